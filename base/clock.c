@@ -1,0 +1,21 @@
+#include "base/clock.h"
+
+#include <time.h>
+
+uint64_t dt_clock_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+double dt_clock_s(void)
+{
+    return (double)dt_clock_ns() * 1e-9;
+}
+
+void dt_sleep_ms(unsigned n_ms)
+{
+    const struct timespec pause = {.tv_sec = n_ms / 1000, .tv_nsec = (long)(n_ms % 1000) * 1000000L};
+    nanosleep(&pause, NULL);
+}

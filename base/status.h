@@ -1,0 +1,64 @@
+/* Status codes: what went wrong, as the exit code that will say so.
+ *
+ * A function that can fail returns `enum dt_status`. The text of the first error travels beside it, in one
+ * buffer per process, until `cli/main.c` prints it and exits: nobody else prints or exits.
+ * The numbers follow sysexits.h where it has a fitting one, so that job scripts can tell the cases apart. */
+#ifndef DT_BASE_STATUS_H
+#define DT_BASE_STATUS_H
+
+/* X(name, exit code, meaning) */
+#define DT_STATUS_LIST(X)                                                            \
+    X(DT_OK, 0, "done")                                                              \
+    X(DT_FAILED, 1, "an acceptance check failed")                                    \
+    X(DT_USAGE, 64, "wrong command line")                                            \
+    X(DT_BAD_DATA, 65, "damaged or unfitting data or checkpoint")                    \
+    X(DT_NO_INPUT, 66, "an input file is missing or unreadable")                     \
+    X(DT_UNAVAILABLE, 69, "a backend or device that was asked for is not available") \
+    X(DT_INTERNAL, 70, "a bug, or replicas that diverged")                           \
+    X(DT_NO_MEMORY, 71, "out of memory or threads")                                  \
+    X(DT_CANT_CREATE, 73, "the run directory cannot be created or locked")           \
+    X(DT_IO, 74, "writing results failed")                                           \
+    X(DT_STOPPED, 75, "stopped by a signal with a checkpoint saved: run me again")   \
+    X(DT_STALLED, 76, "ranks disagree or one of them stalled")                       \
+    X(DT_NO_PERMISSION, 77, "permission denied")                                     \
+    X(DT_CONFIG, 78, "wrong configuration or launch")                                \
+    X(DT_NON_FINITE, 80, "the loss is not finite")
+
+enum dt_status {
+#define DT_STATUS_ENUM(name, code, meaning) name = code,
+    DT_STATUS_LIST(DT_STATUS_ENUM)
+#undef DT_STATUS_ENUM
+};
+
+#define DT_ERROR_TEXT_SIZE 512
+
+/* Records the text of an error, unless one is already waiting to be told (the first one is the cause), and returns
+ * `status`, so that a failing function can end in `return dt_error(DT_CONFIG, "...", ...)`.
+ * The text is one line: `<what is wrong, where> (<how to mend it>)`; control characters become '?'. */
+enum dt_status dt_error(enum dt_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The same for a failed system call: appends the text of `errno`. */
+enum dt_status dt_error_errno(enum dt_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+const char *dt_error_text(void);                 /* "" when there is none */
+void dt_error_clear(void);                       /* after an error that was handled */
+const char *dt_status_meaning(enum dt_status s); /* the third column above */
+
+/* Hand a failure up; the second form first jumps to the cleanup at `label` with the status in `status_variable`. */
+#define DT_TRY(call)                            \
+    do {                                        \
+        const enum dt_status dt_try_s = (call); \
+        if (dt_try_s != DT_OK) {                \
+            return dt_try_s;                    \
+        }                                       \
+    } while (0)
+
+#define DT_TRY_GOTO(status_variable, call, label) \
+    do {                                          \
+        (status_variable) = (call);               \
+        if ((status_variable) != DT_OK) {         \
+            goto label;                           \
+        }                                         \
+    } while (0)
+
+#endif

@@ -1,0 +1,53 @@
+/* A data set in memory: IDX files, or generated. This rank holds only the rows it owns. */
+#ifndef DT_DATA_DATASET_H
+#define DT_DATA_DATASET_H
+
+#include "base/samples.h"
+#include "base/status.h"
+#include "data/shard.h"
+
+/* idx:       the four files train-images-idx3-ubyte ... of a folder, raw or .gz
+ * synthetic: images of `n_classes` classes, each a fixed random pattern plus noise: learnable, and needs no files
+ * linear:    y = slope * x + intercept + noise with x uniform in [-1, 1]: one input, one target */
+#define DT_DATA_FORMAT_LIST(X)        \
+    X(DT_DATA_IDX, "idx")             \
+    X(DT_DATA_SYNTHETIC, "synthetic") \
+    X(DT_DATA_LINEAR, "linear")
+#define DT_DATA_ENUM(constant, name) constant,
+enum dt_data_format { DT_DATA_FORMAT_LIST(DT_DATA_ENUM) };
+#undef DT_DATA_ENUM
+
+enum dt_split { DT_SPLIT_TRAIN, DT_SPLIT_TEST };
+
+#define DT_PATH_SIZE 1024
+
+struct dt_data_spec {
+    enum dt_data_format format;
+    char dir[DT_PATH_SIZE];         /* idx */
+    size_t n_train, n_test;         /* generated: how many; idx: at most so many, 0 = all */
+    double slope, intercept, noise; /* linear; noise also of synthetic */
+    uint64_t seed;                  /* generated */
+    /* What the model expects; a file that differs is DT_BAD_DATA, naming both. */
+    struct dt_shape shape;
+    int n_classes; /* 0: regression, n_targets outputs */
+    int n_targets;
+};
+
+struct dt_dataset {
+    struct dt_samples samples;
+    /* private: what `samples` points to */
+    void *items;
+    void *answers;
+};
+
+/* How many samples the split has in all, from headers alone. */
+enum dt_status dt_dataset_count(const struct dt_data_spec *spec, enum dt_split split, size_t *n_total);
+
+/* Loads the rows `owned` of a split. A failed open owes nothing. */
+enum dt_status dt_dataset_open(const struct dt_data_spec *spec, enum dt_split split, struct dt_owned owned, struct dt_dataset *out);
+void dt_dataset_close(struct dt_dataset *dataset);
+
+/* Path of one of the four files of `dir` that exists, raw first, then .gz. DT_NO_INPUT names what was looked for. */
+enum dt_status dt_dataset_find_file(const char *dir, enum dt_split split, int images, char path[DT_PATH_SIZE]);
+
+#endif

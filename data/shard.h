@@ -1,0 +1,50 @@
+/* Which samples a rank uses in a step: pure functions of (mode, seed, epoch, step, rank, size).
+ *
+ * shard:     rank r owns the samples r, r + n, r + 2n, ...; it keeps only those and shuffles among them.
+ * global:    one permutation of everything; each rank takes its slice of every global batch, so that the global batches are the
+ *            same at any number of ranks.
+ * replicate: every rank goes through everything, each in an order of its own: what many tutorials do by mistake.
+ *
+ * In the first two every sample is used exactly once an epoch, also when nothing divides evenly: the last batches are short,
+ * nothing is padded or dropped, and the number of steps is the same on all ranks. */
+#ifndef DT_DATA_SHARD_H
+#define DT_DATA_SHARD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define DT_SHARDING_LIST(X)         \
+    X(DT_SHARDING_SHARD, "shard")   \
+    X(DT_SHARDING_GLOBAL, "global") \
+    X(DT_SHARDING_REPLICATE, "replicate")
+#define DT_SHARDING_ENUM(constant, name) constant,
+enum dt_sharding { DT_SHARDING_LIST(DT_SHARDING_ENUM) };
+#undef DT_SHARDING_ENUM
+
+struct dt_shard {
+    enum dt_sharding mode;
+    uint64_t seed;
+    size_t n_total;      /* samples of the whole data set */
+    size_t global_batch; /* samples of a full step over all ranks; >= size */
+    int rank, size;
+    bool shuffle;
+};
+
+/* What a rank keeps in memory: rows i = 0 .. n-1 are the samples first + i * stride. */
+struct dt_owned {
+    size_t n;
+    uint32_t first, stride;
+};
+struct dt_owned dt_shard_owned(const struct dt_shard *shard);
+
+int dt_shard_capacity(const struct dt_shard *shard);             /* largest batch of this rank */
+uint64_t dt_shard_steps_per_epoch(const struct dt_shard *shard); /* the same on every rank */
+
+/* Writes the rows and ids of this rank's batch (arrays of dt_shard_capacity elements) and returns its size, which may be 0. */
+int dt_shard_batch(const struct dt_shard *shard, uint32_t epoch, uint64_t step, uint32_t *rows, uint32_t *ids);
+
+/* Samples that all ranks together use in this step: the divisor of the mean. */
+size_t dt_shard_step_samples(const struct dt_shard *shard, uint64_t step);
+
+#endif

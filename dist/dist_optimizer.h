@@ -1,0 +1,44 @@
+/* The distributed optimizer: an ordinary optimizer that steps with the mean gradient of all ranks.
+ *
+ * What Horovod's DistributedOptimizer and broadcast did, each part with a switch, to show what it is for:
+ *   average    off: each rank steps with its own gradient, and the replicas drift apart
+ *   broadcast  off: ranks keep the weights they began with, and averaging alone keeps their distance for ever
+ * Averaging divides the sum over all samples of all ranks by their number, so a rank with a short batch weighs less. */
+#ifndef DT_DIST_DIST_OPTIMIZER_H
+#define DT_DIST_DIST_OPTIMIZER_H
+
+#include "dist/grad_sync.h"
+#include "model/network.h"
+#include "model/optimizer.h"
+
+struct dt_dist_spec {
+    bool average, broadcast;
+    bool overlap;
+    size_t bucket_bytes;
+    uint64_t check_every; /* steps between replica checks; 0: never */
+};
+
+struct dt_dist_optimizer {
+    struct dt_dist_spec spec;
+    struct dt_comm *comm;           /* borrowed */
+    struct dt_network *network;     /* borrowed */
+    struct dt_optimizer *optimizer; /* borrowed */
+    struct dt_grad_sync sync;
+};
+
+enum dt_status dt_dist_optimizer_open(const struct dt_dist_spec *spec, struct dt_comm *comm, struct dt_network *network,
+                                      struct dt_optimizer *optimizer, struct dt_dist_optimizer *out);
+
+/* Weights, optimizer state and step count become rank 0's, on every rank, unless switched off. At the start and after a restore. */
+enum dt_status dt_dist_optimizer_broadcast(struct dt_dist_optimizer *opt);
+
+/* The backward pass of a step's last micro-batch, its gradients on their way as they become final. */
+enum dt_status dt_dist_optimizer_backward(struct dt_dist_optimizer *opt, struct dt_pass *pass);
+
+/* Waits for all buckets. Apart from the step, so that time spent waiting can be told from time spent updating. */
+enum dt_status dt_dist_optimizer_wait(struct dt_dist_optimizer *opt);
+
+/* Steps with the mean: n_global samples over all ranks, or n_local of this one when averaging is off. 0 samples: gradient zero. */
+enum dt_status dt_dist_optimizer_step(struct dt_dist_optimizer *opt, double lr, size_t n_global, size_t n_local);
+
+#endif

@@ -1,0 +1,43 @@
+/* Averaging gradients while the backward pass still runs.
+ *
+ * Gradients become final front to back in the arena, so a bucket is a contiguous range, filled until it holds `bucket_bytes`, and
+ * its allreduce starts the moment it is full: tensor fusion without a copy (Sergeev and Del Balso 2018, arXiv 1802.05799; Li et al.
+ * 2020, arXiv 2006.15704). The buckets are a function of the model and the setting, so every rank forms the same ones. */
+#ifndef DT_DIST_GRAD_SYNC_H
+#define DT_DIST_GRAD_SYNC_H
+
+#include "dist/comm.h"
+
+#define DT_MAX_BUCKETS 256
+
+struct dt_bucket {
+    size_t begin, end; /* of the arena, in floats */
+    char name[48];
+    struct dt_request request;
+};
+
+struct dt_grad_sync {
+    struct dt_comm *comm; /* borrowed */
+    float *grads;         /* borrowed; host memory */
+    size_t bucket_elems;
+    bool overlap; /* false: everything is sent at the end, to compare */
+    int n_buckets, n_started;
+    struct dt_bucket buckets[DT_MAX_BUCKETS];
+    size_t n_ready; /* floats whose gradients are final */
+};
+
+/* `ends`: where each block's gradients end in the arena, front to back (n_ends of them); buckets end at block ends.
+ * bucket_bytes 0: one bucket per block. */
+enum dt_status dt_grad_sync_open(struct dt_comm *comm, float *grads, const size_t *ends, int n_ends, size_t bucket_bytes,
+                                 bool overlap, struct dt_grad_sync *out);
+
+/* Before the backward pass of a step. */
+void dt_grad_sync_begin(struct dt_grad_sync *sync);
+/* A dt_grad_ready_fn: starts every bucket that is now full, and helps the others along. */
+enum dt_status dt_grad_sync_ready(void *sync, size_t begin, size_t end);
+/* Lets messages progress; a dt_pass.poll. Errors surface in the wait. */
+void dt_grad_sync_poll(void *sync);
+/* Every bucket is summed over all ranks when this returns. */
+enum dt_status dt_grad_sync_wait(struct dt_grad_sync *sync);
+
+#endif

@@ -1,0 +1,37 @@
+/* The ranks of this job: who they are, how they begin, agree, and end.
+ *
+ * Rank and size come from MPI alone, the local rank from MPI_Comm_split_type; environment variables are read only to recognise
+ * launches that can only be mistakes, such as n programs that each think they are rank 0 of 1. */
+#ifndef DT_DIST_WORLD_H
+#define DT_DIST_WORLD_H
+
+#include "dist/comm.h"
+
+#define DT_HOST_SIZE 64
+
+struct dt_world {
+    int rank, size;
+    int local_rank, local_size; /* among the ranks of this host */
+    char host[DT_HOST_SIZE];
+    struct dt_comm *comm; /* owned by the world */
+};
+
+/* Blocks SIGTERM, SIGINT and SIGUSR1 (see dist/stop.h), starts MPI, finds the ranks and checks the launch. Every rank calls it,
+ * first thing. DT_CONFIG: a launch that cannot be meant, with the cure. DT_UNAVAILABLE: MPI does not start. */
+enum dt_status dt_world_open(struct dt_world *world);
+
+/* Refuses the n-singletons mistake by looking at the environment: `size` is what MPI says. Pure but for getenv; tested directly. */
+enum dt_status dt_launch_check(int size);
+
+/* All ranks call this with their own status; all return the same one: DT_OK if all are, else that of the lowest failing rank, whose
+ * error text rank 0 then has in dt_error_text(), headed by "rank R (HOST): " when not all ranks failed alike. */
+enum dt_status dt_world_agree(struct dt_world *world, enum dt_status mine);
+
+/* Ends the program with `status` as the exit code of the whole job, within 10 s whatever the other ranks do. Does not return.
+ * All ranks call it with an agreed status; with DT_STALLED or a status that is not agreed (`agreed` false) it takes the others
+ * along. */
+void dt_world_exit(struct dt_world *world, enum dt_status status, bool agreed) __attribute__((noreturn));
+
+const char *dt_mpi_version(void); /* one line: "MPICH Version: 4.0.2 ..." works before dt_world_open */
+
+#endif

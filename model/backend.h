@@ -1,0 +1,115 @@
+/* The compute interface: everything that touches a sample, an activation or a weight goes through here.
+ *
+ * Three backends implement it: `ref` (plain loops, double accumulators: the oracle), `cpu` (vector kernels), `cuda`. All slots are
+ * mandatory. Device memory is whatever `alloc` returns; only `copy_in` and `copy_out` cross the border. Work may be enqueued: it is
+ * done after `sync`, and in the order of the calls. The layout of activations is the backend's own, except that a block with
+ * `flatten`, and everything after it, is in canonical order; parameters and gradients are always in the arena's (model/block.h).
+ *
+ * Contract shared by all: nothing is allocated after `open` and `block_open`; the same call on the same numbers gives the same
+ * bits, whatever the number of threads; NaN and infinity pass through. */
+#ifndef DT_MODEL_BACKEND_H
+#define DT_MODEL_BACKEND_H
+
+#include "model/block.h"
+
+struct dt_backend_options {
+    int n_threads;  /* >= 1; CPU backends */
+    int local_rank; /* which device, where there are several */
+};
+
+/* One pass of a batch through the network. */
+struct dt_pass {
+    const struct dt_batch *batch;
+    bool training;   /* dropout is drawn, and backward will follow */
+    bool accumulate; /* backward adds to the gradients instead of overwriting them */
+    uint64_t seed;   /* of the run; dropout masks derive from (seed, layer, epoch, sample id, unit): base/rng.h */
+    void (*poll)(
+        void *context); /* may be NULL; long host kernels call it a few times, on the calling thread, so that messages progress */
+    void *poll_context;
+};
+
+/* Sums over samples, so that they can be added over batches and ranks. */
+struct dt_metrics {
+    double loss_sum;  /* cross-entropy in nats, or squared error averaged over a sample's outputs */
+    double n_correct; /* classification: samples whose largest logit is the label's; a tie goes to the lowest class */
+    double n_samples;
+};
+
+#define DT_OPTIMIZER_LIST(X)     \
+    X(DT_OPTIMIZER_SGD, "sgd")   \
+    X(DT_OPTIMIZER_ADAM, "adam") \
+    X(DT_OPTIMIZER_ADAMW, "adamw")
+enum dt_optimizer_type { DT_OPTIMIZER_LIST(DT_NAMED_ENUM) };
+
+/* One optimizer step with everything that depends on the step number already worked out (model/optimizer.h says how). */
+struct dt_update {
+    enum dt_optimizer_type type;
+    float grad_scale; /* the gradient proper is grads[i] * grad_scale: here, and only here, the sum becomes a mean */
+    float lr;
+    float weight_decay;
+    float momentum; /* sgd */
+    bool nesterov;
+    float beta1, beta2, epsilon; /* adam, adamw */
+    float bias_correction1;      /* 1 - beta1^t */
+    float bias_correction2;      /* 1 - beta2^t */
+};
+
+struct dt_block_state;   /* a backend's own, per block */
+struct dt_bound_samples; /* a backend's own, per data set */
+
+struct dt_backend {
+    const struct dt_backend_ops *ops;
+    const char *description; /* "x86-64-v4, 2 threads": for the roster */
+};
+
+struct dt_backend_ops {
+    const char *name; /* "ref", "cpu", "cuda" */
+
+    /* DT_UNAVAILABLE when this machine cannot run it. The caller closes what was opened. */
+    enum dt_status (*open)(const struct dt_backend_options *options, struct dt_backend **out);
+    void (*close)(struct dt_backend *backend);
+
+    /* Zeroed, 64-byte aligned, at least 256 readable bytes past the end. DT_NO_MEMORY. */
+    enum dt_status (*alloc)(struct dt_backend *backend, size_t n_bytes, void **out);
+    void (*free)(struct dt_backend *backend, void *memory); /* NULL is fine */
+    enum dt_status (*copy_in)(struct dt_backend *backend, void *device, const void *host, size_t n_bytes);
+    enum dt_status (*copy_out)(struct dt_backend *backend, void *host, const void *device, size_t n_bytes); /* waits */
+    enum dt_status (*sync)(struct dt_backend *backend);
+
+    /* Makes a data set reachable by `gather` and `loss`; `samples` must stay alive and unchanged until the close. */
+    enum dt_status (*samples_open)(struct dt_backend *backend, const struct dt_samples *samples, struct dt_bound_samples **out);
+    void (*samples_close)(struct dt_backend *backend, struct dt_bound_samples *bound);
+    /* x (batch->n samples, backend's layout) = the batch's samples, scaled. */
+    enum dt_status (*gather)(struct dt_backend *backend, struct dt_bound_samples *bound, const struct dt_batch *batch, float *x);
+
+    /* `params` and `grads` are always the whole arena. capacity: the largest batch. A failed open owes nothing. */
+    enum dt_status (*block_open)(struct dt_backend *backend, const struct dt_model *model, int block, int capacity,
+                                 struct dt_block_state **out);
+    void (*block_close)(struct dt_block_state *state);
+    /* y (n, out) from x (n, in). */
+    enum dt_status (*block_forward)(struct dt_block_state *state, const float *params, const float *x, float *y,
+                                    const struct dt_pass *pass);
+    /* After the forward pass of the same batch: the block's range of `grads` and, unless dx is NULL, dx (n, in) from dy (n, out).
+     * Gradients are sums over samples. With an empty batch the gradients become zero (or stay, when accumulating). dy may be
+     * destroyed. */
+    enum dt_status (*block_backward)(struct dt_block_state *state, const float *params, float *grads, const float *x,
+                                     const float *y, float *dy, float *dx, const struct dt_pass *pass);
+
+    /* Adds the batch's sums to the backend's running metrics, and unless dlogits is NULL writes the gradient of the *sum* of the
+     * samples' losses. logits, dlogits: (n, n_outputs). */
+    enum dt_status (*loss)(struct dt_backend *backend, enum dt_loss loss, struct dt_bound_samples *bound,
+                           const struct dt_batch *batch, int n_outputs, const float *logits, float *dlogits);
+    /* Reads the running metrics and sets them to zero. Waits. */
+    enum dt_status (*metrics_take)(struct dt_backend *backend, struct dt_metrics *out);
+
+    /* out = sum of squares of n floats, added in double in an order that depends on n alone. Waits. */
+    enum dt_status (*sum_squares)(struct dt_backend *backend, const float *x, size_t n_elems, double *out);
+    /* One optimizer step over n floats. state1, state2: see dt_optimizer_n_states; NULL where unused. */
+    enum dt_status (*optimizer_step)(struct dt_backend *backend, const struct dt_update *update, size_t n_elems, float *params,
+                                     const float *grads, float *state1, float *state2);
+};
+
+extern const struct dt_backend_ops dt_ref_backend; /* cpu/ref_backend.c */
+extern const struct dt_backend_ops dt_cpu_backend; /* cpu/cpu_backend.c */
+
+#endif

@@ -1,0 +1,81 @@
+/* From layers to blocks, and where every parameter lies.
+ *
+ * A block is at most one linear operation (convolution or dense) and then, each optional and in this order: bias, activation,
+ * pool, dropout, flatten. Any sequence of layers is a chain of blocks, and a backend can fuse a block as a whole.
+ *
+ * All parameters lie in one flat float buffer, the arena, all gradients in a second one of the same layout. Blocks lie in it in
+ * reverse order, so that in the backward pass gradients become final front to back, and any bucket is a contiguous range.
+ * Names, shapes and element order are PyTorch's: conv weight K C R S ("OIHW"), dense weight out in. */
+#ifndef DT_MODEL_BLOCK_H
+#define DT_MODEL_BLOCK_H
+
+#include <stdbool.h>
+
+#include "base/status.h"
+#include "model/spec.h"
+
+#define DT_MAX_PARAMS (2 * DT_MAX_LAYERS)
+#define DT_PARAM_ALIGN 16 /* floats: each tensor begins on a cache line; the gaps stay zero */
+#define DT_NO_PARAM (-1)
+
+enum dt_linear { DT_LINEAR_NONE, DT_LINEAR_CONV, DT_LINEAR_DENSE };
+enum dt_pool { DT_POOL_NONE, DT_POOL_MAX, DT_POOL_AVG };
+
+struct dt_param {
+    char name[24]; /* "conv1.weight" */
+    int n_dims;
+    size_t dims[4];
+    size_t offset; /* into the arena, in floats */
+    size_t n_elems;
+    enum dt_init init; /* weights: never DT_INIT_AUTO; biases are zero whatever this says */
+    size_t fan_in, fan_out;
+    bool is_bias;
+};
+
+struct dt_block {
+    char name[16];      /* "conv2", "fc1", or "block3" for one without parameters */
+    int first_layer;    /* index into the spec's layers; the block ends before the next block's */
+    struct dt_shape in; /* after a flatten: { units, 1, 1 } */
+
+    enum dt_linear linear;
+    int kernel, stride;             /* conv */
+    int pad_before_h, pad_before_w; /* conv: zeros above and to the left; "same" puts the odd one below and to the right */
+    struct dt_shape linear_out;     /* == in without a linear operation */
+    int weight, bias;               /* indices into dt_model.params or DT_NO_PARAM */
+
+    enum dt_activation activation;
+
+    enum dt_pool pool;
+    int pool_size, pool_stride;
+    struct dt_shape pool_out; /* == linear_out without a pool */
+
+    float dropout_rate;      /* 0: none */
+    uint32_t dropout_stream; /* RNG stream: the dropout layer's index in the spec */
+
+    bool flatten; /* the output leaves in canonical C H W order, as { units, 1, 1 } */
+    struct dt_shape out;
+    size_t grad_begin, grad_end; /* its range of the arena; empty without parameters */
+};
+
+struct dt_model {
+    struct dt_model_spec spec;
+    int n_blocks;
+    struct dt_block blocks[DT_MAX_LAYERS];
+    int n_params;
+    struct dt_param params[DT_MAX_PARAMS]; /* in forward order */
+    size_t n_parameters;                   /* what one tells people */
+    size_t arena_elems;                    /* with alignment gaps */
+    int n_outputs;                         /* logits, or regression outputs, per sample */
+};
+
+/* Fills `model` from `spec` (copied). DT_CONFIG names the layer: "model.layers[2] conv2d: kernel 7 does not fit input 4x4 (...)".
+ */
+enum dt_status dt_model_lower(const struct dt_model_spec *spec, struct dt_model *model);
+
+/* Multiplications and additions (2 each) of one sample's forward pass through a block's linear operation. */
+double dt_block_flops(const struct dt_block *block);
+
+/* Writes the initial weights, by (seed, tensor, element) alone, to `arena` (arena_elems floats, host memory). */
+void dt_model_init(const struct dt_model *model, uint64_t seed, float *arena);
+
+#endif

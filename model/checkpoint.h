@@ -1,0 +1,81 @@
+/* Checkpoints: one self-contained file that other tools can read.
+ *
+ * The format is safetensors (huggingface.co/docs/safetensors): u64 little-endian header length, JSON header, raw little-endian
+ * floats. Tensors have PyTorch's names, shapes and order ("conv1.weight" K C R S); optimizer state is beside them
+ * ("optimizer.0.conv1.weight").
+ * `__metadata__` holds strings only: counters in decimal, doubles as %a, the resolved config, a CRC32 per tensor and one of the
+ * header (zlib's crc32), so that every flipped bit is found. Files are `step-000000000469.safetensors`. */
+#ifndef DT_MODEL_CHECKPOINT_H
+#define DT_MODEL_CHECKPOINT_H
+
+#include "base/status.h"
+#include "model/block.h"
+
+#define DT_CHECKPOINT_VERSION 1
+#define DT_CHECKPOINT_PATH_SIZE 1024
+
+/* Where a run stands. X(field): unsigned 64-bit. */
+#define DT_CHECKPOINT_COUNTER_LIST(X)                              \
+    X(step)            /* optimizer steps done in the whole run */ \
+    X(epoch)           /* epochs finished */                       \
+    X(step_in_epoch)   /* steps done of the next one */            \
+    X(optimizer_steps) /* dt_optimizer.n_steps */                  \
+    X(seed)                                                        \
+    X(world_size)                                                  \
+    X(global_batch)                                                \
+    X(n_train)  /* samples of the training set */                  \
+    X(data_crc) /* of the training labels: tells data sets apart */
+
+/* Sums of the unfinished epoch, so that its metrics go on too. X(field): double. */
+#define DT_CHECKPOINT_SUM_LIST(X) \
+    X(loss_sum)                   \
+    X(n_correct)                  \
+    X(n_samples)
+
+struct dt_checkpoint_state {
+#define DT_CHECKPOINT_FIELD(field) uint64_t field;
+    DT_CHECKPOINT_COUNTER_LIST(DT_CHECKPOINT_FIELD)
+#undef DT_CHECKPOINT_FIELD
+#define DT_CHECKPOINT_FIELD(field) double field;
+    DT_CHECKPOINT_SUM_LIST(DT_CHECKPOINT_FIELD)
+#undef DT_CHECKPOINT_FIELD
+};
+
+/* Everything in host memory. `arena` and `optimizer[i]` have the model's arena layout; gaps are neither written nor read. */
+struct dt_checkpoint {
+    struct dt_checkpoint_state state;
+    const char *config; /* resolved config, JSON text */
+    const float *arena;
+    int n_optimizer_states;
+    const float *optimizer[2];
+};
+
+/* Writes and reads back `dir/step-....safetensors`, then removes all but the newest `keep` (>= 1) files of this pattern. Non-finite
+ * weights are DT_NON_FINITE, and not written. DT_IO: nothing lost: what was there before is still there. */
+enum dt_status dt_checkpoint_save(const char *dir, int keep, const struct dt_model *model, const struct dt_checkpoint *checkpoint,
+                                  char path[DT_CHECKPOINT_PATH_SIZE]);
+
+/* A checkpoint file in memory, checked in full: structure, names, shapes against each other, every CRC, every value finite. */
+struct dt_checkpoint_file {
+    struct dt_checkpoint_state state;
+    char *config;  /* owned */
+    void *content; /* owned; private */
+};
+
+/* DT_NO_INPUT, DT_NO_PERMISSION, or DT_BAD_DATA with what is damaged. */
+enum dt_status dt_checkpoint_open(const char *path, struct dt_checkpoint_file *out);
+void dt_checkpoint_close(struct dt_checkpoint_file *file);
+/* The same from memory, which stays the caller's: what the fuzzer calls. */
+enum dt_status dt_checkpoint_parse(const char *name, const uint8_t *bytes, size_t n_bytes, struct dt_checkpoint_file *out);
+
+/* Copies the tensors into arenas. DT_CONFIG names the first tensor that is missing or of another shape. optimizer[i] may be NULL.
+ */
+enum dt_status dt_checkpoint_get(const struct dt_checkpoint_file *file, const struct dt_model *model, float *arena,
+                                 int n_optimizer_states, float *const *optimizer);
+
+/* The newest checkpoint of `dir` that verifies in full; `path` is "" when there is none (which is DT_OK: a fresh start).
+ * For each damaged one that is passed over, `on_damaged` is told its error text. */
+enum dt_status dt_checkpoint_newest(const char *dir, char path[DT_CHECKPOINT_PATH_SIZE], struct dt_checkpoint_file *out,
+                                    void (*on_damaged)(const char *text));
+
+#endif

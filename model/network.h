@@ -1,0 +1,42 @@
+/* A model opened on a backend: weights, gradients, activations, and the passes over them. */
+#ifndef DT_MODEL_NETWORK_H
+#define DT_MODEL_NETWORK_H
+
+#include "model/backend.h"
+
+struct dt_network {
+    const struct dt_model *model; /* borrowed; must outlive the network */
+    struct dt_backend *backend;   /* borrowed */
+    int capacity;                 /* largest batch */
+    float *params;                /* device; arena_elems floats */
+    float *grads;                 /* device; arena_elems floats */
+    /* private */
+    struct dt_block_state *states[DT_MAX_LAYERS];
+    float *activations[DT_MAX_LAYERS + 1]; /* device; [0] is the input batch, [i + 1] the output of block i */
+    float *deltas[2];                      /* device; gradients of activations, in turn */
+};
+
+/* Called when the gradients of arena range [begin, end) are final, or enqueued. Ranges come front to back, without gaps. */
+typedef enum dt_status (*dt_grad_ready_fn)(void *context, size_t begin, size_t end);
+
+/* Parameters start at zero. A failed open owes nothing. */
+enum dt_status dt_network_open(const struct dt_model *model, struct dt_backend *backend, int capacity, struct dt_network **out);
+void dt_network_close(struct dt_network *network); /* NULL is fine */
+
+/* Batch to logits. pass->batch->n <= capacity. */
+enum dt_status dt_network_forward(struct dt_network *network, struct dt_bound_samples *samples, const struct dt_pass *pass);
+
+/* The loss head: adds to the backend's metrics; when training also seeds the backward pass. */
+enum dt_status dt_network_loss(struct dt_network *network, struct dt_bound_samples *samples, const struct dt_pass *pass);
+
+/* Gradients of everything, last block first; `on_grad_ready` may be NULL. */
+enum dt_status dt_network_backward(struct dt_network *network, const struct dt_pass *pass, dt_grad_ready_fn on_grad_ready,
+                                   void *context);
+
+float *dt_network_logits(struct dt_network *network);  /* device; (n, n_outputs) of the last forward pass */
+float *dt_network_dlogits(struct dt_network *network); /* device; what backward starts from; a test may write its own */
+
+/* Bytes that opening takes on the device: parameters, gradients, optimizer state and activations. */
+size_t dt_model_n_bytes(const struct dt_model *model, int capacity, int n_optimizer_states);
+
+#endif

@@ -1,0 +1,39 @@
+/* The learning rate as a pure function of the step. */
+#ifndef DT_MODEL_SCHEDULE_H
+#define DT_MODEL_SCHEDULE_H
+
+#include <stdint.h>
+
+#include "model/spec.h"
+
+#define DT_SCHEDULE_LIST(X)             \
+    X(DT_SCHEDULE_CONSTANT, "constant") \
+    X(DT_SCHEDULE_STEP, "step")         \
+    X(DT_SCHEDULE_COSINE, "cosine")
+#define DT_LR_SCALING_LIST(X)         \
+    X(DT_LR_SCALING_NONE, "none")     \
+    X(DT_LR_SCALING_LINEAR, "linear") \
+    X(DT_LR_SCALING_SQRT, "sqrt")
+enum dt_schedule_type { DT_SCHEDULE_LIST(DT_NAMED_ENUM) };
+enum dt_lr_scaling { DT_LR_SCALING_LIST(DT_NAMED_ENUM) };
+
+struct dt_schedule {
+    enum dt_schedule_type type;
+    double lr;    /* after scaling */
+    double scale; /* what scaling multiplied by; warm-up starts at lr / scale */
+    double warmup_epochs;
+    uint64_t steps_per_epoch;
+    double n_epochs;    /* cosine: reaches min_lr here */
+    double min_lr;      /* cosine */
+    double step_epochs; /* step: every so many epochs ... */
+    double step_gamma;  /* ... the rate is multiplied by this */
+};
+
+/* The factor for a global batch that is `ratio` times the base batch: 1, ratio or sqrt(ratio). */
+double dt_lr_scale(enum dt_lr_scaling scaling, double ratio);
+
+/* Rate of step `step` (from 0). Warm-up as Goyal et al. 2017 (arXiv 1706.02677) and Horovod: during the first W epochs
+ * lr(e) = lr / n * (e * (n - 1) / W + 1) with e in fractional epochs and n = scale; it multiplies whatever the schedule says. */
+double dt_schedule_lr(const struct dt_schedule *schedule, uint64_t step);
+
+#endif

@@ -1,0 +1,72 @@
+/* The model as the user wrote it: a list of layers, as plain structs. `cli/config.c` fills them in; nothing here knows JSON. */
+#ifndef DT_MODEL_SPEC_H
+#define DT_MODEL_SPEC_H
+
+#include "base/samples.h"
+
+#define DT_MAX_LAYERS 64
+#define DT_MAX_EXTENT 65536 /* of any channel count, size, filters or units */
+
+/* X(constant, config name) */
+#define DT_LAYER_LIST(X)                 \
+    X(DT_LAYER_CONV2D, "conv2d")         \
+    X(DT_LAYER_DENSE, "dense")           \
+    X(DT_LAYER_MAX_POOL2D, "max_pool2d") \
+    X(DT_LAYER_AVG_POOL2D, "avg_pool2d") \
+    X(DT_LAYER_DROPOUT, "dropout")       \
+    X(DT_LAYER_FLATTEN, "flatten")       \
+    X(DT_LAYER_RELU, "relu")             \
+    X(DT_LAYER_TANH, "tanh")             \
+    X(DT_LAYER_SIGMOID, "sigmoid")
+
+#define DT_ACTIVATION_LIST(X)     \
+    X(DT_ACTIVATION_NONE, "none") \
+    X(DT_ACTIVATION_RELU, "relu") \
+    X(DT_ACTIVATION_TANH, "tanh") \
+    X(DT_ACTIVATION_SIGMOID, "sigmoid")
+
+#define DT_PADDING_LIST(X)       \
+    X(DT_PADDING_VALID, "valid") \
+    X(DT_PADDING_SAME, "same")
+
+/* He et al. 2015 (arXiv 1502.01852) and Glorot and Bengio 2010. "auto": He uniform before a relu, else Glorot uniform. */
+#define DT_INIT_LIST(X)                         \
+    X(DT_INIT_AUTO, "auto")                     \
+    X(DT_INIT_HE_UNIFORM, "he_uniform")         \
+    X(DT_INIT_HE_NORMAL, "he_normal")           \
+    X(DT_INIT_GLOROT_UNIFORM, "glorot_uniform") \
+    X(DT_INIT_GLOROT_NORMAL, "glorot_normal")
+
+#define DT_LOSS_LIST(X)                                       \
+    X(DT_LOSS_SOFTMAX_CROSS_ENTROPY, "softmax_cross_entropy") \
+    X(DT_LOSS_MEAN_SQUARED_ERROR, "mean_squared_error")
+
+#define DT_NAMED_ENUM(constant, name) constant,
+enum dt_layer_type { DT_LAYER_LIST(DT_NAMED_ENUM) };
+enum dt_activation { DT_ACTIVATION_LIST(DT_NAMED_ENUM) };
+enum dt_padding { DT_PADDING_LIST(DT_NAMED_ENUM) };
+enum dt_init { DT_INIT_LIST(DT_NAMED_ENUM) };
+enum dt_loss { DT_LOSS_LIST(DT_NAMED_ENUM) };
+
+struct dt_layer_spec {
+    enum dt_layer_type type;
+    int size;                      /* conv2d: filters; dense: units; pools: window size */
+    int kernel;                    /* conv2d */
+    int stride;                    /* conv2d: default 1; pools: default = size */
+    enum dt_padding padding;       /* conv2d */
+    enum dt_activation activation; /* conv2d, dense */
+    enum dt_init init;             /* conv2d, dense */
+    double rate;                   /* dropout: share dropped, 0 <= rate < 1 */
+};
+
+struct dt_model_spec {
+    struct dt_shape input;
+    int n_layers;
+    struct dt_layer_spec layers[DT_MAX_LAYERS];
+    enum dt_loss loss;
+};
+
+const char *dt_layer_name(enum dt_layer_type type); /* "conv2d", as in the config */
+const char *dt_activation_name(enum dt_activation activation);
+
+#endif

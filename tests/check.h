@@ -1,0 +1,60 @@
+/* Checks that are alive in every build, print both values, and let a NaN fail. The first failure ends the test with exit code 1. */
+#ifndef DT_TESTS_CHECK_H
+#define DT_TESTS_CHECK_H
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHECK_SKIP_CODE 77
+
+#define CHECK_FAIL(...)                                 \
+    do {                                                \
+        fprintf(stderr, "%s:%d: ", __FILE__, __LINE__); \
+        fprintf(stderr, __VA_ARGS__);                   \
+        fprintf(stderr, "\n");                          \
+        exit(1);                                        \
+    } while (0)
+
+#define CHECK(condition)                            \
+    do {                                            \
+        if (!(condition)) {                         \
+            CHECK_FAIL("not true: %s", #condition); \
+        }                                           \
+    } while (0)
+
+#define CHECK_INT(actual, expected)                                                             \
+    do {                                                                                        \
+        const long long check_a = (long long)(actual), check_e = (long long)(expected);         \
+        if (check_a != check_e) {                                                               \
+            CHECK_FAIL("%s is %lld, expected %s = %lld", #actual, check_a, #expected, check_e); \
+        }                                                                                       \
+    } while (0)
+
+#define CHECK_NEAR(actual, expected, tolerance)                                                                \
+    do {                                                                                                       \
+        const double check_a = (double)(actual), check_e = (double)(expected);                                 \
+        if (!(fabs(check_a - check_e) <= (double)(tolerance))) {                                               \
+            CHECK_FAIL("%s is %.9g, expected %.9g within %g", #actual, check_a, check_e, (double)(tolerance)); \
+        }                                                                                                      \
+    } while (0)
+
+#define CHECK_TEXT(actual, expected)                                                \
+    do {                                                                            \
+        const char *check_a = (actual), *check_e = (expected);                      \
+        if (strcmp(check_a, check_e) != 0) {                                        \
+            CHECK_FAIL("%s is \"%s\", expected \"%s\"", #actual, check_a, check_e); \
+        }                                                                           \
+    } while (0)
+
+/* `haystack` holds `needle`. */
+#define CHECK_HAS(haystack, needle)                                         \
+    do {                                                                    \
+        const char *check_h = (haystack), *check_n = (needle);              \
+        if (strstr(check_h, check_n) == NULL) {                             \
+            CHECK_FAIL("\"%s\" does not contain \"%s\"", check_h, check_n); \
+        }                                                                   \
+    } while (0)
+
+#endif
