@@ -1,0 +1,50 @@
+# shellcheck shell=bash disable=SC2034
+# What the scripts here share: talking to the user, and installing Debian packages. Sourced, not run.
+
+# Debian 12, Debian 13 and Ubuntu 24.04 call them by the same names.
+BUILD_PACKAGES=(gcc libc6-dev cmake ninja-build mpich libmpich-dev libcjson-dev zlib1g-dev libpng-dev libxxhash-dev)
+TEST_PACKAGES=(dataset-fashion-mnist)
+DOWNLOAD_PACKAGES=(curl ca-certificates)
+EXIT_USAGE=64 EXIT_NO_INPUT=66 EXIT_UNAVAILABLE=69
+
+say() { printf '%s\n' "$*" >&2; }
+die() { # die <exit code> <text>
+  say "${0##*/}: $2"
+  exit "$1"
+}
+
+installed() { [[ $(dpkg-query -W -f='${db:Status-Abbrev}' "$1" 2>/dev/null) == ii* ]]; }
+
+as_root() {
+  if [[ $(id -u) -eq 0 ]]; then "$@"; else sudo "$@"; fi
+}
+
+apt_get() { # without questions, with retries, never waiting for ever
+  as_root env DEBIAN_FRONTEND=noninteractive timeout 600 apt-get -qq -o Acquire::Retries=3 -o Acquire::http::Timeout=20 \
+    -o Acquire::https::Timeout=20 -o DPkg::Lock::Timeout=120 -o Dpkg::Use-Pty=0 "$@" >&2 </dev/null
+}
+
+# need_packages <install: yes|no> <what for> <package>...: returns 69 when some are missing and cannot or may not be installed.
+need_packages() {
+  local install=$1 why=$2 package missing=()
+  shift 2
+  if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+    say "not a Debian system, so not checked: $why needs what Debian calls $*"
+    return 0
+  fi
+  for package in "$@"; do
+    installed "$package" || missing+=("$package")
+  done
+  ((${#missing[@]})) || return 0
+  if [[ $install != yes ]]; then
+    say "missing for $why: ${missing[*]} (install: apt-get install --no-install-recommends ${missing[*]})"
+    return "$EXIT_UNAVAILABLE"
+  fi
+  if [[ $(id -u) -ne 0 ]] && ! command -v sudo >/dev/null; then
+    say "missing for $why: ${missing[*]} (no sudo here; run as root: apt-get install --no-install-recommends ${missing[*]})"
+    return "$EXIT_UNAVAILABLE"
+  fi
+  say "installing for $why: ${missing[*]}"
+  apt_get update || say "apt-get update failed; trying with the package lists at hand"
+  apt_get install -y --no-install-recommends "${missing[@]}" || return "$EXIT_UNAVAILABLE"
+}
