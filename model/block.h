@@ -22,7 +22,7 @@ enum dt_linear { DT_LINEAR_NONE, DT_LINEAR_CONV, DT_LINEAR_DENSE };
 enum dt_pool { DT_POOL_NONE, DT_POOL_MAX, DT_POOL_AVG };
 
 struct dt_param {
-    char name[24]; /* "conv1.weight" */
+    char name[32]; /* "conv1.weight" */
     int n_dims;
     size_t dims[4];
     size_t offset; /* into the arena, in floats */
@@ -33,7 +33,7 @@ struct dt_param {
 };
 
 struct dt_block {
-    char name[16];      /* "conv2", "fc1", or "block3" for one without parameters */
+    char name[24];      /* "conv2", "fc1", or "block3" for one without parameters */
     int first_layer;    /* index into the spec's layers; the block ends before the next block's */
     struct dt_shape in; /* after a flatten: { units, 1, 1 } */
 

@@ -1,0 +1,57 @@
+#include <math.h>
+
+#include "base/rng.h"
+#include "model/block.h"
+
+/* Half width of a uniform, or standard deviation of a normal distribution. */
+static double init_width(const struct dt_param *param)
+{
+    const double he = 2.0 / (double)param->fan_in;
+    const double glorot = 2.0 / (double)(param->fan_in + param->fan_out);
+    switch (param->init) {
+    case DT_INIT_HE_UNIFORM:
+        return sqrt(3.0 * he);
+    case DT_INIT_HE_NORMAL:
+        return sqrt(he);
+    case DT_INIT_GLOROT_NORMAL:
+        return sqrt(glorot);
+    case DT_INIT_AUTO:
+    case DT_INIT_GLOROT_UNIFORM:
+        break;
+    }
+    return sqrt(3.0 * glorot);
+}
+
+static bool init_is_normal(enum dt_init init)
+{
+    return init == DT_INIT_HE_NORMAL || init == DT_INIT_GLOROT_NORMAL;
+}
+
+static float draw(const struct dt_rng4 *words, bool normal, double width)
+{
+    const double u = ((double)words->v[0] + 0.5) / 4294967296.0;
+    if (!normal) {
+        return (float)(width * (2.0 * u - 1.0));
+    }
+    const double v = (double)words->v[1] / 4294967296.0; /* Box and Muller 1958 */
+    return (float)(width * sqrt(-2.0 * log(u)) * cos(2.0 * 3.14159265358979323846 * v));
+}
+
+void dt_model_init(const struct dt_model *model, uint64_t seed, float *arena)
+{
+    for (size_t i = 0; i < model->arena_elems; i++) {
+        arena[i] = 0.0f;
+    }
+    for (int p = 0; p < model->n_params; p++) {
+        const struct dt_param *param = &model->params[p];
+        if (param->is_bias) {
+            continue;
+        }
+        const double width = init_width(param);
+        const bool normal = init_is_normal(param->init);
+        for (size_t i = 0; i < param->n_elems; i++) {
+            const struct dt_rng4 words = dt_rng_words(seed, DT_RNG_INIT, (uint32_t)p, 0, 0, (uint32_t)i);
+            arena[param->offset + i] = draw(&words, normal, width);
+        }
+    }
+}

@@ -1,0 +1,331 @@
+#include "model/block.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/rng.h"
+
+static const char *const layer_names[] = {
+#define DT_NAME(constant, name) [constant] = name,
+    DT_LAYER_LIST(DT_NAME)};
+static const char *const activation_names[] = {DT_ACTIVATION_LIST(DT_NAME)};
+
+const char *dt_layer_name(enum dt_layer_type type)
+{
+    return layer_names[type];
+}
+
+const char *dt_activation_name(enum dt_activation activation)
+{
+    return activation_names[activation];
+}
+
+/* The parts of a block in the order in which they run; a layer that would have to run earlier opens a new block. */
+enum stage { STAGE_LINEAR, STAGE_ACTIVATION, STAGE_POOL, STAGE_DROPOUT, STAGE_FLATTEN, STAGE_END };
+
+struct lowering {
+    struct dt_model *model;
+    int layer;              /* being lowered */
+    struct dt_block *block; /* being filled; NULL before the first */
+    enum stage next_stage;  /* the earliest that still fits into it */
+    struct dt_shape shape;  /* of the activations so far */
+    bool flat;
+    int n_conv, n_dense;
+};
+
+static enum dt_status layer_error(const struct lowering *l, const char *problem, const char *cure)
+{
+    return dt_error(DT_CONFIG, "model.layers[%d] %s: %s (%s)", l->layer, layer_names[l->model->spec.layers[l->layer].type], problem,
+                    cure);
+}
+
+static void open_block(struct lowering *l)
+{
+    struct dt_model *model = l->model;
+    l->block = &model->blocks[model->n_blocks++];
+    *l->block = (struct dt_block){.first_layer = l->layer,
+                                  .in = l->shape,
+                                  .linear_out = l->shape,
+                                  .pool_out = l->shape,
+                                  .out = l->shape,
+                                  .weight = DT_NO_PARAM,
+                                  .bias = DT_NO_PARAM};
+    snprintf(l->block->name, sizeof l->block->name, "block%d", model->n_blocks);
+    l->next_stage = STAGE_LINEAR;
+}
+
+/* The block that takes a part of this stage; the stages up to it are then used up. */
+static struct dt_block *block_for(struct lowering *l, enum stage stage)
+{
+    if (l->block == NULL || l->next_stage > stage) {
+        open_block(l);
+    }
+    l->next_stage = stage + 1;
+    return l->block;
+}
+
+static int add_param(struct dt_model *model, const char *block_name, const char *kind, int n_dims, const size_t *dims)
+{
+    struct dt_param *param = &model->params[model->n_params];
+    *param = (struct dt_param){.n_dims = n_dims, .n_elems = 1, .is_bias = n_dims == 1};
+    snprintf(param->name, sizeof param->name, "%s.%s", block_name, kind);
+    for (int i = 0; i < n_dims; i++) {
+        param->dims[i] = dims[i];
+        param->n_elems *= dims[i];
+    }
+    return model->n_params++;
+}
+
+/* Weight and bias of the block's linear operation. `receptive` is R * S for a convolution, 1 for dense. */
+static enum dt_status add_params(struct lowering *l, int n_dims, const size_t *dims, size_t receptive)
+{
+    struct dt_model *model = l->model;
+    struct dt_block *block = l->block;
+    size_t n_elems = 1;
+    for (int i = 0; i < n_dims; i++) {
+        if (__builtin_mul_overflow(n_elems, dims[i], &n_elems) || n_elems > (size_t)1 << 31) {
+            return layer_error(l, "more than 2^31 weights", "make it smaller");
+        }
+    }
+    block->weight = add_param(model, block->name, "weight", n_dims, dims);
+    block->bias = add_param(model, block->name, "bias", 1, dims);
+    struct dt_param *weight = &model->params[block->weight];
+    weight->fan_in = dims[1] * receptive;
+    weight->fan_out = dims[0] * receptive;
+    weight->init = model->spec.layers[l->layer].init;
+    return DT_OK;
+}
+
+static enum dt_status lower_activation(struct lowering *l, enum dt_activation activation)
+{
+    if (activation != DT_ACTIVATION_NONE) {
+        block_for(l, STAGE_ACTIVATION)->activation = activation;
+    }
+    return DT_OK;
+}
+
+/* Output extent and zeros before of one direction; "same" gives ceil(in / stride), as TensorFlow and Keras do. */
+static int conv_extent(int in, int kernel, int stride, enum dt_padding padding, int *before)
+{
+    *before = 0;
+    if (padding == DT_PADDING_VALID) {
+        return in < kernel ? 0 : (in - kernel) / stride + 1;
+    }
+    const int out = (in + stride - 1) / stride;
+    const int total = (out - 1) * stride + kernel - in;
+    *before = total > 0 ? total / 2 : 0;
+    return out;
+}
+
+static enum dt_status lower_conv(struct lowering *l, const struct dt_layer_spec *layer)
+{
+    char text[96];
+    if (l->flat) {
+        return layer_error(l, "its input is flat", "move it before the flatten layer");
+    }
+    struct dt_block *block = block_for(l, STAGE_LINEAR);
+    struct dt_shape *out = &block->linear_out;
+    block->linear = DT_LINEAR_CONV;
+    block->kernel = layer->kernel;
+    block->stride = layer->stride;
+    out->c = layer->size;
+    out->h = conv_extent(l->shape.h, layer->kernel, layer->stride, layer->padding, &block->pad_before_h);
+    out->w = conv_extent(l->shape.w, layer->kernel, layer->stride, layer->padding, &block->pad_before_w);
+    if (out->h < 1 || out->w < 1) {
+        snprintf(text, sizeof text, "kernel %d does not fit input %dx%d", layer->kernel, l->shape.h, l->shape.w);
+        return layer_error(l, text, "use a smaller kernel, or \"padding\": \"same\"");
+    }
+    snprintf(block->name, sizeof block->name, "conv%d", ++l->n_conv);
+    const size_t dims[] = {(size_t)out->c, (size_t)l->shape.c, (size_t)layer->kernel, (size_t)layer->kernel};
+    DT_TRY(add_params(l, 4, dims, dims[2] * dims[3]));
+    l->shape = *out;
+    return lower_activation(l, layer->activation);
+}
+
+static enum dt_status lower_dense(struct lowering *l, const struct dt_layer_spec *layer)
+{
+    if (!l->flat) {
+        return layer_error(l, "its input is an image", "put {\"type\": \"flatten\"} before it");
+    }
+    struct dt_block *block = block_for(l, STAGE_LINEAR);
+    block->linear = DT_LINEAR_DENSE;
+    block->linear_out = (struct dt_shape){layer->size, 1, 1};
+    snprintf(block->name, sizeof block->name, "fc%d", ++l->n_dense);
+    const size_t dims[] = {(size_t)layer->size, (size_t)l->shape.c};
+    DT_TRY(add_params(l, 2, dims, 1));
+    l->shape = block->linear_out;
+    return lower_activation(l, layer->activation);
+}
+
+static enum dt_status lower_pool(struct lowering *l, const struct dt_layer_spec *layer)
+{
+    char text[96];
+    if (l->flat) {
+        return layer_error(l, "its input is flat", "move it before the flatten layer");
+    }
+    if (l->shape.h < layer->size || l->shape.w < layer->size) {
+        snprintf(text, sizeof text, "size %d does not fit input %dx%d", layer->size, l->shape.h, l->shape.w);
+        return layer_error(l, text, "use a smaller size, or drop a layer");
+    }
+    struct dt_block *block = block_for(l, STAGE_POOL);
+    block->pool = layer->type == DT_LAYER_MAX_POOL2D ? DT_POOL_MAX : DT_POOL_AVG;
+    block->pool_size = layer->size;
+    block->pool_stride = layer->stride;
+    l->shape.h = (l->shape.h - layer->size) / layer->stride + 1;
+    l->shape.w = (l->shape.w - layer->size) / layer->stride + 1;
+    return DT_OK;
+}
+
+static void lower_dropout(struct lowering *l, const struct dt_layer_spec *layer)
+{
+    if (dt_dropout_threshold((float)layer->rate) > 0) {
+        struct dt_block *block = block_for(l, STAGE_DROPOUT);
+        block->dropout_rate = (float)layer->rate;
+        block->dropout_stream = (uint32_t)l->layer;
+    }
+}
+
+static void lower_flatten(struct lowering *l)
+{
+    if (!l->flat) {
+        block_for(l, STAGE_FLATTEN)->flatten = true;
+        l->shape = (struct dt_shape){(int)dt_shape_elems(l->shape), 1, 1};
+        l->flat = true;
+    }
+}
+
+/* Every field of a layer that comes from outside has a range here too, so that no caller can overflow an int. */
+static enum dt_status check_ranges(const struct lowering *l, const struct dt_layer_spec *layer)
+{
+    const bool sized = layer->type <= DT_LAYER_AVG_POOL2D;
+    const bool strided = sized && layer->type != DT_LAYER_DENSE;
+    if (sized && (layer->size < 1 || layer->size > DT_MAX_EXTENT)) {
+        return layer_error(l, "size out of range", "use 1 to 65536");
+    }
+    if (strided && (layer->stride < 1 || layer->stride > DT_MAX_EXTENT)) {
+        return layer_error(l, "stride out of range", "use 1 to 65536");
+    }
+    if (layer->type == DT_LAYER_CONV2D && (layer->kernel < 1 || layer->kernel > 1024)) {
+        return layer_error(l, "kernel out of range", "use 1 to 1024");
+    }
+    if (layer->type == DT_LAYER_DROPOUT && !(layer->rate >= 0 && layer->rate < 1)) {
+        return layer_error(l, "rate out of range", "use 0 to below 1");
+    }
+    return DT_OK;
+}
+
+static enum dt_status lower_layer(struct lowering *l)
+{
+    const struct dt_layer_spec *layer = &l->model->spec.layers[l->layer];
+    DT_TRY(check_ranges(l, layer));
+    switch (layer->type) {
+    case DT_LAYER_CONV2D:
+        DT_TRY(lower_conv(l, layer));
+        break;
+    case DT_LAYER_DENSE:
+        DT_TRY(lower_dense(l, layer));
+        break;
+    case DT_LAYER_MAX_POOL2D:
+    case DT_LAYER_AVG_POOL2D:
+        DT_TRY(lower_pool(l, layer));
+        break;
+    case DT_LAYER_DROPOUT:
+        lower_dropout(l, layer);
+        break;
+    case DT_LAYER_FLATTEN:
+        lower_flatten(l);
+        break;
+    case DT_LAYER_RELU:
+        DT_TRY(lower_activation(l, DT_ACTIVATION_RELU));
+        break;
+    case DT_LAYER_TANH:
+        DT_TRY(lower_activation(l, DT_ACTIVATION_TANH));
+        break;
+    case DT_LAYER_SIGMOID:
+        DT_TRY(lower_activation(l, DT_ACTIVATION_SIGMOID));
+        break;
+    }
+    if (dt_shape_elems(l->shape) > (size_t)1 << 28) {
+        return layer_error(l, "more than 2^28 activations per sample", "make it smaller");
+    }
+    if (l->block != NULL) {
+        l->block->out = l->shape;
+        if (!l->block->flatten) {
+            l->block->pool_out = l->shape;
+        }
+    }
+    return DT_OK;
+}
+
+/* Places the blocks' parameters, last block first, and works out what "auto" initialization means. */
+static void place_params(struct dt_model *model)
+{
+    for (int b = model->n_blocks - 1; b >= 0; b--) {
+        struct dt_block *block = &model->blocks[b];
+        block->grad_begin = model->arena_elems;
+        const int members[] = {block->weight, block->bias};
+        for (int i = 0; i < 2 && members[i] != DT_NO_PARAM; i++) {
+            struct dt_param *param = &model->params[members[i]];
+            param->offset = model->arena_elems;
+            model->n_parameters += param->n_elems;
+            model->arena_elems += (param->n_elems + DT_PARAM_ALIGN - 1) / DT_PARAM_ALIGN * DT_PARAM_ALIGN;
+            if (param->init == DT_INIT_AUTO) {
+                param->init = block->activation == DT_ACTIVATION_RELU ? DT_INIT_HE_UNIFORM : DT_INIT_GLOROT_UNIFORM;
+            }
+        }
+        block->grad_end = model->arena_elems;
+    }
+}
+
+static enum dt_status check_head(const struct lowering *l)
+{
+    if (l->model->n_params == 0) {
+        return dt_error(DT_CONFIG, "model.layers: nothing to train (add a conv2d or dense layer)");
+    }
+    if (!l->flat) {
+        return dt_error(DT_CONFIG, "model.layers: the last layer gives %dx%dx%d images (end with flatten, or flatten and dense)",
+                        l->shape.c, l->shape.h, l->shape.w);
+    }
+    if (l->model->spec.loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY && l->shape.c < 2) {
+        return dt_error(DT_CONFIG, "model.loss: softmax_cross_entropy needs at least 2 classes, the last layer has 1 unit");
+    }
+    if (l->shape.c > DT_MAX_EXTENT) {
+        return dt_error(DT_CONFIG, "model.layers: %d outputs, at most %d are possible (end with a smaller dense layer)", l->shape.c,
+                        DT_MAX_EXTENT);
+    }
+    return DT_OK;
+}
+
+enum dt_status dt_model_lower(const struct dt_model_spec *spec, struct dt_model *model)
+{
+    memset(model, 0, sizeof *model);
+    model->spec = *spec;
+    struct lowering l = {.model = model, .shape = spec->input};
+    const struct dt_shape in = spec->input;
+    if (in.c < 1 || in.h < 1 || in.w < 1 || in.c > DT_MAX_EXTENT || in.h > DT_MAX_EXTENT || in.w > DT_MAX_EXTENT ||
+        dt_shape_elems(in) > (size_t)1 << 28) {
+        return dt_error(DT_CONFIG, "model.input: %dx%dx%d is not a usable size (each 1 to 65536, 2^28 in all)", in.c, in.h, in.w);
+    }
+    l.flat = in.h == 1 && in.w == 1; /* plain features need no flatten */
+    for (l.layer = 0; l.layer < spec->n_layers; l.layer++) {
+        DT_TRY(lower_layer(&l));
+    }
+    DT_TRY(check_head(&l));
+    place_params(model);
+    model->n_outputs = l.shape.c;
+    return DT_OK;
+}
+
+double dt_block_flops(const struct dt_block *block)
+{
+    const double outputs = (double)dt_shape_elems(block->linear_out);
+    switch (block->linear) {
+    case DT_LINEAR_CONV:
+        return 2.0 * outputs * block->in.c * block->kernel * block->kernel;
+    case DT_LINEAR_DENSE:
+        return 2.0 * outputs * (double)dt_shape_elems(block->in);
+    case DT_LINEAR_NONE:
+        break;
+    }
+    return 0;
+}

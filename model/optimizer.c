@@ -1,0 +1,74 @@
+#include "model/optimizer.h"
+
+#include <math.h>
+#include <string.h>
+
+int dt_optimizer_n_states(const struct dt_optimizer_spec *spec)
+{
+    if (spec->type == DT_OPTIMIZER_SGD) {
+        return spec->momentum != 0.0 ? 1 : 0;
+    }
+    return 2;
+}
+
+enum dt_status dt_optimizer_open(const struct dt_optimizer_spec *spec, struct dt_backend *backend, size_t n_elems,
+                                 struct dt_optimizer *out)
+{
+    *out = (struct dt_optimizer){.spec = *spec, .backend = backend, .n_elems = n_elems, .n_states = dt_optimizer_n_states(spec)};
+    for (int i = 0; i < out->n_states; i++) {
+        void *memory = NULL;
+        const enum dt_status s = backend->ops->alloc(backend, n_elems * sizeof(float), &memory);
+        if (s != DT_OK) {
+            dt_optimizer_close(out);
+            return s;
+        }
+        out->states[i] = memory;
+    }
+    return DT_OK;
+}
+
+void dt_optimizer_close(struct dt_optimizer *optimizer)
+{
+    for (int i = 0; i < 2 && optimizer->backend != NULL; i++) {
+        optimizer->backend->ops->free(optimizer->backend, optimizer->states[i]);
+    }
+    memset(optimizer, 0, sizeof *optimizer);
+}
+
+/* The factor that brings the mean gradient's norm down to the limit; torch.nn.utils.clip_grad_norm_ has the same 1e-6. */
+static enum dt_status clip_factor(struct dt_optimizer *optimizer, const float *grads, double grad_scale, double *factor)
+{
+    double sum = 0;
+    struct dt_backend *backend = optimizer->backend;
+    DT_TRY(backend->ops->sum_squares(backend, grads, optimizer->n_elems, &sum));
+    const double norm = sqrt(sum) * grad_scale;
+    *factor = norm + 1e-6 > optimizer->spec.clip_norm ? optimizer->spec.clip_norm / (norm + 1e-6) : 1.0;
+    return DT_OK;
+}
+
+enum dt_status dt_optimizer_step(struct dt_optimizer *optimizer, float *params, const float *grads, double lr, double grad_scale)
+{
+    const struct dt_optimizer_spec *spec = &optimizer->spec;
+    double clip = 1.0;
+    if (spec->clip_norm > 0) {
+        DT_TRY(clip_factor(optimizer, grads, grad_scale, &clip));
+    }
+    optimizer->n_steps++;
+    const double t = (double)optimizer->n_steps;
+    const struct dt_update update = {
+        .type = spec->type,
+        .grad_scale = (float)(grad_scale * clip),
+        .lr = (float)lr,
+        .weight_decay = (float)spec->weight_decay,
+        .momentum = (float)spec->momentum,
+        .nesterov = spec->nesterov,
+        .beta1 = (float)spec->beta1,
+        .beta2 = (float)spec->beta2,
+        .epsilon = (float)spec->epsilon,
+        .bias_correction1 = (float)(1.0 - pow(spec->beta1, t)),
+        .bias_correction2 = (float)(1.0 - pow(spec->beta2, t)),
+    };
+    struct dt_backend *backend = optimizer->backend;
+    return backend->ops->optimizer_step(backend, &update, optimizer->n_elems, params, grads, optimizer->states[0],
+                                        optimizer->states[1]);
+}

@@ -1,0 +1,51 @@
+#include "model/schedule.h"
+
+#include <math.h>
+
+double dt_lr_scale(enum dt_lr_scaling scaling, double ratio)
+{
+    switch (scaling) {
+    case DT_LR_SCALING_LINEAR:
+        return ratio;
+    case DT_LR_SCALING_SQRT:
+        return sqrt(ratio);
+    case DT_LR_SCALING_NONE:
+        break;
+    }
+    return 1.0;
+}
+
+static double warmup_factor(const struct dt_schedule *s, double epoch)
+{
+    if (epoch >= s->warmup_epochs) {
+        return 1.0;
+    }
+    return (epoch * (s->scale - 1.0) / s->warmup_epochs + 1.0) / s->scale;
+}
+
+/* From lr at the end of the warm-up to min_lr at the end of training: Loshchilov and Hutter 2017 (arXiv 1608.03983), no restarts.
+ */
+static double cosine_lr(const struct dt_schedule *s, double epoch)
+{
+    const double begin = s->warmup_epochs < s->n_epochs ? s->warmup_epochs : 0.0;
+    double progress = (epoch - begin) / (s->n_epochs - begin);
+    progress = fmin(fmax(progress, 0.0), 1.0);
+    return s->min_lr + (s->lr - s->min_lr) * 0.5 * (1.0 + cos(3.14159265358979323846 * progress));
+}
+
+double dt_schedule_lr(const struct dt_schedule *schedule, uint64_t step)
+{
+    const double epoch = (double)step / (double)schedule->steps_per_epoch;
+    double lr = schedule->lr;
+    switch (schedule->type) {
+    case DT_SCHEDULE_STEP:
+        lr *= pow(schedule->step_gamma, floor(epoch / schedule->step_epochs));
+        break;
+    case DT_SCHEDULE_COSINE:
+        lr = cosine_lr(schedule, epoch);
+        break;
+    case DT_SCHEDULE_CONSTANT:
+        break;
+    }
+    return lr * warmup_factor(schedule, epoch);
+}
