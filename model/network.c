@@ -76,10 +76,14 @@ void dt_network_close(struct dt_network *net)
     free(net);
 }
 
-enum dt_status dt_network_forward(struct dt_network *net, struct dt_bound_samples *samples, const struct dt_pass *pass)
+enum dt_status dt_network_gather(struct dt_network *net, struct dt_bound_samples *samples, const struct dt_batch *batch)
+{
+    return net->backend->ops->gather(net->backend, samples, batch, net->activations[0]);
+}
+
+enum dt_status dt_network_forward(struct dt_network *net, const struct dt_pass *pass)
 {
     const struct dt_backend_ops *ops = net->backend->ops;
-    DT_TRY(ops->gather(net->backend, samples, pass->batch, net->activations[0]));
     for (int b = 0; b < net->model->n_blocks; b++) {
         DT_TRY(ops->block_forward(net->states[b], net->params, net->activations[b], net->activations[b + 1], pass));
     }

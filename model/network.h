@@ -23,8 +23,11 @@ typedef enum dt_status (*dt_grad_ready_fn)(void *context, size_t begin, size_t e
 enum dt_status dt_network_open(const struct dt_model *model, struct dt_backend *backend, int capacity, struct dt_network **out);
 void dt_network_close(struct dt_network *network); /* NULL is fine */
 
-/* Batch to logits. pass->batch->n <= capacity. */
-enum dt_status dt_network_forward(struct dt_network *network, struct dt_bound_samples *samples, const struct dt_pass *pass);
+/* The input batch, from the bound samples. batch->n <= capacity. */
+enum dt_status dt_network_gather(struct dt_network *network, struct dt_bound_samples *samples, const struct dt_batch *batch);
+
+/* Gathered batch to logits. */
+enum dt_status dt_network_forward(struct dt_network *network, const struct dt_pass *pass);
 
 /* The loss head: adds to the backend's metrics; when training also seeds the backward pass. */
 enum dt_status dt_network_loss(struct dt_network *network, struct dt_bound_samples *samples, const struct dt_pass *pass);
