@@ -48,3 +48,18 @@ need_packages() {
   apt_get update || say "apt-get update failed; trying with the package lists at hand"
   apt_get install -y --no-install-recommends "${missing[@]}" || return "$EXIT_UNAVAILABLE"
 }
+
+find_mpirun() { # prints MPICH's launcher; where Open MPI is installed too, plain mpirun is that one's
+  local name
+  for name in mpirun.mpich mpiexec.hydra mpirun; do
+    if command -v "$name" >/dev/null && "$name" --version 2>/dev/null </dev/null | grep -qi hydra; then
+      printf '%s\n' "$name"
+      return 0
+    fi
+  done
+  return 1
+}
+
+print_head() { # print_head <script>: its first comment, which is its help
+  sed -n '2,/^[^#]/{/^#/s/^# \{0,1\}//p}' "$1"
+}
