@@ -35,15 +35,17 @@ struct dt_data_spec {
 
 struct dt_dataset {
     struct dt_samples samples;
+    uint32_t crc; /* CRC-32 of all labels of the split, whoever owns them; generated: of what generates them */
     /* private: what `samples` points to */
     void *items;
     void *answers;
 };
 
-/* How many samples the split has in all, from headers alone. */
+/* How many samples the split has in all, from headers alone. DT_CONFIG: the format does not go with the model. */
 enum dt_status dt_dataset_count(const struct dt_data_spec *spec, enum dt_split split, size_t *n_total);
 
-/* Loads the rows `owned` of a split. A failed open owes nothing. */
+/* Loads the rows `owned` of a split, as dt_shard_owned says for dt_dataset_count samples. All labels are checked, whoever owns
+ * them. A failed open owes nothing. */
 enum dt_status dt_dataset_open(const struct dt_data_spec *spec, enum dt_split split, struct dt_owned owned, struct dt_dataset *out);
 void dt_dataset_close(struct dt_dataset *dataset);
 

@@ -1,0 +1,288 @@
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define NAME_SIZE 256 /* a file name with its NUL: NAME_MAX is 255 */
+#define PATH_SIZE 4096
+
+static int call_openat(int folder, const char *path, int flags, mode_t mode)
+{
+    return openat(folder, path, flags, mode);
+}
+
+struct dt_file_calls dt_file_calls = {
+    .openat = call_openat, /* openat itself is variadic */
+    .fstat = fstat,
+    .read = read,
+    .write = write,
+    .fallocate = fallocate,
+    .fchmod = fchmod,
+    .fsync = fsync,
+    .close = close,
+    .renameat = renameat,
+    .unlinkat = unlinkat,
+    .mkdir = mkdir,
+};
+
+/* ---- reading ---- */
+
+static enum dt_status open_error(const char *path)
+{
+    return dt_error_errno(errno == EACCES || errno == EPERM ? DT_NO_PERMISSION : DT_NO_INPUT, "%s", path);
+}
+
+/* O_NONBLOCK: opening a pipe that nobody writes to would wait for ever. */
+static enum dt_status open_regular(const char *path, int *fd, struct stat *info)
+{
+    *fd = dt_file_calls.openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
+    if (*fd < 0) {
+        return open_error(path);
+    }
+    enum dt_status status = DT_OK;
+    if (dt_file_calls.fstat(*fd, info) != 0) {
+        status = dt_error_errno(DT_IO, "%s", path);
+    } else if (S_ISDIR(info->st_mode)) {
+        status = dt_error(DT_NO_INPUT, "%s: is a directory", path);
+    } else if (!S_ISREG(info->st_mode)) {
+        status = dt_error(DT_NO_INPUT, "%s: not a regular file", path);
+    }
+    if (status != DT_OK) {
+        dt_file_calls.close(*fd);
+    }
+    return status;
+}
+
+/* Reads until `n_wanted` bytes or the end of the file. */
+static enum dt_status read_up_to(int fd, const char *path, uint8_t *bytes, size_t n_wanted, size_t *n_read)
+{
+    *n_read = 0;
+    while (*n_read < n_wanted) {
+        const ssize_t n = dt_file_calls.read(fd, bytes + *n_read, n_wanted - *n_read);
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n < 0) {
+            return dt_error_errno(DT_IO, "%s", path);
+        }
+        if (n == 0) {
+            break;
+        }
+        *n_read += (size_t)n;
+    }
+    return DT_OK;
+}
+
+static bool same_version(const struct stat *a, const struct stat *b)
+{
+    return a->st_size == b->st_size && a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+/* `bytes` has room for one byte more than the file had when it was opened, so that a file that grew shows itself. */
+static enum dt_status read_unchanged(int fd, const char *path, const struct stat *before, uint8_t *bytes)
+{
+    size_t n_read;
+    struct stat after;
+    DT_TRY(read_up_to(fd, path, bytes, (size_t)before->st_size + 1, &n_read));
+    if (dt_file_calls.fstat(fd, &after) != 0) {
+        return dt_error_errno(DT_IO, "%s", path);
+    }
+    if (n_read != (size_t)before->st_size || !same_version(before, &after)) {
+        return dt_error(DT_BAD_DATA, "%s: changed while it was read (wait until its writer is done)", path);
+    }
+    return DT_OK;
+}
+
+enum dt_status dt_file_read(const char *path, size_t max_bytes, uint8_t **bytes, size_t *n_bytes)
+{
+    int fd;
+    struct stat info;
+    uint8_t *content = NULL;
+    DT_TRY(open_regular(path, &fd, &info));
+    enum dt_status status = DT_OK;
+    if (info.st_size == 0) {
+        status = dt_error(DT_BAD_DATA, "%s: empty file", path);
+    } else if ((uint64_t)info.st_size > max_bytes) {
+        status = dt_error(DT_BAD_DATA, "%s: too large: %lld bytes, at most %zu are read", path, (long long)info.st_size, max_bytes);
+    } else if ((content = malloc((size_t)info.st_size + 1)) == NULL) {
+        status = dt_error(DT_NO_MEMORY, "%s: no memory for %lld bytes", path, (long long)info.st_size);
+    } else {
+        status = read_unchanged(fd, path, &info, content);
+    }
+    dt_file_calls.close(fd);
+    if (status != DT_OK) {
+        free(content);
+        return status;
+    }
+    content[info.st_size] = '\0';
+    *bytes = content;
+    *n_bytes = (size_t)info.st_size;
+    return DT_OK;
+}
+
+enum dt_status dt_file_read_head(const char *path, size_t n_wanted, uint8_t *bytes, size_t *n_read, size_t *n_total)
+{
+    int fd;
+    struct stat info;
+    DT_TRY(open_regular(path, &fd, &info));
+    const enum dt_status status = read_up_to(fd, path, bytes, n_wanted, n_read);
+    dt_file_calls.close(fd);
+    *n_total = (size_t)info.st_size;
+    return status;
+}
+
+enum dt_status dt_file_exists(const char *path, bool *exists)
+{
+    struct stat info;
+    *exists = lstat(path, &info) == 0;
+    return *exists || errno == ENOENT || errno == ENOTDIR ? DT_OK : open_error(path);
+}
+
+/* ---- writing ---- */
+
+static enum dt_status write_all(int fd, const struct dt_file_part *part)
+{
+    for (size_t n_done = 0; n_done < part->n_bytes;) {
+        const ssize_t n = dt_file_calls.write(fd, (const char *)part->bytes + n_done, part->n_bytes - n_done);
+        if (n > 0) {
+            n_done += (size_t)n;
+        } else if (n == 0 || errno != EINTR) {
+            errno = n == 0 ? ENOSPC : errno;
+            return DT_IO;
+        }
+    }
+    return DT_OK;
+}
+
+/* A full disk shows here, before a byte is written. A file system that cannot reserve says so, and then writing has to show it. */
+static enum dt_status reserve(int fd, const struct dt_file_part *parts, size_t n_parts)
+{
+    size_t n_bytes = 0;
+    for (size_t i = 0; i < n_parts; i++) {
+        n_bytes += parts[i].n_bytes;
+    }
+    if (n_bytes == 0) {
+        return DT_OK;
+    }
+    int result;
+    do {
+        result = dt_file_calls.fallocate(fd, 0, 0, (off_t)n_bytes);
+    } while (result != 0 && errno == EINTR);
+    return result == 0 || errno == EOPNOTSUPP || errno == ENOSYS ? DT_OK : DT_IO;
+}
+
+static mode_t usual_mode(void)
+{
+    const mode_t mask = umask(0);
+    umask(mask);
+    return 0666 & ~mask;
+}
+
+/* Fills the open temporary file and makes it durable. A failed fsync is final: the kernel may have dropped the pages. */
+static enum dt_status fill(int fd, const struct dt_file_part *parts, size_t n_parts)
+{
+    DT_TRY(reserve(fd, parts, n_parts));
+    for (size_t i = 0; i < n_parts; i++) {
+        DT_TRY(write_all(fd, &parts[i]));
+    }
+    if (dt_file_calls.fchmod(fd, usual_mode()) != 0) {
+        return DT_IO;
+    }
+    return dt_file_calls.fsync(fd) == 0 ? DT_OK : DT_IO;
+}
+
+/* A process that was killed may have left a file of this name, if it had our number. */
+static int create_temporary(int folder, const char *name)
+{
+    const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+    const int fd = dt_file_calls.openat(folder, name, flags, 0600);
+    if (fd >= 0 || errno != EEXIST || dt_file_calls.unlinkat(folder, name, 0) != 0) {
+        return fd;
+    }
+    return dt_file_calls.openat(folder, name, flags, 0600);
+}
+
+/* Everything inside the open folder; on failure errno tells why. */
+static enum dt_status write_in_folder(int folder, const char *name, const struct dt_file_part *parts, size_t n_parts)
+{
+    char temporary[NAME_SIZE];
+    if (snprintf(temporary, sizeof temporary, DT_FILE_TEMPORARY "%s-%ld", name, (long)getpid()) >= (int)sizeof temporary) {
+        errno = ENAMETOOLONG;
+        return DT_IO;
+    }
+    const int fd = create_temporary(folder, temporary);
+    if (fd < 0) {
+        return DT_IO;
+    }
+    enum dt_status status = fill(fd, parts, n_parts);
+    int error = errno;
+    if (dt_file_calls.close(fd) != 0 && status == DT_OK) {
+        status = DT_IO;
+        error = errno;
+    }
+    if (status == DT_OK && dt_file_calls.renameat(folder, temporary, folder, name) != 0) {
+        status = DT_IO;
+        error = errno;
+    }
+    if (status != DT_OK) {
+        dt_file_calls.unlinkat(folder, temporary, 0);
+        errno = error;
+        return status;
+    }
+    return dt_file_calls.fsync(folder) == 0 || errno == EINVAL ? DT_OK : DT_IO;
+}
+
+enum dt_status dt_file_write_atomic(const char *dir, const char *name, const struct dt_file_part *parts, size_t n_parts)
+{
+    const int folder = dt_file_calls.openat(AT_FDCWD, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    if (folder < 0) {
+        return dt_error_errno(DT_IO, "%s", dir);
+    }
+    const enum dt_status status = write_in_folder(folder, name, parts, n_parts);
+    const int error = errno;
+    dt_file_calls.close(folder); /* nothing was written through it that could be lost */
+    if (status != DT_OK) {
+        errno = error;
+        return dt_error_errno(status, "%s/%s: cannot be written", dir, name);
+    }
+    return DT_OK;
+}
+
+static enum dt_status create_one(const char *path)
+{
+    struct stat info;
+    if (dt_file_calls.mkdir(path, 0777) == 0) {
+        return DT_OK;
+    }
+    const int error = errno;
+    if (error == EEXIST && stat(path, &info) == 0) {
+        return S_ISDIR(info.st_mode) ? DT_OK : dt_error(DT_CANT_CREATE, "%s: is in the way, and not a folder", path);
+    }
+    errno = error;
+    return dt_error_errno(DT_CANT_CREATE, "%s: cannot create the folder", path);
+}
+
+enum dt_status dt_dir_create(const char *path)
+{
+    char part[PATH_SIZE];
+    const size_t length = strlen(path);
+    if (length == 0 || length >= sizeof part) {
+        return dt_error(DT_CANT_CREATE, "a folder's name is %s", length == 0 ? "empty" : "too long");
+    }
+    memcpy(part, path, length + 1);
+    for (size_t i = 1; i < length; i++) {
+        if (path[i] == '/') {
+            part[i] = '\0';
+            struct stat info;
+            if (stat(part, &info) != 0) { /* an existing parent on a read-only file system is fine */
+                DT_TRY(create_one(part));
+            }
+            part[i] = '/';
+        }
+    }
+    return create_one(path);
+}

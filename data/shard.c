@@ -1,0 +1,122 @@
+#include "data/shard.h"
+
+#include "base/permutation.h"
+
+/* Rank r's part when n things are cut into `size` contiguous slices as even as can be. */
+static size_t slice_begin(size_t n, int rank, int size)
+{
+    return n * (size_t)rank / (size_t)size;
+}
+
+static size_t slice_size(size_t n, int rank, int size)
+{
+    return slice_begin(n, rank + 1, size) - slice_begin(n, rank, size);
+}
+
+static size_t min_size(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Samples that a rank keeps; in shard and replicate also what it goes through in an epoch. */
+static size_t rank_samples(const struct dt_shard *shard, int rank)
+{
+    if (shard->mode != DT_SHARDING_SHARD) {
+        return shard->n_total;
+    }
+    const size_t r = (size_t)rank, size = (size_t)shard->size;
+    return shard->n_total > r ? (shard->n_total - r + size - 1) / size : 0;
+}
+
+/* First of a rank's own samples in this step, and their number (shard, replicate). */
+static size_t rank_step(const struct dt_shard *shard, int rank, uint64_t step, size_t *n)
+{
+    const size_t n_mine = rank_samples(shard, rank), per_step = slice_size(shard->global_batch, rank, shard->size);
+    const size_t begin = step < n_mine ? min_size((size_t)step * per_step, n_mine) : n_mine;
+    *n = min_size(per_step, n_mine - begin);
+    return begin;
+}
+
+/* The same of all ranks together, in the epoch's one order (global). */
+static size_t global_step(const struct dt_shard *shard, uint64_t step, size_t *n)
+{
+    const size_t begin = step < shard->n_total ? min_size((size_t)step * shard->global_batch, shard->n_total) : shard->n_total;
+    *n = min_size(shard->global_batch, shard->n_total - begin);
+    return begin;
+}
+
+/* The stretch of its order that this rank uses in this step. */
+static size_t my_step(const struct dt_shard *shard, uint64_t step, size_t *n)
+{
+    if (shard->mode != DT_SHARDING_GLOBAL) {
+        return rank_step(shard, shard->rank, step, n);
+    }
+    size_t n_global;
+    const size_t begin = global_step(shard, step, &n_global) + slice_begin(n_global, shard->rank, shard->size);
+    *n = slice_size(n_global, shard->rank, shard->size);
+    return begin;
+}
+
+struct dt_owned dt_shard_owned(const struct dt_shard *shard)
+{
+    const bool all = shard->mode != DT_SHARDING_SHARD;
+    return (struct dt_owned){
+        .n = rank_samples(shard, shard->rank),
+        .first = all ? 0 : (uint32_t)shard->rank,
+        .stride = all ? 1 : (uint32_t)shard->size,
+    };
+}
+
+int dt_shard_capacity(const struct dt_shard *shard)
+{
+    size_t n = slice_size(shard->global_batch, shard->rank, shard->size);
+    if (shard->mode == DT_SHARDING_GLOBAL) { /* a shorter batch can give a rank one sample more than a full one */
+        n = (min_size(shard->global_batch, shard->n_total) + (size_t)shard->size - 1) / (size_t)shard->size;
+    }
+    n = min_size(n, rank_samples(shard, shard->rank));
+    return n > 0 ? (int)n : 1;
+}
+
+uint64_t dt_shard_steps_per_epoch(const struct dt_shard *shard)
+{
+    if (shard->mode == DT_SHARDING_GLOBAL) {
+        return (shard->n_total + shard->global_batch - 1) / shard->global_batch;
+    }
+    uint64_t n_steps = 0;
+    for (int rank = 0; rank < shard->size; rank++) {
+        const size_t per_step = slice_size(shard->global_batch, rank, shard->size);
+        const uint64_t n = (rank_samples(shard, rank) + per_step - 1) / per_step;
+        n_steps = n > n_steps ? n : n_steps;
+    }
+    return n_steps;
+}
+
+int dt_shard_batch(const struct dt_shard *shard, uint32_t epoch, uint64_t step, uint32_t *rows, uint32_t *ids)
+{
+    size_t n;
+    const size_t begin = my_step(shard, step, &n);
+    const struct dt_owned owned = dt_shard_owned(shard);
+    const uint32_t stream = shard->mode == DT_SHARDING_GLOBAL ? 0 : (uint32_t)shard->rank;
+    const struct dt_permutation order = dt_permutation_make(shard->seed, stream, epoch, (uint32_t)owned.n);
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t index = (uint32_t)(begin + i);
+        rows[i] = shard->shuffle ? dt_permutation_at(&order, index) : index;
+        ids[i] = owned.first + rows[i] * owned.stride;
+    }
+    return (int)n;
+}
+
+size_t dt_shard_step_samples(const struct dt_shard *shard, uint64_t step)
+{
+    size_t n;
+    if (shard->mode == DT_SHARDING_GLOBAL) {
+        global_step(shard, step, &n);
+        return n;
+    }
+    size_t sum = 0;
+    for (int rank = 0; rank < shard->size; rank++) {
+        rank_step(shard, rank, step, &n);
+        sum += n;
+    }
+    return sum;
+}

@@ -1,0 +1,89 @@
+#include "data/synthetic.h"
+
+#include "base/rng.h"
+
+#define STREAM_PATTERNS 0u
+#define STREAM_SAMPLES 1u /* + split */
+#define CELL 4u           /* pixels */
+
+/* About standard normal, from the four bytes of a word: their sum has mean 510 and variance 4 (256^2 - 1) / 12. */
+static float normal_of_word(uint32_t word)
+{
+    const uint32_t sum = (word & 0xff) + (word >> 8 & 0xff) + (word >> 16 & 0xff) + (word >> 24);
+    return ((float)sum - 510.0f) / 147.8f;
+}
+
+/* How a sample is drawn from its class's pattern. */
+struct pose {
+    uint32_t label;
+    uint32_t cell;             /* pixels */
+    uint32_t shift_y, shift_x; /* 0 .. cell - 1 pixels */
+    float contrast;            /* 0.5 .. 1 */
+};
+
+static struct pose pose_of(const struct dt_data_spec *spec, struct dt_rng4 words)
+{
+    const uint32_t cell = spec->shape.h >= 8 && spec->shape.w >= 8 ? CELL : 1;
+    return (struct pose){
+        .label = (uint32_t)((uint64_t)words.v[0] * (uint32_t)spec->n_classes >> 32),
+        .cell = cell,
+        .shift_y = (words.v[1] & 0xffff) % cell,
+        .shift_x = (words.v[1] >> 16) % cell,
+        .contrast = 0.5f + 0.5f * dt_rng_uniform(words.v[2]),
+    };
+}
+
+/* A cell of a class's pattern, -0.5 .. 0.5. */
+static float pattern_at(const struct dt_data_spec *spec, uint32_t label, uint32_t row, uint32_t column)
+{
+    const struct dt_rng4 words = dt_rng_words(spec->seed, DT_RNG_SYNTHETIC, STREAM_PATTERNS, row, label, column / 4);
+    return dt_rng_uniform(words.v[column % 4]) - 0.5f;
+}
+
+static uint8_t to_pixel(float value)
+{
+    const float scaled = value * 255.0f + 0.5f;
+    return (uint8_t)(scaled < 0.0f ? 0.0f : scaled > 255.0f ? 255.0f : scaled);
+}
+
+static uint16_t make_image(const struct dt_data_spec *spec, uint32_t stream, uint32_t id, uint8_t *pixels)
+{
+    const struct pose pose = pose_of(spec, dt_rng_words(spec->seed, DT_RNG_SYNTHETIC, stream, 0, id, 0));
+    const uint32_t height = (uint32_t)spec->shape.h, width = (uint32_t)spec->shape.w;
+    const float noise = (float)spec->noise;
+    const uint32_t n_pixels = (uint32_t)dt_shape_elems(spec->shape);
+    struct dt_rng4 words = {{0}};
+    float pattern = 0.0f;
+    for (uint32_t i = 0; i < n_pixels; i++) {
+        const uint32_t x = i % width, row = i / width, y = row % height, channel = row / height;
+        if (i % 4 == 0) {
+            words = dt_rng_words(spec->seed, DT_RNG_SYNTHETIC, stream, 0, id, 1 + i / 4);
+        }
+        if (x == 0 || (x + pose.shift_x) % pose.cell == 0) { /* a cell begins */
+            const uint32_t cell_row = channel * (height / pose.cell + 2) + (y + pose.shift_y) / pose.cell;
+            pattern = pattern_at(spec, pose.label, cell_row, (x + pose.shift_x) / pose.cell);
+        }
+        pixels[i] = to_pixel(0.5f + pose.contrast * pattern + noise * normal_of_word(words.v[i % 4]));
+    }
+    return (uint16_t)pose.label;
+}
+
+void dt_synthetic_images(const struct dt_data_spec *spec, enum dt_split split, struct dt_owned owned, uint8_t *pixels,
+                         uint16_t *labels)
+{
+    const size_t n_pixels = dt_shape_elems(spec->shape);
+    for (size_t row = 0; row < owned.n; row++) {
+        const uint32_t id = owned.first + (uint32_t)row * owned.stride;
+        labels[row] = make_image(spec, STREAM_SAMPLES + (uint32_t)split, id, pixels + row * n_pixels);
+    }
+}
+
+void dt_synthetic_line(const struct dt_data_spec *spec, enum dt_split split, struct dt_owned owned, float *x, float *y)
+{
+    for (size_t row = 0; row < owned.n; row++) {
+        const uint32_t id = owned.first + (uint32_t)row * owned.stride;
+        const struct dt_rng4 words = dt_rng_words(spec->seed, DT_RNG_SYNTHETIC, STREAM_SAMPLES + (uint32_t)split, 0, id, 0);
+        x[row] = 2.0f * dt_rng_uniform(words.v[0]) - 1.0f;
+        y[row] = (float)(spec->slope * (double)x[row] + spec->intercept + spec->noise * (double)normal_of_word(words.v[1]));
+    }
+}
