@@ -20,11 +20,12 @@ struct dt_comm;
 /* A collective under way. Owned by the caller, who keeps it and the buffer in place until it is done. */
 struct dt_request {
     const char *name; /* what time-out messages call it: "allreduce of gradient bucket 0" */
-    uint64_t deadline_ns;
     bool active;
-    void *handle; /* the implementation's */
+    uint64_t sequence; /* this is the communicator's n-th collective, from 1; the same on every rank */
+    void *handle;      /* the implementation's */
 };
 
+/* All slots are mandatory. */
 struct dt_comm_ops {
     const char *name; /* "self", "mpi"; a test may bring its own */
     enum dt_status (*allreduce_start)(struct dt_comm *comm, void *buffer, size_t n_elems, enum dt_type type, enum dt_reduce op,
@@ -33,27 +34,45 @@ struct dt_comm_ops {
     enum dt_status (*allgather_start)(struct dt_comm *comm, const void *mine, void *all, size_t n_bytes_each,
                                       struct dt_request *request); /* all: size * n_bytes_each, in rank order */
     enum dt_status (*test)(struct dt_comm *comm, struct dt_request *request, bool *done); /* never blocks */
+    void (*phase)(struct dt_comm *comm, const char *name);                                /* what this rank does now */
+    void (*alive)(struct dt_comm *comm);                                                  /* a sign of life */
+    /* Which ranks hold this collective up, as far as this rank can see: "rank 2 has not arrived; ...". */
+    void (*explain)(struct dt_comm *comm, const struct dt_request *request, char *text, size_t n_text);
+    bool (*claim)(struct dt_comm *comm); /* true for the first rank of this host that asks */
     void (*close)(struct dt_comm *comm);
 };
 
 struct dt_comm {
     const struct dt_comm_ops *ops;
     int rank, size;
-    double timeout_s; /* limit of each collective from its start; DTRAIN_TIMEOUT, 2 .. 3600, default 60 */
+    int local_rank, local_size; /* among the ranks that share memory with this one */
+    uint64_t n_started;         /* collectives so far */
+    double timeout_s;           /* limit of each wait, in seconds during which this process itself was not stopped */
 };
+
+#define DT_TIMEOUT_DEFAULT_S 60.0
+#define DT_TIMEOUT_MIN_S 2.0
+#define DT_TIMEOUT_MAX_S 3600.0
+
+/* The limit that the environment variable DTRAIN_TIMEOUT sets, else *seconds stays as it is. DT_CONFIG: not a number in range. */
+enum dt_status dt_comm_timeout_from_env(double *seconds);
 
 enum dt_status dt_comm_open_self(struct dt_comm **out); /* one rank; needs no MPI */
 enum dt_status dt_comm_open_mpi(struct dt_comm **out);  /* over a private duplicate of MPI_COMM_WORLD; after dt_world_open */
 void dt_comm_close(struct dt_comm *comm);
 
-/* Starting, testing, waiting. `name` must outlive the request. A wait past the limit is DT_STALLED and names collective and time.
- */
+/* Starting, testing, waiting. `name` must outlive the request. A wait past the limit is DT_STALLED and names the collective, the
+ * time, and the ranks that are missing; the program can then only end (dt_world_exit). An MPI error is DT_STALLED too, or
+ * DT_INTERNAL where the call itself was wrong. One message holds 2^31 - 1 elements at most: DT_CONFIG. */
 enum dt_status dt_comm_allreduce_start(struct dt_comm *comm, void *buffer, size_t n_elems, enum dt_type type, enum dt_reduce op,
                                        const char *name, struct dt_request *request);
 enum dt_status dt_comm_test(struct dt_comm *comm, struct dt_request *request, bool *done);
 enum dt_status dt_comm_wait(struct dt_comm *comm, struct dt_request *request);
 
-/* Start and wait in one. */
+/* Says what this rank is about to do ("data load"), so that others can tell what it was last seen in. Costs nothing. */
+void dt_comm_phase(struct dt_comm *comm, const char *name);
+
+/* Start and wait in one. Longer buffers than one message holds go in pieces. */
 enum dt_status dt_comm_allreduce(struct dt_comm *comm, void *buffer, size_t n_elems, enum dt_type type, enum dt_reduce op,
                                  const char *name);
 enum dt_status dt_comm_broadcast(struct dt_comm *comm, void *buffer, size_t n_bytes, int root, const char *name);

@@ -3,6 +3,7 @@
  * What Horovod's DistributedOptimizer and broadcast did, each part with a switch, to show what it is for:
  *   average    off: each rank steps with its own gradient, and the replicas drift apart
  *   broadcast  off: ranks keep the weights they began with, and averaging alone keeps their distance for ever
+ * Gradients are summed where they lie, in host memory; a backend with memory of its own brings a communicator that can do it there.
  * Averaging divides the sum over all samples of all ranks by their number, so a rank with a short batch weighs less. */
 #ifndef DT_DIST_DIST_OPTIMIZER_H
 #define DT_DIST_DIST_OPTIMIZER_H

@@ -19,11 +19,13 @@ struct dt_bucket {
 struct dt_grad_sync {
     struct dt_comm *comm; /* borrowed */
     float *grads;         /* borrowed; host memory */
-    size_t bucket_elems;
-    bool overlap; /* false: everything is sent at the end, to compare */
-    int n_buckets, n_started;
+    bool overlap;         /* false: everything is sent at the end, to compare */
+    int n_buckets;
     struct dt_bucket buckets[DT_MAX_BUCKETS];
-    size_t n_ready; /* floats whose gradients are final */
+    /* of the step under way */
+    int n_started;
+    size_t n_ready;        /* floats whose gradients are final */
+    enum dt_status failed; /* what a poll ran into; the wait returns it */
 };
 
 /* `ends`: where each block's gradients end in the arena, front to back (n_ends of them); buckets end at block ends.

@@ -8,8 +8,8 @@
 struct dt_replica_check {
     struct dt_comm *comm;         /* borrowed */
     const struct dt_model *model; /* borrowed */
-    float *host;                  /* arena_elems floats; owned; NULL when the backend's memory is the host's */
-    void *hashes;                 /* owned: 16 bytes a tensor, mine then everybody's */
+    float *host;                  /* owned: a copy of one tensor */
+    void *hashes;                 /* owned: 16 bytes a tensor, this rank's and then everybody's */
 };
 
 enum dt_status dt_replica_check_open(struct dt_comm *comm, const struct dt_model *model, struct dt_replica_check *out);

@@ -14,24 +14,28 @@ struct dt_world {
     int local_rank, local_size; /* among the ranks of this host */
     char host[DT_HOST_SIZE];
     struct dt_comm *comm; /* owned by the world */
+    bool has_word;        /* private: this rank tells of an error that not all ranks know of */
 };
 
-/* Blocks SIGTERM, SIGINT and SIGUSR1 (see dist/stop.h), starts MPI, finds the ranks and checks the launch. Every rank calls it,
- * first thing. DT_CONFIG: a launch that cannot be meant, with the cure. DT_UNAVAILABLE: MPI does not start. */
+/* Blocks SIGTERM, SIGINT and SIGUSR1 (see dist/stop.h), starts MPI, finds the ranks and checks the launch and DTRAIN_TIMEOUT. Every
+ * rank calls it, first thing. After any failure `world` serves for dt_world_speaks and dt_world_exit, and all ranks have the same.
+ * DT_CONFIG: a launch that cannot be meant (dist/launch.h), or a bad DTRAIN_TIMEOUT. DT_UNAVAILABLE: MPI does not start. */
 enum dt_status dt_world_open(struct dt_world *world);
 
-/* Refuses the n-singletons mistake by looking at the environment: `size` is what MPI says. Pure but for getenv; tested directly. */
-enum dt_status dt_launch_check(int size);
-
 /* All ranks call this with their own status; all return the same one: DT_OK if all are, else that of the lowest failing rank, whose
- * error text rank 0 then has in dt_error_text(), headed by "rank R (HOST): " when not all ranks failed alike. */
+ * error text every rank then has in dt_error_text(), headed by "rank R (HOST): " when not all ranks failed alike. DT_STALLED: they
+ * could not agree; each keeps its own text. */
 enum dt_status dt_world_agree(struct dt_world *world, enum dt_status mine);
+
+/* Which rank prints the error: of an agreed status rank 0, else the first of each host that asks. Ask once, before dt_world_exit.
+ */
+bool dt_world_speaks(struct dt_world *world, bool agreed);
 
 /* Ends the program with `status` as the exit code of the whole job, within 10 s whatever the other ranks do. Does not return.
  * All ranks call it with an agreed status; with DT_STALLED or a status that is not agreed (`agreed` false) it takes the others
- * along. */
+ * along. A rank that ends in any other way after dt_world_open, by a stray exit(0) too, makes the whole job fail. */
 void dt_world_exit(struct dt_world *world, enum dt_status status, bool agreed) __attribute__((noreturn));
 
-const char *dt_mpi_version(void); /* one line: "MPICH Version: 4.0.2 ..." works before dt_world_open */
+const char *dt_mpi_version(void); /* one line, "MPICH 4.0.2"; works before dt_world_open */
 
 #endif

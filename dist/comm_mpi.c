@@ -1,0 +1,290 @@
+/* Collectives over MPI, each started without blocking, and a table of signs of life in memory shared by the ranks of a host. */
+#include <limits.h>
+#include <mpi.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "dist/comm.h"
+
+#define PHASE_SIZE 40
+
+/* One rank's line in the table. Only that rank writes it. A reader may catch `phase` between two names; its last byte is never
+ * written, so that it always ends. */
+struct slot {
+    _Atomic uint64_t n_started; /* collectives that the rank has entered */
+    _Atomic uint64_t seen_ns;   /* when it last moved, on the host's monotonic clock */
+    int32_t rank;
+    char phase[PHASE_SIZE];
+    _Atomic uint32_t claimed; /* of the first slot: whether a rank of this host has claimed the word */
+};
+
+struct mpi_comm {
+    struct dt_comm base;
+    MPI_Comm all;  /* private, so that no message can meet another's */
+    MPI_Comm host; /* the ranks that share memory with this one */
+    MPI_Win window;
+    struct slot *slots; /* base.local_size, of this host's ranks */
+    struct slot *mine;
+};
+
+_Static_assert(sizeof(MPI_Request) <= sizeof(void *), "a request fits into dt_request.handle");
+_Static_assert(sizeof(struct slot) == 64, "one cache line a rank");
+
+static struct mpi_comm *mpi_of(struct dt_comm *comm)
+{
+    return (struct mpi_comm *)comm;
+}
+
+/* Wrong arguments are our bug; everything else is a peer, the network, or ranks that disagree on a message's length. */
+static enum dt_status mpi_error(int code, const char *name)
+{
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length = 0, class = MPI_ERR_OTHER;
+    MPI_Error_class(code, &class);
+    MPI_Error_string(code, text, &length);
+    for (char *line_end = strchr(text, '\n'); line_end != NULL; line_end = strchr(line_end, '\n')) {
+        *line_end = ' ';
+    }
+    const bool ours = class == MPI_ERR_ARG || class == MPI_ERR_BUFFER || class == MPI_ERR_COUNT || class == MPI_ERR_TYPE ||
+                      class == MPI_ERR_OP || class == MPI_ERR_COMM || class == MPI_ERR_ROOT || class == MPI_ERR_REQUEST;
+    return dt_error(ours ? DT_INTERNAL : DT_STALLED, "%s: %s", name, text);
+}
+
+static MPI_Datatype mpi_type(enum dt_type type)
+{
+    switch (type) {
+    case DT_TYPE_BYTE:
+        return MPI_UINT8_T; /* MPI_BYTE cannot be summed */
+    case DT_TYPE_F32:
+        return MPI_FLOAT;
+    case DT_TYPE_F64:
+        return MPI_DOUBLE;
+    case DT_TYPE_I32:
+        return MPI_INT32_T;
+    case DT_TYPE_U64:
+        return MPI_UINT64_T;
+    }
+    return MPI_DATATYPE_NULL;
+}
+
+static MPI_Op mpi_op(enum dt_reduce op)
+{
+    switch (op) {
+    case DT_REDUCE_SUM:
+        return MPI_SUM;
+    case DT_REDUCE_MAX:
+        return MPI_MAX;
+    case DT_REDUCE_MIN:
+        return MPI_MIN;
+    }
+    return MPI_OP_NULL;
+}
+
+static void mpi_alive(struct dt_comm *comm)
+{
+    atomic_store_explicit(&mpi_of(comm)->mine->seen_ns, dt_clock_ns(), memory_order_relaxed);
+}
+
+static void mpi_phase(struct dt_comm *comm, const char *name)
+{
+    snprintf(mpi_of(comm)->mine->phase, PHASE_SIZE - 1, "%s", name);
+    mpi_alive(comm);
+}
+
+static enum dt_status mpi_started(struct dt_comm *comm, struct dt_request *request, MPI_Request handle, int code)
+{
+    if (code != MPI_SUCCESS) {
+        return mpi_error(code, request->name);
+    }
+    memcpy(&request->handle, &handle, sizeof handle);
+    atomic_store_explicit(&mpi_of(comm)->mine->n_started, request->sequence, memory_order_relaxed);
+    mpi_alive(comm);
+    return DT_OK;
+}
+
+static enum dt_status mpi_allreduce_start(struct dt_comm *comm, void *buffer, size_t n_elems, enum dt_type type, enum dt_reduce op,
+                                          struct dt_request *request)
+{
+    MPI_Request handle = MPI_REQUEST_NULL;
+    const int code = MPI_Iallreduce(MPI_IN_PLACE, buffer, (int)n_elems, mpi_type(type), mpi_op(op), mpi_of(comm)->all, &handle);
+    return mpi_started(comm, request, handle, code);
+}
+
+static enum dt_status mpi_broadcast_start(struct dt_comm *comm, void *buffer, size_t n_bytes, int root, struct dt_request *request)
+{
+    MPI_Request handle = MPI_REQUEST_NULL;
+    const int code = MPI_Ibcast(buffer, (int)n_bytes, MPI_BYTE, root, mpi_of(comm)->all, &handle);
+    return mpi_started(comm, request, handle, code);
+}
+
+static enum dt_status mpi_allgather_start(struct dt_comm *comm, const void *mine, void *all, size_t n_bytes_each,
+                                          struct dt_request *request)
+{
+    MPI_Request handle = MPI_REQUEST_NULL;
+    const int n = (int)n_bytes_each;
+    const int code = MPI_Iallgather(mine, n, MPI_BYTE, all, n, MPI_BYTE, mpi_of(comm)->all, &handle);
+    return mpi_started(comm, request, handle, code);
+}
+
+static enum dt_status mpi_test(struct dt_comm *comm, struct dt_request *request, bool *done)
+{
+    (void)comm;
+    MPI_Request handle;
+    memcpy(&handle, &request->handle, sizeof handle);
+    int flag = 0;
+    const int code = MPI_Test(&handle, &flag, MPI_STATUS_IGNORE);
+    if (code != MPI_SUCCESS) {
+        return mpi_error(code, request->name);
+    }
+    memcpy(&request->handle, &handle, sizeof handle);
+    *done = flag != 0;
+    return DT_OK;
+}
+
+/* The first rank of this host that has not entered the collective; failing that, the one that has not moved for longest. */
+static const struct slot *find_culprit(const struct mpi_comm *self, uint64_t sequence, bool *entered)
+{
+    const struct slot *oldest = NULL;
+    for (int i = 0; i < self->base.local_size; i++) {
+        const struct slot *slot = &self->slots[i];
+        if (atomic_load(&slot->n_started) < sequence) {
+            *entered = false;
+            return slot;
+        }
+        if (slot != self->mine && (oldest == NULL || atomic_load(&slot->seen_ns) < atomic_load(&oldest->seen_ns))) {
+            oldest = slot;
+        }
+    }
+    *entered = true;
+    return oldest;
+}
+
+static int count_missing(const struct mpi_comm *self, uint64_t sequence)
+{
+    int n_missing = 0;
+    for (int i = 0; i < self->base.local_size; i++) {
+        n_missing += atomic_load(&self->slots[i].n_started) < sequence;
+    }
+    return n_missing;
+}
+
+static void mpi_explain(struct dt_comm *comm, const struct dt_request *request, char *text, size_t n_text)
+{
+    const struct mpi_comm *self = mpi_of(comm);
+    bool entered;
+    const struct slot *culprit = find_culprit(self, request->sequence, &entered);
+    if (culprit == NULL) {
+        snprintf(text, n_text, "a rank on another host has not arrived");
+        return;
+    }
+    const double ago_s = (double)(dt_clock_ns() - atomic_load(&culprit->seen_ns)) * 1e-9;
+    const int n_others = count_missing(self, request->sequence) - 1;
+    if (!entered && n_others > 0) {
+        snprintf(text, n_text, "rank %d and %d more of this host have not arrived; rank %d was last seen %.0f s ago in '%s'",
+                 culprit->rank, n_others, culprit->rank, ago_s, culprit->phase);
+    } else if (!entered) {
+        snprintf(text, n_text, "rank %d has not arrived; it was last seen %.0f s ago in '%s'", culprit->rank, ago_s,
+                 culprit->phase);
+    } else if (ago_s > 1) {
+        snprintf(text, n_text, "rank %d arrived but has not moved for %.0f s, in '%s'", culprit->rank, ago_s, culprit->phase);
+    } else {
+        snprintf(text, n_text, "all ranks of this host wait; one on another host, or the network, does not answer");
+    }
+}
+
+static bool mpi_claim(struct dt_comm *comm)
+{
+    return atomic_exchange(&mpi_of(comm)->slots[0].claimed, 1) == 0;
+}
+
+static void mpi_close(struct dt_comm *comm)
+{
+    struct mpi_comm *self = mpi_of(comm);
+    if (self->window != MPI_WIN_NULL) {
+        MPI_Win_free(&self->window);
+    }
+    if (self->host != MPI_COMM_NULL) {
+        MPI_Comm_free(&self->host);
+    }
+    if (self->all != MPI_COMM_NULL) {
+        MPI_Comm_free(&self->all);
+    }
+    free(self);
+}
+
+static const struct dt_comm_ops mpi_ops = {
+    .name = "mpi",
+    .allreduce_start = mpi_allreduce_start,
+    .broadcast_start = mpi_broadcast_start,
+    .allgather_start = mpi_allgather_start,
+    .test = mpi_test,
+    .phase = mpi_phase,
+    .alive = mpi_alive,
+    .explain = mpi_explain,
+    .claim = mpi_claim,
+    .close = mpi_close,
+};
+
+/* The first rank of the host owns the table; the others look it up. */
+static int open_slots(struct mpi_comm *self)
+{
+    MPI_Comm_rank(self->host, &self->base.local_rank);
+    MPI_Comm_size(self->host, &self->base.local_size);
+    const MPI_Aint n_bytes = self->base.local_rank == 0 ? (MPI_Aint)sizeof(struct slot) * self->base.local_size : 0;
+    int code = MPI_Win_allocate_shared(n_bytes, 1, MPI_INFO_NULL, self->host, &self->slots, &self->window);
+    if (code != MPI_SUCCESS) {
+        return code;
+    }
+    MPI_Aint size;
+    int unit;
+    code = MPI_Win_shared_query(self->window, 0, &size, &unit, &self->slots);
+    if (code != MPI_SUCCESS) {
+        return code;
+    }
+    self->mine = &self->slots[self->base.local_rank];
+    memset(self->mine, 0, sizeof *self->mine);
+    self->mine->rank = self->base.rank;
+    mpi_phase(&self->base, "start");
+    return MPI_SUCCESS;
+}
+
+static int open_comms(struct mpi_comm *self)
+{
+    int code = MPI_Comm_dup(MPI_COMM_WORLD, &self->all);
+    if (code != MPI_SUCCESS) {
+        return code;
+    }
+    MPI_Comm_set_errhandler(self->all, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(self->all, &self->base.rank);
+    MPI_Comm_size(self->all, &self->base.size);
+    code = MPI_Comm_split_type(self->all, MPI_COMM_TYPE_SHARED, self->base.rank, MPI_INFO_NULL, &self->host);
+    return code != MPI_SUCCESS ? code : open_slots(self);
+}
+
+enum dt_status dt_comm_open_mpi(struct dt_comm **out)
+{
+    struct mpi_comm *self = calloc(1, sizeof *self);
+    if (self == NULL) {
+        return dt_error(DT_NO_MEMORY, "no memory for the communicator");
+    }
+    *self = (struct mpi_comm){.base = {.ops = &mpi_ops, .timeout_s = DT_TIMEOUT_DEFAULT_S},
+                              .all = MPI_COMM_NULL,
+                              .host = MPI_COMM_NULL,
+                              .window = MPI_WIN_NULL};
+    const int code = open_comms(self);
+    if (code != MPI_SUCCESS) {
+        const enum dt_status status = mpi_error(code, "opening the communicator");
+        mpi_close(&self->base);
+        return status;
+    }
+    /* Everybody's line is in place before anybody may read it. */
+    enum dt_status status = dt_comm_barrier(&self->base, "first barrier");
+    if (status != DT_OK) {
+        return status;
+    }
+    *out = &self->base;
+    return DT_OK;
+}

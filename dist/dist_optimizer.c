@@ -1,0 +1,76 @@
+#include "dist/dist_optimizer.h"
+
+#include <stdlib.h>
+
+enum dt_status dt_dist_optimizer_open(const struct dt_dist_spec *spec, struct dt_comm *comm, struct dt_network *network,
+                                      struct dt_optimizer *optimizer, struct dt_dist_optimizer *out)
+{
+    *out = (struct dt_dist_optimizer){.spec = *spec, .comm = comm, .network = network, .optimizer = optimizer};
+    size_t ends[DT_MAX_LAYERS];
+    int n_ends = 0;
+    for (int i = network->model->n_blocks - 1; i >= 0; i--) { /* the arena's order: last block first */
+        const struct dt_block *block = &network->model->blocks[i];
+        if (block->grad_end > block->grad_begin) {
+            ends[n_ends++] = block->grad_end;
+        }
+    }
+    return dt_grad_sync_open(comm, network->grads, ends, n_ends, spec->bucket_bytes, spec->overlap, &out->sync);
+}
+
+/* One device buffer becomes rank 0's, by way of host memory. */
+static enum dt_status broadcast_floats(struct dt_dist_optimizer *opt, float *device, float *host, const char *name)
+{
+    struct dt_backend *backend = opt->network->backend;
+    const size_t n_bytes = opt->network->model->arena_elems * sizeof *device;
+    if (opt->comm->rank == 0) {
+        DT_TRY(backend->ops->copy_out(backend, host, device, n_bytes));
+    }
+    DT_TRY(dt_comm_broadcast(opt->comm, host, n_bytes, 0, name));
+    return backend->ops->copy_in(backend, device, host, n_bytes);
+}
+
+enum dt_status dt_dist_optimizer_broadcast(struct dt_dist_optimizer *opt)
+{
+    if (!opt->spec.broadcast || opt->comm->size == 1) {
+        return DT_OK;
+    }
+    float *host = malloc(opt->network->model->arena_elems * sizeof *host + 1);
+    if (host == NULL) {
+        return dt_error(DT_NO_MEMORY, "no memory to broadcast the weights");
+    }
+    enum dt_status status;
+    DT_TRY_GOTO(status, broadcast_floats(opt, opt->network->params, host, "broadcast of weights"), done);
+    for (int i = 0; i < opt->optimizer->n_states; i++) {
+        DT_TRY_GOTO(status, broadcast_floats(opt, opt->optimizer->states[i], host, "broadcast of optimizer state"), done);
+    }
+    uint64_t *n_steps = &opt->optimizer->n_steps;
+    status = dt_comm_broadcast(opt->comm, n_steps, sizeof *n_steps, 0, "broadcast of the step count");
+done:
+    free(host);
+    return status;
+}
+
+enum dt_status dt_dist_optimizer_backward(struct dt_dist_optimizer *opt, struct dt_pass *pass)
+{
+    if (!opt->spec.average) {
+        return dt_network_backward(opt->network, pass, NULL, NULL);
+    }
+    dt_grad_sync_begin(&opt->sync);
+    pass->poll = opt->spec.overlap ? dt_grad_sync_poll : NULL;
+    pass->poll_context = &opt->sync;
+    const enum dt_status status = dt_network_backward(opt->network, pass, dt_grad_sync_ready, &opt->sync);
+    pass->poll = NULL;
+    return status;
+}
+
+enum dt_status dt_dist_optimizer_wait(struct dt_dist_optimizer *opt)
+{
+    return opt->spec.average ? dt_grad_sync_wait(&opt->sync) : DT_OK;
+}
+
+enum dt_status dt_dist_optimizer_step(struct dt_dist_optimizer *opt, double lr, size_t n_global, size_t n_local)
+{
+    const size_t n = opt->spec.average ? n_global : n_local;
+    const double grad_scale = n == 0 ? 0.0 : 1.0 / (double)n;
+    return dt_optimizer_step(opt->optimizer, opt->network->params, opt->network->grads, lr, grad_scale);
+}

@@ -1,0 +1,97 @@
+#include "dist/launch.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+/* A launcher's traces in the environment. */
+struct launcher {
+    const char *n_tasks; /* how many programs it started */
+    const char *rank;    /* which of them this is */
+    const char *unless;  /* with this variable set, `n_tasks` says nothing about how the program was started; or NULL */
+    const char *who, *cure;
+};
+
+static const struct launcher launchers[] = {
+    {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", NULL, "Open MPI's mpirun",
+     "dtrain is linked with MPICH: start it with mpirun.mpich or mpiexec.hydra"},
+    {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", NULL, "srun", "start it with: srun --mpi=pmi2 dtrain ..."},
+    {"SLURM_NTASKS", NULL, "SLURM_STEP_NUM_TASKS", "a Slurm job",
+     "start it with: srun --mpi=pmi2 dtrain ..., or for one rank: srun --mpi=pmi2 -n1 dtrain ..."},
+    {"PMI_SIZE", "PMI_RANK", NULL, "the launcher", "start it with the mpirun of the MPI that dtrain --version names"},
+};
+
+#define N_LAUNCHERS (sizeof launchers / sizeof launchers[0])
+
+static int env_number(const char *name)
+{
+    const char *text = name == NULL ? NULL : getenv(name);
+    return text == NULL ? 0 : atoi(text);
+}
+
+/* The launcher that meant several ranks, when MPI sees one. */
+static const struct launcher *find_mistaken(void)
+{
+    const bool pmi_says_one = env_number("PMI_SIZE") == 1; /* mpirun -np 1, or srun --mpi=pmi2 -n1, inside a larger job */
+    for (size_t i = 0; i < N_LAUNCHERS && !pmi_says_one; i++) {
+        const struct launcher *launcher = &launchers[i];
+        if (env_number(launcher->n_tasks) > 1 && (launcher->unless == NULL || getenv(launcher->unless) == NULL)) {
+            return launcher;
+        }
+    }
+    return NULL;
+}
+
+enum dt_status dt_launch_check(int size)
+{
+    const struct launcher *launcher = size > 1 ? NULL : find_mistaken();
+    if (launcher == NULL) {
+        return DT_OK;
+    }
+    if (launcher->rank == NULL) {
+        return dt_error(DT_CONFIG, "%s of %d tasks, but dtrain was started without srun and is alone (%s)", launcher->who,
+                        env_number(launcher->n_tasks), launcher->cure);
+    }
+    return dt_error(DT_CONFIG, "%s started %d programs that each think they are rank 0 of 1 (%s)", launcher->who,
+                    env_number(launcher->n_tasks), launcher->cure);
+}
+
+int dt_launch_rank(void)
+{
+    const struct launcher *launcher = find_mistaken();
+    return launcher == NULL ? 0 : env_number(launcher->rank);
+}
+
+static bool under_hydra(void)
+{
+    return getenv("HYDI_CONTROL_FD") != NULL && getenv("PMI_FD") != NULL;
+}
+
+void dt_launch_die_with_parent(void)
+{
+    if (!under_hydra()) {
+        return; /* a shell may rightly end before the program that it started */
+    }
+    const pid_t parent = getppid();
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) {
+        raise(SIGKILL); /* it died in between */
+    }
+}
+
+bool dt_launch_abort(int code)
+{
+    if (!under_hydra()) {
+        return false;
+    }
+    /* The launcher's wire protocol, PMI version 1; spelled out by hand because printf is not for signal handlers. */
+    char line[] = "cmd=abort exitcode=000\n";
+    char *digits = strchr(line, '0');
+    digits[0] = (char)('0' + code / 100 % 10);
+    digits[1] = (char)('0' + code / 10 % 10);
+    digits[2] = (char)('0' + code % 10);
+    return write(atoi(getenv("PMI_FD")), line, sizeof line - 1) == (ssize_t)(sizeof line - 1);
+}

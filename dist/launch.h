@@ -1,0 +1,26 @@
+/* How this process was started, read from the environment: to refuse launches that can only be mistakes, and to end with the
+ * launcher.
+ *
+ * Rank and size always come from MPI; under mpirun inside a Slurm allocation, for one, every rank inherits SLURM_PROCID=0. */
+#ifndef DT_DIST_LAUNCH_H
+#define DT_DIST_LAUNCH_H
+
+#include <stdbool.h>
+
+#include "base/status.h"
+
+/* n programs that each think they are rank 0 of 1 would train n times and overwrite each other's files. `size` is what MPI says.
+ * DT_CONFIG names the launcher and the cure. */
+enum dt_status dt_launch_check(int size);
+
+/* The launcher's own number for this process, or 0: so that n singletons print one error line, not n. */
+int dt_launch_rank(void);
+
+/* Lets the kernel kill this process when MPICH's launcher dies, which otherwise leaves its ranks running. First thing. */
+void dt_launch_die_with_parent(void);
+
+/* Asks MPICH's launcher to end the whole job with this exit code; false when there is none to ask. Returns at once: the kill
+ * follows. Safe in a signal handler. MPI_Abort does the same but adds a line of its own to ours. */
+bool dt_launch_abort(int code);
+
+#endif

@@ -1,0 +1,248 @@
+#include "dist/world.h"
+
+#include <mpi.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "dist/launch.h"
+#include "dist/stop.h"
+
+#define START_LIMIT_S 120
+#define EXIT_LIMIT_S 10
+#define DRAIN_LIMIT_MS 1000
+#define KILL_LIMIT_MS 2000 /* how long the launcher may take to end this process after it was asked */
+
+static bool mpi_started; /* and not ended */
+static bool leaving;     /* dt_world_exit is at work */
+static volatile sig_atomic_t limit_code;
+static const char *volatile limit_text;
+
+static void say(const char *text)
+{
+    if (write(STDERR_FILENO, text, strlen(text)) < 0) {
+        return; /* nobody listens */
+    }
+}
+
+/* MPI_Init and MPI_Finalize block, and can hang when another rank is gone: an alarm ends the process then. */
+static void on_limit(int signal_number)
+{
+    (void)signal_number;
+    say(limit_text);
+    dt_launch_abort(limit_code);
+    _exit(limit_code);
+}
+
+static void set_limit(unsigned seconds, int code, const char *text)
+{
+    limit_code = code;
+    limit_text = text;
+    struct sigaction action = {.sa_handler = on_limit};
+    sigset_t alarm_set;
+    sigemptyset(&alarm_set);
+    sigaddset(&alarm_set, SIGALRM);
+    sigaction(SIGALRM, &action, NULL);
+    pthread_sigmask(SIG_UNBLOCK, &alarm_set, NULL);
+    alarm(seconds);
+}
+
+static void lift_limit(void)
+{
+    alarm(0);
+    signal(SIGALRM, SIG_IGN);
+}
+
+/* The launcher kills this process together with the others; what it does not kill in time ends by itself. */
+static void take_others_along(int code)
+{
+    if (dt_launch_abort(code)) {
+        dt_sleep_ms(KILL_LIMIT_MS);
+    }
+    MPI_Abort(MPI_COMM_WORLD, code);
+    _exit(code);
+}
+
+/* Without this, mpirun may report a job as done whose rank called exit(0) in the middle of it. */
+static void on_stray_exit(int code, void *unused)
+{
+    (void)unused;
+    if (mpi_started && !leaving) {
+        say("dtrain: a rank left without dt_world_exit (this is a bug)\n");
+        take_others_along(code == 0 ? DT_INTERNAL : code);
+    }
+}
+
+static enum dt_status start_mpi(void)
+{
+    int provided;
+    set_limit(START_LIMIT_S, DT_STALLED, "dtrain: MPI did not start within 120 s (did a rank die before it began?)\n");
+    const int code = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
+    lift_limit();
+    if (code != MPI_SUCCESS) {
+        return dt_error(DT_UNAVAILABLE, "MPI does not start (MPI_Init_thread returned %d)", code);
+    }
+    mpi_started = true;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    on_exit(on_stray_exit, NULL);
+    return DT_OK;
+}
+
+static enum dt_status open_comm(struct dt_world *world)
+{
+    set_limit(START_LIMIT_S, DT_STALLED, "dtrain: the ranks did not find each other within 120 s\n");
+    const enum dt_status status = world->size == 1 ? dt_comm_open_self(&world->comm) : dt_comm_open_mpi(&world->comm);
+    lift_limit();
+    DT_TRY(status);
+    world->local_rank = world->comm->local_rank;
+    world->local_size = world->comm->local_size;
+    return DT_OK;
+}
+
+enum dt_status dt_world_open(struct dt_world *world)
+{
+    *world = (struct dt_world){.size = 1, .local_size = 1};
+    dt_stop_block();
+    dt_launch_die_with_parent();
+    if (gethostname(world->host, DT_HOST_SIZE - 1) != 0) {
+        snprintf(world->host, sizeof world->host, "unknown");
+    }
+    DT_TRY(start_mpi());
+    dt_stop_install();
+    MPI_Comm_rank(MPI_COMM_WORLD, &world->rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &world->size);
+    const enum dt_status launch = dt_launch_check(world->size);
+    if (launch != DT_OK) {
+        world->rank = dt_launch_rank();
+        return launch;
+    }
+    DT_TRY(open_comm(world));
+    return dt_world_agree(world, dt_comm_timeout_from_env(&world->comm->timeout_s));
+}
+
+/* What a rank tells the others about itself. */
+struct report {
+    int32_t status;
+    uint32_t text_hash; /* FNV-1a */
+};
+
+static uint32_t hash_text(const char *text)
+{
+    uint32_t hash = 2166136261u;
+    for (; *text != '\0'; text++) {
+        hash = (hash ^ (unsigned char)*text) * 16777619u;
+    }
+    return hash;
+}
+
+/* The lowest failing rank, or -1; `alike`: all ranks report the same. */
+static int find_failure(const struct report *reports, int n, bool *alike)
+{
+    int first = -1;
+    *alike = true;
+    for (int i = 0; i < n; i++) {
+        if (reports[i].status != DT_OK && first < 0) {
+            first = i;
+        }
+        *alike = *alike && memcmp(&reports[i], &reports[0], sizeof reports[i]) == 0;
+    }
+    return first;
+}
+
+/* The text of rank `first` becomes everybody's. */
+static enum dt_status share_failure(struct dt_world *world, int first, bool alike, enum dt_status status)
+{
+    char text[DT_ERROR_TEXT_SIZE] = "";
+    if (world->rank == first && alike) {
+        snprintf(text, sizeof text, "%s", dt_error_text());
+    } else if (world->rank == first) {
+        snprintf(text, sizeof text, "rank %d (%s): %.*s", world->rank, world->host, DT_ERROR_TEXT_SIZE - DT_HOST_SIZE - 20,
+                 dt_error_text());
+    }
+    DT_TRY(dt_comm_broadcast(world->comm, text, sizeof text, first, "broadcast of an error's text"));
+    dt_error_clear();
+    return dt_error(status, "%s", text);
+}
+
+enum dt_status dt_world_agree(struct dt_world *world, enum dt_status mine)
+{
+    if (world->size == 1) {
+        return mine;
+    }
+    struct report *reports = calloc((size_t)world->size, sizeof *reports);
+    if (reports == NULL) {
+        return dt_error(DT_STALLED, "no memory to agree with the other ranks");
+    }
+    const struct report report = {.status = (int32_t)mine, .text_hash = mine == DT_OK ? 0 : hash_text(dt_error_text())};
+    enum dt_status status;
+    bool alike;
+    DT_TRY_GOTO(status, dt_comm_allgather(world->comm, &report, reports, sizeof report, "agreement on errors"), done);
+    const int first = find_failure(reports, world->size, &alike);
+    if (first >= 0) {
+        status = share_failure(world, first, alike, (enum dt_status)reports[first].status);
+    }
+done:
+    free(reports);
+    return status;
+}
+
+bool dt_world_speaks(struct dt_world *world, bool agreed)
+{
+    world->has_word = agreed || world->comm == NULL ? world->rank == 0 : world->comm->ops->claim(world->comm);
+    return world->has_word;
+}
+
+/* Until the launcher has read what this process printed: it forwards nothing from a process that it kills. */
+static void drain_output(void)
+{
+    fflush(NULL);
+    for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++) {
+        int n_bytes = 0;
+        for (int ms = 0; ms < DRAIN_LIMIT_MS && ioctl(fd, FIONREAD, &n_bytes) == 0 && n_bytes > 0; ms++) {
+            dt_sleep_ms(1);
+        }
+    }
+}
+
+static void end_mpi(struct dt_world *world)
+{
+    dt_comm_close(world->comm);
+    MPI_Finalize();
+    mpi_started = false;
+}
+
+void dt_world_exit(struct dt_world *world, enum dt_status status, bool agreed)
+{
+    leaving = true;
+    drain_output();
+    if (!mpi_started) {
+        exit((int)status);
+    }
+    set_limit(EXIT_LIMIT_S, (int)status, "");
+    if (world->size > 1 && (!agreed || status == DT_STALLED)) {
+        if (!world->has_word) {
+            dt_sleep_ms(KILL_LIMIT_MS / 2); /* whoever has the word may be about to use it */
+        }
+        take_others_along((int)status);
+    }
+    end_mpi(world);
+    exit((int)status);
+}
+
+const char *dt_mpi_version(void)
+{
+    static char version[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length = 0;
+    MPI_Get_library_version(version, &length);
+    version[strcspn(version, "\n")] = '\0';
+    char *tab = strchr(version, '\t');
+    if (strncmp(version, "MPICH Version:", 14) == 0 && tab != NULL) {
+        /* "MPICH Version:<tab>4.0.2" */
+        memmove(version + strlen("MPICH "), tab + 1, strlen(tab + 1) + 1);
+    }
+    return version;
+}
