@@ -55,6 +55,8 @@ enum dt_status dt_optimizer_step(struct dt_optimizer *optimizer, float *params, 
     }
     optimizer->n_steps++;
     const double t = (double)optimizer->n_steps;
+    /* The corrections are those of the betas as a backend sees them: 1 - 0.999f is 0.00100005, which would show in every update. */
+    const float beta1 = (float)spec->beta1, beta2 = (float)spec->beta2;
     const struct dt_update update = {
         .type = spec->type,
         .grad_scale = (float)(grad_scale * clip),
@@ -62,11 +64,11 @@ enum dt_status dt_optimizer_step(struct dt_optimizer *optimizer, float *params, 
         .weight_decay = (float)spec->weight_decay,
         .momentum = (float)spec->momentum,
         .nesterov = spec->nesterov,
-        .beta1 = (float)spec->beta1,
-        .beta2 = (float)spec->beta2,
+        .beta1 = beta1,
+        .beta2 = beta2,
         .epsilon = (float)spec->epsilon,
-        .bias_correction1 = (float)(1.0 - pow(spec->beta1, t)),
-        .bias_correction2 = (float)(1.0 - pow(spec->beta2, t)),
+        .bias_correction1 = (float)(1.0 - pow((double)beta1, t)),
+        .bias_correction2 = (float)(1.0 - pow((double)beta2, t)),
     };
     struct dt_backend *backend = optimizer->backend;
     return backend->ops->optimizer_step(backend, &update, optimizer->n_elems, params, grads, optimizer->states[0],

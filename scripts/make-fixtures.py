@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""Writes tests/fixtures/*.txt: what PyTorch computes for inputs that a formula gives, so that the tests need no PyTorch.
+
+usage: python3 scripts/make-fixtures.py            (needs PyTorch, any version from 1.12)
+
+Both sides compute the inputs by `number`: sixteenths between -1 and 1 that look random, exact in any precision.
+Each file is lines of "name: value value ..."; '#' begins a comment. Values are float32, printed so that they read back exactly.
+"""
+import os
+
+import torch
+import torch.nn.functional as F
+
+OUT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "fixtures")
+N_STEPS = 10
+N_WEIGHTS = 19
+
+
+def number(stream, i):
+    """Sixteenths from -15/16 to 15/16, from 32 bits stirred as in MurmurHash3's last step."""
+    h = (i * 2654435761 + stream * 40503 + 12345) % 2**32
+    h = (h ^ h >> 16) * 0x85EBCA6B % 2**32
+    h = (h ^ h >> 13) * 0xC2B2AE35 % 2**32
+    return ((h >> 16) % 31 - 15) / 16
+
+
+def numbers(stream, *shape):
+    n = 1
+    for extent in shape:
+        n *= extent
+    return torch.tensor([number(stream, i) for i in range(n)], dtype=torch.float64).reshape(shape)
+
+
+def line(name, values):
+    return name + ": " + " ".join("%.9g" % v for v in values.detach().float().flatten().tolist()) + "\n"
+
+
+OPTIMIZERS = {
+    "sgd": (torch.optim.SGD, dict(lr=0.1)),
+    "momentum": (torch.optim.SGD, dict(lr=0.1, momentum=0.9)),
+    "nesterov": (torch.optim.SGD, dict(lr=0.1, momentum=0.9, nesterov=True)),
+    "adam": (torch.optim.Adam, dict(lr=0.05, betas=(0.9, 0.999), eps=1e-7)),
+    "adamw": (torch.optim.AdamW, dict(lr=0.05, betas=(0.9, 0.999), eps=1e-7)),
+}
+
+
+def write_optimizers():
+    """Weights after each of ten steps, with gradients that a formula gives. In double precision, so that whatever distance the test
+    finds is dtrain's own."""
+    with open(os.path.join(OUT, "optimizers.txt"), "w") as out:
+        out.write("# Ten steps of each optimizer, by scripts/make-fixtures.py: weight decay and clipping, then the weights after each.\n")
+        for name, (make, options) in OPTIMIZERS.items():
+            for weight_decay, clip in ((0, 0), (0.01, 0), (0.01, 0.5)):
+                w = numbers(1, N_WEIGHTS).requires_grad_(True)
+                opt = make([w], weight_decay=weight_decay, **options)
+                out.write("\n%s: %g %g\n" % (name, weight_decay, clip))
+                for step in range(N_STEPS):
+                    w.grad = numbers(10 + step, N_WEIGHTS)
+                    if clip:
+                        torch.nn.utils.clip_grad_norm_([w], clip)
+                    opt.step()
+                    out.write(line("weights", w))
+
+
+class Net(torch.nn.Module):
+    """Input 2 x 8 x 8; conv 3 of 3x3, relu; conv 4 of 3x3 with padding, relu; max-pool 2; flatten; dense 5."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv1 = torch.nn.Conv2d(2, 3, 3)
+        self.conv2 = torch.nn.Conv2d(3, 4, 3, padding=1)
+        self.fc1 = torch.nn.Linear(4 * 3 * 3, 5)
+        with torch.no_grad():
+            for stream, (name, p) in enumerate(self.named_parameters()):
+                p.copy_(numbers(100 + stream, *p.shape) * (0.5 if name.endswith("weight") else 0.25))
+
+    def forward(self, x):
+        x = F.relu(self.conv1(x))
+        x = F.max_pool2d(F.relu(self.conv2(x)), 2)
+        return self.fc1(torch.flatten(x, 1))
+
+
+def write_network():
+    """One pass in double precision, rounded once at the end; then ten steps of SGD in it, for the losses."""
+    n = 6
+    net = Net().double()
+    pixels = (numbers(200, n, 2, 8, 8) * 16 + 15) * 8  # whole numbers from 0 to 240
+    x = pixels / 255
+    y = torch.tensor([(3 * i + 1) % 5 for i in range(n)])
+    with open(os.path.join(OUT, "network.txt"), "w") as out:
+        out.write("# A small network in PyTorch, by scripts/make-fixtures.py: one pass, then the mean loss of ten SGD steps at lr 0.1.\n")
+        logits = net(x)
+        loss = F.cross_entropy(logits, y)
+        loss.backward()
+        out.write(line("logits", logits))
+        out.write(line("loss", loss))
+        for name, p in net.named_parameters():
+            out.write(line(name, p.grad))
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        losses = []
+        for _ in range(N_STEPS):
+            opt.zero_grad()
+            loss = F.cross_entropy(net(x), y)
+            losses.append(loss.detach())
+            loss.backward()
+            opt.step()
+        out.write(line("losses", torch.stack(losses)))
+
+
+if __name__ == "__main__":
+    os.makedirs(OUT, exist_ok=True)
+    write_optimizers()
+    write_network()
