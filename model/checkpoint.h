@@ -50,8 +50,10 @@ struct dt_checkpoint {
     const float *optimizer[2];
 };
 
-/* Writes and reads back `dir/step-....safetensors`, then removes all but the newest `keep` (>= 1) files of this pattern. Non-finite
- * weights are DT_NON_FINITE, and not written. DT_IO: nothing lost: what was there before is still there. */
+/* Writes and reads back `dir/step-....safetensors`, then removes all but the newest `keep` (>= 1) of the files up to this step;
+ * those of later steps, left behind by a run that went back in time, are not touched. Temporary files of killed writers go first.
+ * Non-finite weights or optimizer states are DT_NON_FINITE, and not written. DT_IO: nothing lost: the earlier files are still
+ * there. */
 enum dt_status dt_checkpoint_save(const char *dir, int keep, const struct dt_model *model, const struct dt_checkpoint *checkpoint,
                                   char path[DT_CHECKPOINT_PATH_SIZE]);
 
@@ -68,13 +70,13 @@ void dt_checkpoint_close(struct dt_checkpoint_file *file);
 /* The same from memory, which stays the caller's: what the fuzzer calls. */
 enum dt_status dt_checkpoint_parse(const char *name, const uint8_t *bytes, size_t n_bytes, struct dt_checkpoint_file *out);
 
-/* Copies the tensors into arenas. DT_CONFIG names the first tensor that is missing or of another shape. optimizer[i] may be NULL.
- */
+/* Copies the tensors into arenas, gaps untouched. optimizer[i] may be NULL; with n_optimizer_states 0 the file's are ignored.
+ * DT_CONFIG names the first tensor that is missing or of another shape, or says that the file has more than that. */
 enum dt_status dt_checkpoint_get(const struct dt_checkpoint_file *file, const struct dt_model *model, float *arena,
                                  int n_optimizer_states, float *const *optimizer);
 
-/* The newest checkpoint of `dir` that verifies in full; `path` is "" when there is none (which is DT_OK: a fresh start).
- * For each damaged one that is passed over, `on_damaged` is told its error text. */
+/* The newest checkpoint of `dir` that verifies in full; `path` is "" when there are no checkpoints, or no such folder (which is
+ * DT_OK: a fresh start). For each damaged one that is passed over, `on_damaged` is told its error text. DT_BAD_DATA: all are. */
 enum dt_status dt_checkpoint_newest(const char *dir, char path[DT_CHECKPOINT_PATH_SIZE], struct dt_checkpoint_file *out,
                                     void (*on_damaged)(const char *text));
 

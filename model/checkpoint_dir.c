@@ -1,0 +1,135 @@
+#include "model/checkpoint_dir.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+
+void dt_checkpoint_name(uint64_t step, char name[DT_CHECKPOINT_NAME_SIZE])
+{
+    snprintf(name, DT_CHECKPOINT_NAME_SIZE, "step-%012llu.safetensors", (unsigned long long)step);
+}
+
+/* Only names that dt_checkpoint_name would make: "step-7.safetensors" is somebody else's file. */
+static bool parse_name(const char *name, uint64_t *step)
+{
+    unsigned long long value;
+    char again[DT_CHECKPOINT_NAME_SIZE];
+    if (sscanf(name, "step-%20llu", &value) != 1) {
+        return false;
+    }
+    dt_checkpoint_name(value, again);
+    *step = value;
+    return strcmp(name, again) == 0;
+}
+
+static int compare_newest_first(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x > y ? -1 : x < y;
+}
+
+static enum dt_status read_steps(DIR *folder, const char *dir, uint64_t **steps, size_t *n_steps)
+{
+    size_t capacity = 0;
+    const struct dirent *entry;
+    while (errno = 0, (entry = readdir(folder)) != NULL) {
+        uint64_t step;
+        if (!parse_name(entry->d_name, &step)) {
+            continue;
+        }
+        if (*n_steps == capacity) {
+            capacity = capacity == 0 ? 16 : 2 * capacity;
+            uint64_t *more = realloc(*steps, capacity * sizeof **steps);
+            if (more == NULL) {
+                return dt_error(DT_NO_MEMORY, "%s: out of memory for the list of checkpoints", dir);
+            }
+            *steps = more;
+        }
+        (*steps)[(*n_steps)++] = step;
+    }
+    return errno == 0 ? DT_OK : dt_error_errno(DT_IO, "%s: the folder cannot be read", dir);
+}
+
+enum dt_status dt_checkpoint_list(const char *dir, uint64_t **steps, size_t *n_steps)
+{
+    *steps = NULL;
+    *n_steps = 0;
+    DIR *folder = opendir(dir);
+    if (folder == NULL && errno == ENOENT) {
+        return DT_OK;
+    }
+    if (folder == NULL) {
+        return dt_error_errno(errno == EACCES ? DT_NO_PERMISSION : DT_IO, "%s", dir);
+    }
+    const enum dt_status status = read_steps(folder, dir, steps, n_steps);
+    closedir(folder);
+    if (status != DT_OK) {
+        free(*steps);
+        *steps = NULL;
+        *n_steps = 0;
+    } else if (*n_steps > 1) {
+        qsort(*steps, *n_steps, sizeof **steps, compare_newest_first);
+    }
+    return status;
+}
+
+static void remove_from(const char *dir, const char *name)
+{
+    const int folder = dt_file_calls.openat(AT_FDCWD, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    if (folder >= 0) {
+        dt_file_calls.unlinkat(folder, name, 0);
+        dt_file_calls.close(folder);
+    }
+}
+
+enum dt_status dt_checkpoint_prune(const char *dir, uint64_t newest, int keep)
+{
+    uint64_t *steps;
+    size_t n_steps;
+    DT_TRY(dt_checkpoint_list(dir, &steps, &n_steps));
+    int n_kept = 0;
+    for (size_t i = 0; i < n_steps; i++) {
+        if (steps[i] <= newest && ++n_kept > keep) {
+            char name[DT_CHECKPOINT_NAME_SIZE];
+            dt_checkpoint_name(steps[i], name);
+            remove_from(dir, name);
+        }
+    }
+    free(steps);
+    return DT_OK;
+}
+
+/* Is this the temporary file of a checkpoint (".tmp-step-000000000469.safetensors-4711") whose writer is no longer alive? This
+ * process writes one at a time, so one with its own number is a leftover too. */
+static bool is_leftover(const char *name)
+{
+    unsigned long long step;
+    long pid;
+    if (sscanf(name, DT_FILE_TEMPORARY "step-%20llu.safetensors-%10ld", &step, &pid) != 2 || pid <= 0) {
+        return false;
+    }
+    return pid == (long)getpid() || (kill((pid_t)pid, 0) != 0 && errno == ESRCH);
+}
+
+void dt_checkpoint_sweep(const char *dir)
+{
+    DIR *folder = opendir(dir);
+    if (folder == NULL) {
+        return;
+    }
+    const struct dirent *entry;
+    while ((entry = readdir(folder)) != NULL) {
+        if (is_leftover(entry->d_name)) {
+            remove_from(dir, entry->d_name);
+        }
+    }
+    closedir(folder);
+}

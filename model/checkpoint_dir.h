@@ -1,0 +1,26 @@
+/* The folder of a run's checkpoints: which files count, and which of them go. Nothing here looks into a file. */
+#ifndef DT_MODEL_CHECKPOINT_DIR_H
+#define DT_MODEL_CHECKPOINT_DIR_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+#define DT_CHECKPOINT_NAME_SIZE 48
+
+/* "step-000000000469.safetensors" */
+void dt_checkpoint_name(uint64_t step, char name[DT_CHECKPOINT_NAME_SIZE]);
+
+/* The steps of all files with such a name in `dir`, newest first; *steps from malloc, or NULL when there are none or no such
+ * folder. DT_NO_PERMISSION, DT_IO, DT_NO_MEMORY. */
+enum dt_status dt_checkpoint_list(const char *dir, uint64_t **steps, size_t *n_steps);
+
+/* Removes checkpoints so that of those up to `newest` only the last `keep` (>= 1) are left. Files of later steps, left behind by
+ * a run that went back in time, are not counted and not touched. A file that cannot be removed is no error. */
+enum dt_status dt_checkpoint_prune(const char *dir, uint64_t newest, int keep);
+
+/* Removes the temporary files of checkpoints whose writers were killed. */
+void dt_checkpoint_sweep(const char *dir);
+
+#endif

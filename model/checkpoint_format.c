@@ -1,0 +1,55 @@
+#include "model/checkpoint_format.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <zlib.h>
+
+struct dt_tensor dt_checkpoint_tensor(const struct dt_param *param, int state, const float *arena)
+{
+    struct dt_tensor tensor = {.n_dims = param->n_dims, .n_bytes = param->n_elems * sizeof(float)};
+    if (state < 0) {
+        snprintf(tensor.name, sizeof tensor.name, "%s", param->name);
+    } else {
+        snprintf(tensor.name, sizeof tensor.name, "optimizer.%d.%s", state, param->name);
+    }
+    memcpy(tensor.dims, param->dims, sizeof tensor.dims);
+    tensor.bytes = arena == NULL ? NULL : (const uint8_t *)(arena + param->offset);
+    return tensor;
+}
+
+uint32_t dt_crc(const void *bytes, size_t n_bytes)
+{
+    return (uint32_t)crc32_z(0, bytes, n_bytes);
+}
+
+void dt_crc_print(uint32_t crc, char text[DT_CRC_DIGITS + 1])
+{
+    snprintf(text, DT_CRC_DIGITS + 1, "%08x", (unsigned)crc);
+}
+
+void dt_crc_key(const struct dt_tensor *tensor, char key[DT_CRC_KEY_SIZE])
+{
+    snprintf(key, DT_CRC_KEY_SIZE, "crc32.%s", tensor->name);
+}
+
+/* Inside a JSON string the quotes would be escaped, so this stands nowhere but in its place. */
+static const char header_crc_field[] = "\"header_crc\":\"";
+
+const char *dt_header_crc_find(const char *header, size_t n_header)
+{
+    const size_t n_field = strlen(header_crc_field);
+    const char *field = memmem(header, n_header, header_crc_field, n_field);
+    if (field == NULL || (size_t)(header + n_header - field) < n_field + DT_CRC_DIGITS) {
+        return NULL;
+    }
+    return field + n_field;
+}
+
+uint32_t dt_header_crc(const char *start, size_t n_bytes, const char *digits)
+{
+    static const char zeros[] = "00000000";
+    const char *rest = digits + DT_CRC_DIGITS;
+    uLong crc = crc32_z(0, (const Bytef *)start, (size_t)(digits - start));
+    crc = crc32_z(crc, (const Bytef *)zeros, DT_CRC_DIGITS);
+    return (uint32_t)crc32_z(crc, (const Bytef *)rest, (size_t)(start + n_bytes - rest));
+}
