@@ -29,6 +29,10 @@ fi
 for script in test quickstart get-data; do
   expect 0 "./scripts/$script" "$top/scripts/$script" --help
 done
+if command -v python3 >/dev/null; then
+  expect 0 './scripts/bench-cpu' python3 "$top/scripts/bench-cpu" --help
+  expect 1 'no program at' python3 "$top/scripts/bench-cpu" --dtrain "$work/nowhere"
+fi
 
 expect 64 "unknown option '--dat'" "$get" --dat
 expect 64 'needs a folder' "$get" --data
