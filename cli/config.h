@@ -41,12 +41,14 @@ struct dt_config {
     double schedule_step_epochs, schedule_gamma, schedule_min_lr;
 
     struct dt_dist_spec dist;
+    double bucket_mb;   /* as configured; dist.bucket_bytes follows from it */
     bool init_per_rank; /* each rank draws initial weights of its own: shows what the broadcast is for */
     double timeout_s;
 
     int64_t checkpoint_every_epochs, checkpoint_every_steps; /* 0: off */
     int64_t checkpoint_keep;
-    double log_every_s;
+    double log_every_s;      /* seconds between progress lines where stderr is no terminal */
+    int64_t log_every_steps; /* steps between "step" records in metrics.jsonl; 0: none */
 
     enum dt_device device;
     int64_t threads; /* 0: cores / local ranks */

@@ -1,0 +1,284 @@
+#include "cli/args.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/suggest.h"
+
+enum takes { TAKES_NOTHING, TAKES_VALUE, TAKES_OPTIONAL_VALUE };
+
+#define ON(command) (1u << DT_COMMAND_##command)
+#define ON_RUNS (ON(TRAIN) | ON(PLAN) | ON(PRINT_CONFIG))
+#define ON_ALL 0xFFFFu
+
+/* X(constant, name, value, takes, commands, meaning) */
+#define DT_OPTION_LIST(X)                                                                                                    \
+    X(OPTION_CONFIG, "config", "FILE", TAKES_VALUE, ON_RUNS, "the configuration, JSON (see --help-config)")                  \
+    X(OPTION_DATA, "data", "DIR", TAKES_VALUE, ON_RUNS | ON(EVAL), "folder of the IDX files, in place of data.dir")          \
+    X(OPTION_RUN, "run", "DIR", TAKES_VALUE, ON(TRAIN), "the run's files; default runs/<config name>/<UTC time>")            \
+    X(OPTION_RESUME, "resume", "CHECKPOINT", TAKES_OPTIONAL_VALUE, ON(TRAIN),                                                \
+      "go on from this file, or the run's newest; fresh start if it has none")                                               \
+    X(OPTION_SET, "set", "KEY.PATH=VALUE", TAKES_VALUE, ON_RUNS | ON(EVAL) | ON(PREDICT),                                    \
+      "change a key of the configuration; may be given many times")                                                          \
+    X(OPTION_CHECKPOINT, "checkpoint", "FILE", TAKES_VALUE, ON(EVAL) | ON(PREDICT), "a .safetensors file of an earlier run") \
+    X(OPTION_HELP, "help", "", TAKES_NOTHING, ON_ALL, "print this text")                                                     \
+    X(OPTION_VERSION, "version", "", TAKES_NOTHING, ON_ALL, "print version, MPI, instruction set and build")                 \
+    X(OPTION_HELP_CONFIG, "help-config", "", TAKES_NOTHING, ON_ALL, "print every key of the configuration")                  \
+    X(OPTION_PRINT_CONFIG, "print-config", "", TAKES_NOTHING, ON(TRAIN) | ON(PRINT_CONFIG),                                  \
+      "print the configuration with all defaults filled in")
+
+#define OPTION_ENUM(constant, name, value, takes, commands, meaning) constant,
+enum option { DT_OPTION_LIST(OPTION_ENUM) N_OPTIONS };
+
+static const struct {
+    const char *name, *value;
+    enum takes takes;
+    unsigned commands;
+    const char *meaning;
+} options[] = {
+#define OPTION_ROW(constant, name, value, takes, commands, meaning) {name, value, takes, commands, meaning},
+    DT_OPTION_LIST(OPTION_ROW)};
+
+static const struct {
+    const char *word, *meaning;
+} commands[] = {
+#define COMMAND_ROW(constant, word, meaning) {word, meaning},
+    DT_COMMAND_LIST(COMMAND_ROW)};
+
+#define N_COMMANDS ((int)(sizeof commands / sizeof commands[0]))
+
+/* What has been read so far. */
+struct parser {
+    int argc, next;
+    char *const *argv;
+    bool has_command, only_words; /* only_words: after "--" */
+    bool given[N_OPTIONS];
+    const char *values[N_OPTIONS];
+    struct dt_args *out;
+};
+
+static enum dt_status unknown_option(const char *name, int n)
+{
+    char word[64];
+    struct dt_suggestion s = {.word = word};
+    snprintf(word, sizeof word, "%.*s", n, name);
+    for (int i = 0; i < N_OPTIONS; i++) {
+        dt_suggest_offer(&s, options[i].name);
+    }
+    if (s.best != NULL) {
+        return dt_error(DT_USAGE, "unknown option '--%s' (did you mean '--%s'?)", word, s.best);
+    }
+    return dt_error(DT_USAGE, "unknown option '--%s' (see dtrain --help)", word);
+}
+
+static enum dt_status read_option(struct parser *p, const char *text)
+{
+    const int n = (int)strcspn(text, "=");
+    int i = 0;
+    while (i < N_OPTIONS && !(strncmp(options[i].name, text, (size_t)n) == 0 && options[i].name[n] == '\0')) {
+        i++;
+    }
+    if (i == N_OPTIONS) {
+        return unknown_option(text, n);
+    }
+    if (p->given[i] && i != OPTION_SET) {
+        return dt_error(DT_USAGE, "--%s is given twice (remove one)", options[i].name);
+    }
+    p->given[i] = true;
+    const char *value = text[n] == '=' ? text + n + 1 : NULL;
+    if (options[i].takes == TAKES_NOTHING && value != NULL) {
+        return dt_error(DT_USAGE, "--%s takes no value (remove '=%s')", options[i].name, value);
+    }
+    if (options[i].takes == TAKES_VALUE && value == NULL && p->next < p->argc && strncmp(p->argv[p->next], "--", 2) != 0) {
+        value = p->argv[p->next++];
+    }
+    if (options[i].takes != TAKES_NOTHING && (value == NULL ? options[i].takes == TAKES_VALUE : value[0] == '\0')) {
+        return dt_error(DT_USAGE, "--%s needs a value (write --%s %s)", options[i].name, options[i].name, options[i].value);
+    }
+    p->values[i] = value;
+    if (i == OPTION_SET) {
+        p->out->sets[p->out->n_sets++] = value;
+    }
+    return DT_OK;
+}
+
+static enum dt_status read_command(struct parser *p, const char *word)
+{
+    struct dt_suggestion s = {.word = word};
+    const size_t n = strlen(word);
+    for (int i = 0; i < N_COMMANDS && commands[i].word != NULL; i++) {
+        if (strcmp(commands[i].word, word) == 0) {
+            p->out->command = (enum dt_command)i;
+            p->has_command = true;
+            return DT_OK;
+        }
+        dt_suggest_offer(&s, commands[i].word);
+    }
+    if (n > 5 && strcmp(word + n - 5, ".json") == 0) {
+        return dt_error(DT_USAGE, "unknown command '%.200s' (for a configuration write --config %.200s)", word, word);
+    }
+    if (s.best != NULL) {
+        return dt_error(DT_USAGE, "unknown command '%.200s' (did you mean '%s'?)", word, s.best);
+    }
+    return dt_error(DT_USAGE, "unknown command '%.200s' (one of train, eval, predict, plan, help)", word);
+}
+
+static enum dt_status read_word(struct parser *p, const char *word)
+{
+    if (!p->has_command) {
+        return read_command(p, word);
+    }
+    if (p->out->command != DT_COMMAND_PREDICT) {
+        return dt_error(DT_USAGE, "unexpected argument '%.200s' (%s takes options only; see dtrain --help)", word,
+                        commands[p->out->command].word);
+    }
+    p->out->images[p->out->n_images++] = word;
+    return DT_OK;
+}
+
+static enum dt_status read_all(struct parser *p)
+{
+    while (p->next < p->argc) {
+        const char *text = p->argv[p->next++];
+        if (!p->only_words && strcmp(text, "--") == 0) {
+            p->only_words = true;
+        } else if (!p->only_words && strncmp(text, "--", 2) == 0) {
+            DT_TRY(read_option(p, text + 2));
+        } else if (!p->only_words && strcmp(text, "-h") == 0) {
+            p->given[OPTION_HELP] = true;
+        } else if (!p->only_words && text[0] == '-' && text[1] != '\0') {
+            return dt_error(DT_USAGE, "unknown option '%.200s' (options begin with two dashes; see dtrain --help)", text);
+        } else {
+            DT_TRY(read_word(p, text));
+        }
+    }
+    return DT_OK;
+}
+
+/* Options that stand for a command; --help wins over all. */
+static void choose_command(struct parser *p)
+{
+    if (p->given[OPTION_HELP]) {
+        p->out->command = DT_COMMAND_HELP;
+    } else if (p->given[OPTION_VERSION]) {
+        p->out->command = DT_COMMAND_VERSION;
+    } else if (p->given[OPTION_HELP_CONFIG]) {
+        p->out->command = DT_COMMAND_HELP_CONFIG;
+    } else if (p->given[OPTION_PRINT_CONFIG] && p->out->command == DT_COMMAND_TRAIN) {
+        p->out->command = DT_COMMAND_PRINT_CONFIG;
+    }
+}
+
+static bool is_informative(enum dt_command command)
+{
+    return command == DT_COMMAND_HELP || command == DT_COMMAND_VERSION || command == DT_COMMAND_HELP_CONFIG;
+}
+
+static enum dt_status check(const struct parser *p)
+{
+    const enum dt_command command = p->out->command;
+    const char *word = commands[command].word == NULL ? "--print-config" : commands[command].word;
+    if (is_informative(command)) {
+        return DT_OK;
+    }
+    for (int i = 0; i < N_OPTIONS; i++) {
+        const bool harmless = command == DT_COMMAND_PRINT_CONFIG && (options[i].commands & ON(TRAIN)) != 0;
+        if (p->given[i] && (options[i].commands & (1u << command)) == 0 && !harmless) {
+            return dt_error(DT_USAGE, "--%s does not belong to %s (see dtrain --help)", options[i].name, word);
+        }
+    }
+    if ((ON_RUNS & (1u << command)) != 0 && !p->given[OPTION_CONFIG]) {
+        return dt_error(DT_USAGE, "--config FILE is required (see dtrain --help)");
+    }
+    if ((command == DT_COMMAND_EVAL || command == DT_COMMAND_PREDICT) && !p->given[OPTION_CHECKPOINT]) {
+        return dt_error(DT_USAGE, "%s: --checkpoint FILE is required (see dtrain --help)", word);
+    }
+    if (command == DT_COMMAND_PREDICT && p->out->n_images == 0) {
+        return dt_error(DT_USAGE, "predict: at least one image is required (dtrain predict --checkpoint FILE IMAGE.png...)");
+    }
+    return DT_OK;
+}
+
+enum dt_status dt_args_parse(int argc, char *const *argv, struct dt_args *out)
+{
+    struct parser p = {.argc = argc, .next = 1, .argv = argv, .out = out};
+    *out = (struct dt_args){
+        .sets = calloc((size_t)argc + 1, sizeof *out->sets),
+        .images = calloc((size_t)argc + 1, sizeof *out->images),
+    };
+    enum dt_status status = DT_OK;
+    if (out->sets == NULL || out->images == NULL) {
+        status = dt_error(DT_NO_MEMORY, "out of memory for the command line");
+    }
+    if (status == DT_OK) {
+        status = read_all(&p);
+    }
+    if (status == DT_OK) {
+        choose_command(&p);
+        status = check(&p);
+    }
+    if (status != DT_OK) {
+        dt_args_free(out);
+        return status;
+    }
+    out->config = p.values[OPTION_CONFIG];
+    out->data = p.values[OPTION_DATA];
+    out->run = p.values[OPTION_RUN];
+    out->resume = p.given[OPTION_RESUME];
+    out->resume_from = p.values[OPTION_RESUME];
+    out->checkpoint = p.values[OPTION_CHECKPOINT];
+    return DT_OK;
+}
+
+void dt_args_free(struct dt_args *args)
+{
+    free(args->sets);
+    free(args->images);
+    *args = (struct dt_args){0};
+}
+
+static void help_options(FILE *out)
+{
+    for (int i = 0; i < N_OPTIONS; i++) {
+        char left[40];
+        snprintf(left, sizeof left, options[i].takes == TAKES_OPTIONAL_VALUE ? "--%s[=%s]" : "--%s %s", options[i].name,
+                 options[i].value);
+        fprintf(out, "  %-24s %s\n", left, options[i].meaning);
+    }
+}
+
+void dt_args_help(FILE *out)
+{
+    fputs("dtrain: trains small convolutional and dense networks, data-parallel over MPI ranks\n\n"
+          "  mpirun -np 4 dtrain [train] --config FILE [--data DIR] [--run DIR] [--resume[=CHECKPOINT]] [--set key.path=value]...\n"
+          "  dtrain eval    --checkpoint FILE [--data DIR]\n"
+          "  dtrain predict --checkpoint FILE IMAGE.png...\n"
+          "  dtrain plan    --config FILE\n"
+          "  dtrain help | --help | --version | --help-config | --print-config\n\n"
+          "Commands\n",
+          out);
+    for (int i = 0; i < N_COMMANDS && commands[i].word != NULL; i++) {
+        fprintf(out, "  %-24s %s\n", commands[i].word, commands[i].meaning);
+    }
+    fputs("\nOptions\n", out);
+    help_options(out);
+    fputs("\nPaths, also those in a configuration (data.dir), are relative to the working directory.\n"
+          "A value of --set is JSON, and otherwise a string; numbers in the path reach into lists.\n"
+          "Results go to stdout; the log, progress and errors to stderr.\n\n"
+          "Examples\n"
+          "  mpirun -np 4 dtrain --config configs/mnist.json --data data/mnist\n"
+          "  mpirun -np 2 dtrain --config configs/mnist.json --set train.epochs=1 --set 'train.batch={\"global\":384}'\n"
+          "  mpirun -np 2 dtrain --config configs/mnist.json --set model.layers.1.filters=16\n"
+          "  srun --mpi=pmi2 dtrain --config configs/mnist.json --run runs/night --resume\n"
+          "  dtrain eval --checkpoint runs/night/checkpoints/step-000000000469.safetensors\n"
+          "  dtrain --print-config --config configs/mnist.json\n\n"
+          "Environment\n"
+          "  DTRAIN_ISA               x86-64-v4, x86-64-v3 or baseline: the CPU kernels to use, in place of the best\n"
+          "  DTRAIN_TIMEOUT           seconds (2..3600) until a collective counts as stalled, over distributed.timeout_s\n"
+          "  NO_COLOR                 if set, no colours\n\n"
+          "Exit status\n",
+          out);
+#define HELP_STATUS(name, code, meaning) fprintf(out, "  %-24d %s\n", code, meaning);
+    DT_STATUS_LIST(HELP_STATUS)
+#undef HELP_STATUS
+}
