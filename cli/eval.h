@@ -1,0 +1,24 @@
+/* `dtrain eval`: a checkpoint measured on the test set. The model is the one whose configuration the checkpoint carries. */
+#ifndef DT_CLI_EVAL_H
+#define DT_CLI_EVAL_H
+
+#include "cli/config.h"
+#include "dist/world.h"
+#include "model/network.h"
+
+/* A checkpoint opened for use: configuration, model, backend and network with its weights. */
+struct dt_inference {
+    struct dt_config config;
+    struct dt_model model;
+    struct dt_backend *backend;
+    struct dt_network *network;
+};
+
+/* Every rank reads the file. Local: the caller agrees. A failed open owes nothing. */
+enum dt_status dt_inference_open(const char *checkpoint, int n_threads, int local_rank, int capacity, struct dt_inference *out);
+void dt_inference_close(struct dt_inference *inference);
+
+/* `data`: folder to use instead of the configuration's, or NULL. Every rank calls it; agreed. Prints the result on stdout. */
+enum dt_status dt_eval(struct dt_world *world, const char *checkpoint, const char *data);
+
+#endif

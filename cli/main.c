@@ -1,0 +1,136 @@
+/* dtrain: reads the command line, opens the world of ranks, runs one command, and turns its status into the exit code. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "cli/args.h"
+#include "cli/config.h"
+#include "cli/data_spec.h"
+#include "cli/eval.h"
+#include "cli/plan.h"
+#include "cli/predict.h"
+#include "cli/train.h"
+#include "cli/version.h"
+#include "dist/stop.h"
+
+static enum dt_status load_config(const struct dt_args *args, struct dt_config *config)
+{
+    DT_TRY(dt_config_load(args->config, args->sets, args->n_sets, config));
+    return dt_data_spec_set_dir(&config->data, args->data);
+}
+
+static enum dt_status print_config(const struct dt_args *args)
+{
+    struct dt_config config;
+    DT_TRY(load_config(args, &config));
+    char *text = dt_config_to_json(&config);
+    if (text == NULL) {
+        return dt_error(DT_NO_MEMORY, "out of memory for the resolved configuration");
+    }
+    puts(text);
+    free(text);
+    return DT_OK;
+}
+
+static enum dt_status train(struct dt_world *world, const struct dt_args *args)
+{
+    struct dt_config config;
+    DT_TRY(dt_world_agree(world, load_config(args, &config)));
+    world->comm->timeout_s = config.timeout_s;
+    const struct dt_train_options options = {.run_dir = args->run, .resume = args->resume, .checkpoint = args->resume_from};
+    return dt_train(world, &config, &options);
+}
+
+static enum dt_status plan(struct dt_world *world, const struct dt_args *args)
+{
+    struct dt_config config;
+    DT_TRY(dt_world_agree(world, load_config(args, &config)));
+    return dt_plan(world, &config);
+}
+
+/* Commands that need the ranks. */
+static enum dt_status run(struct dt_world *world, const struct dt_args *args)
+{
+    switch (args->command) {
+    case DT_COMMAND_TRAIN:
+        return train(world, args);
+    case DT_COMMAND_EVAL:
+        return dt_eval(world, args->checkpoint, args->data);
+    case DT_COMMAND_PREDICT:
+        return dt_predict(world, args->checkpoint, args->images, args->n_images);
+    case DT_COMMAND_PLAN:
+        return plan(world, args);
+    default:
+        return dt_error(DT_INTERNAL, "command without an action");
+    }
+}
+
+/* Commands that only print: no MPI, so that they work anywhere. */
+static bool is_alone(enum dt_command command)
+{
+    return command == DT_COMMAND_HELP || command == DT_COMMAND_VERSION || command == DT_COMMAND_HELP_CONFIG ||
+           command == DT_COMMAND_PRINT_CONFIG;
+}
+
+static enum dt_status run_alone(const struct dt_args *args)
+{
+    switch (args->command) {
+    case DT_COMMAND_VERSION:
+        dt_version_print(stdout);
+        return DT_OK;
+    case DT_COMMAND_HELP_CONFIG:
+        dt_config_help(stdout);
+        return DT_OK;
+    case DT_COMMAND_PRINT_CONFIG:
+        return print_config(args);
+    default:
+        dt_args_help(stdout);
+        return DT_OK;
+    }
+}
+
+static void print_error(void)
+{
+    fprintf(stderr, "dtrain: %s\n", dt_error_text());
+}
+
+/* One line, however many ranks there are. An agreed error is rank 0's to tell. One that is not agreed ends the job at once, so
+ * whoever comes first speaks: rank 0 without delay, the others only if nobody before them has ended the job. */
+static void print_once(const struct dt_world *world, enum dt_status status, bool agreed)
+{
+    if (status == DT_OK || status == DT_STOPPED) {
+        return;
+    }
+    if (!agreed && world->rank > 0) {
+        dt_sleep_ms(100 * (unsigned)(world->rank < 20 ? world->rank : 20));
+    }
+    if (!agreed || world->rank == 0) {
+        print_error();
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct dt_args args = {0};
+    struct dt_world world = {0};
+    dt_stop_block();
+    const enum dt_status parsed = dt_args_parse(argc, argv, &args);
+    if (parsed == DT_OK && is_alone(args.command)) {
+        const enum dt_status s = run_alone(&args);
+        if (s != DT_OK) {
+            print_error();
+        }
+        return s;
+    }
+    enum dt_status s = dt_world_open(&world);
+    if (s == DT_OK) {
+        s = dt_world_agree(&world, parsed);
+    }
+    if (s == DT_OK) {
+        s = run(&world, &args);
+    }
+    const bool agreed = s != DT_STALLED;
+    print_once(&world, s, agreed);
+    dt_args_free(&args);
+    dt_world_exit(&world, s, agreed);
+}

@@ -1,0 +1,201 @@
+#include "cli/metrics.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "cli/version.h"
+
+#define MAX_METRICS_BYTES ((size_t)1 << 30)
+#define CSV_HEADER "epoch,step,train_loss,train_accuracy,test_loss,test_accuracy,images_per_s,lr,world_size\n"
+
+double dt_metrics_loss(const struct dt_metrics *m)
+{
+    return m->loss_sum / m->n_samples;
+}
+
+double dt_metrics_accuracy(const struct dt_metrics *m)
+{
+    return m->n_correct / m->n_samples;
+}
+
+/* A JSONL line's step, or UINT64_MAX for one that is no record of ours, such as a line cut short by a crash. */
+static uint64_t jsonl_step(const char *line)
+{
+    uint64_t step = UINT64_MAX;
+    cJSON *record = cJSON_Parse(line);
+    const cJSON *number = cJSON_GetObjectItemCaseSensitive(record, "step");
+    if (cJSON_IsNumber(number) && number->valuedouble >= 0) {
+        step = (uint64_t)number->valuedouble;
+    }
+    cJSON_Delete(record);
+    return step;
+}
+
+/* A CSV row's second field; the header counts as step 0. */
+static uint64_t csv_step(const char *line)
+{
+    unsigned long long epoch, step;
+    if (sscanf(line, "%llu,%llu,", &epoch, &step) == 2) {
+        return step;
+    }
+    return strncmp(line, "epoch,", 6) == 0 ? 0 : UINT64_MAX;
+}
+
+/* Rewrites a file of lines without those after `last_step`. */
+static enum dt_status keep_until(const struct dt_run_dir *run, const char *name, uint64_t last_step,
+                                 uint64_t (*step_of)(const char *))
+{
+    char path[DT_PATH_SIZE + 32];
+    snprintf(path, sizeof path, "%s/%s", run->path, name);
+    if (access(path, F_OK) != 0) {
+        return DT_OK;
+    }
+    uint8_t *bytes = NULL;
+    size_t n_bytes = 0, n_kept = 0;
+    if (dt_file_read(path, MAX_METRICS_BYTES, &bytes, &n_bytes) != DT_OK) {
+        dt_error_clear(); /* empty or unreadable: nothing to keep */
+    }
+    char *text = (char *)bytes;
+    for (char *line = text; line != NULL && line < text + n_bytes;) {
+        char *end = memchr(line, '\n', (size_t)(text + n_bytes - line));
+        if (end == NULL) {
+            break; /* the last line was cut short */
+        }
+        *end = '\0';
+        if (step_of(line) <= last_step) {
+            const size_t n = (size_t)(end - line);
+            memmove(text + n_kept, line, n);
+            text[n_kept + n] = '\n';
+            n_kept += n + 1;
+        }
+        line = end + 1;
+    }
+    const struct dt_file_part part = {text != NULL ? text : "", n_kept};
+    const enum dt_status s = dt_file_write_atomic(run->path, name, &part, 1);
+    free(bytes);
+    return s;
+}
+
+static enum dt_status open_append(const struct dt_run_dir *run, const char *name, FILE **out)
+{
+    char path[DT_PATH_SIZE + 32];
+    snprintf(path, sizeof path, "%s/%s", run->path, name);
+    *out = fopen(path, "ae");
+    return *out != NULL ? DT_OK : dt_error_errno(DT_CANT_CREATE, "%s", path);
+}
+
+enum dt_status dt_metrics_open(const struct dt_run_dir *run, uint64_t last_step, struct dt_metrics_files *out)
+{
+    *out = (struct dt_metrics_files){0};
+    DT_TRY(keep_until(run, "metrics.jsonl", last_step, jsonl_step));
+    DT_TRY(keep_until(run, "metrics.csv", last_step, csv_step));
+    enum dt_status s = open_append(run, "metrics.jsonl", &out->jsonl);
+    if (s == DT_OK) {
+        s = open_append(run, "metrics.csv", &out->csv);
+    }
+    if (s == DT_OK && ftell(out->csv) == 0) {
+        fputs(CSV_HEADER, out->csv);
+    }
+    if (s != DT_OK) {
+        dt_metrics_close(out);
+    }
+    return s;
+}
+
+void dt_metrics_close(struct dt_metrics_files *files)
+{
+    if (files->jsonl != NULL) {
+        fclose(files->jsonl);
+    }
+    if (files->csv != NULL) {
+        fclose(files->csv);
+    }
+    files->jsonl = files->csv = NULL;
+}
+
+/* A full disk must not end a run that can still compute; it is said once. */
+static void flush(struct dt_metrics_files *files, FILE *file, const char *name)
+{
+    if ((fflush(file) != 0 || ferror(file)) && !files->failed) {
+        files->failed = true;
+        fprintf(stderr, "dtrain: warning: %s: %s (training goes on, records may be missing)\n", name, strerror(errno));
+    }
+    clearerr(file);
+}
+
+/* JSON has no NaN; null says the same. */
+static void put_number(FILE *file, const char *key, double value)
+{
+    if (isfinite(value)) {
+        fprintf(file, ",\"%s\":%.9g", key, value);
+    } else {
+        fprintf(file, ",\"%s\":null", key);
+    }
+}
+
+void dt_metrics_run(struct dt_metrics_files *files, const struct dt_config *config, const struct dt_model *model, int world_size,
+                    uint64_t step, size_t global_batch)
+{
+    if (files->jsonl == NULL) {
+        return;
+    }
+    cJSON *record = cJSON_CreateObject();
+    cJSON_AddStringToObject(record, "type", "run");
+    cJSON_AddNumberToObject(record, "step", (double)step);
+    cJSON_AddStringToObject(record, "config", config->name);
+    cJSON_AddNumberToObject(record, "world_size", world_size);
+    cJSON_AddNumberToObject(record, "global_batch", (double)global_batch);
+    cJSON_AddNumberToObject(record, "parameters", (double)model->n_parameters);
+    cJSON_AddStringToObject(record, "version", dt_version);
+    char *text = cJSON_PrintUnformatted(record);
+    if (text != NULL) {
+        fprintf(files->jsonl, "%s\n", text);
+    }
+    cJSON_free(text);
+    cJSON_Delete(record);
+    flush(files, files->jsonl, "metrics.jsonl");
+}
+
+void dt_metrics_step(struct dt_metrics_files *files, const struct dt_step_record *r)
+{
+    if (files->jsonl == NULL) {
+        return;
+    }
+    fprintf(files->jsonl, "{\"type\":\"step\",\"step\":%llu,\"epoch\":%llu", (unsigned long long)r->step,
+            (unsigned long long)r->epoch);
+    put_number(files->jsonl, "loss", dt_metrics_loss(&r->train));
+    put_number(files->jsonl, "accuracy", dt_metrics_accuracy(&r->train));
+    put_number(files->jsonl, "lr", r->lr);
+    put_number(files->jsonl, "images_per_s", r->images_per_s);
+    fputs("}\n", files->jsonl);
+    flush(files, files->jsonl, "metrics.jsonl");
+}
+
+void dt_metrics_epoch(struct dt_metrics_files *files, const struct dt_epoch_record *r)
+{
+    if (files->jsonl == NULL) {
+        return;
+    }
+    const double none = nan("");
+    const double train_accuracy = r->classifies ? dt_metrics_accuracy(&r->train) : none;
+    const double test_accuracy = r->classifies ? dt_metrics_accuracy(&r->test) : none;
+    FILE *f = files->jsonl;
+    fprintf(f, "{\"type\":\"epoch\",\"epoch\":%llu,\"step\":%llu", (unsigned long long)r->epoch, (unsigned long long)r->step);
+    put_number(f, "train_loss", dt_metrics_loss(&r->train));
+    put_number(f, "train_accuracy", train_accuracy);
+    put_number(f, "test_loss", dt_metrics_loss(&r->test));
+    put_number(f, "test_accuracy", test_accuracy);
+    put_number(f, "images_per_s", r->images_per_s);
+    put_number(f, "lr", r->lr);
+    fprintf(f, ",\"world_size\":%d}\n", r->world_size);
+    flush(files, f, "metrics.jsonl");
+    fprintf(files->csv, "%llu,%llu,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%d\n", (unsigned long long)r->epoch, (unsigned long long)r->step,
+            dt_metrics_loss(&r->train), train_accuracy, dt_metrics_loss(&r->test), test_accuracy, r->images_per_s, r->lr,
+            r->world_size);
+    flush(files, files->csv, "metrics.csv");
+}

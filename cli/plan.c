@@ -1,0 +1,150 @@
+#include "cli/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/data_spec.h"
+#include "cli/progress.h"
+#include "data/shard.h"
+
+struct plan {
+    struct dt_config config;
+    struct dt_model model;
+    struct dt_shard shard; /* of rank 0 */
+    size_t n_test;
+};
+
+static void shape_text(struct dt_shape s, bool flat, char *text, size_t size)
+{
+    if (flat) {
+        snprintf(text, size, "%d", s.c);
+    } else {
+        snprintf(text, size, "%dx%dx%d", s.c, s.h, s.w);
+    }
+}
+
+/* "conv2d 64, 3x3, relu": the layers that a block was made of. */
+static void layers_text(const struct dt_model *model, int index, char *text, size_t size)
+{
+    const int begin = model->blocks[index].first_layer;
+    const int end = index + 1 < model->n_blocks ? model->blocks[index + 1].first_layer : model->spec.n_layers;
+    size_t used = 0;
+    text[0] = '\0';
+    for (int i = begin; i < end && used < size; i++) {
+        const struct dt_layer_spec *l = &model->spec.layers[i];
+        char one[64];
+        if (l->type == DT_LAYER_CONV2D) {
+            snprintf(one, sizeof one, "conv2d %d %dx%d%s", l->size, l->kernel, l->kernel,
+                     l->padding == DT_PADDING_SAME ? " same" : "");
+        } else if (l->type <= DT_LAYER_AVG_POOL2D) {
+            snprintf(one, sizeof one, "%s %d", dt_layer_name(l->type), l->size);
+        } else if (l->type == DT_LAYER_DROPOUT) {
+            snprintf(one, sizeof one, "dropout %g", l->rate);
+        } else {
+            snprintf(one, sizeof one, "%s", dt_layer_name(l->type));
+        }
+        const bool linear = l->type == DT_LAYER_CONV2D || l->type == DT_LAYER_DENSE;
+        const char *activation = linear && l->activation != DT_ACTIVATION_NONE ? dt_activation_name(l->activation) : "";
+        const int n = snprintf(text + used, size - used, "%s%s%s%s", used > 0 ? ", " : "", one, activation[0] != '\0' ? ", " : "",
+                               activation);
+        used += n > 0 ? (size_t)n : 0;
+    }
+}
+
+static size_t block_parameters(const struct dt_model *model, const struct dt_block *block)
+{
+    return block->linear == DT_LINEAR_NONE ? 0 : model->params[block->weight].n_elems + model->params[block->bias].n_elems;
+}
+
+static void print_layers(const struct dt_model *model)
+{
+    char in[32], out[32], layers[256], count[32];
+    double flops = 0;
+    bool flat = model->spec.input.h == 1 && model->spec.input.w == 1;
+    printf("  %-8s %-11s %-11s %12s %12s  %s\n", "block", "input", "output", "parameters", "flop/sample", "layers");
+    for (int b = 0; b < model->n_blocks; b++) {
+        const struct dt_block *block = &model->blocks[b];
+        shape_text(block->in, flat, in, sizeof in);
+        flat = flat || block->flatten;
+        shape_text(block->out, flat, out, sizeof out);
+        layers_text(model, b, layers, sizeof layers);
+        printf("  %-8s %-11s %-11s %12s", block->name, in, out,
+               dt_count_text((double)block_parameters(model, block), count, sizeof count));
+        printf(" %12s  %s\n", dt_count_text(dt_block_flops(block), count, sizeof count), layers);
+        flops += dt_block_flops(block);
+    }
+    printf("  %-8s %-11s %-11s %12s", "total", "", "", dt_count_text((double)model->n_parameters, count, sizeof count));
+    printf(" %12s  forward pass\n", dt_count_text(flops, count, sizeof count));
+}
+
+static void print_run(const struct plan *p)
+{
+    const struct dt_config *c = &p->config;
+    const struct dt_shard *s = &p->shard;
+    const int accumulate = (int)c->accumulate, capacity = (dt_shard_capacity(s) + accumulate - 1) / accumulate;
+    const unsigned long long steps = dt_shard_steps_per_epoch(s);
+    const double mib = 1024.0 * 1024.0;
+    char count[32], n_test[32];
+    printf("memory per rank: %.1f MiB weights, gradients, optimizer state and activations, %.1f MiB of them gradients\n",
+           (double)dt_model_n_bytes(&p->model, capacity, dt_optimizer_n_states(&c->optimizer)) / mib,
+           (double)p->model.arena_elems * sizeof(float) / mib);
+    printf("data: %s training samples, %s test samples\n", dt_count_text((double)s->n_total, count, sizeof count),
+           dt_count_text((double)p->n_test, n_test, sizeof n_test));
+    if (c->batch_per_rank > 0) {
+        const double scale = dt_lr_scale(c->lr_scaling, s->size);
+        printf("batch %lld × %d = %zu, lr %g × %g = %g", (long long)c->batch_per_rank, s->size, s->global_batch, c->optimizer.lr,
+               scale, c->optimizer.lr * scale);
+    } else {
+        printf("batch %zu over %d rank%s, lr %g", s->global_batch, s->size, s->size == 1 ? "" : "s", c->optimizer.lr);
+    }
+    printf(", %llu steps/epoch, %lld epoch%s = %llu steps\n", steps, (long long)c->epochs, c->epochs == 1 ? "" : "s",
+           steps * (unsigned long long)c->epochs);
+}
+
+static void print_ranks(const struct plan *p)
+{
+    char count[32];
+    for (int r = 0; r < p->shard.size; r++) {
+        struct dt_shard shard = p->shard;
+        shard.rank = r;
+        const struct dt_owned owned = dt_shard_owned(&shard);
+        printf("rank %d reads %s samples", r, dt_count_text((double)owned.n, count, sizeof count));
+        if (owned.stride > 1 && owned.n > 2) {
+            printf(": %u, %u, %u, ... %zu", owned.first, owned.first + owned.stride, owned.first + 2 * owned.stride,
+                   owned.first + (owned.n - 1) * owned.stride);
+        }
+        printf(", up to %d a step\n", dt_shard_capacity(&shard));
+    }
+}
+
+static enum dt_status make_plan(struct dt_world *world, struct plan *p)
+{
+    const struct dt_config *c = &p->config;
+    DT_TRY(dt_model_lower(&c->model, &p->model));
+    DT_TRY(dt_data_spec_fit(&p->config.data, &p->model));
+    p->shard = (struct dt_shard){.mode = c->sharding,
+                                 .size = world->size,
+                                 .global_batch = c->batch_global > 0 ? (size_t)c->batch_global
+                                                                     : (size_t)c->batch_per_rank * (size_t)world->size};
+    DT_TRY(dt_dataset_count(&c->data, DT_SPLIT_TRAIN, &p->shard.n_total));
+    return dt_dataset_count(&c->data, DT_SPLIT_TEST, &p->n_test);
+}
+
+enum dt_status dt_plan(struct dt_world *world, const struct dt_config *config)
+{
+    struct plan *plan = calloc(1, sizeof *plan);
+    enum dt_status s = plan != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory");
+    if (s == DT_OK) {
+        plan->config = *config;
+        s = make_plan(world, plan);
+    }
+    s = dt_world_agree(world, s);
+    if (s == DT_OK && world->rank == 0) {
+        printf("%s\n", config->name);
+        print_layers(&plan->model);
+        print_run(plan);
+        print_ranks(plan);
+    }
+    free(plan);
+    return s;
+}

@@ -1,0 +1,109 @@
+#include "cli/predict.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "cli/digit.h"
+#include "cli/eval.h"
+#include "cli/png_image.h"
+
+struct prediction {
+    struct dt_inference inference;
+    struct dt_bound_samples *bound;
+    struct dt_samples samples; /* the one image */
+    uint8_t *pixels;           /* (C, H, W) */
+    float *logits;
+    double *probabilities;
+};
+
+static enum dt_status open_prediction(const char *checkpoint, struct prediction *p)
+{
+    DT_TRY(dt_inference_open(checkpoint, 1, 0, 1, &p->inference));
+    const struct dt_model *model = &p->inference.model;
+    const struct dt_shape shape = model->spec.input;
+    if (model->spec.loss != DT_LOSS_SOFTMAX_CROSS_ENTROPY || (shape.c != 1 && shape.c != 3)) {
+        return dt_error(DT_CONFIG, "%s: not a classifier of grey or RGB images (predict needs one)", checkpoint);
+    }
+    p->pixels = calloc(dt_shape_elems(shape), 1);
+    p->logits = calloc((size_t)model->n_outputs, sizeof *p->logits);
+    p->probabilities = calloc((size_t)model->n_outputs, sizeof *p->probabilities);
+    if (p->pixels == NULL || p->logits == NULL || p->probabilities == NULL) {
+        return dt_error(DT_NO_MEMORY, "out of memory for an image");
+    }
+    p->samples = (struct dt_samples){.n = 1, .shape = shape, .pixels = p->pixels, .scale = 1.0f / 255.0f, .n_total = 1};
+    return p->inference.backend->ops->samples_open(p->inference.backend, &p->samples, &p->bound);
+}
+
+static void close_prediction(struct prediction *p)
+{
+    if (p->bound != NULL) {
+        p->inference.backend->ops->samples_close(p->inference.backend, p->bound);
+    }
+    dt_inference_close(&p->inference);
+    free(p->pixels);
+    free(p->logits);
+    free(p->probabilities);
+}
+
+static enum dt_status compute(struct prediction *p)
+{
+    const struct dt_inference *inference = &p->inference;
+    const uint32_t row = 0;
+    const struct dt_batch batch = {.n = 1, .rows = &row, .ids = &row};
+    const struct dt_pass pass = {.batch = &batch};
+    const int n = inference->model.n_outputs;
+    DT_TRY(dt_network_gather(inference->network, p->bound, &batch));
+    DT_TRY(dt_network_forward(inference->network, &pass));
+    DT_TRY(inference->backend->ops->copy_out(inference->backend, p->logits, dt_network_logits(inference->network),
+                                             (size_t)n * sizeof *p->logits));
+    double largest = p->logits[0], sum = 0;
+    for (int k = 1; k < n; k++) {
+        largest = fmax(largest, p->logits[k]);
+    }
+    for (int k = 0; k < n; k++) {
+        sum += p->probabilities[k] = exp(p->logits[k] - largest);
+    }
+    for (int k = 0; k < n; k++) {
+        p->probabilities[k] /= sum;
+    }
+    return DT_OK;
+}
+
+static void print_prediction(const char *path, const struct prediction *p, bool inverted)
+{
+    const int n = p->inference.model.n_outputs;
+    int best = 0;
+    for (int k = 1; k < n; k++) {
+        best = p->probabilities[k] > p->probabilities[best] ? k : best;
+    }
+    dt_digit_draw(stdout, p->pixels, p->samples.shape);
+    printf("%s: class %d, probability %.2f %%%s\n", path, best, 100 * p->probabilities[best],
+           inverted ? " (dark on light: inverted)" : "");
+    for (int k = 0; k < n; k++) {
+        printf("  %3d  %6.2f %%  %.*s\n", k, 100 * p->probabilities[k], (int)(40 * p->probabilities[k] + 0.5),
+               "########################################");
+    }
+}
+
+static enum dt_status predict_all(const char *checkpoint, const char *const *images, int n_images)
+{
+    struct prediction p = {0};
+    enum dt_status s = open_prediction(checkpoint, &p);
+    for (int i = 0; s == DT_OK && i < n_images; i++) {
+        bool inverted = false;
+        s = dt_png_read(images[i], p.samples.shape, p.pixels, &inverted);
+        if (s == DT_OK) {
+            s = compute(&p);
+        }
+        if (s == DT_OK) {
+            print_prediction(images[i], &p, inverted);
+        }
+    }
+    close_prediction(&p);
+    return s;
+}
+
+enum dt_status dt_predict(struct dt_world *world, const char *checkpoint, const char *const *images, int n_images)
+{
+    return dt_world_agree(world, world->rank == 0 ? predict_all(checkpoint, images, n_images) : DT_OK);
+}

@@ -1,0 +1,34 @@
+/* One line that says how far the run is: redrawn in place on a terminal, else printed once an interval. stderr, rank 0. */
+#ifndef DT_CLI_PROGRESS_H
+#define DT_CLI_PROGRESS_H
+
+#include "cli/config.h"
+
+struct dt_progress {
+    bool enabled;  /* rank 0 */
+    bool terminal; /* stderr is one */
+    bool shown;    /* a line stands there to be overwritten */
+    bool classifies;
+    double interval_s, last_s;
+    uint64_t n_epochs, steps_per_epoch;
+};
+
+struct dt_progress_state {
+    uint64_t epoch;          /* from 1 */
+    uint64_t step_in_epoch;  /* steps done */
+    struct dt_metrics train; /* sums of the epoch so far */
+    double images_per_s;
+    double eta_s; /* to the end of the run */
+};
+
+void dt_progress_open(const struct dt_config *config, bool enabled, uint64_t steps_per_epoch, struct dt_progress *out);
+bool dt_progress_due(const struct dt_progress *progress); /* is it time to draw? */
+void dt_progress_draw(struct dt_progress *progress, const struct dt_progress_state *state);
+void dt_progress_clear(struct dt_progress *progress); /* before printing anything else */
+
+/* "0:42", "3:07:59" */
+const char *dt_duration_text(double seconds, char *text, size_t size);
+/* "12,345" */
+const char *dt_count_text(double value, char *text, size_t size);
+
+#endif

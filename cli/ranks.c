@@ -1,0 +1,69 @@
+#include "cli/ranks.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct affinity {
+    char host[DT_HOST_SIZE];
+    cpu_set_t cores;
+};
+
+enum dt_status dt_ranks_threads(struct dt_world *world, int64_t wanted, int *n_threads)
+{
+    struct affinity mine;
+    memset(&mine, 0, sizeof mine);
+    memcpy(mine.host, world->host, sizeof mine.host);
+    if (sched_getaffinity(0, sizeof mine.cores, &mine.cores) != 0) {
+        CPU_SET(0, &mine.cores);
+    }
+    struct affinity *all = calloc((size_t)world->size, sizeof *all);
+    enum dt_status s = dt_world_agree(world, all != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory"));
+    if (s == DT_OK) {
+        s = dt_comm_allgather(world->comm, &mine, all, sizeof mine, "exchange of affinity masks");
+    }
+    int n_sharing = 0;
+    for (int r = 0; s == DT_OK && r < world->size; r++) {
+        n_sharing += memcmp(&all[r], &mine, sizeof mine) == 0;
+    }
+    free(all);
+    DT_TRY(s);
+    *n_threads = CPU_COUNT(&mine.cores) / n_sharing;
+    if (wanted > 0) {
+        *n_threads = (int)wanted;
+    }
+    *n_threads = *n_threads < 1 ? 1 : *n_threads;
+    return DT_OK;
+}
+
+enum dt_status dt_ranks_gather(struct dt_world *world, const struct dt_rank_info *mine, struct dt_rank_info *all)
+{
+    DT_TRY(dt_comm_allgather(world->comm, mine, all, sizeof *mine, "exchange of the roster"));
+    for (int r = 1; r < world->size; r++) {
+        if (strcmp(all[r].version, all[0].version) != 0) {
+            return dt_error(DT_CONFIG, "rank %d (%s) runs dtrain %s, rank 0 runs %s (install one version everywhere)", r,
+                            all[r].host, all[r].version, all[0].version);
+        }
+        if (all[r].config_crc != all[0].config_crc) {
+            return dt_error(DT_CONFIG,
+                            "rank %d (%s) has read a different config: crc %08x, rank 0's is %08x (same file everywhere?)", r,
+                            all[r].host, all[r].config_crc, all[0].config_crc);
+        }
+    }
+    return DT_OK;
+}
+
+void dt_ranks_print(FILE *out, const struct dt_rank_info *all, int size)
+{
+    int host_width = 4, device_width = 6;
+    for (int r = 0; r < size; r++) {
+        const int h = (int)strlen(all[r].host), d = (int)strlen(all[r].device);
+        host_width = h > host_width ? h : host_width;
+        device_width = d > device_width ? d : device_width;
+    }
+    fprintf(out, "  rank  %-*s  local  %-*s  threads  data\n", host_width, "host", device_width, "device");
+    for (int r = 0; r < size; r++) {
+        fprintf(out, "  %4d  %-*s  %5d  %-*s  %7d  %s\n", all[r].rank, host_width, all[r].host, all[r].local_rank, device_width,
+                all[r].device, all[r].n_threads, all[r].data);
+    }
+}

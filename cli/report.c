@@ -1,0 +1,176 @@
+#include "cli/report.h"
+
+#include <cjson/cJSON.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "cli/progress.h"
+#include "cli/ranks.h"
+#include "cli/version.h"
+
+static const char *const phase_names[] = {
+#define DT_NAME(constant, name) name,
+    DT_PHASE_LIST(DT_NAME)};
+static const char *const optimizer_names[] = {DT_OPTIMIZER_LIST(DT_NAME)};
+static const char *const scaling_names[] = {DT_LR_SCALING_LIST(DT_NAME)};
+static const char *const sharding_names[] = {DT_SHARDING_LIST(DT_NAME)};
+
+static bool classifies(const struct dt_trainer *t)
+{
+    return t->config.model.loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY;
+}
+
+static void describe_rank(const struct dt_trainer *t, struct dt_rank_info *me)
+{
+    char n_rows[32], n_total[32];
+    memset(me, 0, sizeof *me); /* padding too: it travels */
+    me->rank = t->world->rank;
+    me->local_rank = t->world->local_rank;
+    me->pid = (int)getpid();
+    me->n_threads = t->n_threads;
+    memcpy(me->host, t->world->host, sizeof me->host);
+    snprintf(me->device, sizeof me->device, "%s %s", t->backend->ops->name, t->backend->description);
+    snprintf(me->version, sizeof me->version, "%s", dt_version);
+    snprintf(me->data, sizeof me->data, "%s: %s of %s samples", sharding_names[t->config.sharding],
+             dt_count_text((double)t->data.samples.n, n_rows, sizeof n_rows),
+             dt_count_text((double)t->loader.shard.n_total, n_total, sizeof n_total));
+    me->config_crc = (uint32_t)crc32(0, (const Bytef *)t->config_json, (uInt)strlen(t->config_json));
+}
+
+/* "batch 128 × 4 = 512, lr 0.001 × 4 = 0.004 (linear), 118 steps/epoch" */
+static void print_arithmetic(const struct dt_trainer *t)
+{
+    const struct dt_config *c = &t->config;
+    const int n = t->world->size;
+    if (c->batch_global > 0) {
+        fprintf(stderr, "  batch %lld over %d rank%s, lr %g", (long long)c->batch_global, n, n == 1 ? "" : "s", t->schedule.lr);
+    } else {
+        fprintf(stderr, "  batch %lld × %d = %zu, lr %g × %g = %g (%s)", (long long)c->batch_per_rank, n,
+                t->loader.shard.global_batch, c->optimizer.lr, t->schedule.scale, t->schedule.lr, scaling_names[c->lr_scaling]);
+    }
+    if (c->accumulate > 1) {
+        fprintf(stderr, ", in %lld micro-batches", (long long)c->accumulate);
+    }
+    if (c->warmup_epochs > 0) {
+        fprintf(stderr, ", warm-up %g epochs", c->warmup_epochs);
+    }
+    fprintf(stderr, ", %llu steps/epoch, %lld epoch%s\n", (unsigned long long)t->steps_per_epoch, (long long)c->epochs,
+            c->epochs == 1 ? "" : "s");
+}
+
+static void print_switches(const struct dt_config *c)
+{
+    if (!c->dist.average) {
+        fprintf(stderr, "  averaging is off: each rank steps with its own gradient, so the replicas drift apart\n");
+    }
+    if (!c->dist.broadcast) {
+        fprintf(stderr, "  broadcast is off: each rank keeps the weights it began with\n");
+    }
+    if (c->sharding == DT_SHARDING_REPLICATE) {
+        fprintf(stderr, "  sharding is \"replicate\": every rank goes through all samples, which is rarely what is wanted\n");
+    }
+}
+
+enum dt_status dt_report_start(struct dt_trainer *t, const struct dt_run_dir *run, const char *resumed_from)
+{
+    struct dt_rank_info mine, *all = calloc((size_t)t->world->size, sizeof *all);
+    DT_TRY(dt_world_agree(t->world, all != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory for the roster")));
+    describe_rank(t, &mine);
+    const enum dt_status s = dt_ranks_gather(t->world, &mine, all);
+    if (s == DT_OK && t->world->rank == 0) {
+        char n_parameters[32];
+        fprintf(stderr, "dtrain %s: %s, %s parameters, %s, %d rank%s\n", dt_version, t->config.name,
+                dt_count_text((double)t->model.n_parameters, n_parameters, sizeof n_parameters),
+                optimizer_names[t->config.optimizer.type], t->world->size, t->world->size == 1 ? "" : "s");
+        dt_ranks_print(stderr, all, t->world->size);
+        print_arithmetic(t);
+        print_switches(&t->config);
+        fprintf(stderr, "  run   %s\n", run->path);
+        if (resumed_from[0] != '\0') {
+            fprintf(stderr, "  resumed from %s: epoch %llu, step %llu\n", resumed_from, (unsigned long long)t->state.epoch + 1,
+                    (unsigned long long)t->state.step);
+        }
+    }
+    free(all);
+    return s;
+}
+
+void dt_report_epoch(const struct dt_trainer *t, const struct dt_epoch_record *r, double seconds)
+{
+    char rate[32], time[32], accuracy[64] = "";
+    if (classifies(t)) {
+        snprintf(accuracy, sizeof accuracy, "  test accuracy %5.2f %%", 100.0 * dt_metrics_accuracy(&r->test));
+    }
+    fprintf(stderr, "epoch %llu/%lld  train loss %.4f  test loss %.4f%s  %s images/s  %s\n", (unsigned long long)r->epoch,
+            (long long)t->config.epochs, dt_metrics_loss(&r->train), dt_metrics_loss(&r->test), accuracy,
+            dt_count_text(r->images_per_s, rate, sizeof rate), dt_duration_text(seconds, time, sizeof time));
+}
+
+enum dt_status dt_report_times(struct dt_trainer *t)
+{
+    double seconds[DT_N_PHASES], total = 0;
+    memcpy(seconds, t->seconds, sizeof seconds);
+    DT_TRY(dt_comm_allreduce(t->world->comm, seconds, DT_N_PHASES, DT_TYPE_F64, DT_REDUCE_SUM, "sum of the ranks' times"));
+    for (int p = 0; p < DT_N_PHASES; p++) {
+        total += seconds[p];
+    }
+    if (t->world->rank != 0 || t->n_timed_steps == 0 || total <= 0) {
+        return DT_OK;
+    }
+    const double per_step = 1e3 / ((double)t->n_timed_steps * t->world->size);
+    fprintf(stderr, "time of a step, mean over ranks\n");
+    for (int p = 0; p < DT_N_PHASES; p++) {
+        fprintf(stderr, "  %-13s %9.3f ms  %5.1f %%\n", phase_names[p], seconds[p] * per_step, 100 * seconds[p] / total);
+    }
+    fprintf(stderr, "  %-13s %9.3f ms\n", "total", total * per_step);
+    return DT_OK;
+}
+
+static void add_times(cJSON *summary, const struct dt_trainer *t)
+{
+    cJSON *times = cJSON_AddObjectToObject(summary, "rank0_ms_per_step");
+    for (int p = 0; p < DT_N_PHASES; p++) {
+        const double ms = t->n_timed_steps > 0 ? 1e3 * t->seconds[p] / (double)t->n_timed_steps : 0;
+        cJSON_AddNumberToObject(times, phase_names[p], ms);
+    }
+}
+
+enum dt_status dt_report_summary(const struct dt_trainer *t, const struct dt_run_dir *run, const struct dt_outcome *o,
+                                 enum dt_status status)
+{
+    cJSON *summary = cJSON_CreateObject();
+    cJSON_AddNumberToObject(summary, "exit_code", status);
+    cJSON_AddStringToObject(summary, "outcome", dt_status_meaning(status));
+    cJSON_AddNumberToObject(summary, "epochs", (double)o->epochs);
+    cJSON_AddNumberToObject(summary, "steps", (double)o->steps);
+    if (o->signal != 0) {
+        cJSON_AddNumberToObject(summary, "signal", o->signal);
+    } else {
+        cJSON_AddNumberToObject(summary, "test_loss", dt_metrics_loss(&o->test));
+        if (classifies(t)) {
+            cJSON_AddNumberToObject(summary, "test_accuracy", dt_metrics_accuracy(&o->test));
+        }
+    }
+    cJSON_AddNumberToObject(summary, "world_size", t->world->size);
+    cJSON_AddNumberToObject(summary, "seconds", o->seconds);
+    add_times(summary, t);
+    cJSON_AddStringToObject(summary, "checkpoint", o->checkpoint);
+    cJSON_AddStringToObject(summary, "version", dt_version);
+    char *text = cJSON_Print(summary);
+    const enum dt_status s = text != NULL ? dt_run_dir_write(run, "summary.json", text) : dt_error(DT_NO_MEMORY, "out of memory");
+    cJSON_free(text);
+    cJSON_Delete(summary);
+    return s;
+}
+
+void dt_report_result(const struct dt_metrics *test, bool accuracy, const char *after)
+{
+    if (accuracy) {
+        printf("test accuracy %.2f %% (%.0f/%.0f)%s\n", 100.0 * dt_metrics_accuracy(test), test->n_correct, test->n_samples, after);
+    } else {
+        printf("test loss %.6g (%.0f samples)%s\n", dt_metrics_loss(test), test->n_samples, after);
+    }
+    fflush(stdout);
+}

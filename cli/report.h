@@ -1,0 +1,33 @@
+/* What people read of a run: banner, roster, epochs, where the time went, the result. Rank 0 prints; log on stderr, result on
+ * stdout. */
+#ifndef DT_CLI_REPORT_H
+#define DT_CLI_REPORT_H
+
+#include "cli/metrics.h"
+#include "cli/trainer.h"
+
+/* Before the first step: model, roster, and the arithmetic of batch and learning rate. Every rank calls it. */
+enum dt_status dt_report_start(struct dt_trainer *trainer, const struct dt_run_dir *run, const char *resumed_from);
+
+void dt_report_epoch(const struct dt_trainer *trainer, const struct dt_epoch_record *record, double seconds);
+
+/* How a run ended. */
+struct dt_outcome {
+    struct dt_metrics test;
+    uint64_t steps, epochs;
+    int signal; /* stopped by it, or 0 */
+    double seconds;
+    char checkpoint[DT_CHECKPOINT_PATH_SIZE]; /* the last one saved, or "" */
+};
+
+/* The split of a step's time, averaged over all ranks. Every rank calls it. */
+enum dt_status dt_report_times(struct dt_trainer *trainer);
+
+/* summary.json, and where things are. Rank 0. */
+enum dt_status dt_report_summary(const struct dt_trainer *trainer, const struct dt_run_dir *run, const struct dt_outcome *outcome,
+                                 enum dt_status status);
+
+/* The line that stdout ends with: "test accuracy 98.31 % (9831/10000) after 1 epoch". `after` may be "". */
+void dt_report_result(const struct dt_metrics *test, bool classifies, const char *after);
+
+#endif

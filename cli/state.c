@@ -1,0 +1,149 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/trainer.h"
+
+/* Host copies of the weights and the optimizer's state. */
+struct host_arenas {
+    float *params, *states[2];
+};
+
+static void free_arenas(struct host_arenas *host)
+{
+    free(host->params);
+    free(host->states[0]);
+    free(host->states[1]);
+}
+
+static enum dt_status alloc_arenas(const struct dt_trainer *t, struct host_arenas *out)
+{
+    const size_t n = t->model.arena_elems;
+    *out = (struct host_arenas){.params = calloc(n, sizeof(float))};
+    bool complete = out->params != NULL;
+    for (int i = 0; i < t->optimizer.n_states; i++) {
+        out->states[i] = calloc(n, sizeof(float));
+        complete = complete && out->states[i] != NULL;
+    }
+    if (!complete) {
+        free_arenas(out);
+        return dt_error(DT_NO_MEMORY, "out of memory for a checkpoint");
+    }
+    return DT_OK;
+}
+
+static enum dt_status write_checkpoint(struct dt_trainer *t, const struct dt_run_dir *run, char *path)
+{
+    const struct dt_backend_ops *ops = t->backend->ops;
+    const size_t n_bytes = t->model.arena_elems * sizeof(float);
+    struct host_arenas host;
+    DT_TRY(alloc_arenas(t, &host));
+    struct dt_checkpoint checkpoint = {.state = t->state,
+                                       .config = t->config_json,
+                                       .arena = host.params,
+                                       .n_optimizer_states = t->optimizer.n_states,
+                                       .optimizer = {host.states[0], host.states[1]}};
+    checkpoint.state.optimizer_steps = t->optimizer.n_steps;
+    enum dt_status s;
+    DT_TRY_GOTO(s, ops->copy_out(t->backend, host.params, t->network->params, n_bytes), out);
+    for (int i = 0; i < t->optimizer.n_states; i++) {
+        DT_TRY_GOTO(s, ops->copy_out(t->backend, host.states[i], t->optimizer.states[i], n_bytes), out);
+    }
+    s = dt_checkpoint_save(run->checkpoints, (int)t->config.checkpoint_keep, &t->model, &checkpoint, path);
+out:
+    free_arenas(&host);
+    return s;
+}
+
+enum dt_status dt_trainer_save(struct dt_trainer *t, const struct dt_run_dir *run, char path[DT_CHECKPOINT_PATH_SIZE])
+{
+    path[0] = '\0';
+    return dt_world_agree(t->world, t->world->rank == 0 ? write_checkpoint(t, run, path) : DT_OK);
+}
+
+static void on_damaged(const char *text)
+{
+    fprintf(stderr, "dtrain: warning: %s; passing it over\n", text);
+}
+
+struct difference {
+    const char *what, *consequence;
+    uint64_t in_checkpoint, now;
+};
+
+/* A run goes on only where it would have gone: same seed, same data, and, inside an epoch, the same batches on the same ranks. */
+static enum dt_status check_fit(const struct dt_trainer *t, const char *path, const struct dt_checkpoint_state *saved)
+{
+    const bool same_batches_at_any_size = t->config.sharding == DT_SHARDING_GLOBAL;
+    const bool mid_epoch = saved->step_in_epoch > 0;
+    const struct difference differences[] = {
+        {"train.seed", "use the checkpoint's", saved->seed, t->state.seed},
+        {"number of training samples", "use the same data", saved->n_train, t->state.n_train},
+        {"training data's fingerprint", "use the same data", saved->data_crc, t->state.data_crc},
+        {"global batch", "inside an epoch it must stay the same", mid_epoch ? saved->global_batch : 0,
+         mid_epoch ? t->state.global_batch : 0},
+        {"number of ranks", "inside an epoch it may differ only with data.sharding \"global\" and a global batch",
+         mid_epoch && !same_batches_at_any_size ? saved->world_size : 0,
+         mid_epoch && !same_batches_at_any_size ? t->state.world_size : 0},
+    };
+    for (size_t i = 0; i < sizeof differences / sizeof differences[0]; i++) {
+        const struct difference *d = &differences[i];
+        if (d->in_checkpoint != d->now) {
+            return dt_error(DT_CONFIG, "%s: %s was %llu, now it is %llu (%s)", path, d->what, (unsigned long long)d->in_checkpoint,
+                            (unsigned long long)d->now, d->consequence);
+        }
+    }
+    return DT_OK;
+}
+
+static enum dt_status load_arenas(struct dt_trainer *t, const struct dt_checkpoint_file *file)
+{
+    const struct dt_backend_ops *ops = t->backend->ops;
+    const size_t n_bytes = t->model.arena_elems * sizeof(float);
+    struct host_arenas host;
+    DT_TRY(alloc_arenas(t, &host));
+    enum dt_status s;
+    DT_TRY_GOTO(s, dt_checkpoint_get(file, &t->model, host.params, t->optimizer.n_states, host.states), out);
+    DT_TRY_GOTO(s, ops->copy_in(t->backend, t->network->params, host.params, n_bytes), out);
+    for (int i = 0; i < t->optimizer.n_states; i++) {
+        DT_TRY_GOTO(s, ops->copy_in(t->backend, t->optimizer.states[i], host.states[i], n_bytes), out);
+    }
+out:
+    free_arenas(&host);
+    return s;
+}
+
+static enum dt_status read_checkpoint(struct dt_trainer *t, const struct dt_run_dir *run, const char *path, char *path_used)
+{
+    struct dt_checkpoint_file file = {0};
+    if (path != NULL) {
+        snprintf(path_used, DT_CHECKPOINT_PATH_SIZE, "%s", path);
+        DT_TRY(dt_checkpoint_open(path, &file));
+    } else {
+        DT_TRY(dt_checkpoint_newest(run->checkpoints, path_used, &file, on_damaged));
+        if (path_used[0] == '\0') {
+            return DT_OK;
+        }
+    }
+    enum dt_status s = check_fit(t, path_used, &file.state);
+    if (s == DT_OK) {
+        s = load_arenas(t, &file);
+    }
+    if (s == DT_OK) {
+        const struct dt_checkpoint_state now = t->state;
+        t->state = file.state;
+        t->state.world_size = now.world_size;
+        t->state.global_batch = now.global_batch;
+        t->optimizer.n_steps = file.state.optimizer_steps;
+    }
+    dt_checkpoint_close(&file);
+    return s;
+}
+
+enum dt_status dt_trainer_restore(struct dt_trainer *t, const struct dt_run_dir *run, const char *path,
+                                  char path_used[DT_CHECKPOINT_PATH_SIZE])
+{
+    memset(path_used, 0, DT_CHECKPOINT_PATH_SIZE);
+    DT_TRY(dt_world_agree(t->world, t->world->rank == 0 ? read_checkpoint(t, run, path, path_used) : DT_OK));
+    DT_TRY(dt_comm_broadcast(t->world->comm, path_used, DT_CHECKPOINT_PATH_SIZE, 0, "broadcast of the checkpoint's path"));
+    return dt_comm_broadcast(t->world->comm, &t->state, sizeof t->state, 0, "broadcast of where the run stands");
+}

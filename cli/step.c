@@ -1,0 +1,101 @@
+#include <math.h>
+
+#include "base/clock.h"
+#include "cli/trainer.h"
+#include "dist/stop.h"
+
+/* Sums that travel once a step, all ranks' added: the loss and hits of the batch, its samples, and how many ranks were asked to
+ * stop. */
+enum { SUM_LOSS, SUM_CORRECT, SUM_SAMPLES, SUM_STOP, N_SUMS };
+
+/* Time since the last lap goes to `phase`. */
+static void lap(struct dt_trainer *t, double *last, enum dt_phase phase)
+{
+    const double now = dt_clock_s();
+    t->seconds[phase] += now - *last;
+    *last = now;
+}
+
+/* Micro-batch m of k: a range of the batch's rows. All k exist on every rank, if need be empty, so that all ranks sync alike. */
+static struct dt_batch micro_batch(const struct dt_batch *batch, int m, int k)
+{
+    const int begin = (int)((int64_t)batch->n * m / k), end = (int)((int64_t)batch->n * (m + 1) / k);
+    return (struct dt_batch){.n = end - begin, .rows = batch->rows + begin, .ids = batch->ids + begin, .epoch = batch->epoch};
+}
+
+static enum dt_status forward_backward(struct dt_trainer *t, const struct dt_batch *batch, double *last)
+{
+    const int k = (int)t->config.accumulate;
+    for (int m = 0; m < k; m++) {
+        const struct dt_batch micro = micro_batch(batch, m, k);
+        struct dt_pass pass = {.batch = &micro, .training = true, .accumulate = m > 0, .seed = (uint64_t)t->config.seed};
+        DT_TRY(dt_network_gather(t->network, t->samples, &micro));
+        lap(t, last, DT_PHASE_DATA);
+        DT_TRY(dt_network_forward(t->network, &pass));
+        DT_TRY(dt_network_loss(t->network, t->samples, &pass));
+        lap(t, last, DT_PHASE_FORWARD);
+        if (m < k - 1) {
+            DT_TRY(dt_network_backward(t->network, &pass, NULL, NULL));
+        } else {
+            DT_TRY(dt_dist_optimizer_backward(&t->dist, &pass));
+        }
+        lap(t, last, DT_PHASE_BACKWARD);
+    }
+    return DT_OK;
+}
+
+/* Adds up the step's sums over all ranks while the gradients travel. */
+static enum dt_status exchange(struct dt_trainer *t, double sums[N_SUMS])
+{
+    struct dt_metrics local;
+    struct dt_request request;
+    DT_TRY(t->backend->ops->metrics_take(t->backend, &local));
+    sums[SUM_LOSS] = local.loss_sum;
+    sums[SUM_CORRECT] = local.n_correct;
+    sums[SUM_SAMPLES] = local.n_samples;
+    sums[SUM_STOP] = dt_stop_requested() ? 1 : 0;
+    DT_TRY(
+        dt_comm_allreduce_start(t->world->comm, sums, N_SUMS, DT_TYPE_F64, DT_REDUCE_SUM, "sum of the step's results", &request));
+    DT_TRY(dt_dist_optimizer_wait(&t->dist));
+    return dt_comm_wait(t->world->comm, &request);
+}
+
+double dt_trainer_lr(const struct dt_trainer *t)
+{
+    return dt_schedule_lr(&t->schedule, t->state.epoch * t->steps_per_epoch + t->state.step_in_epoch);
+}
+
+static void advance(struct dt_trainer *t, const struct dt_metrics *train)
+{
+    t->state.loss_sum += train->loss_sum;
+    t->state.n_correct += train->n_correct;
+    t->state.n_samples += train->n_samples;
+    t->state.step++;
+    t->state.step_in_epoch++;
+    t->n_timed_steps++;
+}
+
+enum dt_status dt_trainer_step(struct dt_trainer *t, struct dt_step_result *out)
+{
+    double sums[N_SUMS], last = dt_clock_s();
+    const struct dt_batch batch = dt_loader_batch(&t->loader, (uint32_t)t->state.epoch, t->state.step_in_epoch);
+    DT_TRY(forward_backward(t, &batch, &last));
+    DT_TRY(exchange(t, sums));
+    lap(t, &last, DT_PHASE_COMMUNICATION);
+    out->train = (struct dt_metrics){.loss_sum = sums[SUM_LOSS], .n_correct = sums[SUM_CORRECT], .n_samples = sums[SUM_SAMPLES]};
+    out->stop = sums[SUM_STOP] > 0;
+    out->lr = dt_trainer_lr(t);
+    if (!isfinite(out->train.loss_sum)) {
+        return dt_error(DT_NON_FINITE, "the loss is %f at step %llu, learning rate %g (lower train.optimizer.lr or set clip_norm)",
+                        out->train.loss_sum, (unsigned long long)t->state.step + 1, out->lr);
+    }
+    DT_TRY(dt_dist_optimizer_step(&t->dist, out->lr, (size_t)out->train.n_samples, (size_t)batch.n));
+    DT_TRY(t->backend->ops->sync(t->backend));
+    advance(t, &out->train);
+    lap(t, &last, DT_PHASE_UPDATE);
+    if (t->config.dist.check_every > 0 && t->state.step % t->config.dist.check_every == 0) {
+        DT_TRY(dt_replica_check_run(&t->check, t->network));
+        lap(t, &last, DT_PHASE_COMMUNICATION);
+    }
+    return DT_OK;
+}

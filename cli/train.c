@@ -1,0 +1,316 @@
+#include "cli/train.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "cli/progress.h"
+#include "cli/report.h"
+#include "dist/stop.h"
+
+/* A run under way: the trainer, and what watches it. */
+struct run {
+    struct dt_trainer trainer;
+    struct dt_run_dir dir;
+    struct dt_metrics_files files;
+    struct dt_progress progress;
+    struct dt_outcome outcome;
+    double start_s;
+    double epoch_train_s;      /* spent in this epoch's steps, by this process */
+    double epoch_samples;      /* used by them, on all ranks */
+    uint64_t epoch_first_step; /* of the epoch, in this process */
+};
+
+static bool is_rank0(const struct run *run)
+{
+    return run->trainer.world->rank == 0;
+}
+
+static bool classifies(const struct run *run)
+{
+    return run->trainer.config.model.loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY;
+}
+
+static uint64_t last_step(const struct run *run)
+{
+    const struct dt_trainer *t = &run->trainer;
+    const uint64_t all = (uint64_t)t->config.epochs * t->steps_per_epoch;
+    const uint64_t limit = (uint64_t)t->config.max_steps;
+    return limit > 0 && limit < all ? limit : all;
+}
+
+static struct dt_metrics epoch_metrics(const struct dt_trainer *t)
+{
+    return (struct dt_metrics){.loss_sum = t->state.loss_sum, .n_correct = t->state.n_correct, .n_samples = t->state.n_samples};
+}
+
+static double images_per_s(const struct run *run)
+{
+    return run->epoch_train_s > 0 ? run->epoch_samples / run->epoch_train_s : 0;
+}
+
+static void show_progress(struct run *run)
+{
+    const struct dt_trainer *t = &run->trainer;
+    const double n_done = (double)(t->state.step - run->epoch_first_step);
+    const double n_left = (double)last_step(run) - (double)(t->state.epoch * t->steps_per_epoch + t->state.step_in_epoch);
+    const struct dt_progress_state state = {.epoch = t->state.epoch + 1,
+                                            .step_in_epoch = t->state.step_in_epoch,
+                                            .train = epoch_metrics(t),
+                                            .images_per_s = images_per_s(run),
+                                            .eta_s = n_left * run->epoch_train_s / n_done};
+    dt_progress_draw(&run->progress, &state);
+}
+
+static enum dt_status save(struct run *run)
+{
+    struct dt_trainer *t = &run->trainer;
+    if (t->config.dist.check_every > 0) {
+        DT_TRY(dt_replica_check_run(&t->check, t->network)); /* rank 0 speaks for all only if all are equal */
+    }
+    return dt_trainer_save(t, &run->dir, run->outcome.checkpoint);
+}
+
+/* A periodic checkpoint that cannot be written is no reason to stop: the one before is still there. Three in a row are. */
+static enum dt_status save_periodic(struct run *run, int *n_failures)
+{
+    const enum dt_status s = save(run);
+    if (s != DT_IO) {
+        *n_failures = 0;
+        return s;
+    }
+    if (++*n_failures >= 3) {
+        return s;
+    }
+    if (is_rank0(run)) {
+        dt_progress_clear(&run->progress);
+        fprintf(stderr, "dtrain: warning: %s; training goes on, the next checkpoint is the next try\n", dt_error_text());
+    }
+    dt_error_clear();
+    return DT_OK;
+}
+
+/* Someone asked to stop: save, say how to go on. */
+static enum dt_status stop(struct run *run)
+{
+    struct dt_trainer *t = &run->trainer;
+    int signal_number = dt_stop_signal();
+    DT_TRY(dt_comm_allreduce(t->world->comm, &signal_number, 1, DT_TYPE_I32, DT_REDUCE_MAX, "agreement on the signal"));
+    DT_TRY(save(run));
+    run->outcome.signal = signal_number;
+    if (is_rank0(run)) {
+        dt_progress_clear(&run->progress);
+        fprintf(stderr, "stopped by SIG%s at step %llu; saved %s\n", sigabbrev_np(signal_number), (unsigned long long)t->state.step,
+                run->outcome.checkpoint);
+        fprintf(stderr, "go on with the same command and --run %s --resume\n", run->dir.path);
+    }
+    return DT_STOPPED;
+}
+
+static enum dt_status run_step(struct run *run, bool *asked_to_stop)
+{
+    struct dt_trainer *t = &run->trainer;
+    struct dt_step_result result;
+    const double begin = dt_clock_s();
+    DT_TRY(dt_trainer_step(t, &result));
+    run->epoch_train_s += dt_clock_s() - begin;
+    run->epoch_samples += result.train.n_samples;
+    *asked_to_stop = result.stop;
+    const uint64_t every = (uint64_t)t->config.log_every_steps;
+    if (every > 0 && t->state.step % every == 0) {
+        const struct dt_step_record record = {.step = t->state.step,
+                                              .epoch = t->state.epoch + 1,
+                                              .train = result.train,
+                                              .lr = result.lr,
+                                              .images_per_s = images_per_s(run)};
+        dt_metrics_step(&run->files, &record);
+    }
+    if (dt_progress_due(&run->progress)) {
+        show_progress(run);
+    }
+    return DT_OK;
+}
+
+/* The steps that are left of this epoch. */
+static enum dt_status run_steps(struct run *run, int *n_failures)
+{
+    struct dt_trainer *t = &run->trainer;
+    const uint64_t every = (uint64_t)t->config.checkpoint_every_steps;
+    const uint64_t end = last_step(run);
+    run->epoch_train_s = run->epoch_samples = 0;
+    run->epoch_first_step = t->state.step;
+    while (t->state.step_in_epoch < t->steps_per_epoch && t->state.epoch * t->steps_per_epoch + t->state.step_in_epoch < end) {
+        bool asked_to_stop = false;
+        DT_TRY(run_step(run, &asked_to_stop));
+        if (asked_to_stop) {
+            return stop(run);
+        }
+        if (every > 0 && t->state.step % every == 0) {
+            DT_TRY(save_periodic(run, n_failures));
+        }
+    }
+    return DT_OK;
+}
+
+static enum dt_status finish_epoch(struct run *run)
+{
+    struct dt_trainer *t = &run->trainer;
+    const double lr = dt_trainer_lr(t);
+    DT_TRY(dt_evaluator_run(&t->evaluator, &run->outcome.test));
+    const struct dt_epoch_record record = {.step = t->state.step,
+                                           .epoch = t->state.epoch + 1,
+                                           .train = epoch_metrics(t),
+                                           .test = run->outcome.test,
+                                           .lr = lr,
+                                           .images_per_s = images_per_s(run),
+                                           .world_size = t->world->size,
+                                           .classifies = classifies(run)};
+    if (is_rank0(run)) {
+        dt_progress_clear(&run->progress);
+        dt_report_epoch(t, &record, run->epoch_train_s);
+        dt_metrics_epoch(&run->files, &record);
+    }
+    if (t->state.step_in_epoch == t->steps_per_epoch) {
+        t->state.epoch++;
+        t->state.step_in_epoch = 0;
+        t->state.loss_sum = t->state.n_correct = t->state.n_samples = 0;
+    }
+    return DT_OK;
+}
+
+static bool finished(const struct run *run)
+{
+    const struct dt_trainer *t = &run->trainer;
+    return t->state.epoch * t->steps_per_epoch + t->state.step_in_epoch >= last_step(run);
+}
+
+static enum dt_status run_epochs(struct run *run)
+{
+    struct dt_trainer *t = &run->trainer;
+    int n_failures = 0;
+    if (finished(run)) { /* resumed at the end: there is only the result to tell */
+        return dt_evaluator_run(&t->evaluator, &run->outcome.test);
+    }
+    while (!finished(run)) {
+        DT_TRY(run_steps(run, &n_failures));
+        DT_TRY(finish_epoch(run));
+        const uint64_t every = (uint64_t)t->config.checkpoint_every_epochs;
+        if (finished(run)) {
+            DT_TRY(save(run));
+        } else if (every > 0 && t->state.epoch % every == 0) {
+            DT_TRY(save_periodic(run, &n_failures));
+        }
+    }
+    return DT_OK;
+}
+
+/* With averaging or the broadcast off, replicas are expected to differ: said at the end, not an error. */
+static enum dt_status compare_replicas(struct run *run)
+{
+    struct dt_trainer *t = &run->trainer;
+    if (t->world->size == 1 || (t->config.dist.average && t->config.dist.broadcast)) {
+        return DT_OK;
+    }
+    const enum dt_status s = dt_replica_check_run(&t->check, t->network);
+    if (s == DT_INTERNAL) {
+        if (is_rank0(run)) {
+            fprintf(stderr, "as expected, %s\n", dt_error_text());
+        }
+        dt_error_clear();
+        return DT_OK;
+    }
+    return s;
+}
+
+static void print_result(const struct run *run)
+{
+    const struct dt_trainer *t = &run->trainer;
+    char after[64];
+    if (t->state.step_in_epoch == 0) {
+        snprintf(after, sizeof after, " after %llu epoch%s", (unsigned long long)t->state.epoch, t->state.epoch == 1 ? "" : "s");
+    } else {
+        snprintf(after, sizeof after, " after %llu steps", (unsigned long long)t->state.step);
+    }
+    fprintf(stderr, "saved %s\n", run->outcome.checkpoint[0] != '\0' ? run->outcome.checkpoint : "nothing new");
+    dt_report_result(&run->outcome.test, classifies(run), after);
+}
+
+static enum dt_status open_run(struct run *run, const struct dt_train_options *options)
+{
+    struct dt_trainer *t = &run->trainer;
+    struct dt_world *world = t->world;
+    char resumed_from[DT_CHECKPOINT_PATH_SIZE] = "";
+    DT_TRY(dt_run_dir_open(world, options->run_dir, t->config.name, options->resume, &run->dir));
+    if (options->resume) {
+        DT_TRY(dt_trainer_restore(t, &run->dir, options->checkpoint, resumed_from));
+        t->dist.spec.broadcast = t->dist.spec.broadcast || resumed_from[0] != '\0'; /* a checkpoint is rank 0's replica */
+    }
+    DT_TRY(dt_dist_optimizer_broadcast(&t->dist));
+    enum dt_status s = DT_OK;
+    if (world->rank == 0) {
+        s = dt_run_dir_write(&run->dir, "config.json", t->config_json);
+        s = s == DT_OK ? dt_metrics_open(&run->dir, t->state.step, &run->files) : s;
+    }
+    DT_TRY(dt_world_agree(world, s));
+    DT_TRY(dt_report_start(t, &run->dir, resumed_from));
+    dt_metrics_run(&run->files, &t->config, &t->model, world->size, t->state.step, t->loader.shard.global_batch);
+    dt_progress_open(&t->config, world->rank == 0, t->steps_per_epoch, &run->progress);
+    return DT_OK;
+}
+
+static enum dt_status close_run(struct run *run, enum dt_status status)
+{
+    struct dt_trainer *t = &run->trainer;
+    run->outcome.steps = t->state.step;
+    run->outcome.epochs = t->state.epoch;
+    run->outcome.seconds = dt_clock_s() - run->start_s;
+    if (status == DT_OK) {
+        DT_TRY(compare_replicas(run));
+    }
+    DT_TRY(dt_report_times(t));
+    enum dt_status s = DT_OK;
+    if (t->world->rank == 0) {
+        s = dt_report_summary(t, &run->dir, &run->outcome, status);
+    }
+    DT_TRY(dt_world_agree(t->world, s));
+    if (status == DT_OK && is_rank0(run)) {
+        print_result(run);
+    }
+    return status;
+}
+
+/* With these switches off replicas differ by design, and comparing them every k steps would only end the run. */
+static struct dt_config adjusted(const struct dt_config *config)
+{
+    struct dt_config c = *config;
+    if (!c.dist.average || !c.dist.broadcast) {
+        c.dist.check_every = 0;
+    }
+    return c;
+}
+
+enum dt_status dt_train(struct dt_world *world, const struct dt_config *config, const struct dt_train_options *options)
+{
+    struct run *run = calloc(1, sizeof *run);
+    DT_TRY(dt_world_agree(world, run != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory")));
+    run->start_s = dt_clock_s();
+    run->dir.lock = -1;
+    const struct dt_config c = adjusted(config);
+    enum dt_status s = dt_trainer_open(world, &c, &run->trainer);
+    if (s == DT_OK) {
+        s = open_run(run, options);
+        if (s == DT_OK) {
+            s = run_epochs(run);
+        }
+        if (s == DT_OK || s == DT_STOPPED) {
+            s = close_run(run, s);
+        }
+        dt_progress_clear(&run->progress);
+        dt_metrics_close(&run->files);
+        dt_run_dir_close(&run->dir);
+        dt_trainer_close(&run->trainer);
+    }
+    free(run);
+    return s;
+}

@@ -1,0 +1,17 @@
+/* `dtrain train`: the epochs of a run. */
+#ifndef DT_CLI_TRAIN_H
+#define DT_CLI_TRAIN_H
+
+#include "cli/config.h"
+#include "dist/world.h"
+
+struct dt_train_options {
+    const char *run_dir;     /* NULL: choose one */
+    bool resume;
+    const char *checkpoint; /* with resume: this one; NULL: the newest of run_dir */
+};
+
+/* Every rank calls it; the status is agreed, except DT_STALLED and failures inside a step. DT_STOPPED after a signal. */
+enum dt_status dt_train(struct dt_world *world, const struct dt_config *config, const struct dt_train_options *options);
+
+#endif

@@ -1,0 +1,196 @@
+#include "cli/trainer.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/rng.h"
+#include "cli/data_spec.h"
+#include "cli/ranks.h"
+
+enum dt_status dt_backend_open(enum dt_device device, int n_threads, int local_rank, struct dt_backend **out)
+{
+    const struct dt_backend_options options = {.n_threads = n_threads, .local_rank = local_rank};
+    switch (device) {
+    case DT_DEVICE_REF:
+        return dt_ref_backend.open(&options, out);
+    case DT_DEVICE_CUDA:
+        return dt_error(DT_UNAVAILABLE, "device \"cuda\": this build has no CUDA backend (use \"device\": \"auto\" or \"cpu\")");
+    case DT_DEVICE_AUTO:
+    case DT_DEVICE_CPU:
+        break;
+    }
+    return dt_cpu_backend.open(&options, out);
+}
+
+static size_t global_batch(const struct dt_config *config, int world_size)
+{
+    return config->batch_global > 0 ? (size_t)config->batch_global : (size_t)config->batch_per_rank * (size_t)world_size;
+}
+
+static enum dt_status check_batch(const struct dt_config *config, size_t batch, size_t n_train, int world_size)
+{
+    if (batch < (size_t)world_size) {
+        return dt_error(DT_CONFIG,
+                        "train.batch.global: %zu is smaller than the number of ranks %d (use a larger batch or fewer ranks)", batch,
+                        world_size);
+    }
+    if (batch > n_train && config->sharding != DT_SHARDING_REPLICATE) {
+        return dt_error(DT_CONFIG, "train.batch: %zu samples a step, but the training set has %zu (use a smaller batch)", batch,
+                        n_train);
+    }
+    return DT_OK;
+}
+
+/* Refuses what cannot fit before the machine starts to swap: the ranks of a host share its memory. */
+static enum dt_status check_memory(const struct dt_trainer *t)
+{
+    const double gib = 1024.0 * 1024.0 * 1024.0;
+    const double need = (double)dt_model_n_bytes(&t->model, t->micro_capacity, dt_optimizer_n_states(&t->config.optimizer));
+    const double have = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGE_SIZE) / t->world->local_size;
+    if (need > have) {
+        return dt_error(
+            DT_CONFIG,
+            "model needs %.1f GiB a rank, this host has %.1f GiB for each of its %d ranks (use a smaller model or batch)",
+            need / gib, have / gib, t->world->local_size);
+    }
+    return DT_OK;
+}
+
+static enum dt_status open_data(struct dt_trainer *t)
+{
+    const struct dt_config *config = &t->config;
+    struct dt_shard shard = {.mode = config->sharding,
+                             .seed = (uint64_t)config->seed,
+                             .global_batch = global_batch(config, t->world->size),
+                             .rank = t->world->rank,
+                             .size = t->world->size,
+                             .shuffle = config->shuffle};
+    DT_TRY(dt_dataset_count(&config->data, DT_SPLIT_TRAIN, &shard.n_total));
+    DT_TRY(check_batch(config, shard.global_batch, shard.n_total, shard.size));
+    DT_TRY(dt_loader_open(&shard, &t->loader));
+    const int accumulate = (int)config->accumulate;
+    t->micro_capacity = (t->loader.capacity + accumulate - 1) / accumulate;
+    t->steps_per_epoch = dt_shard_steps_per_epoch(&shard);
+    DT_TRY(check_memory(t));
+    return dt_dataset_open(&config->data, DT_SPLIT_TRAIN, dt_shard_owned(&shard), &t->data);
+}
+
+static enum dt_status init_weights(struct dt_trainer *t)
+{
+    float *arena = calloc(t->model.arena_elems, sizeof *arena);
+    if (arena == NULL) {
+        return dt_error(DT_NO_MEMORY, "out of memory for the initial weights");
+    }
+    const uint64_t seed = (uint64_t)t->config.seed + (t->config.init_per_rank ? (uint64_t)t->world->rank : 0);
+    dt_model_init(&t->model, seed, arena);
+    const enum dt_status s = t->backend->ops->copy_in(t->backend, t->network->params, arena, t->model.arena_elems * sizeof *arena);
+    free(arena);
+    return s;
+}
+
+static enum dt_status open_network(struct dt_trainer *t)
+{
+    DT_TRY(dt_backend_open(t->config.device, t->n_threads, t->world->local_rank, &t->backend));
+    DT_TRY(t->backend->ops->samples_open(t->backend, &t->data.samples, &t->samples));
+    DT_TRY(dt_network_open(&t->model, t->backend, t->micro_capacity, &t->network));
+    DT_TRY(dt_optimizer_open(&t->config.optimizer, t->backend, t->model.arena_elems, &t->optimizer));
+    DT_TRY(dt_dist_optimizer_open(&t->config.dist, t->world->comm, t->network, &t->optimizer, &t->dist));
+    DT_TRY(dt_replica_check_open(t->world->comm, &t->model, &t->check));
+    return init_weights(t);
+}
+
+/* `batch.global` fixes the batch, so there is nothing to scale the rate for. */
+static void plan_schedule(struct dt_trainer *t)
+{
+    const struct dt_config *c = &t->config;
+    const double ratio = c->batch_global > 0 ? 1.0 : (double)t->world->size;
+    const double scale = dt_lr_scale(c->lr_scaling, ratio);
+    t->schedule = (struct dt_schedule){.type = c->schedule,
+                                       .lr = c->optimizer.lr * scale,
+                                       .scale = scale,
+                                       .warmup_epochs = c->warmup_epochs,
+                                       .steps_per_epoch = t->steps_per_epoch,
+                                       .n_epochs = (double)c->epochs,
+                                       .min_lr = c->schedule_min_lr,
+                                       .step_epochs = c->schedule_step_epochs,
+                                       .step_gamma = c->schedule_gamma};
+}
+
+/* A sum over samples of a hash of (sample, answer): the same however the samples are spread over ranks. */
+static enum dt_status fingerprint(struct dt_trainer *t, uint64_t *out)
+{
+    const struct dt_samples *s = &t->data.samples;
+    uint64_t sum = 0;
+    for (size_t i = 0; i < s->n; i++) {
+        uint32_t answer = 0;
+        if (s->labels != NULL) {
+            answer = s->labels[i];
+        } else {
+            memcpy(&answer, &s->targets[i * (size_t)s->n_targets], sizeof answer);
+        }
+        const uint32_t id = s->first_id + (uint32_t)i * s->id_stride;
+        const struct dt_rng4 words = dt_philox4x32((struct dt_rng4){{id, answer, 0, 0}}, 0, 0);
+        sum += (uint64_t)words.v[0] << 32 | words.v[1];
+    }
+    const bool everybody_has_all = t->config.sharding != DT_SHARDING_SHARD;
+    *out = sum;
+    return everybody_has_all
+               ? DT_OK
+               : dt_comm_allreduce(t->world->comm, out, 1, DT_TYPE_U64, DT_REDUCE_SUM, "sum of the data's fingerprint");
+}
+
+static enum dt_status open_parts(struct dt_trainer *t)
+{
+    DT_TRY(dt_world_agree(t->world, open_data(t)));
+    DT_TRY(dt_world_agree(t->world, open_network(t)));
+    DT_TRY(dt_world_agree(t->world, dt_evaluator_open(t->world, &t->config.data, t->network, &t->evaluator)));
+    plan_schedule(t);
+    t->state = (struct dt_checkpoint_state){.seed = (uint64_t)t->config.seed,
+                                            .world_size = (uint64_t)t->world->size,
+                                            .global_batch = t->loader.shard.global_batch,
+                                            .n_train = t->loader.shard.n_total};
+    return fingerprint(t, &t->state.data_crc);
+}
+
+static enum dt_status lower(struct dt_trainer *t)
+{
+    DT_TRY(dt_model_lower(&t->config.model, &t->model));
+    return dt_data_spec_fit(&t->config.data, &t->model);
+}
+
+enum dt_status dt_trainer_open(struct dt_world *world, const struct dt_config *config, struct dt_trainer *out)
+{
+    *out = (struct dt_trainer){.world = world, .config = *config};
+    enum dt_status s;
+    DT_TRY_GOTO(s, dt_world_agree(world, lower(out)), fail);
+    DT_TRY_GOTO(s, dt_ranks_threads(world, config->threads, &out->n_threads), fail);
+    out->config_json = dt_config_to_json(config);
+    s = out->config_json != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory for the resolved configuration");
+    DT_TRY_GOTO(s, dt_world_agree(world, s), fail);
+    DT_TRY_GOTO(s, open_parts(out), fail);
+    return DT_OK;
+fail:
+    dt_trainer_close(out);
+    return s;
+}
+
+void dt_trainer_close(struct dt_trainer *t)
+{
+    if (t->backend != NULL) {
+        if (t->evaluator.network != NULL) {
+            dt_evaluator_close(&t->evaluator);
+        }
+        dt_replica_check_close(&t->check);
+        dt_optimizer_close(&t->optimizer);
+        dt_network_close(t->network);
+        if (t->samples != NULL) {
+            t->backend->ops->samples_close(t->backend, t->samples);
+        }
+        t->backend->ops->close(t->backend);
+    }
+    dt_loader_close(&t->loader);
+    dt_dataset_close(&t->data);
+    free(t->config_json);
+    memset(t, 0, sizeof *t);
+}

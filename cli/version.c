@@ -1,0 +1,16 @@
+#include "cli/version.h"
+
+#include "cpu/cpu_isa.h"
+#include "dist/world.h"
+#include "dt_commit.h" /* written by the build: cmake/commit.cmake */
+
+const char dt_version[] = DTRAIN_VERSION;
+
+void dt_version_print(FILE *out)
+{
+    fprintf(out, "dtrain %s (commit %s)\n", dt_version, DTRAIN_COMMIT);
+    fprintf(out, "  build     %s, %s %s\n", DTRAIN_BUILD_TYPE, DTRAIN_COMPILER, __VERSION__);
+    fprintf(out, "  MPI       %s\n", dt_mpi_version());
+    fprintf(out, "  CPU       %s\n", dt_cpu_isa());
+    fprintf(out, "  devices   cpu, ref\n");
+}
