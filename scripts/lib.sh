@@ -19,9 +19,12 @@ as_root() {
   if [[ $(id -u) -eq 0 ]]; then "$@"; else sudo "$@"; fi
 }
 
-apt_get() { # without questions, with retries, never waiting for ever
-  as_root env DEBIAN_FRONTEND=noninteractive timeout 600 apt-get -qq -o Acquire::Retries=3 -o Acquire::http::Timeout=20 \
-    -o Acquire::https::Timeout=20 -o DPkg::Lock::Timeout=120 -o Dpkg::Use-Pty=0 "$@" >&2 </dev/null
+apt_get() { # without questions, with retries, never waiting for ever; its output is shown when it fails
+  local output
+  output=$(as_root env DEBIAN_FRONTEND=noninteractive timeout 600 apt-get -qq -o Acquire::Retries=3 -o Acquire::http::Timeout=20 \
+    -o Acquire::https::Timeout=20 -o DPkg::Lock::Timeout=120 "$@" 2>&1 </dev/null) && return 0
+  say "$output"
+  return "$EXIT_UNAVAILABLE"
 }
 
 # need_packages <install: yes|no> <what for> <package>...: returns 69 when some are missing and cannot or may not be installed.
@@ -46,7 +49,7 @@ need_packages() {
   fi
   say "installing for $why: ${missing[*]}"
   apt_get update || say "apt-get update failed; trying with the package lists at hand"
-  apt_get install -y --no-install-recommends "${missing[@]}" || return "$EXIT_UNAVAILABLE"
+  apt_get install -y --no-install-recommends "${missing[@]}"
 }
 
 find_mpirun() { # prints MPICH's launcher; where Open MPI is installed too, plain mpirun is that one's
