@@ -4,7 +4,9 @@
 
 #define STREAM_PATTERNS 0u
 #define STREAM_SAMPLES 1u /* + split */
+#define NOISE_GROUPS 2u   /* of a sample's random words; the first two are its pose */
 #define CELL 4u           /* pixels */
+#define MOST_OTHER 0.9f   /* of the class's own contrast */
 
 /* About standard normal, from the four bytes of a word: their sum has mean 510 and variance 4 (256^2 - 1) / 12. */
 static float normal_of_word(uint32_t word)
@@ -13,23 +15,34 @@ static float normal_of_word(uint32_t word)
     return ((float)sum - 510.0f) / 147.8f;
 }
 
-/* How a sample is drawn from its class's pattern. */
+/* How a sample is drawn: its class's pattern, and fainter over it that of another class. */
 struct pose {
-    uint32_t label;
+    uint32_t label, other;
+    float contrast, other_contrast;
     uint32_t cell;             /* pixels */
     uint32_t shift_y, shift_x; /* 0 .. cell - 1 pixels */
-    float contrast;            /* 0.5 .. 1 */
 };
 
-static struct pose pose_of(const struct dt_data_spec *spec, struct dt_rng4 words)
+static uint32_t below(uint32_t word, uint32_t n)
 {
+    return (uint32_t)((uint64_t)word * n >> 32);
+}
+
+static struct pose pose_of(const struct dt_data_spec *spec, uint32_t stream, uint32_t id)
+{
+    const struct dt_rng4 a = dt_rng_words(spec->seed, DT_RNG_SYNTHETIC, stream, 0, id, 0);
+    const struct dt_rng4 b = dt_rng_words(spec->seed, DT_RNG_SYNTHETIC, stream, 0, id, 1);
+    const uint32_t n_classes = (uint32_t)spec->n_classes, label = below(a.v[0], n_classes);
     const uint32_t cell = spec->shape.h >= 8 && spec->shape.w >= 8 ? CELL : 1;
+    const float contrast = 0.5f + 0.5f * dt_rng_uniform(a.v[2]);
     return (struct pose){
-        .label = (uint32_t)((uint64_t)words.v[0] * (uint32_t)spec->n_classes >> 32),
+        .label = label,
+        .other = (label + 1 + below(b.v[0], n_classes - 1)) % n_classes,
+        .contrast = contrast,
+        .other_contrast = contrast * MOST_OTHER * dt_rng_uniform(b.v[1]),
         .cell = cell,
-        .shift_y = (words.v[1] & 0xffff) % cell,
-        .shift_x = (words.v[1] >> 16) % cell,
-        .contrast = 0.5f + 0.5f * dt_rng_uniform(words.v[2]),
+        .shift_y = below(a.v[1], cell),
+        .shift_x = below(a.v[3], cell),
     };
 }
 
@@ -40,6 +53,12 @@ static float pattern_at(const struct dt_data_spec *spec, uint32_t label, uint32_
     return dt_rng_uniform(words.v[column % 4]) - 0.5f;
 }
 
+static float cell_value(const struct dt_data_spec *spec, const struct pose *pose, uint32_t row, uint32_t column)
+{
+    return pose->contrast * pattern_at(spec, pose->label, row, column) +
+           pose->other_contrast * pattern_at(spec, pose->other, row, column);
+}
+
 static uint8_t to_pixel(float value)
 {
     const float scaled = value * 255.0f + 0.5f;
@@ -48,7 +67,7 @@ static uint8_t to_pixel(float value)
 
 static uint16_t make_image(const struct dt_data_spec *spec, uint32_t stream, uint32_t id, uint8_t *pixels)
 {
-    const struct pose pose = pose_of(spec, dt_rng_words(spec->seed, DT_RNG_SYNTHETIC, stream, 0, id, 0));
+    const struct pose pose = pose_of(spec, stream, id);
     const uint32_t height = (uint32_t)spec->shape.h, width = (uint32_t)spec->shape.w;
     const float noise = (float)spec->noise;
     const uint32_t n_pixels = (uint32_t)dt_shape_elems(spec->shape);
@@ -57,13 +76,13 @@ static uint16_t make_image(const struct dt_data_spec *spec, uint32_t stream, uin
     for (uint32_t i = 0; i < n_pixels; i++) {
         const uint32_t x = i % width, row = i / width, y = row % height, channel = row / height;
         if (i % 4 == 0) {
-            words = dt_rng_words(spec->seed, DT_RNG_SYNTHETIC, stream, 0, id, 1 + i / 4);
+            words = dt_rng_words(spec->seed, DT_RNG_SYNTHETIC, stream, 0, id, NOISE_GROUPS + i / 4);
         }
         if (x == 0 || (x + pose.shift_x) % pose.cell == 0) { /* a cell begins */
             const uint32_t cell_row = channel * (height / pose.cell + 2) + (y + pose.shift_y) / pose.cell;
-            pattern = pattern_at(spec, pose.label, cell_row, (x + pose.shift_x) / pose.cell);
+            pattern = cell_value(spec, &pose, cell_row, (x + pose.shift_x) / pose.cell);
         }
-        pixels[i] = to_pixel(0.5f + pose.contrast * pattern + noise * normal_of_word(words.v[i % 4]));
+        pixels[i] = to_pixel(0.5f + pattern + noise * normal_of_word(words.v[i % 4]));
     }
     return (uint16_t)pose.label;
 }

@@ -1,15 +1,16 @@
 /* Generated data sets: every sample is a function of (seed, split, its number), so a sample is the same whichever rank makes it.
  *
  * Images: each class has a random pattern of cells of 4 x 4 pixels (1 x 1 in images of less than 8). A sample is its class's
- * pattern, moved by up to half a cell, with a contrast of its own, plus `noise` (standard deviation; 1 is the range from black to
- * white). Training and test samples differ, their patterns do not. Noise is a sum of four uniform numbers, which is normal enough,
- * and exact in integers: the same on every machine. */
+ * pattern with a contrast of its own, and over it that of another class, from not at all to nearly as strong; both are moved by up
+ * to a cell. Then comes `noise` (standard deviation; 1 is the range from black to white). So most samples are easy and some are
+ * hard: one pass over 2000 images takes softmax regression to about 98 %. Training and test samples differ, the patterns do not.
+ * Noise is a sum of four uniform numbers, which is normal enough, and exact in integers: the same on every machine. */
 #ifndef DT_DATA_SYNTHETIC_H
 #define DT_DATA_SYNTHETIC_H
 
 #include "data/dataset.h"
 
-/* pixels (owned.n, C, H, W), labels (owned.n); spec->n_classes >= 1. */
+/* pixels (owned.n, C, H, W), labels (owned.n); spec->n_classes >= 2. */
 void dt_synthetic_images(const struct dt_data_spec *spec, enum dt_split split, struct dt_owned owned, uint8_t *pixels,
                          uint16_t *labels);
 
