@@ -1,0 +1,211 @@
+#include "cpu/cpu_backend.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cpu/cpu_block.h"
+#include "cpu/cpu_isa.h"
+#include "cpu/cpu_loss.h"
+
+#define UPDATE_CHUNK ((size_t)1 << 16) /* floats of one item of work in an optimizer step */
+
+struct dt_bound_samples {
+    const struct dt_samples *samples;
+};
+
+static struct dt_cpu *cpu_of(struct dt_backend *backend)
+{
+    return (struct dt_cpu *)backend;
+}
+
+static enum dt_status cpu_open(const struct dt_backend_options *options, struct dt_backend **out)
+{
+    const struct dt_cpu_kernels *kernels;
+    DT_TRY(dt_cpu_isa_choose(&kernels));
+    struct dt_cpu *cpu = calloc(1, sizeof *cpu);
+    if (cpu == NULL) {
+        return dt_error(DT_NO_MEMORY, "out of memory while opening the cpu backend");
+    }
+    const int n_threads = options->n_threads > 1 ? options->n_threads : 1;
+    const enum dt_status s = dt_threads_open(n_threads, &cpu->threads);
+    if (s != DT_OK) {
+        free(cpu);
+        return s;
+    }
+    cpu->kernels = kernels;
+    snprintf(cpu->description, sizeof cpu->description, "%s, %d thread%s", kernels->isa, n_threads, n_threads == 1 ? "" : "s");
+    cpu->base = (struct dt_backend){.ops = &dt_cpu_backend, .description = cpu->description};
+    *out = &cpu->base;
+    return DT_OK;
+}
+
+static void cpu_close(struct dt_backend *backend)
+{
+    dt_threads_close(cpu_of(backend)->threads);
+    free(backend);
+}
+
+void *dt_cpu_memory(size_t n_bytes)
+{
+    const size_t rounded = dt_round_up(n_bytes, 64) + 256;
+    void *memory = n_bytes < rounded ? aligned_alloc(64, rounded) : NULL;
+    if (memory != NULL) {
+        memset(memory, 0, rounded);
+    }
+    return memory;
+}
+
+static enum dt_status cpu_alloc(struct dt_backend *backend, size_t n_bytes, void **out)
+{
+    (void)backend;
+    *out = dt_cpu_memory(n_bytes);
+    return *out != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory: %zu bytes (use a smaller model or batch)", n_bytes);
+}
+
+static void cpu_free(struct dt_backend *backend, void *memory)
+{
+    (void)backend;
+    free(memory);
+}
+
+static enum dt_status cpu_copy(struct dt_backend *backend, void *to, const void *from, size_t n_bytes)
+{
+    (void)backend;
+    memcpy(to, from, n_bytes);
+    return DT_OK;
+}
+
+static enum dt_status cpu_sync(struct dt_backend *backend)
+{
+    (void)backend; /* every call has finished when it returns */
+    return DT_OK;
+}
+
+static enum dt_status cpu_samples_open(struct dt_backend *backend, const struct dt_samples *samples, struct dt_bound_samples **out)
+{
+    (void)backend;
+    *out = malloc(sizeof **out);
+    if (*out == NULL) {
+        return dt_error(DT_NO_MEMORY, "out of memory while binding the data set");
+    }
+    (*out)->samples = samples;
+    return DT_OK;
+}
+
+static void cpu_samples_close(struct dt_backend *backend, struct dt_bound_samples *bound)
+{
+    (void)backend;
+    free(bound);
+}
+
+/* One sample, C H W to H W C. */
+static void gather_sample(const struct dt_samples *samples, size_t row, float *x)
+{
+    const size_t n_c = (size_t)samples->shape.c, n_hw = (size_t)samples->shape.h * (size_t)samples->shape.w;
+    const size_t from = row * n_c * n_hw;
+    for (size_t c = 0; c < n_c; c++) {
+        for (size_t i = 0; i < n_hw; i++) {
+            x[i * n_c + c] = samples->pixels != NULL ? (float)samples->pixels[from + c * n_hw + i] * samples->scale
+                                                     : samples->values[from + c * n_hw + i];
+        }
+    }
+}
+
+static enum dt_status cpu_gather(struct dt_backend *backend, struct dt_bound_samples *bound, const struct dt_batch *batch, float *x)
+{
+    (void)backend;
+    const size_t n_elems = dt_shape_elems(bound->samples->shape);
+    for (int i = 0; i < batch->n; i++) {
+        gather_sample(bound->samples, batch->rows[i], x + (size_t)i * n_elems);
+    }
+    return DT_OK;
+}
+
+static enum dt_status cpu_loss(struct dt_backend *backend, enum dt_loss loss, struct dt_bound_samples *bound,
+                               const struct dt_batch *batch, int n_outputs, const float *logits, float *dlogits)
+{
+    struct dt_metrics *metrics = &cpu_of(backend)->metrics;
+    const struct dt_samples *samples = bound->samples;
+    for (int i = 0; i < batch->n; i++) {
+        const size_t row = batch->rows[i], at = (size_t)i * (size_t)n_outputs;
+        float *dz = dlogits != NULL ? dlogits + at : NULL;
+        if (loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY) {
+            dt_cpu_cross_entropy(samples->labels[row], n_outputs, logits + at, dz, metrics);
+        } else {
+            dt_cpu_squared_error(samples->targets + row * (size_t)n_outputs, n_outputs, logits + at, dz, metrics);
+        }
+    }
+    metrics->n_samples += batch->n;
+    return DT_OK;
+}
+
+static enum dt_status cpu_metrics_take(struct dt_backend *backend, struct dt_metrics *out)
+{
+    *out = cpu_of(backend)->metrics;
+    cpu_of(backend)->metrics = (struct dt_metrics){0};
+    return DT_OK;
+}
+
+static enum dt_status cpu_sum_squares(struct dt_backend *backend, const float *x, size_t n_elems, double *out)
+{
+    double total = 0;
+    for (size_t begin = 0; begin < n_elems; begin += DT_SUM_CHUNK) {
+        const size_t n = n_elems - begin < DT_SUM_CHUNK ? n_elems - begin : DT_SUM_CHUNK;
+        total += cpu_of(backend)->kernels->sum_squares(n, x + begin);
+    }
+    *out = total;
+    return DT_OK;
+}
+
+struct update_work {
+    const struct dt_cpu_kernels *kernels;
+    const struct dt_update *update;
+    size_t n_elems;
+    float *params;
+    const float *grads;
+    float *state1, *state2;
+};
+
+static void update_chunk(void *context, int item, int thread)
+{
+    (void)thread;
+    const struct update_work *work = context;
+    const size_t at = (size_t)item * UPDATE_CHUNK, left = work->n_elems - at, n = left < UPDATE_CHUNK ? left : UPDATE_CHUNK;
+    if (work->update->type == DT_OPTIMIZER_SGD) {
+        work->kernels->sgd(work->update, n, work->params + at, work->grads + at, work->state1 != NULL ? work->state1 + at : NULL);
+    } else {
+        work->kernels->adam(work->update, n, work->params + at, work->grads + at, work->state1 + at, work->state2 + at);
+    }
+}
+
+static enum dt_status cpu_optimizer_step(struct dt_backend *backend, const struct dt_update *update, size_t n_elems, float *params,
+                                         const float *grads, float *state1, float *state2)
+{
+    struct dt_cpu *cpu = cpu_of(backend);
+    struct update_work work = {cpu->kernels, update, n_elems, params, grads, state1, state2};
+    dt_threads_run(cpu->threads, (int)((n_elems + UPDATE_CHUNK - 1) / UPDATE_CHUNK), update_chunk, &work);
+    return DT_OK;
+}
+
+const struct dt_backend_ops dt_cpu_backend = {
+    .name = "cpu",
+    .open = cpu_open,
+    .close = cpu_close,
+    .alloc = cpu_alloc,
+    .free = cpu_free,
+    .copy_in = cpu_copy,
+    .copy_out = cpu_copy,
+    .sync = cpu_sync,
+    .samples_open = cpu_samples_open,
+    .samples_close = cpu_samples_close,
+    .gather = cpu_gather,
+    .block_open = dt_cpu_block_open,
+    .block_close = dt_cpu_block_close,
+    .block_forward = dt_cpu_block_forward,
+    .block_backward = dt_cpu_block_backward,
+    .loss = cpu_loss,
+    .metrics_take = cpu_metrics_take,
+    .sum_squares = cpu_sum_squares,
+    .optimizer_step = cpu_optimizer_step,
+};

@@ -1,0 +1,9 @@
+/* The fast CPU backend: dt_cpu_backend of model/backend.h. Our own vector kernels, chosen for the processor at open (cpu_isa.h).
+ *
+ * Activations are (n, H, W, C) inside; from a block with `flatten` on they are in canonical C H W order. */
+#ifndef DT_CPU_BACKEND_H
+#define DT_CPU_BACKEND_H
+
+#include "model/backend.h"
+
+#endif

@@ -1,0 +1,185 @@
+#include "cpu/cpu_block_state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int larger(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+/* Extents of the padded input: the image itself, or what the windows reach over. */
+static void describe_conv(struct dt_block_state *state, int vector)
+{
+    const struct dt_block *b = &state->block;
+    const struct dt_shape in = b->in, out = b->linear_out;
+    const int reach_h = (out.h - 1) * b->stride + b->kernel, reach_w = (out.w - 1) * b->stride + b->kernel;
+    state->pads = b->pad_before_h > 0 || b->pad_before_w > 0 || reach_h > in.h || reach_w > in.w;
+    state->conv = (struct dt_conv){.c = in.c,
+                                   .h = state->pads ? larger(reach_h, in.h + b->pad_before_h) : in.h,
+                                   .w = state->pads ? larger(reach_w, in.w + b->pad_before_w) : in.w,
+                                   .k = out.c,
+                                   .out_h = out.h,
+                                   .out_w = out.w,
+                                   .kernel = b->kernel,
+                                   .stride = b->stride};
+    state->dx_direct = !state->pads && (b->kernel * in.c) % vector == 0;
+}
+
+static void describe(struct dt_block_state *state, struct dt_cpu *cpu, const struct dt_model *model, int index, int capacity)
+{
+    const struct dt_block *b = &state->block;
+    state->block = model->blocks[index];
+    state->cpu = cpu;
+    state->capacity = capacity;
+    state->n_in = dt_shape_elems(b->in);
+    state->n_linear = dt_shape_elems(b->linear_out);
+    state->n_pooled = dt_shape_elems(b->pool_out);
+    state->pooling = (struct dt_pooling){.c = b->linear_out.c,
+                                         .h = b->linear_out.h,
+                                         .w = b->linear_out.w,
+                                         .out_h = b->pool_out.h,
+                                         .out_w = b->pool_out.w,
+                                         .size = b->pool_size,
+                                         .stride = b->pool_stride};
+    state->turns = b->flatten && b->pool_out.c > 1 && b->pool_out.h * b->pool_out.w > 1;
+    state->dropout_scale = 1.0f / (1.0f - b->dropout_rate);
+    if (b->linear != DT_LINEAR_NONE) {
+        state->weight_offset = model->params[b->weight].offset;
+        state->bias_offset = model->params[b->bias].offset;
+        state->n_weights = model->params[b->weight].n_elems;
+    }
+    if (b->linear == DT_LINEAR_CONV) {
+        describe_conv(state, cpu->kernels->vector);
+        const size_t n = dt_conv_packed_backward_elems(&state->conv, cpu->kernels->vector);
+        const size_t affordable = ((size_t)1 << 24) / n; /* 64 MB of them */
+        state->n_slices = affordable >= DT_CPU_MAX_SLICES ? DT_CPU_MAX_SLICES : affordable >= 2 ? (int)affordable : 2;
+    }
+}
+
+/* n elements of `size` bytes, or NULL in a block that does not want them. `ok` turns false when memory runs out. */
+static void *memory_if(bool wanted, size_t n, size_t size, bool *ok)
+{
+    void *memory = NULL;
+    size_t n_bytes;
+    if (wanted) {
+        memory = __builtin_mul_overflow(n, size, &n_bytes) ? NULL : dt_cpu_memory(n_bytes);
+        *ok = *ok && memory != NULL;
+    }
+    return memory;
+}
+
+static bool alloc_lists(const struct dt_conv *conv, struct dt_conv_lists *lists)
+{
+    const size_t n_k = (size_t)conv->k, n_w = (size_t)conv->out_w, n_h = (size_t)conv->out_h;
+    bool ok = true;
+    lists->row_begin = memory_if(true, n_w + 1, sizeof *lists->row_begin, &ok);
+    lists->row = memory_if(true, n_w * n_k, sizeof *lists->row, &ok);
+    lists->n_of_filter = memory_if(true, n_k, sizeof *lists->n_of_filter, &ok);
+    lists->of_filter = memory_if(true, n_k * n_h * n_w, sizeof *lists->of_filter, &ok);
+    return ok;
+}
+
+static bool alloc_scratch(const struct dt_block_state *state, struct dt_cpu_scratch *scratch)
+{
+    const struct dt_block *b = &state->block;
+    const struct dt_conv *conv = &state->conv;
+    const bool is_conv = b->linear == DT_LINEAR_CONV;
+    const size_t n_padded = (size_t)conv->h * (size_t)conv->w * (size_t)conv->c;
+    bool ok = true;
+    scratch->padded = memory_if(state->pads, n_padded, sizeof(float), &ok);
+    scratch->linear = memory_if(b->pool != DT_POOL_NONE, state->n_linear, sizeof(float), &ok);
+    scratch->pooled = memory_if(state->turns, state->n_pooled, sizeof(float), &ok);
+    scratch->dx = memory_if(is_conv && !state->dx_direct, n_padded + DT_MAX_VECTOR, sizeof(float), &ok);
+    scratch->packed = memory_if(b->linear == DT_LINEAR_DENSE, DT_GEMM_PACKED, sizeof(float), &ok);
+    return ok && (!is_conv || alloc_lists(conv, &scratch->lists));
+}
+
+static bool alloc_state(struct dt_block_state *state)
+{
+    const struct dt_block *b = &state->block;
+    const bool is_conv = b->linear == DT_LINEAR_CONV;
+    const int vector = state->cpu->kernels->vector;
+    const size_t n = (size_t)state->capacity, n_backward = is_conv ? dt_conv_packed_backward_elems(&state->conv, vector) : 0;
+    const size_t n_forward = is_conv ? dt_conv_packed_forward_elems(&state->conv, vector) : 0, n_slices = (size_t)state->n_slices;
+    bool ok = true;
+    state->packed_forward = memory_if(is_conv, n_forward, sizeof(float), &ok);
+    state->packed_backward = memory_if(is_conv, n_backward, sizeof(float), &ok);
+    state->dw = memory_if(is_conv, n_slices * n_backward, sizeof(float), &ok);
+    state->db = memory_if(is_conv, n_slices * (size_t)b->linear_out.c, sizeof(float), &ok);
+    state->winner = memory_if(b->pool == DT_POOL_MAX, n * state->n_pooled, sizeof(uint16_t), &ok);
+    state->activated =
+        memory_if(b->pool == DT_POOL_AVG && b->activation != DT_ACTIVATION_NONE, n * state->n_linear, sizeof(float), &ok);
+    state->keep = memory_if(b->dropout_rate > 0, n * state->n_pooled, sizeof(uint8_t), &ok);
+    state->scratch = calloc((size_t)dt_threads_count(state->cpu->threads), sizeof *state->scratch);
+    ok = ok && state->scratch != NULL;
+    for (int t = 0; ok && t < dt_threads_count(state->cpu->threads); t++) {
+        ok = alloc_scratch(state, &state->scratch[t]);
+    }
+    return ok;
+}
+
+enum dt_status dt_cpu_block_open(struct dt_backend *backend, const struct dt_model *model, int index, int capacity,
+                                 struct dt_block_state **out)
+{
+    struct dt_cpu *cpu = (struct dt_cpu *)backend;
+    const struct dt_block *b = &model->blocks[index];
+    if (b->pool == DT_POOL_MAX && b->pool_size > 255) {
+        return dt_error(DT_CONFIG, "model.layers: block %s has a max pool of size %d (the cpu backend's largest is 255)", b->name,
+                        b->pool_size);
+    }
+    struct dt_block_state *state = calloc(1, sizeof *state);
+    if (state == NULL) {
+        return dt_error(DT_NO_MEMORY, "out of memory while opening block %s", b->name);
+    }
+    describe(state, cpu, model, index, capacity);
+    if (!alloc_state(state)) {
+        dt_cpu_block_close(state);
+        return dt_error(DT_NO_MEMORY, "out of memory while opening block %s (use a smaller model or batch)", b->name);
+    }
+    *out = state;
+    return DT_OK;
+}
+
+static void free_scratch(struct dt_cpu_scratch *scratch)
+{
+    free(scratch->padded);
+    free(scratch->linear);
+    free(scratch->pooled);
+    free(scratch->dx);
+    free(scratch->packed);
+    free(scratch->lists.row_begin);
+    free(scratch->lists.row);
+    free(scratch->lists.n_of_filter);
+    free(scratch->lists.of_filter);
+}
+
+void dt_cpu_block_close(struct dt_block_state *state)
+{
+    for (int t = 0; state->scratch != NULL && t < dt_threads_count(state->cpu->threads); t++) {
+        free_scratch(&state->scratch[t]);
+    }
+    free(state->scratch);
+    free(state->packed_forward);
+    free(state->packed_backward);
+    free(state->dw);
+    free(state->db);
+    free(state->winner);
+    free(state->activated);
+    free(state->keep);
+    free(state);
+}
+
+const float *dt_cpu_conv_input(const struct dt_block_state *state, const float *x, struct dt_cpu_scratch *scratch)
+{
+    const struct dt_block *b = &state->block;
+    if (!state->pads) {
+        return x;
+    }
+    const size_t row = (size_t)b->in.w * (size_t)b->in.c, padded_row = (size_t)state->conv.w * (size_t)state->conv.c;
+    float *to = scratch->padded + (size_t)b->pad_before_h * padded_row + (size_t)b->pad_before_w * (size_t)b->in.c;
+    for (int h = 0; h < b->in.h; h++) { /* the zeros around are never written */
+        memcpy(to + (size_t)h * padded_row, x + (size_t)h * row, row * sizeof(float));
+    }
+    return scratch->padded;
+}

@@ -1,0 +1,29 @@
+/* Blocks on the cpu backend. A block is a whole unit: it owns its packed weights, masks and scratch memory, and what its forward
+ * pass leaves for its backward pass. Images are shared out over the threads; gradients are summed per fixed slice of the batch. */
+#ifndef DT_CPU_BLOCK_H
+#define DT_CPU_BLOCK_H
+
+#include "cpu/cpu_kernels.h"
+#include "cpu/cpu_threads.h"
+
+/* What every part of the backend sees. */
+struct dt_cpu {
+    struct dt_backend base;
+    const struct dt_cpu_kernels *kernels;
+    struct dt_threads *threads;
+    struct dt_metrics metrics;
+    char description[64];
+};
+
+/* Zeroed, 64-byte aligned, 256 readable bytes past the end; for free(). NULL: out of memory. */
+void *dt_cpu_memory(size_t n_bytes);
+
+enum dt_status dt_cpu_block_open(struct dt_backend *backend, const struct dt_model *model, int block, int capacity,
+                                 struct dt_block_state **out);
+void dt_cpu_block_close(struct dt_block_state *state);
+enum dt_status dt_cpu_block_forward(struct dt_block_state *state, const float *params, const float *x, float *y,
+                                    const struct dt_pass *pass);
+enum dt_status dt_cpu_block_backward(struct dt_block_state *state, const float *params, float *grads, const float *x,
+                                     const float *y, float *dy, float *dx, const struct dt_pass *pass);
+
+#endif

@@ -1,0 +1,66 @@
+/* What a block keeps, shared by cpu_block.c (open and close), cpu_block_forward.c and cpu_block_backward.c. */
+#ifndef DT_CPU_BLOCK_STATE_H
+#define DT_CPU_BLOCK_STATE_H
+
+#include "cpu/cpu_block.h"
+
+/* A convolution's gradients are summed per slice of the batch, and the slices' sums are added in order: so the bits do not depend
+ * on the number of threads. Fewer slices where the weights are large. */
+#define DT_CPU_MAX_SLICES 16
+
+/* One thread's memory for one image. NULL where the block has no use for it. */
+struct dt_cpu_scratch {
+    float *padded; /* conv: the input with its zeros around */
+    float *linear; /* the linear operation's output, before the pool */
+    float *pooled; /* the block's output in H W C order, before a flatten changes that */
+    float *dx;     /* conv: gradient of the padded input */
+    struct dt_conv_lists lists;
+    float *packed; /* dense: columns for gemm_tn */
+};
+
+struct dt_block_state {
+    struct dt_cpu *cpu;
+    struct dt_block block;
+    int capacity;
+    size_t n_in, n_linear, n_pooled; /* floats of a sample; the output has n_pooled too */
+    size_t weight_offset, bias_offset, n_weights;
+
+    struct dt_conv conv;
+    bool pads;      /* the convolution's input is copied, with zeros around */
+    bool dx_direct; /* its dx needs no scratch */
+    float *packed_forward, *packed_backward;
+    int n_slices;
+    float *dw, *db; /* per slice */
+
+    struct dt_pooling pooling;
+    uint16_t *winner; /* (capacity, pool_out) */
+    float *activated; /* (capacity, linear_out) where an average pool hides what the activation's slope needs */
+
+    bool turns;    /* flatten has to change the order of elements */
+    uint8_t *keep; /* (capacity, pool_out) dropout's masks */
+    float dropout_scale;
+
+    struct dt_cpu_scratch *scratch; /* (threads) */
+};
+
+/* One pass through a block, as the threads see it. */
+struct dt_cpu_job {
+    struct dt_block_state *state;
+    const struct dt_pass *pass;
+    const float *params, *x, *y;
+    float *y_out, *dy, *dx, *grads;
+    int n; /* samples */
+};
+
+/* Lets messages progress; only the calling thread may. */
+static inline void dt_cpu_poll(const struct dt_pass *pass, int thread)
+{
+    if (thread == 0 && pass->poll != NULL) {
+        pass->poll(pass->poll_context);
+    }
+}
+
+/* The convolution's input image: x itself, or a copy with zeros around it. */
+const float *dt_cpu_conv_input(const struct dt_block_state *state, const float *x, struct dt_cpu_scratch *scratch);
+
+#endif

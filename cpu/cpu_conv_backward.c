@@ -1,0 +1,217 @@
+/* Convolution, backward: to the data and to the weights, for the output gradients that are not zero.
+ *
+ * In H W C order one window row is one run of kernel * c floats, the "segment". A nonzero gradient g of filter k at some position
+ * adds g * weight[k][r] to the segment of dx, and g * segment of x to dw[k][r], for every window row r: both are a few vectors kept
+ * in registers while a list is walked, the list of a position for dx, the list of a filter for dw. */
+#include "cpu/cpu_kernels.h"
+#include "cpu/cpu_vector.h"
+
+void DT_KERNEL(conv_pack_backward)(const struct dt_conv *conv, const float *weight, float *packed)
+{
+    const size_t segment = dt_conv_segment(conv, VL), n_c = (size_t)conv->c, n = (size_t)conv->kernel;
+    for (size_t k = 0; k < (size_t)conv->k; k++) {
+        for (size_t r = 0; r < n; r++) {
+            float *to = packed + (k * n + r) * segment;
+            memset(to, 0, segment * sizeof(float));
+            for (size_t s = 0; s < n; s++) {
+                for (size_t c = 0; c < n_c; c++) {
+                    to[s * n_c + c] = weight[((k * n_c + c) * n + r) * n + s];
+                }
+            }
+        }
+    }
+}
+
+void DT_KERNEL(conv_store_gradient)(const struct dt_conv *conv, int n_slices, const float *dw, bool accumulate, float *grads)
+{
+    const size_t segment = dt_conv_segment(conv, VL), n_c = (size_t)conv->c, n = (size_t)conv->kernel;
+    const size_t slice = dt_conv_packed_backward_elems(conv, VL);
+    for (size_t row = 0; row < (size_t)conv->k * n; row++) {
+        for (size_t i = 0; i < n * n_c; i++) {
+            float sum = dw[row * segment + i];
+            for (int s = 1; s < n_slices; s++) {
+                sum += dw[(size_t)s * slice + row * segment + i];
+            }
+            float *to = &grads[((row / n * n_c + i % n_c) * n + row % n) * n + i / n_c];
+            *to = accumulate ? *to + sum : sum;
+        }
+    }
+}
+
+/* Bits of up to 64 floats that are not zero. */
+static uint64_t nonzero_bits(const float *x, int n)
+{
+    uint64_t bits = 0;
+    for (int i = 0; i < n; i += VL) {
+        bits |= nonzero_lanes(load(x + i)) << i;
+    }
+    return n < 64 ? bits & (((uint64_t)1 << n) - 1) : bits;
+}
+
+/* Lists one row of dy, by position and by filter. */
+static void list_row(const struct dt_conv *conv, const float *dy, size_t x_begin, const struct dt_conv_lists *lists)
+{
+    const size_t n_positions = (size_t)conv->out_h * (size_t)conv->out_w, x_step = (size_t)conv->stride * (size_t)conv->c;
+    uint32_t n = 0;
+    for (int q = 0; q < conv->out_w; q++, dy += conv->k) {
+        lists->row_begin[q] = n;
+        for (int k0 = 0; k0 < conv->k; k0 += 64) {
+            const int width = conv->k - k0 < 64 ? conv->k - k0 : 64;
+            for (uint64_t bits = nonzero_bits(dy + k0, width); bits != 0; bits &= bits - 1) {
+                const int k = k0 + __builtin_ctzll(bits);
+                const uint32_t in_filter = lists->n_of_filter[k]++;
+                lists->row[n++] = (struct dt_conv_entry){k, dy[k]};
+                lists->of_filter[(size_t)k * n_positions + in_filter] =
+                    (struct dt_conv_entry){(int32_t)(x_begin + (size_t)q * x_step), dy[k]};
+            }
+        }
+    }
+    lists->row_begin[conv->out_w] = n;
+}
+
+/* V vectors of the segments of one row of dx, from one row of dy. `valid`: the last vector's lanes that belong to the segment. */
+ALWAYS_INLINE void data_row(const int V, const struct dt_conv *conv, const struct dt_conv_lists *lists, const float *weight,
+                            size_t weight_stride, vi valid, float *dx)
+{
+    const size_t x_step = (size_t)conv->stride * (size_t)conv->c;
+    for (int q = 0; q < conv->out_w; q++, dx += x_step) {
+        const struct dt_conv_entry *entry = lists->row + lists->row_begin[q], *end = lists->row + lists->row_begin[q + 1];
+        if (entry == end) {
+            continue;
+        }
+        vf sum[12];
+        UNROLL
+        for (int v = 0; v < V; v++) {
+            sum[v] = load(dx + v * VL);
+        }
+        const vf last = sum[V - 1];
+        for (; entry < end; entry++) {
+            const float *w = weight + (size_t)entry->index * weight_stride, g = entry->value;
+            UNROLL
+            for (int v = 0; v < V; v++) {
+                sum[v] += g * load(w + v * VL);
+            }
+        }
+        sum[V - 1] = blend(valid, sum[V - 1], last);
+        UNROLL
+        for (int v = 0; v < V; v++) {
+            store(dx + v * VL, sum[v]);
+        }
+    }
+}
+
+/* V vectors of window row r of every filter's gradient; dw and x begin there. */
+ALWAYS_INLINE void weight_row(const int V, const struct dt_conv *conv, const struct dt_conv_lists *lists, const float *x, float *dw,
+                              size_t dw_stride)
+{
+    const size_t n_positions = (size_t)conv->out_h * (size_t)conv->out_w;
+    for (int k = 0; k < conv->k; k++, dw += dw_stride) {
+        const struct dt_conv_entry *entry = lists->of_filter + (size_t)k * n_positions, *end = entry + lists->n_of_filter[k];
+        if (entry == end) {
+            continue;
+        }
+        vf sum[12];
+        UNROLL
+        for (int v = 0; v < V; v++) {
+            sum[v] = load(dw + v * VL);
+        }
+        for (; entry < end; entry++) {
+            const float *from = x + entry->index, g = entry->value;
+            UNROLL
+            for (int v = 0; v < V; v++) {
+                sum[v] += g * load(from + v * VL);
+            }
+        }
+        UNROLL
+        for (int v = 0; v < V; v++) {
+            store(dw + v * VL, sum[v]);
+        }
+    }
+}
+
+/* A segment is walked in pieces of 12, 6, 4, 2 or 1 vectors. */
+static int piece(size_t n_vectors)
+{
+    return n_vectors >= 12 ? 12 : n_vectors >= 6 ? 6 : n_vectors >= 4 ? 4 : n_vectors >= 2 ? 2 : 1;
+}
+
+#define EACH_PIECE(V, call) \
+    switch (V) {            \
+    case 12:                \
+        call(12);           \
+        break;              \
+    case 6:                 \
+        call(6);            \
+        break;              \
+    case 4:                 \
+        call(4);            \
+        break;              \
+    case 2:                 \
+        call(2);            \
+        break;              \
+    default:                \
+        call(1);            \
+        break;              \
+    }
+
+/* dx: where the windows of this row of dy begin. */
+static void backward_data_row(const struct dt_conv *conv, const struct dt_conv_lists *lists, const float *packed, float *dx)
+{
+    const size_t segment = dt_conv_segment(conv, VL), stride = segment * (size_t)conv->kernel;
+    const int n_last = conv->kernel * conv->c - (int)(segment - VL);
+    for (int r = 0; r < conv->kernel; r++) {
+        for (size_t at = 0; at < segment;) {
+            const int n = piece((segment - at) / VL);
+            const vi valid = first_lanes(at + (size_t)n * VL == segment ? n_last : VL);
+            const float *w = packed + (size_t)r * segment + at;
+            float *to = dx + (size_t)r * (size_t)conv->w * (size_t)conv->c + at;
+#define DATA_ROW(V) data_row(V, conv, lists, w, stride, valid, to)
+            EACH_PIECE(n, DATA_ROW)
+            at += (size_t)n * VL;
+        }
+    }
+}
+
+static void backward_weights(const struct dt_conv *conv, const struct dt_conv_lists *lists, const float *x, float *dw)
+{
+    const size_t segment = dt_conv_segment(conv, VL), stride = segment * (size_t)conv->kernel;
+    for (int r = 0; r < conv->kernel; r++) {
+        for (size_t at = 0; at < segment;) {
+            const int n = piece((segment - at) / VL);
+            const float *from = x + (size_t)r * (size_t)conv->w * (size_t)conv->c + at;
+            float *to = dw + (size_t)r * segment + at;
+#define WEIGHT_ROW(V) weight_row(V, conv, lists, from, to, stride)
+            EACH_PIECE(n, WEIGHT_ROW)
+            at += (size_t)n * VL;
+        }
+    }
+}
+
+static void backward_bias(const struct dt_conv *conv, const struct dt_conv_lists *lists, float *db)
+{
+    const size_t n_positions = (size_t)conv->out_h * (size_t)conv->out_w;
+    for (int k = 0; k < conv->k; k++) {
+        const struct dt_conv_entry *entry = lists->of_filter + (size_t)k * n_positions;
+        float sum = 0;
+        for (uint32_t i = 0; i < lists->n_of_filter[k]; i++) {
+            sum += entry[i].value;
+        }
+        db[k] += sum;
+    }
+}
+
+void DT_KERNEL(conv_backward)(const struct dt_conv *conv, const float *x, const float *dy, const float *packed,
+                              const struct dt_conv_lists *lists, float *dw, float *db, float *dx)
+{
+    const size_t row = (size_t)conv->w * (size_t)conv->c, dy_row = (size_t)conv->out_w * (size_t)conv->k;
+    memset(lists->n_of_filter, 0, (size_t)conv->k * sizeof lists->n_of_filter[0]);
+    for (int p = 0; p < conv->out_h; p++) {
+        const size_t begin = (size_t)(p * conv->stride) * row;
+        list_row(conv, dy + (size_t)p * dy_row, begin, lists);
+        if (dx != NULL) {
+            backward_data_row(conv, lists, packed, dx + begin);
+        }
+    }
+    backward_weights(conv, lists, x, dw);
+    backward_bias(conv, lists, db);
+}

@@ -1,0 +1,104 @@
+#include "cpu/cpu_isa.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+extern const struct dt_cpu_kernels dt_cpu_kernels_baseline;
+#if defined(__x86_64__)
+extern const struct dt_cpu_kernels dt_cpu_kernels_v3, dt_cpu_kernels_v4;
+#endif
+
+static bool has_v3(void)
+{
+#if defined(__x86_64__)
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
+           __builtin_cpu_supports("bmi2");
+#else
+    return false;
+#endif
+}
+
+static bool has_v4(void)
+{
+#if defined(__x86_64__)
+    return has_v3() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+#else
+    return false;
+#endif
+}
+
+static bool has_baseline(void)
+{
+    return true;
+}
+
+/* Best first. */
+static const struct {
+    const char *name;
+    const struct dt_cpu_kernels *kernels; /* NULL: not in this build */
+    bool (*supported)(void);
+} isas[DT_CPU_MAX_ISAS] = {
+#if defined(__x86_64__)
+    {"x86-64-v4", &dt_cpu_kernels_v4, has_v4},
+    {"x86-64-v3", &dt_cpu_kernels_v3, has_v3},
+#else
+    {"x86-64-v4", NULL, has_v4},
+    {"x86-64-v3", NULL, has_v3},
+#endif
+    {"baseline", &dt_cpu_kernels_baseline, has_baseline},
+};
+
+int dt_cpu_isa_list(const char *names[DT_CPU_MAX_ISAS])
+{
+    int n = 0;
+    for (int i = 0; i < DT_CPU_MAX_ISAS; i++) {
+        if (isas[i].supported()) {
+            names[n++] = isas[i].name;
+        }
+    }
+    return n;
+}
+
+static const struct dt_cpu_kernels *best(void)
+{
+    for (int i = 0; i < DT_CPU_MAX_ISAS - 1; i++) {
+        if (isas[i].supported()) {
+            return isas[i].kernels;
+        }
+    }
+    return isas[DT_CPU_MAX_ISAS - 1].kernels;
+}
+
+enum dt_status dt_cpu_isa_choose(const struct dt_cpu_kernels **out)
+{
+    const char *wanted = getenv("DTRAIN_ISA");
+    if (wanted == NULL || wanted[0] == '\0') {
+        *out = best();
+        return DT_OK;
+    }
+    for (int i = 0; i < DT_CPU_MAX_ISAS; i++) {
+        if (strcmp(wanted, isas[i].name) != 0) {
+            continue;
+        }
+        if (!isas[i].supported()) {
+            return dt_error(DT_UNAVAILABLE, "DTRAIN_ISA=%s: this processor does not have it (the best it has is %s)", wanted,
+                            best()->isa);
+        }
+        *out = isas[i].kernels;
+        return DT_OK;
+    }
+    return dt_error(DT_CONFIG, "DTRAIN_ISA=%s: no such instruction set (use x86-64-v4, x86-64-v3 or baseline, or unset it)",
+                    wanted);
+}
+
+const char *dt_cpu_isa(void)
+{
+    const char *wanted = getenv("DTRAIN_ISA");
+    for (int i = 0; wanted != NULL && i < DT_CPU_MAX_ISAS; i++) {
+        if (strcmp(wanted, isas[i].name) == 0 && isas[i].supported()) {
+            return isas[i].name;
+        }
+    }
+    return best()->isa;
+}
