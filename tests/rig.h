@@ -1,0 +1,113 @@
+/* A whole training set-up in a few lines, for tests of what is distributed: a model of dense layers on a backend, its samples in
+ * memory, an optimizer, and the distributed optimizer around it. */
+#ifndef DT_TESTS_RIG_H
+#define DT_TESTS_RIG_H
+
+#include "check.h"
+#include "dist/dist_optimizer.h"
+#include "dist/world.h"
+
+#define RIG_MAX_BATCH 64
+
+/* A failing call ends the test with its error text. */
+#define CHECK_OK(call)                                                              \
+    do {                                                                            \
+        const enum dt_status check_s = (call);                                      \
+        if (check_s != DT_OK) {                                                     \
+            CHECK_FAIL("%s returned %d: %s", #call, (int)check_s, dt_error_text()); \
+        }                                                                           \
+    } while (0)
+
+/* A call that must fail with this status; its error text remains for CHECK_HAS and is cleared by the next one. */
+#define CHECK_STATUS(call, status)                                                                         \
+    do {                                                                                                   \
+        dt_error_clear();                                                                                  \
+        const enum dt_status check_s = (call);                                                             \
+        if (check_s != (status)) {                                                                         \
+            CHECK_FAIL("%s returned %d (%s), expected %s", #call, (int)check_s, dt_error_text(), #status); \
+        }                                                                                                  \
+    } while (0)
+
+struct rig_spec {
+    const struct dt_backend_ops *backend;
+    int n_inputs;
+    int units[4];                  /* of the dense layers; 0 ends the list */
+    enum dt_activation activation; /* of all but the last */
+    enum dt_loss loss;
+    struct dt_optimizer_spec optimizer;
+    struct dt_dist_spec dist;
+};
+
+struct rig {
+    struct dt_model model;
+    struct dt_backend *backend;
+    struct dt_network *network;
+    struct dt_optimizer optimizer;
+    struct dt_dist_optimizer dist;
+    struct dt_bound_samples *bound;
+    double loss_sum; /* of the last step's batch */
+};
+
+static inline void rig_open(struct rig *rig, const struct rig_spec *spec, struct dt_comm *comm, const struct dt_samples *samples)
+{
+    struct dt_model_spec model = {.input = {spec->n_inputs, 1, 1}, .loss = spec->loss};
+    for (int i = 0; i < 4 && spec->units[i] > 0; i++) {
+        const bool last = i == 3 || spec->units[i + 1] == 0;
+        model.layers[model.n_layers++] = (struct dt_layer_spec){
+            .type = DT_LAYER_DENSE, .size = spec->units[i], .activation = last ? DT_ACTIVATION_NONE : spec->activation};
+    }
+    *rig = (struct rig){.bound = NULL};
+    CHECK_OK(dt_model_lower(&model, &rig->model));
+    CHECK_OK(spec->backend->open(&(struct dt_backend_options){.n_threads = 1}, &rig->backend));
+    CHECK_OK(dt_network_open(&rig->model, rig->backend, RIG_MAX_BATCH, &rig->network));
+    CHECK_OK(dt_optimizer_open(&spec->optimizer, rig->backend, rig->model.arena_elems, &rig->optimizer));
+    CHECK_OK(dt_dist_optimizer_open(&spec->dist, comm, rig->network, &rig->optimizer, &rig->dist));
+    CHECK_OK(rig->backend->ops->samples_open(rig->backend, samples, &rig->bound));
+}
+
+static inline void rig_close(struct rig *rig)
+{
+    rig->backend->ops->samples_close(rig->backend, rig->bound);
+    dt_optimizer_close(&rig->optimizer);
+    dt_network_close(rig->network);
+    rig->backend->ops->close(rig->backend);
+}
+
+/* The parameter's elements, in the backend's (here: the host's) memory. */
+static inline float *rig_param(struct rig *rig, const char *name)
+{
+    for (int i = 0; i < rig->model.n_params; i++) {
+        if (strcmp(rig->model.params[i].name, name) == 0) {
+            return rig->network->params + rig->model.params[i].offset;
+        }
+    }
+    CHECK_FAIL("no parameter '%s'", name);
+}
+
+static inline float *rig_grad(struct rig *rig, const char *name)
+{
+    return rig->network->grads + (rig_param(rig, name) - rig->network->params);
+}
+
+/* Forward, loss and backward of these rows, gradients summed over all ranks where averaging is on. */
+static inline void rig_gradients(struct rig *rig, const uint32_t *rows, int n)
+{
+    const struct dt_batch batch = {.n = n, .rows = rows, .ids = rows};
+    struct dt_pass pass = {.batch = &batch, .training = true, .seed = 1};
+    struct dt_metrics metrics;
+    CHECK_OK(dt_network_gather(rig->network, rig->bound, &batch));
+    CHECK_OK(dt_network_forward(rig->network, &pass));
+    CHECK_OK(dt_network_loss(rig->network, rig->bound, &pass));
+    CHECK_OK(dt_dist_optimizer_backward(&rig->dist, &pass));
+    CHECK_OK(dt_dist_optimizer_wait(&rig->dist));
+    CHECK_OK(rig->backend->ops->metrics_take(rig->backend, &metrics));
+    rig->loss_sum = metrics.loss_sum;
+}
+
+static inline void rig_step(struct rig *rig, const uint32_t *rows, int n, int n_global, double lr)
+{
+    rig_gradients(rig, rows, n);
+    CHECK_OK(dt_dist_optimizer_step(&rig->dist, lr, (size_t)n_global, (size_t)n));
+}
+
+#endif
