@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/clock.h"
 #include "cli/args.h"
 #include "cli/config.h"
 #include "cli/data_spec.h"
@@ -94,21 +93,6 @@ static void print_error(void)
     fprintf(stderr, "dtrain: %s\n", dt_error_text());
 }
 
-/* One line, however many ranks there are. An agreed error is rank 0's to tell. One that is not agreed ends the job at once, so
- * whoever comes first speaks: rank 0 without delay, the others only if nobody before them has ended the job. */
-static void print_once(const struct dt_world *world, enum dt_status status, bool agreed)
-{
-    if (status == DT_OK || status == DT_STOPPED) {
-        return;
-    }
-    if (!agreed && world->rank > 0) {
-        dt_sleep_ms(100 * (unsigned)(world->rank < 20 ? world->rank : 20));
-    }
-    if (!agreed || world->rank == 0) {
-        print_error();
-    }
-}
-
 int main(int argc, char **argv)
 {
     struct dt_args args = {0};
@@ -130,7 +114,9 @@ int main(int argc, char **argv)
         s = run(&world, &args);
     }
     const bool agreed = s != DT_STALLED;
-    print_once(&world, s, agreed);
+    if (s != DT_OK && s != DT_STOPPED && dt_world_speaks(&world, agreed)) {
+        print_error();
+    }
     dt_args_free(&args);
     dt_world_exit(&world, s, agreed);
 }
