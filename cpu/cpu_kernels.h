@@ -59,6 +59,7 @@ struct dt_dropout_key {
  * activate: in place. activate_backward: dy *= slope at the activation's output y * y_scale.
  * dropout_mask: keep[unit] is 1 or 0. dropout: x *= keep ? scale : 0.
  * transpose: to (n_cols, n_rows) from (n_rows, n_cols).
+ * fma_loop: n_rounds times DT_FMA_CHAINS independent vector multiply-adds, for measuring what the core can do at most.
  * sum_squares: of at most DT_SUM_CHUNK floats. sgd, adam: the rules of model/optimizer.h. */
 #define DT_CPU_KERNEL_LIST(X)                                                                                                \
     X(void, conv_pack_forward, (const struct dt_conv *conv, const float *weight, float *packed))                             \
@@ -82,6 +83,7 @@ struct dt_dropout_key {
     X(void, dropout_mask, (const struct dt_dropout_key *key, size_t n_units, uint8_t *keep))                                 \
     X(void, dropout, (size_t n_units, const uint8_t *keep, float scale, float *x))                                           \
     X(void, transpose, (size_t n_rows, size_t n_cols, const float *from, float *to))                                         \
+    X(void, fma_loop, (size_t n_rounds, float *out))                                                                         \
     X(double, sum_squares, (size_t n_elems, const float *x))                                                                 \
     X(void, sgd, (const struct dt_update *update, size_t n_elems, float *params, const float *grads, float *velocity))       \
     X(void, adam, (const struct dt_update *update, size_t n_elems, float *params, const float *grads, float *mean, float *square))
@@ -98,6 +100,7 @@ struct dt_cpu_kernels {
 #define DT_GEMM_DEPTH 256 /* rows of b packed at a time */
 #define DT_GEMM_PACKED (DT_GEMM_DEPTH * DT_GEMM_TILE)
 #define DT_SUM_CHUNK 4096
+#define DT_FMA_CHAINS 12
 #define DT_MAX_VECTOR 16
 
 static inline size_t dt_round_up(size_t n, size_t to)
