@@ -203,8 +203,10 @@ static void test_large_numbers(void)
         for (int i = 0; i < n; i++) {
             CHECK(ids[i] < INT32_MAX);
         }
-        CHECK_INT(dt_shard_batch(&shard, 0, UINT64_MAX, rows, ids), 0);
-        CHECK_INT(dt_shard_step_samples(&shard, UINT64_MAX), 0);
+        for (int bit = 31; bit < 64; bit++) { /* step * batch wraps to 0 */
+            CHECK_INT(dt_shard_batch(&shard, 0, (uint64_t)1 << bit, rows, ids), 0);
+            CHECK_INT(dt_shard_step_samples(&shard, (uint64_t)1 << bit), 0);
+        }
     }
 }
 
