@@ -143,11 +143,14 @@ enum dt_status dt_report_summary(const struct dt_trainer *t, const struct dt_run
     cJSON *summary = cJSON_CreateObject();
     cJSON_AddNumberToObject(summary, "exit_code", status);
     cJSON_AddStringToObject(summary, "outcome", dt_status_meaning(status));
+    if (dt_error_text()[0] != '\0') {
+        cJSON_AddStringToObject(summary, "error", dt_error_text());
+    }
     cJSON_AddNumberToObject(summary, "epochs", (double)o->epochs);
     cJSON_AddNumberToObject(summary, "steps", (double)o->steps);
     if (o->signal != 0) {
         cJSON_AddNumberToObject(summary, "signal", o->signal);
-    } else {
+    } else if (o->test.n_samples > 0) {
         cJSON_AddNumberToObject(summary, "test_loss", dt_metrics_loss(&o->test));
         if (classifies(t)) {
             cJSON_AddNumberToObject(summary, "test_accuracy", dt_metrics_accuracy(&o->test));

@@ -23,7 +23,7 @@ struct dt_outcome {
 /* The split of a step's time, averaged over all ranks. Every rank calls it. */
 enum dt_status dt_report_times(struct dt_trainer *trainer);
 
-/* summary.json, and where things are. Rank 0. */
+/* summary.json: how the run ended, whatever the status. Rank 0. */
 enum dt_status dt_report_summary(const struct dt_trainer *trainer, const struct dt_run_dir *run, const struct dt_outcome *outcome,
                                  enum dt_status status);
 

@@ -20,6 +20,7 @@ struct run {
     double epoch_train_s;      /* spent in this epoch's steps, by this process */
     double epoch_samples;      /* used by them, on all ranks */
     uint64_t epoch_first_step; /* of the epoch, in this process */
+    double lr;                 /* of the last step */
 };
 
 static bool is_rank0(const struct run *run)
@@ -116,6 +117,7 @@ static enum dt_status run_step(struct run *run, bool *asked_to_stop)
     DT_TRY(dt_trainer_step(t, &result));
     run->epoch_train_s += dt_clock_s() - begin;
     run->epoch_samples += result.train.n_samples;
+    run->lr = result.lr;
     *asked_to_stop = result.stop;
     const uint64_t every = (uint64_t)t->config.log_every_steps;
     if (every > 0 && t->state.step % every == 0) {
@@ -140,6 +142,7 @@ static enum dt_status run_steps(struct run *run, int *n_failures)
     const uint64_t end = last_step(run);
     run->epoch_train_s = run->epoch_samples = 0;
     run->epoch_first_step = t->state.step;
+    run->lr = dt_trainer_lr(t);
     while (t->state.step_in_epoch < t->steps_per_epoch && t->state.epoch * t->steps_per_epoch + t->state.step_in_epoch < end) {
         bool asked_to_stop = false;
         DT_TRY(run_step(run, &asked_to_stop));
@@ -156,13 +159,12 @@ static enum dt_status run_steps(struct run *run, int *n_failures)
 static enum dt_status finish_epoch(struct run *run)
 {
     struct dt_trainer *t = &run->trainer;
-    const double lr = dt_trainer_lr(t);
     DT_TRY(dt_evaluator_run(&t->evaluator, &run->outcome.test));
     const struct dt_epoch_record record = {.step = t->state.step,
                                            .epoch = t->state.epoch + 1,
                                            .train = epoch_metrics(t),
                                            .test = run->outcome.test,
-                                           .lr = lr,
+                                           .lr = run->lr,
                                            .images_per_s = images_per_s(run),
                                            .world_size = t->world->size,
                                            .classifies = classifies(run)};
@@ -259,12 +261,24 @@ static enum dt_status open_run(struct run *run, const struct dt_train_options *o
     return DT_OK;
 }
 
+/* A run that failed leaves a summary too, if it still can: a second witness beside the exit code. */
+static void note_failure(struct run *run, enum dt_status status)
+{
+    if (is_rank0(run) && run->dir.lock >= 0) {
+        (void)dt_report_summary(&run->trainer, &run->dir, &run->outcome, status); /* the first error's text stays the one told */
+    }
+}
+
+static void note_end(struct run *run)
+{
+    run->outcome.steps = run->trainer.state.step;
+    run->outcome.epochs = run->trainer.state.epoch;
+    run->outcome.seconds = dt_clock_s() - run->start_s;
+}
+
 static enum dt_status close_run(struct run *run, enum dt_status status)
 {
     struct dt_trainer *t = &run->trainer;
-    run->outcome.steps = t->state.step;
-    run->outcome.epochs = t->state.epoch;
-    run->outcome.seconds = dt_clock_s() - run->start_s;
     if (status == DT_OK) {
         DT_TRY(compare_replicas(run));
     }
@@ -303,8 +317,11 @@ enum dt_status dt_train(struct dt_world *world, const struct dt_config *config, 
         if (s == DT_OK) {
             s = run_epochs(run);
         }
+        note_end(run);
         if (s == DT_OK || s == DT_STOPPED) {
             s = close_run(run, s);
+        } else {
+            note_failure(run, s);
         }
         dt_progress_clear(&run->progress);
         dt_metrics_close(&run->files);
