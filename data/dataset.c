@@ -146,8 +146,8 @@ static enum dt_status load_generated(const struct dt_data_spec *spec, enum dt_sp
     out->items = malloc(owned.n * n_item_bytes + 1);
     out->answers = malloc(owned.n * n_answer_bytes + 1);
     if (out->items == NULL || out->answers == NULL) {
-        return dt_error(DT_NO_MEMORY, "no memory for %zu generated samples of %zu bytes (lower data.n_%s)", owned.n, n_item_bytes,
-                        split_name(split));
+        return dt_error(DT_NO_MEMORY, "no memory for %zu generated samples of %zu bytes (lower data.%s_samples)", owned.n,
+                        n_item_bytes, split_name(split));
     }
     if (images) {
         dt_synthetic_images(spec, split, owned, out->items, out->answers);
@@ -167,7 +167,8 @@ static enum dt_status count_generated(const struct dt_data_spec *spec, enum dt_s
 {
     *n_total = limit_of(spec, split);
     if (*n_total == 0 || *n_total > INT32_MAX) {
-        return dt_error(DT_CONFIG, "data.n_%s: generated data need 1..%d samples, got %zu", split_name(split), INT32_MAX, *n_total);
+        return dt_error(DT_CONFIG, "data.%s_samples: generated data need 1..%d samples, got %zu", split_name(split), INT32_MAX,
+                        *n_total);
     }
     return DT_OK;
 }

@@ -394,7 +394,7 @@ static void test_generated_that_do_not_fit(void)
     spec.n_train = 0;
     size_t n_total;
     CHECK_INT(dt_dataset_count(&spec, DT_SPLIT_TRAIN, &n_total), DT_CONFIG);
-    CHECK_HAS(dt_error_text(), "data.n_train: generated data need 1..");
+    CHECK_HAS(dt_error_text(), "data.train_samples: generated data need 1..");
     dt_error_clear();
     spec.format = DT_DATA_LINEAR;
     CHECK_INT(dt_dataset_count(&spec, DT_SPLIT_TEST, &n_total), DT_CONFIG);

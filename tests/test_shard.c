@@ -129,20 +129,30 @@ static void test_global_slices(void)
     }
 }
 
-/* The example of docs/data.md. */
+/* The example of docs/data.md: the first two steps of 10 samples on 3 ranks, as text. */
 static void test_three_ranks_by_hand(void)
 {
-    uint32_t rows[8], ids[8];
-    static const uint32_t want[3][2][2] = {{{0, 3}, {6, 9}}, {{1, 4}, {7, 0}}, {{2, 5}, {8, 0}}};
-    static const int want_n[3][2] = {{2, 2}, {2, 1}, {2, 1}};
-    for (int rank = 0; rank < 3; rank++) {
-        const struct dt_shard shard = make(DT_SHARDING_SHARD, 10, 6, rank, 3, false);
-        CHECK_INT(dt_shard_steps_per_epoch(&shard), 2);
-        for (int step = 0; step < 2; step++) {
-            CHECK_INT(dt_shard_batch(&shard, 0, (uint64_t)step, rows, ids), want_n[rank][step]);
-            CHECK_INT(memcmp(ids, want[rank][step], (size_t)want_n[rank][step] * sizeof *ids), 0);
+    static const char *const want[] = {
+        [DT_SHARDING_SHARD] = "0 3 . 1 4 . 2 5 | 6 9 . 7 . 8 | ",
+        [DT_SHARDING_GLOBAL] = "0 1 . 2 3 . 4 5 | 6 . 7 . 8 9 | ",
+        [DT_SHARDING_REPLICATE] = "0 1 . 0 1 . 0 1 | 2 3 . 2 3 . 2 3 | ",
+    };
+    static const int want_steps[] = {2, 2, 5};
+    for (int mode = DT_SHARDING_SHARD; mode <= DT_SHARDING_REPLICATE; mode++) {
+        char text[200] = "";
+        for (uint64_t step = 0; step < 2; step++) {
+            for (int rank = 0; rank < 3; rank++) {
+                uint32_t rows[8], ids[8];
+                const struct dt_shard shard = make((enum dt_sharding)mode, 10, 6, rank, 3, false);
+                CHECK_INT(dt_shard_steps_per_epoch(&shard), want_steps[mode]);
+                const int n = dt_shard_batch(&shard, 0, step, rows, ids);
+                for (int i = 0; i < n; i++) {
+                    sprintf(text + strlen(text), "%u ", ids[i]);
+                }
+                strcat(text, rank < 2 ? ". " : "| ");
+            }
         }
-        CHECK_INT(dt_shard_step_samples(&shard, 1), 4);
+        CHECK_TEXT(text, want[mode]);
     }
 }
 
