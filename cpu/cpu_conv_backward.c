@@ -2,9 +2,10 @@
  *
  * In H W C order one window row is one run of kernel * c floats, the "segment". A nonzero gradient g of filter k at some position
  * adds g * weight[k][r] to the segment of dx, and g * segment of x to dw[k][r], for every window row r: both are a few vectors kept
- * in registers while a list is walked, the list of a position for dx, the list of a filter for dw. */
+ * in registers while a list is walked, the list of a position for dx, the list of a filter for dw. Where few gradients are zero, or
+ * segments are short, dw is a plain matrix product instead. */
 #include "cpu/cpu_kernels.h"
-#include "cpu/cpu_vector.h"
+#include "cpu/cpu_tile.h"
 
 void DT_KERNEL(conv_pack_backward)(const struct dt_conv *conv, const float *weight, float *packed)
 {
@@ -48,8 +49,9 @@ static uint64_t nonzero_bits(const float *x, int n)
     return n < 64 ? bits & (((uint64_t)1 << n) - 1) : bits;
 }
 
-/* Lists one row of dy, by position and by filter. */
-static void list_row(const struct dt_conv *conv, const float *dy, size_t x_begin, const struct dt_conv_lists *lists)
+/* Lists one row of dy by position, and unless `by_filter` is false by filter. */
+ALWAYS_INLINE void list_row(const struct dt_conv *conv, const float *dy, size_t x_begin, const bool by_filter,
+                            const struct dt_conv_lists *lists)
 {
     const size_t n_positions = (size_t)conv->out_h * (size_t)conv->out_w, x_step = (size_t)conv->stride * (size_t)conv->c;
     uint32_t n = 0;
@@ -59,10 +61,11 @@ static void list_row(const struct dt_conv *conv, const float *dy, size_t x_begin
             const int width = conv->k - k0 < 64 ? conv->k - k0 : 64;
             for (uint64_t bits = nonzero_bits(dy + k0, width); bits != 0; bits &= bits - 1) {
                 const int k = k0 + __builtin_ctzll(bits);
-                const uint32_t in_filter = lists->n_of_filter[k]++;
                 lists->row[n++] = (struct dt_conv_entry){k, dy[k]};
-                lists->of_filter[(size_t)k * n_positions + in_filter] =
-                    (struct dt_conv_entry){(int32_t)(x_begin + (size_t)q * x_step), dy[k]};
+                if (by_filter) {
+                    const size_t at = (size_t)k * n_positions + lists->n_of_filter[k]++;
+                    lists->of_filter[at] = (struct dt_conv_entry){(int32_t)(x_begin + (size_t)q * x_step), dy[k]};
+                }
             }
         }
     }
@@ -200,18 +203,84 @@ static void backward_bias(const struct dt_conv *conv, const struct dt_conv_lists
     }
 }
 
+/* dw and db as a matrix product of all of dy with x: tiles of window row r's elements times filters, summed over the positions. */
+static void backward_weights_dense(const struct dt_conv *conv, const float *x, const float *dy, float *dw)
+{
+    const size_t segment = dt_conv_segment(conv, VL), row = (size_t)conv->w * (size_t)conv->c, n = (size_t)conv->kernel;
+    const int n_elements = conv->kernel * conv->c, width = TILE_VECTORS * VL;
+    float sums[TILE_ROWS * TILE_VECTORS * VL];
+    struct tile tile = {.a_row = (size_t)conv->stride * row,
+                        .a_step = (size_t)conv->stride * (size_t)conv->c,
+                        .a_stride = 1,
+                        .b_step = (size_t)conv->k,
+                        .n_rows = conv->out_h,
+                        .n_k = conv->out_w,
+                        .c = sums,
+                        .c_stride = (size_t)width};
+    for (int k0 = 0; k0 < conv->k; k0 += width) {
+        tile.b = dy + k0;
+        tile.n_columns = conv->k - k0 < width ? conv->k - k0 : width;
+        for (size_t r = 0; r < n; r++) {
+            for (int i = 0; i < tile_count(n_elements); i++) {
+                const int begin = tile_begin(n_elements, i), end = tile_begin(n_elements, i + 1);
+                float *to = dw + ((size_t)k0 * n + r) * segment;
+                tile.a = x + r * row + begin;
+                tile_run(end - begin, &tile);
+                for (int k = 0; k < tile.n_columns; k++, to += n * segment) {
+                    for (int e = begin; e < end; e++) {
+                        to[e] += sums[(e - begin) * width + k];
+                    }
+                }
+            }
+        }
+    }
+}
+
+static void backward_bias_dense(const struct dt_conv *conv, const float *dy, float *db)
+{
+    for (int i = 0; i < conv->out_h * conv->out_w; i++, dy += conv->k) {
+        for (int k = 0; k < conv->k; k++) {
+            db[k] += dy[k];
+        }
+    }
+}
+
+/* Whether walking lists is less work than the whole product, in vector operations: `listing` is what an entry costs by itself. */
+static bool lists_pay(const struct dt_conv *conv, const float *dy)
+{
+    const size_t listing = 12, n_rows = (size_t)conv->kernel, n = (size_t)conv->out_h * (size_t)conv->out_w * (size_t)conv->k;
+    const size_t n_positions = (size_t)conv->out_h * (size_t)conv->out_w, n_vectors = ((size_t)conv->k + VL - 1) / VL;
+    const size_t whole = n_positions * n_rows * n_rows * (size_t)conv->c * n_vectors;
+    const size_t per_entry = n_rows * dt_conv_segment(conv, VL) / VL + listing;
+    size_t n_entries = 0;
+    for (size_t i = 0; i < n; i += 64) {
+        n_entries += (size_t)__builtin_popcountll(nonzero_bits(dy + i, n - i < 64 ? (int)(n - i) : 64));
+    }
+    return n_entries * per_entry < whole;
+}
+
 void DT_KERNEL(conv_backward)(const struct dt_conv *conv, const float *x, const float *dy, const float *packed,
                               const struct dt_conv_lists *lists, float *dw, float *db, float *dx)
 {
     const size_t row = (size_t)conv->w * (size_t)conv->c, dy_row = (size_t)conv->out_w * (size_t)conv->k;
+    const bool by_filter = lists_pay(conv, dy);
     memset(lists->n_of_filter, 0, (size_t)conv->k * sizeof lists->n_of_filter[0]);
-    for (int p = 0; p < conv->out_h; p++) {
+    for (int p = 0; p < conv->out_h && (by_filter || dx != NULL); p++) {
         const size_t begin = (size_t)(p * conv->stride) * row;
-        list_row(conv, dy + (size_t)p * dy_row, begin, lists);
+        if (by_filter) {
+            list_row(conv, dy + (size_t)p * dy_row, begin, true, lists);
+        } else {
+            list_row(conv, dy + (size_t)p * dy_row, begin, false, lists);
+        }
         if (dx != NULL) {
             backward_data_row(conv, lists, packed, dx + begin);
         }
     }
-    backward_weights(conv, lists, x, dw);
-    backward_bias(conv, lists, db);
+    if (by_filter) {
+        backward_weights(conv, lists, x, dw);
+        backward_bias(conv, lists, db);
+    } else {
+        backward_weights_dense(conv, x, dy, dw);
+        backward_bias_dense(conv, dy, db);
+    }
 }
