@@ -80,6 +80,14 @@ static bool alloc_lists(const struct dt_conv *conv, struct dt_conv_lists *lists)
     return ok;
 }
 
+/* For a matrix (k, m). */
+static void alloc_sparse(bool wanted, size_t k, size_t m, struct dt_sparse *sparse, bool *ok)
+{
+    const size_t n_blocks = (k + DT_GEMM_DEPTH - 1) / DT_GEMM_DEPTH;
+    sparse->begin = memory_if(wanted, n_blocks * m + 1, sizeof *sparse->begin, ok);
+    sparse->entry = memory_if(wanted, k * m + 1, sizeof *sparse->entry, ok);
+}
+
 static bool alloc_scratch(const struct dt_block_state *state, struct dt_cpu_scratch *scratch)
 {
     const struct dt_block *b = &state->block;
@@ -107,6 +115,8 @@ static bool alloc_state(struct dt_block_state *state)
     state->packed_backward = memory_if(is_conv, n_backward, sizeof(float), &ok);
     state->dw = memory_if(is_conv, n_slices * n_backward, sizeof(float), &ok);
     state->db = memory_if(is_conv, n_slices * (size_t)b->linear_out.c, sizeof(float), &ok);
+    alloc_sparse(b->linear == DT_LINEAR_DENSE, n, state->n_linear, &state->by_unit, &ok);
+    alloc_sparse(b->linear == DT_LINEAR_DENSE, state->n_linear, n, &state->by_sample, &ok);
     state->winner = memory_if(b->pool == DT_POOL_MAX, n * state->n_pooled, sizeof(uint16_t), &ok);
     state->activated =
         memory_if(b->pool == DT_POOL_AVG && b->activation != DT_ACTIVATION_NONE, n * state->n_linear, sizeof(float), &ok);
@@ -164,6 +174,10 @@ void dt_cpu_block_close(struct dt_block_state *state)
     free(state->packed_backward);
     free(state->dw);
     free(state->db);
+    free(state->by_unit.begin);
+    free(state->by_unit.entry);
+    free(state->by_sample.begin);
+    free(state->by_sample.entry);
     free(state->winner);
     free(state->activated);
     free(state->keep);

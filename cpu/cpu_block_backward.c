@@ -112,14 +112,35 @@ static void dense_columns(void *context, int item, int thread)
     const struct dt_cpu_kernels *kernels = state->cpu->kernels;
     const size_t n_in = state->n_in, n_out = state->n_linear, at = (size_t)item * DT_GEMM_TILE;
     const int n = n_in - at < DT_GEMM_TILE ? (int)(n_in - at) : DT_GEMM_TILE;
-    float *packed = state->scratch[thread].packed;
-    kernels->gemm_tn((int)n_out, n, job->n, job->dy, n_out, 1, job->x + at, n_in, job->pass->accumulate,
-                     job->grads + state->weight_offset + at, n_in, packed);
-    if (job->dx != NULL) {
-        kernels->gemm_tn(job->n, n, (int)n_out, job->dy, 1, n_out, job->params + state->weight_offset + at, n_in, false,
-                         job->dx + at, n_in, packed);
+    const bool accumulate = job->pass->accumulate;
+    float *packed = state->scratch[thread].packed, *dw = job->grads + state->weight_offset + at,
+          *dx = job->dx != NULL ? job->dx + at : NULL;
+    const float *x = job->x + at, *w = job->params + state->weight_offset + at;
+    if (job->sparse) {
+        kernels->gemm_sparse((int)n_out, n, job->n, &state->by_unit, x, n_in, accumulate, dw, n_in, packed);
+    } else {
+        kernels->gemm_tn((int)n_out, n, job->n, job->dy, n_out, 1, x, n_in, accumulate, dw, n_in, packed);
+    }
+    if (job->dx != NULL && job->sparse) {
+        kernels->gemm_sparse(job->n, n, (int)n_out, &state->by_sample, w, n_in, false, dx, n_in, packed);
+    } else if (job->dx != NULL) {
+        kernels->gemm_tn(job->n, n, (int)n_out, job->dy, 1, n_out, w, n_in, false, dx, n_in, packed);
     }
     dt_cpu_poll(job->pass, thread);
+}
+
+/* Lists the gradient's nonzero elements, and decides whether walking them is less work than the whole product. */
+static bool list_gradient(const struct dt_cpu_job *job)
+{
+    struct dt_block_state *state = job->state;
+    const struct dt_cpu_kernels *kernels = state->cpu->kernels;
+    const size_t n_out = state->n_linear;
+    const size_t n_entries = kernels->sparse_fill((int)n_out, job->n, job->dy, n_out, 1, &state->by_unit);
+    if (n_entries > (size_t)job->n * n_out / 2) {
+        return false;
+    }
+    kernels->sparse_fill(job->n, (int)n_out, job->dy, 1, n_out, &state->by_sample);
+    return true;
 }
 
 static void unwind_item(void *context, int sample, int thread)
@@ -133,6 +154,7 @@ static void dense_backward(struct dt_cpu_job *job)
     const size_t n_out = state->n_linear;
     float *db = job->grads + state->bias_offset;
     dt_threads_run(state->cpu->threads, job->n, unwind_item, job);
+    job->sparse = list_gradient(job);
     dt_threads_run(state->cpu->threads, (int)((state->n_in + DT_GEMM_TILE - 1) / DT_GEMM_TILE), dense_columns, job);
     if (!job->pass->accumulate) {
         memset(db, 0, n_out * sizeof(float));

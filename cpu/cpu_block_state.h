@@ -32,6 +32,8 @@ struct dt_block_state {
     int n_slices;
     float *dw, *db; /* per slice */
 
+    struct dt_sparse by_unit, by_sample; /* dense: the output's gradient, (n, units), both ways */
+
     struct dt_pooling pooling;
     uint16_t *winner; /* (capacity, pool_out) */
     float *activated; /* (capacity, linear_out) where an average pool hides what the activation's slope needs */
@@ -49,7 +51,8 @@ struct dt_cpu_job {
     const struct dt_pass *pass;
     const float *params, *x, *y;
     float *y_out, *dy, *dx, *grads;
-    int n; /* samples */
+    int n;       /* samples */
+    bool sparse; /* dense: use the lists */
 };
 
 /* Lets messages progress; only the calling thread may. */

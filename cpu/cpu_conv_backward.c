@@ -4,7 +4,7 @@
  * adds g * weight[k][r] to the segment of dx, and g * segment of x to dw[k][r], for every window row r: both are a few vectors kept
  * in registers while a list is walked, the list of a position for dx, the list of a filter for dw. Where few gradients are zero, or
  * segments are short, dw is a plain matrix product instead. */
-#include "cpu/cpu_kernels.h"
+#include "cpu/cpu_list.h"
 #include "cpu/cpu_tile.h"
 
 void DT_KERNEL(conv_pack_backward)(const struct dt_conv *conv, const float *weight, float *packed)
@@ -61,10 +61,10 @@ ALWAYS_INLINE void list_row(const struct dt_conv *conv, const float *dy, size_t 
             const int width = conv->k - k0 < 64 ? conv->k - k0 : 64;
             for (uint64_t bits = nonzero_bits(dy + k0, width); bits != 0; bits &= bits - 1) {
                 const int k = k0 + __builtin_ctzll(bits);
-                lists->row[n++] = (struct dt_conv_entry){k, dy[k]};
+                lists->row[n++] = (struct dt_entry){k, dy[k]};
                 if (by_filter) {
                     const size_t at = (size_t)k * n_positions + lists->n_of_filter[k]++;
-                    lists->of_filter[at] = (struct dt_conv_entry){(int32_t)(x_begin + (size_t)q * x_step), dy[k]};
+                    lists->of_filter[at] = (struct dt_entry){(int32_t)(x_begin + (size_t)q * x_step), dy[k]};
                 }
             }
         }
@@ -78,28 +78,11 @@ ALWAYS_INLINE void data_row(const int V, const struct dt_conv *conv, const struc
 {
     const size_t x_step = (size_t)conv->stride * (size_t)conv->c;
     for (int q = 0; q < conv->out_w; q++, dx += x_step) {
-        const struct dt_conv_entry *entry = lists->row + lists->row_begin[q], *end = lists->row + lists->row_begin[q + 1];
+        const struct dt_entry *entry = lists->row + lists->row_begin[q], *end = lists->row + lists->row_begin[q + 1];
         if (entry == end) {
             continue;
         }
-        vf sum[12];
-        UNROLL
-        for (int v = 0; v < V; v++) {
-            sum[v] = load(dx + v * VL);
-        }
-        const vf last = sum[V - 1];
-        for (; entry < end; entry++) {
-            const float *w = weight + (size_t)entry->index * weight_stride, g = entry->value;
-            UNROLL
-            for (int v = 0; v < V; v++) {
-                sum[v] += g * load(w + v * VL);
-            }
-        }
-        sum[V - 1] = blend(valid, sum[V - 1], last);
-        UNROLL
-        for (int v = 0; v < V; v++) {
-            store(dx + v * VL, sum[v]);
-        }
+        list_add(V, entry, end, weight, weight_stride, true, valid, dx);
     }
 }
 
@@ -109,53 +92,13 @@ ALWAYS_INLINE void weight_row(const int V, const struct dt_conv *conv, const str
 {
     const size_t n_positions = (size_t)conv->out_h * (size_t)conv->out_w;
     for (int k = 0; k < conv->k; k++, dw += dw_stride) {
-        const struct dt_conv_entry *entry = lists->of_filter + (size_t)k * n_positions, *end = entry + lists->n_of_filter[k];
+        const struct dt_entry *entry = lists->of_filter + (size_t)k * n_positions, *end = entry + lists->n_of_filter[k];
         if (entry == end) {
             continue;
         }
-        vf sum[12];
-        UNROLL
-        for (int v = 0; v < V; v++) {
-            sum[v] = load(dw + v * VL);
-        }
-        for (; entry < end; entry++) {
-            const float *from = x + entry->index, g = entry->value;
-            UNROLL
-            for (int v = 0; v < V; v++) {
-                sum[v] += g * load(from + v * VL);
-            }
-        }
-        UNROLL
-        for (int v = 0; v < V; v++) {
-            store(dw + v * VL, sum[v]);
-        }
+        list_add(V, entry, end, x, 1, true, first_lanes(VL), dw);
     }
 }
-
-/* A segment is walked in pieces of 12, 6, 4, 2 or 1 vectors. */
-static int piece(size_t n_vectors)
-{
-    return n_vectors >= 12 ? 12 : n_vectors >= 6 ? 6 : n_vectors >= 4 ? 4 : n_vectors >= 2 ? 2 : 1;
-}
-
-#define EACH_PIECE(V, call) \
-    switch (V) {            \
-    case 12:                \
-        call(12);           \
-        break;              \
-    case 6:                 \
-        call(6);            \
-        break;              \
-    case 4:                 \
-        call(4);            \
-        break;              \
-    case 2:                 \
-        call(2);            \
-        break;              \
-    default:                \
-        call(1);            \
-        break;              \
-    }
 
 /* dx: where the windows of this row of dy begin. */
 static void backward_data_row(const struct dt_conv *conv, const struct dt_conv_lists *lists, const float *packed, float *dx)
@@ -164,12 +107,12 @@ static void backward_data_row(const struct dt_conv *conv, const struct dt_conv_l
     const int n_last = conv->kernel * conv->c - (int)(segment - VL);
     for (int r = 0; r < conv->kernel; r++) {
         for (size_t at = 0; at < segment;) {
-            const int n = piece((segment - at) / VL);
+            const int n = list_piece((segment - at) / VL);
             const vi valid = first_lanes(at + (size_t)n * VL == segment ? n_last : VL);
             const float *w = packed + (size_t)r * segment + at;
             float *to = dx + (size_t)r * (size_t)conv->w * (size_t)conv->c + at;
 #define DATA_ROW(V) data_row(V, conv, lists, w, stride, valid, to)
-            EACH_PIECE(n, DATA_ROW)
+            LIST_EACH_PIECE(n, DATA_ROW)
             at += (size_t)n * VL;
         }
     }
@@ -180,11 +123,11 @@ static void backward_weights(const struct dt_conv *conv, const struct dt_conv_li
     const size_t segment = dt_conv_segment(conv, VL), stride = segment * (size_t)conv->kernel;
     for (int r = 0; r < conv->kernel; r++) {
         for (size_t at = 0; at < segment;) {
-            const int n = piece((segment - at) / VL);
+            const int n = list_piece((segment - at) / VL);
             const float *from = x + (size_t)r * (size_t)conv->w * (size_t)conv->c + at;
             float *to = dw + (size_t)r * segment + at;
 #define WEIGHT_ROW(V) weight_row(V, conv, lists, from, to, stride)
-            EACH_PIECE(n, WEIGHT_ROW)
+            LIST_EACH_PIECE(n, WEIGHT_ROW)
             at += (size_t)n * VL;
         }
     }
@@ -194,7 +137,7 @@ static void backward_bias(const struct dt_conv *conv, const struct dt_conv_lists
 {
     const size_t n_positions = (size_t)conv->out_h * (size_t)conv->out_w;
     for (int k = 0; k < conv->k; k++) {
-        const struct dt_conv_entry *entry = lists->of_filter + (size_t)k * n_positions;
+        const struct dt_entry *entry = lists->of_filter + (size_t)k * n_positions;
         float sum = 0;
         for (uint32_t i = 0; i < lists->n_of_filter[k]; i++) {
             sum += entry[i].value;

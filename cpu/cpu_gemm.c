@@ -1,5 +1,5 @@
 /* Matrix products of dense layers. */
-#include "cpu/cpu_kernels.h"
+#include "cpu/cpu_list.h"
 #include "cpu/cpu_tile.h"
 
 /* c = a b^T: both run along k, so sums are kept lane by lane and added up at the end; nothing is packed. */
@@ -122,6 +122,62 @@ void DT_KERNEL(gemm_tn)(int m, int n, int k, const float *a, size_t a_step, size
                 tile.c = c + (size_t)begin * c_stride + j0;
                 tile_run(tile_begin(m, i + 1) - begin, &tile);
             }
+        }
+    }
+}
+
+size_t DT_KERNEL(sparse_fill)(int m, int k, const float *a, size_t a_step, size_t a_stride, const struct dt_sparse *sparse)
+{
+    uint32_t n = 0, *begin = sparse->begin;
+    for (int k0 = 0; k0 < k; k0 += DT_GEMM_DEPTH) {
+        const int depth = smaller(DT_GEMM_DEPTH, k - k0);
+        for (int i = 0; i < m; i++) {
+            const float *from = a + (size_t)k0 * a_step + (size_t)i * a_stride;
+            *begin++ = n;
+            for (int row = 0; row < depth; row++) {
+                const float value = from[(size_t)row * a_step];
+                sparse->entry[n] = (struct dt_entry){row, value};
+                n += value != 0; /* a NaN is not zero */
+            }
+        }
+    }
+    *begin = n;
+    return n;
+}
+
+/* c's rows of one piece of columns, and one block of rows of b. */
+ALWAYS_INLINE void sparse_piece(const int V, int m, const uint32_t *begin, const struct dt_entry *entry, const float *packed,
+                                size_t width, bool accumulate, int n_last, float *c, size_t c_stride)
+{
+    for (int i = 0; i < m; i++, c += c_stride) {
+        const struct dt_entry *from = entry + begin[i], *to = entry + begin[i + 1];
+        if (n_last < VL) {
+            float row[LIST_VECTORS * VL] = {0};
+            const size_t n_bytes = (size_t)((V - 1) * VL + n_last) * sizeof(float);
+            memcpy(row, c, n_bytes);
+            list_add(V, from, to, packed, width, accumulate, first_lanes(VL), row);
+            memcpy(c, row, n_bytes);
+        } else {
+            list_add(V, from, to, packed, width, accumulate, first_lanes(VL), c);
+        }
+    }
+}
+
+void DT_KERNEL(gemm_sparse)(int m, int n, int k, const struct dt_sparse *a, const float *b, size_t b_step, bool accumulate,
+                            float *c, size_t c_stride, float *packed)
+{
+    const int n_vectors = (n + VL - 1) / VL;
+    const uint32_t *begin = a->begin;
+    for (int k0 = 0; k0 < k; k0 += DT_GEMM_DEPTH, begin += m) {
+        pack_columns(n, smaller(DT_GEMM_DEPTH, k - k0), b + (size_t)k0 * b_step, b_step, packed, n_vectors * VL);
+        for (int v = 0; v < n_vectors;) {
+            const int piece = list_piece((size_t)(n_vectors - v));
+            const int n_last = smaller(VL, n - (v + piece - 1) * VL);
+#define SPARSE_PIECE(V)                                                                                                      \
+    sparse_piece(V, m, begin, a->entry, packed + v * VL, (size_t)(n_vectors * VL), accumulate || k0 > 0, n_last, c + v * VL, \
+                 c_stride)
+            LIST_EACH_PIECE(piece, SPARSE_PIECE)
+            v += piece;
         }
     }
 }

@@ -130,9 +130,9 @@ static void conv_bench(const struct dt_cpu_kernels *kernels, const char *name, s
     b.backward = random_floats(n_backward, 0);
     b.dw = random_floats(n_backward, 0);
     b.lists = (struct dt_conv_lists){.row_begin = dt_cpu_memory(sizeof(uint32_t) * (size_t)(conv.out_w + 1)),
-                                     .row = dt_cpu_memory(sizeof(struct dt_conv_entry) * (size_t)conv.out_w * n_k),
+                                     .row = dt_cpu_memory(sizeof(struct dt_entry) * (size_t)conv.out_w * n_k),
                                      .n_of_filter = dt_cpu_memory(sizeof(uint32_t) * n_k),
-                                     .of_filter = dt_cpu_memory(sizeof(struct dt_conv_entry) * b.n_y)};
+                                     .of_filter = dt_cpu_memory(sizeof(struct dt_entry) * b.n_y)};
     CHECK(b.lists.row_begin != NULL && b.lists.row != NULL && b.lists.n_of_filter != NULL && b.lists.of_filter != NULL);
     kernels->conv_pack_forward(&conv, b.weight, b.forward);
     kernels->conv_pack_backward(&conv, b.weight, b.backward);
@@ -177,7 +177,7 @@ static double block_time(struct dt_block_state *state, const float *params, floa
 
 static void dense_bench(const char *isa, double peak)
 {
-    static const float shares[] = {1.0f, 0.5f, 0.2f, 0.1f};
+    static const float shares[] = {1.0f, 0.5f, 0.25f, 0.12f};
     const struct dt_model_spec spec = {.input = {9216, 1, 1}, .n_layers = 1, .layers = {{.type = DT_LAYER_DENSE, .size = 128}}};
     const struct dt_backend_options options = {.n_threads = 1};
     const struct dt_batch batch = {.n = n_images};
@@ -193,7 +193,7 @@ static void dense_bench(const char *isa, double peak)
     float *params = random_floats(model.arena_elems, 1), *grads = random_floats(model.arena_elems, 0),
           *y = random_floats(n * 128, 0);
     for (size_t i = 0; i < sizeof shares / sizeof shares[0]; i++) {
-        float *x = random_floats(n * 9216, shares[i]), *dy = random_floats(n * 128, 0.5f), *dx = random_floats(n * 9216, 0);
+        float *x = random_floats(n * 9216, 0.2f), *dy = random_floats(n * 128, shares[i]), *dx = random_floats(n * 9216, 0);
         report(isa, "dense1 forward", shares[i], block_time(state, params, grads, x, y, dy, dx, &pass, true), flops, peak);
         const double weights = block_time(state, params, grads, x, y, dy, NULL, &pass, false);
         const double both = block_time(state, params, grads, x, y, dy, dx, &pass, false);
