@@ -1,0 +1,205 @@
+/* The distributed optimizer: ranks stay equal to the bit, and equal to one process that has all the samples. */
+#include "rig.h"
+
+#include "dist/replica_check.h"
+
+enum { N_SAMPLES = 64, N_INPUTS = 6, N_CLASSES = 5, N_STEPS = 10 };
+static float values[N_SAMPLES * N_INPUTS], targets[N_SAMPLES];
+static uint16_t labels[N_SAMPLES];
+static const struct dt_samples samples = {
+    .n = N_SAMPLES, .shape = {N_INPUTS, 1, 1}, .values = values, .labels = labels, .n_classes = N_CLASSES, .n_total = N_SAMPLES};
+
+static const struct rig_spec classifier = {.n_inputs = N_INPUTS,
+                                           .units = {17, 9, N_CLASSES},
+                                           .activation = DT_ACTIVATION_TANH,
+                                           .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY,
+                                           .optimizer = {.type = DT_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8},
+                                           .dist = {.average = true, .broadcast = true, .overlap = true}};
+
+static void make_samples(void)
+{
+    for (int i = 0; i < N_SAMPLES; i++) {
+        for (int j = 0; j < N_INPUTS; j++) {
+            values[i * N_INPUTS + j] = (float)((i * 5 + j * 11 + i * j) % 9 - 4);
+        }
+        targets[i] = (float)(i * 7 % 10);
+        labels[i] = (uint16_t)(i * 3 % N_CLASSES);
+    }
+}
+
+/* Rank r's part of a global batch: uneven on purpose, and nothing for the last rank in every third step. */
+static int part_of(const struct dt_comm *comm, int step, uint32_t *rows)
+{
+    const int n_ranks = step % 3 == 2 && comm->size > 1 ? comm->size - 1 : comm->size;
+    int n = 0;
+    for (int i = 0; i < N_SAMPLES - step; i++) {
+        if ((i * i + step) % n_ranks == comm->rank) {
+            rows[n++] = (uint32_t)i;
+        }
+    }
+    return n;
+}
+
+static void init(struct rig *rig, uint64_t seed)
+{
+    dt_model_init(&rig->model, seed, rig->network->params);
+}
+
+static void train(struct rig *rig, struct dt_comm *comm, int n_steps, struct dt_replica_check *check)
+{
+    uint32_t rows[N_SAMPLES];
+    for (int step = 0; step < n_steps; step++) {
+        const int n = part_of(comm, step, rows);
+        rig_step(rig, rows, n, N_SAMPLES - step, 0.01);
+        if (check != NULL) {
+            CHECK_OK(dt_replica_check_run(check, rig->network));
+        }
+    }
+}
+
+/* Started apart, made equal by the broadcast, equal to the bit after every step; the weights they end with. */
+static void run_equal(struct rig_spec spec, struct dt_comm *comm, float *weights)
+{
+    struct rig rig;
+    struct dt_replica_check check;
+    rig_open(&rig, &spec, comm, &samples);
+    init(&rig, 1 + (uint64_t)comm->rank);
+    CHECK_OK(dt_dist_optimizer_broadcast(&rig.dist));
+    CHECK_OK(dt_replica_check_open(comm, &rig.model, &check));
+    train(&rig, comm, N_STEPS, &check);
+    memcpy(weights, rig.network->params, rig.model.arena_elems * sizeof(float));
+    dt_replica_check_close(&check);
+    rig_close(&rig);
+}
+
+#define MAX_ARENA 1024
+
+static void test_equal_replicas(const struct dt_backend_ops *backend, struct dt_comm *comm, struct dt_comm *self)
+{
+    static float first[MAX_ARENA], other[MAX_ARENA], alone[MAX_ARENA];
+    struct rig_spec spec = classifier;
+    spec.backend = backend;
+    run_equal(spec, comm, first);
+    CHECK(first[0] != 0);
+    /* Neither overlap nor buckets change a bit: MPI adds in one order for all sizes as small as these. */
+    for (int variant = 0; variant < 2; variant++) {
+        spec.dist.overlap = variant == 1;
+        spec.dist.bucket_bytes = variant == 1 ? 1 << 20 : 0;
+        run_equal(spec, comm, other);
+        CHECK(memcmp(first, other, sizeof first) == 0);
+    }
+    run_equal(spec, self, alone);
+    for (int i = 0; i < MAX_ARENA; i++) {
+        CHECK_NEAR(first[i], alone[i], 2e-5);
+    }
+}
+
+/* A linear model whose output gradients are given whole numbers: every sum is exact, so every world size ends with the same bits.
+ */
+static void run_whole_numbers(const struct dt_backend_ops *backend, struct dt_comm *comm, float *weights)
+{
+    const struct rig_spec spec = {.backend = backend,
+                                  .n_inputs = N_INPUTS,
+                                  .units = {N_CLASSES},
+                                  .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY,
+                                  .optimizer = {.type = DT_OPTIMIZER_SGD},
+                                  .dist = {.average = true, .broadcast = true, .overlap = true}};
+    struct rig rig;
+    rig_open(&rig, &spec, comm, &samples);
+    CHECK_OK(dt_dist_optimizer_broadcast(&rig.dist));
+    for (int step = 0; step < N_STEPS; step++) {
+        uint32_t rows[N_SAMPLES];
+        const struct dt_batch batch = {.n = part_of(comm, step, rows), .rows = rows, .ids = rows};
+        struct dt_pass pass = {.batch = &batch, .training = true};
+        CHECK_OK(dt_network_gather(rig.network, rig.bound, &batch));
+        CHECK_OK(dt_network_forward(rig.network, &pass));
+        for (int i = 0; i < batch.n * N_CLASSES; i++) {
+            dt_network_dlogits(rig.network)[i] = (float)((int)(rows[i / N_CLASSES] * 3 + (uint32_t)(i % N_CLASSES)) % 7 - 3 + step);
+        }
+        CHECK_OK(dt_dist_optimizer_backward(&rig.dist, &pass));
+        CHECK_OK(dt_dist_optimizer_wait(&rig.dist));
+        CHECK_OK(dt_dist_optimizer_step(&rig.dist, 0.125, N_SAMPLES, (size_t)batch.n));
+    }
+    memcpy(weights, rig.network->params, rig.model.arena_elems * sizeof(float));
+    rig_close(&rig);
+}
+
+static void test_invariance(const struct dt_backend_ops *backend, struct dt_comm *comm, struct dt_comm *self)
+{
+    static float together[MAX_ARENA], alone[MAX_ARENA];
+    run_whole_numbers(backend, comm, together);
+    run_whole_numbers(backend, self, alone);
+    CHECK(together[0] != 0);
+    CHECK(memcmp(together, alone, sizeof together) == 0);
+}
+
+/* Without averaging there is no message at all, and each rank does what it would do alone. */
+static void test_average_off(struct dt_comm *comm, struct dt_comm *self)
+{
+    struct rig_spec spec = classifier;
+    spec.backend = &dt_ref_backend;
+    spec.dist.average = false;
+    struct rig mine, alone;
+    uint32_t rows[N_SAMPLES];
+    rig_open(&mine, &spec, comm, &samples);
+    rig_open(&alone, &spec, self, &samples);
+    init(&mine, 1);
+    init(&alone, 1);
+    const uint64_t n_before = comm->n_started;
+    for (int step = 0; step < N_STEPS; step++) {
+        const int n = part_of(comm, step, rows);
+        rig_step(&mine, rows, n, N_SAMPLES - step, 0.01);
+        rig_step(&alone, rows, n, 999, 0.01);
+    }
+    CHECK_INT(comm->n_started, n_before);
+    CHECK(memcmp(mine.network->params, alone.network->params, mine.model.arena_elems * sizeof(float)) == 0);
+    rig_close(&mine);
+    rig_close(&alone);
+}
+
+/* The broadcast takes optimizer state and step count along: a rank with another past goes on exactly as rank 0. */
+static void test_broadcast_of_state(struct dt_comm *comm)
+{
+    struct rig rig;
+    struct dt_replica_check check;
+    struct rig_spec spec = classifier;
+    spec.backend = &dt_ref_backend;
+    spec.dist.average = false;
+    rig_open(&rig, &spec, comm, &samples);
+    CHECK_OK(dt_replica_check_open(comm, &rig.model, &check));
+    init(&rig, 1 + (uint64_t)comm->rank);
+    train(&rig, comm, 2 + comm->rank, NULL); /* pasts of different length */
+    rig.dist.spec.broadcast = false;
+    CHECK_OK(dt_dist_optimizer_broadcast(&rig.dist)); /* switched off: nothing happens */
+    CHECK_INT(rig.optimizer.n_steps, 2 + comm->rank);
+    if (comm->size > 1) {
+        CHECK_STATUS(dt_replica_check_run(&check, rig.network), DT_INTERNAL);
+        dt_error_clear();
+    }
+    rig.dist.spec.broadcast = true;
+    CHECK_OK(dt_dist_optimizer_broadcast(&rig.dist));
+    CHECK_INT(rig.optimizer.n_steps, 2);
+    const uint32_t rows[3] = {4, 5, 6};
+    rig_step(&rig, rows, 3, 3, 0.01); /* the same samples everywhere: only a different state could make a difference */
+    CHECK_OK(dt_replica_check_run(&check, rig.network));
+    dt_replica_check_close(&check);
+    rig_close(&rig);
+}
+
+int main(void)
+{
+    struct dt_world world;
+    struct dt_comm *self;
+    CHECK_OK(dt_world_open(&world));
+    CHECK_OK(dt_comm_open_self(&self));
+    make_samples();
+    static const struct dt_backend_ops *const backends[] = {&dt_ref_backend, &dt_cpu_backend};
+    for (int b = 0; b < 2; b++) {
+        test_equal_replicas(backends[b], world.comm, self);
+        test_invariance(backends[b], world.comm, self);
+    }
+    test_average_off(world.comm, self);
+    test_broadcast_of_state(world.comm);
+    dt_comm_close(self);
+    dt_world_exit(&world, DT_OK, true);
+}
