@@ -6,7 +6,7 @@
 #define STREAM_SAMPLES 1u /* + split */
 #define NOISE_GROUPS 2u   /* of a sample's random words; the first two are its pose */
 #define CELL 4u           /* pixels */
-#define MOST_OTHER 0.9f   /* of the class's own contrast */
+#define MOST_OTHER 0.7f   /* of the class's own contrast */
 
 /* About standard normal, from the four bytes of a word: their sum has mean 510 and variance 4 (256^2 - 1) / 12. */
 static float normal_of_word(uint32_t word)

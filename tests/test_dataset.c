@@ -210,7 +210,7 @@ static struct dt_data_spec synthetic_spec(void)
     return (struct dt_data_spec){.format = DT_DATA_SYNTHETIC,
                                  .n_train = 2000,
                                  .n_test = 1000,
-                                 .noise = 0.3,
+                                 .noise = 0.5,
                                  .seed = 7,
                                  .shape = {1, 28, 28},
                                  .n_classes = 10};
