@@ -85,7 +85,7 @@ static bool same_version(const struct stat *a, const struct stat *b)
 /* `bytes` has room for one byte more than the file had when it was opened, so that a file that grew shows itself. */
 static enum dt_status read_unchanged(int fd, const char *path, const struct stat *before, uint8_t *bytes)
 {
-    size_t n_read;
+    size_t n_read = 0;
     struct stat after;
     DT_TRY(read_up_to(fd, path, bytes, (size_t)before->st_size + 1, &n_read));
     if (dt_file_calls.fstat(fd, &after) != 0) {
@@ -99,8 +99,8 @@ static enum dt_status read_unchanged(int fd, const char *path, const struct stat
 
 enum dt_status dt_file_read(const char *path, size_t max_bytes, uint8_t **bytes, size_t *n_bytes)
 {
-    int fd;
-    struct stat info;
+    int fd = -1;
+    struct stat info = {0};
     uint8_t *content = NULL;
     DT_TRY(open_regular(path, &fd, &info));
     enum dt_status status = DT_OK;
@@ -114,7 +114,7 @@ enum dt_status dt_file_read(const char *path, size_t max_bytes, uint8_t **bytes,
         status = read_unchanged(fd, path, &info, content);
     }
     dt_file_calls.close(fd);
-    if (status != DT_OK) {
+    if (status != DT_OK || content == NULL) {
         free(content);
         return status;
     }
@@ -126,8 +126,8 @@ enum dt_status dt_file_read(const char *path, size_t max_bytes, uint8_t **bytes,
 
 enum dt_status dt_file_read_head(const char *path, size_t n_wanted, uint8_t *bytes, size_t *n_read, size_t *n_total)
 {
-    int fd;
-    struct stat info;
+    int fd = -1;
+    struct stat info = {0};
     DT_TRY(open_regular(path, &fd, &info));
     const enum dt_status status = read_up_to(fd, path, bytes, n_wanted, n_read);
     dt_file_calls.close(fd);

@@ -90,30 +90,45 @@ static enum dt_status count_idx(const struct dt_data_spec *spec, enum dt_split s
     return DT_OK;
 }
 
+static enum dt_status check_labels(const struct dt_data_spec *spec, const char *path, const struct dt_idx *all, size_t n_total,
+                                   struct dt_owned owned)
+{
+    if (all->n_rows != n_total || (owned.n > 0 && owned.first + (owned.n - 1) * owned.stride >= n_total)) {
+        return dt_error(DT_BAD_DATA, "%s: changed during the run", path);
+    }
+    for (size_t i = 0; i < all->n_rows; i++) {
+        if (all->data[i] >= spec->n_classes) {
+            return dt_error(DT_BAD_DATA, "%s: label %d at index %zu, model has %d classes (0..%d)", path, all->data[i], i,
+                            spec->n_classes, spec->n_classes - 1);
+        }
+    }
+    return DT_OK;
+}
+
+static enum dt_status keep_labels(const struct dt_idx *all, struct dt_owned owned, struct dt_dataset *out)
+{
+    uint16_t *labels = malloc((owned.n + 1) * sizeof *labels);
+    if (labels == NULL) {
+        return dt_error(DT_NO_MEMORY, "no memory for %zu labels", owned.n);
+    }
+    for (size_t i = 0; i < owned.n; i++) {
+        labels[i] = all->data[owned.first + i * owned.stride];
+    }
+    out->answers = labels;
+    out->crc = (uint32_t)crc32(0, all->data, (uInt)all->n_rows);
+    return DT_OK;
+}
+
 /* All labels are read and checked on every rank: they are small, and so all ranks find the same fault. */
 static enum dt_status load_labels(const struct dt_data_spec *spec, const char *path, size_t n_total, struct dt_owned owned,
                                   struct dt_dataset *out)
 {
     struct dt_idx all;
     DT_TRY(dt_idx_open(path, 1, n_total, 0, 1, &all));
-    enum dt_status status = DT_OK;
-    for (size_t i = 0; i < all.n_rows && status == DT_OK; i++) {
-        if (all.data[i] >= spec->n_classes) {
-            status = dt_error(DT_BAD_DATA, "%s: label %d at index %zu, model has %d classes (0..%d)", path, all.data[i], i,
-                              spec->n_classes, spec->n_classes - 1);
-        }
+    enum dt_status status = check_labels(spec, path, &all, n_total, owned);
+    if (status == DT_OK) {
+        status = keep_labels(&all, owned, out);
     }
-    if (status == DT_OK && (all.n_rows != n_total || (owned.n > 0 && owned.first + (owned.n - 1) * owned.stride >= n_total))) {
-        status = dt_error(DT_BAD_DATA, "%s: changed during the run", path);
-    }
-    uint16_t *labels = out->answers = malloc((owned.n + 1) * sizeof *labels);
-    if (status == DT_OK && labels == NULL) {
-        status = dt_error(DT_NO_MEMORY, "no memory for %zu labels", owned.n);
-    }
-    for (size_t i = 0; i < owned.n && status == DT_OK; i++) {
-        labels[i] = all.data[owned.first + i * owned.stride];
-    }
-    out->crc = (uint32_t)crc32(0, all.data, (uInt)all.n_rows);
     dt_idx_close(&all);
     return status;
 }
@@ -122,7 +137,7 @@ static enum dt_status load_idx(const struct dt_data_spec *spec, enum dt_split sp
 {
     struct idx_paths paths;
     struct dt_idx images;
-    size_t n_total;
+    size_t n_total = 0;
     DT_TRY(count_idx(spec, split, &paths, &n_total));
     DT_TRY(load_labels(spec, paths.labels, n_total, owned, out));
     DT_TRY(dt_idx_open(paths.images, 3, n_total, owned.first, owned.stride, &images));

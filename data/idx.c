@@ -91,6 +91,7 @@ static enum dt_status inflate_some(struct source *source, uint8_t *bytes, size_t
         }
     }
     *n_got = n_wanted - source->z.avail_out;
+    source->z.next_out = NULL; /* the caller's bytes may be gone before the stream is */
     return DT_OK;
 }
 
@@ -250,15 +251,15 @@ static enum dt_status truncated(const struct source *source, int n_dims)
 static enum dt_status read_header(struct source *source, size_t n_file, int n_dims_wanted, struct dt_idx *out)
 {
     uint8_t bytes[MAX_HEADER_BYTES];
-    size_t n;
+    size_t n = 0;
     DT_TRY(source_read(source, bytes, 4, &n));
     if (n < 4) {
         return truncated(source, n_dims_wanted);
     }
     DT_TRY(check_magic(source, bytes, n_dims_wanted));
     out->n_dims = bytes[3];
-    DT_TRY(source_read(source, bytes + 4, (size_t)(4 * out->n_dims), &n));
-    if (n < (size_t)(4 * out->n_dims)) {
+    DT_TRY(source_read(source, bytes + 4, 4 * (size_t)out->n_dims, &n));
+    if (n < 4 * (size_t)out->n_dims) {
         return truncated(source, out->n_dims);
     }
     for (int i = 0; i < out->n_dims; i++) {
