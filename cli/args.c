@@ -12,19 +12,18 @@ enum takes { TAKES_NOTHING, TAKES_VALUE, TAKES_OPTIONAL_VALUE };
 #define ON_ALL 0xFFFFu
 
 /* X(constant, name, value, takes, commands, meaning) */
-#define DT_OPTION_LIST(X)                                                                                                    \
-    X(OPTION_CONFIG, "config", "FILE", TAKES_VALUE, ON_RUNS, "the configuration, JSON (see --help-config)")                  \
-    X(OPTION_DATA, "data", "DIR", TAKES_VALUE, ON_RUNS | ON(EVAL), "folder of the IDX files, in place of data.dir")          \
-    X(OPTION_RUN, "run", "DIR", TAKES_VALUE, ON(TRAIN), "the run's files; default runs/<config name>/<UTC time>")            \
-    X(OPTION_RESUME, "resume", "CHECKPOINT", TAKES_OPTIONAL_VALUE, ON(TRAIN),                                                \
-      "go on from this file, or the run's newest; fresh start if it has none")                                               \
-    X(OPTION_SET, "set", "KEY.PATH=VALUE", TAKES_VALUE, ON_RUNS | ON(EVAL) | ON(PREDICT),                                    \
-      "change a key of the configuration; may be given many times")                                                          \
-    X(OPTION_CHECKPOINT, "checkpoint", "FILE", TAKES_VALUE, ON(EVAL) | ON(PREDICT), "a .safetensors file of an earlier run") \
-    X(OPTION_HELP, "help", "", TAKES_NOTHING, ON_ALL, "print this text")                                                     \
-    X(OPTION_VERSION, "version", "", TAKES_NOTHING, ON_ALL, "print version, MPI, instruction set and build")                 \
-    X(OPTION_HELP_CONFIG, "help-config", "", TAKES_NOTHING, ON_ALL, "print every key of the configuration")                  \
-    X(OPTION_PRINT_CONFIG, "print-config", "", TAKES_NOTHING, ON(TRAIN) | ON(PRINT_CONFIG),                                  \
+#define DT_OPTION_LIST(X)                                                                                                      \
+    X(OPTION_CONFIG, "config", "FILE", TAKES_VALUE, ON_RUNS, "the configuration, JSON (see --help-config)")                    \
+    X(OPTION_DATA, "data", "DIR", TAKES_VALUE, ON_RUNS | ON(EVAL), "folder of the IDX files, in place of data.dir")            \
+    X(OPTION_RUN, "run", "DIR", TAKES_VALUE, ON(TRAIN), "the run's files; default runs/<config name>/<UTC time>")              \
+    X(OPTION_RESUME, "resume", "CHECKPOINT", TAKES_OPTIONAL_VALUE, ON(TRAIN),                                                  \
+      "go on from this file, or the run's newest; fresh start if it has none")                                                 \
+    X(OPTION_SET, "set", "KEY.PATH=VALUE", TAKES_VALUE, ON_RUNS, "change a key of the configuration; may be given many times") \
+    X(OPTION_CHECKPOINT, "checkpoint", "FILE", TAKES_VALUE, ON(EVAL) | ON(PREDICT), "a .safetensors file of an earlier run")   \
+    X(OPTION_HELP, "help", "", TAKES_NOTHING, ON_ALL, "print this text")                                                       \
+    X(OPTION_VERSION, "version", "", TAKES_NOTHING, ON_ALL, "print version, MPI, instruction set and build")                   \
+    X(OPTION_HELP_CONFIG, "help-config", "", TAKES_NOTHING, ON_ALL, "print every key of the configuration")                    \
+    X(OPTION_PRINT_CONFIG, "print-config", "", TAKES_NOTHING, ON(TRAIN) | ON(PRINT_CONFIG),                                    \
       "print the configuration with all defaults filled in")
 
 #define OPTION_ENUM(constant, name, value, takes, commands, meaning) constant,
@@ -102,10 +101,15 @@ static enum dt_status read_option(struct parser *p, const char *text)
     return DT_OK;
 }
 
+static bool ends_in(const char *word, const char *suffix)
+{
+    const size_t n = strlen(word), n_suffix = strlen(suffix);
+    return n > n_suffix && strcmp(word + n - n_suffix, suffix) == 0;
+}
+
 static enum dt_status read_command(struct parser *p, const char *word)
 {
     struct dt_suggestion s = {.word = word};
-    const size_t n = strlen(word);
     for (int i = 0; i < N_COMMANDS && commands[i].word != NULL; i++) {
         if (strcmp(commands[i].word, word) == 0) {
             p->out->command = (enum dt_command)i;
@@ -114,8 +118,11 @@ static enum dt_status read_command(struct parser *p, const char *word)
         }
         dt_suggest_offer(&s, commands[i].word);
     }
-    if (n > 5 && strcmp(word + n - 5, ".json") == 0) {
+    if (ends_in(word, ".json")) {
         return dt_error(DT_USAGE, "unknown command '%.200s' (for a configuration write --config %.200s)", word, word);
+    }
+    if (ends_in(word, ".safetensors")) {
+        return dt_error(DT_USAGE, "unknown command '%.200s' (for a checkpoint write --resume=FILE or --checkpoint FILE)", word);
     }
     if (s.best != NULL) {
         return dt_error(DT_USAGE, "unknown command '%.200s' (did you mean '%s'?)", word, s.best);
@@ -274,8 +281,7 @@ void dt_args_help(FILE *out)
           "  dtrain --print-config --config configs/mnist.json\n\n"
           "Environment\n"
           "  DTRAIN_ISA               x86-64-v4, x86-64-v3 or baseline: the CPU kernels to use, in place of the best\n"
-          "  DTRAIN_TIMEOUT           seconds (2..3600) until a collective counts as stalled, over distributed.timeout_s\n"
-          "  NO_COLOR                 if set, no colours\n\n"
+          "  DTRAIN_TIMEOUT           seconds (2..3600) until a collective counts as stalled, over distributed.timeout_s\n\n"
           "Exit status\n",
           out);
 #define HELP_STATUS(name, code, meaning) fprintf(out, "  %-24d %s\n", code, meaning);

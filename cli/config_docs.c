@@ -1,3 +1,4 @@
+/* dt_config_help, dt_config_markdown and dt_config_schema_json of cli/config.h. */
 #include <string.h>
 
 #include "cli/config_schema.h"

@@ -149,10 +149,13 @@ static void list_keys(const struct object *o, const char *group, char *out, size
         used += (size_t)snprintf(out, n_out, "type");
     }
     for (int i = 0; i < o->list.n && used < n_out; i++) {
+        if (strncmp(o->list.keys[i].path, group, n_group) != 0) {
+            continue;
+        }
         const char *name = o->list.keys[i].path + n_group;
         const size_t n = strcspn(name, ".");
-        if (strncmp(o->list.keys[i].path, group, n_group) != 0 || (strncmp(name, last, n) == 0 && strcspn(last, ".") == n)) {
-            continue;
+        if (strncmp(name, last, n) == 0 && strcspn(last, ".") == n) {
+            continue; /* one more of the group just named */
         }
         used += (size_t)snprintf(out + used, n_out - used, "%s%.*s", used == 0 ? "" : ", ", (int)n, name);
         last = name;
@@ -166,6 +169,9 @@ static enum dt_status unknown_key(const struct object *o, const char *group, con
     suggest_key(o, group, name, near);
     if (near[0] != '\0') {
         return dt_config_error(o->source, path, "unknown key (did you mean '%s'?)", near);
+    }
+    if (strchr(name, '.') != NULL) {
+        return dt_config_error(o->source, path, "unknown key (write an object inside an object in place of a dot)");
     }
     list_keys(o, group, keys, sizeof keys);
     return dt_config_error(o->source, path, "unknown key (%s%s%s)", o->owner == NULL ? "" : o->owner,

@@ -213,6 +213,7 @@ static bool read_member(struct reader *r)
 static bool read_items(struct reader *r, int close, bool (*read_item)(struct reader *), const char *missing)
 {
     if (++r->depth > DT_JSON_DEPTH) {
+        r->at--; /* at the bracket itself */
         return fail(r, "nesting deeper than 16 (no key of the configuration is)");
     }
     skip_space(r);

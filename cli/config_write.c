@@ -1,3 +1,4 @@
+/* dt_config_to_json of cli/config.h: from the schema, so that nothing can be left out. */
 #include <stdlib.h>
 #include <string.h>
 

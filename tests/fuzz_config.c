@@ -1,0 +1,58 @@
+/* The configuration's reader under libFuzzer: any bytes give DT_OK or DT_CONFIG, and what is accepted survives being printed. A
+ * last line that begins with "--set " is a change. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/config.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
+
+/* Where the last line begins, if it is a change. */
+static size_t find_set(const char *text, size_t n)
+{
+    static const char mark[] = "\n--set ";
+    for (size_t i = n; i-- > 0;) {
+        if (text[i] == '\n') {
+            return n - i > sizeof mark - 1 && memcmp(text + i, mark, sizeof mark - 1) == 0 ? i : n;
+        }
+    }
+    return n;
+}
+
+static void check_round_trip(const struct dt_config *config)
+{
+    struct dt_config again;
+    char *text = dt_config_to_json(config);
+    if (text == NULL || dt_config_parse("fuzz.json", text, strlen(text), NULL, 0, &again) != DT_OK ||
+        memcmp(config, &again, sizeof again) != 0) {
+        abort();
+    }
+    free(text);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
+{
+    struct dt_config config;
+    char *copy = malloc(n_bytes + 1); /* exact, so that a read past the end is found */
+    if (copy == NULL) {
+        return 0;
+    }
+    memcpy(copy, data, n_bytes);
+    copy[n_bytes] = '\0';
+    const size_t n_text = find_set(copy, n_bytes);
+    char *text = malloc(n_text == 0 ? 1 : n_text);
+    if (text != NULL) {
+        memcpy(text, copy, n_text);
+        const char *set = n_text < n_bytes ? copy + n_text + strlen("\n--set ") : NULL;
+        dt_error_clear();
+        const enum dt_status status = dt_config_parse("fuzz.json", text, n_text, &set, set != NULL, &config);
+        if (status == DT_OK) {
+            check_round_trip(&config);
+        } else if (status != DT_CONFIG || dt_error_text()[0] == '\0') {
+            abort();
+        }
+    }
+    free(text);
+    free(copy);
+    return 0;
+}

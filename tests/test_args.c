@@ -1,0 +1,248 @@
+/* The command line: what is understood, what is refused and in which words; --help and the man page name the same options. */
+#include "check.h"
+#include "cli/args.h"
+#include "cli/suggest.h"
+
+#define MAX_WORDS 12
+
+/* Splits at blanks; argv[0] is the program. */
+static int split(const char *line, char *buffer, char *argv[MAX_WORDS])
+{
+    int argc = 1;
+    argv[0] = buffer;
+    strcpy(buffer, "dtrain");
+    char *copy = buffer + sizeof "dtrain";
+    strcpy(copy, line);
+    for (char *word = strtok(copy, " "); word != NULL; word = strtok(NULL, " ")) {
+        CHECK(argc < MAX_WORDS - 1);
+        argv[argc++] = word;
+    }
+    argv[argc] = NULL;
+    return argc;
+}
+
+/* Each is DT_USAGE, with the needle in its message. */
+static const char *const bad[][2] = {
+    {"", "--config FILE is required (see dtrain --help)"},
+    {"train", "--config FILE is required"},
+    {"plan", "--config FILE is required"},
+    {"--print-config", "--config FILE is required"},
+    {"eval", "eval: --checkpoint FILE is required"},
+    {"predict a.png", "predict: --checkpoint FILE is required"},
+    {"predict --checkpoint c", "predict: at least one image is required"},
+    {"--confg x", "unknown option '--confg' (did you mean '--config'?)"},
+    {"--CONFIG x", "unknown option '--CONFIG' (did you mean '--config'?)"},
+    {"--confg=x", "unknown option '--confg' (did you mean '--config'?)"},
+    {"--conf x", "unknown option '--conf' (did you mean '--config'?)"},
+    {"--xyzzy", "unknown option '--xyzzy' (see dtrain --help)"},
+    {"--=x", "unknown option '--'"},
+    {"-c x", "unknown option '-c' (options begin with two dashes"},
+    {"-config x", "unknown option '-config' (options begin with two dashes"},
+    {"--config", "--config needs a value (write --config FILE)"},
+    {"--config --run x", "--config needs a value"},
+    {"--config=", "--config needs a value"},
+    {"--config x --set", "--set needs a value (write --set KEY.PATH=VALUE)"},
+    {"--config x --resume=", "--resume needs a value"},
+    {"--config a --config b", "--config is given twice"},
+    {"--config a --resume --resume=b", "--resume is given twice"},
+    {"--help=yes", "--help takes no value (remove '=yes')"},
+    {"--config a --print-config=1", "--print-config takes no value"},
+    {"trian --config a", "unknown command 'trian' (did you mean 'train'?)"},
+    {"run --config a", "unknown command 'run' (one of train, eval, predict, plan, help)"},
+    {"mnist.json", "unknown command 'mnist.json' (for a configuration write --config mnist.json)"},
+    {"--config a --resume b.safetensors", "unknown command 'b.safetensors' (for a checkpoint write --resume=FILE"},
+    {"train --config a b", "unexpected argument 'b' (train takes options only"},
+    {"eval --checkpoint a b.png", "unexpected argument 'b.png' (eval takes options only"},
+    {"eval --checkpoint a --config b", "--config does not belong to eval"},
+    {"eval --checkpoint a --set b=c", "--set does not belong to eval"},
+    {"predict --checkpoint a --data b c.png", "--data does not belong to predict"},
+    {"train --config a --checkpoint b", "--checkpoint does not belong to train"},
+    {"plan --config a --resume", "--resume does not belong to plan"},
+    {"plan --config a --print-config", "--print-config does not belong to plan"},
+    {"--config a --print-config --checkpoint b", "--checkpoint does not belong to --print-config"},
+};
+
+static void test_bad(void)
+{
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char buffer[200], *argv[MAX_WORDS];
+        struct dt_args args;
+        dt_error_clear();
+        const enum dt_status status = dt_args_parse(split(bad[i][0], buffer, argv), argv, &args);
+        if (status != DT_USAGE || strstr(dt_error_text(), bad[i][1]) == NULL) {
+            CHECK_FAIL("'%s' gives %d \"%s\", expected \"%s\"", bad[i][0], (int)status, dt_error_text(), bad[i][1]);
+        }
+    }
+}
+
+static struct dt_args parse(const char *line, char buffer[200])
+{
+    char *argv[MAX_WORDS];
+    struct dt_args args;
+    dt_error_clear();
+    if (dt_args_parse(split(line, buffer, argv), argv, &args) != DT_OK) {
+        CHECK_FAIL("'%s': %s", line, dt_error_text());
+    }
+    return args;
+}
+
+static void test_train(void)
+{
+    char buffer[200];
+    struct dt_args args = parse("--config a.json --data=d --set x=1 --run r --resume --set=y=2=3", buffer);
+    CHECK_INT(args.command, DT_COMMAND_TRAIN);
+    CHECK_TEXT(args.config, "a.json");
+    CHECK_TEXT(args.data, "d");
+    CHECK_TEXT(args.run, "r");
+    CHECK(args.resume && args.resume_from == NULL && args.checkpoint == NULL);
+    CHECK_INT(args.n_sets, 2);
+    CHECK_TEXT(args.sets[0], "x=1");
+    CHECK_TEXT(args.sets[1], "y=2=3");
+    dt_args_free(&args);
+    args = parse("train --config a --resume=c.safetensors", buffer);
+    CHECK_INT(args.command, DT_COMMAND_TRAIN);
+    CHECK(args.resume && args.run == NULL && args.data == NULL);
+    CHECK_TEXT(args.resume_from, "c.safetensors");
+    dt_args_free(&args);
+    args = parse("--config a plan --set -x=1", buffer);
+    CHECK_INT(args.command, DT_COMMAND_PLAN);
+    CHECK(!args.resume);
+    CHECK_TEXT(args.sets[0], "-x=1");
+    dt_args_free(&args);
+}
+
+static void test_others(void)
+{
+    char buffer[200];
+    struct dt_args args = parse("predict a.png --checkpoint c -- --b.png -", buffer);
+    CHECK_INT(args.command, DT_COMMAND_PREDICT);
+    CHECK_TEXT(args.checkpoint, "c");
+    CHECK_INT(args.n_images, 3);
+    CHECK_TEXT(args.images[0], "a.png");
+    CHECK_TEXT(args.images[1], "--b.png");
+    CHECK_TEXT(args.images[2], "-");
+    dt_args_free(&args);
+    args = parse("eval --checkpoint c --data d", buffer);
+    CHECK_INT(args.command, DT_COMMAND_EVAL);
+    CHECK_TEXT(args.data, "d");
+    dt_args_free(&args);
+}
+
+static void test_informative(void)
+{
+    const struct {
+        const char *line;
+        enum dt_command command;
+    } cases[] = {
+        {"help", DT_COMMAND_HELP},
+        {"--help", DT_COMMAND_HELP},
+        {"-h", DT_COMMAND_HELP},
+        {"eval --help", DT_COMMAND_HELP},
+        {"--version --help", DT_COMMAND_HELP},
+        {"--version", DT_COMMAND_VERSION},
+        {"--help-config", DT_COMMAND_HELP_CONFIG},
+        {"--print-config --config a", DT_COMMAND_PRINT_CONFIG},
+        {"train --print-config --config a --set b=c --run d --resume", DT_COMMAND_PRINT_CONFIG},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char buffer[200];
+        struct dt_args args = parse(cases[i].line, buffer);
+        CHECK_INT(args.command, cases[i].command);
+        dt_args_free(&args);
+    }
+}
+
+static void test_suggestions(void)
+{
+    const char *const cases[][3] = {
+        /* word, candidate, expected */
+        {"lr", "LR", "LR"},
+        {"ephocs", "epochs", "epochs"},
+        {"kernal", "kernel", "kernel"},
+        {"seeds", "seed", "seed"},
+        {"x", "seed", NULL},
+        {"", "a", NULL},
+        {"momentun", "momentum", "momentum"},
+        {"abcdef", "uvwxyz", NULL},
+        {"gloabl", "global", "global"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct dt_suggestion s = {.word = cases[i][0]};
+        dt_suggest_offer(&s, cases[i][1]);
+        CHECK_TEXT(s.best == NULL ? "" : s.best, cases[i][2] == NULL ? "" : cases[i][2]);
+    }
+    struct dt_suggestion nearest = {.word = "stepp"};
+    dt_suggest_offer(&nearest, "stop");
+    dt_suggest_offer(&nearest, "step");
+    dt_suggest_offer(&nearest, "steep");
+    CHECK_TEXT(nearest.best, "step");
+    char longest[300];
+    memset(longest, 'a', sizeof longest - 1);
+    longest[sizeof longest - 1] = '\0';
+    struct dt_suggestion too_long = {.word = longest};
+    dt_suggest_offer(&too_long, longest);
+    CHECK(too_long.best == NULL);
+}
+
+static char *read_man_page(void)
+{
+    char *text = NULL;
+    size_t n = 0;
+    FILE *file = fopen(DT_TEST_SOURCE_DIR "/docs/dtrain.1", "r");
+    CHECK(file != NULL);
+    CHECK(getdelim(&text, &n, '\0', file) > 0);
+    fclose(file);
+    return text;
+}
+
+/* Every option, command, variable and exit status of --help is in the man page, and the man page has no others. */
+static void test_help_and_man_page(void)
+{
+    char *help = NULL, *man = read_man_page(), word[80];
+    size_t n = 0;
+    int n_options = 0;
+    FILE *out = open_memstream(&help, &n);
+    CHECK(out != NULL);
+    dt_args_help(out);
+    CHECK_INT(fclose(out), 0);
+    for (const char *at = help; (at = strstr(at, "\n  --")) != NULL;) {
+        at += 5;
+        snprintf(word, sizeof word, "\n.It Fl -%.*s", (int)strcspn(at, " [\n"), at);
+        CHECK_HAS(man, word);
+        n_options++;
+    }
+    CHECK(n_options >= 10);
+    for (const char *at = man; (at = strstr(at, "\n.It Fl -")) != NULL;) {
+        at += 9;
+        snprintf(word, sizeof word, "\n  --%.*s", (int)strcspn(at, " \n"), at);
+        CHECK_HAS(help, word);
+    }
+    for (const char *at = help; (at = strstr(at, "\n  DTRAIN_")) != NULL;) {
+        at += 3;
+        snprintf(word, sizeof word, "\n.It Ev %.*s", (int)strcspn(at, " "), at);
+        CHECK_HAS(man, word);
+    }
+#define CHECK_STATUS(name, code, meaning)                               \
+    snprintf(word, sizeof word, "\n.It %d\n%.60s", (int)code, meaning); \
+    CHECK_HAS(man, word);
+    DT_STATUS_LIST(CHECK_STATUS)
+#define CHECK_COMMAND(constant, name, meaning)                            \
+    if ((name) != NULL) {                                                 \
+        snprintf(word, sizeof word, "\n.It Cm %s\n", (const char *)name); \
+        CHECK_HAS(man, word);                                             \
+    }
+    DT_COMMAND_LIST(CHECK_COMMAND)
+    free(help);
+    free(man);
+}
+
+int main(void)
+{
+    test_bad();
+    test_train();
+    test_others();
+    test_informative();
+    test_suggestions();
+    test_help_and_man_page();
+    return 0;
+}

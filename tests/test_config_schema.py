@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+"""The JSON Schema for editors is a valid one, accepts what dtrain accepts, and refuses what it can express of what dtrain refuses.
+
+Usage: test_config_schema.py SOURCE_DIR DTRAIN. Exit code 77: python3-jsonschema is missing or too old.
+"""
+import copy
+import glob
+import json
+import subprocess
+import sys
+
+try:
+    from jsonschema import Draft202012Validator
+except ImportError:
+    print("skipped: python3-jsonschema 4 or later is not installed")
+    sys.exit(77)
+
+REFUSED = [  # (path, value)
+    (["train", "epoch"], 1),
+    (["train", "epochs"], 0),
+    (["train", "epochs"], 1.5),
+    (["train", "epochs"], "1"),
+    (["train", "optimizer", "lr"], 0),
+    (["train", "optimizer", "type"], "Adam"),
+    (["train", "batch"], 128),
+    (["distributed", "average"], 1),
+    (["data", "format"], "csv"),
+    (["data", "dir"], ""),
+    (["model", "input"], [28, 28]),
+    (["model", "input"], [1, 28, 0]),
+    (["model", "layers"], []),
+    (["model", "layers", 0], {"type": "conv2d", "filters": 4}),
+    (["model", "layers", 0], {"type": "dense", "units": 4, "filters": 4}),
+    (["model", "layers", 0], {"type": "dropout", "rate": 1}),
+    (["model", "layers", 0], {"units": 4}),
+    (["unknown"], 1),
+]
+
+
+def changed(config, path, value):
+    config = copy.deepcopy(config)
+    place = config
+    for key in path[:-1]:
+        place = place[key] if isinstance(key, int) else place.setdefault(key, {})
+    place[path[-1]] = value
+    return config
+
+
+def main():
+    source, dtrain = sys.argv[1:]
+    with open(f"{source}/configs/dtrain.schema.json", encoding="utf-8") as file:
+        schema = json.load(file)
+    Draft202012Validator.check_schema(schema)
+    validator = Draft202012Validator(schema)
+    files = [name for name in sorted(glob.glob(f"{source}/configs/*.json")) if not name.endswith(".schema.json")]
+    assert len(files) >= 4, files
+    for name in files:
+        with open(name, encoding="utf-8") as file:
+            config = json.load(file)
+        validator.validate(config)
+        printed = subprocess.run([dtrain, "--print-config", "--config", name], text=True, capture_output=True, check=True)
+        validator.validate(json.loads(printed.stdout))  # with every default filled in
+        validator.validate({"$schema": "dtrain.schema.json", **config})
+        for path, value in REFUSED:
+            assert not validator.is_valid(changed(config, path, value)), (name, path, value)
+    for key in "data", "model":
+        assert not validator.is_valid({k: v for k, v in config.items() if k != key}), key
+
+
+main()
