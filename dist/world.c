@@ -29,11 +29,23 @@ static void say(const char *text)
     }
 }
 
+/* Until the launcher has read what this process printed: it forwards nothing from a process that it kills. */
+static void drain_pipes(void)
+{
+    for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++) {
+        int n_bytes = 0;
+        for (int ms = 0; ms < DRAIN_LIMIT_MS && ioctl(fd, FIONREAD, &n_bytes) == 0 && n_bytes > 0; ms++) {
+            dt_sleep_ms(1);
+        }
+    }
+}
+
 /* MPI_Init and MPI_Finalize block, and can hang when another rank is gone: an alarm ends the process then. */
 static void on_limit(int signal_number)
 {
     (void)signal_number;
     say(limit_text);
+    drain_pipes();
     dt_launch_abort(limit_code);
     _exit(limit_code);
 }
@@ -60,6 +72,8 @@ static void lift_limit(void)
 /* The launcher kills this process together with the others; what it does not kill in time ends by itself. */
 static void take_others_along(int code)
 {
+    fflush(NULL);
+    drain_pipes();
     if (dt_launch_abort(code)) {
         dt_sleep_ms(KILL_LIMIT_MS);
     }
@@ -196,18 +210,6 @@ bool dt_world_speaks(struct dt_world *world, bool agreed)
     return world->has_word;
 }
 
-/* Until the launcher has read what this process printed: it forwards nothing from a process that it kills. */
-static void drain_output(void)
-{
-    fflush(NULL);
-    for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++) {
-        int n_bytes = 0;
-        for (int ms = 0; ms < DRAIN_LIMIT_MS && ioctl(fd, FIONREAD, &n_bytes) == 0 && n_bytes > 0; ms++) {
-            dt_sleep_ms(1);
-        }
-    }
-}
-
 #ifdef MPICH
 /* MPICH 4.0 ends each UCX connection and then waits for all ranks without serving the connections, so that over TCP a third of all
  * jobs of four ranks hang in MPI_Finalize (mended upstream, pull request 6596). Taking the place of this one UCX function lets
@@ -230,10 +232,10 @@ static void end_mpi(struct dt_world *world)
 void dt_world_exit(struct dt_world *world, enum dt_status status, bool agreed)
 {
     leaving = true;
-    drain_output();
     if (!mpi_started) {
         exit((int)status);
     }
+    fflush(NULL);
     set_limit(EXIT_LIMIT_S, (int)status, "");
     if (world->size > 1 && (!agreed || status == DT_STALLED)) {
         if (!world->has_word) {
