@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# The README's first command, in a copy of the sources with no build, data or network: it builds, says that it takes the substitute
+# data, trains, and the commands that it proposes work as printed.
+set -euo pipefail
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+fashion=/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz
+if [[ ! -f $fashion ]]; then
+  echo "skipped: needs Debian's package dataset-fashion-mnist"
+  exit 77
+fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+(cd "$top" && tar -c --exclude=./build* --exclude=./runs --exclude=./data/mnist --exclude=./.git .) | tar -x -C "$work"
+cd "$work"
+
+fail() {
+  printf 'test_quickstart: %s\n' "$*" >&2
+  cat log >&2
+  exit 1
+}
+
+unset DTRAIN_DATA
+export DTRAIN_MNIST_MIRRORS=file:///nowhere
+./scripts/quickstart --no-install -- --set train.max_steps=20 >result 2>log </dev/null || fail "ended with $?"
+grep -q '^test accuracy .* after 20 steps$' result || fail "the last line is no result: $(cat result)"
+grep -q 'NOT the digits' log || fail 'the substitute data was not announced'
+grep -q '^\$ .* -np 2 build/release/dtrain --config configs/mnist.json' log || fail 'the command was not shown'
+
+n_commands=0
+while read -r command; do
+  case $command in
+    *' -np 4 '*) command+=' --set train.max_steps=2' ;;
+  esac
+  bash -c "$command" >>result 2>>log </dev/null || fail "proposed but does not work: $command"
+  n_commands=$((n_commands + 1))
+done < <(sed -n '/^Try next:/,$s/^  //p' log)
+[[ $n_commands -eq 3 ]] || fail "$n_commands commands proposed, expected 3"
+printf 'quickstart: ok\n'
