@@ -1,8 +1,9 @@
 /* A random permutation of 0..n-1 that can be asked at any index, without a table.
  *
- * A four-round Feistel network over the smallest even number of bits that holds n, with Philox as its round function; results
+ * A four-round Feistel network over an even number of bits, at least 8, that holds n, with Philox as its round function; results
  * outside 0..n-1 are encrypted again until they fall inside ("cycle walking": Black and Rogaway, "Ciphers with arbitrary finite
- * domains", CT-RSA 2002). At most four walks are expected, since the domain is below 4 n. Header only; nvcc compiles it too. */
+ * domains", CT-RSA 2002). Four walks are expected at most from 64 samples on, where the domain is below 4 n. Header only; nvcc
+ * compiles it too. */
 #ifndef DT_BASE_PERMUTATION_H
 #define DT_BASE_PERMUTATION_H
 
@@ -18,7 +19,7 @@ struct dt_permutation {
 
 static inline DT_HOST_DEVICE struct dt_permutation dt_permutation_make(uint64_t seed, uint32_t stream, uint32_t epoch, uint32_t n)
 {
-    struct dt_permutation p = {seed, stream, epoch, n, 1};
+    struct dt_permutation p = {seed, stream, epoch, n, 4}; /* fewer bits would mix small sets unevenly */
     while (p.half_bits < 16 && ((uint64_t)1 << (2 * p.half_bits)) < n) {
         p.half_bits++;
     }

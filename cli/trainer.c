@@ -4,7 +4,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/rng.h"
 #include "cli/data_spec.h"
 #include "cli/ranks.h"
 
@@ -117,29 +116,6 @@ static void plan_schedule(struct dt_trainer *t)
                                        .step_gamma = c->schedule_gamma};
 }
 
-/* A sum over samples of a hash of (sample, answer): the same however the samples are spread over ranks. */
-static enum dt_status fingerprint(struct dt_trainer *t, uint64_t *out)
-{
-    const struct dt_samples *s = &t->data.samples;
-    uint64_t sum = 0;
-    for (size_t i = 0; i < s->n; i++) {
-        uint32_t answer = 0;
-        if (s->labels != NULL) {
-            answer = s->labels[i];
-        } else {
-            memcpy(&answer, &s->targets[i * (size_t)s->n_targets], sizeof answer);
-        }
-        const uint32_t id = s->first_id + (uint32_t)i * s->id_stride;
-        const struct dt_rng4 words = dt_philox4x32((struct dt_rng4){{id, answer, 0, 0}}, 0, 0);
-        sum += (uint64_t)words.v[0] << 32 | words.v[1];
-    }
-    const bool everybody_has_all = t->config.sharding != DT_SHARDING_SHARD;
-    *out = sum;
-    return everybody_has_all
-               ? DT_OK
-               : dt_comm_allreduce(t->world->comm, out, 1, DT_TYPE_U64, DT_REDUCE_SUM, "sum of the data's fingerprint");
-}
-
 static enum dt_status open_parts(struct dt_trainer *t)
 {
     DT_TRY(dt_world_agree(t->world, open_data(t)));
@@ -149,8 +125,9 @@ static enum dt_status open_parts(struct dt_trainer *t)
     t->state = (struct dt_checkpoint_state){.seed = (uint64_t)t->config.seed,
                                             .world_size = (uint64_t)t->world->size,
                                             .global_batch = t->loader.shard.global_batch,
-                                            .n_train = t->loader.shard.n_total};
-    return fingerprint(t, &t->state.data_crc);
+                                            .n_train = t->loader.shard.n_total,
+                                            .data_crc = t->data.crc};
+    return DT_OK;
 }
 
 static enum dt_status lower(struct dt_trainer *t)
