@@ -1,4 +1,5 @@
 /* dtrain: reads the command line, opens the world of ranks, runs one command, and turns its status into the exit code. */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -98,6 +99,8 @@ int main(int argc, char **argv)
     struct dt_args args = {0};
     struct dt_world world = {0};
     dt_stop_block();
+    signal(SIGXFSZ, SIG_IGN); /* a file size limit and a closed pipe become errors of write() */
+    signal(SIGPIPE, SIG_IGN);
     const enum dt_status parsed = dt_args_parse(argc, argv, &args);
     if (parsed == DT_OK && is_alone(args.command)) {
         const enum dt_status s = run_alone(&args);
