@@ -157,6 +157,7 @@ static void test_suggestions(void)
     const char *const cases[][3] = {
         /* word, candidate, expected */
         {"lr", "LR", "LR"},
+        {"rl", "lr", "lr"},
         {"ephocs", "epochs", "epochs"},
         {"kernal", "kernel", "kernel"},
         {"seeds", "seed", "seed"},
