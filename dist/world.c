@@ -229,6 +229,17 @@ static void end_mpi(struct dt_world *world)
     mpi_started = false;
 }
 
+/* What to say if the limit strikes: an error that nobody has told, because the others are not here after all. */
+static const char *untold(const struct dt_world *world, enum dt_status status)
+{
+    static char line[DT_ERROR_TEXT_SIZE + 64];
+    if (status == DT_OK || status == DT_STOPPED || world->has_word || world->size == 1) {
+        return "";
+    }
+    snprintf(line, sizeof line, "dtrain: rank %d alone: %s\n", world->rank, dt_error_text());
+    return line;
+}
+
 void dt_world_exit(struct dt_world *world, enum dt_status status, bool agreed)
 {
     leaving = true;
@@ -236,7 +247,7 @@ void dt_world_exit(struct dt_world *world, enum dt_status status, bool agreed)
         exit((int)status);
     }
     fflush(NULL);
-    set_limit(EXIT_LIMIT_S, (int)status, "");
+    set_limit(EXIT_LIMIT_S, (int)status, untold(world, status));
     if (world->size > 1 && (!agreed || status == DT_STALLED)) {
         if (!world->has_word) {
             dt_sleep_ms(KILL_LIMIT_MS / 2); /* whoever has the word may be about to use it */

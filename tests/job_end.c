@@ -2,6 +2,7 @@
  *
  *   all CODE     every rank fails alike            one CODE    only the last rank fails, and all agree
  *   alone CODE   the last rank fails while the others are inside a collective
+ *   wrong CODE   the same, but it takes its error for agreed
  *   stray CODE   the last rank calls exit(CODE)    stall       the last rank does not come to a collective
  *   freeze       the last rank stops itself inside one
  *   run FILE     steps until a signal asks to stop; each rank adds its pid to FILE when it runs
@@ -82,6 +83,9 @@ int main(int argc, char **argv)
     }
     if (strcmp(how, "alone") == 0 && last) {
         leave(&world, fail(code), false);
+    }
+    if (strcmp(how, "wrong") == 0 && last) {
+        leave(&world, fail(code), true);
     }
     if (strcmp(how, "stray") == 0 && last) {
         exit((int)code);
