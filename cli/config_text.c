@@ -186,11 +186,13 @@ static bool read_number(struct reader *r)
     return r->at - start <= DT_JSON_NUMBER_LENGTH ? true : fail(r, "a number of more than 60 characters (shorten it)");
 }
 
+static const char not_a_value[] = "not a JSON value (texts need quotes; words are true, false and null)";
+
 static bool read_word(struct reader *r, const char *word)
 {
     const size_t n = strlen(word);
     if ((size_t)(r->end - r->at) < n || memcmp(r->at, word, n) != 0) {
-        return unexpected(r, "not a JSON value (texts need quotes; words are true, false and null)");
+        return unexpected(r, not_a_value);
     }
     r->at += n;
     return true;
@@ -259,7 +261,7 @@ static bool read_value(struct reader *r)
     case 'n':
         return read_word(r, "null");
     default:
-        return c == '-' || is_digit(c) ? read_number(r) : read_word(r, "true");
+        return c == '-' || is_digit(c) ? read_number(r) : unexpected(r, not_a_value);
     }
 }
 

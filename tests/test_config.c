@@ -1,16 +1,6 @@
-/* The configuration: what is accepted, what is refused and in which words, --set, and what is generated from the list of keys. */
-#include <stdbool.h>
-#include <unistd.h>
+/* The configuration: what is accepted, what is refused and in which words, and --set. */
+#include "config_sample.h"
 
-#include "check.h"
-#include "cli/config.h"
-#include "cli/config_schema.h"
-
-#define DATA "\"data\": {\"format\": \"idx\"}"
-#define DENSE "{\"type\": \"dense\", \"units\": 10}"
-#define MODEL "\"model\": {\"input\": [1, 28, 28], \"layers\": [{\"type\": \"flatten\"}, " DENSE "]}"
-#define GOOD "{" DATA ", " MODEL "}"
-#define WITH(members) "{" DATA ", " MODEL ", " members "}"
 #define TRAIN(members) WITH("\"train\": {" members "}")
 #define OPTIMIZER(members) TRAIN("\"optimizer\": {" members "}")
 #define IN_DATA(members) "{\"data\": {\"format\": \"idx\", " members "}, " MODEL "}"
@@ -242,12 +232,6 @@ static const struct {
     {{"data.dir=\"a\\u0000b\"", "data.dir=5"}, "--set: data.dir: expected a text"},
 };
 
-static enum dt_status parse(const char *text, const char *const *sets, int n_sets, struct dt_config *out)
-{
-    dt_error_clear();
-    return dt_config_parse("c.json", text, strlen(text), sets, n_sets, out);
-}
-
 static void test_bad(void)
 {
     struct dt_config config;
@@ -259,25 +243,6 @@ static void test_bad(void)
         }
         CHECK(strncmp(dt_error_text(), "c.json:", 7) == 0);
     }
-}
-
-/* What is printed reads back as the same configuration, bit for bit. */
-static void check_round_trip(const struct dt_config *config)
-{
-    struct dt_config again;
-    char name[80];
-    char *text = dt_config_to_json(config);
-    CHECK(text != NULL);
-    snprintf(name, sizeof name, "%s.json", config->name);
-    dt_error_clear();
-    const enum dt_status status = dt_config_parse(name, text, strlen(text), NULL, 0, &again);
-    if (status != DT_OK) {
-        CHECK_FAIL("%s\n%s", dt_error_text(), text);
-    }
-    if (memcmp(config, &again, sizeof again) != 0) {
-        CHECK_FAIL("not the same after a round trip:\n%s\n%s", text, dt_config_to_json(&again));
-    }
-    free(text);
 }
 
 static void test_good(void)
@@ -402,193 +367,6 @@ static void test_too_many_layers(void)
     CHECK_HAS(dt_error_text(), "model.layers: expected 1..64 layers, got 65");
 }
 
-/* GOOD changed so that `key` has a meaning, and then to `value`. */
-static enum dt_status set_key(const struct dt_key *key, const char *value, struct dt_config *config)
-{
-    char governor[128], change[256];
-    const char *sets[] = {change, governor};
-    snprintf(governor, sizeof governor, "%.*s", (int)strcspn(key->when, "|"), key->when);
-    snprintf(change, sizeof change, "%s=%s", key->path, value);
-    return parse(GOOD, sets, governor[0] == '\0' ? 1 : 2, config);
-}
-
-static void check_key(const struct dt_key *key, double value, bool accepted)
-{
-    char text[DT_NUMBER_SIZE], expected[DT_EXPECTED_SIZE];
-    struct dt_config config;
-    dt_number_text(value, text);
-    dt_key_expected(key, expected);
-    const enum dt_status status = set_key(key, text, &config);
-    const bool out_of_range =
-        status != DT_OK && strstr(dt_error_text(), expected) != NULL && strstr(dt_error_text(), key->path) != NULL;
-    if (out_of_range == accepted) { /* accepted ones may still not go with the others */
-        CHECK_FAIL("%s = %s: %d %s", key->path, text, (int)status, dt_error_text());
-    }
-}
-
-/* Both ends of every interval of the schema, and every name. */
-static void test_every_key(void)
-{
-    const struct dt_key_list list = dt_config_keys();
-    for (int i = 0; i < list.n; i++) {
-        const struct dt_key *key = &list.keys[i];
-        struct dt_config config;
-        char name[DT_NAME_SIZE];
-        if (key->kind == DT_KEY_INT || key->kind == DT_KEY_REAL) {
-            const struct dt_range range = dt_range_parse(key->values);
-            check_key(key, range.low, !range.low_open);
-            check_key(key, range.high, !range.high_open);
-            check_key(key, range.low - 1, false);
-            check_key(key, range.high + 1, false);
-        }
-        for (int k = 0; key->kind == DT_KEY_ENUM && dt_names_get(key->values, k, name); k++) {
-            set_key(key, name, &config);
-            CHECK(strstr(dt_error_text(), "expected one of") == NULL);
-            CHECK_INT(dt_key_int(key, &config), k);
-        }
-    }
-}
-
-static void test_defaults(void)
-{
-    struct dt_config config;
-    CHECK_INT(parse(GOOD, NULL, 0, &config), DT_OK);
-    CHECK_TEXT(config.name, "c");
-    CHECK_INT(config.data.format, DT_DATA_IDX);
-    CHECK_TEXT(config.data.dir, "data/mnist");
-    CHECK_INT(config.sharding, DT_SHARDING_SHARD);
-    CHECK(config.shuffle);
-    CHECK_INT(config.data.n_train, 0);
-    CHECK_INT(config.data.shape.c, 1);
-    CHECK_INT(config.data.shape.w, 28);
-    CHECK_INT(config.model.loss, DT_LOSS_SOFTMAX_CROSS_ENTROPY);
-    CHECK_INT(config.epochs, 12);
-    CHECK_INT(config.batch_per_rank, 128);
-    CHECK_INT(config.batch_global, 0);
-    CHECK_INT(config.accumulate, 1);
-    CHECK_INT(config.optimizer.type, DT_OPTIMIZER_ADAM);
-    CHECK_NEAR(config.optimizer.lr, 0.001, 0);
-    CHECK_NEAR(config.optimizer.momentum, 0, 0);
-    CHECK_NEAR(config.optimizer.beta1, 0.9, 0);
-    CHECK_NEAR(config.optimizer.beta2, 0.999, 0);
-    CHECK_NEAR(config.optimizer.epsilon, 1e-8, 0);
-    CHECK_INT(config.lr_scaling, DT_LR_SCALING_LINEAR);
-    CHECK(config.dist.average && config.dist.broadcast && config.dist.overlap && !config.init_per_rank);
-    CHECK_INT(config.dist.bucket_bytes, 1 << 20);
-    CHECK_INT(config.dist.check_every, 100);
-    CHECK_NEAR(config.timeout_s, 60, 0);
-    CHECK_INT(config.checkpoint_every_epochs, 1);
-    CHECK_INT(config.checkpoint_keep, 2);
-    CHECK_INT(config.device, DT_DEVICE_AUTO);
-    CHECK_INT(config.threads, 0);
-}
-
-static char *path_in_source(const char *path, char out[512])
-{
-    snprintf(out, 512, "%s/%s", DT_TEST_SOURCE_DIR, path);
-    return out;
-}
-
-static void test_ready_configs(void)
-{
-    const char *const files[] = {"mnist", "mnist-mlp", "linear", "synthetic"};
-    const char *file_key[] = {"data.format=synthetic"};
-    char path[512], name[64];
-    struct dt_config config;
-    for (int i = 0; i < 4; i++) {
-        snprintf(name, sizeof name, "configs/%s.json", files[i]);
-        dt_error_clear();
-        if (dt_config_load(path_in_source(name, path), NULL, 0, &config) != DT_OK) {
-            CHECK_FAIL("%s", dt_error_text());
-        }
-        CHECK_TEXT(config.name, files[i]);
-        check_round_trip(&config);
-    }
-    CHECK_INT(dt_config_load(path_in_source("configs/mnist.json", path), file_key, 1, &config), DT_OK);
-    CHECK_INT(config.model.n_layers, 8);
-    CHECK_INT(config.model.layers[1].type, DT_LAYER_CONV2D);
-    CHECK_INT(config.model.layers[1].size, 64);
-    CHECK_INT(config.model.layers[1].stride, 1);
-    CHECK_INT(config.model.layers[2].stride, 2);
-    CHECK_NEAR(config.model.layers[3].rate, 0.25, 0);
-    CHECK_INT(config.data.n_train, 6000);
-}
-
-static void test_files(void)
-{
-    char folder[] = "/tmp/dtrain-config-XXXXXX", path[64];
-    struct dt_config config;
-    CHECK(mkdtemp(folder) != NULL);
-    dt_error_clear();
-    CHECK_INT(dt_config_load(folder, NULL, 0, &config), DT_NO_INPUT);
-    snprintf(path, sizeof path, "%s/none.json", folder);
-    dt_error_clear();
-    CHECK_INT(dt_config_load(path, NULL, 0, &config), DT_NO_INPUT);
-    CHECK_HAS(dt_error_text(), path);
-    snprintf(path, sizeof path, "%s/empty.json", folder);
-    FILE *file = fopen(path, "w");
-    CHECK(file != NULL);
-    CHECK_INT(fclose(file), 0);
-    dt_error_clear();
-    CHECK_INT(dt_config_load(path, NULL, 0, &config), DT_CONFIG);
-    CHECK_HAS(dt_error_text(), path);
-    CHECK_INT(truncate(path, (1 << 20) + 1), 0);
-    dt_error_clear();
-    CHECK_INT(dt_config_load(path, NULL, 0, &config), DT_CONFIG);
-    CHECK_HAS(dt_error_text(), path);
-    CHECK_INT(remove(path), 0);
-    CHECK_INT(rmdir(folder), 0);
-}
-
-static void test_names(void)
-{
-    const char *const cases[][2] = {{"a/b.json", "b"},  {"b", "b"},          {"/x/..", "config"}, {"x/", "config"},
-                                    {".json", ".json"}, {"a.b.json", "a.b"}, {".", "config"}};
-    struct dt_config config;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        CHECK_INT(dt_config_parse(cases[i][0], GOOD, sizeof GOOD - 1, NULL, 0, &config), DT_OK);
-        CHECK_TEXT(config.name, cases[i][1]);
-    }
-}
-
-/* A committed file is what its generator writes. */
-static void check_current(const char *path, void (*generate)(FILE *))
-{
-    char full[512];
-    char *text = NULL, *committed = NULL;
-    size_t n = 0, n_committed = 0;
-    FILE *out = open_memstream(&text, &n);
-    CHECK(out != NULL);
-    generate(out);
-    CHECK_INT(fclose(out), 0);
-    FILE *file = fopen(path_in_source(path, full), "r");
-    CHECK(file != NULL);
-    if (getdelim(&committed, &n_committed, '\0', file) < 0 || strcmp(text, committed) != 0) {
-        CHECK_FAIL("%s is out of date: cmake --build <build folder> --target docs", path);
-    }
-    fclose(file);
-    free(text);
-    free(committed);
-}
-
-static void test_generated(void)
-{
-    const struct dt_key_list list = dt_config_keys();
-    char *text = NULL;
-    size_t n = 0;
-    FILE *out = open_memstream(&text, &n);
-    CHECK(out != NULL);
-    dt_config_help(out);
-    CHECK_INT(fclose(out), 0);
-    for (int i = 0; i < list.n; i++) {
-        CHECK_HAS(text, list.keys[i].path);
-        CHECK_HAS(text, list.keys[i].meaning);
-    }
-    free(text);
-    check_current("docs/config.md", dt_config_markdown);
-    check_current("configs/dtrain.schema.json", dt_config_schema_json);
-}
-
 int main(void)
 {
     test_bad();
@@ -598,11 +376,5 @@ int main(void)
     test_bytes();
     test_long_names();
     test_too_many_layers();
-    test_every_key();
-    test_defaults();
-    test_ready_configs();
-    test_files();
-    test_names();
-    test_generated();
     return 0;
 }
