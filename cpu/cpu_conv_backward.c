@@ -191,7 +191,7 @@ static void backward_bias_dense(const struct dt_conv *conv, const float *dy, flo
 /* Whether walking lists is less work than the whole product, in vector operations: `listing` is what an entry costs by itself. */
 static bool lists_pay(const struct dt_conv *conv, const float *dy)
 {
-    const size_t listing = 12, n_rows = (size_t)conv->kernel, n = (size_t)conv->out_h * (size_t)conv->out_w * (size_t)conv->k;
+    const size_t listing = 28, n_rows = (size_t)conv->kernel, n = (size_t)conv->out_h * (size_t)conv->out_w * (size_t)conv->k;
     const size_t n_positions = (size_t)conv->out_h * (size_t)conv->out_w, n_vectors = ((size_t)conv->k + VL - 1) / VL;
     const size_t whole = n_positions * n_rows * n_rows * (size_t)conv->c * n_vectors;
     const size_t per_entry = n_rows * dt_conv_segment(conv, VL) / VL + listing;

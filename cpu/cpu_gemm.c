@@ -10,27 +10,48 @@
 #define NT_ROWS 3 /* 12 sums, 3 of a, 1 of b */
 #define NT_COLUMNS 4
 #endif
-#define NT_DEPTH 1536 /* NT_ROWS rows of a, so deep, stay in the first-level cache */
+#define NT_DEPTH 1024 /* NT_ROWS rows of a, so deep, stay in the first-level cache */
 
 static int smaller(int a, int b)
 {
     return a < b ? a : b;
 }
 
-ALWAYS_INLINE float lane_sum(vf v)
+typedef float quarter __attribute__((vector_size(16), may_alias));
+
+#if defined(__clang__)
+#define PERMUTE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define PERMUTE(a, b, ...) __builtin_shuffle(a, b, (vi){__VA_ARGS__})
+#endif
+/* The same choice in each 16-byte block of two vectors; VL + i is lane i of the second. */
+#define BLOCK(at, i, j, k, l) at + i, at + j, at + k, at + l
+#if VL == 16
+#define BLOCKS(i, j, k, l) BLOCK(0, i, j, k, l), BLOCK(4, i, j, k, l), BLOCK(8, i, j, k, l), BLOCK(12, i, j, k, l)
+#elif VL == 8
+#define BLOCKS(i, j, k, l) BLOCK(0, i, j, k, l), BLOCK(4, i, j, k, l)
+#else
+#define BLOCKS(i, j, k, l) BLOCK(0, i, j, k, l)
+#endif
+
+/* The sums of four vectors' lanes. */
+ALWAYS_INLINE quarter lane_sums(const vf v[4])
 {
-    float lane[VL];
-    store(lane, v);
-    for (int half = VL / 2; half > 0; half /= 2) {
-        for (int i = 0; i < half; i++) {
-            lane[i] += lane[i + half];
-        }
+    const vf ab = PERMUTE(v[0], v[1], BLOCKS(0, VL, 1, VL + 1)) + PERMUTE(v[0], v[1], BLOCKS(2, VL + 2, 3, VL + 3));
+    const vf cd = PERMUTE(v[2], v[3], BLOCKS(0, VL, 1, VL + 1)) + PERMUTE(v[2], v[3], BLOCKS(2, VL + 2, 3, VL + 3));
+    const vf abcd = PERMUTE(ab, cd, BLOCKS(0, 1, VL, VL + 1)) + PERMUTE(ab, cd, BLOCKS(2, 3, VL + 2, VL + 3));
+    quarter block[VL / 4], sum;
+    memcpy(block, &abcd, sizeof block);
+    sum = block[0];
+    UNROLL
+    for (int i = 1; i < VL / 4; i++) {
+        sum += block[i];
     }
-    return lane[0];
+    return sum;
 }
 
-/* sums (NT_ROWS, NT_COLUMNS) over k floats. Rows beyond the matrix repeat its last one. */
-static void nt_tile(int k, const float *const a[NT_ROWS], const float *const b[NT_COLUMNS], float sums[NT_ROWS][NT_COLUMNS])
+/* Sums over k floats. Rows beyond the matrix repeat its last one. */
+static void nt_tile(int k, const float *const a[NT_ROWS], const float *const b[NT_COLUMNS], quarter sums[NT_ROWS])
 {
     vf c[NT_ROWS][NT_COLUMNS] = {0};
     const float *a0 = a[0], *a1 = a[1], *a2 = a[2], *b0 = b[0], *b1 = b[1], *b2 = b[2], *b3 = b[3];
@@ -56,49 +77,84 @@ static void nt_tile(int k, const float *const a[NT_ROWS], const float *const b[N
     }
     UNROLL
     for (int i = 0; i < NT_ROWS; i++) {
-        UNROLL
-        for (int j = 0; j < NT_COLUMNS; j++) {
-            sums[i][j] = lane_sum(c[i][j]);
-            for (int at = n_whole; at < k; at++) {
+        sums[i] = lane_sums(c[i]);
+    }
+    for (int at = n_whole; at < k; at++) {
+        for (int i = 0; i < NT_ROWS; i++) {
+            for (int j = 0; j < NT_COLUMNS; j++) {
                 sums[i][j] += a[i][at] * b[j][at];
             }
         }
     }
 }
 
+/* Where NT rows from `first` on begin. */
+static void nt_rows(const float *matrix, int n_rows, size_t stride, int first, int n, const float *rows[])
+{
+    for (int i = 0; i < n; i++) {
+        rows[i] = matrix + (size_t)smaller(first + i, n_rows - 1) * stride;
+    }
+}
+
+/* Asks for a share of what is needed next: the processor's own guesses end at the page. */
+static void nt_prefetch(int n_rows, const float *const rows[], int depth, int part, int n_parts)
+{
+    for (int at = depth * part / n_parts / 16; at < depth * (part + 1) / n_parts / 16; at++) {
+        for (int i = 0; i < n_rows; i++) {
+            __builtin_prefetch(rows[i] + 16 * at, 0, 2);
+        }
+    }
+}
+
+/* c[0 .. n_rows - 1][0 .. n_columns - 1] += sums */
+static void nt_add(int n_rows, int n_columns, const quarter sums[NT_ROWS], float *c, size_t stride)
+{
+    for (int i = 0; i < n_rows; i++, c += stride) {
+        quarter out = {0};
+        if (n_columns == NT_COLUMNS) {
+            memcpy(&out, c, sizeof out);
+            out += sums[i];
+            memcpy(c, &out, sizeof out);
+            continue;
+        }
+        for (int j = 0; j < n_columns; j++) {
+            c[j] += sums[i][j];
+        }
+    }
+}
+
 void DT_KERNEL(gemm_nt)(int m, int n, int k, const float *a, const float *b, const float *bias, float *c)
 {
+    const int n_parts_m = (m + NT_ROWS - 1) / NT_ROWS, n_parts_n = (n + NT_COLUMNS - 1) / NT_COLUMNS;
+    for (int i = 0; i < m; i++) {
+        memcpy(c + (size_t)i * (size_t)n, bias, (size_t)n * sizeof(float));
+    }
     for (int k0 = 0; k0 < k; k0 += NT_DEPTH) {
-        const int depth = smaller(NT_DEPTH, k - k0);
+        const int depth = smaller(NT_DEPTH, k - k0), next_depth = smaller(NT_DEPTH, k - k0 - depth);
         for (int i0 = 0; i0 < m; i0 += NT_ROWS) {
-            const float *rows[NT_ROWS];
-            for (int i = 0; i < NT_ROWS; i++) {
-                rows[i] = a + (size_t)smaller(i0 + i, m - 1) * (size_t)k + k0;
-            }
+            const float *rows[NT_ROWS], *next_rows[NT_ROWS];
+            nt_rows(a + k0, m, (size_t)k, i0, NT_ROWS, rows);
+            nt_rows(a + k0, m, (size_t)k, i0 + NT_ROWS, NT_ROWS, next_rows);
             for (int j0 = 0; j0 < n; j0 += NT_COLUMNS) {
-                const float *columns[NT_COLUMNS];
-                float sums[NT_ROWS][NT_COLUMNS];
-                for (int j = 0; j < NT_COLUMNS; j++) {
-                    columns[j] = b + (size_t)smaller(j0 + j, n - 1) * (size_t)k + k0;
-                }
+                const float *columns[NT_COLUMNS], *next_columns[NT_COLUMNS];
+                quarter sums[NT_ROWS];
+                nt_rows(b + k0, n, (size_t)k, j0, NT_COLUMNS, columns);
+                nt_rows(b + k0 + depth, n, (size_t)k, j0, NT_COLUMNS, next_columns);
+                nt_prefetch(NT_ROWS, next_rows, depth, j0 / NT_COLUMNS, n_parts_n);
+                nt_prefetch(NT_COLUMNS, next_columns, next_depth, i0 / NT_ROWS, n_parts_m);
                 nt_tile(depth, rows, columns, sums);
-                for (int i = 0; i < NT_ROWS && i0 + i < m; i++) {
-                    for (int j = 0; j < NT_COLUMNS && j0 + j < n; j++) {
-                        float *to = &c[(size_t)(i0 + i) * (size_t)n + (size_t)(j0 + j)];
-                        *to = (k0 == 0 ? bias[j0 + j] : *to) + sums[i][j];
-                    }
-                }
+                nt_add(smaller(NT_ROWS, m - i0), smaller(NT_COLUMNS, n - j0), sums, c + (size_t)i0 * (size_t)n + j0, (size_t)n);
             }
         }
     }
 }
 
-/* A tile's columns of b, packed: rows lie far apart in memory, often on the same cache sets. */
+/* Columns of b, packed: its rows lie far apart in memory, often on the same cache sets. */
 static void pack_columns(int n, int depth, const float *b, size_t b_step, float *packed, int width)
 {
     for (int k = 0; k < depth; k++, b += b_step, packed += width) {
-        for (int j = 0; j < width; j++) {
-            packed[j] = j < n ? b[j] : 0.0f;
+        for (int j = 0; j < n; j += VL) {
+            store(packed + j, load(b + j)); /* what lies behind the last column is not used */
         }
     }
 }
@@ -106,16 +162,15 @@ static void pack_columns(int n, int depth, const float *b, size_t b_step, float 
 void DT_KERNEL(gemm_tn)(int m, int n, int k, const float *a, size_t a_step, size_t a_stride, const float *b, size_t b_step,
                         bool accumulate, float *c, size_t c_stride, float *packed)
 {
-    struct tile tile = {.a_step = a_step, .a_stride = a_stride, .n_rows = 1, .c_stride = c_stride};
-    for (int j0 = 0; j0 < n; j0 += TILE_VECTORS * VL) {
-        tile.n_columns = smaller(TILE_VECTORS * VL, n - j0);
-        const int width = tile.n_columns > VL ? 2 * VL : VL;
-        for (int k0 = 0; k0 < k; k0 += DT_GEMM_DEPTH) {
-            tile.n_k = smaller(DT_GEMM_DEPTH, k - k0);
-            tile.b = packed;
-            tile.b_step = (size_t)width;
-            tile.start = accumulate || k0 > 0 ? TILE_ACCUMULATE : TILE_ZERO;
-            pack_columns(tile.n_columns, tile.n_k, b + (size_t)k0 * b_step + j0, b_step, packed, width);
+    const int width = (n + VL - 1) / VL * VL;
+    struct tile tile = {.a_step = a_step, .a_stride = a_stride, .n_rows = 1, .b_step = (size_t)width, .c_stride = c_stride};
+    for (int k0 = 0; k0 < k; k0 += DT_GEMM_DEPTH) {
+        tile.n_k = smaller(DT_GEMM_DEPTH, k - k0);
+        tile.start = accumulate || k0 > 0 ? TILE_ACCUMULATE : TILE_ZERO;
+        pack_columns(n, tile.n_k, b + (size_t)k0 * b_step, b_step, packed, width);
+        for (int j0 = 0; j0 < n; j0 += TILE_VECTORS * VL) {
+            tile.n_columns = smaller(TILE_VECTORS * VL, n - j0);
+            tile.b = packed + j0;
             for (int i = 0; i < tile_count(m); i++) {
                 const int begin = tile_begin(m, i);
                 tile.a = a + (size_t)k0 * a_step + (size_t)begin * a_stride;

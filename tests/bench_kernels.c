@@ -66,6 +66,7 @@ struct conv_bench {
     const char *name;
     struct dt_conv conv;
     size_t n_x, n_y;
+    size_t y_step; /* 0: before a pool, an image's output lives in one small buffer */
     float *x, *y, *dx, *weight, *forward, *backward, *dw, *bias;
     struct dt_conv_lists lists;
 };
@@ -76,9 +77,9 @@ static void conv_pass(struct conv_bench *b, bool is_forward, bool with_data, con
     for (int i = 0; i < n_images; i++) {
         const size_t n = (size_t)i;
         if (is_forward) {
-            kernels->conv_forward(&b->conv, b->x + n * b->n_x, b->forward, b->bias, true, b->y + n * b->n_y);
+            kernels->conv_forward(&b->conv, b->x + n * b->n_x, b->forward, b->bias, true, b->y + n * b->y_step);
         } else {
-            kernels->conv_backward(&b->conv, b->x + n * b->n_x, dy + n * b->n_y, b->backward, &b->lists, b->dw, b->bias,
+            kernels->conv_backward(&b->conv, b->x + n * b->n_x, dy + n * b->y_step, b->backward, &b->lists, b->dw, b->bias,
                                    with_data ? b->dx + n * b->n_x : NULL);
         }
     }
@@ -113,13 +114,14 @@ static void conv_backward_bench(struct conv_bench *b, bool data_too, double flop
     }
 }
 
-static void conv_bench(const struct dt_cpu_kernels *kernels, const char *name, struct dt_conv conv, bool data_too, double peak)
+static void conv_bench(const struct dt_cpu_kernels *kernels, const char *name, struct dt_conv conv, bool pooled, double peak)
 {
     const size_t n = (size_t)n_images, n_k = (size_t)conv.k, taps = (size_t)(conv.kernel * conv.kernel * conv.c);
     struct conv_bench b = {.kernels = kernels, .name = name, .conv = conv};
     char text[64];
     b.n_x = (size_t)(conv.h * conv.w * conv.c);
     b.n_y = (size_t)(conv.out_h * conv.out_w) * n_k;
+    b.y_step = pooled ? 0 : b.n_y;
     const size_t n_backward = dt_conv_packed_backward_elems(&conv, kernels->vector);
     b.x = random_floats(n * b.n_x, 0.6f);
     b.y = random_floats(n * b.n_y, 0);
@@ -139,7 +141,7 @@ static void conv_bench(const struct dt_cpu_kernels *kernels, const char *name, s
     const double flops = 2.0 * (double)n * (double)b.n_y * (double)taps;
     snprintf(text, sizeof text, "%s forward", name);
     report(kernels->isa, text, 1, conv_time(&b, true, false, NULL), flops, peak);
-    conv_backward_bench(&b, data_too, flops, peak);
+    conv_backward_bench(&b, pooled, flops, peak);
     void *all[] = {b.x,
                    b.y,
                    b.dx,
