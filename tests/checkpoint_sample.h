@@ -2,8 +2,11 @@
 #ifndef DT_TESTS_CHECKPOINT_SAMPLE_H
 #define DT_TESTS_CHECKPOINT_SAMPLE_H
 
+#include <dirent.h>
+#include <stdbool.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/rng.h"
 #include "model/checkpoint.h"
 #include "tests/check.h"
@@ -66,6 +69,56 @@ static inline void sample_dir_make(char dir[256])
     const char *root = getenv("TMPDIR");
     CHECK(snprintf(dir, 256, "%s/dtrain-test-XXXXXX", root != NULL ? root : "/tmp") < 256);
     CHECK(mkdtemp(dir) != NULL);
+}
+
+/* The folder and the files in it; there are no folders inside. */
+static inline void sample_dir_remove(const char *dir)
+{
+    DIR *folder = opendir(dir);
+    CHECK(folder != NULL);
+    for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+        unlinkat(dirfd(folder), entry->d_name, 0);
+    }
+    closedir(folder);
+    CHECK(rmdir(dir) == 0);
+}
+
+static inline void sample_save(struct sample *sample, const char *dir, uint64_t step, int keep, char path[DT_CHECKPOINT_PATH_SIZE])
+{
+    sample->checkpoint.state.step = step;
+    const enum dt_status status = dt_checkpoint_save(dir, keep, &sample->model, &sample->checkpoint, path);
+    if (status != DT_OK) {
+        CHECK_FAIL("save: %s", dt_error_text());
+    }
+}
+
+/* A saved sample as bytes, from malloc. */
+static inline void sample_bytes(struct sample *sample, uint8_t **bytes, size_t *n_bytes)
+{
+    char dir[256], path[DT_CHECKPOINT_PATH_SIZE];
+    sample_dir_make(dir);
+    sample_save(sample, dir, 1, 1, path);
+    CHECK_INT(dt_file_read(path, (size_t)1 << 30, bytes, n_bytes), DT_OK);
+    sample_dir_remove(dir);
+}
+
+static inline bool sample_exists(const char *dir, const char *name)
+{
+    char path[DT_CHECKPOINT_PATH_SIZE];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    return access(path, F_OK) == 0;
+}
+
+static inline int sample_count_files(const char *dir)
+{
+    int n = 0;
+    DIR *folder = opendir(dir);
+    CHECK(folder != NULL);
+    for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+        n += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+    }
+    closedir(folder);
+    return n;
 }
 
 #endif
