@@ -37,6 +37,7 @@ static enum dt_status train(struct dt_world *world, const struct dt_args *args)
     struct dt_config config;
     DT_TRY(dt_world_agree(world, load_config(args, &config)));
     world->comm->timeout_s = config.timeout_s;
+    DT_TRY(dt_world_agree(world, dt_comm_timeout_from_env(&world->comm->timeout_s)));
     const struct dt_train_options options = {.run_dir = args->run, .resume = args->resume, .checkpoint = args->resume_from};
     return dt_train(world, &config, &options);
 }
