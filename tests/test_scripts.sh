@@ -24,7 +24,10 @@ names=(train-images-idx3-ubyte train-labels-idx1-ubyte t10k-images-idx3-ubyte t1
 get=$top/scripts/get-data
 
 if command -v shellcheck >/dev/null; then
-  (cd "$top" && shellcheck -x -P scripts:. .ci/run scripts/{test,quickstart,get-data,lib.sh,dtrain.sbatch} tests/*.sh)
+  cd "$top"
+  shellcheck -x -P scripts:. .ci/run scripts/{test,quickstart,get-data,lib.sh,dtrain.sbatch} tests/test_{scripts,quickstart}.sh
+  shellcheck -S error tests/*.sh
+  cd "$work"
 fi
 for script in test quickstart get-data; do
   expect 0 "./scripts/$script" "$top/scripts/$script" --help
