@@ -50,41 +50,39 @@ ALWAYS_INLINE quarter lane_sums(const vf v[4])
     return sum;
 }
 
+/* VL more terms of each sum, or those in `inside`. */
+ALWAYS_INLINE void nt_step(const float *const a[NT_ROWS], const float *const b[NT_COLUMNS], int at, const bool whole, vi inside,
+                           vf c[NT_ROWS][NT_COLUMNS])
+{
+    vf bv[NT_COLUMNS];
+    UNROLL
+    for (int j = 0; j < NT_COLUMNS; j++) {
+        bv[j] = whole ? load(b[j] + at) : (vf)(inside & (vi)load(b[j] + at));
+    }
+    UNROLL
+    for (int i = 0; i < NT_ROWS; i++) {
+        const vf av = whole ? load(a[i] + at) : (vf)(inside & (vi)load(a[i] + at));
+        UNROLL
+        for (int j = 0; j < NT_COLUMNS; j++) {
+            c[i][j] += av * bv[j];
+        }
+    }
+}
+
 /* Sums over k floats. Rows beyond the matrix repeat its last one. */
 static void nt_tile(int k, const float *const a[NT_ROWS], const float *const b[NT_COLUMNS], quarter sums[NT_ROWS])
 {
-    vf c[NT_ROWS][NT_COLUMNS] = {0};
-    const float *a0 = a[0], *a1 = a[1], *a2 = a[2], *b0 = b[0], *b1 = b[1], *b2 = b[2], *b3 = b[3];
-#if NT_ROWS == 6
-    const float *a3 = a[3], *a4 = a[4], *a5 = a[5];
-#endif
     const int n_whole = k / VL * VL;
-#define NT_ROW(row)          \
-    av = load(a##row + at);  \
-    c[row][0] += av * bv[0]; \
-    c[row][1] += av * bv[1]; \
-    c[row][2] += av * bv[2]; \
-    c[row][3] += av * bv[3];
-#if NT_ROWS == 6
-#define NT_ALL_ROWS NT_ROW(0) NT_ROW(1) NT_ROW(2) NT_ROW(3) NT_ROW(4) NT_ROW(5)
-#else
-#define NT_ALL_ROWS NT_ROW(0) NT_ROW(1) NT_ROW(2)
-#endif
-    vf av;
+    vf c[NT_ROWS][NT_COLUMNS] = {0};
     for (int at = 0; at < n_whole; at += VL) {
-        const vf bv[NT_COLUMNS] = {load(b0 + at), load(b1 + at), load(b2 + at), load(b3 + at)};
-        NT_ALL_ROWS
+        nt_step(a, b, at, true, (vi){0}, c);
+    }
+    if (n_whole < k) { /* the same way, so that a sum's bits do not depend on its place in the tile */
+        nt_step(a, b, n_whole, false, first_lanes(k - n_whole), c);
     }
     UNROLL
     for (int i = 0; i < NT_ROWS; i++) {
         sums[i] = lane_sums(c[i]);
-    }
-    for (int at = n_whole; at < k; at++) {
-        for (int i = 0; i < NT_ROWS; i++) {
-            for (int j = 0; j < NT_COLUMNS; j++) {
-                sums[i][j] += a[i][at] * b[j][at];
-            }
-        }
     }
 }
 
