@@ -30,6 +30,15 @@ static void check_agree(struct dt_world *world, unsigned failing, bool alike)
     dt_error_clear();
 }
 
+/* All fail with one status, for different reasons: it is rank 0's that is told, as its own. */
+static void test_same_status(struct dt_world *world)
+{
+    CHECK_INT(dt_world_agree(world, dt_error(DT_IO, "disk %d is full", world->rank)), DT_IO);
+    CHECK_HAS(dt_error_text(), "disk 0 is full");
+    CHECK_INT(strncmp(dt_error_text(), "rank 0 (", 8) == 0, world->size > 1);
+    dt_error_clear();
+}
+
 /* An error text of full length still has its head, and the cause's beginning. */
 static void test_long_text(struct dt_world *world)
 {
@@ -58,6 +67,7 @@ int main(void)
         check_agree(&world, failing, true);
         check_agree(&world, failing, false);
     }
+    test_same_status(&world);
     test_long_text(&world);
     int32_t n_speakers = dt_world_speaks(&world, true);
     CHECK_OK(dt_comm_allreduce(world.comm, &n_speakers, 1, DT_TYPE_I32, DT_REDUCE_SUM, "count of speakers"));
