@@ -33,6 +33,7 @@ enum dt_status dt_evaluator_run(struct dt_evaluator *e, struct dt_metrics *out)
 {
     struct dt_backend *backend = e->network->backend;
     const uint64_t n_steps = dt_shard_steps_per_epoch(&e->loader.shard);
+    dt_comm_phase(e->world->comm, "evaluation");
     DT_TRY(backend->ops->metrics_take(backend, out)); /* whatever was left there is not ours */
     for (uint64_t step = 0; step < n_steps; step++) {
         const struct dt_batch batch = dt_loader_batch(&e->loader, 0, step);

@@ -57,6 +57,7 @@ out:
 enum dt_status dt_trainer_save(struct dt_trainer *t, const struct dt_run_dir *run, char path[DT_CHECKPOINT_PATH_SIZE])
 {
     path[0] = '\0';
+    dt_comm_phase(t->world->comm, "saving a checkpoint");
     return dt_world_agree(t->world, t->world->rank == 0 ? write_checkpoint(t, run, path) : DT_OK);
 }
 

@@ -145,6 +145,7 @@ static enum dt_status run_steps(struct run *run, int *n_failures)
     run->lr = dt_trainer_lr(t);
     while (t->state.step_in_epoch < t->steps_per_epoch && t->state.epoch * t->steps_per_epoch + t->state.step_in_epoch < end) {
         bool asked_to_stop = false;
+        dt_comm_phase(t->world->comm, "training");
         DT_TRY(run_step(run, &asked_to_stop));
         if (asked_to_stop) {
             return stop(run);
