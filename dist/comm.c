@@ -14,8 +14,6 @@
 static size_t type_bytes(enum dt_type type)
 {
     switch (type) {
-    case DT_TYPE_BYTE:
-        return 1;
     case DT_TYPE_F32:
     case DT_TYPE_I32:
         return 4;
@@ -23,7 +21,7 @@ static size_t type_bytes(enum dt_type type)
     case DT_TYPE_U64:
         return 8;
     }
-    return 1;
+    return 0;
 }
 
 enum dt_status dt_comm_timeout_from_env(double *seconds)

@@ -12,7 +12,8 @@
 
 #include "base/status.h"
 
-enum dt_type { DT_TYPE_BYTE, DT_TYPE_F32, DT_TYPE_F64, DT_TYPE_I32, DT_TYPE_U64 };
+/* What can be reduced. No bytes: MPICH 4.0 compares unsigned ones as if they had a sign. */
+enum dt_type { DT_TYPE_F32, DT_TYPE_F64, DT_TYPE_I32, DT_TYPE_U64 };
 enum dt_reduce { DT_REDUCE_SUM, DT_REDUCE_MAX, DT_REDUCE_MIN };
 
 struct dt_comm;

@@ -56,8 +56,6 @@ static enum dt_status mpi_error(int code, const char *name)
 static MPI_Datatype mpi_type(enum dt_type type)
 {
     switch (type) {
-    case DT_TYPE_BYTE:
-        return MPI_UINT8_T; /* MPI_BYTE cannot be summed */
     case DT_TYPE_F32:
         return MPI_FLOAT;
     case DT_TYPE_F64:

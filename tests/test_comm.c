@@ -10,10 +10,9 @@
 #define GUARD_BYTE 0xA5
 
 static const size_t sizes[] = {0, 1, 7, 1000, MAX_ELEMS};
-static const enum dt_type types[] = {DT_TYPE_BYTE, DT_TYPE_F32, DT_TYPE_F64, DT_TYPE_I32, DT_TYPE_U64};
+static const enum dt_type types[] = {DT_TYPE_F32, DT_TYPE_F64, DT_TYPE_I32, DT_TYPE_U64};
 static unsigned char buffer[(MAX_ELEMS + N_GUARD) * 8], expected[(MAX_ELEMS + N_GUARD) * 8];
 
-/* Small enough for a byte summed over four ranks. */
 static int value_of(int rank, size_t i)
 {
     return (int)((i * 7 + (size_t)rank * 13) % 61);
@@ -34,9 +33,6 @@ static int reduced_value(enum dt_reduce op, int n_ranks, size_t i)
 static size_t put(unsigned char *bytes, enum dt_type type, size_t i, int value)
 {
     switch (type) {
-    case DT_TYPE_BYTE:
-        bytes[i] = (unsigned char)value;
-        return 1;
     case DT_TYPE_F32:
         memcpy(bytes + 4 * i, &(float){(float)value}, 4);
         return 4;
@@ -47,7 +43,7 @@ static size_t put(unsigned char *bytes, enum dt_type type, size_t i, int value)
         memcpy(bytes + 8 * i, &(double){value}, 8);
         return 8;
     case DT_TYPE_U64:
-        memcpy(bytes + 8 * i, &(uint64_t){(uint64_t)value << 40}, 8); /* beyond 32 bits */
+        memcpy(bytes + 8 * i, &(uint64_t){(uint64_t)value << 58}, 8); /* up to the highest bit */
         return 8;
     }
     return 0;
@@ -57,7 +53,7 @@ static void check_allreduce(struct dt_comm *comm, enum dt_type type, enum dt_red
 {
     memset(buffer, GUARD_BYTE, sizeof buffer);
     memset(expected, GUARD_BYTE, sizeof expected);
-    const int base = type == DT_TYPE_BYTE && op != DT_REDUCE_SUM ? 100 : 0; /* bytes have no sign */
+    const int base = op == DT_REDUCE_SUM || type == DT_TYPE_U64 ? 0 : -30; /* some have a sign */
     for (size_t i = 0; i < n; i++) {
         put(buffer, type, i, base + value_of(comm->rank, i));
         put(expected, type, i, base + reduced_value(op, comm->size, i));
