@@ -30,7 +30,7 @@ static int reduced_value(enum dt_reduce op, int n_ranks, size_t i)
     return result;
 }
 
-static size_t put(unsigned char *bytes, enum dt_type type, size_t i, int value)
+static size_t put(unsigned char *bytes, enum dt_type type, enum dt_reduce op, size_t i, int value)
 {
     switch (type) {
     case DT_TYPE_F32:
@@ -43,7 +43,7 @@ static size_t put(unsigned char *bytes, enum dt_type type, size_t i, int value)
         memcpy(bytes + 8 * i, &(double){value}, 8);
         return 8;
     case DT_TYPE_U64:
-        memcpy(bytes + 8 * i, &(uint64_t){(uint64_t)value << 58}, 8); /* up to the highest bit */
+        memcpy(bytes + 8 * i, &(uint64_t){(uint64_t)value << (op == DT_REDUCE_SUM ? 60 : 56)}, 8); /* sums wrap */
         return 8;
     }
     return 0;
@@ -55,8 +55,8 @@ static void check_allreduce(struct dt_comm *comm, enum dt_type type, enum dt_red
     memset(expected, GUARD_BYTE, sizeof expected);
     const int base = op == DT_REDUCE_SUM || type == DT_TYPE_U64 ? 0 : -30; /* some have a sign */
     for (size_t i = 0; i < n; i++) {
-        put(buffer, type, i, base + value_of(comm->rank, i));
-        put(expected, type, i, base + reduced_value(op, comm->size, i));
+        put(buffer, type, op, i, base + value_of(comm->rank, i));
+        put(expected, type, op, i, base + reduced_value(op, comm->size, i));
     }
     CHECK_OK(dt_comm_allreduce(comm, buffer, n, type, op, "test allreduce"));
     if (memcmp(buffer, expected, sizeof buffer) != 0) {
