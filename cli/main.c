@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/args.h"
 #include "cli/config.h"
@@ -9,6 +10,7 @@
 #include "cli/eval.h"
 #include "cli/plan.h"
 #include "cli/predict.h"
+#include "cli/ranks.h"
 #include "cli/train.h"
 #include "cli/version.h"
 #include "dist/stop.h"
@@ -52,6 +54,9 @@ static enum dt_status plan(struct dt_world *world, const struct dt_args *args)
 /* Commands that need the ranks. */
 static enum dt_status run(struct dt_world *world, const struct dt_args *args)
 {
+    char what[32]; /* decides what the ranks do together */
+    snprintf(what, sizeof what, "%d%s", (int)args->command, args->resume ? " resume" : "");
+    DT_TRY(dt_ranks_same(world, "command", what));
     switch (args->command) {
     case DT_COMMAND_TRAIN:
         return train(world, args);
@@ -90,6 +95,22 @@ static enum dt_status run_alone(const struct dt_args *args)
     }
 }
 
+/* Of several copies under a launcher only the first prints. That is all it decides: ranks that work together come from MPI. */
+static bool is_first_copy(void)
+{
+    const char *rank = getenv("PMI_RANK");
+    return rank == NULL || strcmp(rank, "0") == 0;
+}
+
+/* What was printed has arrived. */
+static enum dt_status check_output(void)
+{
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        return dt_error(DT_IO, "standard output cannot be written (is the disk full, or the reader gone?)");
+    }
+    return DT_OK;
+}
+
 static void print_error(void)
 {
     fprintf(stderr, "dtrain: %s\n", dt_error_text());
@@ -104,7 +125,8 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     const enum dt_status parsed = dt_args_parse(argc, argv, &args);
     if (parsed == DT_OK && is_alone(args.command)) {
-        const enum dt_status s = run_alone(&args);
+        enum dt_status s = is_first_copy() ? run_alone(&args) : DT_OK;
+        s = s == DT_OK ? check_output() : s;
         if (s != DT_OK) {
             print_error();
         }
@@ -116,6 +138,9 @@ int main(int argc, char **argv)
     }
     if (s == DT_OK) {
         s = run(&world, &args);
+    }
+    if (s == DT_OK) {
+        s = dt_world_agree(&world, check_output());
     }
     const bool agreed = s != DT_STALLED;
     if (s != DT_OK && s != DT_STOPPED && dt_world_speaks(&world, agreed)) {

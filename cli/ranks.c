@@ -3,6 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <zlib.h>
+
+#include "cli/version.h"
 
 struct affinity {
     char host[DT_HOST_SIZE];
@@ -36,21 +39,37 @@ enum dt_status dt_ranks_threads(struct dt_world *world, int64_t wanted, int *n_t
     return DT_OK;
 }
 
-enum dt_status dt_ranks_gather(struct dt_world *world, const struct dt_rank_info *mine, struct dt_rank_info *all)
+enum dt_status dt_ranks_same(struct dt_world *world, const char *what, const char *text)
 {
-    DT_TRY(dt_comm_allgather(world->comm, mine, all, sizeof *mine, "exchange of the roster"));
-    for (int r = 1; r < world->size; r++) {
+    struct identity {
+        char host[DT_HOST_SIZE], version[32];
+        uint32_t crc;
+    } mine;
+    memset(&mine, 0, sizeof mine); /* padding too: it travels */
+    memcpy(mine.host, world->host, sizeof mine.host);
+    snprintf(mine.version, sizeof mine.version, "%s", dt_version);
+    mine.crc = (uint32_t)crc32(0, (const Bytef *)text, (uInt)strlen(text));
+    struct identity *all = calloc((size_t)world->size, sizeof *all);
+    enum dt_status s = dt_world_agree(world, all != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory"));
+    if (s == DT_OK) {
+        s = dt_comm_allgather(world->comm, &mine, all, sizeof mine, "comparison of the ranks");
+    }
+    for (int r = 1; s == DT_OK && r < world->size; r++) {
         if (strcmp(all[r].version, all[0].version) != 0) {
-            return dt_error(DT_CONFIG, "rank %d (%s) runs dtrain %s, rank 0 runs %s (install one version everywhere)", r,
-                            all[r].host, all[r].version, all[0].version);
-        }
-        if (all[r].config_crc != all[0].config_crc) {
-            return dt_error(DT_CONFIG,
-                            "rank %d (%s) has read a different config: crc %08x, rank 0's is %08x (same file everywhere?)", r,
-                            all[r].host, all[r].config_crc, all[0].config_crc);
+            s = dt_error(DT_CONFIG, "rank %d (%s) runs dtrain %s, rank 0 runs %s (install one version everywhere)", r, all[r].host,
+                         all[r].version, all[0].version);
+        } else if (all[r].crc != all[0].crc) {
+            s = dt_error(DT_CONFIG, "rank %d (%s) has a different %s: crc %08x, rank 0's is %08x (give all ranks the same)", r,
+                         all[r].host, what, all[r].crc, all[0].crc);
         }
     }
-    return DT_OK;
+    free(all);
+    return s;
+}
+
+enum dt_status dt_ranks_gather(struct dt_world *world, const struct dt_rank_info *mine, struct dt_rank_info *all)
+{
+    return dt_comm_allgather(world->comm, mine, all, sizeof *mine, "exchange of the roster");
 }
 
 void dt_ranks_print(FILE *out, const struct dt_rank_info *all, int size)

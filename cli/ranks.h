@@ -11,9 +11,7 @@ struct dt_rank_info {
     int rank, local_rank, pid, n_threads;
     char host[DT_HOST_SIZE];
     char device[64];
-    char version[32];
-    char data[160]; /* what this rank reads */
-    uint32_t config_crc;
+    char data[160];  /* what this rank reads */
     cpu_set_t cores; /* its affinity mask */
 };
 
@@ -21,8 +19,11 @@ struct dt_rank_info {
  * wins. */
 enum dt_status dt_ranks_threads(struct dt_world *world, int64_t wanted, int *n_threads);
 
-/* Everybody's row of the roster, on every rank: `all` has world->size elements. DT_CONFIG when a rank runs another version of the
- * program or has read another configuration: it is named. */
+/* Whether every rank runs the same version of the program and has the same `text`, which is its `what` ("configuration"). DT_CONFIG
+ * names the first that differs from rank 0. To be asked before anything that ranks do together depends on it. */
+enum dt_status dt_ranks_same(struct dt_world *world, const char *what, const char *text);
+
+/* Everybody's row of the roster, on every rank: `all` has world->size elements. */
 enum dt_status dt_ranks_gather(struct dt_world *world, const struct dt_rank_info *mine, struct dt_rank_info *all);
 
 void dt_ranks_print(FILE *out, const struct dt_rank_info *all, int size);

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include "cli/progress.h"
 #include "cli/ranks.h"
@@ -32,11 +31,9 @@ static void describe_rank(const struct dt_trainer *t, struct dt_rank_info *me)
     me->n_threads = t->n_threads;
     memcpy(me->host, t->world->host, sizeof me->host);
     snprintf(me->device, sizeof me->device, "%s %s", t->backend->ops->name, t->backend->description);
-    snprintf(me->version, sizeof me->version, "%s", dt_version);
     snprintf(me->data, sizeof me->data, "%s: %s of %s samples", sharding_names[t->config.sharding],
              dt_count_text((double)t->data.samples.n, n_rows, sizeof n_rows),
              dt_count_text((double)t->loader.shard.n_total, n_total, sizeof n_total));
-    me->config_crc = (uint32_t)crc32(0, (const Bytef *)t->config_json, (uInt)strlen(t->config_json));
 }
 
 /* "batch 128 × 4 = 512, lr 0.001 × 4 = 0.004 (linear), 118 steps/epoch" */

@@ -140,11 +140,12 @@ enum dt_status dt_trainer_open(struct dt_world *world, const struct dt_config *c
 {
     *out = (struct dt_trainer){.world = world, .config = *config};
     enum dt_status s;
-    DT_TRY_GOTO(s, dt_world_agree(world, lower(out)), fail);
-    DT_TRY_GOTO(s, dt_ranks_threads(world, config->threads, &out->n_threads), fail);
     out->config_json = dt_config_to_json(config);
     s = out->config_json != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory for the resolved configuration");
     DT_TRY_GOTO(s, dt_world_agree(world, s), fail);
+    DT_TRY_GOTO(s, dt_ranks_same(world, "configuration", out->config_json), fail);
+    DT_TRY_GOTO(s, dt_world_agree(world, lower(out)), fail);
+    DT_TRY_GOTO(s, dt_ranks_threads(world, config->threads, &out->n_threads), fail);
     DT_TRY_GOTO(s, open_parts(out), fail);
     return DT_OK;
 fail:

@@ -1,0 +1,88 @@
+# Shared by the tests of the program as users run it: sourced, not run.
+#
+# They want $DTRAIN, the program, and $MPIEXEC, the launcher. Each works in a folder of its own, $work, which is removed at the end
+# together with every process that was started from it. Failures are counted; `finish` tells.
+# shellcheck shell=bash
+set -uo pipefail
+: "${DTRAIN:?the path of dtrain}" "${MPIEXEC:?the path of mpiexec}"
+tests=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck disable=SC2034 # for the tests
+configs=$(cd "$tests/../configs" && pwd)
+work=$(mktemp -d /tmp/dtrain-test.XXXXXX)
+n_checks=0 n_failed=0
+shared_memory=() # files in /dev/shm of processes that a test kills: nobody else removes them
+unset DTRAIN_TIMEOUT DTRAIN_ISA NO_COLOR
+# MPICH keeps memory until the process ends; everything else that the sanitizers find is ours.
+export ASAN_OPTIONS="${ASAN_OPTIONS:-detect_leaks=0}"
+
+clean_up() {
+  local pid
+  for pid in $(processes_of "$work"); do
+    kill -KILL "$pid" 2>/dev/null
+  done
+  ((${#shared_memory[@]} == 0)) || rm -f "${shared_memory[@]}"
+  rm -rf "$work"
+}
+trap clean_up EXIT
+cd "$work" || exit 1
+
+fail() { # fail TEXT [FILE...]: counts a failure; the files are shown
+  printf 'FAILED: %s\n' "$1"
+  shift
+  head -n 8 -- "$@" 2>/dev/null | cut -c 1-400 | sed 's/^/    /'
+  n_failed=$((n_failed + 1))
+}
+
+check() { # check TEXT COMMAND...: the command must succeed
+  local text=$1
+  shift
+  n_checks=$((n_checks + 1))
+  "$@" || fail "$text"
+}
+
+finish() {
+  printf '%d checks, %d failed\n' "$n_checks" "$n_failed"
+  exit $((n_failed > 0))
+}
+
+processes_of() { # the processes, not zombies, with this text in their command line
+  local file text
+  for file in /proc/[0-9]*/cmdline; do
+    text=$(tr '\0' ' ' 2>/dev/null <"$file") || continue
+    if [[ $text == *"$1"* && ${file//[!0-9]/} != "$$" ]]; then
+      echo "${file//[!0-9]/}"
+    fi
+  done
+}
+
+ranks_of() { # the ranks among them: this program, not its launcher, in the order of their numbers
+  local pid
+  for pid in $(processes_of "$1"); do
+    if [[ $(readlink "/proc/$pid/exe" 2>/dev/null) == "$(readlink -f "$DTRAIN")" ]]; then
+      echo "$(tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | sed -n 's/^PMI_RANK=//p') $pid"
+    fi
+  done | sort -n | cut -d ' ' -f 2
+}
+
+# wait_for SECONDS COMMAND...: until it succeeds. The limit is a guard against hanging, not a measure of speed.
+wait_for() {
+  local end=$((SECONDS + $1))
+  shift
+  until "$@"; do
+    ((SECONDS < end)) || return 1
+    sleep 0.02
+  done
+}
+
+gone() { # no process of the run is left
+  [[ -z $(processes_of "$1") ]]
+}
+
+is_valid_json_lines() { # every line of the file is an object
+  python3 -c 'import json, sys
+for line in open(sys.argv[1]): assert isinstance(json.loads(line), dict)' "$1"
+}
+
+newest_checkpoint() { # of a run folder
+  find "$1/checkpoints" -name 'step-*.safetensors' 2>/dev/null | sort | tail -n 1
+}

@@ -1,0 +1,210 @@
+#!/usr/bin/env python3
+"""Files with one fault each, for test_bad_input.sh. Standard library only.
+
+make_bad_input.py data DIR              a folder of IDX files for each fault in DATA, and DIR/good
+make_bad_input.py checkpoints GOOD DIR  a checkpoint for each fault in CHECKPOINTS, made from a good one
+"""
+import gzip
+import json
+import os
+import shutil
+import socket
+import struct
+import sys
+import zlib
+
+N, SIZE, CLASSES = 32, 8, 4
+IMAGES, LABELS, TEST_IMAGES = "train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte"
+
+
+def idx(dims, data, magic=None):
+    head = struct.pack(">I", 0x800 + len(dims)) if magic is None else magic
+    return head + b"".join(struct.pack(">I", d) for d in dims) + data
+
+
+def images(n, size=SIZE):
+    return idx([n, size, size], bytes((i * 7 + i // 64 * 50) % 256 for i in range(n * size * size)))
+
+
+def labels(n):
+    return idx([n], bytes(i % CLASSES for i in range(n)))
+
+
+def good():
+    return {IMAGES: images(N), LABELS: labels(N), TEST_IMAGES: images(16), "t10k-labels-idx1-ubyte": labels(16)}
+
+
+def zipped(data):
+    return gzip.compress(data, mtime=0)
+
+
+def flipped(data, at, bit=0x10):
+    return data[:at] + bytes([data[at] ^ bit]) + data[at + 1:]
+
+
+G = good()
+Z = zipped(G[IMAGES])
+RAW = b"\0" * (N * SIZE * SIZE)
+# fault -> (file, what it holds instead; None: it is missing)
+DATA = {
+    "missing": (IMAGES, None),
+    "empty": (IMAGES, b""),
+    "short3": (IMAGES, G[IMAGES][:3]),
+    "short6": (IMAGES, G[IMAGES][:6]),
+    "short15": (IMAGES, G[IMAGES][:15]),
+    "short-labels": (LABELS, G[LABELS][:6]),
+    "swapped": (IMAGES, G[LABELS]),
+    "swapped-labels": (LABELS, G[IMAGES]),
+    "little-endian": (IMAGES, idx([N, SIZE, SIZE], RAW, b"\x03\x08\0\0")),
+    "png": (IMAGES, b"\x89PNG\r\n\x1a\n" + RAW),
+    "html": (IMAGES, b"<!DOCTYPE html><html><body>404</body></html>"),
+    "float": (IMAGES, idx([N, SIZE, SIZE], RAW * 4, b"\0\0\x0d\x03")),
+    "two-dims": (IMAGES, idx([N, SIZE * SIZE], RAW)),
+    "huge": (IMAGES, idx([0xFFFFFFFF, 65536, 65536], b"")),
+    "no-items": (IMAGES, idx([0, SIZE, SIZE], b"")),
+    "no-rows": (IMAGES, idx([N, 0, SIZE], b"")),
+    "short-data": (IMAGES, G[IMAGES][:-100]),
+    "extra": (IMAGES, G[IMAGES] + b"x" * 17),
+    "uneven": (LABELS, labels(N - 1)),
+    "label": (LABELS, flipped(G[LABELS], 8 + 30, 4)),
+    "size": (IMAGES, images(N, 10)),
+    "test-size": (TEST_IMAGES, images(16, 10)),
+    "gz-short": (IMAGES + ".gz", Z[:len(Z) // 2]),
+    "gz-crc": (IMAGES + ".gz", flipped(Z, len(Z) - 8)),
+    "gz-bits": (IMAGES + ".gz", flipped(Z, len(Z) // 2)),
+    "gz-garbage": (IMAGES + ".gz", Z + b"garbage"),
+    "gz-member": (IMAGES + ".gz", Z + Z),
+    "gz-not": (IMAGES + ".gz", b"this is neither gzip nor IDX"),
+    "gz-empty": (IMAGES + ".gz", b""),
+    "gz-bomb": (IMAGES + ".gz", zipped(G[IMAGES] + b"\0" * (1 << 25))),
+    "gz-raw": (IMAGES + ".gz", G[IMAGES]),  # no fault: the name does not count
+}
+
+
+def make_data(folder):
+    for fault, (name, content) in [("good", (IMAGES, G[IMAGES])), *DATA.items()]:
+        os.makedirs(f"{folder}/{fault}")
+        files = good()
+        if content is None or name not in files:
+            del files[IMAGES]
+        if content is not None:
+            files[name] = content
+        for file, data in files.items():
+            with open(f"{folder}/{fault}/{file}", "wb") as out:
+                out.write(data)
+    for kind in ("fifo", "socket", "device", "folder"):
+        shutil.copytree(f"{folder}/missing", f"{folder}/{kind}")
+    os.mkfifo(f"{folder}/fifo/{IMAGES}")
+    here = os.getcwd()
+    os.chdir(f"{folder}/socket")  # a socket's path has no more than 107 characters
+    socket.socket(socket.AF_UNIX).bind(IMAGES)
+    os.chdir(here)
+    os.symlink("/dev/zero", f"{folder}/device/{IMAGES}")
+    os.mkdir(f"{folder}/folder/{IMAGES}")
+
+
+def split(file):
+    n = struct.unpack("<Q", file[:8])[0]
+    return json.loads(file[8:8 + n]), file[8 + n:]
+
+
+def join(header, data, text=None):
+    """The file with the header's own CRC set right, so that only the fault that is meant is in it."""
+    header["__metadata__"]["header_crc"] = "0" * 8
+    text = json.dumps(header, separators=(",", ":")) if text is None else text
+    text = text.encode() + b" " * (-(8 + len(text.encode())) % 64)
+    start = struct.pack("<Q", len(text)) + text
+    at = start.index(b'"header_crc":"') + 14
+    return start[:at] + b"%08x" % zlib.crc32(start) + start[at + 8:] + data
+
+
+def edited(file, change):
+    header, data = split(file)
+    names = [n for n in header if n != "__metadata__"]
+    data = change(header, names, bytearray(data)) or data
+    return join(header, bytes(data))
+
+
+def metadata(key, value):
+    def change(header, _names, _data):
+        header["__metadata__"][key] = value
+    return change
+
+
+def shape_mismatch(header, names, _data):
+    header[names[0]]["shape"][0] += 1
+
+
+def overlap(header, names, _data):
+    header[names[1]]["data_offsets"] = header[names[0]]["data_offsets"]
+    header[names[1]]["shape"] = header[names[0]]["shape"]
+
+
+def hole(_header, names, data):
+    _header[names[0]]["data_offsets"][0] += 4
+    _header[names[0]]["data_offsets"][1] += 4
+
+
+def overflow(header, names, _data):
+    header[names[0]]["shape"] = [1 << 62, 1 << 62]
+
+
+def other_type(header, names, _data):
+    header[names[0]]["dtype"] = "F64"
+
+
+def no_number(header, names, data):
+    begin, end = header[names[0]]["data_offsets"]
+    data[begin:begin + 4] = struct.pack("<f", float("nan"))
+    header["__metadata__"][f"crc32.{names[0]}"] = f"{zlib.crc32(data[begin:end]):08x}"
+    return data
+
+
+def twice(file):
+    header, data = split(file)
+    name = next(n for n in header if n != "__metadata__")
+    text = json.dumps(header, separators=(",", ":"))
+    entry = f'"{name}":' + json.dumps(header[name], separators=(",", ":"))
+    crc = text.index('"header_crc":"') + 14
+    text = text[:crc] + "00000000" + text[crc + 8:]
+    return join(header, data, text.replace(entry, entry + "," + entry))
+
+
+CHECKPOINTS = {
+    "empty": lambda f: b"",
+    "short4": lambda f: f[:4],
+    "short-header": lambda f: f[:100],
+    "short-data": lambda f: f[:-4],
+    "flipped-header": lambda f: flipped(f, f.index(b'"epoch":"') + 9, 1),
+    "flipped-data": lambda f: flipped(f, len(f) - 3),
+    "not-one": lambda f: b"PK\x03\x04" + b"\0" * 400,
+    "long-header": lambda f: struct.pack("<Q", 1 << 19) + f[8:],
+    "vast-header": lambda f: struct.pack("<Q", 1 << 63) + f[8:],
+    "shape": lambda f: edited(f, shape_mismatch),
+    "overlap": lambda f: edited(f, overlap),
+    "hole": lambda f: edited(f, hole),
+    "overflow": lambda f: edited(f, overflow),
+    "type": lambda f: edited(f, other_type),
+    "twice": twice,
+    "version": lambda f: edited(f, metadata("version", "3")),
+    "counter": lambda f: edited(f, metadata("epoch", "18446744073709551616")),
+    "path": lambda f: edited(f, metadata("config", "../../etc/passwd")),
+    "nan": lambda f: edited(f, no_number),
+    "same": lambda f: edited(f, lambda h, n, d: None),  # no fault: what the others begin with
+}
+
+
+def make_checkpoints(path, folder):
+    os.makedirs(folder)
+    with open(path, "rb") as file:
+        original = file.read()
+    for fault, change in CHECKPOINTS.items():
+        with open(f"{folder}/{fault}.safetensors", "wb") as out:
+            out.write(change(original))
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "data":
+        make_data(sys.argv[2])
+    else:
+        make_checkpoints(sys.argv[2], sys.argv[3])
