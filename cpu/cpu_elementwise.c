@@ -54,43 +54,53 @@ void DT_KERNEL(activate_backward)(enum dt_activation activation, size_t n_elems,
     }
 }
 
-#define GROUPS 16 /* Philox calls side by side */
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "dropout_mask reads the low half of a word first");
 
-/* base/rng.h's dt_rng_words for GROUPS neighbouring groups; words[j][i] is word j of group first + i. */
-static void rng_groups(const struct dt_dropout_key *key, uint32_t first, uint32_t words[4][GROUPS])
+/* One round's product with a constant: both halves of all lanes. */
+ALWAYS_INLINE void multiply_wide(vu a, uint32_t factor, vu *high, vu *low)
+{
+    const vu even = multiply_even(a, factor), odd = multiply_even((vu)((vu64)a >> 32), factor);
+    *low = (vu)(((vu64)even & 0xFFFFFFFFu) | (vu64)odd << 32);
+    *high = (vu)((vu64)even >> 32 | ((vu64)odd & 0xFFFFFFFF00000000u));
+}
+
+/* base/rng.h's dt_rng_words for VL neighbouring groups: words[i] are those of group first + i. */
+static void rng_groups(const struct dt_dropout_key *key, uint32_t first, uint32_t words[VL][4])
 {
     uint32_t key0 = (uint32_t)key->seed, key1 = (uint32_t)(key->seed >> 32);
-    for (uint32_t i = 0; i < GROUPS; i++) {
-        words[0][i] = first + i;
-        words[1][i] = key->sample;
-        words[2][i] = key->epoch;
-        words[3][i] = (uint32_t)DT_RNG_DROPOUT << 24 | (key->stream & 0xFFFFFFu);
-    }
+    vu c[4] = {(vu)lane_numbers() + first, (vu){0} + key->sample, (vu){0} + key->epoch,
+               (vu){0} + ((uint32_t)DT_RNG_DROPOUT << 24 | (key->stream & 0xFFFFFFu))};
     for (int round = 0; round < 10; round++) {
-        for (int i = 0; i < GROUPS; i++) {
-            const uint64_t p0 = (uint64_t)0xD2511F53u * words[0][i], p1 = (uint64_t)0xCD9E8D57u * words[2][i];
-            words[0][i] = (uint32_t)(p1 >> 32) ^ words[1][i] ^ key0;
-            words[1][i] = (uint32_t)p1;
-            words[2][i] = (uint32_t)(p0 >> 32) ^ words[3][i] ^ key1;
-            words[3][i] = (uint32_t)p0;
-        }
+        vu high0, low0, high1, low1;
+        multiply_wide(c[0], 0xD2511F53u, &high0, &low0);
+        multiply_wide(c[2], 0xCD9E8D57u, &high1, &low1);
+        c[0] = high1 ^ c[1] ^ key0;
+        c[1] = low1;
+        c[2] = high0 ^ c[3] ^ key1;
+        c[3] = low0;
         key0 += 0x9E3779B9u;
         key1 += 0xBB67AE85u;
+    }
+    uint32_t by_word[4][VL];
+    memcpy(by_word, c, sizeof by_word);
+    for (int i = 0; i < VL; i++) {
+        for (int j = 0; j < 4; j++) {
+            words[i][j] = by_word[j][i];
+        }
     }
 }
 
 void DT_KERNEL(dropout_mask)(const struct dt_dropout_key *key, size_t n_units, uint8_t *keep)
 {
-    enum { UNITS = GROUPS * DT_DROPOUT_UNITS_PER_GROUP };
+    enum { UNITS = VL * DT_DROPOUT_UNITS_PER_GROUP };
     for (size_t begin = 0; begin < n_units; begin += UNITS) {
-        uint32_t words[4][GROUPS];
+        uint32_t words[VL][4];
+        uint16_t half[UNITS];
         uint8_t kept[UNITS];
         rng_groups(key, (uint32_t)(begin / DT_DROPOUT_UNITS_PER_GROUP), words);
-        for (int i = 0; i < GROUPS; i++) {
-            for (int j = 0; j < 4; j++) {
-                kept[8 * i + 2 * j] = (words[j][i] & 0xFFFFu) >= key->threshold;
-                kept[8 * i + 2 * j + 1] = words[j][i] >> 16 >= key->threshold;
-            }
+        memcpy(half, words, sizeof half);
+        for (int i = 0; i < UNITS; i++) {
+            kept[i] = half[i] >= key->threshold;
         }
         memcpy(keep + begin, kept, n_units - begin < UNITS ? n_units - begin : UNITS);
     }

@@ -15,38 +15,37 @@ static size_t element(const struct dt_pooling *pool, int r, int s)
 
 typedef uint16_t vector_of_u16 __attribute__((vector_size(2 * VL), aligned(2), may_alias));
 
-/* VL channels of one window; NaN counts as the largest number, the first of equals wins. */
-ALWAYS_INLINE vf window_max(const struct dt_pooling *pool, const float *x, vi *winner)
+/* n channels of one window, at most VL; NaN counts as the largest number, the first of equals wins. */
+ALWAYS_INLINE void window_max(const struct dt_pooling *pool, const float *x, const int n, float *y, uint16_t *winner)
 {
     vf best = load(x);
-    *winner = (vi){0};
+    vi chosen = {0};
     for (int r = 0; r < pool->size; r++) {
         for (int s = 0; s < pool->size; s++) {
             const vf v = load(x + element(pool, r, s));
             const vi better = (v > best) | ((v != v) & (best == best));
             best = blend(better, v, best);
-            *winner = (better & (r * pool->size + s)) | (~better & *winner);
+            chosen = (better & (r * pool->size + s)) | (~better & chosen);
         }
     }
-    return best;
+    store_first(y, best, n);
+    if (winner != NULL) {
+        const vector_of_u16 narrow = __builtin_convertvector(chosen, vector_of_u16);
+        memcpy(winner, &narrow, (size_t)n * sizeof narrow[0]);
+    }
 }
 
 void DT_KERNEL(max_pool)(const struct dt_pooling *pool, const float *x, float *y, uint16_t *winner)
 {
+    const int n_whole = pool->c / VL * VL;
     for (int p = 0; p < pool->out_h; p++) {
-        for (int q = 0; q < pool->out_w; q++) {
+        for (int q = 0; q < pool->out_w; q++, y += pool->c, winner += winner != NULL ? pool->c : 0) {
             const float *from = x + window(pool, p, q);
-            for (int c = 0; c < pool->c; c += VL, y += VL) {
-                const int n = pool->c - c < VL ? pool->c - c : VL;
-                vi chosen;
-                const vf best = window_max(pool, from + c, &chosen);
-                const vector_of_u16 narrow = __builtin_convertvector(chosen, vector_of_u16);
-                store_first(y, best, n);
-                if (winner != NULL) {
-                    memcpy(winner, &narrow, (size_t)n * sizeof narrow[0]);
-                    winner += n;
-                }
-                y -= VL - n;
+            for (int c = 0; c < n_whole; c += VL) {
+                window_max(pool, from + c, VL, y + c, winner != NULL ? winner + c : NULL);
+            }
+            if (n_whole < pool->c) {
+                window_max(pool, from + n_whole, pool->c - n_whole, y + n_whole, winner != NULL ? winner + n_whole : NULL);
             }
         }
     }

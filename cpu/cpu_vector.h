@@ -19,6 +19,8 @@
 
 typedef float vf __attribute__((vector_size(4 * VL)));
 typedef int32_t vi __attribute__((vector_size(4 * VL)));
+typedef uint32_t vu __attribute__((vector_size(4 * VL)));
+typedef uint64_t vu64 __attribute__((vector_size(4 * VL)));
 typedef float vf_memory __attribute__((vector_size(4 * VL), aligned(4), may_alias)); /* unaligned, as memory is */
 
 #if defined(__clang__)
@@ -48,15 +50,34 @@ ALWAYS_INLINE vf blend(vi mask, vf yes, vf no)
     return (vf)((mask & (vi)yes) | (~mask & (vi)no));
 }
 
-/* Lanes below n: all bits set. */
-ALWAYS_INLINE vi first_lanes(int n)
+ALWAYS_INLINE vi lane_numbers(void)
 {
     vi lane;
     UNROLL
     for (int i = 0; i < VL; i++) {
         lane[i] = i;
     }
-    return lane < n;
+    return lane;
+}
+
+/* Lanes below n: all bits set. */
+ALWAYS_INLINE vi first_lanes(int n)
+{
+    return lane_numbers() < n;
+}
+
+/* 64-bit products of the even lanes with a number. */
+ALWAYS_INLINE vu multiply_even(vu a, uint32_t factor)
+{
+#if defined(__AVX512F__)
+    return (vu)_mm512_mul_epu32((__m512i)a, _mm512_set1_epi64(factor));
+#elif defined(__AVX2__)
+    return (vu)_mm256_mul_epu32((__m256i)a, _mm256_set1_epi64x(factor));
+#elif defined(__SSE2__)
+    return (vu)_mm_mul_epu32((__m128i)a, _mm_set1_epi64x(factor));
+#else
+    return (vu)(((vu64)a & 0xFFFFFFFFu) * factor);
+#endif
 }
 
 /* One bit per lane that is not zero; a NaN is not zero. */
