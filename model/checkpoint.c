@@ -426,6 +426,12 @@ enum dt_status dt_checkpoint_get(const struct dt_checkpoint_file *file, const st
 
 /* The newest one */
 
+/* Damaged, unreadable, or something else under a checkpoint's name: an older one may do. */
+static bool is_passed_over(enum dt_status status)
+{
+    return status == DT_BAD_DATA || status == DT_IO || status == DT_NO_INPUT;
+}
+
 enum dt_status dt_checkpoint_newest(const char *dir, char path[DT_CHECKPOINT_PATH_SIZE], struct dt_checkpoint_file *out,
                                     void (*on_damaged)(const char *text))
 {
@@ -442,7 +448,7 @@ enum dt_status dt_checkpoint_newest(const char *dir, char path[DT_CHECKPOINT_PAT
         if (status == DT_OK) {
             status = dt_checkpoint_open(path, out);
         }
-        if (status != DT_BAD_DATA && status != DT_IO) {
+        if (!is_passed_over(status)) {
             break;
         }
         on_damaged(dt_error_text());
@@ -450,7 +456,7 @@ enum dt_status dt_checkpoint_newest(const char *dir, char path[DT_CHECKPOINT_PAT
         path[0] = '\0';
     }
     free(steps);
-    if (status == DT_BAD_DATA || status == DT_IO) {
+    if (is_passed_over(status)) {
         status = dt_error(DT_BAD_DATA, "%s: all %zu checkpoints are damaged (remove them to start afresh)", dir, n_steps);
     }
     return status;

@@ -213,10 +213,15 @@ static void test_newest(void)
     free(bytes);
     snprintf(path, sizeof path, "%s/step-000000000300.safetensors", dir);
     CHECK_INT(truncate(path, 0), 0);
+    char folder[DT_CHECKPOINT_PATH_SIZE];
+    snprintf(folder, sizeof folder, "%s/step-000000000500.safetensors", dir);
+    CHECK_INT(mkdir(folder, 0700), 0);
     CHECK_INT(newest(dir, path, &file), DT_OK);
+    CHECK_INT(rmdir(folder), 0);
     CHECK_INT(file.state.step, 200);
     CHECK_HAS(path, "/step-000000000200.safetensors");
-    CHECK_INT(n_damaged, 2);
+    CHECK_INT(n_damaged, 3);
+    CHECK_HAS(damaged_text, "step-000000000500.safetensors: is a directory");
     CHECK_HAS(damaged_text, "step-000000000400.safetensors: damaged (tensor 'optimizer.1.fc2.bias' crc ");
     CHECK_HAS(damaged_text, "step-000000000300.safetensors: empty file");
     CHECK_TEXT(dt_error_text(), "");
