@@ -35,10 +35,10 @@ enum dt_status dt_grad_sync_open(struct dt_comm *comm, float *grads, const size_
 
 /* Before the backward pass of a step. */
 void dt_grad_sync_begin(struct dt_grad_sync *sync);
-/* A dt_grad_ready_fn: starts every bucket that is now full, and helps the others along. */
-enum dt_status dt_grad_sync_ready(void *sync, size_t begin, size_t end);
+/* A dt_grad_ready_fn, with the dt_grad_sync as its context: starts every bucket that is now full, and helps the others along. */
+enum dt_status dt_grad_sync_ready(void *context, size_t begin, size_t end);
 /* Lets messages progress; a dt_pass.poll. Errors surface in the wait. */
-void dt_grad_sync_poll(void *sync);
+void dt_grad_sync_poll(void *context);
 /* Every bucket is summed over all ranks when this returns. */
 enum dt_status dt_grad_sync_wait(struct dt_grad_sync *sync);
 

@@ -65,14 +65,16 @@ int dt_launch_rank(void)
     return launcher == NULL ? 0 : env_number(launcher->rank);
 }
 
-static bool under_hydra(void)
+/* Where MPICH's launcher listens to this process, or -1 when it was started otherwise. */
+static int hydra_fd(void)
 {
-    return getenv("HYDI_CONTROL_FD") != NULL && getenv("PMI_FD") != NULL;
+    const char *fd = getenv("PMI_FD");
+    return fd == NULL || getenv("HYDI_CONTROL_FD") == NULL ? -1 : atoi(fd);
 }
 
 void dt_launch_die_with_parent(void)
 {
-    if (!under_hydra()) {
+    if (hydra_fd() < 0) {
         return; /* a shell may rightly end before the program that it started */
     }
     const pid_t parent = getppid();
@@ -84,7 +86,8 @@ void dt_launch_die_with_parent(void)
 
 bool dt_launch_abort(int code)
 {
-    if (!under_hydra()) {
+    const int fd = hydra_fd();
+    if (fd < 0) {
         return false;
     }
     /* The launcher's wire protocol, PMI version 1; spelled out by hand because printf is not for signal handlers. */
@@ -93,5 +96,5 @@ bool dt_launch_abort(int code)
     digits[0] = (char)('0' + code / 100 % 10);
     digits[1] = (char)('0' + code / 10 % 10);
     digits[2] = (char)('0' + code % 10);
-    return write(atoi(getenv("PMI_FD")), line, sizeof line - 1) == (ssize_t)(sizeof line - 1);
+    return write(fd, line, sizeof line - 1) == (ssize_t)(sizeof line - 1);
 }
