@@ -90,17 +90,38 @@ static bool border_is_bright(struct dt_shape shape, const uint8_t *pixels)
 
 static enum dt_status decode_error(const char *name, png_image *image)
 {
-    const enum dt_status s = dt_error(DT_BAD_DATA, "%s: damaged PNG: %s", name, image->message);
+    const enum dt_status s = dt_error(DT_BAD_DATA, "%s: damaged PNG: %s (save it again)", name, image->message);
     png_image_free(image);
     return s;
 }
 
-static enum dt_status decode(const char *name, const uint8_t *bytes, size_t n_bytes, int channels, struct raster *out)
+/* After a signature, a PNG is chunks: a length, a type of four letters, so many bytes, a CRC; the last is IEND. Each must lie in
+ * the file, since libpng takes a length's word for it and allocates up to 2 GB. */
+static enum dt_status check_chunks(const char *name, const uint8_t *bytes, size_t n_bytes)
 {
     static const uint8_t signature[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
+    const size_t n_frame = 12; /* length, type and CRC */
     if (n_bytes < sizeof signature || memcmp(bytes, signature, sizeof signature) != 0) {
         return dt_error(DT_BAD_DATA, "%s: not a PNG file (convert the image to PNG first)", name);
     }
+    size_t at = sizeof signature;
+    while (n_bytes - at >= n_frame) {
+        const uint8_t *chunk = bytes + at;
+        const size_t length = (size_t)chunk[0] << 24 | (size_t)chunk[1] << 16 | (size_t)chunk[2] << 8 | chunk[3];
+        if (length > n_bytes - at - n_frame) {
+            break;
+        }
+        if (memcmp(chunk + 4, "IEND", 4) == 0) {
+            return DT_OK;
+        }
+        at += n_frame + length;
+    }
+    return dt_error(DT_BAD_DATA, "%s: truncated PNG: it should go on after its %zu bytes (save or copy it again)", name, n_bytes);
+}
+
+static enum dt_status decode(const char *name, const uint8_t *bytes, size_t n_bytes, int channels, struct raster *out)
+{
+    DT_TRY(check_chunks(name, bytes, n_bytes));
     png_image image = {.version = PNG_IMAGE_VERSION};
     if (!png_image_begin_read_from_memory(&image, bytes, n_bytes)) {
         return decode_error(name, &image);
