@@ -19,8 +19,7 @@ struct dt_conv {
     int kernel, stride;
 };
 
-/* One nonzero number of a list. What is zero contributes nothing to a backward pass, and after ReLU, max pool and dropout most is.
- */
+/* One nonzero number of a list. Zeros contribute nothing to a backward pass, and after ReLU, max pool and dropout most are zero. */
 struct dt_entry {
     int32_t index;
     float value;

@@ -1,0 +1,193 @@
+/* The cpu backend outside blocks against the reference, on every instruction set of this machine: gather, loss heads, optimizer
+ * steps, norm, dropout masks; and how an instruction set is chosen. */
+#include "guarded.h"
+
+#include "cpu/cpu_isa.h"
+#include "model/backend.h"
+
+static int n_isas;
+static const char *isas[DT_CPU_MAX_ISAS];
+
+static struct dt_backend *open_on(const struct dt_backend_ops *ops)
+{
+    const struct dt_backend_options options = {.n_threads = 2};
+    struct dt_backend *backend;
+    CHECK_INT(ops->open(&options, &backend), DT_OK);
+    return backend;
+}
+
+static void check_gather_and_loss(const char *isa, enum dt_loss loss)
+{
+    enum { N = 6, OUT = 7 };
+    static uint8_t pixels[N * 3 * 4 * 5];
+    static uint16_t labels[N];
+    struct buffer targets = buffer_random(N * OUT, 20, 0), logits = buffer_random(N * OUT, 40, 0);
+    logits.data[3] = logits.data[5] = 7; /* a tie for the largest */
+    static const uint32_t rows[] = {5, 0, 3, 3}, ids[] = {0, 1, 2, 3};
+    const struct dt_batch batch = {.n = 4, .rows = rows, .ids = ids};
+    for (size_t i = 0; i < sizeof pixels; i++) {
+        pixels[i] = (uint8_t)draw(256);
+    }
+    for (size_t i = 0; i < N; i++) {
+        labels[i] = (uint16_t)draw(OUT);
+    }
+    const struct dt_samples samples = {
+        .n = N, .shape = {3, 4, 5}, .pixels = pixels, .scale = 1.0f / 255, .labels = labels, .targets = targets.data};
+    struct buffer x[2], dlogits[2];
+    struct dt_metrics metrics[2];
+    for (int i = 0; i < 2; i++) {
+        const struct dt_backend_ops *ops = i == 0 ? &dt_ref_backend : &dt_cpu_backend;
+        struct dt_backend *backend = open_on(ops);
+        struct dt_bound_samples *bound;
+        x[i] = buffer_open(4 * 60);
+        dlogits[i] = buffer_open(4 * OUT);
+        CHECK_INT(ops->samples_open(backend, &samples, &bound), DT_OK);
+        CHECK_INT(ops->gather(backend, bound, &batch, x[i].data), DT_OK);
+        CHECK_INT(ops->loss(backend, loss, bound, &batch, OUT, logits.data, dlogits[i].data), DT_OK);
+        CHECK_INT(ops->loss(backend, loss, bound, &batch, OUT, logits.data, NULL), DT_OK);
+        CHECK_INT(ops->metrics_take(backend, &metrics[i]), DT_OK);
+        ops->samples_close(backend, bound);
+        ops->close(backend);
+    }
+    struct buffer hwc = turned(&x[0], samples.shape, true);
+    compare(isa, "gathered x", &x[1], &hwc);
+    compare(isa, "dlogits", &dlogits[1], &dlogits[0]);
+    CHECK_NEAR(metrics[1].loss_sum, metrics[0].loss_sum, 1e-9 * fabs(metrics[0].loss_sum));
+    CHECK_NEAR(metrics[1].n_correct, metrics[0].n_correct, 0);
+    CHECK_NEAR(metrics[1].n_samples, 8, 0);
+    struct buffer *all[] = {&x[0], &x[1], &dlogits[0], &dlogits[1], &hwc, &targets, &logits};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        buffer_close(all[i], "a buffer of the loss");
+    }
+}
+
+static void check_update(const char *isa, const struct dt_update *update, bool with_states)
+{
+    const size_t n = 70007;
+    struct buffer params = buffer_random(n, 8, 0), grads = buffer_random(n, 8, 1),
+                  states[2] = {buffer_random(n, 4, 0), buffer_open(n)};
+    struct buffer got[2][3];
+    for (size_t i = 0; i < n; i++) {
+        states[1].data[i] = fabsf(draw_eighths(3));
+    }
+    for (int i = 0; i < 2; i++) {
+        const struct dt_backend_ops *ops = i == 0 ? &dt_ref_backend : &dt_cpu_backend;
+        struct dt_backend *backend = open_on(ops);
+        got[i][0] = copy_of(&params);
+        got[i][1] = copy_of(&states[0]);
+        got[i][2] = copy_of(&states[1]);
+        CHECK_INT(ops->optimizer_step(backend, update, n, got[i][0].data, grads.data, with_states ? got[i][1].data : NULL,
+                                      with_states ? got[i][2].data : NULL),
+                  DT_OK);
+        ops->close(backend);
+    }
+    for (int j = 0; j < 3; j++) {
+        compare(isa, "parameters or optimizer state", &got[1][j], &got[0][j]);
+        buffer_close(&got[0][j], "ref's");
+        buffer_close(&got[1][j], "cpu's");
+    }
+    buffer_close(&params, "params");
+    buffer_close(&grads, "grads");
+    buffer_close(&states[0], "state1");
+    buffer_close(&states[1], "state2");
+}
+
+static void check_updates(const char *isa)
+{
+    const struct dt_update adam = {.type = DT_OPTIMIZER_ADAM,
+                                   .grad_scale = 1.0f / 128,
+                                   .lr = 0.01f,
+                                   .weight_decay = 0.1f,
+                                   .beta1 = 0.9f,
+                                   .beta2 = 0.99f,
+                                   .epsilon = 1e-7f,
+                                   .bias_correction1 = 0.19f,
+                                   .bias_correction2 = 0.02f};
+    const struct dt_update sgd = {.grad_scale = 0.25f, .lr = 0.1f, .weight_decay = 0.01f, .momentum = 0.9f};
+    struct dt_update adamw = adam, nesterov = sgd;
+    adamw.type = DT_OPTIMIZER_ADAMW;
+    nesterov.nesterov = true;
+    check_update(isa, &adam, true);
+    check_update(isa, &adamw, true);
+    check_update(isa, &sgd, true);
+    check_update(isa, &sgd, false);
+    check_update(isa, &nesterov, true);
+}
+
+static void check_sum_squares(void)
+{
+    struct buffer x = buffer_random(10001, 100, 0);
+    for (size_t n = 0; n <= x.n; n += n < 40 ? 1 : 997) {
+        double expected, actual;
+        struct dt_backend *ref = open_on(&dt_ref_backend), *cpu = open_on(&dt_cpu_backend);
+        CHECK_INT(dt_ref_backend.sum_squares(ref, x.data, n, &expected), DT_OK);
+        CHECK_INT(dt_cpu_backend.sum_squares(cpu, x.data, n, &actual), DT_OK);
+        CHECK_NEAR(actual, expected, 0);
+        dt_ref_backend.close(ref);
+        dt_cpu_backend.close(cpu);
+    }
+    buffer_close(&x, "x");
+}
+
+static void check_isa_choice(void)
+{
+    struct dt_backend *backend;
+    const struct dt_backend_options options = {.n_threads = 1};
+    setenv("DTRAIN_ISA", "x86-64-v9", 1);
+    CHECK_INT(dt_cpu_backend.open(&options, &backend), DT_CONFIG);
+    CHECK_HAS(dt_error_text(), "DTRAIN_ISA=x86-64-v9");
+    dt_error_clear();
+    for (int i = 0; i < n_isas; i++) {
+        setenv("DTRAIN_ISA", isas[i], 1);
+        CHECK_TEXT(dt_cpu_isa(), isas[i]);
+        CHECK_INT(dt_cpu_backend.open(&options, &backend), DT_OK);
+        CHECK_HAS(backend->description, isas[i]);
+        dt_cpu_backend.close(backend);
+    }
+    unsetenv("DTRAIN_ISA");
+    CHECK_TEXT(dt_cpu_isa(), isas[0]);
+}
+
+/* Unit by unit what base/rng.h says; a million of them, so that half-words equal to the threshold are among them. */
+static void check_dropout_masks(void)
+{
+    enum { UNITS = 1000003 };
+    static const uint32_t thresholds[] = {1, 16384, 40000, 65535, 65536};
+    static uint8_t keep[UNITS + 1];
+    const struct dt_cpu_kernels *kernels;
+    CHECK_INT(dt_cpu_isa_choose(&kernels), DT_OK);
+    for (uint32_t i = 0; i < sizeof thresholds / sizeof thresholds[0]; i++) {
+        const struct dt_dropout_key key = {
+            .seed = 0x123456789abcdef0u, .stream = 5 + i, .epoch = 3, .sample = 0xfedcba98u, .threshold = thresholds[i]};
+        struct dt_rng4 words = {{0}};
+        uint32_t n_equal = 0;
+        keep[UNITS] = 77;
+        kernels->dropout_mask(&key, UNITS, keep);
+        for (uint32_t unit = 0; unit < UNITS; unit++) {
+            if (unit % DT_DROPOUT_UNITS_PER_GROUP == 0) {
+                words =
+                    dt_rng_words(key.seed, DT_RNG_DROPOUT, key.stream, key.epoch, key.sample, unit / DT_DROPOUT_UNITS_PER_GROUP);
+            }
+            CHECK_INT(keep[unit], dt_dropout_keeps(words, unit, key.threshold));
+            n_equal += dt_dropout_keeps(words, unit, key.threshold) && !dt_dropout_keeps(words, unit, key.threshold + 1);
+        }
+        CHECK(n_equal > 0 || key.threshold == 65536);
+        CHECK_INT(keep[UNITS], 77);
+    }
+}
+
+int main(void)
+{
+    n_isas = dt_cpu_isa_list(isas);
+    CHECK(n_isas >= 1);
+    check_isa_choice();
+    for (int i = 0; i < n_isas; i++) {
+        setenv("DTRAIN_ISA", isas[i], 1);
+        check_gather_and_loss(isas[i], DT_LOSS_SOFTMAX_CROSS_ENTROPY);
+        check_gather_and_loss(isas[i], DT_LOSS_MEAN_SQUARED_ERROR);
+        check_updates(isas[i]);
+        check_sum_squares();
+        check_dropout_masks();
+    }
+    return 0;
+}
