@@ -3,11 +3,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "cpu/cpu_block.h"
 #include "cpu/cpu_isa.h"
 #include "cpu/cpu_loss.h"
 
+#define HUGE_PAGE ((size_t)2 << 20)
 #define UPDATE_CHUNK ((size_t)1 << 16) /* floats of one item of work in an optimizer step */
 
 struct dt_bound_samples {
@@ -48,9 +50,16 @@ static void cpu_close(struct dt_backend *backend)
 
 void *dt_cpu_memory(size_t n_bytes)
 {
+    const bool huge = n_bytes >= HUGE_PAGE;
     const size_t rounded = dt_round_up(n_bytes, 64) + 256;
-    void *memory = n_bytes < rounded ? aligned_alloc(64, rounded) : NULL;
+    void *memory =
+        n_bytes <= SIZE_MAX / 2 ? aligned_alloc(huge ? HUGE_PAGE : 64, huge ? dt_round_up(rounded, HUGE_PAGE) : rounded) : NULL;
     if (memory != NULL) {
+#ifdef MADV_HUGEPAGE
+        if (huge) {
+            madvise(memory, rounded, MADV_HUGEPAGE); /* weights lie many pages apart: fewer look-ups; no matter if refused */
+        }
+#endif
         memset(memory, 0, rounded);
     }
     return memory;

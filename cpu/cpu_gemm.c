@@ -51,8 +51,8 @@ ALWAYS_INLINE quarter lane_sums(const vf v[4])
 }
 
 /* VL more terms of each sum, or those in `inside`. */
-ALWAYS_INLINE void nt_step(const float *const a[NT_ROWS], const float *const b[NT_COLUMNS], int at, const bool whole, vi inside,
-                           vf c[NT_ROWS][NT_COLUMNS])
+ALWAYS_INLINE void nt_step(const int N, const float *const a[NT_ROWS], const float *const b[NT_COLUMNS], int at, const bool whole,
+                           vi inside, vf c[NT_ROWS][NT_COLUMNS])
 {
     vf bv[NT_COLUMNS];
     UNROLL
@@ -60,7 +60,7 @@ ALWAYS_INLINE void nt_step(const float *const a[NT_ROWS], const float *const b[N
         bv[j] = whole ? load(b[j] + at) : (vf)(inside & (vi)load(b[j] + at));
     }
     UNROLL
-    for (int i = 0; i < NT_ROWS; i++) {
+    for (int i = 0; i < N; i++) {
         const vf av = whole ? load(a[i] + at) : (vf)(inside & (vi)load(a[i] + at));
         UNROLL
         for (int j = 0; j < NT_COLUMNS; j++) {
@@ -69,24 +69,25 @@ ALWAYS_INLINE void nt_step(const float *const a[NT_ROWS], const float *const b[N
     }
 }
 
-/* Sums over k floats. Rows beyond the matrix repeat its last one. */
-static void nt_tile(int k, const float *const a[NT_ROWS], const float *const b[NT_COLUMNS], quarter sums[NT_ROWS])
+/* Sums over k floats of the first N rows. */
+ALWAYS_INLINE void nt_tile(const int N, int k, const float *const a[NT_ROWS], const float *const b[NT_COLUMNS],
+                           quarter sums[NT_ROWS])
 {
     const int n_whole = k / VL * VL;
     vf c[NT_ROWS][NT_COLUMNS] = {0};
     for (int at = 0; at < n_whole; at += VL) {
-        nt_step(a, b, at, true, (vi){0}, c);
+        nt_step(N, a, b, at, true, (vi){0}, c);
     }
     if (n_whole < k) { /* the same way, so that a sum's bits do not depend on its place in the tile */
-        nt_step(a, b, n_whole, false, first_lanes(k - n_whole), c);
+        nt_step(N, a, b, n_whole, false, first_lanes(k - n_whole), c);
     }
     UNROLL
-    for (int i = 0; i < NT_ROWS; i++) {
+    for (int i = 0; i < N; i++) {
         sums[i] = lane_sums(c[i]);
     }
 }
 
-/* Where NT rows from `first` on begin. */
+/* Where n rows from `first` on begin; rows beyond the matrix repeat its last one. */
 static void nt_rows(const float *matrix, int n_rows, size_t stride, int first, int n, const float *rows[])
 {
     for (int i = 0; i < n; i++) {
@@ -94,12 +95,12 @@ static void nt_rows(const float *matrix, int n_rows, size_t stride, int first, i
     }
 }
 
-/* Asks for a share of what is needed next: the processor's own guesses end at the page. */
-static void nt_prefetch(int n_rows, const float *const rows[], int depth, int part, int n_parts)
+/* Asks for floats begin .. end of rows that are needed next: the processor's own guesses end at the page. */
+static void nt_prefetch(int n_rows, const float *const rows[], int begin, int end)
 {
-    for (int at = depth * part / n_parts / 16; at < depth * (part + 1) / n_parts / 16; at++) {
+    for (int at = begin; at < end; at += 16) {
         for (int i = 0; i < n_rows; i++) {
-            __builtin_prefetch(rows[i] + 16 * at, 0, 2);
+            __builtin_prefetch(rows[i] + at, 0, 2);
         }
     }
 }
@@ -121,28 +122,55 @@ static void nt_add(int n_rows, int n_columns, const quarter sums[NT_ROWS], float
     }
 }
 
+/* What is left to do of one block of depth. */
+struct nt_block {
+    int m, n, depth, next_depth;
+    size_t stride; /* of a and b */
+    const float *a, *b;
+    float *c;
+};
+
+/* NT_ROWS rows of c. Along the way the next rows of a and `share` floats from `part` on of b's next block are asked for. */
+static void nt_band(const struct nt_block *block, int i0, int part, int share)
+{
+    const int n_rows = smaller(NT_ROWS, block->m - i0),
+              ahead = (int)dt_round_up((size_t)(block->depth * NT_COLUMNS / block->n) + 1, 16);
+    const float *rows[NT_ROWS], *next_rows[NT_ROWS], *columns[NT_COLUMNS], *next_columns[NT_COLUMNS];
+    nt_rows(block->a, block->m, block->stride, i0, NT_ROWS, rows);
+    nt_rows(block->a, block->m, block->stride, i0 + NT_ROWS, NT_ROWS, next_rows);
+    for (int j0 = 0, at = 0; j0 < block->n; j0 += NT_COLUMNS, at += ahead) {
+        quarter sums[NT_ROWS];
+        nt_rows(block->b, block->n, block->stride, j0, NT_COLUMNS, columns);
+        nt_rows(block->b + block->depth, block->n, block->stride, j0, NT_COLUMNS, next_columns);
+        nt_prefetch(NT_ROWS, next_rows, at, smaller(at + ahead, block->depth));
+        nt_prefetch(NT_COLUMNS, next_columns, part, smaller(part + share, block->next_depth));
+        if (n_rows > NT_ROWS / 3) {
+            nt_tile(NT_ROWS, block->depth, rows, columns, sums);
+        } else {
+            nt_tile(NT_ROWS / 3, block->depth, rows, columns, sums);
+        }
+        nt_add(n_rows, smaller(NT_COLUMNS, block->n - j0), sums, block->c + (size_t)i0 * (size_t)block->n + j0, (size_t)block->n);
+    }
+}
+
 void DT_KERNEL(gemm_nt)(int m, int n, int k, const float *a, const float *b, const float *bias, float *c)
 {
-    const int n_parts_m = (m + NT_ROWS - 1) / NT_ROWS, n_parts_n = (n + NT_COLUMNS - 1) / NT_COLUMNS;
     for (int i = 0; i < m; i++) {
         memcpy(c + (size_t)i * (size_t)n, bias, (size_t)n * sizeof(float));
     }
     for (int k0 = 0; k0 < k; k0 += NT_DEPTH) {
-        const int depth = smaller(NT_DEPTH, k - k0), next_depth = smaller(NT_DEPTH, k - k0 - depth);
-        for (int i0 = 0; i0 < m; i0 += NT_ROWS) {
-            const float *rows[NT_ROWS], *next_rows[NT_ROWS];
-            nt_rows(a + k0, m, (size_t)k, i0, NT_ROWS, rows);
-            nt_rows(a + k0, m, (size_t)k, i0 + NT_ROWS, NT_ROWS, next_rows);
-            for (int j0 = 0; j0 < n; j0 += NT_COLUMNS) {
-                const float *columns[NT_COLUMNS], *next_columns[NT_COLUMNS];
-                quarter sums[NT_ROWS];
-                nt_rows(b + k0, n, (size_t)k, j0, NT_COLUMNS, columns);
-                nt_rows(b + k0 + depth, n, (size_t)k, j0, NT_COLUMNS, next_columns);
-                nt_prefetch(NT_ROWS, next_rows, depth, j0 / NT_COLUMNS, n_parts_n);
-                nt_prefetch(NT_COLUMNS, next_columns, next_depth, i0 / NT_ROWS, n_parts_m);
-                nt_tile(depth, rows, columns, sums);
-                nt_add(smaller(NT_ROWS, m - i0), smaller(NT_COLUMNS, n - j0), sums, c + (size_t)i0 * (size_t)n + j0, (size_t)n);
-            }
+        const int depth = smaller(NT_DEPTH, k - k0);
+        const struct nt_block block = {.m = m,
+                                       .n = n,
+                                       .depth = depth,
+                                       .next_depth = smaller(NT_DEPTH, k - k0 - depth),
+                                       .stride = (size_t)k,
+                                       .a = a + k0,
+                                       .b = b + k0,
+                                       .c = c};
+        const int share = (int)dt_round_up((size_t)(block.next_depth * NT_ROWS / m) + 1, 16);
+        for (int i0 = 0, part = 0; i0 < m; i0 += NT_ROWS, part += share) {
+            nt_band(&block, i0, part, share);
         }
     }
 }

@@ -45,6 +45,7 @@ ALWAYS_INLINE void tile_load(const int T, const int V, const struct tile *t, vf 
         UNROLL
         for (int v = 0; v < V; v++) {
             c[i][v] = (vf){0};
+            __builtin_prefetch(t->c + (size_t)i * t->c_stride + v * VL, 1); /* so that the stores need not wait */
             if (t->start == TILE_BIAS) {
                 c[i][v] = load(t->bias + v * VL);
             } else if (t->start == TILE_ACCUMULATE) {
