@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/config_diff.h"
 #include "cli/trainer.h"
 
 /* Host copies of the weights and the optimizer's state. */
@@ -96,6 +97,19 @@ static enum dt_status check_fit(const struct dt_trainer *t, const char *path, co
     return DT_OK;
 }
 
+/* Nor with another model, or other rules; the learning rate, the number of epochs and what is recorded may change. */
+static enum dt_status check_config(const struct dt_trainer *t, const char *path, const char *saved)
+{
+    static const char *const fixed[] = {"model", "data.sharding", "data.shuffle", "train.optimizer.type"};
+    char text[256];
+    for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++) {
+        if (dt_config_differs(saved, t->config_json, fixed[i], text, sizeof text)) {
+            return dt_error(DT_CONFIG, "%s: %s (use the checkpoint's, or begin a new run)", path, text);
+        }
+    }
+    return DT_OK;
+}
+
 static enum dt_status load_arenas(struct dt_trainer *t, const struct dt_checkpoint_file *file)
 {
     const struct dt_backend_ops *ops = t->backend->ops;
@@ -125,7 +139,10 @@ static enum dt_status read_checkpoint(struct dt_trainer *t, const struct dt_run_
             return DT_OK;
         }
     }
-    enum dt_status s = check_fit(t, path_used, &file.state);
+    enum dt_status s = check_config(t, path_used, file.config);
+    if (s == DT_OK) {
+        s = check_fit(t, path_used, &file.state);
+    }
     if (s == DT_OK) {
         s = load_arenas(t, &file);
     }
