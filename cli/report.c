@@ -86,7 +86,7 @@ enum dt_status dt_report_start(struct dt_trainer *t, const struct dt_run_dir *ru
         print_switches(&t->config);
         fprintf(stderr, "  run   %s\n", run->path);
         if (resumed_from[0] != '\0') {
-            fprintf(stderr, "  resumed from %s: epoch %llu, step %llu\n", resumed_from, (unsigned long long)t->state.epoch + 1,
+            fprintf(stderr, "  resumed from %s: %llu epochs and %llu steps done\n", resumed_from, (unsigned long long)t->state.epoch,
                     (unsigned long long)t->state.step);
         }
     }
