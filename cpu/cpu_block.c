@@ -23,6 +23,14 @@ static void describe_conv(struct dt_block_state *state, int vector)
                                    .out_w = out.w,
                                    .kernel = b->kernel,
                                    .stride = b->stride};
+    state->turned = (struct dt_conv){.c = out.c,
+                                     .h = in.h + b->kernel - 1,
+                                     .w = in.w + b->kernel - 1,
+                                     .k = in.c,
+                                     .out_h = in.h,
+                                     .out_w = in.w,
+                                     .kernel = b->kernel,
+                                     .stride = 1};
     state->dx_direct = !state->pads && (b->kernel * in.c) % vector == 0;
 }
 
@@ -99,6 +107,9 @@ static bool alloc_scratch(const struct dt_block_state *state, struct dt_cpu_scra
     scratch->linear = memory_if(b->pool != DT_POOL_NONE, state->n_linear, sizeof(float), &ok);
     scratch->pooled = memory_if(state->turns, state->n_pooled, sizeof(float), &ok);
     scratch->dx = memory_if(is_conv && !state->dx_direct, n_padded + DT_MAX_VECTOR, sizeof(float), &ok);
+    const struct dt_conv *turned = &state->turned;
+    const size_t n_framed = (size_t)turned->h * (size_t)turned->w * (size_t)turned->c;
+    scratch->framed = memory_if(is_conv && b->stride == 1, n_framed, sizeof(float), &ok);
     scratch->packed = memory_if(b->linear == DT_LINEAR_DENSE, DT_GEMM_PACKED, sizeof(float), &ok);
     return ok && (!is_conv || alloc_lists(conv, &scratch->lists));
 }
@@ -113,6 +124,11 @@ static bool alloc_state(struct dt_block_state *state)
     bool ok = true;
     state->packed_forward = memory_if(is_conv, n_forward, sizeof(float), &ok);
     state->packed_backward = memory_if(is_conv, n_backward, sizeof(float), &ok);
+    const bool turns_back = is_conv && b->stride == 1;
+    const size_t n_turned = is_conv ? dt_conv_packed_forward_elems(&state->turned, vector) : 0;
+    state->turned_weight = memory_if(turns_back, state->n_weights, sizeof(float), &ok);
+    state->turned_packed = memory_if(turns_back, n_turned, sizeof(float), &ok);
+    state->turned_bias = memory_if(turns_back, (size_t)b->in.c, sizeof(float), &ok);
     state->dw = memory_if(is_conv, n_slices * n_backward, sizeof(float), &ok);
     state->db = memory_if(is_conv, n_slices * (size_t)b->linear_out.c, sizeof(float), &ok);
     alloc_sparse(b->linear == DT_LINEAR_DENSE, n, state->n_linear, &state->by_unit, &ok);
@@ -157,6 +173,7 @@ static void free_scratch(struct dt_cpu_scratch *scratch)
     free(scratch->linear);
     free(scratch->pooled);
     free(scratch->dx);
+    free(scratch->framed);
     free(scratch->packed);
     free(scratch->lists.row_begin);
     free(scratch->lists.row);
@@ -172,6 +189,9 @@ void dt_cpu_block_close(struct dt_block_state *state)
     free(state->scratch);
     free(state->packed_forward);
     free(state->packed_backward);
+    free(state->turned_weight);
+    free(state->turned_packed);
+    free(state->turned_bias);
     free(state->dw);
     free(state->db);
     free(state->by_unit.begin);
@@ -184,16 +204,21 @@ void dt_cpu_block_close(struct dt_block_state *state)
     free(state);
 }
 
+void dt_cpu_frame(struct dt_shape image, const float *from, int to_w, int top, int left, float *to)
+{
+    const size_t n_c = (size_t)image.c, row = (size_t)image.w * n_c, to_row = (size_t)to_w * n_c;
+    to += (size_t)top * to_row + (size_t)left * n_c;
+    for (int h = 0; h < image.h; h++) {
+        memcpy(to + (size_t)h * to_row, from + (size_t)h * row, row * sizeof(float));
+    }
+}
+
 const float *dt_cpu_conv_input(const struct dt_block_state *state, const float *x, struct dt_cpu_scratch *scratch)
 {
     const struct dt_block *b = &state->block;
     if (!state->pads) {
         return x;
     }
-    const size_t row = (size_t)b->in.w * (size_t)b->in.c, padded_row = (size_t)state->conv.w * (size_t)state->conv.c;
-    float *to = scratch->padded + (size_t)b->pad_before_h * padded_row + (size_t)b->pad_before_w * (size_t)b->in.c;
-    for (int h = 0; h < b->in.h; h++) { /* the zeros around are never written */
-        memcpy(to + (size_t)h * padded_row, x + (size_t)h * row, row * sizeof(float));
-    }
+    dt_cpu_frame(b->in, x, state->conv.w, b->pad_before_h, b->pad_before_w, scratch->padded); /* the zeros around stay */
     return scratch->padded;
 }

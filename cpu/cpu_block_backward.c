@@ -46,6 +46,24 @@ static void crop(const struct dt_block_state *state, const float *padded, float 
     }
 }
 
+/* Where the nonzero gradients' shares of dx are added up; zeroed. */
+static float *begin_data(const struct dt_block_state *state, struct dt_cpu_scratch *scratch, float *dx)
+{
+    const struct dt_conv *conv = &state->conv;
+    float *reached = state->dx_direct ? dx : scratch->dx;
+    memset(reached, 0, (size_t)conv->h * (size_t)conv->w * (size_t)conv->c * sizeof(float));
+    return reached;
+}
+
+/* dx as a forward convolution of the whole gradient, with zeros around it, by the turned weights. */
+static void data_by_forward(const struct dt_block_state *state, struct dt_cpu_scratch *scratch, const float *dy, float *dx)
+{
+    const struct dt_block *b = &state->block;
+    const int top = b->kernel - 1 - b->pad_before_h, left = b->kernel - 1 - b->pad_before_w;
+    dt_cpu_frame(b->linear_out, dy, state->turned.w, top, left, scratch->framed);
+    state->cpu->kernels->conv_forward(&state->turned, scratch->framed, state->turned_packed, state->turned_bias, false, dx);
+}
+
 static void conv_sample(const struct dt_cpu_job *job, int sample, int slice, int thread)
 {
     struct dt_block_state *state = job->state;
@@ -54,17 +72,17 @@ static void conv_sample(const struct dt_cpu_job *job, int sample, int slice, int
     struct dt_cpu_scratch *scratch = &state->scratch[thread];
     float *dw = state->dw + (size_t)slice * dt_conv_packed_backward_elems(conv, kernels->vector);
     float *db = state->db + (size_t)slice * (size_t)conv->k;
-    float *dx = job->dx != NULL ? job->dx + (size_t)sample * state->n_in : NULL, *reached = dx;
-    if (dx != NULL && !state->dx_direct) {
-        reached = scratch->dx;
-    }
-    if (dx != NULL) {
-        memset(reached, 0, (size_t)conv->h * (size_t)conv->w * (size_t)conv->c * sizeof(float));
-    }
+    float *dx = job->dx != NULL ? job->dx + (size_t)sample * state->n_in : NULL, *reached = NULL;
     const float *dy = unwind_sample(job, sample, thread);
     const float *x = dt_cpu_conv_input(state, job->x + (size_t)sample * state->n_in, scratch);
-    kernels->conv_backward(conv, x, dy, state->packed_backward, &scratch->lists, dw, db, reached);
-    if (reached != dx) {
+    const size_t n_nonzero = kernels->count_nonzero(state->n_linear, dy);
+    if (dx != NULL && conv->stride == 1 && n_nonzero > state->n_linear / 2) {
+        data_by_forward(state, scratch, dy, dx);
+    } else if (dx != NULL) {
+        reached = begin_data(state, scratch, dx);
+    }
+    kernels->conv_backward(conv, x, dy, n_nonzero, state->packed_backward, &scratch->lists, dw, db, reached);
+    if (reached != NULL && reached != dx) {
         crop(state, reached, dx);
     }
 }
@@ -85,6 +103,19 @@ static void conv_slice(void *context, int slice, int thread)
     }
 }
 
+/* K C R S to C K R S with R and S run backwards. */
+static void turn_weights(const struct dt_conv *conv, const float *weight, float *turned)
+{
+    const size_t n_k = (size_t)conv->k, n_c = (size_t)conv->c, n_taps = (size_t)conv->kernel * (size_t)conv->kernel;
+    for (size_t k = 0; k < n_k; k++) {
+        for (size_t c = 0; c < n_c; c++) {
+            for (size_t tap = 0; tap < n_taps; tap++) {
+                turned[(c * n_k + k) * n_taps + n_taps - 1 - tap] = weight[(k * n_c + c) * n_taps + tap];
+            }
+        }
+    }
+}
+
 static void conv_backward(struct dt_cpu_job *job)
 {
     struct dt_block_state *state = job->state;
@@ -93,6 +124,10 @@ static void conv_backward(struct dt_cpu_job *job)
     const size_t n_k = (size_t)state->conv.k;
     float *db = job->grads + state->bias_offset;
     kernels->conv_pack_backward(&state->conv, job->params + state->weight_offset, state->packed_backward);
+    if (job->dx != NULL && state->conv.stride == 1) {
+        turn_weights(&state->conv, job->params + state->weight_offset, state->turned_weight);
+        kernels->conv_pack_forward(&state->turned, state->turned_weight, state->turned_packed);
+    }
     dt_threads_run(state->cpu->threads, state->n_slices, conv_slice, job);
     kernels->conv_store_gradient(&state->conv, state->n_slices, state->dw, accumulate, job->grads + state->weight_offset);
     for (size_t k = 0; k < n_k; k++) {

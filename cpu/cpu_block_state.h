@@ -14,6 +14,7 @@ struct dt_cpu_scratch {
     float *linear; /* the linear operation's output, before the pool */
     float *pooled; /* the block's output in H W C order, before a flatten changes that */
     float *dx;     /* conv: gradient of the padded input */
+    float *framed; /* conv, where `turned` is used: the output's gradient with zeros around */
     struct dt_conv_lists lists;
     float *packed; /* dense: columns for gemm_tn */
 };
@@ -29,6 +30,8 @@ struct dt_block_state {
     bool pads;      /* the convolution's input is copied, with zeros around */
     bool dx_direct; /* its dx needs no scratch */
     float *packed_forward, *packed_backward;
+    struct dt_conv turned; /* stride 1: the convolution that makes dx of the output's gradient, where that has few zeros */
+    float *turned_weight, *turned_packed, *turned_bias;
     int n_slices;
     float *dw, *db; /* per slice */
 
@@ -62,6 +65,9 @@ static inline void dt_cpu_poll(const struct dt_pass *pass, int thread)
         pass->poll(pass->poll_context);
     }
 }
+
+/* Copies an image into a larger one of `to_w` columns, at (top, left). */
+void dt_cpu_frame(struct dt_shape image, const float *from, int to_w, int top, int left, float *to);
 
 /* The convolution's input image: x itself, or a copy with zeros around it. */
 const float *dt_cpu_conv_input(const struct dt_block_state *state, const float *x, struct dt_cpu_scratch *scratch);

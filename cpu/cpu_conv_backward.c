@@ -3,7 +3,7 @@
  * In H W C order one window row is one run of kernel * c floats, the "segment". A nonzero gradient g of filter k at some position
  * adds g * weight[k][r] to the segment of dx, and g * segment of x to dw[k][r], for every window row r: both are a few vectors kept
  * in registers while a list is walked, the list of a position for dx, the list of a filter for dw. Where few gradients are zero, or
- * segments are short, dw is a plain matrix product instead. */
+ * segments are short, dw is a plain matrix product instead (and dx a forward convolution: cpu_block_backward.c). */
 #include "cpu/cpu_list.h"
 #include "cpu/cpu_tile.h"
 
@@ -188,25 +188,28 @@ static void backward_bias_dense(const struct dt_conv *conv, const float *dy, flo
     }
 }
 
-/* Whether walking lists is less work than the whole product, in vector operations: `listing` is what an entry costs by itself. */
-static bool lists_pay(const struct dt_conv *conv, const float *dy)
+size_t DT_KERNEL(count_nonzero)(size_t n_elems, const float *x)
 {
-    const size_t listing = 28, n_rows = (size_t)conv->kernel, n = (size_t)conv->out_h * (size_t)conv->out_w * (size_t)conv->k;
-    const size_t n_positions = (size_t)conv->out_h * (size_t)conv->out_w, n_vectors = ((size_t)conv->k + VL - 1) / VL;
-    const size_t whole = n_positions * n_rows * n_rows * (size_t)conv->c * n_vectors;
-    const size_t per_entry = n_rows * dt_conv_segment(conv, VL) / VL + listing;
-    size_t n_entries = 0;
-    for (size_t i = 0; i < n; i += 64) {
-        n_entries += (size_t)__builtin_popcountll(nonzero_bits(dy + i, n - i < 64 ? (int)(n - i) : 64));
+    size_t n = 0;
+    for (size_t i = 0; i < n_elems; i += 64) {
+        n += (size_t)__builtin_popcountll(nonzero_bits(x + i, n_elems - i < 64 ? (int)(n_elems - i) : 64));
     }
-    return n_entries * per_entry < whole;
+    return n;
 }
 
-void DT_KERNEL(conv_backward)(const struct dt_conv *conv, const float *x, const float *dy, const float *packed,
+/* Whether walking lists is less work than the whole product, in vector operations: `listing` is what an entry costs by itself. */
+static bool lists_pay(const struct dt_conv *conv, size_t n_entries)
+{
+    const size_t listing = 28, n_rows = (size_t)conv->kernel, n_positions = (size_t)conv->out_h * (size_t)conv->out_w;
+    const size_t whole = n_positions * n_rows * n_rows * (size_t)conv->c * (((size_t)conv->k + VL - 1) / VL);
+    return n_entries * (n_rows * dt_conv_segment(conv, VL) / VL + listing) < whole;
+}
+
+void DT_KERNEL(conv_backward)(const struct dt_conv *conv, const float *x, const float *dy, size_t n_nonzero, const float *packed,
                               const struct dt_conv_lists *lists, float *dw, float *db, float *dx)
 {
     const size_t row = (size_t)conv->w * (size_t)conv->c, dy_row = (size_t)conv->out_w * (size_t)conv->k;
-    const bool by_filter = lists_pay(conv, dy);
+    const bool by_filter = lists_pay(conv, n_nonzero);
     memset(lists->n_of_filter, 0, (size_t)conv->k * sizeof lists->n_of_filter[0]);
     for (int p = 0; p < conv->out_h && (by_filter || dx != NULL); p++) {
         const size_t begin = (size_t)(p * conv->stride) * row;

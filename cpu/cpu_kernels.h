@@ -57,8 +57,9 @@ struct dt_dropout_key {
  *
  * conv_pack_forward, conv_pack_backward: arena weights (K C R S) to the kernels' own orders; sizes below.
  * conv_forward: y = conv(x) + bias, and ReLU where asked.
- * conv_backward: adds to dw (k, kernel rows, dt_conv_segment) and db (k), and, unless dx is NULL, to dx, which has x's shape; if a
- *   segment is not whole vectors, dx needs room for one more vector.
+ * count_nonzero: how many of x.
+ * conv_backward: n_nonzero says how many elements of dy are not zero. Adds to dw (k, kernel rows, dt_conv_segment) and db (k), and,
+ * unless dx is NULL, to dx, which has x's shape; if a segment is not whole vectors, dx needs room for one more vector.
  * conv_store_gradient: grads (K C R S) = or += sum over the slices of dw; slice after slice, so always in the same order.
  * gemm_nt: c (m, n) = a (m, k) * b (n, k)^T + bias (n).
  * gemm_tn: DT_GEMM_TILE or fewer columns of c: c (m, n) = or += sum over k of a[k * a_step + m * a_stride] * b[k * b_step + n];
@@ -76,9 +77,10 @@ struct dt_dropout_key {
     X(void, conv_forward,                                                                                                         \
       (const struct dt_conv *conv, const float *x, const float *packed, const float *bias, bool relu, float *y))                  \
     X(void, conv_pack_backward, (const struct dt_conv *conv, const float *weight, float *packed))                                 \
+    X(size_t, count_nonzero, (size_t n_elems, const float *x))                                                                    \
     X(void, conv_backward,                                                                                                        \
-      (const struct dt_conv *conv, const float *x, const float *dy, const float *packed, const struct dt_conv_lists *lists,       \
-       float *dw, float *db, float *dx))                                                                                          \
+      (const struct dt_conv *conv, const float *x, const float *dy, size_t n_nonzero, const float *packed,                        \
+       const struct dt_conv_lists *lists, float *dw, float *db, float *dx))                                                       \
     X(void, conv_store_gradient, (const struct dt_conv *conv, int n_slices, const float *dw, bool accumulate, float *grads))      \
     X(void, gemm_nt, (int m, int n, int k, const float *a, const float *b, const float *bias, float *c))                          \
     X(void, gemm_tn,                                                                                                              \
