@@ -5,7 +5,7 @@
 
 #include "cli/data_spec.h"
 #include "cli/progress.h"
-#include "data/shard.h"
+#include "cli/trainer.h"
 
 struct plan {
     struct dt_config config;
@@ -122,11 +122,7 @@ static enum dt_status make_plan(struct dt_world *world, struct plan *p)
     const struct dt_config *c = &p->config;
     DT_TRY(dt_model_lower(&c->model, &p->model));
     DT_TRY(dt_data_spec_fit(&p->config.data, &p->model));
-    p->shard = (struct dt_shard){.mode = c->sharding,
-                                 .size = world->size,
-                                 .global_batch = c->batch_global > 0 ? (size_t)c->batch_global
-                                                                     : (size_t)c->batch_per_rank * (size_t)world->size};
-    DT_TRY(dt_dataset_count(&c->data, DT_SPLIT_TRAIN, &p->shard.n_total));
+    DT_TRY(dt_trainer_shard(c, 0, world->size, &p->shard));
     return dt_dataset_count(&c->data, DT_SPLIT_TEST, &p->n_test);
 }
 

@@ -41,6 +41,18 @@ static enum dt_status check_batch(const struct dt_config *config, size_t batch, 
     return DT_OK;
 }
 
+enum dt_status dt_trainer_shard(const struct dt_config *config, int rank, int size, struct dt_shard *out)
+{
+    *out = (struct dt_shard){.mode = config->sharding,
+                             .seed = (uint64_t)config->seed,
+                             .global_batch = global_batch(config, size),
+                             .rank = rank,
+                             .size = size,
+                             .shuffle = config->shuffle};
+    DT_TRY(dt_dataset_count(&config->data, DT_SPLIT_TRAIN, &out->n_total));
+    return check_batch(config, out->global_batch, out->n_total, size);
+}
+
 /* Refuses what cannot fit before the machine starts to swap: the ranks of a host share its memory. */
 static enum dt_status check_memory(const struct dt_trainer *t)
 {
@@ -59,14 +71,9 @@ static enum dt_status check_memory(const struct dt_trainer *t)
 static enum dt_status open_data(struct dt_trainer *t)
 {
     const struct dt_config *config = &t->config;
-    struct dt_shard shard = {.mode = config->sharding,
-                             .seed = (uint64_t)config->seed,
-                             .global_batch = global_batch(config, t->world->size),
-                             .rank = t->world->rank,
-                             .size = t->world->size,
-                             .shuffle = config->shuffle};
-    DT_TRY(dt_dataset_count(&config->data, DT_SPLIT_TRAIN, &shard.n_total));
-    DT_TRY(check_batch(config, shard.global_batch, shard.n_total, shard.size));
+    struct dt_shard shard;
+    dt_comm_phase(t->world->comm, "data load");
+    DT_TRY(dt_trainer_shard(config, t->world->rank, t->world->size, &shard));
     DT_TRY(dt_loader_open(&shard, &t->loader));
     const int accumulate = (int)config->accumulate;
     t->micro_capacity = (t->loader.capacity + accumulate - 1) / accumulate;

@@ -48,6 +48,10 @@ struct dt_trainer {
 /* The backend that the configuration asks for. DT_UNAVAILABLE when it is not in this build. Local. */
 enum dt_status dt_backend_open(enum dt_device device, int n_threads, int local_rank, struct dt_backend **out);
 
+/* How the training samples are shared out among `size` ranks, seen from `rank`. DT_CONFIG: the batch does not go with the number of
+ * ranks or samples. Local; `config->data` must fit the model (cli/data_spec.h). */
+enum dt_status dt_trainer_shard(const struct dt_config *config, int rank, int size, struct dt_shard *out);
+
 /* Opens all of it but starts nothing: initial weights are drawn, not yet broadcast. Every rank calls it; agreed. `config` is
  * copied. */
 enum dt_status dt_trainer_open(struct dt_world *world, const struct dt_config *config, struct dt_trainer *out);
@@ -64,10 +68,7 @@ struct dt_step_result {
  * touched. */
 enum dt_status dt_trainer_step(struct dt_trainer *trainer, struct dt_step_result *out);
 
-/* The learning rate of the step after `step_in_epoch` steps of `epoch`. */
-double dt_trainer_lr(const struct dt_trainer *trainer);
-
-/* Rank 0 writes a checkpoint; every rank calls it; agreed. `path` is where (rank 0). */
+/* Rank 0 writes a checkpoint; every rank calls it; agreed. `path` is where (rank 0), and stays as it was on failure. */
 enum dt_status dt_trainer_save(struct dt_trainer *trainer, const struct dt_run_dir *run, char path[DT_CHECKPOINT_PATH_SIZE]);
 
 /* Goes on from the checkpoint `path`, or with NULL from the newest valid one of the run, if any (`path_used` is "" if none: a fresh
