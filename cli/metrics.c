@@ -23,32 +23,38 @@ double dt_metrics_accuracy(const struct dt_metrics *m)
     return m->n_correct / m->n_samples;
 }
 
-/* A JSONL line's step, or UINT64_MAX for one that is no record of ours, such as a line cut short by a crash. */
-static uint64_t jsonl_step(const char *line)
+/* Where a run that goes on stands: what its records may tell of. */
+struct position {
+    uint64_t step, n_epochs; /* done */
+};
+
+/* A line that is no record of ours, such as one cut short by a crash, is not kept. */
+static bool keep_jsonl(const char *line, const struct position *at)
 {
-    uint64_t step = UINT64_MAX;
     cJSON *record = cJSON_Parse(line);
-    const cJSON *number = cJSON_GetObjectItemCaseSensitive(record, "step");
-    if (cJSON_IsNumber(number) && number->valuedouble >= 0) {
-        step = (uint64_t)number->valuedouble;
+    const char *type = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(record, "type"));
+    const cJSON *step = cJSON_GetObjectItemCaseSensitive(record, "step");
+    bool keep = type != NULL && cJSON_IsNumber(step) && step->valuedouble <= (double)at->step;
+    if (keep && strcmp(type, "epoch") == 0) {
+        const cJSON *epoch = cJSON_GetObjectItemCaseSensitive(record, "epoch");
+        keep = cJSON_IsNumber(epoch) && epoch->valuedouble <= (double)at->n_epochs;
     }
     cJSON_Delete(record);
-    return step;
+    return keep;
 }
 
-/* A CSV row's second field; the header counts as step 0. */
-static uint64_t csv_step(const char *line)
+static bool keep_csv(const char *line, const struct position *at)
 {
     unsigned long long epoch, step;
     if (sscanf(line, "%llu,%llu,", &epoch, &step) == 2) {
-        return step;
+        return epoch <= at->n_epochs && step <= at->step;
     }
-    return strncmp(line, "epoch,", 6) == 0 ? 0 : UINT64_MAX;
+    return strncmp(line, "epoch,", 6) == 0; /* the header */
 }
 
-/* Rewrites a file of lines without those after `last_step`. */
-static enum dt_status keep_until(const struct dt_run_dir *run, const char *name, uint64_t last_step,
-                                 uint64_t (*step_of)(const char *))
+/* Rewrites a file of lines without those of what the run has still to do. */
+static enum dt_status keep_until(const struct dt_run_dir *run, const char *name, const struct position *at,
+                                 bool (*keep)(const char *, const struct position *))
 {
     char path[DT_PATH_SIZE + 32];
     snprintf(path, sizeof path, "%s/%s", run->path, name);
@@ -67,7 +73,7 @@ static enum dt_status keep_until(const struct dt_run_dir *run, const char *name,
             break; /* the last line was cut short */
         }
         *end = '\0';
-        if (step_of(line) <= last_step) {
+        if (keep(line, at)) {
             const size_t n = (size_t)(end - line);
             memmove(text + n_kept, line, n);
             text[n_kept + n] = '\n';
@@ -89,11 +95,12 @@ static enum dt_status open_append(const struct dt_run_dir *run, const char *name
     return *out != NULL ? DT_OK : dt_error_errno(DT_CANT_CREATE, "%s", path);
 }
 
-enum dt_status dt_metrics_open(const struct dt_run_dir *run, uint64_t last_step, struct dt_metrics_files *out)
+enum dt_status dt_metrics_open(const struct dt_run_dir *run, uint64_t step, uint64_t n_epochs, struct dt_metrics_files *out)
 {
+    const struct position at = {step, n_epochs};
     *out = (struct dt_metrics_files){0};
-    DT_TRY(keep_until(run, "metrics.jsonl", last_step, jsonl_step));
-    DT_TRY(keep_until(run, "metrics.csv", last_step, csv_step));
+    DT_TRY(keep_until(run, "metrics.jsonl", &at, keep_jsonl));
+    DT_TRY(keep_until(run, "metrics.csv", &at, keep_csv));
     enum dt_status s = open_append(run, "metrics.jsonl", &out->jsonl);
     if (s == DT_OK) {
         s = open_append(run, "metrics.csv", &out->csv);

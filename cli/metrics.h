@@ -28,8 +28,9 @@ struct dt_epoch_record {
     bool classifies; /* accuracies mean something */
 };
 
-/* Rank 0 opens both files; records of steps after `last_step` are dropped first. DT_IO. */
-enum dt_status dt_metrics_open(const struct dt_run_dir *run, uint64_t last_step, struct dt_metrics_files *out);
+/* Rank 0 opens both files of a run that stands after `step` steps and `n_epochs` whole epochs. Records of later steps and epochs
+ * are dropped first, also that of the epoch in which the run stands: it will be written again. DT_IO, DT_CANT_CREATE. */
+enum dt_status dt_metrics_open(const struct dt_run_dir *run, uint64_t step, uint64_t n_epochs, struct dt_metrics_files *out);
 void dt_metrics_close(struct dt_metrics_files *files);
 
 void dt_metrics_run(struct dt_metrics_files *files, const struct dt_config *config, const struct dt_model *model, int world_size,

@@ -11,7 +11,7 @@
 void dt_progress_open(const struct dt_config *config, bool enabled, uint64_t steps_per_epoch, struct dt_progress *out)
 {
     const bool terminal = isatty(STDERR_FILENO) == 1;
-    *out = (struct dt_progress){.enabled = enabled,
+    *out = (struct dt_progress){.enabled = enabled && (terminal || config->log_every_s > 0),
                                 .terminal = terminal,
                                 .classifies = config->model.loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY,
                                 .interval_s = terminal ? TERMINAL_INTERVAL_S : config->log_every_s,

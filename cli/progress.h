@@ -5,7 +5,7 @@
 #include "cli/config.h"
 
 struct dt_progress {
-    bool enabled;  /* rank 0 */
+    bool enabled;  /* on rank 0, unless log.every_s is 0 and stderr no terminal */
     bool terminal; /* stderr is one */
     bool shown;    /* a line stands there to be overwritten */
     bool classifies;

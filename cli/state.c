@@ -57,9 +57,11 @@ out:
 
 enum dt_status dt_trainer_save(struct dt_trainer *t, const struct dt_run_dir *run, char path[DT_CHECKPOINT_PATH_SIZE])
 {
-    path[0] = '\0';
+    char written[DT_CHECKPOINT_PATH_SIZE] = "";
     dt_comm_phase(t->world->comm, "saving a checkpoint");
-    return dt_world_agree(t->world, t->world->rank == 0 ? write_checkpoint(t, run, path) : DT_OK);
+    DT_TRY(dt_world_agree(t->world, t->world->rank == 0 ? write_checkpoint(t, run, written) : DT_OK));
+    memcpy(path, written, sizeof written);
+    return DT_OK;
 }
 
 static void on_damaged(const char *text)

@@ -60,7 +60,8 @@ static enum dt_status exchange(struct dt_trainer *t, double sums[N_SUMS])
     return dt_comm_wait(t->world->comm, &request);
 }
 
-double dt_trainer_lr(const struct dt_trainer *t)
+/* Of the next step. */
+static double learning_rate(const struct dt_trainer *t)
 {
     return dt_schedule_lr(&t->schedule, t->state.epoch * t->steps_per_epoch + t->state.step_in_epoch);
 }
@@ -84,7 +85,7 @@ enum dt_status dt_trainer_step(struct dt_trainer *t, struct dt_step_result *out)
     lap(t, &last, DT_PHASE_COMMUNICATION);
     out->train = (struct dt_metrics){.loss_sum = sums[SUM_LOSS], .n_correct = sums[SUM_CORRECT], .n_samples = sums[SUM_SAMPLES]};
     out->stop = sums[SUM_STOP] > 0;
-    out->lr = dt_trainer_lr(t);
+    out->lr = learning_rate(t);
     if (!isfinite(out->train.loss_sum)) {
         return dt_error(DT_NON_FINITE, "the loss is %f at step %llu, learning rate %g (lower train.optimizer.lr or set clip_norm)",
                         out->train.loss_sum, (unsigned long long)t->state.step + 1, out->lr);

@@ -20,7 +20,6 @@ struct run {
     double epoch_train_s;      /* spent in this epoch's steps, by this process */
     double epoch_samples;      /* used by them, on all ranks */
     uint64_t epoch_first_step; /* of the epoch, in this process */
-    double lr;                 /* of the last step */
 };
 
 static bool is_rank0(const struct run *run)
@@ -33,12 +32,15 @@ static bool classifies(const struct run *run)
     return run->trainer.config.model.loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY;
 }
 
-static uint64_t last_step(const struct run *run)
+/* Of the whole run. max_steps counts the steps really taken, which after a change of the number of ranks are not what the epochs
+ * would have at this number. */
+static uint64_t steps_left(const struct run *run)
 {
     const struct dt_trainer *t = &run->trainer;
-    const uint64_t all = (uint64_t)t->config.epochs * t->steps_per_epoch;
-    const uint64_t limit = (uint64_t)t->config.max_steps;
-    return limit > 0 && limit < all ? limit : all;
+    const uint64_t all = (uint64_t)t->config.epochs * t->steps_per_epoch, limit = (uint64_t)t->config.max_steps;
+    const uint64_t done = t->state.epoch * t->steps_per_epoch + t->state.step_in_epoch;
+    const uint64_t left = all > done ? all - done : 0, allowed = limit > t->state.step ? limit - t->state.step : 0;
+    return limit > 0 && allowed < left ? allowed : left;
 }
 
 static struct dt_metrics epoch_metrics(const struct dt_trainer *t)
@@ -55,12 +57,11 @@ static void show_progress(struct run *run)
 {
     const struct dt_trainer *t = &run->trainer;
     const double n_done = (double)(t->state.step - run->epoch_first_step);
-    const double n_left = (double)last_step(run) - (double)(t->state.epoch * t->steps_per_epoch + t->state.step_in_epoch);
     const struct dt_progress_state state = {.epoch = t->state.epoch + 1,
                                             .step_in_epoch = t->state.step_in_epoch,
                                             .train = epoch_metrics(t),
                                             .images_per_s = images_per_s(run),
-                                            .eta_s = n_left * run->epoch_train_s / n_done};
+                                            .eta_s = (double)steps_left(run) * run->epoch_train_s / n_done};
     dt_progress_draw(&run->progress, &state);
 }
 
@@ -117,7 +118,6 @@ static enum dt_status run_step(struct run *run, bool *asked_to_stop)
     DT_TRY(dt_trainer_step(t, &result));
     run->epoch_train_s += dt_clock_s() - begin;
     run->epoch_samples += result.train.n_samples;
-    run->lr = result.lr;
     *asked_to_stop = result.stop;
     const uint64_t every = (uint64_t)t->config.log_every_steps;
     if (every > 0 && t->state.step % every == 0) {
@@ -139,11 +139,9 @@ static enum dt_status run_steps(struct run *run, int *n_failures)
 {
     struct dt_trainer *t = &run->trainer;
     const uint64_t every = (uint64_t)t->config.checkpoint_every_steps;
-    const uint64_t end = last_step(run);
     run->epoch_train_s = run->epoch_samples = 0;
     run->epoch_first_step = t->state.step;
-    run->lr = dt_trainer_lr(t);
-    while (t->state.step_in_epoch < t->steps_per_epoch && t->state.epoch * t->steps_per_epoch + t->state.step_in_epoch < end) {
+    while (t->state.step_in_epoch < t->steps_per_epoch && steps_left(run) > 0) {
         bool asked_to_stop = false;
         dt_comm_phase(t->world->comm, "training");
         DT_TRY(run_step(run, &asked_to_stop));
@@ -160,12 +158,13 @@ static enum dt_status run_steps(struct run *run, int *n_failures)
 static enum dt_status finish_epoch(struct run *run)
 {
     struct dt_trainer *t = &run->trainer;
+    const uint64_t last_step = t->state.epoch * t->steps_per_epoch + t->state.step_in_epoch - 1;
     DT_TRY(dt_evaluator_run(&t->evaluator, &run->outcome.test));
     const struct dt_epoch_record record = {.step = t->state.step,
                                            .epoch = t->state.epoch + 1,
                                            .train = epoch_metrics(t),
                                            .test = run->outcome.test,
-                                           .lr = run->lr,
+                                           .lr = dt_schedule_lr(&t->schedule, last_step),
                                            .images_per_s = images_per_s(run),
                                            .world_size = t->world->size,
                                            .classifies = classifies(run)};
@@ -182,29 +181,23 @@ static enum dt_status finish_epoch(struct run *run)
     return DT_OK;
 }
 
-static bool finished(const struct run *run)
-{
-    const struct dt_trainer *t = &run->trainer;
-    return t->state.epoch * t->steps_per_epoch + t->state.step_in_epoch >= last_step(run);
-}
-
 static enum dt_status run_epochs(struct run *run)
 {
     struct dt_trainer *t = &run->trainer;
     int n_failures = 0;
-    if (finished(run)) { /* resumed at the end: there is only the result to tell */
+    if (steps_left(run) == 0 && t->state.step_in_epoch == 0) { /* resumed at the end: there is only the result to tell */
         return dt_evaluator_run(&t->evaluator, &run->outcome.test);
     }
-    while (!finished(run)) {
+    do { /* also with no step left of the epoch, which still has to be finished: the checkpoint was written before it was */
         DT_TRY(run_steps(run, &n_failures));
         DT_TRY(finish_epoch(run));
         const uint64_t every = (uint64_t)t->config.checkpoint_every_epochs;
-        if (finished(run)) {
+        if (steps_left(run) == 0) {
             DT_TRY(save(run));
         } else if (every > 0 && t->state.epoch % every == 0) {
             DT_TRY(save_periodic(run, &n_failures));
         }
-    }
+    } while (steps_left(run) > 0);
     return DT_OK;
 }
 
@@ -253,7 +246,7 @@ static enum dt_status open_run(struct run *run, const struct dt_train_options *o
     enum dt_status s = DT_OK;
     if (world->rank == 0) {
         s = dt_run_dir_write(&run->dir, "config.json", t->config_json);
-        s = s == DT_OK ? dt_metrics_open(&run->dir, t->state.step, &run->files) : s;
+        s = s == DT_OK ? dt_metrics_open(&run->dir, t->state.step, t->state.epoch, &run->files) : s;
     }
     DT_TRY(dt_world_agree(world, s));
     DT_TRY(dt_report_start(t, &run->dir, resumed_from));

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Where runs begin, end and go on again: the limits of plan and train agree, a checkpoint of an epoch's last step, max_steps inside an
+# epoch and over a change of the number of ranks, the switch of the progress lines. usage: DTRAIN=... MPIEXEC=... test_run_edges.sh
+# shellcheck source=tests/cli_lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/cli_lib.sh"
+
+dtrain() { # dtrain RANKS ARGUMENT...: leaves out, err and $got; 2048 samples, 32 a rank and step
+  local n=$1
+  shift
+  got=0
+  timeout -k 5 60 "$MPIEXEC" -n "$n" "$DTRAIN" "$@" >out 2>err </dev/null || got=$?
+}
+config=(--config "$configs/synthetic.json")
+epochs_of() { cut -d , -f 1,2 "$1/metrics.csv" | tail -n +2 | paste -sd ' '; }
+is() { # is WHAT EXPECTED ACTUAL
+  n_checks=$((n_checks + 1))
+  [[ $2 == "$3" ]] || fail "$1: expected '$2', got '$3'" err
+}
+
+for command in plan train; do
+  dtrain 2 "$command" "${config[@]}" --set 'train.batch={"global":1}'
+  is "$command, batch below the ranks" 78 "$got"
+  dtrain 2 "$command" "${config[@]}" --set 'train.batch={"per_rank":5000}'
+  is "$command, batch above the samples" 78 "$got"
+done
+
+# max_steps inside an epoch; then again with nothing left to do; then on to the end. Each epoch has one row.
+dtrain 1 "${config[@]}" --run limit --set train.max_steps=100
+is 'stopped by max_steps' '0 1,64 2,100' "$got $(epochs_of limit)"
+cp out first
+dtrain 1 "${config[@]}" --run limit --set train.max_steps=100 --resume
+is 'nothing left' '0 1,64 2,100' "$got $(epochs_of limit)"
+check 'nothing left: the same result' cmp first out
+dtrain 1 "${config[@]}" --run limit --resume
+is 'on to the end' '0 1,64 2,128 3,192' "$got $(epochs_of limit)"
+dtrain 1 "${config[@]}" --run whole
+check 'the same weights and the same result by either way' cmp "$(newest_checkpoint whole)" "$(newest_checkpoint limit)"
+
+# A run that died after it had saved its epoch's last step: the epoch is evaluated and recorded, also the last one.
+every=(--set checkpoint.every_epochs=0 --set checkpoint.every_steps=64 --set checkpoint.keep=9)
+dtrain 1 "${config[@]}" --run steps "${every[@]}"
+for epochs in 2 3; do
+  mkdir -p "cut$epochs/checkpoints"
+  cp steps/checkpoints/step-000000000128.safetensors "cut$epochs/checkpoints"
+  cp steps/config.json steps/metrics.csv steps/metrics.jsonl "cut$epochs"
+  dtrain 1 "${config[@]}" --run "cut$epochs" "${every[@]}" --set "train.epochs=$epochs" --resume
+  is "cut in epoch 2 of $epochs" "0 after $epochs epochs" "$got $(grep -o 'after .*' out)"
+done
+is 'cut in the last epoch' '1,64 2,128' "$(epochs_of cut2)"
+is 'cut in the middle' '1,64 2,128 3,192' "$(epochs_of cut3)"
+check 'cut in the middle: the same weights' cmp "$(newest_checkpoint steps)" "$(newest_checkpoint cut3)"
+
+# max_steps counts steps that were taken: 4 ranks have 16 in an epoch, 2 have 32.
+dtrain 4 "${config[@]}" --run ranks --set train.max_steps=32
+dtrain 2 "${config[@]}" --run ranks --set train.max_steps=50 --resume
+is 'max_steps over a change of ranks' '0 after 50 steps' "$got $(grep -o 'after .*' out)"
+
+dtrain 1 "${config[@]}" --run quiet --set log.every_s=0
+is 'no progress lines' '0 0' "$got $(grep -c ' left$' err)"
+
+finish
