@@ -2,7 +2,8 @@
  *
  * Every kernel source is compiled once per instruction set, with DT_CPU_ISA naming it; cpu_isa.c chooses a table at open.
  * Kernels work on one image, or on one part of a matrix: threads, batches and memory are cpu_block.c's affair. Activations are
- * H W C (channels innermost). Every buffer may be read up to 256 bytes past its end; nothing is written past it. */
+ * H W C (channels innermost). Every buffer may be read up to 256 bytes past its end; nothing is written past it.
+ * What is read past a row or an image may be another thread's work in progress: those lanes are never used. */
 #ifndef DT_CPU_KERNELS_H
 #define DT_CPU_KERNELS_H
 
