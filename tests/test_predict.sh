@@ -1,0 +1,105 @@
+#!/usr/bin/env bash
+# dtrain predict, from a model after one epoch: the picture, class and probabilities of ten test images, also when they are dark on
+# light, and what it says of files that are no images. The images are those of $DTRAIN_DATA, else of Debian's package
+# dataset-fashion-mnist. usage: DTRAIN=... MPIEXEC=... test_predict.sh
+set -euo pipefail
+configs=$(cd "$(dirname "$0")/../configs" && pwd)
+data=$(cd "${DTRAIN_DATA:-/usr/share/datasets/fashion-mnist}" 2> /dev/null && pwd) ||
+  { echo "skipped: no data (set DTRAIN_DATA, or install the package dataset-fashion-mnist)"; exit 77; }
+command -v python3 > /dev/null || { echo "skipped: python3, which makes the images, is not installed"; exit 77; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+
+"$MPIEXEC" -n 2 "$DTRAIN" --config "$configs/mnist-mlp.json" --data "$data" --set train.epochs=1 --run run > train.txt 2> log ||
+  { cat log; exit 1; }
+checkpoint=$(find run/checkpoints -name '*.safetensors')
+
+# light-0.png ... light-9.png are test images whose border is dark, dark-0.png ... their negatives; `pictures` has label and pixels.
+cat > images.py << 'PYTHON'
+import gzip, os, struct, sys, zlib
+
+def read(name):
+    path = os.path.join(sys.argv[1], name)
+    content = open(path if os.path.exists(path) else path + ".gz", "rb").read()
+    return gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
+
+def chunk(kind, content):
+    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+def write(name, pixels):
+    rows = b"".join(b"\0" + bytes(pixels[28 * y : 28 * y + 28]) for y in range(28))
+    with open(name, "wb") as file:
+        file.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 28, 28, 8, 0, 0, 0, 0)))
+        file.write(chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+labels, images = read("t10k-labels-idx1-ubyte")[8:], read("t10k-images-idx3-ubyte")[16:]
+n = 0
+with open("pictures", "w") as pictures:
+    for i, label in enumerate(labels):
+        pixels = images[784 * i : 784 * i + 784]
+        border = [pixels[28 * y + x] for y in range(28) for x in range(28) if 0 in (x, y) or 27 in (x, y)]
+        if sum(border) < 100 * len(border):
+            write(f"light-{n}.png", pixels)
+            write(f"dark-{n}.png", [255 - v for v in pixels])
+            print(label, *pixels, file=pictures)
+            n += 1
+        if n == 10:
+            break
+PYTHON
+python3 images.py "$data"
+
+# Each image: 28 lines of picture, the class, and ten probabilities, of which the largest is the class's.
+cat > judge.py << 'PYTHON'
+import re, sys
+
+lines = open(sys.argv[1]).read().split("\n")
+pictures = [[int(v) for v in line.split()] for line in open("pictures")]
+assert lines.pop() == "" and len(lines) == 20 * 39, f"{len(lines)} lines"
+answers, n_correct = {}, 0
+for i in range(20):
+    drawing, said, table = lines[39 * i : 39 * i + 28], lines[39 * i + 28], lines[39 * i + 29 : 39 * i + 39]
+    name = f"light-{i}.png" if i < 10 else f"dark-{i - 10}.png"
+    label, *pixels = pictures[i % 10]
+    expected = ["  " + "".join(2 * " .:-=+*#%@"[v * 9 // 255] for v in pixels[28 * y : 28 * y + 28]) for y in range(28)]
+    assert drawing == expected, f"{name}: drawn as\n" + "\n".join(drawing)
+    match = re.fullmatch(re.escape(name) + r": class (\d), probability (\d+\.\d\d) %(| \(dark on light: inverted\))", said)
+    assert match and (match[3] != "") == (i >= 10), said
+    rows = [re.fullmatch(r"  ( {2}\d)  ([ \d]{3}\.\d\d) %  (#*)", line) for line in table]
+    assert all(rows) and [int(row[1]) for row in rows] == list(range(10)), table
+    percents = [float(row[2]) for row in rows]
+    assert abs(sum(percents) - 100) <= 0.1, f"{name}: {percents} are {sum(percents)} in all"
+    assert all(abs(len(row[3]) - 0.4 * percent) <= 0.51 for row, percent in zip(rows, percents)), table
+    assert float(match[2]) == max(percents) == percents[int(match[1])], (said, percents)
+    n_correct += int(match[1]) == label
+    answers[name] = (match[1], match[2], table)
+for i in range(10):
+    assert answers[f"light-{i}.png"] == answers[f"dark-{i}.png"], f"light-{i}.png and its negative differ"
+print(f"{n_correct} of 20 right, {len(set(a[0] for a in answers.values()))} classes")
+assert n_correct >= 10 and len(set(a[0] for a in answers.values())) > 2
+PYTHON
+images=(light-{0..9}.png dark-{0..9}.png)
+"$DTRAIN" predict --checkpoint "$checkpoint" "${images[@]}" > out 2> log || { cat log; exit 1; }
+python3 judge.py out
+[ ! -s log ] || { echo "text on stderr:"; cat log; exit 1; }
+"$MPIEXEC" -n 2 "$DTRAIN" predict --checkpoint "$checkpoint" "${images[@]}" > out2 2> log || { cat log; exit 1; }
+cmp out out2 # said once, however many ranks there are
+
+refused() { # refused CODE TEXT IMAGE: nothing on stdout, one line on stderr
+  local code=0
+  "$MPIEXEC" -n 2 "$DTRAIN" predict --checkpoint "$checkpoint" "$3" > out 2> log || code=$?
+  [ "$code" = "$1" ] || { echo "$3: exit code $code, expected $1"; cat log; exit 1; }
+  if [ -s out ] || [ "$(wc -l < log)" != 1 ] || [[ $(< log) != "dtrain: "*"$3: $2"* ]]; then
+    echo "$3: not one line on stderr that says '$2':"
+    cat out log
+    exit 1
+  fi
+}
+echo "This is a text." > text.png
+head -c 200 light-0.png > cut.png
+: > empty.png
+refused 66 'No such file' missing.png
+refused 66 'is a directory' run
+refused 65 'not a PNG file (convert the image to PNG first)' text.png
+refused 65 'truncated PNG' cut.png
+refused 65 'empty' empty.png
