@@ -17,7 +17,7 @@ enum takes { TAKES_NOTHING, TAKES_VALUE, TAKES_OPTIONAL_VALUE };
     X(OPTION_DATA, "data", "DIR", TAKES_VALUE, ON_RUNS | ON(EVAL), "folder of the IDX files, in place of data.dir")            \
     X(OPTION_RUN, "run", "DIR", TAKES_VALUE, ON(TRAIN), "the run's files; default runs/<config name>/<UTC time>")              \
     X(OPTION_RESUME, "resume", "CHECKPOINT", TAKES_OPTIONAL_VALUE, ON(TRAIN),                                                  \
-      "go on from this file, or the run's newest; fresh start if it has none")                                                 \
+      "go on from this file, or from the newest in --run; fresh start if it has none")                                         \
     X(OPTION_SET, "set", "KEY.PATH=VALUE", TAKES_VALUE, ON_RUNS, "change a key of the configuration; may be given many times") \
     X(OPTION_CHECKPOINT, "checkpoint", "FILE", TAKES_VALUE, ON(EVAL) | ON(PREDICT), "a .safetensors file of an earlier run")   \
     X(OPTION_HELP, "help", "", TAKES_NOTHING, ON_ALL, "print this text")                                                       \
@@ -196,6 +196,9 @@ static enum dt_status check(const struct parser *p)
     }
     if ((ON_RUNS & (1u << command)) != 0 && !p->given[OPTION_CONFIG]) {
         return dt_error(DT_USAGE, "--config FILE is required (see dtrain --help)");
+    }
+    if (command == DT_COMMAND_TRAIN && p->given[OPTION_RESUME] && p->values[OPTION_RESUME] == NULL && !p->given[OPTION_RUN]) {
+        return dt_error(DT_USAGE, "--resume goes on with which run? (add --run DIR, or name a checkpoint: --resume=FILE)");
     }
     if ((command == DT_COMMAND_EVAL || command == DT_COMMAND_PREDICT) && !p->given[OPTION_CHECKPOINT]) {
         return dt_error(DT_USAGE, "%s: --checkpoint FILE is required (see dtrain --help)", word);
