@@ -13,6 +13,21 @@
 #define GENERATED_TRAIN 6000
 #define GENERATED_TEST 1000
 
+/* It is shown, and written to UTF-8 files: no control characters, and no half of a character where it was cut. */
+static void make_presentable(char *name, bool was_cut)
+{
+    size_t n = strlen(name);
+    while (was_cut && n > 0 && ((unsigned char)name[n - 1] & 0xC0) == 0x80) {
+        name[--n] = '\0';
+    }
+    if (was_cut && n > 0 && (unsigned char)name[n - 1] >= 0xC0) {
+        name[n - 1] = '\0';
+    }
+    for (; *name != '\0'; name++) {
+        *name = (unsigned char)*name < 0x20 || *name == 0x7F ? '_' : *name;
+    }
+}
+
 /* "configs/mnist.json" -> "mnist": it names the default run folder, so it is never empty and never leads elsewhere. */
 static void set_name(const char *path, char *out, size_t n_out)
 {
@@ -20,7 +35,9 @@ static void set_name(const char *path, char *out, size_t n_out)
     const char *file = slash == NULL ? path : slash + 1;
     const size_t n = strlen(file);
     const bool has_suffix = n > 5 && strcmp(file + n - 5, ".json") == 0;
-    snprintf(out, n_out, "%.*s", (int)(has_suffix ? n - 5 : n), file);
+    const int n_name = (int)(has_suffix ? n - 5 : n);
+    snprintf(out, n_out, "%.*s", n_name, file);
+    make_presentable(out, (size_t)n_name >= n_out);
     if (out[0] == '\0' || strcmp(out, ".") == 0 || strcmp(out, "..") == 0) {
         snprintf(out, n_out, "config");
     }

@@ -143,10 +143,18 @@ static void test_files(void)
     CHECK_INT(rmdir(folder), 0);
 }
 
+/* 62 bytes: with the two before them one too many for config.name, which then ends before the last character. */
+#define CUT                                                                            \
+    "\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9" \
+    "\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9" \
+    "\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9"
+#define LONG CUT "\xC3\xA9"
+
 static void test_names(void)
 {
-    const char *const cases[][2] = {{"a/b.json", "b"},  {"b", "b"},          {"/x/..", "config"}, {"x/", "config"},
-                                    {".json", ".json"}, {"a.b.json", "a.b"}, {".", "config"}};
+    const char *const cases[][2] = {
+        {"a/b.json", "b"},   {"b", "b"},      {"/x/..", "config"},       {"x/", "config"},      {".json", ".json"},
+        {"a.b.json", "a.b"}, {".", "config"}, {"a\nb\x1b.json", "a_b_"}, {"aa" LONG, "aa" CUT}, {"a" LONG, "a" CUT "\xC3\xA9"}};
     struct dt_config config;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         CHECK_INT(dt_config_parse(cases[i][0], GOOD, sizeof GOOD - 1, NULL, 0, &config), DT_OK);
