@@ -80,8 +80,8 @@
       "MiB of gradients sent together; a bucket ends with a block; 0: every block by itself")                                          \
     X("distributed.check_every", INT, dist.check_every, DT_ANY_INT, "100", "", "steps between comparisons of the replicas; 0: never")  \
     X("distributed.timeout_s", REAL, timeout_s, "[2, 3600]", "60", "", "seconds until a collective counts as stalled")                 \
-    X("checkpoint.every_epochs", INT, checkpoint_every_epochs, "[0, 1000000]", "1", "", "epochs between checkpoints; 0: none")         \
-    X("checkpoint.every_steps", INT, checkpoint_every_steps, DT_ANY_INT, "0", "", "steps between checkpoints; 0: none")                \
+    X("checkpoint.every_epochs", INT, checkpoint_every_epochs, "[0, 1000000]", "1", "", "epochs between checkpoints; 0: none before the end")         \
+    X("checkpoint.every_steps", INT, checkpoint_every_steps, DT_ANY_INT, "0", "", "steps between checkpoints; 0: only by epochs")                \
     X("checkpoint.keep", INT, checkpoint_keep, "[1, 1000000]", "2", "", "how many of them stay; older ones are removed")               \
     X("log.every_s", REAL, log_every_s, "[0, 86400]", "10", "", "seconds between progress lines when stderr is no terminal; 0: none")  \
     X("log.every_steps", INT, log_every_steps, DT_ANY_INT, "100", "", "steps between \"step\" records in metrics.jsonl; 0: none")          \
@@ -96,7 +96,7 @@
     X("init", ENUM, init, DT_INIT_LIST(DT_BAR_NAME), "auto", "", "initial weights; auto: he_uniform before relu, else glorot_uniform")
 #define DT_CONV2D_KEYS(X)                                                                                                              \
     X("filters", INT, size, DT_EXTENT, NULL, "", "output channels")                                                                    \
-    X("kernel", INT, kernel, DT_EXTENT, NULL, "", "height and width of the window")                                                    \
+    X("kernel", INT, kernel, "[1, 1024]", NULL, "", "height and width of the window")                                                    \
     X("stride", INT, stride, DT_EXTENT, "1", "", "step of the window")                                                                 \
     X("padding", ENUM, padding, DT_PADDING_LIST(DT_BAR_NAME), "valid", "", "valid: no padding; same: zeros, so that stride 1 keeps the size") \
     DT_WEIGHTS_KEYS(X)

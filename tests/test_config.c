@@ -137,7 +137,7 @@ static const struct {
     {LAYER("{\"type\": 2}"), "model.layers[0].type: expected one of conv2d"},
     {LAYER("{\"type\": \"conv2d\", \"kernel\": 3}"), "model.layers[0].filters: the key is missing"},
     {LAYER(DENSE ", {\"type\": \"conv2d\", \"filters\": 4}"), "model.layers[1].kernel: the key is missing"},
-    {LAYER("{\"type\": \"conv2d\", \"filters\": 4, \"kernel\": 0}"), "model.layers[0].kernel: expected an integer 1..65536, got 0"},
+    {LAYER("{\"type\": \"conv2d\", \"filters\": 4, \"kernel\": 0}"), "model.layers[0].kernel: expected an integer 1..1024, got 0"},
     {LAYER("{\"type\": \"dense\", \"units\": 0}"), "model.layers[0].units: expected an integer 1..65536, got 0"},
     {LAYER("{\"type\": \"dense\", \"units\": 65537}"), "got 65537"},
     {LAYER("{\"type\": \"dense\", \"unit\": 1}"), "model.layers[0].unit: unknown key (did you mean 'model.layers[0].units'?)"},
