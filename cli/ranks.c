@@ -1,8 +1,8 @@
 #include "cli/ranks.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include "cli/version.h"

@@ -2,17 +2,14 @@
 #ifndef DT_CLI_RANKS_H
 #define DT_CLI_RANKS_H
 
-#include <sched.h>
-
 #include "cli/config.h"
 #include "dist/world.h"
 
 struct dt_rank_info {
-    int rank, local_rank, pid, n_threads;
+    int rank, local_rank, n_threads;
     char host[DT_HOST_SIZE];
     char device[64];
-    char data[160];  /* what this rank reads */
-    cpu_set_t cores; /* its affinity mask */
+    char data[160]; /* what this rank reads */
 };
 
 /* Cores in this rank's affinity mask, shared out among the ranks of this host that have the same mask; at least 1. `wanted` > 0

@@ -3,7 +3,6 @@
 #include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/progress.h"
 #include "cli/ranks.h"
@@ -27,7 +26,6 @@ static void describe_rank(const struct dt_trainer *t, struct dt_rank_info *me)
     memset(me, 0, sizeof *me); /* padding too: it travels */
     me->rank = t->world->rank;
     me->local_rank = t->world->local_rank;
-    me->pid = (int)getpid();
     me->n_threads = t->n_threads;
     memcpy(me->host, t->world->host, sizeof me->host);
     snprintf(me->device, sizeof me->device, "%s %s", t->backend->ops->name, t->backend->description);
@@ -51,7 +49,8 @@ static void print_arithmetic(const struct dt_trainer *t)
         fprintf(stderr, ", in %lld micro-batches", (long long)c->accumulate);
     }
     if (c->warmup_epochs > 0) {
-        fprintf(stderr, ", warm-up %g epochs", c->warmup_epochs);
+        const bool grows = t->schedule.scale != 1; /* warm-up is the way from the unscaled to the scaled rate */
+        fprintf(stderr, ", %swarm-up %g epochs%s", grows ? "" : "no ", c->warmup_epochs, grows ? "" : " (the rate is not scaled)");
     }
     fprintf(stderr, ", %llu steps/epoch, %lld epoch%s\n", (unsigned long long)t->steps_per_epoch, (long long)c->epochs,
             c->epochs == 1 ? "" : "s");
@@ -86,8 +85,8 @@ enum dt_status dt_report_start(struct dt_trainer *t, const struct dt_run_dir *ru
         print_switches(&t->config);
         fprintf(stderr, "  run   %s\n", run->path);
         if (resumed_from[0] != '\0') {
-            fprintf(stderr, "  resumed from %s: %llu epochs and %llu steps done\n", resumed_from, (unsigned long long)t->state.epoch,
-                    (unsigned long long)t->state.step);
+            fprintf(stderr, "  resumed from %s: %llu epochs and %llu steps done\n", resumed_from,
+                    (unsigned long long)t->state.epoch, (unsigned long long)t->state.step);
         }
     }
     free(all);
