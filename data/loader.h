@@ -15,7 +15,7 @@ struct dt_loader {
 enum dt_status dt_loader_open(const struct dt_shard *shard, struct dt_loader *out);
 void dt_loader_close(struct dt_loader *loader);
 
-/* The batch of a step; its arrays live until the next call. `micro_batch` > 0 limits nothing here: see cli/train.c. */
+/* The batch of a step; its arrays live until the next call. */
 struct dt_batch dt_loader_batch(struct dt_loader *loader, uint32_t epoch, uint64_t step);
 
 #endif
