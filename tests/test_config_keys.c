@@ -143,7 +143,7 @@ static void test_files(void)
     CHECK_INT(rmdir(folder), 0);
 }
 
-/* 62 bytes: with the two before them one too many for config.name, which then ends before the last character. */
+/* LONG is 62 bytes: with two before them one more than config.name has room for, which then ends before the last character. */
 #define CUT                                                                            \
     "\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9" \
     "\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9" \
