@@ -1,5 +1,6 @@
 #include "cli/png_image.h"
 
+#include <math.h>
 #include <png.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,7 +57,7 @@ static uint8_t resample(const struct raster *in, int channel, const struct span 
             total += weight;
         }
     }
-    return total > 0 ? (uint8_t)(sum / total + 0.5) : 0;
+    return total > 0 ? (uint8_t)lround(sum / total) : 0;
 }
 
 static void scale_to(const struct raster *in, struct dt_shape shape, uint8_t *pixels)
@@ -90,9 +91,9 @@ static bool border_is_bright(struct dt_shape shape, const uint8_t *pixels)
 
 static enum dt_status decode_error(const char *name, png_image *image)
 {
-    const enum dt_status s = dt_error(DT_BAD_DATA, "%s: damaged PNG: %s (save it again)", name, image->message);
+    dt_error(DT_BAD_DATA, "%s: damaged PNG: %s (save it again)", name, image->message);
     png_image_free(image);
-    return s;
+    return DT_BAD_DATA;
 }
 
 /* After a signature, a PNG is chunks: a length, a type of four letters, so many bytes, a CRC; the last is IEND. Each must lie in
