@@ -1,10 +1,11 @@
 /* PNG images as a model sees them: pixels against what a straightforward computation gives for every kind of file, and errors for
- * every kind of damage. The files are made here, by libpng's writer. */
+ * every kind of damage; and how they are drawn. The files are made here, by libpng's writer. */
 #include <png.h>
 #include <unistd.h>
 #include <zlib.h>
 
 #include "base/rng.h"
+#include "cli/digit.h"
 #include "cli/png_image.h"
 #include "tests/check.h"
 
@@ -433,6 +434,31 @@ static void test_files(void)
     CHECK_INT(dt_png_read("/tmp", mnist, pixels, &inverted), DT_NO_INPUT);
 }
 
+/* Drawing */
+
+static void check_drawn(const uint8_t *pixels, struct dt_shape shape, const char *expected)
+{
+    char *text = NULL;
+    size_t n = 0;
+    FILE *out = open_memstream(&text, &n);
+    CHECK(out != NULL);
+    dt_digit_draw(out, pixels, shape);
+    CHECK(fclose(out) == 0);
+    CHECK_TEXT(text, expected);
+    free(text);
+}
+
+static void test_drawing(void)
+{
+    static uint8_t pixels[2 * 81];
+    check_drawn((const uint8_t[]){0, 28, 29, 254, 255, 128}, (struct dt_shape){1, 2, 3}, "      ..\n  %%@@==\n");
+    check_drawn((const uint8_t[]){255, 0, 255, 0, 255, 255}, (struct dt_shape){3, 1, 2}, "  @@--\n"); /* means 255 and 85 */
+    char expected[] = "                                                        \n"; /* 81 columns: each third is drawn */
+    pixels[3] = pixels[79] = 255;
+    memcpy(expected + 4, "@@", 2);
+    check_drawn(pixels, (struct dt_shape){1, 2, 81}, expected);
+}
+
 int main(void)
 {
     test_scaling();
@@ -447,5 +473,6 @@ int main(void)
     test_impossible_sizes();
     test_foreign_files();
     test_files();
+    test_drawing();
     return 0;
 }
