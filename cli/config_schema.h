@@ -1,4 +1,5 @@
-/* Every key of the configuration, once: this list drives the parser, --help-config, --print-config, the JSON Schema and docs/config.md.
+/* Every key of the configuration, once: this list drives the parser, --help-config, --print-config, the JSON Schema and
+ * docs/config.md.
  *
  * X(path, kind, field, values, default, when, meaning)
  *   kind     BOOL, INT, REAL, TEXT, ENUM (field is an enum that counts from 0), SHAPE (model.input), LAYERS (model.layers)

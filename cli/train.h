@@ -6,7 +6,7 @@
 #include "dist/world.h"
 
 struct dt_train_options {
-    const char *run_dir;     /* NULL: choose one */
+    const char *run_dir; /* NULL: choose one */
     bool resume;
     const char *checkpoint; /* with resume: this one; NULL: the newest of run_dir */
 };

@@ -1,7 +1,8 @@
 /* Finite differences: the gradients of weights and biases of every kind of block, on every backend, against the loss itself.
  *
- * Signed comparison; NaN fails. A step of 5e-4 keeps the error of float activations near 1e-4 and few probes across a kink of relu or
- * max pool; those few are why nearly all probes have to agree instead of all: a wrong sign, factor or index fails most of them. */
+ * Signed comparison; NaN fails. A step of 5e-4 keeps the error of float activations near 1e-4 and few probes across a kink of relu
+ * or max pool; those few are why nearly all probes have to agree instead of all: a wrong sign, factor or index fails most of them.
+ */
 #include "base/rng.h"
 #include "model/network.h"
 #include "tests/check.h"
