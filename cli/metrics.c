@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -63,8 +64,9 @@ static enum dt_status keep_until(const struct dt_run_dir *run, const char *name,
     }
     uint8_t *bytes = NULL;
     size_t n_bytes = 0, n_kept = 0;
-    if (dt_file_read(path, MAX_METRICS_BYTES, &bytes, &n_bytes) != DT_OK) {
-        dt_error_clear(); /* empty or unreadable: nothing to keep */
+    struct stat status;
+    if (stat(path, &status) == 0 && status.st_size > 0) {
+        DT_TRY(dt_file_read(path, MAX_METRICS_BYTES, &bytes, &n_bytes));
     }
     char *text = (char *)bytes;
     for (char *line = text; line != NULL && line < text + n_bytes;) {

@@ -59,7 +59,8 @@ static void print_arithmetic(const struct dt_trainer *t)
 static void print_switches(const struct dt_config *c)
 {
     if (!c->dist.average) {
-        fprintf(stderr, "  averaging is off: each rank steps with its own gradient, so the replicas drift apart\n");
+        fprintf(stderr, "  averaging is off: each rank steps with its own gradient, so the replicas drift apart,\n"
+                        "  and the test result mixes them: each rank tests its share with its own weights\n");
     }
     if (!c->dist.broadcast) {
         fprintf(stderr, "  broadcast is off: each rank keeps the weights it began with\n");
@@ -85,8 +86,8 @@ enum dt_status dt_report_start(struct dt_trainer *t, const struct dt_run_dir *ru
         print_switches(&t->config);
         fprintf(stderr, "  run   %s\n", run->path);
         if (resumed_from[0] != '\0') {
-            fprintf(stderr, "  resumed from %s: %llu epochs and %llu steps done\n", resumed_from,
-                    (unsigned long long)t->state.epoch, (unsigned long long)t->state.step);
+            fprintf(stderr, "  resumed from %s: %llu epoch%s and %llu steps done\n", resumed_from,
+                    (unsigned long long)t->state.epoch, t->state.epoch == 1 ? "" : "s", (unsigned long long)t->state.step);
         }
     }
     free(all);

@@ -3,6 +3,7 @@
 
 #include "cli/config_diff.h"
 #include "cli/trainer.h"
+#include "model/checkpoint_dir.h"
 
 /* Host copies of the weights and the optimizer's state. */
 struct host_arenas {
@@ -129,6 +130,21 @@ out:
     return s;
 }
 
+/* Going back in time would leave two futures in one folder, and the next --resume would go on with the wrong one. */
+static enum dt_status check_is_newest(const struct dt_run_dir *run, const char *path, uint64_t step)
+{
+    uint64_t *steps = NULL;
+    size_t n_steps = 0;
+    DT_TRY(dt_checkpoint_list(run->checkpoints, &steps, &n_steps));
+    const uint64_t newest = n_steps > 0 ? steps[0] : 0;
+    free(steps);
+    if (newest > step) {
+        return dt_error(DT_CANT_CREATE, "%s: %s has a later checkpoint, of step %llu (go on from it, or take another --run)", path,
+                        run->path, (unsigned long long)newest);
+    }
+    return DT_OK;
+}
+
 static enum dt_status read_checkpoint(struct dt_trainer *t, const struct dt_run_dir *run, const char *path, char *path_used)
 {
     struct dt_checkpoint_file file = {0};
@@ -144,6 +160,9 @@ static enum dt_status read_checkpoint(struct dt_trainer *t, const struct dt_run_
     enum dt_status s = check_config(t, path_used, file.config);
     if (s == DT_OK) {
         s = check_fit(t, path_used, &file.state);
+    }
+    if (s == DT_OK && path != NULL) {
+        s = check_is_newest(run, path, file.state.step);
     }
     if (s == DT_OK) {
         s = load_arenas(t, &file);

@@ -181,6 +181,28 @@ static enum dt_status finish_epoch(struct run *run)
     return DT_OK;
 }
 
+static void print_result(const struct run *run)
+{
+    const struct dt_trainer *t = &run->trainer;
+    char after[64];
+    if (t->state.step_in_epoch == 0) {
+        snprintf(after, sizeof after, " after %llu epoch%s", (unsigned long long)t->state.epoch, t->state.epoch == 1 ? "" : "s");
+    } else {
+        snprintf(after, sizeof after, " after %llu steps", (unsigned long long)t->state.step);
+    }
+    dt_report_result(&run->outcome.test, classifies(run), after);
+}
+
+/* The last checkpoint. A full disk takes the weights of a finished run, but not its result. */
+static enum dt_status save_last(struct run *run)
+{
+    const enum dt_status s = save(run);
+    if (s == DT_IO && is_rank0(run)) {
+        print_result(run);
+    }
+    return s;
+}
+
 static enum dt_status run_epochs(struct run *run)
 {
     struct dt_trainer *t = &run->trainer;
@@ -193,7 +215,7 @@ static enum dt_status run_epochs(struct run *run)
         DT_TRY(finish_epoch(run));
         const uint64_t every = (uint64_t)t->config.checkpoint_every_epochs;
         if (steps_left(run) == 0) {
-            DT_TRY(save(run));
+            DT_TRY(save_last(run));
         } else if (every > 0 && t->state.epoch % every == 0) {
             DT_TRY(save_periodic(run, &n_failures));
         }
@@ -217,19 +239,6 @@ static enum dt_status compare_replicas(struct run *run)
         return DT_OK;
     }
     return s;
-}
-
-static void print_result(const struct run *run)
-{
-    const struct dt_trainer *t = &run->trainer;
-    char after[64];
-    if (t->state.step_in_epoch == 0) {
-        snprintf(after, sizeof after, " after %llu epoch%s", (unsigned long long)t->state.epoch, t->state.epoch == 1 ? "" : "s");
-    } else {
-        snprintf(after, sizeof after, " after %llu steps", (unsigned long long)t->state.step);
-    }
-    fprintf(stderr, "saved %s\n", run->outcome.checkpoint[0] != '\0' ? run->outcome.checkpoint : "nothing new");
-    dt_report_result(&run->outcome.test, classifies(run), after);
 }
 
 static enum dt_status open_run(struct run *run, const struct dt_train_options *options)
@@ -283,6 +292,7 @@ static enum dt_status close_run(struct run *run, enum dt_status status)
     }
     DT_TRY(dt_world_agree(t->world, s));
     if (status == DT_OK && is_rank0(run)) {
+        fprintf(stderr, "saved %s\n", run->outcome.checkpoint[0] != '\0' ? run->outcome.checkpoint : "nothing new");
         print_result(run);
     }
     return status;

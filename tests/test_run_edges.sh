@@ -50,6 +50,14 @@ is 'cut in the last epoch' '1,64 2,128' "$(epochs_of cut2)"
 is 'cut in the middle' '1,64 2,128 3,192' "$(epochs_of cut3)"
 check 'cut in the middle: the same weights' cmp "$(newest_checkpoint steps)" "$(newest_checkpoint cut3)"
 
+# Back to an older checkpoint: not into the folder where the later ones are, or the next --resume would go on with those.
+dtrain 1 "${config[@]}" --run steps --resume=steps/checkpoints/step-000000000064.safetensors
+is 'back in time in the same folder' 73 "$got"
+check 'back in time: the later checkpoint is named' grep -q 'later checkpoint, of step 192' err
+dtrain 1 "${config[@]}" --run again --resume=steps/checkpoints/step-000000000064.safetensors
+is 'back in time in a new folder' '0 2,128 3,192' "$got $(epochs_of again)"
+check 'back in time: the same weights' cmp "$(newest_checkpoint whole)" "$(newest_checkpoint again)"
+
 # max_steps counts steps that were taken: 4 ranks have 16 in an epoch, 2 have 32.
 dtrain 4 "${config[@]}" --run ranks --set train.max_steps=32
 dtrain 2 "${config[@]}" --run ranks --set train.max_steps=50 --resume
