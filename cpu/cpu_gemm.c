@@ -10,7 +10,7 @@
 #define NT_ROWS 3 /* 12 sums, 3 of a, 1 of b */
 #define NT_COLUMNS 4
 #endif
-#define NT_DEPTH 1024 /* NT_ROWS rows of a, so deep, stay in the first-level cache */
+#define NT_DEPTH 768 /* NT_ROWS rows of a, so deep, stay in the first-level cache */
 
 static int smaller(int a, int b)
 {
