@@ -7,6 +7,11 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+
+#define OUTLIVED_LIMIT_MS 5000
+#define OUTLIVING_MS 100
+
 /* A launcher's traces in the environment. */
 struct launcher {
     const char *n_tasks; /* how many programs it started */
@@ -97,4 +102,23 @@ bool dt_launch_abort(int code)
     digits[1] = (char)('0' + code / 10 % 10);
     digits[2] = (char)('0' + code % 10);
     return write(fd, line, sizeof line - 1) == (ssize_t)(sizeof line - 1);
+}
+
+/* Once the launcher of MPICH 4.0 has passed on a signal, it takes the exit code of a process that it finds dead after all output
+ * has ended for 0. One that it finds dead before that keeps its code; it looks whenever something happens to the output. So a child
+ * holds this process's output a moment longer, and ends stdout before stderr. */
+void dt_launch_keep_code(void)
+{
+    const pid_t parent = getpid();
+    if (hydra_fd() < 0 || fork() != 0) {
+        return;
+    }
+    for (int ms = 0; ms < OUTLIVED_LIMIT_MS && getppid() == parent; ms++) {
+        dt_sleep_ms(1);
+    }
+    dt_sleep_ms(OUTLIVING_MS); /* for the dead process to be found */
+    close(STDOUT_FILENO);
+    close_range(STDERR_FILENO + 1, ~0U, 0); /* UCX has duplicates */
+    dt_sleep_ms(OUTLIVING_MS);              /* for the launcher to look */
+    _exit(0);
 }

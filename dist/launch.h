@@ -23,4 +23,8 @@ void dt_launch_die_with_parent(void);
  * follows. Safe in a signal handler. MPI_Abort does the same but adds a line of its own to ours. */
 bool dt_launch_abort(int code);
 
+/* Lets MPICH's launcher see this process's exit code although it has passed a signal on to it. Called last, by one process of the
+ * job, after MPI_Finalize. */
+void dt_launch_keep_code(void);
+
 #endif

@@ -255,6 +255,9 @@ void dt_world_exit(struct dt_world *world, enum dt_status status, bool agreed)
         take_others_along((int)status);
     }
     end_mpi(world);
+    if (status != DT_OK && dt_stop_requested() && world->rank == 0) {
+        dt_launch_keep_code();
+    }
     exit((int)status);
 }
 
