@@ -64,6 +64,13 @@ ranks_of() { # the ranks among them: this program, not its launcher, in the orde
   done | sort -n | cut -d ' ' -f 2
 }
 
+shared_memory_of() { # the files in /dev/shm that the ranks of a run have open, to be put into shared_memory before they are killed
+  local pid
+  for pid in $(ranks_of "$1"); do
+    sed -n 's/.* \(\/dev\/shm\/[^ ]*\).*/\1/p' "/proc/$pid/maps" 2>/dev/null
+  done | sort -u
+}
+
 # wait_for SECONDS COMMAND...: until it succeeds. The limit is a guard against hanging, not a measure of speed.
 wait_for() {
   local end=$((SECONDS + $1))

@@ -4,6 +4,7 @@
 # Each row below is one bad input: it must end at -np 1 and at -np 4 with the stated exit code, an empty stdout, and on stderr one
 # line that begins with "dtrain: " and has the stated text. Variants of a row ("ranks=1") save time and run at -np 1 only, unless
 # DTRAIN_TEST_ALL=1 is set. usage: DTRAIN=... MPIEXEC=... test_bad_input.sh [NAME of one row]
+# shellcheck source=tests/cli_lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli_lib.sh"
 command -v python3 >/dev/null || { echo 'skipped: python3 makes the bad files, and is not installed'; exit 77; }
 only=${1:-}
