@@ -10,6 +10,7 @@
 #include "dist/comm.h"
 
 #define PHASE_SIZE 40
+#define STILL_ALIVE_S 1.0 /* a rank that waits is seen far more often */
 
 /* One rank's line in the table. Only that rank writes it. A reader may catch `phase` between two names; its last byte is never
  * written, so that it always ends. */
@@ -145,22 +146,30 @@ static enum dt_status mpi_test(struct dt_comm *comm, struct dt_request *request,
     return DT_OK;
 }
 
-/* The first rank of this host that has not entered the collective; failing that, the one that has not moved for longest. */
+static double unseen_s(const struct slot *slot)
+{
+    return (double)(dt_clock_ns() - atomic_load(&slot->seen_ns)) * 1e-9;
+}
+
+/* Who holds everybody up. Ranks that only wait show signs of life, also those that still wait in an earlier collective, so it is
+ * the one that has shown none for longest; if all have, the first of this host that has not entered. */
 static const struct slot *find_culprit(const struct mpi_comm *self, uint64_t sequence, bool *entered)
 {
-    const struct slot *oldest = NULL;
+    const struct slot *culprit = NULL;
     for (int i = 0; i < self->base.local_size; i++) {
         const struct slot *slot = &self->slots[i];
-        if (atomic_load(&slot->n_started) < sequence) {
-            *entered = false;
-            return slot;
-        }
-        if (slot != self->mine && (oldest == NULL || atomic_load(&slot->seen_ns) < atomic_load(&oldest->seen_ns))) {
-            oldest = slot;
+        if (slot != self->mine && (culprit == NULL || atomic_load(&slot->seen_ns) < atomic_load(&culprit->seen_ns))) {
+            culprit = slot;
         }
     }
-    *entered = true;
-    return oldest;
+    for (int i = 0; i < self->base.local_size && (culprit == NULL || unseen_s(culprit) <= STILL_ALIVE_S); i++) {
+        if (atomic_load(&self->slots[i].n_started) < sequence) {
+            culprit = &self->slots[i];
+            break;
+        }
+    }
+    *entered = culprit == NULL || atomic_load(&culprit->n_started) >= sequence;
+    return culprit;
 }
 
 static int count_missing(const struct mpi_comm *self, uint64_t sequence)
@@ -181,7 +190,7 @@ static void mpi_explain(struct dt_comm *comm, const struct dt_request *request, 
         snprintf(text, n_text, "a rank on another host has not arrived");
         return;
     }
-    const double ago_s = (double)(dt_clock_ns() - atomic_load(&culprit->seen_ns)) * 1e-9;
+    const double ago_s = unseen_s(culprit);
     const int n_others = count_missing(self, request->sequence) - 1;
     if (!entered && n_others > 0) {
         snprintf(text, n_text, "rank %d and %d more of this host have not arrived; rank %d was last seen %.0f s ago in '%s'",
@@ -189,7 +198,7 @@ static void mpi_explain(struct dt_comm *comm, const struct dt_request *request, 
     } else if (!entered) {
         snprintf(text, n_text, "rank %d has not arrived; it was last seen %.0f s ago in '%s'", culprit->rank, ago_s,
                  culprit->phase);
-    } else if (ago_s > 1) {
+    } else if (ago_s > STILL_ALIVE_S) {
         snprintf(text, n_text, "rank %d arrived but has not moved for %.0f s, in '%s'", culprit->rank, ago_s, culprit->phase);
     } else {
         snprintf(text, n_text, "all ranks of this host wait; one on another host, or the network, does not answer");

@@ -20,7 +20,7 @@ clean_up() {
   for pid in $(processes_of "$work"); do
     kill -KILL "$pid" 2>/dev/null
   done
-  ((${#shared_memory[@]} == 0)) || rm -f "${shared_memory[@]}"
+  ((${#shared_memory[@]} == 0)) || rm -f -- "${shared_memory[@]}"
   rm -rf "$work"
 }
 trap clean_up EXIT
@@ -45,14 +45,8 @@ finish() {
   exit $((n_failed > 0))
 }
 
-processes_of() { # the processes, not zombies, with this text in their command line
-  local file text
-  for file in /proc/[0-9]*/cmdline; do
-    text=$(tr '\0' ' ' 2>/dev/null <"$file") || continue
-    if [[ $text == *"$1"* && ${file//[!0-9]/} != "$$" ]]; then
-      echo "${file//[!0-9]/}"
-    fi
-  done
+processes_of() { # the processes, not zombies, with this text, which has no spaces, in their command line
+  grep -laF -f <(printf '%s\n' "$1") /proc/[0-9]*/cmdline 2>/dev/null | tr -dc '0-9\n'
 }
 
 ranks_of() { # the ranks among them: this program, not its launcher, in the order of their numbers

@@ -1,0 +1,119 @@
+#!/usr/bin/env bash
+# A rank or the launcher that dies, at any moment, ends the whole job: the exit code is not 0, nothing is left running after 5 s, and
+# the run goes on from a valid checkpoint. A rank that hangs is named. usage: DTRAIN=... MPIEXEC=... test_kill.sh
+# shellcheck disable=SC2317 # functions that wait_for calls
+# shellcheck source=tests/cli_lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/cli_lib.sh"
+cat >config.json <<'JSON'
+{
+  "data": { "format": "synthetic", "train_samples": 640, "test_samples": 64 },
+  "model": { "input": [1, 8, 8], "layers": [{ "type": "flatten" }, { "type": "dense", "units": 4 }] },
+  "train": { "epochs": 1000000, "batch": { "per_rank": 8 } },
+  "checkpoint": { "every_epochs": 0 },
+  "log": { "every_steps": 1 },
+  "threads": 1
+}
+JSON
+
+start() { # start RUN RANKS ARGUMENT...: a job that does not end by itself; sets job
+  local run=$1 n=$2
+  shift 2
+  "$MPIEXEC" -n "$n" "$DTRAIN" --config config.json --run "$work/$run" "$@" >"$run.out" 2>"$run.err" </dev/null &
+  job=$!
+}
+
+has_ranks() { # has_ranks RUN N: so many have begun; sets ranks
+  mapfile -t ranks < <(ranks_of "$work/$1")
+  ((${#ranks[@]} == $2))
+}
+
+has_folder() { [[ -e $1/run.lock ]]; }
+has_steps() { [[ -s $1/metrics.jsonl ]] && (($(wc -l <"$1/metrics.jsonl") > 3)); }
+has_epoch() { grep -q '"type":"epoch"' "$1/metrics.jsonl" 2>/dev/null; }
+has_checkpoint() { [[ -n $(newest_checkpoint "$1") ]]; }
+
+remember_shared_memory() { # of the ranks of a run that is about to be killed
+  local file
+  while read -r file; do
+    shared_memory+=("$file")
+  done < <(shared_memory_of "$work/$1")
+}
+
+ended() { # ended RUN WHAT: the launcher's exit code is not 0, and nothing is left; sets got
+  check "$2: processes are left after 5 s" wait_for 5 gone "$work/$1"
+  got=0
+  wait "$job" 2>/dev/null || got=$?
+  check "$2: exit code 0" test "$got" -ne 0
+  check "$2: a result on stdout" test -z "$(grep accuracy "$1.out")"
+}
+
+# One of four ranks is killed, in one phase of the job after the other.
+n=0
+for phase in "has_ranks RUN 4" "has_folder RUN" "has_steps RUN" "has_epoch RUN" "has_checkpoint RUN"; do
+  run=phase$n
+  start "$run" 4 --set checkpoint.every_steps=7
+  # shellcheck disable=SC2086 # a command and its arguments
+  check "$run: does not get there" wait_for 30 ${phase//RUN/$run}
+  has_ranks "$run" 4
+  remember_shared_memory "$run"
+  kill -KILL "${ranks[n % 4]}"
+  ended "$run" "rank $((n % 4)) killed when ${phase%% *}"
+  n=$((n + 1))
+done
+
+# The launcher is killed.
+start launcher 4
+check 'launcher: makes no steps' wait_for 30 has_steps launcher
+remember_shared_memory launcher
+kill -KILL "$job"
+ended launcher 'mpirun killed'
+
+# A rank that stands still is named, and the job ends with 76.
+export DTRAIN_TIMEOUT=2
+start stalled 4
+check 'stalled: makes no steps' wait_for 30 has_steps stalled
+has_ranks stalled 4
+remember_shared_memory stalled
+kill -STOP "${ranks[2]}"
+check 'stalled: does not end' wait_for 20 gone "$work/stalled"
+got=0
+wait "$job" 2>/dev/null || got=$?
+unset DTRAIN_TIMEOUT
+check "stalled: exit code $got, expected 76" test "$got" -eq 76
+check "stalled: $(grep -c '^dtrain: ' stalled.err) lines of error, expected 1" test "$(grep -c '^dtrain: ' stalled.err)" -eq 1
+check "stalled: rank 2 is not named: $(grep '^dtrain: ' stalled.err)" grep -q '^dtrain: .* stalled for 2 s: .*rank 2' stalled.err
+
+# Killed at ten unforeseeable moments, the run goes on from a valid checkpoint each time, and forward.
+step_of() { # the step of the newest checkpoint, or 0
+  local name
+  name=$(newest_checkpoint "$1")
+  name=${name##*step-}
+  name=${name%.safetensors}
+  echo $((10#${name:-0}))
+}
+is_past() { # is_past STEP: `again` has saved more than it had
+  (($(step_of again) > $1))
+}
+before=0
+for round in $(seq 10); do
+  start again 2 --resume --set checkpoint.every_steps=1
+  check "round $round: does not go on" wait_for 30 is_past "$((before + 2))"
+  sleep "0.0$((RANDOM % 10))"
+  has_ranks again 2
+  remember_shared_memory again
+  kill -KILL "${ranks[RANDOM % 2]}"
+  ended again "round $round"
+  if ((round > 1)); then
+    check "round $round: not resumed" grep -q 'resumed from .*step-' again.err
+  fi
+  check "round $round: a checkpoint is damaged" test -z "$(grep 'warning' again.err)"
+  n_left=$(find again/checkpoints -name '.tmp-*' | wc -l)
+  check "round $round: $n_left temporary files, although the next start removes them" test "$n_left" -le 1
+  before=$(step_of again)
+done
+start again 2 --resume --set "train.max_steps=$((before + 1))"
+got=0
+wait "$job" || got=$?
+check "the last round ends with $got" test "$got" -eq 0
+check 'the last round leaves temporary files' test -z "$(find again/checkpoints -name '.tmp-*')"
+finish
