@@ -1,5 +1,7 @@
 #include "cli/progress.h"
 
+#include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -8,9 +10,39 @@
 
 #define TERMINAL_INTERVAL_S 0.1
 
+static pid_t parent_of(pid_t pid)
+{
+    char path[48], line[128];
+    int parent = 0;
+    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    FILE *file = fopen(path, "re");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL && sscanf(line, "PPid: %d", &parent) != 1) {
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return parent;
+}
+
+/* Under mpirun our stderr is a pipe, and what counts is mpirun's own: rank, proxy, mpirun is the line of descent on its host. */
+static bool stderr_is_terminal(void)
+{
+    if (isatty(STDERR_FILENO) == 1 || getenv("HYDI_CONTROL_FD") == NULL) {
+        return isatty(STDERR_FILENO) == 1;
+    }
+    char path[48];
+    snprintf(path, sizeof path, "/proc/%d/fd/2", (int)parent_of(getppid()));
+    const int fd = open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
+    const bool terminal = fd >= 0 && isatty(fd) == 1;
+    if (fd >= 0) {
+        close(fd);
+    }
+    return terminal;
+}
+
 void dt_progress_open(const struct dt_config *config, bool enabled, uint64_t steps_per_epoch, struct dt_progress *out)
 {
-    const bool terminal = isatty(STDERR_FILENO) == 1;
+    const bool terminal = enabled && stderr_is_terminal();
     *out = (struct dt_progress){.enabled = enabled && (terminal || config->log_every_s > 0),
                                 .terminal = terminal,
                                 .classifies = config->model.loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY,
@@ -55,15 +87,20 @@ const char *dt_count_text(double value, char *text, size_t size)
     return text;
 }
 
+int dt_digits(unsigned long long value)
+{
+    return snprintf(NULL, 0, "%llu", value);
+}
+
 void dt_progress_draw(struct dt_progress *p, const struct dt_progress_state *st)
 {
     char rate[32], eta[32], accuracy[32] = "";
     if (p->classifies) {
         snprintf(accuracy, sizeof accuracy, "  accuracy %6.2f %%", 100.0 * dt_metrics_accuracy(&st->train));
     }
-    fprintf(stderr, "%sepoch %llu/%llu  step %llu/%llu  loss %.4f%s  %s images/s  %s left%s", p->terminal ? "\r\033[K" : "",
-            (unsigned long long)st->epoch, (unsigned long long)p->n_epochs, (unsigned long long)st->step_in_epoch,
-            (unsigned long long)p->steps_per_epoch, dt_metrics_loss(&st->train), accuracy,
+    fprintf(stderr, "%sepoch %*llu/%llu  step %*llu/%llu  loss %.4f%s  %s images/s  %s left%s", p->terminal ? "\r\033[K" : "",
+            dt_digits(p->n_epochs), (unsigned long long)st->epoch, (unsigned long long)p->n_epochs, dt_digits(p->steps_per_epoch),
+            (unsigned long long)st->step_in_epoch, (unsigned long long)p->steps_per_epoch, dt_metrics_loss(&st->train), accuracy,
             dt_count_text(st->images_per_s, rate, sizeof rate), dt_duration_text(st->eta_s, eta, sizeof eta),
             p->terminal ? "" : "\n");
     fflush(stderr);

@@ -30,5 +30,6 @@ void dt_progress_clear(struct dt_progress *progress); /* before printing anythin
 const char *dt_duration_text(double seconds, char *text, size_t size);
 /* "12,345" */
 const char *dt_count_text(double value, char *text, size_t size);
+int dt_digits(unsigned long long value); /* how many it has: the width of a column */
 
 #endif

@@ -100,9 +100,10 @@ void dt_report_epoch(const struct dt_trainer *t, const struct dt_epoch_record *r
     if (classifies(t)) {
         snprintf(accuracy, sizeof accuracy, "  test accuracy %5.2f %%", 100.0 * dt_metrics_accuracy(&r->test));
     }
-    fprintf(stderr, "epoch %llu/%lld  train loss %.4f  test loss %.4f%s  %s images/s  %s\n", (unsigned long long)r->epoch,
-            (long long)t->config.epochs, dt_metrics_loss(&r->train), dt_metrics_loss(&r->test), accuracy,
-            dt_count_text(r->images_per_s, rate, sizeof rate), dt_duration_text(seconds, time, sizeof time));
+    fprintf(stderr, "epoch %*llu/%lld  train loss %.4f  test loss %.4f%s  %s images/s  %s\n",
+            dt_digits((unsigned long long)t->config.epochs), (unsigned long long)r->epoch, (long long)t->config.epochs,
+            dt_metrics_loss(&r->train), dt_metrics_loss(&r->test), accuracy, dt_count_text(r->images_per_s, rate, sizeof rate),
+            dt_duration_text(seconds, time, sizeof time));
 }
 
 enum dt_status dt_report_times(struct dt_trainer *t)

@@ -285,6 +285,9 @@ static enum dt_status close_run(struct run *run, enum dt_status status)
     if (status == DT_OK) {
         DT_TRY(compare_replicas(run));
     }
+    if (status == DT_OK && is_rank0(run)) { /* early: the launcher forwards stderr apart from stdout, where the result comes last */
+        fprintf(stderr, "saved %s\n", run->outcome.checkpoint[0] != '\0' ? run->outcome.checkpoint : "nothing new");
+    }
     DT_TRY(dt_report_times(t));
     enum dt_status s = DT_OK;
     if (t->world->rank == 0) {
@@ -292,7 +295,6 @@ static enum dt_status close_run(struct run *run, enum dt_status status)
     }
     DT_TRY(dt_world_agree(t->world, s));
     if (status == DT_OK && is_rank0(run)) {
-        fprintf(stderr, "saved %s\n", run->outcome.checkpoint[0] != '\0' ? run->outcome.checkpoint : "nothing new");
         print_result(run);
     }
     return status;
