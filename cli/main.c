@@ -1,8 +1,10 @@
 /* dtrain: reads the command line, opens the world of ranks, runs one command, and turns its status into the exit code. */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/args.h"
 #include "cli/config.h"
@@ -116,11 +118,24 @@ static void print_error(void)
     fprintf(stderr, "dtrain: %s\n", dt_error_text());
 }
 
+/* Without the three standard files, their numbers would go to files of ours, and what is printed into those. */
+static void open_standard_files(void)
+{
+    int fd;
+    do {
+        fd = open("/dev/null", O_RDWR);
+    } while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0) {
+        close(fd);
+    }
+}
+
 int main(int argc, char **argv)
 {
     struct dt_args args = {0};
     struct dt_world world = {0};
     dt_stop_block();
+    open_standard_files();
     signal(SIGXFSZ, SIG_IGN); /* a file size limit and a closed pipe become errors of write() */
     signal(SIGPIPE, SIG_IGN);
     const enum dt_status parsed = dt_args_parse(argc, argv, &args);

@@ -1,0 +1,203 @@
+#!/usr/bin/env bash
+# What a run prints and leaves behind: the result alone on stdout, the log on stderr, complete files in its folder; and what happens
+# when they cannot be written. usage: DTRAIN=... MPIEXEC=... test_output.sh
+# shellcheck disable=SC2317 # functions that wait_for calls
+# shellcheck source=tests/cli_lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/cli_lib.sh"
+command -v python3 >/dev/null || { echo 'skipped: python3 reads the files, and is not installed'; exit 77; }
+cat >config.json <<'JSON'
+{
+  "data": { "format": "synthetic", "train_samples": 320, "test_samples": 100 },
+  "model": { "input": [1, 8, 8], "layers": [{ "type": "flatten" }, { "type": "dense", "units": 64 }, { "type": "dense", "units": 4 }] },
+  "train": { "epochs": 3, "batch": { "per_rank": 16 } },
+  "log": { "every_s": 0.001, "every_steps": 4 },
+  "threads": 1
+}
+JSON
+
+run() { # run CODE RANKS ARGUMENT...: writes out and err; 0 ranks: without a launcher
+  local code=$1 n=$2 got=0 launcher=()
+  shift 2
+  ((n == 0)) || launcher=("$MPIEXEC" -n "$n")
+  timeout -k 5 60 "${launcher[@]}" "$DTRAIN" "$@" >out 2>err </dev/null || got=$?
+  n_checks=$((n_checks + 1))
+  ((got == code)) || fail "exit code $got, expected $code: -np $n $*" err out
+}
+
+one_line() { # one_line FILE PATTERN
+  [[ $(wc -l <"$1") -eq 1 ]] && grep -Eqx -- "$2" "$1"
+}
+
+plain() { # no carriage return, no escape sequence, nothing else that moves a cursor
+  ! LC_ALL=C grep -q $'[\001-\010\013-\037\177]' "$1"
+}
+
+result='test accuracy [0-9]+\.[0-9]{2} % \([0-9]+/100\) after 3 epochs'
+has_steps() { [[ -s $1/metrics.jsonl ]] && grep -q '"type":"step"' "$1/metrics.jsonl"; }
+
+# ---- a run ----
+for n in 0 1 3; do
+  run 0 "$n" --config config.json --run "run$n"
+  check "-np $n: stdout is not the result alone: $(cat out)" one_line out "$result"
+  check "-np $n: stderr is not plain text" plain err
+  check "-np $n: no line of progress" grep -Eq 'step [ 0-9]+/[0-9]+ .* images/s .* left$' err
+done
+printf '%s\n' "$(cat out)" >first
+check 'no roster of three ranks' test "$(grep -Ec '^ +[012]  .* of 320 samples$' err)" -eq 3
+check 'no arithmetic of the batch' grep -Fq 'batch 16 × 3 = 48, lr 0.001 × 3 = 0.003' err
+check 'the files are not as documented' python3 - <<'PY'
+import csv, json, math
+folder = "run3"
+lines = [json.loads(line) for line in open(f"{folder}/metrics.jsonl")]
+kinds = {kind: [r for r in lines if r["type"] == kind] for kind in ("run", "step", "epoch")}
+assert sum(map(len, kinds.values())) == len(lines), "records of other types"
+assert [len(kinds[k]) for k in ("run", "step", "epoch")] == [1, 5, 3], {k: len(v) for k, v in kinds.items()}
+assert kinds["run"][0]["world_size"] == 3 and kinds["run"][0]["global_batch"] == 48 and kinds["run"][0]["parameters"] == 4420
+for i, r in enumerate(kinds["epoch"]):
+    numbers = ["train_loss", "train_accuracy", "test_loss", "test_accuracy", "images_per_s", "lr"]
+    assert list(r) == ["type", "epoch", "step", *numbers, "world_size"], list(r)
+    assert r["epoch"] == i + 1 and r["step"] == 7 * (i + 1) and r["world_size"] == 3 and r["lr"] == 0.003, r
+    assert all(math.isfinite(r[k]) and r[k] >= 0 for k in numbers), r
+for i, r in enumerate(kinds["step"]):
+    assert list(r) == ["type", "step", "epoch", "loss", "accuracy", "lr", "images_per_s"], list(r)
+    assert r["step"] == 4 * (i + 1) and r["epoch"] == 1 + (r["step"] - 1) // 7, r
+rows = list(csv.DictReader(open(f"{folder}/metrics.csv")))
+assert len(rows) == 3 and all(float(row[k]) == r[k] for row, r in zip(rows, kinds["epoch"]) for k in row), rows
+accuracy = float(open("first").read().split("(")[1].split("/")[0]) / 100
+summary = json.load(open(f"{folder}/summary.json"))
+assert abs(kinds["epoch"][2]["test_accuracy"] - accuracy) < 1e-9 and abs(summary["test_accuracy"] - accuracy) < 1e-9
+assert summary["exit_code"] == 0 and summary["epochs"] == 3 and summary["steps"] == 21 and summary["world_size"] == 3
+assert set(summary["rank0_ms_per_step"]) == {"data", "forward", "backward", "communication", "update"}
+json.load(open(f"{folder}/config.json"))
+PY
+check 'the summary names no checkpoint' grep -q 'checkpoints/step-000000000021.safetensors"' run3/summary.json
+check 'two checkpoints are kept' test "$(find run3/checkpoints -type f | wc -l)" -eq 2
+
+# The resolved configuration is a configuration, and trains the same.
+run 0 3 --config run3/config.json --run again
+check 'the resolved configuration gives another result' cmp -s out first
+check 'the resolved configuration does not resolve to itself' cmp -s run3/config.json again/config.json
+
+# Without --run each run has a folder of its own.
+run 0 0 --config config.json --set train.max_steps=1
+run 0 0 --config config.json --set train.max_steps=1
+check 'two runs, not two folders' test "$(find runs/config -mindepth 1 -maxdepth 1 -type d | wc -l)" -eq 2
+
+# Paths are relative to the working directory, also those inside the configuration.
+"$tests/make_bad_input.py" data data
+mkdir -p else/where/data configs
+mv data/good else/where/data/mine
+sed 's/"format": "synthetic", [^}]*/"format": "idx", "dir": "data\/mine" /' config.json >configs/idx.json
+(cd else/where && run 0 2 --config ../../configs/idx.json --run here --set train.epochs=1 && mv out err "$work")
+check 'no result in another directory' grep -q '^test accuracy' out
+check 'the run folder is elsewhere' test -s else/where/here/summary.json
+run 0 2 --config configs/idx.json --data else/where/data/mine --run there --set train.epochs=1
+
+# ---- what only prints ----
+for option in --help help --version --help-config; do
+  run 0 0 "$option"
+  check "$option: nothing on stdout" test -s out
+  check "$option: text on stderr" test ! -s err
+  cp out alone
+  run 0 2 "$option"
+  check "$option: printed once for each rank" cmp -s out alone
+done
+run 0 2 --print-config --config config.json
+check '--print-config differs from what a run resolves' diff -q <(python3 -m json.tool out) <(python3 -m json.tool run3/config.json)
+run 0 0 --version
+for word in '^dtrain [0-9]' 'MPICH [0-9]' 'x86-64-v\|baseline' '^  build '; do
+  check "--version does not say $word" grep -q "$word" out
+done
+
+# ---- a terminal: one line, drawn again and again, and no colour ----
+cat >terminal.py <<'PY'
+import os, pty, re, signal, subprocess, sys
+master, slave = pty.openpty()
+job = subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE, stderr=slave, stdin=subprocess.DEVNULL)
+os.close(slave)
+text = b""
+while text.count(b"\r\x1b[K") < 20:  # a job that does not end by itself
+    text += os.read(master, 4096)
+job.send_signal(signal.SIGTERM)
+try:
+    while piece := os.read(master, 4096):
+        text += piece
+except OSError:
+    pass  # the other side has closed it
+assert job.wait() == 75, job.returncode
+text = text.decode()
+assert not re.search("\x1b(?!\\[K)", text), "escape sequences other than 'clear the line'"
+lines = re.split("\r\x1b\\[K|\r?\n", text)
+assert max(len(line) for line in lines if line.startswith("epoch")) <= 100, lines
+assert re.search(r"\r\x1b\[Kepoch +\d+/\d+  step +\d+/\d+  loss \d+\.\d{4}  accuracy +\d+\.\d\d %  [\d,]+ images/s  [\d:]+ left\r", text), text
+assert re.search(r"\r\x1b\[Kstopped by SIGTERM", text), "the line is not cleared before the next text"
+PY
+endless=(--config config.json --set train.epochs=99 --set data.train_samples=200000 --set train.batch.per_rank=1)
+check 'on a terminal' env NO_COLOR=1 python3 terminal.py "$DTRAIN" "${endless[@]}" --run "$work/terminal1"
+check "on mpirun's terminal" python3 terminal.py "$MPIEXEC" -n 2 "$DTRAIN" "${endless[@]}" --run "$work/terminal2"
+
+# ---- a folder in use ----
+"$MPIEXEC" -n 2 "$DTRAIN" "${endless[@]}" --run "$work/busy" >busy.out 2>busy.err </dev/null &
+job=$!
+check 'busy: makes no steps' wait_for 30 has_steps busy
+mapfile -t ranks < <(ranks_of "$work/busy")
+for np in 1 3; do
+  run 73 "$np" --config config.json --run busy --resume
+  check "-np $np: two lines about a busy folder" one_line err "dtrain: .*busy: in use by pid ${ranks[0]} on host $(hostname) \(.*\)"
+done
+kill -TERM "$job"
+got=0
+wait "$job" || got=$?
+check "the run whose folder was wanted ends with $got" test "$got" -eq 75
+
+# ---- nobody takes the output ----
+exec 9> >(:) # a pipe whose reader is gone
+wait_for 10 test -z "$(jobs -rp)"
+got=0
+"$DTRAIN" --config config.json --run deaf >out 2>&9 </dev/null || got=$?
+check "stderr closed: exit code $got" test "$got" -eq 0
+check 'stderr closed: no result' one_line out "$result"
+got=0
+"$DTRAIN" --config config.json --run mute 2>err >&9 </dev/null || got=$?
+check "stdout closed: exit code $got, expected 74" test "$got" -eq 74
+check 'stdout closed: not said' grep -q '^dtrain: standard output cannot be written' err
+exec 9>&-
+for argument in --help --version; do
+  got=0
+  "$DTRAIN" "$argument" 2>err >/dev/full || got=$?
+  check "$argument to a full disk: exit code $got, expected 74" test "$got" -eq 74
+done
+run=no-descriptors
+got=0
+"$DTRAIN" --config config.json --run "$work/$run" >&- 2>&- <&- || got=$?
+check "$run: exit code $got" test "$got" -eq 0
+check "$run: the log is in another file" is_valid_json_lines "$run/metrics.jsonl"
+
+# ---- no room for checkpoints: a warning, the old ones are kept, and 74 at the end ----
+large=(--config config.json --run large --set model.layers.1.units=8000) # 6 MB; MPI wants room for a file of 4 MB
+run 0 0 "${large[@]}" --set train.epochs=1
+old=$(newest_checkpoint large)
+got=0
+(
+  ulimit -f 5500 # KiB
+  exec "$DTRAIN" "${large[@]}" --resume --set checkpoint.every_steps=15 >out 2>err </dev/null
+) || got=$?
+check "no room: exit code $got, expected 74" test "$got" -eq 74
+check 'no room: no warning' grep -q '^dtrain: warning: .*cannot be written: File too large' err
+check 'no room: not one line of error' test "$(grep -c '^dtrain: ' <(grep -v warning err))" -eq 1
+check 'no room: the old checkpoint is gone' test "$(newest_checkpoint large)" = "$old"
+check 'no room: temporary files are left' test -z "$(find large -name '.tmp-*')"
+run 0 0 "${large[@]}" --resume
+check 'no room: does not go on later' grep -q 'resumed from .*step-0*20.safetensors' err
+
+if unshare -m true 2>/dev/null; then
+  mkdir disk
+  unshare -m bash -c 'mount -t tmpfs -o size=300k dtrain-test disk && "$@"' - timeout -k 5 60 "$MPIEXEC" -n 2 "$DTRAIN" --config config.json \
+    --run disk/run --set checkpoint.every_steps=1 --set checkpoint.keep=100 >out 2>err </dev/null
+  check 'full disk: not 74' test $? -eq 74
+  check 'full disk: no warning' grep -q '^dtrain: warning: .*No space left on device' err
+  check 'full disk: not one line of error' test "$(grep -c '^dtrain: ' <(grep -v warning err))" -eq 1
+else
+  echo 'not checked: a full disk under mpirun (needs unshare -m)'
+fi
+finish
