@@ -149,6 +149,7 @@ kill -TERM "$job"
 got=0
 wait "$job" || got=$?
 check "the run whose folder was wanted ends with $got" test "$got" -eq 75
+check 'the log of a long run is not plain text' plain busy.err
 
 # ---- nobody takes the output ----
 exec 9> >(:) # a pipe whose reader is gone
