@@ -257,8 +257,8 @@ ranks=1 checkpoint counter 65 "counter.safetensors: invalid header: metadata 'ep
 checkpoint nan 65 "tensor 'conv1.weight' contains 1 non-finite values"
 ranks=1 row eval-path 78 'path.safetensors' eval --checkpoint checkpoints/path.safetensors
 resume=(--config good.json --run resumed "--resume=$saved")
-row resume-model 78 "tensor 'conv1.weight' has shape" "${resume[@]}" --set model.layers.0.filters=3
-ranks=1 row resume-optimizer 78 'another optimizer' "${resume[@]}" --set 'train.optimizer={"type":"adam"}'
+row resume-model 78 'model.layers[0].filters was 2, now it is 3' "${resume[@]}" --set model.layers.0.filters=3
+ranks=1 row resume-optimizer 78 'train.optimizer.type was "sgd", now it is "adam"' "${resume[@]}" --set 'train.optimizer={"type":"adam"}'
 row resume-seed 78 'train.seed was 1, now it is 2' "${resume[@]}" --set train.seed=2
 ranks=1 row resume-data 78 'number of training samples was 32, now it is 16' "${resume[@]}" --set data.train_samples=16
 exactly=1 row resume-batch 78 'global batch was 4, now it is 2' --config good.json --run resumed "--resume=$middle" \
