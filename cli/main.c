@@ -145,6 +145,7 @@ int main(int argc, char **argv)
         if (s != DT_OK) {
             print_error();
         }
+        dt_args_free(&args);
         return s;
     }
     enum dt_status s = dt_world_open(&world);
