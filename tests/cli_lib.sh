@@ -10,17 +10,28 @@ tests=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 configs=$(cd "$tests/../configs" && pwd)
 work=$(mktemp -d /tmp/dtrain-test.XXXXXX)
 n_checks=0 n_failed=0
-shared_memory=() # files in /dev/shm of processes that a test kills: nobody else removes them
+touch "$work/started"
 unset DTRAIN_TIMEOUT DTRAIN_ISA NO_COLOR
 # MPICH keeps memory until the process ends; everything else that the sanitizers find is ours.
 export ASAN_OPTIONS="${ASAN_OPTIONS:-detect_leaks=0}"
+
+# What MPI leaves in /dev/shm when its processes are killed: files of ours, no older than this test, that no process uses.
+remove_shared_memory() {
+  local file
+  for file in /dev/shm/mpich_shar_tmp* /dev/shm/ucx_shm_posix_*; do
+    if [[ -O $file && $file -nt $work/started ]] && ! grep -qsF "$file" /proc/[0-9]*/maps &&
+      ! find /proc/[0-9]*/fd -lname "$file" 2>/dev/null | grep -q .; then
+      rm -f -- "$file"
+    fi
+  done
+}
 
 clean_up() {
   local pid
   for pid in $(processes_of "$work"); do
     kill -KILL "$pid" 2>/dev/null
   done
-  ((${#shared_memory[@]} == 0)) || rm -f -- "${shared_memory[@]}"
+  remove_shared_memory
   rm -rf "$work"
 }
 trap clean_up EXIT
@@ -56,13 +67,6 @@ ranks_of() { # the ranks among them: this program, not its launcher, in the orde
       echo "$(tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | sed -n 's/^PMI_RANK=//p') $pid"
     fi
   done | sort -n | cut -d ' ' -f 2
-}
-
-shared_memory_of() { # the files in /dev/shm that the ranks of a run have open, to be put into shared_memory before they are killed
-  local pid
-  for pid in $(ranks_of "$1"); do
-    sed -n 's/.* \(\/dev\/shm\/[^ ]*\).*/\1/p' "/proc/$pid/maps" 2>/dev/null
-  done | sort -u
 }
 
 # wait_for SECONDS COMMAND...: until it succeeds. The limit is a guard against hanging, not a measure of speed.

@@ -32,13 +32,6 @@ has_steps() { [[ -s $1/metrics.jsonl ]] && (($(wc -l <"$1/metrics.jsonl") > 3));
 has_epoch() { grep -q '"type":"epoch"' "$1/metrics.jsonl" 2>/dev/null; }
 has_checkpoint() { [[ -n $(newest_checkpoint "$1") ]]; }
 
-remember_shared_memory() { # of the ranks of a run that is about to be killed
-  local file
-  while read -r file; do
-    shared_memory+=("$file")
-  done < <(shared_memory_of "$work/$1")
-}
-
 ended() { # ended RUN WHAT: the launcher's exit code is not 0, and nothing is left; sets got
   check "$2: processes are left after 5 s" wait_for 5 gone "$work/$1"
   got=0
@@ -55,7 +48,6 @@ for phase in "has_ranks RUN 4" "has_folder RUN" "has_steps RUN" "has_epoch RUN" 
   # shellcheck disable=SC2086 # a command and its arguments
   check "$run: does not get there" wait_for 30 ${phase//RUN/$run}
   has_ranks "$run" 4
-  remember_shared_memory "$run"
   kill -KILL "${ranks[n % 4]}"
   ended "$run" "rank $((n % 4)) killed when ${phase%% *}"
   n=$((n + 1))
@@ -64,7 +56,6 @@ done
 # The launcher is killed.
 start launcher 4
 check 'launcher: makes no steps' wait_for 30 has_steps launcher
-remember_shared_memory launcher
 kill -KILL "$job"
 ended launcher 'mpirun killed'
 
@@ -73,7 +64,6 @@ export DTRAIN_TIMEOUT=2
 start stalled 4
 check 'stalled: makes no steps' wait_for 30 has_steps stalled
 has_ranks stalled 4
-remember_shared_memory stalled
 kill -STOP "${ranks[2]}"
 check 'stalled: does not end' wait_for 20 gone "$work/stalled"
 got=0
@@ -100,7 +90,6 @@ for round in $(seq 10); do
   check "round $round: does not go on" wait_for 30 is_past "$((before + 2))"
   sleep "0.0$((RANDOM % 10))"
   has_ranks again 2
-  remember_shared_memory again
   kill -KILL "${ranks[RANDOM % 2]}"
   ended again "round $round"
   if ((round > 1)); then

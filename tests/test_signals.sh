@@ -104,7 +104,6 @@ find_rank "$run" 1 && kill -STOP "$rank"
 find_rank "$run" 0 && kill -INT "$rank"
 sleep 2.1 # what counts as insisting is more than a second later
 check "$run: gone after the first signal" test -d "/proc/$rank"
-mapfile -t shared_memory < <(shared_memory_of "$work/$run")
 kill -INT "$rank"
 check "$run: the second signal does not end it" wait_for 5 gone "$work/$run"
 got=0
