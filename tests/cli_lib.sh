@@ -20,7 +20,7 @@ remove_shared_memory() {
   local file
   for file in /dev/shm/mpich_shar_tmp* /dev/shm/ucx_shm_posix_*; do
     if [[ -O $file && $file -nt $work/started ]] && ! grep -qsF "$file" /proc/[0-9]*/maps &&
-      ! find /proc/[0-9]*/fd -lname "$file" 2>/dev/null | grep -q .; then
+      [[ -z $(find /proc/[0-9]*/fd -lname "$file" -print -quit 2>/dev/null) ]]; then
       rm -f -- "$file"
     fi
   done
