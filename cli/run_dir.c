@@ -102,6 +102,8 @@ void dt_run_dir_close(struct dt_run_dir *run)
 
 enum dt_status dt_run_dir_write(const struct dt_run_dir *run, const char *name, const char *text)
 {
-    const struct dt_file_part part = {text, strlen(text)};
-    return dt_file_write_atomic(run->path, name, &part, 1);
+    const size_t n = strlen(text);
+    const bool ended = n > 0 && text[n - 1] == '\n';
+    const struct dt_file_part parts[] = {{text, n}, {"\n", ended ? 0 : 1}};
+    return dt_file_write_atomic(run->path, name, parts, 2);
 }

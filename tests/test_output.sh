@@ -71,6 +71,9 @@ assert set(summary["rank0_ms_per_step"]) == {"data", "forward", "backward", "com
 json.load(open(f"{folder}/config.json"))
 PY
 check 'the summary names no checkpoint' grep -q 'checkpoints/step-000000000021.safetensors"' run3/summary.json
+for file in config.json summary.json metrics.jsonl metrics.csv; do
+  check "$file does not end in a line end, or in two" test "$(tail -c 2 "run3/$file" | tr '\n' '$' | sed 's/^[^$]//')" = '$'
+done
 check 'two checkpoints are kept' test "$(find run3/checkpoints -type f | wc -l)" -eq 2
 
 # The resolved configuration is a configuration, and trains the same.
