@@ -8,7 +8,7 @@ trap 'rm -rf "$work"' EXIT
 cd "$work"
 cat > config.json <<'JSON'
 {
-  "data": { "format": "synthetic", "train_samples": 900, "test_samples": 64, "sharding": "shard" },
+  "data": { "format": "synthetic", "train_samples": 6000, "test_samples": 64, "sharding": "shard" },
   "model": {
     "input": [1, 12, 12],
     "layers": [
@@ -39,31 +39,46 @@ dtrain --run whole > whole.txt
 steps=$(wc -l < <(grep '"type":"step"' whole/metrics.jsonl))
 [ "$steps" -gt 40 ] || { echo "only $steps steps"; exit 1; }
 
-# Killed three times at unforeseeable moments, each time resumed.
+# resumed_at: the steps at which runs went on, from the log, one a line
+resumed_at() {
+  sed -n 's/^  resumed from .* epochs\{0,1\} and \([0-9]*\) steps done$/\1/p' log
+}
+
+# Stopped three times in the middle of an epoch, at chosen steps.
+for stop in 10 35 "$((steps - 7))"; do
+  dtrain --run parts --resume --set train.max_steps="$stop" > parts.txt
+done
+dtrain --run parts --resume > parts.txt
+[ "$(resumed_at | tr '\n' ' ')" = "10 35 $((steps - 7)) " ] || { echo "not resumed where it stopped: $(resumed_at)"; exit 1; }
+
+# Killed three times at unforeseeable moments.
+: > log
 for try in 1 2 3; do
-  dtrain --run cut --resume > cut.txt &
-  pid=$!
-  for _ in $(seq 400); do # until it has made some progress, or is done
+  "$MPIEXEC" -n "$ranks" "$DTRAIN" --config config.json --run cut --resume > cut.txt 2>> log &
+  pid=$! # of mpirun, whose ranks die with it
+  for _ in $(seq 1000); do # until it has made some progress
     now=$(basename "$(last cut 2> /dev/null)" 2> /dev/null || true)
-    [ "${now:-}" \> "step-0000000000$((try * 12)).safetensors" ] && break
+    [ "${now:-}" \> "$(printf 'step-%012d.safetensors' "$((try * 15))")" ] && break
     kill -0 "$pid" 2> /dev/null || break
-    sleep 0.02
   done
-  pkill -9 -f -- "--run cut --resume" -P "$pid" 2> /dev/null || true
   kill -9 "$pid" 2> /dev/null || true
   wait "$pid" 2> /dev/null || true
-  sleep 0.3
+  for _ in $(seq 200); do # until its ranks have let go of the folder
+    flock -n cut/run.lock true 2> /dev/null && break
+    sleep 0.05
+  done
 done
 dtrain --run cut --resume > cut.txt
-
-resumed=$(grep -c '  resumed from' log || true)
+resumed=$(resumed_at | awk -v steps="$steps" '$1 < steps' | wc -l)
 [ "$resumed" -ge 1 ] || { echo "never interrupted"; cat log; exit 1; }
 
-cmp whole.txt cut.txt
-cmp "$(last whole)" "$(last cut)"
 losses() {
   grep '"type":"step"' "$1/metrics.jsonl" | sed 's/,"images_per_s.*//'
 }
-diff <(losses whole) <(losses cut) || { echo "step records differ"; exit 1; }
-[ "$(grep -c . whole/metrics.csv)" = "$(grep -c . cut/metrics.csv)" ] || { echo "metrics.csv differs"; exit 1; }
-echo "resumed $resumed times, to the same bits after $steps steps"
+for run in parts cut; do
+  cmp whole.txt "$run.txt"
+  cmp "$(last whole)" "$(last "$run")"
+  diff <(losses whole) <(losses "$run") > /dev/null || { echo "$run: step records differ"; exit 1; }
+  [ "$(grep -c . whole/metrics.csv)" = "$(grep -c . "$run/metrics.csv")" ] || { echo "$run: metrics.csv differs"; exit 1; }
+done
+echo "stopped 3 times, killed and resumed $resumed times, to the same bits after $steps steps"
