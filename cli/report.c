@@ -56,6 +56,15 @@ static void print_arithmetic(const struct dt_trainer *t)
             c->epochs == 1 ? "" : "s");
 }
 
+static void print_averaging(const struct dt_trainer *t)
+{
+    const int n = t->dist.sync.n_buckets;
+    if (t->world->size > 1 && t->config.dist.average) {
+        fprintf(stderr, "  gradients averaged in %d bucket%s %s\n", n, n == 1 ? "" : "s",
+                t->dist.shared.part != NULL ? "of shared memory" : "by messages of MPI");
+    }
+}
+
 static void print_switches(const struct dt_config *c)
 {
     if (!c->dist.average) {
@@ -83,6 +92,7 @@ enum dt_status dt_report_start(struct dt_trainer *t, const struct dt_run_dir *ru
                 optimizer_names[t->config.optimizer.type], t->world->size, t->world->size == 1 ? "" : "s");
         dt_ranks_print(stderr, all, t->world->size);
         print_arithmetic(t);
+        print_averaging(t);
         print_switches(&t->config);
         fprintf(stderr, "  run   %s\n", run->path);
         if (resumed_from[0] != '\0') {

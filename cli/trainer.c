@@ -127,6 +127,7 @@ static enum dt_status open_parts(struct dt_trainer *t)
 {
     DT_TRY(dt_world_agree(t->world, open_data(t)));
     DT_TRY(dt_world_agree(t->world, open_network(t)));
+    DT_TRY(dt_dist_optimizer_share(&t->dist));
     DT_TRY(dt_world_agree(t->world, dt_evaluator_open(t->world, &t->config.data, t->network, &t->evaluator)));
     plan_schedule(t);
     t->state = (struct dt_checkpoint_state){.seed = (uint64_t)t->config.seed,
@@ -167,6 +168,7 @@ void dt_trainer_close(struct dt_trainer *t)
             dt_evaluator_close(&t->evaluator);
         }
         dt_replica_check_close(&t->check);
+        dt_dist_optimizer_close(&t->dist);
         dt_optimizer_close(&t->optimizer);
         dt_network_close(t->network);
         if (t->samples != NULL) {

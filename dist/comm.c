@@ -51,9 +51,10 @@ void dt_comm_phase(struct dt_comm *comm, const char *name)
     comm->ops->phase(comm, name);
 }
 
-static void request_begin(struct dt_comm *comm, struct dt_request *request, const char *name)
+void dt_comm_request_begin(struct dt_comm *comm, const char *name, struct dt_request *request)
 {
     *request = (struct dt_request){.name = name, .active = true, .sequence = ++comm->n_started};
+    comm->ops->alive(comm);
 }
 
 static enum dt_status request_begun(struct dt_request *request, enum dt_status status)
@@ -76,7 +77,7 @@ enum dt_status dt_comm_allreduce_start(struct dt_comm *comm, void *buffer, size_
 {
     *request = (struct dt_request){.active = false};
     DT_TRY(check_count(n_elems, name));
-    request_begin(comm, request, name);
+    dt_comm_request_begin(comm, name, request);
     return request_begun(request, comm->ops->allreduce_start(comm, buffer, n_elems, type, op, request));
 }
 
@@ -84,7 +85,11 @@ enum dt_status dt_comm_test(struct dt_comm *comm, struct dt_request *request, bo
 {
     *done = !request->active;
     if (request->active) {
-        DT_TRY(comm->ops->test(comm, request, done));
+        if (request->progress != NULL) {
+            *done = request->progress(request);
+        } else {
+            DT_TRY(comm->ops->test(comm, request, done));
+        }
         request->active = !*done;
     }
     return DT_OK;
@@ -147,7 +152,7 @@ enum dt_status dt_comm_broadcast(struct dt_comm *comm, void *buffer, size_t n_by
     do {
         const size_t n = n_bytes < PIECE_ELEMS ? n_bytes : PIECE_ELEMS;
         struct dt_request request;
-        request_begin(comm, &request, name);
+        dt_comm_request_begin(comm, name, &request);
         DT_TRY(request_begun(&request, comm->ops->broadcast_start(comm, next, n, root, &request)));
         DT_TRY(dt_comm_wait(comm, &request));
         next += n;
@@ -160,7 +165,7 @@ enum dt_status dt_comm_allgather(struct dt_comm *comm, const void *mine, void *a
 {
     struct dt_request request;
     DT_TRY(check_count(n_bytes_each, name));
-    request_begin(comm, &request, name);
+    dt_comm_request_begin(comm, name, &request);
     DT_TRY(request_begun(&request, comm->ops->allgather_start(comm, mine, all, n_bytes_each, &request)));
     return dt_comm_wait(comm, &request);
 }

@@ -25,6 +25,9 @@ struct dt_request {
     bool active;
     uint64_t sequence; /* this is the communicator's n-th collective, from 1; the same on every rank */
     void *handle;      /* the implementation's */
+    /* Of a collective that is built on top (dist/host_sum.h), else NULL: does a piece of the work, says whether all is done. */
+    bool (*progress)(struct dt_request *request);
+    int slot; /* of `progress` */
 };
 
 /* All slots are mandatory. */
@@ -37,7 +40,7 @@ struct dt_comm_ops {
                                       struct dt_request *request); /* all: size * n_bytes_each, in rank order */
     enum dt_status (*test)(struct dt_comm *comm, struct dt_request *request, bool *done); /* never blocks */
     void (*phase)(struct dt_comm *comm, const char *name);                                /* what this rank does now */
-    void (*alive)(struct dt_comm *comm);                                                  /* a sign of life */
+    void (*alive)(struct dt_comm *comm); /* a sign of life; tells the others how many collectives this rank has entered */
     /* Which ranks hold this collective up, as far as this rank can see: "rank 2 has not arrived; ...". */
     void (*explain)(struct dt_comm *comm, const struct dt_request *request, char *text, size_t n_text);
     bool (*claim)(struct dt_comm *comm); /* true for the first rank of this host that asks */
@@ -68,6 +71,7 @@ void dt_comm_close(struct dt_comm *comm);
  * DT_INTERNAL where the call itself was wrong. One message holds 2^31 - 1 elements at most: DT_CONFIG. */
 enum dt_status dt_comm_allreduce_start(struct dt_comm *comm, void *buffer, size_t n_elems, enum dt_type type, enum dt_reduce op,
                                        const char *name, struct dt_request *request);
+void dt_comm_request_begin(struct dt_comm *comm, const char *name, struct dt_request *request); /* for what is built on top */
 enum dt_status dt_comm_test(struct dt_comm *comm, struct dt_request *request, bool *done);
 enum dt_status dt_comm_wait(struct dt_comm *comm, struct dt_request *request);
 

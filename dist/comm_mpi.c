@@ -84,7 +84,9 @@ static MPI_Op mpi_op(enum dt_reduce op)
 
 static void mpi_alive(struct dt_comm *comm)
 {
-    atomic_store_explicit(&mpi_of(comm)->mine->seen_ns, dt_clock_ns(), memory_order_relaxed);
+    struct slot *mine = mpi_of(comm)->mine;
+    atomic_store_explicit(&mine->n_started, comm->n_started, memory_order_relaxed);
+    atomic_store_explicit(&mine->seen_ns, dt_clock_ns(), memory_order_relaxed);
 }
 
 static void mpi_phase(struct dt_comm *comm, const char *name)
@@ -93,14 +95,12 @@ static void mpi_phase(struct dt_comm *comm, const char *name)
     mpi_alive(comm);
 }
 
-static enum dt_status mpi_started(struct dt_comm *comm, struct dt_request *request, MPI_Request handle, int code)
+static enum dt_status mpi_started(struct dt_request *request, MPI_Request handle, int code)
 {
     if (code != MPI_SUCCESS) {
         return mpi_error(code, request->name);
     }
     memcpy(&request->handle, &handle, sizeof handle);
-    atomic_store_explicit(&mpi_of(comm)->mine->n_started, request->sequence, memory_order_relaxed);
-    mpi_alive(comm);
     return DT_OK;
 }
 
@@ -110,14 +110,14 @@ static enum dt_status mpi_allreduce_start(struct dt_comm *comm, void *buffer, si
 {
     MPI_Request handle = MPI_REQUEST_NULL;
     const int code = MPI_Iallreduce(MPI_IN_PLACE, buffer, (int)n_elems, mpi_type(type), mpi_op(op), mpi_of(comm)->all, &handle);
-    return mpi_started(comm, request, handle, code);
+    return mpi_started(request, handle, code);
 }
 
 static enum dt_status mpi_broadcast_start(struct dt_comm *comm, void *buffer, size_t n_bytes, int root, struct dt_request *request)
 {
     MPI_Request handle = MPI_REQUEST_NULL;
     const int code = MPI_Ibcast(buffer, (int)n_bytes, MPI_BYTE, root, mpi_of(comm)->all, &handle);
-    return mpi_started(comm, request, handle, code);
+    return mpi_started(request, handle, code);
 }
 
 static enum dt_status mpi_allgather_start(struct dt_comm *comm, const void *mine, void *all, size_t n_bytes_each,
@@ -126,7 +126,7 @@ static enum dt_status mpi_allgather_start(struct dt_comm *comm, const void *mine
     MPI_Request handle = MPI_REQUEST_NULL;
     const int n = (int)n_bytes_each;
     const int code = MPI_Iallgather(mine, n, MPI_BYTE, all, n, MPI_BYTE, mpi_of(comm)->all, &handle);
-    return mpi_started(comm, request, handle, code);
+    return mpi_started(request, handle, code);
 }
 
 /* NOLINTEND(clang-analyzer-optin.mpi.MPI-Checker) */

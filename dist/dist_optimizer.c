@@ -2,19 +2,48 @@
 
 #include <stdlib.h>
 
-enum dt_status dt_dist_optimizer_open(const struct dt_dist_spec *spec, struct dt_comm *comm, struct dt_network *network,
-                                      struct dt_optimizer *optimizer, struct dt_dist_optimizer *out)
+static enum dt_status open_sync(struct dt_dist_optimizer *opt, struct dt_host_sum *shared)
 {
-    *out = (struct dt_dist_optimizer){.spec = *spec, .comm = comm, .network = network, .optimizer = optimizer};
+    const struct dt_model *model = opt->network->model;
     size_t ends[DT_MAX_LAYERS];
     int n_ends = 0;
-    for (int i = network->model->n_blocks - 1; i >= 0; i--) { /* the arena's order: last block first */
-        const struct dt_block *block = &network->model->blocks[i];
+    for (int i = model->n_blocks - 1; i >= 0; i--) { /* the arena's order: last block first */
+        const struct dt_block *block = &model->blocks[i];
         if (block->grad_end > block->grad_begin) {
             ends[n_ends++] = block->grad_end;
         }
     }
-    return dt_grad_sync_open(comm, network->grads, ends, n_ends, spec->bucket_bytes, spec->overlap, &out->sync);
+    return dt_grad_sync_open(opt->comm, opt->network->grads, shared, ends, n_ends, opt->spec.bucket_bytes, opt->spec.overlap,
+                             &opt->sync);
+}
+
+enum dt_status dt_dist_optimizer_open(const struct dt_dist_spec *spec, struct dt_comm *comm, struct dt_network *network,
+                                      struct dt_optimizer *optimizer, struct dt_dist_optimizer *out)
+{
+    *out = (struct dt_dist_optimizer){.spec = *spec, .comm = comm, .network = network, .optimizer = optimizer};
+    return open_sync(out, NULL);
+}
+
+enum dt_status dt_dist_optimizer_share(struct dt_dist_optimizer *opt)
+{
+    if (!opt->spec.average || opt->spec.comm == DT_COMM_MPI) {
+        return DT_OK;
+    }
+    DT_TRY(dt_host_sum_open(opt->comm, opt->network->model->arena_elems, &opt->shared));
+    if (opt->shared.part == NULL) {
+        return DT_OK;
+    }
+    opt->network->backend->ops->free(opt->network->backend, opt->network->grads);
+    opt->network->grads = opt->shared.part;
+    return open_sync(opt, &opt->shared);
+}
+
+void dt_dist_optimizer_close(struct dt_dist_optimizer *opt)
+{
+    if (opt->shared.part != NULL) {
+        opt->network->grads = NULL;
+    }
+    dt_host_sum_close(&opt->shared);
 }
 
 /* One device buffer becomes rank 0's, by way of host memory. */
@@ -72,5 +101,6 @@ enum dt_status dt_dist_optimizer_step(struct dt_dist_optimizer *opt, double lr, 
 {
     const size_t n = opt->spec.average ? n_global : n_local;
     const double grad_scale = n == 0 ? 0.0 : 1.0 / (double)n;
-    return dt_optimizer_step(opt->optimizer, opt->network->params, opt->network->grads, lr, grad_scale);
+    const float *grads = opt->spec.average ? opt->sync.totals : opt->network->grads;
+    return dt_optimizer_step(opt->optimizer, opt->network->params, grads, lr, grad_scale);
 }

@@ -3,7 +3,8 @@
  * What Horovod's DistributedOptimizer and broadcast did, each part with a switch, to show what it is for:
  *   average    off: each rank steps with its own gradient, and the replicas drift apart
  *   broadcast  off: ranks keep the weights they began with, and averaging alone keeps their distance for ever
- * Gradients are summed where they lie, in host memory; a backend with memory of its own brings a communicator that can do it there.
+ * Gradients are summed where they lie, in host memory: shared memory where all ranks are on one host, else by messages. A backend
+ * with memory of its own brings a communicator that can do it there.
  * Averaging divides the sum over all samples of all ranks by their number, so a rank with a short batch weighs less. */
 #ifndef DT_DIST_DIST_OPTIMIZER_H
 #define DT_DIST_DIST_OPTIMIZER_H
@@ -12,7 +13,13 @@
 #include "model/network.h"
 #include "model/optimizer.h"
 
+#define DT_COMM_LIST(X)     \
+    X(DT_COMM_AUTO, "auto") \
+    X(DT_COMM_MPI, "mpi")
+enum dt_comm_type { DT_COMM_LIST(DT_NAMED_ENUM) };
+
 struct dt_dist_spec {
+    enum dt_comm_type comm; /* how gradients are summed; auto: in shared memory if possible, else as mpi: by messages */
     bool average, broadcast;
     bool overlap;
     size_t bucket_bytes;
@@ -25,10 +32,17 @@ struct dt_dist_optimizer {
     struct dt_network *network;     /* borrowed */
     struct dt_optimizer *optimizer; /* borrowed */
     struct dt_grad_sync sync;
+    struct dt_host_sum shared; /* where the network's gradients lie then, instead of in memory of its own */
 };
 
 enum dt_status dt_dist_optimizer_open(const struct dt_dist_spec *spec, struct dt_comm *comm, struct dt_network *network,
                                       struct dt_optimizer *optimizer, struct dt_dist_optimizer *out);
+
+/* Moves the network's gradients into memory shared by the ranks of the host, where that is wanted and possible; before the first
+ * backward pass. Every rank calls it, and takes the same way. A failed one owes nothing. */
+enum dt_status dt_dist_optimizer_share(struct dt_dist_optimizer *opt);
+/* Before the network is closed. A zeroed one is fine. */
+void dt_dist_optimizer_close(struct dt_dist_optimizer *opt);
 
 /* Weights, optimizer state and step count become rank 0's, on every rank, unless switched off. At the start and after a restore. */
 enum dt_status dt_dist_optimizer_broadcast(struct dt_dist_optimizer *opt);

@@ -11,13 +11,16 @@ static void add_bucket(struct dt_grad_sync *sync, size_t begin, size_t end)
     sync->n_buckets++;
 }
 
-enum dt_status dt_grad_sync_open(struct dt_comm *comm, float *grads, const size_t *ends, int n_ends, size_t bucket_bytes,
-                                 bool overlap, struct dt_grad_sync *out)
+enum dt_status dt_grad_sync_open(struct dt_comm *comm, float *grads, struct dt_host_sum *shared, const size_t *ends, int n_ends,
+                                 size_t bucket_bytes, bool overlap, struct dt_grad_sync *out)
 {
     if (n_ends > DT_MAX_BUCKETS) {
         return dt_error(DT_INTERNAL, "%d blocks with parameters, at most %d are possible", n_ends, DT_MAX_BUCKETS);
     }
-    *out = (struct dt_grad_sync){.comm = comm, .grads = grads, .overlap = overlap};
+    *out = (struct dt_grad_sync){.comm = comm, .grads = grads, .shared = shared, .totals = grads, .overlap = overlap};
+    if (shared != NULL) {
+        out->totals = shared->total;
+    }
     size_t begin = 0;
     for (int i = 0; i < n_ends; i++) {
         const bool full = (ends[i] - begin) * sizeof(float) >= bucket_bytes;
@@ -36,12 +39,21 @@ void dt_grad_sync_begin(struct dt_grad_sync *sync)
     sync->failed = DT_OK;
 }
 
+static enum dt_status start(struct dt_grad_sync *sync, int index)
+{
+    struct dt_bucket *bucket = &sync->buckets[index];
+    if (sync->shared != NULL) {
+        dt_host_sum_start(sync->shared, index, bucket->begin, bucket->end, bucket->name, &bucket->request);
+        return DT_OK;
+    }
+    return dt_comm_allreduce_start(sync->comm, sync->grads + bucket->begin, bucket->end - bucket->begin, DT_TYPE_F32, DT_REDUCE_SUM,
+                                   bucket->name, &bucket->request);
+}
+
 static enum dt_status start_ready(struct dt_grad_sync *sync)
 {
     while (sync->n_started < sync->n_buckets && sync->buckets[sync->n_started].end <= sync->n_ready) {
-        struct dt_bucket *bucket = &sync->buckets[sync->n_started];
-        DT_TRY(dt_comm_allreduce_start(sync->comm, sync->grads + bucket->begin, bucket->end - bucket->begin, DT_TYPE_F32,
-                                       DT_REDUCE_SUM, bucket->name, &bucket->request));
+        DT_TRY(start(sync, sync->n_started));
         sync->n_started++;
     }
     return DT_OK;

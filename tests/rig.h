@@ -62,12 +62,14 @@ static inline void rig_open(struct rig *rig, const struct rig_spec *spec, struct
     CHECK_OK(dt_network_open(&rig->model, rig->backend, RIG_MAX_BATCH, &rig->network));
     CHECK_OK(dt_optimizer_open(&spec->optimizer, rig->backend, rig->model.arena_elems, &rig->optimizer));
     CHECK_OK(dt_dist_optimizer_open(&spec->dist, comm, rig->network, &rig->optimizer, &rig->dist));
+    CHECK_OK(dt_dist_optimizer_share(&rig->dist));
     CHECK_OK(rig->backend->ops->samples_open(rig->backend, samples, &rig->bound));
 }
 
 static inline void rig_close(struct rig *rig)
 {
     rig->backend->ops->samples_close(rig->backend, rig->bound);
+    dt_dist_optimizer_close(&rig->dist);
     dt_optimizer_close(&rig->optimizer);
     dt_network_close(rig->network);
     rig->backend->ops->close(rig->backend);
@@ -84,9 +86,11 @@ static inline float *rig_param(struct rig *rig, const char *name)
     CHECK_FAIL("no parameter '%s'", name);
 }
 
-static inline float *rig_grad(struct rig *rig, const char *name)
+/* Summed over the ranks where averaging is on. */
+static inline const float *rig_grad(struct rig *rig, const char *name)
 {
-    return rig->network->grads + (rig_param(rig, name) - rig->network->params);
+    const float *grads = rig->dist.spec.average ? rig->dist.sync.totals : rig->network->grads;
+    return grads + (rig_param(rig, name) - rig->network->params);
 }
 
 /* Forward, loss and backward of these rows, gradients summed over all ranks where averaging is on. */

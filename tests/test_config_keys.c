@@ -83,6 +83,7 @@ static void test_defaults(void)
     CHECK_INT(config.checkpoint_every_epochs, 1);
     CHECK_INT(config.checkpoint_keep, 2);
     CHECK_INT(config.device, DT_DEVICE_AUTO);
+    CHECK_INT(config.dist.comm, DT_COMM_AUTO);
     CHECK_INT(config.threads, 0);
 }
 

@@ -74,14 +74,18 @@ static void run_equal(struct rig_spec spec, struct dt_comm *comm, float *weights
 
 #define MAX_ARENA 1024
 
-static void test_equal_replicas(const struct dt_backend_ops *backend, struct dt_comm *comm, struct dt_comm *self)
+static void test_equal_replicas(const struct dt_backend_ops *backend, enum dt_comm_type type, struct dt_comm *comm,
+                                struct dt_comm *self)
 {
     static float first[MAX_ARENA], other[MAX_ARENA], alone[MAX_ARENA];
     struct rig_spec spec = classifier;
     spec.backend = backend;
+    spec.dist.comm = type;
     run_equal(spec, comm, first);
     CHECK(first[0] != 0);
-    /* Neither overlap nor buckets change a bit: MPI adds in one order for all sizes as small as these. */
+    /* Neither overlap nor buckets change a bit: sums in shared memory have one order, and MPI's too for all sizes as small as
+     * these.
+     */
     for (int variant = 0; variant < 2; variant++) {
         spec.dist.overlap = variant == 1;
         spec.dist.bucket_bytes = variant == 1 ? 1 << 20 : 0;
@@ -96,16 +100,17 @@ static void test_equal_replicas(const struct dt_backend_ops *backend, struct dt_
 
 /* A linear model whose output gradients are given whole numbers: every sum is exact, so every world size ends with the same bits.
  */
-static void run_whole_numbers(const struct dt_backend_ops *backend, struct dt_comm *comm, float *weights)
+static void run_whole_numbers(const struct dt_backend_ops *backend, enum dt_comm_type type, struct dt_comm *comm, float *weights)
 {
     const struct rig_spec spec = {.backend = backend,
                                   .n_inputs = N_INPUTS,
                                   .units = {N_CLASSES},
                                   .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY,
                                   .optimizer = {.type = DT_OPTIMIZER_SGD},
-                                  .dist = {.average = true, .broadcast = true, .overlap = true}};
+                                  .dist = {.comm = type, .average = true, .broadcast = true, .overlap = true}};
     struct rig rig;
     rig_open(&rig, &spec, comm, &samples);
+    CHECK((rig.dist.shared.part != NULL) == (type == DT_COMM_AUTO && comm->size > 1));
     CHECK_OK(dt_dist_optimizer_broadcast(&rig.dist));
     for (int step = 0; step < N_STEPS; step++) {
         uint32_t rows[N_SAMPLES];
@@ -124,11 +129,12 @@ static void run_whole_numbers(const struct dt_backend_ops *backend, struct dt_co
     rig_close(&rig);
 }
 
-static void test_invariance(const struct dt_backend_ops *backend, struct dt_comm *comm, struct dt_comm *self)
+static void test_invariance(const struct dt_backend_ops *backend, enum dt_comm_type type, struct dt_comm *comm,
+                            struct dt_comm *self)
 {
     static float together[MAX_ARENA], alone[MAX_ARENA];
-    run_whole_numbers(backend, comm, together);
-    run_whole_numbers(backend, self, alone);
+    run_whole_numbers(backend, type, comm, together);
+    run_whole_numbers(backend, type, self, alone);
     CHECK(together[0] != 0);
     CHECK(memcmp(together, alone, sizeof together) == 0);
 }
@@ -195,8 +201,10 @@ int main(void)
     make_samples();
     static const struct dt_backend_ops *const backends[] = {&dt_ref_backend, &dt_cpu_backend};
     for (int b = 0; b < 2; b++) {
-        test_equal_replicas(backends[b], world.comm, self);
-        test_invariance(backends[b], world.comm, self);
+        test_equal_replicas(backends[b], DT_COMM_AUTO, world.comm, self);
+        test_equal_replicas(backends[b], DT_COMM_MPI, world.comm, self);
+        test_invariance(backends[b], DT_COMM_AUTO, world.comm, self);
+        test_invariance(backends[b], DT_COMM_MPI, world.comm, self);
     }
     test_average_off(world.comm, self);
     test_broadcast_of_state(world.comm);

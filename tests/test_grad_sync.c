@@ -6,7 +6,14 @@
 enum { N_BLOCKS = 6, N_ELEMS = 30000 };
 static const size_t ends[N_BLOCKS] = {16, 48, 10048, 10064, 29984, N_ELEMS};
 static const size_t bucket_sizes[] = {0, 4, 64, 4000, 40064, 1u << 30};
-static float grads[N_ELEMS + 16];
+static float own_grads[N_ELEMS + 16], *grads = own_grads;
+static struct dt_host_sum shared;
+
+/* Gradients in the shared memory, where there is one, are summed there. */
+static struct dt_host_sum *where(void)
+{
+    return grads == own_grads ? NULL : &shared;
+}
 
 static float grad_of(int rank, int step, size_t i)
 {
@@ -29,15 +36,15 @@ static void fill(int rank, int n_ranks, int step)
     }
 }
 
-static void check_sums(int n_ranks, int step)
+static void check_sums(const float *totals, int n_ranks, int step)
 {
     for (size_t i = 0; i < N_ELEMS; i++) {
         float sum = 0;
         for (int rank = 0; rank < n_ranks; rank++) {
             sum += is_empty(rank, n_ranks, step) ? 0 : grad_of(rank, step, i);
         }
-        if (!(grads[i] == sum)) {
-            CHECK_FAIL("gradient %zu of step %d is %g, expected %g", i, step, (double)grads[i], (double)sum);
+        if (!(totals[i] == sum)) {
+            CHECK_FAIL("gradient %zu of step %d is %g, expected %g", i, step, (double)totals[i], (double)sum);
         }
     }
     for (size_t i = N_ELEMS; i < N_ELEMS + 16; i++) {
@@ -84,13 +91,13 @@ static void test_step(struct dt_grad_sync *sync, int step)
     }
     CHECK_OK(dt_grad_sync_wait(sync));
     CHECK_INT(comm->n_started - n_before, sync->n_buckets);
-    check_sums(comm->size, step);
+    check_sums(sync->totals, comm->size, step);
 }
 
 static void test_sync(struct dt_comm *comm, size_t bucket_bytes, bool overlap)
 {
     struct dt_grad_sync sync;
-    CHECK_OK(dt_grad_sync_open(comm, grads, ends, N_BLOCKS, bucket_bytes, overlap, &sync));
+    CHECK_OK(dt_grad_sync_open(comm, grads, where(), ends, N_BLOCKS, bucket_bytes, overlap, &sync));
     check_buckets(&sync, bucket_bytes);
     for (int step = 0; step < 3; step++) {
         test_step(&sync, step);
@@ -100,13 +107,14 @@ static void test_sync(struct dt_comm *comm, size_t bucket_bytes, bool overlap)
 static void test_numbers_of_buckets(struct dt_comm *comm)
 {
     struct dt_grad_sync sync;
-    CHECK_OK(dt_grad_sync_open(comm, grads, ends, N_BLOCKS, 0, true, &sync));
+    CHECK_OK(dt_grad_sync_open(comm, grads, where(), ends, N_BLOCKS, 0, true, &sync));
     CHECK_INT(sync.n_buckets, N_BLOCKS);
-    CHECK_OK(dt_grad_sync_open(comm, grads, ends, N_BLOCKS, (size_t)128 << 20, true, &sync));
+    CHECK_OK(dt_grad_sync_open(comm, grads, where(), ends, N_BLOCKS, (size_t)128 << 20, true, &sync));
     CHECK_INT(sync.n_buckets, 1);
-    CHECK_OK(dt_grad_sync_open(comm, grads, ends, N_BLOCKS, 40000, true, &sync)); /* 10000 floats: ends at 10048 and 29984 */
+    CHECK_OK(
+        dt_grad_sync_open(comm, grads, where(), ends, N_BLOCKS, 40000, true, &sync)); /* 10000 floats: ends at 10048 and 29984 */
     CHECK_INT(sync.n_buckets, 3);
-    CHECK_OK(dt_grad_sync_open(comm, grads, NULL, 0, 40000, true, &sync)); /* a model without parameters */
+    CHECK_OK(dt_grad_sync_open(comm, grads, where(), NULL, 0, 40000, true, &sync)); /* a model without parameters */
     CHECK_INT(sync.n_buckets, 0);
     dt_grad_sync_begin(&sync);
     CHECK_OK(dt_grad_sync_wait(&sync));
@@ -115,7 +123,7 @@ static void test_numbers_of_buckets(struct dt_comm *comm)
 static void test_wrong_order(struct dt_comm *comm)
 {
     struct dt_grad_sync sync;
-    CHECK_OK(dt_grad_sync_open(comm, grads, ends, N_BLOCKS, (size_t)1 << 30, true, &sync));
+    CHECK_OK(dt_grad_sync_open(comm, grads, where(), ends, N_BLOCKS, (size_t)1 << 30, true, &sync));
     dt_grad_sync_begin(&sync);
     CHECK_STATUS(dt_grad_sync_ready(&sync, 16, 48), DT_INTERNAL);
     CHECK_OK(dt_grad_sync_ready(&sync, 0, 16));
@@ -123,15 +131,26 @@ static void test_wrong_order(struct dt_comm *comm)
     dt_error_clear();
 }
 
+static void test_all(struct dt_comm *comm)
+{
+    for (size_t s = 0; s < sizeof bucket_sizes / sizeof bucket_sizes[0]; s++) {
+        test_sync(comm, bucket_sizes[s], true);
+        test_sync(comm, bucket_sizes[s], false);
+    }
+    test_numbers_of_buckets(comm);
+    test_wrong_order(comm);
+}
+
 int main(void)
 {
     struct dt_world world;
     CHECK_OK(dt_world_open(&world));
-    for (size_t s = 0; s < sizeof bucket_sizes / sizeof bucket_sizes[0]; s++) {
-        test_sync(world.comm, bucket_sizes[s], true);
-        test_sync(world.comm, bucket_sizes[s], false);
+    test_all(world.comm);
+    CHECK_OK(dt_host_sum_open(world.comm, N_ELEMS + 16, &shared));
+    CHECK((shared.part != NULL) == (world.size > 1));
+    if (shared.part != NULL) {
+        grads = shared.part;
+        test_all(world.comm);
     }
-    test_numbers_of_buckets(world.comm);
-    test_wrong_order(world.comm);
     dt_world_exit(&world, DT_OK, true);
 }

@@ -59,19 +59,24 @@ check 'launcher: makes no steps' wait_for 30 has_steps launcher
 kill -KILL "$job"
 ended launcher 'mpirun killed'
 
-# A rank that stands still is named, and the job ends with 76.
+# A rank that stands still is named, and the job ends with 76, whether gradients go through shared memory or messages.
 export DTRAIN_TIMEOUT=2
-start stalled 4
-check 'stalled: makes no steps' wait_for 30 has_steps stalled
-has_ranks stalled 4
-kill -STOP "${ranks[2]}"
-check 'stalled: does not end' wait_for 20 gone "$work/stalled"
-got=0
-wait "$job" 2>/dev/null || got=$?
+for comm in auto mpi; do
+  run=stalled-$comm
+  start "$run" 4 --set comm=$comm
+  check "$run: makes no steps" wait_for 30 has_steps "$run"
+  check "$run: takes another way" grep -q "$([[ $comm == mpi ]] && echo 'messages of MPI' || echo 'shared memory')" "$run.err"
+  has_ranks "$run" 4
+  kill -STOP "${ranks[2]}"
+  check "$run: does not end" wait_for 20 gone "$work/$run"
+  got=0
+  wait "$job" 2>/dev/null || got=$?
+  check "$run: exit code $got, expected 76" test "$got" -eq 76
+  check "$run: $(grep -c '^dtrain: ' "$run.err") lines of error, expected 1" test "$(grep -c '^dtrain: ' "$run.err")" -eq 1
+  check "$run: rank 2 is not named: $(grep '^dtrain: ' "$run.err")" \
+    grep -q '^dtrain: .* stalled for 2 s: .*rank 2' "$run.err"
+done
 unset DTRAIN_TIMEOUT
-check "stalled: exit code $got, expected 76" test "$got" -eq 76
-check "stalled: $(grep -c '^dtrain: ' stalled.err) lines of error, expected 1" test "$(grep -c '^dtrain: ' stalled.err)" -eq 1
-check "stalled: rank 2 is not named: $(grep '^dtrain: ' stalled.err)" grep -q '^dtrain: .* stalled for 2 s: .*rank 2' stalled.err
 
 # Killed at ten unforeseeable moments, the run goes on from a valid checkpoint each time, and forward.
 step_of() { # the step of the newest checkpoint, or 0
