@@ -54,8 +54,9 @@ struct dt_config {
     int64_t threads; /* 0: cores / local ranks */
 };
 
-/* Reads and checks `path`, then applies the n_sets texts "key.path=value". On any error DT_CONFIG (or what dt_file_read says), with
- * `path:line:column` or the key's path in the text, and the nearest valid key where there is one. */
+/* Reads and checks `path`, then applies the n_sets texts "key.path=value". On any error DT_CONFIG (or what dt_file_read says), or
+ * DT_USAGE where a --set is to blame, with `path:line:column` or the key's path in the text, and the nearest valid key where there
+ * is one. */
 enum dt_status dt_config_load(const char *path, const char *const *sets, int n_sets, struct dt_config *out);
 
 /* The same from text: a checkpoint's copy, and the fuzzer. `name` appears in messages. */

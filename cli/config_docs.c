@@ -92,7 +92,9 @@ void dt_config_markdown(FILE *out)
         "Paths are relative to the working directory. `dtrain --print-config --config FILE` shows what a file means, defaults "
         "filled in.\n\n"
         "`--set KEY=VALUE` changes any key from the command line, also inside lists (`--set model.layers.1.filters=16`) and whole\n"
-        "objects (`--set 'train.batch={\"global\":384}'`); a later one wins. The value is JSON, and otherwise a string.\n\n"
+        "objects (`--set 'train.batch={\"global\":384}'`); a later one wins. The value is JSON, and otherwise a string. "
+        "A wrong\n"
+        "one has exit status 64, that of a wrong command line.\n\n"
         "Editors that know JSON Schema check and complete a configuration with `\"$schema\": \"dtrain.schema.json\"` as its first "
         "key,\n"
         "the path being relative to the file.\n",

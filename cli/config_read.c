@@ -73,15 +73,16 @@ static bool set_reaches(const char *set, const char *path)
 enum dt_status dt_config_error(const struct dt_config_source *source, const char *path, const char *format, ...)
 {
     char text[DT_ERROR_TEXT_SIZE];
-    const char *from = source->name;
+    bool was_set = false;
     for (int i = 0; i < source->n_sets; i++) {
-        from = set_reaches(source->sets[i], path) ? "--set" : from;
+        was_set = was_set || set_reaches(source->sets[i], path);
     }
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    return dt_error(DT_CONFIG, "%s: %s%s%s", from, path, path[0] == '\0' ? "" : ": ", text);
+    return dt_error(was_set ? DT_USAGE : DT_CONFIG, "%s: %s%s%s", was_set ? "--set" : source->name, path,
+                    path[0] == '\0' ? "" : ": ", text);
 }
 
 /* Path of a key of the object, for messages. */

@@ -57,10 +57,10 @@ enum dt_status dt_launch_check(int size)
         return DT_OK;
     }
     if (launcher->rank == NULL) {
-        return dt_error(DT_CONFIG, "%s of %d tasks, but dtrain was started without srun and is alone (%s)", launcher->who,
+        return dt_error(DT_UNAVAILABLE, "%s of %d tasks, but dtrain was started without srun and is alone (%s)", launcher->who,
                         env_number(launcher->n_tasks), launcher->cure);
     }
-    return dt_error(DT_CONFIG, "%s started %d programs that each think they are rank 0 of 1 (%s)", launcher->who,
+    return dt_error(DT_UNAVAILABLE, "%s started %d programs that each think they are rank 0 of 1 (%s)", launcher->who,
                     env_number(launcher->n_tasks), launcher->cure);
 }
 

@@ -10,7 +10,7 @@
 #include "base/status.h"
 
 /* n programs that each think they are rank 0 of 1 would train n times and overwrite each other's files. `size` is what MPI says.
- * DT_CONFIG names the launcher and the cure. */
+ * DT_UNAVAILABLE names the launcher and the cure. */
 enum dt_status dt_launch_check(int size);
 
 /* The launcher's own number for this process, or 0: so that n singletons print one error line, not n. */

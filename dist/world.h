@@ -19,7 +19,7 @@ struct dt_world {
 
 /* Blocks SIGTERM, SIGINT and SIGUSR1 (see dist/stop.h), starts MPI, finds the ranks and checks the launch and DTRAIN_TIMEOUT. Every
  * rank calls it, first thing. After any failure `world` serves for dt_world_speaks and dt_world_exit, and all ranks have the same.
- * DT_CONFIG: a launch that cannot be meant (dist/launch.h), or a bad DTRAIN_TIMEOUT. DT_UNAVAILABLE: MPI does not start. */
+ * DT_CONFIG: a bad DTRAIN_TIMEOUT. DT_UNAVAILABLE: MPI does not start, or a launch that cannot be meant (dist/launch.h). */
 enum dt_status dt_world_open(struct dt_world *world);
 
 /* All ranks call this with their own status; all return the same one: DT_OK if all are, else that of the lowest failing rank, whose

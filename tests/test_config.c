@@ -265,7 +265,7 @@ static void test_sets(void)
             n++;
         }
         const enum dt_status status = parse(GOOD, changes[i].sets, n, &config);
-        const enum dt_status expected = changes[i].needle[0] == '\0' ? DT_OK : DT_CONFIG;
+        const enum dt_status expected = changes[i].needle[0] == '\0' ? DT_OK : DT_USAGE;
         if (status != expected || strstr(dt_error_text(), changes[i].needle) == NULL) {
             CHECK_FAIL("--set '%s' gives %d \"%s\", expected \"%s\"", changes[i].sets[0], (int)status, dt_error_text(),
                        changes[i].needle);

@@ -101,9 +101,9 @@ unset UCX_TLS
 "$job" all 65 >"$tmp/out" 2>"$tmp/err"
 [ $? -eq 65 ] || fail 'alone, without mpirun: not 65'
 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 "$job" all 0 >"$tmp/out" 2>"$tmp/err"
-[ $? -eq 78 ] && grep -q 'mpirun.mpich' "$tmp/err" || fail "Open MPI's launcher is not refused"
+[ $? -eq 69 ] && grep -q 'mpirun.mpich' "$tmp/err" || fail "Open MPI's launcher is not refused"
 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=1 "$job" all 0 >"$tmp/out" 2>"$tmp/err"
-[ $? -eq 78 ] && [ ! -s "$tmp/err" ] || fail 'the second of two singletons repeats the error'
+[ $? -eq 69 ] && [ ! -s "$tmp/err" ] || fail 'the second of two singletons repeats the error'
 
 for signal in TERM INT USR1; do
     start 4
