@@ -6,6 +6,15 @@
 #include <string.h>
 
 static char error_text[DT_ERROR_TEXT_SIZE];
+static bool error_is_agreed;
+
+/* Whether an error that happens now is the first, whose text is kept. */
+static bool is_first(void)
+{
+    const bool first = error_text[0] == '\0';
+    error_is_agreed = error_is_agreed && !first;
+    return first;
+}
 
 /* Names from hostile files end up here; they must not move the cursor or add a line. */
 static void make_one_line(char *text)
@@ -19,7 +28,7 @@ static void make_one_line(char *text)
 
 enum dt_status dt_error(enum dt_status status, const char *format, ...)
 {
-    if (error_text[0] == '\0') {
+    if (is_first()) {
         va_list args;
         va_start(args, format);
         vsnprintf(error_text, sizeof error_text, format, args);
@@ -32,7 +41,7 @@ enum dt_status dt_error(enum dt_status status, const char *format, ...)
 enum dt_status dt_error_errno(enum dt_status status, const char *format, ...)
 {
     const int error = errno;
-    if (error_text[0] == '\0') {
+    if (is_first()) {
         va_list args;
         va_start(args, format);
         const int used = vsnprintf(error_text, sizeof error_text, format, args);
@@ -50,9 +59,21 @@ const char *dt_error_text(void)
     return error_text;
 }
 
+enum dt_status dt_error_agreed(enum dt_status status)
+{
+    error_is_agreed = true;
+    return status;
+}
+
+bool dt_error_is_agreed(void)
+{
+    return error_is_agreed;
+}
+
 void dt_error_clear(void)
 {
     error_text[0] = '\0';
+    error_is_agreed = false;
 }
 
 const char *dt_status_meaning(enum dt_status s)

@@ -6,6 +6,8 @@
 #ifndef DT_BASE_STATUS_H
 #define DT_BASE_STATUS_H
 
+#include <stdbool.h>
+
 /* X(name, exit code, meaning) */
 #define DT_STATUS_LIST(X)                                                           \
     X(DT_OK, 0, "done")                                                             \
@@ -39,6 +41,11 @@ enum dt_status dt_error(enum dt_status status, const char *format, ...) __attrib
 
 /* The same for a failed system call: appends the text of `errno`. */
 enum dt_status dt_error_errno(enum dt_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Says that every rank has the waiting error, so that all leave together, and returns `status`: of what dt_world_agree found, and
+ * of a verdict on what a collective gave to all ranks alike. Any error recorded later is this rank's own again. */
+enum dt_status dt_error_agreed(enum dt_status status);
+bool dt_error_is_agreed(void);
 
 const char *dt_error_text(void);                 /* "" when there is none */
 void dt_error_clear(void);                       /* after an error that was handled */

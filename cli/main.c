@@ -118,6 +118,16 @@ static void print_error(void)
     fprintf(stderr, "dtrain: %s\n", dt_error_text());
 }
 
+/* One that the other ranks do not have says whose it is; a stall names the ranks itself. */
+static void print_error_of(const struct dt_world *world, enum dt_status status, bool agreed)
+{
+    if (agreed || status == DT_STALLED || world->size == 1) {
+        print_error();
+    } else {
+        fprintf(stderr, "dtrain: rank %d (%s): %s\n", world->rank, world->host, dt_error_text());
+    }
+}
+
 /* Without the three standard files, their numbers would go to files of ours, and what is printed into those. */
 static void open_standard_files(void)
 {
@@ -158,9 +168,9 @@ int main(int argc, char **argv)
     if (s == DT_OK) {
         s = dt_world_agree(&world, check_output());
     }
-    const bool agreed = s != DT_STALLED;
+    const bool agreed = s == DT_OK || dt_error_is_agreed();
     if (s != DT_OK && s != DT_STOPPED && dt_world_speaks(&world, agreed)) {
-        print_error();
+        print_error_of(&world, s, agreed);
     }
     dt_args_free(&args);
     dt_world_exit(&world, s, agreed);

@@ -56,11 +56,12 @@ enum dt_status dt_ranks_same(struct dt_world *world, const char *what, const cha
     }
     for (int r = 1; s == DT_OK && r < world->size; r++) {
         if (strcmp(all[r].version, all[0].version) != 0) {
-            s = dt_error(DT_CONFIG, "rank %d (%s) runs dtrain %s, rank 0 runs %s (install one version everywhere)", r, all[r].host,
-                         all[r].version, all[0].version);
+            s = dt_error_agreed(dt_error(DT_CONFIG, "rank %d (%s) runs dtrain %s, rank 0 runs %s (install one version everywhere)",
+                                         r, all[r].host, all[r].version, all[0].version));
         } else if (all[r].crc != all[0].crc) {
-            s = dt_error(DT_CONFIG, "rank %d (%s) has a different %s: crc %08x, rank 0's is %08x (give all ranks the same)", r,
-                         all[r].host, what, all[r].crc, all[0].crc);
+            s = dt_error_agreed(dt_error(DT_CONFIG,
+                                         "rank %d (%s) has a different %s: crc %08x, rank 0's is %08x (give all ranks the same)", r,
+                                         all[r].host, what, all[r].crc, all[0].crc));
         }
     }
     free(all);

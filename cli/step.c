@@ -87,8 +87,9 @@ enum dt_status dt_trainer_step(struct dt_trainer *t, struct dt_step_result *out)
     out->stop = sums[SUM_STOP] > 0;
     out->lr = learning_rate(t);
     if (!isfinite(out->train.loss_sum)) {
-        return dt_error(DT_NON_FINITE, "the loss is %s at step %llu, learning rate %g (lower train.optimizer.lr or set clip_norm)",
-                        isnan(out->train.loss_sum) ? "not a number" : "infinite", (unsigned long long)t->state.step + 1, out->lr);
+        return dt_error_agreed(
+            dt_error(DT_NON_FINITE, "the loss is %s at step %llu, learning rate %g (lower train.optimizer.lr or set clip_norm)",
+                     isnan(out->train.loss_sum) ? "not a number" : "infinite", (unsigned long long)t->state.step + 1, out->lr));
     }
     DT_TRY(dt_dist_optimizer_step(&t->dist, out->lr, (size_t)out->train.n_samples, (size_t)batch.n));
     DT_TRY(t->backend->ops->sync(t->backend));

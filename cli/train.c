@@ -107,7 +107,7 @@ static enum dt_status stop(struct run *run)
                 run->outcome.checkpoint);
         fprintf(stderr, "go on with the same command and --run %s --resume\n", run->dir.path);
     }
-    return DT_STOPPED;
+    return dt_error_agreed(DT_STOPPED);
 }
 
 static enum dt_status run_step(struct run *run, bool *asked_to_stop)

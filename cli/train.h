@@ -11,7 +11,8 @@ struct dt_train_options {
     const char *checkpoint; /* with resume: this one; NULL: the newest of run_dir */
 };
 
-/* Every rank calls it; the status is agreed, except DT_STALLED and failures inside a step. DT_STOPPED after a signal. */
+/* Every rank calls it; the status is agreed where dt_error_is_agreed; a rank may fail alone inside a step. DT_STOPPED after a
+ * signal. */
 enum dt_status dt_train(struct dt_world *world, const struct dt_config *config, const struct dt_train_options *options);
 
 #endif

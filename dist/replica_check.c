@@ -60,10 +60,11 @@ enum dt_status dt_replica_check_run(struct dt_replica_check *check, struct dt_ne
     for (int i = 0; i < n_params; i++) {
         for (int rank = 1; rank < check->comm->size; rank++) {
             if (memcmp(&all[i], &all[rank * n_params + i], HASH_BYTES) != 0) {
-                return dt_error(DT_INTERNAL,
-                                "replicas differ: tensor '%s' of rank %d is not rank 0's (gradients not averaged, weights not "
-                                "broadcast, or faulty memory)",
-                                check->model->params[i].name, rank);
+                return dt_error_agreed(
+                    dt_error(DT_INTERNAL,
+                             "replicas differ: tensor '%s' of rank %d is not rank 0's (gradients not averaged, weights not "
+                             "broadcast, or faulty memory)",
+                             check->model->params[i].name, rank));
             }
         }
     }

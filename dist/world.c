@@ -179,7 +179,7 @@ static enum dt_status share_failure(struct dt_world *world, int first, bool alik
     }
     DT_TRY(dt_comm_broadcast(world->comm, text, sizeof text, first, "broadcast of an error's text"));
     dt_error_clear();
-    return dt_error(status, "%s", text);
+    return dt_error_agreed(dt_error(status, "%s", text));
 }
 
 enum dt_status dt_world_agree(struct dt_world *world, enum dt_status mine)
@@ -206,7 +206,8 @@ done:
 
 bool dt_world_speaks(struct dt_world *world, bool agreed)
 {
-    world->has_word = agreed || world->comm == NULL ? world->rank == 0 : world->comm->ops->claim(world->comm);
+    const bool first = world->size == 1 || agreed;
+    world->has_word = first ? world->rank == 0 : world->comm == NULL || world->comm->ops->claim(world->comm);
     return world->has_word;
 }
 

@@ -23,12 +23,11 @@ struct dt_world {
 enum dt_status dt_world_open(struct dt_world *world);
 
 /* All ranks call this with their own status; all return the same one: DT_OK if all are, else that of the lowest failing rank, whose
- * error text every rank then has in dt_error_text(), headed by "rank R (HOST): " when not all ranks failed alike. DT_STALLED: they
- * could not agree; each keeps its own text. */
+ * error text every rank then has in dt_error_text(), headed by "rank R (HOST): " when not all ranks failed alike, and which
+ * dt_error_is_agreed. DT_STALLED: they could not agree; each keeps its own text. */
 enum dt_status dt_world_agree(struct dt_world *world, enum dt_status mine);
 
-/* Which rank prints the error: of an agreed status rank 0, else the first of each host that asks. Ask once, before dt_world_exit.
- */
+/* Which rank prints the error: of an agreed one rank 0, else the first of each host that asks. Ask once, before dt_world_exit. */
 bool dt_world_speaks(struct dt_world *world, bool agreed);
 
 /* Ends the program with `status` as the exit code of the whole job, within 10 s whatever the other ranks do. Does not return.

@@ -2,7 +2,8 @@
  *
  *   all CODE     every rank fails alike            one CODE    only the last rank fails, and all agree
  *   alone CODE   the last rank fails while the others are inside a collective
- *   wrong CODE   the same, but it takes its error for agreed
+ *   again CODE   the same, after an error with that code on which all agreed, and which they handled
+ *   wrong CODE   the same as alone, but it takes its error for agreed
  *   stray CODE   the last rank calls exit(CODE)    stall       the last rank does not come to a collective
  *   freeze       the last rank stops itself inside one
  *   run FILE     steps until a signal asks to stop; each rank adds its pid to FILE when it runs
@@ -16,10 +17,10 @@
 #include "dist/stop.h"
 #include "dist/world.h"
 
-static void leave(struct dt_world *world, enum dt_status status, bool agreed) __attribute__((noreturn));
-static void leave(struct dt_world *world, enum dt_status status, bool agreed)
+static void leave(struct dt_world *world, enum dt_status status) __attribute__((noreturn));
+static void leave(struct dt_world *world, enum dt_status status)
 {
-    agreed = agreed && status != DT_STALLED;
+    const bool agreed = status == DT_OK || dt_error_is_agreed();
     if (status != DT_OK && dt_world_speaks(world, agreed)) {
         fprintf(stderr, "dtrain: %s\n", dt_error_text());
     }
@@ -49,7 +50,7 @@ static enum dt_status run_until_stopped(struct dt_world *world, const char *path
         int32_t stop = dt_stop_requested();
         DT_TRY(dt_comm_allreduce(world->comm, &stop, 1, DT_TYPE_I32, DT_REDUCE_MAX, "allreduce of the step"));
         if (stop) {
-            return dt_error(DT_STOPPED, "stopped by a signal");
+            return dt_error_agreed(dt_error(DT_STOPPED, "stopped by a signal"));
         }
         dt_sleep_ms(1);
     }
@@ -67,25 +68,28 @@ int main(int argc, char **argv)
     const enum dt_status code = (enum dt_status)atoi(what);
     const enum dt_status opened = dt_world_open(&world);
     if (opened != DT_OK) {
-        leave(&world, opened, true);
+        leave(&world, opened);
     }
     const bool last = world.rank == world.size - 1;
     print_much(&world);
     if (strcmp(how, "all") == 0) {
-        leave(&world, dt_world_agree(&world, fail(code)), true);
+        leave(&world, dt_world_agree(&world, fail(code)));
     }
     if (strcmp(how, "one") == 0) {
-        leave(&world, dt_world_agree(&world, fail(last ? code : DT_OK)), true);
+        leave(&world, dt_world_agree(&world, fail(last ? code : DT_OK)));
     }
     if (strcmp(how, "run") == 0) {
-        const enum dt_status status = run_until_stopped(&world, what);
-        leave(&world, status, true);
+        leave(&world, run_until_stopped(&world, what));
     }
-    if (strcmp(how, "alone") == 0 && last) {
-        leave(&world, fail(code), false);
+    if (strcmp(how, "again") == 0) {
+        CHECK(dt_world_agree(&world, fail(last ? code : DT_OK)) == code);
+        dt_error_clear(); /* handled */
+    }
+    if ((strcmp(how, "alone") == 0 || strcmp(how, "again") == 0) && last) {
+        leave(&world, fail(code));
     }
     if (strcmp(how, "wrong") == 0 && last) {
-        leave(&world, fail(code), true);
+        leave(&world, dt_error_agreed(fail(code)));
     }
     if (strcmp(how, "stray") == 0 && last) {
         exit((int)code);
@@ -97,5 +101,5 @@ int main(int argc, char **argv)
     if (strcmp(how, "freeze") == 0 && last) {
         raise(SIGSTOP);
     }
-    leave(&world, dt_comm_barrier(world.comm, "the last barrier"), true);
+    leave(&world, dt_comm_barrier(world.comm, "the last barrier"));
 }

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # How a job ends under mpirun: the exit code, one line of error however many ranks, no output lost, no process left.
-# Usage: test_exit_codes.sh MPIEXEC JOB_END
+# Usage: test_exit_codes.sh MPIEXEC JOB_END LONE_FAILURE
 set -u
-mpiexec=$1 job=$2
+mpiexec=$1 job=$2 lone_failure=$3
+synthetic=$(cd "$(dirname "$0")/../configs" && pwd)/synthetic.json
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 n_failed=0
@@ -24,7 +25,7 @@ expect() {
     [ $got -eq "$rc" ] || fail "$what: exit code $got, expected $rc"
     [ "$(wc -l <"$tmp/err")" -eq "$n_lines" ] || fail "$what: $(wc -l <"$tmp/err") lines on stderr, expected $n_lines"
     grep -q -- "$text" "$tmp/err" || [ "$n_lines" -eq 0 ] || fail "$what: no '$text' on stderr"
-    [[ $1 =~ ^(alone|wrong|stray)$ ]] || [ "$(wc -l <"$tmp/out")" -eq 1000 ] || fail "$what: $(wc -l <"$tmp/out") of 1000 lines on stdout"
+    [[ $1 =~ ^(alone|again|wrong|stray)$ ]] || [ "$(wc -l <"$tmp/out")" -eq 1000 ] || fail "$what: $(wc -l <"$tmp/out") of 1000 lines on stdout"
 }
 
 # Waits until N processes have written their numbers; prints them.
@@ -78,6 +79,7 @@ expect 66 1 'dtrain: rank 3 (' 4 one 66
 expect 65 1 'dtrain: rank 1 (' 2 one 65
 expect 65 1 'dtrain: the test' 1 all 65
 expect 71 1 'dtrain: the test' 4 alone 71
+expect 74 1 'dtrain: the test' 4 again 74
 expect 71 1 'dtrain: rank 3 alone: the test' 4 wrong 71
 expect 70 1 'without dt_world_exit' 4 stray 0
 expect 3 1 'without dt_world_exit' 2 stray 3
@@ -88,6 +90,13 @@ export DTRAIN_TIMEOUT=abc
 timeout 60 "$mpiexec" -np 4 "$job" all 0 >"$tmp/out" 2>"$tmp/err"
 [ $? -eq 78 ] && [ "$(cat "$tmp/err")" = "dtrain: DTRAIN_TIMEOUT: expected seconds 2..3600, got 'abc'" ] || fail 'DTRAIN_TIMEOUT=abc'
 unset DTRAIN_TIMEOUT
+
+# dtrain itself, one rank of which fails in a step: its own word ends the job, and not the limit on the way out ("rank 2 alone").
+timeout 60 "$mpiexec" -np 3 "$lone_failure" --config "$synthetic" --run "$tmp/run" >"$tmp/out" 2>"$tmp/err"
+got=$?
+[ $got -eq 71 ] || fail "a lone failure: exit code $got, expected 71"
+grep '^dtrain: ' "$tmp/err" >"$tmp/errors"
+[ "$(sed 's/([^)]*)/(HOST)/' "$tmp/errors")" = 'dtrain: rank 2 (HOST): the test wants it so' ] || fail 'a lone failure: not that line'
 
 # MPICH 4.0 hangs in MPI_Finalize over TCP, if it is let.
 export UCX_TLS=tcp,self

@@ -27,6 +27,21 @@ static void check_agree(struct dt_world *world, unsigned failing, bool alike)
     } else {
         CHECK_TEXT(dt_error_text(), n_failing == 0 ? "" : cause);
     }
+    CHECK_INT(dt_error_is_agreed(), n_failing > 0 && world->size > 1);
+    dt_error_clear();
+    CHECK(!dt_error_is_agreed());
+}
+
+/* An agreed error that waits stays agreed whatever else goes wrong; without a text of its own, as of DT_STOPPED, it gives way. */
+static void test_later_error(void)
+{
+    dt_error_agreed(dt_error(DT_IO, "the disk is full"));
+    dt_error(DT_NO_MEMORY, "no memory to say so");
+    CHECK(dt_error_is_agreed());
+    dt_error_clear();
+    dt_error_agreed(DT_STOPPED);
+    dt_error(DT_NO_MEMORY, "no memory to stop");
+    CHECK(!dt_error_is_agreed());
     dt_error_clear();
 }
 
@@ -69,6 +84,7 @@ int main(void)
     }
     test_same_status(&world);
     test_long_text(&world);
+    test_later_error();
     int32_t n_speakers = dt_world_speaks(&world, true);
     CHECK_OK(dt_comm_allreduce(world.comm, &n_speakers, 1, DT_TYPE_I32, DT_REDUCE_SUM, "count of speakers"));
     CHECK_INT(n_speakers, 1);

@@ -1,0 +1,14 @@
+/* For test_exit_codes.sh: linked into dtrain with ld's --wrap, this makes the last rank fail in the third step, while the others
+ * wait for it in a collective. */
+#include "cli/trainer.h"
+
+enum dt_status __real_dt_trainer_step(struct dt_trainer *trainer, struct dt_step_result *out);
+enum dt_status __wrap_dt_trainer_step(struct dt_trainer *trainer, struct dt_step_result *out);
+
+enum dt_status __wrap_dt_trainer_step(struct dt_trainer *trainer, struct dt_step_result *out)
+{
+    if (trainer->state.step == 2 && trainer->world->rank == trainer->world->size - 1) {
+        return dt_error(DT_NO_MEMORY, "the test wants it so");
+    }
+    return __real_dt_trainer_step(trainer, out);
+}
