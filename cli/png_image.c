@@ -9,9 +9,11 @@
 
 #define MAX_FILE_BYTES ((size_t)64 << 20)
 
-/* A decoded image: rows of `channels` interleaved bytes. */
+/* A decoded image: rows of `channels` interleaved bytes, of which the last is alpha if `has_alpha`. */
 struct raster {
     int width, height, channels;
+    bool has_alpha;
+    uint8_t ground; /* what shows through */
     uint8_t *bytes;
 };
 
@@ -45,6 +47,12 @@ static double weight_of(const struct span *s, int i)
     return to > from ? to - from : 0;
 }
 
+static double brightness(const struct raster *in, const uint8_t *pixel, int channel)
+{
+    const int alpha = in->has_alpha ? pixel[in->channels - 1] : 255;
+    return (pixel[channel] * alpha + in->ground * (255 - alpha)) / 255.0;
+}
+
 static uint8_t resample(const struct raster *in, int channel, const struct span *rows, const struct span *columns)
 {
     double sum = 0, total = 0;
@@ -53,7 +61,7 @@ static uint8_t resample(const struct raster *in, int channel, const struct span 
         const uint8_t *row = in->bytes + (size_t)(rows->first + r) * (size_t)in->width * (size_t)in->channels;
         for (int c = 0; c < columns->n; c++) {
             const double weight = row_weight * weight_of(columns, c);
-            sum += weight * row[(size_t)(columns->first + c) * (size_t)in->channels + (size_t)channel];
+            sum += weight * brightness(in, row + (size_t)(columns->first + c) * (size_t)in->channels, channel);
             total += weight;
         }
     }
@@ -70,6 +78,31 @@ static void scale_to(const struct raster *in, struct dt_shape shape, uint8_t *pi
                 pixels[((size_t)c * (size_t)shape.h + (size_t)h) * (size_t)shape.w + (size_t)w] = resample(in, c, &rows, &columns);
             }
         }
+    }
+}
+
+/* Between the brightest and the darkest value. */
+static int contrast(struct dt_shape shape, const uint8_t *pixels)
+{
+    int low = 255, high = 0;
+    for (size_t i = 0; i < dt_shape_elems(shape); i++) {
+        low = pixels[i] < low ? pixels[i] : low;
+        high = pixels[i] > high ? pixels[i] : high;
+    }
+    return high - low;
+}
+
+/* What is drawn on nothing has no ground of its own: paper, unless it was meant for a blackboard. */
+static void scale_on_ground(struct raster *in, struct dt_shape shape, uint8_t *pixels)
+{
+    in->ground = 0;
+    scale_to(in, shape, pixels);
+    const int on_black = contrast(shape, pixels);
+    in->ground = 255;
+    scale_to(in, shape, pixels);
+    if (on_black > contrast(shape, pixels)) {
+        in->ground = 0;
+        scale_to(in, shape, pixels);
     }
 }
 
@@ -132,16 +165,17 @@ static enum dt_status decode(const char *name, const uint8_t *bytes, size_t n_by
         return dt_error(DT_BAD_DATA, "%s: %ux%u pixels, at most %dx%d are read (scale it down)", name, image.width, image.height,
                         DT_PNG_MAX_SIDE, DT_PNG_MAX_SIDE);
     }
-    image.format = channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
+    const bool has_alpha = (image.format & PNG_FORMAT_FLAG_ALPHA) != 0;
+    image.format = (channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB) | (has_alpha ? PNG_FORMAT_FLAG_ALPHA : 0);
     image.flags |= PNG_IMAGE_FLAG_16BIT_sRGB; /* 16-bit files hold ordinary, not linear, brightness */
-    *out = (struct raster){.width = (int)image.width, .height = (int)image.height, .channels = channels};
+    *out = (struct raster){
+        .width = (int)image.width, .height = (int)image.height, .channels = channels + has_alpha, .has_alpha = has_alpha};
     out->bytes = malloc(PNG_IMAGE_SIZE(image));
     if (out->bytes == NULL) {
         png_image_free(&image);
         return dt_error(DT_NO_MEMORY, "%s: out of memory for %ux%u pixels", name, image.width, image.height);
     }
-    const png_color black = {0, 0, 0};
-    if (!png_image_finish_read(&image, &black, out->bytes, 0, NULL)) {
+    if (!png_image_finish_read(&image, NULL, out->bytes, 0, NULL)) {
         free(out->bytes);
         return decode_error(name, &image);
     }
@@ -153,7 +187,11 @@ enum dt_status dt_png_parse(const char *name, const uint8_t *bytes, size_t n_byt
 {
     struct raster raster = {0};
     DT_TRY(decode(name, bytes, n_bytes, shape.c, &raster));
-    scale_to(&raster, shape, pixels);
+    if (raster.has_alpha) {
+        scale_on_ground(&raster, shape, pixels);
+    } else {
+        scale_to(&raster, shape, pixels);
+    }
     free(raster.bytes);
     *inverted = border_is_bright(shape, pixels);
     for (size_t i = 0; *inverted && i < dt_shape_elems(shape); i++) {

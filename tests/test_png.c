@@ -271,32 +271,59 @@ static void test_palette(void)
                                     .n_palette = 3,
                                     .transparent = (const uint8_t[]){255, 0},
                                     .n_transparent = 2};
-    CHECK(!read_picture(&picture, (struct dt_shape){3, 1, 4}, pixels));
-    const uint8_t expected[] = {10, 0, 1, 0, 20, 0, 2, 0, 30, 0, 3, 0}; /* colour 1 is transparent */
+    CHECK(read_picture(&picture, (struct dt_shape){3, 1, 4}, pixels)); /* colour 1 is transparent, the border therefore white */
+    const uint8_t expected[] = {245, 0, 254, 0, 235, 0, 253, 0, 225, 0, 252, 0};
     CHECK(memcmp(pixels, expected, sizeof expected) == 0);
+}
+
+/* One row of `grey` under these alphas; returns `inverted`. */
+static bool read_drawing(const uint8_t *grey, const uint8_t alpha[8], uint8_t pixels[8])
+{
+    uint8_t row[16];
+    for (int i = 0; i < 8; i++) {
+        row[2 * i] = grey[i];
+        row[2 * i + 1] = alpha[i];
+    }
+    const struct picture picture = {.width = 8, .height = 1, .colour = PNG_COLOR_TYPE_GRAY_ALPHA, .depth = 8, .rows = row};
+    return read_picture(&picture, (struct dt_shape){1, 1, 8}, pixels);
+}
+
+/* Ink shows on white and is inverted, chalk shows on black: to the model they are the same strokes. */
+static void test_drawn_on_nothing(void)
+{
+    const uint8_t strokes[] = {0, 9, 255, 128, 0, 0, 77, 0}, nothing[8] = {0};
+    const uint8_t ink[8] = {0}, chalk[] = {255, 255, 255, 255, 255, 255, 255, 255};
+    const uint8_t pencil[] = {100, 100, 100, 100, 100, 100, 100, 100}, silver[] = {200, 200, 200, 200, 200, 200, 200, 200};
+    const uint8_t card[] = {10, 0, 240, 240, 240, 0, 240, 10}, corners[] = {0, 255, 255, 255, 255, 255, 255, 0};
+    uint8_t pixels[8];
+    CHECK(read_drawing(ink, strokes, pixels));
+    CHECK(memcmp(pixels, strokes, sizeof strokes) == 0);
+    CHECK(!read_drawing(chalk, strokes, pixels));
+    CHECK(memcmp(pixels, strokes, sizeof strokes) == 0);
+    CHECK(read_drawing(pencil, strokes, pixels));
+    CHECK(pixels[0] == 0 && pixels[2] == 155 && pixels[3] == 78); /* 155 * 128 / 255 */
+    CHECK(!read_drawing(silver, strokes, pixels));
+    CHECK(pixels[0] == 0 && pixels[2] == 200 && pixels[3] == 100);
+    CHECK(read_drawing(card, corners, pixels)); /* as much to be seen on either: white */
+    CHECK(pixels[0] == 0 && pixels[1] == 255 && pixels[2] == 15 && pixels[7] == 0);
+    CHECK(read_drawing(ink, nothing, pixels));
+    CHECK(memcmp(pixels, nothing, sizeof nothing) == 0);
 }
 
 static void test_transparency(void)
 {
     uint8_t pixels[9];
-    const uint8_t grey_alpha[] = {200, 255, 200, 0, 200, 128, 0, 255};
-    const struct picture grey = {.width = 4, .height = 1, .colour = PNG_COLOR_TYPE_GRAY_ALPHA, .depth = 8, .rows = grey_alpha};
-    CHECK(!read_picture(&grey, (struct dt_shape){1, 1, 4}, pixels));
-    CHECK(pixels[0] == 200 && pixels[1] == 0 && pixels[3] == 0);
-    CHECK_NEAR(pixels[2], byte_of(light_of(200) * 128 / 255), COARSE);
-
     const uint8_t rgb_alpha[] = {9, 8, 7, 255, 9, 8, 7, 0, 100, 0, 200, 64};
     const struct picture rgb = {.width = 3, .height = 1, .colour = PNG_COLOR_TYPE_RGB_ALPHA, .depth = 8, .rows = rgb_alpha};
-    CHECK(!read_picture(&rgb, (struct dt_shape){3, 1, 3}, pixels));
-    CHECK(pixels[0] == 9 && pixels[3] == 8 && pixels[6] == 7);
-    CHECK(pixels[1] == 0 && pixels[4] == 0 && pixels[7] == 0);
-    CHECK_NEAR(pixels[2], byte_of(light_of(100) * 64 / 255), COARSE);
-    CHECK_INT(pixels[5], 0);
-    CHECK_NEAR(pixels[8], byte_of(light_of(200) * 64 / 255), COARSE);
+    CHECK(read_picture(&rgb, (struct dt_shape){3, 1, 3}, pixels));
+    const uint8_t expected[] = {246, 0, 39, 247, 0, 64, 248, 0, 14}; /* the last: white but for a quarter of the colour */
+    CHECK(memcmp(pixels, expected, sizeof expected) == 0);
+    CHECK(read_picture(&rgb, (struct dt_shape){1, 1, 3}, pixels));
+    CHECK_NEAR(pixels[2], 64 / 255.0 * (255 - byte_of(0.2126 * light_of(100) + 0.0722 * light_of(200))), COARSE);
 
     const struct picture key = {.width = 3, .height = 1, .depth = 8, .rows = (const uint8_t[]){5, 77, 6}, .transparent_grey = 77};
     CHECK(!read_picture(&key, (struct dt_shape){1, 1, 3}, pixels));
-    CHECK(pixels[0] == 5 && pixels[1] == 0 && pixels[2] == 6);
+    CHECK(pixels[0] == 5 && pixels[1] == 255 && pixels[2] == 6);
 }
 
 static void test_interlaced(void)
@@ -466,6 +493,7 @@ int main(void)
     test_grey_depths();
     test_colour();
     test_palette();
+    test_drawn_on_nothing();
     test_transparency();
     test_interlaced();
     test_truncated();

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # dtrain predict, from a model after one epoch: the picture, class and probabilities of ten test images, also when they are dark on
-# light, and what it says of files that are no images. The images are those of $DTRAIN_DATA, else of Debian's package
-# dataset-fashion-mnist. usage: DTRAIN=... MPIEXEC=... test_predict.sh
+# light or drawn in ink or chalk on nothing, and what it says of files that are no images. The images are those of $DTRAIN_DATA, else
+# of Debian's package dataset-fashion-mnist. usage: DTRAIN=... MPIEXEC=... test_predict.sh
 set -euo pipefail
 configs=$(cd "$(dirname "$0")/../configs" && pwd)
 data=$(cd "${DTRAIN_DATA:-/usr/share/datasets/fashion-mnist}" 2> /dev/null && pwd) ||
@@ -15,7 +15,8 @@ cd "$work"
   { cat log; exit 1; }
 checkpoint=$(find run/checkpoints -name '*.safetensors')
 
-# light-0.png ... light-9.png are test images whose border is dark, dark-0.png ... their negatives; `pictures` has label and pixels.
+# light-0.png ... light-9.png are test images whose border is dark, dark-0.png ... their negatives; ink-0.png ... and chalk-0.png ...
+# are black and white, transparent where the image is dark; `pictures` has label and pixels.
 cat > images.py << 'PYTHON'
 import gzip, os, struct, sys, zlib
 
@@ -27,10 +28,13 @@ def read(name):
 def chunk(kind, content):
     return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
 
-def write(name, pixels):
-    rows = b"".join(b"\0" + bytes(pixels[28 * y : 28 * y + 28]) for y in range(28))
+def write(name, pixels, colour=None):  # a colour: the pixels say where it is
+    if colour is not None:
+        pixels = [v for pixel in pixels for v in (colour, pixel)]
+    n = len(pixels) // 28
+    rows = b"".join(b"\0" + bytes(pixels[n * y : n * y + n]) for y in range(28))
     with open(name, "wb") as file:
-        file.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 28, 28, 8, 0, 0, 0, 0)))
+        file.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 28, 28, 8, 0 if colour is None else 4, 0, 0, 0)))
         file.write(chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
 
 labels, images = read("t10k-labels-idx1-ubyte")[8:], read("t10k-images-idx3-ubyte")[16:]
@@ -42,6 +46,8 @@ with open("pictures", "w") as pictures:
         if sum(border) < 100 * len(border):
             write(f"light-{n}.png", pixels)
             write(f"dark-{n}.png", [255 - v for v in pixels])
+            write(f"ink-{n}.png", pixels, 0)
+            write(f"chalk-{n}.png", pixels, 255)
             print(label, *pixels, file=pictures)
             n += 1
         if n == 10:
@@ -55,16 +61,17 @@ import re, sys
 
 lines = open(sys.argv[1]).read().split("\n")
 pictures = [[int(v) for v in line.split()] for line in open("pictures")]
-assert lines.pop() == "" and len(lines) == 20 * 39, f"{len(lines)} lines"
+assert lines.pop() == "" and len(lines) == 40 * 39, f"{len(lines)} lines"
 answers, n_correct = {}, 0
-for i in range(20):
+for i in range(40):
     drawing, said, table = lines[39 * i : 39 * i + 28], lines[39 * i + 28], lines[39 * i + 29 : 39 * i + 39]
-    name = f"light-{i}.png" if i < 10 else f"dark-{i - 10}.png"
+    kind = ("light", "dark", "ink", "chalk")[i // 10]
+    name = f"{kind}-{i % 10}.png"
     label, *pixels = pictures[i % 10]
     expected = ["  " + "".join(2 * " .:-=+*#%@"[v * 9 // 255] for v in pixels[28 * y : 28 * y + 28]) for y in range(28)]
     assert drawing == expected, f"{name}: drawn as\n" + "\n".join(drawing)
     match = re.fullmatch(re.escape(name) + r": class (\d), probability (\d+\.\d\d) %(| \(dark on light: inverted\))", said)
-    assert match and (match[3] != "") == (i >= 10), said
+    assert match and (match[3] != "") == (kind in ("dark", "ink")), said
     rows = [re.fullmatch(r"  ( {2}\d)  ([ \d]{3}\.\d\d) %  (#*)", line) for line in table]
     assert all(rows) and [int(row[1]) for row in rows] == list(range(10)), table
     percents = [float(row[2]) for row in rows]
@@ -74,11 +81,12 @@ for i in range(20):
     n_correct += int(match[1]) == label
     answers[name] = (match[1], match[2], table)
 for i in range(10):
-    assert answers[f"light-{i}.png"] == answers[f"dark-{i}.png"], f"light-{i}.png and its negative differ"
-print(f"{n_correct} of 20 right, {len(set(a[0] for a in answers.values()))} classes")
-assert n_correct >= 10 and len(set(a[0] for a in answers.values())) > 2
+    for kind in ("dark", "ink", "chalk"):
+        assert answers[f"light-{i}.png"] == answers[f"{kind}-{i}.png"], f"light-{i}.png and {kind}-{i}.png differ"
+print(f"{n_correct} of 40 right, {len(set(a[0] for a in answers.values()))} classes")
+assert n_correct >= 20 and len(set(a[0] for a in answers.values())) > 2
 PYTHON
-images=(light-{0..9}.png dark-{0..9}.png)
+images=({light,dark,ink,chalk}-{0..9}.png)
 "$DTRAIN" predict --checkpoint "$checkpoint" "${images[@]}" > out 2> log || { cat log; exit 1; }
 python3 judge.py out
 [ ! -s log ] || { echo "text on stderr:"; cat log; exit 1; }
