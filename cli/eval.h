@@ -14,7 +14,8 @@ struct dt_inference {
     struct dt_network *network;
 };
 
-/* Every rank reads the file. Local: the caller agrees. A failed open owes nothing. */
+/* Every rank reads the file. `n_threads` is for a configuration that leaves `threads` open. Local: the caller agrees. A failed open
+ * owes nothing. */
 enum dt_status dt_inference_open(const char *checkpoint, int n_threads, int local_rank, int capacity, struct dt_inference *out);
 void dt_inference_close(struct dt_inference *inference);
 

@@ -2,7 +2,9 @@
 #include <stdbool.h>
 #include <unistd.h>
 
+#include "checkpoint_sample.h"
 #include "cli/config_schema.h"
+#include "cli/eval.h"
 #include "config_sample.h"
 
 /* GOOD changed so that `key` has a meaning, and then to `value`. */
@@ -144,6 +146,37 @@ static void test_files(void)
     CHECK_INT(rmdir(folder), 0);
 }
 
+/* A checkpoint is opened with the threads of the configuration in it, if that says how many. */
+static void check_threads(const char *threads, const char *description)
+{
+    char dir[256], path[DT_CHECKPOINT_PATH_SIZE], config[512];
+    struct sample sample;
+    struct dt_inference inference;
+    snprintf(config, sizeof config,
+             "{" DATA ", \"model\": {\"input\": [1, 8, 8], \"layers\": [{\"type\": \"conv2d\", \"filters\": 4, \"kernel\": 3, "
+             "\"activation\": \"relu\"}, {\"type\": \"flatten\"}, {\"type\": \"dense\", \"units\": 8, \"activation\": "
+             "\"tanh\"}, {\"type\": \"dense\", \"units\": 4}]}, \"threads\": %s}",
+             threads);
+    sample_dir_make(dir);
+    sample_open(4, 8, &sample);
+    sample.checkpoint.config = config;
+    sample_save(&sample, dir, 1, 1, path);
+    dt_error_clear();
+    if (dt_inference_open(path, 2, 0, 1, &inference) != DT_OK) {
+        CHECK_FAIL("%s", dt_error_text());
+    }
+    CHECK_HAS(inference.backend->description, description);
+    dt_inference_close(&inference);
+    sample_close(&sample);
+    sample_dir_remove(dir);
+}
+
+static void test_threads_of_checkpoint(void)
+{
+    check_threads("3", ", 3 threads");
+    check_threads("0", ", 2 threads");
+}
+
 /* LONG is 62 bytes: with two before them one more than config.name has room for, which then ends before the last character. */
 #define CUT                                                                            \
     "\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9" \
@@ -207,6 +240,7 @@ int main(void)
     test_defaults();
     test_ready_configs();
     test_files();
+    test_threads_of_checkpoint();
     test_names();
     test_generated();
     return 0;
