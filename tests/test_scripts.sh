@@ -75,4 +75,37 @@ if command -v curl >/dev/null; then
   [[ ! -e data/mnist ]] || fail 'a failed download left data/mnist behind'
   [[ -z $(find data -mindepth 1) ]] || fail "a failed download left files behind: $(find data)"
 fi
+# The batch script goes back into the queue after 75 and nothing else, unless the cluster does that or the job was back often enough.
+mkdir slurm
+cat >slurm/srun <<'EOF'
+#!/bin/sh
+echo "srun $*"
+exit "$SRUN_CODE"
+EOF
+cat >slurm/scontrol <<'EOF'
+#!/bin/sh
+if [ "$1" = show ]; then echo "RequeueExit             = $REQUEUE_EXIT"; else echo "scontrol $*"; fi
+EOF
+chmod +x slurm/srun slurm/scontrol
+batch() { # batch <exit code> <text> <exit code of srun> <variable>...
+  local want=$1 text=$2 code=$3
+  shift 3
+  expect "$want" "$text" env PATH="$work/slurm:$PATH" SLURM_JOB_NAME=job SLURM_JOB_ID=7 SRUN_CODE="$code" REQUEUE_EXIT='(null)' "$@" \
+    bash "$top/scripts/dtrain.sbatch"
+}
+requeued() { grep -q '^scontrol requeue 7$' out; }
+batch 0 '--config configs/mnist.json --run runs/job-7 --resume' 0
+batch 66 'srun' 66
+! requeued || fail "an error is put back into the queue: $(cat out)"
+batch 75 'scontrol requeue 7' 75
+batch 75 'restart 50 of at most 50' 75 SLURM_RESTART_COUNT=49
+batch 75 'srun' 75 REQUEUE_EXIT=74,75
+! requeued || fail "put back into the queue twice: $(cat out)"
+for cluster in '(null)' 75; do
+  batch 1 'after 50 restarts: not put back' 75 SLURM_RESTART_COUNT=50 REQUEUE_EXIT="$cluster"
+  ! requeued || fail "put back into the queue for ever: $(cat out)"
+done
+batch 75 'scontrol requeue 7' 75 SLURM_RESTART_COUNT=2 DTRAIN_MAX_REQUEUES=3
+batch 1 'not put back' 75 SLURM_RESTART_COUNT=3 DTRAIN_MAX_REQUEUES=3
+batch 66 'srun' 66 SLURM_RESTART_COUNT=50
 printf 'scripts: ok\n'
