@@ -3,6 +3,7 @@
  * {"type":"run", ...}    once per start: configuration name, world size, batch, parameters, version
  * {"type":"step", ...}   every log.every_steps steps: step, epoch, loss, accuracy, lr, images_per_s
  * {"type":"epoch", ...}  epoch, step, train_loss, train_accuracy, test_loss, test_accuracy, images_per_s, lr, world_size
+ * What has no value, such as the accuracy of a regression, is null, and in the table nan.
  * Losses and accuracies come from counts summed over all ranks. A resumed run first takes out what came after its checkpoint. */
 #ifndef DT_CLI_METRICS_H
 #define DT_CLI_METRICS_H
@@ -23,7 +24,7 @@ struct dt_step_record {
 struct dt_epoch_record {
     uint64_t step, epoch; /* from 1 */
     struct dt_metrics train, test;
-    double lr, images_per_s;
+    double lr, images_per_s; /* images_per_s is NAN if this process took no step of the epoch */
     int world_size;
     bool classifies; /* accuracies mean something */
 };

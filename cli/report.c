@@ -1,6 +1,7 @@
 #include "cli/report.h"
 
 #include <cjson/cJSON.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,14 +107,17 @@ enum dt_status dt_report_start(struct dt_trainer *t, const struct dt_run_dir *ru
 
 void dt_report_epoch(const struct dt_trainer *t, const struct dt_epoch_record *r, double seconds)
 {
-    char rate[32], time[32], accuracy[64] = "";
+    char rate[32], time[32], accuracy[64] = "", speed[80] = "no step was left";
     if (classifies(t)) {
         snprintf(accuracy, sizeof accuracy, "  test accuracy %5.2f %%", 100.0 * dt_metrics_accuracy(&r->test));
     }
-    fprintf(stderr, "epoch %*llu/%lld  train loss %.4f  test loss %.4f%s  %s images/s  %s\n",
-            dt_digits((unsigned long long)t->config.epochs), (unsigned long long)r->epoch, (long long)t->config.epochs,
-            dt_metrics_loss(&r->train), dt_metrics_loss(&r->test), accuracy, dt_count_text(r->images_per_s, rate, sizeof rate),
-            dt_duration_text(seconds, time, sizeof time));
+    if (isfinite(r->images_per_s)) {
+        snprintf(speed, sizeof speed, "%s images/s  %s", dt_count_text(r->images_per_s, rate, sizeof rate),
+                 dt_duration_text(seconds, time, sizeof time));
+    }
+    fprintf(stderr, "epoch %*llu/%lld  train loss %.4f  test loss %.4f%s  %s\n", dt_digits((unsigned long long)t->config.epochs),
+            (unsigned long long)r->epoch, (long long)t->config.epochs, dt_metrics_loss(&r->train), dt_metrics_loss(&r->test),
+            accuracy, speed);
 }
 
 enum dt_status dt_report_times(struct dt_trainer *t)
@@ -138,10 +142,9 @@ enum dt_status dt_report_times(struct dt_trainer *t)
 
 static void add_times(cJSON *summary, const struct dt_trainer *t)
 {
-    cJSON *times = cJSON_AddObjectToObject(summary, "rank0_ms_per_step");
-    for (int p = 0; p < DT_N_PHASES; p++) {
-        const double ms = t->n_timed_steps > 0 ? 1e3 * t->seconds[p] / (double)t->n_timed_steps : 0;
-        cJSON_AddNumberToObject(times, phase_names[p], ms);
+    cJSON *times = t->n_timed_steps > 0 ? cJSON_AddObjectToObject(summary, "rank0_ms_per_step") : NULL;
+    for (int p = 0; p < DT_N_PHASES && times != NULL; p++) {
+        cJSON_AddNumberToObject(times, phase_names[p], 1e3 * t->seconds[p] / (double)t->n_timed_steps);
     }
 }
 

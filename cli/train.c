@@ -1,5 +1,6 @@
 #include "cli/train.h"
 
+#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,9 +49,10 @@ static struct dt_metrics epoch_metrics(const struct dt_trainer *t)
     return (struct dt_metrics){.loss_sum = t->state.loss_sum, .n_correct = t->state.n_correct, .n_samples = t->state.n_samples};
 }
 
+/* In this epoch; NAN if it had no step left. */
 static double images_per_s(const struct run *run)
 {
-    return run->epoch_train_s > 0 ? run->epoch_samples / run->epoch_train_s : 0;
+    return run->epoch_train_s > 0 ? run->epoch_samples / run->epoch_train_s : (double)NAN;
 }
 
 static void show_progress(struct run *run)
@@ -286,7 +288,8 @@ static enum dt_status close_run(struct run *run, enum dt_status status)
         DT_TRY(compare_replicas(run));
     }
     if (status == DT_OK && is_rank0(run)) { /* early: the launcher forwards stderr apart from stdout, where the result comes last */
-        fprintf(stderr, "saved %s\n", run->outcome.checkpoint[0] != '\0' ? run->outcome.checkpoint : "nothing new");
+        fprintf(stderr, "saved %s\n",
+                run->outcome.checkpoint[0] != '\0' ? run->outcome.checkpoint : "nothing new: no step was left");
     }
     DT_TRY(dt_report_times(t));
     enum dt_status s = DT_OK;
