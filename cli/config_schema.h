@@ -107,7 +107,7 @@
     X("units", INT, size, DT_EXTENT, NULL, "", "outputs")                                                                              \
     DT_WEIGHTS_KEYS(X)
 #define DT_POOL_KEYS(X)                                                                                                                \
-    X("size", INT, size, DT_EXTENT, NULL, "", "height and width of the window")                                                        \
+    X("size", INT, size, DT_EXTENT, NULL, "", "height and width of the window; of max_pool2d at most 255 on the device cpu")           \
     X("stride", INT, stride, DT_EXTENT, "", "", "step of the window; default: its size")
 #define DT_DROPOUT_KEYS(X)                                                                                                             \
     X("rate", REAL, rate, "[0, 1)", NULL, "", "share of the units set to 0 in training")
