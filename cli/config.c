@@ -57,19 +57,6 @@ static void resolve(struct dt_config *c)
     c->dist.bucket_bytes = (size_t)(c->bucket_mb * 1048576.0);
 }
 
-static enum dt_status check_data(const struct dt_config_source *source, const struct dt_config *c)
-{
-    const bool is_linear = c->data.format == DT_DATA_LINEAR;
-    if (is_linear != (c->model.loss == DT_LOSS_MEAN_SQUARED_ERROR)) {
-        return dt_config_error(source, "model.loss", "does not fit data.format (%s)",
-                               is_linear ? "linear needs mean_squared_error" : "classes need softmax_cross_entropy");
-    }
-    if (is_linear && dt_shape_elems(c->model.input) != 1) {
-        return dt_config_error(source, "model.input", "data.format linear has one number per sample (write [1])");
-    }
-    return DT_OK;
-}
-
 static enum dt_status check_training(const struct dt_config_source *source, const struct dt_config *c)
 {
     const int64_t batch = c->batch_per_rank > 0 ? c->batch_per_rank : c->batch_global;
@@ -100,7 +87,6 @@ static enum dt_status read_tree(const struct dt_config_source *source, cJSON *ro
     }
     DT_TRY(dt_config_read(source, root, out));
     resolve(out);
-    DT_TRY(check_data(source, out));
     return check_training(source, out);
 }
 

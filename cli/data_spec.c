@@ -3,22 +3,12 @@
 #include <stdio.h>
 #include <string.h>
 
-enum dt_status dt_data_spec_fit(struct dt_data_spec *spec, const struct dt_model *model)
+void dt_data_spec_fit(struct dt_data_spec *spec, const struct dt_model *model)
 {
     const bool classifies = model->spec.loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY;
     spec->shape = model->spec.input;
     spec->n_classes = classifies ? model->n_outputs : 0;
     spec->n_targets = classifies ? 0 : model->n_outputs;
-    if (spec->format == DT_DATA_LINEAR && (classifies || model->n_outputs != 1 || dt_shape_elems(model->spec.input) != 1)) {
-        return dt_error(DT_CONFIG,
-                        "data.format \"linear\" has one input and one target (use \"input\": [1], one unit at the end and "
-                        "\"loss\": \"mean_squared_error\")");
-    }
-    if (spec->format != DT_DATA_LINEAR && !classifies) {
-        return dt_error(DT_CONFIG, "model.loss mean_squared_error: images have labels, not targets (use softmax_cross_entropy, or "
-                                   "data.format \"linear\")");
-    }
-    return DT_OK;
 }
 
 enum dt_status dt_data_spec_set_dir(struct dt_data_spec *spec, const char *dir)

@@ -34,7 +34,7 @@ enum dt_status dt_inference_open(const char *checkpoint, int n_threads, int loca
     enum dt_status s;
     DT_TRY_GOTO(s, dt_config_parse(checkpoint, file.config, strlen(file.config), NULL, 0, &out->config), out);
     DT_TRY_GOTO(s, dt_model_lower(&out->config.model, &out->model), out);
-    DT_TRY_GOTO(s, dt_data_spec_fit(&out->config.data, &out->model), out);
+    dt_data_spec_fit(&out->config.data, &out->model);
     n_threads = out->config.threads > 0 ? (int)out->config.threads : n_threads;
     DT_TRY_GOTO(s, dt_backend_open(out->config.device, n_threads, local_rank, &out->backend), out);
     DT_TRY_GOTO(s, dt_network_open(&out->model, out->backend, capacity, &out->network), out);

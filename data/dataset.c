@@ -198,9 +198,8 @@ static enum dt_status check_spec(const struct dt_data_spec *spec)
                                    "(use the loss softmax_cross_entropy, or the data format linear)");
     }
     if (line && (spec->n_classes != 0 || spec->n_targets != 1 || dt_shape_elems(spec->shape) != 1)) {
-        return dt_error(DT_CONFIG,
-                        "data.format: linear is one number in and one out (set model.input to [1, 1, 1], the last layer to "
-                        "1 unit and the loss to mean_squared_error)");
+        return dt_error(DT_CONFIG, "data.format: linear is one number in and one out (set model.input to [1], the last layer to "
+                                   "1 unit and the loss to mean_squared_error)");
     }
     return DT_OK;
 }

@@ -287,7 +287,9 @@ static enum dt_status check_head(const struct lowering *l)
                         l->shape.c, l->shape.h, l->shape.w);
     }
     if (l->model->spec.loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY && l->shape.c < 2) {
-        return dt_error(DT_CONFIG, "model.loss: softmax_cross_entropy needs at least 2 classes, the last layer has 1 unit");
+        return dt_error(DT_CONFIG,
+                        "model.loss: softmax_cross_entropy needs at least 2 classes, the last layer has 1 unit (give it one per "
+                        "class, or use mean_squared_error)");
     }
     if (l->shape.c > DT_MAX_EXTENT) {
         return dt_error(DT_CONFIG, "model.layers: %d outputs, at most %d are possible (end with a smaller dense layer)", l->shape.c,

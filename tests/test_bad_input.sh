@@ -161,9 +161,13 @@ ranks=1 config pool 78 'model.layers[1] max_pool2d: ' '"type": "flatten" }' '"ty
 ranks=1 config flat-conv 78 'model.layers[2] conv2d: ' '{ "type": "dense", "units": 4 }' '{ "type": "conv2d", "filters": 4, "kernel": 1 }'
 config not-flat 78 'flatten' '{ "type": "flatten" },' ''
 ranks=1 config one-class 78 'softmax_cross_entropy needs at least 2 classes' '"units": 4' '"units": 1'
-ranks=1 config loss 78 'model.loss: does not fit data.format' '"dense", "units": 4 }
+ranks=1 config loss 78 'data.format: labelled images need a model with 2 or more classes' '"dense", "units": 4 }
     ]' '"dense", "units": 1 }
     ], "loss": "mean_squared_error"'
+line=(--config "$configs/linear.json" --run line)
+row line-units 78 'data.format: linear is one number in and one out' "${line[@]}" --set model.layers.0.units=2
+ranks=1 row line-input 78 'data.format: linear is one number in and one out' plan --config "$configs/linear.json" --set 'model.input=[2]'
+ranks=1 row line-loss 78 'or use mean_squared_error' "${line[@]}" --set model.loss=softmax_cross_entropy
 config too-large 78 'model.layers' '{ "type": "flatten" },' '{ "type": "conv2d", "filters": 65536, "kernel": 3 },
       { "type": "conv2d", "filters": 65536, "kernel": 3 }, { "type": "flatten" },'
 config memory 78 'GiB' '{ "type": "flatten" },' '{ "type": "flatten" },

@@ -158,8 +158,6 @@ static const struct {
     {TRAIN("\"schedule\": {\"type\": \"cosine\", \"min_lr\": 0.1}"),
      "train.schedule.min_lr: 0.1 is above train.optimizer.lr 0.001"},
     {IN_DATA("\"slope\": 1"), "data.slope: has a meaning only with data.format=linear"},
-    {LINEAR("[1]", "softmax_cross_entropy"), "model.loss: does not fit data.format (linear needs mean_squared_error)"},
-    {LINEAR("[2]", "mean_squared_error"), "model.input: data.format linear has one number per sample"},
 };
 
 static const char *const good[] = {
