@@ -18,7 +18,7 @@ struct dt_backend_options {
 };
 
 /* One pass of a batch through the network, or through a block in parts: forward part by part, backward part by part, each time the
- * same parts in order, with the same weights. */
+ * same parts in order, with the same weights. A block may be asked to go forward again just before it goes backward. */
 struct dt_pass {
     const struct dt_batch *batch; /* the part's samples */
     int first;                    /* samples of the parts before: where this one begins in what a block remembers */

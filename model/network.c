@@ -22,6 +22,14 @@ static bool within_chunk(const struct dt_model *model, int block)
     return block < model->n_spatial - 1;
 }
 
+/* Whether block 0's output is only there for the chunk at hand, and made again on the way back: it is often the largest of all, and
+ * a convolution of few channels costs next to nothing. */
+static bool remakes_first(const struct dt_network *net)
+{
+    const struct dt_block *blocks = net->model->blocks;
+    return net->chunk < net->capacity && net->model->n_spatial > 1 && 16 * dt_block_flops(&blocks[0]) < dt_block_flops(&blocks[1]);
+}
+
 /* Floats of a sample in deltas[i], or in chunk_deltas[i]. */
 static size_t delta_elems(const struct dt_model *model, bool of_chunk, int i)
 {
@@ -45,7 +53,8 @@ static enum dt_status open_parts(struct dt_network *net)
         DT_TRY(alloc_floats(net, (size_t)net->chunk * delta_elems(model, true, i), &net->chunk_deltas[i]));
     }
     for (int b = 0; b < model->n_blocks; b++) {
-        DT_TRY(alloc_floats(net, n * sample_elems(model, b + 1), &net->activations[b + 1]));
+        const size_t n_kept = b == 0 && remakes_first(net) ? (size_t)net->chunk : n;
+        DT_TRY(alloc_floats(net, n_kept * sample_elems(model, b + 1), &net->activations[b + 1]));
         DT_TRY(net->backend->ops->block_open(net->backend, model, b, net->capacity, &net->states[b]));
     }
     return DT_OK;
@@ -101,6 +110,9 @@ enum dt_status dt_network_gather(struct dt_network *net, struct dt_bound_samples
 /* What enters block `index`, from sample `first` on. */
 static float *activation_at(struct dt_network *net, int index, int first)
 {
+    if (index == 1 && remakes_first(net)) {
+        return net->activations[1];
+    }
     return net->activations[index] + (size_t)first * sample_elems(net->model, index);
 }
 
@@ -180,6 +192,9 @@ enum dt_status dt_network_backward(struct dt_network *net, const struct dt_pass 
         part.batch = &chunk;
         part.first = first;
         part.accumulate = pass->accumulate || first > 0;
+        if (remakes_first(net)) {
+            DT_TRY(forward_blocks(net, 0, 1, &part));
+        }
         DT_TRY(backward_blocks(net, 0, n_spatial, &part, last ? on_grad_ready : NULL, context));
     }
     return DT_OK;

@@ -14,7 +14,7 @@ static const struct dt_model_spec specs[] = {
     {.input = {1, 12, 12},
      .n_layers = 8,
      .layers = {{.type = DT_LAYER_CONV2D, .size = 6, .kernel = 3, .stride = 1, .activation = DT_ACTIVATION_RELU},
-                {.type = DT_LAYER_CONV2D, .size = 20, .kernel = 3, .stride = 1, .activation = DT_ACTIVATION_RELU},
+                {.type = DT_LAYER_CONV2D, .size = 40, .kernel = 3, .stride = 1, .activation = DT_ACTIVATION_RELU},
                 {.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2},
                 {.type = DT_LAYER_DROPOUT, .rate = 0.25},
                 {.type = DT_LAYER_FLATTEN},
