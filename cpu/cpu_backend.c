@@ -10,6 +10,7 @@
 #include "cpu/cpu_loss.h"
 
 #define HUGE_PAGE ((size_t)2 << 20)
+#define CACHE_BYTES ((size_t)2 << 20)  /* of a core alone: the second level of today's servers has 1 or 2 MB */
 #define UPDATE_CHUNK ((size_t)1 << 16) /* floats of one item of work in an optimizer step */
 
 struct dt_bound_samples {
@@ -131,6 +132,22 @@ static enum dt_status cpu_gather(struct dt_backend *backend, struct dt_bound_sam
     return DT_OK;
 }
 
+/* For each thread as many images as its core's own cache holds of the largest block's input and output and their gradients. Whole
+ * slices, so that gradients are the same sums wherever chunks end. */
+static int cpu_chunk(const struct dt_backend *backend, const struct dt_model *model, int capacity)
+{
+    const struct dt_cpu *cpu = (const struct dt_cpu *)backend;
+    const size_t slice = (size_t)dt_cpu_slice(capacity);
+    size_t largest = 1;
+    for (int b = 0; b < model->n_spatial; b++) {
+        const size_t n = dt_shape_elems(model->blocks[b].in) + dt_shape_elems(model->blocks[b].out);
+        largest = n > largest ? n : largest;
+    }
+    const size_t n_fit = CACHE_BYTES / (2 * largest * sizeof(float)) / slice;
+    const size_t chunk = (n_fit > 0 ? n_fit : 1) * slice * (size_t)dt_threads_count(cpu->threads);
+    return chunk < (size_t)capacity ? (int)chunk : capacity;
+}
+
 static enum dt_status cpu_loss(struct dt_backend *backend, enum dt_loss loss, struct dt_bound_samples *bound,
                                const struct dt_batch *batch, int n_outputs, const float *logits, float *dlogits)
 {
@@ -209,6 +226,7 @@ const struct dt_backend_ops dt_cpu_backend = {
     .samples_open = cpu_samples_open,
     .samples_close = cpu_samples_close,
     .gather = cpu_gather,
+    .chunk = cpu_chunk,
     .block_open = dt_cpu_block_open,
     .block_close = dt_cpu_block_close,
     .block_forward = dt_cpu_block_forward,

@@ -60,6 +60,7 @@ static void describe(struct dt_block_state *state, struct dt_cpu *cpu, const str
     if (b->linear == DT_LINEAR_CONV) {
         describe_conv(state, cpu->kernels->vector);
         const size_t n = dt_conv_packed_backward_elems(&state->conv, cpu->kernels->vector);
+        state->slice = dt_cpu_slice(capacity);
         const size_t affordable = ((size_t)1 << 24) / n; /* 64 MB of them */
         state->n_slices = affordable >= DT_CPU_MAX_SLICES ? DT_CPU_MAX_SLICES : affordable >= 2 ? (int)affordable : 2;
     }

@@ -6,6 +6,13 @@
 #include "cpu/cpu_kernels.h"
 #include "cpu/cpu_threads.h"
 
+/* Images whose gradients are summed before they are added to the others': what a thread takes at a time in a convolution's backward
+ * pass. A sixteenth of the largest batch, so that many threads find work, but not so many that adding costs much. */
+static inline int dt_cpu_slice(int capacity)
+{
+    return capacity < 128 ? (capacity + 15) / 16 : 8;
+}
+
 /* What every part of the backend sees. */
 struct dt_cpu {
     struct dt_backend base;

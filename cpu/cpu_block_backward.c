@@ -10,7 +10,7 @@ static float *unwind_sample(const struct dt_cpu_job *job, int sample, int thread
     const struct dt_block *b = &state->block;
     const struct dt_cpu_kernels *kernels = state->cpu->kernels;
     struct dt_cpu_scratch *scratch = &state->scratch[thread];
-    const size_t at = (size_t)sample * state->n_pooled;
+    const size_t at = (size_t)sample * state->n_pooled, kept = dt_cpu_kept(job->pass, sample, state->n_pooled);
     float *dy = job->dy + at;
     if (state->activated == NULL) { /* element by element, so in whatever order y is */
         kernels->activate_backward(b->activation, state->n_pooled, job->y + at, 1.0f - b->dropout_rate, dy);
@@ -20,17 +20,18 @@ static float *unwind_sample(const struct dt_cpu_job *job, int sample, int thread
         dy = scratch->pooled;
     }
     if (b->dropout_rate > 0) {
-        kernels->dropout(state->n_pooled, state->keep + at, state->dropout_scale, dy);
+        kernels->dropout(state->n_pooled, state->keep + kept, state->dropout_scale, dy);
     }
     if (b->pool == DT_POOL_MAX) {
-        kernels->max_pool_backward(&state->pooling, dy, state->winner + at, scratch->linear);
+        kernels->max_pool_backward(&state->pooling, dy, state->winner + kept, scratch->linear);
         dy = scratch->linear;
     } else if (b->pool == DT_POOL_AVG) {
         kernels->avg_pool_backward(&state->pooling, dy, scratch->linear);
         dy = scratch->linear;
     }
     if (state->activated != NULL) {
-        kernels->activate_backward(b->activation, state->n_linear, state->activated + (size_t)sample * state->n_linear, 1.0f, dy);
+        const float *activated = state->activated + dt_cpu_kept(job->pass, sample, state->n_linear);
+        kernels->activate_backward(b->activation, state->n_linear, activated, 1.0f, dy);
     }
     return dy;
 }
@@ -87,14 +88,18 @@ static void conv_sample(const struct dt_cpu_job *job, int sample, int slice, int
     }
 }
 
+static int smaller(int a, int b)
+{
+    return a < b ? a : b;
+}
+
 static void conv_slice(void *context, int slice, int thread)
 {
     const struct dt_cpu_job *job = context;
     struct dt_block_state *state = job->state;
     const struct dt_conv *conv = &state->conv;
     const size_t n_weights = dt_conv_packed_backward_elems(conv, state->cpu->kernels->vector);
-    const int begin = (int)((int64_t)job->n * slice / state->n_slices);
-    const int end = (int)((int64_t)job->n * (slice + 1) / state->n_slices);
+    const int begin = job->begin + slice * state->slice, end = smaller(begin + state->slice, job->n);
     memset(state->dw + (size_t)slice * n_weights, 0, n_weights * sizeof(float));
     memset(state->db + (size_t)slice * (size_t)conv->k, 0, (size_t)conv->k * sizeof(float));
     for (int sample = begin; sample < end; sample++) {
@@ -116,26 +121,43 @@ static void turn_weights(const struct dt_conv *conv, const float *weight, float 
     }
 }
 
-static void conv_backward(struct dt_cpu_job *job)
+static void pack_weights(const struct dt_cpu_job *job)
 {
     struct dt_block_state *state = job->state;
     const struct dt_cpu_kernels *kernels = state->cpu->kernels;
-    const bool accumulate = job->pass->accumulate;
-    const size_t n_k = (size_t)state->conv.k;
-    float *db = job->grads + state->bias_offset;
     kernels->conv_pack_backward(&state->conv, job->params + state->weight_offset, state->packed_backward);
     if (job->dx != NULL && state->conv.stride == 1) {
         turn_weights(&state->conv, job->params + state->weight_offset, state->turned_weight);
         kernels->conv_pack_forward(&state->turned, state->turned_weight, state->turned_packed);
     }
-    dt_threads_run(state->cpu->threads, state->n_slices, conv_slice, job);
-    kernels->conv_store_gradient(&state->conv, state->n_slices, state->dw, accumulate, job->grads + state->weight_offset);
+}
+
+/* Slice after slice, so always in the same order. */
+static void add_slices(const struct dt_cpu_job *job, int n_slices, bool accumulate)
+{
+    const struct dt_block_state *state = job->state;
+    const size_t n_k = (size_t)state->conv.k;
+    float *db = job->grads + state->bias_offset;
+    state->cpu->kernels->conv_store_gradient(&state->conv, n_slices, state->dw, accumulate, job->grads + state->weight_offset);
     for (size_t k = 0; k < n_k; k++) {
-        float sum = 0;
-        for (size_t s = 0; s < (size_t)state->n_slices; s++) {
+        float sum = accumulate ? db[k] : 0.0f;
+        for (size_t s = 0; s < (size_t)n_slices; s++) {
             sum += state->db[s * n_k + k];
         }
-        db[k] = accumulate ? db[k] + sum : sum;
+        db[k] = sum;
+    }
+}
+
+static void conv_backward(struct dt_cpu_job *job)
+{
+    const struct dt_block_state *state = job->state;
+    if (job->pass->first == 0) {
+        pack_weights(job);
+    }
+    for (job->begin = 0; job->begin < job->n; job->begin += state->n_slices * state->slice) {
+        const int n_left = (job->n - job->begin + state->slice - 1) / state->slice, n_slices = smaller(n_left, state->n_slices);
+        dt_threads_run(state->cpu->threads, n_slices, conv_slice, job);
+        add_slices(job, n_slices, job->pass->accumulate || job->begin > 0);
     }
 }
 

@@ -10,14 +10,14 @@ static void finish_sample(const struct dt_cpu_job *job, int sample, int thread, 
     struct dt_block_state *state = job->state;
     const struct dt_block *b = &state->block;
     const struct dt_cpu_kernels *kernels = state->cpu->kernels;
-    const size_t at = (size_t)sample * state->n_pooled;
-    float *y = job->y_out + at;
+    const size_t kept = dt_cpu_kept(job->pass, sample, state->n_pooled);
+    float *y = job->y_out + (size_t)sample * state->n_pooled;
     float *pooled = state->turns ? state->scratch[thread].pooled : y;
     if (!activated) {
         kernels->activate(b->activation, state->n_linear, linear);
     }
     if (b->pool == DT_POOL_MAX) {
-        kernels->max_pool(&state->pooling, linear, pooled, job->pass->training ? state->winner + at : NULL);
+        kernels->max_pool(&state->pooling, linear, pooled, job->pass->training ? state->winner + kept : NULL);
     } else if (b->pool == DT_POOL_AVG) {
         kernels->avg_pool(&state->pooling, linear, pooled);
     }
@@ -27,8 +27,8 @@ static void finish_sample(const struct dt_cpu_job *job, int sample, int thread, 
                                            .epoch = job->pass->batch->epoch,
                                            .sample = job->pass->batch->ids[sample],
                                            .threshold = dt_dropout_threshold(b->dropout_rate)};
-        kernels->dropout_mask(&key, state->n_pooled, state->keep + at);
-        kernels->dropout(state->n_pooled, state->keep + at, state->dropout_scale, pooled);
+        kernels->dropout_mask(&key, state->n_pooled, state->keep + kept);
+        kernels->dropout(state->n_pooled, state->keep + kept, state->dropout_scale, pooled);
     }
     if (state->turns) {
         kernels->transpose((size_t)b->pool_out.h * (size_t)b->pool_out.w, (size_t)b->pool_out.c, pooled, y);
@@ -40,7 +40,7 @@ static float *linear_output(const struct dt_cpu_job *job, int sample, int thread
 {
     struct dt_block_state *state = job->state;
     if (state->activated != NULL) {
-        return state->activated + (size_t)sample * state->n_linear;
+        return state->activated + dt_cpu_kept(job->pass, sample, state->n_linear);
     }
     if (state->block.pool != DT_POOL_NONE) {
         return state->scratch[thread].linear;
@@ -99,7 +99,9 @@ enum dt_status dt_cpu_block_forward(struct dt_block_state *state, const float *p
     }
     switch (state->block.linear) {
     case DT_LINEAR_CONV:
-        state->cpu->kernels->conv_pack_forward(&state->conv, params + state->weight_offset, state->packed_forward);
+        if (pass->first == 0) {
+            state->cpu->kernels->conv_pack_forward(&state->conv, params + state->weight_offset, state->packed_forward);
+        }
         dt_threads_run(threads, job.n, conv_sample, &job);
         break;
     case DT_LINEAR_DENSE:

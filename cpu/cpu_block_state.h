@@ -5,7 +5,7 @@
 #include "cpu/cpu_block.h"
 
 /* A convolution's gradients are summed per slice of the batch, and the slices' sums are added in order: so the bits do not depend
- * on the number of threads. Fewer slices where the weights are large. */
+ * on the number of threads. So many slices are summed at a time; fewer where the weights are large. */
 #define DT_CPU_MAX_SLICES 16
 
 /* One thread's memory for one image. NULL where the block has no use for it. */
@@ -32,8 +32,8 @@ struct dt_block_state {
     float *packed_forward, *packed_backward;
     struct dt_conv turned; /* stride 1: the convolution that makes dx of the output's gradient, where that has few zeros */
     float *turned_weight, *turned_packed, *turned_bias;
-    int n_slices;
-    float *dw, *db; /* per slice */
+    int slice, n_slices; /* images of a slice; slices at a time */
+    float *dw, *db;      /* per slice */
 
     struct dt_sparse by_unit, by_sample; /* dense: the output's gradient, (n, units), both ways */
 
@@ -55,8 +55,15 @@ struct dt_cpu_job {
     const float *params, *x, *y;
     float *y_out, *dy, *dx, *grads;
     int n;       /* samples */
+    int begin;   /* conv: where the slices begin */
     bool sparse; /* dense: use the lists */
 };
+
+/* Where the block remembers element 0 of a sample's `n_elems`. */
+static inline size_t dt_cpu_kept(const struct dt_pass *pass, int sample, size_t n_elems)
+{
+    return (size_t)(pass->first + sample) * n_elems;
+}
 
 /* Lets messages progress; only the calling thread may. */
 static inline void dt_cpu_poll(const struct dt_pass *pass, int thread)

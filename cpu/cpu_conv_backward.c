@@ -23,18 +23,28 @@ void DT_KERNEL(conv_pack_backward)(const struct dt_conv *conv, const float *weig
     }
 }
 
+/* One filter's window row over all slices; `to` is its element of the first column and channel. */
+static void store_row(const struct dt_conv *conv, int n_slices, const float *dw, bool accumulate, float *to)
+{
+    const size_t n_c = (size_t)conv->c, n = (size_t)conv->kernel, slice = dt_conv_packed_backward_elems(conv, VL);
+    for (size_t s = 0; s < n; s++) {
+        for (size_t c = 0; c < n_c; c++) {
+            const float *from = dw + s * n_c + c;
+            float sum = accumulate ? to[c * n * n + s] : 0.0f;
+            for (int i = 0; i < n_slices; i++) {
+                sum += from[(size_t)i * slice];
+            }
+            to[c * n * n + s] = sum;
+        }
+    }
+}
+
 void DT_KERNEL(conv_store_gradient)(const struct dt_conv *conv, int n_slices, const float *dw, bool accumulate, float *grads)
 {
-    const size_t segment = dt_conv_segment(conv, VL), n_c = (size_t)conv->c, n = (size_t)conv->kernel;
-    const size_t slice = dt_conv_packed_backward_elems(conv, VL);
-    for (size_t row = 0; row < (size_t)conv->k * n; row++) {
-        for (size_t i = 0; i < n * n_c; i++) {
-            float sum = dw[row * segment + i];
-            for (int s = 1; s < n_slices; s++) {
-                sum += dw[(size_t)s * slice + row * segment + i];
-            }
-            float *to = &grads[((row / n * n_c + i % n_c) * n + row % n) * n + i / n_c];
-            *to = accumulate ? *to + sum : sum;
+    const size_t segment = dt_conv_segment(conv, VL), n = (size_t)conv->kernel, filter = (size_t)conv->c * n * n;
+    for (size_t k = 0; k < (size_t)conv->k; k++) {
+        for (size_t r = 0; r < n; r++) {
+            store_row(conv, n_slices, dw + (k * n + r) * segment, accumulate, grads + k * filter + r * n);
         }
     }
 }

@@ -61,7 +61,7 @@ struct dt_dropout_key {
  * count_nonzero: how many of x.
  * conv_backward: n_nonzero says how many elements of dy are not zero. Adds to dw (k, kernel rows, dt_conv_segment) and db (k), and,
  * unless dx is NULL, to dx, which has x's shape; if a segment is not whole vectors, dx needs room for one more vector.
- * conv_store_gradient: grads (K C R S) = or += sum over the slices of dw; slice after slice, so always in the same order.
+ * conv_store_gradient: grads (K C R S) = or += the slices of dw, one after the other, so always in the same order.
  * gemm_nt: c (m, n) = a (m, k) * b (n, k)^T + bias (n).
  * gemm_tn: DT_GEMM_TILE or fewer columns of c: c (m, n) = or += sum over k of a[k * a_step + m * a_stride] * b[k * b_step + n];
  *   packed: scratch of DT_GEMM_PACKED floats.

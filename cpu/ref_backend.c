@@ -211,6 +211,14 @@ static enum dt_status ref_optimizer_step(struct dt_backend *backend, const struc
     return DT_OK;
 }
 
+/* Few, so that every test of a network goes through chunks. */
+static int ref_chunk(const struct dt_backend *backend, const struct dt_model *model, int capacity)
+{
+    (void)backend;
+    (void)model;
+    return capacity < 2 ? 1 : 2;
+}
+
 const struct dt_backend_ops dt_ref_backend = {
     .name = "ref",
     .open = ref_open,
@@ -223,6 +231,7 @@ const struct dt_backend_ops dt_ref_backend = {
     .samples_open = ref_samples_open,
     .samples_close = ref_samples_close,
     .gather = ref_gather,
+    .chunk = ref_chunk,
     .block_open = dt_ref_block_open,
     .block_close = dt_ref_block_close,
     .block_forward = dt_ref_block_forward,

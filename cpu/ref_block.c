@@ -281,10 +281,11 @@ enum dt_status dt_ref_block_forward(struct dt_block_state *st, const float *para
     const size_t n_linear = dt_shape_elems(b->linear_out), n_out = dt_shape_elems(b->out);
     for (int i = 0; i < pass->batch->n; i++) {
         const size_t n = (size_t)i;
-        float *linear = st->linear + n * n_linear;
+        const size_t kept = (size_t)pass->first + n; /* where the block remembers this sample */
+        float *linear = st->linear + kept * n_linear;
         linear_forward(st, params, x + n * dt_shape_elems(b->in), linear);
         if (b->pool != DT_POOL_NONE) {
-            pool_forward(b, linear, y + n * n_out, st->winner + n * n_out);
+            pool_forward(b, linear, y + n * n_out, st->winner + kept * n_out);
         } else {
             memcpy(y + n * n_out, linear, n_out * sizeof(float));
         }
@@ -303,13 +304,14 @@ static void unwind(struct dt_block_state *st, int sample, float *dy, const struc
 {
     const struct dt_block *b = st->block;
     const size_t n_linear = dt_shape_elems(b->linear_out);
-    const float *linear = st->linear + (size_t)sample * n_linear;
+    const size_t kept = (size_t)(pass->first + sample);
+    const float *linear = st->linear + kept * n_linear;
     if (b->dropout_rate > 0) {
         dropout(b, pass, sample, dy);
     }
     if (b->pool != DT_POOL_NONE) {
         memset(st->delta, 0, n_linear * sizeof(float));
-        pool_backward(b, dy, st->winner + (size_t)sample * dt_shape_elems(b->out), st->delta);
+        pool_backward(b, dy, st->winner + kept * dt_shape_elems(b->out), st->delta);
     } else {
         memcpy(st->delta, dy, n_linear * sizeof(float));
     }

@@ -17,12 +17,14 @@ struct dt_backend_options {
     int local_rank; /* which device, where there are several */
 };
 
-/* One pass of a batch through the network. */
+/* One pass of a batch through the network, or through a block in parts: forward part by part, backward part by part, each time the
+ * same parts in order, with the same weights. A block may be asked to go forward again just before it goes backward. */
 struct dt_pass {
-    const struct dt_batch *batch;
-    bool training;   /* dropout is drawn, and backward will follow */
-    bool accumulate; /* backward adds to the gradients instead of overwriting them */
-    uint64_t seed;   /* of the run; dropout masks derive from (seed, layer, epoch, sample id, unit): base/rng.h */
+    const struct dt_batch *batch; /* the part's samples */
+    int first;                    /* samples of the parts before: where this one begins in what a block remembers */
+    bool training;                /* dropout is drawn, and backward will follow */
+    bool accumulate;              /* backward adds to the gradients instead of overwriting them */
+    uint64_t seed;                /* of the run; dropout masks derive from (seed, layer, epoch, sample id, unit): base/rng.h */
     void (*poll)(
         void *context); /* may be NULL; long host kernels call it a few times, on the calling thread, so that messages progress */
     void *poll_context;
@@ -82,6 +84,10 @@ struct dt_backend_ops {
     /* x (batch->n samples, backend's layout) = the batch's samples, scaled. */
     enum dt_status (*gather)(struct dt_backend *backend, struct dt_bound_samples *bound, const struct dt_batch *batch, float *x);
 
+    /* How many samples the spatial blocks should take at a time, so that caches hold what one block leaves to the next; at least 1,
+     * and `capacity` for all at once. */
+    int (*chunk)(const struct dt_backend *backend, const struct dt_model *model, int capacity);
+
     /* `params` and `grads` are always the whole arena. capacity: the largest batch. A failed open owes nothing. */
     enum dt_status (*block_open)(struct dt_backend *backend, const struct dt_model *model, int block, int capacity,
                                  struct dt_block_state **out);
@@ -89,7 +95,7 @@ struct dt_backend_ops {
     /* y (n, out) from x (n, in). */
     enum dt_status (*block_forward)(struct dt_block_state *state, const float *params, const float *x, float *y,
                                     const struct dt_pass *pass);
-    /* After the forward pass of the same batch: the block's range of `grads` and, unless dx is NULL, dx (n, in) from dy (n, out).
+    /* After the forward pass of the same samples: the block's range of `grads` and, unless dx is NULL, dx (n, in) from dy (n, out).
      * Gradients are sums over samples. With an empty batch the gradients become zero (or stay, when accumulating). dy may be
      * destroyed. */
     enum dt_status (*block_backward)(struct dt_block_state *state, const float *params, float *grads, const float *x,

@@ -61,6 +61,7 @@ struct dt_model {
     struct dt_model_spec spec;
     int n_blocks;
     struct dt_block blocks[DT_MAX_LAYERS];
+    int n_spatial; /* leading blocks, up to the one with `flatten`: those whose input is an image */
     int n_params;
     struct dt_param params[DT_MAX_PARAMS]; /* in forward order */
     size_t n_parameters;                   /* what one tells people */

@@ -314,6 +314,9 @@ enum dt_status dt_model_lower(const struct dt_model_spec *spec, struct dt_model 
     }
     DT_TRY(check_head(&l));
     place_params(model);
+    for (int b = 0; b < model->n_blocks; b++) {
+        model->n_spatial = model->blocks[b].flatten ? b + 1 : model->n_spatial;
+    }
     model->n_outputs = l.shape.c;
     return DT_OK;
 }

@@ -10,12 +10,33 @@ static enum dt_status alloc_floats(struct dt_network *net, size_t n_elems, float
     return DT_OK;
 }
 
-static size_t largest_activation(const struct dt_model *model)
+/* Floats of a sample in activations[index]. */
+static size_t sample_elems(const struct dt_model *model, int index)
 {
-    size_t largest = dt_shape_elems(model->spec.input);
-    for (int b = 0; b < model->n_blocks; b++) {
+    return dt_shape_elems(index == 0 ? model->spec.input : model->blocks[index - 1].out);
+}
+
+/* Whether block b's output is used chunk by chunk only. */
+static bool within_chunk(const struct dt_model *model, int block)
+{
+    return block < model->n_spatial - 1;
+}
+
+/* Whether block 0's output is only there for the chunk at hand, and made again on the way back: it is often the largest of all, and
+ * a convolution of few channels costs next to nothing. */
+static bool remakes_first(const struct dt_network *net)
+{
+    const struct dt_block *blocks = net->model->blocks;
+    return net->chunk < net->capacity && net->model->n_spatial > 1 && 16 * dt_block_flops(&blocks[0]) < dt_block_flops(&blocks[1]);
+}
+
+/* Floats of a sample in deltas[i], or in chunk_deltas[i]. */
+static size_t delta_elems(const struct dt_model *model, bool of_chunk, int i)
+{
+    size_t largest = 0;
+    for (int b = i; b < model->n_blocks; b += 2) {
         const size_t n = dt_shape_elems(model->blocks[b].out);
-        largest = n > largest ? n : largest;
+        largest = within_chunk(model, b) == of_chunk && n > largest ? n : largest;
     }
     return largest;
 }
@@ -26,12 +47,14 @@ static enum dt_status open_parts(struct dt_network *net)
     const size_t n = (size_t)net->capacity;
     DT_TRY(alloc_floats(net, model->arena_elems, &net->params));
     DT_TRY(alloc_floats(net, model->arena_elems, &net->grads));
-    DT_TRY(alloc_floats(net, n * dt_shape_elems(model->spec.input), &net->activations[0]));
+    DT_TRY(alloc_floats(net, n * sample_elems(model, 0), &net->activations[0]));
     for (int i = 0; i < 2; i++) {
-        DT_TRY(alloc_floats(net, n * largest_activation(model), &net->deltas[i]));
+        DT_TRY(alloc_floats(net, n * delta_elems(model, false, i), &net->deltas[i]));
+        DT_TRY(alloc_floats(net, (size_t)net->chunk * delta_elems(model, true, i), &net->chunk_deltas[i]));
     }
     for (int b = 0; b < model->n_blocks; b++) {
-        DT_TRY(alloc_floats(net, n * dt_shape_elems(model->blocks[b].out), &net->activations[b + 1]));
+        const size_t n_kept = b == 0 && remakes_first(net) ? (size_t)net->chunk : n;
+        DT_TRY(alloc_floats(net, n_kept * sample_elems(model, b + 1), &net->activations[b + 1]));
         DT_TRY(net->backend->ops->block_open(net->backend, model, b, net->capacity, &net->states[b]));
     }
     return DT_OK;
@@ -47,6 +70,7 @@ enum dt_status dt_network_open(const struct dt_model *model, struct dt_backend *
     net->model = model;
     net->backend = backend;
     net->capacity = capacity;
+    net->chunk = backend->ops->chunk(backend, model, capacity);
     const enum dt_status s = open_parts(net);
     if (s != DT_OK) {
         dt_network_close(net);
@@ -69,8 +93,10 @@ void dt_network_close(struct dt_network *net)
         ops->free(net->backend, net->activations[b + 1]);
     }
     ops->free(net->backend, net->activations[0]);
-    ops->free(net->backend, net->deltas[0]);
-    ops->free(net->backend, net->deltas[1]);
+    for (int i = 0; i < 2; i++) {
+        ops->free(net->backend, net->deltas[i]);
+        ops->free(net->backend, net->chunk_deltas[i]);
+    }
     ops->free(net->backend, net->params);
     ops->free(net->backend, net->grads);
     free(net);
@@ -81,19 +107,53 @@ enum dt_status dt_network_gather(struct dt_network *net, struct dt_bound_samples
     return net->backend->ops->gather(net->backend, samples, batch, net->activations[0]);
 }
 
-enum dt_status dt_network_forward(struct dt_network *net, const struct dt_pass *pass)
+/* What enters block `index`, from sample `first` on. */
+static float *activation_at(struct dt_network *net, int index, int first)
 {
-    const struct dt_backend_ops *ops = net->backend->ops;
-    for (int b = 0; b < net->model->n_blocks; b++) {
-        DT_TRY(ops->block_forward(net->states[b], net->params, net->activations[b], net->activations[b + 1], pass));
+    if (index == 1 && remakes_first(net)) {
+        return net->activations[1];
+    }
+    return net->activations[index] + (size_t)first * sample_elems(net->model, index);
+}
+
+/* The gradient of block b's output, from sample `first` on. */
+static float *delta_at(struct dt_network *net, int block, int first)
+{
+    if (within_chunk(net->model, block)) {
+        return net->chunk_deltas[block % 2];
+    }
+    return net->deltas[block % 2] + (size_t)first * sample_elems(net->model, block + 1);
+}
+
+/* The chunk of the batch that begins at sample `first`. */
+static struct dt_batch chunk_at(const struct dt_network *net, const struct dt_batch *batch, int first)
+{
+    const int left = batch->n - first;
+    return (struct dt_batch){
+        .n = left < net->chunk ? left : net->chunk, .rows = batch->rows + first, .ids = batch->ids + first, .epoch = batch->epoch};
+}
+
+/* Blocks [begin, end) over the pass's samples. */
+static enum dt_status forward_blocks(struct dt_network *net, int begin, int end, const struct dt_pass *pass)
+{
+    for (int b = begin; b < end; b++) {
+        DT_TRY(net->backend->ops->block_forward(net->states[b], net->params, activation_at(net, b, pass->first),
+                                                activation_at(net, b + 1, pass->first), pass));
     }
     return DT_OK;
 }
 
-/* The gradient of block b's output lies in deltas[b % 2]. */
-static float *delta_of(struct dt_network *net, int block)
+enum dt_status dt_network_forward(struct dt_network *net, const struct dt_pass *pass)
 {
-    return net->deltas[block % 2];
+    const int n = pass->batch->n, n_spatial = net->model->n_spatial;
+    for (int first = 0; first == 0 || first < n; first += net->chunk) { /* an empty batch is one empty chunk */
+        const struct dt_batch chunk = chunk_at(net, pass->batch, first);
+        struct dt_pass part = *pass;
+        part.batch = &chunk;
+        part.first = first;
+        DT_TRY(forward_blocks(net, 0, n_spatial, &part));
+    }
+    return forward_blocks(net, n_spatial, net->model->n_blocks, pass);
 }
 
 enum dt_status dt_network_loss(struct dt_network *net, struct dt_bound_samples *samples, const struct dt_pass *pass)
@@ -103,18 +163,39 @@ enum dt_status dt_network_loss(struct dt_network *net, struct dt_bound_samples *
                                    dt_network_logits(net), dlogits);
 }
 
-enum dt_status dt_network_backward(struct dt_network *net, const struct dt_pass *pass, dt_grad_ready_fn on_grad_ready,
-                                   void *context)
+/* Blocks [begin, end), last first, over the pass's samples. */
+static enum dt_status backward_blocks(struct dt_network *net, int begin, int end, const struct dt_pass *pass,
+                                      dt_grad_ready_fn on_grad_ready, void *context)
 {
-    const struct dt_backend_ops *ops = net->backend->ops;
-    for (int b = net->model->n_blocks - 1; b >= 0; b--) {
+    const int first = pass->first;
+    for (int b = end - 1; b >= begin; b--) {
         const struct dt_block *block = &net->model->blocks[b];
-        float *dx = b > 0 ? delta_of(net, b - 1) : NULL; /* nobody asks for the gradient of the images */
-        DT_TRY(ops->block_backward(net->states[b], net->params, net->grads, net->activations[b], net->activations[b + 1],
-                                   delta_of(net, b), dx, pass));
+        float *dx = b > 0 ? delta_at(net, b - 1, first) : NULL; /* nobody asks for the gradient of the images */
+        DT_TRY(net->backend->ops->block_backward(net->states[b], net->params, net->grads, activation_at(net, b, first),
+                                                 activation_at(net, b + 1, first), delta_at(net, b, first), dx, pass));
         if (on_grad_ready != NULL && block->grad_end > block->grad_begin) {
             DT_TRY(on_grad_ready(context, block->grad_begin, block->grad_end));
         }
+    }
+    return DT_OK;
+}
+
+enum dt_status dt_network_backward(struct dt_network *net, const struct dt_pass *pass, dt_grad_ready_fn on_grad_ready,
+                                   void *context)
+{
+    const int n = pass->batch->n, n_spatial = net->model->n_spatial;
+    DT_TRY(backward_blocks(net, n_spatial, net->model->n_blocks, pass, on_grad_ready, context));
+    for (int first = 0; first == 0 || first < n; first += net->chunk) {
+        const struct dt_batch chunk = chunk_at(net, pass->batch, first);
+        const bool last = first + chunk.n == n; /* the gradients are final */
+        struct dt_pass part = *pass;
+        part.batch = &chunk;
+        part.first = first;
+        part.accumulate = pass->accumulate || first > 0;
+        if (remakes_first(net)) {
+            DT_TRY(forward_blocks(net, 0, 1, &part));
+        }
+        DT_TRY(backward_blocks(net, 0, n_spatial, &part, last ? on_grad_ready : NULL, context));
     }
     return DT_OK;
 }
@@ -126,14 +207,17 @@ float *dt_network_logits(struct dt_network *net)
 
 float *dt_network_dlogits(struct dt_network *net)
 {
-    return delta_of(net, net->model->n_blocks - 1);
+    return delta_at(net, net->model->n_blocks - 1, 0);
 }
 
 size_t dt_model_n_bytes(const struct dt_model *model, int capacity, int n_optimizer_states)
 {
-    size_t activations = dt_shape_elems(model->spec.input) + 2 * largest_activation(model);
-    for (int b = 0; b < model->n_blocks; b++) {
-        activations += dt_shape_elems(model->blocks[b].out);
+    size_t n_elems = 0; /* of a sample */
+    for (int i = 0; i <= model->n_blocks; i++) {
+        n_elems += sample_elems(model, i);
     }
-    return sizeof(float) * (model->arena_elems * (size_t)(2 + n_optimizer_states) + activations * (size_t)capacity);
+    for (int i = 0; i < 2; i++) {
+        n_elems += delta_elems(model, false, i) + delta_elems(model, true, i);
+    }
+    return sizeof(float) * (model->arena_elems * (size_t)(2 + n_optimizer_states) + n_elems * (size_t)capacity);
 }

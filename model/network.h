@@ -1,4 +1,7 @@
-/* A model opened on a backend: weights, gradients, activations, and the passes over them. */
+/* A model opened on a backend: weights, gradients, activations, and the passes over them.
+ *
+ * Images are large and the caches are not: the spatial blocks run over a chunk of the batch after another, all of them over one
+ * chunk, and the rest over the whole batch at once. */
 #ifndef DT_MODEL_NETWORK_H
 #define DT_MODEL_NETWORK_H
 
@@ -13,7 +16,8 @@ struct dt_network {
     /* private */
     struct dt_block_state *states[DT_MAX_LAYERS];
     float *activations[DT_MAX_LAYERS + 1]; /* device; [0] is the input batch, [i + 1] the output of block i */
-    float *deltas[2];                      /* device; gradients of activations, in turn */
+    int chunk;                             /* samples that pass through the spatial blocks at a time */
+    float *deltas[2], *chunk_deltas[2];    /* device; gradients of activations, in turn: of the batch, of a chunk */
 };
 
 /* Called when the gradients of arena range [begin, end) are final, or enqueued. Ranges come front to back, without gaps. */
@@ -39,7 +43,7 @@ enum dt_status dt_network_backward(struct dt_network *network, const struct dt_p
 float *dt_network_logits(struct dt_network *network);  /* device; (n, n_outputs) of the last forward pass */
 float *dt_network_dlogits(struct dt_network *network); /* device; what backward starts from; a test may write its own */
 
-/* Bytes that opening takes on the device: parameters, gradients, optimizer state and activations. */
+/* Bytes that opening takes on the device at most: parameters, gradients, optimizer state and activations. Chunks take less. */
 size_t dt_model_n_bytes(const struct dt_model *model, int capacity, int n_optimizer_states);
 
 #endif

@@ -2,7 +2,8 @@
  *
  * Inputs, weights and gradients are small multiples of 1/8, so that almost every sum is exact in float as in double: both backends
  * then agree on ties, and the tolerance only has to cover tanh, sigmoid and averages. Buffers have guard words on both sides, NaNs
- * that no result may read nor write. The reference keeps C H W order, the cpu backend H W C until a flatten: converted here. */
+ * that no result may read nor write. The cpu backend gets the batch in two parts. The reference keeps C H W order, the cpu backend
+ * H W C until a flatten: converted here. */
 #include "guarded.h"
 
 #include "cpu/cpu_isa.h"
@@ -18,11 +19,38 @@ struct case_setup {
     struct dt_pass pass;
     struct buffer params, grads, x, dy; /* canonical order; grads: what is there before */
     bool want_dx;
+    int n_first; /* samples of the first of two parts; 0 or all of them: one part */
+};
+
+struct part_data {
+    const float *params, *x;
+    float *y, *grads, *dy, *dx;
 };
 
 struct outcome { /* canonical order */
     struct buffer y, eval_y, grads, dx;
 };
+
+/* Samples [first, first + n) of the pass. */
+static void run_part(const struct dt_backend_ops *ops, struct dt_block_state *state, const struct case_setup *setup, int first,
+                     int n, bool backward, struct part_data at)
+{
+    const struct dt_block *b = &setup->model->blocks[setup->block];
+    const struct dt_batch *whole = setup->pass.batch;
+    const struct dt_batch batch = {.n = n, .rows = whole->rows + first, .ids = whole->ids + first, .epoch = whole->epoch};
+    const size_t in = (size_t)first * dt_shape_elems(b->in), out = (size_t)first * dt_shape_elems(b->out);
+    struct dt_pass pass = setup->pass;
+    pass.batch = &batch;
+    pass.first = first;
+    pass.accumulate = pass.accumulate || first > 0;
+    if (backward) {
+        CHECK_INT(ops->block_backward(state, at.params, at.grads, at.x + in, at.y + out, at.dy + out,
+                                      setup->want_dx ? at.dx + in : NULL, &pass),
+                  DT_OK);
+    } else {
+        CHECK_INT(ops->block_forward(state, at.params, at.x + in, at.y + out, &pass), DT_OK);
+    }
+}
 
 static struct outcome run_block(const struct dt_backend_ops *ops, bool hwc, const struct case_setup *setup)
 {
@@ -42,10 +70,13 @@ static struct outcome run_block(const struct dt_backend_ops *ops, bool hwc, cons
     struct dt_pass eval = setup->pass;
     eval.training = false;
     CHECK_INT(ops->block_forward(state, params.data, x.data, eval_y.data, &eval), DT_OK);
-    CHECK_INT(ops->block_forward(state, params.data, x.data, y.data, &setup->pass), DT_OK);
-    CHECK_INT(ops->block_backward(state, params.data, out.grads.data, x.data, y.data, dy.data, setup->want_dx ? dx.data : NULL,
-                                  &setup->pass),
-              DT_OK);
+    const struct part_data data = {params.data, x.data, y.data, out.grads.data, dy.data, dx.data};
+    for (int backward = 0; backward < 2; backward++) {
+        run_part(ops, state, setup, 0, setup->n_first > 0 ? setup->n_first : setup->pass.batch->n, backward, data);
+        if (setup->n_first > 0 && setup->n_first < setup->pass.batch->n) {
+            run_part(ops, state, setup, setup->n_first, setup->pass.batch->n - setup->n_first, backward, data);
+        }
+    }
     CHECK(memcmp(x.data, x_before.data, x.n * sizeof(float)) == 0);
     CHECK(memcmp(params.data, setup->params.data, params.n * sizeof(float)) == 0);
     out.y = hwc ? turned(&y, b->out, false) : copy_of(&y);
@@ -110,6 +141,7 @@ static void check_block(const struct dt_model *model, int block, bool first)
         setup.dy.data[draw((uint32_t)setup.dy.n)] = NAN;
     }
     struct outcome expected = run_block(&dt_ref_backend, false, &setup);
+    setup.n_first = (int)draw((uint32_t)batch.n + 1);
     for (int i = 0; i < n_isas; i++) {
         setenv("DTRAIN_ISA", isas[i], 1);
         struct outcome actual = run_block(&dt_cpu_backend, true, &setup);
