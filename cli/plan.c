@@ -85,7 +85,7 @@ static void print_run(const struct plan *p)
     const unsigned long long steps = dt_shard_steps_per_epoch(s);
     const double mib = 1024.0 * 1024.0;
     char count[32], n_test[32];
-    printf("memory per rank: %.1f MiB weights, gradients, optimizer state and activations, %.1f MiB of them gradients\n",
+    printf("memory per rank: up to %.1f MiB weights, gradients, optimizer state and activations, %.1f MiB of them gradients\n",
            (double)dt_model_n_bytes(&p->model, capacity, dt_optimizer_n_states(&c->optimizer)) / mib,
            (double)p->model.arena_elems * sizeof(float) / mib);
     printf("data: %s training samples, %s test samples\n", dt_count_text((double)s->n_total, count, sizeof count),
