@@ -51,6 +51,7 @@ struct dt_config {
     int64_t log_every_steps; /* steps between "step" records in metrics.jsonl; 0: none */
 
     enum dt_device device;
+    enum dt_precision precision;
     int64_t threads; /* 0: cores / local ranks */
 };
 

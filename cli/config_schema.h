@@ -87,9 +87,11 @@
     X("log.every_s", REAL, log_every_s, "[0, 86400]", "10", "", "seconds between progress lines when stderr is no terminal; 0: none")  \
     X("log.every_steps", INT, log_every_steps, DT_ANY_INT, "100", "", "steps between \"step\" records in metrics.jsonl; 0: none")          \
     X("device", ENUM, device, DT_DEVICE_LIST(DT_BAR_NAME), "auto", "",                                                                 \
-      "cpu: vector kernels; ref: plain loops, slow, to compare with; cuda: a GPU; auto: the best there is")                            \
+      "cpu: vector kernels; ref: plain loops, slow, to compare with; cuda: a GPU; auto: a GPU if every rank has one, else cpu")         \
+    X("precision", ENUM, precision, DT_PRECISION_LIST(DT_BAR_NAME), "f32", "",                                                         \
+      "of activations and products; tf32: 10 bits of fraction, bf16: 7, both only on GPUs; weights and sums are always f32")           \
     X("comm", ENUM, dist.comm, DT_COMM_LIST(DT_BAR_NAME), "auto", "",                                                                  \
-      "how ranks add their gradients: mpi: by messages; auto: in shared memory where all are on one host, else as mpi")               \
+      "how ranks add gradients: mpi: by messages; nccl: between GPUs; auto: nccl, or in memory that all share, else as mpi")            \
     X("threads", INT, threads, "[0, 1024]", "0", "", "threads per rank; 0: the cores it may use, shared among the ranks of the host")
 
 /* Keys of one layer, beside "type"; field is of struct dt_layer_spec. */

@@ -26,19 +26,54 @@ static enum dt_status load_weights(struct dt_inference *inference, const struct 
     return s;
 }
 
-enum dt_status dt_inference_open(const char *checkpoint, int n_threads, int local_rank, int capacity, struct dt_inference *out)
+static enum dt_status read_checkpoint(const char *checkpoint, struct dt_checkpoint_file *file, struct dt_inference *out)
+{
+    DT_TRY(dt_checkpoint_open(checkpoint, file));
+    DT_TRY(dt_config_parse(checkpoint, file->config, strlen(file->config), NULL, 0, &out->config));
+    DT_TRY(dt_model_lower(&out->config.model, &out->model));
+    dt_data_spec_fit(&out->config.data, &out->model);
+    return DT_OK;
+}
+
+/* What the training had to have is only a wish here: the weights fit any device. */
+static enum dt_status choose_device(struct dt_world *world, struct dt_inference *out)
+{
+    struct dt_config *config = &out->config;
+    const bool wants_gpu = config->device == DT_DEVICE_CUDA;
+    struct dt_config wish = *config;
+    wish.device = wants_gpu ? DT_DEVICE_AUTO : config->device;
+    wish.precision = DT_PRECISION_F32;
+    wish.dist.comm = DT_COMM_AUTO;
+    DT_TRY(dt_device_choose(world, &wish, &out->device));
+    if (out->device.cuda == NULL) {
+        config->precision = DT_PRECISION_F32;
+    }
+    if (out->device.cuda == NULL && wants_gpu && world->rank == 0) {
+        fprintf(stderr, "device: cpu (%s)\n", out->device.why);
+    }
+    return DT_OK;
+}
+
+static enum dt_status open_network(const struct dt_world *world, const struct dt_checkpoint_file *file, int n_threads, int capacity,
+                                   struct dt_inference *out)
+{
+    const struct dt_backend_options options = {.n_threads = out->config.threads > 0 ? (int)out->config.threads : n_threads,
+                                               .local_rank = world->local_rank,
+                                               .precision = out->config.precision};
+    DT_TRY(out->device.backend->open(&options, &out->backend));
+    DT_TRY(dt_network_open(&out->model, out->backend, capacity, &out->network));
+    return load_weights(out, file);
+}
+
+enum dt_status dt_inference_open(struct dt_world *world, const char *checkpoint, int n_threads, int capacity,
+                                 struct dt_inference *out)
 {
     struct dt_checkpoint_file file = {0};
     *out = (struct dt_inference){0};
-    DT_TRY(dt_checkpoint_open(checkpoint, &file));
     enum dt_status s;
-    DT_TRY_GOTO(s, dt_config_parse(checkpoint, file.config, strlen(file.config), NULL, 0, &out->config), out);
-    DT_TRY_GOTO(s, dt_model_lower(&out->config.model, &out->model), out);
-    dt_data_spec_fit(&out->config.data, &out->model);
-    n_threads = out->config.threads > 0 ? (int)out->config.threads : n_threads;
-    DT_TRY_GOTO(s, dt_backend_open(out->config.device, n_threads, local_rank, &out->backend), out);
-    DT_TRY_GOTO(s, dt_network_open(&out->model, out->backend, capacity, &out->network), out);
-    s = load_weights(out, &file);
+    DT_TRY_GOTO(s, dt_world_agree(world, read_checkpoint(checkpoint, &file, out)), out);
+    DT_TRY_GOTO(s, choose_device(world, out), out);
+    s = dt_world_agree(world, open_network(world, &file, n_threads, capacity, out));
 out:
     dt_checkpoint_close(&file);
     if (s != DT_OK) {
@@ -56,10 +91,9 @@ void dt_inference_close(struct dt_inference *inference)
     *inference = (struct dt_inference){0};
 }
 
-static enum dt_status open_all(struct dt_world *world, const char *checkpoint, const char *data, int n_threads,
-                               struct dt_inference *inference, struct dt_evaluator *evaluator)
+static enum dt_status open_evaluator(struct dt_world *world, const char *data, struct dt_inference *inference,
+                                     struct dt_evaluator *evaluator)
 {
-    DT_TRY(dt_inference_open(checkpoint, n_threads, world->local_rank, EVAL_BATCH, inference));
     DT_TRY(dt_data_spec_set_dir(&inference->config.data, data));
     return dt_evaluator_open(world, &inference->config.data, inference->network, evaluator);
 }
@@ -71,7 +105,8 @@ enum dt_status dt_eval(struct dt_world *world, const char *checkpoint, const cha
     struct dt_metrics test = {0};
     int n_threads = 1;
     DT_TRY(dt_ranks_threads(world, 0, &n_threads));
-    enum dt_status s = dt_world_agree(world, open_all(world, checkpoint, data, n_threads, &inference, &evaluator));
+    DT_TRY(dt_inference_open(world, checkpoint, n_threads, EVAL_BATCH, &inference));
+    enum dt_status s = dt_world_agree(world, open_evaluator(world, data, &inference, &evaluator));
     if (s == DT_OK) {
         s = dt_evaluator_run(&evaluator, &test);
     }

@@ -2,21 +2,22 @@
 #ifndef DT_CLI_EVAL_H
 #define DT_CLI_EVAL_H
 
-#include "cli/config.h"
-#include "dist/world.h"
+#include "cli/device.h"
 #include "model/network.h"
 
 /* A checkpoint opened for use: configuration, model, backend and network with its weights. */
 struct dt_inference {
     struct dt_config config;
     struct dt_model model;
+    struct dt_device_choice device;
     struct dt_backend *backend;
     struct dt_network *network;
 };
 
-/* Every rank reads the file. `n_threads` is for a configuration that leaves `threads` open. Local: the caller agrees. A failed open
- * owes nothing. */
-enum dt_status dt_inference_open(const char *checkpoint, int n_threads, int local_rank, int capacity, struct dt_inference *out);
+/* Every rank reads the file. `n_threads` is for a configuration that leaves `threads` open. A checkpoint of a GPU also opens where
+ * there is none: on the CPU, in f32. Every rank of `world` calls it; agreed. A failed open owes nothing. */
+enum dt_status dt_inference_open(struct dt_world *world, const char *checkpoint, int n_threads, int capacity,
+                                 struct dt_inference *out);
 void dt_inference_close(struct dt_inference *inference);
 
 /* `data`: folder to use instead of the configuration's, or NULL. Every rank calls it; agreed. Prints the result on stdout. */

@@ -77,6 +77,21 @@ static void print_layers(const struct dt_model *model)
     printf(" %12s  forward pass\n", dt_count_text(flops, count, sizeof count));
 }
 
+/* A plan does not ask what this host has: the run's may be another. */
+static const char *memory_name(enum dt_device device)
+{
+    switch (device) {
+    case DT_DEVICE_CUDA:
+        return "GPU memory per rank";
+    case DT_DEVICE_AUTO:
+        return "memory per rank, the GPU's where there is one";
+    case DT_DEVICE_CPU:
+    case DT_DEVICE_REF:
+        break;
+    }
+    return "memory per rank";
+}
+
 static void print_run(const struct plan *p)
 {
     const struct dt_config *c = &p->config;
@@ -85,8 +100,8 @@ static void print_run(const struct plan *p)
     const unsigned long long steps = dt_shard_steps_per_epoch(s);
     const double mib = 1024.0 * 1024.0;
     char count[32], n_test[32];
-    printf("memory per rank: up to %.1f MiB weights, gradients, optimizer state and activations, %.1f MiB of them gradients\n",
-           (double)dt_model_n_bytes(&p->model, capacity, dt_optimizer_n_states(&c->optimizer)) / mib,
+    printf("%s: up to %.1f MiB weights, gradients, optimizer state and activations, %.1f MiB of them gradients\n",
+           memory_name(c->device), (double)dt_model_n_bytes(&p->model, capacity, dt_optimizer_n_states(&c->optimizer)) / mib,
            (double)p->model.arena_elems * sizeof(float) / mib);
     printf("data: %s training samples, %s test samples\n", dt_count_text((double)s->n_total, count, sizeof count),
            dt_count_text((double)p->n_test, n_test, sizeof n_test));

@@ -9,7 +9,6 @@
 
 struct prediction {
     struct dt_inference inference;
-    struct dt_bound_samples *bound;
     struct dt_samples samples; /* the one image */
     uint8_t *pixels;           /* (C, H, W) */
     float *logits;
@@ -18,7 +17,8 @@ struct prediction {
 
 static enum dt_status open_prediction(const char *checkpoint, struct prediction *p)
 {
-    DT_TRY(dt_inference_open(checkpoint, 1, 0, 1, &p->inference));
+    struct dt_world alone = {.size = 1, .local_size = 1};
+    DT_TRY(dt_inference_open(&alone, checkpoint, 1, 1, &p->inference));
     const struct dt_model *model = &p->inference.model;
     const struct dt_shape shape = model->spec.input;
     if (model->spec.loss != DT_LOSS_SOFTMAX_CROSS_ENTROPY || (shape.c != 1 && shape.c != 3)) {
@@ -31,31 +31,40 @@ static enum dt_status open_prediction(const char *checkpoint, struct prediction 
         return dt_error(DT_NO_MEMORY, "out of memory for an image");
     }
     p->samples = (struct dt_samples){.n = 1, .shape = shape, .pixels = p->pixels, .scale = 1.0f / 255.0f, .n_total = 1};
-    return p->inference.backend->ops->samples_open(p->inference.backend, &p->samples, &p->bound);
+    return DT_OK;
 }
 
 static void close_prediction(struct prediction *p)
 {
-    if (p->bound != NULL) {
-        p->inference.backend->ops->samples_close(p->inference.backend, p->bound);
-    }
     dt_inference_close(&p->inference);
     free(p->pixels);
     free(p->logits);
     free(p->probabilities);
 }
 
-static enum dt_status compute(struct prediction *p)
+/* Bound anew for each image: what is bound must not change, and a GPU holds a copy of it. */
+static enum dt_status compute_logits(struct prediction *p)
 {
     const struct dt_inference *inference = &p->inference;
+    const struct dt_backend_ops *ops = inference->backend->ops;
     const uint32_t row = 0;
     const struct dt_batch batch = {.n = 1, .rows = &row, .ids = &row};
     const struct dt_pass pass = {.batch = &batch};
-    const int n = inference->model.n_outputs;
-    DT_TRY(dt_network_gather(inference->network, p->bound, &batch));
-    DT_TRY(dt_network_forward(inference->network, &pass));
-    DT_TRY(inference->backend->ops->copy_out(inference->backend, p->logits, dt_network_logits(inference->network),
-                                             (size_t)n * sizeof *p->logits));
+    struct dt_bound_samples *bound;
+    DT_TRY(ops->samples_open(inference->backend, &p->samples, &bound));
+    enum dt_status s;
+    DT_TRY_GOTO(s, dt_network_gather(inference->network, bound, &batch), out);
+    DT_TRY_GOTO(s, dt_network_forward(inference->network, &pass), out);
+    s = ops->copy_out(inference->backend, p->logits, dt_network_logits(inference->network),
+                      (size_t)inference->model.n_outputs * sizeof *p->logits);
+out:
+    ops->samples_close(inference->backend, bound);
+    return s;
+}
+
+static void compute_probabilities(struct prediction *p)
+{
+    const int n = p->inference.model.n_outputs;
     double largest = p->logits[0], sum = 0;
     for (int k = 1; k < n; k++) {
         largest = fmax(largest, p->logits[k]);
@@ -66,7 +75,6 @@ static enum dt_status compute(struct prediction *p)
     for (int k = 0; k < n; k++) {
         p->probabilities[k] /= sum;
     }
-    return DT_OK;
 }
 
 static void print_prediction(const char *path, const struct prediction *p, bool inverted)
@@ -93,9 +101,10 @@ static enum dt_status predict_all(const char *checkpoint, const char *const *ima
         bool inverted = false;
         s = dt_png_read(images[i], p.samples.shape, p.pixels, &inverted);
         if (s == DT_OK) {
-            s = compute(&p);
+            s = compute_logits(&p);
         }
         if (s == DT_OK) {
+            compute_probabilities(&p);
             print_prediction(images[i], &p, inverted);
         }
     }

@@ -8,7 +8,7 @@
 struct dt_rank_info {
     int rank, local_rank, n_threads;
     char host[DT_HOST_SIZE];
-    char device[64];
+    char device[96];
     char data[160]; /* what this rank reads */
 };
 

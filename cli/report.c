@@ -21,6 +21,16 @@ static bool classifies(const struct dt_trainer *t)
     return t->config.model.loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY;
 }
 
+/* "cuda NVIDIA H200, bf16, 1a2b3c4d": of a GPU also the beginning of its UUID, "GPU-1a2b3c4d-...", to tell which one it is. */
+static void describe_device(const struct dt_trainer *t, char *text, size_t size)
+{
+    const int n = snprintf(text, size, "%s %s", t->backend->ops->name, t->backend->description);
+    const char *dash = t->device.cuda != NULL ? strchr(t->device.gpu.uuid, '-') : NULL;
+    if (dash != NULL && n > 0 && (size_t)n < size) {
+        snprintf(text + n, size - (size_t)n, ", %.8s", dash + 1);
+    }
+}
+
 static void describe_rank(const struct dt_trainer *t, struct dt_rank_info *me)
 {
     char n_rows[32], n_total[32];
@@ -29,7 +39,7 @@ static void describe_rank(const struct dt_trainer *t, struct dt_rank_info *me)
     me->local_rank = t->world->local_rank;
     me->n_threads = t->n_threads;
     memcpy(me->host, t->world->host, sizeof me->host);
-    snprintf(me->device, sizeof me->device, "%s %s", t->backend->ops->name, t->backend->description);
+    describe_device(t, me->device, sizeof me->device);
     snprintf(me->data, sizeof me->data, "%s: %s of %s samples", sharding_names[t->config.sharding],
              dt_count_text((double)t->data.samples.n, n_rows, sizeof n_rows),
              dt_count_text((double)t->loader.shard.n_total, n_total, sizeof n_total));
@@ -57,12 +67,28 @@ static void print_arithmetic(const struct dt_trainer *t)
             c->epochs == 1 ? "" : "s");
 }
 
+/* Of "auto": why not the GPU. */
+static void print_device(const struct dt_trainer *t)
+{
+    if (t->config.device == DT_DEVICE_AUTO && t->device.cuda == NULL) {
+        fprintf(stderr, "  device: cpu (%s)\n", t->device.why);
+    }
+}
+
 static void print_averaging(const struct dt_trainer *t)
 {
     const int n = t->dist.sync.n_buckets;
-    if (t->world->size > 1 && t->config.dist.average) {
-        fprintf(stderr, "  gradients averaged in %d bucket%s %s\n", n, n == 1 ? "" : "s",
-                t->dist.shared.part != NULL ? "of shared memory" : "by messages of MPI");
+    if (t->world->size == 1 || !t->config.dist.average) {
+        return;
+    }
+    fprintf(stderr, "  gradients averaged in %d bucket%s ", n, n == 1 ? "" : "s");
+    if (t->device.nccl) {
+        fprintf(stderr, "by NCCL\n");
+    } else if (t->device.cuda != NULL) {
+        const bool shared = t->device.why[0] != '\0';
+        fprintf(stderr, "by way of host memory%s%s%s\n", shared ? " (" : "", t->device.why, shared ? ")" : "");
+    } else {
+        fprintf(stderr, "%s\n", t->dist.shared.part != NULL ? "of shared memory" : "by messages of MPI");
     }
 }
 
@@ -92,6 +118,7 @@ enum dt_status dt_report_start(struct dt_trainer *t, const struct dt_run_dir *ru
                 dt_count_text((double)t->model.n_parameters, n_parameters, sizeof n_parameters),
                 optimizer_names[t->config.optimizer.type], t->world->size, t->world->size == 1 ? "" : "s");
         dt_ranks_print(stderr, all, t->world->size);
+        print_device(t);
         print_arithmetic(t);
         print_averaging(t);
         print_switches(&t->config);

@@ -113,6 +113,21 @@ static enum dt_status check_config(const struct dt_trainer *t, const char *path,
     return DT_OK;
 }
 
+/* That may change too: the weights are float everywhere. But the run is then not what it would have been. */
+static void tell_precision(const struct dt_trainer *t, const char *path, const char *saved)
+{
+    static const char *const names[] = {
+#define DT_NAME(constant, name) name,
+        DT_PRECISION_LIST(DT_NAME)};
+    struct dt_config before;
+    if (dt_config_parse(path, saved, strlen(saved), NULL, 0, &before) != DT_OK) {
+        dt_error_clear();
+    } else if (before.precision != t->config.precision) {
+        fprintf(stderr, "dtrain: warning: %s: precision was %s, now it is %s (the run goes on; another rounding)\n", path,
+                names[before.precision], names[t->config.precision]);
+    }
+}
+
 static enum dt_status load_arenas(struct dt_trainer *t, const struct dt_checkpoint_file *file)
 {
     const struct dt_backend_ops *ops = t->backend->ops;
@@ -168,6 +183,7 @@ static enum dt_status read_checkpoint(struct dt_trainer *t, const struct dt_run_
         s = load_arenas(t, &file);
     }
     if (s == DT_OK) {
+        tell_precision(t, path_used, file.config);
         const struct dt_checkpoint_state now = t->state;
         t->state = file.state;
         t->state.world_size = now.world_size;

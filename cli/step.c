@@ -23,7 +23,8 @@ static struct dt_batch micro_batch(const struct dt_batch *batch, int m, int k)
     return (struct dt_batch){.n = end - begin, .rows = batch->rows + begin, .ids = batch->ids + begin, .epoch = batch->epoch};
 }
 
-static enum dt_status forward_backward(struct dt_trainer *t, const struct dt_batch *batch, double *last)
+/* Taking the metrics waits until a device has worked off what was only enqueued so far, which so counts as backward. */
+static enum dt_status forward_backward(struct dt_trainer *t, const struct dt_batch *batch, struct dt_metrics *metrics, double *last)
 {
     const int k = (int)t->config.accumulate;
     for (int m = 0; m < k; m++) {
@@ -38,6 +39,7 @@ static enum dt_status forward_backward(struct dt_trainer *t, const struct dt_bat
             DT_TRY(dt_network_backward(t->network, &pass, NULL, NULL));
         } else {
             DT_TRY(dt_dist_optimizer_backward(&t->dist, &pass));
+            DT_TRY(t->backend->ops->metrics_take(t->backend, metrics));
         }
         lap(t, last, DT_PHASE_BACKWARD);
     }
@@ -45,14 +47,12 @@ static enum dt_status forward_backward(struct dt_trainer *t, const struct dt_bat
 }
 
 /* Adds up the step's sums over all ranks while the gradients travel. */
-static enum dt_status exchange(struct dt_trainer *t, double sums[N_SUMS])
+static enum dt_status exchange(struct dt_trainer *t, const struct dt_metrics *local, double sums[N_SUMS])
 {
-    struct dt_metrics local;
     struct dt_request request;
-    DT_TRY(t->backend->ops->metrics_take(t->backend, &local));
-    sums[SUM_LOSS] = local.loss_sum;
-    sums[SUM_CORRECT] = local.n_correct;
-    sums[SUM_SAMPLES] = local.n_samples;
+    sums[SUM_LOSS] = local->loss_sum;
+    sums[SUM_CORRECT] = local->n_correct;
+    sums[SUM_SAMPLES] = local->n_samples;
     sums[SUM_STOP] = dt_stop_requested() ? 1 : 0;
     DT_TRY(
         dt_comm_allreduce_start(t->world->comm, sums, N_SUMS, DT_TYPE_F64, DT_REDUCE_SUM, "sum of the step's results", &request));
@@ -79,9 +79,10 @@ static void advance(struct dt_trainer *t, const struct dt_metrics *train)
 enum dt_status dt_trainer_step(struct dt_trainer *t, struct dt_step_result *out)
 {
     double sums[N_SUMS], last = dt_clock_s();
+    struct dt_metrics local;
     const struct dt_batch batch = dt_loader_batch(&t->loader, (uint32_t)t->state.epoch, t->state.step_in_epoch);
-    DT_TRY(forward_backward(t, &batch, &last));
-    DT_TRY(exchange(t, sums));
+    DT_TRY(forward_backward(t, &batch, &local, &last));
+    DT_TRY(exchange(t, &local, sums));
     lap(t, &last, DT_PHASE_COMMUNICATION);
     out->train = (struct dt_metrics){.loss_sum = sums[SUM_LOSS], .n_correct = sums[SUM_CORRECT], .n_samples = sums[SUM_SAMPLES]};
     out->stop = sums[SUM_STOP] > 0;

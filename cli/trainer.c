@@ -6,21 +6,7 @@
 
 #include "cli/data_spec.h"
 #include "cli/ranks.h"
-
-enum dt_status dt_backend_open(enum dt_device device, int n_threads, int local_rank, struct dt_backend **out)
-{
-    const struct dt_backend_options options = {.n_threads = n_threads, .local_rank = local_rank};
-    switch (device) {
-    case DT_DEVICE_REF:
-        return dt_ref_backend.open(&options, out);
-    case DT_DEVICE_CUDA:
-        return dt_error(DT_UNAVAILABLE, "device \"cuda\": this build has no CUDA backend (use \"device\": \"auto\" or \"cpu\")");
-    case DT_DEVICE_AUTO:
-    case DT_DEVICE_CPU:
-        break;
-    }
-    return dt_cpu_backend.open(&options, out);
-}
+#include "dist/comm_staged.h"
 
 static size_t global_batch(const struct dt_config *config, int world_size)
 {
@@ -53,9 +39,12 @@ enum dt_status dt_trainer_shard(const struct dt_config *config, int rank, int si
     return check_batch(config, out->global_batch, out->n_total, size);
 }
 
-/* Refuses what cannot fit before the machine starts to swap: the ranks of a host share its memory. */
+/* Refuses what cannot fit before the machine starts to swap: the ranks of a host share its memory. A GPU does not swap. */
 static enum dt_status check_memory(const struct dt_trainer *t)
 {
+    if (t->device.cuda != NULL) {
+        return DT_OK;
+    }
     const double gib = 1024.0 * 1024.0 * 1024.0;
     const double need = (double)dt_model_n_bytes(&t->model, t->micro_capacity, dt_optimizer_n_states(&t->config.optimizer));
     const double have = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGE_SIZE) / t->world->local_size;
@@ -97,13 +86,28 @@ static enum dt_status init_weights(struct dt_trainer *t)
 
 static enum dt_status open_network(struct dt_trainer *t)
 {
-    DT_TRY(dt_backend_open(t->config.device, t->n_threads, t->world->local_rank, &t->backend));
+    const struct dt_backend_options options = {
+        .n_threads = t->n_threads, .local_rank = t->world->local_rank, .precision = t->config.precision};
+    DT_TRY(t->device.backend->open(&options, &t->backend));
     DT_TRY(t->backend->ops->samples_open(t->backend, &t->data.samples, &t->samples));
     DT_TRY(dt_network_open(&t->model, t->backend, t->micro_capacity, &t->network));
     DT_TRY(dt_optimizer_open(&t->config.optimizer, t->backend, t->model.arena_elems, &t->optimizer));
     DT_TRY(dt_dist_optimizer_open(&t->config.dist, t->world->comm, t->network, &t->optimizer, &t->dist));
     DT_TRY(dt_replica_check_open(t->world->comm, &t->model, &t->check));
     return init_weights(t);
+}
+
+/* What gradients in a GPU's memory travel by. */
+static enum dt_status open_device_comm(struct dt_trainer *t)
+{
+    if (t->device.nccl) {
+        const enum dt_status s = t->device.cuda->comm_open(t->world->comm, t->backend, &t->device_comm);
+        return s == DT_OK || s == DT_STALLED ? s : dt_error_agreed(s);
+    }
+    if (t->backend->host_memory || t->world->size == 1) {
+        return DT_OK;
+    }
+    return dt_comm_open_staged(t->world->comm, t->backend, t->model.arena_elems, &t->device_comm);
 }
 
 /* `batch.global` fixes the batch, so there is nothing to scale the rate for. */
@@ -127,7 +131,8 @@ static enum dt_status open_parts(struct dt_trainer *t)
 {
     DT_TRY(dt_world_agree(t->world, open_data(t)));
     DT_TRY(dt_world_agree(t->world, open_network(t)));
-    DT_TRY(dt_dist_optimizer_share(&t->dist));
+    DT_TRY(open_device_comm(t));
+    DT_TRY(dt_dist_optimizer_share(&t->dist, t->device_comm));
     DT_TRY(dt_world_agree(t->world, dt_evaluator_open(t->world, &t->config.data, t->network, &t->evaluator)));
     plan_schedule(t);
     t->state = (struct dt_checkpoint_state){.seed = (uint64_t)t->config.seed,
@@ -155,6 +160,7 @@ enum dt_status dt_trainer_open(struct dt_world *world, const struct dt_config *c
     DT_TRY_GOTO(s, dt_ranks_same(world, "configuration", out->config_json), fail);
     DT_TRY_GOTO(s, dt_world_agree(world, lower(out)), fail);
     DT_TRY_GOTO(s, dt_ranks_threads(world, config->threads, &out->n_threads), fail);
+    DT_TRY_GOTO(s, dt_device_choose(world, config, &out->device), fail);
     DT_TRY_GOTO(s, open_parts(out), fail);
     return DT_OK;
 fail:
@@ -170,6 +176,7 @@ void dt_trainer_close(struct dt_trainer *t)
         }
         dt_replica_check_close(&t->check);
         dt_dist_optimizer_close(&t->dist);
+        dt_comm_close(t->device_comm);
         dt_optimizer_close(&t->optimizer);
         dt_network_close(t->network);
         if (t->samples != NULL) {

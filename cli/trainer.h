@@ -5,6 +5,7 @@
 #ifndef DT_CLI_TRAINER_H
 #define DT_CLI_TRAINER_H
 
+#include "cli/device.h"
 #include "cli/evaluate.h"
 #include "cli/run_dir.h"
 #include "dist/replica_check.h"
@@ -31,7 +32,9 @@ struct dt_trainer {
     uint64_t steps_per_epoch;
     int micro_capacity; /* samples of a micro-batch at most */
 
+    struct dt_device_choice device;
     struct dt_backend *backend;
+    struct dt_comm *device_comm; /* sums gradients on the GPU; NULL: the world's does, in host memory */
     struct dt_bound_samples *samples;
     struct dt_network *network;
     struct dt_optimizer optimizer;
@@ -44,9 +47,6 @@ struct dt_trainer {
     double seconds[DT_N_PHASES];      /* of this rank, since the start of the process */
     uint64_t n_timed_steps;
 };
-
-/* The backend that the configuration asks for. DT_UNAVAILABLE when it is not in this build. Local. */
-enum dt_status dt_backend_open(enum dt_device device, int n_threads, int local_rank, struct dt_backend **out);
 
 /* How the training samples are shared out among `size` ranks, seen from `rank`. DT_CONFIG: the batch does not go with the number of
  * ranks or samples. Local; `config->data` must fit the model (cli/data_spec.h). */

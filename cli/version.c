@@ -1,5 +1,6 @@
 #include "cli/version.h"
 
+#include "cli/cuda_load.h"
 #include "cpu/cpu_isa.h"
 #include "dist/world.h"
 #include "dt_commit.h" /* written by the build: cmake/commit.cmake */
@@ -12,5 +13,9 @@ void dt_version_print(FILE *out)
     fprintf(out, "  build     %s, %s %s\n", DTRAIN_BUILD_TYPE, DTRAIN_COMPILER, __VERSION__);
     fprintf(out, "  MPI       %s\n", dt_mpi_version());
     fprintf(out, "  CPU       %s\n", dt_cpu_isa());
-    fprintf(out, "  devices   cpu, ref\n");
+    const struct dt_cuda_module *cuda = NULL;
+    const bool found = dt_cuda_load(&cuda) == DT_OK;
+    fprintf(out, "  GPU       %s\n", found ? cuda->versions() : dt_error_text());
+    fprintf(out, "  devices   cpu, ref%s\n", found ? ", cuda" : "");
+    dt_error_clear();
 }

@@ -24,6 +24,9 @@ static struct dt_cpu *cpu_of(struct dt_backend *backend)
 
 static enum dt_status cpu_open(const struct dt_backend_options *options, struct dt_backend **out)
 {
+    if (options->precision != DT_PRECISION_F32) {
+        return dt_error(DT_UNAVAILABLE, "the cpu backend computes in f32 alone (use \"precision\": \"f32\", or a GPU)");
+    }
     const struct dt_cpu_kernels *kernels;
     DT_TRY(dt_cpu_isa_choose(&kernels));
     struct dt_cpu *cpu = calloc(1, sizeof *cpu);
@@ -38,7 +41,7 @@ static enum dt_status cpu_open(const struct dt_backend_options *options, struct 
     }
     cpu->kernels = kernels;
     snprintf(cpu->description, sizeof cpu->description, "%s, %d thread%s", kernels->isa, n_threads, n_threads == 1 ? "" : "s");
-    cpu->base = (struct dt_backend){.ops = &dt_cpu_backend, .description = cpu->description};
+    cpu->base = (struct dt_backend){.ops = &dt_cpu_backend, .description = cpu->description, .host_memory = true};
     *out = &cpu->base;
     return DT_OK;
 }

@@ -22,13 +22,16 @@ static struct ref_backend *ref_of(struct dt_backend *backend)
 
 static enum dt_status ref_open(const struct dt_backend_options *options, struct dt_backend **out)
 {
-    (void)options;
+    if (options->precision != DT_PRECISION_F32) {
+        return dt_error(DT_UNAVAILABLE, "the ref backend computes in f32 alone (use \"precision\": \"f32\", or a GPU)");
+    }
     struct ref_backend *ref = calloc(1, sizeof *ref);
     if (ref == NULL) {
         return dt_error(DT_NO_MEMORY, "out of memory while opening the reference backend");
     }
     ref->base.ops = &dt_ref_backend;
     ref->base.description = "reference, plain loops, 1 thread";
+    ref->base.host_memory = true;
     *out = &ref->base;
     return DT_OK;
 }

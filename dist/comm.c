@@ -11,7 +11,7 @@
 #define SPINS_BEFORE_YIELD 50
 #define TESTS_PER_CLOCK 16
 
-static size_t type_bytes(enum dt_type type)
+size_t dt_type_bytes(enum dt_type type)
 {
     switch (type) {
     case DT_TYPE_F32:
@@ -140,7 +140,7 @@ enum dt_status dt_comm_allreduce(struct dt_comm *comm, void *buffer, size_t n_el
         struct dt_request request;
         DT_TRY(dt_comm_allreduce_start(comm, next, n, type, op, name, &request));
         DT_TRY(dt_comm_wait(comm, &request));
-        next += n * type_bytes(type);
+        next += n * dt_type_bytes(type);
         n_elems -= n;
     } while (n_elems > 0);
     return DT_OK;

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-static enum dt_status open_sync(struct dt_dist_optimizer *opt, struct dt_host_sum *shared)
+static enum dt_status open_sync(struct dt_dist_optimizer *opt, struct dt_comm *comm, struct dt_host_sum *shared)
 {
     const struct dt_model *model = opt->network->model;
     size_t ends[DT_MAX_LAYERS];
@@ -13,7 +13,7 @@ static enum dt_status open_sync(struct dt_dist_optimizer *opt, struct dt_host_su
             ends[n_ends++] = block->grad_end;
         }
     }
-    return dt_grad_sync_open(opt->comm, opt->network->grads, shared, ends, n_ends, opt->spec.bucket_bytes, opt->spec.overlap,
+    return dt_grad_sync_open(comm, opt->network->grads, shared, ends, n_ends, opt->spec.bucket_bytes, opt->spec.overlap,
                              &opt->sync);
 }
 
@@ -21,12 +21,15 @@ enum dt_status dt_dist_optimizer_open(const struct dt_dist_spec *spec, struct dt
                                       struct dt_optimizer *optimizer, struct dt_dist_optimizer *out)
 {
     *out = (struct dt_dist_optimizer){.spec = *spec, .comm = comm, .network = network, .optimizer = optimizer};
-    return open_sync(out, NULL);
+    return open_sync(out, comm, NULL);
 }
 
-enum dt_status dt_dist_optimizer_share(struct dt_dist_optimizer *opt)
+enum dt_status dt_dist_optimizer_share(struct dt_dist_optimizer *opt, struct dt_comm *device)
 {
-    if (!opt->spec.average || opt->spec.comm == DT_COMM_MPI) {
+    if (device != NULL) {
+        return open_sync(opt, device, NULL);
+    }
+    if (!opt->spec.average || opt->spec.comm == DT_COMM_MPI || !opt->network->backend->host_memory) {
         return DT_OK;
     }
     DT_TRY(dt_host_sum_open(opt->comm, opt->network->model->arena_elems, &opt->shared));
@@ -35,7 +38,7 @@ enum dt_status dt_dist_optimizer_share(struct dt_dist_optimizer *opt)
     }
     opt->network->backend->ops->free(opt->network->backend, opt->network->grads);
     opt->network->grads = opt->shared.part;
-    return open_sync(opt, &opt->shared);
+    return open_sync(opt, opt->comm, &opt->shared);
 }
 
 void dt_dist_optimizer_close(struct dt_dist_optimizer *opt)

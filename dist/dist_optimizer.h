@@ -3,8 +3,8 @@
  * What Horovod's DistributedOptimizer and broadcast did, each part with a switch, to show what it is for:
  *   average    off: each rank steps with its own gradient, and the replicas drift apart
  *   broadcast  off: ranks keep the weights they began with, and averaging alone keeps their distance for ever
- * Gradients are summed where they lie, in host memory: shared memory where all ranks are on one host, else by messages. A backend
- * with memory of its own brings a communicator that can do it there.
+ * Gradients are summed where they lie. In host memory: in memory that all ranks of one host share, else by messages. On a device:
+ * by a communicator that can reach it, NCCL's or one that stages. All else travels by host memory.
  * Averaging divides the sum over all samples of all ranks by their number, so a rank with a short batch weighs less. */
 #ifndef DT_DIST_DIST_OPTIMIZER_H
 #define DT_DIST_DIST_OPTIMIZER_H
@@ -15,11 +15,12 @@
 
 #define DT_COMM_LIST(X)     \
     X(DT_COMM_AUTO, "auto") \
-    X(DT_COMM_MPI, "mpi")
+    X(DT_COMM_MPI, "mpi")   \
+    X(DT_COMM_NCCL, "nccl")
 enum dt_comm_type { DT_COMM_LIST(DT_NAMED_ENUM) };
 
 struct dt_dist_spec {
-    enum dt_comm_type comm; /* how gradients are summed; auto: in shared memory if possible, else as mpi: by messages */
+    enum dt_comm_type comm; /* of gradients in host memory; auto: in shared memory if possible, else as mpi: by messages */
     bool average, broadcast;
     bool overlap;
     size_t bucket_bytes;
@@ -28,7 +29,7 @@ struct dt_dist_spec {
 
 struct dt_dist_optimizer {
     struct dt_dist_spec spec;
-    struct dt_comm *comm;           /* borrowed */
+    struct dt_comm *comm;           /* borrowed; the world's: for host memory */
     struct dt_network *network;     /* borrowed */
     struct dt_optimizer *optimizer; /* borrowed */
     struct dt_grad_sync sync;
@@ -38,9 +39,10 @@ struct dt_dist_optimizer {
 enum dt_status dt_dist_optimizer_open(const struct dt_dist_spec *spec, struct dt_comm *comm, struct dt_network *network,
                                       struct dt_optimizer *optimizer, struct dt_dist_optimizer *out);
 
-/* Moves the network's gradients into memory shared by the ranks of the host, where that is wanted and possible; before the first
- * backward pass. Every rank calls it, and takes the same way. A failed one owes nothing. */
-enum dt_status dt_dist_optimizer_share(struct dt_dist_optimizer *opt);
+/* How the gradients are summed; before the first backward pass. `device`: by this communicator, borrowed, which reaches the
+ * backend's memory. NULL: through the host, whose ranks then share the memory of the gradients where that is wanted and possible.
+ * Every rank calls it, and takes the same way. A failed one owes nothing. */
+enum dt_status dt_dist_optimizer_share(struct dt_dist_optimizer *opt, struct dt_comm *device);
 /* Before the network is closed. A zeroed one is fine. */
 void dt_dist_optimizer_close(struct dt_dist_optimizer *opt);
 

@@ -18,7 +18,7 @@ struct dt_bucket {
 
 struct dt_grad_sync {
     struct dt_comm *comm;       /* borrowed */
-    float *grads;               /* borrowed; host memory: this rank's gradients */
+    float *grads;               /* borrowed; memory that `comm` reaches: this rank's gradients */
     struct dt_host_sum *shared; /* borrowed; NULL: by messages */
     const float *totals;        /* where the sums are after the wait: in `grads`, or in the shared memory */
     bool overlap;               /* false: everything is sent at the end, to compare */

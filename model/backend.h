@@ -12,9 +12,19 @@
 
 #include "model/block.h"
 
+/* Of activations and of the products of convolutions and dense layers; weights, gradients and sums are always float.
+ *   f32   strict          tf32  products of numbers with 10 bits of fraction, on GPUs          bf16  activations of 7 bits, on GPUs
+ */
+#define DT_PRECISION_LIST(X)     \
+    X(DT_PRECISION_F32, "f32")   \
+    X(DT_PRECISION_TF32, "tf32") \
+    X(DT_PRECISION_BF16, "bf16")
+enum dt_precision { DT_PRECISION_LIST(DT_NAMED_ENUM) };
+
 struct dt_backend_options {
-    int n_threads;  /* >= 1; CPU backends */
-    int local_rank; /* which device, where there are several */
+    int n_threads;               /* >= 1; CPU backends */
+    int local_rank;              /* which device, where there are several */
+    enum dt_precision precision; /* DT_UNAVAILABLE where the backend has not got it */
 };
 
 /* One pass of a batch through the network, or through a block in parts: forward part by part, backward part by part, each time the
@@ -62,6 +72,7 @@ struct dt_bound_samples; /* a backend's own, per data set */
 struct dt_backend {
     const struct dt_backend_ops *ops;
     const char *description; /* "x86-64-v4, 2 threads": for the roster */
+    bool host_memory;        /* what `alloc` returns can be read and written by the program itself */
 };
 
 struct dt_backend_ops {

@@ -62,7 +62,7 @@ static inline void rig_open(struct rig *rig, const struct rig_spec *spec, struct
     CHECK_OK(dt_network_open(&rig->model, rig->backend, RIG_MAX_BATCH, &rig->network));
     CHECK_OK(dt_optimizer_open(&spec->optimizer, rig->backend, rig->model.arena_elems, &rig->optimizer));
     CHECK_OK(dt_dist_optimizer_open(&spec->dist, comm, rig->network, &rig->optimizer, &rig->dist));
-    CHECK_OK(dt_dist_optimizer_share(&rig->dist));
+    CHECK_OK(dt_dist_optimizer_share(&rig->dist, NULL));
     CHECK_OK(rig->backend->ops->samples_open(rig->backend, samples, &rig->bound));
 }
 

@@ -85,6 +85,7 @@ static void test_defaults(void)
     CHECK_INT(config.checkpoint_every_epochs, 1);
     CHECK_INT(config.checkpoint_keep, 2);
     CHECK_INT(config.device, DT_DEVICE_AUTO);
+    CHECK_INT(config.precision, DT_PRECISION_F32);
     CHECK_INT(config.dist.comm, DT_COMM_AUTO);
     CHECK_INT(config.threads, 0);
 }
@@ -152,6 +153,7 @@ static void check_threads(const char *threads, const char *description)
     char dir[256], path[DT_CHECKPOINT_PATH_SIZE], config[512];
     struct sample sample;
     struct dt_inference inference;
+    struct dt_world alone = {.size = 1, .local_size = 1};
     snprintf(config, sizeof config,
              "{" DATA ", \"model\": {\"input\": [1, 8, 8], \"layers\": [{\"type\": \"conv2d\", \"filters\": 4, \"kernel\": 3, "
              "\"activation\": \"relu\"}, {\"type\": \"flatten\"}, {\"type\": \"dense\", \"units\": 8, \"activation\": "
@@ -162,7 +164,7 @@ static void check_threads(const char *threads, const char *description)
     sample.checkpoint.config = config;
     sample_save(&sample, dir, 1, 1, path);
     dt_error_clear();
-    if (dt_inference_open(path, 2, 0, 1, &inference) != DT_OK) {
+    if (dt_inference_open(&alone, path, 2, 1, &inference) != DT_OK) {
         CHECK_FAIL("%s", dt_error_text());
     }
     CHECK_HAS(inference.backend->description, description);

@@ -34,6 +34,7 @@ for script in test quickstart get-data; do
 done
 if command -v python3 >/dev/null; then
   expect 0 './scripts/bench-cpu' python3 "$top/scripts/bench-cpu" --help
+  expect 0 './scripts/gpu-check' python3 "$top/scripts/gpu-check" --help
   expect 1 'no program at' python3 "$top/scripts/bench-cpu" --dtrain "$work/nowhere"
 fi
 

@@ -1,0 +1,71 @@
+# libdtrain_cuda.so, the cuda backend, which the program loads where there is a GPU. It is a module, and not linked into the program,
+# because the libraries of CUDA cost 80 ms and 220 MB at every start. Sets DTRAIN_CUDA to whether it is built.
+#
+# Nothing here links libcuda: a program that does so cannot start without a driver.
+set(DTRAIN_CUDA FALSE)
+if(NOT DTRAIN_WITH_CUDA MATCHES "^(AUTO|ON|OFF)$")
+  message(FATAL_ERROR "DTRAIN_WITH_CUDA is \"${DTRAIN_WITH_CUDA}\"; it may be AUTO, ON or OFF")
+endif()
+if(DTRAIN_WITH_CUDA STREQUAL "OFF")
+  return()
+endif()
+
+# dt_cuda_needs(<package> <version> <name> <how to say where it is>): a line for each that is missing; with ON that is an error.
+list(APPEND CMAKE_MODULE_PATH "${CMAKE_CURRENT_SOURCE_DIR}/cmake")
+set(missing FALSE)
+macro(dt_cuda_needs package version name hint)
+  find_package(${package} ${version} QUIET)
+  if(NOT ${package}_FOUND)
+    set(missing TRUE)
+    if(DTRAIN_WITH_CUDA STREQUAL "ON")
+      message(SEND_ERROR "${name} ${version} or newer is not found (${hint})")
+    else()
+      message(STATUS "${name} ${version} or newer is not found: built without the backend cuda (${hint})")
+    endif()
+  endif()
+endmacro()
+dt_cuda_needs(CUDAToolkit 12.0 "The CUDA toolkit" "-DCUDAToolkit_ROOT=DIR says where it is")
+if(CUDAToolkit_FOUND)
+  dt_cuda_needs(CUDNN 9.0 cuDNN "-DCUDNN_ROOT=DIR says where it is")
+  dt_cuda_needs(NCCL 2.18 NCCL "-DNCCL_ROOT=DIR says where it is")
+endif()
+if(missing)
+  return()
+endif()
+
+if(NOT DEFINED CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+  set(ENV{CUDACXX} "${CUDAToolkit_NVCC_EXECUTABLE}") # it is seldom on the PATH
+endif()
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+  set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 90-virtual)
+endif()
+if(DTRAIN_WITH_CUDA STREQUAL "AUTO")
+  include(CheckLanguage)
+  check_language(CUDA) # an nvcc that refuses the installed gcc must not stop those who never asked for it
+  if(NOT CMAKE_CUDA_COMPILER)
+    message(STATUS "nvcc cannot compile: built without the backend cuda (-DDTRAIN_WITH_CUDA=ON shows why; "
+      "the environment's CUDAHOSTCXX names a compiler that it accepts)")
+    return()
+  endif()
+endif()
+enable_language(CUDA)
+set(CMAKE_CUDA_STANDARD 17)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+
+set(DTRAIN_CUDA TRUE)
+set(DTRAIN_CUDA_SOURCES cuda_backend.c cuda_block.c cuda_check.c conv_plan.c kernels.cu module.c nccl_comm.c)
+list(TRANSFORM DTRAIN_CUDA_SOURCES PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/cuda/")
+# dt_error and the like are the program's own: the first error's text has one place.
+add_library(dtrain_cuda MODULE ${DTRAIN_CUDA_SOURCES})
+target_link_libraries(dtrain_cuda PRIVATE dt_flags CUDA::cudart_static CUDA::cublas CUDNN::cudnn NCCL::nccl)
+target_link_options(dtrain_cuda PRIVATE LINKER:--exclude-libs,ALL)
+# The folders by name: CMake leaves the toolkit's out, but not every machine has it in ld.so.conf.
+set(folders "${CUDAToolkit_LIBRARY_DIR}")
+foreach(library CUDNN_LIBRARY NCCL_LIBRARY)
+  get_filename_component(folder "${${library}}" DIRECTORY)
+  list(APPEND folders "${folder}")
+endforeach()
+list(REMOVE_DUPLICATES folders)
+set_target_properties(dtrain_cuda PROPERTIES C_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden
+  BUILD_RPATH "${folders}" INSTALL_RPATH "${folders}")
+install(TARGETS dtrain_cuda LIBRARY DESTINATION lib/dtrain)

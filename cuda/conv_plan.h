@@ -1,0 +1,39 @@
+/* One convolution on cuDNN: forward, gradient of the input, or gradient of the filter, as an operation graph with one node, for
+ * which cuDNN's heuristics name engines and the first that can be finalized is taken. cuDNN 9, "backend" C API.
+ *
+ * Activations are N H W C, filters K R S C. Everything is of the precision's type, the filter gradient too: cuDNN has no compiled
+ * engine that makes a float one from bfloat16. Sums are in float, in an order that depends on the plan alone. */
+#ifndef DT_CUDA_CONV_PLAN_H
+#define DT_CUDA_CONV_PLAN_H
+
+#include <cudnn.h>
+
+#include "model/backend.h"
+
+enum dt_conv_kind { DT_CONV_FORWARD, DT_CONV_INPUT_GRADIENT, DT_CONV_FILTER_GRADIENT };
+
+struct dt_conv_plan; /* owns its descriptors */
+
+/* What the plan is made for: a handle (a GPU is there), or the description of a device in cuDNN's JSON form, which makes a plan
+ * that can be examined but not run (tests without a GPU). Exactly one is set. */
+struct dt_conv_target {
+    cudnnHandle_t handle;
+    const char *device_json;
+};
+
+/* block: one with DT_LINEAR_CONV. batch: samples of a call; another number wants another plan. DT_UNAVAILABLE: cuDNN has no engine,
+ * with the block's name and shapes in the text. */
+enum dt_status dt_conv_plan_open(const struct dt_conv_target *target, enum dt_conv_kind kind, const struct dt_block *block,
+                                 int batch, enum dt_precision precision, struct dt_conv_plan **out);
+void dt_conv_plan_close(struct dt_conv_plan *plan); /* NULL is fine */
+
+size_t dt_conv_plan_workspace(const struct dt_conv_plan *plan); /* bytes that a run wants */
+
+/* Enqueues it on the handle's stream:
+ *   FORWARD          in = x (n, in), other = filter, out = y (n, linear_out)
+ *   INPUT_GRADIENT   in = dy,        other = filter, out = dx
+ *   FILTER_GRADIENT  in = dy,        other = x,      out = dfilter (overwritten)
+ * Other pointers than those of the last run cost a few small allocations; the same ones none. */
+enum dt_status dt_conv_plan_run(struct dt_conv_plan *plan, const void *in, const void *other, void *out, void *workspace);
+
+#endif

@@ -1,0 +1,372 @@
+#include "cuda/cuda_backend.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cuda/cuda_block.h"
+#include "cuda/cuda_check.h"
+
+#define READABLE_BEHIND 256                       /* bytes behind each piece of memory */
+#define CUBLAS_WORKSPACE_BYTES ((size_t)32 << 20) /* what cuBLAS advises for sm_90; ours, so that its results are repeatable */
+
+struct dt_cuda_sums {
+    struct dt_gpu_metrics metrics;
+    double squares;
+    double scratch[DT_GPU_SUM_SCRATCH];
+};
+
+struct dt_bound_samples {
+    struct dt_gpu_samples gpu;
+    void *inputs, *answers; /* owned: what gpu's members point to */
+};
+
+static struct dt_cuda *cuda_of(struct dt_backend *backend)
+{
+    return (struct dt_cuda *)backend;
+}
+
+cudaStream_t dt_cuda_backend_stream(const struct dt_backend *backend)
+{
+    return ((const struct dt_cuda *)backend)->stream;
+}
+
+/* ---- memory */
+
+static double megabytes(size_t n_bytes)
+{
+    return (double)n_bytes / 1e6;
+}
+
+static enum dt_status no_memory(const struct dt_cuda *cuda, const char *what, size_t n_bytes)
+{
+    size_t n_free = 0, n_total = 0;
+    cudaGetLastError(); /* so that the next call does not report it again */
+    cudaMemGetInfo(&n_free, &n_total);
+    return dt_error(DT_NO_MEMORY,
+                    "out of memory on %s: %s needs %.1f MB, %.1f MB of %.1f MB are free (use a smaller batch or model)",
+                    cuda->gpu.name, what, megabytes(n_bytes), megabytes(n_free), megabytes(n_total));
+}
+
+enum dt_status dt_cuda_alloc(struct dt_cuda *cuda, const char *what, size_t n_bytes, void **out)
+{
+    *out = NULL;
+    void *memory = NULL;
+    const cudaError_t code = n_bytes <= SIZE_MAX / 2 ? cudaMalloc(&memory, n_bytes + READABLE_BEHIND) : cudaErrorMemoryAllocation;
+    if (code == cudaErrorMemoryAllocation) {
+        return no_memory(cuda, what, n_bytes);
+    }
+    DT_CUDA(code);
+    *out = memory;
+    DT_CUDA(cudaMemsetAsync(memory, 0, n_bytes + READABLE_BEHIND, cuda->stream));
+    return DT_OK;
+}
+
+enum dt_status dt_cuda_reserve_scratch(struct dt_cuda *cuda, enum dt_cuda_scratch_use use, const char *what, size_t n_bytes)
+{
+    struct dt_cuda_scratch *scratch = &cuda->scratch[use];
+    if (n_bytes <= scratch->n_bytes) {
+        return DT_OK;
+    }
+    void *memory;
+    DT_TRY(dt_cuda_alloc(cuda, what, n_bytes, &memory)); /* first: blocks that are open keep theirs if it fails */
+    cudaFree(scratch->memory);                           /* waits until nothing uses it */
+    *scratch = (struct dt_cuda_scratch){memory, n_bytes};
+    return DT_OK;
+}
+
+static enum dt_status cuda_alloc(struct dt_backend *backend, size_t n_bytes, void **out)
+{
+    return dt_cuda_alloc(cuda_of(backend), "a part of the network", n_bytes, out);
+}
+
+static void cuda_free(struct dt_backend *backend, void *memory)
+{
+    (void)backend;
+    cudaFree(memory);
+}
+
+static enum dt_status cuda_sync(struct dt_backend *backend)
+{
+    DT_CUDA(cudaStreamSynchronize(cuda_of(backend)->stream));
+    return DT_OK;
+}
+
+/* Waits also on the way in: `host` is the caller's again when this returns. */
+static enum dt_status cuda_copy_in(struct dt_backend *backend, void *device, const void *host, size_t n_bytes)
+{
+    DT_CUDA(cudaMemcpyAsync(device, host, n_bytes, cudaMemcpyHostToDevice, cuda_of(backend)->stream));
+    return cuda_sync(backend);
+}
+
+static enum dt_status cuda_copy_out(struct dt_backend *backend, void *host, const void *device, size_t n_bytes)
+{
+    DT_CUDA(cudaMemcpyAsync(host, device, n_bytes, cudaMemcpyDeviceToHost, cuda_of(backend)->stream));
+    return cuda_sync(backend);
+}
+
+/* ---- open and close */
+
+static const char *precision_name(enum dt_precision precision)
+{
+    static const char *const names[] = {
+#define DT_NAME(constant, name) [constant] = name,
+        DT_PRECISION_LIST(DT_NAME)};
+    return names[precision];
+}
+
+static enum dt_status open_cublas(struct dt_cuda *cuda)
+{
+    DT_TRY(dt_cuda_alloc(cuda, "cuBLAS's workspace", CUBLAS_WORKSPACE_BYTES, &cuda->cublas_workspace));
+    DT_CUBLAS(cublasCreate(&cuda->cublas));
+    DT_CUBLAS(cublasSetStream(cuda->cublas, cuda->stream)); /* takes a workspace away: before the next line */
+    DT_CUBLAS(cublasSetWorkspace(cuda->cublas, cuda->cublas_workspace, CUBLAS_WORKSPACE_BYTES));
+    DT_CUBLAS(cublasSetMathMode(cuda->cublas, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)); /* sums in float, also of bf16 */
+    return DT_OK;
+}
+
+static enum dt_status open_parts(struct dt_cuda *cuda)
+{
+    DT_CUDA(cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking));
+    for (int i = 0; i < DT_CUDA_BATCH_SLOTS; i++) {
+        DT_CUDA(cudaEventCreateWithFlags(&cuda->batches.copied[i], cudaEventDisableTiming));
+    }
+    DT_TRY(open_cublas(cuda));
+    DT_CUDNN(cudnnCreate(&cuda->cudnn));
+    DT_CUDNN(cudnnSetStream(cuda->cudnn, cuda->stream));
+    void *sums;
+    DT_TRY(dt_cuda_alloc(cuda, "the running sums", sizeof *cuda->sums, &sums));
+    cuda->sums = sums;
+    DT_CUDA(cudaMallocHost((void **)&cuda->host_sums, sizeof *cuda->host_sums));
+    return DT_OK;
+}
+
+/* What is not there is NULL, which all of these calls but the destroying ones accept. */
+static void cuda_close(struct dt_backend *backend)
+{
+    struct dt_cuda *cuda = cuda_of(backend);
+    if (cuda->stream != NULL) {
+        cudaStreamSynchronize(cuda->stream);
+    }
+    if (cuda->cudnn != NULL) {
+        cudnnDestroy(cuda->cudnn);
+    }
+    if (cuda->cublas != NULL) {
+        cublasDestroy(cuda->cublas);
+    }
+    for (int i = 0; i < DT_CUDA_BATCH_SLOTS && cuda->batches.copied[i] != NULL; i++) {
+        cudaEventDestroy(cuda->batches.copied[i]);
+    }
+    for (int i = 0; i < DT_CUDA_N_SCRATCH; i++) {
+        cudaFree(cuda->scratch[i].memory);
+    }
+    cudaFree(cuda->batches.rows);
+    cudaFreeHost(cuda->batches.host);
+    cudaFree(cuda->cublas_workspace);
+    cudaFree(cuda->sums);
+    cudaFreeHost(cuda->host_sums);
+    if (cuda->stream != NULL) {
+        cudaStreamDestroy(cuda->stream);
+    }
+    free(cuda);
+}
+
+static enum dt_status cuda_open(const struct dt_backend_options *options, struct dt_backend **out)
+{
+    struct dt_gpu gpu;
+    int n_gpus;
+    DT_TRY(dt_cuda_probe(options->local_rank, &gpu, &n_gpus));
+    struct dt_cuda *cuda = calloc(1, sizeof *cuda);
+    if (cuda == NULL) {
+        return dt_error(DT_NO_MEMORY, "out of memory while opening the cuda backend");
+    }
+    cuda->gpu = gpu;
+    cuda->precision = options->precision;
+    cuda->type = options->precision == DT_PRECISION_BF16 ? DT_GPU_BF16 : DT_GPU_F32;
+    snprintf(cuda->description, sizeof cuda->description, "%s, %s", gpu.name, precision_name(options->precision));
+    cuda->base = (struct dt_backend){.ops = &dt_cuda_backend, .description = cuda->description};
+    const enum dt_status s = open_parts(cuda);
+    if (s != DT_OK) {
+        cuda_close(&cuda->base);
+        return s;
+    }
+    *out = &cuda->base;
+    return DT_OK;
+}
+
+/* ---- samples and batches */
+
+static void cuda_samples_close(struct dt_backend *backend, struct dt_bound_samples *bound)
+{
+    (void)backend;
+    cudaFree(bound->inputs);
+    cudaFree(bound->answers);
+    free(bound);
+}
+
+static enum dt_status to_device(struct dt_cuda *cuda, const char *what, const void *host, size_t n_bytes, void **out)
+{
+    DT_TRY(dt_cuda_alloc(cuda, what, n_bytes, out));
+    return cuda_copy_in(&cuda->base, *out, host, n_bytes);
+}
+
+static enum dt_status copy_samples(struct dt_cuda *cuda, const struct dt_samples *from, struct dt_bound_samples *to)
+{
+    const size_t n_elems = from->n * dt_shape_elems(from->shape);
+    struct dt_gpu_samples *gpu = &to->gpu;
+    *gpu = (struct dt_gpu_samples){
+        .shape = from->shape, .scale = from->scale, .n_classes = from->n_classes, .n_targets = from->n_targets};
+    if (from->pixels != NULL) {
+        DT_TRY(to_device(cuda, "the data set", from->pixels, n_elems, &to->inputs));
+        gpu->pixels = to->inputs;
+    } else {
+        DT_TRY(to_device(cuda, "the data set", from->values, n_elems * sizeof *from->values, &to->inputs));
+        gpu->values = to->inputs;
+    }
+    if (from->labels != NULL) {
+        DT_TRY(to_device(cuda, "the data set's labels", from->labels, from->n * sizeof *from->labels, &to->answers));
+        gpu->labels = to->answers;
+    } else {
+        const size_t n_targets = from->n * (size_t)from->n_targets;
+        DT_TRY(to_device(cuda, "the data set's targets", from->targets, n_targets * sizeof *from->targets, &to->answers));
+        gpu->targets = to->answers;
+    }
+    return DT_OK;
+}
+
+static enum dt_status cuda_samples_open(struct dt_backend *backend, const struct dt_samples *samples, struct dt_bound_samples **out)
+{
+    struct dt_bound_samples *bound = calloc(1, sizeof *bound);
+    if (bound == NULL) {
+        return dt_error(DT_NO_MEMORY, "out of memory while binding the data set");
+    }
+    const enum dt_status s = copy_samples(cuda_of(backend), samples, bound);
+    if (s != DT_OK) {
+        cuda_samples_close(backend, bound);
+        return s;
+    }
+    *out = bound;
+    return DT_OK;
+}
+
+enum dt_status dt_cuda_reserve_batch(struct dt_cuda *cuda, int capacity)
+{
+    struct dt_cuda_batches *batches = &cuda->batches;
+    const size_t n = (size_t)capacity, n_slot_bytes = 2 * n * sizeof(uint32_t);
+    DT_TRY(dt_cuda_reserve_scratch(cuda, DT_CUDA_SCRATCH_LOSS, "the loss", 2 * n * sizeof(double)));
+    if (capacity <= batches->capacity) {
+        return DT_OK;
+    }
+    void *rows;
+    DT_TRY(dt_cuda_alloc(cuda, "a batch's sample numbers", n_slot_bytes, &rows));
+    cudaFree(batches->rows); /* waits until nothing uses it, nor the host's slots */
+    batches->rows = rows;
+    batches->ids = batches->rows + capacity;
+    cudaFreeHost(batches->host);
+    batches->host = NULL;
+    batches->capacity = 0;
+    DT_CUDA(cudaMallocHost((void **)&batches->host, DT_CUDA_BATCH_SLOTS * n_slot_bytes));
+    batches->capacity = capacity;
+    return DT_OK;
+}
+
+/* Rows and ids in one copy. The next free slot's last copy is so many batches old that it has long been done. */
+static enum dt_status send_batch(struct dt_cuda *cuda, const struct dt_batch *batch)
+{
+    struct dt_cuda_batches *batches = &cuda->batches;
+    DT_TRY(dt_cuda_reserve_batch(cuda, batch->n)); /* has room, unless no block was opened */
+    const size_t n = (size_t)batch->n, capacity = (size_t)batches->capacity;
+    const int slot = batches->next;
+    uint32_t *host = batches->host + (size_t)slot * 2 * capacity;
+    DT_CUDA(cudaEventSynchronize(batches->copied[slot]));
+    for (size_t i = 0; i < n; i++) {
+        host[i] = batch->rows[i];
+        host[capacity + i] = batch->ids[i];
+    }
+    DT_CUDA(cudaMemcpyAsync(batches->rows, host, (capacity + n) * sizeof *host, cudaMemcpyHostToDevice, cuda->stream));
+    DT_CUDA(cudaEventRecord(batches->copied[slot], cuda->stream));
+    batches->next = (slot + 1) % DT_CUDA_BATCH_SLOTS;
+    return DT_OK;
+}
+
+static enum dt_status cuda_gather(struct dt_backend *backend, struct dt_bound_samples *bound, const struct dt_batch *batch,
+                                  float *x)
+{
+    struct dt_cuda *cuda = cuda_of(backend);
+    if (batch->n > 0) {
+        DT_TRY(send_batch(cuda, batch));
+        DT_CUDA(dt_gpu_gather(cuda->stream, &bound->gpu, cuda->batches.rows, batch->n, cuda->type, x));
+    }
+    return DT_OK;
+}
+
+/* Large calls suit a GPU best. */
+static int cuda_chunk(const struct dt_backend *backend, const struct dt_model *model, int capacity)
+{
+    (void)backend, (void)model;
+    return capacity;
+}
+
+/* ---- loss, sums, update */
+
+static enum dt_status cuda_loss(struct dt_backend *backend, enum dt_loss loss, struct dt_bound_samples *bound,
+                                const struct dt_batch *batch, int n_outputs, const float *logits, float *dlogits)
+{
+    struct dt_cuda *cuda = cuda_of(backend);
+    if (batch->n > 0) {
+        DT_CUDA(dt_gpu_loss(cuda->stream, loss, &bound->gpu, cuda->batches.rows, batch->n, n_outputs, logits, dlogits,
+                            cuda->scratch[DT_CUDA_SCRATCH_LOSS].memory, &cuda->sums->metrics));
+    }
+    return DT_OK;
+}
+
+static enum dt_status cuda_metrics_take(struct dt_backend *backend, struct dt_metrics *out)
+{
+    struct dt_cuda *cuda = cuda_of(backend);
+    const struct dt_gpu_metrics *taken = &cuda->host_sums->metrics;
+    DT_CUDA(cudaMemcpyAsync(&cuda->host_sums->metrics, &cuda->sums->metrics, sizeof *taken, cudaMemcpyDeviceToHost, cuda->stream));
+    DT_CUDA(cudaMemsetAsync(&cuda->sums->metrics, 0, sizeof *taken, cuda->stream));
+    DT_TRY(cuda_sync(backend));
+    *out = (struct dt_metrics){taken->loss_sum, taken->n_correct, taken->n_samples};
+    return DT_OK;
+}
+
+static enum dt_status cuda_sum_squares(struct dt_backend *backend, const float *x, size_t n_elems, double *out)
+{
+    struct dt_cuda *cuda = cuda_of(backend);
+    struct dt_cuda_sums *sums = cuda->sums, *host = cuda->host_sums;
+    DT_CUDA(dt_gpu_sum_squares(cuda->stream, n_elems, x, sums->scratch, &sums->squares));
+    DT_CUDA(cudaMemcpyAsync(&host->squares, &sums->squares, sizeof host->squares, cudaMemcpyDeviceToHost, cuda->stream));
+    DT_TRY(cuda_sync(backend));
+    *out = host->squares;
+    return DT_OK;
+}
+
+static enum dt_status cuda_optimizer_step(struct dt_backend *backend, const struct dt_update *update, size_t n_elems, float *params,
+                                          const float *grads, float *state1, float *state2)
+{
+    DT_CUDA(dt_gpu_optimizer_step(cuda_of(backend)->stream, update, n_elems, params, grads, state1, state2));
+    return DT_OK;
+}
+
+const struct dt_backend_ops dt_cuda_backend = {
+    .name = "cuda",
+    .open = cuda_open,
+    .close = cuda_close,
+    .alloc = cuda_alloc,
+    .free = cuda_free,
+    .copy_in = cuda_copy_in,
+    .copy_out = cuda_copy_out,
+    .sync = cuda_sync,
+    .samples_open = cuda_samples_open,
+    .samples_close = cuda_samples_close,
+    .gather = cuda_gather,
+    .chunk = cuda_chunk,
+    .block_open = dt_cuda_block_open,
+    .block_close = dt_cuda_block_close,
+    .block_forward = dt_cuda_block_forward,
+    .block_backward = dt_cuda_block_backward,
+    .loss = cuda_loss,
+    .metrics_take = cuda_metrics_take,
+    .sum_squares = cuda_sum_squares,
+    .optimizer_step = cuda_optimizer_step,
+};

@@ -1,0 +1,326 @@
+#include "cuda/cuda_block.h"
+
+#include <stdlib.h>
+
+#include "cuda/conv_plan.h"
+#include "cuda/cuda_check.h"
+
+#define N_PLANS (DT_CONV_FILTER_GRADIENT + 1)
+
+struct dt_block_state {
+    struct dt_cuda *cuda;
+    struct dt_block block;
+    int capacity;
+    size_t n_in, n_linear; /* elements of a sample */
+    size_t weight_offset, bias_offset, n_weights;
+    struct dt_gpu_tail tail;             /* without what a pass brings along */
+    enum dt_gpu_type y_type;             /* of y and dy: the last block's are float */
+    struct dt_conv_plan *plans[N_PLANS]; /* conv; each for `capacity` samples */
+    void *z;                             /* (capacity, linear_out), the linear operation's output; NULL without one */
+    void *weight;                        /* in the order and type for the libraries; NULL where the arena's own serves */
+};
+
+/* ---- open and close */
+
+static bool has_linear(const struct dt_block_state *state)
+{
+    return state->block.linear != DT_LINEAR_NONE;
+}
+
+static bool has_conv(const struct dt_block_state *state)
+{
+    return state->block.linear == DT_LINEAR_CONV;
+}
+
+static void describe(struct dt_block_state *state, struct dt_cuda *cuda, const struct dt_model *model, int index, int capacity)
+{
+    const struct dt_block *b = &state->block;
+    state->cuda = cuda;
+    state->block = model->blocks[index];
+    state->capacity = capacity;
+    state->n_in = dt_shape_elems(b->in);
+    state->n_linear = dt_shape_elems(b->linear_out);
+    state->y_type = index == model->n_blocks - 1 ? DT_GPU_F32 : cuda->type;
+    if (has_linear(state)) {
+        state->weight_offset = model->params[b->weight].offset;
+        state->bias_offset = model->params[b->bias].offset;
+        state->n_weights = model->params[b->weight].n_elems;
+    }
+    state->tail = (struct dt_gpu_tail){.linear = b->linear_out,
+                                       .pooled = b->pool_out,
+                                       .activation = b->activation,
+                                       .pool = b->pool,
+                                       .pool_size = b->pool_size,
+                                       .pool_stride = b->pool_stride,
+                                       .dropout_rate = b->dropout_rate,
+                                       .dropout_stream = b->dropout_stream,
+                                       .flatten = b->flatten};
+}
+
+static enum dt_status open_plans(struct dt_block_state *state)
+{
+    struct dt_cuda *cuda = state->cuda;
+    const struct dt_conv_target target = {.handle = cuda->cudnn};
+    for (int kind = 0; kind < N_PLANS; kind++) {
+        DT_TRY(dt_conv_plan_open(&target, (enum dt_conv_kind)kind, &state->block, state->capacity, cuda->precision,
+                                 &state->plans[kind]));
+        const size_t n_bytes = dt_conv_plan_workspace(state->plans[kind]);
+        DT_TRY(dt_cuda_reserve_scratch(cuda, DT_CUDA_SCRATCH_WORKSPACE, state->block.name, n_bytes));
+    }
+    return dt_cuda_reserve_scratch(cuda, DT_CUDA_SCRATCH_DW, state->block.name, state->n_weights * dt_gpu_type_bytes(cuda->type));
+}
+
+static enum dt_status open_linear(struct dt_block_state *state)
+{
+    struct dt_cuda *cuda = state->cuda;
+    const char *name = state->block.name;
+    const struct dt_shape out = state->block.linear_out;
+    const size_t n_bytes = dt_gpu_type_bytes(cuda->type), n_z = (size_t)state->capacity * state->n_linear;
+    const size_t n_positions = (size_t)state->capacity * (size_t)out.h * (size_t)out.w;
+    DT_TRY(dt_cuda_alloc(cuda, name, n_z * n_bytes, &state->z));
+    DT_TRY(dt_cuda_reserve_scratch(cuda, DT_CUDA_SCRATCH_DZ, name, n_z * n_bytes));
+    DT_TRY(dt_cuda_reserve_scratch(cuda, DT_CUDA_SCRATCH_DB, name, dt_gpu_bias_scratch(n_positions, out.c) * sizeof(float)));
+    if (has_conv(state) || cuda->type != DT_GPU_F32) {
+        DT_TRY(dt_cuda_alloc(cuda, name, state->n_weights * n_bytes, &state->weight));
+    }
+    return has_conv(state) ? open_plans(state) : DT_OK;
+}
+
+enum dt_status dt_cuda_block_open(struct dt_backend *backend, const struct dt_model *model, int index, int capacity,
+                                  struct dt_block_state **out)
+{
+    struct dt_cuda *cuda = (struct dt_cuda *)backend;
+    struct dt_block_state *state = calloc(1, sizeof *state);
+    if (state == NULL) {
+        return dt_error(DT_NO_MEMORY, "out of memory while opening block %s", model->blocks[index].name);
+    }
+    describe(state, cuda, model, index, capacity);
+    enum dt_status s = dt_cuda_reserve_batch(cuda, capacity);
+    if (s == DT_OK && has_linear(state)) {
+        s = open_linear(state);
+    }
+    if (s != DT_OK) {
+        dt_cuda_block_close(state);
+        return s;
+    }
+    *out = state;
+    return DT_OK;
+}
+
+void dt_cuda_block_close(struct dt_block_state *state)
+{
+    for (int kind = 0; kind < N_PLANS; kind++) {
+        dt_conv_plan_close(state->plans[kind]);
+    }
+    cudaFree(state->z);
+    cudaFree(state->weight);
+    free(state);
+}
+
+/* ---- what both passes use */
+
+static void poll(const struct dt_pass *pass)
+{
+    if (pass->poll != NULL) {
+        pass->poll(pass->poll_context);
+    }
+}
+
+static struct dt_gpu_tail tail_of(const struct dt_block_state *state, const struct dt_pass *pass)
+{
+    struct dt_gpu_tail tail = state->tail;
+    tail.dropout_rate = pass->training ? tail.dropout_rate : 0;
+    tail.seed = pass->seed;
+    tail.epoch = pass->batch->epoch;
+    return tail;
+}
+
+static const float *bias_of(const struct dt_block_state *state, const float *params)
+{
+    return has_linear(state) ? params + state->bias_offset : NULL;
+}
+
+static const void *weight_of(const struct dt_block_state *state, const float *params)
+{
+    return state->weight != NULL ? state->weight : params + state->weight_offset;
+}
+
+static enum dt_status run_plan(const struct dt_block_state *state, enum dt_conv_kind kind, const void *in, const void *other,
+                               void *out)
+{
+    return dt_conv_plan_run(state->plans[kind], in, other, out, state->cuda->scratch[DT_CUDA_SCRATCH_WORKSPACE].memory);
+}
+
+/* c (m, n) = a b + beta c, rows first as everywhere here, which makes cuBLAS, columns first, see c^T = b^T a^T. */
+struct product {
+    int m, n, k;
+    const void *a, *b;
+    bool turn_a, turn_b; /* lies there as its transpose: a (k, m), b (n, k) */
+    void *c;
+    enum dt_gpu_type c_type;
+    float beta;
+};
+
+static cudaDataType_t data_type(enum dt_gpu_type type)
+{
+    return type == DT_GPU_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+}
+
+static enum dt_status multiply(struct dt_cuda *cuda, const struct product *p)
+{
+    const float alpha = 1.0f;
+    const cudaDataType_t type = data_type(cuda->type);
+    const cublasComputeType_t compute = cuda->precision == DT_PRECISION_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    DT_CUBLAS(cublasGemmEx(cuda->cublas, p->turn_b ? CUBLAS_OP_T : CUBLAS_OP_N, p->turn_a ? CUBLAS_OP_T : CUBLAS_OP_N, p->n, p->m,
+                           p->k, &alpha, p->b, type, p->turn_b ? p->k : p->n, p->a, type, p->turn_a ? p->m : p->k, &p->beta, p->c,
+                           data_type(p->c_type), p->n, compute, CUBLAS_GEMM_DEFAULT));
+    return DT_OK;
+}
+
+/* ---- forward */
+
+static enum dt_status pack_weight(struct dt_block_state *state, const float *params)
+{
+    const struct dt_block *b = &state->block;
+    if (state->weight != NULL) {
+        DT_CUDA(dt_gpu_pack_weight(state->cuda->stream, b->linear_out.c, b->in.c, has_conv(state) ? b->kernel : 1,
+                                   params + state->weight_offset, state->cuda->type, state->weight));
+    }
+    return DT_OK;
+}
+
+static enum dt_status linear_forward(struct dt_block_state *state, const float *params, const void *x, int n)
+{
+    const void *weight = weight_of(state, params);
+    if (has_conv(state)) {
+        return run_plan(state, DT_CONV_FORWARD, x, weight, state->z); /* whatever lies behind the batch goes nowhere */
+    }
+    const struct product z = {.m = n,
+                              .n = (int)state->n_linear,
+                              .k = (int)state->n_in,
+                              .a = x,
+                              .b = weight,
+                              .turn_b = true,
+                              .c = state->z,
+                              .c_type = state->cuda->type};
+    return multiply(state->cuda, &z);
+}
+
+enum dt_status dt_cuda_block_forward(struct dt_block_state *state, const float *params, const float *x, float *y,
+                                     const struct dt_pass *pass)
+{
+    const struct dt_cuda *cuda = state->cuda;
+    const struct dt_gpu_tail tail = tail_of(state, pass);
+    const int n = pass->batch->n;
+    poll(pass);
+    if (n == 0) {
+        return DT_OK;
+    }
+    if (has_linear(state)) {
+        DT_TRY(pack_weight(state, params));
+        DT_TRY(linear_forward(state, params, x, n));
+    }
+    DT_CUDA(dt_gpu_tail_forward(cuda->stream, &tail, cuda->batches.ids, n, cuda->type, has_linear(state) ? state->z : x,
+                                bias_of(state, params), state->y_type, y));
+    return DT_OK;
+}
+
+/* ---- backward */
+
+/* Zeros from sample n to the capacity: convolutions are planned for whole batches. */
+static enum dt_status zero_behind(const struct dt_block_state *state, void *samples, size_t n_elems, int n)
+{
+    const size_t n_bytes = n_elems * dt_gpu_type_bytes(state->cuda->type);
+    if (n < state->capacity) {
+        DT_CUDA(cudaMemsetAsync((char *)samples + (size_t)n * n_bytes, 0, (size_t)(state->capacity - n) * n_bytes,
+                                state->cuda->stream));
+    }
+    return DT_OK;
+}
+
+static enum dt_status tail_backward(const struct dt_block_state *state, const float *params, const void *z, const void *dy,
+                                    void *dz, const struct dt_pass *pass)
+{
+    const struct dt_cuda *cuda = state->cuda;
+    const struct dt_gpu_tail tail = tail_of(state, pass);
+    DT_CUDA(dt_gpu_tail_backward(cuda->stream, &tail, cuda->batches.ids, pass->batch->n, cuda->type, z, bias_of(state, params),
+                                 state->y_type, dy, dz));
+    return DT_OK;
+}
+
+static enum dt_status bias_gradient(const struct dt_block_state *state, const void *dz, float *grads, const struct dt_pass *pass)
+{
+    const struct dt_cuda *cuda = state->cuda;
+    const struct dt_shape out = state->block.linear_out;
+    const size_t n_positions = (size_t)pass->batch->n * (size_t)out.h * (size_t)out.w;
+    DT_CUDA(dt_gpu_bias_gradient(cuda->stream, n_positions, out.c, cuda->type, dz, pass->accumulate,
+                                 cuda->scratch[DT_CUDA_SCRATCH_DB].memory, grads + state->bias_offset));
+    return DT_OK;
+}
+
+static enum dt_status conv_backward(const struct dt_block_state *state, float *dweight, void *x, void *dz, void *dx,
+                                    const struct dt_pass *pass)
+{
+    const struct dt_block *b = &state->block;
+    const int n = pass->batch->n;
+    void *packed = state->cuda->scratch[DT_CUDA_SCRATCH_DW].memory;
+    DT_TRY(zero_behind(state, x, state->n_in, n));
+    DT_TRY(zero_behind(state, dz, state->n_linear, n));
+    DT_TRY(run_plan(state, DT_CONV_FILTER_GRADIENT, dz, x, packed));
+    DT_CUDA(dt_gpu_unpack_gradient(state->cuda->stream, b->linear_out.c, b->in.c, b->kernel, state->cuda->type, packed,
+                                   pass->accumulate, dweight));
+    return dx != NULL ? run_plan(state, DT_CONV_INPUT_GRADIENT, dz, state->weight, dx) : DT_OK;
+}
+
+static enum dt_status dense_backward(const struct dt_block_state *state, const void *weight, float *dweight, const void *x,
+                                     const void *dz, void *dx, const struct dt_pass *pass)
+{
+    const int n = pass->batch->n, n_in = (int)state->n_in, n_out = (int)state->n_linear;
+    const struct product to_weight = {.m = n_out,
+                                      .n = n_in,
+                                      .k = n,
+                                      .a = dz,
+                                      .turn_a = true,
+                                      .b = x,
+                                      .c = dweight,
+                                      .c_type = DT_GPU_F32,
+                                      .beta = pass->accumulate ? 1.0f : 0.0f};
+    const struct product to_input = {.m = n, .n = n_in, .k = n_out, .a = dz, .b = weight, .c = dx, .c_type = state->cuda->type};
+    DT_TRY(multiply(state->cuda, &to_weight));
+    return dx != NULL ? multiply(state->cuda, &to_input) : DT_OK;
+}
+
+static enum dt_status linear_backward(const struct dt_block_state *state, const float *params, float *grads, const float *x,
+                                      const float *dy, float *dx, const struct dt_pass *pass)
+{
+    void *dz = state->cuda->scratch[DT_CUDA_SCRATCH_DZ].memory;
+    float *dweight = grads + state->weight_offset;
+    DT_TRY(tail_backward(state, params, state->z, dy, dz, pass));
+    DT_TRY(bias_gradient(state, dz, grads, pass));
+    if (has_conv(state)) {
+        return conv_backward(state, dweight, (void *)x, dz, dx, pass); /* x as the samples is not changed, only behind them */
+    }
+    return dense_backward(state, weight_of(state, params), dweight, x, dz, dx, pass);
+}
+
+static enum dt_status zero_gradients(const struct dt_block_state *state, float *grads)
+{
+    const cudaStream_t stream = state->cuda->stream;
+    DT_CUDA(cudaMemsetAsync(grads + state->weight_offset, 0, state->n_weights * sizeof *grads, stream));
+    DT_CUDA(cudaMemsetAsync(grads + state->bias_offset, 0, (size_t)state->block.linear_out.c * sizeof *grads, stream));
+    return DT_OK;
+}
+
+enum dt_status dt_cuda_block_backward(struct dt_block_state *state, const float *params, float *grads, const float *x,
+                                      const float *y, float *dy, float *dx, const struct dt_pass *pass)
+{
+    (void)y;
+    poll(pass);
+    if (pass->batch->n == 0) {
+        return has_linear(state) && !pass->accumulate ? zero_gradients(state, grads) : DT_OK;
+    }
+    if (has_linear(state)) {
+        return linear_backward(state, params, grads, x, dy, dx, pass);
+    }
+    return dx != NULL ? tail_backward(state, params, x, dy, dx, pass) : DT_OK;
+}

@@ -1,0 +1,79 @@
+/* Blocks on the cuda backend, and what they share with the rest of it (cuda_backend.c).
+ *
+ * A block keeps the output of its linear operation, before bias and all else, for the backward pass, and a copy of its weights in
+ * the order and type that the libraries want. Everything that lives only within a call lies in scratch memory that all blocks
+ * share: one stream, so one block at a time. */
+#ifndef DT_CUDA_CUDA_BLOCK_H
+#define DT_CUDA_CUDA_BLOCK_H
+
+#include <cublas_v2.h>
+#include <cudnn.h>
+
+#include "cuda/cuda_backend.h"
+#include "cuda/kernels.h"
+
+enum dt_cuda_scratch_use {
+    DT_CUDA_SCRATCH_DZ,        /* gradient of a linear operation's output */
+    DT_CUDA_SCRATCH_DW,        /* a filter's gradient, K R S C */
+    DT_CUDA_SCRATCH_DB,        /* partial sums of a bias gradient */
+    DT_CUDA_SCRATCH_WORKSPACE, /* cuDNN's own */
+    DT_CUDA_SCRATCH_LOSS,
+    DT_CUDA_N_SCRATCH
+};
+
+struct dt_cuda_scratch {
+    void *memory;
+    size_t n_bytes;
+};
+
+/* Rows and ids of batches on their way to the device: pinned host memory, one slot per batch, used in turn, so that the program
+ * can go on while the copies of earlier batches are still waiting on the stream. */
+#define DT_CUDA_BATCH_SLOTS 8
+struct dt_cuda_batches {
+    int capacity;   /* samples of a slot */
+    uint32_t *host; /* pinned; slots of (2, capacity): rows, ids */
+    cudaEvent_t copied[DT_CUDA_BATCH_SLOTS];
+    int next;
+    uint32_t *rows, *ids; /* device; (2, capacity): the last gathered batch */
+};
+
+struct dt_cuda_sums; /* results on their way back to the host */
+
+struct dt_cuda {
+    struct dt_backend base;
+    struct dt_gpu gpu;
+    enum dt_precision precision;
+    enum dt_gpu_type type; /* of activations and packed weights */
+    cudaStream_t stream;
+    cublasHandle_t cublas;
+    cudnnHandle_t cudnn;
+    void *cublas_workspace;
+    struct dt_cuda_scratch scratch[DT_CUDA_N_SCRATCH];
+    struct dt_cuda_batches batches;
+    struct dt_cuda_sums *sums;      /* device */
+    struct dt_cuda_sums *host_sums; /* pinned */
+    char description[96];
+};
+
+static inline size_t dt_gpu_type_bytes(enum dt_gpu_type type)
+{
+    return type == DT_GPU_F32 ? sizeof(float) : 2;
+}
+
+/* Zeroed device memory for `what`, with 256 bytes behind it. DT_NO_MEMORY says how much was wanted and how much
+ * there is; `what` is "conv1", "the data set". */
+enum dt_status dt_cuda_alloc(struct dt_cuda *cuda, const char *what, size_t n_bytes, void **out);
+
+/* Grow what is shared, if it is too small; only while blocks are opened, as it waits for the GPU. */
+enum dt_status dt_cuda_reserve_scratch(struct dt_cuda *cuda, enum dt_cuda_scratch_use use, const char *what, size_t n_bytes);
+enum dt_status dt_cuda_reserve_batch(struct dt_cuda *cuda, int capacity);
+
+enum dt_status dt_cuda_block_open(struct dt_backend *backend, const struct dt_model *model, int block, int capacity,
+                                  struct dt_block_state **out);
+void dt_cuda_block_close(struct dt_block_state *state);
+enum dt_status dt_cuda_block_forward(struct dt_block_state *state, const float *params, const float *x, float *y,
+                                     const struct dt_pass *pass);
+enum dt_status dt_cuda_block_backward(struct dt_block_state *state, const float *params, float *grads, const float *x,
+                                      const float *y, float *dy, float *dx, const struct dt_pass *pass);
+
+#endif

@@ -1,0 +1,31 @@
+/* One macro per library: a failing call returns from the caller, with the call's text, place and the library's own words in the
+ * message. Out of memory becomes DT_NO_MEMORY; a missing driver or device DT_UNAVAILABLE; all else DT_INTERNAL. */
+#ifndef DT_CUDA_CUDA_CHECK_H
+#define DT_CUDA_CUDA_CHECK_H
+
+#include <cublas_v2.h>
+#include <cuda_runtime_api.h>
+#include <cudnn.h>
+#include <nccl.h>
+
+#include "base/status.h"
+
+enum dt_status dt_cuda_failed(cudaError_t code, const char *call, const char *file, int line);
+enum dt_status dt_cublas_failed(cublasStatus_t code, const char *call, const char *file, int line);
+enum dt_status dt_cudnn_failed(cudnnStatus_t code, const char *call, const char *file, int line);
+enum dt_status dt_nccl_failed(ncclResult_t code, const char *call, const char *file, int line);
+
+#define DT_CHECK_CALL(type, success, failed, call)                \
+    do {                                                          \
+        const type check_code = (call);                           \
+        if (check_code != (success)) {                            \
+            return failed(check_code, #call, __FILE__, __LINE__); \
+        }                                                         \
+    } while (0)
+
+#define DT_CUDA(call) DT_CHECK_CALL(cudaError_t, cudaSuccess, dt_cuda_failed, call)
+#define DT_CUBLAS(call) DT_CHECK_CALL(cublasStatus_t, CUBLAS_STATUS_SUCCESS, dt_cublas_failed, call)
+#define DT_CUDNN(call) DT_CHECK_CALL(cudnnStatus_t, CUDNN_STATUS_SUCCESS, dt_cudnn_failed, call)
+#define DT_NCCL(call) DT_CHECK_CALL(ncclResult_t, ncclSuccess, dt_nccl_failed, call)
+
+#endif

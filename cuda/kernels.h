@@ -1,0 +1,97 @@
+/* Our own kernels, for what the libraries lack. Each call enqueues on `stream` and returns the launch's error; nothing here waits
+ * or allocates. All pointers are device memory unless they say otherwise.
+ *
+ * `type` is that of activations and packed weights: float, or bfloat16 in precision bf16. Activations are N H W C, except behind a
+ * flatten: there C H W, the canonical order. Arithmetic is in float. The same call on the same numbers gives the same bits: sums
+ * have a fixed order, no floating-point atomics. NaN and infinity pass through. */
+#ifndef DT_CUDA_KERNELS_H
+#define DT_CUDA_KERNELS_H
+
+#include <cuda_runtime_api.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "model/backend.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum dt_gpu_type { DT_GPU_F32, DT_GPU_BF16 };
+
+/* A bound data set on the device; the members mean what they mean in base/samples.h. */
+struct dt_gpu_samples {
+    struct dt_shape shape;
+    const uint8_t *pixels;
+    const float *values;
+    float scale;
+    const uint16_t *labels;
+    int n_classes;
+    const float *targets;
+    int n_targets;
+};
+
+/* x (n, H, W, C) = samples `rows`, scaled. */
+cudaError_t dt_gpu_gather(cudaStream_t stream, const struct dt_gpu_samples *samples, const uint32_t *rows, int n,
+                          enum dt_gpu_type type, void *x);
+
+/* What follows a block's linear operation; a part of struct dt_block in a form that kernels take by value. */
+struct dt_gpu_tail {
+    struct dt_shape linear, pooled; /* before and after the pool */
+    enum dt_activation activation;
+    enum dt_pool pool;
+    int pool_size, pool_stride;
+    float dropout_rate; /* 0 outside training too */
+    uint32_t dropout_stream;
+    uint64_t seed;
+    uint32_t epoch;
+    bool flatten; /* y and dy are in canonical order */
+};
+
+/* y (n, pooled) = dropout(pool(activation(z + bias))). z (n, linear) is what the linear operation left and stays for the backward
+ * pass; bias NULL: none. z may be y when there is no pool and no flatten that changes the order, but then is gone. y_type may
+ * differ from type: logits are float. Dropout as base/rng.h says, by `ids`. Of equal values in a max pool the first in row-major
+ * order wins, a NaN wins over all. */
+cudaError_t dt_gpu_tail_forward(cudaStream_t stream, const struct dt_gpu_tail *tail, const uint32_t *ids, int n,
+                                enum dt_gpu_type type, const void *z, const float *bias, enum dt_gpu_type y_type, void *y);
+
+/* dz (n, linear) from dy (n, pooled) and z, everything in between worked out again. dz and dy do not overlap. */
+cudaError_t dt_gpu_tail_backward(cudaStream_t stream, const struct dt_gpu_tail *tail, const uint32_t *ids, int n,
+                                 enum dt_gpu_type type, const void *z, const float *bias, enum dt_gpu_type dy_type, const void *dy,
+                                 void *dz);
+
+/* db (n_channels), overwritten or added to: sums of dz (n_rows, n_channels) over the rows. scratch: dt_gpu_bias_scratch floats. */
+size_t dt_gpu_bias_scratch(size_t n_rows, int n_channels);
+cudaError_t dt_gpu_bias_gradient(cudaStream_t stream, size_t n_rows, int n_channels, enum dt_gpu_type type, const void *dz,
+                                 bool accumulate, float *scratch, float *db);
+
+/* packed (K, R, S, C) of `type` = weight (K, C, R, S) float; kernel 1 and C = in features for a dense layer: a conversion. */
+cudaError_t dt_gpu_pack_weight(cudaStream_t stream, int k, int c, int kernel, const float *weight, enum dt_gpu_type type,
+                               void *packed);
+/* dw (K, C, R, S) float, overwritten or added to, = packed (K, R, S, C) of `type`. */
+cudaError_t dt_gpu_unpack_gradient(cudaStream_t stream, int k, int c, int kernel, enum dt_gpu_type type, const void *packed,
+                                   bool accumulate, float *dw);
+
+/* Running sums of a pass; zeroed by the caller. */
+struct dt_gpu_metrics {
+    double loss_sum, n_correct, n_samples;
+};
+
+/* Adds the batch's sums to `metrics`, and unless dlogits is NULL writes the gradient of the sum of the samples' losses. logits,
+ * dlogits: (n, n_outputs) float. scratch: 2 * n doubles. */
+cudaError_t dt_gpu_loss(cudaStream_t stream, enum dt_loss loss, const struct dt_gpu_samples *samples, const uint32_t *rows, int n,
+                        int n_outputs, const float *logits, float *dlogits, double *scratch, struct dt_gpu_metrics *metrics);
+
+/* out (1, double) = sum of squares; in an order that depends on n_elems alone. scratch: DT_GPU_SUM_SCRATCH doubles. */
+#define DT_GPU_SUM_SCRATCH 1024
+cudaError_t dt_gpu_sum_squares(cudaStream_t stream, size_t n_elems, const float *x, double *scratch, double *out);
+
+/* One optimizer step (model/optimizer.h says which). state1, state2: NULL where unused. */
+cudaError_t dt_gpu_optimizer_step(cudaStream_t stream, const struct dt_update *update, size_t n_elems, float *params,
+                                  const float *grads, float *state1, float *state2);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,72 @@
+/* A test double of the CUDA runtime, cuBLAS, cuDNN and NCCL on the CPU: exactly the calls that cuda/ makes, never installed. Tests
+ * link the unchanged sources of cuda/ with it instead of the libraries. It is stricter than a GPU: work on a stream runs as late as
+ * the rules allow, device memory has guards around it and may be touched only by enqueued work, and a call that the real library
+ * refuses (wrong state, a host pointer, waiting during a capture) fails here too or ends the test with a line that says why.
+ *
+ *   fake_runtime.cpp  devices, memory, streams, events, graphs       fake_kernel.h    kernels compiled as C++, block by block
+ *   fake_cublas.cpp   matrix products                                 fake_cudnn.cpp   convolutions by operation graphs
+ *   fake_nccl.cpp     collectives between the processes of a test */
+#ifndef DT_TESTS_FAKECUDA_FAKE_H
+#define DT_TESTS_FAKECUDA_FAKE_H
+
+#include <cuda_runtime_api.h>
+#include <stddef.h>
+
+/* What a test sets before it begins; all zero: one healthy GPU. */
+struct fake_options {
+    int n_devices;        /* 0 means 1; -1: no driver; -2: a driver, but no device */
+    int driver_version;   /* as cudaDriverGetVersion tells it; 0: as new as the runtime */
+    int capability;       /* 80 for 8.0; 0: 9.0 */
+    size_t device_bytes;  /* memory of each; 0: 1 GiB */
+    long fail_malloc_at;  /* the n-th cudaMalloc fails with out of memory; 0: none */
+    long fail_launch_at;  /* the n-th piece of enqueued work fails with a sticky error; 0: none */
+    long n_refused_plans; /* cuDNN: the first n execution plans cannot be finalized */
+};
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+extern struct fake_options fake_options;
+
+/* Ends the process with a line: the code under test broke a rule of CUDA. */
+__attribute__((noreturn, format(printf, 1, 2))) void fake_die(const char *format, ...);
+
+/* False where tests/gpu links the same test with the real libraries: then options and counts mean nothing. */
+extern const int fake_is_double;
+
+/* Whether [pointer, pointer + n_bytes) lies inside one live piece of device memory (or pinned host memory). */
+int fake_is_device(const void *pointer, size_t n_bytes);
+int fake_is_pinned(const void *pointer, size_t n_bytes);
+/* Dies unless it is device memory; `what` names the call and the argument. */
+void fake_need_device(const void *pointer, size_t n_bytes, const char *what);
+
+/* True while `stream` records a graph. */
+int fake_is_capturing(cudaStream_t stream);
+
+/* What is open when a process ends well ends it badly, with a line. `what`: "cuBLAS handle". The runtime's own are counted already.
+ */
+void fake_opened(const char *what);
+void fake_closed(const char *what);
+
+/* Counts, for tests: of launches, of copies, and of waits of the host since the start. */
+struct fake_counts {
+    long n_enqueued, n_host_waits, n_mallocs, n_live_bytes;
+};
+struct fake_counts fake_counts(void);
+long fake_n_descriptors(void); /* of cuDNN, made since the start */
+
+#ifdef __cplusplus
+}
+
+#include <functional>
+
+/* Puts work behind everything enqueued on the stream so far; or into its graph while it records. `name` for messages. Returns what
+ * a launch returns: an error of earlier work is sticky. */
+cudaError_t fake_enqueue(cudaStream_t stream, const char *name, std::function<void()> work);
+/* The same for work that waits for another process: it is called again, at the next look at the stream, until it returns true, and
+ * nothing behind it runs before. It never blocks; a synchronization yields between its calls. */
+cudaError_t fake_enqueue_until(cudaStream_t stream, const char *name, std::function<bool()> work);
+#endif
+
+#endif

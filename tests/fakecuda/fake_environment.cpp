@@ -1,0 +1,35 @@
+/* The double as a module of the whole program, whose options come from the environment: each FAKE_<OPTION> is a whole number. With
+ * FAKE_RANK those of what goes wrong hold on this rank alone. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/fakecuda/fake.h"
+#include "tests/fakecuda/fake_nccl.h"
+
+static long number(const char *name)
+{
+    const char *text = getenv(name);
+    return text != NULL ? atol(text) : 0;
+}
+
+static bool is_hit()
+{
+    const char *hit = getenv("FAKE_RANK"), *rank = getenv("PMI_RANK");
+    return hit == NULL || strcmp(hit, rank != NULL ? rank : "0") == 0;
+}
+
+__attribute__((constructor)) static void read_environment()
+{
+    fake_options.n_devices = (int)number("FAKE_DEVICES");
+    fake_options.driver_version = (int)number("FAKE_DRIVER_VERSION");
+    fake_options.capability = (int)number("FAKE_CAPABILITY");
+    if (is_hit()) {
+        fake_options.device_bytes = (size_t)number("FAKE_DEVICE_BYTES");
+        fake_options.fail_malloc_at = number("FAKE_FAIL_MALLOC_AT");
+        fake_options.fail_launch_at = number("FAKE_FAIL_LAUNCH_AT");
+        fake_nccl_options.init_fails = number("FAKE_NCCL_INIT_FAILS") != 0;
+        fake_nccl_options.init_hangs = number("FAKE_NCCL_INIT_HANGS") != 0;
+        fake_nccl_options.error_at = (int)number("FAKE_NCCL_ERROR_AT");
+        fake_nccl_options.hang_at = (int)number("FAKE_NCCL_HANG_AT");
+    }
+}

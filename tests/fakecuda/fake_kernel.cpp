@@ -1,0 +1,194 @@
+/* Runs kernels on the CPU: the threads of a block are fibers, which change at barriers. A fiber that no barrier stops goes through
+ * one thread after the other, so that kernels without barriers cost no more than loops. */
+#include "tests/fakecuda/fake_kernel.h"
+
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+dim3 threadIdx, blockIdx, blockDim, gridDim;
+
+/* All shared memory of the program, by the linker; absent where there is none. */
+extern "C" char __start_fake_shared[] __attribute__((weak)), __stop_fake_shared[] __attribute__((weak));
+
+namespace {
+
+constexpr size_t page_bytes = 4096, stack_bytes = 256 * 1024;
+
+struct stack {
+    const void *bottom;
+    size_t n_bytes;
+};
+
+struct fiber {
+    ucontext_t context;
+    struct stack stack;
+    int line; /* of the barrier that its thread waits at */
+};
+
+ucontext_t scheduler;
+struct stack scheduler_stack;
+std::vector<std::unique_ptr<fiber>> fibers;
+std::vector<fiber *> idle, waiting;
+fiber *current;
+
+const char *kernel_name;
+const std::function<void()> *thread_work;
+unsigned n_threads, n_begun; /* of the block that runs */
+bool backwards;
+
+/* Leaves one stack for another; comes back when somebody goes to `from`. */
+void go(ucontext_t *from, ucontext_t *to, const struct stack &stack)
+{
+#ifdef __SANITIZE_ADDRESS__
+    void *frames;
+    __sanitizer_start_switch_fiber(&frames, stack.bottom, stack.n_bytes);
+    swapcontext(from, to);
+    __sanitizer_finish_switch_fiber(frames, nullptr, nullptr);
+#else
+    (void)stack;
+    swapcontext(from, to);
+#endif
+}
+
+dim3 thread_at(unsigned i)
+{
+    return dim3(i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y);
+}
+
+/* What a fiber does all its life. */
+void run_threads()
+{
+#ifdef __SANITIZE_ADDRESS__
+    __sanitizer_finish_switch_fiber(nullptr, &scheduler_stack.bottom, &scheduler_stack.n_bytes);
+#endif
+    for (;;) {
+        while (n_begun < n_threads) {
+            const unsigned i = n_begun++;
+            threadIdx = thread_at(backwards ? n_threads - 1 - i : i);
+            (*thread_work)();
+        }
+        idle.push_back(current);
+        go(&current->context, &scheduler, scheduler_stack);
+    }
+}
+
+/* Stacks have a page below that cannot be touched. */
+fiber *new_fiber()
+{
+    fibers.push_back(std::make_unique<fiber>());
+    fiber *fiber = fibers.back().get();
+    void *map = mmap(nullptr, page_bytes + stack_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (map == MAP_FAILED || mprotect((char *)map + page_bytes, stack_bytes, PROT_READ | PROT_WRITE) != 0) {
+        fake_die("no memory for the stack of a thread");
+    }
+    fiber->stack = {(char *)map + page_bytes, stack_bytes};
+    getcontext(&fiber->context);
+    fiber->context.uc_stack.ss_sp = (char *)map + page_bytes;
+    fiber->context.uc_stack.ss_size = stack_bytes;
+    makecontext(&fiber->context, run_threads, 0);
+    return fiber;
+}
+
+fiber *take_idle()
+{
+    if (idle.empty()) {
+        return new_fiber();
+    }
+    fiber *fiber = idle.back();
+    idle.pop_back();
+    return fiber;
+}
+
+/* Until it waits or has nothing left to do. */
+void resume(fiber *fiber)
+{
+    current = fiber;
+    go(&scheduler, &fiber->context, fiber->stack);
+}
+
+/* All threads of the block must be at the same barrier. */
+void check_barrier()
+{
+    const int line = waiting[0]->line;
+    for (const fiber *fiber : waiting) {
+        if (fiber->line != line) {
+            fake_die("\"%s\": threads of one block wait at different barriers, lines %d and %d", kernel_name, line, fiber->line);
+        }
+    }
+    if (waiting.size() != n_threads) {
+        fake_die("\"%s\": %zu of %u threads wait at the barrier in line %d, the others have ended", kernel_name, waiting.size(),
+                 n_threads, line);
+    }
+}
+
+void run_block()
+{
+    memset(__start_fake_shared, 0xff, (size_t)(__stop_fake_shared - __start_fake_shared));
+    n_begun = 0;
+    while (n_begun < n_threads) {
+        resume(take_idle());
+    }
+    while (!waiting.empty()) {
+        check_barrier();
+        std::vector<fiber *> released;
+        released.swap(waiting);
+        std::reverse(released.begin(), released.end());
+        for (fiber *fiber : released) {
+            resume(fiber);
+        }
+    }
+}
+
+void run_grid(const char *name, dim3 blocks, dim3 threads, const std::function<void()> &thread)
+{
+    kernel_name = name;
+    thread_work = &thread;
+    gridDim = blocks;
+    blockDim = threads;
+    n_threads = threads.x * threads.y * threads.z;
+    backwards = !backwards;
+    const size_t n_blocks = (size_t)blocks.x * blocks.y * blocks.z;
+    for (size_t i = 0; i < n_blocks; i++) {
+        const size_t block = backwards ? n_blocks - 1 - i : i;
+        blockIdx =
+            dim3((unsigned)(block % blocks.x), (unsigned)(block / blocks.x % blocks.y), (unsigned)(block / blocks.x / blocks.y));
+        run_block();
+    }
+}
+
+bool can_run(dim3 blocks, dim3 threads, size_t shared_bytes)
+{
+    const size_t in_block = (size_t)threads.x * threads.y * threads.z;
+    return blocks.x >= 1 && blocks.x <= 0x7fffffff && blocks.y >= 1 && blocks.y <= 65535 && blocks.z >= 1 && blocks.z <= 65535 &&
+           in_block >= 1 && in_block <= 1024 && threads.z <= 64 && shared_bytes <= 48 * 1024;
+}
+
+} // namespace
+
+void fake_barrier(int line)
+{
+    fiber *self = current;
+    const dim3 index = threadIdx;
+    self->line = line;
+    waiting.push_back(self);
+    go(&self->context, &scheduler, scheduler_stack);
+    threadIdx = index;
+}
+
+cudaError_t fake_launch(const char *name, dim3 blocks, dim3 threads, size_t shared_bytes, cudaStream_t stream,
+                        std::function<void()> thread)
+{
+    if (!can_run(blocks, threads, shared_bytes)) {
+        return cudaErrorInvalidConfiguration;
+    }
+    return fake_enqueue(stream, name, [=] { run_grid(name, blocks, threads, thread); });
+}

@@ -1,0 +1,396 @@
+/* NCCL between the processes of a test: the ranks share a file in memory, whose path is the unique id, and in it each has a box
+ * into which it puts its part of a collective. All take what they need from all boxes, in rank order.
+ *
+ * Only communicators that do not block. The state of one is ncclInProgress for as long as the real library allows: for some looks
+ * at it after every call, and until all ranks have come to the start, to the first collective (which connects them) and to the end.
+ * Only then is a collective on its stream, and before then nothing else may be asked of the communicator. */
+#include "tests/fakecuda/fake_nccl.h"
+
+#include <nccl.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <fcntl.h>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "tests/fakecuda/fake.h"
+
+struct fake_nccl_options fake_nccl_options;
+
+namespace {
+
+constexpr int max_ranks = 64;
+constexpr size_t box_bytes = size_t(1) << 26; /* of addresses; memory is taken when it is written to */
+constexpr int n_busy_looks = 3;
+
+struct collective {
+    bool is_broadcast;
+    size_t count;
+    ncclDataType_t type;
+    ncclRedOp_t op;
+    int root;
+
+    bool operator==(const collective &other) const
+    {
+        return is_broadcast == other.is_broadcast && count == other.count && type == other.type && op == other.op &&
+               root == other.root;
+    }
+};
+
+struct meeting {
+    std::atomic<int> n_started, n_connected, n_finalized; /* ranks */
+    struct {
+        std::atomic<uint64_t> n_put, n_taken; /* collectives */
+        struct collective what;               /* the last that was put */
+    } ranks[max_ranks];
+};
+
+constexpr size_t header_bytes = (sizeof(meeting) + 4095) / 4096 * 4096;
+constexpr size_t meeting_bytes = header_bytes + max_ranks * box_bytes;
+
+const char *last_error = "";
+
+size_t type_bytes(ncclDataType_t type)
+{
+    switch (type) {
+    case ncclUint8:
+        return 1;
+    case ncclInt32:
+    case ncclFloat32:
+        return 4;
+    case ncclUint64:
+    case ncclFloat64:
+        return 8;
+    default:
+        fake_die("NCCL: data type %d is not in this double", int(type));
+    }
+}
+
+template <typename T> void reduce(void *into, const void *from, size_t n, ncclRedOp_t op)
+{
+    T *x = static_cast<T *>(into);
+    const T *y = static_cast<const T *>(from);
+    for (size_t i = 0; i < n; i++) {
+        x[i] = op == ncclSum ? T(x[i] + y[i]) : op == ncclMax ? std::max(x[i], y[i]) : std::min(x[i], y[i]);
+    }
+}
+
+void reduce(void *into, const void *from, const collective &what)
+{
+    if (what.op != ncclSum && what.op != ncclMax && what.op != ncclMin) {
+        fake_die("NCCL: operation %d is not in this double", int(what.op));
+    }
+    switch (what.type) {
+    case ncclFloat32:
+        return reduce<float>(into, from, what.count, what.op);
+    case ncclFloat64:
+        return reduce<double>(into, from, what.count, what.op);
+    case ncclInt32:
+        return reduce<int32_t>(into, from, what.count, what.op);
+    case ncclUint64:
+        return reduce<uint64_t>(into, from, what.count, what.op);
+    default:
+        fake_die("NCCL: data type %d cannot be reduced", int(what.type));
+    }
+}
+
+} // namespace
+
+/* Lives on in the work that is on streams after it has been destroyed or aborted. */
+struct ncclComm : std::enable_shared_from_this<ncclComm> {
+    struct fake_nccl_options options = fake_nccl_options;
+    int rank, size;
+    meeting *shared;
+    uint64_t n_given = 0, n_done = 0; /* collectives */
+    bool finalized = false;
+    std::atomic<bool> aborted{false};
+    ncclResult_t state = ncclInProgress;
+    int busy_looks = n_busy_looks;
+    std::function<bool()> ready;   /* whether what is in progress can end now */
+    std::function<void()> at_end;  /* what is done then */
+    std::shared_ptr<ncclComm> own; /* until destroyed or aborted */
+
+    ~ncclComm()
+    {
+        munmap(shared, meeting_bytes);
+    }
+
+    char *box(int of_rank) const
+    {
+        return reinterpret_cast<char *>(shared) + header_bytes + size_t(of_rank) * box_bytes;
+    }
+
+    bool all(bool (*has)(const ncclComm *, int rank, uint64_t n), uint64_t n) const
+    {
+        for (int r = 0; r < size; r++) {
+            if (!has(this, r, n)) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    ncclResult_t begin(std::function<bool()> is_ready, std::function<void()> then)
+    {
+        state = ncclInProgress;
+        busy_looks = n_busy_looks;
+        ready = std::move(is_ready);
+        at_end = std::move(then);
+        return state;
+    }
+
+    void look()
+    {
+        if (state == ncclInProgress && busy_looks-- <= 0 && ready()) {
+            state = ncclSuccess;
+            at_end();
+        }
+    }
+
+    ncclResult_t fail(ncclResult_t code, const char *text)
+    {
+        last_error = text;
+        return state = code;
+    }
+
+    /* Twice in the life of a collective: the rank's part goes into its box when all have emptied it; the result is taken when all
+     * parts are there. */
+    bool put(uint64_t n, const collective &what, const void *send)
+    {
+        if (!all([](const ncclComm *c, int r, uint64_t k) { return c->shared->ranks[r].n_taken >= k; }, n - 1)) {
+            return false;
+        }
+        memcpy(box(rank), send, what.count * type_bytes(what.type));
+        shared->ranks[rank].what = what;
+        shared->ranks[rank].n_put = n;
+        return true;
+    }
+
+    bool take(uint64_t n, const collective &what, void *receive)
+    {
+        if (!all([](const ncclComm *c, int r, uint64_t k) { return c->shared->ranks[r].n_put >= k; }, n)) {
+            return false;
+        }
+        for (int r = 0; r < size; r++) {
+            if (!(shared->ranks[r].what == what)) {
+                fake_die("NCCL: collective %d is not the same on ranks %d and %d", int(n), rank, r);
+            }
+        }
+        memcpy(receive, box(what.root), what.count * type_bytes(what.type));
+        for (int r = 1; r < size && !what.is_broadcast; r++) {
+            reduce(receive, box(r), what);
+        }
+        shared->ranks[rank].n_taken = n_done = n;
+        return true;
+    }
+};
+
+namespace {
+
+std::mutex live_lock; /* an abort comes from a thread of its own */
+std::set<ncclComm_t> live;
+
+ncclComm_t need_live(ncclComm_t comm, const char *call)
+{
+    const std::lock_guard<std::mutex> guard(live_lock);
+    if (live.count(comm) == 0) {
+        fake_die("%s: no such communicator, or one that has ended", call);
+    }
+    return comm;
+}
+
+ncclComm_t need_idle(ncclComm_t comm, const char *call)
+{
+    need_live(comm, call);
+    if (comm->state == ncclInProgress) {
+        fake_die("%s: the communicator has not ended what it was asked before", call);
+    }
+    if (comm->finalized) {
+        fake_die("%s: the communicator is finalized", call);
+    }
+    return comm;
+}
+
+void end(ncclComm_t comm)
+{
+    const std::lock_guard<std::mutex> guard(live_lock);
+    live.erase(comm);
+    fake_closed("NCCL communicator");
+    comm->own.reset();
+}
+
+ncclResult_t start(ncclComm_t comm, const char *call, const void *send, void *receive, const collective &what, cudaStream_t stream)
+{
+    need_idle(comm, call);
+    if (comm->state != ncclSuccess) {
+        return comm->state;
+    }
+    const size_t n_bytes = what.count * type_bytes(what.type);
+    fake_need_device(send, n_bytes, call);
+    fake_need_device(receive, n_bytes, call);
+    if (n_bytes > box_bytes || what.root < 0 || what.root >= comm->size) {
+        fake_die("%s: %zu bytes, root %d", call, n_bytes, what.root);
+    }
+    if (fake_is_capturing(stream)) {
+        fake_die("%s: not while the stream is being captured, in this double", call);
+    }
+    const uint64_t n = ++comm->n_given;
+    if (int(n) == comm->options.error_at) {
+        comm->fail(ncclRemoteError, "fake: the connection to a peer was closed");
+        return ncclInProgress; /* only a later look tells */
+    }
+    if (n == 1) {
+        comm->shared->n_connected++;
+    }
+    auto work = [self = comm->shared_from_this(), n, what, send, receive, has_put = false]() mutable {
+        if (self->aborted) {
+            return true;
+        }
+        has_put = has_put || self->put(n, what, send);
+        return has_put && int(n) != self->options.hang_at && self->take(n, what, receive);
+    };
+    return comm->begin([comm] { return comm->shared->n_connected == comm->size; },
+                       [stream, call, work] { fake_enqueue_until(stream, call, work); });
+}
+
+meeting *open_meeting(const char *path)
+{
+    const int fd = open(path, O_RDWR | O_CLOEXEC);
+    void *memory = fd < 0 ? MAP_FAILED : mmap(nullptr, meeting_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    if (memory == MAP_FAILED) {
+        fake_die("ncclCommInitRankConfig: the unique id '%s' leads nowhere", path);
+    }
+    close(fd);
+    return static_cast<meeting *>(memory);
+}
+
+} // namespace
+
+extern "C" {
+
+ncclResult_t ncclGetVersion(int *version)
+{
+    *version = NCCL_VERSION_CODE;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
+{
+    const int fd = memfd_create("fake-nccl", MFD_CLOEXEC); /* stays open: the ranks find it as long as this process lives */
+    if (fd < 0 || ftruncate(fd, off_t(meeting_bytes)) != 0) {
+        fake_die("ncclGetUniqueId: no memory");
+    }
+    memset(id, 0, sizeof *id);
+    snprintf(id->internal, sizeof id->internal, "/proc/%ld/fd/%d", long(getpid()), fd);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id, int rank, ncclConfig_t *config)
+{
+    const ncclConfig_t initial = NCCL_CONFIG_INITIALIZER;
+    if (config->size != initial.size || config->magic != initial.magic || config->version != initial.version) {
+        fake_die("ncclCommInitRankConfig: the configuration does not come from NCCL_CONFIG_INITIALIZER");
+    }
+    if (config->blocking != 0 || size < 1 || size > max_ranks || rank < 0 || rank >= size) {
+        fake_die("ncclCommInitRankConfig: blocking %d, rank %d of %d", config->blocking, rank, size);
+    }
+    auto comm = std::make_shared<ncclComm>();
+    comm->rank = rank;
+    comm->size = size;
+    comm->shared = open_meeting(id.internal);
+    comm->shared->n_started++;
+    comm->own = comm;
+    *out = comm.get();
+    const std::lock_guard<std::mutex> guard(live_lock);
+    live.insert(*out);
+    fake_opened("NCCL communicator");
+    if (comm->options.init_fails) {
+        comm->fail(ncclInvalidUsage, "fake: Duplicate GPU detected");
+        return ncclInProgress;
+    }
+    ncclComm_t self = *out;
+    return comm->begin([self] { return self->shared->n_started == self->size && !self->options.init_hangs; }, [] {});
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state)
+{
+    need_live(comm, "ncclCommGetAsyncError")->look();
+    *state = comm->state;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclAllReduce(const void *send, void *receive, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+                           cudaStream_t stream)
+{
+    return start(comm, "ncclAllReduce", send, receive, {false, count, type, op, 0}, stream);
+}
+
+ncclResult_t ncclBroadcast(const void *send, void *receive, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
+                           cudaStream_t stream)
+{
+    return start(comm, "ncclBroadcast", send, receive, {true, count, type, ncclSum, root}, stream);
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t comm)
+{
+    need_idle(comm, "ncclCommFinalize");
+    if (comm->state != ncclSuccess) {
+        return comm->state;
+    }
+    if (comm->n_done != comm->n_given) {
+        fake_die("ncclCommFinalize: a collective is under way, which may never end");
+    }
+    comm->finalized = true;
+    comm->shared->n_finalized++;
+    return comm->begin([comm] { return comm->shared->n_finalized == comm->size && !comm->options.finalize_hangs; }, [] {});
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm)
+{
+    need_live(comm, "ncclCommDestroy");
+    if (!comm->finalized || comm->state != ncclSuccess) {
+        fake_die("ncclCommDestroy: the communicator is not finalized: this may hang");
+    }
+    end(comm);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t comm)
+{
+    need_live(comm, "ncclCommAbort");
+    while (comm->options.abort_hangs) {
+        pause();
+    }
+    comm->aborted = true;
+    end(comm);
+    return ncclSuccess;
+}
+
+const char *ncclGetErrorString(ncclResult_t result)
+{
+    switch (result) {
+    case ncclSuccess:
+        return "no error";
+    case ncclInvalidUsage:
+        return "invalid usage";
+    case ncclRemoteError:
+        return "remote process exited or there was a network error";
+    case ncclInProgress:
+        return "NCCL operation in progress";
+    default:
+        return "another error";
+    }
+}
+
+const char *ncclGetLastError(ncclComm_t)
+{
+    return last_error;
+}
+}

@@ -1,0 +1,42 @@
+/* Rounding as the hardware's. */
+#ifndef DT_TESTS_FAKECUDA_FAKE_NUMBER_H
+#define DT_TESTS_FAKECUDA_FAKE_NUMBER_H
+
+#include <stdint.h>
+
+#include <cmath>
+#include <cstring>
+
+static inline float from_bits(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static inline uint32_t to_bits(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static inline float from_bf16(uint16_t bits)
+{
+    return from_bits((uint32_t)bits << 16);
+}
+
+/* Of two numbers equally near the even one. */
+static inline uint16_t to_bf16(float x)
+{
+    const uint32_t bits = to_bits(x);
+    return std::isnan(x) ? 0x7fff : (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
+}
+
+/* 10 bits of fraction; of two numbers equally near the one farther from zero, as the hardware's conversion does. */
+static inline float to_tf32(float x)
+{
+    return std::isfinite(x) ? from_bits((to_bits(x) + 0x1000u) & ~0x1fffu) : x;
+}
+
+#endif

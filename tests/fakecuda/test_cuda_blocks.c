@@ -1,0 +1,278 @@
+/* Every kind of block of the cuda backend against the reference, in every precision, and twice with the same bits.
+ *
+ * Inputs and weights are halves up to 1, so that what a linear operation leaves is exact in all precisions and no pool finds
+ * another winner. Behind the batch lie NaNs, which no result may read. */
+#include "tests/fakecuda/on_gpu.h"
+
+#include "model/network.h"
+
+#define CAPACITY 5
+
+static struct dt_backend *ref, *gpu;
+static const struct mode *mode; /* of gpu */
+
+struct case_setup {
+    const struct dt_model *model;
+    int block;
+    struct dt_pass pass;
+    struct buffer params, grads, x, dy; /* canonical order; grads: what is there before */
+    bool want_dx;
+};
+
+struct outcome { /* canonical order */
+    struct buffer y, eval_y, grads, dx;
+};
+
+static struct buffer halves(size_t n, uint32_t zeros_of_8)
+{
+    struct buffer b = buffer_open(n);
+    for (size_t i = 0; i < n; i++) {
+        b.data[i] = draw(8) < zeros_of_8 ? 0.0f : ((float)draw(5) - 2.0f) / 2.0f;
+    }
+    return b;
+}
+
+static void close_outcome(struct outcome *o)
+{
+    buffer_close(&o->y, "y");
+    buffer_close(&o->eval_y, "y of evaluation");
+    buffer_close(&o->grads, "grads");
+    buffer_close(&o->dx, "dx");
+}
+
+static void run_passes(const struct dt_backend_ops *ops, struct dt_block_state *state, const struct case_setup *setup,
+                       const float *params, float *grads, const float *x, float *eval_y, float *y, float *dy, float *dx)
+{
+    struct dt_pass eval = setup->pass;
+    eval.training = false;
+    CHECK_OK(ops->block_forward(state, params, x, eval_y, &eval));
+    CHECK_OK(ops->block_forward(state, params, x, y, &setup->pass));
+    CHECK_OK(ops->block_backward(state, params, grads, x, y, dy, setup->want_dx ? dx : NULL, &setup->pass));
+}
+
+static struct outcome run_ref(const struct case_setup *setup)
+{
+    struct buffer dy = copy_of(&setup->dy);
+    struct outcome out = {
+        .y = buffer_open(dy.n), .eval_y = buffer_open(dy.n), .grads = copy_of(&setup->grads), .dx = buffer_open(setup->x.n)};
+    struct dt_block_state *state;
+    CHECK_OK(ref->ops->block_open(ref, setup->model, setup->block, CAPACITY, &state));
+    run_passes(ref->ops, state, setup, setup->params.data, out.grads.data, setup->x.data, out.eval_y.data, out.y.data, dy.data,
+               out.dx.data);
+    ref->ops->block_close(state);
+    buffer_close(&dy, "dy");
+    return out;
+}
+
+/* Ids reach the device with a gathered batch. */
+static void send_ids(const struct dt_batch *batch)
+{
+    static const float values[CAPACITY];
+    static const uint16_t labels[CAPACITY];
+    const struct dt_samples samples = {.n = CAPACITY, .shape = {1, 1, 1}, .values = values, .labels = labels, .n_classes = 1};
+    struct dt_bound_samples *bound;
+    void *x;
+    CHECK_OK(gpu->ops->samples_open(gpu, &samples, &bound));
+    CHECK_OK(gpu->ops->alloc(gpu, sizeof values, &x));
+    CHECK_OK(gpu->ops->gather(gpu, bound, batch, x));
+    gpu->ops->free(gpu, x);
+    gpu->ops->samples_close(gpu, bound);
+}
+
+/* An earlier batch, a whole one, with NaNs on their way back: what they leave in scratch memory must not matter. */
+static void run_nans(struct dt_block_state *state, const struct case_setup *setup, const float *params, const float *x, float *y,
+                     float *dx, bool bf16_out)
+{
+    static const uint32_t numbers[CAPACITY];
+    const struct dt_batch batch = {.n = CAPACITY, .rows = numbers, .ids = numbers};
+    const struct dt_pass pass = {.batch = &batch, .training = true};
+    const struct buffer nothing = {0};
+    float *dy = to_gpu(gpu, &nothing, setup->model->blocks[setup->block].out, CAPACITY, bf16_out);
+    float *grads = to_gpu(gpu, &nothing, (struct dt_shape){(int)setup->model->arena_elems, 1, 1}, 1, false);
+    send_ids(&batch);
+    CHECK_OK(gpu->ops->block_forward(state, params, x, y, &pass));
+    CHECK_OK(gpu->ops->block_backward(state, params, grads, x, y, dy, dx, &pass));
+    gpu->ops->free(gpu, dy);
+    gpu->ops->free(gpu, grads);
+}
+
+static struct outcome run_gpu(const struct case_setup *setup)
+{
+    const struct dt_backend_ops *ops = gpu->ops;
+    const bool bf16 = mode->precision == DT_PRECISION_BF16;
+    const struct dt_block *b = &setup->model->blocks[setup->block];
+    const bool bf16_out = bf16 && setup->block < setup->model->n_blocks - 1;
+    const int n = setup->pass.batch->n;
+    const struct dt_shape arena = {(int)setup->model->arena_elems, 1, 1};
+    const struct buffer nothing = {0};
+    struct dt_block_state *state;
+    CHECK_OK(ops->block_open(gpu, setup->model, setup->block, CAPACITY, &state));
+    float *params = to_gpu(gpu, &setup->params, arena, 1, false), *grads = to_gpu(gpu, &setup->grads, arena, 1, false);
+    float *x = to_gpu(gpu, &setup->x, b->in, CAPACITY, bf16), *dx = to_gpu(gpu, &nothing, b->in, CAPACITY, bf16);
+    float *dy = to_gpu(gpu, &setup->dy, b->out, CAPACITY, bf16_out), *y = to_gpu(gpu, &nothing, b->out, CAPACITY, bf16_out);
+    float *eval_y = to_gpu(gpu, &nothing, b->out, CAPACITY, bf16_out);
+
+    run_nans(state, setup, params, x, y, dx, bf16_out);
+    send_ids(setup->pass.batch);
+    run_passes(ops, state, setup, params, grads, x, eval_y, y, dy, dx);
+    struct outcome out = {.y = from_gpu(gpu, y, b->out, n, bf16_out),
+                          .eval_y = from_gpu(gpu, eval_y, b->out, n, bf16_out),
+                          .grads = from_gpu(gpu, grads, arena, 1, false),
+                          .dx = setup->want_dx ? from_gpu(gpu, dx, b->in, n, bf16) : buffer_open(setup->x.n)};
+    struct buffer x_after = from_gpu(gpu, x, b->in, n, bf16), params_after = from_gpu(gpu, params, arena, 1, false);
+    check_same_bits("x", &setup->x, &x_after);
+    check_same_bits("params", &setup->params, &params_after);
+    buffer_close(&x_after, "x after");
+    buffer_close(&params_after, "params after");
+    void *all[] = {params, grads, x, dx, dy, y, eval_y};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        ops->free(gpu, all[i]);
+    }
+    ops->block_close(state);
+    return out;
+}
+
+static int n_cases, n_partial, n_empty, n_padded, n_none, n_accumulated;
+
+static void check_on_gpu(const struct case_setup *setup, const struct outcome *expected)
+{
+    struct outcome first = run_gpu(setup), second = run_gpu(setup);
+    compare_within(mode, "y", &first.y, &expected->y);
+    compare_within(mode, "y of evaluation", &first.eval_y, &expected->eval_y);
+    compare_within(mode, "grads", &first.grads, &expected->grads);
+    compare_within(mode, "dx", &first.dx, &expected->dx);
+    check_same_bits("y", &first.y, &second.y);
+    check_same_bits("grads", &first.grads, &second.grads);
+    check_same_bits("dx", &first.dx, &second.dx);
+    close_outcome(&first);
+    close_outcome(&second);
+}
+
+static void check_block(const struct dt_model *model, int block)
+{
+    static const int sizes[] = {0, 1, 3, 4, CAPACITY, CAPACITY, CAPACITY, CAPACITY};
+    static const uint32_t rows[CAPACITY] = {0, 1, 2, 3, 4}, ids[CAPACITY] = {7, 70000, 3, 12345678, 1};
+    const struct dt_block *b = &model->blocks[block];
+    const struct dt_batch batch = {.n = sizes[draw(8)], .rows = rows, .ids = ids, .epoch = draw(3)};
+    const size_t n = (size_t)batch.n;
+    struct case_setup setup = {.model = model,
+                               .block = block,
+                               .pass = {.batch = &batch, .training = true, .accumulate = draw(2) == 1, .seed = 99},
+                               .params = halves(model->arena_elems, 0),
+                               .grads = halves(model->arena_elems, 0),
+                               .x = halves(n * dt_shape_elems(b->in), draw(2) * 4),
+                               .dy = halves(n * dt_shape_elems(b->out), draw(2) * 4),
+                               .want_dx = block > 0 || draw(2) == 1};
+    struct outcome expected = run_ref(&setup);
+    check_on_gpu(&setup, &expected);
+    close_outcome(&expected);
+    buffer_close(&setup.params, "params");
+    buffer_close(&setup.grads, "grads before");
+    buffer_close(&setup.x, "x");
+    buffer_close(&setup.dy, "dy");
+    n_cases++;
+    n_partial += batch.n > 0 && batch.n < CAPACITY;
+    n_empty += batch.n == 0;
+    n_padded += b->pad_before_h > 0;
+    n_none += b->linear == DT_LINEAR_NONE;
+    n_accumulated += setup.pass.accumulate;
+}
+
+static void check_model(const struct dt_model_spec *spec)
+{
+    static struct dt_model model;
+    CHECK_OK(dt_model_lower(spec, &model));
+    for (int b = 0; b < model.n_blocks; b++) {
+        const size_t length = strlen(case_text);
+        snprintf(case_text + length, sizeof case_text - length, ", block %d", b);
+        check_block(&model, b);
+        case_text[length] = '\0';
+    }
+}
+
+static void add(struct dt_model_spec *spec, struct dt_layer_spec layer)
+{
+    spec->layers[spec->n_layers++] = layer;
+}
+
+/* Pools, dropout, activations, a flatten and a dense layer after the first, by the draw. */
+static void add_rest(struct dt_model_spec *spec)
+{
+    static const struct dt_layer_spec pools[] = {{.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2},
+                                                 {.type = DT_LAYER_MAX_POOL2D, .size = 3, .stride = 2},
+                                                 {.type = DT_LAYER_AVG_POOL2D, .size = 2, .stride = 2},
+                                                 {.type = DT_LAYER_AVG_POOL2D, .size = 2, .stride = 1},
+                                                 {.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 3}};
+    const uint32_t pool = draw(8);
+    if (pool < 5) {
+        add(spec, pools[pool]);
+    }
+    if (draw(3) == 0) {
+        add(spec, (struct dt_layer_spec){.type = DT_LAYER_DROPOUT, .rate = 0.5});
+    }
+    if (draw(3) == 0) { /* a block without a linear operation */
+        add(spec, (struct dt_layer_spec){.type = (enum dt_layer_type)(DT_LAYER_RELU + (int)draw(3))});
+    }
+    add(spec, (struct dt_layer_spec){.type = DT_LAYER_FLATTEN});
+    if (draw(2) == 0) {
+        add(spec,
+            (struct dt_layer_spec){.type = DT_LAYER_DENSE, .size = 1 + (int)draw(20), .activation = (enum dt_activation)draw(4)});
+    }
+}
+
+static void check_conv(void)
+{
+    static const int channels[] = {1, 2, 3, 8}, filters[] = {1, 3, 10, 16}, kernels[] = {1, 2, 3, 5};
+    const int kernel = kernels[draw(4)];
+    struct dt_layer_spec conv = {.type = DT_LAYER_CONV2D,
+                                 .size = filters[draw(4)],
+                                 .kernel = kernel,
+                                 .stride = 1 + (int)draw(3) / 2,
+                                 .padding = (enum dt_padding)draw(2),
+                                 .activation = (enum dt_activation)draw(4)};
+    struct dt_model_spec spec = {.input = {channels[draw(4)], kernel + 5 + (int)draw(4), kernel + 5 + (int)draw(5)},
+                                 .loss = DT_LOSS_MEAN_SQUARED_ERROR};
+    add(&spec, conv);
+    add_rest(&spec);
+    snprintf(case_text, sizeof case_text, "conv %dx%dx%d to %d, kernel %d, stride %d, padding %d, activation %d, %d layers",
+             spec.input.c, spec.input.h, spec.input.w, conv.size, kernel, conv.stride, conv.padding, conv.activation,
+             spec.n_layers);
+    check_model(&spec);
+}
+
+static void check_dense(int n_in, int n_out)
+{
+    struct dt_model_spec spec = {.input = {n_in, 1, 1}, .loss = DT_LOSS_MEAN_SQUARED_ERROR};
+    add(&spec, (struct dt_layer_spec){.type = DT_LAYER_DENSE, .size = n_out, .activation = (enum dt_activation)draw(4)});
+    add(&spec, (struct dt_layer_spec){.type = DT_LAYER_DROPOUT, .rate = 0.5});
+    add(&spec, (struct dt_layer_spec){.type = DT_LAYER_DENSE, .size = 3});
+    snprintf(case_text, sizeof case_text, "dense %d to %d", n_in, n_out);
+    check_model(&spec);
+}
+
+static void check_grid(void)
+{
+    static const int inputs[] = {1, 2, 5, 17, 100, 500}, units[] = {1, 3, 16, 33};
+    for (int i = 0; i < 30; i++) {
+        check_conv();
+    }
+    for (int i = 0; i < 6 * 4; i++) {
+        check_dense(inputs[i / 4], units[i % 4]);
+    }
+}
+
+int main(void)
+{
+    ref = open_ref();
+    for (mode = modes; mode < modes + N_MODES; mode++) {
+        gpu = open_gpu(mode);
+        check_grid(); /* other draws in each precision */
+        gpu->ops->close(gpu);
+        CHECK_INT(fake_counts().n_live_bytes, 0);
+    }
+    ref->ops->close(ref);
+    printf("%d blocks; %d partial and %d empty batches, %d padded, %d without a linear operation, %d accumulated\n", n_cases,
+           n_partial, n_empty, n_padded, n_none, n_accumulated);
+    CHECK(n_cases > 250 && n_partial > 80 && n_empty > 20 && n_padded > 15 && n_none > 20 && n_accumulated > 100);
+    return 0;
+}

@@ -1,0 +1,37 @@
+/* The real libdtrain_cuda.so loads into a program that exports what it needs, and says clearly that there is no driver. */
+#include <dlfcn.h>
+
+#include "cuda/cuda_module.h"
+#include "tests/check.h"
+
+int main(void)
+{
+    struct dt_comm *comm; /* brings the functions along that the module takes from the program */
+    CHECK_INT(dt_comm_open_self(&comm), DT_OK);
+    dt_comm_close(comm);
+
+    void *library = dlopen(DT_CUDA_MODULE_FILE, RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL) {
+        CHECK_FAIL("%s", dlerror());
+    }
+    const struct dt_cuda_module *module = dlsym(library, DT_CUDA_MODULE_SYMBOL);
+    CHECK(module != NULL);
+    CHECK_INT(module->version, DT_CUDA_MODULE_VERSION);
+    CHECK_TEXT(module->backend->name, "cuda");
+    CHECK_HAS(module->versions(), "cuDNN 9.");
+    if (dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) != NULL) {
+        return 0; /* what follows is about machines without a driver */
+    }
+
+    struct dt_gpu gpu;
+    int n_gpus = 7;
+    CHECK_INT(module->probe(0, &gpu, &n_gpus), DT_UNAVAILABLE);
+    CHECK_INT(n_gpus, 0);
+    CHECK_HAS(dt_error_text(), "there is no NVIDIA driver");
+    dt_error_clear();
+    const struct dt_backend_options options = {.n_threads = 1};
+    struct dt_backend *backend;
+    CHECK_INT(module->backend->open(&options, &backend), DT_UNAVAILABLE);
+    CHECK_HAS(dt_error_text(), "there is no NVIDIA driver");
+    return 0;
+}

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# test_cuda_symbols.sh <libdtrain_cuda.so> <dtrain>: the module shows one symbol, finds its others in the program, and needs no driver.
+set -euo pipefail
+module=$1 program=$2
+failed() { echo "$*" >&2; exit 1; }
+
+shown=$(nm -D --defined-only "$module" | awk '{ print $3 }')
+[[ $shown == dt_cuda_module ]] || failed "$module shows these symbols:" $shown
+
+missing=$(comm -23 <(nm -D --undefined-only "$module" | awk '$2 ~ /^dt_/ { print $2 }' | sort) \
+  <(nm -D --defined-only "$program" | awk '{ print $3 }' | sort))
+[[ -z $missing ]] || failed "$module needs symbols that $program does not export:" $missing
+
+! readelf -d "$module" "$program" | grep 'NEEDED.*libcuda\.so' || failed 'a driver is needed to start'
+! readelf -d "$program" | grep -E 'NEEDED.*(cublas|cudnn|nccl)' || failed "$program is linked with CUDA's libraries"

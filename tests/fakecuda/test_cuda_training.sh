@@ -1,0 +1,149 @@
+#!/usr/bin/env bash
+# The whole program on the double of CUDA gives what it gives on the CPU, and ends well where a GPU or NCCL does not.
+# usage: DTRAIN=... MPIEXEC=... test_cuda_training.sh MODULE RANKS
+# shellcheck disable=SC2154,SC2317 # what cli_lib.sh sets; functions that wait_for calls
+# shellcheck source=tests/cli_lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../cli_lib.sh"
+module=$1 ranks=$2
+config=(--config "$configs/synthetic.json" --set train.epochs=2 --set data.train_samples=128 --set data.test_samples=30
+  --set train.batch.per_rank=8 --set distributed.check_every=1 --set threads=1)
+
+dtrain() { # dtrain ARGUMENT...: leaves out, err and $got
+  got=0
+  timeout -k 5 60 "$MPIEXEC" -n "$ranks" "$DTRAIN" "$@" >out 2>err </dev/null || got=$?
+}
+gpus() { # gpus N ARGUMENT...: the same on a host with N GPUs
+  local n=$1
+  shift
+  FAKE_DEVICES=$n DTRAIN_CUDA_MODULE=$module dtrain "$@"
+}
+train() { # train GPUS RUN ARGUMENT...: with one, the ranks share it
+  local n=$1 run=$2
+  shift 2
+  gpus "$n" "${config[@]}" --run "$run" --set device=cuda "$@"
+  is "$run" 0 "$got"
+}
+is() { # is WHAT EXPECTED ACTUAL
+  n_checks=$((n_checks + 1))
+  [[ $2 == "$3" ]] || fail "$1: expected '$2', got '$3'" err
+}
+says() { # says WHAT PATTERN: a line of stderr matches as a whole
+  n_checks=$((n_checks + 1))
+  grep -Eqx -- "$2" err || fail "$1: no line '$2'" err
+}
+ends() { # ends WHAT CODE PATTERN: with this code, and one line about it on all ranks
+  is "$1" "$2 1" "$got $(grep -Ec '^(dtrain: |\[mpiexec|Fatal|Abort)' err)"
+  says "$1" "dtrain: $3"
+}
+close_to() { # close_to TOLERANCE RUN RUN: the losses of all epochs, and the accuracy to one image
+  paste -d , "$2/metrics.csv" "$3/metrics.csv" | awk -F , -v tolerance="$1" '
+    function off(a, b) { return (a > b ? a - b : b - a) / (b + 1e-30) }
+    NR == 1 { for (i = 1; i <= NF / 2; i++) column[$i] = i; half = NF / 2; next }
+    { t = column["train_loss"]; v = column["test_loss"]; n++
+      if (off($t, $(t + half)) > tolerance || off($v, $(v + half)) > tolerance) { print; bad = 1 } }
+    END { exit bad || n == 0 }'
+}
+
+dtrain "${config[@]}" --run cpu --set device=cpu
+is 'cpu' 0 "$got"
+
+# Each rank with a GPU of its own; all ranks on one.
+gradients='  gradients averaged in [0-9]+ buckets?'
+for n in $(printf '%d\n' "$ranks" 1 | sort -u); do
+  run=gpus$n
+  train "$n" "$run"
+  check "$run: the losses of the CPU" close_to 1e-4 "$run" cpu
+  is "$run: roster" "$ranks" "$(grep -Ec '^ +[0-9]+ +[^ ]+ +[0-9]+  cuda Double of a GPU, f32, [0-9a-f]{8} ' err)"
+  is "$run: GPUs" "$n" "$(grep -Eo 'f32, [0-9a-f]{8} ' err | sort -u | wc -l)"
+  if ((ranks == 1)); then
+    is "$run: alone" 0 "$(grep -c 'gradients averaged' err)"
+  elif ((n > 1)); then
+    says "$run" "$gradients by NCCL"
+  else
+    says "$run" "$gradients by way of host memory \(ranks 0 and 1 share GPU-.*\)"
+  fi
+done
+
+# Twice the same run: the same bytes. Other precisions: nearly the same losses.
+train "$ranks" again
+check 'twice: the same checkpoint' cmp "$(newest_checkpoint again)" "$(newest_checkpoint "gpus$ranks")"
+for tolerance in bf16=5e-2 tf32=1e-2; do
+  precision=${tolerance%=*}
+  train "$ranks" "$precision" --set precision="$precision"
+  is "$precision: roster" "$ranks" "$(grep -c "cuda Double of a GPU, $precision, " err)"
+  check "$precision: the losses of the CPU" close_to "${tolerance#*=}" "$precision" cpu
+done
+
+# Stopped after an epoch, and gone on with on the other device, or on the same.
+epoch=(--set train.max_steps=$((128 / 8 / ranks)))
+train "$ranks" to_cpu "${epoch[@]}"
+dtrain "${config[@]}" --run to_cpu --resume --set device=cpu
+is 'resumed on the CPU' 0 "$got"
+check 'resumed on the CPU: as without a break' close_to 1e-4 to_cpu cpu
+dtrain "${config[@]}" --run to_gpu --set device=cpu "${epoch[@]}"
+is 'to be resumed on the GPU' 0 "$got"
+train "$ranks" to_gpu --resume
+check 'resumed on the GPU: as without a break' close_to 1e-4 to_gpu cpu
+train "$ranks" on_gpu "${epoch[@]}"
+train "$ranks" on_gpu --resume
+check 'resumed where it was: the same checkpoint' cmp "$(newest_checkpoint on_gpu)" "$(newest_checkpoint again)"
+
+# eval and predict, with two images, give on a GPU what they give without.
+saved=$(newest_checkpoint again)
+for command in eval predict; do
+  images=()
+  if [[ $command == predict ]]; then
+    images=("$tests/corpus/png/grey" "$tests/corpus/png/grey-alpha")
+  fi
+  gpus "$ranks" $command --checkpoint "$saved" "${images[@]}"
+  is "$command" '0 0' "$got $(grep -c 'device:' err)"
+  cp out "$command.gpu"
+  gpus -1 $command --checkpoint "$saved" "${images[@]}"
+  is "$command without a GPU" '0 1' "$got $(grep -c 'device: cpu (there is no NVIDIA driver' err)"
+  check "$command: the same result" cmp out "$command.gpu"
+done
+
+# Out of memory on the last rank's GPU.
+rank="(rank $((ranks - 1)) \\([^)]+\\): )?"
+needs='out of memory on Double of a GPU: .* needs [0-9.]+ MB, [0-9.]+ MB of [0-9.]+ MB are free \(use a smaller batch or model\)'
+faulty() { # faulty VARIABLE=VALUE RUN: on the last rank
+  export FAKE_RANK=$((ranks - 1)) "${1?}"
+  gpus "$ranks" "${config[@]}" --run "$2" --set device=cuda
+  unset FAKE_RANK "${1%%=*}"
+}
+for n_bytes in 100000 33600000; do
+  faulty FAKE_DEVICE_BYTES=$n_bytes small
+  ends "$n_bytes bytes" 71 "$rank$needs"
+done
+
+# A GPU that fails in the middle of the training; NCCL that loses a peer, does not start, or never ends a sum.
+faulty FAKE_FAIL_LAUNCH_AT=200 broken
+ends 'a GPU fails' 70 "${rank}CUDA: an illegal memory access was encountered, .*"
+if ((ranks > 1)); then
+  faulty FAKE_NCCL_ERROR_AT=4 lost
+  ends 'NCCL loses a peer' 76 '.*allreduce of gradient bucket 0: NCCL: remote process exited .*'
+  faulty FAKE_NCCL_INIT_FAILS=1 no_start
+  ends 'NCCL does not start' 69 "rank $((ranks - 1)): NCCL cannot start: .*"
+  export DTRAIN_TIMEOUT=3
+  faulty FAKE_NCCL_INIT_HANGS=1 hanging_start
+  ends 'NCCL hangs at the start' 76 "NCCL did not start within 3 s on rank $((ranks - 1)) .*"
+  faulty FAKE_NCCL_HANG_AT=4 hanging
+  ends 'NCCL hangs' 76 '.* stalled for 3 s: .*'
+  unset DTRAIN_TIMEOUT
+fi
+
+# Stopped by a signal.
+has_steps() {
+  [[ -s stopped/metrics.jsonl ]] && (($(wc -l <stopped/metrics.jsonl) > 3))
+}
+FAKE_DEVICES=$ranks DTRAIN_CUDA_MODULE=$module timeout -k 5 100 "$MPIEXEC" -n "$ranks" "$DTRAIN" "${config[@]}" \
+  --run "$work/stopped" --set device=cuda --set train.epochs=1000000 \
+  --set checkpoint.every_epochs=0 --set log.every_steps=1 >out 2>err </dev/null &
+job=$!
+check 'SIGTERM: no steps' wait_for 60 has_steps
+kill -TERM "$job"
+got=0
+wait "$job" || got=$?
+is 'SIGTERM' '75 1' "$got $(grep -Ec '^stopped by SIGTERM at step [0-9]+; saved ' err)"
+check 'SIGTERM: the checkpoint' test -s "$(newest_checkpoint stopped)"
+finish

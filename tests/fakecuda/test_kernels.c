@@ -1,0 +1,814 @@
+/* Every kernel against plain loops: over odd shapes, both types, empty and one-element calls, NaN and infinity, with guards around
+ * what they write, and twice, for the same bits. Only calls of the CUDA runtime, so that this file, linked with the real one, tests
+ * a GPU.
+ *
+ * Numbers are small multiples of 1/8, exact in bfloat16 too, so that most sums are exact and ties are ties. */
+#include "tests/guarded.h"
+
+#include "cuda/kernels.h"
+
+#define OK(call) CHECK_INT(call, cudaSuccess)
+#define GUARD_BYTES 256 /* on both sides; keeps the alignment */
+
+static cudaStream_t stream;
+
+/* ---- numbers of a type */
+
+static size_t type_bytes(enum dt_gpu_type type)
+{
+    return type == DT_GPU_F32 ? 4 : 2;
+}
+
+static uint16_t to_bf16(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return isnan(x) ? 0x7fff : (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static float from_bf16(uint16_t half)
+{
+    const uint32_t bits = (uint32_t)half << 16;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* ---- device memory with guards */
+
+struct device {
+    size_t n_bytes, shift; /* shift: bytes by which it misses its alignment */
+    unsigned char *memory;
+    void *data;
+};
+
+static unsigned char guard_byte(size_t i)
+{
+    return (unsigned char)(i * 37 + 11);
+}
+
+/* Device memory with these bytes; from NULL: NaNs of every type, which no result may keep. */
+static struct device device_open(const void *from, size_t n_bytes, size_t shift)
+{
+    struct device d = {.n_bytes = n_bytes, .shift = shift};
+    const size_t n_all = 2 * GUARD_BYTES + shift + n_bytes;
+    unsigned char *all = malloc(n_all);
+    CHECK(all != NULL);
+    for (size_t i = 0; i < n_all; i++) {
+        all[i] = guard_byte(i);
+    }
+    memset(all + GUARD_BYTES + shift, 0xff, n_bytes);
+    if (from != NULL && n_bytes > 0) {
+        memcpy(all + GUARD_BYTES + shift, from, n_bytes);
+    }
+    void *memory;
+    OK(cudaMalloc(&memory, n_all));
+    d.memory = memory;
+    d.data = d.memory + GUARD_BYTES + shift;
+    OK(cudaMemcpyAsync(d.memory, all, n_all, cudaMemcpyHostToDevice, stream));
+    OK(cudaStreamSynchronize(stream));
+    free(all);
+    return d;
+}
+
+/* Its bytes to `to` (NULL: they do not matter), after a look at the guards. */
+static void device_close(struct device *d, void *to)
+{
+    const size_t begin = GUARD_BYTES + d->shift, n_all = begin + d->n_bytes + GUARD_BYTES;
+    unsigned char *all = malloc(n_all);
+    CHECK(all != NULL);
+    OK(cudaMemcpyAsync(all, d->memory, n_all, cudaMemcpyDeviceToHost, stream));
+    OK(cudaStreamSynchronize(stream));
+    OK(cudaFree(d->memory));
+    for (size_t i = 0; i < n_all; i++) {
+        if ((i < begin || i >= begin + d->n_bytes) && all[i] != guard_byte(i)) {
+            CHECK_FAIL("%s: byte %ld outside of a result of %zu bytes was overwritten", case_text, (long)(i - begin), d->n_bytes);
+        }
+    }
+    if (to != NULL) {
+        memcpy(to, all + begin, d->n_bytes);
+    }
+    free(all);
+}
+
+static struct device numbers_open(const float *from, size_t n, enum dt_gpu_type type, size_t shift)
+{
+    if (type == DT_GPU_F32 || from == NULL) {
+        return device_open(from, n * type_bytes(type), shift);
+    }
+    uint16_t *halves = malloc(n * sizeof *halves + 1);
+    CHECK(halves != NULL);
+    for (size_t i = 0; i < n; i++) {
+        halves[i] = to_bf16(from[i]);
+    }
+    struct device d = device_open(halves, n * sizeof *halves, shift);
+    free(halves);
+    return d;
+}
+
+static void numbers_close(struct device *d, enum dt_gpu_type type, size_t n, float *to)
+{
+    if (type == DT_GPU_F32) {
+        device_close(d, to);
+        return;
+    }
+    uint16_t *halves = malloc(n * sizeof *halves + 1);
+    CHECK(halves != NULL);
+    device_close(d, halves);
+    for (size_t i = 0; i < n; i++) {
+        to[i] = from_bf16(halves[i]);
+    }
+    free(halves);
+}
+
+static float *floats(size_t n)
+{
+    float *x = calloc(n + 1, sizeof *x);
+    CHECK(x != NULL);
+    return x;
+}
+
+static float *random_floats(size_t n, int largest)
+{
+    float *x = floats(n);
+    for (size_t i = 0; i < n; i++) {
+        x[i] = draw_eighths(largest);
+    }
+    return x;
+}
+
+static void same_bits(const char *what, const float *a, const float *b, size_t n)
+{
+    if (memcmp(a, b, n * sizeof *a) != 0) {
+        CHECK_FAIL("%s: %s differs from call to call", case_text, what);
+    }
+}
+
+static void near(const char *what, const float *actual, const float *expected, size_t n, double tolerance)
+{
+    for (size_t i = 0; i < n; i++) {
+        const double a = (double)actual[i], e = (double)expected[i];
+        const bool same = a == e || (isnan(a) && isnan(e)) || fabs(a - e) <= tolerance * (1 + fabs(e));
+        if (!same) {
+            CHECK_FAIL("%s: %s[%zu] is %.9g, expected %.9g", case_text, what, i, a, e);
+        }
+    }
+}
+
+/* ---- gather */
+
+static void check_gather(struct dt_shape shape, int n, bool pixels, enum dt_gpu_type type)
+{
+    enum { N = 5 };
+    snprintf(case_text, sizeof case_text, "gather %d of %dx%dx%d, pixels %d, type %d", n, shape.c, shape.h, shape.w, pixels, type);
+    const size_t n_elems = dt_shape_elems(shape), n_hw = (size_t)shape.h * (size_t)shape.w, n_c = (size_t)shape.c;
+    float *values = random_floats(N * n_elems, 40), *x = floats((size_t)n * n_elems), *expected = floats((size_t)n * n_elems);
+    uint8_t *bytes = malloc(N * n_elems);
+    uint32_t *rows = malloc((size_t)n * sizeof *rows + 1);
+    CHECK(bytes != NULL && rows != NULL);
+    for (size_t i = 0; i < N * n_elems; i++) {
+        bytes[i] = (uint8_t)draw(256);
+    }
+    for (size_t i = 0; i < (size_t)n; i++) {
+        rows[i] = draw(N);
+        for (size_t j = 0; j < n_elems; j++) {
+            const size_t from = rows[i] * n_elems + j % n_c * n_hw + j / n_c;
+            expected[i * n_elems + j] = pixels ? (float)bytes[from] * 0.25f : values[from];
+        }
+    }
+    struct device set = pixels ? device_open(bytes, N * n_elems, 0) : device_open(values, N * n_elems * sizeof(float), 0);
+    struct device order = device_open(rows, (size_t)n * sizeof *rows, 0);
+    struct device to = numbers_open(NULL, (size_t)n * n_elems, type, 0);
+    const struct dt_gpu_samples samples = {
+        .shape = shape, .pixels = pixels ? set.data : NULL, .values = pixels ? NULL : set.data, .scale = 0.25f};
+    OK(dt_gpu_gather(stream, &samples, order.data, n, type, to.data));
+    numbers_close(&to, type, (size_t)n * n_elems, x);
+    near("x", x, expected, (size_t)n * n_elems, 0);
+    device_close(&set, NULL);
+    device_close(&order, NULL);
+    free(values);
+    free(bytes);
+    free(rows);
+    free(x);
+    free(expected);
+}
+
+static void test_gather(void)
+{
+    static const struct dt_shape shapes[] = {{1, 1, 1}, {1, 28, 28}, {3, 5, 7}, {17, 1, 1}};
+    for (int i = 0; i < 4; i++) {
+        for (int pixels = 0; pixels < 2; pixels++) {
+            check_gather(shapes[i], 0, pixels, DT_GPU_F32);
+            check_gather(shapes[i], 1, pixels, DT_GPU_BF16);
+            check_gather(shapes[i], 7, pixels, DT_GPU_F32);
+        }
+    }
+    check_gather(shapes[0], 70001, true, DT_GPU_F32); /* more samples than a grid has rows */
+}
+
+/* ---- tail */
+
+struct tail_case {
+    struct dt_gpu_tail tail;
+    int n;
+    enum dt_gpu_type type, y_type;
+    bool with_bias, in_place;
+    size_t shift;         /* bytes by which z misses its alignment */
+    float *z, *bias, *dy; /* N H W C, but dy as the case has it */
+    const uint32_t *ids;
+};
+
+static double activated(enum dt_activation activation, double z)
+{
+    switch (activation) {
+    case DT_ACTIVATION_RELU:
+        return z < 0 ? 0 : z;
+    case DT_ACTIVATION_TANH:
+        return tanh(z);
+    case DT_ACTIVATION_SIGMOID:
+        return 1 / (1 + exp(-z));
+    case DT_ACTIVATION_NONE:
+        break;
+    }
+    return z;
+}
+
+static double derivative(enum dt_activation activation, double a)
+{
+    switch (activation) {
+    case DT_ACTIVATION_RELU:
+        return a > 0;
+    case DT_ACTIVATION_TANH:
+        return 1 - a * a;
+    case DT_ACTIVATION_SIGMOID:
+        return a * (1 - a);
+    case DT_ACTIVATION_NONE:
+        break;
+    }
+    return 1;
+}
+
+static size_t hwc(struct dt_shape s, int h, int w, int c)
+{
+    return ((size_t)h * (size_t)s.w + (size_t)w) * (size_t)s.c + (size_t)c;
+}
+
+static double mask(const struct dt_gpu_tail *t, uint32_t id, size_t unit)
+{
+    if (t->dropout_rate == 0) {
+        return 1;
+    }
+    const struct dt_rng4 words = dt_rng_words(t->seed, DT_RNG_DROPOUT, t->dropout_stream, t->epoch, id, (uint32_t)unit / 8);
+    return dt_dropout_keeps(words, (uint32_t)unit, dt_dropout_threshold(t->dropout_rate)) ? 1 / (1 - (double)t->dropout_rate) : 0;
+}
+
+/* One sample, forward and back: y and dz from z and dy. */
+static void plain_tail(const struct tail_case *k, uint32_t id, const float *z, const float *dy, float *y, float *dz)
+{
+    const struct dt_gpu_tail *t = &k->tail;
+    const struct dt_shape in = t->linear, out = t->pooled;
+    const size_t n_in = dt_shape_elems(in);
+    const int size = t->pool == DT_POOL_NONE ? 1 : t->pool_size, stride = t->pool == DT_POOL_NONE ? 1 : t->pool_stride;
+    double *a = malloc(n_in * sizeof *a), *delta = calloc(n_in, sizeof *delta);
+    CHECK(a != NULL && delta != NULL);
+    for (size_t i = 0; i < n_in; i++) {
+        a[i] = activated(t->activation, (double)z[i] + (k->with_bias ? (double)k->bias[i % (size_t)in.c] : 0));
+    }
+    for (int c = 0; c < out.c; c++) {
+        for (int p = 0; p < out.h; p++) {
+            for (int q = 0; q < out.w; q++) {
+                const size_t canonical = ((size_t)c * (size_t)out.h + (size_t)p) * (size_t)out.w + (size_t)q;
+                const size_t unit = hwc(out, p, q, c), o = t->flatten ? canonical : unit;
+                const double keep = mask(t, id, unit), d = (double)dy[o] * keep;
+                size_t best = hwc(in, p * stride, q * stride, c);
+                double sum = 0;
+                for (int i = 0; i < size * size; i++) {
+                    const size_t at = hwc(in, p * stride + i / size, q * stride + i % size, c);
+                    sum += a[at];
+                    best = a[at] > a[best] || (isnan(a[at]) && !isnan(a[best])) ? at : best;
+                    delta[at] += t->pool == DT_POOL_AVG ? d / (size * size) : 0;
+                }
+                delta[best] += t->pool == DT_POOL_AVG ? 0 : d;
+                y[o] = (float)((t->pool == DT_POOL_AVG ? sum / (size * size) : a[best]) * keep);
+            }
+        }
+    }
+    for (size_t i = 0; i < n_in; i++) {
+        dz[i] = (float)(delta[i] * derivative(t->activation, a[i]));
+    }
+    free(a);
+    free(delta);
+}
+
+/* y and dz (n samples each) from the kernels. */
+static void run_tail(const struct tail_case *k, float *y, float *dz)
+{
+    const struct dt_gpu_tail *t = &k->tail;
+    const size_t n = (size_t)k->n, n_in = n * dt_shape_elems(t->linear), n_out = n * dt_shape_elems(t->pooled);
+    struct device z = numbers_open(k->z, n_in, k->type, k->shift), to_dz = numbers_open(NULL, n_in, k->type, 0);
+    struct device bias = numbers_open(k->bias, (size_t)t->linear.c, DT_GPU_F32, 0);
+    struct device dy = numbers_open(k->dy, n_out, k->y_type, 0), to_y = numbers_open(NULL, n_out, k->y_type, 0);
+    struct device ids = device_open(k->ids, n * sizeof *k->ids, 0);
+    const float *b = k->with_bias ? bias.data : NULL;
+    OK(dt_gpu_tail_backward(stream, t, ids.data, k->n, k->type, z.data, b, k->y_type, dy.data, to_dz.data));
+    OK(dt_gpu_tail_forward(stream, t, ids.data, k->n, k->type, z.data, b, k->y_type, k->in_place ? z.data : to_y.data));
+    numbers_close(k->in_place ? &z : &to_y, k->y_type, n_out, y);
+    numbers_close(&to_dz, k->type, n_in, dz);
+    device_close(k->in_place ? &to_y : &z, NULL);
+    device_close(&dy, NULL);
+    device_close(&bias, NULL);
+    device_close(&ids, NULL);
+}
+
+static void check_tail(const struct tail_case *k)
+{
+    const struct dt_gpu_tail *t = &k->tail;
+    const size_t n = (size_t)k->n, n_in = dt_shape_elems(t->linear), n_out = dt_shape_elems(t->pooled);
+    float *y = floats(n * n_out), *dz = floats(n * n_in), *again_y = floats(n * n_out), *again_dz = floats(n * n_in);
+    float *expected_y = floats(n * n_out), *expected_dz = floats(n * n_in);
+    for (size_t i = 0; i < n; i++) {
+        plain_tail(k, k->ids[i], k->z + i * n_in, k->dy + i * n_out, expected_y + i * n_out, expected_dz + i * n_in);
+    }
+    run_tail(k, y, dz);
+    run_tail(k, again_y, again_dz);
+    near("y", y, expected_y, n * n_out, k->y_type == DT_GPU_F32 ? 1e-5 : 1.0 / 256);
+    near("dz", dz, expected_dz, n * n_in, k->type == DT_GPU_F32 ? 1e-5 : 1.0 / 256);
+    same_bits("y", y, again_y, n * n_out);
+    same_bits("dz", dz, again_dz, n * n_in);
+    float *all[] = {y, dz, again_y, again_dz, expected_y, expected_dz};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        free(all[i]);
+    }
+}
+
+static struct { /* what the random cases were */
+    int wide, narrow, overlapping, gaps, remainders, flattened, dropped, in_place, strange;
+} seen;
+
+static void draw_pool(struct dt_gpu_tail *t)
+{
+    static const struct {
+        enum dt_pool pool;
+        int size, stride;
+    } pools[] = {{DT_POOL_NONE, 0, 0}, {DT_POOL_NONE, 0, 0}, {DT_POOL_MAX, 2, 2}, {DT_POOL_MAX, 2, 2}, {DT_POOL_AVG, 2, 2},
+                 {DT_POOL_MAX, 3, 2},  {DT_POOL_AVG, 3, 1},  {DT_POOL_MAX, 2, 3}, {DT_POOL_AVG, 1, 2}, {DT_POOL_MAX, 3, 1},
+                 {DT_POOL_MAX, 3, 3},  {DT_POOL_AVG, 2, 5},  {DT_POOL_MAX, 2, 9}};
+    const uint32_t i = draw(sizeof pools / sizeof pools[0]);
+    const int size = pools[i].size, stride = pools[i].stride;
+    t->pooled = t->linear;
+    if (pools[i].pool == DT_POOL_NONE || t->linear.h < size || t->linear.w < size) {
+        return;
+    }
+    t->pool = pools[i].pool;
+    t->pool_size = size;
+    t->pool_stride = stride;
+    t->pooled.h = (t->linear.h - size) / stride + 1;
+    t->pooled.w = (t->linear.w - size) / stride + 1;
+    seen.overlapping += stride < size;
+    seen.gaps += stride > size;
+    seen.remainders += (t->linear.h - size) % stride > 0;
+}
+
+static void add_strange(float *x, size_t n)
+{
+    static const float strange[] = {NAN, INFINITY, -INFINITY, -0.0f};
+    for (int i = 0; i < 3 && n > 0; i++) {
+        x[draw((uint32_t)n)] = strange[draw(4)];
+    }
+}
+
+static void check_random_tail(void)
+{
+    static const int channels[] = {1, 3, 8, 10, 16, 24, 40}, sizes[] = {1, 2, 5, 6, 7, 9}, numbers[] = {0, 1, 3, 5};
+    static const uint32_t ids[] = {7, 70000, 3, 12345678, 1};
+    struct tail_case k = {.n = numbers[draw(4)],
+                          .type = draw(2) == 0 ? DT_GPU_F32 : DT_GPU_BF16,
+                          .y_type = draw(2) == 0 ? DT_GPU_F32 : DT_GPU_BF16,
+                          .with_bias = draw(4) > 0,
+                          .ids = ids};
+    struct dt_gpu_tail *t = &k.tail;
+    t->linear = (struct dt_shape){channels[draw(7)], sizes[draw(6)], sizes[draw(6)]};
+    t->activation = (enum dt_activation)draw(4);
+    draw_pool(t);
+    t->dropout_rate = draw(2) == 0 ? 0 : 0.25f;
+    t->dropout_stream = draw(5);
+    t->seed = 0x123456789abcdefu;
+    t->epoch = draw(3);
+    t->flatten = draw(2) == 1;
+    const bool in_order = !t->flatten || t->linear.c == 1 || t->linear.h * t->linear.w == 1;
+    k.in_place = t->pool == DT_POOL_NONE && in_order && k.type == k.y_type && draw(2) == 0;
+    k.shift = draw(5) == 0 ? type_bytes(k.type) : 0;
+    const size_t n_in = (size_t)k.n * dt_shape_elems(t->linear), n_out = (size_t)k.n * dt_shape_elems(t->pooled);
+    k.z = random_floats(n_in, 24);
+    k.bias = random_floats((size_t)t->linear.c, 8);
+    k.dy = random_floats(n_out, 16);
+    const bool strange = draw(4) == 0;
+    if (strange) {
+        add_strange(k.z, n_in);
+        add_strange(k.dy, n_out);
+    }
+    snprintf(case_text, sizeof case_text,
+             "tail of %d, type %d to %d, %dx%dx%d, activation %d, pool %d of %d by %d, dropout %g, flatten %d, bias %d, shift %zu, "
+             "in place %d, strange %d",
+             k.n, k.type, k.y_type, t->linear.c, t->linear.h, t->linear.w, t->activation, t->pool, t->pool_size, t->pool_stride,
+             (double)t->dropout_rate, t->flatten, k.with_bias, k.shift, k.in_place, strange);
+    check_tail(&k);
+    const bool wide = t->linear.c % 8 == 0 && k.shift == 0;
+    seen.wide += wide;
+    seen.narrow += !wide;
+    seen.flattened += !in_order;
+    seen.dropped += t->dropout_rate > 0;
+    seen.in_place += k.in_place;
+    seen.strange += strange;
+    free(k.z);
+    free(k.bias);
+    free(k.dy);
+}
+
+static void test_tail(void)
+{
+    for (int i = 0; i < 250; i++) {
+        check_random_tail();
+    }
+    CHECK(seen.wide > 9 && seen.narrow > 9 && seen.overlapping > 9 && seen.gaps > 9 && seen.remainders > 9);
+    CHECK(seen.flattened > 9 && seen.dropped > 9 && seen.in_place > 9 && seen.strange > 9);
+}
+
+/* More samples than a grid has rows. */
+static void test_many_samples(void)
+{
+    enum { N = 70001 };
+    struct tail_case k = {.n = N, .y_type = DT_GPU_BF16, .with_bias = true, .bias = random_floats(1, 8)};
+    k.tail = (struct dt_gpu_tail){
+        .linear = {1, 1, 1}, .pooled = {1, 1, 1}, .activation = DT_ACTIVATION_RELU, .dropout_rate = 0.5f, .seed = 5};
+    uint32_t *ids = malloc(N * sizeof *ids);
+    CHECK(ids != NULL);
+    for (uint32_t i = 0; i < N; i++) {
+        ids[i] = i * 3;
+    }
+    k.ids = ids;
+    k.z = random_floats(N, 24);
+    k.dy = random_floats(N, 16);
+    snprintf(case_text, sizeof case_text, "tail of %d", N);
+    check_tail(&k);
+    free(ids);
+    free(k.z);
+    free(k.bias);
+    free(k.dy);
+}
+
+/* ---- gradient of the bias */
+
+static void check_bias(size_t n_rows, int n_channels, enum dt_gpu_type type, bool accumulate)
+{
+    snprintf(case_text, sizeof case_text, "bias gradient of %zu rows, %d channels, type %d, accumulate %d", n_rows, n_channels,
+             type, accumulate);
+    const size_t n_c = (size_t)n_channels, n_scratch = dt_gpu_bias_scratch(n_rows, n_channels);
+    float *dz = random_floats(n_rows * n_c, 16), *before = random_floats(n_c, 16), *expected = floats(n_c), *db = floats(n_c);
+    for (size_t c = 0; c < n_c; c++) {
+        expected[c] = accumulate ? before[c] : 0;
+    }
+    for (size_t i = 0; i < n_rows * n_c; i++) {
+        expected[i % n_c] += dz[i]; /* exact */
+    }
+    for (int again = 0; again < 2; again++) {
+        struct device from = numbers_open(dz, n_rows * n_c, type, 0), to = numbers_open(before, n_c, DT_GPU_F32, 0);
+        struct device scratch = numbers_open(NULL, n_scratch, DT_GPU_F32, 0);
+        OK(dt_gpu_bias_gradient(stream, n_rows, n_channels, type, from.data, accumulate, scratch.data, to.data));
+        device_close(&from, NULL);
+        device_close(&scratch, NULL);
+        device_close(&to, db);
+        near("db", db, expected, n_c, 0);
+    }
+    free(dz);
+    free(before);
+    free(expected);
+    free(db);
+}
+
+/* A NaN stays in its channel; numbers whose sums are rounded give the same bits again. */
+static void check_bias_rounding(void)
+{
+    enum { ROWS = 3001, C = 5 };
+    snprintf(case_text, sizeof case_text, "bias gradient of rounded sums");
+    float *dz = floats(ROWS * C), db[2][C];
+    for (size_t i = 0; i < (size_t)ROWS * C; i++) {
+        dz[i] = draw_eighths(999) / 3;
+    }
+    dz[1000 * C + 2] = NAN;
+    for (int again = 0; again < 2; again++) {
+        struct device from = numbers_open(dz, (size_t)ROWS * C, DT_GPU_F32, 0), to = numbers_open(NULL, C, DT_GPU_F32, 0);
+        struct device scratch = numbers_open(NULL, dt_gpu_bias_scratch(ROWS, C), DT_GPU_F32, 0);
+        OK(dt_gpu_bias_gradient(stream, ROWS, C, DT_GPU_F32, from.data, false, scratch.data, to.data));
+        device_close(&from, NULL);
+        device_close(&scratch, NULL);
+        device_close(&to, db[again]);
+    }
+    same_bits("db", db[0], db[1], C);
+    CHECK(isnan(db[0][2]) && isfinite(db[0][1]) && isfinite(db[0][3]));
+    free(dz);
+}
+
+static void test_bias(void)
+{
+    static const struct {
+        size_t n_rows;
+        int n_channels;
+    } cases[] = {{0, 1},   {0, 33},   {1, 1},   {1, 64},   {2, 3},    {31, 32},   {127, 10}, {128, 33},
+                 {129, 3}, {300, 40}, {513, 1}, {1000, 7}, {5000, 2}, {16385, 1}, {20000, 3}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        for (int accumulate = 0; accumulate < 2; accumulate++) {
+            check_bias(cases[i].n_rows, cases[i].n_channels, (i + (size_t)accumulate) % 2 == 0 ? DT_GPU_F32 : DT_GPU_BF16,
+                       accumulate);
+        }
+    }
+    check_bias_rounding();
+}
+
+/* ---- weights */
+
+static void check_weight(int k, int c, int kernel, enum dt_gpu_type type, bool accumulate)
+{
+    snprintf(case_text, sizeof case_text, "weight %dx%dx%dx%d, type %d, accumulate %d", k, c, kernel, kernel, type, accumulate);
+    const size_t n_c = (size_t)c, n_taps = (size_t)(kernel * kernel), n = (size_t)k * n_c * n_taps;
+    float *canonical = random_floats(n, 16), *packed = floats(n), *expected = floats(n), *before = random_floats(n, 16);
+    for (size_t i = 0; i < n; i++) {
+        const size_t tap = i % n_taps, channel = i / n_taps % n_c, filter = i / n_taps / n_c;
+        expected[(filter * n_taps + tap) * n_c + channel] = canonical[i];
+    }
+    struct device from = numbers_open(canonical, n, DT_GPU_F32, 0), to = numbers_open(NULL, n, type, 0);
+    OK(dt_gpu_pack_weight(stream, k, c, kernel, from.data, type, to.data));
+    device_close(&from, NULL);
+    numbers_close(&to, type, n, packed);
+    near("packed", packed, expected, n, 0);
+
+    from = numbers_open(expected, n, type, 0);
+    to = numbers_open(before, n, DT_GPU_F32, 0);
+    OK(dt_gpu_unpack_gradient(stream, k, c, kernel, type, from.data, accumulate, to.data));
+    device_close(&from, NULL);
+    numbers_close(&to, DT_GPU_F32, n, packed);
+    for (size_t i = 0; i < n; i++) {
+        canonical[i] += accumulate ? before[i] : 0;
+    }
+    near("dw", packed, canonical, n, 0);
+    free(canonical);
+    free(packed);
+    free(expected);
+    free(before);
+}
+
+static void test_weights(void)
+{
+    static const int shapes[][3] = {{1, 1, 1}, {3, 5, 3}, {8, 16, 1}, {10, 130, 1}, {4, 3, 5}, {7, 1, 2}};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        for (int accumulate = 0; accumulate < 2; accumulate++) {
+            check_weight(shapes[i][0], shapes[i][1], shapes[i][2], DT_GPU_F32, accumulate);
+            check_weight(shapes[i][0], shapes[i][1], shapes[i][2], DT_GPU_BF16, accumulate);
+        }
+    }
+}
+
+/* ---- loss, against the reference backend */
+
+struct loss_case {
+    enum dt_loss loss;
+    int n, n_outputs;
+    float *logits;
+    struct dt_samples samples;
+    uint32_t *rows;
+};
+
+static void reference_loss(const struct loss_case *k, float *dlogits, struct dt_metrics *metrics)
+{
+    const struct dt_backend_ops *ops = &dt_ref_backend;
+    const struct dt_backend_options options = {.n_threads = 1};
+    const struct dt_batch batch = {.n = k->n, .rows = k->rows, .ids = k->rows};
+    struct dt_backend *backend;
+    struct dt_bound_samples *bound;
+    CHECK_INT(ops->open(&options, &backend), DT_OK);
+    CHECK_INT(ops->samples_open(backend, &k->samples, &bound), DT_OK);
+    CHECK_INT(ops->loss(backend, k->loss, bound, &batch, k->n_outputs, k->logits, dlogits), DT_OK);
+    CHECK_INT(ops->metrics_take(backend, metrics), DT_OK);
+    ops->samples_close(backend, bound);
+    ops->close(backend);
+}
+
+/* Into metrics that are already 100, 10 and 20. */
+static struct dt_gpu_metrics run_loss(const struct loss_case *k, float *dlogits)
+{
+    const size_t n = (size_t)k->n, n_logits = n * (size_t)k->n_outputs, n_set = k->samples.n;
+    struct dt_gpu_metrics metrics = {100, 10, 20};
+    struct device logits = numbers_open(k->logits, n_logits, DT_GPU_F32, 0), to = numbers_open(NULL, n_logits, DT_GPU_F32, 0);
+    struct device rows = device_open(k->rows, n * sizeof *k->rows, 0), scratch = device_open(NULL, 2 * n * sizeof(double), 0);
+    struct device labels = device_open(k->samples.labels, n_set * sizeof *k->samples.labels, 0);
+    struct device targets = numbers_open(k->samples.targets, n_set * (size_t)k->n_outputs, DT_GPU_F32, 0);
+    struct device sums = device_open(&metrics, sizeof metrics, 0);
+    const struct dt_gpu_samples samples = {.labels = labels.data, .targets = targets.data};
+    OK(dt_gpu_loss(stream, k->loss, &samples, rows.data, k->n, k->n_outputs, logits.data, dlogits != NULL ? to.data : NULL,
+                   scratch.data, sums.data));
+    struct device *inputs[] = {&logits, &rows, &scratch, &labels, &targets};
+    for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++) {
+        device_close(inputs[i], NULL);
+    }
+    device_close(&to, dlogits);
+    device_close(&sums, &metrics);
+    return metrics;
+}
+
+static void near_or_same(const char *what, double actual, double expected)
+{
+    const bool same = actual == expected || (isnan(actual) && isnan(expected)) || fabs(actual - expected) <= 1e-11 * fabs(expected);
+    if (!same) {
+        CHECK_FAIL("%s: %s is %.17g, expected %.17g", case_text, what, actual, expected);
+    }
+}
+
+static int largest(const float *z, int n)
+{
+    int best = 0;
+    for (int i = 1; i < n; i++) {
+        best = z[i] > z[best] ? i : best;
+    }
+    return best;
+}
+
+static void check_loss(enum dt_loss loss, int n, int n_outputs, int strange)
+{
+    enum { N = 6 };
+    snprintf(case_text, sizeof case_text, "loss %d of %d samples, %d outputs, strange %d", loss, n, n_outputs, strange);
+    const size_t n_logits = (size_t)n * (size_t)n_outputs;
+    uint16_t labels[N];
+    uint32_t *rows = malloc((size_t)n * sizeof *rows + 1);
+    CHECK(rows != NULL);
+    for (int i = 0; i < n; i++) {
+        rows[i] = draw(N);
+    }
+    for (int i = 0; i < N; i++) {
+        labels[i] = (uint16_t)draw((uint32_t)n_outputs);
+    }
+    float *targets = random_floats((size_t)N * (size_t)n_outputs, 16);
+    struct loss_case k = {.loss = loss, .n = n, .n_outputs = n_outputs, .rows = rows, .logits = random_floats(n_logits, 20)};
+    k.samples = (struct dt_samples){.n = N, .labels = labels, .targets = targets};
+    for (int i = 0; i < n && strange > 0; i++) {
+        float *z = k.logits + (size_t)i * (size_t)n_outputs;
+        add_strange(z, (size_t)n_outputs);
+        z[0] = draw(2) == 0 ? NAN : 1;
+        if (strange == 2 && n_outputs > 1) {
+            z[0] = 1;
+            z[1] = NAN;
+            z[n_outputs - 1] = 99;
+        }
+    }
+    for (int i = 0; i < n; i += 2) { /* so that there are hits, which a NaN beside them does not change */
+        labels[rows[i]] = (uint16_t)largest(k.logits + (size_t)i * (size_t)n_outputs, n_outputs);
+    }
+    float *expected = floats(n_logits), *actual = floats(n_logits), *again = floats(n_logits);
+    struct dt_metrics sums;
+    reference_loss(&k, expected, &sums);
+    const struct dt_gpu_metrics metrics[] = {run_loss(&k, actual), run_loss(&k, again), run_loss(&k, NULL)};
+    if (n > 0) {
+        near("dlogits", actual, expected, n_logits, 1e-7);
+        same_bits("dlogits", actual, again, n_logits);
+    }
+    for (int i = 0; i < 3; i++) {
+        near_or_same("loss", metrics[i].loss_sum, 100 + sums.loss_sum);
+        near_or_same("correct", metrics[i].n_correct, 10 + sums.n_correct);
+        near_or_same("samples", metrics[i].n_samples, 20 + n);
+        CHECK(memcmp(&metrics[i], &metrics[0], sizeof metrics[0]) == 0);
+    }
+    float *all[] = {targets, k.logits, expected, actual, again};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        free(all[i]);
+    }
+    free(rows);
+}
+
+static void test_loss(void)
+{
+    static const int numbers[] = {0, 1, 9}, outputs[] = {2, 10, 32, 33, 1000};
+    for (size_t i = 0; i < sizeof outputs / sizeof outputs[0]; i++) {
+        for (size_t j = 0; j < sizeof numbers / sizeof numbers[0]; j++) {
+            for (int strange = 0; strange < 3; strange++) {
+                check_loss(DT_LOSS_SOFTMAX_CROSS_ENTROPY, numbers[j], outputs[i], strange);
+                check_loss(DT_LOSS_MEAN_SQUARED_ERROR, numbers[j], i == 0 ? 1 : outputs[i], strange);
+            }
+        }
+    }
+    check_loss(DT_LOSS_SOFTMAX_CROSS_ENTROPY, 600, 3, 0); /* more samples than the last block has threads; many ties */
+}
+
+/* ---- sums and optimizers, against the reference backend */
+
+static void check_sum_squares(size_t n)
+{
+    snprintf(case_text, sizeof case_text, "sum of squares of %zu", n);
+    float *x = random_floats(n, 40);
+    double expected, actual[2];
+    for (size_t i = 0; i < n; i++) {
+        x[i] /= 3;
+    }
+    CHECK_INT(dt_ref_backend.sum_squares(NULL, x, n, &expected), DT_OK);
+    for (int again = 0; again < 2; again++) {
+        struct device from = numbers_open(x, n, DT_GPU_F32, 0), to = device_open(NULL, sizeof(double), 0);
+        struct device scratch = device_open(NULL, DT_GPU_SUM_SCRATCH * sizeof(double), 0);
+        OK(dt_gpu_sum_squares(stream, n, from.data, scratch.data, to.data));
+        device_close(&from, NULL);
+        device_close(&scratch, NULL);
+        device_close(&to, &actual[again]);
+    }
+    near_or_same("sum", actual[0], expected);
+    CHECK(memcmp(&actual[0], &actual[1], sizeof actual[0]) == 0);
+    free(x);
+}
+
+static void check_update(const struct dt_update *update, size_t n, bool with_states, size_t shift, bool strange)
+{
+    snprintf(case_text, sizeof case_text, "optimizer %d on %zu, momentum %g, nesterov %d, decay %g, shift %zu, strange %d",
+             update->type, n, (double)update->momentum, update->nesterov, (double)update->weight_decay, shift, strange);
+    float *grads = random_floats(n, 16), *before[3], *expected[3], *actual[2][3];
+    for (int i = 0; i < 3; i++) {
+        before[i] = random_floats(n, 16);
+        expected[i] = floats(n);
+        actual[0][i] = floats(n);
+        actual[1][i] = floats(n);
+    }
+    for (size_t i = 0; i < n; i++) {
+        before[2][i] = fabsf(before[2][i]);
+    }
+    if (strange) {
+        add_strange(grads, n);
+        add_strange(before[0], n);
+    }
+    for (int i = 0; i < 3; i++) {
+        memcpy(expected[i], before[i], n * sizeof(float));
+    }
+    CHECK_INT(dt_ref_backend.optimizer_step(NULL, update, n, expected[0], grads, with_states ? expected[1] : NULL,
+                                            with_states ? expected[2] : NULL),
+              DT_OK);
+    for (int again = 0; again < 2; again++) {
+        struct device d[3], from = numbers_open(grads, n, DT_GPU_F32, 0);
+        for (int i = 0; i < 3; i++) {
+            d[i] = numbers_open(before[i], n, DT_GPU_F32, shift);
+        }
+        OK(dt_gpu_optimizer_step(stream, update, n, d[0].data, from.data, with_states ? d[1].data : NULL,
+                                 with_states ? d[2].data : NULL));
+        device_close(&from, NULL);
+        for (int i = 0; i < 3; i++) {
+            device_close(&d[i], actual[again][i]);
+        }
+    }
+    for (int i = 0; i < 3; i++) {
+        near("a result of the step", actual[0][i], expected[i], n, 2e-6);
+        same_bits("a result of the step", actual[0][i], actual[1][i], n);
+        free(before[i]);
+        free(expected[i]);
+        free(actual[0][i]);
+        free(actual[1][i]);
+    }
+    free(grads);
+}
+
+static void test_sums_and_optimizers(void)
+{
+    static const size_t numbers[] = {0, 1, 3, 4, 5, 255, 1024, 1027, 10001};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        const size_t n = numbers[i], shift = i % 2 * 4;
+        check_sum_squares(n);
+        for (int decay = 0; decay < 2; decay++) {
+            struct dt_update u = {.grad_scale = 0.5f, .lr = 0.125f, .weight_decay = (float)decay * 0.25f};
+            check_update(&u, n, false, shift, decay == 0);
+            u.momentum = 0.75f;
+            check_update(&u, n, true, shift, decay == 1);
+            u.nesterov = true;
+            check_update(&u, n, true, 4 - shift, false);
+            for (int type = DT_OPTIMIZER_ADAM; type <= DT_OPTIMIZER_ADAMW; type++) {
+                const struct dt_update adam = {.type = (enum dt_optimizer_type)type,
+                                               .grad_scale = 0.5f,
+                                               .lr = 0.01f,
+                                               .weight_decay = (float)decay * 0.25f,
+                                               .beta1 = 0.9f,
+                                               .beta2 = 0.999f,
+                                               .epsilon = 1e-6f,
+                                               .bias_correction1 = 0.19f,
+                                               .bias_correction2 = 0.002f};
+                check_update(&adam, n, true, type == DT_OPTIMIZER_ADAM ? shift : 4 - shift, decay == 0);
+            }
+        }
+    }
+    check_sum_squares(4097);
+    check_sum_squares((size_t)4096 * DT_GPU_SUM_SCRATCH + 5); /* more blocks than there is scratch */
+}
+
+int main(void)
+{
+    OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    test_gather();
+    test_tail();
+    test_many_samples();
+    test_bias();
+    test_weights();
+    test_loss();
+    test_sums_and_optimizers();
+    OK(cudaStreamDestroy(stream));
+    return 0;
+}
