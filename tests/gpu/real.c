@@ -1,4 +1,5 @@
-/* What tests of the double ask of it (fake.h), where the real libraries are in its place: nothing can be set, nothing is counted. */
+/* What tests of the double ask of it (fake.h), where the real libraries are in its place: nothing can be set, nothing is counted.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 
