@@ -35,7 +35,7 @@ struct dt_samples {
 /* One rank's part of a step. The arrays belong to the loader and live until its next batch. */
 struct dt_batch {
     int n;                /* 0 .. capacity; 0 when this rank ran out before the others */
-    const uint32_t *rows; /* (n) rows of dt_samples; host memory */
+    const uint32_t *rows; /* (n) rows of dt_samples; host memory, but for steps that a GPU takes on its own */
     const uint32_t *ids;  /* (n) the samples' numbers in the whole data set */
     uint32_t epoch;       /* from 0 */
 };

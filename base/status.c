@@ -54,6 +54,15 @@ enum dt_status dt_error_errno(enum dt_status status, const char *format, ...)
     return status;
 }
 
+enum dt_status dt_error_around(enum dt_status status, const char *before, const char *after)
+{
+    char inner[sizeof error_text];
+    memcpy(inner, error_text, sizeof inner);
+    snprintf(error_text, sizeof error_text, "%s%s%s", before, inner, after);
+    make_one_line(error_text);
+    return status;
+}
+
 const char *dt_error_text(void)
 {
     return error_text;

@@ -47,6 +47,9 @@ enum dt_status dt_error_errno(enum dt_status status, const char *format, ...) __
 enum dt_status dt_error_agreed(enum dt_status status);
 bool dt_error_is_agreed(void);
 
+/* Puts words around the text that is waiting, for who knows more: what the memory was for, how to mend it. Returns `status`. */
+enum dt_status dt_error_around(enum dt_status status, const char *before, const char *after);
+
 const char *dt_error_text(void);                 /* "" when there is none */
 void dt_error_clear(void);                       /* after an error that was handled */
 const char *dt_status_meaning(enum dt_status s); /* the third column above */

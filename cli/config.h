@@ -52,6 +52,7 @@ struct dt_config {
 
     enum dt_device device;
     enum dt_precision precision;
+    bool cuda_graph;
     int64_t threads; /* 0: cores / local ranks */
 };
 

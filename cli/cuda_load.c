@@ -67,7 +67,7 @@ enum dt_status dt_cuda_load(const struct dt_cuda_module **out)
         return load(named, out);
     }
     if (dlopen(DRIVER, RTLD_LAZY | RTLD_LOCAL) == NULL) { /* if it is there, the module will need it: it stays */
-        return dt_error(DT_UNAVAILABLE, "no NVIDIA driver on this host");
+        return dt_error(DT_UNAVAILABLE, "there is no NVIDIA driver on this host");
     }
     if (!find_module(path)) {
         return dt_error(DT_UNAVAILABLE, "this build of dtrain has no CUDA module, " MODULE);

@@ -55,7 +55,7 @@ static bool all_have_gpus(const struct finding *all, int size, char *why, size_t
     if (alike) {
         snprintf(why, n_why, "%s", all[first].reason);
     } else {
-        snprintf(why, n_why, "rank %d (%s) has no GPU: %s", first, all[first].host, all[first].reason);
+        snprintf(why, n_why, "rank %d on %s has no GPU: %s", first, all[first].host, all[first].reason);
     }
     return false;
 }

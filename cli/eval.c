@@ -49,7 +49,7 @@ static enum dt_status choose_device(struct dt_world *world, struct dt_inference 
         config->precision = DT_PRECISION_F32;
     }
     if (out->device.cuda == NULL && wants_gpu && world->rank == 0) {
-        fprintf(stderr, "device: cpu (%s)\n", out->device.why);
+        fprintf(stderr, "device: cpu, because %s\n", out->device.why);
     }
     return DT_OK;
 }

@@ -3,9 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "cli/data_spec.h"
 #include "cli/progress.h"
 #include "cli/trainer.h"
+#include "cuda/block_bytes.h"
 
 struct plan {
     struct dt_config config;
@@ -77,19 +79,44 @@ static void print_layers(const struct dt_model *model)
     printf(" %12s  forward pass\n", dt_count_text(flops, count, sizeof count));
 }
 
-/* A plan does not ask what this host has: the run's may be another. */
-static const char *memory_name(enum dt_device device)
+static size_t data_bytes(const struct plan *p, size_t n)
 {
-    switch (device) {
-    case DT_DEVICE_CUDA:
-        return "GPU memory per rank";
-    case DT_DEVICE_AUTO:
-        return "memory per rank, the GPU's where there is one";
-    case DT_DEVICE_CPU:
-    case DT_DEVICE_REF:
-        break;
+    const struct dt_data_spec *data = &p->config.data;
+    const size_t input = dt_shape_elems(data->shape) * (data->format == DT_DATA_LINEAR ? sizeof(float) : sizeof(uint8_t));
+    return n * (input + (data->n_classes > 0 ? sizeof(uint16_t) : (size_t)data->n_targets * sizeof(float)));
+}
+
+/* What the cuda backend allocates; what its libraries take, cuDNN to work in and CUDA itself, only they know. */
+static size_t gpu_bytes(const struct plan *p, int capacity)
+{
+    size_t kept = 0, largest_dz = 0, largest_dw = 0;
+    for (int b = 0; b < p->model.n_blocks; b++) {
+        const struct dt_gpu_block_bytes bytes = dt_gpu_block_bytes(&p->model, b, p->config.precision, capacity);
+        kept += bytes.z + bytes.weight;
+        largest_dz = bytes.z > largest_dz ? bytes.z : largest_dz;
+        largest_dw = bytes.dw > largest_dw ? bytes.dw : largest_dw;
     }
-    return "memory per rank";
+    const size_t n_samples = dt_shard_owned(&p->shard).n + (p->n_test + (size_t)p->shard.size - 1) / (size_t)p->shard.size;
+    return dt_model_n_bytes(&p->model, capacity, dt_optimizer_n_states(&p->config.optimizer)) + kept + largest_dz + largest_dw +
+           data_bytes(p, n_samples) + DT_CUBLAS_WORKSPACE_BYTES;
+}
+
+/* A plan does not ask what this host has: the run's may be another. */
+static void print_memory(const struct plan *p, int capacity)
+{
+    const struct dt_config *c = &p->config;
+    char all[DT_BYTES_TEXT_SIZE], gradients[DT_BYTES_TEXT_SIZE];
+    dt_bytes_text((double)p->model.arena_elems * sizeof(float), gradients);
+    if (c->device != DT_DEVICE_CUDA) {
+        const size_t n_bytes = dt_model_n_bytes(&p->model, capacity, dt_optimizer_n_states(&c->optimizer));
+        printf("memory per rank: up to %s weights, gradients, optimizer state and activations, %s of them gradients\n",
+               dt_bytes_text((double)n_bytes, all), gradients);
+    }
+    if (c->device == DT_DEVICE_CUDA || c->device == DT_DEVICE_AUTO) {
+        printf("GPU memory per rank%s: %s with the data, %s of them gradients; CUDA's libraries take some more\n",
+               c->device == DT_DEVICE_AUTO ? ", where there is one" : "", dt_bytes_text((double)gpu_bytes(p, capacity), all),
+               gradients);
+    }
 }
 
 static void print_run(const struct plan *p)
@@ -98,11 +125,8 @@ static void print_run(const struct plan *p)
     const struct dt_shard *s = &p->shard;
     const int accumulate = (int)c->accumulate, capacity = (dt_shard_capacity(s) + accumulate - 1) / accumulate;
     const unsigned long long steps = dt_shard_steps_per_epoch(s);
-    const double mib = 1024.0 * 1024.0;
     char count[32], n_test[32];
-    printf("%s: up to %.1f MiB weights, gradients, optimizer state and activations, %.1f MiB of them gradients\n",
-           memory_name(c->device), (double)dt_model_n_bytes(&p->model, capacity, dt_optimizer_n_states(&c->optimizer)) / mib,
-           (double)p->model.arena_elems * sizeof(float) / mib);
+    print_memory(p, capacity);
     printf("data: %s training samples, %s test samples\n", dt_count_text((double)s->n_total, count, sizeof count),
            dt_count_text((double)p->n_test, n_test, sizeof n_test));
     if (c->batch_per_rank > 0) {

@@ -4,7 +4,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
+#include "base/bytes.h"
 #include "cli/progress.h"
 #include "cli/ranks.h"
 #include "cli/version.h"
@@ -67,11 +69,16 @@ static void print_arithmetic(const struct dt_trainer *t)
             c->epochs == 1 ? "" : "s");
 }
 
-/* Of "auto": why not the GPU. */
+/* Of "auto": why not the GPU. Of a GPU: whether it takes steps on its own. */
 static void print_device(const struct dt_trainer *t)
 {
     if (t->config.device == DT_DEVICE_AUTO && t->device.cuda == NULL) {
-        fprintf(stderr, "  device: cpu (%s)\n", t->device.why);
+        fprintf(stderr, "  device: cpu, because %s\n", t->device.why);
+    } else if (t->graph != NULL) {
+        fprintf(stderr, "  steps recorded as a CUDA graph\n");
+    } else if (t->device.cuda != NULL) {
+        fprintf(stderr, "  steps call by call: %s\n",
+                t->config.cuda_graph ? "gradients pass through the host" : "cuda.graph is off");
     }
 }
 
@@ -86,7 +93,7 @@ static void print_averaging(const struct dt_trainer *t)
         fprintf(stderr, "by NCCL\n");
     } else if (t->device.cuda != NULL) {
         const bool shared = t->device.why[0] != '\0';
-        fprintf(stderr, "by way of host memory%s%s%s\n", shared ? " (" : "", t->device.why, shared ? ")" : "");
+        fprintf(stderr, "by way of host memory%s%s\n", shared ? ", because " : "", t->device.why);
     } else {
         fprintf(stderr, "%s\n", t->dist.shared.part != NULL ? "of shared memory" : "by messages of MPI");
     }
@@ -161,17 +168,65 @@ enum dt_status dt_report_times(struct dt_trainer *t)
     const double per_step = 1e3 / ((double)t->n_timed_steps * t->world->size);
     fprintf(stderr, "time of a step, mean over ranks\n");
     for (int p = 0; p < DT_N_PHASES; p++) {
-        fprintf(stderr, "  %-13s %9.3f ms  %5.1f %%\n", phase_names[p], seconds[p] * per_step, 100 * seconds[p] / total);
+        if (seconds[p] > 0) {
+            fprintf(stderr, "  %-13s %9.3f ms  %5.1f %%\n", phase_names[p], seconds[p] * per_step, 100 * seconds[p] / total);
+        }
     }
     fprintf(stderr, "  %-13s %9.3f ms\n", "total", total * per_step);
     return DT_OK;
+}
+
+static struct dt_memory_use measure_memory(struct dt_trainer *t)
+{
+    struct rusage usage;
+    struct dt_gpu_memory gpu = {0};
+    getrusage(RUSAGE_SELF, &usage);
+    if (t->device.cuda != NULL) {
+        t->device.cuda->memory(t->backend, &gpu);
+    }
+    return (struct dt_memory_use){.host_peak = 1024.0 * (double)usage.ru_maxrss,
+                                  .gpu_peak = (double)gpu.peak_bytes,
+                                  .gpu_free = (double)gpu.free_bytes,
+                                  .gpu_all = (double)gpu.total_bytes};
+}
+
+enum dt_status dt_report_memory(struct dt_trainer *t, struct dt_memory_use *out)
+{
+    const struct dt_memory_use mine = measure_memory(t);
+    double most[] = {mine.host_peak, mine.gpu_peak, -mine.gpu_free, -mine.gpu_all}; /* the last two: least */
+    DT_TRY(dt_comm_allreduce(t->world->comm, most, 4, DT_TYPE_F64, DT_REDUCE_MAX, "largest of the ranks' memory"));
+    *out = (struct dt_memory_use){.host_peak = most[0], .gpu_peak = most[1], .gpu_free = -most[2], .gpu_all = -most[3]};
+    if (t->world->rank == 0) {
+        char host[DT_BYTES_TEXT_SIZE], peak[DT_BYTES_TEXT_SIZE], left[DT_BYTES_TEXT_SIZE], all[DT_BYTES_TEXT_SIZE];
+        fprintf(stderr, "memory of a rank, at most %s", dt_bytes_text(out->host_peak, host));
+        if (t->device.cuda != NULL) {
+            fprintf(stderr, "; on its GPU %s of %s, %s are left", dt_bytes_text(out->gpu_peak, peak),
+                    dt_bytes_text(out->gpu_all, all), dt_bytes_text(out->gpu_free, left));
+        }
+        fprintf(stderr, "\n");
+    }
+    return DT_OK;
+}
+
+static void add_memory(cJSON *summary, const struct dt_memory_use *memory)
+{
+    if (memory->host_peak > 0) {
+        cJSON_AddNumberToObject(summary, "host_memory_peak_bytes", memory->host_peak);
+    }
+    if (memory->gpu_all > 0) {
+        cJSON_AddNumberToObject(summary, "gpu_memory_peak_bytes", memory->gpu_peak);
+        cJSON_AddNumberToObject(summary, "gpu_memory_free_bytes", memory->gpu_free);
+        cJSON_AddNumberToObject(summary, "gpu_memory_bytes", memory->gpu_all);
+    }
 }
 
 static void add_times(cJSON *summary, const struct dt_trainer *t)
 {
     cJSON *times = t->n_timed_steps > 0 ? cJSON_AddObjectToObject(summary, "rank0_ms_per_step") : NULL;
     for (int p = 0; p < DT_N_PHASES && times != NULL; p++) {
-        cJSON_AddNumberToObject(times, phase_names[p], 1e3 * t->seconds[p] / (double)t->n_timed_steps);
+        if (t->seconds[p] > 0) {
+            cJSON_AddNumberToObject(times, phase_names[p], 1e3 * t->seconds[p] / (double)t->n_timed_steps);
+        }
     }
 }
 
@@ -197,6 +252,7 @@ enum dt_status dt_report_summary(const struct dt_trainer *t, const struct dt_run
     cJSON_AddNumberToObject(summary, "world_size", t->world->size);
     cJSON_AddNumberToObject(summary, "seconds", o->seconds);
     add_times(summary, t);
+    add_memory(summary, &o->memory);
     cJSON_AddStringToObject(summary, "checkpoint", o->checkpoint);
     cJSON_AddStringToObject(summary, "version", dt_version);
     char *text = cJSON_Print(summary);

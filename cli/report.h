@@ -11,17 +11,29 @@ enum dt_status dt_report_start(struct dt_trainer *trainer, const struct dt_run_d
 
 void dt_report_epoch(const struct dt_trainer *trainer, const struct dt_epoch_record *record, double seconds);
 
+/* Bytes, each of the rank where it is tightest. Those of a GPU are 0 without one. */
+struct dt_memory_use {
+    double host_peak; /* resident, at most so far */
+    double gpu_peak;  /* that dtrain has had allocated at most so far */
+    double gpu_free;  /* now: CUDA's libraries and other processes take some too */
+    double gpu_all;
+};
+
 /* How a run ended. */
 struct dt_outcome {
     struct dt_metrics test;
     uint64_t steps, epochs;
     int signal; /* stopped by it, or 0 */
     double seconds;
+    struct dt_memory_use memory;              /* zeros if it was not measured */
     char checkpoint[DT_CHECKPOINT_PATH_SIZE]; /* the last one saved, or "" */
 };
 
 /* The split of a step's time, averaged over all ranks. Every rank calls it. */
 enum dt_status dt_report_times(struct dt_trainer *trainer);
+
+/* What the run took. Every rank calls it, after the last step. */
+enum dt_status dt_report_memory(struct dt_trainer *trainer, struct dt_memory_use *out);
 
 /* summary.json: how the run ended, whatever the status. Rank 0. */
 enum dt_status dt_report_summary(const struct dt_trainer *trainer, const struct dt_run_dir *run, const struct dt_outcome *outcome,

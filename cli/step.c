@@ -11,9 +11,11 @@ enum { SUM_LOSS, SUM_CORRECT, SUM_SAMPLES, SUM_STOP, N_SUMS };
 /* Time since the last lap goes to `phase`. */
 static void lap(struct dt_trainer *t, double *last, enum dt_phase phase)
 {
-    const double now = dt_clock_s();
-    t->seconds[phase] += now - *last;
-    *last = now;
+    if (last != NULL) {
+        const double now = dt_clock_s();
+        t->seconds[phase] += now - *last;
+        *last = now;
+    }
 }
 
 /* Micro-batch m of k: a range of the batch's rows. All k exist on every rank, if need be empty, so that all ranks sync alike. */
@@ -23,8 +25,7 @@ static struct dt_batch micro_batch(const struct dt_batch *batch, int m, int k)
     return (struct dt_batch){.n = end - begin, .rows = batch->rows + begin, .ids = batch->ids + begin, .epoch = batch->epoch};
 }
 
-/* Taking the metrics waits until a device has worked off what was only enqueued so far, which so counts as backward. */
-static enum dt_status forward_backward(struct dt_trainer *t, const struct dt_batch *batch, struct dt_metrics *metrics, double *last)
+enum dt_status dt_trainer_passes(struct dt_trainer *t, const struct dt_batch *batch, double *last)
 {
     const int k = (int)t->config.accumulate;
     for (int m = 0; m < k; m++) {
@@ -39,7 +40,6 @@ static enum dt_status forward_backward(struct dt_trainer *t, const struct dt_bat
             DT_TRY(dt_network_backward(t->network, &pass, NULL, NULL));
         } else {
             DT_TRY(dt_dist_optimizer_backward(&t->dist, &pass));
-            DT_TRY(t->backend->ops->metrics_take(t->backend, metrics));
         }
         lap(t, last, DT_PHASE_BACKWARD);
     }
@@ -60,43 +60,64 @@ static enum dt_status exchange(struct dt_trainer *t, const struct dt_metrics *lo
     return dt_comm_wait(t->world->comm, &request);
 }
 
-/* Of the next step. */
-static double learning_rate(const struct dt_trainer *t)
+static enum dt_status check_loss(const struct dt_trainer *t, double loss, double lr)
 {
-    return dt_schedule_lr(&t->schedule, t->state.epoch * t->steps_per_epoch + t->state.step_in_epoch);
+    if (isfinite(loss)) {
+        return DT_OK;
+    }
+    return dt_error_agreed(dt_error(DT_NON_FINITE,
+                                    "the loss is %s at step %llu, learning rate %g (lower train.optimizer.lr or set clip_norm)",
+                                    isnan(loss) ? "not a number" : "infinite", (unsigned long long)t->state.step + 1, lr));
 }
 
-static void advance(struct dt_trainer *t, const struct dt_metrics *train)
+enum dt_status dt_trainer_advance(struct dt_trainer *t, const struct dt_metrics *train, struct dt_step_result *out)
 {
+    const double lr = dt_schedule_lr(&t->schedule, t->state.epoch * t->steps_per_epoch + t->state.step_in_epoch);
+    DT_TRY(check_loss(t, train->loss_sum, lr));
     t->state.loss_sum += train->loss_sum;
     t->state.n_correct += train->n_correct;
     t->state.n_samples += train->n_samples;
     t->state.step++;
     t->state.step_in_epoch++;
     t->n_timed_steps++;
+    *out = (struct dt_step_result){.step = t->state.step, .train = *train, .lr = lr};
+    return DT_OK;
 }
 
-enum dt_status dt_trainer_step(struct dt_trainer *t, struct dt_step_result *out)
+/* Taking the metrics waits until a device has worked off what was only enqueued so far, which so counts as backward. */
+static enum dt_status take_step(struct dt_trainer *t, struct dt_step_results *out)
 {
     double sums[N_SUMS], last = dt_clock_s();
     struct dt_metrics local;
     const struct dt_batch batch = dt_loader_batch(&t->loader, (uint32_t)t->state.epoch, t->state.step_in_epoch);
-    DT_TRY(forward_backward(t, &batch, &local, &last));
+    DT_TRY(dt_trainer_passes(t, &batch, &last));
+    DT_TRY(t->backend->ops->metrics_take(t->backend, &local));
+    lap(t, &last, DT_PHASE_BACKWARD);
     DT_TRY(exchange(t, &local, sums));
     lap(t, &last, DT_PHASE_COMMUNICATION);
-    out->train = (struct dt_metrics){.loss_sum = sums[SUM_LOSS], .n_correct = sums[SUM_CORRECT], .n_samples = sums[SUM_SAMPLES]};
+    const struct dt_metrics train = {.loss_sum = sums[SUM_LOSS], .n_correct = sums[SUM_CORRECT], .n_samples = sums[SUM_SAMPLES]};
+    DT_TRY(dt_trainer_advance(t, &train, &out->steps[0]));
+    out->n = 1;
     out->stop = sums[SUM_STOP] > 0;
-    out->lr = learning_rate(t);
-    if (!isfinite(out->train.loss_sum)) {
-        return dt_error_agreed(
-            dt_error(DT_NON_FINITE, "the loss is %s at step %llu, learning rate %g (lower train.optimizer.lr or set clip_norm)",
-                     isnan(out->train.loss_sum) ? "not a number" : "infinite", (unsigned long long)t->state.step + 1, out->lr));
-    }
-    DT_TRY(dt_dist_optimizer_step(&t->dist, out->lr, (size_t)out->train.n_samples, (size_t)batch.n));
+    DT_TRY(dt_dist_optimizer_step(&t->dist, out->steps[0].lr, (size_t)train.n_samples, (size_t)batch.n));
     DT_TRY(t->backend->ops->sync(t->backend));
-    advance(t, &out->train);
     lap(t, &last, DT_PHASE_UPDATE);
-    if (t->config.dist.check_every > 0 && t->state.step % t->config.dist.check_every == 0) {
+    return DT_OK;
+}
+
+/* Steps until the replicas are compared next. */
+static uint64_t until_check(const struct dt_trainer *t)
+{
+    const uint64_t every = t->config.dist.check_every;
+    return every > 0 ? every - t->state.step % every : UINT64_MAX;
+}
+
+enum dt_status dt_trainer_steps(struct dt_trainer *t, uint64_t limit, struct dt_step_results *out)
+{
+    const uint64_t next_check = until_check(t);
+    DT_TRY(t->graph != NULL ? dt_trainer_gpu_steps(t, limit < next_check ? limit : next_check, out) : take_step(t, out));
+    if ((uint64_t)out->n == next_check) {
+        double last = dt_clock_s();
         DT_TRY(dt_replica_check_run(&t->check, t->network));
         lap(t, &last, DT_PHASE_COMMUNICATION);
     }

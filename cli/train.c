@@ -112,24 +112,38 @@ static enum dt_status stop(struct run *run)
     return dt_error_agreed(DT_STOPPED);
 }
 
-static enum dt_status run_step(struct run *run, bool *asked_to_stop)
+static void log_step(struct run *run, const struct dt_step_result *result)
 {
-    struct dt_trainer *t = &run->trainer;
-    struct dt_step_result result;
-    const double begin = dt_clock_s();
-    DT_TRY(dt_trainer_step(t, &result));
-    run->epoch_train_s += dt_clock_s() - begin;
-    run->epoch_samples += result.train.n_samples;
-    *asked_to_stop = result.stop;
-    const uint64_t every = (uint64_t)t->config.log_every_steps;
-    if (every > 0 && t->state.step % every == 0) {
-        const struct dt_step_record record = {.step = t->state.step,
-                                              .epoch = t->state.epoch + 1,
-                                              .train = result.train,
-                                              .lr = result.lr,
+    const uint64_t every = (uint64_t)run->trainer.config.log_every_steps;
+    if (every > 0 && result->step % every == 0) {
+        const struct dt_step_record record = {.step = result->step,
+                                              .epoch = run->trainer.state.epoch + 1,
+                                              .train = result->train,
+                                              .lr = result->lr,
                                               .images_per_s = images_per_s(run)};
         dt_metrics_step(&run->files, &record);
     }
+}
+
+/* The next step, or the next few, but no more than are left of the epoch, of the run, and until the next checkpoint. */
+static enum dt_status run_next(struct run *run, bool *asked_to_stop)
+{
+    struct dt_trainer *t = &run->trainer;
+    struct dt_step_results results;
+    const uint64_t every = (uint64_t)t->config.checkpoint_every_steps, left = steps_left(run);
+    uint64_t limit = t->steps_per_epoch - t->state.step_in_epoch;
+    limit = left < limit ? left : limit;
+    limit = every > 0 && every - t->state.step % every < limit ? every - t->state.step % every : limit;
+    const double begin = dt_clock_s();
+    DT_TRY(dt_trainer_steps(t, limit, &results));
+    run->epoch_train_s += dt_clock_s() - begin;
+    for (int i = 0; i < results.n; i++) {
+        run->epoch_samples += results.steps[i].train.n_samples;
+    }
+    for (int i = 0; i < results.n; i++) {
+        log_step(run, &results.steps[i]);
+    }
+    *asked_to_stop = results.stop;
     if (dt_progress_due(&run->progress)) {
         show_progress(run);
     }
@@ -146,7 +160,7 @@ static enum dt_status run_steps(struct run *run, int *n_failures)
     while (t->state.step_in_epoch < t->steps_per_epoch && steps_left(run) > 0) {
         bool asked_to_stop = false;
         dt_comm_phase(t->world->comm, "training");
-        DT_TRY(run_step(run, &asked_to_stop));
+        DT_TRY(run_next(run, &asked_to_stop));
         if (asked_to_stop) {
             return stop(run);
         }
@@ -292,6 +306,7 @@ static enum dt_status close_run(struct run *run, enum dt_status status)
                 run->outcome.checkpoint[0] != '\0' ? run->outcome.checkpoint : "nothing new: no step was left");
     }
     DT_TRY(dt_report_times(t));
+    DT_TRY(dt_report_memory(t, &run->outcome.memory));
     enum dt_status s = DT_OK;
     if (t->world->rank == 0) {
         s = dt_report_summary(t, &run->dir, &run->outcome, status);

@@ -4,9 +4,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "cli/data_spec.h"
 #include "cli/ranks.h"
 #include "dist/comm_staged.h"
+
+#define SPARE_SHARE 64 /* of a GPU's memory, where a batch is said to fit */
 
 static size_t global_batch(const struct dt_config *config, int world_size)
 {
@@ -84,6 +87,7 @@ static enum dt_status init_weights(struct dt_trainer *t)
     return s;
 }
 
+/* Local: no rank waits for another in it. */
 static enum dt_status open_network(struct dt_trainer *t)
 {
     const struct dt_backend_options options = {
@@ -94,7 +98,88 @@ static enum dt_status open_network(struct dt_trainer *t)
     DT_TRY(dt_optimizer_open(&t->config.optimizer, t->backend, t->model.arena_elems, &t->optimizer));
     DT_TRY(dt_dist_optimizer_open(&t->config.dist, t->world->comm, t->network, &t->optimizer, &t->dist));
     DT_TRY(dt_replica_check_open(t->world->comm, &t->model, &t->check));
+    DT_TRY(dt_evaluator_open(t->world, &t->config.data, t->network, &t->evaluator));
     return init_weights(t);
+}
+
+/* What open_network has opened, all or a part. */
+static void close_network(struct dt_trainer *t)
+{
+    if (t->backend == NULL) {
+        return;
+    }
+    if (t->evaluator.network != NULL) {
+        dt_evaluator_close(&t->evaluator);
+        t->evaluator.network = NULL;
+    }
+    dt_replica_check_close(&t->check);
+    dt_dist_optimizer_close(&t->dist);
+    dt_optimizer_close(&t->optimizer);
+    dt_network_close(t->network);
+    t->network = NULL;
+    if (t->samples != NULL) {
+        t->backend->ops->samples_close(t->backend, t->samples);
+        t->samples = NULL;
+    }
+    t->backend->ops->close(t->backend);
+    t->backend = NULL;
+}
+
+/* ---- out of memory on a GPU: what would fit is found by trying, which leaves no guess at what its libraries take */
+
+/* Room for what is only allocated later: NCCL's buffers, kernels when they first run. */
+static bool has_spare_memory(struct dt_trainer *t)
+{
+    void *spare;
+    if (t->backend->ops->alloc(t->backend, t->device.gpu.total_bytes / SPARE_SHARE, &spare) != DT_OK) {
+        return false;
+    }
+    t->backend->ops->free(t->backend, spare);
+    return true;
+}
+
+/* A half, a quarter, ... of a micro-batch that fits; 0: none does, or none was found in half of the time that others wait. */
+static int find_fitting_batch(struct dt_trainer *t)
+{
+    const double end_s = dt_clock_s() + t->world->comm->timeout_s / 2;
+    enum dt_status s = DT_NO_MEMORY;
+    int n = t->micro_capacity;
+    dt_comm_phase(t->world->comm, "search for a batch that fits");
+    while (s == DT_NO_MEMORY && n > 1 && dt_clock_s() < end_s) {
+        n /= 2;
+        close_network(t);
+        t->micro_capacity = n;
+        s = open_network(t);
+        s = s == DT_OK && !has_spare_memory(t) ? DT_NO_MEMORY : s;
+        dt_error_clear();
+    }
+    return s == DT_OK ? n : 0;
+}
+
+/* Ends the waiting text with the cure. */
+static enum dt_status no_gpu_memory(struct dt_trainer *t)
+{
+    char text[DT_ERROR_TEXT_SIZE], cure[160];
+    const long long k = t->config.accumulate;
+    const int capacity = t->micro_capacity;
+    const bool shared = t->device.why[0] != '\0'; /* what fits depends on when the others try */
+    snprintf(text, sizeof text, "%s", dt_error_text());
+    dt_error_clear();
+    const int n = shared ? 0 : find_fitting_batch(t);
+    if (n > 0) {
+        const bool global = t->config.batch_global > 0;
+        snprintf(cure, sizeof cure, " (%d samples at a time would fit: set train.batch.%s=%lld, or train.accumulate=%lld)", n,
+                 global ? "global" : "per_rank", n * k * (global ? t->world->size : 1), k * ((capacity + n - 1) / n));
+    } else {
+        snprintf(cure, sizeof cure, " (use a smaller batch, model or data set)");
+    }
+    return dt_error_around(dt_error(DT_NO_MEMORY, "%s", text), "", cure);
+}
+
+static enum dt_status open_network_or_advise(struct dt_trainer *t)
+{
+    const enum dt_status s = open_network(t);
+    return s == DT_NO_MEMORY && t->device.cuda != NULL ? no_gpu_memory(t) : s;
 }
 
 /* What gradients in a GPU's memory travel by. */
@@ -108,6 +193,18 @@ static enum dt_status open_device_comm(struct dt_trainer *t)
         return DT_OK;
     }
     return dt_comm_open_staged(t->world->comm, t->backend, t->model.arena_elems, &t->device_comm);
+}
+
+/* Where nothing of a step has to pass through the host. */
+static enum dt_status open_graph(struct dt_trainer *t)
+{
+    t->n_at_once = 1;
+    const struct dt_cuda_module *cuda = t->device.cuda;
+    if (!t->config.cuda_graph || cuda == NULL || cuda->graph == NULL || (t->world->size > 1 && !t->device.nccl)) {
+        return DT_OK;
+    }
+    t->dist.sync.quiet = true;
+    return cuda->graph->open(t->backend, t->device_comm, t->loader.capacity, dt_trainer_gpu_step, t, &t->graph);
 }
 
 /* `batch.global` fixes the batch, so there is nothing to scale the rate for. */
@@ -130,10 +227,10 @@ static void plan_schedule(struct dt_trainer *t)
 static enum dt_status open_parts(struct dt_trainer *t)
 {
     DT_TRY(dt_world_agree(t->world, open_data(t)));
-    DT_TRY(dt_world_agree(t->world, open_network(t)));
+    DT_TRY(dt_world_agree(t->world, open_network_or_advise(t)));
     DT_TRY(open_device_comm(t));
     DT_TRY(dt_dist_optimizer_share(&t->dist, t->device_comm));
-    DT_TRY(dt_world_agree(t->world, dt_evaluator_open(t->world, &t->config.data, t->network, &t->evaluator)));
+    DT_TRY(dt_world_agree(t->world, open_graph(t)));
     plan_schedule(t);
     t->state = (struct dt_checkpoint_state){.seed = (uint64_t)t->config.seed,
                                             .world_size = (uint64_t)t->world->size,
@@ -170,20 +267,11 @@ fail:
 
 void dt_trainer_close(struct dt_trainer *t)
 {
-    if (t->backend != NULL) {
-        if (t->evaluator.network != NULL) {
-            dt_evaluator_close(&t->evaluator);
-        }
-        dt_replica_check_close(&t->check);
-        dt_dist_optimizer_close(&t->dist);
-        dt_comm_close(t->device_comm);
-        dt_optimizer_close(&t->optimizer);
-        dt_network_close(t->network);
-        if (t->samples != NULL) {
-            t->backend->ops->samples_close(t->backend, t->samples);
-        }
-        t->backend->ops->close(t->backend);
+    if (t->graph != NULL) {
+        t->device.cuda->graph->close(t->graph);
     }
+    dt_comm_close(t->device_comm); /* early: it ends what a GPU may be waiting for, and what comes now waits for the GPU */
+    close_network(t);
     dt_loader_close(&t->loader);
     dt_dataset_close(&t->data);
     free(t->config_json);

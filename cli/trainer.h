@@ -1,7 +1,8 @@
 /* Everything one rank needs to train, opened together: data, network, optimizer, and where the run stands.
  *
- *   trainer.c  opens and closes it        step.c    takes one step, and times its parts
- *   state.c    saves and restores it      train.c   the epochs, and what people see of them */
+ *   trainer.c  opens and closes it        step.c       takes a step, and times its parts
+ *   state.c    saves and restores it      gpu_steps.c  has a GPU take several on its own
+ *                                         train.c      the epochs, and what people see of them */
 #ifndef DT_CLI_TRAINER_H
 #define DT_CLI_TRAINER_H
 
@@ -17,7 +18,8 @@
     X(DT_PHASE_FORWARD, "forward")             \
     X(DT_PHASE_BACKWARD, "backward")           \
     X(DT_PHASE_COMMUNICATION, "communication") \
-    X(DT_PHASE_UPDATE, "update")
+    X(DT_PHASE_UPDATE, "update")               \
+    X(DT_PHASE_ON_GPU, "gpu") /* the whole of steps that a GPU takes on its own */
 enum dt_phase { DT_PHASE_LIST(DT_NAMED_ENUM) DT_N_PHASES };
 
 struct dt_trainer {
@@ -35,6 +37,8 @@ struct dt_trainer {
     struct dt_device_choice device;
     struct dt_backend *backend;
     struct dt_comm *device_comm; /* sums gradients on the GPU; NULL: the world's does, in host memory */
+    struct dt_step_graph *graph; /* the GPU takes steps on its own; NULL: it does not */
+    uint64_t n_at_once;          /* with graph: steps that it is given together next */
     struct dt_bound_samples *samples;
     struct dt_network *network;
     struct dt_optimizer optimizer;
@@ -59,14 +63,30 @@ void dt_trainer_close(struct dt_trainer *trainer);
 
 /* What a step gave, over all ranks. */
 struct dt_step_result {
+    uint64_t step; /* taken in all, with this one */
     struct dt_metrics train;
     double lr;
+};
+
+/* What the next steps gave. */
+struct dt_step_results {
+    struct dt_step_result steps[DT_MAX_RECORDED_STEPS];
+    int n;     /* >= 1 */
     bool stop; /* some rank was asked to stop */
 };
 
-/* The next step of state.epoch; advances `state`. Every rank calls it. DT_NON_FINITE: the loss is not a number; no weight was
- * touched. */
-enum dt_status dt_trainer_step(struct dt_trainer *trainer, struct dt_step_result *out);
+/* The next step of state.epoch, or where a GPU takes them on its own the next few, up to `limit` >= 1; advances `state`. Every rank
+ * calls it. DT_NON_FINITE: the loss is not a number; weights are only fit to be thrown away. */
+enum dt_status dt_trainer_steps(struct dt_trainer *trainer, uint64_t limit, struct dt_step_results *out);
+
+/* Shared by step.c and gpu_steps.c. Gather, forward and backward of all micro-batches, gradients on their way. `last`: where the
+ * time of the phases is counted from; NULL: it is not taken. */
+enum dt_status dt_trainer_passes(struct dt_trainer *trainer, const struct dt_batch *batch, double *last);
+/* Counts the step that gave this. */
+enum dt_status dt_trainer_advance(struct dt_trainer *trainer, const struct dt_metrics *train, struct dt_step_result *out);
+enum dt_status dt_trainer_gpu_steps(struct dt_trainer *trainer, uint64_t limit, struct dt_step_results *out);
+/* A dt_step_fn, its context the trainer. */
+enum dt_status dt_trainer_gpu_step(void *context, const struct dt_batch *batch, const struct dt_update *update);
 
 /* Rank 0 writes a checkpoint; every rank calls it; agreed. `path` is where (rank 0), and stays as it was on failure. */
 enum dt_status dt_trainer_save(struct dt_trainer *trainer, const struct dt_run_dir *run, char path[DT_CHECKPOINT_PATH_SIZE]);

@@ -176,15 +176,14 @@ static enum dt_status cpu_metrics_take(struct dt_backend *backend, struct dt_met
     return DT_OK;
 }
 
-static enum dt_status cpu_sum_squares(struct dt_backend *backend, const float *x, size_t n_elems, double *out)
+static double sum_squares(const struct dt_cpu *cpu, const float *x, size_t n_elems)
 {
     double total = 0;
     for (size_t begin = 0; begin < n_elems; begin += DT_SUM_CHUNK) {
         const size_t n = n_elems - begin < DT_SUM_CHUNK ? n_elems - begin : DT_SUM_CHUNK;
-        total += cpu_of(backend)->kernels->sum_squares(n, x + begin);
+        total += cpu->kernels->sum_squares(n, x + begin);
     }
-    *out = total;
-    return DT_OK;
+    return total;
 }
 
 struct update_work {
@@ -212,7 +211,11 @@ static enum dt_status cpu_optimizer_step(struct dt_backend *backend, const struc
                                          const float *grads, float *state1, float *state2)
 {
     struct dt_cpu *cpu = cpu_of(backend);
-    struct update_work work = {cpu->kernels, update, n_elems, params, grads, state1, state2};
+    struct dt_update clipped = *update;
+    if (update->clip_norm > 0) {
+        clipped.grad_scale = dt_update_clipped_scale(update, sum_squares(cpu, grads, n_elems));
+    }
+    struct update_work work = {cpu->kernels, &clipped, n_elems, params, grads, state1, state2};
     dt_threads_run(cpu->threads, (int)((n_elems + UPDATE_CHUNK - 1) / UPDATE_CHUNK), update_chunk, &work);
     return DT_OK;
 }
@@ -236,6 +239,5 @@ const struct dt_backend_ops dt_cpu_backend = {
     .block_backward = dt_cpu_block_backward,
     .loss = cpu_loss,
     .metrics_take = cpu_metrics_take,
-    .sum_squares = cpu_sum_squares,
     .optimizer_step = cpu_optimizer_step,
 };

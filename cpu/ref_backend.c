@@ -160,14 +160,13 @@ static enum dt_status ref_metrics_take(struct dt_backend *backend, struct dt_met
     return DT_OK;
 }
 
-static enum dt_status ref_sum_squares(struct dt_backend *backend, const float *x, size_t n_elems, double *out)
+static double sum_squares(const float *x, size_t n_elems)
 {
-    (void)backend;
-    *out = 0;
+    double sum = 0;
     for (size_t i = 0; i < n_elems; i++) {
-        *out += (double)x[i] * (double)x[i];
+        sum += (double)x[i] * (double)x[i];
     }
-    return DT_OK;
+    return sum;
 }
 
 static void sgd_step(const struct dt_update *u, size_t n_elems, float *params, const float *grads, float *velocity)
@@ -206,10 +205,14 @@ static enum dt_status ref_optimizer_step(struct dt_backend *backend, const struc
                                          const float *grads, float *state1, float *state2)
 {
     (void)backend;
+    struct dt_update clipped = *update;
+    if (update->clip_norm > 0) {
+        clipped.grad_scale = dt_update_clipped_scale(update, sum_squares(grads, n_elems));
+    }
     if (update->type == DT_OPTIMIZER_SGD) {
-        sgd_step(update, n_elems, params, grads, state1);
+        sgd_step(&clipped, n_elems, params, grads, state1);
     } else {
-        adam_step(update, n_elems, params, grads, state1, state2);
+        adam_step(&clipped, n_elems, params, grads, state1, state2);
     }
     return DT_OK;
 }
@@ -241,6 +244,5 @@ const struct dt_backend_ops dt_ref_backend = {
     .block_backward = dt_ref_block_backward,
     .loss = ref_loss,
     .metrics_take = ref_metrics_take,
-    .sum_squares = ref_sum_squares,
     .optimizer_step = ref_optimizer_step,
 };

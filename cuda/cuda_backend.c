@@ -2,18 +2,11 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "cuda/block_bytes.h"
 #include "cuda/cuda_block.h"
 #include "cuda/cuda_check.h"
-
-#define READABLE_BEHIND 256                       /* bytes behind each piece of memory */
-#define CUBLAS_WORKSPACE_BYTES ((size_t)32 << 20) /* what cuBLAS advises for sm_90; ours, so that its results are repeatable */
-
-struct dt_cuda_sums {
-    struct dt_gpu_metrics metrics;
-    double squares;
-    double scratch[DT_GPU_SUM_SCRATCH];
-};
 
 struct dt_bound_samples {
     struct dt_gpu_samples gpu;
@@ -32,35 +25,6 @@ cudaStream_t dt_cuda_backend_stream(const struct dt_backend *backend)
 
 /* ---- memory */
 
-static double megabytes(size_t n_bytes)
-{
-    return (double)n_bytes / 1e6;
-}
-
-static enum dt_status no_memory(const struct dt_cuda *cuda, const char *what, size_t n_bytes)
-{
-    size_t n_free = 0, n_total = 0;
-    cudaGetLastError(); /* so that the next call does not report it again */
-    cudaMemGetInfo(&n_free, &n_total);
-    return dt_error(DT_NO_MEMORY,
-                    "out of memory on %s: %s needs %.1f MB, %.1f MB of %.1f MB are free (use a smaller batch or model)",
-                    cuda->gpu.name, what, megabytes(n_bytes), megabytes(n_free), megabytes(n_total));
-}
-
-enum dt_status dt_cuda_alloc(struct dt_cuda *cuda, const char *what, size_t n_bytes, void **out)
-{
-    *out = NULL;
-    void *memory = NULL;
-    const cudaError_t code = n_bytes <= SIZE_MAX / 2 ? cudaMalloc(&memory, n_bytes + READABLE_BEHIND) : cudaErrorMemoryAllocation;
-    if (code == cudaErrorMemoryAllocation) {
-        return no_memory(cuda, what, n_bytes);
-    }
-    DT_CUDA(code);
-    *out = memory;
-    DT_CUDA(cudaMemsetAsync(memory, 0, n_bytes + READABLE_BEHIND, cuda->stream));
-    return DT_OK;
-}
-
 enum dt_status dt_cuda_reserve_scratch(struct dt_cuda *cuda, enum dt_cuda_scratch_use use, const char *what, size_t n_bytes)
 {
     struct dt_cuda_scratch *scratch = &cuda->scratch[use];
@@ -69,20 +33,19 @@ enum dt_status dt_cuda_reserve_scratch(struct dt_cuda *cuda, enum dt_cuda_scratc
     }
     void *memory;
     DT_TRY(dt_cuda_alloc(cuda, what, n_bytes, &memory)); /* first: blocks that are open keep theirs if it fails */
-    cudaFree(scratch->memory);                           /* waits until nothing uses it */
+    dt_cuda_free(cuda, scratch->memory);
     *scratch = (struct dt_cuda_scratch){memory, n_bytes};
     return DT_OK;
 }
 
 static enum dt_status cuda_alloc(struct dt_backend *backend, size_t n_bytes, void **out)
 {
-    return dt_cuda_alloc(cuda_of(backend), "a part of the network", n_bytes, out);
+    return dt_cuda_alloc(cuda_of(backend), "it", n_bytes, out);
 }
 
 static void cuda_free(struct dt_backend *backend, void *memory)
 {
-    (void)backend;
-    cudaFree(memory);
+    dt_cuda_free(cuda_of(backend), memory);
 }
 
 static enum dt_status cuda_sync(struct dt_backend *backend)
@@ -116,10 +79,10 @@ static const char *precision_name(enum dt_precision precision)
 
 static enum dt_status open_cublas(struct dt_cuda *cuda)
 {
-    DT_TRY(dt_cuda_alloc(cuda, "cuBLAS's workspace", CUBLAS_WORKSPACE_BYTES, &cuda->cublas_workspace));
+    DT_TRY(dt_cuda_alloc(cuda, "cuBLAS's workspace", DT_CUBLAS_WORKSPACE_BYTES, &cuda->cublas_workspace));
     DT_CUBLAS(cublasCreate(&cuda->cublas));
     DT_CUBLAS(cublasSetStream(cuda->cublas, cuda->stream)); /* takes a workspace away: before the next line */
-    DT_CUBLAS(cublasSetWorkspace(cuda->cublas, cuda->cublas_workspace, CUBLAS_WORKSPACE_BYTES));
+    DT_CUBLAS(cublasSetWorkspace(cuda->cublas, cuda->cublas_workspace, DT_CUBLAS_WORKSPACE_BYTES));
     DT_CUBLAS(cublasSetMathMode(cuda->cublas, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)); /* sums in float, also of bf16 */
     return DT_OK;
 }
@@ -133,10 +96,9 @@ static enum dt_status open_parts(struct dt_cuda *cuda)
     DT_TRY(open_cublas(cuda));
     DT_CUDNN(cudnnCreate(&cuda->cudnn));
     DT_CUDNN(cudnnSetStream(cuda->cudnn, cuda->stream));
-    void *sums;
-    DT_TRY(dt_cuda_alloc(cuda, "the running sums", sizeof *cuda->sums, &sums));
-    cuda->sums = sums;
-    DT_CUDA(cudaMallocHost((void **)&cuda->host_sums, sizeof *cuda->host_sums));
+    DT_TRY(dt_cuda_alloc(cuda, "the running sums", sizeof *cuda->sums, (void **)&cuda->sums));
+    DT_TRY(dt_cuda_alloc(cuda, "the step under way", sizeof *cuda->step, (void **)&cuda->step));
+    DT_CUDA(cudaMallocHost((void **)&cuda->host_metrics, sizeof *cuda->host_metrics));
     return DT_OK;
 }
 
@@ -144,6 +106,9 @@ static enum dt_status open_parts(struct dt_cuda *cuda)
 static void cuda_close(struct dt_backend *backend)
 {
     struct dt_cuda *cuda = cuda_of(backend);
+    if (cuda->lost) {
+        return;
+    }
     if (cuda->stream != NULL) {
         cudaStreamSynchronize(cuda->stream);
     }
@@ -157,16 +122,18 @@ static void cuda_close(struct dt_backend *backend)
         cudaEventDestroy(cuda->batches.copied[i]);
     }
     for (int i = 0; i < DT_CUDA_N_SCRATCH; i++) {
-        cudaFree(cuda->scratch[i].memory);
+        dt_cuda_free(cuda, cuda->scratch[i].memory);
     }
-    cudaFree(cuda->batches.rows);
+    dt_cuda_free(cuda, cuda->batches.device);
     cudaFreeHost(cuda->batches.host);
-    cudaFree(cuda->cublas_workspace);
-    cudaFree(cuda->sums);
-    cudaFreeHost(cuda->host_sums);
+    dt_cuda_free(cuda, cuda->cublas_workspace);
+    dt_cuda_free(cuda, cuda->sums);
+    dt_cuda_free(cuda, cuda->step);
+    cudaFreeHost(cuda->host_metrics);
     if (cuda->stream != NULL) {
         cudaStreamDestroy(cuda->stream);
     }
+    free(cuda->memory.pieces);
     free(cuda);
 }
 
@@ -197,9 +164,8 @@ static enum dt_status cuda_open(const struct dt_backend_options *options, struct
 
 static void cuda_samples_close(struct dt_backend *backend, struct dt_bound_samples *bound)
 {
-    (void)backend;
-    cudaFree(bound->inputs);
-    cudaFree(bound->answers);
+    dt_cuda_free(cuda_of(backend), bound->inputs);
+    dt_cuda_free(cuda_of(backend), bound->answers);
     free(bound);
 }
 
@@ -251,16 +217,15 @@ static enum dt_status cuda_samples_open(struct dt_backend *backend, const struct
 enum dt_status dt_cuda_reserve_batch(struct dt_cuda *cuda, int capacity)
 {
     struct dt_cuda_batches *batches = &cuda->batches;
-    const size_t n = (size_t)capacity, n_slot_bytes = 2 * n * sizeof(uint32_t);
+    const size_t n = (size_t)capacity, n_slot_bytes = (1 + 2 * n) * sizeof(uint32_t);
     DT_TRY(dt_cuda_reserve_scratch(cuda, DT_CUDA_SCRATCH_LOSS, "the loss", 2 * n * sizeof(double)));
     if (capacity <= batches->capacity) {
         return DT_OK;
     }
-    void *rows;
-    DT_TRY(dt_cuda_alloc(cuda, "a batch's sample numbers", n_slot_bytes, &rows));
-    cudaFree(batches->rows); /* waits until nothing uses it, nor the host's slots */
-    batches->rows = rows;
-    batches->ids = batches->rows + capacity;
+    void *device;
+    DT_TRY(dt_cuda_alloc(cuda, "a batch's sample numbers", n_slot_bytes, &device));
+    dt_cuda_free(cuda, batches->device); /* waits until nothing uses it, nor the host's slots */
+    batches->device = device;
     cudaFreeHost(batches->host);
     batches->host = NULL;
     batches->capacity = 0;
@@ -269,22 +234,22 @@ enum dt_status dt_cuda_reserve_batch(struct dt_cuda *cuda, int capacity)
     return DT_OK;
 }
 
-/* Rows and ids in one copy. The next free slot's last copy is so many batches old that it has long been done. */
+/* All in one copy. The next free slot's last copy is so many batches old that it has long been done. */
 static enum dt_status send_batch(struct dt_cuda *cuda, const struct dt_batch *batch)
 {
     struct dt_cuda_batches *batches = &cuda->batches;
     DT_TRY(dt_cuda_reserve_batch(cuda, batch->n)); /* has room, unless no block was opened */
     const size_t n = (size_t)batch->n, capacity = (size_t)batches->capacity;
     const int slot = batches->next;
-    uint32_t *host = batches->host + (size_t)slot * 2 * capacity;
+    uint32_t *host = batches->host + (size_t)slot * (1 + 2 * capacity), *rows = host + 1, *ids = rows + n;
     DT_CUDA(cudaEventSynchronize(batches->copied[slot]));
-    for (size_t i = 0; i < n; i++) {
-        host[i] = batch->rows[i];
-        host[capacity + i] = batch->ids[i];
-    }
-    DT_CUDA(cudaMemcpyAsync(batches->rows, host, (capacity + n) * sizeof *host, cudaMemcpyHostToDevice, cuda->stream));
+    host[0] = batch->epoch;
+    memcpy(rows, batch->rows, n * sizeof *rows);
+    memcpy(ids, batch->ids, n * sizeof *ids);
+    DT_CUDA(cudaMemcpyAsync(batches->device, host, (1 + 2 * n) * sizeof *host, cudaMemcpyHostToDevice, cuda->stream));
     DT_CUDA(cudaEventRecord(batches->copied[slot], cuda->stream));
     batches->next = (slot + 1) % DT_CUDA_BATCH_SLOTS;
+    cuda->batch = (struct dt_cuda_batch){.epoch = batches->device, .rows = batches->device + 1, .ids = batches->device + 1 + n};
     return DT_OK;
 }
 
@@ -292,10 +257,15 @@ static enum dt_status cuda_gather(struct dt_backend *backend, struct dt_bound_sa
                                   float *x)
 {
     struct dt_cuda *cuda = cuda_of(backend);
-    if (batch->n > 0) {
-        DT_TRY(send_batch(cuda, batch));
-        DT_CUDA(dt_gpu_gather(cuda->stream, &bound->gpu, cuda->batches.rows, batch->n, cuda->type, x));
+    if (batch->n == 0) {
+        return DT_OK;
     }
+    if (cuda->on_its_own) {
+        cuda->batch = (struct dt_cuda_batch){.epoch = &cuda->step->epoch, .rows = batch->rows, .ids = batch->ids};
+    } else {
+        DT_TRY(send_batch(cuda, batch));
+    }
+    DT_CUDA(dt_gpu_gather(cuda->stream, &bound->gpu, cuda->batch.rows, batch->n, cuda->type, x));
     return DT_OK;
 }
 
@@ -313,7 +283,7 @@ static enum dt_status cuda_loss(struct dt_backend *backend, enum dt_loss loss, s
 {
     struct dt_cuda *cuda = cuda_of(backend);
     if (batch->n > 0) {
-        DT_CUDA(dt_gpu_loss(cuda->stream, loss, &bound->gpu, cuda->batches.rows, batch->n, n_outputs, logits, dlogits,
+        DT_CUDA(dt_gpu_loss(cuda->stream, loss, &bound->gpu, cuda->batch.rows, batch->n, n_outputs, logits, dlogits,
                             cuda->scratch[DT_CUDA_SCRATCH_LOSS].memory, &cuda->sums->metrics));
     }
     return DT_OK;
@@ -322,29 +292,27 @@ static enum dt_status cuda_loss(struct dt_backend *backend, enum dt_loss loss, s
 static enum dt_status cuda_metrics_take(struct dt_backend *backend, struct dt_metrics *out)
 {
     struct dt_cuda *cuda = cuda_of(backend);
-    const struct dt_gpu_metrics *taken = &cuda->host_sums->metrics;
-    DT_CUDA(cudaMemcpyAsync(&cuda->host_sums->metrics, &cuda->sums->metrics, sizeof *taken, cudaMemcpyDeviceToHost, cuda->stream));
+    const struct dt_gpu_metrics *taken = cuda->host_metrics;
+    DT_CUDA(cudaMemcpyAsync(cuda->host_metrics, &cuda->sums->metrics, sizeof *taken, cudaMemcpyDeviceToHost, cuda->stream));
     DT_CUDA(cudaMemsetAsync(&cuda->sums->metrics, 0, sizeof *taken, cuda->stream));
     DT_TRY(cuda_sync(backend));
     *out = (struct dt_metrics){taken->loss_sum, taken->n_correct, taken->n_samples};
     return DT_OK;
 }
 
-static enum dt_status cuda_sum_squares(struct dt_backend *backend, const float *x, size_t n_elems, double *out)
-{
-    struct dt_cuda *cuda = cuda_of(backend);
-    struct dt_cuda_sums *sums = cuda->sums, *host = cuda->host_sums;
-    DT_CUDA(dt_gpu_sum_squares(cuda->stream, n_elems, x, sums->scratch, &sums->squares));
-    DT_CUDA(cudaMemcpyAsync(&host->squares, &sums->squares, sizeof host->squares, cudaMemcpyDeviceToHost, cuda->stream));
-    DT_TRY(cuda_sync(backend));
-    *out = host->squares;
-    return DT_OK;
-}
-
 static enum dt_status cuda_optimizer_step(struct dt_backend *backend, const struct dt_update *update, size_t n_elems, float *params,
                                           const float *grads, float *state1, float *state2)
 {
-    DT_CUDA(dt_gpu_optimizer_step(cuda_of(backend)->stream, update, n_elems, params, grads, state1, state2));
+    const struct dt_cuda *cuda = cuda_of(backend);
+    struct dt_update *numbers = &cuda->step->update;
+    if (!cuda->on_its_own) { /* from memory that is not pinned: read before the call returns */
+        DT_CUDA(cudaMemcpyAsync(numbers, update, sizeof *update, cudaMemcpyHostToDevice, cuda->stream));
+    }
+    if (update->clip_norm > 0) {
+        DT_CUDA(dt_gpu_sum_squares(cuda->stream, n_elems, grads, cuda->sums->scratch, &cuda->sums->squares));
+        DT_CUDA(dt_gpu_clip(cuda->stream, &cuda->sums->squares, numbers));
+    }
+    DT_CUDA(dt_gpu_optimizer_step(cuda->stream, numbers, n_elems, params, grads, state1, state2));
     return DT_OK;
 }
 
@@ -367,6 +335,5 @@ const struct dt_backend_ops dt_cuda_backend = {
     .block_backward = dt_cuda_block_backward,
     .loss = cuda_loss,
     .metrics_take = cuda_metrics_take,
-    .sum_squares = cuda_sum_squares,
     .optimizer_step = cuda_optimizer_step,
 };

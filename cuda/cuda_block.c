@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "cuda/block_bytes.h"
 #include "cuda/conv_plan.h"
 #include "cuda/cuda_check.h"
 
@@ -11,11 +12,13 @@ struct dt_block_state {
     struct dt_cuda *cuda;
     struct dt_block block;
     int capacity;
+    bool is_first;         /* nobody asks for the gradient of its input */
     size_t n_in, n_linear; /* elements of a sample */
     size_t weight_offset, bias_offset, n_weights;
+    struct dt_gpu_block_bytes bytes;
     struct dt_gpu_tail tail;             /* without what a pass brings along */
     enum dt_gpu_type y_type;             /* of y and dy: the last block's are float */
-    struct dt_conv_plan *plans[N_PLANS]; /* conv; each for `capacity` samples */
+    struct dt_conv_plan *plans[N_PLANS]; /* conv; each for `capacity` samples; NULL: not wanted */
     void *z;                             /* (capacity, linear_out), the linear operation's output; NULL without one */
     void *weight;                        /* in the order and type for the libraries; NULL where the arena's own serves */
 };
@@ -38,8 +41,10 @@ static void describe(struct dt_block_state *state, struct dt_cuda *cuda, const s
     state->cuda = cuda;
     state->block = model->blocks[index];
     state->capacity = capacity;
+    state->is_first = index == 0;
     state->n_in = dt_shape_elems(b->in);
     state->n_linear = dt_shape_elems(b->linear_out);
+    state->bytes = dt_gpu_block_bytes(model, index, cuda->precision, capacity);
     state->y_type = index == model->n_blocks - 1 ? DT_GPU_F32 : cuda->type;
     if (has_linear(state)) {
         state->weight_offset = model->params[b->weight].offset;
@@ -62,12 +67,15 @@ static enum dt_status open_plans(struct dt_block_state *state)
     struct dt_cuda *cuda = state->cuda;
     const struct dt_conv_target target = {.handle = cuda->cudnn};
     for (int kind = 0; kind < N_PLANS; kind++) {
+        if (kind == DT_CONV_INPUT_GRADIENT && state->is_first) {
+            continue;
+        }
         DT_TRY(dt_conv_plan_open(&target, (enum dt_conv_kind)kind, &state->block, state->capacity, cuda->precision,
                                  &state->plans[kind]));
         const size_t n_bytes = dt_conv_plan_workspace(state->plans[kind]);
         DT_TRY(dt_cuda_reserve_scratch(cuda, DT_CUDA_SCRATCH_WORKSPACE, state->block.name, n_bytes));
     }
-    return dt_cuda_reserve_scratch(cuda, DT_CUDA_SCRATCH_DW, state->block.name, state->n_weights * dt_gpu_type_bytes(cuda->type));
+    return dt_cuda_reserve_scratch(cuda, DT_CUDA_SCRATCH_DW, state->block.name, state->bytes.dw);
 }
 
 static enum dt_status open_linear(struct dt_block_state *state)
@@ -75,13 +83,12 @@ static enum dt_status open_linear(struct dt_block_state *state)
     struct dt_cuda *cuda = state->cuda;
     const char *name = state->block.name;
     const struct dt_shape out = state->block.linear_out;
-    const size_t n_bytes = dt_gpu_type_bytes(cuda->type), n_z = (size_t)state->capacity * state->n_linear;
     const size_t n_positions = (size_t)state->capacity * (size_t)out.h * (size_t)out.w;
-    DT_TRY(dt_cuda_alloc(cuda, name, n_z * n_bytes, &state->z));
-    DT_TRY(dt_cuda_reserve_scratch(cuda, DT_CUDA_SCRATCH_DZ, name, n_z * n_bytes));
+    DT_TRY(dt_cuda_alloc(cuda, name, state->bytes.z, &state->z));
+    DT_TRY(dt_cuda_reserve_scratch(cuda, DT_CUDA_SCRATCH_DZ, name, state->bytes.z));
     DT_TRY(dt_cuda_reserve_scratch(cuda, DT_CUDA_SCRATCH_DB, name, dt_gpu_bias_scratch(n_positions, out.c) * sizeof(float)));
-    if (has_conv(state) || cuda->type != DT_GPU_F32) {
-        DT_TRY(dt_cuda_alloc(cuda, name, state->n_weights * n_bytes, &state->weight));
+    if (state->bytes.weight > 0) {
+        DT_TRY(dt_cuda_alloc(cuda, name, state->bytes.weight, &state->weight));
     }
     return has_conv(state) ? open_plans(state) : DT_OK;
 }
@@ -112,8 +119,8 @@ void dt_cuda_block_close(struct dt_block_state *state)
     for (int kind = 0; kind < N_PLANS; kind++) {
         dt_conv_plan_close(state->plans[kind]);
     }
-    cudaFree(state->z);
-    cudaFree(state->weight);
+    dt_cuda_free(state->cuda, state->z);
+    dt_cuda_free(state->cuda, state->weight);
     free(state);
 }
 
@@ -131,7 +138,7 @@ static struct dt_gpu_tail tail_of(const struct dt_block_state *state, const stru
     struct dt_gpu_tail tail = state->tail;
     tail.dropout_rate = pass->training ? tail.dropout_rate : 0;
     tail.seed = pass->seed;
-    tail.epoch = pass->batch->epoch;
+    tail.epoch = state->cuda->batch.epoch;
     return tail;
 }
 
@@ -220,7 +227,7 @@ enum dt_status dt_cuda_block_forward(struct dt_block_state *state, const float *
         DT_TRY(pack_weight(state, params));
         DT_TRY(linear_forward(state, params, x, n));
     }
-    DT_CUDA(dt_gpu_tail_forward(cuda->stream, &tail, cuda->batches.ids, n, cuda->type, has_linear(state) ? state->z : x,
+    DT_CUDA(dt_gpu_tail_forward(cuda->stream, &tail, cuda->batch.ids, n, cuda->type, has_linear(state) ? state->z : x,
                                 bias_of(state, params), state->y_type, y));
     return DT_OK;
 }
@@ -243,7 +250,7 @@ static enum dt_status tail_backward(const struct dt_block_state *state, const fl
 {
     const struct dt_cuda *cuda = state->cuda;
     const struct dt_gpu_tail tail = tail_of(state, pass);
-    DT_CUDA(dt_gpu_tail_backward(cuda->stream, &tail, cuda->batches.ids, pass->batch->n, cuda->type, z, bias_of(state, params),
+    DT_CUDA(dt_gpu_tail_backward(cuda->stream, &tail, cuda->batch.ids, pass->batch->n, cuda->type, z, bias_of(state, params),
                                  state->y_type, dy, dz));
     return DT_OK;
 }

@@ -10,6 +10,7 @@
 #include <cudnn.h>
 
 #include "cuda/cuda_backend.h"
+#include "cuda/cuda_memory.h"
 #include "cuda/kernels.h"
 
 enum dt_cuda_scratch_use {
@@ -31,13 +32,23 @@ struct dt_cuda_scratch {
 #define DT_CUDA_BATCH_SLOTS 8
 struct dt_cuda_batches {
     int capacity;   /* samples of a slot */
-    uint32_t *host; /* pinned; slots of (2, capacity): rows, ids */
+    uint32_t *host; /* pinned; slots of 1 + 2 * capacity: epoch, rows, ids */
     cudaEvent_t copied[DT_CUDA_BATCH_SLOTS];
     int next;
-    uint32_t *rows, *ids; /* device; (2, capacity): the last gathered batch */
+    uint32_t *device; /* one slot: the last batch that was sent */
 };
 
-struct dt_cuda_sums; /* results on their way back to the host */
+/* What kernels read of the last gathered batch; device memory. */
+struct dt_cuda_batch {
+    const uint32_t *rows, *ids, *epoch;
+};
+
+/* Results on their way back to the host, and what they are made from. */
+struct dt_cuda_sums {
+    struct dt_gpu_metrics metrics;
+    double squares;
+    double scratch[DT_GPU_SUM_SCRATCH];
+};
 
 struct dt_cuda {
     struct dt_backend base;
@@ -48,10 +59,15 @@ struct dt_cuda {
     cublasHandle_t cublas;
     cudnnHandle_t cudnn;
     void *cublas_workspace;
+    struct dt_cuda_memory memory;
     struct dt_cuda_scratch scratch[DT_CUDA_N_SCRATCH];
     struct dt_cuda_batches batches;
-    struct dt_cuda_sums *sums;      /* device */
-    struct dt_cuda_sums *host_sums; /* pinned */
+    struct dt_cuda_batch batch;
+    struct dt_gpu_step *step; /* device */
+    bool lost; /* a collective is under way that may never end (cuda/nccl_comm.c): what waits for the GPU must not be called */
+    bool on_its_own;           /* what is enqueued belongs to a step whose numbers are on the device already (cuda/step_graph.h) */
+    struct dt_cuda_sums *sums; /* device */
+    struct dt_gpu_metrics *host_metrics; /* pinned */
     char description[96];
 };
 
@@ -59,10 +75,6 @@ static inline size_t dt_gpu_type_bytes(enum dt_gpu_type type)
 {
     return type == DT_GPU_F32 ? sizeof(float) : 2;
 }
-
-/* Zeroed device memory for `what`, with 256 bytes behind it. DT_NO_MEMORY says how much was wanted and how much
- * there is; `what` is "conv1", "the data set". */
-enum dt_status dt_cuda_alloc(struct dt_cuda *cuda, const char *what, size_t n_bytes, void **out);
 
 /* Grow what is shared, if it is too small; only while blocks are opened, as it waits for the GPU. */
 enum dt_status dt_cuda_reserve_scratch(struct dt_cuda *cuda, enum dt_cuda_scratch_use use, const char *what, size_t n_bytes);

@@ -13,8 +13,7 @@ static enum dt_status failed(enum dt_status status, const char *library, const c
                              int line)
 {
     if (status == DT_NO_MEMORY) {
-        return dt_error(status, "%s: out of memory: %s, %s:%d: %s (use a smaller model or batch)", library, words, base_name(file),
-                        line, call);
+        return dt_error(status, "%s: out of memory: %s, %s:%d: %s", library, words, base_name(file), line, call);
     }
     return dt_error(status, "%s: %s, %s:%d: %s", library, words, base_name(file), line, call);
 }

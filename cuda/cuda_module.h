@@ -3,10 +3,11 @@
 #ifndef DT_CUDA_CUDA_MODULE_H
 #define DT_CUDA_CUDA_MODULE_H
 
+#include "base/draw.h"
 #include "dist/comm.h"
 #include "model/backend.h"
 
-#define DT_CUDA_MODULE_VERSION 1 /* a module of another version is refused by name */
+#define DT_CUDA_MODULE_VERSION 2 /* a module of another version is refused by name */
 #define DT_CUDA_MODULE_SYMBOL "dt_cuda_module"
 
 struct dt_gpu {
@@ -17,6 +18,36 @@ struct dt_gpu {
     size_t total_bytes, free_bytes; /* of its memory */
 };
 
+struct dt_gpu_memory {
+    size_t peak_bytes;              /* that the backend has had allocated at most so far */
+    size_t free_bytes, total_bytes; /* of the GPU now; CUDA's libraries and other processes take some too */
+};
+
+/* What differs from step to step: which samples, which learning rate. */
+struct dt_step_input {
+    struct dt_draw draw;
+    struct dt_update update;
+};
+
+#define DT_MAX_RECORDED_STEPS 64 /* that are started together */
+
+/* Makes the calls of one step: gather to update. `batch` has device memory for rows and ids; update: of the same kind as those of
+ * all steps, but its numbers are read on the device. Nothing in it may wait for the GPU. */
+typedef enum dt_status (*dt_step_fn)(void *context, const struct dt_batch *batch, const struct dt_update *update);
+
+/* Steps that a GPU takes on its own: cuda/step_graph.h says how. */
+struct dt_step_graph;
+struct dt_step_graph_ops {
+    /* For batches of up to `capacity` samples. device_comm: that of comm_open, if the steps use one; borrowed, as is `backend`. */
+    enum dt_status (*open)(struct dt_backend *backend, struct dt_comm *device_comm, int capacity, dt_step_fn step, void *context,
+                           struct dt_step_graph **out);
+    void (*close)(struct dt_step_graph *graph); /* NULL is fine; before device_comm and backend */
+    /* Enqueues n_steps steps, 1 .. DT_MAX_RECORDED_STEPS, which are the caller's again on return. */
+    enum dt_status (*start)(struct dt_step_graph *graph, const struct dt_step_input *inputs, int n_steps);
+    enum dt_status (*test)(struct dt_step_graph *graph, int *n_done);  /* steps that are done; never waits */
+    void (*take)(struct dt_step_graph *graph, struct dt_metrics *out); /* (n_steps): once they are done, what came of each */
+};
+
 struct dt_cuda_module {
     int version;
     const struct dt_backend_ops *backend;
@@ -24,11 +55,13 @@ struct dt_cuda_module {
      * sees. DT_UNAVAILABLE with the reason and the cure: no driver, no GPU, fewer GPUs than local ranks, too old a GPU or driver.
      */
     enum dt_status (*probe)(int local_rank, struct dt_gpu *out, int *n_gpus);
+    void (*memory)(struct dt_backend *backend, struct dt_gpu_memory *out);
     /* A communicator over NCCL: allreduce and broadcast of *device* buffers of `backend`, enqueued behind the work that is enqueued
      * there; its names, deadlines and explanations are `host`'s (borrowed), which also carries the unique id. Every rank of `host`
      * calls it; each on a GPU of its own. DT_STALLED after host->timeout_s, naming who is missing. */
     enum dt_status (*comm_open)(struct dt_comm *host, struct dt_backend *backend, struct dt_comm **out);
-    const char *(*versions)(void); /* "CUDA 13.0, driver 13.0, cuDNN 9.19.0, cuBLAS 13.1.0, NCCL 2.28.9"; static */
+    const struct dt_step_graph_ops *graph; /* NULL: it takes no steps on its own */
+    const char *(*versions)(void);         /* "CUDA 13.0, driver 13.0, cuDNN 9.19.0, cuBLAS 13.1.0, NCCL 2.28.9"; static */
 };
 
 extern __attribute__((visibility("default"))) const struct dt_cuda_module dt_cuda_module; /* for the program: by dlsym */

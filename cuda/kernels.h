@@ -1,5 +1,6 @@
-/* Our own kernels, for what the libraries lack. Each call enqueues on `stream` and returns the launch's error; nothing here waits
- * or allocates. All pointers are device memory unless they say otherwise.
+/* Our own kernels, for what the libraries lack: in kernels_tail.cu, kernels_linear.cu and kernels_step.cu. Each call enqueues on
+ * `stream` and returns the launch's error; nothing here waits or allocates. All pointers are device memory unless they say
+ * otherwise.
  *
  * `type` is that of activations and packed weights: float, or bfloat16 in precision bf16. Activations are N H W C, except behind a
  * flatten: there C H W, the canonical order. Arithmetic is in float. The same call on the same numbers gives the same bits: sums
@@ -11,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "model/backend.h"
+#include "cuda/cuda_module.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -44,8 +45,8 @@ struct dt_gpu_tail {
     float dropout_rate; /* 0 outside training too */
     uint32_t dropout_stream;
     uint64_t seed;
-    uint32_t epoch;
-    bool flatten; /* y and dy are in canonical order */
+    const uint32_t *epoch; /* device; read where something is dropped */
+    bool flatten;          /* y and dy are in canonical order */
 };
 
 /* y (n, pooled) = dropout(pool(activation(z + bias))). z (n, linear) is what the linear operation left and stays for the backward
@@ -86,9 +87,31 @@ cudaError_t dt_gpu_loss(cudaStream_t stream, enum dt_loss loss, const struct dt_
 #define DT_GPU_SUM_SCRATCH 1024
 cudaError_t dt_gpu_sum_squares(cudaStream_t stream, size_t n_elems, const float *x, double *scratch, double *out);
 
-/* One optimizer step (model/optimizer.h says which). state1, state2: NULL where unused. */
+/* Clips `update` (device), whose gradients have this sum of squares. */
+cudaError_t dt_gpu_clip(cudaStream_t stream, const double *sum_squares, struct dt_update *update);
+
+/* One optimizer step (model/optimizer.h says which), already clipped. update: device. state1, state2: NULL where unused. */
 cudaError_t dt_gpu_optimizer_step(cudaStream_t stream, const struct dt_update *update, size_t n_elems, float *params,
                                   const float *grads, float *state1, float *state2);
+
+/* The steps that the GPU takes on its own (cuda/step_graph.h): what differs between them, and what came of each. */
+struct dt_gpu_steps {
+    int now; /* the step under way */
+    struct dt_step_input inputs[DT_MAX_RECORDED_STEPS];
+    struct dt_gpu_metrics metrics[DT_MAX_RECORDED_STEPS];
+};
+
+/* What the other kernels of a step read, wherever it comes from. */
+struct dt_gpu_step {
+    uint32_t epoch;
+    struct dt_update update;
+};
+
+/* Begins the step under way: *step, and the rows and ids of its n samples. */
+cudaError_t dt_gpu_step_begin(cudaStream_t stream, const struct dt_gpu_steps *steps, int n, struct dt_gpu_step *step,
+                              uint32_t *rows, uint32_t *ids);
+/* Ends it: keeps its metrics, sets the running ones to zero, and counts on. *n_done, in pinned host memory, is then the count. */
+cudaError_t dt_gpu_step_end(cudaStream_t stream, struct dt_gpu_steps *steps, struct dt_gpu_metrics *running, volatile int *n_done);
 
 #ifdef __cplusplus
 }

@@ -3,7 +3,9 @@
 
 #include "cuda/cuda_backend.h"
 #include "cuda/cuda_check.h"
+#include "cuda/cuda_memory.h"
 #include "cuda/nccl_comm.h"
+#include "cuda/step_graph.h"
 
 #define CAPABILITY_MIN_MAJOR 8 /* what bf16 and tf32 need, and the oldest that the kernels are compiled for */
 
@@ -111,6 +113,8 @@ const struct dt_cuda_module dt_cuda_module = {
     .version = DT_CUDA_MODULE_VERSION,
     .backend = &dt_cuda_backend,
     .probe = dt_cuda_probe,
+    .memory = dt_cuda_memory,
     .comm_open = dt_nccl_comm_open,
+    .graph = &dt_step_graph,
     .versions = versions,
 };

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "cuda/cuda_backend.h"
+#include "cuda/cuda_block.h"
 #include "cuda/cuda_check.h"
 #include "dist/grad_sync.h"
 
@@ -29,7 +29,8 @@ struct operation {
 struct nccl_comm {
     struct dt_comm base;
     struct dt_comm *host;        /* borrowed */
-    cudaStream_t compute;        /* borrowed: the backend's */
+    struct dt_cuda *cuda;        /* borrowed */
+    cudaStream_t compute;        /* the backend's */
     cudaStream_t stream;         /* NCCL's */
     ncclComm_t nccl;             /* NULL: there is none to end */
     uint64_t n_queued, n_issued; /* so far; operation n is in place n % MAX_UNDER_WAY */
@@ -93,6 +94,12 @@ static enum dt_status look(struct nccl_comm *self, const char *name, bool *busy)
         return nccl_error(code != ncclSuccess ? code : state, name);
     }
     return DT_OK;
+}
+
+enum dt_status dt_nccl_comm_look(struct dt_comm *comm, const char *name)
+{
+    bool busy;
+    return look(nccl_of(comm), name, &busy);
 }
 
 static enum dt_status give(struct nccl_comm *self, struct operation *operation)
@@ -174,6 +181,15 @@ static enum dt_status nccl_test(struct dt_comm *comm, struct dt_request *request
     if (operation->state != ISSUED) {
         return DT_OK;
     }
+    enum cudaStreamCaptureStatus capture;
+    DT_CUDA(cudaStreamIsCapturing(self->compute, &capture));
+    if (capture != cudaStreamCaptureStatusNone) {
+        DT_CUDA(cudaStreamWaitEvent(self->compute, operation->done, 0));
+        operation->state = FREE;
+        dt_comm_request_end(self->host);
+        *done = true;
+        return DT_OK;
+    }
     const cudaError_t code = cudaEventQuery(operation->done);
     if (code == cudaErrorNotReady) {
         cudaGetLastError(); /* or the check after the next launch finds it */
@@ -181,6 +197,7 @@ static enum dt_status nccl_test(struct dt_comm *comm, struct dt_request *request
     }
     DT_CUDA(code);
     operation->state = FREE; /* what is enqueued from now on comes after it on any stream */
+    dt_comm_request_end(self->host);
     *done = true;
     return DT_OK;
 }
@@ -257,6 +274,10 @@ static bool end_in_peace(struct nccl_comm *self)
             return false;
         }
     }
+    if (cudaStreamQuery(self->compute) == cudaErrorNotReady) { /* recorded ones are */
+        cudaGetLastError();
+        return false;
+    }
     ncclResult_t state = ncclCommFinalize(self->nccl);
     for (unsigned ms = 0; ms < FAREWELL_LIMIT_MS && state == ncclInProgress; ms++) {
         dt_sleep_ms(1);
@@ -270,6 +291,7 @@ static bool end_in_peace(struct nccl_comm *self)
 static void end(struct nccl_comm *self, bool in_peace)
 {
     if (self->nccl != NULL && !leave(self->nccl, in_peace ? ncclCommDestroy : ncclCommAbort)) {
+        self->cuda->lost = true;
         return;
     }
     for (int i = 0; i < MAX_UNDER_WAY; i++) {
@@ -417,9 +439,10 @@ enum dt_status dt_nccl_comm_open(struct dt_comm *host, struct dt_backend *backen
     }
     self->base = *host; /* ranks and time limit */
     self->base.ops = &nccl_ops;
-    self->base.n_started = 0;
+    self->base.n_started = self->base.n_done = 0;
     self->host = host;
-    self->compute = dt_cuda_backend_stream(backend);
+    self->cuda = (struct dt_cuda *)backend;
+    self->compute = self->cuda->stream;
     const enum dt_status status = open_all(self);
     if (status != DT_OK) {
         end(self, false);

@@ -1,7 +1,5 @@
 #include "data/shard.h"
 
-#include "base/permutation.h"
-
 /* Rank r's part when n things are cut into `size` contiguous slices as even as can be. */
 static size_t slice_begin(size_t n, int rank, int size)
 {
@@ -91,19 +89,28 @@ uint64_t dt_shard_steps_per_epoch(const struct dt_shard *shard)
     return n_steps;
 }
 
-int dt_shard_batch(const struct dt_shard *shard, uint32_t epoch, uint64_t step, uint32_t *rows, uint32_t *ids)
+struct dt_draw dt_shard_draw(const struct dt_shard *shard, uint32_t epoch, uint64_t step)
 {
     size_t n;
     const size_t begin = my_step(shard, step, &n);
     const struct dt_owned owned = dt_shard_owned(shard);
     const uint32_t stream = shard->mode == DT_SHARDING_GLOBAL ? 0 : (uint32_t)shard->rank;
-    const struct dt_permutation order = dt_permutation_make(shard->seed, stream, epoch, (uint32_t)owned.n);
-    for (size_t i = 0; i < n; i++) {
-        const uint32_t index = (uint32_t)(begin + i);
-        rows[i] = shard->shuffle ? dt_permutation_at(&order, index) : index;
-        ids[i] = owned.first + rows[i] * owned.stride;
+    return (struct dt_draw){.order = dt_permutation_make(shard->seed, stream, epoch, (uint32_t)owned.n),
+                            .shuffle = shard->shuffle,
+                            .begin = (uint32_t)begin,
+                            .n = (uint32_t)n,
+                            .first_id = owned.first,
+                            .id_stride = owned.stride};
+}
+
+int dt_shard_batch(const struct dt_shard *shard, uint32_t epoch, uint64_t step, uint32_t *rows, uint32_t *ids)
+{
+    const struct dt_draw draw = dt_shard_draw(shard, epoch, step);
+    for (uint32_t i = 0; i < draw.n; i++) {
+        rows[i] = dt_draw_row(&draw, i);
+        ids[i] = dt_draw_id(&draw, rows[i]);
     }
-    return (int)n;
+    return (int)draw.n;
 }
 
 size_t dt_shard_step_samples(const struct dt_shard *shard, uint64_t step)

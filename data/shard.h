@@ -10,9 +10,9 @@
 #ifndef DT_DATA_SHARD_H
 #define DT_DATA_SHARD_H
 
-#include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
+
+#include "base/draw.h"
 
 #define DT_SHARDING_LIST(X)         \
     X(DT_SHARDING_SHARD, "shard")   \
@@ -41,6 +41,8 @@ struct dt_owned dt_shard_owned(const struct dt_shard *shard);
 int dt_shard_capacity(const struct dt_shard *shard);             /* largest batch of this rank */
 uint64_t dt_shard_steps_per_epoch(const struct dt_shard *shard); /* the same on every rank */
 
+/* This rank's batch of a step; empty when the rank ran out before the others. */
+struct dt_draw dt_shard_draw(const struct dt_shard *shard, uint32_t epoch, uint64_t step);
 /* Writes the rows and ids of this rank's batch (arrays of dt_shard_capacity elements) and returns its size, which may be 0. */
 int dt_shard_batch(const struct dt_shard *shard, uint32_t epoch, uint64_t step, uint32_t *rows, uint32_t *ids);
 

@@ -57,6 +57,12 @@ void dt_comm_request_begin(struct dt_comm *comm, const char *name, struct dt_req
     comm->ops->alive(comm);
 }
 
+void dt_comm_request_end(struct dt_comm *comm)
+{
+    comm->n_done++;
+    comm->ops->alive(comm);
+}
+
 static enum dt_status request_begun(struct dt_request *request, enum dt_status status)
 {
     request->active = status == DT_OK;
@@ -90,7 +96,10 @@ enum dt_status dt_comm_test(struct dt_comm *comm, struct dt_request *request, bo
         } else {
             DT_TRY(comm->ops->test(comm, request, done));
         }
-        request->active = !*done;
+        if (*done) {
+            request->active = false;
+            dt_comm_request_end(comm);
+        }
     }
     return DT_OK;
 }

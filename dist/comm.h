@@ -41,7 +41,7 @@ struct dt_comm_ops {
                                       struct dt_request *request); /* all: size * n_bytes_each, in rank order */
     enum dt_status (*test)(struct dt_comm *comm, struct dt_request *request, bool *done); /* never blocks */
     void (*phase)(struct dt_comm *comm, const char *name);                                /* what this rank does now */
-    void (*alive)(struct dt_comm *comm); /* a sign of life; tells the others how many collectives this rank has entered */
+    void (*alive)(struct dt_comm *comm); /* a sign of life; tells the others n_started and n_done */
     /* Which ranks hold this collective up, as far as this rank can see: "rank 2 has not arrived; ...". */
     void (*explain)(struct dt_comm *comm, const struct dt_request *request, char *text, size_t n_text);
     bool (*claim)(struct dt_comm *comm); /* true for the first rank of this host that asks */
@@ -52,7 +52,7 @@ struct dt_comm {
     const struct dt_comm_ops *ops;
     int rank, size;
     int local_rank, local_size; /* among the ranks that share memory with this one */
-    uint64_t n_started;         /* collectives so far */
+    uint64_t n_started, n_done; /* collectives so far: that this rank has entered, that it has seen end */
     double timeout_s;           /* limit of each wait, in seconds during which this process itself was not stopped */
 };
 
@@ -72,7 +72,9 @@ void dt_comm_close(struct dt_comm *comm);
  * DT_INTERNAL where the call itself was wrong. One message holds 2^31 - 1 elements at most: DT_CONFIG. */
 enum dt_status dt_comm_allreduce_start(struct dt_comm *comm, void *buffer, size_t n_elems, enum dt_type type, enum dt_reduce op,
                                        const char *name, struct dt_request *request);
-void dt_comm_request_begin(struct dt_comm *comm, const char *name, struct dt_request *request); /* for what is built on top */
+/* For what is built on top: counts a collective that begins, and one that has ended. */
+void dt_comm_request_begin(struct dt_comm *comm, const char *name, struct dt_request *request);
+void dt_comm_request_end(struct dt_comm *comm);
 enum dt_status dt_comm_test(struct dt_comm *comm, struct dt_request *request, bool *done);
 enum dt_status dt_comm_wait(struct dt_comm *comm, struct dt_request *request);
 

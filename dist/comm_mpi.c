@@ -9,14 +9,14 @@
 #include "base/clock.h"
 #include "dist/comm.h"
 
-#define PHASE_SIZE 40
+#define PHASE_SIZE 32
 #define STILL_ALIVE_S 1.0 /* a rank that waits is seen far more often */
 
 /* One rank's line in the table. Only that rank writes it. A reader may catch `phase` between two names; its last byte is never
  * written, so that it always ends. */
 struct slot {
-    _Atomic uint64_t n_started; /* collectives that the rank has entered */
-    _Atomic uint64_t seen_ns;   /* when it last moved, on the host's monotonic clock */
+    _Atomic uint64_t n_started, n_done; /* of struct dt_comm */
+    _Atomic uint64_t seen_ns;           /* when it last moved, on the host's monotonic clock */
     int32_t rank;
     char phase[PHASE_SIZE];
     _Atomic uint32_t claimed; /* of the first slot: whether a rank of this host has claimed the word */
@@ -86,6 +86,7 @@ static void mpi_alive(struct dt_comm *comm)
 {
     struct slot *mine = mpi_of(comm)->mine;
     atomic_store_explicit(&mine->n_started, comm->n_started, memory_order_relaxed);
+    atomic_store_explicit(&mine->n_done, comm->n_done, memory_order_relaxed);
     atomic_store_explicit(&mine->seen_ns, dt_clock_ns(), memory_order_relaxed);
 }
 
@@ -151,25 +152,41 @@ static double unseen_s(const struct slot *slot)
     return (double)(dt_clock_ns() - atomic_load(&slot->seen_ns)) * 1e-9;
 }
 
-/* Who holds everybody up. Ranks that only wait show signs of life, also those that still wait in an earlier collective, so it is
- * the one that has shown none for longest; if all have, the first of this host that has not entered. */
-static const struct slot *find_culprit(const struct mpi_comm *self, uint64_t sequence, bool *entered)
+/* ---- who holds everybody up. A rank that only waits shows signs of life, also one that still waits in an earlier collective: so
+ * it is the one that has shown none for longest; if all have, the one that has seen fewer collectives end than others, for instance
+ * because its GPU hangs, whatever others that wait for it have not entered; if there is none, the first that has not entered. */
+
+static const struct slot *find_silent(const struct mpi_comm *self)
 {
-    const struct slot *culprit = NULL;
+    const struct slot *silent = NULL;
     for (int i = 0; i < self->base.local_size; i++) {
         const struct slot *slot = &self->slots[i];
-        if (slot != self->mine && (culprit == NULL || atomic_load(&slot->seen_ns) < atomic_load(&culprit->seen_ns))) {
-            culprit = slot;
+        if (slot != self->mine && (silent == NULL || atomic_load(&slot->seen_ns) < atomic_load(&silent->seen_ns))) {
+            silent = slot;
         }
     }
-    for (int i = 0; i < self->base.local_size && (culprit == NULL || unseen_s(culprit) <= STILL_ALIVE_S); i++) {
+    return silent != NULL && unseen_s(silent) > STILL_ALIVE_S ? silent : NULL;
+}
+
+static const struct slot *find_behind(const struct mpi_comm *self)
+{
+    const struct slot *least = self->slots, *most = self->slots;
+    for (int i = 1; i < self->base.local_size; i++) {
+        const struct slot *slot = &self->slots[i];
+        least = atomic_load(&slot->n_done) < atomic_load(&least->n_done) ? slot : least;
+        most = atomic_load(&slot->n_done) > atomic_load(&most->n_done) ? slot : most;
+    }
+    return atomic_load(&least->n_done) < atomic_load(&most->n_done) ? least : NULL;
+}
+
+static const struct slot *find_absent(const struct mpi_comm *self, uint64_t sequence)
+{
+    for (int i = 0; i < self->base.local_size; i++) {
         if (atomic_load(&self->slots[i].n_started) < sequence) {
-            culprit = &self->slots[i];
-            break;
+            return &self->slots[i];
         }
     }
-    *entered = culprit == NULL || atomic_load(&culprit->n_started) >= sequence;
-    return culprit;
+    return NULL;
 }
 
 static int count_missing(const struct mpi_comm *self, uint64_t sequence)
@@ -181,27 +198,37 @@ static int count_missing(const struct mpi_comm *self, uint64_t sequence)
     return n_missing;
 }
 
+static void explain_absent(const struct mpi_comm *self, const struct slot *absent, uint64_t sequence, char *text, size_t n_text)
+{
+    const double ago_s = unseen_s(absent);
+    const int n_others = count_missing(self, sequence) - 1;
+    if (n_others > 0) {
+        snprintf(text, n_text, "rank %d and %d more of this host have not arrived; rank %d was last seen %.0f s ago in '%s'",
+                 absent->rank, n_others, absent->rank, ago_s, absent->phase);
+    } else {
+        snprintf(text, n_text, "rank %d has not arrived; it was last seen %.0f s ago in '%s'", absent->rank, ago_s, absent->phase);
+    }
+}
+
 static void mpi_explain(struct dt_comm *comm, const struct dt_request *request, char *text, size_t n_text)
 {
     const struct mpi_comm *self = mpi_of(comm);
-    bool entered;
-    const struct slot *culprit = find_culprit(self, request->sequence, &entered);
-    if (culprit == NULL) {
-        snprintf(text, n_text, "a rank on another host has not arrived");
-        return;
-    }
-    const double ago_s = unseen_s(culprit);
-    const int n_others = count_missing(self, request->sequence) - 1;
-    if (!entered && n_others > 0) {
-        snprintf(text, n_text, "rank %d and %d more of this host have not arrived; rank %d was last seen %.0f s ago in '%s'",
-                 culprit->rank, n_others, culprit->rank, ago_s, culprit->phase);
-    } else if (!entered) {
-        snprintf(text, n_text, "rank %d has not arrived; it was last seen %.0f s ago in '%s'", culprit->rank, ago_s,
-                 culprit->phase);
-    } else if (ago_s > STILL_ALIVE_S) {
-        snprintf(text, n_text, "rank %d arrived but has not moved for %.0f s, in '%s'", culprit->rank, ago_s, culprit->phase);
-    } else {
+    const uint64_t sequence = request->sequence;
+    const struct slot *silent = find_silent(self), *behind = find_behind(self), *absent = find_absent(self, sequence);
+    if (silent != NULL && atomic_load(&silent->n_started) < sequence) {
+        explain_absent(self, silent, sequence, text, n_text);
+    } else if (silent != NULL) {
+        snprintf(text, n_text, "rank %d arrived but has not moved for %.0f s, in '%s'", silent->rank, unseen_s(silent),
+                 silent->phase);
+    } else if (behind != NULL) {
+        snprintf(text, n_text, "rank %d waits in '%s' for a collective that other ranks have finished: it or its device hangs",
+                 behind->rank, behind->phase);
+    } else if (absent != NULL) {
+        explain_absent(self, absent, sequence, text, n_text);
+    } else if (comm->local_size < comm->size) {
         snprintf(text, n_text, "all ranks of this host wait; one on another host, or the network, does not answer");
+    } else {
+        snprintf(text, n_text, "all ranks wait in it; what connects them does not answer");
     }
 }
 

@@ -180,7 +180,7 @@ enum dt_status dt_comm_open_staged(struct dt_comm *host, struct dt_backend *back
     }
     self->base = *host; /* ranks and time limit */
     self->base.ops = &staged_ops;
-    self->base.n_started = 0;
+    self->base.n_started = self->base.n_done = 0;
     self->host = host;
     self->backend = backend;
     self->n_bytes = 2 * (n_elems_max * sizeof(float) + MAX_UNDER_WAY * ALIGNMENT);

@@ -100,10 +100,20 @@ enum dt_status dt_dist_optimizer_wait(struct dt_dist_optimizer *opt)
     return opt->spec.average ? dt_grad_sync_wait(&opt->sync) : DT_OK;
 }
 
-enum dt_status dt_dist_optimizer_step(struct dt_dist_optimizer *opt, double lr, size_t n_global, size_t n_local)
+struct dt_update dt_dist_optimizer_next(struct dt_dist_optimizer *opt, double lr, size_t n_global, size_t n_local)
 {
     const size_t n = opt->spec.average ? n_global : n_local;
-    const double grad_scale = n == 0 ? 0.0 : 1.0 / (double)n;
+    return dt_optimizer_next(opt->optimizer, lr, n == 0 ? 0.0 : 1.0 / (double)n);
+}
+
+enum dt_status dt_dist_optimizer_apply(struct dt_dist_optimizer *opt, const struct dt_update *update)
+{
     const float *grads = opt->spec.average ? opt->sync.totals : opt->network->grads;
-    return dt_optimizer_step(opt->optimizer, opt->network->params, grads, lr, grad_scale);
+    return dt_optimizer_apply(opt->optimizer, update, opt->network->params, grads);
+}
+
+enum dt_status dt_dist_optimizer_step(struct dt_dist_optimizer *opt, double lr, size_t n_global, size_t n_local)
+{
+    const struct dt_update update = dt_dist_optimizer_next(opt, lr, n_global, n_local);
+    return dt_dist_optimizer_apply(opt, &update);
 }

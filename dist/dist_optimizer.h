@@ -55,7 +55,12 @@ enum dt_status dt_dist_optimizer_backward(struct dt_dist_optimizer *opt, struct 
 /* Waits for all buckets. Apart from the step, so that time spent waiting can be told from time spent updating. */
 enum dt_status dt_dist_optimizer_wait(struct dt_dist_optimizer *opt);
 
-/* Steps with the mean: n_global samples over all ranks, or n_local of this one when averaging is off. 0 samples: gradient zero. */
+/* What the next step does with the mean: n_global samples over all ranks, or n_local of this one when averaging is off. 0 samples:
+ * gradient zero. Counts the step. */
+struct dt_update dt_dist_optimizer_next(struct dt_dist_optimizer *opt, double lr, size_t n_global, size_t n_local);
+/* Does it, with the gradients that the wait left. */
+enum dt_status dt_dist_optimizer_apply(struct dt_dist_optimizer *opt, const struct dt_update *update);
+/* Both. */
 enum dt_status dt_dist_optimizer_step(struct dt_dist_optimizer *opt, double lr, size_t n_global, size_t n_local);
 
 #endif

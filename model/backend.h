@@ -10,6 +10,9 @@
 #ifndef DT_MODEL_BACKEND_H
 #define DT_MODEL_BACKEND_H
 
+#include <math.h>
+
+#include "base/rng.h"
 #include "model/block.h"
 
 /* Of activations and of the products of convolutions and dense layers; weights, gradients and sums are always float.
@@ -57,6 +60,7 @@ enum dt_optimizer_type { DT_OPTIMIZER_LIST(DT_NAMED_ENUM) };
 struct dt_update {
     enum dt_optimizer_type type;
     float grad_scale; /* the gradient proper is grads[i] * grad_scale: here, and only here, the sum becomes a mean */
+    float clip_norm;  /* largest norm of that gradient, a longer one is shortened; 0: any */
     float lr;
     float weight_decay;
     float momentum; /* sgd */
@@ -65,6 +69,13 @@ struct dt_update {
     float bias_correction1;      /* 1 - beta1^t */
     float bias_correction2;      /* 1 - beta2^t */
 };
+
+/* What clipping makes of grad_scale, from the sum of squares of grads; torch.nn.utils.clip_grad_norm_ has the same 1e-6. */
+static inline DT_HOST_DEVICE float dt_update_clipped_scale(const struct dt_update *update, double sum_squares)
+{
+    const double scale = (double)update->grad_scale, limit = (double)update->clip_norm, norm = sqrt(sum_squares) * scale + 1e-6;
+    return norm > limit ? (float)(scale * (limit / norm)) : update->grad_scale;
+}
 
 struct dt_block_state;   /* a backend's own, per block */
 struct dt_bound_samples; /* a backend's own, per data set */
@@ -92,7 +103,8 @@ struct dt_backend_ops {
     /* Makes a data set reachable by `gather` and `loss`; `samples` must stay alive and unchanged until the close. */
     enum dt_status (*samples_open)(struct dt_backend *backend, const struct dt_samples *samples, struct dt_bound_samples **out);
     void (*samples_close)(struct dt_backend *backend, struct dt_bound_samples *bound);
-    /* x (batch->n samples, backend's layout) = the batch's samples, scaled. */
+    /* x (batch->n samples, backend's layout) = the batch's samples, scaled. The batch counts for all that follows until the next.
+     */
     enum dt_status (*gather)(struct dt_backend *backend, struct dt_bound_samples *bound, const struct dt_batch *batch, float *x);
 
     /* How many samples the spatial blocks should take at a time, so that caches hold what one block leaves to the next; at least 1,
@@ -107,8 +119,8 @@ struct dt_backend_ops {
     enum dt_status (*block_forward)(struct dt_block_state *state, const float *params, const float *x, float *y,
                                     const struct dt_pass *pass);
     /* After the forward pass of the same samples: the block's range of `grads` and, unless dx is NULL, dx (n, in) from dy (n, out).
-     * Gradients are sums over samples. With an empty batch the gradients become zero (or stay, when accumulating). dy may be
-     * destroyed. */
+     * For the first block dx is NULL: nobody needs the gradient of the samples. Gradients are sums over samples. With an empty
+     * batch the gradients become zero (or stay, when accumulating). dy may be destroyed. */
     enum dt_status (*block_backward)(struct dt_block_state *state, const float *params, float *grads, const float *x,
                                      const float *y, float *dy, float *dx, const struct dt_pass *pass);
 
@@ -119,9 +131,8 @@ struct dt_backend_ops {
     /* Reads the running metrics and sets them to zero. Waits. */
     enum dt_status (*metrics_take)(struct dt_backend *backend, struct dt_metrics *out);
 
-    /* out = sum of squares of n floats, added in double in an order that depends on n alone. Waits. */
-    enum dt_status (*sum_squares)(struct dt_backend *backend, const float *x, size_t n_elems, double *out);
-    /* One optimizer step over n floats. state1, state2: see dt_optimizer_n_states; NULL where unused. */
+    /* One optimizer step over the n floats of the whole arena. state1, state2: see dt_optimizer_n_states; NULL where unused. Clips
+     * first, if so set: squares are added in double, in an order that depends on n alone. */
     enum dt_status (*optimizer_step)(struct dt_backend *backend, const struct dt_update *update, size_t n_elems, float *params,
                                      const float *grads, float *state1, float *state2);
 };

@@ -1,11 +1,18 @@
 #include "model/network.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
-static enum dt_status alloc_floats(struct dt_network *net, size_t n_elems, float **out)
+/* `what` and `of` say what for, should there be too little. */
+static enum dt_status alloc_floats(struct dt_network *net, const char *what, const char *of, size_t n_elems, float **out)
 {
     void *memory = NULL;
-    DT_TRY(net->backend->ops->alloc(net->backend, n_elems * sizeof(float), &memory));
+    const enum dt_status s = net->backend->ops->alloc(net->backend, n_elems * sizeof(float), &memory);
+    if (s != DT_OK) {
+        char before[64];
+        snprintf(before, sizeof before, "%s%s: ", what, of);
+        return dt_error_around(s, before, "");
+    }
     *out = memory;
     return DT_OK;
 }
@@ -45,16 +52,18 @@ static enum dt_status open_parts(struct dt_network *net)
 {
     const struct dt_model *model = net->model;
     const size_t n = (size_t)net->capacity;
-    DT_TRY(alloc_floats(net, model->arena_elems, &net->params));
-    DT_TRY(alloc_floats(net, model->arena_elems, &net->grads));
-    DT_TRY(alloc_floats(net, n * sample_elems(model, 0), &net->activations[0]));
+    DT_TRY(alloc_floats(net, "the weights", "", model->arena_elems, &net->params));
+    DT_TRY(alloc_floats(net, "their gradients", "", model->arena_elems, &net->grads));
+    DT_TRY(alloc_floats(net, "the input", "", n * sample_elems(model, 0), &net->activations[0]));
     for (int i = 0; i < 2; i++) {
-        DT_TRY(alloc_floats(net, n * delta_elems(model, false, i), &net->deltas[i]));
-        DT_TRY(alloc_floats(net, (size_t)net->chunk * delta_elems(model, true, i), &net->chunk_deltas[i]));
+        DT_TRY(alloc_floats(net, "gradients of outputs", "", n * delta_elems(model, false, i), &net->deltas[i]));
+        DT_TRY(
+            alloc_floats(net, "gradients of outputs", "", (size_t)net->chunk * delta_elems(model, true, i), &net->chunk_deltas[i]));
     }
     for (int b = 0; b < model->n_blocks; b++) {
         const size_t n_kept = b == 0 && remakes_first(net) ? (size_t)net->chunk : n;
-        DT_TRY(alloc_floats(net, n_kept * sample_elems(model, b + 1), &net->activations[b + 1]));
+        DT_TRY(alloc_floats(net, "the output of ", model->blocks[b].name, n_kept * sample_elems(model, b + 1),
+                            &net->activations[b + 1]));
         DT_TRY(net->backend->ops->block_open(net->backend, model, b, net->capacity, &net->states[b]));
     }
     return DT_OK;

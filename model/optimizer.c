@@ -20,7 +20,7 @@ enum dt_status dt_optimizer_open(const struct dt_optimizer_spec *spec, struct dt
         const enum dt_status s = backend->ops->alloc(backend, n_elems * sizeof(float), &memory);
         if (s != DT_OK) {
             dt_optimizer_close(out);
-            return s;
+            return dt_error_around(s, "the optimizer's state: ", "");
         }
         out->states[i] = memory;
     }
@@ -35,31 +35,17 @@ void dt_optimizer_close(struct dt_optimizer *optimizer)
     memset(optimizer, 0, sizeof *optimizer);
 }
 
-/* The factor that brings the mean gradient's norm down to the limit; torch.nn.utils.clip_grad_norm_ has the same 1e-6. */
-static enum dt_status clip_factor(struct dt_optimizer *optimizer, const float *grads, double grad_scale, double *factor)
-{
-    double sum = 0;
-    struct dt_backend *backend = optimizer->backend;
-    DT_TRY(backend->ops->sum_squares(backend, grads, optimizer->n_elems, &sum));
-    const double norm = sqrt(sum) * grad_scale;
-    *factor = norm + 1e-6 > optimizer->spec.clip_norm ? optimizer->spec.clip_norm / (norm + 1e-6) : 1.0;
-    return DT_OK;
-}
-
-enum dt_status dt_optimizer_step(struct dt_optimizer *optimizer, float *params, const float *grads, double lr, double grad_scale)
+struct dt_update dt_optimizer_next(struct dt_optimizer *optimizer, double lr, double grad_scale)
 {
     const struct dt_optimizer_spec *spec = &optimizer->spec;
-    double clip = 1.0;
-    if (spec->clip_norm > 0) {
-        DT_TRY(clip_factor(optimizer, grads, grad_scale, &clip));
-    }
     optimizer->n_steps++;
     const double t = (double)optimizer->n_steps;
     /* The corrections are those of the betas as a backend sees them: 1 - 0.999f is 0.00100005, which would show in every update. */
     const float beta1 = (float)spec->beta1, beta2 = (float)spec->beta2;
-    const struct dt_update update = {
+    return (struct dt_update){
         .type = spec->type,
-        .grad_scale = (float)(grad_scale * clip),
+        .grad_scale = (float)grad_scale,
+        .clip_norm = (float)spec->clip_norm,
         .lr = (float)lr,
         .weight_decay = (float)spec->weight_decay,
         .momentum = (float)spec->momentum,
@@ -70,7 +56,17 @@ enum dt_status dt_optimizer_step(struct dt_optimizer *optimizer, float *params, 
         .bias_correction1 = (float)(1.0 - pow((double)beta1, t)),
         .bias_correction2 = (float)(1.0 - pow((double)beta2, t)),
     };
+}
+
+enum dt_status dt_optimizer_apply(struct dt_optimizer *optimizer, const struct dt_update *update, float *params, const float *grads)
+{
     struct dt_backend *backend = optimizer->backend;
-    return backend->ops->optimizer_step(backend, &update, optimizer->n_elems, params, grads, optimizer->states[0],
+    return backend->ops->optimizer_step(backend, update, optimizer->n_elems, params, grads, optimizer->states[0],
                                         optimizer->states[1]);
+}
+
+enum dt_status dt_optimizer_step(struct dt_optimizer *optimizer, float *params, const float *grads, double lr, double grad_scale)
+{
+    const struct dt_update update = dt_optimizer_next(optimizer, lr, grad_scale);
+    return dt_optimizer_apply(optimizer, &update, params, grads);
 }

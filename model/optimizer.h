@@ -34,7 +34,12 @@ enum dt_status dt_optimizer_open(const struct dt_optimizer_spec *spec, struct dt
                                  struct dt_optimizer *out);
 void dt_optimizer_close(struct dt_optimizer *optimizer);
 
-/* One step over the whole arena at learning rate `lr`; gradients are sums, grad_scale makes them means. Clips first, if so set. */
+/* What the next step does, at learning rate `lr`: gradients are sums, grad_scale makes them means. Counts the step. */
+struct dt_update dt_optimizer_next(struct dt_optimizer *optimizer, double lr, double grad_scale);
+/* Does it, over the whole arena. */
+enum dt_status dt_optimizer_apply(struct dt_optimizer *optimizer, const struct dt_update *update, float *params,
+                                  const float *grads);
+/* Both. */
 enum dt_status dt_optimizer_step(struct dt_optimizer *optimizer, float *params, const float *grads, double lr, double grad_scale);
 
 #endif

@@ -168,11 +168,6 @@ static enum dt_status fake_metrics_take(struct dt_backend *backend, struct dt_me
     return dt_cpu_backend.metrics_take(cpu_of(backend), out);
 }
 
-static enum dt_status fake_sum_squares(struct dt_backend *backend, const float *x, size_t n_elems, double *out)
-{
-    return dt_cpu_backend.sum_squares(cpu_of(backend), flip(x), n_elems, out);
-}
-
 static enum dt_status fake_optimizer_step(struct dt_backend *backend, const struct dt_update *update, size_t n_elems, float *params,
                                           const float *grads, float *state1, float *state2)
 {
@@ -198,7 +193,6 @@ static const struct dt_backend_ops fake_ops = {
     .block_backward = fake_block_backward,
     .loss = fake_loss,
     .metrics_take = fake_metrics_take,
-    .sum_squares = fake_sum_squares,
     .optimizer_step = fake_optimizer_step,
 };
 
@@ -224,6 +218,13 @@ static enum dt_status fake_comm_open(struct dt_comm *host, struct dt_backend *ba
     return dt_comm_open_staged(host, backend, ((struct fake_backend *)backend)->arena_elems, out);
 }
 
+/* Numbers that the summary of a run must show. */
+static void fake_memory(struct dt_backend *backend, struct dt_gpu_memory *out)
+{
+    (void)backend;
+    *out = (struct dt_gpu_memory){.peak_bytes = 1240000000, .free_bytes = 136900000000, .total_bytes = 139000000000};
+}
+
 static const char *fake_versions(void)
 {
     return "fake CUDA";
@@ -233,5 +234,9 @@ static const char *fake_versions(void)
 #define FAKE_VERSION DT_CUDA_MODULE_VERSION
 #endif
 
-const struct dt_cuda_module dt_cuda_module = {
-    .version = FAKE_VERSION, .backend = &fake_ops, .probe = fake_probe, .comm_open = fake_comm_open, .versions = fake_versions};
+const struct dt_cuda_module dt_cuda_module = {.version = FAKE_VERSION,
+                                              .backend = &fake_ops,
+                                              .probe = fake_probe,
+                                              .memory = fake_memory,
+                                              .comm_open = fake_comm_open,
+                                              .versions = fake_versions};

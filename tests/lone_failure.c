@@ -2,13 +2,13 @@
  * wait for it in a collective. */
 #include "cli/trainer.h"
 
-enum dt_status __real_dt_trainer_step(struct dt_trainer *trainer, struct dt_step_result *out);
-enum dt_status __wrap_dt_trainer_step(struct dt_trainer *trainer, struct dt_step_result *out);
+enum dt_status __real_dt_trainer_steps(struct dt_trainer *trainer, uint64_t limit, struct dt_step_results *out);
+enum dt_status __wrap_dt_trainer_steps(struct dt_trainer *trainer, uint64_t limit, struct dt_step_results *out);
 
-enum dt_status __wrap_dt_trainer_step(struct dt_trainer *trainer, struct dt_step_result *out)
+enum dt_status __wrap_dt_trainer_steps(struct dt_trainer *trainer, uint64_t limit, struct dt_step_results *out)
 {
     if (trainer->state.step == 2 && trainer->world->rank == trainer->world->size - 1) {
         return dt_error(DT_NO_MEMORY, "the test wants it so");
     }
-    return __real_dt_trainer_step(trainer, out);
+    return __real_dt_trainer_steps(trainer, limit, out);
 }

@@ -114,19 +114,33 @@ static void check_updates(const char *isa)
     check_update(isa, &nesterov, true);
 }
 
-static void check_sum_squares(void)
+/* With weights that are zero, a step of rate 1 leaves minus the clipped gradient, whose norm is the limit; shorter ones stay. */
+static void check_clipping(const char *isa)
 {
-    struct buffer x = buffer_random(10001, 100, 0);
-    for (size_t n = 0; n <= x.n; n += n < 40 ? 1 : 997) {
-        double expected, actual;
-        struct dt_backend *ref = open_on(&dt_ref_backend), *cpu = open_on(&dt_cpu_backend);
-        CHECK_INT(dt_ref_backend.sum_squares(ref, x.data, n, &expected), DT_OK);
-        CHECK_INT(dt_cpu_backend.sum_squares(cpu, x.data, n, &actual), DT_OK);
-        CHECK_NEAR(actual, expected, 0);
-        dt_ref_backend.close(ref);
-        dt_cpu_backend.close(cpu);
+    struct buffer grads = buffer_random(10001, 100, 0), got[2];
+    for (size_t n = 0; n <= grads.n; n += n < 40 ? 1 : 997) {
+        for (int clip = 0; clip < 3; clip++) {
+            const float limits[] = {0, 0.5f, 1e6f};
+            const struct dt_update update = {.grad_scale = 0.25f, .clip_norm = limits[clip], .lr = 1};
+            double norm = 0;
+            for (int i = 0; i < 2; i++) {
+                const struct dt_backend_ops *ops = i == 0 ? &dt_ref_backend : &dt_cpu_backend;
+                struct dt_backend *backend = open_on(ops);
+                got[i] = buffer_open(n);
+                CHECK_INT(ops->optimizer_step(backend, &update, n, got[i].data, grads.data, NULL, NULL), DT_OK);
+                ops->close(backend);
+            }
+            for (size_t i = 0; i < n; i++) {
+                norm += (double)got[1].data[i] * got[1].data[i];
+            }
+            snprintf(case_text, sizeof case_text, "clipping %zu numbers to %g", n, (double)limits[clip]);
+            CHECK(clip != 1 || n < 2 || fabs(sqrt(norm) - 0.5) < 1e-4);
+            compare(isa, "the step", &got[1], &got[0]);
+            buffer_close(&got[0], "ref's");
+            buffer_close(&got[1], "cpu's");
+        }
     }
-    buffer_close(&x, "x");
+    buffer_close(&grads, "grads");
 }
 
 static void check_isa_choice(void)
@@ -200,7 +214,7 @@ int main(void)
         check_gather_and_loss(isas[i], DT_LOSS_SOFTMAX_CROSS_ENTROPY);
         check_gather_and_loss(isas[i], DT_LOSS_MEAN_SQUARED_ERROR);
         check_updates(isas[i]);
-        check_sum_squares();
+        check_clipping(isas[i]);
         check_dropout_masks();
     }
     return 0;

@@ -2,6 +2,7 @@
  * messages. */
 #include <sched.h>
 
+#include "comm_values.h"
 #include "dist/comm_staged.h"
 #include "rig.h"
 
@@ -16,41 +17,6 @@ static void *device_alloc(size_t n_bytes)
     return memory;
 }
 
-static int value_of(int rank, size_t i)
-{
-    return (int)((i * 7 + (size_t)rank * 13) % 61);
-}
-
-static int reduced_value(enum dt_reduce op, int n_ranks, size_t i)
-{
-    int result = value_of(0, i);
-    for (int rank = 1; rank < n_ranks; rank++) {
-        const int value = value_of(rank, i);
-        result = op == DT_REDUCE_SUM   ? result + value
-                 : op == DT_REDUCE_MAX ? (value > result ? value : result)
-                                       : (value < result ? value : result);
-    }
-    return result;
-}
-
-static void set(void *array, enum dt_type type, size_t i, int value)
-{
-    switch (type) {
-    case DT_TYPE_F32:
-        ((float *)array)[i] = (float)value;
-        return;
-    case DT_TYPE_F64:
-        ((double *)array)[i] = value;
-        return;
-    case DT_TYPE_I32:
-        ((int32_t *)array)[i] = value;
-        return;
-    case DT_TYPE_U64:
-        ((uint64_t *)array)[i] = (uint64_t)value << 50;
-        return;
-    }
-}
-
 static void test_allreduce(struct dt_comm *comm)
 {
     static double expected[N_ELEMS / 2];
@@ -59,8 +25,8 @@ static void test_allreduce(struct dt_comm *comm)
         for (int op = DT_REDUCE_SUM; op <= DT_REDUCE_MIN; op++) {
             const size_t n = N_ELEMS / 2;
             for (size_t i = 0; i < n; i++) {
-                set(device, (enum dt_type)type, i, value_of(comm->rank, i));
-                set(expected, (enum dt_type)type, i, reduced_value((enum dt_reduce)op, comm->size, i));
+                put_value(device, (enum dt_type)type, (enum dt_reduce)op, i, value_of(comm->rank, i));
+                put_value(expected, (enum dt_type)type, (enum dt_reduce)op, i, reduced_value((enum dt_reduce)op, comm->size, i));
             }
             CHECK_OK(dt_comm_allreduce(comm, device, n, (enum dt_type)type, (enum dt_reduce)op, "test allreduce"));
             if (memcmp(device, expected, n * dt_type_bytes((enum dt_type)type)) != 0) {

@@ -44,12 +44,12 @@ is 'device auto' 0 "$got"
 if ldconfig -p 2>/dev/null | grep -q 'libcuda\.so\.1'; then
   echo 'skipped: this host has a driver; what is said without one'
 else
-  says 'no driver' '  device: cpu \(no NVIDIA driver on this host\)'
+  says 'no driver' '  device: cpu, because there is no NVIDIA driver on this host'
   dtrain 2 "${config[@]}" --run refused --set device=cuda
-  refused 'no driver, cuda' 'device "cuda" needs a GPU for every rank \(without one use "device": "cpu"\): no NVIDIA driver on this host'
+  refused 'no driver, cuda' 'device "cuda" needs a GPU for every rank \(without one use "device": "cpu"\): there is no NVIDIA driver on this host'
   check 'no driver, cuda: a run folder is left' test ! -e refused
   "$DTRAIN" --version >version
-  says 'no driver, version' '  GPU       no NVIDIA driver on this host' version
+  says 'no driver, version' '  GPU       there is no NVIDIA driver on this host' version
   says 'no driver, version: devices' '  devices   cpu, ref' version
 fi
 
@@ -58,6 +58,7 @@ gpus 'aaaaaaaa bbbbbbbb' 2 "${config[@]}" --run own
 is 'own GPUs' 0 "$got"
 says 'own GPUs: first row' ' +0 +[^ ]+ +0  cuda Fake GPU, f32, aaaaaaaa +.*'
 says 'own GPUs: second row' ' +1 +[^ ]+ +1  cuda Fake GPU, f32, bbbbbbbb +.*'
+says 'own GPUs: memory' 'memory of a rank, at most [0-9.]+ MB; on its GPU 1\.24 GB of 139 GB, 137 GB are left'
 says 'own GPUs: NCCL' '  gradients averaged in [0-9]+ buckets? by NCCL'
 is 'own GPUs: no excuse' 0 "$(grep -c 'device:' err)"
 check 'own GPUs: the weights of the CPU run' cmp "$(newest_checkpoint auto)" "$(newest_checkpoint own)"
@@ -68,7 +69,7 @@ says 'own GPUs, mpi: staged' '  gradients averaged in [0-9]+ buckets? by way of 
 # Shared by ranks: through host memory, and NCCL is refused.
 gpus 'aaaaaaaa' 2 "${config[@]}" --run shared
 is 'shared GPU' 0 "$got"
-says 'shared GPU: staged' '  gradients averaged in [0-9]+ buckets? by way of host memory \(ranks 0 and 1 share GPU-aaaaaaaa-0000\)'
+says 'shared GPU: staged' '  gradients averaged in [0-9]+ buckets? by way of host memory, because ranks 0 and 1 share GPU-aaaaaaaa-0000'
 check 'shared GPU: the weights of the CPU run' cmp "$(newest_checkpoint auto)" "$(newest_checkpoint shared)"
 gpus 'aaaaaaaa bbbbbbbb aaaaaaaa' 3 "${config[@]}" --run refused --set comm=nccl
 refused 'shared GPU, nccl' 'comm "nccl" needs a GPU of its own for every rank \(.*"comm": "auto"\): ranks 0 and 2 share GPU-aaaaaaaa-0000'
@@ -82,10 +83,10 @@ is 'alone, nccl' 0 "$got"
 # One of them has none: all use the CPU, or nobody begins.
 gpus 'aaaaaaaa -' 2 "${config[@]}" --run mixed
 is 'one without' '0 2' "$got $(grep -c '  cpu ' err)"
-says 'one without' '  device: cpu \(rank 1 \([^)]+\) has no GPU: no GPU is visible \(the test wants it so\)\)'
+says 'one without' '  device: cpu, because rank 1 on [^ ]+ has no GPU: no GPU is visible \(the test wants it so\)'
 check 'one without: the weights of the CPU run' cmp "$(newest_checkpoint auto)" "$(newest_checkpoint mixed)"
 gpus 'aaaaaaaa -' 2 "${config[@]}" --run refused --set device=cuda
-refused 'one without, cuda' 'device "cuda" needs .*: rank 1 \([^)]+\) has no GPU: no GPU is visible \(the test wants it so\)'
+refused 'one without, cuda' 'device "cuda" needs .*: rank 1 on [^ ]+ has no GPU: no GPU is visible \(the test wants it so\)'
 gpus '-' 2 "${config[@]}" --run refused --set comm=nccl
 refused 'all without, nccl' 'comm "nccl" needs a GPU for every rank \(.*\): no GPU is visible \(the test wants it so\)'
 gpus 'aaaaaaaa bbbbbbbb' 2 "${config[@]}" --run refused --set comm=nccl --set device=ref
@@ -95,7 +96,7 @@ refused 'nccl on the CPU' 'comm "nccl" needs .*: the device is "ref"'
 : >empty.so
 DTRAIN_CUDA_MODULE=$work/empty.so dtrain 2 "${config[@]}" --run broken
 is 'no module, auto' 0 "$got"
-says 'no module, auto' '  device: cpu \(the CUDA module does not load: .*empty\.so: .*\)'
+says 'no module, auto' '  device: cpu, because the CUDA module does not load: .*empty\.so: .*'
 DTRAIN_CUDA_MODULE=$work/none.so dtrain 1 "${config[@]}" --run refused --set device=cuda
 refused 'a module that is not there' 'device "cuda" needs .*: the CUDA module does not load: .*none\.so: .*'
 library=$(ldd "$DTRAIN" | awk '/libz\.so/ { print $3 }')
@@ -129,7 +130,7 @@ dtrain 2 "${config[@]}" --run whole --set device=cpu
 check 'resumed on the CPU: the weights of a run without a break' same_weights "$(newest_checkpoint half)" "$(newest_checkpoint whole)"
 gpus '-' 2 eval --checkpoint "$half"
 is 'eval without a GPU' 0 "$got"
-says 'eval without a GPU' 'device: cpu \(no GPU is visible \(the test wants it so\)\)'
+says 'eval without a GPU' 'device: cpu, because no GPU is visible \(the test wants it so\)'
 cp out expected
 gpus 'aaaaaaaa' 2 eval --checkpoint "$half"
 is 'eval on a GPU' '0 0' "$got $(grep -c 'device:' err)"

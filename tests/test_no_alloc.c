@@ -65,9 +65,9 @@ static const char config_text[] =
 
 static void steps(struct dt_trainer *trainer, int n)
 {
-    struct dt_step_result result;
+    static struct dt_step_results results;
     for (int i = 0; i < n; i++) {
-        CHECK_INT(dt_trainer_step(trainer, &result), DT_OK);
+        CHECK_INT(dt_trainer_steps(trainer, 1, &results), DT_OK);
     }
 }
 

@@ -43,6 +43,7 @@ for n in 0 1 3; do
   check "-np $n: no line of progress" grep -Eq 'step [ 0-9]+/[0-9]+ .* images/s .* left$' err
 done
 printf '%s\n' "$(cat out)" >first
+check 'no memory of a rank' grep -Eqx 'memory of a rank, at most [0-9.]+ MB' err
 check 'no roster of three ranks' test "$(grep -Ec '^ +[012]  .* of 320 samples$' err)" -eq 3
 check 'no arithmetic of the batch' grep -Fq 'batch 16 × 3 = 48, lr 0.001 × 3 = 0.003' err
 check 'the files are not as documented' python3 - <<'PY'
@@ -68,6 +69,7 @@ summary = json.load(open(f"{folder}/summary.json"))
 assert abs(kinds["epoch"][2]["test_accuracy"] - accuracy) < 1e-9 and abs(summary["test_accuracy"] - accuracy) < 1e-9
 assert summary["exit_code"] == 0 and summary["epochs"] == 3 and summary["steps"] == 21 and summary["world_size"] == 3
 assert set(summary["rank0_ms_per_step"]) == {"data", "forward", "backward", "communication", "update"}
+assert 1e6 < summary["host_memory_peak_bytes"] < 1e10 and not any(k.startswith("gpu") for k in summary), summary
 json.load(open(f"{folder}/config.json"))
 PY
 check 'the summary names no checkpoint' grep -q 'checkpoints/step-000000000021.safetensors"' run3/summary.json

@@ -3,9 +3,10 @@
  * the rules allow, device memory has guards around it and may be touched only by enqueued work, and a call that the real library
  * refuses (wrong state, a host pointer, waiting during a capture) fails here too or ends the test with a line that says why.
  *
- *   fake_runtime.cpp  devices, memory, streams, events, graphs       fake_kernel.h    kernels compiled as C++, block by block
- *   fake_cublas.cpp   matrix products                                 fake_cudnn.cpp   convolutions by operation graphs
- *   fake_nccl.cpp     collectives between the processes of a test */
+ *   fake_runtime.cpp  what a test sets, errors, devices               fake_memory.cpp  memory, copies
+ *   fake_streams.cpp  streams, events                                 fake_graphs.cpp  recorded graphs
+ *   fake_kernel.h     kernels compiled as C++, block by block         fake_cublas.cpp  matrix products
+ *   fake_cudnn.cpp    convolutions by operation graphs                fake_nccl.cpp    collectives between processes of a test */
 #ifndef DT_TESTS_FAKECUDA_FAKE_H
 #define DT_TESTS_FAKECUDA_FAKE_H
 

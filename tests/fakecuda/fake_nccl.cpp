@@ -160,6 +160,18 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
         return state = code;
     }
 
+    ncclResult_t lose_peer()
+    {
+        fail(ncclRemoteError, "fake: the connection to a peer was closed");
+        return ncclInProgress; /* only a later look tells */
+    }
+
+    bool progress(uint64_t n, const collective &what, const void *send, void *receive, bool &has_put)
+    {
+        has_put = has_put || put(n, what, send);
+        return has_put && int(n) != options.hang_at && take(n, what, receive);
+    }
+
     /* Twice in the life of a collective: the rank's part goes into its box when all have emptied it; the result is taken when all
      * parts are there. */
     bool put(uint64_t n, const collective &what, const void *send)
@@ -226,6 +238,24 @@ void end(ncclComm_t comm)
     comm->own.reset();
 }
 
+/* As a node of a graph, which is one more collective each time that the graph runs. */
+ncclResult_t record(ncclComm_t comm, const char *call, const void *send, void *receive, const collective &what, cudaStream_t stream)
+{
+    if (comm->n_given == 0) {
+        fake_die("%s: the first collective connects the ranks and allocates, which does not belong into a graph", call);
+    }
+    auto work = [self = comm->shared_from_this(), n = uint64_t(0), what, send, receive, has_put = false]() mutable {
+        if (n == 0) {
+            n = ++self->n_given;
+        }
+        if (int(n) == self->options.error_at) {
+            self->lose_peer();
+        }
+        return self->aborted || (self->state == ncclSuccess && self->progress(n, what, send, receive, has_put));
+    };
+    return comm->begin([] { return true; }, [stream, call, work] { fake_enqueue_until(stream, call, work); });
+}
+
 ncclResult_t start(ncclComm_t comm, const char *call, const void *send, void *receive, const collective &what, cudaStream_t stream)
 {
     need_idle(comm, call);
@@ -239,22 +269,17 @@ ncclResult_t start(ncclComm_t comm, const char *call, const void *send, void *re
         fake_die("%s: %zu bytes, root %d", call, n_bytes, what.root);
     }
     if (fake_is_capturing(stream)) {
-        fake_die("%s: not while the stream is being captured, in this double", call);
+        return record(comm, call, send, receive, what, stream);
     }
     const uint64_t n = ++comm->n_given;
     if (int(n) == comm->options.error_at) {
-        comm->fail(ncclRemoteError, "fake: the connection to a peer was closed");
-        return ncclInProgress; /* only a later look tells */
+        return comm->lose_peer();
     }
     if (n == 1) {
         comm->shared->n_connected++;
     }
     auto work = [self = comm->shared_from_this(), n, what, send, receive, has_put = false]() mutable {
-        if (self->aborted) {
-            return true;
-        }
-        has_put = has_put || self->put(n, what, send);
-        return has_put && int(n) != self->options.hang_at && self->take(n, what, receive);
+        return self->aborted || self->progress(n, what, send, receive, has_put);
     };
     return comm->begin([comm] { return comm->shared->n_connected == comm->size; },
                        [stream, call, work] { fake_enqueue_until(stream, call, work); });

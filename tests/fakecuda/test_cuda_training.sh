@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The whole program on the double of CUDA gives what it gives on the CPU, and ends well where a GPU or NCCL does not.
 # usage: DTRAIN=... MPIEXEC=... test_cuda_training.sh MODULE RANKS
-# shellcheck disable=SC2154,SC2317 # what cli_lib.sh sets; functions that wait_for calls
+# shellcheck disable=SC2013,SC2154,SC2317 # words, not lines; what cli_lib.sh sets; functions that wait_for calls
 # shellcheck source=tests/cli_lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../cli_lib.sh"
 module=$1 ranks=$2
@@ -54,13 +54,19 @@ for n in $(printf '%d\n' "$ranks" 1 | sort -u); do
   train "$n" "$run"
   check "$run: the losses of the CPU" close_to 1e-4 "$run" cpu
   is "$run: roster" "$ranks" "$(grep -Ec '^ +[0-9]+ +[^ ]+ +[0-9]+  cuda Double of a GPU, f32, [0-9a-f]{8} ' err)"
+  says "$run" 'memory of a rank, at most [0-9.]+ MB; on its GPU [0-9.]+ MB of 1\.07 GB, [0-9.]+ GB are left'
   is "$run: GPUs" "$n" "$(grep -Eo 'f32, [0-9a-f]{8} ' err | sort -u | wc -l)"
+  if ((ranks == 1 || n > 1)); then
+    says "$run" '  steps recorded as a CUDA graph'
+  else
+    says "$run" '  steps call by call: gradients pass through the host'
+  fi
   if ((ranks == 1)); then
     is "$run: alone" 0 "$(grep -c 'gradients averaged' err)"
   elif ((n > 1)); then
     says "$run" "$gradients by NCCL"
   else
-    says "$run" "$gradients by way of host memory \(ranks 0 and 1 share GPU-.*\)"
+    says "$run" "$gradients by way of host memory, because ranks 0 and 1 share GPU-.*"
   fi
 done
 
@@ -73,6 +79,32 @@ for tolerance in bf16=5e-2 tf32=1e-2; do
   is "$precision: roster" "$ranks" "$(grep -c "cuda Double of a GPU, $precision, " err)"
   check "$precision: the losses of the CPU" close_to "${tolerance#*=}" "$precision" cpu
 done
+
+# Steps recorded and call by call: the same bytes, and the same numbers of each step. With everything that a step can have, and a
+# last batch that is short. A loss that is not a number is found in the same step.
+weights() { # weights RUN: of the newest checkpoint, without its header
+  local file
+  file=$(newest_checkpoint "$1")
+  tail -c +$((9 + $(od -An -tu8 -N8 "$file"))) "$file"
+}
+steps_of() { # steps_of RUN: without what depends on time
+  grep '"type":"step"' "$1/metrics.jsonl" | sed 's/,"images_per_s":[^,}]*//'
+}
+all=(--set data.train_samples=$((ranks * 27 - 1)) --set train.epochs=5 --set train.accumulate=3 --set train.optimizer.clip_norm=0.1
+  --set train.warmup_epochs=2 --set train.schedule.type=cosine --set log.every_steps=1 --set checkpoint.every_steps=3
+  --set distributed.bucket_mb=0)
+train "$ranks" recorded "${all[@]}"
+train "$ranks" by_call "${all[@]}" --set cuda.graph=false
+says 'call by call' '  steps call by call: cuda.graph is off'
+check 'recorded: the same weights' cmp <(weights recorded) <(weights by_call)
+check 'recorded: the same steps' test "$(steps_of recorded)" == "$(steps_of by_call)"
+is 'recorded: steps' 20 "$(steps_of recorded | grep -c .)"
+for graph in true false; do
+  gpus "$ranks" --config "$configs/linear.json" --run "nan_$graph" --set device=cuda --set train.optimizer.lr=100 --set cuda.graph=$graph
+  is "not a number, $graph" '80 1' "$got $(grep -Ec '^dtrain: the loss is (not a number|infinite) at step ' err)"
+  grep '^dtrain: ' err >"nan_$graph.text"
+done
+check 'not a number: in the same step' cmp nan_true.text nan_false.text
 
 # Stopped after an epoch, and gone on with on the other device, or on the same.
 epoch=(--set train.max_steps=$((128 / 8 / ranks)))
@@ -99,36 +131,62 @@ for command in eval predict; do
   is "$command" '0 0' "$got $(grep -c 'device:' err)"
   cp out "$command.gpu"
   gpus -1 $command --checkpoint "$saved" "${images[@]}"
-  is "$command without a GPU" '0 1' "$got $(grep -c 'device: cpu (there is no NVIDIA driver' err)"
+  is "$command without a GPU" '0 1' "$got $(grep -c 'device: cpu, because there is no NVIDIA driver' err)"
   check "$command: the same result" cmp out "$command.gpu"
 done
 
 # Out of memory on the last rank's GPU.
 rank="(rank $((ranks - 1)) \\([^)]+\\): )?"
-needs='out of memory on Double of a GPU: .* needs [0-9.]+ MB, [0-9.]+ MB of [0-9.]+ MB are free \(use a smaller batch or model\)'
-faulty() { # faulty VARIABLE=VALUE RUN: on the last rank
-  export FAKE_RANK=$((ranks - 1)) "${1?}"
-  gpus "$ranks" "${config[@]}" --run "$2" --set device=cuda
-  unset FAKE_RANK "${1%%=*}"
+size='[0-9.]+ [kM]?B'
+needs=".*out of memory on Double of a GPU: .* needs $size, $size of $size are free"
+faulty() { # faulty VARIABLE=VALUE RUN ARGUMENT...: on the last rank
+  local fault=$1 run=$2
+  shift 2
+  export FAKE_RANK=$((ranks - 1)) "${fault?}"
+  gpus "$ranks" "${config[@]}" --run "$run" --set device=cuda "$@"
+  unset FAKE_RANK "${fault%%=*}"
 }
 for n_bytes in 100000 33600000; do
   faulty FAKE_DEVICE_BYTES=$n_bytes small
-  ends "$n_bytes bytes" 71 "$rank$needs"
+  ends "$n_bytes bytes" 71 "$rank$needs \\(use a smaller batch, model or data set\\)"
 done
 
+# What is said to fit does fit.
+large=(--set data.train_samples=2048 --set train.max_steps=1 --set distributed.check_every=0)
+for batch in per_rank=512 global=$((512 * ranks)); do
+  key=train.batch.${batch%=*}
+  faulty FAKE_DEVICE_BYTES=37400000 large "${large[@]}" --set "train.batch={\"${batch%=*}\":${batch#*=}}"
+  ends "$batch" 71 "$rank$needs \\([0-9]+ samples at a time would fit: set $key=[0-9]+, or train.accumulate=[0-9]+\\)"
+  for cure in $(grep -Eo "($key|train.accumulate)=[0-9]+" err); do
+    faulty FAKE_DEVICE_BYTES=37400000 "cured-$batch-$cure" "${large[@]}" --set "train.batch={\"${batch%=*}\":${batch#*=}}" --set "$cure"
+    is "$batch, then $cure" 0 "$got"
+    says "$batch, then $cure" "memory of a rank, at most $size; on its GPU 3[0-9.]+ MB of 37\\.4 MB, $size are left"
+  done
+done
+
+# The plan foretells, to a fiftieth, what a run then takes.
+planned=(--set train.batch.per_rank=1024 --set data.train_samples=4096 --set train.max_steps=1)
+train "$ranks" planned "${planned[@]}"
+dtrain plan "${config[@]}" --set device=cuda "${planned[@]}"
+check 'the plan of the memory' awk -v peak="$(grep -Eo '"gpu_memory_peak_bytes":.[0-9]+' planned/summary.json | tr -dc 0-9)" '
+  /^GPU memory per rank: [0-9.]+ MB with the data/ { ratio = 1e6 * $5 / peak; exit }
+  END { exit !(ratio > 0.98 && ratio < 1.02) }' out
+
 # A GPU that fails in the middle of the training; NCCL that loses a peer, does not start, or never ends a sum.
-faulty FAKE_FAIL_LAUNCH_AT=200 broken
+faulty FAKE_FAIL_LAUNCH_AT=100 broken
 ends 'a GPU fails' 70 "${rank}CUDA: an illegal memory access was encountered, .*"
 if ((ranks > 1)); then
   faulty FAKE_NCCL_ERROR_AT=4 lost
-  ends 'NCCL loses a peer' 76 '.*allreduce of gradient bucket 0: NCCL: remote process exited .*'
+  ends 'NCCL loses a peer' 76 '.*(allreduce of gradient bucket 0|steps on the GPU): NCCL: remote process exited .*'
   faulty FAKE_NCCL_INIT_FAILS=1 no_start
   ends 'NCCL does not start' 69 "rank $((ranks - 1)): NCCL cannot start: .*"
   export DTRAIN_TIMEOUT=3
   faulty FAKE_NCCL_INIT_HANGS=1 hanging_start
   ends 'NCCL hangs at the start' 76 "NCCL did not start within 3 s on rank $((ranks - 1)) .*"
-  faulty FAKE_NCCL_HANG_AT=4 hanging
-  ends 'NCCL hangs' 76 '.* stalled for 3 s: .*'
+  for graph in true false; do
+    faulty FAKE_NCCL_HANG_AT=4 "hanging-$graph" --set cuda.graph=$graph
+    ends "NCCL hangs, $graph" 76 ".* stalled for 3 s: rank $((ranks - 1)) waits in 'training' for a collective that other ranks have .*"
+  done
   unset DTRAIN_TIMEOUT
 fi
 

@@ -2,29 +2,24 @@
  * in which NCCL or a rank can fail: the right status and words, the same on all ranks where they agree, and nothing hangs. */
 #include <cuda_runtime_api.h>
 
+#include "../comm_values.h"
 #include "../rig.h"
-#include "cuda/cuda_backend.h"
+#include "cuda/cuda_block.h"
 #include "cuda/nccl_comm.h"
 #include "tests/fakecuda/fake.h"
 #include "tests/fakecuda/fake_nccl.h"
 
 enum { N_BUCKETS = 40, N_ELEMS = 1003 };
 
+static struct dt_cuda cuda; /* nothing of it is asked but its stream */
 static cudaStream_t compute;
-static struct dt_backend backend; /* nothing of it is asked but its stream */
-
-cudaStream_t dt_cuda_backend_stream(const struct dt_backend *of)
-{
-    CHECK(of == &backend);
-    return compute;
-}
 
 #define CHECK_CUDA(call) CHECK_INT(call, cudaSuccess)
 
 static struct dt_comm *open_comm(struct dt_comm *host)
 {
     struct dt_comm *comm;
-    CHECK_OK(dt_nccl_comm_open(host, &backend, &comm));
+    CHECK_OK(dt_nccl_comm_open(host, &cuda.base, &comm));
     CHECK(comm->rank == host->rank && comm->size == host->size && comm->local_size == host->local_size);
     CHECK_NEAR(comm->timeout_s, host->timeout_s, 0);
     return comm;
@@ -59,50 +54,14 @@ static void expect_kept(void)
     }
 }
 
-static int value_of(int rank, size_t i)
-{
-    return (int)((i * 7 + (size_t)rank * 13) % 61);
-}
-
-static int reduced_value(enum dt_reduce op, int n_ranks, size_t i)
-{
-    int result = value_of(0, i);
-    for (int rank = 1; rank < n_ranks; rank++) {
-        const int value = value_of(rank, i);
-        result = op == DT_REDUCE_SUM   ? result + value
-                 : op == DT_REDUCE_MAX ? (value > result ? value : result)
-                                       : (value < result ? value : result);
-    }
-    return result;
-}
-
-static size_t set(void *array, enum dt_type type, size_t i, int value)
-{
-    switch (type) {
-    case DT_TYPE_F32:
-        ((float *)array)[i] = (float)value;
-        return sizeof(float);
-    case DT_TYPE_F64:
-        ((double *)array)[i] = value;
-        return sizeof(double);
-    case DT_TYPE_I32:
-        ((int32_t *)array)[i] = value;
-        return sizeof(int32_t);
-    case DT_TYPE_U64:
-        ((uint64_t *)array)[i] = (uint64_t)value << 50;
-        return sizeof(uint64_t);
-    }
-    return 0;
-}
-
 static void check_allreduce(struct dt_comm *comm, enum dt_type type, enum dt_reduce op)
 {
     static uint64_t host[N_ELEMS], expected[N_ELEMS];
     void *device = device_alloc(sizeof host);
-    size_t each = 0;
+    const size_t each = dt_type_bytes(type);
     for (size_t i = 0; i < N_ELEMS; i++) {
-        set(host, type, i, value_of(comm->rank, i));
-        each = set(expected, type, i, reduced_value(op, comm->size, i));
+        put_value(host, type, op, i, value_of(comm->rank, i));
+        put_value(expected, type, op, i, reduced_value(op, comm->size, i));
     }
     put(device, host, N_ELEMS * each);
     CHECK_OK(dt_comm_allreduce(comm, device, N_ELEMS, type, op, "test allreduce"));
@@ -235,7 +194,7 @@ static void test_init_fails(struct dt_comm *host)
     char text[128];
     const int bad = host->size - 1;
     fake_nccl_options.init_fails = host->rank == bad;
-    CHECK_STATUS(dt_nccl_comm_open(host, &backend, &comm), DT_UNAVAILABLE);
+    CHECK_STATUS(dt_nccl_comm_open(host, &cuda.base, &comm), DT_UNAVAILABLE);
     snprintf(text, sizeof text,
              "rank %d: NCCL cannot start: invalid usage; fake: Duplicate GPU detected (NCCL_DEBUG=INFO shows more)", bad);
     CHECK_TEXT(dt_error_text(), text);
@@ -252,7 +211,7 @@ static void test_init_hangs(struct dt_comm *host, bool abort_hangs)
     host->timeout_s = 3; /* the ranks wait no longer for each other either */
     fake_nccl_options.init_hangs = host->rank == bad;
     fake_nccl_options.abort_hangs = abort_hangs;
-    CHECK_STATUS(dt_nccl_comm_open(host, &backend, &comm), DT_STALLED);
+    CHECK_STATUS(dt_nccl_comm_open(host, &cuda.base, &comm), DT_STALLED);
     snprintf(who, sizeof who, "NCCL did not start within 3 s on rank %d (", bad);
     CHECK_HAS(dt_error_text(), who);
     CHECK_HAS(dt_error_text(), "NCCL_DEBUG=INFO");
@@ -326,6 +285,30 @@ static void test_hang(struct dt_comm *host, bool abort_hangs)
     CHECK_OK(dt_comm_barrier(host, "after the hang"));
 }
 
+/* On the last rank a collective does not end, which on the others does: whoever complains, it is the one that is named. */
+static void test_hang_of_one(struct dt_comm *host)
+{
+    struct dt_request requests[3];
+    float *device;
+    char who[128];
+    const int bad = host->size - 1, n_well = host->rank == bad ? 1 : 2;
+    fake_nccl_options.hang_at = host->rank == bad ? 2 : 0;
+    struct dt_comm *comm = start_faulty(host, requests, &device);
+    dt_comm_phase(comm, host->rank == bad ? "training" : "step");
+    for (int k = 0; k < n_well; k++) {
+        CHECK_OK(dt_comm_wait(comm, &requests[k]));
+    }
+    comm->timeout_s = 0.5;
+    CHECK_STATUS(dt_comm_wait(comm, &requests[n_well]), DT_STALLED);
+    snprintf(who, sizeof who, "rank %d waits in 'training' for a collective that other ranks have finished", bad);
+    CHECK_HAS(dt_error_text(), who);
+    dt_error_clear();
+    dt_comm_close(comm);
+    fake_nccl_options = (struct fake_nccl_options){.init_fails = false};
+    CHECK_CUDA(cudaFree(device));
+    CHECK_OK(dt_comm_barrier(host, "after the hang of one"));
+}
+
 static void test_finalize_hangs(struct dt_comm *host)
 {
     fake_nccl_options.finalize_hangs = host->rank == 0;
@@ -339,6 +322,7 @@ int main(void)
     struct dt_world world;
     CHECK_OK(dt_world_open(&world));
     CHECK_CUDA(cudaStreamCreateWithFlags(&compute, cudaStreamNonBlocking));
+    cuda.stream = compute;
     struct dt_comm *comm = open_comm(world.comm);
     test_allreduce(comm);
     test_buckets(comm);
@@ -353,6 +337,9 @@ int main(void)
     test_error(world.comm, true);
     test_error(world.comm, false);
     test_hang(world.comm, false);
+    if (world.size > 1) {
+        test_hang_of_one(world.comm);
+    }
     test_finalize_hangs(world.comm);
     test_init_hangs(world.comm, true);
     test_hang(world.comm, true); /* last: waiting for the whole device takes for ever now */

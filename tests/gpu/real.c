@@ -13,6 +13,11 @@ struct fake_counts fake_counts(void)
     return (struct fake_counts){0};
 }
 
+long fake_n_descriptors(void)
+{
+    return 0;
+}
+
 /* Before main, because no test knows of it: without a GPU there is nothing to test. */
 __attribute__((constructor)) static void skip_without_gpu(void)
 {

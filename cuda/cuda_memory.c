@@ -1,0 +1,84 @@
+#include "cuda/cuda_memory.h"
+
+#include <stdlib.h>
+
+#include "base/bytes.h"
+#include "cuda/cuda_block.h"
+#include "cuda/cuda_check.h"
+
+#define READABLE_BEHIND 256 /* bytes behind each piece of memory */
+
+struct dt_cuda_piece {
+    void *memory;
+    size_t n_bytes;
+};
+
+static enum dt_status no_memory(const struct dt_cuda *cuda, const char *what, size_t n_bytes)
+{
+    char wanted[DT_BYTES_TEXT_SIZE], left[DT_BYTES_TEXT_SIZE], all[DT_BYTES_TEXT_SIZE];
+    size_t n_free = 0, n_total = 0;
+    cudaGetLastError(); /* so that the next call does not report it again */
+    cudaMemGetInfo(&n_free, &n_total);
+    return dt_error(DT_NO_MEMORY, "out of memory on %s: %s needs %s, %s of %s are free", cuda->gpu.name, what,
+                    dt_bytes_text((double)n_bytes, wanted), dt_bytes_text((double)n_free, left),
+                    dt_bytes_text((double)n_total, all));
+}
+
+static enum dt_status make_room(struct dt_cuda_memory *all)
+{
+    if (all->n_pieces < all->capacity) {
+        return DT_OK;
+    }
+    const int capacity = 2 * all->capacity + 64;
+    struct dt_cuda_piece *pieces = realloc(all->pieces, (size_t)capacity * sizeof *pieces);
+    if (pieces == NULL) {
+        return dt_error(DT_NO_MEMORY, "out of memory for the list of device memory");
+    }
+    all->pieces = pieces;
+    all->capacity = capacity;
+    return DT_OK;
+}
+
+static void count(struct dt_cuda_memory *all, void *memory, size_t n_bytes)
+{
+    all->pieces[all->n_pieces++] = (struct dt_cuda_piece){memory, n_bytes};
+    all->n_bytes += n_bytes;
+    all->peak_bytes = all->n_bytes > all->peak_bytes ? all->n_bytes : all->peak_bytes;
+}
+
+enum dt_status dt_cuda_alloc(struct dt_cuda *cuda, const char *what, size_t n_bytes, void **out)
+{
+    *out = NULL;
+    void *memory = NULL;
+    DT_TRY(make_room(&cuda->memory));
+    const cudaError_t code = n_bytes <= SIZE_MAX / 2 ? cudaMalloc(&memory, n_bytes + READABLE_BEHIND) : cudaErrorMemoryAllocation;
+    if (code == cudaErrorMemoryAllocation) {
+        return no_memory(cuda, what, n_bytes);
+    }
+    DT_CUDA(code);
+    count(&cuda->memory, memory, n_bytes + READABLE_BEHIND);
+    *out = memory;
+    DT_CUDA(cudaMemsetAsync(memory, 0, n_bytes + READABLE_BEHIND, cuda->stream));
+    return DT_OK;
+}
+
+void dt_cuda_free(struct dt_cuda *cuda, void *memory)
+{
+    struct dt_cuda_memory *all = &cuda->memory;
+    for (int i = 0; i < all->n_pieces; i++) {
+        if (all->pieces[i].memory == memory) {
+            all->n_bytes -= all->pieces[i].n_bytes;
+            all->pieces[i] = all->pieces[--all->n_pieces];
+            break;
+        }
+    }
+    if (!cuda->lost) {
+        cudaFree(memory);
+    }
+}
+
+void dt_cuda_memory(struct dt_backend *backend, struct dt_gpu_memory *out)
+{
+    *out = (struct dt_gpu_memory){.peak_bytes = ((const struct dt_cuda *)backend)->memory.peak_bytes};
+    cudaMemGetInfo(&out->free_bytes, &out->total_bytes); /* zeros if the GPU has failed */
+}

@@ -1,0 +1,109 @@
+/* What the kernels have in common: how a thread moves neighbours in memory, how many threads there are, how a block adds.
+ *
+ * Neighbouring threads take neighbouring channels, so that they touch neighbouring memory. A template's V is the number of
+ * neighbours that one thread takes together: 16 bytes are one instruction, and eight units are one call of the random number
+ * generator. Sizes that V does not divide go one by one. */
+#ifndef DT_CUDA_KERNELS_CUH
+#define DT_CUDA_KERNELS_CUH
+
+#include "cuda/kernels.h"
+
+#include <cuda_bf16.h>
+#include <math.h>
+
+#include "base/rng.h"
+#include "cuda/launch.h"
+
+typedef __nv_bfloat16 bf16;
+
+#define THREADS 256 /* of a block, unless something else is said; a power of two */
+#define WIDE 8      /* channels of a thread, where they divide the number of channels */
+static_assert(WIDE == DT_DROPOUT_UNITS_PER_GROUP, "a thread's channels are one group of dropout units");
+
+/* V neighbours in memory, aligned so that they move as one. */
+template <typename T, int V> struct alignas(sizeof(T) * V < 16 ? sizeof(T) * V : 16) pack {
+    T v[V];
+};
+
+template <int V, typename T> static inline __device__ void load(const T *from, float *to)
+{
+    const pack<T, V> packed = *(const pack<T, V> *)from;
+    for (int v = 0; v < V; v++) {
+        to[v] = (float)packed.v[v];
+    }
+}
+
+template <int V, typename T> static inline __device__ void store(const float *from, T *to)
+{
+    pack<T, V> packed;
+    for (int v = 0; v < V; v++) {
+        packed.v[v] = (T)from[v];
+    }
+    *(pack<T, V> *)to = packed;
+}
+
+/* Whether a pointer (NULL too) may be that of packs. */
+static inline bool aligned(const void *pointer)
+{
+    return (uintptr_t)pointer % 16 == 0;
+}
+
+static inline unsigned blocks_for(size_t n_threads, unsigned threads)
+{
+    return (unsigned)((n_threads + threads - 1) / threads);
+}
+
+static inline __device__ size_t thread_index()
+{
+    return (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+}
+
+/* For kernels with a thread per part of a sample, and the samples in blockIdx.y: at most 65,535, so that a thread may have several.
+ */
+static inline unsigned threads_for_samples(unsigned n_parts)
+{
+    return n_parts < THREADS ? (n_parts + 31) / 32 * 32 : THREADS;
+}
+
+static inline dim3 blocks_for_samples(unsigned n_parts, int n)
+{
+    return dim3(blocks_for(n_parts, threads_for_samples(n_parts)), n < 65535 ? (unsigned)n : 65535);
+}
+
+/* ---- over a block: each thread brings a number, all get the result. blockDim.x is a power of two, at least 32. */
+
+/* The sum: first of every 16 neighbours, then of those sums. */
+static inline __device__ double block_sum(double value)
+{
+    __shared__ double sums[THREADS];
+    __syncthreads(); /* the last sum has been read */
+    sums[threadIdx.x] = value;
+    __syncthreads();
+    for (unsigned i = 1; threadIdx.x % 16 == 0 && i < 16; i++) {
+        sums[threadIdx.x] += sums[threadIdx.x + i];
+    }
+    __syncthreads();
+    double sum = 0;
+    for (unsigned i = 0; i < blockDim.x; i += 16) {
+        sum += sums[i];
+    }
+    return sum;
+}
+
+/* The index of the largest of z, of which each thread brings a candidate; of equal ones the lowest wins. */
+static inline __device__ int block_best(const float *z, int candidate)
+{
+    __shared__ int best[THREADS];
+    best[threadIdx.x] = candidate;
+    for (unsigned half = blockDim.x / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half) {
+            const int mine = best[threadIdx.x], other = best[threadIdx.x + half];
+            best[threadIdx.x] = z[other] > z[mine] || (z[other] == z[mine] && other < mine) ? other : mine;
+        }
+    }
+    __syncthreads();
+    return best[0];
+}
+
+#endif

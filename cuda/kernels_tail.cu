@@ -1,0 +1,327 @@
+/* Kernels for what follows a block's linear operation, forward and backward: before each its idea, after it what launches it. */
+#include "cuda/kernels.cuh"
+
+/* ---- tail: bias, activation, pool, dropout, flatten. Without a pool the windows have one element. */
+
+template <int V> static __device__ void activate(enum dt_activation activation, float *x)
+{
+    switch (activation) {
+    case DT_ACTIVATION_RELU:
+        for (int v = 0; v < V; v++) {
+            x[v] = x[v] < 0 ? 0.0f : x[v]; /* this way round a NaN stays one */
+        }
+        break;
+    case DT_ACTIVATION_TANH:
+        for (int v = 0; v < V; v++) {
+            x[v] = tanhf(x[v]);
+        }
+        break;
+    case DT_ACTIVATION_SIGMOID:
+        for (int v = 0; v < V; v++) {
+            x[v] = 1.0f / (1.0f + expf(-x[v]));
+        }
+        break;
+    case DT_ACTIVATION_NONE:
+        break;
+    }
+}
+
+/* Derivative, from the activation's output. */
+static __device__ float slope(enum dt_activation activation, float a)
+{
+    switch (activation) {
+    case DT_ACTIVATION_RELU:
+        return a > 0 ? 1.0f : 0.0f;
+    case DT_ACTIVATION_TANH:
+        return 1.0f - a * a;
+    case DT_ACTIVATION_SIGMOID:
+        return a * (1.0f - a);
+    case DT_ACTIVATION_NONE:
+        break;
+    }
+    return 1.0f;
+}
+
+/* Where a thread works: V channels from c on at row p, column q of a plane. */
+struct place {
+    int p, q, c;
+};
+
+/* The place of thread `i` of a sample. Behind a flatten neighbours are neighbouring columns instead of channels: the canonical
+ * order is then touched in one piece, the other one in pieces of V. */
+template <int V>
+static __device__ struct place place_of(const struct dt_gpu_tail &t, unsigned i, unsigned n_rows, unsigned n_columns)
+{
+    const unsigned n_groups = (unsigned)t.linear.c / V, n_places = n_rows * n_columns;
+    const unsigned group = t.flatten ? i / n_places : i % n_groups, at = t.flatten ? i % n_places : i / n_groups;
+    const struct place place = {(int)(at / n_columns), (int)(at % n_columns), (int)group * V};
+    return place;
+}
+
+static __device__ size_t element(struct dt_shape s, struct place at)
+{
+    return (size_t)((at.p * s.w + at.q) * s.c + at.c);
+}
+
+template <int V> static __device__ void load_bias(const float *bias, int c, float *b)
+{
+    for (int v = 0; v < V; v++) {
+        b[v] = 0;
+    }
+    if (bias != NULL) {
+        load<V>(bias + c, b);
+    }
+}
+
+template <int V, typename T>
+static __device__ void load_activated(const struct dt_gpu_tail &t, const T *z, const float *bias, float *a)
+{
+    load<V>(z, a);
+    for (int v = 0; v < V; v++) {
+        a[v] += bias[v];
+    }
+    activate<V>(t.activation, a);
+}
+
+/* The pool over the window that begins at z; winner: which of its elements a max pool took. */
+template <int V, typename T>
+static __device__ void pool_window(const struct dt_gpu_tail &t, const T *z, const float *bias, float *pooled, int *winner)
+{
+    load_activated<V>(t, z, bias, pooled);
+    for (int v = 0; v < V; v++) {
+        winner[v] = 0;
+    }
+    for (int i = 1; i < t.pool_size * t.pool_size; i++) {
+        float a[V];
+        load_activated<V>(t, z + (i / t.pool_size * t.linear.w + i % t.pool_size) * t.linear.c, bias, a);
+        for (int v = 0; v < V; v++) {
+            const bool better = a[v] > pooled[v] || (isnan(a[v]) && !isnan(pooled[v]));
+            pooled[v] = t.pool == DT_POOL_AVG ? pooled[v] + a[v] : better ? a[v] : pooled[v];
+            winner[v] = better ? i : winner[v];
+        }
+    }
+    const float share = t.pool == DT_POOL_AVG ? 1.0f / (float)(t.pool_size * t.pool_size) : 1.0f;
+    for (int v = 0; v < V; v++) {
+        pooled[v] *= share;
+    }
+}
+
+/* Multiplies V units of a sample by their dropout mask, on the way forward and back alike. */
+template <int V>
+static __device__ void dropout(const struct dt_gpu_tail &t, const uint32_t *ids, size_t sample, struct place at, float *x)
+{
+    if (!(t.dropout_rate > 0)) {
+        return;
+    }
+    const uint32_t unit = (uint32_t)element(t.pooled, at), threshold = dt_dropout_threshold(t.dropout_rate);
+    const struct dt_rng4 words =
+        dt_rng_words(t.seed, DT_RNG_DROPOUT, t.dropout_stream, *t.epoch, ids[sample], unit / DT_DROPOUT_UNITS_PER_GROUP);
+    const float scale = 1.0f / (1.0f - t.dropout_rate);
+    for (uint32_t v = 0; v < V; v++) {
+        const uint32_t place_in_group = V == WIDE ? v : unit + v; /* a constant where it can be one */
+        x[v] *= dt_dropout_keeps(words, place_in_group, threshold) ? scale : 0.0f;
+    }
+}
+
+/* V channels of y or dy, which are in canonical order behind a flatten. */
+template <int V, typename T>
+static __device__ void store_pooled(const struct dt_gpu_tail &t, struct place at, const float *from, T *y)
+{
+    if (!t.flatten) {
+        store<V>(from, y + element(t.pooled, at));
+        return;
+    }
+    const int n_places = t.pooled.h * t.pooled.w;
+    for (int v = 0; v < V; v++) {
+        y[(at.c + v) * n_places + at.p * t.pooled.w + at.q] = (T)from[v];
+    }
+}
+
+template <int V, typename T>
+static __device__ void load_pooled(const struct dt_gpu_tail &t, struct place at, const T *dy, float *to)
+{
+    if (!t.flatten) {
+        load<V>(dy + element(t.pooled, at), to);
+        return;
+    }
+    const int n_places = t.pooled.h * t.pooled.w;
+    for (int v = 0; v < V; v++) {
+        to[v] = (float)dy[(at.c + v) * n_places + at.p * t.pooled.w + at.q];
+    }
+}
+
+/* A thread per window. */
+template <typename T, typename Y, int V>
+static __global__ void tail_forward_kernel(struct dt_gpu_tail t, const uint32_t *ids, int n, unsigned n_parts, const void *z,
+                                           const float *bias, void *y)
+{
+    const unsigned part = blockIdx.x * blockDim.x + threadIdx.x;
+    if (part >= n_parts) {
+        return;
+    }
+    const struct place at = place_of<V>(t, part, (unsigned)t.pooled.h, (unsigned)t.pooled.w);
+    const struct place begin = {at.p * t.pool_stride, at.q * t.pool_stride, at.c};
+    const size_t n_linear = (size_t)t.linear.h * t.linear.w * t.linear.c, n_pooled = (size_t)t.pooled.h * t.pooled.w * t.pooled.c;
+    float b[V];
+    load_bias<V>(bias, at.c, b);
+    for (size_t sample = blockIdx.y; sample < (size_t)n; sample += gridDim.y) {
+        float pooled[V];
+        int winner[V];
+        pool_window<V>(t, (const T *)z + sample * n_linear + element(t.linear, begin), b, pooled, winner);
+        dropout<V>(t, ids, sample, at, pooled);
+        store_pooled<V>(t, at, pooled, (Y *)y + sample * n_pooled);
+    }
+}
+
+/* What element `i` of a window gets of the window's gradient. */
+static __device__ float pool_gradient(const struct dt_gpu_tail &t, float delta, int winner, int i)
+{
+    return t.pool == DT_POOL_MAX ? (winner == i ? delta : 0.0f) : delta * (1.0f / (float)(t.pool_size * t.pool_size));
+}
+
+/* For windows that do not overlap: a thread per cell of stride x stride elements, which is a window and the gap behind it, or at
+ * the lower and right edge only a remainder. So each element and each window is looked at once. */
+template <typename T, typename Y, int V>
+static __global__ void tail_backward_cells_kernel(struct dt_gpu_tail t, const uint32_t *ids, int n, unsigned n_parts,
+                                                  const void *z_, const float *bias, const void *dy, void *dz_)
+{
+    const unsigned part = blockIdx.x * blockDim.x + threadIdx.x;
+    if (part >= n_parts) {
+        return;
+    }
+    const unsigned stride = (unsigned)t.pool_stride;
+    const struct place at =
+        place_of<V>(t, part, ((unsigned)t.linear.h + stride - 1) / stride, ((unsigned)t.linear.w + stride - 1) / stride);
+    const bool has_window = at.p < t.pooled.h && at.q < t.pooled.w;
+    const struct place begin = {at.p * t.pool_stride, at.q * t.pool_stride, at.c};
+    const size_t n_linear = (size_t)t.linear.h * t.linear.w * t.linear.c, n_pooled = (size_t)t.pooled.h * t.pooled.w * t.pooled.c;
+    float b[V];
+    load_bias<V>(bias, at.c, b);
+    for (size_t sample = blockIdx.y; sample < (size_t)n; sample += gridDim.y) {
+        const T *z = (const T *)z_ + sample * n_linear;
+        T *dz = (T *)dz_ + sample * n_linear;
+        float pooled[V], delta[V] = {};
+        int winner[V] = {};
+        if (has_window) {
+            load_pooled<V>(t, at, (const Y *)dy + sample * n_pooled, delta);
+            dropout<V>(t, ids, sample, at, delta);
+        }
+        if (has_window && t.pool == DT_POOL_MAX) {
+            pool_window<V>(t, z + element(t.linear, begin), b, pooled, winner);
+        }
+        for (struct place to = begin; to.p < begin.p + t.pool_stride && to.p < t.linear.h; to.p++) {
+            for (to.q = begin.q; to.q < begin.q + t.pool_stride && to.q < t.linear.w; to.q++) {
+                const int r = to.p - begin.p, s = to.q - begin.q;
+                const bool inside = r < t.pool_size && s < t.pool_size;
+                float a[V];
+                load_activated<V>(t, z + element(t.linear, to), b, a);
+                for (int v = 0; v < V; v++) {
+                    const float gradient = inside ? pool_gradient(t, delta[v], winner[v], r * t.pool_size + s) : 0.0f;
+                    a[v] = gradient * slope(t.activation, a[v]);
+                }
+                store<V>(a, dz + element(t.linear, to));
+            }
+        }
+    }
+}
+
+/* For windows that overlap: a thread per element, which looks for the winner of every window that it is in. */
+template <typename T, typename Y, int V>
+static __global__ void tail_backward_overlap_kernel(struct dt_gpu_tail t, const uint32_t *ids, int n, unsigned n_parts,
+                                                    const void *z_, const float *bias, const void *dy, void *dz_)
+{
+    const unsigned part = blockIdx.x * blockDim.x + threadIdx.x;
+    if (part >= n_parts) {
+        return;
+    }
+    const struct place to = place_of<V>(t, part, (unsigned)t.linear.h, (unsigned)t.linear.w);
+    const int first_p = to.p < t.pool_size ? 0 : (to.p - t.pool_size) / t.pool_stride + 1;
+    const int first_q = to.q < t.pool_size ? 0 : (to.q - t.pool_size) / t.pool_stride + 1;
+    const size_t n_linear = (size_t)t.linear.h * t.linear.w * t.linear.c, n_pooled = (size_t)t.pooled.h * t.pooled.w * t.pooled.c;
+    float b[V];
+    load_bias<V>(bias, to.c, b);
+    for (size_t sample = blockIdx.y; sample < (size_t)n; sample += gridDim.y) {
+        const T *z = (const T *)z_ + sample * n_linear;
+        float sum[V] = {}, a[V];
+        for (struct place at = {first_p, 0, to.c}; at.p < t.pooled.h && at.p * t.pool_stride <= to.p; at.p++) {
+            for (at.q = first_q; at.q < t.pooled.w && at.q * t.pool_stride <= to.q; at.q++) {
+                const struct place begin = {at.p * t.pool_stride, at.q * t.pool_stride, at.c};
+                const int i = (to.p - begin.p) * t.pool_size + to.q - begin.q;
+                float pooled[V], delta[V];
+                int winner[V] = {};
+                load_pooled<V>(t, at, (const Y *)dy + sample * n_pooled, delta);
+                dropout<V>(t, ids, sample, at, delta);
+                if (t.pool == DT_POOL_MAX) {
+                    pool_window<V>(t, z + element(t.linear, begin), b, pooled, winner);
+                }
+                for (int v = 0; v < V; v++) {
+                    sum[v] += pool_gradient(t, delta[v], winner[v], i);
+                }
+            }
+        }
+        load_activated<V>(t, z + element(t.linear, to), b, a);
+        for (int v = 0; v < V; v++) {
+            sum[v] *= slope(t.activation, a[v]);
+        }
+        store<V>(sum, (T *)dz_ + sample * n_linear + element(t.linear, to));
+    }
+}
+
+/* What the kernels take for granted: a pool, if only one of single elements, and a flatten only where it changes the order. */
+static struct dt_gpu_tail normal_tail(const struct dt_gpu_tail *tail)
+{
+    struct dt_gpu_tail t = *tail;
+    if (t.pool == DT_POOL_NONE) {
+        t.pool_size = t.pool_stride = 1;
+    }
+    t.flatten = t.flatten && t.pooled.c > 1 && (t.pooled.h > 1 || t.pooled.w > 1);
+    return t;
+}
+
+typedef void forward_kernel(struct dt_gpu_tail, const uint32_t *, int, unsigned, const void *, const float *, void *);
+typedef void backward_kernel(struct dt_gpu_tail, const uint32_t *, int, unsigned, const void *, const float *, const void *,
+                             void *);
+
+/* A kernel's versions: [type][y_type][wide]. */
+#define WIDTHS(kernel, T, Y)                \
+    {                                       \
+        kernel<T, Y, 1>, kernel<T, Y, WIDE> \
+    }
+#define VERSIONS(kernel)                                                                                                        \
+    {                                                                                                                           \
+        {WIDTHS(kernel, float, float), WIDTHS(kernel, float, bf16)}, {WIDTHS(kernel, bf16, float), WIDTHS(kernel, bf16, bf16)}, \
+    }
+
+static forward_kernel *const forward_versions[2][2][2] = VERSIONS(tail_forward_kernel);
+static backward_kernel *const backward_versions[2][2][2][2] = {VERSIONS(tail_backward_cells_kernel),
+                                                               VERSIONS(tail_backward_overlap_kernel)};
+
+cudaError_t dt_gpu_tail_forward(cudaStream_t stream, const struct dt_gpu_tail *tail, const uint32_t *ids, int n,
+                                enum dt_gpu_type type, const void *z, const float *bias, enum dt_gpu_type y_type, void *y)
+{
+    if (n == 0) {
+        return cudaSuccess;
+    }
+    const struct dt_gpu_tail t = normal_tail(tail);
+    const bool wide = t.linear.c % WIDE == 0 && aligned(z) && aligned(bias) && aligned(y);
+    const unsigned n_parts = (unsigned)dt_shape_elems(t.pooled) / (wide ? WIDE : 1);
+    return DT_LAUNCH(forward_versions[type][y_type][wide], blocks_for_samples(n_parts, n), threads_for_samples(n_parts), 0, stream,
+                     t, ids, n, n_parts, z, bias, y);
+}
+
+cudaError_t dt_gpu_tail_backward(cudaStream_t stream, const struct dt_gpu_tail *tail, const uint32_t *ids, int n,
+                                 enum dt_gpu_type type, const void *z, const float *bias, enum dt_gpu_type dy_type, const void *dy,
+                                 void *dz)
+{
+    if (n == 0) {
+        return cudaSuccess;
+    }
+    const struct dt_gpu_tail t = normal_tail(tail);
+    const bool wide = t.linear.c % WIDE == 0 && aligned(z) && aligned(bias) && aligned(dy) && aligned(dz);
+    const bool overlap = t.pool_stride < t.pool_size;
+    const unsigned cell = overlap ? 1 : (unsigned)t.pool_stride;
+    const unsigned n_cells = ((unsigned)t.linear.h + cell - 1) / cell * (((unsigned)t.linear.w + cell - 1) / cell);
+    const unsigned n_parts = n_cells * ((unsigned)t.linear.c / (wide ? WIDE : 1));
+    return DT_LAUNCH(backward_versions[overlap][type][dy_type][wide], blocks_for_samples(n_parts, n), threads_for_samples(n_parts),
+                     0, stream, t, ids, n, n_parts, z, bias, dy, dz);
+}

@@ -1,0 +1,226 @@
+#include "cuda/step_graph.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "cuda/cuda_block.h"
+#include "cuda/cuda_check.h"
+#include "cuda/nccl_comm.h"
+
+#define MAX_RECORDINGS 4 /* numbers of samples; two come up */
+
+#define LAST_STEPS_LIMIT_MS 1000
+
+struct recording {
+    int n;                 /* samples */
+    cudaGraphExec_t graph; /* NULL: taken once, not yet recorded */
+};
+
+struct dt_step_graph {
+    struct dt_cuda *cuda;
+    struct dt_comm *device_comm;
+    dt_step_fn step;
+    void *context;
+    struct dt_gpu_steps *steps;   /* device */
+    uint32_t *rows, *ids;         /* device; (capacity) each, in one piece */
+    struct dt_step_input *inputs; /* pinned; (DT_MAX_RECORDED_STEPS), as is the next */
+    struct dt_gpu_metrics *metrics;
+    volatile int *n_done; /* pinned; of the steps that were started last, as the GPU counts them */
+    cudaEvent_t done;
+    int n_steps; /* that were started last */
+    struct recording recordings[MAX_RECORDINGS];
+    int n_recordings;
+};
+
+static bool drained(cudaStream_t stream)
+{
+    cudaError_t code = cudaStreamQuery(stream);
+    for (int ms = 0; ms < LAST_STEPS_LIMIT_MS && code == cudaErrorNotReady; ms++) {
+        cudaGetLastError(); /* or the check after the next launch finds it */
+        dt_sleep_ms(1);
+        code = cudaStreamQuery(stream);
+    }
+    return code != cudaErrorNotReady;
+}
+
+static void graph_close(struct dt_step_graph *g)
+{
+    if (g == NULL) {
+        return;
+    }
+    for (int i = 0; i < g->n_recordings; i++) {
+        if (g->recordings[i].graph != NULL) {
+            cudaGraphExecDestroy(g->recordings[i].graph);
+        }
+    }
+    if (!drained(g->cuda->stream)) {
+        return; /* a collective waits for a rank that is gone; to free memory would be to wait, too */
+    }
+    if (g->done != NULL) {
+        cudaEventDestroy(g->done);
+    }
+    dt_cuda_free(g->cuda, g->steps);
+    dt_cuda_free(g->cuda, g->rows);
+    cudaFreeHost(g->inputs);
+    cudaFreeHost(g->metrics);
+    cudaFreeHost((void *)g->n_done);
+    free(g);
+}
+
+static enum dt_status open_parts(struct dt_step_graph *g, int capacity)
+{
+    const size_t n = (size_t)capacity;
+    DT_TRY(dt_cuda_alloc(g->cuda, "the table of steps", sizeof *g->steps, (void **)&g->steps));
+    DT_TRY(dt_cuda_alloc(g->cuda, "a batch's sample numbers", 2 * n * sizeof *g->rows, (void **)&g->rows));
+    g->ids = g->rows + n;
+    DT_CUDA(cudaMallocHost((void **)&g->inputs, DT_MAX_RECORDED_STEPS * sizeof *g->inputs));
+    DT_CUDA(cudaMallocHost((void **)&g->metrics, DT_MAX_RECORDED_STEPS * sizeof *g->metrics));
+    DT_CUDA(cudaMallocHost((void **)&g->n_done, sizeof *g->n_done));
+    DT_CUDA(cudaEventCreateWithFlags(&g->done, cudaEventDisableTiming));
+    return DT_OK;
+}
+
+static enum dt_status graph_open(struct dt_backend *backend, struct dt_comm *device_comm, int capacity, dt_step_fn step,
+                                 void *context, struct dt_step_graph **out)
+{
+    struct dt_step_graph *g = calloc(1, sizeof *g);
+    if (g == NULL) {
+        return dt_error(DT_NO_MEMORY, "out of memory for the table of steps");
+    }
+    *g = (struct dt_step_graph){.cuda = (struct dt_cuda *)backend, .device_comm = device_comm, .step = step, .context = context};
+    const enum dt_status s = open_parts(g, capacity);
+    if (s != DT_OK) {
+        graph_close(g);
+        return s;
+    }
+    *out = g;
+    return DT_OK;
+}
+
+static enum dt_status enqueue_step(struct dt_step_graph *g, const struct dt_step_input *input)
+{
+    struct dt_cuda *cuda = g->cuda;
+    const int n = (int)input->draw.n;
+    const struct dt_batch batch = {.n = n, .rows = g->rows, .ids = g->ids};
+    DT_CUDA(dt_gpu_step_begin(cuda->stream, g->steps, n, cuda->step, g->rows, g->ids));
+    DT_TRY(g->step(g->context, &batch, &input->update));
+    DT_CUDA(dt_gpu_step_end(cuda->stream, g->steps, &cuda->sums->metrics, g->n_done));
+    return DT_OK;
+}
+
+/* A call that CUDA does not let into a recording spoils it, and is perhaps noticed only by a later one. */
+static enum dt_status spoilt(cudaError_t ended, enum dt_status s)
+{
+    char text[DT_ERROR_TEXT_SIZE];
+    snprintf(text, sizeof text, "%s", s != DT_OK ? dt_error_text() : cudaGetErrorString(ended));
+    dt_error_clear();
+    return dt_error(DT_INTERNAL, "the step cannot be recorded (\"cuda\": {\"graph\": false} does without): %s", text);
+}
+
+/* Has to be ended, however the step went. Other threads, NCCL's and cuDNN's, may do what they like in the meantime. */
+static enum dt_status record(struct dt_step_graph *g, const struct dt_step_input *input, struct recording *recording)
+{
+    cudaGraph_t graph = NULL;
+    DT_CUDA(cudaStreamBeginCapture(g->cuda->stream, cudaStreamCaptureModeThreadLocal));
+    enum dt_status s = enqueue_step(g, input);
+    const cudaError_t ended = cudaStreamEndCapture(g->cuda->stream, &graph);
+    if (ended != cudaSuccess) {
+        cudaGetLastError(); /* or a later check finds it */
+        return spoilt(ended, s);
+    }
+    if (s == DT_OK) {
+        const cudaError_t code = cudaGraphInstantiate(&recording->graph, graph, 0);
+        s = code == cudaSuccess ? DT_OK : dt_cuda_failed(code, "cudaGraphInstantiate", __FILE__, __LINE__);
+    }
+    cudaGraphDestroy(graph);
+    return s;
+}
+
+/* NULL: there are too many numbers of samples to keep a graph for each. */
+static struct recording *recording_of(struct dt_step_graph *g, int n, bool *first)
+{
+    *first = false;
+    for (int i = 0; i < g->n_recordings; i++) {
+        if (g->recordings[i].n == n) {
+            return &g->recordings[i];
+        }
+    }
+    *first = true;
+    if (g->n_recordings == MAX_RECORDINGS) {
+        return NULL;
+    }
+    struct recording *recording = &g->recordings[g->n_recordings++];
+    *recording = (struct recording){.n = n};
+    return recording;
+}
+
+static enum dt_status take_step(struct dt_step_graph *g, const struct dt_step_input *input)
+{
+    bool first;
+    struct recording *recording = recording_of(g, (int)input->draw.n, &first);
+    if (first) {
+        return enqueue_step(g, input);
+    }
+    if (recording->graph == NULL) {
+        DT_TRY(record(g, input, recording));
+    }
+    DT_CUDA(cudaGraphLaunch(recording->graph, g->cuda->stream));
+    return DT_OK;
+}
+
+static enum dt_status take_steps(struct dt_step_graph *g)
+{
+    const cudaStream_t stream = g->cuda->stream;
+    const size_t n = (size_t)g->n_steps;
+    DT_CUDA(cudaMemcpyAsync(g->steps->inputs, g->inputs, n * sizeof *g->inputs, cudaMemcpyHostToDevice, stream));
+    DT_CUDA(cudaMemsetAsync(&g->steps->now, 0, sizeof g->steps->now, stream));
+    DT_CUDA(cudaMemsetAsync(&g->cuda->sums->metrics, 0, sizeof *g->metrics, stream)); /* whatever is left there is not ours */
+    for (int i = 0; i < g->n_steps; i++) {
+        DT_TRY(take_step(g, &g->inputs[i]));
+    }
+    DT_CUDA(cudaMemcpyAsync(g->metrics, g->steps->metrics, n * sizeof *g->metrics, cudaMemcpyDeviceToHost, stream));
+    DT_CUDA(cudaEventRecord(g->done, stream));
+    return DT_OK;
+}
+
+static enum dt_status graph_start(struct dt_step_graph *g, const struct dt_step_input *inputs, int n_steps)
+{
+    g->n_steps = n_steps;
+    *g->n_done = 0;
+    memcpy(g->inputs, inputs, (size_t)n_steps * sizeof *inputs); /* the copy of the ones before is done: their results were taken */
+    g->cuda->on_its_own = true;
+    const enum dt_status s = take_steps(g);
+    g->cuda->on_its_own = false;
+    return s;
+}
+
+static enum dt_status graph_test(struct dt_step_graph *g, int *n_done)
+{
+    *n_done = 0;
+    if (g->device_comm != NULL) {
+        DT_TRY(dt_nccl_comm_look(g->device_comm, "steps on the GPU"));
+    }
+    const cudaError_t code = cudaEventQuery(g->done);
+    if (code == cudaErrorNotReady) {
+        cudaGetLastError(); /* or the check after the next launch finds it */
+        const int counted = *g->n_done;
+        *n_done = counted < g->n_steps ? counted : g->n_steps - 1; /* the last is done when its results are here */
+        return DT_OK;
+    }
+    DT_CUDA(code);
+    *n_done = g->n_steps;
+    return DT_OK;
+}
+
+static void graph_take(struct dt_step_graph *g, struct dt_metrics *out)
+{
+    for (int i = 0; i < g->n_steps; i++) {
+        const struct dt_gpu_metrics *m = &g->metrics[i];
+        out[i] = (struct dt_metrics){.loss_sum = m->loss_sum, .n_correct = m->n_correct, .n_samples = m->n_samples};
+    }
+}
+
+const struct dt_step_graph_ops dt_step_graph = {
+    .open = graph_open, .close = graph_close, .start = graph_start, .test = graph_test, .take = graph_take};

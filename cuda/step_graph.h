@@ -1,0 +1,14 @@
+/* Steps that the GPU takes on its own: all calls of one training step, sums over ranks included, are recorded once as a CUDA graph,
+ * which is launched again and again. What differs from step to step lies in a table on the device, and a counter beside it says
+ * which step it is: so a step costs the host one launch, and nothing waits between two of them.
+ *
+ * A graph holds for one number of samples; the last batch of an epoch, which is short, has its own. The first step with a number of
+ * samples is taken call by call, for libraries to load and connect what they need, and the second is recorded. */
+#ifndef DT_CUDA_STEP_GRAPH_H
+#define DT_CUDA_STEP_GRAPH_H
+
+#include "cuda/cuda_module.h"
+
+extern const struct dt_step_graph_ops dt_step_graph;
+
+#endif

@@ -1,0 +1,136 @@
+/* Recording and running graphs on the double. */
+#include "tests/fakecuda/fake_runtime.h"
+
+using namespace fake;
+
+struct CUgraph_st {
+    std::vector<node> nodes;
+};
+
+struct CUgraphExec_st {
+    std::shared_ptr<std::vector<piece>> pieces;
+};
+
+static long n_captures;
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode)
+{
+    ENTER();
+    need_stream(stream, __func__);
+    if (stream->capturing) {
+        return spoil_capture(cudaErrorIllegalState);
+    }
+    if (recording) {
+        fake_die("two streams begin to record; the double knows one recording at a time");
+    }
+    recording = capture{stream, mode, ++n_captures, false, {}};
+    stream->capturing = true;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *status)
+{
+    ENTER();
+    need_stream(stream, __func__);
+    *status = !stream->capturing   ? cudaStreamCaptureStatusNone
+              : recording->invalid ? cudaStreamCaptureStatusInvalidated
+                                   : cudaStreamCaptureStatusActive;
+    return cudaSuccess;
+}
+
+/* Whether the origin has waited for everything that others recorded. */
+static bool all_joined()
+{
+    std::vector<bool> joined(recording->nodes.size());
+    std::vector<size_t> next = recording->origin->tail;
+    while (!next.empty()) {
+        const size_t i = next.back();
+        next.pop_back();
+        if (!joined[i]) {
+            joined[i] = true;
+            next.insert(next.end(), recording->nodes[i].after.begin(), recording->nodes[i].after.end());
+        }
+    }
+    return std::find(joined.begin(), joined.end(), false) == joined.end();
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
+{
+    *graph = nullptr;
+    ENTER();
+    need_stream(stream, __func__);
+    if (!stream->capturing) {
+        return fail(cudaErrorIllegalState);
+    }
+    if (stream != recording->origin) {
+        return spoil_capture(cudaErrorStreamCaptureUnmatched);
+    }
+    const cudaError_t code = recording->invalid ? cudaErrorStreamCaptureInvalidated
+                             : all_joined()     ? cudaSuccess
+                                                : cudaErrorStreamCaptureUnjoined;
+    if (code == cudaSuccess) {
+        *graph = new CUgraph_st{recording->nodes};
+        fake_opened("graph");
+    }
+    for (const auto &each : streams) {
+        each->capturing = false;
+        each->tail.clear();
+    }
+    recording.reset();
+    return fail(code);
+}
+
+/* In an order that the dependencies allow, but as far from the recorded one as can be. */
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long)
+{
+    ENTER();
+    const auto pieces = std::make_shared<std::vector<piece>>();
+    std::vector<bool> placed(graph->nodes.size());
+    while (pieces->size() < graph->nodes.size()) {
+        for (size_t i = graph->nodes.size(); i-- > 0;) {
+            const node &node = graph->nodes[i];
+            if (!placed[i] && std::all_of(node.after.begin(), node.after.end(), [&placed](size_t j) { return placed[j]; })) {
+                placed[i] = true;
+                pieces->push_back(node.work);
+                break;
+            }
+        }
+    }
+    *exec = new CUgraphExec_st{pieces};
+    fake_opened("executable graph");
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
+{
+    ENTER();
+    need_stream(stream, __func__);
+    if (stream->capturing) {
+        fake_die("a graph is launched while another is recorded");
+    }
+    const auto pieces =
+        std::make_shared<std::vector<piece>>(*exec->pieces); /* copies: one that waits for others remembers how far it is */
+    const auto next = std::make_shared<size_t>(0);
+    return fake_enqueue_until(stream, __func__, [pieces, next] {
+        while (*next < pieces->size() && perform((*pieces)[*next])) {
+            ++*next;
+        }
+        return *next == pieces->size();
+    });
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph)
+{
+    const cudaError_t entered = enter(__func__);
+    delete graph;
+    fake_closed("graph");
+    return fail(entered);
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
+{
+    const cudaError_t entered = enter(__func__);
+    delete exec;
+    fake_closed("executable graph");
+    return fail(entered);
+}

@@ -1,0 +1,125 @@
+/* What the parts of the double's runtime share. */
+#ifndef DT_TESTS_FAKE_RUNTIME_H
+#define DT_TESTS_FAKE_RUNTIME_H
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/fakecuda/fake.h"
+
+namespace fake {
+
+/* ---- fake_runtime.cpp: errors and devices ---- */
+
+extern struct fake_counts counts;
+extern int current_device;
+extern cudaError_t last_error;   /* what cudaGetLastError takes */
+extern cudaError_t sticky_error; /* the context is lost: no call works any more */
+extern const char *running;      /* the work that runs now, else NULL */
+
+cudaError_t fail(cudaError_t code);
+size_t device_bytes();
+/* What any call returns where the driver, the devices or the context are not there. */
+cudaError_t enter(const char *call);
+
+#define ENTER()                                      \
+    do {                                             \
+        const cudaError_t entered = enter(__func__); \
+        if (entered != cudaSuccess) {                \
+            return fail(entered);                    \
+        }                                            \
+    } while (0)
+
+/* ---- fake_memory.cpp ---- */
+
+enum kind { DEVICE, PINNED, FREED };
+
+struct memory {
+    char *map; /* a page of guard, the pages, a page of guard */
+    size_t map_bytes;
+    char *begin; /* what the caller got; it ends at the end of the pages, but for alignment */
+    size_t n_bytes;
+    kind is;
+    int device;
+
+    char *pages() const;
+    size_t pages_bytes() const;
+};
+
+extern std::map<uintptr_t, memory>
+    memories;       /* by the address of the map; freed ones stay, so that their addresses mean nothing else */
+extern int exposed; /* the device whose memory is accessible now */
+
+const memory *memory_at(const void *pointer);
+void expose(int device);
+/* What lies between the guards and the caller's bytes must be as it was. */
+void check_slack(const memory &memory, const char *who);
+void describe(const memory &memory, const void *pointer, char *text, size_t n_text);
+
+/* ---- fake_streams.cpp: work, streams and events ---- */
+
+struct piece {
+    std::string name;
+    std::function<bool()> run; /* false: not finished, call again */
+    bool fails;
+};
+
+/* A point in a stream, which an event names. */
+struct marker {
+    cudaStream_t stream;
+    bool done;
+    long time;
+};
+
+struct node {
+    piece work;
+    std::vector<size_t> after;
+};
+
+/* Only one at a time: more than that is more than dtrain needs. */
+struct capture {
+    cudaStream_t origin;
+    cudaStreamCaptureMode mode;
+    long serial;
+    bool invalid;
+    std::vector<node> nodes;
+};
+
+extern std::optional<capture> recording;
+extern std::vector<std::unique_ptr<CUstream_st>> streams; /* also destroyed ones: their work still runs */
+
+void need_stream(cudaStream_t stream, const char *call);
+bool perform(const piece &piece);
+cudaError_t wait_stream(cudaStream_t stream);
+cudaError_t wait_device(int device);
+cudaError_t spoil_capture(cudaError_t code);
+/* For calls that touch more than one stream. */
+cudaError_t refuse_in_capture();
+
+#define REFUSE_IN_CAPTURE()                              \
+    do {                                                 \
+        const cudaError_t refused = refuse_in_capture(); \
+        if (refused != cudaSuccess) {                    \
+            return refused;                              \
+        }                                                \
+    } while (0)
+
+} // namespace fake
+
+struct CUstream_st {
+    int device;
+    bool live;
+    bool capturing;
+    std::vector<size_t> tail; /* the nodes that the next one comes after */
+    std::deque<fake::piece> queue;
+};
+
+#endif

@@ -1,0 +1,377 @@
+/* Streams and events of the double.
+ *
+ * A stream is a queue of closures. Nothing runs until the host waits for it or asks for it, and then only what must have happened:
+ * a missing wait between two streams shows at once. */
+#include "tests/fakecuda/fake_runtime.h"
+
+#include <sched.h>
+
+#include <set>
+
+struct CUevent_st {
+    int device;
+    bool timed;
+    std::shared_ptr<fake::marker> recorded;
+    long capture_serial; /* of the capture that it was recorded in; 0: none */
+    std::vector<size_t> tail;
+};
+
+namespace fake {
+
+constexpr cudaError_t async_failure = cudaErrorIllegalAddress;
+
+std::optional<capture> recording;
+long n_performed; /* the clock of cudaEventElapsedTime */
+std::vector<std::unique_ptr<CUstream_st>> streams;
+std::set<cudaEvent_t> events;
+
+void need_stream(cudaStream_t stream, const char *call)
+{
+    if (stream == nullptr) {
+        fake_die("%s on the default stream, which waits for others behind one's back", call);
+    }
+    const auto same = [stream](const auto &each) { return each.get() == stream && each->live; };
+    if (std::none_of(streams.begin(), streams.end(), same)) {
+        fake_die("%s: %p is not a stream, or is destroyed", call, (void *)stream);
+    }
+}
+
+void need_event(cudaEvent_t event, const char *call)
+{
+    if (events.count(event) == 0) {
+        fake_die("%s: %p is not an event, or is destroyed", call, (void *)event);
+    }
+}
+
+bool perform(const piece &piece)
+{
+    if (piece.fails) {
+        sticky_error = async_failure;
+        return false;
+    }
+    const char *outer = running;
+    running = piece.name.c_str();
+    const bool done = piece.run();
+    for (const auto &[address, memory] : memories) {
+        if (memory.is == PINNED || (memory.is == DEVICE && memory.device == exposed)) {
+            check_slack(memory, running);
+        }
+    }
+    running = outer;
+    n_performed++;
+    return done;
+}
+
+void step(cudaStream_t stream)
+{
+    if (sticky_error == cudaSuccess && !stream->queue.empty()) {
+        expose(stream->device);
+        if (perform(stream->queue.front())) {
+            stream->queue.pop_front();
+        }
+    }
+}
+
+template <typename condition> void run_until(cudaStream_t stream, condition done)
+{
+    while (sticky_error == cudaSuccess && !done()) {
+        const size_t n_before = stream->queue.size();
+        step(stream);
+        if (stream->queue.size() == n_before) {
+            expose(-1);
+            sched_yield();
+        }
+    }
+    expose(-1);
+}
+
+cudaError_t wait_stream(cudaStream_t stream)
+{
+    counts.n_host_waits++;
+    run_until(stream, [stream] { return stream->queue.empty(); });
+    return fail(sticky_error);
+}
+
+cudaError_t wait_device(int device)
+{
+    counts.n_host_waits++;
+    for (const auto &stream : streams) {
+        if (stream->device == device) {
+            run_until(stream.get(), [&stream] { return stream->queue.empty(); });
+        }
+    }
+    return fail(sticky_error);
+}
+
+cudaError_t push(cudaStream_t stream, piece piece)
+{
+    if (!stream->capturing) {
+        stream->queue.push_back(std::move(piece));
+        return cudaSuccess;
+    }
+    if (recording->invalid) {
+        return fail(cudaErrorStreamCaptureInvalidated);
+    }
+    recording->nodes.push_back({std::move(piece), stream->tail});
+    stream->tail = {recording->nodes.size() - 1};
+    return cudaSuccess;
+}
+
+cudaError_t spoil_capture(cudaError_t code)
+{
+    recording->invalid = true;
+    return fail(code);
+}
+
+cudaError_t refuse_in_capture()
+{
+    if (recording && recording->mode != cudaStreamCaptureModeRelaxed) {
+        return spoil_capture(cudaErrorStreamCaptureUnsupported);
+    }
+    return cudaSuccess;
+}
+
+} // namespace fake
+
+using namespace fake;
+
+int fake_is_capturing(cudaStream_t stream)
+{
+    need_stream(stream, __func__);
+    return stream->capturing;
+}
+
+cudaError_t fake_enqueue_until(cudaStream_t stream, const char *name, std::function<bool()> work)
+{
+    const cudaError_t entered = enter(name);
+    if (entered != cudaSuccess) {
+        return fail(entered);
+    }
+    need_stream(stream, name);
+    if (stream->device != current_device) {
+        return fail(cudaErrorInvalidResourceHandle);
+    }
+    const bool fails = ++counts.n_enqueued == fake_options.fail_launch_at;
+    return push(stream, {name, std::move(work), fails});
+}
+
+cudaError_t fake_enqueue(cudaStream_t stream, const char *name, std::function<void()> work)
+{
+    return fake_enqueue_until(stream, name, [work] {
+        work();
+        return true;
+    });
+}
+
+/* ---- the runtime ---- */
+
+cudaError_t cudaDeviceSynchronize(void)
+{
+    ENTER();
+    if (recording) {
+        return spoil_capture(cudaErrorStreamCaptureUnsupported);
+    }
+    return wait_device(current_device);
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned, int)
+{
+    ENTER();
+    streams.push_back(std::make_unique<CUstream_st>());
+    *stream = streams.back().get();
+    (*stream)->device = current_device;
+    (*stream)->live = true;
+    fake_opened("stream");
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
+{
+    return cudaStreamCreateWithPriority(stream, flags, 0);
+}
+
+cudaError_t cudaStreamCreate(cudaStream_t *stream)
+{
+    return cudaStreamCreateWithPriority(stream, cudaStreamDefault, 0);
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
+{
+    ENTER();
+    *least = 0;
+    *greatest = -5;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream)
+{
+    const cudaError_t entered = enter(__func__);
+    need_stream(stream, __func__);
+    if (stream->capturing) {
+        fake_die("cudaStreamDestroy of a stream that records a graph");
+    }
+    stream->live = false;
+    fake_closed("stream");
+    return fail(entered);
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+{
+    ENTER();
+    need_stream(stream, __func__);
+    return stream->capturing ? spoil_capture(cudaErrorStreamCaptureUnsupported) : wait_stream(stream);
+}
+
+/* One look is one piece further, and the look that finds something to do says that it is not done. */
+static cudaError_t look(cudaStream_t stream, bool done)
+{
+    if (done) {
+        return cudaSuccess;
+    }
+    step(stream);
+    expose(-1);
+    return fail(sticky_error != cudaSuccess ? sticky_error : cudaErrorNotReady);
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t stream)
+{
+    ENTER();
+    need_stream(stream, __func__);
+    return stream->capturing ? spoil_capture(cudaErrorStreamCaptureUnsupported) : look(stream, stream->queue.empty());
+}
+
+/* ---- the runtime: events ---- */
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
+{
+    ENTER();
+    *event = new CUevent_st{current_device, (flags & cudaEventDisableTiming) == 0, nullptr, 0, {}};
+    events.insert(*event);
+    fake_opened("event");
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t *event)
+{
+    return cudaEventCreateWithFlags(event, cudaEventDefault);
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event)
+{
+    const cudaError_t entered = enter(__func__);
+    need_event(event, __func__);
+    events.erase(event);
+    delete event;
+    fake_closed("event");
+    return fail(entered);
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+    ENTER();
+    need_event(event, __func__);
+    need_stream(stream, __func__);
+    if (event->device != stream->device) {
+        return fail(cudaErrorInvalidResourceHandle);
+    }
+    if (stream->capturing) {
+        event->recorded = nullptr;
+        event->capture_serial = recording->serial;
+        event->tail = stream->tail;
+        return recording->invalid ? fail(cudaErrorStreamCaptureInvalidated) : cudaSuccess;
+    }
+    const auto mark = std::make_shared<marker>(marker{stream, false, 0});
+    event->recorded = mark;
+    event->capture_serial = 0;
+    const auto reached = [mark] {
+        mark->done = true;
+        mark->time = n_performed;
+        return true;
+    };
+    return push(stream, {__func__, reached, false});
+}
+
+/* A stream that waits for an event of a recording stream records with it. */
+static cudaError_t wait_captured(cudaStream_t stream, cudaEvent_t event)
+{
+    if (!recording || recording->serial != event->capture_serial) {
+        return fail(cudaErrorCapturedEvent);
+    }
+    stream->capturing = true;
+    stream->tail.insert(stream->tail.end(), event->tail.begin(), event->tail.end());
+    return recording->invalid ? fail(cudaErrorStreamCaptureInvalidated) : cudaSuccess;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned)
+{
+    ENTER();
+    need_event(event, __func__);
+    need_stream(stream, __func__);
+    if (event->capture_serial != 0) {
+        return wait_captured(stream, event);
+    }
+    if (event->recorded == nullptr) {
+        return cudaSuccess;
+    }
+    if (stream->capturing) {
+        return spoil_capture(cudaErrorStreamCaptureIsolation);
+    }
+    const auto mark = event->recorded;
+    const auto wait = [mark] {
+        if (!mark->done) {
+            step(mark->stream);
+        }
+        return mark->done;
+    };
+    return push(stream, {__func__, wait, false});
+}
+
+/* NULL-able: what a host call may wait for or look at. */
+static cudaError_t recorded_mark(cudaEvent_t event, std::shared_ptr<marker> &mark)
+{
+    if (event->capture_serial != 0) {
+        return recording ? spoil_capture(cudaErrorCapturedEvent) : fail(cudaErrorCapturedEvent);
+    }
+    REFUSE_IN_CAPTURE();
+    mark = event->recorded;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event)
+{
+    ENTER();
+    need_event(event, __func__);
+    std::shared_ptr<marker> mark;
+    const cudaError_t code = recorded_mark(event, mark);
+    return code != cudaSuccess || mark == nullptr ? code : look(mark->stream, mark->done);
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event)
+{
+    ENTER();
+    need_event(event, __func__);
+    std::shared_ptr<marker> mark;
+    const cudaError_t code = recorded_mark(event, mark);
+    if (code != cudaSuccess || mark == nullptr) {
+        return code;
+    }
+    counts.n_host_waits++;
+    run_until(mark->stream, [mark] { return mark->done; });
+    return fail(sticky_error);
+}
+
+/* A millisecond for each piece of work. */
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
+{
+    ENTER();
+    need_event(from, __func__);
+    need_event(to, __func__);
+    if (!from->timed || !to->timed || from->recorded == nullptr || to->recorded == nullptr) {
+        return fail(cudaErrorInvalidResourceHandle);
+    }
+    if (!from->recorded->done || !to->recorded->done) {
+        return fail(cudaErrorNotReady);
+    }
+    *ms = (float)(to->recorded->time - from->recorded->time);
+    return cudaSuccess;
+}
