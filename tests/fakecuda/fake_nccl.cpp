@@ -3,7 +3,8 @@
  *
  * Only communicators that do not block. The state of one is ncclInProgress for as long as the real library allows: for some looks
  * at it after every call, and until all ranks have come to the start, to the first collective (which connects them) and to the end.
- * Only then is a collective on its stream, and before then nothing else may be asked of the communicator. */
+ * Only then is a collective on its stream, and before then nothing else may be asked of the communicator. Ranks of one host that
+ * share a GPU are refused. */
 #include "tests/fakecuda/fake_nccl.h"
 
 #include <nccl.h>
@@ -12,6 +13,7 @@
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <memory>
@@ -49,6 +51,8 @@ struct meeting {
     struct {
         std::atomic<uint64_t> n_put, n_taken; /* collectives */
         struct collective what;               /* the last that was put */
+        char host[64];                        /* who shares it and the GPU is refused */
+        int device;
     } ranks[max_ranks];
 };
 
@@ -152,6 +156,18 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
             state = ncclSuccess;
             at_end();
         }
+    }
+
+    bool shares_its_gpu() const
+    {
+        const auto &mine = shared->ranks[rank];
+        for (int r = 0; r < size; r++) {
+            const auto &other = shared->ranks[r];
+            if (r != rank && other.device == mine.device && strcmp(other.host, mine.host) == 0) {
+                return true;
+            }
+        }
+        return false;
     }
 
     ncclResult_t fail(ncclResult_t code, const char *text)
@@ -285,6 +301,17 @@ ncclResult_t start(ncclComm_t comm, const char *call, const void *send, void *re
                        [stream, call, work] { fake_enqueue_until(stream, call, work); });
 }
 
+/* NCCL takes ranks with unlike NCCL_HOSTID for ranks of unlike hosts. */
+void say_where(ncclComm_t comm)
+{
+    auto &mine = comm->shared->ranks[comm->rank];
+    const char *host = getenv("NCCL_HOSTID");
+    snprintf(mine.host, sizeof mine.host, "%s", host != nullptr ? host : "");
+    if (cudaGetDevice(&mine.device) != cudaSuccess) {
+        fake_die("ncclCommInitRankConfig: no current device");
+    }
+}
+
 meeting *open_meeting(const char *path)
 {
     const int fd = open(path, O_RDWR | O_CLOEXEC);
@@ -330,6 +357,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id, 
     comm->rank = rank;
     comm->size = size;
     comm->shared = open_meeting(id.internal);
+    say_where(comm.get());
     comm->shared->n_started++;
     comm->own = comm;
     *out = comm.get();
@@ -341,7 +369,12 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id, 
         return ncclInProgress;
     }
     ncclComm_t self = *out;
-    return comm->begin([self] { return self->shared->n_started == self->size && !self->options.init_hangs; }, [] {});
+    const auto check_gpus = [self] {
+        if (self->shares_its_gpu()) {
+            self->fail(ncclInvalidUsage, "Duplicate GPU detected");
+        }
+    };
+    return comm->begin([self] { return self->shared->n_started == self->size && !self->options.init_hangs; }, check_gpus);
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state)

@@ -321,6 +321,8 @@ int main(void)
 {
     struct dt_world world;
     CHECK_OK(dt_world_open(&world));
+    fake_options.n_devices = world.size; /* NCCL wants one for each rank */
+    CHECK_CUDA(cudaSetDevice(world.rank));
     CHECK_CUDA(cudaStreamCreateWithFlags(&compute, cudaStreamNonBlocking));
     cuda.stream = compute;
     struct dt_comm *comm = open_comm(world.comm);

@@ -1,0 +1,126 @@
+/* How many operations a second this GPU does in a large product of matrices: what a peak is where the datasheet's is not known.
+ *
+ * usage: gemm_rate [N]: C = A B of N x N (8192), random numbers between -1 and 1, because zeros take less power and so run faster.
+ * Prints a line for each type, "bf16 787.3" in TFLOP/s, the median of some rounds; ends with 1 where C is wrong, with 77 without a
+ * GPU. */
+#include "base/clock.h"
+#include "cuda/cuda_check.h"
+#include "tests/fakecuda/on_gpu.h"
+
+enum { N_ROUNDS = 5, N_PRODUCTS = 20, N_WARM_UP = 5, N_CHECKED = 16 };
+
+struct type {
+    const char *name;
+    bool is_bf16;
+    cublasComputeType_t compute;
+    double tolerance;
+};
+
+static const struct type types[] = {{"f32", false, CUBLAS_COMPUTE_32F_PEDANTIC, 1e-5},
+                                    {"tf32", false, CUBLAS_COMPUTE_32F_FAST_TF32, 1e-3},
+                                    {"bf16", true, CUBLAS_COMPUTE_32F, 1e-2}};
+
+static size_t bytes_of(const struct type *type, int n)
+{
+    return (size_t)n * (size_t)n * (type->is_bf16 ? sizeof(uint16_t) : sizeof(float));
+}
+
+static float *random_matrix(int n, uint32_t state)
+{
+    float *elements = malloc((size_t)n * (size_t)n * sizeof *elements);
+    CHECK(elements != NULL);
+    for (size_t i = 0; i < (size_t)n * (size_t)n; i++) {
+        state = state * 1664525u + 1013904223u; /* Numerical Recipes, "quick and dirty" */
+        elements[i] = from_bf16(to_bf16((float)(state >> 8) / (float)(1 << 23) - 1));
+    }
+    return elements;
+}
+
+static void *to_device(const struct type *type, struct dt_backend *backend, const float *elements, int n)
+{
+    const size_t n_elems = (size_t)n * (size_t)n;
+    void *device;
+    uint16_t *halves = malloc(n_elems * sizeof *halves);
+    CHECK(halves != NULL);
+    for (size_t i = 0; type->is_bf16 && i < n_elems; i++) {
+        halves[i] = to_bf16(elements[i]);
+    }
+    CHECK_OK(backend->ops->alloc(backend, bytes_of(type, n), &device));
+    CHECK_OK(backend->ops->copy_in(backend, device, type->is_bf16 ? (const void *)halves : elements, bytes_of(type, n)));
+    free(halves);
+    return device;
+}
+
+/* Some elements of C, the last among them. */
+static void check_product(const struct type *type, struct dt_backend *backend, const float *a, const float *b, const void *device,
+                          int n)
+{
+    void *c = malloc(bytes_of(type, n));
+    CHECK(c != NULL);
+    CHECK_OK(backend->ops->copy_out(backend, c, device, bytes_of(type, n)));
+    for (int k = 1; k <= N_CHECKED; k++) {
+        const size_t row = (size_t)n * (size_t)k / N_CHECKED - 1, col = (size_t)n - 1 - row / 2, i = col * (size_t)n + row;
+        double expected = 0;
+        for (size_t l = 0; l < (size_t)n; l++) {
+            expected += (double)a[l * (size_t)n + row] * (double)b[col * (size_t)n + l];
+        }
+        CHECK_NEAR(type->is_bf16 ? from_bf16(((const uint16_t *)c)[i]) : ((const float *)c)[i], expected,
+                   type->tolerance * sqrt(n));
+    }
+    free(c);
+}
+
+static int ascending(const void *x, const void *y)
+{
+    const double a = *(const double *)x, b = *(const double *)y;
+    return (a > b) - (a < b);
+}
+
+static double seconds_of_product(const struct type *type, cublasHandle_t cublas, cudaStream_t stream, void *const matrices[3],
+                                 int n)
+{
+    const float one = 1, zero = 0;
+    const cudaDataType data = type->is_bf16 ? CUDA_R_16BF : CUDA_R_32F;
+    double seconds[N_ROUNDS];
+    for (int round = -1; round < N_ROUNDS; round++) { /* the first one only warms up */
+        const double start_s = dt_clock_s();
+        const int n_products = round < 0 ? N_WARM_UP : N_PRODUCTS;
+        for (int i = 0; i < n_products; i++) {
+            CHECK_INT(cublasGemmEx(cublas, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &one, matrices[0], data, n, matrices[1], data, n,
+                                   &zero, matrices[2], data, n, type->compute, CUBLAS_GEMM_DEFAULT),
+                      CUBLAS_STATUS_SUCCESS);
+        }
+        CHECK_INT(cudaStreamSynchronize(stream), cudaSuccess);
+        seconds[round < 0 ? 0 : round] = (dt_clock_s() - start_s) / n_products;
+    }
+    qsort(seconds, N_ROUNDS, sizeof seconds[0], ascending);
+    return seconds[N_ROUNDS / 2];
+}
+
+int main(int argc, char **argv)
+{
+    const int n = argc > 1 ? atoi(argv[1]) : 8192;
+    CHECK(n >= N_CHECKED && n % 8 == 0);
+    struct dt_backend *backend = open_gpu(&modes[0]);
+    const cudaStream_t stream = dt_cuda_backend_stream(backend);
+    cublasHandle_t cublas;
+    CHECK_INT(cublasCreate(&cublas), CUBLAS_STATUS_SUCCESS);
+    CHECK_INT(cublasSetStream(cublas, stream), CUBLAS_STATUS_SUCCESS);
+    float *a = random_matrix(n, 1), *b = random_matrix(n, 2);
+    for (size_t t = 0; t < sizeof types / sizeof types[0]; t++) {
+        void *c, *a_device = to_device(&types[t], backend, a, n), *b_device = to_device(&types[t], backend, b, n);
+        CHECK_OK(backend->ops->alloc(backend, bytes_of(&types[t], n), &c));
+        const double seconds = seconds_of_product(&types[t], cublas, stream, (void *[]){a_device, b_device, c}, n);
+        check_product(&types[t], backend, a, b, c, n);
+        printf("%s %.1f\n", types[t].name, 2.0 * n * n * n / seconds * 1e-12);
+        fflush(stdout);
+        backend->ops->free(backend, a_device);
+        backend->ops->free(backend, b_device);
+        backend->ops->free(backend, c);
+    }
+    free(a);
+    free(b);
+    CHECK_INT(cublasDestroy(cublas), CUBLAS_STATUS_SUCCESS);
+    backend->ops->close(backend);
+    return 0;
+}

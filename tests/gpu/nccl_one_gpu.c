@@ -1,0 +1,89 @@
+/* An experiment: do two ranks sum their gradients by NCCL on one GPU?
+ *
+ * NCCL refuses ranks of one host on one GPU, and so dtrain does not ask it to (cli/device.h). But what it takes for the host is a
+ * text that the variable NCCL_HOSTID sets: with another one for each rank they are ranks of unlike hosts, and talk through the
+ * network's interface. Set beforehand, the variable stays as it is.
+ *
+ * Prints "works" with the time of a sum, or "refused: " with NCCL's words; both end with 0 unless only one rank was refused. Wrong
+ * sums end with 1, no GPU with 77. */
+#include "base/clock.h"
+#include "cuda/cuda_backend.h"
+#include "cuda/nccl_comm.h"
+#include "tests/rig.h"
+
+enum { N_ELEMS = 1199882, N_SUMS = 10 }; /* the parameters of configs/mnist.json */
+
+/* Whole numbers, whose sums have no rounding errors. */
+static float value_of(int rank, int k, size_t i)
+{
+    return (float)((i * 7 + (size_t)rank * 13 + (size_t)k * 5) % 61);
+}
+
+static enum dt_status sum_once(struct dt_comm *comm, struct dt_backend *backend, float *device, float *host, int k, double *ms)
+{
+    for (size_t i = 0; i < N_ELEMS; i++) {
+        host[i] = value_of(comm->rank, k, i);
+    }
+    CHECK_OK(backend->ops->copy_in(backend, device, host, N_ELEMS * sizeof *host));
+    const uint64_t start_ns = dt_clock_ns();
+    DT_TRY(dt_comm_allreduce(comm, device, N_ELEMS, DT_TYPE_F32, DT_REDUCE_SUM, "sum on one GPU"));
+    *ms += (double)(dt_clock_ns() - start_ns) * 1e-6;
+    CHECK_OK(backend->ops->copy_out(backend, host, device, N_ELEMS * sizeof *host));
+    for (size_t i = 0; i < N_ELEMS; i++) {
+        float expected = 0;
+        for (int rank = 0; rank < comm->size; rank++) {
+            expected += value_of(rank, k, i);
+        }
+        CHECK_NEAR(host[i], expected, 0);
+    }
+    return DT_OK;
+}
+
+/* After a failure of one rank alone the job can only end, with whatever NCCL still uses. */
+static enum dt_status sum_on_one_gpu(struct dt_comm *ranks, struct dt_backend *backend, double *ms)
+{
+    struct dt_comm *comm;
+    void *device;
+    float *host = malloc(N_ELEMS * sizeof *host);
+    CHECK(host != NULL);
+    CHECK_OK(backend->ops->alloc(backend, N_ELEMS * sizeof *host, &device));
+    const enum dt_status s = dt_nccl_comm_open(ranks, backend, &comm);
+    if (s == DT_OK) {
+        double first_ms = 0; /* NCCL connects */
+        DT_TRY(sum_once(comm, backend, device, host, 0, &first_ms));
+        for (int k = 1; k <= N_SUMS; k++) {
+            DT_TRY(sum_once(comm, backend, device, host, k, ms));
+        }
+        dt_comm_close(comm);
+    }
+    backend->ops->free(backend, device);
+    free(host);
+    return s;
+}
+
+int main(void)
+{
+    struct dt_world world;
+    struct dt_backend *backend;
+    struct dt_gpu gpu;
+    int n_gpus;
+    char id[32];
+    double ms = 0;
+    CHECK_OK(dt_world_open(&world));
+    snprintf(id, sizeof id, "rank-%d", world.rank);
+    setenv("NCCL_HOSTID", id, 0);
+    CHECK_OK(dt_cuda_probe(0, &gpu, &n_gpus));
+    CHECK_OK(dt_cuda_backend.open(&(struct dt_backend_options){.n_threads = 1}, &backend));
+    const enum dt_status s = sum_on_one_gpu(world.comm, backend, &ms);
+    if (s != DT_OK && !dt_error_is_agreed()) {
+        printf("rank %d: refused: %s\n", world.rank, dt_error_text());
+        dt_world_exit(&world, s, false);
+    }
+    if (s == DT_OK && world.rank == 0) {
+        printf("works: %d ranks on one %s, %d floats in %.2f ms\n", world.size, gpu.name, N_ELEMS, ms / N_SUMS);
+    } else if (world.rank == 0) {
+        printf("refused: %s\n", dt_error_text());
+    }
+    backend->ops->close(backend);
+    dt_world_exit(&world, DT_OK, true);
+}
