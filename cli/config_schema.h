@@ -91,7 +91,7 @@
     X("precision", ENUM, precision, DT_PRECISION_LIST(DT_BAR_NAME), "f32", "",                                                         \
       "of activations and products; tf32: 10 bits of fraction, bf16: 7, both only on GPUs; weights and sums are always f32")           \
     X("comm", ENUM, dist.comm, DT_COMM_LIST(DT_BAR_NAME), "auto", "",                                                                  \
-      "how ranks add gradients: mpi: by messages; nccl: between GPUs; auto: nccl, or in memory that all share, else as mpi")            \
+      "how ranks add gradients: mpi: by messages; nccl: between GPUs; auto: nccl, or in memory that a host's ranks share, else as mpi")            \
     X("cuda.graph", BOOL, cuda_graph, "", "true", "",                                                                                  \
       "record a step as a CUDA graph and launch that; off: call by call, to debug and to time its parts")                             \
     X("threads", INT, threads, "[0, 1024]", "0", "", "threads per rank; 0: the cores it may use, shared among the ranks of the host")

@@ -24,19 +24,19 @@ struct wait {
     struct dt_request request; /* first: what `progress` gets is this */
     struct dt_trainer *trainer;
     int n_steps, n_counted;
-    enum dt_status failed;
 };
 
-static bool progress(struct dt_request *request)
+static enum dt_status progress(struct dt_request *request, bool *done)
 {
     struct wait *wait = (struct wait *)request;
     int n_done;
     const struct dt_trainer *t = wait->trainer;
-    wait->failed = t->device.cuda->graph->test(t->graph, &n_done);
+    DT_TRY(t->device.cuda->graph->test(t->graph, &n_done));
     for (; wait->n_counted < n_done; wait->n_counted++) {
         dt_comm_request_end(t->world->comm);
     }
-    return n_done == wait->n_steps || wait->failed != DT_OK;
+    *done = n_done == wait->n_steps;
+    return DT_OK;
 }
 
 static enum dt_status wait_for_gpu(struct dt_trainer *t, int n_steps)
@@ -45,8 +45,7 @@ static enum dt_status wait_for_gpu(struct dt_trainer *t, int n_steps)
     t->world->comm->n_started += (uint64_t)n_steps;
     dt_comm_request_begin(t->world->comm, "steps on the GPU", &wait.request);
     wait.request.progress = progress;
-    DT_TRY(dt_comm_wait(t->world->comm, &wait.request));
-    return wait.failed;
+    return dt_comm_wait(t->world->comm, &wait.request);
 }
 
 static void plan_steps(struct dt_trainer *t, int n, struct dt_step_input *inputs)

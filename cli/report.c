@@ -84,18 +84,22 @@ static void print_device(const struct dt_trainer *t)
 
 static void print_averaging(const struct dt_trainer *t)
 {
-    const int n = t->dist.sync.n_buckets;
+    const int n = t->dist.sync.n_buckets, n_hosts = t->world->comm->n_hosts;
     if (t->world->size == 1 || !t->config.dist.average) {
         return;
     }
-    fprintf(stderr, "  gradients averaged in %d bucket%s ", n, n == 1 ? "" : "s");
+    fprintf(stderr, "  gradients averaged in %d bucket%s", n, n == 1 ? "" : "s");
     if (t->device.nccl) {
-        fprintf(stderr, "by NCCL\n");
+        fprintf(stderr, " by NCCL\n");
     } else if (t->device.cuda != NULL) {
         const bool shared = t->device.why[0] != '\0';
-        fprintf(stderr, "by way of host memory%s%s\n", shared ? ", because " : "", t->device.why);
+        fprintf(stderr, " by way of host memory%s%s\n", shared ? ", because " : "", t->device.why);
+    } else if (t->dist.shared.part == NULL) {
+        fprintf(stderr, " by messages of MPI\n");
+    } else if (n_hosts == 1) {
+        fprintf(stderr, " of shared memory\n");
     } else {
-        fprintf(stderr, "%s\n", t->dist.shared.part != NULL ? "of shared memory" : "by messages of MPI");
+        fprintf(stderr, ", in shared memory inside each of %d hosts, by MPI between them\n", n_hosts);
     }
 }
 

@@ -213,11 +213,11 @@ static void nccl_alive(struct dt_comm *comm)
     host->ops->alive(host);
 }
 
-static void nccl_explain(struct dt_comm *comm, const struct dt_request *request, char *text, size_t n_text)
+static bool nccl_explain(struct dt_comm *comm, const struct dt_request *request, char *text, size_t n_text)
 {
     struct dt_comm *host = nccl_of(comm)->host;
     const struct operation *operation = request->handle;
-    host->ops->explain(host, &operation->counted, text, n_text);
+    return host->ops->explain(host, &operation->counted, text, n_text);
 }
 
 static bool nccl_claim(struct dt_comm *comm)

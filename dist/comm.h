@@ -27,7 +27,7 @@ struct dt_request {
     uint64_t sequence; /* this is the communicator's n-th collective, from 1; the same on every rank */
     void *handle;      /* the implementation's */
     /* Of a collective that is built on top (dist/host_sum.h), else NULL: does a piece of the work, says whether all is done. */
-    bool (*progress)(struct dt_request *request);
+    enum dt_status (*progress)(struct dt_request *request, bool *done);
     int slot; /* of `progress` */
 };
 
@@ -42,8 +42,9 @@ struct dt_comm_ops {
     enum dt_status (*test)(struct dt_comm *comm, struct dt_request *request, bool *done); /* never blocks */
     void (*phase)(struct dt_comm *comm, const char *name);                                /* what this rank does now */
     void (*alive)(struct dt_comm *comm); /* a sign of life; tells the others n_started and n_done */
-    /* Which ranks hold this collective up, as far as this rank can see: "rank 2 has not arrived; ...". */
-    void (*explain)(struct dt_comm *comm, const struct dt_request *request, char *text, size_t n_text);
+    /* Which ranks hold this collective up: "rank 2 has not arrived; ...". False: this rank sees none that does; the text says so.
+     */
+    bool (*explain)(struct dt_comm *comm, const struct dt_request *request, char *text, size_t n_text);
     bool (*claim)(struct dt_comm *comm); /* true for the first rank of this host that asks */
     void (*close)(struct dt_comm *comm);
 };
@@ -51,7 +52,13 @@ struct dt_comm_ops {
 struct dt_comm {
     const struct dt_comm_ops *ops;
     int rank, size;
-    int local_rank, local_size; /* among the ranks that share memory with this one */
+    int local_rank, local_size; /* among the ranks that share memory with this one: its host's */
+    int host_root;              /* the first rank of this host */
+    int n_hosts;
+    /* Ways between several hosts, which dt_comm_close closes: the k-th rank of every host in one communicator, in the order of the
+     * hosts' first ranks. So many as the smallest host has ranks; NULL on all further ranks. */
+    int n_across;               /* 0: one host */
+    struct dt_comm *across;     /* for starting and testing; its members wait and are named in this one */
     uint64_t n_started, n_done; /* collectives so far: that this rank has entered, that it has seen end */
     double timeout_s;           /* limit of each wait, in seconds during which this process itself was not stopped */
 };
@@ -68,8 +75,9 @@ enum dt_status dt_comm_open_mpi(struct dt_comm **out);  /* over a private duplic
 void dt_comm_close(struct dt_comm *comm);
 
 /* Starting, testing, waiting. `name` must outlive the request. A wait past the limit is DT_STALLED and names the collective, the
- * time, and the ranks that are missing; the program can then only end (dt_world_exit). An MPI error is DT_STALLED too, or
- * DT_INTERNAL where the call itself was wrong. One message holds 2^31 - 1 elements at most: DT_CONFIG. */
+ * time, and the ranks that are missing; the program can then only end (dt_world_exit). A rank that sees none missing on its own
+ * host waits 3 s longer, so that the host where one is can name it first. An MPI error is DT_STALLED too, or DT_INTERNAL where the
+ * call itself was wrong. One message holds 2^31 - 1 elements at most: DT_CONFIG. */
 enum dt_status dt_comm_allreduce_start(struct dt_comm *comm, void *buffer, size_t n_elems, enum dt_type type, enum dt_reduce op,
                                        const char *name, struct dt_request *request);
 /* For what is built on top: counts a collective that begins, and one that has ended. */

@@ -29,6 +29,7 @@ struct mpi_comm {
     MPI_Win window;
     struct slot *slots; /* base.local_size, of this host's ranks */
     struct slot *mine;
+    struct slot unseen; /* `mine` of a communicator between hosts: it has no table */
 };
 
 _Static_assert(sizeof(MPI_Request) <= sizeof(void *), "a request fits into dt_request.handle");
@@ -149,12 +150,14 @@ static enum dt_status mpi_test(struct dt_comm *comm, struct dt_request *request,
 
 static double unseen_s(const struct slot *slot)
 {
-    return (double)(dt_clock_ns() - atomic_load(&slot->seen_ns)) * 1e-9;
+    const uint64_t seen_ns = atomic_load(&slot->seen_ns); /* before the clock: it may move in between */
+    return (double)(dt_clock_ns() - seen_ns) * 1e-9;
 }
 
 /* ---- who holds everybody up. A rank that only waits shows signs of life, also one that still waits in an earlier collective: so
  * it is the one that has shown none for longest; if all have, the one that has seen fewer collectives end than others, for instance
- * because its GPU hangs, whatever others that wait for it have not entered; if there is none, the first that has not entered. */
+ * because its GPU hangs, whatever others that wait for it have not entered; if there is none, the first that has not entered. Where
+ * there are more hosts, the last two may still wait for a rank elsewhere, and are not to blame. */
 
 static const struct slot *find_silent(const struct mpi_comm *self)
 {
@@ -171,7 +174,7 @@ static const struct slot *find_silent(const struct mpi_comm *self)
 static const struct slot *find_behind(const struct mpi_comm *self)
 {
     const struct slot *least = self->slots, *most = self->slots;
-    for (int i = 1; i < self->base.local_size; i++) {
+    for (int i = 1; i < self->base.local_size && self->base.n_hosts == 1; i++) {
         const struct slot *slot = &self->slots[i];
         least = atomic_load(&slot->n_done) < atomic_load(&least->n_done) ? slot : least;
         most = atomic_load(&slot->n_done) > atomic_load(&most->n_done) ? slot : most;
@@ -181,7 +184,7 @@ static const struct slot *find_behind(const struct mpi_comm *self)
 
 static const struct slot *find_absent(const struct mpi_comm *self, uint64_t sequence)
 {
-    for (int i = 0; i < self->base.local_size; i++) {
+    for (int i = 0; i < self->base.local_size && self->base.n_hosts == 1; i++) {
         if (atomic_load(&self->slots[i].n_started) < sequence) {
             return &self->slots[i];
         }
@@ -210,7 +213,7 @@ static void explain_absent(const struct mpi_comm *self, const struct slot *absen
     }
 }
 
-static void mpi_explain(struct dt_comm *comm, const struct dt_request *request, char *text, size_t n_text)
+static bool mpi_explain(struct dt_comm *comm, const struct dt_request *request, char *text, size_t n_text)
 {
     const struct mpi_comm *self = mpi_of(comm);
     const uint64_t sequence = request->sequence;
@@ -225,11 +228,13 @@ static void mpi_explain(struct dt_comm *comm, const struct dt_request *request, 
                  behind->rank, behind->phase);
     } else if (absent != NULL) {
         explain_absent(self, absent, sequence, text, n_text);
-    } else if (comm->local_size < comm->size) {
+    } else if (comm->n_hosts > 1) {
         snprintf(text, n_text, "all ranks of this host wait; one on another host, or the network, does not answer");
+        return false;
     } else {
         snprintf(text, n_text, "all ranks wait in it; what connects them does not answer");
     }
+    return true;
 }
 
 static bool mpi_claim(struct dt_comm *comm)
@@ -240,6 +245,7 @@ static bool mpi_claim(struct dt_comm *comm)
 static void mpi_close(struct dt_comm *comm)
 {
     struct mpi_comm *self = mpi_of(comm);
+    dt_comm_close(comm->across);
     if (self->window != MPI_WIN_NULL) {
         MPI_Win_free(&self->window);
     }
@@ -288,6 +294,54 @@ static int open_slots(struct mpi_comm *self)
     return MPI_SUCCESS;
 }
 
+static struct mpi_comm *new_comm(void)
+{
+    struct mpi_comm *self = calloc(1, sizeof *self);
+    if (self != NULL) {
+        *self = (struct mpi_comm){.base = {.ops = &mpi_ops, .timeout_s = DT_TIMEOUT_DEFAULT_S},
+                                  .all = MPI_COMM_NULL,
+                                  .host = MPI_COMM_NULL,
+                                  .window = MPI_WIN_NULL};
+        self->mine = &self->unseen;
+    }
+    return self;
+}
+
+/* Of ranks with the same number on their hosts. */
+static int open_across(struct mpi_comm *self)
+{
+    struct dt_comm *base = &self->base;
+    const int way = base->local_rank < base->n_across ? base->local_rank : MPI_UNDEFINED;
+    MPI_Comm members;
+    const int code = MPI_Comm_split(self->all, way, base->host_root, &members);
+    if (code != MPI_SUCCESS || members == MPI_COMM_NULL) {
+        return code;
+    }
+    struct mpi_comm *across = new_comm();
+    if (across == NULL) {
+        return MPI_ERR_NO_MEM;
+    }
+    across->all = members;
+    MPI_Comm_rank(members, &across->base.rank);
+    MPI_Comm_size(members, &across->base.size);
+    base->across = &across->base;
+    return MPI_SUCCESS;
+}
+
+/* How many hosts there are, and the ways between them. */
+static int find_hosts(struct mpi_comm *self)
+{
+    struct dt_comm *base = &self->base;
+    const int is_root = base->local_rank == 0;
+    int code = MPI_Allreduce(&is_root, &base->n_hosts, 1, MPI_INT, MPI_SUM, self->all);
+    base->host_root = self->slots[0].rank; /* by now it is there */
+    if (code != MPI_SUCCESS || base->n_hosts == 1) {
+        return code;
+    }
+    code = MPI_Allreduce(&base->local_size, &base->n_across, 1, MPI_INT, MPI_MIN, self->all);
+    return code != MPI_SUCCESS ? code : open_across(self);
+}
+
 static int open_comms(struct mpi_comm *self)
 {
     int code = MPI_Comm_dup(MPI_COMM_WORLD, &self->all);
@@ -298,19 +352,18 @@ static int open_comms(struct mpi_comm *self)
     MPI_Comm_rank(self->all, &self->base.rank);
     MPI_Comm_size(self->all, &self->base.size);
     code = MPI_Comm_split_type(self->all, MPI_COMM_TYPE_SHARED, self->base.rank, MPI_INFO_NULL, &self->host);
-    return code != MPI_SUCCESS ? code : open_slots(self);
+    if (code == MPI_SUCCESS) {
+        code = open_slots(self);
+    }
+    return code != MPI_SUCCESS ? code : find_hosts(self);
 }
 
 enum dt_status dt_comm_open_mpi(struct dt_comm **out)
 {
-    struct mpi_comm *self = calloc(1, sizeof *self);
+    struct mpi_comm *self = new_comm();
     if (self == NULL) {
         return dt_error(DT_NO_MEMORY, "no memory for the communicator");
     }
-    *self = (struct mpi_comm){.base = {.ops = &mpi_ops, .timeout_s = DT_TIMEOUT_DEFAULT_S},
-                              .all = MPI_COMM_NULL,
-                              .host = MPI_COMM_NULL,
-                              .window = MPI_WIN_NULL};
     const int code = open_comms(self);
     if (code != MPI_SUCCESS) {
         const enum dt_status status = mpi_error(code, "opening the communicator");

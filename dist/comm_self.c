@@ -45,10 +45,11 @@ static void self_alive(struct dt_comm *comm)
     (void)comm;
 }
 
-static void self_explain(struct dt_comm *comm, const struct dt_request *request, char *text, size_t n_text)
+static bool self_explain(struct dt_comm *comm, const struct dt_request *request, char *text, size_t n_text)
 {
     (void)comm, (void)request;
     snprintf(text, n_text, "there is only this rank");
+    return true;
 }
 
 static bool self_claim(struct dt_comm *comm)
@@ -81,7 +82,7 @@ enum dt_status dt_comm_open_self(struct dt_comm **out)
     if (comm == NULL) {
         return dt_error(DT_NO_MEMORY, "no memory for the communicator");
     }
-    *comm = (struct dt_comm){.ops = &self_ops, .rank = 0, .size = 1, .local_size = 1, .timeout_s = DT_TIMEOUT_DEFAULT_S};
+    *comm = (struct dt_comm){.ops = &self_ops, .size = 1, .local_size = 1, .n_hosts = 1, .timeout_s = DT_TIMEOUT_DEFAULT_S};
     *out = comm;
     return DT_OK;
 }

@@ -129,11 +129,11 @@ static void staged_alive(struct dt_comm *comm)
     host->ops->alive(host);
 }
 
-static void staged_explain(struct dt_comm *comm, const struct dt_request *request, char *text, size_t n_text)
+static bool staged_explain(struct dt_comm *comm, const struct dt_request *request, char *text, size_t n_text)
 {
     struct dt_comm *host = staged_of(comm)->host;
     const struct operation *operation = request->handle;
-    host->ops->explain(host, &operation->inner, text, n_text);
+    return host->ops->explain(host, &operation->inner, text, n_text);
 }
 
 static bool staged_claim(struct dt_comm *comm)

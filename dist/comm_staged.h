@@ -1,5 +1,5 @@
-/* A communicator for device buffers where the devices cannot talk to each other: each message goes through host memory. On one host
- * sums of floats are formed in shared memory (dist/host_sum.h), all else in messages of the host's communicator.
+/* A communicator for device buffers where the devices cannot talk to each other: each message goes through host memory.
+ * Sums of floats are formed as dist/host_sum.h says if possible, all else in messages of the host's communicator.
  *
  * Starting a collective waits until the work enqueued before it is done; work enqueued after the test or wait that found it done
  * sees its result. An allgather is DT_INTERNAL: nobody gathers device buffers. */

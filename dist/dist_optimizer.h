@@ -3,9 +3,9 @@
  * What Horovod's DistributedOptimizer and broadcast did, each part with a switch, to show what it is for:
  *   average    off: each rank steps with its own gradient, and the replicas drift apart
  *   broadcast  off: ranks keep the weights they began with, and averaging alone keeps their distance for ever
- * Gradients are summed where they lie. In host memory: in memory that all ranks of one host share, else by messages. On a device:
- * by a communicator that can reach it, NCCL's or one that stages. All else travels by host memory.
- * Averaging divides the sum over all samples of all ranks by their number, so a rank with a short batch weighs less. */
+ * Gradients are summed where they lie. In host memory: in memory that the ranks of a host share, and between hosts by messages. On
+ * a device: by a communicator that can reach it, NCCL's or one that stages. All else travels by host memory. Averaging divides the
+ * sum over all samples of all ranks by their number, so a rank with a short batch weighs less. */
 #ifndef DT_DIST_DIST_OPTIMIZER_H
 #define DT_DIST_DIST_OPTIMIZER_H
 
@@ -20,7 +20,7 @@
 enum dt_comm_type { DT_COMM_LIST(DT_NAMED_ENUM) };
 
 struct dt_dist_spec {
-    enum dt_comm_type comm; /* of gradients in host memory; auto: in shared memory if possible, else as mpi: by messages */
+    enum dt_comm_type comm; /* of gradients in host memory; auto: as dist/host_sum.h if possible, else as mpi: by messages */
     bool average, broadcast;
     bool overlap;
     size_t bucket_bytes;

@@ -31,7 +31,7 @@ struct dt_grad_sync {
     enum dt_status failed; /* what a poll ran into; the wait returns it */
 };
 
-/* `shared`: where the ranks of one host add without messages, if `grads` is its part; else NULL. `ends`: where each block's
+/* `shared`: adds the gradients, if `grads` is its part; NULL: they go in messages. `ends`: where each block's
  * gradients end in the arena, front to back (n_ends of them); buckets end at block ends. bucket_bytes 0: one bucket per block. */
 enum dt_status dt_grad_sync_open(struct dt_comm *comm, float *grads, struct dt_host_sum *shared, const size_t *ends, int n_ends,
                                  size_t bucket_bytes, bool overlap, struct dt_grad_sync *out);

@@ -3,19 +3,22 @@
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define PIECE_ELEMS ((size_t)1 << 13) /* 32 KiB: parts and total of a piece fit the nearest caches */
+#define SLICE_ELEMS ((size_t)1 << 14) /* a shorter one is not worth a message of its own */
 #define GUARD_BYTES 256               /* kernels read past the end */
 
-/* One range's round, at the start of the shared memory. Each counter is written by all ranks. */
+/* One range's round, at the start of the shared memory. Each counter is written by all ranks of the host. */
 struct slot {
     _Alignas(64) _Atomic uint64_t n_arrived; /* of all rounds */
     _Atomic uint64_t open_round;             /* all ranks have arrived for it */
     _Atomic uint32_t n_taken, n_done;        /* pieces of the open round */
+    _Atomic uint32_t n_crossed;              /* slices that are summed over the hosts */
 };
 
 static struct slot *slot_of(const struct dt_host_sum *sum, int slot)
@@ -35,19 +38,24 @@ static float *array_of(const struct dt_host_sum *sum, int index)
     return (float *)(void *)(arrays + (size_t)index * array_bytes(sum->n_elems));
 }
 
-static const float *part_of(const struct dt_host_sum *sum, int rank)
+static const float *part_of(const struct dt_host_sum *sum, int local_rank)
 {
-    return array_of(sum, 1 + rank);
+    return array_of(sum, 1 + local_rank);
 }
 
 static void add_piece(const struct dt_host_sum *sum, size_t begin, size_t end)
 {
     float *restrict total = sum->total;
-    const float *first = part_of(sum, 0), *second = part_of(sum, 1);
+    const float *first = part_of(sum, 0);
+    if (sum->comm->local_size == 1) { /* but other hosts have more */
+        memcpy(total + begin, first + begin, (end - begin) * sizeof *total);
+        return;
+    }
+    const float *second = part_of(sum, 1);
     for (size_t i = begin; i < end; i++) {
         total[i] = first[i] + second[i];
     }
-    for (int rank = 2; rank < sum->comm->size; rank++) {
+    for (int rank = 2; rank < sum->comm->local_size; rank++) {
         const float *part = part_of(sum, rank);
         for (size_t i = begin; i < end; i++) {
             total[i] += part[i];
@@ -55,48 +63,104 @@ static void add_piece(const struct dt_host_sum *sum, size_t begin, size_t end)
     }
 }
 
-/* Adds one more piece, if there is one to be had, and says whether the total is complete. */
-static bool progress(struct dt_request *request)
+/* Adds one more piece of the host's total, if there is one to be had, and says whether that is complete. */
+static bool add_inside(const struct dt_host_sum *sum, const struct dt_host_sum_range *range, struct slot *slot)
 {
-    const struct dt_host_sum *sum = request->handle;
-    struct slot *slot = slot_of(sum, request->slot);
-    if (atomic_load_explicit(&slot->open_round, memory_order_acquire) != sum->rounds[request->slot]) {
-        return false;
-    }
-    const size_t begin = sum->ranges[request->slot].begin, end = sum->ranges[request->slot].end;
-    const uint32_t n_pieces = (uint32_t)((end - begin + PIECE_ELEMS - 1) / PIECE_ELEMS);
+    const uint32_t n_pieces = (uint32_t)((range->end - range->begin + PIECE_ELEMS - 1) / PIECE_ELEMS);
     if (atomic_load_explicit(&slot->n_taken, memory_order_relaxed) < n_pieces) {
         const uint32_t piece = atomic_fetch_add_explicit(&slot->n_taken, 1, memory_order_relaxed);
         if (piece < n_pieces) {
-            const size_t from = begin + piece * PIECE_ELEMS;
-            add_piece(sum, from, end - from < PIECE_ELEMS ? end : from + PIECE_ELEMS);
+            const size_t from = range->begin + piece * PIECE_ELEMS;
+            add_piece(sum, from, range->end - from < PIECE_ELEMS ? range->end : from + PIECE_ELEMS);
             atomic_fetch_add_explicit(&slot->n_done, 1, memory_order_release);
         }
     }
     return atomic_load_explicit(&slot->n_done, memory_order_acquire) == n_pieces;
 }
 
+/* Into how many slices a range is cut for its way between the hosts: the same on all of them. */
+static size_t n_slices_of(const struct dt_host_sum *sum, const struct dt_host_sum_range *range)
+{
+    const size_t n_ways = (size_t)sum->comm->n_across;
+    const size_t n_worth = (range->end - range->begin + SLICE_ELEMS - 1) / SLICE_ELEMS;
+    return n_worth < n_ways ? n_worth : n_ways;
+}
+
+static enum dt_status start_across(const struct dt_host_sum *sum, struct dt_host_sum_range *range, size_t n_slices,
+                                   const char *name)
+{
+    const size_t n_elems = range->end - range->begin, index = (size_t)sum->comm->local_rank;
+    const size_t begin = range->begin + n_elems * index / n_slices, end = range->begin + n_elems * (index + 1) / n_slices;
+    range->stage = DT_ACROSS;
+    return dt_comm_allreduce_start(sum->comm->across, sum->total + begin, end - begin, DT_TYPE_F32, DT_REDUCE_SUM, name,
+                                   &range->across);
+}
+
+/* Moves this rank's slice on, if it has one, and says whether all slices of the host have crossed. */
+static enum dt_status add_across(const struct dt_host_sum *sum, struct dt_host_sum_range *range, struct slot *slot, bool *done)
+{
+    const size_t n_slices = n_slices_of(sum, range);
+    if ((size_t)sum->comm->local_rank < n_slices && range->stage != DT_CROSSED) {
+        bool crossed;
+        if (range->stage == DT_INSIDE) {
+            DT_TRY(start_across(sum, range, n_slices, range->across.name));
+        }
+        DT_TRY(dt_comm_test(sum->comm->across, &range->across, &crossed));
+        if (crossed) {
+            range->stage = DT_CROSSED;
+            atomic_fetch_add_explicit(&slot->n_crossed, 1, memory_order_release);
+        }
+    }
+    *done = atomic_load_explicit(&slot->n_crossed, memory_order_acquire) == n_slices;
+    return DT_OK;
+}
+
+/* Moves this sum and all before it a little way on, and says whether it is done. Messages between hosts begin in the order of the
+ * sums, as MPI demands, whichever total is complete first and whichever request is looked at. */
+static enum dt_status progress(struct dt_request *request, bool *done)
+{
+    struct dt_host_sum *sum = request->handle;
+    const uint64_t order = sum->ranges[request->slot].order;
+    bool may_cross = true;
+    for (uint64_t n = sum->n_done; n <= order; n++) {
+        const int index = sum->slots_of[n % DT_HOST_SUM_SLOTS];
+        struct dt_host_sum_range *range = &sum->ranges[index];
+        struct slot *slot = slot_of(sum, index);
+        const bool open = atomic_load_explicit(&slot->open_round, memory_order_acquire) == range->round;
+        may_cross = open && add_inside(sum, range, slot) && may_cross;
+        bool whole = false;
+        if (may_cross) {
+            DT_TRY(add_across(sum, range, slot, &whole));
+        }
+        sum->n_done += whole && n == sum->n_done;
+    }
+    *done = order < sum->n_done;
+    return DT_OK;
+}
+
 void dt_host_sum_start(struct dt_host_sum *sum, int slot_index, size_t begin, size_t end, const char *name,
                        struct dt_request *request)
 {
     struct slot *slot = slot_of(sum, slot_index);
+    struct dt_host_sum_range *range = &sum->ranges[slot_index];
     dt_comm_request_begin(sum->comm, name, request);
     request->handle = sum;
     request->slot = slot_index;
     request->progress = progress;
-    sum->ranges[slot_index].begin = begin;
-    sum->ranges[slot_index].end = end;
-    const uint64_t round = ++sum->rounds[slot_index];
+    sum->slots_of[sum->n_started % DT_HOST_SUM_SLOTS] = slot_index;
+    *range = (struct dt_host_sum_range){
+        .begin = begin, .end = end, .round = range->round + 1, .order = sum->n_started++, .across.name = name};
     /* The last to arrive opens the round. By then every rank has seen the end of the one before, and none looks at the counters. */
-    if (atomic_fetch_add(&slot->n_arrived, 1) + 1 == round * (uint64_t)sum->comm->size) {
+    if (atomic_fetch_add(&slot->n_arrived, 1) + 1 == range->round * (uint64_t)sum->comm->local_size) {
         atomic_store_explicit(&slot->n_taken, 0, memory_order_relaxed);
         atomic_store_explicit(&slot->n_done, 0, memory_order_relaxed);
-        atomic_store_explicit(&slot->open_round, round, memory_order_release);
+        atomic_store_explicit(&slot->n_crossed, 0, memory_order_relaxed);
+        atomic_store_explicit(&slot->open_round, range->round, memory_order_release);
     }
 }
 
-/* Where rank 0 keeps the memory: its process, the number of the file there, and the file's identity, because a rank that sees other
- * processes (a container) may find a stranger's file under that number. */
+/* Where a host's first rank keeps the memory: its process, the number of the file there, and the file's identity, because a rank
+ * that sees other processes (a container) may find a stranger's file under that number. */
 struct place {
     int64_t pid, fd; /* fd < 0: there is none */
     uint64_t device, inode;
@@ -145,15 +209,15 @@ static void *map(int fd, size_t n_bytes)
     return memory;
 }
 
-/* Rank 0 creates the memory and the others open it: all of them, or none. */
-static enum dt_status share(struct dt_host_sum *sum)
+/* The first rank of each host creates its memory and the others open it: all ranks of all hosts, or none. */
+static enum dt_status share(struct dt_host_sum *sum, struct place *places)
 {
     struct dt_comm *comm = sum->comm;
     struct place place = {.fd = -1};
-    int fd = comm->rank == 0 ? create(sum->n_bytes, &place) : -1;
-    enum dt_status s = dt_comm_broadcast(comm, &place, sizeof place, 0, "place of the shared gradients");
+    int fd = comm->local_rank == 0 ? create(sum->n_bytes, &place) : -1;
+    enum dt_status s = dt_comm_allgather(comm, &place, places, sizeof place, "places of the shared gradients");
     if (s == DT_OK) {
-        fd = comm->rank == 0 ? fd : open_place(&place);
+        fd = comm->local_rank == 0 ? fd : open_place(&places[comm->host_root]);
         sum->memory = map(fd, sum->n_bytes);
         int32_t all_have_it = sum->memory != NULL;
         s = dt_comm_allreduce(comm, &all_have_it, 1, DT_TYPE_I32, DT_REDUCE_MIN, "opening of the shared gradients");
@@ -162,7 +226,7 @@ static enum dt_status share(struct dt_host_sum *sum)
         }
     }
     if (fd >= 0) {
-        close(fd); /* only now: rank 0's must be there while the others open it */
+        close(fd); /* only now: the first rank's must be there while the others open it */
     }
     return s;
 }
@@ -170,14 +234,20 @@ static enum dt_status share(struct dt_host_sum *sum)
 enum dt_status dt_host_sum_open(struct dt_comm *comm, size_t n_elems, struct dt_host_sum *out)
 {
     *out = (struct dt_host_sum){.comm = comm, .n_elems = n_elems};
-    if (comm->size == 1 || comm->local_size < comm->size) {
+    if (comm->n_hosts == comm->size) {
         return DT_OK;
     }
-    out->n_bytes = DT_HOST_SUM_SLOTS * sizeof(struct slot) + (size_t)(comm->size + 1) * array_bytes(n_elems);
-    DT_TRY(share(out));
+    struct place *places = calloc((size_t)comm->size, sizeof *places);
+    if (places == NULL) {
+        return dt_error(DT_NO_MEMORY, "no memory to share the gradients");
+    }
+    out->n_bytes = DT_HOST_SUM_SLOTS * sizeof(struct slot) + (size_t)(comm->local_size + 1) * array_bytes(n_elems);
+    const enum dt_status s = share(out, places);
+    free(places);
+    DT_TRY(s);
     if (out->memory != NULL) {
         out->total = array_of(out, 0);
-        out->part = array_of(out, 1 + comm->rank);
+        out->part = array_of(out, 1 + comm->local_rank);
         memset(out->part, 0, array_bytes(n_elems)); /* touched here first, so it lies near this rank's core */
     }
     return DT_OK;

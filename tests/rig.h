@@ -28,6 +28,25 @@
         }                                                                                                  \
     } while (0)
 
+/* What this rank says of rank `late` when it gives up waiting: its name on the same host; elsewhere nothing (""), because that is
+ * left to those who know, unless nobody is there. */
+static inline void rig_word_on_late(struct dt_comm *comm, int late, char *text, size_t n_text)
+{
+    int32_t roots[16], n_there = 0;
+    const int32_t mine = comm->host_root;
+    CHECK(comm->size <= 16);
+    CHECK_OK(dt_comm_allgather(comm, &mine, roots, sizeof mine, "which host each rank is on"));
+    for (int rank = 0; rank < comm->size; rank++) {
+        n_there += roots[rank] == roots[late];
+    }
+    text[0] = '\0';
+    if (mine == roots[late]) {
+        snprintf(text, n_text, "rank %d has not arrived; it was last seen ", late);
+    } else if (n_there == 1) {
+        snprintf(text, n_text, "on another host");
+    }
+}
+
 struct rig_spec {
     const struct dt_backend_ops *backend;
     int n_inputs;
