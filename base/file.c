@@ -135,6 +135,41 @@ enum dt_status dt_file_read_head(const char *path, size_t n_wanted, uint8_t *byt
     return status;
 }
 
+static enum dt_status damaged(const char *path)
+{
+    return dt_error(DT_BAD_DATA, "%s: damaged: what is read back is not what was written", path);
+}
+
+static enum dt_status compare_part(int fd, const char *path, const struct dt_file_part *part)
+{
+    uint8_t piece[1 << 16];
+    for (size_t n_done = 0; n_done < part->n_bytes;) {
+        const size_t left = part->n_bytes - n_done, n = left < sizeof piece ? left : sizeof piece;
+        size_t n_read;
+        DT_TRY(read_up_to(fd, path, piece, n, &n_read));
+        if (n_read != n || memcmp(piece, (const uint8_t *)part->bytes + n_done, n) != 0) {
+            return damaged(path);
+        }
+        n_done += n;
+    }
+    return DT_OK;
+}
+
+enum dt_status dt_file_compare(const char *path, const struct dt_file_part *parts, size_t n_parts)
+{
+    int fd = -1;
+    struct stat info = {0};
+    size_t n_bytes = 0;
+    DT_TRY(open_regular(path, &fd, &info));
+    enum dt_status status = DT_OK;
+    for (size_t i = 0; i < n_parts && status == DT_OK; i++) {
+        n_bytes += parts[i].n_bytes;
+        status = compare_part(fd, path, &parts[i]);
+    }
+    dt_file_calls.close(fd);
+    return status == DT_OK && n_bytes != (size_t)info.st_size ? damaged(path) : status;
+}
+
 enum dt_status dt_file_exists(const char *path, bool *exists)
 {
     struct stat info;

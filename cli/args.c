@@ -8,34 +8,47 @@
 enum takes { TAKES_NOTHING, TAKES_VALUE, TAKES_OPTIONAL_VALUE };
 
 #define ON(command) (1u << DT_COMMAND_##command)
-#define ON_RUNS (ON(TRAIN) | ON(PLAN) | ON(PRINT_CONFIG))
+#define ON_RUNS (ON(TRAIN) | ON(PLAN) | ON(PRINT_CONFIG) | ON(BENCH_BLOCKS))
+#define ON_SUMS ON(BENCH_ALLREDUCE)
 #define ON_ALL 0xFFFFu
 
-/* X(constant, name, value, takes, commands, meaning) */
-#define DT_OPTION_LIST(X)                                                                                                      \
-    X(OPTION_CONFIG, "config", "FILE", TAKES_VALUE, ON_RUNS, "the configuration, JSON (see --help-config)")                    \
-    X(OPTION_DATA, "data", "DIR", TAKES_VALUE, ON_RUNS | ON(EVAL), "folder of the IDX files, in place of data.dir")            \
-    X(OPTION_RUN, "run", "DIR", TAKES_VALUE, ON(TRAIN), "the run's files; default runs/<config name>/<UTC time>")              \
-    X(OPTION_RESUME, "resume", "CHECKPOINT", TAKES_OPTIONAL_VALUE, ON(TRAIN),                                                  \
-      "go on from this file, or from the newest in --run; fresh start if it has none")                                         \
-    X(OPTION_SET, "set", "KEY.PATH=VALUE", TAKES_VALUE, ON_RUNS, "change a key of the configuration; may be given many times") \
-    X(OPTION_CHECKPOINT, "checkpoint", "FILE", TAKES_VALUE, ON(EVAL) | ON(PREDICT), "a .safetensors file of an earlier run")   \
-    X(OPTION_HELP, "help", "", TAKES_NOTHING, ON_ALL, "print this text")                                                       \
-    X(OPTION_VERSION, "version", "", TAKES_NOTHING, ON_ALL, "print version, MPI, instruction set and build")                   \
-    X(OPTION_HELP_CONFIG, "help-config", "", TAKES_NOTHING, ON_ALL, "print every key of the configuration")                    \
-    X(OPTION_PRINT_CONFIG, "print-config", "", TAKES_NOTHING, ON(TRAIN) | ON(PRINT_CONFIG),                                    \
+/* X(constant, name, letter or 0, value, takes, commands, meaning). Those of `bench allreduce` are called as nccl-tests call them.
+ */
+#define DT_OPTION_LIST(X)                                                                                                       \
+    X(OPTION_CONFIG, "config", 0, "FILE", TAKES_VALUE, ON_RUNS, "the configuration, JSON (see --help-config)")                  \
+    X(OPTION_DATA, "data", 0, "DIR", TAKES_VALUE, ON_RUNS | ON(EVAL), "folder of the IDX files, in place of data.dir")          \
+    X(OPTION_RUN, "run", 0, "DIR", TAKES_VALUE, ON(TRAIN), "the run's files; default runs/<config name>/<UTC time>")            \
+    X(OPTION_RESUME, "resume", 0, "CHECKPOINT", TAKES_OPTIONAL_VALUE, ON(TRAIN),                                                \
+      "go on from this file, or from the newest in --run; fresh start if it has none")                                          \
+    X(OPTION_SET, "set", 0, "KEY.PATH=VALUE", TAKES_VALUE, ON_RUNS | ON_SUMS,                                                   \
+      "change a key of the configuration; may be given many times")                                                             \
+    X(OPTION_CHECKPOINT, "checkpoint", 0, "FILE", TAKES_VALUE, ON(EVAL) | ON(PREDICT), "a .safetensors file of an earlier run") \
+    X(OPTION_JSON, "json", 0, "FILE", TAKES_VALUE, ON(BENCH_BLOCKS) | ON_SUMS, "write what was measured to this file, too")     \
+    X(OPTION_MIN_BYTES, "minbytes", 'b', "BYTES", TAKES_VALUE, ON_SUMS,                                                         \
+      "the smallest sum, default 8; K, M and G are powers of 1024")                                                             \
+    X(OPTION_MAX_BYTES, "maxbytes", 'e', "BYTES", TAKES_VALUE, ON_SUMS, "the largest sum, default 32M, at most 1G")             \
+    X(OPTION_FACTOR, "stepfactor", 'f', "N", TAKES_VALUE, ON_SUMS, "each size is N times the one before, default 2")            \
+    X(OPTION_ITERS, "iters", 'n', "N", TAKES_VALUE, ON_SUMS, "sums of each size that are timed, default 20")                    \
+    X(OPTION_WARMUP, "warmup_iters", 'w', "N", TAKES_VALUE, ON_SUMS, "sums before them that are not, default 5")                \
+    X(OPTION_CHECK, "check", 'c', "N", TAKES_VALUE, ON_SUMS, "sums of each size whose values are checked, default 1")           \
+    X(OPTION_HELP, "help", 'h', "", TAKES_NOTHING, ON_ALL, "print this text")                                                   \
+    X(OPTION_VERSION, "version", 0, "", TAKES_NOTHING, ON_ALL, "print version, MPI, instruction set and build")                 \
+    X(OPTION_HELP_CONFIG, "help-config", 0, "", TAKES_NOTHING, ON_ALL, "print every key of the configuration")                  \
+    X(OPTION_PRINT_CONFIG, "print-config", 0, "", TAKES_NOTHING, ON(TRAIN) | ON(PRINT_CONFIG),                                  \
       "print the configuration with all defaults filled in")
 
-#define OPTION_ENUM(constant, name, value, takes, commands, meaning) constant,
+#define OPTION_ENUM(constant, name, letter, value, takes, commands, meaning) constant,
 enum option { DT_OPTION_LIST(OPTION_ENUM) N_OPTIONS };
 
 static const struct {
-    const char *name, *value;
+    const char *name;
+    char letter;
+    const char *value;
     enum takes takes;
     unsigned commands;
     const char *meaning;
 } options[] = {
-#define OPTION_ROW(constant, name, value, takes, commands, meaning) {name, value, takes, commands, meaning},
+#define OPTION_ROW(constant, name, letter, value, takes, commands, meaning) {name, letter, value, takes, commands, meaning},
     DT_OPTION_LIST(OPTION_ROW)};
 
 static const struct {
@@ -70,21 +83,13 @@ static enum dt_status unknown_option(const char *name, int n)
     return dt_error(DT_USAGE, "unknown option '--%s' (see dtrain --help)", word);
 }
 
-static enum dt_status read_option(struct parser *p, const char *text)
+/* `value`: what stood behind an equals sign, else NULL. */
+static enum dt_status take_option(struct parser *p, int i, const char *value)
 {
-    const int n = (int)strcspn(text, "=");
-    int i = 0;
-    while (i < N_OPTIONS && !(strncmp(options[i].name, text, (size_t)n) == 0 && options[i].name[n] == '\0')) {
-        i++;
-    }
-    if (i == N_OPTIONS) {
-        return unknown_option(text, n);
-    }
-    if (p->given[i] && i != OPTION_SET) {
+    if (p->given[i] && i != OPTION_SET && i != OPTION_HELP) {
         return dt_error(DT_USAGE, "--%s is given twice (remove one)", options[i].name);
     }
     p->given[i] = true;
-    const char *value = text[n] == '=' ? text + n + 1 : NULL;
     if (options[i].takes == TAKES_NOTHING && value != NULL) {
         return dt_error(DT_USAGE, "--%s takes no value (remove '=%s')", options[i].name, value);
     }
@@ -101,14 +106,42 @@ static enum dt_status read_option(struct parser *p, const char *text)
     return DT_OK;
 }
 
+/* --name, or --name=value. */
+static enum dt_status read_option(struct parser *p, const char *text)
+{
+    const int n = (int)strcspn(text, "=");
+    int i = 0;
+    while (i < N_OPTIONS && !(strncmp(options[i].name, text, (size_t)n) == 0 && options[i].name[n] == '\0')) {
+        i++;
+    }
+    return i < N_OPTIONS ? take_option(p, i, text[n] == '=' ? text + n + 1 : NULL) : unknown_option(text, n);
+}
+
+/* -b; its value is the next argument. */
+static enum dt_status read_letter(struct parser *p, const char *text)
+{
+    int i = 0;
+    while (i < N_OPTIONS && !(text[1] == options[i].letter && text[2] == '\0')) {
+        i++;
+    }
+    if (i == N_OPTIONS) {
+        return dt_error(DT_USAGE, "unknown option '%.200s' (options begin with two dashes; see dtrain --help)", text);
+    }
+    return take_option(p, i, NULL);
+}
+
 static bool ends_in(const char *word, const char *suffix)
 {
     const size_t n = strlen(word), n_suffix = strlen(suffix);
     return n > n_suffix && strcmp(word + n - n_suffix, suffix) == 0;
 }
 
-static enum dt_status read_command(struct parser *p, const char *word)
+/* "bench" and what follows are one command: "bench blocks". */
+static enum dt_status read_command(struct parser *p, const char *first)
 {
+    char word[512];
+    const bool two = strcmp(first, "bench") == 0 && p->next < p->argc && p->argv[p->next][0] != '-';
+    snprintf(word, sizeof word, "%.200s%s%.200s", first, two ? " " : "", two ? p->argv[p->next++] : "");
     struct dt_suggestion s = {.word = word};
     for (int i = 0; i < N_COMMANDS && commands[i].word != NULL; i++) {
         if (strcmp(commands[i].word, word) == 0) {
@@ -127,7 +160,8 @@ static enum dt_status read_command(struct parser *p, const char *word)
     if (s.best != NULL) {
         return dt_error(DT_USAGE, "unknown command '%.200s' (did you mean '%s'?)", word, s.best);
     }
-    return dt_error(DT_USAGE, "unknown command '%.200s' (one of train, eval, predict, plan, help)", word);
+    return dt_error(DT_USAGE, "unknown command '%.200s' (one of train, eval, predict, plan, bench blocks, bench allreduce, help)",
+                    word);
 }
 
 static enum dt_status read_word(struct parser *p, const char *word)
@@ -151,10 +185,8 @@ static enum dt_status read_all(struct parser *p)
             p->only_words = true;
         } else if (!p->only_words && strncmp(text, "--", 2) == 0) {
             DT_TRY(read_option(p, text + 2));
-        } else if (!p->only_words && strcmp(text, "-h") == 0) {
-            p->given[OPTION_HELP] = true;
         } else if (!p->only_words && text[0] == '-' && text[1] != '\0') {
-            return dt_error(DT_USAGE, "unknown option '%.200s' (options begin with two dashes; see dtrain --help)", text);
+            DT_TRY(read_letter(p, text));
         } else {
             DT_TRY(read_word(p, text));
         }
@@ -237,6 +269,13 @@ enum dt_status dt_args_parse(int argc, char *const *argv, struct dt_args *out)
     out->resume = p.given[OPTION_RESUME];
     out->resume_from = p.values[OPTION_RESUME];
     out->checkpoint = p.values[OPTION_CHECKPOINT];
+    out->json = p.values[OPTION_JSON];
+    out->min_bytes = p.values[OPTION_MIN_BYTES];
+    out->max_bytes = p.values[OPTION_MAX_BYTES];
+    out->factor = p.values[OPTION_FACTOR];
+    out->iters = p.values[OPTION_ITERS];
+    out->warmup = p.values[OPTION_WARMUP];
+    out->check = p.values[OPTION_CHECK];
     return DT_OK;
 }
 
@@ -253,7 +292,11 @@ static void help_options(FILE *out)
         char left[40];
         snprintf(left, sizeof left, options[i].takes == TAKES_OPTIONAL_VALUE ? "--%s[=%s]" : "--%s %s", options[i].name,
                  options[i].value);
-        fprintf(out, "  %-24s %s\n", left, options[i].meaning);
+        char letter[8] = "";
+        if (options[i].letter != 0) {
+            snprintf(letter, sizeof letter, "-%c: ", options[i].letter);
+        }
+        fprintf(out, "  %-24s %s%s\n", left, letter, options[i].meaning);
     }
 }
 
@@ -264,6 +307,8 @@ void dt_args_help(FILE *out)
           "  dtrain eval    --checkpoint FILE [--data DIR]\n"
           "  dtrain predict --checkpoint FILE IMAGE.png...\n"
           "  dtrain plan    --config FILE\n"
+          "  mpirun -np 2 dtrain bench blocks --config FILE [--data DIR] [--set key.path=value]... [--json FILE]\n"
+          "  mpirun -np 4 dtrain bench allreduce [-b BYTES] [-e BYTES] [-f N] [-n N] [-w N] [-c N] [--set comm=mpi] [--json FILE]\n"
           "  dtrain help | --help | --version | --help-config | --print-config\n\n"
           "Commands\n",
           out);
@@ -281,6 +326,7 @@ void dt_args_help(FILE *out)
           "  mpirun -np 2 dtrain --config configs/mnist.json --set model.layers.1.filters=16\n"
           "  srun --mpi=pmi2 dtrain --config configs/mnist.json --run runs/night --resume\n"
           "  dtrain eval --checkpoint runs/night/checkpoints/step-000000000469.safetensors\n"
+          "  dtrain bench blocks --config configs/mnist.json --data data/mnist --set threads=1\n"
           "  dtrain --print-config --config configs/mnist.json\n\n"
           "Environment\n"
           "  DTRAIN_ISA               x86-64-v4, x86-64-v3 or baseline: the CPU kernels to use, in place of the best\n"

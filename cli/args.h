@@ -8,14 +8,16 @@
 #include "base/status.h"
 
 /* X(constant, word or NULL, meaning): what the program is to do. Those without a word are asked for by an option. */
-#define DT_COMMAND_LIST(X)                                                                              \
-    X(DT_COMMAND_TRAIN, "train", "train the model; what happens when no command is given")              \
-    X(DT_COMMAND_EVAL, "eval", "measure a checkpoint on the test samples")                              \
-    X(DT_COMMAND_PREDICT, "predict", "classify PNG images with a checkpoint")                           \
-    X(DT_COMMAND_PLAN, "plan", "show layers, parameters, memory and what each rank reads; no training") \
-    X(DT_COMMAND_HELP, "help", "print this text")                                                       \
-    X(DT_COMMAND_VERSION, NULL, "")                                                                     \
-    X(DT_COMMAND_HELP_CONFIG, NULL, "")                                                                 \
+#define DT_COMMAND_LIST(X)                                                                                               \
+    X(DT_COMMAND_TRAIN, "train", "train the model; what happens when no command is given")                               \
+    X(DT_COMMAND_EVAL, "eval", "measure a checkpoint on the test samples")                                               \
+    X(DT_COMMAND_PREDICT, "predict", "classify PNG images with a checkpoint")                                            \
+    X(DT_COMMAND_PLAN, "plan", "show layers, parameters, memory and what each rank reads; no training")                  \
+    X(DT_COMMAND_BENCH_BLOCKS, "bench blocks", "time each block of the model in training steps, beside the core's peak") \
+    X(DT_COMMAND_BENCH_ALLREDUCE, "bench allreduce", "time sums over the ranks by size, in nccl-tests' columns")         \
+    X(DT_COMMAND_HELP, "help", "print this text")                                                                        \
+    X(DT_COMMAND_VERSION, NULL, "")                                                                                      \
+    X(DT_COMMAND_HELP_CONFIG, NULL, "")                                                                                  \
     X(DT_COMMAND_PRINT_CONFIG, NULL, "")
 
 #define DT_COMMAND_ENUM(constant, word, meaning) constant,
@@ -24,7 +26,7 @@ enum dt_command { DT_COMMAND_LIST(DT_COMMAND_ENUM) };
 
 struct dt_args {
     enum dt_command command;
-    const char *config;      /* train, plan, --print-config: always set */
+    const char *config;      /* train, plan, bench blocks, --print-config: always set */
     const char *data;        /* NULL: what the config says */
     const char *run;         /* NULL: runs/<config name>/<UTC time> */
     bool resume;             /* --resume */
@@ -34,6 +36,8 @@ struct dt_args {
     int n_sets;
     const char **images; /* predict: at least one; owned; texts are argv's */
     int n_images;
+    const char *json;                                                    /* bench; NULL: no file */
+    const char *min_bytes, *max_bytes, *factor, *iters, *warmup, *check; /* bench allreduce; NULL: the default */
 };
 
 /* DT_USAGE, with the nearest option or command in the text where there is one. A failed parse owes nothing; argv must outlive

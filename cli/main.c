@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli/args.h"
+#include "cli/bench.h"
 #include "cli/config.h"
 #include "cli/data_spec.h"
 #include "cli/eval.h"
@@ -36,12 +37,18 @@ static enum dt_status print_config(const struct dt_args *args)
     return DT_OK;
 }
 
+/* The configuration of commands that train, with its time limit. */
+static enum dt_status begin(struct dt_world *world, const struct dt_args *args, struct dt_config *config)
+{
+    DT_TRY(dt_world_agree(world, load_config(args, config)));
+    world->comm->timeout_s = config->timeout_s;
+    return dt_world_agree(world, dt_comm_timeout_from_env(&world->comm->timeout_s));
+}
+
 static enum dt_status train(struct dt_world *world, const struct dt_args *args)
 {
     struct dt_config config;
-    DT_TRY(dt_world_agree(world, load_config(args, &config)));
-    world->comm->timeout_s = config.timeout_s;
-    DT_TRY(dt_world_agree(world, dt_comm_timeout_from_env(&world->comm->timeout_s)));
+    DT_TRY(begin(world, args, &config));
     const struct dt_train_options options = {.run_dir = args->run, .resume = args->resume, .checkpoint = args->resume_from};
     return dt_train(world, &config, &options);
 }
@@ -51,6 +58,13 @@ static enum dt_status plan(struct dt_world *world, const struct dt_args *args)
     struct dt_config config;
     DT_TRY(dt_world_agree(world, load_config(args, &config)));
     return dt_plan(world, &config);
+}
+
+static enum dt_status bench_blocks(struct dt_world *world, const struct dt_args *args)
+{
+    struct dt_config config;
+    DT_TRY(begin(world, args, &config));
+    return dt_bench_blocks(world, &config, args->json);
 }
 
 /* Commands that need the ranks. */
@@ -68,6 +82,10 @@ static enum dt_status run(struct dt_world *world, const struct dt_args *args)
         return dt_predict(world, args->checkpoint, args->images, args->n_images);
     case DT_COMMAND_PLAN:
         return plan(world, args);
+    case DT_COMMAND_BENCH_BLOCKS:
+        return bench_blocks(world, args);
+    case DT_COMMAND_BENCH_ALLREDUCE:
+        return dt_bench_allreduce(world, args);
     default:
         return dt_error(DT_INTERNAL, "command without an action");
     }

@@ -5,54 +5,85 @@
 #include "cli/trainer.h"
 #include "model/checkpoint_dir.h"
 
-/* Host copies of the weights and the optimizer's state. */
+/* The weights and the optimizer's state in the program's own memory: the backend's itself, or copies. */
 struct host_arenas {
     float *params, *states[2];
+    bool copies;
 };
 
-static void free_arenas(struct host_arenas *host)
+static void close_arenas(struct host_arenas *host)
 {
+    if (!host->copies) {
+        return;
+    }
     free(host->params);
     free(host->states[0]);
     free(host->states[1]);
 }
 
-static enum dt_status alloc_arenas(const struct dt_trainer *t, struct host_arenas *out)
+static enum dt_status open_arenas(const struct dt_trainer *t, struct host_arenas *out)
 {
     const size_t n = t->model.arena_elems;
-    *out = (struct host_arenas){.params = calloc(n, sizeof(float))};
+    if (t->backend->host_memory) {
+        *out = (struct host_arenas){.params = t->network->params, .states = {t->optimizer.states[0], t->optimizer.states[1]}};
+        return DT_OK;
+    }
+    *out = (struct host_arenas){.params = calloc(n, sizeof(float)), .copies = true};
     bool complete = out->params != NULL;
     for (int i = 0; i < t->optimizer.n_states; i++) {
         out->states[i] = calloc(n, sizeof(float));
         complete = complete && out->states[i] != NULL;
     }
     if (!complete) {
-        free_arenas(out);
+        close_arenas(out);
         return dt_error(DT_NO_MEMORY, "out of memory for a checkpoint");
+    }
+    return DT_OK;
+}
+
+static enum dt_status copy_out(const struct dt_trainer *t, struct host_arenas *host)
+{
+    const struct dt_backend_ops *ops = t->backend->ops;
+    const size_t n_bytes = t->model.arena_elems * sizeof(float);
+    if (!host->copies) {
+        return DT_OK;
+    }
+    DT_TRY(ops->copy_out(t->backend, host->params, t->network->params, n_bytes));
+    for (int i = 0; i < t->optimizer.n_states; i++) {
+        DT_TRY(ops->copy_out(t->backend, host->states[i], t->optimizer.states[i], n_bytes));
+    }
+    return DT_OK;
+}
+
+static enum dt_status copy_in(const struct dt_trainer *t, const struct host_arenas *host)
+{
+    const struct dt_backend_ops *ops = t->backend->ops;
+    const size_t n_bytes = t->model.arena_elems * sizeof(float);
+    if (!host->copies) {
+        return DT_OK;
+    }
+    DT_TRY(ops->copy_in(t->backend, t->network->params, host->params, n_bytes));
+    for (int i = 0; i < t->optimizer.n_states; i++) {
+        DT_TRY(ops->copy_in(t->backend, t->optimizer.states[i], host->states[i], n_bytes));
     }
     return DT_OK;
 }
 
 static enum dt_status write_checkpoint(struct dt_trainer *t, const struct dt_run_dir *run, char *path)
 {
-    const struct dt_backend_ops *ops = t->backend->ops;
-    const size_t n_bytes = t->model.arena_elems * sizeof(float);
     struct host_arenas host;
-    DT_TRY(alloc_arenas(t, &host));
+    DT_TRY(open_arenas(t, &host));
     struct dt_checkpoint checkpoint = {.state = t->state,
                                        .config = t->config_json,
                                        .arena = host.params,
                                        .n_optimizer_states = t->optimizer.n_states,
                                        .optimizer = {host.states[0], host.states[1]}};
     checkpoint.state.optimizer_steps = t->optimizer.n_steps;
-    enum dt_status s;
-    DT_TRY_GOTO(s, ops->copy_out(t->backend, host.params, t->network->params, n_bytes), out);
-    for (int i = 0; i < t->optimizer.n_states; i++) {
-        DT_TRY_GOTO(s, ops->copy_out(t->backend, host.states[i], t->optimizer.states[i], n_bytes), out);
+    enum dt_status s = copy_out(t, &host);
+    if (s == DT_OK) {
+        s = dt_checkpoint_save(run->checkpoints, (int)t->config.checkpoint_keep, &t->model, &checkpoint, path);
     }
-    s = dt_checkpoint_save(run->checkpoints, (int)t->config.checkpoint_keep, &t->model, &checkpoint, path);
-out:
-    free_arenas(&host);
+    close_arenas(&host);
     return s;
 }
 
@@ -130,18 +161,13 @@ static void tell_precision(const struct dt_trainer *t, const char *path, const c
 
 static enum dt_status load_arenas(struct dt_trainer *t, const struct dt_checkpoint_file *file)
 {
-    const struct dt_backend_ops *ops = t->backend->ops;
-    const size_t n_bytes = t->model.arena_elems * sizeof(float);
     struct host_arenas host;
-    DT_TRY(alloc_arenas(t, &host));
-    enum dt_status s;
-    DT_TRY_GOTO(s, dt_checkpoint_get(file, &t->model, host.params, t->optimizer.n_states, host.states), out);
-    DT_TRY_GOTO(s, ops->copy_in(t->backend, t->network->params, host.params, n_bytes), out);
-    for (int i = 0; i < t->optimizer.n_states; i++) {
-        DT_TRY_GOTO(s, ops->copy_in(t->backend, t->optimizer.states[i], host.states[i], n_bytes), out);
+    DT_TRY(open_arenas(t, &host));
+    enum dt_status s = dt_checkpoint_get(file, &t->model, host.params, t->optimizer.n_states, host.states);
+    if (s == DT_OK) {
+        s = copy_in(t, &host);
     }
-out:
-    free_arenas(&host);
+    close_arenas(&host);
     return s;
 }
 

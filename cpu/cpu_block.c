@@ -31,7 +31,21 @@ static void describe_conv(struct dt_block_state *state, int vector)
                                      .out_w = in.w,
                                      .kernel = b->kernel,
                                      .stride = 1};
-    state->dx_direct = !state->pads && (b->kernel * in.c) % vector == 0;
+    state->winograd = (struct dt_winograd){.c = in.c,
+                                           .h = in.h,
+                                           .w = in.w,
+                                           .top = b->pad_before_h,
+                                           .left = b->pad_before_w,
+                                           .k = out.c,
+                                           .out_h = out.h,
+                                           .out_w = out.w};
+    if (b->kernel == 3 && b->stride == 1) {
+        dt_winograd_plan(&state->winograd, vector);
+    }
+    state->dx_direct = !state->pads && in.c % vector == 0;
+    state->survivors_pooled = b->pool == DT_POOL_MAX && b->pool_size <= b->pool_stride;
+    state->masks_only = b->pool == DT_POOL_NONE && b->dropout_rate == 0 && !state->turns &&
+                        (b->activation == DT_ACTIVATION_NONE || b->activation == DT_ACTIVATION_RELU);
 }
 
 static void describe(struct dt_block_state *state, struct dt_cpu *cpu, const struct dt_model *model, int index, int capacity)
@@ -59,9 +73,8 @@ static void describe(struct dt_block_state *state, struct dt_cpu *cpu, const str
     }
     if (b->linear == DT_LINEAR_CONV) {
         describe_conv(state, cpu->kernels->vector);
-        const size_t n = dt_conv_packed_backward_elems(&state->conv, cpu->kernels->vector);
         state->slice = dt_cpu_slice(capacity);
-        const size_t affordable = ((size_t)1 << 24) / n; /* 64 MB of them */
+        const size_t affordable = ((size_t)1 << 24) / state->n_weights; /* 64 MB of them */
         state->n_slices = affordable >= DT_CPU_MAX_SLICES ? DT_CPU_MAX_SLICES : affordable >= 2 ? (int)affordable : 2;
     }
 }
@@ -78,22 +91,47 @@ static void *memory_if(bool wanted, size_t n, size_t size, bool *ok)
     return memory;
 }
 
-static bool alloc_lists(const struct dt_conv *conv, struct dt_conv_lists *lists)
+#define BAND_BYTES 40000 /* of x: what a band of lists sees */
+
+/* Survivors and their lists. Filters' lists are an odd number of cache lines apart, so that their ends share no set of the cache.
+ */
+static bool alloc_lists(const struct dt_conv *conv, struct dt_cpu_scratch *scratch)
 {
-    const size_t n_k = (size_t)conv->k, n_w = (size_t)conv->out_w, n_h = (size_t)conv->out_h;
+    const size_t n_k = (size_t)conv->k, n_w = (size_t)conv->out_w, n_h = (size_t)conv->out_h, line = 64 / sizeof(struct dt_entry);
+    const size_t band_rows = BAND_BYTES / ((size_t)conv->w * (size_t)conv->c * sizeof(float));
+    struct dt_conv_lists *lists = &scratch->lists;
     bool ok = true;
-    lists->row_begin = memory_if(true, n_w + 1, sizeof *lists->row_begin, &ok);
-    lists->row = memory_if(true, n_w * n_k, sizeof *lists->row, &ok);
-    lists->n_of_filter = memory_if(true, n_k, sizeof *lists->n_of_filter, &ok);
-    lists->of_filter = memory_if(true, n_k * n_h * n_w, sizeof *lists->of_filter, &ok);
+    lists->band = band_rows > (size_t)conv->kernel ? (int)(band_rows - (size_t)conv->kernel) / conv->stride + 1 : 1;
+    lists->end = memory_if(true, n_k, sizeof(struct dt_entry *), &ok);
+    lists->begin = memory_if(true, n_k * ((n_h + (size_t)lists->band - 1) / (size_t)lists->band), sizeof(struct dt_entry *), &ok);
+    lists->stride = (dt_round_up(n_w * n_h, line) / line | 1) * line;
+    lists->entry = memory_if(true, n_k * lists->stride, sizeof *lists->entry, &ok);
+    scratch->survivors.word = memory_if(true, n_h * n_w * dt_survivor_words(conv->k), sizeof(uint64_t), &ok);
+    scratch->survivors.row_at = memory_if(true, n_h, sizeof(uint32_t), &ok);
+    scratch->survivors.column_at = memory_if(true, n_w, sizeof(uint32_t), &ok);
     return ok;
+}
+
+/* Where the values of each position's survivors are, in the pooled gradient or in the convolution's own. */
+static void place_survivors(const struct dt_block_state *state, struct dt_survivors *survivors)
+{
+    const struct dt_conv *conv = &state->conv;
+    const struct dt_pooling *pool = &state->pooling;
+    const int step = state->survivors_pooled ? pool->stride : 1, n_columns = state->survivors_pooled ? pool->out_w : conv->out_w;
+    for (int i = 0; i < conv->out_h; i++) {
+        survivors->row_at[i] = (uint32_t)(i / step * n_columns * conv->k);
+    }
+    for (int i = 0; i < conv->out_w; i++) {
+        survivors->column_at[i] = (uint32_t)(i / step * conv->k);
+    }
 }
 
 /* For a matrix (k, m). */
 static void alloc_sparse(bool wanted, size_t k, size_t m, struct dt_sparse *sparse, bool *ok)
 {
-    const size_t n_blocks = (k + DT_GEMM_DEPTH - 1) / DT_GEMM_DEPTH;
+    const size_t n_blocks = (k + DT_DENSE_DEPTH - 1) / DT_DENSE_DEPTH;
     sparse->begin = memory_if(wanted, n_blocks * m + 1, sizeof *sparse->begin, ok);
+    sparse->next = memory_if(wanted, m, sizeof *sparse->next, ok);
     sparse->entry = memory_if(wanted, k * m + 1, sizeof *sparse->entry, ok);
 }
 
@@ -102,17 +140,28 @@ static bool alloc_scratch(const struct dt_block_state *state, struct dt_cpu_scra
     const struct dt_block *b = &state->block;
     const struct dt_conv *conv = &state->conv;
     const bool is_conv = b->linear == DT_LINEAR_CONV;
-    const size_t n_padded = (size_t)conv->h * (size_t)conv->w * (size_t)conv->c;
+    const size_t n_images = state->winograd.used ? (size_t)state->winograd.images : 1;
+    const int vector = state->cpu->kernels->vector;
+    const size_t n_places = (size_t)conv->h * (size_t)conv->w, n_padded = n_places * (size_t)conv->c;
     bool ok = true;
     scratch->padded = memory_if(state->pads, n_padded, sizeof(float), &ok);
-    scratch->linear = memory_if(b->pool != DT_POOL_NONE, state->n_linear, sizeof(float), &ok);
-    scratch->pooled = memory_if(state->turns, state->n_pooled, sizeof(float), &ok);
-    scratch->dx = memory_if(is_conv && !state->dx_direct, n_padded + DT_MAX_VECTOR, sizeof(float), &ok);
+    scratch->linear = memory_if(b->pool != DT_POOL_NONE, n_images * state->n_linear, sizeof(float), &ok);
+    scratch->pooled = memory_if(state->turns, n_images * state->n_pooled, sizeof(float), &ok);
+    scratch->dx = memory_if(is_conv && !state->dx_direct, n_places * dt_conv_channels(conv, vector), sizeof(float), &ok);
     const struct dt_conv *turned = &state->turned;
     const size_t n_framed = (size_t)turned->h * (size_t)turned->w * (size_t)turned->c;
     scratch->framed = memory_if(is_conv && b->stride == 1, n_framed, sizeof(float), &ok);
-    scratch->packed = memory_if(b->linear == DT_LINEAR_DENSE, DT_GEMM_PACKED, sizeof(float), &ok);
-    return ok && (!is_conv || alloc_lists(conv, &scratch->lists));
+    scratch->winograd = memory_if(state->winograd.used, dt_winograd_scratch_elems(&state->winograd), sizeof(float), &ok);
+    scratch->dense = memory_if(b->linear == DT_LINEAR_DENSE, DT_DENSE_SCRATCH, sizeof(float), &ok);
+    scratch->dw = memory_if(is_conv, is_conv ? dt_conv_packed_backward_elems(conv, vector) : 0, sizeof(float), &ok);
+    scratch->dw_dense = memory_if(is_conv, is_conv ? dt_conv_dense_elems(conv, vector) : 0, sizeof(float), &ok);
+    if (is_conv) {
+        ok = ok && alloc_lists(conv, scratch);
+        if (ok) {
+            place_survivors(state, &scratch->survivors);
+        }
+    }
+    return ok;
 }
 
 static bool alloc_state(struct dt_block_state *state)
@@ -124,14 +173,15 @@ static bool alloc_state(struct dt_block_state *state)
     const size_t n_forward = is_conv ? dt_conv_packed_forward_elems(&state->conv, vector) : 0, n_slices = (size_t)state->n_slices;
     bool ok = true;
     state->packed_forward = memory_if(is_conv, n_forward, sizeof(float), &ok);
+    state->packed_winograd = memory_if(state->winograd.used, dt_winograd_packed_elems(&state->winograd), sizeof(float), &ok);
     state->packed_backward = memory_if(is_conv, n_backward, sizeof(float), &ok);
     const bool turns_back = is_conv && b->stride == 1;
     const size_t n_turned = is_conv ? dt_conv_packed_forward_elems(&state->turned, vector) : 0;
     state->turned_weight = memory_if(turns_back, state->n_weights, sizeof(float), &ok);
     state->turned_packed = memory_if(turns_back, n_turned, sizeof(float), &ok);
     state->turned_bias = memory_if(turns_back, (size_t)b->in.c, sizeof(float), &ok);
-    state->dw = memory_if(is_conv, n_slices * n_backward, sizeof(float), &ok);
-    state->db = memory_if(is_conv, n_slices * (size_t)b->linear_out.c, sizeof(float), &ok);
+    state->dw = memory_if(is_conv, n_slices * state->n_weights, sizeof(float), &ok);
+    state->db = memory_if(is_conv, n_slices * (is_conv ? dt_conv_filters(&state->conv, vector) : 0), sizeof(float), &ok);
     alloc_sparse(b->linear == DT_LINEAR_DENSE, n, state->n_linear, &state->by_unit, &ok);
     alloc_sparse(b->linear == DT_LINEAR_DENSE, state->n_linear, n, &state->by_sample, &ok);
     state->winner = memory_if(b->pool == DT_POOL_MAX, n * state->n_pooled, sizeof(uint16_t), &ok);
@@ -175,11 +225,16 @@ static void free_scratch(struct dt_cpu_scratch *scratch)
     free(scratch->pooled);
     free(scratch->dx);
     free(scratch->framed);
-    free(scratch->packed);
-    free(scratch->lists.row_begin);
-    free(scratch->lists.row);
-    free(scratch->lists.n_of_filter);
-    free(scratch->lists.of_filter);
+    free(scratch->winograd);
+    free(scratch->dense);
+    free(scratch->dw);
+    free(scratch->dw_dense);
+    free(scratch->lists.begin);
+    free(scratch->lists.end);
+    free(scratch->lists.entry);
+    free(scratch->survivors.word);
+    free(scratch->survivors.row_at);
+    free(scratch->survivors.column_at);
 }
 
 void dt_cpu_block_close(struct dt_block_state *state)
@@ -189,6 +244,7 @@ void dt_cpu_block_close(struct dt_block_state *state)
     }
     free(state->scratch);
     free(state->packed_forward);
+    free(state->packed_winograd);
     free(state->packed_backward);
     free(state->turned_weight);
     free(state->turned_packed);
@@ -196,8 +252,10 @@ void dt_cpu_block_close(struct dt_block_state *state)
     free(state->dw);
     free(state->db);
     free(state->by_unit.begin);
+    free(state->by_unit.next);
     free(state->by_unit.entry);
     free(state->by_sample.begin);
+    free(state->by_sample.next);
     free(state->by_sample.entry);
     free(state->winner);
     free(state->activated);

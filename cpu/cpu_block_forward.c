@@ -4,6 +4,28 @@
 
 #include "base/rng.h"
 
+/* Draws which units of a sample's output dropout keeps. */
+static uint8_t *draw_mask(const struct dt_cpu_job *job, int sample)
+{
+    struct dt_block_state *state = job->state;
+    const struct dt_block *b = &state->block;
+    const struct dt_dropout_key key = {.seed = job->pass->seed,
+                                       .stream = b->dropout_stream,
+                                       .epoch = job->pass->batch->epoch,
+                                       .sample = job->pass->batch->ids[sample],
+                                       .threshold = dt_dropout_threshold(b->dropout_rate)};
+    uint8_t *keep = state->keep + dt_cpu_kept(job->pass, sample, state->n_pooled);
+    state->cpu->kernels->dropout_mask(&key, state->n_pooled, keep);
+    return keep;
+}
+
+/* To the order that `flatten` wants. */
+static void turn_sample(const struct dt_cpu_job *job, const float *pooled, float *y)
+{
+    const struct dt_shape shape = job->state->block.pool_out;
+    job->state->cpu->kernels->transpose((size_t)shape.h * (size_t)shape.w, (size_t)shape.c, pooled, y);
+}
+
 /* Activation, pool, dropout and flatten of one sample; `linear` is the linear operation's output and may be changed. */
 static void finish_sample(const struct dt_cpu_job *job, int sample, int thread, float *linear, bool activated)
 {
@@ -12,7 +34,7 @@ static void finish_sample(const struct dt_cpu_job *job, int sample, int thread, 
     const struct dt_cpu_kernels *kernels = state->cpu->kernels;
     const size_t kept = dt_cpu_kept(job->pass, sample, state->n_pooled);
     float *y = job->y_out + (size_t)sample * state->n_pooled;
-    float *pooled = state->turns ? state->scratch[thread].pooled : y;
+    float *pooled = b->pool == DT_POOL_NONE ? linear : state->turns ? state->scratch[thread].pooled : y;
     if (!activated) {
         kernels->activate(b->activation, state->n_linear, linear);
     }
@@ -22,16 +44,10 @@ static void finish_sample(const struct dt_cpu_job *job, int sample, int thread, 
         kernels->avg_pool(&state->pooling, linear, pooled);
     }
     if (b->dropout_rate > 0 && job->pass->training) {
-        const struct dt_dropout_key key = {.seed = job->pass->seed,
-                                           .stream = b->dropout_stream,
-                                           .epoch = job->pass->batch->epoch,
-                                           .sample = job->pass->batch->ids[sample],
-                                           .threshold = dt_dropout_threshold(b->dropout_rate)};
-        kernels->dropout_mask(&key, state->n_pooled, state->keep + kept);
-        kernels->dropout(state->n_pooled, state->keep + kept, state->dropout_scale, pooled);
+        kernels->dropout(state->n_pooled, draw_mask(job, sample), state->dropout_scale, pooled);
     }
     if (state->turns) {
-        kernels->transpose((size_t)b->pool_out.h * (size_t)b->pool_out.w, (size_t)b->pool_out.c, pooled, y);
+        turn_sample(job, pooled, y);
     }
 }
 
@@ -60,6 +76,90 @@ static void conv_sample(void *context, int sample, int thread)
     dt_cpu_poll(job->pass, thread);
 }
 
+/* Whether pool and dropout are done where Winograd's outputs arise. */
+static bool fuses_pool(const struct dt_block *b)
+{
+    return b->activation == DT_ACTIVATION_RELU && b->pool == DT_POOL_MAX && b->pool_size == 2 && b->pool_stride == 2;
+}
+
+/* Neighbouring samples through convolution, ReLU, pool, dropout and flatten in one go. Returns which were not finite. */
+static uint32_t winograd_to_pool(const struct dt_cpu_job *job, int first, int n, int thread)
+{
+    struct dt_block_state *state = job->state;
+    const struct dt_block *b = &state->block;
+    const size_t n_pooled = state->n_pooled, kept = dt_cpu_kept(job->pass, first, n_pooled);
+    const bool drops = b->dropout_rate > 0 && job->pass->training;
+    float *y = job->y_out + (size_t)first * n_pooled, *pooled = state->turns ? state->scratch[thread].pooled : y;
+    const struct dt_winograd_out out = {.bias = job->params + state->bias_offset,
+                                        .relu = true,
+                                        .pool = true,
+                                        .y = pooled,
+                                        .winner = job->pass->training ? state->winner + kept : NULL,
+                                        .keep = drops ? state->keep + kept : NULL,
+                                        .scale = state->dropout_scale};
+    for (size_t i = 0; state->turns && i < (size_t)n * n_pooled; i += 16) {
+        __builtin_prefetch(y + i, 1, 2); /* its lines come while there is still much to compute */
+    }
+    for (int i = 0; drops && i < n; i++) {
+        draw_mask(job, first + i);
+    }
+    const uint32_t spoilt = state->cpu->kernels->winograd_forward(&state->winograd, n, job->x + (size_t)first * state->n_in,
+                                                                  state->packed_winograd, &out, state->scratch[thread].winograd);
+    for (size_t i = 0; state->turns && i < (size_t)n; i++) {
+        turn_sample(job, pooled + i * n_pooled, y + i * n_pooled);
+    }
+    return spoilt;
+}
+
+static uint32_t winograd_samples(const struct dt_cpu_job *job, int first, int n, int thread)
+{
+    struct dt_block_state *state = job->state;
+    const bool relu = state->block.activation == DT_ACTIVATION_RELU;
+    const struct dt_winograd_out out = {
+        .bias = job->params + state->bias_offset, .relu = relu, .y = linear_output(job, first, thread)};
+    const uint32_t spoilt = state->cpu->kernels->winograd_forward(&state->winograd, n, job->x + (size_t)first * state->n_in,
+                                                                  state->packed_winograd, &out, state->scratch[thread].winograd);
+    for (int i = 0; i < n; i++) {
+        finish_sample(job, first + i, thread, out.y + (size_t)i * state->n_linear, relu);
+    }
+    return spoilt;
+}
+
+/* A few neighbouring samples; those that turn out not to be finite once more, by the direct kernel. */
+static void winograd_item(void *context, int item, int thread)
+{
+    const struct dt_cpu_job *job = context;
+    const int n_images = job->state->winograd.images, first = item * n_images;
+    const int n = job->n - first < n_images ? job->n - first : n_images;
+    const uint32_t spoilt =
+        fuses_pool(&job->state->block) ? winograd_to_pool(job, first, n, thread) : winograd_samples(job, first, n, thread);
+    for (int i = 0; i < n; i++) {
+        if (spoilt >> i & 1) {
+            conv_sample(context, first + i, thread);
+        }
+    }
+    dt_cpu_poll(job->pass, thread);
+}
+
+static void conv_forward(struct dt_cpu_job *job)
+{
+    struct dt_block_state *state = job->state;
+    const struct dt_cpu_kernels *kernels = state->cpu->kernels;
+    const float *weight = job->params + state->weight_offset;
+    const int n_images = state->winograd.images;
+    if (job->pass->first == 0) {
+        kernels->conv_pack_forward(&state->conv, weight, state->packed_forward);
+        if (state->winograd.used) {
+            kernels->winograd_pack(&state->winograd, weight, state->packed_winograd);
+        }
+    }
+    if (state->winograd.used) {
+        dt_threads_run(state->cpu->threads, (job->n + n_images - 1) / n_images, winograd_item, job);
+    } else {
+        dt_threads_run(state->cpu->threads, job->n, conv_sample, job);
+    }
+}
+
 static void plain_sample(void *context, int sample, int thread)
 {
     const struct dt_cpu_job *job = context;
@@ -74,19 +174,24 @@ static void plain_sample(void *context, int sample, int thread)
 static void dense_part(void *context, int part, int thread)
 {
     const struct dt_cpu_job *job = context;
-    struct dt_block_state *state = job->state;
-    const int n_parts = dt_threads_count(state->cpu->threads);
-    const int begin = (int)((int64_t)job->n * part / n_parts), end = (int)((int64_t)job->n * (part + 1) / n_parts);
-    const float *x = job->x + (size_t)begin * state->n_in;
-    float *y = job->y_out + (size_t)begin * state->n_linear;
-    if (begin < end) {
-        state->cpu->kernels->gemm_nt(end - begin, (int)state->n_linear, (int)state->n_in, x, job->params + state->weight_offset,
-                                     job->params + state->bias_offset, y);
-    }
-    for (int sample = begin; sample < end; sample++, y += state->n_linear) {
-        finish_sample(job, sample, thread, y, false);
+    const struct dt_block_state *state = job->state;
+    const struct dt_cpu_kernels *kernels = state->cpu->kernels;
+    const int n_parts = dt_threads_count(state->cpu->threads), n_in = (int)state->n_in, n_out = (int)state->n_linear;
+    const float *weight = job->params + state->weight_offset, *bias = job->params + state->bias_offset;
+    if (job->n <= DT_DENSE_FEW) {
+        const size_t begin = (size_t)(job->n * part / n_parts), end = (size_t)(job->n * (part + 1) / n_parts);
+        kernels->dense_few((int)(end - begin), n_in, n_out, job->x + begin * state->n_in, weight, bias,
+                           job->y_out + begin * state->n_linear);
+    } else {
+        kernels->dense_forward(part, n_parts, job->n, n_in, n_out, job->x, weight, bias, job->y_out, state->scratch[thread].dense);
     }
     dt_cpu_poll(job->pass, thread);
+}
+
+static void dense_sample(void *context, int sample, int thread)
+{
+    const struct dt_cpu_job *job = context;
+    finish_sample(job, sample, thread, job->y_out + (size_t)sample * job->state->n_linear, false);
 }
 
 enum dt_status dt_cpu_block_forward(struct dt_block_state *state, const float *params, const float *x, float *y,
@@ -99,13 +204,11 @@ enum dt_status dt_cpu_block_forward(struct dt_block_state *state, const float *p
     }
     switch (state->block.linear) {
     case DT_LINEAR_CONV:
-        if (pass->first == 0) {
-            state->cpu->kernels->conv_pack_forward(&state->conv, params + state->weight_offset, state->packed_forward);
-        }
-        dt_threads_run(threads, job.n, conv_sample, &job);
+        conv_forward(&job);
         break;
     case DT_LINEAR_DENSE:
         dt_threads_run(threads, dt_threads_count(threads), dense_part, &job);
+        dt_threads_run(threads, job.n, dense_sample, &job);
         break;
     case DT_LINEAR_NONE:
         dt_threads_run(threads, job.n, plain_sample, &job);

@@ -1,4 +1,4 @@
-/* What a block keeps, shared by cpu_block.c (open and close), cpu_block_forward.c and cpu_block_backward.c. */
+/* What a block keeps, shared by cpu_block.c (open and close), cpu_block_forward.c, cpu_block_backward.c and cpu_conv_block.c. */
 #ifndef DT_CPU_BLOCK_STATE_H
 #define DT_CPU_BLOCK_STATE_H
 
@@ -11,12 +11,16 @@
 /* One thread's memory for one image. NULL where the block has no use for it. */
 struct dt_cpu_scratch {
     float *padded; /* conv: the input with its zeros around */
-    float *linear; /* the linear operation's output, before the pool */
-    float *pooled; /* the block's output in H W C order, before a flatten changes that */
-    float *dx;     /* conv: gradient of the padded input */
+    float *linear; /* the linear operation's output, before the pool; of as many images as Winograd takes at a time */
+    float *pooled; /* the block's output in H W C order, before a flatten changes that; as many */
+    float *dx;     /* conv: gradient of the padded input, whole vectors of channels */
     float *framed; /* conv, where `turned` is used: the output's gradient with zeros around */
+    struct dt_survivors survivors;
     struct dt_conv_lists lists;
-    float *packed; /* dense: columns for gemm_tn */
+    float *winograd;
+    float *dense;                 /* DT_DENSE_SCRATCH floats */
+    float *dw, *dw_dense;         /* conv: the weights' gradient over a slice, from lists and from dense products */
+    bool sparse_used, dense_used; /* in this slice */
 };
 
 struct dt_block_state {
@@ -27,13 +31,17 @@ struct dt_block_state {
     size_t weight_offset, bias_offset, n_weights;
 
     struct dt_conv conv;
-    bool pads;      /* the convolution's input is copied, with zeros around */
-    bool dx_direct; /* its dx needs no scratch */
+    struct dt_winograd winograd; /* where it pays */
+    float *packed_winograd;
+    bool pads;             /* the convolution's input is copied, with zeros around */
+    bool dx_direct;        /* its dx needs no scratch */
+    bool survivors_pooled; /* a max pool's windows do not overlap: survivors are found behind it */
+    bool masks_only;       /* behind the convolution is nothing but perhaps ReLU */
     float *packed_forward, *packed_backward;
     struct dt_conv turned; /* stride 1: the convolution that makes dx of the output's gradient, where that has few zeros */
     float *turned_weight, *turned_packed, *turned_bias;
     int slice, n_slices; /* images of a slice; slices at a time */
-    float *dw, *db;      /* per slice */
+    float *dw, *db;      /* per slice: (k, c, kernel, kernel) and (dt_conv_filters) */
 
     struct dt_sparse by_unit, by_sample; /* dense: the output's gradient, (n, units), both ways */
 
@@ -54,9 +62,9 @@ struct dt_cpu_job {
     const struct dt_pass *pass;
     const float *params, *x, *y;
     float *y_out, *dy, *dx, *grads;
-    int n;       /* samples */
-    int begin;   /* conv: where the slices begin */
-    bool sparse; /* dense: use the lists */
+    int n;                 /* samples */
+    int begin;             /* conv: where the slices begin */
+    struct dt_dense dense; /* backward */
 };
 
 /* Where the block remembers element 0 of a sample's `n_elems`. */
@@ -78,5 +86,11 @@ void dt_cpu_frame(struct dt_shape image, const float *from, int to_w, int top, i
 
 /* The convolution's input image: x itself, or a copy with zeros around it. */
 const float *dt_cpu_conv_input(const struct dt_block_state *state, const float *x, struct dt_cpu_scratch *scratch);
+
+/* One sample's gradient, from the block's output back to its linear operation's, or to behind the max pool where survivors are
+ * found there. May change dy; the result lies in dy or in the thread's scratch. */
+float *dt_cpu_unwind(const struct dt_cpu_job *job, int sample, int thread);
+
+void dt_cpu_conv_backward(struct dt_cpu_job *job);
 
 #endif

@@ -1,242 +1,443 @@
-/* Convolution, backward: to the data and to the weights, for the output gradients that are not zero.
+/* Convolution, backward: to the data and to the weights, visiting only the output gradients that are not zero.
  *
- * In H W C order one window row is one run of kernel * c floats, the "segment". A nonzero gradient g of filter k at some position
- * adds g * weight[k][r] to the segment of dx, and g * segment of x to dw[k][r], for every window row r: both are a few vectors kept
- * in registers while a list is walked, the list of a position for dx, the list of a filter for dw. Where few gradients are zero, or
- * segments are short, dw is a plain matrix product instead (and dx a forward convolution: cpu_block_backward.c). */
-#include "cpu/cpu_list.h"
-#include "cpu/cpu_tile.h"
+ * A gradient g of filter k adds g * weight[k] to a window of dx, and g * that window of x to dw[k]. Both are done patch by patch:
+ * up to 3 x 3 taps (3 with 16 registers) of a few vectors of channels, which fit the registers. For dx the patch slides along a row
+ * of positions, and at each one takes up the weights of the filters that survive there; on the way it appends them to lists by
+ * filter. For dw the patch stays with a filter while its list is walked. Lists are cut into bands of rows, so that the rows of x
+ * that a band sees stay in the first cache. Where few gradients are zero, or channels are few, both are dense operations instead:
+ * cpu_conv_block.c. */
+#include "cpu/cpu_kernels.h"
+#include "cpu/cpu_vector.h"
 
-void DT_KERNEL(conv_pack_backward)(const struct dt_conv *conv, const float *weight, float *packed)
+#define PATCH 3 /* columns */
+#if defined(__AVX512F__)
+#define PATCH_ROWS 3
+#define PATCH_SUMS 18 /* of 32 registers */
+#else
+#define PATCH_ROWS 1
+#define PATCH_SUMS 12 /* of 16 registers */
+#endif
+#define PATCH_VECTORS 4
+
+/* Taps [r, r + n_r) x [s, s + n_s) and channel vectors [v, v + n_v); its weights for one filter are n_r * n_s * n_v vectors. */
+struct patch {
+    int row_piece, column_piece; /* of the kernel */
+    int r, s, v, n_r, n_s, n_v;
+    size_t at; /* in packed weights */
+};
+
+/* Cuts a kernel's rows, or columns, into equal pieces of at most `most`: how many, and where they begin. */
+static int n_pieces(int kernel, int most)
 {
-    const size_t segment = dt_conv_segment(conv, VL), n_c = (size_t)conv->c, n = (size_t)conv->kernel;
-    for (size_t k = 0; k < (size_t)conv->k; k++) {
-        for (size_t r = 0; r < n; r++) {
-            float *to = packed + (k * n + r) * segment;
-            memset(to, 0, segment * sizeof(float));
-            for (size_t s = 0; s < n; s++) {
-                for (size_t c = 0; c < n_c; c++) {
-                    to[s * n_c + c] = weight[((k * n_c + c) * n + r) * n + s];
-                }
-            }
-        }
-    }
+    return (kernel + most - 1) / most;
 }
 
-/* One filter's window row over all slices; `to` is its element of the first column and channel. */
-static void store_row(const struct dt_conv *conv, int n_slices, const float *dw, bool accumulate, float *to)
+static int piece_begin(int kernel, int most, int i)
 {
-    const size_t n_c = (size_t)conv->c, n = (size_t)conv->kernel, slice = dt_conv_packed_backward_elems(conv, VL);
-    for (size_t s = 0; s < n; s++) {
-        for (size_t c = 0; c < n_c; c++) {
-            const float *from = dw + s * n_c + c;
-            float sum = accumulate ? to[c * n * n + s] : 0.0f;
-            for (int i = 0; i < n_slices; i++) {
-                sum += from[(size_t)i * slice];
-            }
-            to[c * n * n + s] = sum;
-        }
-    }
+    return kernel * i / n_pieces(kernel, most);
 }
 
-void DT_KERNEL(conv_store_gradient)(const struct dt_conv *conv, int n_slices, const float *dw, bool accumulate, float *grads)
+static int n_vectors(const struct dt_conv *conv)
 {
-    const size_t segment = dt_conv_segment(conv, VL), n = (size_t)conv->kernel, filter = (size_t)conv->c * n * n;
-    for (size_t k = 0; k < (size_t)conv->k; k++) {
-        for (size_t r = 0; r < n; r++) {
-            store_row(conv, n_slices, dw + (k * n + r) * segment, accumulate, grads + k * filter + r * n);
-        }
-    }
+    return (int)(dt_conv_channels(conv, VL) / VL);
 }
 
-/* Bits of up to 64 floats that are not zero. */
-static uint64_t nonzero_bits(const float *x, int n)
+static size_t patch_elems(const struct patch *p)
 {
-    uint64_t bits = 0;
-    for (int i = 0; i < n; i += VL) {
-        bits |= nonzero_lanes(load(x + i)) << i;
-    }
-    return n < 64 ? bits & (((uint64_t)1 << n) - 1) : bits;
+    return (size_t)(p->n_r * p->n_s * p->n_v) * VL;
 }
 
-/* Lists one row of dy by position, and unless `by_filter` is false by filter. */
-ALWAYS_INLINE void list_row(const struct dt_conv *conv, const float *dy, size_t x_begin, const bool by_filter,
-                            const struct dt_conv_lists *lists)
+/* Vectors of a patch: 4, 2 or 1. */
+static int patch_vectors(int n_taps, int n_left)
 {
-    const size_t n_positions = (size_t)conv->out_h * (size_t)conv->out_w, x_step = (size_t)conv->stride * (size_t)conv->c;
-    uint32_t n = 0;
-    for (int q = 0; q < conv->out_w; q++, dy += conv->k) {
-        lists->row_begin[q] = n;
-        for (int k0 = 0; k0 < conv->k; k0 += 64) {
-            const int width = conv->k - k0 < 64 ? conv->k - k0 : 64;
-            for (uint64_t bits = nonzero_bits(dy + k0, width); bits != 0; bits &= bits - 1) {
-                const int k = k0 + __builtin_ctzll(bits);
-                lists->row[n++] = (struct dt_entry){k, dy[k]};
-                if (by_filter) {
-                    const size_t at = (size_t)k * n_positions + lists->n_of_filter[k]++;
-                    lists->of_filter[at] = (struct dt_entry){(int32_t)(x_begin + (size_t)q * x_step), dy[k]};
-                }
-            }
-        }
-    }
-    lists->row_begin[conv->out_w] = n;
-}
-
-/* V vectors of the segments of one row of dx, from one row of dy. `valid`: the last vector's lanes that belong to the segment. */
-ALWAYS_INLINE void data_row(const int V, const struct dt_conv *conv, const struct dt_conv_lists *lists, const float *weight,
-                            size_t weight_stride, vi valid, float *dx)
-{
-    const size_t x_step = (size_t)conv->stride * (size_t)conv->c;
-    for (int q = 0; q < conv->out_w; q++, dx += x_step) {
-        const struct dt_entry *entry = lists->row + lists->row_begin[q], *end = lists->row + lists->row_begin[q + 1];
-        if (entry == end) {
-            continue;
-        }
-        list_add(V, entry, end, weight, weight_stride, true, valid, dx);
-    }
-}
-
-/* V vectors of window row r of every filter's gradient; dw and x begin there. */
-ALWAYS_INLINE void weight_row(const int V, const struct dt_conv *conv, const struct dt_conv_lists *lists, const float *x, float *dw,
-                              size_t dw_stride)
-{
-    const size_t n_positions = (size_t)conv->out_h * (size_t)conv->out_w;
-    for (int k = 0; k < conv->k; k++, dw += dw_stride) {
-        const struct dt_entry *entry = lists->of_filter + (size_t)k * n_positions, *end = entry + lists->n_of_filter[k];
-        if (entry == end) {
-            continue;
-        }
-        list_add(V, entry, end, x, 1, true, first_lanes(VL), dw);
-    }
-}
-
-/* dx: where the windows of this row of dy begin. */
-static void backward_data_row(const struct dt_conv *conv, const struct dt_conv_lists *lists, const float *packed, float *dx)
-{
-    const size_t segment = dt_conv_segment(conv, VL), stride = segment * (size_t)conv->kernel;
-    const int n_last = conv->kernel * conv->c - (int)(segment - VL);
-    for (int r = 0; r < conv->kernel; r++) {
-        for (size_t at = 0; at < segment;) {
-            const int n = list_piece((segment - at) / VL);
-            const vi valid = first_lanes(at + (size_t)n * VL == segment ? n_last : VL);
-            const float *w = packed + (size_t)r * segment + at;
-            float *to = dx + (size_t)r * (size_t)conv->w * (size_t)conv->c + at;
-#define DATA_ROW(V) data_row(V, conv, lists, w, stride, valid, to)
-            LIST_EACH_PIECE(n, DATA_ROW)
-            at += (size_t)n * VL;
-        }
-    }
-}
-
-static void backward_weights(const struct dt_conv *conv, const struct dt_conv_lists *lists, const float *x, float *dw)
-{
-    const size_t segment = dt_conv_segment(conv, VL), stride = segment * (size_t)conv->kernel;
-    for (int r = 0; r < conv->kernel; r++) {
-        for (size_t at = 0; at < segment;) {
-            const int n = list_piece((segment - at) / VL);
-            const float *from = x + (size_t)r * (size_t)conv->w * (size_t)conv->c + at;
-            float *to = dw + (size_t)r * segment + at;
-#define WEIGHT_ROW(V) weight_row(V, conv, lists, from, to, stride)
-            LIST_EACH_PIECE(n, WEIGHT_ROW)
-            at += (size_t)n * VL;
-        }
-    }
-}
-
-static void backward_bias(const struct dt_conv *conv, const struct dt_conv_lists *lists, float *db)
-{
-    const size_t n_positions = (size_t)conv->out_h * (size_t)conv->out_w;
-    for (int k = 0; k < conv->k; k++) {
-        const struct dt_entry *entry = lists->of_filter + (size_t)k * n_positions;
-        float sum = 0;
-        for (uint32_t i = 0; i < lists->n_of_filter[k]; i++) {
-            sum += entry[i].value;
-        }
-        db[k] += sum;
-    }
-}
-
-/* dw and db as a matrix product of all of dy with x: tiles of window row r's elements times filters, summed over the positions. */
-static void backward_weights_dense(const struct dt_conv *conv, const float *x, const float *dy, float *dw)
-{
-    const size_t segment = dt_conv_segment(conv, VL), row = (size_t)conv->w * (size_t)conv->c, n = (size_t)conv->kernel;
-    const int n_elements = conv->kernel * conv->c, width = TILE_VECTORS * VL;
-    float sums[TILE_ROWS * TILE_VECTORS * VL];
-    struct tile tile = {.a_row = (size_t)conv->stride * row,
-                        .a_step = (size_t)conv->stride * (size_t)conv->c,
-                        .a_stride = 1,
-                        .b_step = (size_t)conv->k,
-                        .n_rows = conv->out_h,
-                        .n_k = conv->out_w,
-                        .c = sums,
-                        .c_stride = (size_t)width};
-    for (int k0 = 0; k0 < conv->k; k0 += width) {
-        tile.b = dy + k0;
-        tile.n_columns = conv->k - k0 < width ? conv->k - k0 : width;
-        for (size_t r = 0; r < n; r++) {
-            for (int i = 0; i < tile_count(n_elements); i++) {
-                const int begin = tile_begin(n_elements, i), end = tile_begin(n_elements, i + 1);
-                float *to = dw + ((size_t)k0 * n + r) * segment;
-                tile.a = x + r * row + begin;
-                tile_run(end - begin, &tile);
-                for (int k = 0; k < tile.n_columns; k++, to += n * segment) {
-                    for (int e = begin; e < end; e++) {
-                        to[e] += sums[(e - begin) * width + k];
-                    }
-                }
-            }
-        }
-    }
-}
-
-static void backward_bias_dense(const struct dt_conv *conv, const float *dy, float *db)
-{
-    for (int i = 0; i < conv->out_h * conv->out_w; i++, dy += conv->k) {
-        for (int k = 0; k < conv->k; k++) {
-            db[k] += dy[k];
-        }
-    }
-}
-
-size_t DT_KERNEL(count_nonzero)(size_t n_elems, const float *x)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < n_elems; i += 64) {
-        n += (size_t)__builtin_popcountll(nonzero_bits(x + i, n_elems - i < 64 ? (int)(n_elems - i) : 64));
+    int n = PATCH_VECTORS;
+    while (n > 1 && (n > n_left || n * n_taps > PATCH_SUMS)) {
+        n /= 2;
     }
     return n;
 }
 
-/* Whether walking lists is less work than the whole product, in vector operations: `listing` is what an entry costs by itself. */
-static bool lists_pay(const struct dt_conv *conv, size_t n_entries)
+static struct patch patch_at(const struct dt_conv *conv, int row_piece, int column_piece, int v, size_t at)
 {
-    const size_t listing = 28, n_rows = (size_t)conv->kernel, n_positions = (size_t)conv->out_h * (size_t)conv->out_w;
-    const size_t whole = n_positions * n_rows * n_rows * (size_t)conv->c * (((size_t)conv->k + VL - 1) / VL);
-    return n_entries * (n_rows * dt_conv_segment(conv, VL) / VL + listing) < whole;
+    const int n = conv->kernel;
+    struct patch p = {.row_piece = row_piece, .column_piece = column_piece, .v = v, .at = at};
+    p.r = piece_begin(n, PATCH_ROWS, row_piece);
+    p.s = piece_begin(n, PATCH, column_piece);
+    p.n_r = piece_begin(n, PATCH_ROWS, row_piece + 1) - p.r;
+    p.n_s = piece_begin(n, PATCH, column_piece + 1) - p.s;
+    p.n_v = patch_vectors(p.n_r * p.n_s, n_vectors(conv) - v);
+    return p;
 }
 
-void DT_KERNEL(conv_backward)(const struct dt_conv *conv, const float *x, const float *dy, size_t n_nonzero, const float *packed,
-                              const struct dt_conv_lists *lists, float *dw, float *db, float *dx)
+/* Turns p into the patch that follows in packed weights; false after the last one. */
+static bool next_patch(const struct dt_conv *conv, struct patch *p)
 {
-    const size_t row = (size_t)conv->w * (size_t)conv->c, dy_row = (size_t)conv->out_w * (size_t)conv->k;
-    const bool by_filter = lists_pay(conv, n_nonzero);
-    memset(lists->n_of_filter, 0, (size_t)conv->k * sizeof lists->n_of_filter[0]);
-    for (int p = 0; p < conv->out_h && (by_filter || dx != NULL); p++) {
-        const size_t begin = (size_t)(p * conv->stride) * row;
-        if (by_filter) {
-            list_row(conv, dy + (size_t)p * dy_row, begin, true, lists);
-        } else {
-            list_row(conv, dy + (size_t)p * dy_row, begin, false, lists);
-        }
-        if (dx != NULL) {
-            backward_data_row(conv, lists, packed, dx + begin);
+    int row_piece = p->row_piece, column_piece = p->column_piece, v = p->v + p->n_v;
+    if (v == n_vectors(conv)) {
+        v = 0;
+        column_piece++;
+    }
+    if (column_piece == n_pieces(conv->kernel, PATCH)) {
+        column_piece = 0;
+        row_piece++;
+    }
+    if (row_piece == n_pieces(conv->kernel, PATCH_ROWS)) {
+        return false;
+    }
+    *p = patch_at(conv, row_piece, column_piece, v, p->at + (size_t)conv->k * patch_elems(p));
+    return true;
+}
+
+/* Calls `call`, a macro of a patch's rows, columns and vectors, with these as constants. */
+#define CASE_OF_PATCH(R, S, V, call) \
+    case (R)*100 + (S)*10 + (V):     \
+        call(R, S, V);               \
+        break;
+#define CASES_OF_TAPS(R, S, call) \
+    CASE_OF_PATCH(R, S, 1, call)  \
+    CASE_OF_PATCH(R, S, 2, call)
+#if PATCH_ROWS > 1
+#define CASES_OF_ROWS(call)      \
+    CASES_OF_TAPS(2, 1, call)    \
+    CASES_OF_TAPS(2, 2, call)    \
+    CASES_OF_TAPS(2, 3, call)    \
+    CASES_OF_TAPS(3, 1, call)    \
+    CASES_OF_TAPS(3, 2, call)    \
+    CASES_OF_TAPS(3, 3, call)    \
+    CASE_OF_PATCH(2, 1, 4, call) \
+    CASE_OF_PATCH(2, 2, 4, call) \
+    CASE_OF_PATCH(3, 1, 4, call)
+#else
+#define CASES_OF_ROWS(call)
+#endif
+#define WITH_CONSTANT_PATCH(p, call)                     \
+    switch ((p)->n_r * 100 + (p)->n_s * 10 + (p)->n_v) { \
+        CASES_OF_TAPS(1, 1, call)                        \
+        CASES_OF_TAPS(1, 2, call)                        \
+        CASES_OF_TAPS(1, 3, call)                        \
+        CASE_OF_PATCH(1, 1, 4, call)                     \
+        CASE_OF_PATCH(1, 2, 4, call)                     \
+        CASE_OF_PATCH(1, 3, 4, call)                     \
+        CASES_OF_ROWS(call)                              \
+    }
+
+static void pack_patch(const struct dt_conv *conv, const struct patch *p, const float *weight, float *to)
+{
+    const int kernel = conv->kernel, n_lanes = p->n_v * VL;
+    for (int k = 0; k < conv->k; k++) {
+        for (int r = p->r; r < p->r + p->n_r; r++) {
+            for (int s = p->s; s < p->s + p->n_s; s++) {
+                for (int lane = 0; lane < n_lanes; lane++) {
+                    const int c = p->v * VL + lane;
+                    *to++ = c < conv->c
+                                ? weight[(((size_t)k * (size_t)conv->c + (size_t)c) * (size_t)kernel + (size_t)r) * (size_t)kernel +
+                                         (size_t)s]
+                                : 0.0f;
+                }
+            }
         }
     }
-    if (by_filter) {
-        backward_weights(conv, lists, x, dw);
-        backward_bias(conv, lists, db);
+}
+
+void DT_KERNEL(conv_pack_backward)(const struct dt_conv *conv, const float *weight, float *packed)
+{
+    struct patch p = patch_at(conv, 0, 0, 0, 0);
+    do {
+        pack_patch(conv, &p, weight, packed + p.at);
+    } while (next_patch(conv, &p));
+}
+
+static void unpack_patch(const struct dt_conv *conv, const struct patch *p, const float *dw, float *grads)
+{
+    const size_t kernel = (size_t)conv->kernel, n_taps = kernel * kernel;
+    const int n_lanes = p->n_v * VL, n_c = conv->c - p->v * VL < n_lanes ? conv->c - p->v * VL : n_lanes;
+    for (int k = 0; k < conv->k; k++) {
+        for (int r = p->r; r < p->r + p->n_r; r++) {
+            for (int s = p->s; s < p->s + p->n_s; s++, dw += n_lanes) {
+                float *to = grads + ((size_t)k * (size_t)conv->c + (size_t)(p->v * VL)) * n_taps + (size_t)r * kernel + (size_t)s;
+                for (int c = 0; c < n_c; c++) {
+                    to[(size_t)c * n_taps] += dw[c];
+                }
+            }
+        }
+    }
+}
+
+void DT_KERNEL(conv_unpack_gradient)(const struct dt_conv *conv, const float *dw, float *grads)
+{
+    struct patch p = patch_at(conv, 0, 0, 0, 0);
+    do {
+        unpack_patch(conv, &p, dw + p.at, grads);
+    } while (next_patch(conv, &p));
+}
+
+/* ---- to the data */
+
+/* One row of output positions. */
+struct data_row {
+    const uint64_t *word;
+    const float *value;       /* of the row's first column */
+    const uint32_t *value_at; /* (out_w) */
+    int n_words, out_w;
+    const float *weight;            /* the patch's, of filter 0 */
+    float *dx;                      /* the patch's first element at column 0 */
+    size_t dx_row, dx_tap, dx_step; /* floats to the next row, column, window */
+    bool slides;                    /* windows one column apart: what they share stays in registers */
+    struct dt_entry **list;         /* (k) where each filter's list ends; NULL: lists are there already */
+    int32_t x_begin, x_step;        /* the first window's place in x */
+};
+
+/* Columns [begin, end) of the patch's windows, to or from dx. */
+ALWAYS_INLINE void load_columns(const int R, const int S, const int V, int begin, const struct data_row *d, const float *dx,
+                                vf sum[PATCH_ROWS][PATCH][PATCH_VECTORS])
+{
+    UNROLL
+    for (int r = 0; r < R; r++) {
+        UNROLL
+        for (int s = begin; s < S; s++) {
+            UNROLL
+            for (int v = 0; v < V; v++) {
+                sum[r][s][v] = load(dx + (size_t)r * d->dx_row + (size_t)s * d->dx_tap + v * VL);
+            }
+        }
+    }
+}
+
+ALWAYS_INLINE void store_columns(const int R, const int S, const int V, const struct data_row *d, float *dx,
+                                 vf sum[PATCH_ROWS][PATCH][PATCH_VECTORS])
+{
+    UNROLL
+    for (int r = 0; r < R; r++) {
+        UNROLL
+        for (int s = 0; s < S; s++) {
+            UNROLL
+            for (int v = 0; v < V; v++) {
+                store(dx + (size_t)r * d->dx_row + (size_t)s * d->dx_tap + v * VL, sum[r][s][v]);
+            }
+        }
+    }
+}
+
+/* What the survivors of a position add to the patch's window there. */
+ALWAYS_INLINE void add_survivors(const int R, const int S, const int V, const bool listing, const struct data_row *d, int q,
+                                 vf sum[PATCH_ROWS][PATCH][PATCH_VECTORS])
+{
+    const uint64_t *word = d->word + (size_t)q * (size_t)d->n_words, *end = word + d->n_words;
+    const float *value = d->value + d->value_at[q], *weights = d->weight;
+    const int32_t x_at = d->x_begin + q * d->x_step;
+    struct dt_entry **list = d->list;
+    for (; word < end; word++, value += 64, weights += 64 * R * S * V * VL, list += listing ? 64 : 0) {
+        for (uint64_t bits = *word; bits != 0; bits &= bits - 1) {
+            const size_t k = (size_t)__builtin_ctzll(bits);
+            const float g = value[k], *weight = weights + k * (size_t)(R * S * V * VL);
+            KEEP_ADDRESS(weight);
+            UNROLL
+            for (int r = 0; r < R; r++) {
+                UNROLL
+                for (int s = 0; s < S; s++) {
+                    UNROLL
+                    for (int v = 0; v < V; v++) {
+                        sum[r][s][v] += g * load(weight + ((r * S + s) * V + v) * VL);
+                    }
+                }
+            }
+            if (listing) {
+                *list[k]++ = (struct dt_entry){x_at, g};
+            }
+        }
+    }
+}
+
+ALWAYS_INLINE void slide_row(const int R, const int S, const int V, const bool listing, const struct data_row *d)
+{
+    vf sum[PATCH_ROWS][PATCH][PATCH_VECTORS];
+    float *dx = d->dx;
+    load_columns(R, S - 1, V, 0, d, dx, sum);
+    for (int q = 0; q < d->out_w; q++, dx += d->dx_tap) {
+        load_columns(R, S, V, S - 1, d, dx, sum);
+        add_survivors(R, S, V, listing, d, q, sum);
+        store_columns(R, 1, V, d, dx, sum);
+        UNROLL
+        for (int r = 0; r < R; r++) {
+            UNROLL
+            for (int s = 1; s < S; s++) {
+                UNROLL
+                for (int v = 0; v < V; v++) {
+                    sum[r][s - 1][v] = sum[r][s][v];
+                }
+            }
+        }
+    }
+    store_columns(R, S - 1, V, d, dx, sum);
+}
+
+ALWAYS_INLINE void step_row(const int R, const int S, const int V, const bool listing, const struct data_row *d)
+{
+    vf sum[PATCH_ROWS][PATCH][PATCH_VECTORS];
+    float *dx = d->dx;
+    for (int q = 0; q < d->out_w; q++, dx += d->dx_step) {
+        load_columns(R, S, V, 0, d, dx, sum);
+        add_survivors(R, S, V, listing, d, q, sum);
+        store_columns(R, S, V, d, dx, sum);
+    }
+}
+
+ALWAYS_INLINE void patch_row(const int R, const int S, const int V, const struct data_row *d)
+{
+    if (d->slides && d->list != NULL) {
+        slide_row(R, S, V, true, d);
+    } else if (d->slides) {
+        slide_row(R, S, V, false, d);
+    } else if (d->list != NULL) {
+        step_row(R, S, V, true, d);
     } else {
-        backward_weights_dense(conv, x, dy, dw);
-        backward_bias_dense(conv, dy, db);
+        step_row(R, S, V, false, d);
+    }
+}
+
+static void clear_lists(const struct dt_conv *conv, const struct dt_conv_lists *lists)
+{
+    for (size_t k = 0; k < (size_t)conv->k; k++) {
+        lists->end[k] = lists->entry + k * lists->stride;
+    }
+}
+
+/* Remembers where the lists are when a row begins a band. */
+static void begin_band(const struct dt_conv *conv, int row, const struct dt_conv_lists *lists)
+{
+    const size_t n_k = (size_t)conv->k;
+    if (row % lists->band == 0) {
+        memcpy(lists->begin + (size_t)(row / lists->band) * n_k, lists->end, n_k * sizeof lists->end[0]);
+    }
+}
+
+static void patch_data(const struct dt_conv *conv, const struct patch *p, const struct dt_survivors *from, const float *weight,
+                       const struct dt_conv_lists *lists, float *dx)
+{
+    const size_t n_c = dt_conv_channels(conv, VL), n_words = dt_survivor_words(conv->k), row = (size_t)conv->w * n_c;
+    struct data_row d = {.value_at = from->column_at,
+                         .n_words = (int)n_words,
+                         .out_w = conv->out_w,
+                         .weight = weight,
+                         .dx_row = row,
+                         .dx_tap = n_c,
+                         .dx_step = (size_t)conv->stride * n_c,
+                         .slides = conv->stride == 1,
+                         .list = lists != NULL ? lists->end : NULL,
+                         .x_step = conv->stride * conv->c};
+    for (int i = 0; i < conv->out_h; i++) {
+        d.word = from->word + (size_t)i * (size_t)conv->out_w * n_words;
+        d.value = from->value + from->row_at[i];
+        d.dx = dx + (size_t)(i * conv->stride + p->r) * row + (size_t)p->s * n_c + (size_t)(p->v * VL);
+        d.x_begin = i * conv->stride * conv->w * conv->c;
+        if (lists != NULL) {
+            begin_band(conv, i, lists);
+        }
+#define PATCH_ROW(R, S, V) patch_row(R, S, V, &d)
+        WITH_CONSTANT_PATCH(p, PATCH_ROW)
+    }
+}
+
+void DT_KERNEL(conv_backward_data)(const struct dt_conv *conv, const struct dt_survivors *from, const float *packed,
+                                   const struct dt_conv_lists *lists, float *dx)
+{
+    const struct dt_conv_lists *wanted = lists;
+    struct patch p = patch_at(conv, 0, 0, 0, 0);
+    memset(dx, 0, (size_t)conv->h * (size_t)conv->w * dt_conv_channels(conv, VL) * sizeof(float));
+    if (lists != NULL) {
+        clear_lists(conv, lists);
+    }
+    do {
+        patch_data(conv, &p, from, packed + p.at, wanted, dx);
+        wanted = NULL;
+    } while (next_patch(conv, &p));
+}
+
+/* ---- to the weights */
+
+void DT_KERNEL(conv_list)(const struct dt_conv *conv, const struct dt_survivors *from, const struct dt_conv_lists *lists)
+{
+    const uint64_t *word = from->word;
+    clear_lists(conv, lists);
+    for (int i = 0; i < conv->out_h; i++) {
+        int32_t x_at = i * conv->stride * conv->w * conv->c;
+        begin_band(conv, i, lists);
+        for (int q = 0; q < conv->out_w; q++, x_at += conv->stride * conv->c) {
+            const float *value = from->value + from->row_at[i] + from->column_at[q];
+            for (int k0 = 0; k0 < conv->k; k0 += 64) {
+                for (uint64_t bits = *word++; bits != 0; bits &= bits - 1) {
+                    const int k = k0 + __builtin_ctzll(bits);
+                    *lists->end[k]++ = (struct dt_entry){x_at, value[k]};
+                }
+            }
+        }
+    }
+}
+
+ALWAYS_INLINE void add_list(const int R, const int S, const int V, const struct dt_entry *entry, const struct dt_entry *end,
+                            const float *x, size_t x_row, size_t x_tap, float *dw)
+{
+    vf sum[PATCH_ROWS][PATCH][PATCH_VECTORS];
+    if (entry == end) {
+        return;
+    }
+#define EACH_SUM(statement)               \
+    UNROLL                                \
+    for (int r = 0; r < R; r++) {         \
+        UNROLL                            \
+        for (int s = 0; s < S; s++) {     \
+            UNROLL                        \
+            for (int v = 0; v < V; v++) { \
+                statement;                \
+            }                             \
+        }                                 \
+    }
+    EACH_SUM(sum[r][s][v] = load(dw + ((r * S + s) * V + v) * VL))
+    for (; entry < end; entry++) {
+        const float *from = x + entry->index, g = entry->value;
+        UNROLL
+        for (int r = 0; r < R; r++, from += x_row) {
+            KEEP_ADDRESS(from);
+            UNROLL
+            for (int s = 0; s < S; s++) {
+                UNROLL
+                for (int v = 0; v < V; v++) {
+                    sum[r][s][v] += g * load(from + (size_t)s * x_tap + v * VL);
+                }
+            }
+        }
+    }
+    EACH_SUM(store(dw + ((r * S + s) * V + v) * VL, sum[r][s][v]))
+}
+
+static void patch_weights(const struct dt_conv *conv, const struct patch *p, const struct dt_conv_lists *lists, int band,
+                          const float *x, float *dw)
+{
+    const size_t tap = (size_t)conv->c, row = (size_t)conv->w * tap, size = patch_elems(p);
+    struct dt_entry **begin = lists->begin + (size_t)band * (size_t)conv->k,
+                    **end = (band + 1) * lists->band < conv->out_h ? begin + conv->k : lists->end;
+    x += (size_t)p->r * row + (size_t)p->s * tap + (size_t)(p->v * VL);
+    for (size_t k = 0; k < (size_t)conv->k; k++, dw += size) {
+#define ADD_LIST(R, S, V) add_list(R, S, V, begin[k], end[k], x, row, tap, dw)
+        WITH_CONSTANT_PATCH(p, ADD_LIST)
+    }
+}
+
+void DT_KERNEL(conv_backward_weights)(const struct dt_conv *conv, const struct dt_conv_lists *lists, const float *x, float *dw)
+{
+    for (int band = 0; band * lists->band < conv->out_h; band++) {
+        struct patch p = patch_at(conv, 0, 0, 0, 0);
+        do {
+            patch_weights(conv, &p, lists, band, x, dw + p.at);
+        } while (next_patch(conv, &p));
+    }
+}
+
+void DT_KERNEL(conv_backward_bias)(size_t n_positions, int k, const float *dy, float *db)
+{
+    for (size_t i = 0; i < n_positions; i++, dy += k) {
+        for (int j = 0; j < k; j++) {
+            db[j] += dy[j];
+        }
     }
 }

@@ -4,25 +4,71 @@
 #include <math.h>
 
 #include "base/rng.h"
-#include "cpu/cpu_vector.h"
+#include "cpu/cpu_turn.h"
+
+/* e^x for -87 <= x <= 88, relative error below 2e-7: x = n log 2 + r, and a polynomial for e^r. Its coefficients and those of
+ * tanh_vector are Moshier's (Cephes mathematical library, single precision). A NaN stays one. */
+ALWAYS_INLINE vf exp_vector(vf x)
+{
+    const float round = 12582912.0f; /* 1.5 * 2^23: what is added to it is rounded to a whole number */
+    const vf shifted = x * 1.44269504f + round, n = shifted - round;
+    const vf r = x - n * 0.693359375f + n * 2.12194440e-4f; /* log 2 in two pieces */
+    vf p = r * 1.9875691500e-4f + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    const vi scale = ((vi)shifted - (vi)((vf){0} + round) + 127) << 23; /* 2^n */
+    return (p * r * r + r + 1.0f) * (vf)scale;
+}
+
+ALWAYS_INLINE vf tanh_vector(vf x)
+{
+    const vf magnitude = (vf)((vi)x & INT32_MAX), bounded = blend(magnitude > 10.0f, (vf){0} + 10.0f, magnitude);
+    const vf z = x * x;
+    vf small = z * -5.70498872745e-3f + 2.06390887954e-2f;
+    small = small * z - 5.37397155531e-2f;
+    small = small * z + 1.33314422036e-1f;
+    small = small * z - 3.33332819422e-1f;
+    small = small * z * x + x;
+    const vf large = 1.0f - 2.0f / (exp_vector(2.0f * bounded) + 1.0f);
+    return blend(magnitude < 0.625f, small, (vf)((vi)large | ((vi)x & INT32_MIN)));
+}
+
+ALWAYS_INLINE vf sigmoid_vector(vf x)
+{
+    vf bounded = blend(x > 87.0f, (vf){0} + 87.0f, x);
+    bounded = blend(x < -87.0f, (vf){0} - 87.0f, bounded);
+    return 1.0f / (1.0f + exp_vector(-bounded));
+}
+
+ALWAYS_INLINE vf relu_vector(vf x)
+{
+    return blend(x < 0, (vf){0}, x); /* this way round a NaN stays one */
+}
+
+ALWAYS_INLINE void map(size_t n_elems, float *x, vf (*const function)(vf))
+{
+    size_t i = 0;
+    for (; i + VL <= n_elems; i += VL) {
+        store(x + i, function(load(x + i)));
+    }
+    if (i < n_elems) {
+        store_first(x + i, function(load(x + i)), (int)(n_elems - i));
+    }
+}
 
 void DT_KERNEL(activate)(enum dt_activation activation, size_t n_elems, float *x)
 {
     switch (activation) {
     case DT_ACTIVATION_RELU:
-        for (size_t i = 0; i < n_elems; i++) {
-            x[i] = x[i] < 0 ? 0.0f : x[i]; /* this way round a NaN stays one */
-        }
+        map(n_elems, x, relu_vector);
         break;
     case DT_ACTIVATION_TANH:
-        for (size_t i = 0; i < n_elems; i++) {
-            x[i] = tanhf(x[i]);
-        }
+        map(n_elems, x, tanh_vector);
         break;
     case DT_ACTIVATION_SIGMOID:
-        for (size_t i = 0; i < n_elems; i++) {
-            x[i] = 1.0f / (1.0f + expf(-x[i]));
-        }
+        map(n_elems, x, sigmoid_vector);
         break;
     case DT_ACTIVATION_NONE:
         break;
@@ -56,53 +102,54 @@ void DT_KERNEL(activate_backward)(enum dt_activation activation, size_t n_elems,
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "dropout_mask reads the low half of a word first");
 
-/* One round's product with a constant: both halves of all lanes. */
-ALWAYS_INLINE void multiply_wide(vu a, uint32_t factor, vu *high, vu *low)
+enum { GROUPS = VL / 2, UNITS = GROUPS * DT_DROPOUT_UNITS_PER_GROUP };
+
+#define ROUNDS 10
+
+/* base/rng.h's dt_rng_words for GROUPS neighbouring groups: the low halves of c[j]'s lanes are their words j. What is in the high
+ * halves on the way takes no part in the products. */
+ALWAYS_INLINE void rng_words(const struct dt_dropout_key *key, uint64_t round_keys[ROUNDS][2], vu64 group, vu64 c[4])
 {
-    const vu even = multiply_even(a, factor), odd = multiply_even((vu)((vu64)a >> 32), factor);
-    *low = (vu)(((vu64)even & 0xFFFFFFFFu) | (vu64)odd << 32);
-    *high = (vu)((vu64)even >> 32 | ((vu64)odd & 0xFFFFFFFF00000000u));
+    c[0] = group;
+    c[1] = (vu64){0} + key->sample;
+    c[2] = (vu64){0} + key->epoch;
+    c[3] = (vu64){0} + ((uint32_t)DT_RNG_DROPOUT << 24 | (key->stream & 0xFFFFFFu));
+    UNROLL
+    for (int round = 0; round < ROUNDS; round++) {
+        const vu64 product0 = (vu64)multiply_even((vu)c[0], 0xD2511F53u), product1 = (vu64)multiply_even((vu)c[2], 0xCD9E8D57u);
+        c[0] = product1 >> 32 ^ c[1] ^ round_keys[round][0];
+        c[1] = product1;
+        c[2] = product0 >> 32 ^ c[3] ^ round_keys[round][1];
+        c[3] = product0;
+    }
 }
 
-/* base/rng.h's dt_rng_words for VL neighbouring groups: words[i] are those of group first + i. */
-static void rng_groups(const struct dt_dropout_key *key, uint32_t first, uint32_t words[VL][4])
+/* Four bytes, 1 or 0, from the half-words of two words, in the low halves; a drawn number below the threshold is a negative
+ * difference. */
+ALWAYS_INLINE vu64 keep_bytes(vu64 a, vu64 b, uint32_t threshold)
 {
-    uint32_t key0 = (uint32_t)key->seed, key1 = (uint32_t)(key->seed >> 32);
-    vu c[4] = {(vu)lane_numbers() + first, (vu){0} + key->sample, (vu){0} + key->epoch,
-               (vu){0} + ((uint32_t)DT_RNG_DROPOUT << 24 | (key->stream & 0xFFFFFFu))};
-    for (int round = 0; round < 10; round++) {
-        vu high0, low0, high1, low1;
-        multiply_wide(c[0], 0xD2511F53u, &high0, &low0);
-        multiply_wide(c[2], 0xCD9E8D57u, &high1, &low1);
-        c[0] = high1 ^ c[1] ^ key0;
-        c[1] = low1;
-        c[2] = high0 ^ c[3] ^ key1;
-        c[3] = low0;
-        key0 += 0x9E3779B9u;
-        key1 += 0xBB67AE85u;
-    }
-    uint32_t by_word[4][VL];
-    memcpy(by_word, c, sizeof by_word);
-    for (int i = 0; i < VL; i++) {
-        for (int j = 0; j < 4; j++) {
-            words[i][j] = by_word[j][i];
-        }
-    }
+    const vu words = (vu)((a & 0xFFFFFFFFu) | b << 32);
+    const vu dropped = ((words & 0xFFFFu) - threshold) >> 31 | ((words >> 16) - threshold) >> 31 << 8;
+    return (((vu64)dropped | (vu64)dropped >> 16) & 0xFFFFFFFFu) ^ 0x01010101u;
 }
 
 void DT_KERNEL(dropout_mask)(const struct dt_dropout_key *key, size_t n_units, uint8_t *keep)
 {
-    enum { UNITS = VL * DT_DROPOUT_UNITS_PER_GROUP };
+    const vu64 lane = (vu64)lane_numbers() >> 33; /* 0, 1, 2, ...: half of the odd lanes' numbers */
+    uint64_t round_keys[ROUNDS][2];
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        round_keys[round][0] = (uint32_t)key->seed + round * 0x9E3779B9u;
+        round_keys[round][1] = (uint32_t)(key->seed >> 32) + round * 0xBB67AE85u;
+    }
     for (size_t begin = 0; begin < n_units; begin += UNITS) {
-        uint32_t words[VL][4];
-        uint16_t half[UNITS];
-        uint8_t kept[UNITS];
-        rng_groups(key, (uint32_t)(begin / DT_DROPOUT_UNITS_PER_GROUP), words);
-        memcpy(half, words, sizeof half);
-        for (int i = 0; i < UNITS; i++) {
-            kept[i] = half[i] >= key->threshold;
+        vu64 words[4];
+        rng_words(key, round_keys, lane + (uint32_t)(begin / DT_DROPOUT_UNITS_PER_GROUP), words);
+        const vu64 kept = keep_bytes(words[0], words[1], key->threshold) | keep_bytes(words[2], words[3], key->threshold) << 32;
+        if (n_units - begin >= UNITS) {
+            memcpy(keep + begin, &kept, UNITS);
+        } else {
+            memcpy(keep + begin, &kept, n_units - begin);
         }
-        memcpy(keep + begin, kept, n_units - begin < UNITS ? n_units - begin : UNITS);
     }
 }
 
@@ -113,16 +160,19 @@ void DT_KERNEL(dropout)(size_t n_units, const uint8_t *keep, float scale, float 
     }
 }
 
-#define BLOCK 16
-
 void DT_KERNEL(transpose)(size_t n_rows, size_t n_cols, const float *from, float *to)
 {
-    for (size_t row = 0; row < n_rows; row += BLOCK) {
-        const size_t row_end = row + BLOCK < n_rows ? row + BLOCK : n_rows;
-        for (size_t col = 0; col < n_cols; col++) {
-            for (size_t i = row; i < row_end; i++) {
-                to[col * n_rows + i] = from[i * n_cols + col];
-            }
+    const size_t whole_rows = n_rows / 4 * 4, whole_cols = n_cols / VL * VL;
+    for (size_t col = 0; col < whole_cols; col += VL) {
+        for (size_t row = 0; row < whole_rows; row += 4) {
+            const float *at = from + row * n_cols + col;
+            turn_four_rows((const float *const[4]){at, at + n_cols, at + 2 * n_cols, at + 3 * n_cols}, to + col * n_rows + row,
+                           n_rows);
+        }
+    }
+    for (size_t row = 0; row < n_rows; row++) {
+        for (size_t col = row < whole_rows ? whole_cols : 0; col < n_cols; col++) {
+            to[col * n_rows + row] = from[row * n_cols + col];
         }
     }
 }

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cpu/cpu_winograd.h"
 #include "model/backend.h"
 
 /* A convolution over an input whose padding is already in place, so that every window lies inside. */
@@ -20,19 +21,26 @@ struct dt_conv {
     int kernel, stride;
 };
 
-/* One nonzero number of a list. Zeros contribute nothing to a backward pass, and after ReLU, max pool and dropout most are zero. */
+/* One nonzero number of a list. Zeros contribute nothing to a sum, and after ReLU, max pool and dropout most are zero. */
 struct dt_entry {
     int32_t index;
     float value;
 };
 
-/* The nonzero output gradients of one image. `index` is a filter in the row list, and in a filter's list the offset of the window
- * in the input. */
+/* The output gradients of one image that are not zero. They may still lie as the pool left them: each position's k values begin at
+ * value + row_at[its row] + column_at[its column]. */
+struct dt_survivors {
+    uint64_t *word;               /* (out_h, out_w, dt_survivor_words(k)); bit i of a position: filter i's gradient */
+    const float *value;           /* those of other filters are not looked at */
+    uint32_t *row_at, *column_at; /* (out_h), (out_w) */
+};
+
+/* The same by filter: `index` is the offset of a window in the input. Cut into bands of output rows. */
 struct dt_conv_lists {
-    uint32_t *row_begin;        /* (out_w + 1) */
-    struct dt_entry *row;       /* (out_w * k) one output row, position by position */
-    uint32_t *n_of_filter;      /* (k) */
-    struct dt_entry *of_filter; /* (k, out_h * out_w) */
+    int band;                       /* rows */
+    struct dt_entry *entry;         /* (k, stride) */
+    size_t stride;                  /* entries from a filter to the next */
+    struct dt_entry **begin, **end; /* (bands, k) where each band begins; (k) where the last one ends */
 };
 
 struct dt_pooling {
@@ -41,11 +49,21 @@ struct dt_pooling {
     int size, stride;
 };
 
-/* The nonzero elements of a matrix a (k, m), by column, for DT_GEMM_DEPTH rows at a time: column i of rows block b are the entries
- * begin[b * m + i] .. begin[b * m + i + 1] - 1; `index` is the row within the block. */
+/* The nonzero elements of a matrix: m lists of each DT_DENSE_DEPTH samples (or units), one for every unit (or sample). List i of
+ * block b is the entries begin[b * m + i] .. begin[b * m + i + 1] - 1; `index` counts from the block's first. */
 struct dt_sparse {
     uint32_t *begin;        /* (blocks * m + 1) */
-    struct dt_entry *entry; /* (k * m) */
+    uint32_t *next;         /* (m) where the next entry of a list goes while lists are made */
+    struct dt_entry *entry; /* as many as the matrix has elements */
+};
+
+/* The backward pass of a dense layer. */
+struct dt_dense {
+    int n, n_in, n_out;                          /* samples, inputs, units */
+    const float *x, *weight, *dy;                /* (n, n_in), (n_out, n_in), (n, n_out) */
+    const struct dt_sparse *by_unit, *by_sample; /* dy both ways, or NULL where it has too few zeros */
+    bool accumulate;
+    float *dw, *dx; /* (n_out, n_in); (n, n_in) or NULL */
 };
 
 /* Which mask a sample's dropout draws: base/rng.h. */
@@ -58,14 +76,23 @@ struct dt_dropout_key {
  *
  * conv_pack_forward, conv_pack_backward: arena weights (K C R S) to the kernels' own orders; sizes below.
  * conv_forward: y = conv(x) + bias, and ReLU where asked.
+ * winograd_pack: arena weights transformed.
+ * winograd_forward: neighbouring images, at most 32; scratch: dt_winograd_scratch_elems. Returns a bit for each whose outputs,
+ *   before ReLU, are not all finite. NaN, infinity and overflow reach outputs here that do not depend on them: such an image is
+ *   conv_forward's.
+ * relu_backward: to (H W C) = y > 0 ? dy * scale : 0, of y and dy in C H W order.
  * count_nonzero: how many of x.
- * conv_backward: n_nonzero says how many elements of dy are not zero. Adds to dw (k, kernel rows, dt_conv_segment) and db (k), and,
- * unless dx is NULL, to dx, which has x's shape; if a segment is not whole vectors, dx needs room for one more vector.
- * conv_store_gradient: grads (K C R S) = or += the slices of dw, one after the other, so always in the same order.
- * gemm_nt: c (m, n) = a (m, k) * b (n, k)^T + bias (n).
- * gemm_tn: DT_GEMM_TILE or fewer columns of c: c (m, n) = or += sum over k of a[k * a_step + m * a_stride] * b[k * b_step + n];
- *   packed: scratch of DT_GEMM_PACKED floats.
- * sparse_fill: lists a (k, m) as gemm_tn sees it; returns the number of entries. gemm_sparse: gemm_tn with such an a.
+ * survivors: the words of dy (positions, k); returns how many bits are set. survivors_pooled: of the gradient before a max pool
+ *   whose windows do not overlap, given the one behind it; words outside of all windows are left as they are.
+ * conv_backward_data: dx (h, w, dt_conv_channels) = ..., and fills `lists` unless NULL. conv_list: only that.
+ * conv_backward_weights: adds to dw, ordered as weights are by conv_pack_backward. conv_backward_bias: adds dy (positions, k) to
+ * db. conv_weights_dense: adds to dw (kernel rows, kernel * c, dt_conv_filters) and db, for a whole dy; y not NULL: where y > 0.
+ * conv_unpack_gradient, conv_unpack_dense: adds dw to grads (K C R S).
+ * dense_forward: y (n, n_out) = x (n, n_in) * weight (n_out, n_in)^T + bias, for one part of the samples; the same bits however
+ *   many parts there are.
+ * dense_few: the same for DT_DENSE_FEW samples at most.
+ * dense_backward: DT_DENSE_COLUMNS columns of dw and dx, from `column` on. scratch: of DT_DENSE_SCRATCH floats, forward too.
+ * list_samples, list_units: the elements of dy (n, n_out) that are not zero, sample by sample or unit by unit.
  * max_pool: winner (out) is the chosen element's place in its window, row by row; NULL if not wanted. The first of equals wins, and
  *   a NaN beats every number. *_pool_backward: overwrites dx.
  * activate: in place. activate_backward: dy *= slope at the activation's output y * y_scale.
@@ -73,36 +100,48 @@ struct dt_dropout_key {
  * transpose: to (n_cols, n_rows) from (n_rows, n_cols).
  * fma_loop: n_rounds times DT_FMA_CHAINS independent vector multiply-adds, for measuring what the core can do at most.
  * sum_squares: of at most DT_SUM_CHUNK floats. sgd, adam: the rules of model/optimizer.h. */
-#define DT_CPU_KERNEL_LIST(X)                                                                                                     \
-    X(void, conv_pack_forward, (const struct dt_conv *conv, const float *weight, float *packed))                                  \
-    X(void, conv_forward,                                                                                                         \
-      (const struct dt_conv *conv, const float *x, const float *packed, const float *bias, bool relu, float *y))                  \
-    X(void, conv_pack_backward, (const struct dt_conv *conv, const float *weight, float *packed))                                 \
-    X(size_t, count_nonzero, (size_t n_elems, const float *x))                                                                    \
-    X(void, conv_backward,                                                                                                        \
-      (const struct dt_conv *conv, const float *x, const float *dy, size_t n_nonzero, const float *packed,                        \
-       const struct dt_conv_lists *lists, float *dw, float *db, float *dx))                                                       \
-    X(void, conv_store_gradient, (const struct dt_conv *conv, int n_slices, const float *dw, bool accumulate, float *grads))      \
-    X(void, gemm_nt, (int m, int n, int k, const float *a, const float *b, const float *bias, float *c))                          \
-    X(void, gemm_tn,                                                                                                              \
-      (int m, int n, int k, const float *a, size_t a_step, size_t a_stride, const float *b, size_t b_step, bool accumulate,       \
-       float *c, size_t c_stride, float *packed))                                                                                 \
-    X(size_t, sparse_fill, (int m, int k, const float *a, size_t a_step, size_t a_stride, const struct dt_sparse *sparse))        \
-    X(void, gemm_sparse,                                                                                                          \
-      (int m, int n, int k, const struct dt_sparse *a, const float *b, size_t b_step, bool accumulate, float *c, size_t c_stride, \
-       float *packed))                                                                                                            \
-    X(void, max_pool, (const struct dt_pooling *pool, const float *x, float *y, uint16_t *winner))                                \
-    X(void, max_pool_backward, (const struct dt_pooling *pool, const float *dy, const uint16_t *winner, float *dx))               \
-    X(void, avg_pool, (const struct dt_pooling *pool, const float *x, float *y))                                                  \
-    X(void, avg_pool_backward, (const struct dt_pooling *pool, const float *dy, float *dx))                                       \
-    X(void, activate, (enum dt_activation activation, size_t n_elems, float *x))                                                  \
-    X(void, activate_backward, (enum dt_activation activation, size_t n_elems, const float *y, float y_scale, float *dy))         \
-    X(void, dropout_mask, (const struct dt_dropout_key *key, size_t n_units, uint8_t *keep))                                      \
-    X(void, dropout, (size_t n_units, const uint8_t *keep, float scale, float *x))                                                \
-    X(void, transpose, (size_t n_rows, size_t n_cols, const float *from, float *to))                                              \
-    X(void, fma_loop, (size_t n_rounds, float *out))                                                                              \
-    X(double, sum_squares, (size_t n_elems, const float *x))                                                                      \
-    X(void, sgd, (const struct dt_update *update, size_t n_elems, float *params, const float *grads, float *velocity))            \
+#define DT_CPU_KERNEL_LIST(X) \
+    X(void, conv_pack_forward, (const struct dt_conv *conv, const float *weight, float *packed)) \
+    X(void, conv_forward, \
+      (const struct dt_conv *conv, const float *x, const float *packed, const float *bias, bool relu, float *y)) \
+    X(void, winograd_pack, (const struct dt_winograd *w, const float *weight, float *packed)) \
+    X(uint32_t, winograd_forward, \
+      (const struct dt_winograd *w, int n_images, const float *x, const float *packed, const struct dt_winograd_out *out, \
+       float *scratch)) \
+    X(void, conv_pack_backward, (const struct dt_conv *conv, const float *weight, float *packed)) \
+    X(void, relu_backward, (int n_channels, size_t n_positions, const float *y, float scale, const float *dy, float *to)) \
+    X(size_t, count_nonzero, (size_t n_elems, const float *x)) \
+    X(size_t, survivors, (size_t n_positions, int k, const float *dy, uint64_t *word)) \
+    X(size_t, survivors_pooled, (const struct dt_pooling *pool, const float *dy, const uint16_t *winner, uint64_t *word)) \
+    X(void, conv_backward_data, \
+      (const struct dt_conv *conv, const struct dt_survivors *from, const float *packed, const struct dt_conv_lists *lists, \
+       float *dx)) \
+    X(void, conv_list, (const struct dt_conv *conv, const struct dt_survivors *from, const struct dt_conv_lists *lists)) \
+    X(void, conv_backward_weights, (const struct dt_conv *conv, const struct dt_conv_lists *lists, const float *x, float *dw)) \
+    X(void, conv_backward_bias, (size_t n_positions, int k, const float *dy, float *db)) \
+    X(void, conv_weights_dense, \
+      (const struct dt_conv *conv, const float *x, const float *dy, const float *y, float *dw, float *db)) \
+    X(void, conv_unpack_gradient, (const struct dt_conv *conv, const float *dw, float *grads)) \
+    X(void, conv_unpack_dense, (const struct dt_conv *conv, const float *dw, float *grads)) \
+    X(void, dense_forward, \
+      (int part, int n_parts, int n, int n_in, int n_out, const float *x, const float *weight, const float *bias, float *y, \
+       float *scratch)) \
+    X(void, dense_few, (int n, int n_in, int n_out, const float *x, const float *weight, const float *bias, float *y)) \
+    X(void, dense_backward, (const struct dt_dense *dense, int column, float *scratch)) \
+    X(void, list_samples, (int n, int n_out, const float *dy, const struct dt_sparse *lists)) \
+    X(void, list_units, (int n, int n_out, const float *dy, const struct dt_sparse *lists)) \
+    X(void, max_pool, (const struct dt_pooling *pool, const float *x, float *y, uint16_t *winner)) \
+    X(void, max_pool_backward, (const struct dt_pooling *pool, const float *dy, const uint16_t *winner, float *dx)) \
+    X(void, avg_pool, (const struct dt_pooling *pool, const float *x, float *y)) \
+    X(void, avg_pool_backward, (const struct dt_pooling *pool, const float *dy, float *dx)) \
+    X(void, activate, (enum dt_activation activation, size_t n_elems, float *x)) \
+    X(void, activate_backward, (enum dt_activation activation, size_t n_elems, const float *y, float y_scale, float *dy)) \
+    X(void, dropout_mask, (const struct dt_dropout_key *key, size_t n_units, uint8_t *keep)) \
+    X(void, dropout, (size_t n_units, const uint8_t *keep, float scale, float *x)) \
+    X(void, transpose, (size_t n_rows, size_t n_cols, const float *from, float *to)) \
+    X(void, fma_loop, (size_t n_rounds, float *out)) \
+    X(double, sum_squares, (size_t n_elems, const float *x)) \
+    X(void, sgd, (const struct dt_update *update, size_t n_elems, float *params, const float *grads, float *velocity)) \
     X(void, adam, (const struct dt_update *update, size_t n_elems, float *params, const float *grads, float *mean, float *square))
 
 struct dt_cpu_kernels {
@@ -113,9 +152,11 @@ struct dt_cpu_kernels {
 #undef DT_KERNEL_MEMBER
 };
 
-#define DT_GEMM_TILE 96
-#define DT_GEMM_DEPTH 256 /* rows of b packed at a time */
-#define DT_GEMM_PACKED (DT_GEMM_DEPTH * DT_GEMM_TILE)
+#define DT_DENSE_FEW 16 /* samples, at most */
+#define DT_DENSE_COLUMNS 64
+#define DT_DENSE_DEPTH 128
+#define DT_DENSE_PANEL (DT_DENSE_COLUMNS * DT_DENSE_DEPTH) /* 32 KB: a first-level cache */
+#define DT_DENSE_SCRATCH (3 * DT_DENSE_PANEL)
 #define DT_SUM_CHUNK 4096
 #define DT_FMA_CHAINS 12
 #define DT_MAX_VECTOR 16
@@ -125,10 +166,20 @@ static inline size_t dt_round_up(size_t n, size_t to)
     return (n + to - 1) / to * to;
 }
 
-/* Floats of one window row (kernel * c neighbouring floats), in whole vectors. */
-static inline size_t dt_conv_segment(const struct dt_conv *conv, int vector)
+/* Channels, or filters, in whole vectors. */
+static inline size_t dt_conv_channels(const struct dt_conv *conv, int vector)
 {
-    return dt_round_up((size_t)conv->kernel * (size_t)conv->c, (size_t)vector);
+    return dt_round_up((size_t)conv->c, (size_t)vector);
+}
+
+static inline size_t dt_conv_filters(const struct dt_conv *conv, int vector)
+{
+    return dt_round_up((size_t)conv->k, (size_t)vector);
+}
+
+static inline size_t dt_survivor_words(int k)
+{
+    return ((size_t)k + 63) / 64;
 }
 
 static inline size_t dt_conv_packed_forward_elems(const struct dt_conv *conv, int vector)
@@ -136,10 +187,16 @@ static inline size_t dt_conv_packed_forward_elems(const struct dt_conv *conv, in
     return dt_round_up((size_t)conv->k, (size_t)vector) * (size_t)conv->kernel * (size_t)conv->kernel * (size_t)conv->c;
 }
 
-/* Of the weights packed for the backward pass, and of one slice's dw. */
+/* Of the weights packed for the backward pass, and of their gradient. */
 static inline size_t dt_conv_packed_backward_elems(const struct dt_conv *conv, int vector)
 {
-    return (size_t)conv->k * (size_t)conv->kernel * dt_conv_segment(conv, vector);
+    return (size_t)conv->k * (size_t)conv->kernel * (size_t)conv->kernel * dt_conv_channels(conv, vector);
+}
+
+/* Of the weights' gradient as conv_weights_dense leaves it. */
+static inline size_t dt_conv_dense_elems(const struct dt_conv *conv, int vector)
+{
+    return (size_t)conv->kernel * (size_t)conv->kernel * (size_t)conv->c * dt_conv_filters(conv, vector);
 }
 
 #ifdef DT_CPU_ISA

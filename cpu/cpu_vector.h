@@ -11,10 +11,13 @@
 
 #if defined(__AVX512F__)
 #define VL 16
+#define VL_LOG 4
 #elif defined(__AVX__)
 #define VL 8
+#define VL_LOG 3
 #else
 #define VL 4
+#define VL_LOG 2
 #endif
 
 typedef float vf __attribute__((vector_size(4 * VL)));
@@ -25,10 +28,15 @@ typedef float vf_memory __attribute__((vector_size(4 * VL), aligned(4), may_alia
 
 #if defined(__clang__)
 #define UNROLL _Pragma("unroll")
+#define UNROLL_2 _Pragma("unroll 2")
 #else
 #define UNROLL _Pragma("GCC unroll 32")
+#define UNROLL_2 _Pragma("GCC unroll 2")
 #endif
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+/* One register for an address, not one for each of its offsets. */
+#define KEEP_ADDRESS(p) __asm__("" : "+r"(p))
 
 ALWAYS_INLINE vf load(const float *p)
 {
@@ -48,6 +56,46 @@ ALWAYS_INLINE void store_first(float *p, vf v, int n)
 ALWAYS_INLINE vf blend(vi mask, vf yes, vf no)
 {
     return (vf)((mask & (vi)yes) | (~mask & (vi)no));
+}
+
+/* Lanes of a (from 0 on) and of b (from VL on), as `from`, a constant, says. */
+ALWAYS_INLINE vf shuffle(vf a, vf b, vi from)
+{
+#if defined(__clang__)
+    vf out;
+    UNROLL
+    for (int i = 0; i < VL; i++) {
+        out[i] = from[i] < VL ? a[from[i] % VL] : b[from[i] % VL];
+    }
+    return out;
+#else
+    return __builtin_shuffle(a, b, from);
+#endif
+}
+
+/* a > b ? a : b; with a NaN either is one of the two. */
+ALWAYS_INLINE vf larger(vf a, vf b)
+{
+#if defined(__AVX512F__)
+    return (vf)_mm512_max_ps((__m512)a, (__m512)b);
+#elif defined(__AVX__)
+    return (vf)_mm256_max_ps((__m256)a, (__m256)b);
+#elif defined(__SSE2__)
+    return (vf)_mm_max_ps((__m128)a, (__m128)b);
+#else
+    return blend(a > b, a, b);
+#endif
+}
+
+/* a > b ? yes : no */
+ALWAYS_INLINE vi if_greater(vf a, vf b, vi yes, vi no)
+{
+#if defined(__AVX512F__)
+    return (vi)_mm512_mask_blend_epi32(_mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_GT_OQ), (__m512i)no, (__m512i)yes);
+#else
+    const vi mask = a > b;
+    return (mask & yes) | (~mask & no);
+#endif
 }
 
 ALWAYS_INLINE vi lane_numbers(void)
@@ -78,6 +126,47 @@ ALWAYS_INLINE vu multiply_even(vu a, uint32_t factor)
 #else
     return (vu)(((vu64)a & 0xFFFFFFFFu) * factor);
 #endif
+}
+
+/* a[0] b[0] a[1] b[1] ..., of the first halves or of the second. */
+ALWAYS_INLINE vf interleave_low(vf a, vf b)
+{
+#if VL == 16
+    return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+#elif VL == 8
+    return __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
+#else
+    return __builtin_shufflevector(a, b, 0, 4, 1, 5);
+#endif
+}
+
+ALWAYS_INLINE vf interleave_high(vf a, vf b)
+{
+#if VL == 16
+    return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+#elif VL == 8
+    return __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
+#else
+    return __builtin_shufflevector(a, b, 2, 6, 3, 7);
+#endif
+}
+
+/* Turns a square of vectors: lane j of row i becomes lane i of row j. Each round interleaves rows i and i + VL / 2. */
+ALWAYS_INLINE void transpose_block(vf row[VL])
+{
+    UNROLL
+    for (int round = 0; round < VL_LOG; round++) {
+        vf next[VL];
+        UNROLL
+        for (int i = 0; i < VL / 2; i++) {
+            next[2 * i] = interleave_low(row[i], row[i + VL / 2]);
+            next[2 * i + 1] = interleave_high(row[i], row[i + VL / 2]);
+        }
+        UNROLL
+        for (int i = 0; i < VL; i++) {
+            row[i] = next[i];
+        }
+    }
 }
 
 /* One bit per lane that is not zero; a NaN is not zero. */

@@ -125,24 +125,6 @@ static enum dt_status check_savable(const struct dt_checkpoint *checkpoint, cons
     return DT_OK;
 }
 
-/* Reads the file just written; every CRC must be right, and the header, which holds them, what was meant. */
-static enum dt_status verify(const char *path, const char *header, size_t n_header)
-{
-    uint8_t *bytes;
-    size_t n_bytes;
-    DT_TRY(dt_file_read(path, MAX_FILE_BYTES, &bytes, &n_bytes));
-    struct dt_checkpoint_file file;
-    enum dt_status status = dt_checkpoint_parse(path, bytes, n_bytes, &file);
-    if (status == DT_OK) {
-        dt_checkpoint_close(&file);
-        if (memcmp(bytes, header, n_header) != 0) {
-            status = dt_error(DT_BAD_DATA, "%s: its header is not what was written", path);
-        }
-    }
-    free(bytes);
-    return status;
-}
-
 static enum dt_status write_and_verify(const char *dir, const struct tensor_list *list, const char *header, size_t n_header,
                                        const char *name, const char *path)
 {
@@ -155,15 +137,15 @@ static enum dt_status write_and_verify(const char *dir, const struct tensor_list
         parts[i + 1] = (struct dt_file_part){list->tensors[i].bytes, list->tensors[i].n_bytes};
     }
     enum dt_status status = dt_file_write_atomic(dir, name, parts, (size_t)list->n + 1);
+    if (status == DT_OK) {
+        status = dt_file_compare(path, parts, (size_t)list->n + 1);
+        if (status == DT_BAD_DATA) {
+            dt_file_calls.unlinkat(AT_FDCWD, path, 0); /* a file that cannot be trusted must not look like the newest */
+        }
+        status = status == DT_OK ? DT_OK : DT_IO;
+    }
     free(parts);
-    if (status != DT_OK) {
-        return status;
-    }
-    status = verify(path, header, n_header);
-    if (status == DT_BAD_DATA) {
-        dt_file_calls.unlinkat(AT_FDCWD, path, 0); /* a file that cannot be trusted must not look like the newest */
-    }
-    return status == DT_OK ? DT_OK : DT_IO;
+    return status;
 }
 
 enum dt_status dt_checkpoint_save(const char *dir, int keep, const struct dt_model *model, const struct dt_checkpoint *checkpoint,

@@ -1,14 +1,12 @@
 /* How near the cpu backend's kernels come to what the core can do: GFLOP/s and the share of an FMA loop's, measured in the same
- * run, for the three large layers of configs/mnist.json, on every instruction set; then a whole training step.
+ * run, for the large layers of configs/mnist.json and mnist-mlp.json, on every instruction set; then a whole training step.
  *
  *     bench_kernels [--smoke]
  *
  * Times are thread CPU time, the best of several rounds; --smoke runs everything once on few images, as a test that it works.
- * Backward is shown for several shares of output gradients that are not zero; its rates count the dense operation's FLOPs, so they
- * may exceed the peak. `alive` 1 is dense; training this model has 0.12 (first steps) to 0.02. */
-#include "check.h"
-
-#include <time.h>
+ * Backward is shown for several shares of a block's outputs that are positive, so that gradients pass them; its rates count the
+ * dense operation's FLOPs, so they may exceed the peak. Training this model has 0.4 (first steps) to 0.1 behind its pool. */
+#include "bench.h"
 
 #include "base/rng.h"
 #include "cpu/cpu_block.h"
@@ -17,24 +15,6 @@
 #include "model/optimizer.h"
 
 static int n_images = 128, n_rounds = 7;
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static float *random_floats(size_t n, float alive)
-{
-    float *x = dt_cpu_memory(n * sizeof(float));
-    CHECK(x != NULL);
-    for (size_t i = 0; i < n; i++) {
-        const struct dt_rng4 words = dt_rng_words(1, DT_RNG_SYNTHETIC, 0, 0, 0, (uint32_t)i);
-        x[i] = dt_rng_uniform(words.v[0]) < alive ? dt_rng_uniform(words.v[1]) - 0.5f : 0.0f;
-    }
-    return x;
-}
 
 static double peak_flops(const struct dt_cpu_kernels *kernels)
 {
@@ -63,133 +43,136 @@ static void report(const char *isa, const char *what, float alive, double second
 
 struct conv_bench {
     const struct dt_cpu_kernels *kernels;
-    const char *name;
     struct dt_conv conv;
-    size_t n_x, n_y;
-    size_t n_nonzero;
-    size_t y_step; /* 0: before a pool, an image's output lives in one small buffer */
-    float *x, *y, *dx, *weight, *forward, *backward, *dw, *bias;
-    struct dt_conv_lists lists;
+    size_t n_x, y_step; /* y_step 0: before a pool, an image's output lives in one small buffer */
+    float *x, *y, *packed, *bias;
 };
 
-static void conv_pass(struct conv_bench *b, bool is_forward, bool with_data, const float *dy)
+static double forward_time(const struct conv_bench *b)
 {
-    const struct dt_cpu_kernels *kernels = b->kernels;
-    for (int i = 0; i < n_images; i++) {
-        const size_t n = (size_t)i;
-        if (is_forward) {
-            kernels->conv_forward(&b->conv, b->x + n * b->n_x, b->forward, b->bias, true, b->y + n * b->y_step);
-        } else {
-            kernels->conv_backward(&b->conv, b->x + n * b->n_x, dy + n * b->y_step, b->n_nonzero, b->backward, &b->lists, b->dw,
-                                   b->bias, with_data ? b->dx + n * b->n_x : NULL);
-        }
-    }
-}
-
-static double conv_time(struct conv_bench *b, bool is_forward, bool with_data, const float *dy)
-{
-    double best = 1e9;
-    for (int round = 0; round < n_rounds; round++) {
-        const double start = now_s();
-        conv_pass(b, is_forward, with_data, dy);
-        best = fmin(best, now_s() - start);
-    }
-    return best;
-}
-
-/* Backward to the data where few gradients are zero: as blocks do it, a forward convolution of the gradient with zeros around it.
- */
-static double turned_time(const struct conv_bench *b)
-{
-    const struct dt_conv *conv = &b->conv;
-    const struct dt_conv turned = {.c = conv->k,
-                                   .h = conv->out_h + 2 * (conv->kernel - 1),
-                                   .w = conv->out_w + 2 * (conv->kernel - 1),
-                                   .k = conv->c,
-                                   .out_h = conv->h,
-                                   .out_w = conv->w,
-                                   .kernel = conv->kernel,
-                                   .stride = 1};
-    float *framed = random_floats((size_t)(turned.h * turned.w * turned.c), 1);
-    float *packed = random_floats(dt_conv_packed_forward_elems(&turned, b->kernels->vector), 1);
     double best = 1e9;
     for (int round = 0; round < n_rounds; round++) {
         const double start = now_s();
         for (int i = 0; i < n_images; i++) {
-            b->kernels->conv_forward(&turned, framed, packed, b->bias, false, b->dx + (size_t)i * b->n_x);
+            const size_t n = (size_t)i;
+            b->kernels->conv_forward(&b->conv, b->x + n * b->n_x, b->packed, b->bias, true, b->y + n * b->y_step);
         }
         best = fmin(best, now_s() - start);
     }
-    free(framed);
-    free(packed);
     return best;
-}
-
-static void conv_backward_bench(struct conv_bench *b, bool data_too, double flops, double peak)
-{
-    static const float shares[] = {1.0f, 0.5f, 0.12f, 0.05f, 0.025f};
-    for (size_t i = 0; i < sizeof shares / sizeof shares[0]; i++) {
-        char text[64];
-        float *dy = random_floats(b->n_y * (size_t)n_images, shares[i]);
-        b->n_nonzero = b->kernels->count_nonzero(b->n_y, dy);
-        const double weights = conv_time(b, false, false, dy);
-        snprintf(text, sizeof text, "%s weights", b->name);
-        report(b->kernels->isa, text, shares[i], weights, flops, peak);
-        if (data_too) {
-            const double data = shares[i] > 0.5f ? turned_time(b) : conv_time(b, false, true, dy) - weights;
-            snprintf(text, sizeof text, "%s data", b->name);
-            report(b->kernels->isa, text, shares[i], fmax(data, 1e-9), flops, peak);
-        }
-        free(dy);
-    }
 }
 
 static void conv_bench(const struct dt_cpu_kernels *kernels, const char *name, struct dt_conv conv, bool pooled, double peak)
 {
     const size_t n = (size_t)n_images, n_k = (size_t)conv.k, taps = (size_t)(conv.kernel * conv.kernel * conv.c);
-    struct conv_bench b = {.kernels = kernels, .name = name, .conv = conv};
+    const size_t n_y = (size_t)(conv.out_h * conv.out_w) * n_k;
+    struct conv_bench b = {.kernels = kernels, .conv = conv};
     char text[64];
     b.n_x = (size_t)(conv.h * conv.w * conv.c);
-    b.n_y = (size_t)(conv.out_h * conv.out_w) * n_k;
-    b.y_step = pooled ? 0 : b.n_y;
-    const size_t n_backward = dt_conv_packed_backward_elems(&conv, kernels->vector);
+    b.y_step = pooled ? 0 : n_y;
     b.x = random_floats(n * b.n_x, 0.6f);
-    b.y = random_floats(n * b.n_y, 0);
-    b.dx = random_floats(n * b.n_x + DT_MAX_VECTOR, 0);
-    b.weight = random_floats(n_k * taps, 1);
+    b.y = random_floats(n * n_y, 0);
     b.bias = random_floats(n_k, 1);
-    b.forward = random_floats(dt_conv_packed_forward_elems(&conv, kernels->vector), 0);
-    b.backward = random_floats(n_backward, 0);
-    b.dw = random_floats(n_backward, 0);
-    b.lists = (struct dt_conv_lists){.row_begin = dt_cpu_memory(sizeof(uint32_t) * (size_t)(conv.out_w + 1)),
-                                     .row = dt_cpu_memory(sizeof(struct dt_entry) * (size_t)conv.out_w * n_k),
-                                     .n_of_filter = dt_cpu_memory(sizeof(uint32_t) * n_k),
-                                     .of_filter = dt_cpu_memory(sizeof(struct dt_entry) * b.n_y)};
-    CHECK(b.lists.row_begin != NULL && b.lists.row != NULL && b.lists.n_of_filter != NULL && b.lists.of_filter != NULL);
-    kernels->conv_pack_forward(&conv, b.weight, b.forward);
-    kernels->conv_pack_backward(&conv, b.weight, b.backward);
-    const double flops = 2.0 * (double)n * (double)b.n_y * (double)taps;
+    b.packed = random_floats(dt_conv_packed_forward_elems(&conv, kernels->vector), 0);
+    float *weight = random_floats(n_k * taps, 1);
+    kernels->conv_pack_forward(&conv, weight, b.packed);
     snprintf(text, sizeof text, "%s forward", name);
-    report(kernels->isa, text, 1, conv_time(&b, true, false, NULL), flops, peak);
-    conv_backward_bench(&b, pooled, flops, peak);
-    void *all[] = {b.x,
-                   b.y,
-                   b.dx,
-                   b.weight,
-                   b.bias,
-                   b.forward,
-                   b.backward,
-                   b.dw,
-                   b.lists.row_begin,
-                   b.lists.row,
-                   b.lists.n_of_filter,
-                   b.lists.of_filter};
+    report(kernels->isa, text, 1, forward_time(&b), 2.0 * (double)n * (double)n_y * (double)taps, peak);
+    free(b.x);
+    free(b.y);
+    free(b.bias);
+    free(b.packed);
+    free(weight);
+}
+
+static const struct dt_model_spec tutorial = {
+    .input = {1, 28, 28},
+    .n_layers = 8,
+    .layers = {{.type = DT_LAYER_CONV2D, .size = 32, .kernel = 3, .stride = 1, .activation = DT_ACTIVATION_RELU},
+               {.type = DT_LAYER_CONV2D, .size = 64, .kernel = 3, .stride = 1, .activation = DT_ACTIVATION_RELU},
+               {.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2},
+               {.type = DT_LAYER_DROPOUT, .rate = 0.25},
+               {.type = DT_LAYER_FLATTEN},
+               {.type = DT_LAYER_DENSE, .size = 128, .activation = DT_ACTIVATION_RELU},
+               {.type = DT_LAYER_DROPOUT, .rate = 0.5},
+               {.type = DT_LAYER_DENSE, .size = 10}}};
+
+/* ---- the convolutions' blocks, backward, a few images at a time as a network does */
+
+struct block_bench {
+    struct dt_backend *backend;
+    struct dt_model model;
+    struct dt_block_state *state;
+    float *params, *grads, *x, *y, *dy, *dx;
+};
+
+/* A share of the outputs is positive, and of no other is there a gradient. */
+static double block_backward_time(const struct block_bench *b, int index, float alive)
+{
+    enum { CHUNK = 8 };
+    static const uint32_t ids[CHUNK];
+    const struct dt_block *block = &b->model.blocks[index];
+    const size_t in = dt_shape_elems(block->in), out = dt_shape_elems(block->out), n_out = (size_t)n_images * out;
+    float *y = random_floats(n_out, 1), *dy = random_floats(n_out, 1);
+    double best = 1e9;
+    for (size_t i = 0; i < n_out; i++) {
+        y[i] = y[i] + 0.5f < alive ? 1.0f : 0.0f;
+    }
+    for (int round = 0; round < n_rounds; round++) {
+        double seconds = 0;
+        memcpy(b->dy, dy, n_out * sizeof(float));
+        for (int first = 0; first < n_images; first += CHUNK) {
+            const struct dt_batch batch = {.n = n_images < CHUNK ? n_images : CHUNK, .rows = ids, .ids = ids};
+            const struct dt_pass pass = {.batch = &batch, .first = first, .training = true, .accumulate = first > 0};
+            const size_t at = (size_t)first;
+            const double start = now_s();
+            CHECK_INT(dt_cpu_block_backward(b->state, b->params, b->grads, b->x + at * in, y + at * out, b->dy + at * out,
+                                            index > 0 ? b->dx : NULL, &pass),
+                      DT_OK);
+            seconds += now_s() - start;
+        }
+        best = fmin(best, seconds);
+    }
+    free(y);
+    free(dy);
+    return best;
+}
+
+static void block_bench(const char *isa, int index, double peak)
+{
+    static const float shares[] = {1.0f, 0.75f, 0.39f, 0.2f, 0.1f, 0.02f};
+    static struct block_bench b;
+    const struct dt_backend_options options = {.n_threads = 1};
+    static const uint32_t ids[128];
+    const struct dt_batch batch = {.n = n_images, .rows = ids, .ids = ids};
+    const struct dt_pass pass = {.batch = &batch, .training = true};
+    char text[64];
+    CHECK_INT(dt_model_lower(&tutorial, &b.model), DT_OK);
+    CHECK_INT(dt_cpu_backend.open(&options, &b.backend), DT_OK);
+    CHECK_INT(dt_cpu_backend.block_open(b.backend, &b.model, index, n_images, &b.state), DT_OK);
+    const struct dt_block *block = &b.model.blocks[index];
+    const size_t n = (size_t)n_images, in = dt_shape_elems(block->in), out = dt_shape_elems(block->out);
+    b.params = random_floats(b.model.arena_elems, 1);
+    b.grads = random_floats(b.model.arena_elems, 0);
+    b.x = random_floats(n * in, 0.6f);
+    b.y = random_floats(n * out, 0);
+    b.dy = random_floats(n * out, 0);
+    b.dx = random_floats(n * in, 0);
+    CHECK_INT(dt_cpu_block_forward(b.state, b.params, b.x, b.y, &pass), DT_OK); /* so that it knows the pool's winners */
+    snprintf(text, sizeof text, "%s backward", block->name);
+    for (size_t i = 0; i < sizeof shares / sizeof shares[0]; i++) {
+        const double flops = dt_block_flops(block) * (double)n * (index > 0 ? 2 : 1);
+        report(isa, text, shares[i], block_backward_time(&b, index, shares[i]), flops, peak);
+    }
+    float *all[] = {b.params, b.grads, b.x, b.y, b.dy, b.dx};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         free(all[i]);
     }
+    dt_cpu_backend.block_close(b.state);
+    dt_cpu_backend.close(b.backend);
 }
 
-/* ---- dense1 as a block, so with everything that surrounds its matrix products */
+/* ---- dense layers as blocks, so with everything that surrounds its matrix products */
 
 static double block_time(struct dt_block_state *state, const float *params, float *grads, const float *x, float *y, float *dy,
                          float *dx, const struct dt_pass *pass, bool is_forward)
@@ -207,10 +190,12 @@ static double block_time(struct dt_block_state *state, const float *params, floa
     return best;
 }
 
-static void dense_bench(const char *isa, double peak)
+static void dense_bench(const char *isa, const char *name, int n_in, int n_out, double peak)
 {
-    static const float shares[] = {1.0f, 0.5f, 0.25f, 0.12f};
-    const struct dt_model_spec spec = {.input = {9216, 1, 1}, .n_layers = 1, .layers = {{.type = DT_LAYER_DENSE, .size = 128}}};
+    /* Inputs and output gradients that are not zero: all, half; as training configs/mnist.json begins, after 200 steps and an
+     * epoch; as in configs/mnist-mlp.json. */
+    static const float shares[][2] = {{1, 1}, {0.5f, 0.5f}, {0.39f, 0.13f}, {0.2f, 0.13f}, {0.1f, 0.13f}, {0.19f, 0.65f}};
+    const struct dt_model_spec spec = {.input = {n_in, 1, 1}, .n_layers = 1, .layers = {{.type = DT_LAYER_DENSE, .size = n_out}}};
     const struct dt_backend_options options = {.n_threads = 1};
     const struct dt_batch batch = {.n = n_images};
     const struct dt_pass pass = {.batch = &batch, .training = true};
@@ -220,17 +205,21 @@ static void dense_bench(const char *isa, double peak)
     CHECK_INT(dt_model_lower(&spec, &model), DT_OK);
     CHECK_INT(dt_cpu_backend.open(&options, &backend), DT_OK);
     CHECK_INT(dt_cpu_backend.block_open(backend, &model, 0, n_images, &state), DT_OK);
-    const size_t n = (size_t)n_images;
-    const double flops = 2.0 * (double)n * 9216 * 128;
-    float *params = random_floats(model.arena_elems, 1), *grads = random_floats(model.arena_elems, 0),
-          *y = random_floats(n * 128, 0);
+    const size_t n_x = (size_t)n_images * (size_t)n_in, n_y = (size_t)n_images * (size_t)n_out;
+    const double flops = 2.0 * (double)n_x * n_out;
+    float *params = random_floats(model.arena_elems, 1), *grads = random_floats(model.arena_elems, 0), *y = random_floats(n_y, 0);
     for (size_t i = 0; i < sizeof shares / sizeof shares[0]; i++) {
-        float *x = random_floats(n * 9216, 0.2f), *dy = random_floats(n * 128, shares[i]), *dx = random_floats(n * 9216, 0);
-        report(isa, "dense1 forward", shares[i], block_time(state, params, grads, x, y, dy, dx, &pass, true), flops, peak);
+        float *x = random_floats(n_x, shares[i][0]), *dy = random_floats(n_y, shares[i][1]), *dx = random_floats(n_x, 0);
+        char text[64];
+        const double forward = block_time(state, params, grads, x, y, dy, dx, &pass, true);
         const double weights = block_time(state, params, grads, x, y, dy, NULL, &pass, false);
         const double both = block_time(state, params, grads, x, y, dy, dx, &pass, false);
-        report(isa, "dense1 weights", shares[i], weights, flops, peak);
-        report(isa, "dense1 data", shares[i], fmax(both - weights, 1e-9), flops, peak);
+        snprintf(text, sizeof text, "%s forward", name);
+        report(isa, text, shares[i][0], forward, flops, peak);
+        snprintf(text, sizeof text, "%s weights, x %.2g", name, (double)shares[i][0]);
+        report(isa, text, shares[i][1], weights, flops, peak);
+        snprintf(text, sizeof text, "%s data", name);
+        report(isa, text, shares[i][1], fmax(both - weights, 1e-9), flops, peak);
         free(x);
         free(dy);
         free(dx);
@@ -243,18 +232,6 @@ static void dense_bench(const char *isa, double peak)
 }
 
 /* ---- the whole training step of configs/mnist.json, on blobs of ink that are learnt, so that zeros come as in training */
-
-static const struct dt_model_spec tutorial = {
-    .input = {1, 28, 28},
-    .n_layers = 8,
-    .layers = {{.type = DT_LAYER_CONV2D, .size = 32, .kernel = 3, .stride = 1, .activation = DT_ACTIVATION_RELU},
-               {.type = DT_LAYER_CONV2D, .size = 64, .kernel = 3, .stride = 1, .activation = DT_ACTIVATION_RELU},
-               {.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2},
-               {.type = DT_LAYER_DROPOUT, .rate = 0.25},
-               {.type = DT_LAYER_FLATTEN},
-               {.type = DT_LAYER_DENSE, .size = 128, .activation = DT_ACTIVATION_RELU},
-               {.type = DT_LAYER_DROPOUT, .rate = 0.5},
-               {.type = DT_LAYER_DENSE, .size = 10}}};
 
 #define N_SAMPLES 1280
 
@@ -363,7 +340,10 @@ int main(int argc, char **argv)
         printf("%-10s FMA loop: %.1f GFLOP/s\n", isas[i], 1e-9 * peak);
         conv_bench(kernels, "conv1", conv1, false, peak);
         conv_bench(kernels, "conv2", conv2, true, peak);
-        dense_bench(isas[i], peak);
+        block_bench(isas[i], 0, peak);
+        block_bench(isas[i], 1, peak);
+        dense_bench(isas[i], "dense1", 9216, 128, peak);
+        dense_bench(isas[i], "mlp", 784, 128, peak);
         step_bench(isas[i]);
     }
     return 0;

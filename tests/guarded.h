@@ -94,7 +94,8 @@ static inline struct buffer turned(const struct buffer *from, struct dt_shape s,
     return to;
 }
 
-static char case_text[256]; /* what is being compared, for the message */
+static char case_text[256];         /* what is being compared, for the message */
+static double allowed_error = 1e-5; /* times 1 + |expected| */
 
 static inline void compare(const char *isa, const char *what, const struct buffer *actual, const struct buffer *expected)
 {
@@ -104,7 +105,7 @@ static inline void compare(const char *isa, const char *what, const struct buffe
         if (isnan(a) && isnan(e)) {
             continue;
         }
-        if (!(fabs(a - e) <= 1e-5 * (1.0 + fabs(e)))) {
+        if (!(fabs(a - e) <= allowed_error * (1.0 + fabs(e)))) {
             CHECK_FAIL("%s, %s: %s[%zu] is %.9g, the reference has %.9g", isa, case_text, what, i, a, e);
         }
     }

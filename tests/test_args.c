@@ -36,7 +36,8 @@ static const char *const bad[][2] = {
     {"--conf x", "unknown option '--conf' (did you mean '--config'?)"},
     {"--xyzzy", "unknown option '--xyzzy' (see dtrain --help)"},
     {"--=x", "unknown option '--'"},
-    {"-c x", "unknown option '-c' (options begin with two dashes"},
+    {"-x y", "unknown option '-x' (options begin with two dashes"},
+    {"-c x", "--check does not belong to train"},
     {"-config x", "unknown option '-config' (options begin with two dashes"},
     {"--config", "--config needs a value (write --config FILE)"},
     {"--config --run x", "--config needs a value"},
@@ -49,7 +50,19 @@ static const char *const bad[][2] = {
     {"--help=yes", "--help takes no value (remove '=yes')"},
     {"--config a --print-config=1", "--print-config takes no value"},
     {"trian --config a", "unknown command 'trian' (did you mean 'train'?)"},
-    {"run --config a", "unknown command 'run' (one of train, eval, predict, plan, help)"},
+    {"run --config a", "unknown command 'run' (one of train, eval, predict, plan, bench blocks, bench allreduce, help)"},
+    {"bench", "unknown command 'bench' (one of"},
+    {"bench --config a", "unknown command 'bench' (one of"},
+    {"bench blcoks --config a", "unknown command 'bench blcoks' (did you mean 'bench blocks'?)"},
+    {"bench blocks", "--config FILE is required"},
+    {"bench blocks --config a -b 8", "--minbytes does not belong to bench blocks"},
+    {"bench blocks --config a b", "unexpected argument 'b' (bench blocks takes options only"},
+    {"bench allreduce --config a", "--config does not belong to bench allreduce"},
+    {"bench allreduce --data a", "--data does not belong to bench allreduce"},
+    {"bench allreduce -b", "--minbytes needs a value (write --minbytes BYTES)"},
+    {"bench allreduce -b 8 --minbytes=8", "--minbytes is given twice"},
+    {"bench allreduce -b8", "unknown option '-b8' (options begin with two dashes"},
+    {"train --config a --json b", "--json does not belong to train"},
     {"mnist.json", "unknown command 'mnist.json' (for a configuration write --config mnist.json)"},
     {"--config a --resume b.safetensors", "unknown command 'b.safetensors' (for a checkpoint write --resume=FILE"},
     {"train --config a b", "unexpected argument 'b' (train takes options only"},
@@ -126,6 +139,28 @@ static void test_others(void)
     args = parse("eval --checkpoint c --data d", buffer);
     CHECK_INT(args.command, DT_COMMAND_EVAL);
     CHECK_TEXT(args.data, "d");
+    dt_args_free(&args);
+}
+
+static void test_bench(void)
+{
+    char buffer[200];
+    struct dt_args args = parse("bench blocks --config c --json j", buffer);
+    CHECK_INT(args.command, DT_COMMAND_BENCH_BLOCKS);
+    CHECK_TEXT(args.json, "j");
+    CHECK(args.min_bytes == NULL && args.check == NULL);
+    dt_args_free(&args);
+    args = parse("--set comm=mpi bench allreduce -b 1K -e 2M", buffer);
+    CHECK_INT(args.command, DT_COMMAND_BENCH_ALLREDUCE);
+    CHECK_TEXT(args.min_bytes, "1K");
+    CHECK_TEXT(args.max_bytes, "2M");
+    CHECK_TEXT(args.sets[0], "comm=mpi");
+    dt_args_free(&args);
+    args = parse("bench allreduce -f 3 --iters 4 -w -5 -c 6", buffer);
+    CHECK_TEXT(args.factor, "3");
+    CHECK_TEXT(args.iters, "4");
+    CHECK_TEXT(args.warmup, "-5"); /* that it is no number of sums is for dt_bench_options_read to say */
+    CHECK_TEXT(args.check, "6");
     dt_args_free(&args);
 }
 
@@ -214,6 +249,15 @@ static void test_help_and_man_page(void)
         n_options++;
     }
     CHECK(n_options >= 10);
+    int n_letters = 0;
+    for (const char *at = help; (at = strstr(at, " -")) != NULL; at++) {
+        if (at[2] != '-' && at[3] == ':') {
+            snprintf(word, sizeof word, " , Fl %c", at[2]);
+            CHECK_HAS(man, word);
+            n_letters++;
+        }
+    }
+    CHECK_INT(n_letters, 7);
     for (const char *at = man; (at = strstr(at, "\n.It Fl -")) != NULL;) {
         at += 9;
         snprintf(word, sizeof word, "\n  --%.*s", (int)strcspn(at, " \n"), at);
@@ -243,6 +287,7 @@ int main(void)
     test_bad();
     test_train();
     test_others();
+    test_bench();
     test_informative();
     test_suggestions();
     test_help_and_man_page();

@@ -1,12 +1,14 @@
 /* Every kind of block of the cpu backend against the reference, on every instruction set of this machine.
  *
  * Inputs, weights and gradients are small multiples of 1/8, so that almost every sum is exact in float as in double: both backends
- * then agree on ties, and the tolerance only has to cover tanh, sigmoid and averages. Buffers have guard words on both sides, NaNs
- * that no result may read nor write. The cpu backend gets the batch in two parts. The reference keeps C H W order, the cpu backend
- * H W C until a flatten: converted here. */
+ * then agree on ties, and the tolerance only has to cover tanh, sigmoid and averages. Winograd's sums are not exact: where a choice
+ * hangs on less than their error, no gradient comes back (spare_ties), and errors are relative to the largest of them. Buffers have
+ * guard words on both sides, NaNs that no result may read nor write. The cpu backend gets the batch in two parts. The reference
+ * keeps C H W order, the cpu backend H W C until a flatten: converted here. */
 #include "guarded.h"
 
 #include "cpu/cpu_isa.h"
+#include "cpu/cpu_kernels.h"
 #include "model/backend.h"
 
 #define CAPACITY 20 /* more than a convolution's slices */
@@ -112,9 +114,100 @@ static void compare_all(const char *isa, const struct outcome *actual, const str
     compare(isa, "dx", &actual->dx, &expected->dx);
 }
 
+/* ---- choices that Winograd's rounding may turn */
+
+#define NEAR 1e-4f
+
+static bool uses_winograd(const struct dt_block *b)
+{
+    bool used = false;
+    for (int vector = 4; vector <= DT_MAX_VECTOR; vector *= 2) {
+        struct dt_winograd w = {
+            .c = b->in.c, .h = b->in.h, .w = b->in.w, .k = b->linear_out.c, .out_h = b->linear_out.h, .out_w = b->linear_out.w};
+        dt_winograd_plan(&w, vector);
+        used = used || w.used;
+    }
+    return used && b->linear == DT_LINEAR_CONV && b->kernel == 3 && b->stride == 1;
+}
+
+/* What the reference's convolution gives before activation and pool. */
+static struct buffer linear_of(const struct case_setup *setup)
+{
+    static struct dt_model bare;
+    bare = *setup->model;
+    struct dt_block *b = &bare.blocks[setup->block];
+    b->activation = DT_ACTIVATION_NONE;
+    b->pool = DT_POOL_NONE;
+    b->dropout_rate = 0;
+    b->flatten = false;
+    b->out = b->pool_out = b->linear_out;
+    const struct dt_backend_options options = {.n_threads = 1};
+    struct buffer z = buffer_open((size_t)setup->pass.batch->n * dt_shape_elems(b->linear_out));
+    struct dt_backend *backend;
+    struct dt_block_state *state;
+    CHECK_INT(dt_ref_backend.open(&options, &backend), DT_OK);
+    CHECK_INT(dt_ref_backend.block_open(backend, &bare, setup->block, CAPACITY, &state), DT_OK);
+    CHECK_INT(dt_ref_backend.block_forward(state, setup->params.data, setup->x.data, z.data, &setup->pass), DT_OK);
+    dt_ref_backend.block_close(state);
+    dt_ref_backend.close(backend);
+    return z;
+}
+
+/* Whether output (p, q) of a channel z depends on which of two numbers is larger, and they are nearly equal. */
+static bool undecided(const struct dt_block *b, const float *z, int p, int q)
+{
+    const bool relu = b->activation == DT_ACTIVATION_RELU;
+    const int size = b->pool == DT_POOL_NONE ? 1 : b->pool_size, stride = b->pool == DT_POOL_NONE ? 1 : b->pool_stride;
+    float best = -1e9f;
+    int n_best = 0, n_zero = 0;
+    for (int i = 0; i < size * size; i++) {
+        const float v = z[(p * stride + i / size) * b->linear_out.w + q * stride + i % size];
+        n_best = v > best + NEAR ? 1 : v > best - NEAR ? n_best + 1 : n_best;
+        best = fmaxf(best, v);
+        n_zero += fabsf(v) < NEAR;
+    }
+    if (b->pool == DT_POOL_MAX) {
+        return (n_best > 1 && !(relu && best < -NEAR)) || (relu && fabsf(best) < NEAR);
+    }
+    return relu && n_zero > 0;
+}
+
+/* Returns the largest sum. */
+static double spare_ties(struct case_setup *setup)
+{
+    const struct dt_block *b = &setup->model->blocks[setup->block];
+    const struct dt_shape out = b->pool_out;
+    const size_t n_plane = (size_t)b->linear_out.h * (size_t)b->linear_out.w;
+    struct buffer z = linear_of(setup);
+    for (size_t i = 0; i < setup->dy.n; i++) {
+        const size_t plane = i / (size_t)(out.h * out.w), at = i % (size_t)(out.h * out.w);
+        if (undecided(b, z.data + plane * n_plane, (int)at / out.w, (int)at % out.w)) {
+            setup->dy.data[i] = 0;
+        }
+    }
+    double largest = 1;
+    for (size_t i = 0; i < z.n; i++) {
+        largest = fmax(largest, (double)fabsf(z.data[i]));
+    }
+    buffer_close(&z, "z");
+    return largest;
+}
+
 static int n_isas;
 static const char *isas[DT_CPU_MAX_ISAS];
-static int n_cases, n_flattened, n_padded, n_none;
+static int n_cases, n_flattened, n_padded, n_none, n_winograd;
+
+/* Gradients of which all, about a half, a few, one or none are not zero. */
+static struct buffer draw_gradient(size_t n)
+{
+    static const uint32_t zeros_of_8[] = {0, 3, 4, 6, 7, 8, 8};
+    const uint32_t kind = draw(7);
+    struct buffer dy = buffer_random(n, 8, zeros_of_8[kind]);
+    if (kind == 6 && n > 0) {
+        dy.data[draw((uint32_t)n)] = 0.625f;
+    }
+    return dy;
+}
 
 static void check_block(const struct dt_model *model, int block, bool first)
 {
@@ -123,7 +216,6 @@ static void check_block(const struct dt_model *model, int block, bool first)
     const struct dt_block *b = &model->blocks[block];
     const struct dt_batch batch = {.n = sizes[draw(8)], .rows = rows, .ids = ids, .epoch = draw(3)};
     const size_t n = (size_t)batch.n;
-    const uint32_t dense_or_sparse = draw(3) * 3; /* zeros: none, a few, most */
     struct case_setup setup = {.model = model,
                                .block = block,
                                .n_threads = 1 + (int)draw(3),
@@ -131,7 +223,7 @@ static void check_block(const struct dt_model *model, int block, bool first)
                                .params = buffer_random(model->arena_elems, 4, 0),
                                .grads = buffer_random(model->arena_elems, 8, 0),
                                .x = buffer_random(n * dt_shape_elems(b->in), 8, draw(2) * 4),
-                               .dy = buffer_random(n * dt_shape_elems(b->out), 8, dense_or_sparse),
+                               .dy = draw_gradient(n * dt_shape_elems(b->out)),
                                .want_dx = !first || draw(2) == 1};
     /* A NaN times a padding zero is a NaN or nothing: either is fine, so not there. */
     const bool inside = b->linear != DT_LINEAR_CONV || ((b->linear_out.h - 1) * b->stride + b->kernel <= b->in.h &&
@@ -139,6 +231,13 @@ static void check_block(const struct dt_model *model, int block, bool first)
     const bool nan_dy = draw(12) == 0 && setup.dy.n > 0 && b->activation == DT_ACTIVATION_NONE && inside;
     if (nan_dy) {
         setup.dy.data[draw((uint32_t)setup.dy.n)] = NAN;
+    }
+    if (b->linear_out.h * b->linear_out.w > 1000) {
+        allowed_error = 3e-5; /* of gradients that are sums of thousands of products in float */
+    }
+    if (uses_winograd(b)) {
+        allowed_error = 1e-5 * spare_ties(&setup);
+        n_winograd++;
     }
     struct outcome expected = run_block(&dt_ref_backend, false, &setup);
     setup.n_first = (int)draw((uint32_t)batch.n + 1);
@@ -153,6 +252,7 @@ static void check_block(const struct dt_model *model, int block, bool first)
     buffer_close(&setup.grads, "grads before");
     buffer_close(&setup.x, "x");
     buffer_close(&setup.dy, "dy");
+    allowed_error = 1e-5;
     n_cases++;
     n_flattened += b->flatten;
     n_padded += b->pad_before_h > 0;
@@ -205,9 +305,9 @@ static void add_rest(struct dt_model_spec *spec)
     add(spec, (struct dt_layer_spec){.type = DT_LAYER_FLATTEN});
 }
 
-static void check_conv(int c, int k, int kernel, int stride, enum dt_padding padding)
+static void check_conv(struct dt_shape input, int k, int kernel, int stride, enum dt_padding padding)
 {
-    struct dt_model_spec spec = {.input = {c, kernel + (int)draw(7), kernel + (int)draw(9)}};
+    struct dt_model_spec spec = {.input = input};
     const enum dt_activation activation = (enum dt_activation)draw(4);
     add(&spec,
         (struct dt_layer_spec){
@@ -235,9 +335,21 @@ static void check_grid(void)
     static const int inputs[] = {1, 2, 5, 16, 17, 100, 1537, 3080}, units[] = {1, 3, 10, 16, 33, 64, 300};
     for (int i = 0; i < 6 * 6 * 6; i++) {
         for (int stride = 1; stride <= 3; stride++) {
-            check_conv(channels[i / 36], filters[i / 6 % 6], kernels[i % 6], stride, DT_PADDING_VALID);
-            check_conv(channels[i / 36], filters[i / 6 % 6], kernels[i % 6], stride, DT_PADDING_SAME);
+            const int kernel = kernels[i % 6], one = draw(8) == 0 ? 0 : 1; /* 0: a single output, or "same" on a small image */
+            const struct dt_shape input = {channels[i / 36], kernel + one * (int)draw(kernel == 3 ? 12 : 7),
+                                           kernel + one * (int)draw(9)};
+            check_conv(input, filters[i / 6 % 6], kernel, stride, DT_PADDING_VALID);
+            check_conv(input, filters[i / 6 % 6], kernel, stride, DT_PADDING_SAME);
         }
+    }
+    for (int i = 0; i < 6 * 3; i++) { /* where Winograd's method pays */
+        check_conv((struct dt_shape){16 + (int)draw(33), 3 + (int)draw(12), 3 + (int)draw(9)}, filters[i % 6], 3, 1,
+                   DT_PADDING_VALID);
+        check_conv((struct dt_shape){16 + (int)draw(33), 3 + (int)draw(12), 3 + (int)draw(9)}, filters[i % 6], 3, 1,
+                   DT_PADDING_SAME);
+    }
+    for (int i = 0; i < 8; i++) { /* wide images, which are taken in bands of rows, and more than 64 filters */
+        check_conv((struct dt_shape){40, 17 + (int)draw(5), 61}, 3 + 66 * (i % 2), 1 + i % 3, 1 + i / 4, DT_PADDING_VALID);
     }
     for (int i = 0; i < 8 * 7; i++) {
         check_dense(inputs[i / 7], units[i % 7]);
@@ -293,8 +405,8 @@ int main(void)
     for (int round = 0; round < 3; round++) { /* each with other draws */
         check_grid();
     }
-    printf("%d blocks on %d instruction sets; %d flatten, %d padded, %d without a linear operation\n", n_cases, n_isas, n_flattened,
-           n_padded, n_none);
-    CHECK(n_cases > 3000 && n_flattened > 500 && n_padded > 200 && n_none > 200);
+    printf("%d blocks on %d instruction sets; %d flatten, %d padded, %d without a linear operation, %d by Winograd's method\n",
+           n_cases, n_isas, n_flattened, n_padded, n_none, n_winograd);
+    CHECK(n_cases > 3000 && n_flattened > 500 && n_padded > 200 && n_none > 200 && n_winograd > 100);
     return 0;
 }

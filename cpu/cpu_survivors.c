@@ -1,0 +1,128 @@
+/* What is left of an output gradient after ReLU, max pool and dropout: found without writing out the zeros in between. */
+#include "cpu/cpu_kernels.h"
+#include "cpu/cpu_vector.h"
+
+/* Bits of up to 64 floats that are not zero. */
+static uint64_t nonzero_bits(const float *x, int n)
+{
+    uint64_t bits = 0;
+    for (int i = 0; i < n; i += VL) {
+        bits |= nonzero_lanes(load(x + i)) << i;
+    }
+    return n < 64 ? bits & (((uint64_t)1 << n) - 1) : bits;
+}
+
+/* Bits of the next 64 winners that are `place`. */
+ALWAYS_INLINE uint64_t place_bits(const uint16_t *winner, int place)
+{
+#if defined(__AVX512BW__)
+    const __m512i wanted = _mm512_set1_epi16((short)place);
+    return _mm512_cmpeq_epi16_mask(_mm512_loadu_si512(winner), wanted) |
+           (uint64_t)_mm512_cmpeq_epi16_mask(_mm512_loadu_si512(winner + 32), wanted) << 32;
+#elif defined(__SSE2__)
+    const __m128i wanted = _mm_set1_epi16((short)place);
+    uint64_t bits = 0;
+    UNROLL
+    for (int i = 0; i < 64; i += 16) {
+        const __m128i low = _mm_cmpeq_epi16(_mm_loadu_si128((const __m128i *)(winner + i)), wanted);
+        const __m128i high = _mm_cmpeq_epi16(_mm_loadu_si128((const __m128i *)(winner + i + 8)), wanted);
+        bits |= (uint64_t)(uint32_t)_mm_movemask_epi8(_mm_packs_epi16(low, high)) << i;
+    }
+    return bits;
+#else
+    uint64_t bits = 0;
+    for (int i = 0; i < 64; i++) {
+        bits |= (uint64_t)(winner[i] == place) << i;
+    }
+    return bits;
+#endif
+}
+
+size_t DT_KERNEL(count_nonzero)(size_t n_elems, const float *x)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < n_elems; i += 64) {
+        n += (size_t)__builtin_popcountll(nonzero_bits(x + i, n_elems - i < 64 ? (int)(n_elems - i) : 64));
+    }
+    return n;
+}
+
+size_t DT_KERNEL(survivors)(size_t n_positions, int k, const float *dy, uint64_t *word)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < n_positions; i++, dy += k) {
+        for (int k0 = 0; k0 < k; k0 += 64) {
+            *word = nonzero_bits(dy + k0, k - k0 < 64 ? k - k0 : 64);
+            n += (size_t)__builtin_popcountll(*word++);
+        }
+    }
+    return n;
+}
+
+size_t DT_KERNEL(survivors_pooled)(const struct dt_pooling *pool, const float *dy, const uint16_t *winner, uint64_t *word)
+{
+    const size_t n_words = dt_survivor_words(pool->c), row = (size_t)pool->w * n_words;
+    size_t n = 0;
+    for (int p = 0; p < pool->out_h; p++) {
+        for (int q = 0; q < pool->out_w; q++, dy += pool->c, winner += pool->c) {
+            uint64_t *window = word + (size_t)(p * pool->stride) * row + (size_t)(q * pool->stride) * n_words;
+            for (int k0 = 0; k0 < pool->c; k0 += 64, window++) {
+                const uint64_t bits = nonzero_bits(dy + k0, pool->c - k0 < 64 ? pool->c - k0 : 64);
+                n += (size_t)__builtin_popcountll(bits);
+                for (int place = 0, r = 0; r < pool->size; r++) {
+                    for (int s = 0; s < pool->size; s++, place++) {
+                        window[(size_t)r * row + (size_t)s * n_words] = bits & place_bits(winner + k0, place);
+                    }
+                }
+            }
+        }
+    }
+    return n;
+}
+
+/* Rows of a square of positions and channels, from C H W order; channels past the last one repeat it. */
+ALWAYS_INLINE void load_alive(const float *y, const float *dy, size_t n_positions, int n_channels, float scale, vf block[VL])
+{
+    const int n = n_channels < VL ? n_channels : VL;
+    UNROLL
+    for (int i = 0; i < VL; i++) {
+        const size_t at = (size_t)(i < n ? i : n - 1) * n_positions;
+        block[i] = (vf)((load(y + at) > 0) & (vi)(scale * load(dy + at)));
+    }
+}
+
+/* A square's worth of what comes after the next channels. */
+ALWAYS_INLINE void prefetch_square(const float *p)
+{
+    UNROLL
+    for (int i = 0; i < VL * VL; i += 16) {
+        __builtin_prefetch(p + i);
+    }
+}
+
+void DT_KERNEL(relu_backward)(int n_channels, size_t n_positions, const float *y, float scale, const float *dy, float *to)
+{
+    const size_t stripe = VL * n_positions;
+    for (int c = 0; c < n_channels; c += VL, y += stripe, dy += stripe, to += VL) {
+        const int n_lanes = n_channels - c < VL ? n_channels - c : VL;
+        float *row = to;
+        for (size_t p = 0; p < n_positions; p += VL) {
+            const int n = n_positions - p < VL ? (int)(n_positions - p) : VL;
+            vf block[VL];
+            prefetch_square(y + stripe + p * VL);
+            prefetch_square(dy + stripe + p * VL);
+            load_alive(y + p, dy + p, n_positions, n_lanes, scale, block);
+            transpose_block(block);
+            if (n == VL && n_lanes == VL) {
+                UNROLL
+                for (int i = 0; i < VL; i++, row += n_channels) {
+                    store(row, block[i]);
+                }
+            } else {
+                for (int i = 0; i < n; i++, row += n_channels) {
+                    store_first(row, block[i], n_lanes);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,54 @@
+/* Convolution 3 x 3 of stride 1 by Winograd's minimal filtering F(4 x 4, 3 x 3): what the kernels in cpu_winograd.c are told. */
+#ifndef DT_CPU_WINOGRAD_H
+#define DT_CPU_WINOGRAD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define DT_WINOGRAD_TILE 4 /* outputs, in both directions */
+#define DT_WINOGRAD_SIDE 6 /* inputs they depend on */
+#define DT_WINOGRAD_MAX_GROUP 64
+#define DT_WINOGRAD_FREQS (DT_WINOGRAD_SIDE * DT_WINOGRAD_SIDE)
+
+/* The shape, and how it is cut: outputs in tiles of 4 x 4, tiles in groups whose transforms stay in a core's own cache. */
+struct dt_winograd {
+    int c, h, w;   /* the input image, without padding */
+    int top, left; /* zeros above and to the left of it; below and to the right there are as many as needed */
+    int k, out_h, out_w;
+    bool used;         /* false: the direct kernel is faster */
+    int rows, columns; /* of tiles, in an image */
+    int images;        /* that are worth taking at a time */
+    int group;         /* tiles at a time, at most DT_WINOGRAD_MAX_GROUP */
+    bool skips_blank;  /* tiles of equal pixels take a shorter way to the same bits */
+    size_t u_freq; /* transformed weights: [frequency][panel of filters][channel][filter]; floats from one frequency to the next */
+    size_t v_freq, v_tile;  /* transformed inputs: [tile][frequency][channel] */
+    size_t m_block, m_tile; /* their products: [tile][filter / vector][frequency][vector] */
+};
+
+/* What becomes of the outputs. */
+struct dt_winograd_out {
+    const float *bias;
+    bool relu;
+    bool pool;           /* max pool of size and stride 2 over ReLU's output; odd rows and columns at the end are left out */
+    float *y;            /* (images, h, w, k), of the pool where there is one */
+    uint16_t *winner;    /* with a pool, as max_pool's; NULL if not wanted */
+    const uint8_t *keep; /* with a pool, as dropout_mask's; NULL: no dropout */
+    float scale;         /* of what dropout keeps */
+};
+
+/* Decides by the shape alone whether and how; w holds it: c .. out_w. vector: floats in one. */
+void dt_winograd_plan(struct dt_winograd *w, int vector);
+
+static inline size_t dt_winograd_packed_elems(const struct dt_winograd *w)
+{
+    return (size_t)DT_WINOGRAD_FREQS * w->u_freq;
+}
+
+/* Groups of transformed inputs and products, and one tile at an image's edge. */
+static inline size_t dt_winograd_scratch_elems(const struct dt_winograd *w)
+{
+    return (size_t)w->group * (w->v_tile + w->m_tile) + (size_t)DT_WINOGRAD_FREQS * (size_t)w->c;
+}
+
+#endif

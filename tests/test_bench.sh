@@ -1,0 +1,261 @@
+#!/usr/bin/env bash
+# `dtrain bench` as people run it: the tables, their sums, the JSON beside them, and what is refused.
+# usage: DTRAIN=... MPIEXEC=... test_bench.sh WRONG_SUM MODULE [DOUBLE]: fake_module.c, and the double of CUDA where that is built
+# shellcheck disable=SC2317 # functions that wait_for calls
+# shellcheck source=tests/cli_lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/cli_lib.sh"
+command -v python3 >/dev/null || { echo 'skipped: python3 reads the tables, and is not installed'; exit 77; }
+wrong_sum=$1 module=$2 double=${3:-}
+export FAKE_GPUS='aaaaaaaa bbbbbbbb' FAKE_DEVICES=2
+program=$DTRAIN
+
+bench() { # bench CODE RANKS ARGUMENT...: writes out and err; 0 ranks: without a launcher
+  local code=$1 n=$2 got=0 launcher=()
+  shift 2
+  ((n == 0)) || launcher=("$MPIEXEC" -n "$n")
+  timeout -k 5 120 "${launcher[@]}" "$program" bench "$@" >out 2>err </dev/null || got=$?
+  n_checks=$((n_checks + 1))
+  ((got == code)) || fail "exit code $got, expected $code: -np $n bench $*" err out
+}
+refused() { # refused TEXT RANKS ARGUMENT...: 64, this one line, nothing on stdout
+  local text=$1
+  shift
+  bench 64 "$@"
+  check "'$*' is refused with: $(cat err)" test "$(cat err)" = "dtrain: $text"
+  check "'$*' is refused, and prints" test ! -s out
+}
+
+cat >sums.py <<'PY'
+"""usage: sums.py RANKS WRONG WAY... [on HOSTS]: the tables of `bench allreduce` in out and sums.json are alike, and what they should be."""
+import json, sys
+ranks, wrong, ways = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
+hosts = int(ways.pop()) if "on" in ways else 1
+ways = [way for way in ways if way != "on"]
+tables, fits, name = {}, {}, None
+for line in open("out"):
+    words = line.split()
+    if line.startswith("# fit:"):
+        fits[name] = None if words[2] == "-" else (float(words[2]), float(words[words.index("GB/s,") - 1]))
+    elif line.startswith("#") and line[1] == " " and ":" in words[1]:
+        name = words[1].rstrip(":")
+        tables.setdefault(name, [])
+    elif line.startswith("#"):
+        header = line[1:].split()
+        assert header == ["size(B)", "count", "type", "redop", "time(us)", "algbw(GB/s)", "busbw(GB/s)", "#wrong"], header
+    elif words:
+        tables[name].append(words)
+tables = {name: rows for name, rows in tables.items() if rows}
+assert list(tables) == ways, list(tables)
+result = json.load(open("sums.json"))
+assert result["kind"] == "allreduce" and result["ranks"] == ranks and result["hosts"] == hosts, result
+assert set(result["machine"]) == {"host", "cpu", "cores", "isa", "peak_gflops"} and result["machine"]["peak_gflops"] > 0
+assert result["iters"] == 3 and result["checks"] == 2 and result["version"]
+assert [way["name"] for way in result["ways"]] == ways
+for way in result["ways"]:
+    rows = tables[way["name"]]
+    assert [int(row[0]) for row in rows] == [8, 80, 800, 8000], rows
+    for row, point in zip(rows, way["points"]):
+        size, count, kind, op, us, algbw, busbw, n_wrong = row
+        assert set(point) == {"bytes", "count", "us", "algbw_gbs", "busbw_gbs", "wrong"}, point
+        assert (kind, op, int(count) * 4, int(n_wrong)) == ("float", "sum", int(size), wrong), row
+        assert point["bytes"] == int(size) and point["count"] == int(count) and point["wrong"] == wrong
+        assert abs(point["us"] - float(us)) <= 0.006 and point["us"] > 0, row
+        assert abs(point["algbw_gbs"] - point["bytes"] / point["us"] / 1e3) <= 1e-9 * point["algbw_gbs"], point
+        assert abs(point["busbw_gbs"] - point["algbw_gbs"] * 2 * (ranks - 1) / ranks) <= 1e-9 * point["algbw_gbs"], point
+        assert abs(point["algbw_gbs"] - float(algbw)) <= 6e-4 and abs(point["busbw_gbs"] - float(busbw)) <= 6e-4, row
+    fit = way["fit"]
+    assert (fit is None) == (fits[way["name"]] is None) and (fit is None or set(fit) == {"latency_us", "bandwidth_gbs", "worst"})
+    assert fit is None or abs(fit["latency_us"] - fits[way["name"]][0]) <= 0.006 and fit["bandwidth_gbs"] > 0, fit
+    assert fit is None or ranks > 1
+PY
+sizes=(-b 8 -e 8000 -f 10 -n 3 -w 1 -c 2 --json sums.json)
+unset DTRAIN_CUDA_MODULE
+
+# ---- sums ----
+bench 0 0 allreduce "${sizes[@]}" --set device=cpu
+check 'sums of one rank' python3 sums.py 1 0 mpi
+check 'one rank: nothing is said of shared memory' grep -q '^# shared: no memory that ranks share$' out
+for n in 1 2 4; do
+  rm -f sums.json
+  bench 0 "$n" allreduce "${sizes[@]}" --set device=cpu
+  ways=(mpi)
+  ((n == 1)) || ways=(shared mpi)
+  check "sums of $n ranks" python3 sums.py "$n" 0 "${ways[@]}"
+done
+check 'sums: something on stderr' test ! -s err
+bench 0 2 allreduce "${sizes[@]}" --set device=cpu --set comm=mpi
+check 'sums with comm mpi' python3 sums.py 2 0 mpi
+MPIR_CVAR_NUM_CLIQUES=2 bench 0 4 allreduce "${sizes[@]}" --set device=cpu # ranks 0 and 2 as if on another host
+check 'sums over two hosts' python3 sums.py 4 0 shared mpi on 2
+check 'it is not said that there are two hosts' test "$(grep -c '; 4 ranks on 2 hosts; ' out)" -eq 2
+bench 0 2 allreduce -b 1K -e 1K -n 1 -w 0 -c 0 --set device=cpu
+check 'a sum that is not checked' test "$(grep -Ec '^ +1024 +256 .* N/A$' out)" -eq 2
+
+# A sum that is wrong in one element, on each rank, in each of two checks.
+program=$wrong_sum
+rm -f sums.json
+bench 70 2 allreduce "${sizes[@]}" --set device=cpu
+check 'wrong sums' python3 sums.py 2 4 shared mpi
+check 'wrong sums are not said' test "$(cat err)" = 'dtrain: 32 elements of sums were wrong (see #wrong in the table)'
+program=$DTRAIN
+
+# Between GPUs, of a module that has none.
+export DTRAIN_CUDA_MODULE=$module
+bench 0 2 allreduce "${sizes[@]}"
+check 'sums of two GPUs' python3 sums.py 2 0 shared mpi nccl staged
+bench 0 2 allreduce "${sizes[@]}" --set comm=nccl
+check 'sums with comm nccl' python3 sums.py 2 0 nccl
+FAKE_GPUS='aaaaaaaa aaaaaaaa' bench 0 2 allreduce "${sizes[@]}"
+check 'sums of one GPU for both' python3 sums.py 2 0 shared mpi staged
+program=$wrong_sum
+bench 70 2 allreduce "${sizes[@]}"
+check 'wrong sums of GPUs' python3 sums.py 2 4 shared mpi nccl staged
+program=$DTRAIN
+unset DTRAIN_CUDA_MODULE
+
+# ---- what is refused ----
+refused "--minbytes: expected bytes 4..1073741824, got '3'" 0 allreduce -b 3
+refused "--maxbytes: expected bytes 4..1073741824, got '2G'" 2 allreduce -e 2G
+refused '--minbytes 64 is above --maxbytes 32 (swap them, or give both)' 2 allreduce -b 64 -e 32
+refused "--stepfactor: expected a whole number 2..1024, got '1'" 2 allreduce -f 1
+refused "--iters: expected a whole number 1..1000000, got 'ten'" 2 allreduce -n ten
+refused "--warmup_iters: expected a whole number 0..1000000, got '-1'" 2 allreduce -w -1
+refused "--check: expected a whole number 0..1000, got '1001'" 2 allreduce -c 1001
+refused "--set: com: unknown key (did you mean 'comm'?)" 2 allreduce --set com=mpi
+refused "--config does not belong to bench allreduce (see dtrain --help)" 2 allreduce --config x
+refused "unknown command 'bench block' (did you mean 'bench blocks'?)" 2 block
+refused '--config FILE is required (see dtrain --help)' 2 blocks
+bench 69 2 allreduce --set device=cpu --set comm=nccl
+bench 74 2 allreduce -b 8 -e 8 --set device=cpu --json nowhere/sums.json
+check 'a file that cannot be written' grep -q '^dtrain: rank 0 .*: nowhere/: No such file' err
+bench 66 2 blocks --config nowhere.json
+
+# ---- a rank that stands still ----
+forever=(-b 4M -e 4M -n 1000000 --set device=cpu --json "$work/stalled")
+"$MPIEXEC" -n 2 env DTRAIN_TIMEOUT=2 "$DTRAIN" bench allreduce "${forever[@]}" >out 2>err </dev/null &
+job=$!
+check 'stall: begins no sums' wait_for 60 grep -q '#wrong' out
+mapfile -t ranks < <(ranks_of "$work/stalled")
+kill -STOP "${ranks[1]}"
+got=0
+wait "$job" || got=$?
+check "stall: exit code $got" test "$got" -eq 76
+names='(allreduce of 4194304 bytes \(shared\)|barrier before sums are timed)'
+check "stall: not said: $(cat err)" grep -Eqx "dtrain: $names stalled for 2 s: rank 1 .* \(raise DTRAIN_TIMEOUT .*" err
+
+# ---- a signal: the size under way is finished, nothing is written ----
+# All sizes together would take minutes, each as long as those before it.
+"$MPIEXEC" -n 2 "$DTRAIN" bench allreduce -b 1K -e 16M -n 5000 --set device=cpu --json "$work/signalled" >out 2>err </dev/null &
+job=$!
+check 'signal: begins no sums' wait_for 60 grep -q '#wrong' out
+kill -TERM "$job"
+got=0
+wait "$job" || got=$?
+check "signal: exit code $got" test "$got" -eq 75
+check "signal: not said: $(cat err)" grep -qx 'stopped by a signal; nothing is written' err
+check 'signal: a file is left' test ! -e signalled
+
+# ---- blocks ----
+cat >config.json <<'JSON'
+{
+  "data": { "format": "synthetic", "train_samples": 200, "test_samples": 20 },
+  "model": { "input": [1, 10, 10], "layers": [
+    { "type": "conv2d", "filters": 4, "kernel": 3, "activation": "relu" }, { "type": "max_pool2d", "size": 2 },
+    { "type": "conv2d", "filters": 8, "kernel": 3, "activation": "relu" }, { "type": "avg_pool2d", "size": 2 },
+    { "type": "flatten" }, { "type": "dropout", "rate": 0.5 }, { "type": "dense", "units": 6, "activation": "relu" },
+    { "type": "dense", "units": 4 }] },
+  "train": { "batch": { "per_rank": 16 }, "optimizer": { "type": "adam", "clip_norm": 1 } },
+  "threads": 1, "device": "cpu"
+}
+JSON
+cat >blocks.py <<'PY'
+"""usage: blocks.py RANKS DEVICE: the tables of `bench blocks` in out and blocks.json are alike, and what they should be."""
+import json, sys
+ranks, device = int(sys.argv[1]), sys.argv[2]
+dense = {"conv1": 2 * 64 * 4 * 9, "conv2": 2 * 4 * 8 * 36, "block3": 0, "fc1": 2 * 8 * 6, "fc2": 2 * 6 * 4}  # flop of a sample
+lines = open("out").read().split("\n")
+result = json.load(open("blocks.json"))
+assert result["kind"] == "blocks" and result["config"] == "config" and result["ranks"] == ranks and result["batch"] == 16
+assert result["device"].split()[0] == device and result["steps"] == 15 and result["warmup_steps"] == 20
+assert [block["name"] for block in result["blocks"]] == list(dense), result["blocks"]
+near = lambda text, value, width: (text == "-") == (value is None) and (value is None or abs(float(text) - value) <= width)
+rows = {line.split()[0]: line.split() for line in lines if line.strip()}
+columns = ["ms", "cpu", "GFLOP", "GFLOP/s", "%peak", "%alive"]
+assert rows["block"] == ["block", *columns, *columns, "%reach"], rows["block"]
+peak = result["machine"]["peak_gflops"]
+for i, block in enumerate(result["blocks"]):
+    words = rows[block["name"]]
+    assert len(words) == 14, words
+    for p, (name, words) in enumerate((("forward", words[1:7]), ("backward", words[7:14]))):
+        b = block[name]
+        keys = {"ms", "cpu_ms", "ms_min", "ms_max", "gflop", "gflops", "of_peak", "alive"}
+        assert set(b) == keys | ({"reach"} if p else set()), b
+        assert 0 <= b["ms_min"] <= b["ms"] <= b["ms_max"], b
+        assert near(words[0], b["ms"], 6e-4) and near(words[1], b["cpu_ms"], 6e-4), words
+        products = 2 if p and i else 1
+        ms = b["ms"] if device == "cuda" else b["cpu_ms"]
+        flop = dense[block["name"]] * 16 * products
+        assert (b["gflop"] is None) == (b["gflops"] is None) == (flop == 0), b
+        assert flop == 0 or abs(b["gflop"] - 1e-9 * flop) < 1e-15 and abs(b["gflops"] - b["gflop"] / ms * 1e3) < 1e-6, b
+        of_peak = None if flop == 0 or device == "cuda" else b["gflops"] / peak
+        assert (b["of_peak"] is None) == (of_peak is None) and (of_peak is None or abs(b["of_peak"] - of_peak) < 1e-9), b
+        assert near(words[2], b["gflop"], 6e-6) and near(words[3], b["gflops"], 0.06), b
+        assert near(words[4], None if of_peak is None else 100 * of_peak, 0.06), b
+        assert 0 < b["alive"] <= 1 and near(words[5], 100 * b["alive"], 0.06), b
+    back = block["backward"]
+    assert near(words[6], None if back["reach"] is None else 100 * back["reach"], 0.06), words
+    assert (block["name"] in ("conv2", "block3")) == (back["reach"] is None)  # behind an average pool it cannot be seen
+    assert block["name"] != "conv1" or 0 < back["reach"] <= 0.25 * back["alive"]  # of four only the largest has one
+    assert block["name"] != "fc1" or 0 < back["reach"] <= block["forward"]["alive"]  # relu's zeros let nothing through
+alive, alive_back = ([block[way]["alive"] for block in result["blocks"]] for way in ("forward", "backward"))
+assert alive[3] < 0.9 and alive_back[3] == alive_back[4] == 1, (alive, alive_back)  # fc1 ends in relu
+assert alive[2] < 0.75 * alive[1] and alive[4] > 0.9, alive  # dropout; logits
+parts = result["parts"]
+names = ["gather", "forward", "loss", "backward", "optimizer", "rest", "total"]
+assert list(parts) == names
+for unit, column in (("ms", 1), ("cpu_ms", 2)):
+    for name in names:
+        assert near(rows[name][column], parts[name][unit], 6e-4), rows[name]
+    assert abs(sum(parts[name][unit] for name in names[:-1]) - parts["total"][unit]) < 1e-9
+    for name in ("forward", "backward"):
+        assert abs(sum(block[name][unit] for block in result["blocks"]) - parts[name][unit]) < 1e-9
+assert all(parts[name]["cpu_ms"] > 0 for name in names[:5]), parts
+step = result["step"]
+assert set(step) == {"ms", "cpu_ms", "ms_min", "ms_max", "images_per_s"} and near(rows["untimed"][1], step["ms"], 6e-4)
+assert abs(step["images_per_s"] - 16 * ranks * 1e3 / step["ms"]) < 1e-6 * step["images_per_s"]
+PY
+for n in 0 1 2 4; do
+  rm -f blocks.json
+  bench 0 "$n" blocks --config config.json --json blocks.json
+  check "blocks of $n ranks" python3 blocks.py $((n > 0 ? n : 1)) cpu
+done
+bench 0 2 blocks --config config.json --json blocks.json --set device=ref
+check 'blocks of the reference' python3 blocks.py 2 ref
+check 'nothing is made again' test "$(grep -c 'made again' out)" -eq 0
+bench 0 1 blocks --config config.json --set device=ref --set model.layers.2.filters=512
+check 'it is not said that a block is made again' grep -q '^conv1 is made again in the backward pass' out
+bench 0 2 blocks --config config.json --json blocks.json --set train.accumulate=3
+check 'blocks of micro-batches' python3 blocks.py 2 cpu
+
+# Zeros are counted alike wherever they lie, and in 16 bits, too.
+zeros() { python3 -c 'import json; print([[b[p][k] for p, k in (("forward", "alive"), ("backward", "alive"), ("backward", "reach"))]
+  for b in json.load(open("blocks.json"))["blocks"]])'; }
+few=(--config config.json --json blocks.json --set train.optimizer.lr=1e-6)
+bench 0 2 blocks "${few[@]}"
+zeros >zeros.expected
+DTRAIN_CUDA_MODULE=$module bench 0 2 blocks "${few[@]}" --set device=cuda
+check 'blocks on a GPU' python3 blocks.py 2 cuda
+check 'zeros on a GPU' cmp zeros.expected <(zeros)
+for precision in f32 bf16; do
+  [[ -n $double ]] || break
+  DTRAIN_CUDA_MODULE=$double bench 0 2 blocks "${few[@]}" --set device=cuda --set "precision=$precision"
+  check "blocks on the double, $precision" python3 blocks.py 2 cuda
+  zeros >zeros.found
+  check "zeros on the double, $precision" python3 -c 'import json
+a, b = (json.loads(open(f).read().replace("None", "-1")) for f in ("zeros.expected", "zeros.found"))
+assert all(abs(x - y) < 0.01 for p, q in zip(a, b) for x, y in zip(p, q)), (a, b)'
+done
+left=$(find . -newer config.json -type f ! -name '*.py' ! -name '*.json' ! -name 'zeros.*' ! -name out ! -name err)
+check "bench leaves other files: $left" test -z "$left"
+check 'bench leaves a run folder' test ! -e runs
+finish

@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""bench-cpu counts operations, forms ratios within rounds and reads dtrain's records as it says, and all of dtrain's rows run.
+
+Usage: test_bench_cpu.py SOURCE_DIR DTRAIN MPIEXEC. No figure that it measures matters here.
+"""
+import importlib.machinery
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+source, dtrain, mpiexec = sys.argv[1:4]
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(source, "scripts"))
+import bench_goals as goals
+
+loader = importlib.machinery.SourceFileLoader("bench_cpu", os.path.join(source, "scripts", "bench-cpu"))
+bench = importlib.util.module_from_spec(importlib.util.spec_from_loader("bench_cpu", loader))
+loader.exec_module(bench)
+
+
+def expect(what, got, want):
+    if got != want:
+        sys.exit("test_bench_cpu: %s is %r, expected %r" % (what, got, want))
+
+
+def test_flops():
+    """By hand: 2 per product, three times, but no gradient of the image."""
+    conv1, conv2, dense1, dense2 = 26 * 26 * 32 * 9, 24 * 24 * 64 * 32 * 9, 12 * 12 * 64 * 128, 128 * 10
+    cnn = bench.load("mnist.json")["model"]
+    expect("mnist.json", goals.flops_per_image(cnn), 6 * (conv1 + conv2 + dense1 + dense2) - 2 * conv1)
+    expect("mnist-mlp.json", goals.flops_per_image(bench.load("mnist-mlp.json")["model"]), 4 * 784 * 128 + 6 * 1280)
+    layers = [{"type": "conv2d", "filters": 4, "kernel": 5, "stride": 2, "padding": "same"}, {"type": "avg_pool2d", "size": 2},
+              {"type": "conv2d", "filters": 2, "kernel": 3, "stride": 2}, {"type": "max_pool2d", "size": 2, "stride": 1}]
+    conv1, conv2 = 17 * 16 * 4 * 3 * 25, 3 * 3 * 2 * 4 * 9  # 33x31 becomes 17x16, 8x8, 3x3, 2x2
+    model = {"input": [3, 33, 31], "layers": [*layers, {"type": "dense", "units": 5}]}
+    expect("a strided model", goals.flops_per_image(model), 4 * conv1 + 6 * (conv2 + 2 * 2 * 2 * 5))
+    expect("100 GFLOP/s on mnist.json", round(goals.roofline(100, cnn), 2), round(1e11 / 71565312, 2))
+
+
+def test_ratios():
+    speeds = {"a": [10, 30, 40], "b": [5, 10, 20], "c": [2, 15, 10]}
+    expect("b", goals.ratio(speeds, goals.Goal("", "a", ("b",))), [2, 3, 2])
+    expect("the best of two, round by round", goals.ratio(speeds, goals.Goal("", "a", ("b", "c"))), [2, 2, 2])
+    expect("twice b", goals.ratio(speeds, goals.Goal("", "a", ("b",), times=2)), [1, 1.5, 1])
+    wanted = [goals.Goal("g", "a", ("b",), 2), goals.Goal("g", "a", ("b",), 2.5), goals.Goal("g", "a", ("b",)),
+              goals.Goal("g", "a", ("b", "lacking"), 1)]
+    found = list(goals.ratios(speeds, wanted))
+    expect("goals met", [r["met"] for r in found], [True, False, None])
+    expect("a ratio", [found[0][key] for key in ("mine", "other", "median", "min", "max")], ["a", "b", 2, 2, 3])
+
+
+def test_records():
+    """100 and 300 images/s over as many images are 150; of the steps only the first record counts."""
+    records = [("run", None), ("step", 90), ("step", 95), ("epoch", 100), ("step", 290), ("epoch", 300)]
+    expect("speeds", bench.speeds_of([{"type": t, "images_per_s": s} for t, s in records]), (150, 90))
+
+
+def test_rows():
+    """Every row of a ratio has a contender; those of dtrain run; what fails is named and costs only its own rows."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "out.json")
+        command = [sys.executable, os.path.join(source, "scripts", "bench-cpu"), "--quick", "--dtrain", dtrain, "--mpirun", mpiexec,
+                   "--python", "/bin/false", "--horovod-python", "/bin/false", "--json", path]
+        done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        expect("the exit code (%s)" % done.stderr, done.returncode, 1)
+        with open(path) as file:
+            result = json.load(file)
+    ratios = [goal for goal in goals.all_goals() if goal.group != "ranks" or result["cores"] > 1]
+    rows = {row for goal in ratios for row in (goal.mine, *goal.others)}
+    needs_v3 = {row for _, row, *_ in goals.SETTINGS} & set(result["failed"])  # on other processors
+    peers = {row for row in rows if row.startswith(("PyTorch", "Horovod"))}
+    expect("the failed rows", set(result["failed"]), peers | needs_v3)
+    expect("the rows with a speed", set(result["images_per_s"]), rows - peers - needs_v3)
+    expect("the ratios", [(r["mine"], r["other"]) for r in result["ratios"]],
+           [(g.mine, goals.other_text(g)) for g in ratios if peers.isdisjoint(g.others)])
+
+
+test_flops()
+test_ratios()
+test_records()
+test_rows()
+print("test_bench_cpu: ok")
