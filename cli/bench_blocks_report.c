@@ -59,14 +59,16 @@ static double alive_linear(const struct dt_block *block, const struct dt_block_b
     return b->n_alive_both / (b->n_samples * (double)dt_shape_elems(block->linear_out));
 }
 
-/* Backward there are two products of the same size, for the weights and for the input; nobody asks for the gradient of images. */
+/* Backward there are two products of the same size, for the weights and for the input; nobody asks for the gradient in front of
+ * the first weights. */
 static void summarize_block(const struct dt_trainer *t, const struct dt_block_times *times, int index, struct summary *out)
 {
     const struct dt_block_bench *b = &times->blocks[index];
     const double n_flops = dt_block_flops(&t->model.blocks[index]) * b->n_samples / DT_BENCH_ROUNDS;
     struct pass_row *forward = &out->forward[index], *backward = &out->backward[index];
     *forward = summarize_pass(t, times->peak_flops, &b->forward, n_flops);
-    *backward = summarize_pass(t, times->peak_flops, &b->backward, index > 0 ? 2 * n_flops : n_flops);
+    *backward =
+        summarize_pass(t, times->peak_flops, &b->backward, index > dt_model_first_trained(&t->model) ? 2 * n_flops : n_flops);
     forward->alive = b->n_alive_outputs / b->n_outputs;
     backward->alive = b->n_alive_grads / b->n_outputs;
     backward->alive_linear = alive_linear(&t->model.blocks[index], b);
@@ -160,8 +162,8 @@ static void print_notes(const struct dt_trainer *t, const struct dt_block_times 
     puts("\nms, cpu: wall time, and CPU time of all threads of rank 0; medians. rest: communication, and what lies between the "
          "calls.\n"
          "total: the sum of the rows above. untimed: a step without these clocks.\n"
-         "GFLOP: 2 for each multiply-add of the dense operation, backward twice as many; the first block has no gradient to hand "
-         "on.\n"
+         "GFLOP: 2 for each multiply-add of the dense operation, backward twice as many; the first with weights hands no "
+         "gradient on.\n"
          "%alive: what is not zero of the block's output, and of the gradient that comes back to it; %reach: of the gradient that\n"
          "activation, pool and dropout let through to the linear operation.");
     if (times->peak_flops > 0) {

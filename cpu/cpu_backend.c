@@ -8,6 +8,7 @@
 #include "cpu/cpu_block.h"
 #include "cpu/cpu_isa.h"
 #include "cpu/cpu_loss.h"
+#include "cpu/cpu_subnormals.h"
 
 #define HUGE_PAGE ((size_t)2 << 20)
 #define CACHE_BYTES ((size_t)2 << 20)  /* of a core alone: the second level of today's servers has 1 or 2 MB */
@@ -34,8 +35,10 @@ static enum dt_status cpu_open(const struct dt_backend_options *options, struct 
         return dt_error(DT_NO_MEMORY, "out of memory while opening the cpu backend");
     }
     const int n_threads = options->n_threads > 1 ? options->n_threads : 1;
+    cpu->subnormals = dt_subnormals_flush(); /* threads inherit it */
     const enum dt_status s = dt_threads_open(n_threads, &cpu->threads);
     if (s != DT_OK) {
+        dt_subnormals_restore(cpu->subnormals);
         free(cpu);
         return s;
     }
@@ -49,6 +52,7 @@ static enum dt_status cpu_open(const struct dt_backend_options *options, struct 
 static void cpu_close(struct dt_backend *backend)
 {
     dt_threads_close(cpu_of(backend)->threads);
+    dt_subnormals_restore(cpu_of(backend)->subnormals);
     free(backend);
 }
 
@@ -112,11 +116,15 @@ static void cpu_samples_close(struct dt_backend *backend, struct dt_bound_sample
     free(bound);
 }
 
-/* One sample, C H W to H W C. */
-static void gather_sample(const struct dt_samples *samples, size_t row, float *x)
+/* One sample, C H W to H W C: the same order if there is one channel or one pixel. */
+static void gather_sample(const struct dt_cpu_kernels *kernels, const struct dt_samples *samples, size_t row, float *x)
 {
     const size_t n_c = (size_t)samples->shape.c, n_hw = (size_t)samples->shape.h * (size_t)samples->shape.w;
     const size_t from = row * n_c * n_hw;
+    if (samples->pixels != NULL && (n_c == 1 || n_hw == 1)) {
+        kernels->scale_pixels(n_c * n_hw, samples->pixels + from, samples->scale, x);
+        return;
+    }
     for (size_t c = 0; c < n_c; c++) {
         for (size_t i = 0; i < n_hw; i++) {
             x[i * n_c + c] = samples->pixels != NULL ? (float)samples->pixels[from + c * n_hw + i] * samples->scale
@@ -127,10 +135,10 @@ static void gather_sample(const struct dt_samples *samples, size_t row, float *x
 
 static enum dt_status cpu_gather(struct dt_backend *backend, struct dt_bound_samples *bound, const struct dt_batch *batch, float *x)
 {
-    (void)backend;
+    const struct dt_cpu_kernels *kernels = cpu_of(backend)->kernels;
     const size_t n_elems = dt_shape_elems(bound->samples->shape);
     for (int i = 0; i < batch->n; i++) {
-        gather_sample(bound->samples, batch->rows[i], x + (size_t)i * n_elems);
+        gather_sample(kernels, bound->samples, batch->rows[i], x + (size_t)i * n_elems);
     }
     return DT_OK;
 }

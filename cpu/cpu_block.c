@@ -42,6 +42,9 @@ static void describe_conv(struct dt_block_state *state, int vector)
     if (b->kernel == 3 && b->stride == 1) {
         dt_winograd_plan(&state->winograd, vector);
     }
+    state->fuses_pool = state->winograd.used && b->activation == DT_ACTIVATION_RELU && b->pool == DT_POOL_MAX &&
+                        b->pool_size == 2 && b->pool_stride == 2;
+    state->n_words = (size_t)out.h * (size_t)out.w * dt_survivor_words(out.c);
     state->dx_direct = !state->pads && in.c % vector == 0;
     state->survivors_pooled = b->pool == DT_POOL_MAX && b->pool_size <= b->pool_stride;
     state->masks_only = b->pool == DT_POOL_NONE && b->dropout_rate == 0 && !state->turns &&
@@ -74,8 +77,7 @@ static void describe(struct dt_block_state *state, struct dt_cpu *cpu, const str
     if (b->linear == DT_LINEAR_CONV) {
         describe_conv(state, cpu->kernels->vector);
         state->slice = dt_cpu_slice(capacity);
-        const size_t affordable = ((size_t)1 << 24) / state->n_weights; /* 64 MB of them */
-        state->n_slices = affordable >= DT_CPU_MAX_SLICES ? DT_CPU_MAX_SLICES : affordable >= 2 ? (int)affordable : 2;
+        state->n_slices = dt_threads_count(cpu->threads);
     }
 }
 
@@ -95,8 +97,9 @@ static void *memory_if(bool wanted, size_t n, size_t size, bool *ok)
 
 /* Survivors and their lists. Filters' lists are an odd number of cache lines apart, so that their ends share no set of the cache.
  */
-static bool alloc_lists(const struct dt_conv *conv, struct dt_cpu_scratch *scratch)
+static bool alloc_lists(const struct dt_block_state *state, struct dt_cpu_scratch *scratch)
 {
+    const struct dt_conv *conv = &state->conv;
     const size_t n_k = (size_t)conv->k, n_w = (size_t)conv->out_w, n_h = (size_t)conv->out_h, line = 64 / sizeof(struct dt_entry);
     const size_t band_rows = BAND_BYTES / ((size_t)conv->w * (size_t)conv->c * sizeof(float));
     struct dt_conv_lists *lists = &scratch->lists;
@@ -106,7 +109,7 @@ static bool alloc_lists(const struct dt_conv *conv, struct dt_cpu_scratch *scrat
     lists->begin = memory_if(true, n_k * ((n_h + (size_t)lists->band - 1) / (size_t)lists->band), sizeof(struct dt_entry *), &ok);
     lists->stride = (dt_round_up(n_w * n_h, line) / line | 1) * line;
     lists->entry = memory_if(true, n_k * lists->stride, sizeof *lists->entry, &ok);
-    scratch->survivors.word = memory_if(true, n_h * n_w * dt_survivor_words(conv->k), sizeof(uint64_t), &ok);
+    scratch->survivors.word = memory_if(!state->fuses_pool, state->n_words, sizeof(uint64_t), &ok);
     scratch->survivors.row_at = memory_if(true, n_h, sizeof(uint32_t), &ok);
     scratch->survivors.column_at = memory_if(true, n_w, sizeof(uint32_t), &ok);
     return ok;
@@ -152,14 +155,35 @@ static bool alloc_scratch(const struct dt_block_state *state, struct dt_cpu_scra
     const size_t n_framed = (size_t)turned->h * (size_t)turned->w * (size_t)turned->c;
     scratch->framed = memory_if(is_conv && b->stride == 1, n_framed, sizeof(float), &ok);
     scratch->winograd = memory_if(state->winograd.used, dt_winograd_scratch_elems(&state->winograd), sizeof(float), &ok);
+    const bool drops = state->fuses_pool && b->dropout_rate > 0;
+    scratch->keep = memory_if(drops, n_images * state->n_pooled, sizeof(uint8_t), &ok);
+    scratch->winner = memory_if(state->fuses_pool, state->n_pooled, sizeof(uint16_t), &ok);
     scratch->dense = memory_if(b->linear == DT_LINEAR_DENSE, DT_DENSE_SCRATCH, sizeof(float), &ok);
-    scratch->dw = memory_if(is_conv, is_conv ? dt_conv_packed_backward_elems(conv, vector) : 0, sizeof(float), &ok);
-    scratch->dw_dense = memory_if(is_conv, is_conv ? dt_conv_dense_elems(conv, vector) : 0, sizeof(float), &ok);
     if (is_conv) {
-        ok = ok && alloc_lists(conv, scratch);
+        ok = ok && alloc_lists(state, scratch);
         if (ok) {
             place_survivors(state, &scratch->survivors);
         }
+    }
+    return ok;
+}
+
+static bool alloc_sums(const struct dt_conv *conv, int vector, struct dt_conv_sums *sums)
+{
+    bool ok = true;
+    sums->sparse = memory_if(true, dt_conv_packed_backward_elems(conv, vector), sizeof(float), &ok);
+    sums->dense = memory_if(true, dt_conv_dense_elems(conv, vector), sizeof(float), &ok);
+    sums->bias = memory_if(true, dt_conv_filters(conv, vector), sizeof(float), &ok);
+    return ok;
+}
+
+static bool alloc_slices(struct dt_block_state *state, int vector)
+{
+    bool ok = alloc_sums(&state->conv, vector, &state->total);
+    state->sums = calloc((size_t)state->n_slices, sizeof *state->sums);
+    ok = ok && state->sums != NULL;
+    for (int s = 0; ok && s < state->n_slices; s++) {
+        ok = alloc_sums(&state->conv, vector, &state->sums[s]);
     }
     return ok;
 }
@@ -170,8 +194,8 @@ static bool alloc_state(struct dt_block_state *state)
     const bool is_conv = b->linear == DT_LINEAR_CONV;
     const int vector = state->cpu->kernels->vector;
     const size_t n = (size_t)state->capacity, n_backward = is_conv ? dt_conv_packed_backward_elems(&state->conv, vector) : 0;
-    const size_t n_forward = is_conv ? dt_conv_packed_forward_elems(&state->conv, vector) : 0, n_slices = (size_t)state->n_slices;
-    bool ok = true;
+    const size_t n_forward = is_conv ? dt_conv_packed_forward_elems(&state->conv, vector) : 0;
+    bool ok = !is_conv || alloc_slices(state, vector);
     state->packed_forward = memory_if(is_conv, n_forward, sizeof(float), &ok);
     state->packed_winograd = memory_if(state->winograd.used, dt_winograd_packed_elems(&state->winograd), sizeof(float), &ok);
     state->packed_backward = memory_if(is_conv, n_backward, sizeof(float), &ok);
@@ -180,14 +204,13 @@ static bool alloc_state(struct dt_block_state *state)
     state->turned_weight = memory_if(turns_back, state->n_weights, sizeof(float), &ok);
     state->turned_packed = memory_if(turns_back, n_turned, sizeof(float), &ok);
     state->turned_bias = memory_if(turns_back, (size_t)b->in.c, sizeof(float), &ok);
-    state->dw = memory_if(is_conv, n_slices * state->n_weights, sizeof(float), &ok);
-    state->db = memory_if(is_conv, n_slices * (is_conv ? dt_conv_filters(&state->conv, vector) : 0), sizeof(float), &ok);
     alloc_sparse(b->linear == DT_LINEAR_DENSE, n, state->n_linear, &state->by_unit, &ok);
     alloc_sparse(b->linear == DT_LINEAR_DENSE, state->n_linear, n, &state->by_sample, &ok);
-    state->winner = memory_if(b->pool == DT_POOL_MAX, n * state->n_pooled, sizeof(uint16_t), &ok);
+    state->winner = memory_if(b->pool == DT_POOL_MAX && !state->fuses_pool, n * state->n_pooled, sizeof(uint16_t), &ok);
+    state->word = memory_if(state->fuses_pool, n * state->n_words, sizeof(uint64_t), &ok);
     state->activated =
         memory_if(b->pool == DT_POOL_AVG && b->activation != DT_ACTIVATION_NONE, n * state->n_linear, sizeof(float), &ok);
-    state->keep = memory_if(b->dropout_rate > 0, n * state->n_pooled, sizeof(uint8_t), &ok);
+    state->keep = memory_if(b->dropout_rate > 0 && !state->fuses_pool, n * state->n_pooled, sizeof(uint8_t), &ok);
     state->scratch = calloc((size_t)dt_threads_count(state->cpu->threads), sizeof *state->scratch);
     ok = ok && state->scratch != NULL;
     for (int t = 0; ok && t < dt_threads_count(state->cpu->threads); t++) {
@@ -226,9 +249,9 @@ static void free_scratch(struct dt_cpu_scratch *scratch)
     free(scratch->dx);
     free(scratch->framed);
     free(scratch->winograd);
+    free(scratch->keep);
+    free(scratch->winner);
     free(scratch->dense);
-    free(scratch->dw);
-    free(scratch->dw_dense);
     free(scratch->lists.begin);
     free(scratch->lists.end);
     free(scratch->lists.entry);
@@ -237,8 +260,20 @@ static void free_scratch(struct dt_cpu_scratch *scratch)
     free(scratch->survivors.column_at);
 }
 
+static void free_sums(struct dt_conv_sums *sums)
+{
+    free(sums->sparse);
+    free(sums->dense);
+    free(sums->bias);
+}
+
 void dt_cpu_block_close(struct dt_block_state *state)
 {
+    for (int s = 0; state->sums != NULL && s < state->n_slices; s++) {
+        free_sums(&state->sums[s]);
+    }
+    free(state->sums);
+    free_sums(&state->total);
     for (int t = 0; state->scratch != NULL && t < dt_threads_count(state->cpu->threads); t++) {
         free_scratch(&state->scratch[t]);
     }
@@ -249,8 +284,6 @@ void dt_cpu_block_close(struct dt_block_state *state)
     free(state->turned_weight);
     free(state->turned_packed);
     free(state->turned_bias);
-    free(state->dw);
-    free(state->db);
     free(state->by_unit.begin);
     free(state->by_unit.next);
     free(state->by_unit.entry);
@@ -258,6 +291,7 @@ void dt_cpu_block_close(struct dt_block_state *state)
     free(state->by_sample.next);
     free(state->by_sample.entry);
     free(state->winner);
+    free(state->word);
     free(state->activated);
     free(state->keep);
     free(state);

@@ -20,6 +20,7 @@ struct dt_cpu {
     struct dt_threads *threads;
     struct dt_metrics metrics;
     char description[64];
+    uint32_t subnormals; /* of the thread that opened it: cpu_subnormals.h */
 };
 
 /* Zeroed, 64-byte aligned, 256 readable bytes past the end; for free(). NULL: out of memory. */

@@ -14,7 +14,7 @@ float *dt_cpu_unwind(const struct dt_cpu_job *job, int sample, int thread)
         kernels->activate_backward(b->activation, state->n_pooled, job->y + at, 1.0f - b->dropout_rate, dy);
     }
     if (state->turns) {
-        kernels->transpose((size_t)b->pool_out.c, (size_t)b->pool_out.h * (size_t)b->pool_out.w, dy, scratch->pooled);
+        kernels->transpose((size_t)b->pool_out.c, (size_t)b->pool_out.h * (size_t)b->pool_out.w, 1, dy, scratch->pooled);
         dy = scratch->pooled;
     }
     if (b->dropout_rate > 0) {

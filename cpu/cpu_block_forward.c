@@ -5,25 +5,35 @@
 #include "base/rng.h"
 
 /* Draws which units of a sample's output dropout keeps. */
-static uint8_t *draw_mask(const struct dt_cpu_job *job, int sample)
+static void draw_mask(const struct dt_cpu_job *job, int sample, uint8_t *keep)
 {
-    struct dt_block_state *state = job->state;
+    const struct dt_block_state *state = job->state;
     const struct dt_block *b = &state->block;
     const struct dt_dropout_key key = {.seed = job->pass->seed,
                                        .stream = b->dropout_stream,
                                        .epoch = job->pass->batch->epoch,
                                        .sample = job->pass->batch->ids[sample],
                                        .threshold = dt_dropout_threshold(b->dropout_rate)};
-    uint8_t *keep = state->keep + dt_cpu_kept(job->pass, sample, state->n_pooled);
     state->cpu->kernels->dropout_mask(&key, state->n_pooled, keep);
-    return keep;
 }
 
 /* To the order that `flatten` wants. */
 static void turn_sample(const struct dt_cpu_job *job, const float *pooled, float *y)
 {
     const struct dt_shape shape = job->state->block.pool_out;
-    job->state->cpu->kernels->transpose((size_t)shape.h * (size_t)shape.w, (size_t)shape.c, pooled, y);
+    job->state->cpu->kernels->transpose((size_t)shape.h * (size_t)shape.w, (size_t)shape.c, 1, pooled, y);
+}
+
+/* The words of a sample that took the direct way: of winners whose output is positive behind pool and dropout. A NaN is not. */
+static void note_survivors(const struct dt_cpu_job *job, int sample, int thread, const float *pooled)
+{
+    struct dt_block_state *state = job->state;
+    const struct dt_cpu_kernels *kernels = state->cpu->kernels;
+    float *positive = state->scratch[thread].linear; /* done with */
+    memcpy(positive, pooled, state->n_pooled * sizeof(float));
+    kernels->activate_backward(DT_ACTIVATION_RELU, state->n_pooled, pooled, 1, positive);
+    kernels->survivors_pooled(&state->pooling, positive, state->scratch[thread].winner,
+                              state->word + dt_cpu_kept(job->pass, sample, state->n_words));
 }
 
 /* Activation, pool, dropout and flatten of one sample; `linear` is the linear operation's output and may be changed. */
@@ -32,19 +42,26 @@ static void finish_sample(const struct dt_cpu_job *job, int sample, int thread, 
     struct dt_block_state *state = job->state;
     const struct dt_block *b = &state->block;
     const struct dt_cpu_kernels *kernels = state->cpu->kernels;
+    struct dt_cpu_scratch *scratch = &state->scratch[thread];
     const size_t kept = dt_cpu_kept(job->pass, sample, state->n_pooled);
     float *y = job->y_out + (size_t)sample * state->n_pooled;
-    float *pooled = b->pool == DT_POOL_NONE ? linear : state->turns ? state->scratch[thread].pooled : y;
+    float *pooled = b->pool == DT_POOL_NONE ? linear : state->turns ? scratch->pooled : y;
     if (!activated) {
         kernels->activate(b->activation, state->n_linear, linear);
     }
     if (b->pool == DT_POOL_MAX) {
-        kernels->max_pool(&state->pooling, linear, pooled, job->pass->training ? state->winner + kept : NULL);
+        uint16_t *winner = state->fuses_pool ? scratch->winner : state->winner + kept;
+        kernels->max_pool(&state->pooling, linear, pooled, job->pass->training ? winner : NULL);
     } else if (b->pool == DT_POOL_AVG) {
         kernels->avg_pool(&state->pooling, linear, pooled);
     }
     if (b->dropout_rate > 0 && job->pass->training) {
-        kernels->dropout(state->n_pooled, draw_mask(job, sample), state->dropout_scale, pooled);
+        uint8_t *keep = state->fuses_pool ? scratch->keep : state->keep + kept;
+        draw_mask(job, sample, keep);
+        kernels->dropout(state->n_pooled, keep, state->dropout_scale, pooled);
+    }
+    if (state->fuses_pool && job->pass->training) {
+        note_survivors(job, sample, thread, pooled);
     }
     if (state->turns) {
         turn_sample(job, pooled, y);
@@ -76,32 +93,26 @@ static void conv_sample(void *context, int sample, int thread)
     dt_cpu_poll(job->pass, thread);
 }
 
-/* Whether pool and dropout are done where Winograd's outputs arise. */
-static bool fuses_pool(const struct dt_block *b)
-{
-    return b->activation == DT_ACTIVATION_RELU && b->pool == DT_POOL_MAX && b->pool_size == 2 && b->pool_stride == 2;
-}
-
 /* Neighbouring samples through convolution, ReLU, pool, dropout and flatten in one go. Returns which were not finite. */
 static uint32_t winograd_to_pool(const struct dt_cpu_job *job, int first, int n, int thread)
 {
     struct dt_block_state *state = job->state;
     const struct dt_block *b = &state->block;
-    const size_t n_pooled = state->n_pooled, kept = dt_cpu_kept(job->pass, first, n_pooled);
+    const size_t n_pooled = state->n_pooled;
     const bool drops = b->dropout_rate > 0 && job->pass->training;
     float *y = job->y_out + (size_t)first * n_pooled, *pooled = state->turns ? state->scratch[thread].pooled : y;
+    uint8_t *keep = state->scratch[thread].keep;
+    uint64_t *word = state->word + dt_cpu_kept(job->pass, first, state->n_words);
     const struct dt_winograd_out out = {.bias = job->params + state->bias_offset,
                                         .relu = true,
                                         .pool = true,
                                         .y = pooled,
-                                        .winner = job->pass->training ? state->winner + kept : NULL,
-                                        .keep = drops ? state->keep + kept : NULL,
+                                        .next = state->turns ? y : NULL,
+                                        .word = job->pass->training ? word : NULL,
+                                        .keep = drops ? keep : NULL,
                                         .scale = state->dropout_scale};
-    for (size_t i = 0; state->turns && i < (size_t)n * n_pooled; i += 16) {
-        __builtin_prefetch(y + i, 1, 2); /* its lines come while there is still much to compute */
-    }
     for (int i = 0; drops && i < n; i++) {
-        draw_mask(job, first + i);
+        draw_mask(job, first + i, keep + (size_t)i * n_pooled);
     }
     const uint32_t spoilt = state->cpu->kernels->winograd_forward(&state->winograd, n, job->x + (size_t)first * state->n_in,
                                                                   state->packed_winograd, &out, state->scratch[thread].winograd);
@@ -132,7 +143,7 @@ static void winograd_item(void *context, int item, int thread)
     const int n_images = job->state->winograd.images, first = item * n_images;
     const int n = job->n - first < n_images ? job->n - first : n_images;
     const uint32_t spoilt =
-        fuses_pool(&job->state->block) ? winograd_to_pool(job, first, n, thread) : winograd_samples(job, first, n, thread);
+        job->state->fuses_pool ? winograd_to_pool(job, first, n, thread) : winograd_samples(job, first, n, thread);
     for (int i = 0; i < n; i++) {
         if (spoilt >> i & 1) {
             conv_sample(context, first + i, thread);

@@ -5,8 +5,12 @@
 #include "cpu/cpu_block.h"
 
 /* A convolution's gradients are summed per slice of the batch, and the slices' sums are added in order: so the bits do not depend
- * on the number of threads. So many slices are summed at a time; fewer where the weights are large. */
-#define DT_CPU_MAX_SLICES 16
+ * on the number of threads. Until the pass ends they stay as the kernels leave them. */
+struct dt_conv_sums {
+    float *sparse, *dense; /* the weights': of lists, ordered as by conv_pack_backward; and of dense products */
+    float *bias;           /* (dt_conv_filters) */
+    bool sparse_used, dense_used;
+};
 
 /* One thread's memory for one image. NULL where the block has no use for it. */
 struct dt_cpu_scratch {
@@ -15,12 +19,12 @@ struct dt_cpu_scratch {
     float *pooled; /* the block's output in H W C order, before a flatten changes that; as many */
     float *dx;     /* conv: gradient of the padded input, whole vectors of channels */
     float *framed; /* conv, where `turned` is used: the output's gradient with zeros around */
-    struct dt_survivors survivors;
+    struct dt_survivors survivors; /* conv; no words where the forward pass leaves them in `word` */
     struct dt_conv_lists lists;
     float *winograd;
-    float *dense;                 /* DT_DENSE_SCRATCH floats */
-    float *dw, *dw_dense;         /* conv: the weights' gradient over a slice, from lists and from dense products */
-    bool sparse_used, dense_used; /* in this slice */
+    uint8_t *keep;    /* fuses_pool: of as many images as Winograd takes at a time */
+    uint16_t *winner; /* fuses_pool: of an image that is not finite */
+    float *dense;     /* DT_DENSE_SCRATCH floats */
 };
 
 struct dt_block_state {
@@ -33,6 +37,9 @@ struct dt_block_state {
     struct dt_conv conv;
     struct dt_winograd winograd; /* where it pays */
     float *packed_winograd;
+    bool fuses_pool; /* ReLU, pool and dropout are done where Winograd's outputs arise, and what comes through is known at once */
+    uint64_t *word;  /* then: (capacity, n_words), as in struct dt_survivors; no winner or keep is kept */
+    size_t n_words;
     bool pads;             /* the convolution's input is copied, with zeros around */
     bool dx_direct;        /* its dx needs no scratch */
     bool survivors_pooled; /* a max pool's windows do not overlap: survivors are found behind it */
@@ -40,17 +47,17 @@ struct dt_block_state {
     float *packed_forward, *packed_backward;
     struct dt_conv turned; /* stride 1: the convolution that makes dx of the output's gradient, where that has few zeros */
     float *turned_weight, *turned_packed, *turned_bias;
-    int slice, n_slices; /* images of a slice; slices at a time */
-    float *dw, *db;      /* per slice: (k, c, kernel, kernel) and (dt_conv_filters) */
+    int slice, n_slices;              /* images of a slice; slices at a time, one for each thread */
+    struct dt_conv_sums *sums, total; /* (n_slices); of the pass so far */
 
     struct dt_sparse by_unit, by_sample; /* dense: the output's gradient, (n, units), both ways */
 
     struct dt_pooling pooling;
-    uint16_t *winner; /* (capacity, pool_out) */
+    uint16_t *winner; /* (capacity, pool_out) where the backward pass asks for it */
     float *activated; /* (capacity, linear_out) where an average pool hides what the activation's slope needs */
 
     bool turns;    /* flatten has to change the order of elements */
-    uint8_t *keep; /* (capacity, pool_out) dropout's masks */
+    uint8_t *keep; /* (capacity, pool_out) dropout's masks, where the backward pass asks for them */
     float dropout_scale;
 
     struct dt_cpu_scratch *scratch; /* (threads) */

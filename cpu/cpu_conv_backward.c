@@ -183,11 +183,12 @@ struct data_row {
     float *dx;                      /* the patch's first element at column 0 */
     size_t dx_row, dx_tap, dx_step; /* floats to the next row, column, window */
     bool slides;                    /* windows one column apart: what they share stays in registers */
+    bool begins;                    /* this row is the first to reach the last row of its windows: nothing is there yet */
     struct dt_entry **list;         /* (k) where each filter's list ends; NULL: lists are there already */
     int32_t x_begin, x_step;        /* the first window's place in x */
 };
 
-/* Columns [begin, end) of the patch's windows, to or from dx. */
+/* Columns [begin, S) of the patch's windows. */
 ALWAYS_INLINE void load_columns(const int R, const int S, const int V, int begin, const struct data_row *d, const float *dx,
                                 vf sum[PATCH_ROWS][PATCH][PATCH_VECTORS])
 {
@@ -197,7 +198,8 @@ ALWAYS_INLINE void load_columns(const int R, const int S, const int V, int begin
         for (int s = begin; s < S; s++) {
             UNROLL
             for (int v = 0; v < V; v++) {
-                sum[r][s][v] = load(dx + (size_t)r * d->dx_row + (size_t)s * d->dx_tap + v * VL);
+                sum[r][s][v] =
+                    r == R - 1 && d->begins ? (vf){0} : load(dx + (size_t)r * d->dx_row + (size_t)s * d->dx_tap + v * VL);
             }
         }
     }
@@ -311,6 +313,22 @@ static void begin_band(const struct dt_conv *conv, int row, const struct dt_conv
     }
 }
 
+/* Whether a patch's windows tile whole rows of dx and slide down them, so that its last row is nobody's before. */
+static bool begins_rows(const struct dt_conv *conv, const struct patch *p)
+{
+    return conv->stride == 1 && n_pieces(conv->kernel, PATCH) == 1 && p->row_piece == 0;
+}
+
+/* Zeroes what of dx is added to before anything is stored there. */
+static void clear_data(const struct dt_conv *conv, const struct patch *first, float *dx)
+{
+    const size_t row = (size_t)conv->w * dt_conv_channels(conv, VL), n_rows = (size_t)conv->h;
+    const size_t begin = begins_rows(conv, first) ? (size_t)(first->n_r - 1) : n_rows,
+                 end = begins_rows(conv, first) ? begin + (size_t)conv->out_h : n_rows;
+    memset(dx, 0, begin * row * sizeof(float));
+    memset(dx + end * row, 0, (n_rows - end) * row * sizeof(float));
+}
+
 static void patch_data(const struct dt_conv *conv, const struct patch *p, const struct dt_survivors *from, const float *weight,
                        const struct dt_conv_lists *lists, float *dx)
 {
@@ -323,6 +341,7 @@ static void patch_data(const struct dt_conv *conv, const struct patch *p, const 
                          .dx_tap = n_c,
                          .dx_step = (size_t)conv->stride * n_c,
                          .slides = conv->stride == 1,
+                         .begins = begins_rows(conv, p),
                          .list = lists != NULL ? lists->end : NULL,
                          .x_step = conv->stride * conv->c};
     for (int i = 0; i < conv->out_h; i++) {
@@ -343,7 +362,7 @@ void DT_KERNEL(conv_backward_data)(const struct dt_conv *conv, const struct dt_s
 {
     const struct dt_conv_lists *wanted = lists;
     struct patch p = patch_at(conv, 0, 0, 0, 0);
-    memset(dx, 0, (size_t)conv->h * (size_t)conv->w * dt_conv_channels(conv, VL) * sizeof(float));
+    clear_data(conv, &p, dx);
     if (lists != NULL) {
         clear_lists(conv, lists);
     }
@@ -374,10 +393,12 @@ void DT_KERNEL(conv_list)(const struct dt_conv *conv, const struct dt_survivors 
     }
 }
 
+/* db: the filter's; of one of its patches. */
 ALWAYS_INLINE void add_list(const int R, const int S, const int V, const struct dt_entry *entry, const struct dt_entry *end,
-                            const float *x, size_t x_row, size_t x_tap, float *dw)
+                            const float *x, size_t x_row, size_t x_tap, float *dw, float *db)
 {
     vf sum[PATCH_ROWS][PATCH][PATCH_VECTORS];
+    float bias = 0;
     if (entry == end) {
         return;
     }
@@ -395,6 +416,7 @@ ALWAYS_INLINE void add_list(const int R, const int S, const int V, const struct 
     EACH_SUM(sum[r][s][v] = load(dw + ((r * S + s) * V + v) * VL))
     for (; entry < end; entry++) {
         const float *from = x + entry->index, g = entry->value;
+        bias += g;
         UNROLL
         for (int r = 0; r < R; r++, from += x_row) {
             KEEP_ADDRESS(from);
@@ -408,36 +430,30 @@ ALWAYS_INLINE void add_list(const int R, const int S, const int V, const struct 
         }
     }
     EACH_SUM(store(dw + ((r * S + s) * V + v) * VL, sum[r][s][v]))
+    *db += bias;
 }
 
 static void patch_weights(const struct dt_conv *conv, const struct patch *p, const struct dt_conv_lists *lists, int band,
-                          const float *x, float *dw)
+                          const float *x, float *dw, float *db)
 {
     const size_t tap = (size_t)conv->c, row = (size_t)conv->w * tap, size = patch_elems(p);
     struct dt_entry **begin = lists->begin + (size_t)band * (size_t)conv->k,
                     **end = (band + 1) * lists->band < conv->out_h ? begin + conv->k : lists->end;
+    float other = 0; /* a filter's list adds to the bias once, though there may be several patches */
     x += (size_t)p->r * row + (size_t)p->s * tap + (size_t)(p->v * VL);
     for (size_t k = 0; k < (size_t)conv->k; k++, dw += size) {
-#define ADD_LIST(R, S, V) add_list(R, S, V, begin[k], end[k], x, row, tap, dw)
+#define ADD_LIST(R, S, V) add_list(R, S, V, begin[k], end[k], x, row, tap, dw, p->at == 0 ? &db[k] : &other)
         WITH_CONSTANT_PATCH(p, ADD_LIST)
     }
 }
 
-void DT_KERNEL(conv_backward_weights)(const struct dt_conv *conv, const struct dt_conv_lists *lists, const float *x, float *dw)
+void DT_KERNEL(conv_backward_weights)(const struct dt_conv *conv, const struct dt_conv_lists *lists, const float *x, float *dw,
+                                      float *db)
 {
     for (int band = 0; band * lists->band < conv->out_h; band++) {
         struct patch p = patch_at(conv, 0, 0, 0, 0);
         do {
-            patch_weights(conv, &p, lists, band, x, dw + p.at);
+            patch_weights(conv, &p, lists, band, x, dw + p.at, db);
         } while (next_patch(conv, &p));
-    }
-}
-
-void DT_KERNEL(conv_backward_bias)(size_t n_positions, int k, const float *dy, float *db)
-{
-    for (size_t i = 0; i < n_positions; i++, dy += k) {
-        for (int j = 0; j < k; j++) {
-            db[j] += dy[j];
-        }
     }
 }

@@ -9,6 +9,23 @@ static int smaller(int a, int b)
     return a < b ? a : b;
 }
 
+/* The gradient of a sample before dropout, of whose elements only survivors' will be looked at. */
+static const float *scale_survivors(const struct dt_cpu_job *job, int sample, int thread)
+{
+    struct dt_block_state *state = job->state;
+    const struct dt_shape shape = state->block.pool_out;
+    const float scale = state->block.dropout_rate > 0 ? state->dropout_scale : 1;
+    float *dy = job->dy + (size_t)sample * state->n_pooled, *pooled = state->scratch[thread].pooled;
+    if (state->turns) {
+        state->cpu->kernels->transpose((size_t)shape.c, (size_t)shape.h * (size_t)shape.w, scale, dy, pooled);
+        return pooled;
+    }
+    for (size_t i = 0; scale != 1 && i < state->n_pooled; i++) {
+        dy[i] *= scale;
+    }
+    return dy;
+}
+
 /* The gradient of a sample before dropout and activation, in H W C order, but still behind a max pool if survivors stay there. */
 static const float *unwind(const struct dt_cpu_job *job, int sample, int thread)
 {
@@ -16,6 +33,9 @@ static const float *unwind(const struct dt_cpu_job *job, int sample, int thread)
     const struct dt_block *b = &state->block;
     const size_t at = (size_t)sample * state->n_pooled;
     float *pooled = state->scratch[thread].pooled;
+    if (state->fuses_pool) {
+        return scale_survivors(job, sample, thread);
+    }
     if (b->activation == DT_ACTIVATION_RELU && state->turns && (b->pool == DT_POOL_NONE || state->survivors_pooled)) {
         /* what dropout has removed is not positive */
         state->cpu->kernels->relu_backward(b->pool_out.c, (size_t)b->pool_out.h * (size_t)b->pool_out.w, job->y + at,
@@ -47,10 +67,11 @@ static void data_dense(const struct dt_block_state *state, struct dt_cpu_scratch
     state->cpu->kernels->conv_forward(&state->turned, scratch->framed, state->turned_packed, state->turned_bias, false, dx);
 }
 
-static void data_sparse(const struct dt_block_state *state, struct dt_cpu_scratch *scratch, struct dt_conv_lists *lists, float *dx)
+static void data_sparse(const struct dt_block_state *state, struct dt_cpu_scratch *scratch, const struct dt_survivors *from,
+                        struct dt_conv_lists *lists, float *dx)
 {
     float *reached = state->dx_direct ? dx : scratch->dx;
-    state->cpu->kernels->conv_backward_data(&state->conv, &scratch->survivors, state->packed_backward, lists, reached);
+    state->cpu->kernels->conv_backward_data(&state->conv, from, state->packed_backward, lists, reached);
     if (reached != dx) {
         crop(state, reached, dx);
     }
@@ -79,7 +100,7 @@ static double sparse_work(const struct dt_conv *conv, int vector, size_t n_survi
     return (double)n_survivors * (pace * conv->kernel * conv->kernel * in_vectors(conv->c, vector) + 2);
 }
 
-/* A slice's sum that is used for the first time is zeroed. */
+/* A sum that is used for the first time is zeroed. */
 static float *begin_sum(float *sum, size_t n_elems, bool *used)
 {
     if (!*used) {
@@ -89,99 +110,106 @@ static float *begin_sum(float *sum, size_t n_elems, bool *used)
     return sum;
 }
 
-static void weights_dense(const struct dt_block_state *state, struct dt_cpu_scratch *scratch, const float *x, const float *dy,
-                          const float *y, float *db)
+static void weights_dense(const struct dt_block_state *state, const float *x, const float *dy, const float *y,
+                          struct dt_conv_sums *sums)
 {
     const struct dt_conv *conv = &state->conv;
     const struct dt_cpu_kernels *kernels = state->cpu->kernels;
-    float *dw = begin_sum(scratch->dw_dense, dt_conv_dense_elems(conv, kernels->vector), &scratch->dense_used);
-    kernels->conv_weights_dense(conv, x, dy, y, dw, db);
+    float *dw = begin_sum(sums->dense, dt_conv_dense_elems(conv, kernels->vector), &sums->dense_used);
+    kernels->conv_weights_dense(conv, x, dy, y, dw, sums->bias);
 }
 
-/* From lists and, for the bias, from dy: n_positions of it, in front of the pool or behind it. */
-static void weights_sparse(const struct dt_block_state *state, struct dt_cpu_scratch *scratch, const float *x, size_t n_positions,
-                           const float *dy, float *db)
+/* From lists, which hold the bias's gradient too. */
+static void weights_sparse(const struct dt_block_state *state, const struct dt_conv_lists *lists, const float *x,
+                           struct dt_conv_sums *sums)
 {
     const struct dt_conv *conv = &state->conv;
     const struct dt_cpu_kernels *kernels = state->cpu->kernels;
-    float *dw = begin_sum(scratch->dw, dt_conv_packed_backward_elems(conv, kernels->vector), &scratch->sparse_used);
-    kernels->conv_backward_weights(conv, &scratch->lists, x, dw);
-    kernels->conv_backward_bias(n_positions, conv->k, dy, db);
+    float *dw = begin_sum(sums->sparse, dt_conv_packed_backward_elems(conv, kernels->vector), &sums->sparse_used);
+    kernels->conv_backward_weights(conv, lists, x, dw, sums->bias);
+}
+
+/* Finds a sample's survivors in dy, where the forward pass has not done so; returns how many there are. */
+static size_t find_survivors(const struct dt_cpu_job *job, int sample, const float *dy, struct dt_survivors *survivors)
+{
+    struct dt_block_state *state = job->state;
+    const struct dt_cpu_kernels *kernels = state->cpu->kernels;
+    const int n_k = state->conv.k;
+    survivors->value = dy;
+    if (state->fuses_pool) {
+        survivors->word = state->word + dt_cpu_kept(job->pass, sample, state->n_words);
+        return kernels->count_survivors(state->n_words, survivors->word);
+    }
+    if (state->survivors_pooled) {
+        return kernels->survivors_pooled(&state->pooling, dy, state->winner + dt_cpu_kept(job->pass, sample, state->n_pooled),
+                                         survivors->word);
+    }
+    return kernels->survivors(state->n_linear / (size_t)n_k, n_k, dy, survivors->word);
 }
 
 /* Both gradients of a sample, each in the form that is less work. dy is where survivors are found. */
 static void both_gradients(const struct dt_cpu_job *job, int sample, struct dt_cpu_scratch *scratch, const float *x,
-                           const float *dy, float *db)
+                           const float *dy, struct dt_conv_sums *sums)
 {
     struct dt_block_state *state = job->state;
     const struct dt_conv *conv = &state->conv;
     const struct dt_cpu_kernels *kernels = state->cpu->kernels;
-    const uint16_t *winner = state->survivors_pooled ? state->winner + dt_cpu_kept(job->pass, sample, state->n_pooled) : NULL;
-    const size_t n_positions = (state->survivors_pooled ? state->n_pooled : state->n_linear) / (size_t)conv->k;
-    const size_t n = state->survivors_pooled ? kernels->survivors_pooled(&state->pooling, dy, winner, scratch->survivors.word)
-                                             : kernels->survivors(n_positions, conv->k, dy, scratch->survivors.word);
-    const double sparse = sparse_work(conv, kernels->vector, n);
+    struct dt_survivors survivors = scratch->survivors;
+    const double sparse = sparse_work(conv, kernels->vector, find_survivors(job, sample, dy, &survivors));
     const bool dense_weights = sparse > dense_work(conv, conv->c, conv->k, kernels->vector);
     const bool dense_data = conv->stride == 1 && sparse > dense_work(conv, conv->k, conv->c, kernels->vector);
     float *dx = job->dx != NULL ? job->dx + (size_t)sample * state->n_in : NULL;
     const float *whole = dy; /* in front of the pool */
-    scratch->survivors.value = dy;
     if ((dense_weights || dense_data) && state->survivors_pooled) {
-        kernels->max_pool_backward(&state->pooling, dy, winner, scratch->linear);
+        kernels->spread_survivors(conv, &survivors, scratch->linear);
         whole = scratch->linear;
     }
     if (dx != NULL && dense_data) {
         data_dense(state, scratch, whole, dx);
     } else if (dx != NULL) {
-        data_sparse(state, scratch, dense_weights ? NULL : &scratch->lists, dx);
+        data_sparse(state, scratch, &survivors, dense_weights ? NULL : &scratch->lists, dx);
     }
     if (dense_weights) {
-        weights_dense(state, scratch, x, whole, NULL, db);
+        weights_dense(state, x, whole, NULL, sums);
         return;
     }
     if (dx == NULL || dense_data) {
-        kernels->conv_list(conv, &scratch->survivors, &scratch->lists);
+        kernels->conv_list(conv, &survivors, &scratch->lists);
     }
-    weights_sparse(state, scratch, x, n_positions, dy, db);
+    weights_sparse(state, &scratch->lists, x, sums);
 }
 
-static void conv_sample(const struct dt_cpu_job *job, int sample, int slice, int thread)
+static void conv_sample(const struct dt_cpu_job *job, int sample, struct dt_conv_sums *sums, int thread)
 {
     struct dt_block_state *state = job->state;
     const struct dt_conv *conv = &state->conv;
     struct dt_cpu_scratch *scratch = &state->scratch[thread];
     const size_t at = (size_t)sample * state->n_pooled;
     const float *x = dt_cpu_conv_input(state, job->x + (size_t)sample * state->n_in, scratch);
-    float *db = state->db + (size_t)slice * dt_conv_filters(conv, state->cpu->kernels->vector);
     if (job->dx == NULL && state->masks_only && conv->kernel * conv->kernel * conv->c <= FEW_ELEMENTS) {
         const float *y = state->block.activation == DT_ACTIVATION_RELU ? job->y + at : NULL;
-        weights_dense(state, scratch, x, job->dy + at, y, db);
+        weights_dense(state, x, job->dy + at, y, sums);
     } else {
-        both_gradients(job, sample, scratch, x, unwind(job, sample, thread), db);
+        both_gradients(job, sample, scratch, x, unwind(job, sample, thread), sums);
     }
+}
+
+static void clear_sums(const struct dt_block_state *state, struct dt_conv_sums *sums)
+{
+    memset(sums->bias, 0, dt_conv_filters(&state->conv, state->cpu->kernels->vector) * sizeof(float));
+    sums->sparse_used = sums->dense_used = false;
 }
 
 static void conv_slice(void *context, int slice, int thread)
 {
     const struct dt_cpu_job *job = context;
     struct dt_block_state *state = job->state;
-    const struct dt_cpu_kernels *kernels = state->cpu->kernels;
-    struct dt_cpu_scratch *scratch = &state->scratch[thread];
-    const size_t n_filters = dt_conv_filters(&state->conv, kernels->vector);
+    struct dt_conv_sums *sums = &state->sums[slice];
     const int begin = job->begin + slice * state->slice, end = smaller(begin + state->slice, job->n);
-    float *dw = state->dw + (size_t)slice * state->n_weights;
-    memset(state->db + (size_t)slice * n_filters, 0, n_filters * sizeof(float));
-    memset(dw, 0, state->n_weights * sizeof(float));
-    scratch->sparse_used = scratch->dense_used = false;
+    clear_sums(state, sums);
     for (int sample = begin; sample < end; sample++) {
-        conv_sample(job, sample, slice, thread);
+        conv_sample(job, sample, sums, thread);
         dt_cpu_poll(job->pass, thread);
-    }
-    if (scratch->sparse_used) {
-        kernels->conv_unpack_gradient(&state->conv, scratch->dw, dw);
-    }
-    if (scratch->dense_used) {
-        kernels->conv_unpack_dense(&state->conv, scratch->dw_dense, dw);
     }
 }
 
@@ -212,31 +240,61 @@ static void pack_weights(const struct dt_cpu_job *job)
     }
 }
 
-/* to = or += the slices, one after the other, so always in the same order. */
-static void add_slices(int n_slices, const float *slices, size_t stride, size_t n_elems, bool accumulate, float *to)
+static void add_elems(size_t n, const float *from, float *to)
 {
-    if (!accumulate) {
-        memset(to, 0, n_elems * sizeof(float));
+    for (size_t i = 0; i < n; i++) {
+        to[i] += from[i];
     }
-    for (int s = 0; s < n_slices; s++, slices += stride) {
-        for (size_t i = 0; i < n_elems; i++) {
-            to[i] += slices[i];
-        }
+}
+
+static void add_sums(const struct dt_block_state *state, const struct dt_conv_sums *from, struct dt_conv_sums *to)
+{
+    const struct dt_conv *conv = &state->conv;
+    const int vector = state->cpu->kernels->vector;
+    const size_t n_sparse = dt_conv_packed_backward_elems(conv, vector), n_dense = dt_conv_dense_elems(conv, vector);
+    if (from->sparse_used) {
+        add_elems(n_sparse, from->sparse, begin_sum(to->sparse, n_sparse, &to->sparse_used));
     }
+    if (from->dense_used) {
+        add_elems(n_dense, from->dense, begin_sum(to->dense, n_dense, &to->dense_used));
+    }
+    add_elems(dt_conv_filters(conv, vector), from->bias, to->bias);
+}
+
+/* grads += the sums, in the arena's order. */
+static void unpack_sums(const struct dt_block_state *state, const struct dt_conv_sums *sums, float *grads)
+{
+    const struct dt_cpu_kernels *kernels = state->cpu->kernels;
+    if (sums->sparse_used) {
+        kernels->conv_unpack_gradient(&state->conv, sums->sparse, grads + state->weight_offset);
+    }
+    if (sums->dense_used) {
+        kernels->conv_unpack_dense(&state->conv, sums->dense, grads + state->weight_offset);
+    }
+    add_elems((size_t)state->conv.k, sums->bias, grads + state->bias_offset);
 }
 
 void dt_cpu_conv_backward(struct dt_cpu_job *job)
 {
-    const struct dt_block_state *state = job->state;
-    const size_t n_filters = dt_conv_filters(&state->conv, state->cpu->kernels->vector);
-    if (job->pass->first == 0) {
+    struct dt_block_state *state = job->state;
+    const struct dt_pass *pass = job->pass;
+    if (pass->first == 0) {
         pack_weights(job);
+        clear_sums(state, &state->total);
+    }
+    if (!pass->accumulate) {
+        memset(job->grads + state->weight_offset, 0, state->n_weights * sizeof(float));
+        memset(job->grads + state->bias_offset, 0, (size_t)state->conv.k * sizeof(float));
     }
     for (job->begin = 0; job->begin < job->n; job->begin += state->n_slices * state->slice) {
         const int n_left = (job->n - job->begin + state->slice - 1) / state->slice, n_slices = smaller(n_left, state->n_slices);
-        const bool accumulate = job->pass->accumulate || job->begin > 0;
         dt_threads_run(state->cpu->threads, n_slices, conv_slice, job);
-        add_slices(n_slices, state->dw, state->n_weights, state->n_weights, accumulate, job->grads + state->weight_offset);
-        add_slices(n_slices, state->db, n_filters, (size_t)state->conv.k, accumulate, job->grads + state->bias_offset);
+        for (int s = 0; s < n_slices; s++) {
+            add_sums(state, &state->sums[s], &state->total);
+        }
+    }
+    if (!pass->more) {
+        unpack_sums(state, &state->total, job->grads);
+        clear_sums(state, &state->total);
     }
 }

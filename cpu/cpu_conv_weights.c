@@ -2,6 +2,7 @@
  *
  * One tile sums, over all positions, a block of the window (R rows, E neighbouring floats of each) times one or two vectors of
  * filters. A first layer's whole window is often one tile, so its gradient is read once, and ReLU's mask applied on the way. */
+#include "cpu/cpu_blank.h"
 #include "cpu/cpu_kernels.h"
 #include "cpu/cpu_vector.h"
 
@@ -20,13 +21,72 @@ struct weights_tile {
     float *dw, *db;      /* (elements, filters); db NULL: another tile adds it up */
 };
 
-/* The tile's sums over one row of positions are kept in registers. */
-ALWAYS_INLINE void tile_row(const int R, const int E, const int V, const struct weights_tile *t, const float *x, const float *dy,
-                            const float *y, vf bias[VECTORS])
+/* What a tile adds up in registers over an image. */
+struct weights_sums {
+    vf dw[TILE][VECTORS];
+    vf db[VECTORS], skipped[VECTORS]; /* of all gradients; of those that meet a blank block */
+};
+
+/* n neighbouring positions, of which x, dy and y are the first. `inked`: the floats of x from there on; a gradient that meets none
+ * of them is only added up. */
+ALWAYS_INLINE void tile_positions(const int R, const int E, const int V, const bool skips, const struct weights_tile *t, int n,
+                                  uint64_t inked, const float *x, const float *dy, const float *y, struct weights_sums *sums)
 {
     const size_t row = (size_t)t->conv->w * (size_t)t->conv->c, x_step = (size_t)t->conv->stride * (size_t)t->conv->c;
-    const size_t window_row = (size_t)t->conv->kernel * (size_t)t->conv->c, filters = dt_conv_filters(t->conv, VL);
-    vf sum[TILE][VECTORS];
+    const size_t n_k = (size_t)t->conv->k, y_step = t->y_step;
+    for (const float *const end = dy + (size_t)n * n_k; dy != end; x += x_step, dy += n_k, y += y_step) {
+        vf g[VECTORS];
+        UNROLL
+        for (int v = 0; v < V; v++) {
+            g[v] = (vf)((load(y + v * VL) > 0) & (vi)load(dy + v * VL));
+            sums->db[v] += g[v];
+            __builtin_prefetch(dy + v * VL + 8 * n_k);
+            __builtin_prefetch(y + v * VL + 8 * y_step);
+        }
+        if (skips && (inked & (((uint64_t)1 << E) - 1)) == 0) {
+            UNROLL
+            for (int v = 0; v < V; v++) {
+                sums->skipped[v] += g[v];
+            }
+        } else {
+            const float *from = x;
+            UNROLL
+            for (int e = 0; e < R * E; e++) {
+                if (e % E == 0) {
+                    from = x + (size_t)(e / E) * row;
+                    KEEP_ADDRESS(from);
+                }
+                UNROLL
+                for (int v = 0; v < V; v++) {
+                    sums->dw[e][v] += from[e % E] * g[v];
+                }
+            }
+        }
+        inked >>= skips ? x_step : 0;
+    }
+}
+
+/* A row of positions, as many at a time as their floats are seen. */
+ALWAYS_INLINE void tile_row(const int R, const int E, const int V, const bool skips, const struct weights_tile *t, const float *x,
+                            const float *dy, const float *y, struct weights_sums *sums)
+{
+    const struct dt_conv *conv = t->conv;
+    const int n_seen = skips ? inked_windows(E, conv->stride) : conv->out_w;
+    for (int q = 0; q < conv->out_w; q += n_seen) {
+        const int n = conv->out_w - q < n_seen ? conv->out_w - q : n_seen;
+        const float *first = x + (size_t)(q * conv->stride) * (size_t)conv->c;
+        const uint64_t inked = skips ? inked_floats(R, first, (size_t)conv->w, (n - 1) * conv->stride + E) : 0;
+        tile_positions(R, E, V, skips, t, n, inked, first, dy + (size_t)q * (size_t)conv->k, y + (size_t)q * t->y_step, sums);
+    }
+}
+
+/* Zero times the skipped gradients is added, which is NaN if one of them is infinite or a NaN. */
+ALWAYS_INLINE void tile_image(const int R, const int E, const int V, const bool skips, const struct weights_tile *t)
+{
+    const struct dt_conv *conv = t->conv;
+    const size_t row = (size_t)conv->w * (size_t)conv->c, window_row = (size_t)conv->kernel * (size_t)conv->c;
+    const size_t filters = dt_conv_filters(conv, VL);
+    struct weights_sums sums = {0};
 #define EACH_SUM(statement)           \
     UNROLL                            \
     for (int e = 0; e < R * E; e++) { \
@@ -36,52 +96,40 @@ ALWAYS_INLINE void tile_row(const int R, const int E, const int V, const struct 
         }                             \
     }
 #define DW(e) (t->dw + ((size_t)((e) / E) * window_row + (size_t)((e) % E)) * filters)
-    EACH_SUM(sum[e][v] = load(DW(e) + v * VL))
-    for (int q = 0; q < t->conv->out_w; q++) {
-        vf g[VECTORS];
-        UNROLL
-        for (int v = 0; v < V; v++) {
-            g[v] = (vf)((load(y + v * VL) > 0) & (vi)load(dy + v * VL));
-            bias[v] += g[v];
-            __builtin_prefetch(dy + v * VL + 8 * t->conv->k);
-            __builtin_prefetch(y + v * VL + 8 * t->y_step);
-        }
-        EACH_SUM(sum[e][v] += x[(size_t)(e / E) * row + (size_t)(e % E)] * g[v])
-        x += x_step;
-        dy += t->conv->k;
-        y += t->y_step;
-    }
-    EACH_SUM(store(DW(e) + v * VL, sum[e][v]))
-}
-
-ALWAYS_INLINE void tile_image(const int R, const int E, const int V, const struct weights_tile *t)
-{
-    const struct dt_conv *conv = t->conv;
-    const size_t row = (size_t)conv->w * (size_t)conv->c;
-    vf bias[VECTORS] = {{0}};
+    EACH_SUM(sums.dw[e][v] = load(DW(e) + v * VL))
     for (int p = 0; p < conv->out_h; p++) {
         const size_t at = (size_t)p * (size_t)conv->out_w;
-        tile_row(R, E, V, t, t->x + (size_t)(p * conv->stride) * row, t->dy + at * (size_t)conv->k, t->y + at * t->y_step, bias);
+        tile_row(R, E, V, skips, t, t->x + (size_t)(p * conv->stride) * row, t->dy + at * (size_t)conv->k, t->y + at * t->y_step,
+                 &sums);
     }
+    EACH_SUM(store(DW(e) + v * VL, skips ? sums.dw[e][v] + 0 * sums.skipped[v] : sums.dw[e][v]))
     UNROLL
     for (int v = 0; v < V; v++) {
         if (t->db != NULL) {
-            store(t->db + v * VL, load(t->db + v * VL) + bias[v]);
+            store(t->db + v * VL, load(t->db + v * VL) + sums.db[v]);
         }
     }
 }
 
-#define CASE_OF_TILE(R, E)                \
-    case (R)*100 + (E):                   \
-        if (n_vectors == 1) {             \
-            tile_image(R, E, 1, t);       \
-        } else {                          \
-            tile_image(R, E, VECTORS, t); \
-        }                                 \
+#define CASE_OF_TILE(R, E)                       \
+    case (R)*100 + (E):                          \
+        if (n_vectors == 1) {                    \
+            tile_image(R, E, 1, false, t);       \
+        } else {                                 \
+            tile_image(R, E, VECTORS, false, t); \
+        }                                        \
         break;
 
 static void run_tile(int n_rows, int n_elements, int n_vectors, const struct weights_tile *t)
 {
+    if (t->conv->c == 1 && t->conv->stride <= 3 && n_rows == 3 && n_elements == 3) { /* other channels are seldom all zero */
+        if (n_vectors == 1) {
+            tile_image(3, 3, 1, true, t);
+        } else {
+            tile_image(3, 3, VECTORS, true, t);
+        }
+        return;
+    }
     switch (n_rows * 100 + n_elements) {
         CASE_OF_TILE(1, 1)
         CASE_OF_TILE(1, 2)

@@ -1,4 +1,4 @@
-/* Activations, dropout and the change of layout. Plain loops: the compiler makes vectors of them. */
+/* Activations, dropout, pixels and the change of layout. Plain loops: the compiler makes vectors of them. */
 #include "cpu/cpu_kernels.h"
 
 #include <math.h>
@@ -102,7 +102,9 @@ void DT_KERNEL(activate_backward)(enum dt_activation activation, size_t n_elems,
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "dropout_mask reads the low half of a word first");
 
-enum { GROUPS = VL / 2, UNITS = GROUPS * DT_DROPOUT_UNITS_PER_GROUP };
+enum { GROUPS = VL / 2 }; /* calls of the generator at a time */
+
+typedef uint8_t vb __attribute__((vector_size(4 * VL)));
 
 #define ROUNDS 10
 
@@ -126,29 +128,52 @@ ALWAYS_INLINE void rng_words(const struct dt_dropout_key *key, uint64_t round_ke
 
 /* Four bytes, 1 or 0, from the half-words of two words, in the low halves; a drawn number below the threshold is a negative
  * difference. */
-ALWAYS_INLINE vu64 keep_bytes(vu64 a, vu64 b, uint32_t threshold)
+ALWAYS_INLINE vu64 keep_halves(vu64 a, vu64 b, uint32_t threshold)
 {
     const vu words = (vu)((a & 0xFFFFFFFFu) | b << 32);
     const vu dropped = ((words & 0xFFFFu) - threshold) >> 31 | ((words >> 16) - threshold) >> 31 << 8;
     return (((vu64)dropped | (vu64)dropped >> 16) & 0xFFFFFFFFu) ^ 0x01010101u;
 }
 
+/* The masks of eight units of each group. */
+ALWAYS_INLINE void keep_eight(const vu64 words[4], uint32_t threshold, uint8_t *keep)
+{
+    const vu64 kept = keep_halves(words[0], words[1], threshold) | keep_halves(words[2], words[3], threshold) << 32;
+    memcpy(keep, &kept, sizeof kept);
+}
+
+/* Of sixteen, where the bytes decide. The words of a group are brought side by side. */
+ALWAYS_INLINE void keep_sixteen(const vu64 words[4], uint32_t threshold, uint8_t *keep)
+{
+    const vf even = (vf)((words[0] & 0xFFFFFFFFu) | words[2] << 32), odd = (vf)((words[1] & 0xFFFFFFFFu) | words[3] << 32);
+    const uint8_t last = (uint8_t)(threshold / 256 - 1); /* that is dropped; 255 with a threshold of 65536 */
+    const vb low = (vb)((vb)interleave_low(even, odd) > last) & 1, high = (vb)((vb)interleave_high(even, odd) > last) & 1;
+    memcpy(keep, &low, sizeof low);
+    memcpy(keep + sizeof low, &high, sizeof high);
+}
+
 void DT_KERNEL(dropout_mask)(const struct dt_dropout_key *key, size_t n_units, uint8_t *keep)
 {
     const vu64 lane = (vu64)lane_numbers() >> 33; /* 0, 1, 2, ...: half of the odd lanes' numbers */
+    const uint32_t group_units = dt_dropout_group_units(key->threshold);
+    const size_t n_at_once = (size_t)GROUPS * group_units;
     uint64_t round_keys[ROUNDS][2];
     for (uint32_t round = 0; round < ROUNDS; round++) {
         round_keys[round][0] = (uint32_t)key->seed + round * 0x9E3779B9u;
         round_keys[round][1] = (uint32_t)(key->seed >> 32) + round * 0xBB67AE85u;
     }
-    for (size_t begin = 0; begin < n_units; begin += UNITS) {
+    for (size_t begin = 0; begin < n_units; begin += n_at_once) {
+        const bool whole = n_units - begin >= n_at_once;
+        uint8_t last[GROUPS * 16], *to = whole ? keep + begin : last;
         vu64 words[4];
-        rng_words(key, round_keys, lane + (uint32_t)(begin / DT_DROPOUT_UNITS_PER_GROUP), words);
-        const vu64 kept = keep_bytes(words[0], words[1], key->threshold) | keep_bytes(words[2], words[3], key->threshold) << 32;
-        if (n_units - begin >= UNITS) {
-            memcpy(keep + begin, &kept, UNITS);
+        rng_words(key, round_keys, lane + (uint32_t)(begin / group_units), words);
+        if (group_units == 16) {
+            keep_sixteen(words, key->threshold, to);
         } else {
-            memcpy(keep + begin, &kept, n_units - begin);
+            keep_eight(words, key->threshold, to);
+        }
+        if (!whole) {
+            memcpy(keep + begin, last, n_units - begin);
         }
     }
 }
@@ -160,19 +185,30 @@ void DT_KERNEL(dropout)(size_t n_units, const uint8_t *keep, float scale, float 
     }
 }
 
-void DT_KERNEL(transpose)(size_t n_rows, size_t n_cols, const float *from, float *to)
+void DT_KERNEL(scale_pixels)(size_t n_elems, const uint8_t *restrict pixels, float scale, float *restrict x)
+{
+    for (size_t i = 0; i < n_elems; i++) {
+        x[i] = (float)pixels[i] * scale;
+    }
+}
+
+void DT_KERNEL(transpose)(size_t n_rows, size_t n_cols, float scale, const float *from, float *to)
 {
     const size_t whole_rows = n_rows / 4 * 4, whole_cols = n_cols / VL * VL;
     for (size_t col = 0; col < whole_cols; col += VL) {
         for (size_t row = 0; row < whole_rows; row += 4) {
-            const float *at = from + row * n_cols + col;
-            turn_four_rows((const float *const[4]){at, at + n_cols, at + 2 * n_cols, at + 3 * n_cols}, to + col * n_rows + row,
-                           n_rows);
+            vf rows[4];
+            UNROLL
+            for (size_t i = 0; i < 4; i++) {
+                const float *at = from + (row + i) * n_cols + col;
+                rows[i] = scale * load(at);
+            }
+            turn_four_rows(rows, to + col * n_rows + row, n_rows);
         }
     }
     for (size_t row = 0; row < n_rows; row++) {
         for (size_t col = row < whole_rows ? whole_cols : 0; col < n_cols; col++) {
-            to[col * n_rows + row] = from[row * n_cols + col];
+            to[col * n_rows + row] = scale * from[row * n_cols + col];
         }
     }
 }

@@ -84,9 +84,10 @@ struct dt_dropout_key {
  * count_nonzero: how many of x.
  * survivors: the words of dy (positions, k); returns how many bits are set. survivors_pooled: of the gradient before a max pool
  *   whose windows do not overlap, given the one behind it; words outside of all windows are left as they are.
+ * count_survivors: how many bits are set. spread_survivors: dy (out_h, out_w, k) with zeros in between.
  * conv_backward_data: dx (h, w, dt_conv_channels) = ..., and fills `lists` unless NULL. conv_list: only that.
- * conv_backward_weights: adds to dw, ordered as weights are by conv_pack_backward. conv_backward_bias: adds dy (positions, k) to
- * db. conv_weights_dense: adds to dw (kernel rows, kernel * c, dt_conv_filters) and db, for a whole dy; y not NULL: where y > 0.
+ * conv_backward_weights: adds to dw, ordered as weights are by conv_pack_backward, and db.
+ * conv_weights_dense: adds to dw (kernel rows, kernel * c, dt_conv_filters) and db, for a whole dy; y not NULL: where y > 0.
  * conv_unpack_gradient, conv_unpack_dense: adds dw to grads (K C R S).
  * dense_forward: y (n, n_out) = x (n, n_in) * weight (n_out, n_in)^T + bias, for one part of the samples; the same bits however
  *   many parts there are.
@@ -96,8 +97,9 @@ struct dt_dropout_key {
  * max_pool: winner (out) is the chosen element's place in its window, row by row; NULL if not wanted. The first of equals wins, and
  *   a NaN beats every number. *_pool_backward: overwrites dx.
  * activate: in place. activate_backward: dy *= slope at the activation's output y * y_scale.
- * dropout_mask: keep[unit] is 1 or 0. dropout: x *= keep ? scale : 0.
- * transpose: to (n_cols, n_rows) from (n_rows, n_cols).
+ * dropout_mask: keep[unit] is 1 or 0; the threshold is not 0. dropout: x *= keep ? scale : 0.
+ * transpose: to (n_cols, n_rows) = scale * from (n_rows, n_cols).
+ * scale_pixels: x = pixels * scale.
  * fma_loop: n_rounds times DT_FMA_CHAINS independent vector multiply-adds, for measuring what the core can do at most.
  * sum_squares: of at most DT_SUM_CHUNK floats. sgd, adam: the rules of model/optimizer.h. */
 #define DT_CPU_KERNEL_LIST(X) \
@@ -113,12 +115,14 @@ struct dt_dropout_key {
     X(size_t, count_nonzero, (size_t n_elems, const float *x)) \
     X(size_t, survivors, (size_t n_positions, int k, const float *dy, uint64_t *word)) \
     X(size_t, survivors_pooled, (const struct dt_pooling *pool, const float *dy, const uint16_t *winner, uint64_t *word)) \
+    X(size_t, count_survivors, (size_t n_words, const uint64_t *word)) \
+    X(void, spread_survivors, (const struct dt_conv *conv, const struct dt_survivors *from, float *dy)) \
     X(void, conv_backward_data, \
       (const struct dt_conv *conv, const struct dt_survivors *from, const float *packed, const struct dt_conv_lists *lists, \
        float *dx)) \
     X(void, conv_list, (const struct dt_conv *conv, const struct dt_survivors *from, const struct dt_conv_lists *lists)) \
-    X(void, conv_backward_weights, (const struct dt_conv *conv, const struct dt_conv_lists *lists, const float *x, float *dw)) \
-    X(void, conv_backward_bias, (size_t n_positions, int k, const float *dy, float *db)) \
+    X(void, conv_backward_weights, \
+      (const struct dt_conv *conv, const struct dt_conv_lists *lists, const float *x, float *dw, float *db)) \
     X(void, conv_weights_dense, \
       (const struct dt_conv *conv, const float *x, const float *dy, const float *y, float *dw, float *db)) \
     X(void, conv_unpack_gradient, (const struct dt_conv *conv, const float *dw, float *grads)) \
@@ -138,7 +142,8 @@ struct dt_dropout_key {
     X(void, activate_backward, (enum dt_activation activation, size_t n_elems, const float *y, float y_scale, float *dy)) \
     X(void, dropout_mask, (const struct dt_dropout_key *key, size_t n_units, uint8_t *keep)) \
     X(void, dropout, (size_t n_units, const uint8_t *keep, float scale, float *x)) \
-    X(void, transpose, (size_t n_rows, size_t n_cols, const float *from, float *to)) \
+    X(void, transpose, (size_t n_rows, size_t n_cols, float scale, const float *from, float *to)) \
+    X(void, scale_pixels, (size_t n_elems, const uint8_t *pixels, float scale, float *x)) \
     X(void, fma_loop, (size_t n_rounds, float *out)) \
     X(double, sum_squares, (size_t n_elems, const float *x)) \
     X(void, sgd, (const struct dt_update *update, size_t n_elems, float *params, const float *grads, float *velocity)) \

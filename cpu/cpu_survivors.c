@@ -80,6 +80,32 @@ size_t DT_KERNEL(survivors_pooled)(const struct dt_pooling *pool, const float *d
     return n;
 }
 
+size_t DT_KERNEL(count_survivors)(size_t n_words, const uint64_t *word)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < n_words; i++) {
+        n += (size_t)__builtin_popcountll(word[i]);
+    }
+    return n;
+}
+
+void DT_KERNEL(spread_survivors)(const struct dt_conv *conv, const struct dt_survivors *from, float *dy)
+{
+    const uint64_t *word = from->word;
+    memset(dy, 0, (size_t)conv->out_h * (size_t)conv->out_w * (size_t)conv->k * sizeof(float));
+    for (int i = 0; i < conv->out_h; i++) {
+        for (int q = 0; q < conv->out_w; q++, dy += conv->k) {
+            const float *value = from->value + from->row_at[i] + from->column_at[q];
+            for (int k0 = 0; k0 < conv->k; k0 += 64) {
+                for (uint64_t bits = *word++; bits != 0; bits &= bits - 1) {
+                    const int k = k0 + __builtin_ctzll(bits);
+                    dy[k] = value[k];
+                }
+            }
+        }
+    }
+}
+
 /* Rows of a square of positions and channels, from C H W order; channels past the last one repeat it. */
 ALWAYS_INLINE void load_alive(const float *y, const float *dy, size_t n_positions, int n_channels, float scale, vf block[VL])
 {

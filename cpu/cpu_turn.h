@@ -24,9 +24,9 @@
 typedef float quarter __attribute__((vector_size(16)));
 
 /* to[j][0 .. 3] = from[0 .. 3][j] for VL columns j. */
-ALWAYS_INLINE void turn_four_rows(const float *const from[4], float *to, size_t to_stride)
+ALWAYS_INLINE void turn_four_rows(const vf from[4], float *to, size_t to_stride)
 {
-    const vf a = load(from[0]), b = load(from[1]), c = load(from[2]), d = load(from[3]);
+    const vf a = from[0], b = from[1], c = from[2], d = from[3];
     const vf ab0 = PERMUTE(a, b, BLOCKS(0, VL, 1, VL + 1)), ab1 = PERMUTE(a, b, BLOCKS(2, VL + 2, 3, VL + 3));
     const vf cd0 = PERMUTE(c, d, BLOCKS(0, VL, 1, VL + 1)), cd1 = PERMUTE(c, d, BLOCKS(2, VL + 2, 3, VL + 3));
     const vf turned[4] = {PERMUTE(ab0, cd0, BLOCKS(0, 1, VL, VL + 1)), PERMUTE(ab0, cd0, BLOCKS(2, 3, VL + 2, VL + 3)),
@@ -52,7 +52,7 @@ ALWAYS_INLINE void turn_matrix(int n_rows, int n_columns, const float *from, siz
             rows[i] = from + (size_t)(r + i < n_rows ? r + i : n_rows - 1) * from_stride;
         }
         for (int c = 0; c < n_columns; c += VL) {
-            turn_four_rows((const float *const[4]){rows[0] + c, rows[1] + c, rows[2] + c, rows[3] + c},
+            turn_four_rows((const vf[4]){load(rows[0] + c), load(rows[1] + c), load(rows[2] + c), load(rows[3] + c)},
                            to + (size_t)c * to_stride + r, to_stride);
         }
     }

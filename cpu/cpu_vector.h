@@ -73,7 +73,7 @@ ALWAYS_INLINE vf shuffle(vf a, vf b, vi from)
 #endif
 }
 
-/* a > b ? a : b; with a NaN either is one of the two. */
+/* a > b ? a : b, so b where either is a NaN. */
 ALWAYS_INLINE vf larger(vf a, vf b)
 {
 #if defined(__AVX512F__)
@@ -84,17 +84,6 @@ ALWAYS_INLINE vf larger(vf a, vf b)
     return (vf)_mm_max_ps((__m128)a, (__m128)b);
 #else
     return blend(a > b, a, b);
-#endif
-}
-
-/* a > b ? yes : no */
-ALWAYS_INLINE vi if_greater(vf a, vf b, vi yes, vi no)
-{
-#if defined(__AVX512F__)
-    return (vi)_mm512_mask_blend_epi32(_mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_GT_OQ), (__m512i)no, (__m512i)yes);
-#else
-    const vi mask = a > b;
-    return (mask & yes) | (~mask & no);
 #endif
 }
 
@@ -167,6 +156,93 @@ ALWAYS_INLINE void transpose_block(vf row[VL])
             row[i] = next[i];
         }
     }
+}
+
+/* One bit per lane that has any bit set: all but +0. */
+ALWAYS_INLINE uint64_t lanes_with_bits(vi v)
+{
+#if defined(__AVX512F__)
+    return _mm512_test_epi32_mask((__m512i)v, (__m512i)v);
+#elif defined(__AVX__)
+    return (uint64_t)_mm256_movemask_ps((__m256)(v != 0));
+#elif defined(__SSE2__)
+    return (uint64_t)_mm_movemask_ps((__m128)(v != 0));
+#else
+    uint64_t bits = 0;
+    for (int i = 0; i < VL; i++) {
+        bits |= (uint64_t)(v[i] != 0) << i;
+    }
+    return bits;
+#endif
+}
+
+/* Some of the lanes: bits in a register of their own, or all bits of each. */
+#if defined(__AVX512F__)
+typedef __mmask16 vm;
+#else
+typedef vi vm;
+#endif
+
+ALWAYS_INLINE vm greater(vf a, vf b)
+{
+#if defined(__AVX512F__)
+    return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_GT_OQ);
+#else
+    return a > b;
+#endif
+}
+
+/* Those whose byte is 1; the others' is 0. Compilers make a poor job of widening bytes. */
+ALWAYS_INLINE vm lanes_of_bytes(const uint8_t *p)
+{
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+    const __m128i bytes = _mm_loadu_si128((const __m128i *)p);
+    return _mm_test_epi8_mask(bytes, bytes);
+#elif defined(__AVX512F__)
+    const __m512i bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
+    return _mm512_test_epi32_mask(bytes, bytes);
+#elif defined(__AVX2__)
+    return (vi)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p)) > 0;
+#elif defined(__SSE2__)
+    int32_t bytes;
+    memcpy(&bytes, p, sizeof bytes);
+    const __m128i four = _mm_cvtsi32_si128(bytes), pairs = _mm_unpacklo_epi8(four, four);
+    return (vi)_mm_unpacklo_epi16(pairs, pairs) > 0;
+#else
+    vi byte;
+    for (int i = 0; i < VL; i++) {
+        byte[i] = p[i];
+    }
+    return byte > 0;
+#endif
+}
+
+/* v in some lanes, zero in the others. */
+ALWAYS_INLINE vf only(vm which, vf v)
+{
+#if defined(__AVX512F__)
+    return (vf)_mm512_maskz_mov_ps(which, (__m512)v);
+#else
+    return (vf)(which & (vi)v);
+#endif
+}
+
+/* One bit per lane. */
+ALWAYS_INLINE uint32_t lane_bits(vm which)
+{
+#if defined(__AVX512F__)
+    return which;
+#elif defined(__AVX__)
+    return (uint32_t)_mm256_movemask_ps((__m256)which);
+#elif defined(__SSE2__)
+    return (uint32_t)_mm_movemask_ps((__m128)which);
+#else
+    uint32_t bits = 0;
+    for (int i = 0; i < VL; i++) {
+        bits |= (uint32_t)(which[i] & 1) << i;
+    }
+    return bits;
+#endif
 }
 
 /* One bit per lane that is not zero; a NaN is not zero. */

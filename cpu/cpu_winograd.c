@@ -78,11 +78,11 @@ static void copy_edge(const struct dt_winograd *w, const float *x, int y0, int x
     }
 }
 
-/* Where tile number `tile` of image x begins, and the floats from one row of it to the next; a copy where it reaches over the edge.
- */
-static const float *find_tile(const struct dt_winograd *w, const float *x, int tile, float *edge, size_t *row)
+/* Where a tile of image x begins, and the floats from one row of it to the next; a copy where it reaches over the edge. */
+static const float *find_tile(const struct dt_winograd *w, const float *x, const struct dt_winograd_area *tile, float *edge,
+                              size_t *row)
 {
-    const int y0 = tile / w->columns * M - w->top, x0 = tile % w->columns * M - w->left;
+    const int y0 = tile->top - w->top, x0 = tile->left - w->left;
     if (y0 >= 0 && x0 >= 0 && y0 + SIDE <= w->h && x0 + SIDE <= w->w) {
         *row = (size_t)w->w * (size_t)w->c;
         return x + ((size_t)y0 * (size_t)w->w + (size_t)x0) * (size_t)w->c;
@@ -218,39 +218,109 @@ static void products(const struct dt_winograd *w, int begin, int end, int n_tile
 
 /* ---- all together */
 
-/* A group of tiles at a time: in their slots of v and m from the front those that are not blank, blank ones from the back. */
+struct forward {
+    const struct dt_winograd *w;
+    const struct dt_winograd_out *out;
+    const float *x, *packed;
+    float *v, *m;                  /* a group's transforms and products */
+    float *v_blank, *m_blank;      /* of what lies outside of tiles */
+    float *edge;                   /* inputs of a tile that reaches over the edge */
+    struct dt_winograd_area *tile; /* of the image under way */
+    int n_images, image, n_tiles, next;
+    uint32_t spoilt;
+};
+
+static void share_scratch(struct forward *f, float *scratch)
+{
+    const size_t n_group = (size_t)f->w->group, v_tile = f->w->v_tile, m_tile = f->w->m_tile;
+    f->v = scratch;
+    f->m = f->v + n_group * v_tile;
+    f->v_blank = f->m + n_group * m_tile;
+    f->m_blank = f->v_blank + v_tile;
+    f->edge = f->m_blank + m_tile;
+    f->tile = (struct dt_winograd_area *)(f->edge + (size_t)N_FREQS * (size_t)f->w->c);
+}
+
+static const float *image_of(const struct forward *f)
+{
+    return f->x + (size_t)f->image * (size_t)f->w->h * (size_t)f->w->w * (size_t)f->w->c;
+}
+
+static void note_finite(struct forward *f, int image, bool finite)
+{
+    f->spoilt |= finite ? 0 : 1u << image;
+}
+
+/* Fills the blank parts of the image under way and lists its tiles. */
+static void cover_image(struct forward *f)
+{
+    const struct dt_winograd *w = f->w;
+    const float *x = image_of(f), *common = w->skips_blank ? DT_KERNEL(winograd_common)(w, x) : NULL;
+    bool finite = true;
+    if (common != NULL) {
+        transform_blank(common, (size_t)w->c, f->v_blank + ONE_ONE * w->v_freq);
+        products(w, ONE_ONE, ONE_ONE + 1, 1, f->v_blank, f->packed, f->m_blank);
+    }
+    f->next = 0;
+    f->n_tiles = DT_KERNEL(winograd_cover)(w, f->out, f->image, x, common, f->m_blank, f->tile, &finite);
+    note_finite(f, f->image, finite);
+}
+
+/* The next tile, of this image or of one that follows; NULL: there is none. */
+static const struct dt_winograd_area *next_tile(struct forward *f)
+{
+    while (f->next == f->n_tiles) {
+        if (f->image + 1 == f->n_images) {
+            return NULL;
+        }
+        f->image++;
+        cover_image(f);
+    }
+    return &f->tile[f->next++];
+}
+
+/* Transforms the next tiles, as many as there is room for: in slots from the front those that are not blank, blank ones from the
+ * back. Returns whether all slots are taken. */
+static bool fill_slots(struct forward *f, struct dt_winograd_area *slot, int *n_front, int *first_blank)
+{
+    const struct dt_winograd *w = f->w;
+    for (*n_front = 0, *first_blank = w->group; *n_front < *first_blank;) {
+        const struct dt_winograd_area *tile = next_tile(f);
+        size_t row;
+        if (tile == NULL) {
+            return false;
+        }
+        const float *from = find_tile(w, image_of(f), tile, f->edge, &row);
+        if (w->skips_blank && is_blank(from, row, (size_t)w->c)) {
+            slot[--*first_blank] = *tile;
+            transform_blank(from, (size_t)w->c, f->v + (size_t)*first_blank * w->v_tile + ONE_ONE * w->v_freq);
+        } else {
+            slot[*n_front] = *tile;
+            transform_input(w, from, row, f->v + (size_t)(*n_front)++ * w->v_tile);
+        }
+    }
+    return true;
+}
+
 uint32_t DT_KERNEL(winograd_forward)(const struct dt_winograd *w, int n_images, const float *x, const float *packed,
                                      const struct dt_winograd_out *out, float *scratch)
 {
-    const int per_image = w->rows * w->columns, n_tiles = n_images * per_image;
-    const size_t n_c = (size_t)w->c, n_x = n_c * (size_t)w->h * (size_t)w->w, v_tile = w->v_tile, m_tile = w->m_tile;
-    float *v = scratch, *m = v + (size_t)w->group * v_tile, *edge = m + (size_t)w->group * m_tile;
-    int tile_in[DT_WINOGRAD_MAX_GROUP];
-    uint32_t spoilt = 0;
-    for (int next = 0; next < n_tiles;) {
-        int n_front = 0, first_blank = w->group;
-        while (next < n_tiles && n_front < first_blank) {
-            size_t row;
-            const float *from = find_tile(w, x + (size_t)(next / per_image) * n_x, next % per_image, edge, &row);
-            if (w->skips_blank && is_blank(from, row, n_c)) {
-                tile_in[--first_blank] = next++;
-                transform_blank(from, n_c, v + (size_t)first_blank * v_tile + ONE_ONE * w->v_freq);
-            } else {
-                tile_in[n_front] = next++;
-                transform_input(w, from, row, v + (size_t)n_front++ * v_tile);
-            }
-        }
-        products(w, 0, N_FREQS, n_front, v, packed, m);
-        products(w, ONE_ONE, ONE_ONE + 1, w->group - first_blank, v + (size_t)first_blank * v_tile, packed,
-                 m + (size_t)first_blank * m_tile);
+    struct forward f = {.w = w, .out = out, .x = x, .packed = packed, .n_images = n_images, .image = -1};
+    struct dt_winograd_area slot[DT_WINOGRAD_MAX_GROUP];
+    int n_front, first_blank;
+    bool more = true;
+    share_scratch(&f, scratch);
+    while (more) {
+        more = fill_slots(&f, slot, &n_front, &first_blank);
+        products(w, 0, N_FREQS, n_front, f.v, packed, f.m);
+        products(w, ONE_ONE, ONE_ONE + 1, w->group - first_blank, f.v + (size_t)first_blank * w->v_tile, packed,
+                 f.m + (size_t)first_blank * w->m_tile);
         for (int i = 0; i < w->group; i++) {
             const bool blank = i >= first_blank;
             if (i < n_front || blank) {
-                const int image = tile_in[i] / per_image, tile = tile_in[i] % per_image;
-                const bool finite = DT_KERNEL(winograd_output)(w, out, image, tile, blank, m + (size_t)i * m_tile);
-                spoilt |= finite ? 0 : 1u << image;
+                note_finite(&f, slot[i].image, DT_KERNEL(winograd_output)(w, out, &slot[i], blank, f.m + (size_t)i * w->m_tile));
             }
         }
     }
-    return spoilt;
+    return f.spoilt;
 }

@@ -17,22 +17,24 @@ struct dt_winograd {
     int top, left; /* zeros above and to the left of it; below and to the right there are as many as needed */
     int k, out_h, out_w;
     bool used;         /* false: the direct kernel is faster */
-    int rows, columns; /* of tiles, in an image */
+    int rows, columns; /* of tiles, in an image that needs all */
     int images;        /* that are worth taking at a time */
     int group;         /* tiles at a time, at most DT_WINOGRAD_MAX_GROUP */
-    bool skips_blank;  /* tiles of equal pixels take a shorter way to the same bits */
+    bool skips_blank;  /* outputs that see but one pixel over and over are made only once */
     size_t u_freq; /* transformed weights: [frequency][panel of filters][channel][filter]; floats from one frequency to the next */
     size_t v_freq, v_tile;  /* transformed inputs: [tile][frequency][channel] */
     size_t m_block, m_tile; /* their products: [tile][filter / vector][frequency][vector] */
 };
 
-/* What becomes of the outputs. */
+/* What becomes of the outputs. An output comes through if it is its window's first largest, positive, and kept by dropout: the
+ * words of struct dt_survivors, for all images. Bits of places that have no filter or window are left as they are. */
 struct dt_winograd_out {
     const float *bias;
     bool relu;
     bool pool;           /* max pool of size and stride 2 over ReLU's output; odd rows and columns at the end are left out */
     float *y;            /* (images, h, w, k), of the pool where there is one */
-    uint16_t *winner;    /* with a pool, as max_pool's; NULL if not wanted */
+    const float *next;   /* memory like y that is written next, and so fetched on the way; or NULL */
+    uint64_t *word;      /* with a pool: which outputs come through; NULL if not wanted */
     const uint8_t *keep; /* with a pool, as dropout_mask's; NULL: no dropout */
     float scale;         /* of what dropout keeps */
 };
@@ -45,10 +47,17 @@ static inline size_t dt_winograd_packed_elems(const struct dt_winograd *w)
     return (size_t)DT_WINOGRAD_FREQS * w->u_freq;
 }
 
-/* Groups of transformed inputs and products, and one tile at an image's edge. */
+/* Part of an image's outputs, from row `top` to the one before `bottom`. A tile is an area; one at the end may be a smaller one. */
+struct dt_winograd_area {
+    int image, top, left, bottom, right;
+};
+
+/* A group of transformed inputs and products, one more, an image's tiles, and the inputs of one at the edge. */
 static inline size_t dt_winograd_scratch_elems(const struct dt_winograd *w)
 {
-    return (size_t)w->group * (w->v_tile + w->m_tile) + (size_t)DT_WINOGRAD_FREQS * (size_t)w->c;
+    const size_t n_tiles = (size_t)w->rows * (size_t)w->columns;
+    return ((size_t)w->group + 1) * (w->v_tile + w->m_tile) + n_tiles * sizeof(struct dt_winograd_area) / sizeof(float) +
+           (size_t)DT_WINOGRAD_FREQS * (size_t)w->c;
 }
 
 #endif

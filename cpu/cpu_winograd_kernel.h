@@ -10,7 +10,8 @@
  * points matter: Barabasz, Anderson, Soodhalter and Gregg, "Error analysis and improving the accuracy of Winograd convolution for
  * deep neural networks", 2018 (arXiv 1803.10986).
  *
- * cpu_winograd_weights.c has G g G', cpu_winograd.c the inputs, the products and the whole, cpu_winograd_output.c the outputs. */
+ * cpu_winograd_weights.c has G g G', cpu_winograd.c the inputs, the products and the whole, cpu_winograd_output.c the outputs,
+ * cpu_winograd_cover.c where tiles lie. */
 #ifndef DT_CPU_WINOGRAD_KERNEL_H
 #define DT_CPU_WINOGRAD_KERNEL_H
 
@@ -39,9 +40,19 @@ static inline int panel_vectors(int n_filters, int k0)
     return (smaller(PANEL, n_filters - k0) + VL - 1) / VL;
 }
 
-/* Writes tile number `tile` of image `image`, transformed and finished, and returns whether its outputs, before ReLU, are finite.
- * m: its products; in a blank tile, one of equal pixels, only frequency (1, 1) is there. */
-bool DT_KERNEL(winograd_output)(const struct dt_winograd *w, const struct dt_winograd_out *out, int image, int tile, bool blank,
-                                const float *m);
+/* Looks in image x for a pixel that is likely to be in many places. NULL: there is none. */
+const float *DT_KERNEL(winograd_common)(const struct dt_winograd *w, const float *x);
+
+/* Finds the outputs of image x that see nothing but pixels like `common` (NULL: none), and fills them with what blank tiles whose
+ * products are m would have. Lists tiles for all others, which `tile` has room for, and returns their number. Clears `finite` if
+ * what it fills is not. */
+int DT_KERNEL(winograd_cover)(const struct dt_winograd *w, const struct dt_winograd_out *out, int image, const float *x,
+                              const float *common, const float *m, struct dt_winograd_area *tile, bool *finite);
+
+/* Writes an area, transformed and finished, and returns whether its outputs, before ReLU, are finite. m: its products. It is a
+ * tile, or blank: made of equal pixels. Then only frequency (1, 1) is there, and it may have any size, with a pool in whole
+ * windows. */
+bool DT_KERNEL(winograd_output)(const struct dt_winograd *w, const struct dt_winograd_out *out, const struct dt_winograd_area *area,
+                                bool blank, const float *m);
 
 #endif

@@ -17,15 +17,14 @@ struct output_tile {
     int n_filters;         /* of the vector */
     vf bias;
     bool relu;
-    size_t row, pixel; /* of y, in floats; with a pool also of winner and keep */
+    size_t row, pixel; /* of y, in floats; with a pool also of keep */
     float *y;
-    uint16_t *winner;
     const uint8_t *keep;
     float scale;
+    uint8_t *word; /* these filters' bits of the first output's words */
+    size_t word_row, word_pixel;
+    int first_bit;
 };
-
-typedef uint16_t vector_of_u16 __attribute__((vector_size(2 * VL), aligned(2), may_alias));
-typedef uint8_t vector_of_u8 __attribute__((vector_size(VL), aligned(1), may_alias));
 
 ALWAYS_INLINE void store_filters(float *p, vf v, int n)
 {
@@ -57,20 +56,8 @@ ALWAYS_INLINE void output_columns(const float *m, vf bias, vf rows[M][SIDE])
     }
 }
 
-/* What the output transform is told when compiled: that all rows, columns and filters of the tile are there; that the tile is
- * blank, so that one frequency makes all outputs. */
-enum kind { ANY, WHOLE, BLANK };
-
-ALWAYS_INLINE void tile_row(const enum kind kind, const struct output_tile *t, const float *m, const vf *row, vf *out)
-{
-    if (kind == BLANK) {
-        for (int j = 0; j < M; j++) {
-            out[j] = load(m + ONE_ONE * VL) + t->bias;
-        }
-    } else {
-        output_row(row, out);
-    }
-}
+/* What the output transform is told when compiled: that all rows, columns and filters of the tile are there. */
+enum kind { ANY, WHOLE };
 
 /* Adds zero if the outputs are finite, and a NaN if not. */
 ALWAYS_INLINE vf add_check(vf check, const vf out[M])
@@ -84,13 +71,11 @@ ALWAYS_INLINE vf plain_outputs(const enum kind kind, const struct output_tile *t
 {
     const int n_rows = kind == WHOLE ? M : t->n_rows, n_columns = kind == WHOLE ? M : t->n_columns;
     vf rows[M][SIDE], check = {0};
-    if (kind != BLANK) {
-        output_columns(m, t->bias, rows);
-    }
+    output_columns(m, t->bias, rows);
     for (int i = 0; i < n_rows; i++) {
         vf out[M];
         float *y = t->y + (size_t)i * t->row;
-        tile_row(kind, t, m, rows[i], out);
+        output_row(rows[i], out);
         check = add_check(check, out);
         UNROLL
         for (int j = 0; j < M; j++) {
@@ -103,46 +88,96 @@ ALWAYS_INLINE vf plain_outputs(const enum kind kind, const struct output_tile *t
     return check;
 }
 
-/* One window: the first of equals wins, and zero, after ReLU, is the least there is. Then dropout. */
-ALWAYS_INLINE void pool_window(const int n_filters, const struct output_tile *t, const vf top[2], const vf bottom[2], size_t at)
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "put_bits writes a word byte by byte");
+
+/* The bits of VL filters: two bytes, one, or half of one, whose first half is written first. */
+ALWAYS_INLINE void put_bits(uint8_t *word, int first_bit, uint32_t bits)
 {
-    const vf zero = {0}, upper = larger(top[0], top[1]), lower = larger(bottom[0], bottom[1]);
-    vf best = larger(larger(upper, lower), zero);
-    if (t->winner != NULL) {
-        const vi in_upper = if_greater(top[1], larger(top[0], zero), (vi){0} + 1, (vi){0});
-        const vi in_lower = if_greater(bottom[1], bottom[0], (vi){0} + 3, (vi){0} + 2);
-        const vi place = if_greater(lower, larger(upper, zero), in_lower, in_upper);
-        const vector_of_u16 narrow = __builtin_convertvector(place, vector_of_u16);
-        memcpy(t->winner + at, &narrow, (size_t)n_filters * sizeof narrow[0]);
-    }
+#if VL == 4
+    *word = (uint8_t)(first_bit == 0 ? bits : *word | bits << 4);
+#else
+    (void)first_bit;
+    memcpy(word, &bits, VL / 8);
+#endif
+}
+
+/* Where in its window each survivor is. A later output wins by being larger: the first of equals. */
+ALWAYS_INLINE void put_survivors(const struct output_tile *t, uint8_t *word, uint32_t alive, uint32_t in_lower, uint32_t top_right,
+                                 uint32_t bottom_right)
+{
+    const uint32_t upper = alive & ~in_lower, lower = alive & in_lower;
+    put_bits(word, t->first_bit, upper & ~top_right);
+    put_bits(word + t->word_pixel, t->first_bit, upper & top_right);
+    put_bits(word + t->word_row, t->first_bit, lower & ~bottom_right);
+    put_bits(word + t->word_row + t->word_pixel, t->first_bit, lower & bottom_right);
+}
+
+/* One window. What ReLU and dropout leave over is scaled, and the rest is zero. */
+ALWAYS_INLINE void pool_window(const int n_filters, const struct output_tile *t, const vf top[2], const vf bottom[2], size_t at,
+                               size_t word_at)
+{
+    const vf upper = larger(top[0], top[1]), lower = larger(bottom[0], bottom[1]), best = larger(upper, lower);
+    vm alive = greater(best, (vf){0});
     if (t->keep != NULL) {
-        const vi keep = __builtin_convertvector(*(const vector_of_u8 *)(t->keep + at), vi);
-        best *= __builtin_convertvector(keep, vf) * t->scale;
+        alive &= lanes_of_bytes(t->keep + at);
     }
-    store_filters(t->y + at, best, n_filters);
+    store_filters(t->y + at, only(alive, best * t->scale), n_filters);
+    if (t->word != NULL) {
+        const uint32_t there = n_filters == VL ? UINT32_MAX : (1u << n_filters) - 1;
+        put_survivors(t, t->word + word_at, lane_bits(alive) & there, lane_bits(greater(lower, upper)),
+                      lane_bits(greater(top[1], top[0])), lane_bits(greater(bottom[1], bottom[0])));
+    }
 }
 
 ALWAYS_INLINE vf pooled_outputs(const enum kind kind, const struct output_tile *t, const float *m)
 {
     const int n_rows = kind == WHOLE ? M : t->n_rows, n_columns = kind == WHOLE ? M : t->n_columns;
     vf rows[M][SIDE], check = {0};
-    if (kind != BLANK) {
-        output_columns(m, t->bias, rows);
-    }
+    output_columns(m, t->bias, rows);
     for (int i = 0; i + 1 < n_rows; i += 2) {
         vf top[M], bottom[M];
-        tile_row(kind, t, m, rows[i], top);
-        tile_row(kind, t, m, rows[i + 1], bottom);
+        output_row(rows[i], top);
+        output_row(rows[i + 1], bottom);
         check = add_check(add_check(check, top), bottom);
         UNROLL
         for (int j = 0; j < M; j += 2) {
             if (j + 1 < n_columns) {
                 pool_window(kind == WHOLE ? VL : t->n_filters, t, top + j, bottom + j,
-                            (size_t)(i / 2) * t->row + (size_t)(j / 2) * t->pixel);
+                            (size_t)(i / 2) * t->row + (size_t)(j / 2) * t->pixel,
+                            (size_t)i * t->word_row + (size_t)j * t->word_pixel);
             }
         }
     }
     return check;
+}
+
+/* An area of any size whose outputs are all the same; with a pool, of whole windows. */
+ALWAYS_INLINE void fill(const int n_filters, const struct output_tile *t, bool pool, vf out)
+{
+    const vf pair[2] = {out, out}, activated = t->relu ? larger(out, (vf){0}) : out;
+    for (int i = 0; i + 1 < t->n_rows && pool; i += 2) {
+        for (int j = 0; j + 1 < t->n_columns; j += 2) {
+            pool_window(n_filters, t, pair, pair, (size_t)(i / 2) * t->row + (size_t)(j / 2) * t->pixel,
+                        (size_t)i * t->word_row + (size_t)j * t->word_pixel);
+        }
+    }
+    for (int i = 0; i < t->n_rows && !pool; i++) {
+        for (int j = 0; j < t->n_columns; j++) {
+            store_filters(t->y + (size_t)i * t->row + (size_t)j * t->pixel, activated, n_filters);
+        }
+    }
+}
+
+/* One frequency makes all outputs. */
+static vf blank_outputs(const struct output_tile *t, bool pool, const float *m)
+{
+    const vf out = load(m + ONE_ONE * VL) + t->bias;
+    if (t->n_filters == VL) {
+        fill(VL, t, pool, out);
+    } else {
+        fill(t->n_filters, t, pool, out);
+    }
+    return out * 0.0f;
 }
 
 #define OUTPUTS(kind) pool ? pooled_outputs(kind, t, m) : plain_outputs(kind, t, m)
@@ -152,7 +187,7 @@ static bool outputs(const struct output_tile *t, bool pool, bool blank, const fl
 {
     vf check;
     if (blank) {
-        check = OUTPUTS(BLANK);
+        check = blank_outputs(t, pool, m);
     } else if (t->n_rows == M && t->n_columns == M && t->n_filters == VL) {
         check = OUTPUTS(WHOLE);
     } else {
@@ -161,26 +196,45 @@ static bool outputs(const struct output_tile *t, bool pool, bool blank, const fl
     return nonzero_lanes((vf)((vi)check & first_lanes(t->n_filters))) == 0;
 }
 
-bool DT_KERNEL(winograd_output)(const struct dt_winograd *w, const struct dt_winograd_out *out, int image, int tile, bool blank,
-                                const float *m)
+/* An area's share of an image's next memory: it comes while there is still much to compute. */
+static void fetch_next(const struct dt_winograd *w, const struct dt_winograd_area *area, const float *next, size_t n_elems)
 {
-    const int p = tile / w->columns * M, q = tile % w->columns * M, stride = out->pool ? 2 : 1;
+    const size_t n_h = (size_t)w->out_h, n_w = (size_t)w->out_w, n_rows = n_elems * (size_t)(area->bottom - area->top) / n_h;
+    const size_t first = n_elems * (size_t)area->top / n_h, begin = first + n_rows * (size_t)area->left / n_w,
+                 end = first + n_rows * (size_t)area->right / n_w;
+    for (size_t i = begin; i < end; i += 16) {
+        __builtin_prefetch(next + i, 1, 2);
+    }
+}
+
+bool DT_KERNEL(winograd_output)(const struct dt_winograd *w, const struct dt_winograd_out *out, const struct dt_winograd_area *area,
+                                bool blank, const float *m)
+{
+    const int image = area->image, p = area->top, q = area->left, stride = out->pool ? 2 : 1;
     const int out_h = w->out_h / stride, out_w = w->out_w / stride;
-    const size_t n_k = (size_t)w->k,
-                 at = (((size_t)image * (size_t)out_h + (size_t)(p / stride)) * (size_t)out_w + (size_t)(q / stride)) * n_k;
-    struct output_tile t = {.n_rows = smaller(M, w->out_h - p),
-                            .n_columns = smaller(M, w->out_w - q),
+    const size_t n_k = (size_t)w->k, row = (size_t)image * (size_t)w->out_h + (size_t)p,
+                 at = (((size_t)image * (size_t)out_h + (size_t)(p / stride)) * (size_t)out_w + (size_t)(q / stride)) * n_k,
+                 n_words = dt_survivor_words(w->k), word_at = (row * (size_t)w->out_w + (size_t)q) * n_words;
+    struct output_tile t = {.n_rows = area->bottom - p,
+                            .n_columns = area->right - q,
                             .relu = out->relu,
                             .row = (size_t)out_w * n_k,
                             .pixel = n_k,
-                            .scale = out->scale};
+                            .scale = out->keep != NULL ? out->scale : 1,
+                            .word_row = (size_t)w->out_w * n_words * sizeof(uint64_t),
+                            .word_pixel = n_words * sizeof(uint64_t)};
     bool finite = true;
+    if (out->next != NULL) {
+        const size_t n_image = (size_t)out_h * (size_t)out_w * n_k;
+        fetch_next(w, area, out->next + (size_t)image * n_image, n_image);
+    }
     for (size_t k = 0; k < n_k; k += VL, m += w->m_block) {
         t.n_filters = n_k - k < VL ? (int)(n_k - k) : VL;
         t.bias = load(out->bias + k);
         t.y = out->y + at + k;
-        t.winner = out->winner != NULL ? out->winner + at + k : NULL;
         t.keep = out->keep != NULL ? out->keep + at + k : NULL;
+        t.word = out->word != NULL ? (uint8_t *)(out->word + word_at) + k / 8 : NULL;
+        t.first_bit = k % 8;
         finite = outputs(&t, out->pool, blank, m) && finite;
     }
     return finite;

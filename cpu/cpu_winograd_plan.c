@@ -1,7 +1,8 @@
 #include "cpu/cpu_kernels.h"
 
-#define CACHE_FLOATS ((size_t)1 << 18) /* 1 MB, for a group and one frequency's weights */
-#define FEW_TILES 32                   /* fewer at a time use the weights, once loaded, too seldom */
+#define CACHE_FLOATS ((size_t)3 << 15) /* 384 KB, for a group: its images and all frequencies' weights are in the same cache */
+#define FEW_TILES 24                   /* fewer at a time use the weights, once loaded, too seldom */
+#define ENOUGH_TILES 64                /* in images at a time: where parts are blank, the last group is not full */
 #define MANY_IMAGES 8                  /* more at a time would leave too little for other threads */
 #define PAD 16                         /* floats that keep neighbours off each other's cache sets */
 
@@ -36,7 +37,7 @@ void dt_winograd_plan(struct dt_winograd *w, int vector)
     w->m_block = DT_WINOGRAD_FREQS * n_vector + PAD;
     w->m_tile = n_k / n_vector * w->m_block;
     const int n_tiles = w->rows * w->columns;
-    w->images = (int)smaller((size_t)cut(FEW_TILES, n_tiles), MANY_IMAGES);
+    w->images = (int)smaller((size_t)cut(ENOUGH_TILES, n_tiles), MANY_IMAGES);
     const size_t n_fit = CACHE_FLOATS / (w->v_tile + w->m_tile);
     const int most = n_fit < FEW_TILES ? FEW_TILES : (int)smaller(n_fit, DT_WINOGRAD_MAX_GROUP);
     w->group = cut(w->images * n_tiles, cut(w->images * n_tiles, most)); /* all of a size */

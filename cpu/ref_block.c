@@ -266,8 +266,8 @@ static void dropout(const struct dt_block *b, const struct dt_pass *pass, int sa
         for (int h = 0; h < s.h; h++) {
             for (int w = 0; w < s.w; w++) {
                 const uint32_t unit = ((uint32_t)h * (uint32_t)s.w + (uint32_t)w) * (uint32_t)s.c + (uint32_t)c;
-                const struct dt_rng4 words = dt_rng_words(pass->seed, DT_RNG_DROPOUT, b->dropout_stream, pass->batch->epoch,
-                                                          pass->batch->ids[sample], unit / DT_DROPOUT_UNITS_PER_GROUP);
+                const struct dt_rng4 words =
+                    dt_dropout_words(pass->seed, b->dropout_stream, pass->batch->epoch, pass->batch->ids[sample], unit, threshold);
                 x[at(s, c, h, w)] *= dt_dropout_keeps(words, unit, threshold) ? scale : 0.0f;
             }
         }

@@ -1,8 +1,8 @@
 /* What the kernels have in common: how a thread moves neighbours in memory, how many threads there are, how a block adds.
  *
  * Neighbouring threads take neighbouring channels, so that they touch neighbouring memory. A template's V is the number of
- * neighbours that one thread takes together: 16 bytes are one instruction, and eight units are one call of the random number
- * generator. Sizes that V does not divide go one by one. */
+ * neighbours that one thread takes together: 16 bytes are one instruction, and for eight units one call of the random number
+ * generator is enough. Sizes that V does not divide go one by one. */
 #ifndef DT_CUDA_KERNELS_CUH
 #define DT_CUDA_KERNELS_CUH
 
@@ -18,7 +18,7 @@ typedef __nv_bfloat16 bf16;
 
 #define THREADS 256 /* of a block, unless something else is said; a power of two */
 #define WIDE 8      /* channels of a thread, where they divide the number of channels */
-static_assert(WIDE == DT_DROPOUT_UNITS_PER_GROUP, "a thread's channels are one group of dropout units");
+static_assert(WIDE == 8, "a thread's channels are one group of dropout units, or half of one");
 
 /* V neighbours in memory, aligned so that they move as one. */
 template <typename T, int V> struct alignas(sizeof(T) * V < 16 ? sizeof(T) * V : 16) pack {

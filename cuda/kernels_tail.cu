@@ -114,8 +114,11 @@ static __device__ void dropout(const struct dt_gpu_tail &t, const uint32_t *ids,
         return;
     }
     const uint32_t unit = (uint32_t)element(t.pooled, at), threshold = dt_dropout_threshold(t.dropout_rate);
-    const struct dt_rng4 words =
-        dt_rng_words(t.seed, DT_RNG_DROPOUT, t.dropout_stream, *t.epoch, ids[sample], unit / DT_DROPOUT_UNITS_PER_GROUP);
+    struct dt_rng4 words = dt_dropout_words(t.seed, t.dropout_stream, *t.epoch, ids[sample], unit, threshold);
+    if (V == WIDE && unit % dt_dropout_group_units(threshold) != 0) { /* the upper half of 16 units */
+        words.v[0] = words.v[2];
+        words.v[1] = words.v[3];
+    }
     const float scale = 1.0f / (1.0f - t.dropout_rate);
     for (uint32_t v = 0; v < V; v++) {
         const uint32_t place_in_group = V == WIDE ? v : unit + v; /* a constant where it can be one */

@@ -35,6 +35,7 @@ struct dt_backend_options {
 struct dt_pass {
     const struct dt_batch *batch; /* the part's samples */
     int first;                    /* samples of the parts before: where this one begins in what a block remembers */
+    bool more;                    /* other parts follow; gradients need not be in `grads` before the last one */
     bool training;                /* dropout is drawn, and backward will follow */
     bool accumulate;              /* backward adds to the gradients instead of overwriting them */
     uint64_t seed;                /* of the run; dropout masks derive from (seed, layer, epoch, sample id, unit): base/rng.h */
@@ -119,8 +120,8 @@ struct dt_backend_ops {
     enum dt_status (*block_forward)(struct dt_block_state *state, const float *params, const float *x, float *y,
                                     const struct dt_pass *pass);
     /* After the forward pass of the same samples: the block's range of `grads` and, unless dx is NULL, dx (n, in) from dy (n, out).
-     * For the first block dx is NULL: nobody needs the gradient of the samples. Gradients are sums over samples. With an empty
-     * batch the gradients become zero (or stay, when accumulating). dy may be destroyed. */
+     * For the first block with parameters dx is NULL: nobody needs the gradient of the samples. Gradients are sums over samples.
+     * With an empty batch the gradients become zero (or stay, when accumulating). dy may be destroyed. */
     enum dt_status (*block_backward)(struct dt_block_state *state, const float *params, float *grads, const float *x,
                                      const float *y, float *dy, float *dx, const struct dt_pass *pass);
 

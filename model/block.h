@@ -76,6 +76,9 @@ enum dt_status dt_model_lower(const struct dt_model_spec *spec, struct dt_model 
 /* Multiplications and additions (2 each) of one sample's forward pass through a block's linear operation. */
 double dt_block_flops(const struct dt_block *block);
 
+/* The first block with parameters: backward passes end there, and nobody asks for gradients in front of it. */
+int dt_model_first_trained(const struct dt_model *model);
+
 /* Writes the initial weights, by (seed, tensor, element) alone, to `arena` (arena_elems floats, host memory). */
 void dt_model_init(const struct dt_model *model, uint64_t seed, float *arena);
 

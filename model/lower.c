@@ -321,6 +321,15 @@ enum dt_status dt_model_lower(const struct dt_model_spec *spec, struct dt_model 
     return DT_OK;
 }
 
+int dt_model_first_trained(const struct dt_model *model)
+{
+    int b = 0;
+    while (b < model->n_blocks && model->blocks[b].grad_end == model->blocks[b].grad_begin) {
+        b++;
+    }
+    return b;
+}
+
 double dt_block_flops(const struct dt_block *block)
 {
     const double outputs = (double)dt_shape_elems(block->linear_out);

@@ -176,10 +176,10 @@ enum dt_status dt_network_loss(struct dt_network *net, struct dt_bound_samples *
 static enum dt_status backward_blocks(struct dt_network *net, int begin, int end, const struct dt_pass *pass,
                                       dt_grad_ready_fn on_grad_ready, void *context)
 {
-    const int first = pass->first;
-    for (int b = end - 1; b >= begin; b--) {
+    const int first = pass->first, trained = dt_model_first_trained(net->model);
+    for (int b = end - 1; b >= begin && b >= trained; b--) {
         const struct dt_block *block = &net->model->blocks[b];
-        float *dx = b > 0 ? delta_at(net, b - 1, first) : NULL; /* nobody asks for the gradient of the images */
+        float *dx = b > trained ? delta_at(net, b - 1, first) : NULL;
         DT_TRY(net->backend->ops->block_backward(net->states[b], net->params, net->grads, activation_at(net, b, first),
                                                  activation_at(net, b + 1, first), delta_at(net, b, first), dx, pass));
         if (on_grad_ready != NULL && block->grad_end > block->grad_begin) {
@@ -201,6 +201,7 @@ enum dt_status dt_network_backward(struct dt_network *net, const struct dt_pass 
         part.batch = &chunk;
         part.first = first;
         part.accumulate = pass->accumulate || first > 0;
+        part.more = !last;
         if (remakes_first(net)) {
             DT_TRY(forward_blocks(net, 0, 1, &part));
         }

@@ -45,6 +45,7 @@ static void run_part(const struct dt_backend_ops *ops, struct dt_block_state *st
     pass.batch = &batch;
     pass.first = first;
     pass.accumulate = pass.accumulate || first > 0;
+    pass.more = first + n < whole->n;
     if (backward) {
         CHECK_INT(ops->block_backward(state, at.params, at.grads, at.x + in, at.y + out, at.dy + out,
                                       setup->want_dx ? at.dx + in : NULL, &pass),
@@ -281,6 +282,12 @@ static void add(struct dt_model_spec *spec, struct dt_layer_spec layer)
     spec->layers[spec->n_layers++] = layer;
 }
 
+/* Decided by 8 bits, or by 16. */
+static double draw_rate(void)
+{
+    return draw(2) == 0 ? 0.25 : 0.3;
+}
+
 /* Pools, dropout, activations and flatten after the first layer, by the draw. */
 static void add_rest(struct dt_model_spec *spec)
 {
@@ -294,7 +301,7 @@ static void add_rest(struct dt_model_spec *spec)
         add(spec, pools[pool]);
     }
     if (draw(3) == 0) {
-        add(spec, (struct dt_layer_spec){.type = DT_LAYER_DROPOUT, .rate = 0.5});
+        add(spec, (struct dt_layer_spec){.type = DT_LAYER_DROPOUT, .rate = draw_rate()});
     }
     if (draw(4) == 0) { /* a block without a linear operation */
         add(spec, (struct dt_layer_spec){.type = (enum dt_layer_type)(DT_LAYER_RELU + (int)draw(3))});
@@ -323,7 +330,7 @@ static void check_dense(int n_in, int n_out)
     struct dt_model_spec spec = {.input = {n_in, 1, 1}};
     add(&spec, (struct dt_layer_spec){.type = DT_LAYER_DENSE, .size = n_out, .activation = (enum dt_activation)draw(4)});
     if (draw(2) == 0) {
-        add(&spec, (struct dt_layer_spec){.type = DT_LAYER_DROPOUT, .rate = 0.5});
+        add(&spec, (struct dt_layer_spec){.type = DT_LAYER_DROPOUT, .rate = draw_rate()});
     }
     snprintf(case_text, sizeof case_text, "dense %d to %d", n_in, n_out);
     check_model(&spec);

@@ -16,7 +16,7 @@ static struct dt_backend *open_on(const struct dt_backend_ops *ops)
     return backend;
 }
 
-static void check_gather_and_loss(const char *isa, enum dt_loss loss)
+static void check_gather_and_loss(const char *isa, enum dt_loss loss, struct dt_shape shape)
 {
     enum { N = 6, OUT = 7 };
     static uint8_t pixels[N * 3 * 4 * 5];
@@ -32,14 +32,14 @@ static void check_gather_and_loss(const char *isa, enum dt_loss loss)
         labels[i] = (uint16_t)draw(OUT);
     }
     const struct dt_samples samples = {
-        .n = N, .shape = {3, 4, 5}, .pixels = pixels, .scale = 1.0f / 255, .labels = labels, .targets = targets.data};
+        .n = N, .shape = shape, .pixels = pixels, .scale = 1.0f / 255, .labels = labels, .targets = targets.data};
     struct buffer x[2], dlogits[2];
     struct dt_metrics metrics[2];
     for (int i = 0; i < 2; i++) {
         const struct dt_backend_ops *ops = i == 0 ? &dt_ref_backend : &dt_cpu_backend;
         struct dt_backend *backend = open_on(ops);
         struct dt_bound_samples *bound;
-        x[i] = buffer_open(4 * 60);
+        x[i] = buffer_open(4 * dt_shape_elems(shape));
         dlogits[i] = buffer_open(4 * OUT);
         CHECK_INT(ops->samples_open(backend, &samples, &bound), DT_OK);
         CHECK_INT(ops->gather(backend, bound, &batch, x[i].data), DT_OK);
@@ -162,11 +162,12 @@ static void check_isa_choice(void)
     CHECK_TEXT(dt_cpu_isa(), isas[0]);
 }
 
-/* Unit by unit what base/rng.h says; a million of them, so that half-words equal to the threshold are among them. */
+/* Unit by unit what base/rng.h says, of 8 bits and of 16; a million of them, so that numbers equal to the threshold are among them.
+ */
 static void check_dropout_masks(void)
 {
     enum { UNITS = 1000003 };
-    static const uint32_t thresholds[] = {1, 16384, 40000, 65535, 65536};
+    static const uint32_t thresholds[] = {1, 256, 16384, 19661, 40000, 65280, 65535, 65536};
     static uint8_t keep[UNITS + 1];
     const struct dt_cpu_kernels *kernels;
     CHECK_INT(dt_cpu_isa_choose(&kernels), DT_OK);
@@ -174,16 +175,16 @@ static void check_dropout_masks(void)
         const struct dt_dropout_key key = {
             .seed = 0x123456789abcdef0u, .stream = 5 + i, .epoch = 3, .sample = 0xfedcba98u, .threshold = thresholds[i]};
         struct dt_rng4 words = {{0}};
+        const uint32_t step = key.threshold % 256 == 0 ? 256 : 1;
         uint32_t n_equal = 0;
         keep[UNITS] = 77;
         kernels->dropout_mask(&key, UNITS, keep);
         for (uint32_t unit = 0; unit < UNITS; unit++) {
-            if (unit % DT_DROPOUT_UNITS_PER_GROUP == 0) {
-                words =
-                    dt_rng_words(key.seed, DT_RNG_DROPOUT, key.stream, key.epoch, key.sample, unit / DT_DROPOUT_UNITS_PER_GROUP);
+            if (unit % 8 == 0) {
+                words = dt_dropout_words(key.seed, key.stream, key.epoch, key.sample, unit, key.threshold);
             }
             CHECK_INT(keep[unit], dt_dropout_keeps(words, unit, key.threshold));
-            n_equal += dt_dropout_keeps(words, unit, key.threshold) && !dt_dropout_keeps(words, unit, key.threshold + 1);
+            n_equal += dt_dropout_keeps(words, unit, key.threshold) && !dt_dropout_keeps(words, unit, key.threshold + step);
         }
         CHECK(n_equal > 0 || key.threshold == 65536);
         CHECK_INT(keep[UNITS], 77);
@@ -211,8 +212,9 @@ int main(void)
     check_precision(&dt_cpu_backend);
     for (int i = 0; i < n_isas; i++) {
         setenv("DTRAIN_ISA", isas[i], 1);
-        check_gather_and_loss(isas[i], DT_LOSS_SOFTMAX_CROSS_ENTROPY);
-        check_gather_and_loss(isas[i], DT_LOSS_MEAN_SQUARED_ERROR);
+        check_gather_and_loss(isas[i], DT_LOSS_SOFTMAX_CROSS_ENTROPY, (struct dt_shape){3, 4, 5});
+        check_gather_and_loss(isas[i], DT_LOSS_MEAN_SQUARED_ERROR, (struct dt_shape){1, 5, 11});
+        check_gather_and_loss(isas[i], DT_LOSS_MEAN_SQUARED_ERROR, (struct dt_shape){37, 1, 1});
         check_updates(isas[i]);
         check_clipping(isas[i]);
         check_dropout_masks();

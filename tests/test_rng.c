@@ -63,22 +63,45 @@ static void test_uniform_range_and_moments(void)
     CHECK_NEAR(squares / n, 1.0 / 3, 0.005); /* likewise */
 }
 
-/* The share that is dropped is the rate, in every half-word, and a mask is the same however it is asked for. */
+/* Bytes, or half-words, that are the numbers of their units: the first so many are dropped. */
+static void test_dropout_places(void)
+{
+    const struct dt_rng4 bytes = {{0x03020100, 0x07060504, 0x0b0a0908, 0x0f0e0d0c}};
+    const struct dt_rng4 halves = {{0x00010000, 0x00030002, 0x00050004, 0x00070006}};
+    CHECK_INT(dt_dropout_group_units(dt_dropout_threshold(0.25f)), 16);
+    CHECK_INT(dt_dropout_group_units(dt_dropout_threshold(255.0f / 256)), 16);
+    CHECK_INT(dt_dropout_group_units(dt_dropout_threshold(0.3f)), 8);
+    for (uint32_t n = 1; n <= 15; n++) {
+        for (uint32_t unit = 0; unit < 48; unit++) {
+            CHECK_INT(dt_dropout_keeps(bytes, unit, 256 * n), unit % 16 >= n);
+            CHECK_INT(dt_dropout_keeps(halves, unit, n), unit % 8 >= n);
+        }
+    }
+    for (uint32_t unit = 0; unit < 48; unit++) {
+        const struct dt_rng4 wide = dt_dropout_words(9, 8, 7, 6, unit, 256), narrow = dt_dropout_words(9, 8, 7, 6, unit, 257);
+        const struct dt_rng4 sixteen = dt_rng_words(9, DT_RNG_DROPOUT, 8, 7, 6, unit / 16);
+        const struct dt_rng4 eight = dt_rng_words(9, DT_RNG_DROPOUT, 8, 7, 6, unit / 8);
+        CHECK(memcmp(&wide, &sixteen, sizeof wide) == 0 && memcmp(&narrow, &eight, sizeof narrow) == 0);
+    }
+}
+
+/* The share that is dropped is the rate, in every place of a group, whether 8 bits or 16 decide; and a mask is the same however it
+ * is asked for. */
 static void test_dropout_rates(void)
 {
-    static const float rates[] = {0.0f, 0.1f, 0.25f, 0.5f, 0.9f};
+    static const float rates[] = {0.0f, 0.1f, 0.25f, 0.3f, 0.5f, 0.9f, 255.0f / 256};
     for (size_t r = 0; r < sizeof rates / sizeof rates[0]; r++) {
-        const uint32_t threshold = dt_dropout_threshold(rates[r]);
-        int kept[DT_DROPOUT_UNITS_PER_GROUP] = {0};
+        const uint32_t threshold = dt_dropout_threshold(rates[r]), n_units = dt_dropout_group_units(threshold);
+        int kept[16] = {0};
         const int n_groups = 20000;
         for (int g = 0; g < n_groups; g++) {
-            const struct dt_rng4 words = dt_rng_words(3, DT_RNG_DROPOUT, 5, 0, 17, (uint32_t)g);
-            for (uint32_t u = 0; u < DT_DROPOUT_UNITS_PER_GROUP; u++) {
+            const struct dt_rng4 words = dt_dropout_words(3, 5, 0, 17, (uint32_t)g * n_units, threshold);
+            for (uint32_t u = 0; u < n_units; u++) {
                 kept[u] += dt_dropout_keeps(words, u, threshold);
-                CHECK_INT(dt_dropout_keeps(words, u, threshold), dt_dropout_keeps(words, u + 8 * (uint32_t)g, threshold));
+                CHECK_INT(dt_dropout_keeps(words, u, threshold), dt_dropout_keeps(words, u + n_units * (uint32_t)g, threshold));
             }
         }
-        for (uint32_t u = 0; u < DT_DROPOUT_UNITS_PER_GROUP; u++) {
+        for (uint32_t u = 0; u < n_units; u++) {
             const double sigma = sqrt((double)rates[r] * (1.0 - (double)rates[r]) / n_groups);
             CHECK_NEAR((double)kept[u] / n_groups, 1.0 - (double)rates[r], 5.0 * sigma);
         }
@@ -161,6 +184,7 @@ int main(void)
     test_philox_known_answers();
     test_words_depend_on_every_argument();
     test_uniform_range_and_moments();
+    test_dropout_places();
     test_dropout_rates();
     test_permutation_is_a_bijection();
     test_permutation_is_even();

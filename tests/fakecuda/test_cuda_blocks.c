@@ -195,6 +195,12 @@ static void add(struct dt_model_spec *spec, struct dt_layer_spec layer)
     spec->layers[spec->n_layers++] = layer;
 }
 
+/* Decided by 8 bits, or by 16. */
+static double draw_rate(void)
+{
+    return draw(2) == 0 ? 0.25 : 0.3;
+}
+
 /* Pools, dropout, activations, a flatten and a dense layer after the first, by the draw. */
 static void add_rest(struct dt_model_spec *spec)
 {
@@ -208,7 +214,7 @@ static void add_rest(struct dt_model_spec *spec)
         add(spec, pools[pool]);
     }
     if (draw(3) == 0) {
-        add(spec, (struct dt_layer_spec){.type = DT_LAYER_DROPOUT, .rate = 0.5});
+        add(spec, (struct dt_layer_spec){.type = DT_LAYER_DROPOUT, .rate = draw_rate()});
     }
     if (draw(3) == 0) { /* a block without a linear operation */
         add(spec, (struct dt_layer_spec){.type = (enum dt_layer_type)(DT_LAYER_RELU + (int)draw(3))});
@@ -247,7 +253,7 @@ static void check_dense(int n_in, int n_out)
 {
     struct dt_model_spec spec = {.input = {n_in, 1, 1}, .loss = DT_LOSS_MEAN_SQUARED_ERROR};
     add(&spec, (struct dt_layer_spec){.type = DT_LAYER_DENSE, .size = n_out, .activation = (enum dt_activation)draw(4)});
-    add(&spec, (struct dt_layer_spec){.type = DT_LAYER_DROPOUT, .rate = 0.5});
+    add(&spec, (struct dt_layer_spec){.type = DT_LAYER_DROPOUT, .rate = draw_rate()});
     add(&spec, (struct dt_layer_spec){.type = DT_LAYER_DENSE, .size = 3});
     snprintf(case_text, sizeof case_text, "dense %d to %d", n_in, n_out);
     check_model(&spec);

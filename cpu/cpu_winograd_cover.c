@@ -1,0 +1,145 @@
+/* Which parts of an image tiles have to cover. Outputs whose 3 x 3 inputs are one and the same pixel are all alike. So one such
+ * pixel is looked for, its output is made once, and written wherever outputs see nothing else. Tiles cover the rest in bands of
+ * rows: a band begins where an output sees something else again, and in it so does each tile. None overlaps another, and where they
+ * lie depends on the image alone: an output's rounding depends on its place in the tile. */
+#include "cpu/cpu_winograd_kernel.h"
+
+enum { KERNEL = 3 };
+
+/* How many of n pixels, from the first one on, have the same bits as `pixel`. */
+ALWAYS_INLINE int count_same(const size_t n_c, const float *x, int n, const float *pixel)
+{
+    for (int i = 0; i < n; i++, x += n_c) {
+        vi difference = {0};
+        size_t c = 0;
+        for (; c + VL <= n_c; c += VL) {
+            difference |= (vi)load(x + c) ^ (vi)load(pixel + c);
+        }
+        if (c < n_c) {
+            difference |= ((vi)load(x + c) ^ (vi)load(pixel + c)) & first_lanes((int)(n_c - c));
+        }
+        if (nonzero_lanes((vf)(difference != 0)) != 0) {
+            return i;
+        }
+    }
+    return n;
+}
+
+/* It is the first of 3 x 3 alike. Places are M apart, so that 6 x 6 alike, wherever they are, have one of them. */
+const float *DT_KERNEL(winograd_common)(const struct dt_winograd *w, const float *x)
+{
+    const size_t n_c = (size_t)w->c, row = (size_t)w->w * n_c;
+    for (int i = 0; i + KERNEL <= w->h; i += M) {
+        for (int j = 0; j + KERNEL <= w->w; j += M) {
+            const float *from = x + (size_t)i * row + (size_t)j * n_c;
+            int n = 0;
+            while (n < KERNEL && count_same(n_c, from + (size_t)n * row, KERNEL, from) == KERNEL) {
+                n++;
+            }
+            if (n == KERNEL) {
+                return from;
+            }
+        }
+    }
+    return NULL;
+}
+
+/* What outputs see of an image: all places are counted from the padding's corner. */
+struct view {
+    const struct dt_winograd *w;
+    const float *x, *common;
+    bool pads_alike;             /* the zeros of the padding are like `common` */
+    int n_rows, n_columns, step; /* of outputs; tiles begin at multiples of `step` */
+};
+
+static bool is_zero(size_t n_c, const float *pixel)
+{
+    static const float zeros[VL];
+    bool zero = true;
+    for (size_t c = 0; c < n_c && zero; c += VL) {
+        zero = count_same(n_c - c < VL ? n_c - c : VL, pixel + c, 1, zeros) == 1;
+    }
+    return zero;
+}
+
+/* In row i, the first place from `from` to the one before `end` where there is another pixel than the common one; or `end`. */
+static int first_other(const struct view *s, int i, int from, int end)
+{
+    const struct dt_winograd *w = s->w;
+    const size_t n_c = (size_t)w->c;
+    const int y = i - w->top, begin = from < w->left ? w->left : from, n = smaller(end, w->left + w->w) - begin;
+    const bool inside = y >= 0 && y < w->h && n > 0;
+    if (!s->pads_alike && (!inside || from < w->left)) {
+        return from;
+    }
+    if (!inside) {
+        return end;
+    }
+    const float *x = s->x + ((size_t)y * (size_t)w->w + (size_t)(begin - w->left)) * n_c;
+    const int same = n_c == 2 * VL ? count_same(2 * VL, x, n, s->common) : count_same(n_c, x, n, s->common);
+    return same == n && s->pads_alike ? end : begin + same;
+}
+
+/* Where a band or a tile begins, the first of whose outputs from `from` on sees place `first`. Before the end it begins earlier, as
+ * far as it may: tiles that reach over the end take longer. */
+static int begin_at(const struct view *s, int first, int from, int end)
+{
+    const int at = smaller(first - (KERNEL - 1), end - M);
+    return at > from ? at / s->step * s->step : from;
+}
+
+/* The first row of the next band, or n_rows. */
+static int next_band(const struct view *s, int from)
+{
+    const int end = s->n_rows + KERNEL - 1, width = s->n_columns + KERNEL - 1;
+    for (int i = from; i < end && s->common != NULL; i++) {
+        if (first_other(s, i, 0, width) < width) {
+            return begin_at(s, i, from, s->n_rows);
+        }
+    }
+    return s->common != NULL ? s->n_rows : from;
+}
+
+/* The first column of the next tile of the band from row `top` to the one before `bottom`, or n_columns. */
+static int next_column(const struct view *s, int top, int bottom, int from)
+{
+    const int width = s->n_columns + KERNEL - 1;
+    int first = s->common != NULL ? width : from;
+    for (int i = top; i < bottom + KERNEL - 1 && first > from; i++) {
+        first = first_other(s, i, from, first);
+    }
+    return first < width ? begin_at(s, first, from, s->n_columns) : s->n_columns;
+}
+
+static bool fill(const struct view *s, const struct dt_winograd_out *out, struct dt_winograd_area area, const float *m)
+{
+    return area.top == area.bottom || area.left == area.right || DT_KERNEL(winograd_output)(s->w, out, &area, true, m);
+}
+
+int DT_KERNEL(winograd_cover)(const struct dt_winograd *w, const struct dt_winograd_out *out, int image, const float *x,
+                              const float *common, const float *m, struct dt_winograd_area *tile, bool *finite)
+{
+    const int step = out->pool ? 2 : 1;
+    const struct view s = {.w = w,
+                           .x = x,
+                           .common = common,
+                           .pads_alike = common != NULL && is_zero((size_t)w->c, common),
+                           .n_rows = w->out_h / step * step,
+                           .n_columns = w->out_w / step * step,
+                           .step = step};
+    int n_tiles = 0;
+    for (int from = 0, bottom; from < s.n_rows; from = bottom) {
+        const int top = next_band(&s, from);
+        bottom = smaller(top + M, s.n_rows);
+        *finite = fill(&s, out, (struct dt_winograd_area){image, from, 0, top, s.n_columns}, m) && *finite;
+        for (int end = 0, right; top < bottom && end < s.n_columns; end = right) {
+            const int left = next_column(&s, top, bottom, end);
+            right = smaller(left + M, s.n_columns);
+            *finite = fill(&s, out, (struct dt_winograd_area){image, top, end, bottom, left}, m) && *finite;
+            if (left < right) {
+                tile[n_tiles++] = (struct dt_winograd_area){image, top, left, bottom, right};
+            }
+        }
+    }
+    return n_tiles;
+}
