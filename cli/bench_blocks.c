@@ -61,11 +61,11 @@ static int block_of(const struct dt_block_state *state)
     return b;
 }
 
-/* Bytes of an element of block b's output and of its gradient: what leaves the last one is float. */
+/* Bytes of an element of block b's output and of its gradient: what leaves the last one is float, and all on a CPU. */
 static size_t elem_bytes(int b)
 {
     const struct dt_trainer *t = &bench->trainer;
-    return t->config.precision == DT_PRECISION_BF16 && b < t->model.n_blocks - 1 ? 2 : 4;
+    return t->device.cuda != NULL && t->config.precision == DT_PRECISION_BF16 && b < t->model.n_blocks - 1 ? 2 : 4;
 }
 
 /* n_elems of a buffer, in the program's own memory. */

@@ -89,7 +89,8 @@
     X("device", ENUM, device, DT_DEVICE_LIST(DT_BAR_NAME), "auto", "",                                                                 \
       "cpu: vector kernels; ref: plain loops, slow, to compare with; cuda: a GPU; auto: a GPU if every rank has one, else cpu")         \
     X("precision", ENUM, precision, DT_PRECISION_LIST(DT_BAR_NAME), "f32", "",                                                         \
-      "of activations and products; tf32: 10 bits of fraction, bf16: 7, both only on GPUs; weights and sums are always f32")           \
+      "tf32: products of numbers with 10 bits of fraction, on GPUs; bf16: 7 bits, of activations too on GPUs, and of the inputs of "  \
+      "convolutions forward on CPUs with AMX; weights and sums are always f32")                                                        \
     X("comm", ENUM, dist.comm, DT_COMM_LIST(DT_BAR_NAME), "auto", "",                                                                  \
       "how ranks add gradients: mpi: by messages; nccl: between GPUs; auto: nccl, or in memory that a host's ranks share, else as mpi")            \
     X("cuda.graph", BOOL, cuda_graph, "", "true", "",                                                                                  \

@@ -80,9 +80,9 @@ static const char *wish_for_gpu(const struct dt_config *config, const char **cur
         *cure = "without one use \"device\": \"cpu\"";
         return "device \"cuda\"";
     }
-    if (config->precision != DT_PRECISION_F32) {
+    if (config->precision == DT_PRECISION_TF32) { /* bf16: some CPUs have it, and say so themselves */
         *cure = "without one use \"precision\": \"f32\"";
-        return config->precision == DT_PRECISION_BF16 ? "precision \"bf16\"" : "precision \"tf32\"";
+        return "precision \"tf32\"";
     }
     if (config->dist.comm == DT_COMM_NCCL) {
         *cure = "without one use \"comm\": \"auto\"";

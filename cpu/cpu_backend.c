@@ -11,7 +11,7 @@
 #include "cpu/cpu_subnormals.h"
 
 #define HUGE_PAGE ((size_t)2 << 20)
-#define CACHE_BYTES ((size_t)2 << 20)  /* of a core alone: the second level of today's servers has 1 or 2 MB */
+#define CACHE_BYTES ((size_t)1 << 20)  /* of a core alone: the second level of today's servers has 1 or 2 MB */
 #define UPDATE_CHUNK ((size_t)1 << 16) /* floats of one item of work in an optimizer step */
 
 struct dt_bound_samples {
@@ -25,11 +25,15 @@ static struct dt_cpu *cpu_of(struct dt_backend *backend)
 
 static enum dt_status cpu_open(const struct dt_backend_options *options, struct dt_backend **out)
 {
-    if (options->precision != DT_PRECISION_F32) {
-        return dt_error(DT_UNAVAILABLE, "the cpu backend computes in f32 alone (use \"precision\": \"f32\", or a GPU)");
-    }
     const struct dt_cpu_kernels *kernels;
+    const struct dt_bf16_kernels *bf16 = NULL;
+    if (options->precision == DT_PRECISION_TF32) {
+        return dt_error(DT_UNAVAILABLE, "the cpu backend has no tf32 (use \"precision\": \"f32\", or a GPU)");
+    }
     DT_TRY(dt_cpu_isa_choose(&kernels));
+    if (options->precision == DT_PRECISION_BF16) {
+        DT_TRY(dt_cpu_isa_bf16(kernels, &bf16));
+    }
     struct dt_cpu *cpu = calloc(1, sizeof *cpu);
     if (cpu == NULL) {
         return dt_error(DT_NO_MEMORY, "out of memory while opening the cpu backend");
@@ -43,7 +47,9 @@ static enum dt_status cpu_open(const struct dt_backend_options *options, struct 
         return s;
     }
     cpu->kernels = kernels;
-    snprintf(cpu->description, sizeof cpu->description, "%s, %d thread%s", kernels->isa, n_threads, n_threads == 1 ? "" : "s");
+    cpu->bf16 = bf16;
+    snprintf(cpu->description, sizeof cpu->description, "%s%s, %d thread%s", kernels->isa, bf16 != NULL ? " with AMX" : "",
+             n_threads, n_threads == 1 ? "" : "s");
     cpu->base = (struct dt_backend){.ops = &dt_cpu_backend, .description = cpu->description, .host_memory = true};
     *out = &cpu->base;
     return DT_OK;

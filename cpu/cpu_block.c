@@ -39,11 +39,18 @@ static void describe_conv(struct dt_block_state *state, int vector)
                                            .k = out.c,
                                            .out_h = out.h,
                                            .out_w = out.w};
-    if (b->kernel == 3 && b->stride == 1) {
+    state->bf16 = (struct dt_bf16){.conv = state->conv,
+                                   .in_h = in.h,
+                                   .in_w = in.w,
+                                   .top = b->pad_before_h,
+                                   .left = b->pad_before_w,
+                                   .used = state->cpu->bf16 != NULL && in.c >= DT_BF16_FEWEST};
+    if (b->kernel == 3 && b->stride == 1 && !state->bf16.used) {
         dt_winograd_plan(&state->winograd, vector);
     }
-    state->fuses_pool = state->winograd.used && b->activation == DT_ACTIVATION_RELU && b->pool == DT_POOL_MAX &&
-                        b->pool_size == 2 && b->pool_stride == 2;
+    state->n_together = state->winograd.used ? state->winograd.images : 1;
+    state->fuses_pool = (state->winograd.used || state->bf16.used) && b->activation == DT_ACTIVATION_RELU &&
+                        b->pool == DT_POOL_MAX && b->pool_size == 2 && b->pool_stride == 2;
     state->n_words = (size_t)out.h * (size_t)out.w * dt_survivor_words(out.c);
     state->dx_direct = !state->pads && in.c % vector == 0;
     state->survivors_pooled = b->pool == DT_POOL_MAX && b->pool_size <= b->pool_stride;
@@ -143,7 +150,7 @@ static bool alloc_scratch(const struct dt_block_state *state, struct dt_cpu_scra
     const struct dt_block *b = &state->block;
     const struct dt_conv *conv = &state->conv;
     const bool is_conv = b->linear == DT_LINEAR_CONV;
-    const size_t n_images = state->winograd.used ? (size_t)state->winograd.images : 1;
+    const size_t n_images = b->linear == DT_LINEAR_CONV ? (size_t)state->n_together : 1;
     const int vector = state->cpu->kernels->vector;
     const size_t n_places = (size_t)conv->h * (size_t)conv->w, n_padded = n_places * (size_t)conv->c;
     bool ok = true;
@@ -154,6 +161,7 @@ static bool alloc_scratch(const struct dt_block_state *state, struct dt_cpu_scra
     const struct dt_conv *turned = &state->turned;
     const size_t n_framed = (size_t)turned->h * (size_t)turned->w * (size_t)turned->c;
     scratch->framed = memory_if(is_conv && b->stride == 1, n_framed, sizeof(float), &ok);
+    scratch->bf16 = memory_if(state->bf16.used, dt_bf16_padded_elems(&state->bf16), sizeof(uint16_t), &ok);
     scratch->winograd = memory_if(state->winograd.used, dt_winograd_scratch_elems(&state->winograd), sizeof(float), &ok);
     const bool drops = state->fuses_pool && b->dropout_rate > 0;
     scratch->keep = memory_if(drops, n_images * state->n_pooled, sizeof(uint8_t), &ok);
@@ -198,6 +206,7 @@ static bool alloc_state(struct dt_block_state *state)
     bool ok = !is_conv || alloc_slices(state, vector);
     state->packed_forward = memory_if(is_conv, n_forward, sizeof(float), &ok);
     state->packed_winograd = memory_if(state->winograd.used, dt_winograd_packed_elems(&state->winograd), sizeof(float), &ok);
+    state->packed_bf16 = memory_if(state->bf16.used, dt_bf16_packed_elems(&state->bf16), sizeof(uint16_t), &ok);
     state->packed_backward = memory_if(is_conv, n_backward, sizeof(float), &ok);
     const bool turns_back = is_conv && b->stride == 1;
     const size_t n_turned = is_conv ? dt_conv_packed_forward_elems(&state->turned, vector) : 0;
@@ -251,6 +260,7 @@ static void free_scratch(struct dt_cpu_scratch *scratch)
     free(scratch->winograd);
     free(scratch->keep);
     free(scratch->winner);
+    free(scratch->bf16);
     free(scratch->dense);
     free(scratch->lists.begin);
     free(scratch->lists.end);
@@ -280,6 +290,7 @@ void dt_cpu_block_close(struct dt_block_state *state)
     free(state->scratch);
     free(state->packed_forward);
     free(state->packed_winograd);
+    free(state->packed_bf16);
     free(state->packed_backward);
     free(state->turned_weight);
     free(state->turned_packed);

@@ -3,20 +3,22 @@
 #ifndef DT_CPU_BLOCK_H
 #define DT_CPU_BLOCK_H
 
+#include "cpu/cpu_bf16.h"
 #include "cpu/cpu_kernels.h"
 #include "cpu/cpu_threads.h"
 
 /* Images whose gradients are summed before they are added to the others': what a thread takes at a time in a convolution's backward
- * pass. A sixteenth of the largest batch, so that many threads find work, but not so many that adding costs much. */
+ * pass. A thirty-second of the largest batch, so that many threads find work, but not so many that adding costs much. */
 static inline int dt_cpu_slice(int capacity)
 {
-    return capacity < 128 ? (capacity + 15) / 16 : 8;
+    return capacity < 128 ? (capacity + 31) / 32 : 4;
 }
 
 /* What every part of the backend sees. */
 struct dt_cpu {
     struct dt_backend base;
     const struct dt_cpu_kernels *kernels;
+    const struct dt_bf16_kernels *bf16; /* NULL: all is f32 */
     struct dt_threads *threads;
     struct dt_metrics metrics;
     char description[64];

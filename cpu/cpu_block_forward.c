@@ -93,8 +93,20 @@ static void conv_sample(void *context, int sample, int thread)
     dt_cpu_poll(job->pass, thread);
 }
 
+/* The convolution of neighbouring samples. Returns a bit for each whose outputs are of no use, because they are not all finite. */
+static uint32_t images_forward(const struct dt_cpu_job *job, int first, int n, int thread, const struct dt_conv_outputs *out)
+{
+    struct dt_block_state *state = job->state;
+    const struct dt_cpu_scratch *scratch = &state->scratch[thread];
+    const float *x = job->x + (size_t)first * state->n_in;
+    if (state->bf16.used) { /* one image */
+        return state->cpu->bf16->forward(&state->bf16, x, state->packed_bf16, out, scratch->bf16) ? 0 : 1;
+    }
+    return state->cpu->kernels->winograd_forward(&state->winograd, n, x, state->packed_winograd, out, scratch->winograd);
+}
+
 /* Neighbouring samples through convolution, ReLU, pool, dropout and flatten in one go. Returns which were not finite. */
-static uint32_t winograd_to_pool(const struct dt_cpu_job *job, int first, int n, int thread)
+static uint32_t images_to_pool(const struct dt_cpu_job *job, int first, int n, int thread)
 {
     struct dt_block_state *state = job->state;
     const struct dt_block *b = &state->block;
@@ -103,7 +115,7 @@ static uint32_t winograd_to_pool(const struct dt_cpu_job *job, int first, int n,
     float *y = job->y_out + (size_t)first * n_pooled, *pooled = state->turns ? state->scratch[thread].pooled : y;
     uint8_t *keep = state->scratch[thread].keep;
     uint64_t *word = state->word + dt_cpu_kept(job->pass, first, state->n_words);
-    const struct dt_winograd_out out = {.bias = job->params + state->bias_offset,
+    const struct dt_conv_outputs out = {.bias = job->params + state->bias_offset,
                                         .relu = true,
                                         .pool = true,
                                         .y = pooled,
@@ -114,58 +126,66 @@ static uint32_t winograd_to_pool(const struct dt_cpu_job *job, int first, int n,
     for (int i = 0; drops && i < n; i++) {
         draw_mask(job, first + i, keep + (size_t)i * n_pooled);
     }
-    const uint32_t spoilt = state->cpu->kernels->winograd_forward(&state->winograd, n, job->x + (size_t)first * state->n_in,
-                                                                  state->packed_winograd, &out, state->scratch[thread].winograd);
+    const uint32_t spoilt = images_forward(job, first, n, thread, &out);
     for (size_t i = 0; state->turns && i < (size_t)n; i++) {
         turn_sample(job, pooled + i * n_pooled, y + i * n_pooled);
     }
     return spoilt;
 }
 
-static uint32_t winograd_samples(const struct dt_cpu_job *job, int first, int n, int thread)
+static uint32_t images_to_linear(const struct dt_cpu_job *job, int first, int n, int thread)
 {
     struct dt_block_state *state = job->state;
     const bool relu = state->block.activation == DT_ACTIVATION_RELU;
-    const struct dt_winograd_out out = {
+    const struct dt_conv_outputs out = {
         .bias = job->params + state->bias_offset, .relu = relu, .y = linear_output(job, first, thread)};
-    const uint32_t spoilt = state->cpu->kernels->winograd_forward(&state->winograd, n, job->x + (size_t)first * state->n_in,
-                                                                  state->packed_winograd, &out, state->scratch[thread].winograd);
+    const uint32_t spoilt = images_forward(job, first, n, thread, &out);
     for (int i = 0; i < n; i++) {
         finish_sample(job, first + i, thread, out.y + (size_t)i * state->n_linear, relu);
     }
     return spoilt;
 }
 
-/* A few neighbouring samples; those that turn out not to be finite once more, by the direct kernel. */
-static void winograd_item(void *context, int item, int thread)
+/* A few neighbouring samples; those that turn out not to be finite once more, without a shortcut. */
+static void images_item(void *context, int item, int thread)
 {
     const struct dt_cpu_job *job = context;
-    const int n_images = job->state->winograd.images, first = item * n_images;
+    const struct dt_block_state *state = job->state;
+    const int n_images = state->n_together, first = item * n_images;
     const int n = job->n - first < n_images ? job->n - first : n_images;
-    const uint32_t spoilt =
-        job->state->fuses_pool ? winograd_to_pool(job, first, n, thread) : winograd_samples(job, first, n, thread);
+    const uint32_t spoilt = state->fuses_pool ? images_to_pool(job, first, n, thread) : images_to_linear(job, first, n, thread);
     for (int i = 0; i < n; i++) {
-        if (spoilt >> i & 1) {
+        if (spoilt >> i & 1 && state->bf16.used) {
+            images_to_linear(job, first + i, 1, thread);
+        } else if (spoilt >> i & 1) {
             conv_sample(context, first + i, thread);
         }
     }
     dt_cpu_poll(job->pass, thread);
 }
 
+static void pack_weights(const struct dt_block_state *state, const float *weight)
+{
+    const struct dt_cpu_kernels *kernels = state->cpu->kernels;
+    if (state->bf16.used) {
+        state->cpu->bf16->pack(&state->bf16, weight, state->packed_bf16);
+        return;
+    }
+    kernels->conv_pack_forward(&state->conv, weight, state->packed_forward);
+    if (state->winograd.used) {
+        kernels->winograd_pack(&state->winograd, weight, state->packed_winograd);
+    }
+}
+
 static void conv_forward(struct dt_cpu_job *job)
 {
     struct dt_block_state *state = job->state;
-    const struct dt_cpu_kernels *kernels = state->cpu->kernels;
-    const float *weight = job->params + state->weight_offset;
-    const int n_images = state->winograd.images;
+    const int n_images = state->n_together;
     if (job->pass->first == 0) {
-        kernels->conv_pack_forward(&state->conv, weight, state->packed_forward);
-        if (state->winograd.used) {
-            kernels->winograd_pack(&state->winograd, weight, state->packed_winograd);
-        }
+        pack_weights(state, job->params + state->weight_offset);
     }
-    if (state->winograd.used) {
-        dt_threads_run(state->cpu->threads, (job->n + n_images - 1) / n_images, winograd_item, job);
+    if (state->winograd.used || state->bf16.used) {
+        dt_threads_run(state->cpu->threads, (job->n + n_images - 1) / n_images, images_item, job);
     } else {
         dt_threads_run(state->cpu->threads, job->n, conv_sample, job);
     }

@@ -14,16 +14,17 @@ struct dt_conv_sums {
 
 /* One thread's memory for one image. NULL where the block has no use for it. */
 struct dt_cpu_scratch {
-    float *padded; /* conv: the input with its zeros around */
-    float *linear; /* the linear operation's output, before the pool; of as many images as Winograd takes at a time */
-    float *pooled; /* the block's output in H W C order, before a flatten changes that; as many */
-    float *dx;     /* conv: gradient of the padded input, whole vectors of channels */
-    float *framed; /* conv, where `turned` is used: the output's gradient with zeros around */
+    float *padded;                 /* conv: the input with its zeros around */
+    float *linear;                 /* the linear operation's output, before the pool; of n_together images */
+    float *pooled;                 /* the block's output in H W C order, before a flatten changes that; as many */
+    float *dx;                     /* conv: gradient of the padded input, whole vectors of channels */
+    float *framed;                 /* conv, where `turned` is used: the output's gradient with zeros around */
     struct dt_survivors survivors; /* conv; no words where the forward pass leaves them in `word` */
     struct dt_conv_lists lists;
     float *winograd;
-    uint8_t *keep;    /* fuses_pool: of as many images as Winograd takes at a time */
+    uint8_t *keep;    /* fuses_pool: of n_together images */
     uint16_t *winner; /* fuses_pool: of an image that is not finite */
+    uint16_t *bf16;   /* conv: the padded input, rounded */
     float *dense;     /* DT_DENSE_SCRATCH floats */
 };
 
@@ -37,9 +38,12 @@ struct dt_block_state {
     struct dt_conv conv;
     struct dt_winograd winograd; /* where it pays */
     float *packed_winograd;
-    bool fuses_pool; /* ReLU, pool and dropout are done where Winograd's outputs arise, and what comes through is known at once */
+    bool fuses_pool; /* ReLU, pool and dropout are done where outputs arise, and what comes through is known at once */
     uint64_t *word;  /* then: (capacity, n_words), as in struct dt_survivors; no winner or keep is kept */
     size_t n_words;
+    struct dt_bf16 bf16; /* where it is used, instead of Winograd */
+    uint16_t *packed_bf16;
+    int n_together;        /* images at a time forward, with Winograd or bf16 */
     bool pads;             /* the convolution's input is copied, with zeros around */
     bool dx_direct;        /* its dx needs no scratch */
     bool survivors_pooled; /* a max pool's windows do not overlap: survivors are found behind it */

@@ -3,6 +3,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if defined(DT_CPU_HAS_AMX)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define ARCH_REQ_XCOMP_PERM 0x1023 /* asm/prctl.h of Linux 5.16 and later */
+#define XFEATURE_XTILEDATA 18
+#define AMX_BF16 (1u << 22) /* of cpuid's leaf 7, edx; not every compiler's cpuid.h has names for them */
+#define AMX_TILE (1u << 24)
+#define AVX512_BF16 (1u << 5) /* leaf 7.1, eax */
+
+extern const struct dt_bf16_kernels dt_cpu_bf16_amx;
+#endif
+
 extern const struct dt_cpu_kernels dt_cpu_kernels_baseline;
 #if defined(__x86_64__)
 extern const struct dt_cpu_kernels dt_cpu_kernels_v3, dt_cpu_kernels_v4;
@@ -101,4 +115,29 @@ const char *dt_cpu_isa(void)
         }
     }
     return best()->isa;
+}
+
+#if defined(DT_CPU_HAS_AMX)
+/* Tiles make a thread's state 8 KB larger, so Linux gives them only to processes that have asked for them. */
+static bool has_amx(void)
+{
+    unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+    const bool amx = __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx & AMX_TILE) != 0 && (edx & AMX_BF16) != 0;
+    const bool rounds = __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & AVX512_BF16) != 0;
+    return has_v4() && amx && rounds && syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
+}
+#endif
+
+enum dt_status dt_cpu_isa_bf16(const struct dt_cpu_kernels *kernels, const struct dt_bf16_kernels **out)
+{
+#if defined(DT_CPU_HAS_AMX)
+    if (kernels == &dt_cpu_kernels_v4 && has_amx()) {
+        *out = &dt_cpu_bf16_amx;
+        return DT_OK;
+    }
+#endif
+    *out = NULL;
+    return dt_error(DT_UNAVAILABLE,
+                    "precision \"bf16\" on a CPU needs AMX, and %s has none here (use \"precision\": \"f32\", which is as fast)",
+                    kernels->isa);
 }

@@ -3,6 +3,7 @@
 #ifndef DT_CPU_ISA_H
 #define DT_CPU_ISA_H
 
+#include "cpu/cpu_bf16.h"
 #include "cpu/cpu_kernels.h"
 
 #define DT_CPU_MAX_ISAS 3
@@ -16,5 +17,9 @@ int dt_cpu_isa_list(const char *names[DT_CPU_MAX_ISAS]);
 
 /* DT_CONFIG: DTRAIN_ISA names no instruction set. DT_UNAVAILABLE: one that this processor or this build does not have. */
 enum dt_status dt_cpu_isa_choose(const struct dt_cpu_kernels **out);
+
+/* Kernels of bf16 numbers to go with `kernels`. To be called before threads are started that use them: they inherit the permission.
+ * DT_UNAVAILABLE: the processor, the kernel of the system, this build or `kernels` has no AMX. */
+enum dt_status dt_cpu_isa_bf16(const struct dt_cpu_kernels *kernels, const struct dt_bf16_kernels **out);
 
 #endif

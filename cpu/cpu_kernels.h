@@ -66,6 +66,20 @@ struct dt_dense {
     float *dw, *dx; /* (n_out, n_in); (n, n_in) or NULL */
 };
 
+/* What becomes of a convolution's outputs where that is done at once. An output comes through if it is its window's first largest,
+ * positive, and kept by dropout: the words of struct dt_survivors, for all images. Bits of places that have no filter or window are
+ * left as they are. */
+struct dt_conv_outputs {
+    const float *bias;
+    bool relu;
+    bool pool;           /* max pool of size and stride 2 over ReLU's output; odd rows and columns at the end are left out */
+    float *y;            /* (images, h, w, k), of the pool where there is one */
+    const float *next;   /* memory like y that is written next, and so fetched on the way; or NULL */
+    uint64_t *word;      /* with a pool: which outputs come through; NULL if not wanted */
+    const uint8_t *keep; /* with a pool, as dropout_mask's; NULL: no dropout */
+    float scale;         /* of what dropout keeps */
+};
+
 /* Which mask a sample's dropout draws: base/rng.h. */
 struct dt_dropout_key {
     uint64_t seed;
@@ -102,51 +116,51 @@ struct dt_dropout_key {
  * scale_pixels: x = pixels * scale.
  * fma_loop: n_rounds times DT_FMA_CHAINS independent vector multiply-adds, for measuring what the core can do at most.
  * sum_squares: of at most DT_SUM_CHUNK floats. sgd, adam: the rules of model/optimizer.h. */
-#define DT_CPU_KERNEL_LIST(X) \
-    X(void, conv_pack_forward, (const struct dt_conv *conv, const float *weight, float *packed)) \
-    X(void, conv_forward, \
-      (const struct dt_conv *conv, const float *x, const float *packed, const float *bias, bool relu, float *y)) \
-    X(void, winograd_pack, (const struct dt_winograd *w, const float *weight, float *packed)) \
-    X(uint32_t, winograd_forward, \
-      (const struct dt_winograd *w, int n_images, const float *x, const float *packed, const struct dt_winograd_out *out, \
-       float *scratch)) \
-    X(void, conv_pack_backward, (const struct dt_conv *conv, const float *weight, float *packed)) \
-    X(void, relu_backward, (int n_channels, size_t n_positions, const float *y, float scale, const float *dy, float *to)) \
-    X(size_t, count_nonzero, (size_t n_elems, const float *x)) \
-    X(size_t, survivors, (size_t n_positions, int k, const float *dy, uint64_t *word)) \
-    X(size_t, survivors_pooled, (const struct dt_pooling *pool, const float *dy, const uint16_t *winner, uint64_t *word)) \
-    X(size_t, count_survivors, (size_t n_words, const uint64_t *word)) \
-    X(void, spread_survivors, (const struct dt_conv *conv, const struct dt_survivors *from, float *dy)) \
-    X(void, conv_backward_data, \
+#define DT_CPU_KERNEL_LIST(X)                                                                                               \
+    X(void, conv_pack_forward, (const struct dt_conv *conv, const float *weight, float *packed))                            \
+    X(void, conv_forward,                                                                                                   \
+      (const struct dt_conv *conv, const float *x, const float *packed, const float *bias, bool relu, float *y))            \
+    X(void, winograd_pack, (const struct dt_winograd *w, const float *weight, float *packed))                               \
+    X(uint32_t, winograd_forward,                                                                                           \
+      (const struct dt_winograd *w, int n_images, const float *x, const float *packed, const struct dt_conv_outputs *out,   \
+       float *scratch))                                                                                                     \
+    X(void, conv_pack_backward, (const struct dt_conv *conv, const float *weight, float *packed))                           \
+    X(void, relu_backward, (int n_channels, size_t n_positions, const float *y, float scale, const float *dy, float *to))   \
+    X(size_t, count_nonzero, (size_t n_elems, const float *x))                                                              \
+    X(size_t, survivors, (size_t n_positions, int k, const float *dy, uint64_t *word))                                      \
+    X(size_t, survivors_pooled, (const struct dt_pooling *pool, const float *dy, const uint16_t *winner, uint64_t *word))   \
+    X(size_t, count_survivors, (size_t n_words, const uint64_t *word))                                                      \
+    X(void, spread_survivors, (const struct dt_conv *conv, const struct dt_survivors *from, float *dy))                     \
+    X(void, conv_backward_data,                                                                                             \
       (const struct dt_conv *conv, const struct dt_survivors *from, const float *packed, const struct dt_conv_lists *lists, \
-       float *dx)) \
-    X(void, conv_list, (const struct dt_conv *conv, const struct dt_survivors *from, const struct dt_conv_lists *lists)) \
-    X(void, conv_backward_weights, \
-      (const struct dt_conv *conv, const struct dt_conv_lists *lists, const float *x, float *dw, float *db)) \
-    X(void, conv_weights_dense, \
-      (const struct dt_conv *conv, const float *x, const float *dy, const float *y, float *dw, float *db)) \
-    X(void, conv_unpack_gradient, (const struct dt_conv *conv, const float *dw, float *grads)) \
-    X(void, conv_unpack_dense, (const struct dt_conv *conv, const float *dw, float *grads)) \
-    X(void, dense_forward, \
+       float *dx))                                                                                                          \
+    X(void, conv_list, (const struct dt_conv *conv, const struct dt_survivors *from, const struct dt_conv_lists *lists))    \
+    X(void, conv_backward_weights,                                                                                          \
+      (const struct dt_conv *conv, const struct dt_conv_lists *lists, const float *x, float *dw, float *db))                \
+    X(void, conv_weights_dense,                                                                                             \
+      (const struct dt_conv *conv, const float *x, const float *dy, const float *y, float *dw, float *db))                  \
+    X(void, conv_unpack_gradient, (const struct dt_conv *conv, const float *dw, float *grads))                              \
+    X(void, conv_unpack_dense, (const struct dt_conv *conv, const float *dw, float *grads))                                 \
+    X(void, dense_forward,                                                                                                  \
       (int part, int n_parts, int n, int n_in, int n_out, const float *x, const float *weight, const float *bias, float *y, \
-       float *scratch)) \
-    X(void, dense_few, (int n, int n_in, int n_out, const float *x, const float *weight, const float *bias, float *y)) \
-    X(void, dense_backward, (const struct dt_dense *dense, int column, float *scratch)) \
-    X(void, list_samples, (int n, int n_out, const float *dy, const struct dt_sparse *lists)) \
-    X(void, list_units, (int n, int n_out, const float *dy, const struct dt_sparse *lists)) \
-    X(void, max_pool, (const struct dt_pooling *pool, const float *x, float *y, uint16_t *winner)) \
-    X(void, max_pool_backward, (const struct dt_pooling *pool, const float *dy, const uint16_t *winner, float *dx)) \
-    X(void, avg_pool, (const struct dt_pooling *pool, const float *x, float *y)) \
-    X(void, avg_pool_backward, (const struct dt_pooling *pool, const float *dy, float *dx)) \
-    X(void, activate, (enum dt_activation activation, size_t n_elems, float *x)) \
-    X(void, activate_backward, (enum dt_activation activation, size_t n_elems, const float *y, float y_scale, float *dy)) \
-    X(void, dropout_mask, (const struct dt_dropout_key *key, size_t n_units, uint8_t *keep)) \
-    X(void, dropout, (size_t n_units, const uint8_t *keep, float scale, float *x)) \
-    X(void, transpose, (size_t n_rows, size_t n_cols, float scale, const float *from, float *to)) \
-    X(void, scale_pixels, (size_t n_elems, const uint8_t *pixels, float scale, float *x)) \
-    X(void, fma_loop, (size_t n_rounds, float *out)) \
-    X(double, sum_squares, (size_t n_elems, const float *x)) \
-    X(void, sgd, (const struct dt_update *update, size_t n_elems, float *params, const float *grads, float *velocity)) \
+       float *scratch))                                                                                                     \
+    X(void, dense_few, (int n, int n_in, int n_out, const float *x, const float *weight, const float *bias, float *y))      \
+    X(void, dense_backward, (const struct dt_dense *dense, int column, float *scratch))                                     \
+    X(void, list_samples, (int n, int n_out, const float *dy, const struct dt_sparse *lists))                               \
+    X(void, list_units, (int n, int n_out, const float *dy, const struct dt_sparse *lists))                                 \
+    X(void, max_pool, (const struct dt_pooling *pool, const float *x, float *y, uint16_t *winner))                          \
+    X(void, max_pool_backward, (const struct dt_pooling *pool, const float *dy, const uint16_t *winner, float *dx))         \
+    X(void, avg_pool, (const struct dt_pooling *pool, const float *x, float *y))                                            \
+    X(void, avg_pool_backward, (const struct dt_pooling *pool, const float *dy, float *dx))                                 \
+    X(void, activate, (enum dt_activation activation, size_t n_elems, float *x))                                            \
+    X(void, activate_backward, (enum dt_activation activation, size_t n_elems, const float *y, float y_scale, float *dy))   \
+    X(void, dropout_mask, (const struct dt_dropout_key *key, size_t n_units, uint8_t *keep))                                \
+    X(void, dropout, (size_t n_units, const uint8_t *keep, float scale, float *x))                                          \
+    X(void, transpose, (size_t n_rows, size_t n_cols, float scale, const float *from, float *to))                           \
+    X(void, scale_pixels, (size_t n_elems, const uint8_t *pixels, float scale, float *x))                                   \
+    X(void, fma_loop, (size_t n_rounds, float *out))                                                                        \
+    X(double, sum_squares, (size_t n_elems, const float *x))                                                                \
+    X(void, sgd, (const struct dt_update *update, size_t n_elems, float *params, const float *grads, float *velocity))      \
     X(void, adam, (const struct dt_update *update, size_t n_elems, float *params, const float *grads, float *mean, float *square))
 
 struct dt_cpu_kernels {

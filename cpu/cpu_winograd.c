@@ -220,7 +220,7 @@ static void products(const struct dt_winograd *w, int begin, int end, int n_tile
 
 struct forward {
     const struct dt_winograd *w;
-    const struct dt_winograd_out *out;
+    const struct dt_conv_outputs *out;
     const float *x, *packed;
     float *v, *m;                  /* a group's transforms and products */
     float *v_blank, *m_blank;      /* of what lies outside of tiles */
@@ -303,7 +303,7 @@ static bool fill_slots(struct forward *f, struct dt_winograd_area *slot, int *n_
 }
 
 uint32_t DT_KERNEL(winograd_forward)(const struct dt_winograd *w, int n_images, const float *x, const float *packed,
-                                     const struct dt_winograd_out *out, float *scratch)
+                                     const struct dt_conv_outputs *out, float *scratch)
 {
     struct forward f = {.w = w, .out = out, .x = x, .packed = packed, .n_images = n_images, .image = -1};
     struct dt_winograd_area slot[DT_WINOGRAD_MAX_GROUP];

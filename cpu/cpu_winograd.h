@@ -26,19 +26,6 @@ struct dt_winograd {
     size_t m_block, m_tile; /* their products: [tile][filter / vector][frequency][vector] */
 };
 
-/* What becomes of the outputs. An output comes through if it is its window's first largest, positive, and kept by dropout: the
- * words of struct dt_survivors, for all images. Bits of places that have no filter or window are left as they are. */
-struct dt_winograd_out {
-    const float *bias;
-    bool relu;
-    bool pool;           /* max pool of size and stride 2 over ReLU's output; odd rows and columns at the end are left out */
-    float *y;            /* (images, h, w, k), of the pool where there is one */
-    const float *next;   /* memory like y that is written next, and so fetched on the way; or NULL */
-    uint64_t *word;      /* with a pool: which outputs come through; NULL if not wanted */
-    const uint8_t *keep; /* with a pool, as dropout_mask's; NULL: no dropout */
-    float scale;         /* of what dropout keeps */
-};
-
 /* Decides by the shape alone whether and how; w holds it: c .. out_w. vector: floats in one. */
 void dt_winograd_plan(struct dt_winograd *w, int vector);
 

@@ -111,12 +111,12 @@ static int next_column(const struct view *s, int top, int bottom, int from)
     return first < width ? begin_at(s, first, from, s->n_columns) : s->n_columns;
 }
 
-static bool fill(const struct view *s, const struct dt_winograd_out *out, struct dt_winograd_area area, const float *m)
+static bool fill(const struct view *s, const struct dt_conv_outputs *out, struct dt_winograd_area area, const float *m)
 {
     return area.top == area.bottom || area.left == area.right || DT_KERNEL(winograd_output)(s->w, out, &area, true, m);
 }
 
-int DT_KERNEL(winograd_cover)(const struct dt_winograd *w, const struct dt_winograd_out *out, int image, const float *x,
+int DT_KERNEL(winograd_cover)(const struct dt_winograd *w, const struct dt_conv_outputs *out, int image, const float *x,
                               const float *common, const float *m, struct dt_winograd_area *tile, bool *finite)
 {
     const int step = out->pool ? 2 : 1;

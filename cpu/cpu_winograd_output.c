@@ -1,4 +1,5 @@
 /* Winograd's transform of the products to outputs, and what a block does with them; the method: cpu_winograd_kernel.h. */
+#include "cpu/cpu_pool_window.h"
 #include "cpu/cpu_winograd_kernel.h"
 
 /* A': outputs from frequencies, each the sum over the points of point^i times its frequency. */
@@ -18,22 +19,8 @@ struct output_tile {
     vf bias;
     bool relu;
     size_t row, pixel; /* of y, in floats; with a pool also of keep */
-    float *y;
-    const uint8_t *keep;
-    float scale;
-    uint8_t *word; /* these filters' bits of the first output's words */
-    size_t word_row, word_pixel;
-    int first_bit;
+    struct pool_target to;
 };
-
-ALWAYS_INLINE void store_filters(float *p, vf v, int n)
-{
-    if (n == VL) {
-        store(p, v);
-    } else {
-        store_first(p, v, n);
-    }
-}
 
 /* The columns of A' m A, so that rows remain to be done. The bias joins frequency (1, 1), which reaches all outputs alike. */
 ALWAYS_INLINE void output_columns(const float *m, vf bias, vf rows[M][SIDE])
@@ -74,7 +61,7 @@ ALWAYS_INLINE vf plain_outputs(const enum kind kind, const struct output_tile *t
     output_columns(m, t->bias, rows);
     for (int i = 0; i < n_rows; i++) {
         vf out[M];
-        float *y = t->y + (size_t)i * t->row;
+        float *y = t->to.y + (size_t)i * t->row;
         output_row(rows[i], out);
         check = add_check(check, out);
         UNROLL
@@ -88,49 +75,9 @@ ALWAYS_INLINE vf plain_outputs(const enum kind kind, const struct output_tile *t
     return check;
 }
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "put_bits writes a word byte by byte");
-
-/* The bits of VL filters: two bytes, one, or half of one, whose first half is written first. */
-ALWAYS_INLINE void put_bits(uint8_t *word, int first_bit, uint32_t bits)
+ALWAYS_INLINE vf pooled_outputs(const enum kind kind, const struct output_tile *tile, const float *m)
 {
-#if VL == 4
-    *word = (uint8_t)(first_bit == 0 ? bits : *word | bits << 4);
-#else
-    (void)first_bit;
-    memcpy(word, &bits, VL / 8);
-#endif
-}
-
-/* Where in its window each survivor is. A later output wins by being larger: the first of equals. */
-ALWAYS_INLINE void put_survivors(const struct output_tile *t, uint8_t *word, uint32_t alive, uint32_t in_lower, uint32_t top_right,
-                                 uint32_t bottom_right)
-{
-    const uint32_t upper = alive & ~in_lower, lower = alive & in_lower;
-    put_bits(word, t->first_bit, upper & ~top_right);
-    put_bits(word + t->word_pixel, t->first_bit, upper & top_right);
-    put_bits(word + t->word_row, t->first_bit, lower & ~bottom_right);
-    put_bits(word + t->word_row + t->word_pixel, t->first_bit, lower & bottom_right);
-}
-
-/* One window. What ReLU and dropout leave over is scaled, and the rest is zero. */
-ALWAYS_INLINE void pool_window(const int n_filters, const struct output_tile *t, const vf top[2], const vf bottom[2], size_t at,
-                               size_t word_at)
-{
-    const vf upper = larger(top[0], top[1]), lower = larger(bottom[0], bottom[1]), best = larger(upper, lower);
-    vm alive = greater(best, (vf){0});
-    if (t->keep != NULL) {
-        alive &= lanes_of_bytes(t->keep + at);
-    }
-    store_filters(t->y + at, only(alive, best * t->scale), n_filters);
-    if (t->word != NULL) {
-        const uint32_t there = n_filters == VL ? UINT32_MAX : (1u << n_filters) - 1;
-        put_survivors(t, t->word + word_at, lane_bits(alive) & there, lane_bits(greater(lower, upper)),
-                      lane_bits(greater(top[1], top[0])), lane_bits(greater(bottom[1], bottom[0])));
-    }
-}
-
-ALWAYS_INLINE vf pooled_outputs(const enum kind kind, const struct output_tile *t, const float *m)
-{
+    const struct output_tile here = *tile, *t = &here; /* as the compiler can see, no store changes it */
     const int n_rows = kind == WHOLE ? M : t->n_rows, n_columns = kind == WHOLE ? M : t->n_columns;
     vf rows[M][SIDE], check = {0};
     output_columns(m, t->bias, rows);
@@ -142,9 +89,9 @@ ALWAYS_INLINE vf pooled_outputs(const enum kind kind, const struct output_tile *
         UNROLL
         for (int j = 0; j < M; j += 2) {
             if (j + 1 < n_columns) {
-                pool_window(kind == WHOLE ? VL : t->n_filters, t, top + j, bottom + j,
+                pool_window(kind == WHOLE ? VL : t->n_filters, &t->to, top + j, bottom + j,
                             (size_t)(i / 2) * t->row + (size_t)(j / 2) * t->pixel,
-                            (size_t)i * t->word_row + (size_t)j * t->word_pixel);
+                            (size_t)i * t->to.word_row + (size_t)j * t->to.word_pixel);
             }
         }
     }
@@ -157,13 +104,13 @@ ALWAYS_INLINE void fill(const int n_filters, const struct output_tile *t, bool p
     const vf pair[2] = {out, out}, activated = t->relu ? larger(out, (vf){0}) : out;
     for (int i = 0; i + 1 < t->n_rows && pool; i += 2) {
         for (int j = 0; j + 1 < t->n_columns; j += 2) {
-            pool_window(n_filters, t, pair, pair, (size_t)(i / 2) * t->row + (size_t)(j / 2) * t->pixel,
-                        (size_t)i * t->word_row + (size_t)j * t->word_pixel);
+            pool_window(n_filters, &t->to, pair, pair, (size_t)(i / 2) * t->row + (size_t)(j / 2) * t->pixel,
+                        (size_t)i * t->to.word_row + (size_t)j * t->to.word_pixel);
         }
     }
     for (int i = 0; i < t->n_rows && !pool; i++) {
         for (int j = 0; j < t->n_columns; j++) {
-            store_filters(t->y + (size_t)i * t->row + (size_t)j * t->pixel, activated, n_filters);
+            store_filters(t->to.y + (size_t)i * t->row + (size_t)j * t->pixel, activated, n_filters);
         }
     }
 }
@@ -207,7 +154,7 @@ static void fetch_next(const struct dt_winograd *w, const struct dt_winograd_are
     }
 }
 
-bool DT_KERNEL(winograd_output)(const struct dt_winograd *w, const struct dt_winograd_out *out, const struct dt_winograd_area *area,
+bool DT_KERNEL(winograd_output)(const struct dt_winograd *w, const struct dt_conv_outputs *out, const struct dt_winograd_area *area,
                                 bool blank, const float *m)
 {
     const int image = area->image, p = area->top, q = area->left, stride = out->pool ? 2 : 1;
@@ -220,9 +167,7 @@ bool DT_KERNEL(winograd_output)(const struct dt_winograd *w, const struct dt_win
                             .relu = out->relu,
                             .row = (size_t)out_w * n_k,
                             .pixel = n_k,
-                            .scale = out->keep != NULL ? out->scale : 1,
-                            .word_row = (size_t)w->out_w * n_words * sizeof(uint64_t),
-                            .word_pixel = n_words * sizeof(uint64_t)};
+                            .to = pool_target(out, w->k, w->out_w)};
     bool finite = true;
     if (out->next != NULL) {
         const size_t n_image = (size_t)out_h * (size_t)out_w * n_k;
@@ -231,10 +176,7 @@ bool DT_KERNEL(winograd_output)(const struct dt_winograd *w, const struct dt_win
     for (size_t k = 0; k < n_k; k += VL, m += w->m_block) {
         t.n_filters = n_k - k < VL ? (int)(n_k - k) : VL;
         t.bias = load(out->bias + k);
-        t.y = out->y + at + k;
-        t.keep = out->keep != NULL ? out->keep + at + k : NULL;
-        t.word = out->word != NULL ? (uint8_t *)(out->word + word_at) + k / 8 : NULL;
-        t.first_bit = k % 8;
+        aim(&t.to, out, at, word_at, k);
         finite = outputs(&t, out->pool, blank, m) && finite;
     }
     return finite;

@@ -16,8 +16,9 @@
 #include "model/block.h"
 
 /* Of activations and of the products of convolutions and dense layers; weights, gradients and sums are always float.
- *   f32   strict          tf32  products of numbers with 10 bits of fraction, on GPUs          bf16  activations of 7 bits, on GPUs
- */
+ *   f32   strict
+ *   tf32  products of numbers with 10 bits of fraction, on GPUs
+ *   bf16  activations of 7 bits, on GPUs; on CPUs with AMX only the products of convolutions forward are of such numbers */
 #define DT_PRECISION_LIST(X)     \
     X(DT_PRECISION_F32, "f32")   \
     X(DT_PRECISION_TF32, "tf32") \

@@ -10,7 +10,9 @@ FIRST = 100  # steps
 CNN = ("dtrain", "dtrain, first %d steps" % FIRST)
 ROOFLINE = "dense f32 at FMA peak"
 TORCH_F32 = ("PyTorch f32", "PyTorch f32 channels_last")
-TORCH = (*TORCH_F32, "PyTorch bf16 channels_last")
+TORCH_BF16 = "PyTorch bf16 channels_last"
+TORCH = (*TORCH_F32, TORCH_BF16)
+BF16 = "dtrain, bf16"  # on CPUs with AMX
 SETTINGS = (  # group, name, environment of dtrain, goals against PyTorch's f32 and against its best
     ("isa", "dtrain, x86-64-v3", {"DTRAIN_ISA": "x86-64-v3"}, 7.5, 4.2),
 )
@@ -47,6 +49,7 @@ def all_goals():
     found = []
     for row in CNN:
         found += [Goal("cnn", row, TORCH[:1], 9), Goal("cnn", row, TORCH, 5), Goal("cnn", row, (ROOFLINE,), 5)]
+    found.append(Goal("cnn", BF16, (TORCH_BF16,), 5))
     for group, row, _, f32, best in SETTINGS:
         found += [Goal(group, row, TORCH[:1], f32), Goal(group, row, TORCH, best)]
     found += [Goal("fashion", "dtrain, Fashion-MNIST", others) for others in (TORCH[:1], TORCH, ("dtrain",))]

@@ -39,7 +39,7 @@ static double time_direct(const struct contest *s)
 
 static double time_winograd(const struct contest *s)
 {
-    struct dt_winograd_out out = {.bias = s->bias, .relu = true};
+    struct dt_conv_outputs out = {.bias = s->bias, .relu = true};
     bool finite = true;
     const double start = now_s();
     for (int i = 0; i < n_images; i += s->w.images) {

@@ -1,13 +1,13 @@
-/* Every kind of block of the cpu backend against the reference, on every instruction set of this machine.
+/* Every kind of block of the cpu backend against the reference, in every way this machine computes.
  *
- * Inputs, weights and gradients are small multiples of 1/8, so that almost every sum is exact in float as in double: both backends
- * then agree on ties, and the tolerance only has to cover tanh, sigmoid and averages. Winograd's sums are not exact: where a choice
- * hangs on less than their error, no gradient comes back (spare_ties), and errors are relative to the largest of them. Buffers have
- * guard words on both sides, NaNs that no result may read nor write. The cpu backend gets the batch in two parts. The reference
- * keeps C H W order, the cpu backend H W C until a flatten: converted here. */
+ * Inputs, weights and gradients are small multiples of 1/8, also as bf16, so that almost every sum is exact in float as in double:
+ * both backends then agree on ties, and the tolerance only has to cover tanh, sigmoid and averages. Winograd's sums are not exact:
+ * where a choice hangs on less than their error, no gradient comes back (spare_ties), and errors are relative to the largest of
+ * them. Buffers have guard words on both sides, NaNs that no result may read nor write. The cpu backend gets the batch in two
+ * parts. The reference keeps C H W order, the cpu backend H W C until a flatten: converted here. */
 #include "guarded.h"
+#include "modes.h"
 
-#include "cpu/cpu_isa.h"
 #include "cpu/cpu_kernels.h"
 #include "model/backend.h"
 
@@ -55,10 +55,13 @@ static void run_part(const struct dt_backend_ops *ops, struct dt_block_state *st
     }
 }
 
-static struct outcome run_block(const struct dt_backend_ops *ops, bool hwc, const struct case_setup *setup)
+/* mode: NULL on the reference */
+static struct outcome run_block(const struct dt_backend_ops *ops, const struct mode *mode, const struct case_setup *setup)
 {
     const struct dt_block *b = &setup->model->blocks[setup->block];
-    const struct dt_backend_options options = {.n_threads = setup->n_threads};
+    const struct dt_backend_options options =
+        mode != NULL ? use_mode(mode, setup->n_threads) : (struct dt_backend_options){.n_threads = 1};
+    const bool hwc = mode != NULL;
     const size_t n = (size_t)setup->pass.batch->n;
     struct dt_backend *backend;
     struct dt_block_state *state;
@@ -194,8 +197,8 @@ static double spare_ties(struct case_setup *setup)
     return largest;
 }
 
-static int n_isas;
-static const char *isas[DT_CPU_MAX_ISAS];
+static int n_modes;
+static struct mode modes[MAX_MODES];
 static int n_cases, n_flattened, n_padded, n_none, n_winograd;
 
 /* Gradients of which all, about a half, a few, one or none are not zero. */
@@ -240,12 +243,11 @@ static void check_block(const struct dt_model *model, int block, bool first)
         allowed_error = 1e-5 * spare_ties(&setup);
         n_winograd++;
     }
-    struct outcome expected = run_block(&dt_ref_backend, false, &setup);
+    struct outcome expected = run_block(&dt_ref_backend, NULL, &setup);
     setup.n_first = (int)draw((uint32_t)batch.n + 1);
-    for (int i = 0; i < n_isas; i++) {
-        setenv("DTRAIN_ISA", isas[i], 1);
-        struct outcome actual = run_block(&dt_cpu_backend, true, &setup);
-        compare_all(isas[i], &actual, &expected);
+    for (int i = 0; i < n_modes; i++) {
+        struct outcome actual = run_block(&dt_cpu_backend, &modes[i], &setup);
+        compare_all(modes[i].text, &actual, &expected);
         close_outcome(&actual);
     }
     close_outcome(&expected);
@@ -365,11 +367,11 @@ static void check_grid(void)
 }
 
 /* A NaN among the inputs reaches every output that depends on it, and no other. */
-static void check_nan_forward(void)
+static void check_nan_forward(int c)
 {
     static const uint32_t ids[1] = {0};
     const struct dt_batch batch = {.n = 1, .rows = ids, .ids = ids};
-    struct dt_model_spec spec = {.input = {3, 9, 9}};
+    struct dt_model_spec spec = {.input = {c, 9, 9}};
     static struct dt_model model;
     add(&spec,
         (struct dt_layer_spec){.type = DT_LAYER_CONV2D, .size = 5, .kernel = 3, .stride = 1, .activation = DT_ACTIVATION_RELU});
@@ -381,18 +383,17 @@ static void check_nan_forward(void)
                                .pass = {.batch = &batch, .training = true},
                                .params = buffer_random(model.arena_elems, 4, 0),
                                .grads = buffer_open(model.arena_elems),
-                               .x = buffer_random(3 * 81, 8, 0),
+                               .x = buffer_random((size_t)c * 81, 8, 0),
                                .dy = buffer_open(5 * 9)};
     snprintf(case_text, sizeof case_text, "NaN in x");
-    for (size_t at = 0; at < setup.x.n; at++) {
+    for (size_t at = 0; at < setup.x.n; at += (size_t)(c / 3)) {
         const float before = setup.x.data[at];
         setup.x.data[at] = NAN;
-        struct outcome expected = run_block(&dt_ref_backend, false, &setup);
+        struct outcome expected = run_block(&dt_ref_backend, NULL, &setup);
         CHECK(at != 40 || isnan(expected.y.data[4]));
-        for (int i = 0; i < n_isas; i++) {
-            setenv("DTRAIN_ISA", isas[i], 1);
-            struct outcome actual = run_block(&dt_cpu_backend, true, &setup);
-            compare(isas[i], "y", &actual.y, &expected.y);
+        for (int i = 0; i < n_modes; i++) {
+            struct outcome actual = run_block(&dt_cpu_backend, &modes[i], &setup);
+            compare(modes[i].text, "y", &actual.y, &expected.y);
             close_outcome(&actual);
         }
         close_outcome(&expected);
@@ -406,14 +407,14 @@ static void check_nan_forward(void)
 
 int main(void)
 {
-    n_isas = dt_cpu_isa_list(isas);
-    CHECK(n_isas >= 1);
-    check_nan_forward();
+    n_modes = list_modes(modes);
+    check_nan_forward(3);
+    check_nan_forward(20);
     for (int round = 0; round < 3; round++) { /* each with other draws */
         check_grid();
     }
-    printf("%d blocks on %d instruction sets; %d flatten, %d padded, %d without a linear operation, %d by Winograd's method\n",
-           n_cases, n_isas, n_flattened, n_padded, n_none, n_winograd);
+    printf("%d blocks in %d ways; %d flatten, %d padded, %d without a linear operation, %d by Winograd's method\n", n_cases,
+           n_modes, n_flattened, n_padded, n_none, n_winograd);
     CHECK(n_cases > 3000 && n_flattened > 500 && n_padded > 200 && n_none > 200 && n_winograd > 100);
     return 0;
 }

@@ -1,9 +1,8 @@
 /* A training step on the cpu backend gives the same bits with 1, 2 and 3 threads, and the second of two equal steps those of the
- * first. Several small models, batches that do not divide evenly, on every instruction set of this machine. */
-#include "check.h"
+ * first. Several small models, batches that do not divide evenly, in every way this machine computes. */
+#include "modes.h"
 
 #include "base/rng.h"
-#include "cpu/cpu_isa.h"
 #include "model/network.h"
 #include "model/optimizer.h"
 
@@ -14,7 +13,7 @@
 static const struct dt_model_spec specs[] = {
     {.input = {1, 12, 12},
      .n_layers = 8,
-     .layers = {{.type = DT_LAYER_CONV2D, .size = 6, .kernel = 3, .stride = 1, .activation = DT_ACTIVATION_RELU},
+     .layers = {{.type = DT_LAYER_CONV2D, .size = 20, .kernel = 3, .stride = 1, .activation = DT_ACTIVATION_RELU},
                 {.type = DT_LAYER_CONV2D, .size = 40, .kernel = 3, .stride = 1, .activation = DT_ACTIVATION_RELU},
                 {.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2},
                 {.type = DT_LAYER_DROPOUT, .rate = 0.25},
@@ -39,6 +38,8 @@ static const struct dt_model_spec specs[] = {
      .n_layers = 2,
      .layers = {{.type = DT_LAYER_DENSE, .size = 33, .activation = DT_ACTIVATION_SIGMOID}, {.type = DT_LAYER_DENSE, .size = 10}}},
 };
+
+static const struct mode *mode;
 
 /* What a few steps leave behind. */
 struct result {
@@ -92,7 +93,7 @@ static void train(struct dt_network *net, struct dt_bound_samples *bound, struct
 
 static struct result run(const struct dt_model *model, int n_threads)
 {
-    const struct dt_backend_options options = {.n_threads = n_threads};
+    const struct dt_backend_options options = use_mode(mode, n_threads);
     const struct dt_optimizer_spec adam = {
         .type = DT_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-7, .clip_norm = 0.5};
     const struct dt_backend_ops *ops = &dt_cpu_backend;
@@ -130,7 +131,7 @@ static void same_bits(const char *what, int spec, int n_threads, const float *a,
     for (size_t i = 0; i < n; i++) {
         CHECK(isfinite(a[i]));
         if (memcmp(&a[i], &b[i], sizeof(float)) != 0) {
-            CHECK_FAIL("%s, model %d: %s[%zu] is %.9g with %d threads and %.9g with 1", dt_cpu_isa(), spec, what, i, (double)b[i],
+            CHECK_FAIL("%s, model %d: %s[%zu] is %.9g with %d threads and %.9g with 1", mode->text, spec, what, i, (double)b[i],
                        n_threads, (double)a[i]);
         }
     }
@@ -200,10 +201,9 @@ static void subnormals_are_zero(void)
 
 int main(void)
 {
-    const char *isas[DT_CPU_MAX_ISAS];
-    const int n_isas = dt_cpu_isa_list(isas);
-    for (int i = 0; i < n_isas; i++) {
-        setenv("DTRAIN_ISA", isas[i], 1);
+    struct mode modes[MAX_MODES];
+    const int n_modes = list_modes(modes);
+    for (mode = modes; mode < modes + n_modes; mode++) {
         for (int spec = 0; spec < (int)(sizeof specs / sizeof specs[0]); spec++) {
             check_model(spec);
         }

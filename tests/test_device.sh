@@ -108,13 +108,13 @@ DTRAIN_CUDA_MODULE=$module "$DTRAIN" --version >version
 says 'version' '  GPU       fake CUDA' version
 says 'version: devices' '  devices   cpu, ref, cuda' version
 
-# Precisions are a GPU's.
-for precision in bf16 tf32; do
-  gpus '-' 2 "${config[@]}" --run refused --set precision=$precision
-  refused "$precision without a GPU" "precision \"$precision\" needs a GPU for every rank \\(.*\"f32\"\\): no GPU is visible \\(the test wants it so\\)"
-done
-gpus 'aaaaaaaa bbbbbbbb' 2 "${config[@]}" --run refused --set device=cpu --set precision=bf16
-refused 'bf16 on the CPU' 'precision "bf16" needs .*: the device is "cpu"'
+# Precisions are a GPU's, but for bf16 on CPUs with AMX: test_bf16.sh.
+gpus '-' 2 "${config[@]}" --run refused --set precision=tf32
+refused 'tf32 without a GPU' 'precision "tf32" needs a GPU for every rank \(.*"f32"\): no GPU is visible \(the test wants it so\)'
+gpus 'aaaaaaaa bbbbbbbb' 2 "${config[@]}" --run refused --set device=cpu --set precision=tf32
+refused 'tf32 on the CPU' 'precision "tf32" needs .*: the device is "cpu"'
+gpus '-' 2 "${config[@]}" --run refused --set precision=bf16 --set device=ref
+refused 'bf16 on ref' 'the ref backend computes in f32 alone \(use "precision": "f32", or a GPU\)'
 gpus 'aaaaaaaa bbbbbbbb' 2 "${config[@]}" --run half --set precision=bf16 --set device=cuda --set train.max_steps=7
 is 'bf16' 0 "$got"
 says 'bf16: roster' ' +1 +[^ ]+ +1  cuda Fake GPU, bf16, bbbbbbbb +.*'

@@ -118,7 +118,7 @@ static void check_near(const struct problem *s, const char *what, size_t i, floa
 static void check_plain(struct problem *s, bool relu)
 {
     struct buffer y = buffer_open(N_IMAGES * s->n_z), again = buffer_open(y.n);
-    struct dt_winograd_out out = {.bias = s->bias.data, .relu = relu, .y = y.data};
+    struct dt_conv_outputs out = {.bias = s->bias.data, .relu = relu, .y = y.data};
     kernels->winograd_forward(&s->w, N_IMAGES, s->x.data, s->packed.data, &out, s->scratch.data);
     for (size_t i = 0; i < y.n; i++) {
         check_near(s, "y", i, y.data[i], relu ? fmax(s->z[i], 0) : s->z[i]);
@@ -195,7 +195,7 @@ static void check_pooled(struct problem *s, bool drops)
     for (size_t i = 0; i < n; i++) {
         kept[i] = draw(4) != 0;
     }
-    struct dt_winograd_out out = {
+    struct dt_conv_outputs out = {
         .bias = s->bias.data, .relu = true, .pool = true, .y = y.data, .word = word, .keep = drops ? kept : NULL, .scale = 1.25f};
     kernels->winograd_forward(&s->w, N_IMAGES, s->x.data, s->packed.data, &out, s->scratch.data);
     for (size_t i = 0; i < n; i++) {
@@ -289,7 +289,7 @@ static void check_odd_pixel(void)
     enum { C = 19, K = 5, H = 13, W = 16, OUT_W = W - 2, N = (H - 2) * OUT_W };
     struct problem s = problem_open(C, K, H, W, false);
     struct buffer before = buffer_open(N * K), y = buffer_open(N * K);
-    struct dt_winograd_out out = {.bias = s.bias.data, .y = before.data};
+    struct dt_conv_outputs out = {.bias = s.bias.data, .y = before.data};
     paint(&s, 0, 0, 0, H, W, s.x.data);
     kernels->winograd_forward(&s.w, 1, s.x.data, s.packed.data, &out, s.scratch.data);
     out.y = y.data;
@@ -321,7 +321,7 @@ static void check_accuracy(void)
 {
     struct problem s = problem_open(32, 64, 26, 26, false);
     struct buffer y = buffer_open(N_IMAGES * s.n_z);
-    const struct dt_winograd_out out = {.bias = s.bias.data, .y = y.data};
+    const struct dt_conv_outputs out = {.bias = s.bias.data, .y = y.data};
     double error = 0, norm = 0;
     kernels->winograd_forward(&s.w, N_IMAGES, s.x.data, s.packed.data, &out, s.scratch.data);
     for (size_t i = 0; i < y.n; i++) {
@@ -344,7 +344,7 @@ static void check_blank(void)
         s.x.data[i] = s.x.data[i % 11];
     }
     memset(word, 0xFF, words.n * sizeof(float));
-    struct dt_winograd_out out = {.bias = s.bias.data, .y = y.data};
+    struct dt_conv_outputs out = {.bias = s.bias.data, .y = y.data};
     kernels->winograd_forward(&s.w, N_IMAGES, s.x.data, s.packed.data, &out, s.scratch.data);
     for (size_t i = 19; i < y.n; i++) {
         CHECK(y.data[i] == y.data[i % 19]);
@@ -356,7 +356,7 @@ static void check_blank(void)
     CHECK(memcmp(tiles.data, y.data, y.n * sizeof(float)) == 0);
     buffer_close(&tiles, "y of tiles");
     s.w.skips_blank = true;
-    out = (struct dt_winograd_out){.bias = s.bias.data, .relu = true, .pool = true, .y = pooled.data, .word = word};
+    out = (struct dt_conv_outputs){.bias = s.bias.data, .relu = true, .pool = true, .y = pooled.data, .word = word};
     kernels->winograd_forward(&s.w, N_IMAGES, s.x.data, s.packed.data, &out, s.scratch.data);
     for (size_t i = 0; i < n; i++) {
         const int place = survivor(&s.w, word, i / (36 * 19), i / (6 * 19) % 6, i / 19 % 6, i % 19);
@@ -377,7 +377,7 @@ static void check_report(bool blank)
         paint(&s, image, 0, 0, 11, 9, pixel);
     }
     struct buffer y = buffer_open(N_IMAGES * s.n_z);
-    struct dt_winograd_out out = {.bias = s.bias.data, .relu = true, .y = y.data};
+    struct dt_conv_outputs out = {.bias = s.bias.data, .relu = true, .y = y.data};
     CHECK_INT(kernels->winograd_forward(&s.w, N_IMAGES, s.x.data, s.packed.data, &out, s.scratch.data), 0);
     for (size_t i = 0; i < s.x.n; i++) {
         const float before = s.x.data[i];
