@@ -11,6 +11,13 @@
 #include "tests/fakecuda/fake.h"
 #include "tests/fakecuda/fake_number.h"
 
+#if CUDNN_VERSION < 90100
+#define CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP ((cudnnBackendNumericalNote_t)9)
+#endif
+#if CUDNN_VERSION < 90600
+#define CUDNN_STATUS_BAD_PARAM_DESCRIPTOR_TYPE ((cudnnStatus_t)2012)
+#endif
+
 struct cudnnContext {
     cudaStream_t stream;
 };

@@ -10,6 +10,10 @@
 #include "cuda/cuda_check.h"
 #include "tests/check.h"
 
+#if CUDNN_VERSION < 90800
+#define CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR ((cudnnBackendDescriptorType_t)38)
+#endif
+
 #define MAX_WORKSPACE ((size_t)256 << 20)
 #define N_KINDS 3
 
