@@ -101,7 +101,7 @@ def lines(title, subtitle, x_title, y_title, places, series, dashed=None, logari
         if labelled(i, len(places)):
             d.text(x_of(i), bottom + 22, str(place), 12, FAINT, "middle")
     d.text((left + right) / 2, bottom + 48, x_title, 13, INK, "middle")
-    d.text(26, (top + bottom) / 2, y_title, 13, INK, "middle", turned=True)
+    d.text(19, (top + bottom) / 2, y_title, 13, INK, "middle", turned=True)
     if dashed:
         d.path([(x_of(i), y_of(value)) for i, value in enumerate(dashed[1])], FAINT, 1.5, "5 4")
     for colour, row in zip(COLOURS, series.values()):
