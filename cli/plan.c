@@ -62,7 +62,7 @@ static void print_layers(const struct dt_model *model)
 {
     char in[32], out[32], layers[256], count[32];
     double flops = 0;
-    bool flat = model->spec.input.h == 1 && model->spec.input.w == 1;
+    bool flat = model->n_spatial == 0; /* no block has images */
     printf("  %-8s %-11s %-11s %12s %12s  %s\n", "block", "input", "output", "parameters", "flop/sample", "layers");
     for (int b = 0; b < model->n_blocks; b++) {
         const struct dt_block *block = &model->blocks[b];

@@ -69,19 +69,37 @@ static enum dt_status copy_in(const struct dt_trainer *t, const struct host_aren
     return DT_OK;
 }
 
+static enum dt_status turn(const struct dt_trainer *t, bool to_file, struct host_arenas *host)
+{
+    DT_TRY(dt_model_turn(&t->model, to_file, host->params));
+    for (int i = 0; i < t->optimizer.n_states; i++) {
+        DT_TRY(dt_model_turn(&t->model, to_file, host->states[i]));
+    }
+    return DT_OK;
+}
+
+/* Arenas in host memory are turned in place and back: a copy would cost as much memory as they do. */
+static enum dt_status save_turned(struct dt_trainer *t, const struct dt_run_dir *run, struct host_arenas *host, char *path)
+{
+    struct dt_checkpoint checkpoint = {.state = t->state,
+                                       .config = t->config_json,
+                                       .arena = host->params,
+                                       .n_optimizer_states = t->optimizer.n_states,
+                                       .optimizer = {host->states[0], host->states[1]}};
+    checkpoint.state.optimizer_steps = t->optimizer.n_steps;
+    DT_TRY(turn(t, true, host));
+    const enum dt_status saved = dt_checkpoint_save(run->checkpoints, (int)t->config.checkpoint_keep, &t->model, &checkpoint, path);
+    const enum dt_status turned = turn(t, false, host);
+    return saved != DT_OK ? saved : turned;
+}
+
 static enum dt_status write_checkpoint(struct dt_trainer *t, const struct dt_run_dir *run, char *path)
 {
     struct host_arenas host;
     DT_TRY(open_arenas(t, &host));
-    struct dt_checkpoint checkpoint = {.state = t->state,
-                                       .config = t->config_json,
-                                       .arena = host.params,
-                                       .n_optimizer_states = t->optimizer.n_states,
-                                       .optimizer = {host.states[0], host.states[1]}};
-    checkpoint.state.optimizer_steps = t->optimizer.n_steps;
     enum dt_status s = copy_out(t, &host);
     if (s == DT_OK) {
-        s = dt_checkpoint_save(run->checkpoints, (int)t->config.checkpoint_keep, &t->model, &checkpoint, path);
+        s = save_turned(t, run, &host, path);
     }
     close_arenas(&host);
     return s;
@@ -164,6 +182,9 @@ static enum dt_status load_arenas(struct dt_trainer *t, const struct dt_checkpoi
     struct host_arenas host;
     DT_TRY(open_arenas(t, &host));
     enum dt_status s = dt_checkpoint_get(file, &t->model, host.params, t->optimizer.n_states, host.states);
+    if (s == DT_OK) {
+        s = turn(t, false, &host);
+    }
     if (s == DT_OK) {
         s = copy_in(t, &host);
     }

@@ -74,7 +74,7 @@ static void describe(struct dt_block_state *state, struct dt_cpu *cpu, const str
                                          .out_w = b->pool_out.w,
                                          .size = b->pool_size,
                                          .stride = b->pool_stride};
-    state->turns = b->flatten && b->pool_out.c > 1 && b->pool_out.h * b->pool_out.w > 1;
+    state->turns = b->canonical && b->pool_out.c > 1 && b->pool_out.h * b->pool_out.w > 1;
     state->dropout_scale = 1.0f / (1.0f - b->dropout_rate);
     if (b->linear != DT_LINEAR_NONE) {
         state->weight_offset = model->params[b->weight].offset;

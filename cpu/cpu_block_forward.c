@@ -119,7 +119,7 @@ static uint32_t images_to_pool(const struct dt_cpu_job *job, int first, int n, i
                                         .relu = true,
                                         .pool = true,
                                         .y = pooled,
-                                        .next = state->turns ? y : NULL,
+                                        .next = state->turns ? y : y + (size_t)n * n_pooled,
                                         .word = job->pass->training ? word : NULL,
                                         .keep = drops ? keep : NULL,
                                         .scale = state->dropout_scale};

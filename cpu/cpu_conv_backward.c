@@ -178,6 +178,7 @@ struct data_row {
     const uint64_t *word;
     const float *value;       /* of the row's first column */
     const uint32_t *value_at; /* (out_w) */
+    float scale;
     int n_words, out_w;
     const float *weight;            /* the patch's, of filter 0 */
     float *dx;                      /* the patch's first element at column 0 */
@@ -231,7 +232,7 @@ ALWAYS_INLINE void add_survivors(const int R, const int S, const int V, const bo
     for (; word < end; word++, value += 64, weights += 64 * R * S * V * VL, list += listing ? 64 : 0) {
         for (uint64_t bits = *word; bits != 0; bits &= bits - 1) {
             const size_t k = (size_t)__builtin_ctzll(bits);
-            const float g = value[k], *weight = weights + k * (size_t)(R * S * V * VL);
+            const float g = value[k] * d->scale, *weight = weights + k * (size_t)(R * S * V * VL);
             KEEP_ADDRESS(weight);
             UNROLL
             for (int r = 0; r < R; r++) {
@@ -334,6 +335,7 @@ static void patch_data(const struct dt_conv *conv, const struct patch *p, const 
 {
     const size_t n_c = dt_conv_channels(conv, VL), n_words = dt_survivor_words(conv->k), row = (size_t)conv->w * n_c;
     struct data_row d = {.value_at = from->column_at,
+                         .scale = from->scale,
                          .n_words = (int)n_words,
                          .out_w = conv->out_w,
                          .weight = weight,
@@ -386,7 +388,7 @@ void DT_KERNEL(conv_list)(const struct dt_conv *conv, const struct dt_survivors 
             for (int k0 = 0; k0 < conv->k; k0 += 64) {
                 for (uint64_t bits = *word++; bits != 0; bits &= bits - 1) {
                     const int k = k0 + __builtin_ctzll(bits);
-                    *lists->end[k]++ = (struct dt_entry){x_at, value[k]};
+                    *lists->end[k]++ = (struct dt_entry){x_at, value[k] * from->scale};
                 }
             }
         }

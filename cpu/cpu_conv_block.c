@@ -9,40 +9,21 @@ static int smaller(int a, int b)
     return a < b ? a : b;
 }
 
-/* The gradient of a sample before dropout, of whose elements only survivors' will be looked at. */
-static const float *scale_survivors(const struct dt_cpu_job *job, int sample, int thread)
-{
-    struct dt_block_state *state = job->state;
-    const struct dt_shape shape = state->block.pool_out;
-    const float scale = state->block.dropout_rate > 0 ? state->dropout_scale : 1;
-    float *dy = job->dy + (size_t)sample * state->n_pooled, *pooled = state->scratch[thread].pooled;
-    if (state->turns) {
-        state->cpu->kernels->transpose((size_t)shape.c, (size_t)shape.h * (size_t)shape.w, scale, dy, pooled);
-        return pooled;
-    }
-    for (size_t i = 0; scale != 1 && i < state->n_pooled; i++) {
-        dy[i] *= scale;
-    }
-    return dy;
-}
-
-/* The gradient of a sample before dropout and activation, in H W C order, but still behind a max pool if survivors stay there. */
+/* The gradient of a sample in H W C order: where survivors are known, as it comes; else before dropout and activation, but still
+ * behind a max pool if survivors stay there. */
 static const float *unwind(const struct dt_cpu_job *job, int sample, int thread)
 {
     struct dt_block_state *state = job->state;
-    const struct dt_block *b = &state->block;
-    const size_t at = (size_t)sample * state->n_pooled;
-    float *pooled = state->scratch[thread].pooled;
-    if (state->fuses_pool) {
-        return scale_survivors(job, sample, thread);
+    const struct dt_shape shape = state->block.pool_out;
+    float *dy = job->dy + (size_t)sample * state->n_pooled, *pooled = state->scratch[thread].pooled;
+    if (!state->fuses_pool) {
+        return dt_cpu_unwind(job, sample, thread);
     }
-    if (b->activation == DT_ACTIVATION_RELU && state->turns && (b->pool == DT_POOL_NONE || state->survivors_pooled)) {
-        /* what dropout has removed is not positive */
-        state->cpu->kernels->relu_backward(b->pool_out.c, (size_t)b->pool_out.h * (size_t)b->pool_out.w, job->y + at,
-                                           b->dropout_rate > 0 ? state->dropout_scale : 1.0f, job->dy + at, pooled);
+    if (state->turns) {
+        state->cpu->kernels->transpose((size_t)shape.c, (size_t)shape.h * (size_t)shape.w, 1, dy, pooled);
         return pooled;
     }
-    return dt_cpu_unwind(job, sample, thread);
+    return dy;
 }
 
 /* From the gradient of the padded input, whole vectors of channels, to the input's own extents. */
@@ -136,6 +117,7 @@ static size_t find_survivors(const struct dt_cpu_job *job, int sample, const flo
     const struct dt_cpu_kernels *kernels = state->cpu->kernels;
     const int n_k = state->conv.k;
     survivors->value = dy;
+    survivors->scale = state->fuses_pool && state->block.dropout_rate > 0 ? state->dropout_scale : 1;
     if (state->fuses_pool) {
         survivors->word = state->word + dt_cpu_kept(job->pass, sample, state->n_words);
         return kernels->count_survivors(state->n_words, survivors->word);

@@ -32,6 +32,7 @@ struct dt_entry {
 struct dt_survivors {
     uint64_t *word;               /* (out_h, out_w, dt_survivor_words(k)); bit i of a position: filter i's gradient */
     const float *value;           /* those of other filters are not looked at */
+    float scale;                  /* what dropout multiplies them by */
     uint32_t *row_at, *column_at; /* (out_h), (out_w) */
 };
 
@@ -94,7 +95,6 @@ struct dt_dropout_key {
  * winograd_forward: neighbouring images, at most 32; scratch: dt_winograd_scratch_elems. Returns a bit for each whose outputs,
  *   before ReLU, are not all finite. NaN, infinity and overflow reach outputs here that do not depend on them: such an image is
  *   conv_forward's.
- * relu_backward: to (H W C) = y > 0 ? dy * scale : 0, of y and dy in C H W order.
  * count_nonzero: how many of x.
  * survivors: the words of dy (positions, k); returns how many bits are set. survivors_pooled: of the gradient before a max pool
  *   whose windows do not overlap, given the one behind it; words outside of all windows are left as they are.
@@ -125,7 +125,6 @@ struct dt_dropout_key {
       (const struct dt_winograd *w, int n_images, const float *x, const float *packed, const struct dt_conv_outputs *out,   \
        float *scratch))                                                                                                     \
     X(void, conv_pack_backward, (const struct dt_conv *conv, const float *weight, float *packed))                           \
-    X(void, relu_backward, (int n_channels, size_t n_positions, const float *y, float scale, const float *dy, float *to))   \
     X(size_t, count_nonzero, (size_t n_elems, const float *x))                                                              \
     X(size_t, survivors, (size_t n_positions, int k, const float *dy, uint64_t *word))                                      \
     X(size_t, survivors_pooled, (const struct dt_pooling *pool, const float *dy, const uint16_t *winner, uint64_t *word))   \

@@ -99,54 +99,7 @@ void DT_KERNEL(spread_survivors)(const struct dt_conv *conv, const struct dt_sur
             for (int k0 = 0; k0 < conv->k; k0 += 64) {
                 for (uint64_t bits = *word++; bits != 0; bits &= bits - 1) {
                     const int k = k0 + __builtin_ctzll(bits);
-                    dy[k] = value[k];
-                }
-            }
-        }
-    }
-}
-
-/* Rows of a square of positions and channels, from C H W order; channels past the last one repeat it. */
-ALWAYS_INLINE void load_alive(const float *y, const float *dy, size_t n_positions, int n_channels, float scale, vf block[VL])
-{
-    const int n = n_channels < VL ? n_channels : VL;
-    UNROLL
-    for (int i = 0; i < VL; i++) {
-        const size_t at = (size_t)(i < n ? i : n - 1) * n_positions;
-        block[i] = (vf)((load(y + at) > 0) & (vi)(scale * load(dy + at)));
-    }
-}
-
-/* A square's worth of what comes after the next channels. */
-ALWAYS_INLINE void prefetch_square(const float *p)
-{
-    UNROLL
-    for (int i = 0; i < VL * VL; i += 16) {
-        __builtin_prefetch(p + i);
-    }
-}
-
-void DT_KERNEL(relu_backward)(int n_channels, size_t n_positions, const float *y, float scale, const float *dy, float *to)
-{
-    const size_t stripe = VL * n_positions;
-    for (int c = 0; c < n_channels; c += VL, y += stripe, dy += stripe, to += VL) {
-        const int n_lanes = n_channels - c < VL ? n_channels - c : VL;
-        float *row = to;
-        for (size_t p = 0; p < n_positions; p += VL) {
-            const int n = n_positions - p < VL ? (int)(n_positions - p) : VL;
-            vf block[VL];
-            prefetch_square(y + stripe + p * VL);
-            prefetch_square(dy + stripe + p * VL);
-            load_alive(y + p, dy + p, n_positions, n_lanes, scale, block);
-            transpose_block(block);
-            if (n == VL && n_lanes == VL) {
-                UNROLL
-                for (int i = 0; i < VL; i++, row += n_channels) {
-                    store(row, block[i]);
-                }
-            } else {
-                for (int i = 0; i < n; i++, row += n_channels) {
-                    store_first(row, block[i], n_lanes);
+                    dy[k] = value[k] * from->scale;
                 }
             }
         }

@@ -1,4 +1,4 @@
-/* Blocks of the reference backend: one sample at a time, one stage after the other, everything in canonical C H W order. */
+/* Blocks of the reference backend: one sample at a time, one stage after the other, images in C H W order. */
 #ifndef DT_CPU_REF_BLOCK_H
 #define DT_CPU_REF_BLOCK_H
 

@@ -59,7 +59,7 @@ static void describe(struct dt_block_state *state, struct dt_cuda *cuda, const s
                                        .pool_stride = b->pool_stride,
                                        .dropout_rate = b->dropout_rate,
                                        .dropout_stream = b->dropout_stream,
-                                       .flatten = b->flatten};
+                                       .flatten = b->canonical};
 }
 
 static enum dt_status open_plans(struct dt_block_state *state)

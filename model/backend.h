@@ -2,8 +2,8 @@
  *
  * Three backends implement it: `ref` (plain loops, double accumulators: the oracle), `cpu` (vector kernels), `cuda`. All slots are
  * mandatory. Device memory is whatever `alloc` returns; only `copy_in` and `copy_out` cross the border. Work may be enqueued: it is
- * done after `sync`, and in the order of the calls. The layout of activations is the backend's own, except that a block with
- * `flatten`, and everything after it, is in canonical order; parameters and gradients are always in the arena's (model/block.h).
+ * done after `sync`, and in the order of the calls. The layout of activations is the backend's own up to a block with `flatten`,
+ * which says what order its outputs have; parameters and gradients are always in the arena's (model/block.h).
  *
  * Contract shared by all: nothing is allocated after `open` and `block_open`; the same call on the same numbers gives the same
  * bits, whatever the number of threads; NaN and infinity pass through. */

@@ -5,7 +5,9 @@
  *
  * All parameters lie in one flat float buffer, the arena, all gradients in a second one of the same layout. Blocks lie in it in
  * reverse order, so that in the backward pass gradients become final front to back, and any bucket is a contiguous range.
- * Names, shapes and element order are PyTorch's: conv weight K C R S ("OIHW"), dense weight out in. */
+ * Names, shapes and element order are PyTorch's: conv weight K C R S ("OIHW"), dense weight out in. One exception: the inputs of
+ * the first dense layer behind a flatten are in H W C order, as backends keep images, so that nothing has to be turned in a step;
+ * dt_param_at says where an element is. */
 #ifndef DT_MODEL_BLOCK_H
 #define DT_MODEL_BLOCK_H
 
@@ -27,7 +29,8 @@ struct dt_param {
     size_t dims[4];
     size_t offset; /* into the arena, in floats */
     size_t n_elems;
-    enum dt_init init; /* weights: never DT_INIT_AUTO; biases are zero whatever this says */
+    struct dt_shape image; /* weight of a dense layer whose inputs are this image, H W C; all 0 for others */
+    enum dt_init init;     /* weights: never DT_INIT_AUTO; biases are zero whatever this says */
     size_t fan_in, fan_out;
     bool is_bias;
 };
@@ -52,7 +55,8 @@ struct dt_block {
     float dropout_rate;      /* 0: none */
     uint32_t dropout_stream; /* RNG stream: the dropout layer's index in the spec */
 
-    bool flatten; /* the output leaves in canonical C H W order, as { units, 1, 1 } */
+    bool flatten;   /* the output is a row of units from here on: { units, 1, 1 } */
+    bool canonical; /* then: they are in C H W order, because no dense layer follows; otherwise as in the image, H W C */
     struct dt_shape out;
     size_t grad_begin, grad_end; /* its range of the arena; empty without parameters */
 };
@@ -72,6 +76,13 @@ struct dt_model {
 /* Fills `model` from `spec` (copied). DT_CONFIG names the layer: "model.layers[2] conv2d: kernel 7 does not fit input 4x4 (...)".
  */
 enum dt_status dt_model_lower(const struct dt_model_spec *spec, struct dt_model *model);
+
+/* Where in the arena, from the tensor's offset on, its element i in PyTorch's order lies. */
+size_t dt_param_at(const struct dt_param *param, size_t i);
+
+/* Turns weights, or an optimizer's state, in host memory to PyTorch's order in every tensor, as files have it, or back from it.
+ * DT_NO_MEMORY. */
+enum dt_status dt_model_turn(const struct dt_model *model, bool to_file, float *arena);
 
 /* Multiplications and additions (2 each) of one sample's forward pass through a block's linear operation. */
 double dt_block_flops(const struct dt_block *block);

@@ -41,7 +41,8 @@ struct dt_checkpoint_state {
 #undef DT_CHECKPOINT_FIELD
 };
 
-/* Everything in host memory. `arena` and `optimizer[i]` have the model's arena layout; gaps are neither written nor read. */
+/* Everything in host memory. `arena` and `optimizer[i]` have the model's arena layout, but in the file's order (dt_model_turn);
+ * gaps are neither written nor read. */
 struct dt_checkpoint {
     struct dt_checkpoint_state state;
     const char *config; /* resolved config, JSON text */
@@ -70,8 +71,9 @@ void dt_checkpoint_close(struct dt_checkpoint_file *file);
 /* The same from memory, which stays the caller's: what the fuzzer calls. */
 enum dt_status dt_checkpoint_parse(const char *name, const uint8_t *bytes, size_t n_bytes, struct dt_checkpoint_file *out);
 
-/* Copies the tensors into arenas, gaps untouched. optimizer[i] may be NULL; with n_optimizer_states 0 the file's are ignored.
- * DT_CONFIG names the first tensor that is missing or of another shape, or says that the file has more than that. */
+/* Copies the tensors into arenas, gaps untouched, in the file's order (dt_model_turn). optimizer[i] may be NULL; with
+ * n_optimizer_states 0 the file's are ignored. DT_CONFIG names the first tensor that is missing or of another shape, or says that
+ * the file has more than that. */
 enum dt_status dt_checkpoint_get(const struct dt_checkpoint_file *file, const struct dt_model *model, float *arena,
                                  int n_optimizer_states, float *const *optimizer);
 

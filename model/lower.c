@@ -29,6 +29,7 @@ struct lowering {
     struct dt_block *block; /* being filled; NULL before the first */
     enum stage next_stage;  /* the earliest that still fits into it */
     struct dt_shape shape;  /* of the activations so far */
+    struct dt_shape image;  /* flattened, and no dense layer yet; all 0 if that changes no order */
     bool flat;
     int n_conv, n_dense;
 };
@@ -43,7 +44,7 @@ static void open_block(struct lowering *l)
 {
     struct dt_model *model = l->model;
     l->block = &model->blocks[model->n_blocks++];
-    *l->block = (struct dt_block){.first_layer = l->layer,
+    *l->block = (struct dt_block){.first_layer = model->n_blocks == 1 ? 0 : l->layer,
                                   .in = l->shape,
                                   .linear_out = l->shape,
                                   .pool_out = l->shape,
@@ -153,6 +154,8 @@ static enum dt_status lower_dense(struct lowering *l, const struct dt_layer_spec
     snprintf(block->name, sizeof block->name, "fc%d", ++l->n_dense);
     const size_t dims[] = {(size_t)layer->size, (size_t)l->shape.c};
     DT_TRY(add_params(l, 2, dims, 1));
+    l->model->params[block->weight].image = l->image;
+    l->image = (struct dt_shape){0};
     l->shape = block->linear_out;
     return lower_activation(l, layer->activation);
 }
@@ -185,13 +188,20 @@ static void lower_dropout(struct lowering *l, const struct dt_layer_spec *layer)
     }
 }
 
+/* A flatten of the input that changes nothing but its name needs no block. */
 static void lower_flatten(struct lowering *l)
 {
-    if (!l->flat) {
-        block_for(l, STAGE_FLATTEN)->flatten = true;
-        l->shape = (struct dt_shape){(int)dt_shape_elems(l->shape), 1, 1};
-        l->flat = true;
+    if (l->flat) {
+        return;
     }
+    if (l->shape.c > 1 && l->shape.h * l->shape.w > 1) {
+        l->image = l->shape;
+    }
+    if (l->block != NULL || l->shape.c > 1) {
+        block_for(l, STAGE_FLATTEN)->flatten = true;
+    }
+    l->shape = (struct dt_shape){(int)dt_shape_elems(l->shape), 1, 1};
+    l->flat = true;
 }
 
 /* Every field of a layer that comes from outside has a range here too, so that no caller can overflow an int. */
@@ -316,6 +326,7 @@ enum dt_status dt_model_lower(const struct dt_model_spec *spec, struct dt_model 
     place_params(model);
     for (int b = 0; b < model->n_blocks; b++) {
         model->n_spatial = model->blocks[b].flatten ? b + 1 : model->n_spatial;
+        model->blocks[b].canonical = model->blocks[b].flatten && l.n_dense == 0;
     }
     model->n_outputs = l.shape.c;
     return DT_OK;

@@ -66,7 +66,8 @@ static void set_weights(const struct dt_model *model, struct dt_network *network
     for (int p = 0; p < model->n_params; p++) {
         for (size_t i = 0; i < model->params[p].n_elems; i++) {
             const float scale = model->params[p].is_bias ? 0.25f : 0.5f;
-            arena[model->params[p].offset + i] = fixture_number((uint32_t)(100 + p), (uint32_t)i) * scale;
+            arena[model->params[p].offset + dt_param_at(&model->params[p], i)] =
+                fixture_number((uint32_t)(100 + p), (uint32_t)i) * scale;
         }
     }
     struct dt_backend *backend = network->backend;
@@ -86,19 +87,22 @@ static double train_pass(struct dt_network *network, struct dt_bound_samples *bo
     return metrics.loss_sum / metrics.n_samples;
 }
 
-/* Compares n floats of device memory, times `scale`, with the fixture's line of that name. */
-static void check_line(struct dt_backend *backend, FILE *file, const char *name, const float *device, size_t n, float scale)
+/* Compares n floats of device memory, times `scale`, with the fixture's line of that name. `param`: whose order they have, or NULL.
+ */
+static void check_line(struct dt_backend *backend, FILE *file, const char *name, const float *device, size_t n, float scale,
+                       const struct dt_param *param)
 {
     char found[64], what[128];
-    float *actual = malloc(n * sizeof *actual), *expected = malloc(n * sizeof *expected);
-    CHECK(actual != NULL && expected != NULL);
+    float *actual = malloc(n * sizeof *actual), *expected = malloc(n * sizeof *expected), *host = malloc(n * sizeof *host);
+    CHECK(actual != NULL && expected != NULL && host != NULL);
     CHECK(fixture_next(file, name, found, expected, (int)n));
-    CHECK_INT(backend->ops->copy_out(backend, actual, device, n * sizeof *actual), DT_OK);
+    CHECK_INT(backend->ops->copy_out(backend, host, device, n * sizeof *host), DT_OK);
     for (size_t i = 0; i < n; i++) {
-        actual[i] *= scale;
+        actual[i] = scale * host[param != NULL ? dt_param_at(param, i) : i];
     }
     snprintf(what, sizeof what, "%s: %s", backend->ops->name, name);
     fixture_check(what, actual, expected, (int)n, 2e-6);
+    free(host);
     free(actual);
     free(expected);
 }
@@ -138,12 +142,12 @@ static void run_backend(const struct dt_backend_ops *ops)
     const double loss = train_pass(network, bound, &pass);
     char found[64];
     float expected_loss = 0;
-    check_line(backend, file, "logits", dt_network_logits(network), N_SAMPLES * N_CLASSES, 1.0f);
+    check_line(backend, file, "logits", dt_network_logits(network), N_SAMPLES * N_CLASSES, 1.0f, NULL);
     CHECK(fixture_next(file, "loss", found, &expected_loss, 1));
     CHECK_NEAR(loss, expected_loss, 2e-6);
     for (int p = 0; p < model.n_params; p++) { /* gradients are sums over the samples, PyTorch's are means */
         const struct dt_param *param = &model.params[p];
-        check_line(backend, file, param->name, network->grads + param->offset, param->n_elems, 1.0f / N_SAMPLES);
+        check_line(backend, file, param->name, network->grads + param->offset, param->n_elems, 1.0f / N_SAMPLES, param);
     }
     check_training(network, bound, &pass, file);
     fclose(file);

@@ -47,7 +47,10 @@ static void test_tutorial_model(void)
     const struct dt_block *conv2 = &model.blocks[1];
     CHECK_INT(conv2->linear_out.h, 24);
     CHECK_INT(conv2->pool_out.h, 12);
-    CHECK(conv2->flatten);
+    CHECK(conv2->flatten && !conv2->canonical);
+    const struct dt_shape image = model.params[4].image;
+    CHECK(image.c == 64 && image.h == 12 && image.w == 12);
+    CHECK_INT(model.params[6].image.c, 0);
     CHECK_INT(conv2->out.c, 9216);
     CHECK_NEAR(conv2->dropout_rate, 0.25, 0);
     CHECK_NEAR(dt_block_flops(conv2), 2.0 * 24 * 24 * 64 * 32 * 9, 0);
@@ -93,6 +96,56 @@ static void test_any_order(void)
     CHECK(model.blocks[1].flatten);
     CHECK_INT(model.blocks[2].in.c, 27);
     CHECK_INT(model.blocks[3].linear, DT_LINEAR_DENSE);
+}
+
+static void test_flatten_of_gray_input_is_no_block(void)
+{
+    const struct dt_layer_spec layers[] = {{.type = DT_LAYER_FLATTEN}, {.type = DT_LAYER_DENSE, .size = 3}};
+    CHECK(lower((struct dt_shape){1, 4, 4}, layers, 2) == DT_OK);
+    CHECK_INT(model.n_blocks, 1);
+    CHECK_INT(model.n_spatial, 0);
+    CHECK_INT(model.blocks[0].in.c, 16);
+    CHECK_INT(model.params[0].image.c, 0);
+    CHECK(lower((struct dt_shape){3, 4, 4}, layers, 2) == DT_OK);
+    CHECK_INT(model.n_blocks, 2);
+    CHECK_INT(model.params[0].image.c, 3);
+}
+
+static void test_flatten_at_the_end_is_canonical(void)
+{
+    const struct dt_layer_spec layers[] = {{.type = DT_LAYER_CONV2D, .size = 2, .kernel = 3, .stride = 1},
+                                           {.type = DT_LAYER_FLATTEN}};
+    CHECK(lower((struct dt_shape){1, 4, 4}, layers, 2) == DT_OK);
+    CHECK(model.blocks[0].flatten && model.blocks[0].canonical);
+}
+
+/* Files have PyTorch's order: unit, then C H W of its inputs; the arena has H W C. */
+static void test_order_in_files(void)
+{
+    const struct dt_layer_spec layers[] = {{.type = DT_LAYER_CONV2D, .size = 2, .kernel = 2, .stride = 1},
+                                           {.type = DT_LAYER_FLATTEN},
+                                           {.type = DT_LAYER_DENSE, .size = 3},
+                                           {.type = DT_LAYER_DENSE, .size = 2}};
+    CHECK(lower((struct dt_shape){1, 4, 5}, layers, 4) == DT_OK);
+    const struct dt_param *fc1 = &model.params[2];
+    float *arena = calloc(model.arena_elems, sizeof *arena), *file = calloc(model.arena_elems, sizeof *file);
+    CHECK(arena != NULL && file != NULL);
+    CHECK_INT(dt_param_at(fc1, 24 + 12 + 1 * 4 + 3), 24 + (1 * 4 + 3) * 2 + 1); /* unit 1, c 1, h 1, w 3 of 2 x 3 x 4 */
+    for (size_t i = 0; i < model.arena_elems; i++) {
+        arena[i] = file[i] = (float)i;
+    }
+    CHECK_INT(dt_model_turn(&model, true, file), DT_OK);
+    for (int p = 0; p < model.n_params; p++) {
+        const struct dt_param *param = &model.params[p];
+        for (size_t i = 0; i < param->n_elems; i++) {
+            CHECK_NEAR(file[param->offset + i], arena[param->offset + dt_param_at(param, i)], 0);
+        }
+    }
+    CHECK(memcmp(arena, file, model.arena_elems * sizeof *arena) != 0);
+    CHECK_INT(dt_model_turn(&model, false, file), DT_OK);
+    CHECK(memcmp(arena, file, model.arena_elems * sizeof *arena) == 0);
+    free(arena);
+    free(file);
 }
 
 static void expect_error(struct dt_shape input, const struct dt_layer_spec *layers, int n_layers, const char *needle)
@@ -172,6 +225,9 @@ int main(void)
     test_arena_is_in_reverse();
     test_same_padding();
     test_any_order();
+    test_flatten_of_gray_input_is_no_block();
+    test_flatten_at_the_end_is_canonical();
+    test_order_in_files();
     test_errors_name_the_layer();
     test_sizes_cannot_overflow();
     test_initial_weights();

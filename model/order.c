@@ -1,0 +1,50 @@
+/* The one tensor whose order in the arena is not PyTorch's: the weight of a dense layer behind a flatten. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/block.h"
+
+size_t dt_param_at(const struct dt_param *param, size_t i)
+{
+    const size_t n_c = (size_t)param->image.c, n_places = (size_t)param->image.h * (size_t)param->image.w;
+    if (n_c == 0) {
+        return i;
+    }
+    const size_t row = i / (n_c * n_places), column = i % (n_c * n_places);
+    return row * n_c * n_places + column % n_places * n_c + column / n_places;
+}
+
+/* (n_columns, n_rows) from (n_rows, n_columns) */
+static void turn_row(size_t n_rows, size_t n_columns, const float *from, float *to)
+{
+    for (size_t column = 0; column < n_columns; column++) {
+        for (size_t row = 0; row < n_rows; row++) {
+            *to++ = from[row * n_columns + column];
+        }
+    }
+}
+
+static enum dt_status turn_param(const struct dt_param *param, bool to_file, float *tensor)
+{
+    const size_t n_c = (size_t)param->image.c, n_places = (size_t)param->image.h * (size_t)param->image.w, n = n_c * n_places;
+    float *turned = malloc(n * sizeof *turned);
+    if (turned == NULL) {
+        return dt_error(DT_NO_MEMORY, "out of memory for the weights' order in a checkpoint");
+    }
+    for (size_t row = 0; row < param->n_elems / n; row++, tensor += n) {
+        turn_row(to_file ? n_places : n_c, to_file ? n_c : n_places, tensor, turned);
+        memcpy(tensor, turned, n * sizeof *turned);
+    }
+    free(turned);
+    return DT_OK;
+}
+
+enum dt_status dt_model_turn(const struct dt_model *model, bool to_file, float *arena)
+{
+    for (int p = 0; p < model->n_params; p++) {
+        if (model->params[p].image.c > 0) {
+            DT_TRY(turn_param(&model->params[p], to_file, arena + model->params[p].offset));
+        }
+    }
+    return DT_OK;
+}
