@@ -251,6 +251,7 @@ const struct dt_backend_ops dt_cpu_backend = {
     .block_close = dt_cpu_block_close,
     .block_forward = dt_cpu_block_forward,
     .block_backward = dt_cpu_block_backward,
+    .dx_over_x = dt_cpu_block_dx_over_x,
     .loss = cpu_loss,
     .metrics_take = cpu_metrics_take,
     .optimizer_step = cpu_optimizer_step,

@@ -225,6 +225,13 @@ static int ref_chunk(const struct dt_backend *backend, const struct dt_model *mo
     return capacity < 2 ? 1 : 2;
 }
 
+static bool ref_dx_over_x(const struct dt_block_state *state, const struct dt_block_state *below)
+{
+    (void)state;
+    (void)below;
+    return false;
+}
+
 const struct dt_backend_ops dt_ref_backend = {
     .name = "ref",
     .open = ref_open,
@@ -242,6 +249,7 @@ const struct dt_backend_ops dt_ref_backend = {
     .block_close = dt_ref_block_close,
     .block_forward = dt_ref_block_forward,
     .block_backward = dt_ref_block_backward,
+    .dx_over_x = ref_dx_over_x,
     .loss = ref_loss,
     .metrics_take = ref_metrics_take,
     .optimizer_step = ref_optimizer_step,

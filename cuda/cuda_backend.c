@@ -316,6 +316,13 @@ static enum dt_status cuda_optimizer_step(struct dt_backend *backend, const stru
     return DT_OK;
 }
 
+static bool cuda_dx_over_x(const struct dt_block_state *state, const struct dt_block_state *below)
+{
+    (void)state;
+    (void)below;
+    return false;
+}
+
 const struct dt_backend_ops dt_cuda_backend = {
     .name = "cuda",
     .open = cuda_open,
@@ -333,6 +340,7 @@ const struct dt_backend_ops dt_cuda_backend = {
     .block_close = dt_cuda_block_close,
     .block_forward = dt_cuda_block_forward,
     .block_backward = dt_cuda_block_backward,
+    .dx_over_x = cuda_dx_over_x,
     .loss = cuda_loss,
     .metrics_take = cuda_metrics_take,
     .optimizer_step = cuda_optimizer_step,

@@ -37,13 +37,21 @@ static bool remakes_first(const struct dt_network *net)
     return net->chunk < net->capacity && net->model->n_spatial > 1 && 16 * dt_block_flops(&blocks[0]) < dt_block_flops(&blocks[1]);
 }
 
-/* Floats of a sample in deltas[i], or in chunk_deltas[i]. */
-static size_t delta_elems(const struct dt_model *model, bool of_chunk, int i)
+/* Whether the gradient of block b's output takes the place of the output itself. */
+static bool delta_over_output(const struct dt_network *net, int block)
+{
+    return !within_chunk(net->model, block) && block + 1 < net->model->n_blocks &&
+           net->backend->ops->dx_over_x(net->states[block + 1], net->states[block]);
+}
+
+/* Floats of a sample in deltas[i], or in chunk_deltas[i]; at most, while there is no network yet (NULL). */
+static size_t delta_elems(const struct dt_model *model, const struct dt_network *net, bool of_chunk, int i)
 {
     size_t largest = 0;
     for (int b = i; b < model->n_blocks; b += 2) {
         const size_t n = dt_shape_elems(model->blocks[b].out);
-        largest = within_chunk(model, b) == of_chunk && n > largest ? n : largest;
+        const bool here = within_chunk(model, b) == of_chunk && !(net != NULL && delta_over_output(net, b));
+        largest = here && n > largest ? n : largest;
     }
     return largest;
 }
@@ -55,16 +63,16 @@ static enum dt_status open_parts(struct dt_network *net)
     DT_TRY(alloc_floats(net, "the weights", "", model->arena_elems, &net->params));
     DT_TRY(alloc_floats(net, "their gradients", "", model->arena_elems, &net->grads));
     DT_TRY(alloc_floats(net, "the input", "", n * sample_elems(model, 0), &net->activations[0]));
-    for (int i = 0; i < 2; i++) {
-        DT_TRY(alloc_floats(net, "gradients of outputs", "", n * delta_elems(model, false, i), &net->deltas[i]));
-        DT_TRY(
-            alloc_floats(net, "gradients of outputs", "", (size_t)net->chunk * delta_elems(model, true, i), &net->chunk_deltas[i]));
-    }
     for (int b = 0; b < model->n_blocks; b++) {
         const size_t n_kept = b == 0 && remakes_first(net) ? (size_t)net->chunk : n;
         DT_TRY(alloc_floats(net, "the output of ", model->blocks[b].name, n_kept * sample_elems(model, b + 1),
                             &net->activations[b + 1]));
         DT_TRY(net->backend->ops->block_open(net->backend, model, b, net->capacity, &net->states[b]));
+    }
+    for (int i = 0; i < 2; i++) {
+        const size_t n_chunk = (size_t)net->chunk * delta_elems(model, net, true, i);
+        DT_TRY(alloc_floats(net, "gradients of outputs", "", n * delta_elems(model, net, false, i), &net->deltas[i]));
+        DT_TRY(alloc_floats(net, "gradients of outputs", "", n_chunk, &net->chunk_deltas[i]));
     }
     return DT_OK;
 }
@@ -130,6 +138,9 @@ static float *delta_at(struct dt_network *net, int block, int first)
 {
     if (within_chunk(net->model, block)) {
         return net->chunk_deltas[block % 2];
+    }
+    if (delta_over_output(net, block)) {
+        return activation_at(net, block + 1, first);
     }
     return net->deltas[block % 2] + (size_t)first * sample_elems(net->model, block + 1);
 }
@@ -227,7 +238,7 @@ size_t dt_model_n_bytes(const struct dt_model *model, int capacity, int n_optimi
         n_elems += sample_elems(model, i);
     }
     for (int i = 0; i < 2; i++) {
-        n_elems += delta_elems(model, false, i) + delta_elems(model, true, i);
+        n_elems += delta_elems(model, NULL, false, i) + delta_elems(model, NULL, true, i);
     }
     return sizeof(float) * (model->arena_elems * (size_t)(2 + n_optimizer_states) + n_elems * (size_t)capacity);
 }

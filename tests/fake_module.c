@@ -157,6 +157,11 @@ static enum dt_status fake_block_backward(struct dt_block_state *state, const fl
     return dt_cpu_backend.block_backward(state, flip(params), flip(grads), flip(x), flip(y), flip(dy), flip(dx), pass);
 }
 
+static bool fake_dx_over_x(const struct dt_block_state *state, const struct dt_block_state *below)
+{
+    return dt_cpu_backend.dx_over_x(state, below);
+}
+
 static enum dt_status fake_loss(struct dt_backend *backend, enum dt_loss loss, struct dt_bound_samples *bound,
                                 const struct dt_batch *batch, int n_outputs, const float *logits, float *dlogits)
 {
@@ -191,6 +196,7 @@ static const struct dt_backend_ops fake_ops = {
     .block_close = fake_block_close,
     .block_forward = fake_block_forward,
     .block_backward = fake_block_backward,
+    .dx_over_x = fake_dx_over_x,
     .loss = fake_loss,
     .metrics_take = fake_metrics_take,
     .optimizer_step = fake_optimizer_step,

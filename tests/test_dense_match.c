@@ -16,7 +16,7 @@ enum { N_SHARES = sizeof per_mille / sizeof per_mille[0] };
 struct setup {
     struct dt_model model;
     int n, n_threads;
-    bool accumulate, want_dx;
+    bool accumulate, want_dx, over_x; /* over_x: dx takes the place of x */
     struct buffer params, grads, x, dy;
 };
 
@@ -41,11 +41,14 @@ static struct outcome run(const struct dt_backend_ops *ops, const struct setup *
     struct dt_backend *backend;
     struct dt_block_state *state;
     struct buffer dy = copy_of(&setup->dy);
-    struct outcome out = {.y = buffer_open(dy.n), .grads = copy_of(&setup->grads), .dx = buffer_open(setup->x.n)};
+    const bool over_x = setup->over_x && setup->want_dx;
+    struct outcome out = {
+        .y = buffer_open(dy.n), .grads = copy_of(&setup->grads), .dx = over_x ? copy_of(&setup->x) : buffer_open(setup->x.n)};
+    const float *x = over_x ? out.dx.data : setup->x.data;
     CHECK_INT(ops->open(&options, &backend), DT_OK);
     CHECK_INT(ops->block_open(backend, &setup->model, 0, CAPACITY, &state), DT_OK);
-    CHECK_INT(ops->block_forward(state, setup->params.data, setup->x.data, out.y.data, &pass), DT_OK);
-    CHECK_INT(ops->block_backward(state, setup->params.data, out.grads.data, setup->x.data, out.y.data, dy.data,
+    CHECK_INT(ops->block_forward(state, setup->params.data, x, out.y.data, &pass), DT_OK);
+    CHECK_INT(ops->block_backward(state, setup->params.data, out.grads.data, x, out.y.data, dy.data,
                                   setup->want_dx ? out.dx.data : NULL, &pass),
               DT_OK);
     buffer_close(&dy, "dy");
@@ -75,8 +78,10 @@ static void check_run(struct setup *setup)
     for (int i = 0; i < n_isas; i++) {
         setenv("DTRAIN_ISA", isas[i], 1);
         setup->n_threads = 1;
+        setup->over_x = false;
         struct outcome actual = run(&dt_cpu_backend, setup);
         setup->n_threads = 3;
+        setup->over_x = true;
         struct outcome again = run(&dt_cpu_backend, setup);
         compare(isas[i], "y", &actual.y, &expected.y);
         compare(isas[i], "grads", &actual.grads, &expected.grads);
