@@ -58,13 +58,31 @@ void DT_KERNEL(list_units)(int n, int n_out, const float *dy, const struct dt_sp
     }
 }
 
-/* Columns of b, packed: its rows lie far apart in memory, often on the same cache sets. */
+#define WRITE_AHEAD 8 /* rows: a store that finds its line in an outer cache holds up what comes after it */
+
+/* Asks for COLUMNS floats that are written soon. */
+ALWAYS_INLINE void ask_to_write(const float *to)
+{
+    UNROLL
+    for (int j = 0; j < COLUMNS; j += 16) {
+        __builtin_prefetch(to + j, 1);
+    }
+}
+
+/* Columns of b, packed: its rows lie far apart in memory, often on the same cache sets. A row is loaded before any of it is stored,
+ * as a load may have to wait for a store to the same place of another page. */
 static void pack_columns(int depth, const float *b, size_t b_step, float *packed)
 {
     for (int k = 0; k < depth; k++, b += b_step, packed += COLUMNS) {
+        vf row[COLUMNS / VL];
+        ask_to_write(packed + (size_t)WRITE_AHEAD * COLUMNS);
         UNROLL
-        for (int j = 0; j < COLUMNS; j += VL) {
-            store(packed + j, load(b + j)); /* what lies behind the last column is not used */
+        for (int v = 0; v < COLUMNS / VL; v++) {
+            row[v] = load(b + v * VL); /* what lies behind the last column is not used */
+        }
+        UNROLL
+        for (int v = 0; v < COLUMNS / VL; v++) {
+            store(packed + v * VL, row[v]);
         }
     }
 }
@@ -126,6 +144,9 @@ static void list_rows(const struct ahead *ahead, int m, int n, const uint32_t *b
 {
     for (int i = 0; i < m; i++) {
         ask_ahead(ahead, i, m);
+        if (i + WRITE_AHEAD < m) {
+            ask_to_write(c + (size_t)(i + WRITE_AHEAD) * c_stride);
+        }
         const struct dt_entry *from = entry + begin[i], *to = entry + begin[i + 1];
         float row[COLUMNS], *at = c + (size_t)i * c_stride, *out = n == COLUMNS ? at : row;
         if (out == row && accumulate) {
