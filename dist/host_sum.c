@@ -1,19 +1,12 @@
 #include "dist/host_sum.h"
 
-#include <fcntl.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define PIECE_ELEMS ((size_t)1 << 13) /* 32 KiB: parts and total of a piece fit the nearest caches */
 #define SLICE_ELEMS ((size_t)1 << 14) /* a shorter one is not worth a message of its own */
-#define GUARD_BYTES 256               /* kernels read past the end */
 
-/* One range's round, at the start of the shared memory. Each counter is written by all ranks of the host. */
+/* One range's round, at the end of the shared memory. Each counter is written by all ranks of the host. */
 struct slot {
     _Alignas(64) _Atomic uint64_t n_arrived; /* of all rounds */
     _Atomic uint64_t open_round;             /* all ranks have arrived for it */
@@ -21,21 +14,16 @@ struct slot {
     _Atomic uint32_t n_crossed;              /* slices that are summed over the hosts */
 };
 
-static struct slot *slot_of(const struct dt_host_sum *sum, int slot)
-{
-    return (struct slot *)sum->memory + slot;
-}
-
-static size_t array_bytes(size_t n_elems)
-{
-    const size_t page = 4096; /* ranks then never share a page, which lies near the one that touches it first */
-    return (n_elems * sizeof(float) + GUARD_BYTES + page - 1) / page * page;
-}
-
+/* The arrays come first: the total, then the ranks' parts. */
 static float *array_of(const struct dt_host_sum *sum, int index)
 {
-    char *arrays = (char *)sum->memory + DT_HOST_SUM_SLOTS * sizeof(struct slot);
-    return (float *)(void *)(arrays + (size_t)index * array_bytes(sum->n_elems));
+    char *bytes = sum->memory.bytes;
+    return (float *)(void *)(bytes + (size_t)index * dt_host_array_bytes(sum->n_elems));
+}
+
+static struct slot *slot_of(const struct dt_host_sum *sum, int slot)
+{
+    return (struct slot *)(void *)array_of(sum, 1 + sum->comm->local_size) + slot;
 }
 
 static const float *part_of(const struct dt_host_sum *sum, int local_rank)
@@ -159,105 +147,28 @@ void dt_host_sum_start(struct dt_host_sum *sum, int slot_index, size_t begin, si
     }
 }
 
-/* Where a host's first rank keeps the memory: its process, the number of the file there, and the file's identity, because a rank
- * that sees other processes (a container) may find a stranger's file under that number. */
-struct place {
-    int64_t pid, fd; /* fd < 0: there is none */
-    uint64_t device, inode;
-};
-
-static int create(size_t n_bytes, struct place *place)
-{
-    struct stat file;
-    const int fd = memfd_create("dtrain-gradients", MFD_CLOEXEC);
-    if (fd >= 0 && (ftruncate(fd, (off_t)n_bytes) != 0 || fstat(fd, &file) != 0)) {
-        close(fd);
-        return -1;
-    }
-    if (fd >= 0) {
-        *place = (struct place){.pid = getpid(), .fd = fd, .device = file.st_dev, .inode = file.st_ino};
-    }
-    return fd;
-}
-
-/* By way of /proc, so that no name is left behind however the job ends. */
-static int open_place(const struct place *place)
-{
-    char path[64];
-    struct stat file;
-    if (place->fd < 0) {
-        return -1;
-    }
-    snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)place->pid, (long long)place->fd);
-    const int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd >= 0 && (fstat(fd, &file) != 0 || file.st_dev != place->device || file.st_ino != place->inode)) {
-        close(fd);
-        return -1;
-    }
-    return fd;
-}
-
-static void *map(int fd, size_t n_bytes)
-{
-    void *memory = fd < 0 ? MAP_FAILED : mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (memory == MAP_FAILED) {
-        return NULL;
-    }
-#ifdef MADV_HUGEPAGE
-    madvise(memory, n_bytes, MADV_HUGEPAGE); /* no matter if refused */
-#endif
-    return memory;
-}
-
-/* The first rank of each host creates its memory and the others open it: all ranks of all hosts, or none. */
-static enum dt_status share(struct dt_host_sum *sum, struct place *places)
-{
-    struct dt_comm *comm = sum->comm;
-    struct place place = {.fd = -1};
-    int fd = comm->local_rank == 0 ? create(sum->n_bytes, &place) : -1;
-    enum dt_status s = dt_comm_allgather(comm, &place, places, sizeof place, "places of the shared gradients");
-    if (s == DT_OK) {
-        fd = comm->local_rank == 0 ? fd : open_place(&places[comm->host_root]);
-        sum->memory = map(fd, sum->n_bytes);
-        int32_t all_have_it = sum->memory != NULL;
-        s = dt_comm_allreduce(comm, &all_have_it, 1, DT_TYPE_I32, DT_REDUCE_MIN, "opening of the shared gradients");
-        if (s != DT_OK || !all_have_it) {
-            dt_host_sum_close(sum);
-        }
-    }
-    if (fd >= 0) {
-        close(fd); /* only now: the first rank's must be there while the others open it */
-    }
-    return s;
-}
-
 enum dt_status dt_host_sum_open(struct dt_comm *comm, size_t n_elems, struct dt_host_sum *out)
 {
     *out = (struct dt_host_sum){.comm = comm, .n_elems = n_elems};
     if (comm->n_hosts == comm->size) {
         return DT_OK;
     }
-    struct place *places = calloc((size_t)comm->size, sizeof *places);
-    if (places == NULL) {
-        return dt_error(DT_NO_MEMORY, "no memory to share the gradients");
-    }
-    out->n_bytes = DT_HOST_SUM_SLOTS * sizeof(struct slot) + (size_t)(comm->local_size + 1) * array_bytes(n_elems);
-    const enum dt_status s = share(out, places);
-    free(places);
-    DT_TRY(s);
-    if (out->memory != NULL) {
+    const size_t n_slot_bytes = DT_HOST_SUM_SLOTS * sizeof(struct slot);
+    const size_t n_array_bytes = ((size_t)comm->local_size + 1) * dt_host_array_bytes(n_elems);
+    DT_TRY(dt_host_memory_open(comm, n_slot_bytes + n_array_bytes, &out->memory));
+    if (out->memory.bytes != NULL) {
         out->total = array_of(out, 0);
         out->part = array_of(out, 1 + comm->local_rank);
-        memset(out->part, 0, array_bytes(n_elems)); /* touched here first, so it lies near this rank's core */
+        dt_host_array_settle(out->part, n_elems);
+        if (comm->local_rank == 0) {
+            dt_host_array_settle(out->total, n_elems);
+        }
     }
     return DT_OK;
 }
 
 void dt_host_sum_close(struct dt_host_sum *sum)
 {
-    if (sum->memory != NULL) {
-        munmap(sum->memory, sum->n_bytes);
-    }
-    sum->memory = NULL;
+    dt_host_memory_close(&sum->memory);
     sum->part = sum->total = NULL;
 }

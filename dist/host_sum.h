@@ -13,7 +13,7 @@
 #ifndef DT_DIST_HOST_SUM_H
 #define DT_DIST_HOST_SUM_H
 
-#include "dist/comm.h"
+#include "dist/host_memory.h"
 
 #define DT_HOST_SUM_SLOTS 256 /* ranges of the array that may be under way at once */
 
@@ -31,8 +31,7 @@ struct dt_host_sum {
     float *total; /* the same memory in every rank of the host; alike */
     /* private */
     struct dt_comm *comm; /* borrowed */
-    void *memory;
-    size_t n_bytes;
+    struct dt_host_memory memory;
     size_t n_elems;
     struct dt_host_sum_range ranges[DT_HOST_SUM_SLOTS];
     uint64_t n_started, n_done;      /* sums; they end in the order in which they began */
