@@ -84,22 +84,41 @@ enum dt_status dt_trainer_advance(struct dt_trainer *t, const struct dt_metrics 
     return DT_OK;
 }
 
+/* The wait, of which what went into a step that the ranks of a host take together counts as update. */
+static enum dt_status exchange_timed(struct dt_trainer *t, const struct dt_metrics *local, double sums[N_SUMS], double *last)
+{
+    const double before_s = t->dist.step.seconds;
+    DT_TRY(exchange(t, local, sums));
+    const double update_s = t->dist.step.seconds - before_s;
+    t->seconds[DT_PHASE_UPDATE] += update_s;
+    t->seconds[DT_PHASE_COMMUNICATION] -= update_s;
+    lap(t, last, DT_PHASE_COMMUNICATION);
+    return DT_OK;
+}
+
+static struct dt_update plan_step(struct dt_trainer *t, int n_local)
+{
+    const uint64_t step = t->state.step_in_epoch;
+    const double lr = dt_schedule_lr(&t->schedule, t->state.epoch * t->steps_per_epoch + step);
+    return dt_dist_optimizer_next(&t->dist, lr, dt_shard_step_samples(&t->loader.shard, step), (size_t)n_local);
+}
+
 /* Taking the metrics waits until a device has worked off what was only enqueued so far, which so counts as backward. */
 static enum dt_status take_step(struct dt_trainer *t, struct dt_step_results *out)
 {
     double sums[N_SUMS], last = dt_clock_s();
     struct dt_metrics local;
     const struct dt_batch batch = dt_loader_batch(&t->loader, (uint32_t)t->state.epoch, t->state.step_in_epoch);
+    const struct dt_update update = plan_step(t, batch.n);
     DT_TRY(dt_trainer_passes(t, &batch, &last));
     DT_TRY(t->backend->ops->metrics_take(t->backend, &local));
     lap(t, &last, DT_PHASE_BACKWARD);
-    DT_TRY(exchange(t, &local, sums));
-    lap(t, &last, DT_PHASE_COMMUNICATION);
+    DT_TRY(exchange_timed(t, &local, sums, &last));
     const struct dt_metrics train = {.loss_sum = sums[SUM_LOSS], .n_correct = sums[SUM_CORRECT], .n_samples = sums[SUM_SAMPLES]};
     DT_TRY(dt_trainer_advance(t, &train, &out->steps[0]));
     out->n = 1;
     out->stop = sums[SUM_STOP] > 0;
-    DT_TRY(dt_dist_optimizer_step(&t->dist, out->steps[0].lr, (size_t)train.n_samples, (size_t)batch.n));
+    DT_TRY(dt_dist_optimizer_apply(&t->dist, &update));
     DT_TRY(t->backend->ops->sync(t->backend));
     lap(t, &last, DT_PHASE_UPDATE);
     return DT_OK;

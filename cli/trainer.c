@@ -230,6 +230,7 @@ static enum dt_status open_parts(struct dt_trainer *t)
     DT_TRY(dt_world_agree(t->world, open_network_or_advise(t)));
     DT_TRY(open_device_comm(t));
     DT_TRY(dt_dist_optimizer_share(&t->dist, t->device_comm));
+    DT_TRY(dt_dist_optimizer_step_together(&t->dist, t->n_threads == 1)); /* several threads are quicker in a step of their own */
     DT_TRY(dt_world_agree(t->world, open_graph(t)));
     plan_schedule(t);
     t->state = (struct dt_checkpoint_state){.seed = (uint64_t)t->config.seed,

@@ -2,6 +2,11 @@
 
 #include <stdlib.h>
 
+static bool steps_together(const struct dt_dist_optimizer *opt)
+{
+    return opt->step.memory.bytes != NULL;
+}
+
 static enum dt_status open_sync(struct dt_dist_optimizer *opt, struct dt_comm *comm, struct dt_host_sum *shared)
 {
     const struct dt_model *model = opt->network->model;
@@ -41,8 +46,29 @@ enum dt_status dt_dist_optimizer_share(struct dt_dist_optimizer *opt, struct dt_
     return open_sync(opt, opt->comm, &opt->shared);
 }
 
+/* One host, replicas that begin alike, and a rule that looks at one element at a time. */
+static bool may_step_together(const struct dt_dist_optimizer *opt)
+{
+    return opt->shared.part != NULL && opt->comm->n_hosts == 1 && opt->spec.broadcast && opt->optimizer->spec.clip_norm == 0;
+}
+
+enum dt_status dt_dist_optimizer_step_together(struct dt_dist_optimizer *opt, bool wanted)
+{
+    int32_t all_want = wanted;
+    if (!may_step_together(opt)) {
+        return DT_OK;
+    }
+    DT_TRY(dt_comm_allreduce(opt->comm, &all_want, 1, DT_TYPE_I32, DT_REDUCE_MIN, "agreement to step together"));
+    if (all_want) {
+        DT_TRY(dt_host_step_open(opt->comm, opt->network, opt->optimizer, &opt->shared, &opt->step));
+        opt->sync.quiet = steps_together(opt); /* pieces are left for those who have nothing else to do, at the wait */
+    }
+    return DT_OK;
+}
+
 void dt_dist_optimizer_close(struct dt_dist_optimizer *opt)
 {
+    dt_host_step_close(&opt->step);
     if (opt->shared.part != NULL) {
         opt->network->grads = NULL;
     }
@@ -97,17 +123,27 @@ enum dt_status dt_dist_optimizer_backward(struct dt_dist_optimizer *opt, struct 
 
 enum dt_status dt_dist_optimizer_wait(struct dt_dist_optimizer *opt)
 {
+    if (steps_together(opt) && !opt->step.known) {
+        return dt_error(DT_INTERNAL, "the ranks of the host step together, and none of them was told how");
+    }
+    opt->step.known = false;
     return opt->spec.average ? dt_grad_sync_wait(&opt->sync) : DT_OK;
 }
 
 struct dt_update dt_dist_optimizer_next(struct dt_dist_optimizer *opt, double lr, size_t n_global, size_t n_local)
 {
     const size_t n = opt->spec.average ? n_global : n_local;
-    return dt_optimizer_next(opt->optimizer, lr, n == 0 ? 0.0 : 1.0 / (double)n);
+    const struct dt_update update = dt_optimizer_next(opt->optimizer, lr, n == 0 ? 0.0 : 1.0 / (double)n);
+    opt->step.update = update;
+    opt->step.known = true;
+    return update;
 }
 
 enum dt_status dt_dist_optimizer_apply(struct dt_dist_optimizer *opt, const struct dt_update *update)
 {
+    if (steps_together(opt)) {
+        return DT_OK;
+    }
     const float *grads = opt->spec.average ? opt->sync.totals : opt->network->grads;
     return dt_optimizer_apply(opt->optimizer, update, opt->network->params, grads);
 }

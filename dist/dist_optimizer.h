@@ -10,6 +10,7 @@
 #define DT_DIST_DIST_OPTIMIZER_H
 
 #include "dist/grad_sync.h"
+#include "dist/host_step.h"
 #include "model/network.h"
 #include "model/optimizer.h"
 
@@ -34,6 +35,7 @@ struct dt_dist_optimizer {
     struct dt_optimizer *optimizer; /* borrowed */
     struct dt_grad_sync sync;
     struct dt_host_sum shared; /* where the network's gradients lie then, instead of in memory of its own */
+    struct dt_host_step step;  /* how they are used there, if the ranks of the host step together */
 };
 
 enum dt_status dt_dist_optimizer_open(const struct dt_dist_spec *spec, struct dt_comm *comm, struct dt_network *network,
@@ -43,7 +45,12 @@ enum dt_status dt_dist_optimizer_open(const struct dt_dist_spec *spec, struct dt
  * backend's memory. NULL: through the host, whose ranks then share the memory of the gradients where that is wanted and possible.
  * Every rank calls it, and takes the same way. A failed one owes nothing. */
 enum dt_status dt_dist_optimizer_share(struct dt_dist_optimizer *opt, struct dt_comm *device);
-/* Before the network is closed. A zeroed one is fine. */
+/* After that, and before the first step: has the ranks of the host step together (dist/host_step.h) where they are alike and the
+ * optimizer allows it. Only for who knows what a step does before its gradients are waited for: dt_dist_optimizer_next comes before
+ * the wait then, the wait takes the step, and dt_dist_optimizer_apply has nothing left to do. `wanted`: by this rank; one that does
+ * not is enough. Every rank calls it. */
+enum dt_status dt_dist_optimizer_step_together(struct dt_dist_optimizer *opt, bool wanted);
+/* Before the optimizer and the network are closed. A zeroed one is fine. */
 void dt_dist_optimizer_close(struct dt_dist_optimizer *opt);
 
 /* Weights, optimizer state and step count become rank 0's, on every rank, unless switched off. At the start and after a restore. */

@@ -22,7 +22,7 @@ struct dt_grad_sync {
     struct dt_host_sum *shared; /* borrowed; NULL: by messages */
     const float *totals;        /* where the sums are after the wait: in `grads`, or in the shared memory */
     bool overlap;               /* false: everything is sent at the end, to compare */
-    bool quiet; /* true: nobody looks before the wait; while a step is recorded (cuda/step_graph.h), a look would be part of it */
+    bool quiet; /* true: nobody looks before the wait. While a step is recorded (cuda/step_graph.h), a look would be part of it */
     int n_buckets;
     struct dt_bucket buckets[DT_MAX_BUCKETS];
     /* of the step under way */

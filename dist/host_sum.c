@@ -14,16 +14,23 @@ struct slot {
     _Atomic uint32_t n_crossed;              /* slices that are summed over the hosts */
 };
 
-/* The arrays come first: the total, then the ranks' parts. */
+/* The arrays come first: the total, the ranks' parts, and then smaller ones, where each rank keeps the sums of a piece that are
+ * used at once. */
 static float *array_of(const struct dt_host_sum *sum, int index)
 {
     char *bytes = sum->memory.bytes;
     return (float *)(void *)(bytes + (size_t)index * dt_host_array_bytes(sum->n_elems));
 }
 
+static float *sums_of(const struct dt_host_sum *sum, int local_rank)
+{
+    char *bytes = (char *)array_of(sum, 1 + sum->comm->local_size);
+    return (float *)(void *)(bytes + (size_t)local_rank * dt_host_array_bytes(PIECE_ELEMS));
+}
+
 static struct slot *slot_of(const struct dt_host_sum *sum, int slot)
 {
-    return (struct slot *)(void *)array_of(sum, 1 + sum->comm->local_size) + slot;
+    return (struct slot *)(void *)sums_of(sum, sum->comm->local_size) + slot;
 }
 
 static const float *part_of(const struct dt_host_sum *sum, int local_rank)
@@ -31,23 +38,33 @@ static const float *part_of(const struct dt_host_sum *sum, int local_rank)
     return array_of(sum, 1 + local_rank);
 }
 
-static void add_piece(const struct dt_host_sum *sum, size_t begin, size_t end)
+static void add_parts(const struct dt_host_sum *sum, size_t begin, size_t n_elems, float *restrict sums)
 {
-    float *restrict total = sum->total;
-    const float *first = part_of(sum, 0);
+    const float *first = part_of(sum, 0) + begin;
     if (sum->comm->local_size == 1) { /* but other hosts have more */
-        memcpy(total + begin, first + begin, (end - begin) * sizeof *total);
+        memcpy(sums, first, n_elems * sizeof *sums);
         return;
     }
-    const float *second = part_of(sum, 1);
-    for (size_t i = begin; i < end; i++) {
-        total[i] = first[i] + second[i];
+    const float *second = part_of(sum, 1) + begin;
+    for (size_t i = 0; i < n_elems; i++) {
+        sums[i] = first[i] + second[i];
     }
     for (int rank = 2; rank < sum->comm->local_size; rank++) {
-        const float *part = part_of(sum, rank);
-        for (size_t i = begin; i < end; i++) {
-            total[i] += part[i];
+        const float *part = part_of(sum, rank) + begin;
+        for (size_t i = 0; i < n_elems; i++) {
+            sums[i] += part[i];
         }
+    }
+}
+
+static void add_piece(const struct dt_host_sum *sum, size_t begin, size_t end)
+{
+    if (sum->use == NULL) {
+        add_parts(sum, begin, end - begin, sum->total + begin);
+    } else {
+        float *sums = sums_of(sum, sum->comm->local_rank);
+        add_parts(sum, begin, end - begin, sums);
+        sum->use(sum->use_context, begin, end, sums);
     }
 }
 
@@ -153,8 +170,8 @@ enum dt_status dt_host_sum_open(struct dt_comm *comm, size_t n_elems, struct dt_
     if (comm->n_hosts == comm->size) {
         return DT_OK;
     }
-    const size_t n_slot_bytes = DT_HOST_SUM_SLOTS * sizeof(struct slot);
-    const size_t n_array_bytes = ((size_t)comm->local_size + 1) * dt_host_array_bytes(n_elems);
+    const size_t n_ranks = (size_t)comm->local_size, n_slot_bytes = DT_HOST_SUM_SLOTS * sizeof(struct slot);
+    const size_t n_array_bytes = (n_ranks + 1) * dt_host_array_bytes(n_elems) + n_ranks * dt_host_array_bytes(PIECE_ELEMS);
     DT_TRY(dt_host_memory_open(comm, n_slot_bytes + n_array_bytes, &out->memory));
     if (out->memory.bytes != NULL) {
         out->total = array_of(out, 0);

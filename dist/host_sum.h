@@ -29,6 +29,11 @@ struct dt_host_sum_range {
 struct dt_host_sum {
     float *part;  /* this rank's: n_elems floats, 64-byte aligned, zeroed, 256 readable bytes past the end. NULL: not to be had */
     float *total; /* the same memory in every rank of the host; alike */
+    /* NULL, or, with one host only, where the sums go instead of to `total`, piece by piece: to one rank of the host each,
+     * whichever adds the piece, and before the range is done anywhere. The caller sets it, on all ranks alike, while no sum is
+     * under way. */
+    void (*use)(void *context, size_t begin, size_t end, const float *sums);
+    void *use_context;
     /* private */
     struct dt_comm *comm; /* borrowed */
     struct dt_host_memory memory;

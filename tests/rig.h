@@ -55,6 +55,7 @@ struct rig_spec {
     enum dt_loss loss;
     struct dt_optimizer_spec optimizer;
     struct dt_dist_spec dist;
+    bool together; /* the ranks of a host take steps together if they can */
 };
 
 struct rig {
@@ -82,6 +83,9 @@ static inline void rig_open(struct rig *rig, const struct rig_spec *spec, struct
     CHECK_OK(dt_optimizer_open(&spec->optimizer, rig->backend, rig->model.arena_elems, &rig->optimizer));
     CHECK_OK(dt_dist_optimizer_open(&spec->dist, comm, rig->network, &rig->optimizer, &rig->dist));
     CHECK_OK(dt_dist_optimizer_share(&rig->dist, NULL));
+    if (spec->together) {
+        CHECK_OK(dt_dist_optimizer_step_together(&rig->dist, true));
+    }
     CHECK_OK(rig->backend->ops->samples_open(rig->backend, samples, &rig->bound));
 }
 
@@ -129,8 +133,9 @@ static inline void rig_gradients(struct rig *rig, const uint32_t *rows, int n)
 
 static inline void rig_step(struct rig *rig, const uint32_t *rows, int n, int n_global, double lr)
 {
+    const struct dt_update update = dt_dist_optimizer_next(&rig->dist, lr, (size_t)n_global, (size_t)n);
     rig_gradients(rig, rows, n);
-    CHECK_OK(dt_dist_optimizer_step(&rig->dist, lr, (size_t)n_global, (size_t)n));
+    CHECK_OK(dt_dist_optimizer_apply(&rig->dist, &update));
 }
 
 #endif

@@ -98,6 +98,90 @@ static void test_equal_replicas(const struct dt_backend_ops *backend, enum dt_co
     }
 }
 
+enum { BIG_ARENA = 1 << 15, MAX_FLOATS = 3 * BIG_ARENA };
+
+/* Weights and optimizer state after a few steps, for which the ranks of a host step together, or each by itself. */
+static bool run_steps(struct rig_spec spec, bool together, struct dt_comm *comm, float *numbers)
+{
+    struct rig rig;
+    struct dt_replica_check check;
+    spec.together = together;
+    rig_open(&rig, &spec, comm, &samples);
+    const bool taken_together = rig.dist.step.memory.bytes != NULL;
+    init(&rig, 1 + (uint64_t)comm->rank);
+    CHECK_OK(dt_dist_optimizer_broadcast(&rig.dist));
+    CHECK_OK(dt_replica_check_open(comm, &rig.model, &check));
+    train(&rig, comm, N_STEPS, spec.dist.broadcast ? &check : NULL);
+    CHECK_INT(rig.optimizer.n_steps, N_STEPS);
+    CHECK(rig.model.arena_elems <= BIG_ARENA);
+    memset(numbers, 0, MAX_FLOATS * sizeof *numbers);
+    memcpy(numbers, rig.network->params, rig.model.arena_elems * sizeof *numbers);
+    for (int i = 0; i < rig.optimizer.n_states; i++) {
+        memcpy(numbers + (i + 1) * BIG_ARENA, rig.optimizer.states[i], rig.model.arena_elems * sizeof *numbers);
+    }
+    dt_replica_check_close(&check);
+    rig_close(&rig);
+    return taken_together;
+}
+
+/* Ranks of a host that step together have the bits of ranks that step each by itself, with every rule, in weights and in state. */
+static void test_together(const struct dt_backend_ops *backend, struct dt_comm *comm)
+{
+    static float together[MAX_FLOATS], apart[MAX_FLOATS];
+    const struct dt_optimizer_spec rules[] = {
+        {.type = DT_OPTIMIZER_SGD, .weight_decay = 0.01},
+        {.type = DT_OPTIMIZER_SGD, .momentum = 0.9, .nesterov = true},
+        {.type = DT_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .weight_decay = 0.01},
+        {.type = DT_OPTIMIZER_ADAMW, .beta1 = 0.8, .beta2 = 0.99, .epsilon = 1e-6, .weight_decay = 0.1},
+    };
+    struct rig_spec spec = classifier;
+    spec.backend = backend;
+    spec.units[0] = 250; /* several pieces */
+    spec.units[1] = 100;
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
+        spec.optimizer = rules[i];
+        spec.dist.overlap = i % 2 == 0;
+        spec.dist.bucket_bytes = i < 2 ? 0 : 1 << 20;
+        CHECK((int)run_steps(spec, true, comm, together) == (comm->n_hosts == 1 && comm->size > 1));
+        CHECK(!run_steps(spec, false, comm, apart));
+        CHECK(together[0] != 0 && memcmp(together, apart, sizeof together) == 0);
+    }
+}
+
+/* Where a step needs more than its piece of the gradient, or replicas may differ, each rank steps by itself. */
+static void test_not_together(struct dt_comm *comm)
+{
+    static float numbers[MAX_FLOATS];
+    struct rig_spec clipping = classifier, unlike = classifier, messages = classifier;
+    clipping.backend = unlike.backend = messages.backend = &dt_cpu_backend;
+    clipping.optimizer.clip_norm = 0.5;
+    unlike.dist.broadcast = false;
+    messages.dist.comm = DT_COMM_MPI;
+    CHECK(!run_steps(clipping, true, comm, numbers));
+    CHECK(!run_steps(unlike, true, comm, numbers));
+    CHECK(!run_steps(messages, true, comm, numbers));
+}
+
+/* One rank that does not want to is enough; and those that do must know the step before they wait for its gradients. */
+static void test_agreement(struct dt_comm *comm)
+{
+    struct rig rig;
+    struct rig_spec spec = classifier;
+    spec.backend = &dt_cpu_backend;
+    rig_open(&rig, &spec, comm, &samples);
+    CHECK_OK(dt_dist_optimizer_step_together(&rig.dist, comm->rank != comm->size - 1));
+    CHECK(rig.dist.step.memory.bytes == NULL);
+    rig_close(&rig);
+    spec.together = true;
+    rig_open(&rig, &spec, comm, &samples);
+    if (rig.dist.step.memory.bytes != NULL) {
+        CHECK_STATUS(dt_dist_optimizer_wait(&rig.dist), DT_INTERNAL);
+        CHECK_HAS(dt_error_text(), "none of them was told how");
+        dt_error_clear();
+    }
+    rig_close(&rig);
+}
+
 /* A linear model whose output gradients are given whole numbers: every sum is exact, so every world size ends with the same bits.
  */
 static void run_whole_numbers(const struct dt_backend_ops *backend, enum dt_comm_type type, struct dt_comm *comm, float *weights)
@@ -205,7 +289,10 @@ int main(void)
         test_equal_replicas(backends[b], DT_COMM_MPI, world.comm, self);
         test_invariance(backends[b], DT_COMM_AUTO, world.comm, self);
         test_invariance(backends[b], DT_COMM_MPI, world.comm, self);
+        test_together(backends[b], world.comm);
     }
+    test_not_together(world.comm);
+    test_agreement(world.comm);
     test_average_off(world.comm, self);
     test_broadcast_of_state(world.comm);
     dt_comm_close(self);

@@ -112,6 +112,59 @@ static void test_same_bits(struct dt_comm *comm, struct dt_host_sum *sum)
     }
 }
 
+struct used {
+    struct dt_host_sum *sum;
+    size_t n_elems;
+    int round;
+};
+
+static void use(void *context, size_t begin, size_t end, const float *sums)
+{
+    struct used *used = context;
+    for (size_t i = begin; i < end; i++) {
+        if (!(sums[i - begin] == sum_of(used->sum->comm, used->round, i))) {
+            CHECK_FAIL("round %d: sum %zu is %.9g", used->round, i, (double)sums[i - begin]);
+        }
+        used->sum->total[i] += 1; /* by one rank alone */
+    }
+    used->n_elems += end - begin;
+}
+
+/* Sums that are used at once: each by one rank of the host, and all of them before any rank goes on. */
+static void test_used(struct dt_comm *comm, struct dt_host_sum *sum)
+{
+    struct used used = {.sum = sum};
+    if (comm->n_hosts > 1) {
+        return;
+    }
+    CHECK_OK(dt_comm_barrier(comm, "all have read the totals before"));
+    if (comm->rank == 0) {
+        memset(sum->total, 0, N_ELEMS * sizeof *sum->total);
+    }
+    CHECK_OK(dt_comm_barrier(comm, "no sum is under way"));
+    sum->use = use;
+    sum->use_context = &used;
+    for (used.round = 0; used.round < N_ROUNDS; used.round++) {
+        struct dt_request requests[N_RANGES];
+        fill(sum, comm->rank, used.round);
+        for (int k = 0; k < N_RANGES; k++) {
+            dawdle(comm, used.round + k);
+            dt_host_sum_start(sum, k, k == 0 ? 0 : ends[k - 1], ends[k], "range of the test", &requests[k]);
+        }
+        for (int k = 0; k < N_RANGES; k++) {
+            CHECK_OK(dt_comm_wait(comm, &requests[k]));
+        }
+        for (size_t i = 0; i < N_ELEMS; i++) {
+            CHECK(sum->total[i] == (float)(used.round + 1));
+        }
+        CHECK_OK(dt_comm_barrier(comm, "all have seen them"));
+    }
+    double n_all = (double)used.n_elems;
+    CHECK_OK(dt_comm_allreduce(comm, &n_all, 1, DT_TYPE_F64, DT_REDUCE_SUM, "sum of what was used"));
+    CHECK(n_all == (double)N_ELEMS * N_ROUNDS);
+    sum->use = NULL;
+}
+
 /* NaN and infinity are part of the sum. */
 static void test_special(struct dt_comm *comm, struct dt_host_sum *sum)
 {
@@ -158,6 +211,26 @@ static void test_late_rank(struct dt_comm *comm, struct dt_host_sum *sum)
     CHECK_OK(dt_comm_wait(comm, &request)); /* a stall is only an opinion: now it goes through */
     check_total(sum, 0, N_ELEMS, 0);
     dt_comm_close(second);
+}
+
+/* Arrays of several huge pages: every element has a place of its own. */
+static void test_large(struct dt_comm *comm)
+{
+    enum { N_LARGE = 1200007 };
+    struct dt_host_sum sum;
+    struct dt_request request;
+    CHECK_OK(dt_host_sum_open(comm, N_LARGE, &sum));
+    for (size_t i = 0; i < N_LARGE + 64; i++) {
+        CHECK(sum.part[i] == 0);
+        sum.part[i] = (float)(i % 4099);
+    }
+    dt_host_sum_start(&sum, 9, 0, N_LARGE, "large sum", &request);
+    CHECK_OK(dt_comm_wait(comm, &request));
+    for (size_t i = 0; i < N_LARGE; i++) {
+        CHECK(sum.total[i] == (float)(i % 4099) * (float)comm->size);
+    }
+    CHECK_OK(dt_comm_barrier(comm, "all have seen the large sum"));
+    dt_host_sum_close(&sum);
 }
 
 /* A rank that may open no more files cannot reach the memory. Then no rank gets it, and that is no error. */
@@ -208,9 +281,11 @@ int main(void)
     }
     test_rounds(comm, &sum);
     test_same_bits(comm, &sum);
+    test_used(comm, &sum);
     test_special(comm, &sum);
     test_late_rank(comm, &sum);
     dt_host_sum_close(&sum);
+    test_large(comm);
     test_refused(comm, 0);
     test_refused(comm, comm->size - 1);
     test_lone_ranks(comm);

@@ -61,7 +61,7 @@ static const char config_text[] =
     "  {\"type\": \"dropout\", \"rate\": 0.25}, {\"type\": \"flatten\"}, {\"type\": \"dense\", \"units\": 10}],"
     "  \"loss\": \"softmax_cross_entropy\"},"
     " \"train\": {\"epochs\": 3, \"batch\": {\"per_rank\": 8}, \"accumulate\": 2,"
-    "  \"optimizer\": {\"type\": \"adam\", \"lr\": 0.001, \"clip_norm\": 1}}, \"distributed\": {\"check_every\": 2}}";
+    "  \"optimizer\": {\"type\": \"adam\", \"lr\": 0.001}}, \"distributed\": {\"check_every\": 2}}";
 
 static void steps(struct dt_trainer *trainer, int n)
 {
@@ -71,14 +71,14 @@ static void steps(struct dt_trainer *trainer, int n)
     }
 }
 
-static void test_device(struct dt_world *world, const char *device)
+static void test_device(struct dt_world *world, const char *device, const char *clip)
 {
     static struct dt_config config;
     static struct dt_trainer trainer;
     char set[32];
-    const char *sets[] = {set};
+    const char *sets[] = {set, clip};
     snprintf(set, sizeof set, "device=%s", device);
-    if (dt_config_parse("test", config_text, strlen(config_text), sets, 1, &config) != DT_OK ||
+    if (dt_config_parse("test", config_text, strlen(config_text), sets, 2, &config) != DT_OK ||
         dt_trainer_open(world, &config, &trainer) != DT_OK) {
         CHECK_FAIL("%s", dt_error_text());
     }
@@ -104,7 +104,8 @@ int main(void)
     }
     CHECK_INT(dt_world_open(&world), DT_OK);
     count_all = world.size == 1;
-    test_device(&world, "ref");
-    test_device(&world, "cpu");
+    test_device(&world, "ref", "train.optimizer.clip_norm=1");
+    test_device(&world, "cpu", "train.optimizer.clip_norm=1");
+    test_device(&world, "cpu", "train.optimizer.clip_norm=0"); /* the ranks of a host then step together */
     dt_world_exit(&world, DT_OK, true);
 }
