@@ -13,7 +13,7 @@ void dt_report_epoch(const struct dt_trainer *trainer, const struct dt_epoch_rec
 
 /* Bytes, each of the rank where it is tightest. Those of a GPU are 0 without one. */
 struct dt_memory_use {
-    double host_peak; /* resident, at most so far */
+    double host_peak; /* resident, at most so far; of what several ranks use, a part */
     double gpu_peak;  /* that dtrain has had allocated at most so far */
     double gpu_free;  /* now: CUDA's libraries and other processes take some too */
     double gpu_all;
