@@ -126,8 +126,8 @@ struct dt_backend_ops {
     enum dt_status (*block_backward)(struct dt_block_state *state, const float *params, float *grads, const float *x,
                                      const float *y, float *dy, float *dx, const struct dt_pass *pass);
 
-    /* Whether dx may be the memory of x: the block is done with x when it writes dx, and the one below does not look at its y on the
-     * way back. */
+    /* Whether dx may be the memory of x: the block is done with x when it writes dx, and the one below does not look at its y on
+     * the way back. */
     bool (*dx_over_x)(const struct dt_block_state *state, const struct dt_block_state *below);
 
     /* Adds the batch's sums to the backend's running metrics, and unless dlogits is NULL writes the gradient of the *sum* of the
