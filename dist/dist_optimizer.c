@@ -147,9 +147,3 @@ enum dt_status dt_dist_optimizer_apply(struct dt_dist_optimizer *opt, const stru
     const float *grads = opt->spec.average ? opt->sync.totals : opt->network->grads;
     return dt_optimizer_apply(opt->optimizer, update, opt->network->params, grads);
 }
-
-enum dt_status dt_dist_optimizer_step(struct dt_dist_optimizer *opt, double lr, size_t n_global, size_t n_local)
-{
-    const struct dt_update update = dt_dist_optimizer_next(opt, lr, n_global, n_local);
-    return dt_dist_optimizer_apply(opt, &update);
-}

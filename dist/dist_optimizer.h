@@ -67,7 +67,5 @@ enum dt_status dt_dist_optimizer_wait(struct dt_dist_optimizer *opt);
 struct dt_update dt_dist_optimizer_next(struct dt_dist_optimizer *opt, double lr, size_t n_global, size_t n_local);
 /* Does it, with the gradients that the wait left. */
 enum dt_status dt_dist_optimizer_apply(struct dt_dist_optimizer *opt, const struct dt_update *update);
-/* Both. */
-enum dt_status dt_dist_optimizer_step(struct dt_dist_optimizer *opt, double lr, size_t n_global, size_t n_local);
 
 #endif

@@ -205,9 +205,10 @@ static void run_whole_numbers(const struct dt_backend_ops *backend, enum dt_comm
         for (int i = 0; i < batch.n * N_CLASSES; i++) {
             dt_network_dlogits(rig.network)[i] = (float)((int)(rows[i / N_CLASSES] * 3 + (uint32_t)(i % N_CLASSES)) % 7 - 3 + step);
         }
+        const struct dt_update update = dt_dist_optimizer_next(&rig.dist, 0.125, N_SAMPLES, (size_t)batch.n);
         CHECK_OK(dt_dist_optimizer_backward(&rig.dist, &pass));
         CHECK_OK(dt_dist_optimizer_wait(&rig.dist));
-        CHECK_OK(dt_dist_optimizer_step(&rig.dist, 0.125, N_SAMPLES, (size_t)batch.n));
+        CHECK_OK(dt_dist_optimizer_apply(&rig.dist, &update));
     }
     memcpy(weights, rig.network->params, rig.model.arena_elems * sizeof(float));
     rig_close(&rig);
