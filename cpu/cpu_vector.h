@@ -28,10 +28,10 @@ typedef float vf_memory __attribute__((vector_size(4 * VL), aligned(4), may_alia
 
 #if defined(__clang__)
 #define UNROLL _Pragma("unroll")
-#define UNROLL_2 _Pragma("unroll 2")
+#define UNROLL_4 _Pragma("unroll 4")
 #else
 #define UNROLL _Pragma("GCC unroll 32")
-#define UNROLL_2 _Pragma("GCC unroll 2")
+#define UNROLL_4 _Pragma("GCC unroll 4")
 #endif
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 

@@ -131,7 +131,7 @@ ALWAYS_INLINE void gemm_block(const int T, const int V, const struct dt_winograd
             sum[i][j] = (vf){0};
         }
     }
-    UNROLL_2
+    UNROLL_4
     for (int c = 0; c < n_c; c++) {
         vf filters[GEMM_VECTORS];
         UNROLL
@@ -198,19 +198,27 @@ static void gemm_rows(int n_rows, int n_vectors, const struct dt_winograd *w, co
     }
 }
 
+/* One frequency and panel of filters. The multiply-adds of a block begin while those of the block before are still under way,
+ * unless they wait for an address: so each is found from the one before, without a division. */
+static void panel_products(const struct dt_winograd *w, int n_tiles, int n_vectors, const float *v, const float *u, float *m)
+{
+    const int n_blocks = (n_tiles + GEMM_ROWS - 1) / GEMM_ROWS, n_least = n_tiles / n_blocks, n_longer = n_tiles % n_blocks;
+    for (int b = 0; b < n_blocks; b++) { /* as even as possible */
+        const int n_rows = n_least + (b < n_longer);
+        gemm_rows(n_rows, n_vectors, w, v, u, m);
+        v += (size_t)n_rows * w->v_tile;
+        m += (size_t)n_rows * w->m_tile;
+    }
+}
+
 /* m (tiles, k) = v (tiles, c) u (c, k), for frequencies begin .. end - 1. */
 static void products(const struct dt_winograd *w, int begin, int end, int n_tiles, const float *v, const float *u, float *m)
 {
-    const int n_blocks = (n_tiles + GEMM_ROWS - 1) / GEMM_ROWS;
-    for (int f = begin; f < end; f++) {
+    for (int f = begin; f < end && n_tiles > 0; f++) {
         const float *v_f = v + (size_t)f * w->v_freq, *u_f = u + (size_t)f * w->u_freq;
         for (int k0 = 0; k0 < w->k; k0 += PANEL) {
             const int n_vectors = panel_vectors(w->k, k0);
-            float *m_f = m + (size_t)(k0 / VL) * w->m_block + (size_t)f * VL;
-            for (int b = 0; b < n_blocks; b++) { /* as even as possible */
-                const size_t i = (size_t)(n_tiles * b / n_blocks), next = (size_t)(n_tiles * (b + 1) / n_blocks);
-                gemm_rows((int)(next - i), n_vectors, w, v_f + i * w->v_tile, u_f, m_f + i * w->m_tile);
-            }
+            panel_products(w, n_tiles, n_vectors, v_f, u_f, m + (size_t)(k0 / VL) * w->m_block + (size_t)f * VL);
             u_f += (size_t)w->c * (size_t)n_vectors * VL;
         }
     }
