@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""scripts/time-to-accuracy adds up the epochs' seconds, finds the first epoch whose mean reaches the goal, and runs on a tiny model.
+
+Usage: test_time_to_accuracy.py SOURCE_DIR DTRAIN.
+"""
+import contextlib
+import importlib.machinery
+import importlib.util
+import io
+import os
+import re
+import subprocess
+import sys
+
+SOURCE, DTRAIN = sys.argv[1:3]
+sys.dont_write_bytecode = True
+SCRIPT = os.path.join(SOURCE, "scripts", "time-to-accuracy")
+loader = importlib.machinery.SourceFileLoader("time_to_accuracy", SCRIPT)
+script = importlib.util.module_from_spec(importlib.util.spec_from_loader("time_to_accuracy", loader))
+loader.exec_module(script)
+
+
+def epoch(step, images_per_s, accuracy):
+    return {"type": "epoch", "step": step, "images_per_s": images_per_s, "test_accuracy": accuracy}
+
+
+def test_seconds():
+    records = [{"type": "run", "global_batch": 8}, {"type": "step"}, epoch(10, 40, 0.5), epoch(20, 20, 0.75)]
+    assert list(script.epochs_of(records)) == [(0.5, 2), (0.75, 6)]
+
+
+def test_goal():
+    """The mean of the seeds decides, and the first epoch that has it."""
+    runs = [[(0.5, 1), (1, 2), (1, 3)], [(0.7, 3), (0.8, 6), (1, 9)]]
+    for goal, seconds in ((0.6, 2), (0.9, 4), (0.95, 6), (1.1, None)):
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            assert script.report(runs, goal) == seconds, goal
+        assert out.getvalue().splitlines()[2] == "    2      4.0   90.00 %   100.00  80.00", out.getvalue()
+
+
+def run(goal, *settings):
+    command = [sys.executable, SCRIPT, "--dtrain", DTRAIN, "--config", os.path.join(SOURCE, "configs", "synthetic.json"), "--seeds",
+               "2", "--epochs", "2", "--goal", str(goal), *settings]
+    environment = {name: value for name, value in os.environ.items() if name != "DTRAIN_DATA"}
+    return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=environment, timeout=300)
+
+
+def test_runs():
+    reached, missed = run(0), run(1.01)
+    assert reached.returncode == 0 and re.search(r"^0\.0 % after \d+\.\d s of training$", reached.stdout, re.M), reached
+    assert missed.returncode == 1 and "101.0 % not reached" in missed.stdout, missed
+    for done in (reached, missed):
+        assert len(re.findall(r"^ +\d +\d+\.\d +\d+\.\d\d %   \d+\.\d\d +\d+\.\d\d$", done.stdout, re.M)) == 2, done.stdout
+    failed = run(0, "--data", "/nowhere")
+    assert failed.returncode == 1 and "time-to-accuracy: " in failed.stderr and "/nowhere" in failed.stderr, failed
+
+
+test_seconds()
+test_goal()
+test_runs()
+print("time-to-accuracy: ok")
