@@ -39,12 +39,19 @@ struct dt_winograd_area {
     int image, top, left, bottom, right;
 };
 
-/* A group of transformed inputs and products, one more, an image's tiles, and the inputs of one at the edge. */
+/* A bit for each pixel of a row. */
+static inline size_t dt_winograd_row_words(const struct dt_winograd *w)
+{
+    return ((size_t)w->w + 63) / 64;
+}
+
+/* A group of transformed inputs and products, one more, what an image's pixels are like, its tiles, and the inputs of one at the
+ * edge. */
 static inline size_t dt_winograd_scratch_elems(const struct dt_winograd *w)
 {
-    const size_t n_tiles = (size_t)w->rows * (size_t)w->columns;
-    return ((size_t)w->group + 1) * (w->v_tile + w->m_tile) + n_tiles * sizeof(struct dt_winograd_area) / sizeof(float) +
-           (size_t)DT_WINOGRAD_FREQS * (size_t)w->c;
+    const size_t n_words = (size_t)w->h * dt_winograd_row_words(w);
+    const size_t n_bytes = n_words * sizeof(uint64_t) + (size_t)(w->rows * w->columns) * sizeof(struct dt_winograd_area);
+    return ((size_t)w->group + 1) * (w->v_tile + w->m_tile) + n_bytes / sizeof(float) + (size_t)DT_WINOGRAD_FREQS * (size_t)w->c;
 }
 
 #endif

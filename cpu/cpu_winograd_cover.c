@@ -6,23 +6,31 @@
 
 enum { KERNEL = 3 };
 
-/* How many of n pixels, from the first one on, have the same bits as `pixel`. */
-ALWAYS_INLINE int count_same(const size_t n_c, const float *x, int n, const float *pixel)
+/* Whether two pixels have other bits. */
+ALWAYS_INLINE bool differ(const size_t n_c, const float *a, const float *b)
 {
-    for (int i = 0; i < n; i++, x += n_c) {
-        vi difference = {0};
-        size_t c = 0;
-        for (; c + VL <= n_c; c += VL) {
-            difference |= (vi)load(x + c) ^ (vi)load(pixel + c);
-        }
-        if (c < n_c) {
-            difference |= ((vi)load(x + c) ^ (vi)load(pixel + c)) & first_lanes((int)(n_c - c));
-        }
-        if (nonzero_lanes((vf)(difference != 0)) != 0) {
-            return i;
+    vi difference = {0};
+    size_t c = 0;
+    for (; c + VL <= n_c; c += VL) {
+        difference |= (vi)load(a + c) ^ (vi)load(b + c);
+    }
+    if (c < n_c) {
+        difference |= ((vi)load(a + c) ^ (vi)load(b + c)) & first_lanes((int)(n_c - c));
+    }
+    return lanes_with_bits(difference) != 0;
+}
+
+/* Whether 3 x 3 pixels are alike. */
+static bool all_alike(size_t n_c, const float *x, size_t row)
+{
+    for (size_t i = 0; i < KERNEL; i++) {
+        for (size_t j = 0; j < KERNEL; j++) {
+            if (differ(n_c, x + i * row + j * n_c, x)) {
+                return false;
+            }
         }
     }
-    return n;
+    return true;
 }
 
 /* It is the first of 3 x 3 alike. Places are M apart, so that 6 x 6 alike, wherever they are, have one of them. */
@@ -32,11 +40,7 @@ const float *DT_KERNEL(winograd_common)(const struct dt_winograd *w, const float
     for (int i = 0; i + KERNEL <= w->h; i += M) {
         for (int j = 0; j + KERNEL <= w->w; j += M) {
             const float *from = x + (size_t)i * row + (size_t)j * n_c;
-            int n = 0;
-            while (n < KERNEL && count_same(n_c, from + (size_t)n * row, KERNEL, from) == KERNEL) {
-                n++;
-            }
-            if (n == KERNEL) {
+            if (all_alike(n_c, from, row)) {
                 return from;
             }
         }
@@ -44,40 +48,65 @@ const float *DT_KERNEL(winograd_common)(const struct dt_winograd *w, const float
     return NULL;
 }
 
+/* Bit j of a row's words is set where pixel j is another than `common`. */
+ALWAYS_INLINE void find_others(const size_t n_c, int n_rows, int n_columns, const float *x, const float *common, uint64_t *word)
+{
+    for (int i = 0; i < n_rows; i++) {
+        for (int first = 0; first < n_columns; first += 64, word++) {
+            const int n = smaller(64, n_columns - first);
+            *word = 0;
+            for (int j = 0; j < n; j++, x += n_c) {
+                *word |= (uint64_t)differ(n_c, x, common) << j;
+            }
+        }
+    }
+}
+
+/* The first bit from `from` to the one before `end` that is set; or `end`. */
+static int first_bit(const uint64_t *word, int from, int end)
+{
+    for (int at = from; at < end; at = at / 64 * 64 + 64) {
+        const uint64_t bits = word[at / 64] >> at % 64;
+        if (bits != 0) {
+            return smaller(at + __builtin_ctzll(bits), end);
+        }
+    }
+    return end;
+}
+
 /* What outputs see of an image: all places are counted from the padding's corner. */
 struct view {
     const struct dt_winograd *w;
-    const float *x, *common;
-    bool pads_alike;             /* the zeros of the padding are like `common` */
+    const uint64_t *others;      /* by rows; NULL: nothing is known to be alike */
+    bool pads_alike;             /* the zeros of the padding are like what is common */
     int n_rows, n_columns, step; /* of outputs; tiles begin at multiples of `step` */
 };
 
 static bool is_zero(size_t n_c, const float *pixel)
 {
     static const float zeros[VL];
-    bool zero = true;
-    for (size_t c = 0; c < n_c && zero; c += VL) {
-        zero = count_same(n_c - c < VL ? n_c - c : VL, pixel + c, 1, zeros) == 1;
+    for (size_t c = 0; c < n_c; c += VL) {
+        if (differ(n_c - c < VL ? n_c - c : VL, pixel + c, zeros)) {
+            return false;
+        }
     }
-    return zero;
+    return true;
 }
 
 /* In row i, the first place from `from` to the one before `end` where there is another pixel than the common one; or `end`. */
 static int first_other(const struct view *s, int i, int from, int end)
 {
     const struct dt_winograd *w = s->w;
-    const size_t n_c = (size_t)w->c;
-    const int y = i - w->top, begin = from < w->left ? w->left : from, n = smaller(end, w->left + w->w) - begin;
-    const bool inside = y >= 0 && y < w->h && n > 0;
+    const int y = i - w->top, begin = from < w->left ? w->left : from, edge = smaller(end, w->left + w->w);
+    const bool inside = y >= 0 && y < w->h && begin < edge;
     if (!s->pads_alike && (!inside || from < w->left)) {
         return from;
     }
     if (!inside) {
         return end;
     }
-    const float *x = s->x + ((size_t)y * (size_t)w->w + (size_t)(begin - w->left)) * n_c;
-    const int same = n_c == 2 * VL ? count_same(2 * VL, x, n, s->common) : count_same(n_c, x, n, s->common);
-    return same == n && s->pads_alike ? end : begin + same;
+    const int first = first_bit(s->others + (size_t)y * dt_winograd_row_words(w), begin - w->left, edge - w->left) + w->left;
+    return first == edge && s->pads_alike ? end : first;
 }
 
 /* Where a band or a tile begins, the first of whose outputs from `from` on sees place `first`. Before the end it begins earlier, as
@@ -92,19 +121,19 @@ static int begin_at(const struct view *s, int first, int from, int end)
 static int next_band(const struct view *s, int from)
 {
     const int end = s->n_rows + KERNEL - 1, width = s->n_columns + KERNEL - 1;
-    for (int i = from; i < end && s->common != NULL; i++) {
+    for (int i = from; i < end && s->others != NULL; i++) {
         if (first_other(s, i, 0, width) < width) {
             return begin_at(s, i, from, s->n_rows);
         }
     }
-    return s->common != NULL ? s->n_rows : from;
+    return s->others != NULL ? s->n_rows : from;
 }
 
 /* The first column of the next tile of the band from row `top` to the one before `bottom`, or n_columns. */
 static int next_column(const struct view *s, int top, int bottom, int from)
 {
     const int width = s->n_columns + KERNEL - 1;
-    int first = s->common != NULL ? width : from;
+    int first = s->others != NULL ? width : from;
     for (int i = top; i < bottom + KERNEL - 1 && first > from; i++) {
         first = first_other(s, i, from, first);
     }
@@ -117,12 +146,16 @@ static bool fill(const struct view *s, const struct dt_conv_outputs *out, struct
 }
 
 int DT_KERNEL(winograd_cover)(const struct dt_winograd *w, const struct dt_conv_outputs *out, int image, const float *x,
-                              const float *common, const float *m, struct dt_winograd_area *tile, bool *finite)
+                              const float *common, const float *m, uint64_t *others, struct dt_winograd_area *tile, bool *finite)
 {
     const int step = out->pool ? 2 : 1;
+    if (common != NULL && w->c == 2 * VL) {
+        find_others(2 * VL, w->h, w->w, x, common, others);
+    } else if (common != NULL) {
+        find_others((size_t)w->c, w->h, w->w, x, common, others);
+    }
     const struct view s = {.w = w,
-                           .x = x,
-                           .common = common,
+                           .others = common != NULL ? others : NULL,
                            .pads_alike = common != NULL && is_zero((size_t)w->c, common),
                            .n_rows = w->out_h / step * step,
                            .n_columns = w->out_w / step * step,

@@ -273,9 +273,9 @@ static void paint_regions(struct problem *s)
 
 static void check_regions(void)
 {
-    static const int channels[] = {1, 5, 16, 27, 32}, sides[] = {3, 5, 9, 12, 16, 21, 26};
+    static const int channels[] = {1, 5, 16, 27, 32}, sides[] = {3, 5, 9, 12, 16, 21, 26}, widths[] = {3, 12, 21, 26, 64, 70, 131};
     for (int i = 0; i < 5 * 7 * 2; i++) {
-        struct problem s = problem_open(channels[i % 5], 1 + (int)draw(20), sides[i % 7], sides[draw(7)], i % 2 == 0);
+        struct problem s = problem_open(channels[i % 5], 1 + (int)draw(20), sides[i % 7], widths[draw(7)], i % 2 == 0);
         paint_regions(&s);
         check_plain(&s, draw(2) == 1);
         check_pooled(&s, draw(2) == 1);
