@@ -3,14 +3,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
+#include "base/memory.h"
 #include "cpu/cpu_block.h"
 #include "cpu/cpu_isa.h"
 #include "cpu/cpu_loss.h"
 #include "cpu/cpu_subnormals.h"
 
-#define HUGE_PAGE ((size_t)2 << 20)
 #define CACHE_BYTES ((size_t)1 << 20)  /* of a core alone: the second level of today's servers has 1 or 2 MB */
 #define UPDATE_CHUNK ((size_t)1 << 16) /* floats of one item of work in an optimizer step */
 
@@ -64,16 +63,9 @@ static void cpu_close(struct dt_backend *backend)
 
 void *dt_cpu_memory(size_t n_bytes)
 {
-    const bool huge = n_bytes >= HUGE_PAGE;
     const size_t rounded = dt_round_up(n_bytes, 64) + 256;
-    void *memory =
-        n_bytes <= SIZE_MAX / 2 ? aligned_alloc(huge ? HUGE_PAGE : 64, huge ? dt_round_up(rounded, HUGE_PAGE) : rounded) : NULL;
+    void *memory = n_bytes < rounded ? dt_memory_alloc(rounded) : NULL;
     if (memory != NULL) {
-#ifdef MADV_HUGEPAGE
-        if (huge) {
-            madvise(memory, rounded, MADV_HUGEPAGE); /* weights lie many pages apart: fewer look-ups; no matter if refused */
-        }
-#endif
         memset(memory, 0, rounded);
     }
     return memory;
@@ -139,11 +131,26 @@ static void gather_sample(const struct dt_cpu_kernels *kernels, const struct dt_
     }
 }
 
+#define GATHER_AHEAD 2
+
+/* Samples are drawn from anywhere, so that no processor can guess which one is next. */
+static void ask_for_sample(const struct dt_samples *samples, size_t row, size_t n_elems)
+{
+    const size_t n_bytes = samples->pixels != NULL ? n_elems : n_elems * sizeof *samples->values;
+    const char *sample = samples->pixels != NULL ? (const char *)samples->pixels : (const char *)samples->values;
+    for (size_t at = 0; at < n_bytes; at += 64) {
+        __builtin_prefetch(sample + row * n_bytes + at);
+    }
+}
+
 static enum dt_status cpu_gather(struct dt_backend *backend, struct dt_bound_samples *bound, const struct dt_batch *batch, float *x)
 {
     const struct dt_cpu_kernels *kernels = cpu_of(backend)->kernels;
     const size_t n_elems = dt_shape_elems(bound->samples->shape);
     for (int i = 0; i < batch->n; i++) {
+        if (i + GATHER_AHEAD < batch->n) {
+            ask_for_sample(bound->samples, batch->rows[i + GATHER_AHEAD], n_elems);
+        }
         gather_sample(kernels, bound->samples, batch->rows[i], x + (size_t)i * n_elems);
     }
     return DT_OK;

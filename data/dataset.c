@@ -7,6 +7,7 @@
 #include <zlib.h>
 
 #include "base/file.h"
+#include "base/memory.h"
 #include "data/idx.h"
 #include "data/synthetic.h"
 
@@ -158,7 +159,7 @@ static enum dt_status load_generated(const struct dt_data_spec *spec, enum dt_sp
     const bool images = spec->format == DT_DATA_SYNTHETIC;
     const size_t n_item_bytes = images ? dt_shape_elems(spec->shape) : sizeof(float);
     const size_t n_answer_bytes = images ? sizeof(uint16_t) : sizeof(float);
-    out->items = malloc(owned.n * n_item_bytes + 1);
+    out->items = dt_memory_alloc(owned.n * n_item_bytes + 1);
     out->answers = malloc(owned.n * n_answer_bytes + 1);
     if (out->items == NULL || out->answers == NULL) {
         return dt_error(DT_NO_MEMORY, "no memory for %zu generated samples of %zu bytes (lower data.%s_samples)", owned.n,

@@ -10,6 +10,7 @@
 #include <zlib.h>
 
 #include "base/file.h"
+#include "base/memory.h"
 
 #define MAX_FILE_BYTES ((size_t)4 << 30) /* of a file, and of what a gzip file expands to */
 #define MAX_ITEMS ((size_t)INT32_MAX)    /* sample numbers are 32-bit */
@@ -314,7 +315,7 @@ static enum dt_status read_data(struct source *source, size_t row_limit, size_t 
     const size_t piece_rows = out->n_item_bytes < PIECE_BYTES ? PIECE_BYTES / out->n_item_bytes : 1;
     const size_t n_piece = (piece_rows < out->dims[0] ? piece_rows : out->dims[0]) * out->n_item_bytes;
     out->n_rows = first < n_limit ? (n_limit - first + stride - 1) / stride : 0;
-    out->data = malloc(out->n_rows > 0 ? out->n_rows * out->n_item_bytes : 1);
+    out->data = dt_memory_alloc(out->n_rows > 0 ? out->n_rows * out->n_item_bytes : 1);
     uint8_t *piece = malloc(n_piece);
     enum dt_status status;
     if (out->data == NULL || piece == NULL) {

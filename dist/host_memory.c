@@ -9,9 +9,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/memory.h"
+
 #define GUARD_BYTES 256 /* kernels read past the end */
 #define PAGE ((size_t)4096)
-#define HUGE_PAGE ((size_t)2 << 20)
 
 #ifndef MADV_COLLAPSE /* glibc names it from 2.37 on, Linux has it from 6.1 on */
 #define MADV_COLLAPSE 25
@@ -63,12 +64,12 @@ static int open_place(const struct place *place)
 /* Where a huge page may begin. */
 static void *map(int fd, size_t n_bytes)
 {
-    const size_t n_room = n_bytes + HUGE_PAGE;
+    const size_t n_room = n_bytes + DT_HUGE_PAGE;
     char *room = fd < 0 ? MAP_FAILED : mmap(NULL, n_room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (room == MAP_FAILED) {
         return NULL;
     }
-    const size_t before = (HUGE_PAGE - (uintptr_t)room % HUGE_PAGE) % HUGE_PAGE, after = HUGE_PAGE - before;
+    const size_t before = (DT_HUGE_PAGE - (uintptr_t)room % DT_HUGE_PAGE) % DT_HUGE_PAGE, after = DT_HUGE_PAGE - before;
     void *memory = mmap(room + before, n_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
     if (memory == MAP_FAILED) {
         munmap(room, n_room);
@@ -105,7 +106,7 @@ static enum dt_status share(struct dt_comm *comm, struct place *places, struct d
 
 enum dt_status dt_host_memory_open(struct dt_comm *comm, size_t n_bytes, struct dt_host_memory *out)
 {
-    *out = (struct dt_host_memory){.n_bytes = round_up(n_bytes, HUGE_PAGE)};
+    *out = (struct dt_host_memory){.n_bytes = round_up(n_bytes, DT_HUGE_PAGE)};
     struct place *places = calloc((size_t)comm->size, sizeof *places);
     if (places == NULL) {
         return dt_error(DT_NO_MEMORY, "no memory to share with the other ranks of the host");
@@ -126,14 +127,14 @@ void dt_host_memory_close(struct dt_host_memory *memory)
 size_t dt_host_array_bytes(size_t n_elems)
 {
     const size_t n_bytes = n_elems * sizeof(float) + GUARD_BYTES;
-    return round_up(n_bytes, n_bytes >= HUGE_PAGE ? HUGE_PAGE : PAGE);
+    return round_up(n_bytes, n_bytes >= DT_HUGE_PAGE ? DT_HUGE_PAGE : PAGE);
 }
 
 void dt_host_array_settle(float *array, size_t n_elems)
 {
     const size_t n_bytes = dt_host_array_bytes(n_elems);
     memset(array, 0, n_bytes);
-    if (n_bytes >= HUGE_PAGE) {
+    if (n_bytes >= DT_HUGE_PAGE) {
         madvise(array, n_bytes, MADV_COLLAPSE); /* most systems give shared memory no huge page by itself; no matter if refused */
     }
 }

@@ -21,7 +21,7 @@ for source in cpu/*.c; do
   [[ $source != *_amx.c ]] || continue # of another processor's units
   compile "$source" -DDT_CPU_ISA=baseline -DDT_CPU_ISA_NAME='"baseline"' -ffp-contract=fast
 done
-for source in base/{clock,status}.c model/{init,lower,network,optimizer,order,schedule}.c; do
+for source in base/{clock,memory,status}.c model/{init,lower,network,optimizer,order,schedule}.c; do
   compile "$source"
 done
 for test in test_winograd test_cpu_threads test_gradients test_dense_match; do

@@ -1,5 +1,6 @@
 /* Nothing is allocated inside a step after the first. This program's own malloc counts; with one rank every call in the process
  * counts, with more only those from our code, since what MPI does inside its collectives is its own business. */
+#include <errno.h>
 #include <malloc.h>
 
 #include "cli/trainer.h"
@@ -51,6 +52,13 @@ void *aligned_alloc(size_t alignment, size_t n_bytes)
 {
     count(__builtin_return_address(0));
     return __libc_memalign(alignment, n_bytes);
+}
+
+int posix_memalign(void **memory, size_t alignment, size_t n_bytes)
+{
+    count(__builtin_return_address(0));
+    *memory = __libc_memalign(alignment, n_bytes);
+    return *memory != NULL ? 0 : ENOMEM;
 }
 #endif
 
