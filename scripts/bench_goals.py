@@ -47,8 +47,8 @@ Goal = collections.namedtuple("Goal", "group mine others at_least times", defaul
 def all_goals():
     """Every ratio of interest, group by group."""
     found = []
-    for row in CNN:
-        found += [Goal("cnn", row, TORCH[:1], 9), Goal("cnn", row, TORCH, 5), Goal("cnn", row, (ROOFLINE,), 5)]
+    for row, goals in zip(CNN, ((9, 5, 5), (None, None, None))):
+        found += [Goal("cnn", row, others, goal) for others, goal in zip((TORCH[:1], TORCH, (ROOFLINE,)), goals)]
     found.append(Goal("cnn", BF16, (TORCH_BF16,), 5))
     for group, row, _, f32, best in SETTINGS:
         found += [Goal(group, row, TORCH[:1], f32), Goal(group, row, TORCH, best)]
