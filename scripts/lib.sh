@@ -53,9 +53,12 @@ need_packages() {
 }
 
 find_mpirun() { # prints MPICH's launcher; where Open MPI is installed too, plain mpirun is that one's
-  local name
+  local name version
   for name in mpirun.mpich mpiexec.hydra mpirun; do
-    if command -v "$name" >/dev/null && "$name" --version 2>/dev/null </dev/null | grep -qi hydra; then
+    command -v "$name" >/dev/null || continue
+    # Whole, not through a pipe: grep -q ends at its match, and a launcher that then still writes would count as failed.
+    version=$("$name" --version 2>/dev/null </dev/null) || continue
+    if [[ ${version,,} == *hydra* ]]; then
       printf '%s\n' "$name"
       return 0
     fi

@@ -10,7 +10,7 @@ n_failed=0
 
 fail() {
     echo "FAILED: $1"
-    sed 's/^/    stderr: /' "$tmp/err" | head -5
+    sed 's/^/    stderr: /;5q' "$tmp/err"
     n_failed=$((n_failed + 1))
 }
 
