@@ -57,7 +57,7 @@ static enum dt_status plan(struct dt_world *world, const struct dt_args *args)
 {
     struct dt_config config;
     DT_TRY(dt_world_agree(world, load_config(args, &config)));
-    return dt_plan(world, &config);
+    return dt_plan(world, &config, args->data != NULL);
 }
 
 static enum dt_status bench_blocks(struct dt_world *world, const struct dt_args *args)

@@ -12,8 +12,9 @@
 struct plan {
     struct dt_config config;
     struct dt_model model;
-    struct dt_shard shard; /* of rank 0 */
+    struct dt_shard shard; /* of rank 0; without data, of as many samples as one batch has */
     size_t n_test;
+    bool has_data;
 };
 
 static void shape_text(struct dt_shape s, bool flat, char *text, size_t size)
@@ -96,7 +97,8 @@ static size_t gpu_bytes(const struct plan *p, int capacity)
         largest_dz = bytes.z > largest_dz ? bytes.z : largest_dz;
         largest_dw = bytes.dw > largest_dw ? bytes.dw : largest_dw;
     }
-    const size_t n_samples = dt_shard_owned(&p->shard).n + (p->n_test + (size_t)p->shard.size - 1) / (size_t)p->shard.size;
+    const size_t n_test = (p->n_test + (size_t)p->shard.size - 1) / (size_t)p->shard.size;
+    const size_t n_samples = p->has_data ? dt_shard_owned(&p->shard).n + n_test : 0;
     return dt_model_n_bytes(&p->model, capacity, dt_optimizer_n_states(&p->config.optimizer)) + kept + largest_dz + largest_dw +
            data_bytes(p, n_samples) + DT_CUBLAS_WORKSPACE_BYTES;
 }
@@ -113,9 +115,21 @@ static void print_memory(const struct plan *p, int capacity)
                dt_bytes_text((double)n_bytes, all), gradients);
     }
     if (c->device == DT_DEVICE_CUDA || c->device == DT_DEVICE_AUTO) {
-        printf("GPU memory per rank%s: %s with the data, %s of them gradients; CUDA's libraries take some more\n",
+        printf("GPU memory per rank%s: %s with%s the data, %s of them gradients; CUDA's libraries take some more\n",
                c->device == DT_DEVICE_AUTO ? ", where there is one" : "", dt_bytes_text((double)gpu_bytes(p, capacity), all),
-               gradients);
+               p->has_data ? "" : "out", gradients);
+    }
+}
+
+static void print_data(const struct plan *p)
+{
+    char count[32], n_test[32];
+    if (p->has_data) {
+        printf("data: %s training samples, %s test samples\n", dt_count_text((double)p->shard.n_total, count, sizeof count),
+               dt_count_text((double)p->n_test, n_test, sizeof n_test));
+    } else {
+        printf("data: no IDX files in %s\n", p->config.data.dir);
+        puts("  steps/epoch and what each rank reads are unknown without (add --data DIR)");
     }
 }
 
@@ -125,10 +139,8 @@ static void print_run(const struct plan *p)
     const struct dt_shard *s = &p->shard;
     const int accumulate = (int)c->accumulate, capacity = (dt_shard_capacity(s) + accumulate - 1) / accumulate;
     const unsigned long long steps = dt_shard_steps_per_epoch(s);
-    char count[32], n_test[32];
     print_memory(p, capacity);
-    printf("data: %s training samples, %s test samples\n", dt_count_text((double)s->n_total, count, sizeof count),
-           dt_count_text((double)p->n_test, n_test, sizeof n_test));
+    print_data(p);
     if (c->batch_per_rank > 0) {
         const double scale = dt_lr_scale(c->lr_scaling, s->size);
         printf("batch %lld × %d = %zu, lr %g × %g = %g", (long long)c->batch_per_rank, s->size, s->global_batch, c->optimizer.lr,
@@ -136,8 +148,12 @@ static void print_run(const struct plan *p)
     } else {
         printf("batch %zu over %d rank%s, lr %g", s->global_batch, s->size, s->size == 1 ? "" : "s", c->optimizer.lr);
     }
-    printf(", %llu steps/epoch, %lld epoch%s = %llu steps\n", steps, (long long)c->epochs, c->epochs == 1 ? "" : "s",
-           steps * (unsigned long long)c->epochs);
+    if (p->has_data) {
+        printf(", %llu steps/epoch, %lld epoch%s = %llu steps\n", steps, (long long)c->epochs, c->epochs == 1 ? "" : "s",
+               steps * (unsigned long long)c->epochs);
+    } else {
+        printf(", %lld epoch%s\n", (long long)c->epochs, c->epochs == 1 ? "" : "s");
+    }
 }
 
 static void print_ranks(const struct plan *p)
@@ -156,29 +172,43 @@ static void print_ranks(const struct plan *p)
     }
 }
 
-static enum dt_status make_plan(struct dt_world *world, struct plan *p)
+static enum dt_status count_samples(struct dt_world *world, struct plan *p)
+{
+    DT_TRY(dt_trainer_shard(&p->config, 0, world->size, &p->shard));
+    return dt_dataset_count(&p->config.data, DT_SPLIT_TEST, &p->n_test);
+}
+
+static enum dt_status make_plan(struct dt_world *world, bool needs_data, struct plan *p)
 {
     const struct dt_config *c = &p->config;
     DT_TRY(dt_model_lower(&c->model, &p->model));
     dt_data_spec_fit(&p->config.data, &p->model);
-    DT_TRY(dt_trainer_shard(c, 0, world->size, &p->shard));
-    return dt_dataset_count(&c->data, DT_SPLIT_TEST, &p->n_test);
+    const enum dt_status s = count_samples(world, p);
+    p->has_data = s == DT_OK;
+    if (s == DT_NO_INPUT && !needs_data) {
+        dt_error_clear();
+        p->shard.n_total = p->shard.global_batch;
+        return DT_OK;
+    }
+    return s;
 }
 
-enum dt_status dt_plan(struct dt_world *world, const struct dt_config *config)
+enum dt_status dt_plan(struct dt_world *world, const struct dt_config *config, bool needs_data)
 {
     struct plan *plan = calloc(1, sizeof *plan);
     enum dt_status s = plan != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory");
     if (s == DT_OK) {
         plan->config = *config;
-        s = make_plan(world, plan);
+        s = make_plan(world, needs_data, plan);
     }
     s = dt_world_agree(world, s);
     if (s == DT_OK && world->rank == 0) {
         printf("%s\n", config->name);
         print_layers(&plan->model);
         print_run(plan);
-        print_ranks(plan);
+        if (plan->has_data) {
+            print_ranks(plan);
+        }
     }
     free(plan);
     return s;

@@ -16,13 +16,18 @@ static size_t global_batch(const struct dt_config *config, int world_size)
     return config->batch_global > 0 ? (size_t)config->batch_global : (size_t)config->batch_per_rank * (size_t)world_size;
 }
 
-static enum dt_status check_batch(const struct dt_config *config, size_t batch, size_t n_train, int world_size)
+static enum dt_status check_ranks(size_t batch, int world_size)
 {
     if (batch < (size_t)world_size) {
         return dt_error(DT_CONFIG,
                         "train.batch.global: %zu is smaller than the number of ranks %d (use a larger batch or fewer ranks)", batch,
                         world_size);
     }
+    return DT_OK;
+}
+
+static enum dt_status check_samples(const struct dt_config *config, size_t batch, size_t n_train)
+{
     if (batch > n_train && config->sharding != DT_SHARDING_REPLICATE) {
         return dt_error(DT_CONFIG, "train.batch: %zu samples a step, but the training set has %zu (use a smaller batch)", batch,
                         n_train);
@@ -38,8 +43,9 @@ enum dt_status dt_trainer_shard(const struct dt_config *config, int rank, int si
                              .rank = rank,
                              .size = size,
                              .shuffle = config->shuffle};
+    DT_TRY(check_ranks(out->global_batch, size));
     DT_TRY(dt_dataset_count(&config->data, DT_SPLIT_TRAIN, &out->n_total));
-    return check_batch(config, out->global_batch, out->n_total, size);
+    return check_samples(config, out->global_batch, out->n_total);
 }
 
 /* Refuses what cannot fit before the machine starts to swap: the ranks of a host share its memory. A GPU does not swap. */

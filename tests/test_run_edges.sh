@@ -24,6 +24,26 @@ for command in plan train; do
   is "$command, batch above the samples" 78 "$got"
 done
 
+# A plan needs no data, and says what it then cannot know; a folder that was named must be right, and damage is never passed over.
+idx=(--config "$configs/mnist.json" --set data.dir=nowhere)
+dtrain 2 plan "${idx[@]}"
+is 'plan without data' 0 "$got"
+check 'plan without data: not said' grep -qx 'data: no IDX files in nowhere' out
+check 'plan without data: the cure' grep -qF '(add --data DIR)' out
+check 'plan without data: the batch' grep -qx 'batch 128 × 2 = 256, lr 0.001 × 2 = 0.002, 12 epochs' out
+check 'plan without data: the parameters' grep -Eq '^  total .* 1,199,882 ' out
+is 'plan without data: something is invented' 0 "$(grep -cE 'steps/epoch,|^rank' out)"
+dtrain 2 plan "${idx[@]}" --set 'train.batch={"global":1}'
+is 'plan without data, batch below the ranks' 78 "$got"
+dtrain 2 plan --config "$configs/mnist.json" --data nowhere
+is 'plan, a named folder is missing' 66 "$got"
+mkdir damaged
+for name in train-images-idx3 train-labels-idx1 t10k-images-idx3 t10k-labels-idx1; do
+  printf 'no data' >"damaged/$name-ubyte"
+done
+dtrain 2 plan --config "$configs/mnist.json" --set data.dir=damaged
+is 'plan, damaged data' 65 "$got"
+
 # max_steps inside an epoch; then again with nothing left to do; then on to the end. Each epoch has one row.
 dtrain 1 "${config[@]}" --run limit --set train.max_steps=100
 is 'stopped by max_steps' '0 1,64 2,100' "$got $(epochs_of limit)"
