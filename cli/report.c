@@ -251,6 +251,17 @@ static void add_times(cJSON *summary, const struct dt_trainer *t)
     }
 }
 
+static void add_lines(cJSON *summary, const struct dt_line *lines, int n)
+{
+    cJSON *array = lines != NULL ? cJSON_AddArrayToObject(summary, "lines") : NULL;
+    for (int r = 0; r < n && array != NULL; r++) {
+        cJSON *line = cJSON_CreateObject();
+        cJSON_AddNumberToObject(line, "slope", (double)lines[r].slope);
+        cJSON_AddNumberToObject(line, "intercept", (double)lines[r].intercept);
+        cJSON_AddItemToArray(array, line);
+    }
+}
+
 enum dt_status dt_report_summary(const struct dt_trainer *t, const struct dt_run_dir *run, const struct dt_outcome *o,
                                  enum dt_status status)
 {
@@ -270,6 +281,7 @@ enum dt_status dt_report_summary(const struct dt_trainer *t, const struct dt_run
             cJSON_AddNumberToObject(summary, "test_accuracy", dt_metrics_accuracy(&o->test));
         }
     }
+    add_lines(summary, o->lines, t->world->size);
     cJSON_AddNumberToObject(summary, "world_size", t->world->size);
     cJSON_AddNumberToObject(summary, "seconds", o->seconds);
     add_times(summary, t);

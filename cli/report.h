@@ -3,8 +3,8 @@
 #ifndef DT_CLI_REPORT_H
 #define DT_CLI_REPORT_H
 
+#include "cli/line.h"
 #include "cli/metrics.h"
-#include "cli/trainer.h"
 
 /* Before the first step: model, roster, and the arithmetic of batch and learning rate. Every rank calls it. */
 enum dt_status dt_report_start(struct dt_trainer *trainer, const struct dt_run_dir *run, const char *resumed_from);
@@ -26,6 +26,7 @@ struct dt_outcome {
     int signal; /* stopped by it, or 0 */
     double seconds;
     struct dt_memory_use memory;              /* zeros if it was not measured */
+    struct dt_line *lines;                    /* of the ranks, from calloc, at the end of a line's fit; else NULL */
     char checkpoint[DT_CHECKPOINT_PATH_SIZE]; /* the last one saved, or "" */
 };
 

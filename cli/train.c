@@ -201,6 +201,9 @@ static void print_result(const struct run *run)
 {
     const struct dt_trainer *t = &run->trainer;
     char after[64];
+    if (run->outcome.lines != NULL) {
+        dt_line_print(stdout, t, run->outcome.lines);
+    }
     if (t->state.step_in_epoch == 0) {
         snprintf(after, sizeof after, " after %llu epoch%s", (unsigned long long)t->state.epoch, t->state.epoch == 1 ? "" : "s");
     } else {
@@ -257,6 +260,19 @@ static enum dt_status compare_replicas(struct run *run)
     return s;
 }
 
+/* What a line's fit is for. */
+static enum dt_status gather_lines(struct run *run)
+{
+    struct dt_trainer *t = &run->trainer;
+    if (!dt_line_is_model(t)) {
+        return DT_OK;
+    }
+    run->outcome.lines = calloc((size_t)t->world->size, sizeof *run->outcome.lines);
+    const bool ok = run->outcome.lines != NULL;
+    DT_TRY(dt_world_agree(t->world, ok ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory for the ranks' lines")));
+    return dt_line_gather(t, run->outcome.lines);
+}
+
 static enum dt_status open_run(struct run *run, const struct dt_train_options *options)
 {
     struct dt_trainer *t = &run->trainer;
@@ -300,6 +316,7 @@ static enum dt_status close_run(struct run *run, enum dt_status status)
     struct dt_trainer *t = &run->trainer;
     if (status == DT_OK) {
         DT_TRY(compare_replicas(run));
+        DT_TRY(gather_lines(run));
     }
     if (status == DT_OK && is_rank0(run)) { /* early: the launcher forwards stderr apart from stdout, where the result comes last */
         fprintf(stderr, "saved %s\n",
@@ -352,6 +369,7 @@ enum dt_status dt_train(struct dt_world *world, const struct dt_config *config, 
         dt_run_dir_close(&run->dir);
         dt_trainer_close(&run->trainer);
     }
+    free(run->outcome.lines);
     free(run);
     return s;
 }
