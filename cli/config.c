@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "cli/config_read.h"
 #include "cli/config_set.h"
-#include "cli/config_text.h"
 
 #define MAX_BYTES ((size_t)1 << 20)
 #define DEFAULT_BATCH 128

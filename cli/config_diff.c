@@ -1,6 +1,7 @@
 #include "cli/config_diff.h"
 
 #include <cjson/cJSON.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -18,24 +19,32 @@ static const cJSON *find(const cJSON *tree, const char *path)
     return tree;
 }
 
-static void say(const char *path, const cJSON *before, const cJSON *now, char *text, size_t size)
+/* Where the first difference is told. */
+struct difference {
+    char *text;
+    size_t size;
+    bool no_memory;
+};
+
+static void say(struct difference *d, const char *path, const cJSON *before, const cJSON *now)
 {
     char *a = before != NULL ? cJSON_PrintUnformatted(before) : NULL;
     char *b = now != NULL ? cJSON_PrintUnformatted(now) : NULL;
-    snprintf(text, size, "%s was %.60s, now it is %.60s", path, a != NULL ? a : "not there", b != NULL ? b : "not there");
+    d->no_memory = (before != NULL && a == NULL) || (now != NULL && b == NULL);
+    snprintf(d->text, d->size, "%s was %.60s, now it is %.60s", path, a != NULL ? a : "not there", b != NULL ? b : "not there");
     cJSON_free(a);
     cJSON_free(b);
 }
 
 /* The first leaf that differs; resolved configurations have their keys in one order, so children are compared in pairs. */
-static bool differ(const char *path, const cJSON *before, const cJSON *now, char *text, size_t size)
+static bool differ(struct difference *d, const char *path, const cJSON *before, const cJSON *now)
 {
     const cJSON *a = before != NULL ? before->child : NULL, *b = now != NULL ? now->child : NULL;
     if (a == NULL || b == NULL) {
         if (before == now || cJSON_Compare(before, now, 1)) { /* both missing, or both alike */
             return false;
         }
-        say(path, before, now, text, size);
+        say(d, path, before, now);
         return true;
     }
     for (int i = 0; a != NULL || b != NULL; i++) {
@@ -46,7 +55,7 @@ static bool differ(const char *path, const cJSON *before, const cJSON *now, char
         } else {
             snprintf(below, sizeof below, "%.120s[%d]", path, i);
         }
-        if (differ(below, a, b, text, size)) {
+        if (differ(d, below, a, b)) {
             return true;
         }
         a = a != NULL ? a->next : NULL;
@@ -55,11 +64,16 @@ static bool differ(const char *path, const cJSON *before, const cJSON *now, char
     return false;
 }
 
-bool dt_config_differs(const char *before, const char *now, const char *path, char *text, size_t size)
+enum dt_status dt_config_compare(const char *before, const char *now, const char *path, char *text, size_t size)
 {
-    cJSON *a = cJSON_Parse(before), *b = cJSON_Parse(now);
-    const bool different = differ(path, find(a, path), find(b, path), text, size);
+    struct difference d = {.text = text, .size = size};
+    cJSON *a = cJSON_Parse(before), *b = a != NULL ? cJSON_Parse(now) : NULL;
+    text[0] = '\0';
+    d.no_memory = b == NULL;
+    if (b != NULL) {
+        differ(&d, path, find(a, path), find(b, path));
+    }
     cJSON_Delete(a);
     cJSON_Delete(b);
-    return different;
+    return d.no_memory ? dt_error(DT_NO_MEMORY, "out of memory for a comparison of configurations") : DT_OK;
 }

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "cli/config_read.h"
-#include "cli/config_text.h"
 
 #define SEGMENT_SIZE 64
 

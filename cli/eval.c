@@ -1,13 +1,12 @@
 #include "cli/eval.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli/data_spec.h"
 #include "cli/evaluate.h"
 #include "cli/ranks.h"
 #include "cli/report.h"
-#include "model/checkpoint.h"
+#include "cli/saved.h"
 
 #define EVAL_BATCH 256
 
@@ -32,8 +31,7 @@ static enum dt_status load_weights(struct dt_inference *inference, const struct 
 static enum dt_status read_checkpoint(const char *checkpoint, struct dt_checkpoint_file *file, struct dt_inference *out)
 {
     DT_TRY(dt_checkpoint_open(checkpoint, file));
-    DT_TRY(dt_config_parse(checkpoint, file->config, strlen(file->config), NULL, 0, &out->config));
-    DT_TRY(dt_model_lower(&out->config.model, &out->model));
+    DT_TRY(dt_saved_check(checkpoint, file, &out->config, &out->model));
     dt_data_spec_fit(&out->config.data, &out->model);
     return DT_OK;
 }

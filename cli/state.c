@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "cli/config_diff.h"
+#include "cli/saved.h"
 #include "cli/trainer.h"
 #include "model/checkpoint_dir.h"
 
@@ -155,7 +156,8 @@ static enum dt_status check_config(const struct dt_trainer *t, const char *path,
     static const char *const fixed[] = {"model", "data.sharding", "data.shuffle", "train.optimizer.type"};
     char text[256];
     for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++) {
-        if (dt_config_differs(saved, t->config_json, fixed[i], text, sizeof text)) {
+        DT_TRY(dt_config_compare(saved, t->config_json, fixed[i], text, sizeof text));
+        if (text[0] != '\0') {
             return dt_error(DT_CONFIG, "%s: %s (use the checkpoint's, or begin a new run)", path, text);
         }
     }
@@ -163,17 +165,14 @@ static enum dt_status check_config(const struct dt_trainer *t, const char *path,
 }
 
 /* That may change too: the weights are float everywhere. But the run is then not what it would have been. */
-static void tell_precision(const struct dt_trainer *t, const char *path, const char *saved)
+static void tell_precision(const struct dt_trainer *t, const char *path, const struct dt_config *before)
 {
     static const char *const names[] = {
 #define DT_NAME(constant, name) name,
         DT_PRECISION_LIST(DT_NAME)};
-    struct dt_config before;
-    if (dt_config_parse(path, saved, strlen(saved), NULL, 0, &before) != DT_OK) {
-        dt_error_clear();
-    } else if (before.precision != t->config.precision) {
+    if (before->precision != t->config.precision) {
         fprintf(stderr, "dtrain: warning: %s: precision was %s, now it is %s (the run goes on; another rounding)\n", path,
-                names[before.precision], names[t->config.precision]);
+                names[before->precision], names[t->config.precision]);
     }
 }
 
@@ -207,6 +206,23 @@ static enum dt_status check_is_newest(const struct dt_run_dir *run, const char *
     return DT_OK;
 }
 
+/* Everything that must fit before a weight is touched. `path`: NULL for the newest one. */
+static enum dt_status check_all(const struct dt_trainer *t, const struct dt_run_dir *run, const char *path, const char *path_used,
+                                const struct dt_checkpoint_file *file)
+{
+    struct dt_config saved;
+    struct dt_model model;
+    DT_TRY(dt_saved_check(path_used, file, &saved, &model));
+    DT_TRY(check_config(t, path_used, file->config));
+    DT_TRY(check_fit(t, path_used, &file->state));
+    DT_TRY(dt_checkpoint_check(file, &t->model, t->optimizer.n_states));
+    if (path != NULL) {
+        DT_TRY(check_is_newest(run, path, file->state.step));
+    }
+    tell_precision(t, path_used, &saved);
+    return DT_OK;
+}
+
 static enum dt_status read_checkpoint(struct dt_trainer *t, const struct dt_run_dir *run, const char *path, char *path_used)
 {
     struct dt_checkpoint_file file = {0};
@@ -219,18 +235,11 @@ static enum dt_status read_checkpoint(struct dt_trainer *t, const struct dt_run_
             return DT_OK;
         }
     }
-    enum dt_status s = check_config(t, path_used, file.config);
-    if (s == DT_OK) {
-        s = check_fit(t, path_used, &file.state);
-    }
-    if (s == DT_OK && path != NULL) {
-        s = check_is_newest(run, path, file.state.step);
-    }
+    enum dt_status s = check_all(t, run, path, path_used, &file);
     if (s == DT_OK) {
         s = load_arenas(t, &file);
     }
     if (s == DT_OK) {
-        tell_precision(t, path_used, file.config);
         const struct dt_checkpoint_state now = t->state;
         t->state = file.state;
         t->state.world_size = now.world_size;

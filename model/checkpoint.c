@@ -1,8 +1,6 @@
 #include "model/checkpoint.h"
 
-#include <cjson/cJSON.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,180 +10,14 @@
 #include "model/checkpoint_format.h"
 #include "model/safetensors.h"
 
-#define MAX_FILE_BYTES ((size_t)4 << 30)
-
-static const char format_name[] = "dtrain";
-
-static enum dt_status join(const char *dir, const char *name, char path[DT_CHECKPOINT_PATH_SIZE])
-{
-    if (snprintf(path, DT_CHECKPOINT_PATH_SIZE, "%s/%s", dir, name) >= DT_CHECKPOINT_PATH_SIZE) {
-        return dt_error(DT_CANT_CREATE, "%.80s...: the path is too long (at most %d characters)", dir, DT_CHECKPOINT_PATH_SIZE);
-    }
-    return DT_OK;
-}
-
-/* Saving */
-
-struct tensor_list {
-    int n;
-    struct dt_tensor tensors[DT_MAX_TENSORS];
-};
-
-static void list_tensors(const struct dt_model *model, const struct dt_checkpoint *checkpoint, struct tensor_list *list)
-{
-    list->n = 0;
-    for (int state = -1; state < checkpoint->n_optimizer_states; state++) {
-        const float *arena = state < 0 ? checkpoint->arena : checkpoint->optimizer[state];
-        for (int i = 0; i < model->n_params; i++) {
-            list->tensors[list->n++] = dt_checkpoint_tensor(&model->params[i], state, arena);
-        }
-    }
-}
-
-static bool add_text(cJSON *metadata, const char *key, const char *text)
-{
-    return cJSON_AddStringToObject(metadata, key, text) != NULL;
-}
-
-static bool add_counter(cJSON *metadata, const char *key, uint64_t value)
-{
-    char text[24];
-    snprintf(text, sizeof text, "%llu", (unsigned long long)value);
-    return add_text(metadata, key, text);
-}
-
-static bool add_sum(cJSON *metadata, const char *key, double value)
-{
-    char text[40];
-    snprintf(text, sizeof text, "%a", value);
-    return add_text(metadata, key, text);
-}
-
-static bool add_tensor_crc(cJSON *metadata, const struct dt_tensor *tensor)
-{
-    char key[DT_CRC_KEY_SIZE], text[DT_CRC_DIGITS + 1];
-    dt_crc_key(tensor, key);
-    dt_crc_print(dt_crc(tensor->bytes, tensor->n_bytes), text);
-    return add_text(metadata, key, text);
-}
-
-/* Everything but the tensors, as strings; NULL when out of memory. */
-static cJSON *make_metadata(const struct dt_checkpoint *checkpoint, const struct tensor_list *list)
-{
-    cJSON *metadata = cJSON_CreateObject();
-    bool ok = add_text(metadata, "format", format_name) && add_counter(metadata, "version", DT_CHECKPOINT_VERSION) &&
-              add_text(metadata, "header_crc", "00000000");
-#define ADD_FIELD(field) ok = ok && add_counter(metadata, #field, checkpoint->state.field);
-    DT_CHECKPOINT_COUNTER_LIST(ADD_FIELD)
-#undef ADD_FIELD
-#define ADD_FIELD(field) ok = ok && add_sum(metadata, #field, checkpoint->state.field);
-    DT_CHECKPOINT_SUM_LIST(ADD_FIELD)
-#undef ADD_FIELD
-    for (int i = 0; i < list->n; i++) {
-        ok = ok && add_tensor_crc(metadata, &list->tensors[i]);
-    }
-    ok = ok && add_text(metadata, "config", checkpoint->config);
-    if (!ok) {
-        cJSON_Delete(metadata);
-        return NULL;
-    }
-    return metadata;
-}
-
-static enum dt_status make_header(const struct dt_checkpoint *checkpoint, const struct tensor_list *list, char **header,
-                                  size_t *n_header)
-{
-    cJSON *metadata = make_metadata(checkpoint, list);
-    if (metadata == NULL) {
-        return dt_error(DT_NO_MEMORY, "out of memory for a checkpoint's header");
-    }
-    DT_TRY(dt_safetensors_make_header(list->tensors, list->n, metadata, header, n_header));
-    char *digits = *header + (dt_header_crc_find(*header, *n_header) - *header);
-    char text[DT_CRC_DIGITS + 1];
-    dt_crc_print(dt_header_crc(*header, *n_header, digits), text);
-    memcpy(digits, text, DT_CRC_DIGITS);
-    return DT_OK;
-}
-
-/* What cannot be read back must not be written. */
-static enum dt_status check_savable(const struct dt_checkpoint *checkpoint, const struct tensor_list *list)
-{
-    size_t n_bytes = DT_SAFETENSORS_MAX_HEADER + sizeof(uint64_t);
-    for (int i = 0; i < list->n; i++) {
-        const size_t n = dt_tensor_count_non_finite(&list->tensors[i]);
-        if (n > 0) {
-            return dt_error(DT_NON_FINITE, "no checkpoint of step %llu: tensor '%s' contains %zu non-finite values",
-                            (unsigned long long)checkpoint->state.step, list->tensors[i].name, n);
-        }
-        n_bytes += list->tensors[i].n_bytes;
-    }
-    if (n_bytes > MAX_FILE_BYTES) {
-        return dt_error(DT_CONFIG, "the model is too large for a checkpoint (%zu bytes, at most %zu)", n_bytes, MAX_FILE_BYTES);
-    }
-    return DT_OK;
-}
-
-static enum dt_status write_and_verify(const char *dir, const struct tensor_list *list, const char *header, size_t n_header,
-                                       const char *name, const char *path)
-{
-    struct dt_file_part *parts = calloc((size_t)list->n + 1, sizeof *parts);
-    if (parts == NULL) {
-        return dt_error(DT_NO_MEMORY, "out of memory for a checkpoint");
-    }
-    parts[0] = (struct dt_file_part){header, n_header};
-    for (int i = 0; i < list->n; i++) {
-        parts[i + 1] = (struct dt_file_part){list->tensors[i].bytes, list->tensors[i].n_bytes};
-    }
-    enum dt_status status = dt_file_write_atomic(dir, name, parts, (size_t)list->n + 1);
-    if (status == DT_OK) {
-        status = dt_file_compare(path, parts, (size_t)list->n + 1);
-        if (status == DT_BAD_DATA) {
-            dt_file_calls.unlinkat(AT_FDCWD, path, 0); /* a file that cannot be trusted must not look like the newest */
-        }
-        status = status == DT_OK ? DT_OK : DT_IO;
-    }
-    free(parts);
-    return status;
-}
-
-enum dt_status dt_checkpoint_save(const char *dir, int keep, const struct dt_model *model, const struct dt_checkpoint *checkpoint,
-                                  char path[DT_CHECKPOINT_PATH_SIZE])
-{
-    char name[DT_CHECKPOINT_NAME_SIZE];
-    dt_checkpoint_name(checkpoint->state.step, name);
-    DT_TRY(join(dir, name, path));
-    struct tensor_list *list = malloc(sizeof *list);
-    if (list == NULL) {
-        return dt_error(DT_NO_MEMORY, "out of memory for a checkpoint");
-    }
-    list_tensors(model, checkpoint, list);
-    char *header = NULL;
-    size_t n_header;
-    enum dt_status status;
-    dt_checkpoint_sweep(dir);
-    DT_TRY_GOTO(status, check_savable(checkpoint, list), done);
-    DT_TRY_GOTO(status, make_header(checkpoint, list, &header, &n_header), done);
-    DT_TRY_GOTO(status, write_and_verify(dir, list, header, n_header, name, path), done);
-    status = dt_checkpoint_prune(dir, checkpoint->state.step, keep);
-done:
-    free(header);
-    free(list);
-    return status;
-}
-
-/* Reading */
-
 struct content {
     uint8_t *bytes; /* owned, or NULL when the caller of the parse owns them */
     char name[DT_CHECKPOINT_PATH_SIZE];
     struct dt_safetensors tensors;
 };
 
-static enum dt_status check_header_crc(const char *name, const uint8_t *bytes, size_t n_bytes)
+static enum dt_status check_header_crc(const char *name, const uint8_t *bytes, const char *header, size_t n_header)
 {
-    const char *header;
-    size_t n_header;
-    DT_TRY(dt_safetensors_find_header(name, bytes, n_bytes, &header, &n_header));
     const char *digits = dt_header_crc_find(header, n_header);
     if (digits == NULL) {
         return dt_error(DT_BAD_DATA, "%s: not a checkpoint of dtrain, or damaged (no header_crc in its header)", name);
@@ -237,7 +69,7 @@ static enum dt_status check_format(const struct content *content)
 {
     const char *format;
     DT_TRY(get_text(content, "format", &format));
-    if (strcmp(format, format_name) != 0) {
+    if (strcmp(format, DT_CHECKPOINT_FORMAT) != 0) {
         return dt_error(DT_BAD_DATA, "%s: not a checkpoint of dtrain (format '%.40s')", content->name, format);
     }
     uint64_t version;
@@ -260,7 +92,7 @@ static enum dt_status get_state(const struct content *content, struct dt_checkpo
     return DT_OK;
 }
 
-static enum dt_status check_tensor(const struct content *content, const struct dt_tensor *tensor)
+static enum dt_status check_crc(const struct content *content, const struct dt_tensor *tensor)
 {
     char key[DT_CRC_KEY_SIZE], actual[DT_CRC_DIGITS + 1];
     const char *expected;
@@ -271,13 +103,22 @@ static enum dt_status check_tensor(const struct content *content, const struct d
         return dt_error(DT_BAD_DATA, "%s: damaged (tensor '%s' crc %s, expected %.8s)", content->name, tensor->name, actual,
                         expected);
     }
-    const size_t n = dt_tensor_count_non_finite(tensor);
-    if (n > 0) {
-        return dt_error(DT_BAD_DATA, "%s: tensor '%s' contains %zu non-finite values", content->name, tensor->name, n);
+    return DT_OK;
+}
+
+static enum dt_status check_finite(const struct content *content)
+{
+    for (int i = 0; i < content->tensors.n_tensors; i++) {
+        const struct dt_tensor *tensor = &content->tensors.tensors[i];
+        const size_t n = dt_tensor_count_non_finite(tensor);
+        if (n > 0) {
+            return dt_error(DT_BAD_DATA, "%s: tensor '%s' contains %zu non-finite values", content->name, tensor->name, n);
+        }
     }
     return DT_OK;
 }
 
+/* What only a checkpoint of ours has. */
 static enum dt_status read_content(const struct content *content, struct dt_checkpoint_file *out)
 {
     const char *config;
@@ -285,48 +126,74 @@ static enum dt_status read_content(const struct content *content, struct dt_chec
     DT_TRY(get_state(content, &out->state));
     DT_TRY(get_text(content, "config", &config));
     for (int i = 0; i < content->tensors.n_tensors; i++) {
-        DT_TRY(check_tensor(content, &content->tensors.tensors[i]));
+        DT_TRY(check_crc(content, &content->tensors.tensors[i]));
     }
     out->config = strdup(config);
     return out->config != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "%s: out of memory", content->name);
 }
 
-enum dt_status dt_checkpoint_parse(const char *name, const uint8_t *bytes, size_t n_bytes, struct dt_checkpoint_file *out)
+/* `foreign`: a file without a CRC of its header, which is not ours, will do for its weights. */
+static enum dt_status parse(const char *name, const uint8_t *bytes, size_t n_bytes, bool foreign, struct dt_checkpoint_file *out)
 {
+    const char *header;
+    size_t n_header;
     memset(out, 0, sizeof *out);
-    DT_TRY(check_header_crc(name, bytes, n_bytes));
-    struct content *content = malloc(sizeof *content);
+    DT_TRY(dt_safetensors_find_header(name, bytes, n_bytes, &header, &n_header));
+    const bool ours = !foreign || dt_header_crc_find(header, n_header) != NULL;
+    if (ours) {
+        DT_TRY(check_header_crc(name, bytes, header, n_header));
+    }
+    struct content *content = calloc(1, sizeof *content);
     if (content == NULL) {
         return dt_error(DT_NO_MEMORY, "%s: out of memory", name);
     }
-    content->bytes = NULL;
-    snprintf(content->name, sizeof content->name, "%s", name);
-    enum dt_status status = dt_safetensors_parse(name, bytes, n_bytes, &content->tensors);
-    if (status != DT_OK) {
-        free(content);
-        return status;
-    }
     out->content = content;
-    status = read_content(content, out);
-    if (status != DT_OK) {
-        dt_checkpoint_close(out);
+    snprintf(content->name, sizeof content->name, "%s", name);
+    enum dt_status status;
+    DT_TRY_GOTO(status, dt_safetensors_parse(name, bytes, n_bytes, &content->tensors), failed);
+    if (ours) {
+        DT_TRY_GOTO(status, read_content(content, out), failed);
     }
+    DT_TRY_GOTO(status, check_finite(content), failed);
+    return DT_OK;
+failed:
+    dt_checkpoint_close(out);
     return status;
 }
 
-enum dt_status dt_checkpoint_open(const char *path, struct dt_checkpoint_file *out)
+enum dt_status dt_checkpoint_parse(const char *name, const uint8_t *bytes, size_t n_bytes, struct dt_checkpoint_file *out)
+{
+    return parse(name, bytes, n_bytes, false, out);
+}
+
+enum dt_status dt_weights_parse(const char *name, const uint8_t *bytes, size_t n_bytes, struct dt_checkpoint_file *out)
+{
+    return parse(name, bytes, n_bytes, true, out);
+}
+
+static enum dt_status open_file(const char *path, bool foreign, struct dt_checkpoint_file *out)
 {
     uint8_t *bytes;
     size_t n_bytes;
     memset(out, 0, sizeof *out);
-    DT_TRY(dt_file_read(path, MAX_FILE_BYTES, &bytes, &n_bytes));
-    const enum dt_status status = dt_checkpoint_parse(path, bytes, n_bytes, out);
+    DT_TRY(dt_file_read(path, DT_CHECKPOINT_MAX_BYTES, &bytes, &n_bytes));
+    const enum dt_status status = parse(path, bytes, n_bytes, foreign, out);
     if (status != DT_OK) {
         free(bytes);
         return status;
     }
     ((struct content *)out->content)->bytes = bytes;
     return DT_OK;
+}
+
+enum dt_status dt_checkpoint_open(const char *path, struct dt_checkpoint_file *out)
+{
+    return open_file(path, false, out);
+}
+
+enum dt_status dt_weights_open(const char *path, struct dt_checkpoint_file *out)
+{
+    return open_file(path, true, out);
 }
 
 void dt_checkpoint_close(struct dt_checkpoint_file *file)
@@ -359,51 +226,98 @@ static const char *shape_text(const struct dt_tensor *tensor, char text[96])
     return text;
 }
 
-static enum dt_status get_tensor(const struct content *content, const struct dt_param *param, int state, float *arena)
+/* "'conv1.weight', 'conv1.bias' and 4 more" */
+struct name_list {
+    char text[160];
+    size_t used;
+    int n, n_left_out;
+};
+
+static void add_name(struct name_list *list, const char *name)
 {
-    const struct dt_tensor wanted = dt_checkpoint_tensor(param, state, NULL);
-    const struct dt_tensor *found = dt_safetensors_find(&content->tensors, wanted.name);
-    if (found == NULL) {
-        return dt_error(DT_CONFIG, "%s: tensor '%s' is missing (it was saved by another %s)", content->name, wanted.name,
-                        state < 0 ? "model" : "optimizer");
+    const size_t n_spare = sizeof list->text - list->used;
+    const int n = snprintf(list->text + list->used, n_spare, "%s'%s'", list->n++ == 0 ? "" : ", ", name);
+    if (list->n_left_out == 0 && (size_t)n + sizeof " and 384 more" <= n_spare) {
+        list->used += (size_t)n;
+    } else {
+        snprintf(list->text + list->used, n_spare, " and %d more", ++list->n_left_out);
     }
-    if (!same_shape(found, &wanted)) {
-        char theirs[96], ours[96];
-        return dt_error(DT_CONFIG, "%s: tensor '%s' has shape %s, the model has %s (it was saved by another model)", content->name,
-                        wanted.name, shape_text(found, theirs), shape_text(&wanted, ours));
+}
+
+static bool is_wanted(const char *name, const struct dt_model *model, int n_optimizer_states)
+{
+    for (int state = -1; state < n_optimizer_states; state++) {
+        for (int i = 0; i < model->n_params; i++) {
+            if (strcmp(dt_checkpoint_tensor(&model->params[i], state, NULL).name, name) == 0) {
+                return true;
+            }
+        }
     }
-    if (arena != NULL) {
-        memcpy(arena + param->offset, found->bytes, found->n_bytes);
+    return false;
+}
+
+static enum dt_status check_names(const struct content *content, const struct dt_model *model, int n_optimizer_states)
+{
+    struct name_list missing = {0}, unknown = {0};
+    for (int state = -1; state < n_optimizer_states; state++) {
+        for (int i = 0; i < model->n_params; i++) {
+            const struct dt_tensor wanted = dt_checkpoint_tensor(&model->params[i], state, NULL);
+            if (dt_safetensors_find(&content->tensors, wanted.name) == NULL) {
+                add_name(&missing, wanted.name);
+            }
+        }
+    }
+    for (int i = 0; i < content->tensors.n_tensors; i++) {
+        const char *name = content->tensors.tensors[i].name;
+        const bool is_state = strncmp(name, "optimizer.", strlen("optimizer.")) == 0;
+        if ((n_optimizer_states > 0 || !is_state) && !is_wanted(name, model, n_optimizer_states)) {
+            add_name(&unknown, name);
+        }
+    }
+    if (missing.n + unknown.n == 0) {
+        return DT_OK;
+    }
+    return dt_error(DT_CONFIG, "%s: tensors %s%s%s%s%s (it is of another model or optimizer, or has other names for them)",
+                    content->name, missing.n > 0 ? "missing: " : "", missing.text, missing.n > 0 && unknown.n > 0 ? "; " : "",
+                    unknown.n > 0 ? "unknown: " : "", unknown.text);
+}
+
+static enum dt_status check_shapes(const struct content *content, const struct dt_model *model, int n_optimizer_states)
+{
+    for (int state = -1; state < n_optimizer_states; state++) {
+        for (int i = 0; i < model->n_params; i++) {
+            const struct dt_tensor wanted = dt_checkpoint_tensor(&model->params[i], state, NULL);
+            const struct dt_tensor *found = dt_safetensors_find(&content->tensors, wanted.name);
+            if (!same_shape(found, &wanted)) {
+                char theirs[96], ours[96];
+                return dt_error(DT_CONFIG, "%s: tensor '%s' has shape %s, the model has %s (it is of another model)", content->name,
+                                wanted.name, shape_text(found, theirs), shape_text(&wanted, ours));
+            }
+        }
     }
     return DT_OK;
 }
 
-/* Layers or optimizer states that this model or optimizer does not have. */
-static enum dt_status check_no_more(const struct content *content, const struct dt_model *model, int n_optimizer_states)
+enum dt_status dt_checkpoint_check(const struct dt_checkpoint_file *file, const struct dt_model *model, int n_optimizer_states)
 {
-    int n_found = 0;
-    for (int i = 0; i < content->tensors.n_tensors; i++) {
-        const bool is_state = strncmp(content->tensors.tensors[i].name, "optimizer.", strlen("optimizer.")) == 0;
-        n_found += n_optimizer_states > 0 || !is_state;
-    }
-    const int n_wanted = model->n_params * (1 + n_optimizer_states);
-    if (n_found > n_wanted) {
-        return dt_error(DT_CONFIG, "%s: has %d tensors, expected %d (it was saved by another model or optimizer)", content->name,
-                        n_found, n_wanted);
-    }
-    return DT_OK;
+    DT_TRY(check_names(file->content, model, n_optimizer_states));
+    return check_shapes(file->content, model, n_optimizer_states);
 }
 
 enum dt_status dt_checkpoint_get(const struct dt_checkpoint_file *file, const struct dt_model *model, float *arena,
                                  int n_optimizer_states, float *const *optimizer)
 {
     const struct content *content = file->content;
+    DT_TRY(dt_checkpoint_check(file, model, n_optimizer_states));
     for (int state = -1; state < n_optimizer_states; state++) {
-        for (int i = 0; i < model->n_params; i++) {
-            DT_TRY(get_tensor(content, &model->params[i], state, state < 0 ? arena : optimizer[state]));
+        float *to = state < 0 ? arena : optimizer[state];
+        for (int i = 0; i < model->n_params && to != NULL; i++) {
+            const struct dt_tensor wanted = dt_checkpoint_tensor(&model->params[i], state, NULL);
+            const struct dt_tensor *found = dt_safetensors_find(&content->tensors, wanted.name);
+            memcpy(to + model->params[i].offset, found->bytes, found->n_bytes);
         }
     }
-    return check_no_more(content, model, n_optimizer_states);
+    return DT_OK;
 }
 
 /* The newest one */
@@ -424,9 +338,7 @@ enum dt_status dt_checkpoint_newest(const char *dir, char path[DT_CHECKPOINT_PAT
     DT_TRY(dt_checkpoint_list(dir, &steps, &n_steps));
     enum dt_status status = DT_OK;
     for (size_t i = 0; i < n_steps; i++) {
-        char name[DT_CHECKPOINT_NAME_SIZE];
-        dt_checkpoint_name(steps[i], name);
-        status = join(dir, name, path);
+        status = dt_checkpoint_path(dir, steps[i], path);
         if (status == DT_OK) {
             status = dt_checkpoint_open(path, out);
         }

@@ -10,9 +10,9 @@
 
 #include "base/status.h"
 #include "model/block.h"
+#include "model/checkpoint_dir.h"
 
 #define DT_CHECKPOINT_VERSION 1
-#define DT_CHECKPOINT_PATH_SIZE 1024
 
 /* Where a run stands. X(field): unsigned 64-bit. */
 #define DT_CHECKPOINT_COUNTER_LIST(X)                              \
@@ -71,9 +71,17 @@ void dt_checkpoint_close(struct dt_checkpoint_file *file);
 /* The same from memory, which stays the caller's: what the fuzzer calls. */
 enum dt_status dt_checkpoint_parse(const char *name, const uint8_t *bytes, size_t n_bytes, struct dt_checkpoint_file *out);
 
-/* Copies the tensors into arenas, gaps untouched, in the file's order (dt_model_turn). optimizer[i] may be NULL; with
- * n_optimizer_states 0 the file's are ignored. DT_CONFIG names the first tensor that is missing or of another shape, or says that
- * the file has more than that. */
+/* The same for weights that others saved, PyTorch for example: a safetensors file without state, configuration (NULL) and CRCs. A
+ * checkpoint of ours will do too, and is then checked as one. */
+enum dt_status dt_weights_open(const char *path, struct dt_checkpoint_file *out);
+enum dt_status dt_weights_parse(const char *name, const uint8_t *bytes, size_t n_bytes, struct dt_checkpoint_file *out);
+
+/* Whether it has the model's tensors and n_optimizer_states of each, and no more; with 0 the file's states are ignored. DT_CONFIG
+ * names those that are missing or unknown, or the first of another shape. */
+enum dt_status dt_checkpoint_check(const struct dt_checkpoint_file *file, const struct dt_model *model, int n_optimizer_states);
+
+/* Checks that, and copies the tensors into arenas, gaps untouched, in the file's order (dt_model_turn). optimizer[i] may be NULL.
+ */
 enum dt_status dt_checkpoint_get(const struct dt_checkpoint_file *file, const struct dt_model *model, float *arena,
                                  int n_optimizer_states, float *const *optimizer);
 

@@ -17,6 +17,16 @@ void dt_checkpoint_name(uint64_t step, char name[DT_CHECKPOINT_NAME_SIZE])
     snprintf(name, DT_CHECKPOINT_NAME_SIZE, "step-%012llu.safetensors", (unsigned long long)step);
 }
 
+enum dt_status dt_checkpoint_path(const char *dir, uint64_t step, char path[DT_CHECKPOINT_PATH_SIZE])
+{
+    char name[DT_CHECKPOINT_NAME_SIZE];
+    dt_checkpoint_name(step, name);
+    if (snprintf(path, DT_CHECKPOINT_PATH_SIZE, "%s/%s", dir, name) >= DT_CHECKPOINT_PATH_SIZE) {
+        return dt_error(DT_CANT_CREATE, "%.80s...: the path is too long (at most %d characters)", dir, DT_CHECKPOINT_PATH_SIZE);
+    }
+    return DT_OK;
+}
+
 /* Only names that dt_checkpoint_name would make: "step-7.safetensors" is somebody else's file. */
 static bool parse_name(const char *name, uint64_t *step)
 {

@@ -5,6 +5,8 @@
 #include "model/block.h"
 #include "model/safetensors.h"
 
+#define DT_CHECKPOINT_FORMAT "dtrain" /* "format" in the metadata */
+#define DT_CHECKPOINT_MAX_BYTES ((size_t)4 << 30)
 #define DT_CRC_DIGITS 8
 #define DT_CRC_KEY_SIZE (sizeof "crc32." + sizeof((struct dt_tensor *)0)->name)
 

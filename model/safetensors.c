@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
+
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors are written as they lie in memory");
 
 static const char metadata_key[] = "__metadata__";
@@ -86,8 +88,8 @@ static enum dt_status read_tensor(const char *name, const cJSON *entry, const ui
                         tensor->name);
     }
     if (strcmp(dtype->valuestring, "F32") != 0) {
-        return dt_error(DT_BAD_DATA, "%s: tensor '%s' has dtype '%s', only F32 is supported", name, tensor->name,
-                        dtype->valuestring);
+        return dt_error(DT_BAD_DATA, "%s: tensor '%s' has dtype '%.20s', only F32 is supported (in PyTorch: .float())", name,
+                        tensor->name, dtype->valuestring);
     }
     if (!read_shape(shape, tensor)) {
         return dt_error(DT_BAD_DATA, "%s: invalid header: tensor '%s' has an impossible shape", name, tensor->name);
@@ -199,26 +201,40 @@ static bool only_spaces(const char *begin, const char *end)
     return begin == end;
 }
 
+/* Checked first, so that no text of the tree was cut at a NUL, and cJSON can fail for want of memory only. */
+static enum dt_status read_header(const char *name, const char *text, size_t n_text, cJSON **header)
+{
+    struct dt_json_fault fault;
+    const char *end;
+    if (!dt_json_check(text, n_text, &fault)) {
+        return dt_error(DT_BAD_DATA, "%s: not a safetensors file, or damaged: its header is not JSON (line %zu, column %zu)", name,
+                        fault.line, fault.column);
+    }
+    *header = cJSON_ParseWithLengthOpts(text, n_text, &end, false);
+    if (*header == NULL) {
+        return dt_error(DT_NO_MEMORY, "%s: out of memory for its header", name);
+    }
+    if (!cJSON_IsObject(*header) || text[0] != '{' || !only_spaces(end, text + n_text)) {
+        return dt_error(DT_BAD_DATA, "%s: not a safetensors file, or damaged: its header is not a JSON object", name);
+    }
+    return DT_OK;
+}
+
 enum dt_status dt_safetensors_parse(const char *name, const uint8_t *bytes, size_t n_bytes, struct dt_safetensors *out)
 {
     out->n_tensors = 0;
     out->header = NULL;
-    const char *text, *parsed;
-    size_t n_text;
-    DT_TRY(dt_safetensors_find_header(name, bytes, n_bytes, &text, &n_text));
-    out->header = cJSON_ParseWithLengthOpts(text, n_text, &parsed, false);
-    if (!cJSON_IsObject(out->header) || text[0] != '{' || !only_spaces(parsed, text + n_text)) {
-        dt_safetensors_close(out);
-        return dt_error(DT_BAD_DATA, "%s: not a safetensors file, or damaged: its header is not a JSON object", name);
-    }
+    const char *text = "";
+    size_t n_text = 0;
+    enum dt_status status;
+    DT_TRY_GOTO(status, dt_safetensors_find_header(name, bytes, n_bytes, &text, &n_text), failed);
+    DT_TRY_GOTO(status, read_header(name, text, n_text, &out->header), failed);
+    DT_TRY_GOTO(status, check_metadata(name, cJSON_GetObjectItemCaseSensitive(out->header, metadata_key)), failed);
     const uint8_t *data = (const uint8_t *)text + n_text;
-    enum dt_status status = check_metadata(name, cJSON_GetObjectItemCaseSensitive(out->header, metadata_key));
-    if (status == DT_OK) {
-        status = read_tensors(name, data, n_bytes - (size_t)(data - bytes), out);
-    }
-    if (status != DT_OK) {
-        dt_safetensors_close(out);
-    }
+    DT_TRY_GOTO(status, read_tensors(name, data, n_bytes - (size_t)(data - bytes), out), failed);
+    return DT_OK;
+failed:
+    dt_safetensors_close(out);
     return status;
 }
 

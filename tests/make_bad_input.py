@@ -131,6 +131,18 @@ def metadata(key, value):
     return change
 
 
+def wide(header, _names, _data):
+    config = json.loads(header["__metadata__"]["config"])
+    config["model"]["layers"][1:1] = [{"type": "flatten"}, {"type": "dense", "units": 16384}, {"type": "dense", "units": 16384}]
+    header["__metadata__"]["config"] = json.dumps(config)
+
+
+def nul_in_type(file):
+    header, data = split(file)
+    return join(header, data, json.dumps({**header, "__metadata__": {**header["__metadata__"], "header_crc": "0" * 8}},
+                                         separators=(",", ":")).replace('"F32"', '"F32\\u0000"', 1))
+
+
 def shape_mismatch(header, names, _data):
     header[names[0]]["shape"][0] += 1
 
@@ -188,6 +200,11 @@ CHECKPOINTS = {
     "twice": twice,
     "version": lambda f: edited(f, metadata("version", "3")),
     "counter": lambda f: edited(f, metadata("epoch", "18446744073709551616")),
+    "steps": lambda f: edited(f, metadata("step_in_epoch", "18446744073709551615")),
+    "one-step": lambda f: edited(f, metadata("step_in_epoch", "9")),
+    "ranks": lambda f: edited(f, metadata("world_size", "0")),
+    "wide": lambda f: edited(f, wide),
+    "nul": nul_in_type,
     "path": lambda f: edited(f, metadata("config", "../../etc/passwd")),
     "nan": lambda f: edited(f, no_number),
     "same": lambda f: edited(f, lambda h, n, d: None),  # no fault: what the others begin with

@@ -259,7 +259,12 @@ ranks=1 checkpoint twice 65 "invalid header: 'conv1.weight' appears twice"
 checkpoint version 65 'version.safetensors: format version 3'
 ranks=1 checkpoint counter 65 "counter.safetensors: invalid header: metadata 'epoch'"
 checkpoint nan 65 "tensor 'conv1.weight' contains 1 non-finite values"
-ranks=1 row eval-path 78 'path.safetensors' eval --checkpoint checkpoints/path.safetensors
+checkpoint steps 65 'step_in_epoch is 18446744073709551615, expected 0 to 8'
+ranks=1 checkpoint one-step 65 'step_in_epoch is 9, expected 0 to 8'
+ranks=1 checkpoint ranks 65 'world_size is 0, expected 1 to '
+ranks=1 checkpoint wide 65 "wide.safetensors: tensors missing: 'fc2.weight', 'fc2.bias', 'fc3.weight', 'fc3.bias'"
+ranks=1 checkpoint nul 65 'nul.safetensors: not a safetensors file, or damaged: its header is not JSON'
+checkpoint path 65 'path.safetensors: its configuration:1:1: '
 resume=(--config good.json --run resumed "--resume=$saved")
 row resume-model 78 'model.layers[0].filters was 2, now it is 3' "${resume[@]}" --set model.layers.0.filters=3
 ranks=1 row resume-optimizer 78 'train.optimizer.type was "sgd", now it is "adam"' "${resume[@]}" --set 'train.optimizer={"type":"adam"}'

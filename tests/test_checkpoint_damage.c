@@ -134,9 +134,15 @@ static const struct {
     {"\"conv1.bias\":", "\"conv1.weight\":", "'conv1.weight' appears twice"},
     {"\"conv1.bias\":", "\"a-name-of-more-than-sixty-three-characters-0123456789012345678901\":", "is too long"},
     {"\"conv1.bias\":{", "\"conv1.bias\":7,\"x\":{", "tensor 'conv1.bias' needs dtype, shape and data_offsets"},
-    {"}}  ", "}} x", "its header is not a JSON object"},
-    {"}}  ", "}}{}", "its header is not a JSON object"},
-    {"{\"__metadata__\"", "[{\"__metadata__\"", "its header is not a JSON object"},
+    {"}}  ", "}} x", "its header is not JSON (line 1, column "},
+    {"}}  ", "}}{}", "its header is not JSON"},
+    {"}}  ", "}}\n ", "its header is not a JSON object"},
+    {"{\"__metadata__\"", "[{\"__metadata__\"", "its header is not JSON"},
+    {"\"F32\"", "\"F32\\u0000\"", "its header is not JSON"}, /* cJSON's texts end at a NUL */
+    {"\"fc1.bias\"", "\"fc1.bias\\u0000\"", "its header is not JSON"},
+    {"\"seed\":\"0\"", "\"seed\":\"0\\u0000x\"", "its header is not JSON"},
+    {"\"seed\"", "\"seed\\u0000\"", "its header is not JSON"},
+    {"\"seed\":\"0\"", "\"seed\":\"\xff\"", "its header is not JSON"},
     {"{\"__metadata__\"", " {\"__metadata__\"", "its header is not a JSON object"},
 };
 
@@ -187,7 +193,7 @@ static void test_forged_sizes(void)
     memset(text, '[', n_text);
     text[n_text] = '\0';
     forged = forge(bytes, n_bytes, "[4,1,3,3]", text, &n_forged);
-    check_rejected(forged, n_forged, "its header is not a JSON object");
+    check_rejected(forged, n_forged, "its header is not JSON");
     free(forged);
 
     uint8_t start[64] = {0};

@@ -162,6 +162,8 @@ static void check_threads(const char *threads, const char *description)
     sample_dir_make(dir);
     sample_open(4, 8, &sample);
     sample.checkpoint.config = config;
+    sample.checkpoint.state = (struct dt_checkpoint_state){
+        .optimizer_steps = 1, .epoch = 1, .seed = 1, .world_size = 1, .global_batch = 128, .n_train = 6000};
     sample_save(&sample, dir, 1, 1, path);
     dt_error_clear();
     if (dt_inference_open(&alone, path, 2, 1, &inference) != DT_OK) {

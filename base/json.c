@@ -1,4 +1,4 @@
-#include "cli/config_text.h"
+#include "base/json.h"
 
 #include <string.h>
 

@@ -1,0 +1,15 @@
+/* A checkpoint taken at its word: the configuration it carries, the model of that, and whether all else in it agrees.
+ *
+ * Checksums that fit prove nothing: whoever changes a file can mend them. So every counter has bounds, which follow from the
+ * configuration and from the counters before it, and the tensors are compared with the model before anything is built for them. */
+#ifndef DT_CLI_SAVED_H
+#define DT_CLI_SAVED_H
+
+#include "cli/config.h"
+#include "model/checkpoint.h"
+
+/* `path` is for messages. DT_BAD_DATA: the configuration is no valid one, or tensors or counters do not fit it. DT_NO_MEMORY. */
+enum dt_status dt_saved_check(const char *path, const struct dt_checkpoint_file *file, struct dt_config *config,
+                              struct dt_model *model);
+
+#endif
