@@ -9,20 +9,23 @@ enum takes { TAKES_NOTHING, TAKES_VALUE, TAKES_OPTIONAL_VALUE };
 
 #define ON(command) (1u << DT_COMMAND_##command)
 #define ON_RUNS (ON(TRAIN) | ON(PLAN) | ON(PRINT_CONFIG) | ON(BENCH_BLOCKS))
+#define ON_USES (ON(EVAL) | ON(PREDICT))
 #define ON_SUMS ON(BENCH_ALLREDUCE)
 #define ON_ALL 0xFFFFu
 
 /* X(constant, name, letter or 0, value, takes, commands, meaning). Those of `bench allreduce` are called as nccl-tests call them.
  */
 #define DT_OPTION_LIST(X)                                                                                                       \
-    X(OPTION_CONFIG, "config", 0, "FILE", TAKES_VALUE, ON_RUNS, "the configuration, JSON (see --help-config)")                  \
+    X(OPTION_CONFIG, "config", 0, "FILE", TAKES_VALUE, ON_RUNS | ON_USES, "the configuration, JSON (see --help-config)")        \
     X(OPTION_DATA, "data", 0, "DIR", TAKES_VALUE, ON_RUNS | ON(EVAL), "folder of the IDX files, in place of data.dir")          \
     X(OPTION_RUN, "run", 0, "DIR", TAKES_VALUE, ON(TRAIN), "the run's files; default runs/<config name>/<UTC time>")            \
     X(OPTION_RESUME, "resume", 0, "CHECKPOINT", TAKES_OPTIONAL_VALUE, ON(TRAIN),                                                \
       "go on from this file, or from the newest in --run; fresh start if it has none")                                          \
-    X(OPTION_SET, "set", 0, "KEY.PATH=VALUE", TAKES_VALUE, ON_RUNS | ON_SUMS,                                                   \
+    X(OPTION_SET, "set", 0, "KEY.PATH=VALUE", TAKES_VALUE, ON_RUNS | ON_USES | ON_SUMS,                                         \
       "change a key of the configuration; may be given many times")                                                             \
     X(OPTION_CHECKPOINT, "checkpoint", 0, "FILE", TAKES_VALUE, ON(EVAL) | ON(PREDICT), "a .safetensors file of an earlier run") \
+    X(OPTION_WEIGHTS, "weights", 0, "FILE", TAKES_VALUE, ON(TRAIN) | ON_USES,                                                   \
+      "begin with these: a .safetensors file of PyTorch, say, with the model's names and shapes")                               \
     X(OPTION_JSON, "json", 0, "FILE", TAKES_VALUE, ON(BENCH_BLOCKS) | ON_SUMS, "write what was measured to this file, too")     \
     X(OPTION_MIN_BYTES, "minbytes", 'b', "BYTES", TAKES_VALUE, ON_SUMS,                                                         \
       "the smallest sum, default 8; K, M and G are powers of 1024")                                                             \
@@ -213,6 +216,26 @@ static bool is_informative(enum dt_command command)
     return command == DT_COMMAND_HELP || command == DT_COMMAND_VERSION || command == DT_COMMAND_HELP_CONFIG;
 }
 
+/* A checkpoint carries its configuration; bare weights do not. */
+static enum dt_status check_model(const struct parser *p, const char *word)
+{
+    const bool bare = p->given[OPTION_WEIGHTS];
+    if (!bare && !p->given[OPTION_CHECKPOINT]) {
+        return dt_error(DT_USAGE, "%s: --checkpoint FILE is required, or --config FILE with --weights FILE (see dtrain --help)",
+                        word);
+    }
+    if (bare && p->given[OPTION_CHECKPOINT]) {
+        return dt_error(DT_USAGE, "%s: --checkpoint and --weights are both given (remove one)", word);
+    }
+    if (bare && !p->given[OPTION_CONFIG]) {
+        return dt_error(DT_USAGE, "%s: --weights FILE needs --config FILE, which describes the model", word);
+    }
+    if (!bare && (p->given[OPTION_CONFIG] || p->given[OPTION_SET])) {
+        return dt_error(DT_USAGE, "%s: --config and --set go with --weights (a checkpoint carries its configuration)", word);
+    }
+    return DT_OK;
+}
+
 static enum dt_status check(const struct parser *p)
 {
     const enum dt_command command = p->out->command;
@@ -232,8 +255,11 @@ static enum dt_status check(const struct parser *p)
     if (command == DT_COMMAND_TRAIN && p->given[OPTION_RESUME] && p->values[OPTION_RESUME] == NULL && !p->given[OPTION_RUN]) {
         return dt_error(DT_USAGE, "--resume goes on with which run? (add --run DIR, or name a checkpoint: --resume=FILE)");
     }
-    if ((command == DT_COMMAND_EVAL || command == DT_COMMAND_PREDICT) && !p->given[OPTION_CHECKPOINT]) {
-        return dt_error(DT_USAGE, "%s: --checkpoint FILE is required (see dtrain --help)", word);
+    if (command == DT_COMMAND_TRAIN && p->values[OPTION_RESUME] != NULL && p->given[OPTION_WEIGHTS]) {
+        return dt_error(DT_USAGE, "--resume=FILE and --weights both say where to begin (keep one)");
+    }
+    if (command == DT_COMMAND_EVAL || command == DT_COMMAND_PREDICT) {
+        DT_TRY(check_model(p, word));
     }
     if (command == DT_COMMAND_PREDICT && p->out->n_images == 0) {
         return dt_error(DT_USAGE, "predict: at least one image is required (dtrain predict --checkpoint FILE IMAGE.png...)");
@@ -269,6 +295,7 @@ enum dt_status dt_args_parse(int argc, char *const *argv, struct dt_args *out)
     out->resume = p.given[OPTION_RESUME];
     out->resume_from = p.values[OPTION_RESUME];
     out->checkpoint = p.values[OPTION_CHECKPOINT];
+    out->weights = p.values[OPTION_WEIGHTS];
     out->json = p.values[OPTION_JSON];
     out->min_bytes = p.values[OPTION_MIN_BYTES];
     out->max_bytes = p.values[OPTION_MAX_BYTES];
@@ -303,9 +330,10 @@ static void help_options(FILE *out)
 void dt_args_help(FILE *out)
 {
     fputs("dtrain: trains small convolutional and dense networks, data-parallel over MPI ranks\n\n"
-          "  mpirun -np 4 dtrain [train] --config FILE [--data DIR] [--run DIR] [--resume[=CHECKPOINT]] [--set key.path=value]...\n"
-          "  dtrain eval    --checkpoint FILE [--data DIR]\n"
-          "  dtrain predict --checkpoint FILE IMAGE.png...\n"
+          "  mpirun -np 4 dtrain [train] --config FILE [--data DIR] [--run DIR] [--resume[=CHECKPOINT]] [--weights FILE]\n"
+          "                              [--set key.path=value]...\n"
+          "  dtrain eval    --checkpoint FILE | --config FILE --weights FILE [--data DIR]\n"
+          "  dtrain predict --checkpoint FILE | --config FILE --weights FILE IMAGE.png...\n"
           "  dtrain plan    --config FILE\n"
           "  mpirun -np 2 dtrain bench blocks --config FILE [--data DIR] [--set key.path=value]... [--json FILE]\n"
           "  mpirun -np 4 dtrain bench allreduce [-b BYTES] [-e BYTES] [-f N] [-n N] [-w N] [-c N] [--set comm=mpi] [--json FILE]\n"

@@ -26,12 +26,13 @@ enum dt_command { DT_COMMAND_LIST(DT_COMMAND_ENUM) };
 
 struct dt_args {
     enum dt_command command;
-    const char *config;      /* train, plan, bench blocks, --print-config: always set */
+    const char *config;      /* train, plan, bench blocks, --print-config: always set; eval, predict: with `weights` */
     const char *data;        /* NULL: what the config says */
     const char *run;         /* NULL: runs/<config name>/<UTC time> */
     bool resume;             /* --resume */
     const char *resume_from; /* --resume=CHECKPOINT; NULL: the newest of the run */
-    const char *checkpoint;  /* eval, predict: always set */
+    const char *checkpoint;  /* eval, predict: this or, with `config`, `weights` is set */
+    const char *weights;     /* train: initial ones, or NULL */
     const char **sets;       /* owned; texts are argv's */
     int n_sets;
     const char **images; /* predict: at least one; owned; texts are argv's */

@@ -28,10 +28,16 @@ static enum dt_status load_weights(struct dt_inference *inference, const struct 
     return s;
 }
 
-static enum dt_status read_checkpoint(const char *checkpoint, struct dt_checkpoint_file *file, struct dt_inference *out)
+static enum dt_status read_file(const struct dt_trained *from, struct dt_checkpoint_file *file, struct dt_inference *out)
 {
-    DT_TRY(dt_checkpoint_open(checkpoint, file));
-    DT_TRY(dt_saved_check(checkpoint, file, &out->config, &out->model));
+    if (from->config == NULL) {
+        DT_TRY(dt_checkpoint_open(from->file, file));
+        DT_TRY(dt_saved_check(from->file, file, &out->config, &out->model));
+    } else {
+        out->config = *from->config;
+        DT_TRY(dt_model_lower(&out->config.model, &out->model));
+        DT_TRY(dt_saved_weights(from->file, &out->model, file));
+    }
     dt_data_spec_fit(&out->config.data, &out->model);
     return DT_OK;
 }
@@ -66,13 +72,13 @@ static enum dt_status open_network(const struct dt_world *world, const struct dt
     return load_weights(out, file);
 }
 
-enum dt_status dt_inference_open(struct dt_world *world, const char *checkpoint, int n_threads, int capacity,
+enum dt_status dt_inference_open(struct dt_world *world, const struct dt_trained *from, int n_threads, int capacity,
                                  struct dt_inference *out)
 {
     struct dt_checkpoint_file file = {0};
     *out = (struct dt_inference){0};
     enum dt_status s;
-    DT_TRY_GOTO(s, dt_world_agree(world, read_checkpoint(checkpoint, &file, out)), out);
+    DT_TRY_GOTO(s, dt_world_agree(world, read_file(from, &file, out)), out);
     DT_TRY_GOTO(s, choose_device(world, out), out);
     s = dt_world_agree(world, open_network(world, &file, n_threads, capacity, out));
 out:
@@ -99,14 +105,14 @@ static enum dt_status open_evaluator(struct dt_world *world, const char *data, s
     return dt_evaluator_open(world, &inference->config.data, inference->network, evaluator);
 }
 
-enum dt_status dt_eval(struct dt_world *world, const char *checkpoint, const char *data)
+enum dt_status dt_eval(struct dt_world *world, const struct dt_trained *from, const char *data)
 {
     struct dt_inference inference = {0};
     struct dt_evaluator evaluator = {0};
     struct dt_metrics test = {0};
     int n_threads = 1;
     DT_TRY(dt_ranks_threads(world, 0, &n_threads));
-    DT_TRY(dt_inference_open(world, checkpoint, n_threads, EVAL_BATCH, &inference));
+    DT_TRY(dt_inference_open(world, from, n_threads, EVAL_BATCH, &inference));
     enum dt_status s = dt_world_agree(world, open_evaluator(world, data, &inference, &evaluator));
     if (s == DT_OK) {
         s = dt_evaluator_run(&evaluator, &test);

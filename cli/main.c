@@ -49,8 +49,37 @@ static enum dt_status train(struct dt_world *world, const struct dt_args *args)
 {
     struct dt_config config;
     DT_TRY(begin(world, args, &config));
-    const struct dt_train_options options = {.run_dir = args->run, .resume = args->resume, .checkpoint = args->resume_from};
+    const struct dt_train_options options = {
+        .run_dir = args->run, .resume = args->resume, .checkpoint = args->resume_from, .weights = args->weights};
     return dt_train(world, &config, &options);
+}
+
+/* The commands that use a network; `config` has room for that of bare weights. */
+static enum dt_status find_trained(struct dt_world *world, const struct dt_args *args, struct dt_config *config,
+                                   struct dt_trained *out)
+{
+    if (args->weights == NULL) {
+        *out = (struct dt_trained){.file = args->checkpoint};
+        return DT_OK;
+    }
+    *out = (struct dt_trained){.file = args->weights, .config = config};
+    return dt_world_agree(world, load_config(args, config));
+}
+
+static enum dt_status eval(struct dt_world *world, const struct dt_args *args)
+{
+    struct dt_config config;
+    struct dt_trained trained;
+    DT_TRY(find_trained(world, args, &config, &trained));
+    return dt_eval(world, &trained, args->data);
+}
+
+static enum dt_status predict(struct dt_world *world, const struct dt_args *args)
+{
+    struct dt_config config;
+    struct dt_trained trained;
+    DT_TRY(find_trained(world, args, &config, &trained));
+    return dt_predict(world, &trained, args->images, args->n_images);
 }
 
 static enum dt_status plan(struct dt_world *world, const struct dt_args *args)
@@ -71,15 +100,16 @@ static enum dt_status bench_blocks(struct dt_world *world, const struct dt_args 
 static enum dt_status run(struct dt_world *world, const struct dt_args *args)
 {
     char what[32]; /* decides what the ranks do together */
-    snprintf(what, sizeof what, "%d%s", (int)args->command, args->resume ? " resume" : "");
+    snprintf(what, sizeof what, "%d%s%s", (int)args->command, args->resume ? " resume" : "",
+             args->weights != NULL ? " weights" : "");
     DT_TRY(dt_ranks_same(world, "command", what));
     switch (args->command) {
     case DT_COMMAND_TRAIN:
         return train(world, args);
     case DT_COMMAND_EVAL:
-        return dt_eval(world, args->checkpoint, args->data);
+        return eval(world, args);
     case DT_COMMAND_PREDICT:
-        return dt_predict(world, args->checkpoint, args->images, args->n_images);
+        return predict(world, args);
     case DT_COMMAND_PLAN:
         return plan(world, args);
     case DT_COMMAND_BENCH_BLOCKS:

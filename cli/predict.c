@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "cli/digit.h"
-#include "cli/eval.h"
 #include "cli/png_image.h"
 
 struct prediction {
@@ -15,14 +14,14 @@ struct prediction {
     double *probabilities;
 };
 
-static enum dt_status open_prediction(const char *checkpoint, struct prediction *p)
+static enum dt_status open_prediction(const struct dt_trained *from, struct prediction *p)
 {
     struct dt_world alone = {.size = 1, .local_size = 1};
-    DT_TRY(dt_inference_open(&alone, checkpoint, 1, 1, &p->inference));
+    DT_TRY(dt_inference_open(&alone, from, 1, 1, &p->inference));
     const struct dt_model *model = &p->inference.model;
     const struct dt_shape shape = model->spec.input;
     if (model->spec.loss != DT_LOSS_SOFTMAX_CROSS_ENTROPY || (shape.c != 1 && shape.c != 3)) {
-        return dt_error(DT_CONFIG, "%s: not a classifier of grey or RGB images (predict needs one)", checkpoint);
+        return dt_error(DT_CONFIG, "%s: not a classifier of grey or RGB images (predict needs one)", from->file);
     }
     p->pixels = calloc(dt_shape_elems(shape), 1);
     p->logits = calloc((size_t)model->n_outputs, sizeof *p->logits);
@@ -93,10 +92,10 @@ static void print_prediction(const char *path, const struct prediction *p, bool 
     }
 }
 
-static enum dt_status predict_all(const char *checkpoint, const char *const *images, int n_images)
+static enum dt_status predict_all(const struct dt_trained *from, const char *const *images, int n_images)
 {
     struct prediction p = {0};
-    enum dt_status s = open_prediction(checkpoint, &p);
+    enum dt_status s = open_prediction(from, &p);
     for (int i = 0; s == DT_OK && i < n_images; i++) {
         bool inverted = false;
         s = dt_png_read(images[i], p.samples.shape, p.pixels, &inverted);
@@ -112,7 +111,7 @@ static enum dt_status predict_all(const char *checkpoint, const char *const *ima
     return s;
 }
 
-enum dt_status dt_predict(struct dt_world *world, const char *checkpoint, const char *const *images, int n_images)
+enum dt_status dt_predict(struct dt_world *world, const struct dt_trained *from, const char *const *images, int n_images)
 {
-    return dt_world_agree(world, world->rank == 0 ? predict_all(checkpoint, images, n_images) : DT_OK);
+    return dt_world_agree(world, world->rank == 0 ? predict_all(from, images, n_images) : DT_OK);
 }

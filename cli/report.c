@@ -117,7 +117,7 @@ static void print_switches(const struct dt_config *c)
     }
 }
 
-enum dt_status dt_report_start(struct dt_trainer *t, const struct dt_run_dir *run, const char *resumed_from)
+enum dt_status dt_report_start(struct dt_trainer *t, const struct dt_run_dir *run, const char *resumed_from, const char *weights)
 {
     struct dt_rank_info mine, *all = calloc((size_t)t->world->size, sizeof *all);
     DT_TRY(dt_world_agree(t->world, all != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory for the roster")));
@@ -134,6 +134,9 @@ enum dt_status dt_report_start(struct dt_trainer *t, const struct dt_run_dir *ru
         print_averaging(t);
         print_switches(&t->config);
         fprintf(stderr, "  run   %s\n", run->path);
+        if (weights != NULL) {
+            fprintf(stderr, "  weights from %s\n", weights);
+        }
         if (resumed_from[0] != '\0') {
             fprintf(stderr, "  resumed from %s: %llu epoch%s and %llu steps done\n", resumed_from,
                     (unsigned long long)t->state.epoch, t->state.epoch == 1 ? "" : "s", (unsigned long long)t->state.step);

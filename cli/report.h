@@ -6,8 +6,10 @@
 #include "cli/line.h"
 #include "cli/metrics.h"
 
-/* Before the first step: model, roster, and the arithmetic of batch and learning rate. Every rank calls it. */
-enum dt_status dt_report_start(struct dt_trainer *trainer, const struct dt_run_dir *run, const char *resumed_from);
+/* Before the first step: model, roster, and the arithmetic of batch and learning rate. Every rank calls it.
+ * `weights`: the file that the initial ones are from, or NULL. */
+enum dt_status dt_report_start(struct dt_trainer *trainer, const struct dt_run_dir *run, const char *resumed_from,
+                               const char *weights);
 
 void dt_report_epoch(const struct dt_trainer *trainer, const struct dt_epoch_record *record, double seconds);
 

@@ -97,3 +97,13 @@ enum dt_status dt_saved_check(const char *path, const struct dt_checkpoint_file 
     DT_TRY(as_damage(dt_checkpoint_check(file, model, dt_optimizer_n_states(&config->optimizer))));
     return check_counters(path, config, &file->state);
 }
+
+enum dt_status dt_saved_weights(const char *path, const struct dt_model *model, struct dt_checkpoint_file *out)
+{
+    DT_TRY(dt_weights_open(path, out));
+    const enum dt_status s = as_damage(dt_checkpoint_check(out, model, 0));
+    if (s != DT_OK) {
+        dt_checkpoint_close(out);
+    }
+    return s;
+}

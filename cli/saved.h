@@ -12,4 +12,8 @@
 enum dt_status dt_saved_check(const char *path, const struct dt_checkpoint_file *file, struct dt_config *config,
                               struct dt_model *model);
 
+/* Opens weights for a model (--weights FILE); the caller closes. DT_BAD_DATA: names or shapes are not the model's. Other errors as
+ * those of dt_weights_open. */
+enum dt_status dt_saved_weights(const char *path, const struct dt_model *model, struct dt_checkpoint_file *out);
+
 #endif

@@ -176,11 +176,11 @@ static void tell_precision(const struct dt_trainer *t, const char *path, const s
     }
 }
 
-static enum dt_status load_arenas(struct dt_trainer *t, const struct dt_checkpoint_file *file)
+static enum dt_status load_arenas(struct dt_trainer *t, const struct dt_checkpoint_file *file, int n_states)
 {
     struct host_arenas host;
     DT_TRY(open_arenas(t, &host));
-    enum dt_status s = dt_checkpoint_get(file, &t->model, host.params, t->optimizer.n_states, host.states);
+    enum dt_status s = dt_checkpoint_get(file, &t->model, host.params, n_states, host.states);
     if (s == DT_OK) {
         s = turn(t, false, &host);
     }
@@ -237,7 +237,7 @@ static enum dt_status read_checkpoint(struct dt_trainer *t, const struct dt_run_
     }
     enum dt_status s = check_all(t, run, path, path_used, &file);
     if (s == DT_OK) {
-        s = load_arenas(t, &file);
+        s = load_arenas(t, &file, t->optimizer.n_states);
     }
     if (s == DT_OK) {
         const struct dt_checkpoint_state now = t->state;
@@ -257,4 +257,18 @@ enum dt_status dt_trainer_restore(struct dt_trainer *t, const struct dt_run_dir 
     DT_TRY(dt_world_agree(t->world, t->world->rank == 0 ? read_checkpoint(t, run, path, path_used) : DT_OK));
     DT_TRY(dt_comm_broadcast(t->world->comm, path_used, DT_CHECKPOINT_PATH_SIZE, 0, "broadcast of the checkpoint's path"));
     return dt_comm_broadcast(t->world->comm, &t->state, sizeof t->state, 0, "broadcast of where the run stands");
+}
+
+static enum dt_status read_weights(struct dt_trainer *t, const char *path)
+{
+    struct dt_checkpoint_file file;
+    DT_TRY(dt_saved_weights(path, &t->model, &file));
+    const enum dt_status s = load_arenas(t, &file, 0);
+    dt_checkpoint_close(&file);
+    return s;
+}
+
+enum dt_status dt_trainer_take_weights(struct dt_trainer *t, const char *path)
+{
+    return dt_world_agree(t->world, t->world->rank == 0 ? read_weights(t, path) : DT_OK);
 }

@@ -283,6 +283,11 @@ static enum dt_status open_run(struct run *run, const struct dt_train_options *o
         DT_TRY(dt_trainer_restore(t, &run->dir, options->checkpoint, resumed_from));
         t->dist.spec.broadcast = t->dist.spec.broadcast || resumed_from[0] != '\0'; /* a checkpoint is rank 0's replica */
     }
+    const char *weights = resumed_from[0] == '\0' ? options->weights : NULL;
+    if (weights != NULL) {
+        DT_TRY(dt_trainer_take_weights(t, weights));
+        t->dist.spec.broadcast = true; /* only rank 0 has them */
+    }
     DT_TRY(dt_dist_optimizer_broadcast(&t->dist));
     enum dt_status s = DT_OK;
     if (world->rank == 0) {
@@ -290,7 +295,7 @@ static enum dt_status open_run(struct run *run, const struct dt_train_options *o
         s = s == DT_OK ? dt_metrics_open(&run->dir, t->state.step, t->state.epoch, &run->files) : s;
     }
     DT_TRY(dt_world_agree(world, s));
-    DT_TRY(dt_report_start(t, &run->dir, resumed_from));
+    DT_TRY(dt_report_start(t, &run->dir, resumed_from, weights));
     dt_metrics_run(&run->files, &t->config, &t->model, world->size, t->state.step, t->loader.shard.global_batch);
     dt_progress_open(&t->config, world->rank == 0, t->steps_per_epoch, &run->progress);
     return DT_OK;

@@ -97,4 +97,7 @@ enum dt_status dt_trainer_save(struct dt_trainer *trainer, const struct dt_run_d
 enum dt_status dt_trainer_restore(struct dt_trainer *trainer, const struct dt_run_dir *run, const char *path,
                                   char path_used[DT_CHECKPOINT_PATH_SIZE]);
 
+/* Takes the initial weights from a file (cli/saved.h) on rank 0. Every rank calls it; agreed; the caller broadcasts weights. */
+enum dt_status dt_trainer_take_weights(struct dt_trainer *trainer, const char *path);
+
 #endif

@@ -67,8 +67,8 @@ static const char *const bad[][2] = {
     {"--config a --resume b.safetensors", "unknown command 'b.safetensors' (for a checkpoint write --resume=FILE"},
     {"train --config a b", "unexpected argument 'b' (train takes options only"},
     {"eval --checkpoint a b.png", "unexpected argument 'b.png' (eval takes options only"},
-    {"eval --checkpoint a --config b", "--config does not belong to eval"},
-    {"eval --checkpoint a --set b=c", "--set does not belong to eval"},
+    {"eval --checkpoint a --config b", "--config and --set go with --weights"},
+    {"eval --checkpoint a --set b=c", "--config and --set go with --weights"},
     {"predict --checkpoint a --data b c.png", "--data does not belong to predict"},
     {"train --config a --checkpoint b", "--checkpoint does not belong to train"},
     {"plan --config a --resume", "--resume does not belong to plan"},
@@ -135,6 +135,11 @@ static void test_others(void)
     CHECK_TEXT(args.images[0], "a.png");
     CHECK_TEXT(args.images[1], "--b.png");
     CHECK_TEXT(args.images[2], "-");
+    dt_args_free(&args);
+    args = parse("predict --config c a.png --weights w --set threads=1", buffer);
+    CHECK(args.checkpoint == NULL && args.n_sets == 1);
+    CHECK_TEXT(args.config, "c");
+    CHECK_TEXT(args.weights, "w");
     dt_args_free(&args);
     args = parse("eval --checkpoint c --data d", buffer);
     CHECK_INT(args.command, DT_COMMAND_EVAL);

@@ -166,7 +166,7 @@ static void check_threads(const char *threads, const char *description)
         .optimizer_steps = 1, .epoch = 1, .seed = 1, .world_size = 1, .global_batch = 128, .n_train = 6000};
     sample_save(&sample, dir, 1, 1, path);
     dt_error_clear();
-    if (dt_inference_open(&alone, path, 2, 1, &inference) != DT_OK) {
+    if (dt_inference_open(&alone, &(struct dt_trained){.file = path}, 2, 1, &inference) != DT_OK) {
         CHECK_FAIL("%s", dt_error_text());
     }
     CHECK_HAS(inference.backend->description, description);

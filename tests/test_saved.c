@@ -162,7 +162,7 @@ static void test_wide_model(void)
     sample.checkpoint.config = CONFIG("16384, \"activation\": \"tanh\"}, {\"type\": \"dense\", \"units\": 16384", "");
     CHECK_INT(dt_checkpoint_save(dir, 1, &sample.model, &sample.checkpoint, path), DT_OK);
     CHECK_INT(getrusage(RUSAGE_SELF, &before), 0);
-    CHECK_INT(dt_inference_open(&alone, path, 1, 256, &inference), DT_BAD_DATA);
+    CHECK_INT(dt_inference_open(&alone, &(struct dt_trained){.file = path}, 1, 256, &inference), DT_BAD_DATA);
     CHECK_INT(getrusage(RUSAGE_SELF, &after), 0);
     CHECK_HAS(dt_error_text(), "tensors missing: 'fc3.weight', 'fc3.bias', ");
     CHECK(after.ru_maxrss - before.ru_maxrss < 64 << 10); /* KiB */
