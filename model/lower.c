@@ -40,6 +40,21 @@ static enum dt_status layer_error(const struct lowering *l, const char *problem,
                     cure);
 }
 
+/* For a layer with a window. An input of one pixel is flat from the start. */
+static enum dt_status need_image(const struct lowering *l)
+{
+    const struct dt_shape in = l->model->spec.input;
+    char text[96];
+    if (!l->flat) {
+        return DT_OK;
+    }
+    if (in.h > 1 || in.w > 1) {
+        return layer_error(l, "its input is flat", "move it before the flatten layer");
+    }
+    snprintf(text, sizeof text, "model.input has %d features and no image", in.c);
+    return layer_error(l, text, "use dense layers, or set model.input to [channels, height, width]");
+}
+
 static void open_block(struct lowering *l)
 {
     struct dt_model *model = l->model;
@@ -121,9 +136,7 @@ static int conv_extent(int in, int kernel, int stride, enum dt_padding padding, 
 static enum dt_status lower_conv(struct lowering *l, const struct dt_layer_spec *layer)
 {
     char text[96];
-    if (l->flat) {
-        return layer_error(l, "its input is flat", "move it before the flatten layer");
-    }
+    DT_TRY(need_image(l));
     struct dt_block *block = block_for(l, STAGE_LINEAR);
     struct dt_shape *out = &block->linear_out;
     block->linear = DT_LINEAR_CONV;
@@ -163,9 +176,7 @@ static enum dt_status lower_dense(struct lowering *l, const struct dt_layer_spec
 static enum dt_status lower_pool(struct lowering *l, const struct dt_layer_spec *layer)
 {
     char text[96];
-    if (l->flat) {
-        return layer_error(l, "its input is flat", "move it before the flatten layer");
-    }
+    DT_TRY(need_image(l));
     if (l->shape.h < layer->size || l->shape.w < layer->size) {
         snprintf(text, sizeof text, "size %d does not fit input %dx%d", layer->size, l->shape.h, l->shape.w);
         return layer_error(l, text, "use a smaller size, or drop a layer");

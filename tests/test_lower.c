@@ -178,6 +178,10 @@ static void test_errors_name_the_layer(void)
     EXPECT("nothing to train", flatten);
     EXPECT("at least 2 classes", flatten, {.type = DT_LAYER_DENSE, .size = 1});
     EXPECT("rate out of range", {.type = DT_LAYER_DROPOUT, .rate = NAN}, flatten, dense);
+    const struct dt_layer_spec pool = {.type = DT_LAYER_AVG_POOL2D, .size = 1, .stride = 1}, windows[] = {conv3, pool};
+    for (int i = 0; i < 2; i++) { /* no flatten layer is to blame */
+        expect_error((struct dt_shape){3, 1, 1}, &windows[i], 1, "2d: model.input has 3 features and no image (use dense layers");
+    }
     expect_error((struct dt_shape){65536, 65536, 65536}, &flatten, 1, "model.input");
 }
 
