@@ -25,13 +25,15 @@ static enum dt_status make_value(const char *text, cJSON **out)
     return *out == NULL ? no_memory() : DT_OK;
 }
 
-/* Element number `segment` of a list. */
+/* Element number `segment` of a list, written as messages write it: what errors say of "model.layers[0]" is to be found in the set.
+ */
 static enum dt_status find_element(cJSON *list, const char *segment, const char *path, int n_path, cJSON **out)
 {
     char *end;
     const int n = cJSON_GetArraySize(list);
     const unsigned long index = strtoul(segment, &end, 10);
-    if (segment[0] < '0' || segment[0] > '9' || *end != '\0' || index >= (unsigned long)n) {
+    if (segment[0] < '0' || segment[0] > '9' || (segment[0] == '0' && segment[1] != '\0') || *end != '\0' ||
+        index >= (unsigned long)n) {
         return dt_error(DT_USAGE, "--set: %.*s: '%s' is no number of an entry (the list has 0..%d)", n_path, path, segment, n - 1);
     }
     *out = cJSON_GetArrayItem(list, (int)index);
