@@ -51,7 +51,7 @@ enum dt_status dt_error_errno(enum dt_status status, const char *format, ...)
         }
         make_one_line(error_text);
     }
-    return status;
+    return error == ENOMEM ? DT_NO_MEMORY : status;
 }
 
 enum dt_status dt_error_around(enum dt_status status, const char *before, const char *after)

@@ -39,7 +39,7 @@ enum dt_status {
  * The text is one line: `<what is wrong, where> (<how to mend it>)`; control characters become '?'. */
 enum dt_status dt_error(enum dt_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The same for a failed system call: appends the text of `errno`. */
+/* The same for a failed system call: appends the text of `errno`; ENOMEM makes it DT_NO_MEMORY, whatever the call was for. */
 enum dt_status dt_error_errno(enum dt_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Says that every rank has the waiting error, so that all leave together, and returns `status`: of what dt_world_agree found, and

@@ -111,6 +111,8 @@ static void test_reading_bad_files(void)
     }
     set_fault(FAULT_ERROR, 0, EACCES);
     expect_read(path_of("long"), DT_NO_PERMISSION, "Permission denied");
+    set_fault(FAULT_ERROR, 0, ENOMEM); /* the file is not to blame */
+    expect_read(path_of("long"), DT_NO_MEMORY, "Cannot allocate memory");
     no_fault();
     unlink(link_path);
     unlink(path_of("empty"));
