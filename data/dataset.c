@@ -61,7 +61,9 @@ static size_t limit_of(const struct dt_data_spec *spec, enum dt_split split)
     return split == DT_SPLIT_TRAIN ? spec->n_train : spec->n_test;
 }
 
-static enum dt_status check_image_shape(const struct dt_data_spec *spec, const char *path, const struct dt_idx *images)
+/* The test images have to be as the training images: model.input is not what to change. */
+static enum dt_status check_image_shape(const struct dt_data_spec *spec, enum dt_split split, const char *path,
+                                        const struct dt_idx *images)
 {
     const bool has_channels = images->n_dims == 4;
     const size_t c = has_channels ? images->dims[1] : 1;
@@ -69,6 +71,11 @@ static enum dt_status check_image_shape(const struct dt_data_spec *spec, const c
     const struct dt_shape want = spec->shape;
     if (c == (size_t)want.c && h == (size_t)want.h && w == (size_t)want.w) {
         return DT_OK;
+    }
+    if (split == DT_SPLIT_TEST) {
+        return dt_error(DT_BAD_DATA,
+                        "%s: test images are %zux%zux%zu, the model is trained on %dx%dx%d (test with images of that size)", path,
+                        c, h, w, want.c, want.h, want.w);
     }
     return dt_error(DT_BAD_DATA, "%s: images are %zux%zux%zu, model.input is %dx%dx%d (set model.input to [%zu, %zu, %zu])", path,
                     c, h, w, want.c, want.h, want.w, c, h, w);
@@ -81,7 +88,7 @@ static enum dt_status count_idx(const struct dt_data_spec *spec, enum dt_split s
     DT_TRY(find_pair(spec, split, paths));
     DT_TRY(dt_idx_peek(paths->images, 3, &images));
     DT_TRY(dt_idx_peek(paths->labels, 1, &labels));
-    DT_TRY(check_image_shape(spec, paths->images, &images));
+    DT_TRY(check_image_shape(spec, split, paths->images, &images));
     if (images.dims[0] != labels.dims[0]) {
         return dt_error(DT_BAD_DATA, "%s: %zu images but %zu labels in %s (do the files belong together?)", paths->images,
                         images.dims[0], labels.dims[0], paths->labels);
@@ -143,7 +150,7 @@ static enum dt_status load_idx(const struct dt_data_spec *spec, enum dt_split sp
     DT_TRY(load_labels(spec, paths.labels, n_total, owned, out));
     DT_TRY(dt_idx_open(paths.images, 3, n_total, owned.first, owned.stride, &images));
     out->items = images.data;
-    DT_TRY(check_image_shape(spec, paths.images, &images));
+    DT_TRY(check_image_shape(spec, split, paths.images, &images));
     if (images.n_rows != owned.n) {
         return dt_error(DT_BAD_DATA, "%s: changed during the run", paths.images);
     }

@@ -207,7 +207,7 @@ data extra 65 '17 extra bytes after the data'
 data uneven 65 '32 images but 31 labels'
 data label 65 'train-labels-idx1-ubyte: label 6 at index 30, model has 4 classes (0..3)'
 data size 65 'train-images-idx3-ubyte: images are 1x10x10, model.input is 1x8x8'
-data test-size 65 't10k-images-idx3-ubyte: images are 1x10x10, model.input is 1x8x8'
+data test-size 65 't10k-images-idx3-ubyte: test images are 1x10x10, the model is trained on 1x8x8'
 data fifo 66 'train-images-idx3-ubyte: not a regular file'
 ranks=1 data socket 66 'train-images-idx3-ubyte'
 ranks=1 data device 66 'train-images-idx3-ubyte: not a regular file'
@@ -274,7 +274,7 @@ exactly=1 row resume-batch 78 'global batch was 4, now it is 2' --config good.js
   --set train.batch.per_rank=2
 exactly=4 row resume-ranks 78 'number of ranks was 1, now it is 4' --config good.json --run resumed "--resume=$middle" \
   --set train.batch.per_rank=1
-ranks=1 row eval-size 65 'images are 1x10x10, model.input is 1x8x8' eval --checkpoint "$saved" --data data/test-size
+ranks=1 row eval-size 65 'test images are 1x10x10, the model is trained on 1x8x8' eval --checkpoint "$saved" --data data/test-size
 row predict-missing 66 'nowhere.png: No such file or directory' predict --checkpoint "$saved" nowhere.png
 ranks=1 row predict-text 65 'good.json: ' predict --checkpoint "$saved" good.json
 

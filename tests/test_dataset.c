@@ -163,7 +163,7 @@ static void test_files_that_do_not_fit(void)
     expect_fault(&spec, DT_SPLIT_TRAIN, DT_BAD_DATA, "train-labels-idx1-ubyte: label 5 at index 13, model has 5 classes (0..4)");
     write_images(names[2], N_TEST, 3, 4, false);
     expect_fault(&spec, DT_SPLIT_TEST, DT_BAD_DATA,
-                 "t10k-images-idx3-ubyte: images are 1x3x4, model.input is 1x4x3 (set model.input to [1, 3, 4])");
+                 "t10k-images-idx3-ubyte: test images are 1x3x4, the model is trained on 1x4x3 (test with images of that size)");
     write_files(false);
     spec.shape.c = 3;
     expect_fault(&spec, DT_SPLIT_TRAIN, DT_BAD_DATA, "images are 1x4x3, model.input is 3x4x3");
