@@ -16,6 +16,7 @@
 
 #define DT_BAR_NAME(constant, name) "|" name
 #define DT_ANY_INT "[0, 9007199254740991]" /* 2^53 - 1: every integer up to here is exact in JSON's doubles */
+#define DT_BETA "[0, 0.9999999]"           /* the float next to 1 is 0.99999994 */
 
 /* clang-format off */
 #define DT_CONFIG_KEYS(X)                                                                                                              \
@@ -53,9 +54,9 @@
     X("train.optimizer.lr", REAL, optimizer.lr, "(0, 1e6]", "0.001", "", "learning rate, before scaling and schedule")                 \
     X("train.optimizer.momentum", REAL, optimizer.momentum, "[0, 1)", "0", "train.optimizer.type=sgd", "share of the last update kept")\
     X("train.optimizer.nesterov", BOOL, optimizer.nesterov, "", "false", "train.optimizer.type=sgd", "look ahead; needs momentum > 0") \
-    X("train.optimizer.beta1", REAL, optimizer.beta1, "[0, 1)", "0.9", "train.optimizer.type=adam|adamw",                              \
+    X("train.optimizer.beta1", REAL, optimizer.beta1, DT_BETA, "0.9", "train.optimizer.type=adam|adamw",                               \
       "decay of the mean of the gradients")                                                                                            \
-    X("train.optimizer.beta2", REAL, optimizer.beta2, "[0, 1)", "0.999", "train.optimizer.type=adam|adamw",                            \
+    X("train.optimizer.beta2", REAL, optimizer.beta2, DT_BETA, "0.999", "train.optimizer.type=adam|adamw",                             \
       "decay of the mean of their squares")                                                                                            \
     X("train.optimizer.epsilon", REAL, optimizer.epsilon, "[1e-20, 1]", "1e-8", "train.optimizer.type=adam|adamw",                     \
       "added to the root of the mean square")                                                                                          \

@@ -46,15 +46,15 @@ void DT_KERNEL(adam)(const struct dt_update *update, size_t n_elems, float *rest
                      float *restrict mean, float *restrict square)
 {
     const float scale = update->grad_scale, lr = update->lr, epsilon = update->epsilon;
-    const float beta1 = update->beta1, beta2 = update->beta2, rest1 = 1.0f - beta1, rest2 = 1.0f - beta2;
+    const float share1 = update->one_minus_beta1, share2 = update->one_minus_beta2;
     const bool decoupled = update->type == DT_OPTIMIZER_ADAMW;
     const float decay = decoupled ? 0.0f : update->weight_decay;
     const float shrink = decoupled ? 1.0f - lr * update->weight_decay : 1.0f;
     const float step = lr / update->bias_correction1, root = 1.0f / sqrtf(update->bias_correction2);
     for (size_t i = 0; i < n_elems; i++) {
         const float g = grads[i] * scale + decay * params[i];
-        const float m = beta1 * mean[i] + rest1 * g;
-        const float v = beta2 * square[i] + rest2 * g * g;
+        const float m = mean[i] - share1 * mean[i] + share1 * g;
+        const float v = square[i] - share2 * square[i] + share2 * g * g;
         mean[i] = m;
         square[i] = v;
         params[i] = params[i] * shrink - step * m / (sqrtf(v) * root + epsilon);

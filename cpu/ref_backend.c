@@ -193,8 +193,8 @@ static void adam_step(const struct dt_update *u, size_t n_elems, float *params, 
         } else {
             g += (double)u->weight_decay * w;
         }
-        const double m = (double)u->beta1 * mean[i] + (1.0 - (double)u->beta1) * g;
-        const double v = (double)u->beta2 * square[i] + (1.0 - (double)u->beta2) * g * g;
+        const double m = (1.0 - (double)u->one_minus_beta1) * mean[i] + (double)u->one_minus_beta1 * g;
+        const double v = (1.0 - (double)u->one_minus_beta2) * square[i] + (double)u->one_minus_beta2 * g * g;
         mean[i] = (float)m;
         square[i] = (float)v;
         params[i] = (float)(w - (double)u->lr * (m / u->bias_correction1) / (sqrt(v / u->bias_correction2) + u->epsilon));

@@ -179,8 +179,8 @@ static __device__ void adam(const struct dt_update &u, size_t i, float *params, 
         const float decay = u.weight_decay * w[v];
         g[v] = g[v] * u.grad_scale + (u.type == DT_OPTIMIZER_ADAM ? decay : 0.0f);
         w[v] -= u.type == DT_OPTIMIZER_ADAMW ? u.lr * decay : 0.0f;
-        m[v] = u.beta1 * m[v] + (1.0f - u.beta1) * g[v];
-        s[v] = u.beta2 * s[v] + (1.0f - u.beta2) * g[v] * g[v];
+        m[v] = m[v] - u.one_minus_beta1 * m[v] + u.one_minus_beta1 * g[v];
+        s[v] = s[v] - u.one_minus_beta2 * s[v] + u.one_minus_beta2 * g[v] * g[v];
         w[v] -= step * m[v] / (sqrtf(s[v]) * root + u.epsilon);
     }
     store<V>(w, params + i);

@@ -67,9 +67,11 @@ struct dt_update {
     float weight_decay;
     float momentum; /* sgd */
     bool nesterov;
-    float beta1, beta2, epsilon; /* adam, adamw */
-    float bias_correction1;      /* 1 - beta1^t */
-    float bias_correction2;      /* 1 - beta2^t */
+    /* adam, adamw: a moving mean m of x becomes m - (1 - beta) m + (1 - beta) x. Formed in double: a beta near 1 that was rounded
+     * to float first would leave few digits of 1 - beta. */
+    float one_minus_beta1, one_minus_beta2, epsilon;
+    float bias_correction1; /* 1 - beta1^t */
+    float bias_correction2; /* 1 - beta2^t */
 };
 
 /* What clipping makes of grad_scale, from the sum of squares of grads; torch.nn.utils.clip_grad_norm_ has the same 1e-6. */

@@ -40,8 +40,6 @@ struct dt_update dt_optimizer_next(struct dt_optimizer *optimizer, double lr, do
     const struct dt_optimizer_spec *spec = &optimizer->spec;
     optimizer->n_steps++;
     const double t = (double)optimizer->n_steps;
-    /* The corrections are those of the betas as a backend sees them: 1 - 0.999f is 0.00100005, which would show in every update. */
-    const float beta1 = (float)spec->beta1, beta2 = (float)spec->beta2;
     return (struct dt_update){
         .type = spec->type,
         .grad_scale = (float)grad_scale,
@@ -50,11 +48,11 @@ struct dt_update dt_optimizer_next(struct dt_optimizer *optimizer, double lr, do
         .weight_decay = (float)spec->weight_decay,
         .momentum = (float)spec->momentum,
         .nesterov = spec->nesterov,
-        .beta1 = beta1,
-        .beta2 = beta2,
+        .one_minus_beta1 = (float)(1.0 - spec->beta1),
+        .one_minus_beta2 = (float)(1.0 - spec->beta2),
         .epsilon = (float)spec->epsilon,
-        .bias_correction1 = (float)(1.0 - pow((double)beta1, t)),
-        .bias_correction2 = (float)(1.0 - pow((double)beta2, t)),
+        .bias_correction1 = (float)(1.0 - pow(spec->beta1, t)),
+        .bias_correction2 = (float)(1.0 - pow(spec->beta2, t)),
     };
 }
 

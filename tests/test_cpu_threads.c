@@ -174,8 +174,12 @@ static void subnormals_are_zero(void)
 #if defined(__x86_64__) || defined(__aarch64__)
     enum { N = 1 << 20 };
     const struct dt_backend_options options = {.n_threads = 3};
-    const struct dt_update update = {
-        .type = DT_OPTIMIZER_ADAM, .grad_scale = 1, .beta1 = 0.5f, .beta2 = 0.5f, .bias_correction1 = 1, .bias_correction2 = 1};
+    const struct dt_update update = {.type = DT_OPTIMIZER_ADAM,
+                                     .grad_scale = 1,
+                                     .one_minus_beta1 = 0.5f,
+                                     .one_minus_beta2 = 0.5f,
+                                     .bias_correction1 = 1,
+                                     .bias_correction2 = 1};
     const float least = 1.17549435e-38f; /* of the normal ones */
     struct dt_backend *backend;
     void *memory[4];
@@ -189,7 +193,7 @@ static void subnormals_are_zero(void)
     }
     CHECK_INT(dt_cpu_backend.optimizer_step(backend, &update, N, memory[0], memory[1], mean, memory[3]), DT_OK);
     for (size_t i = 0; i < N; i++) {
-        CHECK(mean[i] == 0);
+        CHECK(mean[i] == 0 || mean[i] == least); /* half of it was taken away, or as half of it is nothing, nothing was */
     }
     for (int i = 0; i < 4; i++) {
         dt_cpu_backend.free(backend, memory[i]);

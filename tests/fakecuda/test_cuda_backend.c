@@ -162,8 +162,8 @@ static void check_updates(void)
                                    .grad_scale = 1.0f / 128,
                                    .lr = 0.01f,
                                    .weight_decay = 0.1f,
-                                   .beta1 = 0.9f,
-                                   .beta2 = 0.99f,
+                                   .one_minus_beta1 = 0.1f,
+                                   .one_minus_beta2 = 0.01f,
                                    .epsilon = 1e-7f,
                                    .bias_correction1 = 0.19f,
                                    .bias_correction2 = 0.02f};

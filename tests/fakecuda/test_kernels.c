@@ -796,8 +796,8 @@ static void test_sums_and_optimizers(void)
                                                .grad_scale = 0.5f,
                                                .lr = 0.01f,
                                                .weight_decay = (float)decay * 0.25f,
-                                               .beta1 = 0.9f,
-                                               .beta2 = 0.999f,
+                                               .one_minus_beta1 = 0.1f,
+                                               .one_minus_beta2 = 0.001f,
                                                .epsilon = 1e-6f,
                                                .bias_correction1 = 0.19f,
                                                .bias_correction2 = 0.002f};
