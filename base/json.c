@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/text.h"
+
 /* A recursive-descent reader that keeps nothing. On failure `problem` is set and `at` is where. */
 struct reader {
     const unsigned char *at, *end;
@@ -56,27 +58,6 @@ static bool unexpected(struct reader *r, const char *problem)
         return fail(r, "single quotes (JSON wants \")");
     }
     return fail(r, c == '\0' ? "a NUL byte (remove it)" : problem);
-}
-
-/* Length of the UTF-8 sequence at `s`, 0 if it is none: no overlong forms, no surrogates, nothing above U+10FFFF. */
-static size_t utf8_length(const unsigned char *s, size_t n)
-{
-    const unsigned char a = s[0];
-    if (a < 0x80) {
-        return 1;
-    }
-    const size_t length = a < 0xC2 || a > 0xF4 ? 0 : a < 0xE0 ? 2 : a < 0xF0 ? 3 : 4;
-    if (length == 0 || length > n) {
-        return 0;
-    }
-    for (size_t i = 1; i < length; i++) {
-        if ((s[i] & 0xC0) != 0x80) {
-            return 0;
-        }
-    }
-    const bool bad =
-        (a == 0xE0 && s[1] < 0xA0) || (a == 0xED && s[1] > 0x9F) || (a == 0xF0 && s[1] < 0x90) || (a == 0xF4 && s[1] > 0x8F);
-    return bad ? 0 : length;
 }
 
 /* The four digits behind \u; -1 if they are none. */
@@ -141,7 +122,7 @@ static bool read_string(struct reader *r)
         if (c < 0x20) {
             return fail(r, "a line end or control character inside a text (close the quote, or write \\n)");
         }
-        const size_t n = utf8_length(r->at, (size_t)(r->end - r->at));
+        const size_t n = dt_utf8_length((const char *)r->at, (size_t)(r->end - r->at), NULL);
         if (n == 0) {
             return fail(r, "invalid UTF-8 (save the file as UTF-8)");
         }
@@ -304,9 +285,8 @@ bool dt_json_check(const char *text, size_t n_bytes, struct dt_json_fault *fault
 
 bool dt_text_is_clean(const char *text, size_t n_bytes)
 {
-    const unsigned char *s = (const unsigned char *)text;
     for (size_t i = 0; i < n_bytes;) {
-        const size_t n = s[i] < 0x20 || s[i] == 0x7F ? 0 : utf8_length(s + i, n_bytes - i);
+        const size_t n = (unsigned char)text[i] < 0x20 || text[i] == 0x7F ? 0 : dt_utf8_length(text + i, n_bytes - i, NULL);
         if (n == 0) {
             return false;
         }

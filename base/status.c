@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
+
 static char error_text[DT_ERROR_TEXT_SIZE];
 static bool error_is_agreed;
 
@@ -16,24 +18,13 @@ static bool is_first(void)
     return first;
 }
 
-/* Names from hostile files end up here; they must not move the cursor or add a line. */
-static void make_one_line(char *text)
-{
-    for (; *text != '\0'; text++) {
-        if ((unsigned char)*text < 0x20 || *text == 0x7f) {
-            *text = '?';
-        }
-    }
-}
-
 enum dt_status dt_error(enum dt_status status, const char *format, ...)
 {
     if (is_first()) {
         va_list args;
         va_start(args, format);
-        vsnprintf(error_text, sizeof error_text, format, args);
+        dt_text_format(error_text, sizeof error_text, format, args);
         va_end(args);
-        make_one_line(error_text);
     }
     return status;
 }
@@ -44,22 +35,19 @@ enum dt_status dt_error_errno(enum dt_status status, const char *format, ...)
     if (is_first()) {
         va_list args;
         va_start(args, format);
-        const int used = vsnprintf(error_text, sizeof error_text, format, args);
+        dt_text_format(error_text, sizeof error_text, format, args);
         va_end(args);
-        if (used >= 0 && (size_t)used < sizeof error_text) {
-            snprintf(error_text + used, sizeof error_text - (size_t)used, ": %s", strerror(error));
-        }
-        make_one_line(error_text);
+        const size_t used = strlen(error_text);
+        snprintf(error_text + used, sizeof error_text - used, ": %s", strerror(error));
     }
     return error == ENOMEM ? DT_NO_MEMORY : status;
 }
 
 enum dt_status dt_error_around(enum dt_status status, const char *before, const char *after)
 {
-    char inner[sizeof error_text];
-    memcpy(inner, error_text, sizeof inner);
-    snprintf(error_text, sizeof error_text, "%s%s%s", before, inner, after);
-    make_one_line(error_text);
+    char text[DT_ERROR_TEXT_SIZE];
+    snprintf(text, sizeof text, "%s%s%s", before, error_text, after);
+    dt_text_escape(text, error_text, sizeof error_text);
     return status;
 }
 

@@ -36,7 +36,7 @@ enum dt_status {
 
 /* Records the text of an error, unless one is already waiting to be told (the first one is the cause), and returns
  * `status`, so that a failing function can end in `return dt_error(DT_CONFIG, "...", ...)`.
- * The text is one line: `<what is wrong, where> (<how to mend it>)`; control characters become '?'. */
+ * The text is one line: `<what is wrong, where> (<how to mend it>)`; what is not printable is escaped (base/text.h). */
 enum dt_status dt_error(enum dt_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* The same for a failed system call: appends the text of `errno`; ENOMEM makes it DT_NO_MEMORY, whatever the call was for. */

@@ -1,6 +1,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "cli/bench_blocks.h"
 
 struct row {
@@ -182,9 +183,10 @@ void dt_block_times_print(const struct dt_trainer *t, const struct dt_block_time
 {
     struct summary s;
     summarize(t, times, &s);
-    printf("%s on %d rank%s, rank 0: %s %s, batch %d; %d steps after %d\n\n", t->config.name, t->world->size,
-           t->world->size == 1 ? "" : "s", t->backend->ops->name, t->backend->description, t->loader.capacity, DT_BENCH_ROUNDS,
-           DT_BENCH_WARMUP);
+    dt_text_print(stdout, "%s on %d rank%s, rank 0: %s %s, batch %d; %d steps after %d", t->config.name, t->world->size,
+                  t->world->size == 1 ? "" : "s", t->backend->ops->name, t->backend->description, t->loader.capacity,
+                  DT_BENCH_ROUNDS, DT_BENCH_WARMUP);
+    putchar('\n');
     print_blocks(t, &s);
     print_step(&s);
     print_notes(t, times);

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "cli/config_schema.h"
 
 /* A list of sizes, without the dimensions that [n] leaves out. */
@@ -14,14 +15,22 @@ static void write_shape(FILE *out, struct dt_shape s)
     }
 }
 
+/* --print-config shows it on a terminal: what is not printable as JSON's own escape, in two halves above U+FFFF. */
 static void write_string(FILE *out, const char *text)
 {
     fputc('"', out);
-    for (; *text != '\0'; text++) {
-        if ((unsigned char)*text < 0x20) {
-            fprintf(out, "\\u%04x", (unsigned)*text);
+    for (size_t n; *text != '\0'; text += n) {
+        uint32_t point = 0xFFFD;
+        n = dt_utf8_length(text, strlen(text), &point);
+        if (n == 0) {
+            fputs("\\ufffd", out);
+            n = 1;
+        } else if (!dt_text_shows(point) && point > 0xFFFF) {
+            fprintf(out, "\\u%04x\\u%04x", 0xD7C0 + (point >> 10), 0xDC00 + (point & 0x3FF));
+        } else if (!dt_text_shows(point)) {
+            fprintf(out, "\\u%04x", point);
         } else {
-            fprintf(out, *text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
+            fprintf(out, *text == '"' || *text == '\\' ? "\\%.*s" : "%.*s", (int)n, text);
         }
     }
     fputc('"', out);

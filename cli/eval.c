@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/text.h"
 #include "cli/data_spec.h"
 #include "cli/evaluate.h"
 #include "cli/ranks.h"
@@ -56,7 +57,7 @@ static enum dt_status choose_device(struct dt_world *world, struct dt_inference 
         config->precision = DT_PRECISION_F32;
     }
     if (out->device.cuda == NULL && wants_gpu && world->rank == 0) {
-        fprintf(stderr, "device: cpu, because %s\n", out->device.why);
+        dt_text_print(stderr, "device: cpu, because %s", out->device.why);
     }
     return DT_OK;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "cli/args.h"
 #include "cli/bench.h"
 #include "cli/config.h"
@@ -163,7 +164,7 @@ static enum dt_status check_output(void)
 
 static void print_error(void)
 {
-    fprintf(stderr, "dtrain: %s\n", dt_error_text());
+    dt_text_print(stderr, "dtrain: %s", dt_error_text());
 }
 
 /* One that the other ranks do not have says whose it is; a stall names the ranks itself. */
@@ -172,7 +173,7 @@ static void print_error_of(const struct dt_world *world, enum dt_status status, 
     if (agreed || status == DT_STALLED || world->size == 1) {
         print_error();
     } else {
-        fprintf(stderr, "dtrain: rank %d (%s): %s\n", world->rank, world->host, dt_error_text());
+        dt_text_print(stderr, "dtrain: rank %d (%s): %s", world->rank, world->host, dt_error_text());
     }
 }
 

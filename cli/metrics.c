@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "cli/version.h"
 
 #define MAX_METRICS_BYTES ((size_t)1 << 30)
@@ -132,7 +133,7 @@ static void flush(struct dt_metrics_files *files, FILE *file, const char *name)
 {
     if ((fflush(file) != 0 || ferror(file)) && !files->failed) {
         files->failed = true;
-        fprintf(stderr, "dtrain: warning: %s: %s (training goes on, records may be missing)\n", name, strerror(errno));
+        dt_text_print(stderr, "dtrain: warning: %s: %s (training goes on, records may be missing)", name, strerror(errno));
     }
     clearerr(file);
 }

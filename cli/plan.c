@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/text.h"
 #include "cli/data_spec.h"
 #include "cli/progress.h"
 #include "cli/trainer.h"
@@ -203,7 +204,7 @@ enum dt_status dt_plan(struct dt_world *world, const struct dt_config *config, b
     }
     s = dt_world_agree(world, s);
     if (s == DT_OK && world->rank == 0) {
-        printf("%s\n", config->name);
+        dt_text_print(stdout, "%s", config->name);
         print_layers(&plan->model);
         print_run(plan);
         if (plan->has_data) {

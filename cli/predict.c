@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/text.h"
 #include "cli/digit.h"
 #include "cli/png_image.h"
 
@@ -84,8 +85,8 @@ static void print_prediction(const char *path, const struct prediction *p, bool 
         best = p->probabilities[k] > p->probabilities[best] ? k : best;
     }
     dt_digit_draw(stdout, p->pixels, p->samples.shape);
-    printf("%s: class %d, probability %.2f %%%s\n", path, best, 100 * p->probabilities[best],
-           inverted ? " (dark on light: inverted)" : "");
+    dt_text_print(stdout, "%s: class %d, probability %.2f %%%s", path, best, 100 * p->probabilities[best],
+                  inverted ? " (dark on light: inverted)" : "");
     for (int k = 0; k < n; k++) {
         printf("  %3d  %6.2f %%  %.*s\n", k, 100 * p->probabilities[k], (int)(40 * p->probabilities[k] + 0.5),
                "########################################");

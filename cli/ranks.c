@@ -5,6 +5,7 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "base/text.h"
 #include "cli/version.h"
 
 struct affinity {
@@ -83,7 +84,7 @@ void dt_ranks_print(FILE *out, const struct dt_rank_info *all, int size)
     }
     fprintf(out, "  rank  %-*s  local  %-*s  threads  data\n", host_width, "host", device_width, "device");
     for (int r = 0; r < size; r++) {
-        fprintf(out, "  %4d  %-*s  %5d  %-*s  %7d  %s\n", all[r].rank, host_width, all[r].host, all[r].local_rank, device_width,
-                all[r].device, all[r].n_threads, all[r].data);
+        dt_text_print(out, "  %4d  %-*s  %5d  %-*s  %7d  %s", all[r].rank, host_width, all[r].host, all[r].local_rank, device_width,
+                      all[r].device, all[r].n_threads, all[r].data);
     }
 }

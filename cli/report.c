@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 
 #include "base/bytes.h"
+#include "base/text.h"
 #include "cli/progress.h"
 #include "cli/ranks.h"
 #include "cli/version.h"
@@ -73,7 +74,7 @@ static void print_arithmetic(const struct dt_trainer *t)
 static void print_device(const struct dt_trainer *t)
 {
     if (t->config.device == DT_DEVICE_AUTO && t->device.cuda == NULL) {
-        fprintf(stderr, "  device: cpu, because %s\n", t->device.why);
+        dt_text_print(stderr, "  device: cpu, because %s", t->device.why);
     } else if (t->graph != NULL) {
         fprintf(stderr, "  steps recorded as a CUDA graph\n");
     } else if (t->device.cuda != NULL) {
@@ -125,21 +126,21 @@ enum dt_status dt_report_start(struct dt_trainer *t, const struct dt_run_dir *ru
     const enum dt_status s = dt_ranks_gather(t->world, &mine, all);
     if (s == DT_OK && t->world->rank == 0) {
         char n_parameters[32];
-        fprintf(stderr, "dtrain %s: %s, %s parameters, %s, %d rank%s\n", dt_version, t->config.name,
-                dt_count_text((double)t->model.n_parameters, n_parameters, sizeof n_parameters),
-                optimizer_names[t->config.optimizer.type], t->world->size, t->world->size == 1 ? "" : "s");
+        dt_text_print(stderr, "dtrain %s: %s, %s parameters, %s, %d rank%s", dt_version, t->config.name,
+                      dt_count_text((double)t->model.n_parameters, n_parameters, sizeof n_parameters),
+                      optimizer_names[t->config.optimizer.type], t->world->size, t->world->size == 1 ? "" : "s");
         dt_ranks_print(stderr, all, t->world->size);
         print_device(t);
         print_arithmetic(t);
         print_averaging(t);
         print_switches(&t->config);
-        fprintf(stderr, "  run   %s\n", run->path);
+        dt_text_print(stderr, "  run   %s", run->path);
         if (weights != NULL) {
-            fprintf(stderr, "  weights from %s\n", weights);
+            dt_text_print(stderr, "  weights from %s", weights);
         }
         if (resumed_from[0] != '\0') {
-            fprintf(stderr, "  resumed from %s: %llu epoch%s and %llu steps done\n", resumed_from,
-                    (unsigned long long)t->state.epoch, t->state.epoch == 1 ? "" : "s", (unsigned long long)t->state.step);
+            dt_text_print(stderr, "  resumed from %s: %llu epoch%s and %llu steps done", resumed_from,
+                          (unsigned long long)t->state.epoch, t->state.epoch == 1 ? "" : "s", (unsigned long long)t->state.step);
         }
     }
     free(all);

@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "cli/config_diff.h"
 #include "cli/saved.h"
 #include "cli/trainer.h"
@@ -117,7 +118,7 @@ enum dt_status dt_trainer_save(struct dt_trainer *t, const struct dt_run_dir *ru
 
 static void on_damaged(const char *text)
 {
-    fprintf(stderr, "dtrain: warning: %s; passing it over\n", text);
+    dt_text_print(stderr, "dtrain: warning: %s; passing it over", text);
 }
 
 struct difference {
@@ -171,8 +172,8 @@ static void tell_precision(const struct dt_trainer *t, const char *path, const s
 #define DT_NAME(constant, name) name,
         DT_PRECISION_LIST(DT_NAME)};
     if (before->precision != t->config.precision) {
-        fprintf(stderr, "dtrain: warning: %s: precision was %s, now it is %s (the run goes on; another rounding)\n", path,
-                names[before->precision], names[t->config.precision]);
+        dt_text_print(stderr, "dtrain: warning: %s: precision was %s, now it is %s (the run goes on; another rounding)", path,
+                      names[before->precision], names[t->config.precision]);
     }
 }
 

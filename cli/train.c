@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "dist/stop.h"
@@ -89,7 +90,7 @@ static enum dt_status save_periodic(struct run *run, int *n_failures)
     }
     if (is_rank0(run)) {
         dt_progress_clear(&run->progress);
-        fprintf(stderr, "dtrain: warning: %s; training goes on, the next checkpoint is the next try\n", dt_error_text());
+        dt_text_print(stderr, "dtrain: warning: %s; training goes on, the next checkpoint is the next try", dt_error_text());
     }
     dt_error_clear();
     return DT_OK;
@@ -105,9 +106,9 @@ static enum dt_status stop(struct run *run)
     run->outcome.signal = signal_number;
     if (is_rank0(run)) {
         dt_progress_clear(&run->progress);
-        fprintf(stderr, "stopped by SIG%s at step %llu; saved %s\n", sigabbrev_np(signal_number), (unsigned long long)t->state.step,
-                run->outcome.checkpoint);
-        fprintf(stderr, "go on with the same command and --run %s --resume\n", run->dir.path);
+        dt_text_print(stderr, "stopped by SIG%s at step %llu; saved %s", sigabbrev_np(signal_number),
+                      (unsigned long long)t->state.step, run->outcome.checkpoint);
+        dt_text_print(stderr, "go on with the same command and --run %s --resume", run->dir.path);
     }
     return dt_error_agreed(DT_STOPPED);
 }
@@ -252,7 +253,7 @@ static enum dt_status compare_replicas(struct run *run)
     const enum dt_status s = dt_replica_check_run(&t->check, t->network);
     if (s == DT_INTERNAL) {
         if (is_rank0(run)) {
-            fprintf(stderr, "as expected, %s\n", dt_error_text());
+            dt_text_print(stderr, "as expected, %s", dt_error_text());
         }
         dt_error_clear();
         return DT_OK;
@@ -324,8 +325,8 @@ static enum dt_status close_run(struct run *run, enum dt_status status)
         DT_TRY(gather_lines(run));
     }
     if (status == DT_OK && is_rank0(run)) { /* early: the launcher forwards stderr apart from stdout, where the result comes last */
-        fprintf(stderr, "saved %s\n",
-                run->outcome.checkpoint[0] != '\0' ? run->outcome.checkpoint : "nothing new: no step was left");
+        dt_text_print(stderr, "saved %s",
+                      run->outcome.checkpoint[0] != '\0' ? run->outcome.checkpoint : "nothing new: no step was left");
     }
     DT_TRY(dt_report_times(t));
     DT_TRY(dt_report_memory(t, &run->outcome.memory));

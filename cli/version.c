@@ -1,5 +1,6 @@
 #include "cli/version.h"
 
+#include "base/text.h"
 #include "cli/cuda_load.h"
 #include "cpu/cpu_isa.h"
 #include "dist/world.h"
@@ -15,7 +16,7 @@ void dt_version_print(FILE *out)
     fprintf(out, "  CPU       %s\n", dt_cpu_isa());
     const struct dt_cuda_module *cuda = NULL;
     const bool found = dt_cuda_load(&cuda) == DT_OK;
-    fprintf(out, "  GPU       %s\n", found ? cuda->versions() : dt_error_text());
+    dt_text_print(out, "  GPU       %s", found ? cuda->versions() : dt_error_text());
     fprintf(out, "  devices   cpu, ref%s\n", found ? ", cuda" : "");
     dt_error_clear();
 }

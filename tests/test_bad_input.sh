@@ -93,7 +93,7 @@ ranks=1 row argument 64 "unexpected argument 'good.json'" train good.json
 ranks=1 row foreign-option 64 '--resume does not belong to plan' plan --config good.json --resume
 ranks=1 row eval-nothing 64 '--checkpoint FILE is required' eval
 ranks=1 row predict-nothing 64 'at least one image' predict --checkpoint x
-row control-characters 64 "unknown option '--a?b?[2J'" $'--a\nb\033[2J'
+row control-characters 64 "unknown option '--a\\x0ab\\x1b[2J'" $'--a\nb\033[2J'
 row set-text 64 'train.epochs: expected an integer 1..1000000, got string "3x"' --config good.json --set train.epochs=3x
 ranks=1 row set-negative 64 'train.epochs: expected an integer 1..1000000, got -1' --config good.json --set train.epochs=-1
 ranks=1 row set-no-value 64 'train.epochs' --config good.json --set train.epochs

@@ -29,7 +29,7 @@ one_line() { # one_line FILE PATTERN
 }
 
 plain() { # no carriage return, no escape sequence, nothing else that moves a cursor
-  ! LC_ALL=C grep -q $'[\001-\010\013-\037\177]' "$1"
+  ! LC_ALL=C grep -q $'[\001-\010\013-\037\177]\|\302[\200-\237]\|\342\200[\250-\256]' "$1"
 }
 
 result='test accuracy [0-9]+\.[0-9]{2} % \([0-9]+/100\) after 3 epochs'
@@ -140,6 +140,24 @@ PY
 endless=(--config config.json --set train.epochs=99 --set data.train_samples=200000 --set train.batch.per_rank=1)
 check 'on a terminal' env NO_COLOR=1 python3 terminal.py "$DTRAIN" "${endless[@]}" --run "$work/terminal1"
 check "on mpirun's terminal" python3 terminal.py "$MPIEXEC" -n 2 "$DTRAIN" "${endless[@]}" --run "$work/terminal2"
+
+# ---- names that would steer the terminal: shown, not obeyed; those that are only not English stay readable ----
+hostile=$'odd\033[2J\302\233\342\200\256ü'
+shown='odd\x1b[2J\u009b\u202eü'
+cp config.json "$hostile.json"
+for action in 'run  ' 'saved'; do
+  run 0 2 --config "$hostile.json" --run "$hostile" --resume --set "train.max_steps=1"
+  check "hostile names: stderr is not plain" plain err
+  check "hostile names: no line '$action'" grep -Fq "$action $shown" err
+done
+check 'hostile names: not resumed from there' grep -Fq "resumed from $shown/checkpoints/" err
+run 0 0 plan --config "$hostile.json"
+check "hostile names: plan's stdout is not plain" plain out
+check 'hostile names: no name in the plan' test "$(head -n 1 out)" = 'odd_[2J\u009b\u202eü'
+run 0 0 --print-config --config "$hostile.json"
+check "hostile names: --print-config's stdout is not plain" plain out
+run 66 0 --config $'\342\200\256none.json'
+check 'hostile names: not in the error' one_line err 'dtrain: \\u202enone\.json: .*'
 
 # ---- a folder in use ----
 "$MPIEXEC" -n 2 "$DTRAIN" "${endless[@]}" --run "$work/busy" >busy.out 2>busy.err </dev/null &

@@ -111,3 +111,9 @@ refused 66 'is a directory' run
 refused 65 'not a PNG file (convert the image to PNG first)' text.png
 refused 65 'truncated PNG' cut.png
 refused 65 'empty' empty.png
+
+# A name that would steer the terminal is shown, not obeyed.
+hostile=$'a\033[2J\302\233ü.png'
+cp light-0.png "$hostile"
+"$DTRAIN" predict --checkpoint "$checkpoint" "$hostile" > out 2> log || { cat log; exit 1; }
+grep -Fq 'a\x1b[2J\u009bü.png: class ' out || { echo 'a hostile name is not escaped:'; cat -v out; exit 1; }
