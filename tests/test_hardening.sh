@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# What makes an error in memory hard to use against its user is switched on in what people run: a table of functions that is read-only
+# from the start, no fixed addresses, and, where it is optimized, the C library's checks of sizes.
+# usage: test_hardening.sh checked|unchecked FILE [OBJECT]...: whether sizes are; a program or module, and its own object files
+set -euo pipefail
+sizes=$1 file=$2
+shift 2
+failed() {
+  echo "test_hardening: $file: $*" >&2
+  exit 1
+}
+
+dynamic=$(readelf -dW "$file") segments=$(readelf -lW "$file") header=$(readelf -hW "$file")
+[[ $dynamic == *BIND_NOW* ]] || failed 'its functions are looked up when they are first called (no -z now)'
+[[ $segments == *GNU_RELRO* ]] || failed 'its table of functions stays writable (no -z relro)'
+[[ $segments =~ GNU_STACK\ .*\ RW\  ]] || failed 'its stack is executable'
+[[ $header == *'DYN ('* ]] || failed 'it lies at a fixed address'
+
+if (($#)); then undefined=$(nm -u "$@"); else undefined=$(nm -D -u "$file"); fi
+checks=$(awk '/ __[a-z]+_chk/ && !/__stack_chk/ { print $NF }' <<<"$undefined" | sort -u | paste -sd ' ')
+if [[ $sizes == unchecked ]]; then
+  [[ -z $checks ]] || failed "sizes are checked without an optimizer, or beside the sanitizers: $checks"
+else
+  [[ $checks == *__snprintf_chk* ]] || failed "sizes are not checked (_FORTIFY_SOURCE): $checks"
+fi
