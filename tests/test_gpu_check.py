@@ -39,11 +39,11 @@ def check(condition, *about):
         sys.exit("test_gpu_check: %s" % " ".join(map(str, about)))
 
 
-def gpu_check(**env):
+def gpu_check(script=os.path.join(TOP, "scripts", "gpu-check"), build=("--build", BUILD), **env):
     path = os.path.join(WORK, "found.json")
-    script = os.path.join(TOP, "scripts", "gpu-check")
-    command = [sys.executable, "-B", script, "--dry-run", "--build", BUILD, "--module", MODULE, "--json", path]
+    command = [sys.executable, script, "--dry-run", *build, "--module", MODULE, "--json", path]
     done = subprocess.run(command, env=dict(os.environ, **env), stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    check(os.path.exists(path), done.stderr)
     with open(path) as file:
         return done.returncode, done.stdout, json.load(file)
 
@@ -73,6 +73,23 @@ def test_goes_on():
     check({p["part"] for p in failed} == {"speed", "accuracy", "agreement", "same_bits", "ranks"}, found["problems"])
     check({p["what"] for p in failed if p["part"] == "accuracy"} == {"f32", "tf32", "bf16"}, failed)
     check("ranks " in table and "has compute capability 7.5" in table, table)
+
+
+def test_installed():
+    """The installed one checks the installed program, whatever the PATH has, and says what it skips."""
+    prefix, wrong = os.path.join(WORK, "prefix"), os.path.join(WORK, "wrong")
+    subprocess.run(["cmake", "--install", BUILD, "--prefix", prefix], check=True, stdout=subprocess.DEVNULL)
+    os.makedirs(wrong)
+    os.symlink("/bin/false", os.path.join(wrong, "dtrain"))
+    script = os.path.join(prefix, "share", "dtrain", "gpu-check")
+    check(os.access(script, os.X_OK), "gpu-check is not installed as a program")
+    code, table, found = gpu_check(script, (), PATH=wrong + ":" + os.environ["PATH"])
+    check(code == 0 and found["passed"], "the installed dry run failed:", table)
+    skipped = {p["part"] for p in found["problems"] if "takes the sources" in p["why"]}
+    check(skipped == {"build", "tests", "gemm", "nccl"}, found["problems"])
+    check("2 ranks share the GPU by host memory" in [g["check"] for g in found["goals"] if g["pass"]], table)
+    left = [path for path, _, _ in os.walk(os.path.join(prefix, "share")) if path.endswith("__pycache__")]
+    check(not left, "it writes beside itself:", left)
 
 
 def test_goals():

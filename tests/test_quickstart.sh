@@ -35,4 +35,12 @@ while read -r command; do
   n_commands=$((n_commands + 1))
 done < <(sed -n '/^Try next:/,$s/^  //p' log)
 [[ $n_commands -eq 3 ]] || fail "$n_commands commands proposed, expected 3"
+
+# What is built then can be installed, and runs from there; the module, where the CUDA toolkit is, also without a driver.
+cmake --install build/release --prefix prefix >>log 2>&1 || fail 'what the quickstart built cannot be installed'
+prefix/bin/dtrain plan --config prefix/share/dtrain/configs/mnist.json >>result 2>>log || fail 'the installed program does not run'
+if [[ -e prefix/lib/dtrain/libdtrain_cuda.so ]]; then
+  DTRAIN_CUDA_MODULE=$PWD/prefix/lib/dtrain/libdtrain_cuda.so prefix/bin/dtrain --version >version 2>>log || fail 'no --version'
+  grep -q 'NCCL [0-9]' version || fail "the installed module does not load: $(cat version)"
+fi
 printf 'quickstart: ok\n'

@@ -12,7 +12,10 @@ import subprocess
 import tempfile
 import time
 
-TOP = os.path.realpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+HERE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))  # scripts/ of the sources, or share/dtrain where installed
+TOP = os.path.dirname(HERE)
+INSTALLED = not os.path.exists(os.path.join(TOP, "CMakeLists.txt"))
+CONFIG = os.path.join(HERE if INSTALLED else TOP, "configs", "mnist.json")
 SMALL = {"data.format": "synthetic", "model.layers.0.filters": 4, "model.layers.1.filters": 4, "model.layers.5.units": 16}
 
 
@@ -24,11 +27,17 @@ class Skipped(Exception):
     pass
 
 
+def installed_program():
+    """The one of the same installation, otherwise the one on the PATH."""
+    own = os.path.join(HERE, "..", "..", "bin", "dtrain")
+    return os.path.realpath(own) if os.path.exists(own) else shutil.which("dtrain") or own
+
+
 class Check:
     def __init__(self, args):
         self.args, self.env = args, dict(os.environ)
         self.folder = tempfile.mkdtemp(prefix="dtrain-gpu-check-")
-        self.dtrain = os.path.join(args.build, "dtrain")
+        self.dtrain = installed_program() if INSTALLED else os.path.join(args.build, "dtrain")
         self.part, self.deadline, self.n_runs = "", 0, 0
         self.figures = {}  # what was measured, by names that report.py knows
         self.problems = []  # (part, what, why it failed or was skipped)
@@ -79,8 +88,13 @@ class Check:
 
     def program(self, name):
         """One of tests/gpu: on the double, or with the real libraries."""
+        self.needs_sources()
         folder = ("fakecuda", name) if self.args.dry_run else ("gpu", "gpu_" + name)
         return os.path.join(self.args.build, "tests", *folder)
+
+    def needs_sources(self):
+        if INSTALLED:
+            raise Skipped("this takes the sources, and here is an installation")
 
     def mpiexec(self):
         for name in ("mpiexec.hydra", "mpiexec.mpich", "mpiexec"):
@@ -94,7 +108,7 @@ class Check:
         self.n_runs += 1
         folder = os.path.join(self.folder, str(self.n_runs))
         every = {"device": "cuda", "log.every_s": 0, "checkpoint.every_epochs": 0, **(SMALL if self.args.dry_run else {})}
-        command = [*launcher, self.dtrain, "--config", os.path.join(TOP, "configs", "mnist.json"), "--run", folder]
+        command = [*launcher, self.dtrain, "--config", CONFIG, "--run", folder]
         command += [] if self.args.dry_run else ["--data", self.args.data]
         for key, value in {**every, **settings}.items():
             command += ["--set", "%s=%s" % (key, value)]

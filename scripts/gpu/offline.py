@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 
-from gpu.check import TOP
+from gpu.check import HERE, TOP
 
 PACKAGES = ("mpich libmpich12 libmpich-dev libucx0 libhwloc15 libnuma1 libibverbs1 librdmacm1 ibverbs-providers libnl-3-200 "
             "libnl-route-3-200 libslurm38 libgfortran5 libcjson1 libcjson-dev zlib1g zlib1g-dev libpng16-16 libpng-dev "
@@ -16,7 +16,7 @@ MAX_BYTES = 40 << 20
 def prepare(folder):
     os.makedirs(folder, exist_ok=True)
     subprocess.run(["apt-get", "download", *PACKAGES], cwd=folder, check=True)
-    data = subprocess.check_output([os.path.join(TOP, "scripts", "get-data"), "--no-install"], cwd=TOP, text=True).strip()
+    data = subprocess.check_output([os.path.join(HERE, "get-data"), "--no-install"], cwd=TOP, text=True).strip()
     if "fashion" in data:
         sys.exit("gpu-check: the goal is one of MNIST's digits, which get-data did not find (DTRAIN_DATA names their folder)")
     shutil.copytree(os.path.join(TOP, data), os.path.join(folder, "mnist"), dirs_exist_ok=True)

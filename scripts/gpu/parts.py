@@ -9,13 +9,14 @@ import shutil
 import statistics
 import subprocess
 
-from gpu.check import TOP, Failed, Skipped, gist
+from gpu.check import HERE, TOP, Failed, Skipped, gist
 from gpu.report import BATCHES, LIMITS
 
 PRECISIONS = tuple(LIMITS)
 
 
 def build(c):
+    c.needs_sources()
     if c.args.dry_run:
         return c.put(os.access(c.dtrain, os.X_OK) and os.path.exists(c.args.module), "build")
     command = ["cmake", "-S", TOP, "-B", c.args.build, "-DCMAKE_BUILD_TYPE=Release", "-DDTRAIN_WITH_CUDA=ON"]
@@ -43,6 +44,7 @@ def machine(c):
 
 
 def tests(c):
+    c.needs_sources()
     if c.args.dry_run:
         raise Skipped("the double's own tests are the other tests")
     text = c.run(["ctest", "--test-dir", c.args.build, "-L", "gpu", "-LE", "experiment", "--no-tests=error", "--output-on-failure"])
@@ -154,7 +156,7 @@ def pytorch(c):
     """Also of a program that was stopped at its time limit, or ended badly, what it had measured until then counts."""
     failed = None
     small = ["--device", "cpu", "--batches", "4", "--precisions", "bf16", "--n-steps", "2"]
-    command = [c.args.python, os.path.join(TOP, "scripts", "gpu", "torch_steps.py"), *(small if c.args.dry_run else [])]
+    command = [c.args.python, os.path.join(HERE, "gpu", "torch_steps.py"), *(small if c.args.dry_run else [])]
     try:
         text = c.run(command, {"TORCHINDUCTOR_CACHE_DIR": os.path.join(c.folder, "inductor")})
     except Failed as why:
