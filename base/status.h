@@ -24,7 +24,7 @@
     X(DT_STALLED, 76, "ranks disagree or one of them stalled")                      \
     X(DT_NO_PERMISSION, 77, "permission denied")                                    \
     X(DT_CONFIG, 78, "wrong configuration or environment")                          \
-    X(DT_NON_FINITE, 80, "the loss is not finite")
+    X(DT_NON_FINITE, 80, "training diverged, or a model whose loss is not finite")
 
 enum dt_status {
 #define DT_STATUS_ENUM(name, code, meaning) name = code,

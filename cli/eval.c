@@ -1,5 +1,6 @@
 #include "cli/eval.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/text.h"
@@ -106,6 +107,16 @@ static enum dt_status open_evaluator(struct dt_world *world, const char *data, s
     return dt_evaluator_open(world, &inference->config.data, inference->network, evaluator);
 }
 
+/* Finite weights may still be so large that what comes out is not. */
+static enum dt_status check_loss(const char *file, double loss)
+{
+    if (isfinite(loss)) {
+        return DT_OK;
+    }
+    return dt_error_agreed(dt_error(DT_NON_FINITE, "%s: the test loss is %s (its training diverged: take an earlier checkpoint)",
+                                    file, isnan(loss) ? "not a number" : "infinite"));
+}
+
 enum dt_status dt_eval(struct dt_world *world, const struct dt_trained *from, const char *data)
 {
     struct dt_inference inference = {0};
@@ -117,6 +128,9 @@ enum dt_status dt_eval(struct dt_world *world, const struct dt_trained *from, co
     enum dt_status s = dt_world_agree(world, open_evaluator(world, data, &inference, &evaluator));
     if (s == DT_OK) {
         s = dt_evaluator_run(&evaluator, &test);
+    }
+    if (s == DT_OK) {
+        s = check_loss(from->file, dt_metrics_loss(&test));
     }
     if (s == DT_OK && world->rank == 0) {
         const bool classifies = inference.config.model.loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY;

@@ -1,6 +1,6 @@
 /* Steps that a GPU takes on its own (cuda/step_graph.h): the host says which ones, several at a time, and then waits for what came
- * of them. How many follows from how long they take, so that progress is shown, a signal heeded and a loss that is not a number
- * noticed soon enough. */
+ * of them. How many follows from how long they take, so that progress is shown, a signal heeded and divergence noticed soon
+ * enough. */
 #include "base/clock.h"
 #include "cli/trainer.h"
 #include "dist/stop.h"

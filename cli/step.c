@@ -60,20 +60,34 @@ static enum dt_status exchange(struct dt_trainer *t, const struct dt_metrics *lo
     return dt_comm_wait(t->world->comm, &request);
 }
 
-static enum dt_status check_loss(const struct dt_trainer *t, double loss, double lr)
+/* Of one sample, if the answer is always 0; 1 at least, which is about what classes cost. */
+static double loss_of_nothing(const struct dt_trainer *t)
 {
-    if (isfinite(loss)) {
+    const struct dt_data_spec *d = &t->config.data;
+    const bool line = d->format == DT_DATA_LINEAR;
+    return line ? fmax(1, d->slope * d->slope / 3 + d->intercept * d->intercept + d->noise * d->noise) : 1;
+}
+
+enum dt_status dt_trainer_check_loss(const struct dt_trainer *t, const char *what, const struct dt_metrics *m, uint64_t step)
+{
+    const double loss = m->loss_sum / m->n_samples;
+    char text[32] = "not a number";
+    if (loss <= DT_DIVERGED_FACTOR * loss_of_nothing(t)) {
         return DT_OK;
     }
+    if (!isnan(loss)) {
+        snprintf(text, sizeof text, "%.3g", loss);
+    }
     return dt_error_agreed(dt_error(DT_NON_FINITE,
-                                    "the loss is %s at step %llu, learning rate %g (lower train.optimizer.lr or set clip_norm)",
-                                    isnan(loss) ? "not a number" : "infinite", (unsigned long long)t->state.step + 1, lr));
+                                    "training diverged at step %llu: the %s is %s, no checkpoint saved (lower train.optimizer.lr "
+                                    "or set clip_norm)",
+                                    (unsigned long long)step, what, text));
 }
 
 enum dt_status dt_trainer_advance(struct dt_trainer *t, const struct dt_metrics *train, struct dt_step_result *out)
 {
     const double lr = dt_schedule_lr(&t->schedule, t->state.epoch * t->steps_per_epoch + t->state.step_in_epoch);
-    DT_TRY(check_loss(t, train->loss_sum, lr));
+    DT_TRY(dt_trainer_check_loss(t, "loss", train, t->state.step + 1));
     t->state.loss_sum += train->loss_sum;
     t->state.n_correct += train->n_correct;
     t->state.n_samples += train->n_samples;

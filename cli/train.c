@@ -172,11 +172,18 @@ static enum dt_status run_steps(struct run *run, int *n_failures)
     return DT_OK;
 }
 
+/* The last update of an epoch shows in no loss but this. */
+static enum dt_status evaluate(struct run *run)
+{
+    DT_TRY(dt_evaluator_run(&run->trainer.evaluator, &run->outcome.test));
+    return dt_trainer_check_loss(&run->trainer, "test loss", &run->outcome.test, run->trainer.state.step);
+}
+
 static enum dt_status finish_epoch(struct run *run)
 {
     struct dt_trainer *t = &run->trainer;
     const uint64_t last_step = t->state.epoch * t->steps_per_epoch + t->state.step_in_epoch - 1;
-    DT_TRY(dt_evaluator_run(&t->evaluator, &run->outcome.test));
+    DT_TRY(evaluate(run));
     const struct dt_epoch_record record = {.step = t->state.step,
                                            .epoch = t->state.epoch + 1,
                                            .train = epoch_metrics(t),
@@ -228,7 +235,7 @@ static enum dt_status run_epochs(struct run *run)
     struct dt_trainer *t = &run->trainer;
     int n_failures = 0;
     if (steps_left(run) == 0 && t->state.step_in_epoch == 0) { /* resumed at the end: there is only the result to tell */
-        return dt_evaluator_run(&t->evaluator, &run->outcome.test);
+        return evaluate(run);
     }
     do { /* also with no step left of the epoch, which still has to be finished: the checkpoint was written before it was */
         DT_TRY(run_steps(run, &n_failures));

@@ -76,8 +76,15 @@ struct dt_step_results {
 };
 
 /* The next step of state.epoch, or where a GPU takes them on its own the next few, up to `limit` >= 1; advances `state`. Every rank
- * calls it. DT_NON_FINITE: the loss is not a number; weights are only fit to be thrown away. */
+ * calls it. DT_NON_FINITE: the training diverged; weights are only fit to be thrown away. */
 enum dt_status dt_trainer_steps(struct dt_trainer *trainer, uint64_t limit, struct dt_step_results *out);
+
+/* The training has diverged, DT_NON_FINITE, if the mean loss is not a number, or a billion times what it costs to answer 0 every
+ * time (with classes: a billion). No run that learns comes near: Adam at lr 1, a thousand times too much, throws configs/mnist.json
+ * to 2e6 in its second step. No earlier loss is asked, so a resumed run is judged as any other. `m`: sums over all ranks; every
+ * rank calls it; agreed. */
+#define DT_DIVERGED_FACTOR 1e9
+enum dt_status dt_trainer_check_loss(const struct dt_trainer *trainer, const char *what, const struct dt_metrics *m, uint64_t step);
 
 /* Shared by step.c and gpu_steps.c. Gather, forward and backward of all micro-batches, gradients on their way. `last`: where the
  * time of the phases is counted from; NULL: it is not taken. */

@@ -99,7 +99,9 @@ static enum dt_status check_savable(const struct dt_checkpoint *checkpoint, cons
     for (int i = 0; i < list->n; i++) {
         const size_t n = dt_tensor_count_non_finite(&list->tensors[i]);
         if (n > 0) {
-            return dt_error(DT_NON_FINITE, "no checkpoint of step %llu: tensor '%s' contains %zu non-finite values",
+            return dt_error(DT_NON_FINITE,
+                            "training diverged at step %llu: tensor '%s' has %zu non-finite values, no checkpoint saved (lower "
+                            "train.optimizer.lr or set clip_norm)",
                             (unsigned long long)checkpoint->state.step, list->tensors[i].name, n);
         }
         n_bytes += list->tensors[i].n_bytes;

@@ -172,6 +172,14 @@ def no_number(header, names, data):
     return data
 
 
+def huge(header, names, data):
+    for name in names:
+        begin, end = header[name]["data_offsets"]
+        data[begin:end] = struct.pack("<f", 3e38) * ((end - begin) // 4)
+        header["__metadata__"][f"crc32.{name}"] = f"{zlib.crc32(data[begin:end]):08x}"
+    return data
+
+
 def twice(file):
     header, data = split(file)
     name = next(n for n in header if n != "__metadata__")
@@ -207,6 +215,7 @@ CHECKPOINTS = {
     "nul": nul_in_type,
     "path": lambda f: edited(f, metadata("config", "../../etc/passwd")),
     "nan": lambda f: edited(f, no_number),
+    "huge": lambda f: edited(f, huge),  # whole, but of a training that diverged
     "same": lambda f: edited(f, lambda h, n, d: None),  # no fault: what the others begin with
 }
 

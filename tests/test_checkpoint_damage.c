@@ -234,7 +234,7 @@ static void test_non_finite_values(void)
         float *victim = sample.arenas[a] + sample.model.params[1].offset, kept = *victim;
         *victim = bad[a];
         CHECK_INT(dt_checkpoint_save(dir, 1, &sample.model, &sample.checkpoint, path), DT_NON_FINITE);
-        CHECK_HAS(dt_error_text(), "conv1.bias' contains 1 non-finite value");
+        CHECK_HAS(dt_error_text(), "conv1.bias' has 1 non-finite values, no checkpoint saved (lower train.optimizer.lr");
         dt_error_clear();
         *victim = kept;
     }

@@ -88,6 +88,31 @@ dtrain 4 "${config[@]}" --run ranks --set train.max_steps=32
 dtrain 2 "${config[@]}" --run ranks --set train.max_steps=50 --resume
 is 'max_steps over a change of ranks' '0 after 50 steps' "$got $(grep -o 'after .*' out)"
 
+# A loss beyond sense, or no number, ends the run in that step; that of the last update of an epoch is seen in the test loss.
+diverges() { # diverges STEP WHAT RANKS ARGUMENT...
+  local line="^dtrain: training diverged at step $1: the $2, no checkpoint saved \(lower train.optimizer.lr or set clip_norm\)$" what=$2 n=$3
+  shift 3
+  rm -rf diverged
+  dtrain "$n" "$@" --run diverged
+  is "-np $n, $what: $*" '80 1 1' "$got $(grep -c '^dtrain: ' err) $(grep -Ec "$line" err)"
+  is "-np $n, $what: checkpoints" '' "$(newest_checkpoint diverged)"
+  check "-np $n, $what: summary" grep -Eq '"exit_code":[[:space:]]*80,' diverged/summary.json
+}
+for n in 1 2; do
+  diverges 2 'loss is [1-9][0-9.]*e\+[0-9]+' "$n" "${config[@]}" --set train.optimizer.lr=1e6
+done
+diverges 1 'test loss is [1-9][0-9.]*e\+[0-9]+' 2 "${config[@]}" --set train.optimizer.lr=1e6 --set train.max_steps=1
+diverges 2 'loss is [1-9][0-9.]*e\+[0-9]+' 1 --config "$configs/mnist.json" --set train.optimizer.lr=1e6 \
+  --set 'data={"format":"synthetic","train_samples":256,"test_samples":32}'
+line=(--config "$configs/linear.json")
+diverges 4 'test loss is [1-9][0-9.]*e\+[0-9]+' 2 "${line[@]}" --set train.optimizer.lr=10 --set checkpoint.every_epochs=0
+
+# But not a loss that is large because its targets are, nor one that a bad beginning throws far away.
+dtrain 2 "${line[@]}" --run steep --set data.slope=1e6 --set data.intercept=-1e6 --set data.noise=1e5
+is 'large targets' '0 1' "$got $(grep -c '^test loss [0-9.]*e+\?[0-9]* ' out)"
+dtrain 1 "${config[@]}" --run thrown --set train.optimizer.lr=1 --set train.epochs=1
+is 'thrown away' 0 "$got"
+
 dtrain 1 "${config[@]}" --run quiet --set log.every_s=0
 is 'no progress lines' '0 0' "$got $(grep -c ' left$' err)"
 
