@@ -2,6 +2,7 @@
 #ifndef DT_CPU_VECTOR_H
 #define DT_CPU_VECTOR_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -56,6 +57,15 @@ ALWAYS_INLINE void store_first(float *p, vf v, int n)
 ALWAYS_INLINE vf blend(vi mask, vf yes, vf no)
 {
     return (vf)((mask & (vi)yes) | (~mask & (vi)no));
+}
+
+ALWAYS_INLINE vf choose(bool which, vf yes, vf no)
+{
+#if defined(__AVX512F__)
+    return (vf)_mm512_mask_mov_ps((__m512)no, (__mmask16) - (int)which, (__m512)yes);
+#else
+    return blend((vi){0} - (int)which, yes, no);
+#endif
 }
 
 /* Lanes of a (from 0 on) and of b (from VL on), as `from`, a constant, says. */

@@ -232,7 +232,7 @@ struct forward {
     const float *x, *packed;
     float *v, *m;                  /* a group's transforms and products */
     float *v_blank, *m_blank;      /* of what lies outside of tiles */
-    uint64_t *others;              /* which pixels of the image under way are not like most */
+    uint64_t *pixels;              /* what those of the image under way are like */
     float *edge;                   /* inputs of a tile that reaches over the edge */
     struct dt_winograd_area *tile; /* of the image under way */
     int n_images, image, n_tiles, next;
@@ -246,8 +246,8 @@ static void share_scratch(struct forward *f, float *scratch)
     f->m = f->v + n_group * v_tile;
     f->v_blank = f->m + n_group * m_tile;
     f->m_blank = f->v_blank + v_tile;
-    f->others = (uint64_t *)(void *)(f->m_blank + m_tile);
-    f->edge = (float *)(f->others + (size_t)f->w->h * dt_winograd_row_words(f->w));
+    f->pixels = (uint64_t *)(void *)(f->m_blank + m_tile);
+    f->edge = (float *)(f->pixels + 2 * (size_t)f->w->h * dt_winograd_row_words(f->w));
     f->tile = (struct dt_winograd_area *)(f->edge + (size_t)N_FREQS * (size_t)f->w->c);
 }
 
@@ -272,7 +272,7 @@ static void cover_image(struct forward *f)
         products(w, ONE_ONE, ONE_ONE + 1, 1, f->v_blank, f->packed, f->m_blank);
     }
     f->next = 0;
-    f->n_tiles = DT_KERNEL(winograd_cover)(w, f->out, f->image, x, common, f->m_blank, f->others, f->tile, &finite);
+    f->n_tiles = DT_KERNEL(winograd_cover)(w, f->out, f->image, x, common, f->m_blank, f->pixels, f->tile, &finite);
     note_finite(f, f->image, finite);
 }
 

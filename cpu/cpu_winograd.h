@@ -34,9 +34,11 @@ static inline size_t dt_winograd_packed_elems(const struct dt_winograd *w)
     return (size_t)DT_WINOGRAD_FREQS * w->u_freq;
 }
 
-/* Part of an image's outputs, from row `top` to the one before `bottom`. A tile is an area; one at the end may be a smaller one. */
+/* Part of an image's outputs, from row `top` to the one before `bottom`. A tile is an area; one at the end may be a smaller one.
+ * Of a tile, bit 4 i + j of `zeros` says that output (i, j) sees nothing but zeros. */
 struct dt_winograd_area {
     int image, top, left, bottom, right;
+    uint32_t zeros;
 };
 
 /* A bit for each pixel of a row. */
@@ -49,7 +51,7 @@ static inline size_t dt_winograd_row_words(const struct dt_winograd *w)
  * edge. */
 static inline size_t dt_winograd_scratch_elems(const struct dt_winograd *w)
 {
-    const size_t n_words = (size_t)w->h * dt_winograd_row_words(w);
+    const size_t n_words = 2 * (size_t)w->h * dt_winograd_row_words(w);
     const size_t n_bytes = n_words * sizeof(uint64_t) + (size_t)(w->rows * w->columns) * sizeof(struct dt_winograd_area);
     return ((size_t)w->group + 1) * (w->v_tile + w->m_tile) + n_bytes / sizeof(float) + (size_t)DT_WINOGRAD_FREQS * (size_t)w->c;
 }

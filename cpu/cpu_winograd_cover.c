@@ -48,15 +48,31 @@ const float *DT_KERNEL(winograd_common)(const struct dt_winograd *w, const float
     return NULL;
 }
 
-/* Bit j of a row's words is set where pixel j is another than `common`. */
-ALWAYS_INLINE void find_others(const size_t n_c, int n_rows, int n_columns, const float *x, const float *common, uint64_t *word)
+/* Whether a pixel has a channel that is not zero; -0 is. */
+ALWAYS_INLINE bool is_inked(const size_t n_c, const float *pixel)
 {
-    for (int i = 0; i < n_rows; i++) {
-        for (int first = 0; first < n_columns; first += 64, word++) {
-            const int n = smaller(64, n_columns - first);
-            *word = 0;
+    vi any = {0};
+    size_t c = 0;
+    for (; c + VL <= n_c; c += VL) {
+        any |= (vi)load(pixel + c);
+    }
+    if (c < n_c) {
+        any |= (vi)load(pixel + c) & first_lanes((int)(n_c - c));
+    }
+    return lanes_with_bits(any & INT32_MAX) != 0;
+}
+
+/* Bit j of a row's words is set where pixel j is another than `common`, unless that is NULL, and where it is inked. */
+ALWAYS_INLINE void find_pixels(const size_t n_c, const struct dt_winograd *w, const float *x, const float *common, uint64_t *other,
+                               uint64_t *inked)
+{
+    for (int i = 0; i < w->h; i++) {
+        for (int first = 0; first < w->w; first += 64, other++, inked++) {
+            const int n = smaller(64, w->w - first);
+            *other = *inked = 0;
             for (int j = 0; j < n; j++, x += n_c) {
-                *word |= (uint64_t)differ(n_c, x, common) << j;
+                *inked |= (uint64_t)is_inked(n_c, x) << j;
+                *other |= common != NULL ? (uint64_t)differ(n_c, x, common) << j : 0;
             }
         }
     }
@@ -78,20 +94,10 @@ static int first_bit(const uint64_t *word, int from, int end)
 struct view {
     const struct dt_winograd *w;
     const uint64_t *others;      /* by rows; NULL: nothing is known to be alike */
+    const uint64_t *inked;       /* by rows */
     bool pads_alike;             /* the zeros of the padding are like what is common */
     int n_rows, n_columns, step; /* of outputs; tiles begin at multiples of `step` */
 };
-
-static bool is_zero(size_t n_c, const float *pixel)
-{
-    static const float zeros[VL];
-    for (size_t c = 0; c < n_c; c += VL) {
-        if (differ(n_c - c < VL ? n_c - c : VL, pixel + c, zeros)) {
-            return false;
-        }
-    }
-    return true;
-}
 
 /* In row i, the first place from `from` to the one before `end` where there is another pixel than the common one; or `end`. */
 static int first_other(const struct view *s, int i, int from, int end)
@@ -140,23 +146,59 @@ static int next_column(const struct view *s, int top, int bottom, int from)
     return first < width ? begin_at(s, first, from, s->n_columns) : s->n_columns;
 }
 
+/* The inked pixels of row i that a tile sees; bit 0 is place `left`. */
+static uint64_t inked_in_row(const struct view *s, int i, int left)
+{
+    const int y = i - s->w->top, x = left - s->w->left, n_words = (int)dt_winograd_row_words(s->w);
+    if (y < 0 || y >= s->w->h || x >= s->w->w) {
+        return 0;
+    }
+    const uint64_t *word = s->inked + (size_t)y * (size_t)n_words;
+    if (x < 0) {
+        return word[0] << -x;
+    }
+    const bool two = x % 64 > 64 - SIDE && x / 64 + 1 < n_words;
+    return word[x / 64] >> x % 64 | (two ? word[x / 64 + 1] << (64 - x % 64) : 0);
+}
+
+/* The outputs of a tile that see nothing but zeros, as struct dt_winograd_area has them. */
+static uint32_t zero_outputs(const struct view *s, int top, int left)
+{
+    uint64_t seen[SIDE];
+    uint32_t zeros = 0;
+    for (int i = 0; i < SIDE; i++) {
+        const uint64_t row = inked_in_row(s, top + i, left);
+        seen[i] = row | row >> 1 | row >> 2;
+    }
+    for (int i = 0; i < M; i++) {
+        zeros |= (uint32_t)(~(seen[i] | seen[i + 1] | seen[i + 2]) & ((1u << M) - 1)) << M * i;
+    }
+    return zeros;
+}
+
 static bool fill(const struct view *s, const struct dt_conv_outputs *out, struct dt_winograd_area area, const float *m)
 {
     return area.top == area.bottom || area.left == area.right || DT_KERNEL(winograd_output)(s->w, out, &area, true, m);
 }
 
 int DT_KERNEL(winograd_cover)(const struct dt_winograd *w, const struct dt_conv_outputs *out, int image, const float *x,
-                              const float *common, const float *m, uint64_t *others, struct dt_winograd_area *tile, bool *finite)
+                              const float *common, const float *m, uint64_t *pixels, struct dt_winograd_area *tile, bool *finite)
 {
     const int step = out->pool ? 2 : 1;
-    if (common != NULL && w->c == 2 * VL) {
-        find_others(2 * VL, w->h, w->w, x, common, others);
-    } else if (common != NULL) {
-        find_others((size_t)w->c, w->h, w->w, x, common, others);
+    const bool zeros = common != NULL && !is_inked((size_t)w->c, common);
+    const float *colour = zeros ? NULL : common; /* others than zeros are those that are inked */
+    uint64_t *inked = pixels + (size_t)w->h * dt_winograd_row_words(w);
+    if (w->c == 2 * VL) {
+        find_pixels(2 * VL, w, x, colour, pixels, inked);
+    } else {
+        find_pixels((size_t)w->c, w, x, colour, pixels, inked);
     }
     const struct view s = {.w = w,
-                           .others = common != NULL ? others : NULL,
-                           .pads_alike = common != NULL && is_zero((size_t)w->c, common),
+                           .others = common == NULL ? NULL
+                                     : zeros        ? inked
+                                                    : pixels,
+                           .inked = inked,
+                           .pads_alike = zeros,
                            .n_rows = w->out_h / step * step,
                            .n_columns = w->out_w / step * step,
                            .step = step};
@@ -164,13 +206,13 @@ int DT_KERNEL(winograd_cover)(const struct dt_winograd *w, const struct dt_conv_
     for (int from = 0, bottom; from < s.n_rows; from = bottom) {
         const int top = next_band(&s, from);
         bottom = smaller(top + M, s.n_rows);
-        *finite = fill(&s, out, (struct dt_winograd_area){image, from, 0, top, s.n_columns}, m) && *finite;
+        *finite = fill(&s, out, (struct dt_winograd_area){image, from, 0, top, s.n_columns, 0}, m) && *finite;
         for (int end = 0, right; top < bottom && end < s.n_columns; end = right) {
             const int left = next_column(&s, top, bottom, end);
             right = smaller(left + M, s.n_columns);
-            *finite = fill(&s, out, (struct dt_winograd_area){image, top, end, bottom, left}, m) && *finite;
+            *finite = fill(&s, out, (struct dt_winograd_area){image, top, end, bottom, left, 0}, m) && *finite;
             if (left < right) {
-                tile[n_tiles++] = (struct dt_winograd_area){image, top, left, bottom, right};
+                tile[n_tiles++] = (struct dt_winograd_area){image, top, left, bottom, right, zero_outputs(&s, top, left)};
             }
         }
     }

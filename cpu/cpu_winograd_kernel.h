@@ -45,13 +45,14 @@ const float *DT_KERNEL(winograd_common)(const struct dt_winograd *w, const float
 
 /* Finds the outputs of image x that see nothing but pixels like `common` (NULL: none), and fills them with what blank tiles whose
  * products are m would have. Lists tiles for all others, which `tile` has room for, and returns their number. Clears `finite` if
- * what it fills is not. others: room for dt_winograd_row_words for each of x's rows. */
+ * what it fills is not. pixels: room for twice dt_winograd_row_words for each of x's rows. */
 int DT_KERNEL(winograd_cover)(const struct dt_winograd *w, const struct dt_conv_outputs *out, int image, const float *x,
-                              const float *common, const float *m, uint64_t *others, struct dt_winograd_area *tile, bool *finite);
+                              const float *common, const float *m, uint64_t *pixels, struct dt_winograd_area *tile, bool *finite);
 
 /* Writes an area, transformed and finished, and returns whether its outputs, before ReLU, are finite. m: its products. It is a
  * tile, or blank: made of equal pixels. Then only frequency (1, 1) is there, and it may have any size, with a pool in whole
- * windows. */
+ * windows. A tile's outputs that see nothing but zeros become exactly their bias: rounding would make them positive or not by
+ * chance, where biases are 0, and so let gradients through ReLU that do not belong there. */
 bool DT_KERNEL(winograd_output)(const struct dt_winograd *w, const struct dt_conv_outputs *out, const struct dt_winograd_area *area,
                                 bool blank, const float *m);
 

@@ -16,6 +16,7 @@ ALWAYS_INLINE void output_row(const vf *f, vf *out)
 struct output_tile {
     int n_rows, n_columns; /* that are there */
     int n_filters;         /* of the vector */
+    uint32_t zeros;        /* those that are exactly their bias */
     vf bias;
     bool relu;
     size_t row, pixel; /* of y, in floats; with a pool also of keep */
@@ -43,8 +44,18 @@ ALWAYS_INLINE void output_columns(const float *m, vf bias, vf rows[M][SIDE])
     }
 }
 
-/* What the output transform is told when compiled: that all rows, columns and filters of the tile are there. */
-enum kind { ANY, WHOLE };
+/* What the output transform is told when compiled: that all rows, columns and filters of the tile are there, and that no output
+ * sees nothing but zeros. */
+enum kind { ANY, WHOLE, INKED };
+
+/* After the check: what is not finite has to be noticed. */
+ALWAYS_INLINE void put_biases(const enum kind kind, const struct output_tile *t, int row, vf out[M])
+{
+    UNROLL
+    for (int j = 0; j < M && kind != INKED; j++) {
+        out[j] = choose(t->zeros >> (M * row + j) & 1, t->bias, out[j]);
+    }
+}
 
 /* Adds zero if the outputs are finite, and a NaN if not. */
 ALWAYS_INLINE vf add_check(vf check, const vf out[M])
@@ -56,7 +67,7 @@ ALWAYS_INLINE vf add_check(vf check, const vf out[M])
 
 ALWAYS_INLINE vf plain_outputs(const enum kind kind, const struct output_tile *t, const float *m)
 {
-    const int n_rows = kind == WHOLE ? M : t->n_rows, n_columns = kind == WHOLE ? M : t->n_columns;
+    const int n_rows = kind == ANY ? t->n_rows : M, n_columns = kind == ANY ? t->n_columns : M;
     vf rows[M][SIDE], check = {0};
     output_columns(m, t->bias, rows);
     for (int i = 0; i < n_rows; i++) {
@@ -64,11 +75,12 @@ ALWAYS_INLINE vf plain_outputs(const enum kind kind, const struct output_tile *t
         float *y = t->to.y + (size_t)i * t->row;
         output_row(rows[i], out);
         check = add_check(check, out);
+        put_biases(kind, t, i, out);
         UNROLL
         for (int j = 0; j < M; j++) {
             if (j < n_columns) {
                 store_filters(y + (size_t)j * t->pixel, t->relu ? larger(out[j], (vf){0}) : out[j],
-                              kind == WHOLE ? VL : t->n_filters);
+                              kind == ANY ? t->n_filters : VL);
             }
         }
     }
@@ -78,7 +90,7 @@ ALWAYS_INLINE vf plain_outputs(const enum kind kind, const struct output_tile *t
 ALWAYS_INLINE vf pooled_outputs(const enum kind kind, const struct output_tile *tile, const float *m)
 {
     const struct output_tile here = *tile, *t = &here; /* as the compiler can see, no store changes it */
-    const int n_rows = kind == WHOLE ? M : t->n_rows, n_columns = kind == WHOLE ? M : t->n_columns;
+    const int n_rows = kind == ANY ? t->n_rows : M, n_columns = kind == ANY ? t->n_columns : M;
     vf rows[M][SIDE], check = {0};
     output_columns(m, t->bias, rows);
     for (int i = 0; i + 1 < n_rows; i += 2) {
@@ -86,10 +98,12 @@ ALWAYS_INLINE vf pooled_outputs(const enum kind kind, const struct output_tile *
         output_row(rows[i], top);
         output_row(rows[i + 1], bottom);
         check = add_check(add_check(check, top), bottom);
+        put_biases(kind, t, i, top);
+        put_biases(kind, t, i + 1, bottom);
         UNROLL
         for (int j = 0; j < M; j += 2) {
             if (j + 1 < n_columns) {
-                pool_window(kind == WHOLE ? VL : t->n_filters, &t->to, top + j, bottom + j,
+                pool_window(kind == ANY ? t->n_filters : VL, &t->to, top + j, bottom + j,
                             (size_t)(i / 2) * t->row + (size_t)(j / 2) * t->pixel,
                             (size_t)i * t->to.word_row + (size_t)j * t->to.word_pixel);
             }
@@ -135,10 +149,12 @@ static bool outputs(const struct output_tile *t, bool pool, bool blank, const fl
     vf check;
     if (blank) {
         check = blank_outputs(t, pool, m);
-    } else if (t->n_rows == M && t->n_columns == M && t->n_filters == VL) {
+    } else if (t->n_rows != M || t->n_columns != M || t->n_filters != VL) {
+        check = OUTPUTS(ANY);
+    } else if (t->zeros != 0) {
         check = OUTPUTS(WHOLE);
     } else {
-        check = OUTPUTS(ANY);
+        check = OUTPUTS(INKED);
     }
     return nonzero_lanes((vf)((vi)check & first_lanes(t->n_filters))) == 0;
 }
@@ -164,6 +180,7 @@ bool DT_KERNEL(winograd_output)(const struct dt_winograd *w, const struct dt_con
                  n_words = dt_survivor_words(w->k), word_at = (row * (size_t)w->out_w + (size_t)q) * n_words;
     struct output_tile t = {.n_rows = area->bottom - p,
                             .n_columns = area->right - q,
+                            .zeros = area->zeros,
                             .relu = out->relu,
                             .row = (size_t)out_w * n_k,
                             .pixel = n_k,
