@@ -2,6 +2,7 @@
 
 #include <cjson/cJSON.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,10 +93,14 @@ static enum dt_status keep_until(const struct dt_run_dir *run, const char *name,
 
 static enum dt_status open_append(const struct dt_run_dir *run, const char *name, FILE **out)
 {
-    char path[DT_PATH_SIZE + 32];
-    snprintf(path, sizeof path, "%s/%s", run->path, name);
-    *out = fopen(path, "ae");
-    return *out != NULL ? DT_OK : dt_error_errno(DT_CANT_CREATE, "%s", path);
+    int fd = -1;
+    DT_TRY(dt_run_dir_open_file(run, name, O_WRONLY | O_APPEND, &fd));
+    *out = fdopen(fd, "a");
+    if (*out == NULL) {
+        close(fd);
+        return dt_error(DT_NO_MEMORY, "%s/%s: out of memory", run->path, name);
+    }
+    return DT_OK;
 }
 
 enum dt_status dt_metrics_open(const struct dt_run_dir *run, uint64_t step, uint64_t n_epochs, struct dt_metrics_files *out)

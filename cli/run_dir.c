@@ -22,6 +22,64 @@ static void default_path(const char *config_name, char path[DT_PATH_SIZE])
     }
 }
 
+static const char *const files[] = {"run.lock", "config.json", "metrics.jsonl", "metrics.csv", "summary.json"};
+
+/* What a prepared folder holds must not make us write, or read, somewhere else. */
+static enum dt_status check_plain(const char *path, const struct stat *info)
+{
+    const char *what = S_ISLNK(info->st_mode) ? "a symbolic link" : !S_ISREG(info->st_mode) ? "not a regular file" : NULL;
+    what = what == NULL && info->st_nlink > 1 ? "a hard link" : what;
+    return what == NULL ? DT_OK : dt_error(DT_CANT_CREATE, "%s: is %s (remove it, or choose another --run)", path, what);
+}
+
+static enum dt_status check_files(const struct dt_run_dir *run)
+{
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        char path[DT_PATH_SIZE + 16];
+        struct stat info;
+        snprintf(path, sizeof path, "%s/%s", run->path, files[i]);
+        if (lstat(path, &info) == 0) {
+            DT_TRY(check_plain(path, &info));
+        }
+    }
+    return DT_OK;
+}
+
+enum dt_status dt_run_dir_open_file(const struct dt_run_dir *run, const char *name, int flags, int *out)
+{
+    char path[DT_PATH_SIZE + 16];
+    struct stat info;
+    snprintf(path, sizeof path, "%s/%s", run->path, name);
+    const int fd = open(path, flags | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0666);
+    if (fd < 0 || fstat(fd, &info) != 0) {
+        const enum dt_status s = dt_error_errno(DT_CANT_CREATE, "%s", path);
+        close(fd);
+        return s;
+    }
+    const enum dt_status s = check_plain(path, &info);
+    if (s != DT_OK) {
+        close(fd);
+        return s;
+    }
+    *out = fd;
+    return DT_OK;
+}
+
+/* Only trying shows it: of quotas, read-only mounts and file servers the permission bits do not know. */
+static enum dt_status check_writable(const char *folder)
+{
+    char path[DT_PATH_SIZE + 64];
+    snprintf(path, sizeof path, "%s/" DT_FILE_TEMPORARY "try-%ld", folder, (long)getpid());
+    unlink(path);
+    const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0) {
+        return dt_error_errno(DT_CANT_CREATE, "%s: checkpoints cannot be written there", folder);
+    }
+    close(fd);
+    unlink(path);
+    return DT_OK;
+}
+
 /* Text of a lock file: who holds it. */
 static void read_owner(int fd, char *text, size_t size)
 {
@@ -32,12 +90,8 @@ static void read_owner(int fd, char *text, size_t size)
 
 static enum dt_status take_lock(struct dt_world *world, struct dt_run_dir *run)
 {
-    char path[DT_PATH_SIZE + 16], owner[160];
-    snprintf(path, sizeof path, "%s/run.lock", run->path);
-    run->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-    if (run->lock < 0) {
-        return dt_error_errno(DT_CANT_CREATE, "%s", path);
-    }
+    char owner[160];
+    DT_TRY(dt_run_dir_open_file(run, "run.lock", O_RDWR, &run->lock));
     if (flock(run->lock, LOCK_EX | LOCK_NB) != 0) {
         read_owner(run->lock, owner, sizeof owner);
         close(run->lock);
@@ -47,7 +101,7 @@ static enum dt_status take_lock(struct dt_world *world, struct dt_run_dir *run)
     }
     const int n = snprintf(owner, sizeof owner, "pid %ld on host %s\n", (long)getpid(), world->host);
     if (ftruncate(run->lock, 0) != 0 || pwrite(run->lock, owner, (size_t)n, 0) != n) {
-        return dt_error_errno(DT_CANT_CREATE, "%s", path);
+        return dt_error_errno(DT_CANT_CREATE, "%s/run.lock", run->path);
     }
     return DT_OK;
 }
@@ -68,11 +122,12 @@ static enum dt_status create(struct dt_world *world, const char *wanted, const c
     snprintf(path, sizeof path, "%s/config.json", run->path);
     const bool used = access(path, F_OK) == 0;
     DT_TRY(dt_dir_create(run->checkpoints));
+    DT_TRY(check_files(run));
     DT_TRY(take_lock(world, run));
     if (used && !resume) {
         return dt_error(DT_CANT_CREATE, "%s: already holds a run (go on with --resume, or choose another --run)", run->path);
     }
-    return DT_OK;
+    return check_writable(run->checkpoints);
 }
 
 enum dt_status dt_run_dir_open(struct dt_world *world, const char *wanted, const char *config_name, bool resume,

@@ -18,10 +18,14 @@ struct dt_run_dir {
 };
 
 /* `wanted` is --run, or NULL for runs/<config name>/<UTC time>. Every rank calls it; agreed. DT_CANT_CREATE: cannot be created, in
- * use by another process (named), or, unless `resume`, already the folder of a run. */
+ * use by another process (named), without room for checkpoints, or, unless `resume`, already the folder of a run; or one of the
+ * files above is a link or no regular file, so that writing would go elsewhere. */
 enum dt_status dt_run_dir_open(struct dt_world *world, const char *wanted, const char *config_name, bool resume,
                                struct dt_run_dir *out);
 void dt_run_dir_close(struct dt_run_dir *run);
+
+/* Rank 0 opens one of the files above with open's `flags`, and creates it if need be, but follows no link. DT_CANT_CREATE. */
+enum dt_status dt_run_dir_open_file(const struct dt_run_dir *run, const char *name, int flags, int *out);
 
 /* Rank 0 writes a whole small file into the folder. DT_IO. */
 enum dt_status dt_run_dir_write(const struct dt_run_dir *run, const char *name, const char *text);

@@ -159,6 +159,43 @@ check "hostile names: --print-config's stdout is not plain" plain out
 run 66 0 --config $'\342\200\256none.json'
 check 'hostile names: not in the error' one_line err 'dtrain: \\u202enone\.json: .*'
 
+# ---- a prepared folder: nothing is written, or cut short, through a link ----
+prepare() { # prepare KIND FILE
+  rm -rf prepared victim
+  mkdir prepared
+  case $1 in
+    symlink) printf 'precious\n' >victim && ln -s ../victim "prepared/$2" ;;
+    dangling) ln -s ../victim "prepared/$2" ;;
+    hard) printf 'precious\n' >victim && ln victim "prepared/$2" ;;
+    fifo) mkfifo "prepared/$2" ;;
+    folder) mkdir "prepared/$2" ;;
+  esac
+}
+n=0
+for file in run.lock config.json metrics.jsonl metrics.csv summary.json; do
+  for kind in symlink dangling hard fifo folder; do
+    prepare "$kind" "$file"
+    run 73 $((n++ % 2 * 2)) --config config.json --run prepared --resume
+    check "$file, $kind: not said" one_line err "dtrain: .*prepared/$file: is (a symbolic link|a hard link|not a regular file) \\(.*\\)"
+    check "$file, $kind: its target was written" test "$(cat victim 2>/dev/null)" = "$([[ $kind != [sh]* ]] || echo precious)"
+  done
+done
+
+# A folder that takes no checkpoints is found before the first step, not at the first save.
+if ((EUID == 0)) && unshare -m true 2>/dev/null; then
+  mkdir -p full/checkpoints
+  unshare -m bash -c 'mount -t tmpfs -o ro dtrain-test full/checkpoints && "$@"' - timeout -k 5 60 "$MPIEXEC" -n 2 "$DTRAIN" \
+    --config config.json --run full >out 2>err </dev/null
+  check 'checkpoints read-only: not 73' test $? -eq 73
+  check 'checkpoints read-only: not said, or not at once' one_line err 'dtrain: .*full/checkpoints: .*Read-only file system'
+elif ((EUID != 0)); then
+  mkdir -p full/checkpoints && chmod 555 full/checkpoints
+  run 73 2 --config config.json --run full
+  check 'checkpoints not writable: not said, or not at once' one_line err 'dtrain: .*full/checkpoints: .*Permission denied'
+else
+  echo 'not checked: checkpoints that cannot be written (needs unshare -m)'
+fi
+
 # ---- a folder in use ----
 "$MPIEXEC" -n 2 "$DTRAIN" "${endless[@]}" --run "$work/busy" >busy.out 2>busy.err </dev/null &
 job=$!
