@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "cli/version.h"
 
@@ -32,9 +33,13 @@ struct position {
 };
 
 /* A line that is no record of ours, such as one cut short by a crash, is not kept. */
-static bool keep_jsonl(const char *line, const struct position *at)
+static enum dt_status keep_jsonl(const char *line, const struct position *at, bool *out)
 {
+    struct dt_json_fault fault;
     cJSON *record = cJSON_Parse(line);
+    if (record == NULL && dt_json_check(line, strlen(line), &fault)) {
+        return dt_error(DT_NO_MEMORY, "out of memory for the records in metrics.jsonl");
+    }
     const char *type = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(record, "type"));
     const cJSON *step = cJSON_GetObjectItemCaseSensitive(record, "step");
     bool keep = type != NULL && cJSON_IsNumber(step) && step->valuedouble <= (double)at->step;
@@ -43,21 +48,21 @@ static bool keep_jsonl(const char *line, const struct position *at)
         keep = cJSON_IsNumber(epoch) && epoch->valuedouble <= (double)at->n_epochs;
     }
     cJSON_Delete(record);
-    return keep;
+    *out = keep;
+    return DT_OK;
 }
 
-static bool keep_csv(const char *line, const struct position *at)
+static enum dt_status keep_csv(const char *line, const struct position *at, bool *out)
 {
     unsigned long long epoch, step;
-    if (sscanf(line, "%llu,%llu,", &epoch, &step) == 2) {
-        return epoch <= at->n_epochs && step <= at->step;
-    }
-    return strncmp(line, "epoch,", 6) == 0; /* the header */
+    const bool row = sscanf(line, "%llu,%llu,", &epoch, &step) == 2, header = strncmp(line, "epoch,", 6) == 0;
+    *out = row ? epoch <= at->n_epochs && step <= at->step : header;
+    return DT_OK;
 }
 
 /* Rewrites a file of lines without those of what the run has still to do. */
 static enum dt_status keep_until(const struct dt_run_dir *run, const char *name, const struct position *at,
-                                 bool (*keep)(const char *, const struct position *))
+                                 enum dt_status (*keep)(const char *, const struct position *, bool *))
 {
     char path[DT_PATH_SIZE + 32];
     snprintf(path, sizeof path, "%s/%s", run->path, name);
@@ -71,13 +76,19 @@ static enum dt_status keep_until(const struct dt_run_dir *run, const char *name,
         DT_TRY(dt_file_read(path, MAX_METRICS_BYTES, &bytes, &n_bytes));
     }
     char *text = (char *)bytes;
+    enum dt_status s = DT_OK;
     for (char *line = text; line != NULL && line < text + n_bytes;) {
         char *end = memchr(line, '\n', (size_t)(text + n_bytes - line));
         if (end == NULL) {
             break; /* the last line was cut short */
         }
         *end = '\0';
-        if (keep(line, at)) {
+        bool kept = false;
+        s = keep(line, at, &kept);
+        if (s != DT_OK) {
+            break;
+        }
+        if (kept) {
             const size_t n = (size_t)(end - line);
             memmove(text + n_kept, line, n);
             text[n_kept + n] = '\n';
@@ -86,7 +97,7 @@ static enum dt_status keep_until(const struct dt_run_dir *run, const char *name,
         line = end + 1;
     }
     const struct dt_file_part part = {text != NULL ? text : "", n_kept};
-    const enum dt_status s = dt_file_write_atomic(run->path, name, &part, 1);
+    s = s == DT_OK ? dt_file_write_atomic(run->path, name, &part, 1) : s;
     free(bytes);
     return s;
 }
@@ -134,11 +145,18 @@ void dt_metrics_close(struct dt_metrics_files *files)
 }
 
 /* A full disk must not end a run that can still compute; it is said once. */
+static void note_failure(struct dt_metrics_files *files, const char *name, int error)
+{
+    if (!files->failed) {
+        files->failed = true;
+        dt_text_print(stderr, "dtrain: warning: %s: %s (training goes on, records may be missing)", name, strerror(error));
+    }
+}
+
 static void flush(struct dt_metrics_files *files, FILE *file, const char *name)
 {
-    if ((fflush(file) != 0 || ferror(file)) && !files->failed) {
-        files->failed = true;
-        dt_text_print(stderr, "dtrain: warning: %s: %s (training goes on, records may be missing)", name, strerror(errno));
+    if (fflush(file) != 0 || ferror(file)) {
+        note_failure(files, name, errno);
     }
     clearerr(file);
 }
@@ -159,20 +177,22 @@ void dt_metrics_run(struct dt_metrics_files *files, const struct dt_config *conf
     if (files->jsonl == NULL) {
         return;
     }
-    cJSON *record = cJSON_CreateObject();
-    cJSON_AddStringToObject(record, "type", "run");
-    cJSON_AddNumberToObject(record, "step", (double)step);
-    cJSON_AddStringToObject(record, "config", config->name);
-    cJSON_AddNumberToObject(record, "world_size", world_size);
-    cJSON_AddNumberToObject(record, "global_batch", (double)global_batch);
-    cJSON_AddNumberToObject(record, "parameters", (double)model->n_parameters);
-    cJSON_AddStringToObject(record, "version", dt_version);
-    char *text = cJSON_PrintUnformatted(record);
+    cJSON *r = cJSON_CreateObject();
+    const bool complete = cJSON_AddStringToObject(r, "type", "run") != NULL &&
+                          cJSON_AddNumberToObject(r, "step", (double)step) != NULL &&
+                          cJSON_AddStringToObject(r, "config", config->name) != NULL &&
+                          cJSON_AddNumberToObject(r, "world_size", world_size) != NULL &&
+                          cJSON_AddNumberToObject(r, "global_batch", (double)global_batch) != NULL &&
+                          cJSON_AddNumberToObject(r, "parameters", (double)model->n_parameters) != NULL &&
+                          cJSON_AddStringToObject(r, "version", dt_version) != NULL;
+    char *text = complete ? cJSON_PrintUnformatted(r) : NULL;
     if (text != NULL) {
         fprintf(files->jsonl, "%s\n", text);
+    } else {
+        note_failure(files, "metrics.jsonl", ENOMEM);
     }
     cJSON_free(text);
-    cJSON_Delete(record);
+    cJSON_Delete(r);
     flush(files, files->jsonl, "metrics.jsonl");
 }
 

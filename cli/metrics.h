@@ -12,7 +12,7 @@
 
 struct dt_metrics_files {
     FILE *jsonl, *csv; /* NULL on ranks other than 0 */
-    bool failed;       /* a write failed: said once, training goes on */
+    bool failed;       /* a record could not be written: said once, training goes on, and the run ends with DT_IO */
 };
 
 struct dt_step_record {

@@ -233,69 +233,93 @@ enum dt_status dt_report_memory(struct dt_trainer *t, struct dt_memory_use *out)
     return DT_OK;
 }
 
-static void add_memory(cJSON *summary, const struct dt_memory_use *memory)
+/* What goes into summary.json: all of it, or none. */
+struct summary {
+    cJSON *json;
+    bool complete; /* so far: there was memory for everything */
+};
+
+static void add_number(struct summary *summary, cJSON *object, const char *key, double value)
+{
+    summary->complete = cJSON_AddNumberToObject(object, key, value) != NULL && summary->complete;
+}
+
+static void add_text(struct summary *summary, const char *key, const char *text)
+{
+    summary->complete = cJSON_AddStringToObject(summary->json, key, text) != NULL && summary->complete;
+}
+
+static void add_memory(struct summary *summary, const struct dt_memory_use *memory)
 {
     if (memory->host_peak > 0) {
-        cJSON_AddNumberToObject(summary, "host_memory_peak_bytes", memory->host_peak);
+        add_number(summary, summary->json, "host_memory_peak_bytes", memory->host_peak);
     }
     if (memory->gpu_all > 0) {
-        cJSON_AddNumberToObject(summary, "gpu_memory_peak_bytes", memory->gpu_peak);
-        cJSON_AddNumberToObject(summary, "gpu_memory_free_bytes", memory->gpu_free);
-        cJSON_AddNumberToObject(summary, "gpu_memory_bytes", memory->gpu_all);
+        add_number(summary, summary->json, "gpu_memory_peak_bytes", memory->gpu_peak);
+        add_number(summary, summary->json, "gpu_memory_free_bytes", memory->gpu_free);
+        add_number(summary, summary->json, "gpu_memory_bytes", memory->gpu_all);
     }
 }
 
-static void add_times(cJSON *summary, const struct dt_trainer *t)
+static void add_times(struct summary *summary, const struct dt_trainer *t)
 {
-    cJSON *times = t->n_timed_steps > 0 ? cJSON_AddObjectToObject(summary, "rank0_ms_per_step") : NULL;
-    for (int p = 0; p < DT_N_PHASES && times != NULL; p++) {
+    if (t->n_timed_steps == 0) {
+        return;
+    }
+    cJSON *times = cJSON_AddObjectToObject(summary->json, "rank0_ms_per_step");
+    summary->complete = times != NULL && summary->complete;
+    for (int p = 0; p < DT_N_PHASES; p++) {
         if (t->seconds[p] > 0) {
-            cJSON_AddNumberToObject(times, phase_names[p], 1e3 * t->seconds[p] / (double)t->n_timed_steps);
+            add_number(summary, times, phase_names[p], 1e3 * t->seconds[p] / (double)t->n_timed_steps);
         }
     }
 }
 
-static void add_lines(cJSON *summary, const struct dt_line *lines, int n)
+static void add_lines(struct summary *summary, const struct dt_line *lines, int n)
 {
-    cJSON *array = lines != NULL ? cJSON_AddArrayToObject(summary, "lines") : NULL;
-    for (int r = 0; r < n && array != NULL; r++) {
+    cJSON *array = lines != NULL ? cJSON_AddArrayToObject(summary->json, "lines") : NULL;
+    for (int r = 0; r < n && lines != NULL; r++) {
         cJSON *line = cJSON_CreateObject();
-        cJSON_AddNumberToObject(line, "slope", (double)lines[r].slope);
-        cJSON_AddNumberToObject(line, "intercept", (double)lines[r].intercept);
-        cJSON_AddItemToArray(array, line);
+        add_number(summary, line, "slope", (double)lines[r].slope);
+        add_number(summary, line, "intercept", (double)lines[r].intercept);
+        if (!cJSON_AddItemToArray(array, line)) {
+            summary->complete = false;
+            cJSON_Delete(line);
+        }
     }
 }
 
 enum dt_status dt_report_summary(const struct dt_trainer *t, const struct dt_run_dir *run, const struct dt_outcome *o,
                                  enum dt_status status)
 {
-    cJSON *summary = cJSON_CreateObject();
-    cJSON_AddNumberToObject(summary, "exit_code", status);
-    cJSON_AddStringToObject(summary, "outcome", dt_status_meaning(status));
+    struct summary summary = {.json = cJSON_CreateObject(), .complete = true};
+    add_number(&summary, summary.json, "exit_code", status);
+    add_text(&summary, "outcome", dt_status_meaning(status));
     if (dt_error_text()[0] != '\0') {
-        cJSON_AddStringToObject(summary, "error", dt_error_text());
+        add_text(&summary, "error", dt_error_text());
     }
-    cJSON_AddNumberToObject(summary, "epochs", (double)o->epochs);
-    cJSON_AddNumberToObject(summary, "steps", (double)o->steps);
+    add_number(&summary, summary.json, "epochs", (double)o->epochs);
+    add_number(&summary, summary.json, "steps", (double)o->steps);
     if (o->signal != 0) {
-        cJSON_AddNumberToObject(summary, "signal", o->signal);
+        add_number(&summary, summary.json, "signal", o->signal);
     } else if (o->test.n_samples > 0) {
-        cJSON_AddNumberToObject(summary, "test_loss", dt_metrics_loss(&o->test));
+        add_number(&summary, summary.json, "test_loss", dt_metrics_loss(&o->test));
         if (classifies(t)) {
-            cJSON_AddNumberToObject(summary, "test_accuracy", dt_metrics_accuracy(&o->test));
+            add_number(&summary, summary.json, "test_accuracy", dt_metrics_accuracy(&o->test));
         }
     }
-    add_lines(summary, o->lines, t->world->size);
-    cJSON_AddNumberToObject(summary, "world_size", t->world->size);
-    cJSON_AddNumberToObject(summary, "seconds", o->seconds);
-    add_times(summary, t);
-    add_memory(summary, &o->memory);
-    cJSON_AddStringToObject(summary, "checkpoint", o->checkpoint);
-    cJSON_AddStringToObject(summary, "version", dt_version);
-    char *text = cJSON_Print(summary);
-    const enum dt_status s = text != NULL ? dt_run_dir_write(run, "summary.json", text) : dt_error(DT_NO_MEMORY, "out of memory");
+    add_lines(&summary, o->lines, t->world->size);
+    add_number(&summary, summary.json, "world_size", t->world->size);
+    add_number(&summary, summary.json, "seconds", o->seconds);
+    add_times(&summary, t);
+    add_memory(&summary, &o->memory);
+    add_text(&summary, "checkpoint", o->checkpoint);
+    add_text(&summary, "version", dt_version);
+    char *text = summary.complete ? cJSON_Print(summary.json) : NULL;
+    const enum dt_status s = text != NULL ? dt_run_dir_write(run, "summary.json", text)
+                                          : dt_error(DT_IO, "%s/summary.json: not written, out of memory", run->path);
     cJSON_free(text);
-    cJSON_Delete(summary);
+    cJSON_Delete(summary.json);
     return s;
 }
 

@@ -38,7 +38,7 @@ enum dt_status dt_report_times(struct dt_trainer *trainer);
 /* What the run took. Every rank calls it, after the last step. */
 enum dt_status dt_report_memory(struct dt_trainer *trainer, struct dt_memory_use *out);
 
-/* summary.json: how the run ended, whatever the status. Rank 0. */
+/* summary.json: how the run ended, whatever the status. Rank 0. DT_IO: it is not written. */
 enum dt_status dt_report_summary(const struct dt_trainer *trainer, const struct dt_run_dir *run, const struct dt_outcome *outcome,
                                  enum dt_status status);
 

@@ -324,6 +324,14 @@ static void note_end(struct run *run)
     run->outcome.seconds = dt_clock_s() - run->start_s;
 }
 
+/* The warning about missing records is long past. */
+static enum dt_status check_records(const struct run *run)
+{
+    return !run->files.failed
+               ? DT_OK
+               : dt_error(DT_IO, "%s: records are missing from the metrics, as was said (the result is whole)", run->dir.path);
+}
+
 static enum dt_status close_run(struct run *run, enum dt_status status)
 {
     struct dt_trainer *t = &run->trainer;
@@ -337,14 +345,16 @@ static enum dt_status close_run(struct run *run, enum dt_status status)
     }
     DT_TRY(dt_report_times(t));
     DT_TRY(dt_report_memory(t, &run->outcome.memory));
-    enum dt_status s = DT_OK;
-    if (t->world->rank == 0) {
-        s = dt_report_summary(t, &run->dir, &run->outcome, status);
+    enum dt_status written = DT_OK;
+    if (is_rank0(run)) {
+        written = status == DT_OK ? check_records(run) : DT_OK;
+        const enum dt_status s = dt_report_summary(t, &run->dir, &run->outcome, written != DT_OK ? written : status);
+        written = written != DT_OK ? written : s;
     }
-    DT_TRY(dt_world_agree(t->world, s));
     if (status == DT_OK && is_rank0(run)) {
         print_result(run);
     }
+    DT_TRY(dt_world_agree(t->world, written));
     return status;
 }
 

@@ -251,6 +251,20 @@ check 'no room: temporary files are left' test -z "$(find large -name '.tmp-*')"
 run 0 0 "${large[@]}" --resume
 check 'no room: does not go on later' grep -q 'resumed from .*step-0*20.safetensors' err
 
+# ---- no room for records: said once, the run goes on and has its result, and 74 at the end ----
+run 0 0 --config config.json --run records --set train.epochs=1
+python3 -c 'line = "{\"type\":\"step\",\"step\":1}\n"; print(line * (5500 * 1024 // len(line)), end="")' >records/metrics.jsonl
+got=0
+(
+  ulimit -f 5500 # KiB
+  exec "$DTRAIN" --config config.json --run records --resume >out 2>err </dev/null
+) || got=$?
+check "no room for records: exit code $got, expected 74" test "$got" -eq 74
+check 'no room for records: not one warning' test "$(grep -c '^dtrain: warning: metrics.jsonl: File too large' err)" -eq 1
+check 'no room for records: not one line of error' test "$(grep -c '^dtrain: .*records: records are missing from the metrics' err)" -eq 1
+check 'no room for records: no result' one_line out "$result"
+check 'no room for records: not in the summary' grep -Eq '"exit_code":[[:space:]]*74' records/summary.json
+
 if unshare -m true 2>/dev/null; then
   mkdir disk
   unshare -m bash -c 'mount -t tmpfs -o size=300k dtrain-test disk && "$@"' - timeout -k 5 60 "$MPIEXEC" -n 2 "$DTRAIN" --config config.json \
