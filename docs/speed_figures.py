@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """Draws the pictures of docs/speed.md: python3 docs/speed_figures.py. They follow the reader's light or dark colours."""
 import os
-import random
 from xml.sax.saxutils import escape
 
 WIDTH = 760
@@ -103,21 +102,21 @@ def draw_gradient():
             d.text(x, at + len(rows) * side + 19, under, "faint")
         for x, to_x in arrows:
             d.arrow(x, top + 108, to_x, top + 108)
-    draw_map(d, 560, 102, 7)
+    draw_map(d, 560, 102, 168)
     d.save("speed-gradient.svg")
 
 
-def draw_map(d, x, y, side):
-    """One filter's 24 x 24 gradients with a measured share alive: at most one in a window."""
-    rng, windows = random.Random(4), [(i, j) for i in range(12) for j in range(12)]
-    cells = [[0] * 24 for _ in range(24)]
-    for i, j in rng.sample(windows, 47):
-        cells[2 * i + rng.randrange(2)][2 * j + rng.randrange(2)] = 1
-    d.text(x, y - 9, "one filter of conv2")
-    d.grid(x, y, side, cells, lambda value: value != 0)
-    for i, line in enumerate(("24 × 24 gradients, 47 alive:", "8.2 %, as measured in steps", "21 to 35. Their places here",
-                              "are drawn at random.")):
-        d.text(x, y + 24 * side + 20 + 17 * i, line, "faint")
+def draw_map(d, x, y, width):
+    """One filter's gradients, as speed_gradient.py wrote them."""
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "speed-gradient.txt"), encoding="utf-8") as file:
+        about, *rows = file.read().split("\n")[:-1]
+    n_rows, n_alive = len(rows), sum(row.count("#") for row in rows)
+    name, steps, share = about.split(", ")
+    d.text(x, y - 9, name + " of conv2")
+    d.grid(x, y, width / n_rows, rows, lambda cell: cell == "#")
+    for i, line in enumerate(("%d × %d gradients, %d alive:" % (n_rows, n_rows, n_alive), "%.1f %% (%s)" % (
+            100 * n_alive / n_rows**2, share), "MNIST's first image,", "after %s of training" % steps)):
+        d.text(x, y + width + 20 + 17 * i, line, "faint")
 
 
 # ---- Winograd's three steps
