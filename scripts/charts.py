@@ -1,11 +1,12 @@
 """Charts as SVG, with nothing but text: lines over a few places, and bars. Each function returns the whole file.
 
-A measurement is a tuple (median, lowest, highest); the range is drawn where it can be seen.
+A measurement is a tuple (median, lowest, highest); the range is drawn where it can be seen, and each chart says what it is.
 """
 import math
 from xml.sax.saxutils import escape
 
 INK, FAINT, GRID, PAPER = "#1f2933", "#667585", "#e3e8ee", "#ffffff"
+RANGE = "median, lowest and highest of the rounds"
 COLOURS = ("#1f6fb2", "#d9622b", "#2f8f5b", "#8a56b5")
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', Arial, sans-serif"
 WIDTH = 760
@@ -105,20 +106,24 @@ def lines(title, subtitle, x_title, y_title, places, series, dashed=None, logari
     if dashed:
         d.path([(x_of(i), y_of(value)) for i, value in enumerate(dashed[1])], FAINT, 1.5, "5 4")
     for colour, row in zip(COLOURS, series.values()):
-        draw_row(d, x_of, y_of, colour, row, with_values=len(series) == 1)
+        draw_row(d, x_of, y_of, colour, row, len(series) == 1, dashed is not None)
     entries = [(name, colour, "") for colour, name in zip(COLOURS, series)]
     legend(d, left, 102, entries + ([(dashed[0], FAINT, "5 4")] if dashed else []))
+    d.text(right, 102, RANGE, 12, FAINT, "end")
+    d.whisker(right - 6.5 * len(RANGE), 91, 107, FAINT)
+    d.dot(right - 6.5 * len(RANGE), 99, FAINT)
     return str(d)
 
 
-def draw_row(d, x_of, y_of, colour, row, with_values):
+def draw_row(d, x_of, y_of, colour, row, with_values, below):
+    """`below`: the values stand there, because above is another line."""
     d.path([(x_of(i), y_of(m[0])) for i, m in enumerate(row)], colour, 2.5)
     for i, m in enumerate(row):
         if abs(y_of(m[1]) - y_of(m[2])) > 3:
             d.whisker(x_of(i), y_of(m[1]), y_of(m[2]), colour)
         d.dot(x_of(i), y_of(m[0]), colour)
         if with_values:
-            d.text(x_of(i), y_of(m[2]) - 10, number(m[0]), 12, INK, "middle")
+            d.text(x_of(i), y_of(m[1]) + 26 if below else y_of(m[2]) - 10, number(m[0]), 12, INK, "middle")
 
 
 def legend(d, x, y, entries):
@@ -155,4 +160,7 @@ def bars(title, subtitle, x_title, groups):
         d.bar(x, 92, 14, 12, COLOURS[names.index(name)])
         d.text(x + 21, 102, name, 12, INK)
         x += 21 + 7.2 * len(name) + 22
+    d.text(WIDTH - 30, 102, RANGE, 12, FAINT, "end")
+    d.bar(WIDTH - 30 - 6.5 * len(RANGE) - 14, 92, 14, 12, GRID)
+    d.line(WIDTH - 30 - 6.5 * len(RANGE) - 8, 98, WIDTH - 30 - 6.5 * len(RANGE) + 4, 98, INK, 1)
     return str(d)

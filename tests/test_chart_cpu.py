@@ -43,11 +43,16 @@ def test_drawing():
     for logarithmic in (False, True):
         picture = charts.lines("a < b", ("c & d", "e"), "x", "y", [1, 2, 4], {"one": row}, None, logarithmic)
         root = xml.etree.ElementTree.fromstring(picture)
-        dots = [(float(e.get("cx")), float(e.get("cy"))) for e in root.iter(SVG + "circle")]
+        dots = [(float(e.get("cx")), float(e.get("cy"))) for e in root.iter(SVG + "circle") if e.get("fill") == charts.COLOURS[0]]
         assert len(dots) == 3 and dots[0][0] < dots[1][0] < dots[2][0] and dots[1][1] < dots[2][1] < dots[0][1], dots
         width, height = float(root.get("width")), float(root.get("height"))
         assert all(0 < x < width and 0 < y < height for x, y in dots)
         assert root.find(SVG + "title").text == "a < b"
+    picture = charts.lines("t", ("", ""), "x", "y", [1, 2, 4], {"one": row}, ("ideal", [1, 12, 12]))
+    root = xml.etree.ElementTree.fromstring(picture)
+    dots = {float(e.get("cx")): float(e.get("cy")) for e in root.iter(SVG + "circle") if e.get("fill") == charts.COLOURS[0]}
+    labels = [(float(e.get("x")), float(e.get("y"))) for e in root.iter(SVG + "text") if e.text in ("1.00", "10.0", "4.00")]
+    assert len(labels) == 3 and all(y > dots[x] + 20 for x, y in labels), "a value on the line above"
     picture = charts.bars("t", ("", ""), "ms", [("a", [("f", (2, 2, 2), " ms"), ("b", (1, 1, 1), "")])])
     root = xml.etree.ElementTree.fromstring(picture)
     a, b = [float(e.get("width")) for e in root.iter(SVG + "rect") if e.get("rx") == "2" and float(e.get("height")) == 14]
@@ -95,8 +100,8 @@ def test_page(folder):
         text = file.read()
     assert text.startswith(before) and text.endswith(after) and "old figures" not in text, text
     assert "A quick run" in text and "GFLOP/s of multiply-adds a core" in text
-    names = ("batch", "channels", "ranks", "blocks", "sums")
-    assert re.findall(r"!\[\w+\]\((.*)\)", text) == ["cpu-%s.svg" % name for name in names], text
+    names = ("batch", "channels", "ranks", "blocks", "latency", "sums")
+    assert re.findall(r"!\[[\w ]+\]\((.*)\)", text) == ["cpu-%s.svg" % name for name in names], text
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("| ")]
     sections = {}
     for row in rows:
@@ -110,13 +115,15 @@ def test_page(folder):
     assert [row[:2] for row in sections["block"]] == [
         ["conv1", "forward"], ["conv1", "backward"], ["fc1", "forward"], ["fc1", "backward"],
         ["gather", ""], ["loss", ""], ["optimizer", ""], ["rest", ""]], sections["block"]
-    assert {row[0] for row in sections["way"]} == {"shared", "mpi"} and len(sections["way"]) == 22, sections["way"]
+    assert {row[0] for row in sections["way"]} == {"shared", "mpi"} and len(sections["way"]) == 36, sections["way"]
     for name, head in (("batch", "images in a batch"), ("channels", "filters of the convolutions"), ("ranks", "ranks")):
         shown = texts(os.path.join(folder, "cpu-%s.svg" % name))
         assert all(row[0] in shown and row[1] in shown for row in sections[head]), (shown, sections[head])
     shown = texts(os.path.join(folder, "cpu-blocks.svg"))
     assert all(any(t.startswith(row[2] + " ms") for t in shown) for row in sections["block"]), (shown, sections["block"])
     assert {"shared", "mpi", "1 KiB", "1 MiB"} <= set(texts(os.path.join(folder, "cpu-sums.svg")))
+    assert {"shared", "mpi", "8 B", "32 KiB", "µs"} <= set(texts(os.path.join(folder, "cpu-latency.svg")))
+    assert all(charts.RANGE in texts(os.path.join(folder, "cpu-%s.svg" % name)) for name in names), "the bars are not explained"
 
 
 def test_failures(folder):
