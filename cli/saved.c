@@ -62,6 +62,7 @@ static enum dt_status check_counters(const char *path, const struct dt_config *c
                       : batch,
          generated ? c->data.n_train : UINT32_MAX},
         {"data_crc", s->data_crc, 0, UINT32_MAX},
+        {"bright_borders", s->bright_borders == DT_CHECKPOINT_UNKNOWN ? 0 : s->bright_borders, 0, n_train},
         {"epoch", epoch, 0, MAX_EPOCHS},
         {"step_in_epoch", step_in_epoch, 0, steps_per_epoch(c, s)},
         {"step", n_steps, epoch + step_in_epoch, epoch * n_train + step_in_epoch}, /* an epoch has 1 to n_train steps */

@@ -140,6 +140,9 @@ static enum dt_status check_fit(const struct dt_trainer *t, const char *path, co
         {"number of ranks", "inside an epoch it may differ only with data.sharding \"global\" and a global batch",
          mid_epoch && !same_batches_at_any_size ? saved->world_size : 0,
          mid_epoch && !same_batches_at_any_size ? t->state.world_size : 0},
+        {"number of rounds of the shuffle",
+         "an epoch begun in another order cannot go on: use the dtrain that saved it, or a checkpoint of an epoch's end",
+         mid_epoch && t->config.shuffle ? saved->shuffle_rounds : 0, mid_epoch && t->config.shuffle ? t->state.shuffle_rounds : 0},
     };
     for (size_t i = 0; i < sizeof differences / sizeof differences[0]; i++) {
         const struct difference *d = &differences[i];
@@ -245,6 +248,8 @@ static enum dt_status read_checkpoint(struct dt_trainer *t, const struct dt_run_
         t->state = file.state;
         t->state.world_size = now.world_size;
         t->state.global_batch = now.global_batch;
+        t->state.bright_borders = now.bright_borders;
+        t->state.shuffle_rounds = now.shuffle_rounds;
         t->optimizer.n_steps = file.state.optimizer_steps;
     }
     dt_checkpoint_close(&file);

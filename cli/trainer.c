@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "cli/data_spec.h"
 #include "cli/ranks.h"
+#include "data/border.h"
 #include "dist/comm_staged.h"
 
 #define SPARE_SHARE 64 /* of a GPU's memory, where a batch is said to fit */
@@ -230,6 +231,17 @@ static void plan_schedule(struct dt_trainer *t)
                                        .step_gamma = c->schedule_gamma};
 }
 
+/* Ranks have shares of the samples, or each of them all. */
+static enum dt_status count_bright_borders(struct dt_trainer *t)
+{
+    const struct dt_samples *samples = &t->data.samples;
+    const bool images = samples->pixels != NULL;
+    double sums[] = {images ? (double)dt_border_count_bright(samples) : 0, (double)samples->n};
+    DT_TRY(dt_comm_allreduce(t->world->comm, sums, 2, DT_TYPE_F64, DT_REDUCE_SUM, "sum of what borders are like"));
+    t->state.bright_borders = images ? (uint64_t)(sums[0] * (double)samples->n_total / sums[1] + 0.5) : DT_CHECKPOINT_UNKNOWN;
+    return DT_OK;
+}
+
 static enum dt_status open_parts(struct dt_trainer *t)
 {
     DT_TRY(dt_world_agree(t->world, open_data(t)));
@@ -243,8 +255,9 @@ static enum dt_status open_parts(struct dt_trainer *t)
                                             .world_size = (uint64_t)t->world->size,
                                             .global_batch = t->loader.shard.global_batch,
                                             .n_train = t->loader.shard.n_total,
-                                            .data_crc = t->data.crc};
-    return DT_OK;
+                                            .data_crc = t->data.crc,
+                                            .shuffle_rounds = DT_PERMUTATION_ROUNDS};
+    return count_bright_borders(t);
 }
 
 static enum dt_status lower(struct dt_trainer *t)

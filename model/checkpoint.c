@@ -53,6 +53,12 @@ static enum dt_status get_counter(const struct content *content, const char *key
     return DT_OK;
 }
 
+static enum dt_status get_later_counter(const struct content *content, const char *key, uint64_t absent, uint64_t *value)
+{
+    *value = absent;
+    return dt_safetensors_metadata(&content->tensors, key) == NULL ? DT_OK : get_counter(content, key, value);
+}
+
 static enum dt_status get_sum(const struct content *content, const char *key, double *value)
 {
     const char *text;
@@ -85,6 +91,9 @@ static enum dt_status get_state(const struct content *content, struct dt_checkpo
 {
 #define GET_FIELD(field) DT_TRY(get_counter(content, #field, &state->field));
     DT_CHECKPOINT_COUNTER_LIST(GET_FIELD)
+#undef GET_FIELD
+#define GET_FIELD(field, absent) DT_TRY(get_later_counter(content, #field, absent, &state->field));
+    DT_CHECKPOINT_LATER_LIST(GET_FIELD)
 #undef GET_FIELD
 #define GET_FIELD(field) DT_TRY(get_sum(content, #field, &state->field));
     DT_CHECKPOINT_SUM_LIST(GET_FIELD)

@@ -26,6 +26,13 @@
     X(n_train)  /* samples of the training set */                  \
     X(data_crc) /* of the training labels: tells data sets apart */
 
+#define DT_CHECKPOINT_UNKNOWN UINT64_MAX
+
+/* The same, added later. X(field, what a file that has no such key means). */
+#define DT_CHECKPOINT_LATER_LIST(X)                                                                           \
+    X(bright_borders, DT_CHECKPOINT_UNKNOWN) /* of the training images: data/border.h; unknown: not images */ \
+    X(shuffle_rounds, 4)                     /* DT_PERMUTATION_ROUNDS: which order the samples have */
+
 /* Sums of the unfinished epoch, so that its metrics go on too. X(field): double. */
 #define DT_CHECKPOINT_SUM_LIST(X) \
     X(loss_sum)                   \
@@ -35,6 +42,9 @@
 struct dt_checkpoint_state {
 #define DT_CHECKPOINT_FIELD(field) uint64_t field;
     DT_CHECKPOINT_COUNTER_LIST(DT_CHECKPOINT_FIELD)
+#undef DT_CHECKPOINT_FIELD
+#define DT_CHECKPOINT_FIELD(field, absent) uint64_t field;
+    DT_CHECKPOINT_LATER_LIST(DT_CHECKPOINT_FIELD)
 #undef DT_CHECKPOINT_FIELD
 #define DT_CHECKPOINT_FIELD(field) double field;
     DT_CHECKPOINT_SUM_LIST(DT_CHECKPOINT_FIELD)

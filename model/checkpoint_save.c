@@ -63,6 +63,10 @@ static cJSON *make_metadata(const struct dt_checkpoint *checkpoint, const struct
 #define ADD_FIELD(field) ok = ok && add_counter(metadata, #field, checkpoint->state.field);
     DT_CHECKPOINT_COUNTER_LIST(ADD_FIELD)
 #undef ADD_FIELD
+#define ADD_FIELD(field, absent) \
+    ok = ok && (checkpoint->state.field == (absent) || add_counter(metadata, #field, checkpoint->state.field));
+    DT_CHECKPOINT_LATER_LIST(ADD_FIELD)
+#undef ADD_FIELD
 #define ADD_FIELD(field) ok = ok && add_sum(metadata, #field, checkpoint->state.field);
     DT_CHECKPOINT_SUM_LIST(ADD_FIELD)
 #undef ADD_FIELD

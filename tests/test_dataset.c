@@ -1,6 +1,7 @@
 /* Data sets: finding, checking and sharing out the four IDX files; and generated data. */
 #include "base/file.h"
 #include "check.h"
+#include "data/border.h"
 #include "data/dataset.h"
 
 #include <stdlib.h>
@@ -402,6 +403,26 @@ static void test_generated_that_do_not_fit(void)
     dt_error_clear();
 }
 
+/* The outermost pixels of every channel, each once, however narrow the image; and what their brightness says of a data set. */
+static void test_borders(void)
+{
+    uint8_t pixels[2 * 12] = {128, 128, 128, 127, 0,   127, 127, 0,   127, 127, 127, 127, /* 3 of 10 above 127, none below */
+                              127, 127, 127, 127, 255, 127, 127, 255, 127, 127, 127, 127};
+    const struct dt_shape shape = {1, 4, 3};
+    CHECK(dt_border_is_bright(shape, pixels) && !dt_border_is_bright(shape, pixels + 12));
+    CHECK(dt_border_is_bright((struct dt_shape){2, 4, 3}, pixels));
+    CHECK_INT(dt_border_count_bright(&(struct dt_samples){.n = 2, .shape = shape, .pixels = pixels}), 1);
+    CHECK(dt_border_is_bright((struct dt_shape){1, 2, 1}, (uint8_t[]){255, 0}));
+    CHECK(dt_border_is_bright((struct dt_shape){1, 1, 3}, (uint8_t[]){255, 0, 128}));
+    CHECK(!dt_border_is_bright((struct dt_shape){1, 1, 1}, (uint8_t[]){127}));
+    CHECK_INT(dt_ground_of(0, 60), DT_GROUND_DARK);
+    CHECK_INT(dt_ground_of(1, 60), DT_GROUND_MIXED);
+    CHECK_INT(dt_ground_of(59, 60), DT_GROUND_MIXED);
+    CHECK_INT(dt_ground_of(60, 60), DT_GROUND_BRIGHT);
+    CHECK_INT(dt_ground_of(60, 60000), DT_GROUND_DARK);
+    CHECK_INT(dt_ground_of(61, 60000), DT_GROUND_MIXED);
+}
+
 int main(void)
 {
     CHECK(mkdtemp(folder) != NULL);
@@ -416,6 +437,7 @@ int main(void)
     test_synthetic_splits();
     test_synthetic_is_learnable();
     test_linear();
+    test_borders();
     test_generated_that_do_not_fit();
     return 0;
 }

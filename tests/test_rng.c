@@ -179,6 +179,30 @@ static void test_permutation_mixes(void)
     }
 }
 
+/* Two samples side by side are expected to be so in 2 (n - 1) / n places of an epoch. Of a sum over many epochs the standard
+ * deviation is about its root: this many epochs show four rounds at 5 to 9 of them. */
+static void test_neighbours_part(void)
+{
+    static const struct {
+        uint32_t n, n_epochs;
+    } cases[] = {{256, 400}, {1000, 300}, {4096, 120}, {16384, 40}};
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        const uint32_t n = cases[c].n, n_epochs = cases[c].n_epochs;
+        const double expected = 2.0 * (n - 1) / n * n_epochs;
+        int n_together = 0;
+        for (uint32_t epoch = 0; epoch < n_epochs; epoch++) {
+            const struct dt_permutation p = dt_permutation_make(1, 0, epoch, n);
+            uint32_t before = dt_permutation_at(&p, 0);
+            for (uint32_t i = 1; i < n; i++) {
+                const uint32_t here = dt_permutation_at(&p, i);
+                n_together += here == before + 1 || here + 1 == before;
+                before = here;
+            }
+        }
+        CHECK_NEAR(n_together, expected, 3 * sqrt(expected));
+    }
+}
+
 int main(void)
 {
     test_philox_known_answers();
@@ -189,5 +213,6 @@ int main(void)
     test_permutation_is_a_bijection();
     test_permutation_is_even();
     test_permutation_mixes();
+    test_neighbours_part();
     return 0;
 }

@@ -1,0 +1,21 @@
+/* Whether images are light on dark, as MNIST's, or dark on light: their borders tell. */
+#ifndef DT_DATA_BORDER_H
+#define DT_DATA_BORDER_H
+
+#include <stdbool.h>
+
+#include "base/samples.h"
+
+/* Of pixels (C, H, W): the mean over the outermost rows and columns is above mid-grey. */
+bool dt_border_is_bright(struct dt_shape shape, const uint8_t *pixels);
+
+/* How many of these samples, which must have pixels, are so. */
+size_t dt_border_count_bright(const struct dt_samples *samples);
+
+enum dt_ground { DT_GROUND_UNKNOWN, DT_GROUND_MIXED, DT_GROUND_DARK, DT_GROUND_BRIGHT };
+
+/* What n_bright of n images say of a data set: all but one in a thousand lie on dark, or on bright; or both belong to it, as where
+ * things fill the picture. */
+enum dt_ground dt_ground_of(uint64_t n_bright, uint64_t n);
+
+#endif
