@@ -26,6 +26,8 @@ enum takes { TAKES_NOTHING, TAKES_VALUE, TAKES_OPTIONAL_VALUE };
     X(OPTION_CHECKPOINT, "checkpoint", 0, "FILE", TAKES_VALUE, ON(EVAL) | ON(PREDICT), "a .safetensors file of an earlier run") \
     X(OPTION_WEIGHTS, "weights", 0, "FILE", TAKES_VALUE, ON(TRAIN) | ON_USES,                                                   \
       "begin with these: a .safetensors file of PyTorch, say, with the model's names and shapes")                               \
+    X(OPTION_INVERT, "invert", 0, "auto|yes|no", TAKES_VALUE, ON(PREDICT),                                                      \
+      "exchange light and dark; auto: of images on the other ground than the training's")                                       \
     X(OPTION_JSON, "json", 0, "FILE", TAKES_VALUE, ON(BENCH_BLOCKS) | ON_SUMS, "write what was measured to this file, too")     \
     X(OPTION_MIN_BYTES, "minbytes", 'b', "BYTES", TAKES_VALUE, ON_SUMS,                                                         \
       "the smallest sum, default 8; K, M and G are powers of 1024")                                                             \
@@ -296,6 +298,7 @@ enum dt_status dt_args_parse(int argc, char *const *argv, struct dt_args *out)
     out->resume_from = p.values[OPTION_RESUME];
     out->checkpoint = p.values[OPTION_CHECKPOINT];
     out->weights = p.values[OPTION_WEIGHTS];
+    out->invert = p.values[OPTION_INVERT];
     out->json = p.values[OPTION_JSON];
     out->min_bytes = p.values[OPTION_MIN_BYTES];
     out->max_bytes = p.values[OPTION_MAX_BYTES];
@@ -333,7 +336,7 @@ void dt_args_help(FILE *out)
           "  mpirun -np 4 dtrain [train] --config FILE [--data DIR] [--run DIR] [--resume[=CHECKPOINT]] [--weights FILE]\n"
           "                              [--set key.path=value]...\n"
           "  dtrain eval    --checkpoint FILE | --config FILE --weights FILE [--data DIR]\n"
-          "  dtrain predict --checkpoint FILE | --config FILE --weights FILE IMAGE.png...\n"
+          "  dtrain predict --checkpoint FILE | --config FILE --weights FILE [--invert auto|yes|no] IMAGE.png...\n"
           "  dtrain plan    --config FILE\n"
           "  mpirun -np 2 dtrain bench blocks --config FILE [--data DIR] [--set key.path=value]... [--json FILE]\n"
           "  mpirun -np 4 dtrain bench allreduce [-b BYTES] [-e BYTES] [-f N] [-n N] [-w N] [-c N] [--set comm=mpi] [--json FILE]\n"

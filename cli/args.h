@@ -33,6 +33,7 @@ struct dt_args {
     const char *resume_from; /* --resume=CHECKPOINT; NULL: the newest of the run */
     const char *checkpoint;  /* eval, predict: this or, with `config`, `weights` is set */
     const char *weights;     /* train: initial ones, or NULL */
+    const char *invert;      /* predict; NULL: auto */
     const char **sets;       /* owned; texts are argv's */
     int n_sets;
     const char **images; /* predict: at least one; owned; texts are argv's */

@@ -30,6 +30,12 @@ static enum dt_status load_weights(struct dt_inference *inference, const struct 
     return s;
 }
 
+static enum dt_ground ground_of(const struct dt_checkpoint_file *file)
+{
+    const bool known = file->config != NULL && file->state.bright_borders != DT_CHECKPOINT_UNKNOWN;
+    return known ? dt_ground_of(file->state.bright_borders, file->state.n_train) : DT_GROUND_UNKNOWN;
+}
+
 static enum dt_status read_file(const struct dt_trained *from, struct dt_checkpoint_file *file, struct dt_inference *out)
 {
     if (from->config == NULL) {
@@ -41,6 +47,7 @@ static enum dt_status read_file(const struct dt_trained *from, struct dt_checkpo
         DT_TRY(dt_saved_weights(from->file, &out->model, file));
     }
     dt_data_spec_fit(&out->config.data, &out->model);
+    out->ground = ground_of(file);
     return DT_OK;
 }
 

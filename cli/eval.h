@@ -3,6 +3,7 @@
 #define DT_CLI_EVAL_H
 
 #include "cli/device.h"
+#include "data/border.h"
 #include "model/network.h"
 
 /* Where a network comes from. */
@@ -18,6 +19,7 @@ struct dt_inference {
     struct dt_device_choice device;
     struct dt_backend *backend;
     struct dt_network *network;
+    enum dt_ground ground; /* of the images that it was trained on, if the file says so */
 };
 
 /* Every rank reads the file. `n_threads` is for a configuration that leaves `threads` open. A checkpoint of a GPU also opens where

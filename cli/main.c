@@ -80,7 +80,7 @@ static enum dt_status predict(struct dt_world *world, const struct dt_args *args
     struct dt_config config;
     struct dt_trained trained;
     DT_TRY(find_trained(world, args, &config, &trained));
-    return dt_predict(world, &trained, args->images, args->n_images);
+    return dt_predict(world, &trained, args->invert, args->images, args->n_images);
 }
 
 static enum dt_status plan(struct dt_world *world, const struct dt_args *args)

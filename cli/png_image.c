@@ -2,6 +2,8 @@
 
 #include <math.h>
 #include <png.h>
+#include <setjmp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,10 +11,11 @@
 
 #define MAX_FILE_BYTES ((size_t)64 << 20)
 
-/* A decoded image: rows of `channels` interleaved bytes, of which the last is alpha if `has_alpha`. */
+/* A decoded image: rows of `channels` interleaved bytes: grey or RGB, and alpha if `has_alpha`. */
 struct raster {
     int width, height, channels;
     bool has_alpha;
+    bool grey;      /* colours are wanted as grey */
     uint8_t ground; /* what shows through */
     uint8_t *bytes;
 };
@@ -47,10 +50,20 @@ static double weight_of(const struct span *s, int i)
     return to > from ? to - from : 0;
 }
 
+/* Colours become grey by the luma of ITU-R BT.601 of their bytes as they are, rounded as by PIL's convert("L"). */
+static int colour_of(const struct raster *in, const uint8_t *pixel, int channel)
+{
+    const bool has_colours = in->channels >= 3;
+    if (has_colours && in->grey) {
+        return (19595 * pixel[0] + 38470 * pixel[1] + 7471 * pixel[2] + 0x8000) >> 16;
+    }
+    return pixel[has_colours ? channel : 0];
+}
+
 static double brightness(const struct raster *in, const uint8_t *pixel, int channel)
 {
     const int alpha = in->has_alpha ? pixel[in->channels - 1] : 255;
-    return (pixel[channel] * alpha + in->ground * (255 - alpha)) / 255.0;
+    return (colour_of(in, pixel, channel) * alpha + in->ground * (255 - alpha)) / 255.0;
 }
 
 static uint8_t resample(const struct raster *in, int channel, const struct span *rows, const struct span *columns)
@@ -106,29 +119,6 @@ static void scale_on_ground(struct raster *in, struct dt_shape shape, uint8_t *p
     }
 }
 
-static bool border_is_bright(struct dt_shape shape, const uint8_t *pixels)
-{
-    uint64_t sum = 0, n = 0;
-    for (int c = 0; c < shape.c; c++) {
-        for (int h = 0; h < shape.h; h++) {
-            for (int w = 0; w < shape.w; w++) {
-                if (h == 0 || w == 0 || h == shape.h - 1 || w == shape.w - 1) {
-                    sum += pixels[((size_t)c * (size_t)shape.h + (size_t)h) * (size_t)shape.w + (size_t)w];
-                    n++;
-                }
-            }
-        }
-    }
-    return sum > 127 * n;
-}
-
-static enum dt_status decode_error(const char *name, png_image *image)
-{
-    dt_error(DT_BAD_DATA, "%s: damaged PNG: %s (save it again)", name, image->message);
-    png_image_free(image);
-    return DT_BAD_DATA;
-}
-
 /* After a signature, a PNG is chunks: a length, a type of four letters, so many bytes, a CRC; the last is IEND. Each must lie in
  * the file, since libpng takes a length's word for it and allocates up to 2 GB. */
 static enum dt_status check_chunks(const char *name, const uint8_t *bytes, size_t n_bytes)
@@ -153,59 +143,139 @@ static enum dt_status check_chunks(const char *name, const uint8_t *bytes, size_
     return dt_error(DT_BAD_DATA, "%s: truncated PNG: it should go on after its %zu bytes (save or copy it again)", name, n_bytes);
 }
 
-static enum dt_status decode(const char *name, const uint8_t *bytes, size_t n_bytes, int channels, struct raster *out)
+/* libpng leaves by a jump when something is wrong. What it has to find here lives in the caller of the function that sets the jump.
+ */
+struct reader {
+    const char *name;
+    const uint8_t *bytes;
+    size_t n_left;
+    png_structp png;
+    png_infop info;
+    struct raster *out;
+    jmp_buf jump;
+    bool no_memory;
+    char problem[128];
+};
+
+static void on_error(png_structp png, png_const_charp text)
 {
-    DT_TRY(check_chunks(name, bytes, n_bytes));
-    png_image image = {.version = PNG_IMAGE_VERSION};
-    if (!png_image_begin_read_from_memory(&image, bytes, n_bytes)) {
-        return decode_error(name, &image);
+    struct reader *r = png_get_error_ptr(png);
+    snprintf(r->problem, sizeof r->problem, "%s", text);
+    longjmp(r->jump, 1);
+}
+
+static void on_warning(png_structp png, png_const_charp text)
+{
+    (void)png;
+    (void)text;
+}
+
+/* zlib's memory comes from here too. */
+static png_voidp allocate(png_structp png, png_alloc_size_t n_bytes)
+{
+    struct reader *r = png_get_mem_ptr(png);
+    void *memory = malloc(n_bytes);
+    r->no_memory = r->no_memory || memory == NULL;
+    return memory;
+}
+
+static void release(png_structp png, png_voidp memory)
+{
+    (void)png;
+    free(memory);
+}
+
+static void take_bytes(png_structp png, png_bytep to, size_t n_bytes)
+{
+    struct reader *r = png_get_io_ptr(png);
+    if (n_bytes > r->n_left) {
+        png_error(png, "it ends too early");
     }
-    if (image.width > DT_PNG_MAX_SIDE || image.height > DT_PNG_MAX_SIDE) {
-        png_image_free(&image);
-        return dt_error(DT_BAD_DATA, "%s: %ux%u pixels, at most %dx%d are read (scale it down)", name, image.width, image.height,
+    memcpy(to, r->bytes, n_bytes);
+    r->bytes += n_bytes;
+    r->n_left -= n_bytes;
+}
+
+/* Chunks that pixels do not need are passed over unread: texts and profiles can be of any size once they are inflated. */
+static enum dt_status read_header(struct reader *r)
+{
+    png_set_read_fn(r->png, r, take_bytes);
+    png_set_keep_unknown_chunks(r->png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
+    png_read_info(r->png, r->info);
+    const png_uint_32 width = png_get_image_width(r->png, r->info), height = png_get_image_height(r->png, r->info);
+    if (width > DT_PNG_MAX_SIDE || height > DT_PNG_MAX_SIDE) {
+        return dt_error(DT_BAD_DATA, "%s: %ux%u pixels, at most %dx%d are read (scale it down)", r->name, width, height,
                         DT_PNG_MAX_SIDE, DT_PNG_MAX_SIDE);
     }
-    const bool has_alpha = (image.format & PNG_FORMAT_FLAG_ALPHA) != 0;
-    image.format = (channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB) | (has_alpha ? PNG_FORMAT_FLAG_ALPHA : 0);
-    image.flags |= PNG_IMAGE_FLAG_16BIT_sRGB; /* 16-bit files hold ordinary, not linear, brightness */
-    *out = (struct raster){
-        .width = (int)image.width, .height = (int)image.height, .channels = channels + has_alpha, .has_alpha = has_alpha};
-    out->bytes = malloc(PNG_IMAGE_SIZE(image));
+    r->out->width = (int)width;
+    r->out->height = (int)height;
+    return DT_OK;
+}
+
+/* Rows of bytes, 1 or 3 for the colour and one for alpha where there is any. Not libpng's simplified interface: that misreads
+ * 16-bit files that are interlaced. */
+static enum dt_status read_pixels(struct reader *r)
+{
+    struct raster *out = r->out;
+    png_set_expand(r->png);
+    png_set_scale_16(r->png);
+    const int n_passes = png_set_interlace_handling(r->png);
+    png_read_update_info(r->png, r->info);
+    const size_t n_row = png_get_rowbytes(r->png, r->info);
+    out->channels = png_get_channels(r->png, r->info);
+    out->has_alpha = out->channels % 2 == 0;
+    out->bytes = malloc(n_row * (size_t)out->height);
     if (out->bytes == NULL) {
-        png_image_free(&image);
-        return dt_error(DT_NO_MEMORY, "%s: out of memory for %ux%u pixels", name, image.width, image.height);
+        return dt_error(DT_NO_MEMORY, "%s: out of memory for %dx%d pixels", r->name, out->width, out->height);
     }
-    if (!png_image_finish_read(&image, NULL, out->bytes, 0, NULL)) {
-        free(out->bytes);
-        return decode_error(name, &image);
+    for (int pass = 0; pass < n_passes; pass++) {
+        for (int y = 0; y < out->height; y++) {
+            png_read_row(r->png, out->bytes + (size_t)y * n_row, NULL);
+        }
     }
     return DT_OK;
 }
 
-enum dt_status dt_png_parse(const char *name, const uint8_t *bytes, size_t n_bytes, struct dt_shape shape, uint8_t *pixels,
-                            bool *inverted)
+static enum dt_status read_image(struct reader *r)
 {
-    struct raster raster = {0};
-    DT_TRY(decode(name, bytes, n_bytes, shape.c, &raster));
-    if (raster.has_alpha) {
+    if (setjmp(r->jump) != 0) {
+        return r->no_memory ? dt_error(DT_NO_MEMORY, "%s: out of memory for the image", r->name)
+                            : dt_error(DT_BAD_DATA, "%s: damaged PNG: %s (save it again)", r->name, r->problem);
+    }
+    DT_TRY(read_header(r));
+    return read_pixels(r);
+}
+
+static enum dt_status decode(const char *name, const uint8_t *bytes, size_t n_bytes, struct raster *out)
+{
+    struct reader r = {.name = name, .bytes = bytes, .n_left = n_bytes, .out = out};
+    DT_TRY(check_chunks(name, bytes, n_bytes));
+    r.png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, &r, on_error, on_warning, &r, allocate, release);
+    r.info = r.png == NULL ? NULL : png_create_info_struct(r.png);
+    const enum dt_status s = r.info == NULL ? dt_error(DT_NO_MEMORY, "%s: out of memory for the image", name) : read_image(&r);
+    png_destroy_read_struct(&r.png, &r.info, NULL);
+    return s;
+}
+
+enum dt_status dt_png_parse(const char *name, const uint8_t *bytes, size_t n_bytes, struct dt_shape shape, uint8_t *pixels)
+{
+    struct raster raster = {.grey = shape.c == 1};
+    const enum dt_status s = decode(name, bytes, n_bytes, &raster);
+    if (s == DT_OK && raster.has_alpha) {
         scale_on_ground(&raster, shape, pixels);
-    } else {
+    } else if (s == DT_OK) {
         scale_to(&raster, shape, pixels);
     }
     free(raster.bytes);
-    *inverted = border_is_bright(shape, pixels);
-    for (size_t i = 0; *inverted && i < dt_shape_elems(shape); i++) {
-        pixels[i] = (uint8_t)(255 - pixels[i]);
-    }
-    return DT_OK;
+    return s;
 }
 
-enum dt_status dt_png_read(const char *path, struct dt_shape shape, uint8_t *pixels, bool *inverted)
+enum dt_status dt_png_read(const char *path, struct dt_shape shape, uint8_t *pixels)
 {
     uint8_t *bytes = NULL;
     size_t n_bytes = 0;
     DT_TRY(dt_file_read(path, MAX_FILE_BYTES, &bytes, &n_bytes));
-    const enum dt_status s = dt_png_parse(path, bytes, n_bytes, shape, pixels, inverted);
+    const enum dt_status s = dt_png_parse(path, bytes, n_bytes, shape, pixels);
     free(bytes);
     return s;
 }

@@ -2,10 +2,13 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/text.h"
 #include "cli/digit.h"
 #include "cli/png_image.h"
+
+enum invert { INVERT_AUTO, INVERT_YES, INVERT_NO };
 
 struct prediction {
     struct dt_inference inference;
@@ -77,7 +80,43 @@ static void compute_probabilities(struct prediction *p)
     }
 }
 
-static void print_prediction(const char *path, const struct prediction *p, bool inverted)
+static enum dt_status read_invert(const char *text, enum invert *out)
+{
+    static const char *const names[] = {"auto", "yes", "no"};
+    for (int i = 0; i < 3; i++) {
+        if (text == NULL || strcmp(text, names[i]) == 0) {
+            *out = (enum invert)i;
+            return DT_OK;
+        }
+    }
+    return dt_error(DT_USAGE, "--invert: expected auto, yes or no, got '%.60s'", text);
+}
+
+/* What is said of an image that has to be turned round; "" for one that does not. */
+static const char *why_invert(const struct prediction *p, enum invert invert)
+{
+    const enum dt_ground ground = p->inference.ground;
+    const bool bright = dt_border_is_bright(p->samples.shape, p->pixels);
+    if (invert != INVERT_AUTO) {
+        return invert == INVERT_YES ? " (inverted)" : "";
+    }
+    if (bright && ground == DT_GROUND_UNKNOWN) {
+        return " (dark on light: inverted, in case the training images were not; --invert no leaves it)";
+    }
+    return bright && ground == DT_GROUND_DARK      ? " (dark on light: inverted)"
+           : !bright && ground == DT_GROUND_BRIGHT ? " (light on dark: inverted)"
+                                                   : "";
+}
+
+static void invert_pixels(struct prediction *p)
+{
+    for (size_t i = 0; i < dt_shape_elems(p->samples.shape); i++) {
+        p->pixels[i] = (uint8_t)(255 - p->pixels[i]);
+    }
+}
+
+/* `note`: what was done to it. */
+static void print_prediction(const char *path, const struct prediction *p, const char *note)
 {
     const int n = p->inference.model.n_outputs;
     int best = 0;
@@ -85,34 +124,41 @@ static void print_prediction(const char *path, const struct prediction *p, bool 
         best = p->probabilities[k] > p->probabilities[best] ? k : best;
     }
     dt_digit_draw(stdout, p->pixels, p->samples.shape);
-    dt_text_print(stdout, "%s: class %d, probability %.2f %%%s", path, best, 100 * p->probabilities[best],
-                  inverted ? " (dark on light: inverted)" : "");
+    dt_text_print(stdout, "%s: class %d, probability %.2f %%%s", path, best, 100 * p->probabilities[best], note);
     for (int k = 0; k < n; k++) {
         printf("  %3d  %6.2f %%  %.*s\n", k, 100 * p->probabilities[k], (int)(40 * p->probabilities[k] + 0.5),
                "########################################");
     }
 }
 
-static enum dt_status predict_all(const struct dt_trained *from, const char *const *images, int n_images)
+static enum dt_status predict_one(struct prediction *p, const char *path, enum invert invert)
+{
+    DT_TRY(dt_png_read(path, p->samples.shape, p->pixels));
+    const char *note = why_invert(p, invert);
+    if (note[0] != '\0') {
+        invert_pixels(p);
+    }
+    DT_TRY(compute_logits(p));
+    compute_probabilities(p);
+    print_prediction(path, p, note);
+    return DT_OK;
+}
+
+static enum dt_status predict_all(const struct dt_trained *from, const char *how, const char *const *images, int n_images)
 {
     struct prediction p = {0};
+    enum invert invert = INVERT_AUTO;
+    DT_TRY(read_invert(how, &invert));
     enum dt_status s = open_prediction(from, &p);
     for (int i = 0; s == DT_OK && i < n_images; i++) {
-        bool inverted = false;
-        s = dt_png_read(images[i], p.samples.shape, p.pixels, &inverted);
-        if (s == DT_OK) {
-            s = compute_logits(&p);
-        }
-        if (s == DT_OK) {
-            compute_probabilities(&p);
-            print_prediction(images[i], &p, inverted);
-        }
+        s = predict_one(&p, images[i], invert);
     }
     close_prediction(&p);
     return s;
 }
 
-enum dt_status dt_predict(struct dt_world *world, const struct dt_trained *from, const char *const *images, int n_images)
+enum dt_status dt_predict(struct dt_world *world, const struct dt_trained *from, const char *invert, const char *const *images,
+                          int n_images)
 {
-    return dt_world_agree(world, world->rank == 0 ? predict_all(from, images, n_images) : DT_OK);
+    return dt_world_agree(world, world->rank == 0 ? predict_all(from, invert, images, n_images) : DT_OK);
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # dtrain predict, from a model after one epoch: the picture, class and probabilities of ten test images, also when they are dark on
-# light or drawn in ink or chalk on nothing, and what it says of files that are no images. The images are those of $DTRAIN_DATA, else
+# light or drawn in ink or chalk on nothing, and what it says of files that are no images; that a model of dark on light, or of both,
+# sees what eval sees. The images are those of $DTRAIN_DATA, else
 # of Debian's package dataset-fashion-mnist. usage: DTRAIN=... MPIEXEC=... test_predict.sh
 set -euo pipefail
 configs=$(cd "$(dirname "$0")/../configs" && pwd)
@@ -117,3 +118,80 @@ hostile=$'a\033[2J\302\233ü.png'
 cp light-0.png "$hostile"
 "$DTRAIN" predict --checkpoint "$checkpoint" "$hostile" > out 2> log || { cat log; exit 1; }
 grep -Fq 'a\x1b[2J\u009bü.png: class ' out || { echo 'a hostile name is not escaped:'; cat -v out; exit 1; }
+# Models trained on dark on light, and on both: predict sees the test images as eval does, and turns round only what lies on the other
+# ground than all that was trained on. 60 test images, 2000 to train with.
+cat > grounds.py << 'PYTHON'
+import os, struct, sys
+
+kind = sys.argv[2]
+exec(open("images.py").read().split("labels, images =")[0])
+
+def put(name, magic, dims, content):
+    open(os.path.join(kind, name), "wb").write(struct.pack(f">{1 + len(dims)}I", magic, *dims) + bytes(content))
+
+def on_ground(images):  # "bright": all are turned round; "both": every second one
+    turned = lambda i: kind == "bright" or i % 2 == 1
+    return [255 - v if turned(i) else v for i in range(len(images) // 784) for v in images[784 * i : 784 * i + 784]]
+
+os.mkdir(kind)
+for split, n in (("train", 2000), ("t10k", 60)):
+    images = on_ground(read(f"{split}-images-idx3-ubyte")[16 : 16 + 784 * n])
+    put(f"{split}-images-idx3-ubyte", 2051, (n, 28, 28), images)
+    put(f"{split}-labels-idx1-ubyte", 2049, (n,), read(f"{split}-labels-idx1-ubyte")[8 : 8 + n])
+for i in range(60):
+    write(f"{kind}/{i:02}.png", images[784 * i : 784 * i + 784])
+PYTHON
+agrees() { # agrees KIND: predict has as many right as eval
+  local kind=$1 i=0 n_right=0 saved
+  python3 grounds.py "$data" "$kind"
+  "$MPIEXEC" -n 2 "$DTRAIN" --config "$configs/mnist-mlp.json" --data "$kind" --set train.epochs=2 --run "run-$kind" \
+    > train.txt 2> log || { cat log; exit 1; }
+  saved=$(find "run-$kind/checkpoints" -name '*.safetensors' | sort | tail -n 1)
+  "$DTRAIN" eval --checkpoint "$saved" --data "$kind" > eval.txt 2> log || { cat log; exit 1; }
+  "$DTRAIN" predict --checkpoint "$saved" "$kind"/*.png > out 2> log || { cat log; exit 1; }
+  ! grep -q inverted out || { echo "$kind: images as those of the training were inverted"; exit 1; }
+  mapfile -t labels < <(tail -c 60 "$kind/t10k-labels-idx1-ubyte" | od -An -v -tu1 -w1 | tr -d ' ')
+  while read -r class; do
+    [ "$class" != "${labels[i]}" ] || n_right=$((n_right + 1))
+    i=$((i + 1))
+  done < <(sed -n 's/.*: class \([0-9]*\), .*/\1/p' out)
+  [ "$i" = 60 ] && grep -q "($n_right/60)\|$n_right of 60" eval.txt ||
+    { echo "$kind: predict has $n_right of $i right, eval:"; cat eval.txt; exit 1; }
+}
+said() { # said CHECKPOINT IMAGE OPTION... TEXT: it ends the line of the class
+  "$DTRAIN" predict --checkpoint "$1" "${@:3:$#-3}" "$2" > out 2> log || { cat log; exit 1; }
+  grep -q "%${*: -1}\$" out || { echo "predict of $2 with $1 does not say '${*: -1}':"; grep class out; exit 1; }
+}
+agrees bright
+bright=$(find run-bright/checkpoints -name '*.safetensors' | sort | tail -n 1)
+said "$bright" light-0.png " (light on dark: inverted)"
+said "$bright" light-0.png --invert no ""
+said "$bright" bright/00.png --invert yes " (inverted)"
+said "$bright" bright/00.png --invert auto ""
+agrees both
+both=$(find run-both/checkpoints -name '*.safetensors' | sort | tail -n 1)
+said "$both" light-0.png ""
+said "$both" dark-0.png ""
+said "$checkpoint" dark-0.png --invert no ""
+
+# A checkpoint of before the border was kept: as MNIST's, and it says so.
+cat > older.py << 'PYTHON'
+import json, struct, sys, zlib
+file = open(sys.argv[1], "rb").read()
+n = struct.unpack("<Q", file[:8])[0]
+header = json.loads(file[8 : 8 + n])
+for key in sys.argv[3:]:
+    del header["__metadata__"][key]
+header["__metadata__"]["header_crc"] = "0" * 8
+text = json.dumps(header, separators=(",", ":")).encode()
+text += b" " * (-(8 + len(text)) % 64)
+start = struct.pack("<Q", len(text)) + text
+at = start.index(b'"header_crc":"') + 14
+open(sys.argv[2], "wb").write(start[:at] + b"%08x" % zlib.crc32(start) + start[at + 8 :] + file[8 + n :])
+PYTHON
+python3 older.py "$bright" older.safetensors bright_borders
+said older.safetensors bright/00.png " (dark on light: inverted, in case the training images were not; --invert no leaves it)"
+said older.safetensors bright/00.png --invert no ""
+code=0
+"$DTRAIN" predict --checkpoint "$bright" --invert maybe light-0.png > out 2> log || code=$?
+[ "$code" = 64 ] && grep -q "^dtrain: --invert: expected auto, yes or no, got 'maybe'" log || { echo "exit code $code"; cat log; exit 1; }
