@@ -1,50 +1,22 @@
 #include "cli/progress.h"
 
-#include <fcntl.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "cli/metrics.h"
+#include "cli/terminal.h"
 
 #define TERMINAL_INTERVAL_S 0.1
 
-static pid_t parent_of(pid_t pid)
-{
-    char path[48], line[128];
-    int parent = 0;
-    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
-    FILE *file = fopen(path, "re");
-    while (file != NULL && fgets(line, sizeof line, file) != NULL && sscanf(line, "PPid: %d", &parent) != 1) {
-    }
-    if (file != NULL) {
-        fclose(file);
-    }
-    return parent;
-}
-
-/* Under mpirun our stderr is a pipe, and what counts is mpirun's own: rank, proxy, mpirun is the line of descent on its host. */
-static bool stderr_is_terminal(void)
-{
-    if (isatty(STDERR_FILENO) == 1 || getenv("HYDI_CONTROL_FD") == NULL) {
-        return isatty(STDERR_FILENO) == 1;
-    }
-    char path[48];
-    snprintf(path, sizeof path, "/proc/%d/fd/2", (int)parent_of(getppid()));
-    const int fd = open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
-    const bool terminal = fd >= 0 && isatty(fd) == 1;
-    if (fd >= 0) {
-        close(fd);
-    }
-    return terminal;
-}
-
 void dt_progress_open(const struct dt_config *config, bool enabled, uint64_t steps_per_epoch, struct dt_progress *out)
 {
-    const bool terminal = enabled && stderr_is_terminal();
+    const bool terminal = enabled && dt_terminal_width(STDERR_FILENO) > 0;
     *out = (struct dt_progress){.enabled = enabled && (terminal || config->log_every_s > 0),
                                 .terminal = terminal,
+                                .unit = dt_unit_name(config),
                                 .classifies = config->model.loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY,
                                 .interval_s = terminal ? TERMINAL_INTERVAL_S : config->log_every_s,
                                 .last_s = dt_clock_s(),
@@ -92,17 +64,48 @@ int dt_digits(unsigned long long value)
     return snprintf(NULL, 0, "%llu", value);
 }
 
+const char *dt_unit_name(const struct dt_config *config)
+{
+    return config->data.format == DT_DATA_LINEAR ? "samples" : "images";
+}
+
+const char *dt_loss_text(double loss, char *text, size_t size)
+{
+    snprintf(text, size, fabs(loss) < 1e6 ? "%.4f" : "%.4g", loss);
+    return text;
+}
+
+/* How much a line says: each step down leaves something out. */
+enum detail { DETAIL_BARE, DETAIL_TIME, DETAIL_ACCURACY, DETAIL_RATE, DETAIL_ALL };
+
+static int compose(const struct dt_progress *p, const struct dt_progress_state *st, enum detail detail, char *line, size_t size)
+{
+    char loss[32], number[32], rate[64] = "", accuracy[32] = "", left[40] = "";
+    if (p->classifies && detail >= DETAIL_ACCURACY) {
+        snprintf(accuracy, sizeof accuracy, "  accuracy %5.2f %%", 100.0 * dt_metrics_accuracy(&st->train));
+    }
+    if (detail >= DETAIL_RATE) {
+        snprintf(rate, sizeof rate, "  %s %s/s", dt_count_text(st->images_per_s, number, sizeof number), p->unit);
+    }
+    if (detail >= DETAIL_TIME) {
+        snprintf(left, sizeof left, "  %s left", dt_duration_text(st->eta_s, number, sizeof number));
+    }
+    return snprintf(line, size, "epoch %*llu/%llu  %s%*llu/%llu  loss %s%s%s%s", detail == DETAIL_ALL ? dt_digits(p->n_epochs) : 1,
+                    (unsigned long long)st->epoch, (unsigned long long)p->n_epochs, detail == DETAIL_ALL ? "step " : "",
+                    dt_digits(p->steps_per_epoch), (unsigned long long)st->step_in_epoch, (unsigned long long)p->steps_per_epoch,
+                    dt_loss_text(dt_metrics_loss(&st->train), loss, sizeof loss), accuracy, rate, left);
+}
+
+/* One column stays free: in the last one, a terminal may go to the next line, and the first could not be cleared any more. */
 void dt_progress_draw(struct dt_progress *p, const struct dt_progress_state *st)
 {
-    char rate[32], eta[32], accuracy[32] = "";
-    if (p->classifies) {
-        snprintf(accuracy, sizeof accuracy, "  accuracy %6.2f %%", 100.0 * dt_metrics_accuracy(&st->train));
+    char line[256];
+    const int width = p->terminal ? dt_terminal_room(STDERR_FILENO) : (int)sizeof line;
+    int detail = DETAIL_ALL;
+    while (compose(p, st, (enum detail)detail, line, sizeof line) >= width && detail > DETAIL_BARE) {
+        detail--;
     }
-    fprintf(stderr, "%sepoch %*llu/%llu  step %*llu/%llu  loss %.4f%s  %s images/s  %s left%s", p->terminal ? "\r\033[K" : "",
-            dt_digits(p->n_epochs), (unsigned long long)st->epoch, (unsigned long long)p->n_epochs, dt_digits(p->steps_per_epoch),
-            (unsigned long long)st->step_in_epoch, (unsigned long long)p->steps_per_epoch, dt_metrics_loss(&st->train), accuracy,
-            dt_count_text(st->images_per_s, rate, sizeof rate), dt_duration_text(st->eta_s, eta, sizeof eta),
-            p->terminal ? "" : "\n");
+    fprintf(stderr, "%s%.*s%s", p->terminal ? "\r\033[K" : "", width - 1, line, p->terminal ? "" : "\n");
     fflush(stderr);
     p->shown = p->terminal;
     p->last_s = dt_clock_s();

@@ -74,17 +74,27 @@ enum dt_status dt_ranks_gather(struct dt_world *world, const struct dt_rank_info
     return dt_comm_allgather(world->comm, mine, all, sizeof *mine, "exchange of the roster");
 }
 
-void dt_ranks_print(FILE *out, const struct dt_rank_info *all, int size)
+/* What of the columns between host and data fits: all, or only the device; a host that is still too wide is cut. */
+void dt_ranks_print(FILE *out, const struct dt_rank_info *all, int size, int width)
 {
-    int host_width = 4, device_width = 6;
+    int host = 4, device = 6, data = 4;
     for (int r = 0; r < size; r++) {
-        const int h = (int)strlen(all[r].host), d = (int)strlen(all[r].device);
-        host_width = h > host_width ? h : host_width;
-        device_width = d > device_width ? d : device_width;
+        const int h = (int)strlen(all[r].host), d = (int)strlen(all[r].device), n = (int)strlen(all[r].data);
+        host = h > host ? h : host;
+        device = d > device ? d : device;
+        data = n > data ? n : data;
     }
-    fprintf(out, "  rank  %-*s  local  %-*s  threads  data\n", host_width, "host", device_width, "device");
+    const int rest = 10 + device + 2 + data;
+    const bool full = width == 0 || 8 + host + 9 + device + 11 + data <= width;
+    host = full || host + rest <= width ? host : width - rest < 8 ? 8 : width - rest;
+    fprintf(out, "  rank  %-*s%s  %-*s%s  data\n", host, "host", full ? "  local" : "", device, "device", full ? "  threads" : "");
     for (int r = 0; r < size; r++) {
-        dt_text_print(out, "  %4d  %-*s  %5d  %-*s  %7d  %s", all[r].rank, host_width, all[r].host, all[r].local_rank, device_width,
-                      all[r].device, all[r].n_threads, all[r].data);
+        char local[16] = "", threads[16] = "";
+        if (full) {
+            snprintf(local, sizeof local, "  %5d", all[r].local_rank);
+            snprintf(threads, sizeof threads, "  %7d", all[r].n_threads);
+        }
+        dt_text_print(out, "  %4d  %-*.*s%s  %-*s%s  %s", all[r].rank, host, host, all[r].host, local, device, all[r].device,
+                      threads, all[r].data);
     }
 }

@@ -23,6 +23,7 @@ enum dt_status dt_ranks_same(struct dt_world *world, const char *what, const cha
 /* Everybody's row of the roster, on every rank: `all` has world->size elements. */
 enum dt_status dt_ranks_gather(struct dt_world *world, const struct dt_rank_info *mine, struct dt_rank_info *all);
 
-void dt_ranks_print(FILE *out, const struct dt_rank_info *all, int size);
+/* The roster. In a `width` that has no room for all columns it leaves out "local" and "threads"; 0: as wide as it is. */
+void dt_ranks_print(FILE *out, const struct dt_rank_info *all, int size, int width);
 
 #endif

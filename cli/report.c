@@ -5,11 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/bytes.h"
 #include "base/text.h"
 #include "cli/progress.h"
 #include "cli/ranks.h"
+#include "cli/terminal.h"
 #include "cli/version.h"
 
 static const char *const phase_names[] = {
@@ -17,6 +19,7 @@ static const char *const phase_names[] = {
     DT_PHASE_LIST(DT_NAME)};
 static const char *const optimizer_names[] = {DT_OPTIMIZER_LIST(DT_NAME)};
 static const char *const scaling_names[] = {DT_LR_SCALING_LIST(DT_NAME)};
+static const char *const schedule_names[] = {DT_SCHEDULE_LIST(DT_NAME)};
 static const char *const sharding_names[] = {DT_SHARDING_LIST(DT_NAME)};
 
 static bool classifies(const struct dt_trainer *t)
@@ -48,26 +51,37 @@ static void describe_rank(const struct dt_trainer *t, struct dt_rank_info *me)
              dt_count_text((double)t->loader.shard.n_total, n_total, sizeof n_total));
 }
 
-/* "batch 128 × 4 = 512, lr 0.001 × 4 = 0.004 (linear), 118 steps/epoch" */
+/* "batch 128 × 4 = 512, lr 0.001 × 4 = 0.004 (linear)" */
 static void print_arithmetic(const struct dt_trainer *t)
 {
     const struct dt_config *c = &t->config;
     const int n = t->world->size;
+    const char *times = dt_terminal_times();
     if (c->batch_global > 0) {
         fprintf(stderr, "  batch %lld over %d rank%s, lr %g", (long long)c->batch_global, n, n == 1 ? "" : "s", t->schedule.lr);
     } else {
-        fprintf(stderr, "  batch %lld × %d = %zu, lr %g × %g = %g (%s)", (long long)c->batch_per_rank, n,
-                t->loader.shard.global_batch, c->optimizer.lr, t->schedule.scale, t->schedule.lr, scaling_names[c->lr_scaling]);
+        fprintf(stderr, "  batch %lld %s %d = %zu, lr %g %s %g = %g (%s)", (long long)c->batch_per_rank, times, n,
+                t->loader.shard.global_batch, c->optimizer.lr, times, t->schedule.scale, t->schedule.lr,
+                scaling_names[c->lr_scaling]);
     }
     if (c->accumulate > 1) {
-        fprintf(stderr, ", in %lld micro-batches", (long long)c->accumulate);
+        fprintf(stderr, ", %lld micro-batches", (long long)c->accumulate);
     }
+    fputc('\n', stderr);
+}
+
+/* "schedule cosine, warm-up 1 epoch; 118 steps/epoch, 12 epochs" */
+static void print_schedule(const struct dt_trainer *t)
+{
+    const struct dt_config *c = &t->config;
+    fprintf(stderr, "  schedule %s", schedule_names[c->schedule]);
     if (c->warmup_epochs > 0) {
         const bool grows = t->schedule.scale != 1; /* warm-up is the way from the unscaled to the scaled rate */
-        fprintf(stderr, ", %swarm-up %g epochs%s", grows ? "" : "no ", c->warmup_epochs, grows ? "" : " (the rate is not scaled)");
+        fprintf(stderr, ", %swarm-up %g epoch%s%s", grows ? "" : "no ", c->warmup_epochs, c->warmup_epochs == 1 ? "" : "s",
+                grows ? "" : " (the rate is not scaled)");
     }
-    fprintf(stderr, ", %llu steps/epoch, %lld epoch%s\n", (unsigned long long)t->steps_per_epoch, (long long)c->epochs,
-            c->epochs == 1 ? "" : "s");
+    fprintf(stderr, "; %llu step%s/epoch, %lld epoch%s\n", (unsigned long long)t->steps_per_epoch,
+            t->steps_per_epoch == 1 ? "" : "s", (long long)c->epochs, c->epochs == 1 ? "" : "s");
 }
 
 /* Of "auto": why not the GPU. Of a GPU: whether it takes steps on its own. */
@@ -89,18 +103,18 @@ static void print_averaging(const struct dt_trainer *t)
     if (t->world->size == 1 || !t->config.dist.average) {
         return;
     }
-    fprintf(stderr, "  gradients averaged in %d bucket%s", n, n == 1 ? "" : "s");
+    fprintf(stderr, "  allreduce of gradients: %d bucket%s", n, n == 1 ? "" : "s");
     if (t->device.nccl) {
-        fprintf(stderr, " by NCCL\n");
+        fprintf(stderr, ", NCCL\n");
     } else if (t->device.cuda != NULL) {
         const bool shared = t->device.why[0] != '\0';
-        fprintf(stderr, " by way of host memory%s%s\n", shared ? ", because " : "", t->device.why);
+        dt_text_print(stderr, ", through host memory%s%s", shared ? ", because " : "", t->device.why);
     } else if (t->dist.shared.part == NULL) {
-        fprintf(stderr, " by messages of MPI\n");
+        fprintf(stderr, ", MPI messages\n");
     } else if (n_hosts == 1) {
-        fprintf(stderr, " of shared memory\n");
+        fprintf(stderr, ", shared memory\n");
     } else {
-        fprintf(stderr, ", in shared memory inside each of %d hosts, by MPI between them\n", n_hosts);
+        fprintf(stderr, ", shared memory in each of %d hosts, MPI between (hierarchical allreduce)\n", n_hosts);
     }
 }
 
@@ -129,9 +143,10 @@ enum dt_status dt_report_start(struct dt_trainer *t, const struct dt_run_dir *ru
         dt_text_print(stderr, "dtrain %s: %s, %s parameters, %s, %d rank%s", dt_version, t->config.name,
                       dt_count_text((double)t->model.n_parameters, n_parameters, sizeof n_parameters),
                       optimizer_names[t->config.optimizer.type], t->world->size, t->world->size == 1 ? "" : "s");
-        dt_ranks_print(stderr, all, t->world->size);
+        dt_ranks_print(stderr, all, t->world->size, dt_terminal_width(STDERR_FILENO));
         print_device(t);
         print_arithmetic(t);
+        print_schedule(t);
         print_averaging(t);
         print_switches(&t->config);
         dt_text_print(stderr, "  run   %s", run->path);
@@ -147,19 +162,37 @@ enum dt_status dt_report_start(struct dt_trainer *t, const struct dt_run_dir *ru
     return s;
 }
 
-void dt_report_epoch(const struct dt_trainer *t, const struct dt_epoch_record *r, double seconds)
+/* `room`: 2 for all, 1 without the throughput, 0 with the shortest words too. */
+static int compose_epoch(const struct dt_trainer *t, const struct dt_epoch_record *r, double seconds, int room, char *line,
+                         size_t size)
 {
-    char rate[32], time[32], accuracy[64] = "", speed[80] = "no step was left";
+    char number[32], train[32], test[32], accuracy[64] = "", speed[64] = "", time[40] = "  no step was left";
+    const bool words = room > 0;
     if (classifies(t)) {
-        snprintf(accuracy, sizeof accuracy, "  test accuracy %5.2f %%", 100.0 * dt_metrics_accuracy(&r->test));
+        snprintf(accuracy, sizeof accuracy, "  %saccuracy %5.2f %%", words ? "test " : "", 100.0 * dt_metrics_accuracy(&r->test));
     }
     if (isfinite(r->images_per_s)) {
-        snprintf(speed, sizeof speed, "%s images/s  %s", dt_count_text(r->images_per_s, rate, sizeof rate),
-                 dt_duration_text(seconds, time, sizeof time));
+        if (room > 1) {
+            snprintf(speed, sizeof speed, "  %s %s/s", dt_count_text(r->images_per_s, number, sizeof number),
+                     dt_unit_name(&t->config));
+        }
+        snprintf(time, sizeof time, "  %s", dt_duration_text(seconds, number, sizeof number));
     }
-    fprintf(stderr, "epoch %*llu/%lld  train loss %.4f  test loss %.4f%s  %s\n", dt_digits((unsigned long long)t->config.epochs),
-            (unsigned long long)r->epoch, (long long)t->config.epochs, dt_metrics_loss(&r->train), dt_metrics_loss(&r->test),
-            accuracy, speed);
+    return snprintf(line, size, "epoch %*llu/%lld  %sloss %s  test loss %s%s  lr %.3g%s%s",
+                    dt_digits((unsigned long long)t->config.epochs), (unsigned long long)r->epoch, (long long)t->config.epochs,
+                    words ? "train " : "", dt_loss_text(dt_metrics_loss(&r->train), train, sizeof train),
+                    dt_loss_text(dt_metrics_loss(&r->test), test, sizeof test), accuracy, r->lr, speed, time);
+}
+
+void dt_report_epoch(const struct dt_trainer *t, const struct dt_epoch_record *r, double seconds)
+{
+    char line[256];
+    const int width = dt_terminal_width(STDERR_FILENO);
+    int room = 2;
+    while (compose_epoch(t, r, seconds, room, line, sizeof line) > width && width > 0 && room > 0) {
+        room--;
+    }
+    fprintf(stderr, "%s\n", line);
 }
 
 enum dt_status dt_report_times(struct dt_trainer *t)
@@ -223,10 +256,10 @@ enum dt_status dt_report_memory(struct dt_trainer *t, struct dt_memory_use *out)
     *out = (struct dt_memory_use){.host_peak = most[0], .gpu_peak = most[1], .gpu_free = -most[2], .gpu_all = -most[3]};
     if (t->world->rank == 0) {
         char host[DT_BYTES_TEXT_SIZE], peak[DT_BYTES_TEXT_SIZE], left[DT_BYTES_TEXT_SIZE], all[DT_BYTES_TEXT_SIZE];
-        fprintf(stderr, "memory of a rank, at most %s", dt_bytes_text(out->host_peak, host));
+        fprintf(stderr, "peak memory per rank: %s", dt_bytes_text(out->host_peak, host));
         if (t->device.cuda != NULL) {
-            fprintf(stderr, "; on its GPU %s of %s, %s are left", dt_bytes_text(out->gpu_peak, peak),
-                    dt_bytes_text(out->gpu_all, all), dt_bytes_text(out->gpu_free, left));
+            fprintf(stderr, "; on its GPU %s of %s, %s left", dt_bytes_text(out->gpu_peak, peak), dt_bytes_text(out->gpu_all, all),
+                    dt_bytes_text(out->gpu_free, left));
         }
         fprintf(stderr, "\n");
     }

@@ -12,6 +12,7 @@ work=$(mktemp -d /tmp/dtrain-test.XXXXXX)
 n_checks=0 n_failed=0
 touch "$work/started"
 unset DTRAIN_TIMEOUT DTRAIN_ISA NO_COLOR
+export LC_ALL=C.UTF-8
 # MPICH keeps memory until the process ends; everything else that the sanitizers find is ours.
 export ASAN_OPTIONS="${ASAN_OPTIONS:-detect_leaks=0}"
 

@@ -58,18 +58,18 @@ gpus 'aaaaaaaa bbbbbbbb' 2 "${config[@]}" --run own
 is 'own GPUs' 0 "$got"
 says 'own GPUs: first row' ' +0 +[^ ]+ +0  cuda Fake GPU, f32, aaaaaaaa +.*'
 says 'own GPUs: second row' ' +1 +[^ ]+ +1  cuda Fake GPU, f32, bbbbbbbb +.*'
-says 'own GPUs: memory' 'memory of a rank, at most [0-9.]+ MB; on its GPU 1\.24 GB of 139 GB, 137 GB are left'
-says 'own GPUs: NCCL' '  gradients averaged in [0-9]+ buckets? by NCCL'
+says 'own GPUs: memory' 'peak memory per rank: [0-9.]+ MB; on its GPU 1\.24 GB of 139 GB, 137 GB left'
+says 'own GPUs: NCCL' '  allreduce of gradients: [0-9]+ buckets?, NCCL'
 is 'own GPUs: no excuse' 0 "$(grep -c 'device:' err)"
 check 'own GPUs: the weights of the CPU run' cmp "$(newest_checkpoint auto)" "$(newest_checkpoint own)"
 gpus 'aaaaaaaa bbbbbbbb' 2 "${config[@]}" --run mpi --set comm=mpi
 is 'own GPUs, mpi' 0 "$got"
-says 'own GPUs, mpi: staged' '  gradients averaged in [0-9]+ buckets? by way of host memory'
+says 'own GPUs, mpi: staged' '  allreduce of gradients: [0-9]+ buckets?, through host memory'
 
 # Shared by ranks: through host memory, and NCCL is refused.
 gpus 'aaaaaaaa' 2 "${config[@]}" --run shared
 is 'shared GPU' 0 "$got"
-says 'shared GPU: staged' '  gradients averaged in [0-9]+ buckets? by way of host memory, because ranks 0 and 1 share GPU-aaaaaaaa-0000'
+says 'shared GPU: staged' '  allreduce of gradients: [0-9]+ buckets?, through host memory, because ranks 0 and 1 share GPU-aaaaaaaa-0000'
 check 'shared GPU: the weights of the CPU run' cmp "$(newest_checkpoint auto)" "$(newest_checkpoint shared)"
 gpus 'aaaaaaaa bbbbbbbb aaaaaaaa' 3 "${config[@]}" --run refused --set comm=nccl
 refused 'shared GPU, nccl' 'comm "nccl" needs a GPU of its own for every rank \(.*"comm": "auto"\): ranks 0 and 2 share GPU-aaaaaaaa-0000'

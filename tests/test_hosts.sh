@@ -31,8 +31,8 @@ for comm in auto mpi; do
   check "comm $comm: other bits when run again" cmp "$(newest_checkpoint "${comm}1")" "$(newest_checkpoint "${comm}2")"
 done
 check 'auto takes another way' \
-  grep -q '^  gradients averaged in 2 buckets, in shared memory inside each of 2 hosts, by MPI between them$' auto1.err
-check 'mpi takes another way' grep -q '^  gradients averaged in 2 buckets by messages of MPI$' mpi1.err
+  grep -q '^  allreduce of gradients: 2 buckets, shared memory in each of 2 hosts, MPI between (hierarchical allreduce)$' auto1.err
+check 'mpi takes another way' grep -q '^  allreduce of gradients: 2 buckets, MPI messages$' mpi1.err
 
 # ---- ranks that fail ----
 has_steps() { [[ -s $1/metrics.jsonl ]] && (($(wc -l <"$1/metrics.jsonl") > 3)); }

@@ -43,7 +43,7 @@ for n in 0 1 3; do
   check "-np $n: no line of progress" grep -Eq 'step [ 0-9]+/[0-9]+ .* images/s .* left$' err
 done
 printf '%s\n' "$(cat out)" >first
-check 'no memory of a rank' grep -Eqx 'memory of a rank, at most [0-9.]+ MB' err
+check 'no memory of a rank' grep -Eqx 'peak memory per rank: [0-9.]+ MB' err
 check 'no roster of three ranks' test "$(grep -Ec '^ +[012]  .* of 320 samples$' err)" -eq 3
 check 'no arithmetic of the batch' grep -Fq 'batch 16 × 3 = 48, lr 0.001 × 3 = 0.003' err
 check 'the files are not as documented' python3 - <<'PY'
@@ -114,32 +114,51 @@ for word in '^dtrain [0-9]' 'MPICH [0-9]' 'x86-64-v\|baseline' '^  build '; do
   check "--version does not say $word" grep -q "$word" out
 done
 
-# ---- a terminal: one line, drawn again and again, and no colour ----
+# ---- a terminal: one line, drawn again and again, in its width, also after it was resized; no colour ----
 cat >terminal.py <<'PY'
-import os, pty, re, signal, subprocess, sys
+import fcntl, os, pty, re, signal, struct, subprocess, sys, termios
+position = r"epoch \d+/99 +\d+/\d+  loss \d+\.\d{4}"
+lines_of = {80: position + r"  accuracy +\d+\.\d\d %.*  [\d:]+ left", 40: position + r".*",
+            132: r"epoch +\d+/99  step +\d+/\d+  loss \d+\.\d{4}  accuracy +\d+\.\d\d %  [\d,]+ images/s  [\d:]+ left"}
+signal.alarm(120)
 master, slave = pty.openpty()
-job = subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE, stderr=slave, stdin=subprocess.DEVNULL)
+job, text = None, ""
+for width, line in lines_of.items():
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("4H", 24, width, 0, 0))
+    job = job or subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE, stderr=slave, stdin=subprocess.DEVNULL)
+    drawn = []  # five in a row as they should be: those before may have been drawn before it was resized
+    while not (len(drawn) > 6 and all(len(d) < width and re.fullmatch(line, d) for d in drawn[-6:-1])):
+        text += os.read(master, 4096).decode()
+        drawn = text.split("\r\x1b[K")
+    if width == 80:
+        banner = drawn[0].split("\r\n")
+        assert len(banner) > 5 and max(map(len, banner[:-2])) <= 80, banner
+assert not re.search("\x1b(?!\\[K)", text), "escape sequences other than 'clear the line'"
 os.close(slave)
-text = b""
-while text.count(b"\r\x1b[K") < 20:  # a job that does not end by itself
-    text += os.read(master, 4096)
 job.send_signal(signal.SIGTERM)
 try:
     while piece := os.read(master, 4096):
-        text += piece
+        text += piece.decode()
 except OSError:
     pass  # the other side has closed it
 assert job.wait() == 75, job.returncode
-text = text.decode()
-assert not re.search("\x1b(?!\\[K)", text), "escape sequences other than 'clear the line'"
-lines = re.split("\r\x1b\\[K|\r?\n", text)
-assert max(len(line) for line in lines if line.startswith("epoch")) <= 100, lines
-assert re.search(r"\r\x1b\[Kepoch +\d+/\d+  step +\d+/\d+  loss \d+\.\d{4}  accuracy +\d+\.\d\d %  [\d,]+ images/s  [\d:]+ left\r", text), text
 assert re.search(r"\r\x1b\[Kstopped by SIGTERM", text), "the line is not cleared before the next text"
 PY
 endless=(--config config.json --set train.epochs=99 --set data.train_samples=200000 --set train.batch.per_rank=1)
-check 'on a terminal' env NO_COLOR=1 python3 terminal.py "$DTRAIN" "${endless[@]}" --run "$work/terminal1"
-check "on mpirun's terminal" python3 terminal.py "$MPIEXEC" -n 2 "$DTRAIN" "${endless[@]}" --run "$work/terminal2"
+check 'on a terminal' env NO_COLOR=1 python3 terminal.py "$DTRAIN" "${endless[@]}" --run terminal1
+check "on mpirun's terminal" python3 terminal.py "$MPIEXEC" -n 2 "$DTRAIN" "${endless[@]}" --run terminal2
+
+# ---- where the locale has no ×, there is none; the words of a schedule; numbers that are no images ----
+for locale in C POSIX; do
+  LC_ALL=$locale run 0 2 --config config.json --run "run-$locale" --set train.max_steps=1 --set train.warmup_epochs=1
+  check "LC_ALL=$locale: no ASCII" grep -Fq 'batch 16 x 2 = 32, lr 0.001 x 2 = 0.002' err
+  check "LC_ALL=$locale: not ASCII alone" test -z "$(tr -d '\n[:print:]' <err | head -c 1)"
+done
+check 'warm-up: not one epoch' grep -Fqx '  schedule constant, warm-up 1 epoch; 10 steps/epoch, 3 epochs' err
+check 'no learning rate on the line of an epoch' grep -Eq '^epoch 1/3  train loss .*  lr 0\.00[0-9]+  ' err
+run 0 1 --config "$configs/linear.json" --run line --set train.epochs=1
+check 'a line fit speaks of images' test -z "$(grep images err)"
+check 'a line fit has no speed' grep -Eq '^epoch 1/1 .* samples/s ' err
 
 # ---- names that would steer the terminal: shown, not obeyed; those that are only not English stay readable ----
 hostile=$'odd\033[2J\302\233\342\200\256ü'

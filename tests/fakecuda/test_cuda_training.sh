@@ -48,13 +48,13 @@ dtrain "${config[@]}" --run cpu --set device=cpu
 is 'cpu' 0 "$got"
 
 # Each rank with a GPU of its own; all ranks on one.
-gradients='  gradients averaged in [0-9]+ buckets?'
+gradients='  allreduce of gradients: [0-9]+ buckets?'
 for n in $(printf '%d\n' "$ranks" 1 | sort -u); do
   run=gpus$n
   train "$n" "$run"
   check "$run: the losses of the CPU" close_to 1e-4 "$run" cpu
   is "$run: roster" "$ranks" "$(grep -Ec '^ +[0-9]+ +[^ ]+ +[0-9]+  cuda Double of a GPU, f32, [0-9a-f]{8} ' err)"
-  says "$run" 'memory of a rank, at most [0-9.]+ MB; on its GPU [0-9.]+ MB of 1\.07 GB, [0-9.]+ GB are left'
+  says "$run" 'peak memory per rank: [0-9.]+ MB; on its GPU [0-9.]+ MB of 1\.07 GB, [0-9.]+ GB left'
   is "$run: GPUs" "$n" "$(grep -Eo 'f32, [0-9a-f]{8} ' err | sort -u | wc -l)"
   if ((ranks == 1 || n > 1)); then
     says "$run" '  steps recorded as a CUDA graph'
@@ -62,11 +62,11 @@ for n in $(printf '%d\n' "$ranks" 1 | sort -u); do
     says "$run" '  steps call by call: gradients pass through the host'
   fi
   if ((ranks == 1)); then
-    is "$run: alone" 0 "$(grep -c 'gradients averaged' err)"
+    is "$run: alone" 0 "$(grep -c "allreduce of gradients" err)"
   elif ((n > 1)); then
-    says "$run" "$gradients by NCCL"
+    says "$run" "$gradients, NCCL"
   else
-    says "$run" "$gradients by way of host memory, because ranks 0 and 1 share GPU-.*"
+    says "$run" "$gradients, through host memory, because ranks 0 and 1 share GPU-.*"
   fi
 done
 
@@ -160,7 +160,7 @@ for batch in per_rank=512 global=$((512 * ranks)); do
   for cure in $(grep -Eo "($key|train.accumulate)=[0-9]+" err); do
     faulty FAKE_DEVICE_BYTES=37400000 "cured-$batch-$cure" "${large[@]}" --set "train.batch={\"${batch%=*}\":${batch#*=}}" --set "$cure"
     is "$batch, then $cure" 0 "$got"
-    says "$batch, then $cure" "memory of a rank, at most $size; on its GPU 3[0-9.]+ MB of 37\\.4 MB, $size are left"
+    says "$batch, then $cure" "peak memory per rank: $size; on its GPU 3[0-9.]+ MB of 37\\.4 MB, $size left"
   done
 done
 
