@@ -108,10 +108,14 @@ enum dt_status dt_host_memory_open(struct dt_comm *comm, size_t n_bytes, struct 
 {
     *out = (struct dt_host_memory){.n_bytes = round_up(n_bytes, DT_HUGE_PAGE)};
     struct place *places = calloc((size_t)comm->size, sizeof *places);
-    if (places == NULL) {
-        return dt_error(DT_NO_MEMORY, "no memory to share with the other ranks of the host");
+    int32_t all_have_room = places != NULL;
+    enum dt_status s = dt_comm_allreduce(comm, &all_have_room, 1, DT_TYPE_I32, DT_REDUCE_MIN, "room to open the hosts' memory");
+    if (s == DT_OK && (places == NULL || !all_have_room)) {
+        s = dt_error_agreed(dt_error(DT_NO_MEMORY, "no memory to share with the other ranks of the host"));
     }
-    const enum dt_status s = share(comm, places, out);
+    if (s == DT_OK) {
+        s = share(comm, places, out);
+    }
     free(places);
     return s;
 }

@@ -139,7 +139,7 @@ enum dt_status dt_world_open(struct dt_world *world)
 }
 
 /* What a rank tells the others about itself. */
-struct report {
+struct dt_report {
     int32_t status;
     uint32_t text_hash; /* FNV-1a */
 };
@@ -154,7 +154,7 @@ static uint32_t hash_text(const char *text)
 }
 
 /* The lowest failing rank, or -1; `alike`: all ranks report the same. */
-static int find_failure(const struct report *reports, int n, bool *alike)
+static int find_failure(const struct dt_report *reports, int n, bool *alike)
 {
     int first = -1;
     *alike = true;
@@ -187,21 +187,17 @@ enum dt_status dt_world_agree(struct dt_world *world, enum dt_status mine)
     if (world->size == 1) {
         return mine;
     }
-    struct report *reports = calloc((size_t)world->size, sizeof *reports);
-    if (reports == NULL) {
-        return dt_error(DT_STALLED, "no memory to agree with the other ranks");
+    if (world->reports == NULL) { /* while the world is opened, and kept: later, want of memory is itself to be agreed on */
+        world->reports = calloc((size_t)world->size, sizeof *world->reports);
     }
-    const struct report report = {.status = (int32_t)mine, .text_hash = mine == DT_OK ? 0 : hash_text(dt_error_text())};
-    enum dt_status status;
+    if (world->reports == NULL) {
+        return dt_error(DT_NO_MEMORY, "no memory to agree with the other ranks");
+    }
+    const struct dt_report report = {.status = (int32_t)mine, .text_hash = mine == DT_OK ? 0 : hash_text(dt_error_text())};
     bool alike;
-    DT_TRY_GOTO(status, dt_comm_allgather(world->comm, &report, reports, sizeof report, "agreement on errors"), done);
-    const int first = find_failure(reports, world->size, &alike);
-    if (first >= 0) {
-        status = share_failure(world, first, alike, (enum dt_status)reports[first].status);
-    }
-done:
-    free(reports);
-    return status;
+    DT_TRY(dt_comm_allgather(world->comm, &report, world->reports, sizeof report, "agreement on errors"));
+    const int first = find_failure(world->reports, world->size, &alike);
+    return first < 0 ? DT_OK : share_failure(world, first, alike, (enum dt_status)world->reports[first].status);
 }
 
 bool dt_world_speaks(struct dt_world *world, bool agreed)

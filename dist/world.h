@@ -13,8 +13,9 @@ struct dt_world {
     int rank, size;
     int local_rank, local_size; /* among the ranks of this host */
     char host[DT_HOST_SIZE];
-    struct dt_comm *comm; /* owned by the world */
-    bool has_word;        /* private: this rank tells of an error that not all ranks know of */
+    struct dt_comm *comm;      /* owned by the world */
+    bool has_word;             /* private: this rank tells of an error that not all ranks know of */
+    struct dt_report *reports; /* private: room for dt_world_agree */
 };
 
 /* Blocks SIGTERM, SIGINT and SIGUSR1 (see dist/stop.h), starts MPI, finds the ranks and checks the launch and DTRAIN_TIMEOUT. Every
