@@ -111,6 +111,7 @@ static enum dt_status open_append(const struct dt_run_dir *run, const char *name
         close(fd);
         return dt_error(DT_NO_MEMORY, "%s/%s: out of memory", run->path, name);
     }
+    fseek(*out, 0, SEEK_END); /* where fopen begins, so that an empty file shows */
     return DT_OK;
 }
 
