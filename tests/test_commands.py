@@ -31,7 +31,7 @@ EXCEPTIONS = (  # what one of the commands between && has, what it becomes or No
     (r"^cmake --build (?!--preset debug).*", r"\g<0> -- -n", "takes minutes: the build says what it would do"),
     (r"^cmake --build --preset debug$", r"\g<0> --target dt_cpu_baseline", "takes minutes: the part that once needed an optimizer"),
     (r"^ctest .*", r"\g<0> -N", "takes minutes: only lists the tests"),
-    (r"^(cmake --install .*)", r"\1 --prefix installed", "needs root"),
+    (r"^cmake --install build/release$", "cmake --install '%s' --prefix installed" % BUILD, "needs root, and a build of all: the tests'"),
     (r"device=cuda", "device=auto", "needs a GPU for every rank"),
     (r"precision=bf16", "precision=f32", "needs GPUs, or AMX"),
     (r"-e 64M", "-e 64K", "takes long"),
