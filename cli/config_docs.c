@@ -83,7 +83,8 @@ void dt_config_markdown(FILE *out)
     char name[DT_NAME_SIZE];
     fputs(
         "# Configuration\n\n"
-        "This page is made from `cli/config_schema.h` by `cmake --build build/release --target docs`; `dtrain --help-config` prints the "
+        "This page is made from `cli/config_schema.h` by `cmake --build build/release --target docs`; `dtrain --help-config` "
+        "prints the "
         "same.\n\n"
         "A configuration is one JSON object (RFC 8259, at most 1 MiB, nested at most 16 deep). A dot in a key below stands for an "
         "object\n"

@@ -197,13 +197,15 @@ static enum dt_status make_plan(struct dt_world *world, bool needs_data, struct 
 enum dt_status dt_plan(struct dt_world *world, const struct dt_config *config, bool needs_data)
 {
     struct plan *plan = calloc(1, sizeof *plan);
-    enum dt_status s = plan != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory");
-    if (s == DT_OK) {
+    enum dt_status s = DT_NO_MEMORY;
+    if (plan != NULL) {
         plan->config = *config;
         s = make_plan(world, needs_data, plan);
+    } else {
+        dt_error(s, "out of memory");
     }
     s = dt_world_agree(world, s);
-    if (s == DT_OK && world->rank == 0) {
+    if (plan != NULL && s == DT_OK && world->rank == 0) {
         dt_text_print(stdout, "%s", config->name);
         print_layers(&plan->model);
         print_run(plan);
