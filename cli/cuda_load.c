@@ -64,6 +64,10 @@ enum dt_status dt_cuda_load(const struct dt_cuda_module **out)
     const char *named = getenv("DTRAIN_CUDA_MODULE");
     char path[PATH_MAX];
     if (named != NULL && named[0] != '\0') {
+        if (secure_getenv("DTRAIN_CUDA_MODULE") == NULL) {
+            return dt_error(DT_UNAVAILABLE,
+                            "DTRAIN_CUDA_MODULE names code for a program that has more rights than its caller (unset it)");
+        }
         return load(named, out);
     }
     if (dlopen(DRIVER, RTLD_LAZY | RTLD_LOCAL) == NULL) { /* if it is there, the module will need it: it stays */

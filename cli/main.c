@@ -193,10 +193,10 @@ int main(int argc, char **argv)
 {
     struct dt_args args = {0};
     struct dt_world world = {0};
-    dt_stop_block();
-    open_standard_files();
     signal(SIGXFSZ, SIG_IGN); /* a file size limit and a closed pipe become errors of write() */
     signal(SIGPIPE, SIG_IGN);
+    dt_stop_block();
+    open_standard_files();
     const enum dt_status parsed = dt_args_parse(argc, argv, &args);
     if (parsed == DT_OK && is_alone(args.command)) {
         enum dt_status s = is_first_copy() ? run_alone(&args) : DT_OK;

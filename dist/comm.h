@@ -76,8 +76,8 @@ void dt_comm_close(struct dt_comm *comm);
 
 /* Starting, testing, waiting. `name` must outlive the request. A wait past the limit is DT_STALLED and names the collective, the
  * time, and the ranks that are missing; the program can then only end (dt_world_exit). A rank that sees none missing on its own
- * host waits 3 s longer, so that the host where one is can name it first. An MPI error is DT_STALLED too, or DT_INTERNAL where the
- * call itself was wrong. One message holds 2^31 - 1 elements at most: DT_CONFIG. */
+ * host waits 1.5 s longer, so that the host where one is can name it first. An MPI error is DT_STALLED too, or DT_INTERNAL where
+ * the call itself was wrong. One message holds 2^31 - 1 elements at most: DT_CONFIG. */
 enum dt_status dt_comm_allreduce_start(struct dt_comm *comm, void *buffer, size_t n_elems, enum dt_type type, enum dt_reduce op,
                                        const char *name, struct dt_request *request);
 /* For what is built on top: counts a collective that begins, and one that has ended. */

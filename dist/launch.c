@@ -4,13 +4,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 
 #define OUTLIVED_LIMIT_MS 5000
 #define OUTLIVING_MS 100
+#define DRAIN_LIMIT_MS 1000
+#define SHARED_PER_RANK 4096 /* bytes of the file that MPICH shares between the ranks of a host */
 
 /* A launcher's traces in the environment. */
 struct launcher {
@@ -67,14 +71,15 @@ enum dt_status dt_launch_check(int size)
 int dt_launch_rank(void)
 {
     const struct launcher *launcher = find_mistaken();
-    return launcher == NULL ? 0 : env_number(launcher->rank);
+    return env_number(launcher == NULL ? "PMI_RANK" : launcher->rank);
 }
 
-/* Where MPICH's launcher listens to this process, or -1 when it was started otherwise. */
+/* Where MPICH's launcher listens to this process, or -1 when it was started otherwise: Slurm sets PMI_FD too, but only this one
+ * counts the ranks of a host. */
 static int hydra_fd(void)
 {
     const char *fd = getenv("PMI_FD");
-    return fd == NULL || getenv("HYDI_CONTROL_FD") == NULL ? -1 : atoi(fd);
+    return fd == NULL || getenv("MPI_LOCALNRANKS") == NULL ? -1 : atoi(fd);
 }
 
 void dt_launch_die_with_parent(void)
@@ -89,9 +94,20 @@ void dt_launch_die_with_parent(void)
     }
 }
 
+static void drain_pipes(void)
+{
+    int ms = 0;
+    for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++) {
+        for (int n_bytes = 0; ms < DRAIN_LIMIT_MS && ioctl(fd, FIONREAD, &n_bytes) == 0 && n_bytes > 0; ms++) {
+            dt_sleep_ms(1);
+        }
+    }
+}
+
 bool dt_launch_abort(int code)
 {
     const int fd = hydra_fd();
+    drain_pipes();
     if (fd < 0) {
         return false;
     }
@@ -102,6 +118,30 @@ bool dt_launch_abort(int code)
     digits[1] = (char)('0' + code / 10 % 10);
     digits[2] = (char)('0' + code % 10);
     return write(fd, line, sizeof line - 1) == (ssize_t)(sizeof line - 1);
+}
+
+void dt_launch_end_job(const char *line, int code)
+{
+    const ssize_t n_said = write(STDERR_FILENO, line, strlen(line));
+    (void)n_said; /* nobody listens */
+    dt_launch_abort(code);
+    dt_sleep_ms(DT_LAUNCH_KILL_MS);
+    _exit(code);
+}
+
+enum dt_status dt_launch_fit_file_limit(void)
+{
+    struct rlimit limit;
+    const int n_ranks = env_number("MPI_LOCALNRANKS");
+    if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+        return DT_OK;
+    }
+    setenv("UCX_TLS", "^posix", 0); /* shared memory of System V instead, which is no file */
+    if (n_ranks > 1 && limit.rlim_cur < (rlim_t)n_ranks * SHARED_PER_RANK) {
+        return dt_error(DT_IO, "%d ranks cannot share memory, because files may have %llu bytes at most (raise ulimit -f)", n_ranks,
+                        (unsigned long long)limit.rlim_cur);
+    }
+    return DT_OK;
 }
 
 /* Once the launcher of MPICH 4.0 has passed on a signal, it takes the exit code of a process that it finds dead after all output

@@ -13,15 +13,26 @@
  * DT_UNAVAILABLE names the launcher and the cure. */
 enum dt_status dt_launch_check(int size);
 
-/* The launcher's own number for this process, or 0: so that n singletons print one error line, not n. */
+/* The launcher's own number for this process, or 0: so that n singletons, or n ranks that MPI has not connected, print one error
+ * line, not n. */
 int dt_launch_rank(void);
 
 /* Lets the kernel kill this process when MPICH's launcher dies, which otherwise leaves its ranks running. First thing. */
 void dt_launch_die_with_parent(void);
 
-/* Asks MPICH's launcher to end the whole job with this exit code; false when there is none to ask. Returns at once: the kill
- * follows. Safe in a signal handler. MPI_Abort does the same but adds a line of its own to ours. */
+/* Asks MPICH's launcher to end the whole job with this exit code; false when there is none to ask. First waits, a second at most,
+ * until it has read what this process printed: it forwards nothing from a process that it kills. The kill follows, as a rule within
+ * DT_LAUNCH_KILL_MS. Safe in a signal handler. MPI_Abort does the same but adds a line of its own to ours, and waits for an answer.
+ */
 bool dt_launch_abort(int code);
+#define DT_LAUNCH_KILL_MS 500
+
+/* The same after saying `line` on stderr; and if the launcher does not answer, or there is none, this process ends all the same. */
+void dt_launch_end_job(const char *line, int code) __attribute__((noreturn));
+
+/* Makes MPI start under a limit on the size of files (ulimit -f), which UCX's shared memory counts as. Before MPI_Init. DT_IO: the
+ * limit is too small for that of MPICH itself. */
+enum dt_status dt_launch_fit_file_limit(void);
 
 /* Lets MPICH's launcher see this process's exit code although it has passed a signal on to it. Called last, by one process of the
  * job, after MPI_Finalize. */

@@ -5,51 +5,42 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "dist/launch.h"
+#include "dist/start_watch.h"
 #include "dist/stop.h"
 
-#define START_LIMIT_S 120
 #define EXIT_LIMIT_S 10
-#define DRAIN_LIMIT_MS 1000
-#define KILL_LIMIT_MS 2000 /* how long the launcher may take to end this process after it was asked */
+#define TAKE_ALONG_LIMIT_S 3
+#define KILL_LIMIT_S 2 /* how much later the kernel ends what not even the limit ended */
+#define FIRST_SPEAKS_MS 1000
 
 static bool mpi_started; /* and not ended */
 static bool leaving;     /* dt_world_exit is at work */
 static volatile sig_atomic_t limit_code;
 static const char *volatile limit_text;
 
-static void say(const char *text)
-{
-    if (write(STDERR_FILENO, text, strlen(text)) < 0) {
-        return; /* nobody listens */
-    }
-}
-
-/* Until the launcher has read what this process printed: it forwards nothing from a process that it kills. */
-static void drain_pipes(void)
-{
-    for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++) {
-        int n_bytes = 0;
-        for (int ms = 0; ms < DRAIN_LIMIT_MS && ioctl(fd, FIONREAD, &n_bytes) == 0 && n_bytes > 0; ms++) {
-            dt_sleep_ms(1);
-        }
-    }
-}
-
-/* MPI_Init and MPI_Finalize block, and can hang when another rank is gone: an alarm ends the process then. */
 static void on_limit(int signal_number)
 {
     (void)signal_number;
-    say(limit_text);
-    drain_pipes();
-    dt_launch_abort(limit_code);
-    _exit(limit_code);
+    dt_launch_end_job(limit_text, limit_code);
 }
 
+static void send_later(int signal_number, unsigned seconds)
+{
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = signal_number};
+    const struct itimerspec when = {.it_value.tv_sec = seconds};
+    timer_t timer;
+    if (timer_create(CLOCK_MONOTONIC, &event, &timer) == 0) {
+        timer_settime(timer, 0, &when, NULL);
+    }
+}
+
+/* The way out blocks and can hang when another rank is gone: an alarm ends the process then. Its timers run on in the kernel when
+ * the process is stopped, where nobody may be left to kill it: SIGCONT lets it meet its alarm. */
 static void set_limit(unsigned seconds, int code, const char *text)
 {
     limit_code = code;
@@ -60,24 +51,20 @@ static void set_limit(unsigned seconds, int code, const char *text)
     sigaddset(&alarm_set, SIGALRM);
     sigaction(SIGALRM, &action, NULL);
     pthread_sigmask(SIG_UNBLOCK, &alarm_set, NULL);
-    alarm(seconds);
-}
-
-static void lift_limit(void)
-{
-    alarm(0);
-    signal(SIGALRM, SIG_IGN);
+    send_later(SIGALRM, seconds);
+    send_later(SIGCONT, seconds);
+    send_later(SIGKILL, seconds + KILL_LIMIT_S);
 }
 
 /* The launcher kills this process together with the others; what it does not kill in time ends by itself. */
-static void take_others_along(int code)
+static void take_others_along(int code, const char *last_words)
 {
+    set_limit(TAKE_ALONG_LIMIT_S, code, last_words);
     fflush(NULL);
-    drain_pipes();
-    if (dt_launch_abort(code)) {
-        dt_sleep_ms(KILL_LIMIT_MS);
+    if (!dt_launch_abort(code)) {
+        MPI_Abort(MPI_COMM_WORLD, code);
     }
-    MPI_Abort(MPI_COMM_WORLD, code);
+    dt_sleep_ms(DT_LAUNCH_KILL_MS);
     _exit(code);
 }
 
@@ -86,17 +73,16 @@ static void on_stray_exit(int code, void *unused)
 {
     (void)unused;
     if (mpi_started && !leaving) {
-        say("dtrain: a rank left without dt_world_exit (this is a bug)\n");
-        take_others_along(code == 0 ? DT_INTERNAL : code);
+        fputs("dtrain: a rank left without dt_world_exit (this is a bug)\n", stderr);
+        take_others_along(code == 0 ? DT_INTERNAL : code, "");
     }
 }
 
 static enum dt_status start_mpi(void)
 {
     int provided;
-    set_limit(START_LIMIT_S, DT_STALLED, "dtrain: MPI did not start within 120 s (did a rank die before it began?)\n");
+    DT_TRY(dt_launch_fit_file_limit());
     const int code = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
-    lift_limit();
     if (code != MPI_SUCCESS) {
         return dt_error(DT_UNAVAILABLE, "MPI does not start (MPI_Init_thread returned %d)", code);
     }
@@ -108,23 +94,14 @@ static enum dt_status start_mpi(void)
 
 static enum dt_status open_comm(struct dt_world *world)
 {
-    set_limit(START_LIMIT_S, DT_STALLED, "dtrain: the ranks did not find each other within 120 s\n");
-    const enum dt_status status = world->size == 1 ? dt_comm_open_self(&world->comm) : dt_comm_open_mpi(&world->comm);
-    lift_limit();
-    DT_TRY(status);
+    DT_TRY(world->size == 1 ? dt_comm_open_self(&world->comm) : dt_comm_open_mpi(&world->comm));
     world->local_rank = world->comm->local_rank;
     world->local_size = world->comm->local_size;
     return DT_OK;
 }
 
-enum dt_status dt_world_open(struct dt_world *world)
+static enum dt_status find_ranks(struct dt_world *world)
 {
-    *world = (struct dt_world){.size = 1, .local_size = 1};
-    dt_stop_block();
-    dt_launch_die_with_parent();
-    if (gethostname(world->host, DT_HOST_SIZE - 1) != 0) {
-        snprintf(world->host, sizeof world->host, "unknown");
-    }
     DT_TRY(start_mpi());
     dt_stop_install();
     MPI_Comm_rank(MPI_COMM_WORLD, &world->rank);
@@ -134,7 +111,21 @@ enum dt_status dt_world_open(struct dt_world *world)
         world->rank = dt_launch_rank();
         return launch;
     }
-    DT_TRY(open_comm(world));
+    return open_comm(world);
+}
+
+enum dt_status dt_world_open(struct dt_world *world)
+{
+    *world = (struct dt_world){.rank = dt_launch_rank(), .size = 1, .local_size = 1};
+    dt_stop_block();
+    dt_launch_die_with_parent();
+    if (gethostname(world->host, DT_HOST_SIZE - 1) != 0) {
+        snprintf(world->host, sizeof world->host, "unknown");
+    }
+    DT_TRY(dt_start_watch_open(world->host));
+    const enum dt_status status = find_ranks(world);
+    dt_start_watch_close();
+    DT_TRY(status);
     return dt_world_agree(world, dt_comm_timeout_from_env(&world->comm->timeout_s));
 }
 
@@ -224,6 +215,7 @@ static void end_mpi(struct dt_world *world)
     dt_comm_close(world->comm);
     MPI_Finalize();
     mpi_started = false;
+    limit_text = ""; /* the others were here, and told it */
 }
 
 /* What to say if the limit strikes: an error that nobody has told, because the others are not here after all. */
@@ -247,9 +239,9 @@ void dt_world_exit(struct dt_world *world, enum dt_status status, bool agreed)
     set_limit(EXIT_LIMIT_S, (int)status, untold(world, status));
     if (world->size > 1 && (!agreed || status == DT_STALLED)) {
         if (!world->has_word) {
-            dt_sleep_ms(KILL_LIMIT_MS / 2); /* whoever has the word may be about to use it */
+            dt_sleep_ms(FIRST_SPEAKS_MS); /* whoever has the word may be about to use it */
         }
-        take_others_along((int)status);
+        take_others_along((int)status, untold(world, status));
     }
     end_mpi(world);
     if (status != DT_OK && dt_stop_requested() && world->rank == 0) {

@@ -6,6 +6,8 @@
  *   wrong CODE   the same as alone, but it takes its error for agreed
  *   stray CODE   the last rank calls exit(CODE)    stall       the last rank does not come to a collective
  *   freeze       the last rank stops itself inside one
+ *   early        the last rank stops itself before it opens the world, or with CODE ends then
+ *   linger CODE  all agree on it, and the last rank stops itself on its way out, after MPI
  *   run FILE     steps until a signal asks to stop; each rank adds its pid to FILE when it runs
  * Rank 0 prints 1000 lines first, none of which may be lost. */
 #include <fcntl.h>
@@ -56,6 +58,28 @@ static enum dt_status run_until_stopped(struct dt_world *world, const char *path
     }
 }
 
+/* As seen before MPI says so. */
+static bool is_last_started(void)
+{
+    const char *rank = getenv("PMI_RANK"), *size = getenv("PMI_SIZE");
+    return rank != NULL && size != NULL && atoi(rank) == atoi(size) - 1;
+}
+
+static void begin(const char *how, const char *code)
+{
+    const bool last = is_last_started();
+    if (strcmp(how, "early") == 0 && last && code == NULL) {
+        raise(SIGSTOP);
+    } else if (strcmp(how, "early") == 0 && last) {
+        exit(atoi(code));
+    }
+}
+
+static void stop_itself(void)
+{
+    raise(SIGSTOP);
+}
+
 static enum dt_status fail(enum dt_status status)
 {
     return status == DT_OK ? DT_OK : dt_error(status, "the test wants it so");
@@ -66,13 +90,17 @@ int main(int argc, char **argv)
     struct dt_world world;
     const char *how = argc > 1 ? argv[1] : "all", *what = argc > 2 ? argv[2] : "0";
     const enum dt_status code = (enum dt_status)atoi(what);
+    begin(how, argc > 2 ? what : NULL);
     const enum dt_status opened = dt_world_open(&world);
     if (opened != DT_OK) {
         leave(&world, opened);
     }
     const bool last = world.rank == world.size - 1;
     print_much(&world);
-    if (strcmp(how, "all") == 0) {
+    if (strcmp(how, "linger") == 0 && last) {
+        atexit(stop_itself);
+    }
+    if (strcmp(how, "all") == 0 || strcmp(how, "linger") == 0) {
         leave(&world, dt_world_agree(&world, fail(code)));
     }
     if (strcmp(how, "one") == 0) {

@@ -53,6 +53,15 @@ else
   says 'no driver, version: devices' '  devices   cpu, ref' version
 fi
 
+# A program with more rights than its caller loads no code that the caller names.
+if [[ $EUID -ne 0 ]] || findmnt -no OPTIONS -T "$work" | grep -q nosuid; then
+  echo 'skipped: no root, or no setuid here; a module named to a setuid program'
+else
+  cp "$DTRAIN" setuid && chown 65534 setuid && chmod 4755 setuid
+  DTRAIN_CUDA_MODULE=$module ./setuid --version >version
+  says 'setuid' '  GPU       DTRAIN_CUDA_MODULE names code for a program that has more rights than its caller \(unset it\)' version
+fi
+
 # Every rank has a GPU of its own: NCCL. The fake ones count as the CPU does, so the weights are the same to the bit.
 gpus 'aaaaaaaa bbbbbbbb' 2 "${config[@]}" --run own
 is 'own GPUs' 0 "$got"

@@ -25,7 +25,7 @@ expect() {
     [ $got -eq "$rc" ] || fail "$what: exit code $got, expected $rc"
     [ "$(wc -l <"$tmp/err")" -eq "$n_lines" ] || fail "$what: $(wc -l <"$tmp/err") lines on stderr, expected $n_lines"
     grep -q -- "$text" "$tmp/err" || [ "$n_lines" -eq 0 ] || fail "$what: no '$text' on stderr"
-    [[ $1 =~ ^(alone|again|wrong|stray)$ ]] || [ "$(wc -l <"$tmp/out")" -eq 1000 ] || fail "$what: $(wc -l <"$tmp/out") of 1000 lines on stdout"
+    [[ $1 =~ ^(alone|again|wrong|stray|early)$ ]] || [ "$(wc -l <"$tmp/out")" -eq 1000 ] || fail "$what: $(wc -l <"$tmp/out") of 1000 lines on stdout"
 }
 
 # Waits until N processes have written their numbers; prints them.
@@ -86,10 +86,23 @@ expect 3 1 'without dt_world_exit' 2 stray 3
 export DTRAIN_TIMEOUT=2
 expect 76 1 "the last barrier stalled for 2 s: rank 3 has not arrived; it was last seen .* in 'data load'" 4 stall
 expect 76 1 "the last barrier stalled for 2 s: rank 1 has not arrived; it was last seen .* in 'data load'" 2 freeze
+expect 76 1 '^dtrain: MPI did not start within 2 s: rank 3 ([^)]*) is stopped (' 4 early
+expect 76 1 '^dtrain: MPI did not start within 2 s: rank 1 ([^)]*) ended before it began (' 2 early 0
 export DTRAIN_TIMEOUT=abc
 timeout 60 "$mpiexec" -np 4 "$job" all 0 >"$tmp/out" 2>"$tmp/err"
 [ $? -eq 78 ] && [ "$(cat "$tmp/err")" = "dtrain: DTRAIN_TIMEOUT: expected seconds 2..3600, got 'abc'" ] || fail 'DTRAIN_TIMEOUT=abc'
 unset DTRAIN_TIMEOUT
+
+# A rank that is stopped on its way out, when all others have left, ends in time and with the right code.
+for code in 0 65; do
+    timeout 60 "$mpiexec" -np 3 "$job" linger $code >"$tmp/out$code" 2>"$tmp/err$code" &
+    lingering[code]=$!
+done
+for code in 0 65; do
+    wait "${lingering[code]}"
+    got=$?
+    [ $got -eq $code ] || fail "a rank stopped on its way out: exit code $got, expected $code"
+done
 
 # dtrain itself, one rank of which fails in a step: its own word ends the job, and not the limit on the way out ("rank 2 alone").
 timeout 60 "$mpiexec" -np 3 "$lone_failure" --config "$synthetic" --run "$tmp/run" >"$tmp/out" 2>"$tmp/err"

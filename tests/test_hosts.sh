@@ -71,5 +71,5 @@ export DTRAIN_TIMEOUT=2
 for rank in 0 3 4; do
   stalled 2 5 "$rank" "stalled for 2 s: rank $rank (and 1 more of this host have not arrived|has not arrived|arrived but has not moved)"
 done
-stalled 2 3 1 'stalled for 5 s: all ranks of this host wait; one on another host' # nobody is there to name it
+stalled 2 3 1 'stalled for 4 s: all ranks of this host wait; one on another host' # nobody is there to name it
 finish

@@ -78,6 +78,32 @@ for comm in auto mpi; do
 done
 unset DTRAIN_TIMEOUT
 
+# The same when the launcher of that host does not answer either, as where all links are cut: the healthy rank ends by itself.
+export DTRAIN_TIMEOUT=2
+start unanswered 2
+check 'unanswered: makes no steps' wait_for 30 has_steps unanswered
+has_ranks unanswered 2
+proxy=$(sed -n 's/^PPid:\t//p' "/proc/${ranks[0]}/status")
+kill -STOP "$proxy" "${ranks[1]}"
+is_dead() { ! [[ -d /proc/$1 ]] || grep -q '^State:.Z' "/proc/$1/status"; }
+check 'unanswered: a healthy rank is left after 9 s' wait_for 9 is_dead "${ranks[0]}"
+kill -CONT "$proxy"
+ended unanswered 'unanswered'
+unset DTRAIN_TIMEOUT
+
+# A limit on the size of files is told as an error of writing, and does not keep MPI from starting.
+limited() { # limited KB RC TEXT: one line of error with it, or none
+  local run=limited$1 got=0
+  (ulimit -f "$1" && exec "$MPIEXEC" -n 2 "$DTRAIN" --config config.json --run "$work/$run" --set train.max_steps=2 \
+    --set log.every_steps=100 --set model.layers.1.units=64) >"$run.out" 2>"$run.err" </dev/null || got=$?
+  check "$run: exit code $got, expected $2: $(head -n 3 "$run.err")" test "$got" -eq "$2"
+  check "$run: not one line of error with '$3'" test "$(grep -c '^dtrain: ' "$run.err")" -eq $((got > 0))
+  check "$run: no '$3'" grep -q "$3" "$run.err"
+}
+limited 100 0 'saved '
+limited 8 74 'File too large'
+limited 1 74 'ulimit -f'
+
 # Killed at ten unforeseeable moments, the run goes on from a valid checkpoint each time, and forward.
 step_of() { # the step of the newest checkpoint, or 0
   local name

@@ -53,6 +53,6 @@ int main(void)
             CHECK_INT(dt_launch_rank(), launch->rank);
         }
     }
-    CHECK(!dt_launch_abort(1)); /* nobody to ask: no HYDI_CONTROL_FD in a unit test */
+    CHECK(!dt_launch_abort(1)); /* nobody to ask: no MPI_LOCALNRANKS in a unit test */
     return 0;
 }
