@@ -3,63 +3,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/options.h"
 #include "cli/suggest.h"
 
-enum takes { TAKES_NOTHING, TAKES_VALUE, TAKES_OPTIONAL_VALUE };
-
-#define ON(command) (1u << DT_COMMAND_##command)
-#define ON_RUNS (ON(TRAIN) | ON(PLAN) | ON(PRINT_CONFIG) | ON(BENCH_BLOCKS))
-#define ON_USES (ON(EVAL) | ON(PREDICT))
-#define ON_SUMS ON(BENCH_ALLREDUCE)
-#define ON_ALL 0xFFFFu
-
-/* X(constant, name, letter or 0, value, takes, commands, meaning). Those of `bench allreduce` are called as nccl-tests call them.
- */
-#define DT_OPTION_LIST(X)                                                                                                       \
-    X(OPTION_CONFIG, "config", 0, "FILE", TAKES_VALUE, ON_RUNS | ON_USES, "the configuration, JSON (see --help-config)")        \
-    X(OPTION_DATA, "data", 0, "DIR", TAKES_VALUE, ON_RUNS | ON(EVAL), "folder of the IDX files, in place of data.dir")          \
-    X(OPTION_RUN, "run", 0, "DIR", TAKES_VALUE, ON(TRAIN), "the run's files; default runs/<config name>/<UTC time>")            \
-    X(OPTION_RESUME, "resume", 0, "CHECKPOINT", TAKES_OPTIONAL_VALUE, ON(TRAIN),                                                \
-      "go on from this file, or from the newest in --run; fresh start if it has none")                                          \
-    X(OPTION_SET, "set", 0, "KEY.PATH=VALUE", TAKES_VALUE, ON_RUNS | ON_USES | ON_SUMS,                                         \
-      "change a key of the configuration; may be given many times")                                                             \
-    X(OPTION_CHECKPOINT, "checkpoint", 0, "FILE", TAKES_VALUE, ON(EVAL) | ON(PREDICT), "a .safetensors file of an earlier run") \
-    X(OPTION_WEIGHTS, "weights", 0, "FILE", TAKES_VALUE, ON(TRAIN) | ON_USES,                                                   \
-      "begin with these: a .safetensors file of PyTorch, say, with the model's names and shapes")                               \
-    X(OPTION_INVERT, "invert", 0, "auto|yes|no", TAKES_VALUE, ON(PREDICT),                                                      \
-      "exchange light and dark; auto: of images on the other ground than the training's")                                       \
-    X(OPTION_JSON, "json", 0, "FILE", TAKES_VALUE, ON(BENCH_BLOCKS) | ON_SUMS, "write what was measured to this file, too")     \
-    X(OPTION_MIN_BYTES, "minbytes", 'b', "BYTES", TAKES_VALUE, ON_SUMS,                                                         \
-      "the smallest sum, default 8; K, M and G are powers of 1024")                                                             \
-    X(OPTION_MAX_BYTES, "maxbytes", 'e', "BYTES", TAKES_VALUE, ON_SUMS, "the largest sum, default 32M, at most 1G")             \
-    X(OPTION_FACTOR, "stepfactor", 'f', "N", TAKES_VALUE, ON_SUMS, "each size is N times the one before, default 2")            \
-    X(OPTION_ITERS, "iters", 'n', "N", TAKES_VALUE, ON_SUMS, "sums of each size that are timed, default 20")                    \
-    X(OPTION_WARMUP, "warmup_iters", 'w', "N", TAKES_VALUE, ON_SUMS, "sums before them that are not, default 5")                \
-    X(OPTION_CHECK, "check", 'c', "N", TAKES_VALUE, ON_SUMS, "sums of each size whose values are checked, default 1")           \
-    X(OPTION_HELP, "help", 'h', "", TAKES_NOTHING, ON_ALL, "print this text")                                                   \
-    X(OPTION_VERSION, "version", 0, "", TAKES_NOTHING, ON_ALL, "print version, MPI, instruction set and build")                 \
-    X(OPTION_HELP_CONFIG, "help-config", 0, "", TAKES_NOTHING, ON_ALL, "print every key of the configuration")                  \
-    X(OPTION_PRINT_CONFIG, "print-config", 0, "", TAKES_NOTHING, ON(TRAIN) | ON(PRINT_CONFIG),                                  \
-      "print the configuration with all defaults filled in")
-
-#define OPTION_ENUM(constant, name, letter, value, takes, commands, meaning) constant,
-enum option { DT_OPTION_LIST(OPTION_ENUM) N_OPTIONS };
-
-static const struct {
-    const char *name;
-    char letter;
-    const char *value;
-    enum takes takes;
-    unsigned commands;
-    const char *meaning;
-} options[] = {
+const struct dt_option dt_options[N_OPTIONS] = {
 #define OPTION_ROW(constant, name, letter, value, takes, commands, meaning) {name, letter, value, takes, commands, meaning},
     DT_OPTION_LIST(OPTION_ROW)};
 
 static const struct {
-    const char *word, *meaning;
+    const char *word;
 } commands[] = {
-#define COMMAND_ROW(constant, word, meaning) {word, meaning},
+#define COMMAND_ROW(constant, word, meaning, usage, examples) {word},
     DT_COMMAND_LIST(COMMAND_ROW)};
 
 #define N_COMMANDS ((int)(sizeof commands / sizeof commands[0]))
@@ -80,7 +34,7 @@ static enum dt_status unknown_option(const char *name, int n)
     struct dt_suggestion s = {.word = word};
     snprintf(word, sizeof word, "%.*s", n, name);
     for (int i = 0; i < N_OPTIONS; i++) {
-        dt_suggest_offer(&s, options[i].name);
+        dt_suggest_offer(&s, dt_options[i].name);
     }
     if (s.best != NULL) {
         return dt_error(DT_USAGE, "unknown option '--%s' (did you mean '--%s'?)", word, s.best);
@@ -92,17 +46,18 @@ static enum dt_status unknown_option(const char *name, int n)
 static enum dt_status take_option(struct parser *p, int i, const char *value)
 {
     if (p->given[i] && i != OPTION_SET && i != OPTION_HELP) {
-        return dt_error(DT_USAGE, "--%s is given twice (remove one)", options[i].name);
+        return dt_error(DT_USAGE, "--%s is given twice (remove one)", dt_options[i].name);
     }
     p->given[i] = true;
-    if (options[i].takes == TAKES_NOTHING && value != NULL) {
-        return dt_error(DT_USAGE, "--%s takes no value (remove '=%s')", options[i].name, value);
+    if (dt_options[i].takes == TAKES_NOTHING && value != NULL) {
+        return dt_error(DT_USAGE, "--%s takes no value (remove '=%s')", dt_options[i].name, value);
     }
-    if (options[i].takes == TAKES_VALUE && value == NULL && p->next < p->argc && strncmp(p->argv[p->next], "--", 2) != 0) {
+    if (dt_options[i].takes == TAKES_VALUE && value == NULL && p->next < p->argc && strncmp(p->argv[p->next], "--", 2) != 0) {
         value = p->argv[p->next++];
     }
-    if (options[i].takes != TAKES_NOTHING && (value == NULL ? options[i].takes == TAKES_VALUE : value[0] == '\0')) {
-        return dt_error(DT_USAGE, "--%s needs a value (write --%s %s)", options[i].name, options[i].name, options[i].value);
+    if (dt_options[i].takes != TAKES_NOTHING && (value == NULL ? dt_options[i].takes == TAKES_VALUE : value[0] == '\0')) {
+        return dt_error(DT_USAGE, "--%s needs a value (write --%s %s)", dt_options[i].name, dt_options[i].name,
+                        dt_options[i].value);
     }
     p->values[i] = value;
     if (i == OPTION_SET) {
@@ -116,7 +71,7 @@ static enum dt_status read_option(struct parser *p, const char *text)
 {
     const int n = (int)strcspn(text, "=");
     int i = 0;
-    while (i < N_OPTIONS && !(strncmp(options[i].name, text, (size_t)n) == 0 && options[i].name[n] == '\0')) {
+    while (i < N_OPTIONS && !(strncmp(dt_options[i].name, text, (size_t)n) == 0 && dt_options[i].name[n] == '\0')) {
         i++;
     }
     return i < N_OPTIONS ? take_option(p, i, text[n] == '=' ? text + n + 1 : NULL) : unknown_option(text, n);
@@ -126,7 +81,7 @@ static enum dt_status read_option(struct parser *p, const char *text)
 static enum dt_status read_letter(struct parser *p, const char *text)
 {
     int i = 0;
-    while (i < N_OPTIONS && !(text[1] == options[i].letter && text[2] == '\0')) {
+    while (i < N_OPTIONS && !(text[1] == dt_options[i].letter && text[2] == '\0')) {
         i++;
     }
     if (i == N_OPTIONS) {
@@ -141,12 +96,27 @@ static bool ends_in(const char *word, const char *suffix)
     return n > n_suffix && strcmp(word + n - n_suffix, suffix) == 0;
 }
 
+static bool asks_for_help(const struct parser *p)
+{
+    int i = p->next;
+    while (i < p->argc && strcmp(p->argv[i], "--help") != 0 && strcmp(p->argv[i], "-h") != 0) {
+        i++;
+    }
+    return i < p->argc;
+}
+
 /* "bench" and what follows are one command: "bench blocks". */
 static enum dt_status read_command(struct parser *p, const char *first)
 {
     char word[512];
     const bool two = strcmp(first, "bench") == 0 && p->next < p->argc && p->argv[p->next][0] != '-';
     snprintf(word, sizeof word, "%.200s%s%.200s", first, two ? " " : "", two ? p->argv[p->next++] : "");
+    if (strcmp(word, "bench") == 0 && asks_for_help(p)) {
+        p->has_command = true;
+        p->out->command = DT_COMMAND_HELP;
+        p->out->about = "bench";
+        return DT_OK;
+    }
     struct dt_suggestion s = {.word = word};
     for (int i = 0; i < N_COMMANDS && commands[i].word != NULL; i++) {
         if (strcmp(commands[i].word, word) == 0) {
@@ -173,6 +143,12 @@ static enum dt_status read_word(struct parser *p, const char *word)
 {
     if (!p->has_command) {
         return read_command(p, word);
+    }
+    if (p->out->command == DT_COMMAND_HELP && p->out->about == NULL) { /* help COMMAND: as if it came alone, with --help */
+        const bool bench = strcmp(word, "bench") == 0 && p->next == p->argc;
+        p->given[OPTION_HELP] = true;
+        p->out->about = bench ? word : NULL;
+        return bench ? DT_OK : read_command(p, word);
     }
     if (p->out->command != DT_COMMAND_PREDICT) {
         return dt_error(DT_USAGE, "unexpected argument '%.200s' (%s takes options only; see dtrain --help)", word,
@@ -203,6 +179,9 @@ static enum dt_status read_all(struct parser *p)
 static void choose_command(struct parser *p)
 {
     if (p->given[OPTION_HELP]) {
+        if (p->has_command && p->out->about == NULL && p->out->command != DT_COMMAND_HELP) {
+            p->out->about = commands[p->out->command].word;
+        }
         p->out->command = DT_COMMAND_HELP;
     } else if (p->given[OPTION_VERSION]) {
         p->out->command = DT_COMMAND_VERSION;
@@ -246,9 +225,9 @@ static enum dt_status check(const struct parser *p)
         return DT_OK;
     }
     for (int i = 0; i < N_OPTIONS; i++) {
-        const bool harmless = command == DT_COMMAND_PRINT_CONFIG && (options[i].commands & ON(TRAIN)) != 0;
-        if (p->given[i] && (options[i].commands & (1u << command)) == 0 && !harmless) {
-            return dt_error(DT_USAGE, "--%s does not belong to %s (see dtrain --help)", options[i].name, word);
+        const bool harmless = command == DT_COMMAND_PRINT_CONFIG && (dt_options[i].commands & ON(TRAIN)) != 0;
+        if (p->given[i] && (dt_options[i].commands & (1u << command)) == 0 && !harmless) {
+            return dt_error(DT_USAGE, "--%s does not belong to %s (see dtrain --help)", dt_options[i].name, word);
         }
     }
     if ((ON_RUNS & (1u << command)) != 0 && !p->given[OPTION_CONFIG]) {
@@ -314,57 +293,4 @@ void dt_args_free(struct dt_args *args)
     free(args->sets);
     free(args->images);
     *args = (struct dt_args){0};
-}
-
-static void help_options(FILE *out)
-{
-    for (int i = 0; i < N_OPTIONS; i++) {
-        char left[40];
-        snprintf(left, sizeof left, options[i].takes == TAKES_OPTIONAL_VALUE ? "--%s[=%s]" : "--%s %s", options[i].name,
-                 options[i].value);
-        char letter[8] = "";
-        if (options[i].letter != 0) {
-            snprintf(letter, sizeof letter, "-%c: ", options[i].letter);
-        }
-        fprintf(out, "  %-24s %s%s\n", left, letter, options[i].meaning);
-    }
-}
-
-void dt_args_help(FILE *out)
-{
-    fputs("dtrain: trains small convolutional and dense networks, data-parallel over MPI ranks\n\n"
-          "  mpirun -np 4 dtrain [train] --config FILE [--data DIR] [--run DIR] [--resume[=CHECKPOINT]] [--weights FILE]\n"
-          "                              [--set key.path=value]...\n"
-          "  dtrain eval    --checkpoint FILE | --config FILE --weights FILE [--data DIR]\n"
-          "  dtrain predict --checkpoint FILE | --config FILE --weights FILE [--invert auto|yes|no] IMAGE.png...\n"
-          "  dtrain plan    --config FILE\n"
-          "  mpirun -np 2 dtrain bench blocks --config FILE [--data DIR] [--set key.path=value]... [--json FILE]\n"
-          "  mpirun -np 4 dtrain bench allreduce [-b BYTES] [-e BYTES] [-f N] [-n N] [-w N] [-c N] [--set comm=mpi] [--json FILE]\n"
-          "  dtrain help | --help | --version | --help-config | --print-config\n\n"
-          "Commands\n",
-          out);
-    for (int i = 0; i < N_COMMANDS && commands[i].word != NULL; i++) {
-        fprintf(out, "  %-24s %s\n", commands[i].word, commands[i].meaning);
-    }
-    fputs("\nOptions\n", out);
-    help_options(out);
-    fputs("\nPaths, also those in a configuration (data.dir), are relative to the working directory.\n"
-          "A value of --set is JSON, and otherwise a string; numbers in the path reach into lists.\n"
-          "Results go to stdout; the log, progress and errors to stderr.\n\n"
-          "Examples\n"
-          "  mpirun -np 4 dtrain --config configs/mnist.json --data data/mnist --run runs/night\n"
-          "  mpirun -np 2 dtrain --config configs/mnist.json --set train.epochs=1 --set 'train.batch={\"global\":384}'\n"
-          "  mpirun -np 2 dtrain --config configs/mnist.json --set model.layers.1.filters=16\n"
-          "  srun --mpi=pmi2 dtrain --config configs/mnist.json --run runs/night --resume\n"
-          "  dtrain eval --checkpoint runs/night/checkpoints/step-000000001416.safetensors\n"
-          "  dtrain bench blocks --config configs/mnist.json --data data/mnist --set threads=1\n"
-          "  dtrain --print-config --config configs/mnist.json\n\n"
-          "Environment\n"
-          "  DTRAIN_ISA               x86-64-v4, x86-64-v3 or baseline: the CPU kernels to use, in place of the best\n"
-          "  DTRAIN_TIMEOUT           seconds (2..3600) until a collective counts as stalled, over distributed.timeout_s\n\n"
-          "Exit status\n",
-          out);
-#define HELP_STATUS(name, code, meaning) fprintf(out, "  %-24d %s\n", code, meaning);
-    DT_STATUS_LIST(HELP_STATUS)
-#undef HELP_STATUS
 }

@@ -7,25 +7,50 @@
 
 #include "base/status.h"
 
-/* X(constant, word or NULL, meaning): what the program is to do. Those without a word are asked for by an option. */
-#define DT_COMMAND_LIST(X)                                                                                               \
-    X(DT_COMMAND_TRAIN, "train", "train the model; what happens when no command is given")                               \
-    X(DT_COMMAND_EVAL, "eval", "measure a checkpoint on the test samples")                                               \
-    X(DT_COMMAND_PREDICT, "predict", "classify PNG images with a checkpoint")                                            \
-    X(DT_COMMAND_PLAN, "plan", "show layers, parameters, memory and what each rank reads; no training")                  \
-    X(DT_COMMAND_BENCH_BLOCKS, "bench blocks", "time each block of the model in training steps, beside the core's peak") \
-    X(DT_COMMAND_BENCH_ALLREDUCE, "bench allreduce", "time sums over the ranks by size, in nccl-tests' columns")         \
-    X(DT_COMMAND_HELP, "help", "print this text")                                                                        \
-    X(DT_COMMAND_VERSION, NULL, "")                                                                                      \
-    X(DT_COMMAND_HELP_CONFIG, NULL, "")                                                                                  \
-    X(DT_COMMAND_PRINT_CONFIG, NULL, "")
+#define DT_HELP_USES "(--checkpoint FILE | --config FILE --weights FILE)"
+#define DT_HELP_SETS "[--set KEY.PATH=VALUE]..."
 
-#define DT_COMMAND_ENUM(constant, word, meaning) constant,
+/* X(constant, word or NULL, meaning, usage, examples): what the program is to do. Those without a word are asked for by an option.
+ */
+#define DT_COMMAND_LIST(X)                                                                                                  \
+    X(DT_COMMAND_TRAIN, "train", "train a model; the word may be left out",                                                 \
+      "mpirun -np 4 dtrain [train] --config FILE [--data DIR] [--run DIR]\n"                                                \
+      "      [--resume[=CHECKPOINT]] [--weights FILE] " DT_HELP_SETS,                                                       \
+      "  mpirun -np 4 dtrain --config configs/mnist.json --data data/mnist \\\n"                                            \
+      "      --run runs/night\n"                                                                                            \
+      "  mpirun -np 2 dtrain --config configs/mnist.json --set train.epochs=1 \\\n"                                         \
+      "      --set 'train.batch={\"global\":384}'\n"                                                                        \
+      "  mpirun -np 2 dtrain --config configs/mnist.json \\\n"                                                              \
+      "      --set model.layers.1.filters=16\n"                                                                             \
+      "  srun --mpi=pmi2 dtrain --config configs/mnist.json --run runs/night --resume\n")                                   \
+    X(DT_COMMAND_EVAL, "eval", "measure a checkpoint on the test samples",                                                  \
+      "dtrain eval " DT_HELP_USES "\n      [--data DIR] " DT_HELP_SETS,                                                     \
+      "  dtrain eval \\\n      --checkpoint runs/night/checkpoints/step-000000001416.safetensors\n")                        \
+    X(DT_COMMAND_PREDICT, "predict", "classify PNG images with a checkpoint",                                               \
+      "dtrain predict " DT_HELP_USES "\n      [--invert auto|yes|no] " DT_HELP_SETS " IMAGE.png...",                        \
+      "  dtrain predict \\\n      --checkpoint runs/night/checkpoints/step-000000001416.safetensors \\\n      IMAGE.png\n") \
+    X(DT_COMMAND_PLAN, "plan", "show layers, parameters, memory and shards",                                                \
+      "dtrain plan --config FILE [--data DIR] " DT_HELP_SETS, "  dtrain plan --config configs/mnist.json\n")                \
+    X(DT_COMMAND_BENCH_BLOCKS, "bench blocks", "time each block, beside the core's peak",                                   \
+      "mpirun -np 2 dtrain bench blocks --config FILE [--data DIR]\n      " DT_HELP_SETS " [--json FILE]",                  \
+      "  dtrain bench blocks --config configs/mnist.json --data data/mnist \\\n      --set threads=1\n")                    \
+    X(DT_COMMAND_BENCH_ALLREDUCE, "bench allreduce", "time allreduces, in nccl-tests' columns",                             \
+      "mpirun -np 4 dtrain bench allreduce [-b BYTES] [-e BYTES] [-f N] [-n N]\n"                                           \
+      "      [-w N] [-c N] [--set comm=mpi] [--json FILE]",                                                                 \
+      "  mpirun -np 2 dtrain bench allreduce\n")                                                                            \
+    X(DT_COMMAND_HELP, "help", "list the commands; help COMMAND: its options and examples", "dtrain help [COMMAND]",        \
+      "  dtrain help train\n")                                                                                              \
+    X(DT_COMMAND_VERSION, NULL, "", "", "")                                                                                 \
+    X(DT_COMMAND_HELP_CONFIG, NULL, "", "", "")                                                                             \
+    X(DT_COMMAND_PRINT_CONFIG, NULL, "", "", "")
+
+#define DT_COMMAND_ENUM(constant, word, meaning, usage, examples) constant,
 enum dt_command { DT_COMMAND_LIST(DT_COMMAND_ENUM) };
 #undef DT_COMMAND_ENUM
 
 struct dt_args {
     enum dt_command command;
+    const char *about;       /* help: of which commands, "train" or "bench"; NULL: of all */
     const char *config;      /* train, plan, bench blocks, --print-config: always set; eval, predict: with `weights` */
     const char *data;        /* NULL: what the config says */
     const char *run;         /* NULL: runs/<config name>/<UTC time> */
@@ -47,6 +72,7 @@ struct dt_args {
 enum dt_status dt_args_parse(int argc, char *const *argv, struct dt_args *out);
 void dt_args_free(struct dt_args *args);
 
-void dt_args_help(FILE *out);
+/* Help in 80 columns: the commands and what holds for all, or usage, options and examples of those that `about` names. */
+void dt_args_help(FILE *out, const char *about);
 
 #endif

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "cli/config_schema.h"
+#include "cli/help.h"
 
 #define VALUES_SIZE 160
 
@@ -28,11 +29,14 @@ static const char *default_text(const struct dt_key *key)
 /* One key: its line of three aligned columns, and its meaning below. */
 static void help_key(FILE *out, const struct dt_key *key, int indent)
 {
-    char values[VALUES_SIZE];
+    char values[VALUES_SIZE], meaning[512];
     values_text(key, values);
-    fprintf(out, "%*s%-*s  %-21s  %s\n", indent, "", 34 - indent, key->path, default_text(key), values);
-    fprintf(out, "%*s%s%s%s%s\n", indent + 4, "", key->meaning, key->when[0] == '\0' ? "" : " (only with ", key->when,
-            key->when[0] == '\0' ? "" : ")");
+    fprintf(out, "%*s%-*s  %-10s  ", indent, "", 27 - indent, key->path, default_text(key));
+    dt_help_wrap(out, 41, values);
+    snprintf(meaning, sizeof meaning, "%s%s%s%s", key->meaning, key->when[0] == '\0' ? "" : " (only with ", key->when,
+             key->when[0] == '\0' ? "" : ")");
+    fprintf(out, "%*s", indent + 4, "");
+    dt_help_wrap(out, indent + 4, meaning);
 }
 
 void dt_config_help(FILE *out)
@@ -40,14 +44,14 @@ void dt_config_help(FILE *out)
     static const char names[] = DT_LAYER_LIST(DT_BAR_NAME);
     const struct dt_key_list list = dt_config_keys();
     char name[DT_NAME_SIZE];
-    fputs("The configuration is a JSON object; a dot in a key stands for an object inside. Any key can be set with --set "
-          "KEY=VALUE.\n\n",
+    fputs("The configuration is a JSON object; a dot in a key stands for an object inside.\n"
+          "Any key can be set with --set KEY=VALUE.\n\n",
           out);
-    fprintf(out, "%-34s  %-21s  %s\n", "Key", "Default", "Values");
+    fprintf(out, "%-27s  %-10s  %s\n", "Key", "Default", "Values");
     for (int i = 0; i < list.n; i++) {
         help_key(out, &list.keys[i], 0);
     }
-    fputs("\nLayers: objects of the list model.layers, each with a \"type\" and the keys of that type\n", out);
+    fputs("\nLayers: objects of the list model.layers, each with a \"type\" and its keys\n", out);
     for (int i = 0; dt_names_get(names, i, name); i++) {
         const struct dt_key_list keys = dt_layer_keys((enum dt_layer_type)i);
         fprintf(out, "  %s\n", name);

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "cli/config_schema.h"
 #include "cli/suggest.h"
@@ -241,6 +242,9 @@ static enum dt_status wrong_name(const struct object *o, const char *path, const
     char candidates[16][DT_NAME_SIZE], full[PATH_SIZE], expected[DT_EXPECTED_SIZE], found[DT_FOUND_SIZE];
     for (int i = 0; i < 16 && dt_names_get(names, i, candidates[i]); i++) {
         dt_suggest_offer(&s, candidates[i]);
+    }
+    if (strcmp(path, "device") == 0 && strcasecmp(s.word, "gpu") == 0) { /* which is as near to "cpu" as can be */
+        s.best = "cuda";
     }
     if (s.best == NULL) {
         return wrong_value(o, &key, item);

@@ -141,7 +141,7 @@ static enum dt_status run_alone(const struct dt_args *args)
     case DT_COMMAND_PRINT_CONFIG:
         return print_config(args);
     default:
-        dt_args_help(stdout);
+        dt_args_help(stdout, args->about);
         return DT_OK;
     }
 }

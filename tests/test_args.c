@@ -245,24 +245,32 @@ static void test_help_and_man_page(void)
     int n_options = 0;
     FILE *out = open_memstream(&help, &n);
     CHECK(out != NULL);
-    dt_args_help(out);
+    dt_args_help(out, NULL);
+#define HELP_OF(constant, name, meaning, usage, examples) dt_args_help(out, name);
+    DT_COMMAND_LIST(HELP_OF)
     CHECK_INT(fclose(out), 0);
+    for (const char *line = help; *line != '\0'; line += strcspn(line, "\n") + 1) {
+        const int width = (int)strcspn(line, "\n");
+        if (width > 80) {
+            CHECK_FAIL("%d columns: %.*s", width, width, line);
+        }
+    }
     for (const char *at = help; (at = strstr(at, "\n  --")) != NULL;) {
         at += 5;
-        snprintf(word, sizeof word, "\n.It Fl -%.*s", (int)strcspn(at, " [\n"), at);
+        snprintf(word, sizeof word, "\n.It Fl -%.*s", (int)strcspn(at, " [,\n"), at);
         CHECK_HAS(man, word);
         n_options++;
     }
     CHECK(n_options >= 10);
     int n_letters = 0;
-    for (const char *at = help; (at = strstr(at, " -")) != NULL; at++) {
-        if (at[2] != '-' && at[3] == ':') {
-            snprintf(word, sizeof word, " , Fl %c", at[2]);
+    for (const char *at = help; (at = strstr(at, ", -")) != NULL; at++) {
+        if (at[3] != '-') {
+            snprintf(word, sizeof word, " , Fl %c", at[3]);
             CHECK_HAS(man, word);
             n_letters++;
         }
     }
-    CHECK_INT(n_letters, 7);
+    CHECK(n_letters >= 7);
     for (const char *at = man; (at = strstr(at, "\n.It Fl -")) != NULL;) {
         at += 9;
         snprintf(word, sizeof word, "\n  --%.*s", (int)strcspn(at, " \n"), at);
@@ -277,7 +285,7 @@ static void test_help_and_man_page(void)
     snprintf(word, sizeof word, "\n.It %d\n%.60s", (int)code, meaning); \
     CHECK_HAS(man, word);
     DT_STATUS_LIST(CHECK_STATUS)
-#define CHECK_COMMAND(constant, name, meaning)                            \
+#define CHECK_COMMAND(constant, name, meaning, usage, examples)           \
     if ((name) != NULL) {                                                 \
         snprintf(word, sizeof word, "\n.It Cm %s\n", (const char *)name); \
         CHECK_HAS(man, word);                                             \
@@ -287,8 +295,43 @@ static void test_help_and_man_page(void)
     free(man);
 }
 
+/* Whose help is asked for, and that it is about nothing else. */
+static void test_help_of(void)
+{
+    static const struct {
+        const char *line, *about, *says, *silent;
+    } cases[] = {
+        {"help", NULL, "Commands\n", "--run DIR"},
+        {"--help", NULL, "Exit status\n", "--minbytes"},
+        {"help help", NULL, "bench allreduce", "--minbytes"},
+        {"help train", "train", "--resume[=CHECKPOINT]", "--minbytes"},
+        {"train --help", "train", "--weights FILE", "--json"},
+        {"-h eval", "eval", "--checkpoint FILE", "--run"},
+        {"help bench", "bench", "--minbytes, -b BYTES", "--run DIR"},
+        {"bench --help", "bench", "dtrain bench blocks: ", "--checkpoint"},
+        {"bench blocks --help", "bench blocks", "--json FILE", "--minbytes"},
+        {"help bench allreduce", "bench allreduce", "--iters, -n N", "--data"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char buffer[200], *help = NULL;
+        size_t n = 0;
+        struct dt_args args = parse(cases[i].line, buffer);
+        CHECK_INT(args.command, DT_COMMAND_HELP);
+        CHECK_TEXT(args.about == NULL ? "" : args.about, cases[i].about == NULL ? "" : cases[i].about);
+        FILE *out = open_memstream(&help, &n);
+        CHECK(out != NULL);
+        dt_args_help(out, args.about);
+        CHECK_INT(fclose(out), 0);
+        CHECK_HAS(help, cases[i].says);
+        CHECK(strstr(help, cases[i].silent) == NULL);
+        free(help);
+        dt_args_free(&args);
+    }
+}
+
 int main(void)
 {
+    test_help_of();
     test_bad();
     test_train();
     test_others();

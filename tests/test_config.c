@@ -116,7 +116,7 @@ static const struct {
     {OPTIMIZER("\"type\": 1"), "expected one of sgd, adam, adamw, got 1"},
     {WITH("\"distributed\": {\"average\": 1}"), "distributed.average: expected true or false, got 1"},
     {WITH("\"distributed\": {\"average\": \"true\"}"), "distributed.average: expected true or false, got string \"true\""},
-    {WITH("\"device\": \"gpu\""), "device: expected one of auto, cpu, ref, cuda, got string \"gpu\""},
+    {WITH("\"device\": \"gpu\""), "device: expected one of auto, cpu, ref, cuda, got string \"gpu\" (did you mean \"cuda\"?)"},
     {IN_DATA("\"dir\": \"\""), "data.dir: expected a text of 1..1023 bytes, got string \"\""},
     {IN_DATA("\"dir\": 5"), "data.dir: expected a text of 1..1023 bytes, got 5"},
     {INPUT("28"), "model.input: expected [channels, height, width] or [features]"},

@@ -101,6 +101,7 @@ run 0 2 --config configs/idx.json --data else/where/data/mine --run there --set 
 # ---- what only prints ----
 for option in --help help --version --help-config; do
   run 0 0 "$option"
+  check "$option: more than 80 columns" test -z "$(grep -v '^  CPU\|^  GPU\|^  build' out | grep '.\{81\}')"
   check "$option: nothing on stdout" test -s out
   check "$option: text on stderr" test ! -s err
   cp out alone
