@@ -12,6 +12,7 @@
 #include "cli/config.h"
 #include "cli/data_spec.h"
 #include "cli/eval.h"
+#include "cli/output.h"
 #include "cli/plan.h"
 #include "cli/predict.h"
 #include "cli/ranks.h"
@@ -153,15 +154,6 @@ static bool is_first_copy(void)
     return rank == NULL || strcmp(rank, "0") == 0;
 }
 
-/* What was printed has arrived. */
-static enum dt_status check_output(void)
-{
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        return dt_error(DT_IO, "standard output cannot be written (is the disk full, or the reader gone?)");
-    }
-    return DT_OK;
-}
-
 static void print_error(void)
 {
     dt_text_print(stderr, "dtrain: %s", dt_error_text());
@@ -197,10 +189,11 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     dt_stop_block();
     open_standard_files();
+    dt_output_open();
     const enum dt_status parsed = dt_args_parse(argc, argv, &args);
     if (parsed == DT_OK && is_alone(args.command)) {
         enum dt_status s = is_first_copy() ? run_alone(&args) : DT_OK;
-        s = s == DT_OK ? check_output() : s;
+        s = s == DT_OK ? dt_output_check() : s;
         if (s != DT_OK) {
             print_error();
         }
@@ -215,7 +208,7 @@ int main(int argc, char **argv)
         s = run(&world, &args);
     }
     if (s == DT_OK) {
-        s = dt_world_agree(&world, check_output());
+        s = dt_world_agree(&world, dt_output_check());
     }
     const bool agreed = s == DT_OK || dt_error_is_agreed();
     if (s != DT_OK && s != DT_STOPPED && dt_world_speaks(&world, agreed)) {

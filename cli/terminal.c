@@ -35,14 +35,21 @@ static int width_of(int fd)
     return ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : USUAL_WIDTH;
 }
 
-/* Under mpirun our streams are pipes, and what counts are mpirun's own: rank, proxy, mpirun is the line of descent on its host. */
+/* Rank, proxy, mpirun is the line of descent on its host. */
+pid_t dt_terminal_launcher(void)
+{
+    return getenv("HYDI_CONTROL_FD") != NULL ? parent_of(getppid()) : 0;
+}
+
+/* Under mpirun our streams are pipes, and what counts are mpirun's own. */
 int dt_terminal_width(int stream)
 {
-    if (isatty(stream) == 1 || getenv("HYDI_CONTROL_FD") == NULL) {
+    const pid_t launcher = dt_terminal_launcher();
+    if (isatty(stream) == 1 || launcher == 0) {
         return width_of(stream);
     }
     char path[48];
-    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)parent_of(getppid()), stream);
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)launcher, stream);
     const int fd = open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
     const int width = width_of(fd);
     if (fd >= 0) {

@@ -240,9 +240,24 @@ check "stderr closed: exit code $got" test "$got" -eq 0
 check 'stderr closed: no result' one_line out "$result"
 got=0
 "$DTRAIN" --config config.json --run mute 2>err >&9 </dev/null || got=$?
-check "stdout closed: exit code $got, expected 74" test "$got" -eq 74
-check 'stdout closed: not said' grep -q '^dtrain: standard output cannot be written' err
+check "stdout closed: exit code $got" test "$got" -eq 0
+check 'stdout closed: the run is not whole' grep -Eq '"exit_code":[[:space:]]*0,' mute/summary.json
+got=0
+"$DTRAIN" --config config.json --run unwritten >/dev/full 2>err </dev/null || got=$?
+check "stdout on a full disk: exit code $got, expected 74" test "$got" -eq 74
+check 'stdout on a full disk: not said' grep -q '^dtrain: standard output cannot be written' err
+got=0
+timeout -k 5 60 "$MPIEXEC" -n 2 "$DTRAIN" --config config.json --run deaf2 >&9 2>&9 </dev/null || got=$?
+check "nobody reads what mpirun writes: exit code $got" test "$got" -eq 0
 exec 9>&-
+for lines in 1 2 5 9; do # epochs come while head ends
+  timeout -k 5 60 "$MPIEXEC" -n 2 "$DTRAIN" --config config.json --run "head$lines" 2>&1 </dev/null | head -n "$lines" >out
+  check "mpirun | head -n $lines: exit code ${PIPESTATUS[0]}" test "${PIPESTATUS[0]}" -eq 0
+  check "mpirun | head -n $lines: not these lines" test "$(wc -l <out)" -eq "$lines"
+  check "mpirun | head -n $lines: the run is not whole" test -s "head$lines/checkpoints/step-000000000030.safetensors"
+done
+timeout -k 5 60 "$MPIEXEC" -l -n 2 "$DTRAIN" --config config.json --run labels 2>err </dev/null | cat >out
+check "mpirun's labels are lost" grep -q '^\[0\] test accuracy' out
 for argument in --help --version; do
   got=0
   "$DTRAIN" "$argument" 2>err >/dev/full || got=$?
