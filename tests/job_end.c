@@ -65,12 +65,11 @@ static bool is_last_started(void)
     return rank != NULL && size != NULL && atoi(rank) == atoi(size) - 1;
 }
 
-static void begin(const char *how, const char *code)
+static void begin(const char *code)
 {
-    const bool last = is_last_started();
-    if (strcmp(how, "early") == 0 && last && code == NULL) {
+    if (is_last_started() && code == NULL) {
         raise(SIGSTOP);
-    } else if (strcmp(how, "early") == 0 && last) {
+    } else if (is_last_started()) {
         exit(atoi(code));
     }
 }
@@ -90,7 +89,9 @@ int main(int argc, char **argv)
     struct dt_world world;
     const char *how = argc > 1 ? argv[1] : "all", *what = argc > 2 ? argv[2] : "0";
     const enum dt_status code = (enum dt_status)atoi(what);
-    begin(how, argc > 2 ? what : NULL);
+    if (strcmp(how, "early") == 0) {
+        begin(argc > 2 ? what : NULL);
+    }
     const enum dt_status opened = dt_world_open(&world);
     if (opened != DT_OK) {
         leave(&world, opened);

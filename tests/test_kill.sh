@@ -65,7 +65,7 @@ for comm in auto mpi; do
   run=stalled-$comm
   start "$run" 4 --set comm=$comm
   check "$run: makes no steps" wait_for 30 has_steps "$run"
-  check "$run: takes another way" grep -q "$([[ $comm == mpi ]] && echo 'messages of MPI' || echo 'shared memory')" "$run.err"
+  check "$run: takes another way" grep -q "$([[ $comm == mpi ]] && echo 'MPI messages' || echo 'shared memory')" "$run.err"
   has_ranks "$run" 4
   kill -STOP "${ranks[2]}"
   check "$run: does not end" wait_for 20 gone "$work/$run"

@@ -44,7 +44,6 @@ static void set_number(const char *name, size_t number)
 /* This program again, as one rank or what is under it. */
 static pid_t start(char kind, size_t i_roll)
 {
-    extern char **environ;
     char letter[] = {kind, '\0'}, number[32];
     snprintf(number, sizeof number, "%zu", i_roll);
     char *args[] = {"test_roll_call", letter, number, NULL};
