@@ -2,6 +2,7 @@
  * https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md has their definitions. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "cli/bench.h"
@@ -136,9 +137,10 @@ static double bus_bandwidth(const struct bench *b, const struct point *p)
 static void print_head(const struct bench *b, const struct way *way)
 {
     const int n = b->world->size, n_hosts = b->world->comm->n_hosts;
-    printf("# %s: %s; %d rank%s on %d host%s; the mean of %zu sums, of the slowest rank\n", way->name, way->meaning, n,
-           n == 1 ? "" : "s", n_hosts, n_hosts == 1 ? "" : "s", b->options.n_iters);
-    printf("#%12s %12s %8s %8s %12s %14s %14s %8s\n", "size(B)", "count", "type", "redop", "time(us)", "algbw(GB/s)", "busbw(GB/s)",
+    printf("# %s: %s\n# %d rank%s on %d host%s; mean of %zu allreduces; slowest rank%s\n", way->name, way->meaning, n,
+           n == 1 ? "" : "s", n_hosts, n_hosts == 1 ? "" : "s", b->options.n_iters,
+           b->world->local_size > sysconf(_SC_NPROCESSORS_ONLN) ? "; ranks share cores" : "");
+    printf("#%10s %10s %6s %6s %10s %11s %11s %6s\n", "size(B)", "count", "type", "redop", "time(us)", "algbw(GB/s)", "busbw(GB/s)",
            "#wrong");
 }
 
@@ -148,7 +150,7 @@ static void print_point(const struct bench *b, const struct point *p)
     if (b->options.n_checks > 0) {
         snprintf(n_wrong, sizeof n_wrong, "%zu", p->n_wrong);
     }
-    printf(" %12zu %12zu %8s %8s %12.2f %14.3f %14.3f %8s\n", p->n_bytes, p->n_elems, "float", "sum", 1e6 * p->mean_s,
+    printf(" %10zu %10zu %6s %6s %10.2f %11.3f %11.3f %6s\n", p->n_bytes, p->n_elems, "float", "sum", 1e6 * p->mean_s,
            1e-9 * (double)p->n_bytes / p->mean_s, 1e-9 * bus_bandwidth(b, p), n_wrong);
     fflush(stdout);
 }
@@ -181,8 +183,9 @@ static void print_fit(const struct bench *b, const struct way *way)
 {
     const struct dt_bench_fit *fit = &way->fit;
     if (fit->found) {
-        printf("# fit: %.2f us + 2 (n - 1) / n * size / %.3f GB/s, n = %d; at worst %.0f %% off\n\n", 1e6 * fit->latency_s,
-               1e-9 * fit->bandwidth, b->world->size, 100 * fit->worst);
+        printf("# fit: latency %.2f us, bandwidth %.3f GB/s, max error %.0f %%\n"
+               "# of time = latency + 2 (n - 1) / n * size / bandwidth, n = %d\n\n",
+               1e6 * fit->latency_s, 1e-9 * fit->bandwidth, 100 * fit->worst, b->world->size);
     } else {
         printf("# fit: -\n\n");
     }

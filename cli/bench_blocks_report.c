@@ -134,17 +134,16 @@ static void print_pass(const struct pass_row *pass)
     print_number(6, 1, 100 * pass->alive);
 }
 
-static void print_blocks(const struct dt_trainer *t, const struct summary *s)
+static void print_passes(const struct dt_trainer *t, const struct summary *s, bool backward)
 {
-    static const char columns[] = "       ms      cpu    GFLOP  GFLOP/s  %peak %alive";
-    printf("%-9s %-51s %s\n", "", " forward", " backward");
-    printf("%-9s%s  %s  %%reach\n", "block", columns, columns);
+    printf("%-9s       ms      cpu    GFLOP  GFLOP/s  %%peak %%alive%s\n", backward ? "backward" : "forward",
+           backward ? " %reach" : "");
     for (int i = 0; i < t->model.n_blocks; i++) {
         printf("%-9s", t->model.blocks[i].name);
-        print_pass(&s->forward[i]);
-        fputs("  ", stdout);
-        print_pass(&s->backward[i]);
-        print_number(7, 1, 100 * s->backward[i].alive_linear);
+        print_pass(backward ? &s->backward[i] : &s->forward[i]);
+        if (backward) {
+            print_number(6, 1, 100 * s->backward[i].alive_linear);
+        }
         putchar('\n');
     }
 }
@@ -160,22 +159,25 @@ static void print_step(const struct summary *s)
 
 static void print_notes(const struct dt_trainer *t, const struct dt_block_times *times)
 {
-    puts("\nms, cpu: wall time, and CPU time of all threads of rank 0; medians. rest: communication, and what lies between the "
-         "calls.\n"
+    puts("\nms, cpu: wall time, and CPU time of all threads of rank 0; medians.\n"
+         "rest: communication, and what lies between the calls.\n"
          "total: the sum of the rows above. untimed: a step without these clocks.\n"
-         "GFLOP: 2 for each multiply-add of the dense operation, backward twice as many; the first with weights hands no "
-         "gradient on.\n"
-         "%alive: what is not zero of the block's output, and of the gradient that comes back to it; %reach: of the gradient that\n"
-         "activation, pool and dropout let through to the linear operation.");
+         "GFLOP: 2 for each multiply-add of the dense operation, backward twice as many;\n"
+         "the first block with weights hands no gradient on.\n"
+         "%alive: what is not zero of the block's output, and of the gradient that comes\n"
+         "back to it; %reach: of the gradient that activation, pool and dropout let\n"
+         "through to the linear operation.");
     if (times->peak_flops > 0) {
-        printf("GFLOP/s: per core, by CPU time. %%peak: of %.1f GFLOP/s, of multiply-adds alone on this core between the steps;\n"
-               "more than 100 means that work was skipped: products with zeros, which the count of dense operations holds.\n",
+        printf("GFLOP/s: per core, by CPU time. %%peak: of %.1f GFLOP/s, of multiply-adds alone\n"
+               "on this core between the steps; more than 100 means that work was skipped:\n"
+               "products with zeros, which the count of dense operations holds.\n",
                1e-9 * times->peak_flops);
     } else {
-        puts("GFLOP/s: by wall time. Steps are taken call by call here; as a CUDA graph (cuda.graph) they take less.");
+        puts("GFLOP/s: by wall time. Steps are taken call by call here; as a CUDA graph\n"
+             "(cuda.graph) they take less.");
     }
     if (times->made_again) {
-        printf("%s is made again in the backward pass, and that is in its backward time.\n", t->model.blocks[0].name);
+        printf("%s is recomputed in the backward pass, and that is in its backward time.\n", t->model.blocks[0].name);
     }
 }
 
@@ -183,11 +185,13 @@ void dt_block_times_print(const struct dt_trainer *t, const struct dt_block_time
 {
     struct summary s;
     summarize(t, times, &s);
-    dt_text_print(stdout, "%s on %d rank%s, rank 0: %s %s, batch %d; %d steps after %d", t->config.name, t->world->size,
-                  t->world->size == 1 ? "" : "s", t->backend->ops->name, t->backend->description, t->loader.capacity,
-                  DT_BENCH_ROUNDS, DT_BENCH_WARMUP);
+    dt_text_print(stdout, "%s on %d rank%s, batch %d; %d steps after %d", t->config.name, t->world->size,
+                  t->world->size == 1 ? "" : "s", t->loader.capacity, DT_BENCH_ROUNDS, DT_BENCH_WARMUP);
+    dt_text_print(stdout, "rank 0: %s %s", t->backend->ops->name, t->backend->description);
     putchar('\n');
-    print_blocks(t, &s);
+    print_passes(t, &s, false);
+    putchar('\n');
+    print_passes(t, &s, true);
     print_step(&s);
     print_notes(t, times);
 }

@@ -49,7 +49,7 @@
     X("train.batch.global", INT, batch_global, "[1, 1048576]", "", "",                                                                 \
       "samples per step over all ranks, however many there are; the rate is then not scaled")                                          \
     X("train.accumulate", INT, accumulate, "[1, 65536]", "1", "",                                                                      \
-      "parts that a rank computes its batch in, to save memory; their gradients are added")                                            \
+      "gradient accumulation: micro-batches per step, to save memory")                                            \
     X("train.optimizer.type", ENUM, optimizer.type, DT_OPTIMIZER_LIST(DT_BAR_NAME), "adam", "", "the rule of the update")              \
     X("train.optimizer.lr", REAL, optimizer.lr, "(0, 1e6]", "0.001", "", "learning rate, before scaling and schedule")                 \
     X("train.optimizer.momentum", REAL, optimizer.momentum, "[0, 1)", "0", "train.optimizer.type=sgd", "share of the last update kept")\
@@ -65,7 +65,7 @@
     X("train.optimizer.clip_norm", REAL, optimizer.clip_norm, "[0, 1e6]", "0", "",                                                     \
       "largest norm of the whole mean gradient, longer ones are shortened; 0: off")                                                    \
     X("train.lr_scaling", ENUM, lr_scaling, DT_LR_SCALING_LIST(DT_BAR_NAME), "linear", "",                                             \
-      "how the rate grows with the ranks when batch is per_rank: not, times n, or times sqrt(n)")                                      \
+      "the rate when batch is per_rank: none: unchanged; linear: times the ranks; sqrt: times their root")                                      \
     X("train.warmup_epochs", REAL, warmup_epochs, "[0, 1e6]", "0", "",                                                                 \
       "epochs, also fractions, over which the rate grows from unscaled to scaled")                                                     \
     X("train.schedule.type", ENUM, schedule, DT_SCHEDULE_LIST(DT_BAR_NAME), "constant", "", "how the rate goes down")                  \

@@ -76,7 +76,7 @@ static void print_all(FILE *out)
           "directory. A value of --set is JSON, and otherwise a string; numbers in the path\n"
           "reach into lists. Results go to stdout; the log, progress and errors to stderr.\n\n"
           "Examples\n"
-          "  mpirun -np 4 dtrain --config configs/mnist.json --data data/mnist\n"
+          "  mpirun -np 4 dtrain --config configs/mnist.json --data data/mnist \\\n      --run runs/night\n"
           "  dtrain --print-config --config configs/mnist.json\n\n"
           "Environment\n",
           out);

@@ -2,13 +2,17 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/bytes.h"
 #include "base/text.h"
 #include "cli/data_spec.h"
 #include "cli/progress.h"
+#include "cli/terminal.h"
 #include "cli/trainer.h"
 #include "cuda/block_bytes.h"
+
+#define COLUMNS_OF_NUMBERS 62 /* of the table of blocks */
 
 struct plan {
     struct dt_config config;
@@ -60,12 +64,25 @@ static size_t block_parameters(const struct dt_model *model, const struct dt_blo
     return block->linear == DT_LINEAR_NONE ? 0 : model->params[block->weight].n_elems + model->params[block->bias].n_elems;
 }
 
+/* The layers of a block stand beside its numbers, or, where there is no room for all, below them. */
+static bool has_room(const struct dt_model *model)
+{
+    char layers[256];
+    size_t longest = 0;
+    for (int b = 0; b < model->n_blocks; b++) {
+        layers_text(model, b, layers, sizeof layers);
+        longest = strlen(layers) > longest ? strlen(layers) : longest;
+    }
+    return COLUMNS_OF_NUMBERS + (int)longest <= dt_terminal_room(STDOUT_FILENO);
+}
+
 static void print_layers(const struct dt_model *model)
 {
+    const char *gap = has_room(model) ? "  " : "\n           ";
     char in[32], out[32], layers[256], count[32];
     double flops = 0;
     bool flat = model->n_spatial == 0; /* no block has images */
-    printf("  %-8s %-11s %-11s %12s %12s  %s\n", "block", "input", "output", "parameters", "flop/sample", "layers");
+    printf("  %-8s %-11s %-11s %12s %12s%slayers\n", "block", "input", "output", "parameters", "flop/sample", gap);
     for (int b = 0; b < model->n_blocks; b++) {
         const struct dt_block *block = &model->blocks[b];
         shape_text(block->in, flat, in, sizeof in);
@@ -74,11 +91,11 @@ static void print_layers(const struct dt_model *model)
         layers_text(model, b, layers, sizeof layers);
         printf("  %-8s %-11s %-11s %12s", block->name, in, out,
                dt_count_text((double)block_parameters(model, block), count, sizeof count));
-        printf(" %12s  %s\n", dt_count_text(dt_block_flops(block), count, sizeof count), layers);
+        printf(" %12s%s%s\n", dt_count_text(dt_block_flops(block), count, sizeof count), gap, layers);
         flops += dt_block_flops(block);
     }
     printf("  %-8s %-11s %-11s %12s", "total", "", "", dt_count_text((double)model->n_parameters, count, sizeof count));
-    printf(" %12s  forward pass\n", dt_count_text(flops, count, sizeof count));
+    printf(" %12s%sforward pass\n", dt_count_text(flops, count, sizeof count), gap);
 }
 
 static size_t data_bytes(const struct plan *p, size_t n)
@@ -112,11 +129,11 @@ static void print_memory(const struct plan *p, int capacity)
     dt_bytes_text((double)p->model.arena_elems * sizeof(float), gradients);
     if (c->device != DT_DEVICE_CUDA) {
         const size_t n_bytes = dt_model_n_bytes(&p->model, capacity, dt_optimizer_n_states(&c->optimizer));
-        printf("memory per rank: up to %s weights, gradients, optimizer state and activations, %s of them gradients\n",
+        printf("peak memory per rank: %s\n  of weights, gradients (%s), optimizer state and activations\n",
                dt_bytes_text((double)n_bytes, all), gradients);
     }
     if (c->device == DT_DEVICE_CUDA || c->device == DT_DEVICE_AUTO) {
-        printf("GPU memory per rank%s: %s with%s the data, %s of them gradients; CUDA's libraries take some more\n",
+        printf("GPU memory per rank%s: %s\n  with%s the data, %s of gradients; CUDA's libraries take some more\n",
                c->device == DT_DEVICE_AUTO ? ", where there is one" : "", dt_bytes_text((double)gpu_bytes(p, capacity), all),
                p->has_data ? "" : "out", gradients);
     }
@@ -129,7 +146,7 @@ static void print_data(const struct plan *p)
         printf("data: %s training samples, %s test samples\n", dt_count_text((double)p->shard.n_total, count, sizeof count),
                dt_count_text((double)p->n_test, n_test, sizeof n_test));
     } else {
-        printf("data: no IDX files in %s\n", p->config.data.dir);
+        dt_text_print(stdout, "data: no IDX files in %s", p->config.data.dir);
         puts("  steps/epoch and what each rank reads are unknown without (add --data DIR)");
     }
 }
@@ -144,16 +161,17 @@ static void print_run(const struct plan *p)
     print_data(p);
     if (c->batch_per_rank > 0) {
         const double scale = dt_lr_scale(c->lr_scaling, s->size);
-        printf("batch %lld × %d = %zu, lr %g × %g = %g", (long long)c->batch_per_rank, s->size, s->global_batch, c->optimizer.lr,
-               scale, c->optimizer.lr * scale);
+        const char *times = dt_terminal_times();
+        printf("batch %lld %s %d = %zu, lr %g %s %g = %g\n", (long long)c->batch_per_rank, times, s->size, s->global_batch,
+               c->optimizer.lr, times, scale, c->optimizer.lr * scale);
     } else {
-        printf("batch %zu over %d rank%s, lr %g", s->global_batch, s->size, s->size == 1 ? "" : "s", c->optimizer.lr);
+        printf("batch %zu over %d rank%s, lr %g\n", s->global_batch, s->size, s->size == 1 ? "" : "s", c->optimizer.lr);
     }
     if (p->has_data) {
-        printf(", %llu steps/epoch, %lld epoch%s = %llu steps\n", steps, (long long)c->epochs, c->epochs == 1 ? "" : "s",
+        printf("%llu steps/epoch, %lld epoch%s = %llu steps\n", steps, (long long)c->epochs, c->epochs == 1 ? "" : "s",
                steps * (unsigned long long)c->epochs);
     } else {
-        printf(", %lld epoch%s\n", (long long)c->epochs, c->epochs == 1 ? "" : "s");
+        printf("%lld epoch%s\n", (long long)c->epochs, c->epochs == 1 ? "" : "s");
     }
 }
 

@@ -73,7 +73,7 @@ def of_help(dtrain):
         done = subprocess.run([dtrain, *arguments], capture_output=True, text=True)
         for block in re.findall(r"^Examples?:?\n((?: +.*\n)+)", done.stdout, re.M) if done.returncode == 0 else ():
             for command in joined(block.splitlines()):
-                if command not in seen:
+                if command not in seen and not re.search(FORM, command):
                     seen.add(command)
                     yield command
 

@@ -220,6 +220,19 @@ static void check_current(const char *path, void (*generate)(FILE *))
     free(committed);
 }
 
+/* Lines become one, with single spaces: what was wrapped reads as it was written. */
+static void unwrap(char *text)
+{
+    char *to = text;
+    for (const char *from = text; *from != '\0'; from++) {
+        const bool blank = *from == ' ' || *from == '\n';
+        if (!blank || (to > text && to[-1] != ' ')) {
+            *to++ = blank ? ' ' : *from;
+        }
+    }
+    *to = '\0';
+}
+
 static void test_generated(void)
 {
     const struct dt_key_list list = dt_config_keys();
@@ -229,6 +242,7 @@ static void test_generated(void)
     CHECK(out != NULL);
     dt_config_help(out);
     CHECK_INT(fclose(out), 0);
+    unwrap(text);
     for (int i = 0; i < list.n; i++) {
         CHECK_HAS(text, list.keys[i].path);
         CHECK_HAS(text, list.keys[i].meaning);
