@@ -112,8 +112,7 @@ enum dt_status dt_host_memory_open(struct dt_comm *comm, size_t n_bytes, struct 
     enum dt_status s = dt_comm_allreduce(comm, &all_have_room, 1, DT_TYPE_I32, DT_REDUCE_MIN, "room to open the hosts' memory");
     if (s == DT_OK && (places == NULL || !all_have_room)) {
         s = dt_error_agreed(dt_error(DT_NO_MEMORY, "no memory to share with the other ranks of the host"));
-    }
-    if (s == DT_OK) {
+    } else if (s == DT_OK) {
         s = share(comm, places, out);
     }
     free(places);
