@@ -54,7 +54,7 @@ else
 fi
 
 # A program with more rights than its caller loads no code that the caller names.
-if [[ $EUID -ne 0 ]] || findmnt -no OPTIONS -T "$work" | grep -q nosuid; then
+if [[ $EUID -ne 0 || $(findmnt -no OPTIONS -T "$work") == *nosuid* ]]; then
   echo 'skipped: no root, or no setuid here; a module named to a setuid program'
 else
   cp "$DTRAIN" setuid && chown 65534 setuid && chmod 4755 setuid

@@ -43,7 +43,7 @@ if command -v python3 >/dev/null; then
 fi
 
 # A reader that ends early ends its writer by SIGPIPE, which `pipefail` takes for a failure: now and then, by chance.
-piped=$(grep -d skip -nE '(^|[^|])[|] *(head |grep( -[a-zA-Z]*)* -[a-zA-Z]*[qm]|sed [^|]*[0-9]q)' "$top"/scripts/* "$top"/tests/*.sh \
+piped=$(grep -d skip -nE '(^|[^|])[|] *(grep( -[a-zA-Z]*)* -[a-zA-Z]*[qm]|sed [^|]*[0-9]q)' "$top"/scripts/* "$top"/tests/*.sh \
   "$top"/tests/fakecuda/*.sh "$top"/.ci/run 2>/dev/null) && fail "a pipe into what may end before its writer: $piped"
 
 # MPICH's launcher is found every time, also when it goes on writing after the word that tells it from others.
