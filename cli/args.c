@@ -282,6 +282,7 @@ enum dt_status dt_args_parse(int argc, char *const *argv, struct dt_args *out)
     out->min_bytes = p.values[OPTION_MIN_BYTES];
     out->max_bytes = p.values[OPTION_MAX_BYTES];
     out->factor = p.values[OPTION_FACTOR];
+    out->algorithms = p.values[OPTION_ALGORITHMS];
     out->iters = p.values[OPTION_ITERS];
     out->warmup = p.values[OPTION_WARMUP];
     out->check = p.values[OPTION_CHECK];

@@ -36,7 +36,7 @@
       "  dtrain bench blocks --config configs/mnist.json --data data/mnist \\\n      --set threads=1\n")                    \
     X(DT_COMMAND_BENCH_ALLREDUCE, "bench allreduce", "time allreduces, in nccl-tests' columns",                             \
       "mpirun -np 4 dtrain bench allreduce [-b BYTES] [-e BYTES] [-f N] [-n N]\n"                                           \
-      "      [-w N] [-c N] [--set comm=mpi] [--json FILE]",                                                                 \
+      "      [-w N] [-c N] [--algorithms ring,tree] [--json FILE]",                                                         \
       "  mpirun -np 2 dtrain bench allreduce\n")                                                                            \
     X(DT_COMMAND_HELP, "help", "list the commands; help COMMAND: its options and examples", "dtrain help [COMMAND]",        \
       "  dtrain help train\n")                                                                                              \
@@ -64,6 +64,7 @@ struct dt_args {
     const char **images; /* predict: at least one; owned; texts are argv's */
     int n_images;
     const char *json;                                                    /* bench; NULL: no file */
+    const char *algorithms;                                              /* bench allreduce; NULL: all there are */
     const char *min_bytes, *max_bytes, *factor, *iters, *warmup, *check; /* bench allreduce; NULL: the default */
 };
 

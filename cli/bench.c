@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "base/file.h"
+#include "cli/suggest.h"
 #include "cli/version.h"
 #include "cpu/cpu_isa.h"
 
@@ -47,16 +48,46 @@ static enum dt_status read_number(const char *option, const char *text, bool uni
     return DT_OK;
 }
 
+/* "ring,tree": one name after the other. */
+static enum dt_status read_types(const char *text, uint32_t *types)
+{
+    *types = 0;
+    for (size_t n; *text != '\0'; text += n + (text[n] == ',')) {
+        char name[40];
+        struct dt_suggestion near = {.word = name};
+        int type = DT_ALLREDUCE_AUTO + 1;
+        n = strcspn(text, ",");
+        snprintf(name, sizeof name, "%.*s", (int)n, text);
+        while (type < DT_N_ALLREDUCE_TYPES && strcmp(dt_allreduce_names[type], name) != 0) {
+            dt_suggest_offer(&near, dt_allreduce_names[type++]);
+        }
+        if (type == DT_N_ALLREDUCE_TYPES) {
+            return dt_error(DT_USAGE, "--algorithms: there is no '%s' (did you mean '%s'?)", name,
+                            near.best != NULL ? near.best : "ring");
+        }
+        *types |= 1u << type;
+    }
+    return DT_OK;
+}
+
 enum dt_status dt_bench_options_read(const struct dt_args *args, struct dt_bench_options *o)
 {
-    *o = (struct dt_bench_options){
-        .min_bytes = 8, .max_bytes = (size_t)32 << 20, .factor = 2, .n_iters = 20, .n_warmup = 5, .n_checks = 1};
+    *o = (struct dt_bench_options){.min_bytes = 8,
+                                   .max_bytes = (size_t)32 << 20,
+                                   .factor = 2,
+                                   .n_iters = 20,
+                                   .n_warmup = 5,
+                                   .n_checks = 1,
+                                   .types = UINT32_MAX};
     DT_TRY(read_number("minbytes", args->min_bytes, true, sizeof(float), LARGEST_BYTES, &o->min_bytes));
     DT_TRY(read_number("maxbytes", args->max_bytes, true, sizeof(float), LARGEST_BYTES, &o->max_bytes));
     DT_TRY(read_number("stepfactor", args->factor, false, 2, 1024, &o->factor));
     DT_TRY(read_number("iters", args->iters, false, 1, 1000000, &o->n_iters));
     DT_TRY(read_number("warmup_iters", args->warmup, false, 0, 1000000, &o->n_warmup));
     DT_TRY(read_number("check", args->check, false, 0, 1000, &o->n_checks));
+    if (args->algorithms != NULL) {
+        DT_TRY(read_types(args->algorithms, &o->types));
+    }
     if (o->min_bytes > o->max_bytes) {
         return dt_error(DT_USAGE, "--minbytes %zu is above --maxbytes %zu (swap them, or give both)", o->min_bytes, o->max_bytes);
     }

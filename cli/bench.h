@@ -16,7 +16,7 @@
  * writes the file `json` unless that is NULL. Errors of the training; DT_STOPPED after a signal. Every rank calls it; agreed. */
 enum dt_status dt_bench_blocks(struct dt_world *world, const struct dt_config *config, const char *json);
 
-/* Sums by size, for each way that gradients can travel here, or the one that --set comm names. Errors of dt_bench_options_read, of
+/* Sums by size, for each way that gradients can travel here, or those that --algorithms names. Errors of dt_bench_options_read, of
  * the configuration and the device; DT_INTERNAL: a sum was wrong; otherwise as above. */
 enum dt_status dt_bench_allreduce(struct dt_world *world, const struct dt_args *args);
 
@@ -25,6 +25,7 @@ enum dt_status dt_bench_allreduce(struct dt_world *world, const struct dt_args *
 /* Of `bench allreduce`: sizes from min_bytes, times factor, up to max_bytes; sums of each size. */
 struct dt_bench_options {
     size_t min_bytes, max_bytes, factor, n_iters, n_warmup, n_checks;
+    uint32_t types; /* bit t: enum dt_allreduce_type t is wanted */
 };
 /* DT_USAGE: one is no number, or out of range. */
 enum dt_status dt_bench_options_read(const struct dt_args *args, struct dt_bench_options *out);

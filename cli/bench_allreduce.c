@@ -8,28 +8,25 @@
 #include "cli/bench.h"
 #include "cli/device.h"
 #include "cli/ranks.h"
+#include "dist/allreduce/allreduce.h"
 #include "dist/comm_staged.h"
-#include "dist/host_sum.h"
 #include "dist/stop.h"
 
 #define MAX_SIZES 32
 #define PEAK_MS 20
 
-/* One row of the table. */
+/* One row of the table. Sent by a rank for one sum, by the one that sends most of each; `counted` where the wire does that. */
 struct point {
     size_t n_bytes, n_elems, n_wrong;
-    double mean_s; /* of a sum, on the slowest rank */
+    double mean_s;             /* of a sum, on the slowest rank */
+    bool counted, as_foretold; /* as_foretold: by the formula, where there is one */
+    struct dt_wire_count most;
 };
 
-/* A way that sums can travel. `buffer` is what is summed, `result` where the sum is then; in `backend`'s memory, or the program's
- * where that is NULL. */
+/* A way of adding, in memory of `backend`, or the program's where that is NULL. */
 struct way {
-    const char *name, *meaning;
+    struct dt_allreduce allreduce;
     struct dt_backend *backend;
-    struct dt_comm *comm;   /* in place, over `buffer`; NULL: the world's, or `sum` */
-    struct dt_host_sum sum; /* part NULL: not this way */
-    float *buffer;
-    const float *result;
     int n_points;
     struct point points[MAX_SIZES];
     struct dt_bench_fit fit;
@@ -44,6 +41,7 @@ struct bench {
     char name[80];
     unsigned n_rounds; /* of checks */
     size_t n_wrong;    /* in all */
+    size_t n_unlike;   /* rows whose messages are not what the formula says */
     cJSON *json;
 };
 
@@ -57,35 +55,26 @@ static enum dt_status read_config(const struct dt_args *args, struct dt_config *
 
 /* ---- one way */
 
-static enum dt_status start(struct bench *b, struct way *way, size_t n_elems, struct dt_request *request)
-{
-    if (way->sum.part != NULL) {
-        dt_host_sum_start(&way->sum, 0, 0, n_elems, b->name, request);
-        return DT_OK;
-    }
-    return dt_comm_allreduce_start(way->comm, way->buffer, n_elems, DT_TYPE_F32, DT_REDUCE_SUM, b->name, request);
-}
-
 static enum dt_status sum_once(struct bench *b, struct way *way, size_t n_elems)
 {
     struct dt_request request;
-    DT_TRY(start(b, way, n_elems, &request));
-    DT_TRY(dt_comm_wait(way->comm, &request));
+    DT_TRY(dt_allreduce_start(&way->allreduce, 0, 0, n_elems, b->name, &request));
+    DT_TRY(dt_comm_wait(way->allreduce.comm, &request));
     return way->backend != NULL ? way->backend->ops->sync(way->backend) : DT_OK;
 }
 
 /* A sum that is not timed, of numbers that are known. */
 static enum dt_status check_once(struct bench *b, struct way *way, size_t n_elems, size_t *n_wrong)
 {
-    float *mine = way->backend != NULL ? b->host : way->buffer;
-    const float *sum = way->backend != NULL ? b->host : way->result;
+    float *mine = way->backend != NULL ? b->host : way->allreduce.part;
+    const float *sum = way->backend != NULL ? b->host : way->allreduce.total;
     dt_bench_fill(mine, n_elems, b->world->rank, ++b->n_rounds);
     if (way->backend != NULL) {
-        DT_TRY(way->backend->ops->copy_in(way->backend, way->buffer, mine, n_elems * sizeof *mine));
+        DT_TRY(way->backend->ops->copy_in(way->backend, way->allreduce.part, mine, n_elems * sizeof *mine));
     }
     DT_TRY(sum_once(b, way, n_elems));
     if (way->backend != NULL) {
-        DT_TRY(way->backend->ops->copy_out(way->backend, b->host, way->result, n_elems * sizeof *mine));
+        DT_TRY(way->backend->ops->copy_out(way->backend, b->host, way->allreduce.total, n_elems * sizeof *mine));
     }
     *n_wrong += dt_bench_count_wrong(sum, n_elems, b->world->size, b->n_rounds);
     return DT_OK;
@@ -95,16 +84,37 @@ static enum dt_status check_once(struct bench *b, struct way *way, size_t n_elem
 static enum dt_status clear(struct bench *b, struct way *way, size_t n_elems)
 {
     if (way->backend == NULL) {
-        memset(way->buffer, 0, n_elems * sizeof *way->buffer);
+        memset(way->allreduce.part, 0, n_elems * sizeof *way->allreduce.part);
         return DT_OK;
     }
     memset(b->host, 0, n_elems * sizeof *b->host);
-    return way->backend->ops->copy_in(way->backend, way->buffer, b->host, n_elems * sizeof *b->host);
+    return way->backend->ops->copy_in(way->backend, way->allreduce.part, b->host, n_elems * sizeof *b->host);
+}
+
+/* What the wire counts of one sum: the rank that sends most, and whether all ranks together send what the formula says. */
+static enum dt_status count_messages(struct bench *b, struct way *way, struct point *p)
+{
+    const struct dt_algorithm *algorithm = dt_allreduce_algorithm(way->allreduce.type);
+    struct dt_wire_count before, after;
+    p->counted = dt_allreduce_sent(&way->allreduce, &before);
+    DT_TRY(sum_once(b, way, p->n_elems));
+    (void)dt_allreduce_sent(&way->allreduce, &after);
+    double most[] = {(double)(after.messages - before.messages), (double)(after.bytes - before.bytes)}, all[] = {most[0], most[1]};
+    DT_TRY(dt_comm_allreduce(b->world->comm, most, 2, DT_TYPE_F64, DT_REDUCE_MAX, "exchange of what was sent"));
+    DT_TRY(dt_comm_allreduce(b->world->comm, all, 2, DT_TYPE_F64, DT_REDUCE_SUM, "sum of what was sent"));
+    p->most = (struct dt_wire_count){.messages = (uint64_t)most[0], .bytes = (uint64_t)most[1]};
+    if (algorithm != NULL && way->allreduce.shared.part == NULL) {
+        const struct dt_traffic expected = algorithm->formula(b->world->size, p->n_elems);
+        p->as_foretold = all[0] == (double)expected.messages && all[1] == (double)(expected.elements * sizeof(float));
+        b->n_unlike += !p->as_foretold;
+    }
+    return DT_OK;
 }
 
 static enum dt_status time_sums(struct bench *b, struct way *way, struct point *p)
 {
     DT_TRY(clear(b, way, p->n_elems));
+    DT_TRY(count_messages(b, way, p));
     for (size_t i = 0; i < b->options.n_warmup; i++) {
         DT_TRY(sum_once(b, way, p->n_elems));
     }
@@ -137,21 +147,26 @@ static double bus_bandwidth(const struct bench *b, const struct point *p)
 static void print_head(const struct bench *b, const struct way *way)
 {
     const int n = b->world->size, n_hosts = b->world->comm->n_hosts;
-    printf("# %s: %s\n# %d rank%s on %d host%s; mean of %zu allreduces; slowest rank%s\n", way->name, way->meaning, n,
-           n == 1 ? "" : "s", n_hosts, n_hosts == 1 ? "" : "s", b->options.n_iters,
+    printf("# %s: %s\n# %d rank%s on %d host%s; mean of %zu allreduces; slowest rank%s\n", dt_allreduce_names[way->allreduce.type],
+           dt_allreduce_meaning(way->allreduce.type), n, n == 1 ? "" : "s", n_hosts, n_hosts == 1 ? "" : "s", b->options.n_iters,
            b->world->local_size > sysconf(_SC_NPROCESSORS_ONLN) ? "; ranks share cores" : "");
-    printf("#%10s %10s %6s %6s %10s %11s %11s %6s\n", "size(B)", "count", "type", "redop", "time(us)", "algbw(GB/s)", "busbw(GB/s)",
-           "#wrong");
+    printf("# bandwidths in GB/s; msgs and sent: one allreduce, rank that sends most\n");
+    printf("#%9s %9s %5s %5s %9s %7s %7s %6s %4s %9s\n", "size(B)", "count", "type", "redop", "time(us)", "algbw", "busbw",
+           "#wrong", "msgs", "sent(B)");
 }
 
 static void print_point(const struct bench *b, const struct point *p)
 {
-    char n_wrong[24] = "N/A";
+    char n_wrong[24] = "N/A", n_messages[24] = "-", n_sent[24] = "-";
     if (b->options.n_checks > 0) {
         snprintf(n_wrong, sizeof n_wrong, "%zu", p->n_wrong);
     }
-    printf(" %10zu %10zu %6s %6s %10.2f %11.3f %11.3f %6s\n", p->n_bytes, p->n_elems, "float", "sum", 1e6 * p->mean_s,
-           1e-9 * (double)p->n_bytes / p->mean_s, 1e-9 * bus_bandwidth(b, p), n_wrong);
+    if (p->counted) {
+        snprintf(n_messages, sizeof n_messages, "%llu", (unsigned long long)p->most.messages);
+        snprintf(n_sent, sizeof n_sent, "%llu%s", (unsigned long long)p->most.bytes, p->as_foretold ? "" : " FAIL");
+    }
+    printf(" %9zu %9zu %5s %5s %9.1f %7.3f %7.3f %6s %4s %9s\n", p->n_bytes, p->n_elems, "float", "sum", 1e6 * p->mean_s,
+           1e-9 * (double)p->n_bytes / p->mean_s, 1e-9 * bus_bandwidth(b, p), n_wrong, n_messages, n_sent);
     fflush(stdout);
 }
 
@@ -162,7 +177,8 @@ static enum dt_status measure_sizes(struct bench *b, struct way *way)
         struct point *p = &way->points[way->n_points];
         p->n_elems = size / sizeof(float);
         p->n_bytes = p->n_elems * sizeof(float);
-        snprintf(b->name, sizeof b->name, "allreduce of %zu bytes (%s)", p->n_bytes, way->name);
+        p->as_foretold = true;
+        snprintf(b->name, sizeof b->name, "allreduce of %zu bytes (%s)", p->n_bytes, dt_allreduce_names[way->allreduce.type]);
         dt_comm_phase(b->world->comm, "bench allreduce");
         for (size_t i = 0; i < b->options.n_checks; i++) {
             DT_TRY(check_once(b, way, p->n_elems, &p->n_wrong));
@@ -196,7 +212,7 @@ static void describe(const struct bench *b, const struct way *way)
     cJSON *ways = cJSON_GetObjectItemCaseSensitive(b->json, "ways");
     cJSON *json = cJSON_CreateObject(), *points = cJSON_CreateArray();
     cJSON_AddItemToArray(ways, json);
-    cJSON_AddStringToObject(json, "name", way->name);
+    cJSON_AddStringToObject(json, "name", dt_allreduce_names[way->allreduce.type]);
     cJSON_AddItemToObject(json, "points", points);
     for (int i = 0; i < way->n_points; i++) {
         const struct point *p = &way->points[i];
@@ -208,6 +224,10 @@ static void describe(const struct bench *b, const struct way *way)
         cJSON_AddNumberToObject(point, "algbw_gbs", 1e-9 * (double)p->n_bytes / p->mean_s);
         cJSON_AddNumberToObject(point, "busbw_gbs", 1e-9 * bus_bandwidth(b, p));
         cJSON_AddNumberToObject(point, "wrong", (double)p->n_wrong);
+        if (p->counted) {
+            cJSON_AddNumberToObject(point, "messages", (double)p->most.messages);
+            cJSON_AddNumberToObject(point, "bytes_sent", (double)p->most.bytes);
+        }
     }
     if (!way->fit.found) {
         cJSON_AddNullToObject(json, "fit");
@@ -240,57 +260,58 @@ static size_t largest_elems(const struct bench *b)
     return b->options.max_bytes / sizeof(float);
 }
 
-static enum dt_status by_shared_memory(struct bench *b)
+/* In `memory`, of the backend if there is one. `device`: the communicator that reaches it. */
+static enum dt_status by_type(struct bench *b, enum dt_allreduce_type type, struct dt_backend *backend, struct dt_comm *device,
+                              float *memory)
 {
-    struct way way = {
-        .name = "shared", .meaning = "in memory that the ranks of a host share, by MPI between hosts", .comm = b->world->comm};
-    DT_TRY(dt_host_sum_open(b->world->comm, largest_elems(b), &way.sum));
-    way.buffer = way.sum.part;
-    way.result = way.sum.total;
-    if (way.buffer == NULL && b->world->rank == 0) {
-        printf("# shared: no memory that ranks share\n\n");
+    struct way way = {.backend = backend};
+    const struct dt_allreduce_spec spec = {
+        .type = type, .comm = b->world->comm, .device = device, .memory = memory, .n_elems = largest_elems(b), .n_slots = 1};
+    DT_TRY(dt_allreduce_open(&spec, &way.allreduce));
+    enum dt_status s = DT_OK;
+    if (way.allreduce.type == type) {
+        s = measure(b, &way);
+    } else if (b->world->rank == 0) {
+        printf("# %s: not here, because %s\n\n", dt_allreduce_names[type], way.allreduce.why);
     }
-    const enum dt_status s = way.buffer != NULL ? measure(b, &way) : DT_OK;
     if (s != DT_STALLED) { /* others may still be at work in it */
-        dt_host_sum_close(&way.sum);
+        dt_allreduce_close(&way.allreduce);
     }
     return s;
 }
 
-static enum dt_status by_messages(struct bench *b)
-{
-    struct way way = {.name = "mpi", .meaning = "by messages of MPI", .comm = b->world->comm, .buffer = b->host, .result = b->host};
-    return measure(b, &way);
-}
-
-static enum dt_status by_device(struct bench *b, struct way *way)
+/* nccl or staged. */
+static enum dt_status by_device(struct bench *b, enum dt_allreduce_type type, struct dt_backend *backend, struct dt_comm *device)
 {
     void *memory = NULL;
-    const struct dt_backend_ops *ops = way->backend->ops;
-    DT_TRY(dt_world_agree(b->world, ops->alloc(way->backend, b->options.max_bytes, &memory)));
-    way->result = way->buffer = memory;
-    const enum dt_status s = measure(b, way);
-    ops->free(way->backend, memory);
+    DT_TRY(dt_world_agree(b->world, backend->ops->alloc(backend, b->options.max_bytes, &memory)));
+    const enum dt_status s = by_type(b, type, backend, device, memory);
+    backend->ops->free(backend, memory);
     return s;
 }
 
 static enum dt_status by_nccl(struct bench *b, struct dt_backend *backend)
 {
-    struct way way = {.name = "nccl", .meaning = "between GPUs by NCCL", .backend = backend};
-    enum dt_status s = b->device.cuda->comm_open(b->world->comm, backend, &way.comm);
+    struct dt_comm *comm = NULL;
+    enum dt_status s = b->device.cuda->comm_open(b->world->comm, backend, &comm);
     s = s == DT_OK || s == DT_STALLED ? s : dt_error_agreed(s);
-    s = s == DT_OK ? by_device(b, &way) : s;
-    dt_comm_close(way.comm);
+    s = s == DT_OK ? by_device(b, DT_ALLREDUCE_NCCL, backend, comm) : s;
+    dt_comm_close(comm);
     return s;
 }
 
 static enum dt_status by_staging(struct bench *b, struct dt_backend *backend)
 {
-    struct way way = {.name = "staged", .meaning = "between GPUs by way of host memory", .backend = backend};
-    DT_TRY(dt_comm_open_staged(b->world->comm, backend, largest_elems(b), &way.comm));
-    const enum dt_status s = by_device(b, &way);
-    dt_comm_close(way.comm);
+    struct dt_comm *comm = NULL;
+    DT_TRY(dt_comm_open_staged(b->world->comm, backend, largest_elems(b), &comm));
+    const enum dt_status s = by_device(b, DT_ALLREDUCE_STAGED, backend, comm);
+    dt_comm_close(comm);
     return s;
+}
+
+static bool is_asked_for(const struct bench *b, enum dt_allreduce_type type)
+{
+    return b->options.types >> type & 1;
 }
 
 static enum dt_status by_gpus(struct bench *b)
@@ -298,24 +319,24 @@ static enum dt_status by_gpus(struct bench *b)
     const struct dt_backend_options options = {.n_threads = 1, .local_rank = b->world->local_rank};
     struct dt_backend *backend = NULL;
     DT_TRY(dt_world_agree(b->world, b->device.backend->open(&options, &backend)));
-    enum dt_status s = b->device.nccl ? by_nccl(b, backend) : DT_OK;
-    if (s == DT_OK && b->config.dist.comm == DT_COMM_AUTO && b->world->size > 1) {
+    enum dt_status s = b->device.nccl && is_asked_for(b, DT_ALLREDUCE_NCCL) ? by_nccl(b, backend) : DT_OK;
+    if (s == DT_OK && is_asked_for(b, DT_ALLREDUCE_STAGED) && b->world->size > 1) {
         s = by_staging(b, backend);
     }
     backend->ops->close(backend);
     return s;
 }
 
+/* In host memory, and then in that of GPUs. One rank has nothing to add: one way stands for all. */
 static enum dt_status by_all_ways(struct bench *b)
 {
-    const enum dt_comm_type comm = b->config.dist.comm;
-    if (comm == DT_COMM_AUTO) {
-        DT_TRY(by_shared_memory(b));
+    for (int type = 0; type < DT_N_ALLREDUCE_TYPES; type++) {
+        const bool worth = b->world->size > 1 || type == DT_ALLREDUCE_MPI;
+        if (type != DT_ALLREDUCE_AUTO && worth && is_asked_for(b, type) && !dt_allreduce_is_for_gpus(type)) {
+            DT_TRY(by_type(b, type, NULL, NULL, b->host));
+        }
     }
-    if (comm != DT_COMM_NCCL) {
-        DT_TRY(by_messages(b));
-    }
-    return b->device.cuda != NULL && comm != DT_COMM_MPI ? by_gpus(b) : DT_OK;
+    return b->device.cuda != NULL ? by_gpus(b) : DT_OK;
 }
 
 /* ---- the command */
@@ -324,6 +345,9 @@ static enum dt_status prepare(struct bench *b, const struct dt_args *args)
 {
     DT_TRY(dt_bench_options_read(args, &b->options));
     DT_TRY(read_config(args, &b->config));
+    if (b->config.dist.allreduce != DT_ALLREDUCE_AUTO) {
+        b->options.types = 1u << b->config.dist.allreduce;
+    }
     b->world->comm->timeout_s = b->config.timeout_s;
     DT_TRY(dt_comm_timeout_from_env(&b->world->comm->timeout_s));
     b->host = aligned_alloc(64, (b->options.max_bytes + 63) / 64 * 64);
@@ -345,7 +369,7 @@ static enum dt_status compare_options(const struct bench *b)
     char text[256];
     const struct dt_bench_options *o = &b->options;
     snprintf(text, sizeof text, "%zu %zu %zu %zu %zu %zu %d %d", o->min_bytes, o->max_bytes, o->factor, o->n_iters, o->n_warmup,
-             o->n_checks, (int)b->config.dist.comm, (int)b->config.device);
+             o->n_checks, (int)o->types, (int)b->config.device);
     return dt_ranks_same(b->world, "options", text);
 }
 
@@ -360,6 +384,10 @@ static enum dt_status run(struct bench *b, const struct dt_args *args)
     DT_TRY(dt_world_agree(b->world, s));
     if (b->n_wrong > 0) {
         return dt_error_agreed(dt_error(DT_INTERNAL, "%zu elements of sums were wrong (see #wrong in the table)", b->n_wrong));
+    }
+    if (b->n_unlike > 0) {
+        return dt_error_agreed(
+            dt_error(DT_FAILED, "%zu allreduces sent not what their formula says (see FAIL in the table)", b->n_unlike));
     }
     return DT_OK;
 }

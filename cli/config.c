@@ -90,10 +90,10 @@ static enum dt_status read_tree(const struct dt_config_source *source, cJSON *ro
     return check_training(source, out);
 }
 
-enum dt_status dt_config_parse(const char *name, const char *text, size_t n_bytes, const char *const *sets, int n_sets,
-                               struct dt_config *out)
+static enum dt_status parse(const struct dt_config_source *source, const char *text, size_t n_bytes, bool saved,
+                            struct dt_config *out)
 {
-    const struct dt_config_source source = {name, sets, n_sets};
+    const char *name = source->name;
     struct dt_json_fault fault;
     memset(out, 0, sizeof *out);
     if (n_bytes > MAX_BYTES) {
@@ -106,10 +106,26 @@ enum dt_status dt_config_parse(const char *name, const char *text, size_t n_byte
     if (root == NULL) {
         return dt_error(DT_NO_MEMORY, "%s: out of memory", name);
     }
+    if (saved) {
+        cJSON_DeleteItemFromObjectCaseSensitive(root, "comm"); /* how it once added gradients binds nobody */
+    }
     set_name(name, out->name, sizeof out->name);
-    const enum dt_status status = read_tree(&source, root, out);
+    const enum dt_status status = read_tree(source, root, out);
     cJSON_Delete(root);
     return status;
+}
+
+enum dt_status dt_config_parse(const char *name, const char *text, size_t n_bytes, const char *const *sets, int n_sets,
+                               struct dt_config *out)
+{
+    const struct dt_config_source source = {name, sets, n_sets};
+    return parse(&source, text, n_bytes, false, out);
+}
+
+enum dt_status dt_config_parse_saved(const char *name, const char *text, struct dt_config *out)
+{
+    const struct dt_config_source source = {name, NULL, 0};
+    return parse(&source, text, strlen(text), true, out);
 }
 
 enum dt_status dt_config_load(const char *path, const char *const *sets, int n_sets, struct dt_config *out)

@@ -61,9 +61,11 @@ struct dt_config {
  * is one. */
 enum dt_status dt_config_load(const char *path, const char *const *sets, int n_sets, struct dt_config *out);
 
-/* The same from text: a checkpoint's copy, and the fuzzer. `name` appears in messages. */
+/* The same from text; `name` appears in messages. */
 enum dt_status dt_config_parse(const char *name, const char *text, size_t n_bytes, const char *const *sets, int n_sets,
                                struct dt_config *out);
+/* A checkpoint's copy, which may have a key that has gone since and decides nothing. */
+enum dt_status dt_config_parse_saved(const char *name, const char *text, struct dt_config *out);
 
 char *
 dt_config_to_json(const struct dt_config *config); /* resolved: every key, pretty-printed; caller frees; NULL: out of memory */

@@ -168,6 +168,9 @@ static enum dt_status unknown_key(const struct object *o, const char *group, con
 {
     char path[PATH_SIZE], near[PATH_SIZE], clipped[CLIPPED_SIZE], keys[240];
     snprintf(path, sizeof path, "%s%s%s", o->prefix, group, clip(name, clipped));
+    if (strcmp(path, "comm") == 0) {
+        return dt_config_error(o->source, path, "the key is called distributed.allreduce now (rename it)");
+    }
     suggest_key(o, group, name, near);
     if (near[0] != '\0') {
         return dt_config_error(o->source, path, "unknown key (did you mean '%s'?)", near);

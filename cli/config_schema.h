@@ -14,7 +14,7 @@
 
 #include "cli/config.h"
 
-#define DT_BAR_NAME(constant, name) "|" name
+#define DT_BAR_NAME(constant, name, ...) "|" name
 #define DT_ANY_INT "[0, 9007199254740991]" /* 2^53 - 1: every integer up to here is exact in JSON's doubles */
 #define DT_BETA "[0, 0.9999999]"           /* the float next to 1 is 0.99999994 */
 
@@ -77,6 +77,9 @@
     X("distributed.broadcast", BOOL, dist.broadcast, "", "true", "", "begin with rank 0's weights on every rank")                      \
     X("distributed.init_per_rank", BOOL, init_per_rank, "", "false", "",                                                               \
       "each rank draws other initial weights: shows what the broadcast is for")                                                        \
+    X("distributed.allreduce", ENUM, dist.allreduce, DT_ALLREDUCE_LIST(DT_BAR_NAME), "auto", "",                                      \
+      "how gradients are added over the ranks; auto: nccl on GPUs, else shared_memory where a host's ranks have it, else mpi; "        \
+      "hierarchical: shared memory in each host and a ring between hosts; staged: from GPUs through host memory")                     \
     X("distributed.overlap", BOOL, dist.overlap, "", "true", "", "send gradients while the backward pass still runs")                  \
     X("distributed.bucket_mb", REAL, bucket_mb, "[0, 4096]", "1", "",                                                                  \
       "MiB of gradients sent together; a bucket ends with a block; 0: every block by itself")                                          \
@@ -92,8 +95,6 @@
     X("precision", ENUM, precision, DT_PRECISION_LIST(DT_BAR_NAME), "f32", "",                                                         \
       "tf32: products of numbers with 10 bits of fraction, on GPUs; bf16: 7 bits, of activations too on GPUs, and of the inputs of "  \
       "convolutions forward on CPUs with AMX; weights and sums are always f32")                                                        \
-    X("comm", ENUM, dist.comm, DT_COMM_LIST(DT_BAR_NAME), "auto", "",                                                                  \
-      "how ranks add gradients: mpi: by messages; nccl: between GPUs; auto: nccl, or in memory that a host's ranks share, else as mpi")            \
     X("cuda.graph", BOOL, cuda_graph, "", "true", "",                                                                                  \
       "record a step as a CUDA graph and launch that; off: call by call, to debug and to time its parts")                             \
     X("threads", INT, threads, "[0, 1024]", "0", "", "threads per rank; 0: the cores it may use, shared among the ranks of the host")

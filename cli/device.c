@@ -84,18 +84,37 @@ static const char *wish_for_gpu(const struct dt_config *config, const char **cur
         *cure = "without one use \"precision\": \"f32\"";
         return "precision \"tf32\"";
     }
-    if (config->dist.comm == DT_COMM_NCCL) {
-        *cure = "without one use \"comm\": \"auto\"";
-        return "comm \"nccl\"";
+    if (dt_allreduce_is_for_gpus(config->dist.allreduce)) {
+        *cure = "without one use \"allreduce\": \"auto\"";
+        return config->dist.allreduce == DT_ALLREDUCE_NCCL ? "allreduce \"nccl\"" : "allreduce \"staged\"";
     }
     return NULL;
+}
+
+/* A way of adding that wants GPUs of the ranks' own, or none. */
+static enum dt_status check_allreduce(enum dt_allreduce_type type, bool own, const char *why)
+{
+    if (type == DT_ALLREDUCE_NCCL && !own) {
+        return dt_error(DT_UNAVAILABLE,
+                        "allreduce \"nccl\" needs a GPU of its own for every rank (use as many ranks as GPUs, or "
+                        "\"allreduce\": \"auto\"): %s",
+                        why);
+    }
+    if (dt_allreduce_algorithm(type) != NULL) {
+        return dt_error(
+            DT_CONFIG,
+            "distributed.allreduce \"%s\" adds in host memory, and the gradients are on GPUs (use \"auto\", \"nccl\" or "
+            "\"staged\", or \"device\": \"cpu\")",
+            dt_allreduce_names[type]);
+    }
+    return DT_OK;
 }
 
 /* From what all ranks found, which all of them know, and so with one result. */
 static enum dt_status decide(const struct dt_config *config, const struct finding *all, int size, struct dt_device_choice *out)
 {
     const char *cure;
-    const enum dt_comm_type comm = config->dist.comm;
+    const enum dt_allreduce_type type = config->dist.allreduce;
     if (!all_have_gpus(all, size, out->why, sizeof out->why)) {
         const char *wish = wish_for_gpu(config, &cure);
         out->cuda = NULL;
@@ -103,19 +122,18 @@ static enum dt_status decide(const struct dt_config *config, const struct findin
     }
     out->backend = out->cuda->backend;
     const bool own = all_have_their_own(all, size, out->why, sizeof out->why);
-    if (!own && comm == DT_COMM_NCCL) {
-        return dt_error(DT_UNAVAILABLE,
-                        "comm \"nccl\" needs a GPU of its own for every rank (use as many ranks as GPUs, or "
-                        "\"comm\": \"auto\"): %s",
-                        out->why);
+    if (size > 1 || type == DT_ALLREDUCE_NCCL) {
+        DT_TRY(check_allreduce(type, own, out->why));
     }
-    out->nccl = own && (comm == DT_COMM_NCCL || (comm == DT_COMM_AUTO && size > 1));
+    out->nccl = own && (type == DT_ALLREDUCE_NCCL || (type == DT_ALLREDUCE_AUTO && size > 1));
+    out->allreduce = out->nccl ? DT_ALLREDUCE_NCCL : DT_ALLREDUCE_STAGED;
     return DT_OK;
 }
 
 enum dt_status dt_device_choose(struct dt_world *world, const struct dt_config *config, struct dt_device_choice *out)
 {
-    *out = (struct dt_device_choice){.backend = config->device == DT_DEVICE_REF ? &dt_ref_backend : &dt_cpu_backend};
+    *out = (struct dt_device_choice){.backend = config->device == DT_DEVICE_REF ? &dt_ref_backend : &dt_cpu_backend,
+                                     .allreduce = config->dist.allreduce};
     struct finding *all = calloc((size_t)world->size, sizeof *all);
     DT_TRY(dt_world_agree(world, all != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory")));
     all[0] = look(world, config, out);

@@ -13,11 +13,12 @@ struct dt_device_choice {
     const struct dt_backend_ops *backend;
     const struct dt_cuda_module *cuda; /* NULL: not a GPU */
     struct dt_gpu gpu;                 /* with cuda */
-    bool nccl;                         /* gradients are summed by cuda->comm_open's communicator */
+    enum dt_allreduce_type allreduce;  /* how gradients are added: with cuda nccl or staged, else as configured */
+    bool nccl;                         /* by cuda->comm_open's communicator */
     char why[400];                     /* why no GPU, or why not NCCL; else "" */
 };
 
-/* Reads `device`, `precision` and `dist.comm` of the configuration. Every rank calls it; all choose alike, or fail alike.
+/* Reads `device`, `precision` and `dist.allreduce` of the configuration. Every rank calls it; all choose alike, or fail alike.
  * DT_UNAVAILABLE: the configuration wants a GPU, or one for each rank, and that is not there; with the reason and the cure. A world
  * of one rank needs no communicator. */
 enum dt_status dt_device_choose(struct dt_world *world, const struct dt_config *config, struct dt_device_choice *out);

@@ -59,7 +59,7 @@ static enum dt_status choose_device(struct dt_world *world, struct dt_inference 
     struct dt_config wish = *config;
     wish.device = wants_gpu ? DT_DEVICE_AUTO : config->device;
     wish.precision = DT_PRECISION_F32;
-    wish.dist.comm = DT_COMM_AUTO;
+    wish.dist.allreduce = DT_ALLREDUCE_AUTO;
     DT_TRY(dt_device_choose(world, &wish, &out->device));
     if (out->device.cuda == NULL) {
         config->precision = DT_PRECISION_F32;

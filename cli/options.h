@@ -28,6 +28,7 @@ enum takes { TAKES_NOTHING, TAKES_VALUE, TAKES_OPTIONAL_VALUE };
     X(OPTION_INVERT, "invert", 0, "auto|yes|no", TAKES_VALUE, ON(PREDICT),                                                      \
       "exchange light and dark; auto: of images on the other ground than the training's")                                       \
     X(OPTION_JSON, "json", 0, "FILE", TAKES_VALUE, ON(BENCH_BLOCKS) | ON_SUMS, "write what was measured to this file, too")     \
+    X(OPTION_ALGORITHMS, "algorithms", 0, "NAMES", TAKES_VALUE, ON_SUMS, "ways to add, such as ring,tree; default all")         \
     X(OPTION_MIN_BYTES, "minbytes", 'b', "BYTES", TAKES_VALUE, ON_SUMS,                                                         \
       "the smallest allreduce, default 8; K, M and G are powers of 1024")                                                       \
     X(OPTION_MAX_BYTES, "maxbytes", 'e', "BYTES", TAKES_VALUE, ON_SUMS, "the largest, default 32M, at most 1G")                 \

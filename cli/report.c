@@ -103,18 +103,19 @@ static void print_averaging(const struct dt_trainer *t)
     if (t->world->size == 1 || !t->config.dist.average) {
         return;
     }
-    fprintf(stderr, "  allreduce of gradients: %d bucket%s", n, n == 1 ? "" : "s");
-    if (t->device.nccl) {
-        fprintf(stderr, ", NCCL\n");
-    } else if (t->device.cuda != NULL) {
-        const bool shared = t->device.why[0] != '\0';
-        dt_text_print(stderr, ", through host memory%s%s", shared ? ", because " : "", t->device.why);
-    } else if (t->dist.shared.part == NULL) {
-        fprintf(stderr, ", MPI messages\n");
-    } else if (n_hosts == 1) {
-        fprintf(stderr, ", shared memory\n");
-    } else {
-        fprintf(stderr, ", shared memory in each of %d hosts, MPI between (hierarchical allreduce)\n", n_hosts);
+    const struct dt_allreduce *a = &t->dist.allreduce;
+    const bool across = a->shared.part != NULL && n_hosts > 1;
+    const char *why = a->why[0] != '\0' ? a->why : t->device.cuda != NULL && !t->device.nccl ? t->device.why : "";
+    fprintf(stderr, "  allreduce of gradients: %d bucket%s, %s", n, n == 1 ? "" : "s", dt_allreduce_names[a->type]);
+    if (across) {
+        fprintf(stderr, " in each of %d hosts, %s between them", n_hosts, a->type == DT_ALLREDUCE_HIERARCHICAL ? "ring" : "mpi");
+    }
+    dt_text_print(stderr, "%s%s", why[0] != '\0' ? ", because " : "", why);
+    const struct dt_step_traffic traffic = dt_traffic_foretell(t);
+    if (traffic.known && traffic.messages > 0) {
+        char text[120];
+        dt_traffic_text(&traffic, text, sizeof text);
+        fprintf(stderr, "  a step: %s (%.2f MB of gradients)\n", text, 1e-6 * sizeof(float) * (double)t->model.arena_elems);
     }
 }
 
@@ -266,6 +267,22 @@ enum dt_status dt_report_memory(struct dt_trainer *t, struct dt_memory_use *out)
     return DT_OK;
 }
 
+enum dt_status dt_report_traffic(struct dt_trainer *t, struct dt_step_traffic *out)
+{
+    DT_TRY(dt_traffic_measure(t, out));
+    if (t->world->rank == 0 && out->known && out->messages > 0) {
+        const struct dt_step_traffic expected = dt_traffic_foretell(t);
+        const bool as_foretold = expected.messages == out->messages && expected.bytes == out->bytes;
+        char text[120];
+        dt_traffic_text(out, text, sizeof text);
+        fprintf(stderr, "allreduce of a step: %s%s\n", text,
+                !expected.known ? ""
+                : as_foretold   ? ", as foretold"
+                                : ", which is NOT as foretold");
+    }
+    return DT_OK;
+}
+
 /* What goes into summary.json: all of it, or none. */
 struct summary {
     cJSON *json;
@@ -345,6 +362,11 @@ enum dt_status dt_report_summary(const struct dt_trainer *t, const struct dt_run
     add_number(&summary, summary.json, "world_size", t->world->size);
     add_number(&summary, summary.json, "seconds", o->seconds);
     add_times(&summary, t);
+    if (o->traffic.known) {
+        add_number(&summary, summary.json, "messages_per_step", o->traffic.messages);
+        add_number(&summary, summary.json, "bytes_sent_per_step", o->traffic.bytes);
+    }
+    add_text(&summary, "allreduce", dt_allreduce_names[t->dist.allreduce.type]);
     add_memory(&summary, &o->memory);
     add_text(&summary, "checkpoint", o->checkpoint);
     add_text(&summary, "version", dt_version);

@@ -5,6 +5,7 @@
 
 #include "cli/line.h"
 #include "cli/metrics.h"
+#include "cli/traffic.h"
 
 /* Before the first step: model, roster, and the arithmetic of batch and learning rate. Every rank calls it.
  * `weights`: the file that the initial ones are from, or NULL. */
@@ -28,6 +29,7 @@ struct dt_outcome {
     int signal; /* stopped by it, or 0 */
     double seconds;
     struct dt_memory_use memory;              /* zeros if it was not measured */
+    struct dt_step_traffic traffic;           /* not known if it was not measured */
     struct dt_line *lines;                    /* of the ranks, from calloc, at the end of a line's fit; else NULL */
     char checkpoint[DT_CHECKPOINT_PATH_SIZE]; /* the last one saved, or "" */
 };
@@ -37,6 +39,9 @@ enum dt_status dt_report_times(struct dt_trainer *trainer);
 
 /* What the run took. Every rank calls it, after the last step. */
 enum dt_status dt_report_memory(struct dt_trainer *trainer, struct dt_memory_use *out);
+
+/* What adding gradients took on the wire, where that is counted. Every rank calls it, after the last step. */
+enum dt_status dt_report_traffic(struct dt_trainer *trainer, struct dt_step_traffic *out);
 
 /* summary.json: how the run ended, whatever the status. Rank 0. DT_IO: it is not written. */
 enum dt_status dt_report_summary(const struct dt_trainer *trainer, const struct dt_run_dir *run, const struct dt_outcome *outcome,

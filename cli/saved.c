@@ -87,7 +87,7 @@ enum dt_status dt_saved_check(const char *path, const struct dt_checkpoint_file 
                               struct dt_model *model)
 {
     char before[DT_CHECKPOINT_PATH_SIZE + 32];
-    enum dt_status s = dt_config_parse("its configuration", file->config, strlen(file->config), NULL, 0, config);
+    enum dt_status s = dt_config_parse_saved("its configuration", file->config, config);
     if (s == DT_OK) {
         s = dt_model_lower(&config->model, model);
     }

@@ -344,6 +344,7 @@ static enum dt_status close_run(struct run *run, enum dt_status status)
                       run->outcome.checkpoint[0] != '\0' ? run->outcome.checkpoint : "nothing new: no step was left");
     }
     DT_TRY(dt_report_times(t));
+    DT_TRY(dt_report_traffic(t, &run->outcome.traffic));
     DT_TRY(dt_report_memory(t, &run->outcome.memory));
     enum dt_status written = DT_OK;
     if (is_rank0(run)) {

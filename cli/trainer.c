@@ -103,7 +103,9 @@ static enum dt_status open_network(struct dt_trainer *t)
     DT_TRY(t->backend->ops->samples_open(t->backend, &t->data.samples, &t->samples));
     DT_TRY(dt_network_open(&t->model, t->backend, t->micro_capacity, &t->network));
     DT_TRY(dt_optimizer_open(&t->config.optimizer, t->backend, t->model.arena_elems, &t->optimizer));
-    DT_TRY(dt_dist_optimizer_open(&t->config.dist, t->world->comm, t->network, &t->optimizer, &t->dist));
+    struct dt_dist_spec dist = t->config.dist;
+    dist.allreduce = t->device.allreduce;
+    DT_TRY(dt_dist_optimizer_open(&dist, t->world->comm, t->network, &t->optimizer, &t->dist));
     DT_TRY(dt_replica_check_open(t->world->comm, &t->model, &t->check));
     DT_TRY(dt_evaluator_open(t->world, &t->config.data, t->network, &t->evaluator));
     return init_weights(t);

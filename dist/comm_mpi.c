@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "dist/comm.h"
+#include "dist/comm_mpi.h"
 
 #define PHASE_SIZE 32
 #define STILL_ALIVE_S 1.0 /* a rank that waits is seen far more often */
@@ -40,8 +40,13 @@ static struct mpi_comm *mpi_of(struct dt_comm *comm)
     return (struct mpi_comm *)comm;
 }
 
+MPI_Comm dt_comm_mpi_handle(struct dt_comm *comm)
+{
+    return mpi_of(comm)->all;
+}
+
 /* Wrong arguments are our bug; everything else is a peer, the network, or ranks that disagree on a message's length. */
-static enum dt_status mpi_error(int code, const char *name)
+enum dt_status dt_comm_mpi_error(int code, const char *name)
 {
     char text[MPI_MAX_ERROR_STRING] = "";
     int length = 0, class = MPI_ERR_OTHER;
@@ -100,7 +105,7 @@ static void mpi_phase(struct dt_comm *comm, const char *name)
 static enum dt_status mpi_started(struct dt_request *request, MPI_Request handle, int code)
 {
     if (code != MPI_SUCCESS) {
-        return mpi_error(code, request->name);
+        return dt_comm_mpi_error(code, request->name);
     }
     memcpy(&request->handle, &handle, sizeof handle);
     return DT_OK;
@@ -141,7 +146,7 @@ static enum dt_status mpi_test(struct dt_comm *comm, struct dt_request *request,
     int flag = 0;
     const int code = MPI_Test(&handle, &flag, MPI_STATUS_IGNORE);
     if (code != MPI_SUCCESS) {
-        return mpi_error(code, request->name);
+        return dt_comm_mpi_error(code, request->name);
     }
     memcpy(&request->handle, &handle, sizeof handle);
     *done = flag != 0;
@@ -366,7 +371,7 @@ enum dt_status dt_comm_open_mpi(struct dt_comm **out)
     }
     const int code = open_comms(self);
     if (code != MPI_SUCCESS) {
-        const enum dt_status status = mpi_error(code, "opening the communicator");
+        const enum dt_status status = dt_comm_mpi_error(code, "opening the communicator");
         mpi_close(&self->base);
         return status;
     }

@@ -7,7 +7,7 @@ static bool steps_together(const struct dt_dist_optimizer *opt)
     return opt->step.memory.bytes != NULL;
 }
 
-static enum dt_status open_sync(struct dt_dist_optimizer *opt, struct dt_comm *comm, struct dt_host_sum *shared)
+static enum dt_status open_sync(struct dt_dist_optimizer *opt)
 {
     const struct dt_model *model = opt->network->model;
     size_t ends[DT_MAX_LAYERS];
@@ -18,38 +18,41 @@ static enum dt_status open_sync(struct dt_dist_optimizer *opt, struct dt_comm *c
             ends[n_ends++] = block->grad_end;
         }
     }
-    return dt_grad_sync_open(comm, opt->network->grads, shared, ends, n_ends, opt->spec.bucket_bytes, opt->spec.overlap,
-                             &opt->sync);
+    return dt_grad_sync_open(&opt->allreduce, ends, n_ends, opt->spec.bucket_bytes, opt->spec.overlap, &opt->sync);
 }
 
 enum dt_status dt_dist_optimizer_open(const struct dt_dist_spec *spec, struct dt_comm *comm, struct dt_network *network,
                                       struct dt_optimizer *optimizer, struct dt_dist_optimizer *out)
 {
     *out = (struct dt_dist_optimizer){.spec = *spec, .comm = comm, .network = network, .optimizer = optimizer};
-    return open_sync(out, comm, NULL);
+    return DT_OK;
 }
 
 enum dt_status dt_dist_optimizer_share(struct dt_dist_optimizer *opt, struct dt_comm *device)
 {
-    if (device != NULL) {
-        return open_sync(opt, device, NULL);
-    }
-    if (!opt->spec.average || opt->spec.comm == DT_COMM_MPI || !opt->network->backend->host_memory) {
+    struct dt_network *network = opt->network;
+    const struct dt_allreduce_spec spec = {.type = opt->spec.allreduce,
+                                           .comm = opt->comm,
+                                           .device = device,
+                                           .memory = network->grads,
+                                           .n_elems = network->model->arena_elems,
+                                           .n_slots = network->model->n_blocks};
+    if (!opt->spec.average) {
         return DT_OK;
     }
-    DT_TRY(dt_host_sum_open(opt->comm, opt->network->model->arena_elems, &opt->shared));
-    if (opt->shared.part == NULL) {
-        return DT_OK;
+    DT_TRY(dt_allreduce_open(&spec, &opt->allreduce));
+    if (opt->allreduce.part != network->grads) {
+        network->backend->ops->free(network->backend, network->grads);
+        network->grads = opt->allreduce.part;
     }
-    opt->network->backend->ops->free(opt->network->backend, opt->network->grads);
-    opt->network->grads = opt->shared.part;
-    return open_sync(opt, opt->comm, &opt->shared);
+    return open_sync(opt);
 }
 
 /* One host, replicas that begin alike, and a rule that looks at one element at a time. */
 static bool may_step_together(const struct dt_dist_optimizer *opt)
 {
-    return opt->shared.part != NULL && opt->comm->n_hosts == 1 && opt->spec.broadcast && opt->optimizer->spec.clip_norm == 0;
+    return opt->allreduce.shared.part != NULL && opt->comm->n_hosts == 1 && opt->spec.broadcast &&
+           opt->optimizer->spec.clip_norm == 0;
 }
 
 enum dt_status dt_dist_optimizer_step_together(struct dt_dist_optimizer *opt, bool wanted)
@@ -60,7 +63,7 @@ enum dt_status dt_dist_optimizer_step_together(struct dt_dist_optimizer *opt, bo
     }
     DT_TRY(dt_comm_allreduce(opt->comm, &all_want, 1, DT_TYPE_I32, DT_REDUCE_MIN, "agreement to step together"));
     if (all_want) {
-        DT_TRY(dt_host_step_open(opt->comm, opt->network, opt->optimizer, &opt->shared, &opt->step));
+        DT_TRY(dt_host_step_open(opt->comm, opt->network, opt->optimizer, &opt->allreduce.shared, &opt->step));
         opt->sync.quiet = steps_together(opt); /* pieces are left for those who have nothing else to do, at the wait */
     }
     return DT_OK;
@@ -69,10 +72,10 @@ enum dt_status dt_dist_optimizer_step_together(struct dt_dist_optimizer *opt, bo
 void dt_dist_optimizer_close(struct dt_dist_optimizer *opt)
 {
     dt_host_step_close(&opt->step);
-    if (opt->shared.part != NULL) {
+    if (opt->allreduce.shared.part != NULL) {
         opt->network->grads = NULL;
     }
-    dt_host_sum_close(&opt->shared);
+    dt_allreduce_close(&opt->allreduce);
 }
 
 /* One device buffer becomes rank 0's, by way of host memory. */
@@ -144,6 +147,6 @@ enum dt_status dt_dist_optimizer_apply(struct dt_dist_optimizer *opt, const stru
     if (steps_together(opt)) {
         return DT_OK;
     }
-    const float *grads = opt->spec.average ? opt->sync.totals : opt->network->grads;
+    const float *grads = opt->spec.average ? opt->allreduce.total : opt->network->grads;
     return dt_optimizer_apply(opt->optimizer, update, opt->network->params, grads);
 }

@@ -14,14 +14,8 @@
 #include "model/network.h"
 #include "model/optimizer.h"
 
-#define DT_COMM_LIST(X)     \
-    X(DT_COMM_AUTO, "auto") \
-    X(DT_COMM_MPI, "mpi")   \
-    X(DT_COMM_NCCL, "nccl")
-enum dt_comm_type { DT_COMM_LIST(DT_NAMED_ENUM) };
-
 struct dt_dist_spec {
-    enum dt_comm_type comm; /* of gradients in host memory; auto: as dist/host_sum.h if possible, else as mpi: by messages */
+    enum dt_allreduce_type allreduce;
     bool average, broadcast;
     bool overlap;
     size_t bucket_bytes;
@@ -33,17 +27,16 @@ struct dt_dist_optimizer {
     struct dt_comm *comm;           /* borrowed; the world's: for host memory */
     struct dt_network *network;     /* borrowed */
     struct dt_optimizer *optimizer; /* borrowed */
+    struct dt_allreduce allreduce;  /* the network's gradients are its part */
     struct dt_grad_sync sync;
-    struct dt_host_sum shared; /* where the network's gradients lie then, instead of in memory of its own */
-    struct dt_host_step step;  /* how they are used there, if the ranks of the host step together */
+    struct dt_host_step step; /* how sums are used in shared memory, if the ranks of the host step together */
 };
 
 enum dt_status dt_dist_optimizer_open(const struct dt_dist_spec *spec, struct dt_comm *comm, struct dt_network *network,
                                       struct dt_optimizer *optimizer, struct dt_dist_optimizer *out);
 
-/* How the gradients are summed; before the first backward pass. `device`: by this communicator, borrowed, which reaches the
- * backend's memory. NULL: through the host, whose ranks then share the memory of the gradients where that is wanted and possible.
- * Every rank calls it, and takes the same way. A failed one owes nothing. */
+/* Opens the way in which gradients are summed; before the first backward pass. `device`: the communicator that reaches the
+ * backend's memory, borrowed; NULL: it is the host's. Every rank calls it, and takes the same way. A failed one owes nothing. */
 enum dt_status dt_dist_optimizer_share(struct dt_dist_optimizer *opt, struct dt_comm *device);
 /* After that, and before the first step: has the ranks of the host step together (dist/host_step.h) where they are alike and the
  * optimizer allows it. Only for who knows what a step does before its gradients are waited for: dt_dist_optimizer_next comes before

@@ -11,16 +11,13 @@ static void add_bucket(struct dt_grad_sync *sync, size_t begin, size_t end)
     sync->n_buckets++;
 }
 
-enum dt_status dt_grad_sync_open(struct dt_comm *comm, float *grads, struct dt_host_sum *shared, const size_t *ends, int n_ends,
-                                 size_t bucket_bytes, bool overlap, struct dt_grad_sync *out)
+enum dt_status dt_grad_sync_open(struct dt_allreduce *allreduce, const size_t *ends, int n_ends, size_t bucket_bytes, bool overlap,
+                                 struct dt_grad_sync *out)
 {
     if (n_ends > DT_MAX_BUCKETS) {
         return dt_error(DT_INTERNAL, "%d blocks with parameters, at most %d are possible", n_ends, DT_MAX_BUCKETS);
     }
-    *out = (struct dt_grad_sync){.comm = comm, .grads = grads, .shared = shared, .totals = grads, .overlap = overlap};
-    if (shared != NULL) {
-        out->totals = shared->total;
-    }
+    *out = (struct dt_grad_sync){.allreduce = allreduce, .overlap = overlap};
     size_t begin = 0;
     for (int i = 0; i < n_ends; i++) {
         const bool full = (ends[i] - begin) * sizeof(float) >= bucket_bytes;
@@ -42,12 +39,7 @@ void dt_grad_sync_begin(struct dt_grad_sync *sync)
 static enum dt_status start(struct dt_grad_sync *sync, int index)
 {
     struct dt_bucket *bucket = &sync->buckets[index];
-    if (sync->shared != NULL) {
-        dt_host_sum_start(sync->shared, index, bucket->begin, bucket->end, bucket->name, &bucket->request);
-        return DT_OK;
-    }
-    return dt_comm_allreduce_start(sync->comm, sync->grads + bucket->begin, bucket->end - bucket->begin, DT_TYPE_F32, DT_REDUCE_SUM,
-                                   bucket->name, &bucket->request);
+    return dt_allreduce_start(sync->allreduce, index, bucket->begin, bucket->end, bucket->name, &bucket->request);
 }
 
 static enum dt_status start_ready(struct dt_grad_sync *sync)
@@ -78,7 +70,7 @@ void dt_grad_sync_poll(void *context)
     struct dt_grad_sync *sync = context;
     for (int i = 0; i < sync->n_started && sync->failed == DT_OK && !sync->quiet; i++) {
         bool done;
-        sync->failed = dt_comm_test(sync->comm, &sync->buckets[i].request, &done);
+        sync->failed = dt_comm_test(sync->allreduce->comm, &sync->buckets[i].request, &done);
     }
 }
 
@@ -90,7 +82,7 @@ enum dt_status dt_grad_sync_wait(struct dt_grad_sync *sync)
         return dt_error(DT_INTERNAL, "only %zu gradients came ready before the wait for all of them", sync->n_ready);
     }
     for (int i = 0; i < sync->n_buckets; i++) {
-        DT_TRY(dt_comm_wait(sync->comm, &sync->buckets[i].request));
+        DT_TRY(dt_comm_wait(sync->allreduce->comm, &sync->buckets[i].request));
     }
     return DT_OK;
 }

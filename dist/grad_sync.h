@@ -6,9 +6,9 @@
 #ifndef DT_DIST_GRAD_SYNC_H
 #define DT_DIST_GRAD_SYNC_H
 
-#include "dist/host_sum.h"
+#include "dist/allreduce/allreduce.h"
 
-#define DT_MAX_BUCKETS DT_HOST_SUM_SLOTS
+#define DT_MAX_BUCKETS DT_ALLREDUCE_MAX_SLOTS
 
 struct dt_bucket {
     size_t begin, end; /* of the arena, in floats */
@@ -17,11 +17,8 @@ struct dt_bucket {
 };
 
 struct dt_grad_sync {
-    struct dt_comm *comm;       /* borrowed */
-    float *grads;               /* borrowed; memory that `comm` reaches: this rank's gradients */
-    struct dt_host_sum *shared; /* borrowed; NULL: by messages */
-    const float *totals;        /* where the sums are after the wait: in `grads`, or in the shared memory */
-    bool overlap;               /* false: everything is sent at the end, to compare */
+    struct dt_allreduce *allreduce; /* borrowed */
+    bool overlap;                   /* false: everything is sent at the end, to compare */
     bool quiet; /* true: nobody looks before the wait. While a step is recorded (cuda/step_graph.h), a look would be part of it */
     int n_buckets;
     struct dt_bucket buckets[DT_MAX_BUCKETS];
@@ -31,10 +28,10 @@ struct dt_grad_sync {
     enum dt_status failed; /* what a poll ran into; the wait returns it */
 };
 
-/* `shared`: adds the gradients, if `grads` is its part; NULL: they go in messages. `ends`: where each block's
- * gradients end in the arena, front to back (n_ends of them); buckets end at block ends. bucket_bytes 0: one bucket per block. */
-enum dt_status dt_grad_sync_open(struct dt_comm *comm, float *grads, struct dt_host_sum *shared, const size_t *ends, int n_ends,
-                                 size_t bucket_bytes, bool overlap, struct dt_grad_sync *out);
+/* allreduce: adds the gradients, which are its part; bucket i is in its slot i. `ends`: where each block's gradients end in the
+ * arena, front to back (n_ends of them); buckets end at block ends. bucket_bytes 0: one bucket per block. */
+enum dt_status dt_grad_sync_open(struct dt_allreduce *allreduce, const size_t *ends, int n_ends, size_t bucket_bytes, bool overlap,
+                                 struct dt_grad_sync *out);
 
 /* Before the backward pass of a step. */
 void dt_grad_sync_begin(struct dt_grad_sync *sync);

@@ -91,18 +91,20 @@ static size_t n_slices_of(const struct dt_host_sum *sum, const struct dt_host_su
     return n_worth < n_ways ? n_worth : n_ways;
 }
 
-static enum dt_status start_across(const struct dt_host_sum *sum, struct dt_host_sum_range *range, size_t n_slices,
-                                   const char *name)
+static enum dt_status start_across(struct dt_host_sum *sum, struct dt_host_sum_range *range, size_t n_slices, const char *name)
 {
     const size_t n_elems = range->end - range->begin, index = (size_t)sum->comm->local_rank;
     const size_t begin = range->begin + n_elems * index / n_slices, end = range->begin + n_elems * (index + 1) / n_slices;
     range->stage = DT_ACROSS;
+    if (sum->across != NULL) {
+        return dt_executor_start(sum->across, (int)(range - sum->ranges), begin, end);
+    }
     return dt_comm_allreduce_start(sum->comm->across, sum->total + begin, end - begin, DT_TYPE_F32, DT_REDUCE_SUM, name,
                                    &range->across);
 }
 
 /* Moves this rank's slice on, if it has one, and says whether all slices of the host have crossed. */
-static enum dt_status add_across(const struct dt_host_sum *sum, struct dt_host_sum_range *range, struct slot *slot, bool *done)
+static enum dt_status add_across(struct dt_host_sum *sum, struct dt_host_sum_range *range, struct slot *slot, bool *done)
 {
     const size_t n_slices = n_slices_of(sum, range);
     if ((size_t)sum->comm->local_rank < n_slices && range->stage != DT_CROSSED) {
@@ -110,7 +112,11 @@ static enum dt_status add_across(const struct dt_host_sum *sum, struct dt_host_s
         if (range->stage == DT_INSIDE) {
             DT_TRY(start_across(sum, range, n_slices, range->across.name));
         }
-        DT_TRY(dt_comm_test(sum->comm->across, &range->across, &crossed));
+        if (sum->across != NULL) {
+            DT_TRY(dt_executor_progress(sum->across, (int)(range - sum->ranges), &crossed));
+        } else {
+            DT_TRY(dt_comm_test(sum->comm->across, &range->across, &crossed));
+        }
         if (crossed) {
             range->stage = DT_CROSSED;
             atomic_fetch_add_explicit(&slot->n_crossed, 1, memory_order_release);

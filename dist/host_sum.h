@@ -13,6 +13,7 @@
 #ifndef DT_DIST_HOST_SUM_H
 #define DT_DIST_HOST_SUM_H
 
+#include "dist/allreduce/executor.h"
 #include "dist/host_memory.h"
 
 #define DT_HOST_SUM_SLOTS 256 /* ranges of the array that may be under way at once */
@@ -34,6 +35,7 @@ struct dt_host_sum {
      * under way. */
     void (*use)(void *context, size_t begin, size_t end, const float *sums);
     void *use_context;
+    struct dt_executor *across; /* borrowed, on `total`: carries this rank's slices between the hosts; NULL: MPI does */
     /* private */
     struct dt_comm *comm; /* borrowed */
     struct dt_host_memory memory;

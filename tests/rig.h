@@ -112,7 +112,7 @@ static inline float *rig_param(struct rig *rig, const char *name)
 /* Summed over the ranks where averaging is on. */
 static inline const float *rig_grad(struct rig *rig, const char *name)
 {
-    const float *grads = rig->dist.spec.average ? rig->dist.sync.totals : rig->network->grads;
+    const float *grads = rig->dist.spec.average ? rig->dist.allreduce.total : rig->network->grads;
     return grads + (rig_param(rig, name) - rig->network->params);
 }
 

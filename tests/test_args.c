@@ -155,11 +155,11 @@ static void test_bench(void)
     CHECK_TEXT(args.json, "j");
     CHECK(args.min_bytes == NULL && args.check == NULL);
     dt_args_free(&args);
-    args = parse("--set comm=mpi bench allreduce -b 1K -e 2M", buffer);
+    args = parse("--set distributed.allreduce=mpi bench allreduce -b 1K -e 2M", buffer);
     CHECK_INT(args.command, DT_COMMAND_BENCH_ALLREDUCE);
     CHECK_TEXT(args.min_bytes, "1K");
     CHECK_TEXT(args.max_bytes, "2M");
-    CHECK_TEXT(args.sets[0], "comm=mpi");
+    CHECK_TEXT(args.sets[0], "distributed.allreduce=mpi");
     dt_args_free(&args);
     args = parse("bench allreduce -f 3 --iters 4 -w -5 -c 6", buffer);
     CHECK_TEXT(args.factor, "3");

@@ -115,14 +115,14 @@ def test_page(folder):
     assert [row[:2] for row in sections["block"]] == [
         ["conv1", "forward"], ["conv1", "backward"], ["fc1", "forward"], ["fc1", "backward"],
         ["gather", ""], ["loss", ""], ["optimizer", ""], ["rest", ""]], sections["block"]
-    assert {row[0] for row in sections["way"]} == {"shared", "mpi"} and len(sections["way"]) == 36, sections["way"]
+    assert {row[0] for row in sections["way"]} == {"shared_memory", "mpi"} and len(sections["way"]) == 36, sections["way"]
     for name, head in (("batch", "images in a batch"), ("channels", "filters of the convolutions"), ("ranks", "ranks")):
         shown = texts(os.path.join(folder, "cpu-%s.svg" % name))
         assert all(row[0] in shown and row[1] in shown for row in sections[head]), (shown, sections[head])
     shown = texts(os.path.join(folder, "cpu-blocks.svg"))
     assert all(any(t.startswith(row[2] + " ms") for t in shown) for row in sections["block"]), (shown, sections["block"])
-    assert {"shared", "mpi", "1 KiB", "1 MiB"} <= set(texts(os.path.join(folder, "cpu-sums.svg")))
-    assert {"shared", "mpi", "8 B", "32 KiB", "µs"} <= set(texts(os.path.join(folder, "cpu-latency.svg")))
+    assert {"shared_memory", "mpi", "1 KiB", "1 MiB"} <= set(texts(os.path.join(folder, "cpu-sums.svg")))
+    assert {"shared_memory", "mpi", "8 B", "32 KiB", "µs"} <= set(texts(os.path.join(folder, "cpu-latency.svg")))
     assert all(charts.RANGE in texts(os.path.join(folder, "cpu-%s.svg" % name)) for name in names), "the bars are not explained"
 
 

@@ -86,7 +86,7 @@ static void test_defaults(void)
     CHECK_INT(config.checkpoint_keep, 2);
     CHECK_INT(config.device, DT_DEVICE_AUTO);
     CHECK_INT(config.precision, DT_PRECISION_F32);
-    CHECK_INT(config.dist.comm, DT_COMM_AUTO);
+    CHECK_INT(config.dist.allreduce, DT_ALLREDUCE_AUTO);
     CHECK_INT(config.threads, 0);
 }
 

@@ -68,25 +68,25 @@ is 'own GPUs' 0 "$got"
 says 'own GPUs: first row' ' +0 +[^ ]+ +0  cuda Fake GPU, f32, aaaaaaaa +.*'
 says 'own GPUs: second row' ' +1 +[^ ]+ +1  cuda Fake GPU, f32, bbbbbbbb +.*'
 says 'own GPUs: memory' 'peak memory per rank: [0-9.]+ MB; on its GPU 1\.24 GB of 139 GB, 137 GB left'
-says 'own GPUs: NCCL' '  allreduce of gradients: [0-9]+ buckets?, NCCL'
+says 'own GPUs: NCCL' '  allreduce of gradients: [0-9]+ buckets?, nccl'
 is 'own GPUs: no excuse' 0 "$(grep -c 'device:' err)"
 check 'own GPUs: the weights of the CPU run' cmp "$(newest_checkpoint auto)" "$(newest_checkpoint own)"
-gpus 'aaaaaaaa bbbbbbbb' 2 "${config[@]}" --run mpi --set comm=mpi
+gpus 'aaaaaaaa bbbbbbbb' 2 "${config[@]}" --run mpi --set distributed.allreduce=mpi
 is 'own GPUs, mpi' 0 "$got"
-says 'own GPUs, mpi: staged' '  allreduce of gradients: [0-9]+ buckets?, through host memory'
+says 'own GPUs, mpi: staged' '  allreduce of gradients: [0-9]+ buckets?, staged'
 
 # Shared by ranks: through host memory, and NCCL is refused.
 gpus 'aaaaaaaa' 2 "${config[@]}" --run shared
 is 'shared GPU' 0 "$got"
-says 'shared GPU: staged' '  allreduce of gradients: [0-9]+ buckets?, through host memory, because ranks 0 and 1 share GPU-aaaaaaaa-0000'
+says 'shared GPU: staged' '  allreduce of gradients: [0-9]+ buckets?, staged, because ranks 0 and 1 share GPU-aaaaaaaa-0000'
 check 'shared GPU: the weights of the CPU run' cmp "$(newest_checkpoint auto)" "$(newest_checkpoint shared)"
-gpus 'aaaaaaaa bbbbbbbb aaaaaaaa' 3 "${config[@]}" --run refused --set comm=nccl
-refused 'shared GPU, nccl' 'comm "nccl" needs a GPU of its own for every rank \(.*"comm": "auto"\): ranks 0 and 2 share GPU-aaaaaaaa-0000'
+gpus 'aaaaaaaa bbbbbbbb aaaaaaaa' 3 "${config[@]}" --run refused --set distributed.allreduce=nccl
+refused 'shared GPU, nccl' 'allreduce "nccl" needs a GPU of its own for every rank \(.*"allreduce": "auto"\): ranks 0 and 2 share GPU-aaaaaaaa-0000'
 
 # Alone: no communicator, except where NCCL is asked for.
 gpus 'aaaaaaaa' 1 "${config[@]}" --run alone
 is 'alone' '0 0' "$got $(grep -c 'averaged' err)"
-gpus 'aaaaaaaa' 1 "${config[@]}" --run alone_nccl --set comm=nccl
+gpus 'aaaaaaaa' 1 "${config[@]}" --run alone_nccl --set distributed.allreduce=nccl
 is 'alone, nccl' 0 "$got"
 
 # One of them has none: all use the CPU, or nobody begins.
@@ -96,10 +96,10 @@ says 'one without' '  device: cpu, because rank 1 on [^ ]+ has no GPU: no GPU is
 check 'one without: the weights of the CPU run' cmp "$(newest_checkpoint auto)" "$(newest_checkpoint mixed)"
 gpus 'aaaaaaaa -' 2 "${config[@]}" --run refused --set device=cuda
 refused 'one without, cuda' 'device "cuda" needs .*: rank 1 on [^ ]+ has no GPU: no GPU is visible \(the test wants it so\)'
-gpus '-' 2 "${config[@]}" --run refused --set comm=nccl
-refused 'all without, nccl' 'comm "nccl" needs a GPU for every rank \(.*\): no GPU is visible \(the test wants it so\)'
-gpus 'aaaaaaaa bbbbbbbb' 2 "${config[@]}" --run refused --set comm=nccl --set device=ref
-refused 'nccl on the CPU' 'comm "nccl" needs .*: the device is "ref"'
+gpus '-' 2 "${config[@]}" --run refused --set distributed.allreduce=nccl
+refused 'all without, nccl' 'allreduce "nccl" needs a GPU for every rank \(.*\): no GPU is visible \(the test wants it so\)'
+gpus 'aaaaaaaa bbbbbbbb' 2 "${config[@]}" --run refused --set distributed.allreduce=nccl --set device=ref
+refused 'nccl on the CPU' 'allreduce "nccl" needs .*: the device is "ref"'
 
 # Modules that are none.
 : >empty.so
@@ -130,7 +130,7 @@ says 'bf16: roster' ' +1 +[^ ]+ +1  cuda Fake GPU, bf16, bbbbbbbb +.*'
 
 # A checkpoint of one device is good on any other: going on, measuring, classifying.
 half=$(newest_checkpoint half)
-dtrain 2 "${config[@]}" --run half --resume --set device=cpu --set comm=mpi --set threads=2
+dtrain 2 "${config[@]}" --run half --resume --set device=cpu --set distributed.allreduce=mpi --set threads=2
 is 'resumed on the CPU' 0 "$got"
 says 'resumed on the CPU: the precision' 'dtrain: warning: half/.*: precision was bf16, now it is f32 .*'
 dtrain 2 "${config[@]}" --run half --resume --set device=cpu

@@ -74,13 +74,13 @@ static void run_equal(struct rig_spec spec, struct dt_comm *comm, float *weights
 
 #define MAX_ARENA 1024
 
-static void test_equal_replicas(const struct dt_backend_ops *backend, enum dt_comm_type type, struct dt_comm *comm,
+static void test_equal_replicas(const struct dt_backend_ops *backend, enum dt_allreduce_type type, struct dt_comm *comm,
                                 struct dt_comm *self)
 {
     static float first[MAX_ARENA], other[MAX_ARENA], alone[MAX_ARENA];
     struct rig_spec spec = classifier;
     spec.backend = backend;
-    spec.dist.comm = type;
+    spec.dist.allreduce = type;
     run_equal(spec, comm, first);
     CHECK(first[0] != 0);
     /* Neither overlap nor buckets change a bit: sums in shared memory have one order, and MPI's too for all sizes as small as
@@ -156,7 +156,7 @@ static void test_not_together(struct dt_comm *comm)
     clipping.backend = unlike.backend = messages.backend = &dt_cpu_backend;
     clipping.optimizer.clip_norm = 0.5;
     unlike.dist.broadcast = false;
-    messages.dist.comm = DT_COMM_MPI;
+    messages.dist.allreduce = DT_ALLREDUCE_MPI;
     CHECK(!run_steps(clipping, true, comm, numbers));
     CHECK(!run_steps(unlike, true, comm, numbers));
     CHECK(!run_steps(messages, true, comm, numbers));
@@ -184,17 +184,17 @@ static void test_agreement(struct dt_comm *comm)
 
 /* A linear model whose output gradients are given whole numbers: every sum is exact, so every world size ends with the same bits.
  */
-static void run_whole_numbers(const struct dt_backend_ops *backend, enum dt_comm_type type, struct dt_comm *comm, float *weights)
+static void run_whole_numbers(const struct dt_backend_ops *backend, enum dt_allreduce_type type, struct dt_comm *comm, float *weights)
 {
     const struct rig_spec spec = {.backend = backend,
                                   .n_inputs = N_INPUTS,
                                   .units = {N_CLASSES},
                                   .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY,
                                   .optimizer = {.type = DT_OPTIMIZER_SGD},
-                                  .dist = {.comm = type, .average = true, .broadcast = true, .overlap = true}};
+                                  .dist = {.allreduce = type, .average = true, .broadcast = true, .overlap = true}};
     struct rig rig;
     rig_open(&rig, &spec, comm, &samples);
-    CHECK((rig.dist.shared.part != NULL) == (type == DT_COMM_AUTO && comm->n_hosts < comm->size));
+    CHECK((rig.dist.allreduce.shared.part != NULL) == (type == DT_ALLREDUCE_AUTO && comm->n_hosts < comm->size));
     CHECK_OK(dt_dist_optimizer_broadcast(&rig.dist));
     for (int step = 0; step < N_STEPS; step++) {
         uint32_t rows[N_SAMPLES];
@@ -214,7 +214,7 @@ static void run_whole_numbers(const struct dt_backend_ops *backend, enum dt_comm
     rig_close(&rig);
 }
 
-static void test_invariance(const struct dt_backend_ops *backend, enum dt_comm_type type, struct dt_comm *comm,
+static void test_invariance(const struct dt_backend_ops *backend, enum dt_allreduce_type type, struct dt_comm *comm,
                             struct dt_comm *self)
 {
     static float together[MAX_ARENA], alone[MAX_ARENA];
@@ -286,10 +286,10 @@ int main(void)
     make_samples();
     static const struct dt_backend_ops *const backends[] = {&dt_ref_backend, &dt_cpu_backend};
     for (int b = 0; b < 2; b++) {
-        test_equal_replicas(backends[b], DT_COMM_AUTO, world.comm, self);
-        test_equal_replicas(backends[b], DT_COMM_MPI, world.comm, self);
-        test_invariance(backends[b], DT_COMM_AUTO, world.comm, self);
-        test_invariance(backends[b], DT_COMM_MPI, world.comm, self);
+        test_equal_replicas(backends[b], DT_ALLREDUCE_AUTO, world.comm, self);
+        test_equal_replicas(backends[b], DT_ALLREDUCE_MPI, world.comm, self);
+        test_invariance(backends[b], DT_ALLREDUCE_AUTO, world.comm, self);
+        test_invariance(backends[b], DT_ALLREDUCE_MPI, world.comm, self);
         test_together(backends[b], world.comm);
     }
     test_not_together(world.comm);

@@ -1,4 +1,5 @@
-/* Gradient buckets: whole-number gradients must be summed to the bit whatever the buckets, the overlap and the order of polls. */
+/* Gradient buckets: whole-number gradients must be summed to the bit whatever the buckets, the overlap and the order of polls, by
+ * every way of adding them, whose messages and bytes are counted against the formula. */
 #include "rig.h"
 
 #include "dist/grad_sync.h"
@@ -6,14 +7,8 @@
 enum { N_BLOCKS = 6, N_ELEMS = 30000 };
 static const size_t ends[N_BLOCKS] = {16, 48, 10048, 10064, 29984, N_ELEMS};
 static const size_t bucket_sizes[] = {0, 4, 64, 4000, 40064, 1u << 30};
-static float own_grads[N_ELEMS + 16], *grads = own_grads;
-static struct dt_host_sum shared;
-
-/* Gradients in the shared memory, where there is one, are summed there. */
-static struct dt_host_sum *where(void)
-{
-    return grads == own_grads ? NULL : &shared;
-}
+static float own_grads[N_ELEMS + 16], *grads;
+static struct dt_allreduce way;
 
 static float grad_of(int rank, int step, size_t i)
 {
@@ -71,7 +66,7 @@ static void check_buckets(const struct dt_grad_sync *sync, size_t bucket_bytes)
 
 static void test_step(struct dt_grad_sync *sync, int step)
 {
-    struct dt_comm *comm = sync->comm;
+    struct dt_comm *comm = sync->allreduce->comm;
     fill(comm->rank, comm->size, step);
     const uint64_t n_before = comm->n_started;
     dt_grad_sync_begin(sync);
@@ -91,39 +86,38 @@ static void test_step(struct dt_grad_sync *sync, int step)
     }
     CHECK_OK(dt_grad_sync_wait(sync));
     CHECK_INT(comm->n_started - n_before, sync->n_buckets);
-    check_sums(sync->totals, comm->size, step);
+    check_sums(sync->allreduce->total, comm->size, step);
 }
 
-static void test_sync(struct dt_comm *comm, size_t bucket_bytes, bool overlap)
+static void test_sync(size_t bucket_bytes, bool overlap)
 {
     struct dt_grad_sync sync;
-    CHECK_OK(dt_grad_sync_open(comm, grads, where(), ends, N_BLOCKS, bucket_bytes, overlap, &sync));
+    CHECK_OK(dt_grad_sync_open(&way, ends, N_BLOCKS, bucket_bytes, overlap, &sync));
     check_buckets(&sync, bucket_bytes);
     for (int step = 0; step < 3; step++) {
         test_step(&sync, step);
     }
 }
 
-static void test_numbers_of_buckets(struct dt_comm *comm)
+static void test_numbers_of_buckets(void)
 {
     struct dt_grad_sync sync;
-    CHECK_OK(dt_grad_sync_open(comm, grads, where(), ends, N_BLOCKS, 0, true, &sync));
+    CHECK_OK(dt_grad_sync_open(&way, ends, N_BLOCKS, 0, true, &sync));
     CHECK_INT(sync.n_buckets, N_BLOCKS);
-    CHECK_OK(dt_grad_sync_open(comm, grads, where(), ends, N_BLOCKS, (size_t)128 << 20, true, &sync));
+    CHECK_OK(dt_grad_sync_open(&way, ends, N_BLOCKS, (size_t)128 << 20, true, &sync));
     CHECK_INT(sync.n_buckets, 1);
-    CHECK_OK(
-        dt_grad_sync_open(comm, grads, where(), ends, N_BLOCKS, 40000, true, &sync)); /* 10000 floats: ends at 10048 and 29984 */
+    CHECK_OK(dt_grad_sync_open(&way, ends, N_BLOCKS, 40000, true, &sync)); /* 10000 floats: ends at 10048 and 29984 */
     CHECK_INT(sync.n_buckets, 3);
-    CHECK_OK(dt_grad_sync_open(comm, grads, where(), NULL, 0, 40000, true, &sync)); /* a model without parameters */
+    CHECK_OK(dt_grad_sync_open(&way, NULL, 0, 40000, true, &sync)); /* a model without parameters */
     CHECK_INT(sync.n_buckets, 0);
     dt_grad_sync_begin(&sync);
     CHECK_OK(dt_grad_sync_wait(&sync));
 }
 
-static void test_wrong_order(struct dt_comm *comm)
+static void test_wrong_order(void)
 {
     struct dt_grad_sync sync;
-    CHECK_OK(dt_grad_sync_open(comm, grads, where(), ends, N_BLOCKS, (size_t)1 << 30, true, &sync));
+    CHECK_OK(dt_grad_sync_open(&way, ends, N_BLOCKS, (size_t)1 << 30, true, &sync));
     dt_grad_sync_begin(&sync);
     CHECK_STATUS(dt_grad_sync_ready(&sync, 16, 48), DT_INTERNAL);
     CHECK_OK(dt_grad_sync_ready(&sync, 0, 16));
@@ -131,26 +125,61 @@ static void test_wrong_order(struct dt_comm *comm)
     dt_error_clear();
 }
 
-static void test_all(struct dt_comm *comm)
+static void test_all(void)
 {
     for (size_t s = 0; s < sizeof bucket_sizes / sizeof bucket_sizes[0]; s++) {
-        test_sync(comm, bucket_sizes[s], true);
-        test_sync(comm, bucket_sizes[s], false);
+        test_sync(bucket_sizes[s], true);
+        test_sync(bucket_sizes[s], false);
     }
-    test_numbers_of_buckets(comm);
-    test_wrong_order(comm);
+    test_numbers_of_buckets();
+    test_wrong_order();
+}
+
+/* The wire's counters over one sum of everything, against the formula; of all ranks together. */
+static void check_traffic(struct dt_comm *comm)
+{
+    struct dt_wire_count before, after;
+    struct dt_request request;
+    const struct dt_algorithm *algorithm = dt_allreduce_algorithm(way.type);
+    if (algorithm == NULL || way.wire == NULL || way.shared.part != NULL) {
+        return;
+    }
+    CHECK(dt_allreduce_sent(&way, &before));
+    CHECK_OK(dt_allreduce_start(&way, 0, 0, N_ELEMS, "counted sum", &request));
+    CHECK_OK(dt_comm_wait(comm, &request));
+    CHECK(dt_allreduce_sent(&way, &after));
+    double sent[] = {(double)(after.messages - before.messages), (double)(after.bytes - before.bytes)};
+    CHECK_OK(dt_comm_allreduce(comm, sent, 2, DT_TYPE_F64, DT_REDUCE_SUM, "sum of what was sent"));
+    const struct dt_traffic expected = algorithm->formula(comm->size, N_ELEMS);
+    CHECK_NEAR(sent[0], expected.messages, 0);
+    CHECK_NEAR(sent[1], expected.elements * sizeof(float), 0);
+}
+
+static void test_way(struct dt_comm *comm, enum dt_allreduce_type type)
+{
+    const struct dt_allreduce_spec spec = {
+        .type = type, .comm = comm, .memory = own_grads, .n_elems = N_ELEMS + 16, .n_slots = N_BLOCKS};
+    const bool shares = comm->n_hosts < comm->size;
+    CHECK_OK(dt_allreduce_open(&spec, &way));
+    if (type == DT_ALLREDUCE_AUTO) {
+        CHECK_INT(way.type, shares ? DT_ALLREDUCE_SHARED_MEMORY : DT_ALLREDUCE_MPI);
+    } else if (type == DT_ALLREDUCE_MPI || (shares && type == DT_ALLREDUCE_HIERARCHICAL)) {
+        CHECK_INT(way.type, type);
+    }
+    grads = way.part;
+    test_all();
+    check_traffic(comm);
+    dt_allreduce_close(&way);
 }
 
 int main(void)
 {
     struct dt_world world;
     CHECK_OK(dt_world_open(&world));
-    test_all(world.comm);
-    CHECK_OK(dt_host_sum_open(world.comm, N_ELEMS + 16, &shared));
-    CHECK((shared.part != NULL) == (world.comm->n_hosts < world.size));
-    if (shared.part != NULL) {
-        grads = shared.part;
-        test_all(world.comm);
+    for (int type = 0; type < DT_N_ALLREDUCE_TYPES; type++) {
+        if (!dt_allreduce_is_for_gpus(type)) {
+            test_way(world.comm, type);
+        }
     }
     dt_world_exit(&world, DT_OK, true);
 }

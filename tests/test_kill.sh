@@ -59,13 +59,13 @@ check 'launcher: makes no steps' wait_for 30 has_steps launcher
 kill -KILL "$job"
 ended launcher 'mpirun killed'
 
-# A rank that stands still is named, and the job ends with 76, whether gradients go through shared memory or messages.
+# A rank that stands still is named, and the job ends with 76, in whatever way gradients are added.
 export DTRAIN_TIMEOUT=2
-for comm in auto mpi; do
+for comm in auto mpi ring hierarchical; do
   run=stalled-$comm
-  start "$run" 4 --set comm=$comm
+  start "$run" 4 --set distributed.allreduce=$comm
   check "$run: makes no steps" wait_for 30 has_steps "$run"
-  check "$run: takes another way" grep -q "$([[ $comm == mpi ]] && echo 'MPI messages' || echo 'shared memory')" "$run.err"
+  check "$run: takes another way" grep -q "allreduce of gradients: .*, ${comm/auto/shared_memory}\$" "$run.err"
   has_ranks "$run" 4
   kill -STOP "${ranks[2]}"
   check "$run: does not end" wait_for 20 gone "$work/$run"

@@ -93,6 +93,9 @@ file = open(sys.argv[1], "rb").read()
 n = struct.unpack("<Q", file[:8])[0]
 header = json.loads(file[8 : 8 + n])
 del header["__metadata__"]["shuffle_rounds"]
+config = json.loads(header["__metadata__"]["config"])
+config["comm"] = "mpi" # a key that has gone since
+header["__metadata__"]["config"] = json.dumps(config)
 header["__metadata__"]["header_crc"] = "0" * 8
 text = json.dumps(header, separators=(",", ":")).encode()
 start = struct.pack("<Q", len(text)) + text

@@ -1,0 +1,134 @@
+/* An allreduce algorithm as data: what each rank sends to whom and what it does with what it receives, round by round.
+ *
+ * A schedule is a pure function of (rank, size, number of elements, round). One executor runs it over a wire (executor.h), and a
+ * test proves all of them; a new algorithm is one file and one row of the list. The form is LibNBC's (Hoefler, Lumsdaine, Rehm,
+ * "Implementation and performance analysis of non-blocking collective operations for MPI", SC 2007); the algorithms are compared in
+ * Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", IJHPCA 2005.
+ *
+ * Every algorithm leaves the same bits on every rank: each element is added up once and then copied, or by pairs of ranks who add
+ * the same two numbers, or in rank order by everybody. */
+#ifndef DT_DIST_ALLREDUCE_ALGORITHM_H
+#define DT_DIST_ALLREDUCE_ALGORITHM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+/* Of elements [begin, end) of the vector, which are summed in place. */
+enum dt_move_kind {
+    DT_SEND,       /* to the peer, as they are when the round begins */
+    DT_SEND_INPUT, /* to the peer, as they were before the first round; may still be under way when the round ends */
+    DT_ADD,        /* from the peer, added when the round ends */
+    DT_REPLACE,    /* from the peer, in place of what was there */
+    DT_ADD_INPUT   /* of this rank itself, as they were before the first round, added when the round ends */
+};
+
+struct dt_move {
+    enum dt_move_kind kind;
+    int peer;
+    size_t begin, end;
+};
+
+/* Of all ranks together, or of one. Empty messages count. */
+struct dt_traffic {
+    uint64_t messages, elements; /* sent */
+};
+
+/* X(constant, the configuration's name, C name, whether it keeps its input, meaning) */
+#define DT_ALGORITHM_LIST(X)                                                                                 \
+    X(DT_ALLREDUCE_RING, "ring", ring, false, "pieces go round a ring, and their sums once more")            \
+    X(DT_ALLREDUCE_TREE, "tree", tree, false, "sums go up a binomial tree to rank 0, and down again")        \
+    X(DT_ALLREDUCE_RECURSIVE_DOUBLING, "recursive_doubling", recursive_doubling, false,                      \
+      "pairs at distances 1, 2, 4, ... exchange all they have")                                              \
+    X(DT_ALLREDUCE_HALVING_DOUBLING, "halving_doubling", halving_doubling, false,                            \
+      "pairs exchange halves to add, then double the sums")                                                  \
+    X(DT_ALLREDUCE_ALL_TO_ALL, "all_to_all", all_to_all, true, "every rank sends everything to every other") \
+    X(DT_ALLREDUCE_MASTER_WORKER, "master_worker", master_worker, false, "rank 0 adds everything up and sends it back")
+
+#define DT_ALGORITHM_ONE(constant, name, c_name, keeps_input, meaning) +1
+enum { DT_N_ALGORITHMS = DT_ALGORITHM_LIST(DT_ALGORITHM_ONE) };
+
+struct dt_algorithm {
+    const char *name, *meaning;
+    bool keeps_input; /* some moves are of the input: the executor needs a copy of it */
+    int (*n_rounds)(int size);
+    /* Writes this round's moves of a rank, at most `size` of them, and returns how many. At most one receives. */
+    int (*round)(int rank, int size, size_t n_elems, int round, struct dt_move *moves);
+    /* What all ranks together send, as the textbooks have it. */
+    struct dt_traffic (*formula)(int size, size_t n_elems);
+};
+
+extern const struct dt_algorithm dt_algorithms[DT_N_ALGORITHMS];
+const struct dt_algorithm *dt_algorithm_find(const char *name); /* NULL: none is called so */
+
+/* What one rank sends, counted move by move. moves: room for `size`. */
+struct dt_traffic dt_algorithm_traffic(const struct dt_algorithm *algorithm, int rank, int size, size_t n_elems,
+                                       struct dt_move *moves);
+
+#define DT_ALGORITHM_DECLARE(constant, name, c_name, keeps_input, meaning)                         \
+    int dt_##c_name##_n_rounds(int size);                                                          \
+    int dt_##c_name##_round(int rank, int size, size_t n_elems, int round, struct dt_move *moves); \
+    struct dt_traffic dt_##c_name##_formula(int size, size_t n_elems);
+DT_ALGORITHM_LIST(DT_ALGORITHM_DECLARE)
+#undef DT_ALGORITHM_DECLARE
+
+/* ---- what several of them share */
+
+/* Where piece i of `n_pieces` of a vector begins; piece n_pieces begins at its end. */
+static inline size_t dt_piece_begin(size_t n_elems, int i, int n_pieces)
+{
+    return (size_t)((unsigned __int128)n_elems * (unsigned)i / (unsigned)n_pieces);
+}
+
+/* The number of times that 1 has to be doubled to reach `size`. */
+static inline int dt_log2_ceil(int size)
+{
+    int n = 0;
+    while (n < 31 && (int64_t)1 << n < size) {
+        n++;
+    }
+    return n;
+}
+
+/* Algorithms for powers of two, on any number of ranks (Thakur et al.): of the first 2 n_extra ranks, the even ones give what they
+ * have to the next one and sit out until they get the sum. */
+struct dt_fold {
+    int n_active, n_levels; /* a power of two, and which */
+    int n_extra;
+};
+
+static inline struct dt_fold dt_fold_of(int size)
+{
+    const int n_levels = dt_log2_ceil(size + 1) - 1;
+    return (struct dt_fold){.n_active = 1 << n_levels, .n_levels = n_levels, .n_extra = size - (1 << n_levels)};
+}
+
+/* A rank's number among the active ones; -1: it sits out. */
+static inline int dt_fold_number(const struct dt_fold *fold, int rank)
+{
+    if (rank >= 2 * fold->n_extra) {
+        return rank - fold->n_extra;
+    }
+    return rank % 2 == 1 ? rank / 2 : -1;
+}
+
+static inline int dt_fold_rank(const struct dt_fold *fold, int number)
+{
+    return number < fold->n_extra ? 2 * number + 1 : number + fold->n_extra;
+}
+
+/* The moves of the first of all rounds, or of the last one: from a rank that sits out to its neighbour, or back. */
+static inline int dt_fold_moves(const struct dt_fold *fold, int rank, size_t n_elems, bool back, struct dt_move *moves)
+{
+    if (rank >= 2 * fold->n_extra) {
+        return 0;
+    }
+    const bool sits_out = rank % 2 == 0;
+    moves[0] = (struct dt_move){.peer = sits_out ? rank + 1 : rank - 1, .end = n_elems};
+    moves[0].kind = sits_out != back ? DT_SEND : back ? DT_REPLACE : DT_ADD;
+    return 1;
+}
+
+#endif

@@ -1,0 +1,44 @@
+/* Runs an algorithm's moves over a wire, a little further at each call and without ever waiting, so that gradients travel while the
+ * backward pass computes. Nothing is allocated after opening.
+ *
+ * Several ranges of one array may be under way at once, each in a slot of its own, whose number is the messages' tag: the same
+ * range in the same slot on every rank. A round ends when its messages have come and gone; then what came is added. */
+#ifndef DT_DIST_ALLREDUCE_EXECUTOR_H
+#define DT_DIST_ALLREDUCE_EXECUTOR_H
+
+#include "dist/allreduce/algorithm.h"
+#include "dist/ranks/wire.h"
+
+/* What is under way in a slot. */
+struct dt_execution {
+    size_t begin, end; /* of the array */
+    bool active;
+    int round, n_rounds;
+    int n_moves;                       /* of this round */
+    struct dt_move *moves;             /* `size` of them */
+    struct dt_wire_request *requests;  /* one for each move, of those that the round waits for */
+    struct dt_wire_request *of_inputs; /* `size` of them: sends of the input, which only the end waits for */
+    int n_of_inputs;
+};
+
+struct dt_executor {
+    const struct dt_algorithm *algorithm;
+    struct dt_wire *wire; /* borrowed */
+    float *data;          /* borrowed; the array that is summed in place */
+    float *incoming;      /* as long as it: what is to be added */
+    float *input;         /* a copy of it, where the algorithm needs one; or NULL */
+    int n_slots;
+    struct dt_execution *slots;
+};
+
+enum dt_status dt_executor_open(const struct dt_algorithm *algorithm, struct dt_wire *wire, float *data, size_t n_elems,
+                                int n_slots, struct dt_executor *out);
+/* When nothing is under way, or never to be moved on again. A zeroed one is fine. */
+void dt_executor_close(struct dt_executor *executor);
+
+/* Begins to sum elements [begin, end). The slot's last sum must be done. */
+enum dt_status dt_executor_start(struct dt_executor *executor, int slot, size_t begin, size_t end);
+/* Moves everything that is under way on as far as it goes at once, and says whether the slot's sum is done. */
+enum dt_status dt_executor_progress(struct dt_executor *executor, int slot, bool *done);
+
+#endif

@@ -1,0 +1,58 @@
+#include "dist/ranks/wire.h"
+
+#include <limits.h>
+
+static enum dt_status check_bytes(size_t n_bytes)
+{
+    if (n_bytes > INT_MAX) {
+        return dt_error(DT_CONFIG, "%zu bytes are too many for one message of at most %d (use smaller buckets)", n_bytes, INT_MAX);
+    }
+    return DT_OK;
+}
+
+enum dt_status dt_wire_send(struct dt_wire *wire, int peer, int tag, const void *bytes, size_t n_bytes,
+                            struct dt_wire_request *request)
+{
+    DT_TRY(check_bytes(n_bytes));
+    DT_TRY(wire->ops->send(wire, peer, tag, bytes, n_bytes, request));
+    request->active = true;
+    wire->sent[peer].messages++;
+    wire->sent[peer].bytes += n_bytes;
+    return DT_OK;
+}
+
+enum dt_status dt_wire_receive(struct dt_wire *wire, int peer, int tag, void *bytes, size_t n_bytes,
+                               struct dt_wire_request *request)
+{
+    DT_TRY(check_bytes(n_bytes));
+    DT_TRY(wire->ops->receive(wire, peer, tag, bytes, n_bytes, request));
+    request->active = true;
+    return DT_OK;
+}
+
+enum dt_status dt_wire_test(struct dt_wire *wire, struct dt_wire_request *request, bool *done)
+{
+    *done = true;
+    if (request->active) {
+        DT_TRY(wire->ops->test(wire, request, done));
+        request->active = !*done;
+    }
+    return DT_OK;
+}
+
+void dt_wire_close(struct dt_wire *wire)
+{
+    if (wire != NULL) {
+        wire->ops->close(wire);
+    }
+}
+
+struct dt_wire_count dt_wire_total(const struct dt_wire *wire)
+{
+    struct dt_wire_count total = {0};
+    for (int i = 0; i < wire->size; i++) {
+        total.messages += wire->sent[i].messages;
+        total.bytes += wire->sent[i].bytes;
+    }
+    return total;
+}
