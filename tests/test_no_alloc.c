@@ -79,14 +79,14 @@ static void steps(struct dt_trainer *trainer, int n)
     }
 }
 
-static void test_device(struct dt_world *world, const char *device, const char *clip)
+static void test_device(struct dt_world *world, const char *device, const char *clip, const char *allreduce)
 {
     static struct dt_config config;
     static struct dt_trainer trainer;
     char set[32];
-    const char *sets[] = {set, clip};
+    const char *sets[] = {set, clip, allreduce};
     snprintf(set, sizeof set, "device=%s", device);
-    if (dt_config_parse("test", config_text, strlen(config_text), sets, 2, &config) != DT_OK ||
+    if (dt_config_parse("test", config_text, strlen(config_text), sets, 3, &config) != DT_OK ||
         dt_trainer_open(world, &config, &trainer) != DT_OK) {
         CHECK_FAIL("%s", dt_error_text());
     }
@@ -112,8 +112,11 @@ int main(void)
     }
     CHECK_INT(dt_world_open(&world), DT_OK);
     count_all = world.size == 1;
-    test_device(&world, "ref", "train.optimizer.clip_norm=1");
-    test_device(&world, "cpu", "train.optimizer.clip_norm=1");
-    test_device(&world, "cpu", "train.optimizer.clip_norm=0"); /* the ranks of a host then step together */
+    test_device(&world, "ref", "train.optimizer.clip_norm=1", "distributed.allreduce=auto");
+    test_device(&world, "cpu", "train.optimizer.clip_norm=1", "distributed.allreduce=auto");
+    /* The ranks of the host step together. */
+    test_device(&world, "cpu", "train.optimizer.clip_norm=0", "distributed.allreduce=auto");
+    test_device(&world, "cpu", "train.optimizer.clip_norm=0", "distributed.allreduce=ring");
+    test_device(&world, "cpu", "train.optimizer.clip_norm=0", "distributed.allreduce=all_to_all");
     dt_world_exit(&world, DT_OK, true);
 }
