@@ -121,6 +121,13 @@ static void on_damaged(const char *text)
     dt_text_print(stderr, "dtrain: warning: %s; passing it over", text);
 }
 
+static enum dt_status check_saved(const char *path, const struct dt_checkpoint_file *file)
+{
+    struct dt_config config;
+    struct dt_model model;
+    return dt_saved_check(path, file, &config, &model);
+}
+
 struct difference {
     const char *what, *consequence;
     uint64_t in_checkpoint, now;
@@ -234,7 +241,8 @@ static enum dt_status read_checkpoint(struct dt_trainer *t, const struct dt_run_
         snprintf(path_used, DT_CHECKPOINT_PATH_SIZE, "%s", path);
         DT_TRY(dt_checkpoint_open(path, &file));
     } else {
-        DT_TRY(dt_checkpoint_newest(run->checkpoints, path_used, &file, on_damaged));
+        const struct dt_checkpoint_judge judge = {.check = check_saved, .on_damaged = on_damaged};
+        DT_TRY(dt_checkpoint_newest(run->checkpoints, &judge, path_used, &file));
         if (path_used[0] == '\0') {
             return DT_OK;
         }

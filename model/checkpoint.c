@@ -337,8 +337,18 @@ static bool is_passed_over(enum dt_status status)
     return status == DT_BAD_DATA || status == DT_IO || status == DT_NO_INPUT;
 }
 
-enum dt_status dt_checkpoint_newest(const char *dir, char path[DT_CHECKPOINT_PATH_SIZE], struct dt_checkpoint_file *out,
-                                    void (*on_damaged)(const char *text))
+static enum dt_status open_judged(const char *path, const struct dt_checkpoint_judge *judge, struct dt_checkpoint_file *out)
+{
+    DT_TRY(dt_checkpoint_open(path, out));
+    const enum dt_status status = judge->check != NULL ? judge->check(path, out) : DT_OK;
+    if (status != DT_OK) {
+        dt_checkpoint_close(out);
+    }
+    return status;
+}
+
+enum dt_status dt_checkpoint_newest(const char *dir, const struct dt_checkpoint_judge *judge, char path[DT_CHECKPOINT_PATH_SIZE],
+                                    struct dt_checkpoint_file *out)
 {
     uint64_t *steps;
     size_t n_steps;
@@ -349,12 +359,12 @@ enum dt_status dt_checkpoint_newest(const char *dir, char path[DT_CHECKPOINT_PAT
     for (size_t i = 0; i < n_steps; i++) {
         status = dt_checkpoint_path(dir, steps[i], path);
         if (status == DT_OK) {
-            status = dt_checkpoint_open(path, out);
+            status = open_judged(path, judge, out);
         }
         if (!is_passed_over(status)) {
             break;
         }
-        on_damaged(dt_error_text());
+        judge->on_damaged(dt_error_text());
         dt_error_clear();
         path[0] = '\0';
     }

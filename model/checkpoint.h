@@ -95,9 +95,15 @@ enum dt_status dt_checkpoint_check(const struct dt_checkpoint_file *file, const 
 enum dt_status dt_checkpoint_get(const struct dt_checkpoint_file *file, const struct dt_model *model, float *arena,
                                  int n_optimizer_states, float *const *optimizer);
 
+/* What else a checkpoint must pass, and who hears of those that do not. */
+struct dt_checkpoint_judge {
+    enum dt_status (*check)(const char *path, const struct dt_checkpoint_file *file); /* DT_BAD_DATA: damaged; NULL: nothing else */
+    void (*on_damaged)(const char *text);                                             /* its error text */
+};
+
 /* The newest checkpoint of `dir` that verifies in full; `path` is "" when there are no checkpoints, or no such folder (which is
- * DT_OK: a fresh start). For each damaged one that is passed over, `on_damaged` is told its error text. DT_BAD_DATA: all are. */
-enum dt_status dt_checkpoint_newest(const char *dir, char path[DT_CHECKPOINT_PATH_SIZE], struct dt_checkpoint_file *out,
-                                    void (*on_damaged)(const char *text));
+ * DT_OK: a fresh start). Each damaged one is told and passed over. DT_BAD_DATA: all are. */
+enum dt_status dt_checkpoint_newest(const char *dir, const struct dt_checkpoint_judge *judge, char path[DT_CHECKPOINT_PATH_SIZE],
+                                    struct dt_checkpoint_file *out);
 
 #endif

@@ -290,8 +290,10 @@ grep -v '^dtrain: warning: .*damaged (tensor .*; passing it over$' all >err
 judge 'all checkpoints damaged' 65 'all 2 checkpoints are damaged'
 check 'each damaged checkpoint is named' test "$(grep -c warning all)" -eq 2
 cp "$saved" damaged/checkpoints/step-000000000001.safetensors
+cp checkpoints/steps.safetensors damaged/checkpoints/step-000000000003.safetensors
 train -n 2 "$DTRAIN" --config good.json --run damaged --resume
 check 'the damaged checkpoint is named' grep -q '^dtrain: warning: .*step-000000000002.safetensors: damaged' err
+check 'false counters are damage' grep -q 'step-000000000003.safetensors: its counters contradict each other: .*; passing it over$' err
 check 'the older one is used' grep -q 'resumed from .*step-000000000001' err
 
 # ---- ranks that differ ----

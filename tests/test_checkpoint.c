@@ -156,7 +156,8 @@ static enum dt_status newest(const char *dir, char path[DT_CHECKPOINT_PATH_SIZE]
 {
     damaged_text[0] = '\0';
     n_damaged = 0;
-    return dt_checkpoint_newest(dir, path, file, on_damaged);
+    const struct dt_checkpoint_judge judge = {.on_damaged = on_damaged};
+    return dt_checkpoint_newest(dir, &judge, path, file);
 }
 
 static void test_keep(void)

@@ -70,11 +70,13 @@ static void never_damaged(const char *text)
     CHECK_FAIL("damaged by a kill: %s", text);
 }
 
+static const struct dt_checkpoint_judge judge = {.on_damaged = never_damaged};
+
 static uint64_t newest_step(const char *dir)
 {
     char path[DT_CHECKPOINT_PATH_SIZE];
     struct dt_checkpoint_file file;
-    CHECK_INT(dt_checkpoint_newest(dir, path, &file, never_damaged), DT_OK);
+    CHECK_INT(dt_checkpoint_newest(dir, &judge, path, &file), DT_OK);
     const uint64_t step = file.state.step;
     if (path[0] == '\0') {
         return 0;
