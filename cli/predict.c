@@ -16,12 +16,14 @@ struct prediction {
     uint8_t *pixels;           /* (C, H, W) */
     float *logits;
     double *probabilities;
+    const char *file; /* the weights', for messages */
 };
 
 static enum dt_status open_prediction(const struct dt_trained *from, struct prediction *p)
 {
     struct dt_world alone = {.size = 1, .local_size = 1};
     DT_TRY(dt_inference_open(&alone, from, 1, 1, &p->inference));
+    p->file = from->file;
     const struct dt_model *model = &p->inference.model;
     const struct dt_shape shape = model->spec.input;
     if (model->spec.loss != DT_LOSS_SOFTMAX_CROSS_ENTROPY || (shape.c != 1 && shape.c != 3)) {
@@ -63,6 +65,19 @@ static enum dt_status compute_logits(struct prediction *p)
 out:
     ops->samples_close(inference->backend, bound);
     return s;
+}
+
+/* As eval does: finite weights may still be so large that what comes out is not. */
+static enum dt_status check_logits(const struct prediction *p, const char *path)
+{
+    for (int k = 0; k < p->inference.model.n_outputs; k++) {
+        if (!isfinite(p->logits[k])) {
+            return dt_error(DT_NON_FINITE,
+                            "%s: for %s it computes no finite number (its training diverged: take an earlier checkpoint)", p->file,
+                            path);
+        }
+    }
+    return DT_OK;
 }
 
 static void compute_probabilities(struct prediction *p)
@@ -139,6 +154,7 @@ static enum dt_status predict_one(struct prediction *p, const char *path, enum i
         invert_pixels(p);
     }
     DT_TRY(compute_logits(p));
+    DT_TRY(check_logits(p, path));
     compute_probabilities(p);
     print_prediction(path, p, note);
     return DT_OK;

@@ -3,6 +3,7 @@
 
 make_bad_input.py data DIR              a folder of IDX files for each fault in DATA, and DIR/good
 make_bad_input.py checkpoints GOOD DIR  a checkpoint for each fault in CHECKPOINTS, made from a good one
+make_bad_input.py image FILE            a good PNG of the size of the data
 """
 import gzip
 import json
@@ -229,8 +230,20 @@ def make_checkpoints(path, folder):
             out.write(change(original))
 
 
+def make_image(path):
+    """8x8 grey pixels; nothing is wrong with them"""
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    pixels = b"".join(b"\0" + b"\xff" * 7 + bytes([16 * y]) for y in range(8))
+    with open(path, "wb") as out:
+        out.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 8, 8, 8, 0, 0, 0, 0)) +
+                  chunk(b"IDAT", zlib.compress(pixels)) + chunk(b"IEND", b""))
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "data":
         make_data(sys.argv[2])
+    elif sys.argv[1] == "image":
+        make_image(sys.argv[2])
     else:
         make_checkpoints(sys.argv[2], sys.argv[3])

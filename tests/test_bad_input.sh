@@ -266,6 +266,8 @@ ranks=1 checkpoint wide 65 "wide.safetensors: tensors missing: 'fc2.weight', 'fc
 ranks=1 checkpoint nul 65 'nul.safetensors: not a safetensors file, or damaged: its header is not JSON'
 checkpoint path 65 'path.safetensors: its configuration:1:1: '
 row eval-huge 80 'huge.safetensors: the test loss is not a number' eval --checkpoint checkpoints/huge.safetensors
+"$tests/make_bad_input.py" image white.png
+row predict-huge 80 'huge.safetensors: for white.png it computes no finite number' predict --checkpoint checkpoints/huge.safetensors white.png
 resume=(--config good.json --run resumed "--resume=$saved")
 row resume-model 78 'model.layers[0].filters was 2, now it is 3' "${resume[@]}" --set model.layers.0.filters=3
 ranks=1 row resume-optimizer 78 'train.optimizer.type was "sgd", now it is "adam"' "${resume[@]}" --set 'train.optimizer={"type":"adam"}'
