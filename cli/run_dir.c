@@ -25,11 +25,22 @@ static void default_path(const char *config_name, char path[DT_PATH_SIZE])
 static const char *const files[] = {"run.lock", "config.json", "metrics.jsonl", "metrics.csv", "summary.json"};
 
 /* What a prepared folder holds must not make us write, or read, somewhere else. */
+static enum dt_status refuse(const char *path, const char *what)
+{
+    return dt_error(DT_CANT_CREATE, "%s: is %s (remove it, or choose another --run)", path, what);
+}
+
 static enum dt_status check_plain(const char *path, const struct stat *info)
 {
     const char *what = S_ISLNK(info->st_mode) ? "a symbolic link" : !S_ISREG(info->st_mode) ? "not a regular file" : NULL;
     what = what == NULL && info->st_nlink > 1 ? "a hard link" : what;
-    return what == NULL ? DT_OK : dt_error(DT_CANT_CREATE, "%s: is %s (remove it, or choose another --run)", path, what);
+    return what == NULL ? DT_OK : refuse(path, what);
+}
+
+static enum dt_status check_folder(const char *path)
+{
+    struct stat info;
+    return lstat(path, &info) == 0 && S_ISLNK(info.st_mode) ? refuse(path, "a symbolic link") : DT_OK;
 }
 
 static enum dt_status check_files(const struct dt_run_dir *run)
@@ -121,6 +132,7 @@ static enum dt_status create(struct dt_world *world, const char *wanted, const c
     snprintf(run->checkpoints, sizeof run->checkpoints, "%.1000s/checkpoints", run->path);
     snprintf(path, sizeof path, "%s/config.json", run->path);
     const bool used = access(path, F_OK) == 0;
+    DT_TRY(check_folder(run->checkpoints));
     DT_TRY(dt_dir_create(run->checkpoints));
     DT_TRY(check_files(run));
     DT_TRY(take_lock(world, run));

@@ -19,7 +19,7 @@ struct dt_run_dir {
 
 /* `wanted` is --run, or NULL for runs/<config name>/<UTC time>. Every rank calls it; agreed. DT_CANT_CREATE: cannot be created, in
  * use by another process (named), without room for checkpoints, or, unless `resume`, already the folder of a run; or one of the
- * files above is a link or no regular file, so that writing would go elsewhere. */
+ * files above is a link or no regular file, or checkpoints a link, so that writing would go elsewhere. */
 enum dt_status dt_run_dir_open(struct dt_world *world, const char *wanted, const char *config_name, bool resume,
                                struct dt_run_dir *out);
 void dt_run_dir_close(struct dt_run_dir *run);

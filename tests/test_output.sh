@@ -206,6 +206,11 @@ for file in run.lock config.json metrics.jsonl metrics.csv summary.json; do
   done
 done
 
+rm -rf prepared && mkdir prepared elsewhere && ln -s ../elsewhere prepared/checkpoints
+run 73 2 --config config.json --run prepared
+check 'checkpoints, symlink: not said' one_line err 'dtrain: .*prepared/checkpoints: is a symbolic link \(.*\)'
+check 'checkpoints, symlink: its target was written' test -z "$(ls elsewhere)"
+
 # A folder that takes no checkpoints is found before the first step, not at the first save.
 if ((EUID == 0)) && unshare -m true 2>/dev/null; then
   mkdir -p full/checkpoints
