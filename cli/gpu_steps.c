@@ -13,9 +13,8 @@ enum { SUM_STOP = 3 * DT_MAX_RECORDED_STEPS, SUM_SECONDS, N_SUMS };
 enum dt_status dt_trainer_gpu_step(void *context, const struct dt_batch *batch, const struct dt_update *update)
 {
     struct dt_trainer *t = context;
-    DT_TRY(dt_trainer_passes(t, batch, NULL));
-    DT_TRY(dt_dist_optimizer_wait(&t->dist));
-    return dt_dist_optimizer_apply(&t->dist, update);
+    DT_TRY(dt_trainer_passes(t, batch, update, NULL));
+    return dt_dist_optimizer_finish(&t->dist, update);
 }
 
 /* The rank's own work is a request of its world's communicator, whose wait has a limit and knows who is behind: each step counts

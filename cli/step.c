@@ -25,7 +25,7 @@ static struct dt_batch micro_batch(const struct dt_batch *batch, int m, int k)
     return (struct dt_batch){.n = end - begin, .rows = batch->rows + begin, .ids = batch->ids + begin, .epoch = batch->epoch};
 }
 
-enum dt_status dt_trainer_passes(struct dt_trainer *t, const struct dt_batch *batch, double *last)
+enum dt_status dt_trainer_passes(struct dt_trainer *t, const struct dt_batch *batch, const struct dt_update *update, double *last)
 {
     const int k = (int)t->config.accumulate;
     for (int m = 0; m < k; m++) {
@@ -39,15 +39,16 @@ enum dt_status dt_trainer_passes(struct dt_trainer *t, const struct dt_batch *ba
         if (m < k - 1) {
             DT_TRY(dt_network_backward(t->network, &pass, NULL, NULL));
         } else {
-            DT_TRY(dt_dist_optimizer_backward(&t->dist, &pass));
+            DT_TRY(dt_dist_optimizer_backward(&t->dist, update, &pass));
         }
         lap(t, last, DT_PHASE_BACKWARD);
     }
     return DT_OK;
 }
 
-/* Adds up the step's sums over all ranks while the gradients travel. */
-static enum dt_status exchange(struct dt_trainer *t, const struct dt_metrics *local, double sums[N_SUMS])
+/* Adds up the step's sums over all ranks while the gradients travel, and takes the step. */
+static enum dt_status exchange(struct dt_trainer *t, const struct dt_metrics *local, const struct dt_update *update,
+                               double sums[N_SUMS])
 {
     struct dt_request request;
     sums[SUM_LOSS] = local->loss_sum;
@@ -56,7 +57,7 @@ static enum dt_status exchange(struct dt_trainer *t, const struct dt_metrics *lo
     sums[SUM_STOP] = dt_stop_requested() ? 1 : 0;
     DT_TRY(
         dt_comm_allreduce_start(t->world->comm, sums, N_SUMS, DT_TYPE_F64, DT_REDUCE_SUM, "sum of the step's results", &request));
-    DT_TRY(dt_dist_optimizer_wait(&t->dist));
+    DT_TRY(dt_dist_optimizer_finish(&t->dist, update));
     return dt_comm_wait(t->world->comm, &request);
 }
 
@@ -98,14 +99,15 @@ enum dt_status dt_trainer_advance(struct dt_trainer *t, const struct dt_metrics 
     return DT_OK;
 }
 
-/* The wait, of which what went into a step that the ranks of a host take together counts as update. */
-static enum dt_status exchange_timed(struct dt_trainer *t, const struct dt_metrics *local, double sums[N_SUMS], double *last)
+/* Of which what went into the step counts as update. */
+static enum dt_status exchange_timed(struct dt_trainer *t, const struct dt_metrics *local, const struct dt_update *update,
+                                     double sums[N_SUMS], double *last)
 {
-    const double before_s = t->dist.step.seconds;
-    DT_TRY(exchange(t, local, sums));
-    const double update_s = t->dist.step.seconds - before_s;
+    const double before_s = dt_dist_optimizer_update_s(&t->dist);
+    DT_TRY(exchange(t, local, update, sums));
+    const double update_s = dt_dist_optimizer_update_s(&t->dist) - before_s;
     t->seconds[DT_PHASE_UPDATE] += update_s;
-    t->seconds[DT_PHASE_COMMUNICATION] -= update_s;
+    *last += update_s;
     lap(t, last, DT_PHASE_COMMUNICATION);
     return DT_OK;
 }
@@ -124,15 +126,14 @@ static enum dt_status take_step(struct dt_trainer *t, struct dt_step_results *ou
     struct dt_metrics local;
     const struct dt_batch batch = dt_loader_batch(&t->loader, (uint32_t)t->state.epoch, t->state.step_in_epoch);
     const struct dt_update update = plan_step(t, batch.n);
-    DT_TRY(dt_trainer_passes(t, &batch, &last));
+    DT_TRY(dt_trainer_passes(t, &batch, &update, &last));
     DT_TRY(t->backend->ops->metrics_take(t->backend, &local));
     lap(t, &last, DT_PHASE_BACKWARD);
-    DT_TRY(exchange_timed(t, &local, sums, &last));
+    DT_TRY(exchange_timed(t, &local, &update, sums, &last));
     const struct dt_metrics train = {.loss_sum = sums[SUM_LOSS], .n_correct = sums[SUM_CORRECT], .n_samples = sums[SUM_SAMPLES]};
     DT_TRY(dt_trainer_advance(t, &train, &out->steps[0]));
     out->n = 1;
     out->stop = sums[SUM_STOP] > 0;
-    DT_TRY(dt_dist_optimizer_apply(&t->dist, &update));
     DT_TRY(t->backend->ops->sync(t->backend));
     lap(t, &last, DT_PHASE_UPDATE);
     return DT_OK;

@@ -88,7 +88,8 @@ enum dt_status dt_trainer_check_loss(const struct dt_trainer *trainer, const cha
 
 /* Shared by step.c and gpu_steps.c. Gather, forward and backward of all micro-batches, gradients on their way. `last`: where the
  * time of the phases is counted from; NULL: it is not taken. */
-enum dt_status dt_trainer_passes(struct dt_trainer *trainer, const struct dt_batch *batch, double *last);
+enum dt_status dt_trainer_passes(struct dt_trainer *trainer, const struct dt_batch *batch, const struct dt_update *update,
+                                 double *last);
 /* Counts the step that gave this. */
 enum dt_status dt_trainer_advance(struct dt_trainer *trainer, const struct dt_metrics *train, struct dt_step_result *out);
 enum dt_status dt_trainer_gpu_steps(struct dt_trainer *trainer, uint64_t limit, struct dt_step_results *out);

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "base/clock.h"
+
 static bool steps_together(const struct dt_dist_optimizer *opt)
 {
     return opt->step.memory.bytes != NULL;
@@ -111,10 +113,22 @@ done:
     return status;
 }
 
-enum dt_status dt_dist_optimizer_backward(struct dt_dist_optimizer *opt, struct dt_pass *pass)
+struct dt_update dt_dist_optimizer_next(struct dt_dist_optimizer *opt, double lr, size_t n_global, size_t n_local)
+{
+    const size_t n = opt->spec.average ? n_global : n_local;
+    return dt_optimizer_next(opt->optimizer, lr, n == 0 ? 0.0 : 1.0 / (double)n);
+}
+
+enum dt_status dt_dist_optimizer_backward(struct dt_dist_optimizer *opt, const struct dt_update *update, struct dt_pass *pass)
 {
     if (!opt->spec.average) {
         return dt_network_backward(opt->network, pass, NULL, NULL);
+    }
+    if (steps_together(opt)) {
+        if (update == NULL) {
+            return dt_error(DT_INTERNAL, "the ranks of the host step together, and none of them was told how");
+        }
+        opt->step.update = *update;
     }
     dt_grad_sync_begin(&opt->sync);
     pass->poll = opt->spec.overlap ? dt_grad_sync_poll : NULL;
@@ -124,29 +138,36 @@ enum dt_status dt_dist_optimizer_backward(struct dt_dist_optimizer *opt, struct 
     return status;
 }
 
-enum dt_status dt_dist_optimizer_wait(struct dt_dist_optimizer *opt)
-{
-    if (steps_together(opt) && !opt->step.known) {
-        return dt_error(DT_INTERNAL, "the ranks of the host step together, and none of them was told how");
-    }
-    opt->step.known = false;
-    return opt->spec.average ? dt_grad_sync_wait(&opt->sync) : DT_OK;
-}
+/* A rank's own step, of elements whose gradients are there. */
+struct own_step {
+    struct dt_dist_optimizer *opt;
+    const struct dt_update *update;
+};
 
-struct dt_update dt_dist_optimizer_next(struct dt_dist_optimizer *opt, double lr, size_t n_global, size_t n_local)
+/* A dt_grad_ready_fn. */
+static enum dt_status step_range(void *context, size_t begin, size_t end)
 {
-    const size_t n = opt->spec.average ? n_global : n_local;
-    const struct dt_update update = dt_optimizer_next(opt->optimizer, lr, n == 0 ? 0.0 : 1.0 / (double)n);
-    opt->step.update = update;
-    opt->step.known = true;
-    return update;
-}
-
-enum dt_status dt_dist_optimizer_apply(struct dt_dist_optimizer *opt, const struct dt_update *update)
-{
-    if (steps_together(opt)) {
-        return DT_OK;
-    }
+    const struct own_step *step = context;
+    struct dt_dist_optimizer *opt = step->opt;
     const float *grads = opt->spec.average ? opt->allreduce.total : opt->network->grads;
-    return dt_optimizer_apply(opt->optimizer, update, opt->network->params, grads);
+    const double start_s = dt_clock_s();
+    const enum dt_status s = dt_optimizer_apply_range(opt->optimizer, step->update, begin, end, opt->network->params, grads);
+    opt->update_s += dt_clock_s() - start_s;
+    return s;
+}
+
+enum dt_status dt_dist_optimizer_finish(struct dt_dist_optimizer *opt, const struct dt_update *update)
+{
+    struct own_step step = {.opt = opt, .update = update};
+    const bool own = update != NULL && !steps_together(opt);
+    const bool by_bucket = own && opt->spec.average && update->clip_norm == 0 && opt->network->backend->host_memory;
+    if (opt->spec.average) {
+        DT_TRY(dt_grad_sync_wait(&opt->sync, by_bucket ? step_range : NULL, &step));
+    }
+    return own && !by_bucket ? step_range(&step, 0, opt->optimizer->n_elems) : DT_OK;
+}
+
+double dt_dist_optimizer_update_s(const struct dt_dist_optimizer *opt)
+{
+    return opt->update_s + opt->step.seconds;
 }

@@ -30,6 +30,7 @@ struct dt_dist_optimizer {
     struct dt_allreduce allreduce;  /* the network's gradients are its part */
     struct dt_grad_sync sync;
     struct dt_host_step step; /* how sums are used in shared memory, if the ranks of the host step together */
+    double update_s;          /* in steps of its own */
 };
 
 enum dt_status dt_dist_optimizer_open(const struct dt_dist_spec *spec, struct dt_comm *comm, struct dt_network *network,
@@ -39,9 +40,7 @@ enum dt_status dt_dist_optimizer_open(const struct dt_dist_spec *spec, struct dt
  * backend's memory, borrowed; NULL: it is the host's. Every rank calls it, and takes the same way. A failed one owes nothing. */
 enum dt_status dt_dist_optimizer_share(struct dt_dist_optimizer *opt, struct dt_comm *device);
 /* After that, and before the first step: has the ranks of the host step together (dist/host_step.h) where they are alike and the
- * optimizer allows it. Only for who knows what a step does before its gradients are waited for: dt_dist_optimizer_next comes before
- * the wait then, the wait takes the step, and dt_dist_optimizer_apply has nothing left to do. `wanted`: by this rank; one that does
- * not is enough. Every rank calls it. */
+ * optimizer allows it. `wanted`: by this rank; one that does not is enough. Every rank calls it. */
 enum dt_status dt_dist_optimizer_step_together(struct dt_dist_optimizer *opt, bool wanted);
 /* Before the optimizer and the network are closed. A zeroed one is fine. */
 void dt_dist_optimizer_close(struct dt_dist_optimizer *opt);
@@ -49,16 +48,21 @@ void dt_dist_optimizer_close(struct dt_dist_optimizer *opt);
 /* Weights, optimizer state and step count become rank 0's, on every rank, unless switched off. At the start and after a restore. */
 enum dt_status dt_dist_optimizer_broadcast(struct dt_dist_optimizer *opt);
 
-/* The backward pass of a step's last micro-batch, its gradients on their way as they become final. */
-enum dt_status dt_dist_optimizer_backward(struct dt_dist_optimizer *opt, struct dt_pass *pass);
+/* ---- a step: next, backward, finish */
 
-/* Waits for all buckets. Apart from the step, so that time spent waiting can be told from time spent updating. */
-enum dt_status dt_dist_optimizer_wait(struct dt_dist_optimizer *opt);
-
-/* What the next step does with the mean: n_global samples over all ranks, or n_local of this one when averaging is off. 0 samples:
+/* What the step does with the sums: n_global samples over all ranks, or n_local of this one when averaging is off. 0 samples:
  * gradient zero. Counts the step. */
 struct dt_update dt_dist_optimizer_next(struct dt_dist_optimizer *opt, double lr, size_t n_global, size_t n_local);
-/* Does it, with the gradients that the wait left. */
-enum dt_status dt_dist_optimizer_apply(struct dt_dist_optimizer *opt, const struct dt_update *update);
+
+/* The backward pass of a step's last micro-batch, its gradients on their way as they become final. */
+enum dt_status dt_dist_optimizer_backward(struct dt_dist_optimizer *opt, const struct dt_update *update, struct dt_pass *pass);
+
+/* All weights are the new ones when this returns, or on a device when what it has enqueued is done. In host memory each bucket is
+ * stepped as soon as its sum is there. `update` NULL, in both calls: the gradients are added, and that is all; DT_INTERNAL where
+ * the ranks step together. */
+enum dt_status dt_dist_optimizer_finish(struct dt_dist_optimizer *opt, const struct dt_update *update);
+
+/* Spent on updates since the open; the rest of what `finish` takes is waiting. */
+double dt_dist_optimizer_update_s(const struct dt_dist_optimizer *opt);
 
 #endif

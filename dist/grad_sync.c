@@ -74,7 +74,7 @@ void dt_grad_sync_poll(void *context)
     }
 }
 
-enum dt_status dt_grad_sync_wait(struct dt_grad_sync *sync)
+enum dt_status dt_grad_sync_wait(struct dt_grad_sync *sync, dt_grad_ready_fn sink, void *context)
 {
     DT_TRY(sync->failed);
     DT_TRY(start_ready(sync));
@@ -83,6 +83,9 @@ enum dt_status dt_grad_sync_wait(struct dt_grad_sync *sync)
     }
     for (int i = 0; i < sync->n_buckets; i++) {
         DT_TRY(dt_comm_wait(sync->allreduce->comm, &sync->buckets[i].request));
+        if (sink != NULL) {
+            DT_TRY(sink(context, sync->buckets[i].begin, sync->buckets[i].end));
+        }
     }
     return DT_OK;
 }

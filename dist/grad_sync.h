@@ -7,6 +7,7 @@
 #define DT_DIST_GRAD_SYNC_H
 
 #include "dist/allreduce/allreduce.h"
+#include "model/network.h"
 
 #define DT_MAX_BUCKETS DT_ALLREDUCE_MAX_SLOTS
 
@@ -39,7 +40,8 @@ void dt_grad_sync_begin(struct dt_grad_sync *sync);
 enum dt_status dt_grad_sync_ready(void *context, size_t begin, size_t end);
 /* Lets messages progress; a dt_pass.poll. Errors surface in the wait. */
 void dt_grad_sync_poll(void *context);
-/* Every bucket is summed over all ranks when this returns. */
-enum dt_status dt_grad_sync_wait(struct dt_grad_sync *sync);
+/* Every bucket is summed over all ranks when this returns. sink: called for each as soon as its sum is there, in the order of the
+ * arena, while later ones may still travel; NULL: nobody wants to know. */
+enum dt_status dt_grad_sync_wait(struct dt_grad_sync *sync, dt_grad_ready_fn sink, void *context);
 
 #endif

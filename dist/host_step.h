@@ -21,9 +21,8 @@ struct dt_host_step {
     struct dt_comm *comm;         /* borrowed, and so are the next two, which use the memory */
     struct dt_network *network;
     struct dt_optimizer *optimizer;
-    struct dt_update update; /* the step's, set before its first sum is waited for: */
-    bool known;
-    double seconds; /* that this rank has spent on it, since the open */
+    struct dt_update update; /* the step's, set before its first sum is begun */
+    double seconds;          /* that this rank has spent on it, since the open */
 };
 
 /* Every rank of the one host calls it, with `sum` open, the weights drawn and no step taken. Moves the weights and the state to the

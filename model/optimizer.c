@@ -58,9 +58,18 @@ struct dt_update dt_optimizer_next(struct dt_optimizer *optimizer, double lr, do
 
 enum dt_status dt_optimizer_apply(struct dt_optimizer *optimizer, const struct dt_update *update, float *params, const float *grads)
 {
+    return dt_optimizer_apply_range(optimizer, update, 0, optimizer->n_elems, params, grads);
+}
+
+enum dt_status dt_optimizer_apply_range(struct dt_optimizer *optimizer, const struct dt_update *update, size_t begin, size_t end,
+                                        float *params, const float *grads)
+{
     struct dt_backend *backend = optimizer->backend;
-    return backend->ops->optimizer_step(backend, update, optimizer->n_elems, params, grads, optimizer->states[0],
-                                        optimizer->states[1]);
+    float *states[2] = {NULL};
+    for (int i = 0; i < optimizer->n_states; i++) {
+        states[i] = optimizer->states[i] + begin;
+    }
+    return backend->ops->optimizer_step(backend, update, end - begin, params + begin, grads + begin, states[0], states[1]);
 }
 
 enum dt_status dt_optimizer_step(struct dt_optimizer *optimizer, float *params, const float *grads, double lr, double grad_scale)

@@ -39,6 +39,9 @@ struct dt_update dt_optimizer_next(struct dt_optimizer *optimizer, double lr, do
 /* Does it, over the whole arena. */
 enum dt_status dt_optimizer_apply(struct dt_optimizer *optimizer, const struct dt_update *update, float *params,
                                   const float *grads);
+/* The same of elements [begin, end) of all arrays. Not with clipping by norm, which needs the whole gradient. */
+enum dt_status dt_optimizer_apply_range(struct dt_optimizer *optimizer, const struct dt_update *update, size_t begin, size_t end,
+                                        float *params, const float *grads);
 /* Both. */
 enum dt_status dt_optimizer_step(struct dt_optimizer *optimizer, float *params, const float *grads, double lr, double grad_scale);
 

@@ -116,8 +116,8 @@ static inline const float *rig_grad(struct rig *rig, const char *name)
     return grads + (rig_param(rig, name) - rig->network->params);
 }
 
-/* Forward, loss and backward of these rows, gradients summed over all ranks where averaging is on. */
-static inline void rig_gradients(struct rig *rig, const uint32_t *rows, int n)
+/* Forward, loss and backward of these rows, gradients summed over all ranks where averaging is on, and the step. */
+static inline void rig_pass(struct rig *rig, const struct dt_update *update, const uint32_t *rows, int n)
 {
     const struct dt_batch batch = {.n = n, .rows = rows, .ids = rows};
     struct dt_pass pass = {.batch = &batch, .training = true, .seed = 1};
@@ -125,8 +125,8 @@ static inline void rig_gradients(struct rig *rig, const uint32_t *rows, int n)
     CHECK_OK(dt_network_gather(rig->network, rig->bound, &batch));
     CHECK_OK(dt_network_forward(rig->network, &pass));
     CHECK_OK(dt_network_loss(rig->network, rig->bound, &pass));
-    CHECK_OK(dt_dist_optimizer_backward(&rig->dist, &pass));
-    CHECK_OK(dt_dist_optimizer_wait(&rig->dist));
+    CHECK_OK(dt_dist_optimizer_backward(&rig->dist, update, &pass));
+    CHECK_OK(dt_dist_optimizer_finish(&rig->dist, update));
     CHECK_OK(rig->backend->ops->metrics_take(rig->backend, &metrics));
     rig->loss_sum = metrics.loss_sum;
 }
@@ -134,8 +134,7 @@ static inline void rig_gradients(struct rig *rig, const uint32_t *rows, int n)
 static inline void rig_step(struct rig *rig, const uint32_t *rows, int n, int n_global, double lr)
 {
     const struct dt_update update = dt_dist_optimizer_next(&rig->dist, lr, (size_t)n_global, (size_t)n);
-    rig_gradients(rig, rows, n);
-    CHECK_OK(dt_dist_optimizer_apply(&rig->dist, &update));
+    rig_pass(rig, &update, rows, n);
 }
 
 #endif

@@ -175,7 +175,7 @@ static void test_agreement(struct dt_comm *comm)
     spec.together = true;
     rig_open(&rig, &spec, comm, &samples);
     if (rig.dist.step.memory.bytes != NULL) {
-        CHECK_STATUS(dt_dist_optimizer_wait(&rig.dist), DT_INTERNAL);
+        CHECK_STATUS(dt_dist_optimizer_backward(&rig.dist, NULL, NULL), DT_INTERNAL);
         CHECK_HAS(dt_error_text(), "none of them was told how");
         dt_error_clear();
     }
@@ -206,9 +206,8 @@ static void run_whole_numbers(const struct dt_backend_ops *backend, enum dt_allr
             dt_network_dlogits(rig.network)[i] = (float)((int)(rows[i / N_CLASSES] * 3 + (uint32_t)(i % N_CLASSES)) % 7 - 3 + step);
         }
         const struct dt_update update = dt_dist_optimizer_next(&rig.dist, 0.125, N_SAMPLES, (size_t)batch.n);
-        CHECK_OK(dt_dist_optimizer_backward(&rig.dist, &pass));
-        CHECK_OK(dt_dist_optimizer_wait(&rig.dist));
-        CHECK_OK(dt_dist_optimizer_apply(&rig.dist, &update));
+        CHECK_OK(dt_dist_optimizer_backward(&rig.dist, &update, &pass));
+        CHECK_OK(dt_dist_optimizer_finish(&rig.dist, &update));
     }
     memcpy(weights, rig.network->params, rig.model.arena_elems * sizeof(float));
     rig_close(&rig);

@@ -84,7 +84,7 @@ static void test_step(struct dt_grad_sync *sync, int step)
         }
         CHECK_INT(comm->n_started - n_before, sync->overlap ? n_full : 0);
     }
-    CHECK_OK(dt_grad_sync_wait(sync));
+    CHECK_OK(dt_grad_sync_wait(sync, NULL, NULL));
     CHECK_INT(comm->n_started - n_before, sync->n_buckets);
     check_sums(sync->allreduce->total, comm->size, step);
 }
@@ -111,7 +111,7 @@ static void test_numbers_of_buckets(void)
     CHECK_OK(dt_grad_sync_open(&way, NULL, 0, 40000, true, &sync)); /* a model without parameters */
     CHECK_INT(sync.n_buckets, 0);
     dt_grad_sync_begin(&sync);
-    CHECK_OK(dt_grad_sync_wait(&sync));
+    CHECK_OK(dt_grad_sync_wait(&sync, NULL, NULL));
 }
 
 static void test_wrong_order(void)
@@ -121,7 +121,7 @@ static void test_wrong_order(void)
     dt_grad_sync_begin(&sync);
     CHECK_STATUS(dt_grad_sync_ready(&sync, 16, 48), DT_INTERNAL);
     CHECK_OK(dt_grad_sync_ready(&sync, 0, 16));
-    CHECK_STATUS(dt_grad_sync_wait(&sync), DT_INTERNAL); /* the rest never came */
+    CHECK_STATUS(dt_grad_sync_wait(&sync, NULL, NULL), DT_INTERNAL); /* the rest never came */
     dt_error_clear();
 }
 
