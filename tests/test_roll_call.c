@@ -46,6 +46,7 @@ static pid_t start(char kind, size_t i_roll)
 {
     char letter[] = {kind, '\0'}, number[32];
     snprintf(number, sizeof number, "%zu", i_roll);
+    set_number("PARENT", (size_t)getpid());
     char *args[] = {"test_roll_call", letter, number, NULL};
     pid_t pid;
     CHECK(posix_spawn(&pid, "/proc/self/exe", NULL, NULL, args, environ) == 0);
@@ -72,6 +73,9 @@ static int call(const struct roll *roll)
 static int be(char kind, size_t i_roll)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != atoi(getenv("PARENT"))) { /* it has ended already: what is left over would hold the test's output open */
+        return 0;
+    }
     if (kind == 'c') {
         dt_stop_block();
         return call(&rolls[i_roll]);
