@@ -123,19 +123,28 @@ enum dt_status dt_executor_start(struct dt_executor *e, int slot, size_t begin, 
     return x->n_rounds > 0 ? begin_round(e, x, slot) : DT_OK;
 }
 
+enum dt_status dt_executor_step(struct dt_executor *e, int slot, bool *ended)
+{
+    struct dt_execution *x = &e->slots[slot];
+    *ended = false;
+    if (x->round < x->n_rounds) {
+        DT_TRY(test_all(e->wire, x->requests, x->n_moves, ended));
+    }
+    if (!*ended) {
+        return DT_OK;
+    }
+    end_round(e, x);
+    return ++x->round < x->n_rounds ? begin_round(e, x, slot) : DT_OK;
+}
+
 static enum dt_status advance(struct dt_executor *e, struct dt_execution *x, int slot)
 {
-    bool done;
-    while (x->round < x->n_rounds) {
-        bool over;
-        DT_TRY(test_all(e->wire, x->requests, x->n_moves, &over));
-        if (!over) {
-            return DT_OK;
-        }
-        end_round(e, x);
-        if (++x->round < x->n_rounds) {
-            DT_TRY(begin_round(e, x, slot));
-        }
+    bool done, ended = true;
+    while (ended) {
+        DT_TRY(dt_executor_step(e, slot, &ended));
+    }
+    if (x->round < x->n_rounds) {
+        return DT_OK;
     }
     DT_TRY(test_all(e->wire, x->of_inputs, x->n_of_inputs, &done));
     x->active = !done;

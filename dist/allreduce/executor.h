@@ -40,5 +40,7 @@ void dt_executor_close(struct dt_executor *executor);
 enum dt_status dt_executor_start(struct dt_executor *executor, int slot, size_t begin, size_t end);
 /* Moves everything that is under way on as far as it goes at once, and says whether the slot's sum is done. */
 enum dt_status dt_executor_progress(struct dt_executor *executor, int slot, bool *done);
+/* The same, but at most to the end of the round under way, and says whether that ended: for who looks at every round. */
+enum dt_status dt_executor_step(struct dt_executor *executor, int slot, bool *ended);
 
 #endif
