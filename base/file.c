@@ -301,6 +301,17 @@ static enum dt_status create_one(const char *path)
     return dt_error_errno(DT_CANT_CREATE, "%s: cannot create the folder", path);
 }
 
+enum dt_status dt_file_write_path(const char *path, const struct dt_file_part *parts, size_t n_parts)
+{
+    char folder[PATH_SIZE];
+    const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
+    const int n = snprintf(folder, sizeof folder, "%.*s", (int)(name - path), path);
+    if (n >= (int)sizeof folder || name[0] == '\0') {
+        return dt_error(DT_USAGE, "%.200s: no name of a file (add one)", path);
+    }
+    return dt_file_write_atomic(n > 0 ? folder : ".", name, parts, n_parts);
+}
+
 enum dt_status dt_dir_create(const char *path)
 {
     char part[PATH_SIZE];

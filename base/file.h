@@ -35,6 +35,9 @@ struct dt_file_part {
 };
 enum dt_status dt_file_write_atomic(const char *dir, const char *name, const struct dt_file_part *parts, size_t n_parts);
 
+/* The same for a path. DT_USAGE: it ends in a slash, so that it names no file. */
+enum dt_status dt_file_write_path(const char *path, const struct dt_file_part *parts, size_t n_parts);
+
 /* Reads a file back, piece by piece: DT_BAD_DATA unless it is these parts and nothing else. Other errors as those of reading. */
 enum dt_status dt_file_compare(const char *path, const struct dt_file_part *parts, size_t n_parts);
 

@@ -105,16 +105,36 @@ static bool asks_for_help(const struct parser *p)
     return i < p->argc;
 }
 
-/* "bench" and what follows are one command: "bench blocks". */
+/* "bench": with what follows one command, "bench blocks". */
+static bool is_first_word(const char *word)
+{
+    const size_t n = strlen(word);
+    int i = 0;
+    while (i < N_COMMANDS && commands[i].word != NULL && !(strncmp(commands[i].word, word, n) == 0 && commands[i].word[n] == ' ')) {
+        i++;
+    }
+    return i < N_COMMANDS && commands[i].word != NULL;
+}
+
+static enum dt_status unknown_command(const char *word)
+{
+    char words[256] = "";
+    for (int i = 0; i < N_COMMANDS && commands[i].word != NULL; i++) {
+        const size_t n = strlen(words);
+        snprintf(words + n, sizeof words - n, "%s%s", i > 0 ? ", " : "", commands[i].word);
+    }
+    return dt_error(DT_USAGE, "unknown command '%.200s' (one of %s)", word, words);
+}
+
 static enum dt_status read_command(struct parser *p, const char *first)
 {
     char word[512];
-    const bool two = strcmp(first, "bench") == 0 && p->next < p->argc && p->argv[p->next][0] != '-';
+    const bool two = is_first_word(first) && p->next < p->argc && p->argv[p->next][0] != '-';
     snprintf(word, sizeof word, "%.200s%s%.200s", first, two ? " " : "", two ? p->argv[p->next++] : "");
-    if (strcmp(word, "bench") == 0 && asks_for_help(p)) {
+    if (is_first_word(word) && asks_for_help(p)) {
         p->has_command = true;
         p->out->command = DT_COMMAND_HELP;
-        p->out->about = "bench";
+        p->out->about = first;
         return DT_OK;
     }
     struct dt_suggestion s = {.word = word};
@@ -132,11 +152,10 @@ static enum dt_status read_command(struct parser *p, const char *first)
     if (ends_in(word, ".safetensors")) {
         return dt_error(DT_USAGE, "unknown command '%.200s' (for a checkpoint write --resume=FILE or --checkpoint FILE)", word);
     }
-    if (s.best != NULL) {
+    if (s.best != NULL && !is_first_word(word)) {
         return dt_error(DT_USAGE, "unknown command '%.200s' (did you mean '%s'?)", word, s.best);
     }
-    return dt_error(DT_USAGE, "unknown command '%.200s' (one of train, eval, predict, plan, bench blocks, bench allreduce, help)",
-                    word);
+    return unknown_command(word);
 }
 
 static enum dt_status read_word(struct parser *p, const char *word)
@@ -145,10 +164,10 @@ static enum dt_status read_word(struct parser *p, const char *word)
         return read_command(p, word);
     }
     if (p->out->command == DT_COMMAND_HELP && p->out->about == NULL) { /* help COMMAND: as if it came alone, with --help */
-        const bool bench = strcmp(word, "bench") == 0 && p->next == p->argc;
+        const bool group = is_first_word(word) && p->next == p->argc;
         p->given[OPTION_HELP] = true;
-        p->out->about = bench ? word : NULL;
-        return bench ? DT_OK : read_command(p, word);
+        p->out->about = group ? word : NULL;
+        return group ? DT_OK : read_command(p, word);
     }
     if (p->out->command != DT_COMMAND_PREDICT) {
         return dt_error(DT_USAGE, "unexpected argument '%.200s' (%s takes options only; see dtrain --help)", word,
@@ -286,6 +305,29 @@ enum dt_status dt_args_parse(int argc, char *const *argv, struct dt_args *out)
     out->iters = p.values[OPTION_ITERS];
     out->warmup = p.values[OPTION_WARMUP];
     out->check = p.values[OPTION_CHECK];
+    out->algorithm = p.values[OPTION_ALGORITHM];
+    out->ranks = p.values[OPTION_RANKS];
+    out->elements = p.values[OPTION_ELEMENTS];
+    out->html = p.values[OPTION_HTML];
+    return DT_OK;
+}
+
+enum dt_status dt_args_number(const char *option, const char *text, bool unit, size_t low, size_t high, size_t *out)
+{
+    if (text == NULL) {
+        return DT_OK;
+    }
+    static const char units[] = "KMG";
+    char *end = NULL;
+    const unsigned long long n = strtoull(text, &end, 10);
+    const char *found = unit && *end != '\0' ? strchr(units, *end & ~0x20) : NULL; /* either case */
+    const int shift = found != NULL ? 10 * (int)(found - units + 1) : 0;
+    end += found != NULL;
+    if (text[0] < '0' || text[0] > '9' || *end != '\0' || n > high || n << shift > high || n << shift < low) {
+        return dt_error(DT_USAGE, "--%s: expected %s %zu..%zu, got '%.60s'", option, unit ? "bytes" : "a whole number", low, high,
+                        text);
+    }
+    *out = (size_t)n << shift;
     return DT_OK;
 }
 

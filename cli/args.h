@@ -38,6 +38,12 @@
       "mpirun -np 4 dtrain bench allreduce [-b BYTES] [-e BYTES] [-f N] [-n N]\n"                                           \
       "      [-w N] [-c N] [--algorithms ring,tree] [--json FILE]",                                                         \
       "  mpirun -np 2 dtrain bench allreduce\n")                                                                            \
+    X(DT_COMMAND_LAB_ALLREDUCE, "lab allreduce", "show an allreduce round by round; no mpirun",                             \
+      "dtrain lab allreduce [--algorithm NAME] [--ranks N] [--elements N]\n      [--html FILE]",                            \
+      "  dtrain lab allreduce\n"                                                                                            \
+      "  dtrain lab allreduce --algorithm halving_doubling --ranks 8 \\\n      --elements 1199882 --html halving.html\n")   \
+    X(DT_COMMAND_LAB_REDUCE, "lab reduce", "show Reduce and Allreduce of 1 to 5 on five ranks", "dtrain lab reduce",        \
+      "  dtrain lab reduce\n")                                                                                              \
     X(DT_COMMAND_HELP, "help", "list the commands; help COMMAND: its options and examples", "dtrain help [COMMAND]",        \
       "  dtrain help train\n")                                                                                              \
     X(DT_COMMAND_VERSION, NULL, "", "", "")                                                                                 \
@@ -66,12 +72,17 @@ struct dt_args {
     const char *json;                                                    /* bench; NULL: no file */
     const char *algorithms;                                              /* bench allreduce; NULL: all there are */
     const char *min_bytes, *max_bytes, *factor, *iters, *warmup, *check; /* bench allreduce; NULL: the default */
+    const char *algorithm, *ranks, *elements;                            /* lab allreduce; NULL: the default */
+    const char *html;                                                    /* NULL: no page */
 };
 
 /* DT_USAGE, with the nearest option or command in the text where there is one. A failed parse owes nothing; argv must outlive
  * `out`. */
 enum dt_status dt_args_parse(int argc, char *const *argv, struct dt_args *out);
 void dt_args_free(struct dt_args *args);
+
+/* The value of an option: a whole number in [low, high]; with `unit` also K, M and G. NULL leaves `out` as it is. DT_USAGE. */
+enum dt_status dt_args_number(const char *option, const char *text, bool unit, size_t low, size_t high, size_t *out);
 
 /* Help in 80 columns: the commands and what holds for all, or usage, options and examples of those that `about` names. */
 void dt_args_help(FILE *out, const char *about);

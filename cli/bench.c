@@ -1,6 +1,5 @@
 #include "cli/bench.h"
 
-#include <limits.h>
 #include <math.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -26,26 +25,6 @@ double dt_bench_median(double *x, int n)
 {
     qsort(x, (size_t)n, sizeof *x, by_value);
     return n % 2 == 1 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
-}
-
-/* A whole number in [low, high]; with `unit` also K, M and G. */
-static enum dt_status read_number(const char *option, const char *text, bool unit, size_t low, size_t high, size_t *out)
-{
-    if (text == NULL) {
-        return DT_OK;
-    }
-    static const char units[] = "KMG";
-    char *end = NULL;
-    const unsigned long long n = strtoull(text, &end, 10);
-    const char *found = unit && *end != '\0' ? strchr(units, *end & ~0x20) : NULL; /* either case */
-    const int shift = found != NULL ? 10 * (int)(found - units + 1) : 0;
-    end += found != NULL;
-    if (text[0] < '0' || text[0] > '9' || *end != '\0' || n > high || n << shift > high || n << shift < low) {
-        return dt_error(DT_USAGE, "--%s: expected %s %zu..%zu, got '%.60s'", option, unit ? "bytes" : "a whole number", low, high,
-                        text);
-    }
-    *out = (size_t)n << shift;
-    return DT_OK;
 }
 
 /* "ring,tree": one name after the other. */
@@ -79,12 +58,12 @@ enum dt_status dt_bench_options_read(const struct dt_args *args, struct dt_bench
                                    .n_warmup = 5,
                                    .n_checks = 1,
                                    .types = UINT32_MAX};
-    DT_TRY(read_number("minbytes", args->min_bytes, true, sizeof(float), LARGEST_BYTES, &o->min_bytes));
-    DT_TRY(read_number("maxbytes", args->max_bytes, true, sizeof(float), LARGEST_BYTES, &o->max_bytes));
-    DT_TRY(read_number("stepfactor", args->factor, false, 2, 1024, &o->factor));
-    DT_TRY(read_number("iters", args->iters, false, 1, 1000000, &o->n_iters));
-    DT_TRY(read_number("warmup_iters", args->warmup, false, 0, 1000000, &o->n_warmup));
-    DT_TRY(read_number("check", args->check, false, 0, 1000, &o->n_checks));
+    DT_TRY(dt_args_number("minbytes", args->min_bytes, true, sizeof(float), LARGEST_BYTES, &o->min_bytes));
+    DT_TRY(dt_args_number("maxbytes", args->max_bytes, true, sizeof(float), LARGEST_BYTES, &o->max_bytes));
+    DT_TRY(dt_args_number("stepfactor", args->factor, false, 2, 1024, &o->factor));
+    DT_TRY(dt_args_number("iters", args->iters, false, 1, 1000000, &o->n_iters));
+    DT_TRY(dt_args_number("warmup_iters", args->warmup, false, 0, 1000000, &o->n_warmup));
+    DT_TRY(dt_args_number("check", args->check, false, 0, 1000, &o->n_checks));
     if (args->algorithms != NULL) {
         DT_TRY(read_types(args->algorithms, &o->types));
     }
@@ -233,21 +212,15 @@ cJSON *dt_bench_json(const char *kind, const struct dt_world *world, double peak
 
 enum dt_status dt_bench_write(const char *path, const cJSON *json)
 {
-    char folder[PATH_MAX];
     if (path == NULL) {
         return DT_OK;
-    }
-    const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
-    const int n = snprintf(folder, sizeof folder, "%.*s", (int)(name - path), path);
-    if (n >= (int)sizeof folder || name[0] == '\0') {
-        return dt_error(DT_USAGE, "--json %.80s: no name of a file", path);
     }
     char *text = cJSON_Print(json);
     if (text == NULL) {
         return dt_error(DT_NO_MEMORY, "out of memory for %s", path);
     }
     const struct dt_file_part parts[] = {{text, strlen(text)}, {"\n", 1}};
-    const enum dt_status s = dt_file_write_atomic(n > 0 ? folder : ".", name, parts, 2);
+    const enum dt_status s = dt_file_write_path(path, parts, 2);
     cJSON_free(text);
     return s;
 }

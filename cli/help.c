@@ -55,10 +55,22 @@ static void print_options(FILE *out, unsigned mask, bool common)
     }
 }
 
+static bool has_options(unsigned mask)
+{
+    int i = 0;
+    while (i < N_OPTIONS && ((dt_options[i].commands & mask) == 0 || dt_options[i].commands == ON_ALL)) {
+        i++;
+    }
+    return i < N_OPTIONS;
+}
+
 static void print_command(FILE *out, int i)
 {
-    fprintf(out, "dtrain %s: %s\n\n  %s\n\nOptions\n", commands[i].word, commands[i].meaning, commands[i].usage);
-    print_options(out, 1u << i, false);
+    fprintf(out, "dtrain %s: %s\n\n  %s\n", commands[i].word, commands[i].meaning, commands[i].usage);
+    if (has_options(1u << i)) {
+        fputs("\nOptions\n", out);
+        print_options(out, 1u << i, false);
+    }
     fprintf(out, "\nExamples\n%s", commands[i].examples);
 }
 

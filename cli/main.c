@@ -12,6 +12,7 @@
 #include "cli/config.h"
 #include "cli/data_spec.h"
 #include "cli/eval.h"
+#include "cli/lab.h"
 #include "cli/output.h"
 #include "cli/plan.h"
 #include "cli/predict.h"
@@ -123,11 +124,11 @@ static enum dt_status run(struct dt_world *world, const struct dt_args *args)
     }
 }
 
-/* Commands that only print: no MPI, so that they work anywhere. */
+/* Commands that need no other rank: no MPI, so that they work anywhere. */
 static bool is_alone(enum dt_command command)
 {
     return command == DT_COMMAND_HELP || command == DT_COMMAND_VERSION || command == DT_COMMAND_HELP_CONFIG ||
-           command == DT_COMMAND_PRINT_CONFIG;
+           command == DT_COMMAND_PRINT_CONFIG || command == DT_COMMAND_LAB_ALLREDUCE || command == DT_COMMAND_LAB_REDUCE;
 }
 
 static enum dt_status run_alone(const struct dt_args *args)
@@ -141,6 +142,10 @@ static enum dt_status run_alone(const struct dt_args *args)
         return DT_OK;
     case DT_COMMAND_PRINT_CONFIG:
         return print_config(args);
+    case DT_COMMAND_LAB_ALLREDUCE:
+        return dt_lab_allreduce(args);
+    case DT_COMMAND_LAB_REDUCE:
+        return dt_lab_reduce();
     default:
         dt_args_help(stdout, args->about);
         return DT_OK;

@@ -36,6 +36,12 @@ enum takes { TAKES_NOTHING, TAKES_VALUE, TAKES_OPTIONAL_VALUE };
     X(OPTION_ITERS, "iters", 'n', "N", TAKES_VALUE, ON_SUMS, "timed allreduces of each size, default 20")                       \
     X(OPTION_WARMUP, "warmup_iters", 'w', "N", TAKES_VALUE, ON_SUMS, "untimed ones before them, default 5")                     \
     X(OPTION_CHECK, "check", 'c', "N", TAKES_VALUE, ON_SUMS, "allreduces of each size whose values are checked, default 1")     \
+    X(OPTION_ALGORITHM, "algorithm", 0, "NAME", TAKES_VALUE, ON(LAB_ALLREDUCE),                                                 \
+      "the algorithm, default ring; any of the table that it prints")                                                           \
+    X(OPTION_RANKS, "ranks", 0, "N", TAKES_VALUE, ON(LAB_ALLREDUCE), "how many ranks, default 4, at most 64")                   \
+    X(OPTION_ELEMENTS, "elements", 0, "N", TAKES_VALUE, ON(LAB_ALLREDUCE), "floats on each rank, default as many as ranks")     \
+    X(OPTION_HTML, "html", 0, "FILE", TAKES_VALUE, ON(LAB_ALLREDUCE),                                                           \
+      "write a page with the rounds as pictures, for at most 16 ranks")                                                         \
     X(OPTION_HELP, "help", 'h', "", TAKES_NOTHING, ON_ALL, "print this text")                                                   \
     X(OPTION_VERSION, "version", 0, "", TAKES_NOTHING, ON_ALL, "print version, MPI, instruction set and build")                 \
     X(OPTION_HELP_CONFIG, "help-config", 0, "", TAKES_NOTHING, ON_ALL, "print every key of the configuration")                  \

@@ -68,13 +68,14 @@ def of_man_page(path):
 
 def of_help(dtrain):
     """Of the whole, and of each command where it has a text of its own."""
-    asked = [["--help"], *(["help", *c.split()] for c in ("train", "eval", "predict", "plan", "bench blocks", "bench allreduce"))]
+    commands = ("train", "eval", "predict", "plan", "bench blocks", "bench allreduce", "lab allreduce", "lab reduce")
+    asked = [["--help"], *(["help", *c.split()] for c in commands)]
     seen = set()
     for arguments in asked:
         done = subprocess.run([dtrain, *arguments], capture_output=True, text=True)
         for block in re.findall(r"^Examples?:?\n((?: +.*\n)+)", done.stdout, re.M) if done.returncode == 0 else ():
             for command in joined(block.splitlines()):
-                if command not in seen and not re.search(FORM, command):
+                if command not in seen:
                     seen.add(command)
                     yield command
 

@@ -50,7 +50,7 @@ static void check_totals(const struct dt_algorithm *algorithm, int size, size_t 
     struct dt_costs with = costs;
     with.ranks_per_host = ranks_per_host;
     const struct dt_traffic expected = algorithm->formula(size, n_elems);
-    const struct dt_simulation s = simulate(schedule->name, size, n_elems, &with);
+    const struct dt_simulation s = simulate(algorithm->name, size, n_elems, &with);
     struct dt_wire_count received = {0};
     struct dt_move moves[MAX_RANKS];
     CHECK(s.all.messages == expected.messages && s.all.bytes == 4 * expected.elements);
@@ -92,7 +92,7 @@ static void check_shared_links(void)
 static void check_many(void)
 {
     const struct dt_simulation a = simulate("ring", 1024, 1199882, &costs), b = simulate("ring", 1024, 1199882, &costs);
-    CHECK(a.all.messages == 2 * 1024 * 1023ull && memcmp(&a, &b, sizeof a) == 0);
+    CHECK(a.all.messages == 2 * 1024 * 1023ull && a.seconds == b.seconds && a.seconds > 0);
 }
 
 /* ---- wrong schedules */

@@ -74,6 +74,7 @@ static enum dt_status begin_move(struct dt_executor *e, struct dt_execution *x, 
 static enum dt_status begin_round(struct dt_executor *e, struct dt_execution *x, int slot)
 {
     x->n_moves = e->algorithm->round(e->wire->rank, e->wire->size, x->end - x->begin, x->round, x->moves);
+    x->begun = true;
     for (int i = 0; i < x->n_moves; i++) {
         DT_TRY(begin_move(e, x, slot, i));
     }
@@ -127,14 +128,19 @@ enum dt_status dt_executor_step(struct dt_executor *e, int slot, bool *ended)
 {
     struct dt_execution *x = &e->slots[slot];
     *ended = false;
-    if (x->round < x->n_rounds) {
-        DT_TRY(test_all(e->wire, x->requests, x->n_moves, ended));
-    }
-    if (!*ended) {
+    if (x->round == x->n_rounds) {
         return DT_OK;
     }
-    end_round(e, x);
-    return ++x->round < x->n_rounds ? begin_round(e, x, slot) : DT_OK;
+    if (!x->begun) {
+        DT_TRY(begin_round(e, x, slot));
+    }
+    DT_TRY(test_all(e->wire, x->requests, x->n_moves, ended));
+    if (*ended) {
+        end_round(e, x);
+        x->round++;
+        x->begun = false;
+    }
+    return DT_OK;
 }
 
 static enum dt_status advance(struct dt_executor *e, struct dt_execution *x, int slot)

@@ -14,6 +14,7 @@ struct dt_execution {
     size_t begin, end; /* of the array */
     bool active;
     int round, n_rounds;
+    bool begun;                        /* its messages are on their way */
     int n_moves;                       /* of this round */
     struct dt_move *moves;             /* `size` of them */
     struct dt_wire_request *requests;  /* one for each move, of those that the round waits for */
