@@ -3,12 +3,9 @@
 #include <ctype.h>
 #include <string.h>
 
-#define LONGEST 63
+#include "base/arithmetic.h"
 
-static size_t smaller(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
+#define LONGEST 63
 
 static int same(char a, char b)
 {
@@ -27,9 +24,9 @@ static size_t distance(const char *a, size_t n_a, const char *b, size_t n_b)
         const size_t *last = rows[(i + 2) % 3], *before = rows[(i + 1) % 3];
         now[0] = i;
         for (size_t j = 1; j <= n_b; j++) {
-            now[j] = smaller(smaller(last[j], now[j - 1]) + 1, last[j - 1] + !same(a[i - 1], b[j - 1]));
+            now[j] = dt_min_size(dt_min_size(last[j], now[j - 1]) + 1, last[j - 1] + !same(a[i - 1], b[j - 1]));
             if (i > 1 && j > 1 && same(a[i - 1], b[j - 2]) && same(a[i - 2], b[j - 1])) {
-                now[j] = smaller(now[j], before[j - 2] + 1);
+                now[j] = dt_min_size(now[j], before[j - 2] + 1);
             }
         }
     }

@@ -7,11 +7,6 @@
 
 enum { FILTERS = DT_BF16_FILTERS, DEPTH = DT_BF16_DEPTH, POSITIONS = 16, TILE = POSITIONS * FILTERS, WEIGHTS = DEPTH * FILTERS };
 
-static int smaller(int a, int b)
-{
-    return a < b ? a : b;
-}
-
 /* ---- rounding */
 
 /* 32 numbers of which the first n are there; zeros for the others. NaNs stay NaNs, and denormal numbers become zero. */
@@ -29,7 +24,7 @@ static void pack(const struct dt_bf16 *b, const float *weight, uint16_t *packed)
 {
     const size_t n_taps = (size_t)b->conv.kernel * (size_t)b->conv.kernel, n_c = (size_t)b->conv.c, channels = dt_bf16_channels(b);
     for (int k0 = 0; k0 < b->conv.k; k0 += FILTERS) {
-        const int n = smaller(FILTERS, b->conv.k - k0);
+        const int n = dt_min(FILTERS, b->conv.k - k0);
         for (size_t tap = 0; tap < n_taps; tap++) {
             for (size_t c = 0; c < channels; c += 2, packed += 2 * FILTERS) {
                 float pairs[2 * FILTERS] = {0};
@@ -162,7 +157,7 @@ static void put_outputs(const struct dt_conv *conv, const struct dt_conv_outputs
         for (int i = 0; i < b->n_columns; i++, y += n_k) {
             for (int k = 0; k < b->n_filters; k += FILTERS) {
                 const vf v = sum_at(sum, row, k / FILTERS, i);
-                store_filters(y + k, out->relu ? larger((vf){0}, v) : v, smaller(FILTERS, b->n_filters - k)); /* a NaN stays one */
+                store_filters(y + k, out->relu ? larger((vf){0}, v) : v, dt_min(FILTERS, b->n_filters - k)); /* a NaN stays one */
             }
         }
     }
@@ -190,7 +185,7 @@ static bool put_pooled(const struct dt_conv *conv, const struct dt_conv_outputs 
     struct pool_target to = pool_target(out, conv->k, conv->out_w);
     bool finite = true;
     for (int k = 0; k < b->n_filters; k += FILTERS) {
-        const int n = smaller(FILTERS, b->n_filters - k);
+        const int n = dt_min(FILTERS, b->n_filters - k);
         aim(&to, out, at, word_at, (size_t)(b->k + k));
         const vf check = n == FILTERS ? put_windows(FILTERS, &to, n_k, b->n_columns, k / FILTERS, sum)
                                       : put_windows(n, &to, n_k, b->n_columns, k / FILTERS, sum);
@@ -251,11 +246,11 @@ static bool forward(const struct dt_bf16 *bf16, const float *x, const uint16_t *
         for (int p = 0; p < n_rows; p += 2) {
             for (int strip = 0; strip < n_strips; strip++) {
                 const struct block b = {.p = p,
-                                        .q = smaller(strip * width, n_columns - width),
+                                        .q = dt_min(strip * width, n_columns - width),
                                         .k = k,
-                                        .n_rows = smaller(2, n_rows - p),
+                                        .n_rows = dt_min(2, n_rows - p),
                                         .n_columns = width,
-                                        .n_filters = smaller(2 * FILTERS, conv->k - k)};
+                                        .n_filters = dt_min(2 * FILTERS, conv->k - k)};
                 fetch_next(out, n_elems, block++, n_blocks);
                 finite = do_block(conv, &image, padded, packed + (size_t)(k / FILTERS) * image.panel, out, &b) && finite;
             }

@@ -7,11 +7,6 @@
 
 #define FILTERS (TILE_VECTORS * VL)
 
-static int smaller(int a, int b)
-{
-    return a < b ? a : b;
-}
-
 /* Packed weights: blocks of FILTERS filters (the last one vector wide if that is enough), in each [r][s][c][filter]. */
 static int block_width(int n_filters)
 {
@@ -22,7 +17,7 @@ void DT_KERNEL(conv_pack_forward)(const struct dt_conv *conv, const float *weigh
 {
     const size_t n_taps = (size_t)conv->kernel * (size_t)conv->kernel, n_c = (size_t)conv->c;
     for (int k0 = 0; k0 < conv->k; k0 += FILTERS) {
-        const int n = smaller(FILTERS, conv->k - k0), width = block_width(n);
+        const int n = dt_min(FILTERS, conv->k - k0), width = block_width(n);
         for (size_t tap = 0; tap < n_taps; tap++) {
             for (size_t c = 0; c < n_c; c++) {
                 for (int k = 0; k < width; k++) {
@@ -124,7 +119,7 @@ ALWAYS_INLINE void few_filters(const int S, const int V, const struct few *of)
         const float *x = few.x + (size_t)(p * stride) * row;
         float *y = few.y + (size_t)p * (size_t)conv->out_w * (size_t)conv->k;
         for (int q = 0; q < conv->out_w; q += n_seen) {
-            const int end = smaller(q + n_seen, conv->out_w);
+            const int end = dt_min(q + n_seen, conv->out_w);
             const uint64_t inked = inked_floats(S, x + (size_t)(q * stride), row, (end - q - 1) * stride + S);
             few_row(S, V, &few, q, end, inked, x + (size_t)(q * stride), weight, blank, y + (size_t)q * (size_t)conv->k);
         }
@@ -203,7 +198,7 @@ void DT_KERNEL(conv_forward)(const struct dt_conv *conv, const float *x, const f
                         .start = TILE_BIAS,
                         .relu = relu};
     for (int k0 = 0; k0 < conv->k; k0 += FILTERS) {
-        tile.n_columns = smaller(FILTERS, conv->k - k0);
+        tile.n_columns = dt_min(FILTERS, conv->k - k0);
         tile.b = packed;
         tile.b_step = (size_t)block_width(tile.n_columns);
         tile.bias = bias + k0;

@@ -4,11 +4,6 @@
 
 #include "cpu/cpu_block_state.h"
 
-static int smaller(int a, int b)
-{
-    return a < b ? a : b;
-}
-
 /* The gradient of a sample in H W C order: where survivors are known, as it comes; else before dropout and activation, but still
  * behind a max pool if survivors stay there. */
 static const float *unwind(const struct dt_cpu_job *job, int sample, int thread)
@@ -187,7 +182,7 @@ static void conv_slice(void *context, int slice, int thread)
     const struct dt_cpu_job *job = context;
     struct dt_block_state *state = job->state;
     struct dt_conv_sums *sums = &state->sums[slice];
-    const int begin = job->begin + slice * state->slice, end = smaller(begin + state->slice, job->n);
+    const int begin = job->begin + slice * state->slice, end = dt_min(begin + state->slice, job->n);
     clear_sums(state, sums);
     for (int sample = begin; sample < end; sample++) {
         conv_sample(job, sample, sums, thread);
@@ -269,7 +264,7 @@ void dt_cpu_conv_backward(struct dt_cpu_job *job)
         memset(job->grads + state->bias_offset, 0, (size_t)state->conv.k * sizeof(float));
     }
     for (job->begin = 0; job->begin < job->n; job->begin += state->n_slices * state->slice) {
-        const int n_left = (job->n - job->begin + state->slice - 1) / state->slice, n_slices = smaller(n_left, state->n_slices);
+        const int n_left = (job->n - job->begin + state->slice - 1) / state->slice, n_slices = dt_min(n_left, state->n_slices);
         dt_threads_run(state->cpu->threads, n_slices, conv_slice, job);
         for (int s = 0; s < n_slices; s++) {
             add_sums(state, &state->sums[s], &state->total);

@@ -11,16 +11,16 @@ void DT_KERNEL(dense_forward)(int part, int n_parts, int n, int n_in, int n_out,
     }
     struct product p = {.a_stride = (size_t)n_in, .b = panel, .b_step = WALK_COLUMNS, .c_stride = (size_t)n_out};
     for (int at = 0; at < n_in; at += WALK_DEPTH) {
-        p.depth = smaller(WALK_DEPTH, n_in - at);
+        p.depth = dt_min(WALK_DEPTH, n_in - at);
         for (int j = 0; j < n_out; j += WALK_COLUMNS) {
-            p.n_columns = smaller(WALK_COLUMNS, n_out - j);
+            p.n_columns = dt_min(WALK_COLUMNS, n_out - j);
             turn_matrix(p.n_columns, p.depth, weight + (size_t)j * (size_t)n_in + at, (size_t)n_in, panel, p.b_step);
             for (int tile = first; tile < last; tile++) {
                 const int begin = tile_begin(n, tile), end = tile_begin(n, tile + 1);
                 if (j + WALK_COLUMNS >= n_out && at + WALK_DEPTH < n_in) {
                     ask_for(x + at + WALK_DEPTH, (size_t)n_in, begin, end, WALK_DEPTH);
-                    const int rows = smaller(n_out, WALK_COLUMNS), per = rows / (last - first) + 1;
-                    ask_for(weight + at + WALK_DEPTH, (size_t)n_in, (tile - first) * per, smaller(rows, (tile - first + 1) * per),
+                    const int rows = dt_min(n_out, WALK_COLUMNS), per = rows / (last - first) + 1;
+                    ask_for(weight + at + WALK_DEPTH, (size_t)n_in, (tile - first) * per, dt_min(rows, (tile - first + 1) * per),
                             WALK_DEPTH);
                 }
                 p.a = x + (size_t)begin * (size_t)n_in + at;

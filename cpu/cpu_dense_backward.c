@@ -23,7 +23,7 @@ void DT_KERNEL(list_samples)(int n, int n_out, const float *dy, const struct dt_
         for (int i = 0; i < n; i++) {
             const float *row = dy + (size_t)i * (size_t)n_out + first;
 #define LIST_ENTRY(unit) lists->entry[count++] = (struct dt_entry){unit, row[unit]};
-            EACH_NONZERO(smaller(DT_DENSE_DEPTH, n_out - first), row, LIST_ENTRY)
+            EACH_NONZERO(dt_min(DT_DENSE_DEPTH, n_out - first), row, LIST_ENTRY)
             begin[i + 1] = count;
         }
     }
@@ -54,7 +54,7 @@ void DT_KERNEL(list_units)(int n, int n_out, const float *dy, const struct dt_sp
     uint32_t *begin = lists->begin;
     *begin = 0;
     for (int first = 0; first < n; first += DT_DENSE_DEPTH, begin += n_out) {
-        list_block(smaller(DT_DENSE_DEPTH, n - first), n_out, dy + (size_t)first * (size_t)n_out, begin, lists->next, lists->entry);
+        list_block(dt_min(DT_DENSE_DEPTH, n - first), n_out, dy + (size_t)first * (size_t)n_out, begin, lists->next, lists->entry);
     }
 }
 
@@ -135,8 +135,8 @@ struct ahead {
 static void ask_ahead(const struct ahead *ahead, int i, int m)
 {
     const int share_b = (ahead->n_b + m - 1) / m, share_c = (ahead->n_c + m - 1) / m;
-    ask_for(ahead->b, ahead->stride, i * share_b, smaller((i + 1) * share_b, ahead->n_b), COLUMNS);
-    ask_for(ahead->c, ahead->stride, i * share_c, smaller((i + 1) * share_c, ahead->n_c), COLUMNS);
+    ask_for(ahead->b, ahead->stride, i * share_b, dt_min((i + 1) * share_b, ahead->n_b), COLUMNS);
+    ask_for(ahead->c, ahead->stride, i * share_c, dt_min((i + 1) * share_c, ahead->n_c), COLUMNS);
 }
 
 static void list_rows(const struct ahead *ahead, int m, int n, const uint32_t *begin, const struct dt_entry *entry,
@@ -173,7 +173,7 @@ static void tile_rows(const struct ahead *ahead, int m, int n, int depth, const 
                         .c_stride = c_stride,
                         .start = accumulate ? TILE_ACCUMULATE : TILE_ZERO};
     for (int j = 0; j < n; j += TILE_VECTORS * VL) {
-        tile.n_columns = smaller(TILE_VECTORS * VL, n - j);
+        tile.n_columns = dt_min(TILE_VECTORS * VL, n - j);
         tile.b = packed + j;
         for (int i = 0; i < tile_count(m); i++) {
             const int begin = tile_begin(m, i);
@@ -192,7 +192,7 @@ static void product_columns(const struct ahead *ahead, int m, int n, int k, cons
                             const struct dt_sparse *lists, const float *b, bool accumulate, float *c, size_t stride, float *packed)
 {
     for (int k0 = 0; k0 < k; k0 += DT_DENSE_DEPTH) {
-        const int depth = smaller(DT_DENSE_DEPTH, k - k0);
+        const int depth = dt_min(DT_DENSE_DEPTH, k - k0);
         pack_columns(depth, b + (size_t)k0 * stride, stride, packed);
         if (lists != NULL) {
             const size_t lists_before = (size_t)(k0 / DT_DENSE_DEPTH) * (size_t)m;
@@ -248,10 +248,10 @@ static void weights_by_input(const struct ahead *ahead, const struct dt_dense *d
     float *x = scratch, *sums = x + COLUMNS * WALK_DEPTH, *turned = sums + COLUMNS * WALK_COLUMNS;
     struct product p = {.a_stride = WALK_DEPTH, .b_step = n_out, .c_stride = WALK_COLUMNS};
     for (int j = 0; j < d->n_out; j += WALK_COLUMNS) {
-        p.n_columns = smaller(WALK_COLUMNS, d->n_out - j);
+        p.n_columns = dt_min(WALK_COLUMNS, d->n_out - j);
         memset(sums, 0, COLUMNS * WALK_COLUMNS * sizeof(float));
         for (int k = 0; k < d->n; k += WALK_DEPTH) {
-            p.depth = smaller(WALK_DEPTH, d->n - k);
+            p.depth = dt_min(WALK_DEPTH, d->n - k);
             p.b = d->dy + (size_t)k * n_out + j;
             turn_matrix(p.depth, n, d->x + (size_t)k * n_in + at, n_in, x, WALK_DEPTH);
             for (int tile = 0; tile < tile_count(n); tile++) {
@@ -268,7 +268,7 @@ static void weights_by_input(const struct ahead *ahead, const struct dt_dense *d
 
 void DT_KERNEL(dense_backward)(const struct dt_dense *d, int at, float *scratch)
 {
-    const int n = smaller(COLUMNS, d->n_in - at);
+    const int n = dt_min(COLUMNS, d->n_in - at);
     const size_t n_in = (size_t)d->n_in, n_out = (size_t)d->n_out;
     struct ahead next = {.stride = n_in}, data = next;
     if (at + COLUMNS < d->n_in) {

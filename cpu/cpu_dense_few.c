@@ -11,11 +11,6 @@
 #define UNITS 4
 #define FEW_DEPTH 768 /* ROWS rows of x, so deep, stay in the first-level cache */
 
-static int smaller(int a, int b)
-{
-    return a < b ? a : b;
-}
-
 /* The sums of four vectors' lanes. */
 ALWAYS_INLINE quarter lane_sums(const vf v[4])
 {
@@ -75,7 +70,7 @@ ALWAYS_INLINE void few_tile(const int N, int depth, const float *const x[ROWS], 
 static void few_rows(const float *matrix, int n_rows, size_t stride, int first, int n, const float *rows[])
 {
     for (int i = 0; i < n; i++) {
-        rows[i] = matrix + (size_t)smaller(first + i, n_rows - 1) * stride;
+        rows[i] = matrix + (size_t)dt_min(first + i, n_rows - 1) * stride;
     }
 }
 
@@ -86,12 +81,12 @@ void DT_KERNEL(dense_few)(int n, int n_in, int n_out, const float *x, const floa
         memcpy(y + (size_t)i * (size_t)n_out, bias, (size_t)n_out * sizeof(float));
     }
     for (int at = 0; at < n_in; at += FEW_DEPTH) {
-        const int depth = smaller(FEW_DEPTH, n_in - at);
+        const int depth = dt_min(FEW_DEPTH, n_in - at);
         for (int unit = 0; unit < n_out; unit += UNITS) {
             const float *xs[ROWS], *ws[UNITS];
             few_rows(weight + at, n_out, stride, unit, UNITS, ws);
             for (int i = 0; i < n; i += ROWS) {
-                const int n_rows = smaller(ROWS, n - i), n_units = smaller(UNITS, n_out - unit);
+                const int n_rows = dt_min(ROWS, n - i), n_units = dt_min(UNITS, n_out - unit);
                 float *to = y + (size_t)i * (size_t)n_out + unit;
                 few_rows(x + at, n, stride, i, ROWS, xs);
                 if (n_rows > ROWS / 3) {

@@ -11,8 +11,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/arithmetic.h"
 #include "cpu/cpu_winograd.h"
 #include "model/backend.h"
+#include "model/optimizer.h"
 
 /* A convolution over an input whose padding is already in place, so that every window lies inside. */
 struct dt_conv {
@@ -178,11 +180,6 @@ struct dt_cpu_kernels {
 #define DT_SUM_CHUNK 4096
 #define DT_FMA_CHAINS 12
 #define DT_MAX_VECTOR 16
-
-static inline size_t dt_round_up(size_t n, size_t to)
-{
-    return (n + to - 1) / to * to;
-}
 
 /* Channels, or filters, in whole vectors. */
 static inline size_t dt_conv_channels(const struct dt_conv *conv, int vector)

@@ -12,11 +12,6 @@
 #define WALK_DEPTH (DT_DENSE_PANEL / WALK_COLUMNS) /* rows of a panel of so many columns */
 #define WALK_WORDS (WALK_DEPTH / 64)
 
-static inline int smaller(int a, int b)
-{
-    return a < b ? a : b;
-}
-
 /* Asks for n floats of each of the rows first .. last - 1: what is needed next lies where no processor looks by itself. */
 ALWAYS_INLINE void ask_for(const float *matrix, size_t stride, int first, int last, int n)
 {
@@ -33,7 +28,7 @@ ALWAYS_INLINE int find_nonzero(int depth, const float *a, uint64_t bits[WALK_WOR
     int n = 0;
     for (int w = 0; w < WALK_WORDS; w++) {
         bits[w] = 0;
-        for (int i = 64 * w; i < smaller(64 * w + 64, depth); i += VL) {
+        for (int i = 64 * w; i < dt_min(64 * w + 64, depth); i += VL) {
             bits[w] |= nonzero_lanes(load(a + i)) << (i % 64);
         }
         if (depth < 64 * w + 64) {
@@ -145,7 +140,7 @@ static void product_rows(int n_rows, const struct product *p)
     for (int j = 0; j < p->n_columns; j += TILE_VECTORS * VL) {
         tile.b = p->b + j;
         tile.c = p->c + j;
-        tile.n_columns = smaller(TILE_VECTORS * VL, p->n_columns - j);
+        tile.n_columns = dt_min(TILE_VECTORS * VL, p->n_columns - j);
         tile_run(n_rows, &tile);
     }
 }

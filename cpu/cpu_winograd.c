@@ -67,7 +67,7 @@ static void transform_input(const struct dt_winograd *w, const float *x, size_t 
 /* A tile that reaches over the image's edge: its pixels, and zeros around them. */
 static void copy_edge(const struct dt_winograd *w, const float *x, int y0, int x0, float *edge)
 {
-    const int begin = x0 < 0 ? -x0 : 0, end = smaller(SIDE, w->w - x0);
+    const int begin = x0 < 0 ? -x0 : 0, end = dt_min(SIDE, w->w - x0);
     const size_t n_c = (size_t)w->c;
     memset(edge, 0, (size_t)(SIDE * SIDE) * n_c * sizeof(float));
     for (int i = 0; i < SIDE; i++) {

@@ -68,7 +68,7 @@ ALWAYS_INLINE void find_pixels(const size_t n_c, const struct dt_winograd *w, co
 {
     for (int i = 0; i < w->h; i++) {
         for (int first = 0; first < w->w; first += 64, other++, inked++) {
-            const int n = smaller(64, w->w - first);
+            const int n = dt_min(64, w->w - first);
             *other = *inked = 0;
             for (int j = 0; j < n; j++, x += n_c) {
                 *inked |= (uint64_t)is_inked(n_c, x) << j;
@@ -84,7 +84,7 @@ static int first_bit(const uint64_t *word, int from, int end)
     for (int at = from; at < end; at = at / 64 * 64 + 64) {
         const uint64_t bits = word[at / 64] >> at % 64;
         if (bits != 0) {
-            return smaller(at + __builtin_ctzll(bits), end);
+            return dt_min(at + __builtin_ctzll(bits), end);
         }
     }
     return end;
@@ -103,7 +103,7 @@ struct view {
 static int first_other(const struct view *s, int i, int from, int end)
 {
     const struct dt_winograd *w = s->w;
-    const int y = i - w->top, begin = from < w->left ? w->left : from, edge = smaller(end, w->left + w->w);
+    const int y = i - w->top, begin = from < w->left ? w->left : from, edge = dt_min(end, w->left + w->w);
     const bool inside = y >= 0 && y < w->h && begin < edge;
     if (!s->pads_alike && (!inside || from < w->left)) {
         return from;
@@ -119,7 +119,7 @@ static int first_other(const struct view *s, int i, int from, int end)
  * far as it may: tiles that reach over the end take longer. */
 static int begin_at(const struct view *s, int first, int from, int end)
 {
-    const int at = smaller(first - (KERNEL - 1), end - M);
+    const int at = dt_min(first - (KERNEL - 1), end - M);
     return at > from ? at / s->step * s->step : from;
 }
 
@@ -205,11 +205,11 @@ int DT_KERNEL(winograd_cover)(const struct dt_winograd *w, const struct dt_conv_
     int n_tiles = 0;
     for (int from = 0, bottom; from < s.n_rows; from = bottom) {
         const int top = next_band(&s, from);
-        bottom = smaller(top + M, s.n_rows);
+        bottom = dt_min(top + M, s.n_rows);
         *finite = fill(&s, out, (struct dt_winograd_area){image, from, 0, top, s.n_columns, 0}, m) && *finite;
         for (int end = 0, right; top < bottom && end < s.n_columns; end = right) {
             const int left = next_column(&s, top, bottom, end);
-            right = smaller(left + M, s.n_columns);
+            right = dt_min(left + M, s.n_columns);
             *finite = fill(&s, out, (struct dt_winograd_area){image, top, end, bottom, left, 0}, m) && *finite;
             if (left < right) {
                 tile[n_tiles++] = (struct dt_winograd_area){image, top, left, bottom, right, zero_outputs(&s, top, left)};

@@ -29,15 +29,10 @@ enum { M = DT_WINOGRAD_TILE, SIDE = DT_WINOGRAD_SIDE, N_FREQS = DT_WINOGRAD_FREQ
 #endif
 #define PANEL (GEMM_VECTORS * VL)
 
-static inline int smaller(int a, int b)
-{
-    return a < b ? a : b;
-}
-
 /* Vectors of filters in the panel that begins with filter k0. */
 static inline int panel_vectors(int n_filters, int k0)
 {
-    return (smaller(PANEL, n_filters - k0) + VL - 1) / VL;
+    return (dt_min(PANEL, n_filters - k0) + VL - 1) / VL;
 }
 
 /* Looks in image x for a pixel that is likely to be in many places. NULL: there is none. */

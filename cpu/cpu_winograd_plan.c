@@ -11,11 +11,6 @@ static int cut(int n, int size)
     return (n + size - 1) / size;
 }
 
-static size_t smaller(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Vector operations of one image: the products and, weighted by what they take beside a multiply-add, both transforms. */
 static bool pays(const struct dt_winograd *w, int vector)
 {
@@ -37,9 +32,9 @@ void dt_winograd_plan(struct dt_winograd *w, int vector)
     w->m_block = DT_WINOGRAD_FREQS * n_vector + PAD;
     w->m_tile = n_k / n_vector * w->m_block;
     const int n_tiles = w->rows * w->columns;
-    w->images = (int)smaller((size_t)cut(ENOUGH_TILES, n_tiles), MANY_IMAGES);
+    w->images = (int)dt_min_size((size_t)cut(ENOUGH_TILES, n_tiles), MANY_IMAGES);
     const size_t n_fit = CACHE_FLOATS / (w->v_tile + w->m_tile);
-    const int most = n_fit < FEW_TILES ? FEW_TILES : (int)smaller(n_fit, DT_WINOGRAD_MAX_GROUP);
+    const int most = n_fit < FEW_TILES ? FEW_TILES : (int)dt_min_size(n_fit, DT_WINOGRAD_MAX_GROUP);
     w->group = cut(w->images * n_tiles, cut(w->images * n_tiles, most)); /* all of a size */
     w->skips_blank = true;
 }

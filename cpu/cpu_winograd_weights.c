@@ -13,7 +13,7 @@ static const float filter_matrix[SIDE][3] = {{1, 0, 0},
 ALWAYS_INLINE void load_filters(const struct dt_winograd *w, const float *weight, int k, int c, vf g[3][3])
 {
     float lanes[9][VL] = {{0}};
-    const int n = smaller(VL, w->k - k);
+    const int n = dt_min(VL, w->k - k);
     for (int i = 0; i < n; i++) {
         for (int tap = 0; tap < 9; tap++) {
             lanes[tap][i] = weight[((size_t)(k + i) * (size_t)w->c + (size_t)c) * 9 + (size_t)tap];

@@ -1,5 +1,7 @@
 #include "data/shard.h"
 
+#include "base/arithmetic.h"
+
 /* Rank r's part when n things are cut into `size` contiguous slices as even as can be. */
 static size_t slice_begin(size_t n, int rank, int size)
 {
@@ -9,11 +11,6 @@ static size_t slice_begin(size_t n, int rank, int size)
 static size_t slice_size(size_t n, int rank, int size)
 {
     return slice_begin(n, rank + 1, size) - slice_begin(n, rank, size);
-}
-
-static size_t min_size(size_t a, size_t b)
-{
-    return a < b ? a : b;
 }
 
 /* Samples that a rank keeps; in shard and replicate also what it goes through in an epoch. */
@@ -30,16 +27,16 @@ static size_t rank_samples(const struct dt_shard *shard, int rank)
 static size_t rank_step(const struct dt_shard *shard, int rank, uint64_t step, size_t *n)
 {
     const size_t n_mine = rank_samples(shard, rank), per_step = slice_size(shard->global_batch, rank, shard->size);
-    const size_t begin = step < n_mine ? min_size((size_t)step * per_step, n_mine) : n_mine;
-    *n = min_size(per_step, n_mine - begin);
+    const size_t begin = step < n_mine ? dt_min_size((size_t)step * per_step, n_mine) : n_mine;
+    *n = dt_min_size(per_step, n_mine - begin);
     return begin;
 }
 
 /* The same of all ranks together, in the epoch's one order (global). */
 static size_t global_step(const struct dt_shard *shard, uint64_t step, size_t *n)
 {
-    const size_t begin = step < shard->n_total ? min_size((size_t)step * shard->global_batch, shard->n_total) : shard->n_total;
-    *n = min_size(shard->global_batch, shard->n_total - begin);
+    const size_t begin = step < shard->n_total ? dt_min_size((size_t)step * shard->global_batch, shard->n_total) : shard->n_total;
+    *n = dt_min_size(shard->global_batch, shard->n_total - begin);
     return begin;
 }
 
@@ -69,9 +66,9 @@ int dt_shard_capacity(const struct dt_shard *shard)
 {
     size_t n = slice_size(shard->global_batch, shard->rank, shard->size);
     if (shard->mode == DT_SHARDING_GLOBAL) { /* a shorter batch can give a rank one sample more than a full one */
-        n = (min_size(shard->global_batch, shard->n_total) + (size_t)shard->size - 1) / (size_t)shard->size;
+        n = (dt_min_size(shard->global_batch, shard->n_total) + (size_t)shard->size - 1) / (size_t)shard->size;
     }
-    n = min_size(n, rank_samples(shard, shard->rank));
+    n = dt_min_size(n, rank_samples(shard, shard->rank));
     return n > 0 ? (int)n : 1;
 }
 
