@@ -31,6 +31,31 @@ static void shape_text(struct dt_shape s, bool flat, char *text, size_t size)
     }
 }
 
+/* "conv2d 64 3x3", "max_pool2d 2", "relu": a layer but for its activation. */
+static void layer_text(const struct dt_layer_spec *l, char *text, size_t size)
+{
+    const char *name = dt_layer_name(l->type);
+    switch (l->type) {
+    case DT_LAYER_CONV2D:
+        snprintf(text, size, "%s %d %dx%d%s", name, l->size, l->kernel, l->kernel, l->padding == DT_PADDING_SAME ? " same" : "");
+        break;
+    case DT_LAYER_DENSE:
+    case DT_LAYER_MAX_POOL2D:
+    case DT_LAYER_AVG_POOL2D:
+        snprintf(text, size, "%s %d", name, l->size);
+        break;
+    case DT_LAYER_DROPOUT:
+        snprintf(text, size, "%s %g", name, l->rate);
+        break;
+    case DT_LAYER_FLATTEN:
+    case DT_LAYER_RELU:
+    case DT_LAYER_TANH:
+    case DT_LAYER_SIGMOID:
+        snprintf(text, size, "%s", name);
+        break;
+    }
+}
+
 /* "conv2d 64, 3x3, relu": the layers that a block was made of. */
 static void layers_text(const struct dt_model *model, int index, char *text, size_t size)
 {
@@ -41,16 +66,7 @@ static void layers_text(const struct dt_model *model, int index, char *text, siz
     for (int i = begin; i < end && used < size; i++) {
         const struct dt_layer_spec *l = &model->spec.layers[i];
         char one[64];
-        if (l->type == DT_LAYER_CONV2D) {
-            snprintf(one, sizeof one, "conv2d %d %dx%d%s", l->size, l->kernel, l->kernel,
-                     l->padding == DT_PADDING_SAME ? " same" : "");
-        } else if (l->type <= DT_LAYER_AVG_POOL2D) {
-            snprintf(one, sizeof one, "%s %d", dt_layer_name(l->type), l->size);
-        } else if (l->type == DT_LAYER_DROPOUT) {
-            snprintf(one, sizeof one, "dropout %g", l->rate);
-        } else {
-            snprintf(one, sizeof one, "%s", dt_layer_name(l->type));
-        }
+        layer_text(l, one, sizeof one);
         const bool linear = l->type == DT_LAYER_CONV2D || l->type == DT_LAYER_DENSE;
         const char *activation = linear && l->activation != DT_ACTIVATION_NONE ? dt_activation_name(l->activation) : "";
         const int n = snprintf(text + used, size - used, "%s%s%s%s", used > 0 ? ", " : "", one, activation[0] != '\0' ? ", " : "",

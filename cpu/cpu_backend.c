@@ -158,9 +158,8 @@ static enum dt_status cpu_gather(struct dt_backend *backend, struct dt_bound_sam
 
 /* For each thread as many images as its core's own cache holds of the largest block's input and output and their gradients. Whole
  * slices, so that gradients are the same sums wherever chunks end. */
-static int cpu_chunk(const struct dt_backend *backend, const struct dt_model *model, int capacity)
+static int chunk_of(const struct dt_cpu *cpu, const struct dt_model *model, int capacity)
 {
-    const struct dt_cpu *cpu = (const struct dt_cpu *)backend;
     const size_t slice = (size_t)dt_cpu_slice(capacity);
     size_t largest = 1;
     for (int b = 0; b < model->n_spatial; b++) {
@@ -172,6 +171,20 @@ static int cpu_chunk(const struct dt_backend *backend, const struct dt_model *mo
     return chunk < (size_t)capacity ? (int)chunk : capacity;
 }
 
+/* The first block's output is often the largest of all, and a convolution of few channels costs next to nothing. */
+static struct dt_network_plan cpu_plan(const struct dt_backend *backend, const struct dt_model *model, int capacity)
+{
+    const struct dt_cpu *cpu = (const struct dt_cpu *)backend;
+    const struct dt_block *blocks = model->blocks;
+    struct dt_network_plan plan = {.chunk = chunk_of(cpu, model, capacity)};
+    const bool cheap = model->n_spatial > 1 && 16 * dt_block_flops(&blocks[0]) < dt_block_flops(&blocks[1]);
+    plan.n_recomputed = cheap && plan.chunk < capacity ? 1 : 0;
+    for (int b = 1; b < model->n_blocks; b++) {
+        plan.dx_over_x[b] = dt_cpu_block_dx_over_x(cpu, model, b, capacity);
+    }
+    return plan;
+}
+
 static enum dt_status cpu_loss(struct dt_backend *backend, enum dt_loss loss, struct dt_bound_samples *bound,
                                const struct dt_batch *batch, int n_outputs, const float *logits, float *dlogits)
 {
@@ -180,10 +193,13 @@ static enum dt_status cpu_loss(struct dt_backend *backend, enum dt_loss loss, st
     for (int i = 0; i < batch->n; i++) {
         const size_t row = batch->rows[i], at = (size_t)i * (size_t)n_outputs;
         float *dz = dlogits != NULL ? dlogits + at : NULL;
-        if (loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY) {
+        switch (loss) {
+        case DT_LOSS_SOFTMAX_CROSS_ENTROPY:
             dt_cpu_cross_entropy(samples->labels[row], n_outputs, logits + at, dz, metrics);
-        } else {
+            break;
+        case DT_LOSS_MEAN_SQUARED_ERROR:
             dt_cpu_squared_error(samples->targets + row * (size_t)n_outputs, n_outputs, logits + at, dz, metrics);
+            break;
         }
     }
     metrics->n_samples += batch->n;
@@ -221,10 +237,14 @@ static void update_chunk(void *context, int item, int thread)
     (void)thread;
     const struct update_work *work = context;
     const size_t at = (size_t)item * UPDATE_CHUNK, left = work->n_elems - at, n = left < UPDATE_CHUNK ? left : UPDATE_CHUNK;
-    if (work->update->type == DT_OPTIMIZER_SGD) {
+    switch (work->update->type) {
+    case DT_OPTIMIZER_SGD:
         work->kernels->sgd(work->update, n, work->params + at, work->grads + at, work->state1 != NULL ? work->state1 + at : NULL);
-    } else {
+        break;
+    case DT_OPTIMIZER_ADAM:
+    case DT_OPTIMIZER_ADAMW:
         work->kernels->adam(work->update, n, work->params + at, work->grads + at, work->state1 + at, work->state2 + at);
+        break;
     }
 }
 
@@ -253,12 +273,11 @@ const struct dt_backend_ops dt_cpu_backend = {
     .samples_open = cpu_samples_open,
     .samples_close = cpu_samples_close,
     .gather = cpu_gather,
-    .chunk = cpu_chunk,
+    .plan = cpu_plan,
     .block_open = dt_cpu_block_open,
     .block_close = dt_cpu_block_close,
     .block_forward = dt_cpu_block_forward,
     .block_backward = dt_cpu_block_backward,
-    .dx_over_x = dt_cpu_block_dx_over_x,
     .loss = cpu_loss,
     .metrics_take = cpu_metrics_take,
     .optimizer_step = cpu_optimizer_step,

@@ -3,11 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int larger(int a, int b)
-{
-    return a > b ? a : b;
-}
-
 /* Extents of the padded input: the image itself, or what the windows reach over. */
 static void describe_conv(struct dt_block_state *state, int vector)
 {
@@ -16,8 +11,8 @@ static void describe_conv(struct dt_block_state *state, int vector)
     const int reach_h = (out.h - 1) * b->stride + b->kernel, reach_w = (out.w - 1) * b->stride + b->kernel;
     state->pads = b->pad_before_h > 0 || b->pad_before_w > 0 || reach_h > in.h || reach_w > in.w;
     state->conv = (struct dt_conv){.c = in.c,
-                                   .h = state->pads ? larger(reach_h, in.h + b->pad_before_h) : in.h,
-                                   .w = state->pads ? larger(reach_w, in.w + b->pad_before_w) : in.w,
+                                   .h = state->pads ? dt_max(reach_h, in.h + b->pad_before_h) : in.h,
+                                   .w = state->pads ? dt_max(reach_w, in.w + b->pad_before_w) : in.w,
                                    .k = out.c,
                                    .out_h = out.h,
                                    .out_w = out.w,
@@ -58,7 +53,7 @@ static void describe_conv(struct dt_block_state *state, int vector)
                         (b->activation == DT_ACTIVATION_NONE || b->activation == DT_ACTIVATION_RELU);
 }
 
-static void describe(struct dt_block_state *state, struct dt_cpu *cpu, const struct dt_model *model, int index, int capacity)
+static void describe(struct dt_block_state *state, const struct dt_cpu *cpu, const struct dt_model *model, int index, int capacity)
 {
     const struct dt_block *b = &state->block;
     state->block = model->blocks[index];
@@ -86,6 +81,15 @@ static void describe(struct dt_block_state *state, struct dt_cpu *cpu, const str
         state->slice = dt_cpu_slice(capacity);
         state->n_slices = dt_threads_count(cpu->threads);
     }
+}
+
+/* A dense layer is done with a few columns of x before it writes those of dx, and survivors' bits say all that a fused convolution
+ * wants to know of its output. */
+bool dt_cpu_block_dx_over_x(const struct dt_cpu *cpu, const struct dt_model *model, int index, int capacity)
+{
+    struct dt_block_state below = {0};
+    describe(&below, cpu, model, index - 1, capacity);
+    return model->blocks[index].linear == DT_LINEAR_DENSE && below.fuses_pool;
 }
 
 /* n elements of `size` bytes, or NULL in a block that does not want them. `ok` turns false when memory runs out. */

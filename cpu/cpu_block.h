@@ -35,6 +35,7 @@ enum dt_status dt_cpu_block_forward(struct dt_block_state *state, const float *p
                                     const struct dt_pass *pass);
 enum dt_status dt_cpu_block_backward(struct dt_block_state *state, const float *params, float *grads, const float *x,
                                      const float *y, float *dy, float *dx, const struct dt_pass *pass);
-bool dt_cpu_block_dx_over_x(const struct dt_block_state *state, const struct dt_block_state *below);
+/* Whether the block, when opened, could write dx over x: see struct dt_network_plan. index >= 1. */
+bool dt_cpu_block_dx_over_x(const struct dt_cpu *cpu, const struct dt_model *model, int index, int capacity);
 
 #endif

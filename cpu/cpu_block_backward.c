@@ -114,13 +114,6 @@ static void clear_gradients(struct dt_cpu_job *job)
     }
 }
 
-/* A dense layer is done with a few columns of x before it writes those of dx, and survivors' bits say all that a fused convolution
- * wants to know of its output. */
-bool dt_cpu_block_dx_over_x(const struct dt_block_state *state, const struct dt_block_state *below)
-{
-    return state->block.linear == DT_LINEAR_DENSE && below->fuses_pool;
-}
-
 enum dt_status dt_cpu_block_backward(struct dt_block_state *state, const float *params, float *grads, const float *x,
                                      const float *y, float *dy, float *dx, const struct dt_pass *pass)
 {

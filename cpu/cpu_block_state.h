@@ -29,7 +29,7 @@ struct dt_cpu_scratch {
 };
 
 struct dt_block_state {
-    struct dt_cpu *cpu;
+    const struct dt_cpu *cpu;
     struct dt_block block;
     int capacity;
     size_t n_in, n_linear, n_pooled; /* floats of a sample; the output has n_pooled too */

@@ -1,6 +1,7 @@
 /* The reference backend: plain loops in canonical order with double accumulators. It is what every other backend is tested
  * against, so it is written to be obviously right, and only that. Block kernels are in ref_block.c. */
 #include "cpu/ref_block.h"
+#include "model/optimizer.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -143,10 +144,13 @@ static enum dt_status ref_loss(struct dt_backend *backend, enum dt_loss loss, st
         const size_t row = batch->rows[i];
         const float *z = logits + (size_t)i * (size_t)n_outputs;
         float *dz = dlogits != NULL ? dlogits + (size_t)i * (size_t)n_outputs : NULL;
-        if (loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY) {
+        switch (loss) {
+        case DT_LOSS_SOFTMAX_CROSS_ENTROPY:
             cross_entropy(samples->labels[row], n_outputs, z, dz, metrics);
-        } else {
+            break;
+        case DT_LOSS_MEAN_SQUARED_ERROR:
             squared_error(samples->targets + row * (size_t)n_outputs, n_outputs, z, dz, metrics);
+            break;
         }
     }
     metrics->n_samples += batch->n;
@@ -209,27 +213,24 @@ static enum dt_status ref_optimizer_step(struct dt_backend *backend, const struc
     if (update->clip_norm > 0) {
         clipped.grad_scale = dt_update_clipped_scale(update, sum_squares(grads, n_elems));
     }
-    if (update->type == DT_OPTIMIZER_SGD) {
+    switch (update->type) {
+    case DT_OPTIMIZER_SGD:
         sgd_step(&clipped, n_elems, params, grads, state1);
-    } else {
+        break;
+    case DT_OPTIMIZER_ADAM:
+    case DT_OPTIMIZER_ADAMW:
         adam_step(&clipped, n_elems, params, grads, state1, state2);
+        break;
     }
     return DT_OK;
 }
 
-/* Few, so that every test of a network goes through chunks. */
-static int ref_chunk(const struct dt_backend *backend, const struct dt_model *model, int capacity)
+/* Few at a time, so that every test of a network goes through chunks. */
+static struct dt_network_plan ref_plan(const struct dt_backend *backend, const struct dt_model *model, int capacity)
 {
     (void)backend;
     (void)model;
-    return capacity < 2 ? 1 : 2;
-}
-
-static bool ref_dx_over_x(const struct dt_block_state *state, const struct dt_block_state *below)
-{
-    (void)state;
-    (void)below;
-    return false;
+    return (struct dt_network_plan){.chunk = capacity < 2 ? 1 : 2};
 }
 
 const struct dt_backend_ops dt_ref_backend = {
@@ -244,12 +245,11 @@ const struct dt_backend_ops dt_ref_backend = {
     .samples_open = ref_samples_open,
     .samples_close = ref_samples_close,
     .gather = ref_gather,
-    .chunk = ref_chunk,
+    .plan = ref_plan,
     .block_open = dt_ref_block_open,
     .block_close = dt_ref_block_close,
     .block_forward = dt_ref_block_forward,
     .block_backward = dt_ref_block_backward,
-    .dx_over_x = ref_dx_over_x,
     .loss = ref_loss,
     .metrics_take = ref_metrics_take,
     .optimizer_step = ref_optimizer_step,

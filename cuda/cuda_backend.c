@@ -270,10 +270,10 @@ static enum dt_status cuda_gather(struct dt_backend *backend, struct dt_bound_sa
 }
 
 /* Large calls suit a GPU best. */
-static int cuda_chunk(const struct dt_backend *backend, const struct dt_model *model, int capacity)
+static struct dt_network_plan cuda_plan(const struct dt_backend *backend, const struct dt_model *model, int capacity)
 {
     (void)backend, (void)model;
-    return capacity;
+    return (struct dt_network_plan){.chunk = capacity};
 }
 
 /* ---- loss, sums, update */
@@ -316,13 +316,6 @@ static enum dt_status cuda_optimizer_step(struct dt_backend *backend, const stru
     return DT_OK;
 }
 
-static bool cuda_dx_over_x(const struct dt_block_state *state, const struct dt_block_state *below)
-{
-    (void)state;
-    (void)below;
-    return false;
-}
-
 const struct dt_backend_ops dt_cuda_backend = {
     .name = "cuda",
     .open = cuda_open,
@@ -335,12 +328,11 @@ const struct dt_backend_ops dt_cuda_backend = {
     .samples_open = cuda_samples_open,
     .samples_close = cuda_samples_close,
     .gather = cuda_gather,
-    .chunk = cuda_chunk,
+    .plan = cuda_plan,
     .block_open = dt_cuda_block_open,
     .block_close = dt_cuda_block_close,
     .block_forward = dt_cuda_block_forward,
     .block_backward = dt_cuda_block_backward,
-    .dx_over_x = cuda_dx_over_x,
     .loss = cuda_loss,
     .metrics_take = cuda_metrics_take,
     .optimizer_step = cuda_optimizer_step,

@@ -6,6 +6,7 @@
 #include "base/draw.h"
 #include "dist/comm.h"
 #include "model/backend.h"
+#include "model/optimizer.h"
 
 #define DT_CUDA_MODULE_VERSION 2 /* a module of another version is refused by name */
 #define DT_CUDA_MODULE_SYMBOL "dt_cuda_module"

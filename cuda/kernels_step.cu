@@ -102,11 +102,17 @@ cudaError_t dt_gpu_loss(cudaStream_t stream, enum dt_loss loss, const struct dt_
         return cudaSuccess;
     }
     const unsigned blocks = (unsigned)n, threads = n_outputs <= 32 ? 32 : THREADS;
-    const cudaError_t launched = loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY
-                                     ? DT_LAUNCH(cross_entropy_kernel, blocks, threads, 0, stream, samples->labels, rows, n,
-                                                 n_outputs, logits, dlogits, scratch)
-                                     : DT_LAUNCH(squared_error_kernel, blocks, threads, 0, stream, samples->targets, rows, n,
-                                                 n_outputs, logits, dlogits, scratch);
+    cudaError_t launched = cudaErrorInvalidValue;
+    switch (loss) {
+    case DT_LOSS_SOFTMAX_CROSS_ENTROPY:
+        launched = DT_LAUNCH(cross_entropy_kernel, blocks, threads, 0, stream, samples->labels, rows, n, n_outputs, logits, dlogits,
+                             scratch);
+        break;
+    case DT_LOSS_MEAN_SQUARED_ERROR:
+        launched = DT_LAUNCH(squared_error_kernel, blocks, threads, 0, stream, samples->targets, rows, n, n_outputs, logits,
+                             dlogits, scratch);
+        break;
+    }
     return launched != cudaSuccess ? launched : DT_LAUNCH(add_metrics_kernel, 1, THREADS, 0, stream, n, scratch, metrics);
 }
 
@@ -191,10 +197,14 @@ static __device__ void adam(const struct dt_update &u, size_t i, float *params, 
 template <int V>
 static __device__ void update(const struct dt_update &u, size_t i, float *params, const float *grads, float *state1, float *state2)
 {
-    if (u.type == DT_OPTIMIZER_SGD) {
+    switch (u.type) {
+    case DT_OPTIMIZER_SGD:
         sgd<V>(u, i, params, grads, state1);
-    } else {
+        break;
+    case DT_OPTIMIZER_ADAM:
+    case DT_OPTIMIZER_ADAMW:
         adam<V>(u, i, params, grads, state1, state2);
+        break;
     }
 }
 

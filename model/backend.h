@@ -10,8 +10,6 @@
 #ifndef DT_MODEL_BACKEND_H
 #define DT_MODEL_BACKEND_H
 
-#include <math.h>
-
 #include "base/rng.h"
 #include "model/block.h"
 
@@ -45,6 +43,17 @@ struct dt_pass {
     void *poll_context;
 };
 
+/* How a network runs on a backend, and which of its memory it can do without. All zero but `chunk` is always right. */
+struct dt_network_plan {
+    int chunk;        /* samples that the spatial blocks take at a time, so that caches hold what one block leaves to the next; at
+                       * least 1, and the network's capacity for all at once */
+    int n_recomputed; /* leading spatial blocks, never the last of them, whose outputs are there for the chunk at hand only: they
+                       * are made again on the way back. Worth it where an output is large and cheap */
+    /* The block's dx takes the memory of its x: it is done with x when it writes dx, and the block below does not look at its
+     * output on the way back. Counts only behind the spatial blocks. */
+    bool dx_over_x[DT_MAX_LAYERS];
+};
+
 /* Sums over samples, so that they can be added over batches and ranks. */
 struct dt_metrics {
     double loss_sum;  /* cross-entropy in nats, or squared error averaged over a sample's outputs */
@@ -52,35 +61,7 @@ struct dt_metrics {
     double n_samples;
 };
 
-#define DT_OPTIMIZER_LIST(X)     \
-    X(DT_OPTIMIZER_SGD, "sgd")   \
-    X(DT_OPTIMIZER_ADAM, "adam") \
-    X(DT_OPTIMIZER_ADAMW, "adamw")
-enum dt_optimizer_type { DT_OPTIMIZER_LIST(DT_NAMED_ENUM) };
-
-/* One optimizer step with everything that depends on the step number already worked out (model/optimizer.h says how). */
-struct dt_update {
-    enum dt_optimizer_type type;
-    float grad_scale; /* the gradient proper is grads[i] * grad_scale: here, and only here, the sum becomes a mean */
-    float clip_norm;  /* largest norm of that gradient, a longer one is shortened; 0: any */
-    float lr;
-    float weight_decay;
-    float momentum; /* sgd */
-    bool nesterov;
-    /* adam, adamw: a moving mean m of x becomes m - (1 - beta) m + (1 - beta) x. Formed in double: a beta near 1 that was rounded
-     * to float first would leave few digits of 1 - beta. */
-    float one_minus_beta1, one_minus_beta2, epsilon;
-    float bias_correction1; /* 1 - beta1^t */
-    float bias_correction2; /* 1 - beta2^t */
-};
-
-/* What clipping makes of grad_scale, from the sum of squares of grads; torch.nn.utils.clip_grad_norm_ has the same 1e-6. */
-static inline DT_HOST_DEVICE float dt_update_clipped_scale(const struct dt_update *update, double sum_squares)
-{
-    const double scale = (double)update->grad_scale, limit = (double)update->clip_norm, norm = sqrt(sum_squares) * scale + 1e-6;
-    return norm > limit ? (float)(scale * (limit / norm)) : update->grad_scale;
-}
-
+struct dt_update;        /* one step of an optimizer: model/optimizer.h */
 struct dt_block_state;   /* a backend's own, per block */
 struct dt_bound_samples; /* a backend's own, per data set */
 
@@ -111,9 +92,8 @@ struct dt_backend_ops {
      */
     enum dt_status (*gather)(struct dt_backend *backend, struct dt_bound_samples *bound, const struct dt_batch *batch, float *x);
 
-    /* How many samples the spatial blocks should take at a time, so that caches hold what one block leaves to the next; at least 1,
-     * and `capacity` for all at once. */
-    int (*chunk)(const struct dt_backend *backend, const struct dt_model *model, int capacity);
+    /* What the backend wants of a network of this model whose largest batch is `capacity`. */
+    struct dt_network_plan (*plan)(const struct dt_backend *backend, const struct dt_model *model, int capacity);
 
     /* `params` and `grads` are always the whole arena. capacity: the largest batch. A failed open owes nothing. */
     enum dt_status (*block_open)(struct dt_backend *backend, const struct dt_model *model, int block, int capacity,
@@ -127,10 +107,6 @@ struct dt_backend_ops {
      * With an empty batch the gradients become zero (or stay, when accumulating). dy may be destroyed. */
     enum dt_status (*block_backward)(struct dt_block_state *state, const float *params, float *grads, const float *x,
                                      const float *y, float *dy, float *dx, const struct dt_pass *pass);
-
-    /* Whether dx may be the memory of x: the block is done with x when it writes dx, and the one below does not look at its y on
-     * the way back. */
-    bool (*dx_over_x)(const struct dt_block_state *state, const struct dt_block_state *below);
 
     /* Adds the batch's sums to the backend's running metrics, and unless dlogits is NULL writes the gradient of the *sum* of the
      * samples' losses. logits, dlogits: (n, n_outputs). */

@@ -215,22 +215,37 @@ static void lower_flatten(struct lowering *l)
     l->flat = true;
 }
 
+static enum dt_status check_size(const struct lowering *l, const struct dt_layer_spec *layer)
+{
+    return layer->size >= 1 && layer->size <= DT_MAX_EXTENT ? DT_OK : layer_error(l, "size out of range", "use 1 to 65536");
+}
+
+static enum dt_status check_stride(const struct lowering *l, const struct dt_layer_spec *layer)
+{
+    return layer->stride >= 1 && layer->stride <= DT_MAX_EXTENT ? DT_OK : layer_error(l, "stride out of range", "use 1 to 65536");
+}
+
 /* Every field of a layer that comes from outside has a range here too, so that no caller can overflow an int. */
 static enum dt_status check_ranges(const struct lowering *l, const struct dt_layer_spec *layer)
 {
-    const bool sized = layer->type <= DT_LAYER_AVG_POOL2D;
-    const bool strided = sized && layer->type != DT_LAYER_DENSE;
-    if (sized && (layer->size < 1 || layer->size > DT_MAX_EXTENT)) {
-        return layer_error(l, "size out of range", "use 1 to 65536");
-    }
-    if (strided && (layer->stride < 1 || layer->stride > DT_MAX_EXTENT)) {
-        return layer_error(l, "stride out of range", "use 1 to 65536");
-    }
-    if (layer->type == DT_LAYER_CONV2D && (layer->kernel < 1 || layer->kernel > 1024)) {
-        return layer_error(l, "kernel out of range", "use 1 to 1024");
-    }
-    if (layer->type == DT_LAYER_DROPOUT && !(layer->rate >= 0 && layer->rate < 1)) {
-        return layer_error(l, "rate out of range", "use 0 to below 1");
+    switch (layer->type) {
+    case DT_LAYER_CONV2D:
+        DT_TRY(check_size(l, layer));
+        DT_TRY(check_stride(l, layer));
+        return layer->kernel >= 1 && layer->kernel <= 1024 ? DT_OK : layer_error(l, "kernel out of range", "use 1 to 1024");
+    case DT_LAYER_DENSE:
+        return check_size(l, layer);
+    case DT_LAYER_MAX_POOL2D:
+    case DT_LAYER_AVG_POOL2D:
+        DT_TRY(check_size(l, layer));
+        return check_stride(l, layer);
+    case DT_LAYER_DROPOUT:
+        return layer->rate >= 0 && layer->rate < 1 ? DT_OK : layer_error(l, "rate out of range", "use 0 to below 1");
+    case DT_LAYER_FLATTEN:
+    case DT_LAYER_RELU:
+    case DT_LAYER_TANH:
+    case DT_LAYER_SIGMOID:
+        break;
     }
     return DT_OK;
 }

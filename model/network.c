@@ -29,28 +29,19 @@ static bool within_chunk(const struct dt_model *model, int block)
     return block < model->n_spatial - 1;
 }
 
-/* Whether block 0's output is only there for the chunk at hand, and made again on the way back: it is often the largest of all, and
- * a convolution of few channels costs next to nothing. */
-static bool remakes_first(const struct dt_network *net)
-{
-    const struct dt_block *blocks = net->model->blocks;
-    return net->chunk < net->capacity && net->model->n_spatial > 1 && 16 * dt_block_flops(&blocks[0]) < dt_block_flops(&blocks[1]);
-}
-
 /* Whether the gradient of block b's output takes the place of the output itself. */
-static bool delta_over_output(const struct dt_network *net, int block)
+static bool delta_over_output(const struct dt_model *model, const struct dt_network_plan *plan, int block)
 {
-    return !within_chunk(net->model, block) && block + 1 < net->model->n_blocks &&
-           net->backend->ops->dx_over_x(net->states[block + 1], net->states[block]);
+    return !within_chunk(model, block) && block + 1 < model->n_blocks && plan->dx_over_x[block + 1];
 }
 
-/* Floats of a sample in deltas[i], or in chunk_deltas[i]; at most, while there is no network yet (NULL). */
-static size_t delta_elems(const struct dt_model *model, const struct dt_network *net, bool of_chunk, int i)
+/* Floats of a sample in deltas[i], or in chunk_deltas[i]. */
+static size_t delta_elems(const struct dt_model *model, const struct dt_network_plan *plan, bool of_chunk, int i)
 {
     size_t largest = 0;
     for (int b = i; b < model->n_blocks; b += 2) {
         const size_t n = dt_shape_elems(model->blocks[b].out);
-        const bool here = within_chunk(model, b) == of_chunk && !(net != NULL && delta_over_output(net, b));
+        const bool here = within_chunk(model, b) == of_chunk && !delta_over_output(model, plan, b);
         largest = here && n > largest ? n : largest;
     }
     return largest;
@@ -59,19 +50,20 @@ static size_t delta_elems(const struct dt_model *model, const struct dt_network 
 static enum dt_status open_parts(struct dt_network *net)
 {
     const struct dt_model *model = net->model;
+    const struct dt_network_plan *plan = &net->plan;
     const size_t n = (size_t)net->capacity;
     DT_TRY(alloc_floats(net, "the weights", "", model->arena_elems, &net->params));
     DT_TRY(alloc_floats(net, "their gradients", "", model->arena_elems, &net->grads));
     DT_TRY(alloc_floats(net, "the input", "", n * sample_elems(model, 0), &net->activations[0]));
     for (int b = 0; b < model->n_blocks; b++) {
-        const size_t n_kept = b == 0 && remakes_first(net) ? (size_t)net->chunk : n;
+        const size_t n_kept = b < plan->n_recomputed ? (size_t)plan->chunk : n;
         DT_TRY(alloc_floats(net, "the output of ", model->blocks[b].name, n_kept * sample_elems(model, b + 1),
                             &net->activations[b + 1]));
         DT_TRY(net->backend->ops->block_open(net->backend, model, b, net->capacity, &net->states[b]));
     }
     for (int i = 0; i < 2; i++) {
-        const size_t n_chunk = (size_t)net->chunk * delta_elems(model, net, true, i);
-        DT_TRY(alloc_floats(net, "gradients of outputs", "", n * delta_elems(model, net, false, i), &net->deltas[i]));
+        const size_t n_chunk = (size_t)plan->chunk * delta_elems(model, plan, true, i);
+        DT_TRY(alloc_floats(net, "gradients of outputs", "", n * delta_elems(model, plan, false, i), &net->deltas[i]));
         DT_TRY(alloc_floats(net, "gradients of outputs", "", n_chunk, &net->chunk_deltas[i]));
     }
     return DT_OK;
@@ -87,7 +79,7 @@ enum dt_status dt_network_open(const struct dt_model *model, struct dt_backend *
     net->model = model;
     net->backend = backend;
     net->capacity = capacity;
-    net->chunk = backend->ops->chunk(backend, model, capacity);
+    net->plan = backend->ops->plan(backend, model, capacity);
     const enum dt_status s = open_parts(net);
     if (s != DT_OK) {
         dt_network_close(net);
@@ -127,8 +119,8 @@ enum dt_status dt_network_gather(struct dt_network *net, struct dt_bound_samples
 /* What enters block `index`, from sample `first` on. */
 static float *activation_at(struct dt_network *net, int index, int first)
 {
-    if (index == 1 && remakes_first(net)) {
-        return net->activations[1];
+    if (index >= 1 && index <= net->plan.n_recomputed) {
+        return net->activations[index];
     }
     return net->activations[index] + (size_t)first * sample_elems(net->model, index);
 }
@@ -139,7 +131,7 @@ static float *delta_at(struct dt_network *net, int block, int first)
     if (within_chunk(net->model, block)) {
         return net->chunk_deltas[block % 2];
     }
-    if (delta_over_output(net, block)) {
+    if (delta_over_output(net->model, &net->plan, block)) {
         return activation_at(net, block + 1, first);
     }
     return net->deltas[block % 2] + (size_t)first * sample_elems(net->model, block + 1);
@@ -149,8 +141,10 @@ static float *delta_at(struct dt_network *net, int block, int first)
 static struct dt_batch chunk_at(const struct dt_network *net, const struct dt_batch *batch, int first)
 {
     const int left = batch->n - first;
-    return (struct dt_batch){
-        .n = left < net->chunk ? left : net->chunk, .rows = batch->rows + first, .ids = batch->ids + first, .epoch = batch->epoch};
+    return (struct dt_batch){.n = left < net->plan.chunk ? left : net->plan.chunk,
+                             .rows = batch->rows + first,
+                             .ids = batch->ids + first,
+                             .epoch = batch->epoch};
 }
 
 /* Blocks [begin, end) over the pass's samples. */
@@ -166,7 +160,7 @@ static enum dt_status forward_blocks(struct dt_network *net, int begin, int end,
 enum dt_status dt_network_forward(struct dt_network *net, const struct dt_pass *pass)
 {
     const int n = pass->batch->n, n_spatial = net->model->n_spatial;
-    for (int first = 0; first == 0 || first < n; first += net->chunk) { /* an empty batch is one empty chunk */
+    for (int first = 0; first == 0 || first < n; first += net->plan.chunk) { /* an empty batch is one empty chunk */
         const struct dt_batch chunk = chunk_at(net, pass->batch, first);
         struct dt_pass part = *pass;
         part.batch = &chunk;
@@ -205,7 +199,7 @@ enum dt_status dt_network_backward(struct dt_network *net, const struct dt_pass 
 {
     const int n = pass->batch->n, n_spatial = net->model->n_spatial;
     DT_TRY(backward_blocks(net, n_spatial, net->model->n_blocks, pass, on_grad_ready, context));
-    for (int first = 0; first == 0 || first < n; first += net->chunk) {
+    for (int first = 0; first == 0 || first < n; first += net->plan.chunk) {
         const struct dt_batch chunk = chunk_at(net, pass->batch, first);
         const bool last = first + chunk.n == n; /* the gradients are final */
         struct dt_pass part = *pass;
@@ -213,9 +207,7 @@ enum dt_status dt_network_backward(struct dt_network *net, const struct dt_pass 
         part.first = first;
         part.accumulate = pass->accumulate || first > 0;
         part.more = !last;
-        if (remakes_first(net)) {
-            DT_TRY(forward_blocks(net, 0, 1, &part));
-        }
+        DT_TRY(forward_blocks(net, 0, net->plan.n_recomputed, &part));
         DT_TRY(backward_blocks(net, 0, n_spatial, &part, last ? on_grad_ready : NULL, context));
     }
     return DT_OK;
@@ -233,12 +225,13 @@ float *dt_network_dlogits(struct dt_network *net)
 
 size_t dt_model_n_bytes(const struct dt_model *model, int capacity, int n_optimizer_states)
 {
-    size_t n_elems = 0; /* of a sample */
+    const struct dt_network_plan plan = {0}; /* which shares nothing */
+    size_t n_elems = 0;                      /* of a sample */
     for (int i = 0; i <= model->n_blocks; i++) {
         n_elems += sample_elems(model, i);
     }
     for (int i = 0; i < 2; i++) {
-        n_elems += delta_elems(model, NULL, false, i) + delta_elems(model, NULL, true, i);
+        n_elems += delta_elems(model, &plan, false, i) + delta_elems(model, &plan, true, i);
     }
     return sizeof(float) * (model->arena_elems * (size_t)(2 + n_optimizer_states) + n_elems * (size_t)capacity);
 }

@@ -16,7 +16,7 @@ struct dt_network {
     /* private */
     struct dt_block_state *states[DT_MAX_LAYERS];
     float *activations[DT_MAX_LAYERS + 1]; /* device; [0] is the input batch, [i + 1] the output of block i */
-    int chunk;                             /* samples that pass through the spatial blocks at a time */
+    struct dt_network_plan plan;           /* the backend's */
     float *deltas[2], *chunk_deltas[2];    /* device; gradients of activations, in turn: of the batch, of a chunk */
 };
 

@@ -3,12 +3,18 @@
 #include <math.h>
 #include <string.h>
 
+#include "model/backend.h"
+
 int dt_optimizer_n_states(const struct dt_optimizer_spec *spec)
 {
-    if (spec->type == DT_OPTIMIZER_SGD) {
+    switch (spec->type) {
+    case DT_OPTIMIZER_SGD:
         return spec->momentum != 0.0 ? 1 : 0;
+    case DT_OPTIMIZER_ADAM:
+    case DT_OPTIMIZER_ADAMW:
+        return 2;
     }
-    return 2;
+    return 0;
 }
 
 enum dt_status dt_optimizer_open(const struct dt_optimizer_spec *spec, struct dt_backend *backend, size_t n_elems,
@@ -56,11 +62,6 @@ struct dt_update dt_optimizer_next(struct dt_optimizer *optimizer, double lr, do
     };
 }
 
-enum dt_status dt_optimizer_apply(struct dt_optimizer *optimizer, const struct dt_update *update, float *params, const float *grads)
-{
-    return dt_optimizer_apply_range(optimizer, update, 0, optimizer->n_elems, params, grads);
-}
-
 enum dt_status dt_optimizer_apply_range(struct dt_optimizer *optimizer, const struct dt_update *update, size_t begin, size_t end,
                                         float *params, const float *grads)
 {
@@ -70,10 +71,4 @@ enum dt_status dt_optimizer_apply_range(struct dt_optimizer *optimizer, const st
         states[i] = optimizer->states[i] + begin;
     }
     return backend->ops->optimizer_step(backend, update, end - begin, params + begin, grads + begin, states[0], states[1]);
-}
-
-enum dt_status dt_optimizer_step(struct dt_optimizer *optimizer, float *params, const float *grads, double lr, double grad_scale)
-{
-    const struct dt_update update = dt_optimizer_next(optimizer, lr, grad_scale);
-    return dt_optimizer_apply(optimizer, &update, params, grads);
 }

@@ -7,7 +7,42 @@
 #ifndef DT_MODEL_OPTIMIZER_H
 #define DT_MODEL_OPTIMIZER_H
 
-#include "model/backend.h"
+#include <math.h>
+
+#include "base/rng.h"
+#include "base/status.h"
+#include "model/spec.h"
+
+struct dt_backend;
+
+#define DT_OPTIMIZER_LIST(X)     \
+    X(DT_OPTIMIZER_SGD, "sgd")   \
+    X(DT_OPTIMIZER_ADAM, "adam") \
+    X(DT_OPTIMIZER_ADAMW, "adamw")
+enum dt_optimizer_type { DT_OPTIMIZER_LIST(DT_NAMED_ENUM) };
+
+/* One step with everything that depends on its number already worked out. */
+struct dt_update {
+    enum dt_optimizer_type type;
+    float grad_scale; /* the gradient proper is grads[i] * grad_scale: here, and only here, the sum becomes a mean */
+    float clip_norm;  /* largest norm of that gradient, a longer one is shortened; 0: any */
+    float lr;
+    float weight_decay;
+    float momentum; /* sgd */
+    bool nesterov;
+    /* adam, adamw: a moving mean m of x becomes m - (1 - beta) m + (1 - beta) x. Formed in double: a beta near 1 that was rounded
+     * to float first would leave few digits of 1 - beta. */
+    float one_minus_beta1, one_minus_beta2, epsilon;
+    float bias_correction1; /* 1 - beta1^t */
+    float bias_correction2; /* 1 - beta2^t */
+};
+
+/* What clipping makes of grad_scale, from the sum of squares of grads; torch.nn.utils.clip_grad_norm_ has the same 1e-6. */
+static inline DT_HOST_DEVICE float dt_update_clipped_scale(const struct dt_update *update, double sum_squares)
+{
+    const double scale = (double)update->grad_scale, limit = (double)update->clip_norm, norm = sqrt(sum_squares) * scale + 1e-6;
+    return norm > limit ? (float)(scale * (limit / norm)) : update->grad_scale;
+}
 
 struct dt_optimizer_spec {
     enum dt_optimizer_type type;
@@ -36,13 +71,8 @@ void dt_optimizer_close(struct dt_optimizer *optimizer);
 
 /* What the next step does, at learning rate `lr`: gradients are sums, grad_scale makes them means. Counts the step. */
 struct dt_update dt_optimizer_next(struct dt_optimizer *optimizer, double lr, double grad_scale);
-/* Does it, over the whole arena. */
-enum dt_status dt_optimizer_apply(struct dt_optimizer *optimizer, const struct dt_update *update, float *params,
-                                  const float *grads);
-/* The same of elements [begin, end) of all arrays. Not with clipping by norm, which needs the whole gradient. */
+/* Does it, with elements [begin, end) of all arrays: of the whole arena if clipping by norm is asked for. */
 enum dt_status dt_optimizer_apply_range(struct dt_optimizer *optimizer, const struct dt_update *update, size_t begin, size_t end,
                                         float *params, const float *grads);
-/* Both. */
-enum dt_status dt_optimizer_step(struct dt_optimizer *optimizer, float *params, const float *grads, double lr, double grad_scale);
 
 #endif

@@ -7,6 +7,7 @@
  * Backward is shown for several shares of a block's outputs that are positive, so that gradients pass them; its rates count the
  * dense operation's FLOPs, so they may exceed the peak. Training this model has 0.4 (first steps) to 0.1 behind its pool. */
 #include "bench.h"
+#include "optimizer_step.h"
 
 #include "base/rng.h"
 #include "cpu/cpu_block.h"
@@ -305,7 +306,7 @@ static void step(struct dt_network *net, struct dt_bound_samples *bound, struct 
     at[3] = now_s();
     CHECK_INT(dt_network_backward(net, &pass, NULL, NULL), DT_OK);
     at[4] = now_s();
-    CHECK_INT(dt_optimizer_step(optimizer, net->params, net->grads, 0.001, 1.0 / n_images), DT_OK);
+    CHECK_INT(optimizer_step(optimizer, net->params, net->grads, 0.001, 1.0 / n_images), DT_OK);
     at[5] = now_s();
     for (int i = 0; i < N_PARTS; i++) {
         seconds[i] += at[i + 1] - at[i];

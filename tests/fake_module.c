@@ -128,9 +128,9 @@ static enum dt_status fake_gather(struct dt_backend *backend, struct dt_bound_sa
     return dt_cpu_backend.gather(cpu_of(backend), bound_of(bound), batch, flip(x));
 }
 
-static int fake_chunk(const struct dt_backend *backend, const struct dt_model *model, int capacity)
+static struct dt_network_plan fake_plan(const struct dt_backend *backend, const struct dt_model *model, int capacity)
 {
-    return dt_cpu_backend.chunk(((const struct fake_backend *)backend)->cpu, model, capacity);
+    return dt_cpu_backend.plan(((const struct fake_backend *)backend)->cpu, model, capacity);
 }
 
 static enum dt_status fake_block_open(struct dt_backend *backend, const struct dt_model *model, int block, int capacity,
@@ -155,11 +155,6 @@ static enum dt_status fake_block_backward(struct dt_block_state *state, const fl
                                           const float *y, float *dy, float *dx, const struct dt_pass *pass)
 {
     return dt_cpu_backend.block_backward(state, flip(params), flip(grads), flip(x), flip(y), flip(dy), flip(dx), pass);
-}
-
-static bool fake_dx_over_x(const struct dt_block_state *state, const struct dt_block_state *below)
-{
-    return dt_cpu_backend.dx_over_x(state, below);
 }
 
 static enum dt_status fake_loss(struct dt_backend *backend, enum dt_loss loss, struct dt_bound_samples *bound,
@@ -191,12 +186,11 @@ static const struct dt_backend_ops fake_ops = {
     .samples_open = fake_samples_open,
     .samples_close = fake_samples_close,
     .gather = fake_gather,
-    .chunk = fake_chunk,
+    .plan = fake_plan,
     .block_open = fake_block_open,
     .block_close = fake_block_close,
     .block_forward = fake_block_forward,
     .block_backward = fake_block_backward,
-    .dx_over_x = fake_dx_over_x,
     .loss = fake_loss,
     .metrics_take = fake_metrics_take,
     .optimizer_step = fake_optimizer_step,

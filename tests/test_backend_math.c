@@ -4,6 +4,7 @@
 
 #include "cpu/cpu_isa.h"
 #include "model/backend.h"
+#include "model/optimizer.h"
 
 static int n_isas;
 static const char *isas[DT_CPU_MAX_ISAS];

@@ -1,6 +1,6 @@
 /* A network that takes its batch in chunks does what one does that takes it at once: the same bits on the cpu backend wherever the
- * chunks end, with any number of threads, and the same but for rounding on the reference. Also the empty batch, and when gradients
- * are reported final. */
+ * chunks end, with any number of threads, whatever outputs are made again on the way back, and the same but for rounding on the
+ * reference. Also the empty batch, and when gradients are reported final. */
 #include "check.h"
 
 #include "base/rng.h"
@@ -33,21 +33,25 @@ static const struct dt_model_spec specs[] = {
     {.input = {30, 1, 1}, .n_layers = 1, .layers = {{.type = DT_LAYER_DENSE, .size = 10}}}, /* no spatial blocks */
 };
 
-static int wanted_chunk;
-
-static int chunk(const struct dt_backend *backend, const struct dt_model *model, int capacity)
-{
-    (void)backend;
-    (void)model;
-    return wanted_chunk < capacity ? wanted_chunk : capacity;
-}
-
 struct run {
     const struct dt_model *model;
     const struct dt_backend_ops *ops;
     int chunk, n_threads, n; /* n: samples of the batch */
     bool accumulate;
+    int n_recomputed; /* at most; leading blocks whose outputs are made again */
 };
+
+static const struct run *running;
+
+/* The backend's own plan but for what the run says. */
+static struct dt_network_plan plan(const struct dt_backend *backend, const struct dt_model *model, int capacity)
+{
+    struct dt_network_plan out = running->ops->plan(backend, model, capacity);
+    const int n_most = model->n_spatial > 0 ? model->n_spatial - 1 : 0;
+    out.chunk = running->chunk < capacity ? running->chunk : capacity;
+    out.n_recomputed = running->n_recomputed < n_most ? running->n_recomputed : n_most;
+    return out;
+}
 
 struct result {
     size_t n_grads;
@@ -118,8 +122,8 @@ static struct result result_of(const struct run *run)
     struct result out = {.n_grads = n, .grads = calloc(n, sizeof(float)), .at_report = calloc(n, sizeof(float))};
     CHECK(out.grads != NULL && out.at_report != NULL);
     CHECK_INT(ops.open(&options, &backend), DT_OK);
-    wanted_chunk = run->chunk;
-    ops.chunk = chunk;
+    running = run;
+    ops.plan = plan;
     backend->ops = &ops;
     CHECK_INT(dt_network_open(run->model, backend, CAPACITY, &net), DT_OK);
     CHECK_INT(ops.samples_open(backend, &samples, &bound), DT_OK);
@@ -141,8 +145,9 @@ static void compare(const struct run *run, const char *what, const float *a, con
 {
     for (size_t i = 0; i < n; i++) {
         if (!(fabs((double)a[i] - (double)b[i]) <= tolerance)) {
-            CHECK_FAIL("%s, %d blocks, %d samples in chunks of %d, %d threads: %s[%zu] is %.9g, not %.9g", run->ops->name,
-                       run->model->n_blocks, run->n, run->chunk, run->n_threads, what, i, (double)b[i], (double)a[i]);
+            CHECK_FAIL("%s, %d blocks, %d samples in chunks of %d, %d made again, %d threads: %s[%zu] is %.9g, not %.9g",
+                       run->ops->name, run->model->n_blocks, run->n, run->chunk, run->n_recomputed, run->n_threads, what, i,
+                       (double)b[i], (double)a[i]);
         }
     }
 }
@@ -169,16 +174,16 @@ static void check_run(struct run run, const struct result *whole, double toleran
 static void check_batch(const struct dt_model *model, int n, bool accumulate)
 {
     static const int threads[] = {1, 3}, slices[] = {2, 14, 36}, any[] = {1, 3, 5, 36};
-    const struct run cpu = {model, &dt_cpu_backend, CAPACITY, 1, n, accumulate};
-    const struct run ref = {model, &dt_ref_backend, CAPACITY, 1, n, accumulate};
+    const struct run cpu = {model, &dt_cpu_backend, CAPACITY, 1, n, accumulate, 0};
+    const struct run ref = {model, &dt_ref_backend, CAPACITY, 1, n, accumulate, 0};
     struct result whole = result_of(&cpu), reference = result_of(&ref);
     compare_grads(&cpu, "grads", reference.grads, whole.grads, 1e-4);
     for (int i = 0; i < 6; i++) {
-        check_run((struct run){model, &dt_cpu_backend, slices[i / 2], threads[i % 2], n, accumulate}, &whole, 0);
+        check_run((struct run){model, &dt_cpu_backend, slices[i / 2], threads[i % 2], n, accumulate, i % 3}, &whole, 0);
     }
     for (int i = 0; i < 4; i++) {
-        check_run((struct run){model, &dt_cpu_backend, any[i], 2, n, accumulate}, &whole, 1e-5);
-        check_run((struct run){model, &dt_ref_backend, any[i], 1, n, accumulate}, &reference, 1e-5);
+        check_run((struct run){model, &dt_cpu_backend, any[i], 2, n, accumulate, i % 2}, &whole, 1e-5);
+        check_run((struct run){model, &dt_ref_backend, any[i], 1, n, accumulate, i % 2}, &reference, 1e-5);
     }
     for (int i = 0; n == 0 && i < model->n_params; i++) {
         CHECK(whole.grads[model->params[i].offset] == (accumulate ? 0.5f : 0.0f));

@@ -1,6 +1,7 @@
 /* A training step on the cpu backend gives the same bits with 1, 2 and 3 threads, and the second of two equal steps those of the
  * first. Several small models, batches that do not divide evenly, in every way this machine computes. */
 #include "modes.h"
+#include "optimizer_step.h"
 
 #include "base/rng.h"
 #include "model/network.h"
@@ -87,7 +88,7 @@ static void train(struct dt_network *net, struct dt_bound_samples *bound, struct
             CHECK_INT(dt_network_loss(net, bound, &pass), DT_OK);
             CHECK_INT(dt_network_backward(net, &pass, NULL, NULL), DT_OK);
         }
-        CHECK_INT(dt_optimizer_step(optimizer, net->params, net->grads, 0.01, 1.0 / 42), DT_OK);
+        CHECK_INT(optimizer_step(optimizer, net->params, net->grads, 0.01, 1.0 / 42), DT_OK);
     }
 }
 

@@ -4,6 +4,7 @@
 #include "model/optimizer.h"
 #include "tests/check.h"
 #include "tests/fixture.h"
+#include "tests/optimizer_step.h"
 
 #define N_SAMPLES 6
 #define N_CLASSES 5
@@ -116,7 +117,7 @@ static void check_training(struct dt_network *network, struct dt_bound_samples *
     CHECK_INT(dt_optimizer_open(&spec, network->backend, network->model->arena_elems, &optimizer), DT_OK);
     for (int i = 0; i < N_STEPS; i++) {
         losses[i] = (float)train_pass(network, bound, pass);
-        CHECK_INT(dt_optimizer_step(&optimizer, network->params, network->grads, spec.lr, 1.0 / N_SAMPLES), DT_OK);
+        CHECK_INT(optimizer_step(&optimizer, network->params, network->grads, spec.lr, 1.0 / N_SAMPLES), DT_OK);
     }
     CHECK(fixture_next(file, "losses", found, expected, N_STEPS));
     fixture_check("loss of step", losses, expected, N_STEPS, 1e-5);

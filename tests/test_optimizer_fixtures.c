@@ -1,8 +1,10 @@
 /* Ten steps of every optimizer, with and without weight decay and clipping, on every CPU backend, against PyTorch; and Adam with
  * betas near 1 against the rule in double. */
+#include "model/backend.h"
 #include "model/optimizer.h"
 #include "tests/check.h"
 #include "tests/fixture.h"
+#include "tests/optimizer_step.h"
 
 #define N_STEPS 10
 #define N_WEIGHTS 19 /* more than one vector, and not a whole number of them */
@@ -37,7 +39,7 @@ static void step(struct dt_optimizer *optimizer, struct dt_backend *backend, flo
         host[i] = fixture_number((uint32_t)(10 + number), (uint32_t)i) / (float)GRAD_SCALE;
     }
     CHECK_INT(backend->ops->copy_in(backend, grads, host, sizeof host), DT_OK);
-    CHECK_INT(dt_optimizer_step(optimizer, weights, grads, optimizer->spec.lr, GRAD_SCALE), DT_OK);
+    CHECK_INT(optimizer_step(optimizer, weights, grads, optimizer->spec.lr, GRAD_SCALE), DT_OK);
 }
 
 static void run_case(struct dt_backend *backend, FILE *file, const char *name, const float *decay_and_clip)
@@ -115,7 +117,7 @@ static void check_betas(const struct dt_backend_ops *ops, double beta1, double b
     for (int t = 1; t <= 300; t++) {
         float *g = grad;
         *g = 0.5f + fixture_number(3, (uint32_t)t);
-        CHECK_INT(dt_optimizer_step(&optimizer, weight, grad, spec.lr, 1), DT_OK);
+        CHECK_INT(optimizer_step(&optimizer, weight, grad, spec.lr, 1), DT_OK);
         adam_step(&exact, &spec, (double)*g, t);
     }
     CHECK_NEAR((double)optimizer.states[0][0] / exact.mean, 1, 2e-6);

@@ -6,6 +6,7 @@
 
 #include "model/network.h"
 #include "model/optimizer.h"
+#include "tests/optimizer_step.h"
 
 #define N_SAMPLES 40
 #define CAPACITY 16
@@ -93,7 +94,7 @@ static inline void compute_step(struct session *session, const struct dt_batch *
     CHECK_OK(dt_network_forward(network, &pass));
     CHECK_OK(dt_network_loss(network, session->bound, &pass));
     CHECK_OK(dt_network_backward(network, &pass, NULL, NULL));
-    CHECK_OK(dt_optimizer_step(&session->optimizer, network->params, network->grads, 0.1, batch->n > 0 ? 1.0 / batch->n : 1.0));
+    CHECK_OK(optimizer_step(&session->optimizer, network->params, network->grads, 0.1, batch->n > 0 ? 1.0 / batch->n : 1.0));
 }
 
 #endif

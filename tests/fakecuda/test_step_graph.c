@@ -81,7 +81,7 @@ static struct outcome call_by_call(const struct plan *plan, const struct dt_back
             const int n = dt_shard_batch(&plan->shard, epoch, step, rows, ids);
             const struct dt_batch batch = {.n = n, .rows = rows, .ids = ids, .epoch = epoch};
             CHECK_OK(passes(&session, &batch));
-            CHECK_OK(dt_optimizer_apply(&session.optimizer, &input.update, session.network->params, session.network->grads));
+            CHECK_OK(optimizer_apply(&session.optimizer, &input.update, session.network->params, session.network->grads));
             CHECK_OK(ops->metrics_take(session.backend, &out.metrics[out.n_steps++]));
         }
     }
@@ -93,7 +93,7 @@ static enum dt_status one_step(void *context, const struct dt_batch *batch, cons
 {
     struct session *session = context;
     DT_TRY(passes(session, batch));
-    return dt_optimizer_apply(&session->optimizer, update, session->network->params, session->network->grads);
+    return optimizer_apply(&session->optimizer, update, session->network->params, session->network->grads);
 }
 
 /* The steps `inputs`; nothing is waited for but the end, nor allocated. */
