@@ -74,28 +74,53 @@ static struct point along(struct point from, struct point bend, struct point to,
     return (struct point){a * from.x + b * bend.x + c * to.x, a * from.y + b * bend.y + c * to.y};
 }
 
-static void draw_arrow(FILE *out, const struct dt_lesson *lesson, const struct dt_transfer *t)
+struct curve {
+    struct point from, bend, to;
+};
+
+static struct curve curve_of(int size, const struct dt_transfer *t)
 {
-    const int size = lesson->replay->size;
     const double part = bend_of(size, t);
     const struct point a = centre_of(size, t->from), b = centre_of(size, t->to);
     const struct point bend = {(a.x + b.x) / 2 + part * (b.y - a.y), (a.y + b.y) / 2 - part * (b.x - a.x)};
-    const struct point from = edge_of(size, t->from, bend, 3), to = edge_of(size, t->to, bend, 5);
-    const char *kind = t->adds ? "add" : "replace";
-    fprintf(out, "<g class=\"%s\"><path class=\"arrow\" pathLength=\"1\" marker-end=\"url(#%s)\" ", kind, kind);
-    fprintf(out, "d=\"M%.1f %.1fQ%.1f %.1f %.1f %.1f\"/>", from.x, from.y, bend.x, bend.y, to.x, to.y);
-    draw_label(out, lesson, t, along(from, bend, to, 0.38));
-    fputs("</g>\n", out);
+    return (struct curve){edge_of(size, t->from, bend, 3), bend, edge_of(size, t->to, bend, 5)};
 }
 
-/* A rank's own input: a label at the corner of its card. */
-static void draw_own(FILE *out, const struct dt_lesson *lesson, const struct dt_transfer *t)
+static const char *kind_of(const struct dt_transfer *t)
 {
-    const struct point c = centre_of(lesson->replay->size, t->to);
-    const struct point corner = {c.x + card_width(lesson->replay->size) / 2.0 - 20, c.y - (ABOVE + STRIP + BELOW) / 2.0};
-    fputs("<g class=\"add\">", out);
-    draw_label(out, lesson, t, corner);
-    fputs("</g>\n", out);
+    return t->adds ? "add" : "replace";
+}
+
+static void draw_arrow(FILE *out, int size, const struct dt_transfer *t)
+{
+    const struct curve c = curve_of(size, t);
+    fprintf(out, "<g class=\"%s\"><path class=\"arrow\" pathLength=\"1\" marker-end=\"url(#%s)\" ", kind_of(t), kind_of(t));
+    fprintf(out, "d=\"M%.1f %.1fQ%.1f %.1f %.1f %.1f\"/></g>\n", c.from.x, c.from.y, c.bend.x, c.bend.y, c.to.x, c.to.y);
+}
+
+/* A label stands on its arrow, nearer to its beginning; that of a rank's own input at the corner of its card. */
+static struct point place_of(int size, const struct dt_transfer *t)
+{
+    const struct curve c = curve_of(size, t);
+    const struct point card = centre_of(size, t->to);
+    return t->from != t->to ? along(c.from, c.bend, c.to, 0.38)
+                            : (struct point){card.x + card_width(size) / 2.0 - 20, card.y - (ABOVE + STRIP + BELOW) / 2.0};
+}
+
+/* The labels last: no arrow crosses them. */
+static void draw_transfers(FILE *out, const struct dt_lesson *lesson, const struct dt_transfer *t, int n)
+{
+    const int size = lesson->replay->size;
+    for (int i = 0; i < n; i++) {
+        if (t[i].from != t[i].to) {
+            draw_arrow(out, size, &t[i]);
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        fprintf(out, "<g class=\"%s\">", kind_of(&t[i]));
+        draw_label(out, lesson, &t[i], place_of(size, &t[i]));
+        fputs("</g>\n", out);
+    }
 }
 
 /* ---- cards */
@@ -144,8 +169,8 @@ static void draw_change(FILE *out, const struct dt_replay *p, const struct dt_tr
 {
     const double cell = (double)card_width(p->size) / p->n_pieces;
     if (t->end > t->begin) {
-        fprintf(out, "<rect class=\"new %s\" x=\"%.1f\" y=\"0\" width=\"%.1f\" height=\"%d\"/>", t->adds ? "add" : "replace",
-                t->begin * cell, (t->end - t->begin) * cell, STRIP);
+        fprintf(out, "<rect class=\"new %s\" x=\"%.1f\" y=\"0\" width=\"%.1f\" height=\"%d\"/>", kind_of(t), t->begin * cell,
+                (t->end - t->begin) * cell, STRIP);
     }
 }
 
@@ -183,8 +208,6 @@ void dt_lab_picture(FILE *out, const struct dt_lesson *lesson, int n_rounds)
     for (int rank = 0; rank < p->size; rank++) {
         draw_card(out, lesson, n_rounds, rank);
     }
-    for (int i = 0; i < n; i++) {
-        (t[i].from == t[i].to ? draw_own : draw_arrow)(out, lesson, &t[i]);
-    }
+    draw_transfers(out, lesson, t, n);
     fputs("</svg>\n", out);
 }
