@@ -45,7 +45,7 @@ struct bench {
     cJSON *json;
 };
 
-/* The keys that matter here are those of the run: comm, device, distributed.timeout_s. The model stands for any. */
+/* The keys that matter here are those of the run: device, distributed.allreduce and timeout_s. The model stands for any. */
 static enum dt_status read_config(const struct dt_args *args, struct dt_config *out)
 {
     static const char text[] = "{\"data\": {\"format\": \"synthetic\"}, \"model\": {\"input\": [1, 1, 1], \"layers\": ["
@@ -387,7 +387,7 @@ static enum dt_status run(struct bench *b, const struct dt_args *args)
     }
     if (b->n_unlike > 0) {
         return dt_error_agreed(
-            dt_error(DT_FAILED, "%zu allreduces sent not what their formula says (see FAIL in the table)", b->n_unlike));
+            dt_error(DT_FAILED, "%zu allreduces did not send what their formula says (see FAIL in the table)", b->n_unlike));
     }
     return DT_OK;
 }
