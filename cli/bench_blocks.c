@@ -18,7 +18,7 @@ struct bench {
     struct dt_block_times times;
     enum dt_bench_step step; /* the one under way, and its round */
     int round;
-    bool going_back;     /* between loss and the next gather: a block that goes forward now is only made again */
+    bool going_back;     /* between loss and the next gather: a block that goes forward now is only recomputed */
     char *host;          /* two of the largest activation, where the backend has them elsewhere */
     size_t n_host_bytes; /* of one */
 };

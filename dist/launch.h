@@ -27,7 +27,11 @@ void dt_launch_die_with_parent(void);
 bool dt_launch_abort(int code);
 #define DT_LAUNCH_KILL_MS 500
 
-/* The same after saying `line` on stderr; and if the launcher does not answer, or there is none, this process ends all the same. */
+/* A rank that has not the word leaves it so long to the one that has, which may be about to use it. */
+#define DT_LAUNCH_FIRST_SPEAKS_MS 1000
+
+/* As dt_launch_abort after saying `line` on stderr; and if the launcher does not answer, or there is none, this process ends all
+ * the same. */
 void dt_launch_end_job(const char *line, int code) __attribute__((noreturn));
 
 /* Makes MPI start under a limit on the size of files (ulimit -f), which UCX's shared memory counts as. Before MPI_Init. DT_IO: the

@@ -14,7 +14,6 @@
 #define LIMIT_DEFAULT_S 120.0
 #define SLOW_LIMIT_S 120.0
 #define ELSEWHERE_S 1.5
-#define FIRST_SPEAKS_MS 1000 /* so long the other ranks of the host leave the word to the first */
 #define TICK_MS 250
 
 static struct {
@@ -40,7 +39,7 @@ static void end_job(const struct dt_roll_call *roll, double limit_s)
     snprintf(line, sizeof line, "dtrain: MPI did not start within %.0f s: %s (raise DTRAIN_TIMEOUT if starting takes that long)\n",
              limit_s, roll->missing);
     if (!roll->first) {
-        dt_sleep_ms(FIRST_SPEAKS_MS);
+        dt_sleep_ms(DT_LAUNCH_FIRST_SPEAKS_MS);
     }
     dt_launch_end_job(roll->first ? line : "", DT_STALLED);
 }

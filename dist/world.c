@@ -16,7 +16,6 @@
 #define EXIT_LIMIT_S 10
 #define TAKE_ALONG_LIMIT_S 3
 #define KILL_LIMIT_S 2 /* how much later the kernel ends what not even the limit ended */
-#define FIRST_SPEAKS_MS 1000
 
 static bool mpi_started; /* and not ended */
 static bool leaving;     /* dt_world_exit is at work */
@@ -239,7 +238,7 @@ void dt_world_exit(struct dt_world *world, enum dt_status status, bool agreed)
     set_limit(EXIT_LIMIT_S, (int)status, untold(world, status));
     if (world->size > 1 && (!agreed || status == DT_STALLED)) {
         if (!world->has_word) {
-            dt_sleep_ms(FIRST_SPEAKS_MS); /* whoever has the word may be about to use it */
+            dt_sleep_ms(DT_LAUNCH_FIRST_SPEAKS_MS);
         }
         take_others_along((int)status, untold(world, status));
     }

@@ -48,7 +48,7 @@ struct dt_network_plan {
     int chunk;        /* samples that the spatial blocks take at a time, so that caches hold what one block leaves to the next; at
                        * least 1, and the network's capacity for all at once */
     int n_recomputed; /* leading spatial blocks, never the last of them, whose outputs are there for the chunk at hand only: they
-                       * are made again on the way back. Worth it where an output is large and cheap */
+                       * are recomputed in the backward pass. Worth it where an output is large and cheap */
     /* The block's dx takes the memory of its x: it is done with x when it writes dx, and the block below does not look at its
      * output on the way back. Counts only behind the spatial blocks. */
     bool dx_over_x[DT_MAX_LAYERS];

@@ -78,7 +78,7 @@ struct dt_checkpoint_file {
 /* DT_NO_INPUT, DT_NO_PERMISSION, or DT_BAD_DATA with what is damaged. */
 enum dt_status dt_checkpoint_open(const char *path, struct dt_checkpoint_file *out);
 void dt_checkpoint_close(struct dt_checkpoint_file *file);
-/* The same from memory, which stays the caller's: what the fuzzer calls. */
+/* The same from memory, which stays the caller's: what the fuzzer calls, as dt_weights_parse below. */
 enum dt_status dt_checkpoint_parse(const char *name, const uint8_t *bytes, size_t n_bytes, struct dt_checkpoint_file *out);
 
 /* The same for weights that others saved, PyTorch for example: a safetensors file without state, configuration (NULL) and CRCs. A

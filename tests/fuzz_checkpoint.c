@@ -1,6 +1,6 @@
 /* Any bytes as a checkpoint, once as they are and once with the CRCs of the tensors and of the header mended, so that what lies
- * behind them is reached: an error with a text, or finite weights for a small model; never a crash, a leak or a read out of bounds.
- */
+ * behind them is reached, and as the weights of another program: an error with a text, or finite weights for a small model; never
+ * a crash, a leak or a read out of bounds. */
 #include "model/checkpoint.h"
 
 #include <math.h>
@@ -116,6 +116,20 @@ static void parse(const uint8_t *bytes, size_t n_bytes)
     dt_checkpoint_close(&file);
 }
 
+static void parse_weights(const uint8_t *bytes, size_t n_bytes)
+{
+    struct dt_checkpoint_file file;
+    dt_error_clear();
+    const enum dt_status status = dt_weights_parse("fuzz", bytes, n_bytes, &file);
+    if (status != DT_OK) {
+        require_error(status, DT_BAD_DATA);
+        require(file.content == NULL && file.config == NULL);
+        return;
+    }
+    get(&file, 0);
+    dt_checkpoint_close(&file);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
 {
     uint8_t *mended = malloc(n_bytes + (n_bytes == 0));
@@ -126,6 +140,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
     mend_crcs(mended, n_bytes);
     parse(bytes, n_bytes);
     parse(mended, n_bytes);
+    parse_weights(bytes, n_bytes);
+    parse_weights(mended, n_bytes);
     free(mended);
     return 0;
 }
