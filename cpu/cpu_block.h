@@ -25,10 +25,12 @@ struct dt_cpu {
     uint32_t subnormals; /* of the thread that opened it: cpu_subnormals.h */
 };
 
-/* Zeroed, 64-byte aligned, 256 readable bytes past the end; for free(). NULL: out of memory. */
+#define DT_READABLE_PAST_END 256 /* bytes; kernels load whole vectors */
+
+/* Zeroed, 64-byte aligned, DT_READABLE_PAST_END readable past the end; for free(). NULL: out of memory. */
 void *dt_cpu_memory(size_t n_bytes);
 
-enum dt_status dt_cpu_block_open(struct dt_backend *backend, const struct dt_model *model, int block, int capacity,
+enum dt_status dt_cpu_block_open(struct dt_backend *backend, const struct dt_model *model, int index, int capacity,
                                  struct dt_block_state **out);
 void dt_cpu_block_close(struct dt_block_state *state);
 enum dt_status dt_cpu_block_forward(struct dt_block_state *state, const float *params, const float *x, float *y,

@@ -10,25 +10,25 @@ float *dt_cpu_unwind(const struct dt_cpu_job *job, int sample, int thread)
     struct dt_cpu_scratch *scratch = &state->scratch[thread];
     const size_t at = (size_t)sample * state->n_pooled, kept = dt_cpu_kept(job->pass, sample, state->n_pooled);
     float *dy = job->dy + at;
-    if (state->activated == NULL) { /* element by element, so in whatever order y is */
+    if (state->tail.activated == NULL) { /* element by element, so in whatever order y is */
         kernels->activate_backward(b->activation, state->n_pooled, job->y + at, 1.0f - b->dropout_rate, dy);
     }
-    if (state->turns) {
+    if (state->tail.reorders) {
         kernels->transpose((size_t)b->pool_out.c, (size_t)b->pool_out.h * (size_t)b->pool_out.w, 1, dy, scratch->pooled);
         dy = scratch->pooled;
     }
     if (b->dropout_rate > 0) {
-        kernels->dropout(state->n_pooled, state->keep + kept, state->dropout_scale, dy);
+        kernels->dropout(state->n_pooled, state->tail.keep + kept, state->tail.dropout_scale, dy);
     }
-    if (b->pool == DT_POOL_MAX && !state->survivors_pooled) {
-        kernels->max_pool_backward(&state->pooling, dy, state->winner + kept, scratch->linear);
+    if (b->pool == DT_POOL_MAX && !state->conv.survivors_pooled) {
+        kernels->max_pool_backward(&state->tail.pooling, dy, state->tail.winner + kept, scratch->linear);
         dy = scratch->linear;
     } else if (b->pool == DT_POOL_AVG) {
-        kernels->avg_pool_backward(&state->pooling, dy, scratch->linear);
+        kernels->avg_pool_backward(&state->tail.pooling, dy, scratch->linear);
         dy = scratch->linear;
     }
-    if (state->activated != NULL) {
-        const float *activated = state->activated + dt_cpu_kept(job->pass, sample, state->n_linear);
+    if (state->tail.activated != NULL) {
+        const float *activated = state->tail.activated + dt_cpu_kept(job->pass, sample, state->n_linear);
         kernels->activate_backward(b->activation, state->n_linear, activated, 1.0f, dy);
     }
     return dy;
@@ -54,9 +54,9 @@ static bool list_gradient(const struct dt_cpu_job *job)
     if (8 * kernels->count_nonzero(n_elems, job->dy) > 5 * n_elems) {
         return false;
     }
-    kernels->list_units(job->n, n_out, job->dy, &state->by_unit);
+    kernels->list_units(job->n, n_out, job->dy, &state->dense.by_unit);
     if (job->dx != NULL) {
-        kernels->list_samples(job->n, n_out, job->dy, &state->by_sample);
+        kernels->list_samples(job->n, n_out, job->dy, &state->dense.by_sample);
     }
     return true;
 }
@@ -79,8 +79,8 @@ static void dense_backward(struct dt_cpu_job *job)
                                    .x = job->x,
                                    .weight = job->params + state->weight_offset,
                                    .dy = job->dy,
-                                   .by_unit = sparse ? &state->by_unit : NULL,
-                                   .by_sample = sparse ? &state->by_sample : NULL,
+                                   .by_unit = sparse ? &state->dense.by_unit : NULL,
+                                   .by_sample = sparse ? &state->dense.by_sample : NULL,
                                    .accumulate = job->pass->accumulate,
                                    .dw = job->grads + state->weight_offset,
                                    .dx = job->dx};

@@ -18,7 +18,7 @@ static void draw_mask(const struct dt_cpu_job *job, int sample, uint8_t *keep)
 }
 
 /* To the order that `flatten` wants. */
-static void turn_sample(const struct dt_cpu_job *job, const float *pooled, float *y)
+static void reorder_sample(const struct dt_cpu_job *job, const float *pooled, float *y)
 {
     const struct dt_shape shape = job->state->block.pool_out;
     job->state->cpu->kernels->transpose((size_t)shape.h * (size_t)shape.w, (size_t)shape.c, 1, pooled, y);
@@ -32,8 +32,8 @@ static void note_survivors(const struct dt_cpu_job *job, int sample, int thread,
     float *positive = state->scratch[thread].linear; /* done with */
     memcpy(positive, pooled, state->n_pooled * sizeof(float));
     kernels->activate_backward(DT_ACTIVATION_RELU, state->n_pooled, pooled, 1, positive);
-    kernels->survivors_pooled(&state->pooling, positive, state->scratch[thread].winner,
-                              state->word + dt_cpu_kept(job->pass, sample, state->n_words));
+    kernels->survivors_pooled(&state->tail.pooling, positive, state->scratch[thread].winner,
+                              state->conv.word + dt_cpu_kept(job->pass, sample, state->conv.n_words));
 }
 
 /* Activation, pool, dropout and flatten of one sample; `linear` is the linear operation's output and may be changed. */
@@ -45,26 +45,26 @@ static void finish_sample(const struct dt_cpu_job *job, int sample, int thread, 
     struct dt_cpu_scratch *scratch = &state->scratch[thread];
     const size_t kept = dt_cpu_kept(job->pass, sample, state->n_pooled);
     float *y = job->y_out + (size_t)sample * state->n_pooled;
-    float *pooled = b->pool == DT_POOL_NONE ? linear : state->turns ? scratch->pooled : y;
+    float *pooled = b->pool == DT_POOL_NONE ? linear : state->tail.reorders ? scratch->pooled : y;
     if (!activated) {
         kernels->activate(b->activation, state->n_linear, linear);
     }
     if (b->pool == DT_POOL_MAX) {
-        uint16_t *winner = state->fuses_pool ? scratch->winner : state->winner + kept;
-        kernels->max_pool(&state->pooling, linear, pooled, job->pass->training ? winner : NULL);
+        uint16_t *winner = state->conv.fuses_pool ? scratch->winner : state->tail.winner + kept;
+        kernels->max_pool(&state->tail.pooling, linear, pooled, job->pass->training ? winner : NULL);
     } else if (b->pool == DT_POOL_AVG) {
-        kernels->avg_pool(&state->pooling, linear, pooled);
+        kernels->avg_pool(&state->tail.pooling, linear, pooled);
     }
     if (b->dropout_rate > 0 && job->pass->training) {
-        uint8_t *keep = state->fuses_pool ? scratch->keep : state->keep + kept;
+        uint8_t *keep = state->conv.fuses_pool ? scratch->keep : state->tail.keep + kept;
         draw_mask(job, sample, keep);
-        kernels->dropout(state->n_pooled, keep, state->dropout_scale, pooled);
+        kernels->dropout(state->n_pooled, keep, state->tail.dropout_scale, pooled);
     }
-    if (state->fuses_pool && job->pass->training) {
+    if (state->conv.fuses_pool && job->pass->training) {
         note_survivors(job, sample, thread, pooled);
     }
-    if (state->turns) {
-        turn_sample(job, pooled, y);
+    if (state->tail.reorders) {
+        reorder_sample(job, pooled, y);
     }
 }
 
@@ -72,13 +72,13 @@ static void finish_sample(const struct dt_cpu_job *job, int sample, int thread, 
 static float *linear_output(const struct dt_cpu_job *job, int sample, int thread)
 {
     struct dt_block_state *state = job->state;
-    if (state->activated != NULL) {
-        return state->activated + dt_cpu_kept(job->pass, sample, state->n_linear);
+    if (state->tail.activated != NULL) {
+        return state->tail.activated + dt_cpu_kept(job->pass, sample, state->n_linear);
     }
     if (state->block.pool != DT_POOL_NONE) {
         return state->scratch[thread].linear;
     }
-    return state->turns ? state->scratch[thread].pooled : job->y_out + (size_t)sample * state->n_pooled;
+    return state->tail.reorders ? state->scratch[thread].pooled : job->y_out + (size_t)sample * state->n_pooled;
 }
 
 static void conv_sample(void *context, int sample, int thread)
@@ -88,7 +88,8 @@ static void conv_sample(void *context, int sample, int thread)
     const bool relu = state->block.activation == DT_ACTIVATION_RELU;
     const float *x = dt_cpu_conv_input(state, job->x + (size_t)sample * state->n_in, &state->scratch[thread]);
     float *linear = linear_output(job, sample, thread);
-    state->cpu->kernels->conv_forward(&state->conv, x, state->packed_forward, job->params + state->bias_offset, relu, linear);
+    state->cpu->kernels->conv_forward(&state->conv.shape, x, state->conv.packed_forward, job->params + state->bias_offset, relu,
+                                      linear);
     finish_sample(job, sample, thread, linear, relu);
     dt_cpu_poll(job->pass, thread);
 }
@@ -99,10 +100,10 @@ static uint32_t images_forward(const struct dt_cpu_job *job, int first, int n, i
     struct dt_block_state *state = job->state;
     const struct dt_cpu_scratch *scratch = &state->scratch[thread];
     const float *x = job->x + (size_t)first * state->n_in;
-    if (state->bf16.used) { /* one image */
-        return state->cpu->bf16->forward(&state->bf16, x, state->packed_bf16, out, scratch->bf16) ? 0 : 1;
+    if (state->conv.bf16.used) { /* one image */
+        return state->cpu->bf16->forward(&state->conv.bf16, x, state->conv.packed_bf16, out, scratch->bf16) ? 0 : 1;
     }
-    return state->cpu->kernels->winograd_forward(&state->winograd, n, x, state->packed_winograd, out, scratch->winograd);
+    return state->cpu->kernels->winograd_forward(&state->conv.winograd, n, x, state->conv.packed_winograd, out, scratch->winograd);
 }
 
 /* Neighbouring samples through convolution, ReLU, pool, dropout and flatten in one go. Returns which were not finite. */
@@ -112,23 +113,23 @@ static uint32_t images_to_pool(const struct dt_cpu_job *job, int first, int n, i
     const struct dt_block *b = &state->block;
     const size_t n_pooled = state->n_pooled;
     const bool drops = b->dropout_rate > 0 && job->pass->training;
-    float *y = job->y_out + (size_t)first * n_pooled, *pooled = state->turns ? state->scratch[thread].pooled : y;
+    float *y = job->y_out + (size_t)first * n_pooled, *pooled = state->tail.reorders ? state->scratch[thread].pooled : y;
     uint8_t *keep = state->scratch[thread].keep;
-    uint64_t *word = state->word + dt_cpu_kept(job->pass, first, state->n_words);
+    uint64_t *word = state->conv.word + dt_cpu_kept(job->pass, first, state->conv.n_words);
     const struct dt_conv_outputs out = {.bias = job->params + state->bias_offset,
                                         .relu = true,
                                         .pool = true,
                                         .y = pooled,
-                                        .next = state->turns ? y : y + (size_t)n * n_pooled,
+                                        .next = state->tail.reorders ? y : y + (size_t)n * n_pooled,
                                         .word = job->pass->training ? word : NULL,
                                         .keep = drops ? keep : NULL,
-                                        .scale = state->dropout_scale};
+                                        .scale = state->tail.dropout_scale};
     for (int i = 0; drops && i < n; i++) {
         draw_mask(job, first + i, keep + (size_t)i * n_pooled);
     }
     const uint32_t spoilt = images_forward(job, first, n, thread, &out);
-    for (size_t i = 0; state->turns && i < (size_t)n; i++) {
-        turn_sample(job, pooled + i * n_pooled, y + i * n_pooled);
+    for (size_t i = 0; state->tail.reorders && i < (size_t)n; i++) {
+        reorder_sample(job, pooled + i * n_pooled, y + i * n_pooled);
     }
     return spoilt;
 }
@@ -151,11 +152,12 @@ static void images_item(void *context, int item, int thread)
 {
     const struct dt_cpu_job *job = context;
     const struct dt_block_state *state = job->state;
-    const int n_images = state->n_together, first = item * n_images;
+    const int n_images = state->conv.n_together, first = item * n_images;
     const int n = job->n - first < n_images ? job->n - first : n_images;
-    const uint32_t spoilt = state->fuses_pool ? images_to_pool(job, first, n, thread) : images_to_linear(job, first, n, thread);
+    const uint32_t spoilt =
+        state->conv.fuses_pool ? images_to_pool(job, first, n, thread) : images_to_linear(job, first, n, thread);
     for (int i = 0; i < n; i++) {
-        if (spoilt >> i & 1 && state->bf16.used) {
+        if (spoilt >> i & 1 && state->conv.bf16.used) {
             images_to_linear(job, first + i, 1, thread);
         } else if (spoilt >> i & 1) {
             conv_sample(context, first + i, thread);
@@ -167,24 +169,24 @@ static void images_item(void *context, int item, int thread)
 static void pack_weights(const struct dt_block_state *state, const float *weight)
 {
     const struct dt_cpu_kernels *kernels = state->cpu->kernels;
-    if (state->bf16.used) {
-        state->cpu->bf16->pack(&state->bf16, weight, state->packed_bf16);
+    if (state->conv.bf16.used) {
+        state->cpu->bf16->pack(&state->conv.bf16, weight, state->conv.packed_bf16);
         return;
     }
-    kernels->conv_pack_forward(&state->conv, weight, state->packed_forward);
-    if (state->winograd.used) {
-        kernels->winograd_pack(&state->winograd, weight, state->packed_winograd);
+    kernels->conv_pack_forward(&state->conv.shape, weight, state->conv.packed_forward);
+    if (state->conv.winograd.used) {
+        kernels->winograd_pack(&state->conv.winograd, weight, state->conv.packed_winograd);
     }
 }
 
 static void conv_forward(struct dt_cpu_job *job)
 {
     struct dt_block_state *state = job->state;
-    const int n_images = state->n_together;
+    const int n_images = state->conv.n_together;
     if (job->pass->first == 0) {
         pack_weights(state, job->params + state->weight_offset);
     }
-    if (state->winograd.used || state->bf16.used) {
+    if (state->conv.winograd.used || state->conv.bf16.used) {
         dt_threads_run(state->cpu->threads, (job->n + n_images - 1) / n_images, images_item, job);
     } else {
         dt_threads_run(state->cpu->threads, job->n, conv_sample, job);

@@ -18,8 +18,8 @@ struct dt_cpu_scratch {
     float *linear;                 /* the linear operation's output, before the pool; of n_together images */
     float *pooled;                 /* the block's output in H W C order, before a flatten changes that; as many */
     float *dx;                     /* conv: gradient of the padded input, whole vectors of channels */
-    float *framed;                 /* conv, where `turned` is used: the output's gradient with zeros around */
-    struct dt_survivors survivors; /* conv; no words where the forward pass leaves them in `word` */
+    float *framed;                 /* conv, where `rotated` is used: the output's gradient with zeros around */
+    struct dt_survivors survivors; /* conv; no words where the forward pass leaves them in conv.word */
     struct dt_conv_lists lists;
     float *winograd;
     uint8_t *keep;    /* fuses_pool: of n_together images */
@@ -28,43 +28,56 @@ struct dt_cpu_scratch {
     float *dense;     /* DT_DENSE_SCRATCH floats */
 };
 
+/* All 0 in a block without a convolution. */
+struct dt_cpu_conv {
+    struct dt_conv shape; /* its input is the padded image */
+    bool pads;            /* the input is copied, with zeros around */
+    float *packed_forward, *packed_backward;
+
+    struct dt_winograd winograd; /* where it pays */
+    float *packed_winograd;
+    struct dt_bf16 bf16; /* where it is used, instead of Winograd */
+    uint16_t *packed_bf16;
+    int n_together; /* images at a time forward, with Winograd or bf16 */
+
+    bool fuses_pool; /* ReLU, pool and dropout are done where outputs arise, and what comes through is known at once */
+    uint64_t *word;  /* then: (capacity, n_words), as in struct dt_survivors; the tail has no winner and no keep */
+    size_t n_words;
+
+    bool dx_direct;         /* dx needs no scratch */
+    bool survivors_pooled;  /* a max pool's windows do not overlap: survivors are found behind it */
+    bool masks_only;        /* behind the convolution is nothing but perhaps ReLU */
+    struct dt_conv rotated; /* stride 1: the convolution that makes dx of the output's gradient, where that has few zeros */
+    float *rotated_weight, *rotated_packed, *rotated_bias;
+    int slice, n_slices;              /* images of a slice; slices at a time, one for each thread */
+    struct dt_conv_sums *sums, total; /* (n_slices); of the pass so far */
+};
+
+struct dt_cpu_dense {
+    struct dt_sparse by_unit, by_sample; /* the output's gradient, (n, units), both ways */
+};
+
+/* What follows the linear operation: activation, pool, dropout, flatten. */
+struct dt_cpu_tail {
+    struct dt_pooling pooling;
+    uint16_t *winner; /* (capacity, pool_out) where the backward pass asks for it */
+    float *activated; /* (capacity, linear_out) where an average pool hides what the activation's slope needs */
+    uint8_t *keep;    /* (capacity, pool_out) dropout's masks, where the backward pass asks for them */
+    float dropout_scale;
+    bool reorders; /* flatten has to change the order of elements */
+};
+
 struct dt_block_state {
     const struct dt_cpu *cpu;
     struct dt_block block;
     int capacity;
     size_t n_in, n_linear, n_pooled; /* floats of a sample; the output has n_pooled too */
     size_t weight_offset, bias_offset, n_weights;
-
-    struct dt_conv conv;
-    struct dt_winograd winograd; /* where it pays */
-    float *packed_winograd;
-    bool fuses_pool; /* ReLU, pool and dropout are done where outputs arise, and what comes through is known at once */
-    uint64_t *word;  /* then: (capacity, n_words), as in struct dt_survivors; no winner or keep is kept */
-    size_t n_words;
-    struct dt_bf16 bf16; /* where it is used, instead of Winograd */
-    uint16_t *packed_bf16;
-    int n_together;        /* images at a time forward, with Winograd or bf16 */
-    bool pads;             /* the convolution's input is copied, with zeros around */
-    bool dx_direct;        /* its dx needs no scratch */
-    bool survivors_pooled; /* a max pool's windows do not overlap: survivors are found behind it */
-    bool masks_only;       /* behind the convolution is nothing but perhaps ReLU */
-    float *packed_forward, *packed_backward;
-    struct dt_conv turned; /* stride 1: the convolution that makes dx of the output's gradient, where that has few zeros */
-    float *turned_weight, *turned_packed, *turned_bias;
-    int slice, n_slices;              /* images of a slice; slices at a time, one for each thread */
-    struct dt_conv_sums *sums, total; /* (n_slices); of the pass so far */
-
-    struct dt_sparse by_unit, by_sample; /* dense: the output's gradient, (n, units), both ways */
-
-    struct dt_pooling pooling;
-    uint16_t *winner; /* (capacity, pool_out) where the backward pass asks for it */
-    float *activated; /* (capacity, linear_out) where an average pool hides what the activation's slope needs */
-
-    bool turns;    /* flatten has to change the order of elements */
-    uint8_t *keep; /* (capacity, pool_out) dropout's masks, where the backward pass asks for them */
-    float dropout_scale;
-
+    struct dt_cpu_conv conv;
+    struct dt_cpu_dense dense;
+    struct dt_cpu_tail tail;
     struct dt_cpu_scratch *scratch; /* (threads) */
+    void *memory;                   /* all that is pointed to */
 };
 
 /* One pass through a block, as the threads see it. */

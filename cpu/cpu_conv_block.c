@@ -11,10 +11,10 @@ static const float *unwind(const struct dt_cpu_job *job, int sample, int thread)
     struct dt_block_state *state = job->state;
     const struct dt_shape shape = state->block.pool_out;
     float *dy = job->dy + (size_t)sample * state->n_pooled, *pooled = state->scratch[thread].pooled;
-    if (!state->fuses_pool) {
+    if (!state->conv.fuses_pool) {
         return dt_cpu_unwind(job, sample, thread);
     }
-    if (state->turns) {
+    if (state->tail.reorders) {
         state->cpu->kernels->transpose((size_t)shape.c, (size_t)shape.h * (size_t)shape.w, 1, dy, pooled);
         return pooled;
     }
@@ -25,29 +25,31 @@ static const float *unwind(const struct dt_cpu_job *job, int sample, int thread)
 static void crop(const struct dt_block_state *state, const float *padded, float *dx)
 {
     const struct dt_block *b = &state->block;
-    const size_t n_c = (size_t)b->in.c, channels = dt_conv_channels(&state->conv, state->cpu->kernels->vector);
+    const size_t n_c = (size_t)b->in.c, channels = dt_conv_channels(&state->conv.shape, state->cpu->kernels->vector);
     for (int h = 0; h < b->in.h; h++) {
-        const float *from = padded + ((size_t)(h + b->pad_before_h) * (size_t)state->conv.w + (size_t)b->pad_before_w) * channels;
+        const float *from =
+            padded + ((size_t)(h + b->pad_before_h) * (size_t)state->conv.shape.w + (size_t)b->pad_before_w) * channels;
         for (int w = 0; w < b->in.w; w++, from += channels, dx += n_c) {
             memcpy(dx, from, n_c * sizeof(float));
         }
     }
 }
 
-/* dx as a forward convolution of the whole gradient, with zeros around it, by the turned weights. */
+/* dx as a forward convolution of the whole gradient, with zeros around it, by the weights rotated by half a turn. */
 static void data_dense(const struct dt_block_state *state, struct dt_cpu_scratch *scratch, const float *dy, float *dx)
 {
     const struct dt_block *b = &state->block;
     const int top = b->kernel - 1 - b->pad_before_h, left = b->kernel - 1 - b->pad_before_w;
-    dt_cpu_frame(b->linear_out, dy, state->turned.w, top, left, scratch->framed);
-    state->cpu->kernels->conv_forward(&state->turned, scratch->framed, state->turned_packed, state->turned_bias, false, dx);
+    dt_cpu_frame(b->linear_out, dy, state->conv.rotated.w, top, left, scratch->framed);
+    state->cpu->kernels->conv_forward(&state->conv.rotated, scratch->framed, state->conv.rotated_packed, state->conv.rotated_bias,
+                                      false, dx);
 }
 
 static void data_sparse(const struct dt_block_state *state, struct dt_cpu_scratch *scratch, const struct dt_survivors *from,
                         struct dt_conv_lists *lists, float *dx)
 {
-    float *reached = state->dx_direct ? dx : scratch->dx;
-    state->cpu->kernels->conv_backward_data(&state->conv, from, state->packed_backward, lists, reached);
+    float *reached = state->conv.dx_direct ? dx : scratch->dx;
+    state->cpu->kernels->conv_backward_data(&state->conv.shape, from, state->conv.packed_backward, lists, reached);
     if (reached != dx) {
         crop(state, reached, dx);
     }
@@ -89,7 +91,7 @@ static float *begin_sum(float *sum, size_t n_elems, bool *used)
 static void weights_dense(const struct dt_block_state *state, const float *x, const float *dy, const float *y,
                           struct dt_conv_sums *sums)
 {
-    const struct dt_conv *conv = &state->conv;
+    const struct dt_conv *conv = &state->conv.shape;
     const struct dt_cpu_kernels *kernels = state->cpu->kernels;
     float *dw = begin_sum(sums->dense, dt_conv_dense_elems(conv, kernels->vector), &sums->dense_used);
     kernels->conv_weights_dense(conv, x, dy, y, dw, sums->bias);
@@ -99,7 +101,7 @@ static void weights_dense(const struct dt_block_state *state, const float *x, co
 static void weights_sparse(const struct dt_block_state *state, const struct dt_conv_lists *lists, const float *x,
                            struct dt_conv_sums *sums)
 {
-    const struct dt_conv *conv = &state->conv;
+    const struct dt_conv *conv = &state->conv.shape;
     const struct dt_cpu_kernels *kernels = state->cpu->kernels;
     float *dw = begin_sum(sums->sparse, dt_conv_packed_backward_elems(conv, kernels->vector), &sums->sparse_used);
     kernels->conv_backward_weights(conv, lists, x, dw, sums->bias);
@@ -110,16 +112,16 @@ static size_t find_survivors(const struct dt_cpu_job *job, int sample, const flo
 {
     struct dt_block_state *state = job->state;
     const struct dt_cpu_kernels *kernels = state->cpu->kernels;
-    const int n_k = state->conv.k;
+    const int n_k = state->conv.shape.k;
     survivors->value = dy;
-    survivors->scale = state->fuses_pool && state->block.dropout_rate > 0 ? state->dropout_scale : 1;
-    if (state->fuses_pool) {
-        survivors->word = state->word + dt_cpu_kept(job->pass, sample, state->n_words);
-        return kernels->count_survivors(state->n_words, survivors->word);
+    survivors->scale = state->conv.fuses_pool && state->block.dropout_rate > 0 ? state->tail.dropout_scale : 1;
+    if (state->conv.fuses_pool) {
+        survivors->word = state->conv.word + dt_cpu_kept(job->pass, sample, state->conv.n_words);
+        return kernels->count_survivors(state->conv.n_words, survivors->word);
     }
-    if (state->survivors_pooled) {
-        return kernels->survivors_pooled(&state->pooling, dy, state->winner + dt_cpu_kept(job->pass, sample, state->n_pooled),
-                                         survivors->word);
+    if (state->conv.survivors_pooled) {
+        return kernels->survivors_pooled(&state->tail.pooling, dy,
+                                         state->tail.winner + dt_cpu_kept(job->pass, sample, state->n_pooled), survivors->word);
     }
     return kernels->survivors(state->n_linear / (size_t)n_k, n_k, dy, survivors->word);
 }
@@ -129,7 +131,7 @@ static void both_gradients(const struct dt_cpu_job *job, int sample, struct dt_c
                            const float *dy, struct dt_conv_sums *sums)
 {
     struct dt_block_state *state = job->state;
-    const struct dt_conv *conv = &state->conv;
+    const struct dt_conv *conv = &state->conv.shape;
     const struct dt_cpu_kernels *kernels = state->cpu->kernels;
     struct dt_survivors survivors = scratch->survivors;
     const double sparse = sparse_work(conv, kernels->vector, find_survivors(job, sample, dy, &survivors));
@@ -137,7 +139,7 @@ static void both_gradients(const struct dt_cpu_job *job, int sample, struct dt_c
     const bool dense_data = conv->stride == 1 && sparse > dense_work(conv, conv->k, conv->c, kernels->vector);
     float *dx = job->dx != NULL ? job->dx + (size_t)sample * state->n_in : NULL;
     const float *whole = dy; /* in front of the pool */
-    if ((dense_weights || dense_data) && state->survivors_pooled) {
+    if ((dense_weights || dense_data) && state->conv.survivors_pooled) {
         kernels->spread_survivors(conv, &survivors, scratch->linear);
         whole = scratch->linear;
     }
@@ -159,11 +161,11 @@ static void both_gradients(const struct dt_cpu_job *job, int sample, struct dt_c
 static void conv_sample(const struct dt_cpu_job *job, int sample, struct dt_conv_sums *sums, int thread)
 {
     struct dt_block_state *state = job->state;
-    const struct dt_conv *conv = &state->conv;
+    const struct dt_conv *conv = &state->conv.shape;
     struct dt_cpu_scratch *scratch = &state->scratch[thread];
     const size_t at = (size_t)sample * state->n_pooled;
     const float *x = dt_cpu_conv_input(state, job->x + (size_t)sample * state->n_in, scratch);
-    if (job->dx == NULL && state->masks_only && conv->kernel * conv->kernel * conv->c <= FEW_ELEMENTS) {
+    if (job->dx == NULL && state->conv.masks_only && conv->kernel * conv->kernel * conv->c <= FEW_ELEMENTS) {
         const float *y = state->block.activation == DT_ACTIVATION_RELU ? job->y + at : NULL;
         weights_dense(state, x, job->dy + at, y, sums);
     } else {
@@ -173,7 +175,7 @@ static void conv_sample(const struct dt_cpu_job *job, int sample, struct dt_conv
 
 static void clear_sums(const struct dt_block_state *state, struct dt_conv_sums *sums)
 {
-    memset(sums->bias, 0, dt_conv_filters(&state->conv, state->cpu->kernels->vector) * sizeof(float));
+    memset(sums->bias, 0, dt_conv_filters(&state->conv.shape, state->cpu->kernels->vector) * sizeof(float));
     sums->sparse_used = sums->dense_used = false;
 }
 
@@ -181,8 +183,8 @@ static void conv_slice(void *context, int slice, int thread)
 {
     const struct dt_cpu_job *job = context;
     struct dt_block_state *state = job->state;
-    struct dt_conv_sums *sums = &state->sums[slice];
-    const int begin = job->begin + slice * state->slice, end = dt_min(begin + state->slice, job->n);
+    struct dt_conv_sums *sums = &state->conv.sums[slice];
+    const int begin = job->begin + slice * state->conv.slice, end = dt_min(begin + state->conv.slice, job->n);
     clear_sums(state, sums);
     for (int sample = begin; sample < end; sample++) {
         conv_sample(job, sample, sums, thread);
@@ -191,13 +193,13 @@ static void conv_slice(void *context, int slice, int thread)
 }
 
 /* K C R S to C K R S with R and S run backwards. */
-static void turn_weights(const struct dt_conv *conv, const float *weight, float *turned)
+static void rotate_weights(const struct dt_conv *conv, const float *weight, float *rotated)
 {
     const size_t n_k = (size_t)conv->k, n_c = (size_t)conv->c, n_taps = (size_t)conv->kernel * (size_t)conv->kernel;
     for (size_t k = 0; k < n_k; k++) {
         for (size_t c = 0; c < n_c; c++) {
             for (size_t tap = 0; tap < n_taps; tap++) {
-                turned[(c * n_k + k) * n_taps + n_taps - 1 - tap] = weight[(k * n_c + c) * n_taps + tap];
+                rotated[(c * n_k + k) * n_taps + n_taps - 1 - tap] = weight[(k * n_c + c) * n_taps + tap];
             }
         }
     }
@@ -210,10 +212,10 @@ static void pack_weights(const struct dt_cpu_job *job)
     if (job->dx == NULL) {
         return;
     }
-    kernels->conv_pack_backward(&state->conv, job->params + state->weight_offset, state->packed_backward);
-    if (state->conv.stride == 1) {
-        turn_weights(&state->conv, job->params + state->weight_offset, state->turned_weight);
-        kernels->conv_pack_forward(&state->turned, state->turned_weight, state->turned_packed);
+    kernels->conv_pack_backward(&state->conv.shape, job->params + state->weight_offset, state->conv.packed_backward);
+    if (state->conv.shape.stride == 1) {
+        rotate_weights(&state->conv.shape, job->params + state->weight_offset, state->conv.rotated_weight);
+        kernels->conv_pack_forward(&state->conv.rotated, state->conv.rotated_weight, state->conv.rotated_packed);
     }
 }
 
@@ -226,7 +228,7 @@ static void add_elems(size_t n, const float *from, float *to)
 
 static void add_sums(const struct dt_block_state *state, const struct dt_conv_sums *from, struct dt_conv_sums *to)
 {
-    const struct dt_conv *conv = &state->conv;
+    const struct dt_conv *conv = &state->conv.shape;
     const int vector = state->cpu->kernels->vector;
     const size_t n_sparse = dt_conv_packed_backward_elems(conv, vector), n_dense = dt_conv_dense_elems(conv, vector);
     if (from->sparse_used) {
@@ -243,12 +245,12 @@ static void unpack_sums(const struct dt_block_state *state, const struct dt_conv
 {
     const struct dt_cpu_kernels *kernels = state->cpu->kernels;
     if (sums->sparse_used) {
-        kernels->conv_unpack_gradient(&state->conv, sums->sparse, grads + state->weight_offset);
+        kernels->conv_unpack_gradient(&state->conv.shape, sums->sparse, grads + state->weight_offset);
     }
     if (sums->dense_used) {
-        kernels->conv_unpack_dense(&state->conv, sums->dense, grads + state->weight_offset);
+        kernels->conv_unpack_dense(&state->conv.shape, sums->dense, grads + state->weight_offset);
     }
-    add_elems((size_t)state->conv.k, sums->bias, grads + state->bias_offset);
+    add_elems((size_t)state->conv.shape.k, sums->bias, grads + state->bias_offset);
 }
 
 void dt_cpu_conv_backward(struct dt_cpu_job *job)
@@ -257,21 +259,22 @@ void dt_cpu_conv_backward(struct dt_cpu_job *job)
     const struct dt_pass *pass = job->pass;
     if (pass->first == 0) {
         pack_weights(job);
-        clear_sums(state, &state->total);
+        clear_sums(state, &state->conv.total);
     }
     if (!pass->accumulate) {
         memset(job->grads + state->weight_offset, 0, state->n_weights * sizeof(float));
-        memset(job->grads + state->bias_offset, 0, (size_t)state->conv.k * sizeof(float));
+        memset(job->grads + state->bias_offset, 0, (size_t)state->conv.shape.k * sizeof(float));
     }
-    for (job->begin = 0; job->begin < job->n; job->begin += state->n_slices * state->slice) {
-        const int n_left = (job->n - job->begin + state->slice - 1) / state->slice, n_slices = dt_min(n_left, state->n_slices);
+    for (job->begin = 0; job->begin < job->n; job->begin += state->conv.n_slices * state->conv.slice) {
+        const int n_left = (job->n - job->begin + state->conv.slice - 1) / state->conv.slice,
+                  n_slices = dt_min(n_left, state->conv.n_slices);
         dt_threads_run(state->cpu->threads, n_slices, conv_slice, job);
         for (int s = 0; s < n_slices; s++) {
-            add_sums(state, &state->sums[s], &state->total);
+            add_sums(state, &state->conv.sums[s], &state->conv.total);
         }
     }
     if (!pass->more) {
-        unpack_sums(state, &state->total, job->grads);
-        clear_sums(state, &state->total);
+        unpack_sums(state, &state->conv.total, job->grads);
+        clear_sums(state, &state->conv.total);
     }
 }

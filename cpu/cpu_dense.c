@@ -1,5 +1,5 @@
-/* Dense layers forward, a panel of inputs at a time: its weights, turned, stay in the first-level cache. */
-#include "cpu/cpu_turn.h"
+/* Dense layers forward, a panel of inputs at a time: its weights, transposed, stay in the first-level cache. */
+#include "cpu/cpu_transpose.h"
 #include "cpu/cpu_walk.h"
 
 void DT_KERNEL(dense_forward)(int part, int n_parts, int n, int n_in, int n_out, const float *x, const float *weight,
@@ -14,7 +14,7 @@ void DT_KERNEL(dense_forward)(int part, int n_parts, int n, int n_in, int n_out,
         p.depth = dt_min(WALK_DEPTH, n_in - at);
         for (int j = 0; j < n_out; j += WALK_COLUMNS) {
             p.n_columns = dt_min(WALK_COLUMNS, n_out - j);
-            turn_matrix(p.n_columns, p.depth, weight + (size_t)j * (size_t)n_in + at, (size_t)n_in, panel, p.b_step);
+            transpose_matrix(p.n_columns, p.depth, weight + (size_t)j * (size_t)n_in + at, (size_t)n_in, panel, p.b_step);
             for (int tile = first; tile < last; tile++) {
                 const int begin = tile_begin(n, tile), end = tile_begin(n, tile + 1);
                 if (j + WALK_COLUMNS >= n_out && at + WALK_DEPTH < n_in) {

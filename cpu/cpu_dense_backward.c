@@ -1,6 +1,6 @@
 /* Dense layers backward: both gradients, for so many inputs at a time that what is read again and again, their samples or their
  * weights, stays in the first-level cache. */
-#include "cpu/cpu_turn.h"
+#include "cpu/cpu_transpose.h"
 #include "cpu/cpu_walk.h"
 
 #define COLUMNS DT_DENSE_COLUMNS
@@ -218,7 +218,7 @@ static int count_columns(const struct dt_dense *d, int at, int n)
 }
 
 /* Whether dw costs less by the zeros of x than by those of dy, or as a dense product: in cycles, as measured. By x there are
- * matrices to turn, and every row of every panel has a beginning and an end. */
+ * matrices to transpose, and every row of every panel has a beginning and an end. */
 static bool prefers_inputs(const struct dt_dense *d, int at, int n)
 {
     const int64_t n_samples = d->n, n_units = d->n_out, n_vectors = COLUMNS / VL;
@@ -229,23 +229,23 @@ static bool prefers_inputs(const struct dt_dense *d, int at, int n)
     return around < by_dy && 6 * n_pieces * count_columns(d, at, n) + around < by_dy;
 }
 
-/* rows (n_units, n columns) of dw = or += turned */
-static void store_rows(const struct ahead *ahead, int n_units, int n, const float *turned, bool accumulate, float *dw,
+/* rows (n_units, n columns) of dw = or += transposed */
+static void store_rows(const struct ahead *ahead, int n_units, int n, const float *transposed, bool accumulate, float *dw,
                        size_t stride)
 {
-    for (int unit = 0; unit < n_units; unit++, turned += COLUMNS, dw += stride) {
+    for (int unit = 0; unit < n_units; unit++, transposed += COLUMNS, dw += stride) {
         ask_ahead(ahead, unit, n_units);
         for (int j = 0; j < n; j++) {
-            dw[j] = accumulate ? dw[j] + turned[j] : turned[j];
+            dw[j] = accumulate ? dw[j] + transposed[j] : transposed[j];
         }
     }
 }
 
-/* Columns of dw with x's zeros skipped: all units of an input side by side, and then turned. */
+/* Columns of dw with x's zeros skipped: all units of an input side by side, and then transposed. */
 static void weights_by_input(const struct ahead *ahead, const struct dt_dense *d, int at, int n, float *scratch)
 {
     const size_t n_in = (size_t)d->n_in, n_out = (size_t)d->n_out;
-    float *x = scratch, *sums = x + COLUMNS * WALK_DEPTH, *turned = sums + COLUMNS * WALK_COLUMNS;
+    float *x = scratch, *sums = x + COLUMNS * WALK_DEPTH, *transposed = sums + COLUMNS * WALK_COLUMNS;
     struct product p = {.a_stride = WALK_DEPTH, .b_step = n_out, .c_stride = WALK_COLUMNS};
     for (int j = 0; j < d->n_out; j += WALK_COLUMNS) {
         p.n_columns = dt_min(WALK_COLUMNS, d->n_out - j);
@@ -253,7 +253,7 @@ static void weights_by_input(const struct ahead *ahead, const struct dt_dense *d
         for (int k = 0; k < d->n; k += WALK_DEPTH) {
             p.depth = dt_min(WALK_DEPTH, d->n - k);
             p.b = d->dy + (size_t)k * n_out + j;
-            turn_matrix(p.depth, n, d->x + (size_t)k * n_in + at, n_in, x, WALK_DEPTH);
+            transpose_matrix(p.depth, n, d->x + (size_t)k * n_in + at, n_in, x, WALK_DEPTH);
             for (int tile = 0; tile < tile_count(n); tile++) {
                 const int begin = tile_begin(n, tile);
                 p.a = x + begin * WALK_DEPTH;
@@ -261,8 +261,8 @@ static void weights_by_input(const struct ahead *ahead, const struct dt_dense *d
                 product_rows(tile_begin(n, tile + 1) - begin, &p);
             }
         }
-        turn_matrix(n, p.n_columns, sums, WALK_COLUMNS, turned, COLUMNS);
-        store_rows(ahead, p.n_columns, n, turned, d->accumulate, d->dw + (size_t)j * n_in + at, n_in);
+        transpose_matrix(n, p.n_columns, sums, WALK_COLUMNS, transposed, COLUMNS);
+        store_rows(ahead, p.n_columns, n, transposed, d->accumulate, d->dw + (size_t)j * n_in + at, n_in);
     }
 }
 

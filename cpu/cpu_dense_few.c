@@ -1,7 +1,7 @@
-/* Dense layers forward for few samples: then turning the weights would cost more than it saves. Inputs and weights both run along
- * k, so sums are kept lane by lane and added up at the end. */
+/* Dense layers forward for few samples: then transposing the weights would cost more than it saves. Inputs and weights both run
+ * along k, so sums are kept lane by lane and added up at the end. */
 #include "cpu/cpu_kernels.h"
-#include "cpu/cpu_turn.h"
+#include "cpu/cpu_transpose.h"
 
 #if defined(__AVX512F__)
 #define ROWS 6 /* 24 sums, 4 of w, 1 of x */

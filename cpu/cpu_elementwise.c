@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "base/rng.h"
-#include "cpu/cpu_turn.h"
+#include "cpu/cpu_transpose.h"
 
 /* e^x for -87 <= x <= 88, relative error below 2e-7: x = n log 2 + r, and a polynomial for e^r. Its coefficients and those of
  * tanh_vector are Moshier's (Cephes mathematical library, single precision). A NaN stays one. */
@@ -203,7 +203,7 @@ void DT_KERNEL(transpose)(size_t n_rows, size_t n_cols, float scale, const float
                 const float *at = from + (row + i) * n_cols + col;
                 rows[i] = scale * load(at);
             }
-            turn_four_rows(rows, to + col * n_rows + row, n_rows);
+            transpose_four_rows(rows, to + col * n_rows + row, n_rows);
         }
     }
     for (size_t row = 0; row < n_rows; row++) {

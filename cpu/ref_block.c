@@ -12,7 +12,7 @@ struct dt_block_state {
     float *linear;      /* (capacity, linear_out): after bias and activation */
     uint32_t *winner;   /* (capacity, pool_out): max pool's chosen input, as an index into a sample's linear_out */
     float *delta;       /* (linear_out) one sample's gradient on its way back */
-    float *turned;      /* (out) one sample in the other order, where flatten leaves H W C */
+    float *reordered;   /* (out) one sample in the other order, where flatten leaves H W C */
     double *weight_sum; /* (n_weights) gradient of the batch */
     double *bias_sum;   /* (linear_out.c) */
     double *input_sum;  /* (in) gradient of one sample's input */
@@ -42,11 +42,11 @@ enum dt_status dt_ref_block_open(struct dt_backend *backend, const struct dt_mod
     state->linear = zeroed(n * dt_shape_elems(block->linear_out), sizeof(float));
     state->winner = zeroed(n * dt_shape_elems(block->pool_out), sizeof(uint32_t));
     state->delta = zeroed(dt_shape_elems(block->linear_out), sizeof(float));
-    state->turned = zeroed(dt_shape_elems(block->out), sizeof(float));
+    state->reordered = zeroed(dt_shape_elems(block->out), sizeof(float));
     state->weight_sum = zeroed(state->n_weights, sizeof(double));
     state->bias_sum = zeroed((size_t)block->linear_out.c, sizeof(double));
     state->input_sum = zeroed(dt_shape_elems(block->in), sizeof(double));
-    if (!state->input_sum || !state->linear || !state->winner || !state->delta || !state->turned || !state->weight_sum ||
+    if (!state->input_sum || !state->linear || !state->winner || !state->delta || !state->reordered || !state->weight_sum ||
         !state->bias_sum) {
         dt_ref_block_close(state);
         return dt_error(DT_NO_MEMORY, "out of memory while opening block %s (use a smaller model or batch)", block->name);
@@ -60,7 +60,7 @@ void dt_ref_block_close(struct dt_block_state *state)
     free(state->linear);
     free(state->winner);
     free(state->delta);
-    free(state->turned);
+    free(state->reordered);
     free(state->weight_sum);
     free(state->bias_sum);
     free(state->input_sum);
@@ -279,7 +279,7 @@ static void dropout(const struct dt_block *b, const struct dt_pass *pass, int sa
 }
 
 /* One sample at the flatten, forward or back: images are C H W here, and a dense layer wants its inputs in H W C order. */
-static void turn(const struct dt_block_state *st, bool forward, float *x)
+static void reorder(const struct dt_block_state *st, bool forward, float *x)
 {
     const struct dt_shape s = st->block->pool_out;
     if (!st->block->flatten || st->block->canonical) {
@@ -289,11 +289,11 @@ static void turn(const struct dt_block_state *st, bool forward, float *x)
         for (int h = 0; h < s.h; h++) {
             for (int w = 0; w < s.w; w++) {
                 const size_t unit = ((size_t)h * (size_t)s.w + (size_t)w) * (size_t)s.c + (size_t)c;
-                st->turned[forward ? unit : at(s, c, h, w)] = x[forward ? at(s, c, h, w) : unit];
+                st->reordered[forward ? unit : at(s, c, h, w)] = x[forward ? at(s, c, h, w) : unit];
             }
         }
     }
-    memcpy(x, st->turned, dt_shape_elems(s) * sizeof(float));
+    memcpy(x, st->reordered, dt_shape_elems(s) * sizeof(float));
 }
 
 enum dt_status dt_ref_block_forward(struct dt_block_state *st, const float *params, const float *x, float *y,
@@ -314,7 +314,7 @@ enum dt_status dt_ref_block_forward(struct dt_block_state *st, const float *para
         if (b->dropout_rate > 0 && pass->training) {
             dropout(b, pass, i, y + n * n_out);
         }
-        turn(st, true, y + n * n_out);
+        reorder(st, true, y + n * n_out);
         if (pass->poll != NULL) {
             pass->poll(pass->poll_context);
         }
@@ -329,7 +329,7 @@ static void unwind(struct dt_block_state *st, int sample, float *dy, const struc
     const size_t n_linear = dt_shape_elems(b->linear_out);
     const size_t kept = (size_t)(pass->first + sample);
     const float *linear = st->linear + kept * n_linear;
-    turn(st, false, dy);
+    reorder(st, false, dy);
     if (b->dropout_rate > 0) {
         dropout(b, pass, sample, dy);
     }

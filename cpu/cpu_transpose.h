@@ -1,6 +1,6 @@
-/* Turning matrices, so that what a dense layer adds up lies side by side. */
-#ifndef DT_CPU_TURN_H
-#define DT_CPU_TURN_H
+/* Transposes, so that what a dense layer adds up lies side by side. */
+#ifndef DT_CPU_TRANSPOSE_H
+#define DT_CPU_TRANSPOSE_H
 
 #include <stddef.h>
 
@@ -24,17 +24,17 @@
 typedef float quarter __attribute__((vector_size(16)));
 
 /* to[j][0 .. 3] = from[0 .. 3][j] for VL columns j. */
-ALWAYS_INLINE void turn_four_rows(const vf from[4], float *to, size_t to_stride)
+ALWAYS_INLINE void transpose_four_rows(const vf from[4], float *to, size_t to_stride)
 {
     const vf a = from[0], b = from[1], c = from[2], d = from[3];
     const vf ab0 = PERMUTE(a, b, BLOCKS(0, VL, 1, VL + 1)), ab1 = PERMUTE(a, b, BLOCKS(2, VL + 2, 3, VL + 3));
     const vf cd0 = PERMUTE(c, d, BLOCKS(0, VL, 1, VL + 1)), cd1 = PERMUTE(c, d, BLOCKS(2, VL + 2, 3, VL + 3));
-    const vf turned[4] = {PERMUTE(ab0, cd0, BLOCKS(0, 1, VL, VL + 1)), PERMUTE(ab0, cd0, BLOCKS(2, 3, VL + 2, VL + 3)),
-                          PERMUTE(ab1, cd1, BLOCKS(0, 1, VL, VL + 1)), PERMUTE(ab1, cd1, BLOCKS(2, 3, VL + 2, VL + 3))};
+    const vf transposed[4] = {PERMUTE(ab0, cd0, BLOCKS(0, 1, VL, VL + 1)), PERMUTE(ab0, cd0, BLOCKS(2, 3, VL + 2, VL + 3)),
+                              PERMUTE(ab1, cd1, BLOCKS(0, 1, VL, VL + 1)), PERMUTE(ab1, cd1, BLOCKS(2, 3, VL + 2, VL + 3))};
     UNROLL
     for (int j = 0; j < 4; j++) {
         quarter block[VL / 4];
-        memcpy(block, &turned[j], sizeof block);
+        memcpy(block, &transposed[j], sizeof block);
         UNROLL
         for (int i = 0; i < VL / 4; i++) {
             memcpy(to + (size_t)(4 * i + j) * to_stride, &block[i], sizeof block[i]);
@@ -44,7 +44,7 @@ ALWAYS_INLINE void turn_four_rows(const vf from[4], float *to, size_t to_stride)
 
 /* to (n_columns, n_rows) from (n_rows, n_columns). Columns are written in whole vectors and rows in fours: what is more than asked
  * for repeats the last row, or is whatever lies behind it. */
-ALWAYS_INLINE void turn_matrix(int n_rows, int n_columns, const float *from, size_t from_stride, float *to, size_t to_stride)
+ALWAYS_INLINE void transpose_matrix(int n_rows, int n_columns, const float *from, size_t from_stride, float *to, size_t to_stride)
 {
     for (int r = 0; r < n_rows; r += 4) {
         const float *rows[4];
@@ -52,8 +52,8 @@ ALWAYS_INLINE void turn_matrix(int n_rows, int n_columns, const float *from, siz
             rows[i] = from + (size_t)(r + i < n_rows ? r + i : n_rows - 1) * from_stride;
         }
         for (int c = 0; c < n_columns; c += VL) {
-            turn_four_rows((const vf[4]){load(rows[0] + c), load(rows[1] + c), load(rows[2] + c), load(rows[3] + c)},
-                           to + (size_t)c * to_stride + r, to_stride);
+            transpose_four_rows((const vf[4]){load(rows[0] + c), load(rows[1] + c), load(rows[2] + c), load(rows[3] + c)},
+                                to + (size_t)c * to_stride + r, to_stride);
         }
     }
 }
