@@ -21,7 +21,7 @@ static enum dt_status load_weights(struct dt_inference *inference, const struct 
     }
     enum dt_status s = dt_checkpoint_get(file, &inference->model, arena, 0, NULL);
     if (s == DT_OK) {
-        s = dt_model_turn(&inference->model, false, arena);
+        s = dt_model_reorder(&inference->model, false, arena);
     }
     if (s == DT_OK) {
         s = inference->backend->ops->copy_in(inference->backend, inference->network->params, arena, n * sizeof *arena);

@@ -71,17 +71,17 @@ static enum dt_status copy_in(const struct dt_trainer *t, const struct host_aren
     return DT_OK;
 }
 
-static enum dt_status turn(const struct dt_trainer *t, bool to_file, struct host_arenas *host)
+static enum dt_status reorder(const struct dt_trainer *t, bool to_file, struct host_arenas *host)
 {
-    DT_TRY(dt_model_turn(&t->model, to_file, host->params));
+    DT_TRY(dt_model_reorder(&t->model, to_file, host->params));
     for (int i = 0; i < t->optimizer.n_states; i++) {
-        DT_TRY(dt_model_turn(&t->model, to_file, host->states[i]));
+        DT_TRY(dt_model_reorder(&t->model, to_file, host->states[i]));
     }
     return DT_OK;
 }
 
-/* Arenas in host memory are turned in place and back: a copy would cost as much memory as they do. */
-static enum dt_status save_turned(struct dt_trainer *t, const struct dt_run_dir *run, struct host_arenas *host, char *path)
+/* Arenas in host memory are reordered in place and back: a copy would cost as much memory as they do. */
+static enum dt_status save_reordered(struct dt_trainer *t, const struct dt_run_dir *run, struct host_arenas *host, char *path)
 {
     struct dt_checkpoint checkpoint = {.state = t->state,
                                        .config = t->config_json,
@@ -89,10 +89,10 @@ static enum dt_status save_turned(struct dt_trainer *t, const struct dt_run_dir 
                                        .n_optimizer_states = t->optimizer.n_states,
                                        .optimizer = {host->states[0], host->states[1]}};
     checkpoint.state.optimizer_steps = t->optimizer.n_steps;
-    DT_TRY(turn(t, true, host));
+    DT_TRY(reorder(t, true, host));
     const enum dt_status saved = dt_checkpoint_save(run->checkpoints, (int)t->config.checkpoint_keep, &t->model, &checkpoint, path);
-    const enum dt_status turned = turn(t, false, host);
-    return saved != DT_OK ? saved : turned;
+    const enum dt_status reordered = reorder(t, false, host);
+    return saved != DT_OK ? saved : reordered;
 }
 
 static enum dt_status write_checkpoint(struct dt_trainer *t, const struct dt_run_dir *run, char *path)
@@ -101,7 +101,7 @@ static enum dt_status write_checkpoint(struct dt_trainer *t, const struct dt_run
     DT_TRY(open_arenas(t, &host));
     enum dt_status s = copy_out(t, &host);
     if (s == DT_OK) {
-        s = save_turned(t, run, &host, path);
+        s = save_reordered(t, run, &host, path);
     }
     close_arenas(&host);
     return s;
@@ -193,7 +193,7 @@ static enum dt_status load_arenas(struct dt_trainer *t, const struct dt_checkpoi
     DT_TRY(open_arenas(t, &host));
     enum dt_status s = dt_checkpoint_get(file, &t->model, host.params, n_states, host.states);
     if (s == DT_OK) {
-        s = turn(t, false, &host);
+        s = reorder(t, false, &host);
     }
     if (s == DT_OK) {
         s = copy_in(t, &host);

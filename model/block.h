@@ -6,8 +6,8 @@
  * All parameters lie in one flat float buffer, the arena, all gradients in a second one of the same layout. Blocks lie in it in
  * reverse order, so that in the backward pass gradients become final front to back, and any bucket is a contiguous range.
  * Names, shapes and element order are PyTorch's: conv weight K C R S ("OIHW"), dense weight out in. One exception: the inputs of
- * the first dense layer behind a flatten are in H W C order, as backends keep images, so that nothing has to be turned in a step;
- * dt_param_at says where an element is. */
+ * the first dense layer behind a flatten are in H W C order, as backends keep images, so that nothing has to be reordered in a
+ * step; dt_param_at says where an element is. */
 #ifndef DT_MODEL_BLOCK_H
 #define DT_MODEL_BLOCK_H
 
@@ -80,9 +80,9 @@ enum dt_status dt_model_lower(const struct dt_model_spec *spec, struct dt_model 
 /* Where in the arena, from the tensor's offset on, its element i in PyTorch's order lies. */
 size_t dt_param_at(const struct dt_param *param, size_t i);
 
-/* Turns weights, or an optimizer's state, in host memory to PyTorch's order in every tensor, as files have it, or back from it.
+/* Brings weights, or an optimizer's state, in host memory to PyTorch's order in every tensor, as files have it, or back from it.
  * DT_NO_MEMORY. */
-enum dt_status dt_model_turn(const struct dt_model *model, bool to_file, float *arena);
+enum dt_status dt_model_reorder(const struct dt_model *model, bool to_file, float *arena);
 
 /* Multiplications and additions (2 each) of one sample's forward pass through a block's linear operation. */
 double dt_block_flops(const struct dt_block *block);

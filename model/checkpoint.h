@@ -51,7 +51,7 @@ struct dt_checkpoint_state {
 #undef DT_CHECKPOINT_FIELD
 };
 
-/* Everything in host memory. `arena` and `optimizer[i]` have the model's arena layout, but in the file's order (dt_model_turn);
+/* Everything in host memory. `arena` and `optimizer[i]` have the model's arena layout, but in the file's order (dt_model_reorder);
  * gaps are neither written nor read. */
 struct dt_checkpoint {
     struct dt_checkpoint_state state;
@@ -90,7 +90,8 @@ enum dt_status dt_weights_parse(const char *name, const uint8_t *bytes, size_t n
  * names those that are missing or unknown, or the first of another shape. */
 enum dt_status dt_checkpoint_check(const struct dt_checkpoint_file *file, const struct dt_model *model, int n_optimizer_states);
 
-/* Checks that, and copies the tensors into arenas, gaps untouched, in the file's order (dt_model_turn). optimizer[i] may be NULL.
+/* Checks that, and copies the tensors into arenas, gaps untouched, in the file's order (dt_model_reorder). optimizer[i] may be
+ * NULL.
  */
 enum dt_status dt_checkpoint_get(const struct dt_checkpoint_file *file, const struct dt_model *model, float *arena,
                                  int n_optimizer_states, float *const *optimizer);

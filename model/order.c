@@ -15,7 +15,7 @@ size_t dt_param_at(const struct dt_param *param, size_t i)
 }
 
 /* (n_columns, n_rows) from (n_rows, n_columns) */
-static void turn_row(size_t n_rows, size_t n_columns, const float *from, float *to)
+static void transpose(size_t n_rows, size_t n_columns, const float *from, float *to)
 {
     for (size_t column = 0; column < n_columns; column++) {
         for (size_t row = 0; row < n_rows; row++) {
@@ -24,26 +24,26 @@ static void turn_row(size_t n_rows, size_t n_columns, const float *from, float *
     }
 }
 
-static enum dt_status turn_param(const struct dt_param *param, bool to_file, float *tensor)
+static enum dt_status reorder_param(const struct dt_param *param, bool to_file, float *tensor)
 {
     const size_t n_c = (size_t)param->image.c, n_places = (size_t)param->image.h * (size_t)param->image.w, n = n_c * n_places;
-    float *turned = malloc(n * sizeof *turned);
-    if (turned == NULL) {
+    float *reordered = malloc(n * sizeof *reordered);
+    if (reordered == NULL) {
         return dt_error(DT_NO_MEMORY, "out of memory for the weights' order in a checkpoint");
     }
     for (size_t row = 0; row < param->n_elems / n; row++, tensor += n) {
-        turn_row(to_file ? n_places : n_c, to_file ? n_c : n_places, tensor, turned);
-        memcpy(tensor, turned, n * sizeof *turned);
+        transpose(to_file ? n_places : n_c, to_file ? n_c : n_places, tensor, reordered);
+        memcpy(tensor, reordered, n * sizeof *reordered);
     }
-    free(turned);
+    free(reordered);
     return DT_OK;
 }
 
-enum dt_status dt_model_turn(const struct dt_model *model, bool to_file, float *arena)
+enum dt_status dt_model_reorder(const struct dt_model *model, bool to_file, float *arena)
 {
     for (int p = 0; p < model->n_params; p++) {
         if (model->params[p].image.c > 0) {
-            DT_TRY(turn_param(&model->params[p], to_file, arena + model->params[p].offset));
+            DT_TRY(reorder_param(&model->params[p], to_file, arena + model->params[p].offset));
         }
     }
     return DT_OK;

@@ -134,7 +134,7 @@ static void test_order_in_files(void)
     for (size_t i = 0; i < model.arena_elems; i++) {
         arena[i] = file[i] = (float)i;
     }
-    CHECK_INT(dt_model_turn(&model, true, file), DT_OK);
+    CHECK_INT(dt_model_reorder(&model, true, file), DT_OK);
     for (int p = 0; p < model.n_params; p++) {
         const struct dt_param *param = &model.params[p];
         for (size_t i = 0; i < param->n_elems; i++) {
@@ -142,7 +142,7 @@ static void test_order_in_files(void)
         }
     }
     CHECK(memcmp(arena, file, model.arena_elems * sizeof *arena) != 0);
-    CHECK_INT(dt_model_turn(&model, false, file), DT_OK);
+    CHECK_INT(dt_model_reorder(&model, false, file), DT_OK);
     CHECK(memcmp(arena, file, model.arena_elems * sizeof *arena) == 0);
     free(arena);
     free(file);
