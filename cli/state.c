@@ -32,7 +32,7 @@ static enum dt_status open_arenas(const struct dt_trainer *t, struct host_arenas
     }
     *out = (struct host_arenas){.params = calloc(n, sizeof(float)), .copies = true};
     bool complete = out->params != NULL;
-    for (int i = 0; i < t->optimizer.n_states; i++) {
+    for (int i = 0; i < 2 && i < t->optimizer.n_states; i++) { /* 2: for clang-tidy, which takes more for possible */
         out->states[i] = calloc(n, sizeof(float));
         complete = complete && out->states[i] != NULL;
     }
