@@ -1,5 +1,5 @@
-/* Each block of a model, timed where it works: inside real training steps, by a copy of the backend's table of functions that takes
- * the time around each call. So it holds for any backend, and what it times is what a training does, chunks and all. */
+/* Each block of a model, timed where it works: inside real training steps, by watching their spans (model/trace.h). So it holds for
+ * any backend, and what it times is what a training does, chunks and all. */
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -12,20 +12,17 @@
 #define PEAK_MS 3 /* a round */
 
 struct bench {
-    struct dt_backend_ops ops;         /* the copy */
-    const struct dt_backend_ops *real; /* the backend's own */
+    struct dt_trace trace; /* first: what begin_span and end_span get is this */
     struct dt_trainer trainer;
     struct dt_block_times times;
     enum dt_bench_step step; /* the one under way, and its round */
     int round;
-    bool going_back;     /* between loss and the next gather: a block that goes forward now is only recomputed */
-    char *host;          /* two of the largest activation, where the backend has them elsewhere */
-    size_t n_host_bytes; /* of one */
+    struct dt_bench_cost starts[DT_N_SPANS]; /* of the spans under way */
+    char *host;                              /* two of the largest activation, where the backend has them elsewhere */
+    size_t n_host_bytes;                     /* of one */
 };
 
-static struct bench *bench; /* the one under way: the interface hands a block nothing of its caller's */
-
-/* ---- the copy of the backend's functions */
+/* ---- what is watched */
 
 static struct dt_bench_cost now(void)
 {
@@ -34,46 +31,26 @@ static struct dt_bench_cost now(void)
     return (struct dt_bench_cost){.wall_s = dt_clock_s(), .cpu_s = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec};
 }
 
-static void add_since(struct dt_bench_timer *timer, struct dt_bench_cost start)
+static void add_since(struct dt_bench_cost *cost, struct dt_bench_cost start)
 {
     const struct dt_bench_cost end = now();
-    timer->rounds[bench->round].wall_s += end.wall_s - start.wall_s;
-    timer->rounds[bench->round].cpu_s += end.cpu_s - start.cpu_s;
-}
-
-/* Ends what began at `start`; a device that only took note of the work does it first. */
-static enum dt_status timed(struct dt_bench_timer *timer, struct dt_bench_cost start, enum dt_status status)
-{
-    if (bench->step != DT_STEP_TIMED || status != DT_OK) {
-        return status;
-    }
-    DT_TRY(bench->real->sync(bench->trainer.backend));
-    add_since(timer, start);
-    return DT_OK;
-}
-
-static int block_of(const struct dt_block_state *state)
-{
-    int b = 0;
-    while (bench->trainer.network->states[b] != state) {
-        b++;
-    }
-    return b;
+    cost->wall_s += end.wall_s - start.wall_s;
+    cost->cpu_s += end.cpu_s - start.cpu_s;
 }
 
 /* Bytes of an element of block b's output and of its gradient: what leaves the last one is float, and all on a CPU. */
-static size_t elem_bytes(int b)
+static size_t elem_bytes(const struct bench *bench, int b)
 {
     const struct dt_trainer *t = &bench->trainer;
     return t->device.cuda != NULL && t->config.precision == DT_PRECISION_BF16 && b < t->model.n_blocks - 1 ? 2 : 4;
 }
 
 /* n_elems of a buffer, in the program's own memory. */
-static enum dt_status reach(int b, const float *x, size_t n_elems, void *host, const void **out)
+static enum dt_status reach(const struct bench *bench, int b, const float *x, size_t n_elems, void *host, const void **out)
 {
     struct dt_backend *backend = bench->trainer.backend;
     *out = backend->host_memory ? (const void *)x : host;
-    return backend->host_memory ? DT_OK : bench->real->copy_out(backend, host, x, n_elems * elem_bytes(b));
+    return backend->host_memory ? DT_OK : backend->ops->copy_out(backend, host, x, n_elems * elem_bytes(bench, b));
 }
 
 /* Not zero; a negative zero is one. */
@@ -83,81 +60,66 @@ static bool is_alive(const void *elems, size_t i, size_t n_bytes)
 }
 
 /* What a block left, and what comes back to it. */
-static enum dt_status count_block(int b, const float *y, const float *dy, int n_samples)
+static enum dt_status count_block(struct bench *bench, const struct dt_span *span)
 {
+    const int b = span->block;
     struct dt_block_bench *block = &bench->times.blocks[b];
-    const size_t n = (size_t)n_samples * dt_shape_elems(bench->trainer.model.blocks[b].out), n_bytes = elem_bytes(b);
+    const size_t n = (size_t)span->n_samples * dt_shape_elems(bench->trainer.model.blocks[b].out), n_bytes = elem_bytes(bench, b);
     const void *outputs, *grads;
-    DT_TRY(reach(b, y, n, bench->host, &outputs));
-    DT_TRY(reach(b, dy, n, bench->host + bench->n_host_bytes, &grads));
+    DT_TRY(reach(bench, b, span->y, n, bench->host, &outputs));
+    DT_TRY(reach(bench, b, span->dy, n, bench->host + bench->n_host_bytes, &grads));
     for (size_t i = 0; i < n; i++) {
         const bool output = is_alive(outputs, i, n_bytes), grad = is_alive(grads, i, n_bytes);
         block->n_alive_outputs += output;
         block->n_alive_grads += grad;
         block->n_alive_both += output && grad;
     }
-    block->n_samples += n_samples;
+    block->n_samples += span->n_samples;
     block->n_outputs += (double)n;
     return DT_OK;
 }
 
-static enum dt_status timed_gather(struct dt_backend *backend, struct dt_bound_samples *bound, const struct dt_batch *batch,
-                                   float *x)
+static struct dt_bench_timer *timer_of(struct bench *bench, const struct dt_span *span)
 {
-    bench->going_back = false;
-    const struct dt_bench_cost start = now();
-    return timed(&bench->times.parts[DT_PART_GATHER], start, bench->real->gather(backend, bound, batch, x));
-}
-
-static enum dt_status timed_forward(struct dt_block_state *state, const float *params, const float *x, float *y,
-                                    const struct dt_pass *pass)
-{
-    struct dt_block_bench *block = &bench->times.blocks[block_of(state)];
-    bench->times.made_again = bench->times.made_again || bench->going_back;
-    const struct dt_bench_cost start = now();
-    return timed(bench->going_back ? &block->backward : &block->forward, start,
-                 bench->real->block_forward(state, params, x, y, pass));
-}
-
-static enum dt_status timed_backward(struct dt_block_state *state, const float *params, float *grads, const float *x,
-                                     const float *y, float *dy, float *dx, const struct dt_pass *pass)
-{
-    const int b = block_of(state);
-    if (bench->step == DT_STEP_COUNTED) {
-        DT_TRY(count_block(b, y, dy, pass->batch->n));
+    struct dt_block_times *times = &bench->times;
+    switch (span->kind) {
+    case DT_SPAN_GATHER:
+        return &times->parts[DT_PART_GATHER];
+    case DT_SPAN_FORWARD:
+        return &times->blocks[span->block].forward;
+    case DT_SPAN_LOSS:
+        return &times->parts[DT_PART_LOSS];
+    case DT_SPAN_RECOMPUTE:
+    case DT_SPAN_BACKWARD:
+        return &times->blocks[span->block].backward;
+    case DT_SPAN_UPDATE:
+    case DT_N_SPANS:
+        break;
     }
-    const struct dt_bench_cost start = now();
-    return timed(&bench->times.blocks[b].backward, start, bench->real->block_backward(state, params, grads, x, y, dy, dx, pass));
+    return &times->parts[DT_PART_OPTIMIZER];
 }
 
-static enum dt_status timed_loss(struct dt_backend *backend, enum dt_loss loss, struct dt_bound_samples *bound,
-                                 const struct dt_batch *batch, int n_outputs, const float *logits, float *dlogits)
+static enum dt_status begin_span(struct dt_trace *trace, const struct dt_span *span)
 {
-    bench->going_back = true;
-    const struct dt_bench_cost start = now();
-    return timed(&bench->times.parts[DT_PART_LOSS], start,
-                 bench->real->loss(backend, loss, bound, batch, n_outputs, logits, dlogits));
+    struct bench *bench = (struct bench *)trace;
+    bench->times.made_again = bench->times.made_again || span->kind == DT_SPAN_RECOMPUTE;
+    if (bench->step == DT_STEP_COUNTED && span->kind == DT_SPAN_BACKWARD) {
+        DT_TRY(count_block(bench, span));
+    }
+    bench->starts[span->kind] = now();
+    return DT_OK;
 }
 
-static enum dt_status timed_optimizer_step(struct dt_backend *backend, const struct dt_update *update, size_t n_elems,
-                                           float *params, const float *grads, float *state1, float *state2)
+/* A device that only took note of the work does it first. */
+static enum dt_status end_span(struct dt_trace *trace, const struct dt_span *span)
 {
-    const struct dt_bench_cost start = now();
-    return timed(&bench->times.parts[DT_PART_OPTIMIZER], start,
-                 bench->real->optimizer_step(backend, update, n_elems, params, grads, state1, state2));
-}
-
-static void put_in_place(struct bench *b)
-{
-    b->real = b->trainer.backend->ops;
-    b->ops = *b->real;
-    b->ops.gather = timed_gather;
-    b->ops.block_forward = timed_forward;
-    b->ops.block_backward = timed_backward;
-    b->ops.loss = timed_loss;
-    b->ops.optimizer_step = timed_optimizer_step;
-    b->trainer.backend->ops = &b->ops;
-    bench = b;
+    struct bench *bench = (struct bench *)trace;
+    struct dt_backend *backend = bench->trainer.backend;
+    if (bench->step == DT_STEP_TIMED) {
+        DT_TRY(backend->ops->sync(backend));
+        add_since(&timer_of(bench, span)->rounds[bench->round], bench->starts[span->kind]);
+    }
+    return DT_OK;
 }
 
 /* ---- the steps */
@@ -172,16 +134,16 @@ static enum dt_status take_step(struct bench *b, enum dt_bench_step step)
         t->state.step_in_epoch = 0;
     }
     b->step = step;
+    dt_trainer_watch(t, step != DT_STEP_PLAIN ? &b->trace : NULL);
     dt_comm_phase(t->world->comm, "bench blocks");
     const struct dt_bench_cost start = now();
     DT_TRY(dt_trainer_steps(t, 1, &result));
-    add_since(&b->times.steps[step], start);
+    add_since(&b->times.steps[step].rounds[b->round], start);
     return result.stop ? dt_bench_stopped(t->world) : DT_OK;
 }
 
 static enum dt_status take_steps(struct bench *b)
 {
-    put_in_place(b);
     for (int i = 0; i < DT_BENCH_WARMUP; i++) {
         DT_TRY(take_step(b, DT_STEP_PLAIN));
     }
@@ -217,9 +179,7 @@ static enum dt_status run(struct bench *b, const char *path)
     struct dt_trainer *t = &b->trainer;
     DT_TRY(dt_world_agree(t->world, open_host(b)));
     DT_TRY(dt_dist_optimizer_broadcast(&t->dist));
-    const enum dt_status s = take_steps(b);
-    t->backend->ops = b->real;
-    DT_TRY(s);
+    DT_TRY(take_steps(b));
     enum dt_status written = DT_OK;
     if (t->world->rank == 0) {
         cJSON *json = dt_block_times_json(t, &b->times);
@@ -234,6 +194,7 @@ enum dt_status dt_bench_blocks(struct dt_world *world, const struct dt_config *c
 {
     struct bench *b = calloc(1, sizeof *b);
     DT_TRY(dt_world_agree(world, b != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory")));
+    b->trace = (struct dt_trace){.begin = begin_span, .end = end_span};
     struct dt_config c = *config;
     c.dist.check_every = 0;
     c.cuda_graph = false; /* call by call, to time the calls */

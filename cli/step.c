@@ -25,13 +25,28 @@ static struct dt_batch micro_batch(const struct dt_batch *batch, int m, int k)
     return (struct dt_batch){.n = end - begin, .rows = batch->rows + begin, .ids = batch->ids + begin, .epoch = batch->epoch};
 }
 
+void dt_trainer_watch(struct dt_trainer *t, struct dt_trace *trace)
+{
+    t->trace = trace;
+    t->optimizer.trace = trace;
+}
+
+static enum dt_status gather(struct dt_trainer *t, const struct dt_pass *pass)
+{
+    const struct dt_span span = {.kind = DT_SPAN_GATHER, .n_samples = pass->batch->n};
+    DT_TRY(dt_span_begin(pass->trace, &span));
+    DT_TRY(dt_network_gather(t->network, t->samples, pass->batch));
+    return dt_span_end(pass->trace, &span);
+}
+
 enum dt_status dt_trainer_passes(struct dt_trainer *t, const struct dt_batch *batch, const struct dt_update *update, double *last)
 {
     const int k = (int)t->config.accumulate;
     for (int m = 0; m < k; m++) {
         const struct dt_batch micro = micro_batch(batch, m, k);
-        struct dt_pass pass = {.batch = &micro, .training = true, .accumulate = m > 0, .seed = (uint64_t)t->config.seed};
-        DT_TRY(dt_network_gather(t->network, t->samples, &micro));
+        struct dt_pass pass = {
+            .batch = &micro, .training = true, .accumulate = m > 0, .seed = (uint64_t)t->config.seed, .trace = t->trace};
+        DT_TRY(gather(t, &pass));
         lap(t, last, DT_PHASE_DATA);
         DT_TRY(dt_network_forward(t->network, &pass));
         DT_TRY(dt_network_loss(t->network, t->samples, &pass));

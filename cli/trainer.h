@@ -50,6 +50,7 @@ struct dt_trainer {
     struct dt_checkpoint_state state; /* where the run stands */
     double seconds[DT_N_PHASES];      /* of this rank, since the start of the process */
     uint64_t n_timed_steps;
+    struct dt_trace *trace; /* dt_trainer_watch */
 };
 
 /* How the training samples are shared out among `size` ranks, seen from `rank`. DT_CONFIG: the batch does not go with the number of
@@ -78,6 +79,9 @@ struct dt_step_results {
 /* The next step of state.epoch, or where a GPU takes them on its own the next few, up to `limit` >= 1; advances `state`. Every rank
  * calls it. DT_NON_FINITE: the training diverged; weights are only fit to be thrown away. */
 enum dt_status dt_trainer_steps(struct dt_trainer *trainer, uint64_t limit, struct dt_step_results *out);
+
+/* From the next step on, `trace` (borrowed) is told of what is done; NULL: nobody is. Not while a GPU takes steps on its own. */
+void dt_trainer_watch(struct dt_trainer *trainer, struct dt_trace *trace);
 
 /* The training has diverged, DT_NON_FINITE, if the mean loss is not a number, or a billion times what it costs to answer 0 every
  * time (with classes: a billion). No run that learns comes near: Adam at lr 1, a thousand times too much, throws configs/mnist.json

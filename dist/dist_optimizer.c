@@ -151,7 +151,8 @@ static enum dt_status step_range(void *context, size_t begin, size_t end)
     struct dt_dist_optimizer *opt = step->opt;
     const float *grads = opt->spec.average ? opt->allreduce.total : opt->network->grads;
     const double start_s = dt_clock_s();
-    const enum dt_status s = dt_optimizer_apply_range(opt->optimizer, step->update, begin, end, opt->network->params, grads);
+    const enum dt_status s =
+        dt_optimizer_apply_range(opt->optimizer, step->update, begin, end, opt->network->params, grads + begin);
     opt->update_s += dt_clock_s() - start_s;
     return s;
 }

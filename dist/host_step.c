@@ -24,14 +24,10 @@ static float *state_of(const struct dt_host_step *step, int index)
 static void step_piece(void *context, size_t begin, size_t end, const float *sums)
 {
     struct dt_host_step *step = context;
-    struct dt_backend *backend = step->network->backend;
-    float *states[2] = {NULL}, *params = step->network->params + begin;
+    float *params = step->network->params + begin;
     const double start_s = dt_clock_s();
-    for (int i = 0; i < step->optimizer->n_states; i++) {
-        states[i] = state_of(step, i) + begin;
-    }
     /* No error: the backend is one whose memory is the host's. */
-    (void)backend->ops->optimizer_step(backend, &step->update, end - begin, params, sums, states[0], states[1]);
+    (void)dt_optimizer_apply_range(step->optimizer, &step->update, begin, end, step->network->params, sums);
     for (int rank = 0; rank < step->comm->local_size; rank++) {
         if (rank != step->comm->local_rank) {
             memcpy(params_of(step, rank) + begin, params, (end - begin) * sizeof *params);

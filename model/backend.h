@@ -12,6 +12,7 @@
 
 #include "base/rng.h"
 #include "model/block.h"
+#include "model/trace.h"
 
 /* Of activations and of the products of convolutions and dense layers; weights, gradients and sums are always float.
  *   f32   strict
@@ -41,6 +42,7 @@ struct dt_pass {
     void (*poll)(
         void *context); /* may be NULL; long host kernels call it a few times, on the calling thread, so that messages progress */
     void *poll_context;
+    struct dt_trace *trace; /* who watches the parts of the pass, or NULL; backends leave it alone */
 };
 
 /* How a network runs on a backend, and which of its memory it can do without. All zero but `chunk` is always right. */

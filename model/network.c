@@ -147,12 +147,20 @@ static struct dt_batch chunk_at(const struct dt_network *net, const struct dt_ba
                              .epoch = batch->epoch};
 }
 
+static enum dt_status forward_block(struct dt_network *net, int b, enum dt_span_kind kind, const struct dt_pass *pass)
+{
+    const struct dt_span span = {.kind = kind, .block = b, .n_samples = pass->batch->n};
+    DT_TRY(dt_span_begin(pass->trace, &span));
+    DT_TRY(net->backend->ops->block_forward(net->states[b], net->params, activation_at(net, b, pass->first),
+                                            activation_at(net, b + 1, pass->first), pass));
+    return dt_span_end(pass->trace, &span);
+}
+
 /* Blocks [begin, end) over the pass's samples. */
-static enum dt_status forward_blocks(struct dt_network *net, int begin, int end, const struct dt_pass *pass)
+static enum dt_status forward_blocks(struct dt_network *net, int begin, int end, enum dt_span_kind kind, const struct dt_pass *pass)
 {
     for (int b = begin; b < end; b++) {
-        DT_TRY(net->backend->ops->block_forward(net->states[b], net->params, activation_at(net, b, pass->first),
-                                                activation_at(net, b + 1, pass->first), pass));
+        DT_TRY(forward_block(net, b, kind, pass));
     }
     return DT_OK;
 }
@@ -165,28 +173,39 @@ enum dt_status dt_network_forward(struct dt_network *net, const struct dt_pass *
         struct dt_pass part = *pass;
         part.batch = &chunk;
         part.first = first;
-        DT_TRY(forward_blocks(net, 0, n_spatial, &part));
+        DT_TRY(forward_blocks(net, 0, n_spatial, DT_SPAN_FORWARD, &part));
     }
-    return forward_blocks(net, n_spatial, net->model->n_blocks, pass);
+    return forward_blocks(net, n_spatial, net->model->n_blocks, DT_SPAN_FORWARD, pass);
 }
 
 enum dt_status dt_network_loss(struct dt_network *net, struct dt_bound_samples *samples, const struct dt_pass *pass)
 {
     float *dlogits = pass->training ? dt_network_dlogits(net) : NULL;
-    return net->backend->ops->loss(net->backend, net->model->spec.loss, samples, pass->batch, net->model->n_outputs,
-                                   dt_network_logits(net), dlogits);
+    const struct dt_span span = {.kind = DT_SPAN_LOSS, .n_samples = pass->batch->n};
+    DT_TRY(dt_span_begin(pass->trace, &span));
+    DT_TRY(net->backend->ops->loss(net->backend, net->model->spec.loss, samples, pass->batch, net->model->n_outputs,
+                                   dt_network_logits(net), dlogits));
+    return dt_span_end(pass->trace, &span);
+}
+
+static enum dt_status backward_block(struct dt_network *net, int b, float *dx, const struct dt_pass *pass)
+{
+    const float *x = activation_at(net, b, pass->first), *y = activation_at(net, b + 1, pass->first);
+    float *dy = delta_at(net, b, pass->first);
+    const struct dt_span span = {.kind = DT_SPAN_BACKWARD, .block = b, .n_samples = pass->batch->n, .y = y, .dy = dy};
+    DT_TRY(dt_span_begin(pass->trace, &span));
+    DT_TRY(net->backend->ops->block_backward(net->states[b], net->params, net->grads, x, y, dy, dx, pass));
+    return dt_span_end(pass->trace, &span);
 }
 
 /* Blocks [begin, end), last first, over the pass's samples. */
 static enum dt_status backward_blocks(struct dt_network *net, int begin, int end, const struct dt_pass *pass,
                                       dt_grad_ready_fn on_grad_ready, void *context)
 {
-    const int first = pass->first, trained = dt_model_first_trained(net->model);
+    const int trained = dt_model_first_trained(net->model);
     for (int b = end - 1; b >= begin && b >= trained; b--) {
         const struct dt_block *block = &net->model->blocks[b];
-        float *dx = b > trained ? delta_at(net, b - 1, first) : NULL;
-        DT_TRY(net->backend->ops->block_backward(net->states[b], net->params, net->grads, activation_at(net, b, first),
-                                                 activation_at(net, b + 1, first), delta_at(net, b, first), dx, pass));
+        DT_TRY(backward_block(net, b, b > trained ? delta_at(net, b - 1, pass->first) : NULL, pass));
         if (on_grad_ready != NULL && block->grad_end > block->grad_begin) {
             DT_TRY(on_grad_ready(context, block->grad_begin, block->grad_end));
         }
@@ -207,7 +226,7 @@ enum dt_status dt_network_backward(struct dt_network *net, const struct dt_pass 
         part.first = first;
         part.accumulate = pass->accumulate || first > 0;
         part.more = !last;
-        DT_TRY(forward_blocks(net, 0, net->plan.n_recomputed, &part));
+        DT_TRY(forward_blocks(net, 0, net->plan.n_recomputed, DT_SPAN_RECOMPUTE, &part));
         DT_TRY(backward_blocks(net, 0, n_spatial, &part, last ? on_grad_ready : NULL, context));
     }
     return DT_OK;

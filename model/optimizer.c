@@ -65,10 +65,18 @@ struct dt_update dt_optimizer_next(struct dt_optimizer *optimizer, double lr, do
 enum dt_status dt_optimizer_apply_range(struct dt_optimizer *optimizer, const struct dt_update *update, size_t begin, size_t end,
                                         float *params, const float *grads)
 {
+    const struct dt_span span = {.kind = DT_SPAN_UPDATE};
     struct dt_backend *backend = optimizer->backend;
     float *states[2] = {NULL};
     for (int i = 0; i < optimizer->n_states; i++) {
         states[i] = optimizer->states[i] + begin;
     }
-    return backend->ops->optimizer_step(backend, update, end - begin, params + begin, grads + begin, states[0], states[1]);
+    DT_TRY(dt_span_begin(optimizer->trace, &span));
+    DT_TRY(backend->ops->optimizer_step(backend, update, end - begin, params + begin, grads, states[0], states[1]));
+    return dt_span_end(optimizer->trace, &span);
+}
+
+enum dt_status dt_optimizer_apply(struct dt_optimizer *optimizer, const struct dt_update *update, float *params, const float *grads)
+{
+    return dt_optimizer_apply_range(optimizer, update, 0, optimizer->n_elems, params, grads);
 }

@@ -59,8 +59,9 @@ struct dt_optimizer {
     struct dt_backend *backend; /* borrowed */
     size_t n_elems;
     int n_states;
-    float *states[2]; /* device; n_elems floats each */
-    uint64_t n_steps; /* steps taken; part of a checkpoint */
+    float *states[2];       /* device; n_elems floats each */
+    uint64_t n_steps;       /* steps taken; part of a checkpoint */
+    struct dt_trace *trace; /* who watches updates, or NULL */
 };
 
 int dt_optimizer_n_states(const struct dt_optimizer_spec *spec); /* 0, 1 or 2 */
@@ -71,7 +72,8 @@ void dt_optimizer_close(struct dt_optimizer *optimizer);
 
 /* What the next step does, at learning rate `lr`: gradients are sums, grad_scale makes them means. Counts the step. */
 struct dt_update dt_optimizer_next(struct dt_optimizer *optimizer, double lr, double grad_scale);
-/* Does it, with elements [begin, end) of all arrays: of the whole arena if clipping by norm is asked for. */
+/* Does it, with elements [begin, end) of weights and states, of the whole arena if clipping by norm is asked for; `grads` begins at
+ * `begin`. */
 enum dt_status dt_optimizer_apply_range(struct dt_optimizer *optimizer, const struct dt_update *update, size_t begin, size_t end,
                                         float *params, const float *grads);
 
