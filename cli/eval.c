@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "cli/data_spec.h"
 #include "cli/evaluate.h"
+#include "cli/metrics.h"
 #include "cli/ranks.h"
 #include "cli/report.h"
 #include "cli/saved.h"

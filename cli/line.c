@@ -25,11 +25,11 @@ enum dt_status dt_line_gather(struct dt_trainer *t, struct dt_line *all)
     return dt_comm_allgather(t->world->comm, &mine, all, sizeof mine, "exchange of the ranks' lines");
 }
 
-void dt_line_print(FILE *out, const struct dt_trainer *t, const struct dt_line *all)
+void dt_line_print(FILE *out, const struct dt_line *all, int n_ranks, double slope, double intercept)
 {
     fprintf(out, "rank       slope   intercept\n");
-    for (int r = 0; r < t->world->size; r++) {
+    for (int r = 0; r < n_ranks; r++) {
         fprintf(out, "%4d  %10.4f  %10.4f\n", r, (double)all[r].slope, (double)all[r].intercept);
     }
-    fprintf(out, "data  %10.4f  %10.4f\n", t->config.data.slope, t->config.data.intercept);
+    fprintf(out, "data  %10.4f  %10.4f\n", slope, intercept);
 }

@@ -17,6 +17,7 @@
 #include "cli/plan.h"
 #include "cli/predict.h"
 #include "cli/ranks.h"
+#include "cli/sinks.h"
 #include "cli/train.h"
 #include "cli/version.h"
 #include "dist/stop.h"
@@ -54,7 +55,10 @@ static enum dt_status train(struct dt_world *world, const struct dt_args *args)
     DT_TRY(begin(world, args, &config));
     const struct dt_train_options options = {
         .run_dir = args->run, .resume = args->resume, .checkpoint = args->resume_from, .weights = args->weights};
-    return dt_train(world, &config, &options);
+    struct dt_sinks sinks = {0};
+    const enum dt_status s = dt_train(world, &config, &options, &(struct dt_emitter){dt_sinks_emit, &sinks});
+    dt_sinks_close(&sinks);
+    return s;
 }
 
 /* The commands that use a network; `config` has room for that of bare weights. */

@@ -1,4 +1,4 @@
-#include "cli/metrics.h"
+#include "cli/sinks.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -115,23 +115,12 @@ static enum dt_status open_append(const struct dt_run_dir *run, const char *name
     return DT_OK;
 }
 
-enum dt_status dt_metrics_open(const struct dt_run_dir *run, uint64_t step, uint64_t n_epochs, struct dt_metrics_files *out)
+static enum dt_status open_records(const struct dt_sinks *sinks, const struct dt_run_event *run, const char *name,
+                                   enum dt_status (*keep)(const char *, const struct position *, bool *), FILE **out)
 {
-    const struct position at = {step, n_epochs};
-    *out = (struct dt_metrics_files){0};
-    DT_TRY(keep_until(run, "metrics.jsonl", &at, keep_jsonl));
-    DT_TRY(keep_until(run, "metrics.csv", &at, keep_csv));
-    enum dt_status s = open_append(run, "metrics.jsonl", &out->jsonl);
-    if (s == DT_OK) {
-        s = open_append(run, "metrics.csv", &out->csv);
-    }
-    if (s == DT_OK && ftell(out->csv) == 0) {
-        fputs(CSV_HEADER, out->csv);
-    }
-    if (s != DT_OK) {
-        dt_metrics_close(out);
-    }
-    return s;
+    const struct position at = {run->step, run->n_epochs};
+    DT_TRY(keep_until(sinks->folder.dir, name, &at, keep));
+    return open_append(sinks->folder.dir, name, out);
 }
 
 void dt_metrics_close(struct dt_metrics_files *files)
@@ -172,66 +161,141 @@ static void put_number(FILE *file, const char *key, double value)
     }
 }
 
-void dt_metrics_run(struct dt_metrics_files *files, const struct dt_config *config, const struct dt_model *model, int world_size,
-                    uint64_t step, size_t global_batch)
+static void put_traffic(FILE *file, const char *allreduce, const struct dt_step_traffic *traffic)
 {
-    if (files->jsonl == NULL) {
-        return;
-    }
+    fprintf(file, ",\"allreduce\":\"%s\"", allreduce);
+    put_number(file, "messages", traffic->known ? traffic->messages : (double)NAN);
+    put_number(file, "bytes_sent", traffic->known ? traffic->bytes : (double)NAN);
+}
+
+/* The beginning of a run's record, whose name may need escapes; the caller frees it with cJSON_free. NULL: out of memory. */
+static char *run_text(const struct dt_sinks *sinks, const struct dt_run_event *run)
+{
     cJSON *r = cJSON_CreateObject();
     const bool complete = cJSON_AddStringToObject(r, "type", "run") != NULL &&
-                          cJSON_AddNumberToObject(r, "step", (double)step) != NULL &&
-                          cJSON_AddStringToObject(r, "config", config->name) != NULL &&
-                          cJSON_AddNumberToObject(r, "world_size", world_size) != NULL &&
-                          cJSON_AddNumberToObject(r, "global_batch", (double)global_batch) != NULL &&
-                          cJSON_AddNumberToObject(r, "parameters", (double)model->n_parameters) != NULL &&
+                          cJSON_AddNumberToObject(r, "step", (double)run->step) != NULL &&
+                          cJSON_AddStringToObject(r, "config", sinks->folder.config->name) != NULL &&
+                          cJSON_AddNumberToObject(r, "world_size", sinks->folder.world_size) != NULL &&
+                          cJSON_AddNumberToObject(r, "global_batch", (double)run->global_batch) != NULL &&
+                          cJSON_AddNumberToObject(r, "parameters", (double)run->n_parameters) != NULL &&
                           cJSON_AddStringToObject(r, "version", dt_version) != NULL;
     char *text = complete ? cJSON_PrintUnformatted(r) : NULL;
+    cJSON_Delete(r);
+    return text;
+}
+
+static enum dt_status record_run(struct dt_sinks *sinks, const struct dt_run_event *run)
+{
+    struct dt_metrics_files *files = &sinks->files;
+    DT_TRY(open_records(sinks, run, "metrics.jsonl", keep_jsonl, &files->jsonl));
+    char *text = run_text(sinks, run);
     if (text != NULL) {
-        fprintf(files->jsonl, "%s\n", text);
+        fprintf(files->jsonl, "%.*s", (int)strlen(text) - 1, text); /* without its brace */
+        put_traffic(files->jsonl, run->averaging.allreduce, &run->averaging.traffic);
+        fputs("}\n", files->jsonl);
     } else {
         note_failure(files, "metrics.jsonl", ENOMEM);
     }
     cJSON_free(text);
-    cJSON_Delete(r);
     flush(files, files->jsonl, "metrics.jsonl");
+    return DT_OK;
 }
 
-void dt_metrics_step(struct dt_metrics_files *files, const struct dt_step_record *r)
+static void record_step(struct dt_sinks *sinks, const struct dt_step_event *r)
 {
-    if (files->jsonl == NULL) {
+    const uint64_t every = (uint64_t)sinks->folder.config->log_every_steps;
+    FILE *f = sinks->files.jsonl;
+    if (every == 0 || r->step % every != 0) {
         return;
     }
-    fprintf(files->jsonl, "{\"type\":\"step\",\"step\":%llu,\"epoch\":%llu", (unsigned long long)r->step,
-            (unsigned long long)r->epoch);
-    put_number(files->jsonl, "loss", dt_metrics_loss(&r->train));
-    put_number(files->jsonl, "accuracy", dt_metrics_accuracy(&r->train));
-    put_number(files->jsonl, "lr", r->lr);
-    put_number(files->jsonl, "images_per_s", r->images_per_s);
-    fputs("}\n", files->jsonl);
-    flush(files, files->jsonl, "metrics.jsonl");
+    fprintf(f, "{\"type\":\"step\",\"step\":%llu,\"epoch\":%llu", (unsigned long long)r->step, (unsigned long long)r->epoch);
+    put_number(f, "loss", dt_metrics_loss(&r->train));
+    put_number(f, "accuracy", dt_metrics_accuracy(&r->train));
+    put_number(f, "lr", r->lr);
+    put_number(f, "images_per_s", r->images_per_s);
+    fputs("}\n", f);
+    flush(&sinks->files, f, "metrics.jsonl");
 }
 
-void dt_metrics_epoch(struct dt_metrics_files *files, const struct dt_epoch_record *r)
+static double accuracy_of(const struct dt_sinks *sinks, const struct dt_metrics *m)
 {
-    if (files->jsonl == NULL) {
-        return;
-    }
-    const double none = nan("");
-    const double train_accuracy = r->classifies ? dt_metrics_accuracy(&r->train) : none;
-    const double test_accuracy = r->classifies ? dt_metrics_accuracy(&r->test) : none;
-    FILE *f = files->jsonl;
+    return dt_sinks_classify(sinks) ? dt_metrics_accuracy(m) : nan("");
+}
+
+static void record_epoch(struct dt_sinks *sinks, const struct dt_epoch_event *r)
+{
+    FILE *f = sinks->files.jsonl;
     fprintf(f, "{\"type\":\"epoch\",\"epoch\":%llu,\"step\":%llu", (unsigned long long)r->epoch, (unsigned long long)r->step);
     put_number(f, "train_loss", dt_metrics_loss(&r->train));
-    put_number(f, "train_accuracy", train_accuracy);
+    put_number(f, "train_accuracy", accuracy_of(sinks, &r->train));
     put_number(f, "test_loss", dt_metrics_loss(&r->test));
-    put_number(f, "test_accuracy", test_accuracy);
+    put_number(f, "test_accuracy", accuracy_of(sinks, &r->test));
     put_number(f, "images_per_s", r->images_per_s);
     put_number(f, "lr", r->lr);
-    fprintf(f, ",\"world_size\":%d}\n", r->world_size);
-    flush(files, f, "metrics.jsonl");
-    fprintf(files->csv, "%llu,%llu,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%d\n", (unsigned long long)r->epoch, (unsigned long long)r->step,
-            dt_metrics_loss(&r->train), train_accuracy, dt_metrics_loss(&r->test), test_accuracy, r->images_per_s, r->lr,
-            r->world_size);
-    flush(files, files->csv, "metrics.csv");
+    fprintf(f, ",\"world_size\":%d", sinks->folder.world_size);
+    put_traffic(f, r->allreduce, &r->traffic);
+    fputs("}\n", f);
+    flush(&sinks->files, f, "metrics.jsonl");
+}
+
+/* The warning about missing records is long past. */
+static enum dt_status check_records(const struct dt_sinks *sinks, enum dt_status status)
+{
+    if (status != DT_OK || !sinks->files.failed) {
+        return DT_OK;
+    }
+    return dt_error(DT_IO, "%s: records are missing from the metrics, as was said (the result is whole)", sinks->folder.dir->path);
+}
+
+enum dt_status dt_metrics_jsonl_take(struct dt_sinks *sinks, const struct dt_event *event)
+{
+    switch (event->kind) {
+    case DT_EVENT_RUN:
+        return record_run(sinks, event->run);
+    case DT_EVENT_STEP:
+        record_step(sinks, event->step);
+        return DT_OK;
+    case DT_EVENT_EPOCH:
+        record_epoch(sinks, event->epoch);
+        return DT_OK;
+    case DT_EVENT_END:
+        return check_records(sinks, event->status);
+    case DT_EVENT_FOLDER:
+    case DT_EVENT_SAVE:
+    case DT_EVENT_STOP:
+    case DT_EVENT_DIFFERENCE:
+    case DT_EVENT_FAULT:
+    case DT_EVENT_RESULT:
+        break;
+    }
+    return DT_OK;
+}
+
+static enum dt_status open_table(struct dt_sinks *sinks, const struct dt_run_event *run)
+{
+    FILE **csv = &sinks->files.csv;
+    DT_TRY(open_records(sinks, run, "metrics.csv", keep_csv, csv));
+    if (ftell(*csv) == 0) {
+        fputs(CSV_HEADER, *csv);
+    }
+    return DT_OK;
+}
+
+static void put_row(struct dt_sinks *sinks, const struct dt_epoch_event *r)
+{
+    fprintf(sinks->files.csv, "%llu,%llu,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%d\n", (unsigned long long)r->epoch,
+            (unsigned long long)r->step, dt_metrics_loss(&r->train), accuracy_of(sinks, &r->train), dt_metrics_loss(&r->test),
+            accuracy_of(sinks, &r->test), r->images_per_s, r->lr, sinks->folder.world_size);
+    flush(&sinks->files, sinks->files.csv, "metrics.csv");
+}
+
+enum dt_status dt_metrics_csv_take(struct dt_sinks *sinks, const struct dt_event *event)
+{
+    if (event->kind == DT_EVENT_RUN && event->status == DT_OK) {
+        return open_table(sinks, event->run);
+    }
+    if (event->kind == DT_EVENT_EPOCH) {
+        put_row(sinks, event->epoch);
+    }
+    return DT_OK;
 }

@@ -9,6 +9,7 @@
 #include "cli/data_spec.h"
 #include "cli/progress.h"
 #include "cli/terminal.h"
+#include "cli/traffic.h"
 #include "cli/trainer.h"
 #include "cuda/block_bytes.h"
 
@@ -20,6 +21,7 @@ struct plan {
     struct dt_shard shard; /* of rank 0; without data, of as many samples as one batch has */
     size_t n_test;
     bool has_data;
+    struct dt_planned_traffic traffic;
 };
 
 static void shape_text(struct dt_shape s, bool flat, char *text, size_t size)
@@ -207,6 +209,26 @@ static void print_ranks(const struct plan *p)
     }
 }
 
+/* What averaging takes, without a run: which hosts the ranks are on, nobody has asked. */
+static void print_averaging(const struct plan *p)
+{
+    const struct dt_dist_spec *dist = &p->config.dist;
+    const int size = p->shard.size, n = p->traffic.n_buckets;
+    char sent[120];
+    if (size == 1 || !dist->average) {
+        return;
+    }
+    printf("allreduce over %d ranks: %s, %d bucket%s, %.2f MB of gradients\n", size, dt_allreduce_names[dist->allreduce], n,
+           n == 1 ? "" : "s", 1e-6 * sizeof(float) * (double)p->model.arena_elems);
+    if (p->traffic.step.known) {
+        dt_traffic_text(&p->traffic.step, sent, sizeof sent);
+        printf("  a step: %s\n", sent);
+    } else {
+        printf("  %s%s\n", dt_allreduce_meaning(dist->allreduce),
+               dist->allreduce == DT_ALLREDUCE_AUTO ? " where it runs; name one to see what it sends" : "");
+    }
+}
+
 static enum dt_status count_samples(struct dt_world *world, struct plan *p)
 {
     DT_TRY(dt_trainer_shard(&p->config, 0, world->size, &p->shard));
@@ -218,6 +240,7 @@ static enum dt_status make_plan(struct dt_world *world, bool needs_data, struct 
     const struct dt_config *c = &p->config;
     DT_TRY(dt_model_lower(&c->model, &p->model));
     dt_data_spec_fit(&p->config.data, &p->model);
+    DT_TRY(dt_traffic_plan(&c->dist, &p->model, world->size, &p->traffic));
     const enum dt_status s = count_samples(world, p);
     p->has_data = s == DT_OK;
     if (s == DT_NO_INPUT && !needs_data) {
@@ -243,6 +266,7 @@ enum dt_status dt_plan(struct dt_world *world, const struct dt_config *config, b
         dt_text_print(stdout, "%s", config->name);
         print_layers(&plan->model);
         print_run(plan);
+        print_averaging(plan);
         if (plan->has_data) {
             print_ranks(plan);
         }

@@ -3,7 +3,7 @@
 #ifndef DT_CLI_PROGRESS_H
 #define DT_CLI_PROGRESS_H
 
-#include "cli/config.h"
+#include "cli/events.h"
 
 struct dt_progress {
     bool enabled;  /* on rank 0, unless log.every_s is 0 and stderr no terminal */
@@ -15,17 +15,9 @@ struct dt_progress {
     uint64_t n_epochs, steps_per_epoch;
 };
 
-struct dt_progress_state {
-    uint64_t epoch;          /* from 1 */
-    uint64_t step_in_epoch;  /* steps done */
-    struct dt_metrics train; /* sums of the epoch so far */
-    double images_per_s;
-    double eta_s; /* to the end of the run */
-};
-
 void dt_progress_open(const struct dt_config *config, bool enabled, uint64_t steps_per_epoch, struct dt_progress *out);
 bool dt_progress_due(const struct dt_progress *progress); /* is it time to draw? */
-void dt_progress_draw(struct dt_progress *progress, const struct dt_progress_state *state);
+void dt_progress_draw(struct dt_progress *progress, const struct dt_step_event *step);
 void dt_progress_clear(struct dt_progress *progress); /* before printing anything else */
 
 /* What the samples of this run are called: "images", or "samples" where they are numbers. */

@@ -1,68 +1,35 @@
 #include "cli/report.h"
 
-#include <cjson/cJSON.h>
 #include <math.h>
-#include <stdlib.h>
+#include <signal.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/bytes.h"
 #include "base/text.h"
-#include "cli/progress.h"
-#include "cli/ranks.h"
+#include "cli/line.h"
+#include "cli/sinks.h"
 #include "cli/terminal.h"
+#include "cli/traffic.h"
 #include "cli/version.h"
 
-static const char *const phase_names[] = {
-#define DT_NAME(constant, name) name,
-    DT_PHASE_LIST(DT_NAME)};
-static const char *const optimizer_names[] = {DT_OPTIMIZER_LIST(DT_NAME)};
-static const char *const scaling_names[] = {DT_LR_SCALING_LIST(DT_NAME)};
-static const char *const schedule_names[] = {DT_SCHEDULE_LIST(DT_NAME)};
-static const char *const sharding_names[] = {DT_SHARDING_LIST(DT_NAME)};
-
-static bool classifies(const struct dt_trainer *t)
-{
-    return t->config.model.loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY;
-}
-
-/* "cuda NVIDIA H200, bf16, 1a2b3c4d": of a GPU also the beginning of its UUID, "GPU-1a2b3c4d-...", to tell which one it is. */
-static void describe_device(const struct dt_trainer *t, char *text, size_t size)
-{
-    const int n = snprintf(text, size, "%s %s", t->backend->ops->name, t->backend->description);
-    const char *dash = t->device.cuda != NULL ? strchr(t->device.gpu.uuid, '-') : NULL;
-    if (dash != NULL && n > 0 && (size_t)n < size) {
-        snprintf(text + n, size - (size_t)n, ", %.8s", dash + 1);
-    }
-}
-
-static void describe_rank(const struct dt_trainer *t, struct dt_rank_info *me)
-{
-    char n_rows[32], n_total[32];
-    memset(me, 0, sizeof *me); /* padding too: it travels */
-    me->rank = t->world->rank;
-    me->local_rank = t->world->local_rank;
-    me->n_threads = t->n_threads;
-    memcpy(me->host, t->world->host, sizeof me->host);
-    describe_device(t, me->device, sizeof me->device);
-    snprintf(me->data, sizeof me->data, "%s: %s of %s samples", sharding_names[t->config.sharding],
-             dt_count_text((double)t->data.samples.n, n_rows, sizeof n_rows),
-             dt_count_text((double)t->loader.shard.n_total, n_total, sizeof n_total));
-}
+#define NAME(constant, name) name,
+static const char *const phase_names[] = {DT_PHASE_LIST(NAME)};
+static const char *const optimizer_names[] = {DT_OPTIMIZER_LIST(NAME)};
+static const char *const scaling_names[] = {DT_LR_SCALING_LIST(NAME)};
+static const char *const schedule_names[] = {DT_SCHEDULE_LIST(NAME)};
 
 /* "batch 128 × 4 = 512, lr 0.001 × 4 = 0.004 (linear)" */
-static void print_arithmetic(const struct dt_trainer *t)
+static void print_arithmetic(const struct dt_folder_event *folder, const struct dt_run_event *run)
 {
-    const struct dt_config *c = &t->config;
-    const int n = t->world->size;
+    const struct dt_config *c = folder->config;
+    const int n = folder->world_size;
     const char *times = dt_terminal_times();
     if (c->batch_global > 0) {
-        fprintf(stderr, "  batch %lld over %d rank%s, lr %g", (long long)c->batch_global, n, n == 1 ? "" : "s", t->schedule.lr);
+        fprintf(stderr, "  batch %lld over %d rank%s, lr %g", (long long)c->batch_global, n, n == 1 ? "" : "s", run->lr);
     } else {
         fprintf(stderr, "  batch %lld %s %d = %zu, lr %g %s %g = %g (%s)", (long long)c->batch_per_rank, times, n,
-                t->loader.shard.global_batch, c->optimizer.lr, times, t->schedule.scale, t->schedule.lr,
-                scaling_names[c->lr_scaling]);
+                run->global_batch, c->optimizer.lr, times, run->lr_scale, run->lr, scaling_names[c->lr_scaling]);
     }
     if (c->accumulate > 1) {
         fprintf(stderr, ", %lld micro-batches", (long long)c->accumulate);
@@ -71,51 +38,45 @@ static void print_arithmetic(const struct dt_trainer *t)
 }
 
 /* "schedule cosine, warm-up 1 epoch; 118 steps/epoch, 12 epochs" */
-static void print_schedule(const struct dt_trainer *t)
+static void print_schedule(const struct dt_config *c, const struct dt_run_event *run)
 {
-    const struct dt_config *c = &t->config;
     fprintf(stderr, "  schedule %s", schedule_names[c->schedule]);
     if (c->warmup_epochs > 0) {
-        const bool grows = t->schedule.scale != 1; /* warm-up is the way from the unscaled to the scaled rate */
+        const bool grows = run->lr_scale != 1; /* warm-up is the way from the unscaled to the scaled rate */
         fprintf(stderr, ", %swarm-up %g epoch%s%s", grows ? "" : "no ", c->warmup_epochs, c->warmup_epochs == 1 ? "" : "s",
                 grows ? "" : " (the rate is not scaled)");
     }
-    fprintf(stderr, "; %llu step%s/epoch, %lld epoch%s\n", (unsigned long long)t->steps_per_epoch,
-            t->steps_per_epoch == 1 ? "" : "s", (long long)c->epochs, c->epochs == 1 ? "" : "s");
+    fprintf(stderr, "; %llu step%s/epoch, %lld epoch%s\n", (unsigned long long)run->steps_per_epoch,
+            run->steps_per_epoch == 1 ? "" : "s", (long long)c->epochs, c->epochs == 1 ? "" : "s");
 }
 
 /* Of "auto": why not the GPU. Of a GPU: whether it takes steps on its own. */
-static void print_device(const struct dt_trainer *t)
+static void print_device(const struct dt_config *c, const struct dt_run_event *run)
 {
-    if (t->config.device == DT_DEVICE_AUTO && t->device.cuda == NULL) {
-        dt_text_print(stderr, "  device: cpu, because %s", t->device.why);
-    } else if (t->graph != NULL) {
+    if (c->device == DT_DEVICE_AUTO && !run->gpu) {
+        dt_text_print(stderr, "  device: cpu, because %s", run->device_why);
+    } else if (run->graph) {
         fprintf(stderr, "  steps recorded as a CUDA graph\n");
-    } else if (t->device.cuda != NULL) {
-        fprintf(stderr, "  steps call by call: %s\n",
-                t->config.cuda_graph ? "gradients pass through the host" : "cuda.graph is off");
+    } else if (run->gpu) {
+        fprintf(stderr, "  steps call by call: %s\n", c->cuda_graph ? "gradients pass through the host" : "cuda.graph is off");
     }
 }
 
-static void print_averaging(const struct dt_trainer *t)
+static void print_averaging(const struct dt_folder_event *folder, const struct dt_run_event *run)
 {
-    const int n = t->dist.sync.n_buckets, n_hosts = t->world->comm->n_hosts;
-    if (t->world->size == 1 || !t->config.dist.average) {
+    const struct dt_averaging *a = &run->averaging;
+    if (folder->world_size == 1 || !folder->config->dist.average) {
         return;
     }
-    const struct dt_allreduce *a = &t->dist.allreduce;
-    const bool across = a->shared.part != NULL && n_hosts > 1;
-    const char *why = a->why[0] != '\0' ? a->why : t->device.cuda != NULL && !t->device.nccl ? t->device.why : "";
-    fprintf(stderr, "  allreduce of gradients: %d bucket%s, %s", n, n == 1 ? "" : "s", dt_allreduce_names[a->type]);
-    if (across) {
-        fprintf(stderr, " in each of %d hosts, %s between them", n_hosts, a->type == DT_ALLREDUCE_HIERARCHICAL ? "ring" : "mpi");
+    fprintf(stderr, "  allreduce of gradients: %d bucket%s, %s", a->n_buckets, a->n_buckets == 1 ? "" : "s", a->allreduce);
+    if (a->across != NULL) {
+        fprintf(stderr, " in each of %d hosts, %s between them", a->n_hosts, a->across);
     }
-    dt_text_print(stderr, "%s%s", why[0] != '\0' ? ", because " : "", why);
-    const struct dt_step_traffic traffic = dt_traffic_foretell(t);
-    if (traffic.known && traffic.messages > 0) {
+    dt_text_print(stderr, "%s%s", a->why[0] != '\0' ? ", because " : "", a->why);
+    if (a->traffic.known && a->traffic.messages > 0) {
         char text[120];
-        dt_traffic_text(&traffic, text, sizeof text);
-        fprintf(stderr, "  a step: %s (%.2f MB of gradients)\n", text, 1e-6 * sizeof(float) * (double)t->model.arena_elems);
+        dt_traffic_text(&a->traffic, text, sizeof text);
+        fprintf(stderr, "  a step: %s (%.2f MB of gradients)\n", text, 1e-6 * (double)run->gradient_bytes);
     }
 }
 
@@ -133,249 +94,142 @@ static void print_switches(const struct dt_config *c)
     }
 }
 
-enum dt_status dt_report_start(struct dt_trainer *t, const struct dt_run_dir *run, const char *resumed_from, const char *weights)
+static void print_origin(const struct dt_folder_event *folder, const struct dt_run_event *run)
 {
-    struct dt_rank_info mine, *all = calloc((size_t)t->world->size, sizeof *all);
-    DT_TRY(dt_world_agree(t->world, all != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory for the roster")));
-    describe_rank(t, &mine);
-    const enum dt_status s = dt_ranks_gather(t->world, &mine, all);
-    if (s == DT_OK && t->world->rank == 0) {
-        char n_parameters[32];
-        dt_text_print(stderr, "dtrain %s: %s, %s parameters, %s, %d rank%s", dt_version, t->config.name,
-                      dt_count_text((double)t->model.n_parameters, n_parameters, sizeof n_parameters),
-                      optimizer_names[t->config.optimizer.type], t->world->size, t->world->size == 1 ? "" : "s");
-        dt_ranks_print(stderr, all, t->world->size, dt_terminal_width(STDERR_FILENO));
-        print_device(t);
-        print_arithmetic(t);
-        print_schedule(t);
-        print_averaging(t);
-        print_switches(&t->config);
-        dt_text_print(stderr, "  run   %s", run->path);
-        if (weights != NULL) {
-            dt_text_print(stderr, "  weights from %s", weights);
-        }
-        if (resumed_from[0] != '\0') {
-            dt_text_print(stderr, "  resumed from %s: %llu epoch%s and %llu steps done", resumed_from,
-                          (unsigned long long)t->state.epoch, t->state.epoch == 1 ? "" : "s", (unsigned long long)t->state.step);
-        }
+    dt_text_print(stderr, "  run   %s", folder->dir->path);
+    if (run->weights != NULL) {
+        dt_text_print(stderr, "  weights from %s", run->weights);
     }
-    free(all);
-    return s;
+    if (run->resumed_from[0] != '\0') {
+        dt_text_print(stderr, "  resumed from %s: %llu epoch%s and %llu steps done", run->resumed_from,
+                      (unsigned long long)run->n_epochs, run->n_epochs == 1 ? "" : "s", (unsigned long long)run->step);
+    }
+}
+
+static void print_banner(const struct dt_folder_event *folder, const struct dt_run_event *run)
+{
+    const struct dt_config *c = folder->config;
+    const int n = folder->world_size;
+    char n_parameters[32];
+    dt_text_print(stderr, "dtrain %s: %s, %s parameters, %s, %d rank%s", dt_version, c->name,
+                  dt_count_text((double)run->n_parameters, n_parameters, sizeof n_parameters), optimizer_names[c->optimizer.type],
+                  n, n == 1 ? "" : "s");
+    dt_ranks_print(stderr, run->ranks, n, dt_terminal_width(STDERR_FILENO));
+    print_device(c, run);
+    print_arithmetic(folder, run);
+    print_schedule(c, run);
+    print_averaging(folder, run);
+    print_switches(c);
+    print_origin(folder, run);
+}
+
+static void show_progress(struct dt_sinks *sinks, const struct dt_step_event *step)
+{
+    if (dt_progress_due(&sinks->progress)) {
+        dt_progress_draw(&sinks->progress, step);
+    }
 }
 
 /* `room`: 2 for all, 1 without the throughput, 0 with the shortest words too. */
-static int compose_epoch(const struct dt_trainer *t, const struct dt_epoch_record *r, double seconds, int room, char *line,
-                         size_t size)
+static int compose_epoch(const struct dt_sinks *sinks, const struct dt_epoch_event *r, int room, char *line, size_t size)
 {
     char number[32], train[32], test[32], accuracy[64] = "", speed[64] = "", time[40] = "  no step was left";
     const bool words = room > 0;
-    if (classifies(t)) {
+    const struct dt_config *c = sinks->folder.config;
+    if (dt_sinks_classify(sinks)) {
         snprintf(accuracy, sizeof accuracy, "  %saccuracy %5.2f %%", words ? "test " : "", 100.0 * dt_metrics_accuracy(&r->test));
     }
     if (isfinite(r->images_per_s)) {
         if (room > 1) {
-            snprintf(speed, sizeof speed, "  %s %s/s", dt_count_text(r->images_per_s, number, sizeof number),
-                     dt_unit_name(&t->config));
+            snprintf(speed, sizeof speed, "  %s %s/s", dt_count_text(r->images_per_s, number, sizeof number), dt_unit_name(c));
         }
-        snprintf(time, sizeof time, "  %s", dt_duration_text(seconds, number, sizeof number));
+        snprintf(time, sizeof time, "  %s", dt_duration_text(r->seconds, number, sizeof number));
     }
     return snprintf(line, size, "epoch %*llu/%lld  %sloss %s  test loss %s%s  lr %.3g%s%s",
-                    dt_digits((unsigned long long)t->config.epochs), (unsigned long long)r->epoch, (long long)t->config.epochs,
+                    dt_digits((unsigned long long)c->epochs), (unsigned long long)r->epoch, (long long)c->epochs,
                     words ? "train " : "", dt_loss_text(dt_metrics_loss(&r->train), train, sizeof train),
                     dt_loss_text(dt_metrics_loss(&r->test), test, sizeof test), accuracy, r->lr, speed, time);
 }
 
-void dt_report_epoch(const struct dt_trainer *t, const struct dt_epoch_record *r, double seconds)
+static void print_epoch(const struct dt_sinks *sinks, const struct dt_epoch_event *r)
 {
     char line[256];
     const int width = dt_terminal_width(STDERR_FILENO);
     int room = 2;
-    while (compose_epoch(t, r, seconds, room, line, sizeof line) > width && width > 0 && room > 0) {
+    while (compose_epoch(sinks, r, room, line, sizeof line) > width && width > 0 && room > 0) {
         room--;
     }
     fprintf(stderr, "%s\n", line);
 }
 
-enum dt_status dt_report_times(struct dt_trainer *t)
+static void print_save(const struct dt_save_event *save)
 {
-    double seconds[DT_N_PHASES], total = 0;
-    memcpy(seconds, t->seconds, sizeof seconds);
-    DT_TRY(dt_comm_allreduce(t->world->comm, seconds, DT_N_PHASES, DT_TYPE_F64, DT_REDUCE_SUM, "sum of the ranks' times"));
+    if (save->error != NULL) {
+        dt_text_print(stderr, "dtrain: warning: %s; training goes on, the next checkpoint is the next try", save->error);
+    }
+}
+
+static void print_stop(const struct dt_folder_event *folder, const struct dt_stop_event *stop)
+{
+    dt_text_print(stderr, "stopped by SIG%s at step %llu; saved %s", sigabbrev_np(stop->signal), (unsigned long long)stop->step,
+                  stop->checkpoint);
+    dt_text_print(stderr, "go on with the same command and --run %s --resume", folder->dir->path);
+}
+
+/* The split of a step's time, averaged over all ranks. */
+static void print_times(const struct dt_end_event *end, int world_size)
+{
+    double total = 0;
     for (int p = 0; p < DT_N_PHASES; p++) {
-        total += seconds[p];
+        total += end->ranks_s[p];
     }
-    if (t->world->rank != 0 || t->n_timed_steps == 0 || total <= 0) {
-        return DT_OK;
+    if (end->n_timed_steps == 0 || total <= 0) {
+        return;
     }
-    const double per_step = 1e3 / ((double)t->n_timed_steps * t->world->size);
+    const double per_step = 1e3 / ((double)end->n_timed_steps * world_size);
     fprintf(stderr, "time of a step, mean over ranks\n");
     for (int p = 0; p < DT_N_PHASES; p++) {
-        if (seconds[p] > 0) {
-            fprintf(stderr, "  %-13s %9.3f ms  %5.1f %%\n", phase_names[p], seconds[p] * per_step, 100 * seconds[p] / total);
+        if (end->ranks_s[p] > 0) {
+            fprintf(stderr, "  %-13s %9.3f ms  %5.1f %%\n", phase_names[p], end->ranks_s[p] * per_step,
+                    100 * end->ranks_s[p] / total);
         }
     }
     fprintf(stderr, "  %-13s %9.3f ms\n", "total", total * per_step);
-    return DT_OK;
 }
 
-/* Of the pages in this process's memory, what others account for: of n processes that share a page, each has an n-th (Linux's
- * "proportional set size"). 0 where the system does not say. */
-static double bytes_of_others(void)
+static void print_traffic(const struct dt_step_traffic *counted, const struct dt_step_traffic *foretold)
 {
-    FILE *file = fopen("/proc/self/smaps_rollup", "re");
-    char line[256];
-    double resident_kb = 0, own_kb = 0;
-    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
-        sscanf(line, "Rss: %lf", &resident_kb);
-        sscanf(line, "Pss: %lf", &own_kb);
-    }
-    if (file != NULL) {
-        fclose(file);
-    }
-    return own_kb > 0 ? 1024.0 * (resident_kb - own_kb) : 0;
-}
-
-static struct dt_memory_use measure_memory(struct dt_trainer *t)
-{
-    struct rusage usage;
-    struct dt_gpu_memory gpu = {0};
-    getrusage(RUSAGE_SELF, &usage);
-    if (t->device.cuda != NULL) {
-        t->device.cuda->memory(t->backend, &gpu);
-    }
-    return (struct dt_memory_use){.host_peak = 1024.0 * (double)usage.ru_maxrss - bytes_of_others(),
-                                  .gpu_peak = (double)gpu.peak_bytes,
-                                  .gpu_free = (double)gpu.free_bytes,
-                                  .gpu_all = (double)gpu.total_bytes};
-}
-
-enum dt_status dt_report_memory(struct dt_trainer *t, struct dt_memory_use *out)
-{
-    const struct dt_memory_use mine = measure_memory(t);
-    double most[] = {mine.host_peak, mine.gpu_peak, -mine.gpu_free, -mine.gpu_all}; /* the last two: least */
-    DT_TRY(dt_comm_allreduce(t->world->comm, most, 4, DT_TYPE_F64, DT_REDUCE_MAX, "largest of the ranks' memory"));
-    *out = (struct dt_memory_use){.host_peak = most[0], .gpu_peak = most[1], .gpu_free = -most[2], .gpu_all = -most[3]};
-    if (t->world->rank == 0) {
-        char host[DT_BYTES_TEXT_SIZE], peak[DT_BYTES_TEXT_SIZE], left[DT_BYTES_TEXT_SIZE], all[DT_BYTES_TEXT_SIZE];
-        fprintf(stderr, "peak memory per rank: %s", dt_bytes_text(out->host_peak, host));
-        if (t->device.cuda != NULL) {
-            fprintf(stderr, "; on its GPU %s of %s, %s left", dt_bytes_text(out->gpu_peak, peak), dt_bytes_text(out->gpu_all, all),
-                    dt_bytes_text(out->gpu_free, left));
-        }
-        fprintf(stderr, "\n");
-    }
-    return DT_OK;
-}
-
-enum dt_status dt_report_traffic(struct dt_trainer *t, struct dt_step_traffic *out)
-{
-    DT_TRY(dt_traffic_measure(t, out));
-    if (t->world->rank == 0 && out->known && out->messages > 0) {
-        const struct dt_step_traffic expected = dt_traffic_foretell(t);
-        const bool as_foretold = expected.messages == out->messages && expected.bytes == out->bytes;
-        char text[120];
-        dt_traffic_text(out, text, sizeof text);
-        fprintf(stderr, "allreduce of a step: %s%s\n", text,
-                !expected.known ? ""
-                : as_foretold   ? ", as foretold"
-                                : ", which is NOT as foretold");
-    }
-    return DT_OK;
-}
-
-/* What goes into summary.json: all of it, or none. */
-struct summary {
-    cJSON *json;
-    bool complete; /* so far: there was memory for everything */
-};
-
-static void add_number(struct summary *summary, cJSON *object, const char *key, double value)
-{
-    summary->complete = cJSON_AddNumberToObject(object, key, value) != NULL && summary->complete;
-}
-
-static void add_text(struct summary *summary, const char *key, const char *text)
-{
-    summary->complete = cJSON_AddStringToObject(summary->json, key, text) != NULL && summary->complete;
-}
-
-static void add_memory(struct summary *summary, const struct dt_memory_use *memory)
-{
-    if (memory->host_peak > 0) {
-        add_number(summary, summary->json, "host_memory_peak_bytes", memory->host_peak);
-    }
-    if (memory->gpu_all > 0) {
-        add_number(summary, summary->json, "gpu_memory_peak_bytes", memory->gpu_peak);
-        add_number(summary, summary->json, "gpu_memory_free_bytes", memory->gpu_free);
-        add_number(summary, summary->json, "gpu_memory_bytes", memory->gpu_all);
-    }
-}
-
-static void add_times(struct summary *summary, const struct dt_trainer *t)
-{
-    if (t->n_timed_steps == 0) {
+    char text[120];
+    if (!counted->known || counted->messages == 0) {
         return;
     }
-    cJSON *times = cJSON_AddObjectToObject(summary->json, "rank0_ms_per_step");
-    summary->complete = times != NULL && summary->complete;
-    for (int p = 0; p < DT_N_PHASES; p++) {
-        if (t->seconds[p] > 0) {
-            add_number(summary, times, phase_names[p], 1e3 * t->seconds[p] / (double)t->n_timed_steps);
-        }
-    }
+    const bool as_foretold = foretold->messages == counted->messages && foretold->bytes == counted->bytes;
+    dt_traffic_text(counted, text, sizeof text);
+    fprintf(stderr, "allreduce of a step: %s%s\n", text,
+            !foretold->known ? ""
+            : as_foretold    ? ", as foretold"
+                             : ", which is NOT as foretold");
 }
 
-static void add_lines(struct summary *summary, const struct dt_line *lines, int n)
+static void print_memory(const struct dt_memory_use *memory)
 {
-    cJSON *array = lines != NULL ? cJSON_AddArrayToObject(summary->json, "lines") : NULL;
-    for (int r = 0; r < n && lines != NULL; r++) {
-        cJSON *line = cJSON_CreateObject();
-        add_number(summary, line, "slope", (double)lines[r].slope);
-        add_number(summary, line, "intercept", (double)lines[r].intercept);
-        if (!cJSON_AddItemToArray(array, line)) {
-            summary->complete = false;
-            cJSON_Delete(line);
-        }
+    char host[DT_BYTES_TEXT_SIZE], peak[DT_BYTES_TEXT_SIZE], left[DT_BYTES_TEXT_SIZE], all[DT_BYTES_TEXT_SIZE];
+    fprintf(stderr, "peak memory per rank: %s", dt_bytes_text(memory->host_peak, host));
+    if (memory->gpu_all > 0) {
+        fprintf(stderr, "; on its GPU %s of %s, %s left", dt_bytes_text(memory->gpu_peak, peak),
+                dt_bytes_text(memory->gpu_all, all), dt_bytes_text(memory->gpu_free, left));
     }
+    fprintf(stderr, "\n");
 }
 
-enum dt_status dt_report_summary(const struct dt_trainer *t, const struct dt_run_dir *run, const struct dt_outcome *o,
-                                 enum dt_status status)
+static void print_end(const struct dt_sinks *sinks, const struct dt_end_event *end)
 {
-    struct summary summary = {.json = cJSON_CreateObject(), .complete = true};
-    add_number(&summary, summary.json, "exit_code", status);
-    add_text(&summary, "outcome", dt_status_meaning(status));
-    if (dt_error_text()[0] != '\0') {
-        add_text(&summary, "error", dt_error_text());
+    if (end->signal == 0) {
+        dt_text_print(stderr, "saved %s", end->checkpoint[0] != '\0' ? end->checkpoint : "nothing new: no step was left");
     }
-    add_number(&summary, summary.json, "epochs", (double)o->epochs);
-    add_number(&summary, summary.json, "steps", (double)o->steps);
-    if (o->signal != 0) {
-        add_number(&summary, summary.json, "signal", o->signal);
-    } else if (o->test.n_samples > 0) {
-        add_number(&summary, summary.json, "test_loss", dt_metrics_loss(&o->test));
-        if (classifies(t)) {
-            add_number(&summary, summary.json, "test_accuracy", dt_metrics_accuracy(&o->test));
-        }
-    }
-    add_lines(&summary, o->lines, t->world->size);
-    add_number(&summary, summary.json, "world_size", t->world->size);
-    add_number(&summary, summary.json, "seconds", o->seconds);
-    add_times(&summary, t);
-    if (o->traffic.known) {
-        add_number(&summary, summary.json, "messages_per_step", o->traffic.messages);
-        add_number(&summary, summary.json, "bytes_sent_per_step", o->traffic.bytes);
-    }
-    add_text(&summary, "allreduce", dt_allreduce_names[t->dist.allreduce.type]);
-    add_memory(&summary, &o->memory);
-    add_text(&summary, "checkpoint", o->checkpoint);
-    add_text(&summary, "version", dt_version);
-    char *text = summary.complete ? cJSON_Print(summary.json) : NULL;
-    const enum dt_status s = text != NULL ? dt_run_dir_write(run, "summary.json", text)
-                                          : dt_error(DT_IO, "%s/summary.json: not written, out of memory", run->path);
-    cJSON_free(text);
-    cJSON_Delete(summary.json);
-    return s;
+    print_times(end, sinks->folder.world_size);
+    print_traffic(&end->traffic, &end->foretold);
+    print_memory(&end->memory);
 }
 
 void dt_report_result(const struct dt_metrics *test, bool accuracy, const char *after)
@@ -386,4 +240,61 @@ void dt_report_result(const struct dt_metrics *test, bool accuracy, const char *
         printf("test loss %.6g (%.0f samples)%s\n", dt_metrics_loss(test), test->n_samples, after);
     }
     fflush(stdout);
+}
+
+static void print_result(const struct dt_sinks *sinks, const struct dt_result_event *r)
+{
+    const struct dt_data_spec *data = &sinks->folder.config->data;
+    const unsigned long long n = r->within_epoch ? r->steps : r->epochs;
+    char after[64];
+    if (r->lines != NULL) {
+        dt_line_print(stdout, r->lines, sinks->folder.world_size, data->slope, data->intercept);
+    }
+    snprintf(after, sizeof after, " after %llu %s%s", n, r->within_epoch ? "step" : "epoch", n == 1 && !r->within_epoch ? "" : "s");
+    dt_report_result(&r->test, dt_sinks_classify(sinks), after);
+}
+
+static void begin(struct dt_sinks *sinks, const struct dt_run_event *run)
+{
+    print_banner(&sinks->folder, run);
+    dt_progress_open(sinks->folder.config, true, run->steps_per_epoch, &sinks->progress);
+}
+
+enum dt_status dt_terminal_take(struct dt_sinks *sinks, const struct dt_event *event)
+{
+    if (event->kind != DT_EVENT_STEP) {
+        dt_progress_clear(&sinks->progress);
+    }
+    switch (event->kind) {
+    case DT_EVENT_RUN:
+        if (event->status == DT_OK) {
+            begin(sinks, event->run);
+        }
+        break;
+    case DT_EVENT_STEP:
+        show_progress(sinks, event->step);
+        break;
+    case DT_EVENT_EPOCH:
+        print_epoch(sinks, event->epoch);
+        break;
+    case DT_EVENT_SAVE:
+        print_save(event->save);
+        break;
+    case DT_EVENT_STOP:
+        print_stop(&sinks->folder, event->stop);
+        break;
+    case DT_EVENT_DIFFERENCE:
+        dt_text_print(stderr, "as expected, %s", event->difference);
+        break;
+    case DT_EVENT_END:
+        print_end(sinks, event->end);
+        break;
+    case DT_EVENT_RESULT:
+        print_result(sinks, event->result);
+        break;
+    case DT_EVENT_FOLDER:
+    case DT_EVENT_FAULT: /* whoever called says why */
+        break;
+    }
+    return DT_OK;
 }

@@ -1,23 +1,23 @@
 #include "cli/train.h"
 
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/text.h"
-#include "cli/progress.h"
-#include "cli/report.h"
+#include "cli/line.h"
+#include "cli/measure.h"
+#include "cli/traffic.h"
 #include "dist/stop.h"
 
 /* A run under way: the trainer, and what watches it. */
 struct run {
     struct dt_trainer trainer;
     struct dt_run_dir dir;
-    struct dt_metrics_files files;
-    struct dt_progress progress;
-    struct dt_outcome outcome;
+    const struct dt_emitter *emitter;
+    struct dt_end_event end;                  /* as far as it is known */
+    struct dt_line *lines;                    /* of the ranks, at the end of a line's fit */
+    char checkpoint[DT_CHECKPOINT_PATH_SIZE]; /* the last one saved, or "" */
     double start_s;
     double epoch_train_s;      /* spent in this epoch's steps, by this process */
     double epoch_samples;      /* used by them, on all ranks */
@@ -29,9 +29,9 @@ static bool is_rank0(const struct run *run)
     return run->trainer.world->rank == 0;
 }
 
-static bool classifies(const struct run *run)
+static enum dt_status emit(const struct run *run, struct dt_event event)
 {
-    return run->trainer.config.model.loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY;
+    return is_rank0(run) ? run->emitter->emit(run->emitter->context, &event) : DT_OK;
 }
 
 /* Of the whole run. max_steps counts the steps really taken, which after a change of the number of ranks are not what the epochs
@@ -56,25 +56,19 @@ static double images_per_s(const struct run *run)
     return run->epoch_train_s > 0 ? run->epoch_samples / run->epoch_train_s : (double)NAN;
 }
 
-static void show_progress(struct run *run)
-{
-    const struct dt_trainer *t = &run->trainer;
-    const double n_done = (double)(t->state.step - run->epoch_first_step);
-    const struct dt_progress_state state = {.epoch = t->state.epoch + 1,
-                                            .step_in_epoch = t->state.step_in_epoch,
-                                            .train = epoch_metrics(t),
-                                            .images_per_s = images_per_s(run),
-                                            .eta_s = (double)steps_left(run) * run->epoch_train_s / n_done};
-    dt_progress_draw(&run->progress, &state);
-}
-
-static enum dt_status save(struct run *run)
+static enum dt_status write_checkpoint(struct run *run)
 {
     struct dt_trainer *t = &run->trainer;
     if (t->config.dist.check_every > 0) {
         DT_TRY(dt_replica_check_run(&t->check, t->network)); /* rank 0 speaks for all only if all are equal */
     }
-    return dt_trainer_save(t, &run->dir, run->outcome.checkpoint);
+    return dt_trainer_save(t, &run->dir, run->checkpoint);
+}
+
+static enum dt_status save(struct run *run)
+{
+    DT_TRY(write_checkpoint(run));
+    return emit(run, (struct dt_event){.kind = DT_EVENT_SAVE, .save = &(struct dt_save_event){.path = run->checkpoint}});
 }
 
 /* A periodic checkpoint that cannot be written is no reason to stop: the one before is still there. Three in a row are. */
@@ -88,10 +82,8 @@ static enum dt_status save_periodic(struct run *run, int *n_failures)
     if (++*n_failures >= 3) {
         return s;
     }
-    if (is_rank0(run)) {
-        dt_progress_clear(&run->progress);
-        dt_text_print(stderr, "dtrain: warning: %s; training goes on, the next checkpoint is the next try", dt_error_text());
-    }
+    const struct dt_save_event failed = {.path = run->checkpoint, .error = dt_error_text()};
+    emit(run, (struct dt_event){.kind = DT_EVENT_SAVE, .save = &failed});
     dt_error_clear();
     return DT_OK;
 }
@@ -103,27 +95,25 @@ static enum dt_status stop(struct run *run)
     int signal_number = dt_stop_signal();
     DT_TRY(dt_comm_allreduce(t->world->comm, &signal_number, 1, DT_TYPE_I32, DT_REDUCE_MAX, "agreement on the signal"));
     DT_TRY(save(run));
-    run->outcome.signal = signal_number;
-    if (is_rank0(run)) {
-        dt_progress_clear(&run->progress);
-        dt_text_print(stderr, "stopped by SIG%s at step %llu; saved %s", sigabbrev_np(signal_number),
-                      (unsigned long long)t->state.step, run->outcome.checkpoint);
-        dt_text_print(stderr, "go on with the same command and --run %s --resume", run->dir.path);
-    }
+    run->end.signal = signal_number;
+    const struct dt_stop_event stopped = {.signal = signal_number, .step = t->state.step, .checkpoint = run->checkpoint};
+    emit(run, (struct dt_event){.kind = DT_EVENT_STOP, .stop = &stopped});
     return dt_error_agreed(DT_STOPPED);
 }
 
-static void log_step(struct run *run, const struct dt_step_result *result)
+static void tell_step(const struct run *run, const struct dt_step_result *result)
 {
-    const uint64_t every = (uint64_t)run->trainer.config.log_every_steps;
-    if (every > 0 && result->step % every == 0) {
-        const struct dt_step_record record = {.step = result->step,
-                                              .epoch = run->trainer.state.epoch + 1,
-                                              .train = result->train,
-                                              .lr = result->lr,
-                                              .images_per_s = images_per_s(run)};
-        dt_metrics_step(&run->files, &record);
-    }
+    const struct dt_trainer *t = &run->trainer;
+    const double n_done = (double)(t->state.step - run->epoch_first_step);
+    const struct dt_step_event step = {.step = result->step,
+                                       .epoch = t->state.epoch + 1,
+                                       .train = result->train,
+                                       .lr = result->lr,
+                                       .step_in_epoch = t->state.step_in_epoch,
+                                       .epoch_train = epoch_metrics(t),
+                                       .images_per_s = images_per_s(run),
+                                       .eta_s = (double)steps_left(run) * run->epoch_train_s / n_done};
+    emit(run, (struct dt_event){.kind = DT_EVENT_STEP, .step = &step});
 }
 
 /* The next step, or the next few, but no more than are left of the epoch, of the run, and until the next checkpoint. */
@@ -142,12 +132,9 @@ static enum dt_status run_next(struct run *run, bool *asked_to_stop)
         run->epoch_samples += results.steps[i].train.n_samples;
     }
     for (int i = 0; i < results.n; i++) {
-        log_step(run, &results.steps[i]);
+        tell_step(run, &results.steps[i]);
     }
     *asked_to_stop = results.stop;
-    if (dt_progress_due(&run->progress)) {
-        show_progress(run);
-    }
     return DT_OK;
 }
 
@@ -175,8 +162,8 @@ static enum dt_status run_steps(struct run *run, int *n_failures)
 /* The last update of an epoch shows in no loss but this. */
 static enum dt_status evaluate(struct run *run)
 {
-    DT_TRY(dt_evaluator_run(&run->trainer.evaluator, &run->outcome.test));
-    return dt_trainer_check_loss(&run->trainer, "test loss", &run->outcome.test, run->trainer.state.step);
+    DT_TRY(dt_evaluator_run(&run->trainer.evaluator, &run->end.test));
+    return dt_trainer_check_loss(&run->trainer, "test loss", &run->end.test, run->trainer.state.step);
 }
 
 static enum dt_status finish_epoch(struct run *run)
@@ -184,19 +171,16 @@ static enum dt_status finish_epoch(struct run *run)
     struct dt_trainer *t = &run->trainer;
     const uint64_t last_step = t->state.epoch * t->steps_per_epoch + t->state.step_in_epoch - 1;
     DT_TRY(evaluate(run));
-    const struct dt_epoch_record record = {.step = t->state.step,
-                                           .epoch = t->state.epoch + 1,
-                                           .train = epoch_metrics(t),
-                                           .test = run->outcome.test,
-                                           .lr = dt_schedule_lr(&t->schedule, last_step),
-                                           .images_per_s = images_per_s(run),
-                                           .world_size = t->world->size,
-                                           .classifies = classifies(run)};
-    if (is_rank0(run)) {
-        dt_progress_clear(&run->progress);
-        dt_report_epoch(t, &record, run->epoch_train_s);
-        dt_metrics_epoch(&run->files, &record);
-    }
+    struct dt_epoch_event epoch = {.step = t->state.step,
+                                   .epoch = t->state.epoch + 1,
+                                   .train = epoch_metrics(t),
+                                   .test = run->end.test,
+                                   .lr = dt_schedule_lr(&t->schedule, last_step),
+                                   .images_per_s = images_per_s(run),
+                                   .seconds = run->epoch_train_s,
+                                   .allreduce = dt_allreduce_names[t->dist.allreduce.type]};
+    DT_TRY(dt_traffic_measure(t, &epoch.traffic));
+    emit(run, (struct dt_event){.kind = DT_EVENT_EPOCH, .epoch = &epoch});
     if (t->state.step_in_epoch == t->steps_per_epoch) {
         t->state.epoch++;
         t->state.step_in_epoch = 0;
@@ -205,27 +189,23 @@ static enum dt_status finish_epoch(struct run *run)
     return DT_OK;
 }
 
-static void print_result(const struct run *run)
+static void tell_result(const struct run *run)
 {
-    const struct dt_trainer *t = &run->trainer;
-    char after[64];
-    if (run->outcome.lines != NULL) {
-        dt_line_print(stdout, t, run->outcome.lines);
-    }
-    if (t->state.step_in_epoch == 0) {
-        snprintf(after, sizeof after, " after %llu epoch%s", (unsigned long long)t->state.epoch, t->state.epoch == 1 ? "" : "s");
-    } else {
-        snprintf(after, sizeof after, " after %llu steps", (unsigned long long)t->state.step);
-    }
-    dt_report_result(&run->outcome.test, classifies(run), after);
+    const struct dt_checkpoint_state *state = &run->trainer.state;
+    const struct dt_result_event result = {.test = run->end.test,
+                                           .lines = run->lines,
+                                           .steps = state->step,
+                                           .epochs = state->epoch,
+                                           .within_epoch = state->step_in_epoch != 0};
+    emit(run, (struct dt_event){.kind = DT_EVENT_RESULT, .result = &result});
 }
 
 /* The last checkpoint. A full disk takes the weights of a finished run, but not its result. */
 static enum dt_status save_last(struct run *run)
 {
     const enum dt_status s = save(run);
-    if (s == DT_IO && is_rank0(run)) {
-        print_result(run);
+    if (s == DT_IO) {
+        tell_result(run);
     }
     return s;
 }
@@ -259,9 +239,7 @@ static enum dt_status compare_replicas(struct run *run)
     }
     const enum dt_status s = dt_replica_check_run(&t->check, t->network);
     if (s == DT_INTERNAL) {
-        if (is_rank0(run)) {
-            dt_text_print(stderr, "as expected, %s", dt_error_text());
-        }
+        emit(run, (struct dt_event){.kind = DT_EVENT_DIFFERENCE, .difference = dt_error_text()});
         dt_error_clear();
         return DT_OK;
     }
@@ -275,61 +253,72 @@ static enum dt_status gather_lines(struct run *run)
     if (!dt_line_is_model(t)) {
         return DT_OK;
     }
-    run->outcome.lines = calloc((size_t)t->world->size, sizeof *run->outcome.lines);
-    const bool ok = run->outcome.lines != NULL;
+    run->lines = calloc((size_t)t->world->size, sizeof *run->lines);
+    const bool ok = run->lines != NULL;
     DT_TRY(dt_world_agree(t->world, ok ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory for the ranks' lines")));
-    return dt_line_gather(t, run->outcome.lines);
+    return dt_line_gather(t, run->lines);
+}
+
+/* Where the weights are from. */
+struct origin {
+    char resumed_from[DT_CHECKPOINT_PATH_SIZE]; /* or "" */
+    const char *weights;                        /* or NULL */
+};
+
+static enum dt_status take_weights(struct run *run, const struct dt_train_options *options, struct origin *out)
+{
+    struct dt_trainer *t = &run->trainer;
+    if (options->resume) {
+        DT_TRY(dt_trainer_restore(t, &run->dir, options->checkpoint, out->resumed_from));
+        t->dist.spec.broadcast = t->dist.spec.broadcast || out->resumed_from[0] != '\0'; /* a checkpoint is rank 0's replica */
+    }
+    out->weights = out->resumed_from[0] == '\0' ? options->weights : NULL;
+    if (out->weights != NULL) {
+        DT_TRY(dt_trainer_take_weights(t, out->weights));
+        t->dist.spec.broadcast = true; /* only rank 0 has them */
+    }
+    return dt_dist_optimizer_broadcast(&t->dist);
+}
+
+static enum dt_status tell_start(struct run *run, const struct origin *origin)
+{
+    struct dt_trainer *t = &run->trainer;
+    struct dt_rank_info *ranks = NULL;
+    struct dt_run_event start = dt_measure_start(t);
+    enum dt_status s = dt_measure_ranks(t, &ranks);
+    if (s == DT_OK) {
+        start.ranks = ranks;
+        start.resumed_from = origin->resumed_from;
+        start.weights = origin->weights;
+        s = dt_world_agree(t->world, emit(run, (struct dt_event){.kind = DT_EVENT_RUN, .run = &start}));
+    }
+    free(ranks);
+    return s;
 }
 
 static enum dt_status open_run(struct run *run, const struct dt_train_options *options)
 {
     struct dt_trainer *t = &run->trainer;
-    struct dt_world *world = t->world;
-    char resumed_from[DT_CHECKPOINT_PATH_SIZE] = "";
-    DT_TRY(dt_run_dir_open(world, options->run_dir, t->config.name, options->resume, &run->dir));
-    if (options->resume) {
-        DT_TRY(dt_trainer_restore(t, &run->dir, options->checkpoint, resumed_from));
-        t->dist.spec.broadcast = t->dist.spec.broadcast || resumed_from[0] != '\0'; /* a checkpoint is rank 0's replica */
-    }
-    const char *weights = resumed_from[0] == '\0' ? options->weights : NULL;
-    if (weights != NULL) {
-        DT_TRY(dt_trainer_take_weights(t, weights));
-        t->dist.spec.broadcast = true; /* only rank 0 has them */
-    }
-    DT_TRY(dt_dist_optimizer_broadcast(&t->dist));
-    enum dt_status s = DT_OK;
-    if (world->rank == 0) {
-        s = dt_run_dir_write(&run->dir, "config.json", t->config_json);
-        s = s == DT_OK ? dt_metrics_open(&run->dir, t->state.step, t->state.epoch, &run->files) : s;
-    }
-    DT_TRY(dt_world_agree(world, s));
-    DT_TRY(dt_report_start(t, &run->dir, resumed_from, weights));
-    dt_metrics_run(&run->files, &t->config, &t->model, world->size, t->state.step, t->loader.shard.global_batch);
-    dt_progress_open(&t->config, world->rank == 0, t->steps_per_epoch, &run->progress);
-    return DT_OK;
-}
-
-/* A run that failed leaves a summary too, if it still can: a second witness beside the exit code. */
-static void note_failure(struct run *run, enum dt_status status)
-{
-    if (is_rank0(run) && run->dir.lock >= 0) {
-        (void)dt_report_summary(&run->trainer, &run->dir, &run->outcome, status); /* the first error's text stays the one told */
-    }
+    struct origin origin = {.resumed_from = ""};
+    DT_TRY(dt_run_dir_open(t->world, options->run_dir, t->config.name, options->resume, &run->dir));
+    const struct dt_folder_event folder = {.config = &t->config, .dir = &run->dir, .world_size = t->world->size};
+    emit(run, (struct dt_event){.kind = DT_EVENT_FOLDER, .folder = &folder});
+    DT_TRY(take_weights(run, options, &origin));
+    DT_TRY(dt_world_agree(t->world, is_rank0(run) ? dt_run_dir_write(&run->dir, "config.json", t->config_json) : DT_OK));
+    return tell_start(run, &origin);
 }
 
 static void note_end(struct run *run)
 {
-    run->outcome.steps = run->trainer.state.step;
-    run->outcome.epochs = run->trainer.state.epoch;
-    run->outcome.seconds = dt_clock_s() - run->start_s;
+    dt_measure_here(&run->trainer, &run->end);
+    run->end.seconds = dt_clock_s() - run->start_s;
+    run->end.checkpoint = run->checkpoint;
 }
 
-/* The warning about missing records is long past. */
-static enum dt_status check_records(const struct run *run)
+/* A run that failed tells so too, if it still can. */
+static void tell_fault(struct run *run, enum dt_status status)
 {
-    return !run->files.failed
-               ? DT_OK
-               : dt_error(DT_IO, "%s: records are missing from the metrics, as was said (the result is whole)", run->dir.path);
+    emit(run, (struct dt_event){.kind = DT_EVENT_FAULT, .status = status, .fault = &run->end}); /* the first error's text stays */
 }
 
 static enum dt_status close_run(struct run *run, enum dt_status status)
@@ -339,23 +328,13 @@ static enum dt_status close_run(struct run *run, enum dt_status status)
         DT_TRY(compare_replicas(run));
         DT_TRY(gather_lines(run));
     }
-    if (status == DT_OK && is_rank0(run)) { /* early: the launcher forwards stderr apart from stdout, where the result comes last */
-        dt_text_print(stderr, "saved %s",
-                      run->outcome.checkpoint[0] != '\0' ? run->outcome.checkpoint : "nothing new: no step was left");
+    DT_TRY(dt_measure_end(t, &run->end));
+    run->end.lines = run->lines;
+    const enum dt_status told = emit(run, (struct dt_event){.kind = DT_EVENT_END, .status = status, .end = &run->end});
+    if (status == DT_OK) { /* last of all: the launcher forwards stderr apart from stdout */
+        tell_result(run);
     }
-    DT_TRY(dt_report_times(t));
-    DT_TRY(dt_report_traffic(t, &run->outcome.traffic));
-    DT_TRY(dt_report_memory(t, &run->outcome.memory));
-    enum dt_status written = DT_OK;
-    if (is_rank0(run)) {
-        written = status == DT_OK ? check_records(run) : DT_OK;
-        const enum dt_status s = dt_report_summary(t, &run->dir, &run->outcome, written != DT_OK ? written : status);
-        written = written != DT_OK ? written : s;
-    }
-    if (status == DT_OK && is_rank0(run)) {
-        print_result(run);
-    }
-    DT_TRY(dt_world_agree(t->world, written));
+    DT_TRY(dt_world_agree(t->world, told));
     return status;
 }
 
@@ -369,11 +348,13 @@ static struct dt_config adjusted(const struct dt_config *config)
     return c;
 }
 
-enum dt_status dt_train(struct dt_world *world, const struct dt_config *config, const struct dt_train_options *options)
+enum dt_status dt_train(struct dt_world *world, const struct dt_config *config, const struct dt_train_options *options,
+                        const struct dt_emitter *emitter)
 {
     struct run *run = calloc(1, sizeof *run);
     DT_TRY(dt_world_agree(world, run != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory")));
     run->start_s = dt_clock_s();
+    run->emitter = emitter;
     run->dir.lock = -1;
     const struct dt_config c = adjusted(config);
     enum dt_status s = dt_trainer_open(world, &c, &run->trainer);
@@ -386,14 +367,12 @@ enum dt_status dt_train(struct dt_world *world, const struct dt_config *config, 
         if (s == DT_OK || s == DT_STOPPED) {
             s = close_run(run, s);
         } else {
-            note_failure(run, s);
+            tell_fault(run, s);
         }
-        dt_progress_clear(&run->progress);
-        dt_metrics_close(&run->files);
         dt_run_dir_close(&run->dir);
         dt_trainer_close(&run->trainer);
     }
-    free(run->outcome.lines);
+    free(run->lines);
     free(run);
     return s;
 }

@@ -2,8 +2,7 @@
 #ifndef DT_CLI_TRAIN_H
 #define DT_CLI_TRAIN_H
 
-#include "cli/config.h"
-#include "dist/world.h"
+#include "cli/events.h"
 
 struct dt_train_options {
     const char *run_dir; /* NULL: choose one */
@@ -12,8 +11,9 @@ struct dt_train_options {
     const char *weights;    /* the file of the initial ones, where there is nothing to resume; NULL: they are drawn */
 };
 
-/* Every rank calls it; the status is agreed where dt_error_is_agreed; a rank may fail alone inside a step. DT_STOPPED after a
- * signal. */
-enum dt_status dt_train(struct dt_world *world, const struct dt_config *config, const struct dt_train_options *options);
+/* `emitter`: who is told, on rank 0. Every rank calls it; the status is agreed where dt_error_is_agreed; a rank may fail alone
+ * inside a step. DT_STOPPED after a signal. */
+enum dt_status dt_train(struct dt_world *world, const struct dt_config *config, const struct dt_train_options *options,
+                        const struct dt_emitter *emitter);
 
 #endif

@@ -8,19 +8,9 @@
 
 #include "cli/device.h"
 #include "cli/evaluate.h"
-#include "cli/run_dir.h"
+#include "cli/events.h"
 #include "dist/replica_check.h"
 #include "model/checkpoint.h"
-
-/* Where the time of a step goes. X(constant, name) */
-#define DT_PHASE_LIST(X)                       \
-    X(DT_PHASE_DATA, "data")                   \
-    X(DT_PHASE_FORWARD, "forward")             \
-    X(DT_PHASE_BACKWARD, "backward")           \
-    X(DT_PHASE_COMMUNICATION, "communication") \
-    X(DT_PHASE_UPDATE, "update")               \
-    X(DT_PHASE_ON_GPU, "gpu") /* the whole of steps that a GPU takes on its own */
-enum dt_phase { DT_PHASE_LIST(DT_NAMED_ENUM) DT_N_PHASES };
 
 struct dt_trainer {
     struct dt_world *world; /* borrowed */

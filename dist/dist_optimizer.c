@@ -9,10 +9,8 @@ static bool steps_together(const struct dt_dist_optimizer *opt)
     return opt->step.memory.bytes != NULL;
 }
 
-static enum dt_status open_sync(struct dt_dist_optimizer *opt)
+int dt_dist_grad_ends(const struct dt_model *model, size_t ends[DT_MAX_LAYERS])
 {
-    const struct dt_model *model = opt->network->model;
-    size_t ends[DT_MAX_LAYERS];
     int n_ends = 0;
     for (int i = model->n_blocks - 1; i >= 0; i--) { /* the arena's order: last block first */
         const struct dt_block *block = &model->blocks[i];
@@ -20,6 +18,13 @@ static enum dt_status open_sync(struct dt_dist_optimizer *opt)
             ends[n_ends++] = block->grad_end;
         }
     }
+    return n_ends;
+}
+
+static enum dt_status open_sync(struct dt_dist_optimizer *opt)
+{
+    size_t ends[DT_MAX_LAYERS];
+    const int n_ends = dt_dist_grad_ends(opt->network->model, ends);
     return dt_grad_sync_open(&opt->allreduce, ends, n_ends, opt->spec.bucket_bytes, opt->spec.overlap, &opt->sync);
 }
 

@@ -42,6 +42,8 @@ enum dt_status dt_dist_optimizer_share(struct dt_dist_optimizer *opt, struct dt_
 /* After that, and before the first step: has the ranks of the host step together (dist/host_step.h) where they are alike and the
  * optimizer allows it. `wanted`: by this rank; one that does not is enough. Every rank calls it. */
 enum dt_status dt_dist_optimizer_step_together(struct dt_dist_optimizer *opt, bool wanted);
+/* Where each block's gradients end in the arena, front to back; returns how many have some. Buckets end there. */
+int dt_dist_grad_ends(const struct dt_model *model, size_t ends[DT_MAX_LAYERS]);
 /* Before the optimizer and the network are closed. A zeroed one is fine. */
 void dt_dist_optimizer_close(struct dt_dist_optimizer *opt);
 

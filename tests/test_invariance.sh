@@ -41,7 +41,9 @@ for layout in "${layouts[@]}"; do # ranks:hosts:way
     > "$run.txt" 2> "$run.log" || { cat "$run.log"; exit 1; }
   case $way in
     auto | mpi | hierarchical) ;;
-    *) grep -Eq '^allreduce of a step: [0-9]+ messages? and .* MB sent by .*, as foretold$' "$run.log" || { cat "$run.log"; exit 1; } ;;
+    *) grep -Eq '^allreduce of a step: [0-9]+ messages? and .* MB sent by .*, as foretold$' "$run.log" || { cat "$run.log"; exit 1; }
+      sent=$(sed -n "s/.*,\"allreduce\":\"$way\",\(\"messages\":[1-9][0-9]*,\"bytes_sent\":[1-9][0-9]*\)}\$/\1/p" "$run/metrics.jsonl")
+      [ "$(wc -l <<<"$sent") $(sort -u <<<"$sent" | wc -l)" = '4 1' ] || { echo "$run: a run's record, three epochs': $sent"; exit 1; } ;;
   esac
   sed -n 's/.*"type":"step","step":\([0-9]*\),.*"loss":\([^,]*\),.*/\1 \2/p' "$run/metrics.jsonl" > "$run.loss"
   [ "$(wc -l < "$run.loss")" = 50 ] || { echo "$run: not 50 steps"; exit 1; }

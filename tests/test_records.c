@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 #include "check.h"
-#include "cli/report.h"
+#include "cli/sinks.h"
 
 static int n_allocations, fail_at;
 
@@ -22,10 +22,41 @@ static void fail_allocation(int at)
 }
 
 static struct dt_run_dir run = {.lock = -1};
-static struct dt_world world = {.size = 2};
-static struct dt_line lines[2] = {{1, 2}, {3, 4}};
-static struct dt_trainer trainer = {.world = &world, .seconds = {1, 2}, .n_timed_steps = 3};
-static const struct dt_outcome outcome = {.test = {.loss_sum = 1, .n_samples = 2}, .lines = lines, .memory = {.host_peak = 1}};
+static struct dt_config config = {.name = "test"};
+static const struct dt_line lines[2] = {{1, 2}, {3, 4}};
+static const struct dt_run_event start = {
+    .global_batch = 64, .averaging = {.allreduce = "ring", .traffic = {.known = true, .messages = 6, .bytes = 48}}};
+static const struct dt_end_event end = {.test = {.loss_sum = 1, .n_samples = 2},
+                                        .checkpoint = "",
+                                        .allreduce = "ring",
+                                        .lines = lines,
+                                        .rank0_s = {1, 2},
+                                        .n_timed_steps = 3,
+                                        .memory = {.host_peak = 1}};
+
+static struct dt_sinks new_sinks(void)
+{
+    return (struct dt_sinks){.folder = {.config = &config, .dir = &run, .world_size = 2}};
+}
+
+/* metrics.jsonl of a run that begins; false: the record could not be written. */
+static bool record_start(enum dt_status expected)
+{
+    struct dt_sinks sinks = new_sinks();
+    CHECK_INT(dt_metrics_jsonl_take(&sinks, &(struct dt_event){.kind = DT_EVENT_RUN, .run = &start}), expected);
+    const bool failed = sinks.files.failed;
+    const enum dt_status s = dt_metrics_jsonl_take(&sinks, &(struct dt_event){.kind = DT_EVENT_END, .end = &end});
+    CHECK_INT(s, failed ? DT_IO : DT_OK);
+    dt_error_clear();
+    dt_sinks_close(&sinks);
+    return !failed;
+}
+
+static enum dt_status record_end(void)
+{
+    struct dt_sinks sinks = new_sinks();
+    return dt_summary_take(&sinks, &(struct dt_event){.kind = DT_EVENT_END, .end = &end});
+}
 
 static void path_of(const char *name, char path[DT_PATH_SIZE + 32])
 {
@@ -56,15 +87,11 @@ static void remove_file(const char *name)
 /* False once nothing failed any more. */
 static bool write_run_record(int at, const char *whole)
 {
-    struct dt_metrics_files files;
     remove_file("metrics.jsonl");
-    CHECK_INT(dt_metrics_open(&run, 0, 0, &files), DT_OK);
     fail_allocation(at);
-    dt_metrics_run(&files, &trainer.config, &trainer.model, 2, 0, 64);
-    const bool failed = n_allocations > fail_at;
+    const bool written = record_start(DT_OK), failed = n_allocations > fail_at;
     cJSON_InitHooks(NULL);
-    CHECK(files.failed == failed);
-    dt_metrics_close(&files);
+    CHECK(written != failed);
     char *text = text_of("metrics.jsonl");
     CHECK(strcmp(text, failed ? "" : whole) == 0);
     free(text);
@@ -73,12 +100,10 @@ static bool write_run_record(int at, const char *whole)
 
 static void test_run_record(void)
 {
-    struct dt_metrics_files files;
-    CHECK_INT(dt_metrics_open(&run, 0, 0, &files), DT_OK);
-    dt_metrics_run(&files, &trainer.config, &trainer.model, 2, 0, 64);
-    dt_metrics_close(&files);
+    CHECK(record_start(DT_OK));
     char *whole = text_of("metrics.jsonl");
     CHECK_HAS(whole, "\"version\":");
+    CHECK_HAS(whole, ",\"allreduce\":\"ring\",\"messages\":6,\"bytes_sent\":48}\n");
     int n = 0;
     while (write_run_record(n, whole)) {
         n++;
@@ -89,23 +114,35 @@ static void test_run_record(void)
 
 static void test_kept_records(void)
 {
-    struct dt_metrics_files files;
     char *before = text_of("metrics.jsonl");
     fail_allocation(3);
-    CHECK_INT(dt_metrics_open(&run, 0, 0, &files), DT_NO_MEMORY);
+    record_start(DT_NO_MEMORY);
     cJSON_InitHooks(NULL);
-    dt_error_clear();
     char *after = text_of("metrics.jsonl");
     CHECK(strcmp(before, after) == 0);
     free(before);
     free(after);
 }
 
+/* Where one who is told fails, those after it know, and all are told. */
+static void test_failures_travel(void)
+{
+    struct dt_sinks sinks = new_sinks();
+    sinks.files.failed = true;
+    CHECK_INT(dt_sinks_emit(&sinks, &(struct dt_event){.kind = DT_EVENT_END, .end = &end}), DT_IO);
+    char *text = text_of("summary.json");
+    CHECK_HAS(text, "\"exit_code\":\t74,");
+    CHECK_HAS(text, "records are missing");
+    free(text);
+    CHECK_INT(dt_sinks_emit(&sinks, &(struct dt_event){.kind = DT_EVENT_END, .status = DT_STOPPED, .end = &end}), DT_OK);
+    dt_error_clear();
+}
+
 static bool write_summary(int at, const char *whole)
 {
     remove_file("summary.json");
     fail_allocation(at);
-    const enum dt_status s = dt_report_summary(&trainer, &run, &outcome, DT_OK);
+    const enum dt_status s = record_end();
     const bool failed = n_allocations > fail_at;
     cJSON_InitHooks(NULL);
     CHECK_INT(s, failed ? DT_IO : DT_OK);
@@ -118,7 +155,7 @@ static bool write_summary(int at, const char *whole)
 
 static void test_summary(void)
 {
-    CHECK_INT(dt_report_summary(&trainer, &run, &outcome, DT_OK), DT_OK);
+    CHECK_INT(record_end(), DT_OK);
     char *whole = text_of("summary.json");
     CHECK_HAS(whole, "\"intercept\":\t4");
     CHECK_HAS(whole, "\"version\":");
@@ -134,10 +171,10 @@ int main(void)
 {
     snprintf(run.path, sizeof run.path, "/tmp/dtrain-records.XXXXXX");
     CHECK(mkdtemp(run.path) != NULL);
-    snprintf(trainer.config.name, sizeof trainer.config.name, "test");
     test_run_record();
     test_kept_records();
     test_summary();
+    test_failures_travel();
     remove_file("metrics.jsonl");
     remove_file("metrics.csv");
     remove_file("summary.json");

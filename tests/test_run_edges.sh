@@ -33,6 +33,23 @@ check 'plan without data: the cure' grep -qF '(add --data DIR)' out
 check 'plan without data: the batch' grep -qx 'batch 128 × 2 = 256, lr 0.001 × 2 = 0.002' out
 check 'plan without data: the parameters' grep -Eq '^  total .* 1,199,882 ' out
 is 'plan without data: something is invented' 0 "$(grep -cE 'steps/epoch, [0-9]|^rank' out)"
+# What averaging will send: of algorithms, in buckets as a run has them; of the others, what they are. Nothing, where there is none.
+averaging() { # averaging RANKS WAY: the plan's two lines about it
+  dtrain "$1" plan "${idx[@]}" --set "distributed.allreduce=$2" --set distributed.bucket_mb=1
+  is "plan, $2: more than 80 columns" 0 "$(grep -c '.\{81\}' out)"
+  grep -A1 '^allreduce' out
+}
+averaging 4 ring >said
+check 'plan: ring' grep -qx 'allreduce over 4 ranks: ring, 2 buckets, 4.80 MB of gradients' said
+check 'plan: what ring sends' grep -qx '  a step: 12 messages and 7.20 MB sent by each rank' said
+averaging 4 master_worker >said
+check 'plan: what a master sends' grep -qx '  a step: 6 messages and 14.40 MB sent by the busiest rank' said
+for way in auto shared_memory hierarchical; do
+  averaging 2 "$way" >said
+  is "plan: $way is foretold" '2 0' "$(wc -l <said) $(grep -c 'a step' said)"
+done
+averaging 1 ring >said
+check 'plan: one rank averages' test ! -s said
 dtrain 2 plan "${idx[@]}" --set 'train.batch={"global":1}'
 is 'plan without data, batch below the ranks' 78 "$got"
 dtrain 2 plan --config "$configs/mnist.json" --data nowhere
