@@ -232,9 +232,9 @@ static void print_end(const struct dt_sinks *sinks, const struct dt_end_event *e
     print_memory(&end->memory);
 }
 
-void dt_report_result(const struct dt_metrics *test, bool accuracy, const char *after)
+void dt_report_result(const struct dt_metrics *test, bool classifies, const char *after)
 {
-    if (accuracy) {
+    if (classifies) {
         printf("test accuracy %.2f %% (%.0f/%.0f)%s\n", 100.0 * dt_metrics_accuracy(test), test->n_correct, test->n_samples, after);
     } else {
         printf("test loss %.6g (%.0f samples)%s\n", dt_metrics_loss(test), test->n_samples, after);

@@ -12,7 +12,7 @@ struct dt_sinks {
     struct dt_metrics_files files;
 };
 
-/* X(file, function), in the order in which they are told: each sees in event->status whether one before it has failed. */
+/* X(name), in the order in which they are told: each sees in event->status whether one before it has failed. */
 #define DT_SINK_LIST(X)                                                   \
     X(metrics_jsonl) /* metrics.jsonl: cli/metrics.h */                   \
     X(metrics_csv)   /* metrics.csv */                                    \
