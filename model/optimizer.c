@@ -75,8 +75,3 @@ enum dt_status dt_optimizer_apply_range(struct dt_optimizer *optimizer, const st
     DT_TRY(backend->ops->optimizer_step(backend, update, end - begin, params + begin, grads, states[0], states[1]));
     return dt_span_end(optimizer->trace, &span);
 }
-
-enum dt_status dt_optimizer_apply(struct dt_optimizer *optimizer, const struct dt_update *update, float *params, const float *grads)
-{
-    return dt_optimizer_apply_range(optimizer, update, 0, optimizer->n_elems, params, grads);
-}
