@@ -5,8 +5,8 @@
 
 #include "cuda/cuda_module.h"
 
-/* The module, which then stays loaded. DTRAIN_CUDA_MODULE names another file, and the driver is then not asked for: for tests. It loads any
- * code, as LD_PRELOAD does, and is refused where the program has more rights than its caller (setuid, capabilities).
+/* The module, which then stays loaded. DTRAIN_CUDA_MODULE names another file, and the driver is then not asked for: for tests. It
+ * loads any code, as LD_PRELOAD does, and is refused where the program has more rights than its caller (setuid, capabilities).
  * DT_UNAVAILABLE with the reason: no driver, no module, one that lacks a library, one of another version. */
 enum dt_status dt_cuda_load(const struct dt_cuda_module **out);
 

@@ -184,7 +184,8 @@ static void test_agreement(struct dt_comm *comm)
 
 /* A linear model whose output gradients are given whole numbers: every sum is exact, so every world size ends with the same bits.
  */
-static void run_whole_numbers(const struct dt_backend_ops *backend, enum dt_allreduce_type type, struct dt_comm *comm, float *weights)
+static void run_whole_numbers(const struct dt_backend_ops *backend, enum dt_allreduce_type type, struct dt_comm *comm,
+                              float *weights)
 {
     const struct rig_spec spec = {.backend = backend,
                                   .n_inputs = N_INPUTS,

@@ -47,7 +47,8 @@ struct dt_allreduce {
 struct dt_allreduce_spec {
     enum dt_allreduce_type type;
     struct dt_comm *comm; /* the world's, borrowed */
-    /* Of gradients in a device's memory: the communicator that reaches it, borrowed; `type` then says which it is: nccl or staged. */
+    /* Of gradients in a device's memory: the communicator that reaches it, borrowed; `type` then says which it is: nccl or staged.
+     */
     struct dt_comm *device;
     float *memory; /* borrowed; n_elems floats that are added in place, unless they get shared memory */
     size_t n_elems;
