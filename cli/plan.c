@@ -214,12 +214,12 @@ static void print_averaging(const struct plan *p)
 {
     const struct dt_dist_spec *dist = &p->config.dist;
     const int size = p->shard.size, n = p->traffic.n_buckets;
-    char sent[120];
+    char sent[120], gradients[DT_BYTES_TEXT_SIZE];
     if (size == 1 || !dist->average) {
         return;
     }
-    printf("allreduce over %d ranks: %s, %d bucket%s, %.2f MB of gradients\n", size, dt_allreduce_names[dist->allreduce], n,
-           n == 1 ? "" : "s", 1e-6 * sizeof(float) * (double)p->model.arena_elems);
+    printf("allreduce over %d ranks: %s, %d bucket%s, %s of gradients\n", size, dt_allreduce_names[dist->allreduce], n,
+           n == 1 ? "" : "s", dt_bytes_text(sizeof(float) * (double)p->model.arena_elems, gradients));
     if (p->traffic.step.known) {
         dt_traffic_text(&p->traffic.step, sent, sizeof sent);
         printf("  a step: %s\n", sent);

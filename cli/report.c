@@ -74,9 +74,9 @@ static void print_averaging(const struct dt_folder_event *folder, const struct d
     }
     dt_text_print(stderr, "%s%s", a->why[0] != '\0' ? ", because " : "", a->why);
     if (a->traffic.known && a->traffic.messages > 0) {
-        char text[120];
+        char text[120], gradients[DT_BYTES_TEXT_SIZE];
         dt_traffic_text(&a->traffic, text, sizeof text);
-        fprintf(stderr, "  a step: %s (%.2f MB of gradients)\n", text, 1e-6 * (double)run->gradient_bytes);
+        fprintf(stderr, "  a step: %s (%s of gradients)\n", text, dt_bytes_text((double)run->gradient_bytes, gradients));
     }
 }
 

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/bytes.h"
+
 /* What a rank sends for all buckets of a step. */
 static struct dt_traffic of_rank(const struct dt_algorithm *algorithm, const struct dt_grad_sync *sync, int rank, int size,
                                  struct dt_move *moves)
@@ -81,6 +83,7 @@ enum dt_status dt_traffic_measure(struct dt_trainer *t, struct dt_step_traffic *
 
 void dt_traffic_text(const struct dt_step_traffic *traffic, char *text, size_t n_text)
 {
-    snprintf(text, n_text, "%g message%s and %.2f MB sent by %s", traffic->messages, traffic->messages == 1 ? "" : "s",
-             1e-6 * traffic->bytes, traffic->by_each ? "each rank" : "the busiest rank");
+    char bytes[DT_BYTES_TEXT_SIZE];
+    snprintf(text, n_text, "%g message%s and %s sent by %s", traffic->messages, traffic->messages == 1 ? "" : "s",
+             dt_bytes_text(traffic->bytes, bytes), traffic->by_each ? "each rank" : "the busiest rank");
 }

@@ -41,7 +41,7 @@ for layout in "${layouts[@]}"; do # ranks:hosts:way
     > "$run.txt" 2> "$run.log" || { cat "$run.log"; exit 1; }
   case $way in
     auto | mpi | hierarchical) ;;
-    *) grep -Eq '^allreduce of a step: [0-9]+ messages? and .* MB sent by .*, as foretold$' "$run.log" || { cat "$run.log"; exit 1; }
+    *) grep -Eq '^allreduce of a step: [0-9]+ messages? and [0-9.]+ [kM]?B sent by .*, as foretold$' "$run.log" || { cat "$run.log"; exit 1; }
       sent=$(sed -n "s/.*,\"allreduce\":\"$way\",\(\"messages\":[1-9][0-9]*,\"bytes_sent\":[1-9][0-9]*\)}\$/\1/p" "$run/metrics.jsonl")
       [ "$(wc -l <<<"$sent") $(sort -u <<<"$sent" | wc -l)" = '4 1' ] || { echo "$run: a run's record, three epochs': $sent"; exit 1; } ;;
   esac

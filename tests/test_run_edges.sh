@@ -40,10 +40,10 @@ averaging() { # averaging RANKS WAY: the plan's two lines about it
   grep -A1 '^allreduce' out
 }
 averaging 4 ring >said
-check 'plan: ring' grep -qx 'allreduce over 4 ranks: ring, 2 buckets, 4.80 MB of gradients' said
-check 'plan: what ring sends' grep -qx '  a step: 12 messages and 7.20 MB sent by each rank' said
+check 'plan: ring' grep -qx 'allreduce over 4 ranks: ring, 2 buckets, 4.8 MB of gradients' said
+check 'plan: what ring sends' grep -qx '  a step: 12 messages and 7.2 MB sent by each rank' said
 averaging 4 master_worker >said
-check 'plan: what a master sends' grep -qx '  a step: 6 messages and 14.40 MB sent by the busiest rank' said
+check 'plan: what a master sends' grep -qx '  a step: 6 messages and 14.4 MB sent by the busiest rank' said
 for way in auto shared_memory hierarchical; do
   averaging 2 "$way" >said
   is "plan: $way is foretold" '2 0' "$(wc -l <said) $(grep -c 'a step' said)"
