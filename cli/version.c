@@ -1,10 +1,10 @@
 #include "cli/version.h"
 
 #include "base/text.h"
-#include "cli/cuda_load.h"
-#include "cpu/cpu_isa.h"
-#include "dist/world.h"
+#include "cpu/isa.h"
+#include "dist/ranks/world.h"
 #include "dt_commit.h" /* written by the build: cmake/commit.cmake */
+#include "train/cuda_load.h"
 
 const char dt_version[] = DTRAIN_VERSION;
 

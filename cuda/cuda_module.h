@@ -4,7 +4,7 @@
 #define DT_CUDA_CUDA_MODULE_H
 
 #include "base/draw.h"
-#include "dist/comm.h"
+#include "dist/ranks/comm.h"
 #include "model/backend.h"
 #include "model/optimizer.h"
 

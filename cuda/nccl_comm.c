@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "cuda/cuda_block.h"
 #include "cuda/cuda_check.h"
-#include "dist/grad_sync.h"
+#include "dist/strategy/grad_sync.h"
 
 #define MAX_UNDER_WAY DT_MAX_BUCKETS
 #define FAREWELL_LIMIT_MS 2000u /* for each part of closing */
@@ -406,7 +406,7 @@ static enum dt_status start_nccl(struct nccl_comm *self, ncclUniqueId id)
     for (;;) {
         const uint64_t now_ns = dt_clock_ns();
         const double gap_s = (double)(now_ns - last_ns) * 1e-9;
-        waited_s += gap_s < 1 ? gap_s : 1; /* as in dist/comm.c */
+        waited_s += gap_s < 1 ? gap_s : 1; /* as in dist/ranks/comm.c */
         last_ns = now_ns;
         DT_TRY(gather_starts(self, start_of(state, waited_s > self->host->timeout_s)));
         bool all_done = true, late = false;

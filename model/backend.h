@@ -123,7 +123,7 @@ struct dt_backend_ops {
                                      const float *grads, float *state1, float *state2);
 };
 
-extern const struct dt_backend_ops dt_ref_backend; /* cpu/ref_backend.c */
-extern const struct dt_backend_ops dt_cpu_backend; /* cpu/cpu_backend.c */
+extern const struct dt_backend_ops dt_ref_backend; /* cpu/reference/backend.c */
+extern const struct dt_backend_ops dt_cpu_backend; /* cpu/backend.c */
 
 #endif

@@ -1,4 +1,5 @@
-/* The model as the user wrote it: a list of layers, as plain structs. `cli/config.c` fills them in; nothing here knows JSON. */
+/* The model as the user wrote it: a list of layers, as plain structs. `cli/config/config.c` fills them in; nothing here knows JSON.
+ */
 #ifndef DT_MODEL_SPEC_H
 #define DT_MODEL_SPEC_H
 

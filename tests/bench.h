@@ -7,7 +7,7 @@
 #include <time.h>
 
 #include "base/rng.h"
-#include "cpu/cpu_block.h"
+#include "cpu/block.h"
 
 static inline double now_s(void)
 {

@@ -10,8 +10,8 @@
 #include "optimizer_step.h"
 
 #include "base/rng.h"
-#include "cpu/cpu_block.h"
-#include "cpu/cpu_isa.h"
+#include "cpu/block.h"
+#include "cpu/isa.h"
 #include "model/network.h"
 #include "model/optimizer.h"
 

@@ -8,7 +8,7 @@
  * test that it works. */
 #include "bench.h"
 
-#include "cpu/cpu_isa.h"
+#include "cpu/isa.h"
 #include "model/backend.h"
 
 static int n_images = 16, n_rounds = 9;

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "dist/comm.h"
+#include "dist/ranks/comm.h"
 
 /* 0 to 60. */
 static inline int value_of(int rank, size_t i)

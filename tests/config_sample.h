@@ -1,9 +1,9 @@
-/* A small configuration to change, for the tests of cli/config.h. */
+/* A small configuration to change, for the tests of cli/config/config.h. */
 #ifndef DT_TESTS_CONFIG_SAMPLE_H
 #define DT_TESTS_CONFIG_SAMPLE_H
 
 #include "check.h"
-#include "cli/config.h"
+#include "cli/config/config.h"
 
 #define DATA "\"data\": {\"format\": \"idx\"}"
 #define DENSE "{\"type\": \"dense\", \"units\": 10}"

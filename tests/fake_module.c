@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "cuda/cuda_module.h"
-#include "dist/comm_staged.h"
+#include "dist/allreduce/staged.h"
 
 #define DEVICE_BIT ((uintptr_t)1 << 55)
 

@@ -1,6 +1,6 @@
 /* Any bytes as a PNG file, once as they are and once with every chunk's CRC mended, so that what lies behind the CRCs is reached:
  * an error with a text, or pixels; never a crash, a leak or a read out of bounds. */
-#include "cli/png_image.h"
+#include "cli/commands/png_image.h"
 
 #include <stdlib.h>
 #include <string.h>

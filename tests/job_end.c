@@ -16,8 +16,8 @@
 
 #include "base/clock.h"
 #include "check.h"
-#include "dist/stop.h"
-#include "dist/world.h"
+#include "dist/ranks/stop.h"
+#include "dist/ranks/world.h"
 
 static void leave(struct dt_world *world, enum dt_status status) __attribute__((noreturn));
 static void leave(struct dt_world *world, enum dt_status status)

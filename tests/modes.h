@@ -5,7 +5,7 @@
 #define DT_TESTS_MODES_H
 
 #include "check.h"
-#include "cpu/cpu_isa.h"
+#include "cpu/isa.h"
 #include "model/backend.h"
 
 #define MAX_MODES (DT_CPU_MAX_ISAS + 1)

@@ -5,7 +5,7 @@
 #include <png.h>
 
 #include "base/rng.h"
-#include "cli/png_image.h"
+#include "cli/commands/png_image.h"
 #include "data/border.h"
 #include "tests/check.h"
 

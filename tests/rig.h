@@ -4,8 +4,8 @@
 #define DT_TESTS_RIG_H
 
 #include "check.h"
-#include "dist/dist_optimizer.h"
-#include "dist/world.h"
+#include "dist/ranks/world.h"
+#include "dist/strategy/dist_optimizer.h"
 
 #define RIG_MAX_BATCH 64
 

@@ -8,7 +8,7 @@
 #include "guarded.h"
 #include "modes.h"
 
-#include "cpu/cpu_kernels.h"
+#include "cpu/kernels/kernels.h"
 #include "model/backend.h"
 
 #define CAPACITY 20 /* more than a convolution's slices */

@@ -2,7 +2,7 @@
  * steps, norm, dropout masks; and how an instruction set is chosen. */
 #include "guarded.h"
 
-#include "cpu/cpu_isa.h"
+#include "cpu/isa.h"
 #include "model/backend.h"
 #include "model/optimizer.h"
 

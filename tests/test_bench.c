@@ -1,7 +1,7 @@
 /* The arithmetic of `dtrain bench`: the check of sums finds every kind of wrong one, the fit finds what made the times, options are
  * understood or refused. */
 #include "check.h"
-#include "cli/bench.h"
+#include "cli/commands/bench.h"
 
 #define N_ELEMS 10000
 #define N_RANKS 4

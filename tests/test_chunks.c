@@ -4,7 +4,7 @@
 #include "check.h"
 
 #include "base/rng.h"
-#include "cpu/cpu_isa.h"
+#include "cpu/isa.h"
 #include "model/network.h"
 
 #define N_SAMPLES 41

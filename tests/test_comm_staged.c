@@ -3,7 +3,7 @@
 #include <sched.h>
 
 #include "comm_values.h"
-#include "dist/comm_staged.h"
+#include "dist/allreduce/staged.h"
 #include "rig.h"
 
 enum { N_ELEMS = 20011, N_BUCKETS = 7, N_ROUNDS = 60 };

@@ -1,5 +1,5 @@
 /* What a resumed run may not change is found, and named with both values. */
-#include "cli/config_diff.h"
+#include "cli/config/diff.h"
 #include "tests/check.h"
 
 static const char base[] = "{\"model\":{\"input\":[1,28,28],\"layers\":[{\"type\":\"dense\",\"units\":10}]},\"train\":{\"seed\":1,"

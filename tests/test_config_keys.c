@@ -3,8 +3,8 @@
 #include <unistd.h>
 
 #include "checkpoint_sample.h"
-#include "cli/config_schema.h"
-#include "cli/eval.h"
+#include "cli/commands/eval.h"
+#include "cli/config/schema.h"
 #include "config_sample.h"
 
 /* GOOD changed so that `key` has a meaning, and then to `value`. */

@@ -5,8 +5,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "cpu/cpu_isa.h"
-#include "cpu/cpu_kernels.h"
+#include "cpu/isa.h"
+#include "cpu/kernels/kernels.h"
 
 static float draw_special(uint32_t one_of)
 {

@@ -5,7 +5,7 @@
  * on both sides, NaNs that no result may read nor write. */
 #include "guarded.h"
 
-#include "cpu/cpu_isa.h"
+#include "cpu/isa.h"
 #include "model/backend.h"
 
 #define CAPACITY 300

@@ -1,7 +1,7 @@
 /* The distributed optimizer: ranks stay equal to the bit, and equal to one process that has all the samples. */
 #include "rig.h"
 
-#include "dist/replica_check.h"
+#include "dist/strategy/replica_check.h"
 
 enum { N_SAMPLES = 64, N_INPUTS = 6, N_CLASSES = 5, N_STEPS = 10 };
 static float values[N_SAMPLES * N_INPUTS], targets[N_SAMPLES];

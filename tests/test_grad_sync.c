@@ -2,7 +2,7 @@
  * every way of adding them, whose messages and bytes are counted against the formula. */
 #include "rig.h"
 
-#include "dist/grad_sync.h"
+#include "dist/strategy/grad_sync.h"
 
 enum { N_BLOCKS = 6, N_ELEMS = 30000 };
 static const size_t ends[N_BLOCKS] = {16, 48, 10048, 10064, 29984, N_ELEMS};

@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <malloc.h>
 
-#include "cli/trainer.h"
 #include "tests/check.h"
+#include "train/trainer.h"
 
 #if defined(__SANITIZE_ADDRESS__) || !defined(__GLIBC__)
 #define CAN_COUNT 0

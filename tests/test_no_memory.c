@@ -7,9 +7,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/eval.h"
-#include "cli/trainer.h"
+#include "cli/commands/eval.h"
 #include "tests/check.h"
+#include "train/trainer.h"
 
 static long n_calls, failing_call; /* counted from 1; 0: none fails */
 

@@ -3,7 +3,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "cli/digit.h"
+#include "cli/commands/digit.h"
 #include "tests/png_sample.h"
 
 /* Scaling */

@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 #include "check.h"
-#include "cli/sinks.h"
+#include "cli/report/sinks.h"
 
 static int n_allocations, fail_at;
 

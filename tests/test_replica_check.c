@@ -1,7 +1,7 @@
 /* One flipped bit of one weight of one rank is found and named, alike on every rank. */
 #include "rig.h"
 
-#include "dist/replica_check.h"
+#include "dist/strategy/replica_check.h"
 
 static float values[4];
 static const uint16_t labels[4];

@@ -3,9 +3,9 @@
 #include <stddef.h>
 #include <sys/resource.h>
 
-#include "cli/eval.h"
-#include "cli/saved.h"
+#include "cli/commands/eval.h"
 #include "tests/checkpoint_sample.h"
+#include "train/saved.h"
 
 #define MODEL(units)                                                                                                         \
     "\"model\": {\"input\": [1, 8, 8], \"layers\": [{\"type\": \"conv2d\", \"filters\": 4, \"kernel\": 3, \"activation\": "  \

@@ -5,8 +5,8 @@
  * write. */
 #include "guarded.h"
 
-#include "cpu/cpu_isa.h"
-#include "cpu/cpu_kernels.h"
+#include "cpu/isa.h"
+#include "cpu/kernels/kernels.h"
 #include "model/backend.h"
 
 #define N_IMAGES 3

@@ -1,8 +1,8 @@
 /* The ways of adding gradients over all ranks, behind one interface: the configuration's `distributed.allreduce`.
  *
- *   shared_memory  in memory that the ranks of a host share (dist/host_sum.h), and between hosts by MPI
+ *   shared_memory  in memory that the ranks of a host share (dist/allreduce/host_sum.h), and between hosts by MPI
  *   mpi            MPI_Iallreduce
- *   nccl, staged   of gradients on GPUs: between them, or by way of host memory (cuda/nccl_comm.h, dist/comm_staged.h)
+ *   nccl, staged   of gradients on GPUs: between them, or by way of host memory (cuda/nccl_comm.h, dist/allreduce/staged.h)
  *   hierarchical   shared memory inside each host, a ring between the hosts
  *   all others     an algorithm of the list in algorithm.h, over the wire
  *
@@ -11,7 +11,7 @@
 #define DT_DIST_ALLREDUCE_ALLREDUCE_H
 
 #include "dist/allreduce/executor.h"
-#include "dist/host_sum.h"
+#include "dist/allreduce/host_sum.h"
 #include "model/spec.h"
 
 #define DT_ALLREDUCE_LIST(X)                       \

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dist/comm_mpi.h"
+#include "dist/ranks/comm_mpi.h"
 #include "dist/ranks/wire.h"
 
 struct mpi_wire {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/file.h"
-#include "cli/config.h"
+#include "cli/config/config.h"
 #include "cuda/conv_plan.h"
 #include "cuda/cuda_check.h"
 #include "tests/check.h"

@@ -1,6 +1,6 @@
 /* An experiment: do two ranks sum their gradients by NCCL on one GPU?
  *
- * NCCL refuses ranks of one host on one GPU, and so dtrain does not ask it to (cli/device.h). But what it takes for the host is a
+ * NCCL refuses ranks of one host on one GPU, and so dtrain does not ask it to (train/device.h). But what it takes for the host is a
  * text that the variable NCCL_HOSTID sets: with another one for each rank they are ranks of unlike hosts, and talk through the
  * network's interface. Set beforehand, the variable stays as it is.
  *

@@ -1,0 +1,65 @@
+/* `dtrain bench`: what a training step and a sum over the ranks cost on this machine.
+ *
+ *   bench_blocks.c     each block of a model, timed inside real training steps
+ *   bench_allreduce.c  sums over the ranks by size, for each way that they can travel
+ *   bench.c            what both share */
+#ifndef DT_CLI_COMMANDS_BENCH_H
+#define DT_CLI_COMMANDS_BENCH_H
+
+#include <cjson/cJSON.h>
+
+#include "cli/args.h"
+#include "cli/config/config.h"
+#include "dist/ranks/world.h"
+
+/* Trains for some steps, so that zeros are where training puts them, then times further ones; rank 0 prints a table to stdout, and
+ * writes the file `json` unless that is NULL. Errors of the training; DT_STOPPED after a signal. Every rank calls it; agreed. */
+enum dt_status dt_bench_blocks(struct dt_world *world, const struct dt_config *config, const char *json);
+
+/* Sums by size, for each way that gradients can travel here, or those that --algorithms names. Errors of dt_bench_options_read, of
+ * the configuration and the device; DT_INTERNAL: a sum was wrong; otherwise as above. */
+enum dt_status dt_bench_allreduce(struct dt_world *world, const struct dt_args *args);
+
+/* ---- parts of these, on their own for the tests */
+
+/* Of `bench allreduce`: sizes from min_bytes, times factor, up to max_bytes; sums of each size. */
+struct dt_bench_options {
+    size_t min_bytes, max_bytes, factor, n_iters, n_warmup, n_checks;
+    uint32_t types; /* bit t: enum dt_allreduce_type t is wanted */
+};
+/* DT_USAGE: one is no number, or out of range. */
+enum dt_status dt_bench_options_read(const struct dt_args *args, struct dt_bench_options *out);
+
+/* What sum `round` adds up: whole numbers 1 .. 251, so that sums are exact in any order for up to 2^16 ranks. */
+void dt_bench_fill(float *x, size_t n_elems, int rank, unsigned round);
+/* Elements that are not the sum over ranks 0 .. n_ranks - 1 of what dt_bench_fill gives. */
+size_t dt_bench_count_wrong(const float *sum, size_t n_elems, int n_ranks, unsigned round);
+
+/* 2 (n - 1) / n: what each rank sends of a sum at least, by its size. */
+double dt_bench_bus_factor(int n_ranks);
+
+/* The time of a sum of S bytes over n ranks as latency + 2 (n - 1) / n * S / bandwidth, by the least squares of relative errors
+ * (Patarasuk and Yuan 2009, doi:10.1016/j.jpdc.2008.09.002). */
+struct dt_bench_fit {
+    bool found; /* needs two sizes at least, two ranks, and a time that grows with the size */
+    double latency_s;
+    double bandwidth; /* bytes/s */
+    double worst;     /* largest relative error: |fit / time - 1| */
+};
+struct dt_bench_fit dt_bench_fit(const double *n_bytes, const double *seconds, int n, int n_ranks);
+
+double dt_bench_median(double *x, int n); /* sorts x; n >= 1 */
+
+/* float operations per second of one core: independent multiply-adds on the widest vectors that the cpu backend would use, for
+ * about n_ms of this thread's CPU time; 0 where there is no such kernel to choose (DTRAIN_ISA). */
+double dt_bench_peak(unsigned n_ms);
+
+/* Every rank calls it when one was asked to stop: says so, and returns DT_STOPPED, agreed. */
+enum dt_status dt_bench_stopped(const struct dt_world *world);
+
+/* The JSON that both begin with: kind, version, ranks, and this machine. NULL: out of memory. */
+cJSON *dt_bench_json(const char *kind, const struct dt_world *world, double peak_flops);
+/* Writes it, unless `path` is NULL. DT_CANT_CREATE, DT_IO, DT_NO_MEMORY. */
+enum dt_status dt_bench_write(const char *path, const cJSON *json);
+
+#endif

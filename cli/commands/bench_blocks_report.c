@@ -1,0 +1,265 @@
+#include <math.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "cli/commands/bench_blocks.h"
+
+struct row {
+    double ms, ms_min, ms_max, cpu_ms; /* ms and cpu_ms: medians of the rounds */
+};
+
+/* A block forward, or backward. NAN: there is no such number. */
+struct pass_row {
+    struct row time;
+    double gflop;           /* of one step, dense */
+    double gflops, of_peak; /* by CPU time, so per core; of a GPU by wall time */
+    double alive;           /* share of the output, or of its gradient, that is not zero */
+    double alive_linear;    /* backward: of the gradient of the linear operation's output */
+};
+
+/* Where a step's time goes. The rest is communication and what lies between the calls. */
+enum { ROW_GATHER, ROW_FORWARD, ROW_LOSS, ROW_BACKWARD, ROW_OPTIMIZER, ROW_REST, ROW_TOTAL, ROW_UNTIMED, N_ROWS };
+static const char *const row_names[N_ROWS] = {"gather", "forward", "loss", "backward", "optimizer", "rest", "total", "untimed"};
+
+struct summary {
+    struct pass_row forward[DT_MAX_LAYERS], backward[DT_MAX_LAYERS];
+    struct row rows[N_ROWS];
+};
+
+static struct row summarize_timer(const struct dt_bench_timer *timer)
+{
+    double wall[DT_BENCH_ROUNDS], cpu[DT_BENCH_ROUNDS];
+    for (int i = 0; i < DT_BENCH_ROUNDS; i++) {
+        wall[i] = 1e3 * timer->rounds[i].wall_s;
+        cpu[i] = 1e3 * timer->rounds[i].cpu_s;
+    }
+    const double median = dt_bench_median(wall, DT_BENCH_ROUNDS); /* sorts */
+    return (struct row){
+        .ms = median, .ms_min = wall[0], .ms_max = wall[DT_BENCH_ROUNDS - 1], .cpu_ms = dt_bench_median(cpu, DT_BENCH_ROUNDS)};
+}
+
+static struct pass_row summarize_pass(const struct dt_trainer *t, double peak_flops, const struct dt_bench_timer *timer,
+                                      double n_flops)
+{
+    struct pass_row pass = {.time = summarize_timer(timer), .gflop = NAN, .gflops = NAN, .of_peak = NAN, .alive_linear = NAN};
+    const double ms = t->device.cuda == NULL ? pass.time.cpu_ms : pass.time.ms;
+    if (n_flops > 0 && ms > 0) {
+        pass.gflop = 1e-9 * n_flops;
+        pass.gflops = 1e3 * pass.gflop / ms;
+        pass.of_peak = peak_flops > 0 ? pass.gflops / (1e-9 * peak_flops) : (double)NAN;
+    }
+    return pass;
+}
+
+/* A max pool hands each gradient to one of its inputs; an average pool to all, and which of those live is not to be seen here. */
+static double alive_linear(const struct dt_block *block, const struct dt_block_bench *b)
+{
+    if (block->linear == DT_LINEAR_NONE || block->pool == DT_POOL_AVG) {
+        return NAN;
+    }
+    return b->n_alive_both / (b->n_samples * (double)dt_shape_elems(block->linear_out));
+}
+
+/* Backward there are two products of the same size, for the weights and for the input; nobody asks for the gradient in front of
+ * the first weights. */
+static void summarize_block(const struct dt_trainer *t, const struct dt_block_times *times, int index, struct summary *out)
+{
+    const struct dt_block_bench *b = &times->blocks[index];
+    const double n_flops = dt_block_flops(&t->model.blocks[index]) * b->n_samples / DT_BENCH_ROUNDS;
+    struct pass_row *forward = &out->forward[index], *backward = &out->backward[index];
+    *forward = summarize_pass(t, times->peak_flops, &b->forward, n_flops);
+    *backward =
+        summarize_pass(t, times->peak_flops, &b->backward, index > dt_model_first_trained(&t->model) ? 2 * n_flops : n_flops);
+    forward->alive = b->n_alive_outputs / b->n_outputs;
+    backward->alive = b->n_alive_grads / b->n_outputs;
+    backward->alive_linear = alive_linear(&t->model.blocks[index], b);
+}
+
+static void add_to(struct row *sum, const struct row *row)
+{
+    sum->ms += row->ms;
+    sum->cpu_ms += row->cpu_ms;
+}
+
+static void take_from(struct dt_bench_timer *rest, const struct dt_bench_timer *timer)
+{
+    for (int i = 0; i < DT_BENCH_ROUNDS; i++) {
+        rest->rounds[i].wall_s -= timer->rounds[i].wall_s;
+        rest->rounds[i].cpu_s -= timer->rounds[i].cpu_s;
+    }
+}
+
+static void summarize(const struct dt_trainer *t, const struct dt_block_times *times, struct summary *out)
+{
+    static const int row_of[DT_N_PARTS] = {
+        [DT_PART_GATHER] = ROW_GATHER, [DT_PART_LOSS] = ROW_LOSS, [DT_PART_OPTIMIZER] = ROW_OPTIMIZER};
+    struct dt_bench_timer rest = times->steps[DT_STEP_TIMED];
+    memset(out, 0, sizeof *out);
+    for (int i = 0; i < t->model.n_blocks; i++) {
+        summarize_block(t, times, i, out);
+        add_to(&out->rows[ROW_FORWARD], &out->forward[i].time);
+        add_to(&out->rows[ROW_BACKWARD], &out->backward[i].time);
+        take_from(&rest, &times->blocks[i].forward);
+        take_from(&rest, &times->blocks[i].backward);
+    }
+    for (int part = 0; part < DT_N_PARTS; part++) {
+        out->rows[row_of[part]] = summarize_timer(&times->parts[part]);
+        take_from(&rest, &times->parts[part]);
+    }
+    out->rows[ROW_REST] = summarize_timer(&rest);
+    for (int i = 0; i < ROW_TOTAL; i++) {
+        add_to(&out->rows[ROW_TOTAL], &out->rows[i]);
+    }
+    out->rows[ROW_UNTIMED] = summarize_timer(&times->steps[DT_STEP_PLAIN]);
+}
+
+/* ---- as a table */
+
+static void print_number(int width, int decimals, double value)
+{
+    if (isfinite(value)) {
+        printf(" %*.*f", width, decimals, value);
+    } else {
+        printf(" %*s", width, "-");
+    }
+}
+
+static void print_pass(const struct pass_row *pass)
+{
+    print_number(8, 3, pass->time.ms);
+    print_number(8, 3, pass->time.cpu_ms);
+    print_number(8, 5, pass->gflop);
+    print_number(8, 1, pass->gflops);
+    print_number(6, 1, 100 * pass->of_peak);
+    print_number(6, 1, 100 * pass->alive);
+}
+
+static void print_passes(const struct dt_trainer *t, const struct summary *s, bool backward)
+{
+    printf("%-9s       ms      cpu    GFLOP  GFLOP/s  %%peak %%alive%s\n", backward ? "backward" : "forward",
+           backward ? " %reach" : "");
+    for (int i = 0; i < t->model.n_blocks; i++) {
+        printf("%-9s", t->model.blocks[i].name);
+        print_pass(backward ? &s->backward[i] : &s->forward[i]);
+        if (backward) {
+            print_number(6, 1, 100 * s->backward[i].alive_linear);
+        }
+        putchar('\n');
+    }
+}
+
+static void print_step(const struct summary *s)
+{
+    printf("\n%-9s%9s%9s%9s\n", "part", "ms", "cpu", "%");
+    for (int i = 0; i < N_ROWS; i++) {
+        const struct row *row = &s->rows[i];
+        printf("%-9s%9.3f%9.3f%9.1f\n", row_names[i], row->ms, row->cpu_ms, 100 * row->ms / s->rows[ROW_TOTAL].ms);
+    }
+}
+
+static void print_notes(const struct dt_trainer *t, const struct dt_block_times *times)
+{
+    puts("\nms, cpu: wall time, and CPU time of all threads of rank 0; medians.\n"
+         "rest: communication, and what lies between the calls.\n"
+         "total: the sum of the rows above. untimed: a step without these clocks.\n"
+         "GFLOP: 2 for each multiply-add of the dense operation, backward twice as many;\n"
+         "the first block with weights hands no gradient on.\n"
+         "%alive: what is not zero of the block's output, and of the gradient that comes\n"
+         "back to it; %reach: of the gradient that activation, pool and dropout let\n"
+         "through to the linear operation.");
+    if (times->peak_flops > 0) {
+        printf("GFLOP/s: per core, by CPU time. %%peak: of %.1f GFLOP/s, of multiply-adds alone\n"
+               "on this core between the steps; more than 100 means that work was skipped:\n"
+               "products with zeros, which the count of dense operations holds.\n",
+               1e-9 * times->peak_flops);
+    } else {
+        puts("GFLOP/s: by wall time. Steps are taken call by call here; as a CUDA graph\n"
+             "(cuda.graph) they take less.");
+    }
+    if (times->made_again) {
+        printf("%s is recomputed in the backward pass, and that is in its backward time.\n", t->model.blocks[0].name);
+    }
+}
+
+void dt_block_times_print(const struct dt_trainer *t, const struct dt_block_times *times)
+{
+    struct summary s;
+    summarize(t, times, &s);
+    dt_text_print(stdout, "%s on %d rank%s, batch %d; %d steps after %d", t->config.name, t->world->size,
+                  t->world->size == 1 ? "" : "s", t->loader.capacity, DT_BENCH_ROUNDS, DT_BENCH_WARMUP);
+    dt_text_print(stdout, "rank 0: %s %s", t->backend->ops->name, t->backend->description);
+    putchar('\n');
+    print_passes(t, &s, false);
+    putchar('\n');
+    print_passes(t, &s, true);
+    print_step(&s);
+    print_notes(t, times);
+}
+
+/* ---- as JSON */
+
+/* It has no NaN; null says the same. */
+static void add_number(cJSON *to, const char *name, double value)
+{
+    if (isfinite(value)) {
+        cJSON_AddNumberToObject(to, name, value);
+    } else {
+        cJSON_AddNullToObject(to, name);
+    }
+}
+
+static void add_row(cJSON *to, const struct row *row, bool with_range)
+{
+    add_number(to, "ms", row->ms);
+    add_number(to, "cpu_ms", row->cpu_ms);
+    if (with_range) {
+        add_number(to, "ms_min", row->ms_min);
+        add_number(to, "ms_max", row->ms_max);
+    }
+}
+
+static cJSON *add_pass(cJSON *block, const char *name, const struct pass_row *pass)
+{
+    cJSON *json = cJSON_AddObjectToObject(block, name);
+    add_row(json, &pass->time, true);
+    add_number(json, "gflop", pass->gflop);
+    add_number(json, "gflops", pass->gflops);
+    add_number(json, "of_peak", pass->of_peak);
+    add_number(json, "alive", pass->alive);
+    return json;
+}
+
+static void add_blocks(cJSON *json, const struct dt_trainer *t, const struct summary *s)
+{
+    cJSON *blocks = cJSON_AddArrayToObject(json, "blocks");
+    for (int i = 0; i < t->model.n_blocks; i++) {
+        cJSON *block = cJSON_CreateObject();
+        cJSON_AddItemToArray(blocks, block);
+        cJSON_AddStringToObject(block, "name", t->model.blocks[i].name);
+        add_pass(block, "forward", &s->forward[i]);
+        add_number(add_pass(block, "backward", &s->backward[i]), "reach", s->backward[i].alive_linear);
+    }
+}
+
+cJSON *dt_block_times_json(const struct dt_trainer *t, const struct dt_block_times *times)
+{
+    struct summary s;
+    char device[128];
+    summarize(t, times, &s);
+    snprintf(device, sizeof device, "%s %s", t->backend->ops->name, t->backend->description);
+    cJSON *json = dt_bench_json("blocks", t->world, times->peak_flops);
+    cJSON_AddStringToObject(json, "config", t->config.name);
+    cJSON_AddStringToObject(json, "device", device);
+    cJSON_AddNumberToObject(json, "batch", t->loader.capacity);
+    cJSON_AddNumberToObject(json, "steps", DT_BENCH_ROUNDS);
+    cJSON_AddNumberToObject(json, "warmup_steps", DT_BENCH_WARMUP);
+    add_blocks(json, t, &s);
+    cJSON *parts = cJSON_AddObjectToObject(json, "parts");
+    for (int i = 0; i <= ROW_TOTAL; i++) {
+        add_row(cJSON_AddObjectToObject(parts, row_names[i]), &s.rows[i], false);
+    }
+    cJSON *step = cJSON_AddObjectToObject(json, "step"); /* without clocks */
+    add_row(step, &s.rows[ROW_UNTIMED], true);
+    add_number(step, "images_per_s", 1e3 * (double)t->loader.shard.global_batch / s.rows[ROW_UNTIMED].ms);
+    return json;
+}

@@ -1,0 +1,155 @@
+#include "cli/commands/eval.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/text.h"
+#include "cli/report/metrics.h"
+#include "cli/report/report.h"
+#include "train/data_spec.h"
+#include "train/evaluate.h"
+#include "train/ranks.h"
+#include "train/saved.h"
+
+#define EVAL_BATCH 256
+
+static enum dt_status load_weights(struct dt_inference *inference, const struct dt_checkpoint_file *file)
+{
+    const size_t n = inference->model.arena_elems;
+    float *arena = calloc(n, sizeof *arena);
+    if (arena == NULL) {
+        return dt_error(DT_NO_MEMORY, "out of memory for the weights");
+    }
+    enum dt_status s = dt_checkpoint_get(file, &inference->model, arena, 0, NULL);
+    if (s == DT_OK) {
+        s = dt_model_reorder(&inference->model, false, arena);
+    }
+    if (s == DT_OK) {
+        s = inference->backend->ops->copy_in(inference->backend, inference->network->params, arena, n * sizeof *arena);
+    }
+    free(arena);
+    return s;
+}
+
+static enum dt_ground ground_of(const struct dt_checkpoint_file *file)
+{
+    const bool known = file->config != NULL && file->state.bright_borders != DT_CHECKPOINT_UNKNOWN;
+    return known ? dt_ground_of(file->state.bright_borders, file->state.n_train) : DT_GROUND_UNKNOWN;
+}
+
+static enum dt_status read_file(const struct dt_trained *from, struct dt_checkpoint_file *file, struct dt_inference *out)
+{
+    if (from->config == NULL) {
+        DT_TRY(dt_checkpoint_open(from->file, file));
+        DT_TRY(dt_saved_check(from->file, file, &out->config, &out->model));
+    } else {
+        out->config = *from->config;
+        DT_TRY(dt_model_lower(&out->config.model, &out->model));
+        DT_TRY(dt_saved_weights(from->file, &out->model, file));
+    }
+    dt_data_spec_fit(&out->config.data, &out->model);
+    out->ground = ground_of(file);
+    return DT_OK;
+}
+
+/* What the training had to have is only a wish here: the weights fit any device. */
+static enum dt_status choose_device(struct dt_world *world, struct dt_inference *out)
+{
+    struct dt_config *config = &out->config;
+    const bool wants_gpu = config->device == DT_DEVICE_CUDA;
+    struct dt_config wish = *config;
+    wish.device = wants_gpu ? DT_DEVICE_AUTO : config->device;
+    wish.precision = DT_PRECISION_F32;
+    wish.dist.allreduce = DT_ALLREDUCE_AUTO;
+    DT_TRY(dt_device_choose(world, &wish, &out->device));
+    if (out->device.cuda == NULL) {
+        config->precision = DT_PRECISION_F32;
+    }
+    if (out->device.cuda == NULL && wants_gpu && world->rank == 0) {
+        dt_text_print(stderr, "device: cpu, because %s", out->device.why);
+    }
+    return DT_OK;
+}
+
+static enum dt_status open_network(const struct dt_world *world, const struct dt_checkpoint_file *file, int n_threads, int capacity,
+                                   struct dt_inference *out)
+{
+    const struct dt_backend_options options = {.n_threads = out->config.threads > 0 ? (int)out->config.threads : n_threads,
+                                               .local_rank = world->local_rank,
+                                               .precision = out->config.precision};
+    DT_TRY(out->device.backend->open(&options, &out->backend));
+    DT_TRY(dt_network_open(&out->model, out->backend, capacity, &out->network));
+    return load_weights(out, file);
+}
+
+enum dt_status dt_inference_open(struct dt_world *world, const struct dt_trained *from, int n_threads, int capacity,
+                                 struct dt_inference *out)
+{
+    struct dt_checkpoint_file file = {0};
+    *out = (struct dt_inference){0};
+    enum dt_status s;
+    DT_TRY_GOTO(s, dt_world_agree(world, read_file(from, &file, out)), out);
+    DT_TRY_GOTO(s, choose_device(world, out), out);
+    s = dt_world_agree(world, open_network(world, &file, n_threads, capacity, out));
+out:
+    dt_checkpoint_close(&file);
+    if (s != DT_OK) {
+        dt_inference_close(out);
+    }
+    return s;
+}
+
+void dt_inference_close(struct dt_inference *inference)
+{
+    dt_network_close(inference->network);
+    if (inference->backend != NULL) {
+        inference->backend->ops->close(inference->backend);
+    }
+    *inference = (struct dt_inference){0};
+}
+
+static enum dt_status open_evaluator(struct dt_world *world, const char *data, struct dt_inference *inference,
+                                     struct dt_evaluator *evaluator)
+{
+    DT_TRY(dt_data_spec_set_dir(&inference->config.data, data));
+    return dt_evaluator_open(world, &inference->config.data, inference->network, evaluator);
+}
+
+/* Finite weights may still be so large that what comes out is not. */
+static enum dt_status check_loss(const char *file, double loss)
+{
+    if (isfinite(loss)) {
+        return DT_OK;
+    }
+    return dt_error_agreed(dt_error(DT_NON_FINITE, "%s: the test loss is %s (its training diverged: take an earlier checkpoint)",
+                                    file, isnan(loss) ? "not a number" : "infinite"));
+}
+
+enum dt_status dt_eval(struct dt_world *world, const struct dt_trained *from, const char *data)
+{
+    struct dt_inference inference = {0};
+    struct dt_evaluator evaluator = {0};
+    struct dt_metrics test = {0};
+    int n_threads = 1;
+    DT_TRY(dt_ranks_threads(world, 0, &n_threads));
+    DT_TRY(dt_inference_open(world, from, n_threads, EVAL_BATCH, &inference));
+    enum dt_status s = dt_world_agree(world, open_evaluator(world, data, &inference, &evaluator));
+    if (s == DT_OK) {
+        s = dt_evaluator_run(&evaluator, &test);
+    }
+    if (s == DT_OK) {
+        s = check_loss(from->file, dt_metrics_loss(&test));
+    }
+    if (s == DT_OK && world->rank == 0) {
+        const bool classifies = inference.config.model.loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY;
+        if (classifies) {
+            fprintf(stderr, "test loss %.4f\n", dt_metrics_loss(&test));
+        }
+        dt_report_result(&test, classifies, "");
+    }
+    if (evaluator.network != NULL) {
+        dt_evaluator_close(&evaluator);
+    }
+    dt_inference_close(&inference);
+    return s;
+}

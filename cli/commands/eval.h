@@ -1,0 +1,34 @@
+/* `dtrain eval`: a checkpoint, or weights from elsewhere, measured on the test set. */
+#ifndef DT_CLI_COMMANDS_EVAL_H
+#define DT_CLI_COMMANDS_EVAL_H
+
+#include "data/border.h"
+#include "model/network.h"
+#include "train/device.h"
+
+/* Where a network comes from. */
+struct dt_trained {
+    const char *file;
+    const struct dt_config *config; /* --weights: its model has the weights in `file`; NULL: a checkpoint, which carries its own */
+};
+
+/* Opened for use: configuration, model, backend and network with its weights. */
+struct dt_inference {
+    struct dt_config config;
+    struct dt_model model;
+    struct dt_device_choice device;
+    struct dt_backend *backend;
+    struct dt_network *network;
+    enum dt_ground ground; /* of the images that it was trained on, if the file says so */
+};
+
+/* Every rank reads the file. `n_threads` is for a configuration that leaves `threads` open. A checkpoint of a GPU also opens where
+ * there is none: on the CPU, in f32. Every rank of `world` calls it; agreed. A failed open owes nothing. */
+enum dt_status dt_inference_open(struct dt_world *world, const struct dt_trained *from, int n_threads, int capacity,
+                                 struct dt_inference *out);
+void dt_inference_close(struct dt_inference *inference);
+
+/* `data`: folder to use instead of the configuration's, or NULL. Every rank calls it; agreed. Prints the result on stdout. */
+enum dt_status dt_eval(struct dt_world *world, const struct dt_trained *from, const char *data);
+
+#endif

@@ -1,0 +1,238 @@
+#include "cli/commands/lab.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "cli/report/progress.h"
+#include "cli/suggest.h"
+
+#define MAX_RANKS 64
+#define MAX_ELEMS ((size_t)1 << 25) /* of all ranks together */
+
+/* ---- the allreduce and its proof */
+
+/* A number that says which ranks are in a sum. */
+static float mark(int rank, size_t i)
+{
+    (void)i;
+    return ldexpf(1, rank);
+}
+
+/* Whole numbers whose sums are exact in any order; ranks differ, and so do pieces. */
+static float whole(int rank, size_t i)
+{
+    return (float)(1 + (i * 7 + (size_t)rank * 13) % 1009);
+}
+
+static bool is_exact(const struct dt_replay *p, float (*value)(int rank, size_t i))
+{
+    bool exact = true;
+    for (size_t i = 0; i < p->n_elems; i++) {
+        float sum = 0;
+        for (int rank = 0; rank < p->size; rank++) {
+            sum += value(rank, i);
+        }
+        exact = exact && p->data[0][i] == sum;
+    }
+    return exact;
+}
+
+static struct dt_lab_proof prove(const struct dt_replay *p, float (*value)(int rank, size_t i))
+{
+    struct dt_lab_proof proof = {.equal = true, .exact = is_exact(p, value), .formula = p->algorithm->formula(p->size, p->n_elems)};
+    for (int rank = 0; rank < p->size; rank++) {
+        proof.equal = proof.equal && memcmp(p->data[rank], p->data[0], p->n_elems * sizeof(float)) == 0;
+        proof.sent.messages += p->sent[rank].messages;
+        proof.sent.elements += p->sent[rank].bytes / sizeof(float);
+    }
+    return proof;
+}
+
+static enum dt_status verdict(const struct dt_replay *p, const struct dt_lab_proof *proof)
+{
+    if (!proof->equal || !proof->exact) {
+        return dt_error(DT_FAILED, "%s over %d ranks: %s", p->algorithm->name, p->size,
+                        proof->equal ? "the sum is wrong" : "the ranks have different sums");
+    }
+    if (proof->sent.messages != proof->formula.messages || proof->sent.elements != proof->formula.elements) {
+        return dt_error(DT_FAILED, "%s over %d ranks: what was sent is not what the formula says", p->algorithm->name, p->size);
+    }
+    return DT_OK;
+}
+
+static enum dt_status open_proof(const struct dt_algorithm *algorithm, int size, size_t n_elems, struct dt_lab_proof *out)
+{
+    struct dt_replay replay;
+    DT_TRY(dt_replay_open(algorithm, size, n_elems, whole, &replay));
+    *out = prove(&replay, whole);
+    dt_replay_close(&replay);
+    return DT_OK;
+}
+
+static void print_counted(const char *what, uint64_t counted, uint64_t formula)
+{
+    char a[32], b[32];
+    printf("  %-28s%s, by the formula %s: %s\n", what, dt_count_text((double)counted, a, sizeof a),
+           dt_count_text((double)formula, b, sizeof b), counted == formula ? "equal" : "NOT EQUAL");
+}
+
+static void print_proof(const struct dt_replay *p, const struct dt_lab_proof *proof)
+{
+    char count[32];
+    printf("\nproof, by whole numbers: %s on each rank\n", dt_count_text((double)p->n_elems, count, sizeof count));
+    printf("  %-28s%s\n", "all ranks have the same", proof->equal ? "yes" : "NO");
+    printf("  %-28s%s\n", "it is the exact sum", proof->exact ? "yes" : "NO");
+    print_counted("messages sent", proof->sent.messages, proof->formula.messages);
+    print_counted("bytes sent", proof->sent.elements * sizeof(float), proof->formula.elements * sizeof(float));
+}
+
+/* ---- all algorithms */
+
+static enum dt_status simulate_all(int size, size_t n_elems, struct dt_lab_row rows[DT_N_ALGORITHMS])
+{
+    static const struct dt_costs costs = {.ranks_per_host = 1, .between = {10e-6, 8.0 / 10e9}, .gamma_s = 1e-9}; /* DT_LAB_COSTS */
+    for (int i = 0; i < DT_N_ALGORITHMS; i++) {
+        rows[i] = (struct dt_lab_row){.algorithm = &dt_algorithms[i], .n_rounds = dt_algorithms[i].n_rounds(size)};
+        DT_TRY(dt_simulate(&dt_algorithms[i], size, n_elems, &costs, &rows[i].simulation, NULL));
+    }
+    return DT_OK;
+}
+
+static void print_rows(int size, size_t n_elems, const struct dt_lab_row *rows)
+{
+    char a[32], b[32];
+    dt_count_text((double)n_elems, a, sizeof a);
+    printf("\nall algorithms over %d rank%s, %s float%s each\n", size, size == 1 ? "" : "s", a, n_elems == 1 ? "" : "s");
+    printf("  %-18s %6s %8s %14s %14s %11s\n", "algorithm", "rounds", "messages", "bytes in all", "busiest rank", "time(us)");
+    for (int i = 0; i < DT_N_ALGORITHMS; i++) {
+        const struct dt_simulation *s = &rows[i].simulation;
+        printf("  %-18s %6d %8llu ", rows[i].algorithm->name, rows[i].n_rounds, (unsigned long long)s->all.messages);
+        printf("%14s %14s %11.1f\n", dt_count_text((double)s->all.bytes, a, sizeof a),
+               dt_count_text((double)s->busiest_rank_bytes, b, sizeof b), s->seconds * 1e6);
+    }
+    printf("  busiest rank: the bytes that it sends and receives; time: simulated with\n  " DT_LAB_COSTS "\n");
+}
+
+/* ---- lab allreduce */
+
+struct options {
+    const struct dt_algorithm *algorithm;
+    size_t n_ranks, n_elems;
+};
+
+static enum dt_status find_algorithm(const char *name, const struct dt_algorithm **out)
+{
+    struct dt_suggestion s = {.word = name};
+    char names[256] = "";
+    *out = dt_algorithm_find(name);
+    for (int i = 0; *out == NULL && i < DT_N_ALGORITHMS; i++) {
+        const size_t n = strlen(names);
+        snprintf(names + n, sizeof names - n, "%s%s", i > 0 ? ", " : "", dt_algorithms[i].name);
+        dt_suggest_offer(&s, dt_algorithms[i].name);
+    }
+    if (*out == NULL && s.best != NULL) {
+        return dt_error(DT_USAGE, "--algorithm: unknown algorithm '%.60s' (did you mean '%s'?)", name, s.best);
+    }
+    return *out != NULL ? DT_OK : dt_error(DT_USAGE, "--algorithm: unknown algorithm '%.60s' (one of %s)", name, names);
+}
+
+static enum dt_status read_options(const struct dt_args *args, struct options *o)
+{
+    *o = (struct options){.n_ranks = 4};
+    DT_TRY(find_algorithm(args->algorithm != NULL ? args->algorithm : dt_algorithms[0].name, &o->algorithm));
+    DT_TRY(dt_args_number("ranks", args->ranks, false, 1, MAX_RANKS, &o->n_ranks));
+    o->n_elems = o->n_ranks;
+    DT_TRY(dt_args_number("elements", args->elements, false, 1, MAX_ELEMS, &o->n_elems));
+    if (o->n_ranks * o->n_elems > MAX_ELEMS) {
+        return dt_error(DT_USAGE, "--elements %zu is too many for %zu ranks in one process (at most %zu)", o->n_elems, o->n_ranks,
+                        MAX_ELEMS / o->n_ranks);
+    }
+    if (args->html != NULL && o->n_ranks > DT_LAB_MAX_DRAWN) {
+        return dt_error(DT_USAGE, "--html draws %d ranks at most, not %zu", DT_LAB_MAX_DRAWN, o->n_ranks);
+    }
+    return DT_OK;
+}
+
+static void print_head(const struct dt_lesson *lesson)
+{
+    const struct dt_replay *p = lesson->replay;
+    char n_elems[32];
+    dt_count_text((double)p->n_elems, n_elems, sizeof n_elems);
+    printf("%s over %d rank%s, %s float%s each\n%s\n", p->algorithm->name, p->size, p->size == 1 ? "" : "s", n_elems,
+           p->n_elems == 1 ? "" : "s", p->algorithm->meaning);
+    if (p->size <= DT_LAB_MAX_LETTERS && p->size > 1) {
+        printf("A has the vector a, B has b, ...; ");
+        printf(p->n_pieces > 1 ? "a0 is piece 0 of a, and ab0 is a0 + b0\n" : "ab is a + b\n");
+    }
+}
+
+static enum dt_status show(const struct options *o, const struct dt_replay *replay, const char *html)
+{
+    const struct dt_lesson lesson = {.replay = replay};
+    struct dt_lab_proof proof;
+    struct dt_lab_row rows[DT_N_ALGORITHMS];
+    DT_TRY(open_proof(o->algorithm, replay->size, replay->n_elems, &proof));
+    DT_TRY(simulate_all(replay->size, replay->n_elems, rows));
+    print_head(&lesson);
+    dt_lab_print_rounds(stdout, &lesson, 0, replay->n_rounds);
+    print_proof(replay, &proof);
+    print_rows(replay->size, replay->n_elems, rows);
+    if (html != NULL) {
+        DT_TRY(dt_lab_page(html, &lesson, &proof, rows, DT_N_ALGORITHMS));
+    }
+    return verdict(replay, &proof);
+}
+
+enum dt_status dt_lab_allreduce(const struct dt_args *args)
+{
+    struct options o;
+    struct dt_replay replay;
+    DT_TRY(read_options(args, &o));
+    DT_TRY(dt_replay_open(o.algorithm, (int)o.n_ranks, o.n_elems, mark, &replay));
+    const enum dt_status s = show(&o, &replay, args->html);
+    dt_replay_close(&replay);
+    return s;
+}
+
+/* ---- lab reduce */
+
+static float counting(int rank, size_t i)
+{
+    (void)i;
+    return (float)(rank + 1);
+}
+
+/* The round after the last that adds. */
+static int end_of_reduce(const struct dt_replay *p)
+{
+    int end = 0;
+    for (int round = 0, n; round < p->n_rounds; round++) {
+        const struct dt_transfer *t = dt_replay_transfers(p, round, &n);
+        for (int i = 0; i < n; i++) {
+            end = t[i].adds ? round + 1 : end;
+        }
+    }
+    return end;
+}
+
+enum dt_status dt_lab_reduce(void)
+{
+    struct dt_replay replay;
+    DT_TRY(dt_replay_open(dt_algorithm_find("tree"), 5, 1, counting, &replay));
+    const struct dt_lesson lesson = {.replay = &replay, .numbers = true};
+    const int middle = end_of_reduce(&replay);
+    printf("[1, 2, 3, 4, 5] on five ranks, A to E, which a %s adds up\n\nat first\n", replay.algorithm->name);
+    dt_lab_print_state(stdout, &lesson, 0);
+    dt_lab_print_rounds(stdout, &lesson, 0, middle);
+    printf("\nReduce: the sum is on the root, %g on A\n", (double)*dt_replay_state(&replay, middle, 0));
+    dt_lab_print_rounds(stdout, &lesson, middle, replay.n_rounds);
+    printf("\nAllreduce: the sum is everywhere,");
+    for (int rank = 0; rank < replay.size; rank++) {
+        printf(" %g", (double)replay.data[rank][0]);
+    }
+    printf("\n");
+    const struct dt_lab_proof proof = prove(&replay, counting);
+    const enum dt_status s = verdict(&replay, &proof);
+    dt_replay_close(&replay);
+    return s;
+}

@@ -1,0 +1,190 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "cli/commands/lab.h"
+#include "cli/report/progress.h"
+
+static const char style[] =
+    ":root{color-scheme:light dark;--back:#fbfbf9;--text:#1c1e21;--soft:#62676e;--line:#d5d8dc;--empty:#eceef0;--add:#0b6bcb;"
+    "--replace:#b3470a;--card:#fff;--fill:56%}\n"
+    "@media(prefers-color-scheme:dark){:root{--back:#15171a;--text:#e8eaed;--soft:#9aa0a8;--line:#3a3f46;--empty:#24282d;"
+    "--add:#6cb2ff;--replace:#ff9d5c;--card:#1c1f23;--fill:58%}}\n"
+    "*{box-sizing:border-box}\n"
+    "body{margin:0 auto;max-width:1000px;padding:1.5rem 1rem 3rem;background:var(--back);color:var(--text);"
+    "font:16px/1.5 system-ui,sans-serif}\n"
+    "h1{margin:0;font-size:1.7rem;letter-spacing:-.01em}h2{margin:0;font-size:1.1rem}\n"
+    "p{margin:.3rem 0 .8rem;color:var(--soft);max-width:75ch}\n"
+    ".round{margin:1rem 0;padding:1rem 1.2rem;background:var(--card);border:1px solid var(--line);border-radius:12px}\n"
+    "ol{margin:.4rem 0 0;padding:0;list-style:none;columns:17rem;color:var(--soft);font-size:.93rem}\n"
+    "li.add::before{content:'+ ';color:var(--add);font-weight:700}li.replace::before{content:'= ';color:var(--replace);"
+    "font-weight:700}\n"
+    "nav{display:flex;gap:.6rem;align-items:center;margin-top:1rem}nav[hidden]{display:none}\n"
+    "button{font:inherit;padding:.35rem .9rem;border:1px solid var(--line);border-radius:8px;background:var(--card);"
+    "color:inherit;cursor:pointer}button:hover{border-color:var(--add)}button:disabled{opacity:.4;cursor:default}\n"
+    "input[type=range]{flex:1;accent-color:var(--add)}\n"
+    "svg{display:block;width:100%;height:auto}svg.defs{position:absolute;width:0;height:0}\n"
+    "text{font:600 12px ui-monospace,Menlo,Consolas,monospace;fill:var(--soft);text-anchor:middle}\n"
+    "text.rank{font:700 16px system-ui,sans-serif;fill:var(--text);text-anchor:start}\n"
+    ".vector{fill:var(--empty)}.cut{stroke:var(--card);fill:none}\n"
+    ".new{fill:none;stroke-width:2.5}.new.add{stroke:var(--add)}.new.replace{stroke:var(--replace)}\n"
+    ".arrow{fill:none;stroke-width:2.2;stroke-dasharray:1;animation:draw .5s ease-out}\n"
+    ".add .arrow,.add .tag{stroke:var(--add)}.replace .arrow,.replace .tag{stroke:var(--replace)}\n"
+    ".add .what{fill:var(--add)}.replace .what{fill:var(--replace)}.tag{fill:var(--card);stroke-width:1}\n"
+    "#add path{fill:var(--add)}#replace path{fill:var(--replace)}\n"
+    "@keyframes draw{from{stroke-dashoffset:1}}@media(prefers-reduced-motion:reduce){.arrow{animation:none}}\n"
+    ".key{display:flex;flex-wrap:wrap;gap:.3rem 1.1rem;color:var(--soft);font-size:.93rem}"
+    ".key svg{display:inline-block;width:.8em;height:.8em;margin-right:.35em}\n"
+    "table{width:100%;border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.93rem}"
+    ".wide{overflow-x:auto}caption{text-align:left;color:var(--soft);padding:.3rem 0}\n"
+    "th,td{padding:.35rem .6rem;text-align:right;border-top:1px solid var(--line);white-space:nowrap}"
+    "th:first-child,td:first-child{text-align:left}thead th{border:0;color:var(--soft);font-weight:600}\n"
+    "tr.this{background:var(--empty);font-weight:600}\n"
+    "h2.part{margin:2rem 0 .4rem}\n";
+
+static const char script[] =
+    "const rounds=[...document.querySelectorAll('.round')],nav=document.querySelector('nav'),[back,next,play]=nav.children,"
+    "slider=nav.querySelector('input');\n"
+    "let at=0,timer=0;\n"
+    "function show(i){at=Math.max(0,Math.min(rounds.length-1,i));rounds.forEach((r,k)=>r.hidden=k!==at);slider.value=at;"
+    "back.disabled=at===0;next.disabled=at===rounds.length-1;if(next.disabled)stop()}\n"
+    "function stop(){clearInterval(timer);timer=0;play.textContent='Play'}\n"
+    "function toggle(){if(timer)return stop();if(at===rounds.length-1)show(0);play.textContent='Pause';"
+    "timer=setInterval(()=>show(at+1),1500)}\n"
+    "back.onclick=()=>{stop();show(at-1)};next.onclick=()=>{stop();show(at+1)};play.onclick=toggle;"
+    "slider.oninput=()=>{stop();show(+slider.value)};\n"
+    "addEventListener('keydown',e=>{const to={ArrowLeft:at-1,ArrowRight:at+1,Home:0,End:rounds.length-1}[e.key];"
+    "if(to===undefined||e.altKey||e.ctrlKey||e.metaKey)return;e.preventDefault();stop();show(to)});\n"
+    "slider.max=rounds.length-1;nav.hidden=rounds.length<2;show(0);\n";
+
+static void put_head(FILE *out, const struct dt_lesson *lesson)
+{
+    const struct dt_replay *p = lesson->replay;
+    char n_elems[32];
+    fprintf(out,
+            "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
+            "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
+            "<title>%s over %d ranks</title>\n<style>\n%s",
+            p->algorithm->name, p->size, style);
+    for (int rank = 0; rank < p->size; rank++) { /* hues all round; neighbours differ in lightness, too */
+        fprintf(out, ".c%d{fill:hsl(%d 62%% calc(var(--fill) + %d%%))}\n", rank, (210 + 360 * rank / p->size) % 360, rank % 2 * 8);
+    }
+    fprintf(out, "</style></head>\n<body>\n<h1>Allreduce: %s</h1>\n<p>%d rank%s, %s floats each: %s.</p>\n", p->algorithm->name,
+            p->size, p->size == 1 ? "" : "s", dt_count_text((double)p->n_elems, n_elems, sizeof n_elems), p->algorithm->meaning);
+    fputs("<svg class=\"defs\" aria-hidden=\"true\"><defs>", out);
+    for (int i = 0; i < 2; i++) {
+        fprintf(out,
+                "<marker id=\"%s\" viewBox=\"0 0 10 10\" refX=\"9\" refY=\"5\" markerWidth=\"5.5\" markerHeight=\"5.5\" "
+                "orient=\"auto\"><path d=\"M0 0L10 5L0 10z\"/></marker>",
+                i == 0 ? "add" : "replace");
+    }
+    fputs("</defs></svg>\n", out);
+}
+
+/* What the colours and the letters are. */
+static void put_key(FILE *out, const struct dt_lesson *lesson)
+{
+    const struct dt_replay *p = lesson->replay;
+    char name[DT_LAB_WORD];
+    fputs("<div class=\"key\">", out);
+    for (int rank = 0; rank < p->size; rank++) {
+        fprintf(out,
+                "<span><svg viewBox=\"0 0 8 8\" aria-hidden=\"true\"><rect class=\"c%d\" width=\"8\" height=\"8\"/></svg>%s</span>",
+                rank, dt_lab_rank(lesson, rank, name));
+    }
+    fputs("</div>\n<p>A piece of a vector has a stripe for each rank whose numbers are in it: when it has all, it is the sum.",
+          out);
+    if (p->size <= DT_LAB_MAX_LETTERS && p->size > 1) {
+        fputs(p->n_pieces > 1 ? " a0 is piece 0 of A's vector, ab0 is a0 + b0." : " a is A's vector, ab is a + b.", out);
+    }
+    fputs(" What arrives is added (+) or takes the place of what was there (=).</p>\n", out);
+}
+
+static void put_round(FILE *out, const struct dt_lesson *lesson, int n_rounds)
+{
+    char sentence[DT_LAB_WORD];
+    int n = 0;
+    const struct dt_transfer *t = n_rounds > 0 ? dt_replay_transfers(lesson->replay, n_rounds - 1, &n) : NULL;
+    fputs("<section class=\"round\"><h2>", out);
+    fprintf(out, n_rounds > 0 ? "Round %d of %d" : "At first", n_rounds, lesson->replay->n_rounds);
+    fputs("</h2>\n", out);
+    dt_lab_picture(out, lesson, n_rounds);
+    fputs("<ol>", out);
+    for (int i = 0; i < n; i++) {
+        fprintf(out, "<li class=\"%s\">%s</li>", t[i].adds ? "add" : "replace", dt_lab_sentence(lesson, &t[i], sentence));
+    }
+    fputs("</ol></section>\n", out);
+}
+
+static void put_proof(FILE *out, const struct dt_lab_proof *proof)
+{
+    const uint64_t counted[] = {proof->sent.messages, proof->sent.elements * sizeof(float)};
+    const uint64_t formula[] = {proof->formula.messages, proof->formula.elements * sizeof(float)};
+    fprintf(out,
+            "<h2 class=\"part\">Proof</h2>\n<p>Run with whole numbers: all ranks have the same: <b>%s</b>; it is the exact sum: "
+            "<b>%s</b>",
+            proof->equal ? "yes" : "NO", proof->exact ? "yes" : "NO");
+    for (int i = 0; i < 2; i++) {
+        char a[32], b[32];
+        fprintf(out, "; %s sent: %s, by the formula %s: <b>%s</b>", i == 0 ? "messages" : "bytes",
+                dt_count_text((double)counted[i], a, sizeof a), dt_count_text((double)formula[i], b, sizeof b),
+                counted[i] == formula[i] ? "equal" : "NOT EQUAL");
+    }
+    fputs(".</p>\n", out);
+}
+
+static void put_rows(FILE *out, const struct dt_algorithm *this, const struct dt_lab_row *rows, int n_rows)
+{
+    fputs("<h2 class=\"part\">All algorithms, for as many ranks and numbers</h2>\n<div class=\"wide\"><table>\n"
+          "<thead><tr><th>algorithm</th><th>rounds</th><th>messages</th><th>bytes in all</th><th>busiest rank</th>"
+          "<th>time (µs)</th></tr></thead>\n<tbody>\n",
+          out);
+    for (int i = 0; i < n_rows; i++) {
+        const struct dt_simulation *s = &rows[i].simulation;
+        char a[32], b[32], c[32];
+        fprintf(out, "<tr%s><td>%s</td><td>%d</td><td>%s</td><td>%s</td><td>%s</td><td>%.1f</td></tr>\n",
+                rows[i].algorithm == this ? " class=\"this\"" : "", rows[i].algorithm->name, rows[i].n_rounds,
+                dt_count_text((double)s->all.messages, a, sizeof a), dt_count_text((double)s->all.bytes, b, sizeof b),
+                dt_count_text((double)s->busiest_rank_bytes, c, sizeof c), s->seconds * 1e6);
+    }
+    fputs("</tbody></table></div>\n<p>Busiest rank: the bytes that it sends and receives. Time: simulated with " DT_LAB_COSTS
+          ".</p>\n",
+          out);
+}
+
+static void put_page(FILE *out, const struct dt_lesson *lesson, const struct dt_lab_proof *proof, const struct dt_lab_row *rows,
+                     int n_rows)
+{
+    put_head(out, lesson);
+    put_key(out, lesson);
+    fputs("<nav hidden><button>Back</button><button>Next</button><button>Play</button>"
+          "<input type=\"range\" min=\"0\" value=\"0\" aria-label=\"round\"></nav>\n",
+          out);
+    for (int i = 0; i <= lesson->replay->n_rounds; i++) {
+        put_round(out, lesson, i);
+    }
+    put_proof(out, proof);
+    put_rows(out, lesson->replay->algorithm, rows, n_rows);
+    fprintf(out, "<script>\n%s</script>\n</body></html>\n", script);
+}
+
+enum dt_status dt_lab_page(const char *path, const struct dt_lesson *lesson, const struct dt_lab_proof *proof,
+                           const struct dt_lab_row *rows, int n_rows)
+{
+    char *text = NULL;
+    size_t n = 0;
+    FILE *out = open_memstream(&text, &n);
+    if (out == NULL) {
+        return dt_error(DT_NO_MEMORY, "no memory for %.200s", path);
+    }
+    put_page(out, lesson, proof, rows, n_rows);
+    const bool whole = ferror(out) == 0;
+    enum dt_status s = DT_OK;
+    if (fclose(out) != 0 || !whole) {
+        s = dt_error(DT_NO_MEMORY, "no memory for %.200s", path);
+    } else {
+        s = dt_file_write_path(path, &(struct dt_file_part){text, n}, 1);
+    }
+    free(text);
+    return s;
+}

@@ -1,0 +1,276 @@
+#include "cli/commands/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/bytes.h"
+#include "base/text.h"
+#include "cli/report/progress.h"
+#include "cli/report/terminal.h"
+#include "cuda/block_bytes.h"
+#include "train/data_spec.h"
+#include "train/traffic.h"
+#include "train/trainer.h"
+
+#define COLUMNS_OF_NUMBERS 62 /* of the table of blocks */
+
+struct plan {
+    struct dt_config config;
+    struct dt_model model;
+    struct dt_shard shard; /* of rank 0; without data, of as many samples as one batch has */
+    size_t n_test;
+    bool has_data;
+    struct dt_planned_traffic traffic;
+};
+
+static void shape_text(struct dt_shape s, bool flat, char *text, size_t size)
+{
+    if (flat) {
+        snprintf(text, size, "%d", s.c);
+    } else {
+        snprintf(text, size, "%dx%dx%d", s.c, s.h, s.w);
+    }
+}
+
+/* "conv2d 64 3x3", "max_pool2d 2", "relu": a layer but for its activation. */
+static void layer_text(const struct dt_layer_spec *l, char *text, size_t size)
+{
+    const char *name = dt_layer_name(l->type);
+    switch (l->type) {
+    case DT_LAYER_CONV2D:
+        snprintf(text, size, "%s %d %dx%d%s", name, l->size, l->kernel, l->kernel, l->padding == DT_PADDING_SAME ? " same" : "");
+        break;
+    case DT_LAYER_DENSE:
+    case DT_LAYER_MAX_POOL2D:
+    case DT_LAYER_AVG_POOL2D:
+        snprintf(text, size, "%s %d", name, l->size);
+        break;
+    case DT_LAYER_DROPOUT:
+        snprintf(text, size, "%s %g", name, l->rate);
+        break;
+    case DT_LAYER_FLATTEN:
+    case DT_LAYER_RELU:
+    case DT_LAYER_TANH:
+    case DT_LAYER_SIGMOID:
+        snprintf(text, size, "%s", name);
+        break;
+    }
+}
+
+/* "conv2d 64, 3x3, relu": the layers that a block was made of. */
+static void layers_text(const struct dt_model *model, int index, char *text, size_t size)
+{
+    const int begin = model->blocks[index].first_layer;
+    const int end = index + 1 < model->n_blocks ? model->blocks[index + 1].first_layer : model->spec.n_layers;
+    size_t used = 0;
+    text[0] = '\0';
+    for (int i = begin; i < end && used < size; i++) {
+        const struct dt_layer_spec *l = &model->spec.layers[i];
+        char one[64];
+        layer_text(l, one, sizeof one);
+        const bool linear = l->type == DT_LAYER_CONV2D || l->type == DT_LAYER_DENSE;
+        const char *activation = linear && l->activation != DT_ACTIVATION_NONE ? dt_activation_name(l->activation) : "";
+        const int n = snprintf(text + used, size - used, "%s%s%s%s", used > 0 ? ", " : "", one, activation[0] != '\0' ? ", " : "",
+                               activation);
+        used += n > 0 ? (size_t)n : 0;
+    }
+}
+
+static size_t block_parameters(const struct dt_model *model, const struct dt_block *block)
+{
+    return block->linear == DT_LINEAR_NONE ? 0 : model->params[block->weight].n_elems + model->params[block->bias].n_elems;
+}
+
+/* The layers of a block stand beside its numbers, or, where there is no room for all, below them. */
+static bool has_room(const struct dt_model *model)
+{
+    char layers[256];
+    size_t longest = 0;
+    for (int b = 0; b < model->n_blocks; b++) {
+        layers_text(model, b, layers, sizeof layers);
+        longest = strlen(layers) > longest ? strlen(layers) : longest;
+    }
+    return COLUMNS_OF_NUMBERS + (int)longest <= dt_terminal_room(STDOUT_FILENO);
+}
+
+static void print_layers(const struct dt_model *model)
+{
+    const char *gap = has_room(model) ? "  " : "\n           ";
+    char in[32], out[32], layers[256], count[32];
+    double flops = 0;
+    bool flat = model->n_spatial == 0; /* no block has images */
+    printf("  %-8s %-11s %-11s %12s %12s%slayers\n", "block", "input", "output", "parameters", "flop/sample", gap);
+    for (int b = 0; b < model->n_blocks; b++) {
+        const struct dt_block *block = &model->blocks[b];
+        shape_text(block->in, flat, in, sizeof in);
+        flat = flat || block->flatten;
+        shape_text(block->out, flat, out, sizeof out);
+        layers_text(model, b, layers, sizeof layers);
+        printf("  %-8s %-11s %-11s %12s", block->name, in, out,
+               dt_count_text((double)block_parameters(model, block), count, sizeof count));
+        printf(" %12s%s%s\n", dt_count_text(dt_block_flops(block), count, sizeof count), gap, layers);
+        flops += dt_block_flops(block);
+    }
+    printf("  %-8s %-11s %-11s %12s", "total", "", "", dt_count_text((double)model->n_parameters, count, sizeof count));
+    printf(" %12s%sforward pass\n", dt_count_text(flops, count, sizeof count), gap);
+}
+
+static size_t data_bytes(const struct plan *p, size_t n)
+{
+    const struct dt_data_spec *data = &p->config.data;
+    const size_t input = dt_shape_elems(data->shape) * (data->format == DT_DATA_LINEAR ? sizeof(float) : sizeof(uint8_t));
+    return n * (input + (data->n_classes > 0 ? sizeof(uint16_t) : (size_t)data->n_targets * sizeof(float)));
+}
+
+/* What the cuda backend allocates; what its libraries take, cuDNN to work in and CUDA itself, only they know. */
+static size_t gpu_bytes(const struct plan *p, int capacity)
+{
+    size_t kept = 0, largest_dz = 0, largest_dw = 0;
+    for (int b = 0; b < p->model.n_blocks; b++) {
+        const struct dt_gpu_block_bytes bytes = dt_gpu_block_bytes(&p->model, b, p->config.precision, capacity);
+        kept += bytes.z + bytes.weight;
+        largest_dz = bytes.z > largest_dz ? bytes.z : largest_dz;
+        largest_dw = bytes.dw > largest_dw ? bytes.dw : largest_dw;
+    }
+    const size_t n_test = (p->n_test + (size_t)p->shard.size - 1) / (size_t)p->shard.size;
+    const size_t n_samples = p->has_data ? dt_shard_owned(&p->shard).n + n_test : 0;
+    return dt_model_n_bytes(&p->model, capacity, dt_optimizer_n_states(&p->config.optimizer)) + kept + largest_dz + largest_dw +
+           data_bytes(p, n_samples) + DT_CUBLAS_WORKSPACE_BYTES;
+}
+
+/* A plan does not ask what this host has: the run's may be another. */
+static void print_memory(const struct plan *p, int capacity)
+{
+    const struct dt_config *c = &p->config;
+    char all[DT_BYTES_TEXT_SIZE], gradients[DT_BYTES_TEXT_SIZE];
+    dt_bytes_text((double)p->model.arena_elems * sizeof(float), gradients);
+    if (c->device != DT_DEVICE_CUDA) {
+        const size_t n_bytes = dt_model_n_bytes(&p->model, capacity, dt_optimizer_n_states(&c->optimizer));
+        printf("peak memory per rank: %s\n  of weights, gradients (%s), optimizer state and activations\n",
+               dt_bytes_text((double)n_bytes, all), gradients);
+    }
+    if (c->device == DT_DEVICE_CUDA || c->device == DT_DEVICE_AUTO) {
+        printf("GPU memory per rank%s: %s\n  with%s the data, %s of gradients; CUDA's libraries take some more\n",
+               c->device == DT_DEVICE_AUTO ? ", where there is one" : "", dt_bytes_text((double)gpu_bytes(p, capacity), all),
+               p->has_data ? "" : "out", gradients);
+    }
+}
+
+static void print_data(const struct plan *p)
+{
+    char count[32], n_test[32];
+    if (p->has_data) {
+        printf("data: %s training samples, %s test samples\n", dt_count_text((double)p->shard.n_total, count, sizeof count),
+               dt_count_text((double)p->n_test, n_test, sizeof n_test));
+    } else {
+        dt_text_print(stdout, "data: no IDX files in %s", p->config.data.dir);
+        puts("  steps/epoch and what each rank reads are unknown without (add --data DIR)");
+    }
+}
+
+static void print_run(const struct plan *p)
+{
+    const struct dt_config *c = &p->config;
+    const struct dt_shard *s = &p->shard;
+    const int accumulate = (int)c->accumulate, capacity = (dt_shard_capacity(s) + accumulate - 1) / accumulate;
+    const unsigned long long steps = dt_shard_steps_per_epoch(s);
+    print_memory(p, capacity);
+    print_data(p);
+    if (c->batch_per_rank > 0) {
+        const double scale = dt_lr_scale(c->lr_scaling, s->size);
+        const char *times = dt_terminal_times();
+        printf("batch %lld %s %d = %zu, lr %g %s %g = %g\n", (long long)c->batch_per_rank, times, s->size, s->global_batch,
+               c->optimizer.lr, times, scale, c->optimizer.lr * scale);
+    } else {
+        printf("batch %zu over %d rank%s, lr %g\n", s->global_batch, s->size, s->size == 1 ? "" : "s", c->optimizer.lr);
+    }
+    if (p->has_data) {
+        printf("%llu steps/epoch, %lld epoch%s = %llu steps\n", steps, (long long)c->epochs, c->epochs == 1 ? "" : "s",
+               steps * (unsigned long long)c->epochs);
+    } else {
+        printf("%lld epoch%s\n", (long long)c->epochs, c->epochs == 1 ? "" : "s");
+    }
+}
+
+static void print_ranks(const struct plan *p)
+{
+    char count[32];
+    for (int r = 0; r < p->shard.size; r++) {
+        struct dt_shard shard = p->shard;
+        shard.rank = r;
+        const struct dt_owned owned = dt_shard_owned(&shard);
+        printf("rank %d reads %s samples", r, dt_count_text((double)owned.n, count, sizeof count));
+        if (owned.stride > 1 && owned.n > 2) {
+            printf(": %u, %u, %u, ... %zu", owned.first, owned.first + owned.stride, owned.first + 2 * owned.stride,
+                   owned.first + (owned.n - 1) * owned.stride);
+        }
+        printf(", up to %d a step\n", dt_shard_capacity(&shard));
+    }
+}
+
+/* What averaging takes, without a run: which hosts the ranks are on, nobody has asked. */
+static void print_averaging(const struct plan *p)
+{
+    const struct dt_dist_spec *dist = &p->config.dist;
+    const int size = p->shard.size, n = p->traffic.n_buckets;
+    char sent[120], gradients[DT_BYTES_TEXT_SIZE];
+    if (size == 1 || !dist->average) {
+        return;
+    }
+    printf("allreduce over %d ranks: %s, %d bucket%s, %s of gradients\n", size, dt_allreduce_names[dist->allreduce], n,
+           n == 1 ? "" : "s", dt_bytes_text(sizeof(float) * (double)p->model.arena_elems, gradients));
+    if (p->traffic.step.known) {
+        dt_traffic_text(&p->traffic.step, sent, sizeof sent);
+        printf("  a step: %s\n", sent);
+    } else {
+        printf("  %s%s\n", dt_allreduce_meaning(dist->allreduce),
+               dist->allreduce == DT_ALLREDUCE_AUTO ? " where it runs; name one to see what it sends" : "");
+    }
+}
+
+static enum dt_status count_samples(struct dt_world *world, struct plan *p)
+{
+    DT_TRY(dt_trainer_shard(&p->config, 0, world->size, &p->shard));
+    return dt_dataset_count(&p->config.data, DT_SPLIT_TEST, &p->n_test);
+}
+
+static enum dt_status make_plan(struct dt_world *world, bool needs_data, struct plan *p)
+{
+    const struct dt_config *c = &p->config;
+    DT_TRY(dt_model_lower(&c->model, &p->model));
+    dt_data_spec_fit(&p->config.data, &p->model);
+    DT_TRY(dt_traffic_plan(&c->dist, &p->model, world->size, &p->traffic));
+    const enum dt_status s = count_samples(world, p);
+    p->has_data = s == DT_OK;
+    if (s == DT_NO_INPUT && !needs_data) {
+        dt_error_clear();
+        p->shard.n_total = p->shard.global_batch;
+        return DT_OK;
+    }
+    return s;
+}
+
+enum dt_status dt_plan(struct dt_world *world, const struct dt_config *config, bool needs_data)
+{
+    struct plan *plan = calloc(1, sizeof *plan);
+    enum dt_status s = DT_NO_MEMORY;
+    if (plan != NULL) {
+        plan->config = *config;
+        s = make_plan(world, needs_data, plan);
+    } else {
+        dt_error(s, "out of memory");
+    }
+    s = dt_world_agree(world, s);
+    if (plan != NULL && s == DT_OK && world->rank == 0) {
+        dt_text_print(stdout, "%s", config->name);
+        print_layers(&plan->model);
+        print_run(plan);
+        print_averaging(plan);
+        if (plan->has_data) {
+            print_ranks(plan);
+        }
+    }
+    free(plan);
+    return s;
+}

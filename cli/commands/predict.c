@@ -1,0 +1,180 @@
+#include "cli/commands/predict.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "cli/commands/digit.h"
+#include "cli/commands/png_image.h"
+
+enum invert { INVERT_AUTO, INVERT_YES, INVERT_NO };
+
+struct prediction {
+    struct dt_inference inference;
+    struct dt_samples samples; /* the one image */
+    uint8_t *pixels;           /* (C, H, W) */
+    float *logits;
+    double *probabilities;
+    const char *file; /* the weights', for messages */
+};
+
+static enum dt_status open_prediction(const struct dt_trained *from, struct prediction *p)
+{
+    struct dt_world alone = {.size = 1, .local_size = 1};
+    DT_TRY(dt_inference_open(&alone, from, 1, 1, &p->inference));
+    p->file = from->file;
+    const struct dt_model *model = &p->inference.model;
+    const struct dt_shape shape = model->spec.input;
+    if (model->spec.loss != DT_LOSS_SOFTMAX_CROSS_ENTROPY || (shape.c != 1 && shape.c != 3)) {
+        return dt_error(DT_CONFIG, "%s: not a classifier of grey or RGB images (predict needs one)", from->file);
+    }
+    p->pixels = calloc(dt_shape_elems(shape), 1);
+    p->logits = calloc((size_t)model->n_outputs, sizeof *p->logits);
+    p->probabilities = calloc((size_t)model->n_outputs, sizeof *p->probabilities);
+    if (p->pixels == NULL || p->logits == NULL || p->probabilities == NULL) {
+        return dt_error(DT_NO_MEMORY, "out of memory for an image");
+    }
+    p->samples = (struct dt_samples){.n = 1, .shape = shape, .pixels = p->pixels, .scale = 1.0f / 255.0f, .n_total = 1};
+    return DT_OK;
+}
+
+static void close_prediction(struct prediction *p)
+{
+    dt_inference_close(&p->inference);
+    free(p->pixels);
+    free(p->logits);
+    free(p->probabilities);
+}
+
+/* Bound anew for each image: what is bound must not change, and a GPU holds a copy of it. */
+static enum dt_status compute_logits(struct prediction *p)
+{
+    const struct dt_inference *inference = &p->inference;
+    const struct dt_backend_ops *ops = inference->backend->ops;
+    const uint32_t row = 0;
+    const struct dt_batch batch = {.n = 1, .rows = &row, .ids = &row};
+    const struct dt_pass pass = {.batch = &batch};
+    struct dt_bound_samples *bound;
+    DT_TRY(ops->samples_open(inference->backend, &p->samples, &bound));
+    enum dt_status s;
+    DT_TRY_GOTO(s, dt_network_gather(inference->network, bound, &batch), out);
+    DT_TRY_GOTO(s, dt_network_forward(inference->network, &pass), out);
+    s = ops->copy_out(inference->backend, p->logits, dt_network_logits(inference->network),
+                      (size_t)inference->model.n_outputs * sizeof *p->logits);
+out:
+    ops->samples_close(inference->backend, bound);
+    return s;
+}
+
+/* As eval does: finite weights may still be so large that what comes out is not. */
+static enum dt_status check_logits(const struct prediction *p, const char *path)
+{
+    for (int k = 0; k < p->inference.model.n_outputs; k++) {
+        if (!isfinite(p->logits[k])) {
+            return dt_error(DT_NON_FINITE,
+                            "%s: for %s it computes no finite number (its training diverged: take an earlier checkpoint)", p->file,
+                            path);
+        }
+    }
+    return DT_OK;
+}
+
+static void compute_probabilities(struct prediction *p)
+{
+    const int n = p->inference.model.n_outputs;
+    double largest = p->logits[0], sum = 0;
+    for (int k = 1; k < n; k++) {
+        largest = fmax(largest, p->logits[k]);
+    }
+    for (int k = 0; k < n; k++) {
+        sum += p->probabilities[k] = exp(p->logits[k] - largest);
+    }
+    for (int k = 0; k < n; k++) {
+        p->probabilities[k] /= sum;
+    }
+}
+
+static enum dt_status read_invert(const char *text, enum invert *out)
+{
+    static const char *const names[] = {"auto", "yes", "no"};
+    for (int i = 0; i < 3; i++) {
+        if (text == NULL || strcmp(text, names[i]) == 0) {
+            *out = (enum invert)i;
+            return DT_OK;
+        }
+    }
+    return dt_error(DT_USAGE, "--invert: expected auto, yes or no, got '%.60s'", text);
+}
+
+/* What is said of an image that has to be turned round; "" for one that does not. */
+static const char *why_invert(const struct prediction *p, enum invert invert)
+{
+    const enum dt_ground ground = p->inference.ground;
+    const bool bright = dt_border_is_bright(p->samples.shape, p->pixels);
+    if (invert != INVERT_AUTO) {
+        return invert == INVERT_YES ? " (inverted)" : "";
+    }
+    if (bright && ground == DT_GROUND_UNKNOWN) {
+        return " (dark on light: inverted, in case the training images were not; --invert no leaves it)";
+    }
+    return bright && ground == DT_GROUND_DARK      ? " (dark on light: inverted)"
+           : !bright && ground == DT_GROUND_BRIGHT ? " (light on dark: inverted)"
+                                                   : "";
+}
+
+static void invert_pixels(struct prediction *p)
+{
+    for (size_t i = 0; i < dt_shape_elems(p->samples.shape); i++) {
+        p->pixels[i] = (uint8_t)(255 - p->pixels[i]);
+    }
+}
+
+/* `note`: what was done to it. */
+static void print_prediction(const char *path, const struct prediction *p, const char *note)
+{
+    const int n = p->inference.model.n_outputs;
+    int best = 0;
+    for (int k = 1; k < n; k++) {
+        best = p->probabilities[k] > p->probabilities[best] ? k : best;
+    }
+    dt_digit_draw(stdout, p->pixels, p->samples.shape);
+    dt_text_print(stdout, "%s: class %d, probability %.2f %%%s", path, best, 100 * p->probabilities[best], note);
+    for (int k = 0; k < n; k++) {
+        printf("  %3d  %6.2f %%  %.*s\n", k, 100 * p->probabilities[k], (int)(40 * p->probabilities[k] + 0.5),
+               "########################################");
+    }
+}
+
+static enum dt_status predict_one(struct prediction *p, const char *path, enum invert invert)
+{
+    DT_TRY(dt_png_read(path, p->samples.shape, p->pixels));
+    const char *note = why_invert(p, invert);
+    if (note[0] != '\0') {
+        invert_pixels(p);
+    }
+    DT_TRY(compute_logits(p));
+    DT_TRY(check_logits(p, path));
+    compute_probabilities(p);
+    print_prediction(path, p, note);
+    return DT_OK;
+}
+
+static enum dt_status predict_all(const struct dt_trained *from, const char *how, const char *const *images, int n_images)
+{
+    struct prediction p = {0};
+    enum invert invert = INVERT_AUTO;
+    DT_TRY(read_invert(how, &invert));
+    enum dt_status s = open_prediction(from, &p);
+    for (int i = 0; s == DT_OK && i < n_images; i++) {
+        s = predict_one(&p, images[i], invert);
+    }
+    close_prediction(&p);
+    return s;
+}
+
+enum dt_status dt_predict(struct dt_world *world, const struct dt_trained *from, const char *invert, const char *const *images,
+                          int n_images)
+{
+    return dt_world_agree(world, world->rank == 0 ? predict_all(from, invert, images, n_images) : DT_OK);
+}

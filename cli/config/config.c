@@ -1,0 +1,145 @@
+#include "cli/config/config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "cli/config/read.h"
+#include "cli/config/set.h"
+
+#define MAX_BYTES ((size_t)1 << 20)
+#define DEFAULT_BATCH 128
+#define GENERATED_TRAIN 6000
+#define GENERATED_TEST 1000
+
+/* It is shown, and written to UTF-8 files: no control characters, and no half of a character where it was cut. */
+static void make_presentable(char *name, bool was_cut)
+{
+    size_t n = strlen(name);
+    while (was_cut && n > 0 && ((unsigned char)name[n - 1] & 0xC0) == 0x80) {
+        name[--n] = '\0';
+    }
+    if (was_cut && n > 0 && (unsigned char)name[n - 1] >= 0xC0) {
+        name[n - 1] = '\0';
+    }
+    for (; *name != '\0'; name++) {
+        *name = (unsigned char)*name < 0x20 || *name == 0x7F ? '_' : *name;
+    }
+}
+
+/* "configs/mnist.json" -> "mnist": it names the default run folder, so it is never empty and never leads elsewhere. */
+static void set_name(const char *path, char *out, size_t n_out)
+{
+    const char *slash = strrchr(path, '/');
+    const char *file = slash == NULL ? path : slash + 1;
+    const size_t n = strlen(file);
+    const bool has_suffix = n > 5 && strcmp(file + n - 5, ".json") == 0;
+    const int n_name = (int)(has_suffix ? n - 5 : n);
+    snprintf(out, n_out, "%.*s", n_name, file);
+    make_presentable(out, (size_t)n_name >= n_out);
+    if (out[0] == '\0' || strcmp(out, ".") == 0 || strcmp(out, "..") == 0) {
+        snprintf(out, n_out, "config");
+    }
+}
+
+/* What depends on more than one key. */
+static void resolve(struct dt_config *c)
+{
+    if (c->batch_per_rank == 0 && c->batch_global == 0) {
+        c->batch_per_rank = DEFAULT_BATCH;
+    }
+    if (c->data.format != DT_DATA_IDX) {
+        c->data.n_train = c->data.n_train == 0 ? GENERATED_TRAIN : c->data.n_train;
+        c->data.n_test = c->data.n_test == 0 ? GENERATED_TEST : c->data.n_test;
+    }
+    c->data.shape = c->model.input;
+    c->dist.bucket_bytes = (size_t)(c->bucket_mb * 1048576.0);
+}
+
+static enum dt_status check_training(const struct dt_config_source *source, const struct dt_config *c)
+{
+    const int64_t batch = c->batch_per_rank > 0 ? c->batch_per_rank : c->batch_global;
+    if (c->batch_per_rank > 0 && c->batch_global > 0) {
+        return dt_config_error(source, "train.batch",
+                               "both per_rank and global are given (keep one; --set 'train.batch={\"global\":%lld}' replaces both)",
+                               (long long)c->batch_global);
+    }
+    if (c->accumulate > batch) {
+        return dt_config_error(source, "train.accumulate", "a batch of %lld has no %lld parts (make it smaller)", (long long)batch,
+                               (long long)c->accumulate);
+    }
+    if (c->optimizer.nesterov && c->optimizer.momentum <= 0) {
+        return dt_config_error(source, "train.optimizer.nesterov",
+                               "needs a momentum (set train.optimizer.momentum, for example 0.9)");
+    }
+    if (c->schedule_min_lr > c->optimizer.lr) {
+        return dt_config_error(source, "train.schedule.min_lr", "%g is above train.optimizer.lr %g (make it smaller)",
+                               c->schedule_min_lr, c->optimizer.lr);
+    }
+    return DT_OK;
+}
+
+static enum dt_status read_tree(const struct dt_config_source *source, cJSON *root, struct dt_config *out)
+{
+    for (int i = 0; i < source->n_sets; i++) {
+        DT_TRY(dt_config_set(root, source->sets[i]));
+    }
+    DT_TRY(dt_config_read(source, root, out));
+    resolve(out);
+    return check_training(source, out);
+}
+
+static enum dt_status parse(const struct dt_config_source *source, const char *text, size_t n_bytes, bool saved,
+                            struct dt_config *out)
+{
+    const char *name = source->name;
+    struct dt_json_fault fault;
+    memset(out, 0, sizeof *out);
+    if (n_bytes > MAX_BYTES) {
+        return dt_error(DT_CONFIG, "%s: larger than 1 MiB (is this a configuration?)", name);
+    }
+    if (!dt_json_check(text, n_bytes, &fault)) {
+        return dt_error(DT_CONFIG, "%s:%zu:%zu: %s", name, fault.line, fault.column, fault.problem);
+    }
+    cJSON *root = cJSON_ParseWithLength(text, n_bytes);
+    if (root == NULL) {
+        return dt_error(DT_NO_MEMORY, "%s: out of memory", name);
+    }
+    if (saved) {
+        cJSON_DeleteItemFromObjectCaseSensitive(root, "comm"); /* how it once added gradients binds nobody */
+    }
+    set_name(name, out->name, sizeof out->name);
+    const enum dt_status status = read_tree(source, root, out);
+    cJSON_Delete(root);
+    return status;
+}
+
+enum dt_status dt_config_parse(const char *name, const char *text, size_t n_bytes, const char *const *sets, int n_sets,
+                               struct dt_config *out)
+{
+    const struct dt_config_source source = {name, sets, n_sets};
+    return parse(&source, text, n_bytes, false, out);
+}
+
+enum dt_status dt_config_parse_saved(const char *name, const char *text, struct dt_config *out)
+{
+    const struct dt_config_source source = {name, NULL, 0};
+    return parse(&source, text, strlen(text), true, out);
+}
+
+enum dt_status dt_config_load(const char *path, const char *const *sets, int n_sets, struct dt_config *out)
+{
+    uint8_t *bytes = NULL;
+    size_t n_bytes = 0;
+    enum dt_status status = dt_file_read(path, MAX_BYTES, &bytes, &n_bytes);
+    if (status == DT_BAD_DATA) { /* empty or too large: here that is a wrong configuration, not wrong data */
+        return DT_CONFIG;
+    }
+    if (status != DT_OK) {
+        return status;
+    }
+    status = dt_config_parse(path, (const char *)bytes, n_bytes, sets, n_sets, out);
+    free(bytes);
+    return status;
+}

@@ -1,0 +1,195 @@
+#include "cli/config/schema.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FIELD_ROW(type, path, kind, field, values, default_text, when, meaning) \
+    {path, DT_KEY_##kind, offsetof(type, field), sizeof(((type *)NULL)->field), values, default_text, when, meaning},
+#define CONFIG_ROW(...) FIELD_ROW(struct dt_config, __VA_ARGS__)
+#define LAYER_ROW(...) FIELD_ROW(struct dt_layer_spec, __VA_ARGS__)
+
+static const struct dt_key config_keys[] = {DT_CONFIG_KEYS(CONFIG_ROW)};
+static const struct dt_key conv2d_keys[] = {DT_CONV2D_KEYS(LAYER_ROW)};
+static const struct dt_key dense_keys[] = {DT_DENSE_KEYS(LAYER_ROW)};
+static const struct dt_key pool_keys[] = {DT_POOL_KEYS(LAYER_ROW)};
+static const struct dt_key dropout_keys[] = {DT_DROPOUT_KEYS(LAYER_ROW)};
+
+#define KEY_LIST(array) ((struct dt_key_list){array, (int)(sizeof(array) / sizeof((array)[0]))})
+
+struct dt_key_list dt_config_keys(void)
+{
+    return KEY_LIST(config_keys);
+}
+
+struct dt_key_list dt_layer_keys(enum dt_layer_type type)
+{
+    switch (type) {
+    case DT_LAYER_CONV2D:
+        return KEY_LIST(conv2d_keys);
+    case DT_LAYER_DENSE:
+        return KEY_LIST(dense_keys);
+    case DT_LAYER_MAX_POOL2D:
+    case DT_LAYER_AVG_POOL2D:
+        return KEY_LIST(pool_keys);
+    case DT_LAYER_DROPOUT:
+        return KEY_LIST(dropout_keys);
+    case DT_LAYER_FLATTEN:
+    case DT_LAYER_RELU:
+    case DT_LAYER_TANH:
+    case DT_LAYER_SIGMOID:
+        break;
+    }
+    return (struct dt_key_list){NULL, 0};
+}
+
+bool dt_names_get(const char *names, int i, char out[DT_NAME_SIZE])
+{
+    for (; *names == '|'; i--) {
+        names++;
+        const size_t n = strcspn(names, "|");
+        if (i == 0) {
+            snprintf(out, DT_NAME_SIZE, "%.*s", (int)n, names);
+            return true;
+        }
+        names += n;
+    }
+    return false;
+}
+
+int dt_names_find(const char *names, const char *name)
+{
+    char candidate[DT_NAME_SIZE];
+    for (int i = 0; dt_names_get(names, i, candidate); i++) {
+        if (strcmp(candidate, name) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+struct dt_range dt_range_parse(const char *text)
+{
+    char *end;
+    const double low = strtod(text + 1, &end);
+    const double high = strtod(end + 1, &end);
+    return (struct dt_range){low, high, text[0] == '(', *end == ')'};
+}
+
+bool dt_range_holds(const struct dt_range *range, double x)
+{
+    const bool above = range->low_open ? x > range->low : x >= range->low;
+    return above && (range->high_open ? x < range->high : x <= range->high);
+}
+
+static void expected_names(const char *names, char out[DT_EXPECTED_SIZE])
+{
+    char name[DT_NAME_SIZE];
+    size_t used = (size_t)snprintf(out, DT_EXPECTED_SIZE, "one of");
+    for (int i = 0; dt_names_get(names, i, name) && used < DT_EXPECTED_SIZE; i++) {
+        used += (size_t)snprintf(out + used, DT_EXPECTED_SIZE - used, "%s %s", i == 0 ? "" : ",", name);
+    }
+}
+
+static void expected_real(const struct dt_range *r, char out[DT_EXPECTED_SIZE])
+{
+    snprintf(out, DT_EXPECTED_SIZE, "a number %s %.10g and %s %.10g", r->low_open ? ">" : ">=", r->low,
+             r->high_open ? "<" : "<=", r->high);
+}
+
+void dt_key_expected(const struct dt_key *key, char out[DT_EXPECTED_SIZE])
+{
+    const struct dt_range range = dt_range_parse(key->values[0] == '\0' ? "[0, 0]" : key->values);
+    switch (key->kind) {
+    case DT_KEY_BOOL:
+        snprintf(out, DT_EXPECTED_SIZE, "true or false");
+        break;
+    case DT_KEY_INT:
+        snprintf(out, DT_EXPECTED_SIZE, "an integer %.0f..%.0f", range.low, range.high);
+        break;
+    case DT_KEY_REAL:
+        expected_real(&range, out);
+        break;
+    case DT_KEY_TEXT:
+        snprintf(out, DT_EXPECTED_SIZE, "a text of 1..%zu bytes", key->n_bytes - 1);
+        break;
+    case DT_KEY_ENUM:
+        expected_names(key->values, out);
+        break;
+    case DT_KEY_SHAPE:
+        snprintf(out, DT_EXPECTED_SIZE, "[channels, height, width] or [features], each an integer %.0f..%.0f", range.low,
+                 range.high);
+        break;
+    case DT_KEY_LAYERS:
+        snprintf(out, DT_EXPECTED_SIZE, "a list of %.0f..%.0f layers", range.low, range.high);
+        break;
+    }
+}
+
+void dt_number_text(double x, char out[DT_NUMBER_SIZE])
+{
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(out, DT_NUMBER_SIZE, "%.*g", digits, x);
+        if (strtod(out, NULL) == x) {
+            return;
+        }
+    }
+}
+
+static const unsigned char *field(const struct dt_key *key, const void *base)
+{
+    return (const unsigned char *)base + key->offset;
+}
+
+/* Integer fields are int, an enum, or a 64-bit type; the schema keeps them all within 0 .. 2^53. */
+int64_t dt_key_int(const struct dt_key *key, const void *base)
+{
+    int32_t narrow;
+    int64_t wide;
+    if (key->n_bytes == sizeof narrow) {
+        memcpy(&narrow, field(key, base), sizeof narrow);
+        return narrow;
+    }
+    memcpy(&wide, field(key, base), sizeof wide);
+    return wide;
+}
+
+void dt_key_store_int(const struct dt_key *key, void *base, int64_t value)
+{
+    const int32_t narrow = (int32_t)value;
+    const void *from = key->n_bytes == sizeof narrow ? (const void *)&narrow : (const void *)&value;
+    memcpy((unsigned char *)base + key->offset, from, key->n_bytes);
+}
+
+double dt_key_real(const struct dt_key *key, const void *base)
+{
+    double x;
+    memcpy(&x, field(key, base), sizeof x);
+    return x;
+}
+
+bool dt_key_bool(const struct dt_key *key, const void *base)
+{
+    bool x;
+    memcpy(&x, field(key, base), sizeof x);
+    return x;
+}
+
+const char *dt_key_text(const struct dt_key *key, const void *base)
+{
+    return (const char *)field(key, base);
+}
+
+bool dt_key_applies(const struct dt_key *key, const struct dt_config *config)
+{
+    const size_t n_path = strcspn(key->when, "=");
+    for (size_t i = 0; n_path > 0 && i < sizeof config_keys / sizeof config_keys[0]; i++) {
+        const struct dt_key *governor = &config_keys[i];
+        if (strncmp(governor->path, key->when, n_path) == 0 && governor->path[n_path] == '\0') {
+            char names[128], current[DT_NAME_SIZE];
+            snprintf(names, sizeof names, "|%s", key->when + n_path + 1);
+            return dt_names_get(governor->values, (int)dt_key_int(governor, config), current) && dt_names_find(names, current) >= 0;
+        }
+    }
+    return true;
+}

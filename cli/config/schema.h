@@ -1,0 +1,171 @@
+/* Every key of the configuration, once: this list drives the parser, --help-config, --print-config, the JSON Schema and
+ * docs/config.md.
+ *
+ * X(path, kind, field, values, default, when, meaning)
+ *   kind     BOOL, INT, REAL, TEXT, ENUM (field is an enum that counts from 0), SHAPE (model.input), LAYERS (model.layers)
+ *   values   INT, REAL: the interval, as mathematicians write it: "[0, 1)" holds 0 and not 1; ENUM: the names, each behind a bar
+ *   default  JSON without quotes; NULL: the key must be given; "": it may be absent, which the field shows as 0
+ *   when     "path=name" or "path=name|name": the key has a meaning only then, and giving it otherwise is an error; "" always */
+#ifndef DT_CLI_CONFIG_SCHEMA_H
+#define DT_CLI_CONFIG_SCHEMA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "cli/config/config.h"
+
+#define DT_BAR_NAME(constant, name, ...) "|" name
+#define DT_ANY_INT "[0, 9007199254740991]" /* 2^53 - 1: every integer up to here is exact in JSON's doubles */
+#define DT_BETA "[0, 0.9999999]"           /* the float next to 1 is 0.99999994 */
+
+/* clang-format off */
+#define DT_CONFIG_KEYS(X)                                                                                                              \
+    X("data.format", ENUM, data.format, DT_DATA_FORMAT_LIST(DT_BAR_NAME), NULL, "",                                                    \
+      "idx: MNIST's four files; synthetic: generated images; linear: y = slope * x + intercept")                                       \
+    X("data.dir", TEXT, data.dir, "", "data/mnist", "",                                                                                \
+      "folder of the IDX files, raw or .gz, relative to the working directory; only idx reads it")                                     \
+    X("data.sharding", ENUM, sharding, DT_SHARDING_LIST(DT_BAR_NAME), "shard", "",                                                     \
+      "shard: each rank keeps its share; global: same batches at any -np; replicate: each goes through all")                           \
+    X("data.shuffle", BOOL, shuffle, "", "true", "", "a new order in every epoch")                                                     \
+    X("data.train_samples", INT, data.n_train, "[0, 2147483647]", "0", "",                                                             \
+      "use at most so many training samples; 0: all there are, or 6000 generated ones")                                                \
+    X("data.test_samples", INT, data.n_test, "[0, 2147483647]", "0", "",                                                               \
+      "use at most so many test samples; 0: all there are, or 1000 generated ones")                                                    \
+    X("data.slope", REAL, data.slope, "[-1e6, 1e6]", "2", "data.format=linear", "the slope to be learned")                             \
+    X("data.intercept", REAL, data.intercept, "[-1e6, 1e6]", "1", "data.format=linear", "the intercept to be learned")                 \
+    X("data.noise", REAL, data.noise, "[0, 1e6]", "0.1", "data.format=synthetic|linear",                                               \
+      "standard deviation of the noise added to generated samples")                                                                    \
+    X("data.seed", INT, data.seed, DT_ANY_INT, "0", "data.format=synthetic|linear",                                                    \
+      "generated samples are a function of this alone")                                                                                \
+    X("model.input", SHAPE, model.input, "[1, 65536]", NULL, "", "[channels, height, width] of an image, or [n] for n features")       \
+    X("model.layers", LAYERS, model.layers, "[1, 64]", NULL, "", "the layers in order; the last one gives the outputs")                \
+    X("model.loss", ENUM, model.loss, DT_LOSS_LIST(DT_BAR_NAME), "softmax_cross_entropy", "",                                          \
+      "cross-entropy of the softmax for classes; mean squared error for format linear")                                                \
+    X("train.epochs", INT, epochs, "[1, 1000000]", "12", "", "times through the training samples")                                     \
+    X("train.max_steps", INT, max_steps, DT_ANY_INT, "0", "", "stop after so many steps in all; 0: no limit")                          \
+    X("train.seed", INT, seed, DT_ANY_INT, "1", "", "initial weights, batches and dropout are a function of this")                     \
+    X("train.batch.per_rank", INT, batch_per_rank, "[1, 1048576]", "", "",                                                             \
+      "samples per rank and step: the batch is this times the ranks; 128 when neither is given")                                       \
+    X("train.batch.global", INT, batch_global, "[1, 1048576]", "", "",                                                                 \
+      "samples per step over all ranks, however many there are; the rate is then not scaled")                                          \
+    X("train.accumulate", INT, accumulate, "[1, 65536]", "1", "",                                                                      \
+      "gradient accumulation: micro-batches per step, to save memory")                                            \
+    X("train.optimizer.type", ENUM, optimizer.type, DT_OPTIMIZER_LIST(DT_BAR_NAME), "adam", "", "the rule of the update")              \
+    X("train.optimizer.lr", REAL, optimizer.lr, "(0, 1e6]", "0.001", "", "learning rate, before scaling and schedule")                 \
+    X("train.optimizer.momentum", REAL, optimizer.momentum, "[0, 1)", "0", "train.optimizer.type=sgd", "share of the last update kept")\
+    X("train.optimizer.nesterov", BOOL, optimizer.nesterov, "", "false", "train.optimizer.type=sgd", "look ahead; needs momentum > 0") \
+    X("train.optimizer.beta1", REAL, optimizer.beta1, DT_BETA, "0.9", "train.optimizer.type=adam|adamw",                               \
+      "decay of the mean of the gradients")                                                                                            \
+    X("train.optimizer.beta2", REAL, optimizer.beta2, DT_BETA, "0.999", "train.optimizer.type=adam|adamw",                             \
+      "decay of the mean of their squares")                                                                                            \
+    X("train.optimizer.epsilon", REAL, optimizer.epsilon, "[1e-20, 1]", "1e-8", "train.optimizer.type=adam|adamw",                     \
+      "added to the root of the mean square")                                                                                          \
+    X("train.optimizer.weight_decay", REAL, optimizer.weight_decay, "[0, 1e6]", "0", "",                                               \
+      "pull of the weights towards 0: in the gradient, with adamw beside it")                                                          \
+    X("train.optimizer.clip_norm", REAL, optimizer.clip_norm, "[0, 1e6]", "0", "",                                                     \
+      "largest norm of the whole mean gradient, longer ones are shortened; 0: off")                                                    \
+    X("train.lr_scaling", ENUM, lr_scaling, DT_LR_SCALING_LIST(DT_BAR_NAME), "linear", "",                                             \
+      "the rate when batch is per_rank: none: unchanged; linear: times the ranks; sqrt: times their root")                                      \
+    X("train.warmup_epochs", REAL, warmup_epochs, "[0, 1e6]", "0", "",                                                                 \
+      "epochs, also fractions, over which the rate grows from unscaled to scaled")                                                     \
+    X("train.schedule.type", ENUM, schedule, DT_SCHEDULE_LIST(DT_BAR_NAME), "constant", "", "how the rate goes down")                  \
+    X("train.schedule.step_epochs", REAL, schedule_step_epochs, "(0, 1e6]", "1", "train.schedule.type=step",                           \
+      "epochs between two reductions")                                                                                                 \
+    X("train.schedule.gamma", REAL, schedule_gamma, "(0, 1]", "0.1", "train.schedule.type=step", "what each multiplies the rate by")   \
+    X("train.schedule.min_lr", REAL, schedule_min_lr, "[0, 1e6]", "0", "train.schedule.type=cosine", "rate at the end")                \
+    X("distributed.average", BOOL, dist.average, "", "true", "", "average gradients over the ranks; off: replicas drift apart")        \
+    X("distributed.broadcast", BOOL, dist.broadcast, "", "true", "", "begin with rank 0's weights on every rank")                      \
+    X("distributed.init_per_rank", BOOL, init_per_rank, "", "false", "",                                                               \
+      "each rank draws other initial weights: shows what the broadcast is for")                                                        \
+    X("distributed.allreduce", ENUM, dist.allreduce, DT_ALLREDUCE_LIST(DT_BAR_NAME), "auto", "",                                      \
+      "how gradients are added over the ranks; auto: nccl on GPUs, else shared_memory where a host's ranks have it, else mpi; "        \
+      "hierarchical: shared memory in each host and a ring between hosts; staged: from GPUs through host memory")                     \
+    X("distributed.overlap", BOOL, dist.overlap, "", "true", "", "send gradients while the backward pass still runs")                  \
+    X("distributed.bucket_mb", REAL, bucket_mb, "[0, 4096]", "1", "",                                                                  \
+      "MiB of gradients sent together; a bucket ends with a block; 0: every block by itself")                                          \
+    X("distributed.check_every", INT, dist.check_every, DT_ANY_INT, "100", "", "steps between comparisons of the replicas; 0: never")  \
+    X("distributed.timeout_s", REAL, timeout_s, "[2, 3600]", "60", "", "seconds until a collective counts as stalled")                 \
+    X("checkpoint.every_epochs", INT, checkpoint_every_epochs, "[0, 1000000]", "1", "", "epochs between checkpoints; 0: none before the end")         \
+    X("checkpoint.every_steps", INT, checkpoint_every_steps, DT_ANY_INT, "0", "", "steps between checkpoints; 0: only by epochs")                \
+    X("checkpoint.keep", INT, checkpoint_keep, "[1, 1000000]", "2", "", "how many of them stay; older ones are removed")               \
+    X("log.every_s", REAL, log_every_s, "[0, 86400]", "10", "", "seconds between progress lines when stderr is no terminal; 0: none")  \
+    X("log.every_steps", INT, log_every_steps, DT_ANY_INT, "100", "", "steps between \"step\" records in metrics.jsonl; 0: none")          \
+    X("device", ENUM, device, DT_DEVICE_LIST(DT_BAR_NAME), "auto", "",                                                                 \
+      "cpu: vector kernels; ref: plain loops, slow, to compare with; cuda: a GPU; auto: a GPU if every rank has one, else cpu")         \
+    X("precision", ENUM, precision, DT_PRECISION_LIST(DT_BAR_NAME), "f32", "",                                                         \
+      "tf32: products of numbers with 10 bits of fraction, on GPUs; bf16: 7 bits, of activations too on GPUs, and of the inputs of "  \
+      "convolutions forward on CPUs with AMX; weights and sums are always f32")                                                        \
+    X("cuda.graph", BOOL, cuda_graph, "", "true", "",                                                                                  \
+      "record a step as a CUDA graph and launch that; off: call by call, to debug and to time its parts")                             \
+    X("threads", INT, threads, "[0, 1024]", "0", "", "threads per rank; 0: the cores it may use, shared among the ranks of the host")
+
+/* Keys of one layer, beside "type"; field is of struct dt_layer_spec. */
+#define DT_EXTENT "[1, 65536]"
+#define DT_WEIGHTS_KEYS(X)                                                                                                             \
+    X("activation", ENUM, activation, DT_ACTIVATION_LIST(DT_BAR_NAME), "none", "", "function applied to the outputs")                  \
+    X("init", ENUM, init, DT_INIT_LIST(DT_BAR_NAME), "auto", "", "initial weights; auto: he_uniform before relu, else glorot_uniform")
+#define DT_CONV2D_KEYS(X)                                                                                                              \
+    X("filters", INT, size, DT_EXTENT, NULL, "", "output channels")                                                                    \
+    X("kernel", INT, kernel, "[1, 1024]", NULL, "", "height and width of the window")                                                    \
+    X("stride", INT, stride, DT_EXTENT, "1", "", "step of the window")                                                                 \
+    X("padding", ENUM, padding, DT_PADDING_LIST(DT_BAR_NAME), "valid", "", "valid: no padding; same: zeros, so that stride 1 keeps the size") \
+    DT_WEIGHTS_KEYS(X)
+#define DT_DENSE_KEYS(X)                                                                                                               \
+    X("units", INT, size, DT_EXTENT, NULL, "", "outputs")                                                                              \
+    DT_WEIGHTS_KEYS(X)
+#define DT_POOL_KEYS(X)                                                                                                                \
+    X("size", INT, size, DT_EXTENT, NULL, "", "height and width of the window; of max_pool2d at most 255 on the device cpu")           \
+    X("stride", INT, stride, DT_EXTENT, "", "", "step of the window; default: its size")
+#define DT_DROPOUT_KEYS(X)                                                                                                             \
+    X("rate", REAL, rate, "[0, 1)", NULL, "", "share of the units set to 0 in training")
+/* clang-format on */
+
+enum dt_key_kind { DT_KEY_BOOL, DT_KEY_INT, DT_KEY_REAL, DT_KEY_TEXT, DT_KEY_ENUM, DT_KEY_SHAPE, DT_KEY_LAYERS };
+
+struct dt_key {
+    const char *path;
+    enum dt_key_kind kind;
+    size_t offset, n_bytes; /* of the field in struct dt_config or struct dt_layer_spec */
+    const char *values, *default_text, *when, *meaning;
+};
+
+struct dt_key_list {
+    const struct dt_key *keys;
+    int n;
+};
+
+struct dt_key_list dt_config_keys(void);
+struct dt_key_list dt_layer_keys(enum dt_layer_type type);
+
+/* Name i of a list of names behind bars ("|idx|linear"), clipped to 31 bytes; false past the end. */
+#define DT_NAME_SIZE 32
+bool dt_names_get(const char *names, int i, char out[DT_NAME_SIZE]);
+int dt_names_find(const char *names, const char *name); /* -1: not there */
+
+/* An interval such as "(0, 1]". */
+struct dt_range {
+    double low, high;
+    bool low_open, high_open;
+};
+struct dt_range dt_range_parse(const char *text);
+bool dt_range_holds(const struct dt_range *range, double x); /* false for NaN */
+
+/* "an integer 1..64", "a number > 0 and <= 1", "one of idx, linear": what a message says was expected. */
+#define DT_EXPECTED_SIZE 160
+void dt_key_expected(const struct dt_key *key, char out[DT_EXPECTED_SIZE]);
+
+/* The shortest decimal text that reads back as the same double. */
+#define DT_NUMBER_SIZE 40
+void dt_number_text(double x, char out[DT_NUMBER_SIZE]);
+
+/* The fields behind a key; `base` is the struct. ENUM counts as an integer. */
+int64_t dt_key_int(const struct dt_key *key, const void *base);
+double dt_key_real(const struct dt_key *key, const void *base);
+bool dt_key_bool(const struct dt_key *key, const void *base);
+const char *dt_key_text(const struct dt_key *key, const void *base);
+void dt_key_store_int(const struct dt_key *key, void *base, int64_t value);
+
+/* Whether `key` means something in this config; needs the keys before it to be filled in. */
+bool dt_key_applies(const struct dt_key *key, const struct dt_config *config);
+
+#endif

@@ -1,0 +1,141 @@
+/* dt_config_to_json of cli/config/config.h: from the schema, so that nothing can be left out. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "cli/config/schema.h"
+
+/* A list of sizes, without the dimensions that [n] leaves out. */
+static void write_shape(FILE *out, struct dt_shape s)
+{
+    if (s.h == 1 && s.w == 1) {
+        fprintf(out, "[%d]", s.c);
+    } else {
+        fprintf(out, "[%d, %d, %d]", s.c, s.h, s.w);
+    }
+}
+
+/* --print-config shows it on a terminal: what is not printable as JSON's own escape, in two halves above U+FFFF. */
+static void write_string(FILE *out, const char *text)
+{
+    fputc('"', out);
+    for (size_t n; *text != '\0'; text += n) {
+        uint32_t point = 0xFFFD;
+        n = dt_utf8_length(text, strlen(text), &point);
+        if (n == 0) {
+            fputs("\\ufffd", out);
+            n = 1;
+        } else if (!dt_text_shows(point) && point > 0xFFFF) {
+            fprintf(out, "\\u%04x\\u%04x", 0xD7C0 + (point >> 10), 0xDC00 + (point & 0x3FF));
+        } else if (!dt_text_shows(point)) {
+            fprintf(out, "\\u%04x", point);
+        } else {
+            fprintf(out, *text == '"' || *text == '\\' ? "\\%.*s" : "%.*s", (int)n, text);
+        }
+    }
+    fputc('"', out);
+}
+
+static void write_layers(FILE *out, const struct dt_model_spec *model);
+
+static void write_value(FILE *out, const struct dt_key *key, const void *base)
+{
+    char text[DT_NUMBER_SIZE] = "", name[DT_NAME_SIZE] = "";
+    switch (key->kind) {
+    case DT_KEY_BOOL:
+        fputs(dt_key_bool(key, base) ? "true" : "false", out);
+        break;
+    case DT_KEY_INT:
+        fprintf(out, "%lld", (long long)dt_key_int(key, base));
+        break;
+    case DT_KEY_REAL:
+        dt_number_text(dt_key_real(key, base), text);
+        fputs(text, out);
+        break;
+    case DT_KEY_TEXT:
+        write_string(out, dt_key_text(key, base));
+        break;
+    case DT_KEY_ENUM:
+        dt_names_get(key->values, (int)dt_key_int(key, base), name);
+        fprintf(out, "\"%s\"", name);
+        break;
+    case DT_KEY_SHAPE:
+        write_shape(out, ((const struct dt_config *)base)->model.input);
+        break;
+    case DT_KEY_LAYERS:
+        write_layers(out, &((const struct dt_config *)base)->model);
+        break;
+    }
+}
+
+static void write_layers(FILE *out, const struct dt_model_spec *model)
+{
+    static const char names[] = DT_LAYER_LIST(DT_BAR_NAME);
+    fputc('[', out);
+    for (int i = 0; i < model->n_layers; i++) {
+        const struct dt_layer_spec *layer = &model->layers[i];
+        const struct dt_key_list list = dt_layer_keys(layer->type);
+        char name[DT_NAME_SIZE] = "";
+        dt_names_get(names, (int)layer->type, name);
+        fprintf(out, "%s\n      { \"type\": \"%s\"", i == 0 ? "" : ",", name);
+        for (int k = 0; k < list.n; k++) {
+            fprintf(out, ", \"%s\": ", list.keys[k].path);
+            write_value(out, &list.keys[k], layer);
+        }
+        fputs(" }", out);
+    }
+    fputs("\n    ]", out);
+}
+
+/* Whether the key has a value to show: not when it means nothing here, and not when it was left out. */
+static bool is_shown(const struct dt_key *key, const struct dt_config *config)
+{
+    const bool left_out = key->default_text != NULL && key->default_text[0] == '\0' && dt_key_int(key, config) == 0;
+    return !left_out && dt_key_applies(key, config);
+}
+
+/* Keys whose paths begin alike stand together in the schema: each common beginning is an object. Writes the shown keys that begin
+ * with the first `n_prefix` characters of keys[0], and returns how many keys those were, shown or not. */
+static int write_group(FILE *out, const struct dt_key *keys, int n, size_t n_prefix, int indent, const struct dt_config *config)
+{
+    const char *separator = "{";
+    int i = 0;
+    while (i < n && strncmp(keys[i].path, keys[0].path, n_prefix) == 0) {
+        const char *name = keys[i].path + n_prefix;
+        const size_t n_name = strcspn(name, ".");
+        const bool is_group = name[n_name] == '.';
+        if (!is_group && !is_shown(&keys[i], config)) {
+            i++;
+            continue;
+        }
+        fprintf(out, "%s\n%*s\"%.*s\": ", separator, indent + 2, "", (int)n_name, name);
+        separator = ",";
+        if (is_group) {
+            i += write_group(out, keys + i, n - i, n_prefix + n_name + 1, indent + 2, config);
+        } else {
+            write_value(out, &keys[i], config);
+            i++;
+        }
+    }
+    fprintf(out, "%s\n%*s}", *separator == '{' ? "{" : "", indent, "");
+    return i;
+}
+
+char *dt_config_to_json(const struct dt_config *config)
+{
+    const struct dt_key_list list = dt_config_keys();
+    char *text = NULL;
+    size_t n = 0;
+    FILE *out = open_memstream(&text, &n);
+    if (out == NULL) {
+        return NULL;
+    }
+    write_group(out, list.keys, list.n, 0, 0, config);
+    fputc('\n', out);
+    const bool failed = ferror(out) != 0;
+    if (fclose(out) != 0 || failed) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}

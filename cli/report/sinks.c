@@ -1,0 +1,24 @@
+#include "cli/report/sinks.h"
+
+enum dt_status dt_sinks_emit(void *context, struct dt_event *event)
+{
+#define ROW(name) dt_##name##_take,
+    static enum dt_status (*const rows[])(struct dt_sinks *, const struct dt_event *) = {DT_SINK_LIST(ROW)};
+    struct dt_sinks *sinks = context;
+    enum dt_status failed = DT_OK;
+    if (event->kind == DT_EVENT_FOLDER) {
+        sinks->folder = *event->folder;
+    }
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0] && sinks->folder.config != NULL; i++) {
+        const enum dt_status s = rows[i](sinks, event);
+        event->status = event->status == DT_OK ? s : event->status;
+        failed = failed == DT_OK ? s : failed;
+    }
+    return failed;
+}
+
+void dt_sinks_close(struct dt_sinks *sinks)
+{
+    dt_progress_clear(&sinks->progress);
+    dt_metrics_close(&sinks->files);
+}

@@ -1,0 +1,36 @@
+/* Who is told of a training's events: one row each. Adding one is a row and a function. */
+#ifndef DT_CLI_REPORT_SINKS_H
+#define DT_CLI_REPORT_SINKS_H
+
+#include "cli/report/metrics.h"
+#include "cli/report/progress.h"
+
+/* What they keep between events. Zeroed at first; before the folder's event, nobody is told anything. */
+struct dt_sinks {
+    struct dt_folder_event folder;
+    struct dt_progress progress;
+    struct dt_metrics_files files;
+};
+
+/* X(name), in the order in which they are told: each sees in event->status whether one before it has failed. */
+#define DT_SINK_LIST(X)                                                          \
+    X(metrics_jsonl) /* metrics.jsonl: cli/report/metrics.h */                   \
+    X(metrics_csv)   /* metrics.csv */                                           \
+    X(terminal)      /* stderr, and the result on stdout: cli/report/report.h */ \
+    X(summary)       /* summary.json: cli/report/summary.c */
+
+/* Tells the row of an event. DT_IO and the like: what is asked of it cannot be done. */
+#define DT_SINK_DECLARE(name) enum dt_status dt_##name##_take(struct dt_sinks *sinks, const struct dt_event *event);
+DT_SINK_LIST(DT_SINK_DECLARE)
+#undef DT_SINK_DECLARE
+
+/* A dt_emitter.emit; context: the dt_sinks. */
+enum dt_status dt_sinks_emit(void *context, struct dt_event *event);
+void dt_sinks_close(struct dt_sinks *sinks);
+
+static inline bool dt_sinks_classify(const struct dt_sinks *sinks) /* whether accuracies mean something */
+{
+    return sinks->folder.config->model.loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY;
+}
+
+#endif

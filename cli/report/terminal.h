@@ -1,0 +1,20 @@
+/* What the terminal can show. */
+#ifndef DT_CLI_REPORT_TERMINAL_H
+#define DT_CLI_REPORT_TERMINAL_H
+
+#include <sys/types.h>
+
+/* MPICH's mpirun, if it started this process on its own host; else 0. */
+pid_t dt_terminal_launcher(void);
+
+/* Columns of the terminal that shows this stream (STDOUT_FILENO or STDERR_FILENO), also by way of mpirun on this host. Asked anew
+ * each time: it may have been resized. 0: it is no terminal. */
+int dt_terminal_width(int stream);
+
+/* Room for a line of a table: the width, and 80 columns where there is no terminal. */
+int dt_terminal_room(int stream);
+
+/* "×" where the locale has UTF-8, else "x". */
+const char *dt_terminal_times(void);
+
+#endif

@@ -1,0 +1,284 @@
+#include "cpu/backend.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "cpu/block.h"
+#include "cpu/isa.h"
+#include "cpu/loss.h"
+#include "cpu/subnormals.h"
+
+#define CACHE_BYTES ((size_t)1 << 20)  /* of a core alone: the second level of today's servers has 1 or 2 MB */
+#define UPDATE_CHUNK ((size_t)1 << 16) /* floats of one item of work in an optimizer step */
+
+struct dt_bound_samples {
+    const struct dt_samples *samples;
+};
+
+static struct dt_cpu *cpu_of(struct dt_backend *backend)
+{
+    return (struct dt_cpu *)backend;
+}
+
+static enum dt_status cpu_open(const struct dt_backend_options *options, struct dt_backend **out)
+{
+    const struct dt_cpu_kernels *kernels;
+    const struct dt_bf16_kernels *bf16 = NULL;
+    if (options->precision == DT_PRECISION_TF32) {
+        return dt_error(DT_UNAVAILABLE, "the cpu backend has no tf32 (use \"precision\": \"f32\", or a GPU)");
+    }
+    DT_TRY(dt_cpu_isa_choose(&kernels));
+    if (options->precision == DT_PRECISION_BF16) {
+        DT_TRY(dt_cpu_isa_bf16(kernels, &bf16));
+    }
+    struct dt_cpu *cpu = calloc(1, sizeof *cpu);
+    if (cpu == NULL) {
+        return dt_error(DT_NO_MEMORY, "out of memory while opening the cpu backend");
+    }
+    const int n_threads = options->n_threads > 1 ? options->n_threads : 1;
+    cpu->subnormals = dt_subnormals_flush(); /* threads inherit it */
+    const enum dt_status s = dt_threads_open(n_threads, &cpu->threads);
+    if (s != DT_OK) {
+        dt_subnormals_restore(cpu->subnormals);
+        free(cpu);
+        return s;
+    }
+    cpu->kernels = kernels;
+    cpu->bf16 = bf16;
+    snprintf(cpu->description, sizeof cpu->description, "%s%s, %d thread%s", kernels->isa, bf16 != NULL ? " with AMX" : "",
+             n_threads, n_threads == 1 ? "" : "s");
+    cpu->base = (struct dt_backend){.ops = &dt_cpu_backend, .description = cpu->description, .host_memory = true};
+    *out = &cpu->base;
+    return DT_OK;
+}
+
+static void cpu_close(struct dt_backend *backend)
+{
+    dt_threads_close(cpu_of(backend)->threads);
+    dt_subnormals_restore(cpu_of(backend)->subnormals);
+    free(backend);
+}
+
+void *dt_cpu_memory(size_t n_bytes)
+{
+    const size_t rounded = dt_round_up(n_bytes, 64) + DT_READABLE_PAST_END;
+    void *memory = n_bytes < rounded ? dt_memory_alloc(rounded) : NULL;
+    if (memory != NULL) {
+        memset(memory, 0, rounded);
+    }
+    return memory;
+}
+
+static enum dt_status cpu_alloc(struct dt_backend *backend, size_t n_bytes, void **out)
+{
+    (void)backend;
+    *out = dt_cpu_memory(n_bytes);
+    return *out != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory: %zu bytes (use a smaller model or batch)", n_bytes);
+}
+
+static void cpu_free(struct dt_backend *backend, void *memory)
+{
+    (void)backend;
+    free(memory);
+}
+
+static enum dt_status cpu_copy(struct dt_backend *backend, void *to, const void *from, size_t n_bytes)
+{
+    (void)backend;
+    memcpy(to, from, n_bytes);
+    return DT_OK;
+}
+
+static enum dt_status cpu_sync(struct dt_backend *backend)
+{
+    (void)backend; /* every call has finished when it returns */
+    return DT_OK;
+}
+
+static enum dt_status cpu_samples_open(struct dt_backend *backend, const struct dt_samples *samples, struct dt_bound_samples **out)
+{
+    (void)backend;
+    *out = malloc(sizeof **out);
+    if (*out == NULL) {
+        return dt_error(DT_NO_MEMORY, "out of memory while binding the data set");
+    }
+    (*out)->samples = samples;
+    return DT_OK;
+}
+
+static void cpu_samples_close(struct dt_backend *backend, struct dt_bound_samples *bound)
+{
+    (void)backend;
+    free(bound);
+}
+
+/* One sample, C H W to H W C: the same order if there is one channel or one pixel. */
+static void gather_sample(const struct dt_cpu_kernels *kernels, const struct dt_samples *samples, size_t row, float *x)
+{
+    const size_t n_c = (size_t)samples->shape.c, n_hw = (size_t)samples->shape.h * (size_t)samples->shape.w;
+    const size_t from = row * n_c * n_hw;
+    if (samples->pixels != NULL && (n_c == 1 || n_hw == 1)) {
+        kernels->scale_pixels(n_c * n_hw, samples->pixels + from, samples->scale, x);
+        return;
+    }
+    for (size_t c = 0; c < n_c; c++) {
+        for (size_t i = 0; i < n_hw; i++) {
+            x[i * n_c + c] = samples->pixels != NULL ? (float)samples->pixels[from + c * n_hw + i] * samples->scale
+                                                     : samples->values[from + c * n_hw + i];
+        }
+    }
+}
+
+#define GATHER_AHEAD 2
+
+/* Samples are drawn from anywhere, so that no processor can guess which one is next. */
+static void ask_for_sample(const struct dt_samples *samples, size_t row, size_t n_elems)
+{
+    const size_t n_bytes = samples->pixels != NULL ? n_elems : n_elems * sizeof *samples->values;
+    const char *sample = samples->pixels != NULL ? (const char *)samples->pixels : (const char *)samples->values;
+    for (size_t at = 0; at < n_bytes; at += 64) {
+        __builtin_prefetch(sample + row * n_bytes + at);
+    }
+}
+
+static enum dt_status cpu_gather(struct dt_backend *backend, struct dt_bound_samples *bound, const struct dt_batch *batch, float *x)
+{
+    const struct dt_cpu_kernels *kernels = cpu_of(backend)->kernels;
+    const size_t n_elems = dt_shape_elems(bound->samples->shape);
+    for (int i = 0; i < batch->n; i++) {
+        if (i + GATHER_AHEAD < batch->n) {
+            ask_for_sample(bound->samples, batch->rows[i + GATHER_AHEAD], n_elems);
+        }
+        gather_sample(kernels, bound->samples, batch->rows[i], x + (size_t)i * n_elems);
+    }
+    return DT_OK;
+}
+
+/* For each thread as many images as its core's own cache holds of the largest block's input and output and their gradients. Whole
+ * slices, so that gradients are the same sums wherever chunks end. */
+static int chunk_of(const struct dt_cpu *cpu, const struct dt_model *model, int capacity)
+{
+    const size_t slice = (size_t)dt_cpu_slice(capacity);
+    size_t largest = 1;
+    for (int b = 0; b < model->n_spatial; b++) {
+        const size_t n = dt_shape_elems(model->blocks[b].in) + dt_shape_elems(model->blocks[b].out);
+        largest = n > largest ? n : largest;
+    }
+    const size_t n_fit = CACHE_BYTES / (2 * largest * sizeof(float)) / slice;
+    const size_t chunk = (n_fit > 0 ? n_fit : 1) * slice * (size_t)dt_threads_count(cpu->threads);
+    return chunk < (size_t)capacity ? (int)chunk : capacity;
+}
+
+/* The first block's output is often the largest of all, and a convolution of few channels costs next to nothing. */
+static struct dt_network_plan cpu_plan(const struct dt_backend *backend, const struct dt_model *model, int capacity)
+{
+    const struct dt_cpu *cpu = (const struct dt_cpu *)backend;
+    const struct dt_block *blocks = model->blocks;
+    struct dt_network_plan plan = {.chunk = chunk_of(cpu, model, capacity)};
+    const bool cheap = model->n_spatial > 1 && 16 * dt_block_flops(&blocks[0]) < dt_block_flops(&blocks[1]);
+    plan.n_recomputed = cheap && plan.chunk < capacity ? 1 : 0;
+    for (int b = 1; b < model->n_blocks; b++) {
+        plan.dx_over_x[b] = dt_cpu_block_dx_over_x(cpu, model, b, capacity);
+    }
+    return plan;
+}
+
+static enum dt_status cpu_loss(struct dt_backend *backend, enum dt_loss loss, struct dt_bound_samples *bound,
+                               const struct dt_batch *batch, int n_outputs, const float *logits, float *dlogits)
+{
+    struct dt_metrics *metrics = &cpu_of(backend)->metrics;
+    const struct dt_samples *samples = bound->samples;
+    for (int i = 0; i < batch->n; i++) {
+        const size_t row = batch->rows[i], at = (size_t)i * (size_t)n_outputs;
+        float *dz = dlogits != NULL ? dlogits + at : NULL;
+        switch (loss) {
+        case DT_LOSS_SOFTMAX_CROSS_ENTROPY:
+            dt_cpu_cross_entropy(samples->labels[row], n_outputs, logits + at, dz, metrics);
+            break;
+        case DT_LOSS_MEAN_SQUARED_ERROR:
+            dt_cpu_squared_error(samples->targets + row * (size_t)n_outputs, n_outputs, logits + at, dz, metrics);
+            break;
+        }
+    }
+    metrics->n_samples += batch->n;
+    return DT_OK;
+}
+
+static enum dt_status cpu_metrics_take(struct dt_backend *backend, struct dt_metrics *out)
+{
+    *out = cpu_of(backend)->metrics;
+    cpu_of(backend)->metrics = (struct dt_metrics){0};
+    return DT_OK;
+}
+
+static double sum_squares(const struct dt_cpu *cpu, const float *x, size_t n_elems)
+{
+    double total = 0;
+    for (size_t begin = 0; begin < n_elems; begin += DT_SUM_CHUNK) {
+        const size_t n = n_elems - begin < DT_SUM_CHUNK ? n_elems - begin : DT_SUM_CHUNK;
+        total += cpu->kernels->sum_squares(n, x + begin);
+    }
+    return total;
+}
+
+struct update_work {
+    const struct dt_cpu_kernels *kernels;
+    const struct dt_update *update;
+    size_t n_elems;
+    float *params;
+    const float *grads;
+    float *state1, *state2;
+};
+
+static void update_chunk(void *context, int item, int thread)
+{
+    (void)thread;
+    const struct update_work *work = context;
+    const size_t at = (size_t)item * UPDATE_CHUNK, left = work->n_elems - at, n = left < UPDATE_CHUNK ? left : UPDATE_CHUNK;
+    switch (work->update->type) {
+    case DT_OPTIMIZER_SGD:
+        work->kernels->sgd(work->update, n, work->params + at, work->grads + at, work->state1 != NULL ? work->state1 + at : NULL);
+        break;
+    case DT_OPTIMIZER_ADAM:
+    case DT_OPTIMIZER_ADAMW:
+        work->kernels->adam(work->update, n, work->params + at, work->grads + at, work->state1 + at, work->state2 + at);
+        break;
+    }
+}
+
+static enum dt_status cpu_optimizer_step(struct dt_backend *backend, const struct dt_update *update, size_t n_elems, float *params,
+                                         const float *grads, float *state1, float *state2)
+{
+    struct dt_cpu *cpu = cpu_of(backend);
+    struct dt_update clipped = *update;
+    if (update->clip_norm > 0) {
+        clipped.grad_scale = dt_update_clipped_scale(update, sum_squares(cpu, grads, n_elems));
+    }
+    struct update_work work = {cpu->kernels, &clipped, n_elems, params, grads, state1, state2};
+    dt_threads_run(cpu->threads, (int)((n_elems + UPDATE_CHUNK - 1) / UPDATE_CHUNK), update_chunk, &work);
+    return DT_OK;
+}
+
+const struct dt_backend_ops dt_cpu_backend = {
+    .name = "cpu",
+    .open = cpu_open,
+    .close = cpu_close,
+    .alloc = cpu_alloc,
+    .free = cpu_free,
+    .copy_in = cpu_copy,
+    .copy_out = cpu_copy,
+    .sync = cpu_sync,
+    .samples_open = cpu_samples_open,
+    .samples_close = cpu_samples_close,
+    .gather = cpu_gather,
+    .plan = cpu_plan,
+    .block_open = dt_cpu_block_open,
+    .block_close = dt_cpu_block_close,
+    .block_forward = dt_cpu_block_forward,
+    .block_backward = dt_cpu_block_backward,
+    .loss = cpu_loss,
+    .metrics_take = cpu_metrics_take,
+    .optimizer_step = cpu_optimizer_step,
+};

@@ -1,0 +1,31 @@
+/* Windows of an image that hold nothing but zeros: most of a drawing's. Only images of one channel are looked at, as zeros of
+ * others rarely fill a window. */
+#ifndef DT_CPU_KERNELS_BLANK_H
+#define DT_CPU_KERNELS_BLANK_H
+
+#include "cpu/kernels/vector.h"
+
+#define BLANK_FLOATS 64 /* of a row, seen at a time */
+
+/* Bit i is set unless float i, of at most BLANK_FLOATS, is +0 in each of n_rows rows. -0 is not blank: its products have other
+ * signs. */
+static inline uint64_t inked_floats(int n_rows, const float *x, size_t row, int n)
+{
+    uint64_t bits = 0;
+    for (int i = 0; i < n; i += VL) {
+        vi any = (vi)load(x + i);
+        for (int r = 1; r < n_rows; r++) {
+            any |= (vi)load(x + (size_t)r * row + i);
+        }
+        bits |= lanes_with_bits(any) << i;
+    }
+    return bits;
+}
+
+/* Windows, `stride` floats apart and `width` wide, that BLANK_FLOATS hold. */
+static inline int inked_windows(int width, int stride)
+{
+    return (BLANK_FLOATS - width) / stride + 1;
+}
+
+#endif

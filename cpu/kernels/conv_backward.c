@@ -1,0 +1,461 @@
+/* Convolution, backward: to the data and to the weights, visiting only the output gradients that are not zero.
+ *
+ * A gradient g of filter k adds g * weight[k] to a window of dx, and g * that window of x to dw[k]. Both are done patch by patch:
+ * up to 3 x 3 taps (3 with 16 registers) of a few vectors of channels, which fit the registers. For dx the patch slides along a row
+ * of positions, and at each one takes up the weights of the filters that survive there; on the way it appends them to lists by
+ * filter. For dw the patch stays with a filter while its list is walked. Lists are cut into bands of rows, so that the rows of x
+ * that a band sees stay in the first cache. Where few gradients are zero, or channels are few, both are dense operations instead:
+ * conv_block.c. */
+#include "cpu/kernels/kernels.h"
+#include "cpu/kernels/vector.h"
+
+#define PATCH 3 /* columns */
+#if defined(__AVX512F__)
+#define PATCH_ROWS 3
+#define PATCH_SUMS 18 /* of 32 registers */
+#else
+#define PATCH_ROWS 1
+#define PATCH_SUMS 12 /* of 16 registers */
+#endif
+#define PATCH_VECTORS 4
+
+/* Taps [r, r + n_r) x [s, s + n_s) and channel vectors [v, v + n_v); its weights for one filter are n_r * n_s * n_v vectors. */
+struct patch {
+    int row_piece, column_piece; /* of the kernel */
+    int r, s, v, n_r, n_s, n_v;
+    size_t at; /* in packed weights */
+};
+
+/* Cuts a kernel's rows, or columns, into equal pieces of at most `most`: how many, and where they begin. */
+static int n_pieces(int kernel, int most)
+{
+    return (kernel + most - 1) / most;
+}
+
+static int piece_begin(int kernel, int most, int i)
+{
+    return kernel * i / n_pieces(kernel, most);
+}
+
+static int n_vectors(const struct dt_conv *conv)
+{
+    return (int)(dt_conv_channels(conv, VL) / VL);
+}
+
+static size_t patch_elems(const struct patch *p)
+{
+    return (size_t)(p->n_r * p->n_s * p->n_v) * VL;
+}
+
+/* Vectors of a patch: 4, 2 or 1. */
+static int patch_vectors(int n_taps, int n_left)
+{
+    int n = PATCH_VECTORS;
+    while (n > 1 && (n > n_left || n * n_taps > PATCH_SUMS)) {
+        n /= 2;
+    }
+    return n;
+}
+
+static struct patch patch_at(const struct dt_conv *conv, int row_piece, int column_piece, int v, size_t at)
+{
+    const int n = conv->kernel;
+    struct patch p = {.row_piece = row_piece, .column_piece = column_piece, .v = v, .at = at};
+    p.r = piece_begin(n, PATCH_ROWS, row_piece);
+    p.s = piece_begin(n, PATCH, column_piece);
+    p.n_r = piece_begin(n, PATCH_ROWS, row_piece + 1) - p.r;
+    p.n_s = piece_begin(n, PATCH, column_piece + 1) - p.s;
+    p.n_v = patch_vectors(p.n_r * p.n_s, n_vectors(conv) - v);
+    return p;
+}
+
+/* Turns p into the patch that follows in packed weights; false after the last one. */
+static bool next_patch(const struct dt_conv *conv, struct patch *p)
+{
+    int row_piece = p->row_piece, column_piece = p->column_piece, v = p->v + p->n_v;
+    if (v == n_vectors(conv)) {
+        v = 0;
+        column_piece++;
+    }
+    if (column_piece == n_pieces(conv->kernel, PATCH)) {
+        column_piece = 0;
+        row_piece++;
+    }
+    if (row_piece == n_pieces(conv->kernel, PATCH_ROWS)) {
+        return false;
+    }
+    *p = patch_at(conv, row_piece, column_piece, v, p->at + (size_t)conv->k * patch_elems(p));
+    return true;
+}
+
+/* Calls `call`, a macro of a patch's rows, columns and vectors, with these as constants. */
+#define CASE_OF_PATCH(R, S, V, call) \
+    case (R)*100 + (S)*10 + (V):     \
+        call(R, S, V);               \
+        break;
+#define CASES_OF_TAPS(R, S, call) \
+    CASE_OF_PATCH(R, S, 1, call)  \
+    CASE_OF_PATCH(R, S, 2, call)
+#if PATCH_ROWS > 1
+#define CASES_OF_ROWS(call)      \
+    CASES_OF_TAPS(2, 1, call)    \
+    CASES_OF_TAPS(2, 2, call)    \
+    CASES_OF_TAPS(2, 3, call)    \
+    CASES_OF_TAPS(3, 1, call)    \
+    CASES_OF_TAPS(3, 2, call)    \
+    CASES_OF_TAPS(3, 3, call)    \
+    CASE_OF_PATCH(2, 1, 4, call) \
+    CASE_OF_PATCH(2, 2, 4, call) \
+    CASE_OF_PATCH(3, 1, 4, call)
+#else
+#define CASES_OF_ROWS(call)
+#endif
+#define WITH_CONSTANT_PATCH(p, call)                     \
+    switch ((p)->n_r * 100 + (p)->n_s * 10 + (p)->n_v) { \
+        CASES_OF_TAPS(1, 1, call)                        \
+        CASES_OF_TAPS(1, 2, call)                        \
+        CASES_OF_TAPS(1, 3, call)                        \
+        CASE_OF_PATCH(1, 1, 4, call)                     \
+        CASE_OF_PATCH(1, 2, 4, call)                     \
+        CASE_OF_PATCH(1, 3, 4, call)                     \
+        CASES_OF_ROWS(call)                              \
+    }
+
+static void pack_patch(const struct dt_conv *conv, const struct patch *p, const float *weight, float *to)
+{
+    const int kernel = conv->kernel, n_lanes = p->n_v * VL;
+    for (int k = 0; k < conv->k; k++) {
+        for (int r = p->r; r < p->r + p->n_r; r++) {
+            for (int s = p->s; s < p->s + p->n_s; s++) {
+                for (int lane = 0; lane < n_lanes; lane++) {
+                    const int c = p->v * VL + lane;
+                    *to++ = c < conv->c
+                                ? weight[(((size_t)k * (size_t)conv->c + (size_t)c) * (size_t)kernel + (size_t)r) * (size_t)kernel +
+                                         (size_t)s]
+                                : 0.0f;
+                }
+            }
+        }
+    }
+}
+
+void DT_KERNEL(conv_pack_backward)(const struct dt_conv *conv, const float *weight, float *packed)
+{
+    struct patch p = patch_at(conv, 0, 0, 0, 0);
+    do {
+        pack_patch(conv, &p, weight, packed + p.at);
+    } while (next_patch(conv, &p));
+}
+
+static void unpack_patch(const struct dt_conv *conv, const struct patch *p, const float *dw, float *grads)
+{
+    const size_t kernel = (size_t)conv->kernel, n_taps = kernel * kernel;
+    const int n_lanes = p->n_v * VL, n_c = conv->c - p->v * VL < n_lanes ? conv->c - p->v * VL : n_lanes;
+    for (int k = 0; k < conv->k; k++) {
+        for (int r = p->r; r < p->r + p->n_r; r++) {
+            for (int s = p->s; s < p->s + p->n_s; s++, dw += n_lanes) {
+                float *to = grads + ((size_t)k * (size_t)conv->c + (size_t)(p->v * VL)) * n_taps + (size_t)r * kernel + (size_t)s;
+                for (int c = 0; c < n_c; c++) {
+                    to[(size_t)c * n_taps] += dw[c];
+                }
+            }
+        }
+    }
+}
+
+void DT_KERNEL(conv_unpack_gradient)(const struct dt_conv *conv, const float *dw, float *grads)
+{
+    struct patch p = patch_at(conv, 0, 0, 0, 0);
+    do {
+        unpack_patch(conv, &p, dw + p.at, grads);
+    } while (next_patch(conv, &p));
+}
+
+/* ---- to the data */
+
+/* One row of output positions. */
+struct data_row {
+    const uint64_t *word;
+    const float *value;       /* of the row's first column */
+    const uint32_t *value_at; /* (out_w) */
+    float scale;
+    int n_words, out_w;
+    const float *weight;            /* the patch's, of filter 0 */
+    float *dx;                      /* the patch's first element at column 0 */
+    size_t dx_row, dx_tap, dx_step; /* floats to the next row, column, window */
+    bool slides;                    /* windows one column apart: what they share stays in registers */
+    bool begins;                    /* this row is the first to reach the last row of its windows: nothing is there yet */
+    struct dt_entry **list;         /* (k) where each filter's list ends; NULL: lists are there already */
+    int32_t x_begin, x_step;        /* the first window's place in x */
+};
+
+/* Columns [begin, S) of the patch's windows. */
+ALWAYS_INLINE void load_columns(const int R, const int S, const int V, int begin, const struct data_row *d, const float *dx,
+                                vf sum[PATCH_ROWS][PATCH][PATCH_VECTORS])
+{
+    UNROLL
+    for (int r = 0; r < R; r++) {
+        UNROLL
+        for (int s = begin; s < S; s++) {
+            UNROLL
+            for (int v = 0; v < V; v++) {
+                sum[r][s][v] =
+                    r == R - 1 && d->begins ? (vf){0} : load(dx + (size_t)r * d->dx_row + (size_t)s * d->dx_tap + v * VL);
+            }
+        }
+    }
+}
+
+ALWAYS_INLINE void store_columns(const int R, const int S, const int V, const struct data_row *d, float *dx,
+                                 vf sum[PATCH_ROWS][PATCH][PATCH_VECTORS])
+{
+    UNROLL
+    for (int r = 0; r < R; r++) {
+        UNROLL
+        for (int s = 0; s < S; s++) {
+            UNROLL
+            for (int v = 0; v < V; v++) {
+                store(dx + (size_t)r * d->dx_row + (size_t)s * d->dx_tap + v * VL, sum[r][s][v]);
+            }
+        }
+    }
+}
+
+/* What the survivors of a position add to the patch's window there. */
+ALWAYS_INLINE void add_survivors(const int R, const int S, const int V, const bool listing, const struct data_row *d, int q,
+                                 vf sum[PATCH_ROWS][PATCH][PATCH_VECTORS])
+{
+    const uint64_t *word = d->word + (size_t)q * (size_t)d->n_words, *end = word + d->n_words;
+    const float *value = d->value + d->value_at[q], *weights = d->weight;
+    const int32_t x_at = d->x_begin + q * d->x_step;
+    struct dt_entry **list = d->list;
+    for (; word < end; word++, value += 64, weights += 64 * R * S * V * VL, list += listing ? 64 : 0) {
+        for (uint64_t bits = *word; bits != 0; bits &= bits - 1) {
+            const size_t k = (size_t)__builtin_ctzll(bits);
+            const float g = value[k] * d->scale, *weight = weights + k * (size_t)(R * S * V * VL);
+            KEEP_ADDRESS(weight);
+            UNROLL
+            for (int r = 0; r < R; r++) {
+                UNROLL
+                for (int s = 0; s < S; s++) {
+                    UNROLL
+                    for (int v = 0; v < V; v++) {
+                        sum[r][s][v] += g * load(weight + ((r * S + s) * V + v) * VL);
+                    }
+                }
+            }
+            if (listing) {
+                *list[k]++ = (struct dt_entry){x_at, g};
+            }
+        }
+    }
+}
+
+ALWAYS_INLINE void slide_row(const int R, const int S, const int V, const bool listing, const struct data_row *d)
+{
+    vf sum[PATCH_ROWS][PATCH][PATCH_VECTORS];
+    float *dx = d->dx;
+    load_columns(R, S - 1, V, 0, d, dx, sum);
+    for (int q = 0; q < d->out_w; q++, dx += d->dx_tap) {
+        load_columns(R, S, V, S - 1, d, dx, sum);
+        add_survivors(R, S, V, listing, d, q, sum);
+        store_columns(R, 1, V, d, dx, sum);
+        UNROLL
+        for (int r = 0; r < R; r++) {
+            UNROLL
+            for (int s = 1; s < S; s++) {
+                UNROLL
+                for (int v = 0; v < V; v++) {
+                    sum[r][s - 1][v] = sum[r][s][v];
+                }
+            }
+        }
+    }
+    store_columns(R, S - 1, V, d, dx, sum);
+}
+
+ALWAYS_INLINE void step_row(const int R, const int S, const int V, const bool listing, const struct data_row *d)
+{
+    vf sum[PATCH_ROWS][PATCH][PATCH_VECTORS];
+    float *dx = d->dx;
+    for (int q = 0; q < d->out_w; q++, dx += d->dx_step) {
+        load_columns(R, S, V, 0, d, dx, sum);
+        add_survivors(R, S, V, listing, d, q, sum);
+        store_columns(R, S, V, d, dx, sum);
+    }
+}
+
+ALWAYS_INLINE void patch_row(const int R, const int S, const int V, const struct data_row *d)
+{
+    if (d->slides && d->list != NULL) {
+        slide_row(R, S, V, true, d);
+    } else if (d->slides) {
+        slide_row(R, S, V, false, d);
+    } else if (d->list != NULL) {
+        step_row(R, S, V, true, d);
+    } else {
+        step_row(R, S, V, false, d);
+    }
+}
+
+static void clear_lists(const struct dt_conv *conv, const struct dt_conv_lists *lists)
+{
+    for (size_t k = 0; k < (size_t)conv->k; k++) {
+        lists->end[k] = lists->entry + k * lists->stride;
+    }
+}
+
+/* Remembers where the lists are when a row begins a band. */
+static void begin_band(const struct dt_conv *conv, int row, const struct dt_conv_lists *lists)
+{
+    const size_t n_k = (size_t)conv->k;
+    if (row % lists->band == 0) {
+        memcpy(lists->begin + (size_t)(row / lists->band) * n_k, lists->end, n_k * sizeof lists->end[0]);
+    }
+}
+
+/* Whether a patch's windows tile whole rows of dx and slide down them, so that its last row is nobody's before. */
+static bool begins_rows(const struct dt_conv *conv, const struct patch *p)
+{
+    return conv->stride == 1 && n_pieces(conv->kernel, PATCH) == 1 && p->row_piece == 0;
+}
+
+/* Zeroes what of dx is added to before anything is stored there. */
+static void clear_data(const struct dt_conv *conv, const struct patch *first, float *dx)
+{
+    const size_t row = (size_t)conv->w * dt_conv_channels(conv, VL), n_rows = (size_t)conv->h;
+    const size_t begin = begins_rows(conv, first) ? (size_t)(first->n_r - 1) : n_rows,
+                 end = begins_rows(conv, first) ? begin + (size_t)conv->out_h : n_rows;
+    memset(dx, 0, begin * row * sizeof(float));
+    memset(dx + end * row, 0, (n_rows - end) * row * sizeof(float));
+}
+
+static void patch_data(const struct dt_conv *conv, const struct patch *p, const struct dt_survivors *from, const float *weight,
+                       const struct dt_conv_lists *lists, float *dx)
+{
+    const size_t n_c = dt_conv_channels(conv, VL), n_words = dt_survivor_words(conv->k), row = (size_t)conv->w * n_c;
+    struct data_row d = {.value_at = from->column_at,
+                         .scale = from->scale,
+                         .n_words = (int)n_words,
+                         .out_w = conv->out_w,
+                         .weight = weight,
+                         .dx_row = row,
+                         .dx_tap = n_c,
+                         .dx_step = (size_t)conv->stride * n_c,
+                         .slides = conv->stride == 1,
+                         .begins = begins_rows(conv, p),
+                         .list = lists != NULL ? lists->end : NULL,
+                         .x_step = conv->stride * conv->c};
+    for (int i = 0; i < conv->out_h; i++) {
+        d.word = from->word + (size_t)i * (size_t)conv->out_w * n_words;
+        d.value = from->value + from->row_at[i];
+        d.dx = dx + (size_t)(i * conv->stride + p->r) * row + (size_t)p->s * n_c + (size_t)(p->v * VL);
+        d.x_begin = i * conv->stride * conv->w * conv->c;
+        if (lists != NULL) {
+            begin_band(conv, i, lists);
+        }
+#define PATCH_ROW(R, S, V) patch_row(R, S, V, &d)
+        WITH_CONSTANT_PATCH(p, PATCH_ROW)
+    }
+}
+
+void DT_KERNEL(conv_backward_data)(const struct dt_conv *conv, const struct dt_survivors *from, const float *packed,
+                                   const struct dt_conv_lists *lists, float *dx)
+{
+    const struct dt_conv_lists *wanted = lists;
+    struct patch p = patch_at(conv, 0, 0, 0, 0);
+    clear_data(conv, &p, dx);
+    if (lists != NULL) {
+        clear_lists(conv, lists);
+    }
+    do {
+        patch_data(conv, &p, from, packed + p.at, wanted, dx);
+        wanted = NULL;
+    } while (next_patch(conv, &p));
+}
+
+/* ---- to the weights */
+
+void DT_KERNEL(conv_list)(const struct dt_conv *conv, const struct dt_survivors *from, const struct dt_conv_lists *lists)
+{
+    const uint64_t *word = from->word;
+    clear_lists(conv, lists);
+    for (int i = 0; i < conv->out_h; i++) {
+        int32_t x_at = i * conv->stride * conv->w * conv->c;
+        begin_band(conv, i, lists);
+        for (int q = 0; q < conv->out_w; q++, x_at += conv->stride * conv->c) {
+            const float *value = from->value + from->row_at[i] + from->column_at[q];
+            for (int k0 = 0; k0 < conv->k; k0 += 64) {
+                for (uint64_t bits = *word++; bits != 0; bits &= bits - 1) {
+                    const int k = k0 + __builtin_ctzll(bits);
+                    *lists->end[k]++ = (struct dt_entry){x_at, value[k] * from->scale};
+                }
+            }
+        }
+    }
+}
+
+/* db: the filter's; of one of its patches. */
+ALWAYS_INLINE void add_list(const int R, const int S, const int V, const struct dt_entry *entry, const struct dt_entry *end,
+                            const float *x, size_t x_row, size_t x_tap, float *dw, float *db)
+{
+    vf sum[PATCH_ROWS][PATCH][PATCH_VECTORS];
+    float bias = 0;
+    if (entry == end) {
+        return;
+    }
+#define EACH_SUM(statement)               \
+    UNROLL                                \
+    for (int r = 0; r < R; r++) {         \
+        UNROLL                            \
+        for (int s = 0; s < S; s++) {     \
+            UNROLL                        \
+            for (int v = 0; v < V; v++) { \
+                statement;                \
+            }                             \
+        }                                 \
+    }
+    EACH_SUM(sum[r][s][v] = load(dw + ((r * S + s) * V + v) * VL))
+    for (; entry < end; entry++) {
+        const float *from = x + entry->index, g = entry->value;
+        bias += g;
+        UNROLL
+        for (int r = 0; r < R; r++, from += x_row) {
+            KEEP_ADDRESS(from);
+            UNROLL
+            for (int s = 0; s < S; s++) {
+                UNROLL
+                for (int v = 0; v < V; v++) {
+                    sum[r][s][v] += g * load(from + (size_t)s * x_tap + v * VL);
+                }
+            }
+        }
+    }
+    EACH_SUM(store(dw + ((r * S + s) * V + v) * VL, sum[r][s][v]))
+    *db += bias;
+}
+
+static void patch_weights(const struct dt_conv *conv, const struct patch *p, const struct dt_conv_lists *lists, int band,
+                          const float *x, float *dw, float *db)
+{
+    const size_t tap = (size_t)conv->c, row = (size_t)conv->w * tap, size = patch_elems(p);
+    struct dt_entry **begin = lists->begin + (size_t)band * (size_t)conv->k,
+                    **end = (band + 1) * lists->band < conv->out_h ? begin + conv->k : lists->end;
+    float other = 0; /* a filter's list adds to the bias once, though there may be several patches */
+    x += (size_t)p->r * row + (size_t)p->s * tap + (size_t)(p->v * VL);
+    for (size_t k = 0; k < (size_t)conv->k; k++, dw += size) {
+#define ADD_LIST(R, S, V) add_list(R, S, V, begin[k], end[k], x, row, tap, dw, p->at == 0 ? &db[k] : &other)
+        WITH_CONSTANT_PATCH(p, ADD_LIST)
+    }
+}
+
+void DT_KERNEL(conv_backward_weights)(const struct dt_conv *conv, const struct dt_conv_lists *lists, const float *x, float *dw,
+                                      float *db)
+{
+    for (int band = 0; band * lists->band < conv->out_h; band++) {
+        struct patch p = patch_at(conv, 0, 0, 0, 0);
+        do {
+            patch_weights(conv, &p, lists, band, x, dw + p.at, db);
+        } while (next_patch(conv, &p));
+    }
+}

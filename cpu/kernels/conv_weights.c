@@ -1,0 +1,219 @@
+/* A convolution's weight gradient as a dense product: where few output gradients are zero, or channels are few.
+ *
+ * One tile sums, over all positions, a block of the window (R rows, E neighbouring floats of each) times one or two vectors of
+ * filters. A first layer's whole window is often one tile, so its gradient is read once, and ReLU's mask applied on the way. */
+#include "cpu/kernels/blank.h"
+#include "cpu/kernels/kernels.h"
+#include "cpu/kernels/vector.h"
+
+#define TILE 12 /* elements of the window: 24 sums of AVX-512's 32 registers, 12 of 16 elsewhere */
+#if defined(__AVX512F__)
+#define VECTORS 2
+#else
+#define VECTORS 1
+#endif
+
+struct weights_tile {
+    const struct dt_conv *conv;
+    const float *x;      /* the block's first element */
+    const float *dy, *y; /* the first filter; y is only looked at for being positive */
+    size_t y_step;       /* 0: y is always the same */
+    float *dw, *db;      /* (elements, filters); db NULL: another tile adds it up */
+};
+
+/* What a tile adds up in registers over an image. */
+struct weights_sums {
+    vf dw[TILE][VECTORS];
+    vf db[VECTORS], skipped[VECTORS]; /* of all gradients; of those that meet a blank block */
+};
+
+/* n neighbouring positions, of which x, dy and y are the first. `inked`: the floats of x from there on; a gradient that meets none
+ * of them is only added up. */
+ALWAYS_INLINE void tile_positions(const int R, const int E, const int V, const bool skips, const struct weights_tile *t, int n,
+                                  uint64_t inked, const float *x, const float *dy, const float *y, struct weights_sums *sums)
+{
+    const size_t row = (size_t)t->conv->w * (size_t)t->conv->c, x_step = (size_t)t->conv->stride * (size_t)t->conv->c;
+    const size_t n_k = (size_t)t->conv->k, y_step = t->y_step;
+    for (const float *const end = dy + (size_t)n * n_k; dy != end; x += x_step, dy += n_k, y += y_step) {
+        vf g[VECTORS];
+        UNROLL
+        for (int v = 0; v < V; v++) {
+            g[v] = (vf)((load(y + v * VL) > 0) & (vi)load(dy + v * VL));
+            sums->db[v] += g[v];
+            __builtin_prefetch(dy + v * VL + 8 * n_k);
+            __builtin_prefetch(y + v * VL + 8 * y_step);
+        }
+        if (skips && (inked & (((uint64_t)1 << E) - 1)) == 0) {
+            UNROLL
+            for (int v = 0; v < V; v++) {
+                sums->skipped[v] += g[v];
+            }
+        } else {
+            const float *from = x;
+            UNROLL
+            for (int e = 0; e < R * E; e++) {
+                if (e % E == 0) {
+                    from = x + (size_t)(e / E) * row;
+                    KEEP_ADDRESS(from);
+                }
+                UNROLL
+                for (int v = 0; v < V; v++) {
+                    sums->dw[e][v] += from[e % E] * g[v];
+                }
+            }
+        }
+        inked >>= skips ? x_step : 0;
+    }
+}
+
+/* A row of positions, as many at a time as their floats are seen. */
+ALWAYS_INLINE void tile_row(const int R, const int E, const int V, const bool skips, const struct weights_tile *t, const float *x,
+                            const float *dy, const float *y, struct weights_sums *sums)
+{
+    const struct dt_conv *conv = t->conv;
+    const int n_seen = skips ? inked_windows(E, conv->stride) : conv->out_w;
+    for (int q = 0; q < conv->out_w; q += n_seen) {
+        const int n = conv->out_w - q < n_seen ? conv->out_w - q : n_seen;
+        const float *first = x + (size_t)(q * conv->stride) * (size_t)conv->c;
+        const uint64_t inked = skips ? inked_floats(R, first, (size_t)conv->w, (n - 1) * conv->stride + E) : 0;
+        tile_positions(R, E, V, skips, t, n, inked, first, dy + (size_t)q * (size_t)conv->k, y + (size_t)q * t->y_step, sums);
+    }
+}
+
+/* Zero times the skipped gradients is added, which is NaN if one of them is infinite or a NaN. */
+ALWAYS_INLINE void tile_image(const int R, const int E, const int V, const bool skips, const struct weights_tile *t)
+{
+    const struct dt_conv *conv = t->conv;
+    const size_t row = (size_t)conv->w * (size_t)conv->c, window_row = (size_t)conv->kernel * (size_t)conv->c;
+    const size_t filters = dt_conv_filters(conv, VL);
+    struct weights_sums sums = {0};
+#define EACH_SUM(statement)           \
+    UNROLL                            \
+    for (int e = 0; e < R * E; e++) { \
+        UNROLL                        \
+        for (int v = 0; v < V; v++) { \
+            statement;                \
+        }                             \
+    }
+#define DW(e) (t->dw + ((size_t)((e) / E) * window_row + (size_t)((e) % E)) * filters)
+    EACH_SUM(sums.dw[e][v] = load(DW(e) + v * VL))
+    for (int p = 0; p < conv->out_h; p++) {
+        const size_t at = (size_t)p * (size_t)conv->out_w;
+        tile_row(R, E, V, skips, t, t->x + (size_t)(p * conv->stride) * row, t->dy + at * (size_t)conv->k, t->y + at * t->y_step,
+                 &sums);
+    }
+    EACH_SUM(store(DW(e) + v * VL, skips ? sums.dw[e][v] + 0 * sums.skipped[v] : sums.dw[e][v]))
+    UNROLL
+    for (int v = 0; v < V; v++) {
+        if (t->db != NULL) {
+            store(t->db + v * VL, load(t->db + v * VL) + sums.db[v]);
+        }
+    }
+}
+
+#define CASE_OF_TILE(R, E)                       \
+    case (R)*100 + (E):                          \
+        if (n_vectors == 1) {                    \
+            tile_image(R, E, 1, false, t);       \
+        } else {                                 \
+            tile_image(R, E, VECTORS, false, t); \
+        }                                        \
+        break;
+
+static void run_tile(int n_rows, int n_elements, int n_vectors, const struct weights_tile *t)
+{
+    if (t->conv->c == 1 && t->conv->stride <= 3 && n_rows == 3 && n_elements == 3) { /* other channels are seldom all zero */
+        if (n_vectors == 1) {
+            tile_image(3, 3, 1, true, t);
+        } else {
+            tile_image(3, 3, VECTORS, true, t);
+        }
+        return;
+    }
+    switch (n_rows * 100 + n_elements) {
+        CASE_OF_TILE(1, 1)
+        CASE_OF_TILE(1, 2)
+        CASE_OF_TILE(1, 3)
+        CASE_OF_TILE(1, 4)
+        CASE_OF_TILE(1, 5)
+        CASE_OF_TILE(1, 6)
+        CASE_OF_TILE(1, 7)
+        CASE_OF_TILE(1, 8)
+        CASE_OF_TILE(1, 9)
+        CASE_OF_TILE(1, 10)
+        CASE_OF_TILE(1, 11)
+        CASE_OF_TILE(1, 12)
+        CASE_OF_TILE(2, 1)
+        CASE_OF_TILE(2, 2)
+        CASE_OF_TILE(2, 3)
+        CASE_OF_TILE(2, 4)
+        CASE_OF_TILE(2, 5)
+        CASE_OF_TILE(2, 6)
+        CASE_OF_TILE(3, 1)
+        CASE_OF_TILE(3, 2)
+        CASE_OF_TILE(3, 3)
+        CASE_OF_TILE(3, 4)
+    }
+}
+
+/* n things in pieces of at most `most`, as even as possible: how many, and where they begin. */
+static int piece_count(int n, int most)
+{
+    return (n + most - 1) / most;
+}
+
+static int piece_begin(int n, int most, int i)
+{
+    return (int)((int64_t)n * i / piece_count(n, most));
+}
+
+/* All of the window for some filters. */
+static void window_tiles(const struct weights_tile *whole, int n_vectors)
+{
+    const struct dt_conv *conv = whole->conv;
+    const int width = conv->kernel * conv->c, most_rows = width <= 4 ? 3 : width <= 6 ? 2 : 1;
+    const size_t row = (size_t)conv->w * (size_t)conv->c, filters = dt_conv_filters(conv, VL);
+    struct weights_tile t = *whole;
+    for (int i = 0; i < piece_count(conv->kernel, most_rows); i++) {
+        const int r = piece_begin(conv->kernel, most_rows, i), n_rows = piece_begin(conv->kernel, most_rows, i + 1) - r;
+        for (int j = 0; j < piece_count(width, TILE); j++) {
+            const int e = piece_begin(width, TILE, j), n = piece_begin(width, TILE, j + 1) - e;
+            t.x = whole->x + (size_t)r * row + (size_t)e;
+            t.dw = whole->dw + (size_t)(r * width + e) * filters;
+            run_tile(n_rows, n, n_vectors, &t);
+            t.db = NULL;
+        }
+    }
+}
+
+void DT_KERNEL(conv_weights_dense)(const struct dt_conv *conv, const float *x, const float *dy, const float *y, float *dw,
+                                   float *db)
+{
+    static const float ones[VECTORS * VL] = {[0 ... VECTORS * VL - 1] = 1};
+    for (int k0 = 0; k0 < conv->k;) {
+        const int n_vectors = conv->k - k0 > VL ? VECTORS : 1;
+        const struct weights_tile whole = {.conv = conv,
+                                           .x = x,
+                                           .dy = dy + k0,
+                                           .y = y != NULL ? y + k0 : ones,
+                                           .y_step = y != NULL ? (size_t)conv->k : 0,
+                                           .dw = dw + k0,
+                                           .db = db + k0};
+        window_tiles(&whole, n_vectors);
+        k0 += n_vectors * VL;
+    }
+}
+
+void DT_KERNEL(conv_unpack_dense)(const struct dt_conv *conv, const float *dw, float *grads)
+{
+    const size_t n = (size_t)conv->kernel, n_c = (size_t)conv->c, filters = dt_conv_filters(conv, VL);
+    for (size_t k = 0; k < (size_t)conv->k; k++) {
+        for (size_t c = 0; c < n_c; c++) {
+            for (size_t r = 0; r < n; r++) {
+                for (size_t s = 0; s < n; s++) {
+                    *grads++ += dw[((r * n + s) * n_c + c) * filters + k];
+                }
+            }
+        }
+    }
+}

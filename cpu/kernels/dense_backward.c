@@ -1,0 +1,290 @@
+/* Dense layers backward: both gradients, for so many inputs at a time that what is read again and again, their samples or their
+ * weights, stays in the first-level cache. */
+#include "cpu/kernels/transpose.h"
+#include "cpu/kernels/walk.h"
+
+#define COLUMNS DT_DENSE_COLUMNS
+
+/* Calls `call` with every index below n whose element is not zero. */
+#define EACH_NONZERO(n, x, call)                                                     \
+    for (int block_ = 0; block_ < (n); block_ += VL) {                               \
+        uint64_t bits_ = nonzero_lanes(load((x) + block_));                          \
+        bits_ &= (n)-block_ < VL ? ((uint64_t)1 << ((n)-block_)) - 1 : ~(uint64_t)0; \
+        for (; bits_ != 0; bits_ &= bits_ - 1) {                                     \
+            call(block_ + __builtin_ctzll(bits_))                                    \
+        }                                                                            \
+    }
+
+void DT_KERNEL(list_samples)(int n, int n_out, const float *dy, const struct dt_sparse *lists)
+{
+    uint32_t count = 0, *begin = lists->begin;
+    *begin = 0;
+    for (int first = 0; first < n_out; first += DT_DENSE_DEPTH, begin += n) {
+        for (int i = 0; i < n; i++) {
+            const float *row = dy + (size_t)i * (size_t)n_out + first;
+#define LIST_ENTRY(unit) lists->entry[count++] = (struct dt_entry){unit, row[unit]};
+            EACH_NONZERO(dt_min(DT_DENSE_DEPTH, n_out - first), row, LIST_ENTRY)
+            begin[i + 1] = count;
+        }
+    }
+}
+
+/* So many samples' lists begin at begin[0]. Row by row, as dy lies: counted first, so that each list has its place. */
+static void list_block(int n, int n_out, const float *dy, uint32_t *begin, uint32_t *next, struct dt_entry *entry)
+{
+    memset(next, 0, (size_t)n_out * sizeof *next);
+    for (int i = 0; i < n; i++) {
+        for (int unit = 0; unit < n_out; unit++) {
+            next[unit] += dy[(size_t)i * (size_t)n_out + (size_t)unit] != 0; /* a NaN is not zero */
+        }
+    }
+    for (int unit = 0; unit < n_out; unit++) {
+        begin[unit + 1] = begin[unit] + next[unit];
+        next[unit] = begin[unit];
+    }
+    for (int i = 0; i < n; i++) {
+        const float *row = dy + (size_t)i * (size_t)n_out;
+#define UNIT_ENTRY(unit) entry[next[unit]++] = (struct dt_entry){i, row[unit]};
+        EACH_NONZERO(n_out, row, UNIT_ENTRY)
+    }
+}
+
+void DT_KERNEL(list_units)(int n, int n_out, const float *dy, const struct dt_sparse *lists)
+{
+    uint32_t *begin = lists->begin;
+    *begin = 0;
+    for (int first = 0; first < n; first += DT_DENSE_DEPTH, begin += n_out) {
+        list_block(dt_min(DT_DENSE_DEPTH, n - first), n_out, dy + (size_t)first * (size_t)n_out, begin, lists->next, lists->entry);
+    }
+}
+
+#define WRITE_AHEAD 8 /* rows: a store that finds its line in an outer cache holds up what comes after it */
+
+/* Asks for COLUMNS floats that are written soon. */
+ALWAYS_INLINE void ask_to_write(const float *to)
+{
+    UNROLL
+    for (int j = 0; j < COLUMNS; j += 16) {
+        __builtin_prefetch(to + j, 1);
+    }
+}
+
+/* Columns of b, packed: its rows lie far apart in memory, often on the same cache sets. A row is loaded before any of it is stored,
+ * as a load may have to wait for a store to the same place of another page. */
+static void pack_columns(int depth, const float *b, size_t b_step, float *packed)
+{
+    for (int k = 0; k < depth; k++, b += b_step, packed += COLUMNS) {
+        vf row[COLUMNS / VL];
+        ask_to_write(packed + (size_t)WRITE_AHEAD * COLUMNS);
+        UNROLL
+        for (int v = 0; v < COLUMNS / VL; v++) {
+            row[v] = load(b + v * VL); /* what lies behind the last column is not used */
+        }
+        UNROLL
+        for (int v = 0; v < COLUMNS / VL; v++) {
+            store(packed + v * VL, row[v]);
+        }
+    }
+}
+
+/* COLUMNS columns are so many vectors at a time, and every second entry has sums of its own where they are few. */
+#define LIST_VECTORS (COLUMNS / VL < WALK_VECTORS ? COLUMNS / VL : WALK_VECTORS)
+#define LIST_SETS (WALK_VECTORS / LIST_VECTORS)
+
+/* A row of c, from the entries that b's rows are to be multiplied with. */
+ALWAYS_INLINE void list_row(const struct dt_entry *entry, const struct dt_entry *end, const float *b, bool accumulate, float *c)
+{
+    vf sum[LIST_SETS][LIST_VECTORS] = {0};
+    if (accumulate) {
+        UNROLL
+        for (int v = 0; v < LIST_VECTORS; v++) {
+            sum[0][v] = load(c + v * VL);
+        }
+    }
+    for (; entry + LIST_SETS <= end; entry += LIST_SETS) {
+        UNROLL
+        for (int s = 0; s < LIST_SETS; s++) {
+            const float *from = b + (size_t)entry[s].index * COLUMNS, value = entry[s].value;
+            UNROLL
+            for (int v = 0; v < LIST_VECTORS; v++) {
+                sum[s][v] += value * load(from + v * VL);
+            }
+        }
+    }
+    if (LIST_SETS > 1 && entry < end) {
+        const float *from = b + (size_t)entry->index * COLUMNS, value = entry->value;
+        UNROLL
+        for (int v = 0; v < LIST_VECTORS; v++) {
+            sum[0][v] += value * load(from + v * VL);
+        }
+    }
+    UNROLL
+    for (int v = 0; v < LIST_VECTORS; v++) {
+        store(c + v * VL, LIST_SETS > 1 ? sum[0][v] + sum[LIST_SETS - 1][v] : sum[0][v]);
+    }
+}
+
+/* The rows that the next product begins with: of its b, and of its c. */
+struct ahead {
+    const float *b, *c;
+    int n_b, n_c;
+    size_t stride;
+};
+
+/* Asks for the i-th of m shares of them. */
+static void ask_ahead(const struct ahead *ahead, int i, int m)
+{
+    const int share_b = (ahead->n_b + m - 1) / m, share_c = (ahead->n_c + m - 1) / m;
+    ask_for(ahead->b, ahead->stride, i * share_b, dt_min((i + 1) * share_b, ahead->n_b), COLUMNS);
+    ask_for(ahead->c, ahead->stride, i * share_c, dt_min((i + 1) * share_c, ahead->n_c), COLUMNS);
+}
+
+static void list_rows(const struct ahead *ahead, int m, int n, const uint32_t *begin, const struct dt_entry *entry,
+                      const float *packed, bool accumulate, float *c, size_t c_stride)
+{
+    for (int i = 0; i < m; i++) {
+        ask_ahead(ahead, i, m);
+        if (i + WRITE_AHEAD < m) {
+            ask_to_write(c + (size_t)(i + WRITE_AHEAD) * c_stride);
+        }
+        const struct dt_entry *from = entry + begin[i], *to = entry + begin[i + 1];
+        float row[COLUMNS], *at = c + (size_t)i * c_stride, *out = n == COLUMNS ? at : row;
+        if (out == row && accumulate) {
+            memcpy(row, at, (size_t)n * sizeof(float));
+        }
+        for (int j = 0; j < COLUMNS; j += LIST_VECTORS * VL) {
+            list_row(from, to, packed + j, accumulate, out + j);
+        }
+        if (out == row) {
+            memcpy(at, row, (size_t)n * sizeof(float));
+        }
+    }
+}
+
+/* c (m, n) = or += a (m, k) b (k, n), a tile at a time. */
+static void tile_rows(const struct ahead *ahead, int m, int n, int depth, const float *a, size_t a_step, size_t a_stride,
+                      const float *packed, bool accumulate, float *c, size_t c_stride)
+{
+    struct tile tile = {.a_step = a_step,
+                        .a_stride = a_stride,
+                        .n_rows = 1,
+                        .n_k = depth,
+                        .b_step = COLUMNS,
+                        .c_stride = c_stride,
+                        .start = accumulate ? TILE_ACCUMULATE : TILE_ZERO};
+    for (int j = 0; j < n; j += TILE_VECTORS * VL) {
+        tile.n_columns = dt_min(TILE_VECTORS * VL, n - j);
+        tile.b = packed + j;
+        for (int i = 0; i < tile_count(m); i++) {
+            const int begin = tile_begin(m, i);
+            if (j == 0) {
+                ask_ahead(ahead, i, tile_count(m));
+            }
+            tile.a = a + (size_t)begin * a_stride;
+            tile.c = c + (size_t)begin * c_stride + j;
+            tile_run(tile_begin(m, i + 1) - begin, &tile);
+        }
+    }
+}
+
+/* Columns of c = or += sum over k of a[k * a_step + m * a_stride] * b[k * b_step + n] */
+static void product_columns(const struct ahead *ahead, int m, int n, int k, const float *a, size_t a_step, size_t a_stride,
+                            const struct dt_sparse *lists, const float *b, bool accumulate, float *c, size_t stride, float *packed)
+{
+    for (int k0 = 0; k0 < k; k0 += DT_DENSE_DEPTH) {
+        const int depth = dt_min(DT_DENSE_DEPTH, k - k0);
+        pack_columns(depth, b + (size_t)k0 * stride, stride, packed);
+        if (lists != NULL) {
+            const size_t lists_before = (size_t)(k0 / DT_DENSE_DEPTH) * (size_t)m;
+            list_rows(ahead, m, n, lists->begin + lists_before, lists->entry, packed, accumulate || k0 > 0, c, stride);
+        } else {
+            tile_rows(ahead, m, n, depth, a + (size_t)k0 * a_step, a_step, a_stride, packed, accumulate || k0 > 0, c, stride);
+        }
+    }
+}
+
+/* How many elements of the columns are not zero. */
+static int count_columns(const struct dt_dense *d, int at, int n)
+{
+    int count = 0;
+    for (int i = 0; i < d->n; i++) {
+        const float *x = d->x + (size_t)i * (size_t)d->n_in + at;
+        for (int j = 0; j < n; j += VL) {
+            const vi inside = first_lanes(n - j < VL ? n - j : VL);
+            count += __builtin_popcountll(nonzero_lanes((vf)(inside & (vi)load(x + j))));
+        }
+    }
+    return count;
+}
+
+/* Whether dw costs less by the zeros of x than by those of dy, or as a dense product: in cycles, as measured. By x there are
+ * matrices to transpose, and every row of every panel has a beginning and an end. */
+static bool prefers_inputs(const struct dt_dense *d, int at, int n)
+{
+    const int64_t n_samples = d->n, n_units = d->n_out, n_vectors = COLUMNS / VL;
+    const int64_t n_pieces = (n_units + WALK_COLUMNS - 1) / WALK_COLUMNS, n_panels = (n_samples + WALK_DEPTH - 1) / WALK_DEPTH;
+    const int64_t n_blocks = (n_samples + DT_DENSE_DEPTH - 1) / DT_DENSE_DEPTH, dense = n_samples * n_units * n_vectors / 2;
+    const int64_t by_dy = d->by_unit != NULL ? d->by_unit->begin[n_blocks * n_units] * (n_vectors + 1) / 2 : dense;
+    const int64_t around = COLUMNS * ((n_samples * n_pieces + n_units) * 2 / 5 + n_pieces * n_panels * 40);
+    return around < by_dy && 6 * n_pieces * count_columns(d, at, n) + around < by_dy;
+}
+
+/* rows (n_units, n columns) of dw = or += transposed */
+static void store_rows(const struct ahead *ahead, int n_units, int n, const float *transposed, bool accumulate, float *dw,
+                       size_t stride)
+{
+    for (int unit = 0; unit < n_units; unit++, transposed += COLUMNS, dw += stride) {
+        ask_ahead(ahead, unit, n_units);
+        for (int j = 0; j < n; j++) {
+            dw[j] = accumulate ? dw[j] + transposed[j] : transposed[j];
+        }
+    }
+}
+
+/* Columns of dw with x's zeros skipped: all units of an input side by side, and then transposed. */
+static void weights_by_input(const struct ahead *ahead, const struct dt_dense *d, int at, int n, float *scratch)
+{
+    const size_t n_in = (size_t)d->n_in, n_out = (size_t)d->n_out;
+    float *x = scratch, *sums = x + COLUMNS * WALK_DEPTH, *transposed = sums + COLUMNS * WALK_COLUMNS;
+    struct product p = {.a_stride = WALK_DEPTH, .b_step = n_out, .c_stride = WALK_COLUMNS};
+    for (int j = 0; j < d->n_out; j += WALK_COLUMNS) {
+        p.n_columns = dt_min(WALK_COLUMNS, d->n_out - j);
+        memset(sums, 0, COLUMNS * WALK_COLUMNS * sizeof(float));
+        for (int k = 0; k < d->n; k += WALK_DEPTH) {
+            p.depth = dt_min(WALK_DEPTH, d->n - k);
+            p.b = d->dy + (size_t)k * n_out + j;
+            transpose_matrix(p.depth, n, d->x + (size_t)k * n_in + at, n_in, x, WALK_DEPTH);
+            for (int tile = 0; tile < tile_count(n); tile++) {
+                const int begin = tile_begin(n, tile);
+                p.a = x + begin * WALK_DEPTH;
+                p.c = sums + begin * WALK_COLUMNS;
+                product_rows(tile_begin(n, tile + 1) - begin, &p);
+            }
+        }
+        transpose_matrix(n, p.n_columns, sums, WALK_COLUMNS, transposed, COLUMNS);
+        store_rows(ahead, p.n_columns, n, transposed, d->accumulate, d->dw + (size_t)j * n_in + at, n_in);
+    }
+}
+
+void DT_KERNEL(dense_backward)(const struct dt_dense *d, int at, float *scratch)
+{
+    const int n = dt_min(COLUMNS, d->n_in - at);
+    const size_t n_in = (size_t)d->n_in, n_out = (size_t)d->n_out;
+    struct ahead next = {.stride = n_in}, data = next;
+    if (at + COLUMNS < d->n_in) {
+        next = (struct ahead){d->x + at + COLUMNS, d->dw + at + COLUMNS, d->n, d->n_out, n_in};
+    }
+    if (d->dx != NULL) {
+        data = (struct ahead){d->weight + at, d->dx + at, d->n_out, d->n, n_in};
+    }
+    const struct ahead *after_weights = d->dx != NULL ? &data : &next;
+    if (prefers_inputs(d, at, n)) {
+        weights_by_input(after_weights, d, at, n, scratch);
+    } else {
+        product_columns(after_weights, d->n_out, n, d->n, d->dy, n_out, 1, d->by_unit, d->x + at, d->accumulate, d->dw + at, n_in,
+                        scratch);
+    }
+    if (d->dx != NULL) {
+        product_columns(&next, d->n, n, d->n_out, d->dy, 1, n_out, d->by_sample, d->weight + at, false, d->dx + at, n_in, scratch);
+    }
+}

@@ -1,0 +1,214 @@
+/* Activations, dropout, pixels and the change of layout. Plain loops: the compiler makes vectors of them. */
+#include "cpu/kernels/kernels.h"
+
+#include <math.h>
+
+#include "base/rng.h"
+#include "cpu/kernels/transpose.h"
+
+/* e^x for -87 <= x <= 88, relative error below 2e-7: x = n log 2 + r, and a polynomial for e^r. Its coefficients and those of
+ * tanh_vector are Moshier's (Cephes mathematical library, single precision). A NaN stays one. */
+ALWAYS_INLINE vf exp_vector(vf x)
+{
+    const float round = 12582912.0f; /* 1.5 * 2^23: what is added to it is rounded to a whole number */
+    const vf shifted = x * 1.44269504f + round, n = shifted - round;
+    const vf r = x - n * 0.693359375f + n * 2.12194440e-4f; /* log 2 in two pieces */
+    vf p = r * 1.9875691500e-4f + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    const vi scale = ((vi)shifted - (vi)((vf){0} + round) + 127) << 23; /* 2^n */
+    return (p * r * r + r + 1.0f) * (vf)scale;
+}
+
+ALWAYS_INLINE vf tanh_vector(vf x)
+{
+    const vf magnitude = (vf)((vi)x & INT32_MAX), bounded = blend(magnitude > 10.0f, (vf){0} + 10.0f, magnitude);
+    const vf z = x * x;
+    vf small = z * -5.70498872745e-3f + 2.06390887954e-2f;
+    small = small * z - 5.37397155531e-2f;
+    small = small * z + 1.33314422036e-1f;
+    small = small * z - 3.33332819422e-1f;
+    small = small * z * x + x;
+    const vf large = 1.0f - 2.0f / (exp_vector(2.0f * bounded) + 1.0f);
+    return blend(magnitude < 0.625f, small, (vf)((vi)large | ((vi)x & INT32_MIN)));
+}
+
+ALWAYS_INLINE vf sigmoid_vector(vf x)
+{
+    vf bounded = blend(x > 87.0f, (vf){0} + 87.0f, x);
+    bounded = blend(x < -87.0f, (vf){0} - 87.0f, bounded);
+    return 1.0f / (1.0f + exp_vector(-bounded));
+}
+
+ALWAYS_INLINE vf relu_vector(vf x)
+{
+    return blend(x < 0, (vf){0}, x); /* this way round a NaN stays one */
+}
+
+ALWAYS_INLINE void map(size_t n_elems, float *x, vf (*const function)(vf))
+{
+    size_t i = 0;
+    for (; i + VL <= n_elems; i += VL) {
+        store(x + i, function(load(x + i)));
+    }
+    if (i < n_elems) {
+        store_first(x + i, function(load(x + i)), (int)(n_elems - i));
+    }
+}
+
+void DT_KERNEL(activate)(enum dt_activation activation, size_t n_elems, float *x)
+{
+    switch (activation) {
+    case DT_ACTIVATION_RELU:
+        map(n_elems, x, relu_vector);
+        break;
+    case DT_ACTIVATION_TANH:
+        map(n_elems, x, tanh_vector);
+        break;
+    case DT_ACTIVATION_SIGMOID:
+        map(n_elems, x, sigmoid_vector);
+        break;
+    case DT_ACTIVATION_NONE:
+        break;
+    }
+}
+
+void DT_KERNEL(activate_backward)(enum dt_activation activation, size_t n_elems, const float *y, float y_scale, float *dy)
+{
+    switch (activation) {
+    case DT_ACTIVATION_RELU:
+        for (size_t i = 0; i < n_elems; i++) {
+            dy[i] = y[i] > 0 ? dy[i] : 0.0f;
+        }
+        break;
+    case DT_ACTIVATION_TANH:
+        for (size_t i = 0; i < n_elems; i++) {
+            const float a = y[i] * y_scale;
+            dy[i] *= 1.0f - a * a;
+        }
+        break;
+    case DT_ACTIVATION_SIGMOID:
+        for (size_t i = 0; i < n_elems; i++) {
+            const float a = y[i] * y_scale;
+            dy[i] *= a * (1.0f - a);
+        }
+        break;
+    case DT_ACTIVATION_NONE:
+        break;
+    }
+}
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "dropout_mask reads the low half of a word first");
+
+enum { GROUPS = VL / 2 }; /* calls of the generator at a time */
+
+typedef uint8_t vb __attribute__((vector_size(4 * VL)));
+
+#define ROUNDS 10
+
+/* base/rng.h's dt_rng_words for GROUPS neighbouring groups: the low halves of c[j]'s lanes are their words j. What is in the high
+ * halves on the way takes no part in the products. */
+ALWAYS_INLINE void rng_words(const struct dt_dropout_key *key, uint64_t round_keys[ROUNDS][2], vu64 group, vu64 c[4])
+{
+    c[0] = group;
+    c[1] = (vu64){0} + key->sample;
+    c[2] = (vu64){0} + key->epoch;
+    c[3] = (vu64){0} + ((uint32_t)DT_RNG_DROPOUT << 24 | (key->stream & 0xFFFFFFu));
+    UNROLL
+    for (int round = 0; round < ROUNDS; round++) {
+        const vu64 product0 = (vu64)multiply_even((vu)c[0], 0xD2511F53u), product1 = (vu64)multiply_even((vu)c[2], 0xCD9E8D57u);
+        c[0] = product1 >> 32 ^ c[1] ^ round_keys[round][0];
+        c[1] = product1;
+        c[2] = product0 >> 32 ^ c[3] ^ round_keys[round][1];
+        c[3] = product0;
+    }
+}
+
+/* Four bytes, 1 or 0, from the half-words of two words, in the low halves; a drawn number below the threshold is a negative
+ * difference. */
+ALWAYS_INLINE vu64 keep_halves(vu64 a, vu64 b, uint32_t threshold)
+{
+    const vu words = (vu)((a & 0xFFFFFFFFu) | b << 32);
+    const vu dropped = ((words & 0xFFFFu) - threshold) >> 31 | ((words >> 16) - threshold) >> 31 << 8;
+    return (((vu64)dropped | (vu64)dropped >> 16) & 0xFFFFFFFFu) ^ 0x01010101u;
+}
+
+/* The masks of eight units of each group. */
+ALWAYS_INLINE void keep_eight(const vu64 words[4], uint32_t threshold, uint8_t *keep)
+{
+    const vu64 kept = keep_halves(words[0], words[1], threshold) | keep_halves(words[2], words[3], threshold) << 32;
+    memcpy(keep, &kept, sizeof kept);
+}
+
+/* Of sixteen, where the bytes decide. The words of a group are brought side by side. */
+ALWAYS_INLINE void keep_sixteen(const vu64 words[4], uint32_t threshold, uint8_t *keep)
+{
+    const vf even = (vf)((words[0] & 0xFFFFFFFFu) | words[2] << 32), odd = (vf)((words[1] & 0xFFFFFFFFu) | words[3] << 32);
+    const uint8_t last = (uint8_t)(threshold / 256 - 1); /* that is dropped; 255 with a threshold of 65536 */
+    const vb low = (vb)((vb)interleave_low(even, odd) > last) & 1, high = (vb)((vb)interleave_high(even, odd) > last) & 1;
+    memcpy(keep, &low, sizeof low);
+    memcpy(keep + sizeof low, &high, sizeof high);
+}
+
+void DT_KERNEL(dropout_mask)(const struct dt_dropout_key *key, size_t n_units, uint8_t *keep)
+{
+    const vu64 lane = (vu64)lane_numbers() >> 33; /* 0, 1, 2, ...: half of the odd lanes' numbers */
+    const uint32_t group_units = dt_dropout_group_units(key->threshold);
+    const size_t n_at_once = (size_t)GROUPS * group_units;
+    uint64_t round_keys[ROUNDS][2];
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        round_keys[round][0] = (uint32_t)key->seed + round * 0x9E3779B9u;
+        round_keys[round][1] = (uint32_t)(key->seed >> 32) + round * 0xBB67AE85u;
+    }
+    for (size_t begin = 0; begin < n_units; begin += n_at_once) {
+        const bool whole = n_units - begin >= n_at_once;
+        uint8_t last[GROUPS * 16], *to = whole ? keep + begin : last;
+        vu64 words[4];
+        rng_words(key, round_keys, lane + (uint32_t)(begin / group_units), words);
+        if (group_units == 16) {
+            keep_sixteen(words, key->threshold, to);
+        } else {
+            keep_eight(words, key->threshold, to);
+        }
+        if (!whole) {
+            memcpy(keep + begin, last, n_units - begin);
+        }
+    }
+}
+
+void DT_KERNEL(dropout)(size_t n_units, const uint8_t *keep, float scale, float *x)
+{
+    for (size_t i = 0; i < n_units; i++) {
+        x[i] *= keep[i] ? scale : 0.0f;
+    }
+}
+
+void DT_KERNEL(scale_pixels)(size_t n_elems, const uint8_t *restrict pixels, float scale, float *restrict x)
+{
+    for (size_t i = 0; i < n_elems; i++) {
+        x[i] = (float)pixels[i] * scale;
+    }
+}
+
+void DT_KERNEL(transpose)(size_t n_rows, size_t n_cols, float scale, const float *from, float *to)
+{
+    const size_t whole_rows = n_rows / 4 * 4, whole_cols = n_cols / VL * VL;
+    for (size_t col = 0; col < whole_cols; col += VL) {
+        for (size_t row = 0; row < whole_rows; row += 4) {
+            vf rows[4];
+            UNROLL
+            for (size_t i = 0; i < 4; i++) {
+                const float *at = from + (row + i) * n_cols + col;
+                rows[i] = scale * load(at);
+            }
+            transpose_four_rows(rows, to + col * n_rows + row, n_rows);
+        }
+    }
+    for (size_t row = 0; row < n_rows; row++) {
+        for (size_t col = row < whole_rows ? whole_cols : 0; col < n_cols; col++) {
+            to[col * n_rows + row] = scale * from[row * n_cols + col];
+        }
+    }
+}

@@ -1,0 +1,28 @@
+/* One instruction set's table of kernels. */
+#include "cpu/kernels/kernels.h"
+
+#include "cpu/kernels/vector.h"
+
+void DT_KERNEL(fma_loop)(size_t n_rounds, float *out)
+{
+    vf sum[DT_FMA_CHAINS], factor = load(out), term = load(out + VL);
+    UNROLL
+    for (int i = 0; i < DT_FMA_CHAINS; i++) {
+        sum[i] = term * (float)i;
+    }
+    for (size_t round = 0; round < n_rounds; round++) {
+        UNROLL
+        for (int i = 0; i < DT_FMA_CHAINS; i++) {
+            sum[i] = sum[i] * factor + term;
+        }
+    }
+    UNROLL
+    for (int i = 0; i < DT_FMA_CHAINS; i++) {
+        store(out, load(out) + sum[i]);
+    }
+}
+
+const struct dt_cpu_kernels DT_KERNEL(kernels) = {.isa = DT_CPU_ISA_NAME,
+                                                  .vector = VL,
+#define DT_KERNEL_ENTRY(result, name, arguments) .name = DT_KERNEL(name),
+                                                  DT_CPU_KERNEL_LIST(DT_KERNEL_ENTRY)};

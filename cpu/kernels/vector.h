@@ -1,0 +1,276 @@
+/* Vectors of floats as GCC and clang spell them for every processor; VL lanes, as many as the instruction set has. */
+#ifndef DT_CPU_KERNELS_VECTOR_H
+#define DT_CPU_KERNELS_VECTOR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
+#if defined(__AVX512F__)
+#define VL 16
+#define VL_LOG 4
+#elif defined(__AVX__)
+#define VL 8
+#define VL_LOG 3
+#else
+#define VL 4
+#define VL_LOG 2
+#endif
+
+typedef float vf __attribute__((vector_size(4 * VL)));
+typedef int32_t vi __attribute__((vector_size(4 * VL)));
+typedef uint32_t vu __attribute__((vector_size(4 * VL)));
+typedef uint64_t vu64 __attribute__((vector_size(4 * VL)));
+typedef float vf_memory __attribute__((vector_size(4 * VL), aligned(4), may_alias)); /* unaligned, as memory is */
+
+#if defined(__clang__)
+#define UNROLL _Pragma("unroll")
+#define UNROLL_4 _Pragma("unroll 4")
+#else
+#define UNROLL _Pragma("GCC unroll 32")
+#define UNROLL_4 _Pragma("GCC unroll 4")
+#endif
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+/* One register for an address, not one for each of its offsets. */
+#define KEEP_ADDRESS(p) __asm__("" : "+r"(p))
+
+ALWAYS_INLINE vf load(const float *p)
+{
+    return *(const vf_memory *)p;
+}
+
+ALWAYS_INLINE void store(float *p, vf v)
+{
+    *(vf_memory *)p = v;
+}
+
+ALWAYS_INLINE void store_first(float *p, vf v, int n)
+{
+    memcpy(p, &v, (size_t)n * sizeof(float));
+}
+
+ALWAYS_INLINE vf blend(vi mask, vf yes, vf no)
+{
+    return (vf)((mask & (vi)yes) | (~mask & (vi)no));
+}
+
+ALWAYS_INLINE vf choose(bool which, vf yes, vf no)
+{
+#if defined(__AVX512F__)
+    return (vf)_mm512_mask_mov_ps((__m512)no, (__mmask16) - (int)which, (__m512)yes);
+#else
+    return blend((vi){0} - (int)which, yes, no);
+#endif
+}
+
+/* Lanes of a (from 0 on) and of b (from VL on), as `from`, a constant, says. */
+ALWAYS_INLINE vf shuffle(vf a, vf b, vi from)
+{
+#if defined(__clang__)
+    vf out;
+    UNROLL
+    for (int i = 0; i < VL; i++) {
+        out[i] = from[i] < VL ? a[from[i] % VL] : b[from[i] % VL];
+    }
+    return out;
+#else
+    return __builtin_shuffle(a, b, from);
+#endif
+}
+
+/* a > b ? a : b, so b where either is a NaN. */
+ALWAYS_INLINE vf larger(vf a, vf b)
+{
+#if defined(__AVX512F__)
+    return (vf)_mm512_max_ps((__m512)a, (__m512)b);
+#elif defined(__AVX__)
+    return (vf)_mm256_max_ps((__m256)a, (__m256)b);
+#elif defined(__SSE2__)
+    return (vf)_mm_max_ps((__m128)a, (__m128)b);
+#else
+    return blend(a > b, a, b);
+#endif
+}
+
+ALWAYS_INLINE vi lane_numbers(void)
+{
+    vi lane;
+    UNROLL
+    for (int i = 0; i < VL; i++) {
+        lane[i] = i;
+    }
+    return lane;
+}
+
+/* Lanes below n: all bits set. */
+ALWAYS_INLINE vi first_lanes(int n)
+{
+    return lane_numbers() < n;
+}
+
+/* 64-bit products of the even lanes with a number. */
+ALWAYS_INLINE vu multiply_even(vu a, uint32_t factor)
+{
+#if defined(__AVX512F__)
+    return (vu)_mm512_mul_epu32((__m512i)a, _mm512_set1_epi64(factor));
+#elif defined(__AVX2__)
+    return (vu)_mm256_mul_epu32((__m256i)a, _mm256_set1_epi64x(factor));
+#elif defined(__SSE2__)
+    return (vu)_mm_mul_epu32((__m128i)a, _mm_set1_epi64x(factor));
+#else
+    return (vu)(((vu64)a & 0xFFFFFFFFu) * factor);
+#endif
+}
+
+/* a[0] b[0] a[1] b[1] ..., of the first halves or of the second. */
+ALWAYS_INLINE vf interleave_low(vf a, vf b)
+{
+#if VL == 16
+    return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+#elif VL == 8
+    return __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
+#else
+    return __builtin_shufflevector(a, b, 0, 4, 1, 5);
+#endif
+}
+
+ALWAYS_INLINE vf interleave_high(vf a, vf b)
+{
+#if VL == 16
+    return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+#elif VL == 8
+    return __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
+#else
+    return __builtin_shufflevector(a, b, 2, 6, 3, 7);
+#endif
+}
+
+/* Turns a square of vectors: lane j of row i becomes lane i of row j. Each round interleaves rows i and i + VL / 2. */
+ALWAYS_INLINE void transpose_block(vf row[VL])
+{
+    UNROLL
+    for (int round = 0; round < VL_LOG; round++) {
+        vf next[VL];
+        UNROLL
+        for (int i = 0; i < VL / 2; i++) {
+            next[2 * i] = interleave_low(row[i], row[i + VL / 2]);
+            next[2 * i + 1] = interleave_high(row[i], row[i + VL / 2]);
+        }
+        UNROLL
+        for (int i = 0; i < VL; i++) {
+            row[i] = next[i];
+        }
+    }
+}
+
+/* One bit per lane that has any bit set: all but +0. */
+ALWAYS_INLINE uint64_t lanes_with_bits(vi v)
+{
+#if defined(__AVX512F__)
+    return _mm512_test_epi32_mask((__m512i)v, (__m512i)v);
+#elif defined(__AVX__)
+    return (uint64_t)_mm256_movemask_ps((__m256)(v != 0));
+#elif defined(__SSE2__)
+    return (uint64_t)_mm_movemask_ps((__m128)(v != 0));
+#else
+    uint64_t bits = 0;
+    for (int i = 0; i < VL; i++) {
+        bits |= (uint64_t)(v[i] != 0) << i;
+    }
+    return bits;
+#endif
+}
+
+/* Some of the lanes: bits in a register of their own, or all bits of each. */
+#if defined(__AVX512F__)
+typedef __mmask16 vm;
+#else
+typedef vi vm;
+#endif
+
+ALWAYS_INLINE vm greater(vf a, vf b)
+{
+#if defined(__AVX512F__)
+    return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_GT_OQ);
+#else
+    return a > b;
+#endif
+}
+
+/* Those whose byte is 1; the others' is 0. Compilers make a poor job of widening bytes. */
+ALWAYS_INLINE vm lanes_of_bytes(const uint8_t *p)
+{
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+    const __m128i bytes = _mm_loadu_si128((const __m128i *)p);
+    return _mm_test_epi8_mask(bytes, bytes);
+#elif defined(__AVX512F__)
+    const __m512i bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
+    return _mm512_test_epi32_mask(bytes, bytes);
+#elif defined(__AVX2__)
+    return (vi)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p)) > 0;
+#elif defined(__SSE2__)
+    int32_t bytes;
+    memcpy(&bytes, p, sizeof bytes);
+    const __m128i four = _mm_cvtsi32_si128(bytes), pairs = _mm_unpacklo_epi8(four, four);
+    return (vi)_mm_unpacklo_epi16(pairs, pairs) > 0;
+#else
+    vi byte;
+    for (int i = 0; i < VL; i++) {
+        byte[i] = p[i];
+    }
+    return byte > 0;
+#endif
+}
+
+/* v in some lanes, zero in the others. */
+ALWAYS_INLINE vf only(vm which, vf v)
+{
+#if defined(__AVX512F__)
+    return (vf)_mm512_maskz_mov_ps(which, (__m512)v);
+#else
+    return (vf)(which & (vi)v);
+#endif
+}
+
+/* One bit per lane. */
+ALWAYS_INLINE uint32_t lane_bits(vm which)
+{
+#if defined(__AVX512F__)
+    return which;
+#elif defined(__AVX__)
+    return (uint32_t)_mm256_movemask_ps((__m256)which);
+#elif defined(__SSE2__)
+    return (uint32_t)_mm_movemask_ps((__m128)which);
+#else
+    uint32_t bits = 0;
+    for (int i = 0; i < VL; i++) {
+        bits |= (uint32_t)(which[i] & 1) << i;
+    }
+    return bits;
+#endif
+}
+
+/* One bit per lane that is not zero; a NaN is not zero. */
+ALWAYS_INLINE uint64_t nonzero_lanes(vf v)
+{
+#if defined(__AVX512F__)
+    return _mm512_cmp_ps_mask((__m512)v, _mm512_setzero_ps(), _CMP_NEQ_UQ);
+#elif defined(__AVX__)
+    return (uint64_t)_mm256_movemask_ps(_mm256_cmp_ps((__m256)v, _mm256_setzero_ps(), _CMP_NEQ_UQ));
+#elif defined(__SSE2__)
+    return (uint64_t)_mm_movemask_ps(_mm_cmpneq_ps((__m128)v, _mm_setzero_ps()));
+#else
+    uint64_t bits = 0;
+    for (int i = 0; i < VL; i++) {
+        bits |= (uint64_t)(v[i] != 0) << i;
+    }
+    return bits;
+#endif
+}
+
+#endif

@@ -1,0 +1,148 @@
+/* c (m, n) += a (m, k) b (k, n) in the first-level cache: a's zeros are skipped where there are many, so that every number that is
+ * not zero costs a row of b, instead of every number. Each sum is added up in the order of k, whichever way is taken. A NaN is not
+ * zero; a zero times an infinity is nothing where it is skipped, and a NaN where it is not. */
+#ifndef DT_CPU_KERNELS_WALK_H
+#define DT_CPU_KERNELS_WALK_H
+
+#include "cpu/kernels/kernels.h"
+#include "cpu/kernels/tile.h"
+
+#define WALK_VECTORS 8 /* sums in registers: enough for two multiply-adds a cycle */
+#define WALK_COLUMNS (WALK_VECTORS * VL)
+#define WALK_DEPTH (DT_DENSE_PANEL / WALK_COLUMNS) /* rows of a panel of so many columns */
+#define WALK_WORDS (WALK_DEPTH / 64)
+
+/* Asks for n floats of each of the rows first .. last - 1: what is needed next lies where no processor looks by itself. */
+ALWAYS_INLINE void ask_for(const float *matrix, size_t stride, int first, int last, int n)
+{
+    for (int i = first; i < last; i++) {
+        for (int j = 0; j < n; j += 16) {
+            __builtin_prefetch(matrix + (size_t)i * stride + j, 0, 2);
+        }
+    }
+}
+
+/* Bit i is set where a[i] is not zero. */
+ALWAYS_INLINE int find_nonzero(int depth, const float *a, uint64_t bits[WALK_WORDS])
+{
+    int n = 0;
+    for (int w = 0; w < WALK_WORDS; w++) {
+        bits[w] = 0;
+        for (int i = 64 * w; i < dt_min(64 * w + 64, depth); i += VL) {
+            bits[w] |= nonzero_lanes(load(a + i)) << (i % 64);
+        }
+        if (depth < 64 * w + 64) {
+            bits[w] &= depth <= 64 * w ? 0 : ~(uint64_t)0 >> (64 * w + 64 - depth);
+        }
+        n += __builtin_popcountll(bits[w]);
+    }
+    return n;
+}
+
+/* One row of c, V vectors of which the last has n_last columns. */
+ALWAYS_INLINE void walk_row(const int V, int n_last, const float *a, const uint64_t bits[WALK_WORDS], const float *b, size_t b_step,
+                            float *c)
+{
+    vf sum[WALK_VECTORS];
+    UNROLL
+    for (int v = 0; v < V; v++) {
+        sum[v] = load(c + v * VL);
+    }
+    for (int w = 0; w < WALK_WORDS; w++, a += 64, b += 64 * b_step) {
+        for (uint64_t left = bits[w]; left != 0; left &= left - 1) {
+            const size_t i = (size_t)__builtin_ctzll(left);
+            const float *from = b + i * b_step, value = a[i];
+            UNROLL
+            for (int v = 0; v < V; v++) {
+                sum[v] += value * load(from + v * VL);
+            }
+        }
+    }
+    UNROLL
+    for (int v = 0; v < V - 1; v++) {
+        store(c + v * VL, sum[v]);
+    }
+    if (n_last < VL) {
+        store_first(c + (V - 1) * VL, sum[V - 1], n_last);
+    } else {
+        store(c + (V - 1) * VL, sum[V - 1]);
+    }
+}
+
+struct product {
+    int n_columns; /* at most WALK_COLUMNS */
+    int depth;     /* at most WALK_DEPTH */
+    const float *a;
+    size_t a_stride;
+    const float *b;
+    size_t b_step;
+    float *c;
+    size_t c_stride;
+};
+
+static void walk_rows(int n_rows, const struct product *p, uint64_t bits[TILE_ROWS][WALK_WORDS])
+{
+#define WALK_CASE(V)                                                                                       \
+    for (int i = 0; i < n_rows; i++) {                                                                     \
+        walk_row(V, p->n_columns - (V - 1) * VL, p->a + (size_t)i * p->a_stride, bits[i], p->b, p->b_step, \
+                 p->c + (size_t)i * p->c_stride);                                                          \
+    }
+    const int n_vectors = (p->n_columns + VL - 1) / VL;
+    switch (n_vectors) {
+    case 1:
+        WALK_CASE(1)
+        break;
+    case 2:
+        WALK_CASE(2)
+        break;
+    case 3:
+        WALK_CASE(3)
+        break;
+    case 4:
+        WALK_CASE(4)
+        break;
+    case 5:
+        WALK_CASE(5)
+        break;
+    case 6:
+        WALK_CASE(6)
+        break;
+    case 7:
+        WALK_CASE(7)
+        break;
+    default:
+        WALK_CASE(8)
+        break;
+    }
+}
+
+/* Up to TILE_ROWS rows. Dense, a number costs half a cycle per vector of b; alone it costs five cycles, however few the vectors
+ * are: additions to the same sum wait for each other. */
+static void product_rows(int n_rows, const struct product *p)
+{
+    uint64_t bits[TILE_ROWS][WALK_WORDS];
+    int n_nonzero = 0;
+    for (int i = 0; i < n_rows; i++) {
+        n_nonzero += find_nonzero(p->depth, p->a + (size_t)i * p->a_stride, bits[i]);
+    }
+    if (10 * n_nonzero <= (p->n_columns + VL - 1) / VL * n_rows * p->depth) {
+        walk_rows(n_rows, p, bits);
+        return;
+    }
+    struct tile tile = {.a_step = 1,
+                        .a_stride = p->a_stride,
+                        .n_rows = 1,
+                        .n_k = p->depth,
+                        .b_step = p->b_step,
+                        .c_stride = p->c_stride,
+                        .start = TILE_ACCUMULATE,
+                        .a = p->a};
+    for (int j = 0; j < p->n_columns; j += TILE_VECTORS * VL) {
+        tile.b = p->b + j;
+        tile.c = p->c + j;
+        tile.n_columns = dt_min(TILE_VECTORS * VL, p->n_columns - j);
+        tile_run(n_rows, &tile);
+    }
+}
+
+#endif

@@ -1,0 +1,336 @@
+/* Winograd's transform of the inputs, the products, and the whole; the method: winograd_kernel.h. */
+#include "cpu/kernels/winograd_kernel.h"
+
+/* ---- inputs */
+
+/* With Q(x) = (x - 1/2) (x + 2) = x^2 + 3/2 x - 1, the rows of B' are the coefficients of
+ *     point 0         (x^2 - 1) Q(x)
+ *     1 and -1        x (x + 1) Q(x) and x (x - 1) Q(x)
+ *     1/2             x (x^2 - 1) (x + 2)
+ *     -2              x (x^2 - 1) (x - 1/2)
+ *     infinity        x (x^2 - 1) Q(x)
+ * A factor x - 1 makes a row a sum of differences, or a difference of two sums alike: of equal numbers only the row of point 1 is
+ * left, exactly. So in a tile of equal pixels only frequency (1, 1) is not zero. */
+enum pair { OUTER, ONES, HALF_AND_TWO, N_PAIRS };
+static const int first_of[N_PAIRS] = {0, 1, 3}, second_of[N_PAIRS] = {5, 2, 4};
+
+/* B': two rows of the transform of d. */
+ALWAYS_INLINE void input_pair(const enum pair pair, const vf *d, vf *first, vf *second)
+{
+    const vf near = d[3] - d[1], far = d[4] - d[2];
+    if (pair == OUTER) {
+        *first = (far - (d[2] - d[0])) + 1.5f * near;
+        *second = ((d[5] - d[3]) - near) + 1.5f * far;
+    } else if (pair == ONES) {
+        const vf even = far + 1.5f * d[3], odd = near + 1.5f * d[2];
+        *first = even + odd;
+        *second = even - odd;
+    } else {
+        *first = far + 2 * near;
+        *second = far - 0.5f * near;
+    }
+}
+
+/* B' d B of one tile, two rows of the result at a time; pixels are loaded anew for each pair of rows, which costs less than storing
+ * what lies between. */
+static void transform_input(const struct dt_winograd *w, const float *x, size_t row, float *v)
+{
+    const size_t n_c = (size_t)w->c, v_freq = w->v_freq;
+    for (size_t c = 0; c < n_c; c += VL, x += VL, v += VL) {
+        UNROLL
+        for (int p = 0; p < N_PAIRS; p++) {
+            vf first[SIDE], second[SIDE];
+            UNROLL
+            for (int j = 0; j < SIDE; j++) {
+                vf d[SIDE];
+                UNROLL
+                for (int i = 0; i < SIDE; i++) {
+                    d[i] = load(x + (size_t)i * row + (size_t)j * n_c);
+                }
+                input_pair(p, d, &first[j], &second[j]);
+            }
+            UNROLL
+            for (int q = 0; q < N_PAIRS; q++) {
+                vf a, b;
+                input_pair(q, first, &a, &b);
+                store(v + (size_t)(first_of[p] * SIDE + first_of[q]) * v_freq, a);
+                store(v + (size_t)(first_of[p] * SIDE + second_of[q]) * v_freq, b);
+                input_pair(q, second, &a, &b);
+                store(v + (size_t)(second_of[p] * SIDE + first_of[q]) * v_freq, a);
+                store(v + (size_t)(second_of[p] * SIDE + second_of[q]) * v_freq, b);
+            }
+            __asm__ volatile("" ::: "memory"); /* or the compiler keeps the pixels, in more registers than there are */
+        }
+    }
+}
+
+/* A tile that reaches over the image's edge: its pixels, and zeros around them. */
+static void copy_edge(const struct dt_winograd *w, const float *x, int y0, int x0, float *edge)
+{
+    const int begin = x0 < 0 ? -x0 : 0, end = dt_min(SIDE, w->w - x0);
+    const size_t n_c = (size_t)w->c;
+    memset(edge, 0, (size_t)(SIDE * SIDE) * n_c * sizeof(float));
+    for (int i = 0; i < SIDE; i++) {
+        if (y0 + i >= 0 && y0 + i < w->h && begin < end) {
+            memcpy(edge + (size_t)(i * SIDE + begin) * n_c, x + ((size_t)(y0 + i) * (size_t)w->w + (size_t)(x0 + begin)) * n_c,
+                   (size_t)(end - begin) * n_c * sizeof(float));
+        }
+    }
+}
+
+/* Where a tile of image x begins, and the floats from one row of it to the next; a copy where it reaches over the edge. */
+static const float *find_tile(const struct dt_winograd *w, const float *x, const struct dt_winograd_area *tile, float *edge,
+                              size_t *row)
+{
+    const int y0 = tile->top - w->top, x0 = tile->left - w->left;
+    if (y0 >= 0 && x0 >= 0 && y0 + SIDE <= w->h && x0 + SIDE <= w->w) {
+        *row = (size_t)w->w * (size_t)w->c;
+        return x + ((size_t)y0 * (size_t)w->w + (size_t)x0) * (size_t)w->c;
+    }
+    *row = SIDE * (size_t)w->c;
+    copy_edge(w, x, y0, x0, edge);
+    return edge;
+}
+
+/* Whether all pixels are the same. */
+static bool is_blank(const float *x, size_t row, size_t pixel)
+{
+    bool same = x[0] == x[pixel] && memcmp(x, x + pixel, (SIDE - 1) * pixel * sizeof(float)) == 0;
+    for (size_t i = 1; i < SIDE && same; i++) {
+        same = memcmp(x, x + i * row, SIDE * pixel * sizeof(float)) == 0;
+    }
+    return same;
+}
+
+/* The one frequency of a blank tile that is not zero. */
+static void transform_blank(const float *x, size_t n_c, float *v)
+{
+    for (size_t c = 0; c < n_c; c += VL) {
+        const vf pixel = load(x + c), d[SIDE] = {pixel, pixel, pixel, pixel, pixel, pixel};
+        vf first, zero;
+        input_pair(ONES, d, &first, &zero);
+        const vf row[SIDE] = {first, first, first, first, first, first};
+        input_pair(ONES, row, &first, &zero);
+        store(v + c, first);
+    }
+}
+
+/* ---- the matrix products */
+
+/* T tiles by V vectors of filters of one frequency, kept in registers. */
+ALWAYS_INLINE void gemm_block(const int T, const int V, const struct dt_winograd *w, const float *v, const float *u, float *m)
+{
+    vf sum[GEMM_ROWS][GEMM_VECTORS];
+    const int n_c = w->c;
+    const size_t v_tile = w->v_tile, m_tile = w->m_tile, m_block = w->m_block;
+    const float *far = v + 3 * v_tile;
+    UNROLL
+    for (int i = 0; i < T; i++) {
+        UNROLL
+        for (int j = 0; j < V; j++) {
+            sum[i][j] = (vf){0};
+        }
+    }
+    UNROLL_4
+    for (int c = 0; c < n_c; c++) {
+        vf filters[GEMM_VECTORS];
+        UNROLL
+        for (int j = 0; j < V; j++) {
+            filters[j] = load(u + j * VL);
+        }
+        UNROLL
+        for (int i = 0; i < T; i++) {
+            const float pixel = (i < 3 ? v : far)[(size_t)(i % 3) * v_tile + (size_t)c];
+            UNROLL
+            for (int j = 0; j < V; j++) {
+                sum[i][j] += pixel * filters[j];
+            }
+        }
+        u += V * VL;
+    }
+    UNROLL
+    for (int i = 0; i < T; i++) {
+        UNROLL
+        for (int j = 0; j < V; j++) {
+            store(m + (size_t)i * m_tile + (size_t)j * m_block, sum[i][j]);
+        }
+    }
+}
+
+#if GEMM_VECTORS == 4
+#define GEMM_CASE(T)                      \
+    case T:                               \
+        switch (n_vectors) {              \
+        case 1:                           \
+            gemm_block(T, 1, w, v, u, m); \
+            break;                        \
+        case 2:                           \
+            gemm_block(T, 2, w, v, u, m); \
+            break;                        \
+        case 3:                           \
+            gemm_block(T, 3, w, v, u, m); \
+            break;                        \
+        default:                          \
+            gemm_block(T, 4, w, v, u, m); \
+            break;                        \
+        }                                 \
+        break;
+#else
+#define GEMM_CASE(T)                      \
+    case T:                               \
+        if (n_vectors == 1) {             \
+            gemm_block(T, 1, w, v, u, m); \
+        } else {                          \
+            gemm_block(T, 2, w, v, u, m); \
+        }                                 \
+        break;
+#endif
+
+static void gemm_rows(int n_rows, int n_vectors, const struct dt_winograd *w, const float *v, const float *u, float *m)
+{
+    switch (n_rows) {
+        GEMM_CASE(1)
+        GEMM_CASE(2)
+        GEMM_CASE(3)
+        GEMM_CASE(4)
+        GEMM_CASE(5)
+        GEMM_CASE(6)
+    }
+}
+
+/* One frequency and panel of filters. The multiply-adds of a block begin while those of the block before are still under way,
+ * unless they wait for an address: so each is found from the one before, without a division. */
+static void panel_products(const struct dt_winograd *w, int n_tiles, int n_vectors, const float *v, const float *u, float *m)
+{
+    const int n_blocks = (n_tiles + GEMM_ROWS - 1) / GEMM_ROWS, n_least = n_tiles / n_blocks, n_longer = n_tiles % n_blocks;
+    for (int b = 0; b < n_blocks; b++) { /* as even as possible */
+        const int n_rows = n_least + (b < n_longer);
+        gemm_rows(n_rows, n_vectors, w, v, u, m);
+        v += (size_t)n_rows * w->v_tile;
+        m += (size_t)n_rows * w->m_tile;
+    }
+}
+
+/* m (tiles, k) = v (tiles, c) u (c, k), for frequencies begin .. end - 1. */
+static void products(const struct dt_winograd *w, int begin, int end, int n_tiles, const float *v, const float *u, float *m)
+{
+    for (int f = begin; f < end && n_tiles > 0; f++) {
+        const float *v_f = v + (size_t)f * w->v_freq, *u_f = u + (size_t)f * w->u_freq;
+        for (int k0 = 0; k0 < w->k; k0 += PANEL) {
+            const int n_vectors = panel_vectors(w->k, k0);
+            panel_products(w, n_tiles, n_vectors, v_f, u_f, m + (size_t)(k0 / VL) * w->m_block + (size_t)f * VL);
+            u_f += (size_t)w->c * (size_t)n_vectors * VL;
+        }
+    }
+}
+
+/* ---- all together */
+
+struct forward {
+    const struct dt_winograd *w;
+    const struct dt_conv_outputs *out;
+    const float *x, *packed;
+    float *v, *m;                  /* a group's transforms and products */
+    float *v_blank, *m_blank;      /* of what lies outside of tiles */
+    uint64_t *pixels;              /* what those of the image under way are like */
+    float *edge;                   /* inputs of a tile that reaches over the edge */
+    struct dt_winograd_area *tile; /* of the image under way */
+    int n_images, image, n_tiles, next;
+    uint32_t spoilt;
+};
+
+static void share_scratch(struct forward *f, float *scratch)
+{
+    const size_t n_group = (size_t)f->w->group, v_tile = f->w->v_tile, m_tile = f->w->m_tile;
+    f->v = scratch;
+    f->m = f->v + n_group * v_tile;
+    f->v_blank = f->m + n_group * m_tile;
+    f->m_blank = f->v_blank + v_tile;
+    f->pixels = (uint64_t *)(void *)(f->m_blank + m_tile);
+    f->edge = (float *)(f->pixels + 2 * (size_t)f->w->h * dt_winograd_row_words(f->w));
+    f->tile = (struct dt_winograd_area *)(f->edge + (size_t)N_FREQS * (size_t)f->w->c);
+}
+
+static const float *image_of(const struct forward *f)
+{
+    return f->x + (size_t)f->image * (size_t)f->w->h * (size_t)f->w->w * (size_t)f->w->c;
+}
+
+static void note_finite(struct forward *f, int image, bool finite)
+{
+    f->spoilt |= finite ? 0 : 1u << image;
+}
+
+/* Fills the blank parts of the image under way and lists its tiles. */
+static void cover_image(struct forward *f)
+{
+    const struct dt_winograd *w = f->w;
+    const float *x = image_of(f), *common = w->skips_blank ? DT_KERNEL(winograd_common)(w, x) : NULL;
+    bool finite = true;
+    if (common != NULL) {
+        transform_blank(common, (size_t)w->c, f->v_blank + ONE_ONE * w->v_freq);
+        products(w, ONE_ONE, ONE_ONE + 1, 1, f->v_blank, f->packed, f->m_blank);
+    }
+    f->next = 0;
+    f->n_tiles = DT_KERNEL(winograd_cover)(w, f->out, f->image, x, common, f->m_blank, f->pixels, f->tile, &finite);
+    note_finite(f, f->image, finite);
+}
+
+/* The next tile, of this image or of one that follows; NULL: there is none. */
+static const struct dt_winograd_area *next_tile(struct forward *f)
+{
+    while (f->next == f->n_tiles) {
+        if (f->image + 1 == f->n_images) {
+            return NULL;
+        }
+        f->image++;
+        cover_image(f);
+    }
+    return &f->tile[f->next++];
+}
+
+/* Transforms the next tiles, as many as there is room for: in slots from the front those that are not blank, blank ones from the
+ * back. Returns whether all slots are taken. */
+static bool fill_slots(struct forward *f, struct dt_winograd_area *slot, int *n_front, int *first_blank)
+{
+    const struct dt_winograd *w = f->w;
+    for (*n_front = 0, *first_blank = w->group; *n_front < *first_blank;) {
+        const struct dt_winograd_area *tile = next_tile(f);
+        size_t row;
+        if (tile == NULL) {
+            return false;
+        }
+        const float *from = find_tile(w, image_of(f), tile, f->edge, &row);
+        if (w->skips_blank && is_blank(from, row, (size_t)w->c)) {
+            slot[--*first_blank] = *tile;
+            transform_blank(from, (size_t)w->c, f->v + (size_t)*first_blank * w->v_tile + ONE_ONE * w->v_freq);
+        } else {
+            slot[*n_front] = *tile;
+            transform_input(w, from, row, f->v + (size_t)(*n_front)++ * w->v_tile);
+        }
+    }
+    return true;
+}
+
+uint32_t DT_KERNEL(winograd_forward)(const struct dt_winograd *w, int n_images, const float *x, const float *packed,
+                                     const struct dt_conv_outputs *out, float *scratch)
+{
+    struct forward f = {.w = w, .out = out, .x = x, .packed = packed, .n_images = n_images, .image = -1};
+    struct dt_winograd_area slot[DT_WINOGRAD_MAX_GROUP];
+    int n_front, first_blank;
+    bool more = true;
+    share_scratch(&f, scratch);
+    while (more) {
+        more = fill_slots(&f, slot, &n_front, &first_blank);
+        products(w, 0, N_FREQS, n_front, f.v, packed, f.m);
+        products(w, ONE_ONE, ONE_ONE + 1, w->group - first_blank, f.v + (size_t)first_blank * w->v_tile, packed,
+                 f.m + (size_t)first_blank * w->m_tile);
+        for (int i = 0; i < w->group; i++) {
+            const bool blank = i >= first_blank;
+            if (i < n_front || blank) {
+                note_finite(&f, slot[i].image, DT_KERNEL(winograd_output)(w, out, &slot[i], blank, f.m + (size_t)i * w->m_tile));
+            }
+        }
+    }
+    return f.spoilt;
+}

@@ -1,0 +1,200 @@
+/* Winograd's transform of the products to outputs, and what a block does with them; the method: winograd_kernel.h. */
+#include "cpu/kernels/pool_window.h"
+#include "cpu/kernels/winograd_kernel.h"
+
+/* A': outputs from frequencies, each the sum over the points of point^i times its frequency. */
+ALWAYS_INLINE void output_row(const vf *f, vf *out)
+{
+    const vf sum = f[1] + f[2], difference = f[1] - f[2];
+    out[0] = (f[0] + sum) + (f[3] + f[4]);
+    out[1] = (difference + 0.5f * f[3]) - 2 * f[4];
+    out[2] = (sum + 0.25f * f[3]) + 4 * f[4];
+    out[3] = ((difference + f[5]) + 0.125f * f[3]) - 8 * f[4];
+}
+
+/* One tile's outputs of VL filters. */
+struct output_tile {
+    int n_rows, n_columns; /* that are there */
+    int n_filters;         /* of the vector */
+    uint32_t zeros;        /* those that are exactly their bias */
+    vf bias;
+    bool relu;
+    size_t row, pixel; /* of y, in floats; with a pool also of keep */
+    struct pool_target to;
+};
+
+/* The columns of A' m A, so that rows remain to be done. The bias joins frequency (1, 1), which reaches all outputs alike. */
+ALWAYS_INLINE void output_columns(const float *m, vf bias, vf rows[M][SIDE])
+{
+    UNROLL
+    for (int j = 0; j < SIDE; j++) {
+        vf f[SIDE], out[M];
+        UNROLL
+        for (int i = 0; i < SIDE; i++) {
+            f[i] = load(m + (i * SIDE + j) * VL);
+        }
+        if (j == 1) {
+            f[1] += bias;
+        }
+        output_row(f, out);
+        UNROLL
+        for (int i = 0; i < M; i++) {
+            rows[i][j] = out[i];
+        }
+    }
+}
+
+/* What the output transform is told when compiled: that all rows, columns and filters of the tile are there, and that no output
+ * sees nothing but zeros. */
+enum kind { ANY, WHOLE, INKED };
+
+/* After the check: what is not finite has to be noticed. */
+ALWAYS_INLINE void put_biases(const enum kind kind, const struct output_tile *t, int row, vf out[M])
+{
+    UNROLL
+    for (int j = 0; j < M && kind != INKED; j++) {
+        out[j] = choose(t->zeros >> (M * row + j) & 1, t->bias, out[j]);
+    }
+}
+
+/* Adds zero if the outputs are finite, and a NaN if not. */
+ALWAYS_INLINE vf add_check(vf check, const vf out[M])
+{
+    return check + ((out[0] + out[1]) + (out[2] + out[3])) * 0.0f;
+}
+
+/* These two return zeros in the lanes of filters whose outputs are finite. */
+
+ALWAYS_INLINE vf plain_outputs(const enum kind kind, const struct output_tile *t, const float *m)
+{
+    const int n_rows = kind == ANY ? t->n_rows : M, n_columns = kind == ANY ? t->n_columns : M;
+    vf rows[M][SIDE], check = {0};
+    output_columns(m, t->bias, rows);
+    for (int i = 0; i < n_rows; i++) {
+        vf out[M];
+        float *y = t->to.y + (size_t)i * t->row;
+        output_row(rows[i], out);
+        check = add_check(check, out);
+        put_biases(kind, t, i, out);
+        UNROLL
+        for (int j = 0; j < M; j++) {
+            if (j < n_columns) {
+                store_filters(y + (size_t)j * t->pixel, t->relu ? larger(out[j], (vf){0}) : out[j],
+                              kind == ANY ? t->n_filters : VL);
+            }
+        }
+    }
+    return check;
+}
+
+ALWAYS_INLINE vf pooled_outputs(const enum kind kind, const struct output_tile *tile, const float *m)
+{
+    const struct output_tile here = *tile, *t = &here; /* as the compiler can see, no store changes it */
+    const int n_rows = kind == ANY ? t->n_rows : M, n_columns = kind == ANY ? t->n_columns : M;
+    vf rows[M][SIDE], check = {0};
+    output_columns(m, t->bias, rows);
+    for (int i = 0; i + 1 < n_rows; i += 2) {
+        vf top[M], bottom[M];
+        output_row(rows[i], top);
+        output_row(rows[i + 1], bottom);
+        check = add_check(add_check(check, top), bottom);
+        put_biases(kind, t, i, top);
+        put_biases(kind, t, i + 1, bottom);
+        UNROLL
+        for (int j = 0; j < M; j += 2) {
+            if (j + 1 < n_columns) {
+                pool_window(kind == ANY ? t->n_filters : VL, &t->to, top + j, bottom + j,
+                            (size_t)(i / 2) * t->row + (size_t)(j / 2) * t->pixel,
+                            (size_t)i * t->to.word_row + (size_t)j * t->to.word_pixel);
+            }
+        }
+    }
+    return check;
+}
+
+/* An area of any size whose outputs are all the same; with a pool, of whole windows. */
+ALWAYS_INLINE void fill(const int n_filters, const struct output_tile *t, bool pool, vf out)
+{
+    const vf pair[2] = {out, out}, activated = t->relu ? larger(out, (vf){0}) : out;
+    for (int i = 0; i + 1 < t->n_rows && pool; i += 2) {
+        for (int j = 0; j + 1 < t->n_columns; j += 2) {
+            pool_window(n_filters, &t->to, pair, pair, (size_t)(i / 2) * t->row + (size_t)(j / 2) * t->pixel,
+                        (size_t)i * t->to.word_row + (size_t)j * t->to.word_pixel);
+        }
+    }
+    for (int i = 0; i < t->n_rows && !pool; i++) {
+        for (int j = 0; j < t->n_columns; j++) {
+            store_filters(t->to.y + (size_t)i * t->row + (size_t)j * t->pixel, activated, n_filters);
+        }
+    }
+}
+
+/* One frequency makes all outputs. */
+static vf blank_outputs(const struct output_tile *t, bool pool, const float *m)
+{
+    const vf out = load(m + ONE_ONE * VL) + t->bias;
+    if (t->n_filters == VL) {
+        fill(VL, t, pool, out);
+    } else {
+        fill(t->n_filters, t, pool, out);
+    }
+    return out * 0.0f;
+}
+
+#define OUTPUTS(kind) pool ? pooled_outputs(kind, t, m) : plain_outputs(kind, t, m)
+
+/* Returns whether all are finite. */
+static bool outputs(const struct output_tile *t, bool pool, bool blank, const float *m)
+{
+    vf check;
+    if (blank) {
+        check = blank_outputs(t, pool, m);
+    } else if (t->n_rows != M || t->n_columns != M || t->n_filters != VL) {
+        check = OUTPUTS(ANY);
+    } else if (t->zeros != 0) {
+        check = OUTPUTS(WHOLE);
+    } else {
+        check = OUTPUTS(INKED);
+    }
+    return nonzero_lanes((vf)((vi)check & first_lanes(t->n_filters))) == 0;
+}
+
+/* An area's share of an image's next memory: it comes while there is still much to compute. */
+static void fetch_next(const struct dt_winograd *w, const struct dt_winograd_area *area, const float *next, size_t n_elems)
+{
+    const size_t n_h = (size_t)w->out_h, n_w = (size_t)w->out_w, n_rows = n_elems * (size_t)(area->bottom - area->top) / n_h;
+    const size_t first = n_elems * (size_t)area->top / n_h, begin = first + n_rows * (size_t)area->left / n_w,
+                 end = first + n_rows * (size_t)area->right / n_w;
+    for (size_t i = begin; i < end; i += 16) {
+        __builtin_prefetch(next + i, 1, 2);
+    }
+}
+
+bool DT_KERNEL(winograd_output)(const struct dt_winograd *w, const struct dt_conv_outputs *out, const struct dt_winograd_area *area,
+                                bool blank, const float *m)
+{
+    const int image = area->image, p = area->top, q = area->left, stride = out->pool ? 2 : 1;
+    const int out_h = w->out_h / stride, out_w = w->out_w / stride;
+    const size_t n_k = (size_t)w->k, row = (size_t)image * (size_t)w->out_h + (size_t)p,
+                 at = (((size_t)image * (size_t)out_h + (size_t)(p / stride)) * (size_t)out_w + (size_t)(q / stride)) * n_k,
+                 n_words = dt_survivor_words(w->k), word_at = (row * (size_t)w->out_w + (size_t)q) * n_words;
+    struct output_tile t = {.n_rows = area->bottom - p,
+                            .n_columns = area->right - q,
+                            .zeros = area->zeros,
+                            .relu = out->relu,
+                            .row = (size_t)out_w * n_k,
+                            .pixel = n_k,
+                            .to = pool_target(out, w->k, w->out_w)};
+    bool finite = true;
+    if (out->next != NULL) {
+        const size_t n_image = (size_t)out_h * (size_t)out_w * n_k;
+        fetch_next(w, area, out->next + (size_t)image * n_image, n_image);
+    }
+    for (size_t k = 0; k < n_k; k += VL, m += w->m_block) {
+        t.n_filters = n_k - k < VL ? (int)(n_k - k) : VL;
+        t.bias = load(out->bias + k);
+        aim(&t.to, out, at, word_at, k);
+        finite = outputs(&t, out->pool, blank, m) && finite;
+    }
+    return finite;
+}

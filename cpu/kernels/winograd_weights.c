@@ -1,0 +1,56 @@
+/* Winograd's transform of the filters; the method: winograd_kernel.h. */
+#include "cpu/kernels/winograd_kernel.h"
+
+/* G: (1, p, p^2) over the product of p's distances from the other points. */
+static const float filter_matrix[SIDE][3] = {{1, 0, 0},
+                                             {1 / 3.0f, 1 / 3.0f, 1 / 3.0f},
+                                             {-1 / 3.0f, 1 / 3.0f, -1 / 3.0f},
+                                             {-16 / 15.0f, -8 / 15.0f, -4 / 15.0f},
+                                             {1 / 15.0f, -2 / 15.0f, 4 / 15.0f},
+                                             {0, 0, 1}};
+
+/* VL filters of channel c from filter k on, (K C 3 3); those past the end are zero. */
+ALWAYS_INLINE void load_filters(const struct dt_winograd *w, const float *weight, int k, int c, vf g[3][3])
+{
+    float lanes[9][VL] = {{0}};
+    const int n = dt_min(VL, w->k - k);
+    for (int i = 0; i < n; i++) {
+        for (int tap = 0; tap < 9; tap++) {
+            lanes[tap][i] = weight[((size_t)(k + i) * (size_t)w->c + (size_t)c) * 9 + (size_t)tap];
+        }
+    }
+    memcpy(g, lanes, sizeof lanes);
+}
+
+/* G g G' of VL filters; frequencies lie `step` floats apart. */
+ALWAYS_INLINE void transform_filters(const vf g[3][3], float *u, size_t step)
+{
+    for (int i = 0; i < SIDE; i++) {
+        const float *G = filter_matrix[i];
+        vf row[3];
+        UNROLL
+        for (int s = 0; s < 3; s++) {
+            row[s] = G[0] * g[0][s] + G[1] * g[1][s] + G[2] * g[2][s];
+        }
+        UNROLL
+        for (int j = 0; j < SIDE; j++) {
+            G = filter_matrix[j];
+            store(u + (size_t)(i * SIDE + j) * step, G[0] * row[0] + G[1] * row[1] + G[2] * row[2]);
+        }
+    }
+}
+
+/* Packed: [frequency][panel of filters][channel][filter]. */
+void DT_KERNEL(winograd_pack)(const struct dt_winograd *w, const float *weight, float *packed)
+{
+    for (int k0 = 0; k0 < w->k; k0 += PANEL) {
+        const int n = panel_vectors(w->k, k0);
+        for (int c = 0; c < w->c; c++) {
+            for (int v = 0; v < n; v++, packed += VL) {
+                vf g[3][3];
+                load_filters(w, weight, k0 + v * VL, c, g);
+                transform_filters((const vf(*)[3])g, packed, w->u_freq);
+            }
+        }
+    }
+}

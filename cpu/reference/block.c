@@ -1,0 +1,404 @@
+#include "cpu/reference/block.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+
+struct dt_block_state {
+    const struct dt_block *block;
+    size_t weight_offset, bias_offset, n_weights;
+    float *linear;      /* (capacity, linear_out): after bias and activation */
+    uint32_t *winner;   /* (capacity, pool_out): max pool's chosen input, as an index into a sample's linear_out */
+    float *delta;       /* (linear_out) one sample's gradient on its way back */
+    float *reordered;   /* (out) one sample in the other order, where flatten leaves H W C */
+    double *weight_sum; /* (n_weights) gradient of the batch */
+    double *bias_sum;   /* (linear_out.c) */
+    double *input_sum;  /* (in) gradient of one sample's input */
+};
+
+static void *zeroed(size_t n, size_t size)
+{
+    return calloc(n > 0 ? n : 1, size);
+}
+
+enum dt_status dt_ref_block_open(struct dt_backend *backend, const struct dt_model *model, int index, int capacity,
+                                 struct dt_block_state **out)
+{
+    (void)backend;
+    const struct dt_block *block = &model->blocks[index];
+    struct dt_block_state *state = calloc(1, sizeof *state);
+    if (state == NULL) {
+        return dt_error(DT_NO_MEMORY, "out of memory while opening block %s", block->name);
+    }
+    state->block = block;
+    if (block->linear != DT_LINEAR_NONE) {
+        state->weight_offset = model->params[block->weight].offset;
+        state->bias_offset = model->params[block->bias].offset;
+        state->n_weights = model->params[block->weight].n_elems;
+    }
+    const size_t n = (size_t)capacity;
+    state->linear = zeroed(n * dt_shape_elems(block->linear_out), sizeof(float));
+    state->winner = zeroed(n * dt_shape_elems(block->pool_out), sizeof(uint32_t));
+    state->delta = zeroed(dt_shape_elems(block->linear_out), sizeof(float));
+    state->reordered = zeroed(dt_shape_elems(block->out), sizeof(float));
+    state->weight_sum = zeroed(state->n_weights, sizeof(double));
+    state->bias_sum = zeroed((size_t)block->linear_out.c, sizeof(double));
+    state->input_sum = zeroed(dt_shape_elems(block->in), sizeof(double));
+    if (!state->input_sum || !state->linear || !state->winner || !state->delta || !state->reordered || !state->weight_sum ||
+        !state->bias_sum) {
+        dt_ref_block_close(state);
+        return dt_error(DT_NO_MEMORY, "out of memory while opening block %s (use a smaller model or batch)", block->name);
+    }
+    *out = state;
+    return DT_OK;
+}
+
+void dt_ref_block_close(struct dt_block_state *state)
+{
+    free(state->linear);
+    free(state->winner);
+    free(state->delta);
+    free(state->reordered);
+    free(state->weight_sum);
+    free(state->bias_sum);
+    free(state->input_sum);
+    free(state);
+}
+
+static size_t at(struct dt_shape s, int c, int h, int w)
+{
+    return ((size_t)c * (size_t)s.h + (size_t)h) * (size_t)s.w + (size_t)w;
+}
+
+static bool inside(struct dt_shape s, int h, int w)
+{
+    return h >= 0 && h < s.h && w >= 0 && w < s.w;
+}
+
+static float activate(enum dt_activation activation, double z)
+{
+    switch (activation) {
+    case DT_ACTIVATION_RELU:
+        return z < 0 ? 0.0f : (float)z; /* this way round a NaN stays one */
+    case DT_ACTIVATION_TANH:
+        return (float)tanh(z);
+    case DT_ACTIVATION_SIGMOID:
+        return (float)(1.0 / (1.0 + exp(-z)));
+    case DT_ACTIVATION_NONE:
+        break;
+    }
+    return (float)z;
+}
+
+/* Derivative, from the activation's output. */
+static double slope(enum dt_activation activation, double y)
+{
+    switch (activation) {
+    case DT_ACTIVATION_RELU:
+        return y > 0;
+    case DT_ACTIVATION_TANH:
+        return 1.0 - y * y;
+    case DT_ACTIVATION_SIGMOID:
+        return y * (1.0 - y);
+    case DT_ACTIVATION_NONE:
+        break;
+    }
+    return 1.0;
+}
+
+static void conv_forward(const struct dt_block *b, const float *weight, const float *bias, const float *x, float *y)
+{
+    for (int k = 0; k < b->linear_out.c; k++) {
+        for (int p = 0; p < b->linear_out.h; p++) {
+            for (int q = 0; q < b->linear_out.w; q++) {
+                double sum = bias[k];
+                for (int c = 0; c < b->in.c; c++) {
+                    for (int r = 0; r < b->kernel; r++) {
+                        for (int s = 0; s < b->kernel; s++) {
+                            const int h = p * b->stride - b->pad_before_h + r;
+                            const int w = q * b->stride - b->pad_before_w + s;
+                            if (inside(b->in, h, w)) {
+                                const size_t i = (((size_t)k * (size_t)b->in.c + (size_t)c) * (size_t)b->kernel + (size_t)r) *
+                                                     (size_t)b->kernel +
+                                                 (size_t)s;
+                                sum += (double)weight[i] * x[at(b->in, c, h, w)];
+                            }
+                        }
+                    }
+                }
+                y[at(b->linear_out, k, p, q)] = activate(b->activation, sum);
+            }
+        }
+    }
+}
+
+/* Adds to the weight sums and to dx (NULL: not wanted). */
+static void conv_backward(const struct dt_block *b, const float *weight, const float *x, const float *dz, double *dw, double *db,
+                          double *dx)
+{
+    for (int k = 0; k < b->linear_out.c; k++) {
+        for (int p = 0; p < b->linear_out.h; p++) {
+            for (int q = 0; q < b->linear_out.w; q++) {
+                const double d = dz[at(b->linear_out, k, p, q)];
+                db[k] += d;
+                for (int c = 0; c < b->in.c; c++) {
+                    for (int r = 0; r < b->kernel; r++) {
+                        for (int s = 0; s < b->kernel; s++) {
+                            const int h = p * b->stride - b->pad_before_h + r;
+                            const int w = q * b->stride - b->pad_before_w + s;
+                            if (!inside(b->in, h, w)) {
+                                continue;
+                            }
+                            const size_t i =
+                                (((size_t)k * (size_t)b->in.c + (size_t)c) * (size_t)b->kernel + (size_t)r) * (size_t)b->kernel +
+                                (size_t)s;
+                            dw[i] += d * x[at(b->in, c, h, w)];
+                            if (dx != NULL) {
+                                dx[at(b->in, c, h, w)] += d * weight[i];
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+static void dense_forward(const struct dt_block *b, const float *weight, const float *bias, const float *x, float *y)
+{
+    const size_t n_in = dt_shape_elems(b->in);
+    for (int k = 0; k < b->linear_out.c; k++) {
+        double sum = bias[k];
+        for (size_t i = 0; i < n_in; i++) {
+            sum += (double)weight[(size_t)k * n_in + i] * x[i];
+        }
+        y[k] = activate(b->activation, sum);
+    }
+}
+
+static void dense_backward(const struct dt_block *b, const float *weight, const float *x, const float *dz, double *dw, double *db,
+                           float *dx)
+{
+    const size_t n_in = dt_shape_elems(b->in);
+    for (int k = 0; k < b->linear_out.c; k++) {
+        db[k] += dz[k];
+        for (size_t i = 0; i < n_in; i++) {
+            dw[(size_t)k * n_in + i] += (double)dz[k] * x[i];
+        }
+    }
+    for (size_t i = 0; dx != NULL && i < n_in; i++) {
+        double sum = 0;
+        for (int k = 0; k < b->linear_out.c; k++) {
+            sum += (double)dz[k] * weight[(size_t)k * n_in + i];
+        }
+        dx[i] = (float)sum;
+    }
+}
+
+static void linear_forward(const struct dt_block_state *st, const float *params, const float *x, float *y)
+{
+    const struct dt_block *b = st->block;
+    switch (b->linear) {
+    case DT_LINEAR_CONV:
+        conv_forward(b, params + st->weight_offset, params + st->bias_offset, x, y);
+        break;
+    case DT_LINEAR_DENSE:
+        dense_forward(b, params + st->weight_offset, params + st->bias_offset, x, y);
+        break;
+    case DT_LINEAR_NONE:
+        for (size_t i = 0; i < dt_shape_elems(b->in); i++) {
+            y[i] = activate(b->activation, x[i]);
+        }
+        break;
+    }
+}
+
+/* A window holding a NaN gives NaN; of equal values the first in row-major order wins. */
+static void pool_forward(const struct dt_block *b, const float *x, float *y, uint32_t *winner)
+{
+    for (int c = 0; c < b->pool_out.c; c++) {
+        for (int p = 0; p < b->pool_out.h; p++) {
+            for (int q = 0; q < b->pool_out.w; q++) {
+                size_t best = at(b->linear_out, c, p * b->pool_stride, q * b->pool_stride);
+                double sum = 0;
+                for (int r = 0; r < b->pool_size; r++) {
+                    for (int s = 0; s < b->pool_size; s++) {
+                        const size_t i = at(b->linear_out, c, p * b->pool_stride + r, q * b->pool_stride + s);
+                        sum += x[i];
+                        best = x[i] > x[best] || (isnan(x[i]) && !isnan(x[best])) ? i : best;
+                    }
+                }
+                const size_t o = at(b->pool_out, c, p, q);
+                winner[o] = (uint32_t)best;
+                y[o] = b->pool == DT_POOL_MAX ? x[best] : (float)(sum / (b->pool_size * b->pool_size));
+            }
+        }
+    }
+}
+
+/* dx is zeroed. */
+static void pool_backward(const struct dt_block *b, const float *dy, const uint32_t *winner, float *dx)
+{
+    for (int c = 0; c < b->pool_out.c; c++) {
+        for (int p = 0; p < b->pool_out.h; p++) {
+            for (int q = 0; q < b->pool_out.w; q++) {
+                const size_t o = at(b->pool_out, c, p, q);
+                if (b->pool == DT_POOL_MAX) {
+                    dx[winner[o]] += dy[o];
+                    continue;
+                }
+                for (int r = 0; r < b->pool_size; r++) {
+                    for (int s = 0; s < b->pool_size; s++) {
+                        dx[at(b->linear_out, c, p * b->pool_stride + r, q * b->pool_stride + s)] +=
+                            dy[o] / (float)(b->pool_size * b->pool_size);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/* Multiplies a sample by its dropout mask, on the way forward and back alike: kept units grow by 1 / (1 - rate). */
+static void dropout(const struct dt_block *b, const struct dt_pass *pass, int sample, float *x)
+{
+    const struct dt_shape s = b->pool_out;
+    const uint32_t threshold = dt_dropout_threshold(b->dropout_rate);
+    const float scale = 1.0f / (1.0f - b->dropout_rate);
+    for (int c = 0; c < s.c; c++) {
+        for (int h = 0; h < s.h; h++) {
+            for (int w = 0; w < s.w; w++) {
+                const uint32_t unit = ((uint32_t)h * (uint32_t)s.w + (uint32_t)w) * (uint32_t)s.c + (uint32_t)c;
+                const struct dt_rng4 words =
+                    dt_dropout_words(pass->seed, b->dropout_stream, pass->batch->epoch, pass->batch->ids[sample], unit, threshold);
+                x[at(s, c, h, w)] *= dt_dropout_keeps(words, unit, threshold) ? scale : 0.0f;
+            }
+        }
+    }
+}
+
+/* One sample at the flatten, forward or back: images are C H W here, and a dense layer wants its inputs in H W C order. */
+static void reorder(const struct dt_block_state *st, bool forward, float *x)
+{
+    const struct dt_shape s = st->block->pool_out;
+    if (!st->block->flatten || st->block->canonical) {
+        return;
+    }
+    for (int c = 0; c < s.c; c++) {
+        for (int h = 0; h < s.h; h++) {
+            for (int w = 0; w < s.w; w++) {
+                const size_t unit = ((size_t)h * (size_t)s.w + (size_t)w) * (size_t)s.c + (size_t)c;
+                st->reordered[forward ? unit : at(s, c, h, w)] = x[forward ? at(s, c, h, w) : unit];
+            }
+        }
+    }
+    memcpy(x, st->reordered, dt_shape_elems(s) * sizeof(float));
+}
+
+enum dt_status dt_ref_block_forward(struct dt_block_state *st, const float *params, const float *x, float *y,
+                                    const struct dt_pass *pass)
+{
+    const struct dt_block *b = st->block;
+    const size_t n_linear = dt_shape_elems(b->linear_out), n_out = dt_shape_elems(b->out);
+    for (int i = 0; i < pass->batch->n; i++) {
+        const size_t n = (size_t)i;
+        const size_t kept = (size_t)pass->first + n; /* where the block remembers this sample */
+        float *linear = st->linear + kept * n_linear;
+        linear_forward(st, params, x + n * dt_shape_elems(b->in), linear);
+        if (b->pool != DT_POOL_NONE) {
+            pool_forward(b, linear, y + n * n_out, st->winner + kept * n_out);
+        } else {
+            memcpy(y + n * n_out, linear, n_out * sizeof(float));
+        }
+        if (b->dropout_rate > 0 && pass->training) {
+            dropout(b, pass, i, y + n * n_out);
+        }
+        reorder(st, true, y + n * n_out);
+        if (pass->poll != NULL) {
+            pass->poll(pass->poll_context);
+        }
+    }
+    return DT_OK;
+}
+
+/* One sample's gradient from the block's output to its linear operation's, in st->delta. */
+static void unwind(struct dt_block_state *st, int sample, float *dy, const struct dt_pass *pass)
+{
+    const struct dt_block *b = st->block;
+    const size_t n_linear = dt_shape_elems(b->linear_out);
+    const size_t kept = (size_t)(pass->first + sample);
+    const float *linear = st->linear + kept * n_linear;
+    reorder(st, false, dy);
+    if (b->dropout_rate > 0) {
+        dropout(b, pass, sample, dy);
+    }
+    if (b->pool != DT_POOL_NONE) {
+        memset(st->delta, 0, n_linear * sizeof(float));
+        pool_backward(b, dy, st->winner + kept * dt_shape_elems(b->out), st->delta);
+    } else {
+        memcpy(st->delta, dy, n_linear * sizeof(float));
+    }
+    for (size_t i = 0; i < n_linear; i++) {
+        st->delta[i] = (float)(st->delta[i] * slope(b->activation, linear[i]));
+    }
+}
+
+static void conv_backward_sample(struct dt_block_state *st, const float *params, const float *x, float *dx)
+{
+    const struct dt_block *b = st->block;
+    const size_t n_in = dt_shape_elems(b->in);
+    memset(st->input_sum, 0, n_in * sizeof(double));
+    conv_backward(b, params + st->weight_offset, x, st->delta, st->weight_sum, st->bias_sum, dx != NULL ? st->input_sum : NULL);
+    for (size_t i = 0; dx != NULL && i < n_in; i++) {
+        dx[i] = (float)st->input_sum[i];
+    }
+}
+
+static void linear_backward(struct dt_block_state *st, const float *params, const float *x, float *dx)
+{
+    const struct dt_block *b = st->block;
+    switch (b->linear) {
+    case DT_LINEAR_CONV:
+        conv_backward_sample(st, params, x, dx);
+        break;
+    case DT_LINEAR_DENSE:
+        dense_backward(b, params + st->weight_offset, x, st->delta, st->weight_sum, st->bias_sum, dx);
+        break;
+    case DT_LINEAR_NONE:
+        if (dx != NULL) {
+            memcpy(dx, st->delta, dt_shape_elems(b->in) * sizeof(float));
+        }
+        break;
+    }
+}
+
+static void store_sums(const double *sums, size_t n, float *grads, bool accumulate)
+{
+    for (size_t i = 0; i < n; i++) {
+        grads[i] = (float)((accumulate ? (double)grads[i] : 0.0) + sums[i]);
+    }
+}
+
+enum dt_status dt_ref_block_backward(struct dt_block_state *st, const float *params, float *grads, const float *x, const float *y,
+                                     float *dy, float *dx, const struct dt_pass *pass)
+{
+    (void)y;
+    const struct dt_block *b = st->block;
+    const size_t n_in = dt_shape_elems(b->in), n_out = dt_shape_elems(b->out), n_bias = (size_t)b->linear_out.c;
+    memset(st->weight_sum, 0, st->n_weights * sizeof(double));
+    memset(st->bias_sum, 0, n_bias * sizeof(double));
+    for (int i = 0; i < pass->batch->n; i++) {
+        const size_t n = (size_t)i;
+        unwind(st, i, dy + n * n_out, pass);
+        linear_backward(st, params, x + n * n_in, dx != NULL ? dx + n * n_in : NULL);
+        if (pass->poll != NULL) {
+            pass->poll(pass->poll_context);
+        }
+    }
+    if (b->linear != DT_LINEAR_NONE) {
+        store_sums(st->weight_sum, st->n_weights, grads + st->weight_offset, pass->accumulate);
+        store_sums(st->bias_sum, n_bias, grads + st->bias_offset, pass->accumulate);
+    }
+    return DT_OK;
+}

@@ -1,0 +1,197 @@
+#include "dist/allreduce/host_sum.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#define PIECE_ELEMS ((size_t)1 << 13) /* 32 KiB: parts and total of a piece fit the nearest caches */
+#define SLICE_ELEMS ((size_t)1 << 14) /* a shorter one is not worth a message of its own */
+
+/* One range's round, at the end of the shared memory. Each counter is written by all ranks of the host. */
+struct slot {
+    _Alignas(64) _Atomic uint64_t n_arrived; /* of all rounds */
+    _Atomic uint64_t open_round;             /* all ranks have arrived for it */
+    _Atomic uint32_t n_taken, n_done;        /* pieces of the open round */
+    _Atomic uint32_t n_crossed;              /* slices that are summed over the hosts */
+};
+
+/* The arrays come first: the total, the ranks' parts, and then smaller ones, where each rank keeps the sums of a piece that are
+ * used at once. */
+static float *array_of(const struct dt_host_sum *sum, int index)
+{
+    char *bytes = sum->memory.bytes;
+    return (float *)(void *)(bytes + (size_t)index * dt_host_array_bytes(sum->n_elems));
+}
+
+static float *sums_of(const struct dt_host_sum *sum, int local_rank)
+{
+    char *bytes = (char *)array_of(sum, 1 + sum->comm->local_size);
+    return (float *)(void *)(bytes + (size_t)local_rank * dt_host_array_bytes(PIECE_ELEMS));
+}
+
+static struct slot *slot_of(const struct dt_host_sum *sum, int slot)
+{
+    return (struct slot *)(void *)sums_of(sum, sum->comm->local_size) + slot;
+}
+
+static const float *part_of(const struct dt_host_sum *sum, int local_rank)
+{
+    return array_of(sum, 1 + local_rank);
+}
+
+static void add_parts(const struct dt_host_sum *sum, size_t begin, size_t n_elems, float *restrict sums)
+{
+    const float *first = part_of(sum, 0) + begin;
+    if (sum->comm->local_size == 1) { /* but other hosts have more */
+        memcpy(sums, first, n_elems * sizeof *sums);
+        return;
+    }
+    const float *second = part_of(sum, 1) + begin;
+    for (size_t i = 0; i < n_elems; i++) {
+        sums[i] = first[i] + second[i];
+    }
+    for (int rank = 2; rank < sum->comm->local_size; rank++) {
+        const float *part = part_of(sum, rank) + begin;
+        for (size_t i = 0; i < n_elems; i++) {
+            sums[i] += part[i];
+        }
+    }
+}
+
+static void add_piece(const struct dt_host_sum *sum, size_t begin, size_t end)
+{
+    if (sum->use == NULL) {
+        add_parts(sum, begin, end - begin, sum->total + begin);
+    } else {
+        float *sums = sums_of(sum, sum->comm->local_rank);
+        add_parts(sum, begin, end - begin, sums);
+        sum->use(sum->use_context, begin, end, sums);
+    }
+}
+
+/* Adds one more piece of the host's total, if there is one to be had, and says whether that is complete. */
+static bool add_inside(const struct dt_host_sum *sum, const struct dt_host_sum_range *range, struct slot *slot)
+{
+    const uint32_t n_pieces = (uint32_t)((range->end - range->begin + PIECE_ELEMS - 1) / PIECE_ELEMS);
+    if (atomic_load_explicit(&slot->n_taken, memory_order_relaxed) < n_pieces) {
+        const uint32_t piece = atomic_fetch_add_explicit(&slot->n_taken, 1, memory_order_relaxed);
+        if (piece < n_pieces) {
+            const size_t from = range->begin + piece * PIECE_ELEMS;
+            add_piece(sum, from, range->end - from < PIECE_ELEMS ? range->end : from + PIECE_ELEMS);
+            atomic_fetch_add_explicit(&slot->n_done, 1, memory_order_release);
+        }
+    }
+    return atomic_load_explicit(&slot->n_done, memory_order_acquire) == n_pieces;
+}
+
+/* Into how many slices a range is cut for its way between the hosts: the same on all of them. */
+static size_t n_slices_of(const struct dt_host_sum *sum, const struct dt_host_sum_range *range)
+{
+    const size_t n_ways = (size_t)sum->comm->n_across;
+    const size_t n_worth = (range->end - range->begin + SLICE_ELEMS - 1) / SLICE_ELEMS;
+    return n_worth < n_ways ? n_worth : n_ways;
+}
+
+static enum dt_status start_across(struct dt_host_sum *sum, struct dt_host_sum_range *range, size_t n_slices, const char *name)
+{
+    const size_t n_elems = range->end - range->begin, index = (size_t)sum->comm->local_rank;
+    const size_t begin = range->begin + n_elems * index / n_slices, end = range->begin + n_elems * (index + 1) / n_slices;
+    range->stage = DT_ACROSS;
+    if (sum->across != NULL) {
+        return dt_executor_start(sum->across, (int)(range - sum->ranges), begin, end);
+    }
+    return dt_comm_allreduce_start(sum->comm->across, sum->total + begin, end - begin, DT_TYPE_F32, DT_REDUCE_SUM, name,
+                                   &range->across);
+}
+
+/* Moves this rank's slice on, if it has one, and says whether all slices of the host have crossed. */
+static enum dt_status add_across(struct dt_host_sum *sum, struct dt_host_sum_range *range, struct slot *slot, bool *done)
+{
+    const size_t n_slices = n_slices_of(sum, range);
+    if ((size_t)sum->comm->local_rank < n_slices && range->stage != DT_CROSSED) {
+        bool crossed;
+        if (range->stage == DT_INSIDE) {
+            DT_TRY(start_across(sum, range, n_slices, range->across.name));
+        }
+        if (sum->across != NULL) {
+            DT_TRY(dt_executor_progress(sum->across, (int)(range - sum->ranges), &crossed));
+        } else {
+            DT_TRY(dt_comm_test(sum->comm->across, &range->across, &crossed));
+        }
+        if (crossed) {
+            range->stage = DT_CROSSED;
+            atomic_fetch_add_explicit(&slot->n_crossed, 1, memory_order_release);
+        }
+    }
+    *done = atomic_load_explicit(&slot->n_crossed, memory_order_acquire) == n_slices;
+    return DT_OK;
+}
+
+/* Moves this sum and all before it a little way on, and says whether it is done. Messages between hosts begin in the order of the
+ * sums, as MPI demands, whichever total is complete first and whichever request is looked at. */
+static enum dt_status progress(struct dt_request *request, bool *done)
+{
+    struct dt_host_sum *sum = request->handle;
+    const uint64_t order = sum->ranges[request->slot].order;
+    bool may_cross = true;
+    for (uint64_t n = sum->n_done; n <= order; n++) {
+        const int index = sum->slots_of[n % DT_HOST_SUM_SLOTS];
+        struct dt_host_sum_range *range = &sum->ranges[index];
+        struct slot *slot = slot_of(sum, index);
+        const bool open = atomic_load_explicit(&slot->open_round, memory_order_acquire) == range->round;
+        may_cross = open && add_inside(sum, range, slot) && may_cross;
+        bool whole = false;
+        if (may_cross) {
+            DT_TRY(add_across(sum, range, slot, &whole));
+        }
+        sum->n_done += whole && n == sum->n_done;
+    }
+    *done = order < sum->n_done;
+    return DT_OK;
+}
+
+void dt_host_sum_start(struct dt_host_sum *sum, int slot_index, size_t begin, size_t end, const char *name,
+                       struct dt_request *request)
+{
+    struct slot *slot = slot_of(sum, slot_index);
+    struct dt_host_sum_range *range = &sum->ranges[slot_index];
+    dt_comm_request_begin(sum->comm, name, request);
+    request->handle = sum;
+    request->slot = slot_index;
+    request->progress = progress;
+    sum->slots_of[sum->n_started % DT_HOST_SUM_SLOTS] = slot_index;
+    *range = (struct dt_host_sum_range){
+        .begin = begin, .end = end, .round = range->round + 1, .order = sum->n_started++, .across.name = name};
+    /* The last to arrive opens the round. By then every rank has seen the end of the one before, and none looks at the counters. */
+    if (atomic_fetch_add(&slot->n_arrived, 1) + 1 == range->round * (uint64_t)sum->comm->local_size) {
+        atomic_store_explicit(&slot->n_taken, 0, memory_order_relaxed);
+        atomic_store_explicit(&slot->n_done, 0, memory_order_relaxed);
+        atomic_store_explicit(&slot->n_crossed, 0, memory_order_relaxed);
+        atomic_store_explicit(&slot->open_round, range->round, memory_order_release);
+    }
+}
+
+enum dt_status dt_host_sum_open(struct dt_comm *comm, size_t n_elems, struct dt_host_sum *out)
+{
+    *out = (struct dt_host_sum){.comm = comm, .n_elems = n_elems};
+    if (comm->n_hosts == comm->size) {
+        return DT_OK;
+    }
+    const size_t n_ranks = (size_t)comm->local_size, n_slot_bytes = DT_HOST_SUM_SLOTS * sizeof(struct slot);
+    const size_t n_array_bytes = (n_ranks + 1) * dt_host_array_bytes(n_elems) + n_ranks * dt_host_array_bytes(PIECE_ELEMS);
+    DT_TRY(dt_host_memory_open(comm, n_slot_bytes + n_array_bytes, &out->memory));
+    if (out->memory.bytes != NULL) {
+        out->total = array_of(out, 0);
+        out->part = array_of(out, 1 + comm->local_rank);
+        dt_host_array_settle(out->part, n_elems);
+        if (comm->local_rank == 0) {
+            dt_host_array_settle(out->total, n_elems);
+        }
+    }
+    return DT_OK;
+}
+
+void dt_host_sum_close(struct dt_host_sum *sum)
+{
+    dt_host_memory_close(&sum->memory);
+    sum->part = sum->total = NULL;
+}

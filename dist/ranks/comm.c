@@ -1,0 +1,191 @@
+#include "dist/ranks/comm.h"
+
+#include <limits.h>
+#include <sched.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+
+/* Pieces of the blocking calls: below the int counts of MPI, and a multiple of every element size. */
+#define PIECE_ELEMS ((size_t)1 << 30)
+#define SPINS_BEFORE_YIELD 50
+#define TESTS_PER_CLOCK 16
+#define OTHERS_FIRST_S 1.5 /* who sees no missing rank leaves it so long to those who may, on other hosts */
+
+size_t dt_type_bytes(enum dt_type type)
+{
+    switch (type) {
+    case DT_TYPE_F32:
+    case DT_TYPE_I32:
+        return 4;
+    case DT_TYPE_F64:
+    case DT_TYPE_U64:
+        return 8;
+    }
+    return 0;
+}
+
+enum dt_status dt_comm_timeout_from_env(double *seconds)
+{
+    const char *text = getenv("DTRAIN_TIMEOUT");
+    if (text == NULL) {
+        return DT_OK;
+    }
+    char *end = NULL;
+    const double value = strtod(text, &end);
+    if (end == text || *end != '\0' || !(value >= DT_TIMEOUT_MIN_S && value <= DT_TIMEOUT_MAX_S)) {
+        return dt_error(DT_CONFIG, "DTRAIN_TIMEOUT: expected seconds 2..3600, got '%s'", text);
+    }
+    *seconds = value;
+    return DT_OK;
+}
+
+void dt_comm_close(struct dt_comm *comm)
+{
+    if (comm != NULL) {
+        comm->ops->close(comm);
+    }
+}
+
+void dt_comm_phase(struct dt_comm *comm, const char *name)
+{
+    comm->ops->phase(comm, name);
+}
+
+void dt_comm_request_begin(struct dt_comm *comm, const char *name, struct dt_request *request)
+{
+    *request = (struct dt_request){.name = name, .active = true, .sequence = ++comm->n_started};
+    comm->ops->alive(comm);
+}
+
+void dt_comm_request_end(struct dt_comm *comm)
+{
+    comm->n_done++;
+    comm->ops->alive(comm);
+}
+
+static enum dt_status request_begun(struct dt_request *request, enum dt_status status)
+{
+    request->active = status == DT_OK;
+    return status;
+}
+
+static enum dt_status check_count(size_t n, const char *name)
+{
+    if (n > INT_MAX) {
+        return dt_error(DT_CONFIG, "%s: %zu elements are too many for one message of at most %d (use smaller buckets)", name, n,
+                        INT_MAX);
+    }
+    return DT_OK;
+}
+
+enum dt_status dt_comm_allreduce_start(struct dt_comm *comm, void *buffer, size_t n_elems, enum dt_type type, enum dt_reduce op,
+                                       const char *name, struct dt_request *request)
+{
+    *request = (struct dt_request){.active = false};
+    DT_TRY(check_count(n_elems, name));
+    dt_comm_request_begin(comm, name, request);
+    return request_begun(request, comm->ops->allreduce_start(comm, buffer, n_elems, type, op, request));
+}
+
+enum dt_status dt_comm_test(struct dt_comm *comm, struct dt_request *request, bool *done)
+{
+    *done = !request->active;
+    if (request->active) {
+        if (request->progress != NULL) {
+            DT_TRY(request->progress(request, done));
+        } else {
+            DT_TRY(comm->ops->test(comm, request, done));
+        }
+        if (*done) {
+            request->active = false;
+            dt_comm_request_end(comm);
+        }
+    }
+    return DT_OK;
+}
+
+/* What a wait of so long, beyond the limit, comes to: DT_OK as long as others may know more. */
+static enum dt_status judge(struct dt_comm *comm, const struct dt_request *request, double waited_s)
+{
+    char who[256];
+    const double limit_s = comm->timeout_s + (comm->ops->explain(comm, request, who, sizeof who) ? 0 : OTHERS_FIRST_S);
+    if (waited_s <= limit_s) {
+        return DT_OK;
+    }
+    return dt_error(DT_STALLED, "%s stalled for %.0f s: %s (raise DTRAIN_TIMEOUT if the work takes that long)", request->name,
+                    limit_s, who);
+}
+
+enum dt_status dt_comm_wait(struct dt_comm *comm, struct dt_request *request)
+{
+    uint64_t last_ns = dt_clock_ns();
+    double waited_s = 0;
+    for (unsigned n_tests = 0;; n_tests++) {
+        bool done;
+        DT_TRY(dt_comm_test(comm, request, &done));
+        if (done) {
+            return DT_OK;
+        }
+        if (n_tests < SPINS_BEFORE_YIELD) {
+            continue;
+        }
+        sched_yield();
+        if (n_tests % TESTS_PER_CLOCK == 0) {
+            /* A gap of seconds between two looks at the clock means that this process was stopped, perhaps with the whole job. */
+            const uint64_t now_ns = dt_clock_ns();
+            const double gap_s = (double)(now_ns - last_ns) * 1e-9;
+            waited_s += gap_s < 1 ? gap_s : 1;
+            last_ns = now_ns;
+            comm->ops->alive(comm);
+            if (waited_s > comm->timeout_s) {
+                DT_TRY(judge(comm, request, waited_s));
+            }
+        }
+    }
+}
+
+enum dt_status dt_comm_allreduce(struct dt_comm *comm, void *buffer, size_t n_elems, enum dt_type type, enum dt_reduce op,
+                                 const char *name)
+{
+    char *next = buffer;
+    do {
+        const size_t n = n_elems < PIECE_ELEMS ? n_elems : PIECE_ELEMS;
+        struct dt_request request;
+        DT_TRY(dt_comm_allreduce_start(comm, next, n, type, op, name, &request));
+        DT_TRY(dt_comm_wait(comm, &request));
+        next += n * dt_type_bytes(type);
+        n_elems -= n;
+    } while (n_elems > 0);
+    return DT_OK;
+}
+
+enum dt_status dt_comm_broadcast(struct dt_comm *comm, void *buffer, size_t n_bytes, int root, const char *name)
+{
+    char *next = buffer;
+    do {
+        const size_t n = n_bytes < PIECE_ELEMS ? n_bytes : PIECE_ELEMS;
+        struct dt_request request;
+        dt_comm_request_begin(comm, name, &request);
+        DT_TRY(request_begun(&request, comm->ops->broadcast_start(comm, next, n, root, &request)));
+        DT_TRY(dt_comm_wait(comm, &request));
+        next += n;
+        n_bytes -= n;
+    } while (n_bytes > 0);
+    return DT_OK;
+}
+
+enum dt_status dt_comm_allgather(struct dt_comm *comm, const void *mine, void *all, size_t n_bytes_each, const char *name)
+{
+    struct dt_request request;
+    DT_TRY(check_count(n_bytes_each, name));
+    dt_comm_request_begin(comm, name, &request);
+    DT_TRY(request_begun(&request, comm->ops->allgather_start(comm, mine, all, n_bytes_each, &request)));
+    return dt_comm_wait(comm, &request);
+}
+
+enum dt_status dt_comm_barrier(struct dt_comm *comm, const char *name)
+{
+    int32_t nothing = 0;
+    return dt_comm_allreduce(comm, &nothing, 1, DT_TYPE_I32, DT_REDUCE_SUM, name);
+}

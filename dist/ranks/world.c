@@ -1,0 +1,264 @@
+#include "dist/ranks/world.h"
+
+#include <mpi.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "dist/ranks/launch.h"
+#include "dist/ranks/start_watch.h"
+#include "dist/ranks/stop.h"
+
+#define EXIT_LIMIT_S 10
+#define TAKE_ALONG_LIMIT_S 3
+#define KILL_LIMIT_S 2 /* how much later the kernel ends what not even the limit ended */
+
+static bool mpi_started; /* and not ended */
+static bool leaving;     /* dt_world_exit is at work */
+static volatile sig_atomic_t limit_code;
+static const char *volatile limit_text;
+
+static void on_limit(int signal_number)
+{
+    (void)signal_number;
+    dt_launch_end_job(limit_text, limit_code);
+}
+
+static void send_later(int signal_number, unsigned seconds)
+{
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = signal_number};
+    const struct itimerspec when = {.it_value.tv_sec = seconds};
+    timer_t timer;
+    if (timer_create(CLOCK_MONOTONIC, &event, &timer) == 0) {
+        timer_settime(timer, 0, &when, NULL);
+    }
+}
+
+/* The way out blocks and can hang when another rank is gone: an alarm ends the process then. Its timers run on in the kernel when
+ * the process is stopped, where nobody may be left to kill it: SIGCONT lets it meet its alarm. */
+static void set_limit(unsigned seconds, int code, const char *text)
+{
+    limit_code = code;
+    limit_text = text;
+    struct sigaction action = {.sa_handler = on_limit};
+    sigset_t alarm_set;
+    sigemptyset(&alarm_set);
+    sigaddset(&alarm_set, SIGALRM);
+    sigaction(SIGALRM, &action, NULL);
+    pthread_sigmask(SIG_UNBLOCK, &alarm_set, NULL);
+    send_later(SIGALRM, seconds);
+    send_later(SIGCONT, seconds);
+    send_later(SIGKILL, seconds + KILL_LIMIT_S);
+}
+
+/* The launcher kills this process together with the others; what it does not kill in time ends by itself. */
+static void take_others_along(int code, const char *last_words)
+{
+    set_limit(TAKE_ALONG_LIMIT_S, code, last_words);
+    fflush(NULL);
+    if (!dt_launch_abort(code)) {
+        MPI_Abort(MPI_COMM_WORLD, code);
+    }
+    dt_sleep_ms(DT_LAUNCH_KILL_MS);
+    _exit(code);
+}
+
+/* Without this, mpirun may report a job as done whose rank called exit(0) in the middle of it. */
+static void on_stray_exit(int code, void *unused)
+{
+    (void)unused;
+    if (mpi_started && !leaving) {
+        fputs("dtrain: a rank left without dt_world_exit (this is a bug)\n", stderr);
+        take_others_along(code == 0 ? DT_INTERNAL : code, "");
+    }
+}
+
+static enum dt_status start_mpi(void)
+{
+    int provided;
+    DT_TRY(dt_launch_fit_file_limit());
+    const int code = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
+    if (code != MPI_SUCCESS) {
+        return dt_error(DT_UNAVAILABLE, "MPI does not start (MPI_Init_thread returned %d)", code);
+    }
+    mpi_started = true;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    on_exit(on_stray_exit, NULL);
+    return DT_OK;
+}
+
+static enum dt_status open_comm(struct dt_world *world)
+{
+    DT_TRY(world->size == 1 ? dt_comm_open_self(&world->comm) : dt_comm_open_mpi(&world->comm));
+    world->local_rank = world->comm->local_rank;
+    world->local_size = world->comm->local_size;
+    return DT_OK;
+}
+
+static enum dt_status find_ranks(struct dt_world *world)
+{
+    DT_TRY(start_mpi());
+    dt_stop_install();
+    MPI_Comm_rank(MPI_COMM_WORLD, &world->rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &world->size);
+    const enum dt_status launch = dt_launch_check(world->size);
+    if (launch != DT_OK) {
+        world->rank = dt_launch_rank();
+        return launch;
+    }
+    return open_comm(world);
+}
+
+enum dt_status dt_world_open(struct dt_world *world)
+{
+    *world = (struct dt_world){.rank = dt_launch_rank(), .size = 1, .local_size = 1};
+    dt_stop_block();
+    dt_launch_die_with_parent();
+    if (gethostname(world->host, DT_HOST_SIZE - 1) != 0) {
+        snprintf(world->host, sizeof world->host, "unknown");
+    }
+    DT_TRY(dt_start_watch_open(world->host));
+    const enum dt_status status = find_ranks(world);
+    dt_start_watch_close();
+    DT_TRY(status);
+    return dt_world_agree(world, dt_comm_timeout_from_env(&world->comm->timeout_s));
+}
+
+/* What a rank tells the others about itself. */
+struct dt_report {
+    int32_t status;
+    uint32_t text_hash; /* FNV-1a */
+};
+
+static uint32_t hash_text(const char *text)
+{
+    uint32_t hash = 2166136261u;
+    for (; *text != '\0'; text++) {
+        hash = (hash ^ (unsigned char)*text) * 16777619u;
+    }
+    return hash;
+}
+
+/* The lowest failing rank, or -1; `alike`: all ranks report the same. */
+static int find_failure(const struct dt_report *reports, int n, bool *alike)
+{
+    int first = -1;
+    *alike = true;
+    for (int i = 0; i < n; i++) {
+        if (reports[i].status != DT_OK && first < 0) {
+            first = i;
+        }
+        *alike = *alike && memcmp(&reports[i], &reports[0], sizeof reports[i]) == 0;
+    }
+    return first;
+}
+
+/* The text of rank `first` becomes everybody's. */
+static enum dt_status share_failure(struct dt_world *world, int first, bool alike, enum dt_status status)
+{
+    char text[DT_ERROR_TEXT_SIZE] = "";
+    if (world->rank == first && alike) {
+        snprintf(text, sizeof text, "%s", dt_error_text());
+    } else if (world->rank == first) {
+        snprintf(text, sizeof text, "rank %d (%s): %.*s", world->rank, world->host, DT_ERROR_TEXT_SIZE - DT_HOST_SIZE - 20,
+                 dt_error_text());
+    }
+    DT_TRY(dt_comm_broadcast(world->comm, text, sizeof text, first, "broadcast of an error's text"));
+    dt_error_clear();
+    return dt_error_agreed(dt_error(status, "%s", text));
+}
+
+enum dt_status dt_world_agree(struct dt_world *world, enum dt_status mine)
+{
+    if (world->size == 1) {
+        return mine;
+    }
+    if (world->reports == NULL) { /* while the world is opened, and kept: later, want of memory is itself to be agreed on */
+        world->reports = calloc((size_t)world->size, sizeof *world->reports);
+    }
+    if (world->reports == NULL) {
+        return dt_error(DT_NO_MEMORY, "no memory to agree with the other ranks");
+    }
+    const struct dt_report report = {.status = (int32_t)mine, .text_hash = mine == DT_OK ? 0 : hash_text(dt_error_text())};
+    bool alike;
+    DT_TRY(dt_comm_allgather(world->comm, &report, world->reports, sizeof report, "agreement on errors"));
+    const int first = find_failure(world->reports, world->size, &alike);
+    return first < 0 ? DT_OK : share_failure(world, first, alike, (enum dt_status)world->reports[first].status);
+}
+
+bool dt_world_speaks(struct dt_world *world, bool agreed)
+{
+    const bool first = world->size == 1 || agreed;
+    world->has_word = first ? world->rank == 0 : world->comm == NULL || world->comm->ops->claim(world->comm);
+    return world->has_word;
+}
+
+#ifdef MPICH
+/* MPICH 4.0 ends each UCX connection and then waits for all ranks without serving the connections, so that over TCP a third of all
+ * jobs of four ranks hang in MPI_Finalize (mended upstream, pull request 6596). Taking the place of this one UCX function lets
+ * Finalize drop the connections instead: nothing of ours is on its way by then. */
+void *ucp_disconnect_nb(void *endpoint);
+void *ucp_disconnect_nb(void *endpoint)
+{
+    (void)endpoint;
+    return NULL; /* UCS_OK: done */
+}
+#endif
+
+static void end_mpi(struct dt_world *world)
+{
+    dt_comm_close(world->comm);
+    MPI_Finalize();
+    mpi_started = false;
+    limit_text = ""; /* the others were here, and told it */
+}
+
+/* What to say if the limit strikes: an error that nobody has told, because the others are not here after all. */
+static const char *untold(const struct dt_world *world, enum dt_status status)
+{
+    static char line[DT_ERROR_TEXT_SIZE + 64];
+    if (status == DT_OK || status == DT_STOPPED || world->has_word || world->size == 1) {
+        return "";
+    }
+    snprintf(line, sizeof line, "dtrain: rank %d alone: %s\n", world->rank, dt_error_text());
+    return line;
+}
+
+void dt_world_exit(struct dt_world *world, enum dt_status status, bool agreed)
+{
+    leaving = true;
+    if (!mpi_started) {
+        exit((int)status);
+    }
+    fflush(NULL);
+    set_limit(EXIT_LIMIT_S, (int)status, untold(world, status));
+    if (world->size > 1 && (!agreed || status == DT_STALLED)) {
+        if (!world->has_word) {
+            dt_sleep_ms(DT_LAUNCH_FIRST_SPEAKS_MS);
+        }
+        take_others_along((int)status, untold(world, status));
+    }
+    end_mpi(world);
+    if (status != DT_OK && dt_stop_requested() && world->rank == 0) {
+        dt_launch_keep_code();
+    }
+    exit((int)status);
+}
+
+const char *dt_mpi_version(void)
+{
+    static char version[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length = 0;
+    MPI_Get_library_version(version, &length);
+    version[strcspn(version, "\n")] = '\0';
+    char *tab = strchr(version, '\t');
+    if (strncmp(version, "MPICH Version:", 14) == 0 && tab != NULL) {
+        /* "MPICH Version:<tab>4.0.2" */
+        memmove(version + strlen("MPICH "), tab + 1, strlen(tab + 1) + 1);
+    }
+    return version;
+}

@@ -1,0 +1,91 @@
+#include "dist/strategy/grad_sync.h"
+
+#include <stdio.h>
+
+static void add_bucket(struct dt_grad_sync *sync, size_t begin, size_t end)
+{
+    struct dt_bucket *bucket = &sync->buckets[sync->n_buckets];
+    bucket->begin = begin;
+    bucket->end = end;
+    snprintf(bucket->name, sizeof bucket->name, "allreduce of gradient bucket %d", sync->n_buckets);
+    sync->n_buckets++;
+}
+
+enum dt_status dt_grad_sync_open(struct dt_allreduce *allreduce, const size_t *ends, int n_ends, size_t bucket_bytes, bool overlap,
+                                 struct dt_grad_sync *out)
+{
+    if (n_ends > DT_MAX_BUCKETS) {
+        return dt_error(DT_INTERNAL, "%d blocks with parameters, at most %d are possible", n_ends, DT_MAX_BUCKETS);
+    }
+    *out = (struct dt_grad_sync){.allreduce = allreduce, .overlap = overlap};
+    size_t begin = 0;
+    for (int i = 0; i < n_ends; i++) {
+        const bool full = (ends[i] - begin) * sizeof(float) >= bucket_bytes;
+        if (ends[i] > begin && (full || i == n_ends - 1)) {
+            add_bucket(out, begin, ends[i]);
+            begin = ends[i];
+        }
+    }
+    return DT_OK;
+}
+
+void dt_grad_sync_begin(struct dt_grad_sync *sync)
+{
+    sync->n_started = 0;
+    sync->n_ready = 0;
+    sync->failed = DT_OK;
+}
+
+static enum dt_status start(struct dt_grad_sync *sync, int index)
+{
+    struct dt_bucket *bucket = &sync->buckets[index];
+    return dt_allreduce_start(sync->allreduce, index, bucket->begin, bucket->end, bucket->name, &bucket->request);
+}
+
+static enum dt_status start_ready(struct dt_grad_sync *sync)
+{
+    while (sync->n_started < sync->n_buckets && sync->buckets[sync->n_started].end <= sync->n_ready) {
+        DT_TRY(start(sync, sync->n_started));
+        sync->n_started++;
+    }
+    return DT_OK;
+}
+
+enum dt_status dt_grad_sync_ready(void *context, size_t begin, size_t end)
+{
+    struct dt_grad_sync *sync = context;
+    if (begin != sync->n_ready || end < begin) {
+        return dt_error(DT_INTERNAL, "gradients [%zu, %zu) came ready where [%zu, ...) was next", begin, end, sync->n_ready);
+    }
+    sync->n_ready = end;
+    if (sync->overlap) {
+        DT_TRY(start_ready(sync));
+        dt_grad_sync_poll(sync);
+    }
+    return DT_OK;
+}
+
+void dt_grad_sync_poll(void *context)
+{
+    struct dt_grad_sync *sync = context;
+    for (int i = 0; i < sync->n_started && sync->failed == DT_OK && !sync->quiet; i++) {
+        bool done;
+        sync->failed = dt_comm_test(sync->allreduce->comm, &sync->buckets[i].request, &done);
+    }
+}
+
+enum dt_status dt_grad_sync_wait(struct dt_grad_sync *sync, dt_grad_ready_fn sink, void *context)
+{
+    DT_TRY(sync->failed);
+    DT_TRY(start_ready(sync));
+    if (sync->n_started < sync->n_buckets) {
+        return dt_error(DT_INTERNAL, "only %zu gradients came ready before the wait for all of them", sync->n_ready);
+    }
+    for (int i = 0; i < sync->n_buckets; i++) {
+        DT_TRY(dt_comm_wait(sync->allreduce->comm, &sync->buckets[i].request));
+        if (sink != NULL) {
+            DT_TRY(sink(context, sync->buckets[i].begin, sync->buckets[i].end));
+        }
+    }
+    return DT_OK;
+}

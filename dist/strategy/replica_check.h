@@ -1,0 +1,21 @@
+/* Are the replicas still equal? A hash (XXH3-128, xxHash library) of every parameter tensor, compared over all ranks. */
+#ifndef DT_DIST_STRATEGY_REPLICA_CHECK_H
+#define DT_DIST_STRATEGY_REPLICA_CHECK_H
+
+#include "dist/ranks/comm.h"
+#include "model/network.h"
+
+struct dt_replica_check {
+    struct dt_comm *comm;         /* borrowed */
+    const struct dt_model *model; /* borrowed */
+    float *host;                  /* owned: a copy of one tensor */
+    void *hashes;                 /* owned: 16 bytes a tensor, this rank's and then everybody's */
+};
+
+enum dt_status dt_replica_check_open(struct dt_comm *comm, const struct dt_model *model, struct dt_replica_check *out);
+void dt_replica_check_close(struct dt_replica_check *check);
+
+/* DT_INTERNAL names the first tensor and the first rank that differ from rank 0, on every rank alike. */
+enum dt_status dt_replica_check_run(struct dt_replica_check *check, struct dt_network *network);
+
+#endif

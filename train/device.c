@@ -1,0 +1,151 @@
+#include "train/device.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/cuda_load.h"
+
+/* What a rank found on its host; it travels. */
+struct finding {
+    bool has_gpu;
+    char host[DT_HOST_SIZE];
+    char uuid[48];    /* of the GPU */
+    char reason[240]; /* for having none */
+};
+
+static enum dt_status find_gpu(const struct dt_world *world, const struct dt_config *config, struct dt_device_choice *out)
+{
+    int n_gpus = 0;
+    if (config->device == DT_DEVICE_CPU || config->device == DT_DEVICE_REF) {
+        return dt_error(DT_UNAVAILABLE, "the device is \"%s\"", out->backend->name);
+    }
+    DT_TRY(dt_cuda_load(&out->cuda));
+    return out->cuda->probe(world->local_rank, &out->gpu, &n_gpus);
+}
+
+static struct finding look(const struct dt_world *world, const struct dt_config *config, struct dt_device_choice *out)
+{
+    struct finding mine;
+    memset(&mine, 0, sizeof mine); /* padding too */
+    memcpy(mine.host, world->host, sizeof mine.host);
+    mine.has_gpu = find_gpu(world, config, out) == DT_OK;
+    if (mine.has_gpu) {
+        memcpy(mine.uuid, out->gpu.uuid, sizeof mine.uuid);
+    } else {
+        snprintf(mine.reason, sizeof mine.reason, "%s", dt_error_text());
+        dt_error_clear();
+    }
+    return mine;
+}
+
+/* Whether no rank lacks a GPU; if one does, `why` says which and for what reason, or only the reason when all have the same. */
+static bool all_have_gpus(const struct finding *all, int size, char *why, size_t n_why)
+{
+    int first = 0;
+    bool alike = true;
+    while (first < size && all[first].has_gpu) {
+        first++;
+    }
+    if (first == size) {
+        return true;
+    }
+    for (int r = 0; r < size; r++) {
+        alike = alike && strcmp(all[r].reason, all[first].reason) == 0;
+    }
+    if (alike) {
+        snprintf(why, n_why, "%s", all[first].reason);
+    } else {
+        snprintf(why, n_why, "rank %d on %s has no GPU: %s", first, all[first].host, all[first].reason);
+    }
+    return false;
+}
+
+static bool all_have_their_own(const struct finding *all, int size, char *why, size_t n_why)
+{
+    for (int b = 1; b < size; b++) {
+        for (int a = 0; a < b; a++) {
+            if (strcmp(all[a].uuid, all[b].uuid) == 0) {
+                snprintf(why, n_why, "ranks %d and %d share %s", a, b, all[a].uuid);
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* The first key that asks for a GPU, as a message shows it, and what to do without one. NULL: none does. */
+static const char *wish_for_gpu(const struct dt_config *config, const char **cure)
+{
+    if (config->device == DT_DEVICE_CUDA) {
+        *cure = "without one use \"device\": \"cpu\"";
+        return "device \"cuda\"";
+    }
+    if (config->precision == DT_PRECISION_TF32) { /* bf16: some CPUs have it, and say so themselves */
+        *cure = "without one use \"precision\": \"f32\"";
+        return "precision \"tf32\"";
+    }
+    if (dt_allreduce_is_for_gpus(config->dist.allreduce)) {
+        *cure = "without one use \"allreduce\": \"auto\"";
+        return config->dist.allreduce == DT_ALLREDUCE_NCCL ? "allreduce \"nccl\"" : "allreduce \"staged\"";
+    }
+    return NULL;
+}
+
+/* A way of adding that wants GPUs of the ranks' own, or none. */
+static enum dt_status check_allreduce(enum dt_allreduce_type type, bool own, const char *why)
+{
+    if (type == DT_ALLREDUCE_NCCL && !own) {
+        return dt_error(DT_UNAVAILABLE,
+                        "allreduce \"nccl\" needs a GPU of its own for every rank (use as many ranks as GPUs, or "
+                        "\"allreduce\": \"auto\"): %s",
+                        why);
+    }
+    if (dt_allreduce_algorithm(type) != NULL) {
+        return dt_error(
+            DT_CONFIG,
+            "distributed.allreduce \"%s\" adds in host memory, and the gradients are on GPUs (use \"auto\", \"nccl\" or "
+            "\"staged\", or \"device\": \"cpu\")",
+            dt_allreduce_names[type]);
+    }
+    return DT_OK;
+}
+
+/* From what all ranks found, which all of them know, and so with one result. */
+static enum dt_status decide(const struct dt_config *config, const struct finding *all, int size, struct dt_device_choice *out)
+{
+    const char *cure;
+    const enum dt_allreduce_type type = config->dist.allreduce;
+    if (!all_have_gpus(all, size, out->why, sizeof out->why)) {
+        const char *wish = wish_for_gpu(config, &cure);
+        out->cuda = NULL;
+        return wish == NULL ? DT_OK : dt_error(DT_UNAVAILABLE, "%s needs a GPU for every rank (%s): %s", wish, cure, out->why);
+    }
+    out->backend = out->cuda->backend;
+    const bool own = all_have_their_own(all, size, out->why, sizeof out->why);
+    if (size > 1 || type == DT_ALLREDUCE_NCCL) {
+        DT_TRY(check_allreduce(type, own, out->why));
+    }
+    out->nccl = own && (type == DT_ALLREDUCE_NCCL || (type == DT_ALLREDUCE_AUTO && size > 1));
+    out->allreduce = out->nccl ? DT_ALLREDUCE_NCCL : DT_ALLREDUCE_STAGED;
+    return DT_OK;
+}
+
+enum dt_status dt_device_choose(struct dt_world *world, const struct dt_config *config, struct dt_device_choice *out)
+{
+    *out = (struct dt_device_choice){.backend = config->device == DT_DEVICE_REF ? &dt_ref_backend : &dt_cpu_backend,
+                                     .allreduce = config->dist.allreduce};
+    struct finding *all = calloc((size_t)world->size, sizeof *all);
+    DT_TRY(dt_world_agree(world, all != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory")));
+    all[0] = look(world, config, out);
+    enum dt_status s = DT_OK;
+    if (world->size > 1) {
+        const struct finding mine = all[0];
+        s = dt_comm_allgather(world->comm, &mine, all, sizeof mine, "exchange of what GPUs there are");
+    }
+    if (s == DT_OK) {
+        s = decide(config, all, world->size, out);
+        s = s == DT_OK ? s : dt_error_agreed(s);
+    }
+    free(all);
+    return s;
+}

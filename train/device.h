@@ -1,0 +1,26 @@
+/* Which device a run computes on, and how gradients travel between its ranks: one choice of all ranks together.
+ *
+ * A GPU is taken where every rank has one, else all use the CPU: ranks of different speed would only wait for each other. NCCL sums
+ * the gradients where every rank has a GPU of its own; ranks that share one go through host memory. */
+#ifndef DT_TRAIN_DEVICE_H
+#define DT_TRAIN_DEVICE_H
+
+#include "cli/config/config.h"
+#include "cuda/cuda_module.h"
+#include "dist/ranks/world.h"
+
+struct dt_device_choice {
+    const struct dt_backend_ops *backend;
+    const struct dt_cuda_module *cuda; /* NULL: not a GPU */
+    struct dt_gpu gpu;                 /* with cuda */
+    enum dt_allreduce_type allreduce;  /* how gradients are added: with cuda nccl or staged, else as configured */
+    bool nccl;                         /* by cuda->comm_open's communicator */
+    char why[400];                     /* why no GPU, or why not NCCL; else "" */
+};
+
+/* Reads `device`, `precision` and `dist.allreduce` of the configuration. Every rank calls it; all choose alike, or fail alike.
+ * DT_UNAVAILABLE: the configuration wants a GPU, or one for each rank, and that is not there; with the reason and the cure. A world
+ * of one rank needs no communicator. */
+enum dt_status dt_device_choose(struct dt_world *world, const struct dt_config *config, struct dt_device_choice *out);
+
+#endif

@@ -1,0 +1,50 @@
+#include "train/evaluate.h"
+
+enum dt_status dt_evaluator_open(struct dt_world *world, const struct dt_data_spec *spec, struct dt_network *network,
+                                 struct dt_evaluator *out)
+{
+    *out = (struct dt_evaluator){.world = world, .network = network};
+    struct dt_shard shard = {.mode = DT_SHARDING_SHARD,
+                             .global_batch = (size_t)network->capacity * (size_t)world->size,
+                             .rank = world->rank,
+                             .size = world->size};
+    enum dt_status s;
+    DT_TRY_GOTO(s, dt_dataset_count(spec, DT_SPLIT_TEST, &shard.n_total), fail);
+    DT_TRY_GOTO(s, dt_dataset_open(spec, DT_SPLIT_TEST, dt_shard_owned(&shard), &out->data), fail);
+    DT_TRY_GOTO(s, dt_loader_open(&shard, &out->loader), fail);
+    DT_TRY_GOTO(s, network->backend->ops->samples_open(network->backend, &out->data.samples, &out->samples), fail);
+    return DT_OK;
+fail:
+    dt_evaluator_close(out);
+    return s;
+}
+
+void dt_evaluator_close(struct dt_evaluator *e)
+{
+    if (e->samples != NULL) {
+        e->network->backend->ops->samples_close(e->network->backend, e->samples);
+        e->samples = NULL;
+    }
+    dt_loader_close(&e->loader);
+    dt_dataset_close(&e->data);
+}
+
+enum dt_status dt_evaluator_run(struct dt_evaluator *e, struct dt_metrics *out)
+{
+    struct dt_backend *backend = e->network->backend;
+    const uint64_t n_steps = dt_shard_steps_per_epoch(&e->loader.shard);
+    dt_comm_phase(e->world->comm, "evaluation");
+    DT_TRY(backend->ops->metrics_take(backend, out)); /* whatever was left there is not ours */
+    for (uint64_t step = 0; step < n_steps; step++) {
+        const struct dt_batch batch = dt_loader_batch(&e->loader, 0, step);
+        const struct dt_pass pass = {.batch = &batch};
+        DT_TRY(dt_network_gather(e->network, e->samples, &batch));
+        DT_TRY(dt_network_forward(e->network, &pass));
+        DT_TRY(dt_network_loss(e->network, e->samples, &pass));
+    }
+    DT_TRY(backend->ops->metrics_take(backend, out));
+    double sums[] = {out->loss_sum, out->n_correct, out->n_samples};
+    DT_TRY(dt_comm_allreduce(e->world->comm, sums, 3, DT_TYPE_F64, DT_REDUCE_SUM, "sum of the test results"));
+    *out = (struct dt_metrics){sums[0], sums[1], sums[2]};
+    return DT_OK;
+}

@@ -1,0 +1,26 @@
+/* The test set, shared out over all ranks; losses and hits are counted and the counts added, never averages of averages. */
+#ifndef DT_TRAIN_EVALUATE_H
+#define DT_TRAIN_EVALUATE_H
+
+#include "cli/config/config.h"
+#include "data/loader.h"
+#include "dist/ranks/world.h"
+#include "model/network.h"
+
+struct dt_evaluator {
+    struct dt_world *world;     /* borrowed */
+    struct dt_network *network; /* borrowed */
+    struct dt_dataset data;
+    struct dt_bound_samples *samples;
+    struct dt_loader loader;
+};
+
+/* Loads this rank's share of the test set. Local: the caller agrees. */
+enum dt_status dt_evaluator_open(struct dt_world *world, const struct dt_data_spec *spec, struct dt_network *network,
+                                 struct dt_evaluator *out);
+void dt_evaluator_close(struct dt_evaluator *evaluator);
+
+/* Sums over the whole test set, the same on every rank. Every rank calls it. */
+enum dt_status dt_evaluator_run(struct dt_evaluator *evaluator, struct dt_metrics *out);
+
+#endif

@@ -1,0 +1,155 @@
+/* What a training tells of itself, as plain structs: who trains fills them in and hands them to one `emit`; who shows or records
+ * them (cli/report/sinks.h) reads nothing else of it. Rank 0 alone is told, of sums over all ranks. What pointers lead to stays
+ * until the call returns; `config` and `dir` of the folder, until its end. */
+#ifndef DT_TRAIN_EVENTS_H
+#define DT_TRAIN_EVENTS_H
+
+#include "train/ranks.h"
+#include "train/run_dir.h"
+
+/* Where the time of a step goes. X(constant, name) */
+#define DT_PHASE_LIST(X)                       \
+    X(DT_PHASE_DATA, "data")                   \
+    X(DT_PHASE_FORWARD, "forward")             \
+    X(DT_PHASE_BACKWARD, "backward")           \
+    X(DT_PHASE_COMMUNICATION, "communication") \
+    X(DT_PHASE_UPDATE, "update")               \
+    X(DT_PHASE_ON_GPU, "gpu") /* the whole of steps that a GPU takes on its own */
+enum dt_phase { DT_PHASE_LIST(DT_NAMED_ENUM) DT_N_PHASES };
+
+/* What adding gradients takes in one step; by the rank that sends most of each. */
+struct dt_step_traffic {
+    bool known;   /* nobody counts the messages of MPI and NCCL themselves */
+    bool by_each; /* every rank sends as much */
+    double messages, bytes;
+};
+
+/* How gradients are added, and the device that makes them. */
+struct dt_averaging {
+    const char *allreduce; /* its name */
+    const char *across;    /* the name of what goes on between hosts, if that is another; or NULL */
+    const char *why;       /* it is this one; or "" */
+    int n_buckets, n_hosts;
+    struct dt_step_traffic traffic; /* foretold */
+};
+
+/* The run has a folder, and nothing else yet. */
+struct dt_folder_event {
+    const struct dt_config *config;
+    const struct dt_run_dir *dir;
+    int world_size;
+};
+
+/* The first step is next. */
+struct dt_run_event {
+    const struct dt_rank_info *ranks;
+    size_t n_parameters, gradient_bytes, global_batch;
+    double lr, lr_scale; /* the largest rate, and by how much it was scaled */
+    uint64_t steps_per_epoch;
+    uint64_t step, n_epochs;            /* done */
+    const char *resumed_from, *weights; /* files; "" and NULL: none */
+    bool gpu, graph;                    /* graph: the GPU takes steps on its own */
+    const char *device_why;
+    struct dt_averaging averaging;
+};
+
+struct dt_step_event {
+    uint64_t step, epoch; /* from 1 */
+    struct dt_metrics train;
+    double lr;
+    /* where the run stands */
+    uint64_t step_in_epoch;        /* steps done */
+    struct dt_metrics epoch_train; /* sums of the epoch so far */
+    double images_per_s;
+    double eta_s; /* to the end of the run */
+};
+
+struct dt_epoch_event {
+    uint64_t step, epoch; /* from 1 */
+    struct dt_metrics train, test;
+    double lr, images_per_s;        /* images_per_s is NAN if this process took no step of the epoch */
+    double seconds;                 /* of its steps */
+    const char *allreduce;          /* its name */
+    struct dt_step_traffic traffic; /* counted, a step of this process; where nobody counts, not known */
+};
+
+/* A checkpoint. */
+struct dt_save_event {
+    const char *path;
+    const char *error; /* it could not be written, and training goes on; or NULL */
+};
+
+struct dt_stop_event {
+    int signal;
+    uint64_t step;
+    const char *checkpoint;
+};
+
+/* The line that a rank has learned (train/line.h). */
+struct dt_line {
+    float slope, intercept;
+};
+
+/* Bytes, each of the rank where it is tightest. Those of a GPU are 0 without one. */
+struct dt_memory_use {
+    double host_peak; /* resident, at most so far; of what several ranks use, a part */
+    double gpu_peak;  /* that dtrain has had allocated at most so far */
+    double gpu_free;  /* now: CUDA's libraries and other processes take some too */
+    double gpu_all;
+};
+
+/* How a run ended, well or not. */
+struct dt_end_event {
+    struct dt_metrics test;
+    uint64_t steps, epochs;
+    int signal; /* stopped by it, or 0 */
+    double seconds;
+    const char *checkpoint;      /* the last one saved, or "" */
+    const char *allreduce;       /* its name */
+    const struct dt_line *lines; /* of the ranks, at the end of a line's fit; else NULL */
+    double rank0_s[DT_N_PHASES]; /* of all steps of this process */
+    double ranks_s[DT_N_PHASES]; /* summed over ranks; this and what follows only at an end, not of a fault */
+    uint64_t n_timed_steps;
+    struct dt_step_traffic traffic, foretold; /* traffic: counted */
+    struct dt_memory_use memory;
+};
+
+struct dt_result_event {
+    struct dt_metrics test;
+    const struct dt_line *lines; /* or NULL */
+    uint64_t steps, epochs;
+    bool within_epoch;
+};
+
+/* X(constant, member, type) */
+#define DT_EVENT_LIST(X)                                                                         \
+    X(DT_EVENT_FOLDER, folder, struct dt_folder_event)                                           \
+    X(DT_EVENT_RUN, run, struct dt_run_event)                                                    \
+    X(DT_EVENT_STEP, step, struct dt_step_event)                                                 \
+    X(DT_EVENT_EPOCH, epoch, struct dt_epoch_event)                                              \
+    X(DT_EVENT_SAVE, save, struct dt_save_event)                                                 \
+    X(DT_EVENT_STOP, stop, struct dt_stop_event) /* somebody asked to stop, and it was saved */  \
+    X(DT_EVENT_DIFFERENCE, difference, char)     /* what replicas differ by that were told to */ \
+    X(DT_EVENT_END, end, struct dt_end_event)                                                    \
+    X(DT_EVENT_FAULT, fault, struct dt_end_event)      /* the run failed */                      \
+    X(DT_EVENT_RESULT, result, struct dt_result_event) /* the last of all */
+
+#define DT_EVENT_CONSTANT(constant, member, type) constant,
+#define DT_EVENT_MEMBER(constant, member, type) const type *member;
+enum dt_event_kind { DT_EVENT_LIST(DT_EVENT_CONSTANT) };
+struct dt_event {
+    enum dt_event_kind kind;
+    enum dt_status status; /* how things stand: of the run's end and of a fault; then the first failure of who was told */
+    union {
+        DT_EVENT_LIST(DT_EVENT_MEMBER)
+    };
+};
+
+/* Where events go; the status is the first failure of who was told. Between the run's event and its end nobody fails: what cannot
+ * be told is said once, and comes up at the end. */
+struct dt_emitter {
+    enum dt_status (*emit)(void *context, struct dt_event *event);
+    void *context;
+};
+
+#endif

@@ -1,0 +1,17 @@
+/* The line lab: where a model is y = slope * x + intercept (one dense layer from one input to one output, without an activation, on
+ * data of the format "linear"), a run ends with the line that each rank has learned. There it shows what averaging and broadcasting
+ * are for (docs/distributed.md). */
+#ifndef DT_TRAIN_LINE_H
+#define DT_TRAIN_LINE_H
+
+#include "train/trainer.h"
+
+bool dt_line_is_model(const struct dt_trainer *trainer);
+
+/* Every rank's line, in the order of ranks; `all` has room for world->size. Every rank calls it. */
+enum dt_status dt_line_gather(struct dt_trainer *trainer, struct dt_line *all);
+
+/* One row for each of n_ranks, then the line that the data were made from. */
+void dt_line_print(FILE *out, const struct dt_line *all, int n_ranks, double slope, double intercept);
+
+#endif

@@ -1,0 +1,136 @@
+#include "train/measure.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "cli/report/progress.h"
+#include "train/traffic.h"
+
+static const char *const sharding_names[] = {
+#define DT_NAME(constant, name) name,
+    DT_SHARDING_LIST(DT_NAME)};
+
+/* "cuda NVIDIA H200, bf16, 1a2b3c4d": of a GPU also the beginning of its UUID, "GPU-1a2b3c4d-...", to tell which one it is. */
+static void describe_device(const struct dt_trainer *t, char *text, size_t size)
+{
+    const int n = snprintf(text, size, "%s %s", t->backend->ops->name, t->backend->description);
+    const char *dash = t->device.cuda != NULL ? strchr(t->device.gpu.uuid, '-') : NULL;
+    if (dash != NULL && n > 0 && (size_t)n < size) {
+        snprintf(text + n, size - (size_t)n, ", %.8s", dash + 1);
+    }
+}
+
+static void describe_rank(const struct dt_trainer *t, struct dt_rank_info *me)
+{
+    char n_rows[32], n_total[32];
+    memset(me, 0, sizeof *me); /* padding too: it travels */
+    me->rank = t->world->rank;
+    me->local_rank = t->world->local_rank;
+    me->n_threads = t->n_threads;
+    memcpy(me->host, t->world->host, sizeof me->host);
+    describe_device(t, me->device, sizeof me->device);
+    snprintf(me->data, sizeof me->data, "%s: %s of %s samples", sharding_names[t->config.sharding],
+             dt_count_text((double)t->data.samples.n, n_rows, sizeof n_rows),
+             dt_count_text((double)t->loader.shard.n_total, n_total, sizeof n_total));
+}
+
+enum dt_status dt_measure_ranks(struct dt_trainer *t, struct dt_rank_info **out)
+{
+    struct dt_rank_info mine, *all = calloc((size_t)t->world->size, sizeof *all);
+    *out = all;
+    DT_TRY(dt_world_agree(t->world, all != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory for the roster")));
+    describe_rank(t, &mine);
+    return dt_ranks_gather(t->world, &mine, all);
+}
+
+static struct dt_averaging averaging_of(const struct dt_trainer *t)
+{
+    const struct dt_allreduce *a = &t->dist.allreduce;
+    const int n_hosts = t->world->comm->n_hosts;
+    const bool across = a->shared.part != NULL && n_hosts > 1;
+    return (struct dt_averaging){.allreduce = dt_allreduce_names[a->type],
+                                 .across = !across                                ? NULL
+                                           : a->type == DT_ALLREDUCE_HIERARCHICAL ? "ring"
+                                                                                  : "mpi",
+                                 .why = a->why[0] != '\0'                           ? a->why
+                                        : t->device.cuda != NULL && !t->device.nccl ? t->device.why
+                                                                                    : "",
+                                 .n_buckets = t->dist.sync.n_buckets,
+                                 .n_hosts = n_hosts,
+                                 .traffic = dt_traffic_foretell(t)};
+}
+
+struct dt_run_event dt_measure_start(const struct dt_trainer *t)
+{
+    return (struct dt_run_event){.n_parameters = t->model.n_parameters,
+                                 .gradient_bytes = t->model.arena_elems * sizeof(float),
+                                 .global_batch = t->loader.shard.global_batch,
+                                 .lr = t->schedule.lr,
+                                 .lr_scale = t->schedule.scale,
+                                 .steps_per_epoch = t->steps_per_epoch,
+                                 .step = t->state.step,
+                                 .n_epochs = t->state.epoch,
+                                 .gpu = t->device.cuda != NULL,
+                                 .graph = t->graph != NULL,
+                                 .device_why = t->device.why,
+                                 .averaging = averaging_of(t)};
+}
+
+/* Of the pages in this process's memory, what others account for: of n processes that share a page, each has an n-th (Linux's
+ * "proportional set size"). 0 where the system does not say. */
+static double bytes_of_others(void)
+{
+    FILE *file = fopen("/proc/self/smaps_rollup", "re");
+    char line[256];
+    double resident_kb = 0, own_kb = 0;
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        sscanf(line, "Rss: %lf", &resident_kb);
+        sscanf(line, "Pss: %lf", &own_kb);
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return own_kb > 0 ? 1024.0 * (resident_kb - own_kb) : 0;
+}
+
+static struct dt_memory_use measure_memory(struct dt_trainer *t)
+{
+    struct rusage usage;
+    struct dt_gpu_memory gpu = {0};
+    getrusage(RUSAGE_SELF, &usage);
+    if (t->device.cuda != NULL) {
+        t->device.cuda->memory(t->backend, &gpu);
+    }
+    return (struct dt_memory_use){.host_peak = 1024.0 * (double)usage.ru_maxrss - bytes_of_others(),
+                                  .gpu_peak = (double)gpu.peak_bytes,
+                                  .gpu_free = (double)gpu.free_bytes,
+                                  .gpu_all = (double)gpu.total_bytes};
+}
+
+static enum dt_status measure_tightest(struct dt_trainer *t, struct dt_memory_use *out)
+{
+    const struct dt_memory_use mine = measure_memory(t);
+    double most[] = {mine.host_peak, mine.gpu_peak, -mine.gpu_free, -mine.gpu_all}; /* the last two: least */
+    DT_TRY(dt_comm_allreduce(t->world->comm, most, 4, DT_TYPE_F64, DT_REDUCE_MAX, "largest of the ranks' memory"));
+    *out = (struct dt_memory_use){.host_peak = most[0], .gpu_peak = most[1], .gpu_free = -most[2], .gpu_all = -most[3]};
+    return DT_OK;
+}
+
+void dt_measure_here(const struct dt_trainer *t, struct dt_end_event *out)
+{
+    memcpy(out->rank0_s, t->seconds, sizeof out->rank0_s);
+    out->n_timed_steps = t->n_timed_steps;
+    out->steps = t->state.step;
+    out->epochs = t->state.epoch;
+    out->allreduce = dt_allreduce_names[t->dist.allreduce.type];
+}
+
+enum dt_status dt_measure_end(struct dt_trainer *t, struct dt_end_event *out)
+{
+    memcpy(out->ranks_s, t->seconds, sizeof out->ranks_s);
+    DT_TRY(dt_comm_allreduce(t->world->comm, out->ranks_s, DT_N_PHASES, DT_TYPE_F64, DT_REDUCE_SUM, "sum of the ranks' times"));
+    DT_TRY(dt_traffic_measure(t, &out->traffic));
+    out->foretold = dt_traffic_foretell(t);
+    return measure_tightest(t, &out->memory);
+}

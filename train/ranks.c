@@ -1,0 +1,100 @@
+#include "train/ranks.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "base/text.h"
+#include "cli/version.h"
+
+struct affinity {
+    char host[DT_HOST_SIZE];
+    cpu_set_t cores;
+};
+
+enum dt_status dt_ranks_threads(struct dt_world *world, int64_t wanted, int *n_threads)
+{
+    struct affinity mine;
+    memset(&mine, 0, sizeof mine);
+    memcpy(mine.host, world->host, sizeof mine.host);
+    if (sched_getaffinity(0, sizeof mine.cores, &mine.cores) != 0) {
+        CPU_SET(0, &mine.cores);
+    }
+    struct affinity *all = calloc((size_t)world->size, sizeof *all);
+    enum dt_status s = dt_world_agree(world, all != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory"));
+    if (s == DT_OK) {
+        s = dt_comm_allgather(world->comm, &mine, all, sizeof mine, "exchange of affinity masks");
+    }
+    int n_sharing = 0;
+    for (int r = 0; s == DT_OK && r < world->size; r++) {
+        n_sharing += memcmp(&all[r], &mine, sizeof mine) == 0;
+    }
+    free(all);
+    DT_TRY(s);
+    *n_threads = CPU_COUNT(&mine.cores) / n_sharing;
+    if (wanted > 0) {
+        *n_threads = (int)wanted;
+    }
+    *n_threads = *n_threads < 1 ? 1 : *n_threads;
+    return DT_OK;
+}
+
+enum dt_status dt_ranks_same(struct dt_world *world, const char *what, const char *text)
+{
+    struct identity {
+        char host[DT_HOST_SIZE], version[32];
+        uint32_t crc;
+    } mine;
+    memset(&mine, 0, sizeof mine); /* padding too: it travels */
+    memcpy(mine.host, world->host, sizeof mine.host);
+    snprintf(mine.version, sizeof mine.version, "%s", dt_version);
+    mine.crc = (uint32_t)crc32(0, (const Bytef *)text, (uInt)strlen(text));
+    struct identity *all = calloc((size_t)world->size, sizeof *all);
+    enum dt_status s = dt_world_agree(world, all != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory"));
+    if (s == DT_OK) {
+        s = dt_comm_allgather(world->comm, &mine, all, sizeof mine, "comparison of the ranks");
+    }
+    for (int r = 1; s == DT_OK && r < world->size; r++) {
+        if (strcmp(all[r].version, all[0].version) != 0) {
+            s = dt_error_agreed(dt_error(DT_CONFIG, "rank %d (%s) runs dtrain %s, rank 0 runs %s (install one version everywhere)",
+                                         r, all[r].host, all[r].version, all[0].version));
+        } else if (all[r].crc != all[0].crc) {
+            s = dt_error_agreed(dt_error(DT_CONFIG,
+                                         "rank %d (%s) has a different %s: crc %08x, rank 0's is %08x (give all ranks the same)", r,
+                                         all[r].host, what, all[r].crc, all[0].crc));
+        }
+    }
+    free(all);
+    return s;
+}
+
+enum dt_status dt_ranks_gather(struct dt_world *world, const struct dt_rank_info *mine, struct dt_rank_info *all)
+{
+    return dt_comm_allgather(world->comm, mine, all, sizeof *mine, "exchange of the roster");
+}
+
+/* What of the columns between host and data fits: all, or only the device; a host that is still too wide is cut. */
+void dt_ranks_print(FILE *out, const struct dt_rank_info *all, int size, int width)
+{
+    int host = 4, device = 6, data = 4;
+    for (int r = 0; r < size; r++) {
+        const int h = (int)strlen(all[r].host), d = (int)strlen(all[r].device), n = (int)strlen(all[r].data);
+        host = h > host ? h : host;
+        device = d > device ? d : device;
+        data = n > data ? n : data;
+    }
+    const int rest = 10 + device + 2 + data;
+    const bool full = width == 0 || 8 + host + 9 + device + 11 + data <= width;
+    host = full || host + rest <= width ? host : width - rest < 8 ? 8 : width - rest;
+    fprintf(out, "  rank  %-*s%s  %-*s%s  data\n", host, "host", full ? "  local" : "", device, "device", full ? "  threads" : "");
+    for (int r = 0; r < size; r++) {
+        char local[16] = "", threads[16] = "";
+        if (full) {
+            snprintf(local, sizeof local, "  %5d", all[r].local_rank);
+            snprintf(threads, sizeof threads, "  %7d", all[r].n_threads);
+        }
+        dt_text_print(out, "  %4d  %-*.*s%s  %-*s%s  %s", all[r].rank, host, host, all[r].host, local, device, all[r].device,
+                      threads, all[r].data);
+    }
+}

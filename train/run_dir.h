@@ -1,0 +1,33 @@
+/* The folder of a run: chosen, created and locked by rank 0.
+ *
+ *   config.json            resolved configuration
+ *   metrics.jsonl, .csv    see cli/report/metrics.h
+ *   checkpoints/           see model/checkpoint.h
+ *   summary.json           how the run ended
+ *   run.lock               held while a process uses the folder */
+#ifndef DT_TRAIN_RUN_DIR_H
+#define DT_TRAIN_RUN_DIR_H
+
+#include "cli/config/config.h"
+#include "dist/ranks/world.h"
+
+struct dt_run_dir {
+    char path[DT_PATH_SIZE];        /* the same on every rank */
+    char checkpoints[DT_PATH_SIZE]; /* path/checkpoints */
+    int lock;                       /* rank 0: file descriptor; elsewhere -1 */
+};
+
+/* `wanted` is --run, or NULL for runs/<config name>/<UTC time>. Every rank calls it; agreed. DT_CANT_CREATE: cannot be created, in
+ * use by another process (named), without room for checkpoints, or, unless `resume`, already the folder of a run; or one of the
+ * files above is a link or no regular file, or checkpoints a link, so that writing would go elsewhere. */
+enum dt_status dt_run_dir_open(struct dt_world *world, const char *wanted, const char *config_name, bool resume,
+                               struct dt_run_dir *out);
+void dt_run_dir_close(struct dt_run_dir *run);
+
+/* Rank 0 opens one of the files above with open's `flags`, and creates it if need be, but follows no link. DT_CANT_CREATE. */
+enum dt_status dt_run_dir_open_file(const struct dt_run_dir *run, const char *name, int flags, int *out);
+
+/* Rank 0 writes a whole small file into the folder. DT_IO. */
+enum dt_status dt_run_dir_write(const struct dt_run_dir *run, const char *name, const char *text);
+
+#endif

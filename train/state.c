@@ -1,0 +1,289 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "cli/config/diff.h"
+#include "model/checkpoint_dir.h"
+#include "train/saved.h"
+#include "train/trainer.h"
+
+/* The weights and the optimizer's state in the program's own memory: the backend's itself, or copies. */
+struct host_arenas {
+    float *params, *states[2];
+    bool copies;
+};
+
+static void close_arenas(struct host_arenas *host)
+{
+    if (!host->copies) {
+        return;
+    }
+    free(host->params);
+    free(host->states[0]);
+    free(host->states[1]);
+}
+
+static enum dt_status open_arenas(const struct dt_trainer *t, struct host_arenas *out)
+{
+    const size_t n = t->model.arena_elems;
+    if (t->backend->host_memory) {
+        *out = (struct host_arenas){.params = t->network->params, .states = {t->optimizer.states[0], t->optimizer.states[1]}};
+        return DT_OK;
+    }
+    *out = (struct host_arenas){.params = calloc(n, sizeof(float)), .copies = true};
+    bool complete = out->params != NULL;
+    for (int i = 0; i < 2 && i < t->optimizer.n_states; i++) { /* 2: for clang-tidy, which takes more for possible */
+        out->states[i] = calloc(n, sizeof(float));
+        complete = complete && out->states[i] != NULL;
+    }
+    if (!complete) {
+        close_arenas(out);
+        dt_error(DT_NO_MEMORY, "out of memory for a checkpoint");
+        return DT_NO_MEMORY; /* spelled out: clang-tidy cannot know it of dt_error */
+    }
+    return DT_OK;
+}
+
+static enum dt_status copy_out(const struct dt_trainer *t, struct host_arenas *host)
+{
+    const struct dt_backend_ops *ops = t->backend->ops;
+    const size_t n_bytes = t->model.arena_elems * sizeof(float);
+    if (!host->copies) {
+        return DT_OK;
+    }
+    DT_TRY(ops->copy_out(t->backend, host->params, t->network->params, n_bytes));
+    for (int i = 0; i < t->optimizer.n_states; i++) {
+        DT_TRY(ops->copy_out(t->backend, host->states[i], t->optimizer.states[i], n_bytes));
+    }
+    return DT_OK;
+}
+
+static enum dt_status copy_in(const struct dt_trainer *t, const struct host_arenas *host)
+{
+    const struct dt_backend_ops *ops = t->backend->ops;
+    const size_t n_bytes = t->model.arena_elems * sizeof(float);
+    if (!host->copies) {
+        return DT_OK;
+    }
+    DT_TRY(ops->copy_in(t->backend, t->network->params, host->params, n_bytes));
+    for (int i = 0; i < t->optimizer.n_states; i++) {
+        DT_TRY(ops->copy_in(t->backend, t->optimizer.states[i], host->states[i], n_bytes));
+    }
+    return DT_OK;
+}
+
+static enum dt_status reorder(const struct dt_trainer *t, bool to_file, struct host_arenas *host)
+{
+    DT_TRY(dt_model_reorder(&t->model, to_file, host->params));
+    for (int i = 0; i < t->optimizer.n_states; i++) {
+        DT_TRY(dt_model_reorder(&t->model, to_file, host->states[i]));
+    }
+    return DT_OK;
+}
+
+/* Arenas in host memory are reordered in place and back: a copy would cost as much memory as they do. */
+static enum dt_status save_reordered(struct dt_trainer *t, const struct dt_run_dir *run, struct host_arenas *host, char *path)
+{
+    struct dt_checkpoint checkpoint = {.state = t->state,
+                                       .config = t->config_json,
+                                       .arena = host->params,
+                                       .n_optimizer_states = t->optimizer.n_states,
+                                       .optimizer = {host->states[0], host->states[1]}};
+    checkpoint.state.optimizer_steps = t->optimizer.n_steps;
+    DT_TRY(reorder(t, true, host));
+    const enum dt_status saved = dt_checkpoint_save(run->checkpoints, (int)t->config.checkpoint_keep, &t->model, &checkpoint, path);
+    const enum dt_status reordered = reorder(t, false, host);
+    return saved != DT_OK ? saved : reordered;
+}
+
+static enum dt_status write_checkpoint(struct dt_trainer *t, const struct dt_run_dir *run, char *path)
+{
+    struct host_arenas host;
+    DT_TRY(open_arenas(t, &host));
+    enum dt_status s = copy_out(t, &host);
+    if (s == DT_OK) {
+        s = save_reordered(t, run, &host, path);
+    }
+    close_arenas(&host);
+    return s;
+}
+
+enum dt_status dt_trainer_save(struct dt_trainer *t, const struct dt_run_dir *run, char path[DT_CHECKPOINT_PATH_SIZE])
+{
+    char written[DT_CHECKPOINT_PATH_SIZE] = "";
+    dt_comm_phase(t->world->comm, "saving a checkpoint");
+    DT_TRY(dt_world_agree(t->world, t->world->rank == 0 ? write_checkpoint(t, run, written) : DT_OK));
+    memcpy(path, written, sizeof written);
+    return DT_OK;
+}
+
+static void on_damaged(const char *text)
+{
+    dt_text_print(stderr, "dtrain: warning: %s; passing it over", text);
+}
+
+static enum dt_status check_saved(const char *path, const struct dt_checkpoint_file *file)
+{
+    struct dt_config config;
+    struct dt_model model;
+    return dt_saved_check(path, file, &config, &model);
+}
+
+struct difference {
+    const char *what, *consequence;
+    uint64_t in_checkpoint, now;
+};
+
+/* A run goes on only where it would have gone: same seed, same data, and, inside an epoch, the same batches on the same ranks. */
+static enum dt_status check_fit(const struct dt_trainer *t, const char *path, const struct dt_checkpoint_state *saved)
+{
+    const bool same_batches_at_any_size = t->config.sharding == DT_SHARDING_GLOBAL;
+    const bool mid_epoch = saved->step_in_epoch > 0;
+    const struct difference differences[] = {
+        {"train.seed", "use the checkpoint's", saved->seed, t->state.seed},
+        {"number of training samples", "use the same data", saved->n_train, t->state.n_train},
+        {"training data's fingerprint", "use the same data", saved->data_crc, t->state.data_crc},
+        {"global batch", "inside an epoch it must stay the same", mid_epoch ? saved->global_batch : 0,
+         mid_epoch ? t->state.global_batch : 0},
+        {"number of ranks", "inside an epoch it may differ only with data.sharding \"global\" and a global batch",
+         mid_epoch && !same_batches_at_any_size ? saved->world_size : 0,
+         mid_epoch && !same_batches_at_any_size ? t->state.world_size : 0},
+        {"number of rounds of the shuffle",
+         "an epoch begun in another order cannot go on: use the dtrain that saved it, or a checkpoint of an epoch's end",
+         mid_epoch && t->config.shuffle ? saved->shuffle_rounds : 0, mid_epoch && t->config.shuffle ? t->state.shuffle_rounds : 0},
+    };
+    for (size_t i = 0; i < sizeof differences / sizeof differences[0]; i++) {
+        const struct difference *d = &differences[i];
+        if (d->in_checkpoint != d->now) {
+            return dt_error(DT_CONFIG, "%s: %s was %llu, now it is %llu (%s)", path, d->what, (unsigned long long)d->in_checkpoint,
+                            (unsigned long long)d->now, d->consequence);
+        }
+    }
+    return DT_OK;
+}
+
+/* Nor with another model, or other rules; the learning rate, the number of epochs and what is recorded may change. */
+static enum dt_status check_config(const struct dt_trainer *t, const char *path, const char *saved)
+{
+    static const char *const fixed[] = {"model", "data.sharding", "data.shuffle", "train.optimizer.type"};
+    char text[256];
+    for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++) {
+        DT_TRY(dt_config_compare(saved, t->config_json, fixed[i], text, sizeof text));
+        if (text[0] != '\0') {
+            return dt_error(DT_CONFIG, "%s: %s (use the checkpoint's, or begin a new run)", path, text);
+        }
+    }
+    return DT_OK;
+}
+
+/* That may change too: the weights are float everywhere. But the run is then not what it would have been. */
+static void tell_precision(const struct dt_trainer *t, const char *path, const struct dt_config *before)
+{
+    static const char *const names[] = {
+#define DT_NAME(constant, name) name,
+        DT_PRECISION_LIST(DT_NAME)};
+    if (before->precision != t->config.precision) {
+        dt_text_print(stderr, "dtrain: warning: %s: precision was %s, now it is %s (the run goes on; another rounding)", path,
+                      names[before->precision], names[t->config.precision]);
+    }
+}
+
+static enum dt_status load_arenas(struct dt_trainer *t, const struct dt_checkpoint_file *file, int n_states)
+{
+    struct host_arenas host;
+    DT_TRY(open_arenas(t, &host));
+    enum dt_status s = dt_checkpoint_get(file, &t->model, host.params, n_states, host.states);
+    if (s == DT_OK) {
+        s = reorder(t, false, &host);
+    }
+    if (s == DT_OK) {
+        s = copy_in(t, &host);
+    }
+    close_arenas(&host);
+    return s;
+}
+
+/* Going back in time would leave two futures in one folder, and the next --resume would go on with the wrong one. */
+static enum dt_status check_is_newest(const struct dt_run_dir *run, const char *path, uint64_t step)
+{
+    uint64_t *steps = NULL;
+    size_t n_steps = 0;
+    DT_TRY(dt_checkpoint_list(run->checkpoints, &steps, &n_steps));
+    const uint64_t newest = n_steps > 0 ? steps[0] : 0;
+    free(steps);
+    if (newest > step) {
+        return dt_error(DT_CANT_CREATE, "%s: %s has a later checkpoint, of step %llu (go on from it, or take another --run)", path,
+                        run->path, (unsigned long long)newest);
+    }
+    return DT_OK;
+}
+
+/* Everything that must fit before a weight is touched. `path`: NULL for the newest one. */
+static enum dt_status check_all(const struct dt_trainer *t, const struct dt_run_dir *run, const char *path, const char *path_used,
+                                const struct dt_checkpoint_file *file)
+{
+    struct dt_config saved;
+    struct dt_model model;
+    DT_TRY(dt_saved_check(path_used, file, &saved, &model));
+    DT_TRY(check_config(t, path_used, file->config));
+    DT_TRY(check_fit(t, path_used, &file->state));
+    DT_TRY(dt_checkpoint_check(file, &t->model, t->optimizer.n_states));
+    if (path != NULL) {
+        DT_TRY(check_is_newest(run, path, file->state.step));
+    }
+    tell_precision(t, path_used, &saved);
+    return DT_OK;
+}
+
+static enum dt_status read_checkpoint(struct dt_trainer *t, const struct dt_run_dir *run, const char *path, char *path_used)
+{
+    struct dt_checkpoint_file file = {0};
+    if (path != NULL) {
+        snprintf(path_used, DT_CHECKPOINT_PATH_SIZE, "%s", path);
+        DT_TRY(dt_checkpoint_open(path, &file));
+    } else {
+        const struct dt_checkpoint_judge judge = {.check = check_saved, .on_damaged = on_damaged};
+        DT_TRY(dt_checkpoint_newest(run->checkpoints, &judge, path_used, &file));
+        if (path_used[0] == '\0') {
+            return DT_OK;
+        }
+    }
+    enum dt_status s = check_all(t, run, path, path_used, &file);
+    if (s == DT_OK) {
+        s = load_arenas(t, &file, t->optimizer.n_states);
+    }
+    if (s == DT_OK) {
+        const struct dt_checkpoint_state now = t->state;
+        t->state = file.state;
+        t->state.world_size = now.world_size;
+        t->state.global_batch = now.global_batch;
+        t->state.bright_borders = now.bright_borders;
+        t->state.shuffle_rounds = now.shuffle_rounds;
+        t->optimizer.n_steps = file.state.optimizer_steps;
+    }
+    dt_checkpoint_close(&file);
+    return s;
+}
+
+enum dt_status dt_trainer_restore(struct dt_trainer *t, const struct dt_run_dir *run, const char *path,
+                                  char path_used[DT_CHECKPOINT_PATH_SIZE])
+{
+    memset(path_used, 0, DT_CHECKPOINT_PATH_SIZE);
+    DT_TRY(dt_world_agree(t->world, t->world->rank == 0 ? read_checkpoint(t, run, path, path_used) : DT_OK));
+    DT_TRY(dt_comm_broadcast(t->world->comm, path_used, DT_CHECKPOINT_PATH_SIZE, 0, "broadcast of the checkpoint's path"));
+    return dt_comm_broadcast(t->world->comm, &t->state, sizeof t->state, 0, "broadcast of where the run stands");
+}
+
+static enum dt_status read_weights(struct dt_trainer *t, const char *path)
+{
+    struct dt_checkpoint_file file;
+    DT_TRY(dt_saved_weights(path, &t->model, &file));
+    const enum dt_status s = load_arenas(t, &file, 0);
+    dt_checkpoint_close(&file);
+    return s;
+}
+
+enum dt_status dt_trainer_take_weights(struct dt_trainer *t, const char *path)
+{
+    return dt_world_agree(t->world, t->world->rank == 0 ? read_weights(t, path) : DT_OK);
+}

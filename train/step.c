@@ -1,0 +1,174 @@
+#include <math.h>
+
+#include "base/clock.h"
+#include "dist/ranks/stop.h"
+#include "train/trainer.h"
+
+/* Sums that travel once a step, all ranks' added: the loss and hits of the batch, its samples, and how many ranks were asked to
+ * stop. */
+enum { SUM_LOSS, SUM_CORRECT, SUM_SAMPLES, SUM_STOP, N_SUMS };
+
+/* Time since the last lap goes to `phase`. */
+static void lap(struct dt_trainer *t, double *last, enum dt_phase phase)
+{
+    if (last != NULL) {
+        const double now = dt_clock_s();
+        t->seconds[phase] += now - *last;
+        *last = now;
+    }
+}
+
+/* Micro-batch m of k: a range of the batch's rows. All k exist on every rank, if need be empty, so that all ranks sync alike. */
+static struct dt_batch micro_batch(const struct dt_batch *batch, int m, int k)
+{
+    const int begin = (int)((int64_t)batch->n * m / k), end = (int)((int64_t)batch->n * (m + 1) / k);
+    return (struct dt_batch){.n = end - begin, .rows = batch->rows + begin, .ids = batch->ids + begin, .epoch = batch->epoch};
+}
+
+void dt_trainer_watch(struct dt_trainer *t, struct dt_trace *trace)
+{
+    t->trace = trace;
+    t->optimizer.trace = trace;
+}
+
+static enum dt_status gather(struct dt_trainer *t, const struct dt_pass *pass)
+{
+    const struct dt_span span = {.kind = DT_SPAN_GATHER, .n_samples = pass->batch->n};
+    DT_TRY(dt_span_begin(pass->trace, &span));
+    DT_TRY(dt_network_gather(t->network, t->samples, pass->batch));
+    return dt_span_end(pass->trace, &span);
+}
+
+enum dt_status dt_trainer_passes(struct dt_trainer *t, const struct dt_batch *batch, const struct dt_update *update, double *last)
+{
+    const int k = (int)t->config.accumulate;
+    for (int m = 0; m < k; m++) {
+        const struct dt_batch micro = micro_batch(batch, m, k);
+        struct dt_pass pass = {
+            .batch = &micro, .training = true, .accumulate = m > 0, .seed = (uint64_t)t->config.seed, .trace = t->trace};
+        DT_TRY(gather(t, &pass));
+        lap(t, last, DT_PHASE_DATA);
+        DT_TRY(dt_network_forward(t->network, &pass));
+        DT_TRY(dt_network_loss(t->network, t->samples, &pass));
+        lap(t, last, DT_PHASE_FORWARD);
+        if (m < k - 1) {
+            DT_TRY(dt_network_backward(t->network, &pass, NULL, NULL));
+        } else {
+            DT_TRY(dt_dist_optimizer_backward(&t->dist, update, &pass));
+        }
+        lap(t, last, DT_PHASE_BACKWARD);
+    }
+    return DT_OK;
+}
+
+/* Adds up the step's sums over all ranks while the gradients travel, and takes the step. */
+static enum dt_status exchange(struct dt_trainer *t, const struct dt_metrics *local, const struct dt_update *update,
+                               double sums[N_SUMS])
+{
+    struct dt_request request;
+    sums[SUM_LOSS] = local->loss_sum;
+    sums[SUM_CORRECT] = local->n_correct;
+    sums[SUM_SAMPLES] = local->n_samples;
+    sums[SUM_STOP] = dt_stop_requested() ? 1 : 0;
+    DT_TRY(
+        dt_comm_allreduce_start(t->world->comm, sums, N_SUMS, DT_TYPE_F64, DT_REDUCE_SUM, "sum of the step's results", &request));
+    DT_TRY(dt_dist_optimizer_finish(&t->dist, update));
+    return dt_comm_wait(t->world->comm, &request);
+}
+
+/* Of one sample, if the answer is always 0; 1 at least, which is about what classes cost. */
+static double loss_of_nothing(const struct dt_trainer *t)
+{
+    const struct dt_data_spec *d = &t->config.data;
+    const bool line = d->format == DT_DATA_LINEAR;
+    return line ? fmax(1, d->slope * d->slope / 3 + d->intercept * d->intercept + d->noise * d->noise) : 1;
+}
+
+enum dt_status dt_trainer_check_loss(const struct dt_trainer *t, const char *what, const struct dt_metrics *m, uint64_t step)
+{
+    const double loss = m->loss_sum / m->n_samples;
+    char text[32] = "not a number";
+    if (loss <= DT_DIVERGED_FACTOR * loss_of_nothing(t)) {
+        return DT_OK;
+    }
+    if (!isnan(loss)) {
+        snprintf(text, sizeof text, "%.3g", loss);
+    }
+    return dt_error_agreed(dt_error(DT_NON_FINITE,
+                                    "training diverged at step %llu: the %s is %s, no checkpoint saved (lower train.optimizer.lr "
+                                    "or set clip_norm)",
+                                    (unsigned long long)step, what, text));
+}
+
+enum dt_status dt_trainer_advance(struct dt_trainer *t, const struct dt_metrics *train, struct dt_step_result *out)
+{
+    const double lr = dt_schedule_lr(&t->schedule, t->state.epoch * t->steps_per_epoch + t->state.step_in_epoch);
+    DT_TRY(dt_trainer_check_loss(t, "loss", train, t->state.step + 1));
+    t->state.loss_sum += train->loss_sum;
+    t->state.n_correct += train->n_correct;
+    t->state.n_samples += train->n_samples;
+    t->state.step++;
+    t->state.step_in_epoch++;
+    t->n_timed_steps++;
+    *out = (struct dt_step_result){.step = t->state.step, .train = *train, .lr = lr};
+    return DT_OK;
+}
+
+/* Of which what went into the step counts as update. */
+static enum dt_status exchange_timed(struct dt_trainer *t, const struct dt_metrics *local, const struct dt_update *update,
+                                     double sums[N_SUMS], double *last)
+{
+    const double before_s = dt_dist_optimizer_update_s(&t->dist);
+    DT_TRY(exchange(t, local, update, sums));
+    const double update_s = dt_dist_optimizer_update_s(&t->dist) - before_s;
+    t->seconds[DT_PHASE_UPDATE] += update_s;
+    *last += update_s;
+    lap(t, last, DT_PHASE_COMMUNICATION);
+    return DT_OK;
+}
+
+static struct dt_update plan_step(struct dt_trainer *t, int n_local)
+{
+    const uint64_t step = t->state.step_in_epoch;
+    const double lr = dt_schedule_lr(&t->schedule, t->state.epoch * t->steps_per_epoch + step);
+    return dt_dist_optimizer_next(&t->dist, lr, dt_shard_step_samples(&t->loader.shard, step), (size_t)n_local);
+}
+
+/* Taking the metrics waits until a device has worked off what was only enqueued so far, which so counts as backward. */
+static enum dt_status take_step(struct dt_trainer *t, struct dt_step_results *out)
+{
+    double sums[N_SUMS], last = dt_clock_s();
+    struct dt_metrics local;
+    const struct dt_batch batch = dt_loader_batch(&t->loader, (uint32_t)t->state.epoch, t->state.step_in_epoch);
+    const struct dt_update update = plan_step(t, batch.n);
+    DT_TRY(dt_trainer_passes(t, &batch, &update, &last));
+    DT_TRY(t->backend->ops->metrics_take(t->backend, &local));
+    lap(t, &last, DT_PHASE_BACKWARD);
+    DT_TRY(exchange_timed(t, &local, &update, sums, &last));
+    const struct dt_metrics train = {.loss_sum = sums[SUM_LOSS], .n_correct = sums[SUM_CORRECT], .n_samples = sums[SUM_SAMPLES]};
+    DT_TRY(dt_trainer_advance(t, &train, &out->steps[0]));
+    out->n = 1;
+    out->stop = sums[SUM_STOP] > 0;
+    DT_TRY(t->backend->ops->sync(t->backend));
+    lap(t, &last, DT_PHASE_UPDATE);
+    return DT_OK;
+}
+
+/* Steps until the replicas are compared next. */
+static uint64_t until_check(const struct dt_trainer *t)
+{
+    const uint64_t every = t->config.dist.check_every;
+    return every > 0 ? every - t->state.step % every : UINT64_MAX;
+}
+
+enum dt_status dt_trainer_steps(struct dt_trainer *t, uint64_t limit, struct dt_step_results *out)
+{
+    const uint64_t next_check = until_check(t);
+    DT_TRY(t->graph != NULL ? dt_trainer_gpu_steps(t, limit < next_check ? limit : next_check, out) : take_step(t, out));
+    if ((uint64_t)out->n == next_check) {
+        double last = dt_clock_s();
+        DT_TRY(dt_replica_check_run(&t->check, t->network));
+        lap(t, &last, DT_PHASE_COMMUNICATION);
+    }
+    return DT_OK;
+}

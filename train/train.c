@@ -1,0 +1,378 @@
+#include "train/train.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "dist/ranks/stop.h"
+#include "train/line.h"
+#include "train/measure.h"
+#include "train/traffic.h"
+
+/* A run under way: the trainer, and what watches it. */
+struct run {
+    struct dt_trainer trainer;
+    struct dt_run_dir dir;
+    const struct dt_emitter *emitter;
+    struct dt_end_event end;                  /* as far as it is known */
+    struct dt_line *lines;                    /* of the ranks, at the end of a line's fit */
+    char checkpoint[DT_CHECKPOINT_PATH_SIZE]; /* the last one saved, or "" */
+    double start_s;
+    double epoch_train_s;      /* spent in this epoch's steps, by this process */
+    double epoch_samples;      /* used by them, on all ranks */
+    uint64_t epoch_first_step; /* of the epoch, in this process */
+};
+
+static bool is_rank0(const struct run *run)
+{
+    return run->trainer.world->rank == 0;
+}
+
+static enum dt_status emit(const struct run *run, struct dt_event event)
+{
+    return is_rank0(run) ? run->emitter->emit(run->emitter->context, &event) : DT_OK;
+}
+
+/* Of the whole run. max_steps counts the steps really taken, which after a change of the number of ranks are not what the epochs
+ * would have at this number. */
+static uint64_t steps_left(const struct run *run)
+{
+    const struct dt_trainer *t = &run->trainer;
+    const uint64_t all = (uint64_t)t->config.epochs * t->steps_per_epoch, limit = (uint64_t)t->config.max_steps;
+    const uint64_t done = t->state.epoch * t->steps_per_epoch + t->state.step_in_epoch;
+    const uint64_t left = all > done ? all - done : 0, allowed = limit > t->state.step ? limit - t->state.step : 0;
+    return limit > 0 && allowed < left ? allowed : left;
+}
+
+static struct dt_metrics epoch_metrics(const struct dt_trainer *t)
+{
+    return (struct dt_metrics){.loss_sum = t->state.loss_sum, .n_correct = t->state.n_correct, .n_samples = t->state.n_samples};
+}
+
+/* In this epoch; NAN if it had no step left. */
+static double images_per_s(const struct run *run)
+{
+    return run->epoch_train_s > 0 ? run->epoch_samples / run->epoch_train_s : (double)NAN;
+}
+
+static enum dt_status write_checkpoint(struct run *run)
+{
+    struct dt_trainer *t = &run->trainer;
+    if (t->config.dist.check_every > 0) {
+        DT_TRY(dt_replica_check_run(&t->check, t->network)); /* rank 0 speaks for all only if all are equal */
+    }
+    return dt_trainer_save(t, &run->dir, run->checkpoint);
+}
+
+static enum dt_status save(struct run *run)
+{
+    DT_TRY(write_checkpoint(run));
+    return emit(run, (struct dt_event){.kind = DT_EVENT_SAVE, .save = &(struct dt_save_event){.path = run->checkpoint}});
+}
+
+/* A periodic checkpoint that cannot be written is no reason to stop: the one before is still there. Three in a row are. */
+static enum dt_status save_periodic(struct run *run, int *n_failures)
+{
+    const enum dt_status s = save(run);
+    if (s != DT_IO) {
+        *n_failures = 0;
+        return s;
+    }
+    if (++*n_failures >= 3) {
+        return s;
+    }
+    const struct dt_save_event failed = {.path = run->checkpoint, .error = dt_error_text()};
+    emit(run, (struct dt_event){.kind = DT_EVENT_SAVE, .save = &failed});
+    dt_error_clear();
+    return DT_OK;
+}
+
+/* Someone asked to stop: save, say how to go on. */
+static enum dt_status stop(struct run *run)
+{
+    struct dt_trainer *t = &run->trainer;
+    int signal_number = dt_stop_signal();
+    DT_TRY(dt_comm_allreduce(t->world->comm, &signal_number, 1, DT_TYPE_I32, DT_REDUCE_MAX, "agreement on the signal"));
+    DT_TRY(save(run));
+    run->end.signal = signal_number;
+    const struct dt_stop_event stopped = {.signal = signal_number, .step = t->state.step, .checkpoint = run->checkpoint};
+    emit(run, (struct dt_event){.kind = DT_EVENT_STOP, .stop = &stopped});
+    return dt_error_agreed(DT_STOPPED);
+}
+
+static void tell_step(const struct run *run, const struct dt_step_result *result)
+{
+    const struct dt_trainer *t = &run->trainer;
+    const double n_done = (double)(t->state.step - run->epoch_first_step);
+    const struct dt_step_event step = {.step = result->step,
+                                       .epoch = t->state.epoch + 1,
+                                       .train = result->train,
+                                       .lr = result->lr,
+                                       .step_in_epoch = t->state.step_in_epoch,
+                                       .epoch_train = epoch_metrics(t),
+                                       .images_per_s = images_per_s(run),
+                                       .eta_s = (double)steps_left(run) * run->epoch_train_s / n_done};
+    emit(run, (struct dt_event){.kind = DT_EVENT_STEP, .step = &step});
+}
+
+/* The next step, or the next few, but no more than are left of the epoch, of the run, and until the next checkpoint. */
+static enum dt_status run_next(struct run *run, bool *asked_to_stop)
+{
+    struct dt_trainer *t = &run->trainer;
+    struct dt_step_results results;
+    const uint64_t every = (uint64_t)t->config.checkpoint_every_steps, left = steps_left(run);
+    uint64_t limit = t->steps_per_epoch - t->state.step_in_epoch;
+    limit = left < limit ? left : limit;
+    limit = every > 0 && every - t->state.step % every < limit ? every - t->state.step % every : limit;
+    const double begin = dt_clock_s();
+    DT_TRY(dt_trainer_steps(t, limit, &results));
+    run->epoch_train_s += dt_clock_s() - begin;
+    for (int i = 0; i < results.n; i++) {
+        run->epoch_samples += results.steps[i].train.n_samples;
+    }
+    for (int i = 0; i < results.n; i++) {
+        tell_step(run, &results.steps[i]);
+    }
+    *asked_to_stop = results.stop;
+    return DT_OK;
+}
+
+/* The steps that are left of this epoch. */
+static enum dt_status run_steps(struct run *run, int *n_failures)
+{
+    struct dt_trainer *t = &run->trainer;
+    const uint64_t every = (uint64_t)t->config.checkpoint_every_steps;
+    run->epoch_train_s = run->epoch_samples = 0;
+    run->epoch_first_step = t->state.step;
+    while (t->state.step_in_epoch < t->steps_per_epoch && steps_left(run) > 0) {
+        bool asked_to_stop = false;
+        dt_comm_phase(t->world->comm, "training");
+        DT_TRY(run_next(run, &asked_to_stop));
+        if (asked_to_stop) {
+            return stop(run);
+        }
+        if (every > 0 && t->state.step % every == 0) {
+            DT_TRY(save_periodic(run, n_failures));
+        }
+    }
+    return DT_OK;
+}
+
+/* The last update of an epoch shows in no loss but this. */
+static enum dt_status evaluate(struct run *run)
+{
+    DT_TRY(dt_evaluator_run(&run->trainer.evaluator, &run->end.test));
+    return dt_trainer_check_loss(&run->trainer, "test loss", &run->end.test, run->trainer.state.step);
+}
+
+static enum dt_status finish_epoch(struct run *run)
+{
+    struct dt_trainer *t = &run->trainer;
+    const uint64_t last_step = t->state.epoch * t->steps_per_epoch + t->state.step_in_epoch - 1;
+    DT_TRY(evaluate(run));
+    struct dt_epoch_event epoch = {.step = t->state.step,
+                                   .epoch = t->state.epoch + 1,
+                                   .train = epoch_metrics(t),
+                                   .test = run->end.test,
+                                   .lr = dt_schedule_lr(&t->schedule, last_step),
+                                   .images_per_s = images_per_s(run),
+                                   .seconds = run->epoch_train_s,
+                                   .allreduce = dt_allreduce_names[t->dist.allreduce.type]};
+    DT_TRY(dt_traffic_measure(t, &epoch.traffic));
+    emit(run, (struct dt_event){.kind = DT_EVENT_EPOCH, .epoch = &epoch});
+    if (t->state.step_in_epoch == t->steps_per_epoch) {
+        t->state.epoch++;
+        t->state.step_in_epoch = 0;
+        t->state.loss_sum = t->state.n_correct = t->state.n_samples = 0;
+    }
+    return DT_OK;
+}
+
+static void tell_result(const struct run *run)
+{
+    const struct dt_checkpoint_state *state = &run->trainer.state;
+    const struct dt_result_event result = {.test = run->end.test,
+                                           .lines = run->lines,
+                                           .steps = state->step,
+                                           .epochs = state->epoch,
+                                           .within_epoch = state->step_in_epoch != 0};
+    emit(run, (struct dt_event){.kind = DT_EVENT_RESULT, .result = &result});
+}
+
+/* The last checkpoint. A full disk takes the weights of a finished run, but not its result. */
+static enum dt_status save_last(struct run *run)
+{
+    const enum dt_status s = save(run);
+    if (s == DT_IO) {
+        tell_result(run);
+    }
+    return s;
+}
+
+static enum dt_status run_epochs(struct run *run)
+{
+    struct dt_trainer *t = &run->trainer;
+    int n_failures = 0;
+    if (steps_left(run) == 0 && t->state.step_in_epoch == 0) { /* resumed at the end: there is only the result to tell */
+        return evaluate(run);
+    }
+    do { /* also with no step left of the epoch, which still has to be finished: the checkpoint was written before it was */
+        DT_TRY(run_steps(run, &n_failures));
+        DT_TRY(finish_epoch(run));
+        const uint64_t every = (uint64_t)t->config.checkpoint_every_epochs;
+        if (steps_left(run) == 0) {
+            DT_TRY(save_last(run));
+        } else if (every > 0 && t->state.epoch % every == 0) {
+            DT_TRY(save_periodic(run, &n_failures));
+        }
+    } while (steps_left(run) > 0);
+    return DT_OK;
+}
+
+/* With averaging or the broadcast off, replicas are expected to differ: said at the end, not an error. */
+static enum dt_status compare_replicas(struct run *run)
+{
+    struct dt_trainer *t = &run->trainer;
+    if (t->world->size == 1 || (t->config.dist.average && t->config.dist.broadcast)) {
+        return DT_OK;
+    }
+    const enum dt_status s = dt_replica_check_run(&t->check, t->network);
+    if (s == DT_INTERNAL) {
+        emit(run, (struct dt_event){.kind = DT_EVENT_DIFFERENCE, .difference = dt_error_text()});
+        dt_error_clear();
+        return DT_OK;
+    }
+    return s;
+}
+
+/* What a line's fit is for. */
+static enum dt_status gather_lines(struct run *run)
+{
+    struct dt_trainer *t = &run->trainer;
+    if (!dt_line_is_model(t)) {
+        return DT_OK;
+    }
+    run->lines = calloc((size_t)t->world->size, sizeof *run->lines);
+    const bool ok = run->lines != NULL;
+    DT_TRY(dt_world_agree(t->world, ok ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory for the ranks' lines")));
+    return dt_line_gather(t, run->lines);
+}
+
+/* Where the weights are from. */
+struct origin {
+    char resumed_from[DT_CHECKPOINT_PATH_SIZE]; /* or "" */
+    const char *weights;                        /* or NULL */
+};
+
+static enum dt_status take_weights(struct run *run, const struct dt_train_options *options, struct origin *out)
+{
+    struct dt_trainer *t = &run->trainer;
+    if (options->resume) {
+        DT_TRY(dt_trainer_restore(t, &run->dir, options->checkpoint, out->resumed_from));
+        t->dist.spec.broadcast = t->dist.spec.broadcast || out->resumed_from[0] != '\0'; /* a checkpoint is rank 0's replica */
+    }
+    out->weights = out->resumed_from[0] == '\0' ? options->weights : NULL;
+    if (out->weights != NULL) {
+        DT_TRY(dt_trainer_take_weights(t, out->weights));
+        t->dist.spec.broadcast = true; /* only rank 0 has them */
+    }
+    return dt_dist_optimizer_broadcast(&t->dist);
+}
+
+static enum dt_status tell_start(struct run *run, const struct origin *origin)
+{
+    struct dt_trainer *t = &run->trainer;
+    struct dt_rank_info *ranks = NULL;
+    struct dt_run_event start = dt_measure_start(t);
+    enum dt_status s = dt_measure_ranks(t, &ranks);
+    if (s == DT_OK) {
+        start.ranks = ranks;
+        start.resumed_from = origin->resumed_from;
+        start.weights = origin->weights;
+        s = dt_world_agree(t->world, emit(run, (struct dt_event){.kind = DT_EVENT_RUN, .run = &start}));
+    }
+    free(ranks);
+    return s;
+}
+
+static enum dt_status open_run(struct run *run, const struct dt_train_options *options)
+{
+    struct dt_trainer *t = &run->trainer;
+    struct origin origin = {.resumed_from = ""};
+    DT_TRY(dt_run_dir_open(t->world, options->run_dir, t->config.name, options->resume, &run->dir));
+    const struct dt_folder_event folder = {.config = &t->config, .dir = &run->dir, .world_size = t->world->size};
+    emit(run, (struct dt_event){.kind = DT_EVENT_FOLDER, .folder = &folder});
+    DT_TRY(take_weights(run, options, &origin));
+    DT_TRY(dt_world_agree(t->world, is_rank0(run) ? dt_run_dir_write(&run->dir, "config.json", t->config_json) : DT_OK));
+    return tell_start(run, &origin);
+}
+
+static void note_end(struct run *run)
+{
+    dt_measure_here(&run->trainer, &run->end);
+    run->end.seconds = dt_clock_s() - run->start_s;
+    run->end.checkpoint = run->checkpoint;
+}
+
+/* A run that failed tells so too, if it still can. */
+static void tell_fault(struct run *run, enum dt_status status)
+{
+    emit(run, (struct dt_event){.kind = DT_EVENT_FAULT, .status = status, .fault = &run->end}); /* the first error's text stays */
+}
+
+static enum dt_status close_run(struct run *run, enum dt_status status)
+{
+    struct dt_trainer *t = &run->trainer;
+    if (status == DT_OK) {
+        DT_TRY(compare_replicas(run));
+        DT_TRY(gather_lines(run));
+    }
+    DT_TRY(dt_measure_end(t, &run->end));
+    run->end.lines = run->lines;
+    const enum dt_status told = emit(run, (struct dt_event){.kind = DT_EVENT_END, .status = status, .end = &run->end});
+    if (status == DT_OK) { /* last of all: the launcher forwards stderr apart from stdout */
+        tell_result(run);
+    }
+    DT_TRY(dt_world_agree(t->world, told));
+    return status;
+}
+
+/* With these switches off replicas differ by design, and comparing them every k steps would only end the run. */
+static struct dt_config adjusted(const struct dt_config *config)
+{
+    struct dt_config c = *config;
+    if (!c.dist.average || !c.dist.broadcast) {
+        c.dist.check_every = 0;
+    }
+    return c;
+}
+
+enum dt_status dt_train(struct dt_world *world, const struct dt_config *config, const struct dt_train_options *options,
+                        const struct dt_emitter *emitter)
+{
+    struct run *run = calloc(1, sizeof *run);
+    DT_TRY(dt_world_agree(world, run != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory")));
+    run->start_s = dt_clock_s();
+    run->emitter = emitter;
+    run->dir.lock = -1;
+    const struct dt_config c = adjusted(config);
+    enum dt_status s = dt_trainer_open(world, &c, &run->trainer);
+    if (s == DT_OK) {
+        s = open_run(run, options);
+        if (s == DT_OK) {
+            s = run_epochs(run);
+        }
+        note_end(run);
+        if (s == DT_OK || s == DT_STOPPED) {
+            s = close_run(run, s);
+        } else {
+            tell_fault(run, s);
+        }
+        dt_run_dir_close(&run->dir);
+        dt_trainer_close(&run->trainer);
+    }
+    free(run->lines);
+    free(run);
+    return s;
+}

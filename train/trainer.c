@@ -1,0 +1,301 @@
+#include "train/trainer.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "data/border.h"
+#include "dist/allreduce/staged.h"
+#include "train/data_spec.h"
+#include "train/ranks.h"
+
+#define SPARE_SHARE 64 /* of a GPU's memory, where a batch is said to fit */
+
+static size_t global_batch(const struct dt_config *config, int world_size)
+{
+    return config->batch_global > 0 ? (size_t)config->batch_global : (size_t)config->batch_per_rank * (size_t)world_size;
+}
+
+static enum dt_status check_ranks(size_t batch, int world_size)
+{
+    if (batch < (size_t)world_size) {
+        return dt_error(DT_CONFIG,
+                        "train.batch.global: %zu is smaller than the number of ranks %d (use a larger batch or fewer ranks)", batch,
+                        world_size);
+    }
+    return DT_OK;
+}
+
+static enum dt_status check_samples(const struct dt_config *config, size_t batch, size_t n_train)
+{
+    if (batch > n_train && config->sharding != DT_SHARDING_REPLICATE) {
+        return dt_error(DT_CONFIG, "train.batch: %zu samples a step, but the training set has %zu (use a smaller batch)", batch,
+                        n_train);
+    }
+    return DT_OK;
+}
+
+enum dt_status dt_trainer_shard(const struct dt_config *config, int rank, int size, struct dt_shard *out)
+{
+    *out = (struct dt_shard){.mode = config->sharding,
+                             .seed = (uint64_t)config->seed,
+                             .global_batch = global_batch(config, size),
+                             .rank = rank,
+                             .size = size,
+                             .shuffle = config->shuffle};
+    DT_TRY(check_ranks(out->global_batch, size));
+    DT_TRY(dt_dataset_count(&config->data, DT_SPLIT_TRAIN, &out->n_total));
+    return check_samples(config, out->global_batch, out->n_total);
+}
+
+/* Refuses what cannot fit before the machine starts to swap: the ranks of a host share its memory. A GPU does not swap. */
+static enum dt_status check_memory(const struct dt_trainer *t)
+{
+    if (t->device.cuda != NULL) {
+        return DT_OK;
+    }
+    const double gib = 1024.0 * 1024.0 * 1024.0;
+    const double need = (double)dt_model_n_bytes(&t->model, t->micro_capacity, dt_optimizer_n_states(&t->config.optimizer));
+    const double have = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGE_SIZE) / t->world->local_size;
+    if (need > have) {
+        return dt_error(
+            DT_CONFIG,
+            "model needs %.1f GiB a rank, this host has %.1f GiB for each of its %d ranks (use a smaller model or batch)",
+            need / gib, have / gib, t->world->local_size);
+    }
+    return DT_OK;
+}
+
+static enum dt_status open_data(struct dt_trainer *t)
+{
+    const struct dt_config *config = &t->config;
+    struct dt_shard shard;
+    dt_comm_phase(t->world->comm, "data load");
+    DT_TRY(dt_trainer_shard(config, t->world->rank, t->world->size, &shard));
+    DT_TRY(dt_loader_open(&shard, &t->loader));
+    const int accumulate = (int)config->accumulate;
+    t->micro_capacity = (t->loader.capacity + accumulate - 1) / accumulate;
+    t->steps_per_epoch = dt_shard_steps_per_epoch(&shard);
+    DT_TRY(check_memory(t));
+    return dt_dataset_open(&config->data, DT_SPLIT_TRAIN, dt_shard_owned(&shard), &t->data);
+}
+
+static enum dt_status init_weights(struct dt_trainer *t)
+{
+    float *arena = calloc(t->model.arena_elems, sizeof *arena);
+    if (arena == NULL) {
+        return dt_error(DT_NO_MEMORY, "out of memory for the initial weights");
+    }
+    const uint64_t seed = (uint64_t)t->config.seed + (t->config.init_per_rank ? (uint64_t)t->world->rank : 0);
+    dt_model_init(&t->model, seed, arena);
+    const enum dt_status s = t->backend->ops->copy_in(t->backend, t->network->params, arena, t->model.arena_elems * sizeof *arena);
+    free(arena);
+    return s;
+}
+
+/* Local: no rank waits for another in it. */
+static enum dt_status open_network(struct dt_trainer *t)
+{
+    const struct dt_backend_options options = {
+        .n_threads = t->n_threads, .local_rank = t->world->local_rank, .precision = t->config.precision};
+    DT_TRY(t->device.backend->open(&options, &t->backend));
+    DT_TRY(t->backend->ops->samples_open(t->backend, &t->data.samples, &t->samples));
+    DT_TRY(dt_network_open(&t->model, t->backend, t->micro_capacity, &t->network));
+    DT_TRY(dt_optimizer_open(&t->config.optimizer, t->backend, t->model.arena_elems, &t->optimizer));
+    struct dt_dist_spec dist = t->config.dist;
+    dist.allreduce = t->device.allreduce;
+    DT_TRY(dt_dist_optimizer_open(&dist, t->world->comm, t->network, &t->optimizer, &t->dist));
+    DT_TRY(dt_replica_check_open(t->world->comm, &t->model, &t->check));
+    DT_TRY(dt_evaluator_open(t->world, &t->config.data, t->network, &t->evaluator));
+    return init_weights(t);
+}
+
+/* What open_network has opened, all or a part. */
+static void close_network(struct dt_trainer *t)
+{
+    if (t->backend == NULL) {
+        return;
+    }
+    if (t->evaluator.network != NULL) {
+        dt_evaluator_close(&t->evaluator);
+        t->evaluator.network = NULL;
+    }
+    dt_replica_check_close(&t->check);
+    dt_dist_optimizer_close(&t->dist);
+    dt_optimizer_close(&t->optimizer);
+    dt_network_close(t->network);
+    t->network = NULL;
+    if (t->samples != NULL) {
+        t->backend->ops->samples_close(t->backend, t->samples);
+        t->samples = NULL;
+    }
+    t->backend->ops->close(t->backend);
+    t->backend = NULL;
+}
+
+/* ---- out of memory on a GPU: what would fit is found by trying, which leaves no guess at what its libraries take */
+
+/* Room for what is only allocated later: NCCL's buffers, kernels when they first run. */
+static bool has_spare_memory(struct dt_trainer *t)
+{
+    void *spare;
+    if (t->backend->ops->alloc(t->backend, t->device.gpu.total_bytes / SPARE_SHARE, &spare) != DT_OK) {
+        return false;
+    }
+    t->backend->ops->free(t->backend, spare);
+    return true;
+}
+
+/* A half, a quarter, ... of a micro-batch that fits; 0: none does, or none was found in half of the time that others wait. */
+static int find_fitting_batch(struct dt_trainer *t)
+{
+    const double end_s = dt_clock_s() + t->world->comm->timeout_s / 2;
+    enum dt_status s = DT_NO_MEMORY;
+    int n = t->micro_capacity;
+    dt_comm_phase(t->world->comm, "search for a batch that fits");
+    while (s == DT_NO_MEMORY && n > 1 && dt_clock_s() < end_s) {
+        n /= 2;
+        close_network(t);
+        t->micro_capacity = n;
+        s = open_network(t);
+        s = s == DT_OK && !has_spare_memory(t) ? DT_NO_MEMORY : s;
+        dt_error_clear();
+    }
+    return s == DT_OK ? n : 0;
+}
+
+/* Ends the waiting text with the cure. */
+static enum dt_status no_gpu_memory(struct dt_trainer *t)
+{
+    char text[DT_ERROR_TEXT_SIZE], cure[160];
+    const long long k = t->config.accumulate;
+    const int capacity = t->micro_capacity;
+    const bool shared = t->device.why[0] != '\0'; /* what fits depends on when the others try */
+    snprintf(text, sizeof text, "%s", dt_error_text());
+    dt_error_clear();
+    const int n = shared ? 0 : find_fitting_batch(t);
+    if (n > 0) {
+        const bool global = t->config.batch_global > 0;
+        snprintf(cure, sizeof cure, " (%d samples at a time would fit: set train.batch.%s=%lld, or train.accumulate=%lld)", n,
+                 global ? "global" : "per_rank", n * k * (global ? t->world->size : 1), k * ((capacity + n - 1) / n));
+    } else {
+        snprintf(cure, sizeof cure, " (use a smaller batch, model or data set)");
+    }
+    return dt_error_around(dt_error(DT_NO_MEMORY, "%s", text), "", cure);
+}
+
+static enum dt_status open_network_or_advise(struct dt_trainer *t)
+{
+    const enum dt_status s = open_network(t);
+    return s == DT_NO_MEMORY && t->device.cuda != NULL ? no_gpu_memory(t) : s;
+}
+
+/* What gradients in a GPU's memory travel by. */
+static enum dt_status open_device_comm(struct dt_trainer *t)
+{
+    if (t->device.nccl) {
+        const enum dt_status s = t->device.cuda->comm_open(t->world->comm, t->backend, &t->device_comm);
+        return s == DT_OK || s == DT_STALLED ? s : dt_error_agreed(s);
+    }
+    if (t->backend->host_memory || t->world->size == 1) {
+        return DT_OK;
+    }
+    return dt_comm_open_staged(t->world->comm, t->backend, t->model.arena_elems, &t->device_comm);
+}
+
+/* Where nothing of a step has to pass through the host. */
+static enum dt_status open_graph(struct dt_trainer *t)
+{
+    t->n_at_once = 1;
+    const struct dt_cuda_module *cuda = t->device.cuda;
+    if (!t->config.cuda_graph || cuda == NULL || cuda->graph == NULL || (t->world->size > 1 && !t->device.nccl)) {
+        return DT_OK;
+    }
+    t->dist.sync.quiet = true;
+    return cuda->graph->open(t->backend, t->device_comm, t->loader.capacity, dt_trainer_gpu_step, t, &t->graph);
+}
+
+/* `batch.global` fixes the batch, so there is nothing to scale the rate for. */
+static void plan_schedule(struct dt_trainer *t)
+{
+    const struct dt_config *c = &t->config;
+    const double ratio = c->batch_global > 0 ? 1.0 : (double)t->world->size;
+    const double scale = dt_lr_scale(c->lr_scaling, ratio);
+    t->schedule = (struct dt_schedule){.type = c->schedule,
+                                       .lr = c->optimizer.lr * scale,
+                                       .scale = scale,
+                                       .warmup_epochs = c->warmup_epochs,
+                                       .steps_per_epoch = t->steps_per_epoch,
+                                       .n_epochs = (double)c->epochs,
+                                       .min_lr = c->schedule_min_lr,
+                                       .step_epochs = c->schedule_step_epochs,
+                                       .step_gamma = c->schedule_gamma};
+}
+
+/* Ranks have shares of the samples, or each of them all. */
+static enum dt_status count_bright_borders(struct dt_trainer *t)
+{
+    const struct dt_samples *samples = &t->data.samples;
+    const bool images = samples->pixels != NULL;
+    double sums[] = {images ? (double)dt_border_count_bright(samples) : 0, (double)samples->n};
+    DT_TRY(dt_comm_allreduce(t->world->comm, sums, 2, DT_TYPE_F64, DT_REDUCE_SUM, "sum of what borders are like"));
+    t->state.bright_borders = images ? (uint64_t)(sums[0] * (double)samples->n_total / sums[1] + 0.5) : DT_CHECKPOINT_UNKNOWN;
+    return DT_OK;
+}
+
+static enum dt_status open_parts(struct dt_trainer *t)
+{
+    DT_TRY(dt_world_agree(t->world, open_data(t)));
+    DT_TRY(dt_world_agree(t->world, open_network_or_advise(t)));
+    DT_TRY(open_device_comm(t));
+    DT_TRY(dt_dist_optimizer_share(&t->dist, t->device_comm));
+    DT_TRY(dt_dist_optimizer_step_together(&t->dist, t->n_threads == 1)); /* several threads are quicker in a step of their own */
+    DT_TRY(dt_world_agree(t->world, open_graph(t)));
+    plan_schedule(t);
+    t->state = (struct dt_checkpoint_state){.seed = (uint64_t)t->config.seed,
+                                            .world_size = (uint64_t)t->world->size,
+                                            .global_batch = t->loader.shard.global_batch,
+                                            .n_train = t->loader.shard.n_total,
+                                            .data_crc = t->data.crc,
+                                            .shuffle_rounds = DT_PERMUTATION_ROUNDS};
+    return count_bright_borders(t);
+}
+
+static enum dt_status lower(struct dt_trainer *t)
+{
+    DT_TRY(dt_model_lower(&t->config.model, &t->model));
+    dt_data_spec_fit(&t->config.data, &t->model);
+    return DT_OK;
+}
+
+enum dt_status dt_trainer_open(struct dt_world *world, const struct dt_config *config, struct dt_trainer *out)
+{
+    *out = (struct dt_trainer){.world = world, .config = *config};
+    enum dt_status s;
+    out->config_json = dt_config_to_json(config);
+    s = out->config_json != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory for the resolved configuration");
+    DT_TRY_GOTO(s, dt_world_agree(world, s), fail);
+    DT_TRY_GOTO(s, dt_ranks_same(world, "configuration", out->config_json), fail);
+    DT_TRY_GOTO(s, dt_world_agree(world, lower(out)), fail);
+    DT_TRY_GOTO(s, dt_ranks_threads(world, config->threads, &out->n_threads), fail);
+    DT_TRY_GOTO(s, dt_device_choose(world, config, &out->device), fail);
+    DT_TRY_GOTO(s, open_parts(out), fail);
+    return DT_OK;
+fail:
+    dt_trainer_close(out);
+    return s;
+}
+
+void dt_trainer_close(struct dt_trainer *t)
+{
+    if (t->graph != NULL) {
+        t->device.cuda->graph->close(t->graph);
+    }
+    dt_comm_close(t->device_comm); /* early: it ends what a GPU may be waiting for, and what comes now waits for the GPU */
+    close_network(t);
+    dt_loader_close(&t->loader);
+    dt_dataset_close(&t->data);
+    free(t->config_json);
+    memset(t, 0, sizeof *t);
+}
