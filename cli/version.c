@@ -4,7 +4,7 @@
 #include "cpu/isa.h"
 #include "dist/ranks/world.h"
 #include "dt_commit.h" /* written by the build: cmake/commit.cmake */
-#include "train/cuda_load.h"
+#include "train/device_load.h"
 
 const char dt_version[] = DTRAIN_VERSION;
 
@@ -14,9 +14,9 @@ void dt_version_print(FILE *out)
     fprintf(out, "  build     %s, %s %s\n", DTRAIN_BUILD_TYPE, DTRAIN_COMPILER, __VERSION__);
     fprintf(out, "  MPI       %s\n", dt_mpi_version());
     fprintf(out, "  CPU       %s\n", dt_cpu_isa());
-    const struct dt_cuda_module *cuda = NULL;
-    const bool found = dt_cuda_load(&cuda) == DT_OK;
-    dt_text_print(out, "  GPU       %s", found ? cuda->versions() : dt_error_text());
+    const struct dt_device_module *module = NULL;
+    const bool found = dt_device_load(&module) == DT_OK;
+    dt_text_print(out, "  GPU       %s", found ? module->versions() : dt_error_text());
     fprintf(out, "  devices   cpu, ref%s\n", found ? ", cuda" : "");
     dt_error_clear();
 }

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cuda/block_bytes.h"
 #include "cuda/cuda_block.h"
 #include "cuda/cuda_check.h"
+#include "model/device_bytes.h"
 
 struct dt_bound_samples {
     struct dt_gpu_samples gpu;
@@ -79,10 +79,10 @@ static const char *precision_name(enum dt_precision precision)
 
 static enum dt_status open_cublas(struct dt_cuda *cuda)
 {
-    DT_TRY(dt_cuda_alloc(cuda, "cuBLAS's workspace", DT_CUBLAS_WORKSPACE_BYTES, &cuda->cublas_workspace));
+    DT_TRY(dt_cuda_alloc(cuda, "cuBLAS's workspace", DT_DEVICE_WORKSPACE_BYTES, &cuda->cublas_workspace));
     DT_CUBLAS(cublasCreate(&cuda->cublas));
     DT_CUBLAS(cublasSetStream(cuda->cublas, cuda->stream)); /* takes a workspace away: before the next line */
-    DT_CUBLAS(cublasSetWorkspace(cuda->cublas, cuda->cublas_workspace, DT_CUBLAS_WORKSPACE_BYTES));
+    DT_CUBLAS(cublasSetWorkspace(cuda->cublas, cuda->cublas_workspace, DT_DEVICE_WORKSPACE_BYTES));
     DT_CUBLAS(cublasSetMathMode(cuda->cublas, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)); /* sums in float, also of bf16 */
     return DT_OK;
 }
@@ -139,7 +139,7 @@ static void cuda_close(struct dt_backend *backend)
 
 static enum dt_status cuda_open(const struct dt_backend_options *options, struct dt_backend **out)
 {
-    struct dt_gpu gpu;
+    struct dt_device_info gpu;
     int n_gpus;
     DT_TRY(dt_cuda_probe(options->local_rank, &gpu, &n_gpus));
     struct dt_cuda *cuda = calloc(1, sizeof *cuda);

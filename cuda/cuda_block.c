@@ -2,9 +2,9 @@
 
 #include <stdlib.h>
 
-#include "cuda/block_bytes.h"
 #include "cuda/conv_plan.h"
 #include "cuda/cuda_check.h"
+#include "model/device_bytes.h"
 
 #define N_PLANS (DT_CONV_FILTER_GRADIENT + 1)
 
@@ -15,7 +15,7 @@ struct dt_block_state {
     bool is_first;         /* nobody asks for the gradient of its input */
     size_t n_in, n_linear; /* elements of a sample */
     size_t weight_offset, bias_offset, n_weights;
-    struct dt_gpu_block_bytes bytes;
+    struct dt_device_block_bytes bytes;
     struct dt_gpu_tail tail;             /* without what a pass brings along */
     enum dt_gpu_type y_type;             /* of y and dy: the last block's are float */
     struct dt_conv_plan *plans[N_PLANS]; /* conv; each for `capacity` samples; NULL: not wanted */
@@ -44,7 +44,7 @@ static void describe(struct dt_block_state *state, struct dt_cuda *cuda, const s
     state->is_first = index == 0;
     state->n_in = dt_shape_elems(b->in);
     state->n_linear = dt_shape_elems(b->linear_out);
-    state->bytes = dt_gpu_block_bytes(model, index, cuda->precision, capacity);
+    state->bytes = dt_device_block_bytes(model, index, cuda->precision, capacity);
     state->y_type = index == model->n_blocks - 1 ? DT_GPU_F32 : cuda->type;
     if (has_linear(state)) {
         state->weight_offset = model->params[b->weight].offset;

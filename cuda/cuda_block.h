@@ -52,7 +52,7 @@ struct dt_cuda_sums {
 
 struct dt_cuda {
     struct dt_backend base;
-    struct dt_gpu gpu;
+    struct dt_device_info gpu;
     enum dt_precision precision;
     enum dt_gpu_type type; /* of activations and packed weights */
     cudaStream_t stream;

@@ -77,8 +77,8 @@ void dt_cuda_free(struct dt_cuda *cuda, void *memory)
     }
 }
 
-void dt_cuda_memory(struct dt_backend *backend, struct dt_gpu_memory *out)
+void dt_cuda_memory(struct dt_backend *backend, struct dt_device_memory *out)
 {
-    *out = (struct dt_gpu_memory){.peak_bytes = ((const struct dt_cuda *)backend)->memory.peak_bytes};
+    *out = (struct dt_device_memory){.peak_bytes = ((const struct dt_cuda *)backend)->memory.peak_bytes};
     cudaMemGetInfo(&out->free_bytes, &out->total_bytes); /* zeros if the GPU has failed */
 }

@@ -2,7 +2,7 @@
 #ifndef DT_CUDA_CUDA_MEMORY_H
 #define DT_CUDA_CUDA_MEMORY_H
 
-#include "cuda/cuda_module.h"
+#include "model/device_module.h"
 
 struct dt_cuda;
 
@@ -17,7 +17,7 @@ struct dt_cuda_memory {
 enum dt_status dt_cuda_alloc(struct dt_cuda *cuda, const char *what, size_t n_bytes, void **out);
 void dt_cuda_free(struct dt_cuda *cuda, void *memory); /* NULL is fine; waits for the GPU, unless that is lost */
 
-/* struct dt_cuda_module's `memory`. */
-void dt_cuda_memory(struct dt_backend *backend, struct dt_gpu_memory *out);
+/* struct dt_device_module's `memory`. */
+void dt_cuda_memory(struct dt_backend *backend, struct dt_device_memory *out);
 
 #endif

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cuda/cuda_module.h"
+#include "model/device_module.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -63,11 +63,11 @@ static void write_uuid(const cudaUUID_t *uuid, char *text, size_t n_text)
     }
 }
 
-static enum dt_status describe(int index, struct dt_gpu *out)
+static enum dt_status describe(int index, struct dt_device_info *out)
 {
     struct cudaDeviceProp properties;
     DT_CUDA(cudaGetDeviceProperties(&properties, index));
-    *out = (struct dt_gpu){.index = index, .capability_major = properties.major, .capability_minor = properties.minor};
+    *out = (struct dt_device_info){.index = index};
     snprintf(out->name, sizeof out->name, "%.*s", (int)sizeof out->name - 1, properties.name);
     write_uuid(&properties.uuid, out->uuid, sizeof out->uuid);
     if (properties.major < CAPABILITY_MIN_MAJOR) {
@@ -78,7 +78,7 @@ static enum dt_status describe(int index, struct dt_gpu *out)
     return DT_OK;
 }
 
-enum dt_status dt_cuda_probe(int local_rank, struct dt_gpu *out, int *n_gpus)
+enum dt_status dt_cuda_probe(int local_rank, struct dt_device_info *out, int *n_gpus)
 {
     DT_TRY(count_gpus(n_gpus));
     if (*n_gpus > 1 && local_rank >= *n_gpus) {
@@ -109,8 +109,8 @@ static const char *versions(void)
     return text;
 }
 
-const struct dt_cuda_module dt_cuda_module = {
-    .version = DT_CUDA_MODULE_VERSION,
+const struct dt_device_module dt_device_module = {
+    .version = DT_DEVICE_MODULE_VERSION,
     .backend = &dt_cuda_backend,
     .probe = dt_cuda_probe,
     .memory = dt_cuda_memory,

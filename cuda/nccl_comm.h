@@ -11,7 +11,7 @@
 #include "dist/ranks/comm.h"
 #include "model/backend.h"
 
-/* See comm_open in cuda/cuda_module.h. After any failure all ranks have the same status and text. DT_UNAVAILABLE: NCCL cannot
+/* See comm_open in model/device_module.h. After any failure all ranks have the same status and text. DT_UNAVAILABLE: NCCL cannot
  * start here. The communicator closes within a few seconds whatever the other ranks do, before `backend`. */
 enum dt_status dt_nccl_comm_open(struct dt_comm *host, struct dt_backend *backend, struct dt_comm **out);
 

@@ -7,7 +7,7 @@
 #ifndef DT_CUDA_STEP_GRAPH_H
 #define DT_CUDA_STEP_GRAPH_H
 
-#include "cuda/cuda_module.h"
+#include "model/device_module.h"
 
 extern const struct dt_step_graph_ops dt_step_graph;
 

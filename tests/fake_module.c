@@ -8,10 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cuda/cuda_module.h"
 #include "dist/allreduce/staged.h"
+#include "model/device_module.h"
 
 #define DEVICE_BIT ((uintptr_t)1 << 55)
+#define FAKE_BYTES 139000000000
 
 struct fake_backend {
     struct dt_backend base;
@@ -54,7 +55,7 @@ static enum dt_status fake_open(const struct dt_backend_options *options, struct
         return s;
     }
     snprintf(fake->description, sizeof fake->description, "Fake GPU, %s", precisions[options->precision]);
-    fake->base = (struct dt_backend){.ops = dt_cuda_module.backend, .description = fake->description, .host_memory = false};
+    fake->base = (struct dt_backend){.ops = dt_device_module.backend, .description = fake->description, .host_memory = false};
     *out = &fake->base;
     return DT_OK;
 }
@@ -196,7 +197,7 @@ static const struct dt_backend_ops fake_ops = {
     .optimizer_step = fake_optimizer_step,
 };
 
-static enum dt_status fake_probe(int local_rank, struct dt_gpu *out, int *n_gpus)
+static enum dt_status fake_probe(int local_rank, struct dt_device_info *out, int *n_gpus)
 {
     const char *text = getenv("FAKE_GPUS");
     char word[16] = "-";
@@ -206,7 +207,7 @@ static enum dt_status fake_probe(int local_rank, struct dt_gpu *out, int *n_gpus
     if (strcmp(word, "-") == 0) {
         return dt_error(DT_UNAVAILABLE, "no GPU is visible (the test wants it so)");
     }
-    *out = (struct dt_gpu){.index = local_rank, .name = "Fake GPU", .capability_major = 9};
+    *out = (struct dt_device_info){.index = local_rank, .name = "Fake GPU", .total_bytes = FAKE_BYTES};
     snprintf(out->uuid, sizeof out->uuid, "GPU-%s-0000", word);
     *n_gpus = local_rank + 1;
     return DT_OK;
@@ -219,10 +220,10 @@ static enum dt_status fake_comm_open(struct dt_comm *host, struct dt_backend *ba
 }
 
 /* Numbers that the summary of a run must show. */
-static void fake_memory(struct dt_backend *backend, struct dt_gpu_memory *out)
+static void fake_memory(struct dt_backend *backend, struct dt_device_memory *out)
 {
     (void)backend;
-    *out = (struct dt_gpu_memory){.peak_bytes = 1240000000, .free_bytes = 136900000000, .total_bytes = 139000000000};
+    *out = (struct dt_device_memory){.peak_bytes = 1240000000, .free_bytes = 136900000000, .total_bytes = FAKE_BYTES};
 }
 
 static const char *fake_versions(void)
@@ -231,12 +232,12 @@ static const char *fake_versions(void)
 }
 
 #ifndef FAKE_VERSION /* another one is refused */
-#define FAKE_VERSION DT_CUDA_MODULE_VERSION
+#define FAKE_VERSION DT_DEVICE_MODULE_VERSION
 #endif
 
-const struct dt_cuda_module dt_cuda_module = {.version = FAKE_VERSION,
-                                              .backend = &fake_ops,
-                                              .probe = fake_probe,
-                                              .memory = fake_memory,
-                                              .comm_open = fake_comm_open,
-                                              .versions = fake_versions};
+const struct dt_device_module dt_device_module = {.version = FAKE_VERSION,
+                                                  .backend = &fake_ops,
+                                                  .probe = fake_probe,
+                                                  .memory = fake_memory,
+                                                  .comm_open = fake_comm_open,
+                                                  .versions = fake_versions};

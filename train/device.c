@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/cuda_load.h"
+#include "train/device_load.h"
 
 /* What a rank found on its host; it travels. */
 struct finding {
@@ -19,8 +19,8 @@ static enum dt_status find_gpu(const struct dt_world *world, const struct dt_con
     if (config->device == DT_DEVICE_CPU || config->device == DT_DEVICE_REF) {
         return dt_error(DT_UNAVAILABLE, "the device is \"%s\"", out->backend->name);
     }
-    DT_TRY(dt_cuda_load(&out->cuda));
-    return out->cuda->probe(world->local_rank, &out->gpu, &n_gpus);
+    DT_TRY(dt_device_load(&out->module));
+    return out->module->probe(world->local_rank, &out->info, &n_gpus);
 }
 
 static struct finding look(const struct dt_world *world, const struct dt_config *config, struct dt_device_choice *out)
@@ -30,7 +30,7 @@ static struct finding look(const struct dt_world *world, const struct dt_config 
     memcpy(mine.host, world->host, sizeof mine.host);
     mine.has_gpu = find_gpu(world, config, out) == DT_OK;
     if (mine.has_gpu) {
-        memcpy(mine.uuid, out->gpu.uuid, sizeof mine.uuid);
+        memcpy(mine.uuid, out->info.uuid, sizeof mine.uuid);
     } else {
         snprintf(mine.reason, sizeof mine.reason, "%s", dt_error_text());
         dt_error_clear();
@@ -117,10 +117,11 @@ static enum dt_status decide(const struct dt_config *config, const struct findin
     const enum dt_allreduce_type type = config->dist.allreduce;
     if (!all_have_gpus(all, size, out->why, sizeof out->why)) {
         const char *wish = wish_for_gpu(config, &cure);
-        out->cuda = NULL;
+        out->module = NULL;
+        memset(&out->info, 0, sizeof out->info);
         return wish == NULL ? DT_OK : dt_error(DT_UNAVAILABLE, "%s needs a GPU for every rank (%s): %s", wish, cure, out->why);
     }
-    out->backend = out->cuda->backend;
+    out->backend = out->module->backend;
     const bool own = all_have_their_own(all, size, out->why, sizeof out->why);
     if (size > 1 || type == DT_ALLREDUCE_NCCL) {
         DT_TRY(check_allreduce(type, own, out->why));

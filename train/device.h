@@ -6,16 +6,16 @@
 #define DT_TRAIN_DEVICE_H
 
 #include "cli/config/config.h"
-#include "cuda/cuda_module.h"
 #include "dist/ranks/world.h"
+#include "model/device_module.h"
 
 struct dt_device_choice {
     const struct dt_backend_ops *backend;
-    const struct dt_cuda_module *cuda; /* NULL: not a GPU */
-    struct dt_gpu gpu;                 /* with cuda */
-    enum dt_allreduce_type allreduce;  /* how gradients are added: with cuda nccl or staged, else as configured */
-    bool nccl;                         /* by cuda->comm_open's communicator */
-    char why[400];                     /* why no GPU, or why not NCCL; else "" */
+    const struct dt_device_module *module; /* NULL: the CPU */
+    struct dt_device_info info;            /* with module; else zero */
+    enum dt_allreduce_type allreduce;      /* how gradients are added: with module nccl or staged, else as configured */
+    bool nccl;                             /* by module->comm_open's communicator */
+    char why[400];                         /* why no GPU, or why not NCCL; else "" */
 };
 
 /* Reads `device`, `precision` and `dist.allreduce` of the configuration. Every rank calls it; all choose alike, or fail alike.

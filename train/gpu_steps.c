@@ -30,7 +30,7 @@ static enum dt_status progress(struct dt_request *request, bool *done)
     struct wait *wait = (struct wait *)request;
     int n_done;
     const struct dt_trainer *t = wait->trainer;
-    DT_TRY(t->device.cuda->graph->test(t->graph, &n_done));
+    DT_TRY(t->device.module->graph->test(t->graph, &n_done));
     for (; wait->n_counted < n_done; wait->n_counted++) {
         dt_comm_request_end(t->world->comm);
     }
@@ -60,7 +60,7 @@ static void plan_steps(struct dt_trainer *t, int n, struct dt_step_input *inputs
 
 static enum dt_status run_steps(struct dt_trainer *t, int n, struct dt_metrics *local)
 {
-    const struct dt_step_graph_ops *graph = t->device.cuda->graph;
+    const struct dt_step_graph_ops *graph = t->device.module->graph;
     struct dt_step_input inputs[DT_MAX_RECORDED_STEPS];
     plan_steps(t, n, inputs);
     DT_TRY(graph->start(t->graph, inputs, n));

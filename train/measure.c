@@ -15,7 +15,7 @@ static const char *const sharding_names[] = {
 static void describe_device(const struct dt_trainer *t, char *text, size_t size)
 {
     const int n = snprintf(text, size, "%s %s", t->backend->ops->name, t->backend->description);
-    const char *dash = t->device.cuda != NULL ? strchr(t->device.gpu.uuid, '-') : NULL;
+    const char *dash = strchr(t->device.info.uuid, '-');
     if (dash != NULL && n > 0 && (size_t)n < size) {
         snprintf(text + n, size - (size_t)n, ", %.8s", dash + 1);
     }
@@ -53,9 +53,9 @@ static struct dt_averaging averaging_of(const struct dt_trainer *t)
                                  .across = !across                                ? NULL
                                            : a->type == DT_ALLREDUCE_HIERARCHICAL ? "ring"
                                                                                   : "mpi",
-                                 .why = a->why[0] != '\0'                           ? a->why
-                                        : t->device.cuda != NULL && !t->device.nccl ? t->device.why
-                                                                                    : "",
+                                 .why = a->why[0] != '\0'                             ? a->why
+                                        : t->device.module != NULL && !t->device.nccl ? t->device.why
+                                                                                      : "",
                                  .n_buckets = t->dist.sync.n_buckets,
                                  .n_hosts = n_hosts,
                                  .traffic = dt_traffic_foretell(t)};
@@ -71,7 +71,7 @@ struct dt_run_event dt_measure_start(const struct dt_trainer *t)
                                  .steps_per_epoch = t->steps_per_epoch,
                                  .step = t->state.step,
                                  .n_epochs = t->state.epoch,
-                                 .gpu = t->device.cuda != NULL,
+                                 .gpu = t->device.module != NULL,
                                  .graph = t->graph != NULL,
                                  .device_why = t->device.why,
                                  .averaging = averaging_of(t)};
@@ -97,15 +97,15 @@ static double bytes_of_others(void)
 static struct dt_memory_use measure_memory(struct dt_trainer *t)
 {
     struct rusage usage;
-    struct dt_gpu_memory gpu = {0};
+    struct dt_device_memory device = {0};
     getrusage(RUSAGE_SELF, &usage);
-    if (t->device.cuda != NULL) {
-        t->device.cuda->memory(t->backend, &gpu);
+    if (t->device.module != NULL) {
+        t->device.module->memory(t->backend, &device);
     }
     return (struct dt_memory_use){.host_peak = 1024.0 * (double)usage.ru_maxrss - bytes_of_others(),
-                                  .gpu_peak = (double)gpu.peak_bytes,
-                                  .gpu_free = (double)gpu.free_bytes,
-                                  .gpu_all = (double)gpu.total_bytes};
+                                  .gpu_peak = (double)device.peak_bytes,
+                                  .gpu_free = (double)device.free_bytes,
+                                  .gpu_all = (double)device.total_bytes};
 }
 
 static enum dt_status measure_tightest(struct dt_trainer *t, struct dt_memory_use *out)

@@ -49,10 +49,15 @@ enum dt_status dt_trainer_shard(const struct dt_config *config, int rank, int si
     return check_samples(config, out->global_batch, out->n_total);
 }
 
-/* Refuses what cannot fit before the machine starts to swap: the ranks of a host share its memory. A GPU does not swap. */
+static bool has_own_memory(const struct dt_device_choice *device)
+{
+    return device->info.total_bytes > 0;
+}
+
+/* Refuses what cannot fit before the machine starts to swap: the ranks of a host share its memory. A device's own does not swap. */
 static enum dt_status check_memory(const struct dt_trainer *t)
 {
-    if (t->device.cuda != NULL) {
+    if (has_own_memory(&t->device)) {
         return DT_OK;
     }
     const double gib = 1024.0 * 1024.0 * 1024.0;
@@ -140,7 +145,7 @@ static void close_network(struct dt_trainer *t)
 static bool has_spare_memory(struct dt_trainer *t)
 {
     void *spare;
-    if (t->backend->ops->alloc(t->backend, t->device.gpu.total_bytes / SPARE_SHARE, &spare) != DT_OK) {
+    if (t->backend->ops->alloc(t->backend, t->device.info.total_bytes / SPARE_SHARE, &spare) != DT_OK) {
         return false;
     }
     t->backend->ops->free(t->backend, spare);
@@ -188,14 +193,14 @@ static enum dt_status no_gpu_memory(struct dt_trainer *t)
 static enum dt_status open_network_or_advise(struct dt_trainer *t)
 {
     const enum dt_status s = open_network(t);
-    return s == DT_NO_MEMORY && t->device.cuda != NULL ? no_gpu_memory(t) : s;
+    return s == DT_NO_MEMORY && has_own_memory(&t->device) ? no_gpu_memory(t) : s;
 }
 
 /* What gradients in a GPU's memory travel by. */
 static enum dt_status open_device_comm(struct dt_trainer *t)
 {
     if (t->device.nccl) {
-        const enum dt_status s = t->device.cuda->comm_open(t->world->comm, t->backend, &t->device_comm);
+        const enum dt_status s = t->device.module->comm_open(t->world->comm, t->backend, &t->device_comm);
         return s == DT_OK || s == DT_STALLED ? s : dt_error_agreed(s);
     }
     if (t->backend->host_memory || t->world->size == 1) {
@@ -208,12 +213,12 @@ static enum dt_status open_device_comm(struct dt_trainer *t)
 static enum dt_status open_graph(struct dt_trainer *t)
 {
     t->n_at_once = 1;
-    const struct dt_cuda_module *cuda = t->device.cuda;
-    if (!t->config.cuda_graph || cuda == NULL || cuda->graph == NULL || (t->world->size > 1 && !t->device.nccl)) {
+    const struct dt_device_module *module = t->device.module;
+    if (!t->config.cuda_graph || module == NULL || module->graph == NULL || (t->world->size > 1 && !t->device.nccl)) {
         return DT_OK;
     }
     t->dist.sync.quiet = true;
-    return cuda->graph->open(t->backend, t->device_comm, t->loader.capacity, dt_trainer_gpu_step, t, &t->graph);
+    return module->graph->open(t->backend, t->device_comm, t->loader.capacity, dt_trainer_gpu_step, t, &t->graph);
 }
 
 /* `batch.global` fixes the batch, so there is nothing to scale the rate for. */
@@ -290,7 +295,7 @@ fail:
 void dt_trainer_close(struct dt_trainer *t)
 {
     if (t->graph != NULL) {
-        t->device.cuda->graph->close(t->graph);
+        t->device.module->graph->close(t->graph);
     }
     dt_comm_close(t->device_comm); /* early: it ends what a GPU may be waiting for, and what comes now waits for the GPU */
     close_network(t);

@@ -293,7 +293,7 @@ static enum dt_status by_device(struct bench *b, enum dt_allreduce_type type, st
 static enum dt_status by_nccl(struct bench *b, struct dt_backend *backend)
 {
     struct dt_comm *comm = NULL;
-    enum dt_status s = b->device.cuda->comm_open(b->world->comm, backend, &comm);
+    enum dt_status s = b->device.module->comm_open(b->world->comm, backend, &comm);
     s = s == DT_OK || s == DT_STALLED ? s : dt_error_agreed(s);
     s = s == DT_OK ? by_device(b, DT_ALLREDUCE_NCCL, backend, comm) : s;
     dt_comm_close(comm);
@@ -336,7 +336,7 @@ static enum dt_status by_all_ways(struct bench *b)
             DT_TRY(by_type(b, type, NULL, NULL, b->host));
         }
     }
-    return b->device.cuda != NULL ? by_gpus(b) : DT_OK;
+    return b->device.module != NULL ? by_gpus(b) : DT_OK;
 }
 
 /* ---- the command */

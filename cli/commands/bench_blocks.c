@@ -38,11 +38,11 @@ static void add_since(struct dt_bench_cost *cost, struct dt_bench_cost start)
     cost->cpu_s += end.cpu_s - start.cpu_s;
 }
 
-/* Bytes of an element of block b's output and of its gradient: what leaves the last one is float, and all on a CPU. */
+/* Bytes of an element of block b's output and of its gradient: what leaves the last one is float, and all in host memory. */
 static size_t elem_bytes(const struct bench *bench, int b)
 {
     const struct dt_trainer *t = &bench->trainer;
-    return t->device.cuda != NULL && t->config.precision == DT_PRECISION_BF16 && b < t->model.n_blocks - 1 ? 2 : 4;
+    return !t->backend->host_memory && t->config.precision == DT_PRECISION_BF16 && b < t->model.n_blocks - 1 ? 2 : 4;
 }
 
 /* n_elems of a buffer, in the program's own memory. */
@@ -152,7 +152,7 @@ static enum dt_status take_steps(struct bench *b)
         for (int step = 0; step < DT_N_STEPS; step++) {
             DT_TRY(take_step(b, (enum dt_bench_step)step));
         }
-        if (b->trainer.device.cuda == NULL) {
+        if (b->trainer.backend->host_memory) {
             b->times.peak_flops = fmax(b->times.peak_flops, dt_bench_peak(PEAK_MS));
         }
     }

@@ -42,7 +42,7 @@ static struct pass_row summarize_pass(const struct dt_trainer *t, double peak_fl
                                       double n_flops)
 {
     struct pass_row pass = {.time = summarize_timer(timer), .gflop = NAN, .gflops = NAN, .of_peak = NAN, .alive_linear = NAN};
-    const double ms = t->device.cuda == NULL ? pass.time.cpu_ms : pass.time.ms;
+    const double ms = t->backend->host_memory ? pass.time.cpu_ms : pass.time.ms;
     if (n_flops > 0 && ms > 0) {
         pass.gflop = 1e-9 * n_flops;
         pass.gflops = 1e3 * pass.gflop / ms;

@@ -62,10 +62,10 @@ static enum dt_status choose_device(struct dt_world *world, struct dt_inference 
     wish.precision = DT_PRECISION_F32;
     wish.dist.allreduce = DT_ALLREDUCE_AUTO;
     DT_TRY(dt_device_choose(world, &wish, &out->device));
-    if (out->device.cuda == NULL) {
+    if (out->device.module == NULL) {
         config->precision = DT_PRECISION_F32;
     }
-    if (out->device.cuda == NULL && wants_gpu && world->rank == 0) {
+    if (out->device.module == NULL && wants_gpu && world->rank == 0) {
         dt_text_print(stderr, "device: cpu, because %s", out->device.why);
     }
     return DT_OK;

@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "cli/report/progress.h"
 #include "cli/report/terminal.h"
-#include "cuda/block_bytes.h"
+#include "model/device_bytes.h"
 #include "train/data_spec.h"
 #include "train/traffic.h"
 #include "train/trainer.h"
@@ -128,7 +128,7 @@ static size_t gpu_bytes(const struct plan *p, int capacity)
 {
     size_t kept = 0, largest_dz = 0, largest_dw = 0;
     for (int b = 0; b < p->model.n_blocks; b++) {
-        const struct dt_gpu_block_bytes bytes = dt_gpu_block_bytes(&p->model, b, p->config.precision, capacity);
+        const struct dt_device_block_bytes bytes = dt_device_block_bytes(&p->model, b, p->config.precision, capacity);
         kept += bytes.z + bytes.weight;
         largest_dz = bytes.z > largest_dz ? bytes.z : largest_dz;
         largest_dw = bytes.dw > largest_dw ? bytes.dw : largest_dw;
@@ -136,7 +136,7 @@ static size_t gpu_bytes(const struct plan *p, int capacity)
     const size_t n_test = (p->n_test + (size_t)p->shard.size - 1) / (size_t)p->shard.size;
     const size_t n_samples = p->has_data ? dt_shard_owned(&p->shard).n + n_test : 0;
     return dt_model_n_bytes(&p->model, capacity, dt_optimizer_n_states(&p->config.optimizer)) + kept + largest_dz + largest_dw +
-           data_bytes(p, n_samples) + DT_CUBLAS_WORKSPACE_BYTES;
+           data_bytes(p, n_samples) + DT_DEVICE_WORKSPACE_BYTES;
 }
 
 /* A plan does not ask what this host has: the run's may be another. */

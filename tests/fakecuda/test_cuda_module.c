@@ -1,7 +1,8 @@
 /* The real libdtrain_cuda.so loads into a program that exports what it needs, and says clearly that there is no driver. */
 #include <dlfcn.h>
 
-#include "cuda/cuda_module.h"
+#include "dist/ranks/comm.h"
+#include "model/device_module.h"
 #include "tests/check.h"
 
 int main(void)
@@ -14,16 +15,16 @@ int main(void)
     if (library == NULL) {
         CHECK_FAIL("%s", dlerror());
     }
-    const struct dt_cuda_module *module = dlsym(library, DT_CUDA_MODULE_SYMBOL);
+    const struct dt_device_module *module = dlsym(library, DT_DEVICE_MODULE_SYMBOL);
     CHECK(module != NULL);
-    CHECK_INT(module->version, DT_CUDA_MODULE_VERSION);
+    CHECK_INT(module->version, DT_DEVICE_MODULE_VERSION);
     CHECK_TEXT(module->backend->name, "cuda");
     CHECK_HAS(module->versions(), "cuDNN 9.");
     if (dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) != NULL) {
         return 0; /* what follows is about machines without a driver */
     }
 
-    struct dt_gpu gpu;
+    struct dt_device_info gpu;
     int n_gpus = 7;
     CHECK_INT(module->probe(0, &gpu, &n_gpus), DT_UNAVAILABLE);
     CHECK_INT(n_gpus, 0);

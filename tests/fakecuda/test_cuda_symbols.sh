@@ -6,7 +6,7 @@ failed() { echo "$*" >&2; exit 1; }
 
 # The address sanitizer adds a symbol for each; the linker shows its own three if one of the libraries does, as NCCL 2.18 does.
 shown=$(nm -D --defined-only "$module" | awk '$3 !~ /^(__odr_asan.*|__bss_start|_edata|_end)$/ { print $3 }')
-[[ $shown == dt_cuda_module ]] || failed "$module shows these symbols:" $shown
+[[ $shown == dt_device_module ]] || failed "$module shows these symbols:" $shown
 
 missing=$(comm -23 <(nm -D --undefined-only "$module" | awk '$2 ~ /^dt_/ { print $2 }' | sort) \
   <(nm -D --defined-only "$program" | awk '{ print $3 }' | sort))

@@ -65,7 +65,7 @@ int main(void)
 {
     struct dt_world world;
     struct dt_backend *backend;
-    struct dt_gpu gpu;
+    struct dt_device_info gpu;
     int n_gpus;
     char id[32];
     double ms = 0;

@@ -1,4 +1,4 @@
-#include "train/cuda_load.h"
+#include "train/device_load.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -38,28 +38,28 @@ static bool find_module(char path[PATH_MAX])
     return false;
 }
 
-static enum dt_status load(const char *path, const struct dt_cuda_module **out)
+static enum dt_status load(const char *path, const struct dt_device_module **out)
 {
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) {
         return dt_error(DT_UNAVAILABLE, "the CUDA module does not load: %s", dlerror());
     }
-    const struct dt_cuda_module *module = dlsym(library, DT_CUDA_MODULE_SYMBOL);
+    const struct dt_device_module *module = dlsym(library, DT_DEVICE_MODULE_SYMBOL);
     if (module == NULL) {
         dlclose(library);
         return dt_error(DT_UNAVAILABLE, "%s is not dtrain's CUDA module", path);
     }
-    if (module->version != DT_CUDA_MODULE_VERSION) {
+    if (module->version != DT_DEVICE_MODULE_VERSION) {
         const int version = module->version;
         dlclose(library);
         return dt_error(DT_UNAVAILABLE, "%s has version %d of the interface, this program %d (install both from one build)", path,
-                        version, DT_CUDA_MODULE_VERSION);
+                        version, DT_DEVICE_MODULE_VERSION);
     }
     *out = module;
     return DT_OK;
 }
 
-enum dt_status dt_cuda_load(const struct dt_cuda_module **out)
+enum dt_status dt_device_load(const struct dt_device_module **out)
 {
     const char *named = getenv("DTRAIN_CUDA_MODULE");
     char path[PATH_MAX];

@@ -1,0 +1,31 @@
+/* How much memory a backend on a device of its own allocates beside the network's, known without the device: the backend allocates
+ * what this says, and `dtrain plan` adds it up. */
+#ifndef DT_MODEL_DEVICE_BYTES_H
+#define DT_MODEL_DEVICE_BYTES_H
+
+#include "model/backend.h"
+
+#define DT_DEVICE_WORKSPACE_BYTES ((size_t)32 << 20) /* what cuBLAS advises for sm_90; ours, so that its results are repeatable */
+
+struct dt_device_block_bytes {
+    size_t z;      /* the linear operation's output, which is kept, and its gradient, for which blocks share the largest */
+    size_t weight; /* copy of the weights in the libraries' order and type; 0: the arena's own serve */
+    size_t dw;     /* a filter's gradient, for which blocks share the largest */
+};
+
+static inline struct dt_device_block_bytes dt_device_block_bytes(const struct dt_model *model, int index,
+                                                                 enum dt_precision precision, int capacity)
+{
+    const struct dt_block *block = &model->blocks[index];
+    const bool half = precision == DT_PRECISION_BF16, conv = block->linear == DT_LINEAR_CONV;
+    const size_t each = half ? 2 : sizeof(float);
+    if (block->linear == DT_LINEAR_NONE) {
+        return (struct dt_device_block_bytes){0};
+    }
+    const size_t n_weights = model->params[block->weight].n_elems;
+    return (struct dt_device_block_bytes){.z = (size_t)capacity * dt_shape_elems(block->linear_out) * each,
+                                          .weight = conv || half ? n_weights * each : 0,
+                                          .dw = conv ? n_weights * each : 0};
+}
+
+#endif

@@ -1,0 +1,72 @@
+/* What the program sees of a device of its own kind, such as a GPU, whose backend is a module that is loaded only where there is
+ * such a device (train/device_load.h), so that elsewhere the program starts as fast and as small as without. cuda/ is one,
+ * libdtrain_cuda.so. The module has one exported symbol, `dt_device_module`; errors go to the program's own dt_error. What a device
+ * can do is asked of the fields here, never which one it is. */
+#ifndef DT_MODEL_DEVICE_MODULE_H
+#define DT_MODEL_DEVICE_MODULE_H
+
+#include "base/draw.h"
+#include "model/backend.h"
+#include "model/optimizer.h"
+
+struct dt_comm; /* dist/ranks/comm.h */
+
+#define DT_DEVICE_MODULE_VERSION 3 /* a module of another version is refused by name */
+#define DT_DEVICE_MODULE_SYMBOL "dt_device_module"
+
+struct dt_device_info {
+    int index;                      /* its number in this process */
+    char name[64];                  /* "NVIDIA H200" */
+    char uuid[48];                  /* "GPU-xxxxxxxx-...": ranks with the same share it */
+    size_t total_bytes, free_bytes; /* of its own memory; 0: it computes in the host's */
+};
+
+struct dt_device_memory {
+    size_t peak_bytes;              /* that the backend has had allocated at most so far */
+    size_t free_bytes, total_bytes; /* of the device now; its libraries and other processes take some too */
+};
+
+/* What differs from step to step: which samples, which learning rate. */
+struct dt_step_input {
+    struct dt_draw draw;
+    struct dt_update update;
+};
+
+#define DT_MAX_RECORDED_STEPS 64 /* that are started together */
+
+/* Makes the calls of one step: gather to update. `batch` has device memory for rows and ids; update: of the same kind as those of
+ * all steps, but its numbers are read on the device. Nothing in it may wait for the device. */
+typedef enum dt_status (*dt_step_fn)(void *context, const struct dt_batch *batch, const struct dt_update *update);
+
+/* Steps that a device takes on its own, recorded once; cuda/step_graph.h says how a GPU does. */
+struct dt_step_graph;
+struct dt_step_graph_ops {
+    /* For batches of up to `capacity` samples. device_comm: that of comm_open, if the steps use one; borrowed, as is `backend`. */
+    enum dt_status (*open)(struct dt_backend *backend, struct dt_comm *device_comm, int capacity, dt_step_fn step, void *context,
+                           struct dt_step_graph **out);
+    void (*close)(struct dt_step_graph *graph); /* NULL is fine; before device_comm and backend */
+    /* Enqueues n_steps steps, 1 .. DT_MAX_RECORDED_STEPS, which are the caller's again on return. */
+    enum dt_status (*start)(struct dt_step_graph *graph, const struct dt_step_input *inputs, int n_steps);
+    enum dt_status (*test)(struct dt_step_graph *graph, int *n_done);  /* steps that are done; never waits */
+    void (*take)(struct dt_step_graph *graph, struct dt_metrics *out); /* (n_steps): once they are done, what came of each */
+};
+
+struct dt_device_module {
+    int version;
+    const struct dt_backend_ops *backend;
+    /* The device that the rank with this local rank should use: its only one, else the local_rank-th. n_devices: how many this
+     * process sees. DT_UNAVAILABLE with the reason and the cure: no driver, no device, fewer of them than local ranks, too old a
+     * device or driver. */
+    enum dt_status (*probe)(int local_rank, struct dt_device_info *out, int *n_devices);
+    void (*memory)(struct dt_backend *backend, struct dt_device_memory *out);
+    /* A communicator between devices (NCCL): allreduce and broadcast of *device* buffers of `backend`, enqueued behind the work
+     * that is enqueued there; its names, deadlines and explanations are `host`'s (borrowed), which also carries the unique id.
+     * Every rank of `host` calls it; each on a device of its own. DT_STALLED after host->timeout_s, naming who is missing. */
+    enum dt_status (*comm_open)(struct dt_comm *host, struct dt_backend *backend, struct dt_comm **out);
+    const struct dt_step_graph_ops *graph; /* NULL: it takes no steps on its own */
+    const char *(*versions)(void);         /* "CUDA 13.0, driver 13.0, cuDNN 9.19.0, cuBLAS 13.1.0, NCCL 2.28.9"; static */
+};
+
+extern __attribute__((visibility("default"))) const struct dt_device_module dt_device_module; /* for the program: by dlsym */
+
+#endif
