@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/memory.h"
 #include "cpu/block.h"
 #include "cpu/isa.h"
 #include "cpu/loss.h"
@@ -59,16 +58,6 @@ static void cpu_close(struct dt_backend *backend)
     dt_threads_close(cpu_of(backend)->threads);
     dt_subnormals_restore(cpu_of(backend)->subnormals);
     free(backend);
-}
-
-void *dt_cpu_memory(size_t n_bytes)
-{
-    const size_t rounded = dt_round_up(n_bytes, 64) + DT_READABLE_PAST_END;
-    void *memory = n_bytes < rounded ? dt_memory_alloc(rounded) : NULL;
-    if (memory != NULL) {
-        memset(memory, 0, rounded);
-    }
-    return memory;
 }
 
 static enum dt_status cpu_alloc(struct dt_backend *backend, size_t n_bytes, void **out)

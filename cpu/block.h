@@ -5,6 +5,7 @@
 
 #include "cpu/kernels/bf16.h"
 #include "cpu/kernels/kernels.h"
+#include "cpu/memory.h"
 #include "cpu/threads.h"
 
 /* Images whose gradients are summed before they are added to the others': what a thread takes at a time in a convolution's backward
@@ -24,11 +25,6 @@ struct dt_cpu {
     char description[64];
     uint32_t subnormals; /* of the thread that opened it: cpu_subnormals.h */
 };
-
-#define DT_READABLE_PAST_END 256 /* bytes; kernels load whole vectors */
-
-/* Zeroed, 64-byte aligned, DT_READABLE_PAST_END readable past the end; for free(). NULL: out of memory. */
-void *dt_cpu_memory(size_t n_bytes);
 
 enum dt_status dt_cpu_block_open(struct dt_backend *backend, const struct dt_model *model, int index, int capacity,
                                  struct dt_block_state **out);

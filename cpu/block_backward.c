@@ -2,38 +2,6 @@
 
 #include <string.h>
 
-float *dt_cpu_unwind(const struct dt_cpu_job *job, int sample, int thread)
-{
-    struct dt_block_state *state = job->state;
-    const struct dt_block *b = &state->block;
-    const struct dt_cpu_kernels *kernels = state->cpu->kernels;
-    struct dt_cpu_scratch *scratch = &state->scratch[thread];
-    const size_t at = (size_t)sample * state->n_pooled, kept = dt_cpu_kept(job->pass, sample, state->n_pooled);
-    float *dy = job->dy + at;
-    if (state->tail.activated == NULL) { /* element by element, so in whatever order y is */
-        kernels->activate_backward(b->activation, state->n_pooled, job->y + at, 1.0f - b->dropout_rate, dy);
-    }
-    if (state->tail.reorders) {
-        kernels->transpose((size_t)b->pool_out.c, (size_t)b->pool_out.h * (size_t)b->pool_out.w, 1, dy, scratch->pooled);
-        dy = scratch->pooled;
-    }
-    if (b->dropout_rate > 0) {
-        kernels->dropout(state->n_pooled, state->tail.keep + kept, state->tail.dropout_scale, dy);
-    }
-    if (b->pool == DT_POOL_MAX && !state->conv.survivors_pooled) {
-        kernels->max_pool_backward(&state->tail.pooling, dy, state->tail.winner + kept, scratch->linear);
-        dy = scratch->linear;
-    } else if (b->pool == DT_POOL_AVG) {
-        kernels->avg_pool_backward(&state->tail.pooling, dy, scratch->linear);
-        dy = scratch->linear;
-    }
-    if (state->tail.activated != NULL) {
-        const float *activated = state->tail.activated + dt_cpu_kept(job->pass, sample, state->n_linear);
-        kernels->activate_backward(b->activation, state->n_linear, activated, 1.0f, dy);
-    }
-    return dy;
-}
-
 /* A number of columns of dw and dx: each element is one sum over the whole batch, or all units, so threads cannot matter. */
 static void dense_columns(void *context, int item, int thread)
 {
@@ -61,9 +29,9 @@ static bool list_gradient(const struct dt_cpu_job *job)
     return true;
 }
 
-static void unwind_item(void *context, int sample, int thread)
+static void tail_sample(void *context, int sample, int thread)
 {
-    dt_cpu_unwind(context, sample, thread);
+    dt_cpu_tail_backward(context, sample, thread);
 }
 
 static void dense_backward(struct dt_cpu_job *job)
@@ -71,7 +39,7 @@ static void dense_backward(struct dt_cpu_job *job)
     struct dt_block_state *state = job->state;
     const size_t n_out = state->n_linear;
     float *db = job->grads + state->bias_offset;
-    dt_threads_run(state->cpu->threads, job->n, unwind_item, job);
+    dt_threads_run(state->cpu->threads, job->n, tail_sample, job);
     const bool sparse = list_gradient(job);
     job->dense = (struct dt_dense){.n = job->n,
                                    .n_in = (int)state->n_in,
@@ -99,7 +67,7 @@ static void plain_sample(void *context, int sample, int thread)
 {
     const struct dt_cpu_job *job = context;
     const size_t n_in = job->state->n_in;
-    const float *dz = dt_cpu_unwind(job, sample, thread);
+    const float *dz = dt_cpu_tail_backward(job, sample, thread);
     memcpy(job->dx + (size_t)sample * n_in, dz, n_in * sizeof(float));
     dt_cpu_poll(job->pass, thread);
 }

@@ -2,72 +2,6 @@
 
 #include <string.h>
 
-#include "base/rng.h"
-
-/* Draws which units of a sample's output dropout keeps. */
-static void draw_mask(const struct dt_cpu_job *job, int sample, uint8_t *keep)
-{
-    const struct dt_block_state *state = job->state;
-    const struct dt_block *b = &state->block;
-    const struct dt_dropout_key key = {.seed = job->pass->seed,
-                                       .stream = b->dropout_stream,
-                                       .epoch = job->pass->batch->epoch,
-                                       .sample = job->pass->batch->ids[sample],
-                                       .threshold = dt_dropout_threshold(b->dropout_rate)};
-    state->cpu->kernels->dropout_mask(&key, state->n_pooled, keep);
-}
-
-/* To the order that `flatten` wants. */
-static void reorder_sample(const struct dt_cpu_job *job, const float *pooled, float *y)
-{
-    const struct dt_shape shape = job->state->block.pool_out;
-    job->state->cpu->kernels->transpose((size_t)shape.h * (size_t)shape.w, (size_t)shape.c, 1, pooled, y);
-}
-
-/* The words of a sample that took the direct way: of winners whose output is positive behind pool and dropout. A NaN is not. */
-static void note_survivors(const struct dt_cpu_job *job, int sample, int thread, const float *pooled)
-{
-    struct dt_block_state *state = job->state;
-    const struct dt_cpu_kernels *kernels = state->cpu->kernels;
-    float *positive = state->scratch[thread].linear; /* done with */
-    memcpy(positive, pooled, state->n_pooled * sizeof(float));
-    kernels->activate_backward(DT_ACTIVATION_RELU, state->n_pooled, pooled, 1, positive);
-    kernels->survivors_pooled(&state->tail.pooling, positive, state->scratch[thread].winner,
-                              state->conv.word + dt_cpu_kept(job->pass, sample, state->conv.n_words));
-}
-
-/* Activation, pool, dropout and flatten of one sample; `linear` is the linear operation's output and may be changed. */
-static void finish_sample(const struct dt_cpu_job *job, int sample, int thread, float *linear, bool activated)
-{
-    struct dt_block_state *state = job->state;
-    const struct dt_block *b = &state->block;
-    const struct dt_cpu_kernels *kernels = state->cpu->kernels;
-    struct dt_cpu_scratch *scratch = &state->scratch[thread];
-    const size_t kept = dt_cpu_kept(job->pass, sample, state->n_pooled);
-    float *y = job->y_out + (size_t)sample * state->n_pooled;
-    float *pooled = b->pool == DT_POOL_NONE ? linear : state->tail.reorders ? scratch->pooled : y;
-    if (!activated) {
-        kernels->activate(b->activation, state->n_linear, linear);
-    }
-    if (b->pool == DT_POOL_MAX) {
-        uint16_t *winner = state->conv.fuses_pool ? scratch->winner : state->tail.winner + kept;
-        kernels->max_pool(&state->tail.pooling, linear, pooled, job->pass->training ? winner : NULL);
-    } else if (b->pool == DT_POOL_AVG) {
-        kernels->avg_pool(&state->tail.pooling, linear, pooled);
-    }
-    if (b->dropout_rate > 0 && job->pass->training) {
-        uint8_t *keep = state->conv.fuses_pool ? scratch->keep : state->tail.keep + kept;
-        draw_mask(job, sample, keep);
-        kernels->dropout(state->n_pooled, keep, state->tail.dropout_scale, pooled);
-    }
-    if (state->conv.fuses_pool && job->pass->training) {
-        note_survivors(job, sample, thread, pooled);
-    }
-    if (state->tail.reorders) {
-        reorder_sample(job, pooled, y);
-    }
-}
-
 /* Where a sample's linear operation writes: as far down the block as nothing lies in between. */
 static float *linear_output(const struct dt_cpu_job *job, int sample, int thread)
 {
@@ -90,7 +24,7 @@ static void conv_sample(void *context, int sample, int thread)
     float *linear = linear_output(job, sample, thread);
     state->cpu->kernels->conv_forward(&state->conv.shape, x, state->conv.packed_forward, job->params + state->bias_offset, relu,
                                       linear);
-    finish_sample(job, sample, thread, linear, relu);
+    dt_cpu_tail_forward(job, sample, thread, linear, relu);
     dt_cpu_poll(job->pass, thread);
 }
 
@@ -125,11 +59,11 @@ static uint32_t images_to_pool(const struct dt_cpu_job *job, int first, int n, i
                                         .keep = drops ? keep : NULL,
                                         .scale = state->tail.dropout_scale};
     for (int i = 0; drops && i < n; i++) {
-        draw_mask(job, first + i, keep + (size_t)i * n_pooled);
+        dt_cpu_draw_mask(job, first + i, keep + (size_t)i * n_pooled);
     }
     const uint32_t spoilt = images_forward(job, first, n, thread, &out);
     for (size_t i = 0; state->tail.reorders && i < (size_t)n; i++) {
-        reorder_sample(job, pooled + i * n_pooled, y + i * n_pooled);
+        dt_cpu_reorder(job, pooled + i * n_pooled, y + i * n_pooled);
     }
     return spoilt;
 }
@@ -142,7 +76,7 @@ static uint32_t images_to_linear(const struct dt_cpu_job *job, int first, int n,
         .bias = job->params + state->bias_offset, .relu = relu, .y = linear_output(job, first, thread)};
     const uint32_t spoilt = images_forward(job, first, n, thread, &out);
     for (int i = 0; i < n; i++) {
-        finish_sample(job, first + i, thread, out.y + (size_t)i * state->n_linear, relu);
+        dt_cpu_tail_forward(job, first + i, thread, out.y + (size_t)i * state->n_linear, relu);
     }
     return spoilt;
 }
@@ -199,7 +133,7 @@ static void plain_sample(void *context, int sample, int thread)
     const size_t n_in = job->state->n_in;
     float *linear = linear_output(job, sample, thread);
     memcpy(linear, job->x + (size_t)sample * n_in, n_in * sizeof(float));
-    finish_sample(job, sample, thread, linear, false);
+    dt_cpu_tail_forward(job, sample, thread, linear, false);
     dt_cpu_poll(job->pass, thread);
 }
 
@@ -224,7 +158,7 @@ static void dense_part(void *context, int part, int thread)
 static void dense_sample(void *context, int sample, int thread)
 {
     const struct dt_cpu_job *job = context;
-    finish_sample(job, sample, thread, job->y_out + (size_t)sample * job->state->n_linear, false);
+    dt_cpu_tail_forward(job, sample, thread, job->y_out + (size_t)sample * job->state->n_linear, false);
 }
 
 enum dt_status dt_cpu_block_forward(struct dt_block_state *state, const float *params, const float *x, float *y,

@@ -1,4 +1,4 @@
-/* What a block keeps, shared by block.c (open and close), block_forward.c, block_backward.c and conv_block.c. */
+/* What a block keeps, shared by block.c (open and close), block_forward.c, block_backward.c, conv_block.c and tail.c. */
 #ifndef DT_CPU_BLOCK_STATE_H
 #define DT_CPU_BLOCK_STATE_H
 
@@ -111,9 +111,13 @@ void dt_cpu_frame(struct dt_shape image, const float *from, int to_w, int top, i
 /* The convolution's input image: x itself, or a copy with zeros around it. */
 const float *dt_cpu_conv_input(const struct dt_block_state *state, const float *x, struct dt_cpu_scratch *scratch);
 
-/* One sample's gradient, from the block's output back to its linear operation's, or to behind the max pool where survivors are
- * found there. May change dy; the result lies in dy or in the thread's scratch. */
-float *dt_cpu_unwind(const struct dt_cpu_job *job, int sample, int thread);
+/* tail.c: one sample. Forward: `linear` is the linear operation's output, and may be changed. */
+void dt_cpu_tail_forward(const struct dt_cpu_job *job, int sample, int thread, float *linear, bool activated);
+/* From the block's output back to its linear operation's; or to behind the max pool, where survivors are found there; or only to
+ * H W C order, where they are known. May change dy; the result lies in dy or in the thread's scratch. */
+float *dt_cpu_tail_backward(const struct dt_cpu_job *job, int sample, int thread);
+void dt_cpu_draw_mask(const struct dt_cpu_job *job, int sample, uint8_t *keep);   /* which units dropout keeps */
+void dt_cpu_reorder(const struct dt_cpu_job *job, const float *pooled, float *y); /* as `flatten` wants */
 
 void dt_cpu_conv_backward(struct dt_cpu_job *job);
 

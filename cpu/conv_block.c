@@ -4,23 +4,6 @@
 
 #include "cpu/block_state.h"
 
-/* The gradient of a sample in H W C order: where survivors are known, as it comes; else before dropout and activation, but still
- * behind a max pool if survivors stay there. */
-static const float *unwind(const struct dt_cpu_job *job, int sample, int thread)
-{
-    struct dt_block_state *state = job->state;
-    const struct dt_shape shape = state->block.pool_out;
-    float *dy = job->dy + (size_t)sample * state->n_pooled, *pooled = state->scratch[thread].pooled;
-    if (!state->conv.fuses_pool) {
-        return dt_cpu_unwind(job, sample, thread);
-    }
-    if (state->tail.reorders) {
-        state->cpu->kernels->transpose((size_t)shape.c, (size_t)shape.h * (size_t)shape.w, 1, dy, pooled);
-        return pooled;
-    }
-    return dy;
-}
-
 /* From the gradient of the padded input, whole vectors of channels, to the input's own extents. */
 static void crop(const struct dt_block_state *state, const float *padded, float *dx)
 {
@@ -169,7 +152,7 @@ static void conv_sample(const struct dt_cpu_job *job, int sample, struct dt_conv
         const float *y = state->block.activation == DT_ACTIVATION_RELU ? job->y + at : NULL;
         weights_dense(state, x, job->dy + at, y, sums);
     } else {
-        both_gradients(job, sample, scratch, x, unwind(job, sample, thread), sums);
+        both_gradients(job, sample, scratch, x, dt_cpu_tail_backward(job, sample, thread), sums);
     }
 }
 

@@ -6,6 +6,7 @@
 
 #include "cuda/cuda_block.h"
 #include "cuda/cuda_check.h"
+#include "cuda/probe.h"
 #include "model/device_bytes.h"
 
 struct dt_bound_samples {
@@ -24,19 +25,6 @@ cudaStream_t dt_cuda_backend_stream(const struct dt_backend *backend)
 }
 
 /* ---- memory */
-
-enum dt_status dt_cuda_reserve_scratch(struct dt_cuda *cuda, enum dt_cuda_scratch_use use, const char *what, size_t n_bytes)
-{
-    struct dt_cuda_scratch *scratch = &cuda->scratch[use];
-    if (n_bytes <= scratch->n_bytes) {
-        return DT_OK;
-    }
-    void *memory;
-    DT_TRY(dt_cuda_alloc(cuda, what, n_bytes, &memory)); /* first: blocks that are open keep theirs if it fails */
-    dt_cuda_free(cuda, scratch->memory);
-    *scratch = (struct dt_cuda_scratch){memory, n_bytes};
-    return DT_OK;
-}
 
 static enum dt_status cuda_alloc(struct dt_backend *backend, size_t n_bytes, void **out)
 {
@@ -211,26 +199,6 @@ static enum dt_status cuda_samples_open(struct dt_backend *backend, const struct
         return s;
     }
     *out = bound;
-    return DT_OK;
-}
-
-enum dt_status dt_cuda_reserve_batch(struct dt_cuda *cuda, int capacity)
-{
-    struct dt_cuda_batches *batches = &cuda->batches;
-    const size_t n = (size_t)capacity, n_slot_bytes = (1 + 2 * n) * sizeof(uint32_t);
-    DT_TRY(dt_cuda_reserve_scratch(cuda, DT_CUDA_SCRATCH_LOSS, "the loss", 2 * n * sizeof(double)));
-    if (capacity <= batches->capacity) {
-        return DT_OK;
-    }
-    void *device;
-    DT_TRY(dt_cuda_alloc(cuda, "a batch's sample numbers", n_slot_bytes, &device));
-    dt_cuda_free(cuda, batches->device); /* waits until nothing uses it, nor the host's slots */
-    batches->device = device;
-    cudaFreeHost(batches->host);
-    batches->host = NULL;
-    batches->capacity = 0;
-    DT_CUDA(cudaMallocHost((void **)&batches->host, DT_CUDA_BATCH_SLOTS * n_slot_bytes));
-    batches->capacity = capacity;
     return DT_OK;
 }
 

@@ -15,7 +15,4 @@ extern const struct dt_backend_ops dt_cuda_backend;
 cudaStream_t
 dt_cuda_backend_stream(const struct dt_backend *backend); /* where it enqueues; its device is the thread's current one */
 
-/* See `probe` in model/device_module.h; the GPU becomes the thread's current one. */
-enum dt_status dt_cuda_probe(int local_rank, struct dt_device_info *out, int *n_devices);
-
 #endif

@@ -1,4 +1,4 @@
-/* Blocks on the cuda backend, and what they share with the rest of it (cuda_backend.c).
+/* Blocks on the cuda backend, and what they share with the rest of it.
  *
  * A block keeps the output of its linear operation, before bias and all else, for the backward pass, and a copy of its weights in
  * the order and type that the libraries want. Everything that lives only within a call lies in scratch memory that all blocks
@@ -12,31 +12,6 @@
 #include "cuda/cuda_backend.h"
 #include "cuda/cuda_memory.h"
 #include "cuda/kernels.h"
-
-enum dt_cuda_scratch_use {
-    DT_CUDA_SCRATCH_DZ,        /* gradient of a linear operation's output */
-    DT_CUDA_SCRATCH_DW,        /* a filter's gradient, K R S C */
-    DT_CUDA_SCRATCH_DB,        /* partial sums of a bias gradient */
-    DT_CUDA_SCRATCH_WORKSPACE, /* cuDNN's own */
-    DT_CUDA_SCRATCH_LOSS,
-    DT_CUDA_N_SCRATCH
-};
-
-struct dt_cuda_scratch {
-    void *memory;
-    size_t n_bytes;
-};
-
-/* Rows and ids of batches on their way to the device: pinned host memory, one slot per batch, used in turn, so that the program
- * can go on while the copies of earlier batches are still waiting on the stream. */
-#define DT_CUDA_BATCH_SLOTS 8
-struct dt_cuda_batches {
-    int capacity;   /* samples of a slot */
-    uint32_t *host; /* pinned; slots of 1 + 2 * capacity: epoch, rows, ids */
-    cudaEvent_t copied[DT_CUDA_BATCH_SLOTS];
-    int next;
-    uint32_t *device; /* one slot: the last batch that was sent */
-};
 
 /* What kernels read of the last gathered batch; device memory. */
 struct dt_cuda_batch {
@@ -75,10 +50,6 @@ static inline size_t dt_gpu_type_bytes(enum dt_gpu_type type)
 {
     return type == DT_GPU_F32 ? sizeof(float) : 2;
 }
-
-/* Grow what is shared, if it is too small; only while blocks are opened, as it waits for the GPU. */
-enum dt_status dt_cuda_reserve_scratch(struct dt_cuda *cuda, enum dt_cuda_scratch_use use, const char *what, size_t n_bytes);
-enum dt_status dt_cuda_reserve_batch(struct dt_cuda *cuda, int capacity);
 
 enum dt_status dt_cuda_block_open(struct dt_backend *backend, const struct dt_model *model, int block, int capacity,
                                   struct dt_block_state **out);

@@ -2,6 +2,8 @@
 #ifndef DT_CUDA_CUDA_MEMORY_H
 #define DT_CUDA_CUDA_MEMORY_H
 
+#include <cuda_runtime_api.h>
+
 #include "model/device_module.h"
 
 struct dt_cuda;
@@ -16,6 +18,35 @@ struct dt_cuda_memory {
  * there is; `what` is "conv1", "the data set". */
 enum dt_status dt_cuda_alloc(struct dt_cuda *cuda, const char *what, size_t n_bytes, void **out);
 void dt_cuda_free(struct dt_cuda *cuda, void *memory); /* NULL is fine; waits for the GPU, unless that is lost */
+
+enum dt_cuda_scratch_use {
+    DT_CUDA_SCRATCH_DZ,        /* gradient of a linear operation's output */
+    DT_CUDA_SCRATCH_DW,        /* a filter's gradient, K R S C */
+    DT_CUDA_SCRATCH_DB,        /* partial sums of a bias gradient */
+    DT_CUDA_SCRATCH_WORKSPACE, /* cuDNN's own */
+    DT_CUDA_SCRATCH_LOSS,
+    DT_CUDA_N_SCRATCH
+};
+
+struct dt_cuda_scratch {
+    void *memory;
+    size_t n_bytes;
+};
+
+/* Rows and ids of batches on their way to the device: pinned host memory, one slot per batch, used in turn, so that the program
+ * can go on while the copies of earlier batches are still waiting on the stream. */
+#define DT_CUDA_BATCH_SLOTS 8
+struct dt_cuda_batches {
+    int capacity;   /* samples of a slot */
+    uint32_t *host; /* pinned; slots of 1 + 2 * capacity: epoch, rows, ids */
+    cudaEvent_t copied[DT_CUDA_BATCH_SLOTS];
+    int next;
+    uint32_t *device; /* one slot: the last batch that was sent */
+};
+
+/* Grow what is shared, if it is too small; only while blocks are opened, as it waits for the GPU. */
+enum dt_status dt_cuda_reserve_scratch(struct dt_cuda *cuda, enum dt_cuda_scratch_use use, const char *what, size_t n_bytes);
+enum dt_status dt_cuda_reserve_batch(struct dt_cuda *cuda, int capacity);
 
 /* struct dt_device_module's `memory`. */
 void dt_cuda_memory(struct dt_backend *backend, struct dt_device_memory *out);

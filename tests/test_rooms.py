@@ -1,6 +1,11 @@
-"""Which folder may include which: one direction, from what people see down to what everything rests on. usage: test_rooms.py SOURCE_DIR"""
+"""How the files of the source may depend on each other. Folders include each other in one direction, from what people see down to what
+everything rests on; and no files, in one folder or several, include or call each other in a circle. What calls what is read from the
+objects of a build.
+
+usage: test_rooms.py SOURCE_DIR BINARY_DIR NM"""
 import os
 import re
+import subprocess
 import sys
 
 MAY_INCLUDE = {
@@ -13,22 +18,67 @@ MAY_INCLUDE = {
     "train": {"train", "cli", "dist", "data", "cpu", "model", "base"},
     "cli": {"cli", "train", "dist", "data", "cpu", "model", "base"},
 }
-INCLUDE = re.compile(r'^#include "([a-z_]+)/', re.M)
+INCLUDE = re.compile(r'^#include "([a-z_]+/[^"]+)"', re.M)
+OBJECT = re.compile(r"CMakeFiles/[^/]+\.dir/((?:%s)/.+)\.o$" % "|".join(MAY_INCLUDE))
+
+
+def files(root, folders, endings):
+    for top in folders:
+        for folder, _, names in os.walk(os.path.join(root, top)):
+            yield from (os.path.relpath(os.path.join(folder, name), root) for name in names if name.endswith(endings))
+
+
+def includes(root):
+    """File: the files that it includes."""
+    found = {}
+    for path in files(root, MAY_INCLUDE, (".c", ".h", ".cu", ".cuh")):
+        with open(os.path.join(root, path)) as file:
+            found[path] = set(INCLUDE.findall(file.read()))
+    return found
+
+
+def calls(root, binary, nm):
+    """Module, a file without its ending: the modules whose functions and variables it uses. An object whose source is gone is old."""
+    defines, uses = {}, {}
+    found = ((os.path.join(binary, path), OBJECT.search(path)) for path in files(binary, ["CMakeFiles"], ".o"))
+    objects = {path: os.path.splitext(source[1])[0] for path, source in found if source and os.path.exists(os.path.join(root, source[1]))}
+    symbols = subprocess.run([nm, "-A", "-P", *objects], stdout=subprocess.PIPE, text=True, check=True).stdout
+    for path, name, kind in (line.split()[:3] for line in symbols.splitlines()):
+        module = objects[path.removesuffix(":")]
+        if kind == "U":
+            uses.setdefault(module, set()).add(name)
+        elif kind.isupper():
+            defines[name] = module
+    return {module: {defines[name] for name in names if name in defines} - {module} for module, names in uses.items()}
+
+
+def circle(graph):
+    """Some circle of the graph, or []."""
+    done = set()
+
+    def follow(path):
+        for to in sorted(graph.get(path[-1], ())):
+            if to in path:
+                return path[path.index(to):] + [to]
+            if to not in done:
+                found = follow(path + [to])
+                if found:
+                    return found
+        done.add(path[-1])
+        return []
+
+    return next((found for start in sorted(graph) if (found := follow([start]))), [])
 
 
 def main():
-    wrong, n_files = [], 0
-    for room, allowed in MAY_INCLUDE.items():
-        for folder, _, names in os.walk(os.path.join(sys.argv[1], room)):
-            for name in names:
-                if name.endswith((".c", ".h", ".cu", ".cuh")):
-                    n_files += 1
-                    path = os.path.join(folder, name)
-                    with open(path) as file:
-                        included = set(INCLUDE.findall(file.read()))
-                    wrong += [f"{os.path.relpath(path, sys.argv[1])} includes {other}/" for other in sorted(included - allowed)]
-    print("\n".join(wrong) or f"{n_files} files include only what they may")
-    sys.exit(bool(wrong) or n_files < 100)
+    root, binary, nm = sys.argv[1:]
+    include, call = includes(root), calls(root, binary, nm)
+    wrong = [f"{path} includes {to}" for path, others in include.items() for to in sorted(others)
+             if to.split("/")[0] not in MAY_INCLUDE[path.split("/")[0]]]
+    wrong += ["a circle of includes: " + " -> ".join(circle(include))] if circle(include) else []
+    wrong += ["a circle of calls: " + " -> ".join(circle(call))] if circle(call) else []
+    print("\n".join(wrong) or f"{len(include)} files and {len(call)} modules depend on each other as they may")
+    sys.exit(bool(wrong) or len(include) < 100 or len(call) < 50)
 
 
 main()

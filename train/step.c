@@ -135,7 +135,7 @@ static struct dt_update plan_step(struct dt_trainer *t, int n_local)
 }
 
 /* Taking the metrics waits until a device has worked off what was only enqueued so far, which so counts as backward. */
-static enum dt_status take_step(struct dt_trainer *t, struct dt_step_results *out)
+enum dt_status dt_trainer_step(struct dt_trainer *t, struct dt_step_results *out)
 {
     double sums[N_SUMS], last = dt_clock_s();
     struct dt_metrics local;
@@ -151,24 +151,5 @@ static enum dt_status take_step(struct dt_trainer *t, struct dt_step_results *ou
     out->stop = sums[SUM_STOP] > 0;
     DT_TRY(t->backend->ops->sync(t->backend));
     lap(t, &last, DT_PHASE_UPDATE);
-    return DT_OK;
-}
-
-/* Steps until the replicas are compared next. */
-static uint64_t until_check(const struct dt_trainer *t)
-{
-    const uint64_t every = t->config.dist.check_every;
-    return every > 0 ? every - t->state.step % every : UINT64_MAX;
-}
-
-enum dt_status dt_trainer_steps(struct dt_trainer *t, uint64_t limit, struct dt_step_results *out)
-{
-    const uint64_t next_check = until_check(t);
-    DT_TRY(t->graph != NULL ? dt_trainer_gpu_steps(t, limit < next_check ? limit : next_check, out) : take_step(t, out));
-    if ((uint64_t)out->n == next_check) {
-        double last = dt_clock_s();
-        DT_TRY(dt_replica_check_run(&t->check, t->network));
-        lap(t, &last, DT_PHASE_COMMUNICATION);
-    }
     return DT_OK;
 }

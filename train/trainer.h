@@ -2,7 +2,8 @@
  *
  *   trainer.c  opens and closes it        step.c       takes a step, and times its parts
  *   state.c    saves and restores it      gpu_steps.c  has a GPU take several on its own
- *                                         train.c      the epochs, and what people see of them */
+ *   train.c    the epochs, and what       steps.c      takes them one way or the other, and compares the replicas
+ *              people see of them */
 #ifndef DT_TRAIN_TRAINER_H
 #define DT_TRAIN_TRAINER_H
 
@@ -80,12 +81,13 @@ void dt_trainer_watch(struct dt_trainer *trainer, struct dt_trace *trace);
 #define DT_DIVERGED_FACTOR 1e9
 enum dt_status dt_trainer_check_loss(const struct dt_trainer *trainer, const char *what, const struct dt_metrics *m, uint64_t step);
 
-/* Shared by step.c and gpu_steps.c. Gather, forward and backward of all micro-batches, gradients on their way. `last`: where the
- * time of the phases is counted from; NULL: it is not taken. */
+/* Shared by step.c, gpu_steps.c and steps.c. Gather, forward and backward of all micro-batches, gradients on their way. `last`:
+ * where the time of the phases is counted from; NULL: it is not taken. */
 enum dt_status dt_trainer_passes(struct dt_trainer *trainer, const struct dt_batch *batch, const struct dt_update *update,
                                  double *last);
 /* Counts the step that gave this. */
 enum dt_status dt_trainer_advance(struct dt_trainer *trainer, const struct dt_metrics *train, struct dt_step_result *out);
+enum dt_status dt_trainer_step(struct dt_trainer *trainer, struct dt_step_results *out);
 enum dt_status dt_trainer_gpu_steps(struct dt_trainer *trainer, uint64_t limit, struct dt_step_results *out);
 /* A dt_step_fn, its context the trainer. */
 enum dt_status dt_trainer_gpu_step(void *context, const struct dt_batch *batch, const struct dt_update *update);

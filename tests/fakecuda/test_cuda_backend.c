@@ -3,6 +3,7 @@
 #include "tests/fakecuda/session.h"
 
 #include "cuda/cuda_memory.h"
+#include "cuda/probe.h"
 
 /* ---- samples, losses, sums, updates */
 

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "cuda/cuda_backend.h"
 #include "cuda/nccl_comm.h"
+#include "cuda/probe.h"
 #include "tests/rig.h"
 
 enum { N_ELEMS = 1199882, N_SUMS = 10 }; /* the parameters of configs/mnist.json */
