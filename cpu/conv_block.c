@@ -43,7 +43,8 @@ static void data_sparse(const struct dt_block_state *state, struct dt_cpu_scratc
 
 static double in_vectors(int n, int vector)
 {
-    return (double)(dt_round_up((size_t)n, (size_t)vector) / (size_t)vector);
+    const size_t n_vectors = dt_round_up((size_t)n, (size_t)vector) / (size_t)vector;
+    return (double)n_vectors;
 }
 
 /* Multiply-adds of vectors: of all output gradients times `inner` floats of their windows, with `outer` in vectors. */
