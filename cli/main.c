@@ -103,57 +103,76 @@ static enum dt_status bench_blocks(struct dt_world *world, const struct dt_args 
     return dt_bench_blocks(world, &config, args->json);
 }
 
-/* Commands that need the ranks. */
+static enum dt_status help(const struct dt_args *args)
+{
+    dt_args_help(stdout, args->about);
+    return DT_OK;
+}
+
+static enum dt_status help_config(const struct dt_args *args)
+{
+    (void)args;
+    dt_config_help(stdout);
+    return DT_OK;
+}
+
+static enum dt_status version(const struct dt_args *args)
+{
+    (void)args;
+    dt_version_print(stdout);
+    return DT_OK;
+}
+
+static enum dt_status lab_reduce(const struct dt_args *args)
+{
+    (void)args;
+    return dt_lab_reduce();
+}
+
+/* What a command does: `together` with the other ranks, or `alone`, without MPI, so that it works anywhere. */
+struct action {
+    enum dt_status (*together)(struct dt_world *world, const struct dt_args *args);
+    enum dt_status (*alone)(const struct dt_args *args);
+};
+
+static struct action action_of(enum dt_command command)
+{
+    switch (command) {
+    case DT_COMMAND_TRAIN:
+        return (struct action){.together = train};
+    case DT_COMMAND_EVAL:
+        return (struct action){.together = eval};
+    case DT_COMMAND_PREDICT:
+        return (struct action){.together = predict};
+    case DT_COMMAND_PLAN:
+        return (struct action){.together = plan};
+    case DT_COMMAND_BENCH_BLOCKS:
+        return (struct action){.together = bench_blocks};
+    case DT_COMMAND_BENCH_ALLREDUCE:
+        return (struct action){.together = dt_bench_allreduce};
+    case DT_COMMAND_LAB_ALLREDUCE:
+        return (struct action){.alone = dt_lab_allreduce};
+    case DT_COMMAND_LAB_REDUCE:
+        return (struct action){.alone = lab_reduce};
+    case DT_COMMAND_VERSION:
+        return (struct action){.alone = version};
+    case DT_COMMAND_HELP_CONFIG:
+        return (struct action){.alone = help_config};
+    case DT_COMMAND_PRINT_CONFIG:
+        return (struct action){.alone = print_config};
+    case DT_COMMAND_HELP:
+        break;
+    }
+    return (struct action){.alone = help};
+}
+
 static enum dt_status run(struct dt_world *world, const struct dt_args *args)
 {
     char what[32]; /* decides what the ranks do together */
     snprintf(what, sizeof what, "%d%s%s", (int)args->command, args->resume ? " resume" : "",
              args->weights != NULL ? " weights" : "");
     DT_TRY(dt_ranks_same(world, "command", what));
-    switch (args->command) {
-    case DT_COMMAND_TRAIN:
-        return train(world, args);
-    case DT_COMMAND_EVAL:
-        return eval(world, args);
-    case DT_COMMAND_PREDICT:
-        return predict(world, args);
-    case DT_COMMAND_PLAN:
-        return plan(world, args);
-    case DT_COMMAND_BENCH_BLOCKS:
-        return bench_blocks(world, args);
-    case DT_COMMAND_BENCH_ALLREDUCE:
-        return dt_bench_allreduce(world, args);
-    default:
-        return dt_error(DT_INTERNAL, "command without an action");
-    }
-}
-
-/* Commands that need no other rank: no MPI, so that they work anywhere. */
-static bool is_alone(enum dt_command command)
-{
-    return command == DT_COMMAND_HELP || command == DT_COMMAND_VERSION || command == DT_COMMAND_HELP_CONFIG ||
-           command == DT_COMMAND_PRINT_CONFIG || command == DT_COMMAND_LAB_ALLREDUCE || command == DT_COMMAND_LAB_REDUCE;
-}
-
-static enum dt_status run_alone(const struct dt_args *args)
-{
-    switch (args->command) {
-    case DT_COMMAND_VERSION:
-        dt_version_print(stdout);
-        return DT_OK;
-    case DT_COMMAND_HELP_CONFIG:
-        dt_config_help(stdout);
-        return DT_OK;
-    case DT_COMMAND_PRINT_CONFIG:
-        return print_config(args);
-    case DT_COMMAND_LAB_ALLREDUCE:
-        return dt_lab_allreduce(args);
-    case DT_COMMAND_LAB_REDUCE:
-        return dt_lab_reduce();
-    default:
-        dt_args_help(stdout, args->about);
-        return DT_OK;
-    }
+    return action_of(args->command).together(world, args);
 }
 
 /* Of several copies under a launcher only the first prints. That is all it decides: ranks that work together come from MPI. */
@@ -200,8 +219,9 @@ int main(int argc, char **argv)
     open_standard_files();
     dt_output_open();
     const enum dt_status parsed = dt_args_parse(argc, argv, &args);
-    if (parsed == DT_OK && is_alone(args.command)) {
-        enum dt_status s = is_first_copy() ? run_alone(&args) : DT_OK;
+    const struct action action = action_of(args.command);
+    if (parsed == DT_OK && action.alone != NULL) {
+        enum dt_status s = is_first_copy() ? action.alone(&args) : DT_OK;
         s = s == DT_OK ? dt_output_check() : s;
         if (s != DT_OK) {
             print_error();

@@ -1,0 +1,67 @@
+"""What can be counted of CONTRIBUTING's style: the lengths of functions and files, and that a switch over an enumeration of ours has no
+`default`, so that the compiler names the places that a new row needs. usage: test_style.py SOURCE_DIR"""
+import os
+import re
+import statistics
+import sys
+
+SOURCE = ["base", "model", "data", "dist", "cpu", "cuda", "train", "cli"]
+FUNCTION_MEDIAN, FUNCTION_MOST, FILE_MOST = 12, 60, 499
+# Places that may have a default, with the reason.
+DEFAULTS = {
+    "dist/allreduce/allreduce.c": "the rest are algorithms, which have a list of their own",
+}
+ENUM = re.compile(r"\benum\s+\w*\s*\{([^}]*)\}")
+SWITCH = re.compile(r"^( *)switch \(.*?^\1\}", re.M | re.S)
+
+
+def texts(root, folders, endings):
+    for top in folders:
+        for folder, _, names in os.walk(os.path.join(root, top)):
+            for name in sorted(names):
+                if name.endswith(endings):
+                    path = os.path.join(folder, name)
+                    with open(path) as file:
+                        yield os.path.relpath(path, root), file.read()
+
+
+def functions(text):
+    """(name, number of lines) of each; as clang-format leaves them, only a function begins with a line that is "{"."""
+    lines = text.split("\n")
+    for i, line in enumerate(lines):
+        if line == "{":
+            first = i
+            while first > 0 and re.search(r"[^;}/]$", lines[first - 1]) and not lines[first - 1].startswith("#"):
+                first -= 1
+            yield re.findall(r"(\w+)\(", " ".join(lines[first:i]))[:1], lines.index("}", i) - first + 1
+
+
+def ours(text):
+    """The enumerators in the text that have no name like DT_X."""
+    return {name for names in ENUM.findall(text) for name in re.findall(r"\b[A-Z]\w+", names)}
+
+
+def wrong_defaults(path, text, enumerators):
+    for switch in SWITCH.finditer(text):
+        labels = re.findall(rf"^{switch[1]}case (\w+)", switch[0], re.M)
+        if f"\n{switch[1]}default:" in switch[0] and any(label.startswith("DT_") or label in enumerators for label in labels):
+            if path not in DEFAULTS:
+                yield f"{path}:{text.count(chr(10), 0, switch.start()) + 1}: a default in a switch over an enumeration of ours"
+
+
+def main():
+    root = sys.argv[1]
+    source = dict(texts(root, SOURCE, (".c", ".h", ".cu", ".cuh")))
+    lengths = [(path, *function) for path, text in source.items() for function in functions(text)]
+    median = statistics.median(n for _, _, n in lengths)
+    wrong = [f"{path}: {' '.join(name)} has {n} lines (at most {FUNCTION_MOST})" for path, name, n in lengths if n > FUNCTION_MOST]
+    wrong += [f"the median of functions is {median:g} lines (at most {FUNCTION_MEDIAN})"] if median > FUNCTION_MEDIAN else []
+    wrong += [f"{path} has {text.count(chr(10))} lines (at most {FILE_MOST})" for path, text in source.items()
+              if text.count("\n") > FILE_MOST]
+    enumerators = set().union(*map(ours, source.values()))
+    wrong += [line for path, text in source.items() for line in wrong_defaults(path, text, enumerators)]
+    print("\n".join(wrong) or f"{len(lengths)} functions, median {median:g} lines, longest {max(n for _, _, n in lengths)}")
+    sys.exit(bool(wrong) or len(lengths) < 1000)
+
+
+main()
