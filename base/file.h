@@ -12,6 +12,8 @@
 
 #include "base/status.h"
 
+#define DT_PATH_SIZE 1024 /* room for a path that someone gives */
+
 /* Reads a whole regular file of 1 .. max_bytes bytes into memory from malloc, with a NUL behind it that does not count. Caller
  * frees. Error texts begin with the path. DT_NO_INPUT: missing, directory, not a regular file. DT_NO_PERMISSION. DT_BAD_DATA:
  * empty, too large, or changed while it was read. DT_IO: a read error. DT_NO_MEMORY. */

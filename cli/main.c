@@ -53,8 +53,11 @@ static enum dt_status train(struct dt_world *world, const struct dt_args *args)
 {
     struct dt_config config;
     DT_TRY(begin(world, args, &config));
-    const struct dt_train_options options = {
-        .run_dir = args->run, .resume = args->resume, .checkpoint = args->resume_from, .weights = args->weights};
+    const struct dt_train_options options = {.format = &dt_config_json,
+                                             .run_dir = args->run,
+                                             .resume = args->resume,
+                                             .checkpoint = args->resume_from,
+                                             .weights = args->weights};
     struct dt_sinks sinks = {0};
     const enum dt_status s = dt_train(world, &config, &options, &(struct dt_emitter){dt_sinks_emit, &sinks});
     dt_sinks_close(&sinks);

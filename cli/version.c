@@ -1,12 +1,11 @@
 #include "cli/version.h"
 
 #include "base/text.h"
+#include "base/version.h"
 #include "cpu/isa.h"
 #include "dist/ranks/world.h"
 #include "dt_commit.h" /* written by the build: cmake/commit.cmake */
 #include "train/device_load.h"
-
-const char dt_version[] = DTRAIN_VERSION;
 
 void dt_version_print(FILE *out)
 {

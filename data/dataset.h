@@ -2,6 +2,7 @@
 #ifndef DT_DATA_DATASET_H
 #define DT_DATA_DATASET_H
 
+#include "base/file.h"
 #include "base/samples.h"
 #include "base/status.h"
 #include "data/shard.h"
@@ -18,8 +19,6 @@ enum dt_data_format { DT_DATA_FORMAT_LIST(DT_DATA_ENUM) };
 #undef DT_DATA_ENUM
 
 enum dt_split { DT_SPLIT_TRAIN, DT_SPLIT_TEST };
-
-#define DT_PATH_SIZE 1024
 
 struct dt_data_spec {
     enum dt_data_format format;

@@ -340,7 +340,7 @@ static bool is_passed_over(enum dt_status status)
 static enum dt_status open_judged(const char *path, const struct dt_checkpoint_judge *judge, struct dt_checkpoint_file *out)
 {
     DT_TRY(dt_checkpoint_open(path, out));
-    const enum dt_status status = judge->check != NULL ? judge->check(path, out) : DT_OK;
+    const enum dt_status status = judge->check != NULL ? judge->check(judge->context, path, out) : DT_OK;
     if (status != DT_OK) {
         dt_checkpoint_close(out);
     }
@@ -364,7 +364,7 @@ enum dt_status dt_checkpoint_newest(const char *dir, const struct dt_checkpoint_
         if (!is_passed_over(status)) {
             break;
         }
-        judge->on_damaged(dt_error_text());
+        judge->on_damaged(judge->context, dt_error_text());
         dt_error_clear();
         path[0] = '\0';
     }

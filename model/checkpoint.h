@@ -98,8 +98,10 @@ enum dt_status dt_checkpoint_get(const struct dt_checkpoint_file *file, const st
 
 /* What else a checkpoint must pass, and who hears of those that do not. */
 struct dt_checkpoint_judge {
-    enum dt_status (*check)(const char *path, const struct dt_checkpoint_file *file); /* DT_BAD_DATA: damaged; NULL: nothing else */
-    void (*on_damaged)(const char *text);                                             /* its error text */
+    /* DT_BAD_DATA: damaged; NULL: nothing else. */
+    enum dt_status (*check)(void *context, const char *path, const struct dt_checkpoint_file *file);
+    void (*on_damaged)(void *context, const char *text); /* its error text */
+    void *context;
 };
 
 /* The newest checkpoint of `dir` that verifies in full; `path` is "" when there are no checkpoints, or no such folder (which is

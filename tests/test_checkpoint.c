@@ -146,8 +146,9 @@ static void test_another_model(void)
 static char damaged_text[4096];
 static int n_damaged;
 
-static void on_damaged(const char *text)
+static void on_damaged(void *context, const char *text)
 {
+    (void)context;
     n_damaged++;
     strncat(damaged_text, text, sizeof damaged_text - strlen(damaged_text) - 1);
 }

@@ -8,8 +8,9 @@
 static struct sample sample; /* shared; every test leaves it as it was */
 
 /* No checkpoint may be reported as damaged. */
-static void never_damaged(const char *text)
+static void never_damaged(void *context, const char *text)
 {
+    (void)context;
     CHECK_FAIL("damaged: %s", text);
 }
 

@@ -65,8 +65,9 @@ static uint32_t draw(int kill_number, uint32_t which, uint32_t n)
     return dt_rng_words(20, DT_RNG_SYNTHETIC, which, 0, (uint32_t)kill_number, 0).v[0] % n;
 }
 
-static void never_damaged(const char *text)
+static void never_damaged(void *context, const char *text)
 {
+    (void)context;
     CHECK_FAIL("damaged by a kill: %s", text);
 }
 

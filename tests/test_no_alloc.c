@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <malloc.h>
 
+#include "cli/config/config.h"
 #include "tests/check.h"
 #include "train/trainer.h"
 
@@ -87,7 +88,7 @@ static void test_device(struct dt_world *world, const char *device, const char *
     const char *sets[] = {set, clip, allreduce};
     snprintf(set, sizeof set, "device=%s", device);
     if (dt_config_parse("test", config_text, strlen(config_text), sets, 3, &config) != DT_OK ||
-        dt_trainer_open(world, &config, &trainer) != DT_OK) {
+        dt_trainer_open(world, &config, &dt_config_json, &trainer) != DT_OK) {
         CHECK_FAIL("%s", dt_error_text());
     }
     steps(&trainer, 2);

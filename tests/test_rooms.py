@@ -15,7 +15,7 @@ MAY_INCLUDE = {
     "cpu": {"cpu", "model", "base"},
     "dist": {"dist", "model", "base"},
     "cuda": {"cuda", "dist", "model", "base"},
-    "train": {"train", "cli", "dist", "data", "cpu", "model", "base"},
+    "train": {"train", "dist", "data", "cpu", "model", "base"},
     "cli": {"cli", "train", "dist", "data", "cpu", "model", "base"},
 }
 INCLUDE = re.compile(r'^#include "([a-z_]+/[^"]+)"', re.M)

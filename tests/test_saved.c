@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include "cli/commands/eval.h"
+#include "cli/config/config.h"
 #include "tests/checkpoint_sample.h"
 #include "train/saved.h"
 
@@ -38,7 +39,7 @@ static enum dt_status check(void)
     struct dt_model model;
     CHECK_INT(dt_checkpoint_save(dir, 1, &sample.model, &sample.checkpoint, path), DT_OK);
     CHECK_INT(dt_checkpoint_open(path, &file), DT_OK);
-    const enum dt_status s = dt_saved_check(path, &file, &config, &model);
+    const enum dt_status s = dt_saved_check(&dt_config_json, path, &file, &config, &model);
     dt_checkpoint_close(&file);
     unlink(path);
     return s;

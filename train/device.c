@@ -1,5 +1,6 @@
 #include "train/device.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -5,9 +5,9 @@
 #ifndef DT_TRAIN_DEVICE_H
 #define DT_TRAIN_DEVICE_H
 
-#include "cli/config/config.h"
 #include "dist/ranks/world.h"
 #include "model/device_module.h"
+#include "train/config.h"
 
 struct dt_device_choice {
     const struct dt_backend_ops *backend;

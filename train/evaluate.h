@@ -2,7 +2,7 @@
 #ifndef DT_TRAIN_EVALUATE_H
 #define DT_TRAIN_EVALUATE_H
 
-#include "cli/config/config.h"
+#include "data/dataset.h"
 #include "data/loader.h"
 #include "dist/ranks/world.h"
 #include "model/network.h"

@@ -4,6 +4,7 @@
 #ifndef DT_TRAIN_EVENTS_H
 #define DT_TRAIN_EVENTS_H
 
+#include "train/config.h"
 #include "train/ranks.h"
 #include "train/run_dir.h"
 
@@ -44,6 +45,7 @@ struct dt_folder_event {
 struct dt_run_event {
     const struct dt_rank_info *ranks;
     size_t n_parameters, gradient_bytes, global_batch;
+    size_t n_train;      /* samples of the training set */
     double lr, lr_scale; /* the largest rate, and by how much it was scaled */
     uint64_t steps_per_epoch;
     uint64_t step, n_epochs;            /* done */
@@ -127,6 +129,7 @@ struct dt_result_event {
     X(DT_EVENT_RUN, run, struct dt_run_event)                                                    \
     X(DT_EVENT_STEP, step, struct dt_step_event)                                                 \
     X(DT_EVENT_EPOCH, epoch, struct dt_epoch_event)                                              \
+    X(DT_EVENT_WARNING, warning, char) /* of what was passed over or changed: the run goes on */ \
     X(DT_EVENT_SAVE, save, struct dt_save_event)                                                 \
     X(DT_EVENT_STOP, stop, struct dt_stop_event) /* somebody asked to stop, and it was saved */  \
     X(DT_EVENT_DIFFERENCE, difference, char)     /* what replicas differ by that were told to */ \

@@ -24,12 +24,3 @@ enum dt_status dt_line_gather(struct dt_trainer *t, struct dt_line *all)
     DT_TRY(dt_world_agree(t->world, read_line(t, &mine)));
     return dt_comm_allgather(t->world->comm, &mine, all, sizeof mine, "exchange of the ranks' lines");
 }
-
-void dt_line_print(FILE *out, const struct dt_line *all, int n_ranks, double slope, double intercept)
-{
-    fprintf(out, "rank       slope   intercept\n");
-    for (int r = 0; r < n_ranks; r++) {
-        fprintf(out, "%4d  %10.4f  %10.4f\n", r, (double)all[r].slope, (double)all[r].intercept);
-    }
-    fprintf(out, "data  %10.4f  %10.4f\n", slope, intercept);
-}

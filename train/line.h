@@ -11,7 +11,4 @@ bool dt_line_is_model(const struct dt_trainer *trainer);
 /* Every rank's line, in the order of ranks; `all` has room for world->size. Every rank calls it. */
 enum dt_status dt_line_gather(struct dt_trainer *trainer, struct dt_line *all);
 
-/* One row for each of n_ranks, then the line that the data were made from. */
-void dt_line_print(FILE *out, const struct dt_line *all, int n_ranks, double slope, double intercept);
-
 #endif

@@ -1,15 +1,11 @@
 #include "train/measure.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
-#include "cli/report/progress.h"
 #include "train/traffic.h"
-
-static const char *const sharding_names[] = {
-#define DT_NAME(constant, name) name,
-    DT_SHARDING_LIST(DT_NAME)};
 
 /* "cuda NVIDIA H200, bf16, 1a2b3c4d": of a GPU also the beginning of its UUID, "GPU-1a2b3c4d-...", to tell which one it is. */
 static void describe_device(const struct dt_trainer *t, char *text, size_t size)
@@ -23,16 +19,13 @@ static void describe_device(const struct dt_trainer *t, char *text, size_t size)
 
 static void describe_rank(const struct dt_trainer *t, struct dt_rank_info *me)
 {
-    char n_rows[32], n_total[32];
     memset(me, 0, sizeof *me); /* padding too: it travels */
     me->rank = t->world->rank;
     me->local_rank = t->world->local_rank;
     me->n_threads = t->n_threads;
     memcpy(me->host, t->world->host, sizeof me->host);
     describe_device(t, me->device, sizeof me->device);
-    snprintf(me->data, sizeof me->data, "%s: %s of %s samples", sharding_names[t->config.sharding],
-             dt_count_text((double)t->data.samples.n, n_rows, sizeof n_rows),
-             dt_count_text((double)t->loader.shard.n_total, n_total, sizeof n_total));
+    me->n_samples = t->data.samples.n;
 }
 
 enum dt_status dt_measure_ranks(struct dt_trainer *t, struct dt_rank_info **out)
@@ -65,6 +58,7 @@ struct dt_run_event dt_measure_start(const struct dt_trainer *t)
 {
     return (struct dt_run_event){.n_parameters = t->model.n_parameters,
                                  .gradient_bytes = t->model.arena_elems * sizeof(float),
+                                 .n_train = t->loader.shard.n_total,
                                  .global_batch = t->loader.shard.global_batch,
                                  .lr = t->schedule.lr,
                                  .lr_scale = t->schedule.scale,

@@ -1,12 +1,12 @@
 #include "train/ranks.h"
 
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
 
-#include "base/text.h"
-#include "cli/version.h"
+#include "base/version.h"
 
 struct affinity {
     char host[DT_HOST_SIZE];
@@ -72,29 +72,4 @@ enum dt_status dt_ranks_same(struct dt_world *world, const char *what, const cha
 enum dt_status dt_ranks_gather(struct dt_world *world, const struct dt_rank_info *mine, struct dt_rank_info *all)
 {
     return dt_comm_allgather(world->comm, mine, all, sizeof *mine, "exchange of the roster");
-}
-
-/* What of the columns between host and data fits: all, or only the device; a host that is still too wide is cut. */
-void dt_ranks_print(FILE *out, const struct dt_rank_info *all, int size, int width)
-{
-    int host = 4, device = 6, data = 4;
-    for (int r = 0; r < size; r++) {
-        const int h = (int)strlen(all[r].host), d = (int)strlen(all[r].device), n = (int)strlen(all[r].data);
-        host = h > host ? h : host;
-        device = d > device ? d : device;
-        data = n > data ? n : data;
-    }
-    const int rest = 10 + device + 2 + data;
-    const bool full = width == 0 || 8 + host + 9 + device + 11 + data <= width;
-    host = full || host + rest <= width ? host : width - rest < 8 ? 8 : width - rest;
-    fprintf(out, "  rank  %-*s%s  %-*s%s  data\n", host, "host", full ? "  local" : "", device, "device", full ? "  threads" : "");
-    for (int r = 0; r < size; r++) {
-        char local[16] = "", threads[16] = "";
-        if (full) {
-            snprintf(local, sizeof local, "  %5d", all[r].local_rank);
-            snprintf(threads, sizeof threads, "  %7d", all[r].n_threads);
-        }
-        dt_text_print(out, "  %4d  %-*.*s%s  %-*s%s  %s", all[r].rank, host, host, all[r].host, local, device, all[r].device,
-                      threads, all[r].data);
-    }
 }

@@ -2,14 +2,13 @@
 #ifndef DT_TRAIN_RANKS_H
 #define DT_TRAIN_RANKS_H
 
-#include "cli/config/config.h"
 #include "dist/ranks/world.h"
 
 struct dt_rank_info {
     int rank, local_rank, n_threads;
     char host[DT_HOST_SIZE];
     char device[96];
-    char data[160]; /* what this rank reads */
+    uint64_t n_samples; /* of the training set that it reads */
 };
 
 /* Cores in this rank's affinity mask, shared out among the ranks of this host that have the same mask; at least 1. `wanted` > 0
@@ -22,8 +21,5 @@ enum dt_status dt_ranks_same(struct dt_world *world, const char *what, const cha
 
 /* Everybody's row of the roster, on every rank: `all` has world->size elements. */
 enum dt_status dt_ranks_gather(struct dt_world *world, const struct dt_rank_info *mine, struct dt_rank_info *all);
-
-/* The roster. In a `width` that has no room for all columns it leaves out "local" and "threads"; 0: as wide as it is. */
-void dt_ranks_print(FILE *out, const struct dt_rank_info *all, int size, int width);
 
 #endif

@@ -8,7 +8,7 @@
 #ifndef DT_TRAIN_RUN_DIR_H
 #define DT_TRAIN_RUN_DIR_H
 
-#include "cli/config/config.h"
+#include "base/file.h"
 #include "dist/ranks/world.h"
 
 struct dt_run_dir {

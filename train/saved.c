@@ -83,11 +83,11 @@ static enum dt_status as_damage(enum dt_status status)
     return status == DT_CONFIG ? DT_BAD_DATA : status;
 }
 
-enum dt_status dt_saved_check(const char *path, const struct dt_checkpoint_file *file, struct dt_config *config,
-                              struct dt_model *model)
+enum dt_status dt_saved_check(const struct dt_config_format *format, const char *path, const struct dt_checkpoint_file *file,
+                              struct dt_config *config, struct dt_model *model)
 {
     char before[DT_CHECKPOINT_PATH_SIZE + 32];
-    enum dt_status s = dt_config_parse_saved("its configuration", file->config, config);
+    enum dt_status s = format->read("its configuration", file->config, config);
     if (s == DT_OK) {
         s = dt_model_lower(&config->model, model);
     }

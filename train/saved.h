@@ -5,12 +5,13 @@
 #ifndef DT_TRAIN_SAVED_H
 #define DT_TRAIN_SAVED_H
 
-#include "cli/config/config.h"
 #include "model/checkpoint.h"
+#include "train/config.h"
 
-/* `path` is for messages. DT_BAD_DATA: the configuration is no valid one, or tensors or counters do not fit it. DT_NO_MEMORY. */
-enum dt_status dt_saved_check(const char *path, const struct dt_checkpoint_file *file, struct dt_config *config,
-                              struct dt_model *model);
+/* `format`: of the configuration in it. `path` is for messages. DT_BAD_DATA: the configuration is no valid one, or tensors or
+ * counters do not fit it. DT_NO_MEMORY. */
+enum dt_status dt_saved_check(const struct dt_config_format *format, const char *path, const struct dt_checkpoint_file *file,
+                              struct dt_config *config, struct dt_model *model);
 
 /* Opens weights for a model (--weights FILE); the caller closes. DT_BAD_DATA: names or shapes are not the model's. Other errors as
  * those of dt_weights_open. */

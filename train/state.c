@@ -1,8 +1,7 @@
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text.h"
-#include "cli/config/diff.h"
 #include "model/checkpoint_dir.h"
 #include "train/saved.h"
 #include "train/trainer.h"
@@ -85,7 +84,7 @@ static enum dt_status reorder(const struct dt_trainer *t, bool to_file, struct h
 static enum dt_status save_reordered(struct dt_trainer *t, const struct dt_run_dir *run, struct host_arenas *host, char *path)
 {
     struct dt_checkpoint checkpoint = {.state = t->state,
-                                       .config = t->config_json,
+                                       .config = t->config_text,
                                        .arena = host->params,
                                        .n_optimizer_states = t->optimizer.n_states,
                                        .optimizer = {host->states[0], host->states[1]}};
@@ -117,16 +116,31 @@ enum dt_status dt_trainer_save(struct dt_trainer *t, const struct dt_run_dir *ru
     return DT_OK;
 }
 
-static void on_damaged(const char *text)
+/* What reading a checkpoint needs, on rank 0. */
+struct restore {
+    struct dt_trainer *trainer;
+    const struct dt_run_dir *run;
+    const struct dt_emitter *emitter;
+};
+
+static void warn(const struct restore *r, const char *text)
 {
-    dt_text_print(stderr, "dtrain: warning: %s; passing it over", text);
+    r->emitter->emit(r->emitter->context, &(struct dt_event){.kind = DT_EVENT_WARNING, .warning = text});
 }
 
-static enum dt_status check_saved(const char *path, const struct dt_checkpoint_file *file)
+static void on_damaged(void *context, const char *text)
 {
+    char warning[DT_ERROR_TEXT_SIZE + 32];
+    snprintf(warning, sizeof warning, "%s; passing it over", text);
+    warn(context, warning);
+}
+
+static enum dt_status check_saved(void *context, const char *path, const struct dt_checkpoint_file *file)
+{
+    const struct restore *r = context;
     struct dt_config config;
     struct dt_model model;
-    return dt_saved_check(path, file, &config, &model);
+    return dt_saved_check(r->trainer->format, path, file, &config, &model);
 }
 
 struct difference {
@@ -168,7 +182,7 @@ static enum dt_status check_config(const struct dt_trainer *t, const char *path,
     static const char *const fixed[] = {"model", "data.sharding", "data.shuffle", "train.optimizer.type"};
     char text[256];
     for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++) {
-        DT_TRY(dt_config_compare(saved, t->config_json, fixed[i], text, sizeof text));
+        DT_TRY(t->format->compare(saved, t->config_text, fixed[i], text, sizeof text));
         if (text[0] != '\0') {
             return dt_error(DT_CONFIG, "%s: %s (use the checkpoint's, or begin a new run)", path, text);
         }
@@ -177,14 +191,17 @@ static enum dt_status check_config(const struct dt_trainer *t, const char *path,
 }
 
 /* That may change too: the weights are float everywhere. But the run is then not what it would have been. */
-static void tell_precision(const struct dt_trainer *t, const char *path, const struct dt_config *before)
+static void tell_precision(const struct restore *r, const char *path, const struct dt_config *before)
 {
     static const char *const names[] = {
 #define DT_NAME(constant, name) name,
         DT_PRECISION_LIST(DT_NAME)};
-    if (before->precision != t->config.precision) {
-        dt_text_print(stderr, "dtrain: warning: %s: precision was %s, now it is %s (the run goes on; another rounding)", path,
-                      names[before->precision], names[t->config.precision]);
+    const enum dt_precision now = r->trainer->config.precision;
+    char warning[DT_CHECKPOINT_PATH_SIZE + 128];
+    if (before->precision != now) {
+        snprintf(warning, sizeof warning, "%s: precision was %s, now it is %s (the run goes on; another rounding)", path,
+                 names[before->precision], names[now]);
+        warn(r, warning);
     }
 }
 
@@ -219,36 +236,38 @@ static enum dt_status check_is_newest(const struct dt_run_dir *run, const char *
 }
 
 /* Everything that must fit before a weight is touched. `path`: NULL for the newest one. */
-static enum dt_status check_all(const struct dt_trainer *t, const struct dt_run_dir *run, const char *path, const char *path_used,
+static enum dt_status check_all(const struct restore *r, const char *path, const char *path_used,
                                 const struct dt_checkpoint_file *file)
 {
+    const struct dt_trainer *t = r->trainer;
     struct dt_config saved;
     struct dt_model model;
-    DT_TRY(dt_saved_check(path_used, file, &saved, &model));
+    DT_TRY(dt_saved_check(t->format, path_used, file, &saved, &model));
     DT_TRY(check_config(t, path_used, file->config));
     DT_TRY(check_fit(t, path_used, &file->state));
     DT_TRY(dt_checkpoint_check(file, &t->model, t->optimizer.n_states));
     if (path != NULL) {
-        DT_TRY(check_is_newest(run, path, file->state.step));
+        DT_TRY(check_is_newest(r->run, path, file->state.step));
     }
-    tell_precision(t, path_used, &saved);
+    tell_precision(r, path_used, &saved);
     return DT_OK;
 }
 
-static enum dt_status read_checkpoint(struct dt_trainer *t, const struct dt_run_dir *run, const char *path, char *path_used)
+static enum dt_status read_checkpoint(struct restore *r, const char *path, char *path_used)
 {
+    struct dt_trainer *t = r->trainer;
     struct dt_checkpoint_file file = {0};
     if (path != NULL) {
         snprintf(path_used, DT_CHECKPOINT_PATH_SIZE, "%s", path);
         DT_TRY(dt_checkpoint_open(path, &file));
     } else {
-        const struct dt_checkpoint_judge judge = {.check = check_saved, .on_damaged = on_damaged};
-        DT_TRY(dt_checkpoint_newest(run->checkpoints, &judge, path_used, &file));
+        const struct dt_checkpoint_judge judge = {.check = check_saved, .on_damaged = on_damaged, .context = r};
+        DT_TRY(dt_checkpoint_newest(r->run->checkpoints, &judge, path_used, &file));
         if (path_used[0] == '\0') {
             return DT_OK;
         }
     }
-    enum dt_status s = check_all(t, run, path, path_used, &file);
+    enum dt_status s = check_all(r, path, path_used, &file);
     if (s == DT_OK) {
         s = load_arenas(t, &file, t->optimizer.n_states);
     }
@@ -265,11 +284,12 @@ static enum dt_status read_checkpoint(struct dt_trainer *t, const struct dt_run_
     return s;
 }
 
-enum dt_status dt_trainer_restore(struct dt_trainer *t, const struct dt_run_dir *run, const char *path,
-                                  char path_used[DT_CHECKPOINT_PATH_SIZE])
+enum dt_status dt_trainer_restore(struct dt_trainer *t, const struct dt_run_dir *run, const struct dt_emitter *emitter,
+                                  const char *path, char path_used[DT_CHECKPOINT_PATH_SIZE])
 {
+    struct restore r = {.trainer = t, .run = run, .emitter = emitter};
     memset(path_used, 0, DT_CHECKPOINT_PATH_SIZE);
-    DT_TRY(dt_world_agree(t->world, t->world->rank == 0 ? read_checkpoint(t, run, path, path_used) : DT_OK));
+    DT_TRY(dt_world_agree(t->world, t->world->rank == 0 ? read_checkpoint(&r, path, path_used) : DT_OK));
     DT_TRY(dt_comm_broadcast(t->world->comm, path_used, DT_CHECKPOINT_PATH_SIZE, 0, "broadcast of the checkpoint's path"));
     return dt_comm_broadcast(t->world->comm, &t->state, sizeof t->state, 0, "broadcast of where the run stands");
 }

@@ -1,4 +1,5 @@
 #include <math.h>
+#include <stdio.h>
 
 #include "base/clock.h"
 #include "dist/ranks/stop.h"

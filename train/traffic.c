@@ -1,10 +1,7 @@
 #include "train/traffic.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
-
-#include "base/bytes.h"
 
 /* What a rank sends for all buckets of a step. */
 static struct dt_traffic of_rank(const struct dt_algorithm *algorithm, const struct dt_grad_sync *sync, int rank, int size,
@@ -79,11 +76,4 @@ enum dt_status dt_traffic_measure(struct dt_trainer *t, struct dt_step_traffic *
     *out = (struct dt_step_traffic){.known = most[4] == 0, .messages = most[0], .bytes = most[1]};
     out->by_each = most[0] == -most[2] && fabs(most[1] + most[3]) <= 0.001 * most[1];
     return DT_OK;
-}
-
-void dt_traffic_text(const struct dt_step_traffic *traffic, char *text, size_t n_text)
-{
-    char bytes[DT_BYTES_TEXT_SIZE];
-    snprintf(text, n_text, "%g message%s and %s sent by %s", traffic->messages, traffic->messages == 1 ? "" : "s",
-             dt_bytes_text(traffic->bytes, bytes), traffic->by_each ? "each rank" : "the busiest rank");
 }

@@ -20,7 +20,4 @@ enum dt_status dt_traffic_plan(const struct dt_dist_spec *dist, const struct dt_
 /* Of the steps that this process has taken, all ranks'. Every rank calls it. */
 enum dt_status dt_traffic_measure(struct dt_trainer *trainer, struct dt_step_traffic *out);
 
-/* "12 messages and 7.2 MB sent by each rank" */
-void dt_traffic_text(const struct dt_step_traffic *traffic, char *text, size_t n_text);
-
 #endif

@@ -269,7 +269,7 @@ static enum dt_status take_weights(struct run *run, const struct dt_train_option
 {
     struct dt_trainer *t = &run->trainer;
     if (options->resume) {
-        DT_TRY(dt_trainer_restore(t, &run->dir, options->checkpoint, out->resumed_from));
+        DT_TRY(dt_trainer_restore(t, &run->dir, run->emitter, options->checkpoint, out->resumed_from));
         t->dist.spec.broadcast = t->dist.spec.broadcast || out->resumed_from[0] != '\0'; /* a checkpoint is rank 0's replica */
     }
     out->weights = out->resumed_from[0] == '\0' ? options->weights : NULL;
@@ -304,7 +304,7 @@ static enum dt_status open_run(struct run *run, const struct dt_train_options *o
     const struct dt_folder_event folder = {.config = &t->config, .dir = &run->dir, .world_size = t->world->size};
     emit(run, (struct dt_event){.kind = DT_EVENT_FOLDER, .folder = &folder});
     DT_TRY(take_weights(run, options, &origin));
-    DT_TRY(dt_world_agree(t->world, is_rank0(run) ? dt_run_dir_write(&run->dir, "config.json", t->config_json) : DT_OK));
+    DT_TRY(dt_world_agree(t->world, is_rank0(run) ? dt_run_dir_write(&run->dir, "config.json", t->config_text) : DT_OK));
     return tell_start(run, &origin);
 }
 
@@ -357,7 +357,7 @@ enum dt_status dt_train(struct dt_world *world, const struct dt_config *config, 
     run->emitter = emitter;
     run->dir.lock = -1;
     const struct dt_config c = adjusted(config);
-    enum dt_status s = dt_trainer_open(world, &c, &run->trainer);
+    enum dt_status s = dt_trainer_open(world, &c, options->format, &run->trainer);
     if (s == DT_OK) {
         s = open_run(run, options);
         if (s == DT_OK) {

@@ -5,6 +5,7 @@
 #include "train/events.h"
 
 struct dt_train_options {
+    const struct dt_config_format *format;
     const char *run_dir; /* NULL: choose one */
     bool resume;
     const char *checkpoint; /* with resume: this one; NULL: the newest of run_dir */

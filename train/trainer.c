@@ -1,5 +1,6 @@
 #include "train/trainer.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -274,14 +275,15 @@ static enum dt_status lower(struct dt_trainer *t)
     return DT_OK;
 }
 
-enum dt_status dt_trainer_open(struct dt_world *world, const struct dt_config *config, struct dt_trainer *out)
+enum dt_status dt_trainer_open(struct dt_world *world, const struct dt_config *config, const struct dt_config_format *format,
+                               struct dt_trainer *out)
 {
-    *out = (struct dt_trainer){.world = world, .config = *config};
+    *out = (struct dt_trainer){.world = world, .config = *config, .format = format};
     enum dt_status s;
-    out->config_json = dt_config_to_json(config);
-    s = out->config_json != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory for the resolved configuration");
+    out->config_text = format->write(config);
+    s = out->config_text != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory for the resolved configuration");
     DT_TRY_GOTO(s, dt_world_agree(world, s), fail);
-    DT_TRY_GOTO(s, dt_ranks_same(world, "configuration", out->config_json), fail);
+    DT_TRY_GOTO(s, dt_ranks_same(world, "configuration", out->config_text), fail);
     DT_TRY_GOTO(s, dt_world_agree(world, lower(out)), fail);
     DT_TRY_GOTO(s, dt_ranks_threads(world, config->threads, &out->n_threads), fail);
     DT_TRY_GOTO(s, dt_device_choose(world, config, &out->device), fail);
@@ -301,6 +303,6 @@ void dt_trainer_close(struct dt_trainer *t)
     close_network(t);
     dt_loader_close(&t->loader);
     dt_dataset_close(&t->data);
-    free(t->config_json);
+    free(t->config_text);
     memset(t, 0, sizeof *t);
 }

@@ -18,7 +18,8 @@ struct dt_trainer {
     struct dt_config config;
     struct dt_model model;
     int n_threads;
-    char *config_json; /* resolved */
+    const struct dt_config_format *format;
+    char *config_text; /* in that format */
 
     struct dt_dataset data;
     struct dt_loader loader;
@@ -49,8 +50,9 @@ struct dt_trainer {
 enum dt_status dt_trainer_shard(const struct dt_config *config, int rank, int size, struct dt_shard *out);
 
 /* Opens all of it but starts nothing: initial weights are drawn, not yet broadcast. Every rank calls it; agreed. `config` is
- * copied. */
-enum dt_status dt_trainer_open(struct dt_world *world, const struct dt_config *config, struct dt_trainer *out);
+ * copied, `format` borrowed. */
+enum dt_status dt_trainer_open(struct dt_world *world, const struct dt_config *config, const struct dt_config_format *format,
+                               struct dt_trainer *out);
 void dt_trainer_close(struct dt_trainer *trainer);
 
 /* What a step gave, over all ranks. */
@@ -96,10 +98,10 @@ enum dt_status dt_trainer_gpu_step(void *context, const struct dt_batch *batch, 
 enum dt_status dt_trainer_save(struct dt_trainer *trainer, const struct dt_run_dir *run, char path[DT_CHECKPOINT_PATH_SIZE]);
 
 /* Goes on from the checkpoint `path`, or with NULL from the newest valid one of the run, if any (`path_used` is "" if none: a fresh
- * start). Damaged ones are named on stderr and passed over. Every rank calls it; agreed. Rank 0 reads; the caller broadcasts
+ * start). Damaged ones are passed over; `emitter` is told. Every rank calls it; agreed. Rank 0 reads; the caller broadcasts
  * weights. */
-enum dt_status dt_trainer_restore(struct dt_trainer *trainer, const struct dt_run_dir *run, const char *path,
-                                  char path_used[DT_CHECKPOINT_PATH_SIZE]);
+enum dt_status dt_trainer_restore(struct dt_trainer *trainer, const struct dt_run_dir *run, const struct dt_emitter *emitter,
+                                  const char *path, char path_used[DT_CHECKPOINT_PATH_SIZE]);
 
 /* Takes the initial weights from a file (train/saved.h) on rank 0. Every rank calls it; agreed; the caller broadcasts weights. */
 enum dt_status dt_trainer_take_weights(struct dt_trainer *trainer, const char *path);

@@ -7,8 +7,8 @@
 #include <time.h>
 
 #include "base/file.h"
+#include "base/version.h"
 #include "cli/suggest.h"
-#include "cli/version.h"
 #include "cpu/isa.h"
 
 #define N_VALUES 251 /* of what is summed: a prime, so that no piece of a power of two looks like another */

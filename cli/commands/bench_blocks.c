@@ -198,7 +198,7 @@ enum dt_status dt_bench_blocks(struct dt_world *world, const struct dt_config *c
     struct dt_config c = *config;
     c.dist.check_every = 0;
     c.cuda_graph = false; /* call by call, to time the calls */
-    enum dt_status s = dt_trainer_open(world, &c, &b->trainer);
+    enum dt_status s = dt_trainer_open(world, &c, &dt_config_json, &b->trainer);
     if (s == DT_OK) {
         s = run(b, json);
         dt_trainer_close(&b->trainer);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/text.h"
+#include "cli/config/config.h"
 #include "cli/report/metrics.h"
 #include "cli/report/report.h"
 #include "train/data_spec.h"
@@ -41,7 +42,7 @@ static enum dt_status read_file(const struct dt_trained *from, struct dt_checkpo
 {
     if (from->config == NULL) {
         DT_TRY(dt_checkpoint_open(from->file, file));
-        DT_TRY(dt_saved_check(from->file, file, &out->config, &out->model));
+        DT_TRY(dt_saved_check(&dt_config_json, from->file, file, &out->config, &out->model));
     } else {
         out->config = *from->config;
         DT_TRY(dt_model_lower(&out->config.model, &out->model));

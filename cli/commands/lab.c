@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "cli/report/progress.h"
+#include "cli/report/text.h"
 #include "cli/suggest.h"
 
 #define MAX_RANKS 64

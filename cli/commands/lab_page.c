@@ -3,7 +3,7 @@
 
 #include "base/file.h"
 #include "cli/commands/lab.h"
-#include "cli/report/progress.h"
+#include "cli/report/text.h"
 
 static const char style[] =
     ":root{color-scheme:light dark;--back:#fbfbf9;--text:#1c1e21;--soft:#62676e;--line:#d5d8dc;--empty:#eceef0;--add:#0b6bcb;"

@@ -6,8 +6,8 @@
 
 #include "base/bytes.h"
 #include "base/text.h"
-#include "cli/report/progress.h"
 #include "cli/report/terminal.h"
+#include "cli/report/text.h"
 #include "model/device_bytes.h"
 #include "train/data_spec.h"
 #include "train/traffic.h"

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "cli/config/diff.h"
 #include "cli/config/read.h"
 #include "cli/config/set.h"
 
@@ -122,11 +123,13 @@ enum dt_status dt_config_parse(const char *name, const char *text, size_t n_byte
     return parse(&source, text, n_bytes, false, out);
 }
 
-enum dt_status dt_config_parse_saved(const char *name, const char *text, struct dt_config *out)
+static enum dt_status parse_saved(const char *name, const char *text, struct dt_config *out)
 {
     const struct dt_config_source source = {name, NULL, 0};
     return parse(&source, text, strlen(text), true, out);
 }
+
+const struct dt_config_format dt_config_json = {.write = dt_config_to_json, .read = parse_saved, .compare = dt_config_compare};
 
 enum dt_status dt_config_load(const char *path, const char *const *sets, int n_sets, struct dt_config *out)
 {

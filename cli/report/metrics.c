@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -12,7 +13,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "cli/version.h"
+#include "base/version.h"
 
 #define MAX_METRICS_BYTES ((size_t)1 << 30)
 #define CSV_HEADER "epoch,step,train_loss,train_accuracy,test_loss,test_accuracy,images_per_s,lr,world_size\n"
@@ -261,6 +262,7 @@ enum dt_status dt_metrics_jsonl_take(struct dt_sinks *sinks, const struct dt_eve
     case DT_EVENT_END:
         return check_records(sinks, event->status);
     case DT_EVENT_FOLDER:
+    case DT_EVENT_WARNING:
     case DT_EVENT_SAVE:
     case DT_EVENT_STOP:
     case DT_EVENT_DIFFERENCE:

@@ -12,6 +12,8 @@
 #ifndef DT_CLI_REPORT_METRICS_H
 #define DT_CLI_REPORT_METRICS_H
 
+#include <stdio.h>
+
 #include "train/events.h"
 
 struct dt_metrics_files {

@@ -1,6 +1,7 @@
 #include "cli/report/progress.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,6 +9,7 @@
 #include "base/clock.h"
 #include "cli/report/metrics.h"
 #include "cli/report/terminal.h"
+#include "cli/report/text.h"
 
 #define TERMINAL_INTERVAL_S 0.1
 
@@ -27,52 +29,6 @@ void dt_progress_open(const struct dt_config *config, bool enabled, uint64_t ste
 bool dt_progress_due(const struct dt_progress *p)
 {
     return p->enabled && dt_clock_s() - p->last_s >= p->interval_s;
-}
-
-const char *dt_duration_text(double seconds, char *text, size_t size)
-{
-    if (!(seconds >= 0 && seconds < 1e9)) {
-        snprintf(text, size, "?");
-        return text;
-    }
-    const long s = (long)(seconds + 0.5);
-    if (s >= 3600) {
-        snprintf(text, size, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
-    } else {
-        snprintf(text, size, "%ld:%02ld", s / 60, s % 60);
-    }
-    return text;
-}
-
-const char *dt_count_text(double value, char *text, size_t size)
-{
-    char digits[32];
-    const int n = snprintf(digits, sizeof digits, "%.0f", value >= 0 && value < 1e15 ? value : 0.0);
-    size_t used = 0;
-    for (int i = 0; i < n && used + 2 < size; i++) {
-        if (i > 0 && (n - i) % 3 == 0) {
-            text[used++] = ',';
-        }
-        text[used++] = digits[i];
-    }
-    text[used] = '\0';
-    return text;
-}
-
-int dt_digits(unsigned long long value)
-{
-    return snprintf(NULL, 0, "%llu", value);
-}
-
-const char *dt_unit_name(const struct dt_config *config)
-{
-    return config->data.format == DT_DATA_LINEAR ? "samples" : "images";
-}
-
-const char *dt_loss_text(double loss, char *text, size_t size)
-{
-    snprintf(text, size, fabs(loss) < 1e6 ? "%.4f" : "%.4g", loss);
-    return text;
 }
 
 /* How much a line says: each step down leaves something out. */

@@ -20,14 +20,4 @@ bool dt_progress_due(const struct dt_progress *progress); /* is it time to draw?
 void dt_progress_draw(struct dt_progress *progress, const struct dt_step_event *step);
 void dt_progress_clear(struct dt_progress *progress); /* before printing anything else */
 
-/* What the samples of this run are called: "images", or "samples" where they are numbers. */
-const char *dt_unit_name(const struct dt_config *config);
-/* "0.1234"; what is huge in few digits. */
-const char *dt_loss_text(double loss, char *text, size_t size);
-/* "0:42", "3:07:59" */
-const char *dt_duration_text(double seconds, char *text, size_t size);
-/* "12,345" */
-const char *dt_count_text(double value, char *text, size_t size);
-int dt_digits(unsigned long long value); /* how many it has: the width of a column */
-
 #endif

@@ -2,16 +2,17 @@
 
 #include <math.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/bytes.h"
 #include "base/text.h"
+#include "base/version.h"
+#include "cli/report/roster.h"
 #include "cli/report/sinks.h"
 #include "cli/report/terminal.h"
-#include "cli/version.h"
-#include "train/line.h"
-#include "train/traffic.h"
+#include "cli/report/text.h"
 
 #define NAME(constant, name) name,
 static const char *const phase_names[] = {DT_PHASE_LIST(NAME)};
@@ -114,7 +115,7 @@ static void print_banner(const struct dt_folder_event *folder, const struct dt_r
     dt_text_print(stderr, "dtrain %s: %s, %s parameters, %s, %d rank%s", dt_version, c->name,
                   dt_count_text((double)run->n_parameters, n_parameters, sizeof n_parameters), optimizer_names[c->optimizer.type],
                   n, n == 1 ? "" : "s");
-    dt_ranks_print(stderr, run->ranks, n, dt_terminal_width(STDERR_FILENO));
+    dt_roster_print(stderr, folder, run, dt_terminal_width(STDERR_FILENO));
     print_device(c, run);
     print_arithmetic(folder, run);
     print_schedule(c, run);
@@ -242,13 +243,23 @@ void dt_report_result(const struct dt_metrics *test, bool classifies, const char
     fflush(stdout);
 }
 
+/* One row for each rank, then the line that the data were made from. */
+static void print_lines(const struct dt_folder_event *folder, const struct dt_line *lines)
+{
+    const struct dt_data_spec *data = &folder->config->data;
+    printf("rank       slope   intercept\n");
+    for (int r = 0; r < folder->world_size; r++) {
+        printf("%4d  %10.4f  %10.4f\n", r, (double)lines[r].slope, (double)lines[r].intercept);
+    }
+    printf("data  %10.4f  %10.4f\n", data->slope, data->intercept);
+}
+
 static void print_result(const struct dt_sinks *sinks, const struct dt_result_event *r)
 {
-    const struct dt_data_spec *data = &sinks->folder.config->data;
     const unsigned long long n = r->within_epoch ? r->steps : r->epochs;
     char after[64];
     if (r->lines != NULL) {
-        dt_line_print(stdout, r->lines, sinks->folder.world_size, data->slope, data->intercept);
+        print_lines(&sinks->folder, r->lines);
     }
     snprintf(after, sizeof after, " after %llu %s%s", n, r->within_epoch ? "step" : "epoch", n == 1 && !r->within_epoch ? "" : "s");
     dt_report_result(&r->test, dt_sinks_classify(sinks), after);
@@ -276,6 +287,9 @@ enum dt_status dt_terminal_take(struct dt_sinks *sinks, const struct dt_event *e
         break;
     case DT_EVENT_EPOCH:
         print_epoch(sinks, event->epoch);
+        break;
+    case DT_EVENT_WARNING:
+        dt_text_print(stderr, "dtrain: warning: %s", event->warning);
         break;
     case DT_EVENT_SAVE:
         print_save(event->save);

@@ -1,8 +1,8 @@
 /* summary.json: how the run ended, whatever the status. */
 #include <cjson/cJSON.h>
 
+#include "base/version.h"
 #include "cli/report/sinks.h"
-#include "cli/version.h"
 
 #define NAME(constant, name) name,
 static const char *const phase_names[] = {DT_PHASE_LIST(NAME)};

@@ -1,0 +1,3 @@
+#include "base/version.h"
+
+const char dt_version[] = DTRAIN_VERSION; /* the build defines it */

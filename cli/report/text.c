@@ -1,0 +1,59 @@
+#include "cli/report/text.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "base/bytes.h"
+
+const char *dt_duration_text(double seconds, char *text, size_t size)
+{
+    if (!(seconds >= 0 && seconds < 1e9)) {
+        snprintf(text, size, "?");
+        return text;
+    }
+    const long s = (long)(seconds + 0.5);
+    if (s >= 3600) {
+        snprintf(text, size, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+    } else {
+        snprintf(text, size, "%ld:%02ld", s / 60, s % 60);
+    }
+    return text;
+}
+
+const char *dt_count_text(double value, char *text, size_t size)
+{
+    char digits[32];
+    const int n = snprintf(digits, sizeof digits, "%.0f", value >= 0 && value < 1e15 ? value : 0.0);
+    size_t used = 0;
+    for (int i = 0; i < n && used + 2 < size; i++) {
+        if (i > 0 && (n - i) % 3 == 0) {
+            text[used++] = ',';
+        }
+        text[used++] = digits[i];
+    }
+    text[used] = '\0';
+    return text;
+}
+
+int dt_digits(unsigned long long value)
+{
+    return snprintf(NULL, 0, "%llu", value);
+}
+
+const char *dt_unit_name(const struct dt_config *config)
+{
+    return config->data.format == DT_DATA_LINEAR ? "samples" : "images";
+}
+
+const char *dt_loss_text(double loss, char *text, size_t size)
+{
+    snprintf(text, size, fabs(loss) < 1e6 ? "%.4f" : "%.4g", loss);
+    return text;
+}
+
+void dt_traffic_text(const struct dt_step_traffic *traffic, char *text, size_t n_text)
+{
+    char bytes[DT_BYTES_TEXT_SIZE];
+    snprintf(text, n_text, "%g message%s and %s sent by %s", traffic->messages, traffic->messages == 1 ? "" : "s",
+             dt_bytes_text(traffic->bytes, bytes), traffic->by_each ? "each rank" : "the busiest rank");
+}

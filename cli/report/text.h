@@ -1,0 +1,19 @@
+/* Numbers as people read them. */
+#ifndef DT_CLI_REPORT_TEXT_H
+#define DT_CLI_REPORT_TEXT_H
+
+#include "train/events.h"
+
+/* What the samples of this run are called: "images", or "samples" where they are numbers. */
+const char *dt_unit_name(const struct dt_config *config);
+/* "0.1234"; what is huge in few digits. */
+const char *dt_loss_text(double loss, char *text, size_t size);
+/* "0:42", "3:07:59" */
+const char *dt_duration_text(double seconds, char *text, size_t size);
+/* "12,345" */
+const char *dt_count_text(double value, char *text, size_t size);
+int dt_digits(unsigned long long value); /* how many it has: the width of a column */
+/* "12 messages and 7.2 MB sent by each rank" */
+void dt_traffic_text(const struct dt_step_traffic *traffic, char *text, size_t n_text);
+
+#endif

@@ -1,0 +1,65 @@
+/* The configuration of a run, checked and complete; cli/config/ reads it from JSON. */
+#ifndef DT_TRAIN_CONFIG_H
+#define DT_TRAIN_CONFIG_H
+
+#include "base/status.h"
+#include "data/dataset.h"
+#include "dist/strategy/dist_optimizer.h"
+#include "model/optimizer.h"
+#include "model/schedule.h"
+
+#define DT_DEVICE_LIST(X)     \
+    X(DT_DEVICE_AUTO, "auto") \
+    X(DT_DEVICE_CPU, "cpu")   \
+    X(DT_DEVICE_REF, "ref")   \
+    X(DT_DEVICE_CUDA, "cuda")
+enum dt_device { DT_DEVICE_LIST(DT_NAMED_ENUM) };
+
+struct dt_config {
+    char name[64]; /* the file's name without folder and ".json"; default run folder */
+
+    struct dt_data_spec data; /* shape, n_classes and n_targets are filled in from the model */
+    enum dt_sharding sharding;
+    bool shuffle;
+
+    struct dt_model_spec model;
+
+    int64_t epochs;
+    int64_t max_steps; /* stop after so many steps in all; 0: no limit */
+    int64_t seed;
+    int64_t batch_per_rank, batch_global; /* exactly one is > 0 */
+    int64_t accumulate;                   /* micro-batches per step: the batch is the sum of all */
+    struct dt_optimizer_spec optimizer;
+    enum dt_lr_scaling lr_scaling;
+    double warmup_epochs;
+    enum dt_schedule_type schedule;
+    double schedule_step_epochs, schedule_gamma, schedule_min_lr;
+
+    struct dt_dist_spec dist;
+    double bucket_mb;   /* as configured; dist.bucket_bytes follows from it */
+    bool init_per_rank; /* each rank draws initial weights of its own: shows what the broadcast is for */
+    double timeout_s;
+
+    int64_t checkpoint_every_epochs, checkpoint_every_steps; /* 0: off */
+    int64_t checkpoint_keep;
+    double log_every_s;      /* seconds between progress lines where stderr is no terminal */
+    int64_t log_every_steps; /* steps between "step" records in metrics.jsonl; 0: none */
+
+    enum dt_device device;
+    enum dt_precision precision;
+    bool cuda_graph;
+    int64_t threads; /* 0: cores / local ranks */
+};
+
+/* How a configuration is written down, in checkpoints and in the run's folder. Training only hands such texts on; its caller says
+ * which format they have (cli/config/config.h). */
+struct dt_config_format {
+    char *(*write)(const struct dt_config *config); /* every key; the caller frees; NULL: out of memory */
+    /* What `write` of this version or an earlier one has written. DT_CONFIG, with `name` in the text. */
+    enum dt_status (*read)(const char *name, const char *text, struct dt_config *out);
+    /* Looks below the key `path` ("train.optimizer") of two written ones. `text` is "" when nothing differs, else it says the first
+     * such key and both values: "train.optimizer.type was "adam", now it is "sgd"". DT_NO_MEMORY. */
+    enum dt_status (*compare)(const char *before, const char *now, const char *path, char *text, size_t size);
+};
+
+#endif
