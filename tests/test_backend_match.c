@@ -5,7 +5,7 @@
  * but for those of zeros: it gets images with blank parts whose other sums are no ties, and errors are relative to the largest of
  * them. Buffers have guard words on both sides, NaNs that no result may read nor write. The cpu backend gets the batch in two
  * parts. The reference keeps C H W order, the cpu backend H W C until a flatten: converted here. */
-#include "guarded.h"
+#include "layers.h"
 #include "modes.h"
 
 #include "cpu/kernels/kernels.h"
@@ -344,46 +344,25 @@ static void check_model(const struct dt_model_spec *spec)
 
 /* ---- the grid */
 
-static void add(struct dt_model_spec *spec, struct dt_layer_spec layer)
-{
-    spec->layers[spec->n_layers++] = layer;
-}
-
-/* Decided by 8 bits, or by 16. */
-static double draw_rate(void)
-{
-    return draw(2) == 0 ? 0.25 : 0.3;
-}
-
 /* Pools, dropout, activations and flatten after the first layer, by the draw. */
 static void add_rest(struct dt_model_spec *spec)
 {
-    static const struct dt_layer_spec pools[] = {{.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2},
-                                                 {.type = DT_LAYER_MAX_POOL2D, .size = 3, .stride = 2},
-                                                 {.type = DT_LAYER_AVG_POOL2D, .size = 2, .stride = 2},
-                                                 {.type = DT_LAYER_AVG_POOL2D, .size = 2, .stride = 1},
-                                                 {.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 3}};
-    const uint32_t pool = draw(10);
-    if (pool < 5) {
-        add(spec, pools[pool]);
-    }
-    if (draw(3) == 0) {
-        add(spec, (struct dt_layer_spec){.type = DT_LAYER_DROPOUT, .rate = draw_rate()});
-    }
+    add_pool_and_dropout(spec, 10);
     if (draw(4) == 0) { /* a block without a linear operation */
-        add(spec, (struct dt_layer_spec){.type = (enum dt_layer_type)(DT_LAYER_RELU + (int)draw(3))});
+        add_layer(spec, draw_activation());
         if (draw(2) == 0) {
-            add(spec, pools[draw(5)]);
+            add_layer(spec, pools[draw(N_POOLS)]);
         }
     }
-    add(spec, (struct dt_layer_spec){.type = DT_LAYER_FLATTEN});
+    add_layer(spec, (struct dt_layer_spec){.type = DT_LAYER_FLATTEN});
 }
 
 static void check_conv(struct dt_shape input, int k, int kernel, int stride, enum dt_padding padding)
 {
     struct dt_model_spec spec = {.input = input};
     const enum dt_activation activation = (enum dt_activation)draw(4);
-    add(&spec,
+    add_layer(
+        &spec,
         (struct dt_layer_spec){
             .type = DT_LAYER_CONV2D, .size = k, .kernel = kernel, .stride = stride, .padding = padding, .activation = activation});
     add_rest(&spec);
@@ -395,9 +374,9 @@ static void check_conv(struct dt_shape input, int k, int kernel, int stride, enu
 static void check_dense(int n_in, int n_out)
 {
     struct dt_model_spec spec = {.input = {n_in, 1, 1}};
-    add(&spec, (struct dt_layer_spec){.type = DT_LAYER_DENSE, .size = n_out, .activation = (enum dt_activation)draw(4)});
+    add_layer(&spec, (struct dt_layer_spec){.type = DT_LAYER_DENSE, .size = n_out, .activation = (enum dt_activation)draw(4)});
     if (draw(2) == 0) {
-        add(&spec, (struct dt_layer_spec){.type = DT_LAYER_DROPOUT, .rate = draw_rate()});
+        add_dropout(&spec);
     }
     snprintf(case_text, sizeof case_text, "dense %d to %d", n_in, n_out);
     check_model(&spec);
@@ -438,10 +417,10 @@ static void check_nan_forward(int c)
     const struct dt_batch batch = {.n = 1, .rows = ids, .ids = ids};
     struct dt_model_spec spec = {.input = {c, 9, 9}};
     static struct dt_model model;
-    add(&spec,
-        (struct dt_layer_spec){.type = DT_LAYER_CONV2D, .size = 5, .kernel = 3, .stride = 1, .activation = DT_ACTIVATION_RELU});
-    add(&spec, (struct dt_layer_spec){.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2});
-    add(&spec, (struct dt_layer_spec){.type = DT_LAYER_FLATTEN});
+    add_layer(&spec, (struct dt_layer_spec){
+                         .type = DT_LAYER_CONV2D, .size = 5, .kernel = 3, .stride = 1, .activation = DT_ACTIVATION_RELU});
+    add_layer(&spec, (struct dt_layer_spec){.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2});
+    add_layer(&spec, (struct dt_layer_spec){.type = DT_LAYER_FLATTEN});
     CHECK_INT(dt_model_lower(&spec, &model), DT_OK);
     struct case_setup setup = {.model = &model,
                                .n_threads = 1,

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/arithmetic.h"
 #include "base/memory.h"
 
 #define GUARD_BYTES 256 /* kernels read past the end */
@@ -17,11 +18,6 @@
 #ifndef MADV_COLLAPSE /* glibc names it from 2.37 on, Linux has it from 6.1 on */
 #define MADV_COLLAPSE 25
 #endif
-
-static size_t round_up(size_t n, size_t to)
-{
-    return (n + to - 1) / to * to;
-}
 
 /* Where a host's first rank keeps the memory: its process, the number of the file there, and the file's identity, because a rank
  * that sees other processes (a container) may find a stranger's file under that number. */
@@ -106,7 +102,7 @@ static enum dt_status share(struct dt_comm *comm, struct place *places, struct d
 
 enum dt_status dt_host_memory_open(struct dt_comm *comm, size_t n_bytes, struct dt_host_memory *out)
 {
-    *out = (struct dt_host_memory){.n_bytes = round_up(n_bytes, DT_HUGE_PAGE)};
+    *out = (struct dt_host_memory){.n_bytes = dt_round_up(n_bytes, DT_HUGE_PAGE)};
     struct place *places = calloc((size_t)comm->size, sizeof *places);
     int32_t all_have_room = places != NULL;
     enum dt_status s = dt_comm_allreduce(comm, &all_have_room, 1, DT_TYPE_I32, DT_REDUCE_MIN, "room to open the hosts' memory");
@@ -130,7 +126,7 @@ void dt_host_memory_close(struct dt_host_memory *memory)
 size_t dt_host_array_bytes(size_t n_elems)
 {
     const size_t n_bytes = n_elems * sizeof(float) + GUARD_BYTES;
-    return round_up(n_bytes, n_bytes >= DT_HUGE_PAGE ? DT_HUGE_PAGE : PAGE);
+    return dt_round_up(n_bytes, n_bytes >= DT_HUGE_PAGE ? DT_HUGE_PAGE : PAGE);
 }
 
 void dt_host_array_settle(float *array, size_t n_elems)

@@ -3,6 +3,7 @@
  * Inputs and weights are halves up to 1, so that what a linear operation leaves is exact in all precisions and no pool finds
  * another winner. Behind the batch lie NaNs, which no result may read. */
 #include "tests/fakecuda/on_gpu.h"
+#include "tests/layers.h"
 
 #include "model/network.h"
 
@@ -190,39 +191,17 @@ static void check_model(const struct dt_model_spec *spec)
     }
 }
 
-static void add(struct dt_model_spec *spec, struct dt_layer_spec layer)
-{
-    spec->layers[spec->n_layers++] = layer;
-}
-
-/* Decided by 8 bits, or by 16. */
-static double draw_rate(void)
-{
-    return draw(2) == 0 ? 0.25 : 0.3;
-}
-
 /* Pools, dropout, activations, a flatten and a dense layer after the first, by the draw. */
 static void add_rest(struct dt_model_spec *spec)
 {
-    static const struct dt_layer_spec pools[] = {{.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2},
-                                                 {.type = DT_LAYER_MAX_POOL2D, .size = 3, .stride = 2},
-                                                 {.type = DT_LAYER_AVG_POOL2D, .size = 2, .stride = 2},
-                                                 {.type = DT_LAYER_AVG_POOL2D, .size = 2, .stride = 1},
-                                                 {.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 3}};
-    const uint32_t pool = draw(8);
-    if (pool < 5) {
-        add(spec, pools[pool]);
-    }
-    if (draw(3) == 0) {
-        add(spec, (struct dt_layer_spec){.type = DT_LAYER_DROPOUT, .rate = draw_rate()});
-    }
+    add_pool_and_dropout(spec, 8);
     if (draw(3) == 0) { /* a block without a linear operation */
-        add(spec, (struct dt_layer_spec){.type = (enum dt_layer_type)(DT_LAYER_RELU + (int)draw(3))});
+        add_layer(spec, draw_activation());
     }
-    add(spec, (struct dt_layer_spec){.type = DT_LAYER_FLATTEN});
+    add_layer(spec, (struct dt_layer_spec){.type = DT_LAYER_FLATTEN});
     if (draw(2) == 0) {
-        add(spec,
-            (struct dt_layer_spec){.type = DT_LAYER_DENSE, .size = 1 + (int)draw(20), .activation = (enum dt_activation)draw(4)});
+        add_layer(spec, (struct dt_layer_spec){
+                            .type = DT_LAYER_DENSE, .size = 1 + (int)draw(20), .activation = (enum dt_activation)draw(4)});
     }
 }
 
@@ -239,9 +218,9 @@ static void check_conv(void)
     struct dt_model_spec spec = {.input = {channels[draw(4)], kernel + 5 + (int)draw(4), kernel + 5 + (int)draw(5)},
                                  .loss = DT_LOSS_MEAN_SQUARED_ERROR};
     if (draw(2) == 0) { /* a block before it, so that the gradient of its input is wanted */
-        add(&spec, (struct dt_layer_spec){.type = DT_LAYER_TANH});
+        add_layer(&spec, (struct dt_layer_spec){.type = DT_LAYER_TANH});
     }
-    add(&spec, conv);
+    add_layer(&spec, conv);
     add_rest(&spec);
     snprintf(case_text, sizeof case_text, "conv %dx%dx%d to %d, kernel %d, stride %d, padding %d, activation %d, %d layers",
              spec.input.c, spec.input.h, spec.input.w, conv.size, kernel, conv.stride, conv.padding, conv.activation,
@@ -252,9 +231,9 @@ static void check_conv(void)
 static void check_dense(int n_in, int n_out)
 {
     struct dt_model_spec spec = {.input = {n_in, 1, 1}, .loss = DT_LOSS_MEAN_SQUARED_ERROR};
-    add(&spec, (struct dt_layer_spec){.type = DT_LAYER_DENSE, .size = n_out, .activation = (enum dt_activation)draw(4)});
-    add(&spec, (struct dt_layer_spec){.type = DT_LAYER_DROPOUT, .rate = draw_rate()});
-    add(&spec, (struct dt_layer_spec){.type = DT_LAYER_DENSE, .size = 3});
+    add_layer(&spec, (struct dt_layer_spec){.type = DT_LAYER_DENSE, .size = n_out, .activation = (enum dt_activation)draw(4)});
+    add_dropout(&spec);
+    add_layer(&spec, (struct dt_layer_spec){.type = DT_LAYER_DENSE, .size = 3});
     snprintf(case_text, sizeof case_text, "dense %d to %d", n_in, n_out);
     check_model(&spec);
 }

@@ -2,10 +2,7 @@
  * process with a line. The kernels here are those of a file compiled with fake_kernel.h. */
 #include "tests/fakecuda/fake_kernel.h"
 
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include "tests/check.h"
+#include "tests/fakecuda/case.h"
 
 #define OK(call) CHECK_INT(call, cudaSuccess)
 
@@ -134,31 +131,6 @@ static void wait_apart()
     cudaStreamSynchronize(stream);
 }
 
-/* Runs in a process of its own, which must end with this line. */
-static void dies(void (*body)(), const char *line)
-{
-    int fds[2];
-    CHECK_INT(pipe(fds), 0);
-    const pid_t child = fork();
-    if (child == 0) {
-        dup2(fds[1], STDERR_FILENO);
-        body();
-        _exit(0);
-    }
-    close(fds[1]);
-    char text[4096];
-    size_t n_text = 0;
-    for (ssize_t n; (n = read(fds[0], text + n_text, sizeof text - 1 - n_text)) > 0;) {
-        n_text += (size_t)n;
-    }
-    text[n_text] = '\0';
-    close(fds[0]);
-    int status;
-    CHECK_INT(waitpid(child, &status, 0), child);
-    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 1);
-    CHECK_HAS(text, line);
-}
-
 int main()
 {
     OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
@@ -166,8 +138,8 @@ int main()
     test_barriers();
     test_unwritten();
     test_limits();
-    dies(leave_before_barrier, "3 of 4 threads wait at the barrier in line");
-    dies(wait_apart, "threads of one block wait at different barriers");
+    ENDS(leave_before_barrier, "3 of 4 threads wait at the barrier in line");
+    ENDS(wait_apart, "threads of one block wait at different barriers");
     OK(cudaStreamDestroy(stream));
     return 0;
 }
