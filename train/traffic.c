@@ -34,7 +34,8 @@ static struct dt_step_traffic of_all(const struct dt_algorithm *algorithm, const
 /* known: false without memory, too. */
 static struct dt_step_traffic foretell(const struct dt_algorithm *algorithm, const struct dt_grad_sync *sync, int size)
 {
-    struct dt_move *moves = calloc((size_t)size, sizeof *moves);
+    const size_t n_elems = sync->n_buckets > 0 ? sync->buckets[sync->n_buckets - 1].end : 0;
+    struct dt_move *moves = calloc((size_t)dt_algorithm_max_moves(algorithm, size, n_elems), sizeof *moves);
     const struct dt_step_traffic most =
         moves != NULL ? of_all(algorithm, sync, size, moves) : (struct dt_step_traffic){.known = false};
     free(moves);

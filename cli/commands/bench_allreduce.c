@@ -104,7 +104,7 @@ static enum dt_status count_messages(struct bench *b, struct way *way, struct po
     DT_TRY(dt_comm_allreduce(b->world->comm, all, 2, DT_TYPE_F64, DT_REDUCE_SUM, "sum of what was sent"));
     p->most = (struct dt_wire_count){.messages = (uint64_t)most[0], .bytes = (uint64_t)most[1]};
     if (algorithm != NULL && way->allreduce.shared.part == NULL) {
-        const struct dt_traffic expected = algorithm->formula(b->world->size, p->n_elems);
+        const struct dt_traffic expected = dt_algorithm_formula(algorithm, b->world->size, p->n_elems);
         p->as_foretold = all[0] == (double)expected.messages && all[1] == (double)(expected.elements * sizeof(float));
         b->n_unlike += !p->as_foretold;
     }

@@ -11,7 +11,8 @@ struct run {
     struct dt_replay *replay;
     struct dt_wire **wires;
     struct dt_executor *executors;
-    struct dt_move *moves;
+    struct dt_move *moves;            /* of one rank's round */
+    float *after;                     /* n_pieces: of one rank, what it had between two moves */
     int n_transfers, n_wires, n_open; /* n_open: executors */
 };
 
@@ -34,7 +35,7 @@ static size_t gather_ends(const struct run *run, size_t *ends)
     const struct dt_replay *p = run->replay;
     size_t n = 0;
     for (int i = 0; i < p->size * p->n_rounds; i++) {
-        const int n_moves = p->algorithm->round(i % p->size, p->size, p->n_elems, i / p->size, run->moves);
+        const int n_moves = dt_algorithm_round(p->algorithm, i % p->size, p->size, p->n_elems, i / p->size, run->moves);
         for (int k = 0; k < n_moves; k++) {
             if (receives(&run->moves[k])) {
                 if (ends != NULL) {
@@ -90,39 +91,42 @@ static void keep_state(const struct dt_replay *p, int n_rounds, int rank)
     }
 }
 
-/* What came is what a rank has now, less what it had if that was added to. `before`: its state when the round began. */
-static float value_of(const struct dt_replay *p, const struct dt_transfer *t, const float *before)
+/* What came in piece i by a move of this rank; `now` is what the rank has there. */
+static float value_of(const struct dt_executor *e, const struct dt_move *move, size_t at, float now)
+{
+    return move->kind == DT_REPLACE ? now : dt_executor_incoming(e, move->peer)[at];
+}
+
+/* What came, if it is the same in all pieces. `after`: the rank's pieces when it had come; then what they were before. */
+static float take_back(const struct run *run, int rank, const struct dt_move *move, const struct dt_transfer *t, float *after)
 {
     float value = NAN;
     for (int i = t->begin; i < t->end; i++) {
-        const float now = p->data[t->to][p->cuts[i]], came = t->adds ? now - before[i] : now;
-        if (i > t->begin && came != value) {
-            return NAN;
-        }
-        value = came;
+        const float came = value_of(&run->executors[rank], move, run->replay->cuts[i], after[i]);
+        after[i] -= t->adds ? came : 0;
+        value = i == t->begin || came == value ? came : NAN;
     }
     return value;
 }
 
-/* What `rank` received in its own round `own`, which ended in round `round` of all. */
+/* What `rank` received in its own round `own`, which ended in round `round` of all; the last that came first. */
 static void keep_transfers(struct run *run, int rank, int own, int round)
 {
     struct dt_replay *p = run->replay;
-    const int n = p->algorithm->round(rank, p->size, p->n_elems, own, run->moves);
-    for (int i = 0; i < n; i++) {
+    keep_state(p, round + 1, rank);
+    memcpy(run->after, state_of(p, round + 1, rank), (size_t)p->n_pieces * sizeof *run->after);
+    for (int i = dt_algorithm_round(p->algorithm, rank, p->size, p->n_elems, own, run->moves) - 1; i >= 0; i--) {
         const struct dt_move *move = &run->moves[i];
         if (receives(move)) {
             struct dt_transfer *t = &p->transfers[run->n_transfers++];
-            *t = (struct dt_transfer){.from = move->kind == DT_ADD_INPUT ? rank : move->peer, .to = rank};
-            t->adds = move->kind != DT_REPLACE;
+            *t = (struct dt_transfer){.from = move->peer, .to = rank, .adds = move->kind != DT_REPLACE};
             if (move->begin < move->end) {
                 t->begin = index_of(p, move->begin);
                 t->end = index_of(p, move->end);
             }
-            t->value = value_of(p, t, state_of(p, round + 1, rank));
+            t->value = take_back(run, rank, move, t, run->after);
         }
     }
-    keep_state(p, round + 1, rank);
 }
 
 static int by_sender(const void *a, const void *b)
@@ -207,7 +211,7 @@ static bool allocate(struct run *run)
     const size_t size = (size_t)p->size, n_rounds = (size_t)p->n_rounds;
     run->wires = calloc(size, sizeof(void *));
     run->executors = calloc(size, sizeof *run->executors);
-    run->moves = calloc(size, sizeof *run->moves);
+    run->moves = calloc((size_t)dt_algorithm_max_moves(p->algorithm, p->size, p->n_elems), sizeof *run->moves);
     p->ends = calloc(n_rounds + 1, sizeof *p->ends);
     p->data = calloc(size, sizeof *p->data);
     p->sent = calloc(size, sizeof *p->sent);
@@ -216,7 +220,8 @@ static bool allocate(struct run *run)
         return false;
     }
     p->states = calloc((n_rounds + 1) * size * (size_t)p->n_pieces + 1, sizeof *p->states);
-    return p->states != NULL;
+    run->after = calloc((size_t)p->n_pieces + 1, sizeof *run->after);
+    return p->states != NULL && run->after != NULL;
 }
 
 static enum dt_status open_and_run(struct run *run, float (*value)(int rank, size_t i))
@@ -237,7 +242,8 @@ static enum dt_status open_and_run(struct run *run, float (*value)(int rank, siz
 enum dt_status dt_replay_open(const struct dt_algorithm *algorithm, int size, size_t n_elems, float (*value)(int rank, size_t i),
                               struct dt_replay *out)
 {
-    *out = (struct dt_replay){.algorithm = algorithm, .size = size, .n_elems = n_elems, .n_rounds = algorithm->n_rounds(size)};
+    *out = (struct dt_replay){
+        .algorithm = algorithm, .size = size, .n_elems = n_elems, .n_rounds = dt_algorithm_n_rounds(algorithm, size, n_elems)};
     struct run run = {.replay = out};
     const enum dt_status s = open_and_run(&run, value);
     for (int i = 0; i < run.n_open; i++) {
@@ -249,6 +255,7 @@ enum dt_status dt_replay_open(const struct dt_algorithm *algorithm, int size, si
     free(run.wires);
     free(run.executors);
     free(run.moves);
+    free(run.after);
     if (s != DT_OK) {
         dt_replay_close(out);
     }

@@ -14,20 +14,18 @@ struct dt_execution {
     size_t begin, end; /* of the array */
     bool active;
     int round, n_rounds;
-    bool begun;                        /* its messages are on their way */
-    int n_moves;                       /* of this round */
-    struct dt_move *moves;             /* `size` of them */
-    struct dt_wire_request *requests;  /* one for each move, of those that the round waits for */
-    struct dt_wire_request *of_inputs; /* `size` of them: sends of the input, which only the end waits for */
-    int n_of_inputs;
+    bool begun;                       /* its messages are on their way */
+    int n_moves;                      /* of this round */
+    struct dt_move *moves;            /* dt_algorithm_max_moves of them */
+    struct dt_wire_request *requests; /* one for each */
 };
 
 struct dt_executor {
     const struct dt_algorithm *algorithm;
     struct dt_wire *wire; /* borrowed */
     float *data;          /* borrowed; the array that is summed in place */
-    float *incoming;      /* as long as it: what is to be added */
-    float *input;         /* a copy of it, where the algorithm needs one; or NULL */
+    size_t n_elems;
+    float *incoming; /* as long as it: what is to be added; one for each rank if the algorithm gathers, this rank's own the input */
     int n_slots;
     struct dt_execution *slots;
 };
@@ -41,6 +39,8 @@ void dt_executor_close(struct dt_executor *executor);
 enum dt_status dt_executor_start(struct dt_executor *executor, int slot, size_t begin, size_t end);
 /* Moves everything that is under way on as far as it goes at once, and says whether the slot's sum is done. */
 enum dt_status dt_executor_progress(struct dt_executor *executor, int slot, bool *done);
+/* As long as the array: where that which is to be added comes from a rank, and stays until something else does. */
+float *dt_executor_incoming(const struct dt_executor *executor, int rank);
 /* The same, but at most to the end of the round under way, and says whether that ended: for who looks at every round. */
 enum dt_status dt_executor_step(struct dt_executor *executor, int slot, bool *ended);
 

@@ -2,13 +2,14 @@
 
 #include <stdlib.h>
 
-/* Sent, but not asked for yet. */
+/* In its receiver's list until both of its ends are there, then in the heap. */
 struct message {
     struct message *next;
-    int from;
-    bool of_input; /* its sender goes on without it */
+    bool is_sent; /* in the list: its sender is there, else its receiver */
+    int from, to;
     size_t n_elems;
-    double sent_s;
+    double start_s; /* not before then */
+    uint64_t turn;  /* of those of its sender */
 };
 
 /* One direction of a link. */
@@ -23,16 +24,11 @@ struct link {
 
 struct rank {
     int round;
-    double begin_s, end_s; /* of the round: end_s as far as its messages are through */
-    int n_open;            /* messages of the round that are not */
-    size_t n_added;        /* elements, when it ends */
-    bool receives;         /* waits for a message from `from` */
-    int from;
-    size_t n_elems;
-    struct message *message;       /* it, when both sides have asked: then in the heap */
-    double start_s;                /* not before then */
-    uint64_t turn;                 /* among those that could start at once */
-    struct message *first, **tail; /* sent to this rank, in the order in which they were */
+    double begin_s, end_s;         /* of the round: end_s as far as its messages are through */
+    uint64_t n_begun;              /* messages that it sends, so far */
+    int n_open;                    /* messages of the round that are not */
+    size_t n_added;                /* elements, when it ends */
+    struct message *first, **tail; /* to this rank, one of whose ends waits: in the order of the moves */
     struct dt_load load;
 };
 
@@ -44,34 +40,44 @@ struct simulator {
     struct rank *ranks;
     struct link *hosts, *locals; /* of each host, and of each rank inside its host */
     struct dt_move *moves;       /* of one rank's round */
-    int *heap, n_heap;           /* receivers whose message could start, the earliest first */
-    uint64_t n_turns;
+    struct message **heap;       /* that could start, the earliest first */
+    int n_heap, n_heap_max;
 };
 
 /* ---- the heap */
 
-static bool earlier(const struct simulator *s, int a, int b)
+static bool earlier(const struct message *x, const struct message *y)
 {
-    const struct rank *x = &s->ranks[a], *y = &s->ranks[b];
-    return x->start_s < y->start_s || (x->start_s == y->start_s && x->turn < y->turn);
+    return x->start_s != y->start_s ? x->start_s < y->start_s : x->turn != y->turn ? x->turn < y->turn : x->from < y->from;
 }
 
-static void heap_add(struct simulator *s, int receiver)
+static enum dt_status heap_add(struct simulator *s, struct message *message)
 {
+    if (s->n_heap == s->n_heap_max) {
+        const int n = 2 * s->n_heap_max + s->size;
+        struct message **heap = realloc(s->heap, (size_t)n * sizeof(void *));
+        if (heap == NULL) {
+            free(message);
+            return dt_error(DT_NO_MEMORY, "no memory for %d messages", n);
+        }
+        s->heap = heap;
+        s->n_heap_max = n;
+    }
     int at = s->n_heap++;
-    for (; at > 0 && earlier(s, receiver, s->heap[(at - 1) / 2]); at = (at - 1) / 2) {
+    for (; at > 0 && earlier(message, s->heap[(at - 1) / 2]); at = (at - 1) / 2) {
         s->heap[at] = s->heap[(at - 1) / 2];
     }
-    s->heap[at] = receiver;
+    s->heap[at] = message;
+    return DT_OK;
 }
 
-static int heap_take(struct simulator *s)
+static struct message *heap_take(struct simulator *s)
 {
-    const int first = s->heap[0], last = s->heap[--s->n_heap];
+    struct message *first = s->heap[0], *last = s->heap[--s->n_heap];
     int at = 0;
     for (int child = 1; child < s->n_heap; child = 2 * at + 1) {
-        child += child + 1 < s->n_heap && earlier(s, s->heap[child + 1], s->heap[child]);
-        if (!earlier(s, s->heap[child], last)) {
+        child += child + 1 < s->n_heap && earlier(s->heap[child + 1], s->heap[child]);
+        if (!earlier(s->heap[child], last)) {
             break;
         }
         s->heap[at] = s->heap[child];
@@ -88,76 +94,68 @@ static double later(double a, double b)
     return a > b ? a : b;
 }
 
-/* The oldest message from `from` that waits for this rank, taken out of its list; NULL: there is none. */
-static struct message *take_message(struct rank *r, int from)
+/* The oldest message of this sender whose other end waits, taken out of its receiver's list; NULL: there is none. */
+static struct message *take_message(struct rank *receiver, int from, bool is_sent)
 {
-    for (struct message **at = &r->first; *at != NULL; at = &(*at)->next) {
+    for (struct message **at = &receiver->first; *at != NULL; at = &(*at)->next) {
         struct message *found = *at;
-        if (found->from == from) {
+        if (found->from == from && found->is_sent == is_sent) {
             *at = found->next;
-            r->tail = *at == NULL ? at : r->tail;
+            receiver->tail = *at == NULL ? at : receiver->tail;
             return found;
         }
     }
     return NULL;
 }
 
-/* Both sides may be there now. */
-static enum dt_status try_match(struct simulator *s, int receiver)
+/* One end waits for the other. */
+static enum dt_status leave_message(struct rank *receiver, const struct message *what)
 {
-    struct rank *r = &s->ranks[receiver];
-    if (!r->receives || r->message != NULL || (r->message = take_message(r, r->from)) == NULL) {
-        return DT_OK;
-    }
-    if (r->message->n_elems != r->n_elems) {
-        return dt_error(DT_INTERNAL, "%s: rank %d sends %zu elements to rank %d, which waits for %zu in round %d",
-                        s->algorithm->name, r->from, r->message->n_elems, receiver, r->n_elems, r->round);
-    }
-    r->start_s = later(r->begin_s, r->message->sent_s);
-    r->turn = s->n_turns++;
-    heap_add(s, receiver);
-    return DT_OK;
-}
-
-static enum dt_status send(struct simulator *s, int from, const struct dt_move *move)
-{
-    struct rank *sender = &s->ranks[from], *receiver = &s->ranks[move->peer];
     struct message *message = malloc(sizeof *message);
     if (message == NULL) {
         return dt_error(DT_NO_MEMORY, "no memory for a message");
     }
-    *message = (struct message){
-        .from = from, .of_input = move->kind == DT_SEND_INPUT, .n_elems = move->end - move->begin, .sent_s = sender->begin_s};
+    *message = *what;
     *receiver->tail = message;
     receiver->tail = &message->next;
-    sender->n_open += !message->of_input;
-    return try_match(s, move->peer);
+    return DT_OK;
+}
+
+/* A rank is at an end of a message, which can start if the other rank is there, too. */
+static enum dt_status meet(struct simulator *s, const struct message *end)
+{
+    struct rank *receiver = &s->ranks[end->to];
+    struct message *message = take_message(receiver, end->from, !end->is_sent);
+    if (message == NULL) {
+        return leave_message(receiver, end);
+    }
+    if (message->n_elems != end->n_elems) {
+        const struct message *sent = end->is_sent ? end : message, *awaited = end->is_sent ? message : end;
+        const enum dt_status status =
+            dt_error(DT_INTERNAL, "%s: rank %d sends %zu elements to rank %d, which waits for %zu in round %d", s->algorithm->name,
+                     end->from, sent->n_elems, end->to, awaited->n_elems, receiver->round);
+        free(message);
+        return status;
+    }
+    message->start_s = later(message->start_s, end->start_s);
+    message->turn = end->is_sent ? end->turn : message->turn;
+    return heap_add(s, message);
 }
 
 static enum dt_status begin_move(struct simulator *s, int rank, const struct dt_move *move)
 {
     struct rank *r = &s->ranks[rank];
-    const size_t n = move->end - move->begin;
-    switch (move->kind) {
-    case DT_SEND:
-    case DT_SEND_INPUT:
-        return send(s, rank, move);
-    case DT_ADD_INPUT:
-        r->n_added += n;
+    const bool is_sent = move->kind == DT_SEND || move->kind == DT_SEND_INPUT;
+    struct message end = {.is_sent = is_sent, .n_elems = move->end - move->begin, .start_s = r->begin_s};
+    end.turn = is_sent ? r->n_begun++ : 0;
+    end.from = is_sent ? rank : move->peer;
+    end.to = is_sent ? move->peer : rank;
+    r->n_added += move->kind == DT_ADD || move->kind == DT_ADD_INPUT ? end.n_elems : 0;
+    if (move->kind == DT_ADD_INPUT) {
         return DT_OK;
-    case DT_ADD:
-    case DT_REPLACE:
-        if (r->receives) {
-            return dt_error(DT_INTERNAL, "%s: rank %d receives twice in round %d", s->algorithm->name, rank, r->round);
-        }
-        r->n_added += move->kind == DT_ADD ? n : 0;
-        r->n_open++;
-        r->receives = true;
-        r->from = move->peer;
-        r->n_elems = n;
-        return try_match(s, rank);
     }
-    return dt_error(DT_INTERNAL, "%s: a move of unknown kind %d", s->algorithm->name, (int)move->kind);
+    r->n_open++;
+    return meet(s, &end);
 }
 
 /* ---- rounds */
@@ -174,7 +172,7 @@ static enum dt_status go_on(struct simulator *s, int rank)
 {
     struct rank *r = &s->ranks[rank];
     for (; r->round < s->n_rounds; end_round(s, r)) {
-        const int n = s->algorithm->round(rank, s->size, s->n_elems, r->round, s->moves);
+        const int n = dt_algorithm_round(s->algorithm, rank, s->size, s->n_elems, r->round, s->moves);
         for (int i = 0; i < n; i++) {
             DT_TRY(begin_move(s, rank, &s->moves[i]));
         }
@@ -203,34 +201,29 @@ static void count(struct dt_wire_count *c, uint64_t n_bytes)
     c->bytes += n_bytes;
 }
 
-/* The message to this rank starts, unless its links are taken for longer than it was thought: then it waits again. */
-static enum dt_status start(struct simulator *s, int receiver)
+/* The message starts, unless its links are taken for longer than it was thought: then it waits again. */
+static enum dt_status start(struct simulator *s, struct message *message)
 {
-    struct rank *r = &s->ranks[receiver];
-    const int from = r->from, per_host = s->costs->ranks_per_host;
-    const bool inside = from / per_host == receiver / per_host;
+    const int from = message->from, to = message->to, per_host = s->costs->ranks_per_host;
+    const bool inside = from / per_host == to / per_host;
     const struct dt_link_cost *cost = inside ? &s->costs->within : &s->costs->between;
     struct lane *out = inside ? &s->locals[from].out : &s->hosts[from / per_host].out;
-    struct lane *in = inside ? &s->locals[receiver].in : &s->hosts[receiver / per_host].in;
+    struct lane *in = inside ? &s->locals[to].in : &s->hosts[to / per_host].in;
     const double free_s = later(out->free_s, in->free_s);
-    if (free_s > r->start_s) {
-        r->start_s = free_s;
-        heap_add(s, receiver);
-        return DT_OK;
+    if (free_s > message->start_s) {
+        message->start_s = free_s;
+        return heap_add(s, message);
     }
-    const uint64_t n_bytes = r->n_elems * sizeof(float);
-    out->free_s = in->free_s = r->start_s + cost->alpha_s + cost->beta_s * (double)n_bytes;
+    const uint64_t n_bytes = message->n_elems * sizeof(float);
+    const double end_s = message->start_s + cost->alpha_s + cost->beta_s * (double)n_bytes;
+    free(message);
+    out->free_s = in->free_s = end_s;
     out->bytes += n_bytes;
     in->bytes += n_bytes;
     count(&s->ranks[from].load.sent, n_bytes);
-    count(&r->load.received, n_bytes);
-    const double end_s = out->free_s;
-    const bool of_input = r->message->of_input;
-    free(r->message);
-    r->message = NULL;
-    r->receives = false;
-    DT_TRY(of_input ? DT_OK : message_over(s, from, end_s));
-    return message_over(s, receiver, end_s);
+    count(&s->ranks[to].load.received, n_bytes);
+    DT_TRY(message_over(s, from, end_s));
+    return message_over(s, to, end_s);
 }
 
 static enum dt_status check_end(const struct simulator *s)
@@ -240,10 +233,6 @@ static enum dt_status check_end(const struct simulator *s)
         if (r->round < s->n_rounds) {
             return dt_error(DT_INTERNAL, "%s over %d ranks: rank %d waits for ever in round %d", s->algorithm->name, s->size, i,
                             r->round);
-        }
-        if (r->first != NULL) {
-            return dt_error(DT_INTERNAL, "%s over %d ranks: rank %d never receives what rank %d sends it", s->algorithm->name,
-                            s->size, i, r->first->from);
         }
     }
     return DT_OK;
@@ -288,17 +277,15 @@ static bool open_ranks(struct simulator *s)
     s->ranks = calloc(n, sizeof *s->ranks);
     s->hosts = calloc(n, sizeof *s->hosts);
     s->locals = calloc(n, sizeof *s->locals);
-    s->moves = calloc(n, sizeof *s->moves);
-    s->heap = calloc(n, sizeof *s->heap);
+    s->moves = calloc((size_t)dt_algorithm_max_moves(s->algorithm, s->size, s->n_elems), sizeof *s->moves);
     for (int i = 0; s->ranks != NULL && i < s->size; i++) {
         s->ranks[i].tail = &s->ranks[i].first;
     }
-    return s->ranks != NULL && s->hosts != NULL && s->locals != NULL && s->moves != NULL && s->heap != NULL;
+    return s->ranks != NULL && s->hosts != NULL && s->locals != NULL && s->moves != NULL;
 }
 
 static void free_messages(struct rank *r)
 {
-    free(r->message);
     for (struct message *m = r->first, *next; m != NULL; m = next) {
         next = m->next;
         free(m);
@@ -310,6 +297,9 @@ static void close_ranks(struct simulator *s)
     for (int i = 0; s->ranks != NULL && i < s->size; i++) {
         free_messages(&s->ranks[i]);
     }
+    while (s->n_heap > 0) {
+        free(s->heap[--s->n_heap]);
+    }
     free(s->ranks);
     free(s->hosts);
     free(s->locals);
@@ -320,8 +310,11 @@ static void close_ranks(struct simulator *s)
 enum dt_status dt_simulate(const struct dt_algorithm *algorithm, int size, size_t n_elems, const struct dt_costs *costs,
                            struct dt_simulation *out, struct dt_load *loads)
 {
-    struct simulator s = {
-        .algorithm = algorithm, .costs = costs, .size = size, .n_elems = n_elems, .n_rounds = algorithm->n_rounds(size)};
+    struct simulator s = {.algorithm = algorithm,
+                          .costs = costs,
+                          .size = size,
+                          .n_elems = n_elems,
+                          .n_rounds = dt_algorithm_n_rounds(algorithm, size, n_elems)};
     const enum dt_status status = open_ranks(&s) ? run(&s) : dt_error(DT_NO_MEMORY, "no memory to simulate %d ranks", size);
     if (status == DT_OK) {
         sum_up(&s, out, loads);

@@ -3,9 +3,9 @@
  * A message takes alpha + beta * bytes, a rank adds in gamma an element (Hockney's model, as Thakur et al. use it). It begins when
  * both sides have asked for it and both links are free: that of its sender going out and that of its receiver coming in, which the
  * ranks of a host share. A rank's round ends when its messages are through and what came is added. Between ranks of one host a
- * message takes turns with none but those two ranks' own. Of what could begin now, what has waited longest does.
+ * message takes turns with none but those two ranks' own. Of what could begin now, what its sender was asked for first does.
  *
- * The same arguments give the same result to the bit. The work is one step of a heap of `size` for each message. */
+ * The same arguments give the same result to the bit. The work is a few steps of a heap of messages for each. */
 #ifndef DT_DIST_ALLREDUCE_SIMULATE_H
 #define DT_DIST_ALLREDUCE_SIMULATE_H
 
@@ -34,7 +34,7 @@ struct dt_simulation {
 };
 
 /* loads: what each of `size` ranks sends and receives, or NULL. DT_INTERNAL: the schedule is wrong, in words: a rank waits for
- * ever, a message is not received, or its two ends differ in length. DT_NO_MEMORY. */
+ * ever, or the two ends of a message differ in length. DT_NO_MEMORY. */
 enum dt_status dt_simulate(const struct dt_algorithm *algorithm, int size, size_t n_elems, const struct dt_costs *costs,
                            struct dt_simulation *out, struct dt_load *loads);
 
