@@ -31,17 +31,24 @@ import json, sys
 ranks, wrong, ways = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
 hosts = int(ways.pop()) if "on" in ways else 1
 ways = [way for way in ways if way != "on"]
-tables, fits, name = {}, {}, None
+tables, fits, fastest, name = {}, {}, [], None
 for line in open("out"):
     words = line.split()
-    if line.startswith("# fit:"):
-        fits[name] = None if words[2] == "-" else (float(words[3]), float(words[words.index("GB/s,") - 1]))
+    if line.startswith("# fit"):
+        assert words[2:] == ["latency(us)", "bandwidth(GB/s)", "max", "error(%)"], words
+        name = "fit"
+    elif "fastest" in line:
+        name = "fastest"
     elif line.startswith("#") and line[1] == " " and ":" in words[1]:
         name = words[1].rstrip(":")
         tables.setdefault(name, [])
     elif "size(B)" in line:
         header = line[1:].split()
         assert header == ["size(B)", "count", "type", "redop", "time(us)", "algbw", "busbw", "#wrong", "msgs", "sent(B)"], header
+    elif words and line[0] != "#" and name == "fit":
+        fits[words[0]] = None if words[1] == "-" else (float(words[1]), float(words[2]))
+    elif words and line[0] != "#" and name == "fastest":
+        fastest.append(words)
     elif words and line[0] != "#":
         tables[name].append(words)
 tables = {name: rows for name, rows in tables.items() if rows}
@@ -57,9 +64,11 @@ for way in result["ways"]:
     assert [int(row[0]) for row in rows] == [8, 80, 800, 8000], rows
     for row, point in zip(rows, way["points"]):
         size, count, kind, op, us, algbw, busbw, n_wrong, messages, sent = row
-        assert set(point) == {"bytes", "count", "us", "algbw_gbs", "busbw_gbs", "wrong"} | ({"messages", "bytes_sent"} if messages != "-" else set()), point
+        assert set(point) == {"bytes", "count", "us", "us_min", "us_median", "us_max", "algbw_gbs", "busbw_gbs", "wrong"} | ({"messages", "bytes_sent"} if messages != "-" else set()), point
         assert (kind, op, int(count) * 4, int(n_wrong)) == ("float", "sum", int(size), wrong), row
         assert point["bytes"] == int(size) and point["count"] == int(count) and point["wrong"] == wrong
+        assert 0 < point["us_min"] <= point["us_median"] <= point["us_max"], point
+        assert point["us_min"] <= 1.001 * point["us"] and point["us"] <= 1.001 * point["us_max"], point
         assert abs(point["us"] - float(us)) <= 0.06 and point["us"] > 0, row
         assert abs(point["algbw_gbs"] - point["bytes"] / point["us"] / 1e3) <= 1e-9 * point["algbw_gbs"], point
         assert abs(point["busbw_gbs"] - point["algbw_gbs"] * 2 * (ranks - 1) / ranks) <= 1e-9 * point["algbw_gbs"], point
@@ -70,6 +79,19 @@ for way in result["ways"]:
     assert (fit is None) == (fits[way["name"]] is None) and (fit is None or set(fit) == {"latency_us", "bandwidth_gbs", "worst"})
     assert fit is None or abs(fit["latency_us"] - fits[way["name"]][0]) <= 0.006 and fit["bandwidth_gbs"] > 0, fit
     assert fit is None or ranks > 1
+# Of those in the same memory: the fastest of each size, and what auto takes, which is what it takes without a bench.
+for kind, chosen in ((("nccl", "staged"), result["auto"]), (None, "shared_memory" if ranks > 1 else "mpi")):
+    those = [way for way in result["ways"] if (way["name"] in ("nccl", "staged")) == (kind is not None)]
+    rows = fastest[-4:] if kind else fastest[:4]
+    for i, row in enumerate(rows if len(those) > 1 else []):
+        best = min(those, key=lambda way: way["points"][i]["us"])
+        taken = [way["points"][i]["us"] for way in those if way["name"] == chosen]
+        assert row[:2] == [str(best["points"][i]["bytes"]), best["name"]] and row[3] == chosen, (row, best["name"], chosen)
+        assert abs(float(row[2]) - best["points"][i]["us"]) <= 0.06, row
+        assert row[4] == "-" if not taken else abs(float(row[4]) - taken[0]) <= 0.06, row
+groups = [sum((way in ("nccl", "staged")) == gpu for way in ways) for gpu in (False, True)]
+assert len(fastest) == 4 * sum(n > 1 for n in groups), fastest
+assert result["auto"] in (("nccl", "staged") if groups[1] else ("shared_memory",) if ranks > 1 else ("mpi",)), result["auto"]
 PY
 sizes=(-b 8 -e 8000 -f 10 -n 3 -w 1 -c 2 --json sums.json --algorithms shared_memory,mpi,nccl,staged)
 unset DTRAIN_CUDA_MODULE

@@ -2,34 +2,21 @@
  * https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md has their definitions. */
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
-#include "cli/commands/bench.h"
-#include "dist/allreduce/allreduce.h"
+#include "cli/commands/bench_allreduce.h"
 #include "dist/allreduce/staged.h"
 #include "dist/ranks/stop.h"
 #include "train/device.h"
 #include "train/ranks.h"
 
-#define MAX_SIZES 32
 #define PEAK_MS 20
-
-/* One row of the table. Sent by a rank for one sum, by the one that sends most of each; `counted` where the wire does that. */
-struct point {
-    size_t n_bytes, n_elems, n_wrong;
-    double mean_s;             /* of a sum, on the slowest rank */
-    bool counted, as_foretold; /* as_foretold: by the formula, where there is one */
-    struct dt_wire_count most;
-};
 
 /* A way of adding, in memory of `backend`, or the program's where that is NULL. */
 struct way {
     struct dt_allreduce allreduce;
     struct dt_backend *backend;
-    int n_points;
-    struct point points[MAX_SIZES];
-    struct dt_bench_fit fit;
+    struct dt_sum_row *row; /* borrowed */
 };
 
 struct bench {
@@ -37,7 +24,9 @@ struct bench {
     struct dt_bench_options options;
     struct dt_config config;
     struct dt_device_choice device;
-    float *host; /* max_bytes: what is copied to a device and back */
+    struct dt_sum_row rows[DT_N_ALLREDUCE_TYPES];
+    double *times_s; /* of each sum of a size: n_iters */
+    float *host;     /* max_bytes: what is copied to a device and back */
     char name[80];
     unsigned n_rounds; /* of checks */
     size_t n_wrong;    /* in all */
@@ -92,7 +81,7 @@ static enum dt_status clear(struct bench *b, struct way *way, size_t n_elems)
 }
 
 /* What the wire counts of one sum: the rank that sends most, and whether all ranks together send what the formula says. */
-static enum dt_status count_messages(struct bench *b, struct way *way, struct point *p)
+static enum dt_status count_messages(struct bench *b, struct way *way, struct dt_sum_point *p)
 {
     const struct dt_algorithm *algorithm = dt_allreduce_algorithm(way->allreduce.type);
     struct dt_wire_count before, after;
@@ -111,7 +100,7 @@ static enum dt_status count_messages(struct bench *b, struct way *way, struct po
     return DT_OK;
 }
 
-static enum dt_status time_sums(struct bench *b, struct way *way, struct point *p)
+static enum dt_status time_sums(struct bench *b, struct way *way, struct dt_sum_point *p)
 {
     DT_TRY(clear(b, way, p->n_elems));
     DT_TRY(count_messages(b, way, p));
@@ -120,61 +109,41 @@ static enum dt_status time_sums(struct bench *b, struct way *way, struct point *
     }
     DT_TRY(dt_comm_barrier(b->world->comm, "barrier before sums are timed"));
     const double begin_s = dt_clock_s();
+    double last_s = begin_s;
     for (size_t i = 0; i < b->options.n_iters; i++) {
         DT_TRY(sum_once(b, way, p->n_elems));
+        const double now_s = dt_clock_s();
+        b->times_s[i] = now_s - last_s;
+        last_s = now_s;
     }
-    p->mean_s = (dt_clock_s() - begin_s) / (double)b->options.n_iters;
+    p->mean_s = (last_s - begin_s) / (double)b->options.n_iters;
     return DT_OK;
 }
 
 /* All ranks' view of a size: the time of the slowest, the wrong elements of all, and whether one was asked to stop. */
-static enum dt_status combine(struct bench *b, struct point *p)
+static enum dt_status combine(struct bench *b, struct dt_sum_point *p)
 {
-    double worst[] = {p->mean_s, dt_stop_requested() ? 1 : 0}, n_wrong = (double)p->n_wrong;
-    DT_TRY(dt_comm_allreduce(b->world->comm, worst, 2, DT_TYPE_F64, DT_REDUCE_MAX, "exchange of times"));
+    const int n = (int)b->options.n_iters;
+    const double median_s = dt_bench_median(b->times_s, n);
+    double worst[] = {p->mean_s, median_s, b->times_s[n - 1], -b->times_s[0], dt_stop_requested() ? 1 : 0};
+    double n_wrong = (double)p->n_wrong;
+    DT_TRY(dt_comm_allreduce(b->world->comm, worst, 5, DT_TYPE_F64, DT_REDUCE_MAX, "exchange of times"));
     DT_TRY(dt_comm_allreduce(b->world->comm, &n_wrong, 1, DT_TYPE_F64, DT_REDUCE_SUM, "sum of wrong elements"));
     p->mean_s = worst[0];
+    p->median_s = worst[1];
+    p->max_s = worst[2];
+    p->min_s = -worst[3];
     p->n_wrong = (size_t)n_wrong;
     b->n_wrong += p->n_wrong;
-    return worst[1] > 0 ? dt_bench_stopped(b->world) : DT_OK;
-}
-
-static double bus_bandwidth(const struct bench *b, const struct point *p)
-{
-    return (double)p->n_bytes / p->mean_s * dt_bench_bus_factor(b->world->size);
-}
-
-static void print_head(const struct bench *b, const struct way *way)
-{
-    const int n = b->world->size, n_hosts = b->world->comm->n_hosts;
-    printf("# %s: %s\n# %d rank%s on %d host%s; mean of %zu allreduces; slowest rank%s\n", dt_allreduce_names[way->allreduce.type],
-           dt_allreduce_meaning(way->allreduce.type), n, n == 1 ? "" : "s", n_hosts, n_hosts == 1 ? "" : "s", b->options.n_iters,
-           b->world->local_size > sysconf(_SC_NPROCESSORS_ONLN) ? "; ranks share cores" : "");
-    printf("# bandwidths in GB/s; msgs and sent: one allreduce, rank that sends most\n");
-    printf("#%9s %9s %5s %5s %9s %7s %7s %6s %4s %9s\n", "size(B)", "count", "type", "redop", "time(us)", "algbw", "busbw",
-           "#wrong", "msgs", "sent(B)");
-}
-
-static void print_point(const struct bench *b, const struct point *p)
-{
-    char n_wrong[24] = "N/A", n_messages[24] = "-", n_sent[24] = "-";
-    if (b->options.n_checks > 0) {
-        snprintf(n_wrong, sizeof n_wrong, "%zu", p->n_wrong);
-    }
-    if (p->counted) {
-        snprintf(n_messages, sizeof n_messages, "%llu", (unsigned long long)p->most.messages);
-        snprintf(n_sent, sizeof n_sent, "%llu%s", (unsigned long long)p->most.bytes, p->as_foretold ? "" : " FAIL");
-    }
-    printf(" %9zu %9zu %5s %5s %9.1f %7.3f %7.3f %6s %4s %9s\n", p->n_bytes, p->n_elems, "float", "sum", 1e6 * p->mean_s,
-           1e-9 * (double)p->n_bytes / p->mean_s, 1e-9 * bus_bandwidth(b, p), n_wrong, n_messages, n_sent);
-    fflush(stdout);
+    return worst[4] > 0 ? dt_bench_stopped(b->world) : DT_OK;
 }
 
 static enum dt_status measure_sizes(struct bench *b, struct way *way)
 {
-    double n_bytes[MAX_SIZES], seconds[MAX_SIZES];
+    double n_bytes[DT_SUM_MAX_SIZES], seconds[DT_SUM_MAX_SIZES];
+    struct dt_sum_row *row = way->row;
     for (size_t size = b->options.min_bytes; size <= b->options.max_bytes; size *= b->options.factor) {
-        struct point *p = &way->points[way->n_points];
+        struct dt_sum_point *p = &row->points[row->n_points];
         p->n_elems = size / sizeof(float);
         p->n_bytes = p->n_elems * sizeof(float);
         p->as_foretold = true;
@@ -186,69 +155,26 @@ static enum dt_status measure_sizes(struct bench *b, struct way *way)
         DT_TRY(time_sums(b, way, p));
         DT_TRY(combine(b, p));
         if (b->world->rank == 0) {
-            print_point(b, p);
+            dt_sum_print_point(b->world->size, b->options.n_checks > 0, p);
         }
-        n_bytes[way->n_points] = (double)p->n_bytes;
-        seconds[way->n_points++] = p->mean_s;
+        n_bytes[row->n_points] = (double)p->n_bytes;
+        seconds[row->n_points++] = p->mean_s;
     }
-    way->fit = dt_bench_fit(n_bytes, seconds, way->n_points, b->world->size);
+    row->fit = dt_bench_fit(n_bytes, seconds, row->n_points, b->world->size);
     return DT_OK;
-}
-
-static void print_fit(const struct bench *b, const struct way *way)
-{
-    const struct dt_bench_fit *fit = &way->fit;
-    if (fit->found) {
-        printf("# fit: latency %.2f us, bandwidth %.3f GB/s, max error %.0f %%\n"
-               "# of time = latency + 2 (n - 1) / n * size / bandwidth, n = %d\n\n",
-               1e6 * fit->latency_s, 1e-9 * fit->bandwidth, 100 * fit->worst, b->world->size);
-    } else {
-        printf("# fit: -\n\n");
-    }
-}
-
-static void describe(const struct bench *b, const struct way *way)
-{
-    cJSON *ways = cJSON_GetObjectItemCaseSensitive(b->json, "ways");
-    cJSON *json = cJSON_CreateObject(), *points = cJSON_CreateArray();
-    cJSON_AddItemToArray(ways, json);
-    cJSON_AddStringToObject(json, "name", dt_allreduce_names[way->allreduce.type]);
-    cJSON_AddItemToObject(json, "points", points);
-    for (int i = 0; i < way->n_points; i++) {
-        const struct point *p = &way->points[i];
-        cJSON *point = cJSON_CreateObject();
-        cJSON_AddItemToArray(points, point);
-        cJSON_AddNumberToObject(point, "bytes", (double)p->n_bytes);
-        cJSON_AddNumberToObject(point, "count", (double)p->n_elems);
-        cJSON_AddNumberToObject(point, "us", 1e6 * p->mean_s);
-        cJSON_AddNumberToObject(point, "algbw_gbs", 1e-9 * (double)p->n_bytes / p->mean_s);
-        cJSON_AddNumberToObject(point, "busbw_gbs", 1e-9 * bus_bandwidth(b, p));
-        cJSON_AddNumberToObject(point, "wrong", (double)p->n_wrong);
-        if (p->counted) {
-            cJSON_AddNumberToObject(point, "messages", (double)p->most.messages);
-            cJSON_AddNumberToObject(point, "bytes_sent", (double)p->most.bytes);
-        }
-    }
-    if (!way->fit.found) {
-        cJSON_AddNullToObject(json, "fit");
-        return;
-    }
-    cJSON *fit = cJSON_AddObjectToObject(json, "fit");
-    cJSON_AddNumberToObject(fit, "latency_us", 1e6 * way->fit.latency_s);
-    cJSON_AddNumberToObject(fit, "bandwidth_gbs", 1e-9 * way->fit.bandwidth);
-    cJSON_AddNumberToObject(fit, "worst", way->fit.worst);
 }
 
 /* Whose buffer and result are in place. */
 static enum dt_status measure(struct bench *b, struct way *way)
 {
+    const enum dt_allreduce_type type = way->allreduce.type;
     if (b->world->rank == 0) {
-        print_head(b, way);
+        dt_sum_print_head(b->world, &b->options, type);
     }
     DT_TRY(measure_sizes(b, way));
     if (b->world->rank == 0) {
-        print_fit(b, way);
-        describe(b, way);
+        printf("\n");
+        cJSON_AddItemToArray(cJSON_GetObjectItemCaseSensitive(b->json, "ways"), dt_sum_json(b->world->size, type, way->row));
     }
     return DT_OK;
 }
@@ -264,7 +190,7 @@ static size_t largest_elems(const struct bench *b)
 static enum dt_status by_type(struct bench *b, enum dt_allreduce_type type, struct dt_backend *backend, struct dt_comm *device,
                               float *memory)
 {
-    struct way way = {.backend = backend};
+    struct way way = {.backend = backend, .row = &b->rows[type]};
     const struct dt_allreduce_spec spec = {
         .type = type, .comm = b->world->comm, .device = device, .memory = memory, .n_elems = largest_elems(b), .n_slots = 1};
     DT_TRY(dt_allreduce_open(&spec, &way.allreduce));
@@ -339,6 +265,32 @@ static enum dt_status by_all_ways(struct bench *b)
     return b->device.module != NULL ? by_gpus(b) : DT_OK;
 }
 
+/* What auto takes in host memory, which only it can say. */
+static enum dt_status find_auto(struct bench *b, enum dt_allreduce_type *out)
+{
+    struct dt_allreduce a;
+    const struct dt_allreduce_spec spec = {
+        .type = DT_ALLREDUCE_AUTO, .comm = b->world->comm, .memory = b->host, .n_elems = 1, .n_slots = 1};
+    DT_TRY(dt_allreduce_open(&spec, &a));
+    *out = a.type;
+    dt_allreduce_close(&a);
+    return DT_OK;
+}
+
+static enum dt_status compare_ways(struct bench *b)
+{
+    struct dt_sum_group host = {.rows = b->rows};
+    const struct dt_sum_group gpus = {.rows = b->rows, .on_gpus = true, .chosen = b->device.allreduce};
+    DT_TRY(find_auto(b, &host.chosen));
+    if (b->world->rank == 0) {
+        dt_sum_print_fits(b->world->size, b->rows);
+        dt_sum_print_fastest(&host);
+        dt_sum_print_fastest(&gpus);
+        cJSON_AddStringToObject(b->json, "auto", dt_allreduce_names[b->device.module != NULL ? gpus.chosen : host.chosen]);
+    }
+    return DT_OK;
+}
+
 /* ---- the command */
 
 static enum dt_status prepare(struct bench *b, const struct dt_args *args)
@@ -351,7 +303,9 @@ static enum dt_status prepare(struct bench *b, const struct dt_args *args)
     b->world->comm->timeout_s = b->config.timeout_s;
     DT_TRY(dt_comm_timeout_from_env(&b->world->comm->timeout_s));
     b->host = aligned_alloc(64, (b->options.max_bytes + 63) / 64 * 64);
-    return b->host != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "no memory for sums of %zu bytes", b->options.max_bytes);
+    b->times_s = calloc(b->options.n_iters, sizeof *b->times_s);
+    return b->host != NULL && b->times_s != NULL ? DT_OK
+                                                 : dt_error(DT_NO_MEMORY, "no memory for sums of %zu bytes", b->options.max_bytes);
 }
 
 static void begin_json(struct bench *b)
@@ -380,6 +334,7 @@ static enum dt_status run(struct bench *b, const struct dt_args *args)
     DT_TRY(dt_device_choose(b->world, &b->config, &b->device));
     begin_json(b);
     DT_TRY(by_all_ways(b));
+    DT_TRY(compare_ways(b));
     enum dt_status s = b->world->rank == 0 ? dt_bench_write(args->json, b->json) : DT_OK;
     DT_TRY(dt_world_agree(b->world, s));
     if (b->n_wrong > 0) {
@@ -401,6 +356,7 @@ enum dt_status dt_bench_allreduce(struct dt_world *world, const struct dt_args *
     cJSON_Delete(b->json);
     if (s != DT_STALLED) {
         free(b->host); /* messages may still be on their way */
+        free(b->times_s);
     }
     free(b);
     return s;
