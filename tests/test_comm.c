@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "comm_values.h"
+#include "dist/ranks/wire.h"
 #include "rig.h"
 
 #define MAX_ELEMS 100003
@@ -155,6 +156,42 @@ static void test_claim(struct dt_comm *comm)
     CHECK_INT(n_claims, comm->n_hosts);
 }
 
+/* Every rank sends as many bytes to each other as that one's number: those to other hosts are counted apart. */
+static void test_wire_counts(struct dt_comm *comm)
+{
+    char mine[64] = {0}, theirs[64][64];
+    struct dt_wire *wire;
+    struct dt_wire_request requests[128];
+    struct dt_wire_count between = {0};
+    int32_t roots[64];
+    CHECK_OK(dt_comm_allgather(comm, &(int32_t){comm->host_root}, roots, sizeof roots[0], "hosts"));
+    CHECK_OK(dt_wire_open_mpi(comm, &wire));
+    for (int peer = 0; peer < comm->size; peer++) {
+        const bool is_elsewhere = roots[peer] != comm->host_root;
+        CHECK_INT(comm->host_roots[peer], roots[peer]);
+        CHECK_OK(dt_wire_send(wire, peer, 0, mine, (size_t)peer, &requests[2 * peer]));
+        CHECK_OK(dt_wire_receive(wire, peer, 0, theirs[peer], (size_t)comm->rank, &requests[2 * peer + 1]));
+        between.messages += is_elsewhere;
+        between.bytes += is_elsewhere ? (uint64_t)peer : 0;
+    }
+    for (int i = 0; i < 2 * comm->size; i++) {
+        for (bool done = false; !done;) {
+            CHECK_OK(dt_wire_test(wire, &requests[i], &done));
+        }
+    }
+    CHECK_INT(dt_wire_total(wire).messages, comm->size);
+    CHECK_INT(dt_wire_between_hosts(wire).messages, between.messages);
+    CHECK_INT(dt_wire_between_hosts(wire).bytes, between.bytes);
+    CHECK((between.messages > 0) == (comm->n_hosts > 1));
+    dt_wire_close(wire);
+    if (comm->across != NULL) { /* all on other hosts, but this one itself */
+        CHECK_OK(dt_wire_open_mpi(comm->across, &wire));
+        wire->sent[(comm->across->rank + 1) % comm->across->size].messages = 3;
+        CHECK_INT(dt_wire_between_hosts(wire).messages, 3);
+        dt_wire_close(wire);
+    }
+}
+
 static void test_timeout_from_env(void)
 {
     static const char *const bad[] = {"abc", "", "1", "1.9", "3601", "60x", "nan", "inf", "-5", "60 s"};
@@ -199,6 +236,7 @@ int main(void)
     dt_comm_close(self);
     CHECK_OK(dt_comm_open_mpi(&mpi)); /* of one rank too */
     test_all(mpi);
+    test_wire_counts(mpi);
     if (mpi->size > 1) {
         test_late_rank(mpi);
     }

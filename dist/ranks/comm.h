@@ -55,6 +55,7 @@ struct dt_comm {
     int rank, size;
     int local_rank, local_size; /* among the ranks that share memory with this one: its host's */
     int host_root;              /* the first rank of this host */
+    int *host_roots;            /* of each rank: the first rank of its host; NULL: each is on a host of its own */
     int n_hosts;
     /* Ways between several hosts, which dt_comm_close closes: the k-th rank of every host in one communicator, in the order of the
      * hosts' first ranks. So many as the smallest host has ranks; NULL on all further ranks. */

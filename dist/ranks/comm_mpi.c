@@ -260,6 +260,7 @@ static void mpi_close(struct dt_comm *comm)
     if (self->all != MPI_COMM_NULL) {
         MPI_Comm_free(&self->all);
     }
+    free(self->base.host_roots);
     free(self);
 }
 
@@ -340,6 +341,11 @@ static int find_hosts(struct mpi_comm *self)
     const int is_root = base->local_rank == 0;
     int code = MPI_Allreduce(&is_root, &base->n_hosts, 1, MPI_INT, MPI_SUM, self->all);
     base->host_root = self->slots[0].rank; /* by now it is there */
+    base->host_roots = calloc((size_t)base->size, sizeof(int));
+    if (code != MPI_SUCCESS || base->host_roots == NULL) {
+        return code != MPI_SUCCESS ? code : MPI_ERR_NO_MEM;
+    }
+    code = MPI_Allgather(&base->host_root, 1, MPI_INT, base->host_roots, 1, MPI_INT, self->all);
     if (code != MPI_SUCCESS || base->n_hosts == 1) {
         return code;
     }

@@ -47,12 +47,29 @@ void dt_wire_close(struct dt_wire *wire)
     }
 }
 
+static void add(struct dt_wire_count *total, const struct dt_wire_count *more)
+{
+    total->messages += more->messages;
+    total->bytes += more->bytes;
+}
+
 struct dt_wire_count dt_wire_total(const struct dt_wire *wire)
 {
     struct dt_wire_count total = {0};
     for (int i = 0; i < wire->size; i++) {
-        total.messages += wire->sent[i].messages;
-        total.bytes += wire->sent[i].bytes;
+        add(&total, &wire->sent[i]);
+    }
+    return total;
+}
+
+struct dt_wire_count dt_wire_between_hosts(const struct dt_wire *wire)
+{
+    const int *roots = wire->host_roots;
+    struct dt_wire_count total = {0};
+    for (int i = 0; i < wire->size; i++) {
+        if (roots == NULL || roots[i] != roots[wire->rank]) {
+            add(&total, &wire->sent[i]);
+        }
     }
     return total;
 }

@@ -167,6 +167,7 @@ enum dt_status dt_wire_open_delay(struct dt_wire *below, const struct dt_wire_de
     }
     *self = (struct delay_wire){
         .base = {.ops = &delay_ops, .rank = below->rank, .size = below->size, .sent = sent}, .below = below, .delay = *delay};
+    self->base.host_roots = below->host_roots;
     self->tail = &self->first;
     *out = &self->base;
     return DT_OK;

@@ -74,6 +74,7 @@ enum dt_status dt_wire_open_mpi(struct dt_comm *comm, struct dt_wire **out)
     }
     *wire = (struct mpi_wire){.base = {.ops = &mpi_ops, .rank = comm->rank, .size = comm->size, .sent = sent},
                               .all = dt_comm_mpi_handle(comm)};
+    wire->base.host_roots = comm->host_roots;
     *out = &wire->base;
     return DT_OK;
 }
