@@ -39,7 +39,7 @@ struct dt_cuda {
     struct dt_cuda_batches batches;
     struct dt_cuda_batch batch;
     struct dt_gpu_step *step; /* device */
-    bool lost; /* a collective is under way that may never end (cuda/nccl_comm.c): what waits for the GPU must not be called */
+    bool lost; /* a collective is under way that may never end (cuda/nccl_allreduce.c): what waits for the GPU must not be called */
     bool on_its_own;           /* what is enqueued belongs to a step whose numbers are on the device already (cuda/step_graph.h) */
     struct dt_cuda_sums *sums; /* device */
     struct dt_gpu_metrics *host_metrics; /* pinned */

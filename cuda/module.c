@@ -1,7 +1,7 @@
 /* What the program loads: the module's one symbol. */
 #include "cuda/cuda_backend.h"
 #include "cuda/cuda_memory.h"
-#include "cuda/nccl_comm.h"
+#include "cuda/nccl_allreduce.h"
 #include "cuda/probe.h"
 #include "cuda/step_graph.h"
 
@@ -10,7 +10,7 @@ const struct dt_device_module dt_device_module = {
     .backend = &dt_cuda_backend,
     .probe = dt_cuda_probe,
     .memory = dt_cuda_memory,
-    .comm_open = dt_nccl_comm_open,
+    .allreduce_open = dt_nccl_open,
     .graph = &dt_step_graph,
     .versions = dt_cuda_versions,
 };

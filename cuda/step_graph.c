@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "cuda/cuda_block.h"
 #include "cuda/cuda_check.h"
-#include "cuda/nccl_comm.h"
+#include "cuda/nccl_allreduce.h"
 
 #define MAX_RECORDINGS 4 /* numbers of samples; two come up */
 
@@ -20,7 +20,7 @@ struct recording {
 
 struct dt_step_graph {
     struct dt_cuda *cuda;
-    struct dt_comm *device_comm;
+    struct dt_allreduce *allreduce;
     dt_step_fn step;
     void *context;
     struct dt_gpu_steps *steps;   /* device */
@@ -82,14 +82,14 @@ static enum dt_status open_parts(struct dt_step_graph *g, int capacity)
     return DT_OK;
 }
 
-static enum dt_status graph_open(struct dt_backend *backend, struct dt_comm *device_comm, int capacity, dt_step_fn step,
+static enum dt_status graph_open(struct dt_backend *backend, struct dt_allreduce *allreduce, int capacity, dt_step_fn step,
                                  void *context, struct dt_step_graph **out)
 {
     struct dt_step_graph *g = calloc(1, sizeof *g);
     if (g == NULL) {
         return dt_error(DT_NO_MEMORY, "out of memory for the table of steps");
     }
-    *g = (struct dt_step_graph){.cuda = (struct dt_cuda *)backend, .device_comm = device_comm, .step = step, .context = context};
+    *g = (struct dt_step_graph){.cuda = (struct dt_cuda *)backend, .allreduce = allreduce, .step = step, .context = context};
     const enum dt_status s = open_parts(g, capacity);
     if (s != DT_OK) {
         graph_close(g);
@@ -199,8 +199,8 @@ static enum dt_status graph_start(struct dt_step_graph *g, const struct dt_step_
 static enum dt_status graph_test(struct dt_step_graph *g, int *n_done)
 {
     *n_done = 0;
-    if (g->device_comm != NULL) {
-        DT_TRY(dt_nccl_comm_look(g->device_comm, "steps on the GPU"));
+    if (g->allreduce != NULL) {
+        DT_TRY(dt_nccl_look(g->allreduce, "steps on the GPU"));
     }
     const cudaError_t code = cudaEventQuery(g->done);
     if (code == cudaErrorNotReady) {

@@ -9,9 +9,10 @@
 #include "model/backend.h"
 #include "model/optimizer.h"
 
-struct dt_comm; /* dist/ranks/comm.h */
+struct dt_allreduce; /* dist/allreduce/allreduce.h */
+struct dt_allreduce_spec;
 
-#define DT_DEVICE_MODULE_VERSION 3 /* a module of another version is refused by name */
+#define DT_DEVICE_MODULE_VERSION 4 /* a module of another version is refused by name */
 #define DT_DEVICE_MODULE_SYMBOL "dt_device_module"
 
 struct dt_device_info {
@@ -41,10 +42,11 @@ typedef enum dt_status (*dt_step_fn)(void *context, const struct dt_batch *batch
 /* Steps that a device takes on its own, recorded once; cuda/step_graph.h says how a GPU does. */
 struct dt_step_graph;
 struct dt_step_graph_ops {
-    /* For batches of up to `capacity` samples. device_comm: that of comm_open, if the steps use one; borrowed, as is `backend`. */
-    enum dt_status (*open)(struct dt_backend *backend, struct dt_comm *device_comm, int capacity, dt_step_fn step, void *context,
+    /* For batches of up to `capacity` samples. allreduce: that of allreduce_open, if the steps use it, or NULL; borrowed, as is
+     * `backend`. */
+    enum dt_status (*open)(struct dt_backend *backend, struct dt_allreduce *allreduce, int capacity, dt_step_fn step, void *context,
                            struct dt_step_graph **out);
-    void (*close)(struct dt_step_graph *graph); /* NULL is fine; before device_comm and backend */
+    void (*close)(struct dt_step_graph *graph); /* NULL is fine; before allreduce and backend */
     /* Enqueues n_steps steps, 1 .. DT_MAX_RECORDED_STEPS, which are the caller's again on return. */
     enum dt_status (*start)(struct dt_step_graph *graph, const struct dt_step_input *inputs, int n_steps);
     enum dt_status (*test)(struct dt_step_graph *graph, int *n_done);  /* steps that are done; never waits */
@@ -59,10 +61,10 @@ struct dt_device_module {
      * device or driver. */
     enum dt_status (*probe)(int local_rank, struct dt_device_info *out, int *n_devices);
     void (*memory)(struct dt_backend *backend, struct dt_device_memory *out);
-    /* A communicator between devices (NCCL): allreduce and broadcast of *device* buffers of `backend`, enqueued behind the work
-     * that is enqueued there; its names, deadlines and explanations are `host`'s (borrowed), which also carries the unique id.
-     * Every rank of `host` calls it; each on a device of its own. DT_STALLED after host->timeout_s, naming who is missing. */
-    enum dt_status (*comm_open)(struct dt_comm *host, struct dt_backend *backend, struct dt_comm **out);
+    /* How its devices add gradients between themselves (NCCL), behind the work that is enqueued on `backend`: a
+     * dt_allreduce_open_fn. Names, deadlines and explanations are those of the communicator in `spec`. Every rank calls it; each on
+     * a device of its own. DT_STALLED after its timeout_s, naming who is missing. */
+    enum dt_status (*allreduce_open)(const struct dt_allreduce_spec *spec, struct dt_allreduce **out);
     const struct dt_step_graph_ops *graph; /* NULL: it takes no steps on its own */
     const char *(*versions)(void);         /* "CUDA 13.0, driver 13.0, cuDNN 9.19.0, cuBLAS 13.1.0, NCCL 2.28.9"; static */
 };

@@ -3,11 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* `what` and `of` say what for, should there be too little. */
-static enum dt_status alloc_floats(struct dt_network *net, const char *what, const char *of, size_t n_elems, float **out)
+enum dt_status dt_floats_alloc(struct dt_backend *backend, const char *what, const char *of, size_t n_elems, float **out)
 {
     void *memory = NULL;
-    const enum dt_status s = net->backend->ops->alloc(net->backend, n_elems * sizeof(float), &memory);
+    const enum dt_status s = backend->ops->alloc(backend, n_elems * sizeof(float), &memory);
     if (s != DT_OK) {
         char before[64];
         snprintf(before, sizeof before, "%s%s: ", what, of);
@@ -15,6 +14,31 @@ static enum dt_status alloc_floats(struct dt_network *net, const char *what, con
     }
     *out = memory;
     return DT_OK;
+}
+
+void dt_floats_free(struct dt_backend *backend, float *floats)
+{
+    backend->ops->free(backend, floats);
+}
+
+enum dt_status dt_network_memory_open(struct dt_backend *backend, const struct dt_model *model, struct dt_network_memory *out)
+{
+    *out = (struct dt_network_memory){0};
+    DT_TRY(dt_floats_alloc(backend, "the weights", "", model->arena_elems, &out->params));
+    return dt_floats_alloc(backend, "their gradients", "", model->arena_elems, &out->grads);
+}
+
+void dt_network_memory_close(struct dt_backend *backend, struct dt_network_memory *memory)
+{
+    dt_floats_free(backend, memory->params);
+    dt_floats_free(backend, memory->grads);
+    *memory = (struct dt_network_memory){0};
+}
+
+/* Of this network's device. */
+static enum dt_status alloc_floats(struct dt_network *net, const char *what, const char *of, size_t n_elems, float **out)
+{
+    return dt_floats_alloc(net->backend, what, of, n_elems, out);
 }
 
 /* Floats of a sample in activations[index]. */
@@ -47,13 +71,23 @@ static size_t delta_elems(const struct dt_model *model, const struct dt_network_
     return largest;
 }
 
-static enum dt_status open_parts(struct dt_network *net)
+static enum dt_status open_memory(struct dt_network *net, const struct dt_network_memory *memory)
+{
+    if (memory == NULL) {
+        DT_TRY(dt_network_memory_open(net->backend, net->model, &net->own));
+        memory = &net->own;
+    }
+    net->params = memory->params;
+    net->grads = memory->grads;
+    return DT_OK;
+}
+
+static enum dt_status open_parts(struct dt_network *net, const struct dt_network_memory *memory)
 {
     const struct dt_model *model = net->model;
     const struct dt_network_plan *plan = &net->plan;
     const size_t n = (size_t)net->capacity;
-    DT_TRY(alloc_floats(net, "the weights", "", model->arena_elems, &net->params));
-    DT_TRY(alloc_floats(net, "their gradients", "", model->arena_elems, &net->grads));
+    DT_TRY(open_memory(net, memory));
     DT_TRY(alloc_floats(net, "the input", "", n * sample_elems(model, 0), &net->activations[0]));
     for (int b = 0; b < model->n_blocks; b++) {
         const size_t n_kept = b < plan->n_recomputed ? (size_t)plan->chunk : n;
@@ -69,7 +103,8 @@ static enum dt_status open_parts(struct dt_network *net)
     return DT_OK;
 }
 
-enum dt_status dt_network_open(const struct dt_model *model, struct dt_backend *backend, int capacity, struct dt_network **out)
+enum dt_status dt_network_open(const struct dt_model *model, struct dt_backend *backend, int capacity,
+                               const struct dt_network_memory *memory, struct dt_network **out)
 {
     *out = NULL;
     struct dt_network *net = calloc(1, sizeof *net);
@@ -80,7 +115,7 @@ enum dt_status dt_network_open(const struct dt_model *model, struct dt_backend *
     net->backend = backend;
     net->capacity = capacity;
     net->plan = backend->ops->plan(backend, model, capacity);
-    const enum dt_status s = open_parts(net);
+    const enum dt_status s = open_parts(net, memory);
     if (s != DT_OK) {
         dt_network_close(net);
         return s;
@@ -106,8 +141,7 @@ void dt_network_close(struct dt_network *net)
         ops->free(net->backend, net->deltas[i]);
         ops->free(net->backend, net->chunk_deltas[i]);
     }
-    ops->free(net->backend, net->params);
-    ops->free(net->backend, net->grads);
+    dt_network_memory_close(net->backend, &net->own);
     free(net);
 }
 

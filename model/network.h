@@ -7,13 +7,18 @@
 
 #include "model/backend.h"
 
+/* Where weights and gradients lie: on the device, arena_elems floats each. */
+struct dt_network_memory {
+    float *params, *grads;
+};
+
 struct dt_network {
     const struct dt_model *model; /* borrowed; must outlive the network */
     struct dt_backend *backend;   /* borrowed */
     int capacity;                 /* largest batch */
-    float *params;                /* device; arena_elems floats */
-    float *grads;                 /* device; arena_elems floats */
+    float *params, *grads;        /* struct dt_network_memory */
     /* private */
+    struct dt_network_memory own;
     struct dt_block_state *states[DT_MAX_LAYERS];
     float *activations[DT_MAX_LAYERS + 1]; /* device; [0] is the input batch, [i + 1] the output of block i */
     struct dt_network_plan plan;           /* the backend's */
@@ -23,8 +28,16 @@ struct dt_network {
 /* Called when the gradients of arena range [begin, end) are final, or enqueued. Ranges come front to back, without gaps. */
 typedef enum dt_status (*dt_grad_ready_fn)(void *context, size_t begin, size_t end);
 
-/* Parameters start at zero. A failed open owes nothing. */
-enum dt_status dt_network_open(const struct dt_model *model, struct dt_backend *backend, int capacity, struct dt_network **out);
+/* `what` and `of` say what for, should there be too little: "the output of ", "conv1". */
+enum dt_status dt_floats_alloc(struct dt_backend *backend, const char *what, const char *of, size_t n_elems, float **out);
+void dt_floats_free(struct dt_backend *backend, float *floats); /* NULL is fine */
+
+enum dt_status dt_network_memory_open(struct dt_backend *backend, const struct dt_model *model, struct dt_network_memory *out);
+void dt_network_memory_close(struct dt_backend *backend, struct dt_network_memory *memory); /* a zeroed one is fine */
+
+/* memory: borrowed; NULL: the network has its own, and its parameters start at zero. A failed open owes nothing. */
+enum dt_status dt_network_open(const struct dt_model *model, struct dt_backend *backend, int capacity,
+                               const struct dt_network_memory *memory, struct dt_network **out);
 void dt_network_close(struct dt_network *network); /* NULL is fine */
 
 /* The input batch, from the bound samples. batch->n <= capacity. */

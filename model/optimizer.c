@@ -17,25 +17,35 @@ int dt_optimizer_n_states(const struct dt_optimizer_spec *spec)
     return 0;
 }
 
-enum dt_status dt_optimizer_open(const struct dt_optimizer_spec *spec, struct dt_backend *backend, size_t n_elems,
-                                 struct dt_optimizer *out)
+static enum dt_status alloc_states(struct dt_optimizer *optimizer)
 {
-    *out = (struct dt_optimizer){.spec = *spec, .backend = backend, .n_elems = n_elems, .n_states = dt_optimizer_n_states(spec)};
-    for (int i = 0; i < out->n_states; i++) {
+    optimizer->owns_states = true;
+    for (int i = 0; i < optimizer->n_states; i++) {
         void *memory = NULL;
-        const enum dt_status s = backend->ops->alloc(backend, n_elems * sizeof(float), &memory);
+        const enum dt_status s = optimizer->backend->ops->alloc(optimizer->backend, optimizer->n_elems * sizeof(float), &memory);
         if (s != DT_OK) {
-            dt_optimizer_close(out);
+            dt_optimizer_close(optimizer);
             return dt_error_around(s, "the optimizer's state: ", "");
         }
-        out->states[i] = memory;
+        optimizer->states[i] = memory;
     }
+    return DT_OK;
+}
+
+enum dt_status dt_optimizer_open(const struct dt_optimizer_spec *spec, struct dt_backend *backend, size_t n_elems,
+                                 float *const *states, struct dt_optimizer *out)
+{
+    *out = (struct dt_optimizer){.spec = *spec, .backend = backend, .n_elems = n_elems, .n_states = dt_optimizer_n_states(spec)};
+    if (states == NULL) {
+        return alloc_states(out);
+    }
+    memcpy(out->states, states, (size_t)out->n_states * sizeof *states);
     return DT_OK;
 }
 
 void dt_optimizer_close(struct dt_optimizer *optimizer)
 {
-    for (int i = 0; i < 2 && optimizer->backend != NULL; i++) {
+    for (int i = 0; i < 2 && optimizer->owns_states; i++) {
         optimizer->backend->ops->free(optimizer->backend, optimizer->states[i]);
     }
     memset(optimizer, 0, sizeof *optimizer);

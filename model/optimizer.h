@@ -60,14 +60,16 @@ struct dt_optimizer {
     size_t n_elems;
     int n_states;
     float *states[2];       /* device; n_elems floats each */
+    bool owns_states;       /* private */
     uint64_t n_steps;       /* steps taken; part of a checkpoint */
     struct dt_trace *trace; /* who watches updates, or NULL */
 };
 
 int dt_optimizer_n_states(const struct dt_optimizer_spec *spec); /* 0, 1 or 2 */
 
+/* states: borrowed, as many as it has, zeroed; NULL: it has its own. */
 enum dt_status dt_optimizer_open(const struct dt_optimizer_spec *spec, struct dt_backend *backend, size_t n_elems,
-                                 struct dt_optimizer *out);
+                                 float *const *states, struct dt_optimizer *out);
 void dt_optimizer_close(struct dt_optimizer *optimizer);
 
 /* What the next step does, at learning rate `lr`: gradients are sums, grad_scale makes them means. Counts the step. */

@@ -4,7 +4,7 @@
 
 #include "base/status.h"
 #include "data/dataset.h"
-#include "dist/strategy/dist_optimizer.h"
+#include "dist/strategy/dist_spec.h"
 #include "model/optimizer.h"
 #include "model/schedule.h"
 

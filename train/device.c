@@ -92,7 +92,7 @@ static const char *wish_for_gpu(const struct dt_config *config, const char **cur
     return NULL;
 }
 
-/* A way of adding that wants GPUs of the ranks' own, or none. */
+/* A way of adding that wants GPUs of the ranks' own. */
 static enum dt_status check_allreduce(enum dt_allreduce_type type, bool own, const char *why)
 {
     if (type == DT_ALLREDUCE_NCCL && !own) {
@@ -100,13 +100,6 @@ static enum dt_status check_allreduce(enum dt_allreduce_type type, bool own, con
                         "allreduce \"nccl\" needs a GPU of its own for every rank (use as many ranks as GPUs, or "
                         "\"allreduce\": \"auto\"): %s",
                         why);
-    }
-    if (dt_allreduce_algorithm(type) != NULL) {
-        return dt_error(
-            DT_CONFIG,
-            "distributed.allreduce \"%s\" adds in host memory, and the gradients are on GPUs (use \"auto\", \"nccl\" or "
-            "\"staged\", or \"device\": \"cpu\")",
-            dt_allreduce_names[type]);
     }
     return DT_OK;
 }
@@ -127,15 +120,14 @@ static enum dt_status decide(const struct dt_config *config, const struct findin
     if (size > 1 || type == DT_ALLREDUCE_NCCL) {
         DT_TRY(check_allreduce(type, own, out->why));
     }
-    out->nccl = own && (type == DT_ALLREDUCE_NCCL || (type == DT_ALLREDUCE_AUTO && size > 1));
-    out->allreduce = out->nccl ? DT_ALLREDUCE_NCCL : DT_ALLREDUCE_STAGED;
+    const bool between_devices = own && (type == DT_ALLREDUCE_NCCL || (type == DT_ALLREDUCE_AUTO && size > 1));
+    out->allreduce_open = between_devices ? out->module->allreduce_open : NULL;
     return DT_OK;
 }
 
 enum dt_status dt_device_choose(struct dt_world *world, const struct dt_config *config, struct dt_device_choice *out)
 {
-    *out = (struct dt_device_choice){.backend = config->device == DT_DEVICE_REF ? &dt_ref_backend : &dt_cpu_backend,
-                                     .allreduce = config->dist.allreduce};
+    *out = (struct dt_device_choice){.backend = config->device == DT_DEVICE_REF ? &dt_ref_backend : &dt_cpu_backend};
     struct finding *all = calloc((size_t)world->size, sizeof *all);
     DT_TRY(dt_world_agree(world, all != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory")));
     all[0] = look(world, config, out);

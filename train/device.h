@@ -5,6 +5,7 @@
 #ifndef DT_TRAIN_DEVICE_H
 #define DT_TRAIN_DEVICE_H
 
+#include "dist/allreduce/allreduce.h"
 #include "dist/ranks/world.h"
 #include "model/device_module.h"
 #include "train/config.h"
@@ -13,8 +14,7 @@ struct dt_device_choice {
     const struct dt_backend_ops *backend;
     const struct dt_device_module *module; /* NULL: the CPU */
     struct dt_device_info info;            /* with module; else zero */
-    enum dt_allreduce_type allreduce;      /* how gradients are added: with module nccl or staged, else as configured */
-    bool nccl;                             /* by module->comm_open's communicator */
+    dt_allreduce_open_fn allreduce_open;   /* the module's, where gradients are added between devices; else NULL */
     char why[400];                         /* why no GPU, or why not NCCL; else "" */
 };
 

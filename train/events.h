@@ -4,6 +4,7 @@
 #ifndef DT_TRAIN_EVENTS_H
 #define DT_TRAIN_EVENTS_H
 
+#include "dist/strategy/strategy.h"
 #include "train/config.h"
 #include "train/ranks.h"
 #include "train/run_dir.h"
@@ -17,22 +18,6 @@
     X(DT_PHASE_UPDATE, "update")               \
     X(DT_PHASE_ON_GPU, "gpu") /* the whole of steps that a GPU takes on its own */
 enum dt_phase { DT_PHASE_LIST(DT_NAMED_ENUM) DT_N_PHASES };
-
-/* What adding gradients takes in one step; by the rank that sends most of each. */
-struct dt_step_traffic {
-    bool known;   /* nobody counts the messages of MPI and NCCL themselves */
-    bool by_each; /* every rank sends as much */
-    double messages, bytes;
-};
-
-/* How gradients are added, and the device that makes them. */
-struct dt_averaging {
-    const char *allreduce; /* its name */
-    const char *across;    /* the name of what goes on between hosts, if that is another; or NULL */
-    const char *why;       /* it is this one; or "" */
-    int n_buckets, n_hosts;
-    struct dt_step_traffic traffic; /* foretold */
-};
 
 /* The run has a folder, and nothing else yet. */
 struct dt_folder_event {

@@ -13,8 +13,9 @@ enum { SUM_STOP = 3 * DT_MAX_RECORDED_STEPS, SUM_SECONDS, N_SUMS };
 enum dt_status dt_trainer_gpu_step(void *context, const struct dt_batch *batch, const struct dt_update *update)
 {
     struct dt_trainer *t = context;
-    DT_TRY(dt_trainer_passes(t, batch, update, NULL));
-    return dt_dist_optimizer_finish(&t->dist, update);
+    struct dt_strategy_step step = dt_strategy_begin(t->strategy, update);
+    DT_TRY(dt_trainer_passes(t, batch, &step, NULL));
+    return dt_strategy_wait(&step);
 }
 
 /* The rank's own work is a request of its world's communicator, whose wait has a limit and knows who is behind: each step counts
@@ -54,7 +55,7 @@ static void plan_steps(struct dt_trainer *t, int n, struct dt_step_input *inputs
         const double lr = dt_schedule_lr(&t->schedule, t->state.epoch * t->steps_per_epoch + step);
         const size_t n_global = dt_shard_step_samples(&t->loader.shard, step);
         inputs[i].draw = dt_shard_draw(&t->loader.shard, (uint32_t)t->state.epoch, step);
-        inputs[i].update = dt_dist_optimizer_next(&t->dist, lr, n_global, inputs[i].draw.n);
+        inputs[i].update = dt_strategy_next(t->strategy, lr, n_global, inputs[i].draw.n);
     }
 }
 

@@ -5,7 +5,6 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "train/traffic.h"
 
 /* "cuda NVIDIA H200, bf16, 1a2b3c4d": of a GPU also the beginning of its UUID, "GPU-1a2b3c4d-...", to tell which one it is. */
 static void describe_device(const struct dt_trainer *t, char *text, size_t size)
@@ -39,19 +38,12 @@ enum dt_status dt_measure_ranks(struct dt_trainer *t, struct dt_rank_info **out)
 
 static struct dt_averaging averaging_of(const struct dt_trainer *t)
 {
-    const struct dt_allreduce *a = &t->dist.allreduce;
-    const int n_hosts = t->world->comm->n_hosts;
-    const bool across = a->shared.part != NULL && n_hosts > 1;
-    return (struct dt_averaging){.allreduce = dt_allreduce_names[a->type],
-                                 .across = !across                                ? NULL
-                                           : a->type == DT_ALLREDUCE_HIERARCHICAL ? "ring"
-                                                                                  : "mpi",
-                                 .why = a->why[0] != '\0'                             ? a->why
-                                        : t->device.module != NULL && !t->device.nccl ? t->device.why
-                                                                                      : "",
-                                 .n_buckets = t->dist.sync.n_buckets,
-                                 .n_hosts = n_hosts,
-                                 .traffic = dt_traffic_foretell(t)};
+    struct dt_averaging averaging;
+    dt_strategy_describe(t->strategy, &averaging);
+    if (averaging.why[0] == '\0' && t->device.module != NULL && t->device.allreduce_open == NULL) {
+        averaging.why = t->device.why;
+    }
+    return averaging;
 }
 
 struct dt_run_event dt_measure_start(const struct dt_trainer *t)
@@ -117,14 +109,14 @@ void dt_measure_here(const struct dt_trainer *t, struct dt_end_event *out)
     out->n_timed_steps = t->n_timed_steps;
     out->steps = t->state.step;
     out->epochs = t->state.epoch;
-    out->allreduce = dt_allreduce_names[t->dist.allreduce.type];
+    out->allreduce = dt_strategy_adds_by(t->strategy);
 }
 
 enum dt_status dt_measure_end(struct dt_trainer *t, struct dt_end_event *out)
 {
     memcpy(out->ranks_s, t->seconds, sizeof out->ranks_s);
     DT_TRY(dt_comm_allreduce(t->world->comm, out->ranks_s, DT_N_PHASES, DT_TYPE_F64, DT_REDUCE_SUM, "sum of the ranks' times"));
-    DT_TRY(dt_traffic_measure(t, &out->traffic));
-    out->foretold = dt_traffic_foretell(t);
+    DT_TRY(dt_strategy_traffic(t->strategy, t->n_timed_steps, &out->traffic));
+    out->foretold = averaging_of(t).traffic;
     return measure_tightest(t, &out->memory);
 }

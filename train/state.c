@@ -26,12 +26,12 @@ static enum dt_status open_arenas(const struct dt_trainer *t, struct host_arenas
 {
     const size_t n = t->model.arena_elems;
     if (t->backend->host_memory) {
-        *out = (struct host_arenas){.params = t->network->params, .states = {t->optimizer.states[0], t->optimizer.states[1]}};
+        *out = (struct host_arenas){.params = t->network->params, .states = {t->strategy->optimizer.states[0], t->strategy->optimizer.states[1]}};
         return DT_OK;
     }
     *out = (struct host_arenas){.params = calloc(n, sizeof(float)), .copies = true};
     bool complete = out->params != NULL;
-    for (int i = 0; i < 2 && i < t->optimizer.n_states; i++) { /* 2: for clang-tidy, which takes more for possible */
+    for (int i = 0; i < 2 && i < t->strategy->optimizer.n_states; i++) { /* 2: for clang-tidy, which takes more for possible */
         out->states[i] = calloc(n, sizeof(float));
         complete = complete && out->states[i] != NULL;
     }
@@ -51,8 +51,8 @@ static enum dt_status copy_out(const struct dt_trainer *t, struct host_arenas *h
         return DT_OK;
     }
     DT_TRY(ops->copy_out(t->backend, host->params, t->network->params, n_bytes));
-    for (int i = 0; i < t->optimizer.n_states; i++) {
-        DT_TRY(ops->copy_out(t->backend, host->states[i], t->optimizer.states[i], n_bytes));
+    for (int i = 0; i < t->strategy->optimizer.n_states; i++) {
+        DT_TRY(ops->copy_out(t->backend, host->states[i], t->strategy->optimizer.states[i], n_bytes));
     }
     return DT_OK;
 }
@@ -65,8 +65,8 @@ static enum dt_status copy_in(const struct dt_trainer *t, const struct host_aren
         return DT_OK;
     }
     DT_TRY(ops->copy_in(t->backend, t->network->params, host->params, n_bytes));
-    for (int i = 0; i < t->optimizer.n_states; i++) {
-        DT_TRY(ops->copy_in(t->backend, t->optimizer.states[i], host->states[i], n_bytes));
+    for (int i = 0; i < t->strategy->optimizer.n_states; i++) {
+        DT_TRY(ops->copy_in(t->backend, t->strategy->optimizer.states[i], host->states[i], n_bytes));
     }
     return DT_OK;
 }
@@ -74,7 +74,7 @@ static enum dt_status copy_in(const struct dt_trainer *t, const struct host_aren
 static enum dt_status reorder(const struct dt_trainer *t, bool to_file, struct host_arenas *host)
 {
     DT_TRY(dt_model_reorder(&t->model, to_file, host->params));
-    for (int i = 0; i < t->optimizer.n_states; i++) {
+    for (int i = 0; i < t->strategy->optimizer.n_states; i++) {
         DT_TRY(dt_model_reorder(&t->model, to_file, host->states[i]));
     }
     return DT_OK;
@@ -86,9 +86,9 @@ static enum dt_status save_reordered(struct dt_trainer *t, const struct dt_run_d
     struct dt_checkpoint checkpoint = {.state = t->state,
                                        .config = t->config_text,
                                        .arena = host->params,
-                                       .n_optimizer_states = t->optimizer.n_states,
+                                       .n_optimizer_states = t->strategy->optimizer.n_states,
                                        .optimizer = {host->states[0], host->states[1]}};
-    checkpoint.state.optimizer_steps = t->optimizer.n_steps;
+    checkpoint.state.optimizer_steps = t->strategy->optimizer.n_steps;
     DT_TRY(reorder(t, true, host));
     const enum dt_status saved = dt_checkpoint_save(run->checkpoints, (int)t->config.checkpoint_keep, &t->model, &checkpoint, path);
     const enum dt_status reordered = reorder(t, false, host);
@@ -245,7 +245,7 @@ static enum dt_status check_all(const struct restore *r, const char *path, const
     DT_TRY(dt_saved_check(t->format, path_used, file, &saved, &model));
     DT_TRY(check_config(t, path_used, file->config));
     DT_TRY(check_fit(t, path_used, &file->state));
-    DT_TRY(dt_checkpoint_check(file, &t->model, t->optimizer.n_states));
+    DT_TRY(dt_checkpoint_check(file, &t->model, t->strategy->optimizer.n_states));
     if (path != NULL) {
         DT_TRY(check_is_newest(r->run, path, file->state.step));
     }
@@ -269,7 +269,7 @@ static enum dt_status read_checkpoint(struct restore *r, const char *path, char 
     }
     enum dt_status s = check_all(r, path, path_used, &file);
     if (s == DT_OK) {
-        s = load_arenas(t, &file, t->optimizer.n_states);
+        s = load_arenas(t, &file, t->strategy->optimizer.n_states);
     }
     if (s == DT_OK) {
         const struct dt_checkpoint_state now = t->state;
@@ -278,7 +278,7 @@ static enum dt_status read_checkpoint(struct restore *r, const char *path, char 
         t->state.global_batch = now.global_batch;
         t->state.bright_borders = now.bright_borders;
         t->state.shuffle_rounds = now.shuffle_rounds;
-        t->optimizer.n_steps = file.state.optimizer_steps;
+        t->strategy->optimizer.n_steps = file.state.optimizer_steps;
     }
     dt_checkpoint_close(&file);
     return s;

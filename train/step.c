@@ -29,7 +29,7 @@ static struct dt_batch micro_batch(const struct dt_batch *batch, int m, int k)
 void dt_trainer_watch(struct dt_trainer *t, struct dt_trace *trace)
 {
     t->trace = trace;
-    t->optimizer.trace = trace;
+    t->strategy->optimizer.trace = trace;
 }
 
 static enum dt_status gather(struct dt_trainer *t, const struct dt_pass *pass)
@@ -40,7 +40,7 @@ static enum dt_status gather(struct dt_trainer *t, const struct dt_pass *pass)
     return dt_span_end(pass->trace, &span);
 }
 
-enum dt_status dt_trainer_passes(struct dt_trainer *t, const struct dt_batch *batch, const struct dt_update *update, double *last)
+enum dt_status dt_trainer_passes(struct dt_trainer *t, const struct dt_batch *batch, struct dt_strategy_step *step, double *last)
 {
     const int k = (int)t->config.accumulate;
     for (int m = 0; m < k; m++) {
@@ -55,7 +55,7 @@ enum dt_status dt_trainer_passes(struct dt_trainer *t, const struct dt_batch *ba
         if (m < k - 1) {
             DT_TRY(dt_network_backward(t->network, &pass, NULL, NULL));
         } else {
-            DT_TRY(dt_dist_optimizer_backward(&t->dist, update, &pass));
+            DT_TRY(dt_strategy_backward(step, t->network, &pass));
         }
         lap(t, last, DT_PHASE_BACKWARD);
     }
@@ -63,7 +63,7 @@ enum dt_status dt_trainer_passes(struct dt_trainer *t, const struct dt_batch *ba
 }
 
 /* Adds up the step's sums over all ranks while the gradients travel, and takes the step. */
-static enum dt_status exchange(struct dt_trainer *t, const struct dt_metrics *local, const struct dt_update *update,
+static enum dt_status exchange(struct dt_trainer *t, const struct dt_metrics *local, struct dt_strategy_step *step,
                                double sums[N_SUMS])
 {
     struct dt_request request;
@@ -73,7 +73,7 @@ static enum dt_status exchange(struct dt_trainer *t, const struct dt_metrics *lo
     sums[SUM_STOP] = dt_stop_requested() ? 1 : 0;
     DT_TRY(
         dt_comm_allreduce_start(t->world->comm, sums, N_SUMS, DT_TYPE_F64, DT_REDUCE_SUM, "sum of the step's results", &request));
-    DT_TRY(dt_dist_optimizer_finish(&t->dist, update));
+    DT_TRY(dt_strategy_wait(step));
     return dt_comm_wait(t->world->comm, &request);
 }
 
@@ -116,12 +116,12 @@ enum dt_status dt_trainer_advance(struct dt_trainer *t, const struct dt_metrics 
 }
 
 /* Of which what went into the step counts as update. */
-static enum dt_status exchange_timed(struct dt_trainer *t, const struct dt_metrics *local, const struct dt_update *update,
+static enum dt_status exchange_timed(struct dt_trainer *t, const struct dt_metrics *local, struct dt_strategy_step *step,
                                      double sums[N_SUMS], double *last)
 {
-    const double before_s = dt_dist_optimizer_update_s(&t->dist);
-    DT_TRY(exchange(t, local, update, sums));
-    const double update_s = dt_dist_optimizer_update_s(&t->dist) - before_s;
+    const double before_s = t->strategy->update_s;
+    DT_TRY(exchange(t, local, step, sums));
+    const double update_s = t->strategy->update_s - before_s;
     t->seconds[DT_PHASE_UPDATE] += update_s;
     *last += update_s;
     lap(t, last, DT_PHASE_COMMUNICATION);
@@ -132,7 +132,7 @@ static struct dt_update plan_step(struct dt_trainer *t, int n_local)
 {
     const uint64_t step = t->state.step_in_epoch;
     const double lr = dt_schedule_lr(&t->schedule, t->state.epoch * t->steps_per_epoch + step);
-    return dt_dist_optimizer_next(&t->dist, lr, dt_shard_step_samples(&t->loader.shard, step), (size_t)n_local);
+    return dt_strategy_next(t->strategy, lr, dt_shard_step_samples(&t->loader.shard, step), (size_t)n_local);
 }
 
 /* Taking the metrics waits until a device has worked off what was only enqueued so far, which so counts as backward. */
@@ -142,10 +142,11 @@ enum dt_status dt_trainer_step(struct dt_trainer *t, struct dt_step_results *out
     struct dt_metrics local;
     const struct dt_batch batch = dt_loader_batch(&t->loader, (uint32_t)t->state.epoch, t->state.step_in_epoch);
     const struct dt_update update = plan_step(t, batch.n);
-    DT_TRY(dt_trainer_passes(t, &batch, &update, &last));
+    struct dt_strategy_step step = dt_strategy_begin(t->strategy, &update);
+    DT_TRY(dt_trainer_passes(t, &batch, &step, &last));
     DT_TRY(t->backend->ops->metrics_take(t->backend, &local));
     lap(t, &last, DT_PHASE_BACKWARD);
-    DT_TRY(exchange_timed(t, &local, &update, sums, &last));
+    DT_TRY(exchange_timed(t, &local, &step, sums, &last));
     const struct dt_metrics train = {.loss_sum = sums[SUM_LOSS], .n_correct = sums[SUM_CORRECT], .n_samples = sums[SUM_SAMPLES]};
     DT_TRY(dt_trainer_advance(t, &train, &out->steps[0]));
     out->n = 1;

@@ -8,7 +8,6 @@
 #include "dist/ranks/stop.h"
 #include "train/line.h"
 #include "train/measure.h"
-#include "train/traffic.h"
 
 /* A run under way: the trainer, and what watches it. */
 struct run {
@@ -178,8 +177,8 @@ static enum dt_status finish_epoch(struct run *run)
                                    .lr = dt_schedule_lr(&t->schedule, last_step),
                                    .images_per_s = images_per_s(run),
                                    .seconds = run->epoch_train_s,
-                                   .allreduce = dt_allreduce_names[t->dist.allreduce.type]};
-    DT_TRY(dt_traffic_measure(t, &epoch.traffic));
+                                   .allreduce = dt_strategy_adds_by(t->strategy)};
+    DT_TRY(dt_strategy_traffic(t->strategy, t->n_timed_steps, &epoch.traffic));
     emit(run, (struct dt_event){.kind = DT_EVENT_EPOCH, .epoch = &epoch});
     if (t->state.step_in_epoch == t->steps_per_epoch) {
         t->state.epoch++;
@@ -270,14 +269,14 @@ static enum dt_status take_weights(struct run *run, const struct dt_train_option
     struct dt_trainer *t = &run->trainer;
     if (options->resume) {
         DT_TRY(dt_trainer_restore(t, &run->dir, run->emitter, options->checkpoint, out->resumed_from));
-        t->dist.spec.broadcast = t->dist.spec.broadcast || out->resumed_from[0] != '\0'; /* a checkpoint is rank 0's replica */
     }
     out->weights = out->resumed_from[0] == '\0' ? options->weights : NULL;
     if (out->weights != NULL) {
         DT_TRY(dt_trainer_take_weights(t, out->weights));
-        t->dist.spec.broadcast = true; /* only rank 0 has them */
     }
-    return dt_dist_optimizer_broadcast(&t->dist);
+    /* A checkpoint is rank 0's replica, and only rank 0 has read either. */
+    const bool read = out->resumed_from[0] != '\0' || out->weights != NULL;
+    return read || t->config.dist.broadcast ? dt_strategy_broadcast(t->strategy) : DT_OK;
 }
 
 static enum dt_status tell_start(struct run *run, const struct origin *origin)

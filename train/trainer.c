@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "data/border.h"
-#include "dist/allreduce/staged.h"
 #include "train/data_spec.h"
 #include "train/ranks.h"
 
@@ -100,18 +99,43 @@ static enum dt_status init_weights(struct dt_trainer *t)
     return s;
 }
 
-/* Local: no rank waits for another in it. */
-static enum dt_status open_network(struct dt_trainer *t)
+static enum dt_status open_backend(struct dt_trainer *t)
 {
     const struct dt_backend_options options = {
         .n_threads = t->n_threads, .local_rank = t->world->local_rank, .precision = t->config.precision};
-    DT_TRY(t->device.backend->open(&options, &t->backend));
+    return t->device.backend->open(&options, &t->backend);
+}
+
+/* Whether the device takes steps on its own: where nothing of a step has to pass through the host. */
+static bool records_steps(const struct dt_trainer *t)
+{
+    const struct dt_device_module *module = t->device.module;
+    return t->config.cuda_graph && module != NULL && module->graph != NULL &&
+           (t->world->size == 1 || t->device.allreduce_open != NULL);
+}
+
+static enum dt_status open_strategy(struct dt_trainer *t)
+{
+    const struct dt_strategy_spec spec = {.dist = t->config.dist,
+                                          .optimizer = t->config.optimizer,
+                                          .model = &t->model,
+                                          .comm = t->world->comm,
+                                          .backend = t->backend,
+                                          .device_open = t->device.allreduce_open,
+                                          .together = t->n_threads == 1, /* several threads are quicker in a step of their own */
+                                          .recorded = records_steps(t)};
+    const enum dt_status s = dt_strategy_open(&spec, &t->strategy);
+    if (s == DT_NO_MEMORY && has_own_memory(&t->device)) {
+        return dt_error_around(s, "", " (use a smaller model)");
+    }
+    return s;
+}
+
+/* Local: no rank waits for another in it. */
+static enum dt_status open_network(struct dt_trainer *t)
+{
     DT_TRY(t->backend->ops->samples_open(t->backend, &t->data.samples, &t->samples));
-    DT_TRY(dt_network_open(&t->model, t->backend, t->micro_capacity, &t->network));
-    DT_TRY(dt_optimizer_open(&t->config.optimizer, t->backend, t->model.arena_elems, &t->optimizer));
-    struct dt_dist_spec dist = t->config.dist;
-    dist.allreduce = t->device.allreduce;
-    DT_TRY(dt_dist_optimizer_open(&dist, t->world->comm, t->network, &t->optimizer, &t->dist));
+    DT_TRY(dt_network_open(&t->model, t->backend, t->micro_capacity, &t->strategy->memory, &t->network));
     DT_TRY(dt_replica_check_open(t->world->comm, &t->model, &t->check));
     DT_TRY(dt_evaluator_open(t->world, &t->config.data, t->network, &t->evaluator));
     return init_weights(t);
@@ -120,24 +144,17 @@ static enum dt_status open_network(struct dt_trainer *t)
 /* What open_network has opened, all or a part. */
 static void close_network(struct dt_trainer *t)
 {
-    if (t->backend == NULL) {
-        return;
-    }
     if (t->evaluator.network != NULL) {
         dt_evaluator_close(&t->evaluator);
         t->evaluator.network = NULL;
     }
     dt_replica_check_close(&t->check);
-    dt_dist_optimizer_close(&t->dist);
-    dt_optimizer_close(&t->optimizer);
     dt_network_close(t->network);
     t->network = NULL;
     if (t->samples != NULL) {
         t->backend->ops->samples_close(t->backend, t->samples);
         t->samples = NULL;
     }
-    t->backend->ops->close(t->backend);
-    t->backend = NULL;
 }
 
 /* ---- out of memory on a GPU: what would fit is found by trying, which leaves no guess at what its libraries take */
@@ -197,29 +214,14 @@ static enum dt_status open_network_or_advise(struct dt_trainer *t)
     return s == DT_NO_MEMORY && has_own_memory(&t->device) ? no_gpu_memory(t) : s;
 }
 
-/* What gradients in a GPU's memory travel by. */
-static enum dt_status open_device_comm(struct dt_trainer *t)
-{
-    if (t->device.nccl) {
-        const enum dt_status s = t->device.module->comm_open(t->world->comm, t->backend, &t->device_comm);
-        return s == DT_OK || s == DT_STALLED ? s : dt_error_agreed(s);
-    }
-    if (t->backend->host_memory || t->world->size == 1) {
-        return DT_OK;
-    }
-    return dt_comm_open_staged(t->world->comm, t->backend, t->model.arena_elems, &t->device_comm);
-}
-
-/* Where nothing of a step has to pass through the host. */
 static enum dt_status open_graph(struct dt_trainer *t)
 {
     t->n_at_once = 1;
-    const struct dt_device_module *module = t->device.module;
-    if (!t->config.cuda_graph || module == NULL || module->graph == NULL || (t->world->size > 1 && !t->device.nccl)) {
+    if (!records_steps(t)) {
         return DT_OK;
     }
-    t->dist.sync.quiet = true;
-    return module->graph->open(t->backend, t->device_comm, t->loader.capacity, dt_trainer_gpu_step, t, &t->graph);
+    return t->device.module->graph->open(t->backend, t->strategy->allreduce, t->loader.capacity, dt_trainer_gpu_step, t,
+                                         &t->graph);
 }
 
 /* `batch.global` fixes the batch, so there is nothing to scale the rate for. */
@@ -250,13 +252,18 @@ static enum dt_status count_bright_borders(struct dt_trainer *t)
     return DT_OK;
 }
 
+/* What every rank has been waited for in vain cannot be agreed on. */
+static enum dt_status agree_unless_stalled(struct dt_world *world, enum dt_status mine)
+{
+    return mine == DT_STALLED ? mine : dt_world_agree(world, mine);
+}
+
 static enum dt_status open_parts(struct dt_trainer *t)
 {
     DT_TRY(dt_world_agree(t->world, open_data(t)));
+    DT_TRY(dt_world_agree(t->world, open_backend(t)));
+    DT_TRY(agree_unless_stalled(t->world, open_strategy(t)));
     DT_TRY(dt_world_agree(t->world, open_network_or_advise(t)));
-    DT_TRY(open_device_comm(t));
-    DT_TRY(dt_dist_optimizer_share(&t->dist, t->device_comm));
-    DT_TRY(dt_dist_optimizer_step_together(&t->dist, t->n_threads == 1)); /* several threads are quicker in a step of their own */
     DT_TRY(dt_world_agree(t->world, open_graph(t)));
     plan_schedule(t);
     t->state = (struct dt_checkpoint_state){.seed = (uint64_t)t->config.seed,
@@ -299,8 +306,11 @@ void dt_trainer_close(struct dt_trainer *t)
     if (t->graph != NULL) {
         t->device.module->graph->close(t->graph);
     }
-    dt_comm_close(t->device_comm); /* early: it ends what a GPU may be waiting for, and what comes now waits for the GPU */
+    dt_strategy_close(t->strategy); /* early: it ends what a GPU may be waiting for, and what comes now waits for the GPU */
     close_network(t);
+    if (t->backend != NULL) {
+        t->backend->ops->close(t->backend);
+    }
     dt_loader_close(&t->loader);
     dt_dataset_close(&t->data);
     free(t->config_text);

@@ -8,6 +8,7 @@
 #define DT_TRAIN_TRAINER_H
 
 #include "dist/strategy/replica_check.h"
+#include "dist/strategy/strategies.h"
 #include "model/checkpoint.h"
 #include "train/device.h"
 #include "train/evaluate.h"
@@ -28,13 +29,11 @@ struct dt_trainer {
 
     struct dt_device_choice device;
     struct dt_backend *backend;
-    struct dt_comm *device_comm; /* sums gradients on the GPU; NULL: the world's does, in host memory */
+    struct dt_strategy *strategy; /* has weights, gradients and the optimizer */
     struct dt_step_graph *graph; /* the GPU takes steps on its own; NULL: it does not */
     uint64_t n_at_once;          /* with graph: steps that it is given together next */
     struct dt_bound_samples *samples;
     struct dt_network *network;
-    struct dt_optimizer optimizer;
-    struct dt_dist_optimizer dist;
     struct dt_replica_check check;
     struct dt_evaluator evaluator;
     struct dt_schedule schedule;
@@ -85,7 +84,7 @@ enum dt_status dt_trainer_check_loss(const struct dt_trainer *trainer, const cha
 
 /* Shared by step.c, gpu_steps.c and steps.c. Gather, forward and backward of all micro-batches, gradients on their way. `last`:
  * where the time of the phases is counted from; NULL: it is not taken. */
-enum dt_status dt_trainer_passes(struct dt_trainer *trainer, const struct dt_batch *batch, const struct dt_update *update,
+enum dt_status dt_trainer_passes(struct dt_trainer *trainer, const struct dt_batch *batch, struct dt_strategy_step *step,
                                  double *last);
 /* Counts the step that gave this. */
 enum dt_status dt_trainer_advance(struct dt_trainer *trainer, const struct dt_metrics *train, struct dt_step_result *out);

@@ -178,7 +178,7 @@ static enum dt_status run(struct bench *b, const char *path)
 {
     struct dt_trainer *t = &b->trainer;
     DT_TRY(dt_world_agree(t->world, open_host(b)));
-    DT_TRY(dt_dist_optimizer_broadcast(&t->dist));
+    DT_TRY(dt_strategy_broadcast(t->strategy));
     DT_TRY(take_steps(b));
     enum dt_status written = DT_OK;
     if (t->world->rank == 0) {

@@ -1,71 +1,82 @@
-/* The ways of adding gradients over all ranks, behind one interface: the configuration's `distributed.allreduce`.
- *
- *   shared_memory  in memory that the ranks of a host share (dist/allreduce/host_sum.h), and between hosts by MPI
- *   mpi            MPI_Iallreduce
- *   nccl, staged   of gradients on GPUs: between them, or by way of host memory (cuda/nccl_comm.h, dist/allreduce/staged.h)
- *   hierarchical   shared memory inside each host, a ring between the hosts
- *   all others     an algorithm of the list in algorithm.h, over the wire
- *
- * Which one it is, is decided once, here, and asked here: nobody else compares names. */
+/* Adding gradients over all ranks: what stands behind each name of the configuration's `distributed.allreduce`. ways.h opens them. */
 #ifndef DT_DIST_ALLREDUCE_ALLREDUCE_H
 #define DT_DIST_ALLREDUCE_ALLREDUCE_H
 
-#include "dist/allreduce/executor.h"
-#include "dist/allreduce/host_sum.h"
-#include "model/spec.h"
+#include "dist/allreduce/algorithm.h"
+#include "dist/ranks/comm.h"
+#include "dist/ranks/wire.h"
+#include "model/backend.h"
 
-#define DT_ALLREDUCE_LIST(X)                       \
-    X(DT_ALLREDUCE_AUTO, "auto")                   \
-    X(DT_ALLREDUCE_SHARED_MEMORY, "shared_memory") \
-    X(DT_ALLREDUCE_MPI, "mpi")                     \
-    X(DT_ALLREDUCE_NCCL, "nccl")                   \
-    X(DT_ALLREDUCE_STAGED, "staged")               \
-    DT_ALGORITHM_LIST(X)                           \
-    X(DT_ALLREDUCE_HIERARCHICAL, "hierarchical")
+/* X(constant, name, meaning) of those that are no algorithm. */
+#define DT_ALLREDUCE_WAY_LIST(X)                                                                                      \
+    X(DT_ALLREDUCE_AUTO, "auto", "the best there is")                                                                 \
+    X(DT_ALLREDUCE_SHARED_MEMORY, "shared_memory", "in memory that the ranks of a host share, by MPI between hosts")  \
+    X(DT_ALLREDUCE_MPI, "mpi", "MPI_Iallreduce")                                                                      \
+    X(DT_ALLREDUCE_NCCL, "nccl", "between GPUs by NCCL")                                                              \
+    X(DT_ALLREDUCE_STAGED, "staged", "between GPUs by way of host memory")                                            \
+    X(DT_ALLREDUCE_HIERARCHICAL, "hierarchical", "shared memory inside each host, a ring between the hosts")
+#define DT_ALLREDUCE_LIST(X) \
+    DT_ALLREDUCE_WAY_LIST(X) \
+    DT_ALGORITHM_LIST(X)
 enum dt_allreduce_type { DT_ALLREDUCE_LIST(DT_NAMED_ENUM) DT_N_ALLREDUCE_TYPES };
 extern const char *const dt_allreduce_names[DT_N_ALLREDUCE_TYPES];
 const char *dt_allreduce_meaning(enum dt_allreduce_type type); /* in a few words */
 
-#define DT_ALLREDUCE_MAX_SLOTS DT_HOST_SUM_SLOTS
+#define DT_ALLREDUCE_MAX_SLOTS 256
 
-/* The algorithm that this type runs over all ranks, or between hosts; NULL: none of the list. */
+/* The algorithm of the list that has this name; NULL: none. */
 const struct dt_algorithm *dt_allreduce_algorithm(enum dt_allreduce_type type);
 bool dt_allreduce_is_for_gpus(enum dt_allreduce_type type); /* and for them alone */
 
-struct dt_allreduce {
-    enum dt_allreduce_type type; /* what it is; never auto */
-    char why[160];               /* what auto went by, or what else there is to say; or "" */
-    float *part;                 /* what this rank adds goes here: the memory given, or shared memory in its place */
-    const float *total;          /* the sums come here */
-    struct dt_host_sum shared;   /* part NULL: not this way */
-    /* private */
-    struct dt_comm *comm; /* borrowed; counts, waits and names */
-    struct dt_wire *wire; /* NULL: no algorithm of the list */
-    struct dt_executor executor;
+struct dt_allreduce;
+struct dt_host_sum;
+struct dt_allreduce_spec;
+
+/* All slots are mandatory. */
+struct dt_allreduce_ops {
+    enum dt_status (*start)(struct dt_allreduce *allreduce, int slot, size_t begin, size_t end, const char *name,
+                            struct dt_request *request);
+    bool (*sent)(const struct dt_allreduce *allreduce, struct dt_wire_count *out);
+    void (*close)(struct dt_allreduce *allreduce);
 };
+
+/* The beginning of each way's own struct. */
+struct dt_allreduce {
+    const struct dt_allreduce_ops *ops;
+    enum dt_allreduce_type type;          /* what it is; never auto */
+    char why[160];                        /* what auto went by, or what else there is to say; or "" */
+    const struct dt_algorithm *algorithm; /* goes over the wire: between all ranks or, with `shared`, between hosts; or NULL */
+    struct dt_host_sum *shared;           /* the ranks of a host add in memory that they share; NULL: they do not */
+    struct dt_comm *comm;                 /* borrowed; counts, waits and names */
+    float *part;                          /* what this rank adds goes here: n_elems zeroed floats in the backend's memory */
+    const float *total;                   /* the sums come here; with most ways the same memory */
+};
+
+typedef enum dt_status (*dt_allreduce_open_fn)(const struct dt_allreduce_spec *spec, struct dt_allreduce **out);
 
 struct dt_allreduce_spec {
     enum dt_allreduce_type type;
-    struct dt_comm *comm; /* the world's, borrowed */
-    /* Of gradients in a device's memory: the communicator that reaches it, borrowed; `type` then says which it is: nccl or staged.
-     */
-    struct dt_comm *device;
-    float *memory; /* borrowed; n_elems floats that are added in place, unless they get shared memory */
+    struct dt_comm *comm;       /* the world's, borrowed */
+    struct dt_backend *backend; /* borrowed: in whose memory gradients lie; NULL: the program's own */
+    /* How the backend's devices add between themselves, of a module (model/device_module.h), where each rank has one of its own;
+     * or NULL. */
+    dt_allreduce_open_fn device_open;
     size_t n_elems;
-    int n_slots; /* ranges of it that may be under way at once, at most DT_ALLREDUCE_MAX_SLOTS */
+    int n_slots; /* ranges that may be under way at once, at most DT_ALLREDUCE_MAX_SLOTS */
 };
 
-/* Every rank calls it; all take the same way. Where shared memory is not to be had, shared_memory and hierarchical become messages,
- * and `why` says so. A failed open owes nothing. */
-enum dt_status dt_allreduce_open(const struct dt_allreduce_spec *spec, struct dt_allreduce *out);
-void dt_allreduce_close(struct dt_allreduce *allreduce); /* a zeroed one is fine */
+void dt_allreduce_close(struct dt_allreduce *allreduce); /* NULL is fine */
 
-/* Begins to add elements [begin, end) over all ranks, in a slot whose last sum is done; the same on every rank. dt_comm_test and
- * dt_comm_wait of the communicator move it on. */
+/* Begins to add elements [begin, end) over all ranks, in a slot whose last sum is done; the same on every rank. `part` stays as it
+ * is until dt_comm_test or dt_comm_wait of `comm` find it done. */
 enum dt_status dt_allreduce_start(struct dt_allreduce *allreduce, int slot, size_t begin, size_t end, const char *name,
                                   struct dt_request *request);
 
 /* Counted on the wire: sent by this rank so far. False: nobody counts MPI's and NCCL's own messages. */
 bool dt_allreduce_sent(const struct dt_allreduce *allreduce, struct dt_wire_count *out);
+
+/* For implementations: `part` in the memory of spec->backend, and back. */
+enum dt_status dt_allreduce_take_memory(const struct dt_allreduce_spec *spec, float **part);
+void dt_allreduce_free_memory(struct dt_backend *backend, float *part); /* NULL is fine */
 
 #endif

@@ -11,7 +11,7 @@ static void add_bucket(struct dt_grad_sync *sync, size_t begin, size_t end)
     sync->n_buckets++;
 }
 
-enum dt_status dt_grad_sync_open(struct dt_allreduce *allreduce, const size_t *ends, int n_ends, size_t bucket_bytes, bool overlap,
+enum dt_status dt_grad_sync_open_at(struct dt_allreduce *allreduce, const size_t *ends, int n_ends, size_t bucket_bytes, bool overlap,
                                  struct dt_grad_sync *out)
 {
     if (n_ends > DT_MAX_BUCKETS) {
@@ -27,6 +27,20 @@ enum dt_status dt_grad_sync_open(struct dt_allreduce *allreduce, const size_t *e
         }
     }
     return DT_OK;
+}
+
+enum dt_status dt_grad_sync_open(struct dt_allreduce *allreduce, const struct dt_model *model, const struct dt_dist_spec *dist,
+                                 struct dt_grad_sync *out)
+{
+    size_t ends[DT_MAX_LAYERS];
+    int n_ends = 0;
+    for (int i = model->n_blocks - 1; i >= 0; i--) { /* the arena's order: last block first */
+        const struct dt_block *block = &model->blocks[i];
+        if (block->grad_end > block->grad_begin) {
+            ends[n_ends++] = block->grad_end;
+        }
+    }
+    return dt_grad_sync_open_at(allreduce, ends, n_ends, dist->bucket_bytes, dist->overlap, out);
 }
 
 void dt_grad_sync_begin(struct dt_grad_sync *sync)

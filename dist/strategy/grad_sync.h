@@ -6,7 +6,7 @@
 #ifndef DT_DIST_STRATEGY_GRAD_SYNC_H
 #define DT_DIST_STRATEGY_GRAD_SYNC_H
 
-#include "dist/allreduce/allreduce.h"
+#include "dist/strategy/dist_spec.h"
 #include "model/network.h"
 
 #define DT_MAX_BUCKETS DT_ALLREDUCE_MAX_SLOTS
@@ -29,10 +29,12 @@ struct dt_grad_sync {
     enum dt_status failed; /* what a poll ran into; the wait returns it */
 };
 
-/* allreduce: adds the gradients, which are its part; bucket i is in its slot i. `ends`: where each block's gradients end in the
- * arena, front to back (n_ends of them); buckets end at block ends. bucket_bytes 0: one bucket per block. */
-enum dt_status dt_grad_sync_open(struct dt_allreduce *allreduce, const size_t *ends, int n_ends, size_t bucket_bytes, bool overlap,
+/* allreduce: adds the gradients, which are its part; bucket i is in its slot i. Buckets end where blocks of the model do. */
+enum dt_status dt_grad_sync_open(struct dt_allreduce *allreduce, const struct dt_model *model, const struct dt_dist_spec *dist,
                                  struct dt_grad_sync *out);
+/* The same, where n_ends blocks' gradients end at `ends` of the arena, front to back. bucket_bytes 0: one bucket per block. */
+enum dt_status dt_grad_sync_open_at(struct dt_allreduce *allreduce, const size_t *ends, int n_ends, size_t bucket_bytes, bool overlap,
+                                    struct dt_grad_sync *out);
 
 /* Before the backward pass of a step. */
 void dt_grad_sync_begin(struct dt_grad_sync *sync);

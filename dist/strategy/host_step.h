@@ -13,23 +13,24 @@
 #define DT_DIST_STRATEGY_HOST_STEP_H
 
 #include "dist/allreduce/host_sum.h"
-#include "model/network.h"
 #include "model/optimizer.h"
 
 struct dt_host_step {
     struct dt_host_memory memory; /* bytes NULL: each rank steps by itself */
-    struct dt_comm *comm;         /* borrowed, and so are the next two, which use the memory */
-    struct dt_network *network;
-    struct dt_optimizer *optimizer;
-    struct dt_update update; /* the step's, set before its first sum is begun */
-    double seconds;          /* that this rank has spent on it, since the open */
+    float *params;                /* in it: this rank's weights */
+    float *states[2];             /* and the optimizer's state, the host's */
+    struct dt_update update;      /* the step's, set before its first sum is begun */
+    double seconds;               /* that this rank has spent on it, since the open */
+    /* private */
+    struct dt_comm *comm;           /* borrowed */
+    struct dt_optimizer *optimizer; /* borrowed; opened with these states before the first step */
+    size_t n_elems;
 };
 
-/* Every rank of the one host calls it, with `sum` open, the weights drawn and no step taken. Moves the weights and the state to the
- * shared memory, and has `sum` step. Where there is none to be had nothing changes. `out` stays where it is. */
-enum dt_status dt_host_step_open(struct dt_comm *comm, struct dt_network *network, struct dt_optimizer *optimizer,
+/* Every rank of the one host calls it, with `sum` open. Has `sum` step, with weights and states in memory that the host's ranks
+ * share. Where there is none to be had nothing changes. `out` and `optimizer` stay where they are. */
+enum dt_status dt_host_step_open(struct dt_comm *comm, struct dt_optimizer *optimizer, int n_states, size_t n_elems,
                                  struct dt_host_sum *sum, struct dt_host_step *out);
-/* Before optimizer and network are closed. A zeroed one is fine. */
-void dt_host_step_close(struct dt_host_step *step);
+void dt_host_step_close(struct dt_host_step *step); /* a zeroed one is fine */
 
 #endif

@@ -1,4 +1,4 @@
-#include "train/traffic.h"
+#include "dist/strategy/traffic.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -42,24 +42,20 @@ static struct dt_step_traffic foretell(const struct dt_algorithm *algorithm, con
     return most;
 }
 
-struct dt_step_traffic dt_traffic_foretell(const struct dt_trainer *t)
+struct dt_step_traffic dt_traffic_foretell(const struct dt_allreduce *allreduce, const struct dt_grad_sync *sync)
 {
-    const struct dt_allreduce *allreduce = &t->dist.allreduce;
-    const bool shares = allreduce->shared.part != NULL;
-    if (shares || allreduce->wire == NULL) {
-        return (struct dt_step_traffic){.known = shares && t->world->comm->n_hosts == 1, .by_each = true};
+    if (allreduce->shared != NULL || allreduce->algorithm == NULL) {
+        return (struct dt_step_traffic){.known = allreduce->shared != NULL && allreduce->comm->n_hosts == 1, .by_each = true};
     }
-    return foretell(dt_allreduce_algorithm(allreduce->type), &t->dist.sync, t->world->size);
+    return foretell(allreduce->algorithm, sync, allreduce->comm->size);
 }
 
 enum dt_status dt_traffic_plan(const struct dt_dist_spec *dist, const struct dt_model *model, int size,
                                struct dt_planned_traffic *out)
 {
-    const struct dt_algorithm *algorithm = dt_algorithm_find(dt_allreduce_names[dist->allreduce]);
+    const struct dt_algorithm *algorithm = dt_allreduce_algorithm(dist->allreduce);
     struct dt_grad_sync sync;
-    size_t ends[DT_MAX_LAYERS];
-    const int n_ends = dt_dist_grad_ends(model, ends);
-    DT_TRY(dt_grad_sync_open(NULL, ends, n_ends, dist->bucket_bytes, dist->overlap, &sync));
+    DT_TRY(dt_grad_sync_open(NULL, model, dist, &sync));
     *out = (struct dt_planned_traffic){.n_buckets = sync.n_buckets};
     if (algorithm != NULL) {
         out->step = foretell(algorithm, &sync, size);
@@ -67,13 +63,14 @@ enum dt_status dt_traffic_plan(const struct dt_dist_spec *dist, const struct dt_
     return DT_OK;
 }
 
-enum dt_status dt_traffic_measure(struct dt_trainer *t, struct dt_step_traffic *out)
+enum dt_status dt_traffic_measure(struct dt_comm *comm, const struct dt_wire_count *sent, uint64_t n_steps,
+                                  struct dt_step_traffic *out)
 {
-    struct dt_wire_count sent = {0};
-    const bool counted = t->n_timed_steps > 0 && t->config.dist.average && dt_allreduce_sent(&t->dist.allreduce, &sent);
-    const double n = counted ? (double)t->n_timed_steps : 1, messages = (double)sent.messages / n, bytes = (double)sent.bytes / n;
+    const bool counted = n_steps > 0 && sent != NULL;
+    const double messages = counted ? (double)sent->messages / (double)n_steps : 0;
+    const double bytes = counted ? (double)sent->bytes / (double)n_steps : 0;
     double most[] = {messages, bytes, -messages, -bytes, counted ? 0 : 1}; /* the third and fourth: least */
-    DT_TRY(dt_comm_allreduce(t->world->comm, most, 5, DT_TYPE_F64, DT_REDUCE_MAX, "exchange of what was sent"));
+    DT_TRY(dt_comm_allreduce(comm, most, 5, DT_TYPE_F64, DT_REDUCE_MAX, "exchange of what was sent"));
     *out = (struct dt_step_traffic){.known = most[4] == 0, .messages = most[0], .bytes = most[1]};
     out->by_each = most[0] == -most[2] && fabs(most[1] + most[3]) <= 0.001 * most[1];
     return DT_OK;

@@ -1,0 +1,400 @@
+#include "cuda/nccl_allreduce.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "cuda/cuda_block.h"
+#include "cuda/cuda_check.h"
+
+#define FAREWELL_LIMIT_MS 2000u /* for each part of closing */
+
+struct nccl;
+
+/* A sum. While the state of a communicator that does not block is ncclInProgress, it may neither be given the next one nor an event
+ * be put behind the last: that waits its turn. */
+struct operation {
+    enum { FREE, QUEUED, GIVEN, ISSUED } state; /* for NCCL; to NCCL, which puts it on the stream; and `done` behind it */
+    struct nccl *owner;
+    const char *name;
+    size_t begin, end;
+    cudaEvent_t ready, done;
+};
+
+struct nccl {
+    struct dt_allreduce base;
+    struct dt_cuda *cuda;        /* borrowed */
+    cudaStream_t compute;        /* the backend's */
+    cudaStream_t stream;         /* NCCL's */
+    ncclComm_t nccl;             /* NULL: there is none to end */
+    uint64_t n_queued, n_issued; /* so far; operation n is in place n % n_slots */
+    int n_slots;
+    struct operation *operations;
+    int32_t *starts; /* how far each rank's start is */
+};
+
+static struct nccl *nccl_of(struct dt_allreduce *allreduce)
+{
+    return (struct nccl *)allreduce;
+}
+
+static struct operation *operation_of(struct nccl *self, uint64_t n)
+{
+    return &self->operations[n % (uint64_t)self->n_slots];
+}
+
+/* Wrong arguments are our bug; everything else is a peer, the network, or the machine. */
+static enum dt_status nccl_error(ncclResult_t code, const char *name)
+{
+    const bool ours = code == ncclInvalidArgument || code == ncclInvalidUsage;
+    return dt_error(ours ? DT_INTERNAL : DT_STALLED, "%s: NCCL: %s; %s (NCCL_DEBUG=INFO shows more)", name,
+                    ncclGetErrorString(code), ncclGetLastError(NULL));
+}
+
+/* The state of NCCL: a failure of any rank that it has noticed, or whether it is at work in the background. */
+static enum dt_status look(struct nccl *self, const char *name, bool *busy)
+{
+    ncclResult_t state = ncclSuccess;
+    const ncclResult_t code = ncclCommGetAsyncError(self->nccl, &state);
+    *busy = state == ncclInProgress;
+    if (code != ncclSuccess || (state != ncclSuccess && !*busy)) {
+        return nccl_error(code != ncclSuccess ? code : state, name);
+    }
+    return DT_OK;
+}
+
+enum dt_status dt_nccl_look(struct dt_allreduce *allreduce, const char *name)
+{
+    bool busy;
+    return look(nccl_of(allreduce), name, &busy);
+}
+
+static enum dt_status give(struct nccl *self, struct operation *operation)
+{
+    float *buffer = self->base.part + operation->begin;
+    DT_CUDA(cudaStreamWaitEvent(self->stream, operation->ready, 0));
+    const size_t n_elems = operation->end - operation->begin;
+    const ncclResult_t code = ncclAllReduce(buffer, buffer, n_elems, ncclFloat32, ncclSum, self->nccl, self->stream);
+    operation->state = GIVEN;
+    return code == ncclSuccess || code == ncclInProgress ? DT_OK : nccl_error(code, operation->name);
+}
+
+/* Does what NCCL's state allows for the operations that wait. `name`: of the sum that asks. */
+static enum dt_status advance(struct nccl *self, const char *name)
+{
+    for (;;) {
+        bool busy;
+        DT_TRY(look(self, name, &busy));
+        if (busy || self->n_issued == self->n_queued) {
+            return DT_OK;
+        }
+        struct operation *operation = operation_of(self, self->n_issued);
+        if (operation->state == QUEUED) {
+            DT_TRY(give(self, operation));
+        } else {
+            DT_CUDA(cudaEventRecord(operation->done, self->stream));
+            operation->state = ISSUED;
+            self->n_issued++;
+        }
+    }
+}
+
+/* While the backend's stream records a graph (step_graph.h), the end of the sum goes into the graph; else it is looked for. */
+static enum dt_status find_end(const struct nccl *self, const struct operation *operation, bool *done)
+{
+    enum cudaStreamCaptureStatus capture;
+    DT_CUDA(cudaStreamIsCapturing(self->compute, &capture));
+    if (capture != cudaStreamCaptureStatusNone) {
+        DT_CUDA(cudaStreamWaitEvent(self->compute, operation->done, 0));
+        *done = true;
+        return DT_OK;
+    }
+    const cudaError_t code = cudaEventQuery(operation->done);
+    if (code == cudaErrorNotReady) {
+        cudaGetLastError(); /* or the check after the next launch finds it */
+        return DT_OK;
+    }
+    DT_CUDA(code);
+    *done = true; /* what is enqueued from now on comes after it on any stream */
+    return DT_OK;
+}
+
+/* A dt_request.progress. */
+static enum dt_status progress(struct dt_request *request, bool *done)
+{
+    struct operation *operation = request->handle;
+    *done = false;
+    DT_TRY(advance(operation->owner, request->name));
+    if (operation->state == ISSUED) {
+        DT_TRY(find_end(operation->owner, operation, done));
+        operation->state = *done ? FREE : ISSUED;
+    }
+    return DT_OK;
+}
+
+static enum dt_status nccl_start(struct dt_allreduce *a, int slot, size_t begin, size_t end, const char *name,
+                                 struct dt_request *request)
+{
+    struct nccl *self = nccl_of(a);
+    struct operation *operation = operation_of(self, self->n_queued);
+    (void)slot;
+    if (operation->state != FREE) {
+        return dt_error(DT_INTERNAL, "%s: more than %d sums are under way", name, self->n_slots);
+    }
+    operation->name = name;
+    operation->begin = begin;
+    operation->end = end;
+    DT_CUDA(cudaEventRecord(operation->ready, self->compute));
+    operation->state = QUEUED;
+    self->n_queued++;
+    dt_comm_request_begin(a->comm, name, request);
+    request->handle = operation;
+    request->progress = progress;
+    return advance(self, name);
+}
+
+static bool nccl_sent(const struct dt_allreduce *a, struct dt_wire_count *out)
+{
+    (void)out;
+    return a->comm->size == 1;
+}
+
+struct farewell {
+    ncclResult_t (*end)(ncclComm_t);
+    ncclComm_t nccl;
+    _Atomic bool over;
+};
+
+static void *say_farewell(void *context)
+{
+    struct farewell *farewell = context;
+    farewell->end(farewell->nccl);
+    atomic_store(&farewell->over, true);
+    return NULL;
+}
+
+/* Calls ncclCommDestroy or ncclCommAbort, which may never return while another rank hangs. False: it has not, and what it uses must
+ * stay. */
+static bool leave(ncclComm_t nccl, ncclResult_t (*end)(ncclComm_t))
+{
+    struct farewell *farewell = malloc(sizeof *farewell);
+    pthread_t thread;
+    if (farewell == NULL) {
+        return false;
+    }
+    *farewell = (struct farewell){.end = end, .nccl = nccl};
+    if (pthread_create(&thread, NULL, say_farewell, farewell) != 0) {
+        free(farewell);
+        return false;
+    }
+    for (unsigned ms = 0; ms < FAREWELL_LIMIT_MS && !atomic_load(&farewell->over); ms++) {
+        dt_sleep_ms(1);
+    }
+    if (!atomic_load(&farewell->over)) {
+        pthread_detach(thread);
+        return false;
+    }
+    pthread_join(thread, NULL);
+    free(farewell);
+    return true;
+}
+
+/* Nothing is under way, and all ranks agree in time that they are done. */
+static bool end_in_peace(struct nccl *self)
+{
+    for (int i = 0; i < self->n_slots; i++) {
+        if (self->operations[i].state != FREE) {
+            return false;
+        }
+    }
+    if (cudaStreamQuery(self->compute) == cudaErrorNotReady) { /* recorded ones are */
+        cudaGetLastError();
+        return false;
+    }
+    ncclResult_t state = ncclCommFinalize(self->nccl);
+    for (unsigned ms = 0; ms < FAREWELL_LIMIT_MS && state == ncclInProgress; ms++) {
+        dt_sleep_ms(1);
+        if (ncclCommGetAsyncError(self->nccl, &state) != ncclSuccess) {
+            return false;
+        }
+    }
+    return state == ncclSuccess;
+}
+
+static void destroy_events(struct nccl *self)
+{
+    for (int i = 0; self->operations != NULL && i < self->n_slots; i++) {
+        if (self->operations[i].ready != NULL) {
+            cudaEventDestroy(self->operations[i].ready);
+        }
+        if (self->operations[i].done != NULL) {
+            cudaEventDestroy(self->operations[i].done);
+        }
+    }
+}
+
+static void end(struct nccl *self, bool in_peace)
+{
+    if (self->nccl != NULL && !leave(self->nccl, in_peace ? ncclCommDestroy : ncclCommAbort)) {
+        self->cuda->lost = true;
+        return;
+    }
+    destroy_events(self);
+    if (self->stream != NULL) {
+        cudaStreamDestroy(self->stream);
+    }
+    dt_allreduce_free_memory(&self->cuda->base, self->base.part);
+    free(self->operations);
+    free(self->starts);
+    free(self);
+}
+
+static void nccl_close(struct dt_allreduce *a)
+{
+    end(nccl_of(a), end_in_peace(nccl_of(a)));
+}
+
+static const struct dt_allreduce_ops nccl_ops = {.start = nccl_start, .sent = nccl_sent, .close = nccl_close};
+
+/* What a rank says of its start is a status, or one of these. */
+enum { STARTING = -1, LATE = -2 };
+
+/* Tells all ranks how far each is. If some failed, all do so with the words of the first. */
+static enum dt_status gather_starts(struct nccl *self, int32_t mine)
+{
+    struct dt_comm *host = self->base.comm;
+    DT_TRY(dt_comm_allgather(host, &mine, self->starts, sizeof mine, "start of NCCL"));
+    int first = 0;
+    while (first < host->size && self->starts[first] <= 0) {
+        first++;
+    }
+    if (first == host->size) {
+        return DT_OK;
+    }
+    char text[DT_ERROR_TEXT_SIZE];
+    snprintf(text, sizeof text, "%s", dt_error_text());
+    DT_TRY(dt_comm_broadcast(host, text, sizeof text, first, "broadcast of an error's text"));
+    dt_error_clear();
+    return dt_error_agreed(dt_error((enum dt_status)self->starts[first], "rank %d: %s", first, text));
+}
+
+static enum dt_status open_events(struct nccl *self)
+{
+    self->operations = calloc((size_t)self->n_slots, sizeof *self->operations);
+    if (self->operations == NULL) {
+        return dt_error(DT_NO_MEMORY, "no memory for the allreduce by NCCL");
+    }
+    for (int i = 0; i < self->n_slots; i++) {
+        self->operations[i].owner = self;
+        DT_CUDA(cudaEventCreateWithFlags(&self->operations[i].ready, cudaEventDisableTiming));
+        DT_CUDA(cudaEventCreateWithFlags(&self->operations[i].done, cudaEventDisableTiming));
+    }
+    return DT_OK;
+}
+
+static enum dt_status prepare(struct nccl *self, const struct dt_allreduce_spec *spec, ncclUniqueId *id)
+{
+    int lowest, highest; /* number, highest first */
+    DT_TRY(dt_allreduce_take_memory(spec, &self->base.part));
+    self->base.total = self->base.part;
+    DT_CUDA(cudaDeviceGetStreamPriorityRange(&lowest, &highest));
+    DT_CUDA(cudaStreamCreateWithPriority(&self->stream, cudaStreamNonBlocking, highest));
+    DT_TRY(open_events(self));
+    if (self->base.comm->rank == 0) {
+        DT_NCCL(ncclGetUniqueId(id));
+    }
+    return DT_OK;
+}
+
+static enum dt_status too_late(const struct nccl *self)
+{
+    int first = -1, n_late = 0;
+    for (int rank = 0; rank < self->base.comm->size; rank++) {
+        if (self->starts[rank] != DT_OK) {
+            first = first < 0 ? rank : first;
+            n_late++;
+        }
+    }
+    char others[32] = "";
+    if (n_late > 1) {
+        snprintf(others, sizeof others, " and %d more", n_late - 1);
+    }
+    return dt_error_agreed(dt_error(
+        DT_STALLED,
+        "NCCL did not start within %.0f s on rank %d%s (NCCL_DEBUG=INFO shows why; raise DTRAIN_TIMEOUT if it takes that long)",
+        self->base.comm->timeout_s, first, others));
+}
+
+static int32_t start_of(ncclResult_t state, bool late)
+{
+    if (state == ncclSuccess) {
+        return DT_OK;
+    }
+    if (state == ncclInProgress) {
+        return late ? LATE : STARTING;
+    }
+    return dt_error(DT_UNAVAILABLE, "NCCL cannot start: %s; %s (NCCL_DEBUG=INFO shows more)", ncclGetErrorString(state),
+                    ncclGetLastError(NULL));
+}
+
+/* The ranks look at each other's start until all have made it, one has failed, or one's time is up: so a rank that fails is not
+ * waited for, and one that dies in between is named by the host's communicator. */
+static enum dt_status start_nccl(struct nccl *self, ncclUniqueId id)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    ncclResult_t state = ncclCommInitRankConfig(&self->nccl, self->base.comm->size, id, self->base.comm->rank, &config);
+    uint64_t last_ns = dt_clock_ns();
+    double waited_s = 0;
+    for (;;) {
+        const uint64_t now_ns = dt_clock_ns();
+        const double gap_s = (double)(now_ns - last_ns) * 1e-9;
+        waited_s += gap_s < 1 ? gap_s : 1; /* as in dist/ranks/comm.c */
+        last_ns = now_ns;
+        DT_TRY(gather_starts(self, start_of(state, waited_s > self->base.comm->timeout_s)));
+        bool all_done = true, late = false;
+        for (int rank = 0; rank < self->base.comm->size; rank++) {
+            all_done = all_done && self->starts[rank] == DT_OK;
+            late = late || self->starts[rank] == LATE;
+        }
+        if (all_done || late) {
+            return all_done ? DT_OK : too_late(self);
+        }
+        dt_sleep_ms(1);
+        const ncclResult_t code = state == ncclInProgress ? ncclCommGetAsyncError(self->nccl, &state) : ncclSuccess;
+        state = code == ncclSuccess ? state : code;
+    }
+}
+
+static enum dt_status open_all(struct nccl *self, const struct dt_allreduce_spec *spec)
+{
+    ncclUniqueId id;
+    DT_TRY(gather_starts(self, (int32_t)prepare(self, spec, &id)));
+    DT_TRY(dt_comm_broadcast(self->base.comm, &id, sizeof id, 0, "broadcast of NCCL's unique id"));
+    return start_nccl(self, id);
+}
+
+enum dt_status dt_nccl_open(const struct dt_allreduce_spec *spec, struct dt_allreduce **out)
+{
+    struct nccl *self = calloc(1, sizeof *self);
+    int32_t *starts = calloc((size_t)spec->comm->size, sizeof *starts);
+    if (self == NULL || starts == NULL) {
+        free(self);
+        free(starts);
+        return dt_error(DT_NO_MEMORY, "no memory for the allreduce by NCCL");
+    }
+    *self = (struct nccl){.base = {.ops = &nccl_ops, .type = DT_ALLREDUCE_NCCL, .comm = spec->comm},
+                          .cuda = (struct dt_cuda *)spec->backend,
+                          .n_slots = spec->n_slots,
+                          .starts = starts};
+    self->compute = self->cuda->stream;
+    const enum dt_status status = open_all(self, spec);
+    if (status != DT_OK) {
+        end(self, false);
+        return status;
+    }
+    *out = &self->base;
+    return DT_OK;
+}

@@ -1,0 +1,82 @@
+/* Adding in memory that the ranks of a host share (host_sum.h); between hosts by MPI, or hierarchically by an algorithm. */
+#include <stdlib.h>
+
+#include "dist/allreduce/host_sum.h"
+#include "dist/allreduce/ways.h"
+
+struct shared {
+    struct dt_allreduce base;
+    struct dt_host_sum sum;
+    struct dt_wire *wire; /* between the hosts; NULL: MPI's own messages, or none at all */
+    struct dt_executor executor;
+};
+
+static enum dt_status shared_start(struct dt_allreduce *a, int slot, size_t begin, size_t end, const char *name,
+                                   struct dt_request *request)
+{
+    dt_host_sum_start(a->shared, slot, begin, end, name, request);
+    return DT_OK;
+}
+
+static bool shared_sent(const struct dt_allreduce *a, struct dt_wire_count *out)
+{
+    const struct shared *self = (const struct shared *)a;
+    if (self->wire != NULL) {
+        *out = dt_wire_total(self->wire);
+    }
+    return a->algorithm != NULL || a->comm->n_hosts == 1;
+}
+
+static void shared_close(struct dt_allreduce *a)
+{
+    struct shared *self = (struct shared *)a;
+    dt_executor_close(&self->executor);
+    dt_wire_close(self->wire);
+    dt_host_sum_close(&self->sum);
+    free(self);
+}
+
+static const struct dt_allreduce_ops shared_ops = {.start = shared_start, .sent = shared_sent, .close = shared_close};
+
+/* Of this rank's slices, if it carries any. */
+static enum dt_status open_across(struct shared *self, const struct dt_allreduce_spec *spec)
+{
+    struct dt_host_sum *sum = &self->sum;
+    if (self->base.algorithm == NULL || spec->comm->across == NULL) {
+        return DT_OK;
+    }
+    DT_TRY(dt_wire_open_mpi(spec->comm->across, &self->wire));
+    DT_TRY(dt_executor_open(self->base.algorithm, self->wire, sum->total, spec->n_elems, spec->n_slots, &self->executor));
+    sum->across = &self->executor;
+    return DT_OK;
+}
+
+static enum dt_status open_parts(struct shared *self, const struct dt_allreduce_spec *spec)
+{
+    struct dt_allreduce *a = &self->base;
+    DT_TRY(dt_host_sum_open(spec->comm, spec->n_elems, &self->sum));
+    a->shared = &self->sum;
+    a->part = self->sum.part;
+    a->total = self->sum.total;
+    return a->part != NULL ? open_across(self, spec) : DT_OK;
+}
+
+enum dt_status dt_shared_memory_open(const struct dt_allreduce_spec *spec, struct dt_allreduce **out)
+{
+    const bool hierarchical = spec->type == DT_ALLREDUCE_HIERARCHICAL;
+    struct shared *self = calloc(1, sizeof *self);
+    if (self == NULL) {
+        return dt_error(DT_NO_MEMORY, "no memory for the allreduce in shared memory");
+    }
+    self->base = (struct dt_allreduce){.ops = &shared_ops,
+                                       .type = hierarchical ? DT_ALLREDUCE_HIERARCHICAL : DT_ALLREDUCE_SHARED_MEMORY,
+                                       .algorithm = hierarchical ? dt_allreduce_algorithm(DT_ALLREDUCE_RING) : NULL,
+                                       .comm = spec->comm};
+    const enum dt_status s = open_parts(self, spec);
+    *out = &self->base;
+    if (s != DT_OK || self->base.part == NULL) {
+        shared_close(&self->base);
+        *out = NULL;
+    }
+    return s;
+}

@@ -1,0 +1,62 @@
+#include "dist/allreduce/ways.h"
+
+#include <stdio.h>
+
+static bool wants_shared_memory(enum dt_allreduce_type type)
+{
+    return type == DT_ALLREDUCE_AUTO || type == DT_ALLREDUCE_SHARED_MEMORY || type == DT_ALLREDUCE_HIERARCHICAL;
+}
+
+/* Why there is no shared memory. */
+static const char *why_not_shared(const struct dt_comm *comm)
+{
+    return comm->size == 1               ? ""
+           : comm->n_hosts == comm->size ? "every rank is alone on its host"
+                                         : "the ranks of a host cannot share memory";
+}
+
+static enum dt_status open_messages(const struct dt_allreduce_spec *spec, struct dt_allreduce **out)
+{
+    return dt_allreduce_algorithm(spec->type) == NULL || spec->comm->size == 1 ? dt_mpi_open(spec, out)
+                                                                               : dt_schedule_open(spec, out);
+}
+
+static enum dt_status open_on_host(const struct dt_allreduce_spec *spec, struct dt_allreduce **out)
+{
+    if (!wants_shared_memory(spec->type)) {
+        return open_messages(spec, out);
+    }
+    DT_TRY(dt_shared_memory_open(spec, out));
+    if (*out == NULL) {
+        struct dt_allreduce_spec messages = *spec;
+        messages.type = spec->type == DT_ALLREDUCE_HIERARCHICAL ? DT_ALLREDUCE_RING : DT_ALLREDUCE_MPI;
+        DT_TRY(open_messages(&messages, out));
+        snprintf((*out)->why, sizeof(*out)->why, "%s", why_not_shared(spec->comm));
+    }
+    return DT_OK;
+}
+
+static enum dt_status open_staged(const struct dt_allreduce_spec *spec, struct dt_allreduce **out)
+{
+    struct dt_allreduce *host = NULL;
+    struct dt_allreduce_spec on_host = *spec;
+    on_host.backend = NULL;
+    on_host.type = dt_allreduce_is_for_gpus(spec->type) ? DT_ALLREDUCE_AUTO : spec->type;
+    DT_TRY(open_on_host(&on_host, &host));
+    return dt_staged_open(spec, host, out);
+}
+
+enum dt_status dt_allreduce_open(const struct dt_allreduce_spec *spec, struct dt_allreduce **out)
+{
+    const bool any = spec->type == DT_ALLREDUCE_AUTO;
+    const bool on_host = spec->backend == NULL || spec->backend->host_memory;
+    *out = NULL;
+    if (spec->device_open != NULL && (any || spec->type == DT_ALLREDUCE_NCCL)) {
+        return spec->device_open(spec, out);
+    }
+    if (spec->comm->size == 1) {
+        return dt_mpi_open(spec, out);
+    }
+    return on_host ? open_on_host(spec, out) : open_staged(spec, out);
+}
+

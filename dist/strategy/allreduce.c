@@ -1,0 +1,170 @@
+/* Mirrored weights: gradients are averaged over all ranks, and every rank takes the same step.
+ *
+ * Gradients are summed where they lie: on a device, or in host memory. Averaging divides the sum over all samples of all ranks by
+ * their number, so a rank with a short batch weighs less. In host memory each bucket is stepped as soon as its sum is there. */
+#include <stdlib.h>
+
+#include "dist/allreduce/ways.h"
+#include "dist/strategy/grad_sync.h"
+#include "dist/strategy/host_step.h"
+#include "dist/strategy/strategies.h"
+
+struct mirrored {
+    struct dt_strategy base;
+    struct dt_grad_sync sync;
+    struct dt_host_step host_step; /* the ranks of the host step together, unless it is zero */
+};
+
+static struct mirrored *mirrored_of(struct dt_strategy *strategy)
+{
+    return (struct mirrored *)strategy;
+}
+
+static bool steps_together(const struct mirrored *self)
+{
+    return self->host_step.memory.bytes != NULL;
+}
+
+static void mirrored_begin(struct dt_strategy_step *step)
+{
+    struct mirrored *self = mirrored_of(step->strategy);
+    self->host_step.update = step->update;
+    dt_grad_sync_begin(&self->sync);
+}
+
+static enum dt_status mirrored_ready(struct dt_strategy_step *step, size_t begin, size_t end)
+{
+    return dt_grad_sync_ready(&mirrored_of(step->strategy)->sync, begin, end);
+}
+
+static void mirrored_poll(struct dt_strategy_step *step)
+{
+    dt_grad_sync_poll(&mirrored_of(step->strategy)->sync);
+}
+
+/* A dt_grad_ready_fn: the sums of a bucket are there. */
+static enum dt_status step_bucket(void *context, size_t begin, size_t end)
+{
+    struct dt_strategy_step *step = context;
+    return dt_strategy_step_range(step, begin, end, step->strategy->allreduce->total + begin);
+}
+
+static enum dt_status mirrored_wait(struct dt_strategy_step *step)
+{
+    struct mirrored *self = mirrored_of(step->strategy);
+    const bool own = !steps_together(self);
+    const bool by_bucket = own && step->update.clip_norm == 0 && self->base.spec.backend->host_memory;
+    DT_TRY(dt_grad_sync_wait(&self->sync, by_bucket ? step_bucket : NULL, step));
+    if (own) {
+        return by_bucket ? DT_OK : step_bucket(step, 0, self->base.optimizer.n_elems);
+    }
+    self->base.update_s = self->host_step.seconds;
+    return DT_OK;
+}
+
+static void mirrored_describe(const struct dt_strategy *strategy, struct dt_averaging *out)
+{
+    const struct mirrored *self = (const struct mirrored *)strategy;
+    const struct dt_allreduce *a = strategy->allreduce;
+    const bool across = a->shared != NULL && out->n_hosts > 1;
+    out->across = !across ? NULL : a->algorithm != NULL ? a->algorithm->name : "mpi";
+    out->why = a->why;
+    out->n_buckets = self->sync.n_buckets;
+    out->traffic = dt_traffic_foretell(a, &self->sync);
+}
+
+static bool mirrored_sent(const struct dt_strategy *strategy, struct dt_wire_count *out)
+{
+    return dt_allreduce_sent(strategy->allreduce, out);
+}
+
+static void mirrored_close(struct dt_strategy *strategy)
+{
+    struct mirrored *self = mirrored_of(strategy);
+    dt_allreduce_close(strategy->allreduce); /* early: it ends what a device may be waiting for, and what comes now waits for it */
+    dt_optimizer_close(&strategy->optimizer);
+    if (steps_together(self)) {
+        dt_host_step_close(&self->host_step);
+    } else {
+        dt_floats_free(strategy->spec.backend, strategy->memory.params);
+    }
+    free(self);
+}
+
+static const struct dt_strategy_ops mirrored_ops = {.begin = mirrored_begin,
+                                                    .ready = mirrored_ready,
+                                                    .poll = mirrored_poll,
+                                                    .wait = mirrored_wait,
+                                                    .describe = mirrored_describe,
+                                                    .sent = mirrored_sent,
+                                                    .close = mirrored_close};
+
+/* One host, replicas that begin alike, and a rule that looks at one element at a time. */
+static bool may_step_together(const struct mirrored *self)
+{
+    const struct dt_strategy_spec *spec = &self->base.spec;
+    return self->base.allreduce->shared != NULL && spec->comm->n_hosts == 1 && spec->dist.broadcast && spec->optimizer.clip_norm == 0;
+}
+
+static enum dt_status agree_to_step_together(struct mirrored *self)
+{
+    const struct dt_strategy_spec *spec = &self->base.spec;
+    int32_t all_want = spec->together;
+    if (!may_step_together(self)) {
+        return DT_OK;
+    }
+    DT_TRY(dt_comm_allreduce(spec->comm, &all_want, 1, DT_TYPE_I32, DT_REDUCE_MIN, "agreement to step together"));
+    return all_want ? dt_host_step_open(spec->comm, &self->base.optimizer, dt_optimizer_n_states(&spec->optimizer),
+                                        spec->model->arena_elems, self->base.allreduce->shared, &self->host_step)
+                    : DT_OK;
+}
+
+/* Of this rank alone: no other waits for it meanwhile. */
+static enum dt_status open_own_parts(struct mirrored *self)
+{
+    const struct dt_strategy_spec *spec = &self->base.spec;
+    const size_t n_elems = spec->model->arena_elems;
+    float *const *states = NULL;
+    if (steps_together(self)) {
+        self->base.memory.params = self->host_step.params;
+        states = self->host_step.states;
+    } else {
+        DT_TRY(dt_floats_alloc(spec->backend, "the weights", "", n_elems, &self->base.memory.params));
+    }
+    DT_TRY(dt_optimizer_open(&spec->optimizer, spec->backend, n_elems, states, &self->base.optimizer));
+    DT_TRY(dt_grad_sync_open(self->base.allreduce, spec->model, &spec->dist, &self->sync));
+    self->sync.quiet = spec->recorded || steps_together(self); /* pieces are left for those who have nothing else to do */
+    return DT_OK;
+}
+
+static enum dt_status open_parts(struct mirrored *self)
+{
+    const struct dt_strategy_spec *spec = &self->base.spec;
+    const struct dt_allreduce_spec allreduce = {.type = spec->dist.allreduce,
+                                                .comm = spec->comm,
+                                                .backend = spec->backend,
+                                                .device_open = spec->device_open,
+                                                .n_elems = spec->model->arena_elems,
+                                                .n_slots = spec->model->n_blocks};
+    DT_TRY(dt_allreduce_open(&allreduce, &self->base.allreduce));
+    self->base.memory.grads = self->base.allreduce->part;
+    DT_TRY(agree_to_step_together(self));
+    return open_own_parts(self);
+}
+
+enum dt_status dt_mirrored_open(const struct dt_strategy_spec *spec, struct dt_strategy **out)
+{
+    struct mirrored *self = calloc(1, sizeof *self);
+    if (self == NULL) {
+        return dt_error(DT_NO_MEMORY, "no memory for the averaging of gradients");
+    }
+    self->base.ops = &mirrored_ops;
+    self->base.spec = *spec;
+    const enum dt_status s = open_parts(self);
+    if (s != DT_OK) {
+        mirrored_close(&self->base);
+        return s;
+    }
+    *out = &self->base;
+    return DT_OK;
+}

@@ -1,0 +1,19 @@
+/* The strategies there are:
+ *
+ *   allreduce.c  gradients are averaged over all ranks, and every rank takes the same step: mirrored weights
+ *   alone.c      each rank steps with its own gradients: `distributed.average` is off */
+#ifndef DT_DIST_STRATEGY_STRATEGIES_H
+#define DT_DIST_STRATEGY_STRATEGIES_H
+
+#include "dist/strategy/strategy.h"
+
+/* Every rank calls it. The weights are zeros. A failed open owes nothing. DT_STALLED, or what this rank alone may have: the caller
+ * has ranks agree (dt_world_agree). */
+enum dt_status dt_strategy_open(const struct dt_strategy_spec *spec, struct dt_strategy **out);
+
+/* ---- each of them */
+
+enum dt_status dt_mirrored_open(const struct dt_strategy_spec *spec, struct dt_strategy **out);
+enum dt_status dt_alone_open(const struct dt_strategy_spec *spec, struct dt_strategy **out);
+
+#endif

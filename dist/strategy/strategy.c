@@ -1,0 +1,116 @@
+#include "dist/strategy/strategy.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+
+void dt_strategy_close(struct dt_strategy *strategy)
+{
+    if (strategy != NULL) {
+        strategy->ops->close(strategy);
+    }
+}
+
+/* One device buffer becomes rank 0's, by way of host memory. */
+static enum dt_status broadcast_floats(const struct dt_strategy *strategy, float *device, float *host, const char *name)
+{
+    struct dt_backend *backend = strategy->spec.backend;
+    const size_t n_bytes = strategy->spec.model->arena_elems * sizeof *device;
+    if (strategy->spec.comm->rank == 0) {
+        DT_TRY(backend->ops->copy_out(backend, host, device, n_bytes));
+    }
+    DT_TRY(dt_comm_broadcast(strategy->spec.comm, host, n_bytes, 0, name));
+    return backend->ops->copy_in(backend, device, host, n_bytes);
+}
+
+enum dt_status dt_strategy_broadcast(struct dt_strategy *strategy)
+{
+    struct dt_optimizer *optimizer = &strategy->optimizer;
+    if (strategy->spec.comm->size == 1) {
+        return DT_OK;
+    }
+    float *host = malloc(strategy->spec.model->arena_elems * sizeof *host + 1);
+    if (host == NULL) {
+        return dt_error(DT_NO_MEMORY, "no memory to broadcast the weights");
+    }
+    enum dt_status status;
+    DT_TRY_GOTO(status, broadcast_floats(strategy, strategy->memory.params, host, "broadcast of weights"), done);
+    for (int i = 0; i < optimizer->n_states; i++) {
+        DT_TRY_GOTO(status, broadcast_floats(strategy, optimizer->states[i], host, "broadcast of optimizer state"), done);
+    }
+    status = dt_comm_broadcast(strategy->spec.comm, &optimizer->n_steps, sizeof optimizer->n_steps, 0,
+                               "broadcast of the step count");
+done:
+    free(host);
+    return status;
+}
+
+const char *dt_strategy_adds_by(const struct dt_strategy *strategy)
+{
+    return strategy->allreduce != NULL ? dt_allreduce_names[strategy->allreduce->type] : "none";
+}
+
+void dt_strategy_describe(const struct dt_strategy *strategy, struct dt_averaging *out)
+{
+    *out = (struct dt_averaging){
+        .allreduce = dt_strategy_adds_by(strategy), .why = "", .n_hosts = strategy->spec.comm->n_hosts};
+    strategy->ops->describe(strategy, out);
+}
+
+enum dt_status dt_strategy_traffic(const struct dt_strategy *strategy, uint64_t n_steps, struct dt_step_traffic *out)
+{
+    struct dt_wire_count sent = {0};
+    const bool counted = strategy->ops->sent(strategy, &sent);
+    return dt_traffic_measure(strategy->spec.comm, counted ? &sent : NULL, n_steps, out);
+}
+
+struct dt_update dt_strategy_next(struct dt_strategy *strategy, double lr, size_t n_global, size_t n_local)
+{
+    const size_t n = strategy->ops->own_mean ? n_local : n_global;
+    return dt_optimizer_next(&strategy->optimizer, lr, n == 0 ? 0.0 : 1.0 / (double)n);
+}
+
+struct dt_strategy_step dt_strategy_begin(struct dt_strategy *strategy, const struct dt_update *update)
+{
+    struct dt_strategy_step step = {.strategy = strategy, .update = *update};
+    strategy->ops->begin(&step);
+    return step;
+}
+
+/* A dt_grad_ready_fn. */
+static enum dt_status ready(void *context, size_t begin, size_t end)
+{
+    struct dt_strategy_step *step = context;
+    return step->strategy->ops->ready(step, begin, end);
+}
+
+/* A dt_pass.poll. */
+static void poll(void *context)
+{
+    struct dt_strategy_step *step = context;
+    step->strategy->ops->poll(step);
+}
+
+enum dt_status dt_strategy_backward(struct dt_strategy_step *step, struct dt_network *network, struct dt_pass *pass)
+{
+    pass->poll = poll;
+    pass->poll_context = step;
+    const enum dt_status status = dt_network_backward(network, pass, ready, step);
+    pass->poll = NULL;
+    return status;
+}
+
+enum dt_status dt_strategy_wait(struct dt_strategy_step *step)
+{
+    return step->strategy->ops->wait(step);
+}
+
+enum dt_status dt_strategy_step_range(struct dt_strategy_step *step, size_t begin, size_t end, const float *grads)
+{
+    struct dt_strategy *strategy = step->strategy;
+    const double start_s = dt_clock_s();
+    const enum dt_status s =
+        dt_optimizer_apply_range(&strategy->optimizer, &step->update, begin, end, strategy->memory.params, grads);
+    strategy->update_s += dt_clock_s() - start_s;
+    return s;
+}

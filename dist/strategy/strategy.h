@@ -1,0 +1,97 @@
+/* How a training goes from ready gradients to new weights, over all ranks.
+ *
+ * What Horovod's DistributedOptimizer and broadcast did, each part with a switch, to show what it is for:
+ *   average    off: each rank steps with its own gradient, and the replicas drift apart
+ *   broadcast  off: ranks keep the weights they began with, and averaging alone keeps their distance for ever
+ * strategies.h lists them and opens one.
+ *
+ * A strategy owns weights, gradients and the optimizer with its state, in memory of its choice: the network borrows it. */
+#ifndef DT_DIST_STRATEGY_STRATEGY_H
+#define DT_DIST_STRATEGY_STRATEGY_H
+
+#include "dist/allreduce/allreduce.h"
+#include "dist/strategy/traffic.h"
+#include "model/network.h"
+#include "model/optimizer.h"
+
+struct dt_strategy_spec {
+    struct dt_dist_spec dist;
+    struct dt_optimizer_spec optimizer;
+    const struct dt_model *model;     /* borrowed */
+    struct dt_comm *comm;             /* borrowed; the world's */
+    struct dt_backend *backend;       /* borrowed */
+    dt_allreduce_open_fn device_open; /* of struct dt_allreduce_spec */
+    bool together; /* the ranks of a host may take their steps together (host_step.h); one that does not want to is enough */
+    bool recorded; /* a device takes the steps on its own: nobody looks at messages within a pass, which would be part of it */
+};
+
+struct dt_strategy;
+struct dt_strategy_step;
+
+/* What adding gradients takes; for people. */
+struct dt_averaging {
+    const char *allreduce; /* its name */
+    const char *across;    /* the name of what goes on between hosts, if that is another; or NULL */
+    const char *why;       /* it is this one; or "" */
+    int n_buckets, n_hosts;
+    struct dt_step_traffic traffic; /* foretold */
+};
+
+/* All slots are mandatory. */
+struct dt_strategy_ops {
+    bool own_mean; /* the mean gradient is over the rank's own samples, not over those of all */
+    void (*begin)(struct dt_strategy_step *step);
+    enum dt_status (*ready)(struct dt_strategy_step *step, size_t begin, size_t end);
+    void (*poll)(struct dt_strategy_step *step);
+    enum dt_status (*wait)(struct dt_strategy_step *step);
+    void (*describe)(const struct dt_strategy *strategy, struct dt_averaging *out);
+    bool (*sent)(const struct dt_strategy *strategy, struct dt_wire_count *out); /* by this rank; false: nobody counts */
+    void (*close)(struct dt_strategy *strategy);
+};
+
+/* The beginning of each strategy's own struct. */
+struct dt_strategy {
+    const struct dt_strategy_ops *ops;
+    struct dt_strategy_spec spec;
+    struct dt_network_memory memory; /* weights and gradients, for dt_network_open */
+    struct dt_optimizer optimizer;
+    struct dt_allreduce *allreduce; /* by which gradients are averaged; NULL: they are not */
+    double update_s; /* spent on updates since the open; the rest of what dt_strategy_wait takes is waiting */
+};
+
+/* After everything that borrows its memory, unless that is not used any more; each rank by itself. NULL is fine. */
+void dt_strategy_close(struct dt_strategy *strategy);
+
+/* Weights, optimizer state and step count become rank 0's, on every rank. At the start and after a restore. */
+enum dt_status dt_strategy_broadcast(struct dt_strategy *strategy);
+
+const char *dt_strategy_adds_by(const struct dt_strategy *strategy); /* the name of the allreduce, or "none" */
+void dt_strategy_describe(const struct dt_strategy *strategy, struct dt_averaging *out);
+/* Counted on the wire in n_steps steps, all ranks'. Every rank calls it. */
+enum dt_status dt_strategy_traffic(const struct dt_strategy *strategy, uint64_t n_steps, struct dt_step_traffic *out);
+
+/* ---- a step: next, begin, backward, wait; whoever has a struct dt_strategy_step is between begin and wait */
+
+/* What the step does with the sums: n_global samples over all ranks, n_local of this one. 0 samples: gradient zero. Counts the
+ * step. */
+struct dt_update dt_strategy_next(struct dt_strategy *strategy, double lr, size_t n_global, size_t n_local);
+
+/* A step under way. */
+struct dt_strategy_step {
+    struct dt_strategy *strategy;
+    struct dt_update update;
+};
+struct dt_strategy_step dt_strategy_begin(struct dt_strategy *strategy, const struct dt_update *update);
+
+/* The backward pass of the step's last micro-batch, its gradients on their way as they become final. */
+enum dt_status dt_strategy_backward(struct dt_strategy_step *step, struct dt_network *network, struct dt_pass *pass);
+
+/* All weights are the new ones when this returns, or on a device when what it has enqueued is done. */
+enum dt_status dt_strategy_wait(struct dt_strategy_step *step);
+
+/* ---- for strategies */
+
+/* Steps elements [begin, end); `grads` begins at `begin`. Its time counts as update. */
+enum dt_status dt_strategy_step_range(struct dt_strategy_step *step, size_t begin, size_t end, const float *grads);
+
+#endif

@@ -1,0 +1,31 @@
+/* What adding the gradients costs: messages and bytes that a rank sends in a step, foretold by the algorithm and counted on the
+ * wire. */
+#ifndef DT_DIST_STRATEGY_TRAFFIC_H
+#define DT_DIST_STRATEGY_TRAFFIC_H
+
+#include "dist/strategy/grad_sync.h"
+
+/* By the rank that sends most of each. */
+struct dt_step_traffic {
+    bool known;   /* nobody counts the messages of MPI and NCCL themselves */
+    bool by_each; /* every rank sends as much */
+    double messages, bytes;
+};
+
+/* By the algorithm, bucket by bucket. Local. known: false also where shared memory and messages are mixed. */
+struct dt_step_traffic dt_traffic_foretell(const struct dt_allreduce *allreduce, const struct dt_grad_sync *sync);
+
+struct dt_planned_traffic {
+    int n_buckets;
+    struct dt_step_traffic step; /* not known but for the algorithms of dist/allreduce/algorithm.h */
+};
+
+/* The same before anything runs, over `size` ranks. DT_INTERNAL. Local. */
+enum dt_status dt_traffic_plan(const struct dt_dist_spec *dist, const struct dt_model *model, int size,
+                               struct dt_planned_traffic *out);
+
+/* Of n_steps steps in which this rank has sent `sent`, NULL: not counted; all ranks'. Every rank calls it. */
+enum dt_status dt_traffic_measure(struct dt_comm *comm, const struct dt_wire_count *sent, uint64_t n_steps,
+                                  struct dt_step_traffic *out);
+
+#endif
