@@ -109,9 +109,7 @@ static void cuda_close(struct dt_backend *backend)
     for (int i = 0; i < DT_CUDA_BATCH_SLOTS && cuda->batches.copied[i] != NULL; i++) {
         cudaEventDestroy(cuda->batches.copied[i]);
     }
-    for (int i = 0; i < DT_CUDA_N_SCRATCH; i++) {
-        dt_cuda_free(cuda, cuda->scratch[i].memory);
-    }
+    dt_cuda_release_scratch(cuda);
     dt_cuda_free(cuda, cuda->batches.device);
     cudaFreeHost(cuda->batches.host);
     dt_cuda_free(cuda, cuda->cublas_workspace);

@@ -102,6 +102,7 @@ enum dt_status dt_cuda_block_open(struct dt_backend *backend, const struct dt_mo
         return dt_error(DT_NO_MEMORY, "out of memory while opening block %s", model->blocks[index].name);
     }
     describe(state, cuda, model, index, capacity);
+    cuda->n_blocks++;
     enum dt_status s = dt_cuda_reserve_batch(cuda, capacity);
     if (s == DT_OK && has_linear(state)) {
         s = open_linear(state);
@@ -121,6 +122,9 @@ void dt_cuda_block_close(struct dt_block_state *state)
     }
     dt_cuda_free(state->cuda, state->z);
     dt_cuda_free(state->cuda, state->weight);
+    if (--state->cuda->n_blocks == 0) {
+        dt_cuda_release_scratch(state->cuda);
+    }
     free(state);
 }
 

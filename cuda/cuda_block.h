@@ -36,6 +36,7 @@ struct dt_cuda {
     void *cublas_workspace;
     struct dt_cuda_memory memory;
     struct dt_cuda_scratch scratch[DT_CUDA_N_SCRATCH];
+    int n_blocks; /* open: they share it */
     struct dt_cuda_batches batches;
     struct dt_cuda_batch batch;
     struct dt_gpu_step *step; /* device */

@@ -90,6 +90,14 @@ enum dt_status dt_cuda_reserve_scratch(struct dt_cuda *cuda, enum dt_cuda_scratc
     return DT_OK;
 }
 
+void dt_cuda_release_scratch(struct dt_cuda *cuda)
+{
+    for (int i = 0; i < DT_CUDA_N_SCRATCH; i++) {
+        dt_cuda_free(cuda, cuda->scratch[i].memory);
+        cuda->scratch[i] = (struct dt_cuda_scratch){0};
+    }
+}
+
 enum dt_status dt_cuda_reserve_batch(struct dt_cuda *cuda, int capacity)
 {
     struct dt_cuda_batches *batches = &cuda->batches;

@@ -47,6 +47,7 @@ struct dt_cuda_batches {
 /* Grow what is shared, if it is too small; only while blocks are opened, as it waits for the GPU. */
 enum dt_status dt_cuda_reserve_scratch(struct dt_cuda *cuda, enum dt_cuda_scratch_use use, const char *what, size_t n_bytes);
 enum dt_status dt_cuda_reserve_batch(struct dt_cuda *cuda, int capacity);
+void dt_cuda_release_scratch(struct dt_cuda *cuda); /* when no block is open any more: the next ones may be smaller */
 
 /* struct dt_device_module's `memory`. */
 void dt_cuda_memory(struct dt_backend *backend, struct dt_device_memory *out);

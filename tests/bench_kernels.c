@@ -325,8 +325,8 @@ static void step_bench(const char *isa)
     struct dt_optimizer optimizer;
     CHECK_INT(dt_model_lower(&tutorial, &model), DT_OK);
     CHECK_INT(dt_cpu_backend.open(&options, &backend), DT_OK);
-    CHECK_INT(dt_network_open(&model, backend, n_images, &net), DT_OK);
-    CHECK_INT(dt_optimizer_open(&adam, backend, model.arena_elems, &optimizer), DT_OK);
+    CHECK_INT(dt_network_open(&model, backend, n_images, NULL, &net), DT_OK);
+    CHECK_INT(dt_optimizer_open(&adam, backend, model.arena_elems, NULL, &optimizer), DT_OK);
     CHECK_INT(dt_cpu_backend.samples_open(backend, &samples, &bound), DT_OK);
     dt_model_init(&model, 1, net->params); /* device memory is host memory here */
     const uint32_t n_steps = n_rounds == 1 ? 1 : 60;

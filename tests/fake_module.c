@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dist/allreduce/staged.h"
+#include "dist/allreduce/ways.h"
 #include "model/device_module.h"
 
 #define DEVICE_BIT ((uintptr_t)1 << 55)
@@ -17,7 +17,6 @@
 struct fake_backend {
     struct dt_backend base;
     struct dt_backend *cpu;
-    size_t arena_elems; /* of the last model opened */
     char description[64];
 };
 
@@ -137,7 +136,6 @@ static struct dt_network_plan fake_plan(const struct dt_backend *backend, const 
 static enum dt_status fake_block_open(struct dt_backend *backend, const struct dt_model *model, int block, int capacity,
                                       struct dt_block_state **out)
 {
-    ((struct fake_backend *)backend)->arena_elems = model->arena_elems;
     return dt_cpu_backend.block_open(cpu_of(backend), model, block, capacity, out);
 }
 
@@ -214,9 +212,14 @@ static enum dt_status fake_probe(int local_rank, struct dt_device_info *out, int
 }
 
 /* In place of NCCL. */
-static enum dt_status fake_comm_open(struct dt_comm *host, struct dt_backend *backend, struct dt_comm **out)
+static enum dt_status fake_allreduce_open(const struct dt_allreduce_spec *spec, struct dt_allreduce **out)
 {
-    return dt_comm_open_staged(host, backend, ((struct fake_backend *)backend)->arena_elems, out);
+    struct dt_allreduce_spec staged = *spec;
+    staged.type = DT_ALLREDUCE_STAGED;
+    staged.device_open = NULL;
+    DT_TRY(dt_allreduce_open(&staged, out));
+    (*out)->type = DT_ALLREDUCE_NCCL;
+    return DT_OK;
 }
 
 /* Numbers that the summary of a run must show. */
@@ -239,5 +242,5 @@ const struct dt_device_module dt_device_module = {.version = FAKE_VERSION,
                                                   .backend = &fake_ops,
                                                   .probe = fake_probe,
                                                   .memory = fake_memory,
-                                                  .comm_open = fake_comm_open,
+                                                  .allreduce_open = fake_allreduce_open,
                                                   .versions = fake_versions};

@@ -5,7 +5,7 @@
 
 #include "check.h"
 #include "dist/ranks/world.h"
-#include "dist/strategy/dist_optimizer.h"
+#include "dist/strategy/strategies.h"
 
 #define RIG_MAX_BATCH 64
 
@@ -62,8 +62,7 @@ struct rig {
     struct dt_model model;
     struct dt_backend *backend;
     struct dt_network *network;
-    struct dt_optimizer optimizer;
-    struct dt_dist_optimizer dist;
+    struct dt_strategy *strategy;
     struct dt_bound_samples *bound;
     double loss_sum; /* of the last step's batch */
 };
@@ -79,22 +78,22 @@ static inline void rig_open(struct rig *rig, const struct rig_spec *spec, struct
     *rig = (struct rig){.bound = NULL};
     CHECK_OK(dt_model_lower(&model, &rig->model));
     CHECK_OK(spec->backend->open(&(struct dt_backend_options){.n_threads = 1}, &rig->backend));
-    CHECK_OK(dt_network_open(&rig->model, rig->backend, RIG_MAX_BATCH, &rig->network));
-    CHECK_OK(dt_optimizer_open(&spec->optimizer, rig->backend, rig->model.arena_elems, &rig->optimizer));
-    CHECK_OK(dt_dist_optimizer_open(&spec->dist, comm, rig->network, &rig->optimizer, &rig->dist));
-    CHECK_OK(dt_dist_optimizer_share(&rig->dist, NULL));
-    if (spec->together) {
-        CHECK_OK(dt_dist_optimizer_step_together(&rig->dist, true));
-    }
+    const struct dt_strategy_spec strategy = {.dist = spec->dist,
+                                              .optimizer = spec->optimizer,
+                                              .model = &rig->model,
+                                              .comm = comm,
+                                              .backend = rig->backend,
+                                              .together = spec->together};
+    CHECK_OK(dt_strategy_open(&strategy, &rig->strategy));
+    CHECK_OK(dt_network_open(&rig->model, rig->backend, RIG_MAX_BATCH, &rig->strategy->memory, &rig->network));
     CHECK_OK(rig->backend->ops->samples_open(rig->backend, samples, &rig->bound));
 }
 
 static inline void rig_close(struct rig *rig)
 {
     rig->backend->ops->samples_close(rig->backend, rig->bound);
-    dt_dist_optimizer_close(&rig->dist);
-    dt_optimizer_close(&rig->optimizer);
     dt_network_close(rig->network);
+    dt_strategy_close(rig->strategy);
     rig->backend->ops->close(rig->backend);
 }
 
@@ -112,7 +111,8 @@ static inline float *rig_param(struct rig *rig, const char *name)
 /* Summed over the ranks where averaging is on. */
 static inline const float *rig_grad(struct rig *rig, const char *name)
 {
-    const float *grads = rig->dist.spec.average ? rig->dist.allreduce.total : rig->network->grads;
+    const struct dt_allreduce *allreduce = rig->strategy->allreduce;
+    const float *grads = allreduce != NULL ? allreduce->total : rig->network->grads;
     return grads + (rig_param(rig, name) - rig->network->params);
 }
 
@@ -125,15 +125,16 @@ static inline void rig_pass(struct rig *rig, const struct dt_update *update, con
     CHECK_OK(dt_network_gather(rig->network, rig->bound, &batch));
     CHECK_OK(dt_network_forward(rig->network, &pass));
     CHECK_OK(dt_network_loss(rig->network, rig->bound, &pass));
-    CHECK_OK(dt_dist_optimizer_backward(&rig->dist, update, &pass));
-    CHECK_OK(dt_dist_optimizer_finish(&rig->dist, update));
+    struct dt_strategy_step step = dt_strategy_begin(rig->strategy, update);
+    CHECK_OK(dt_strategy_backward(&step, rig->network, &pass));
+    CHECK_OK(dt_strategy_wait(&step));
     CHECK_OK(rig->backend->ops->metrics_take(rig->backend, &metrics));
     rig->loss_sum = metrics.loss_sum;
 }
 
 static inline void rig_step(struct rig *rig, const uint32_t *rows, int n, int n_global, double lr)
 {
-    const struct dt_update update = dt_dist_optimizer_next(&rig->dist, lr, (size_t)n_global, (size_t)n);
+    const struct dt_update update = dt_strategy_next(rig->strategy, lr, (size_t)n_global, (size_t)n);
     rig_pass(rig, &update, rows, n);
 }
 

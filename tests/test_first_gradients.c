@@ -56,7 +56,7 @@ static void first_gradients(const struct dt_backend_ops *ops, const struct dt_sa
         rows[i] = i;
     }
     CHECK_INT(ops->open(&options, &backend), DT_OK);
-    CHECK_INT(dt_network_open(&model, backend, N_SAMPLES, &net), DT_OK);
+    CHECK_INT(dt_network_open(&model, backend, N_SAMPLES, NULL, &net), DT_OK);
     CHECK_INT(ops->samples_open(backend, samples, &bound), DT_OK);
     dt_model_init(&model, 5, net->params);
     CHECK_INT(dt_network_gather(net, bound, &batch), DT_OK);

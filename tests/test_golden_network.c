@@ -114,7 +114,7 @@ static void check_training(struct dt_network *network, struct dt_bound_samples *
     struct dt_optimizer optimizer;
     float losses[N_STEPS], expected[N_STEPS];
     char found[64];
-    CHECK_INT(dt_optimizer_open(&spec, network->backend, network->model->arena_elems, &optimizer), DT_OK);
+    CHECK_INT(dt_optimizer_open(&spec, network->backend, network->model->arena_elems, NULL, &optimizer), DT_OK);
     for (int i = 0; i < N_STEPS; i++) {
         losses[i] = (float)train_pass(network, bound, pass);
         CHECK_INT(optimizer_step(&optimizer, network->params, network->grads, spec.lr, 1.0 / N_SAMPLES), DT_OK);
@@ -136,7 +136,7 @@ static void run_backend(const struct dt_backend_ops *ops)
     struct dt_network *network = NULL;
     CHECK_INT(ops->open(&options, &backend), DT_OK);
     CHECK_INT(ops->samples_open(backend, &samples, &bound), DT_OK);
-    CHECK_INT(dt_network_open(&model, backend, N_SAMPLES, &network), DT_OK);
+    CHECK_INT(dt_network_open(&model, backend, N_SAMPLES, NULL, &network), DT_OK);
     set_weights(&model, network);
 
     FILE *file = fixture_open("network.txt");

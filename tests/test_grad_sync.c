@@ -2,13 +2,14 @@
  * every way of adding them, whose messages and bytes are counted against the formula. */
 #include "rig.h"
 
+#include "dist/allreduce/ways.h"
 #include "dist/strategy/grad_sync.h"
 
 enum { N_BLOCKS = 6, N_ELEMS = 30000 };
 static const size_t ends[N_BLOCKS] = {16, 48, 10048, 10064, 29984, N_ELEMS};
 static const size_t bucket_sizes[] = {0, 4, 64, 4000, 40064, 1u << 30};
-static float own_grads[N_ELEMS + 16], *grads;
-static struct dt_allreduce way;
+static float *grads;
+static struct dt_allreduce *way;
 
 static float grad_of(int rank, int step, size_t i)
 {
@@ -92,7 +93,7 @@ static void test_step(struct dt_grad_sync *sync, int step)
 static void test_sync(size_t bucket_bytes, bool overlap)
 {
     struct dt_grad_sync sync;
-    CHECK_OK(dt_grad_sync_open(&way, ends, N_BLOCKS, bucket_bytes, overlap, &sync));
+    CHECK_OK(dt_grad_sync_open_at(way, ends, N_BLOCKS, bucket_bytes, overlap, &sync));
     check_buckets(&sync, bucket_bytes);
     for (int step = 0; step < 3; step++) {
         test_step(&sync, step);
@@ -102,13 +103,13 @@ static void test_sync(size_t bucket_bytes, bool overlap)
 static void test_numbers_of_buckets(void)
 {
     struct dt_grad_sync sync;
-    CHECK_OK(dt_grad_sync_open(&way, ends, N_BLOCKS, 0, true, &sync));
+    CHECK_OK(dt_grad_sync_open_at(way, ends, N_BLOCKS, 0, true, &sync));
     CHECK_INT(sync.n_buckets, N_BLOCKS);
-    CHECK_OK(dt_grad_sync_open(&way, ends, N_BLOCKS, (size_t)128 << 20, true, &sync));
+    CHECK_OK(dt_grad_sync_open_at(way, ends, N_BLOCKS, (size_t)128 << 20, true, &sync));
     CHECK_INT(sync.n_buckets, 1);
-    CHECK_OK(dt_grad_sync_open(&way, ends, N_BLOCKS, 40000, true, &sync)); /* 10000 floats: ends at 10048 and 29984 */
+    CHECK_OK(dt_grad_sync_open_at(way, ends, N_BLOCKS, 40000, true, &sync)); /* 10000 floats: ends at 10048 and 29984 */
     CHECK_INT(sync.n_buckets, 3);
-    CHECK_OK(dt_grad_sync_open(&way, NULL, 0, 40000, true, &sync)); /* a model without parameters */
+    CHECK_OK(dt_grad_sync_open_at(way, NULL, 0, 40000, true, &sync)); /* a model without parameters */
     CHECK_INT(sync.n_buckets, 0);
     dt_grad_sync_begin(&sync);
     CHECK_OK(dt_grad_sync_wait(&sync, NULL, NULL));
@@ -117,7 +118,7 @@ static void test_numbers_of_buckets(void)
 static void test_wrong_order(void)
 {
     struct dt_grad_sync sync;
-    CHECK_OK(dt_grad_sync_open(&way, ends, N_BLOCKS, (size_t)1 << 30, true, &sync));
+    CHECK_OK(dt_grad_sync_open_at(way, ends, N_BLOCKS, (size_t)1 << 30, true, &sync));
     dt_grad_sync_begin(&sync);
     CHECK_STATUS(dt_grad_sync_ready(&sync, 16, 48), DT_INTERNAL);
     CHECK_OK(dt_grad_sync_ready(&sync, 0, 16));
@@ -140,14 +141,14 @@ static void check_traffic(struct dt_comm *comm)
 {
     struct dt_wire_count before, after;
     struct dt_request request;
-    const struct dt_algorithm *algorithm = dt_allreduce_algorithm(way.type);
-    if (algorithm == NULL || way.wire == NULL || way.shared.part != NULL) {
+    const struct dt_algorithm *algorithm = dt_allreduce_algorithm(way->type);
+    if (algorithm == NULL || way->shared != NULL) {
         return;
     }
-    CHECK(dt_allreduce_sent(&way, &before));
-    CHECK_OK(dt_allreduce_start(&way, 0, 0, N_ELEMS, "counted sum", &request));
+    CHECK(dt_allreduce_sent(way, &before));
+    CHECK_OK(dt_allreduce_start(way, 0, 0, N_ELEMS, "counted sum", &request));
     CHECK_OK(dt_comm_wait(comm, &request));
-    CHECK(dt_allreduce_sent(&way, &after));
+    CHECK(dt_allreduce_sent(way, &after));
     double sent[] = {(double)(after.messages - before.messages), (double)(after.bytes - before.bytes)};
     CHECK_OK(dt_comm_allreduce(comm, sent, 2, DT_TYPE_F64, DT_REDUCE_SUM, "sum of what was sent"));
     const struct dt_traffic expected = algorithm->formula(comm->size, N_ELEMS);
@@ -157,19 +158,18 @@ static void check_traffic(struct dt_comm *comm)
 
 static void test_way(struct dt_comm *comm, enum dt_allreduce_type type)
 {
-    const struct dt_allreduce_spec spec = {
-        .type = type, .comm = comm, .memory = own_grads, .n_elems = N_ELEMS + 16, .n_slots = N_BLOCKS};
+    const struct dt_allreduce_spec spec = {.type = type, .comm = comm, .n_elems = N_ELEMS + 16, .n_slots = N_BLOCKS};
     const bool shares = comm->n_hosts < comm->size;
     CHECK_OK(dt_allreduce_open(&spec, &way));
     if (type == DT_ALLREDUCE_AUTO) {
-        CHECK_INT(way.type, shares ? DT_ALLREDUCE_SHARED_MEMORY : DT_ALLREDUCE_MPI);
+        CHECK_INT(way->type, shares ? DT_ALLREDUCE_SHARED_MEMORY : DT_ALLREDUCE_MPI);
     } else if (type == DT_ALLREDUCE_MPI || (shares && type == DT_ALLREDUCE_HIERARCHICAL)) {
-        CHECK_INT(way.type, type);
+        CHECK_INT(way->type, type);
     }
-    grads = way.part;
+    grads = way->part;
     test_all();
     check_traffic(comm);
-    dt_allreduce_close(&way);
+    dt_allreduce_close(way);
 }
 
 int main(void)

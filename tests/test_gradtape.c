@@ -96,8 +96,7 @@ static void set_weights(struct rig *rig, float value)
     }
 }
 
-/* The sum of all outputs, its gradient with respect to every output being 1; then the backward pass, and a step unless `update` is
- * NULL. */
+/* The sum of all outputs, its gradient with respect to every output being 1; then the backward pass, and a step. */
 static float forward_and_backward(struct rig *rig, const struct dt_update *update)
 {
     const struct dt_batch batch = {.n = N_SAMPLES, .rows = rows, .ids = rows};
@@ -109,8 +108,9 @@ static float forward_and_backward(struct rig *rig, const struct dt_update *updat
         loss += (double)dt_network_logits(rig->network)[i];
         dt_network_dlogits(rig->network)[i] = 1.0f;
     }
-    CHECK_OK(dt_dist_optimizer_backward(&rig->dist, update, &pass));
-    CHECK_OK(dt_dist_optimizer_finish(&rig->dist, update));
+    struct dt_strategy_step step = dt_strategy_begin(rig->strategy, update);
+    CHECK_OK(dt_strategy_backward(&step, rig->network, &pass));
+    CHECK_OK(dt_strategy_wait(&step));
     return (float)loss;
 }
 
@@ -132,13 +132,14 @@ static void check_weights(struct rig *rig, const char *w0, const char *w1, const
 static void test_backend(const struct dt_backend_ops *backend, struct dt_comm *comm)
 {
     struct rig rig;
+    const struct dt_update no_step = {.type = DT_OPTIMIZER_SGD}; /* its learning rate is 0 */
     spec.backend = backend;
     const bool first = comm->rank == 0;
 
     spec.dist.average = false; /* the gradients of each rank by itself */
     rig_open(&rig, &spec, comm, &samples);
     set_weights(&rig, first ? 1 : 0);
-    CHECK_DIGITS(forward_and_backward(&rig, NULL), first ? "26.431675" : "0");
+    CHECK_DIGITS(forward_and_backward(&rig, &no_step), first ? "26.431675" : "0");
     check_layer(rig_grad(&rig, "fc1.weight"), rig_grad(&rig, "fc1.bias"), 1, first ? "2.0128188" : "0.75015247",
                 first ? "2.7977395" : "1.4605565", "4");
     rig_close(&rig);
@@ -146,11 +147,11 @@ static void test_backend(const struct dt_backend_ops *backend, struct dt_comm *c
     spec.dist.average = true; /* their mean, a step with it, and the broadcast */
     rig_open(&rig, &spec, comm, &samples);
     set_weights(&rig, first ? 1 : 0);
-    const struct dt_update update = dt_dist_optimizer_next(&rig.dist, 1.0, 2, 1);
+    const struct dt_update update = dt_strategy_next(rig.strategy, 1.0, 2, 1);
     forward_and_backward(&rig, &update);
     check_layer(rig_grad(&rig, "fc1.weight"), rig_grad(&rig, "fc1.bias"), 0.5f, "1.3814857", "2.129148", "4");
     check_weights(&rig, first ? "-0.3814857" : "-1.3814857", first ? "-1.129148" : "-2.129148", first ? "-3" : "-4");
-    CHECK_OK(dt_dist_optimizer_broadcast(&rig.dist));
+    CHECK_OK(dt_strategy_broadcast(rig.strategy));
     check_weights(&rig, "-0.3814857", "-1.129148", "-3");
     rig_close(&rig);
 }

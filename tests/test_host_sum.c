@@ -6,6 +6,8 @@
 
 #include "rig.h"
 
+#include "dist/allreduce/host_sum.h"
+
 enum { N_ELEMS = 100003, N_RANGES = 5, N_ROUNDS = 40 };
 /* Ranges of one element, of none, below a piece, and of many pieces that do not divide it. */
 static const size_t ends[N_RANGES] = {1, 1, 5000, 40000, N_ELEMS};

@@ -50,7 +50,9 @@ static struct line train(struct dt_comm *comm, int rank, int n_ranks, bool avera
     float *m = rig_param(&rig, "fc1.weight"), *n = rig_param(&rig, "fc1.bias");
     *m = start.m;
     *n = start.n;
-    CHECK_OK(dt_dist_optimizer_broadcast(&rig.dist));
+    if (spec.dist.broadcast) {
+        CHECK_OK(dt_strategy_broadcast(rig.strategy));
+    }
     for (int step = 0; step < N_STEPS; step++) {
         rig_step(&rig, rows, n_rows, N_POINTS, LEARNING_RATE);
         if (every_step != NULL) {

@@ -48,7 +48,7 @@ static void run_case(struct dt_backend *backend, FILE *file, const char *name, c
     spec.weight_decay = (double)decay_and_clip[0];
     spec.clip_norm = (double)decay_and_clip[1];
     struct dt_optimizer optimizer;
-    CHECK_INT(dt_optimizer_open(&spec, backend, N_WEIGHTS, &optimizer), DT_OK);
+    CHECK_INT(dt_optimizer_open(&spec, backend, N_WEIGHTS, NULL, &optimizer), DT_OK);
     void *weights = NULL, *grads = NULL;
     CHECK_INT(backend->ops->alloc(backend, N_WEIGHTS * sizeof(float), &weights), DT_OK);
     CHECK_INT(backend->ops->alloc(backend, N_WEIGHTS * sizeof(float), &grads), DT_OK);
@@ -111,7 +111,7 @@ static void check_betas(const struct dt_backend_ops *ops, double beta1, double b
     void *weight = NULL, *grad = NULL;
     struct adam exact = {0};
     CHECK_INT(ops->open(&options, &backend), DT_OK);
-    CHECK_INT(dt_optimizer_open(&spec, backend, 1, &optimizer), DT_OK);
+    CHECK_INT(dt_optimizer_open(&spec, backend, 1, NULL, &optimizer), DT_OK);
     CHECK_INT(ops->alloc(backend, sizeof(float), &weight), DT_OK);
     CHECK_INT(ops->alloc(backend, sizeof(float), &grad), DT_OK);
     for (int t = 1; t <= 300; t++) {

@@ -26,7 +26,8 @@ static enum dt_status open_arenas(const struct dt_trainer *t, struct host_arenas
 {
     const size_t n = t->model.arena_elems;
     if (t->backend->host_memory) {
-        *out = (struct host_arenas){.params = t->network->params, .states = {t->strategy->optimizer.states[0], t->strategy->optimizer.states[1]}};
+        *out = (struct host_arenas){.params = t->network->params,
+                                    .states = {t->strategy->optimizer.states[0], t->strategy->optimizer.states[1]}};
         return DT_OK;
     }
     *out = (struct host_arenas){.params = calloc(n, sizeof(float)), .copies = true};

@@ -10,6 +10,7 @@
 #include "train/data_spec.h"
 #include "train/ranks.h"
 
+#define SMALLER " (use a smaller batch, model or data set)"
 #define SPARE_SHARE 64 /* of a GPU's memory, where a batch is said to fit */
 
 static size_t global_batch(const struct dt_config *config, int world_size)
@@ -124,11 +125,13 @@ static enum dt_status open_strategy(struct dt_trainer *t)
                                           .device_open = t->device.allreduce_open,
                                           .together = t->n_threads == 1, /* several threads are quicker in a step of their own */
                                           .recorded = records_steps(t)};
-    const enum dt_status s = dt_strategy_open(&spec, &t->strategy);
-    if (s == DT_NO_MEMORY && has_own_memory(&t->device)) {
-        return dt_error_around(s, "", " (use a smaller model)");
-    }
-    return s;
+    return dt_strategy_open(&spec, &t->strategy);
+}
+
+/* Of a device whose memory is its own. */
+static enum dt_status with_cure(const struct dt_trainer *t, enum dt_status s)
+{
+    return s == DT_NO_MEMORY && has_own_memory(&t->device) ? dt_error_around(s, "", SMALLER) : s;
 }
 
 /* Local: no rank waits for another in it. */
@@ -203,7 +206,7 @@ static enum dt_status no_gpu_memory(struct dt_trainer *t)
         snprintf(cure, sizeof cure, " (%d samples at a time would fit: set train.batch.%s=%lld, or train.accumulate=%lld)", n,
                  global ? "global" : "per_rank", n * k * (global ? t->world->size : 1), k * ((capacity + n - 1) / n));
     } else {
-        snprintf(cure, sizeof cure, " (use a smaller batch, model or data set)");
+        snprintf(cure, sizeof cure, "%s", SMALLER);
     }
     return dt_error_around(dt_error(DT_NO_MEMORY, "%s", text), "", cure);
 }
@@ -220,8 +223,8 @@ static enum dt_status open_graph(struct dt_trainer *t)
     if (!records_steps(t)) {
         return DT_OK;
     }
-    return t->device.module->graph->open(t->backend, t->strategy->allreduce, t->loader.capacity, dt_trainer_gpu_step, t,
-                                         &t->graph);
+    return t->device.module->graph->open(t->backend, t->device.allreduce_open != NULL ? t->strategy->allreduce : NULL,
+                                         t->loader.capacity, dt_trainer_gpu_step, t, &t->graph);
 }
 
 /* `batch.global` fixes the batch, so there is nothing to scale the rate for. */
@@ -261,8 +264,8 @@ static enum dt_status agree_unless_stalled(struct dt_world *world, enum dt_statu
 static enum dt_status open_parts(struct dt_trainer *t)
 {
     DT_TRY(dt_world_agree(t->world, open_data(t)));
-    DT_TRY(dt_world_agree(t->world, open_backend(t)));
-    DT_TRY(agree_unless_stalled(t->world, open_strategy(t)));
+    DT_TRY(dt_world_agree(t->world, with_cure(t, open_backend(t))));
+    DT_TRY(agree_unless_stalled(t->world, with_cure(t, open_strategy(t))));
     DT_TRY(dt_world_agree(t->world, open_network_or_advise(t)));
     DT_TRY(dt_world_agree(t->world, open_graph(t)));
     plan_schedule(t);

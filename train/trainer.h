@@ -30,8 +30,8 @@ struct dt_trainer {
     struct dt_device_choice device;
     struct dt_backend *backend;
     struct dt_strategy *strategy; /* has weights, gradients and the optimizer */
-    struct dt_step_graph *graph; /* the GPU takes steps on its own; NULL: it does not */
-    uint64_t n_at_once;          /* with graph: steps that it is given together next */
+    struct dt_step_graph *graph;  /* the GPU takes steps on its own; NULL: it does not */
+    uint64_t n_at_once;           /* with graph: steps that it is given together next */
     struct dt_bound_samples *samples;
     struct dt_network *network;
     struct dt_replica_check check;

@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "cli/commands/bench_allreduce.h"
-#include "dist/allreduce/staged.h"
+#include "dist/allreduce/ways.h"
 #include "dist/ranks/stop.h"
 #include "train/device.h"
 #include "train/ranks.h"
@@ -14,7 +14,7 @@
 
 /* A way of adding, in memory of `backend`, or the program's where that is NULL. */
 struct way {
-    struct dt_allreduce allreduce;
+    struct dt_allreduce *allreduce;
     struct dt_backend *backend;
     struct dt_sum_row *row; /* borrowed */
 };
@@ -47,23 +47,23 @@ static enum dt_status read_config(const struct dt_args *args, struct dt_config *
 static enum dt_status sum_once(struct bench *b, struct way *way, size_t n_elems)
 {
     struct dt_request request;
-    DT_TRY(dt_allreduce_start(&way->allreduce, 0, 0, n_elems, b->name, &request));
-    DT_TRY(dt_comm_wait(way->allreduce.comm, &request));
+    DT_TRY(dt_allreduce_start(way->allreduce, 0, 0, n_elems, b->name, &request));
+    DT_TRY(dt_comm_wait(way->allreduce->comm, &request));
     return way->backend != NULL ? way->backend->ops->sync(way->backend) : DT_OK;
 }
 
 /* A sum that is not timed, of numbers that are known. */
 static enum dt_status check_once(struct bench *b, struct way *way, size_t n_elems, size_t *n_wrong)
 {
-    float *mine = way->backend != NULL ? b->host : way->allreduce.part;
-    const float *sum = way->backend != NULL ? b->host : way->allreduce.total;
+    float *mine = way->backend != NULL ? b->host : way->allreduce->part;
+    const float *sum = way->backend != NULL ? b->host : way->allreduce->total;
     dt_bench_fill(mine, n_elems, b->world->rank, ++b->n_rounds);
     if (way->backend != NULL) {
-        DT_TRY(way->backend->ops->copy_in(way->backend, way->allreduce.part, mine, n_elems * sizeof *mine));
+        DT_TRY(way->backend->ops->copy_in(way->backend, way->allreduce->part, mine, n_elems * sizeof *mine));
     }
     DT_TRY(sum_once(b, way, n_elems));
     if (way->backend != NULL) {
-        DT_TRY(way->backend->ops->copy_out(way->backend, b->host, way->allreduce.total, n_elems * sizeof *mine));
+        DT_TRY(way->backend->ops->copy_out(way->backend, b->host, way->allreduce->total, n_elems * sizeof *mine));
     }
     *n_wrong += dt_bench_count_wrong(sum, n_elems, b->world->size, b->n_rounds);
     return DT_OK;
@@ -73,26 +73,26 @@ static enum dt_status check_once(struct bench *b, struct way *way, size_t n_elem
 static enum dt_status clear(struct bench *b, struct way *way, size_t n_elems)
 {
     if (way->backend == NULL) {
-        memset(way->allreduce.part, 0, n_elems * sizeof *way->allreduce.part);
+        memset(way->allreduce->part, 0, n_elems * sizeof *way->allreduce->part);
         return DT_OK;
     }
     memset(b->host, 0, n_elems * sizeof *b->host);
-    return way->backend->ops->copy_in(way->backend, way->allreduce.part, b->host, n_elems * sizeof *b->host);
+    return way->backend->ops->copy_in(way->backend, way->allreduce->part, b->host, n_elems * sizeof *b->host);
 }
 
 /* What the wire counts of one sum: the rank that sends most, and whether all ranks together send what the formula says. */
 static enum dt_status count_messages(struct bench *b, struct way *way, struct dt_sum_point *p)
 {
-    const struct dt_algorithm *algorithm = dt_allreduce_algorithm(way->allreduce.type);
+    const struct dt_algorithm *algorithm = dt_allreduce_algorithm(way->allreduce->type);
     struct dt_wire_count before, after;
-    p->counted = dt_allreduce_sent(&way->allreduce, &before);
+    p->counted = dt_allreduce_sent(way->allreduce, &before);
     DT_TRY(sum_once(b, way, p->n_elems));
-    (void)dt_allreduce_sent(&way->allreduce, &after);
+    (void)dt_allreduce_sent(way->allreduce, &after);
     double most[] = {(double)(after.messages - before.messages), (double)(after.bytes - before.bytes)}, all[] = {most[0], most[1]};
     DT_TRY(dt_comm_allreduce(b->world->comm, most, 2, DT_TYPE_F64, DT_REDUCE_MAX, "exchange of what was sent"));
     DT_TRY(dt_comm_allreduce(b->world->comm, all, 2, DT_TYPE_F64, DT_REDUCE_SUM, "sum of what was sent"));
     p->most = (struct dt_wire_count){.messages = (uint64_t)most[0], .bytes = (uint64_t)most[1]};
-    if (algorithm != NULL && way->allreduce.shared.part == NULL) {
+    if (algorithm != NULL && way->allreduce->shared == NULL) {
         const struct dt_traffic expected = dt_algorithm_formula(algorithm, b->world->size, p->n_elems);
         p->as_foretold = all[0] == (double)expected.messages && all[1] == (double)(expected.elements * sizeof(float));
         b->n_unlike += !p->as_foretold;
@@ -147,7 +147,7 @@ static enum dt_status measure_sizes(struct bench *b, struct way *way)
         p->n_elems = size / sizeof(float);
         p->n_bytes = p->n_elems * sizeof(float);
         p->as_foretold = true;
-        snprintf(b->name, sizeof b->name, "allreduce of %zu bytes (%s)", p->n_bytes, dt_allreduce_names[way->allreduce.type]);
+        snprintf(b->name, sizeof b->name, "allreduce of %zu bytes (%s)", p->n_bytes, dt_allreduce_names[way->allreduce->type]);
         dt_comm_phase(b->world->comm, "bench allreduce");
         for (size_t i = 0; i < b->options.n_checks; i++) {
             DT_TRY(check_once(b, way, p->n_elems, &p->n_wrong));
@@ -167,7 +167,7 @@ static enum dt_status measure_sizes(struct bench *b, struct way *way)
 /* Whose buffer and result are in place. */
 static enum dt_status measure(struct bench *b, struct way *way)
 {
-    const enum dt_allreduce_type type = way->allreduce.type;
+    const enum dt_allreduce_type type = way->allreduce->type;
     if (b->world->rank == 0) {
         dt_sum_print_head(b->world, &b->options, type);
     }
@@ -186,52 +186,26 @@ static size_t largest_elems(const struct bench *b)
     return b->options.max_bytes / sizeof(float);
 }
 
-/* In `memory`, of the backend if there is one. `device`: the communicator that reaches it. */
-static enum dt_status by_type(struct bench *b, enum dt_allreduce_type type, struct dt_backend *backend, struct dt_comm *device,
-                              float *memory)
+/* In memory of the backend, if there is one. */
+static enum dt_status by_type(struct bench *b, enum dt_allreduce_type type, struct dt_backend *backend)
 {
     struct way way = {.backend = backend, .row = &b->rows[type]};
-    const struct dt_allreduce_spec spec = {
-        .type = type, .comm = b->world->comm, .device = device, .memory = memory, .n_elems = largest_elems(b), .n_slots = 1};
-    DT_TRY(dt_allreduce_open(&spec, &way.allreduce));
+    const struct dt_allreduce_spec spec = {.type = type,
+                                           .comm = b->world->comm,
+                                           .backend = backend,
+                                           .device_open = type == DT_ALLREDUCE_NCCL ? b->device.module->allreduce_open : NULL,
+                                           .n_elems = largest_elems(b),
+                                           .n_slots = 1};
+    DT_TRY(dt_world_agree(b->world, dt_allreduce_open(&spec, &way.allreduce)));
     enum dt_status s = DT_OK;
-    if (way.allreduce.type == type) {
+    if (way.allreduce->type == type) {
         s = measure(b, &way);
     } else if (b->world->rank == 0) {
-        printf("# %s: not here, because %s\n\n", dt_allreduce_names[type], way.allreduce.why);
+        printf("# %s: not here, because %s\n\n", dt_allreduce_names[type], way.allreduce->why);
     }
     if (s != DT_STALLED) { /* others may still be at work in it */
-        dt_allreduce_close(&way.allreduce);
+        dt_allreduce_close(way.allreduce);
     }
-    return s;
-}
-
-/* nccl or staged. */
-static enum dt_status by_device(struct bench *b, enum dt_allreduce_type type, struct dt_backend *backend, struct dt_comm *device)
-{
-    void *memory = NULL;
-    DT_TRY(dt_world_agree(b->world, backend->ops->alloc(backend, b->options.max_bytes, &memory)));
-    const enum dt_status s = by_type(b, type, backend, device, memory);
-    backend->ops->free(backend, memory);
-    return s;
-}
-
-static enum dt_status by_nccl(struct bench *b, struct dt_backend *backend)
-{
-    struct dt_comm *comm = NULL;
-    enum dt_status s = b->device.module->comm_open(b->world->comm, backend, &comm);
-    s = s == DT_OK || s == DT_STALLED ? s : dt_error_agreed(s);
-    s = s == DT_OK ? by_device(b, DT_ALLREDUCE_NCCL, backend, comm) : s;
-    dt_comm_close(comm);
-    return s;
-}
-
-static enum dt_status by_staging(struct bench *b, struct dt_backend *backend)
-{
-    struct dt_comm *comm = NULL;
-    DT_TRY(dt_comm_open_staged(b->world->comm, backend, largest_elems(b), &comm));
-    const enum dt_status s = by_device(b, DT_ALLREDUCE_STAGED, backend, comm);
-    dt_comm_close(comm);
     return s;
 }
 
@@ -245,9 +219,10 @@ static enum dt_status by_gpus(struct bench *b)
     const struct dt_backend_options options = {.n_threads = 1, .local_rank = b->world->local_rank};
     struct dt_backend *backend = NULL;
     DT_TRY(dt_world_agree(b->world, b->device.backend->open(&options, &backend)));
-    enum dt_status s = b->device.nccl && is_asked_for(b, DT_ALLREDUCE_NCCL) ? by_nccl(b, backend) : DT_OK;
+    const bool nccl = b->device.allreduce_open != NULL && is_asked_for(b, DT_ALLREDUCE_NCCL);
+    enum dt_status s = nccl ? by_type(b, DT_ALLREDUCE_NCCL, backend) : DT_OK;
     if (s == DT_OK && is_asked_for(b, DT_ALLREDUCE_STAGED) && b->world->size > 1) {
-        s = by_staging(b, backend);
+        s = by_type(b, DT_ALLREDUCE_STAGED, backend);
     }
     backend->ops->close(backend);
     return s;
@@ -259,7 +234,7 @@ static enum dt_status by_all_ways(struct bench *b)
     for (int type = 0; type < DT_N_ALLREDUCE_TYPES; type++) {
         const bool worth = b->world->size > 1 || type == DT_ALLREDUCE_MPI;
         if (type != DT_ALLREDUCE_AUTO && worth && is_asked_for(b, type) && !dt_allreduce_is_for_gpus(type)) {
-            DT_TRY(by_type(b, type, NULL, NULL, b->host));
+            DT_TRY(by_type(b, type, NULL));
         }
     }
     return b->device.module != NULL ? by_gpus(b) : DT_OK;
@@ -268,19 +243,19 @@ static enum dt_status by_all_ways(struct bench *b)
 /* What auto takes in host memory, which only it can say. */
 static enum dt_status find_auto(struct bench *b, enum dt_allreduce_type *out)
 {
-    struct dt_allreduce a;
-    const struct dt_allreduce_spec spec = {
-        .type = DT_ALLREDUCE_AUTO, .comm = b->world->comm, .memory = b->host, .n_elems = 1, .n_slots = 1};
-    DT_TRY(dt_allreduce_open(&spec, &a));
-    *out = a.type;
-    dt_allreduce_close(&a);
+    struct dt_allreduce *a;
+    const struct dt_allreduce_spec spec = {.type = DT_ALLREDUCE_AUTO, .comm = b->world->comm, .n_elems = 1, .n_slots = 1};
+    DT_TRY(dt_world_agree(b->world, dt_allreduce_open(&spec, &a)));
+    *out = a->type;
+    dt_allreduce_close(a);
     return DT_OK;
 }
 
 static enum dt_status compare_ways(struct bench *b)
 {
     struct dt_sum_group host = {.rows = b->rows};
-    const struct dt_sum_group gpus = {.rows = b->rows, .on_gpus = true, .chosen = b->device.allreduce};
+    const struct dt_sum_group gpus = {
+        .rows = b->rows, .on_gpus = true, .chosen = b->device.allreduce_open != NULL ? DT_ALLREDUCE_NCCL : DT_ALLREDUCE_STAGED};
     DT_TRY(find_auto(b, &host.chosen));
     if (b->world->rank == 0) {
         dt_sum_print_fits(b->world->size, b->rows);

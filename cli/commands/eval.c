@@ -79,7 +79,7 @@ static enum dt_status open_network(const struct dt_world *world, const struct dt
                                                .local_rank = world->local_rank,
                                                .precision = out->config.precision};
     DT_TRY(out->device.backend->open(&options, &out->backend));
-    DT_TRY(dt_network_open(&out->model, out->backend, capacity, &out->network));
+    DT_TRY(dt_network_open(&out->model, out->backend, capacity, NULL, &out->network));
     return load_weights(out, file);
 }
 

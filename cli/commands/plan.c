@@ -8,9 +8,9 @@
 #include "base/text.h"
 #include "cli/report/terminal.h"
 #include "cli/report/text.h"
+#include "dist/strategy/traffic.h"
 #include "model/device_bytes.h"
 #include "train/data_spec.h"
-#include "train/traffic.h"
 #include "train/trainer.h"
 
 #define COLUMNS_OF_NUMBERS 62 /* of the table of blocks */

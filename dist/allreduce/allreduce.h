@@ -1,4 +1,5 @@
-/* Adding gradients over all ranks: what stands behind each name of the configuration's `distributed.allreduce`. ways.h opens them. */
+/* Adding gradients over all ranks: what stands behind each name of the configuration's `distributed.allreduce`. ways.h opens them.
+ */
 #ifndef DT_DIST_ALLREDUCE_ALLREDUCE_H
 #define DT_DIST_ALLREDUCE_ALLREDUCE_H
 
@@ -8,12 +9,12 @@
 #include "model/backend.h"
 
 /* X(constant, name, meaning) of those that are no algorithm. */
-#define DT_ALLREDUCE_WAY_LIST(X)                                                                                      \
-    X(DT_ALLREDUCE_AUTO, "auto", "the best there is")                                                                 \
-    X(DT_ALLREDUCE_SHARED_MEMORY, "shared_memory", "in memory that the ranks of a host share, by MPI between hosts")  \
-    X(DT_ALLREDUCE_MPI, "mpi", "MPI_Iallreduce")                                                                      \
-    X(DT_ALLREDUCE_NCCL, "nccl", "between GPUs by NCCL")                                                              \
-    X(DT_ALLREDUCE_STAGED, "staged", "between GPUs by way of host memory")                                            \
+#define DT_ALLREDUCE_WAY_LIST(X)                                                                                     \
+    X(DT_ALLREDUCE_AUTO, "auto", "the best there is")                                                                \
+    X(DT_ALLREDUCE_SHARED_MEMORY, "shared_memory", "in memory that the ranks of a host share, by MPI between hosts") \
+    X(DT_ALLREDUCE_MPI, "mpi", "MPI_Iallreduce")                                                                     \
+    X(DT_ALLREDUCE_NCCL, "nccl", "between GPUs by NCCL")                                                             \
+    X(DT_ALLREDUCE_STAGED, "staged", "between GPUs by way of host memory")                                           \
     X(DT_ALLREDUCE_HIERARCHICAL, "hierarchical", "shared memory inside each host, a ring between the hosts")
 #define DT_ALLREDUCE_LIST(X) \
     DT_ALLREDUCE_WAY_LIST(X) \

@@ -4,6 +4,8 @@
 #include "dist/allreduce/host_sum.h"
 #include "dist/allreduce/ways.h"
 
+_Static_assert((int)DT_ALLREDUCE_MAX_SLOTS <= (int)DT_HOST_SUM_SLOTS, "every slot has its place in shared memory");
+
 struct shared {
     struct dt_allreduce base;
     struct dt_host_sum sum;
@@ -65,8 +67,14 @@ enum dt_status dt_shared_memory_open(const struct dt_allreduce_spec *spec, struc
 {
     const bool hierarchical = spec->type == DT_ALLREDUCE_HIERARCHICAL;
     struct shared *self = calloc(1, sizeof *self);
+    bool all;
+    const enum dt_status agreed = dt_comm_all(spec->comm, self != NULL, "agreement on memory", &all);
     if (self == NULL) {
         return dt_error(DT_NO_MEMORY, "no memory for the allreduce in shared memory");
+    }
+    if (agreed != DT_OK || !all) {
+        free(self);
+        return agreed;
     }
     self->base = (struct dt_allreduce){.ops = &shared_ops,
                                        .type = hierarchical ? DT_ALLREDUCE_HIERARCHICAL : DT_ALLREDUCE_SHARED_MEMORY,

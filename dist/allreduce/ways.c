@@ -59,4 +59,3 @@ enum dt_status dt_allreduce_open(const struct dt_allreduce_spec *spec, struct dt
     }
     return on_host ? open_on_host(spec, out) : open_staged(spec, out);
 }
-

@@ -21,7 +21,7 @@ enum dt_status dt_allreduce_open(const struct dt_allreduce_spec *spec, struct dt
 
 enum dt_status dt_mpi_open(const struct dt_allreduce_spec *spec, struct dt_allreduce **out);
 enum dt_status dt_schedule_open(const struct dt_allreduce_spec *spec, struct dt_allreduce **out);
-/* *out stays NULL: on no rank is it to be had. */
+/* *out stays NULL: on no rank is it to be had, or another rank has failed, which the caller's agreement will tell. */
 enum dt_status dt_shared_memory_open(const struct dt_allreduce_spec *spec, struct dt_allreduce **out);
 /* host: as large, in the program's memory; from now on, or from a failure on, staged's. */
 enum dt_status dt_staged_open(const struct dt_allreduce_spec *spec, struct dt_allreduce *host, struct dt_allreduce **out);

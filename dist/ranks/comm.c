@@ -189,3 +189,11 @@ enum dt_status dt_comm_barrier(struct dt_comm *comm, const char *name)
     int32_t nothing = 0;
     return dt_comm_allreduce(comm, &nothing, 1, DT_TYPE_I32, DT_REDUCE_SUM, name);
 }
+
+enum dt_status dt_comm_all(struct dt_comm *comm, bool mine, const char *name, bool *all)
+{
+    int32_t least = mine;
+    DT_TRY(dt_comm_allreduce(comm, &least, 1, DT_TYPE_I32, DT_REDUCE_MIN, name));
+    *all = least != 0;
+    return DT_OK;
+}

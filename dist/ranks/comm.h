@@ -97,5 +97,6 @@ enum dt_status dt_comm_allreduce(struct dt_comm *comm, void *buffer, size_t n_el
 enum dt_status dt_comm_broadcast(struct dt_comm *comm, void *buffer, size_t n_bytes, int root, const char *name);
 enum dt_status dt_comm_allgather(struct dt_comm *comm, const void *mine, void *all, size_t n_bytes_each, const char *name);
 enum dt_status dt_comm_barrier(struct dt_comm *comm, const char *name);
+enum dt_status dt_comm_all(struct dt_comm *comm, bool mine, const char *name, bool *all); /* whether it is so on every rank */
 
 #endif

@@ -20,11 +20,6 @@ static struct mirrored *mirrored_of(struct dt_strategy *strategy)
     return (struct mirrored *)strategy;
 }
 
-static bool steps_together(const struct mirrored *self)
-{
-    return self->host_step.memory.bytes != NULL;
-}
-
 static void mirrored_begin(struct dt_strategy_step *step)
 {
     struct mirrored *self = mirrored_of(step->strategy);
@@ -52,7 +47,7 @@ static enum dt_status step_bucket(void *context, size_t begin, size_t end)
 static enum dt_status mirrored_wait(struct dt_strategy_step *step)
 {
     struct mirrored *self = mirrored_of(step->strategy);
-    const bool own = !steps_together(self);
+    const bool own = !self->base.together;
     const bool by_bucket = own && step->update.clip_norm == 0 && self->base.spec.backend->host_memory;
     DT_TRY(dt_grad_sync_wait(&self->sync, by_bucket ? step_bucket : NULL, step));
     if (own) {
@@ -83,7 +78,7 @@ static void mirrored_close(struct dt_strategy *strategy)
     struct mirrored *self = mirrored_of(strategy);
     dt_allreduce_close(strategy->allreduce); /* early: it ends what a device may be waiting for, and what comes now waits for it */
     dt_optimizer_close(&strategy->optimizer);
-    if (steps_together(self)) {
+    if (self->base.together) {
         dt_host_step_close(&self->host_step);
     } else {
         dt_floats_free(strategy->spec.backend, strategy->memory.params);
@@ -103,20 +98,24 @@ static const struct dt_strategy_ops mirrored_ops = {.begin = mirrored_begin,
 static bool may_step_together(const struct mirrored *self)
 {
     const struct dt_strategy_spec *spec = &self->base.spec;
-    return self->base.allreduce->shared != NULL && spec->comm->n_hosts == 1 && spec->dist.broadcast && spec->optimizer.clip_norm == 0;
+    return self->base.allreduce->shared != NULL && spec->comm->n_hosts == 1 && spec->dist.broadcast &&
+           spec->optimizer.clip_norm == 0;
 }
 
 static enum dt_status agree_to_step_together(struct mirrored *self)
 {
     const struct dt_strategy_spec *spec = &self->base.spec;
-    int32_t all_want = spec->together;
+    bool all_want;
     if (!may_step_together(self)) {
         return DT_OK;
     }
-    DT_TRY(dt_comm_allreduce(spec->comm, &all_want, 1, DT_TYPE_I32, DT_REDUCE_MIN, "agreement to step together"));
-    return all_want ? dt_host_step_open(spec->comm, &self->base.optimizer, dt_optimizer_n_states(&spec->optimizer),
-                                        spec->model->arena_elems, self->base.allreduce->shared, &self->host_step)
-                    : DT_OK;
+    DT_TRY(dt_comm_all(spec->comm, spec->together, "agreement to step together", &all_want));
+    if (all_want) {
+        DT_TRY(dt_host_step_open(spec->comm, &self->base.optimizer, dt_optimizer_n_states(&spec->optimizer),
+                                 spec->model->arena_elems, self->base.allreduce->shared, &self->host_step));
+        self->base.together = self->host_step.memory.bytes != NULL;
+    }
+    return DT_OK;
 }
 
 /* Of this rank alone: no other waits for it meanwhile. */
@@ -125,7 +124,7 @@ static enum dt_status open_own_parts(struct mirrored *self)
     const struct dt_strategy_spec *spec = &self->base.spec;
     const size_t n_elems = spec->model->arena_elems;
     float *const *states = NULL;
-    if (steps_together(self)) {
+    if (self->base.together) {
         self->base.memory.params = self->host_step.params;
         states = self->host_step.states;
     } else {
@@ -133,7 +132,7 @@ static enum dt_status open_own_parts(struct mirrored *self)
     }
     DT_TRY(dt_optimizer_open(&spec->optimizer, spec->backend, n_elems, states, &self->base.optimizer));
     DT_TRY(dt_grad_sync_open(self->base.allreduce, spec->model, &spec->dist, &self->sync));
-    self->sync.quiet = spec->recorded || steps_together(self); /* pieces are left for those who have nothing else to do */
+    self->sync.quiet = spec->recorded || self->base.together; /* pieces are left for those who have nothing else to do */
     return DT_OK;
 }
 
@@ -155,13 +154,15 @@ static enum dt_status open_parts(struct mirrored *self)
 enum dt_status dt_mirrored_open(const struct dt_strategy_spec *spec, struct dt_strategy **out)
 {
     struct mirrored *self = calloc(1, sizeof *self);
+    bool all;
+    enum dt_status s = dt_comm_all(spec->comm, self != NULL, "agreement on memory", &all); /* before what ranks open together */
     if (self == NULL) {
         return dt_error(DT_NO_MEMORY, "no memory for the averaging of gradients");
     }
     self->base.ops = &mirrored_ops;
     self->base.spec = *spec;
-    const enum dt_status s = open_parts(self);
-    if (s != DT_OK) {
+    s = s == DT_OK && all ? open_parts(self) : s;
+    if (s != DT_OK || !all) {
         mirrored_close(&self->base);
         return s;
     }

@@ -11,8 +11,8 @@ static void add_bucket(struct dt_grad_sync *sync, size_t begin, size_t end)
     sync->n_buckets++;
 }
 
-enum dt_status dt_grad_sync_open_at(struct dt_allreduce *allreduce, const size_t *ends, int n_ends, size_t bucket_bytes, bool overlap,
-                                 struct dt_grad_sync *out)
+enum dt_status dt_grad_sync_open_at(struct dt_allreduce *allreduce, const size_t *ends, int n_ends, size_t bucket_bytes,
+                                    bool overlap, struct dt_grad_sync *out)
 {
     if (n_ends > DT_MAX_BUCKETS) {
         return dt_error(DT_INTERNAL, "%d blocks with parameters, at most %d are possible", n_ends, DT_MAX_BUCKETS);

@@ -8,7 +8,7 @@
 #include "dist/strategy/strategy.h"
 
 /* Every rank calls it. The weights are zeros. A failed open owes nothing. DT_STALLED, or what this rank alone may have: the caller
- * has ranks agree (dt_world_agree). */
+ * has ranks agree (dt_world_agree); *out NULL with DT_OK: another rank has failed. */
 enum dt_status dt_strategy_open(const struct dt_strategy_spec *spec, struct dt_strategy **out);
 
 /* ---- each of them */

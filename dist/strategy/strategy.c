@@ -38,8 +38,8 @@ enum dt_status dt_strategy_broadcast(struct dt_strategy *strategy)
     for (int i = 0; i < optimizer->n_states; i++) {
         DT_TRY_GOTO(status, broadcast_floats(strategy, optimizer->states[i], host, "broadcast of optimizer state"), done);
     }
-    status = dt_comm_broadcast(strategy->spec.comm, &optimizer->n_steps, sizeof optimizer->n_steps, 0,
-                               "broadcast of the step count");
+    status =
+        dt_comm_broadcast(strategy->spec.comm, &optimizer->n_steps, sizeof optimizer->n_steps, 0, "broadcast of the step count");
 done:
     free(host);
     return status;
@@ -52,8 +52,7 @@ const char *dt_strategy_adds_by(const struct dt_strategy *strategy)
 
 void dt_strategy_describe(const struct dt_strategy *strategy, struct dt_averaging *out)
 {
-    *out = (struct dt_averaging){
-        .allreduce = dt_strategy_adds_by(strategy), .why = "", .n_hosts = strategy->spec.comm->n_hosts};
+    *out = (struct dt_averaging){.allreduce = dt_strategy_adds_by(strategy), .why = "", .n_hosts = strategy->spec.comm->n_hosts};
     strategy->ops->describe(strategy, out);
 }
 

@@ -56,7 +56,8 @@ struct dt_strategy {
     struct dt_network_memory memory; /* weights and gradients, for dt_network_open */
     struct dt_optimizer optimizer;
     struct dt_allreduce *allreduce; /* by which gradients are averaged; NULL: they are not */
-    double update_s; /* spent on updates since the open; the rest of what dt_strategy_wait takes is waiting */
+    bool together;                  /* the ranks of the host take their steps together */
+    double update_s;                /* spent on updates since the open; the rest of what dt_strategy_wait takes is waiting */
 };
 
 /* After everything that borrows its memory, unless that is not used any more; each rank by itself. NULL is fine. */

@@ -8,7 +8,7 @@
  * sums end with 1, no GPU with 77. */
 #include "base/clock.h"
 #include "cuda/cuda_backend.h"
-#include "cuda/nccl_comm.h"
+#include "cuda/nccl_allreduce.h"
 #include "cuda/probe.h"
 #include "tests/rig.h"
 
@@ -20,20 +20,23 @@ static float value_of(int rank, int k, size_t i)
     return (float)((i * 7 + (size_t)rank * 13 + (size_t)k * 5) % 61);
 }
 
-static enum dt_status sum_once(struct dt_comm *comm, struct dt_backend *backend, float *device, float *host, int k, double *ms)
+static enum dt_status sum_once(struct dt_allreduce *nccl, struct dt_backend *backend, float *host, int k, double *ms)
 {
+    struct dt_request request;
+    const int rank = nccl->comm->rank, size = nccl->comm->size;
     for (size_t i = 0; i < N_ELEMS; i++) {
-        host[i] = value_of(comm->rank, k, i);
+        host[i] = value_of(rank, k, i);
     }
-    CHECK_OK(backend->ops->copy_in(backend, device, host, N_ELEMS * sizeof *host));
+    CHECK_OK(backend->ops->copy_in(backend, nccl->part, host, N_ELEMS * sizeof *host));
     const uint64_t start_ns = dt_clock_ns();
-    DT_TRY(dt_comm_allreduce(comm, device, N_ELEMS, DT_TYPE_F32, DT_REDUCE_SUM, "sum on one GPU"));
+    DT_TRY(dt_allreduce_start(nccl, 0, 0, N_ELEMS, "sum on one GPU", &request));
+    DT_TRY(dt_comm_wait(nccl->comm, &request));
     *ms += (double)(dt_clock_ns() - start_ns) * 1e-6;
-    CHECK_OK(backend->ops->copy_out(backend, host, device, N_ELEMS * sizeof *host));
+    CHECK_OK(backend->ops->copy_out(backend, host, nccl->total, N_ELEMS * sizeof *host));
     for (size_t i = 0; i < N_ELEMS; i++) {
         float expected = 0;
-        for (int rank = 0; rank < comm->size; rank++) {
-            expected += value_of(rank, k, i);
+        for (int r = 0; r < size; r++) {
+            expected += value_of(r, k, i);
         }
         CHECK_NEAR(host[i], expected, 0);
     }
@@ -43,21 +46,20 @@ static enum dt_status sum_once(struct dt_comm *comm, struct dt_backend *backend,
 /* After a failure of one rank alone the job can only end, with whatever NCCL still uses. */
 static enum dt_status sum_on_one_gpu(struct dt_comm *ranks, struct dt_backend *backend, double *ms)
 {
-    struct dt_comm *comm;
-    void *device;
+    struct dt_allreduce *nccl;
+    const struct dt_allreduce_spec spec = {
+        .type = DT_ALLREDUCE_NCCL, .comm = ranks, .backend = backend, .n_elems = N_ELEMS, .n_slots = 1};
     float *host = malloc(N_ELEMS * sizeof *host);
     CHECK(host != NULL);
-    CHECK_OK(backend->ops->alloc(backend, N_ELEMS * sizeof *host, &device));
-    const enum dt_status s = dt_nccl_comm_open(ranks, backend, &comm);
+    const enum dt_status s = dt_nccl_open(&spec, &nccl);
     if (s == DT_OK) {
         double first_ms = 0; /* NCCL connects */
-        DT_TRY(sum_once(comm, backend, device, host, 0, &first_ms));
+        DT_TRY(sum_once(nccl, backend, host, 0, &first_ms));
         for (int k = 1; k <= N_SUMS; k++) {
-            DT_TRY(sum_once(comm, backend, device, host, k, ms));
+            DT_TRY(sum_once(nccl, backend, host, k, ms));
         }
-        dt_comm_close(comm);
+        dt_allreduce_close(nccl);
     }
-    backend->ops->free(backend, device);
     free(host);
     return s;
 }

@@ -64,7 +64,7 @@ static void run_equal(struct rig_spec spec, struct dt_comm *comm, float *weights
     struct dt_replica_check check;
     rig_open(&rig, &spec, comm, &samples);
     init(&rig, 1 + (uint64_t)comm->rank);
-    CHECK_OK(dt_dist_optimizer_broadcast(&rig.dist));
+    CHECK_OK(dt_strategy_broadcast(rig.strategy));
     CHECK_OK(dt_replica_check_open(comm, &rig.model, &check));
     train(&rig, comm, N_STEPS, &check);
     memcpy(weights, rig.network->params, rig.model.arena_elems * sizeof(float));
@@ -107,17 +107,19 @@ static bool run_steps(struct rig_spec spec, bool together, struct dt_comm *comm,
     struct dt_replica_check check;
     spec.together = together;
     rig_open(&rig, &spec, comm, &samples);
-    const bool taken_together = rig.dist.step.memory.bytes != NULL;
+    const bool taken_together = rig.strategy->together;
     init(&rig, 1 + (uint64_t)comm->rank);
-    CHECK_OK(dt_dist_optimizer_broadcast(&rig.dist));
+    if (spec.dist.broadcast) {
+        CHECK_OK(dt_strategy_broadcast(rig.strategy));
+    }
     CHECK_OK(dt_replica_check_open(comm, &rig.model, &check));
     train(&rig, comm, N_STEPS, spec.dist.broadcast ? &check : NULL);
-    CHECK_INT(rig.optimizer.n_steps, N_STEPS);
+    CHECK_INT(rig.strategy->optimizer.n_steps, N_STEPS);
     CHECK(rig.model.arena_elems <= BIG_ARENA);
     memset(numbers, 0, MAX_FLOATS * sizeof *numbers);
     memcpy(numbers, rig.network->params, rig.model.arena_elems * sizeof *numbers);
-    for (int i = 0; i < rig.optimizer.n_states; i++) {
-        memcpy(numbers + (i + 1) * BIG_ARENA, rig.optimizer.states[i], rig.model.arena_elems * sizeof *numbers);
+    for (int i = 0; i < rig.strategy->optimizer.n_states; i++) {
+        memcpy(numbers + (i + 1) * BIG_ARENA, rig.strategy->optimizer.states[i], rig.model.arena_elems * sizeof *numbers);
     }
     dt_replica_check_close(&check);
     rig_close(&rig);
@@ -162,23 +164,15 @@ static void test_not_together(struct dt_comm *comm)
     CHECK(!run_steps(messages, true, comm, numbers));
 }
 
-/* One rank that does not want to is enough; and those that do must know the step before they wait for its gradients. */
+/* One rank that does not want to is enough. */
 static void test_agreement(struct dt_comm *comm)
 {
     struct rig rig;
     struct rig_spec spec = classifier;
     spec.backend = &dt_cpu_backend;
+    spec.together = comm->rank != comm->size - 1;
     rig_open(&rig, &spec, comm, &samples);
-    CHECK_OK(dt_dist_optimizer_step_together(&rig.dist, comm->rank != comm->size - 1));
-    CHECK(rig.dist.step.memory.bytes == NULL);
-    rig_close(&rig);
-    spec.together = true;
-    rig_open(&rig, &spec, comm, &samples);
-    if (rig.dist.step.memory.bytes != NULL) {
-        CHECK_STATUS(dt_dist_optimizer_backward(&rig.dist, NULL, NULL), DT_INTERNAL);
-        CHECK_HAS(dt_error_text(), "none of them was told how");
-        dt_error_clear();
-    }
+    CHECK(!rig.strategy->together);
     rig_close(&rig);
 }
 
@@ -195,8 +189,8 @@ static void run_whole_numbers(const struct dt_backend_ops *backend, enum dt_allr
                                   .dist = {.allreduce = type, .average = true, .broadcast = true, .overlap = true}};
     struct rig rig;
     rig_open(&rig, &spec, comm, &samples);
-    CHECK((rig.dist.allreduce.shared.part != NULL) == (type == DT_ALLREDUCE_AUTO && comm->n_hosts < comm->size));
-    CHECK_OK(dt_dist_optimizer_broadcast(&rig.dist));
+    CHECK((rig.strategy->allreduce->shared != NULL) == (type == DT_ALLREDUCE_AUTO && comm->n_hosts < comm->size));
+    CHECK_OK(dt_strategy_broadcast(rig.strategy));
     for (int step = 0; step < N_STEPS; step++) {
         uint32_t rows[N_SAMPLES];
         const struct dt_batch batch = {.n = part_of(comm, step, rows), .rows = rows, .ids = rows};
@@ -206,9 +200,10 @@ static void run_whole_numbers(const struct dt_backend_ops *backend, enum dt_allr
         for (int i = 0; i < batch.n * N_CLASSES; i++) {
             dt_network_dlogits(rig.network)[i] = (float)((int)(rows[i / N_CLASSES] * 3 + (uint32_t)(i % N_CLASSES)) % 7 - 3 + step);
         }
-        const struct dt_update update = dt_dist_optimizer_next(&rig.dist, 0.125, N_SAMPLES, (size_t)batch.n);
-        CHECK_OK(dt_dist_optimizer_backward(&rig.dist, &update, &pass));
-        CHECK_OK(dt_dist_optimizer_finish(&rig.dist, &update));
+        const struct dt_update update = dt_strategy_next(rig.strategy, 0.125, N_SAMPLES, (size_t)batch.n);
+        struct dt_strategy_step under_way = dt_strategy_begin(rig.strategy, &update);
+        CHECK_OK(dt_strategy_backward(&under_way, rig.network, &pass));
+        CHECK_OK(dt_strategy_wait(&under_way));
     }
     memcpy(weights, rig.network->params, rig.model.arena_elems * sizeof(float));
     rig_close(&rig);
@@ -260,16 +255,12 @@ static void test_broadcast_of_state(struct dt_comm *comm)
     CHECK_OK(dt_replica_check_open(comm, &rig.model, &check));
     init(&rig, 1 + (uint64_t)comm->rank);
     train(&rig, comm, 2 + comm->rank, NULL); /* pasts of different length */
-    rig.dist.spec.broadcast = false;
-    CHECK_OK(dt_dist_optimizer_broadcast(&rig.dist)); /* switched off: nothing happens */
-    CHECK_INT(rig.optimizer.n_steps, 2 + comm->rank);
     if (comm->size > 1) {
         CHECK_STATUS(dt_replica_check_run(&check, rig.network), DT_INTERNAL);
         dt_error_clear();
     }
-    rig.dist.spec.broadcast = true;
-    CHECK_OK(dt_dist_optimizer_broadcast(&rig.dist));
-    CHECK_INT(rig.optimizer.n_steps, 2);
+    CHECK_OK(dt_strategy_broadcast(rig.strategy));
+    CHECK_INT(rig.strategy->optimizer.n_steps, 2);
     const uint32_t rows[3] = {4, 5, 6};
     rig_step(&rig, rows, 3, 3, 0.01); /* the same samples everywhere: only a different state could make a difference */
     CHECK_OK(dt_replica_check_run(&check, rig.network));

@@ -1,0 +1,293 @@
+/* Adding by NCCL on the double: sums of several ranks in the order of the backend's stream, and each way in which NCCL or a rank
+ * can fail: the right status and words, the same on all ranks where they agree, and nothing hangs. */
+#include <cuda_runtime_api.h>
+
+#include "../comm_values.h"
+#include "../rig.h"
+#include "cuda/cuda_block.h"
+#include "cuda/nccl_allreduce.h"
+#include "tests/fakecuda/fake.h"
+#include "tests/fakecuda/fake_nccl.h"
+
+enum { N_SLOTS = 64, N_BUCKETS = 40, N_ELEMS = 1003 };
+
+static struct dt_cuda cuda; /* nothing of it is asked but its stream and its memory */
+static cudaStream_t compute;
+
+#define CHECK_CUDA(call) CHECK_INT(call, cudaSuccess)
+
+static enum dt_status try_open(struct dt_comm *comm, struct dt_allreduce **out)
+{
+    const struct dt_allreduce_spec spec = {
+        .type = DT_ALLREDUCE_NCCL, .comm = comm, .backend = &cuda.base, .n_elems = N_BUCKETS * N_ELEMS, .n_slots = N_SLOTS};
+    return dt_nccl_open(&spec, out);
+}
+
+static struct dt_allreduce *open_nccl(struct dt_comm *comm)
+{
+    struct dt_allreduce *allreduce;
+    CHECK_OK(try_open(comm, &allreduce));
+    CHECK(allreduce->type == DT_ALLREDUCE_NCCL && allreduce->comm == comm && allreduce->total == allreduce->part);
+    return allreduce;
+}
+
+/* Both only enqueue behind what is on the stream. */
+static void put(void *device, const void *host, size_t n_bytes)
+{
+    CHECK_CUDA(cudaMemcpyAsync(device, host, n_bytes, cudaMemcpyHostToDevice, compute));
+}
+
+static void get(void *host, const void *device, size_t n_bytes)
+{
+    CHECK_CUDA(cudaMemcpyAsync(host, device, n_bytes, cudaMemcpyDeviceToHost, compute));
+    CHECK_CUDA(cudaStreamSynchronize(compute));
+}
+
+/* An end that hangs keeps what NCCL may still use. */
+static void expect_kept(void)
+{
+    fake_closed("NCCL communicator");
+    fake_closed("stream");
+    fake_closed("device memory");
+    for (int i = 0; i < 2 * N_SLOTS; i++) {
+        fake_closed("event");
+    }
+}
+
+/* Many under way at once, finished in another order than started, each behind work that is enqueued just before it; the ranks look
+ * at the first ones at different times. */
+static void test_buckets(struct dt_allreduce *nccl)
+{
+    static float host[N_BUCKETS][N_ELEMS], result[N_ELEMS];
+    struct dt_comm *comm = nccl->comm;
+    struct dt_request requests[N_BUCKETS];
+    for (size_t k = 0; k < N_BUCKETS; k++) {
+        bool done;
+        for (size_t i = 0; i < N_ELEMS; i++) {
+            host[k][i] = (float)(value_of(comm->rank, i) + (int)k);
+        }
+        put(nccl->part + k * N_ELEMS, host[k], sizeof host[k]);
+        CHECK_OK(dt_allreduce_start(nccl, (int)k, k * N_ELEMS, (k + 1) * N_ELEMS, "bucket", &requests[k]));
+        CHECK_OK(dt_comm_test(comm, &requests[(int)k * comm->rank / comm->size], &done));
+    }
+    for (int k = N_BUCKETS - 1; k >= 0; k--) {
+        CHECK_OK(dt_comm_wait(comm, &requests[k]));
+        CHECK_OK(dt_comm_wait(comm, &requests[k])); /* once more does no harm */
+    }
+    for (int k = 0; k < N_BUCKETS; k++) {
+        get(result, nccl->total + k * N_ELEMS, sizeof result);
+        for (size_t i = 0; i < N_ELEMS; i++) {
+            CHECK_NEAR(result[i], reduced_value(DT_REDUCE_SUM, comm->size, i) + comm->size * k, 0);
+        }
+    }
+}
+
+static void test_refused(struct dt_allreduce *nccl)
+{
+    static struct dt_request requests[N_SLOTS + 1];
+    for (size_t k = 0; k < N_SLOTS; k++) {
+        CHECK_OK(dt_allreduce_start(nccl, (int)k, k, k + 1, "one of many", &requests[k]));
+    }
+    CHECK_STATUS(dt_allreduce_start(nccl, 0, 0, 1, "one too many", &requests[N_SLOTS]), DT_INTERNAL);
+    CHECK_HAS(dt_error_text(), "one too many: more than 64 sums are under way");
+    dt_error_clear();
+    for (int k = 0; k < N_SLOTS; k++) {
+        CHECK_OK(dt_comm_wait(nccl->comm, &requests[k]));
+    }
+}
+
+/* The last rank comes only after all others have given up on it and met on another communicator. What they computed meanwhile is
+ * not held up. */
+static void test_late_rank(struct dt_allreduce *nccl)
+{
+    struct dt_comm *comm = nccl->comm, *second;
+    const int late = comm->size - 1;
+    const double usual_timeout_s = comm->timeout_s;
+    struct dt_request request;
+    float one = 1, sum = 0;
+    put(nccl->part, &one, sizeof one);
+    CHECK_OK(dt_comm_open_mpi(&second));
+    dt_comm_phase(comm, comm->rank == late ? "data load" : "step");
+    CHECK_OK(dt_comm_barrier(comm, "all know who is late"));
+    if (comm->rank == late) {
+        CHECK_OK(dt_comm_barrier(second, "meeting without the late rank"));
+    }
+    CHECK_OK(dt_allreduce_start(nccl, 0, 0, 1, "allreduce of the test", &request));
+    if (comm->rank != late) {
+        char who[64];
+        comm->timeout_s = 0.5;
+        snprintf(who, sizeof who, "rank %d has not arrived; it was last seen ", late);
+        CHECK_STATUS(dt_comm_wait(comm, &request), DT_STALLED);
+        CHECK_HAS(dt_error_text(), "allreduce of the test stalled for ");
+        CHECK_HAS(dt_error_text(), who);
+        CHECK_HAS(dt_error_text(), "in 'data load'");
+        dt_error_clear();
+        CHECK_CUDA(cudaGetLastError()); /* "not ready" is none */
+        put(nccl->part + 1, &one, sizeof one);
+        CHECK_CUDA(cudaStreamSynchronize(compute));
+        CHECK_OK(dt_comm_barrier(second, "meeting without the late rank"));
+        comm->timeout_s = usual_timeout_s;
+    }
+    CHECK_OK(dt_comm_wait(comm, &request)); /* a stall is only an opinion: now it goes through */
+    get(&sum, nccl->total, sizeof sum);
+    CHECK_NEAR(sum, comm->size, 0);
+    dt_comm_close(second);
+}
+
+/* A start that cannot be: all ranks have the status and the words of the one that failed. */
+static void test_init_fails(struct dt_comm *host)
+{
+    struct dt_allreduce *nccl;
+    char text[128];
+    const int bad = host->size - 1;
+    fake_nccl_options.init_fails = host->rank == bad;
+    CHECK_STATUS(try_open(host, &nccl), DT_UNAVAILABLE);
+    snprintf(text, sizeof text,
+             "rank %d: NCCL cannot start: invalid usage; fake: Duplicate GPU detected (NCCL_DEBUG=INFO shows more)", bad);
+    CHECK_TEXT(dt_error_text(), text);
+    dt_error_clear();
+    fake_nccl_options = (struct fake_nccl_options){.init_fails = false};
+}
+
+static void test_init_hangs(struct dt_comm *host, bool abort_hangs)
+{
+    struct dt_allreduce *nccl;
+    char who[64];
+    const int bad = host->size - 1;
+    const double usual_timeout_s = host->timeout_s;
+    host->timeout_s = 3; /* the ranks wait no longer for each other either */
+    fake_nccl_options.init_hangs = host->rank == bad;
+    fake_nccl_options.abort_hangs = abort_hangs;
+    CHECK_STATUS(try_open(host, &nccl), DT_STALLED);
+    snprintf(who, sizeof who, "NCCL did not start within 3 s on rank %d (", bad);
+    CHECK_HAS(dt_error_text(), who);
+    CHECK_HAS(dt_error_text(), "NCCL_DEBUG=INFO");
+    dt_error_clear();
+    host->timeout_s = usual_timeout_s;
+    if (abort_hangs) {
+        expect_kept();
+    }
+    fake_nccl_options = (struct fake_nccl_options){.init_fails = false};
+}
+
+/* With three sums under way, of which the first ends well. */
+static struct dt_allreduce *start_faulty(struct dt_comm *comm, struct dt_request requests[3])
+{
+    struct dt_allreduce *nccl = open_nccl(comm);
+    for (size_t k = 0; k < 3; k++) {
+        CHECK_OK(dt_allreduce_start(nccl, (int)k, k, k + 1, "faulty allreduce", &requests[k]));
+    }
+    return nccl;
+}
+
+static void end_fault(struct dt_comm *comm, double timeout_s, const char *barrier)
+{
+    comm->timeout_s = timeout_s;
+    fake_nccl_options = (struct fake_nccl_options){.init_fails = false};
+    CHECK_OK(dt_comm_barrier(comm, barrier));
+}
+
+/* All ranks lose a peer, or only the last, for which the others then wait in vain. */
+static void test_error(struct dt_comm *comm, bool everywhere)
+{
+    struct dt_request requests[3];
+    const double usual_timeout_s = comm->timeout_s;
+    const bool hit = everywhere || comm->rank == comm->size - 1;
+    fake_nccl_options.error_at = hit ? 3 : 0;
+    struct dt_allreduce *nccl = start_faulty(comm, requests);
+    enum dt_status status = DT_OK;
+    dt_error_clear();
+    comm->timeout_s = hit ? usual_timeout_s : 0.5;
+    for (int k = 0; k < 3 && status == DT_OK; k++) {
+        status = dt_comm_wait(comm, &requests[k]);
+    }
+    CHECK_INT(status, DT_STALLED);
+    CHECK_HAS(dt_error_text(),
+              hit ? "faulty allreduce: NCCL: remote process exited or there was a network error; fake: the connection "
+                    "to a peer was closed (NCCL_DEBUG=INFO shows more)"
+                  : "faulty allreduce stalled for ");
+    dt_error_clear();
+    dt_allreduce_close(nccl);
+    end_fault(comm, usual_timeout_s, "after the error");
+}
+
+static void test_hang(struct dt_comm *comm, bool abort_hangs)
+{
+    struct dt_request requests[3];
+    const double usual_timeout_s = comm->timeout_s;
+    fake_nccl_options.hang_at = 2;
+    fake_nccl_options.abort_hangs = abort_hangs;
+    struct dt_allreduce *nccl = start_faulty(comm, requests);
+    CHECK_OK(dt_comm_wait(comm, &requests[0]));
+    comm->timeout_s = 0.5;
+    CHECK_STATUS(dt_comm_wait(comm, &requests[1]), DT_STALLED);
+    CHECK_HAS(dt_error_text(), "faulty allreduce stalled for ");
+    dt_error_clear();
+    dt_allreduce_close(nccl);
+    if (abort_hangs) {
+        expect_kept();
+    }
+    end_fault(comm, usual_timeout_s, "after the hang");
+}
+
+/* On the last rank a sum does not end, which on the others does: whoever complains, it is the one that is named. */
+static void test_hang_of_one(struct dt_comm *comm)
+{
+    struct dt_request requests[3];
+    char who[128];
+    const double usual_timeout_s = comm->timeout_s;
+    const int bad = comm->size - 1, n_well = comm->rank == bad ? 1 : 2;
+    fake_nccl_options.hang_at = comm->rank == bad ? 2 : 0;
+    struct dt_allreduce *nccl = start_faulty(comm, requests);
+    dt_comm_phase(comm, comm->rank == bad ? "training" : "step");
+    for (int k = 0; k < n_well; k++) {
+        CHECK_OK(dt_comm_wait(comm, &requests[k]));
+    }
+    comm->timeout_s = 0.5;
+    CHECK_STATUS(dt_comm_wait(comm, &requests[n_well]), DT_STALLED);
+    snprintf(who, sizeof who, "rank %d waits in 'training' for a collective that other ranks have finished", bad);
+    CHECK_HAS(dt_error_text(), who);
+    dt_error_clear();
+    dt_allreduce_close(nccl);
+    end_fault(comm, usual_timeout_s, "after the hang of one");
+}
+
+static void test_finalize_hangs(struct dt_comm *comm)
+{
+    fake_nccl_options.finalize_hangs = comm->rank == 0;
+    dt_allreduce_close(open_nccl(comm));
+    end_fault(comm, comm->timeout_s, "after the end");
+}
+
+int main(void)
+{
+    struct dt_world world;
+    CHECK_OK(dt_world_open(&world));
+    fake_options.n_devices = world.size; /* NCCL wants one for each rank */
+    CHECK_CUDA(cudaSetDevice(world.rank));
+    CHECK_CUDA(cudaStreamCreateWithFlags(&compute, cudaStreamNonBlocking));
+    cuda.base.ops = &dt_cuda_backend;
+    cuda.stream = compute;
+    struct dt_allreduce *nccl = open_nccl(world.comm);
+    test_buckets(nccl);
+    test_buckets(nccl);
+    test_refused(nccl);
+    if (world.size > 1) {
+        test_late_rank(nccl);
+    }
+    dt_allreduce_close(nccl);
+    test_init_fails(world.comm);
+    test_init_hangs(world.comm, false);
+    test_error(world.comm, true);
+    test_error(world.comm, false);
+    test_hang(world.comm, false);
+    if (world.size > 1) {
+        test_hang_of_one(world.comm);
+    }
+    test_finalize_hangs(world.comm);
+    test_init_hangs(world.comm, true);
+    test_hang(world.comm, true); /* last: waiting for the whole device takes for ever now */
+    CHECK_CUDA(cudaStreamDestroy(compute));
+    free(cuda.memory.pieces);
+    dt_world_exit(&world, DT_OK, true);
+}
