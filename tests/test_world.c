@@ -69,6 +69,21 @@ static void test_long_text(struct dt_world *world)
     dt_error_clear();
 }
 
+/* No memory on one rank is none on any; what the others had is given back. */
+static void test_alloc(struct dt_world *world)
+{
+    volatile size_t too_many = SIZE_MAX / 2;
+    char *bytes = NULL;
+    CHECK_OK(dt_world_alloc(world, 2, 3, "a test", (void **)&bytes));
+    CHECK(bytes != NULL && bytes[0] == 0 && bytes[5] == 0);
+    free(bytes);
+    const bool fails = world->rank == world->size - 1;
+    CHECK_INT(dt_world_alloc(world, fails ? too_many : 1, 1, "a test", (void **)&bytes), DT_NO_MEMORY);
+    CHECK(bytes == NULL);
+    CHECK_HAS(dt_error_text(), "out of memory for a test");
+    dt_error_clear();
+}
+
 int main(void)
 {
     struct dt_world world;
@@ -85,6 +100,7 @@ int main(void)
     test_same_status(&world);
     test_long_text(&world);
     test_later_error();
+    test_alloc(&world);
     int32_t n_speakers = dt_world_speaks(&world, true);
     CHECK_OK(dt_comm_allreduce(world.comm, &n_speakers, 1, DT_TYPE_I32, DT_REDUCE_SUM, "count of speakers"));
     CHECK_INT(n_speakers, 1);

@@ -128,8 +128,8 @@ static enum dt_status decide(const struct dt_config *config, const struct findin
 enum dt_status dt_device_choose(struct dt_world *world, const struct dt_config *config, struct dt_device_choice *out)
 {
     *out = (struct dt_device_choice){.backend = config->device == DT_DEVICE_REF ? &dt_ref_backend : &dt_cpu_backend};
-    struct finding *all = calloc((size_t)world->size, sizeof *all);
-    DT_TRY(dt_world_agree(world, all != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory")));
+    struct finding *all;
+    DT_TRY(dt_world_alloc(world, (size_t)world->size, sizeof *all, "what GPUs there are", (void **)&all));
     all[0] = look(world, config, out);
     enum dt_status s = DT_OK;
     if (world->size > 1) {

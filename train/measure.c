@@ -28,11 +28,10 @@ static void describe_rank(const struct dt_trainer *t, struct dt_rank_info *me)
 
 enum dt_status dt_measure_ranks(struct dt_trainer *t, struct dt_rank_info **out)
 {
-    struct dt_rank_info mine, *all = calloc((size_t)t->world->size, sizeof *all);
-    *out = all;
-    DT_TRY(dt_world_agree(t->world, all != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory for the roster")));
+    struct dt_rank_info mine;
+    DT_TRY(dt_world_alloc(t->world, (size_t)t->world->size, sizeof mine, "the roster", (void **)out));
     describe_rank(t, &mine);
-    return dt_ranks_gather(t->world, &mine, all);
+    return dt_ranks_gather(t->world, &mine, *out);
 }
 
 static struct dt_averaging averaging_of(const struct dt_trainer *t)

@@ -21,14 +21,12 @@ enum dt_status dt_ranks_threads(struct dt_world *world, int64_t wanted, int *n_t
     if (sched_getaffinity(0, sizeof mine.cores, &mine.cores) != 0) {
         CPU_SET(0, &mine.cores);
     }
-    struct affinity *all = calloc((size_t)world->size, sizeof *all);
-    enum dt_status s = dt_world_agree(world, all != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory"));
-    if (s == DT_OK) {
-        s = dt_comm_allgather(world->comm, &mine, all, sizeof mine, "exchange of affinity masks");
-    }
-    int n_sharing = 0;
+    struct affinity *all;
+    DT_TRY(dt_world_alloc(world, (size_t)world->size, sizeof *all, "affinity masks", (void **)&all));
+    const enum dt_status s = dt_comm_allgather(world->comm, &mine, all, sizeof mine, "exchange of affinity masks");
+    int n_sharing = 1;
     for (int r = 0; s == DT_OK && r < world->size; r++) {
-        n_sharing += memcmp(&all[r], &mine, sizeof mine) == 0;
+        n_sharing += r != world->rank && memcmp(&all[r], &mine, sizeof mine) == 0;
     }
     free(all);
     DT_TRY(s);
@@ -50,11 +48,9 @@ enum dt_status dt_ranks_same(struct dt_world *world, const char *what, const cha
     memcpy(mine.host, world->host, sizeof mine.host);
     snprintf(mine.version, sizeof mine.version, "%s", dt_version);
     mine.crc = (uint32_t)crc32(0, (const Bytef *)text, (uInt)strlen(text));
-    struct identity *all = calloc((size_t)world->size, sizeof *all);
-    enum dt_status s = dt_world_agree(world, all != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory"));
-    if (s == DT_OK) {
-        s = dt_comm_allgather(world->comm, &mine, all, sizeof mine, "comparison of the ranks");
-    }
+    struct identity *all;
+    DT_TRY(dt_world_alloc(world, (size_t)world->size, sizeof *all, "a comparison of the ranks", (void **)&all));
+    enum dt_status s = dt_comm_allgather(world->comm, &mine, all, sizeof mine, "comparison of the ranks");
     for (int r = 1; s == DT_OK && r < world->size; r++) {
         if (strcmp(all[r].version, all[0].version) != 0) {
             s = dt_error_agreed(dt_error(DT_CONFIG, "rank %d (%s) runs dtrain %s, rank 0 runs %s (install one version everywhere)",

@@ -252,9 +252,7 @@ static enum dt_status gather_lines(struct run *run)
     if (!dt_line_is_model(t)) {
         return DT_OK;
     }
-    run->lines = calloc((size_t)t->world->size, sizeof *run->lines);
-    const bool ok = run->lines != NULL;
-    DT_TRY(dt_world_agree(t->world, ok ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory for the ranks' lines")));
+    DT_TRY(dt_world_alloc(t->world, (size_t)t->world->size, sizeof *run->lines, "the ranks' lines", (void **)&run->lines));
     return dt_line_gather(t, run->lines);
 }
 
@@ -350,8 +348,8 @@ static struct dt_config adjusted(const struct dt_config *config)
 enum dt_status dt_train(struct dt_world *world, const struct dt_config *config, const struct dt_train_options *options,
                         const struct dt_emitter *emitter)
 {
-    struct run *run = calloc(1, sizeof *run);
-    DT_TRY(dt_world_agree(world, run != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory")));
+    struct run *run;
+    DT_TRY(dt_world_alloc(world, 1, sizeof *run, "a run", (void **)&run));
     run->start_s = dt_clock_s();
     run->emitter = emitter;
     run->dir.lock = -1;

@@ -192,8 +192,8 @@ static enum dt_status run(struct bench *b, const char *path)
 
 enum dt_status dt_bench_blocks(struct dt_world *world, const struct dt_config *config, const char *json)
 {
-    struct bench *b = calloc(1, sizeof *b);
-    DT_TRY(dt_world_agree(world, b != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory")));
+    struct bench *b;
+    DT_TRY(dt_world_alloc(world, 1, sizeof *b, "what is measured", (void **)&b));
     b->trace = (struct dt_trace){.begin = begin_span, .end = end_span};
     struct dt_config c = *config;
     c.dist.check_every = 0;

@@ -29,6 +29,10 @@ enum dt_status dt_world_open(struct dt_world *world);
  * dt_error_is_agreed. DT_STALLED: they could not agree; each keeps its own text. */
 enum dt_status dt_world_agree(struct dt_world *world, enum dt_status mine);
 
+/* n zeroed items of n_bytes for every rank, or for none: DT_NO_MEMORY, agreed, says `what` they were for. Every rank calls it, each
+ * with a number of its own; the caller frees. */
+enum dt_status dt_world_alloc(struct dt_world *world, size_t n, size_t n_bytes, const char *what, void **out);
+
 /* Which rank prints the error: of an agreed one rank 0, else the first of each host that asks. Ask once, before dt_world_exit. */
 bool dt_world_speaks(struct dt_world *world, bool agreed);
 
