@@ -305,6 +305,8 @@ enum dt_status dt_args_parse(int argc, char *const *argv, struct dt_args *out)
     out->iters = p.values[OPTION_ITERS];
     out->warmup = p.values[OPTION_WARMUP];
     out->check = p.values[OPTION_CHECK];
+    out->latency = p.values[OPTION_LATENCY];
+    out->bandwidth = p.values[OPTION_BANDWIDTH];
     out->algorithm = p.values[OPTION_ALGORITHM];
     out->ranks = p.values[OPTION_RANKS];
     out->elements = p.values[OPTION_ELEMENTS];
@@ -336,4 +338,18 @@ void dt_args_free(struct dt_args *args)
     free(args->sets);
     free(args->images);
     *args = (struct dt_args){0};
+}
+
+enum dt_status dt_args_decimal(const char *option, const char *text, double low, double high, double *out)
+{
+    if (text == NULL) {
+        return DT_OK;
+    }
+    char *end = NULL;
+    const double value = strtod(text, &end);
+    if (text[0] < '0' || text[0] > '9' || *end != '\0' || !(value >= low && value <= high)) {
+        return dt_error(DT_USAGE, "--%s: expected a number %g..%g, got '%.60s'", option, low, high, text);
+    }
+    *out = value;
+    return DT_OK;
 }

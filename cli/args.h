@@ -36,7 +36,8 @@
       "  dtrain bench blocks --config configs/mnist.json --data data/mnist \\\n      --set threads=1\n")                    \
     X(DT_COMMAND_BENCH_ALLREDUCE, "bench allreduce", "time allreduces, in nccl-tests' columns",                             \
       "mpirun -np 4 dtrain bench allreduce [-b BYTES] [-e BYTES] [-f N] [-n N]\n"                                           \
-      "      [-w N] [-c N] [--algorithms ring,tree] [--json FILE]",                                                         \
+      "      [-w N] [-c N] [--algorithms ring,tree] [--latency US] [--bandwidth GBS]\n"                                     \
+      "      [--json FILE]",                                                                                                \
       "  mpirun -np 2 dtrain bench allreduce\n")                                                                            \
     X(DT_COMMAND_LAB_ALLREDUCE, "lab allreduce", "show an allreduce round by round; no mpirun",                             \
       "dtrain lab allreduce [--algorithm NAME] [--ranks N] [--elements N]\n      [--html FILE]",                            \
@@ -72,6 +73,7 @@ struct dt_args {
     const char *json;                                                    /* bench; NULL: no file */
     const char *algorithms;                                              /* bench allreduce; NULL: all there are */
     const char *min_bytes, *max_bytes, *factor, *iters, *warmup, *check; /* bench allreduce; NULL: the default */
+    const char *latency, *bandwidth;                                     /* bench allreduce; NULL: as the network is */
     const char *algorithm, *ranks, *elements;                            /* lab allreduce; NULL: the default */
     const char *html;                                                    /* NULL: no page */
 };
@@ -83,6 +85,9 @@ void dt_args_free(struct dt_args *args);
 
 /* The value of an option: a whole number in [low, high]; with `unit` also K, M and G. NULL leaves `out` as it is. DT_USAGE. */
 enum dt_status dt_args_number(const char *option, const char *text, bool unit, size_t low, size_t high, size_t *out);
+
+/* The same for any number, such as 0.5. */
+enum dt_status dt_args_decimal(const char *option, const char *text, double low, double high, double *out);
 
 /* Help in 80 columns: the commands and what holds for all, or usage, options and examples of those that `about` names. */
 void dt_args_help(FILE *out, const char *about);

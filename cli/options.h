@@ -14,38 +14,40 @@ enum takes { TAKES_NOTHING, TAKES_VALUE, TAKES_OPTIONAL_VALUE };
 
 /* X(constant, name, letter or 0, value, takes, commands, meaning). Those of `bench allreduce` are called as nccl-tests call them.
  */
-#define DT_OPTION_LIST(X)                                                                                                       \
-    X(OPTION_CONFIG, "config", 0, "FILE", TAKES_VALUE, ON_RUNS | ON_USES, "the configuration, JSON (see --help-config)")        \
-    X(OPTION_DATA, "data", 0, "DIR", TAKES_VALUE, ON_RUNS | ON(EVAL), "folder of the IDX files, in place of data.dir")          \
-    X(OPTION_RUN, "run", 0, "DIR", TAKES_VALUE, ON(TRAIN), "the run's files; default runs/<config name>/<UTC time>")            \
-    X(OPTION_RESUME, "resume", 0, "CHECKPOINT", TAKES_OPTIONAL_VALUE, ON(TRAIN),                                                \
-      "go on from this file, or from the newest in --run; fresh start if it has none")                                          \
-    X(OPTION_SET, "set", 0, "KEY.PATH=VALUE", TAKES_VALUE, ON_RUNS | ON_USES | ON_SUMS,                                         \
-      "change a key of the configuration; may be given many times")                                                             \
-    X(OPTION_CHECKPOINT, "checkpoint", 0, "FILE", TAKES_VALUE, ON(EVAL) | ON(PREDICT), "a .safetensors file of an earlier run") \
-    X(OPTION_WEIGHTS, "weights", 0, "FILE", TAKES_VALUE, ON(TRAIN) | ON_USES,                                                   \
-      "begin with these: a .safetensors file of PyTorch, say, with the model's names and shapes")                               \
-    X(OPTION_INVERT, "invert", 0, "auto|yes|no", TAKES_VALUE, ON(PREDICT),                                                      \
-      "exchange light and dark; auto: of images on the other ground than the training's")                                       \
-    X(OPTION_JSON, "json", 0, "FILE", TAKES_VALUE, ON(BENCH_BLOCKS) | ON_SUMS, "write what was measured to this file, too")     \
-    X(OPTION_ALGORITHMS, "algorithms", 0, "NAMES", TAKES_VALUE, ON_SUMS, "ways to add, such as ring,tree; default all")         \
-    X(OPTION_MIN_BYTES, "minbytes", 'b', "BYTES", TAKES_VALUE, ON_SUMS,                                                         \
-      "the smallest allreduce, default 8; K, M and G are powers of 1024")                                                       \
-    X(OPTION_MAX_BYTES, "maxbytes", 'e', "BYTES", TAKES_VALUE, ON_SUMS, "the largest, default 32M, at most 1G")                 \
-    X(OPTION_FACTOR, "stepfactor", 'f', "N", TAKES_VALUE, ON_SUMS, "each size is N times the one before, default 2")            \
-    X(OPTION_ITERS, "iters", 'n', "N", TAKES_VALUE, ON_SUMS, "timed allreduces of each size, default 20")                       \
-    X(OPTION_WARMUP, "warmup_iters", 'w', "N", TAKES_VALUE, ON_SUMS, "untimed ones before them, default 5")                     \
-    X(OPTION_CHECK, "check", 'c', "N", TAKES_VALUE, ON_SUMS, "allreduces of each size whose values are checked, default 1")     \
-    X(OPTION_ALGORITHM, "algorithm", 0, "NAME", TAKES_VALUE, ON(LAB_ALLREDUCE),                                                 \
-      "the algorithm, default ring; any of the table that it prints")                                                           \
-    X(OPTION_RANKS, "ranks", 0, "N", TAKES_VALUE, ON(LAB_ALLREDUCE), "how many ranks, default 4, at most 64")                   \
-    X(OPTION_ELEMENTS, "elements", 0, "N", TAKES_VALUE, ON(LAB_ALLREDUCE), "floats on each rank, default as many as ranks")     \
-    X(OPTION_HTML, "html", 0, "FILE", TAKES_VALUE, ON(LAB_ALLREDUCE),                                                           \
-      "write a page with the rounds as pictures, for at most 16 ranks")                                                         \
-    X(OPTION_HELP, "help", 'h', "", TAKES_NOTHING, ON_ALL, "print this text")                                                   \
-    X(OPTION_VERSION, "version", 0, "", TAKES_NOTHING, ON_ALL, "print version, MPI, instruction set and build")                 \
-    X(OPTION_HELP_CONFIG, "help-config", 0, "", TAKES_NOTHING, ON_ALL, "print every key of the configuration")                  \
-    X(OPTION_PRINT_CONFIG, "print-config", 0, "", TAKES_NOTHING, ON(TRAIN) | ON(PRINT_CONFIG),                                  \
+#define DT_OPTION_LIST(X)                                                                                                          \
+    X(OPTION_CONFIG, "config", 0, "FILE", TAKES_VALUE, ON_RUNS | ON_USES, "the configuration, JSON (see --help-config)")           \
+    X(OPTION_DATA, "data", 0, "DIR", TAKES_VALUE, ON_RUNS | ON(EVAL), "folder of the IDX files, in place of data.dir")             \
+    X(OPTION_RUN, "run", 0, "DIR", TAKES_VALUE, ON(TRAIN), "the run's files; default runs/<config name>/<UTC time>")               \
+    X(OPTION_RESUME, "resume", 0, "CHECKPOINT", TAKES_OPTIONAL_VALUE, ON(TRAIN),                                                   \
+      "go on from this file, or from the newest in --run; fresh start if it has none")                                             \
+    X(OPTION_SET, "set", 0, "KEY.PATH=VALUE", TAKES_VALUE, ON_RUNS | ON_USES | ON_SUMS,                                            \
+      "change a key of the configuration; may be given many times")                                                                \
+    X(OPTION_CHECKPOINT, "checkpoint", 0, "FILE", TAKES_VALUE, ON(EVAL) | ON(PREDICT), "a .safetensors file of an earlier run")    \
+    X(OPTION_WEIGHTS, "weights", 0, "FILE", TAKES_VALUE, ON(TRAIN) | ON_USES,                                                      \
+      "begin with these: a .safetensors file of PyTorch, say, with the model's names and shapes")                                  \
+    X(OPTION_INVERT, "invert", 0, "auto|yes|no", TAKES_VALUE, ON(PREDICT),                                                         \
+      "exchange light and dark; auto: of images on the other ground than the training's")                                          \
+    X(OPTION_JSON, "json", 0, "FILE", TAKES_VALUE, ON(BENCH_BLOCKS) | ON_SUMS, "write what was measured to this file, too")        \
+    X(OPTION_ALGORITHMS, "algorithms", 0, "NAMES", TAKES_VALUE, ON_SUMS, "ways to add, such as ring,tree; default all")            \
+    X(OPTION_MIN_BYTES, "minbytes", 'b', "BYTES", TAKES_VALUE, ON_SUMS,                                                            \
+      "the smallest allreduce, default 8; K, M and G are powers of 1024")                                                          \
+    X(OPTION_MAX_BYTES, "maxbytes", 'e', "BYTES", TAKES_VALUE, ON_SUMS, "the largest, default 32M, at most 1G")                    \
+    X(OPTION_FACTOR, "stepfactor", 'f', "N", TAKES_VALUE, ON_SUMS, "each size is N times the one before, default 2")               \
+    X(OPTION_ITERS, "iters", 'n', "N", TAKES_VALUE, ON_SUMS, "timed allreduces of each size, default 20")                          \
+    X(OPTION_WARMUP, "warmup_iters", 'w', "N", TAKES_VALUE, ON_SUMS, "untimed ones before them, default 5")                        \
+    X(OPTION_CHECK, "check", 'c', "N", TAKES_VALUE, ON_SUMS, "allreduces of each size whose values are checked, default 1")        \
+    X(OPTION_LATENCY, "latency", 0, "US", TAKES_VALUE, ON_SUMS, "as if each message took so many microseconds; algorithms alone")  \
+    X(OPTION_BANDWIDTH, "bandwidth", 0, "GBS", TAKES_VALUE, ON_SUMS, "as if a rank's link carried so many GB/s; algorithms alone") \
+    X(OPTION_ALGORITHM, "algorithm", 0, "NAME", TAKES_VALUE, ON(LAB_ALLREDUCE),                                                    \
+      "the algorithm, default ring; any of the table that it prints")                                                              \
+    X(OPTION_RANKS, "ranks", 0, "N", TAKES_VALUE, ON(LAB_ALLREDUCE), "how many ranks, default 4, at most 64")                      \
+    X(OPTION_ELEMENTS, "elements", 0, "N", TAKES_VALUE, ON(LAB_ALLREDUCE), "floats on each rank, default as many as ranks")        \
+    X(OPTION_HTML, "html", 0, "FILE", TAKES_VALUE, ON(LAB_ALLREDUCE),                                                              \
+      "write a page with the rounds as pictures, for at most 16 ranks")                                                            \
+    X(OPTION_HELP, "help", 'h', "", TAKES_NOTHING, ON_ALL, "print this text")                                                      \
+    X(OPTION_VERSION, "version", 0, "", TAKES_NOTHING, ON_ALL, "print version, MPI, instruction set and build")                    \
+    X(OPTION_HELP_CONFIG, "help-config", 0, "", TAKES_NOTHING, ON_ALL, "print every key of the configuration")                     \
+    X(OPTION_PRINT_CONFIG, "print-config", 0, "", TAKES_NOTHING, ON(TRAIN) | ON(PRINT_CONFIG),                                     \
       "print the configuration with all defaults filled in")
 
 #define OPTION_ENUM(constant, name, letter, value, takes, commands, meaning) constant,

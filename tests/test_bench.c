@@ -1,5 +1,6 @@
 /* The arithmetic of `dtrain bench`: the check of sums finds every kind of wrong one, the fit finds what made the times, options are
  * understood or refused. */
+#include "base/clock.h"
 #include "check.h"
 #include "cli/commands/bench.h"
 
@@ -99,10 +100,21 @@ static void test_options(void)
     CHECK_INT(dt_bench_options_read(&args, &o), DT_OK);
     CHECK(o.min_bytes == 4096 && o.max_bytes == 1 << 30 && o.factor == 1024 && o.n_iters == 1 && o.n_warmup == 0 &&
           o.n_checks == 0);
+    CHECK(!o.delayed);
+    args = (struct dt_args){.latency = "12.5"};
+    CHECK_INT(dt_bench_options_read(&args, &o), DT_OK);
+    CHECK(o.delayed && o.delay.latency_s == 12.5e-6 && o.delay.bandwidth > 1e30);
+    args = (struct dt_args){.bandwidth = "1.25"};
+    CHECK_INT(dt_bench_options_read(&args, &o), DT_OK);
+    CHECK(o.delayed && o.delay.latency_s == 0 && o.delay.bandwidth == 1.25e9 && o.delay.clock_s == dt_clock_s);
     static const struct {
         struct dt_args args;
         const char *text;
     } bad[] = {
+        {{.latency = "-1"}, "--latency: expected a number 0..1e+06, got '-1'"},
+        {{.latency = "1us"}, "--latency: expected a number 0..1e+06, got '1us'"},
+        {{.latency = "nan"}, "--latency: expected a number"},
+        {{.bandwidth = "0"}, "--bandwidth: expected a number 1e-06..1e+06, got '0'"},
         {{.min_bytes = "3"}, "--minbytes: expected bytes 4..1073741824, got '3'"},
         {{.min_bytes = "2G"}, "--minbytes: expected bytes"},
         {{.min_bytes = "18446744073709551617"}, "--minbytes: expected bytes"},

@@ -118,6 +118,25 @@ check 'all ways of adding' python3 sums.py 4 0 shared_memory mpi hierarchical ri
 bench 0 2 allreduce -b 1K -e 1K -n 1 -w 0 -c 0 --set device=cpu --algorithms mpi,ring
 check 'a sum that is not checked' test "$(grep -Ec '^ +1024 +256 .* N/A +[-0-9]+ +[-0-9]+$' out)" -eq 2
 
+# As if the network were slow: never faster than that. A ring of two makes two rounds; between two hosts, a hierarchical one's leaders do.
+slow() { # slow MICROSECONDS WAY: this way's only size took at least so long, on its slowest rank
+  python3 -c 'import json, sys
+ways = {way["name"]: way for way in json.load(open("sums.json"))["ways"]}
+assert ways[sys.argv[2]]["points"][0]["us"] >= float(sys.argv[1]), ways' "$@"
+}
+few=(-n 2 -w 0 --json sums.json --set device=cpu)
+bench 0 2 allreduce -b 8 -e 8 "${few[@]}" --latency 20000 --algorithms mpi,ring
+check 'a slow ring' slow 40000 ring
+check 'mpi cannot be slowed down, and is measured' grep -q '^# mpi: not here, because dtrain can slow down' out
+check 'it is not said how slow' test "$(grep -cx '# as if a message took 20000 us' out)" = 1
+bench 0 2 allreduce -b 8000 -e 8000 "${few[@]}" --latency 1 --bandwidth 0.0004 --algorithms ring,tree
+check 'a narrow ring' slow 20000 ring
+check 'a narrow tree' slow 40000 tree
+check 'the delay is not in the file' grep -q '"bandwidth_gbs":[^0-9]*0.0004' sums.json
+MPIR_CVAR_NUM_CLIQUES=2 bench 0 4 allreduce -b 8 -e 8 "${few[@]}" --latency 20000 --algorithms hierarchical
+check 'a slow network between hosts' slow 40000 hierarchical
+bench 0 2 allreduce -b 8 -e 8 -n 1 -w 0 -c 0 --set device=cpu --latency 1e6 --algorithms hierarchical # nothing leaves the host
+
 # A sum that is wrong in one element, on each rank, in each of two checks.
 program=$wrong_sum
 rm -f sums.json
@@ -147,6 +166,7 @@ refused '--minbytes 64 is above --maxbytes 32 (swap them, or give both)' 2 allre
 refused "--stepfactor: expected a whole number 2..1024, got '1'" 2 allreduce -f 1
 refused "--iters: expected a whole number 1..1000000, got 'ten'" 2 allreduce -n ten
 refused "--warmup_iters: expected a whole number 0..1000000, got '-1'" 2 allreduce -w -1
+refused "--latency: expected a number 0..1e+06, got 'slow'" 2 allreduce --latency slow
 refused "--check: expected a whole number 0..1000, got '1001'" 2 allreduce -c 1001
 refused "--set: comm: the key is called distributed.allreduce now (rename it)" 2 allreduce --set comm=mpi
 refused "--algorithms: there is no 'rings' (did you mean 'ring'?)" 2 allreduce --algorithms tree,rings

@@ -10,6 +10,7 @@
 
 #include "cli/args.h"
 #include "cli/config/config.h"
+#include "dist/ranks/wire_delay.h"
 #include "dist/ranks/world.h"
 
 /* Trains for some steps, so that zeros are where training puts them, then times further ones; rank 0 prints a table to stdout, and
@@ -25,7 +26,9 @@ enum dt_status dt_bench_allreduce(struct dt_world *world, const struct dt_args *
 /* Of `bench allreduce`: sizes from min_bytes, times factor, up to max_bytes; sums of each size. */
 struct dt_bench_options {
     size_t min_bytes, max_bytes, factor, n_iters, n_warmup, n_checks;
-    uint32_t types; /* bit t: enum dt_allreduce_type t is wanted */
+    uint32_t types;             /* bit t: enum dt_allreduce_type t is wanted */
+    bool delayed;               /* messages go over a wire as slow as this: */
+    struct dt_wire_delay delay; /* clock_s: the program's */
 };
 /* DT_USAGE: one is no number, or out of range. */
 enum dt_status dt_bench_options_read(const struct dt_args *args, struct dt_bench_options *out);

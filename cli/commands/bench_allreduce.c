@@ -194,14 +194,18 @@ static enum dt_status by_type(struct bench *b, enum dt_allreduce_type type, stru
                                            .comm = b->world->comm,
                                            .backend = backend,
                                            .device_open = type == DT_ALLREDUCE_NCCL ? b->device.module->allreduce_open : NULL,
+                                           .delay = b->options.delayed ? &b->options.delay : NULL,
                                            .n_elems = largest_elems(b),
                                            .n_slots = 1};
     DT_TRY(dt_world_agree(b->world, dt_allreduce_open(&spec, &way.allreduce)));
+    const char *why_not = way.allreduce->type != type                              ? way.allreduce->why
+                          : b->options.delayed && way.allreduce->algorithm == NULL ? "dtrain can slow down its own messages alone"
+                                                                                   : NULL;
     enum dt_status s = DT_OK;
-    if (way.allreduce->type == type) {
+    if (why_not == NULL) {
         s = measure(b, &way);
     } else if (b->world->rank == 0) {
-        printf("# %s: not here, because %s\n\n", dt_allreduce_names[type], way.allreduce->why);
+        printf("# %s: not here, because %s\n\n", dt_allreduce_names[type], why_not);
     }
     if (s != DT_STALLED) { /* others may still be at work in it */
         dt_allreduce_close(way.allreduce);
@@ -289,6 +293,9 @@ static void begin_json(struct bench *b)
     cJSON_AddNumberToObject(b->json, "hosts", b->world->comm->n_hosts);
     cJSON_AddNumberToObject(b->json, "iters", (double)b->options.n_iters);
     cJSON_AddNumberToObject(b->json, "checks", (double)b->options.n_checks);
+    if (b->options.delayed) {
+        cJSON_AddItemToObject(b->json, "delay", dt_sum_delay_json(&b->options.delay));
+    }
     cJSON_AddArrayToObject(b->json, "ways");
 }
 
@@ -297,8 +304,8 @@ static enum dt_status compare_options(const struct bench *b)
 {
     char text[256];
     const struct dt_bench_options *o = &b->options;
-    snprintf(text, sizeof text, "%zu %zu %zu %zu %zu %zu %d %d", o->min_bytes, o->max_bytes, o->factor, o->n_iters, o->n_warmup,
-             o->n_checks, (int)o->types, (int)b->config.device);
+    snprintf(text, sizeof text, "%zu %zu %zu %zu %zu %zu %d %d %g %g", o->min_bytes, o->max_bytes, o->factor, o->n_iters,
+             o->n_warmup, o->n_checks, (int)o->types, (int)b->config.device, o->delay.latency_s, o->delay.bandwidth);
     return dt_ranks_same(b->world, "options", text);
 }
 
@@ -308,6 +315,9 @@ static enum dt_status run(struct bench *b, const struct dt_args *args)
     DT_TRY(compare_options(b));
     DT_TRY(dt_device_choose(b->world, &b->config, &b->device));
     begin_json(b);
+    if (b->options.delayed && b->world->rank == 0) {
+        dt_sum_print_delay(&b->options.delay);
+    }
     DT_TRY(by_all_ways(b));
     DT_TRY(compare_ways(b));
     enum dt_status s = b->world->rank == 0 ? dt_bench_write(args->json, b->json) : DT_OK;

@@ -30,6 +30,8 @@ struct dt_sum_group {
     enum dt_allreduce_type chosen;
 };
 
+void dt_sum_print_delay(const struct dt_wire_delay *delay);
+cJSON *dt_sum_delay_json(const struct dt_wire_delay *delay);
 void dt_sum_print_head(const struct dt_world *world, const struct dt_bench_options *options, enum dt_allreduce_type type);
 void dt_sum_print_point(int n_ranks, bool checked, const struct dt_sum_point *point);
 /* How long each way takes by its size, in two numbers. */

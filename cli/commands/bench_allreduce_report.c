@@ -1,8 +1,26 @@
 /* What `bench allreduce` tells: tables in the columns of nccl-tests, and JSON. */
+#include <math.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include "cli/commands/bench_allreduce.h"
+
+void dt_sum_print_delay(const struct dt_wire_delay *delay)
+{
+    printf("# as if a message took %g us", 1e6 * delay->latency_s);
+    if (isfinite(delay->bandwidth)) {
+        printf(", and links carried %g GB/s", 1e-9 * delay->bandwidth);
+    }
+    printf("\n\n");
+}
+
+cJSON *dt_sum_delay_json(const struct dt_wire_delay *delay)
+{
+    cJSON *json = cJSON_CreateObject();
+    cJSON_AddNumberToObject(json, "latency_us", 1e6 * delay->latency_s);
+    cJSON_AddNumberToObject(json, "bandwidth_gbs", 1e-9 * delay->bandwidth); /* without a limit null */
+    return json;
+}
 
 void dt_sum_print_head(const struct dt_world *world, const struct dt_bench_options *options, enum dt_allreduce_type type)
 {

@@ -29,6 +29,12 @@ bool dt_allreduce_is_for_gpus(enum dt_allreduce_type type)
     return type == DT_ALLREDUCE_NCCL || type == DT_ALLREDUCE_STAGED;
 }
 
+enum dt_status dt_allreduce_open_wire(const struct dt_allreduce_spec *spec, struct dt_comm *comm, struct dt_wire **out)
+{
+    DT_TRY(dt_wire_open_mpi(comm, out));
+    return spec->delay != NULL ? dt_wire_open_delay(*out, spec->delay, out) : DT_OK;
+}
+
 enum dt_status dt_allreduce_take_memory(const struct dt_allreduce_spec *spec, float **part)
 {
     const size_t n_bytes = spec->n_elems * sizeof **part;

@@ -5,7 +5,7 @@
 
 #include "dist/allreduce/algorithm.h"
 #include "dist/ranks/comm.h"
-#include "dist/ranks/wire.h"
+#include "dist/ranks/wire_delay.h"
 #include "model/backend.h"
 
 /* X(constant, name, meaning) of those that are no algorithm. */
@@ -62,6 +62,7 @@ struct dt_allreduce_spec {
     /* How the backend's devices add between themselves, of a module (model/device_module.h), where each rank has one of its own;
      * or NULL. */
     dt_allreduce_open_fn device_open;
+    const struct dt_wire_delay *delay; /* an algorithm's messages go over a wire as slow as this; NULL: as fast as it goes */
     size_t n_elems;
     int n_slots; /* ranges that may be under way at once, at most DT_ALLREDUCE_MAX_SLOTS */
 };
@@ -76,6 +77,8 @@ enum dt_status dt_allreduce_start(struct dt_allreduce *allreduce, int slot, size
 /* Counted on the wire: sent by this rank so far. False: nobody counts MPI's and NCCL's own messages. */
 bool dt_allreduce_sent(const struct dt_allreduce *allreduce, struct dt_wire_count *out);
 
+/* For implementations: the wire between the ranks of `comm`. */
+enum dt_status dt_allreduce_open_wire(const struct dt_allreduce_spec *spec, struct dt_comm *comm, struct dt_wire **out);
 /* For implementations: `part` in the memory of spec->backend, and back. */
 enum dt_status dt_allreduce_take_memory(const struct dt_allreduce_spec *spec, float **part);
 void dt_allreduce_free_memory(struct dt_backend *backend, float *part); /* NULL is fine */

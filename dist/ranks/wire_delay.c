@@ -163,6 +163,7 @@ enum dt_status dt_wire_open_delay(struct dt_wire *below, const struct dt_wire_de
         free(self);
         free(sent);
         dt_wire_close(below);
+        *out = NULL;
         return dt_error(DT_NO_MEMORY, "no memory for the wire");
     }
     *self = (struct delay_wire){
