@@ -2,6 +2,7 @@
  * every way of adding them, whose messages and bytes are counted against the formula. */
 #include "rig.h"
 
+#include "dist/allreduce/host_sum.h"
 #include "dist/allreduce/ways.h"
 #include "dist/strategy/grad_sync.h"
 
@@ -136,13 +137,27 @@ static void test_all(void)
     test_wrong_order();
 }
 
+/* Each slice crosses by itself, over as many ranks as there are hosts. */
+static struct dt_traffic expected_between_hosts(const struct dt_comm *comm)
+{
+    struct dt_traffic all = {0};
+    const int n = dt_host_sum_n_slices(comm, N_ELEMS);
+    for (int i = 0; i < n; i++) {
+        const size_t n_elems = dt_piece_begin(N_ELEMS, i + 1, n) - dt_piece_begin(N_ELEMS, i, n);
+        const struct dt_traffic slice = way->algorithm->formula(comm->n_hosts, n_elems);
+        all.messages += slice.messages;
+        all.elements += slice.elements;
+    }
+    CHECK((all.messages > 0) == (comm->n_hosts > 1));
+    return all;
+}
+
 /* The wire's counters over one sum of everything, against the formula; of all ranks together. */
 static void check_traffic(struct dt_comm *comm)
 {
     struct dt_wire_count before, after;
     struct dt_request request;
-    const struct dt_algorithm *algorithm = dt_allreduce_algorithm(way->type);
-    if (algorithm == NULL || way->shared != NULL) {
+    if (way->algorithm == NULL) {
         return;
     }
     CHECK(dt_allreduce_sent(way, &before));
@@ -151,20 +166,27 @@ static void check_traffic(struct dt_comm *comm)
     CHECK(dt_allreduce_sent(way, &after));
     double sent[] = {(double)(after.messages - before.messages), (double)(after.bytes - before.bytes)};
     CHECK_OK(dt_comm_allreduce(comm, sent, 2, DT_TYPE_F64, DT_REDUCE_SUM, "sum of what was sent"));
-    const struct dt_traffic expected = algorithm->formula(comm->size, N_ELEMS);
+    const struct dt_traffic expected =
+        way->shared != NULL ? expected_between_hosts(comm) : way->algorithm->formula(comm->size, N_ELEMS);
     CHECK_NEAR(sent[0], expected.messages, 0);
     CHECK_NEAR(sent[1], expected.elements * sizeof(float), 0);
 }
 
-static void test_way(struct dt_comm *comm, enum dt_allreduce_type type)
+static void test_way(struct dt_comm *comm, enum dt_allreduce_type type, int across)
 {
-    const struct dt_allreduce_spec spec = {.type = type, .comm = comm, .n_elems = N_ELEMS + 16, .n_slots = N_BLOCKS};
+    const struct dt_allreduce_spec spec = {
+        .type = type, .across = across, .comm = comm, .n_elems = N_ELEMS + 16, .n_slots = N_BLOCKS};
     const bool shares = comm->n_hosts < comm->size;
     CHECK_OK(dt_allreduce_open(&spec, &way));
     if (type == DT_ALLREDUCE_AUTO) {
         CHECK_INT(way->type, shares ? DT_ALLREDUCE_SHARED_MEMORY : DT_ALLREDUCE_MPI);
     } else if (type == DT_ALLREDUCE_MPI || (shares && type == DT_ALLREDUCE_HIERARCHICAL)) {
         CHECK_INT(way->type, type);
+    } else if (type == DT_ALLREDUCE_HIERARCHICAL && comm->size > 1) {
+        CHECK_INT(way->type, DT_ALLREDUCE_OF_ALGORITHM(across));
+    }
+    if (type == DT_ALLREDUCE_HIERARCHICAL && comm->size > 1) {
+        CHECK(way->algorithm == &dt_algorithms[across]);
     }
     grads = way->part;
     test_all();
@@ -178,8 +200,11 @@ int main(void)
     CHECK_OK(dt_world_open(&world));
     for (int type = 0; type < DT_N_ALLREDUCE_TYPES; type++) {
         if (!dt_allreduce_is_for_gpus(type)) {
-            test_way(world.comm, type);
+            test_way(world.comm, type, 0);
         }
+    }
+    for (int across = 1; across < DT_N_ALGORITHMS; across++) {
+        test_way(world.comm, DT_ALLREDUCE_HIERARCHICAL, across);
     }
     dt_world_exit(&world, DT_OK, true);
 }

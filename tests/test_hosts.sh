@@ -21,17 +21,21 @@ cat >config.json <<'JSON'
 JSON
 
 # ---- the line, and the same bits run after run ----
-for comm in auto mpi ring hierarchical; do
+for comm in auto mpi ring hierarchical hierarchical-tree; do
+  sets=(--set distributed.allreduce="${comm%-*}")
+  [[ $comm != *-* ]] || sets+=(--set distributed.across="${comm#*-}")
   for again in 1 2; do
     run=$comm$again
     MPIR_CVAR_NUM_CLIQUES=2 timeout 60 "$MPIEXEC" -n 5 "$DTRAIN" --config config.json --run "$work/$run" \
-      --set distributed.allreduce=$comm --set train.max_steps=40 >"$run.out" 2>"$run.err" </dev/null
+      "${sets[@]}" --set train.max_steps=40 >"$run.out" 2>"$run.err" </dev/null
     check "$run: exit code $?" test $? -eq 0
   done
   check "comm $comm: other bits when run again" cmp "$(newest_checkpoint "${comm}1")" "$(newest_checkpoint "${comm}2")"
 done
 check 'auto takes another way' \
   grep -q '^  allreduce of gradients: 2 buckets, shared_memory in each of 2 hosts, mpi between them$' auto1.err
+check 'a tree does not join the hosts' \
+  grep -q '^  allreduce of gradients: 2 buckets, hierarchical in each of 2 hosts, tree between them$' hierarchical-tree1.err
 check 'mpi takes another way' grep -q '^  allreduce of gradients: 2 buckets, mpi$' mpi1.err
 
 # ---- ranks that fail ----

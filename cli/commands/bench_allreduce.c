@@ -191,6 +191,7 @@ static enum dt_status by_type(struct bench *b, enum dt_allreduce_type type, stru
 {
     struct way way = {.backend = backend, .row = &b->rows[type]};
     const struct dt_allreduce_spec spec = {.type = type,
+                                           .across = b->config.dist.across,
                                            .comm = b->world->comm,
                                            .backend = backend,
                                            .device_open = type == DT_ALLREDUCE_NCCL ? b->device.module->allreduce_open : NULL,
@@ -304,8 +305,9 @@ static enum dt_status compare_options(const struct bench *b)
 {
     char text[256];
     const struct dt_bench_options *o = &b->options;
-    snprintf(text, sizeof text, "%zu %zu %zu %zu %zu %zu %d %d %g %g", o->min_bytes, o->max_bytes, o->factor, o->n_iters,
-             o->n_warmup, o->n_checks, (int)o->types, (int)b->config.device, o->delay.latency_s, o->delay.bandwidth);
+    snprintf(text, sizeof text, "%zu %zu %zu %zu %zu %zu %d %d %d %g %g", o->min_bytes, o->max_bytes, o->factor, o->n_iters,
+             o->n_warmup, o->n_checks, (int)o->types, (int)b->config.device, b->config.dist.across, o->delay.latency_s,
+             o->delay.bandwidth);
     return dt_ranks_same(b->world, "options", text);
 }
 

@@ -79,7 +79,9 @@
       "each rank draws other initial weights: shows what the broadcast is for")                                                        \
     X("distributed.allreduce", ENUM, dist.allreduce, DT_ALLREDUCE_LIST(DT_BAR_NAME), "auto", "",                                      \
       "how gradients are added over the ranks; auto: nccl on GPUs, else shared_memory where a host's ranks have it, else mpi; "        \
-      "hierarchical: shared memory in each host and a ring between hosts; staged: from GPUs through host memory")                     \
+      "hierarchical: shared memory in each host, an algorithm between hosts; staged: from GPUs through host memory")                   \
+    X("distributed.across", ENUM, dist.across, DT_ALGORITHM_LIST(DT_BAR_NAME), "ring", "distributed.allreduce=hierarchical",           \
+      "the algorithm between hosts")                                                                                                   \
     X("distributed.overlap", BOOL, dist.overlap, "", "true", "", "send gradients while the backward pass still runs")                  \
     X("distributed.bucket_mb", REAL, bucket_mb, "[0, 4096]", "1", "",                                                                  \
       "MiB of gradients sent together; a bucket ends with a block; 0: every block by itself")                                          \

@@ -15,11 +15,13 @@
     X(DT_ALLREDUCE_MPI, "mpi", "MPI_Iallreduce")                                                                     \
     X(DT_ALLREDUCE_NCCL, "nccl", "between GPUs by NCCL")                                                             \
     X(DT_ALLREDUCE_STAGED, "staged", "between GPUs by way of host memory")                                           \
-    X(DT_ALLREDUCE_HIERARCHICAL, "hierarchical", "shared memory inside each host, a ring between the hosts")
+    X(DT_ALLREDUCE_HIERARCHICAL, "hierarchical", "shared memory inside each host, an algorithm between the hosts")
 #define DT_ALLREDUCE_LIST(X) \
     DT_ALLREDUCE_WAY_LIST(X) \
     DT_ALGORITHM_LIST(X)
 enum dt_allreduce_type { DT_ALLREDUCE_LIST(DT_NAMED_ENUM) DT_N_ALLREDUCE_TYPES };
+/* The type of dt_algorithms[i]. */
+#define DT_ALLREDUCE_OF_ALGORITHM(i) ((enum dt_allreduce_type)(DT_N_ALLREDUCE_TYPES - DT_N_ALGORITHMS + (i)))
 extern const char *const dt_allreduce_names[DT_N_ALLREDUCE_TYPES];
 const char *dt_allreduce_meaning(enum dt_allreduce_type type); /* in a few words */
 
@@ -57,6 +59,7 @@ typedef enum dt_status (*dt_allreduce_open_fn)(const struct dt_allreduce_spec *s
 
 struct dt_allreduce_spec {
     enum dt_allreduce_type type;
+    int across;                 /* hierarchical: which of dt_algorithms goes between the hosts; 0: the first, a ring */
     struct dt_comm *comm;       /* the world's, borrowed */
     struct dt_backend *backend; /* borrowed: in whose memory gradients lie; NULL: the program's own */
     /* How the backend's devices add between themselves, of a module (model/device_module.h), where each rank has one of its own;

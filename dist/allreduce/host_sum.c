@@ -83,18 +83,18 @@ static bool add_inside(const struct dt_host_sum *sum, const struct dt_host_sum_r
     return atomic_load_explicit(&slot->n_done, memory_order_acquire) == n_pieces;
 }
 
-/* Into how many slices a range is cut for its way between the hosts: the same on all of them. */
-static size_t n_slices_of(const struct dt_host_sum *sum, const struct dt_host_sum_range *range)
+int dt_host_sum_n_slices(const struct dt_comm *comm, size_t n_elems)
 {
-    const size_t n_ways = (size_t)sum->comm->n_across;
-    const size_t n_worth = (range->end - range->begin + SLICE_ELEMS - 1) / SLICE_ELEMS;
-    return n_worth < n_ways ? n_worth : n_ways;
+    const size_t n_worth = (n_elems + SLICE_ELEMS - 1) / SLICE_ELEMS;
+    return n_worth < (size_t)comm->n_across ? (int)n_worth : comm->n_across;
 }
 
-static enum dt_status start_across(struct dt_host_sum *sum, struct dt_host_sum_range *range, size_t n_slices, const char *name)
+static enum dt_status start_across(struct dt_host_sum *sum, struct dt_host_sum_range *range, int n_slices, const char *name)
 {
-    const size_t n_elems = range->end - range->begin, index = (size_t)sum->comm->local_rank;
-    const size_t begin = range->begin + n_elems * index / n_slices, end = range->begin + n_elems * (index + 1) / n_slices;
+    const size_t n_elems = range->end - range->begin;
+    const int index = sum->comm->local_rank;
+    const size_t begin = range->begin + dt_piece_begin(n_elems, index, n_slices);
+    const size_t end = range->begin + dt_piece_begin(n_elems, index + 1, n_slices);
     range->stage = DT_ACROSS;
     if (sum->across != NULL) {
         return dt_executor_start(sum->across, (int)(range - sum->ranges), begin, end);
@@ -106,8 +106,8 @@ static enum dt_status start_across(struct dt_host_sum *sum, struct dt_host_sum_r
 /* Moves this rank's slice on, if it has one, and says whether all slices of the host have crossed. */
 static enum dt_status add_across(struct dt_host_sum *sum, struct dt_host_sum_range *range, struct slot *slot, bool *done)
 {
-    const size_t n_slices = n_slices_of(sum, range);
-    if ((size_t)sum->comm->local_rank < n_slices && range->stage != DT_CROSSED) {
+    const int n_slices = dt_host_sum_n_slices(sum->comm, range->end - range->begin);
+    if (sum->comm->local_rank < n_slices && range->stage != DT_CROSSED) {
         bool crossed;
         if (range->stage == DT_INSIDE) {
             DT_TRY(start_across(sum, range, n_slices, range->across.name));
@@ -122,7 +122,7 @@ static enum dt_status add_across(struct dt_host_sum *sum, struct dt_host_sum_ran
             atomic_fetch_add_explicit(&slot->n_crossed, 1, memory_order_release);
         }
     }
-    *done = atomic_load_explicit(&slot->n_crossed, memory_order_acquire) == n_slices;
+    *done = atomic_load_explicit(&slot->n_crossed, memory_order_acquire) == (uint32_t)n_slices;
     return DT_OK;
 }
 

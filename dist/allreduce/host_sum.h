@@ -50,6 +50,10 @@ struct dt_host_sum {
 enum dt_status dt_host_sum_open(struct dt_comm *comm, size_t n_elems, struct dt_host_sum *out);
 void dt_host_sum_close(struct dt_host_sum *sum); /* each rank by itself, when its last round is done; a zeroed one is fine */
 
+/* Into how many slices a range of so many elements is cut for its way between the hosts of a communicator, on all ranks alike; the
+ * k-th rank of every host carries slice k, which begins at dt_piece_begin. */
+int dt_host_sum_n_slices(const struct dt_comm *comm, size_t n_elems);
+
 /* Begins to add elements [begin, end) of all parts; the part must stay as it is, and the total is not to be read, until the request
  * is done (dt_comm_test, dt_comm_wait). The same range of the same slot on every rank; a slot's last request must be done. */
 void dt_host_sum_start(struct dt_host_sum *sum, int slot, size_t begin, size_t end, const char *name, struct dt_request *request);

@@ -78,7 +78,7 @@ enum dt_status dt_shared_memory_open(const struct dt_allreduce_spec *spec, struc
     }
     self->base = (struct dt_allreduce){.ops = &shared_ops,
                                        .type = hierarchical ? DT_ALLREDUCE_HIERARCHICAL : DT_ALLREDUCE_SHARED_MEMORY,
-                                       .algorithm = hierarchical ? dt_allreduce_algorithm(DT_ALLREDUCE_RING) : NULL,
+                                       .algorithm = hierarchical ? &dt_algorithms[spec->across] : NULL,
                                        .comm = spec->comm};
     const enum dt_status s = open_parts(self, spec);
     *out = &self->base;

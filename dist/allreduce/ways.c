@@ -29,7 +29,7 @@ static enum dt_status open_on_host(const struct dt_allreduce_spec *spec, struct 
     DT_TRY(dt_shared_memory_open(spec, out));
     if (*out == NULL) {
         struct dt_allreduce_spec messages = *spec;
-        messages.type = spec->type == DT_ALLREDUCE_HIERARCHICAL ? DT_ALLREDUCE_RING : DT_ALLREDUCE_MPI;
+        messages.type = spec->type == DT_ALLREDUCE_HIERARCHICAL ? DT_ALLREDUCE_OF_ALGORITHM(spec->across) : DT_ALLREDUCE_MPI;
         DT_TRY(open_messages(&messages, out));
         snprintf((*out)->why, sizeof(*out)->why, "%s", why_not_shared(spec->comm));
     }

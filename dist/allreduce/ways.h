@@ -2,7 +2,7 @@
  *
  *   mpi            mpi.c            MPI_Iallreduce
  *   shared_memory  shared_memory.c  in memory that the ranks of a host share, and between hosts by MPI
- *   hierarchical   shared_memory.c  the same, and between hosts by a ring
+ *   hierarchical   shared_memory.c  the same, and between hosts by any algorithm of the list
  *   nccl           cuda/nccl_allreduce.c
  *   staged         staged.c         of gradients on GPUs, by way of host memory, where any other way adds them
  *   all others     schedule.c       an algorithm of the list in algorithm.h, over the wire

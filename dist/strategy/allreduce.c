@@ -140,6 +140,7 @@ static enum dt_status open_parts(struct mirrored *self)
 {
     const struct dt_strategy_spec *spec = &self->base.spec;
     const struct dt_allreduce_spec allreduce = {.type = spec->dist.allreduce,
+                                                .across = spec->dist.across,
                                                 .comm = spec->comm,
                                                 .backend = spec->backend,
                                                 .device_open = spec->device_open,

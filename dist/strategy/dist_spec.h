@@ -6,6 +6,7 @@
 
 struct dt_dist_spec {
     enum dt_allreduce_type allreduce;
+    int across; /* of struct dt_allreduce_spec */
     bool average, broadcast;
     bool overlap; /* false: everything is sent at the end of the backward pass, to compare */
     size_t bucket_bytes;
