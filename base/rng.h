@@ -16,10 +16,11 @@
 
 /* What a number is for. Two purposes never share a number. */
 enum dt_rng_purpose {
-    DT_RNG_INIT = 1,     /* initial weights */
-    DT_RNG_SHUFFLE = 2,  /* the permutation of an epoch */
-    DT_RNG_DROPOUT = 3,  /* dropout masks */
-    DT_RNG_SYNTHETIC = 4 /* generated data sets */
+    DT_RNG_INIT = 1,      /* initial weights */
+    DT_RNG_SHUFFLE = 2,   /* the permutation of an epoch */
+    DT_RNG_DROPOUT = 3,   /* dropout masks */
+    DT_RNG_SYNTHETIC = 4, /* generated data sets */
+    DT_RNG_ROUNDING = 5   /* gradients in few bits */
 };
 
 struct dt_rng4 {

@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 BELOW = {"model", "base"}
-DIST = {"dist/ranks", "dist/allreduce", "dist/strategy"}
+DIST = {"dist/ranks", "dist/compression", "dist/allreduce", "dist/strategy"}
 ENGINE = {"train", "data", "cpu"} | DIST | BELOW
 # The rooms that a room may include beside itself. A room is a folder, or one in a folder where it has a line of its own.
 MAY_INCLUDE = {
@@ -17,7 +17,8 @@ MAY_INCLUDE = {
     "model": {"base"},
     "data": {"base"},
     "dist/ranks": {"base"},
-    "dist/allreduce": {"dist/ranks"} | BELOW,
+    "dist/compression": {"base"},
+    "dist/allreduce": {"dist/ranks", "dist/compression"} | BELOW,
     "dist/strategy": DIST | BELOW,
     "cpu/kernels": BELOW,
     "cpu/reference": BELOW,

@@ -1,0 +1,73 @@
+#include "dist/compression/codec.h"
+
+#define NAME(constant, name, ...) name,
+const char *const dt_compression_names[DT_N_COMPRESSION_TYPES] = {DT_COMPRESSION_LIST(NAME)};
+
+#define FORMULA(constant, name, c_name, formula, ...) formula,
+const char *const dt_compression_formulas[DT_N_COMPRESSION_TYPES] = {DT_COMPRESSION_LIST(FORMULA)};
+
+#define OPS(constant, name, c_name, ...) &dt_##c_name##_codec,
+static const struct dt_codec_ops *const all_ops[DT_N_COMPRESSION_TYPES] = {DT_COMPRESSION_LIST(OPS)};
+
+static size_t none_bytes(const struct dt_codec *codec, size_t n)
+{
+    (void)codec;
+    return n * sizeof(float);
+}
+
+static void none_encode(const struct dt_codec *codec, uint64_t draw, const float *from, size_t n, uint8_t *bytes)
+{
+    (void)codec, (void)draw;
+    memcpy(bytes, from, n * sizeof *from);
+}
+
+static void none_decode_add(const struct dt_codec *codec, const uint8_t *bytes, size_t n, float *to)
+{
+    (void)codec;
+    for (size_t i = 0; i < n; i++) {
+        float x;
+        memcpy(&x, bytes + i * sizeof x, sizeof x);
+        to[i] += x;
+    }
+}
+
+const struct dt_codec_ops dt_none_codec = {
+    .summable = true, .bytes = none_bytes, .encode = none_encode, .decode_add = none_decode_add};
+
+struct dt_codec dt_codec_of(const struct dt_compression_spec *spec)
+{
+    return (struct dt_codec){.ops = all_ops[spec->type], .spec = *spec};
+}
+
+/* The codec, or none where that takes no more bytes. */
+static const struct dt_codec_ops *ops_for(const struct dt_codec *codec, size_t n)
+{
+    return codec->ops->bytes(codec, n) < n * sizeof(float) ? codec->ops : &dt_none_codec;
+}
+
+size_t dt_codec_bytes(const struct dt_codec *codec, size_t n)
+{
+    return ops_for(codec, n)->bytes(codec, n);
+}
+
+void dt_codec_encode(const struct dt_codec *codec, uint64_t draw, const float *from, size_t n, void *bytes)
+{
+    if (n > 0) {
+        ops_for(codec, n)->encode(codec, draw, from, n, bytes);
+    }
+}
+
+void dt_codec_decode_add(const struct dt_codec *codec, const void *bytes, size_t n, float *to)
+{
+    if (n > 0) {
+        ops_for(codec, n)->decode_add(codec, bytes, n, to);
+    }
+}
+
+void dt_codec_decode(const struct dt_codec *codec, const void *bytes, size_t n, float *to)
+{
+    for (size_t i = 0; i < n; i++) {
+        to[i] = -0.0f; /* x + -0 is x, also where x is -0 */
+    }
+    dt_codec_decode_add(codec, bytes, n, to);
+}

@@ -1,0 +1,39 @@
+#include "dist/compression/error_feedback.h"
+
+#include <stdlib.h>
+
+#define RANK_BITS 24 /* of a draw; the rest counts the rank's encodings */
+
+enum dt_status dt_error_feedback_open(const struct dt_compression_spec *spec, int rank, size_t n_elems,
+                                      struct dt_error_feedback *out)
+{
+    *out = (struct dt_error_feedback){.codec = dt_codec_of(spec), .draw = (uint64_t)rank << (64 - RANK_BITS)};
+    if (spec->error_feedback && spec->type != DT_COMPRESSION_NONE) {
+        out->left = calloc(n_elems + 1, sizeof *out->left);
+        if (out->left == NULL) {
+            return dt_error(DT_NO_MEMORY, "no memory for what compression leaves of %zu gradients", n_elems);
+        }
+    }
+    return DT_OK;
+}
+
+void dt_error_feedback_close(struct dt_error_feedback *feedback)
+{
+    free(feedback->left);
+    *feedback = (struct dt_error_feedback){.left = NULL};
+}
+
+void dt_error_feedback_encode(struct dt_error_feedback *feedback, size_t begin, size_t end, float *values, void *bytes)
+{
+    const size_t n = end - begin;
+    float *left = feedback->left != NULL ? feedback->left + begin : NULL;
+    const uint64_t draw = feedback->draw++;
+    for (size_t i = 0; left != NULL && i < n; i++) {
+        left[i] += values[i];
+    }
+    dt_codec_encode(&feedback->codec, draw, left != NULL ? left : values, n, bytes);
+    dt_codec_decode(&feedback->codec, bytes, n, values);
+    for (size_t i = 0; left != NULL && i < n; i++) {
+        left[i] -= values[i];
+    }
+}
