@@ -155,7 +155,7 @@ static enum dt_status nccl_start(struct dt_allreduce *a, int slot, size_t begin,
     return advance(self, name);
 }
 
-static bool nccl_sent(const struct dt_allreduce *a, struct dt_wire_count *out)
+static bool nccl_sent(const struct dt_allreduce *a, struct dt_wire_sent *out)
 {
     (void)out;
     return a->comm->size == 1;

@@ -78,7 +78,7 @@ static void check_traffic(const struct dt_algorithm *algorithm, int size, size_t
     const struct dt_traffic expected = dt_algorithm_formula(algorithm, size, n_elems);
     struct dt_traffic counted = {0}, sent = {0};
     for (int r = 0; r < size; r++) {
-        const struct dt_traffic of_rank = dt_algorithm_traffic(algorithm, r, size, n_elems, moves);
+        const struct dt_traffic of_rank = dt_algorithm_traffic(algorithm, r, size, n_elems, NULL, moves);
         const struct dt_wire_count total = dt_wire_total(wires[r]);
         CHECK(total.messages == of_rank.messages && total.bytes == of_rank.elements * sizeof(float));
         counted.messages += of_rank.messages;

@@ -64,7 +64,7 @@ for way in result["ways"]:
     assert [int(row[0]) for row in rows] == [8, 80, 800, 8000], rows
     for row, point in zip(rows, way["points"]):
         size, count, kind, op, us, algbw, busbw, n_wrong, messages, sent = row
-        assert set(point) == {"bytes", "count", "us", "us_min", "us_median", "us_max", "algbw_gbs", "busbw_gbs", "wrong"} | ({"messages", "bytes_sent"} if messages != "-" else set()), point
+        assert set(point) == {"bytes", "count", "us", "us_min", "us_median", "us_max", "algbw_gbs", "busbw_gbs", "wrong"} | ({"messages", "bytes_sent", "messages_between_hosts", "bytes_between_hosts"} if messages != "-" else set()), point
         assert (kind, op, int(count) * 4, int(n_wrong)) == ("float", "sum", int(size), wrong), row
         assert point["bytes"] == int(size) and point["count"] == int(count) and point["wrong"] == wrong
         assert 0 < point["us_min"] <= point["us_median"] <= point["us_max"], point
@@ -135,6 +135,9 @@ check 'a narrow tree' slow 40000 tree
 check 'the delay is not in the file' grep -q '"bandwidth_gbs":[^0-9]*0.0004' sums.json
 MPIR_CVAR_NUM_CLIQUES=2 bench 0 4 allreduce -b 8 -e 8 "${few[@]}" --latency 20000 --algorithms hierarchical
 check 'a slow network between hosts' slow 40000 hierarchical
+check 'what goes between hosts is not told' \
+  grep -qx '# of the last size go between hosts: 4 messages, 16 bytes, all ranks together' out
+check 'what goes between hosts is not in the file' grep -Eq '"bytes_between_hosts":[[:space:]]*16,?$' sums.json
 bench 0 2 allreduce -b 8 -e 8 -n 1 -w 0 -c 0 --set device=cpu --latency 1e6 --algorithms hierarchical # nothing leaves the host
 
 # A sum that is wrong in one element, on each rank, in each of two checks.

@@ -155,7 +155,7 @@ static struct dt_traffic expected_between_hosts(const struct dt_comm *comm)
 /* The wire's counters over one sum of everything, against the formula; of all ranks together. */
 static void check_traffic(struct dt_comm *comm)
 {
-    struct dt_wire_count before, after;
+    struct dt_wire_sent before, after;
     struct dt_request request;
     if (way->algorithm == NULL) {
         return;
@@ -164,12 +164,15 @@ static void check_traffic(struct dt_comm *comm)
     CHECK_OK(dt_allreduce_start(way, 0, 0, N_ELEMS, "counted sum", &request));
     CHECK_OK(dt_comm_wait(comm, &request));
     CHECK(dt_allreduce_sent(way, &after));
-    double sent[] = {(double)(after.messages - before.messages), (double)(after.bytes - before.bytes)};
-    CHECK_OK(dt_comm_allreduce(comm, sent, 2, DT_TYPE_F64, DT_REDUCE_SUM, "sum of what was sent"));
+    double sent[] = {(double)(after.all.messages - before.all.messages), (double)(after.all.bytes - before.all.bytes),
+                     (double)after.between_hosts.bytes};
+    CHECK((after.between_hosts.bytes == after.all.bytes) || way->shared == NULL);
+    CHECK_OK(dt_comm_allreduce(comm, sent, 3, DT_TYPE_F64, DT_REDUCE_SUM, "sum of what was sent"));
     const struct dt_traffic expected =
         way->shared != NULL ? expected_between_hosts(comm) : way->algorithm->formula(comm->size, N_ELEMS);
     CHECK_NEAR(sent[0], expected.messages, 0);
     CHECK_NEAR(sent[1], expected.elements * sizeof(float), 0);
+    CHECK((sent[2] > 0) == (comm->n_hosts > 1));
 }
 
 static void test_way(struct dt_comm *comm, enum dt_allreduce_type type, int across)

@@ -56,7 +56,7 @@ static void check_totals(const struct dt_algorithm *algorithm, int size, size_t 
     struct dt_move moves[2 * MAX_RANKS];
     CHECK(s.all.messages == expected.messages && s.all.bytes == 4 * expected.elements);
     for (int r = 0; r < size; r++) {
-        const struct dt_traffic counted = dt_algorithm_traffic(algorithm, r, size, n_elems, moves);
+        const struct dt_traffic counted = dt_algorithm_traffic(algorithm, r, size, n_elems, NULL, moves);
         CHECK(loads[r].sent.messages == counted.messages && loads[r].sent.bytes == 4 * counted.elements);
         received.messages += loads[r].received.messages;
         received.bytes += loads[r].received.bytes;

@@ -83,17 +83,19 @@ static enum dt_status clear(struct bench *b, struct way *way, size_t n_elems)
 /* What the wire counts of one sum: the rank that sends most, and whether all ranks together send what the formula says. */
 static enum dt_status count_messages(struct bench *b, struct way *way, struct dt_sum_point *p)
 {
-    const struct dt_algorithm *algorithm = dt_allreduce_algorithm(way->allreduce->type);
-    struct dt_wire_count before, after;
+    struct dt_wire_sent before, after;
     p->counted = dt_allreduce_sent(way->allreduce, &before);
     DT_TRY(sum_once(b, way, p->n_elems));
     (void)dt_allreduce_sent(way->allreduce, &after);
-    double most[] = {(double)(after.messages - before.messages), (double)(after.bytes - before.bytes)}, all[] = {most[0], most[1]};
+    double most[] = {(double)(after.all.messages - before.all.messages), (double)(after.all.bytes - before.all.bytes)};
+    double all[] = {most[0], most[1], (double)(after.between_hosts.messages - before.between_hosts.messages),
+                    (double)(after.between_hosts.bytes - before.between_hosts.bytes)};
     DT_TRY(dt_comm_allreduce(b->world->comm, most, 2, DT_TYPE_F64, DT_REDUCE_MAX, "exchange of what was sent"));
-    DT_TRY(dt_comm_allreduce(b->world->comm, all, 2, DT_TYPE_F64, DT_REDUCE_SUM, "sum of what was sent"));
+    DT_TRY(dt_comm_allreduce(b->world->comm, all, 4, DT_TYPE_F64, DT_REDUCE_SUM, "sum of what was sent"));
     p->most = (struct dt_wire_count){.messages = (uint64_t)most[0], .bytes = (uint64_t)most[1]};
-    if (algorithm != NULL && way->allreduce->shared == NULL) {
-        const struct dt_traffic expected = dt_algorithm_formula(algorithm, b->world->size, p->n_elems);
+    p->between_hosts = (struct dt_wire_count){.messages = (uint64_t)all[2], .bytes = (uint64_t)all[3]};
+    if (way->allreduce->algorithm != NULL) {
+        const struct dt_traffic expected = dt_allreduce_formula(way->allreduce, p->n_elems);
         p->as_foretold = all[0] == (double)expected.messages && all[1] == (double)(expected.elements * sizeof(float));
         b->n_unlike += !p->as_foretold;
     }
@@ -173,6 +175,7 @@ static enum dt_status measure(struct bench *b, struct way *way)
     }
     DT_TRY(measure_sizes(b, way));
     if (b->world->rank == 0) {
+        dt_sum_print_between(b->world->comm->n_hosts, way->row);
         printf("\n");
         cJSON_AddItemToArray(cJSON_GetObjectItemCaseSensitive(b->json, "ways"), dt_sum_json(b->world->size, type, way->row));
     }

@@ -53,6 +53,15 @@ void dt_sum_print_point(int n_ranks, bool checked, const struct dt_sum_point *p)
     fflush(stdout);
 }
 
+void dt_sum_print_between(int n_hosts, const struct dt_sum_row *row)
+{
+    const struct dt_sum_point *p = &row->points[row->n_points - 1];
+    if (p->counted && n_hosts > 1) {
+        printf("# of the last size go between hosts: %llu messages, %llu bytes, all ranks together\n",
+               (unsigned long long)p->between_hosts.messages, (unsigned long long)p->between_hosts.bytes);
+    }
+}
+
 void dt_sum_print_fits(int n_ranks, const struct dt_sum_row *rows)
 {
     printf("#%-20s %11s %15s %12s\n", " fit", "latency(us)", "bandwidth(GB/s)", "max error(%)");
@@ -126,6 +135,8 @@ static cJSON *point_json(int n_ranks, const struct dt_sum_point *p)
     if (p->counted) {
         cJSON_AddNumberToObject(json, "messages", (double)p->most.messages);
         cJSON_AddNumberToObject(json, "bytes_sent", (double)p->most.bytes);
+        cJSON_AddNumberToObject(json, "messages_between_hosts", (double)p->between_hosts.messages);
+        cJSON_AddNumberToObject(json, "bytes_between_hosts", (double)p->between_hosts.bytes);
     }
     return json;
 }

@@ -209,7 +209,7 @@ static void print_ranks(const struct plan *p)
     }
 }
 
-/* What averaging takes, without a run: which hosts the ranks are on, nobody has asked. */
+/* What averaging takes, without a run. */
 static void print_averaging(const struct plan *p)
 {
     const struct dt_dist_spec *dist = &p->config.dist;
@@ -220,9 +220,10 @@ static void print_averaging(const struct plan *p)
     }
     printf("allreduce over %d ranks: %s, %d bucket%s, %s of gradients\n", size, dt_allreduce_names[dist->allreduce], n,
            n == 1 ? "" : "s", dt_bytes_text(sizeof(float) * (double)p->model.arena_elems, gradients));
-    if (p->traffic.step.known) {
+    if (p->traffic.step.known && p->traffic.step.messages > 0) {
         dt_traffic_text(&p->traffic.step, sent, sizeof sent);
         printf("  a step: %s\n", sent);
+        dt_traffic_print_between(stdout, &p->traffic.step);
     } else {
         printf("  %s%s\n", dt_allreduce_meaning(dist->allreduce),
                dist->allreduce == DT_ALLREDUCE_AUTO ? " where it runs; name one to see what it sends" : "");
@@ -240,7 +241,7 @@ static enum dt_status make_plan(struct dt_world *world, bool needs_data, struct 
     const struct dt_config *c = &p->config;
     DT_TRY(dt_model_lower(&c->model, &p->model));
     dt_data_spec_fit(&p->config.data, &p->model);
-    DT_TRY(dt_traffic_plan(&c->dist, &p->model, world->size, &p->traffic));
+    DT_TRY(dt_traffic_plan(&c->dist, &p->model, world->comm, &p->traffic));
     const enum dt_status s = count_samples(world, p);
     p->has_data = s == DT_OK;
     if (s == DT_NO_INPUT && !needs_data) {

@@ -167,6 +167,8 @@ static void put_traffic(FILE *file, const char *allreduce, const struct dt_step_
     fprintf(file, ",\"allreduce\":\"%s\"", allreduce);
     put_number(file, "messages", traffic->known ? traffic->messages : (double)NAN);
     put_number(file, "bytes_sent", traffic->known ? traffic->bytes : (double)NAN);
+    put_number(file, "messages_between_hosts", traffic->known ? traffic->messages_between : (double)NAN);
+    put_number(file, "bytes_between_hosts", traffic->known ? traffic->bytes_between : (double)NAN);
 }
 
 /* The beginning of a run's record, whose name may need escapes; the caller frees it with cJSON_free. NULL: out of memory. */

@@ -1,14 +1,13 @@
 /* What a run measured, for programs: metrics.jsonl, one JSON object a line, and metrics.csv with a row per epoch. Rank 0 only.
  *
- * {"type":"run", ...}    once per start: configuration name, world size, batch, parameters, version, allreduce, messages,
- * bytes_sent
+ * {"type":"run", ...}    once per start: configuration name, world size, batch, parameters, version, allreduce and what it sends
  * {"type":"step", ...}   every log.every_steps steps: step, epoch, loss, accuracy, lr, images_per_s
  * {"type":"epoch", ...}  epoch, step, train_loss, train_accuracy, test_loss, test_accuracy, images_per_s, lr, world_size,
- *                        allreduce, messages, bytes_sent
+ *                        allreduce, messages, bytes_sent, messages_between_hosts, bytes_between_hosts
  * allreduce is the name of how gradients are added; messages and bytes_sent are what that takes in a step, of the rank that sends
- * most: in a run's record foretold by the algorithm, in an epoch's counted since the start of the program; null where nobody
- * counts. What has no value, such as the accuracy of a regression, is null, and in the table nan. Losses and accuracies come from
- * counts summed over all ranks. A resumed run first takes out what came after its checkpoint. */
+ * most, and between hosts of all ranks together: in a run's record foretold by the algorithm, in an epoch's counted since the start
+ * of the program; null where nobody counts. What has no value, such as the accuracy of a regression, is null, and in the table nan.
+ * Losses and accuracies come from counts summed over all ranks. A resumed run first takes out what came after its checkpoint. */
 #ifndef DT_CLI_REPORT_METRICS_H
 #define DT_CLI_REPORT_METRICS_H
 

@@ -78,6 +78,7 @@ static void print_averaging(const struct dt_folder_event *folder, const struct d
         char text[120], gradients[DT_BYTES_TEXT_SIZE];
         dt_traffic_text(&a->traffic, text, sizeof text);
         fprintf(stderr, "  a step: %s (%s of gradients)\n", text, dt_bytes_text((double)run->gradient_bytes, gradients));
+        dt_traffic_print_between(stderr, &a->traffic);
     }
 }
 
@@ -204,12 +205,14 @@ static void print_traffic(const struct dt_step_traffic *counted, const struct dt
     if (!counted->known || counted->messages == 0) {
         return;
     }
-    const bool as_foretold = foretold->messages == counted->messages && foretold->bytes == counted->bytes;
+    const bool as_foretold = foretold->messages == counted->messages && foretold->bytes == counted->bytes &&
+                             foretold->bytes_between == counted->bytes_between;
     dt_traffic_text(counted, text, sizeof text);
     fprintf(stderr, "allreduce of a step: %s%s\n", text,
             !foretold->known ? ""
             : as_foretold    ? ", as foretold"
                              : ", which is NOT as foretold");
+    dt_traffic_print_between(stderr, counted);
 }
 
 static void print_memory(const struct dt_memory_use *memory)

@@ -81,6 +81,8 @@ static void add_traffic(struct summary *summary, const struct dt_end_event *end)
     if (end->traffic.known) {
         add_number(summary, summary->json, "messages_per_step", end->traffic.messages);
         add_number(summary, summary->json, "bytes_sent_per_step", end->traffic.bytes);
+        add_number(summary, summary->json, "messages_between_hosts_per_step", end->traffic.messages_between);
+        add_number(summary, summary->json, "bytes_between_hosts_per_step", end->traffic.bytes_between);
     }
     add_text(summary, "allreduce", end->allreduce);
 }

@@ -57,3 +57,12 @@ void dt_traffic_text(const struct dt_step_traffic *traffic, char *text, size_t n
     snprintf(text, n_text, "%g message%s and %s sent by %s", traffic->messages, traffic->messages == 1 ? "" : "s",
              dt_bytes_text(traffic->bytes, bytes), traffic->by_each ? "each rank" : "the busiest rank");
 }
+
+void dt_traffic_print_between(FILE *out, const struct dt_step_traffic *traffic)
+{
+    char bytes[DT_BYTES_TEXT_SIZE];
+    if (traffic->n_hosts > 1) {
+        fprintf(out, "  between hosts: %g message%s and %s, all ranks together\n", traffic->messages_between,
+                traffic->messages_between == 1 ? "" : "s", dt_bytes_text(traffic->bytes_between, bytes));
+    }
+}

@@ -2,6 +2,8 @@
 #ifndef DT_CLI_REPORT_TEXT_H
 #define DT_CLI_REPORT_TEXT_H
 
+#include <stdio.h>
+
 #include "train/events.h"
 
 /* What the samples of this run are called: "images", or "samples" where they are numbers. */
@@ -14,6 +16,8 @@ const char *dt_duration_text(double seconds, char *text, size_t size);
 const char *dt_count_text(double value, char *text, size_t size);
 int dt_digits(unsigned long long value); /* how many it has: the width of a column */
 /* "12 messages and 7.2 MB sent by each rank" */
+/* A line about what goes between hosts, if there are several. */
+void dt_traffic_print_between(FILE *out, const struct dt_step_traffic *traffic);
 void dt_traffic_text(const struct dt_step_traffic *traffic, char *text, size_t n_text);
 
 #endif

@@ -70,13 +70,14 @@ struct dt_traffic dt_algorithm_formula(const struct dt_algorithm *algorithm, int
 }
 
 struct dt_traffic dt_algorithm_traffic(const struct dt_algorithm *algorithm, int rank, int size, size_t n_elems,
-                                       struct dt_move *moves)
+                                       const int *host_roots, struct dt_move *moves)
 {
     struct dt_traffic sent = {0};
     for (int round = 0; round < dt_algorithm_n_rounds(algorithm, size, n_elems); round++) {
         const int n = dt_algorithm_round(algorithm, rank, size, n_elems, round, moves);
         for (int i = 0; i < n; i++) {
-            if (moves[i].kind == DT_SEND || moves[i].kind == DT_SEND_INPUT) {
+            const bool counts = host_roots == NULL || host_roots[moves[i].peer] != host_roots[rank];
+            if (counts && (moves[i].kind == DT_SEND || moves[i].kind == DT_SEND_INPUT)) {
                 sent.messages++;
                 sent.elements += moves[i].end - moves[i].begin;
             }

@@ -74,9 +74,10 @@ int dt_algorithm_n_rounds(const struct dt_algorithm *algorithm, int size, size_t
 int dt_algorithm_max_moves(const struct dt_algorithm *algorithm, int size, size_t n_elems); /* of a rank in one round */
 int dt_algorithm_round(const struct dt_algorithm *algorithm, int rank, int size, size_t n_elems, int round, struct dt_move *moves);
 struct dt_traffic dt_algorithm_formula(const struct dt_algorithm *algorithm, int size, size_t n_elems);
-/* What one rank sends, counted move by move. moves: room for dt_algorithm_max_moves. */
+/* What one rank sends, counted move by move; with `host_roots`, each rank's host, to other hosts alone. moves: room for
+ * dt_algorithm_max_moves. */
 struct dt_traffic dt_algorithm_traffic(const struct dt_algorithm *algorithm, int rank, int size, size_t n_elems,
-                                       struct dt_move *moves);
+                                       const int *host_roots, struct dt_move *moves);
 
 #define DT_ALGORITHM_DECLARE(constant, name, c_name, ...)                                          \
     int dt_##c_name##_n_rounds(int size);                                                          \

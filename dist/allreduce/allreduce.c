@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "dist/allreduce/host_sum.h"
 
 #define BEHIND_BYTES ((size_t)256) /* readable behind an array, as a backend's have it */
 
@@ -74,8 +75,24 @@ enum dt_status dt_allreduce_start(struct dt_allreduce *a, int slot, size_t begin
     return a->ops->start(a, slot, begin, end, name, request);
 }
 
-bool dt_allreduce_sent(const struct dt_allreduce *a, struct dt_wire_count *out)
+bool dt_allreduce_sent(const struct dt_allreduce *a, struct dt_wire_sent *out)
 {
-    *out = (struct dt_wire_count){0};
+    *out = (struct dt_wire_sent){0};
     return a->ops->sent(a, out);
+}
+
+struct dt_traffic dt_allreduce_formula(const struct dt_allreduce *a, size_t n_elems)
+{
+    if (a->shared == NULL) {
+        return dt_algorithm_formula(a->algorithm, a->comm->size, n_elems);
+    }
+    const int n_slices = dt_host_sum_n_slices(a->comm, n_elems);
+    struct dt_traffic all = {0};
+    for (int i = 0; i < n_slices; i++) {
+        const size_t begin = dt_piece_begin(n_elems, i, n_slices), end = dt_piece_begin(n_elems, i + 1, n_slices);
+        const struct dt_traffic slice = dt_algorithm_formula(a->algorithm, a->comm->n_hosts, end - begin);
+        all.messages += slice.messages;
+        all.elements += slice.elements;
+    }
+    return all;
 }

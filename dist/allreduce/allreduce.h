@@ -39,7 +39,7 @@ struct dt_allreduce_spec;
 struct dt_allreduce_ops {
     enum dt_status (*start)(struct dt_allreduce *allreduce, int slot, size_t begin, size_t end, const char *name,
                             struct dt_request *request);
-    bool (*sent)(const struct dt_allreduce *allreduce, struct dt_wire_count *out);
+    bool (*sent)(const struct dt_allreduce *allreduce, struct dt_wire_sent *out);
     void (*close)(struct dt_allreduce *allreduce);
 };
 
@@ -78,7 +78,10 @@ enum dt_status dt_allreduce_start(struct dt_allreduce *allreduce, int slot, size
                                   struct dt_request *request);
 
 /* Counted on the wire: sent by this rank so far. False: nobody counts MPI's and NCCL's own messages. */
-bool dt_allreduce_sent(const struct dt_allreduce *allreduce, struct dt_wire_count *out);
+bool dt_allreduce_sent(const struct dt_allreduce *allreduce, struct dt_wire_sent *out);
+
+/* What all ranks together should send for a sum of so many elements, by the formula of `algorithm`. */
+struct dt_traffic dt_allreduce_formula(const struct dt_allreduce *allreduce, size_t n_elems);
 
 /* For implementations: the wire between the ranks of `comm`. */
 enum dt_status dt_allreduce_open_wire(const struct dt_allreduce_spec *spec, struct dt_comm *comm, struct dt_wire **out);

@@ -15,7 +15,7 @@ static enum dt_status mpi_start(struct dt_allreduce *a, int slot, size_t begin, 
     return dt_comm_allreduce_start(a->comm, a->part + begin, end - begin, DT_TYPE_F32, DT_REDUCE_SUM, name, request);
 }
 
-static bool mpi_sent(const struct dt_allreduce *a, struct dt_wire_count *out)
+static bool mpi_sent(const struct dt_allreduce *a, struct dt_wire_sent *out)
 {
     (void)out;
     return a->comm->size == 1;

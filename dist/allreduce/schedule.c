@@ -29,9 +29,9 @@ static enum dt_status schedule_start(struct dt_allreduce *a, int slot, size_t be
     return dt_executor_start(&self->executor, slot, begin, end);
 }
 
-static bool schedule_sent(const struct dt_allreduce *a, struct dt_wire_count *out)
+static bool schedule_sent(const struct dt_allreduce *a, struct dt_wire_sent *out)
 {
-    *out = dt_wire_total(((const struct schedule *)a)->wire);
+    *out = dt_wire_sent(((const struct schedule *)a)->wire);
     return true;
 }
 

@@ -20,11 +20,11 @@ static enum dt_status shared_start(struct dt_allreduce *a, int slot, size_t begi
     return DT_OK;
 }
 
-static bool shared_sent(const struct dt_allreduce *a, struct dt_wire_count *out)
+static bool shared_sent(const struct dt_allreduce *a, struct dt_wire_sent *out)
 {
     const struct shared *self = (const struct shared *)a;
     if (self->wire != NULL) {
-        *out = dt_wire_total(self->wire);
+        *out = dt_wire_sent(self->wire);
     }
     return a->algorithm != NULL || a->comm->n_hosts == 1;
 }

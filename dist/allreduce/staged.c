@@ -47,7 +47,7 @@ static enum dt_status staged_start(struct dt_allreduce *a, int slot, size_t begi
     return DT_OK;
 }
 
-static bool staged_sent(const struct dt_allreduce *a, struct dt_wire_count *out)
+static bool staged_sent(const struct dt_allreduce *a, struct dt_wire_sent *out)
 {
     return dt_allreduce_sent(((const struct staged *)a)->host, out);
 }

@@ -73,3 +73,8 @@ struct dt_wire_count dt_wire_between_hosts(const struct dt_wire *wire)
     }
     return total;
 }
+
+struct dt_wire_sent dt_wire_sent(const struct dt_wire *wire)
+{
+    return (struct dt_wire_sent){.all = dt_wire_total(wire), .between_hosts = dt_wire_between_hosts(wire)};
+}

@@ -36,6 +36,11 @@ struct dt_wire_count {
     uint64_t messages, bytes;
 };
 
+/* By a rank, so far. */
+struct dt_wire_sent {
+    struct dt_wire_count all, between_hosts;
+};
+
 struct dt_wire {
     const struct dt_wire_ops *ops;
     int rank, size;
@@ -54,6 +59,7 @@ void dt_wire_close(struct dt_wire *wire); /* NULL is fine */
 
 struct dt_wire_count dt_wire_total(const struct dt_wire *wire);         /* sent by this rank, to all */
 struct dt_wire_count dt_wire_between_hosts(const struct dt_wire *wire); /* of these, to those on other hosts */
+struct dt_wire_sent dt_wire_sent(const struct dt_wire *wire);           /* both */
 
 /* Opens the wires of `size` ranks, wires[0] to wires[size - 1], which are closed together, in any order. A message is handed over
  * when both sides have asked for it, and not before: what works here needs no buffer anywhere. One thread. */

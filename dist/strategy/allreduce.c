@@ -68,7 +68,7 @@ static void mirrored_describe(const struct dt_strategy *strategy, struct dt_aver
     out->traffic = dt_traffic_foretell(a, &self->sync);
 }
 
-static bool mirrored_sent(const struct dt_strategy *strategy, struct dt_wire_count *out)
+static bool mirrored_sent(const struct dt_strategy *strategy, struct dt_wire_sent *out)
 {
     return dt_allreduce_sent(strategy->allreduce, out);
 }

@@ -30,7 +30,7 @@ static void alone_describe(const struct dt_strategy *strategy, struct dt_averagi
     (void)strategy, (void)out;
 }
 
-static bool alone_sent(const struct dt_strategy *strategy, struct dt_wire_count *out)
+static bool alone_sent(const struct dt_strategy *strategy, struct dt_wire_sent *out)
 {
     (void)strategy, (void)out;
     return false;

@@ -58,7 +58,7 @@ void dt_strategy_describe(const struct dt_strategy *strategy, struct dt_averagin
 
 enum dt_status dt_strategy_traffic(const struct dt_strategy *strategy, uint64_t n_steps, struct dt_step_traffic *out)
 {
-    struct dt_wire_count sent = {0};
+    struct dt_wire_sent sent = {0};
     const bool counted = strategy->ops->sent(strategy, &sent);
     return dt_traffic_measure(strategy->spec.comm, counted ? &sent : NULL, n_steps, out);
 }

@@ -45,7 +45,7 @@ struct dt_strategy_ops {
     void (*poll)(struct dt_strategy_step *step);
     enum dt_status (*wait)(struct dt_strategy_step *step);
     void (*describe)(const struct dt_strategy *strategy, struct dt_averaging *out);
-    bool (*sent)(const struct dt_strategy *strategy, struct dt_wire_count *out); /* by this rank; false: nobody counts */
+    bool (*sent)(const struct dt_strategy *strategy, struct dt_wire_sent *out); /* by this rank; false: nobody counts */
     void (*close)(struct dt_strategy *strategy);
 };
 

@@ -3,75 +3,115 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* What a rank sends for all buckets of a step. */
-static struct dt_traffic of_rank(const struct dt_algorithm *algorithm, const struct dt_grad_sync *sync, int rank, int size,
-                                 struct dt_move *moves)
+#include "dist/allreduce/host_sum.h"
+
+/* Who sends: all ranks, each bucket as a whole; or those with the same number on their hosts, slices of it. */
+struct senders {
+    const struct dt_algorithm *algorithm;
+    const struct dt_comm *comm;
+    bool shared;
+    const struct dt_grad_sync *sync;
+    struct dt_move *moves; /* room for a round */
+};
+
+static int size_of(const struct senders *s)
+{
+    return s->shared ? s->comm->n_hosts : s->comm->size;
+}
+
+/* What a rank sends of slice `slice` of all buckets of a step, or of that to other hosts. */
+static struct dt_traffic of_rank(const struct senders *s, int rank, int slice, const int *host_roots)
 {
     struct dt_traffic sent = {0};
-    for (int i = 0; i < sync->n_buckets; i++) {
-        const size_t n = sync->buckets[i].end - sync->buckets[i].begin;
-        const struct dt_traffic bucket = dt_algorithm_traffic(algorithm, rank, size, n, moves);
-        sent.messages += bucket.messages;
-        sent.elements += bucket.elements;
+    for (int i = 0; i < s->sync->n_buckets; i++) {
+        const size_t n = s->sync->buckets[i].end - s->sync->buckets[i].begin;
+        const int n_slices = s->shared ? dt_host_sum_n_slices(s->comm, n) : 1;
+        if (slice < n_slices) {
+            const size_t n_elems = dt_piece_begin(n, slice + 1, n_slices) - dt_piece_begin(n, slice, n_slices);
+            const struct dt_traffic part = dt_algorithm_traffic(s->algorithm, rank, size_of(s), n_elems, host_roots, s->moves);
+            sent.messages += part.messages;
+            sent.elements += part.elements;
+        }
     }
     return sent;
 }
 
-static struct dt_step_traffic of_all(const struct dt_algorithm *algorithm, const struct dt_grad_sync *sync, int size,
-                                     struct dt_move *moves)
+static void add_rank(const struct senders *s, int rank, int slice, struct dt_step_traffic *most)
 {
-    struct dt_step_traffic most = {.known = true, .by_each = true};
-    for (int rank = 0; rank < size; rank++) {
-        const struct dt_traffic sent = of_rank(algorithm, sync, rank, size, moves);
-        const double messages = (double)sent.messages, bytes = (double)(sent.elements * sizeof(float));
-        most.by_each = most.by_each && (rank == 0 || (messages == most.messages && fabs(bytes - most.bytes) <= 0.001 * bytes));
-        most.messages = fmax(most.messages, messages);
-        most.bytes = fmax(most.bytes, bytes);
+    const struct dt_traffic sent = of_rank(s, rank, slice, NULL);
+    const struct dt_traffic between = s->shared ? sent : of_rank(s, rank, slice, s->comm->host_roots);
+    const double messages = (double)sent.messages, bytes = (double)(sent.elements * sizeof(float));
+    const bool is_first = rank == 0 && slice == 0;
+    most->by_each = most->by_each && (is_first || (messages == most->messages && fabs(bytes - most->bytes) <= 0.001 * bytes));
+    most->messages = fmax(most->messages, messages);
+    most->bytes = fmax(most->bytes, bytes);
+    most->messages_between += (double)between.messages;
+    most->bytes_between += (double)(between.elements * sizeof(float));
+}
+
+static struct dt_step_traffic of_all(const struct senders *s)
+{
+    const int n_slices = s->shared ? s->comm->n_across : 1;
+    struct dt_step_traffic most = {
+        .known = true, .by_each = size_of(s) * n_slices == s->comm->size || n_slices == 0, .n_hosts = s->comm->n_hosts};
+    for (int rank = 0; rank < size_of(s); rank++) {
+        for (int slice = 0; slice < n_slices; slice++) {
+            add_rank(s, rank, slice, &most);
+        }
     }
     return most;
 }
 
 /* known: false without memory, too. */
-static struct dt_step_traffic foretell(const struct dt_algorithm *algorithm, const struct dt_grad_sync *sync, int size)
+static struct dt_step_traffic foretell(const struct dt_algorithm *algorithm, const struct dt_comm *comm, bool shared,
+                                       const struct dt_grad_sync *sync)
 {
+    struct senders s = {.algorithm = algorithm, .comm = comm, .shared = shared, .sync = sync};
     const size_t n_elems = sync->n_buckets > 0 ? sync->buckets[sync->n_buckets - 1].end : 0;
-    struct dt_move *moves = calloc((size_t)dt_algorithm_max_moves(algorithm, size, n_elems), sizeof *moves);
-    const struct dt_step_traffic most =
-        moves != NULL ? of_all(algorithm, sync, size, moves) : (struct dt_step_traffic){.known = false};
-    free(moves);
+    s.moves = calloc((size_t)dt_algorithm_max_moves(algorithm, size_of(&s), n_elems), sizeof *s.moves);
+    const struct dt_step_traffic most = s.moves != NULL ? of_all(&s) : (struct dt_step_traffic){.known = false};
+    free(s.moves);
     return most;
 }
 
 struct dt_step_traffic dt_traffic_foretell(const struct dt_allreduce *allreduce, const struct dt_grad_sync *sync)
 {
-    if (allreduce->shared != NULL || allreduce->algorithm == NULL) {
-        return (struct dt_step_traffic){.known = allreduce->shared != NULL && allreduce->comm->n_hosts == 1, .by_each = true};
+    const struct dt_comm *comm = allreduce->comm;
+    if (allreduce->algorithm == NULL) {
+        return (struct dt_step_traffic){
+            .known = allreduce->shared != NULL && comm->n_hosts == 1, .by_each = true, .n_hosts = comm->n_hosts};
     }
-    return foretell(allreduce->algorithm, sync, allreduce->comm->size);
+    return foretell(allreduce->algorithm, comm, allreduce->shared != NULL, sync);
 }
 
-enum dt_status dt_traffic_plan(const struct dt_dist_spec *dist, const struct dt_model *model, int size,
+enum dt_status dt_traffic_plan(const struct dt_dist_spec *dist, const struct dt_model *model, const struct dt_comm *comm,
                                struct dt_planned_traffic *out)
 {
-    const struct dt_algorithm *algorithm = dt_allreduce_algorithm(dist->allreduce);
+    const bool hierarchical = dist->allreduce == DT_ALLREDUCE_HIERARCHICAL;
+    const struct dt_algorithm *algorithm = hierarchical ? &dt_algorithms[dist->across] : dt_allreduce_algorithm(dist->allreduce);
     struct dt_grad_sync sync;
     DT_TRY(dt_grad_sync_open(NULL, model, dist, &sync));
     *out = (struct dt_planned_traffic){.n_buckets = sync.n_buckets};
     if (algorithm != NULL) {
-        out->step = foretell(algorithm, &sync, size);
+        out->step = foretell(algorithm, comm, hierarchical && comm->n_hosts < comm->size, &sync);
     }
     return DT_OK;
 }
 
-enum dt_status dt_traffic_measure(struct dt_comm *comm, const struct dt_wire_count *sent, uint64_t n_steps,
+enum dt_status dt_traffic_measure(struct dt_comm *comm, const struct dt_wire_sent *sent, uint64_t n_steps,
                                   struct dt_step_traffic *out)
 {
     const bool counted = n_steps > 0 && sent != NULL;
-    const double messages = counted ? (double)sent->messages / (double)n_steps : 0;
-    const double bytes = counted ? (double)sent->bytes / (double)n_steps : 0;
+    const double n = counted ? (double)n_steps : 1;
+    const struct dt_wire_sent mine = counted ? *sent : (struct dt_wire_sent){0};
+    const double messages = (double)mine.all.messages / n, bytes = (double)mine.all.bytes / n;
     double most[] = {messages, bytes, -messages, -bytes, counted ? 0 : 1}; /* the third and fourth: least */
+    double between[] = {(double)mine.between_hosts.messages, (double)mine.between_hosts.bytes};
     DT_TRY(dt_comm_allreduce(comm, most, 5, DT_TYPE_F64, DT_REDUCE_MAX, "exchange of what was sent"));
-    *out = (struct dt_step_traffic){.known = most[4] == 0, .messages = most[0], .bytes = most[1]};
+    DT_TRY(dt_comm_allreduce(comm, between, 2, DT_TYPE_F64, DT_REDUCE_SUM, "sum of what was sent"));
+    *out = (struct dt_step_traffic){.known = most[4] == 0, .messages = most[0], .bytes = most[1], .n_hosts = comm->n_hosts};
     out->by_each = most[0] == -most[2] && fabs(most[1] + most[3]) <= 0.001 * most[1];
+    out->messages_between = between[0] / n;
+    out->bytes_between = between[1] / n;
     return DT_OK;
 }

@@ -10,6 +10,8 @@ struct dt_step_traffic {
     bool known;   /* nobody counts the messages of MPI and NCCL themselves */
     bool by_each; /* every rank sends as much */
     double messages, bytes;
+    int n_hosts;
+    double messages_between, bytes_between; /* between hosts, of all ranks together */
 };
 
 /* By the algorithm, bucket by bucket. Local. known: false also where shared memory and messages are mixed. */
@@ -17,15 +19,16 @@ struct dt_step_traffic dt_traffic_foretell(const struct dt_allreduce *allreduce,
 
 struct dt_planned_traffic {
     int n_buckets;
-    struct dt_step_traffic step; /* not known but for the algorithms of dist/allreduce/algorithm.h */
+    struct dt_step_traffic step; /* not known but for the algorithms of dist/allreduce/algorithm.h and what is built of them */
 };
 
-/* The same before anything runs, over `size` ranks. DT_INTERNAL. Local. */
-enum dt_status dt_traffic_plan(const struct dt_dist_spec *dist, const struct dt_model *model, int size,
+/* The same before anything is opened, for these ranks on their hosts; as if those of a host could share memory. DT_INTERNAL. Local.
+ */
+enum dt_status dt_traffic_plan(const struct dt_dist_spec *dist, const struct dt_model *model, const struct dt_comm *comm,
                                struct dt_planned_traffic *out);
 
 /* Of n_steps steps in which this rank has sent `sent`, NULL: not counted; all ranks'. Every rank calls it. */
-enum dt_status dt_traffic_measure(struct dt_comm *comm, const struct dt_wire_count *sent, uint64_t n_steps,
+enum dt_status dt_traffic_measure(struct dt_comm *comm, const struct dt_wire_sent *sent, uint64_t n_steps,
                                   struct dt_step_traffic *out);
 
 #endif
