@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arithmetic.h"
 #include "base/rng.h"
 
 struct dt_block_state {
@@ -72,11 +73,6 @@ static size_t at(struct dt_shape s, int c, int h, int w)
     return ((size_t)c * (size_t)s.h + (size_t)h) * (size_t)s.w + (size_t)w;
 }
 
-static bool inside(struct dt_shape s, int h, int w)
-{
-    return h >= 0 && h < s.h && w >= 0 && w < s.w;
-}
-
 static float activate(enum dt_activation activation, double z)
 {
     switch (activation) {
@@ -108,6 +104,26 @@ static double slope(enum dt_activation activation, double y)
     return 1.0;
 }
 
+/* Row r of filter k where its window is at (p, q), over channel c: taps begin .. end - 1 meet the image, tap s at weight + s and
+ * x + s; the others meet padding. */
+struct window_row {
+    int begin, end;
+    ptrdiff_t weight, x;
+};
+
+static struct window_row window_row(const struct dt_block *b, int k, int c, int r, int p, int q)
+{
+    const int h = p * b->stride - b->pad_before_h + r, left = q * b->stride - b->pad_before_w;
+    const ptrdiff_t n_taps = b->kernel, n_columns = b->in.w;
+    if (h < 0 || h >= b->in.h) {
+        return (struct window_row){0};
+    }
+    return (struct window_row){.begin = dt_max(0, -left),
+                               .end = dt_min(b->kernel, b->in.w - left),
+                               .weight = (((ptrdiff_t)k * b->in.c + c) * n_taps + r) * n_taps,
+                               .x = ((ptrdiff_t)c * b->in.h + h) * n_columns + left};
+}
+
 static void conv_forward(const struct dt_block *b, const float *weight, const float *bias, const float *x, float *y)
 {
     for (int k = 0; k < b->linear_out.c; k++) {
@@ -116,15 +132,9 @@ static void conv_forward(const struct dt_block *b, const float *weight, const fl
                 double sum = bias[k];
                 for (int c = 0; c < b->in.c; c++) {
                     for (int r = 0; r < b->kernel; r++) {
-                        for (int s = 0; s < b->kernel; s++) {
-                            const int h = p * b->stride - b->pad_before_h + r;
-                            const int w = q * b->stride - b->pad_before_w + s;
-                            if (inside(b->in, h, w)) {
-                                const size_t i = (((size_t)k * (size_t)b->in.c + (size_t)c) * (size_t)b->kernel + (size_t)r) *
-                                                     (size_t)b->kernel +
-                                                 (size_t)s;
-                                sum += (double)weight[i] * x[at(b->in, c, h, w)];
-                            }
+                        const struct window_row row = window_row(b, k, c, r, p, q);
+                        for (int s = row.begin; s < row.end; s++) {
+                            sum += (double)weight[row.weight + s] * x[row.x + s];
                         }
                     }
                 }
@@ -145,18 +155,11 @@ static void conv_backward(const struct dt_block *b, const float *weight, const f
                 db[k] += d;
                 for (int c = 0; c < b->in.c; c++) {
                     for (int r = 0; r < b->kernel; r++) {
-                        for (int s = 0; s < b->kernel; s++) {
-                            const int h = p * b->stride - b->pad_before_h + r;
-                            const int w = q * b->stride - b->pad_before_w + s;
-                            if (!inside(b->in, h, w)) {
-                                continue;
-                            }
-                            const size_t i =
-                                (((size_t)k * (size_t)b->in.c + (size_t)c) * (size_t)b->kernel + (size_t)r) * (size_t)b->kernel +
-                                (size_t)s;
-                            dw[i] += d * x[at(b->in, c, h, w)];
+                        const struct window_row row = window_row(b, k, c, r, p, q);
+                        for (int s = row.begin; s < row.end; s++) {
+                            dw[row.weight + s] += d * x[row.x + s];
                             if (dx != NULL) {
-                                dx[at(b->in, c, h, w)] += d * weight[i];
+                                dx[row.x + s] += d * weight[row.weight + s];
                             }
                         }
                     }
@@ -327,7 +330,7 @@ static void unwind(struct dt_block_state *st, int sample, float *dy, const struc
 {
     const struct dt_block *b = st->block;
     const size_t n_linear = dt_shape_elems(b->linear_out);
-    const size_t kept = (size_t)(pass->first + sample);
+    const size_t kept = (size_t)pass->first + (size_t)sample;
     const float *linear = st->linear + kept * n_linear;
     reorder(st, false, dy);
     if (b->dropout_rate > 0) {

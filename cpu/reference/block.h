@@ -4,7 +4,7 @@
 
 #include "model/backend.h"
 
-enum dt_status dt_ref_block_open(struct dt_backend *backend, const struct dt_model *model, int block, int capacity,
+enum dt_status dt_ref_block_open(struct dt_backend *backend, const struct dt_model *model, int index, int capacity,
                                  struct dt_block_state **out);
 void dt_ref_block_close(struct dt_block_state *state);
 enum dt_status dt_ref_block_forward(struct dt_block_state *state, const float *params, const float *x, float *y,
