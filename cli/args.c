@@ -13,7 +13,7 @@ const struct dt_option dt_options[N_OPTIONS] = {
 static const struct {
     const char *word;
 } commands[] = {
-#define COMMAND_ROW(constant, word, meaning, usage, examples) {word},
+#define COMMAND_ROW(constant, word, ...) {word},
     DT_COMMAND_LIST(COMMAND_ROW)};
 
 #define N_COMMANDS ((int)(sizeof commands / sizeof commands[0]))
@@ -116,12 +116,20 @@ static bool is_first_word(const char *word)
     return i < N_COMMANDS && commands[i].word != NULL;
 }
 
+/* Lists those that begin with the same word, or else the first words. */
 static enum dt_status unknown_command(const char *word)
 {
-    char words[256] = "";
+    const int n_word = (int)strcspn(word, " ");
+    char words[256] = "", first[32];
+    snprintf(first, sizeof first, "%.*s", n_word, word);
+    const bool group = is_first_word(first);
     for (int i = 0; i < N_COMMANDS && commands[i].word != NULL; i++) {
-        const size_t n = strlen(words);
-        snprintf(words + n, sizeof words - n, "%s%s", i > 0 ? ", " : "", commands[i].word);
+        const char *other = commands[i].word;
+        const size_t n = strlen(words), n_first = strcspn(other, " ");
+        const bool again = i > 0 && strncmp(commands[i - 1].word, other, n_first + 1) == 0;
+        if (group ? strncmp(other, first, n_first) == 0 && first[n_first] == '\0' : !again) {
+            snprintf(words + n, sizeof words - n, "%s%.*s", n > 0 ? ", " : "", group ? 99 : (int)n_first, other);
+        }
     }
     return dt_error(DT_USAGE, "unknown command '%.200s' (one of %s)", word, words);
 }

@@ -6,12 +6,13 @@
 #include <stdio.h>
 
 #include "base/status.h"
+#include "cli/commands/lab/lessons.h"
 
 #define DT_HELP_USES "(--checkpoint FILE | --config FILE --weights FILE)"
 #define DT_HELP_SETS "[--set KEY.PATH=VALUE]..."
 
-/* X(constant, word or NULL, meaning, usage, examples): what the program is to do. Those without a word are asked for by an option.
- */
+/* X(constant, word or NULL, meaning, usage, examples, ...): what the program is to do; lessons have more. Those without a word are
+ * asked for by an option. */
 #define DT_COMMAND_LIST(X)                                                                                                  \
     X(DT_COMMAND_TRAIN, "train", "train a model; the word may be left out",                                                 \
       "mpirun -np 4 dtrain [train] --config FILE [--data DIR] [--run DIR]\n"                                                \
@@ -39,19 +40,14 @@
       "      [-w N] [-c N] [--algorithms ring,tree] [--latency US] [--bandwidth GBS]\n"                                     \
       "      [--json FILE]",                                                                                                \
       "  mpirun -np 2 dtrain bench allreduce\n")                                                                            \
-    X(DT_COMMAND_LAB_ALLREDUCE, "lab allreduce", "show an allreduce round by round; no mpirun",                             \
-      "dtrain lab allreduce [--algorithm NAME] [--ranks N] [--elements N]\n      [--html FILE]",                            \
-      "  dtrain lab allreduce\n"                                                                                            \
-      "  dtrain lab allreduce --algorithm halving_doubling --ranks 8 \\\n      --elements 1199882 --html halving.html\n")   \
-    X(DT_COMMAND_LAB_REDUCE, "lab reduce", "show Reduce and Allreduce of 1 to 5 on five ranks", "dtrain lab reduce",        \
-      "  dtrain lab reduce\n")                                                                                              \
+    DT_LESSON_LIST(X)                                                                                                       \
     X(DT_COMMAND_HELP, "help", "list the commands; help COMMAND: its options and examples", "dtrain help [COMMAND]",        \
       "  dtrain help train\n")                                                                                              \
     X(DT_COMMAND_VERSION, NULL, "", "", "")                                                                                 \
     X(DT_COMMAND_HELP_CONFIG, NULL, "", "", "")                                                                             \
     X(DT_COMMAND_PRINT_CONFIG, NULL, "", "", "")
 
-#define DT_COMMAND_ENUM(constant, word, meaning, usage, examples) constant,
+#define DT_COMMAND_ENUM(constant, ...) constant,
 enum dt_command { DT_COMMAND_LIST(DT_COMMAND_ENUM) };
 #undef DT_COMMAND_ENUM
 

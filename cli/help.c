@@ -11,7 +11,7 @@
 static const struct {
     const char *word, *meaning, *usage, *examples;
 } commands[] = {
-#define COMMAND_ROW(constant, word, meaning, usage, examples) {word, meaning, usage, examples},
+#define COMMAND_ROW(constant, word, meaning, usage, examples, ...) {word, meaning, usage, examples},
     DT_COMMAND_LIST(COMMAND_ROW)};
 
 void dt_help_wrap(FILE *out, int column, const char *text)

@@ -10,7 +10,6 @@
 #include "cli/args.h"
 #include "cli/commands/bench.h"
 #include "cli/commands/eval.h"
-#include "cli/commands/lab.h"
 #include "cli/commands/plan.h"
 #include "cli/commands/predict.h"
 #include "cli/config/config.h"
@@ -126,17 +125,15 @@ static enum dt_status version(const struct dt_args *args)
     return DT_OK;
 }
 
-static enum dt_status lab_reduce(const struct dt_args *args)
-{
-    (void)args;
-    return dt_lab_reduce();
-}
-
 /* What a command does: `together` with the other ranks, or `alone`, without MPI, so that it works anywhere. */
 struct action {
     enum dt_status (*together)(struct dt_world *world, const struct dt_args *args);
     enum dt_status (*alone)(const struct dt_args *args);
 };
+
+#define LESSON_CASE(constant, word, meaning, usage, examples, starts, function) \
+    case constant:                                                              \
+        return (struct action){.starts = function};
 
 static struct action action_of(enum dt_command command)
 {
@@ -153,10 +150,7 @@ static struct action action_of(enum dt_command command)
         return (struct action){.together = bench_blocks};
     case DT_COMMAND_BENCH_ALLREDUCE:
         return (struct action){.together = dt_bench_allreduce};
-    case DT_COMMAND_LAB_ALLREDUCE:
-        return (struct action){.alone = dt_lab_allreduce};
-    case DT_COMMAND_LAB_REDUCE:
-        return (struct action){.alone = lab_reduce};
+        DT_LESSON_LIST(LESSON_CASE)
     case DT_COMMAND_VERSION:
         return (struct action){.alone = version};
     case DT_COMMAND_HELP_CONFIG:

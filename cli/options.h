@@ -10,7 +10,9 @@ enum takes { TAKES_NOTHING, TAKES_VALUE, TAKES_OPTIONAL_VALUE };
 #define ON_RUNS (ON(TRAIN) | ON(PLAN) | ON(PRINT_CONFIG) | ON(BENCH_BLOCKS))
 #define ON_USES (ON(EVAL) | ON(PREDICT))
 #define ON_SUMS ON(BENCH_ALLREDUCE)
-#define ON_ALL 0xFFFFu
+#define ON_ALL 0xFFFFFFFFu
+#define ON_LESSON(constant, ...) | (1u << constant)
+#define ON_PAGES ((0u DT_LESSON_LIST(ON_LESSON)) & ~ON(LAB_REDUCE))
 
 /* X(constant, name, letter or 0, value, takes, commands, meaning). Those of `bench allreduce` are called as nccl-tests call them.
  */
@@ -42,8 +44,8 @@ enum takes { TAKES_NOTHING, TAKES_VALUE, TAKES_OPTIONAL_VALUE };
       "the algorithm, default ring; any of the table that it prints")                                                              \
     X(OPTION_RANKS, "ranks", 0, "N", TAKES_VALUE, ON(LAB_ALLREDUCE), "how many ranks, default 4, at most 64")                      \
     X(OPTION_ELEMENTS, "elements", 0, "N", TAKES_VALUE, ON(LAB_ALLREDUCE), "floats on each rank, default as many as ranks")        \
-    X(OPTION_HTML, "html", 0, "FILE", TAKES_VALUE, ON(LAB_ALLREDUCE),                                                              \
-      "write a page with the rounds as pictures, for at most 16 ranks")                                                            \
+    X(OPTION_HTML, "html", 0, "FILE", TAKES_VALUE, ON_PAGES,                                                                       \
+      "write the lesson as a page with pictures, too; of an allreduce for at most 16 ranks")                                       \
     X(OPTION_HELP, "help", 'h', "", TAKES_NOTHING, ON_ALL, "print this text")                                                      \
     X(OPTION_VERSION, "version", 0, "", TAKES_NOTHING, ON_ALL, "print version, MPI, instruction set and build")                    \
     X(OPTION_HELP_CONFIG, "help-config", 0, "", TAKES_NOTHING, ON_ALL, "print every key of the configuration")                     \

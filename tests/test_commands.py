@@ -68,8 +68,7 @@ def of_man_page(path):
 
 def of_help(dtrain):
     """Of the whole, and of each command where it has a text of its own."""
-    commands = ("train", "eval", "predict", "plan", "bench blocks", "bench allreduce", "lab allreduce", "lab reduce")
-    asked = [["--help"], *(["help", *c.split()] for c in commands)]
+    asked = [["--help"], *(["help", command] for command in ("train", "eval", "predict", "plan", "bench", "lab"))]
     seen = set()
     for arguments in asked:
         done = subprocess.run([dtrain, *arguments], capture_output=True, text=True)

@@ -2,49 +2,8 @@
  * 0 beginning with ones and rank 1 with zeros, the loss being the sum of all outputs. Every printed digit must come out.
  *
  * (The text that goes with the example says that new weights are old plus gradients; its numbers, and we, subtract.) */
+#include "base/mt19937.h"
 #include "rig.h"
-
-/* Matsumoto and Nishimura's mt19937ar: init_genrand, genrand_int32, genrand_res53. */
-struct mt19937 {
-    uint32_t state[624];
-    int next;
-};
-
-static void mt_seed(struct mt19937 *mt, uint32_t seed)
-{
-    mt->state[0] = seed;
-    for (uint32_t i = 1; i < 624; i++) {
-        mt->state[i] = 1812433253u * (mt->state[i - 1] ^ mt->state[i - 1] >> 30) + i;
-    }
-    mt->next = 624;
-}
-
-static void mt_refill(struct mt19937 *mt)
-{
-    for (int i = 0; i < 624; i++) {
-        const uint32_t y = (mt->state[i] & 0x80000000u) | (mt->state[(i + 1) % 624] & 0x7fffffffu);
-        mt->state[i] = mt->state[(i + 397) % 624] ^ y >> 1 ^ (y & 1 ? 0x9908b0dfu : 0);
-    }
-    mt->next = 0;
-}
-
-static uint32_t mt_word(struct mt19937 *mt)
-{
-    if (mt->next == 624) {
-        mt_refill(mt);
-    }
-    uint32_t y = mt->state[mt->next++];
-    y ^= y >> 11;
-    y ^= y << 7 & 0x9d2c5680u;
-    y ^= y << 15 & 0xefc60000u;
-    return y ^ y >> 18;
-}
-
-static double mt_uniform53(struct mt19937 *mt)
-{
-    const uint32_t a = mt_word(mt) >> 5, b = mt_word(mt) >> 6;
-    return (a * 67108864.0 + b) / 9007199254740992.0;
-}
 
 /* The example prints as many digits as it takes to tell a float from its neighbours: the same digits are the same bits. The
  * reference backend adds in double and so rounds the sum 1.46055642 of four inputs down where floats added in order end above. */
@@ -78,10 +37,10 @@ static struct rig_spec spec = {.n_inputs = N_INPUTS,
 
 static void make_inputs(int rank)
 {
-    struct mt19937 mt;
-    mt_seed(&mt, (uint32_t)rank);
+    struct dt_mt19937 mt;
+    dt_mt19937_seed(&mt, (uint32_t)rank);
     for (int i = 0; i < N_SAMPLES * N_INPUTS; i++) {
-        x[i] = (float)mt_uniform53(&mt);
+        x[i] = (float)dt_mt19937_uniform(&mt);
     }
 }
 

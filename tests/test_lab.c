@@ -1,6 +1,6 @@
 /* The replay behind `dtrain lab`, of algorithms that no list has: what is told of them comes from their moves and numbers. */
 #include "check.h"
-#include "cli/commands/lab.h"
+#include "cli/commands/lab/allreduce.h"
 
 static float mark(int rank, size_t i)
 {

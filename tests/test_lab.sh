@@ -166,7 +166,6 @@ refused "--elements: expected a whole number 1..33554432, got '-1'" allreduce --
 refused '--elements 16777217 is too many for 2 ranks in one process (at most 16777216)' allreduce --ranks 2 --elements 16777217
 refused '--html draws 16 ranks at most, not 17' allreduce --ranks 17 --html page.html
 refused '--ranks does not belong to lab reduce (see dtrain --help)' reduce --ranks 4
-refused "unknown command 'lab' (one of train, eval, predict, plan, bench blocks, bench allreduce, lab allreduce, lab reduce, help)"
 refused "unknown command 'lab rduce' (did you mean 'lab reduce'?)" rduce
 lab 64 allreduce --html folder/
 check 'a folder as the page is not refused in words' grep -qx 'dtrain: folder/: no name of a file (add one)' err

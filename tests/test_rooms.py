@@ -28,7 +28,8 @@ MAY_INCLUDE = {
     "cli/config": {"cli"} | ENGINE,
     "cli/report": ENGINE,
     "cli/commands": {"cli", "cli/config", "cli/report"} | ENGINE,
-    "cli": {"cli/config", "cli/report", "cli/commands"} | ENGINE,
+    "cli/commands/lab": {"cli", "cli/config", "cli/report"} | ENGINE,
+    "cli": {"cli/config", "cli/report", "cli/commands", "cli/commands/lab"} | ENGINE,
 }
 FOLDERS = sorted({room.split("/")[0] for room in MAY_INCLUDE})
 INCLUDE = re.compile(r'^#include "([a-z_]+/[^"]+)"', re.M)

@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/bytes.h"
 
@@ -32,6 +33,17 @@ const char *dt_count_text(double value, char *text, size_t size)
         text[used++] = digits[i];
     }
     text[used] = '\0';
+    return text;
+}
+
+const char *dt_float_text(float value, char *text)
+{
+    for (int digits = 1; digits <= 9; digits++) {
+        snprintf(text, 32, "%.*g", digits, (double)value);
+        if (strtof(text, NULL) == value) {
+            break;
+        }
+    }
     return text;
 }
 

@@ -14,6 +14,8 @@ const char *dt_loss_text(double loss, char *text, size_t size);
 const char *dt_duration_text(double seconds, char *text, size_t size);
 /* "12,345" */
 const char *dt_count_text(double value, char *text, size_t size);
+/* The fewest digits that name this float and no other; `text` has 32 bytes. */
+const char *dt_float_text(float value, char *text);
 int dt_digits(unsigned long long value); /* how many it has: the width of a column */
 /* "12 messages and 7.2 MB sent by each rank" */
 /* A line about what goes between hosts, if there are several. */

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "cli/commands/lab.h"
+#include "cli/commands/lab/allreduce.h"
 
 #define WIDTH 960
 #define STRIP 34    /* height of a vector */

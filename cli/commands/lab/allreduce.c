@@ -1,4 +1,4 @@
-#include "cli/commands/lab.h"
+#include "cli/commands/lab/allreduce.h"
 
 #include <math.h>
 #include <string.h>
@@ -217,8 +217,9 @@ static int end_of_reduce(const struct dt_replay *p)
     return end;
 }
 
-enum dt_status dt_lab_reduce(void)
+enum dt_status dt_lab_reduce(const struct dt_args *args)
 {
+    (void)args;
     struct dt_replay replay;
     DT_TRY(dt_replay_open(dt_algorithm_find("tree"), 5, 1, counting, &replay));
     const struct dt_lesson lesson = {.replay = &replay, .numbers = true};

@@ -1,7 +1,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "cli/commands/lab.h"
+#include "cli/commands/lab/allreduce.h"
 
 #define WIDTH 80
 #define MAX_LINES 8   /* of a round without states */

@@ -1,20 +1,10 @@
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/file.h"
-#include "cli/commands/lab.h"
+#include "cli/commands/lab/allreduce.h"
+#include "cli/commands/lab/page.h"
 #include "cli/report/text.h"
 
 static const char style[] =
-    ":root{color-scheme:light dark;--back:#fbfbf9;--text:#1c1e21;--soft:#62676e;--line:#d5d8dc;--empty:#eceef0;--add:#0b6bcb;"
-    "--replace:#b3470a;--card:#fff;--fill:56%}\n"
-    "@media(prefers-color-scheme:dark){:root{--back:#15171a;--text:#e8eaed;--soft:#9aa0a8;--line:#3a3f46;--empty:#24282d;"
-    "--add:#6cb2ff;--replace:#ff9d5c;--card:#1c1f23;--fill:58%}}\n"
-    "*{box-sizing:border-box}\n"
-    "body{margin:0 auto;max-width:1000px;padding:1.5rem 1rem 3rem;background:var(--back);color:var(--text);"
-    "font:16px/1.5 system-ui,sans-serif}\n"
-    "h1{margin:0;font-size:1.7rem;letter-spacing:-.01em}h2{margin:0;font-size:1.1rem}\n"
-    "p{margin:.3rem 0 .8rem;color:var(--soft);max-width:75ch}\n"
+    ":root{--add:var(--a);--replace:var(--b);--fill:56%}\n"
+    "@media(prefers-color-scheme:dark){:root{--fill:58%}}\n"
     ".round{margin:1rem 0;padding:1rem 1.2rem;background:var(--card);border:1px solid var(--line);border-radius:12px}\n"
     "ol{margin:.4rem 0 0;padding:0;list-style:none;columns:17rem;color:var(--soft);font-size:.93rem}\n"
     "li.add::before{content:'+ ';color:var(--add);font-weight:700}li.replace::before{content:'= ';color:var(--replace);"
@@ -23,8 +13,7 @@ static const char style[] =
     "button{font:inherit;padding:.35rem .9rem;border:1px solid var(--line);border-radius:8px;background:var(--card);"
     "color:inherit;cursor:pointer}button:hover{border-color:var(--add)}button:disabled{opacity:.4;cursor:default}\n"
     "input[type=range]{flex:1;accent-color:var(--add)}\n"
-    "svg{display:block;width:100%;height:auto}svg.defs{position:absolute;width:0;height:0}\n"
-    "text{font:600 12px ui-monospace,Menlo,Consolas,monospace;fill:var(--soft);text-anchor:middle}\n"
+    "svg.defs{position:absolute;width:0;height:0}\n"
     "text.rank{font:700 16px system-ui,sans-serif;fill:var(--text);text-anchor:start}\n"
     ".vector{fill:var(--empty)}.cut{stroke:var(--card);fill:none}\n"
     ".new{fill:none;stroke-width:2.5}.new.add{stroke:var(--add)}.new.replace{stroke:var(--replace)}\n"
@@ -34,13 +23,7 @@ static const char style[] =
     "#add path{fill:var(--add)}#replace path{fill:var(--replace)}\n"
     "@keyframes draw{from{stroke-dashoffset:1}}@media(prefers-reduced-motion:reduce){.arrow{animation:none}}\n"
     ".key{display:flex;flex-wrap:wrap;gap:.3rem 1.1rem;color:var(--soft);font-size:.93rem}"
-    ".key svg{display:inline-block;width:.8em;height:.8em;margin-right:.35em}\n"
-    "table{width:100%;border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.93rem}"
-    ".wide{overflow-x:auto}caption{text-align:left;color:var(--soft);padding:.3rem 0}\n"
-    "th,td{padding:.35rem .6rem;text-align:right;border-top:1px solid var(--line);white-space:nowrap}"
-    "th:first-child,td:first-child{text-align:left}thead th{border:0;color:var(--soft);font-weight:600}\n"
-    "tr.this{background:var(--empty);font-weight:600}\n"
-    "h2.part{margin:2rem 0 .4rem}\n";
+    ".key svg{display:inline-block;width:.8em;height:.8em;margin-right:.35em}\n";
 
 static const char script[] =
     "const rounds=[...document.querySelectorAll('.round')],nav=document.querySelector('nav'),[back,next,play]=nav.children,"
@@ -57,20 +40,29 @@ static const char script[] =
     "if(to===undefined||e.altKey||e.ctrlKey||e.metaKey)return;e.preventDefault();stop();show(to)});\n"
     "slider.max=rounds.length-1;nav.hidden=rounds.length<2;show(0);\n";
 
+struct allreduce_page {
+    const struct dt_lesson *lesson;
+    const struct dt_lab_proof *proof;
+    const struct dt_lab_row *rows;
+    int n_rows;
+};
+
+/* A dt_page_fn: hues all round; neighbours differ in lightness, too. */
+static void put_style(FILE *out, const void *page)
+{
+    const int size = ((const struct allreduce_page *)page)->lesson->replay->size;
+    fputs(style, out);
+    for (int rank = 0; rank < size; rank++) {
+        fprintf(out, ".c%d{fill:hsl(%d 62%% calc(var(--fill) + %d%%))}\n", rank, (210 + 360 * rank / size) % 360, rank % 2 * 8);
+    }
+}
+
 static void put_head(FILE *out, const struct dt_lesson *lesson)
 {
     const struct dt_replay *p = lesson->replay;
     char n_elems[32];
-    fprintf(out,
-            "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
-            "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
-            "<title>%s over %d ranks</title>\n<style>\n%s",
-            p->algorithm->name, p->size, style);
-    for (int rank = 0; rank < p->size; rank++) { /* hues all round; neighbours differ in lightness, too */
-        fprintf(out, ".c%d{fill:hsl(%d 62%% calc(var(--fill) + %d%%))}\n", rank, (210 + 360 * rank / p->size) % 360, rank % 2 * 8);
-    }
-    fprintf(out, "</style></head>\n<body>\n<h1>Allreduce: %s</h1>\n<p>%d rank%s, %s floats each: %s.</p>\n", p->algorithm->name,
-            p->size, p->size == 1 ? "" : "s", dt_count_text((double)p->n_elems, n_elems, sizeof n_elems), p->algorithm->meaning);
+    fprintf(out, "<h1>Allreduce: %s</h1>\n<p>%d rank%s, %s floats each: %s.</p>\n", p->algorithm->name, p->size,
+            p->size == 1 ? "" : "s", dt_count_text((double)p->n_elems, n_elems, sizeof n_elems), p->algorithm->meaning);
     fputs("<svg class=\"defs\" aria-hidden=\"true\"><defs>", out);
     for (int i = 0; i < 2; i++) {
         fprintf(out,
@@ -152,39 +144,29 @@ static void put_rows(FILE *out, const struct dt_algorithm *this, const struct dt
           out);
 }
 
-static void put_page(FILE *out, const struct dt_lesson *lesson, const struct dt_lab_proof *proof, const struct dt_lab_row *rows,
-                     int n_rows)
+/* A dt_page_fn. */
+static void put_body(FILE *out, const void *context)
 {
-    put_head(out, lesson);
-    put_key(out, lesson);
+    const struct allreduce_page *page = context;
+    const struct dt_replay *replay = page->lesson->replay;
+    put_head(out, page->lesson);
+    put_key(out, page->lesson);
     fputs("<nav hidden><button>Back</button><button>Next</button><button>Play</button>"
           "<input type=\"range\" min=\"0\" value=\"0\" aria-label=\"round\"></nav>\n",
           out);
-    for (int i = 0; i <= lesson->replay->n_rounds; i++) {
-        put_round(out, lesson, i);
+    for (int i = 0; i <= replay->n_rounds; i++) {
+        put_round(out, page->lesson, i);
     }
-    put_proof(out, proof);
-    put_rows(out, lesson->replay->algorithm, rows, n_rows);
-    fprintf(out, "<script>\n%s</script>\n</body></html>\n", script);
+    put_proof(out, page->proof);
+    put_rows(out, replay->algorithm, page->rows, page->n_rows);
+    fprintf(out, "<script>\n%s</script>\n", script);
 }
 
 enum dt_status dt_lab_page(const char *path, const struct dt_lesson *lesson, const struct dt_lab_proof *proof,
                            const struct dt_lab_row *rows, int n_rows)
 {
-    char *text = NULL;
-    size_t n = 0;
-    FILE *out = open_memstream(&text, &n);
-    if (out == NULL) {
-        return dt_error(DT_NO_MEMORY, "no memory for %.200s", path);
-    }
-    put_page(out, lesson, proof, rows, n_rows);
-    const bool whole = ferror(out) == 0;
-    enum dt_status s = DT_OK;
-    if (fclose(out) != 0 || !whole) {
-        s = dt_error(DT_NO_MEMORY, "no memory for %.200s", path);
-    } else {
-        s = dt_file_write_path(path, &(struct dt_file_part){text, n}, 1);
-    }
-    free(text);
-    return s;
+    const struct allreduce_page page = {lesson, proof, rows, n_rows};
+    char title[80];
+    snprintf(title, sizeof title, "%s over %d ranks", lesson->replay->algorithm->name, lesson->replay->size);
+    return dt_page_write(path, &(struct dt_page){.title = title, .style = put_style, .body = put_body, .lesson = &page});
 }

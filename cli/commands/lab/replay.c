@@ -1,4 +1,4 @@
-#include "cli/commands/lab_replay.h"
+#include "cli/commands/lab/replay.h"
 
 #include <math.h>
 #include <stdlib.h>

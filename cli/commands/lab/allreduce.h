@@ -1,27 +1,18 @@
-/* `dtrain lab`: lessons that need no launcher. All ranks run in one process over the local wire, with real numbers.
+/* `dtrain lab allreduce` and `reduce`: all ranks run in one process over the local wire, with real numbers.
  *
- *   lab.c          the lessons: what is run, the proof, the table of all algorithms
- *   lab_replay.c   runs a schedule and keeps what happened in each round
- *   lab_text.c     names for ranks and pieces; the rounds as text
- *   lab_picture.c  a round as SVG
- *   lab_page.c     the page with all of them
+ *   allreduce.c          what is run, the proof, the table of all algorithms
+ *   replay.c             runs a schedule and keeps what happened in each round
+ *   allreduce_text.c     names for ranks and pieces; the rounds as text
+ *   allreduce_picture.c  a round as SVG
+ *   allreduce_page.c     the page with all of them
  *
  * Everything that is told and drawn comes from the schedule's moves: a new algorithm needs no change here. */
-#ifndef DT_CLI_COMMANDS_LAB_H
-#define DT_CLI_COMMANDS_LAB_H
+#ifndef DT_CLI_COMMANDS_LAB_ALLREDUCE_H
+#define DT_CLI_COMMANDS_LAB_ALLREDUCE_H
 
 #include "cli/args.h"
-#include "cli/commands/lab_replay.h"
+#include "cli/commands/lab/replay.h"
 #include "dist/allreduce/simulate.h"
-
-/* Prints the rounds of an allreduce, the proof that it is one, and all algorithms side by side; writes the page `args->html` unless
- * that is NULL. DT_USAGE: an option's value. DT_FAILED: the result or what was sent is wrong. DT_IO and the like: the page. */
-enum dt_status dt_lab_allreduce(const struct dt_args *args);
-
-/* Prints Reduce and Allreduce of 1, 2, 3, 4, 5 on five ranks. DT_FAILED: the sum is wrong. */
-enum dt_status dt_lab_reduce(void);
-
-/* ---- between the files */
 
 #define DT_LAB_MAX_LETTERS 8 /* ranks that are called A, B, ...; where there are more, they have numbers */
 #define DT_LAB_MAX_DRAWN 16  /* ranks in a picture */

@@ -1,0 +1,32 @@
+/* The lessons of `dtrain lab`. One is a file of this folder, whose function ends with its golden numbers checked (golden.h), and a
+ * row here, from which command line, help and main follow; cli/options.h says which commands an option belongs to.
+ *
+ * X(constant, word, meaning, usage, examples, starts, function)
+ *   starts   alone: in this process, without MPI; together: with the ranks that mpirun starts */
+#ifndef DT_CLI_COMMANDS_LAB_LESSONS_H
+#define DT_CLI_COMMANDS_LAB_LESSONS_H
+
+#include "base/status.h"
+
+struct dt_args;
+struct dt_world;
+
+#define DT_LESSON_LIST(X)                                                                                                  \
+    X(DT_COMMAND_LAB_GRADTAPE, "lab gradtape", "Horovod's worked example: gradients, mean, step, broadcast",               \
+      "mpirun -np 2 dtrain lab gradtape [--html FILE]", "  mpirun -np 2 dtrain lab gradtape\n", together, dt_lab_gradtape) \
+    X(DT_COMMAND_LAB_ALLREDUCE, "lab allreduce", "show an allreduce round by round; no mpirun",                            \
+      "dtrain lab allreduce [--algorithm NAME] [--ranks N] [--elements N]\n      [--html FILE]",                           \
+      "  dtrain lab allreduce\n"                                                                                           \
+      "  dtrain lab allreduce --algorithm halving_doubling --ranks 8 \\\n      --elements 1199882 --html halving.html\n",  \
+      alone, dt_lab_allreduce)                                                                                             \
+    X(DT_COMMAND_LAB_REDUCE, "lab reduce", "show Reduce and Allreduce of 1 to 5 on five ranks", "dtrain lab reduce",       \
+      "  dtrain lab reduce\n", alone, dt_lab_reduce)
+
+/* Prints the lesson, and writes the page `args->html` unless that is NULL. DT_USAGE: an option's value. DT_FAILED: a golden number
+ * is another, in words. DT_CONFIG: not the ranks that it needs. DT_IO and the like: the page. */
+#define DT_LESSON_alone const struct dt_args *args
+#define DT_LESSON_together struct dt_world *world, const struct dt_args *args
+#define DT_LESSON_DECLARE(constant, word, meaning, usage, examples, starts, function) enum dt_status function(DT_LESSON_##starts);
+DT_LESSON_LIST(DT_LESSON_DECLARE)
+
+#endif

@@ -1,0 +1,23 @@
+/* A lesson as a page: one file with all that it shows, so that it works from a file share; light or dark as the reader's system is,
+ * and wide enough for a telephone. */
+#ifndef DT_CLI_COMMANDS_LAB_PAGE_H
+#define DT_CLI_COMMANDS_LAB_PAGE_H
+
+#include <stdio.h>
+
+#include "base/status.h"
+
+typedef void (*dt_page_fn)(FILE *out, const void *lesson);
+
+struct dt_page {
+    const char *title;
+    dt_page_fn style; /* of its own, as CSS; or NULL */
+    dt_page_fn body;
+    const void *lesson; /* what both are called with */
+};
+
+/* What every page may use: cards (.card) in columns (.cards), tables in a .wide, and for pictures the colours --a to --d of series,
+ * as class .s0 to .s3 of lines and .d0 to .d3 of areas. */
+enum dt_status dt_page_write(const char *path, const struct dt_page *page);
+
+#endif

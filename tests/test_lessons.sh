@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# The lessons of `dtrain lab` that end with golden numbers: text, page, and what happens where a number is another.
+# usage: DTRAIN=... MPIEXEC=... test_lessons.sh WRONG_LAB
+# shellcheck source=tests/cli_lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/cli_lib.sh"
+wrong_lab=$1 program=$DTRAIN
+
+lesson() { # lesson CODE RANKS ARGUMENT...: writes out and err; 0 ranks: without a launcher
+  local code=$1 ranks=$2 launch=() got=0
+  shift 2
+  ((ranks == 0)) || launch=("$MPIEXEC" -n "$ranks")
+  timeout -k 5 120 "${launch[@]}" "$program" lab "$@" >out 2>err </dev/null || got=$?
+  n_checks=$((n_checks + 1))
+  ((got == code)) || fail "exit code $got, expected $code: lab $* with $ranks ranks" err out
+}
+right() { # right RANKS NAME ARGUMENT...: it passes, in 80 columns and two screens; the page is of one file
+  local name=$2
+  lesson 0 "$@" --html "$name.html"
+  check "lab $name: no PASS at its end" grep -q '^PASS: all [1-9][0-9]* golden numbers came out$' <(tail -n 1 out)
+  check "lab $name: more than 80 columns: $(awk 'length > 80' out)" test -z "$(awk 'length > 80' out)"
+  check "lab $name: $(wc -l <out) lines" test "$(wc -l <out)" -le 60
+  check "lab $name: the page has no verdict" grep -qF "$(tail -n 1 out)" "$name.html"
+  check "lab $name: no picture" grep -q '<svg' "$name.html"
+  check "lab $name: the page takes something from elsewhere" \
+    test -z "$(grep -oE '(src|href)=|https?:|@import|url\([^#]|\b(nan|inf)\b' "$name.html")"
+}
+wrong() { # wrong RANKS NAME ARGUMENT...: where steps are too long, it says what differs
+  program=$wrong_lab
+  lesson 1 "$@"
+  check "lab $2: what differs is told as: $(cat err)" grep -qE '^dtrain: .*(, and not |: it is not so$)' err
+  check "lab $2: $(wc -l <err) lines of errors" test "$(wc -l <err)" = 1
+  check "lab $2: a wrong number passes" test -z "$(grep PASS out)"
+  program=$DTRAIN
+}
+refused() { # refused CODE TEXT RANKS ARGUMENT...: this one line, nothing on stdout
+  lesson "$1" "${@:3}"
+  check "'lab ${*:4}' is refused with: $(cat err)" test "$(cat err)" = "dtrain: $2"
+  check "'lab ${*:4}' is refused, and prints" test ! -s out
+}
+
+right 2 gradtape
+check 'gradtape: not the losses of the example' grep -qE '^loss +26.431675 +0$' out
+check 'gradtape: no mean gradient' grep -qE '^the mean of both +1.3814857 +2.129148 +4 ' out
+check 'gradtape: no slip of sign' grep -q '1 - 1.3814857 = -0.3814857' out
+for text in 26.431675 '2.0128188, 2.7977395; 4' '0.75015247, 1.4605565; 4' '1.3814857, 2.129148; 4' '-0.3814857, -1.129148; -3'; do
+  check "gradtape: the page has no $text" grep -qF -- "$text" gradtape.html
+done
+wrong 2 gradtape
+refused 78 'lab gradtape: it takes two ranks, not 1 (mpirun -np 2 dtrain lab gradtape)' 0 gradtape
+refused 78 'lab gradtape: it takes two ranks, not 3 (mpirun -np 2 dtrain lab gradtape)' 3 gradtape
+refused 64 '--config does not belong to lab gradtape (see dtrain --help)' 2 gradtape --config x.json
+finish
