@@ -74,6 +74,15 @@ static inline struct buffer buffer_random(size_t n, int largest, uint32_t zeros_
     return b;
 }
 
+static inline struct buffer buffer_uniform(size_t n, float largest)
+{
+    struct buffer b = buffer_open(n);
+    for (size_t i = 0; i < n; i++) {
+        b.data[i] = largest * ((float)draw(1 << 16) / (1 << 15) - 1.0f);
+    }
+    return b;
+}
+
 static inline struct buffer copy_of(const struct buffer *from)
 {
     struct buffer to = buffer_open(from->n);
