@@ -42,7 +42,7 @@ static enum dt_status gather(struct dt_trainer *t, const struct dt_pass *pass)
 
 enum dt_status dt_trainer_passes(struct dt_trainer *t, const struct dt_batch *batch, struct dt_strategy_step *step, double *last)
 {
-    const int k = (int)t->config.accumulate;
+    const int k = t->roles.works ? (int)t->config.accumulate : 0;
     for (int m = 0; m < k; m++) {
         const struct dt_batch micro = micro_batch(batch, m, k);
         struct dt_pass pass = {
@@ -140,7 +140,8 @@ enum dt_status dt_trainer_step(struct dt_trainer *t, struct dt_step_results *out
 {
     double sums[N_SUMS], last = dt_clock_s();
     struct dt_metrics local;
-    const struct dt_batch batch = dt_loader_batch(&t->loader, (uint32_t)t->state.epoch, t->state.step_in_epoch);
+    struct dt_batch batch = dt_loader_batch(&t->loader, (uint32_t)t->state.epoch, t->state.step_in_epoch);
+    batch.n = t->roles.works ? batch.n : 0;
     const struct dt_update update = plan_step(t, batch.n);
     struct dt_strategy_step step = dt_strategy_begin(t->strategy, &update);
     DT_TRY(dt_trainer_passes(t, &batch, &step, &last));

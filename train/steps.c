@@ -14,6 +14,7 @@ enum dt_status dt_trainer_steps(struct dt_trainer *t, uint64_t limit, struct dt_
     DT_TRY(t->graph != NULL ? dt_trainer_gpu_steps(t, limit < next_check ? limit : next_check, out) : dt_trainer_step(t, out));
     if ((uint64_t)out->n == next_check) {
         const double begin = dt_clock_s();
+        DT_TRY(dt_strategy_share_weights(t->strategy));
         DT_TRY(dt_replica_check_run(&t->check, t->network));
         t->seconds[DT_PHASE_COMMUNICATION] += dt_clock_s() - begin;
     }

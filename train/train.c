@@ -58,6 +58,8 @@ static double images_per_s(const struct run *run)
 static enum dt_status write_checkpoint(struct run *run)
 {
     struct dt_trainer *t = &run->trainer;
+    DT_TRY(dt_strategy_share_weights(t->strategy));
+    DT_TRY(dt_strategy_collect_state(t->strategy));
     if (t->config.dist.check_every > 0) {
         DT_TRY(dt_replica_check_run(&t->check, t->network)); /* rank 0 speaks for all only if all are equal */
     }
@@ -161,6 +163,7 @@ static enum dt_status run_steps(struct run *run, int *n_failures)
 /* The last update of an epoch shows in no loss but this. */
 static enum dt_status evaluate(struct run *run)
 {
+    DT_TRY(dt_strategy_share_weights(run->trainer.strategy));
     DT_TRY(dt_evaluator_run(&run->trainer.evaluator, &run->end.test));
     return dt_trainer_check_loss(&run->trainer, "test loss", &run->end.test, run->trainer.state.step);
 }

@@ -73,18 +73,24 @@ static enum dt_status check_memory(const struct dt_trainer *t)
     return DT_OK;
 }
 
+static struct dt_owned nothing_of(const struct dt_shard *shard)
+{
+    return (struct dt_owned){.first = (uint32_t)shard->n_total, .stride = 1};
+}
+
 static enum dt_status open_data(struct dt_trainer *t)
 {
     const struct dt_config *config = &t->config;
     struct dt_shard shard;
     dt_comm_phase(t->world->comm, "data load");
-    DT_TRY(dt_trainer_shard(config, t->world->rank, t->world->size, &shard));
+    const int worker = t->roles.works ? t->world->rank : 0; /* a server counts steps as any worker, and reads nothing */
+    DT_TRY(dt_trainer_shard(config, worker, t->roles.n_workers, &shard));
     DT_TRY(dt_loader_open(&shard, &t->loader));
     const int accumulate = (int)config->accumulate;
     t->micro_capacity = (t->loader.capacity + accumulate - 1) / accumulate;
     t->steps_per_epoch = dt_shard_steps_per_epoch(&shard);
     DT_TRY(check_memory(t));
-    return dt_dataset_open(&config->data, DT_SPLIT_TRAIN, dt_shard_owned(&shard), &t->data);
+    return dt_dataset_open(&config->data, DT_SPLIT_TRAIN, t->roles.works ? dt_shard_owned(&shard) : nothing_of(&shard), &t->data);
 }
 
 static enum dt_status init_weights(struct dt_trainer *t)
@@ -231,7 +237,7 @@ static enum dt_status open_graph(struct dt_trainer *t)
 static void plan_schedule(struct dt_trainer *t)
 {
     const struct dt_config *c = &t->config;
-    const double ratio = c->batch_global > 0 ? 1.0 : (double)t->world->size;
+    const double ratio = c->batch_global > 0 ? 1.0 : (double)t->roles.n_workers;
     const double scale = dt_lr_scale(c->lr_scaling, ratio);
     t->schedule = (struct dt_schedule){.type = c->schedule,
                                        .lr = c->optimizer.lr * scale,
@@ -270,7 +276,7 @@ static enum dt_status open_parts(struct dt_trainer *t)
     DT_TRY(dt_world_agree(t->world, open_graph(t)));
     plan_schedule(t);
     t->state = (struct dt_checkpoint_state){.seed = (uint64_t)t->config.seed,
-                                            .world_size = (uint64_t)t->world->size,
+                                            .world_size = (uint64_t)t->roles.n_workers,
                                             .global_batch = t->loader.shard.global_batch,
                                             .n_train = t->loader.shard.n_total,
                                             .data_crc = t->data.crc,
@@ -295,6 +301,7 @@ enum dt_status dt_trainer_open(struct dt_world *world, const struct dt_config *c
     DT_TRY_GOTO(s, dt_world_agree(world, s), fail);
     DT_TRY_GOTO(s, dt_ranks_same(world, "configuration", out->config_text), fail);
     DT_TRY_GOTO(s, dt_world_agree(world, lower(out)), fail);
+    DT_TRY_GOTO(s, dt_world_agree(world, dt_roles_find(&config->dist, world->rank, world->size, &out->roles)), fail);
     DT_TRY_GOTO(s, dt_ranks_threads(world, config->threads, &out->n_threads), fail);
     DT_TRY_GOTO(s, dt_device_choose(world, config, &out->device), fail);
     DT_TRY_GOTO(s, open_parts(out), fail);

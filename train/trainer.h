@@ -8,6 +8,7 @@
 #define DT_TRAIN_TRAINER_H
 
 #include "dist/strategy/replica_check.h"
+#include "dist/strategy/roles.h"
 #include "dist/strategy/strategies.h"
 #include "model/checkpoint.h"
 #include "train/device.h"
@@ -16,6 +17,7 @@
 
 struct dt_trainer {
     struct dt_world *world; /* borrowed */
+    struct dt_roles roles;
     struct dt_config config;
     struct dt_model model;
     int n_threads;
@@ -44,8 +46,8 @@ struct dt_trainer {
     struct dt_trace *trace; /* dt_trainer_watch */
 };
 
-/* How the training samples are shared out among `size` ranks, seen from `rank`. DT_CONFIG: the batch does not go with the number of
- * ranks or samples. Local; `config->data` must fit the model (train/data_spec.h). */
+/* How the training samples are shared out among `size` workers, seen from number `rank`. DT_CONFIG: the batch does not go with the
+ * number of workers or samples. Local; `config->data` must fit the model (train/data_spec.h). */
 enum dt_status dt_trainer_shard(const struct dt_config *config, int rank, int size, struct dt_shard *out);
 
 /* Opens all of it but starts nothing: initial weights are drawn, not yet broadcast. Every rank calls it; agreed. `config` is

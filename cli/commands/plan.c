@@ -232,7 +232,9 @@ static void print_averaging(const struct plan *p)
 
 static enum dt_status count_samples(struct dt_world *world, struct plan *p)
 {
-    DT_TRY(dt_trainer_shard(&p->config, 0, world->size, &p->shard));
+    struct dt_roles roles;
+    DT_TRY(dt_roles_find(&p->config.dist, world->rank, world->size, &roles));
+    DT_TRY(dt_trainer_shard(&p->config, 0, roles.n_workers, &p->shard));
     return dt_dataset_count(&p->config.data, DT_SPLIT_TEST, &p->n_test);
 }
 

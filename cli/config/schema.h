@@ -77,6 +77,11 @@
     X("distributed.broadcast", BOOL, dist.broadcast, "", "true", "", "begin with rank 0's weights on every rank")                      \
     X("distributed.init_per_rank", BOOL, init_per_rank, "", "false", "",                                                               \
       "each rank draws other initial weights: shows what the broadcast is for")                                                        \
+    X("distributed.strategy", ENUM, dist.strategy, DT_STRATEGY_LIST(DT_BAR_NAME), "allreduce", "",                                     \
+      "allreduce: every rank has the weights and steps; parameter_server: some ranks hold the weights and step for the others; "       \
+      "central: rank 0 does, and works too")                                                                                           \
+    X("distributed.parameter_server.servers", INT, dist.servers, "[1, 1024]", "1", "distributed.strategy=parameter_server",            \
+      "the last so many ranks are servers, each tensor whole on one of them; the others are workers")                                  \
     X("distributed.allreduce", ENUM, dist.allreduce, DT_ALLREDUCE_LIST(DT_BAR_NAME), "auto", "",                                      \
       "how gradients are added over the ranks; auto: nccl on GPUs, else shared_memory where a host's ranks have it, else mpi; "        \
       "hierarchical: shared memory in each host, an algorithm between hosts; staged: from GPUs through host memory")                   \

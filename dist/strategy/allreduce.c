@@ -57,6 +57,13 @@ static enum dt_status mirrored_wait(struct dt_strategy_step *step)
     return DT_OK;
 }
 
+/* Every rank has all weights, and rank 0 the state, after each step. */
+static enum dt_status mirrored_has_all(struct dt_strategy *strategy)
+{
+    (void)strategy;
+    return DT_OK;
+}
+
 static void mirrored_describe(const struct dt_strategy *strategy, struct dt_averaging *out)
 {
     const struct mirrored *self = (const struct mirrored *)strategy;
@@ -90,6 +97,8 @@ static const struct dt_strategy_ops mirrored_ops = {.begin = mirrored_begin,
                                                     .ready = mirrored_ready,
                                                     .poll = mirrored_poll,
                                                     .wait = mirrored_wait,
+                                                    .share_weights = mirrored_has_all,
+                                                    .collect_state = mirrored_has_all,
                                                     .describe = mirrored_describe,
                                                     .sent = mirrored_sent,
                                                     .close = mirrored_close};

@@ -25,6 +25,13 @@ static enum dt_status alone_wait(struct dt_strategy_step *step)
     return dt_strategy_step_range(step, 0, strategy->optimizer.n_elems, strategy->memory.grads);
 }
 
+/* Every rank has all weights, and rank 0 the state, after each step. */
+static enum dt_status alone_has_all(struct dt_strategy *strategy)
+{
+    (void)strategy;
+    return DT_OK;
+}
+
 static void alone_describe(const struct dt_strategy *strategy, struct dt_averaging *out)
 {
     (void)strategy, (void)out;
@@ -48,6 +55,8 @@ static const struct dt_strategy_ops alone_ops = {.own_mean = true,
                                                  .ready = alone_ready,
                                                  .poll = alone_poll,
                                                  .wait = alone_wait,
+                                                 .share_weights = alone_has_all,
+                                                 .collect_state = alone_has_all,
                                                  .describe = alone_describe,
                                                  .sent = alone_sent,
                                                  .close = alone_close};

@@ -4,9 +4,17 @@
 
 #include "dist/allreduce/allreduce.h"
 
+#define DT_STRATEGY_LIST(X)                             \
+    X(DT_STRATEGY_ALLREDUCE, "allreduce")               \
+    X(DT_STRATEGY_PARAMETER_SERVER, "parameter_server") \
+    X(DT_STRATEGY_CENTRAL, "central")
+enum dt_strategy_type { DT_STRATEGY_LIST(DT_NAMED_ENUM) };
+
 struct dt_dist_spec {
+    enum dt_strategy_type strategy;
     enum dt_allreduce_type allreduce;
     int across; /* of struct dt_allreduce_spec */
+    int64_t servers; /* of a parameter server */
     bool average, broadcast;
     bool overlap; /* false: everything is sent at the end of the backward pass, to compare */
     size_t bucket_bytes;

@@ -3,5 +3,15 @@
 enum dt_status dt_strategy_open(const struct dt_strategy_spec *spec, struct dt_strategy **out)
 {
     *out = NULL;
-    return spec->dist.average ? dt_mirrored_open(spec, out) : dt_alone_open(spec, out);
+    if (!spec->dist.average) {
+        return dt_alone_open(spec, out);
+    }
+    switch (spec->dist.strategy) {
+    case DT_STRATEGY_ALLREDUCE:
+        return dt_mirrored_open(spec, out);
+    case DT_STRATEGY_PARAMETER_SERVER:
+    case DT_STRATEGY_CENTRAL:
+        return dt_parameter_server_open(spec, out);
+    }
+    return dt_error(DT_INTERNAL, "no such strategy");
 }

@@ -4,6 +4,9 @@
 
 #include "base/clock.h"
 
+#define NAME(constant, name) name,
+const char *const dt_strategy_names[] = {DT_STRATEGY_LIST(NAME)};
+
 void dt_strategy_close(struct dt_strategy *strategy)
 {
     if (strategy != NULL) {
@@ -45,9 +48,22 @@ done:
     return status;
 }
 
+enum dt_status dt_strategy_share_weights(struct dt_strategy *strategy)
+{
+    return strategy->ops->share_weights(strategy);
+}
+
+enum dt_status dt_strategy_collect_state(struct dt_strategy *strategy)
+{
+    return strategy->ops->collect_state(strategy);
+}
+
 const char *dt_strategy_adds_by(const struct dt_strategy *strategy)
 {
-    return strategy->allreduce != NULL ? dt_allreduce_names[strategy->allreduce->type] : "none";
+    const bool alone = !strategy->spec.dist.average;
+    return strategy->allreduce != NULL ? dt_allreduce_names[strategy->allreduce->type]
+           : alone                     ? "none"
+                                       : dt_strategy_names[strategy->spec.dist.strategy];
 }
 
 void dt_strategy_describe(const struct dt_strategy *strategy, struct dt_averaging *out)

@@ -25,6 +25,8 @@ struct dt_strategy_spec {
     bool recorded; /* a device takes the steps on its own: nobody looks at messages within a pass, which would be part of it */
 };
 
+extern const char *const dt_strategy_names[];
+
 struct dt_strategy;
 struct dt_strategy_step;
 
@@ -44,6 +46,8 @@ struct dt_strategy_ops {
     enum dt_status (*ready)(struct dt_strategy_step *step, size_t begin, size_t end);
     void (*poll)(struct dt_strategy_step *step);
     enum dt_status (*wait)(struct dt_strategy_step *step);
+    enum dt_status (*share_weights)(struct dt_strategy *strategy);
+    enum dt_status (*collect_state)(struct dt_strategy *strategy);
     void (*describe)(const struct dt_strategy *strategy, struct dt_averaging *out);
     bool (*sent)(const struct dt_strategy *strategy, struct dt_wire_sent *out); /* by this rank; false: nobody counts */
     void (*close)(struct dt_strategy *strategy);
@@ -66,7 +70,12 @@ void dt_strategy_close(struct dt_strategy *strategy);
 /* Weights, optimizer state and step count become rank 0's, on every rank. At the start and after a restore. */
 enum dt_status dt_strategy_broadcast(struct dt_strategy *strategy);
 
-const char *dt_strategy_adds_by(const struct dt_strategy *strategy); /* the name of the allreduce, or "none" */
+/* Between steps: every rank has all weights; rank 0 has the optimizer's state. Every rank calls them, before it evaluates or
+ * compares replicas, and before rank 0 saves. */
+enum dt_status dt_strategy_share_weights(struct dt_strategy *strategy);
+enum dt_status dt_strategy_collect_state(struct dt_strategy *strategy);
+
+const char *dt_strategy_adds_by(const struct dt_strategy *strategy); /* the name of the allreduce, or of the strategy */
 void dt_strategy_describe(const struct dt_strategy *strategy, struct dt_averaging *out);
 /* Counted on the wire in n_steps steps, all ranks'. Every rank calls it. */
 enum dt_status dt_strategy_traffic(const struct dt_strategy *strategy, uint64_t n_steps, struct dt_step_traffic *out);

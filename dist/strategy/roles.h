@@ -1,0 +1,23 @@
+/* What each rank does: workers compute gradients of their share of the samples, servers hold weights and step them.
+ *
+ *   allreduce         all ranks are workers, and there is no server
+ *   parameter_server  the last ranks are servers, as many as `servers` says, and all others workers
+ *   central           all ranks are workers, and rank 0 is the one server too
+ *
+ * Workers are always the ranks 0 to n_workers - 1. */
+#ifndef DT_DIST_STRATEGY_ROLES_H
+#define DT_DIST_STRATEGY_ROLES_H
+
+#include "dist/strategy/dist_spec.h"
+
+struct dt_roles {
+    int n_workers, n_servers;
+    int first_server; /* rank of server 0; the others follow */
+    bool works;       /* this rank is a worker */
+    int server;       /* this rank's number among the servers; -1: it is none */
+};
+
+/* Of rank `rank` of `size`. Local. DT_CONFIG: no worker would be left. */
+enum dt_status dt_roles_find(const struct dt_dist_spec *dist, int rank, int size, struct dt_roles *out);
+
+#endif
