@@ -30,6 +30,7 @@ struct dt_folder_event {
 struct dt_run_event {
     const struct dt_rank_info *ranks;
     size_t n_parameters, gradient_bytes, global_batch;
+    int n_workers;       /* ranks that compute gradients */
     size_t n_train;      /* samples of the training set */
     double lr, lr_scale; /* the largest rate, and by how much it was scaled */
     uint64_t steps_per_epoch;

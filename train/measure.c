@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "dist/strategy/placement.h"
+
 /* "cuda NVIDIA H200, bf16, 1a2b3c4d": of a GPU also the beginning of its UUID, "GPU-1a2b3c4d-...", to tell which one it is. */
 static void describe_device(const struct dt_trainer *t, char *text, size_t size)
 {
@@ -13,6 +15,21 @@ static void describe_device(const struct dt_trainer *t, char *text, size_t size)
     if (dash != NULL && n > 0 && (size_t)n < size) {
         snprintf(text + n, size - (size_t)n, ", %.8s", dash + 1);
     }
+}
+
+/* Of weights, by this rank as a server. */
+static uint64_t held_bytes(const struct dt_trainer *t)
+{
+    struct dt_placement placement;
+    uint64_t n_elems = 0;
+    if (t->roles.server < 0) {
+        return 0;
+    }
+    dt_placement_make(&t->model, t->roles.n_servers, &placement);
+    for (int i = 0; i < t->model.n_params; i++) {
+        n_elems += placement.server_of[i] == t->roles.server ? t->model.params[i].n_elems : 0;
+    }
+    return n_elems * sizeof(float);
 }
 
 static void describe_rank(const struct dt_trainer *t, struct dt_rank_info *me)
@@ -24,6 +41,8 @@ static void describe_rank(const struct dt_trainer *t, struct dt_rank_info *me)
     memcpy(me->host, t->world->host, sizeof me->host);
     describe_device(t, me->device, sizeof me->device);
     me->n_samples = t->data.samples.n;
+    me->works = t->roles.works;
+    me->held = held_bytes(t);
 }
 
 enum dt_status dt_measure_ranks(struct dt_trainer *t, struct dt_rank_info **out)
@@ -47,6 +66,7 @@ static struct dt_averaging averaging_of(const struct dt_trainer *t)
 struct dt_run_event dt_measure_start(const struct dt_trainer *t)
 {
     return (struct dt_run_event){.n_parameters = t->model.n_parameters,
+                                 .n_workers = t->roles.n_workers,
                                  .gradient_bytes = t->model.arena_elems * sizeof(float),
                                  .n_train = t->loader.shard.n_total,
                                  .global_batch = t->loader.shard.global_batch,

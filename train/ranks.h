@@ -9,6 +9,8 @@ struct dt_rank_info {
     char host[DT_HOST_SIZE];
     char device[96];
     uint64_t n_samples; /* of the training set that it reads */
+    bool works;         /* computes gradients */
+    uint64_t held;      /* bytes of weights that it holds for the others, as a server */
 };
 
 /* Cores in this rank's affinity mask, shared out among the ranks of this host that have the same mask; at least 1. `wanted` > 0

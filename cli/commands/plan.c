@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "cli/report/terminal.h"
 #include "cli/report/text.h"
-#include "dist/strategy/traffic.h"
+#include "dist/strategy/strategy.h"
 #include "model/device_bytes.h"
 #include "train/data_spec.h"
 #include "train/trainer.h"
@@ -19,6 +19,7 @@ struct plan {
     struct dt_config config;
     struct dt_model model;
     struct dt_shard shard; /* of rank 0; without data, of as many samples as one batch has */
+    struct dt_roles roles;
     size_t n_test;
     bool has_data;
     struct dt_planned_traffic traffic;
@@ -209,12 +210,46 @@ static void print_ranks(const struct plan *p)
     }
 }
 
+/* Which tensors each server holds. */
+static void print_placement(const struct plan *p)
+{
+    struct dt_placement placement;
+    char bytes[DT_BYTES_TEXT_SIZE];
+    dt_placement_make(&p->model, p->roles.n_servers, &placement);
+    for (int s = 0; s < p->roles.n_servers; s++) {
+        double held = 0;
+        printf("  server %d, rank %d:", s, p->roles.first_server + s);
+        for (int i = 0; i < p->model.n_params; i++) {
+            if (placement.server_of[i] == s) {
+                printf(" %s", p->model.params[i].name);
+                held += (double)(p->model.params[i].n_elems * sizeof(float));
+            }
+        }
+        printf("%s%s\n", held > 0 ? ", " : " nothing", held > 0 ? dt_bytes_text(held, bytes) : "");
+    }
+}
+
+static void print_servers(const struct plan *p)
+{
+    char sent[120];
+    const struct dt_roles *r = &p->roles;
+    printf("%s: %d worker%s, %d server%s\n", dt_strategy_names[p->config.dist.strategy], r->n_workers, r->n_workers == 1 ? "" : "s",
+           r->n_servers, r->n_servers == 1 ? "" : "s");
+    print_placement(p);
+    dt_traffic_text(&p->traffic.step, sent, sizeof sent);
+    printf("  a step: %s\n", sent);
+}
+
 /* What averaging takes, without a run. */
 static void print_averaging(const struct plan *p)
 {
     const struct dt_dist_spec *dist = &p->config.dist;
     const int size = p->shard.size, n = p->traffic.n_buckets;
     char sent[120], gradients[DT_BYTES_TEXT_SIZE];
+    if (dist->strategy != DT_STRATEGY_ALLREDUCE) {
+        print_servers(p);
+        return;
+    }
     if (size == 1 || !dist->average) {
         return;
     }
@@ -230,11 +265,9 @@ static void print_averaging(const struct plan *p)
     }
 }
 
-static enum dt_status count_samples(struct dt_world *world, struct plan *p)
+static enum dt_status count_samples(struct plan *p)
 {
-    struct dt_roles roles;
-    DT_TRY(dt_roles_find(&p->config.dist, world->rank, world->size, &roles));
-    DT_TRY(dt_trainer_shard(&p->config, 0, roles.n_workers, &p->shard));
+    DT_TRY(dt_trainer_shard(&p->config, 0, p->roles.n_workers, &p->shard));
     return dt_dataset_count(&p->config.data, DT_SPLIT_TEST, &p->n_test);
 }
 
@@ -243,8 +276,9 @@ static enum dt_status make_plan(struct dt_world *world, bool needs_data, struct 
     const struct dt_config *c = &p->config;
     DT_TRY(dt_model_lower(&c->model, &p->model));
     dt_data_spec_fit(&p->config.data, &p->model);
+    DT_TRY(dt_roles_find(&c->dist, world->rank, world->size, &p->roles));
     DT_TRY(dt_traffic_plan(&c->dist, &p->model, world->comm, &p->traffic));
-    const enum dt_status s = count_samples(world, p);
+    const enum dt_status s = count_samples(p);
     p->has_data = s == DT_OK;
     if (s == DT_NO_INPUT && !needs_data) {
         dt_error_clear();

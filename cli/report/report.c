@@ -24,7 +24,7 @@ static const char *const schedule_names[] = {DT_SCHEDULE_LIST(NAME)};
 static void print_arithmetic(const struct dt_folder_event *folder, const struct dt_run_event *run)
 {
     const struct dt_config *c = folder->config;
-    const int n = folder->world_size;
+    const int n = run->n_workers;
     const char *times = dt_terminal_times();
     if (c->batch_global > 0) {
         fprintf(stderr, "  batch %lld over %d rank%s, lr %g", (long long)c->batch_global, n, n == 1 ? "" : "s", run->lr);
@@ -69,7 +69,12 @@ static void print_averaging(const struct dt_folder_event *folder, const struct d
     if (folder->world_size == 1 || !folder->config->dist.average) {
         return;
     }
-    fprintf(stderr, "  allreduce of gradients: %d bucket%s, %s", a->n_buckets, a->n_buckets == 1 ? "" : "s", a->allreduce);
+    if (a->n_servers > 0) {
+        fprintf(stderr, "  weights in %d piece%s with %d server%s: %s", a->n_buckets, a->n_buckets == 1 ? "" : "s", a->n_servers,
+                a->n_servers == 1 ? "" : "s", a->allreduce);
+    } else {
+        fprintf(stderr, "  allreduce of gradients: %d bucket%s, %s", a->n_buckets, a->n_buckets == 1 ? "" : "s", a->allreduce);
+    }
     if (a->across != NULL) {
         fprintf(stderr, " in each of %d hosts, %s between them", a->n_hosts, a->across);
     }
@@ -199,7 +204,7 @@ static void print_times(const struct dt_end_event *end, int world_size)
     fprintf(stderr, "  %-13s %9.3f ms\n", "total", total * per_step);
 }
 
-static void print_traffic(const struct dt_step_traffic *counted, const struct dt_step_traffic *foretold)
+static void print_traffic(const char *of, const struct dt_step_traffic *counted, const struct dt_step_traffic *foretold)
 {
     char text[120];
     if (!counted->known || counted->messages == 0) {
@@ -208,7 +213,7 @@ static void print_traffic(const struct dt_step_traffic *counted, const struct dt
     const bool as_foretold = foretold->messages == counted->messages && foretold->bytes == counted->bytes &&
                              foretold->bytes_between == counted->bytes_between;
     dt_traffic_text(counted, text, sizeof text);
-    fprintf(stderr, "allreduce of a step: %s%s\n", text,
+    fprintf(stderr, "%s of a step: %s%s\n", of, text,
             !foretold->known ? ""
             : as_foretold    ? ", as foretold"
                              : ", which is NOT as foretold");
@@ -232,7 +237,8 @@ static void print_end(const struct dt_sinks *sinks, const struct dt_end_event *e
         dt_text_print(stderr, "saved %s", end->checkpoint[0] != '\0' ? end->checkpoint : "nothing new: no step was left");
     }
     print_times(end, sinks->folder.world_size);
-    print_traffic(&end->traffic, &end->foretold);
+    const bool servers = sinks->folder.config->dist.strategy != DT_STRATEGY_ALLREDUCE;
+    print_traffic(servers ? "messages" : "allreduce", &end->traffic, &end->foretold);
     print_memory(&end->memory);
 }
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "base/text.h"
 #include "cli/report/text.h"
 
@@ -15,9 +16,13 @@ static const char *const sharding_names[] = {
 /* "shard: 15,000 of 60,000 samples" */
 static int data_text(const struct dt_folder_event *folder, const struct dt_run_event *run, int rank, char text[DATA_SIZE])
 {
-    char n_rows[32], n_total[32];
+    char n_rows[32], n_total[32], held[DT_BYTES_TEXT_SIZE];
+    const struct dt_rank_info *info = &run->ranks[rank];
+    if (!info->works) {
+        return snprintf(text, DATA_SIZE, "none: serves %s of weights", dt_bytes_text((double)info->held, held));
+    }
     return snprintf(text, DATA_SIZE, "%s: %s of %s samples", sharding_names[folder->config->sharding],
-                    dt_count_text((double)run->ranks[rank].n_samples, n_rows, sizeof n_rows),
+                    dt_count_text((double)info->n_samples, n_rows, sizeof n_rows),
                     dt_count_text((double)run->n_train, n_total, sizeof n_total));
 }
 

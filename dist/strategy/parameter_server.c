@@ -20,8 +20,9 @@ struct parameter_server {
     struct dt_roles roles;
     struct dt_placement placement;
     struct dt_wire *wire;           /* NULL: there is one rank */
+    struct dt_wire *shares_wire;    /* the same for what servers give out outside of steps, which does not count */
     struct link *links;             /* (n_pieces, n_workers); a worker uses its own column alone */
-    struct dt_wire_request *shares; /* (n_pieces, size): of what servers give out outside of steps */
+    struct dt_wire_request *shares; /* (n_pieces, size): on it */
     float *incoming;                /* server: (n_workers, arena), gradients of the others */
     float *sums;                    /* server: (arena) */
     /* of the step under way */
@@ -270,7 +271,7 @@ static enum dt_status progress_shares(struct dt_request *request, bool *done)
     struct parameter_server *self = request->handle;
     *done = true;
     for (int i = 0; i < self->placement.n_pieces * self->base.spec.comm->size && *done; i++) {
-        DT_TRY(dt_wire_test(self->wire, &self->shares[i], done));
+        DT_TRY(dt_wire_test(self->shares_wire, &self->shares[i], done));
     }
     return DT_OK;
 }
@@ -284,11 +285,11 @@ static enum dt_status share_piece(struct parameter_server *self, int piece, floa
     const int from = holder(self, piece);
     for (int rank = 0; rank < comm->size && holds(self, piece); rank++) {
         if (rank != from && lacks(self, rank)) {
-            DT_TRY(dt_wire_send(self->wire, rank, tag(piece, TAG_SHARE), array + p->begin, piece_bytes(p), &requests[rank]));
+            DT_TRY(dt_wire_send(self->shares_wire, rank, tag(piece, TAG_SHARE), array + p->begin, piece_bytes(p), &requests[rank]));
         }
     }
     return from != comm->rank && lacks(self, comm->rank)
-               ? dt_wire_receive(self->wire, from, tag(piece, TAG_SHARE), array + p->begin, piece_bytes(p), &requests[from])
+               ? dt_wire_receive(self->shares_wire, from, tag(piece, TAG_SHARE), array + p->begin, piece_bytes(p), &requests[from])
                : DT_OK;
 }
 
@@ -322,34 +323,19 @@ static enum dt_status server_collect_state(struct dt_strategy *strategy)
 
 /* ---- */
 
-/* By the rank that sends most: the server that holds most. */
-static struct dt_step_traffic foretell(const struct parameter_server *self)
-{
-    struct dt_step_traffic most = {.known = true, .by_each = self->base.spec.comm->size == 1};
-    double pieces[DT_MAX_PARAMS] = {0}, bytes[DT_MAX_PARAMS] = {0};
-    for (int i = 0; i < self->placement.n_pieces; i++) {
-        const struct dt_piece *p = &self->placement.pieces[i];
-        const int n_away = self->roles.n_workers - (p->server + self->roles.first_server < self->roles.n_workers);
-        pieces[p->server] += n_away;
-        bytes[p->server] += (double)n_away * (double)piece_bytes(p);
-        most.messages = pieces[p->server] > most.messages ? pieces[p->server] : most.messages;
-        most.bytes = bytes[p->server] > most.bytes ? bytes[p->server] : most.bytes;
-    }
-    return most;
-}
-
 static void server_describe(const struct dt_strategy *strategy, struct dt_averaging *out)
 {
     const struct parameter_server *self = (const struct parameter_server *)strategy;
     out->n_buckets = self->placement.n_pieces;
-    out->traffic = foretell(self);
+    out->n_servers = self->roles.n_servers;
+    out->traffic = dt_traffic_of_servers(self->base.spec.comm, &self->roles, &self->placement);
 }
 
-static bool server_sent(const struct dt_strategy *strategy, struct dt_wire_count *out)
+static bool server_sent(const struct dt_strategy *strategy, struct dt_wire_sent *out)
 {
     const struct parameter_server *self = (const struct parameter_server *)strategy;
     if (self->wire != NULL) {
-        *out = dt_wire_total(self->wire);
+        *out = dt_wire_sent(self->wire);
     }
     return true;
 }
@@ -358,6 +344,7 @@ static void server_close(struct dt_strategy *strategy)
 {
     struct parameter_server *self = server_of(strategy);
     dt_wire_close(self->wire);
+    dt_wire_close(self->shares_wire);
     dt_optimizer_close(&strategy->optimizer);
     dt_network_memory_close(strategy->spec.backend, &strategy->memory);
     free(self->links);
@@ -406,6 +393,7 @@ static enum dt_status open_parts(struct parameter_server *self)
     }
     if (spec->comm->size > 1) {
         DT_TRY(dt_wire_open_mpi(spec->comm, &self->wire));
+        DT_TRY(dt_wire_open_mpi(spec->comm, &self->shares_wire));
     }
     DT_TRY(dt_network_memory_open(spec->backend, spec->model, &self->base.memory));
     return dt_optimizer_open(&spec->optimizer, spec->backend, n_elems, NULL, &self->base.optimizer);

@@ -36,6 +36,7 @@ struct dt_averaging {
     const char *across;    /* the name of what goes on between hosts, if that is another; or NULL */
     const char *why;       /* it is this one; or "" */
     int n_buckets, n_hosts;
+    int n_servers;                  /* that hold the weights; 0: every rank does */
     struct dt_step_traffic traffic; /* foretold */
 };
 

@@ -4,6 +4,8 @@
 #define DT_DIST_STRATEGY_TRAFFIC_H
 
 #include "dist/strategy/grad_sync.h"
+#include "dist/strategy/placement.h"
+#include "dist/strategy/roles.h"
 
 /* By the rank that sends most of each. */
 struct dt_step_traffic {
@@ -17,9 +19,13 @@ struct dt_step_traffic {
 /* By the algorithm, bucket by bucket. Local. known: false also where shared memory and messages are mixed. */
 struct dt_step_traffic dt_traffic_foretell(const struct dt_allreduce *allreduce, const struct dt_grad_sync *sync);
 
+/* Where servers hold the weights: a worker sends its gradients once, a server the weights to every worker. */
+struct dt_step_traffic dt_traffic_of_servers(const struct dt_comm *comm, const struct dt_roles *roles,
+                                             const struct dt_placement *placement);
+
 struct dt_planned_traffic {
-    int n_buckets;
-    struct dt_step_traffic step; /* not known but for the algorithms of dist/allreduce/algorithm.h and what is built of them */
+    int n_buckets;               /* or pieces, with servers */
+    struct dt_step_traffic step; /* not known but for servers, and the algorithms of dist/allreduce/algorithm.h */
 };
 
 /* The same before anything is opened, for these ranks on their hosts; as if those of a host could share memory. DT_INTERNAL. Local.

@@ -1,0 +1,120 @@
+#!/usr/bin/env bash
+# Servers hold the weights: the bits of an allreduce of as many workers, messages as foretold, resume under any strategy, and an end of
+# the whole job, with the name of the rank, when a server dies or hangs. usage: DTRAIN=... MPIEXEC=... test_servers.sh
+# shellcheck disable=SC2317 # functions that wait_for calls
+# shellcheck source=tests/cli_lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/cli_lib.sh"
+cat >config.json <<'JSON'
+{
+  "data": { "format": "synthetic", "train_samples": 600, "test_samples": 60 },
+  "model": {
+    "input": [1, 12, 12],
+    "layers": [
+      { "type": "conv2d", "filters": 8, "kernel": 3, "activation": "relu" },
+      { "type": "max_pool2d", "size": 2 },
+      { "type": "flatten" },
+      { "type": "dropout", "rate": 0.25 },
+      { "type": "dense", "units": 16, "activation": "relu" },
+      { "type": "dense", "units": 10 }
+    ]
+  },
+  "train": { "epochs": 2, "seed": 5, "batch": { "per_rank": 16 }, "accumulate": 2, "optimizer": { "type": "adam", "lr": 0.002 } },
+  "distributed": { "check_every": 1 },
+  "device": "cpu",
+  "threads": 1
+}
+JSON
+cat >tensors.py <<'PY'
+"""Whether the newest checkpoints of two runs hold the same tensors, weights and optimizer state, to the bit."""
+import glob, json, struct, sys
+def tensors(run):
+    data = open(sorted(glob.glob(run + "/checkpoints/step-*"))[-1], "rb").read()
+    n = 8 + struct.unpack("<Q", data[:8])[0]
+    return {k: data[n + v["data_offsets"][0]:n + v["data_offsets"][1]] for k, v in json.loads(data[8:n]).items() if k != "__metadata__"}
+first = tensors(sys.argv[1])
+assert len(first) == 18, len(first)
+for other in sys.argv[2:]:
+    assert tensors(other) == first, other
+PY
+
+train() { # train RUN RANKS ARGUMENT...
+  local run=$1 n=$2
+  shift 2
+  check "$run: the run fails" timeout 120 "$MPIEXEC" -n "$n" "$DTRAIN" --config config.json --run "$run" "$@" >"$run.out" 2>"$run.err" </dev/null
+}
+servers() { echo --set distributed.strategy=parameter_server --set "distributed.parameter_server.servers=$1"; }
+central='--set distributed.strategy=central'
+
+# shellcheck disable=SC2046,SC2086 # arguments
+{
+  for workers in 1 2 3; do
+    train "all$workers" $workers
+    train "one$workers" $((workers + 1)) $(servers 1)
+    train "two$workers" $((workers + 2)) $(servers 2)
+    train "central$workers" $workers $central
+    check "$workers workers: other bits than an allreduce" python3 tensors.py "all$workers" "one$workers" "two$workers" "central$workers"
+    for run in "one$workers" "two$workers"; do
+      check "$run: messages" grep -q '^messages of a step: .* sent by .*, as foretold$' "$run.err"
+    done
+  done
+  check 'the roster does not tell servers from workers' test "$(grep -c 'none: serves ' two3.err)" -eq 2
+  train apart 2 $(servers 1) --set distributed.overlap=false
+  check 'without overlap: other bits' python3 tensors.py all1 apart
+
+  # A run goes on under the strategy that it began with, or another.
+  train half 3 $(servers 1) --set train.max_steps=13
+  cp -r half half2
+  train half 3 $(servers 1) --resume
+  train half2 2 --resume
+  check 'resumed: other bits' python3 tensors.py all2 half half2
+  grep -q 'resumed from .* 13 steps done$' half2.err || fail 'not resumed' half2.err
+  train other 2 --set train.max_steps=13
+  train other 4 $(servers 2) --resume
+  check 'resumed with servers: other bits' python3 tensors.py all2 other
+}
+
+# What cannot be.
+refused() { # refused RANKS TEXT ARGUMENT...
+  local n=$1 text=$2 got=0
+  shift 2
+  "$MPIEXEC" -n "$n" "$DTRAIN" --config config.json --run no "$@" >no.out 2>no.err </dev/null || got=$?
+  check "$text: exit code $got" test "$got" -eq 78
+  check "$text: the words" grep -qF "$text" no.err
+  check "$text: more than one line" test "$(wc -l <no.err)" -eq 1
+}
+# shellcheck disable=SC2046,SC2086
+{
+  refused 2 'distributed.parameter_server.servers: 2 servers of 2 ranks leave no worker' $(servers 2)
+  refused 2 'train.optimizer.clip_norm needs the norm of the whole gradient' $central --set train.optimizer.clip_norm=1
+  check 'plan: the servers' grep -qE '^  server 1, rank 3: .*weight.*, [0-9.]+ [kM]?B$' <("$MPIEXEC" -n 4 "$DTRAIN" plan --config config.json $(servers 2) 2>&1)
+}
+
+# A server that dies, that hangs, and a job that is told to stop.
+start() { # start RUN: a job of two workers and a server that does not end by itself; sets job and ranks
+  # shellcheck disable=SC2046
+  DTRAIN_TIMEOUT=2 "$MPIEXEC" -n 3 "$DTRAIN" --config config.json --run "$work/$1" $(servers 1) --set train.epochs=1000000 >"$1.out" 2>"$1.err" </dev/null &
+  job=$!
+  check "$1: makes no steps" wait_for 60 has_epoch "$1"
+  mapfile -t ranks < <(ranks_of "$work/$1")
+}
+has_epoch() { grep -q '"type":"epoch"' "$1/metrics.jsonl" 2>/dev/null; }
+ended() { # ended RUN CODE
+  check "$1: processes are left" wait_for 20 gone "$work/$1"
+  got=0
+  wait "$job" 2>/dev/null || got=$?
+}
+start killed
+kill -KILL "${ranks[2]}"
+ended killed
+check 'killed: exit code 0' test "$got" -ne 0
+start hangs
+kill -STOP "${ranks[2]}"
+wait_for 30 grep -q 'rank 2 ' hangs.err || fail 'hangs: the server is not named' hangs.err
+kill -KILL "${ranks[2]}" 2>/dev/null
+ended hangs
+check "hangs: the words" grep -qE "stalled for [0-9]+ s: rank 2 " hangs.err
+start stopped
+kill -TERM "$job"
+ended stopped
+check "stopped: exit code $got" test "$got" -eq 75
+finish
