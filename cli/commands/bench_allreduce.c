@@ -340,9 +340,13 @@ static enum dt_status run(struct bench *b, const struct dt_args *args)
 enum dt_status dt_bench_allreduce(struct dt_world *world, const struct dt_args *args)
 {
     struct bench *b = calloc(1, sizeof *b);
-    DT_TRY(dt_world_agree(world, b != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory")));
+    enum dt_status s = dt_world_agree(world, b != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory"));
+    if (b == NULL || s != DT_OK) {
+        free(b);
+        return s;
+    }
     b->world = world;
-    const enum dt_status s = run(b, args);
+    s = run(b, args);
     cJSON_Delete(b->json);
     if (s != DT_STALLED) {
         free(b->host); /* messages may still be on their way */

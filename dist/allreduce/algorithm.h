@@ -113,7 +113,10 @@ struct dt_fold {
 
 static inline struct dt_fold dt_fold_of(int size)
 {
-    const int n_levels = dt_log2_ceil(size + 1) - 1;
+    int n_levels = 0;
+    while (n_levels < 30 && 2 << n_levels <= size) {
+        n_levels++;
+    }
     return (struct dt_fold){.n_active = 1 << n_levels, .n_levels = n_levels, .n_extra = size - (1 << n_levels)};
 }
 

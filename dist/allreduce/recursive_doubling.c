@@ -27,6 +27,6 @@ int dt_recursive_doubling_round(int rank, int size, size_t n_elems, int round, s
 struct dt_traffic dt_recursive_doubling_formula(int size, size_t n_elems)
 {
     const struct dt_fold fold = dt_fold_of(size);
-    const uint64_t n = (uint64_t)(fold.n_active * fold.n_levels + 2 * fold.n_extra);
+    const uint64_t n = (uint64_t)fold.n_active * (uint64_t)fold.n_levels + 2 * (uint64_t)fold.n_extra;
     return (struct dt_traffic){.messages = n, .elements = n * n_elems};
 }
