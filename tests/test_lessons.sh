@@ -49,4 +49,9 @@ wrong 2 gradtape
 refused 78 'lab gradtape: it takes two ranks, not 1 (mpirun -np 2 dtrain lab gradtape)' 0 gradtape
 refused 78 'lab gradtape: it takes two ranks, not 3 (mpirun -np 2 dtrain lab gradtape)' 3 gradtape
 refused 64 '--config does not belong to lab gradtape (see dtrain --help)' 2 gradtape --config x.json
+
+right 0 lr
+check 'lr: 9.88 is not there five times' test "$(grep -cE ' 9\.88$' out)" = 5
+check 'lr: no warm-up' grep -q '^  epoch 0: 0.001, epoch 1.5: 0.0025, epoch 3: 0.004$' out
+wrong 0 lr
 finish

@@ -1,0 +1,100 @@
+#include "cli/commands/lab/chart.h"
+
+#include <math.h>
+
+/* Of the picture, and of the plot in it. */
+#define WIDTH 440
+#define HEIGHT 320
+#define LEFT 62
+#define RIGHT 14
+#define TOP 14
+#define BOTTOM 48
+#define MAX_TICKS 6
+
+static double share(const struct dt_axis *axis, double value)
+{
+    return axis->log ? log(value / axis->low) / log(axis->high / axis->low) : (value - axis->low) / (axis->high - axis->low);
+}
+
+double dt_chart_x(const struct dt_chart *chart, double value)
+{
+    return LEFT + share(&chart->x, value) * (WIDTH - LEFT - RIGHT);
+}
+
+double dt_chart_y(const struct dt_chart *chart, double value)
+{
+    return HEIGHT - BOTTOM - share(&chart->y, value) * (HEIGHT - TOP - BOTTOM);
+}
+
+/* 1, 2 or 5 times a power of ten: so many from end to end that there is room for them. */
+static double tick_step(const struct dt_axis *axis)
+{
+    const double span = axis->high - axis->low;
+    double step = pow(10, floor(log10(span / MAX_TICKS)));
+    for (int i = 0; span / step > MAX_TICKS; i++) {
+        step *= i % 3 == 1 ? 2.5 : 2;
+    }
+    return step;
+}
+
+static void tick_x(const struct dt_chart *c, double value)
+{
+    const double x = dt_chart_x(c, value);
+    fprintf(c->out, "<path class=\"grid\" d=\"M%.1f %dV%d\"/><text x=\"%.1f\" y=\"%d\">%g</text>\n", x, TOP, HEIGHT - BOTTOM, x,
+            HEIGHT - BOTTOM + 18, value);
+}
+
+static void tick_y(const struct dt_chart *c, double value)
+{
+    const double y = dt_chart_y(c, value);
+    fprintf(c->out, "<path class=\"grid\" d=\"M%d %.1fH%d\"/><text class=\"end\" x=\"%d\" y=\"%.1f\">%g</text>\n", LEFT, y,
+            WIDTH - RIGHT, LEFT - 6, y + 4, value);
+}
+
+static void draw_ticks(const struct dt_chart *c, const struct dt_axis *axis, void (*tick)(const struct dt_chart *c, double value))
+{
+    const double factor = axis->high / axis->low > 200 ? 10 : 2, step = axis->log ? 0 : tick_step(axis);
+    const double first = axis->log ? pow(factor, ceil(log(axis->low) / log(factor) - 1e-9)) : ceil(axis->low / step - 1e-9) * step;
+    for (int i = 0; i < 20; i++) {
+        const double value = axis->log ? first * pow(factor, i) : first + i * step;
+        if (value > axis->high * (1 + 1e-9) + (axis->log ? 0 : 1e-9)) {
+            break;
+        }
+        tick(c, fabs(value) < 1e-12 ? 0 : value);
+    }
+}
+
+void dt_chart_begin(const struct dt_chart *c)
+{
+    fprintf(c->out, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">\n", WIDTH, HEIGHT, c->label);
+    draw_ticks(c, &c->x, tick_x);
+    draw_ticks(c, &c->y, tick_y);
+    fprintf(c->out, "<text x=\"%d\" y=\"%d\">%s</text>\n", (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, c->x.name);
+    fprintf(c->out, "<text transform=\"translate(15 %d) rotate(-90)\">%s</text>\n", (TOP + HEIGHT - BOTTOM) / 2, c->y.name);
+}
+
+void dt_chart_end(const struct dt_chart *c)
+{
+    fputs("</svg>\n", c->out);
+}
+
+void dt_chart_line(const struct dt_chart *c, const char *class, int n, const double *x, const double *y)
+{
+    fprintf(c->out, "<path class=\"%s\" d=\"", class);
+    for (int i = 0; i < n; i++) {
+        fprintf(c->out, "%c%.1f %.1f", i == 0 ? 'M' : 'L', dt_chart_x(c, x[i]), dt_chart_y(c, y[i]));
+    }
+    fputs("\"/>\n", c->out);
+}
+
+void dt_chart_dot(const struct dt_chart *c, const char *class, double x, double y)
+{
+    fprintf(c->out, "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"4\"/>\n", class, dt_chart_x(c, x), dt_chart_y(c, y));
+}
+
+void dt_chart_note(const struct dt_chart *c, const char *class, double x, double y, const char *text)
+{
+    const double beside = class[0] == 's' ? 8 : -8;
+    fprintf(c->out, "<text class=\"%s\" x=\"%.1f\" y=\"%.1f\">%s</text>\n", class, dt_chart_x(c, x) + beside, dt_chart_y(c, y) + 4,
+            text);
+}

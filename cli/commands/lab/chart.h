@@ -1,0 +1,31 @@
+/* A chart as SVG: two axes, and lines and dots in their units, in the classes of page.h. */
+#ifndef DT_CLI_COMMANDS_LAB_CHART_H
+#define DT_CLI_COMMANDS_LAB_CHART_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+struct dt_axis {
+    const char *name;
+    double low, high;
+    bool log; /* low > 0; ticks at powers of ten, or of two where there are few */
+};
+
+struct dt_chart {
+    FILE *out;
+    const char *label; /* for who cannot see it */
+    struct dt_axis x, y;
+};
+
+/* Where a value is in the picture. */
+double dt_chart_x(const struct dt_chart *chart, double value);
+double dt_chart_y(const struct dt_chart *chart, double value);
+
+void dt_chart_begin(const struct dt_chart *chart);
+void dt_chart_end(const struct dt_chart *chart);
+void dt_chart_line(const struct dt_chart *chart, const char *class, int n, const double *x, const double *y);
+void dt_chart_dot(const struct dt_chart *chart, const char *class, double x, double y);
+/* Beside the point: class "start" on its right, "end" on its left. */
+void dt_chart_note(const struct dt_chart *chart, const char *class, double x, double y, const char *text);
+
+#endif
