@@ -318,6 +318,7 @@ enum dt_status dt_args_parse(int argc, char *const *argv, struct dt_args *out)
     out->algorithm = p.values[OPTION_ALGORITHM];
     out->ranks = p.values[OPTION_RANKS];
     out->elements = p.values[OPTION_ELEMENTS];
+    out->batch = p.values[OPTION_BATCH];
     out->html = p.values[OPTION_HTML];
     return DT_OK;
 }

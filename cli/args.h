@@ -71,6 +71,7 @@ struct dt_args {
     const char *min_bytes, *max_bytes, *factor, *iters, *warmup, *check; /* bench allreduce; NULL: the default */
     const char *latency, *bandwidth;                                     /* bench allreduce; NULL: as the network is */
     const char *algorithm, *ranks, *elements;                            /* lab allreduce; NULL: the default */
+    const char *batch;                                                   /* lab linear; NULL: all */
     const char *html;                                                    /* NULL: no page */
 };
 

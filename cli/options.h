@@ -44,6 +44,7 @@ enum takes { TAKES_NOTHING, TAKES_VALUE, TAKES_OPTIONAL_VALUE };
       "the algorithm, default ring; any of the table that it prints")                                                              \
     X(OPTION_RANKS, "ranks", 0, "N", TAKES_VALUE, ON(LAB_ALLREDUCE), "how many ranks, default 4, at most 64")                      \
     X(OPTION_ELEMENTS, "elements", 0, "N", TAKES_VALUE, ON(LAB_ALLREDUCE), "floats on each rank, default as many as ranks")        \
+    X(OPTION_BATCH, "batch", 0, "1|16|all", TAKES_VALUE, ON(LAB_LINEAR), "samples of a rank's step, default all that it has")      \
     X(OPTION_HTML, "html", 0, "FILE", TAKES_VALUE, ON_PAGES,                                                                       \
       "write the lesson as a page with pictures, too; of an allreduce for at most 16 ranks")                                       \
     X(OPTION_HELP, "help", 'h', "", TAKES_NOTHING, ON_ALL, "print this text")                                                      \

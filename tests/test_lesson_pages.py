@@ -14,6 +14,8 @@ DTRAIN, MPIEXEC = map(os.path.abspath, sys.argv[1:])
 PASS = r"PASS: all \d+ golden numbers came out"
 LESSONS = (  # ranks, or 0 for no launcher; arguments; what the page's text must have
     (2, "gradtape", (PASS, "26.431675", "2.0128188, 2.7977395; 4", "1.3814857, 2.129148; 4", "-0.3814857, -1.129148; -3")),
+    (2, "linear", (PASS, "1.963652, 2.529543", "1.414214|1.41421")),
+    (2, "linear --batch 1", (PASS,)),
     (0, "lr", (PASS, "9.88", "0.0025", "0.395203")),
     (0, "allreduce", ("all ranks have the same: yes", "it is the exact sum: yes", "by the formula 24: equal")),
 )

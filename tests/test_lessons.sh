@@ -46,9 +46,19 @@ for text in 26.431675 '2.0128188, 2.7977395; 4' '0.75015247, 1.4605565; 4' '1.38
   check "gradtape: the page has no $text" grep -qF -- "$text" gradtape.html
 done
 wrong 2 gradtape
-refused 78 'lab gradtape: it takes two ranks, not 1 (mpirun -np 2 dtrain lab gradtape)' 0 gradtape
-refused 78 'lab gradtape: it takes two ranks, not 3 (mpirun -np 2 dtrain lab gradtape)' 3 gradtape
+refused 78 'lab gradtape: it takes 2 ranks, not 1 (mpirun -np 2 dtrain lab gradtape)' 0 gradtape
+refused 78 'lab gradtape: it takes 2 ranks, not 3 (mpirun -np 2 dtrain lab gradtape)' 3 gradtape
 refused 64 '--config does not belong to lab gradtape (see dtrain --help)' 2 gradtape --config x.json
+
+right 2 linear
+check 'linear: the two ranks, or one process, end at another line' test "$(grep -cE '^(on +on|one process) +1\.963652, 2\.529543 ' out)" = 2
+check 'linear: averaging alone does not keep the distance' grep -qE '^on +off .* 1.4142[0-9]{2} ' out
+wrong 2 linear
+right 2 linear --batch 16
+right 2 linear --batch 1
+check 'linear: single samples never raise the loss' grep -qE '^Batch 1: [1-9][0-9]* of 64 steps raised' out
+refused 64 "--batch: '2' is none of 1, 16, all" 2 linear --batch 2
+refused 78 'lab linear: it takes 2 ranks, not 1 (mpirun -np 2 dtrain lab linear)' 0 linear
 
 right 0 lr
 check 'lr: 9.88 is not there five times' test "$(grep -cE ' 9\.88$' out)" = 5

@@ -67,6 +67,8 @@ static void draw_ticks(const struct dt_chart *c, const struct dt_axis *axis, voi
 void dt_chart_begin(const struct dt_chart *c)
 {
     fprintf(c->out, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">\n", WIDTH, HEIGHT, c->label);
+    fprintf(c->out, "<clipPath id=\"plot\"><rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/></clipPath>\n", LEFT, TOP,
+            WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM);
     draw_ticks(c, &c->x, tick_x);
     draw_ticks(c, &c->y, tick_y);
     fprintf(c->out, "<text x=\"%d\" y=\"%d\">%s</text>\n", (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, c->x.name);
@@ -80,7 +82,7 @@ void dt_chart_end(const struct dt_chart *c)
 
 void dt_chart_line(const struct dt_chart *c, const char *class, int n, const double *x, const double *y)
 {
-    fprintf(c->out, "<path class=\"%s\" d=\"", class);
+    fprintf(c->out, "<path class=\"%s\" clip-path=\"url(#plot)\" d=\"", class);
     for (int i = 0; i < n; i++) {
         fprintf(c->out, "%c%.1f %.1f", i == 0 ? 'M' : 'L', dt_chart_x(c, x[i]), dt_chart_y(c, y[i]));
     }

@@ -23,6 +23,7 @@ double dt_chart_y(const struct dt_chart *chart, double value);
 
 void dt_chart_begin(const struct dt_chart *chart);
 void dt_chart_end(const struct dt_chart *chart);
+/* What lies outside the axes is cut off. */
 void dt_chart_line(const struct dt_chart *chart, const char *class, int n, const double *x, const double *y);
 void dt_chart_dot(const struct dt_chart *chart, const char *class, double x, double y);
 /* Beside the point: class "start" on its right, "end" on its left. */

@@ -218,10 +218,7 @@ static void print_lesson(const struct dt_tape t[2])
 enum dt_status dt_lab_gradtape(struct dt_world *world, const struct dt_args *args)
 {
     struct dt_tape mine = {.first = 0}, both[2];
-    if (world->size != 2) {
-        return dt_error_agreed(
-            dt_error(DT_CONFIG, "lab gradtape: it takes two ranks, not %d (mpirun -np 2 dtrain lab gradtape)", world->size));
-    }
+    DT_TRY(dt_lab_need_ranks(world, "gradtape", 2));
     DT_TRY(run(world, &mine));
     DT_TRY(dt_comm_allgather(world->comm, &mine, both, sizeof mine, "the numbers of both ranks"));
     const struct dt_golden golden = check(both);

@@ -14,6 +14,9 @@ struct dt_world;
 #define DT_LESSON_LIST(X)                                                                                                  \
     X(DT_COMMAND_LAB_GRADTAPE, "lab gradtape", "Horovod's worked example: gradients, mean, step, broadcast",               \
       "mpirun -np 2 dtrain lab gradtape [--html FILE]", "  mpirun -np 2 dtrain lab gradtape\n", together, dt_lab_gradtape) \
+    X(DT_COMMAND_LAB_LINEAR, "lab linear", "what averaging and broadcasting are for: a line on two ranks",                 \
+      "mpirun -np 2 dtrain lab linear [--batch 1|16|all] [--html FILE]", "  mpirun -np 2 dtrain lab linear --batch 16\n",  \
+      together, dt_lab_linear)                                                                                             \
     X(DT_COMMAND_LAB_LR, "lab lr", "why the learning rate grows with the batch; warm-up", "dtrain lab lr [--html FILE]",   \
       "  dtrain lab lr\n", alone, dt_lab_lr)                                                                               \
     X(DT_COMMAND_LAB_ALLREDUCE, "lab allreduce", "show an allreduce round by round; no mpirun",                            \

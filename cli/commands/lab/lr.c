@@ -13,7 +13,7 @@
 #include "model/schedule.h"
 
 #define N_RATES 5 /* four halvings */
-#define HALF (DT_LAB_N_POINTS / 2)
+enum { HALF = DT_LAB_N_POINTS / 2 };
 #define N_EPOCHS_SHOWN 5
 
 struct point {

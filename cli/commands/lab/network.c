@@ -3,6 +3,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum dt_status dt_lab_need_ranks(const struct dt_world *world, const char *lesson, int n)
+{
+    if (world->size == n) {
+        return DT_OK;
+    }
+    return dt_error_agreed(
+        dt_error(DT_CONFIG, "lab %s: it takes %d ranks, not %d (mpirun -np %d dtrain lab %s)", lesson, n, world->size, n, lesson));
+}
+
 static enum dt_status open_parts(const struct dt_lab_network_spec *spec, struct dt_lab_network *out)
 {
     struct dt_strategy_spec strategy = {

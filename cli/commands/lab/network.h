@@ -2,6 +2,7 @@
 #ifndef DT_CLI_COMMANDS_LAB_NETWORK_H
 #define DT_CLI_COMMANDS_LAB_NETWORK_H
 
+#include "dist/ranks/world.h"
 #include "dist/strategy/strategies.h"
 
 struct dt_lab_network_spec {
@@ -24,6 +25,9 @@ struct dt_lab_network {
  */
 enum dt_status dt_lab_network_open(const struct dt_lab_network_spec *spec, struct dt_lab_network *out);
 void dt_lab_network_close(struct dt_lab_network *network); /* a zeroed one is fine */
+
+/* DT_CONFIG on every rank unless there are `n`: what mpirun has to start for the lesson. */
+enum dt_status dt_lab_need_ranks(const struct dt_world *world, const char *lesson, int n);
 
 float *dt_lab_param(struct dt_lab_network *network, const char *name);            /* a tensor's elements */
 const float *dt_lab_grad(const struct dt_lab_network *network, const char *name); /* summed over the ranks if they average */
