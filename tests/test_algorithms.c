@@ -13,13 +13,14 @@ static struct dt_wire *wires[MAX_RANKS];
 static struct dt_executor executors[MAX_RANKS];
 static struct buffer data[MAX_RANKS];
 static struct dt_move moves[2 * MAX_RANKS];
+static const struct dt_compression_spec *compression; /* of what opens from now on; NULL: none */
 
 static void open_ranks(const struct dt_algorithm *algorithm, int size, size_t n_elems)
 {
     CHECK_INT(dt_wire_open_local(size, wires), DT_OK);
     for (int r = 0; r < size; r++) {
         data[r] = buffer_open(n_elems + 2 * N_AROUND);
-        CHECK_INT(dt_executor_open(algorithm, wires[r], data[r].data, data[r].n, SLOT + 1, &executors[r]), DT_OK);
+        CHECK_INT(dt_executor_open(algorithm, wires[r], data[r].data, data[r].n, SLOT + 1, compression, &executors[r]), DT_OK);
     }
 }
 
@@ -141,6 +142,89 @@ static void check_floats(const struct dt_algorithm *algorithm, int size, size_t 
     close_ranks(size);
 }
 
+static void fill_compressible(int size, size_t n_elems)
+{
+    fill_fractions(size);
+    for (int r = 0; r < size; r++) {
+        for (size_t i = N_AROUND; i < N_AROUND + n_elems; i++) {
+            data[r].data[i] *= i % 3 == 0 ? -1.0f : 1.0f;
+        }
+        if (n_elems > 1) {
+            data[r].data[N_AROUND + 1] = r == size / 2 ? NAN : 1;
+        }
+    }
+}
+
+static void check_alike(const struct dt_algorithm *algorithm, int size, size_t n_elems, const struct buffer *first)
+{
+    for (int r = 0; r < size; r++) {
+        if (memcmp(data[r].data + N_AROUND, first->data + N_AROUND, n_elems * sizeof(float)) != 0) {
+            CHECK_FAIL("%s, %d ranks, %zu elements as %s: rank %d has other sums", algorithm->name, size, n_elems,
+                       dt_compression_names[compression->type], r);
+        }
+    }
+}
+
+/* The bytes of a sum: of encodings that can be added, in parts of any length; else of whole ranges. */
+static void check_bytes(const struct dt_algorithm *algorithm, int size, size_t n_elems)
+{
+    const struct dt_codec codec = dt_codec_of(compression);
+    const struct dt_traffic t = dt_algorithm_formula(algorithm, size, n_elems);
+    uint64_t n_bytes = 0;
+    for (int r = 0; r < size; r++) {
+        n_bytes += dt_wire_total(wires[r]).bytes;
+    }
+    CHECK_INT(n_bytes, codec.ops->summable ? dt_codec_bytes(&codec, t.elements) : t.messages * dt_codec_bytes(&codec, n_elems));
+}
+
+/* Compressed: the same bits everywhere, and without error feedback in every run; near the sum; what is not a number arrives. */
+static void check_compressed(const struct dt_algorithm *algorithm, int size, size_t n_elems)
+{
+    open_ranks(algorithm, size, n_elems);
+    fill_compressible(size, n_elems);
+    struct buffer before = copy_of(&data[0]);
+    run_all(size, n_elems, true);
+    check_bytes(algorithm, size, n_elems);
+    struct buffer first = copy_of(&data[0]);
+    for (int run = 0; run < 3; run++) {
+        check_alike(algorithm, size, n_elems, &first);
+        fill_compressible(size, n_elems);
+        run_all(size, n_elems, run == 1);
+        if (compression->error_feedback) {
+            memcpy(first.data, data[0].data, first.n * sizeof(float));
+        }
+    }
+    CHECK(n_elems < 2 || isnan(first.data[N_AROUND + 1]));
+    for (size_t i = 0; i < N_AROUND; i++) {
+        CHECK(before.data[i] == first.data[i] && before.data[first.n - 1 - i] == first.data[first.n - 1 - i]);
+    }
+    for (size_t i = N_AROUND; compression->type < DT_COMPRESSION_INT8 && i < N_AROUND + n_elems; i++) {
+        double exact = 0;
+        for (int r = 0; r < size; r++) {
+            exact += (i % 3 == 0 ? -1.0 : 1.0) / (1 + r + (int)(i % 50));
+        }
+        CHECK(i == N_AROUND + 1 || fabs((double)first.data[i] - exact) <= 0.005 * size * fabs(exact));
+    }
+    buffer_close(&before, "copy");
+    buffer_close(&first, "copy");
+    close_ranks(size);
+}
+
+static void check_compressions(const struct dt_algorithm *algorithm, int size)
+{
+    static const size_t sizes[] = {0, 1, 2, 5, 1000};
+    for (int type = DT_COMPRESSION_FP16; type < DT_N_COMPRESSION_TYPES; type++) {
+        for (int k = 0; k < 10; k++) {
+            const struct dt_compression_spec spec = {.type = type, .ratio = 0.1, .error_feedback = k % 2 == 1};
+            compression = &spec;
+            if (size > 1 && (algorithm->gathers || dt_codec_of(&spec).ops->summable)) {
+                check_compressed(algorithm, size, sizes[k / 2]);
+            }
+        }
+    }
+    compression = NULL;
+}
+
 /* Numbers that textbooks print for four workers and the tutorial's 1,199,882 parameters. */
 static void check_golden(void)
 {
@@ -214,6 +298,7 @@ int main(void)
                 check_whole_numbers(&dt_algorithms[i], size, sizes[k]);
             }
             check_floats(&dt_algorithms[i], size, 1000);
+            check_compressions(&dt_algorithms[i], size);
         }
         check_whole_numbers(&dt_algorithms[i], 5, 1199882);
         check_whole_numbers(&dt_algorithms[i], 8, DT_SEGMENT_ELEMS + 1);

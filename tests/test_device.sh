@@ -74,6 +74,9 @@ check 'own GPUs: the weights of the CPU run' cmp "$(newest_checkpoint auto)" "$(
 gpus 'aaaaaaaa bbbbbbbb' 2 "${config[@]}" --run mpi --set distributed.allreduce=mpi
 is 'own GPUs, mpi' 0 "$got"
 says 'own GPUs, mpi: staged' '  allreduce of gradients: [0-9]+ buckets?, staged'
+gpus 'aaaaaaaa bbbbbbbb' 2 "${config[@]}" --run fp16 --set distributed.compression.type=fp16
+is 'own GPUs, fp16' 0 "$got"
+says 'own GPUs, fp16: staged' '  allreduce of gradients: [0-9]+ buckets?, staged, because gradients are sent as fp16'
 
 # Shared by ranks: through host memory, and NCCL is refused.
 gpus 'aaaaaaaa' 2 "${config[@]}" --run shared

@@ -98,6 +98,35 @@ static void test_equal_replicas(const struct dt_backend_ops *backend, enum dt_al
     }
 }
 
+/* Compressed, replicas stay equal whatever is lost, by every allreduce that may; what loses nothing has the bits of none. */
+static void test_compressed(struct dt_comm *comm)
+{
+    static float weights[MAX_ARENA], dense[MAX_ARENA];
+    struct rig_spec spec = classifier;
+    spec.backend = &dt_cpu_backend;
+    for (int type = DT_COMPRESSION_FP16; type < DT_N_COMPRESSION_TYPES; type++) {
+        for (int allreduce = 0; allreduce < DT_N_ALLREDUCE_TYPES; allreduce++) {
+            spec.dist.allreduce = allreduce;
+            spec.dist.bucket_bytes = allreduce % 2 == 0 ? 0 : 1 << 20;
+            spec.dist.compression = (struct dt_compression_spec){
+                .type = type, .ratio = 0.05, .error_feedback = allreduce % 2 == 0, .rounding = DT_ROUNDING_STOCHASTIC};
+            if (dt_allreduce_compresses(allreduce, type)) {
+                run_equal(spec, comm, weights);
+                CHECK(weights[0] != 0);
+            }
+        }
+    }
+    for (int feedback = 0; feedback < 2; feedback++) {
+        spec.dist.allreduce = DT_ALLREDUCE_ALL_TO_ALL;
+        spec.dist.compression = (struct dt_compression_spec){.type = DT_COMPRESSION_NONE};
+        run_equal(spec, comm, dense);
+        spec.dist.compression =
+            (struct dt_compression_spec){.type = DT_COMPRESSION_TOPK, .ratio = 1, .error_feedback = feedback != 0};
+        run_equal(spec, comm, weights);
+        CHECK(memcmp(weights, dense, sizeof dense) == 0);
+    }
+}
+
 enum { BIG_ARENA = 1 << 15, MAX_FLOATS = 3 * BIG_ARENA };
 
 /* Weights and optimizer state after a few steps, for which the ranks of a host step together, or each by itself. */
@@ -283,6 +312,7 @@ int main(void)
         test_invariance(backends[b], DT_ALLREDUCE_MPI, world.comm, self);
         test_together(backends[b], world.comm);
     }
+    test_compressed(world.comm);
     test_not_together(world.comm);
     test_agreement(world.comm);
     test_average_off(world.comm, self);

@@ -120,7 +120,8 @@ static enum dt_status decide(const struct dt_config *config, const struct findin
     if (size > 1 || type == DT_ALLREDUCE_NCCL) {
         DT_TRY(check_allreduce(type, own, out->why));
     }
-    const bool between_devices = own && (type == DT_ALLREDUCE_NCCL || (type == DT_ALLREDUCE_AUTO && size > 1));
+    const bool may = type == DT_ALLREDUCE_AUTO && size > 1 && config->dist.compression.type == DT_COMPRESSION_NONE;
+    const bool between_devices = own && (type == DT_ALLREDUCE_NCCL || may);
     out->allreduce_open = between_devices ? out->module->allreduce_open : NULL;
     return DT_OK;
 }

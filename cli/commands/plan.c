@@ -253,8 +253,9 @@ static void print_averaging(const struct plan *p)
     if (size == 1 || !dist->average) {
         return;
     }
-    printf("allreduce over %d ranks: %s, %d bucket%s, %s of gradients\n", size, dt_allreduce_names[dist->allreduce], n,
+    printf("allreduce over %d ranks: %s, %d bucket%s, %s of gradients\n", size, dt_allreduce_names[p->traffic.allreduce], n,
            n == 1 ? "" : "s", dt_bytes_text(sizeof(float) * (double)p->model.arena_elems, gradients));
+    dt_compression_print(stdout, &dist->compression, p->model.n_parameters);
     if (p->traffic.step.known && p->traffic.step.messages > 0) {
         dt_traffic_text(&p->traffic.step, sent, sizeof sent);
         printf("  a step: %s\n", sent);

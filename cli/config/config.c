@@ -81,6 +81,30 @@ static enum dt_status check_training(const struct dt_config_source *source, cons
     return DT_OK;
 }
 
+static enum dt_status check_compression(const struct dt_config_source *source, const struct dt_dist_spec *dist)
+{
+    char fitting[160] = "";
+    if (dist->compression.type == DT_COMPRESSION_NONE) {
+        return DT_OK;
+    }
+    if (dist->strategy != DT_STRATEGY_ALLREDUCE) {
+        return dt_config_error(source, "distributed.compression.type",
+                               "only the strategy \"allreduce\" compresses (set it to none)");
+    }
+    if (dt_allreduce_compresses(dist->allreduce, dist->compression.type)) {
+        return DT_OK;
+    }
+    for (int type = 0; type < DT_N_ALLREDUCE_TYPES; type++) {
+        if (dt_allreduce_compresses(type, dist->compression.type)) {
+            const size_t n = strlen(fitting);
+            snprintf(fitting + n, sizeof fitting - n, "%s%s", n > 0 ? ", " : "", dt_allreduce_names[type]);
+        }
+    }
+    return dt_config_error(source, "distributed.compression.type",
+                           "allreduce \"%s\" cannot add what is sent as %s (take one of %s)", dt_allreduce_names[dist->allreduce],
+                           dt_compression_names[dist->compression.type], fitting);
+}
+
 static enum dt_status read_tree(const struct dt_config_source *source, cJSON *root, struct dt_config *out)
 {
     for (int i = 0; i < source->n_sets; i++) {
@@ -88,6 +112,7 @@ static enum dt_status read_tree(const struct dt_config_source *source, cJSON *ro
     }
     DT_TRY(dt_config_read(source, root, out));
     resolve(out);
+    DT_TRY(check_compression(source, &out->dist));
     return check_training(source, out);
 }
 

@@ -87,6 +87,14 @@
       "hierarchical: shared memory in each host, an algorithm between hosts; staged: from GPUs through host memory")                   \
     X("distributed.across", ENUM, dist.across, DT_ALGORITHM_LIST(DT_BAR_NAME), "ring", "distributed.allreduce=hierarchical",           \
       "the algorithm between hosts")                                                                                                   \
+    X("distributed.compression.type", ENUM, dist.compression.type, DT_COMPRESSION_LIST(DT_BAR_NAME), "none", "",                      \
+      "what gradients are sent as: 16 bits (fp16, bf16), 8, the sign (onebit), the largest alone (topk)")                             \
+    X("distributed.compression.ratio", REAL, dist.compression.ratio, "(0, 1]", "0.01", "distributed.compression.type=topk",            \
+      "share of the gradients that is sent")                                                                                          \
+    X("distributed.compression.rounding", ENUM, dist.compression.rounding, DT_ROUNDING_LIST(DT_BAR_NAME), "nearest",                   \
+      "distributed.compression.type=int8", "stochastic: up or down by chance, right on average (QSGD)")                              \
+    X("distributed.compression.error_feedback", BOOL, dist.compression.error_feedback, "", "true",                                    \
+      "distributed.compression.type=fp16|bf16|int8|onebit|topk", "what compression loses is added to the next step's gradients")      \
     X("distributed.overlap", BOOL, dist.overlap, "", "true", "", "send gradients while the backward pass still runs")                  \
     X("distributed.bucket_mb", REAL, bucket_mb, "[0, 4096]", "1", "",                                                                  \
       "MiB of gradients sent together; a bucket ends with a block; 0: every block by itself")                                          \

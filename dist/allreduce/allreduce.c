@@ -8,28 +8,6 @@
 
 #define BEHIND_BYTES ((size_t)256) /* readable behind an array, as a backend's have it */
 
-#define NAME(constant, name, ...) name,
-const char *const dt_allreduce_names[DT_N_ALLREDUCE_TYPES] = {DT_ALLREDUCE_LIST(NAME)};
-
-#define MEANING(constant, name, meaning) meaning,
-static const char *const way_meanings[] = {DT_ALLREDUCE_WAY_LIST(MEANING)};
-enum { N_WAYS = sizeof way_meanings / sizeof way_meanings[0] }; /* they come first */
-
-const struct dt_algorithm *dt_allreduce_algorithm(enum dt_allreduce_type type)
-{
-    return dt_algorithm_find(dt_allreduce_names[type]);
-}
-
-const char *dt_allreduce_meaning(enum dt_allreduce_type type)
-{
-    return (int)type < N_WAYS ? way_meanings[type] : dt_allreduce_algorithm(type)->meaning;
-}
-
-bool dt_allreduce_is_for_gpus(enum dt_allreduce_type type)
-{
-    return type == DT_ALLREDUCE_NCCL || type == DT_ALLREDUCE_STAGED;
-}
-
 enum dt_status dt_allreduce_open_wire(const struct dt_allreduce_spec *spec, struct dt_comm *comm, struct dt_wire **out)
 {
     DT_TRY(dt_wire_open_mpi(comm, out));

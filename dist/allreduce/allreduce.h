@@ -4,6 +4,7 @@
 #define DT_DIST_ALLREDUCE_ALLREDUCE_H
 
 #include "dist/allreduce/algorithm.h"
+#include "dist/compression/codec.h"
 #include "dist/ranks/comm.h"
 #include "dist/ranks/wire_delay.h"
 #include "model/backend.h"
@@ -31,6 +32,11 @@ const char *dt_allreduce_meaning(enum dt_allreduce_type type); /* in a few words
 const struct dt_algorithm *dt_allreduce_algorithm(enum dt_allreduce_type type);
 bool dt_allreduce_is_for_gpus(enum dt_allreduce_type type); /* and for them alone */
 
+/* What may be compressed is what the executor sends: sums of encoded numbers by any algorithm, encodings that cannot be added by
+ * one that gathers. auto becomes the best of these; all others, and no compression, stay what they are. */
+bool dt_allreduce_compresses(enum dt_allreduce_type type, enum dt_compression_type compression);
+enum dt_allreduce_type dt_allreduce_for_compression(enum dt_allreduce_type type, enum dt_compression_type compression);
+
 struct dt_allreduce;
 struct dt_host_sum;
 struct dt_allreduce_spec;
@@ -49,6 +55,7 @@ struct dt_allreduce {
     enum dt_allreduce_type type;          /* what it is; never auto */
     char why[160];                        /* what auto went by, or what else there is to say; or "" */
     const struct dt_algorithm *algorithm; /* goes over the wire: between all ranks or, with `shared`, between hosts; or NULL */
+    struct dt_codec codec;                /* what goes over the wire is encoded so; where there is an algorithm */
     struct dt_host_sum *shared;           /* the ranks of a host add in memory that they share; NULL: they do not */
     struct dt_comm *comm;                 /* borrowed; counts, waits and names */
     float *part;                          /* what this rank adds goes here: n_elems zeroed floats in the backend's memory */
@@ -67,7 +74,8 @@ struct dt_allreduce_spec {
     dt_allreduce_open_fn device_open;
     const struct dt_wire_delay *delay; /* an algorithm's messages go over a wire as slow as this; NULL: as fast as it goes */
     size_t n_elems;
-    int n_slots; /* ranges that may be under way at once, at most DT_ALLREDUCE_MAX_SLOTS */
+    struct dt_compression_spec compression; /* of what is sent, where dt_allreduce_compresses; zeros: none */
+    int n_slots;                            /* ranges that may be under way at once, at most DT_ALLREDUCE_MAX_SLOTS */
 };
 
 void dt_allreduce_close(struct dt_allreduce *allreduce); /* NULL is fine */

@@ -1,7 +1,6 @@
 #include "dist/allreduce/executor.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 static enum dt_status open_slots(struct dt_executor *e)
 {
@@ -16,14 +15,26 @@ static enum dt_status open_slots(struct dt_executor *e)
     return found ? DT_OK : dt_error(DT_NO_MEMORY, "no memory for the moves of %d ranks", e->wire->size);
 }
 
-enum dt_status dt_executor_open(const struct dt_algorithm *algorithm, struct dt_wire *wire, float *data, size_t n_elems,
-                                int n_slots, struct dt_executor *out)
+static enum dt_status open_parts(struct dt_executor *e, const struct dt_compression_spec *compression)
 {
-    *out = (struct dt_executor){.algorithm = algorithm, .wire = wire, .data = data, .n_elems = n_elems, .n_slots = n_slots};
-    const size_t n_vectors = algorithm->gathers ? (size_t)wire->size : 1;
-    out->incoming = calloc(n_vectors * n_elems + 1, sizeof(float));
-    enum dt_status s =
-        out->incoming != NULL ? open_slots(out) : dt_error(DT_NO_MEMORY, "no memory to receive %zu floats", n_vectors * n_elems);
+    const size_t n_vectors = e->algorithm->gathers ? (size_t)e->wire->size : e->encodes ? 2 : 1;
+    DT_TRY(dt_error_feedback_open(compression, e->wire->rank, e->n_elems, &e->feedback));
+    e->incoming = calloc(n_vectors * e->n_elems + 1, sizeof(float));
+    return e->incoming != NULL ? open_slots(e) : dt_error(DT_NO_MEMORY, "no memory to receive %zu floats", n_vectors * e->n_elems);
+}
+
+enum dt_status dt_executor_open(const struct dt_algorithm *algorithm, struct dt_wire *wire, float *data, size_t n_elems,
+                                int n_slots, const struct dt_compression_spec *compression, struct dt_executor *out)
+{
+    const struct dt_compression_spec none = {.type = DT_COMPRESSION_NONE};
+    const struct dt_compression_spec *spec = compression != NULL ? compression : &none;
+    *out = (struct dt_executor){.algorithm = algorithm,
+                                .wire = wire,
+                                .data = data,
+                                .n_elems = n_elems,
+                                .n_slots = n_slots,
+                                .encodes = spec->type != DT_COMPRESSION_NONE};
+    const enum dt_status s = open_parts(out, spec);
     if (s != DT_OK) {
         dt_executor_close(out);
     }
@@ -38,6 +49,7 @@ void dt_executor_close(struct dt_executor *e)
     }
     free(e->slots);
     free(e->incoming);
+    dt_error_feedback_close(&e->feedback);
     *e = (struct dt_executor){.n_slots = 0};
 }
 
@@ -46,22 +58,49 @@ float *dt_executor_incoming(const struct dt_executor *e, int rank)
     return e->incoming + (e->algorithm->gathers ? (size_t)rank * e->n_elems : 0);
 }
 
-/* Adds, or begins to send or to receive. */
+/* Where this rank's own encodings are. */
+static float *outgoing(const struct dt_executor *e)
+{
+    return e->algorithm->gathers ? dt_executor_incoming(e, e->wire->rank) : e->incoming + e->n_elems;
+}
+
+/* Rounds sums as their encoding does, which then is in its place. */
+static void encode_sums(struct dt_executor *e, size_t begin, size_t end)
+{
+    dt_codec_encode(&e->feedback.codec, 0, e->data + begin, end - begin, outgoing(e) + begin);
+    dt_codec_decode(&e->feedback.codec, outgoing(e) + begin, end - begin, e->data + begin);
+}
+
+/* What a move sends that is not the input. */
+static const float *sums_to_send(struct dt_executor *e, const struct dt_execution *x, int index)
+{
+    const struct dt_move *move = &x->moves[index], *last = index > 0 ? move - 1 : NULL;
+    if (!e->encodes) {
+        return e->data + x->begin + move->begin;
+    }
+    if (last == NULL || last->kind != DT_SEND || last->begin != move->begin || last->end != move->end) {
+        encode_sums(e, x->begin + move->begin, x->begin + move->end);
+    }
+    return outgoing(e) + x->begin + move->begin;
+}
+
+/* Begins to send or to receive. */
 static enum dt_status begin_move(struct dt_executor *e, struct dt_execution *x, int slot, int index)
 {
     const struct dt_move *move = &x->moves[index];
-    const size_t at = x->begin + move->begin, n_bytes = (move->end - move->begin) * sizeof(float);
+    const size_t at = x->begin + move->begin, n_bytes = dt_codec_bytes(&e->feedback.codec, move->end - move->begin);
     struct dt_wire_request *request = &x->requests[index];
     request->active = false;
     switch (move->kind) {
     case DT_SEND:
-        return dt_wire_send(e->wire, move->peer, slot, e->data + at, n_bytes, request);
+        return dt_wire_send(e->wire, move->peer, slot, sums_to_send(e, x, index), n_bytes, request);
     case DT_SEND_INPUT:
         return dt_wire_send(e->wire, move->peer, slot, dt_executor_incoming(e, e->wire->rank) + at, n_bytes, request);
     case DT_ADD:
         return dt_wire_receive(e->wire, move->peer, slot, dt_executor_incoming(e, move->peer) + at, n_bytes, request);
     case DT_REPLACE:
-        return dt_wire_receive(e->wire, move->peer, slot, e->data + at, n_bytes, request);
+        return dt_wire_receive(e->wire, move->peer, slot, (e->encodes ? dt_executor_incoming(e, move->peer) : e->data) + at,
+                               n_bytes, request);
     case DT_ADD_INPUT:
         return DT_OK;
     }
@@ -78,20 +117,16 @@ static enum dt_status begin_round(struct dt_executor *e, struct dt_execution *x,
     return DT_OK;
 }
 
-static void add(size_t n, const float *from, float *to)
-{
-    for (size_t i = 0; i < n; i++) {
-        to[i] += from[i];
-    }
-}
-
 static void end_round(const struct dt_executor *e, const struct dt_execution *x)
 {
     for (int i = 0; i < x->n_moves; i++) {
         const struct dt_move *move = &x->moves[i];
         const size_t at = x->begin + move->begin, n = move->end - move->begin;
+        const float *from = dt_executor_incoming(e, move->peer) + at;
         if (move->kind == DT_ADD || move->kind == DT_ADD_INPUT) {
-            add(n, dt_executor_incoming(e, move->peer) + at, e->data + at);
+            dt_codec_decode_add(&e->feedback.codec, from, n, e->data + at);
+        } else if (move->kind == DT_REPLACE && e->encodes) {
+            dt_codec_decode(&e->feedback.codec, from, n, e->data + at);
         }
     }
 }
@@ -115,8 +150,8 @@ enum dt_status dt_executor_start(struct dt_executor *e, int slot, size_t begin, 
     x->end = end;
     x->round = 0;
     x->n_rounds = dt_algorithm_n_rounds(e->algorithm, e->wire->size, end - begin);
-    if (e->algorithm->gathers) {
-        memcpy(dt_executor_incoming(e, e->wire->rank) + begin, e->data + begin, (end - begin) * sizeof(float));
+    if (e->algorithm->gathers || e->feedback.left != NULL) {
+        dt_error_feedback_encode(&e->feedback, begin, end, e->data + begin, outgoing(e) + begin);
     }
     return x->n_rounds > 0 ? begin_round(e, x, slot) : DT_OK;
 }
@@ -136,6 +171,9 @@ enum dt_status dt_executor_step(struct dt_executor *e, int slot, bool *ended)
         end_round(e, x);
         x->round++;
         x->begun = false;
+        if (x->round == x->n_rounds && e->encodes && !e->algorithm->gathers) {
+            encode_sums(e, x->begin, x->end);
+        }
     }
     return DT_OK;
 }

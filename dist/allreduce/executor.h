@@ -1,12 +1,18 @@
 /* Runs an algorithm's moves over a wire, a little further at each call and without ever waiting, so that gradients travel while the
  * backward pass computes. Nothing is allocated after opening.
  *
+ * What it sends may be encoded: sums in floats, each rank's own copy rounded as its message was, so that all end with the same
+ * bits. A gathering algorithm's messages are then of whole ranges, which everybody decodes and adds in one order; any other's are
+ * sums, which takes a codec whose numbers can be (codec.h, `summable`). Error feedback is for what this rank brings along; what
+ * sums lose on their way is lost.
+ *
  * Several ranges of one array may be under way at once, each in a slot of its own, whose number is the messages' tag: the same
  * range in the same slot on every rank. A round ends when its messages have come and gone; then what came is added. */
 #ifndef DT_DIST_ALLREDUCE_EXECUTOR_H
 #define DT_DIST_ALLREDUCE_EXECUTOR_H
 
 #include "dist/allreduce/algorithm.h"
+#include "dist/compression/error_feedback.h"
 #include "dist/ranks/wire.h"
 
 /* What is under way in a slot. */
@@ -25,13 +31,18 @@ struct dt_executor {
     struct dt_wire *wire; /* borrowed */
     float *data;          /* borrowed; the array that is summed in place */
     size_t n_elems;
-    float *incoming; /* as long as it: what is to be added; one for each rank if the algorithm gathers, this rank's own the input */
+    struct dt_error_feedback feedback; /* and its codec */
+    bool encodes;                      /* what is sent is not the floats themselves */
+    /* As long as it: what has come, an encoding where its first float belongs. One for each rank if the algorithm gathers, this
+     * rank's own the input; else, if it encodes, a second one for what is sent. */
+    float *incoming;
     int n_slots;
     struct dt_execution *slots;
 };
 
+/* compression: NULL: none. */
 enum dt_status dt_executor_open(const struct dt_algorithm *algorithm, struct dt_wire *wire, float *data, size_t n_elems,
-                                int n_slots, struct dt_executor *out);
+                                int n_slots, const struct dt_compression_spec *compression, struct dt_executor *out);
 /* When nothing is under way, or never to be moved on again. A zeroed one is fine. */
 void dt_executor_close(struct dt_executor *executor);
 

@@ -52,7 +52,7 @@ static enum dt_status open_parts(struct schedule *self, const struct dt_allreduc
     DT_TRY(dt_allreduce_open_wire(spec, spec->comm, &self->wire));
     DT_TRY(dt_allreduce_take_memory(spec, &a->part));
     a->total = a->part;
-    return dt_executor_open(a->algorithm, self->wire, a->part, spec->n_elems, spec->n_slots, &self->executor);
+    return dt_executor_open(a->algorithm, self->wire, a->part, spec->n_elems, spec->n_slots, &spec->compression, &self->executor);
 }
 
 enum dt_status dt_schedule_open(const struct dt_allreduce_spec *spec, struct dt_allreduce **out)
@@ -61,8 +61,11 @@ enum dt_status dt_schedule_open(const struct dt_allreduce_spec *spec, struct dt_
     if (self == NULL) {
         return dt_error(DT_NO_MEMORY, "no memory for the allreduce by messages");
     }
-    self->base = (struct dt_allreduce){
-        .ops = &schedule_ops, .type = spec->type, .algorithm = dt_allreduce_algorithm(spec->type), .comm = spec->comm};
+    self->base = (struct dt_allreduce){.ops = &schedule_ops,
+                                       .type = spec->type,
+                                       .algorithm = dt_allreduce_algorithm(spec->type),
+                                       .codec = dt_codec_of(&spec->compression),
+                                       .comm = spec->comm};
     self->backend = spec->backend;
     const enum dt_status s = open_parts(self, spec);
     if (s != DT_OK) {

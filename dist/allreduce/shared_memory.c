@@ -48,7 +48,7 @@ static enum dt_status open_across(struct shared *self, const struct dt_allreduce
         return DT_OK;
     }
     DT_TRY(dt_allreduce_open_wire(spec, spec->comm->across, &self->wire));
-    DT_TRY(dt_executor_open(self->base.algorithm, self->wire, sum->total, spec->n_elems, spec->n_slots, &self->executor));
+    DT_TRY(dt_executor_open(self->base.algorithm, self->wire, sum->total, spec->n_elems, spec->n_slots, NULL, &self->executor));
     sum->across = &self->executor;
     return DT_OK;
 }
@@ -79,6 +79,7 @@ enum dt_status dt_shared_memory_open(const struct dt_allreduce_spec *spec, struc
     self->base = (struct dt_allreduce){.ops = &shared_ops,
                                        .type = hierarchical ? DT_ALLREDUCE_HIERARCHICAL : DT_ALLREDUCE_SHARED_MEMORY,
                                        .algorithm = hierarchical ? &dt_algorithms[spec->across] : NULL,
+                                       .codec = dt_codec_of(&spec->compression),
                                        .comm = spec->comm};
     const enum dt_status s = open_parts(self, spec);
     *out = &self->base;

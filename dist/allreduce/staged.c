@@ -81,10 +81,13 @@ enum dt_status dt_staged_open(const struct dt_allreduce_spec *spec, struct dt_al
         dt_allreduce_close(host);
         return dt_error(DT_NO_MEMORY, "no memory for the allreduce by way of host memory");
     }
-    *self =
-        (struct staged){.base = {.ops = &staged_ops, .type = DT_ALLREDUCE_STAGED, .algorithm = host->algorithm, .comm = spec->comm},
-                        .backend = spec->backend,
-                        .host = host};
+    *self = (struct staged){.base = {.ops = &staged_ops,
+                                     .type = DT_ALLREDUCE_STAGED,
+                                     .algorithm = host->algorithm,
+                                     .codec = host->codec,
+                                     .comm = spec->comm},
+                            .backend = spec->backend,
+                            .host = host};
     snprintf(self->base.why, sizeof self->base.why, "%s", host->why);
     const enum dt_status s = open_parts(self, spec);
     if (s != DT_OK) {

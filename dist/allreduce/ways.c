@@ -36,6 +36,12 @@ static enum dt_status open_on_host(const struct dt_allreduce_spec *spec, struct 
     return DT_OK;
 }
 
+/* Gradients are in host memory. */
+static bool is_on_host(const struct dt_allreduce_spec *spec)
+{
+    return spec->backend == NULL || spec->backend->host_memory;
+}
+
 static enum dt_status open_staged(const struct dt_allreduce_spec *spec, struct dt_allreduce **out)
 {
     struct dt_allreduce *host = NULL;
@@ -46,16 +52,35 @@ static enum dt_status open_staged(const struct dt_allreduce_spec *spec, struct d
     return dt_staged_open(spec, host, out);
 }
 
+/* In messages of our own, also between devices. */
+static enum dt_status open_compressed(const struct dt_allreduce_spec *spec, struct dt_allreduce **out)
+{
+    const enum dt_compression_type compression = spec->compression.type;
+    struct dt_allreduce_spec messages = *spec;
+    messages.type = dt_allreduce_for_compression(spec->type, compression);
+    if (!dt_allreduce_compresses(spec->type, compression)) {
+        return dt_error(DT_INTERNAL, "the allreduce %s cannot compress by %s", dt_allreduce_names[spec->type],
+                        dt_compression_names[compression]);
+    }
+    DT_TRY(is_on_host(spec) ? open_on_host(&messages, out) : open_staged(&messages, out));
+    if (spec->type == DT_ALLREDUCE_AUTO) {
+        snprintf((*out)->why, sizeof(*out)->why, "gradients are sent as %s", dt_compression_names[compression]);
+    }
+    return DT_OK;
+}
+
 enum dt_status dt_allreduce_open(const struct dt_allreduce_spec *spec, struct dt_allreduce **out)
 {
     const bool any = spec->type == DT_ALLREDUCE_AUTO;
-    const bool on_host = spec->backend == NULL || spec->backend->host_memory;
     *out = NULL;
+    if (spec->compression.type != DT_COMPRESSION_NONE && spec->comm->size > 1) {
+        return open_compressed(spec, out);
+    }
     if (spec->device_open != NULL && (any || spec->type == DT_ALLREDUCE_NCCL)) {
         return spec->device_open(spec, out);
     }
     if (spec->comm->size == 1) {
         return dt_mpi_open(spec, out);
     }
-    return on_host ? open_on_host(spec, out) : open_staged(spec, out);
+    return is_on_host(spec) ? open_on_host(spec, out) : open_staged(spec, out);
 }

@@ -153,6 +153,7 @@ static enum dt_status open_parts(struct mirrored *self)
                                                 .comm = spec->comm,
                                                 .backend = spec->backend,
                                                 .device_open = spec->device_open,
+                                                .compression = spec->dist.compression,
                                                 .n_elems = spec->model->arena_elems,
                                                 .n_slots = spec->model->n_blocks};
     DT_TRY(dt_allreduce_open(&allreduce, &self->base.allreduce));

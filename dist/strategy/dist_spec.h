@@ -13,8 +13,9 @@ enum dt_strategy_type { DT_STRATEGY_LIST(DT_NAMED_ENUM) };
 struct dt_dist_spec {
     enum dt_strategy_type strategy;
     enum dt_allreduce_type allreduce;
-    int across;      /* of struct dt_allreduce_spec */
-    int64_t servers; /* of a parameter server */
+    int across;                             /* of struct dt_allreduce_spec */
+    int64_t servers;                        /* of a parameter server */
+    struct dt_compression_spec compression; /* of the gradients that are sent */
     bool average, broadcast;
     bool overlap; /* false: everything is sent at the end of the backward pass, to compare */
     size_t bucket_bytes;

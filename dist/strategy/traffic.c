@@ -8,6 +8,7 @@
 /* Who sends: all ranks, each bucket as a whole; or those with the same number on their hosts, slices of it. */
 struct senders {
     const struct dt_algorithm *algorithm;
+    struct dt_codec codec;
     const struct dt_comm *comm;
     bool shared;
     const struct dt_grad_sync *sync;
@@ -19,18 +20,27 @@ static int size_of(const struct senders *s)
     return s->shared ? s->comm->n_hosts : s->comm->size;
 }
 
-/* What a rank sends of slice `slice` of all buckets of a step, or of that to other hosts. */
-static struct dt_traffic of_rank(const struct senders *s, int rank, int slice, const int *host_roots)
+/* In bytes: encodings that can be added are as long in parts as in one; all others are sent whole. */
+static struct dt_wire_count encoded(const struct dt_codec *codec, const struct dt_traffic *traffic)
 {
-    struct dt_traffic sent = {0};
+    const size_t n_parts = codec->ops->summable || traffic->messages == 0 ? 1 : traffic->messages;
+    return (struct dt_wire_count){.messages = traffic->messages,
+                                  .bytes = n_parts * dt_codec_bytes(codec, traffic->elements / n_parts)};
+}
+
+/* What a rank sends of slice `slice` of all buckets of a step, or of that to other hosts. */
+static struct dt_wire_count of_rank(const struct senders *s, int rank, int slice, const int *host_roots)
+{
+    struct dt_wire_count sent = {0};
     for (int i = 0; i < s->sync->n_buckets; i++) {
         const size_t n = s->sync->buckets[i].end - s->sync->buckets[i].begin;
         const int n_slices = s->shared ? dt_host_sum_n_slices(s->comm, n) : 1;
         if (slice < n_slices) {
             const size_t n_elems = dt_piece_begin(n, slice + 1, n_slices) - dt_piece_begin(n, slice, n_slices);
             const struct dt_traffic part = dt_algorithm_traffic(s->algorithm, rank, size_of(s), n_elems, host_roots, s->moves);
-            sent.messages += part.messages;
-            sent.elements += part.elements;
+            const struct dt_wire_count bytes = encoded(&s->codec, &part);
+            sent.messages += bytes.messages;
+            sent.bytes += bytes.bytes;
         }
     }
     return sent;
@@ -38,15 +48,15 @@ static struct dt_traffic of_rank(const struct senders *s, int rank, int slice, c
 
 static void add_rank(const struct senders *s, int rank, int slice, struct dt_step_traffic *most)
 {
-    const struct dt_traffic sent = of_rank(s, rank, slice, NULL);
-    const struct dt_traffic between = s->shared ? sent : of_rank(s, rank, slice, s->comm->host_roots);
-    const double messages = (double)sent.messages, bytes = (double)(sent.elements * sizeof(float));
+    const struct dt_wire_count sent = of_rank(s, rank, slice, NULL);
+    const struct dt_wire_count between = s->shared ? sent : of_rank(s, rank, slice, s->comm->host_roots);
+    const double messages = (double)sent.messages, bytes = (double)sent.bytes;
     const bool is_first = rank == 0 && slice == 0;
     most->by_each = most->by_each && (is_first || (messages == most->messages && fabs(bytes - most->bytes) <= 0.001 * bytes));
     most->messages = fmax(most->messages, messages);
     most->bytes = fmax(most->bytes, bytes);
     most->messages_between += (double)between.messages;
-    most->bytes_between += (double)(between.elements * sizeof(float));
+    most->bytes_between += (double)between.bytes;
 }
 
 static struct dt_step_traffic of_all(const struct senders *s)
@@ -63,12 +73,11 @@ static struct dt_step_traffic of_all(const struct senders *s)
 }
 
 /* known: false without memory, too. */
-static struct dt_step_traffic foretell(const struct dt_algorithm *algorithm, const struct dt_comm *comm, bool shared,
-                                       const struct dt_grad_sync *sync)
+static struct dt_step_traffic foretell(struct senders s)
 {
-    struct senders s = {.algorithm = algorithm, .comm = comm, .shared = shared, .sync = sync};
+    const struct dt_grad_sync *sync = s.sync;
     const size_t n_elems = sync->n_buckets > 0 ? sync->buckets[sync->n_buckets - 1].end : 0;
-    s.moves = calloc((size_t)dt_algorithm_max_moves(algorithm, size_of(&s), n_elems), sizeof *s.moves);
+    s.moves = calloc((size_t)dt_algorithm_max_moves(s.algorithm, size_of(&s), n_elems), sizeof *s.moves);
     const struct dt_step_traffic most = s.moves != NULL ? of_all(&s) : (struct dt_step_traffic){.known = false};
     free(s.moves);
     return most;
@@ -81,7 +90,11 @@ struct dt_step_traffic dt_traffic_foretell(const struct dt_allreduce *allreduce,
         return (struct dt_step_traffic){
             .known = allreduce->shared != NULL && comm->n_hosts == 1, .by_each = true, .n_hosts = comm->n_hosts};
     }
-    return foretell(allreduce->algorithm, comm, allreduce->shared != NULL, sync);
+    return foretell((struct senders){.algorithm = allreduce->algorithm,
+                                     .codec = allreduce->codec,
+                                     .comm = comm,
+                                     .shared = allreduce->shared != NULL,
+                                     .sync = sync});
 }
 
 static void raise_to(struct dt_step_traffic *most, double messages, double bytes)
@@ -131,7 +144,8 @@ static enum dt_status plan_servers(const struct dt_dist_spec *dist, const struct
     struct dt_placement placement;
     DT_TRY(dt_roles_find(dist, 0, comm->size, &roles));
     dt_placement_make(model, roles.n_servers, &placement);
-    *out = (struct dt_planned_traffic){.n_buckets = placement.n_pieces, .step = dt_traffic_of_servers(comm, &roles, &placement)};
+    *out = (struct dt_planned_traffic){
+        .allreduce = dist->allreduce, .n_buckets = placement.n_pieces, .step = dt_traffic_of_servers(comm, &roles, &placement)};
     return DT_OK;
 }
 
@@ -139,15 +153,20 @@ enum dt_status dt_traffic_plan(const struct dt_dist_spec *dist, const struct dt_
                                struct dt_planned_traffic *out)
 {
     const bool hierarchical = dist->allreduce == DT_ALLREDUCE_HIERARCHICAL;
-    const struct dt_algorithm *algorithm = hierarchical ? &dt_algorithms[dist->across] : dt_allreduce_algorithm(dist->allreduce);
+    const enum dt_allreduce_type allreduce = dt_allreduce_for_compression(dist->allreduce, dist->compression.type);
+    const struct dt_algorithm *algorithm = hierarchical ? &dt_algorithms[dist->across] : dt_allreduce_algorithm(allreduce);
     struct dt_grad_sync sync;
     if (dist->strategy != DT_STRATEGY_ALLREDUCE) {
         return plan_servers(dist, model, comm, out);
     }
     DT_TRY(dt_grad_sync_open(NULL, model, dist, &sync));
-    *out = (struct dt_planned_traffic){.n_buckets = sync.n_buckets};
+    *out = (struct dt_planned_traffic){.allreduce = allreduce, .n_buckets = sync.n_buckets};
     if (algorithm != NULL) {
-        out->step = foretell(algorithm, comm, hierarchical && comm->n_hosts < comm->size, &sync);
+        out->step = foretell((struct senders){.algorithm = algorithm,
+                                              .codec = dt_codec_of(&dist->compression),
+                                              .comm = comm,
+                                              .shared = hierarchical && comm->n_hosts < comm->size,
+                                              .sync = &sync});
     }
     return DT_OK;
 }

@@ -24,8 +24,9 @@ struct dt_step_traffic dt_traffic_of_servers(const struct dt_comm *comm, const s
                                              const struct dt_placement *placement);
 
 struct dt_planned_traffic {
-    int n_buckets;               /* or pieces, with servers */
-    struct dt_step_traffic step; /* not known but for servers, and the algorithms of dist/allreduce/algorithm.h */
+    enum dt_allreduce_type allreduce; /* auto only where it is not known before a run */
+    int n_buckets;                    /* or pieces, with servers */
+    struct dt_step_traffic step;      /* not known but for servers, and the algorithms of dist/allreduce/algorithm.h */
 };
 
 /* The same before anything is opened, for these ranks on their hosts; as if those of a host could share memory. DT_INTERNAL. Local.
