@@ -73,6 +73,32 @@ central='--set distributed.strategy=central'
   check 'resumed with servers: other bits' python3 tensors.py all2 other
 }
 
+# Servers that do not wait: with one worker nothing differs; with more, every push is counted, and nobody runs further ahead than he may.
+cat >staleness.py <<'PY'
+"""staleness.py RUN WORKERS MAX_STALENESS: the last record of an epoch counts every push of every piece of every step."""
+import json, sys
+run, workers, bound = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+epoch = [r for r in map(json.loads, open(run + "/metrics.jsonl")) if r["type"] == "epoch"][-1]
+counts = epoch["staleness"]
+assert sum(counts) == workers * epoch["step"] * 3, (sum(counts), epoch["step"])
+assert len(counts) - 1 <= (workers - 1) * (2 * bound + 1), counts
+assert bound > 0 or len(set(counts)) == 1 and len(counts) == workers, counts # each worker's is the first, the second, ... of a step
+PY
+async='--set distributed.parameter_server.mode=async --set distributed.parameter_server.max_staleness'
+# shellcheck disable=SC2046,SC2086
+{
+  train alone 2 $(servers 1) $async=4
+  check 'async with one worker: other bits' python3 tensors.py all1 alone
+  for bound in 0 2; do
+    train free$bound 4 $(servers 1) $async=$bound
+    check "async, max_staleness $bound: the counts" python3 staleness.py free$bound 3 $bound
+    check "async, max_staleness $bound: not told" grep -q '^staleness of gradients, in steps: mean ' free$bound.err
+  done
+  train again 4 $(servers 1) $async=2 --set train.max_steps=9
+  train again 4 $(servers 1) $async=2 --resume
+  check 'async: not resumed' grep -q 'resumed from .* 9 steps done$' again.err
+}
+
 # What cannot be.
 refused() { # refused RANKS TEXT ARGUMENT...
   local n=$1 text=$2 got=0
@@ -90,12 +116,14 @@ refused() { # refused RANKS TEXT ARGUMENT...
 }
 
 # A server that dies, that hangs, and a job that is told to stop.
-start() { # start RUN: a job of two workers and a server that does not end by itself; sets job and ranks
+start() { # start RUN ARGUMENT...: a job of two workers and a server that does not end by itself; sets job and ranks
+  local run=$1
+  shift
   # shellcheck disable=SC2046
-  DTRAIN_TIMEOUT=2 "$MPIEXEC" -n 3 "$DTRAIN" --config config.json --run "$work/$1" $(servers 1) --set train.epochs=1000000 >"$1.out" 2>"$1.err" </dev/null &
+  DTRAIN_TIMEOUT=2 "$MPIEXEC" -n 3 "$DTRAIN" --config config.json --run "$work/$run" $(servers 1) --set train.epochs=1000000 "$@" >"$run.out" 2>"$run.err" </dev/null &
   job=$!
-  check "$1: makes no steps" wait_for 60 has_epoch "$1"
-  mapfile -t ranks < <(ranks_of "$work/$1")
+  check "$run: makes no steps" wait_for 60 has_epoch "$run"
+  mapfile -t ranks < <(ranks_of "$work/$run")
 }
 has_epoch() { grep -q '"type":"epoch"' "$1/metrics.jsonl" 2>/dev/null; }
 ended() { # ended RUN CODE
@@ -117,4 +145,15 @@ start stopped
 kill -TERM "$job"
 ended stopped
 check "stopped: exit code $got" test "$got" -eq 75
+# shellcheck disable=SC2086
+start freely $async=4
+kill -STOP "${ranks[2]}"
+wait_for 30 grep -q 'rank 2 ' freely.err || fail 'async, hangs: the server is not named' freely.err
+kill -KILL "${ranks[2]}" 2>/dev/null
+ended freely
+# shellcheck disable=SC2086
+start told $async=4
+kill -TERM "$job"
+ended told
+check "async, stopped: exit code $got" test "$got" -eq 75
 finish

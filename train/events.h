@@ -59,6 +59,7 @@ struct dt_epoch_event {
     double seconds;                 /* of its steps */
     const char *allreduce;          /* its name */
     struct dt_step_traffic traffic; /* counted, a step of this process; where nobody counts, not known */
+    struct dt_staleness staleness;  /* so far, of this process */
 };
 
 /* A checkpoint. */
@@ -99,6 +100,7 @@ struct dt_end_event {
     double ranks_s[DT_N_PHASES]; /* summed over ranks; this and what follows only at an end, not of a fault */
     uint64_t n_timed_steps;
     struct dt_step_traffic traffic, foretold; /* traffic: counted */
+    struct dt_staleness staleness;
     struct dt_memory_use memory;
 };
 

@@ -136,5 +136,6 @@ enum dt_status dt_measure_end(struct dt_trainer *t, struct dt_end_event *out)
     DT_TRY(dt_comm_allreduce(t->world->comm, out->ranks_s, DT_N_PHASES, DT_TYPE_F64, DT_REDUCE_SUM, "sum of the ranks' times"));
     DT_TRY(dt_strategy_traffic(t->strategy, t->n_timed_steps, &out->traffic));
     out->foretold = averaging_of(t).traffic;
+    DT_TRY(dt_strategy_staleness(t->strategy, &out->staleness));
     return measure_tightest(t, &out->memory);
 }

@@ -115,44 +115,57 @@ enum dt_status dt_trainer_advance(struct dt_trainer *t, const struct dt_metrics 
     return DT_OK;
 }
 
-/* Of which what went into the step counts as update. */
-static enum dt_status exchange_timed(struct dt_trainer *t, const struct dt_metrics *local, struct dt_strategy_step *step,
-                                     double sums[N_SUMS], double *last)
+/* What went into updates since `before_s` counts as that, and the rest as communication. */
+static void lap_wait(struct dt_trainer *t, double before_s, double *last)
 {
-    const double before_s = t->strategy->update_s;
-    DT_TRY(exchange(t, local, step, sums));
     const double update_s = t->strategy->update_s - before_s;
     t->seconds[DT_PHASE_UPDATE] += update_s;
     *last += update_s;
     lap(t, last, DT_PHASE_COMMUNICATION);
+}
+
+/* Forward and backward of this rank's samples; taking the metrics waits until a device has worked off what was only enqueued so
+ * far, which so counts as backward. */
+static enum dt_status compute(struct dt_trainer *t, uint64_t step_in_epoch, struct dt_strategy_step *out, struct dt_metrics *local,
+                              double *last)
+{
+    struct dt_batch batch = dt_loader_batch(&t->loader, (uint32_t)t->state.epoch, step_in_epoch);
+    batch.n = t->roles.works ? batch.n : 0;
+    const double lr = dt_schedule_lr(&t->schedule, t->state.epoch * t->steps_per_epoch + step_in_epoch);
+    const size_t n_global = dt_shard_step_samples(&t->loader.shard, step_in_epoch);
+    const struct dt_update update = dt_strategy_next(t->strategy, lr, n_global, (size_t)batch.n);
+    *out = dt_strategy_begin(t->strategy, &update);
+    DT_TRY(dt_trainer_passes(t, &batch, out, last));
+    DT_TRY(t->backend->ops->metrics_take(t->backend, local));
+    lap(t, last, DT_PHASE_BACKWARD);
     return DT_OK;
 }
 
-static struct dt_update plan_step(struct dt_trainer *t, int n_local)
-{
-    const uint64_t step = t->state.step_in_epoch;
-    const double lr = dt_schedule_lr(&t->schedule, t->state.epoch * t->steps_per_epoch + step);
-    return dt_strategy_next(t->strategy, lr, dt_shard_step_samples(&t->loader.shard, step), (size_t)n_local);
-}
-
-/* Taking the metrics waits until a device has worked off what was only enqueued so far, which so counts as backward. */
 enum dt_status dt_trainer_step(struct dt_trainer *t, struct dt_step_results *out)
 {
     double sums[N_SUMS], last = dt_clock_s();
+    const double update_s = t->strategy->update_s;
     struct dt_metrics local;
-    struct dt_batch batch = dt_loader_batch(&t->loader, (uint32_t)t->state.epoch, t->state.step_in_epoch);
-    batch.n = t->roles.works ? batch.n : 0;
-    const struct dt_update update = plan_step(t, batch.n);
-    struct dt_strategy_step step = dt_strategy_begin(t->strategy, &update);
-    DT_TRY(dt_trainer_passes(t, &batch, &step, &last));
-    DT_TRY(t->backend->ops->metrics_take(t->backend, &local));
-    lap(t, &last, DT_PHASE_BACKWARD);
-    DT_TRY(exchange_timed(t, &local, &step, sums, &last));
+    struct dt_strategy_step step;
+    DT_TRY(compute(t, t->state.step_in_epoch, &step, &local, &last));
+    DT_TRY(exchange(t, &local, &step, sums));
+    lap_wait(t, update_s, &last);
     const struct dt_metrics train = {.loss_sum = sums[SUM_LOSS], .n_correct = sums[SUM_CORRECT], .n_samples = sums[SUM_SAMPLES]};
     DT_TRY(dt_trainer_advance(t, &train, &out->steps[0]));
     out->n = 1;
     out->stop = sums[SUM_STOP] > 0;
     DT_TRY(t->backend->ops->sync(t->backend));
     lap(t, &last, DT_PHASE_UPDATE);
+    return DT_OK;
+}
+
+enum dt_status dt_trainer_local_step(struct dt_trainer *t, uint64_t step_in_epoch, struct dt_metrics *local)
+{
+    double last = dt_clock_s();
+    const double update_s = t->strategy->update_s;
+    struct dt_strategy_step step;
+    DT_TRY(compute(t, step_in_epoch, &step, local, &last));
+    DT_TRY(dt_strategy_wait(&step));
+    lap_wait(t, update_s, &last);
     return DT_OK;
 }

@@ -182,6 +182,7 @@ static enum dt_status finish_epoch(struct run *run)
                                    .seconds = run->epoch_train_s,
                                    .allreduce = dt_strategy_adds_by(t->strategy)};
     DT_TRY(dt_strategy_traffic(t->strategy, t->n_timed_steps, &epoch.traffic));
+    DT_TRY(dt_strategy_staleness(t->strategy, &epoch.staleness));
     emit(run, (struct dt_event){.kind = DT_EVENT_EPOCH, .epoch = &epoch});
     if (t->state.step_in_epoch == t->steps_per_epoch) {
         t->state.epoch++;

@@ -91,7 +91,10 @@ enum dt_status dt_trainer_passes(struct dt_trainer *trainer, const struct dt_bat
 /* Counts the step that gave this. */
 enum dt_status dt_trainer_advance(struct dt_trainer *trainer, const struct dt_metrics *train, struct dt_step_result *out);
 enum dt_status dt_trainer_step(struct dt_trainer *trainer, struct dt_step_results *out);
-enum dt_status dt_trainer_gpu_steps(struct dt_trainer *trainer, uint64_t limit, struct dt_step_results *out);
+/* A step of this epoch that the ranks do not agree on: `local` is what came of this rank's own samples. */
+enum dt_status dt_trainer_local_step(struct dt_trainer *trainer, uint64_t step_in_epoch, struct dt_metrics *local);
+enum dt_status dt_trainer_many_steps(struct dt_trainer *trainer, uint64_t limit, struct dt_step_results *out);
+enum dt_status dt_trainer_gpu_run(struct dt_trainer *trainer, int n_steps, struct dt_metrics *local);
 /* A dt_step_fn, its context the trainer. */
 enum dt_status dt_trainer_gpu_step(void *context, const struct dt_batch *batch, const struct dt_update *update);
 

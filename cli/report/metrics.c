@@ -1,4 +1,5 @@
 #include "cli/report/sinks.h"
+#include "cli/report/staleness.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -171,6 +172,16 @@ static void put_traffic(FILE *file, const char *allreduce, const struct dt_step_
     put_number(file, "bytes_between_hosts", traffic->known ? traffic->bytes_between : (double)NAN);
 }
 
+/* How many gradients were 0, 1, 2, ... steps old. */
+static void put_staleness(FILE *file, const struct dt_staleness *staleness)
+{
+    const int n = dt_staleness_n_bins(staleness);
+    for (int i = 0; i < n; i++) {
+        fprintf(file, "%s%llu", i == 0 ? ",\"staleness\":[" : ",", (unsigned long long)staleness->counts[i]);
+    }
+    fputs(n > 0 ? "]" : "", file);
+}
+
 /* The beginning of a run's record, whose name may need escapes; the caller frees it with cJSON_free. NULL: out of memory. */
 static char *run_text(const struct dt_sinks *sinks, const struct dt_run_event *run)
 {
@@ -237,6 +248,7 @@ static void record_epoch(struct dt_sinks *sinks, const struct dt_epoch_event *r)
     put_number(f, "lr", r->lr);
     fprintf(f, ",\"world_size\":%d", sinks->folder.world_size);
     put_traffic(f, r->allreduce, &r->traffic);
+    put_staleness(f, &r->staleness);
     fputs("}\n", f);
     flush(&sinks->files, f, "metrics.jsonl");
 }

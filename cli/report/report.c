@@ -11,6 +11,7 @@
 #include "base/version.h"
 #include "cli/report/roster.h"
 #include "cli/report/sinks.h"
+#include "cli/report/staleness.h"
 #include "cli/report/terminal.h"
 #include "cli/report/text.h"
 
@@ -240,6 +241,7 @@ static void print_end(const struct dt_sinks *sinks, const struct dt_end_event *e
     print_times(end, sinks->folder.world_size);
     const bool servers = sinks->folder.config->dist.strategy != DT_STRATEGY_ALLREDUCE;
     print_traffic(servers ? "messages" : "allreduce", &end->traffic, &end->foretold);
+    dt_staleness_print(stderr, &end->staleness);
     print_memory(&end->memory);
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/version.h"
 #include "cli/report/sinks.h"
+#include "cli/report/staleness.h"
 
 #define NAME(constant, name) name,
 static const char *const phase_names[] = {DT_PHASE_LIST(NAME)};
@@ -85,6 +86,10 @@ static void add_traffic(struct summary *summary, const struct dt_end_event *end)
         add_number(summary, summary->json, "bytes_between_hosts_per_step", end->traffic.bytes_between);
     }
     add_text(summary, "allreduce", end->allreduce);
+    if (dt_staleness_n_bins(&end->staleness) > 0) {
+        add_number(summary, summary->json, "staleness_mean", dt_staleness_mean(&end->staleness));
+        add_number(summary, summary->json, "staleness_most", dt_staleness_n_bins(&end->staleness) - 1);
+    }
 }
 
 static void add_all(struct summary *summary, const struct dt_sinks *sinks, const struct dt_end_event *end, enum dt_status status)

@@ -25,6 +25,16 @@ static enum dt_status alone_wait(struct dt_strategy_step *step)
     return dt_strategy_step_range(step, 0, strategy->optimizer.n_elems, strategy->memory.grads);
 }
 
+static void alone_expect(struct dt_strategy *strategy, int n_steps)
+{
+    (void)strategy, (void)n_steps; /* each is agreed on */
+}
+
+static void alone_staleness(const struct dt_strategy *strategy, struct dt_staleness *out)
+{
+    (void)strategy, (void)out; /* there is none */
+}
+
 /* Every rank has all weights, and rank 0 the state, after each step. */
 static enum dt_status alone_has_all(struct dt_strategy *strategy)
 {
@@ -51,7 +61,9 @@ static void alone_close(struct dt_strategy *strategy)
 }
 
 static const struct dt_strategy_ops alone_ops = {.own_mean = true,
+                                                 .expect = alone_expect,
                                                  .begin = alone_begin,
+                                                 .staleness = alone_staleness,
                                                  .ready = alone_ready,
                                                  .poll = alone_poll,
                                                  .wait = alone_wait,

@@ -10,11 +10,18 @@
     X(DT_STRATEGY_CENTRAL, "central")
 enum dt_strategy_type { DT_STRATEGY_LIST(DT_NAMED_ENUM) };
 
+#define DT_SERVER_MODE_LIST(X)     \
+    X(DT_SERVER_MODE_SYNC, "sync") \
+    X(DT_SERVER_MODE_ASYNC, "async")
+enum dt_server_mode { DT_SERVER_MODE_LIST(DT_NAMED_ENUM) };
+
 struct dt_dist_spec {
     enum dt_strategy_type strategy;
     enum dt_allreduce_type allreduce;
-    int across;                             /* of struct dt_allreduce_spec */
-    int64_t servers;                        /* of a parameter server */
+    int across;      /* of struct dt_allreduce_spec */
+    int64_t servers; /* of a parameter server */
+    enum dt_server_mode mode;
+    int64_t max_staleness;                  /* async: steps that a worker may be ahead of the slowest */
     struct dt_compression_spec compression; /* of the gradients that are sent */
     bool average, broadcast;
     bool overlap; /* false: everything is sent at the end of the backward pass, to compare */

@@ -6,101 +6,50 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dist/strategy/placement.h"
-#include "dist/strategy/roles.h"
+#include "dist/strategy/parameter_server.h"
 #include "dist/strategy/strategies.h"
 
-/* Messages about one piece between a server and one worker. */
-struct link {
-    struct dt_wire_request gradients, weights;
-};
-
-struct parameter_server {
-    struct dt_strategy base;
-    struct dt_roles roles;
-    struct dt_placement placement;
-    struct dt_wire *wire;           /* NULL: there is one rank */
-    struct dt_wire *shares_wire;    /* the same for what servers give out outside of steps, which does not count */
-    struct link *links;             /* (n_pieces, n_workers); a worker uses its own column alone */
-    struct dt_wire_request *shares; /* (n_pieces, size): on it */
-    float *incoming;                /* server: (n_workers, arena), gradients of the others */
-    float *sums;                    /* server: (arena) */
-    /* of the step under way */
-    size_t n_ready; /* floats whose gradients are final */
-    bool stepped[DT_MAX_PARAMS];
-    int n_pushed;          /* pieces that this worker has sent */
-    enum dt_status failed; /* what a poll ran into; the wait returns it */
-    struct dt_strategy_step *step;
-};
-
-enum { TAG_GRADIENTS, TAG_WEIGHTS, TAG_SHARE, N_TAGS };
-
-static struct parameter_server *server_of(struct dt_strategy *strategy)
+static bool is_async(const struct dt_parameter_server *self)
 {
-    return (struct parameter_server *)strategy;
-}
-
-static int tag(int piece, int kind)
-{
-    return piece * N_TAGS + kind;
-}
-
-static int holder(const struct parameter_server *self, int piece)
-{
-    return self->roles.first_server + self->placement.pieces[piece].server;
-}
-
-static bool holds(const struct parameter_server *self, int piece)
-{
-    return self->roles.server == self->placement.pieces[piece].server;
-}
-
-static struct link *link_of(const struct parameter_server *self, int piece, int worker)
-{
-    return &self->links[piece * self->roles.n_workers + worker];
-}
-
-static size_t piece_bytes(const struct dt_piece *piece)
-{
-    return (piece->end - piece->begin) * sizeof(float);
+    return self->base.spec.dist.mode == DT_SERVER_MODE_ASYNC;
 }
 
 /* ---- the server's side */
 
-static const float *gradients_of(const struct parameter_server *self, int worker)
+static const float *gradients_of(const struct dt_parameter_server *self, int worker)
 {
     const struct dt_strategy *base = &self->base;
     return worker == base->spec.comm->rank ? base->memory.grads : self->incoming + (size_t)worker * base->spec.model->arena_elems;
 }
 
-static enum dt_status receive_gradients(struct parameter_server *self, int piece)
+static enum dt_status receive_gradients(struct dt_parameter_server *self, int piece)
 {
     const struct dt_piece *p = &self->placement.pieces[piece];
     for (int w = 0; w < self->roles.n_workers; w++) {
         if (w != self->base.spec.comm->rank) {
             float *to = self->incoming + (size_t)w * self->base.spec.model->arena_elems + p->begin;
-            DT_TRY(
-                dt_wire_receive(self->wire, w, tag(piece, TAG_GRADIENTS), to, piece_bytes(p), &link_of(self, piece, w)->gradients));
+            DT_TRY(dt_wire_receive(self->wire, w, dt_server_tag(piece, DT_TAG_GRADIENTS), to, dt_server_piece_bytes(p),
+                                   &dt_server_link_of(self, piece, w)->gradients));
         }
     }
     return DT_OK;
 }
 
-static enum dt_status have_all_gradients(struct parameter_server *self, int piece, bool *all)
+static enum dt_status have_all_gradients(struct dt_parameter_server *self, int piece, bool *all)
 {
     *all = !self->roles.works || self->n_ready >= self->placement.pieces[piece].end;
     for (int w = 0; w < self->roles.n_workers && *all; w++) {
         if (w != self->base.spec.comm->rank) {
-            DT_TRY(dt_wire_test(self->wire, &link_of(self, piece, w)->gradients, all));
+            DT_TRY(dt_wire_test(self->wire, &dt_server_link_of(self, piece, w)->gradients, all));
         }
     }
     return DT_OK;
 }
 
 /* In rank order, as in shared memory: the same bits. */
-static void add_gradients(struct parameter_server *self, const struct dt_piece *p)
+static void add_gradients(struct dt_parameter_server *self, const struct dt_piece *p)
 {
-    memcpy(self->sums + p->begin, gradients_of(self, 0) + p->begin, piece_bytes(p));
+    memcpy(self->sums + p->begin, gradients_of(self, 0) + p->begin, dt_server_piece_bytes(p));
     for (int w = 1; w < self->roles.n_workers; w++) {
         const float *gradients = gradients_of(self, w);
         for (size_t i = p->begin; i < p->end; i++) {
@@ -109,19 +58,19 @@ static void add_gradients(struct parameter_server *self, const struct dt_piece *
     }
 }
 
-static enum dt_status send_weights(struct parameter_server *self, int piece)
+static enum dt_status send_weights(struct dt_parameter_server *self, int piece)
 {
     const struct dt_piece *p = &self->placement.pieces[piece];
     for (int w = 0; w < self->roles.n_workers; w++) {
         if (w != self->base.spec.comm->rank) {
-            DT_TRY(dt_wire_send(self->wire, w, tag(piece, TAG_WEIGHTS), self->base.memory.params + p->begin, piece_bytes(p),
-                                &link_of(self, piece, w)->weights));
+            DT_TRY(dt_wire_send(self->wire, w, dt_server_tag(piece, DT_TAG_WEIGHTS), self->base.memory.params + p->begin,
+                                dt_server_piece_bytes(p), &dt_server_link_of(self, piece, w)->weights));
         }
     }
     return DT_OK;
 }
 
-static enum dt_status serve(struct parameter_server *self, int piece, bool *done)
+static enum dt_status serve(struct dt_parameter_server *self, int piece, bool *done)
 {
     const struct dt_piece *p = &self->placement.pieces[piece];
     bool all;
@@ -138,27 +87,27 @@ static enum dt_status serve(struct parameter_server *self, int piece, bool *done
     }
     *done = true;
     for (int w = 0; w < self->roles.n_workers && *done; w++) {
-        DT_TRY(dt_wire_test(self->wire, &link_of(self, piece, w)->weights, done));
+        DT_TRY(dt_wire_test(self->wire, &dt_server_link_of(self, piece, w)->weights, done));
     }
     return DT_OK;
 }
 
 /* ---- the worker's side */
 
-static enum dt_status push(struct parameter_server *self, int piece)
+static enum dt_status push(struct dt_parameter_server *self, int piece)
 {
     const struct dt_piece *p = &self->placement.pieces[piece];
-    struct link *link = link_of(self, piece, self->base.spec.comm->rank);
-    if (holds(self, piece)) {
+    struct dt_server_link *link = dt_server_link_of(self, piece, self->base.spec.comm->rank);
+    if (dt_server_holds(self, piece)) {
         return DT_OK;
     }
-    DT_TRY(dt_wire_send(self->wire, holder(self, piece), tag(piece, TAG_GRADIENTS), self->base.memory.grads + p->begin,
-                        piece_bytes(p), &link->gradients));
-    return dt_wire_receive(self->wire, holder(self, piece), tag(piece, TAG_WEIGHTS), self->base.memory.params + p->begin,
-                           piece_bytes(p), &link->weights);
+    DT_TRY(dt_wire_send(self->wire, dt_server_holder(self, piece), dt_server_tag(piece, DT_TAG_GRADIENTS),
+                        self->base.memory.grads + p->begin, dt_server_piece_bytes(p), &link->gradients));
+    return dt_wire_receive(self->wire, dt_server_holder(self, piece), dt_server_tag(piece, DT_TAG_WEIGHTS),
+                           self->base.memory.params + p->begin, dt_server_piece_bytes(p), &link->weights);
 }
 
-static enum dt_status push_ready(struct parameter_server *self)
+static enum dt_status push_ready(struct dt_parameter_server *self)
 {
     while (self->n_pushed < self->placement.n_pieces && self->placement.pieces[self->n_pushed].end <= self->n_ready) {
         DT_TRY(push(self, self->n_pushed));
@@ -167,9 +116,9 @@ static enum dt_status push_ready(struct parameter_server *self)
     return DT_OK;
 }
 
-static enum dt_status pull(struct parameter_server *self, int piece, bool *done)
+static enum dt_status pull(struct dt_parameter_server *self, int piece, bool *done)
 {
-    struct link *link = link_of(self, piece, self->base.spec.comm->rank);
+    struct dt_server_link *link = dt_server_link_of(self, piece, self->base.spec.comm->rank);
     DT_TRY(dt_wire_test(self->wire, &link->gradients, done));
     return *done ? dt_wire_test(self->wire, &link->weights, done) : DT_OK;
 }
@@ -177,13 +126,13 @@ static enum dt_status pull(struct parameter_server *self, int piece, bool *done)
 /* ---- both */
 
 /* Everything a little further. */
-static enum dt_status advance(struct parameter_server *self, bool *done)
+static enum dt_status advance(struct dt_parameter_server *self, bool *done)
 {
     *done = true;
     for (int piece = 0; piece < self->placement.n_pieces; piece++) {
         bool piece_done = true;
-        if (holds(self, piece)) {
-            DT_TRY(serve(self, piece, &piece_done));
+        if (dt_server_holds(self, piece)) {
+            DT_TRY(is_async(self) ? dt_async_serve(self, piece, &piece_done) : serve(self, piece, &piece_done));
         } else if (self->roles.works && piece < self->n_pushed) {
             DT_TRY(pull(self, piece, &piece_done));
         }
@@ -199,21 +148,27 @@ static enum dt_status progress_step(struct dt_request *request, bool *done)
     return advance(request->handle, done);
 }
 
+static void server_expect(struct dt_strategy *strategy, int n_steps)
+{
+    dt_async_expect(dt_server_of(strategy), n_steps);
+}
+
 static void server_begin(struct dt_strategy_step *step)
 {
-    struct parameter_server *self = server_of(step->strategy);
+    struct dt_parameter_server *self = dt_server_of(step->strategy);
     self->n_ready = 0;
     self->n_pushed = 0;
     self->failed = DT_OK;
     memset(self->stepped, 0, sizeof self->stepped);
-    for (int piece = 0; piece < self->placement.n_pieces && self->failed == DT_OK; piece++) {
-        self->failed = holds(self, piece) ? receive_gradients(self, piece) : DT_OK;
+    self->n_begun++;
+    for (int piece = 0; piece < self->placement.n_pieces && self->failed == DT_OK && !is_async(self); piece++) {
+        self->failed = dt_server_holds(self, piece) ? receive_gradients(self, piece) : DT_OK;
     }
 }
 
 static void server_poll(struct dt_strategy_step *step)
 {
-    struct parameter_server *self = server_of(step->strategy);
+    struct dt_parameter_server *self = dt_server_of(step->strategy);
     bool done;
     self->step = step;
     if (self->failed == DT_OK) {
@@ -223,7 +178,7 @@ static void server_poll(struct dt_strategy_step *step)
 
 static enum dt_status server_ready(struct dt_strategy_step *step, size_t begin, size_t end)
 {
-    struct parameter_server *self = server_of(step->strategy);
+    struct dt_parameter_server *self = dt_server_of(step->strategy);
     (void)begin;
     self->n_ready = end;
     if (self->base.spec.dist.overlap) {
@@ -235,7 +190,7 @@ static enum dt_status server_ready(struct dt_strategy_step *step, size_t begin, 
 
 static enum dt_status server_wait(struct dt_strategy_step *step)
 {
-    struct parameter_server *self = server_of(step->strategy);
+    struct dt_parameter_server *self = dt_server_of(step->strategy);
     struct dt_comm *comm = self->base.spec.comm;
     struct dt_request request;
     DT_TRY(self->failed);
@@ -250,16 +205,16 @@ static enum dt_status server_wait(struct dt_strategy_step *step)
 /* ---- outside of steps: servers give out what they hold */
 
 /* Whether a rank lacks what another holds. */
-typedef bool (*lacks_fn)(const struct parameter_server *self, int rank);
+typedef bool (*lacks_fn)(const struct dt_parameter_server *self, int rank);
 
-/* Workers have all weights already: they are left alone, so that a comparison still compares. */
-static bool lacks_weights(const struct parameter_server *self, int rank)
+/* Workers have all weights already, unless they run freely: they are left alone, so that a comparison still compares. */
+static bool lacks_weights(const struct dt_parameter_server *self, int rank)
 {
-    return rank >= self->roles.n_workers;
+    return rank >= self->roles.n_workers || is_async(self);
 }
 
 /* For checkpoints, which rank 0 writes. */
-static bool lacks_state(const struct parameter_server *self, int rank)
+static bool lacks_state(const struct dt_parameter_server *self, int rank)
 {
     (void)self;
     return rank == 0;
@@ -268,7 +223,7 @@ static bool lacks_state(const struct parameter_server *self, int rank)
 /* A dt_request.progress. */
 static enum dt_status progress_shares(struct dt_request *request, bool *done)
 {
-    struct parameter_server *self = request->handle;
+    struct dt_parameter_server *self = request->handle;
     *done = true;
     for (int i = 0; i < self->placement.n_pieces * self->base.spec.comm->size && *done; i++) {
         DT_TRY(dt_wire_test(self->shares_wire, &self->shares[i], done));
@@ -277,23 +232,25 @@ static enum dt_status progress_shares(struct dt_request *request, bool *done)
 }
 
 /* Piece by piece of the array, from its holder to every other rank that lacks it. */
-static enum dt_status share_piece(struct parameter_server *self, int piece, float *array, lacks_fn lacks)
+static enum dt_status share_piece(struct dt_parameter_server *self, int piece, float *array, lacks_fn lacks)
 {
     const struct dt_comm *comm = self->base.spec.comm;
     const struct dt_piece *p = &self->placement.pieces[piece];
     struct dt_wire_request *requests = self->shares + piece * comm->size;
-    const int from = holder(self, piece);
-    for (int rank = 0; rank < comm->size && holds(self, piece); rank++) {
+    const int from = dt_server_holder(self, piece);
+    for (int rank = 0; rank < comm->size && dt_server_holds(self, piece); rank++) {
         if (rank != from && lacks(self, rank)) {
-            DT_TRY(dt_wire_send(self->shares_wire, rank, tag(piece, TAG_SHARE), array + p->begin, piece_bytes(p), &requests[rank]));
+            DT_TRY(dt_wire_send(self->shares_wire, rank, dt_server_tag(piece, DT_TAG_SHARE), array + p->begin,
+                                dt_server_piece_bytes(p), &requests[rank]));
         }
     }
     return from != comm->rank && lacks(self, comm->rank)
-               ? dt_wire_receive(self->shares_wire, from, tag(piece, TAG_SHARE), array + p->begin, piece_bytes(p), &requests[from])
+               ? dt_wire_receive(self->shares_wire, from, dt_server_tag(piece, DT_TAG_SHARE), array + p->begin,
+                                 dt_server_piece_bytes(p), &requests[from])
                : DT_OK;
 }
 
-static enum dt_status share(struct parameter_server *self, float *array, lacks_fn lacks, const char *name)
+static enum dt_status share(struct dt_parameter_server *self, float *array, lacks_fn lacks, const char *name)
 {
     struct dt_comm *comm = self->base.spec.comm;
     struct dt_request request;
@@ -308,13 +265,15 @@ static enum dt_status share(struct parameter_server *self, float *array, lacks_f
 
 static enum dt_status server_share_weights(struct dt_strategy *strategy)
 {
-    struct parameter_server *self = server_of(strategy);
-    return self->wire == NULL ? DT_OK : share(self, strategy->memory.params, lacks_weights, "weights of the servers");
+    struct dt_parameter_server *self = dt_server_of(strategy);
+    DT_TRY(self->wire == NULL ? DT_OK : share(self, strategy->memory.params, lacks_weights, "weights of the servers"));
+    dt_async_all_have_pulled(self);
+    return DT_OK;
 }
 
 static enum dt_status server_collect_state(struct dt_strategy *strategy)
 {
-    struct parameter_server *self = server_of(strategy);
+    struct dt_parameter_server *self = dt_server_of(strategy);
     for (int i = 0; i < strategy->optimizer.n_states && self->wire != NULL; i++) {
         DT_TRY(share(self, strategy->optimizer.states[i], lacks_state, "the servers' optimizer state"));
     }
@@ -325,7 +284,7 @@ static enum dt_status server_collect_state(struct dt_strategy *strategy)
 
 static void server_describe(const struct dt_strategy *strategy, struct dt_averaging *out)
 {
-    const struct parameter_server *self = (const struct parameter_server *)strategy;
+    const struct dt_parameter_server *self = (const struct dt_parameter_server *)strategy;
     out->n_buckets = self->placement.n_pieces;
     out->n_servers = self->roles.n_servers;
     out->traffic = dt_traffic_of_servers(self->base.spec.comm, &self->roles, &self->placement);
@@ -333,16 +292,21 @@ static void server_describe(const struct dt_strategy *strategy, struct dt_averag
 
 static bool server_sent(const struct dt_strategy *strategy, struct dt_wire_sent *out)
 {
-    const struct parameter_server *self = (const struct parameter_server *)strategy;
+    const struct dt_parameter_server *self = (const struct dt_parameter_server *)strategy;
     if (self->wire != NULL) {
         *out = dt_wire_sent(self->wire);
     }
     return true;
 }
 
+static void server_staleness(const struct dt_strategy *strategy, struct dt_staleness *out)
+{
+    *out = ((const struct dt_parameter_server *)strategy)->staleness;
+}
+
 static void server_close(struct dt_strategy *strategy)
 {
-    struct parameter_server *self = server_of(strategy);
+    struct dt_parameter_server *self = dt_server_of(strategy);
     dt_wire_close(self->wire);
     dt_wire_close(self->shares_wire);
     dt_optimizer_close(&strategy->optimizer);
@@ -350,11 +314,14 @@ static void server_close(struct dt_strategy *strategy)
     free(self->links);
     free(self->shares);
     free(self->incoming);
+    free(self->outgoing);
     free(self->sums);
     free(self);
 }
 
-static const struct dt_strategy_ops server_ops = {.begin = server_begin,
+static const struct dt_strategy_ops server_ops = {.expect = server_expect,
+                                                  .begin = server_begin,
+                                                  .staleness = server_staleness,
                                                   .ready = server_ready,
                                                   .poll = server_poll,
                                                   .wait = server_wait,
@@ -379,7 +346,7 @@ static enum dt_status check_spec(const struct dt_strategy_spec *spec)
     return DT_OK;
 }
 
-static enum dt_status open_parts(struct parameter_server *self)
+static enum dt_status open_parts(struct dt_parameter_server *self)
 {
     const struct dt_strategy_spec *spec = &self->base.spec;
     const size_t n_elems = spec->model->arena_elems, n_pieces = (size_t)self->placement.n_pieces;
@@ -387,8 +354,10 @@ static enum dt_status open_parts(struct parameter_server *self)
     self->links = calloc(n_pieces * (size_t)self->roles.n_workers + 1, sizeof *self->links);
     self->shares = calloc(n_pieces * (size_t)spec->comm->size + 1, sizeof *self->shares);
     self->incoming = serves ? calloc((size_t)self->roles.n_workers * n_elems + 1, sizeof *self->incoming) : NULL;
+    self->outgoing = serves && is_async(self) ? calloc((size_t)self->roles.n_workers * n_elems + 1, sizeof *self->outgoing) : NULL;
     self->sums = serves ? calloc(n_elems + 1, sizeof *self->sums) : NULL;
-    if (self->links == NULL || self->shares == NULL || (serves && (self->incoming == NULL || self->sums == NULL))) {
+    if (self->links == NULL || self->shares == NULL || (serves && (self->incoming == NULL || self->sums == NULL)) ||
+        (serves && is_async(self) && self->outgoing == NULL)) {
         return dt_error(DT_NO_MEMORY, "no memory for the parameter server");
     }
     if (spec->comm->size > 1) {
@@ -402,12 +371,13 @@ static enum dt_status open_parts(struct parameter_server *self)
 enum dt_status dt_parameter_server_open(const struct dt_strategy_spec *spec, struct dt_strategy **out)
 {
     DT_TRY(check_spec(spec));
-    struct parameter_server *self = calloc(1, sizeof *self);
+    struct dt_parameter_server *self = calloc(1, sizeof *self);
     if (self == NULL) {
         return dt_error(DT_NO_MEMORY, "no memory for the parameter server");
     }
     self->base.ops = &server_ops;
     self->base.spec = *spec;
+    self->base.free_running = is_async(self);
     enum dt_status s = dt_roles_find(&spec->dist, spec->comm->rank, spec->comm->size, &self->roles);
     dt_placement_make(spec->model, self->roles.n_servers, &self->placement);
     s = s == DT_OK ? open_parts(self) : s;

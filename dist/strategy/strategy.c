@@ -72,6 +72,18 @@ void dt_strategy_describe(const struct dt_strategy *strategy, struct dt_averagin
     strategy->ops->describe(strategy, out);
 }
 
+enum dt_status dt_strategy_staleness(const struct dt_strategy *strategy, struct dt_staleness *out)
+{
+    *out = (struct dt_staleness){{0}};
+    strategy->ops->staleness(strategy, out);
+    return dt_comm_allreduce(strategy->spec.comm, out->counts, DT_STALENESS_BINS, DT_TYPE_U64, DT_REDUCE_SUM, "sum of stalenesses");
+}
+
+void dt_strategy_expect(struct dt_strategy *strategy, int n_steps)
+{
+    strategy->ops->expect(strategy, n_steps);
+}
+
 enum dt_status dt_strategy_traffic(const struct dt_strategy *strategy, uint64_t n_steps, struct dt_step_traffic *out)
 {
     struct dt_wire_sent sent = {0};

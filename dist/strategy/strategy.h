@@ -30,6 +30,13 @@ extern const char *const dt_strategy_names[];
 struct dt_strategy;
 struct dt_strategy_step;
 
+/* How many steps others had taken between a worker's reading of the weights and the step with its gradients, counted piece by
+ * piece; all zero where workers wait for each other. */
+#define DT_STALENESS_BINS 256 /* the last one: so many or more */
+struct dt_staleness {
+    uint64_t counts[DT_STALENESS_BINS];
+};
+
 /* What adding gradients takes; for people. */
 struct dt_averaging {
     const char *allreduce; /* its name */
@@ -43,6 +50,7 @@ struct dt_averaging {
 /* All slots are mandatory. */
 struct dt_strategy_ops {
     bool own_mean; /* the mean gradient is over the rank's own samples, not over those of all */
+    void (*expect)(struct dt_strategy *strategy, int n_steps);
     void (*begin)(struct dt_strategy_step *step);
     enum dt_status (*ready)(struct dt_strategy_step *step, size_t begin, size_t end);
     void (*poll)(struct dt_strategy_step *step);
@@ -50,7 +58,8 @@ struct dt_strategy_ops {
     enum dt_status (*share_weights)(struct dt_strategy *strategy);
     enum dt_status (*collect_state)(struct dt_strategy *strategy);
     void (*describe)(const struct dt_strategy *strategy, struct dt_averaging *out);
-    bool (*sent)(const struct dt_strategy *strategy, struct dt_wire_sent *out); /* by this rank; false: nobody counts */
+    bool (*sent)(const struct dt_strategy *strategy, struct dt_wire_sent *out);      /* by this rank; false: nobody counts */
+    void (*staleness)(const struct dt_strategy *strategy, struct dt_staleness *out); /* this rank's */
     void (*close)(struct dt_strategy *strategy);
 };
 
@@ -62,7 +71,8 @@ struct dt_strategy {
     struct dt_optimizer optimizer;
     struct dt_allreduce *allreduce; /* by which gradients are averaged; NULL: they are not */
     bool together;                  /* the ranks of the host take their steps together */
-    double update_s;                /* spent on updates since the open; the rest of what dt_strategy_wait takes is waiting */
+    bool free_running; /* workers do not wait for each other in a step: they want several at once (dt_strategy_expect) */
+    double update_s;   /* spent on updates since the open; the rest of what dt_strategy_wait takes is waiting */
 };
 
 /* After everything that borrows its memory, unless that is not used any more; each rank by itself. NULL is fine. */
@@ -81,7 +91,13 @@ void dt_strategy_describe(const struct dt_strategy *strategy, struct dt_averagin
 /* Counted on the wire in n_steps steps, all ranks'. Every rank calls it. */
 enum dt_status dt_strategy_traffic(const struct dt_strategy *strategy, uint64_t n_steps, struct dt_step_traffic *out);
 
+/* So far, of all ranks. Every rank calls it. */
+enum dt_status dt_strategy_staleness(const struct dt_strategy *strategy, struct dt_staleness *out);
+
 /* ---- a step: next, begin, backward, wait; whoever has a struct dt_strategy_step is between begin and wait */
+
+/* Before steps of a free-running strategy: so many follow before all ranks agree on anything. Every rank calls it. */
+void dt_strategy_expect(struct dt_strategy *strategy, int n_steps);
 
 /* What the step does with the sums: n_global samples over all ranks, n_local of this one. 0 samples: gradient zero. Counts the
  * step. */
