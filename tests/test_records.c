@@ -103,7 +103,8 @@ static void test_run_record(void)
     CHECK(record_start(DT_OK));
     char *whole = text_of("metrics.jsonl");
     CHECK_HAS(whole, "\"version\":");
-    CHECK_HAS(whole, ",\"allreduce\":\"ring\",\"messages\":6,\"bytes_sent\":48}\n");
+    CHECK_HAS(whole,
+              ",\"allreduce\":\"ring\",\"messages\":6,\"bytes_sent\":48,\"messages_between_hosts\":0,\"bytes_between_hosts\":0}\n");
     int n = 0;
     while (write_run_record(n, whole)) {
         n++;

@@ -86,8 +86,8 @@
       "distributed.strategy=parameter_server",                                                                                        \
       "sync: a server adds the gradients of all workers and steps once; async: it steps with each worker's when they come, which is "  \
       "not repeatable")                                                                                                               \
-    X("distributed.parameter_server.max_staleness", INT, dist.max_staleness, "[0, 64]", "4", "distributed.parameter_server.mode=async", \
-      "steps that a worker may be ahead of the slowest")                                                                              \
+    X("distributed.parameter_server.max_staleness", INT, dist.max_staleness, "[0, 64]", "4", "distributed.strategy=parameter_server", \
+      "async: steps that a worker may be ahead of the slowest")                                                                              \
     X("distributed.allreduce", ENUM, dist.allreduce, DT_ALLREDUCE_LIST(DT_BAR_NAME), "auto", "",                                      \
       "how gradients are added over the ranks; auto: nccl on GPUs, else shared_memory where a host's ranks have it, else mpi; "        \
       "hierarchical: shared memory in each host, an algorithm between hosts; staged: from GPUs through host memory")                   \
