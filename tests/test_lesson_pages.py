@@ -17,6 +17,7 @@ LESSONS = (  # ranks, or 0 for no launcher; arguments; what the page's text must
     (2, "linear", (PASS, "1.963652, 2.529543", "1.414214|1.41421")),
     (2, "linear --batch 1", (PASS,)),
     (0, "lr", (PASS, "9.88", "0.0025", "0.395203")),
+    (0, "shards", (PASS, "replicate5014 ×")),
     (0, "allreduce", ("all ranks have the same: yes", "it is the exact sum: yes", "by the formula 24: equal")),
 )
 WIDTHS = (390, 1440)

@@ -64,4 +64,14 @@ right 0 lr
 check 'lr: 9.88 is not there five times' test "$(grep -cE ' 9\.88$' out)" = 5
 check 'lr: no warm-up' grep -q '^  epoch 0: 0.001, epoch 1.5: 0.0025, epoch 3: 0.004$' out
 wrong 0 lr
+
+for n in 2 3 8; do
+  right 0 shards --ranks "$n"
+done
+right 0 shards
+check 'shards: not once each' test "$(grep -cE '^(shard|global|by label|sorted file)(, alone)? +[0-9]+ +once ' out)" = 6
+check 'shards: replicate is not as often as there are ranks' grep -qE '^replicate +501 +4 times' out
+check 'shards: rank 0 does not read its part' grep -qE '^rank 0 +(0  4|4  0) ' out
+wrong 0 shards
+refused 64 "--ranks: expected a whole number 2..8, got '9'" 0 shards --ranks 9
 finish

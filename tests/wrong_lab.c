@@ -1,4 +1,6 @@
-/* dtrain, but rank 1 of a ring replaces in the second round what it should add, and steps are a hundredth too long. */
+/* dtrain, but rank 1 of a ring replaces in the second round what it should add, steps are a hundredth too long, and a batch has its
+ * first sample twice. */
+#include "data/shard.h"
 #include "dist/allreduce/algorithm.h"
 #include "dist/strategy/strategy.h"
 
@@ -20,4 +22,17 @@ struct dt_update __wrap_dt_strategy_next(struct dt_strategy *strategy, double lr
 struct dt_update __wrap_dt_strategy_next(struct dt_strategy *strategy, double lr, size_t n_global, size_t n_local)
 {
     return __real_dt_strategy_next(strategy, 1.01 * lr, n_global, n_local);
+}
+
+int __real_dt_shard_batch(const struct dt_shard *shard, uint32_t epoch, uint64_t step, uint32_t *rows, uint32_t *ids);
+int __wrap_dt_shard_batch(const struct dt_shard *shard, uint32_t epoch, uint64_t step, uint32_t *rows, uint32_t *ids);
+
+int __wrap_dt_shard_batch(const struct dt_shard *shard, uint32_t epoch, uint64_t step, uint32_t *rows, uint32_t *ids)
+{
+    const int n = __real_dt_shard_batch(shard, epoch, step, rows, ids);
+    if (n > 1) {
+        rows[1] = rows[0];
+        ids[1] = ids[0];
+    }
+    return n;
 }

@@ -19,6 +19,8 @@ struct dt_world;
       together, dt_lab_linear)                                                                                             \
     X(DT_COMMAND_LAB_LR, "lab lr", "why the learning rate grows with the batch; warm-up", "dtrain lab lr [--html FILE]",   \
       "  dtrain lab lr\n", alone, dt_lab_lr)                                                                               \
+    X(DT_COMMAND_LAB_SHARDS, "lab shards", "how ranks share the data, and shards that harm",                               \
+      "dtrain lab shards [--ranks N] [--html FILE]", "  dtrain lab shards --ranks 2\n", alone, dt_lab_shards)              \
     X(DT_COMMAND_LAB_ALLREDUCE, "lab allreduce", "show an allreduce round by round; no mpirun",                            \
       "dtrain lab allreduce [--algorithm NAME] [--ranks N] [--elements N]\n      [--html FILE]",                           \
       "  dtrain lab allreduce\n"                                                                                           \

@@ -16,7 +16,7 @@ static enum dt_status open_parts(const struct dt_lab_network_spec *spec, struct 
 {
     struct dt_strategy_spec strategy = {
         .dist = {.average = spec->average, .broadcast = true, .overlap = true, .bucket_bytes = 1 << 20},
-        .optimizer = {.type = DT_OPTIMIZER_SGD},
+        .optimizer = spec->optimizer,
         .model = &out->model,
         .comm = spec->comm};
     DT_TRY(dt_model_lower(spec->model, &out->model));

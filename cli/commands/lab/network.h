@@ -7,17 +7,18 @@
 
 struct dt_lab_network_spec {
     const struct dt_model_spec *model;
-    const struct dt_samples *samples; /* borrowed */
-    struct dt_comm *comm;             /* borrowed */
-    bool average;                     /* else each rank steps with its own gradient */
-    int capacity;                     /* the largest batch */
+    const struct dt_samples *samples;   /* borrowed */
+    struct dt_comm *comm;               /* borrowed */
+    bool average;                       /* else each rank steps with its own gradient */
+    int capacity;                       /* the largest batch */
+    struct dt_optimizer_spec optimizer; /* zeroed: plain SGD */
 };
 
 struct dt_lab_network {
     struct dt_model model;
     struct dt_backend *backend;
     struct dt_network *network;
-    struct dt_strategy *strategy; /* plain SGD; weights that nobody set are zero */
+    struct dt_strategy *strategy; /* weights that nobody set are zero */
     struct dt_bound_samples *bound;
 };
 
