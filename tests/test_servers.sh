@@ -61,6 +61,17 @@ central='--set distributed.strategy=central'
   train apart 2 $(servers 1) --set distributed.overlap=false
   check 'without overlap: other bits' python3 tensors.py all1 apart
 
+  # Compressed gradients: servers and a worker that serves make the same of them; all of the largest are all.
+  for type in fp16 int8 onebit topk; do
+    train "one-$type" 3 $(servers 1) --set distributed.compression.type=$type
+    train "central-$type" 2 $central --set distributed.compression.type=$type
+    check "$type: other bits" python3 tensors.py "one-$type" "central-$type"
+    check "$type: nothing is lost" test "$(python3 tensors.py all2 "one-$type" 2>&1 | tail -n 1)" = "AssertionError: one-$type"
+    check "$type: messages" grep -q '^messages of a step: .*, as foretold$' "one-$type.err"
+  done
+  train dense 3 $(servers 1) --set distributed.compression.type=topk --set distributed.compression.ratio=1
+  check 'topk of all: other bits' python3 tensors.py all2 dense
+
   # A run goes on under the strategy that it began with, or another.
   train half 3 $(servers 1) --set train.max_steps=13
   cp -r half half2

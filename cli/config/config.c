@@ -84,12 +84,8 @@ static enum dt_status check_training(const struct dt_config_source *source, cons
 static enum dt_status check_compression(const struct dt_config_source *source, const struct dt_dist_spec *dist)
 {
     char fitting[160] = "";
-    if (dist->compression.type == DT_COMPRESSION_NONE) {
+    if (dist->compression.type == DT_COMPRESSION_NONE || dist->strategy != DT_STRATEGY_ALLREDUCE) { /* servers take any */
         return DT_OK;
-    }
-    if (dist->strategy != DT_STRATEGY_ALLREDUCE) {
-        return dt_config_error(source, "distributed.compression.type",
-                               "only the strategy \"allreduce\" compresses (set it to none)");
     }
     if (dt_allreduce_compresses(dist->allreduce, dist->compression.type)) {
         return DT_OK;

@@ -70,9 +70,10 @@ static enum dt_status take_push(struct dt_parameter_server *self, int piece, int
     const struct dt_piece *p = &self->placement.pieces[piece];
     struct dt_server_link *link = dt_server_link_of(self, piece, worker);
     struct dt_strategy_step step = {.strategy = &self->base, .update = own_update(self, self->version[piece])};
-    const float *gradients = self->incoming + (size_t)worker * self->base.spec.model->arena_elems + p->begin;
+    const float *message = self->incoming + (size_t)worker * self->base.spec.model->arena_elems + p->begin;
     note_staleness(self, self->version[piece] - link->pulled);
-    DT_TRY(dt_strategy_step_range(&step, p->begin, p->end, gradients));
+    dt_codec_decode(&self->feedback.codec, message, p->end - p->begin, self->sums + p->begin);
+    DT_TRY(dt_strategy_step_range(&step, p->begin, p->end, self->sums + p->begin));
     self->version[piece]++;
     link->n_pushed++;
     link->state = DT_LINK_HELD;
@@ -97,7 +98,7 @@ static enum dt_status listen(struct dt_parameter_server *self, int piece, int wo
     struct dt_server_link *link = dt_server_link_of(self, piece, worker);
     float *to = self->incoming + (size_t)worker * self->base.spec.model->arena_elems + p->begin;
     link->state = DT_LINK_RECEIVING;
-    return dt_wire_receive(self->wire, worker, dt_server_tag(piece, DT_TAG_GRADIENTS), to, dt_server_piece_bytes(p),
+    return dt_wire_receive(self->wire, worker, dt_server_tag(piece, DT_TAG_GRADIENTS), to, dt_server_push_bytes(self, p),
                            &link->gradients);
 }
 

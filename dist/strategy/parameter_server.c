@@ -18,8 +18,7 @@ static bool is_async(const struct dt_parameter_server *self)
 
 static const float *gradients_of(const struct dt_parameter_server *self, int worker)
 {
-    const struct dt_strategy *base = &self->base;
-    return worker == base->spec.comm->rank ? base->memory.grads : self->incoming + (size_t)worker * base->spec.model->arena_elems;
+    return self->incoming + (size_t)worker * self->base.spec.model->arena_elems;
 }
 
 static enum dt_status receive_gradients(struct dt_parameter_server *self, int piece)
@@ -28,7 +27,7 @@ static enum dt_status receive_gradients(struct dt_parameter_server *self, int pi
     for (int w = 0; w < self->roles.n_workers; w++) {
         if (w != self->base.spec.comm->rank) {
             float *to = self->incoming + (size_t)w * self->base.spec.model->arena_elems + p->begin;
-            DT_TRY(dt_wire_receive(self->wire, w, dt_server_tag(piece, DT_TAG_GRADIENTS), to, dt_server_piece_bytes(p),
+            DT_TRY(dt_wire_receive(self->wire, w, dt_server_tag(piece, DT_TAG_GRADIENTS), to, dt_server_push_bytes(self, p),
                                    &dt_server_link_of(self, piece, w)->gradients));
         }
     }
@@ -37,7 +36,7 @@ static enum dt_status receive_gradients(struct dt_parameter_server *self, int pi
 
 static enum dt_status have_all_gradients(struct dt_parameter_server *self, int piece, bool *all)
 {
-    *all = !self->roles.works || self->n_ready >= self->placement.pieces[piece].end;
+    *all = !self->roles.works || piece < self->n_pushed;
     for (int w = 0; w < self->roles.n_workers && *all; w++) {
         if (w != self->base.spec.comm->rank) {
             DT_TRY(dt_wire_test(self->wire, &dt_server_link_of(self, piece, w)->gradients, all));
@@ -46,14 +45,25 @@ static enum dt_status have_all_gradients(struct dt_parameter_server *self, int p
     return DT_OK;
 }
 
+static void add_own(const struct dt_parameter_server *self, const struct dt_piece *p, bool first)
+{
+    const float *gradients = self->base.memory.grads;
+    for (size_t i = p->begin; i < p->end; i++) {
+        self->sums[i] = first ? gradients[i] : self->sums[i] + gradients[i];
+    }
+}
+
 /* In rank order, as in shared memory: the same bits. */
 static void add_gradients(struct dt_parameter_server *self, const struct dt_piece *p)
 {
-    memcpy(self->sums + p->begin, gradients_of(self, 0) + p->begin, dt_server_piece_bytes(p));
-    for (int w = 1; w < self->roles.n_workers; w++) {
-        const float *gradients = gradients_of(self, w);
-        for (size_t i = p->begin; i < p->end; i++) {
-            self->sums[i] += gradients[i];
+    const size_t n = p->end - p->begin;
+    for (int w = 0; w < self->roles.n_workers; w++) {
+        if (w == self->base.spec.comm->rank) {
+            add_own(self, p, w == 0);
+        } else if (w == 0) {
+            dt_codec_decode(&self->feedback.codec, gradients_of(self, w) + p->begin, n, self->sums + p->begin);
+        } else {
+            dt_codec_decode_add(&self->feedback.codec, gradients_of(self, w) + p->begin, n, self->sums + p->begin);
         }
     }
 }
@@ -94,17 +104,30 @@ static enum dt_status serve(struct dt_parameter_server *self, int piece, bool *d
 
 /* ---- the worker's side */
 
+/* Where what is sent lies. The gradients become what others will make of it, also those that stay here. */
+static const float *encode(struct dt_parameter_server *self, const struct dt_piece *p)
+{
+    float *gradients = self->base.memory.grads + p->begin;
+    if (self->encoded == NULL) {
+        return gradients;
+    }
+    dt_error_feedback_encode(&self->feedback, p->begin, p->end, gradients, self->encoded + p->begin);
+    return self->encoded + p->begin;
+}
+
 static enum dt_status push(struct dt_parameter_server *self, int piece)
 {
     const struct dt_piece *p = &self->placement.pieces[piece];
     struct dt_server_link *link = dt_server_link_of(self, piece, self->base.spec.comm->rank);
+    const float *message = encode(self, p);
+    const int holder = dt_server_holder(self, piece);
     if (dt_server_holds(self, piece)) {
         return DT_OK;
     }
-    DT_TRY(dt_wire_send(self->wire, dt_server_holder(self, piece), dt_server_tag(piece, DT_TAG_GRADIENTS),
-                        self->base.memory.grads + p->begin, dt_server_piece_bytes(p), &link->gradients));
-    return dt_wire_receive(self->wire, dt_server_holder(self, piece), dt_server_tag(piece, DT_TAG_WEIGHTS),
-                           self->base.memory.params + p->begin, dt_server_piece_bytes(p), &link->weights);
+    DT_TRY(dt_wire_send(self->wire, holder, dt_server_tag(piece, DT_TAG_GRADIENTS), message, dt_server_push_bytes(self, p),
+                        &link->gradients));
+    return dt_wire_receive(self->wire, holder, dt_server_tag(piece, DT_TAG_WEIGHTS), self->base.memory.params + p->begin,
+                           dt_server_piece_bytes(p), &link->weights);
 }
 
 static enum dt_status push_ready(struct dt_parameter_server *self)
@@ -287,7 +310,7 @@ static void server_describe(const struct dt_strategy *strategy, struct dt_averag
     const struct dt_parameter_server *self = (const struct dt_parameter_server *)strategy;
     out->n_buckets = self->placement.n_pieces;
     out->n_servers = self->roles.n_servers;
-    out->traffic = dt_traffic_of_servers(self->base.spec.comm, &self->roles, &self->placement);
+    out->traffic = dt_traffic_of_servers(self->base.spec.comm, &self->roles, &self->placement, &self->feedback.codec);
 }
 
 static bool server_sent(const struct dt_strategy *strategy, struct dt_wire_sent *out)
@@ -313,6 +336,8 @@ static void server_close(struct dt_strategy *strategy)
     dt_network_memory_close(strategy->spec.backend, &strategy->memory);
     free(self->links);
     free(self->shares);
+    dt_error_feedback_close(&self->feedback);
+    free(self->encoded);
     free(self->incoming);
     free(self->outgoing);
     free(self->sums);
@@ -351,15 +376,18 @@ static enum dt_status open_parts(struct dt_parameter_server *self)
     const struct dt_strategy_spec *spec = &self->base.spec;
     const size_t n_elems = spec->model->arena_elems, n_pieces = (size_t)self->placement.n_pieces;
     const bool serves = self->roles.server >= 0;
+    const bool encodes = self->roles.works && spec->dist.compression.type != DT_COMPRESSION_NONE;
     self->links = calloc(n_pieces * (size_t)self->roles.n_workers + 1, sizeof *self->links);
     self->shares = calloc(n_pieces * (size_t)spec->comm->size + 1, sizeof *self->shares);
     self->incoming = serves ? calloc((size_t)self->roles.n_workers * n_elems + 1, sizeof *self->incoming) : NULL;
     self->outgoing = serves && is_async(self) ? calloc((size_t)self->roles.n_workers * n_elems + 1, sizeof *self->outgoing) : NULL;
+    self->encoded = encodes ? calloc(n_elems + 1, sizeof *self->encoded) : NULL;
     self->sums = serves ? calloc(n_elems + 1, sizeof *self->sums) : NULL;
     if (self->links == NULL || self->shares == NULL || (serves && (self->incoming == NULL || self->sums == NULL)) ||
-        (serves && is_async(self) && self->outgoing == NULL)) {
+        (serves && is_async(self) && self->outgoing == NULL) || (encodes && self->encoded == NULL)) {
         return dt_error(DT_NO_MEMORY, "no memory for the parameter server");
     }
+    DT_TRY(dt_error_feedback_open(&spec->dist.compression, spec->comm->rank, self->roles.works ? n_elems : 0, &self->feedback));
     if (spec->comm->size > 1) {
         DT_TRY(dt_wire_open_mpi(spec->comm, &self->wire));
         DT_TRY(dt_wire_open_mpi(spec->comm, &self->shares_wire));

@@ -3,6 +3,7 @@
 #ifndef DT_DIST_STRATEGY_PARAMETER_SERVER_H
 #define DT_DIST_STRATEGY_PARAMETER_SERVER_H
 
+#include "dist/compression/error_feedback.h"
 #include "dist/strategy/placement.h"
 #include "dist/strategy/roles.h"
 #include "dist/strategy/strategy.h"
@@ -23,12 +24,14 @@ struct dt_parameter_server {
     struct dt_strategy base;
     struct dt_roles roles;
     struct dt_placement placement;
-    struct dt_wire *wire;           /* NULL: there is one rank */
-    struct dt_wire *shares_wire;    /* the same for what servers give out outside of steps, which does not count */
-    struct dt_server_link *links;   /* (n_pieces, n_workers); a worker uses its own column alone */
-    struct dt_wire_request *shares; /* (n_pieces, size): on shares_wire */
-    float *incoming;                /* server: (n_workers, arena), gradients of the others */
-    float *sums;                    /* server: (arena) */
+    struct dt_wire *wire;              /* NULL: there is one rank */
+    struct dt_wire *shares_wire;       /* the same for what servers give out outside of steps, which does not count */
+    struct dt_server_link *links;      /* (n_pieces, n_workers); a worker uses its own column alone */
+    struct dt_wire_request *shares;    /* (n_pieces, size): on shares_wire */
+    struct dt_error_feedback feedback; /* worker: around the codec of what it sends */
+    float *encoded;                    /* worker: (arena), as it sends it; NULL: gradients are sent as they are */
+    float *incoming;                   /* server: (n_workers, arena), gradients of the others, encoded, each piece in its place */
+    float *sums;                       /* server: (arena) */
     /* of the step under way */
     size_t n_ready; /* floats whose gradients are final */
     bool stepped[DT_MAX_PARAMS];
@@ -74,6 +77,12 @@ static inline struct dt_server_link *dt_server_link_of(const struct dt_parameter
 static inline size_t dt_server_piece_bytes(const struct dt_piece *piece)
 {
     return (piece->end - piece->begin) * sizeof(float);
+}
+
+/* Of its gradients, as they are sent. */
+static inline size_t dt_server_push_bytes(const struct dt_parameter_server *self, const struct dt_piece *piece)
+{
+    return dt_codec_bytes(&self->feedback.codec, piece->end - piece->begin);
 }
 
 /* A server that steps with each worker's gradients by themselves, as they come. The next n_steps steps follow without an agreement

@@ -114,7 +114,7 @@ static int count_elsewhere(const struct dt_comm *comm, const struct dt_roles *ro
 }
 
 struct dt_step_traffic dt_traffic_of_servers(const struct dt_comm *comm, const struct dt_roles *roles,
-                                             const struct dt_placement *placement)
+                                             const struct dt_placement *placement, const struct dt_codec *codec)
 {
     const bool central = roles->first_server == 0; /* a worker that serves sends itself nothing */
     const double n_away = roles->n_workers - central;
@@ -123,13 +123,14 @@ struct dt_step_traffic dt_traffic_of_servers(const struct dt_comm *comm, const s
     for (int i = 0; i < placement->n_pieces; i++) {
         const struct dt_piece *p = &placement->pieces[i];
         const double n_bytes = (double)((p->end - p->begin) * sizeof(float));
-        const double n_crossings = 2.0 * count_elsewhere(comm, roles, roles->first_server + p->server); /* there and back */
+        const double n_pushed = (double)dt_codec_bytes(codec, p->end - p->begin);
+        const double n_elsewhere = count_elsewhere(comm, roles, roles->first_server + p->server);
         messages[p->server] += n_away;
         bytes[p->server] += n_away * n_bytes;
-        all += n_bytes;
+        all += n_pushed;
         raise_to(&most, messages[p->server], bytes[p->server]);
-        most.messages_between += n_crossings;
-        most.bytes_between += n_crossings * n_bytes;
+        most.messages_between += 2 * n_elsewhere;
+        most.bytes_between += n_elsewhere * (n_pushed + n_bytes);
     }
     if (n_away > 0) { /* a worker that does not serve */
         raise_to(&most, placement->n_pieces, all);
@@ -142,10 +143,12 @@ static enum dt_status plan_servers(const struct dt_dist_spec *dist, const struct
 {
     struct dt_roles roles;
     struct dt_placement placement;
+    const struct dt_codec codec = dt_codec_of(&dist->compression);
     DT_TRY(dt_roles_find(dist, 0, comm->size, &roles));
     dt_placement_make(model, roles.n_servers, &placement);
-    *out = (struct dt_planned_traffic){
-        .allreduce = dist->allreduce, .n_buckets = placement.n_pieces, .step = dt_traffic_of_servers(comm, &roles, &placement)};
+    *out = (struct dt_planned_traffic){.allreduce = dist->allreduce,
+                                       .n_buckets = placement.n_pieces,
+                                       .step = dt_traffic_of_servers(comm, &roles, &placement, &codec)};
     return DT_OK;
 }
 

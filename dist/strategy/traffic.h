@@ -21,7 +21,7 @@ struct dt_step_traffic dt_traffic_foretell(const struct dt_allreduce *allreduce,
 
 /* Where servers hold the weights: a worker sends its gradients once, a server the weights to every worker. */
 struct dt_step_traffic dt_traffic_of_servers(const struct dt_comm *comm, const struct dt_roles *roles,
-                                             const struct dt_placement *placement);
+                                             const struct dt_placement *placement, const struct dt_codec *codec);
 
 struct dt_planned_traffic {
     enum dt_allreduce_type allreduce; /* auto only where it is not known before a run */
