@@ -117,7 +117,7 @@ static const struct {
     {WITH("\"distributed\": {\"average\": 1}"), "distributed.average: expected true or false, got 1"},
     {WITH("\"distributed\": {\"average\": \"true\"}"), "distributed.average: expected true or false, got string \"true\""},
     {WITH("\"distributed\": {\"allreduce\": \"mpi\", \"compression\": {\"type\": \"bf16\"}}"),
-     "distributed.compression.type: allreduce \"mpi\" cannot add what is sent as bf16 (take one of auto, ring, "},
+     "distributed.compression.type: allreduce \"mpi\" cannot add what is sent as bf16 (take one of auto, hierarchical, ring, "},
     {WITH("\"distributed\": {\"allreduce\": \"ring\", \"compression\": {\"type\": \"onebit\"}}"),
      "allreduce \"ring\" cannot add what is sent as onebit (take one of auto, all_to_all)"},
     {WITH("\"distributed\": {\"compression\": {\"type\": \"int8\", \"ratio\": 0.5}}"), "distributed.compression.ratio: "},

@@ -83,15 +83,15 @@ static enum dt_status check_training(const struct dt_config_source *source, cons
 
 static enum dt_status check_compression(const struct dt_config_source *source, const struct dt_dist_spec *dist)
 {
-    char fitting[160] = "";
+    char fitting[192] = "";
     if (dist->compression.type == DT_COMPRESSION_NONE || dist->strategy != DT_STRATEGY_ALLREDUCE) { /* servers take any */
         return DT_OK;
     }
-    if (dt_allreduce_compresses(dist->allreduce, dist->compression.type)) {
+    if (dt_allreduce_compresses(dist->allreduce, dist->across, dist->compression.type)) {
         return DT_OK;
     }
     for (int type = 0; type < DT_N_ALLREDUCE_TYPES; type++) {
-        if (dt_allreduce_compresses(type, dist->compression.type)) {
+        if (dt_allreduce_compresses(type, dist->across, dist->compression.type)) {
             const size_t n = strlen(fitting);
             snprintf(fitting + n, sizeof fitting - n, "%s%s", n > 0 ? ", " : "", dt_allreduce_names[type]);
         }

@@ -33,8 +33,9 @@ const struct dt_algorithm *dt_allreduce_algorithm(enum dt_allreduce_type type);
 bool dt_allreduce_is_for_gpus(enum dt_allreduce_type type); /* and for them alone */
 
 /* What may be compressed is what the executor sends: sums of encoded numbers by any algorithm, encodings that cannot be added by
- * one that gathers. auto becomes the best of these; all others, and no compression, stay what they are. */
-bool dt_allreduce_compresses(enum dt_allreduce_type type, enum dt_compression_type compression);
+ * one that gathers. across: of struct dt_allreduce_spec; what ranks of a host add in shared memory then is not encoded. auto
+ * becomes the best of these; all others, and no compression, stay what they are. */
+bool dt_allreduce_compresses(enum dt_allreduce_type type, int across, enum dt_compression_type compression);
 enum dt_allreduce_type dt_allreduce_for_compression(enum dt_allreduce_type type, enum dt_compression_type compression);
 
 struct dt_allreduce;

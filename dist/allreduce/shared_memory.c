@@ -48,7 +48,8 @@ static enum dt_status open_across(struct shared *self, const struct dt_allreduce
         return DT_OK;
     }
     DT_TRY(dt_allreduce_open_wire(spec, spec->comm->across, &self->wire));
-    DT_TRY(dt_executor_open(self->base.algorithm, self->wire, sum->total, spec->n_elems, spec->n_slots, NULL, &self->executor));
+    DT_TRY(dt_executor_open(self->base.algorithm, self->wire, sum->total, spec->n_elems, spec->n_slots, &spec->compression,
+                            &self->executor));
     sum->across = &self->executor;
     return DT_OK;
 }

@@ -23,10 +23,11 @@ bool dt_allreduce_is_for_gpus(enum dt_allreduce_type type)
     return type == DT_ALLREDUCE_NCCL || type == DT_ALLREDUCE_STAGED;
 }
 
-bool dt_allreduce_compresses(enum dt_allreduce_type type, enum dt_compression_type compression)
+bool dt_allreduce_compresses(enum dt_allreduce_type type, int across, enum dt_compression_type compression)
 {
     const struct dt_compression_spec spec = {.type = compression};
-    const struct dt_algorithm *algorithm = dt_allreduce_algorithm(type);
+    const struct dt_algorithm *algorithm =
+        type == DT_ALLREDUCE_HIERARCHICAL ? &dt_algorithms[across] : dt_allreduce_algorithm(type);
     return compression == DT_COMPRESSION_NONE || type == DT_ALLREDUCE_AUTO ||
            (algorithm != NULL && (algorithm->gathers || dt_codec_of(&spec).ops->summable));
 }
@@ -36,5 +37,5 @@ enum dt_allreduce_type dt_allreduce_for_compression(enum dt_allreduce_type type,
     if (compression == DT_COMPRESSION_NONE || type != DT_ALLREDUCE_AUTO) {
         return type;
     }
-    return dt_allreduce_compresses(DT_ALLREDUCE_RING, compression) ? DT_ALLREDUCE_RING : DT_ALLREDUCE_ALL_TO_ALL;
+    return dt_allreduce_compresses(DT_ALLREDUCE_RING, 0, compression) ? DT_ALLREDUCE_RING : DT_ALLREDUCE_ALL_TO_ALL;
 }

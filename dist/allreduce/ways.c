@@ -58,7 +58,7 @@ static enum dt_status open_compressed(const struct dt_allreduce_spec *spec, stru
     const enum dt_compression_type compression = spec->compression.type;
     struct dt_allreduce_spec messages = *spec;
     messages.type = dt_allreduce_for_compression(spec->type, compression);
-    if (!dt_allreduce_compresses(spec->type, compression)) {
+    if (!dt_allreduce_compresses(spec->type, spec->across, compression)) {
         return dt_error(DT_INTERNAL, "the allreduce %s cannot compress by %s", dt_allreduce_names[spec->type],
                         dt_compression_names[compression]);
     }
