@@ -134,7 +134,7 @@ static enum dt_status progress(struct dt_request *request, bool *done)
     const uint64_t order = sum->ranges[request->slot].order;
     bool may_cross = true;
     for (uint64_t n = sum->n_done; n <= order; n++) {
-        const int index = sum->slots_of[n % DT_HOST_SUM_SLOTS];
+        const int index = sum->slots_of[n % DT_ALLREDUCE_MAX_SLOTS];
         struct dt_host_sum_range *range = &sum->ranges[index];
         struct slot *slot = slot_of(sum, index);
         const bool open = atomic_load_explicit(&slot->open_round, memory_order_acquire) == range->round;
@@ -158,7 +158,7 @@ void dt_host_sum_start(struct dt_host_sum *sum, int slot_index, size_t begin, si
     request->handle = sum;
     request->slot = slot_index;
     request->progress = progress;
-    sum->slots_of[sum->n_started % DT_HOST_SUM_SLOTS] = slot_index;
+    sum->slots_of[sum->n_started % DT_ALLREDUCE_MAX_SLOTS] = slot_index;
     *range = (struct dt_host_sum_range){
         .begin = begin, .end = end, .round = range->round + 1, .order = sum->n_started++, .across.name = name};
     /* The last to arrive opens the round. By then every rank has seen the end of the one before, and none looks at the counters. */
@@ -176,7 +176,7 @@ enum dt_status dt_host_sum_open(struct dt_comm *comm, size_t n_elems, struct dt_
     if (comm->n_hosts == comm->size) {
         return DT_OK;
     }
-    const size_t n_ranks = (size_t)comm->local_size, n_slot_bytes = DT_HOST_SUM_SLOTS * sizeof(struct slot);
+    const size_t n_ranks = (size_t)comm->local_size, n_slot_bytes = DT_ALLREDUCE_MAX_SLOTS * sizeof(struct slot);
     const size_t n_array_bytes = (n_ranks + 1) * dt_host_array_bytes(n_elems) + n_ranks * dt_host_array_bytes(PIECE_ELEMS);
     DT_TRY(dt_host_memory_open(comm, n_slot_bytes + n_array_bytes, &out->memory));
     if (out->memory.bytes != NULL) {

@@ -13,10 +13,9 @@
 #ifndef DT_DIST_ALLREDUCE_HOST_SUM_H
 #define DT_DIST_ALLREDUCE_HOST_SUM_H
 
+#include "dist/allreduce/allreduce.h"
 #include "dist/allreduce/executor.h"
 #include "dist/ranks/host_memory.h"
-
-#define DT_HOST_SUM_SLOTS 256 /* ranges of the array that may be under way at once */
 
 /* What this rank knows of a slot. */
 struct dt_host_sum_range {
@@ -40,9 +39,9 @@ struct dt_host_sum {
     struct dt_comm *comm; /* borrowed */
     struct dt_host_memory memory;
     size_t n_elems;
-    struct dt_host_sum_range ranges[DT_HOST_SUM_SLOTS];
-    uint64_t n_started, n_done;      /* sums; they end in the order in which they began */
-    int slots_of[DT_HOST_SUM_SLOTS]; /* sum n is in slot slots_of[n % DT_HOST_SUM_SLOTS] */
+    struct dt_host_sum_range ranges[DT_ALLREDUCE_MAX_SLOTS];
+    uint64_t n_started, n_done;           /* sums; they end in the order in which they began */
+    int slots_of[DT_ALLREDUCE_MAX_SLOTS]; /* sum n is in slot slots_of[n % DT_ALLREDUCE_MAX_SLOTS] */
 };
 
 /* Every rank calls it. out->part is NULL on all of them where each rank is alone on its host, or one of them cannot reach the

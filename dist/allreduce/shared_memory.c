@@ -4,8 +4,6 @@
 #include "dist/allreduce/host_sum.h"
 #include "dist/allreduce/ways.h"
 
-_Static_assert((int)DT_ALLREDUCE_MAX_SLOTS <= (int)DT_HOST_SUM_SLOTS, "every slot has its place in shared memory");
-
 struct shared {
     struct dt_allreduce base;
     struct dt_host_sum sum;
