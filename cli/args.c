@@ -257,7 +257,7 @@ static enum dt_status check(const struct parser *p)
             return dt_error(DT_USAGE, "--%s does not belong to %s (see dtrain --help)", dt_options[i].name, word);
         }
     }
-    if ((ON_RUNS & (1u << command)) != 0 && !p->given[OPTION_CONFIG]) {
+    if (((ON_RUNS | ON(LAB_MODEL_PARALLEL)) & (1u << command)) != 0 && !p->given[OPTION_CONFIG]) {
         return dt_error(DT_USAGE, "--config FILE is required (see dtrain --help)");
     }
     if (command == DT_COMMAND_TRAIN && p->given[OPTION_RESUME] && p->values[OPTION_RESUME] == NULL && !p->given[OPTION_RUN]) {

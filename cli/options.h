@@ -17,7 +17,8 @@ enum takes { TAKES_NOTHING, TAKES_VALUE, TAKES_OPTIONAL_VALUE };
 /* X(constant, name, letter or 0, value, takes, commands, meaning). Those of `bench allreduce` are called as nccl-tests call them.
  */
 #define DT_OPTION_LIST(X)                                                                                                          \
-    X(OPTION_CONFIG, "config", 0, "FILE", TAKES_VALUE, ON_RUNS | ON_USES, "the configuration, JSON (see --help-config)")           \
+    X(OPTION_CONFIG, "config", 0, "FILE", TAKES_VALUE, ON_RUNS | ON_USES | ON(LAB_MODEL_PARALLEL),                                 \
+      "the configuration, JSON (see --help-config)")                                                                               \
     X(OPTION_DATA, "data", 0, "DIR", TAKES_VALUE, ON_RUNS | ON(EVAL), "folder of the IDX files, in place of data.dir")             \
     X(OPTION_RUN, "run", 0, "DIR", TAKES_VALUE, ON(TRAIN), "the run's files; default runs/<config name>/<UTC time>")               \
     X(OPTION_RESUME, "resume", 0, "CHECKPOINT", TAKES_OPTIONAL_VALUE, ON(TRAIN),                                                   \
@@ -42,8 +43,8 @@ enum takes { TAKES_NOTHING, TAKES_VALUE, TAKES_OPTIONAL_VALUE };
     X(OPTION_BANDWIDTH, "bandwidth", 0, "GBS", TAKES_VALUE, ON_SUMS, "as if a rank's link carried so many GB/s; algorithms alone") \
     X(OPTION_ALGORITHM, "algorithm", 0, "NAME", TAKES_VALUE, ON(LAB_ALLREDUCE),                                                    \
       "the algorithm, default ring; any of the table that it prints")                                                              \
-    X(OPTION_RANKS, "ranks", 0, "N", TAKES_VALUE, ON(LAB_ALLREDUCE) | ON(LAB_SHARDS),                                              \
-      "how many ranks, default 4; at most 64, of shards 8")                                                                        \
+    X(OPTION_RANKS, "ranks", 0, "N", TAKES_VALUE, ON(LAB_ALLREDUCE) | ON(LAB_SHARDS) | ON(LAB_MODEL_PARALLEL),                     \
+      "how many ranks, default 4; at most 64 of an allreduce, otherwise 8")                                                        \
     X(OPTION_ELEMENTS, "elements", 0, "N", TAKES_VALUE, ON(LAB_ALLREDUCE), "floats on each rank, default as many as ranks")        \
     X(OPTION_BATCH, "batch", 0, "1|16|all", TAKES_VALUE, ON(LAB_LINEAR), "samples of a rank's step, default all that it has")      \
     X(OPTION_HTML, "html", 0, "FILE", TAKES_VALUE, ON_PAGES,                                                                       \

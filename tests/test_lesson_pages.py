@@ -1,7 +1,7 @@
 """Each lesson's page in a browser, as on a telephone and on a screen: no script fails, nothing is wider than the window, and the golden
 numbers are in its text. Without Chromium it is skipped.
 
-usage: test_lesson_pages.py DTRAIN MPIEXEC"""
+usage: test_lesson_pages.py DTRAIN MPIEXEC, in the folder of the sources"""
 import html
 import os
 import re
@@ -18,6 +18,7 @@ LESSONS = (  # ranks, or 0 for no launcher; arguments; what the page's text must
     (2, "linear --batch 1", (PASS,)),
     (0, "lr", (PASS, "9.88", "0.0025", "0.395203")),
     (0, "shards", (PASS, "replicate5014 ×")),
+    (0, "model-parallel --config configs/mnist.json", (PASS, "126,877,696 bytes", "380,694,528 bytes", "28,797,168 bytes")),
     (0, "allreduce", ("all ranks have the same: yes", "it is the exact sum: yes", "by the formula 24: equal")),
 )
 WIDTHS = (390, 1440)

@@ -74,4 +74,13 @@ check 'shards: replicate is not as often as there are ranks' grep -qE '^replicat
 check 'shards: rank 0 does not read its part' grep -qE '^rank 0 +(0  4|4  0) ' out
 wrong 0 shards
 refused 64 "--ranks: expected a whole number 2..8, got '9'" 0 shards --ranks 9
+
+right 0 model-parallel --config "$configs/mnist.json"
+check 'model-parallel: not the bytes of the four ways' \
+  test "$(awk '/^(a layer per device|pipeline|vertical slices|data parallel) .* of 4$/ {print $(NF - 3)}' out | xargs)" = \
+  '126,877,696 126,877,696 380,694,528 28,797,168'
+check 'model-parallel: not the devices at once' test "$(awk '/ of 4$/ {print $(NF - 2)}' out | xargs)" = '1.00 1.11 4.00 4.00'
+wrong 0 model-parallel --config "$configs/mnist.json"
+right 0 model-parallel --config "$configs/linear.json" --ranks 8
+refused 64 '--config FILE is required (see dtrain --help)' 0 model-parallel
 finish
