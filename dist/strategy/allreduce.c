@@ -4,7 +4,6 @@
  * their number, so a rank with a short batch weighs less. In host memory each bucket is stepped as soon as its sum is there. */
 #include <stdlib.h>
 
-#include "base/arithmetic.h"
 #include "dist/allreduce/ways.h"
 #include "dist/strategy/grad_sync.h"
 #include "dist/strategy/host_step.h"
@@ -38,28 +37,11 @@ static void mirrored_poll(struct dt_strategy_step *step)
     dt_grad_sync_poll(&mirrored_of(step->strategy)->sync);
 }
 
-/* The gaps between parameters stay zero, whatever a codec has made of them: nobody else writes there. */
-static enum dt_status clear_gaps(const struct dt_strategy *strategy, size_t begin, size_t end)
-{
-    static const float zeros[DT_PARAM_ALIGN];
-    const struct dt_model *model = strategy->spec.model;
-    struct dt_backend *backend = strategy->spec.backend;
-    for (int i = 0; i < model->n_params; i++) {
-        const size_t gap = model->params[i].offset + model->params[i].n_elems, n = dt_round_up(gap, DT_PARAM_ALIGN) - gap;
-        if (n > 0 && gap >= begin && gap < end) {
-            DT_TRY(backend->ops->copy_in(backend, strategy->memory.grads + gap, zeros, n * sizeof *zeros));
-            DT_TRY(backend->ops->copy_in(backend, strategy->memory.params + gap, zeros, n * sizeof *zeros));
-        }
-    }
-    return DT_OK;
-}
-
 /* A dt_grad_ready_fn: the sums of a bucket are there. */
 static enum dt_status step_bucket(void *context, size_t begin, size_t end)
 {
     struct dt_strategy_step *step = context;
-    DT_TRY(dt_strategy_step_range(step, begin, end, step->strategy->allreduce->total + begin));
-    return step->strategy->spec.dist.compression.type == DT_COMPRESSION_NONE ? DT_OK : clear_gaps(step->strategy, begin, end);
+    return dt_strategy_step_range(step, begin, end, step->strategy->allreduce->total + begin);
 }
 
 static enum dt_status mirrored_wait(struct dt_strategy_step *step)

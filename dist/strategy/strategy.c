@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/arithmetic.h"
 #include "base/clock.h"
 
 #define NAME(constant, name) name,
@@ -104,10 +105,28 @@ struct dt_strategy_step dt_strategy_begin(struct dt_strategy *strategy, const st
     return step;
 }
 
+/* Between parameters there are zeros, whatever a codec makes of these: nobody else writes there, so it would come back at the next
+ * step.
+ */
+static enum dt_status clear_gaps(const struct dt_strategy *strategy, float *memory, size_t begin, size_t end)
+{
+    static const float zeros[DT_PARAM_ALIGN];
+    const struct dt_model *model = strategy->spec.model;
+    struct dt_backend *backend = strategy->spec.backend;
+    for (int i = 0; i < model->n_params && strategy->spec.dist.compression.type != DT_COMPRESSION_NONE; i++) {
+        const size_t gap = model->params[i].offset + model->params[i].n_elems, n = dt_round_up(gap, DT_PARAM_ALIGN) - gap;
+        if (n > 0 && gap >= begin && gap < end) {
+            DT_TRY(backend->ops->copy_in(backend, memory + gap, zeros, n * sizeof *zeros));
+        }
+    }
+    return DT_OK;
+}
+
 /* A dt_grad_ready_fn. */
 static enum dt_status ready(void *context, size_t begin, size_t end)
 {
     struct dt_strategy_step *step = context;
+    DT_TRY(clear_gaps(step->strategy, step->strategy->memory.grads, begin, end));
     return step->strategy->ops->ready(step, begin, end);
 }
 
@@ -139,5 +158,5 @@ enum dt_status dt_strategy_step_range(struct dt_strategy_step *step, size_t begi
     const enum dt_status s =
         dt_optimizer_apply_range(&strategy->optimizer, &step->update, begin, end, strategy->memory.params, grads);
     strategy->update_s += dt_clock_s() - start_s;
-    return s;
+    return s == DT_OK ? clear_gaps(strategy, strategy->memory.params, begin, end) : s;
 }
