@@ -119,5 +119,9 @@ int main(void)
     test_device(&world, "cpu", "train.optimizer.clip_norm=0", "distributed.allreduce=auto");
     test_device(&world, "cpu", "train.optimizer.clip_norm=0", "distributed.allreduce=ring");
     test_device(&world, "cpu", "train.optimizer.clip_norm=0", "distributed.allreduce=all_to_all");
+    test_device(&world, "cpu", "train.optimizer.clip_norm=0", "distributed.strategy=central");
+    if (world.size > 1) {
+        test_device(&world, "cpu", "train.optimizer.clip_norm=0", "distributed.strategy=parameter_server");
+    }
     dt_world_exit(&world, DT_OK, true);
 }
