@@ -18,6 +18,7 @@ LESSONS = (  # ranks, or 0 for no launcher; arguments; what the page's text must
     (2, "linear --batch 1", (PASS,)),
     (0, "lr", (PASS, "9.88", "0.0025", "0.395203")),
     (0, "shards", (PASS, "replicate5014 ×")),
+    (0, "batch", (PASS, "A larger batch is not faster")),
     (0, "model-parallel --config configs/mnist.json", (PASS, "126,877,696 bytes", "380,694,528 bytes", "28,797,168 bytes")),
     (0, "allreduce", ("all ranks have the same: yes", "it is the exact sum: yes", "by the formula 24: equal")),
 )

@@ -75,6 +75,10 @@ check 'shards: rank 0 does not read its part' grep -qE '^rank 0 +(0  4|4  0) ' o
 wrong 0 shards
 refused 64 "--ranks: expected a whole number 2..8, got '9'" 0 shards --ranks 9
 
+right 0 batch
+check 'batch: not eight sizes' test "$(grep -cE '^ +[0-9]+ +0\.0[0-9]+ +[0-9]+ +[0-9,]+ +[0-9.]+$' out)" = 8
+wrong 0 batch
+
 right 0 model-parallel --config "$configs/mnist.json"
 check 'model-parallel: not the bytes of the four ways' \
   test "$(awk '/^(a layer per device|pipeline|vertical slices|data parallel) .* of 4$/ {print $(NF - 3)}' out | xargs)" = \

@@ -21,6 +21,8 @@ struct dt_world;
       "  dtrain lab lr\n", alone, dt_lab_lr)                                                                               \
     X(DT_COMMAND_LAB_SHARDS, "lab shards", "how ranks share the data, and shards that harm",                               \
       "dtrain lab shards [--ranks N] [--html FILE]", "  dtrain lab shards --ranks 2\n", alone, dt_lab_shards)              \
+    X(DT_COMMAND_LAB_BATCH, "lab batch", "the batch size against steps and samples to an accuracy",                        \
+      "dtrain lab batch [--html FILE]", "  dtrain lab batch\n", alone, dt_lab_batch)                                       \
     X(DT_COMMAND_LAB_MODEL_PARALLEL, "lab model-parallel", "four ways to share a model: bytes, and who works",             \
       "dtrain lab model-parallel --config FILE [--ranks N] [--html FILE]",                                                 \
       "  dtrain lab model-parallel --config configs/mnist.json\n", alone, dt_lab_model_parallel)                           \
