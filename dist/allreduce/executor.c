@@ -74,11 +74,11 @@ static void encode_sums(struct dt_executor *e, size_t begin, size_t end)
 /* What a move sends that is not the input. */
 static const float *sums_to_send(struct dt_executor *e, const struct dt_execution *x, int index)
 {
-    const struct dt_move *move = &x->moves[index], *last = index > 0 ? move - 1 : NULL;
+    const struct dt_move *move = &x->moves[index];
     if (!e->encodes) {
         return e->data + x->begin + move->begin;
     }
-    if (last == NULL || last->kind != DT_SEND || last->begin != move->begin || last->end != move->end) {
+    if (index == 0 || move[-1].kind != DT_SEND || move[-1].begin != move->begin || move[-1].end != move->end) {
         encode_sums(e, x->begin + move->begin, x->begin + move->end);
     }
     return outgoing(e) + x->begin + move->begin;

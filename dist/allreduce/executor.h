@@ -32,11 +32,11 @@ struct dt_executor {
     float *data;          /* borrowed; the array that is summed in place */
     size_t n_elems;
     struct dt_error_feedback feedback; /* and its codec */
-    bool encodes;                      /* what is sent is not the floats themselves */
     /* As long as it: what has come, an encoding where its first float belongs. One for each rank if the algorithm gathers, this
      * rank's own the input; else, if it encodes, a second one for what is sent. */
     float *incoming;
     int n_slots;
+    bool encodes; /* what is sent is not the floats themselves */
     struct dt_execution *slots;
 };
 
