@@ -103,8 +103,9 @@ static enum dt_status open_parts(struct dt_network *net, const struct dt_network
     return DT_OK;
 }
 
-enum dt_status dt_network_open(const struct dt_model *model, struct dt_backend *backend, int capacity,
-                               const struct dt_network_memory *memory, struct dt_network **out)
+static enum dt_status open_network(const struct dt_model *model, struct dt_backend *backend, int capacity,
+                                   const struct dt_network_memory *memory, const struct dt_network_plan *plan,
+                                   struct dt_network **out)
 {
     *out = NULL;
     struct dt_network *net = calloc(1, sizeof *net);
@@ -114,7 +115,7 @@ enum dt_status dt_network_open(const struct dt_model *model, struct dt_backend *
     net->model = model;
     net->backend = backend;
     net->capacity = capacity;
-    net->plan = backend->ops->plan(backend, model, capacity);
+    net->plan = *plan;
     const enum dt_status s = open_parts(net, memory);
     if (s != DT_OK) {
         dt_network_close(net);
@@ -122,6 +123,20 @@ enum dt_status dt_network_open(const struct dt_model *model, struct dt_backend *
     }
     *out = net;
     return DT_OK;
+}
+
+enum dt_status dt_network_open(const struct dt_model *model, struct dt_backend *backend, int capacity,
+                               const struct dt_network_memory *memory, struct dt_network **out)
+{
+    const struct dt_network_plan plan = backend->ops->plan(backend, model, capacity);
+    return open_network(model, backend, capacity, memory, &plan, out);
+}
+
+enum dt_status dt_network_open_for_stages(const struct dt_model *model, struct dt_backend *backend, int capacity,
+                                          const struct dt_network_memory *memory, struct dt_network **out)
+{
+    const struct dt_network_plan plan = {.chunk = capacity};
+    return open_network(model, backend, capacity, memory, &plan, out);
 }
 
 void dt_network_close(struct dt_network *net)
@@ -214,18 +229,18 @@ enum dt_status dt_network_forward(struct dt_network *net, const struct dt_pass *
 
 enum dt_status dt_network_loss(struct dt_network *net, struct dt_bound_samples *samples, const struct dt_pass *pass)
 {
-    float *dlogits = pass->training ? dt_network_dlogits(net) : NULL;
+    const int n_blocks = net->model->n_blocks;
+    float *dlogits = pass->training ? delta_at(net, n_blocks - 1, pass->first) : NULL;
     const struct dt_span span = {.kind = DT_SPAN_LOSS, .n_samples = pass->batch->n};
     DT_TRY(dt_span_begin(pass->trace, &span));
     DT_TRY(net->backend->ops->loss(net->backend, net->model->spec.loss, samples, pass->batch, net->model->n_outputs,
-                                   dt_network_logits(net), dlogits));
+                                   activation_at(net, n_blocks, pass->first), dlogits));
     return dt_span_end(pass->trace, &span);
 }
 
-static enum dt_status backward_block(struct dt_network *net, int b, float *dx, const struct dt_pass *pass)
+static enum dt_status backward_block(struct dt_network *net, int b, float *dy, float *dx, const struct dt_pass *pass)
 {
     const float *x = activation_at(net, b, pass->first), *y = activation_at(net, b + 1, pass->first);
-    float *dy = delta_at(net, b, pass->first);
     const struct dt_span span = {.kind = DT_SPAN_BACKWARD, .block = b, .n_samples = pass->batch->n, .y = y, .dy = dy};
     DT_TRY(dt_span_begin(pass->trace, &span));
     DT_TRY(net->backend->ops->block_backward(net->states[b], net->params, net->grads, x, y, dy, dx, pass));
@@ -239,7 +254,8 @@ static enum dt_status backward_blocks(struct dt_network *net, int begin, int end
     const int trained = dt_model_first_trained(net->model);
     for (int b = end - 1; b >= begin && b >= trained; b--) {
         const struct dt_block *block = &net->model->blocks[b];
-        DT_TRY(backward_block(net, b, b > trained ? delta_at(net, b - 1, pass->first) : NULL, pass));
+        float *dx = b > trained ? delta_at(net, b - 1, pass->first) : NULL;
+        DT_TRY(backward_block(net, b, delta_at(net, b, pass->first), dx, pass));
         if (on_grad_ready != NULL && block->grad_end > block->grad_begin) {
             DT_TRY(on_grad_ready(context, block->grad_begin, block->grad_end));
         }
@@ -262,6 +278,28 @@ enum dt_status dt_network_backward(struct dt_network *net, const struct dt_pass 
         part.more = !last;
         DT_TRY(forward_blocks(net, 0, net->plan.n_recomputed, DT_SPAN_RECOMPUTE, &part));
         DT_TRY(backward_blocks(net, 0, n_spatial, &part, last ? on_grad_ready : NULL, context));
+    }
+    return DT_OK;
+}
+
+float *dt_network_activation(struct dt_network *net, int block, int first)
+{
+    return activation_at(net, block, first);
+}
+
+enum dt_status dt_network_forward_stage(struct dt_network *net, int begin, int end, const struct dt_pass *pass)
+{
+    return forward_blocks(net, begin, end, DT_SPAN_FORWARD, pass);
+}
+
+enum dt_status dt_network_backward_stage(struct dt_network *net, int begin, int end, float *dy, float *dx,
+                                         const struct dt_pass *pass)
+{
+    const int trained = dt_model_first_trained(net->model), lowest = begin > trained ? begin : trained;
+    for (int b = end - 1; b >= lowest; b--) {
+        float *of_output = b == end - 1 && dy != NULL ? dy : delta_at(net, b, pass->first);
+        float *of_input = b > lowest ? delta_at(net, b - 1, pass->first) : dx;
+        DT_TRY(backward_block(net, b, of_output, of_input, pass));
     }
     return DT_OK;
 }

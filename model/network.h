@@ -40,6 +40,11 @@ enum dt_status dt_network_open(const struct dt_model *model, struct dt_backend *
                                const struct dt_network_memory *memory, struct dt_network **out);
 void dt_network_close(struct dt_network *network); /* NULL is fine */
 
+/* The same for passes over a few blocks and a part of the batch at a time, in any order: each block's output is kept, for the whole
+ * batch, and there are no chunks. */
+enum dt_status dt_network_open_for_stages(const struct dt_model *model, struct dt_backend *backend, int capacity,
+                                          const struct dt_network_memory *memory, struct dt_network **out);
+
 /* The input batch, from the bound samples. batch->n <= capacity. */
 enum dt_status dt_network_gather(struct dt_network *network, struct dt_bound_samples *samples, const struct dt_batch *batch);
 
@@ -52,6 +57,14 @@ enum dt_status dt_network_loss(struct dt_network *network, struct dt_bound_sampl
 /* Gradients of everything, last block first; `on_grad_ready` may be NULL. */
 enum dt_status dt_network_backward(struct dt_network *network, const struct dt_pass *pass, dt_grad_ready_fn on_grad_ready,
                                    void *context);
+
+/* Blocks [begin, end) of a network opened for stages, over the part of the batch that begins at pass->first: forward from what
+ * dt_network_activation(begin) holds to what dt_network_activation(end) gets. Backward from dy, which is destroyed, or with NULL
+ * from what the loss of this part has just left, to dx, or with NULL nowhere. Parts go backward in their order. */
+enum dt_status dt_network_forward_stage(struct dt_network *network, int begin, int end, const struct dt_pass *pass);
+enum dt_status dt_network_backward_stage(struct dt_network *network, int begin, int end, float *dy, float *dx,
+                                         const struct dt_pass *pass);
+float *dt_network_activation(struct dt_network *network, int block, int first); /* device; what enters a block, from a sample on */
 
 float *dt_network_logits(struct dt_network *network);  /* device; (n, n_outputs) of the last forward pass */
 float *dt_network_dlogits(struct dt_network *network); /* device; what backward starts from; a test may write its own */

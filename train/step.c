@@ -40,8 +40,25 @@ static enum dt_status gather(struct dt_trainer *t, const struct dt_pass *pass)
     return dt_span_end(pass->trace, &span);
 }
 
+/* Of a network that is split over the ranks. The strategy tells where the time went. */
+static enum dt_status split_passes(struct dt_trainer *t, const struct dt_batch *batch, struct dt_strategy_step *step, double *last)
+{
+    const struct dt_pass pass = {.batch = batch, .training = true, .seed = (uint64_t)t->config.seed, .trace = t->trace};
+    const struct dt_pass_times before = t->strategy->pass_times, *after = &t->strategy->pass_times;
+    DT_TRY(dt_strategy_passes(step, t->network, t->samples, &pass));
+    t->seconds[DT_PHASE_FORWARD] += after->forward_s - before.forward_s;
+    t->seconds[DT_PHASE_BACKWARD] += after->backward_s - before.backward_s;
+    t->seconds[DT_PHASE_COMMUNICATION] += after->waiting_s - before.waiting_s;
+    *last += after->forward_s - before.forward_s + after->backward_s - before.backward_s + after->waiting_s - before.waiting_s;
+    lap(t, last, DT_PHASE_DATA);
+    return DT_OK;
+}
+
 enum dt_status dt_trainer_passes(struct dt_trainer *t, const struct dt_batch *batch, struct dt_strategy_step *step, double *last)
 {
+    if (dt_strategy_splits(t->strategy)) {
+        return split_passes(t, batch, step, last);
+    }
     const int k = t->roles.works ? (int)t->config.accumulate : 0;
     for (int m = 0; m < k; m++) {
         const struct dt_batch micro = micro_batch(batch, m, k);

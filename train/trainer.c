@@ -83,8 +83,7 @@ static enum dt_status open_data(struct dt_trainer *t)
     const struct dt_config *config = &t->config;
     struct dt_shard shard;
     dt_comm_phase(t->world->comm, "data load");
-    const int worker = t->roles.works ? t->world->rank : 0; /* a server counts steps as any worker, and reads nothing */
-    DT_TRY(dt_trainer_shard(config, worker, t->roles.n_workers, &shard));
+    DT_TRY(dt_trainer_shard(config, t->roles.worker, t->roles.n_workers, &shard));
     DT_TRY(dt_loader_open(&shard, &t->loader));
     const int accumulate = (int)config->accumulate;
     t->micro_capacity = (t->loader.capacity + accumulate - 1) / accumulate;
@@ -128,6 +127,7 @@ static enum dt_status open_strategy(struct dt_trainer *t)
                                           .model = &t->model,
                                           .comm = t->world->comm,
                                           .backend = t->backend,
+                                          .capacity = t->micro_capacity,
                                           .device_open = t->device.allreduce_open,
                                           .together = t->n_threads == 1, /* several threads are quicker in a step of their own */
                                           .recorded = records_steps(t)};
@@ -144,7 +144,8 @@ static enum dt_status with_cure(const struct dt_trainer *t, enum dt_status s)
 static enum dt_status open_network(struct dt_trainer *t)
 {
     DT_TRY(t->backend->ops->samples_open(t->backend, &t->data.samples, &t->samples));
-    DT_TRY(dt_network_open(&t->model, t->backend, t->micro_capacity, &t->strategy->memory, &t->network));
+    DT_TRY((dt_strategy_splits(t->strategy) ? dt_network_open_for_stages : dt_network_open)(
+        &t->model, t->backend, t->micro_capacity, &t->strategy->memory, &t->network));
     DT_TRY(dt_replica_check_open(t->world->comm, &t->model, &t->check));
     DT_TRY(dt_evaluator_open(t->world, &t->config.data, t->network, &t->evaluator));
     return init_weights(t);

@@ -193,6 +193,9 @@ static enum dt_status run(struct bench *b, const char *path)
 enum dt_status dt_bench_blocks(struct dt_world *world, const struct dt_config *config, const char *json)
 {
     struct bench *b;
+    if (config->dist.strategy == DT_STRATEGY_PIPELINE) {
+        return dt_error(DT_CONFIG, "bench blocks: no rank of a pipeline runs all blocks (set distributed.strategy to allreduce)");
+    }
     DT_TRY(dt_world_alloc(world, 1, sizeof *b, "what is measured", (void **)&b));
     b->trace = (struct dt_trace){.begin = begin_span, .end = end_span};
     struct dt_config c = *config;

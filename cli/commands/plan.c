@@ -8,6 +8,8 @@
 #include "base/text.h"
 #include "cli/report/terminal.h"
 #include "cli/report/text.h"
+#include "dist/strategy/pipeline_schedule.h"
+#include "dist/strategy/stages.h"
 #include "dist/strategy/strategy.h"
 #include "model/device_bytes.h"
 #include "train/data_spec.h"
@@ -20,6 +22,7 @@ struct plan {
     struct dt_model model;
     struct dt_shard shard; /* of rank 0; without data, of as many samples as one batch has */
     struct dt_roles roles;
+    struct dt_stages stages; /* of a pipeline */
     size_t n_test;
     bool has_data;
     struct dt_planned_traffic traffic;
@@ -229,6 +232,28 @@ static void print_placement(const struct plan *p)
     }
 }
 
+/* Which blocks each rank has, and what it does. */
+static void print_stages(const struct plan *p)
+{
+    char count[32];
+    double all = 0;
+    const struct dt_dist_spec *dist = &p->config.dist;
+    for (int i = 0; i < p->stages.n; i++) {
+        all += p->stages.stages[i].flops;
+    }
+    printf("pipeline: %d stage%s, %lld micro-batches, %s; they wait %.1f %% of a step if each takes as long\n", p->stages.n,
+           p->stages.n == 1 ? "" : "s", (long long)dist->micro_batches, dt_pipeline_schedule_name(dist->schedule),
+           100 * dt_pipeline_bubble(p->stages.n, (int)dist->micro_batches));
+    for (int i = 0; i < p->stages.n; i++) {
+        const struct dt_stage *stage = &p->stages.stages[i];
+        printf("  stage %d, rank %d:", i, i);
+        for (int b = stage->begin; b < stage->end; b++) {
+            printf(" %s", p->model.blocks[b].name);
+        }
+        printf(", %s flop/sample (%.0f %%)\n", dt_count_text(stage->flops, count, sizeof count), 100 * stage->flops / all);
+    }
+}
+
 static void print_servers(const struct plan *p)
 {
     char sent[120];
@@ -246,6 +271,10 @@ static void print_averaging(const struct plan *p)
     const struct dt_dist_spec *dist = &p->config.dist;
     const int size = p->shard.size, n = p->traffic.n_buckets;
     char sent[120], gradients[DT_BYTES_TEXT_SIZE];
+    if (dist->strategy == DT_STRATEGY_PIPELINE) {
+        print_stages(p);
+        return;
+    }
     if (dist->strategy != DT_STRATEGY_ALLREDUCE) {
         print_servers(p);
         return;
@@ -278,6 +307,7 @@ static enum dt_status make_plan(struct dt_world *world, bool needs_data, struct 
     DT_TRY(dt_model_lower(&c->model, &p->model));
     dt_data_spec_fit(&p->config.data, &p->model);
     DT_TRY(dt_roles_find(&c->dist, world->rank, world->size, &p->roles));
+    DT_TRY(c->dist.strategy == DT_STRATEGY_PIPELINE ? dt_stages_make(&p->model, world->size, &p->stages) : DT_OK);
     DT_TRY(dt_traffic_plan(&c->dist, &p->model, world->comm, &p->traffic));
     const enum dt_status s = count_samples(p);
     p->has_data = s == DT_OK;

@@ -101,6 +101,21 @@ static enum dt_status check_compression(const struct dt_config_source *source, c
                            dt_compression_names[dist->compression.type], fitting);
 }
 
+static enum dt_status check_pipeline(const struct dt_config_source *source, const struct dt_config *c)
+{
+    if (c->dist.strategy != DT_STRATEGY_PIPELINE) {
+        return DT_OK;
+    }
+    if (c->accumulate > 1) {
+        return dt_config_error(source, "train.accumulate",
+                               "a pipeline has distributed.pipeline.micro_batches instead (set accumulate to 1)");
+    }
+    if (!c->dist.average) {
+        return dt_config_error(source, "distributed.average", "a pipeline has nothing to average (leave it on)");
+    }
+    return DT_OK;
+}
+
 static enum dt_status read_tree(const struct dt_config_source *source, cJSON *root, struct dt_config *out)
 {
     for (int i = 0; i < source->n_sets; i++) {
@@ -109,6 +124,7 @@ static enum dt_status read_tree(const struct dt_config_source *source, cJSON *ro
     DT_TRY(dt_config_read(source, root, out));
     resolve(out);
     DT_TRY(check_compression(source, &out->dist));
+    DT_TRY(check_pipeline(source, out));
     return check_training(source, out);
 }
 

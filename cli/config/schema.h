@@ -79,7 +79,7 @@
       "each rank draws other initial weights: shows what the broadcast is for")                                                        \
     X("distributed.strategy", ENUM, dist.strategy, DT_STRATEGY_LIST(DT_BAR_NAME), "allreduce", "",                                     \
       "allreduce: every rank has the weights and steps; parameter_server: some ranks hold the weights and step for the others; "       \
-      "central: rank 0 does, and works too")                                                                                           \
+      "central: rank 0 does, and works too; pipeline: each rank has some of the layers")                                                                                           \
     X("distributed.parameter_server.servers", INT, dist.servers, "[1, 1024]", "1", "distributed.strategy=parameter_server",            \
       "the last so many ranks are servers, each tensor whole on one of them; the others are workers")                                  \
     X("distributed.parameter_server.mode", ENUM, dist.mode, DT_SERVER_MODE_LIST(DT_BAR_NAME), "sync",                                 \
@@ -88,6 +88,11 @@
       "not repeatable")                                                                                                               \
     X("distributed.parameter_server.max_staleness", INT, dist.max_staleness, "[0, 64]", "4", "distributed.strategy=parameter_server", \
       "async: steps that a worker may be ahead of the slowest")                                                                              \
+    X("distributed.pipeline.schedule", ENUM, dist.schedule, DT_PIPELINE_SCHEDULE_LIST(DT_BAR_NAME), "1f1b",                          \
+      "distributed.strategy=pipeline",                                                                                                \
+      "gpipe: all micro-batches forward, then all backward; 1f1b: one forward, one backward, as soon as possible")                    \
+    X("distributed.pipeline.micro_batches", INT, dist.micro_batches, "[1, 1024]", "8", "distributed.strategy=pipeline",                \
+      "parts of a batch, which several ranks work on at once")                                                                        \
     X("distributed.allreduce", ENUM, dist.allreduce, DT_ALLREDUCE_LIST(DT_BAR_NAME), "auto", "",                                      \
       "how gradients are added over the ranks; auto: nccl on GPUs, else shared_memory where a host's ranks have it, else mpi; "        \
       "hierarchical: shared memory in each host, an algorithm between hosts; staged: from GPUs through host memory")                   \

@@ -14,6 +14,7 @@
 #include "cli/report/staleness.h"
 #include "cli/report/terminal.h"
 #include "cli/report/text.h"
+#include "dist/strategy/pipeline_schedule.h"
 
 #define NAME(constant, name) name,
 static const char *const phase_names[] = {DT_PHASE_LIST(NAME)};
@@ -68,6 +69,12 @@ static void print_averaging(const struct dt_folder_event *folder, const struct d
 {
     const struct dt_averaging *a = &run->averaging;
     if (folder->world_size == 1 || !folder->config->dist.average) {
+        return;
+    }
+    if (a->n_stages > 0) {
+        const struct dt_dist_spec *dist = &folder->config->dist;
+        fprintf(stderr, "  pipeline of %d stages, %lld micro-batches, %s\n", a->n_stages, (long long)dist->micro_batches,
+                dt_pipeline_schedule_name(dist->schedule));
         return;
     }
     if (a->n_servers > 0) {
@@ -233,12 +240,28 @@ static void print_memory(const struct dt_memory_use *memory)
     fprintf(stderr, "\n");
 }
 
+/* The share of their steps that the stages of a pipeline waited, beside the formula. */
+static void print_bubble(const struct dt_sinks *sinks, const struct dt_end_event *end)
+{
+    const struct dt_dist_spec *dist = &sinks->folder.config->dist;
+    const int p = sinks->folder.world_size, m = (int)dist->micro_batches;
+    double all_s = 0;
+    for (int i = 0; i < DT_N_PHASES; i++) {
+        all_s += end->ranks_s[i];
+    }
+    if (dist->strategy == DT_STRATEGY_PIPELINE && all_s > 0) {
+        fprintf(stderr, "bubble of the pipeline: %.1f %% of the time waited; (p - 1) / (m + p - 1) = %.1f %%, p = %d, m = %d\n",
+                100 * end->ranks_s[DT_PHASE_COMMUNICATION] / all_s, 100 * dt_pipeline_bubble(p, m), p, m);
+    }
+}
+
 static void print_end(const struct dt_sinks *sinks, const struct dt_end_event *end)
 {
     if (end->signal == 0) {
         dt_text_print(stderr, "saved %s", end->checkpoint[0] != '\0' ? end->checkpoint : "nothing new: no step was left");
     }
     print_times(end, sinks->folder.world_size);
+    print_bubble(sinks, end);
     const bool servers = sinks->folder.config->dist.strategy != DT_STRATEGY_ALLREDUCE;
     print_traffic(servers ? "messages" : "allreduce", &end->traffic, &end->foretold);
     dt_staleness_print(stderr, &end->staleness);

@@ -7,13 +7,19 @@
 #define DT_STRATEGY_LIST(X)                             \
     X(DT_STRATEGY_ALLREDUCE, "allreduce")               \
     X(DT_STRATEGY_PARAMETER_SERVER, "parameter_server") \
-    X(DT_STRATEGY_CENTRAL, "central")
+    X(DT_STRATEGY_CENTRAL, "central")                   \
+    X(DT_STRATEGY_PIPELINE, "pipeline")
 enum dt_strategy_type { DT_STRATEGY_LIST(DT_NAMED_ENUM) };
 
 #define DT_SERVER_MODE_LIST(X)     \
     X(DT_SERVER_MODE_SYNC, "sync") \
     X(DT_SERVER_MODE_ASYNC, "async")
 enum dt_server_mode { DT_SERVER_MODE_LIST(DT_NAMED_ENUM) };
+
+#define DT_PIPELINE_SCHEDULE_LIST(X) \
+    X(DT_PIPELINE_GPIPE, "gpipe")    \
+    X(DT_PIPELINE_1F1B, "1f1b")
+enum dt_pipeline_schedule { DT_PIPELINE_SCHEDULE_LIST(DT_NAMED_ENUM) };
 
 struct dt_dist_spec {
     enum dt_strategy_type strategy;
@@ -22,6 +28,8 @@ struct dt_dist_spec {
     int64_t servers; /* of a parameter server */
     enum dt_server_mode mode;
     int64_t max_staleness;                  /* async: steps that a worker may be ahead of the slowest */
+    enum dt_pipeline_schedule schedule;     /* of a pipeline */
+    int64_t micro_batches;                  /* of a pipeline: parts of a batch, at most */
     struct dt_compression_spec compression; /* of the gradients that are sent */
     bool average, broadcast;
     bool overlap; /* false: everything is sent at the end of the backward pass, to compare */

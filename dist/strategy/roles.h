@@ -3,8 +3,9 @@
  *   allreduce         all ranks are workers, and there is no server
  *   parameter_server  the last ranks are servers, as many as `servers` says, and all others workers
  *   central           all ranks are workers, and rank 0 is the one server too
+ *   pipeline          all ranks together are one worker: each has the whole batch, and some of the blocks
  *
- * Workers are always the ranks 0 to n_workers - 1. */
+ * Otherwise workers are the ranks 0 to n_workers - 1. */
 #ifndef DT_DIST_STRATEGY_ROLES_H
 #define DT_DIST_STRATEGY_ROLES_H
 
@@ -13,7 +14,8 @@
 struct dt_roles {
     int n_workers, n_servers;
     int first_server; /* rank of server 0; the others follow */
-    bool works;       /* this rank is a worker */
+    bool works;       /* this rank is a worker, or a part of one */
+    int worker;       /* whose samples it reads, or as a server counts */
     int server;       /* this rank's number among the servers; -1: it is none */
 };
 

@@ -12,6 +12,8 @@ enum dt_status dt_strategy_open(const struct dt_strategy_spec *spec, struct dt_s
     case DT_STRATEGY_PARAMETER_SERVER:
     case DT_STRATEGY_CENTRAL:
         return dt_parameter_server_open(spec, out);
+    case DT_STRATEGY_PIPELINE:
+        return dt_pipeline_open(spec, out);
     }
     return dt_error(DT_INTERNAL, "no such strategy");
 }

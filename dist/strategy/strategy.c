@@ -146,6 +146,17 @@ enum dt_status dt_strategy_backward(struct dt_strategy_step *step, struct dt_net
     return status;
 }
 
+bool dt_strategy_splits(const struct dt_strategy *strategy)
+{
+    return strategy->ops->passes != NULL;
+}
+
+enum dt_status dt_strategy_passes(struct dt_strategy_step *step, struct dt_network *network, struct dt_bound_samples *samples,
+                                  const struct dt_pass *pass)
+{
+    return step->strategy->ops->passes(step, network, samples, pass);
+}
+
 enum dt_status dt_strategy_wait(struct dt_strategy_step *step)
 {
     return step->strategy->ops->wait(step);

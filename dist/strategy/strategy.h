@@ -3,7 +3,8 @@
  * What Horovod's DistributedOptimizer and broadcast did, each part with a switch, to show what it is for:
  *   average    off: each rank steps with its own gradient, and the replicas drift apart
  *   broadcast  off: ranks keep the weights they began with, and averaging alone keeps their distance for ever
- * strategies.h lists them and opens one.
+ * strategies.h lists them and opens one. Most have the whole network on every rank and share out the samples; one that splits the
+ * network runs a step's passes itself.
  *
  * A strategy owns weights, gradients and the optimizer with its state, in memory of its choice: the network borrows it. */
 #ifndef DT_DIST_STRATEGY_STRATEGY_H
@@ -20,6 +21,7 @@ struct dt_strategy_spec {
     const struct dt_model *model;     /* borrowed */
     struct dt_comm *comm;             /* borrowed; the world's */
     struct dt_backend *backend;       /* borrowed */
+    int capacity;                     /* samples of a batch at most */
     dt_allreduce_open_fn device_open; /* of struct dt_allreduce_spec */
     bool together; /* the ranks of a host may take their steps together (host_step.h); one that does not want to is enough */
     bool recorded; /* a device takes the steps on its own: nobody looks at messages within a pass, which would be part of it */
@@ -44,11 +46,20 @@ struct dt_averaging {
     const char *why;       /* it is this one; or "" */
     int n_buckets, n_hosts;
     int n_servers;                  /* that hold the weights; 0: every rank does */
+    int n_stages;                   /* of a pipeline; 0: it is none */
     struct dt_step_traffic traffic; /* foretold */
 };
 
-/* All slots are mandatory. */
+/* Of the passes of steps so far, of a strategy that runs them itself. */
+struct dt_pass_times {
+    double forward_s, backward_s, waiting_s;
+};
+
+/* All slots but `passes` are mandatory. */
 struct dt_strategy_ops {
+    /* dt_strategy_passes; NULL: the network is whole on every rank. */
+    enum dt_status (*passes)(struct dt_strategy_step *step, struct dt_network *network, struct dt_bound_samples *samples,
+                             const struct dt_pass *pass);
     bool own_mean; /* the mean gradient is over the rank's own samples, not over those of all */
     void (*expect)(struct dt_strategy *strategy, int n_steps);
     void (*begin)(struct dt_strategy_step *step);
@@ -72,7 +83,8 @@ struct dt_strategy {
     struct dt_allreduce *allreduce; /* by which gradients are averaged; NULL: they are not */
     bool together;                  /* the ranks of the host take their steps together */
     bool free_running; /* workers do not wait for each other in a step: they want several at once (dt_strategy_expect) */
-    double update_s;   /* spent on updates since the open; the rest of what dt_strategy_wait takes is waiting */
+    struct dt_pass_times pass_times;
+    double update_s; /* spent on updates since the open; the rest of what dt_strategy_wait takes is waiting */
 };
 
 /* After everything that borrows its memory, unless that is not used any more; each rank by itself. NULL is fine. */
@@ -112,6 +124,13 @@ struct dt_strategy_step dt_strategy_begin(struct dt_strategy *strategy, const st
 
 /* The backward pass of the step's last micro-batch, its gradients on their way as they become final. */
 enum dt_status dt_strategy_backward(struct dt_strategy_step *step, struct dt_network *network, struct dt_pass *pass);
+
+/* Whether the network is split over the ranks: opened for stages, and a step's passes are the strategy's. */
+bool dt_strategy_splits(const struct dt_strategy *strategy);
+
+/* Then instead: gather, forward, loss and backward, as far as they are this rank's, of the pass's batch, the same on every rank. */
+enum dt_status dt_strategy_passes(struct dt_strategy_step *step, struct dt_network *network, struct dt_bound_samples *samples,
+                                  const struct dt_pass *pass);
 
 /* All weights are the new ones when this returns, or on a device when what it has enqueued is done. */
 enum dt_status dt_strategy_wait(struct dt_strategy_step *step);

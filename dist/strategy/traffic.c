@@ -159,6 +159,10 @@ enum dt_status dt_traffic_plan(const struct dt_dist_spec *dist, const struct dt_
     const enum dt_allreduce_type allreduce = dt_allreduce_for_compression(dist->allreduce, dist->compression.type);
     const struct dt_algorithm *algorithm = hierarchical ? &dt_algorithms[dist->across] : dt_allreduce_algorithm(allreduce);
     struct dt_grad_sync sync;
+    if (dist->strategy == DT_STRATEGY_PIPELINE) {
+        *out = (struct dt_planned_traffic){.allreduce = dist->allreduce}; /* no gradients of weights */
+        return DT_OK;
+    }
     if (dist->strategy != DT_STRATEGY_ALLREDUCE) {
         return plan_servers(dist, model, comm, out);
     }
