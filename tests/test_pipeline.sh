@@ -96,7 +96,7 @@ refused 78 5 '5 ranks, but only 4 blocks with parameters'
 refused 78 2 'train.optimizer.clip_norm needs the norm of the whole gradient' --set train.optimizer.clip_norm=1
 refused 64 2 'train.accumulate: a pipeline has distributed.pipeline.micro_batches instead' --set train.accumulate=2
 refused 64 2 'distributed.average: a pipeline has nothing to average' --set distributed.average=false
-refused 64 2 'only the strategy "allreduce" compresses' --set distributed.compression.type=fp16
+refused 64 2 'distributed.compression.type: a pipeline sends no gradients of weights' --set distributed.compression.type=fp16
 # shellcheck disable=SC2046
 "$MPIEXEC" -n 2 "$DTRAIN" plan --config config.json $(pipeline gpipe 4) >plan.out 2>&1 </dev/null
 check 'plan: the pipeline' grep -q '^pipeline: 2 stages, 4 micro-batches, gpipe; ' plan.out

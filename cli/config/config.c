@@ -110,6 +110,9 @@ static enum dt_status check_pipeline(const struct dt_config_source *source, cons
         return dt_config_error(source, "train.accumulate",
                                "a pipeline has distributed.pipeline.micro_batches instead (set accumulate to 1)");
     }
+    if (c->dist.compression.type != DT_COMPRESSION_NONE) {
+        return dt_config_error(source, "distributed.compression.type", "a pipeline sends no gradients of weights (set it to none)");
+    }
     if (!c->dist.average) {
         return dt_config_error(source, "distributed.average", "a pipeline has nothing to average (leave it on)");
     }
