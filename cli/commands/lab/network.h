@@ -10,6 +10,7 @@ struct dt_lab_network_spec {
     const struct dt_samples *samples;   /* borrowed */
     struct dt_comm *comm;               /* borrowed */
     bool average;                       /* else each rank steps with its own gradient */
+    const struct dt_dist_spec *dist;    /* or all of it; NULL: an allreduce, or none, as `average` says */
     int capacity;                       /* the largest batch */
     struct dt_optimizer_spec optimizer; /* zeroed: plain SGD */
 };

@@ -1,0 +1,89 @@
+#include "base/bytes.h"
+#include "cli/commands/lab/page.h"
+#include "cli/commands/lab/server.h"
+#include "cli/report/staleness.h"
+
+#define WIDTH 440
+#define LEFT 60
+#define ROW 30
+
+/* What each rank sends: a bar a rank; the longest of all ways is as wide as the picture. */
+static void draw_ranks(FILE *out, const struct dt_server_way *way, double most)
+{
+    char bytes[DT_BYTES_TEXT_SIZE];
+    fprintf(out, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"what each rank sends a step\">\n", WIDTH,
+            DT_SERVER_RANKS * ROW);
+    for (int rank = 0; rank < DT_SERVER_RANKS; rank++) {
+        const double length = way->sent[rank] / most * (WIDTH - LEFT - 80);
+        fprintf(out, "<text class=\"start\" x=\"0\" y=\"%d\">rank %d</text>", rank * ROW + 20, rank);
+        fprintf(out, "<rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"20\" rx=\"3\"/>",
+                way->sent[rank] > 0.9 * most ? "d1" : "d0", LEFT, rank * ROW + 5, length);
+        fprintf(out, "<text class=\"start dark\" x=\"%.1f\" y=\"%d\">%s</text>\n", LEFT + length + 6, rank * ROW + 20,
+                dt_bytes_text(way->sent[rank], bytes));
+    }
+    fputs("</svg>\n", out);
+}
+
+/* A column for each number of steps. */
+static void draw_staleness(FILE *out, const struct dt_staleness *s)
+{
+    const int n_bins = dt_staleness_n_bins(s), height = 120;
+    double most = 1;
+    for (int i = 0; i < n_bins; i++) {
+        most = (double)s->counts[i] > most ? (double)s->counts[i] : most;
+    }
+    fprintf(out, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"staleness in steps\">\n", WIDTH, height + 24);
+    for (int i = 0; i < n_bins; i++) {
+        const double width = (double)WIDTH / n_bins, tall = (double)s->counts[i] / most * (height - 20);
+        fprintf(out, "<rect class=\"d0\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"3\"/>", i * width + 2,
+                height - tall, width - 4, tall);
+        fprintf(out, "<text x=\"%.1f\" y=\"%d\">%d</text>\n", (i + 0.5) * width, height + 18, i);
+    }
+    fputs("</svg>\n", out);
+}
+
+static void put_table(FILE *out, const struct dt_server_lesson *l)
+{
+    char bytes[DT_BYTES_TEXT_SIZE];
+    fputs("<div class=\"wide\"><table><thead><tr><th>way</th><th>workers</th><th>busiest rank sends</th><th>bytes a step</th>"
+          "<th>accuracy</th></tr></thead>\n<tbody>",
+          out);
+    for (int i = 0; i < DT_SERVER_WAYS; i++) {
+        const struct dt_server_way *way = &l->ways[i];
+        fprintf(out, "<tr><td>%s</td><td>%d</td><td>%s</td><td>%s</td><td>%.1f %%</td></tr>\n", way->name, way->n_workers,
+                way->formula, dt_bytes_text(way->busiest, bytes), 100 * way->accuracy);
+    }
+    fputs("</tbody></table></div>\n", out);
+}
+
+/* A dt_page_fn. */
+static void put_body(FILE *out, const void *context)
+{
+    const struct dt_server_lesson *l = context;
+    double most = 1;
+    for (int i = 0; i < DT_SERVER_WAYS; i++) {
+        most = l->ways[i].busiest > most ? l->ways[i].busiest : most;
+    }
+    fprintf(out,
+            "<h1>Who carries the gradients?</h1>\n<p>%d ranks, %zu gradients: what each rank sends in a step, counted.</p>\n"
+            "<div class=\"cards\">\n",
+            DT_SERVER_RANKS, l->n_elems);
+    for (int i = 0; i < DT_SERVER_WAYS; i++) {
+        fprintf(out, "<div class=\"card\"><h2>%s</h2><p>%s</p>\n", l->ways[i].name, l->ways[i].meaning);
+        draw_ranks(out, &l->ways[i], most);
+        fputs("</div>\n", out);
+    }
+    fputs(
+        "<div class=\"card\"><h2>Stale gradients</h2><p>Async: how many steps others had taken since the worker read the weights. "
+        "With an allreduce, or a server that waits, none.</p>\n",
+        out);
+    draw_staleness(out, &l->ways[DT_SERVER_WAYS - 1].staleness);
+    fputs("</div></div>\n", out);
+    put_table(out, l);
+    fprintf(out, "<p class=\"verdict\">%s</p>\n", l->golden.verdict);
+}
+
+enum dt_status dt_server_page(const char *path, const struct dt_server_lesson *lesson)
+{
+    return dt_page_write(path, &(struct dt_page){.title = "Servers", .body = put_body, .lesson = lesson});
+}
