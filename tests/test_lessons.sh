@@ -65,6 +65,11 @@ check 'lr: 9.88 is not there five times' test "$(grep -cE ' 9\.88$' out)" = 5
 check 'lr: no warm-up' grep -q '^  epoch 0: 0.001, epoch 1.5: 0.0025, epoch 3: 0.004$' out
 wrong 0 lr
 
+right 4 server
+check 'server: not the bytes of the formulas' test "$(grep -oE '[0-9.]+ kB' out | xargs)" = '47.1 kB 94.3 kB 94.2 kB 94.2 kB 94.2 kB'
+check 'server: no staleness' grep -q '^staleness of gradients, in steps: mean ' out
+refused 78 'lab server: it takes 4 ranks, not 2 (mpirun -np 4 dtrain lab server)' 2 server
+
 for n in 2 3 8; do
   right 0 shards --ranks "$n"
 done

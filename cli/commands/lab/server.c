@@ -193,7 +193,7 @@ static void check(struct dt_server_lesson *l)
 static void print_lesson(const struct dt_server_lesson *l)
 {
     char count[32], bytes[DT_BYTES_TEXT_SIZE];
-    printf("Who carries the gradients? %d ranks, %s gradients (N), %d images a step, %d epochs:\n\n", DT_SERVER_RANKS,
+    printf("Who carries the gradients? %d ranks, %s of them (N), batch %d, %d epochs:\n\n", DT_SERVER_RANKS,
            dt_count_text((double)l->n_elems, count, sizeof count), GLOBAL_BATCH, N_EPOCHS);
     printf("%-19s %-16s %12s %7s %9s\n", "", "busiest sends", "bytes a step", "workers", "accuracy");
     for (int i = 0; i < DT_SERVER_WAYS; i++) {
