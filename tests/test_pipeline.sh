@@ -63,6 +63,8 @@ pipeline() { # pipeline SCHEDULE MICRO_BATCHES
   done
   train many 2 $(pipeline 1f1b 12)
   check 'more micro-batches than samples: other losses' python3 losses.py 1e-6 one many
+  MPIR_CVAR_NUM_CLIQUES=2 train hosts 4 $(pipeline 1f1b 4)
+  check 'two hosts: other losses' python3 losses.py 1e-6 one hosts
   train plain 2 $(pipeline 1f1b 4) --set device=ref
   check 'device ref: other losses' python3 losses.py 1e-5 one plain
   check 'the bubble is not told' grep -qE '^bubble of the pipeline: [0-9.]+ % of the time waited; \(p - 1\) / \(m \+ p - 1\) = 7\.7 %, p = 2, m = 12$' many.err
@@ -101,6 +103,12 @@ refused 64 2 'distributed.compression.type: a pipeline sends no gradients of wei
 "$MPIEXEC" -n 2 "$DTRAIN" plan --config config.json $(pipeline gpipe 4) >plan.out 2>&1 </dev/null
 check 'plan: the pipeline' grep -q '^pipeline: 2 stages, 4 micro-batches, gpipe; ' plan.out
 check 'plan: the stages' grep -qE '^  stage 1, rank 1: conv2 fc1 fc2, [0-9,]+ flop/sample \([0-9]+ %\)$' plan.out
+
+got=0
+# shellcheck disable=SC2046
+"$MPIEXEC" -n 2 "$DTRAIN" bench blocks --config config.json $(pipeline gpipe 4) >bench.out 2>bench.err </dev/null || got=$?
+check "bench blocks: exit code $got" test "$got" -eq 78
+check 'bench blocks: the words' grep -q '^dtrain: bench blocks: no rank of a pipeline runs all blocks' bench.err
 
 # A stage that dies, that hangs, and a job that is told to stop.
 start() { # start RUN: a job of three stages that does not end by itself; sets job and ranks
