@@ -12,7 +12,7 @@ static const char style[] =
     "nav{display:flex;gap:.6rem;align-items:center;margin-top:1rem}nav[hidden]{display:none}\n"
     "button{font:inherit;padding:.35rem .9rem;border:1px solid var(--line);border-radius:8px;background:var(--card);"
     "color:inherit;cursor:pointer}button:hover{border-color:var(--add)}button:disabled{opacity:.4;cursor:default}\n"
-    "input[type=range]{flex:1;accent-color:var(--add)}\n"
+    "input[type=range]{flex:1;min-width:0;accent-color:var(--add)}\n"
     "svg.defs{position:absolute;width:0;height:0}\n"
     "text.rank{font:700 16px system-ui,sans-serif;fill:var(--text);text-anchor:start}\n"
     ".vector{fill:var(--empty)}.cut{stroke:var(--card);fill:none}\n"

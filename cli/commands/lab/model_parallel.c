@@ -98,7 +98,7 @@ static double pipeline_at_once(const struct dt_parallel_lesson *l)
     for (int i = 0; i < l->n_stages; i++) {
         longest = fmax(longest, l->stages[i].flops);
     }
-    return longest > 0 ? m * l->flops / (l->flops + (m - 1) * longest) : 1;
+    return m * l->flops / (l->flops + (m - 1) * longest);
 }
 
 static enum dt_status count(struct dt_parallel_lesson *l)
