@@ -119,6 +119,8 @@ int main(void)
     test_device(&world, "cpu", "train.optimizer.clip_norm=0", "distributed.allreduce=auto");
     test_device(&world, "cpu", "train.optimizer.clip_norm=0", "distributed.allreduce=ring");
     test_device(&world, "cpu", "train.optimizer.clip_norm=0", "distributed.allreduce=all_to_all");
+    test_device(&world, "cpu", "train.optimizer.clip_norm=0", "distributed.compression.type=fp16");
+    test_device(&world, "cpu", "train.optimizer.clip_norm=0", "distributed.compression.type=topk");
     test_device(&world, "cpu", "train.optimizer.clip_norm=0", "distributed.strategy=central");
     if (world.size > 1) {
         test_device(&world, "cpu", "train.optimizer.clip_norm=0", "distributed.strategy=parameter_server");
