@@ -45,7 +45,7 @@ static enum dt_status unknown_option(const char *name, int n)
 /* `value`: what stood behind an equals sign, else NULL. */
 static enum dt_status take_option(struct parser *p, int i, const char *value)
 {
-    if (p->given[i] && i != OPTION_SET && i != OPTION_HELP) {
+    if (p->given[i] && i != OPTION_SET && i != OPTION_INJECT && i != OPTION_HELP) {
         return dt_error(DT_USAGE, "--%s is given twice (remove one)", dt_options[i].name);
     }
     p->given[i] = true;
@@ -62,6 +62,9 @@ static enum dt_status take_option(struct parser *p, int i, const char *value)
     p->values[i] = value;
     if (i == OPTION_SET) {
         p->out->sets[p->out->n_sets++] = value;
+    }
+    if (i == OPTION_INJECT) {
+        p->out->injects[p->out->n_injects++] = value;
     }
     return DT_OK;
 }
@@ -280,10 +283,11 @@ enum dt_status dt_args_parse(int argc, char *const *argv, struct dt_args *out)
     struct parser p = {.argc = argc, .next = 1, .argv = argv, .out = out};
     *out = (struct dt_args){
         .sets = calloc((size_t)argc + 1, sizeof *out->sets),
+        .injects = calloc((size_t)argc + 1, sizeof *out->injects),
         .images = calloc((size_t)argc + 1, sizeof *out->images),
     };
     enum dt_status status = DT_OK;
-    if (out->sets == NULL || out->images == NULL) {
+    if (out->sets == NULL || out->injects == NULL || out->images == NULL) {
         status = dt_error(DT_NO_MEMORY, "out of memory for the command line");
     }
     if (status == DT_OK) {
@@ -345,6 +349,7 @@ enum dt_status dt_args_number(const char *option, const char *text, bool unit, s
 void dt_args_free(struct dt_args *args)
 {
     free(args->sets);
+    free(args->injects);
     free(args->images);
     *args = (struct dt_args){0};
 }

@@ -16,7 +16,7 @@
 #define DT_COMMAND_LIST(X)                                                                                                  \
     X(DT_COMMAND_TRAIN, "train", "train a model; the word may be left out",                                                 \
       "mpirun -np 4 dtrain [train] --config FILE [--data DIR] [--run DIR]\n"                                                \
-      "      [--resume[=CHECKPOINT]] [--weights FILE] " DT_HELP_SETS,                                                       \
+      "      [--resume[=CHECKPOINT]] [--weights FILE] " DT_HELP_SETS " [--inject FAULT]...",                                \
       "  mpirun -np 4 dtrain --config configs/mnist.json --data data/mnist \\\n"                                            \
       "      --run runs/night\n"                                                                                            \
       "  mpirun -np 2 dtrain --config configs/mnist.json --set train.epochs=1 \\\n"                                         \
@@ -64,6 +64,8 @@ struct dt_args {
     const char *invert;      /* predict; NULL: auto */
     const char **sets;       /* owned; texts are argv's */
     int n_sets;
+    const char **injects; /* train; owned; texts are argv's */
+    int n_injects;
     const char **images; /* predict: at least one; owned; texts are argv's */
     int n_images;
     const char *json;                                                    /* bench; NULL: no file */

@@ -51,9 +51,12 @@ static enum dt_status begin(struct dt_world *world, const struct dt_args *args, 
 static enum dt_status train(struct dt_world *world, const struct dt_args *args)
 {
     struct dt_config config;
+    struct dt_faults faults;
+    DT_TRY(dt_world_agree(world, dt_faults_parse(args->injects, args->n_injects, &faults)));
     DT_TRY(begin(world, args, &config));
     const struct dt_train_options options = {.format = &dt_config_json,
                                              .run_dir = args->run,
+                                             .faults = &faults,
                                              .resume = args->resume,
                                              .checkpoint = args->resume_from,
                                              .weights = args->weights};

@@ -25,6 +25,8 @@ enum takes { TAKES_NOTHING, TAKES_VALUE, TAKES_OPTIONAL_VALUE };
       "go on from this file, or from the newest in --run; fresh start if it has none")                                             \
     X(OPTION_SET, "set", 0, "KEY.PATH=VALUE", TAKES_VALUE, ON_RUNS | ON_USES | ON_SUMS,                                            \
       "change a key of the configuration; may be given many times")                                                                \
+    X(OPTION_INJECT, "inject", 0, "FAULT", TAKES_VALUE, ON(TRAIN),                                                                 \
+      "put a fault in, to see what becomes of it (see docs/distributed.md); may be given many times")                              \
     X(OPTION_CHECKPOINT, "checkpoint", 0, "FILE", TAKES_VALUE, ON(EVAL) | ON(PREDICT), "a .safetensors file of an earlier run")    \
     X(OPTION_WEIGHTS, "weights", 0, "FILE", TAKES_VALUE, ON(TRAIN) | ON_USES,                                                      \
       "begin with these: a .safetensors file of PyTorch, say, with the model's names and shapes")                                  \

@@ -86,13 +86,15 @@ central='--set distributed.strategy=central'
 
 # Servers that do not wait: with one worker nothing differs; with more, every push is counted, and nobody runs further ahead than he may.
 cat >staleness.py <<'PY'
-"""staleness.py RUN WORKERS MAX_STALENESS: the last record of an epoch counts every push of every piece of every step."""
+"""staleness.py RUN WORKERS MAX_STALENESS [REACHED]: the last record of an epoch counts every push of every piece of every step. A worker
+that goes on is at most MAX_STALENESS steps ahead of the slowest, so between two pushes of one another makes 2 MAX_STALENESS + 1 at most."""
 import json, sys
 run, workers, bound = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 epoch = [r for r in map(json.loads, open(run + "/metrics.jsonl")) if r["type"] == "epoch"][-1]
 counts = epoch["staleness"]
 assert sum(counts) == workers * epoch["step"] * 3, (sum(counts), epoch["step"])
 assert len(counts) - 1 <= (workers - 1) * (2 * bound + 1), counts
+assert len(sys.argv) < 5 or len(counts) - 1 >= int(sys.argv[4]), counts
 assert bound > 0 or len(set(counts)) == 1 and len(counts) == workers, counts # each worker's is the first, the second, ... of a step
 PY
 async='--set distributed.parameter_server.mode=async --set distributed.parameter_server.max_staleness'
@@ -105,6 +107,9 @@ async='--set distributed.parameter_server.mode=async --set distributed.parameter
     check "async, max_staleness $bound: the counts" python3 staleness.py free$bound 3 $bound
     check "async, max_staleness $bound: not told" grep -q '^staleness of gradients, in steps: mean ' free$bound.err
   done
+  # One worker waits 40 ms in each step, so the other is soon as far ahead as it may be, and one push more; further only in vain.
+  train ahead 3 $(servers 1) $async=1 --set distributed.check_every=0 --inject slow:rank=1,ms=40
+  check 'async: a fast worker does not run ahead, or too far' python3 staleness.py ahead 2 1 2
   train again 4 $(servers 1) $async=2 --set train.max_steps=9
   train again 4 $(servers 1) $async=2 --resume
   check 'async: not resumed' grep -q 'resumed from .* 9 steps done$' again.err

@@ -6,6 +6,7 @@
 
 #include "dist/strategy/strategy.h"
 #include "train/config.h"
+#include "train/inject.h"
 #include "train/ranks.h"
 #include "train/run_dir.h"
 
@@ -39,6 +40,7 @@ struct dt_run_event {
     bool gpu, graph;                    /* graph: the GPU takes steps on its own */
     const char *device_why;
     struct dt_averaging averaging;
+    const struct dt_faults *faults; /* that were put in; NULL: none */
 };
 
 struct dt_step_event {

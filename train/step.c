@@ -68,6 +68,9 @@ enum dt_status dt_trainer_passes(struct dt_trainer *t, const struct dt_batch *ba
         lap(t, last, DT_PHASE_DATA);
         DT_TRY(dt_network_forward(t->network, &pass));
         DT_TRY(dt_network_loss(t->network, t->samples, &pass));
+        if (t->poisoned) {
+            DT_TRY(dt_inject_nan(t));
+        }
         lap(t, last, DT_PHASE_FORWARD);
         if (m < k - 1) {
             DT_TRY(dt_network_backward(t->network, &pass, NULL, NULL));
@@ -151,6 +154,10 @@ static enum dt_status compute(struct dt_trainer *t, uint64_t step_in_epoch, stru
     const double lr = dt_schedule_lr(&t->schedule, t->state.epoch * t->steps_per_epoch + step_in_epoch);
     const size_t n_global = dt_shard_step_samples(&t->loader.shard, step_in_epoch);
     const struct dt_update update = dt_strategy_next(t->strategy, lr, n_global, (size_t)batch.n);
+    if (t->faults != NULL) {
+        dt_inject_begin(t, t->state.step + 1 + step_in_epoch - t->state.step_in_epoch);
+        lap(t, last, DT_PHASE_FORWARD); /* as if it computed */
+    }
     *out = dt_strategy_begin(t->strategy, &update);
     DT_TRY(dt_trainer_passes(t, &batch, out, last));
     DT_TRY(t->backend->ops->metrics_take(t->backend, local));

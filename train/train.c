@@ -301,6 +301,7 @@ static enum dt_status open_run(struct run *run, const struct dt_train_options *o
 {
     struct dt_trainer *t = &run->trainer;
     struct origin origin = {.resumed_from = ""};
+    DT_TRY(dt_inject_open(t, options->faults));
     DT_TRY(dt_run_dir_open(t->world, options->run_dir, t->config.name, options->resume, &run->dir));
     const struct dt_folder_event folder = {.config = &t->config, .dir = &run->dir, .world_size = t->world->size};
     emit(run, (struct dt_event){.kind = DT_EVENT_FOLDER, .folder = &folder});

@@ -9,7 +9,8 @@ struct dt_train_options {
     const char *run_dir; /* NULL: choose one */
     bool resume;
     const char *checkpoint; /* with resume: this one; NULL: the newest of run_dir */
-    const char *weights;    /* the file of the initial ones, where there is nothing to resume; NULL: they are drawn */
+    const struct dt_faults *faults;
+    const char *weights; /* the file of the initial ones, where there is nothing to resume; NULL: they are drawn */
 };
 
 /* `emitter`: who is told, on rank 0. Every rank calls it; the status is agreed where dt_error_is_agreed; a rank may fail alone

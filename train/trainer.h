@@ -3,7 +3,7 @@
  *   trainer.c  opens and closes it        step.c       takes a step, and times its parts
  *   state.c    saves and restores it      gpu_steps.c  has a GPU take several on its own
  *   train.c    the epochs, and what       steps.c      takes them one way or the other, and compares the replicas
- *              people see of them */
+ *              people see of them       inject.c     puts faults into them */
 #ifndef DT_TRAIN_TRAINER_H
 #define DT_TRAIN_TRAINER_H
 
@@ -44,6 +44,9 @@ struct dt_trainer {
     double seconds[DT_N_PHASES];      /* of this rank, since the start of the process */
     uint64_t n_timed_steps;
     struct dt_trace *trace; /* dt_trainer_watch */
+
+    const struct dt_faults *faults; /* that were put in (train/inject.h); NULL: none */
+    bool poisoned;                  /* by one: this step's gradients become NaN */
 };
 
 /* How the training samples are shared out among `size` workers, seen from number `rank`. DT_CONFIG: the batch does not go with the

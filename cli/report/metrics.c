@@ -182,6 +182,16 @@ static void put_staleness(FILE *file, const struct dt_staleness *staleness)
     fputs(n > 0 ? "]" : "", file);
 }
 
+static bool add_faults(cJSON *record, const struct dt_faults *faults)
+{
+    cJSON *texts = faults != NULL ? cJSON_AddArrayToObject(record, "injected") : NULL;
+    bool complete = faults == NULL || texts != NULL;
+    for (int i = 0; faults != NULL && i < faults->n && complete; i++) {
+        complete = cJSON_AddItemToArray(texts, cJSON_CreateString(faults->faults[i].text));
+    }
+    return complete;
+}
+
 /* The beginning of a run's record, whose name may need escapes; the caller frees it with cJSON_free. NULL: out of memory. */
 static char *run_text(const struct dt_sinks *sinks, const struct dt_run_event *run)
 {
@@ -192,7 +202,7 @@ static char *run_text(const struct dt_sinks *sinks, const struct dt_run_event *r
                           cJSON_AddNumberToObject(r, "world_size", sinks->folder.world_size) != NULL &&
                           cJSON_AddNumberToObject(r, "global_batch", (double)run->global_batch) != NULL &&
                           cJSON_AddNumberToObject(r, "parameters", (double)run->n_parameters) != NULL &&
-                          cJSON_AddStringToObject(r, "version", dt_version) != NULL;
+                          cJSON_AddStringToObject(r, "version", dt_version) != NULL && add_faults(r, run->faults);
     char *text = complete ? cJSON_PrintUnformatted(r) : NULL;
     cJSON_Delete(r);
     return text;

@@ -110,6 +110,13 @@ static void print_switches(const struct dt_config *c)
     }
 }
 
+static void print_faults(const struct dt_faults *faults)
+{
+    for (int i = 0; faults != NULL && i < faults->n; i++) {
+        dt_text_print(stderr, "  INJECTED FAULT: %s", faults->faults[i].text);
+    }
+}
+
 static void print_origin(const struct dt_folder_event *folder, const struct dt_run_event *run)
 {
     dt_text_print(stderr, "  run   %s", folder->dir->path);
@@ -136,6 +143,7 @@ static void print_banner(const struct dt_folder_event *folder, const struct dt_r
     print_schedule(c, run);
     print_averaging(folder, run);
     print_switches(c);
+    print_faults(run->faults);
     print_origin(folder, run);
 }
 

@@ -62,6 +62,7 @@ struct dt_comm {
     int n_across;               /* 0: one host */
     struct dt_comm *across;     /* for starting and testing; its members wait and are named in this one */
     uint64_t n_started, n_done; /* collectives so far: that this rank has entered, that it has seen end */
+    bool cut;                   /* a fault put in (train/inject.h): nothing that this rank sends on a wire arrives any more */
     double timeout_s;           /* limit of each wait, in seconds during which this process itself was not stopped */
 };
 

@@ -106,6 +106,12 @@ for graph in true false; do
 done
 check 'not a number: in the same step' cmp nan_true.text nan_false.text
 
+# Faults are put into steps that the host takes.
+gpus "$ranks" "${config[@]}" --run fault --set device=cuda --inject nan:rank=0,step=2
+ends 'a fault in recorded steps' 78 '--inject nan:rank=0,step=2: the GPU takes steps on its own, recorded \(set cuda.graph=false\)'
+gpus "$ranks" "${config[@]}" --run fault --set device=cuda --set cuda.graph=false --inject nan:rank=0,step=2
+ends 'a fault call by call' 80 'training diverged at step 3: the loss is not a number, .*'
+
 # What follows is the same for two others as for one: 2 ranks show it.
 ((ranks <= 2)) || finish
 
