@@ -163,6 +163,7 @@ program=$DTRAIN
 unset DTRAIN_CUDA_MODULE
 
 # ---- what is refused ----
+refused '--set: distributed.compression: bench allreduce adds numbers as they are (leave it out)' 2 allreduce --set distributed.compression.type=fp16
 refused "--minbytes: expected bytes 4..1073741824, got '3'" 0 allreduce -b 3
 refused "--maxbytes: expected bytes 4..1073741824, got '2G'" 2 allreduce -e 2G
 refused '--minbytes 64 is above --maxbytes 32 (swap them, or give both)' 2 allreduce -b 64 -e 32

@@ -280,6 +280,9 @@ static enum dt_status prepare(struct bench *b, const struct dt_args *args)
 {
     DT_TRY(dt_bench_options_read(args, &b->options));
     DT_TRY(read_config(args, &b->config));
+    if (b->config.dist.compression.type != DT_COMPRESSION_NONE) {
+        return dt_error(DT_USAGE, "--set: distributed.compression: bench allreduce adds numbers as they are (leave it out)");
+    }
     if (b->config.dist.allreduce != DT_ALLREDUCE_AUTO) {
         b->options.types = 1u << b->config.dist.allreduce;
     }

@@ -22,7 +22,7 @@ static MPI_Comm all_of(const struct dt_wire *wire)
 static enum dt_status started(int code, MPI_Request handle, struct dt_wire_request *request)
 {
     memcpy(&request->handle, &handle, sizeof handle);
-    return code == MPI_SUCCESS ? DT_OK : dt_comm_mpi_error(code, "a message of an allreduce");
+    return code == MPI_SUCCESS ? DT_OK : dt_comm_mpi_error(code, "a message between two ranks");
 }
 
 /* NOLINTBEGIN(clang-analyzer-optin.mpi.MPI-Checker): their wait is dt_comm_wait */
