@@ -57,23 +57,6 @@ static enum dt_status mirrored_wait(struct dt_strategy_step *step)
     return DT_OK;
 }
 
-static void mirrored_expect(struct dt_strategy *strategy, int n_steps)
-{
-    (void)strategy, (void)n_steps; /* each is agreed on */
-}
-
-static void mirrored_staleness(const struct dt_strategy *strategy, struct dt_staleness *out)
-{
-    (void)strategy, (void)out; /* there is none */
-}
-
-/* Every rank has all weights, and rank 0 the state, after each step. */
-static enum dt_status mirrored_has_all(struct dt_strategy *strategy)
-{
-    (void)strategy;
-    return DT_OK;
-}
-
 static void mirrored_describe(const struct dt_strategy *strategy, struct dt_averaging *out)
 {
     const struct mirrored *self = (const struct mirrored *)strategy;
@@ -103,14 +86,10 @@ static void mirrored_close(struct dt_strategy *strategy)
     free(self);
 }
 
-static const struct dt_strategy_ops mirrored_ops = {.expect = mirrored_expect,
-                                                    .begin = mirrored_begin,
-                                                    .staleness = mirrored_staleness,
+static const struct dt_strategy_ops mirrored_ops = {.begin = mirrored_begin,
                                                     .ready = mirrored_ready,
                                                     .poll = mirrored_poll,
                                                     .wait = mirrored_wait,
-                                                    .share_weights = mirrored_has_all,
-                                                    .collect_state = mirrored_has_all,
                                                     .describe = mirrored_describe,
                                                     .sent = mirrored_sent,
                                                     .close = mirrored_close};

@@ -3,54 +3,10 @@
 
 #include "dist/strategy/strategies.h"
 
-static void alone_begin(struct dt_strategy_step *step)
-{
-    (void)step;
-}
-
-static enum dt_status alone_ready(struct dt_strategy_step *step, size_t begin, size_t end)
-{
-    (void)step, (void)begin, (void)end;
-    return DT_OK;
-}
-
-static void alone_poll(struct dt_strategy_step *step)
-{
-    (void)step;
-}
-
 static enum dt_status alone_wait(struct dt_strategy_step *step)
 {
     const struct dt_strategy *strategy = step->strategy;
     return dt_strategy_step_range(step, 0, strategy->optimizer.n_elems, strategy->memory.grads);
-}
-
-static void alone_expect(struct dt_strategy *strategy, int n_steps)
-{
-    (void)strategy, (void)n_steps; /* each is agreed on */
-}
-
-static void alone_staleness(const struct dt_strategy *strategy, struct dt_staleness *out)
-{
-    (void)strategy, (void)out; /* there is none */
-}
-
-/* Every rank has all weights, and rank 0 the state, after each step. */
-static enum dt_status alone_has_all(struct dt_strategy *strategy)
-{
-    (void)strategy;
-    return DT_OK;
-}
-
-static void alone_describe(const struct dt_strategy *strategy, struct dt_averaging *out)
-{
-    (void)strategy, (void)out;
-}
-
-static bool alone_sent(const struct dt_strategy *strategy, struct dt_wire_sent *out)
-{
-    (void)strategy, (void)out;
-    return false;
 }
 
 static void alone_close(struct dt_strategy *strategy)
@@ -60,18 +16,7 @@ static void alone_close(struct dt_strategy *strategy)
     free(strategy);
 }
 
-static const struct dt_strategy_ops alone_ops = {.own_mean = true,
-                                                 .expect = alone_expect,
-                                                 .begin = alone_begin,
-                                                 .staleness = alone_staleness,
-                                                 .ready = alone_ready,
-                                                 .poll = alone_poll,
-                                                 .wait = alone_wait,
-                                                 .share_weights = alone_has_all,
-                                                 .collect_state = alone_has_all,
-                                                 .describe = alone_describe,
-                                                 .sent = alone_sent,
-                                                 .close = alone_close};
+static const struct dt_strategy_ops alone_ops = {.own_mean = true, .wait = alone_wait, .close = alone_close};
 
 static enum dt_status open_parts(struct dt_strategy *strategy, const struct dt_strategy_spec *spec)
 {

@@ -193,22 +193,6 @@ static enum dt_status pipeline_passes(struct dt_strategy_step *step, struct dt_n
 
 /* ---- the strategy's other slots */
 
-static void pipeline_begin(struct dt_strategy_step *step)
-{
-    (void)step;
-}
-
-static enum dt_status pipeline_ready(struct dt_strategy_step *step, size_t begin, size_t end)
-{
-    (void)step, (void)begin, (void)end; /* gradients stay where they are */
-    return DT_OK;
-}
-
-static void pipeline_poll(struct dt_strategy_step *step)
-{
-    (void)step;
-}
-
 static enum dt_status pipeline_wait(struct dt_strategy_step *step)
 {
     const struct pipeline *self = pipeline_of(step->strategy);
@@ -240,16 +224,6 @@ static enum dt_status pipeline_collect_state(struct dt_strategy *strategy)
     return DT_OK;
 }
 
-static void pipeline_expect(struct dt_strategy *strategy, int n_steps)
-{
-    (void)strategy, (void)n_steps; /* each is agreed on */
-}
-
-static void pipeline_staleness(const struct dt_strategy *strategy, struct dt_staleness *out)
-{
-    (void)strategy, (void)out; /* there is none */
-}
-
 static void pipeline_describe(const struct dt_strategy *strategy, struct dt_averaging *out)
 {
     out->n_stages = ((const struct pipeline *)strategy)->stages.n;
@@ -277,11 +251,6 @@ static void pipeline_close(struct dt_strategy *strategy)
 }
 
 static const struct dt_strategy_ops pipeline_ops = {.passes = pipeline_passes,
-                                                    .expect = pipeline_expect,
-                                                    .begin = pipeline_begin,
-                                                    .staleness = pipeline_staleness,
-                                                    .ready = pipeline_ready,
-                                                    .poll = pipeline_poll,
                                                     .wait = pipeline_wait,
                                                     .share_weights = pipeline_share_weights,
                                                     .collect_state = pipeline_collect_state,

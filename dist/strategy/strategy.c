@@ -51,12 +51,12 @@ done:
 
 enum dt_status dt_strategy_share_weights(struct dt_strategy *strategy)
 {
-    return strategy->ops->share_weights(strategy);
+    return strategy->ops->share_weights != NULL ? strategy->ops->share_weights(strategy) : DT_OK;
 }
 
 enum dt_status dt_strategy_collect_state(struct dt_strategy *strategy)
 {
-    return strategy->ops->collect_state(strategy);
+    return strategy->ops->collect_state != NULL ? strategy->ops->collect_state(strategy) : DT_OK;
 }
 
 const char *dt_strategy_adds_by(const struct dt_strategy *strategy)
@@ -70,25 +70,31 @@ const char *dt_strategy_adds_by(const struct dt_strategy *strategy)
 void dt_strategy_describe(const struct dt_strategy *strategy, struct dt_averaging *out)
 {
     *out = (struct dt_averaging){.allreduce = dt_strategy_adds_by(strategy), .why = "", .n_hosts = strategy->spec.comm->n_hosts};
-    strategy->ops->describe(strategy, out);
+    if (strategy->ops->describe != NULL) {
+        strategy->ops->describe(strategy, out);
+    }
 }
 
 enum dt_status dt_strategy_staleness(const struct dt_strategy *strategy, struct dt_staleness *out)
 {
     *out = (struct dt_staleness){{0}};
-    strategy->ops->staleness(strategy, out);
+    if (strategy->ops->staleness != NULL) {
+        strategy->ops->staleness(strategy, out);
+    }
     return dt_comm_allreduce(strategy->spec.comm, out->counts, DT_STALENESS_BINS, DT_TYPE_U64, DT_REDUCE_SUM, "sum of stalenesses");
 }
 
 void dt_strategy_expect(struct dt_strategy *strategy, int n_steps)
 {
-    strategy->ops->expect(strategy, n_steps);
+    if (strategy->ops->expect != NULL) {
+        strategy->ops->expect(strategy, n_steps);
+    }
 }
 
 enum dt_status dt_strategy_traffic(const struct dt_strategy *strategy, uint64_t n_steps, struct dt_step_traffic *out)
 {
     struct dt_wire_sent sent = {0};
-    const bool counted = strategy->ops->sent(strategy, &sent);
+    const bool counted = strategy->ops->sent != NULL && strategy->ops->sent(strategy, &sent);
     return dt_traffic_measure(strategy->spec.comm, counted ? &sent : NULL, n_steps, out);
 }
 
@@ -101,7 +107,9 @@ struct dt_update dt_strategy_next(struct dt_strategy *strategy, double lr, size_
 struct dt_strategy_step dt_strategy_begin(struct dt_strategy *strategy, const struct dt_update *update)
 {
     struct dt_strategy_step step = {.strategy = strategy, .update = *update};
-    strategy->ops->begin(&step);
+    if (strategy->ops->begin != NULL) {
+        strategy->ops->begin(&step);
+    }
     return step;
 }
 
@@ -127,7 +135,7 @@ static enum dt_status ready(void *context, size_t begin, size_t end)
 {
     struct dt_strategy_step *step = context;
     DT_TRY(clear_gaps(step->strategy, step->strategy->memory.grads, begin, end));
-    return step->strategy->ops->ready(step, begin, end);
+    return step->strategy->ops->ready != NULL ? step->strategy->ops->ready(step, begin, end) : DT_OK;
 }
 
 /* A dt_pass.poll. */
@@ -139,7 +147,7 @@ static void poll(void *context)
 
 enum dt_status dt_strategy_backward(struct dt_strategy_step *step, struct dt_network *network, struct dt_pass *pass)
 {
-    pass->poll = poll;
+    pass->poll = step->strategy->ops->poll != NULL ? poll : NULL;
     pass->poll_context = step;
     const enum dt_status status = dt_network_backward(network, pass, ready, step);
     pass->poll = NULL;

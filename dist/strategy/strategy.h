@@ -55,7 +55,7 @@ struct dt_pass_times {
     double forward_s, backward_s, waiting_s;
 };
 
-/* All slots but `passes` are mandatory. */
+/* Mandatory are wait and close. NULL in another slot: there is nothing to do, to tell, or to count. */
 struct dt_strategy_ops {
     /* dt_strategy_passes; NULL: the network is whole on every rank. */
     enum dt_status (*passes)(struct dt_strategy_step *step, struct dt_network *network, struct dt_bound_samples *samples,
