@@ -84,6 +84,42 @@ gone() { # no process of the run is left
   [[ -z $(processes_of "$1") ]]
 }
 
+has_epoch() { grep -q '"type":"epoch"' "$1/metrics.jsonl" 2>/dev/null; }
+
+start_endless() { # start_endless RUN ARGUMENT...: a job of three ranks that does not end by itself; sets job and ranks
+  local run=$1
+  shift
+  DTRAIN_TIMEOUT=2 "$MPIEXEC" -n 3 "$DTRAIN" --config config.json --run "$work/$run" --set train.epochs=1000000 "$@" >"$run.out" 2>"$run.err" </dev/null &
+  job=$!
+  check "$run: makes no steps" wait_for 60 has_epoch "$run"
+  mapfile -t ranks < <(ranks_of "$work/$run")
+}
+
+ended() { # ended RUN: nothing is left; sets got, the exit code
+  check "$1: processes are left" wait_for 20 gone "$work/$1"
+  got=0
+  wait "$job" 2>/dev/null || got=$?
+}
+
+# ends_well NAME RANK ARGUMENT...: the whole job ends when this rank dies, or hangs, and then with its name; told to stop, it saves.
+ends_well() {
+  local name=$1 rank=$2
+  shift 2
+  start_endless "$name-killed" "$@"
+  kill -KILL "${ranks[rank]}"
+  ended "$name-killed"
+  check "$name, killed: exit code 0" test "$got" -ne 0
+  start_endless "$name-hangs" "$@"
+  kill -STOP "${ranks[rank]}"
+  wait_for 30 grep -qE "stalled for [0-9]+ s: rank $rank " "$name-hangs.err" || fail "$name: the rank that hangs is not named" "$name-hangs.err"
+  kill -KILL "${ranks[rank]}" 2>/dev/null
+  ended "$name-hangs"
+  start_endless "$name-stopped" "$@"
+  kill -TERM "$job"
+  ended "$name-stopped"
+  check "$name, told to stop: exit code $got" test "$got" -eq 75
+}
+
 is_valid_json_lines() { # every line of the file is an object
   python3 -c 'import json, sys
 for line in open(sys.argv[1]): assert isinstance(json.loads(line), dict)' "$1"

@@ -29,7 +29,6 @@ has_ranks() { # has_ranks RUN N: so many have begun; sets ranks
 
 has_folder() { [[ -e $1/run.lock ]]; }
 has_steps() { [[ -s $1/metrics.jsonl ]] && (($(wc -l <"$1/metrics.jsonl") > 3)); }
-has_epoch() { grep -q '"type":"epoch"' "$1/metrics.jsonl" 2>/dev/null; }
 has_checkpoint() { [[ -n $(newest_checkpoint "$1") ]]; }
 
 ended() { # ended RUN WHAT: the launcher's exit code is not 0, and nothing is left; sets got

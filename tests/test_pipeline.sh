@@ -111,31 +111,6 @@ check "bench blocks: exit code $got" test "$got" -eq 78
 check 'bench blocks: the words' grep -q '^dtrain: bench blocks: no rank of a pipeline runs all blocks' bench.err
 
 # A stage that dies, that hangs, and a job that is told to stop.
-start() { # start RUN: a job of three stages that does not end by itself; sets job and ranks
-  # shellcheck disable=SC2046
-  DTRAIN_TIMEOUT=2 "$MPIEXEC" -n 3 "$DTRAIN" --config config.json --run "$work/$1" $(pipeline 1f1b 4) --set train.epochs=1000000 >"$1.out" 2>"$1.err" </dev/null &
-  job=$!
-  check "$1: makes no steps" wait_for 60 has_epoch "$1"
-  mapfile -t ranks < <(ranks_of "$work/$1")
-}
-has_epoch() { grep -q '"type":"epoch"' "$1/metrics.jsonl" 2>/dev/null; }
-ended() { # ended RUN
-  check "$1: processes are left" wait_for 20 gone "$work/$1"
-  got=0
-  wait "$job" 2>/dev/null || got=$?
-}
-start killed
-kill -KILL "${ranks[1]}"
-ended killed
-check 'killed: exit code 0' test "$got" -ne 0
-start hangs
-kill -STOP "${ranks[1]}"
-wait_for 30 grep -q 'rank 1 ' hangs.err || fail 'hangs: the stage is not named' hangs.err
-kill -KILL "${ranks[1]}" 2>/dev/null
-ended hangs
-check "hangs: the words" grep -qE "stalled for [0-9]+ s: rank 1 " hangs.err
-start stopped
-kill -TERM "$job"
-ended stopped
-check "stopped: exit code $got" test "$got" -eq 75
+# shellcheck disable=SC2046
+ends_well pipeline 1 $(pipeline 1f1b 4)
 finish

@@ -132,44 +132,9 @@ refused() { # refused RANKS TEXT ARGUMENT...
 }
 
 # A server that dies, that hangs, and a job that is told to stop.
-start() { # start RUN ARGUMENT...: a job of two workers and a server that does not end by itself; sets job and ranks
-  local run=$1
-  shift
-  # shellcheck disable=SC2046
-  DTRAIN_TIMEOUT=2 "$MPIEXEC" -n 3 "$DTRAIN" --config config.json --run "$work/$run" $(servers 1) --set train.epochs=1000000 "$@" >"$run.out" 2>"$run.err" </dev/null &
-  job=$!
-  check "$run: makes no steps" wait_for 60 has_epoch "$run"
-  mapfile -t ranks < <(ranks_of "$work/$run")
+# shellcheck disable=SC2046,SC2086
+{
+  ends_well sync 2 $(servers 1)
+  ends_well async 2 $(servers 1) $async=4
 }
-has_epoch() { grep -q '"type":"epoch"' "$1/metrics.jsonl" 2>/dev/null; }
-ended() { # ended RUN CODE
-  check "$1: processes are left" wait_for 20 gone "$work/$1"
-  got=0
-  wait "$job" 2>/dev/null || got=$?
-}
-start killed
-kill -KILL "${ranks[2]}"
-ended killed
-check 'killed: exit code 0' test "$got" -ne 0
-start hangs
-kill -STOP "${ranks[2]}"
-wait_for 30 grep -q 'rank 2 ' hangs.err || fail 'hangs: the server is not named' hangs.err
-kill -KILL "${ranks[2]}" 2>/dev/null
-ended hangs
-check "hangs: the words" grep -qE "stalled for [0-9]+ s: rank 2 " hangs.err
-start stopped
-kill -TERM "$job"
-ended stopped
-check "stopped: exit code $got" test "$got" -eq 75
-# shellcheck disable=SC2086
-start freely $async=4
-kill -STOP "${ranks[2]}"
-wait_for 30 grep -q 'rank 2 ' freely.err || fail 'async, hangs: the server is not named' freely.err
-kill -KILL "${ranks[2]}" 2>/dev/null
-ended freely
-# shellcheck disable=SC2086
-start told $async=4
-kill -TERM "$job"
-ended told
-check "async, stopped: exit code $got" test "$got" -eq 75
 finish
