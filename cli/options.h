@@ -45,7 +45,7 @@ enum takes { TAKES_NOTHING, TAKES_VALUE, TAKES_OPTIONAL_VALUE };
     X(OPTION_BANDWIDTH, "bandwidth", 0, "GBS", TAKES_VALUE, ON_SUMS, "as if a rank's link carried so many GB/s; algorithms alone") \
     X(OPTION_ALGORITHM, "algorithm", 0, "NAME", TAKES_VALUE, ON(LAB_ALLREDUCE),                                                    \
       "the algorithm, default ring; any of the table that it prints")                                                              \
-    X(OPTION_RANKS, "ranks", 0, "N", TAKES_VALUE, ON(LAB_ALLREDUCE) | ON(LAB_SHARDS) | ON(LAB_MODEL_PARALLEL),                     \
+    X(OPTION_RANKS, "ranks", 0, "N", TAKES_VALUE, ON(LAB_ALLREDUCE) | ON(LAB_SHARDS) | ON(LAB_MODEL_PARALLEL) | ON(LAB_PIPELINE),  \
       "how many ranks, default 4; at most 64 of an allreduce, otherwise 8")                                                        \
     X(OPTION_ELEMENTS, "elements", 0, "N", TAKES_VALUE, ON(LAB_ALLREDUCE), "floats on each rank, default as many as ranks")        \
     X(OPTION_BATCH, "batch", 0, "1|16|all", TAKES_VALUE, ON(LAB_LINEAR), "samples of a rank's step, default all that it has")      \

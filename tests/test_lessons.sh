@@ -92,4 +92,15 @@ check 'model-parallel: not the devices at once' test "$(awk '/ of 4$/ {print $(N
 wrong 0 model-parallel --config "$configs/mnist.json"
 right 0 model-parallel --config "$configs/linear.json" --ranks 8
 refused 64 '--config FILE is required (see dtrain --help)' 0 model-parallel
+
+for n in 2 3 8; do
+  right 0 pipeline --ranks "$n"
+done
+right 0 pipeline
+check 'pipeline: not the bubbles of the clock and of the formula' test "$(awk '/^(naive|gpipe|1f1b) / {print $3, $4, $9, $10}' out | xargs)" = \
+  '96 75.0 = 75.0 33 27.3 = 27.3 33 27.3 = 27.3'
+check 'pipeline: not the grid of 1f1b' grep -qF 'stage 2  ..12..<13<24<35<46<57<68<7.<8....' out
+check 'pipeline: not what 1f1b holds' grep -qE '^1f1b .* 4 3 2 1$' out
+wrong 0 pipeline
+refused 64 "--ranks: expected a whole number 2..8, got '1'" 0 pipeline --ranks 1
 finish

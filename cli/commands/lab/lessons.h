@@ -26,6 +26,8 @@ struct dt_world;
     X(DT_COMMAND_LAB_MODEL_PARALLEL, "lab model-parallel", "four ways to share a model: bytes, and who works",             \
       "dtrain lab model-parallel --config FILE [--ranks N] [--html FILE]",                                                 \
       "  dtrain lab model-parallel --config configs/mnist.json\n", alone, dt_lab_model_parallel)                           \
+    X(DT_COMMAND_LAB_PIPELINE, "lab pipeline", "who waits in a pipeline, and what each stage holds",                       \
+      "dtrain lab pipeline [--ranks N] [--html FILE]", "  dtrain lab pipeline\n", alone, dt_lab_pipeline)                  \
     X(DT_COMMAND_LAB_SERVER, "lab server", "parameter servers beside an allreduce: bytes, bits, staleness",                \
       "mpirun -np 4 dtrain lab server [--html FILE]", "  mpirun -np 4 dtrain lab server\n", together, dt_lab_server)       \
     X(DT_COMMAND_LAB_ALLREDUCE, "lab allreduce", "show an allreduce round by round; no mpirun",                            \
