@@ -16,7 +16,7 @@
 #define DT_COMMAND_LIST(X)                                                                                                  \
     X(DT_COMMAND_TRAIN, "train", "train a model; the word may be left out",                                                 \
       "mpirun -np 4 dtrain [train] --config FILE [--data DIR] [--run DIR]\n"                                                \
-      "      [--resume[=CHECKPOINT]] [--weights FILE] " DT_HELP_SETS " [--inject FAULT]...",                                \
+      "      [--resume[=CHECKPOINT]] [--weights FILE] " DT_HELP_SETS "\n      [--inject FAULT]...",                         \
       "  mpirun -np 4 dtrain --config configs/mnist.json --data data/mnist \\\n"                                            \
       "      --run runs/night\n"                                                                                            \
       "  mpirun -np 2 dtrain --config configs/mnist.json --set train.epochs=1 \\\n"                                         \
