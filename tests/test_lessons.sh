@@ -70,6 +70,12 @@ check 'server: not the bytes of the formulas' test "$(grep -oE '[0-9.]+ kB' out 
 check 'server: no staleness' grep -q '^staleness of gradients, in steps: mean ' out
 refused 78 'lab server: it takes 4 ranks, not 2 (mpirun -np 4 dtrain lab server)' 2 server
 
+right 4 compression
+check 'compression: not the bytes of the formulas' \
+  test "$(awk '/^(none|fp16|bf16|int8|onebit|topk) / {sub(/ %.*/, ""); print $(NF - 2)}' out | xargs)" = '94,272 47,136 47,136 23,847 3,138 1,896'
+wrong 4 compression
+refused 78 'lab compression: it takes 4 ranks, not 2 (mpirun -np 4 dtrain lab compression)' 2 compression
+
 for n in 2 3 8; do
   right 0 shards --ranks "$n"
 done

@@ -30,6 +30,9 @@ struct dt_world;
       "dtrain lab pipeline [--ranks N] [--html FILE]", "  dtrain lab pipeline\n", alone, dt_lab_pipeline)                  \
     X(DT_COMMAND_LAB_SERVER, "lab server", "parameter servers beside an allreduce: bytes, bits, staleness",                \
       "mpirun -np 4 dtrain lab server [--html FILE]", "  mpirun -np 4 dtrain lab server\n", together, dt_lab_server)       \
+    X(DT_COMMAND_LAB_COMPRESSION, "lab compression", "fewer bytes for gradients, and the accuracy they cost",              \
+      "mpirun -np 4 dtrain lab compression [--html FILE]", "  mpirun -np 4 dtrain lab compression\n", together,            \
+      dt_lab_compression)                                                                                                  \
     X(DT_COMMAND_LAB_ALLREDUCE, "lab allreduce", "show an allreduce round by round; no mpirun",                            \
       "dtrain lab allreduce [--algorithm NAME] [--ranks N] [--elements N]\n      [--html FILE]",                           \
       "  dtrain lab allreduce\n"                                                                                           \

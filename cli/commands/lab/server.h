@@ -2,21 +2,16 @@
 #ifndef DT_CLI_COMMANDS_LAB_SERVER_H
 #define DT_CLI_COMMANDS_LAB_SERVER_H
 
+#include "cli/commands/lab/distributed.h"
 #include "cli/commands/lab/golden.h"
-#include "dist/strategy/strategy.h"
 
 #define DT_SERVER_WAYS 5
-#define DT_SERVER_RANKS 4
 
 /* A way to train, and what came of it. */
 struct dt_server_way {
     const char *name, *meaning, *formula; /* formula: of the floats that the busiest rank sends a step */
-    int n_workers;
-    double sent[DT_SERVER_RANKS]; /* bytes a step, by each rank */
-    double busiest, expected;     /* by the one that sends most, and by the formula */
-    double accuracy;
-    uint64_t hash; /* of the weights in the end */
-    struct dt_staleness staleness;
+    struct dt_lab_outcome outcome;
+    double busiest, expected; /* bytes a step, by the rank that sends most, and by the formula */
 };
 
 struct dt_server_lesson {

@@ -1,0 +1,110 @@
+#include "cli/commands/lab/distributed.h"
+
+#include "dist/strategy/roles.h"
+
+static const struct dt_model_spec model = {.input = {1, 28, 28},
+                                           .n_layers = 2,
+                                           .layers = {{.type = DT_LAYER_FLATTEN}, {.type = DT_LAYER_DENSE, .size = DT_LAB_CLASSES}},
+                                           .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY};
+
+/* A run under way on this rank. */
+struct run {
+    const struct dt_lab_distributed *training;
+    struct dt_roles roles;
+    struct dt_loader loader;
+    struct dt_lab_network net;
+};
+
+static enum dt_status take_step(struct run *run, uint64_t i)
+{
+    const struct dt_shard *shard = &run->loader.shard;
+    const uint64_t per_epoch = dt_shard_steps_per_epoch(shard), number = i % per_epoch;
+    struct dt_batch batch = dt_loader_batch(&run->loader, (uint32_t)(i / per_epoch), number);
+    batch.n = run->roles.works ? batch.n : 0;
+    const struct dt_update update =
+        dt_strategy_next(run->net.strategy, run->training->rate, dt_shard_step_samples(shard, number), (size_t)batch.n);
+    struct dt_strategy_step step = dt_strategy_begin(run->net.strategy, &update);
+    if (run->roles.works) {
+        DT_TRY(dt_lab_pass(&run->net, &batch, false, &step));
+    }
+    return dt_strategy_wait(&step);
+}
+
+static enum dt_status train(struct run *run, double *sent)
+{
+    const uint64_t n_steps = DT_LAB_N_EPOCHS * dt_shard_steps_per_epoch(&run->loader.shard);
+    struct dt_strategy *strategy = run->net.strategy;
+    struct dt_wire_sent count = {{0}, {0}};
+    dt_strategy_expect(strategy, (int)n_steps);
+    for (uint64_t i = 0; i < n_steps; i++) {
+        DT_TRY(take_step(run, i));
+    }
+    (void)strategy->ops->sent(strategy, &count); /* it counts */
+    *sent = (double)count.all.bytes / (double)n_steps;
+    return dt_strategy_share_weights(strategy);
+}
+
+/* FNV-1a over the weights' bits. */
+static uint64_t hash_weights(const struct dt_lab_network *net)
+{
+    const unsigned char *bytes = (const unsigned char *)net->network->params;
+    uint64_t hash = 14695981039346656037u;
+    for (size_t i = 0; i < net->model.arena_elems * sizeof(float); i++) {
+        hash = (hash ^ bytes[i]) * 1099511628211u;
+    }
+    return hash;
+}
+
+static enum dt_status measure(struct dt_world *world, struct run *run, const struct dt_samples *test, double sent,
+                              struct dt_lab_outcome *out)
+{
+    struct dt_metrics metrics;
+    const uint64_t hash = hash_weights(&run->net);
+    DT_TRY(dt_world_agree(world, dt_lab_evaluate(&run->net, test, &metrics)));
+    out->n_workers = run->roles.n_workers;
+    out->n_gradients = run->net.model.n_parameters;
+    out->n_floats = run->net.model.arena_elems;
+    out->accuracy = metrics.n_correct / metrics.n_samples;
+    DT_TRY(dt_strategy_staleness(run->net.strategy, &out->staleness));
+    DT_TRY(dt_comm_allgather(world->comm, &hash, out->hashes, sizeof hash, "the hashes of the weights"));
+    return dt_comm_allgather(world->comm, &sent, out->sent, sizeof sent, "what each rank sent");
+}
+
+static enum dt_status open_loader(struct dt_world *world, const struct dt_roles *roles, struct dt_loader *out)
+{
+    const struct dt_shard shard = {.mode = DT_SHARDING_GLOBAL,
+                                   .seed = 1,
+                                   .n_total = DT_LAB_N_TRAIN,
+                                   .global_batch = DT_LAB_GLOBAL_BATCH,
+                                   .rank = roles->works ? world->rank : 0,
+                                   .size = roles->n_workers,
+                                   .shuffle = true};
+    return dt_world_agree(world, dt_loader_open(&shard, out));
+}
+
+enum dt_status dt_lab_distributed_run(struct dt_world *world, const struct dt_lab_images *images,
+                                      const struct dt_lab_distributed *training, struct dt_lab_outcome *out)
+{
+    struct run run = {.training = training};
+    struct dt_dist_spec dist = training->dist;
+    const struct dt_lab_network_spec spec = {.model = &model,
+                                             .samples = &images->train.samples,
+                                             .comm = world->comm,
+                                             .dist = &dist,
+                                             .optimizer = training->optimizer,
+                                             .capacity = DT_LAB_GLOBAL_BATCH};
+    double sent;
+    enum dt_status s;
+    dist.average = dist.broadcast = dist.overlap = true;
+    dist.bucket_bytes = (size_t)1 << 30;
+    DT_TRY(dt_roles_find(&dist, world->rank, world->size, &run.roles));
+    DT_TRY(open_loader(world, &run.roles, &run.loader));
+    DT_TRY_GOTO(s, dt_world_agree(world, dt_lab_network_open(&spec, &run.net)), close_loader);
+    dt_model_init(&run.net.model, 1, run.net.network->params);
+    s = train(&run, &sent);
+    s = s == DT_OK ? measure(world, &run, &images->test.samples, sent, out) : s;
+    dt_lab_network_close(&run.net);
+close_loader:
+    dt_loader_close(&run.loader);
+    return s;
+}

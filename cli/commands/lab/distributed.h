@@ -1,0 +1,32 @@
+/* A training over the ranks that mpirun has started, by any strategy: softmax regression on the lessons' images, with the bytes
+ * that each rank sends counted on the wire. */
+#ifndef DT_CLI_COMMANDS_LAB_DISTRIBUTED_H
+#define DT_CLI_COMMANDS_LAB_DISTRIBUTED_H
+
+#include "cli/commands/lab/images.h"
+
+#define DT_LAB_RANKS 4
+#define DT_LAB_GLOBAL_BATCH 48
+#define DT_LAB_N_EPOCHS 3
+
+struct dt_lab_distributed {
+    struct dt_dist_spec dist; /* of a strategy that counts what it sends; one bucket, average, broadcast and overlap are on */
+    struct dt_optimizer_spec optimizer;
+    double rate;
+};
+
+/* Every rank has it. */
+struct dt_lab_outcome {
+    int n_workers;
+    size_t n_gradients, n_floats;  /* n_floats: with the zeros that align them, as they are sent */
+    double sent[DT_LAB_RANKS];     /* bytes a step, by each rank */
+    uint64_t hashes[DT_LAB_RANKS]; /* of each rank's weights in the end */
+    double accuracy;               /* on the test set */
+    struct dt_staleness staleness;
+};
+
+/* Every one of the DT_LAB_RANKS ranks calls it. */
+enum dt_status dt_lab_distributed_run(struct dt_world *world, const struct dt_lab_images *images,
+                                      const struct dt_lab_distributed *training, struct dt_lab_outcome *out);
+
+#endif
