@@ -21,6 +21,7 @@ LESSONS = (  # ranks, or 0 for no launcher; arguments; what the page's text must
     (0, "batch", (PASS, "A larger batch is not faster")),
     (0, "model-parallel --config configs/mnist.json", (PASS, "126,877,696 bytes", "380,694,528 bytes", "28,797,168 bytes")),
     (4, "server", (PASS, "47.1 kB", "94.2 kB")),
+    (4, "compression", (PASS, "94,272", "1,896")),
     (0, "pipeline", (PASS, "33 units of time, 27.3 %", "4 3 2 1")),
     (0, "allreduce", ("all ranks have the same: yes", "it is the exact sum: yes", "by the formula 24: equal")),
 )
