@@ -3,10 +3,10 @@
  *
  *   fp16, bf16  half.c    each number by itself, rounded to the nearest, ties to even
  *   int8        int8.c    8 bits a number, with a scale and a zero point for every 256
- *   onebit      onebit.c  the sign, with two means for every 512: Seide, Fu, Droppo, Li, Yu, "1-bit stochastic gradient descent and
- * its application to data-parallel distributed training of speech DNNs", Interspeech 2014 topk        topk.c    the largest ones
- * with their places: Lin, Han, Mao, Wang, Dally, "Deep gradient compression", ICLR 2018, arXiv 1712.01887, of which this is the
- * sparsification alone
+ *   onebit      onebit.c  the sign, with two means for every 512 (Seide, Fu, Droppo, Li, Yu, "1-bit stochastic gradient descent and
+ *                         its application to data-parallel distributed training of speech DNNs", Interspeech 2014)
+ *   topk        topk.c    the largest ones with their places (Lin, Han, Mao, Wang, Dally, "Deep gradient compression", ICLR 2018,
+ *                         arXiv 1712.01887, of which this is the sparsification alone)
  *
  * What diverges must still be seen to: where a number is not finite, what it becomes is not either. Bytes lie in the order of the
  * machine. */
