@@ -26,9 +26,10 @@ MAY_INCLUDE = {
     "cuda": DIST | BELOW,
     "train": ENGINE,
     "cli/config": {"cli"} | ENGINE,
-    "cli/report": ENGINE,
-    "cli/commands": {"cli", "cli/config", "cli/report"} | ENGINE,
-    "cli/commands/lab": {"cli", "cli/config", "cli/report"} | ENGINE,
+    "cli/page": {"base"},
+    "cli/report": {"cli/config", "cli/page"} | ENGINE,
+    "cli/commands": {"cli", "cli/config", "cli/page", "cli/report"} | ENGINE,
+    "cli/commands/lab": {"cli", "cli/config", "cli/page", "cli/report"} | ENGINE,
     "cli": {"cli/config", "cli/report", "cli/commands", "cli/commands/lab"} | ENGINE,
 }
 FOLDERS = sorted({room.split("/")[0] for room in MAY_INCLUDE})

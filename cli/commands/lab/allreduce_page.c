@@ -1,5 +1,5 @@
 #include "cli/commands/lab/allreduce.h"
-#include "cli/commands/lab/page.h"
+#include "cli/page/page.h"
 #include "cli/report/text.h"
 
 static const char style[] =
@@ -168,5 +168,5 @@ enum dt_status dt_lab_page(const char *path, const struct dt_lesson *lesson, con
     const struct allreduce_page page = {lesson, proof, rows, n_rows};
     char title[80];
     snprintf(title, sizeof title, "%s over %d ranks", lesson->replay->algorithm->name, lesson->replay->size);
-    return dt_page_write(path, &(struct dt_page){.title = title, .style = put_style, .body = put_body, .lesson = &page});
+    return dt_page_write(path, &(struct dt_page){.title = title, .style = put_style, .body = put_body, .context = &page});
 }

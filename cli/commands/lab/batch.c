@@ -3,11 +3,11 @@
 #include <stdio.h>
 
 #include "cli/args.h"
-#include "cli/commands/lab/chart.h"
 #include "cli/commands/lab/golden.h"
 #include "cli/commands/lab/images.h"
 #include "cli/commands/lab/lessons.h"
-#include "cli/commands/lab/page.h"
+#include "cli/page/chart.h"
+#include "cli/page/page.h"
 #include "cli/report/text.h"
 
 #define TARGET 0.95
@@ -225,7 +225,7 @@ enum dt_status dt_lab_batch(const struct dt_args *args)
     print_lesson(&lesson);
     if (args->html != NULL) {
         DT_TRY(dt_page_write(args->html,
-                             &(struct dt_page){.title = "Batch size", .style = put_style, .body = put_body, .lesson = &lesson}));
+                             &(struct dt_page){.title = "Batch size", .style = put_style, .body = put_body, .context = &lesson}));
     }
     return dt_golden_status(&lesson.golden);
 }

@@ -1,8 +1,8 @@
 #include <math.h>
 
-#include "cli/commands/lab/chart.h"
 #include "cli/commands/lab/compression.h"
-#include "cli/commands/lab/page.h"
+#include "cli/page/chart.h"
+#include "cli/page/page.h"
 #include "cli/report/text.h"
 
 /* Where the names stand, above or below their dots, so that none covers another. */
@@ -95,5 +95,5 @@ static void put_body(FILE *out, const void *context)
 
 enum dt_status dt_compression_page(const char *path, const struct dt_compression_lesson *lesson)
 {
-    return dt_page_write(path, &(struct dt_page){.title = "Compression", .body = put_body, .lesson = lesson});
+    return dt_page_write(path, &(struct dt_page){.title = "Compression", .body = put_body, .context = lesson});
 }

@@ -1,7 +1,7 @@
 #include <stdio.h>
 
 #include "cli/commands/lab/gradtape.h"
-#include "cli/commands/lab/page.h"
+#include "cli/page/page.h"
 #include "cli/report/text.h"
 
 struct tape_page {
@@ -139,5 +139,5 @@ static void put_body(FILE *out, const void *context)
 enum dt_status dt_tape_page(const char *path, const struct dt_tape tapes[2], const struct dt_golden *golden)
 {
     const struct tape_page page = {tapes, golden};
-    return dt_page_write(path, &(struct dt_page){.title = "Gradient tape", .body = put_body, .lesson = &page});
+    return dt_page_write(path, &(struct dt_page){.title = "Gradient tape", .body = put_body, .context = &page});
 }

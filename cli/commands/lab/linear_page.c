@@ -1,8 +1,8 @@
 #include <math.h>
 
-#include "cli/commands/lab/chart.h"
 #include "cli/commands/lab/linear.h"
-#include "cli/commands/lab/page.h"
+#include "cli/page/chart.h"
+#include "cli/page/page.h"
 
 #define N_ANGLES 72
 #define PI 3.14159265358979323846
@@ -109,6 +109,6 @@ static void put_body(FILE *out, const void *context)
 
 enum dt_status dt_linear_page(const char *path, const struct dt_linear_lesson *lesson)
 {
-    return dt_page_write(path,
-                         &(struct dt_page){.title = "A line on two ranks", .style = put_style, .body = put_body, .lesson = lesson});
+    return dt_page_write(
+        path, &(struct dt_page){.title = "A line on two ranks", .style = put_style, .body = put_body, .context = lesson});
 }

@@ -4,12 +4,12 @@
 #include <stdio.h>
 
 #include "cli/args.h"
-#include "cli/commands/lab/chart.h"
 #include "cli/commands/lab/golden.h"
 #include "cli/commands/lab/lessons.h"
 #include "cli/commands/lab/network.h"
-#include "cli/commands/lab/page.h"
 #include "cli/commands/lab/points.h"
+#include "cli/page/chart.h"
+#include "cli/page/page.h"
 #include "model/schedule.h"
 
 #define N_RATES 5 /* four halvings */
@@ -265,7 +265,7 @@ enum dt_status dt_lab_lr(const struct dt_args *args)
     check(&lesson);
     print_lesson(&lesson);
     if (args->html != NULL) {
-        DT_TRY(dt_page_write(args->html, &(struct dt_page){.title = "The learning rate", .body = put_body, .lesson = &lesson}));
+        DT_TRY(dt_page_write(args->html, &(struct dt_page){.title = "The learning rate", .body = put_body, .context = &lesson}));
     }
     return dt_golden_status(&lesson.golden);
 }

@@ -1,5 +1,5 @@
 #include "cli/commands/lab/model_parallel.h"
-#include "cli/commands/lab/page.h"
+#include "cli/page/page.h"
 #include "cli/report/text.h"
 
 #define WIDTH 440
@@ -120,5 +120,5 @@ static void put_body(FILE *out, const void *context)
 enum dt_status dt_parallel_page(const char *path, const struct dt_parallel_lesson *lesson)
 {
     return dt_page_write(path,
-                         &(struct dt_page){.title = "Model parallel", .style = put_style, .body = put_body, .lesson = lesson});
+                         &(struct dt_page){.title = "Model parallel", .style = put_style, .body = put_body, .context = lesson});
 }

@@ -1,5 +1,5 @@
-#include "cli/commands/lab/page.h"
 #include "cli/commands/lab/pipeline.h"
+#include "cli/page/page.h"
 
 #define WIDTH 440
 #define LEFT 26
@@ -74,5 +74,5 @@ static void put_body(FILE *out, const void *context)
 
 enum dt_status dt_pipeline_page(const char *path, const struct dt_pipeline_lesson *lesson)
 {
-    return dt_page_write(path, &(struct dt_page){.title = "Pipeline", .style = put_style, .body = put_body, .lesson = lesson});
+    return dt_page_write(path, &(struct dt_page){.title = "Pipeline", .style = put_style, .body = put_body, .context = lesson});
 }

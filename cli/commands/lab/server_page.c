@@ -1,6 +1,6 @@
 #include "base/bytes.h"
-#include "cli/commands/lab/page.h"
 #include "cli/commands/lab/server.h"
+#include "cli/page/page.h"
 #include "cli/report/staleness.h"
 
 #define WIDTH 440
@@ -85,5 +85,5 @@ static void put_body(FILE *out, const void *context)
 
 enum dt_status dt_server_page(const char *path, const struct dt_server_lesson *lesson)
 {
-    return dt_page_write(path, &(struct dt_page){.title = "Servers", .body = put_body, .lesson = lesson});
+    return dt_page_write(path, &(struct dt_page){.title = "Servers", .body = put_body, .context = lesson});
 }

@@ -1,5 +1,5 @@
-#include "cli/commands/lab/page.h"
 #include "cli/commands/lab/shards.h"
+#include "cli/page/page.h"
 
 #define WIDTH 440
 #define LEFT 64 /* of the first cell: names of ranks stand before it */
@@ -97,5 +97,5 @@ static void put_body(FILE *out, const void *context)
 
 enum dt_status dt_shards_page(const char *path, const struct dt_shards_lesson *lesson)
 {
-    return dt_page_write(path, &(struct dt_page){.title = "Shards", .style = put_style, .body = put_body, .lesson = lesson});
+    return dt_page_write(path, &(struct dt_page){.title = "Shards", .style = put_style, .body = put_body, .context = lesson});
 }

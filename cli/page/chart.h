@@ -1,6 +1,6 @@
 /* A chart as SVG: two axes, and lines and dots in their units, in the classes of page.h. */
-#ifndef DT_CLI_COMMANDS_LAB_CHART_H
-#define DT_CLI_COMMANDS_LAB_CHART_H
+#ifndef DT_CLI_PAGE_CHART_H
+#define DT_CLI_PAGE_CHART_H
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "cli/commands/lab/chart.h"
+#include "cli/page/chart.h"
 
 #include <math.h>
 

@@ -1,19 +1,19 @@
-/* A lesson as a page: one file with all that it shows, so that it works from a file share; light or dark as the reader's system is,
- * and wide enough for a telephone. */
-#ifndef DT_CLI_COMMANDS_LAB_PAGE_H
-#define DT_CLI_COMMANDS_LAB_PAGE_H
+/* A page of a lesson or a report: one file with all that it shows, so that it works from a file share; light or dark as the
+ * reader's system is, and not too wide for a telephone. */
+#ifndef DT_CLI_PAGE_PAGE_H
+#define DT_CLI_PAGE_PAGE_H
 
 #include <stdio.h>
 
 #include "base/status.h"
 
-typedef void (*dt_page_fn)(FILE *out, const void *lesson);
+typedef void (*dt_page_fn)(FILE *out, const void *context);
 
 struct dt_page {
     const char *title;
     dt_page_fn style; /* of its own, as CSS; or NULL */
     dt_page_fn body;
-    const void *lesson; /* what both are called with */
+    const void *context; /* what both are called with */
 };
 
 /* What every page may use: cards (.card) in columns (.cards), tables in a .wide, and for pictures the colours --a to --d of series,

@@ -1,4 +1,4 @@
-#include "cli/commands/lab/page.h"
+#include "cli/page/page.h"
 
 #include <stdlib.h>
 
@@ -41,10 +41,10 @@ static void put_page(FILE *out, const struct dt_page *page)
             "<title>%s</title>\n<style>\n%s",
             page->title, style);
     if (page->style != NULL) {
-        page->style(out, page->lesson);
+        page->style(out, page->context);
     }
     fputs("</style></head>\n<body>\n", out);
-    page->body(out, page->lesson);
+    page->body(out, page->context);
     fputs("</body></html>\n", out);
 }
 
