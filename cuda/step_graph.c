@@ -119,6 +119,16 @@ static enum dt_status spoilt(cudaError_t ended, enum dt_status s)
     return dt_error(DT_INTERNAL, "the step cannot be recorded (\"cuda\": {\"graph\": false} does without): %s", text);
 }
 
+/* Into the file that DTRAIN_CUDA_GRAPH names, if it does, for Graphviz; the graph that is recorded last stays. */
+static enum dt_status write_dot(cudaGraph_t graph)
+{
+    const char *path = secure_getenv("DTRAIN_CUDA_GRAPH");
+    if (path != NULL) {
+        DT_CUDA(cudaGraphDebugDotPrint(graph, path, 0));
+    }
+    return DT_OK;
+}
+
 /* Has to be ended, however the step went. Other threads, NCCL's and cuDNN's, may do what they like in the meantime. */
 static enum dt_status record(struct dt_step_graph *g, const struct dt_step_input *input, struct recording *recording)
 {
@@ -130,6 +140,7 @@ static enum dt_status record(struct dt_step_graph *g, const struct dt_step_input
         cudaGetLastError(); /* or a later check finds it */
         return spoilt(ended, s);
     }
+    s = s == DT_OK ? write_dot(graph) : s;
     if (s == DT_OK) {
         const cudaError_t code = cudaGraphInstantiate(&recording->graph, graph, 0);
         s = code == cudaSuccess ? DT_OK : dt_cuda_failed(code, "cudaGraphInstantiate", __FILE__, __LINE__);

@@ -80,6 +80,27 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
     return fail(code);
 }
 
+/* As the runtime writes it: a line for each node and for each dependency. */
+cudaError_t cudaGraphDebugDotPrint(cudaGraph_t graph, const char *path, unsigned)
+{
+    ENTER();
+    FILE *file = fopen(path, "w");
+    if (file == nullptr) {
+        return fail(cudaErrorOperatingSystem);
+    }
+    fprintf(file, "digraph dot {\nsubgraph cluster_1 {\nlabel=\"graph_1\" graph[style=\"dashed\"];\n");
+    for (size_t i = 0; i < graph->nodes.size(); i++) {
+        fprintf(file, "\"graph_1_node_%zu\"[style=\"solid\" shape=\"rectangle\" label=\"%zu\n%s\n\"];\n", i, i,
+                graph->nodes[i].work.name.c_str());
+        for (const size_t before : graph->nodes[i].after) {
+            fprintf(file, "\"graph_1_node_%zu\" -> \"graph_1_node_%zu\";\n", before, i);
+        }
+    }
+    fputs("}\n}\n", file);
+    fclose(file);
+    return cudaSuccess;
+}
+
 /* In an order that the dependencies allow, but as far from the recorded one as can be. */
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long)
 {

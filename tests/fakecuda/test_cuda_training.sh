@@ -93,7 +93,8 @@ steps_of() { # steps_of RUN: without what depends on time
 all=(--set data.train_samples=$((ranks * 27 - 1)) --set train.epochs=5 --set train.accumulate=3 --set train.optimizer.clip_norm=0.1
   --set train.warmup_epochs=2 --set train.schedule.type=cosine --set log.every_steps=1 --set checkpoint.every_steps=3
   --set distributed.bucket_mb=0)
-train "$ranks" recorded "${all[@]}"
+DTRAIN_CUDA_GRAPH=recorded.dot train "$ranks" recorded "${all[@]}"
+check 'a graph has a line for each node' grep -q '^"graph_1_node_4"\[.*label=' recorded.dot
 train "$ranks" by_call "${all[@]}" --set cuda.graph=false
 says 'call by call' '  steps call by call: cuda.graph is off'
 check 'recorded: the same weights' cmp <(weights recorded) <(weights by_call)
