@@ -111,15 +111,15 @@ static float product(float a, float b, cublasComputeType_t compute)
 
 static void test_tf32(void)
 {
-    const float fine = 1.0f + 0x1p-11f + 0x1p-20f, below = 1.0f + 0x1p-12f;
+    const float fine = 1.0f + 0x1p-10f + 0x1p-11f + 0x1p-20f, cut = 1.0f + 0x1p-10f;
     CHECK_NEAR(product(fine, 1, CUBLAS_COMPUTE_32F), fine, 0);
-    CHECK_NEAR(product(fine, 1, CUBLAS_COMPUTE_32F_FAST_TF32), 1.0f + 0x1p-10f, 0);
-    CHECK_NEAR(product(1, fine, CUBLAS_COMPUTE_32F_FAST_TF32), 1.0f + 0x1p-10f, 0);
-    CHECK_NEAR(product(-below, 1, CUBLAS_COMPUTE_32F_FAST_TF32), -1, 0);
+    CHECK_NEAR(product(fine, 1, CUBLAS_COMPUTE_32F_FAST_TF32), cut, 0);
+    CHECK_NEAR(product(1, fine, CUBLAS_COMPUTE_32F_FAST_TF32), cut, 0);
+    CHECK_NEAR(product(-fine, 1, CUBLAS_COMPUTE_32F_FAST_TF32), -cut, 0);
     CHECK(isinf(product(INFINITY, 1, CUBLAS_COMPUTE_32F_FAST_TF32)));
     CHECK(isnan(product(NAN, 1, CUBLAS_COMPUTE_32F_FAST_TF32)));
     OK(cublasSetMathMode(handle, CUBLAS_TF32_TENSOR_OP_MATH));
-    CHECK_NEAR(product(fine, 1, CUBLAS_COMPUTE_32F), 1.0f + 0x1p-10f, 0);
+    CHECK_NEAR(product(fine, 1, CUBLAS_COMPUTE_32F), cut, 0);
     CHECK_NEAR(product(fine, 1, CUBLAS_COMPUTE_32F_PEDANTIC), fine, 0);
     OK(cublasSetMathMode(handle, CUBLAS_DEFAULT_MATH));
 }
