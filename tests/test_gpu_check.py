@@ -27,7 +27,7 @@ BEST = {"accuracy": {"f32": 99.1, "tf32": 99.0, "bf16": 98.9}, "build": True, "t
         "step_us": {"128": {"bf16": {"default": 60.0, "calls": 240.0}, "f32": {"default": 200.0}},
                     "4096": {"bf16": {"default": 1180.0}}},
         "gemm_tflops": {"f32": 50.0, "tf32": 400.0, "bf16": 790.0},
-        "gradients_off": {"f32": 1e-5, "tf32": 1e-3, "bf16": 2e-2}, "loss_off": {"f32": 1e-6, "tf32": 1e-4, "bf16": 2e-3},
+        "gradients_off": {"f32": 1e-5, "tf32": 5e-3, "bf16": 2e-2}, "loss_off": {"f32": 1e-6, "tf32": 1e-4, "bf16": 2e-3},
         "same_bits": {"f32": True, "tf32": True, "bf16": True}, "same_bits_by_calls": {"bf16": True},
         "staged": {"by_host_memory": True, "loss_off": 1e-6}, "nccl_on_one_gpu": "works: 2 ranks",
         "pytorch": {"versions": {"torch": "2.11.0", "CUDA": "13.0", "cuDNN": 91900},

@@ -1,6 +1,6 @@
 """What gpu-check found, as a table for people and as JSON: goals with pass or fail, ratios to PyTorch, shares of the peak."""
 
-LIMITS = {"f32": 1e-5, "tf32": 1e-3, "bf16": 2e-2}  # by what gradients and losses may be off
+LIMITS = {"f32": 1e-5, "tf32": 5e-3, "bf16": 2e-2}  # by what gradients and losses may be off
 STAGED_LIMIT = 1e-4  # and the loss of ten steps of two ranks
 BATCHES = (128, 4096, 1024)
 WAYS = ("eager", "graph", "compile", "autotune")  # of PyTorch: torch_steps.py
