@@ -19,6 +19,7 @@
 #define DT_MAX_PARAMS (2 * DT_MAX_LAYERS)
 #define DT_PARAM_ALIGN 16 /* floats: each tensor begins on a cache line; the gaps stay zero */
 #define DT_NO_PARAM (-1)
+#define DT_BLOCK_NAME_SIZE 24
 
 enum dt_linear { DT_LINEAR_NONE, DT_LINEAR_CONV, DT_LINEAR_DENSE };
 enum dt_pool { DT_POOL_NONE, DT_POOL_MAX, DT_POOL_AVG };
@@ -36,9 +37,9 @@ struct dt_param {
 };
 
 struct dt_block {
-    char name[24];      /* "conv2", "fc1", or "block3" for one without parameters */
-    int first_layer;    /* index into the spec's layers; the block ends before the next block's */
-    struct dt_shape in; /* after a flatten: { units, 1, 1 } */
+    char name[DT_BLOCK_NAME_SIZE]; /* "conv2", "fc1", or "block3" for one without parameters */
+    int first_layer;               /* index into the spec's layers; the block ends before the next block's */
+    struct dt_shape in;            /* after a flatten: { units, 1, 1 } */
 
     enum dt_linear linear;
     int kernel, stride;             /* conv */

@@ -33,6 +33,8 @@ REFUSED = [  # (path, value)
     (["model", "layers", 0], {"type": "dense", "units": 4, "filters": 4}),
     (["model", "layers", 0], {"type": "dropout", "rate": 1}),
     (["model", "layers", 0], {"units": 4}),
+    (["distributed", "pipeline", "cut"], "conv2"),
+    (["distributed", "pipeline", "cut"], [1]),
     (["unknown"], 1),
 ]
 

@@ -65,6 +65,10 @@ pipeline() { # pipeline SCHEDULE MICRO_BATCHES
   check 'more micro-batches than samples: other losses' python3 losses.py 1e-6 one many
   MPIR_CVAR_NUM_CLIQUES=2 train hosts 4 $(pipeline 1f1b 4)
   check 'two hosts: other losses' python3 losses.py 1e-6 one hosts
+  train cut2 2 $(pipeline 1f1b 4) --set 'distributed.pipeline.cut=["fc2"]'
+  train cut3 3 $(pipeline gpipe 4) --set 'distributed.pipeline.cut=["conv2","fc1"]'
+  check 'cut by hand: other losses' python3 losses.py 1e-6 one cut2 cut3
+  check 'the banner: the cut' grep -q '^  pipeline of 3 stages, 4 micro-batches, gpipe, cut at conv2, fc1$' cut3.err
   train plain 2 $(pipeline 1f1b 4) --set device=ref
   check 'device ref: other losses' python3 losses.py 1e-5 one plain
   check 'the bubble is not told' grep -qE '^bubble of the pipeline: [0-9.]+ % of the time waited; \(p - 1\) / \(m \+ p - 1\) = 7\.7 %, p = 2, m = 12$' many.err
@@ -75,7 +79,7 @@ pipeline() { # pipeline SCHEDULE MICRO_BATCHES
   for half in half gone; do
     train $half 3 $(pipeline 1f1b 8) --set train.max_steps=7
   done
-  train half 3 $(pipeline 1f1b 8) --resume
+  train half 3 $(pipeline 1f1b 8) --set 'distributed.pipeline.cut=["fc1","fc2"]' --resume
   train gone 1 --resume
   check 'resumed: other losses' python3 losses.py 1e-6 one half gone
   train come 1 --set train.max_steps=7
@@ -99,9 +103,15 @@ refused 78 2 'train.optimizer.clip_norm needs the norm of the whole gradient' --
 refused 64 2 'train.accumulate: a pipeline has distributed.pipeline.micro_batches instead' --set train.accumulate=2
 refused 64 2 'distributed.average: a pipeline has nothing to average' --set distributed.average=false
 refused 64 2 'distributed.compression.type: a pipeline sends no gradients of weights' --set distributed.compression.type=fp16
+refused 78 3 'distributed.pipeline.cut names 1 block for the stages behind the first, but 3 ranks make 2 of these' \
+  --set 'distributed.pipeline.cut=["fc1"]'
+refused 78 2 'distributed.pipeline.cut[0]: the model has no block "conv3" (its blocks are conv1, conv2, fc1, fc2)' \
+  --set 'distributed.pipeline.cut=["conv3"]'
+refused 64 2 'distributed.pipeline.cut[0]: expected the name of a block, got 1' --set 'distributed.pipeline.cut=[1]'
 # shellcheck disable=SC2046
 "$MPIEXEC" -n 2 "$DTRAIN" plan --config config.json $(pipeline gpipe 4) >plan.out 2>&1 </dev/null
 check 'plan: the pipeline' grep -q '^pipeline: 2 stages, 4 micro-batches, gpipe; ' plan.out
+check 'plan: who reads' grep -q '^ranks 0 to 1 read 330 samples each, up to 32 a step$' plan.out
 check 'plan: the stages' grep -qE '^  stage 1, rank 1: conv2 fc1 fc2, [0-9,]+ flop/sample \([0-9]+ %\)$' plan.out
 
 got=0

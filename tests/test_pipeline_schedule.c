@@ -78,6 +78,48 @@ static void check_schedule(enum dt_pipeline_schedule schedule)
     }
 }
 
+static void refuses_cut(const struct dt_model *model, int n_stages, const struct dt_pipeline_cut *cut, const char *text)
+{
+    struct dt_stages stages;
+    dt_error_clear();
+    CHECK_INT(dt_stages_make(model, n_stages, cut, &stages), DT_CONFIG);
+    CHECK_HAS(dt_error_text(), text);
+}
+
+/* Of the four blocks fc1, fc2, fc3, fc4. */
+static void check_cuts(const struct dt_model *model)
+{
+    struct dt_stages stages;
+    dt_error_clear();
+    CHECK_INT(dt_stages_make(model, 3, &(struct dt_pipeline_cut){2, {"fc2", "fc4"}}, &stages), DT_OK);
+    CHECK_INT(stages.stages[0].end, 1);
+    CHECK_INT(stages.stages[1].begin, 1);
+    CHECK_INT(stages.stages[1].end, 3);
+    CHECK_INT(stages.stages[2].end, 4);
+    CHECK(stages.stages[2].grad_begin == 0 && stages.stages[0].grad_end == model->arena_elems);
+    refuses_cut(model, 2, &(struct dt_pipeline_cut){2, {"fc2", "fc4"}},
+                "cut names 2 blocks for the stages behind the first, but 2");
+    refuses_cut(model, 2, &(struct dt_pipeline_cut){1, {"fc9"}},
+                "cut[0]: the model has no block \"fc9\" (its blocks are fc1, fc2,");
+    refuses_cut(model, 3, &(struct dt_pipeline_cut){2, {"fc3", "fc2"}}, "cut[1]: \"fc2\" stands before \"fc3\"");
+    refuses_cut(model, 3, &(struct dt_pipeline_cut){2, {"fc3", "fc3"}}, "cut[1]: no block is left for stage 1");
+    refuses_cut(model, 2, &(struct dt_pipeline_cut){1, {"fc1"}}, "cut[0]: no block is left for stage 0");
+}
+
+/* A stage with nothing to train: a dropout in front. */
+static void check_idle_stage(void)
+{
+    struct dt_model_spec spec = {.input = {.c = 8, .h = 1, .w = 1}, .n_layers = 3, .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY};
+    static struct dt_model model;
+    struct dt_pipeline_cut cut = {.n = 1};
+    spec.layers[0] = (struct dt_layer_spec){.type = DT_LAYER_DROPOUT, .rate = 0.5};
+    spec.layers[1] = (struct dt_layer_spec){.type = DT_LAYER_DENSE, .size = 8};
+    spec.layers[2] = (struct dt_layer_spec){.type = DT_LAYER_DENSE, .size = 8};
+    CHECK_INT(dt_model_lower(&spec, &model), DT_OK);
+    strcpy(cut.names[0], model.blocks[1].name);
+    refuses_cut(&model, 2, &cut, "stage 0, from \"block1\" on, has no parameters");
+}
+
 /* Four dense layers, the last two with most work, and one without parameters between them. */
 static void check_stages(void)
 {
@@ -85,6 +127,7 @@ static void check_stages(void)
     const int units[] = {8, 8, 64, 8};
     static struct dt_model model;
     struct dt_stages stages;
+    const struct dt_pipeline_cut even = {0};
     spec.layers[0] = (struct dt_layer_spec){.type = DT_LAYER_FLATTEN};
     for (int i = 0; i < 4; i++) {
         spec.layers[i < 2 ? i + 1 : i + 2] = (struct dt_layer_spec){.type = DT_LAYER_DENSE, .size = units[i]};
@@ -93,7 +136,7 @@ static void check_stages(void)
     CHECK_INT(dt_model_lower(&spec, &model), DT_OK);
     for (int n = 1; n <= 4; n++) {
         size_t end = model.arena_elems;
-        CHECK_INT(dt_stages_make(&model, n, &stages), DT_OK);
+        CHECK_INT(dt_stages_make(&model, n, &even, &stages), DT_OK);
         CHECK_INT(stages.stages[0].begin, 0);
         CHECK_INT(stages.stages[n - 1].end, model.n_blocks);
         for (int s = 0; s < n; s++) {
@@ -104,9 +147,11 @@ static void check_stages(void)
         }
         CHECK_INT((int)end, 0);
     }
-    CHECK_INT(dt_stages_make(&model, 2, &stages), DT_OK); /* the first three and the last */
+    CHECK_INT(dt_stages_make(&model, 2, &even, &stages), DT_OK); /* the first three and the last */
     CHECK_NEAR(stages.stages[0].flops, 3 * (2 * 64 + 2 * 64 + 2 * 8 * 64), 1e-9);
-    CHECK_INT(dt_stages_make(&model, 5, &stages), DT_CONFIG);
+    CHECK_INT(dt_stages_make(&model, 5, &even, &stages), DT_CONFIG);
+    check_cuts(&model);
+    check_idle_stage();
 }
 
 int main(void)

@@ -204,7 +204,11 @@ static void print_ranks(const struct plan *p)
         struct dt_shard shard = p->shard;
         shard.rank = r;
         const struct dt_owned owned = dt_shard_owned(&shard);
-        printf("rank %d reads %s samples", r, dt_count_text((double)owned.n, count, sizeof count));
+        if (p->stages.n > 1) {
+            printf("ranks 0 to %d read %s samples each", p->stages.n - 1, dt_count_text((double)owned.n, count, sizeof count));
+        } else {
+            printf("rank %d reads %s samples", r, dt_count_text((double)owned.n, count, sizeof count));
+        }
         if (owned.stride > 1 && owned.n > 2) {
             printf(": %u, %u, %u, ... %zu", owned.first, owned.first + owned.stride, owned.first + 2 * owned.stride,
                    owned.first + (owned.n - 1) * owned.stride);
@@ -307,7 +311,7 @@ static enum dt_status make_plan(struct dt_world *world, bool needs_data, struct 
     DT_TRY(dt_model_lower(&c->model, &p->model));
     dt_data_spec_fit(&p->config.data, &p->model);
     DT_TRY(dt_roles_find(&c->dist, world->rank, world->size, &p->roles));
-    DT_TRY(c->dist.strategy == DT_STRATEGY_PIPELINE ? dt_stages_make(&p->model, world->size, &p->stages) : DT_OK);
+    DT_TRY(c->dist.strategy == DT_STRATEGY_PIPELINE ? dt_stages_make(&p->model, world->size, &c->dist.cut, &p->stages) : DT_OK);
     DT_TRY(dt_traffic_plan(&c->dist, &p->model, world->comm, &p->traffic));
     const enum dt_status s = count_samples(p);
     p->has_data = s == DT_OK;

@@ -200,6 +200,11 @@ static void schema_key(FILE *out, const struct dt_key *key)
         fprintf(out, "\"type\": \"array\", \"minItems\": 1, \"maxItems\": %d, \"items\": { \"$ref\": \"#/$defs/layer\" }",
                 DT_MAX_LAYERS);
         break;
+    case DT_KEY_NAMES:
+        fprintf(out,
+                "\"type\": \"array\", \"maxItems\": %d, \"items\": { \"type\": \"string\", \"minLength\": 1, \"maxLength\": %d }",
+                DT_MAX_LAYERS - 1, DT_BLOCK_NAME_SIZE - 1);
+        break;
     }
     schema_default(out, key);
     fputs(", \"description\": ", out);

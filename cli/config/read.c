@@ -286,6 +286,25 @@ static enum dt_status read_shape(const struct object *o, const struct dt_key *ke
     return DT_OK;
 }
 
+static enum dt_status read_names(const struct object *o, const struct dt_key *key, const cJSON *item, struct dt_pipeline_cut *out)
+{
+    const struct dt_range range = dt_range_parse(key->values);
+    const int n = cJSON_IsArray(item) ? cJSON_GetArraySize(item) : -1;
+    if (!dt_range_holds(&range, n)) {
+        return wrong_value(o, key, item);
+    }
+    for (const cJSON *name = item->child; name != NULL; name = name->next) {
+        if (!cJSON_IsString(name) || name->valuestring[0] == '\0' || strlen(name->valuestring) >= DT_BLOCK_NAME_SIZE) {
+            char path[PATH_SIZE], found[DT_FOUND_SIZE];
+            snprintf(path, sizeof path, "%s%s[%d]", o->prefix, key->path, out->n);
+            dt_json_found(name, found);
+            return dt_config_error(o->source, path, "expected the name of a block, got %s (dtrain plan prints them)", found);
+        }
+        snprintf(out->names[out->n++], DT_BLOCK_NAME_SIZE, "%s", name->valuestring);
+    }
+    return DT_OK;
+}
+
 static enum dt_status read_layers(const struct object *o, const struct dt_key *key, const cJSON *item, struct dt_model_spec *out);
 
 static enum dt_status read_value(const struct object *o, const struct dt_key *key, const cJSON *item, void *base)
@@ -328,6 +347,8 @@ static enum dt_status read_value(const struct object *o, const struct dt_key *ke
         return read_shape(o, key, item, (struct dt_shape *)(void *)field);
     case DT_KEY_LAYERS:
         return read_layers(o, key, item, &((struct dt_config *)base)->model);
+    case DT_KEY_NAMES:
+        return read_names(o, key, item, (struct dt_pipeline_cut *)(void *)field);
     }
     return DT_OK;
 }
@@ -356,7 +377,8 @@ static void store_default(const struct dt_key *key, void *base)
         break;
     case DT_KEY_SHAPE:
     case DT_KEY_LAYERS:
-        break; /* always given */
+    case DT_KEY_NAMES:
+        break; /* always given, or none */
     }
 }
 

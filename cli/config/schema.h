@@ -2,7 +2,8 @@
  * docs/config.md.
  *
  * X(path, kind, field, values, default, when, meaning)
- *   kind     BOOL, INT, REAL, TEXT, ENUM (field is an enum that counts from 0), SHAPE (model.input), LAYERS (model.layers)
+ *   kind     BOOL, INT, REAL, TEXT, ENUM (field is an enum that counts from 0), SHAPE (model.input), LAYERS (model.layers), NAMES (of
+ *            blocks)
  *   values   INT, REAL: the interval, as mathematicians write it: "[0, 1)" holds 0 and not 1; ENUM: the names, each behind a bar
  *   default  JSON without quotes; NULL: the key must be given; "": it may be absent, which the field shows as 0
  *   when     "path=name" or "path=name|name": the key has a meaning only then, and giving it otherwise is an error; "" always */
@@ -93,6 +94,8 @@
       "gpipe: all micro-batches forward, then all backward; 1f1b: one forward, one backward, as soon as possible")                    \
     X("distributed.pipeline.micro_batches", INT, dist.micro_batches, "[1, 1024]", "8", "distributed.strategy=pipeline",                \
       "parts of a batch, which several ranks work on at once")                                                                        \
+    X("distributed.pipeline.cut", NAMES, dist.cut, "[0, 63]", "[]", "distributed.strategy=pipeline",                                   \
+      "the blocks that the ranks behind the first begin with, such as [\"conv2\", \"fc1\"], by their names in dtrain plan; []: so that the largest part is small") \
     X("distributed.allreduce", ENUM, dist.allreduce, DT_ALLREDUCE_LIST(DT_BAR_NAME), "auto", "",                                      \
       "how gradients are added over the ranks; auto: nccl on GPUs, else shared_memory where a host's ranks have it, else mpi; "        \
       "hierarchical: shared memory in each host, an algorithm between hosts; staged: from GPUs through host memory")                   \
@@ -146,7 +149,7 @@
     X("rate", REAL, rate, "[0, 1)", NULL, "", "share of the units set to 0 in training")
 /* clang-format on */
 
-enum dt_key_kind { DT_KEY_BOOL, DT_KEY_INT, DT_KEY_REAL, DT_KEY_TEXT, DT_KEY_ENUM, DT_KEY_SHAPE, DT_KEY_LAYERS };
+enum dt_key_kind { DT_KEY_BOOL, DT_KEY_INT, DT_KEY_REAL, DT_KEY_TEXT, DT_KEY_ENUM, DT_KEY_SHAPE, DT_KEY_LAYERS, DT_KEY_NAMES };
 
 struct dt_key {
     const char *path;

@@ -36,6 +36,16 @@ static void write_string(FILE *out, const char *text)
     fputc('"', out);
 }
 
+static void write_names(FILE *out, const struct dt_pipeline_cut *cut)
+{
+    fputc('[', out);
+    for (int i = 0; i < cut->n; i++) {
+        fputs(i > 0 ? ", " : "", out);
+        write_string(out, cut->names[i]);
+    }
+    fputc(']', out);
+}
+
 static void write_layers(FILE *out, const struct dt_model_spec *model);
 
 static void write_value(FILE *out, const struct dt_key *key, const void *base)
@@ -64,6 +74,9 @@ static void write_value(FILE *out, const struct dt_key *key, const void *base)
         break;
     case DT_KEY_LAYERS:
         write_layers(out, &((const struct dt_config *)base)->model);
+        break;
+    case DT_KEY_NAMES:
+        write_names(out, &((const struct dt_config *)base)->dist.cut);
         break;
     }
 }

@@ -73,8 +73,12 @@ static void print_averaging(const struct dt_folder_event *folder, const struct d
     }
     if (a->n_stages > 0) {
         const struct dt_dist_spec *dist = &folder->config->dist;
-        fprintf(stderr, "  pipeline of %d stages, %lld micro-batches, %s\n", a->n_stages, (long long)dist->micro_batches,
+        fprintf(stderr, "  pipeline of %d stages, %lld micro-batches, %s", a->n_stages, (long long)dist->micro_batches,
                 dt_pipeline_schedule_name(dist->schedule));
+        for (int i = 0; i < dist->cut.n; i++) {
+            fprintf(stderr, "%s%s", i == 0 ? ", cut at " : ", ", dist->cut.names[i]);
+        }
+        fputc('\n', stderr);
         return;
     }
     if (a->n_servers > 0) {

@@ -3,6 +3,7 @@
 #define DT_DIST_STRATEGY_DIST_SPEC_H
 
 #include "dist/allreduce/allreduce.h"
+#include "model/block.h"
 
 #define DT_STRATEGY_LIST(X)                             \
     X(DT_STRATEGY_ALLREDUCE, "allreduce")               \
@@ -21,6 +22,12 @@ enum dt_server_mode { DT_SERVER_MODE_LIST(DT_NAMED_ENUM) };
     X(DT_PIPELINE_1F1B, "1f1b")
 enum dt_pipeline_schedule { DT_PIPELINE_SCHEDULE_LIST(DT_NAMED_ENUM) };
 
+/* The blocks that the stages behind the first begin with, by name. */
+struct dt_pipeline_cut {
+    int n; /* 0: cut evenly (stages.h) */
+    char names[DT_MAX_LAYERS - 1][DT_BLOCK_NAME_SIZE];
+};
+
 struct dt_dist_spec {
     enum dt_strategy_type strategy;
     enum dt_allreduce_type allreduce;
@@ -30,6 +37,7 @@ struct dt_dist_spec {
     int64_t max_staleness;                  /* async: steps that a worker may be ahead of the slowest */
     enum dt_pipeline_schedule schedule;     /* of a pipeline */
     int64_t micro_batches;                  /* of a pipeline: parts of a batch, at most */
+    struct dt_pipeline_cut cut;             /* of a pipeline */
     struct dt_compression_spec compression; /* of the gradients that are sent */
     bool average, broadcast;
     bool overlap; /* false: everything is sent at the end of the backward pass, to compare */

@@ -295,7 +295,7 @@ static enum dt_status open_parts(struct pipeline *self)
 {
     const struct dt_strategy_spec *spec = &self->base.spec;
     const struct dt_comm *comm = spec->comm;
-    DT_TRY(dt_stages_make(spec->model, comm->size, &self->stages));
+    DT_TRY(dt_stages_make(spec->model, comm->size, &spec->dist.cut, &self->stages));
     self->mine = &self->stages.stages[comm->rank];
     self->is_first = comm->rank == 0;
     self->is_last = comm->rank == comm->size - 1;
