@@ -6,7 +6,8 @@
  *   fake_runtime.cpp  what a test sets, errors, devices               fake_memory.cpp  memory, copies
  *   fake_streams.cpp  streams, events                                 fake_graphs.cpp  recorded graphs
  *   fake_kernel.h     kernels compiled as C++, block by block         fake_cublas.cpp  matrix products
- *   fake_cudnn.cpp    convolutions by operation graphs                fake_nccl.cpp    collectives between processes of a test */
+ *   fake_cudnn.cpp    convolutions by operation graphs                fake_nccl.cpp    collectives between processes of a test
+ *   fake_cost.cpp     nodes of graphs, bytes that work moves */
 #ifndef DT_TESTS_FAKECUDA_FAKE_H
 #define DT_TESTS_FAKECUDA_FAKE_H
 
@@ -56,6 +57,21 @@ struct fake_counts {
 };
 struct fake_counts fake_counts(void);
 long fake_n_descriptors(void); /* of cuDNN, made since the start */
+
+/* Of the graph that was instantiated last; longest_chain: nodes that have to run one after the other. */
+struct fake_graph {
+    int n_nodes, longest_chain;
+};
+struct fake_graph fake_last_graph(void);
+
+/* Counts from here on what each piece of work reads and writes of device memory, in bytes (fake_cost.cpp says how); false where the
+ * machine does not tell. The other ends it: what there was, in the order of its running; valid until the next time. */
+struct fake_work {
+    const char *name;
+    long n_read, n_written;
+};
+int fake_count_bytes(void);
+int fake_counted(const struct fake_work **out);
 
 #ifdef __cplusplus
 }

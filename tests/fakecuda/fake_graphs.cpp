@@ -117,6 +117,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsig
             }
         }
     }
+    measure_graph(graph->nodes);
     *exec = new CUgraphExec_st{pieces};
     fake_opened("executable graph");
     return cudaSuccess;

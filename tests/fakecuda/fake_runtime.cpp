@@ -56,8 +56,11 @@ void report_open(int status, void *)
 struct sigaction previous_handler;
 
 /* Turns a crash into a line. */
-void on_fault(int, siginfo_t *info, void *)
+void on_fault(int, siginfo_t *info, void *context)
 {
+    if (count_touch(info->si_addr, context)) {
+        return;
+    }
     const memory *found = memory_at(info->si_addr);
     if (found == nullptr) {
         sigaction(SIGSEGV, &previous_handler, nullptr); /* it faults again, there */

@@ -112,6 +112,14 @@ cudaError_t refuse_in_capture();
         }                                                \
     } while (0)
 
+/* ---- fake_cost.cpp ---- */
+
+void measure_graph(const std::vector<node> &nodes);
+void begin_counting(const char *name);
+void end_counting();
+/* Whether a fault was the first touch of a page that is counted. */
+bool count_touch(const void *pointer, const void *context);
+
 } // namespace fake
 
 struct CUstream_st {

@@ -51,7 +51,9 @@ bool perform(const piece &piece)
     }
     const char *outer = running;
     running = piece.name.c_str();
+    begin_counting(running);
     const bool done = piece.run();
+    end_counting();
     for (const auto &[address, memory] : memories) {
         if (memory.is == PINNED || (memory.is == DEVICE && memory.device == exposed)) {
             check_slack(memory, running);

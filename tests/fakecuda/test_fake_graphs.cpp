@@ -95,6 +95,25 @@ static float two_branches(bool fork, bool join)
 static void branches_run_in_another_order_than_recorded(void)
 {
     CHECK_NEAR(two_branches(true, true), 1324, 0);
+    CHECK_INT(fake_last_graph().n_nodes, 4);
+    CHECK_INT(fake_last_graph().longest_chain, 3); /* 2 and 3 beside each other */
+}
+
+static void bytes_are_counted_once_for_reading_and_once_for_writing(void)
+{
+    const cudaStream_t stream = new_stream();
+    const fake_work *works;
+    char *x;
+    OK(cudaMalloc((void **)&x, 8192));
+    CHECK_INT(fake_count_bytes(), 1);
+    OK(cudaMemsetAsync(x, 0, 8192, stream));
+    OK(cudaMemcpyAsync(x, x + 4096, 4096, cudaMemcpyDeviceToDevice, stream));
+    OK(cudaStreamSynchronize(stream));
+    CHECK_INT(fake_counted(&works), 2);
+    CHECK(works[0].n_read == 0 && works[0].n_written == 8192);
+    CHECK(works[1].n_read == 4096 && works[1].n_written == 4096 && strcmp(works[1].name, "cudaMemcpyAsync") == 0);
+    OK(cudaStreamDestroy(stream));
+    OK(cudaFree(x));
 }
 
 static void a_branch_that_begins_too_early_shows(void)
@@ -263,6 +282,9 @@ int main(void)
 {
     WORKS(a_graph_runs_each_time);
     WORKS(branches_run_in_another_order_than_recorded);
+#ifdef __x86_64__
+    WORKS(bytes_are_counted_once_for_reading_and_once_for_writing);
+#endif
     WORKS(a_branch_that_begins_too_early_shows);
     WORKS(work_that_waits_in_a_graph);
     WORKS(a_failure_in_a_graph_is_sticky);
