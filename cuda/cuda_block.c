@@ -82,11 +82,9 @@ static enum dt_status open_linear(struct dt_block_state *state)
 {
     struct dt_cuda *cuda = state->cuda;
     const char *name = state->block.name;
-    const struct dt_shape out = state->block.linear_out;
-    const size_t n_positions = (size_t)state->capacity * (size_t)out.h * (size_t)out.w;
     DT_TRY(dt_cuda_alloc(cuda, name, state->bytes.z, &state->z));
     DT_TRY(dt_cuda_reserve_scratch(cuda, DT_CUDA_SCRATCH_DZ, name, state->bytes.z));
-    DT_TRY(dt_cuda_reserve_scratch(cuda, DT_CUDA_SCRATCH_DB, name, dt_gpu_bias_scratch(n_positions, out.c) * sizeof(float)));
+    DT_TRY(dt_cuda_reserve_scratch(cuda, DT_CUDA_SCRATCH_SUMS, name, dt_gpu_tail_scratch(&state->tail) * sizeof(float)));
     if (state->bytes.weight > 0) {
         DT_TRY(dt_cuda_alloc(cuda, name, state->bytes.weight, &state->weight));
     }
@@ -249,23 +247,17 @@ static enum dt_status zero_behind(const struct dt_block_state *state, void *samp
     return DT_OK;
 }
 
-static enum dt_status tail_backward(const struct dt_block_state *state, const float *params, const void *z, const void *dy,
-                                    void *dz, const struct dt_pass *pass)
+/* grads: NULL without a linear operation, and so without a bias. */
+static enum dt_status tail_backward(const struct dt_block_state *state, const float *params, float *grads, const void *z,
+                                    const void *dy, void *dz, const struct dt_pass *pass)
 {
     const struct dt_cuda *cuda = state->cuda;
     const struct dt_gpu_tail tail = tail_of(state, pass);
+    const struct dt_gpu_gradients to = {.bias = grads != NULL ? grads + state->bias_offset : NULL,
+                                        .accumulate = pass->accumulate,
+                                        .scratch = cuda->scratch[DT_CUDA_SCRATCH_SUMS].memory};
     DT_CUDA(dt_gpu_tail_backward(cuda->stream, &tail, cuda->batch.ids, pass->batch->n, cuda->type, z, bias_of(state, params),
-                                 state->y_type, dy, dz));
-    return DT_OK;
-}
-
-static enum dt_status bias_gradient(const struct dt_block_state *state, const void *dz, float *grads, const struct dt_pass *pass)
-{
-    const struct dt_cuda *cuda = state->cuda;
-    const struct dt_shape out = state->block.linear_out;
-    const size_t n_positions = (size_t)pass->batch->n * (size_t)out.h * (size_t)out.w;
-    DT_CUDA(dt_gpu_bias_gradient(cuda->stream, n_positions, out.c, cuda->type, dz, pass->accumulate,
-                                 cuda->scratch[DT_CUDA_SCRATCH_DB].memory, grads + state->bias_offset));
+                                 state->y_type, dy, dz, &to));
     return DT_OK;
 }
 
@@ -306,8 +298,7 @@ static enum dt_status linear_backward(const struct dt_block_state *state, const 
 {
     void *dz = state->cuda->scratch[DT_CUDA_SCRATCH_DZ].memory;
     float *dweight = grads + state->weight_offset;
-    DT_TRY(tail_backward(state, params, state->z, dy, dz, pass));
-    DT_TRY(bias_gradient(state, dz, grads, pass));
+    DT_TRY(tail_backward(state, params, grads, state->z, dy, dz, pass));
     if (has_conv(state)) {
         return conv_backward(state, dweight, (void *)x, dz, dx, pass); /* x as the samples is not changed, only behind them */
     }
@@ -333,5 +324,5 @@ enum dt_status dt_cuda_block_backward(struct dt_block_state *state, const float 
     if (has_linear(state)) {
         return linear_backward(state, params, grads, x, dy, dx, pass);
     }
-    return dx != NULL ? tail_backward(state, params, x, dy, dx, pass) : DT_OK;
+    return dx != NULL ? tail_backward(state, params, NULL, x, dy, dx, pass) : DT_OK;
 }

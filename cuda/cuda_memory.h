@@ -22,7 +22,7 @@ void dt_cuda_free(struct dt_cuda *cuda, void *memory); /* NULL is fine; waits fo
 enum dt_cuda_scratch_use {
     DT_CUDA_SCRATCH_DZ,        /* gradient of a linear operation's output */
     DT_CUDA_SCRATCH_DW,        /* a filter's gradient, K R S C */
-    DT_CUDA_SCRATCH_DB,        /* partial sums of a bias gradient */
+    DT_CUDA_SCRATCH_SUMS,      /* struct dt_gpu_gradients */
     DT_CUDA_SCRATCH_WORKSPACE, /* cuDNN's own */
     DT_CUDA_SCRATCH_LOSS,
     DT_CUDA_N_SCRATCH

@@ -106,4 +106,71 @@ static inline __device__ int block_best(const float *z, int candidate)
     return best[0];
 }
 
+/* ---- over all blocks: a block leaves its sums as a row in scratch memory, and the one that ends last adds the rows. Which one
+ * that is does not matter: the order of the rows does not change. */
+
+#define N_COUNTS 64 /* numbers at the beginning of the scratch memory: of blocks that have ended; 0 before a kernel and after it \
+                     */
+
+/* Floats of a row: its parts move by four. */
+static inline __host__ __device__ unsigned row_width(unsigned n)
+{
+    return (n + 3) / 4 * 4;
+}
+
+/* Whether this block is the last of n to end. What the others have written is then there to be read. */
+static inline __device__ bool is_last(float *count, unsigned n)
+{
+    __shared__ unsigned n_before;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        n_before = atomicInc((unsigned *)count, n - 1); /* from n - 1 to 0 */
+    }
+    __syncthreads();
+    __threadfence();
+    return n_before == n - 1;
+}
+
+/* Threads of a block side by side over `across` columns, and `n` such lanes; those left over have no lane. */
+struct lanes {
+    unsigned across, n, mine;
+};
+
+static inline __device__ struct lanes lanes_of(unsigned n_columns)
+{
+    const unsigned across = n_columns < blockDim.x ? n_columns : blockDim.x;
+    const struct lanes lanes = {across, blockDim.x / across, threadIdx.x / across};
+    return lanes;
+}
+
+/* keep(column, sum) for the columns of n_rows rows. Sums go in steps of the lanes, then over the lanes. */
+template <typename Keep> static inline __device__ void add_rows(const float *rows, unsigned n_rows, unsigned width, Keep keep)
+{
+    __shared__ float sums[THREADS * 4];
+    const struct lanes lanes = lanes_of(width / 4);
+    for (unsigned first = 0; first < width / 4; first += lanes.across) {
+        const unsigned column = first + threadIdx.x % lanes.across;
+        const bool has_column = column < width / 4;
+        float sum[4] = {};
+        for (unsigned row = lanes.mine; has_column && lanes.mine < lanes.n && row < n_rows; row += lanes.n) {
+            float x[4];
+            load<4>(rows + (size_t)row * width + column * 4, x);
+            for (int v = 0; v < 4; v++) {
+                sum[v] += x[v];
+            }
+        }
+        __syncthreads(); /* the last sums have been read */
+        store<4>(sum, sums + threadIdx.x * 4);
+        __syncthreads();
+        for (unsigned v = 0; has_column && lanes.mine == 0 && v < 4; v++) {
+            float total = 0;
+            for (unsigned lane = 0; lane < lanes.n; lane++) {
+                total += sums[(lane * lanes.across + threadIdx.x) * 4 + v];
+            }
+            keep(column * 4 + v, total);
+        }
+    }
+}
+
 #endif

@@ -4,7 +4,8 @@
  *
  * `type` is that of activations and packed weights: float, or bfloat16 in precision bf16. Activations are N H W C, except behind a
  * flatten: there C H W, the canonical order. Arithmetic is in float. The same call on the same numbers gives the same bits: sums
- * have a fixed order, no floating-point atomics. NaN and infinity pass through. */
+ * have a fixed order, no floating-point atomics (of integers only the count of blocks that have ended). NaN and infinity pass
+ * through. */
 #ifndef DT_CUDA_KERNELS_H
 #define DT_CUDA_KERNELS_H
 
@@ -56,15 +57,21 @@ struct dt_gpu_tail {
 cudaError_t dt_gpu_tail_forward(cudaStream_t stream, const struct dt_gpu_tail *tail, const uint32_t *ids, int n,
                                 enum dt_gpu_type type, const void *z, const float *bias, enum dt_gpu_type y_type, void *y);
 
-/* dz (n, linear) from dy (n, pooled) and z, everything in between worked out again. dz and dy do not overlap. */
+/* Gradients of parameters, sums over a batch: the blocks of a kernel leave theirs in scratch memory, and the block that ends last
+ * adds them in the order of the blocks, so that no kernel of its own is needed for that. */
+struct dt_gpu_gradients {
+    float *weight, *bias; /* overwritten or added to; NULL: not wanted */
+    bool accumulate;
+    float *scratch; /* as many floats as the kernel's ..._scratch says; zero before its first use */
+};
+
+/* dz (n, linear) from dy (n, pooled) and z, everything in between worked out again, and to->bias = the sums of dz before they are
+ * rounded. dz and dy do not overlap; with n = 0 nothing is done. Grid: up to 256 blocks of 256 threads; each keeps its 8 channels
+ * (or 1) and goes through every some thousandth window. Bytes: z and dy read, dz written, once. */
+size_t dt_gpu_tail_scratch(const struct dt_gpu_tail *tail);
 cudaError_t dt_gpu_tail_backward(cudaStream_t stream, const struct dt_gpu_tail *tail, const uint32_t *ids, int n,
                                  enum dt_gpu_type type, const void *z, const float *bias, enum dt_gpu_type dy_type, const void *dy,
-                                 void *dz);
-
-/* db (n_channels), overwritten or added to: sums of dz (n_rows, n_channels) over the rows. scratch: dt_gpu_bias_scratch floats. */
-size_t dt_gpu_bias_scratch(size_t n_rows, int n_channels);
-cudaError_t dt_gpu_bias_gradient(cudaStream_t stream, size_t n_rows, int n_channels, enum dt_gpu_type type, const void *dz,
-                                 bool accumulate, float *scratch, float *db);
+                                 void *dz, const struct dt_gpu_gradients *to);
 
 /* packed (K, R, S, C) of `type` = weight (K, C, R, S) float; kernel 1 and C = in features for a dense layer: a conversion. */
 cudaError_t dt_gpu_pack_weight(cudaStream_t stream, int k, int c, int kernel, const float *weight, enum dt_gpu_type type,

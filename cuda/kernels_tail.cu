@@ -47,8 +47,8 @@ struct place {
     int p, q, c;
 };
 
-/* The place of thread `i` of a sample. Behind a flatten neighbours are neighbouring columns instead of channels: the canonical
- * order is then touched in one piece, the other one in pieces of V. */
+/* The place of thread `i` of a sample on the way forward. Behind a flatten neighbours are neighbouring columns instead of channels:
+ * the canonical order is then touched in one piece, the other one in pieces of V. */
 template <int V>
 static __device__ struct place place_of(const struct dt_gpu_tail &t, unsigned i, unsigned n_rows, unsigned n_columns)
 {
@@ -182,91 +182,152 @@ static __device__ float pool_gradient(const struct dt_gpu_tail &t, float delta, 
     return t.pool == DT_POOL_MAX ? (winner == i ? delta : 0.0f) : delta * (1.0f / (float)(t.pool_size * t.pool_size));
 }
 
-/* For windows that do not overlap: a thread per cell of stride x stride elements, which is a window and the gap behind it, or at
- * the lower and right edge only a remainder. So each element and each window is looked at once. */
+/* One sample on the way back. */
+template <typename T, typename Y> struct tail_sample {
+    size_t number;
+    const T *z;
+    const Y *dy;
+    T *dz;
+};
+
+/* For windows that do not overlap: a cell of stride x stride elements, which is a window and the gap behind it, or at the lower and
+ * right edge only a remainder. So each element and each window is looked at once. Adds dz to `sum`. */
 template <typename T, typename Y, int V>
-static __global__ void tail_backward_cells_kernel(struct dt_gpu_tail t, const uint32_t *ids, int n, unsigned n_parts,
-                                                  const void *z_, const float *bias, const void *dy, void *dz_)
+static __device__ void cell_backward(const struct dt_gpu_tail &t, const uint32_t *ids, const struct tail_sample<T, Y> &sample,
+                                     struct place at, const float *b, float *sum)
 {
-    const unsigned part = blockIdx.x * blockDim.x + threadIdx.x;
-    if (part >= n_parts) {
-        return;
-    }
-    const unsigned stride = (unsigned)t.pool_stride;
-    const struct place at =
-        place_of<V>(t, part, ((unsigned)t.linear.h + stride - 1) / stride, ((unsigned)t.linear.w + stride - 1) / stride);
     const bool has_window = at.p < t.pooled.h && at.q < t.pooled.w;
     const struct place begin = {at.p * t.pool_stride, at.q * t.pool_stride, at.c};
-    const size_t n_linear = (size_t)t.linear.h * t.linear.w * t.linear.c, n_pooled = (size_t)t.pooled.h * t.pooled.w * t.pooled.c;
-    float b[V];
-    load_bias<V>(bias, at.c, b);
-    for (size_t sample = blockIdx.y; sample < (size_t)n; sample += gridDim.y) {
-        const T *z = (const T *)z_ + sample * n_linear;
-        T *dz = (T *)dz_ + sample * n_linear;
-        float pooled[V], delta[V] = {};
-        int winner[V] = {};
-        if (has_window) {
-            load_pooled<V>(t, at, (const Y *)dy + sample * n_pooled, delta);
-            dropout<V>(t, ids, sample, at, delta);
-        }
-        if (has_window && t.pool == DT_POOL_MAX) {
-            pool_window<V>(t, z + element(t.linear, begin), b, pooled, winner);
-        }
-        for (struct place to = begin; to.p < begin.p + t.pool_stride && to.p < t.linear.h; to.p++) {
-            for (to.q = begin.q; to.q < begin.q + t.pool_stride && to.q < t.linear.w; to.q++) {
-                const int r = to.p - begin.p, s = to.q - begin.q;
-                const bool inside = r < t.pool_size && s < t.pool_size;
-                float a[V];
-                load_activated<V>(t, z + element(t.linear, to), b, a);
-                for (int v = 0; v < V; v++) {
-                    const float gradient = inside ? pool_gradient(t, delta[v], winner[v], r * t.pool_size + s) : 0.0f;
-                    a[v] = gradient * slope(t.activation, a[v]);
-                }
-                store<V>(a, dz + element(t.linear, to));
+    float pooled[V], delta[V] = {};
+    int winner[V] = {};
+    if (has_window) {
+        load_pooled<V>(t, at, sample.dy, delta);
+        dropout<V>(t, ids, sample.number, at, delta);
+    }
+    if (has_window && t.pool == DT_POOL_MAX) {
+        pool_window<V>(t, sample.z + element(t.linear, begin), b, pooled, winner);
+    }
+    for (struct place to = begin; to.p < begin.p + t.pool_stride && to.p < t.linear.h; to.p++) {
+        for (to.q = begin.q; to.q < begin.q + t.pool_stride && to.q < t.linear.w; to.q++) {
+            const int r = to.p - begin.p, s = to.q - begin.q;
+            const bool inside = r < t.pool_size && s < t.pool_size;
+            float a[V];
+            load_activated<V>(t, sample.z + element(t.linear, to), b, a);
+            for (int v = 0; v < V; v++) {
+                const float gradient = inside ? pool_gradient(t, delta[v], winner[v], r * t.pool_size + s) : 0.0f;
+                a[v] = gradient * slope(t.activation, a[v]);
+                sum[v] += a[v];
             }
+            store<V>(a, sample.dz + element(t.linear, to));
         }
     }
 }
 
-/* For windows that overlap: a thread per element, which looks for the winner of every window that it is in. */
+/* For windows that overlap: an element, which looks for the winner of every window that it is in. */
 template <typename T, typename Y, int V>
-static __global__ void tail_backward_overlap_kernel(struct dt_gpu_tail t, const uint32_t *ids, int n, unsigned n_parts,
-                                                    const void *z_, const float *bias, const void *dy, void *dz_)
+static __device__ void element_backward(const struct dt_gpu_tail &t, const uint32_t *ids, const struct tail_sample<T, Y> &sample,
+                                        struct place to, const float *b, float *sum)
 {
-    const unsigned part = blockIdx.x * blockDim.x + threadIdx.x;
-    if (part >= n_parts) {
-        return;
-    }
-    const struct place to = place_of<V>(t, part, (unsigned)t.linear.h, (unsigned)t.linear.w);
     const int first_p = to.p < t.pool_size ? 0 : (to.p - t.pool_size) / t.pool_stride + 1;
     const int first_q = to.q < t.pool_size ? 0 : (to.q - t.pool_size) / t.pool_stride + 1;
-    const size_t n_linear = (size_t)t.linear.h * t.linear.w * t.linear.c, n_pooled = (size_t)t.pooled.h * t.pooled.w * t.pooled.c;
-    float b[V];
-    load_bias<V>(bias, to.c, b);
-    for (size_t sample = blockIdx.y; sample < (size_t)n; sample += gridDim.y) {
-        const T *z = (const T *)z_ + sample * n_linear;
-        float sum[V] = {}, a[V];
-        for (struct place at = {first_p, 0, to.c}; at.p < t.pooled.h && at.p * t.pool_stride <= to.p; at.p++) {
-            for (at.q = first_q; at.q < t.pooled.w && at.q * t.pool_stride <= to.q; at.q++) {
-                const struct place begin = {at.p * t.pool_stride, at.q * t.pool_stride, at.c};
-                const int i = (to.p - begin.p) * t.pool_size + to.q - begin.q;
-                float pooled[V], delta[V];
-                int winner[V] = {};
-                load_pooled<V>(t, at, (const Y *)dy + sample * n_pooled, delta);
-                dropout<V>(t, ids, sample, at, delta);
-                if (t.pool == DT_POOL_MAX) {
-                    pool_window<V>(t, z + element(t.linear, begin), b, pooled, winner);
-                }
-                for (int v = 0; v < V; v++) {
-                    sum[v] += pool_gradient(t, delta[v], winner[v], i);
-                }
+    float gradient[V] = {}, a[V];
+    for (struct place at = {first_p, 0, to.c}; at.p < t.pooled.h && at.p * t.pool_stride <= to.p; at.p++) {
+        for (at.q = first_q; at.q < t.pooled.w && at.q * t.pool_stride <= to.q; at.q++) {
+            const struct place begin = {at.p * t.pool_stride, at.q * t.pool_stride, at.c};
+            const int i = (to.p - begin.p) * t.pool_size + to.q - begin.q;
+            float pooled[V], delta[V];
+            int winner[V] = {};
+            load_pooled<V>(t, at, sample.dy, delta);
+            dropout<V>(t, ids, sample.number, at, delta);
+            if (t.pool == DT_POOL_MAX) {
+                pool_window<V>(t, sample.z + element(t.linear, begin), b, pooled, winner);
+            }
+            for (int v = 0; v < V; v++) {
+                gradient[v] += pool_gradient(t, delta[v], winner[v], i);
             }
         }
-        load_activated<V>(t, z + element(t.linear, to), b, a);
-        for (int v = 0; v < V; v++) {
-            sum[v] *= slope(t.activation, a[v]);
+    }
+    load_activated<V>(t, sample.z + element(t.linear, to), b, a);
+    for (int v = 0; v < V; v++) {
+        gradient[v] *= slope(t.activation, a[v]);
+        sum[v] += gradient[v];
+    }
+    store<V>(gradient, sample.dz + element(t.linear, to));
+}
+
+/* How far a thread goes on: it keeps its channels, so that it can add up what they get, and takes every gridDim.y * lanes-th of the
+ * cells (or elements) of all samples. */
+struct walk {
+    size_t sample;
+    unsigned cell, n_cells, step;
+};
+
+static __device__ void go_on(struct walk *w)
+{
+    w->cell += w->step % w->n_cells;
+    w->sample += w->step / w->n_cells + w->cell / w->n_cells;
+    w->cell %= w->n_cells;
+}
+
+/* The block's sums, lane by lane, to its row of the scratch memory; those of all blocks, row by row, to the gradient. */
+template <int V>
+static __device__ void add_bias_sums(const struct dt_gpu_gradients &to, struct lanes lanes, unsigned n_channels, const float *sum)
+{
+    __shared__ float sums[THREADS * WIDE];
+    const unsigned width = row_width(n_channels);
+    float *rows = to.scratch + N_COUNTS;
+    store<V>(sum, sums + threadIdx.x * V);
+    __syncthreads();
+    for (unsigned i = threadIdx.x; i < lanes.across * V; i += blockDim.x) {
+        const unsigned c = blockIdx.x * lanes.across * V + i;
+        float total = 0;
+        for (unsigned lane = 0; lane < lanes.n; lane++) {
+            total += sums[lane * lanes.across * V + i];
         }
-        store<V>(sum, (T *)dz_ + sample * n_linear + element(t.linear, to));
+        if (c < n_channels) {
+            rows[(size_t)blockIdx.y * width + c] = total;
+        }
+    }
+    if (is_last(to.scratch, gridDim.x * gridDim.y)) {
+        add_rows(rows, gridDim.y, width, [&](unsigned c, float total) {
+            if (c < n_channels) {
+                to.bias[c] = to.accumulate ? to.bias[c] + total : total;
+            }
+        });
+    }
+}
+
+template <typename T, typename Y, int V, bool OVERLAP>
+static __global__ void __launch_bounds__(THREADS, 2) /* blocks a multiprocessor: all slices run at once */
+    tail_backward_kernel(struct dt_gpu_tail t, const uint32_t *ids, int n, const void *z, const float *bias, const void *dy,
+                         void *dz, struct dt_gpu_gradients to)
+{
+    const unsigned n_groups = (unsigned)t.linear.c / V, cell = OVERLAP ? 1 : (unsigned)t.pool_stride;
+    const unsigned n_columns = ((unsigned)t.linear.w + cell - 1) / cell;
+    const struct lanes lanes = lanes_of(n_groups);
+    const unsigned group = blockIdx.x * lanes.across + threadIdx.x % lanes.across, first = blockIdx.y * lanes.n + lanes.mine;
+    const size_t n_linear = (size_t)t.linear.h * t.linear.w * t.linear.c, n_pooled = (size_t)t.pooled.h * t.pooled.w * t.pooled.c;
+    struct walk at = {0, first, ((unsigned)t.linear.h + cell - 1) / cell * n_columns, gridDim.y * lanes.n};
+    at.sample = at.cell / at.n_cells;
+    at.cell %= at.n_cells;
+    float b[V] = {}, sum[V] = {};
+    const bool has_work = group < n_groups && lanes.mine < lanes.n;
+    if (has_work) {
+        load_bias<V>(bias, (int)group * V, b);
+    }
+    for (; has_work && at.sample < (size_t)n; go_on(&at)) {
+        const struct place place = {(int)(at.cell / n_columns), (int)(at.cell % n_columns), (int)group * V};
+        const struct tail_sample<T, Y> sample = {
+            at.sample, (const T *)z + at.sample *n_linear, (const Y *)dy + at.sample *n_pooled, (T *)dz + at.sample *n_linear
+        };
+        if (OVERLAP) {
+            element_backward<T, Y, V>(t, ids, sample, place, b, sum);
+        } else {
+            cell_backward<T, Y, V>(t, ids, sample, place, b, sum);
+        }
+    }
+    if (to.bias != NULL) {
+        add_bias_sums<V>(to, lanes, (unsigned)t.linear.c, sum);
     }
 }
 
@@ -282,22 +343,23 @@ static struct dt_gpu_tail normal_tail(const struct dt_gpu_tail *tail)
 }
 
 typedef void forward_kernel(struct dt_gpu_tail, const uint32_t *, int, unsigned, const void *, const float *, void *);
-typedef void backward_kernel(struct dt_gpu_tail, const uint32_t *, int, unsigned, const void *, const float *, const void *,
-                             void *);
+typedef void backward_kernel(struct dt_gpu_tail, const uint32_t *, int, const void *, const float *, const void *, void *,
+                             struct dt_gpu_gradients);
 
 /* A kernel's versions: [type][y_type][wide]. */
-#define WIDTHS(kernel, T, Y)                \
-    {                                       \
-        kernel<T, Y, 1>, kernel<T, Y, WIDE> \
+#define WIDTHS(kernel, T, Y, ...)                                         \
+    {                                                                     \
+        kernel<T, Y, 1, ##__VA_ARGS__>, kernel<T, Y, WIDE, ##__VA_ARGS__> \
     }
-#define VERSIONS(kernel)                                                                                                        \
-    {                                                                                                                           \
-        {WIDTHS(kernel, float, float), WIDTHS(kernel, float, bf16)}, {WIDTHS(kernel, bf16, float), WIDTHS(kernel, bf16, bf16)}, \
+#define VERSIONS(kernel, ...)                                                                        \
+    {                                                                                                \
+        {WIDTHS(kernel, float, float, ##__VA_ARGS__), WIDTHS(kernel, float, bf16, ##__VA_ARGS__)},   \
+            {WIDTHS(kernel, bf16, float, ##__VA_ARGS__), WIDTHS(kernel, bf16, bf16, ##__VA_ARGS__)}, \
     }
 
 static forward_kernel *const forward_versions[2][2][2] = VERSIONS(tail_forward_kernel);
-static backward_kernel *const backward_versions[2][2][2][2] = {VERSIONS(tail_backward_cells_kernel),
-                                                               VERSIONS(tail_backward_overlap_kernel)};
+static backward_kernel *const backward_versions[2][2][2][2] = {VERSIONS(tail_backward_kernel, false),
+                                                               VERSIONS(tail_backward_kernel, true)};
 
 cudaError_t dt_gpu_tail_forward(cudaStream_t stream, const struct dt_gpu_tail *tail, const uint32_t *ids, int n,
                                 enum dt_gpu_type type, const void *z, const float *bias, enum dt_gpu_type y_type, void *y)
@@ -312,9 +374,24 @@ cudaError_t dt_gpu_tail_forward(cudaStream_t stream, const struct dt_gpu_tail *t
                      t, ids, n, n_parts, z, bias, y);
 }
 
+/* As many as keep a GPU busy, of two cells a thread or more; fewer where there are many channels, for the sake of the scratch. */
+#define MAX_SLICES 256
+#define MAX_SCRATCH (1 << 20) /* floats */
+
+static unsigned most_slices(int n_channels)
+{
+    const unsigned n = MAX_SCRATCH / row_width((unsigned)n_channels);
+    return n < 1 ? 1 : n < MAX_SLICES ? n : MAX_SLICES;
+}
+
+size_t dt_gpu_tail_scratch(const struct dt_gpu_tail *tail)
+{
+    return N_COUNTS + (size_t)most_slices(tail->linear.c) * row_width((unsigned)tail->linear.c);
+}
+
 cudaError_t dt_gpu_tail_backward(cudaStream_t stream, const struct dt_gpu_tail *tail, const uint32_t *ids, int n,
                                  enum dt_gpu_type type, const void *z, const float *bias, enum dt_gpu_type dy_type, const void *dy,
-                                 void *dz)
+                                 void *dz, const struct dt_gpu_gradients *to)
 {
     if (n == 0) {
         return cudaSuccess;
@@ -322,9 +399,11 @@ cudaError_t dt_gpu_tail_backward(cudaStream_t stream, const struct dt_gpu_tail *
     const struct dt_gpu_tail t = normal_tail(tail);
     const bool wide = t.linear.c % WIDE == 0 && aligned(z) && aligned(bias) && aligned(dy) && aligned(dz);
     const bool overlap = t.pool_stride < t.pool_size;
-    const unsigned cell = overlap ? 1 : (unsigned)t.pool_stride;
-    const unsigned n_cells = ((unsigned)t.linear.h + cell - 1) / cell * (((unsigned)t.linear.w + cell - 1) / cell);
-    const unsigned n_parts = n_cells * ((unsigned)t.linear.c / (wide ? WIDE : 1));
-    return DT_LAUNCH(backward_versions[overlap][type][dy_type][wide], blocks_for_samples(n_parts, n), threads_for_samples(n_parts),
-                     0, stream, t, ids, n, n_parts, z, bias, dy, dz);
+    const size_t cell = overlap ? 1 : (size_t)t.pool_stride;
+    const size_t n_cells = ((size_t)t.linear.h + cell - 1) / cell * (((size_t)t.linear.w + cell - 1) / cell) * (size_t)n;
+    const unsigned n_groups = (unsigned)t.linear.c / (wide ? WIDE : 1), across = n_groups < THREADS ? n_groups : THREADS;
+    const size_t wanted = (n_cells + 2 * (THREADS / across) - 1) / (2 * (THREADS / across));
+    const unsigned most = most_slices(t.linear.c), slices = wanted < most ? (unsigned)wanted : most;
+    return DT_LAUNCH(backward_versions[overlap][type][dy_type][wide], dim3(blocks_for(n_groups, across), slices), THREADS, 0,
+                     stream, t, ids, n, z, bias, dy, dz, *to);
 }

@@ -24,6 +24,18 @@ extern dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 void fake_barrier(int line);
 
+/* Blocks run one after the other, so that what one has written the next can read. */
+static inline void __threadfence()
+{
+}
+
+static inline unsigned atomicInc(unsigned *count, unsigned last)
+{
+    const unsigned before = *count;
+    *count = before >= last ? 0 : before + 1;
+    return before;
+}
+
 /* cudaErrorInvalidConfiguration where no GPU could run it; `thread` is what each thread does. */
 cudaError_t fake_launch(const char *name, dim3 blocks, dim3 threads, size_t shared_bytes, cudaStream_t stream,
                         std::function<void()> thread);

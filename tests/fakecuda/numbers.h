@@ -120,6 +120,28 @@ static inline void numbers_close(struct device *d, enum dt_gpu_type type, size_t
     free(halves);
 }
 
+/* For struct dt_gpu_gradients: the numbers at its beginning, which are zero, must be so again at the end; the rest is of no matter.
+ */
+static inline struct device scratch_open(size_t n)
+{
+    enum { N_COUNTS = 64 };
+    float *zeros = calloc(n, sizeof *zeros);
+    CHECK(zeros != NULL && n >= N_COUNTS);
+    memset(zeros + N_COUNTS, 0xff, (n - N_COUNTS) * sizeof *zeros);
+    struct device d = device_open(zeros, n * sizeof *zeros, 0);
+    free(zeros);
+    return d;
+}
+
+static inline void scratch_close(struct device *d)
+{
+    float *after = malloc(d->n_bytes);
+    CHECK(after != NULL);
+    device_close(d, after);
+    CHECK(after[0] == 0);
+    free(after);
+}
+
 static inline float *floats(size_t n)
 {
     float *x = calloc(n + 1, sizeof *x);
