@@ -101,12 +101,21 @@ static enum dt_status advance(struct nccl *self, const char *name)
     }
 }
 
-/* While the backend's stream records a graph (step_graph.h), the end of the sum goes into the graph; else it is looked for. */
-static enum dt_status find_end(const struct nccl *self, const struct operation *operation, bool *done)
+/* Whether the backend's stream records a graph (step_graph.h). */
+static enum dt_status look_for_recording(const struct nccl *self, bool *recording)
 {
     enum cudaStreamCaptureStatus capture;
     DT_CUDA(cudaStreamIsCapturing(self->compute, &capture));
-    if (capture != cudaStreamCaptureStatusNone) {
+    *recording = capture != cudaStreamCaptureStatusNone;
+    return DT_OK;
+}
+
+/* The end of the sum goes into the graph that is recorded; without one it is looked for. */
+static enum dt_status find_end(const struct nccl *self, const struct operation *operation, bool *done)
+{
+    bool recording = false;
+    DT_TRY(look_for_recording(self, &recording));
+    if (recording) {
         DT_CUDA(cudaStreamWaitEvent(self->compute, operation->done, 0));
         *done = true;
         return DT_OK;
@@ -134,6 +143,28 @@ static enum dt_status progress(struct dt_request *request, bool *done)
     return DT_OK;
 }
 
+/* A dt_request.progress. */
+static enum dt_status issue(struct dt_request *request, bool *done)
+{
+    const struct operation *operation = request->handle;
+    DT_TRY(advance(operation->owner, request->name));
+    *done = operation->state == ISSUED;
+    return DT_OK;
+}
+
+/* A graph must not be accessed by two threads at once, and it is one of NCCL's that puts the sum into the graph: until it has,
+ * nothing else may go into it. If it never does, neither may the recording be ended. */
+static enum dt_status wait_until_issued(struct nccl *self, struct operation *operation)
+{
+    struct dt_request request;
+    dt_comm_request_begin(self->base.comm, operation->name, &request);
+    request.handle = operation;
+    request.progress = issue;
+    const enum dt_status status = dt_comm_wait(self->base.comm, &request);
+    self->cuda->lost = status != DT_OK;
+    return status;
+}
+
 static enum dt_status nccl_start(struct dt_allreduce *a, int slot, size_t begin, size_t end, const char *name,
                                  struct dt_request *request)
 {
@@ -152,7 +183,9 @@ static enum dt_status nccl_start(struct dt_allreduce *a, int slot, size_t begin,
     dt_comm_request_begin(a->comm, name, request);
     request->handle = operation;
     request->progress = progress;
-    return advance(self, name);
+    bool recording = false;
+    DT_TRY(look_for_recording(self, &recording));
+    return recording ? wait_until_issued(self, operation) : advance(self, name);
 }
 
 static bool nccl_sent(const struct dt_allreduce *a, struct dt_wire_sent *out)
@@ -164,12 +197,14 @@ static bool nccl_sent(const struct dt_allreduce *a, struct dt_wire_sent *out)
 struct farewell {
     ncclResult_t (*end)(ncclComm_t);
     ncclComm_t nccl;
+    int device;
     _Atomic bool over;
 };
 
 static void *say_farewell(void *context)
 {
     struct farewell *farewell = context;
+    cudaSetDevice(farewell->device); /* a new thread has the first one */
     farewell->end(farewell->nccl);
     atomic_store(&farewell->over, true);
     return NULL;
@@ -177,14 +212,14 @@ static void *say_farewell(void *context)
 
 /* Calls ncclCommDestroy or ncclCommAbort, which may never return while another rank hangs. False: it has not, and what it uses must
  * stay. */
-static bool leave(ncclComm_t nccl, ncclResult_t (*end)(ncclComm_t))
+static bool leave(const struct nccl *self, ncclResult_t (*end)(ncclComm_t))
 {
     struct farewell *farewell = malloc(sizeof *farewell);
     pthread_t thread;
     if (farewell == NULL) {
         return false;
     }
-    *farewell = (struct farewell){.end = end, .nccl = nccl};
+    *farewell = (struct farewell){.end = end, .nccl = self->nccl, .device = self->cuda->gpu.index};
     if (pthread_create(&thread, NULL, say_farewell, farewell) != 0) {
         free(farewell);
         return false;
@@ -237,8 +272,10 @@ static void destroy_events(struct nccl *self)
 
 static void end(struct nccl *self, bool in_peace)
 {
-    if (self->nccl != NULL && !leave(self->nccl, in_peace ? ncclCommDestroy : ncclCommAbort)) {
+    if (self->nccl != NULL && !leave(self, in_peace ? ncclCommDestroy : ncclCommAbort)) {
         self->cuda->lost = true;
+    }
+    if (self->cuda->lost) {
         return;
     }
     destroy_events(self);

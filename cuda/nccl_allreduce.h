@@ -2,8 +2,9 @@
  *
  * A sum begins when the work enqueued before it is done, on a stream of its own, so that later work overlaps with it; work enqueued
  * after the test or wait that found it done sees its result. Nothing waits on the GPU without a limit: NCCL's communicator is one
- * that does not block, and dist/ranks/comm.c polls it. While the backend's stream records a graph (cuda/step_graph.h), the wait
- * puts the sum's end into the graph instead of looking for it. */
+ * that does not block, and dist/ranks/comm.c polls it. While the backend's stream records a graph (cuda/step_graph.h), the start
+ * waits until NCCL has put the sum into the graph, and the wait puts the sum's end into the graph instead of looking for it; where
+ * one rank records, all must. */
 #ifndef DT_CUDA_NCCL_ALLREDUCE_H
 #define DT_CUDA_NCCL_ALLREDUCE_H
 

@@ -55,7 +55,7 @@ static void graph_close(struct dt_step_graph *g)
             cudaGraphExecDestroy(g->recordings[i].graph);
         }
     }
-    if (!drained(g->cuda->stream)) {
+    if (g->cuda->lost || !drained(g->cuda->stream)) {
         return; /* a collective waits for a rank that is gone; to free memory would be to wait, too */
     }
     if (g->done != NULL) {
@@ -129,12 +129,16 @@ static enum dt_status write_dot(cudaGraph_t graph)
     return DT_OK;
 }
 
-/* Has to be ended, however the step went. Other threads, NCCL's and cuDNN's, may do what they like in the meantime. */
+/* Has to be ended, however the step went, but for one that NCCL still writes to. Other threads, NCCL's and cuDNN's, may do what
+ * they like in the meantime. */
 static enum dt_status record(struct dt_step_graph *g, const struct dt_step_input *input, struct recording *recording)
 {
     cudaGraph_t graph = NULL;
     DT_CUDA(cudaStreamBeginCapture(g->cuda->stream, cudaStreamCaptureModeThreadLocal));
     enum dt_status s = enqueue_step(g, input);
+    if (g->cuda->lost) {
+        return s;
+    }
     const cudaError_t ended = cudaStreamEndCapture(g->cuda->stream, &graph);
     if (ended != cudaSuccess) {
         cudaGetLastError(); /* or a later check finds it */

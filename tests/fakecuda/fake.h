@@ -77,6 +77,11 @@ int fake_counted(const struct fake_work **out);
 }
 
 #include <functional>
+#include <thread>
+
+/* Only this thread may use the graph that is being recorded; whoever else does ends the test. At first it is the one that began the
+ * recording; an id that is no thread's: nobody, as another has it that has not begun. */
+void fake_give_graph(std::thread::id to);
 
 /* Puts work behind everything enqueued on the stream so far; or into its graph while it records. `name` for messages. Returns what
  * a launch returns: an error of earlier work is sticky. */

@@ -30,6 +30,7 @@ __attribute__((constructor)) static void read_environment()
         fake_nccl_options.init_fails = number("FAKE_NCCL_INIT_FAILS") != 0;
         fake_nccl_options.init_hangs = number("FAKE_NCCL_INIT_HANGS") != 0;
         fake_nccl_options.error_at = (int)number("FAKE_NCCL_ERROR_AT");
+        fake_nccl_options.launch_hangs_at = (int)number("FAKE_NCCL_LAUNCH_HANGS_AT");
         fake_nccl_options.hang_at = (int)number("FAKE_NCCL_HANG_AT");
     }
 }

@@ -23,7 +23,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
     if (recording) {
         fake_die("two streams begin to record; the double knows one recording at a time");
     }
-    recording = capture{stream, mode, ++n_captures, false, {}};
+    recording = capture{stream, mode, ++n_captures, false, std::this_thread::get_id(), {}};
     stream->capturing = true;
     return cudaSuccess;
 }
@@ -65,6 +65,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
     if (stream != recording->origin) {
         return spoil_capture(cudaErrorStreamCaptureUnmatched);
     }
+    need_graph(__func__);
     const cudaError_t code = recording->invalid ? cudaErrorStreamCaptureInvalidated
                              : all_joined()     ? cudaSuccess
                                                 : cudaErrorStreamCaptureUnjoined;

@@ -3,8 +3,9 @@
  *
  * Only communicators that do not block. The state of one is ncclInProgress for as long as the real library allows: for some looks
  * at it after every call, and until all ranks have come to the start, to the first collective (which connects them) and to the end.
- * Only then is a collective on its stream, and before then nothing else may be asked of the communicator. Ranks of one host that
- * share a GPU are refused. */
+ * Only then is a collective on its stream, put there by a thread that lives no longer, and before then nothing else may be asked of
+ * the communicator. If the stream records a graph, the graph is that thread's from the call on until a look finds the collective
+ * issued. Ranks of one host that share a GPU are refused. */
 #include "tests/fakecuda/fake_nccl.h"
 
 #include <nccl.h>
@@ -20,9 +21,10 @@
 #include <mutex>
 #include <set>
 #include <sys/mman.h>
+#include <thread>
 #include <unistd.h>
 
-#include "tests/fakecuda/fake.h"
+#include "tests/fakecuda/fake_runtime.h"
 
 struct fake_nccl_options fake_nccl_options;
 
@@ -33,6 +35,7 @@ constexpr size_t box_bytes = size_t(1) << 26; /* of addresses; memory is taken w
 constexpr int n_busy_looks = 3;
 
 struct collective {
+    bool is_recorded; /* part of a graph */
     bool is_broadcast;
     size_t count;
     ncclDataType_t type;
@@ -110,9 +113,10 @@ void reduce(void *into, const void *from, const collective &what)
 /* Lives on in the work that is on streams after it has been destroyed or aborted. */
 struct ncclComm : std::enable_shared_from_this<ncclComm> {
     struct fake_nccl_options options = fake_nccl_options;
-    int rank, size;
+    int rank, size, device;
     meeting *shared;
     uint64_t n_given = 0, n_done = 0; /* collectives */
+    int n_recorded = 0;               /* into graphs */
     bool finalized = false;
     std::atomic<bool> aborted{false};
     ncclResult_t state = ncclInProgress;
@@ -148,6 +152,15 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
         ready = std::move(is_ready);
         at_end = std::move(then);
         return state;
+    }
+
+    /* What the library's thread does with a collective, of which it starts one for each. */
+    void launch(const std::function<void()> &enqueue) const
+    {
+        std::thread([this, &enqueue] {
+            cudaSetDevice(device);
+            enqueue();
+        }).join();
     }
 
     void look()
@@ -207,6 +220,10 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
             return false;
         }
         for (int r = 0; r < size; r++) {
+            if (shared->ranks[r].what.is_recorded != what.is_recorded) {
+                fake_die("NCCL: collective %d is part of a graph on one of ranks %d and %d, and not on the other", int(n),
+                         std::min(rank, r), std::max(rank, r));
+            }
             if (!(shared->ranks[r].what == what)) {
                 fake_die("NCCL: collective %d is not the same on ranks %d and %d", int(n), rank, r);
             }
@@ -230,6 +247,9 @@ ncclComm_t need_live(ncclComm_t comm, const char *call)
     const std::lock_guard<std::mutex> guard(live_lock);
     if (live.count(comm) == 0) {
         fake_die("%s: no such communicator, or one that has ended", call);
+    }
+    if (comm->device != fake::current_device) {
+        fake_die("%s: in a thread whose device is %d, of a communicator on device %d", call, fake::current_device, comm->device);
     }
     return comm;
 }
@@ -255,11 +275,13 @@ void end(ncclComm_t comm)
 }
 
 /* As a node of a graph, which is one more collective each time that the graph runs. */
-ncclResult_t record(ncclComm_t comm, const char *call, const void *send, void *receive, const collective &what, cudaStream_t stream)
+ncclResult_t record(ncclComm_t comm, const char *call, const void *send, void *receive, collective what, cudaStream_t stream)
 {
+    what.is_recorded = true;
     if (comm->n_given == 0) {
         fake_die("%s: the first collective connects the ranks and allocates, which does not belong into a graph", call);
     }
+    comm->n_recorded++;
     auto work = [self = comm->shared_from_this(), n = uint64_t(0), what, send, receive, has_put = false]() mutable {
         if (n == 0) {
             n = ++self->n_given;
@@ -269,7 +291,16 @@ ncclResult_t record(ncclComm_t comm, const char *call, const void *send, void *r
         }
         return self->aborted || (self->state == ncclSuccess && self->progress(n, what, send, receive, has_put));
     };
-    return comm->begin([] { return true; }, [stream, call, work] { fake_enqueue_until(stream, call, work); });
+    const auto enqueue = [stream, call, work] {
+        fake_give_graph(std::this_thread::get_id());
+        fake_enqueue_until(stream, call, work);
+    };
+    fake_give_graph({});
+    return comm->begin([comm] { return comm->n_recorded != comm->options.launch_hangs_at; },
+                       [comm, enqueue, user = std::this_thread::get_id()] {
+                           comm->launch(enqueue);
+                           fake_give_graph(user);
+                       });
 }
 
 ncclResult_t start(ncclComm_t comm, const char *call, const void *send, void *receive, const collective &what, cudaStream_t stream)
@@ -298,7 +329,7 @@ ncclResult_t start(ncclComm_t comm, const char *call, const void *send, void *re
         return self->aborted || self->progress(n, what, send, receive, has_put);
     };
     return comm->begin([comm] { return comm->shared->n_connected == comm->size; },
-                       [stream, call, work] { fake_enqueue_until(stream, call, work); });
+                       [comm, stream, call, work] { comm->launch([&] { fake_enqueue_until(stream, call, work); }); });
 }
 
 /* NCCL takes ranks with unlike NCCL_HOSTID for ranks of unlike hosts. */
@@ -310,6 +341,7 @@ void say_where(ncclComm_t comm)
     if (cudaGetDevice(&mine.device) != cudaSuccess) {
         fake_die("ncclCommInitRankConfig: no current device");
     }
+    comm->device = mine.device;
 }
 
 meeting *open_meeting(const char *path)
@@ -387,13 +419,13 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state)
 ncclResult_t ncclAllReduce(const void *send, void *receive, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
                            cudaStream_t stream)
 {
-    return start(comm, "ncclAllReduce", send, receive, {false, count, type, op, 0}, stream);
+    return start(comm, "ncclAllReduce", send, receive, {false, false, count, type, op, 0}, stream);
 }
 
 ncclResult_t ncclBroadcast(const void *send, void *receive, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
                            cudaStream_t stream)
 {
-    return start(comm, "ncclBroadcast", send, receive, {true, count, type, ncclSum, root}, stream);
+    return start(comm, "ncclBroadcast", send, receive, {false, true, count, type, ncclSum, root}, stream);
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm)

@@ -12,6 +12,7 @@ struct fake_nccl_options {
     bool finalize_hangs; /* the end is never agreed on */
     int error_at;        /* NCCL loses a peer in the n-th collective, from 1 */
     int hang_at;         /* the n-th collective never ends, on this rank */
+    int launch_hangs_at; /* the n-th collective of a graph that is recorded never gets into it */
 };
 
 #ifdef __cplusplus

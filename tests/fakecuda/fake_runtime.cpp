@@ -17,7 +17,7 @@ const int fake_is_double = 1;
 namespace fake {
 
 struct fake_counts counts;
-int current_device;
+thread_local int current_device;
 cudaError_t last_error;
 cudaError_t sticky_error;
 const char *running;
@@ -249,14 +249,18 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
     return cudaSuccess;
 }
 
+/* Also where the context is lost: it is the thread's. */
 cudaError_t cudaSetDevice(int device)
 {
-    ENTER();
+    const cudaError_t entered = enter(__func__);
+    if (entered != sticky_error) {
+        return fail(entered);
+    }
     if (device < 0 || device >= n_devices()) {
         return fail(cudaErrorInvalidDevice);
     }
     current_device = device;
-    return cudaSuccess;
+    return fail(entered);
 }
 
 cudaError_t cudaGetDevice(int *device)

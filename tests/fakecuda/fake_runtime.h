@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/fakecuda/fake.h"
@@ -20,10 +21,10 @@ namespace fake {
 /* ---- fake_runtime.cpp: errors and devices ---- */
 
 extern struct fake_counts counts;
-extern int current_device;
-extern cudaError_t last_error;   /* what cudaGetLastError takes */
-extern cudaError_t sticky_error; /* the context is lost: no call works any more */
-extern const char *running;      /* the work that runs now, else NULL */
+extern thread_local int current_device; /* 0 in a new thread, whatever the others have chosen */
+extern cudaError_t last_error;          /* what cudaGetLastError takes */
+extern cudaError_t sticky_error;        /* the context is lost: no call works any more */
+extern const char *running;             /* the work that runs now, else NULL */
 
 cudaError_t fail(cudaError_t code);
 size_t device_bytes();
@@ -90,6 +91,7 @@ struct capture {
     cudaStreamCaptureMode mode;
     long serial;
     bool invalid;
+    std::thread::id user; /* fake_give_graph */
     std::vector<node> nodes;
 };
 
@@ -98,6 +100,7 @@ extern std::vector<std::unique_ptr<CUstream_st>> streams; /* also destroyed ones
 
 void need_stream(cudaStream_t stream, const char *call);
 bool perform(const piece &piece);
+void need_graph(const char *call); /* the calling thread may use the graph that is being recorded */
 cudaError_t wait_stream(cudaStream_t stream);
 cudaError_t wait_device(int device);
 cudaError_t spoil_capture(cudaError_t code);

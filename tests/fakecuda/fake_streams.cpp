@@ -105,12 +105,20 @@ cudaError_t wait_device(int device)
     return fail(sticky_error);
 }
 
+void need_graph(const char *call)
+{
+    if (recording->user != std::this_thread::get_id()) {
+        fake_die("%s: two threads use one graph at once: the other one's library has not said that it is done with it", call);
+    }
+}
+
 cudaError_t push(cudaStream_t stream, piece piece)
 {
     if (!stream->capturing) {
         stream->queue.push_back(std::move(piece));
         return cudaSuccess;
     }
+    need_graph(piece.name.c_str());
     if (recording->invalid) {
         return fail(cudaErrorStreamCaptureInvalidated);
     }
@@ -136,6 +144,11 @@ cudaError_t refuse_in_capture()
 } // namespace fake
 
 using namespace fake;
+
+void fake_give_graph(std::thread::id to)
+{
+    recording->user = to;
+}
 
 int fake_is_capturing(cudaStream_t stream)
 {
@@ -277,6 +290,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
         return fail(cudaErrorInvalidResourceHandle);
     }
     if (stream->capturing) {
+        need_graph(__func__);
         event->recorded = nullptr;
         event->capture_serial = recording->serial;
         event->tail = stream->tail;
@@ -299,6 +313,7 @@ static cudaError_t wait_captured(cudaStream_t stream, cudaEvent_t event)
     if (!recording || recording->serial != event->capture_serial) {
         return fail(cudaErrorCapturedEvent);
     }
+    need_graph("cudaStreamWaitEvent");
     stream->capturing = true;
     stream->tail.insert(stream->tail.end(), event->tail.begin(), event->tail.end());
     return recording->invalid ? fail(cudaErrorStreamCaptureInvalidated) : cudaSuccess;

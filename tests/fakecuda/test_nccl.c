@@ -82,6 +82,44 @@ static void test_buckets(struct dt_allreduce *nccl)
     }
 }
 
+static cudaGraphExec_t end_recording(void)
+{
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    CHECK_CUDA(cudaStreamEndCapture(compute, &graph));
+    CHECK_CUDA(cudaGraphInstantiate(&exec, graph, cudaGraphInstantiateFlagUseNodePriority));
+    CHECK_CUDA(cudaGraphDestroy(graph));
+    return exec;
+}
+
+/* Sums in a graph, with other work recorded right behind the start of each: NCCL's thread has then left the graph. */
+static void test_recorded(struct dt_allreduce *nccl)
+{
+    enum { N = 3, N_LAUNCHES = 2 };
+    struct dt_comm *comm = nccl->comm;
+    struct dt_request requests[N];
+    float host[2 * N] = {1, 2, 3, 4, 5, 6};
+    put(nccl->part, host, sizeof host);
+    CHECK_CUDA(cudaStreamBeginCapture(compute, cudaStreamCaptureModeThreadLocal));
+    for (size_t k = 0; k < N; k++) {
+        CHECK_OK(dt_allreduce_start(nccl, (int)k, k, k + 1, "recorded", &requests[k]));
+        CHECK_CUDA(cudaMemsetAsync(nccl->part + N + k, 0, sizeof(float), compute));
+    }
+    for (size_t k = 0; k < N; k++) {
+        CHECK_OK(dt_comm_wait(comm, &requests[k]));
+    }
+    cudaGraphExec_t exec = end_recording();
+    for (int i = 0; i < N_LAUNCHES; i++) {
+        CHECK_CUDA(cudaGraphLaunch(exec, compute));
+    }
+    get(host, nccl->total, sizeof host);
+    for (int k = 0; k < N; k++) {
+        CHECK_NEAR(host[k], (k + 1) * comm->size * comm->size, 0);
+        CHECK_NEAR(host[N + k], 0, 0);
+    }
+    CHECK_CUDA(cudaGraphExecDestroy(exec));
+}
+
 static void test_refused(struct dt_allreduce *nccl)
 {
     static struct dt_request requests[N_SLOTS + 1];
@@ -252,6 +290,29 @@ static void test_hang_of_one(struct dt_comm *comm)
     end_fault(comm, usual_timeout_s, "after the hang of one");
 }
 
+/* NCCL never gets the second recorded sum into the graph: whoever waits for it says so, keeps its hands off the graph, and goes on
+ * to its end. */
+static void test_launch_hangs(struct dt_comm *comm)
+{
+    struct dt_request requests[2];
+    const double usual_timeout_s = comm->timeout_s;
+    fake_nccl_options.launch_hangs_at = 2;
+    struct dt_allreduce *nccl = open_nccl(comm);
+    CHECK_OK(dt_allreduce_start(nccl, 0, 0, 1, "connecting", &requests[0]));
+    CHECK_OK(dt_comm_wait(comm, &requests[0]));
+    CHECK_CUDA(cudaStreamBeginCapture(compute, cudaStreamCaptureModeThreadLocal));
+    CHECK_OK(dt_allreduce_start(nccl, 0, 0, 1, "recorded", &requests[0]));
+    comm->timeout_s = 0.5;
+    CHECK_STATUS(dt_allreduce_start(nccl, 1, 1, 2, "never recorded", &requests[1]), DT_STALLED);
+    CHECK_HAS(dt_error_text(), "never recorded stalled for ");
+    CHECK(cuda.lost);
+    dt_error_clear();
+    dt_allreduce_close(nccl);
+    fake_opened("NCCL communicator"); /* that is closed */
+    expect_kept();
+    end_fault(comm, usual_timeout_s, "after the launch");
+}
+
 static void test_finalize_hangs(struct dt_comm *comm)
 {
     fake_nccl_options.finalize_hangs = comm->rank == 0;
@@ -266,11 +327,13 @@ int main(void)
     fake_options.n_devices = world.size; /* NCCL wants one for each rank */
     CHECK_CUDA(cudaSetDevice(world.rank));
     CHECK_CUDA(cudaStreamCreateWithFlags(&compute, cudaStreamNonBlocking));
+    cuda.gpu.index = world.rank;
     cuda.base.ops = &dt_cuda_backend;
     cuda.stream = compute;
     struct dt_allreduce *nccl = open_nccl(world.comm);
     test_buckets(nccl);
     test_buckets(nccl);
+    test_recorded(nccl);
     test_refused(nccl);
     if (world.size > 1) {
         test_late_rank(nccl);
@@ -286,8 +349,10 @@ int main(void)
     }
     test_finalize_hangs(world.comm);
     test_init_hangs(world.comm, true);
-    test_hang(world.comm, true); /* last: waiting for the whole device takes for ever now */
-    CHECK_CUDA(cudaStreamDestroy(compute));
+    test_hang(world.comm, true); /* from here on waiting for the whole device takes for ever */
+    cuda.lost = false;
+    test_launch_hangs(world.comm); /* last: a recording that nobody ends */
+    fake_closed("stream");
     free(cuda.memory.pieces);
     dt_world_exit(&world, DT_OK, true);
 }

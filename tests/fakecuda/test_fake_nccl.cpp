@@ -1,0 +1,194 @@
+/* As test_fake_runtime.cpp: the rules of NCCL that one host can break on its own, and those that it takes two ranks to break. */
+#include <nccl.h>
+
+#include "tests/fakecuda/fake_nccl.h"
+#include "tests/fakecuda/trace.h"
+
+static void settle(ncclComm_t comm)
+{
+    ncclResult_t state = ncclInProgress;
+    while (state == ncclInProgress) {
+        CHECK_INT(ncclCommGetAsyncError(comm, &state), ncclSuccess);
+    }
+    CHECK_INT(state, ncclSuccess);
+}
+
+static ncclComm_t open_comm(int rank, int size, ncclUniqueId id)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    ncclComm_t comm;
+    CHECK_INT(ncclCommInitRankConfig(&comm, size, id, rank, &config), ncclInProgress);
+    settle(comm);
+    return comm;
+}
+
+static void close_comm(ncclComm_t comm)
+{
+    ncclCommFinalize(comm);
+    settle(comm);
+    CHECK_INT(ncclCommDestroy(comm), ncclSuccess);
+}
+
+struct rank {
+    ncclComm_t comm;
+    cudaStream_t stream;
+    float *x;
+};
+
+static void start_sum(const struct rank *self)
+{
+    CHECK_INT(ncclAllReduce(self->x, self->x, n_elems, ncclFloat32, ncclSum, self->comm, self->stream), ncclInProgress);
+}
+
+static void add(const struct rank *self)
+{
+    start_sum(self);
+    settle(self->comm);
+}
+
+/* With its first sum, which connects, behind it. */
+static struct rank open_rank(int rank, int size, ncclUniqueId id)
+{
+    const struct rank self = {open_comm(rank, size, id), new_stream(), device_floats()};
+    OK(set(self.stream, self.x, 1));
+    add(&self);
+    OK(cudaStreamSynchronize(self.stream));
+    return self;
+}
+
+static struct rank only_rank(void)
+{
+    ncclUniqueId id;
+    CHECK_INT(ncclGetUniqueId(&id), ncclSuccess);
+    return open_rank(0, 1, id);
+}
+
+static void close_rank(const struct rank *self)
+{
+    close_comm(self->comm);
+    OK(cudaStreamDestroy(self->stream));
+    OK(cudaFree(self->x));
+}
+
+static void launch_and_destroy(cudaGraphExec_t exec, cudaStream_t stream)
+{
+    OK(cudaGraphLaunch(exec, stream));
+    OK(cudaStreamSynchronize(stream));
+    OK(cudaGraphExecDestroy(exec));
+}
+
+static cudaGraphExec_t end_recording(cudaStream_t stream)
+{
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    OK(cudaStreamEndCapture(stream, &graph));
+    OK(cudaGraphInstantiate(&exec, graph, 0));
+    OK(cudaGraphDestroy(graph));
+    return exec;
+}
+
+static struct rank recording_rank(void)
+{
+    const struct rank self = only_rank();
+    OK(cudaStreamBeginCapture(self.stream, cudaStreamCaptureModeThreadLocal));
+    return self;
+}
+
+static void a_sum_that_is_driven_until_it_is_issued(void)
+{
+    const struct rank self = recording_rank();
+    add(&self);
+    OK(append(self.stream, self.x, 2));
+    launch_and_destroy(end_recording(self.stream), self.stream);
+    CHECK_NEAR(first_of(self.stream, self.x), 12, 0);
+    close_rank(&self);
+}
+
+static void work_while_a_thread_of_nccl_records(void)
+{
+    const struct rank self = recording_rank();
+    start_sum(&self);
+    append(self.stream, self.x, 2);
+}
+
+static void an_event_while_a_thread_of_nccl_records(void)
+{
+    const struct rank self = recording_rank();
+    start_sum(&self);
+    cudaEventRecord(new_event(), self.stream);
+}
+
+static void a_recording_that_ends_while_a_thread_of_nccl_records(void)
+{
+    const struct rank self = recording_rank();
+    start_sum(&self);
+    end_recording(self.stream);
+}
+
+static void ended_in_a_thread_that_has_not_chosen_its_device(void)
+{
+    fake_options.n_devices = 2;
+    OK(cudaSetDevice(1));
+    const struct rank self = only_rank();
+    std::thread([&self] { ncclCommAbort(self.comm); }).join();
+}
+
+static void ended_in_a_thread_that_has(void)
+{
+    fake_options.n_devices = 2;
+    OK(cudaSetDevice(1));
+    const struct rank self = only_rank();
+    std::thread([&self] {
+        OK(cudaSetDevice(1));
+        CHECK_INT(ncclCommAbort(self.comm), ncclSuccess);
+    }).join();
+    OK(cudaStreamDestroy(self.stream));
+    OK(cudaFree(self.x));
+}
+
+/* Two ranks, of which rank r records its second sum or not. */
+static void two_ranks(bool first_records, bool second_records)
+{
+    ncclUniqueId id;
+    CHECK_INT(ncclGetUniqueId(&id), ncclSuccess);
+    fake_options.n_devices = 2;
+    const int parent = getpid(), rank = fork() == 0;
+    OK(cudaSetDevice(rank));
+    const struct rank self = open_rank(rank, 2, id);
+    if (rank == 0 ? first_records : second_records) {
+        OK(cudaStreamBeginCapture(self.stream, cudaStreamCaptureModeThreadLocal));
+        add(&self);
+        launch_and_destroy(end_recording(self.stream), self.stream);
+    } else {
+        add(&self);
+        OK(cudaStreamSynchronize(self.stream));
+    }
+    CHECK_NEAR(first_of(self.stream, self.x), 4, 0);
+    close_rank(&self);
+    int status = 0;
+    CHECK(getpid() != parent || (wait(&status) > 0 && status == 0));
+}
+
+static void both_ranks_record(void)
+{
+    two_ranks(true, true);
+}
+
+static void one_rank_records(void)
+{
+    two_ranks(true, false);
+}
+
+int main(void)
+{
+    WORKS(a_sum_that_is_driven_until_it_is_issued);
+    ENDS(work_while_a_thread_of_nccl_records, "append: two threads use one graph at once");
+    ENDS(an_event_while_a_thread_of_nccl_records, "cudaEventRecord: two threads use one graph at once");
+    ENDS(a_recording_that_ends_while_a_thread_of_nccl_records, "cudaStreamEndCapture: two threads use one graph at once");
+    ENDS(ended_in_a_thread_that_has_not_chosen_its_device, "in a thread whose device is 0, of a communicator on device 1");
+    WORKS(ended_in_a_thread_that_has);
+    WORKS(both_ranks_record);
+    ENDS(one_rank_records, "NCCL: collective 2 is part of a graph on one of ranks 0 and 1, and not on the other");
+    return 0;
+}
