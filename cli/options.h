@@ -12,7 +12,7 @@ enum takes { TAKES_NOTHING, TAKES_VALUE, TAKES_OPTIONAL_VALUE };
 #define ON_SUMS ON(BENCH_ALLREDUCE)
 #define ON_ALL 0xFFFFFFFFu
 #define ON_LESSON(constant, ...) | (1u << constant)
-#define ON_PAGES ((0u DT_LESSON_LIST(ON_LESSON)) & ~ON(LAB_REDUCE))
+#define ON_PAGES (0u DT_LESSON_LIST(ON_LESSON))
 
 /* X(constant, name, letter or 0, value, takes, commands, meaning). Those of `bench allreduce` are called as nccl-tests call them.
  */

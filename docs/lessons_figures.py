@@ -17,6 +17,7 @@ LESSONS = (  # name, ranks or 0 for no launcher, arguments, which pictures of th
     ("batch", 0, "batch", (0, 1), False),
     ("server", 4, "server", (0, 3, 4, 5), False),
     ("compression", 4, "compression", (0,), False),
+    ("stragglers", 4, "stragglers", (0, 2, 3, 4), False),
     ("model-parallel", 0, "model-parallel --config configs/mnist.json", (0, 1, 2, 3), True),
     ("pipeline", 0, "pipeline", (0, 1, 2), True),
     ("allreduce", 0, "allreduce", (4,), True),

@@ -144,6 +144,9 @@ page() { # page ALGORITHM RANKS ROUNDS ARROWS
   lab 0 allreduce --algorithm "$1" --ranks "$2" --html page.html
   check "the page of $1 over $2 ranks is wrong" python3 page.py page.html "$3" "$4"
 }
+lab 0 reduce --html page.html
+check 'the page of reduce is wrong' python3 page.py page.html 6 8
+check 'the page of reduce has no sum' grep -q 'Reduce is done: the sum is on the root, 15 on A\.' page.html
 page ring 4 6 24
 page ring 16 30 480
 page tree 5 6 8

@@ -22,7 +22,9 @@ LESSONS = (  # ranks, or 0 for no launcher; arguments; what the page's text must
     (0, "model-parallel --config configs/mnist.json", (PASS, "126,877,696 bytes", "380,694,528 bytes", "28,797,168 bytes")),
     (4, "server", (PASS, "47.1 kB", "94.2 kB")),
     (4, "compression", (PASS, "94,272", "1,896")),
+    (4, "stragglers", (PASS, "Stale gradients", "32.3", "39.7")),
     (0, "pipeline", (PASS, "33 units of time, 27.3 %", "4 3 2 1")),
+    (0, "reduce", ("15 on A", "15 15 15 15 15", "E sends 5 to A, who adds it")),
     (0, "allreduce", ("all ranks have the same: yes", "it is the exact sum: yes", "by the formula 24: equal")),
 )
 WIDTHS = (390, 1440)

@@ -76,6 +76,14 @@ check 'compression: not the bytes of the formulas' \
 wrong 4 compression
 refused 78 'lab compression: it takes 4 ranks, not 2 (mpirun -np 4 dtrain lab compression)' 2 compression
 
+right 4 stragglers
+check 'stragglers: not three ranks that wait, in two ways' test "$(grep -cE '^  rank [0-3] +(5[0-9]|[6-9][0-9]|[0-9]{3,})\.[0-9] +#' out)" -ge 8
+check 'stragglers: no staleness' grep -q '^staleness of gradients, in steps: mean ' out
+check 'stragglers: not the latest of n ranks' \
+  test "$(awk '/^ +[0-9]+ +[0-9.]+ +[0-9.]+( +[0-9.]+ +[0-9.]+)?$/ {print $1, $2}' out | xargs)" = '1 20.0 2 26.8 3 30.2 4 32.3 16 38.1 64 39.7'
+wrong 4 stragglers
+refused 78 'lab stragglers: it takes 4 ranks, not 1 (mpirun -np 4 dtrain lab stragglers)' 0 stragglers
+
 for n in 2 3 8; do
   right 0 shards --ranks "$n"
 done
@@ -109,4 +117,21 @@ check 'pipeline: not the grid of 1f1b' grep -qF 'stage 2  ..12..<13<24<35<46<57<
 check 'pipeline: not what 1f1b holds' grep -qE '^1f1b .* 4 3 2 1$' out
 wrong 0 pipeline
 refused 64 "--ranks: expected a whole number 2..8, got '1'" 0 pipeline --ranks 1
+
+# The course has every lesson, and what its last table names is there.
+course=$(cd "$tests/.." && pwd)/docs/lessons.md
+"$DTRAIN" help >help
+"$DTRAIN" --help-config >keys
+for name in $(sed -nE 's/^ +lab ([a-z-]+) .*/\1/p' help); do
+  check "lessons.md: no lab $name" grep -qE "dtrain lab $name\b" "$course"
+done
+sed '1,/^| there | here |$/d' "$course" | cut -d'|' -f3 | grep -o '`[^`]*`' | tr -d '`' >named
+check 'lessons.md: no table of what lectures name' test "$(wc -l <named)" -gt 30
+while read -r name; do
+  case $name in
+  lab\ * | bench\ *) check "lessons.md: no command $name" grep -qE "^ +${name%% --*} " help ;;
+  *.*_* | train.* | data.* | distributed.*) check "lessons.md: no key $name" grep -qE "^${name//./\\.}[. ]" keys ;;
+  scripts/* | configs/*) check "lessons.md: no file $name" test -e "$(dirname "$course")/../$name" ;;
+  esac
+done <named
 finish

@@ -1,12 +1,13 @@
 /* dtrain, but rank 1 of a ring replaces in the second round what it should add, steps are a hundredth too long, and a batch has its
  * first sample twice; a block has a few operations more; a pipeline of 1f1b keeps all, as gpipe's; error
- * feedback keeps a little too much. */
+ * feedback keeps a little too much; late ranks are half as late. */
 #include "data/shard.h"
 #include "dist/allreduce/algorithm.h"
 #include "dist/compression/error_feedback.h"
 #include "dist/strategy/pipeline_schedule.h"
 #include "dist/strategy/strategy.h"
 #include "model/block.h"
+#include "train/inject.h"
 
 int __real_dt_ring_round(int rank, int size, size_t n_elems, int round, struct dt_move *moves);
 int __wrap_dt_ring_round(int rank, int size, size_t n_elems, int round, struct dt_move *moves);
@@ -69,4 +70,12 @@ void __wrap_dt_error_feedback_encode(struct dt_error_feedback *feedback, size_t 
     if (feedback->left != NULL) {
         feedback->left[begin] += 0.25f;
     }
+}
+
+unsigned __real_dt_fault_delay_ms(const struct dt_fault *fault, uint64_t seed, int rank, uint64_t step);
+unsigned __wrap_dt_fault_delay_ms(const struct dt_fault *fault, uint64_t seed, int rank, uint64_t step);
+
+unsigned __wrap_dt_fault_delay_ms(const struct dt_fault *fault, uint64_t seed, int rank, uint64_t step)
+{
+    return __real_dt_fault_delay_ms(fault, seed, rank, step) / 2;
 }

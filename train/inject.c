@@ -256,18 +256,25 @@ enum dt_status dt_inject_open(struct dt_trainer *t, const struct dt_faults *faul
 
 /* ---- what it does */
 
-static bool is_now(const struct dt_trainer *t, const struct dt_fault *fault, uint64_t first, uint64_t last)
+static bool is_now(const struct dt_fault *fault, int rank, uint64_t first, uint64_t last)
 {
-    return (fault->rank == DT_FAULT_EVERY_RANK || fault->rank == t->world->rank) && fault->first_step <= last &&
-           first <= fault->last_step;
+    return (fault->rank == DT_FAULT_EVERY_RANK || fault->rank == rank) && fault->first_step <= last && first <= fault->last_step;
 }
 
 /* 0 to ms. */
-static unsigned draw_ms(const struct dt_trainer *t, unsigned ms, uint64_t step)
+static unsigned draw_ms(unsigned ms, uint64_t seed, int rank, uint64_t step)
 {
-    const struct dt_rng4 words =
-        dt_rng_words((uint64_t)t->config.seed, DT_RNG_JITTER, 0, (uint32_t)(step >> 32), (uint32_t)step, (uint32_t)t->world->rank);
+    const struct dt_rng4 words = dt_rng_words(seed, DT_RNG_JITTER, 0, (uint32_t)(step >> 32), (uint32_t)step, (uint32_t)rank);
     return (unsigned)(dt_rng_uniform(words.v[0]) * (float)(ms + 1));
+}
+
+unsigned dt_fault_delay_ms(const struct dt_fault *fault, uint64_t seed, int rank, uint64_t step)
+{
+    if (!is_now(fault, rank, step, step)) {
+        return 0;
+    }
+    const unsigned jitter = fault->kind == DT_FAULT_JITTER ? draw_ms(fault->ms, seed, rank, step) : 0;
+    return fault->kind == DT_FAULT_SLOW ? fault->ms : jitter;
 }
 
 /* On the wire between all ranks, and on that between hosts. */
@@ -283,10 +290,8 @@ static void begin_fault(struct dt_trainer *t, const struct dt_fault *fault, uint
 {
     switch (fault->kind) {
     case DT_FAULT_SLOW:
-        dt_sleep_ms(fault->ms);
-        break;
     case DT_FAULT_JITTER:
-        dt_sleep_ms(draw_ms(t, fault->ms, step));
+        dt_sleep_ms(dt_fault_delay_ms(fault, (uint64_t)t->config.seed, t->world->rank, step));
         break;
     case DT_FAULT_KILL:
         raise(SIGKILL);
@@ -309,7 +314,7 @@ void dt_inject_begin(struct dt_trainer *t, uint64_t step)
 {
     t->poisoned = false;
     for (int i = 0; i < t->faults->n; i++) {
-        if (is_now(t, &t->faults->faults[i], step, step)) {
+        if (is_now(&t->faults->faults[i], t->world->rank, step, step)) {
             begin_fault(t, &t->faults->faults[i], step);
         }
     }
@@ -335,7 +340,7 @@ enum dt_status dt_inject_end(struct dt_trainer *t, uint64_t first, uint64_t last
 {
     for (int i = 0; i < t->faults->n; i++) {
         const struct dt_fault *fault = &t->faults->faults[i];
-        if (fault->kind == DT_FAULT_FLIP && is_now(t, fault, first, last)) {
+        if (fault->kind == DT_FAULT_FLIP && is_now(fault, t->world->rank, first, last)) {
             DT_TRY(flip(t, fault->tensor));
         }
     }

@@ -49,6 +49,9 @@ struct dt_trainer;
  * steps on its own. */
 enum dt_status dt_inject_open(struct dt_trainer *trainer, const struct dt_faults *faults);
 
+/* Milliseconds by which a "slow" or "jitter" delays this rank before this step; 0 where it does not, and of all other faults. */
+unsigned dt_fault_delay_ms(const struct dt_fault *fault, uint64_t seed, int rank, uint64_t step);
+
 /* ---- for the steps of a trainer that has faults */
 
 /* Before this rank's part of a step. */

@@ -170,7 +170,7 @@ static void print_head(const struct dt_lesson *lesson)
 
 static enum dt_status show(const struct options *o, const struct dt_replay *replay, const char *html)
 {
-    const struct dt_lesson lesson = {.replay = replay};
+    const struct dt_lesson lesson = {.replay = replay, .sets = replay};
     struct dt_lab_proof proof;
     struct dt_lab_row rows[DT_N_ALGORITHMS];
     DT_TRY(open_proof(o->algorithm, replay->size, replay->n_elems, &proof));
@@ -198,6 +198,8 @@ enum dt_status dt_lab_allreduce(const struct dt_args *args)
 
 /* ---- lab reduce */
 
+#define N_COUNTING 5
+
 static float counting(int rank, size_t i)
 {
     (void)i;
@@ -217,25 +219,42 @@ static int end_of_reduce(const struct dt_replay *p)
     return end;
 }
 
-enum dt_status dt_lab_reduce(const struct dt_args *args)
+static void print_reduce(const struct dt_lesson *lesson, int n_reduce)
 {
-    (void)args;
-    struct dt_replay replay;
-    DT_TRY(dt_replay_open(dt_algorithm_find("tree"), 5, 1, counting, &replay));
-    const struct dt_lesson lesson = {.replay = &replay, .numbers = true};
-    const int middle = end_of_reduce(&replay);
-    printf("[1, 2, 3, 4, 5] on five ranks, A to E, which a %s adds up\n\nat first\n", replay.algorithm->name);
-    dt_lab_print_state(stdout, &lesson, 0);
-    dt_lab_print_rounds(stdout, &lesson, 0, middle);
-    printf("\nReduce: the sum is on the root, %g on A\n", (double)*dt_replay_state(&replay, middle, 0));
-    dt_lab_print_rounds(stdout, &lesson, middle, replay.n_rounds);
+    const struct dt_replay *p = lesson->replay;
+    printf("[1, 2, 3, 4, 5] on five ranks, A to E, which a %s adds up\n\nat first\n", p->algorithm->name);
+    dt_lab_print_state(stdout, lesson, 0);
+    dt_lab_print_rounds(stdout, lesson, 0, n_reduce);
+    printf("\nReduce: the sum is on the root, %g on A\n", (double)*dt_replay_state(p, n_reduce, 0));
+    dt_lab_print_rounds(stdout, lesson, n_reduce, p->n_rounds);
     printf("\nAllreduce: the sum is everywhere,");
-    for (int rank = 0; rank < replay.size; rank++) {
-        printf(" %g", (double)replay.data[rank][0]);
+    for (int rank = 0; rank < p->size; rank++) {
+        printf(" %g", (double)p->data[rank][0]);
     }
     printf("\n");
-    const struct dt_lab_proof proof = prove(&replay, counting);
-    const enum dt_status s = verdict(&replay, &proof);
+}
+
+static enum dt_status show_reduce(const struct dt_replay *replay, const struct dt_replay *sets, const char *html)
+{
+    const struct dt_lesson lesson = {.replay = replay, .numbers = true, .sets = sets};
+    const struct dt_lab_proof proof = prove(replay, counting);
+    print_reduce(&lesson, end_of_reduce(replay));
+    if (html != NULL) {
+        DT_TRY(dt_lab_reduce_page(html, &lesson, end_of_reduce(replay)));
+    }
+    return verdict(replay, &proof);
+}
+
+enum dt_status dt_lab_reduce(const struct dt_args *args)
+{
+    const struct dt_algorithm *tree = dt_algorithm_find("tree");
+    struct dt_replay replay, sets;
+    enum dt_status s;
+    DT_TRY(dt_replay_open(tree, N_COUNTING, 1, counting, &replay));
+    DT_TRY_GOTO(s, dt_replay_open(tree, N_COUNTING, 1, mark, &sets), close_replay);
+    s = show_reduce(&replay, &sets, args->html);
+    dt_replay_close(&sets);
+close_replay:
     dt_replay_close(&replay);
     return s;
 }

@@ -4,7 +4,7 @@
  *   replay.c             runs a schedule and keeps what happened in each round
  *   allreduce_text.c     names for ranks and pieces; the rounds as text
  *   allreduce_picture.c  a round as SVG
- *   allreduce_page.c     the page with all of them
+ *   allreduce_page.c     the pages with all of them
  *
  * Everything that is told and drawn comes from the schedule's moves: a new algorithm needs no change here. */
 #ifndef DT_CLI_COMMANDS_LAB_ALLREDUCE_H
@@ -20,7 +20,8 @@
 /* A replay, and what its numbers mean. */
 struct dt_lesson {
     const struct dt_replay *replay;
-    bool numbers; /* they are numbers; else sets of ranks: bit r of a piece says that rank r's is in the sum */
+    bool numbers;                 /* they are numbers; else sets of ranks: bit r of a piece says that rank r's is in the sum */
+    const struct dt_replay *sets; /* for pictures: the same moves with sets; may be `replay` */
 };
 
 /* Whether the sum is the same on every rank, and exact; what was sent, and what the formula says. */
@@ -52,8 +53,9 @@ void dt_lab_picture(FILE *out, const struct dt_lesson *lesson, int n_rounds);
 /* What the simulated times stand for, as text and page say it. */
 #define DT_LAB_COSTS "10 us a message, 10 Gbit/s, 1 ns an addition, a rank a host"
 
-/* A page of its own: nothing in it comes from anywhere else. */
+/* Pages of their own: nothing in them comes from anywhere else. n_reduce: rounds after which the root has the sum. */
 enum dt_status dt_lab_page(const char *path, const struct dt_lesson *lesson, const struct dt_lab_proof *proof,
                            const struct dt_lab_row *rows, int n_rows);
+enum dt_status dt_lab_reduce_page(const char *path, const struct dt_lesson *lesson, int n_reduce);
 
 #endif

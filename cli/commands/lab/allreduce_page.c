@@ -25,6 +25,10 @@ static const char style[] =
     ".key{display:flex;flex-wrap:wrap;gap:.3rem 1.1rem;color:var(--soft);font-size:.93rem}"
     ".key svg{display:inline-block;width:.8em;height:.8em;margin-right:.35em}\n";
 
+/* On a telephone, large ones: they have room. */
+static const char style_of_numbers[] = "@media(max-width:600px){.round text{font-size:24px}text.piece{transform:translateY(8px)}"
+                                       "text.what{transform:translateY(4px)}}\n";
+
 static const char script[] =
     "const rounds=[...document.querySelectorAll('.round')],nav=document.querySelector('nav'),[back,next,play]=nav.children,"
     "slider=nav.querySelector('input');\n"
@@ -40,9 +44,10 @@ static const char script[] =
     "if(to===undefined||e.altKey||e.ctrlKey||e.metaKey)return;e.preventDefault();stop();show(to)});\n"
     "slider.max=rounds.length-1;nav.hidden=rounds.length<2;show(0);\n";
 
-struct allreduce_page {
+struct rounds_page {
     const struct dt_lesson *lesson;
-    const struct dt_lab_proof *proof;
+    int n_reduce;                     /* of lab reduce */
+    const struct dt_lab_proof *proof; /* of lab allreduce, as are the rows */
     const struct dt_lab_row *rows;
     int n_rows;
 };
@@ -50,8 +55,10 @@ struct allreduce_page {
 /* A dt_page_fn: hues all round; neighbours differ in lightness, too. */
 static void put_style(FILE *out, const void *page)
 {
-    const int size = ((const struct allreduce_page *)page)->lesson->replay->size;
+    const struct dt_lesson *lesson = ((const struct rounds_page *)page)->lesson;
+    const int size = lesson->replay->size;
     fputs(style, out);
+    fputs(lesson->numbers ? style_of_numbers : "", out);
     for (int rank = 0; rank < size; rank++) {
         fprintf(out, ".c%d{fill:hsl(%d 62%% calc(var(--fill) + %d%%))}\n", rank, (210 + 360 * rank / size) % 360, rank % 2 * 8);
     }
@@ -63,6 +70,10 @@ static void put_head(FILE *out, const struct dt_lesson *lesson)
     char n_elems[32];
     fprintf(out, "<h1>Allreduce: %s</h1>\n<p>%d rank%s, %s floats each: %s.</p>\n", p->algorithm->name, p->size,
             p->size == 1 ? "" : "s", dt_count_text((double)p->n_elems, n_elems, sizeof n_elems), p->algorithm->meaning);
+}
+
+static void put_markers(FILE *out)
+{
     fputs("<svg class=\"defs\" aria-hidden=\"true\"><defs>", out);
     for (int i = 0; i < 2; i++) {
         fprintf(out,
@@ -86,20 +97,21 @@ static void put_key(FILE *out, const struct dt_lesson *lesson)
     }
     fputs("</div>\n<p>A piece of a vector has a stripe for each rank whose numbers are in it: when it has all, it is the sum.",
           out);
-    if (p->size <= DT_LAB_MAX_LETTERS && p->size > 1) {
+    if (!lesson->numbers && p->size <= DT_LAB_MAX_LETTERS && p->size > 1) {
         fputs(p->n_pieces > 1 ? " a0 is piece 0 of A's vector, ab0 is a0 + b0." : " a is A's vector, ab is a + b.", out);
     }
     fputs(" What arrives is added (+) or takes the place of what was there (=).</p>\n", out);
 }
 
-static void put_round(FILE *out, const struct dt_lesson *lesson, int n_rounds)
+/* remark: what has come about in it, or "". */
+static void put_round(FILE *out, const struct dt_lesson *lesson, int n_rounds, const char *remark)
 {
     char sentence[DT_LAB_WORD];
     int n = 0;
     const struct dt_transfer *t = n_rounds > 0 ? dt_replay_transfers(lesson->replay, n_rounds - 1, &n) : NULL;
     fputs("<section class=\"round\"><h2>", out);
     fprintf(out, n_rounds > 0 ? "Round %d of %d" : "At first", n_rounds, lesson->replay->n_rounds);
-    fputs("</h2>\n", out);
+    fprintf(out, "</h2>%s\n", remark);
     dt_lab_picture(out, lesson, n_rounds);
     fputs("<ol>", out);
     for (int i = 0; i < n; i++) {
@@ -144,29 +156,65 @@ static void put_rows(FILE *out, const struct dt_algorithm *this, const struct dt
           out);
 }
 
-/* A dt_page_fn. */
-static void put_body(FILE *out, const void *context)
+/* The rounds, one at a time where the script runs. */
+static void put_rounds(FILE *out, const struct rounds_page *page)
 {
-    const struct allreduce_page *page = context;
-    const struct dt_replay *replay = page->lesson->replay;
-    put_head(out, page->lesson);
-    put_key(out, page->lesson);
+    const struct dt_replay *p = page->lesson->replay;
+    char reduced[80];
+    snprintf(reduced, sizeof reduced, "<p>Reduce is done: the sum is on the root, %g on A.</p>",
+             (double)*dt_replay_state(p, page->n_reduce, 0));
     fputs("<nav hidden><button>Back</button><button>Next</button><button>Play</button>"
           "<input type=\"range\" min=\"0\" value=\"0\" aria-label=\"round\"></nav>\n",
           out);
-    for (int i = 0; i <= replay->n_rounds; i++) {
-        put_round(out, page->lesson, i);
+    for (int i = 0; i <= p->n_rounds; i++) {
+        put_round(out, page->lesson, i, i > 0 && i == page->n_reduce ? reduced : "");
     }
+}
+
+/* A dt_page_fn. */
+static void put_allreduce(FILE *out, const void *context)
+{
+    const struct rounds_page *page = context;
+    put_head(out, page->lesson);
+    put_markers(out);
+    put_key(out, page->lesson);
+    put_rounds(out, page);
     put_proof(out, page->proof);
-    put_rows(out, replay->algorithm, page->rows, page->n_rows);
+    put_rows(out, page->lesson->replay->algorithm, page->rows, page->n_rows);
     fprintf(out, "<script>\n%s</script>\n", script);
 }
 
 enum dt_status dt_lab_page(const char *path, const struct dt_lesson *lesson, const struct dt_lab_proof *proof,
                            const struct dt_lab_row *rows, int n_rows)
 {
-    const struct allreduce_page page = {lesson, proof, rows, n_rows};
+    const struct rounds_page page = {.lesson = lesson, .proof = proof, .rows = rows, .n_rows = n_rows};
     char title[80];
     snprintf(title, sizeof title, "%s over %d ranks", lesson->replay->algorithm->name, lesson->replay->size);
-    return dt_page_write(path, &(struct dt_page){.title = title, .style = put_style, .body = put_body, .context = &page});
+    return dt_page_write(path, &(struct dt_page){.title = title, .style = put_style, .body = put_allreduce, .context = &page});
+}
+
+/* A dt_page_fn. */
+static void put_reduce(FILE *out, const void *context)
+{
+    const struct rounds_page *page = context;
+    const struct dt_replay *p = page->lesson->replay;
+    fprintf(out, "<h1>Reduce and allreduce</h1>\n<p>[1, 2, 3, 4, 5] on five ranks, which a %s adds up.</p>\n", p->algorithm->name);
+    put_markers(out);
+    put_key(out, page->lesson);
+    put_rounds(out, page);
+    fprintf(out,
+            "<p class=\"verdict\">Reduce, after round %d: the sum is on the root, %g on A. Allreduce, after round %d: it is "
+            "everywhere,",
+            page->n_reduce, (double)*dt_replay_state(p, page->n_reduce, 0), p->n_rounds);
+    for (int rank = 0; rank < p->size; rank++) {
+        fprintf(out, " %g", (double)p->data[rank][0]);
+    }
+    fprintf(out, ".</p>\n<script>\n%s</script>\n", script);
+}
+
+enum dt_status dt_lab_reduce_page(const char *path, const struct dt_lesson *lesson, int n_reduce)
+{
+    const struct rounds_page page = {.lesson = lesson, .n_reduce = n_reduce};
+    return dt_page_write(
+        path, &(struct dt_page){.title = "Reduce and allreduce", .style = put_style, .body = put_reduce, .context = &page});
 }

@@ -125,18 +125,18 @@ static void draw_transfers(FILE *out, const struct dt_lesson *lesson, const stru
 
 /* ---- cards */
 
-static bool holds(const float *state, int piece, int rank)
+static bool holds(const float *sets, int piece, int rank)
 {
-    return ((unsigned)state[piece] >> rank & 1) != 0;
+    return ((unsigned)sets[piece] >> rank & 1) != 0;
 }
 
 /* The stripe of one rank, wherever it is in the sum. */
-static void draw_stripe(FILE *out, const struct dt_replay *p, const float *state, int rank)
+static void draw_stripe(FILE *out, const struct dt_replay *p, const float *sets, int rank)
 {
     const double cell = (double)card_width(p->size) / p->n_pieces, height = (double)STRIP / p->size;
     bool any = false;
     for (int begin = 0, end; begin < p->n_pieces; begin = end + 1) {
-        for (end = begin; end < p->n_pieces && holds(state, end, rank); end++) {
+        for (end = begin; end < p->n_pieces && holds(sets, end, rank); end++) {
         }
         if (end > begin) {
             fprintf(out, any ? "" : "<path class=\"c%d\" d=\"", rank);
@@ -177,7 +177,7 @@ static void draw_change(FILE *out, const struct dt_replay *p, const struct dt_tr
 static void draw_card(FILE *out, const struct dt_lesson *lesson, int n_rounds, int rank)
 {
     const struct dt_replay *p = lesson->replay;
-    const float *state = dt_replay_state(p, n_rounds, rank);
+    const float *state = dt_replay_state(p, n_rounds, rank), *sets = dt_replay_state(lesson->sets, n_rounds, rank);
     const struct point c = centre_of(p->size, rank);
     const int width = card_width(p->size);
     char name[DT_LAB_WORD];
@@ -187,7 +187,7 @@ static void draw_card(FILE *out, const struct dt_lesson *lesson, int n_rounds, i
     fprintf(out, "<text class=\"rank\" y=\"-7\">%s</text><rect class=\"vector\" width=\"%d\" height=\"%d\"/>",
             dt_lab_rank(lesson, rank, name), width, STRIP);
     for (int i = 0; i < p->size; i++) {
-        draw_stripe(out, p, state, i);
+        draw_stripe(out, p, sets, i);
     }
     draw_pieces(out, lesson, state);
     for (int i = 0; i < n; i++) {

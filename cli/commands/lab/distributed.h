@@ -4,15 +4,26 @@
 #define DT_CLI_COMMANDS_LAB_DISTRIBUTED_H
 
 #include "cli/commands/lab/images.h"
+#include "train/inject.h"
 
 #define DT_LAB_RANKS 4
 #define DT_LAB_GLOBAL_BATCH 48
 #define DT_LAB_N_EPOCHS 3
+#define DT_LAB_MAX_SPANS 32
+#define DT_LAB_SEED 1
 
 struct dt_lab_distributed {
     struct dt_dist_spec dist; /* of a strategy that counts what it sends; one bucket, average, broadcast and overlap are on */
     struct dt_optimizer_spec optimizer;
     double rate;
+    int n_steps;                    /* 0: DT_LAB_N_EPOCHS epochs */
+    const struct dt_faults *faults; /* those that delay a worker; NULL: none */
+};
+
+/* A step of a rank, in seconds by its own clock: a worker computes until `ready`, delays included, and waits until `end`. Each
+ * counts from before all ranks have met to begin, so that none has begun its first step earlier than 0 on any clock. */
+struct dt_lab_span {
+    double begin, ready, end;
 };
 
 /* Every rank has it. */
@@ -23,6 +34,7 @@ struct dt_lab_outcome {
     uint64_t hashes[DT_LAB_RANKS]; /* of each rank's weights in the end */
     double accuracy;               /* on the test set */
     struct dt_staleness staleness;
+    struct dt_lab_span spans[DT_LAB_RANKS][DT_LAB_MAX_SPANS]; /* of the first steps */
 };
 
 /* Every one of the DT_LAB_RANKS ranks calls it. */

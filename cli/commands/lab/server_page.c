@@ -1,5 +1,6 @@
 #include "base/bytes.h"
 #include "cli/commands/lab/server.h"
+#include "cli/page/histogram.h"
 #include "cli/page/page.h"
 #include "cli/report/staleness.h"
 
@@ -24,24 +25,6 @@ static void draw_ranks(FILE *out, const struct dt_server_way *way, double most)
     fputs("</svg>\n", out);
 }
 
-/* A column for each number of steps. */
-static void draw_staleness(FILE *out, const struct dt_staleness *s)
-{
-    const int n_bins = dt_staleness_n_bins(s), height = 120;
-    double most = 1;
-    for (int i = 0; i < n_bins; i++) {
-        most = (double)s->counts[i] > most ? (double)s->counts[i] : most;
-    }
-    fprintf(out, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"staleness in steps\">\n", WIDTH, height + 24);
-    for (int i = 0; i < n_bins; i++) {
-        const double width = (double)WIDTH / n_bins, tall = (double)s->counts[i] / most * (height - 20);
-        fprintf(out, "<rect class=\"d0\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"3\"/>", i * width + 2,
-                height - tall, width - 4, tall);
-        fprintf(out, "<text x=\"%.1f\" y=\"%d\">%d</text>\n", (i + 0.5) * width, height + 18, i);
-    }
-    fputs("</svg>\n", out);
-}
-
 static void put_table(FILE *out, const struct dt_server_lesson *l)
 {
     char bytes[DT_BYTES_TEXT_SIZE];
@@ -60,6 +43,7 @@ static void put_table(FILE *out, const struct dt_server_lesson *l)
 static void put_body(FILE *out, const void *context)
 {
     const struct dt_server_lesson *l = context;
+    const struct dt_staleness *staleness = &l->ways[DT_SERVER_WAYS - 1].outcome.staleness;
     double most = 1;
     for (int i = 0; i < DT_SERVER_WAYS; i++) {
         most = l->ways[i].busiest > most ? l->ways[i].busiest : most;
@@ -77,7 +61,7 @@ static void put_body(FILE *out, const void *context)
         "<div class=\"card\"><h2>Stale gradients</h2><p>Async: how many steps others had taken since the worker read the weights. "
         "With an allreduce, or a server that waits, none.</p>\n",
         out);
-    draw_staleness(out, &l->ways[DT_SERVER_WAYS - 1].outcome.staleness);
+    dt_histogram_draw(out, "staleness in steps", dt_staleness_n_bins(staleness), staleness->counts);
     fputs("</div></div>\n", out);
     put_table(out, l);
     fprintf(out, "<p class=\"verdict\">%s</p>\n", l->golden.verdict);

@@ -1,0 +1,45 @@
+/* `dtrain lab stragglers`: what is told and what is drawn of it. */
+#ifndef DT_CLI_COMMANDS_LAB_STRAGGLERS_H
+#define DT_CLI_COMMANDS_LAB_STRAGGLERS_H
+
+#include "cli/commands/lab/distributed.h"
+#include "cli/commands/lab/golden.h"
+
+#define DT_STRAGGLERS_N_STEPS 12
+#define DT_STRAGGLERS_SLOW 2 /* the slow rank */
+#define DT_STRAGGLERS_WORK_MS 10
+#define DT_STRAGGLERS_SLOW_MS 50
+#define DT_STRAGGLERS_AHEAD 4 /* max_staleness, where there is one */
+#define DT_STRAGGLERS_JITTER_MS 40
+#define DT_STRAGGLERS_N_JITTERED 15 /* steps that are taken */
+#define DT_STRAGGLERS_N_DRAWN 10000 /* steps whose delays alone are drawn */
+#define DT_STRAGGLERS_N_SIZES 6     /* numbers of ranks that jitter, the first DT_LAB_RANKS of which are run */
+
+enum { DT_STRAGGLERS_RING, DT_STRAGGLERS_SYNC, DT_STRAGGLERS_BOUNDED, DT_STRAGGLERS_ASYNC, DT_STRAGGLERS_WAYS };
+
+struct dt_stragglers_way {
+    const char *name, *meaning;
+    struct dt_lab_outcome outcome;
+};
+
+/* n ranks that are each late by 0 to DT_STRAGGLERS_JITTER_MS in every step; means of a step in milliseconds. */
+struct dt_jitter {
+    int n;
+    double formula, drawn;        /* of the latest rank: expected, and over DT_STRAGGLERS_N_DRAWN steps */
+    double drawn_taken, measured; /* over the steps that are taken: of the latest rank, and of what they took; 0: none is */
+};
+
+struct dt_stragglers_lesson {
+    struct dt_stragglers_way ways[DT_STRAGGLERS_WAYS];
+    struct dt_jitter jitter[DT_STRAGGLERS_N_SIZES];
+    struct dt_golden golden;
+};
+
+/* Mean of a worker's step in milliseconds, from the start to the end of its last. */
+double dt_stragglers_step_ms(const struct dt_stragglers_way *way, int rank);
+/* When the last rank was through, in seconds. */
+double dt_stragglers_longest(const struct dt_stragglers_lesson *lesson);
+
+enum dt_status dt_stragglers_page(const char *path, const struct dt_stragglers_lesson *lesson);
+
+#endif
