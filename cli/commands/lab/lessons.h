@@ -33,7 +33,7 @@ struct dt_world;
     X(DT_COMMAND_LAB_COMPRESSION, "lab compression", "fewer bytes for gradients, and the accuracy they cost",                      \
       "mpirun -np 4 dtrain lab compression [--html FILE]", "  mpirun -np 4 dtrain lab compression\n", together,                    \
       dt_lab_compression)                                                                                                          \
-    X(DT_COMMAND_LAB_STRAGGLERS, "lab stragglers", "who waits for a slow rank; ranks that are late now and then",                  \
+    X(DT_COMMAND_LAB_STRAGGLERS, "lab stragglers", "who waits for a slow rank, or for ranks late by chance",                       \
       "mpirun -np 4 dtrain lab stragglers [--html FILE]", "  mpirun -np 4 dtrain lab stragglers\n", together, dt_lab_stragglers)   \
     X(DT_COMMAND_LAB_ALLREDUCE, "lab allreduce", "show an allreduce round by round; no mpirun",                                    \
       "dtrain lab allreduce [--algorithm NAME] [--ranks N] [--elements N]\n      [--html FILE]",                                   \

@@ -47,20 +47,15 @@ static enum dt_status run_ways(struct dt_world *world, const struct dt_lab_image
     return DT_OK;
 }
 
-double dt_stragglers_step_ms(const struct dt_stragglers_way *way, int rank)
+static void time_ways(struct dt_stragglers_lesson *l)
 {
-    return 1000 * way->outcome.spans[rank][DT_STRAGGLERS_N_STEPS - 1].end / DT_STRAGGLERS_N_STEPS;
-}
-
-double dt_stragglers_longest(const struct dt_stragglers_lesson *l)
-{
-    double longest = 0;
     for (int way = 0; way < DT_STRAGGLERS_WAYS; way++) {
         for (int rank = 0; rank < DT_LAB_RANKS; rank++) {
-            longest = fmax(longest, l->ways[way].outcome.spans[rank][DT_STRAGGLERS_N_STEPS - 1].end);
+            const double end = l->ways[way].outcome.spans[rank][DT_STRAGGLERS_N_STEPS - 1].end;
+            l->ways[way].step_ms[rank] = 1000 * end / DT_STRAGGLERS_N_STEPS;
+            l->longest_s = fmax(l->longest_s, end);
         }
     }
-    return longest;
 }
 
 /* ---- jitter */
@@ -142,7 +137,7 @@ static void check_wait(struct dt_stragglers_lesson *l, int way, double least_ms)
     char what[120];
     for (int rank = 0; rank < l->ways[way].outcome.n_workers; rank++) {
         snprintf(what, sizeof what, "%s: rank %d takes %.3g ms a step or more", ways[way].name, rank, least_ms);
-        dt_golden_fact(&l->golden, what, dt_stragglers_step_ms(&l->ways[way], rank) >= least_ms);
+        dt_golden_fact(&l->golden, what, l->ways[way].step_ms[rank] >= least_ms);
     }
 }
 
@@ -204,17 +199,16 @@ static void print_lane(const struct dt_stragglers_way *way, int rank, double lon
             lane[c] = (c + 0.5) / N_COLUMNS * longest < span->ready ? '#' : '.';
         }
     }
-    printf("  rank %d %5.1f  %.*s\n", rank, dt_stragglers_step_ms(way, rank), n, lane);
+    printf("  rank %d %5.1f  %.*s\n", rank, way->step_ms[rank], n, lane);
 }
 
 static void print_ways(const struct dt_stragglers_lesson *l)
 {
-    const double longest = dt_stragglers_longest(l);
     for (int i = 0; i < DT_STRAGGLERS_WAYS; i++) {
         const struct dt_stragglers_way *way = &l->ways[i];
         printf("%s: %s\n", way->name, way->meaning);
         for (int rank = 0; rank < way->outcome.n_workers; rank++) {
-            print_lane(way, rank, longest);
+            print_lane(way, rank, l->longest_s);
         }
     }
 }
@@ -258,6 +252,7 @@ enum dt_status dt_lab_stragglers(struct dt_world *world, const struct dt_args *a
     DT_TRY(dt_lab_need_ranks(world, "stragglers", DT_LAB_RANKS));
     DT_TRY(run(world, &lesson));
     if (world->rank == 0) {
+        time_ways(&lesson);
         check(&lesson);
         print_lesson(&lesson);
         s = args->html != NULL ? dt_stragglers_page(args->html, &lesson) : DT_OK;

@@ -20,6 +20,7 @@ enum { DT_STRAGGLERS_RING, DT_STRAGGLERS_SYNC, DT_STRAGGLERS_BOUNDED, DT_STRAGGL
 struct dt_stragglers_way {
     const char *name, *meaning;
     struct dt_lab_outcome outcome;
+    double step_ms[DT_LAB_RANKS]; /* the mean of a worker's, from the start to the end of its last */
 };
 
 /* n ranks that are each late by 0 to DT_STRAGGLERS_JITTER_MS in every step; means of a step in milliseconds. */
@@ -31,14 +32,10 @@ struct dt_jitter {
 
 struct dt_stragglers_lesson {
     struct dt_stragglers_way ways[DT_STRAGGLERS_WAYS];
+    double longest_s; /* the last step's end in the way that took longest */
     struct dt_jitter jitter[DT_STRAGGLERS_N_SIZES];
     struct dt_golden golden;
 };
-
-/* Mean of a worker's step in milliseconds, from the start to the end of its last. */
-double dt_stragglers_step_ms(const struct dt_stragglers_way *way, int rank);
-/* When the last rank was through, in seconds. */
-double dt_stragglers_longest(const struct dt_stragglers_lesson *lesson);
 
 enum dt_status dt_stragglers_page(const char *path, const struct dt_stragglers_lesson *lesson);
 

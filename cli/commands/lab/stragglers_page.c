@@ -51,7 +51,7 @@ static void put_way(FILE *out, const struct dt_stragglers_way *way, double longe
 {
     fprintf(out, "<div class=\"card\"><h2>%s</h2><p>%s; ms a step:", way->name, way->meaning);
     for (int rank = 0; rank < way->outcome.n_workers; rank++) {
-        fprintf(out, "%s %.1f", rank > 0 ? "," : "", dt_stragglers_step_ms(way, rank));
+        fprintf(out, "%s %.1f", rank > 0 ? "," : "", way->step_ms[rank]);
     }
     fputs("</p>\n", out);
     draw_lanes(out, way, longest);
@@ -109,7 +109,7 @@ static void put_body(FILE *out, const void *context)
             "(orange); grey is waiting.</p>\n<div class=\"cards\">\n",
             DT_STRAGGLERS_N_STEPS, DT_STRAGGLERS_WORK_MS, DT_STRAGGLERS_SLOW, DT_STRAGGLERS_SLOW_MS);
     for (int i = 0; i < DT_STRAGGLERS_WAYS; i++) {
-        put_way(out, &l->ways[i], dt_stragglers_longest(l));
+        put_way(out, &l->ways[i], l->longest_s);
     }
     fputs("<div class=\"card\"><h2>Stale gradients</h2><p>Async: how many steps others had taken since the worker read the "
           "weights. The slow rank's are the old ones.</p>\n",
