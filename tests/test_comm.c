@@ -1,9 +1,11 @@
 /* Collectives: sums of whole numbers, which every order of addition must get right to the bit; and a rank that does not come. */
 #include <limits.h>
+#include <math.h>
 #include <stdint.h>
 
 #include "base/clock.h"
 #include "comm_values.h"
+#include "dist/ranks/clocks.h"
 #include "dist/ranks/wire.h"
 #include "rig.h"
 
@@ -192,6 +194,15 @@ static void test_wire_counts(struct dt_comm *comm)
     }
 }
 
+/* Processes of one host have one clock. */
+static void test_clocks(struct dt_comm *comm)
+{
+    struct dt_clock_offset clock;
+    CHECK_OK(dt_clocks_compare(comm, &clock));
+    CHECK((clock.error_s > 0) == (comm->rank > 0));
+    CHECK(fabs(clock.offset_s) <= clock.error_s + 1e-7);
+}
+
 static void test_timeout_from_env(void)
 {
     static const char *const bad[] = {"abc", "", "1", "1.9", "3601", "60x", "nan", "inf", "-5", "60 s"};
@@ -237,6 +248,7 @@ int main(void)
     CHECK_OK(dt_comm_open_mpi(&mpi)); /* of one rank too */
     test_all(mpi);
     test_wire_counts(mpi);
+    test_clocks(mpi);
     if (mpi->size > 1) {
         test_late_rank(mpi);
     }

@@ -139,6 +139,22 @@ static void test_failures_travel(void)
     dt_error_clear();
 }
 
+/* A trace that cannot be written is said by who shows things, and comes up again at the end. */
+static void test_trace_fails(void)
+{
+    static const struct dt_model model = {.n_blocks = 0};
+    static const struct dt_timeline_rank rank = {.n_spans = 0};
+    const struct dt_timeline_event timeline = {.first = 1, .last = 2, .model = &model, .n_ranks = 1, .ranks = &rank};
+    struct dt_run_dir gone = {.path = "/tmp/dtrain-no-such-folder", .lock = -1};
+    struct dt_sinks sinks = new_sinks();
+    sinks.folder.dir = &gone;
+    CHECK_INT(dt_timeline_take(&sinks, &(struct dt_event){.kind = DT_EVENT_TIMELINE, .timeline = &timeline}), DT_IO);
+    dt_error_clear();
+    CHECK_INT(dt_timeline_take(&sinks, &(struct dt_event){.kind = DT_EVENT_END, .end = &end}), DT_IO);
+    CHECK_HAS(dt_error_text(), "trace.json could not be written, as was said");
+    dt_error_clear();
+}
+
 static bool write_summary(int at, const char *whole)
 {
     remove_file("summary.json");
@@ -176,6 +192,7 @@ int main(void)
     test_kept_records();
     test_summary();
     test_failures_travel();
+    test_trace_fails();
     remove_file("metrics.jsonl");
     remove_file("metrics.csv");
     remove_file("summary.json");

@@ -42,8 +42,10 @@ struct dt_config {
 
     int64_t checkpoint_every_epochs, checkpoint_every_steps; /* 0: off */
     int64_t checkpoint_keep;
-    double log_every_s;      /* seconds between progress lines where stderr is no terminal */
-    int64_t log_every_steps; /* steps between "step" records in metrics.jsonl; 0: none */
+    double log_every_s;               /* seconds between progress lines where stderr is no terminal */
+    int64_t log_every_steps;          /* steps between "step" records in metrics.jsonl; 0: none */
+    char trace_steps[48];             /* "10:30", as configured; "": none */
+    uint64_t trace_first, trace_last; /* these */
 
     enum dt_device device;
     enum dt_precision precision;

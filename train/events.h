@@ -9,6 +9,7 @@
 #include "train/inject.h"
 #include "train/ranks.h"
 #include "train/run_dir.h"
+#include "train/timeline.h"
 
 /* Where the time of a step goes. X(constant, name) */
 #define DT_PHASE_LIST(X)                       \
@@ -70,6 +71,22 @@ struct dt_save_event {
     const char *error; /* it could not be written, and training goes on; or NULL */
 };
 
+/* Of one rank. */
+struct dt_timeline_rank {
+    struct dt_clock_offset clock;
+    uint64_t n_lost; /* spans for which there was no room: the last ones */
+    int n_spans;
+    const struct dt_timeline_span *spans; /* as they ended, on rank 0's clock */
+};
+
+/* What the ranks did when; of a run that failed meanwhile rank 0 alone. */
+struct dt_timeline_event {
+    uint64_t first, last; /* steps that were asked for */
+    const struct dt_model *model;
+    int n_ranks;
+    const struct dt_timeline_rank *ranks;
+};
+
 struct dt_stop_event {
     int signal;
     uint64_t step;
@@ -121,6 +138,7 @@ struct dt_result_event {
     X(DT_EVENT_EPOCH, epoch, struct dt_epoch_event)                                              \
     X(DT_EVENT_WARNING, warning, char) /* of what was passed over or changed: the run goes on */ \
     X(DT_EVENT_SAVE, save, struct dt_save_event)                                                 \
+    X(DT_EVENT_TIMELINE, timeline, struct dt_timeline_event)                                     \
     X(DT_EVENT_STOP, stop, struct dt_stop_event) /* somebody asked to stop, and it was saved */  \
     X(DT_EVENT_DIFFERENCE, difference, char)     /* what replicas differ by that were told to */ \
     X(DT_EVENT_END, end, struct dt_end_event)                                                    \

@@ -21,7 +21,7 @@ static void default_path(const char *config_name, char path[DT_PATH_SIZE])
     }
 }
 
-static const char *const files[] = {"run.lock", "config.json", "metrics.jsonl", "metrics.csv", "summary.json"};
+static const char *const files[] = {"run.lock", "config.json", "metrics.jsonl", "metrics.csv", "summary.json", "trace.json"};
 
 /* What a prepared folder holds must not make us write, or read, somewhere else. */
 static enum dt_status refuse(const char *path, const char *what)

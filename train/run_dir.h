@@ -4,6 +4,7 @@
  *   metrics.jsonl, .csv    see cli/report/metrics.h
  *   checkpoints/           see model/checkpoint.h
  *   summary.json           how the run ended
+ *   trace.json             see cli/report/timeline.c
  *   run.lock               held while a process uses the folder */
 #ifndef DT_TRAIN_RUN_DIR_H
 #define DT_TRAIN_RUN_DIR_H

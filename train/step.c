@@ -29,6 +29,7 @@ static struct dt_batch micro_batch(const struct dt_batch *batch, int m, int k)
 void dt_trainer_watch(struct dt_trainer *t, struct dt_trace *trace)
 {
     t->trace = trace;
+    t->strategy->trace = trace;
     t->strategy->optimizer.trace = trace;
 }
 
@@ -151,6 +152,9 @@ static enum dt_status compute(struct dt_trainer *t, uint64_t step_in_epoch, stru
 {
     struct dt_batch batch = dt_loader_batch(&t->loader, (uint32_t)t->state.epoch, step_in_epoch);
     batch.n = t->roles.works ? batch.n : 0;
+    if (t->timeline.first > 0) {
+        dt_trainer_watch(t, dt_timeline_step(&t->timeline, t->state.step + 1 + step_in_epoch - t->state.step_in_epoch));
+    }
     const double lr = dt_schedule_lr(&t->schedule, t->state.epoch * t->steps_per_epoch + step_in_epoch);
     const size_t n_global = dt_shard_step_samples(&t->loader.shard, step_in_epoch);
     const struct dt_update update = dt_strategy_next(t->strategy, lr, n_global, (size_t)batch.n);

@@ -136,7 +136,7 @@ static enum dt_status run_next(struct run *run, bool *asked_to_stop)
         tell_step(run, &results.steps[i]);
     }
     *asked_to_stop = results.stop;
-    return DT_OK;
+    return dt_timeline_tell(t, false, run->emitter);
 }
 
 /* The steps that are left of this epoch. */
@@ -320,6 +320,7 @@ static void note_end(struct run *run)
 /* A run that failed tells so too, if it still can. */
 static void tell_fault(struct run *run, enum dt_status status)
 {
+    dt_timeline_tell_own(&run->trainer, status, run->emitter);
     emit(run, (struct dt_event){.kind = DT_EVENT_FAULT, .status = status, .fault = &run->end}); /* the first error's text stays */
 }
 
@@ -330,6 +331,7 @@ static enum dt_status close_run(struct run *run, enum dt_status status)
         DT_TRY(compare_replicas(run));
         DT_TRY(gather_lines(run));
     }
+    DT_TRY(dt_timeline_tell(t, true, run->emitter));
     DT_TRY(dt_measure_end(t, &run->end));
     run->end.lines = run->lines;
     const enum dt_status told = emit(run, (struct dt_event){.kind = DT_EVENT_END, .status = status, .end = &run->end});

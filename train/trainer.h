@@ -14,6 +14,7 @@
 #include "train/device.h"
 #include "train/evaluate.h"
 #include "train/events.h"
+#include "train/timeline.h"
 
 struct dt_trainer {
     struct dt_world *world; /* borrowed */
@@ -44,6 +45,7 @@ struct dt_trainer {
     double seconds[DT_N_PHASES];      /* of this rank, since the start of the process */
     uint64_t n_timed_steps;
     struct dt_trace *trace; /* dt_trainer_watch */
+    struct dt_timeline timeline;
 
     const struct dt_faults *faults; /* that were put in (train/inject.h); NULL: none */
     bool poisoned;                  /* by one: this step's gradients become NaN */

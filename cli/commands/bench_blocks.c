@@ -93,10 +93,14 @@ static struct dt_bench_timer *timer_of(struct bench *bench, const struct dt_span
     case DT_SPAN_BACKWARD:
         return &times->blocks[span->block].backward;
     case DT_SPAN_UPDATE:
+        return &times->parts[DT_PART_OPTIMIZER];
+    case DT_SPAN_BUCKET:
+    case DT_SPAN_WAIT:
+    case DT_SPAN_GPU:
     case DT_N_SPANS:
         break;
     }
-    return &times->parts[DT_PART_OPTIMIZER];
+    return NULL; /* what passes beside them */
 }
 
 static enum dt_status begin_span(struct dt_trace *trace, const struct dt_span *span)
@@ -115,9 +119,10 @@ static enum dt_status end_span(struct dt_trace *trace, const struct dt_span *spa
 {
     struct bench *bench = (struct bench *)trace;
     struct dt_backend *backend = bench->trainer.backend;
-    if (bench->step == DT_STEP_TIMED) {
+    struct dt_bench_timer *timer = timer_of(bench, span);
+    if (bench->step == DT_STEP_TIMED && timer != NULL) {
         DT_TRY(backend->ops->sync(backend));
-        add_since(&timer_of(bench, span)->rounds[bench->round], bench->starts[span->kind]);
+        add_since(&timer->rounds[bench->round], bench->starts[span->kind]);
     }
     return DT_OK;
 }

@@ -119,6 +119,25 @@ static enum dt_status check_pipeline(const struct dt_config_source *source, cons
     return DT_OK;
 }
 
+/* "10:30" */
+static enum dt_status read_trace(const struct dt_config_source *source, struct dt_config *c)
+{
+    unsigned long long first, last;
+    int end = 0;
+    if (c->trace_steps[0] == '\0') {
+        return DT_OK;
+    }
+    const bool starts = c->trace_steps[0] >= '1' && c->trace_steps[0] <= '9';
+    if (!starts || sscanf(c->trace_steps, "%9llu:%9llu%n", &first, &last, &end) != 2 || c->trace_steps[end] != '\0' ||
+        last < first) {
+        return dt_config_error(source, "trace.steps", "expected first:last, from 1 to 999999999, got \"%s\" (such as \"10:30\")",
+                               c->trace_steps);
+    }
+    c->trace_first = first;
+    c->trace_last = last;
+    return DT_OK;
+}
+
 static enum dt_status read_tree(const struct dt_config_source *source, cJSON *root, struct dt_config *out)
 {
     for (int i = 0; i < source->n_sets; i++) {
@@ -126,6 +145,7 @@ static enum dt_status read_tree(const struct dt_config_source *source, cJSON *ro
     }
     DT_TRY(dt_config_read(source, root, out));
     resolve(out);
+    DT_TRY(read_trace(source, out));
     DT_TRY(check_compression(source, &out->dist));
     DT_TRY(check_pipeline(source, out));
     return check_training(source, out);

@@ -119,6 +119,8 @@
     X("checkpoint.keep", INT, checkpoint_keep, "[1, 1000000]", "2", "", "how many of them stay; older ones are removed")               \
     X("log.every_s", REAL, log_every_s, "[0, 86400]", "10", "", "seconds between progress lines when stderr is no terminal; 0: none")  \
     X("log.every_steps", INT, log_every_steps, DT_ANY_INT, "100", "", "steps between \"step\" records in metrics.jsonl; 0: none")          \
+    X("trace.steps", TEXT, trace_steps, "", "", "",                                                                                    \
+      "first:last, such as 10:30: steps of which trace.json tells what every rank did when")                                           \
     X("device", ENUM, device, DT_DEVICE_LIST(DT_BAR_NAME), "auto", "",                                                                 \
       "cpu: vector kernels; ref: plain loops, slow, to compare with; cuda: a GPU; auto: a GPU if every rank has one, else cpu")         \
     X("precision", ENUM, precision, DT_PRECISION_LIST(DT_BAR_NAME), "f32", "",                                                         \

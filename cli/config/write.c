@@ -103,8 +103,21 @@ static void write_layers(FILE *out, const struct dt_model_spec *model)
 /* Whether the key has a value to show: not when it means nothing here, and not when it was left out. */
 static bool is_shown(const struct dt_key *key, const struct dt_config *config)
 {
-    const bool left_out = key->default_text != NULL && key->default_text[0] == '\0' && dt_key_int(key, config) == 0;
-    return !left_out && dt_key_applies(key, config);
+    const bool may_be_absent = key->default_text != NULL && key->default_text[0] == '\0';
+    const bool is_empty = key->kind == DT_KEY_TEXT ? dt_key_text(key, config)[0] == '\0' : dt_key_int(key, config) == 0;
+    return !(may_be_absent && is_empty) && dt_key_applies(key, config);
+}
+
+/* Whether the first of these keys, or one in a group with it, is shown. */
+static bool any_shown(const struct dt_key *keys, int n, size_t n_prefix, const struct dt_config *config)
+{
+    const size_t n_group = n_prefix + strcspn(keys[0].path + n_prefix, ".");
+    for (int i = 0; i < n && strncmp(keys[i].path, keys[0].path, n_group) == 0; i++) {
+        if (is_shown(&keys[i], config)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Keys whose paths begin alike stand together in the schema: each common beginning is an object. Writes the shown keys that begin
@@ -117,8 +130,8 @@ static int write_group(FILE *out, const struct dt_key *keys, int n, size_t n_pre
         const char *name = keys[i].path + n_prefix;
         const size_t n_name = strcspn(name, ".");
         const bool is_group = name[n_name] == '.';
-        if (!is_group && !is_shown(&keys[i], config)) {
-            i++;
+        if (!any_shown(keys + i, is_group ? n - i : 1, n_prefix, config)) {
+            i++; /* of a group that shows nothing each key comes by here */
             continue;
         }
         fprintf(out, "%s\n%*s\"%.*s\": ", separator, indent + 2, "", (int)n_name, name);

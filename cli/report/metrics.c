@@ -288,6 +288,7 @@ enum dt_status dt_metrics_jsonl_take(struct dt_sinks *sinks, const struct dt_eve
     case DT_EVENT_FOLDER:
     case DT_EVENT_WARNING:
     case DT_EVENT_SAVE:
+    case DT_EVENT_TIMELINE:
     case DT_EVENT_STOP:
     case DT_EVENT_DIFFERENCE:
     case DT_EVENT_FAULT:

@@ -312,6 +312,33 @@ static void print_result(const struct dt_sinks *sinks, const struct dt_result_ev
     dt_report_result(&r->test, dt_sinks_classify(sinks), after);
 }
 
+/* ", without the last 1,234 spans (choose fewer steps)", or "" */
+static const char *lost_text(const struct dt_timeline_event *e, char *text, size_t size)
+{
+    char count[32];
+    uint64_t n_lost = 0;
+    for (int r = 0; r < e->n_ranks; r++) {
+        n_lost += e->ranks[r].n_lost;
+    }
+    snprintf(text, size, ", without the last %s spans (choose fewer steps)", dt_count_text((double)n_lost, count, sizeof count));
+    return n_lost > 0 ? text : "";
+}
+
+/* That it could not be written is no reason to stop. */
+static void print_timeline(const struct dt_sinks *sinks, const struct dt_event *event)
+{
+    const struct dt_timeline_event *e = event->timeline;
+    char lost[96];
+    if (event->status == DT_OK) {
+        dt_text_print(stderr, "trace of steps %llu to %llu: %s/trace.json (Perfetto and chrome://tracing show it)%s",
+                      (unsigned long long)e->first, (unsigned long long)e->last, sinks->folder.dir->path,
+                      lost_text(e, lost, sizeof lost));
+    } else if (event->status == DT_IO) {
+        dt_text_print(stderr, "dtrain: warning: %s (training goes on without it)", dt_error_text());
+        dt_error_clear();
+    }
+}
+
 static void begin(struct dt_sinks *sinks, const struct dt_run_event *run)
 {
     print_banner(&sinks->folder, run);
@@ -340,6 +367,9 @@ enum dt_status dt_terminal_take(struct dt_sinks *sinks, const struct dt_event *e
         break;
     case DT_EVENT_SAVE:
         print_save(event->save);
+        break;
+    case DT_EVENT_TIMELINE:
+        print_timeline(sinks, event);
         break;
     case DT_EVENT_STOP:
         print_stop(&sinks->folder, event->stop);

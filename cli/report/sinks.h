@@ -10,12 +10,14 @@ struct dt_sinks {
     struct dt_folder_event folder;
     struct dt_progress progress;
     struct dt_metrics_files files;
+    bool timeline_failed; /* trace.json could not be written: said once, and the run ends with DT_IO */
 };
 
 /* X(name), in the order in which they are told: each sees in event->status whether one before it has failed. */
 #define DT_SINK_LIST(X)                                                          \
     X(metrics_jsonl) /* metrics.jsonl: cli/report/metrics.h */                   \
     X(metrics_csv)   /* metrics.csv */                                           \
+    X(timeline)      /* trace.json: cli/report/timeline.c */                     \
     X(terminal)      /* stderr, and the result on stdout: cli/report/report.h */ \
     X(summary)       /* summary.json: cli/report/summary.c */
 

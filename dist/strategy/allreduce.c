@@ -24,6 +24,7 @@ static void mirrored_begin(struct dt_strategy_step *step)
 {
     struct mirrored *self = mirrored_of(step->strategy);
     self->host_step.update = step->update;
+    self->sync.trace = self->base.trace;
     dt_grad_sync_begin(&self->sync);
 }
 

@@ -53,7 +53,37 @@ void dt_grad_sync_begin(struct dt_grad_sync *sync)
 static enum dt_status start(struct dt_grad_sync *sync, int index)
 {
     struct dt_bucket *bucket = &sync->buckets[index];
+    const struct dt_span span = {.kind = DT_SPAN_BUCKET, .block = index};
+    DT_TRY(dt_span_begin(sync->trace, &span));
     return dt_allreduce_start(sync->allreduce, index, bucket->begin, bucket->end, bucket->name, &bucket->request);
+}
+
+/* Its sum is there. */
+static enum dt_status note_sum(struct dt_grad_sync *sync, int index)
+{
+    const struct dt_span span = {.kind = DT_SPAN_BUCKET, .block = index};
+    return dt_span_end(sync->trace, &span);
+}
+
+static enum dt_status test_bucket(struct dt_grad_sync *sync, int index)
+{
+    struct dt_request *request = &sync->buckets[index].request;
+    bool done = true;
+    if (!request->active) {
+        return DT_OK;
+    }
+    DT_TRY(dt_comm_test(sync->allreduce->comm, request, &done));
+    return done ? note_sum(sync, index) : DT_OK;
+}
+
+static enum dt_status wait_for_bucket(struct dt_grad_sync *sync, int index)
+{
+    struct dt_request *request = &sync->buckets[index].request;
+    if (!request->active) {
+        return DT_OK;
+    }
+    DT_TRY(dt_comm_wait(sync->allreduce->comm, request));
+    return note_sum(sync, index);
 }
 
 static enum dt_status start_ready(struct dt_grad_sync *sync)
@@ -83,8 +113,7 @@ void dt_grad_sync_poll(void *context)
 {
     struct dt_grad_sync *sync = context;
     for (int i = 0; i < sync->n_started && sync->failed == DT_OK && !sync->quiet; i++) {
-        bool done;
-        sync->failed = dt_comm_test(sync->allreduce->comm, &sync->buckets[i].request, &done);
+        sync->failed = test_bucket(sync, i);
     }
 }
 
@@ -96,7 +125,7 @@ enum dt_status dt_grad_sync_wait(struct dt_grad_sync *sync, dt_grad_ready_fn sin
         return dt_error(DT_INTERNAL, "only %zu gradients came ready before the wait for all of them", sync->n_ready);
     }
     for (int i = 0; i < sync->n_buckets; i++) {
-        DT_TRY(dt_comm_wait(sync->allreduce->comm, &sync->buckets[i].request));
+        DT_TRY(wait_for_bucket(sync, i));
         if (sink != NULL) {
             DT_TRY(sink(context, sync->buckets[i].begin, sync->buckets[i].end));
         }

@@ -167,7 +167,10 @@ enum dt_status dt_strategy_passes(struct dt_strategy_step *step, struct dt_netwo
 
 enum dt_status dt_strategy_wait(struct dt_strategy_step *step)
 {
-    return step->strategy->ops->wait(step);
+    const struct dt_span span = {.kind = DT_SPAN_WAIT};
+    DT_TRY(dt_span_begin(step->strategy->trace, &span));
+    DT_TRY(step->strategy->ops->wait(step));
+    return dt_span_end(step->strategy->trace, &span);
 }
 
 enum dt_status dt_strategy_step_range(struct dt_strategy_step *step, size_t begin, size_t end, const float *grads)

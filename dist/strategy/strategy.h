@@ -80,6 +80,7 @@ struct dt_strategy {
     struct dt_strategy_spec spec;
     struct dt_network_memory memory; /* weights and gradients, for dt_network_open */
     struct dt_optimizer optimizer;
+    struct dt_trace *trace;         /* who watches its waits, or NULL */
     struct dt_allreduce *allreduce; /* by which gradients are averaged; NULL: they are not */
     bool together;                  /* the ranks of the host take their steps together */
     bool free_running; /* workers do not wait for each other in a step: they want several at once (dt_strategy_expect) */
