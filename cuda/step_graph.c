@@ -9,12 +9,12 @@
 #include "cuda/cuda_check.h"
 #include "cuda/nccl_allreduce.h"
 
-#define MAX_RECORDINGS 4 /* numbers of samples; two come up */
+#define MAX_RECORDINGS 8 /* two or three come up, hardly ever more */
 
 #define LAST_STEPS_LIMIT_MS 1000
 
 struct recording {
-    int n;                 /* samples */
+    uint32_t like_step;    /* dt_draw's: of steps in which every rank has so many samples */
     cudaGraphExec_t graph; /* NULL: taken once, not yet recorded */
 };
 
@@ -153,12 +153,13 @@ static enum dt_status record(struct dt_step_graph *g, const struct dt_step_input
     return s;
 }
 
-/* NULL: there are too many numbers of samples to keep a graph for each. */
-static struct recording *recording_of(struct dt_step_graph *g, int n, bool *first)
+/* From what all ranks share, so that all record, replay or go call by call. NULL: there are too many kinds of steps to keep a graph
+ * for each. */
+static struct recording *recording_of(struct dt_step_graph *g, uint32_t like_step, bool *first)
 {
     *first = false;
     for (int i = 0; i < g->n_recordings; i++) {
-        if (g->recordings[i].n == n) {
+        if (g->recordings[i].like_step == like_step) {
             return &g->recordings[i];
         }
     }
@@ -167,14 +168,14 @@ static struct recording *recording_of(struct dt_step_graph *g, int n, bool *firs
         return NULL;
     }
     struct recording *recording = &g->recordings[g->n_recordings++];
-    *recording = (struct recording){.n = n};
+    *recording = (struct recording){.like_step = like_step};
     return recording;
 }
 
 static enum dt_status take_step(struct dt_step_graph *g, const struct dt_step_input *input)
 {
     bool first;
-    struct recording *recording = recording_of(g, (int)input->draw.n, &first);
+    struct recording *recording = recording_of(g, input->draw.like_step, &first);
     if (first) {
         return enqueue_step(g, input);
     }

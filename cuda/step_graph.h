@@ -2,8 +2,9 @@
  * which is launched again and again. What differs from step to step lies in a table on the device, and a counter beside it says
  * which step it is: so a step costs the host one launch, and nothing waits between two of them.
  *
- * A graph holds for one number of samples; the last batch of an epoch, which is short, has its own. The first step with a number of
- * samples is taken call by call, for libraries to load and connect what they need, and the second is recorded. */
+ * A graph holds for one number of samples on every rank; the last batch of an epoch, which is short, has its own. The first step of
+ * a kind is taken call by call, for libraries to load and connect what they need, and the second is recorded: on all ranks alike,
+ * as NCCL wants it, also where the number changes on some of them only. */
 #ifndef DT_CUDA_STEP_GRAPH_H
 #define DT_CUDA_STEP_GRAPH_H
 

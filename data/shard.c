@@ -86,6 +86,28 @@ uint64_t dt_shard_steps_per_epoch(const struct dt_shard *shard)
     return n_steps;
 }
 
+/* Where a rank first has as many as in this step. */
+static uint64_t rank_like_step(const struct dt_shard *shard, int rank, uint64_t step)
+{
+    const size_t n_mine = rank_samples(shard, rank), per_step = slice_size(shard->global_batch, rank, shard->size);
+    const uint64_t n_full = n_mine / per_step, n_steps = (n_mine + per_step - 1) / per_step;
+    return step < n_full ? 0 : step < n_steps ? n_full : n_steps;
+}
+
+/* A rank's batches become no larger in the course of an epoch. */
+static uint64_t like_step(const struct dt_shard *shard, uint64_t step)
+{
+    if (shard->mode == DT_SHARDING_GLOBAL) {
+        return step < shard->n_total / shard->global_batch ? 0 : step;
+    }
+    uint64_t last = 0;
+    for (int rank = 0; rank < shard->size; rank++) {
+        const uint64_t like = rank_like_step(shard, rank, step);
+        last = like > last ? like : last;
+    }
+    return last;
+}
+
 struct dt_draw dt_shard_draw(const struct dt_shard *shard, uint32_t epoch, uint64_t step)
 {
     size_t n;
@@ -96,6 +118,7 @@ struct dt_draw dt_shard_draw(const struct dt_shard *shard, uint32_t epoch, uint6
                             .shuffle = shard->shuffle,
                             .begin = (uint32_t)begin,
                             .n = (uint32_t)n,
+                            .like_step = (uint32_t)like_step(shard, step),
                             .first_id = owned.first,
                             .id_stride = owned.stride};
 }

@@ -13,6 +13,27 @@ static struct dt_shard make(enum dt_sharding mode, size_t n_total, size_t global
         .mode = mode, .seed = 11, .n_total = n_total, .global_batch = global_batch, .rank = rank, .size = size, .shuffle = shuffle};
 }
 
+/* Every rank knows since when all have had as many samples as in this step. */
+static void check_like_steps(enum dt_sharding mode, size_t n_total, size_t global_batch, int size)
+{
+    uint32_t before[MAX_SIZE] = {0}, now[MAX_SIZE] = {0};
+    const struct dt_shard first = make(mode, n_total, global_batch, 0, size, true);
+    uint64_t like_step = 0;
+    for (uint64_t step = 0; step < dt_shard_steps_per_epoch(&first); step++) {
+        struct dt_draw draws[MAX_SIZE];
+        for (int rank = 0; rank < size; rank++) {
+            const struct dt_shard shard = make(mode, n_total, global_batch, rank, size, true);
+            draws[rank] = dt_shard_draw(&shard, 0, step);
+            now[rank] = draws[rank].n;
+        }
+        like_step = memcmp(now, before, sizeof now) == 0 ? like_step : step;
+        memcpy(before, now, sizeof now);
+        for (int rank = 0; rank < size; rank++) {
+            CHECK_INT(draws[rank].like_step, like_step);
+        }
+    }
+}
+
 /* What all ranks do in one epoch: counts[i] is how often sample i is used. Checks everything that holds in every mode. */
 static void run_epoch(enum dt_sharding mode, size_t n_total, size_t global_batch, int size, bool shuffle, uint32_t epoch,
                       int *counts)
@@ -21,6 +42,7 @@ static void run_epoch(enum dt_sharding mode, size_t n_total, size_t global_batch
     memset(counts, 0, n_total * sizeof *counts);
     const struct dt_shard first = make(mode, n_total, global_batch, 0, size, shuffle);
     const uint64_t n_steps = dt_shard_steps_per_epoch(&first);
+    check_like_steps(mode, n_total, global_batch, size);
     for (uint64_t step = 0; step < n_steps + 2; step++) {
         size_t sum = 0;
         for (int rank = 0; rank < size; rank++) {
