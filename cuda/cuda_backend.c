@@ -33,11 +33,13 @@ static enum dt_status cuda_alloc(struct dt_backend *backend, size_t n_bytes, voi
 
 static void cuda_free(struct dt_backend *backend, void *memory)
 {
+    cuda_of(backend)->waiting.n = 0; /* whose memory it may be: nobody has looked at it, and nobody can any more */
     dt_cuda_free(cuda_of(backend), memory);
 }
 
 static enum dt_status cuda_sync(struct dt_backend *backend)
 {
+    DT_TRY(dt_cuda_settle(cuda_of(backend)));
     DT_CUDA(cudaStreamSynchronize(cuda_of(backend)->stream));
     return DT_OK;
 }
@@ -45,12 +47,14 @@ static enum dt_status cuda_sync(struct dt_backend *backend)
 /* Waits also on the way in: `host` is the caller's again when this returns. */
 static enum dt_status cuda_copy_in(struct dt_backend *backend, void *device, const void *host, size_t n_bytes)
 {
+    DT_TRY(dt_cuda_settle(cuda_of(backend)));
     DT_CUDA(cudaMemcpyAsync(device, host, n_bytes, cudaMemcpyHostToDevice, cuda_of(backend)->stream));
     return cuda_sync(backend);
 }
 
 static enum dt_status cuda_copy_out(struct dt_backend *backend, void *host, const void *device, size_t n_bytes)
 {
+    DT_TRY(dt_cuda_settle(cuda_of(backend)));
     DT_CUDA(cudaMemcpyAsync(host, device, n_bytes, cudaMemcpyDeviceToHost, cuda_of(backend)->stream));
     return cuda_sync(backend);
 }
@@ -223,6 +227,7 @@ static enum dt_status cuda_gather(struct dt_backend *backend, struct dt_bound_sa
                                   float *x)
 {
     struct dt_cuda *cuda = cuda_of(backend);
+    DT_TRY(dt_cuda_settle(cuda));
     if (batch->n == 0) {
         return DT_OK;
     }
@@ -244,10 +249,28 @@ static struct dt_network_plan cuda_plan(const struct dt_backend *backend, const 
 
 /* ---- loss, sums, update */
 
+/* The head's forward pass, which has waited for this. */
+static enum dt_status head_with_loss(struct dt_cuda *cuda, const struct dt_bound_samples *bound, float *dlogits)
+{
+    const struct dt_cuda_waiting w = cuda->waiting;
+    const struct dt_gpu_head_loss loss = {.labels = bound->gpu.labels,
+                                          .rows = cuda->batch.rows,
+                                          .dlogits = dlogits,
+                                          .metrics = &cuda->sums->metrics,
+                                          .scratch = cuda->scratch[DT_CUDA_SCRATCH_SUMS].memory};
+    cuda->waiting.n = 0;
+    DT_CUDA(dt_gpu_head_forward(cuda->stream, &w.head, w.n, cuda->type, w.x, w.logits, &loss));
+    return DT_OK;
+}
+
 static enum dt_status cuda_loss(struct dt_backend *backend, enum dt_loss loss, struct dt_bound_samples *bound,
                                 const struct dt_batch *batch, int n_outputs, const float *logits, float *dlogits)
 {
     struct dt_cuda *cuda = cuda_of(backend);
+    if (loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY && cuda->waiting.n > 0 && cuda->waiting.logits == logits) {
+        return head_with_loss(cuda, bound, dlogits);
+    }
+    DT_TRY(dt_cuda_settle(cuda));
     if (batch->n > 0) {
         DT_CUDA(dt_gpu_loss(cuda->stream, loss, &bound->gpu, cuda->batch.rows, batch->n, n_outputs, logits, dlogits,
                             cuda->scratch[DT_CUDA_SCRATCH_LOSS].memory, &cuda->sums->metrics));
@@ -259,6 +282,7 @@ static enum dt_status cuda_metrics_take(struct dt_backend *backend, struct dt_me
 {
     struct dt_cuda *cuda = cuda_of(backend);
     const struct dt_gpu_metrics *taken = cuda->host_metrics;
+    DT_TRY(dt_cuda_settle(cuda));
     DT_CUDA(cudaMemcpyAsync(cuda->host_metrics, &cuda->sums->metrics, sizeof *taken, cudaMemcpyDeviceToHost, cuda->stream));
     DT_CUDA(cudaMemsetAsync(&cuda->sums->metrics, 0, sizeof *taken, cuda->stream));
     DT_TRY(cuda_sync(backend));
@@ -269,8 +293,9 @@ static enum dt_status cuda_metrics_take(struct dt_backend *backend, struct dt_me
 static enum dt_status cuda_optimizer_step(struct dt_backend *backend, const struct dt_update *update, size_t n_elems, float *params,
                                           const float *grads, float *state1, float *state2)
 {
-    const struct dt_cuda *cuda = cuda_of(backend);
+    struct dt_cuda *cuda = cuda_of(backend);
     struct dt_update *numbers = &cuda->step->update;
+    DT_TRY(dt_cuda_settle(cuda));
     if (!cuda->on_its_own) { /* from memory that is not pinned: read before the call returns */
         DT_CUDA(cudaMemcpyAsync(numbers, update, sizeof *update, cudaMemcpyHostToDevice, cuda->stream));
     }

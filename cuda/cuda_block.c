@@ -8,11 +8,15 @@
 
 #define N_PLANS (DT_CONV_FILTER_GRADIENT + 1)
 
+_Static_assert(DT_DEVICE_HEAD_INPUTS <= DT_GPU_HEAD_INPUTS && DT_DEVICE_HEAD_OUTPUTS <= DT_GPU_HEAD_OUTPUTS,
+               "heads fit the kernel");
+
 struct dt_block_state {
     struct dt_cuda *cuda;
     struct dt_block block;
     int capacity;
     bool is_first;         /* nobody asks for the gradient of its input */
+    bool is_head;          /* dt_device_is_head */
     size_t n_in, n_linear; /* elements of a sample */
     size_t weight_offset, bias_offset, n_weights;
     struct dt_device_block_bytes bytes;
@@ -42,6 +46,7 @@ static void describe(struct dt_block_state *state, struct dt_cuda *cuda, const s
     state->block = model->blocks[index];
     state->capacity = capacity;
     state->is_first = index == 0;
+    state->is_head = dt_device_is_head(model, index);
     state->n_in = dt_shape_elems(b->in);
     state->n_linear = dt_shape_elems(b->linear_out);
     state->bytes = dt_device_block_bytes(model, index, cuda->precision, capacity);
@@ -78,6 +83,12 @@ static enum dt_status open_plans(struct dt_block_state *state)
     return dt_cuda_reserve_scratch(cuda, DT_CUDA_SCRATCH_DW, state->block.name, state->bytes.dw);
 }
 
+static enum dt_status open_head(struct dt_block_state *state)
+{
+    const size_t n_floats = dt_gpu_head_scratch((int)state->n_in, (int)state->n_linear, state->capacity);
+    return dt_cuda_reserve_scratch(state->cuda, DT_CUDA_SCRATCH_SUMS, state->block.name, n_floats * sizeof(float));
+}
+
 static enum dt_status open_linear(struct dt_block_state *state)
 {
     struct dt_cuda *cuda = state->cuda;
@@ -103,7 +114,7 @@ enum dt_status dt_cuda_block_open(struct dt_backend *backend, const struct dt_mo
     cuda->n_blocks++;
     enum dt_status s = dt_cuda_reserve_batch(cuda, capacity);
     if (s == DT_OK && has_linear(state)) {
-        s = open_linear(state);
+        s = state->is_head ? open_head(state) : open_linear(state);
     }
     if (s != DT_OK) {
         dt_cuda_block_close(state);
@@ -120,6 +131,7 @@ void dt_cuda_block_close(struct dt_block_state *state)
     }
     dt_cuda_free(state->cuda, state->z);
     dt_cuda_free(state->cuda, state->weight);
+    state->cuda->waiting = (struct dt_cuda_waiting){0}; /* nobody looks at the logits of a network that is closed */
     if (--state->cuda->n_blocks == 0) {
         dt_cuda_release_scratch(state->cuda);
     }
@@ -186,6 +198,45 @@ static enum dt_status multiply(struct dt_cuda *cuda, const struct product *p)
     return DT_OK;
 }
 
+/* ---- a head */
+
+enum dt_status dt_cuda_settle(struct dt_cuda *cuda)
+{
+    const struct dt_cuda_waiting w = cuda->waiting;
+    cuda->waiting.n = 0;
+    DT_CUDA(dt_gpu_head_forward(cuda->stream, &w.head, w.n, cuda->type, w.x, w.logits, NULL));
+    return DT_OK;
+}
+
+static struct dt_gpu_head head_of(const struct dt_block_state *state, const float *params)
+{
+    return (struct dt_gpu_head){.n_in = (int)state->n_in,
+                                .n_out = (int)state->n_linear,
+                                .weight = params + state->weight_offset,
+                                .bias = params + state->bias_offset};
+}
+
+/* Only in training does a loss always follow. */
+static enum dt_status head_forward(const struct dt_block_state *state, const float *params, const void *x, float *logits,
+                                   const struct dt_pass *pass)
+{
+    state->cuda->waiting = (struct dt_cuda_waiting){.head = head_of(state, params), .n = pass->batch->n, .x = x, .logits = logits};
+    return pass->training ? DT_OK : dt_cuda_settle(state->cuda);
+}
+
+static enum dt_status head_backward(const struct dt_block_state *state, const float *params, float *grads, const void *x,
+                                    const float *dlogits, void *dx, const struct dt_pass *pass)
+{
+    const struct dt_cuda *cuda = state->cuda;
+    const struct dt_gpu_head head = head_of(state, params);
+    const struct dt_gpu_gradients to = {.weight = grads + state->weight_offset,
+                                        .bias = grads + state->bias_offset,
+                                        .accumulate = pass->accumulate,
+                                        .scratch = cuda->scratch[DT_CUDA_SCRATCH_SUMS].memory};
+    DT_CUDA(dt_gpu_head_backward(cuda->stream, &head, pass->batch->n, cuda->type, x, dlogits, dx, &to));
+    return DT_OK;
+}
+
 /* ---- forward */
 
 static enum dt_status pack_weight(struct dt_block_state *state, const float *params)
@@ -218,12 +269,16 @@ static enum dt_status linear_forward(struct dt_block_state *state, const float *
 enum dt_status dt_cuda_block_forward(struct dt_block_state *state, const float *params, const float *x, float *y,
                                      const struct dt_pass *pass)
 {
-    const struct dt_cuda *cuda = state->cuda;
+    struct dt_cuda *cuda = state->cuda;
     const struct dt_gpu_tail tail = tail_of(state, pass);
     const int n = pass->batch->n;
     poll(pass);
+    DT_TRY(dt_cuda_settle(cuda));
     if (n == 0) {
         return DT_OK;
+    }
+    if (state->is_head) {
+        return head_forward(state, params, x, y, pass);
     }
     if (has_linear(state)) {
         DT_TRY(pack_weight(state, params));
@@ -318,8 +373,12 @@ enum dt_status dt_cuda_block_backward(struct dt_block_state *state, const float 
 {
     (void)y;
     poll(pass);
+    DT_TRY(dt_cuda_settle(state->cuda));
     if (pass->batch->n == 0) {
         return has_linear(state) && !pass->accumulate ? zero_gradients(state, grads) : DT_OK;
+    }
+    if (state->is_head) {
+        return head_backward(state, params, grads, x, dy, dx, pass);
     }
     if (has_linear(state)) {
         return linear_backward(state, params, grads, x, dy, dx, pass);

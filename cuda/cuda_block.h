@@ -18,6 +18,14 @@ struct dt_cuda_batch {
     const uint32_t *rows, *ids, *epoch;
 };
 
+/* A head's forward pass that waits for its loss, so that both go in one kernel. n = 0: none. */
+struct dt_cuda_waiting {
+    struct dt_gpu_head head;
+    int n;
+    const void *x;
+    float *logits;
+};
+
 /* Results on their way back to the host, and what they are made from. */
 struct dt_cuda_sums {
     struct dt_gpu_metrics metrics;
@@ -39,6 +47,7 @@ struct dt_cuda {
     int n_blocks; /* open: they share it */
     struct dt_cuda_batches batches;
     struct dt_cuda_batch batch;
+    struct dt_cuda_waiting waiting;
     struct dt_gpu_step *step; /* device */
     bool lost; /* a collective is under way that may never end (cuda/nccl_allreduce.c): what waits for the GPU must not be called */
     bool on_its_own;           /* what is enqueued belongs to a step whose numbers are on the device already (cuda/step_graph.h) */
@@ -51,6 +60,9 @@ static inline size_t dt_gpu_type_bytes(enum dt_gpu_type type)
 {
     return type == DT_GPU_F32 ? sizeof(float) : 2;
 }
+
+/* Enqueues what waits. Every call on the backend begins with it, unless it takes in what waits. */
+enum dt_status dt_cuda_settle(struct dt_cuda *cuda);
 
 enum dt_status dt_cuda_block_open(struct dt_backend *backend, const struct dt_model *model, int block, int capacity,
                                   struct dt_block_state **out);

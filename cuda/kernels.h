@@ -1,4 +1,5 @@
-/* Our own kernels, for what the libraries lack: in kernels_tail.cu, kernels_linear.cu and kernels_step.cu. Each call enqueues on
+/* Our own kernels, for what the libraries lack: in kernels_tail.cu, kernels_head.cu, kernels_linear.cu and
+ * kernels_step.cu. Each call enqueues on
  * `stream` and returns the launch's error; nothing here waits or allocates. All pointers are device memory unless they say
  * otherwise.
  *
@@ -89,6 +90,36 @@ struct dt_gpu_metrics {
  * dlogits: (n, n_outputs) float. scratch: 2 * n doubles. */
 cudaError_t dt_gpu_loss(cudaStream_t stream, enum dt_loss loss, const struct dt_gpu_samples *samples, const uint32_t *rows, int n,
                         int n_outputs, const float *logits, float *dlogits, double *scratch, struct dt_gpu_metrics *metrics);
+
+/* The last dense layer, where it has few outputs and nothing but a loss behind it. weight (n_out, n_in), bias: as the arena has
+ * them, so that nothing needs a packed copy. */
+#define DT_GPU_HEAD_INPUTS 1024
+#define DT_GPU_HEAD_OUTPUTS 32
+struct dt_gpu_head {
+    int n_in, n_out; /* at most the above */
+    const float *weight, *bias;
+};
+
+/* What dt_gpu_loss does with cross-entropy; scratch as in struct dt_gpu_gradients, dt_gpu_head_scratch floats. */
+struct dt_gpu_head_loss {
+    const uint16_t *labels;
+    const uint32_t *rows;
+    float *dlogits; /* or NULL */
+    struct dt_gpu_metrics *metrics;
+    float *scratch;
+};
+
+/* logits (n, n_out) = x (n, n_in) weight^T + bias, and unless `loss` is NULL the loss, all in one kernel. Grid: a block of 256
+ * threads per 8 samples. Bytes: x once, the weights once a block (from the cache), 8 n_out a sample written. */
+size_t dt_gpu_head_scratch(int n_in, int n_out, int n); /* for this and the next */
+cudaError_t dt_gpu_head_forward(cudaStream_t stream, const struct dt_gpu_head *head, int n, enum dt_gpu_type type, const void *x,
+                                float *logits, const struct dt_gpu_head_loss *loss);
+
+/* to->weight and to->bias, and unless dx is NULL dx (n, n_in), from x and dlogits (n, n_out), in one kernel; with n = 0 nothing is
+ * done. Grid: a block of 256 threads per 32 inputs and 32 samples, or more samples from 4096 on. Bytes: x read, dx written, once.
+ */
+cudaError_t dt_gpu_head_backward(cudaStream_t stream, const struct dt_gpu_head *head, int n, enum dt_gpu_type type, const void *x,
+                                 const float *dlogits, void *dx, const struct dt_gpu_gradients *to);
 
 /* out (1, double) = sum of squares; in an order that depends on n_elems alone. scratch: DT_GPU_SUM_SCRATCH doubles. */
 #define DT_GPU_SUM_SCRATCH 1024

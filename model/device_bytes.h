@@ -7,6 +7,17 @@
 
 #define DT_DEVICE_WORKSPACE_BYTES ((size_t)32 << 20) /* what cuBLAS advises for sm_90; ours, so that its results are repeatable */
 
+/* Whether a block is a head: the last dense layer, with few enough inputs and outputs for a kernel that does the loss as well, and
+ * nothing else of its own to do. It needs no memory. */
+#define DT_DEVICE_HEAD_INPUTS 1024
+#define DT_DEVICE_HEAD_OUTPUTS 32
+static inline bool dt_device_is_head(const struct dt_model *model, int index)
+{
+    const struct dt_block *b = &model->blocks[index];
+    return index == model->n_blocks - 1 && b->linear == DT_LINEAR_DENSE && b->activation == DT_ACTIVATION_NONE &&
+           b->dropout_rate == 0 && dt_shape_elems(b->in) <= DT_DEVICE_HEAD_INPUTS && b->linear_out.c <= DT_DEVICE_HEAD_OUTPUTS;
+}
+
 struct dt_device_block_bytes {
     size_t z;      /* the linear operation's output, which is kept, and its gradient, for which blocks share the largest */
     size_t weight; /* copy of the weights in the libraries' order and type; 0: the arena's own serve */
@@ -19,7 +30,7 @@ static inline struct dt_device_block_bytes dt_device_block_bytes(const struct dt
     const struct dt_block *block = &model->blocks[index];
     const bool half = precision == DT_PRECISION_BF16, conv = block->linear == DT_LINEAR_CONV;
     const size_t each = half ? 2 : sizeof(float);
-    if (block->linear == DT_LINEAR_NONE) {
+    if (block->linear == DT_LINEAR_NONE || dt_device_is_head(model, index)) {
         return (struct dt_device_block_bytes){0};
     }
     const size_t n_weights = model->params[block->weight].n_elems;

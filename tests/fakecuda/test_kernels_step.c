@@ -131,6 +131,184 @@ static void test_loss(void)
     check_loss(DT_LOSS_SOFTMAX_CROSS_ENTROPY, 600, 3, 0); /* more samples than the last block has threads; many ties */
 }
 
+/* ---- a head, against plain loops and the reference's loss */
+
+struct head_case {
+    int n, n_in, n_out;
+    enum dt_gpu_type type;
+    bool with_loss, with_dlogits, with_dx, accumulate;
+    float *x, *weight, *bias, *before; /* before: what the gradients are added to, weights and then biases */
+    struct loss_case loss;             /* its logits are the expected ones */
+};
+
+struct head_result {
+    float *logits, *dlogits, *dx, *gradients;
+    struct dt_gpu_metrics metrics;
+};
+
+static size_t n_gradients(const struct head_case *k)
+{
+    return (size_t)k->n_out * ((size_t)k->n_in + 1);
+}
+
+static struct head_result result_open(const struct head_case *k)
+{
+    const size_t n = (size_t)k->n;
+    return (struct head_result){.logits = floats(n * (size_t)k->n_out),
+                                .dlogits = floats(n * (size_t)k->n_out),
+                                .dx = floats(n * (size_t)k->n_in),
+                                .gradients = floats(n_gradients(k)),
+                                .metrics = {100, 10, 20}};
+}
+
+static void result_close(struct head_result *r)
+{
+    free(r->logits);
+    free(r->dlogits);
+    free(r->dx);
+    free(r->gradients);
+}
+
+/* logits, and from dlogits dx and the gradients. */
+static void plain_head(const struct head_case *k, struct head_result *r)
+{
+    const size_t n_in = (size_t)k->n_in, n_out = (size_t)k->n_out;
+    for (size_t i = 0; i < n_gradients(k); i++) {
+        r->gradients[i] = k->accumulate || k->n == 0 ? k->before[i] : 0;
+    }
+    for (size_t o = 0; o < (size_t)k->n * n_out; o++) {
+        const size_t s = o / n_out, j = o % n_out;
+        double sum = (double)k->bias[j];
+        for (size_t i = 0; i < n_in; i++) {
+            sum += (double)k->x[s * n_in + i] * (double)k->weight[j * n_in + i];
+            r->dx[s * n_in + i] += r->dlogits[o] * k->weight[j * n_in + i];
+            r->gradients[j * n_in + i] += r->dlogits[o] * k->x[s * n_in + i];
+        }
+        r->logits[o] = (float)sum;
+        r->gradients[n_out * n_in + j] += r->dlogits[o];
+    }
+}
+
+static struct head_result run_head(const struct head_case *k)
+{
+    const size_t n = (size_t)k->n, n_out = (size_t)k->n_out, n_weights = n_out * (size_t)k->n_in, n_x = n * (size_t)k->n_in;
+    struct head_result r = result_open(k);
+    struct device x = numbers_open(k->x, n_x, k->type, 0), weight = numbers_open(k->weight, n_weights, DT_GPU_F32, 0);
+    struct device bias = numbers_open(k->bias, n_out, DT_GPU_F32, 0), to_dx = numbers_open(NULL, n_x, k->type, 0);
+    struct device gradients = numbers_open(k->before, n_gradients(k), DT_GPU_F32, 0);
+    struct device logits = numbers_open(NULL, n * n_out, DT_GPU_F32, 0), dlogits = numbers_open(NULL, n * n_out, DT_GPU_F32, 0);
+    struct device rows = device_open(k->loss.rows, n * sizeof *k->loss.rows, 0),
+                  metrics = device_open(&r.metrics, sizeof r.metrics, 0);
+    struct device labels = device_open(k->loss.samples.labels, k->loss.samples.n * sizeof(uint16_t), 0);
+    struct device scratch = scratch_open(dt_gpu_head_scratch(k->n_in, k->n_out, k->n));
+    const struct dt_gpu_head head = {k->n_in, k->n_out, weight.data, bias.data};
+    const struct dt_gpu_head_loss loss = {labels.data, rows.data, k->with_dlogits ? dlogits.data : NULL, metrics.data,
+                                          scratch.data};
+    OK(dt_gpu_head_forward(stream, &head, k->n, k->type, x.data, logits.data, k->with_loss ? &loss : NULL));
+    numbers_close(&dlogits, DT_GPU_F32, n * n_out, r.dlogits);
+    dlogits = numbers_open(k->with_loss && k->with_dlogits ? r.dlogits : k->loss.logits, n * n_out, DT_GPU_F32, 0);
+    float *db = (float *)gradients.data + n_weights;
+    const struct dt_gpu_gradients to = {gradients.data, db, k->accumulate, scratch.data};
+    OK(dt_gpu_head_backward(stream, &head, k->n, k->type, x.data, dlogits.data, k->with_dx ? to_dx.data : NULL, &to));
+    struct device *inputs[] = {&x, &weight, &bias, &rows, &labels, &dlogits};
+    for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++) {
+        device_close(inputs[i], NULL);
+    }
+    scratch_close(&scratch);
+    device_close(&logits, r.logits);
+    numbers_close(&to_dx, k->type, n_x, r.dx);
+    device_close(&gradients, r.gradients);
+    device_close(&metrics, &r.metrics);
+    return r;
+}
+
+static void compare_heads(const struct head_case *k, const struct head_result *actual, const struct head_result *again,
+                          const struct head_result *expected)
+{
+    const size_t n_logits = (size_t)k->n * (size_t)k->n_out, n_x = (size_t)k->n * (size_t)k->n_in;
+    near("logits", actual->logits, expected->logits, n_logits, 0);
+    same_bits("logits", actual->logits, again->logits, n_logits);
+    if (k->with_loss && k->with_dlogits) {
+        near("dlogits", actual->dlogits, expected->dlogits, n_logits, 1e-6);
+        same_bits("dlogits", actual->dlogits, again->dlogits, n_logits);
+    }
+    if (k->with_dx) {
+        near("dx", actual->dx, expected->dx, n_x, k->type == DT_GPU_F32 ? 1e-5 : 1.0 / 256);
+        same_bits("dx", actual->dx, again->dx, n_x);
+    }
+    near("gradients", actual->gradients, expected->gradients, n_gradients(k), 1e-4);
+    same_bits("gradients", actual->gradients, again->gradients, n_gradients(k));
+    near_or_same("loss", actual->metrics.loss_sum, expected->metrics.loss_sum);
+    near_or_same("correct", actual->metrics.n_correct, expected->metrics.n_correct);
+    near_or_same("samples", actual->metrics.n_samples, expected->metrics.n_samples);
+    CHECK(memcmp(&actual->metrics, &again->metrics, sizeof actual->metrics) == 0);
+}
+
+static void check_head(int n, int n_in, int n_out, bool strange)
+{
+    enum { N = 6 };
+    const size_t n_logits = (size_t)n * (size_t)n_out;
+    uint16_t labels[N];
+    struct head_case k = {.n = n, .n_in = n_in, .n_out = n_out, .type = draw(2) == 0 ? DT_GPU_F32 : DT_GPU_BF16};
+    k.with_loss = draw(4) > 0;
+    k.with_dlogits = draw(4) > 0;
+    k.with_dx = draw(4) > 0;
+    k.accumulate = draw(2) == 0;
+    snprintf(case_text, sizeof case_text,
+             "head of %d samples, %d to %d, type %d, loss %d, dlogits %d, dx %d, accumulate %d, strange %d", n, n_in, n_out, k.type,
+             k.with_loss, k.with_dlogits, k.with_dx, k.accumulate, strange);
+    k.x = random_floats((size_t)n * (size_t)n_in, 8);
+    k.weight = random_floats((size_t)n_out * (size_t)n_in, 8);
+    k.bias = random_floats((size_t)n_out, 8);
+    k.before = random_floats(n_gradients(&k), 8);
+    if (strange) {
+        add_strange(k.x, (size_t)n * (size_t)n_in);
+    }
+    k.loss = (struct loss_case){.n = n, .n_outputs = n_out, .samples = {.n = N, .labels = labels}};
+    k.loss.rows = malloc((size_t)n * sizeof *k.loss.rows + 1);
+    CHECK(k.loss.rows != NULL);
+    for (int i = 0; i < n; i++) {
+        k.loss.rows[i] = draw(N);
+    }
+    for (int i = 0; i < N; i++) {
+        labels[i] = (uint16_t)draw((uint32_t)n_out);
+    }
+    struct head_result expected = result_open(&k);
+    plain_head(&k, &expected); /* for the logits */
+    k.loss.logits = random_floats(n_logits, 8);
+    memcpy(k.loss.logits, expected.logits, n_logits * sizeof(float));
+    struct dt_metrics sums;
+    reference_loss(&k.loss, expected.dlogits, &sums);
+    if (!k.with_loss || !k.with_dlogits) {
+        memcpy(expected.dlogits, k.loss.logits, n_logits * sizeof(float));
+    }
+    if (k.with_loss) {
+        expected.metrics = (struct dt_gpu_metrics){100 + sums.loss_sum, 10 + sums.n_correct, 20 + n};
+    }
+    memset(expected.dx, 0, (size_t)n * (size_t)n_in * sizeof(float));
+    plain_head(&k, &expected);
+    struct head_result actual = run_head(&k), again = run_head(&k);
+    compare_heads(&k, &actual, &again, &expected);
+    result_close(&actual);
+    result_close(&again);
+    result_close(&expected);
+    float *all[] = {k.x, k.weight, k.bias, k.before, k.loss.logits};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        free(all[i]);
+    }
+    free(k.loss.rows);
+}
+
+static void test_head(void)
+{
+    static const int numbers[] = {0, 1, 8, 35, 70}, inputs[] = {1, 33, 128, 300}, outputs[] = {2, 10, 16, 17, 32};
+    for (int i = 0; i < 100; i++) {
+        check_head(numbers[i % 5], inputs[i / 5 % 4], outputs[i / 20], i % 7 == 0);
+    }
+    check_head(9, DT_GPU_HEAD_INPUTS, DT_GPU_HEAD_OUTPUTS, false);
+    check_head(4200, 5, 3, false); /* more tiles of samples than slices */
+}
+
 /* ---- sums and optimizers, against the reference backend */
 
 static void check_sum_squares(size_t n)
@@ -241,6 +419,7 @@ int main(void)
 {
     OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     test_loss();
+    test_head();
     test_sums_and_optimizers();
     OK(cudaStreamDestroy(stream));
     return 0;
