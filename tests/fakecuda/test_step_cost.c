@@ -22,8 +22,8 @@ static const struct limit {
     int nodes[N_MODES], chain[N_MODES];
     double gb; /* in bf16 at LARGE */
 } limits[] = {
-    {"mnist.json", {35, 35, 37}, {35, 35, 37}, 4.6},
-    {"mnist-mlp.json", {17, 17, 19}, {17, 17, 19}, 0.044},
+    {"mnist.json", {24, 24, 25}, {24, 24, 25}, 4.6},
+    {"mnist-mlp.json", {10, 10, 11}, {10, 10, 11}, 0.044},
 };
 
 static bool verbose;
