@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""scripts/gpu-check without a GPU: the whole way on the double, with all well and with a GPU that is refused; what it makes of
-figures; and that a program's output is kept when its time is over.
+"""scripts/gpu-check without a GPU: the whole way on the double, with doubles of NVIDIA's tools that print what real ones printed; with a
+GPU that is refused, with none, killed, and over its time; what it makes of figures. Its JSON is always as its schema says.
 
-usage: test_gpu_check.py BUILD-FOLDER MODULE, the double as a module
+usage: test_gpu_check.py BUILD-FOLDER MODULE MODE: the double as a module; "alone", "several" GPUs, or "units", what takes no training
 """
 import argparse
 import copy
+import importlib.machinery
+import importlib.util
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -17,21 +20,70 @@ import time
 TOP = os.path.realpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(TOP, "scripts"))
-from gpu import offline, parts, report  # noqa: E402
-from gpu.check import Check, Failed  # noqa: E402
+from gpu import offline, probe, record, report, tools, torch_steps  # noqa: E402
+from gpu.check import Check, Cut  # noqa: E402
 
-BUILD, MODULE = sys.argv[1:]
+try:
+    from jsonschema import Draft202012Validator
+except ImportError:
+    Draft202012Validator = None
+
+BUILD, MODULE, MODE = sys.argv[1:]
 WORK = tempfile.mkdtemp(prefix="dtrain-test-gpu-check-")
-BEST = {"accuracy": {"f32": 99.1, "tf32": 99.0, "bf16": 98.9}, "build": True, "tests": True, "sanitizer": True,
-        "machine": {"gpu": "NVIDIA H200", "driver": "580.0", "CUDA": "13.0"},
-        "step_us": {"128": {"bf16": {"default": 60.0, "calls": 240.0}, "f32": {"default": 200.0}},
-                    "4096": {"bf16": {"default": 1180.0}}},
-        "gemm_tflops": {"f32": 50.0, "tf32": 400.0, "bf16": 790.0},
-        "gradients_off": {"f32": 1e-5, "tf32": 5e-3, "bf16": 2e-2}, "loss_off": {"f32": 1e-6, "tf32": 1e-4, "bf16": 2e-3},
-        "same_bits": {"f32": True, "tf32": True, "bf16": True}, "same_bits_by_calls": {"bf16": True},
-        "staged": {"by_host_memory": True, "loss_off": 1e-6}, "nccl_on_one_gpu": "works: 2 ranks",
-        "pytorch": {"versions": {"torch": "2.11.0", "CUDA": "13.0", "cuDNN": 91900},
-                    "step_us": {"128": {"bf16": {"eager": 480.0, "graph": 100.0, "autotune": 90.0}, "f32": {"eager": 500.0}}}}}
+SCRIPT = os.path.join(TOP, "scripts", "gpu-check")
+with open(os.path.join(TOP, "docs", "benchmarks", "gpu-check.schema.json")) as schema_file:
+    SCHEMA = json.load(schema_file)
+loader = importlib.machinery.SourceFileLoader("gpu_check", SCRIPT)
+gpu_check_script = importlib.util.module_from_spec(importlib.util.spec_from_loader("gpu_check", loader))
+loader.exec_module(gpu_check_script)
+
+SMI = """#!/bin/sh
+case "$*" in
+*driver_version*) echo '580.1, 1980 MHz, 700.00 W, 143771 MiB' ;;
+*) while :; do echo '345, 31, 0'; echo '1950, 45, 97'; echo '1980, 44, 98'; sleep 0.02; done ;;
+esac
+"""
+SANITIZER = """#!/bin/sh
+case "$*" in
+--version) echo 'NVIDIA (R) Compute Sanitizer'; echo 'Version 2025.3.1' ;;
+*racecheck*) echo '========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)' ;;
+*initcheck*) echo '========= Error: Device not supported. Please refer to the documentation.'; exit 1 ;;
+*synccheck*) echo '========= Barrier error detected.'; echo '========= ERROR SUMMARY: 1 error'; exit 9 ;;
+*'--report-api-errors no'*) echo '========= ERROR SUMMARY: 0 errors' ;;
+esac
+"""
+NCU = """#!/bin/sh
+case "$*" in
+--version) echo 'Version 2025.3.1.0 (build 36398880)'; exit ;;
+--query-metrics) echo 'dram__bytes    Counter   byte'; echo 'sm__pipe_tensor_cycles_active   Counter   cycle'; exit ;;
+*'--clock-control none'*gpu__time_duration.sum,dram__bytes.sum,sm__pipe_tensor_cycles_active.avg*cuda.graph=false*) ;;
+*) echo "wrong: $*"; exit 1 ;;
+esac
+while [ "$1" != --log-file ]; do shift; done
+cp '%s/ncu.csv' "$2"
+"""
+COLUMNS = ("ID", "Process ID", "Kernel Name", "Grid Size", "dram__bytes.sum", "gpu__time_duration.sum",
+           "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active")
+STEP = (("gather_kernel(dt_gpu_samples, const unsigned int *)", "3,000,000", "3,000", "0"),
+        ("void cutlass::Kernel2<cutlass_80_tensorop_bf16>(T1::Params)", "1,500,000", "6,000", "50"),
+        ("void cutlass::Kernel2<cutlass_80_tensorop_bf16>(T1::Params)", "1,500,000", "2,000", "10"),
+        ("optimizer_kernel(const dt_update *, float *)", "9,000,000", "1,000", "0"))
+LAUNCHES = [*STEP, *STEP, *STEP, ("gather_kernel(dt_gpu_samples, const unsigned int *)", "1", "700,000", "0")]  # the last evaluates
+NCU_CSV = "\n".join(["==PROF== Connected to process 7", ",".join('"%s"' % c for c in COLUMNS), '"","","","","byte","ns","%"',
+                     *('"%d","7","%s","(4, 1, 1)","%s","%s","%s"' % (i, *row) for i, row in enumerate(LAUNCHES))])
+PYTHON = """#!/bin/sh
+case "$*" in
+*'import torch'*) echo '2.11.0, CUDA 13.0, cuDNN 91900, sees the GPU' ;;
+-c*) exec python3 "$@" ;;
+*eager*)
+  echo '{"torch": "2.11.0"}'
+  echo a warning
+  echo '{"batch": 4, "precision": "bf16", "way": "eager", "us": 480, "min": 470, "max": 500, "n": 7}'
+  echo '{"batch": 4, "precision": "bf16", "way": "compile", "error": "no"}'
+  exit 9 ;;
+*) echo '{"batch": 4, "precision": "bf16", "way": "compile", "us": 240.5, "min": 240, "max": 241, "n": 7}' ;;
+esac
+"""
 
 
 def check(condition, *about):
@@ -39,43 +91,142 @@ def check(condition, *about):
         sys.exit("test_gpu_check: %s" % " ".join(map(str, about)))
 
 
-def gpu_check(script=os.path.join(TOP, "scripts", "gpu-check"), build=("--build", BUILD), **env):
-    path = os.path.join(WORK, "found.json")
-    command = [sys.executable, script, "--dry-run", *build, "--module", MODULE, "--json", path]
-    done = subprocess.run(command, env=dict(os.environ, **env), stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    check(os.path.exists(path), done.stderr)
+def program(name, text):
+    path = os.path.join(WORK, name)
+    with open(path, "w") as file:
+        file.write(text)
+    os.chmod(path, 0o755)
+    return path
+
+
+def with_tools():
+    """A PATH with the doubles of nvidia-smi, ncu and compute-sanitizer in front."""
+    program("nvidia-smi", SMI)
+    program("compute-sanitizer", SANITIZER)
+    program("ncu", NCU % WORK)
+    with open(os.path.join(WORK, "ncu.csv"), "w") as file:
+        file.write(NCU_CSV)
+    return WORK + ":" + os.environ["PATH"]
+
+
+def valid(document):
+    if Draft202012Validator:
+        errors = [(e.json_path, e.message) for e in Draft202012Validator(SCHEMA).iter_errors(document)]
+        check(not errors, errors[:3])
+    return document
+
+
+def load(path):
     with open(path) as file:
-        return done.returncode, done.stdout, json.load(file)
+        return valid(json.load(file))
 
 
-def goals(figures):
-    return {c["check"]: c["pass"] for c in report.rows(figures, True) if c["goal"]}
+def command(name, *more, script=SCRIPT, build=("--build", BUILD)):
+    return [sys.executable, script, "--dry-run", *build, "--module", MODULE, "--json", os.path.join(WORK, name + ".json"), *more]
 
 
-def test_all_well():
-    code, table, found = gpu_check()
-    check(code == 0 and found["passed"], "the dry run failed:", table)
-    check({p["part"] for p in found["problems"]} <= {"tests", "sanitizer", "pytorch"}, found["problems"])
-    check(all(p["why"].startswith("skipped: ") for p in found["problems"]), found["problems"])
-    passes = [g["check"] for g in found["goals"] if g["pass"]]
-    for what in ("gradients as on the cpu, tf32", "same bits twice, bf16", "their loss as that of 2 ranks on the cpu"):
+def gpu_check(name, *more, script=SCRIPT, build=("--build", BUILD), **env):
+    done = subprocess.run(command(name, *more, script=script, build=build), env=dict(os.environ, **env), stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True)
+    path = os.path.join(WORK, name + ".json")
+    check(os.path.exists(path), done.stderr)
+    return done.returncode, done.stdout + done.stderr, load(path)
+
+
+def rows(document, part):
+    return {row["name"]: row for row in document["parts"][part]["rows"]}
+
+
+def goals(document):
+    return {each["goal"]: each["pass"] for each in report.goals(document)}
+
+
+def alone_all_well():
+    code, said, found = gpu_check("well", "--python", program("python", PYTHON), PATH=with_tools())
+    states = {name: part["state"] for name, part in found["parts"].items()}
+    check(states == {**dict.fromkeys(gpu_check_script.NAMES, "done"), "pytorch": "failed"}, states, said)
+    passes = [each["goal"] for each in found["goals"] if each["pass"]]
+    for what in ("gradients, tf32, as on the cpu", "the same bits", "2 ranks on one GPU, loss as on the cpu"):
         check(what in passes, what, "is not in", passes)
-    check(found["experiments"]["nccl_on_one_gpu"].startswith("works: 2 ranks on one Double of a GPU"), found["experiments"])
-    check(found["machine"]["gpu"] == "Double of a GPU" and "cuDNN" in found["machine"], found["machine"])
-    check("figures" not in found and "not measured" in table, "the double's figures are not measurements")
+    check(found["probe"]["GPU"] == "Double of a GPU" and not found["measured"] and "on the double" in said, found["probe"])
+    check(not any(each["pass"] for each in found["goals"] if each["part"] in ("speed", "accuracy", "profile")), "the double's figures")
+    step = rows(found, "speed")["batch 4, bf16, graph"]
+    check(step["min"] <= step["value"] <= step["max"] and step["n"] == 2, step)
+    check(step["sm_mhz"] in (1950, 1965, 1980) and step["celsius"] == 45, "idle samples count", step)
+    check(rows(found, "nccl")["1 rank, sums in a graph"]["value"].startswith("works: 1 rank"), found["parts"]["nccl"])
+    check(rows(found, "nccl")["experiment: 2 ranks on one GPU"]["value"].startswith("works: 2 ranks on one Double of a GPU"), found["parts"]["nccl"])
+    check(set(rows(found, "gemm")) == {"f32", "tf32", "bf16"}, found["parts"]["gemm"])
+    sanitized = rows(found, "sanitizer")
+    check(sanitized["memcheck, three steps, graph"]["value"] and sanitized["racecheck, test_kernels"]["value"], sanitized)
+    check(sanitized["initcheck, test_kernels"]["skipped"] == "compute-sanitizer: Device not supported", sanitized)
+    check("Barrier error" in sanitized["synccheck, test_kernels"]["failed"] and code == 1 and not found["passed"], sanitized)
+    kernels = rows(found, "profile")
+    check(0 < kernels["longest chain, mnist, bf16"]["value"] <= kernels["nodes, mnist, bf16"]["value"], kernels)
+    check(kernels["nodes, mnist-mlp, bf16"]["value"] < kernels["nodes, mnist, bf16"]["value"], kernels)
+    kernel = kernels["batch 4096, bf16: cutlass::Kernel2<cutlass_80_tensorop_bf16>"]
+    about = [kernel[key] for key in ("value", "dram_mb", "launches", "tensor_percent")]
+    check(max(abs(x - y) for x, y in zip(about, (8, 3, 2, 40))) < 1e-9, kernel)
+    check(abs(kernels["batch 128, bf16: all kernels"]["value"] - 12) < 1e-9, "evaluation counts", kernels)
+    torch = rows(found, "pytorch")
+    check(torch["batch 4, bf16, eager"]["max"] == 500 and torch["batch 4, bf16, compile"]["failed"] == "no", torch)
+    check("ended with 9" in found["parts"]["pytorch"]["why"], found["parts"]["pytorch"])
+    page = subprocess.run([sys.executable, SCRIPT, "--json", os.path.join(WORK, "well.json"), "--page", os.path.join(WORK, "gpu.md")],
+                          capture_output=True, text=True)
+    check(page.returncode == 1 and "nothing that was measured on a GPU" in page.stderr and not os.path.exists(WORK + "/gpu.md"), page)
 
 
-def test_goes_on():
-    """A GPU that is too old for the program: each part says so."""
-    code, table, found = gpu_check(FAKE_CAPABILITY="75")
+def alone_refused():
+    """A GPU that is too old for the program: each part says so, and the next begins."""
+    parts = "speed,accuracy,agreement,same_bits,ranks"
+    code, said, found = gpu_check("refused", "--parts", parts, FAKE_CAPABILITY="75")
     check(code == 1 and not found["passed"], "ended with", code)
-    failed = [p for p in found["problems"] if p["why"].startswith("failed: ") and "has compute capability 7.5" in p["why"]]
-    check({p["part"] for p in failed} == {"speed", "accuracy", "agreement", "same_bits", "ranks"}, found["problems"])
-    check({p["what"] for p in failed if p["part"] == "accuracy"} == {"f32", "tf32", "bf16"}, failed)
-    check("ranks " in table and "has compute capability 7.5" in table, table)
+    for part in parts.split(","):
+        about = json.dumps(found["parts"][part])
+        check("has compute capability 7.5" in about and '"value"' not in about, part, about)
+    check("has compute capability 7.5" in said, said)
 
 
-def test_installed():
+def alone_killed():
+    """What was measured before a kill stays, is whole, and is not measured again; of another program it would be."""
+    process = subprocess.Popen(command("killed", "--parts", "speed"), stdout=subprocess.PIPE, text=True)
+    for line in process.stdout:
+        if line.startswith("speed ") and "tf32" in line:
+            process.send_signal(signal.SIGKILL)
+            break
+    process.wait()
+    before = load(os.path.join(WORK, "killed.json"))
+    check(before["parts"]["speed"]["state"] == "running" and len(rows(before, "speed")) >= 3, before["parts"])
+    check(not before["passed"], "what was killed passed")
+    code, said, after = gpu_check("killed", "--parts", "speed")
+    check(code == 0 and after["parts"]["speed"]["state"] == "done" and "goes on where it was cut off" in said, said)
+    check(len(rows(after, "speed")) == 6, after["parts"])
+    for name, row in rows(before, "speed").items():
+        check(rows(after, "speed")[name] == row and name not in said, name, "was measured again", said)
+    code, said, cut = gpu_check("killed", "--parts", "accuracy", "--minutes", "0.002")
+    check(code == 1 and cut["parts"]["accuracy"]["state"] == "cut" and cut["parts"]["speed"]["state"] == "done", said)
+    check("in MNIST, 12 epochs, bf16: " in cut["parts"]["accuracy"]["why"] and "to go on: scripts/gpu-check --parts " in said, said)
+
+
+def alone_terminated():
+    """What it runs ends with it."""
+    marker = os.path.join(WORK, "left")
+    process = subprocess.Popen(command("terminated", "--parts", "pytorch", "--python", program("slow-python", """#!/bin/sh
+case "$*" in -c*import\\ torch*) echo 2.11.0; exit ;; -c*) exec python3 "$@" ;; esac
+echo '{"torch": "2.11.0"}'
+sleep 4
+touch '%s'
+""" % marker)), stdout=subprocess.PIPE, text=True)
+    for line in process.stdout:
+        if line.startswith("pytorch "):
+            process.terminate()
+            break
+    check(process.wait() == 143, "ended with", process.returncode)
+    check(load(os.path.join(WORK, "terminated.json"))["parts"]["pytorch"]["state"] == "running", "it came to its end")
+    time.sleep(4.5)
+    check(not os.path.exists(marker), "what it ran went on")
+
+
+def alone_installed():
     """The installed one checks the installed program, whatever the PATH has, and says what it skips."""
     prefix, wrong = os.path.join(WORK, "prefix"), os.path.join(WORK, "wrong")
     subprocess.run(["cmake", "--install", BUILD, "--prefix", prefix], check=True, stdout=subprocess.DEVNULL)
@@ -83,110 +234,218 @@ def test_installed():
     os.symlink("/bin/false", os.path.join(wrong, "dtrain"))
     script = os.path.join(prefix, "share", "dtrain", "gpu-check")
     check(os.access(script, os.X_OK), "gpu-check is not installed as a program")
-    code, table, found = gpu_check(script, (), PATH=wrong + ":" + os.environ["PATH"])
-    check(code == 0 and found["passed"], "the installed dry run failed:", table)
-    skipped = {p["part"] for p in found["problems"] if "takes the sources" in p["why"]}
-    check(skipped == {"build", "tests", "gemm", "nccl"}, found["problems"])
-    check("2 ranks share the GPU by host memory" in [g["check"] for g in found["goals"] if g["pass"]], table)
+    code, said, found = gpu_check("installed", "--parts", "tests,gemm,accuracy,ranks,nccl", script=script, build=(),
+                                  PATH=wrong + ":" + os.environ["PATH"])
+    check(code == 0 and found["passed"], "the installed dry run failed:", said)
+    skipped = {name for name, part in found["parts"].items() if "an installation has no sources" in part["why"]}
+    check(skipped == {"tests", "gemm", "nccl"}, found["parts"])
+    check(found["parts"]["ranks"]["state"] == "done", said)
     left = [path for path, _, _ in os.walk(os.path.join(prefix, "share")) if path.endswith("__pycache__")]
     check(not left, "it writes beside itself:", left)
 
 
-def test_goals():
-    check(set(goals(BEST).values()) == {True}, goals(BEST))
-    check(report.result(BEST, [], True)["passed"], "all goals are met")
-    check(report.result(BEST, [("pytorch", "", "skipped: it is not there")], True)["passed"], "what is skipped does not fail")
-    check(not report.result(BEST, [("speed", "", "failed: no")], True)["passed"], "what fails does")
-    for value, what, *names in ((98.8, "MNIST, 12 epochs, bf16", "accuracy", "bf16"),
-                                (61.0, "step, batch 128, bf16", "step_us", "128", "bf16", "default"),
-                                (470.0, "PyTorch eager / dtrain, batch 128, bf16", "pytorch", "step_us", "128", "bf16", "eager"),
-                                (89.0, "PyTorch's best / dtrain, batch 128, bf16", "pytorch", "step_us", "128", "bf16", "autotune"),
-                                (1190.0, "batch 4096, bf16: share of the peak", "step_us", "4096", "bf16", "default"),
-                                (1.1e-5, "gradients as on the cpu, f32", "gradients_off", "f32"),
-                                (float("nan"), "loss as on the cpu, tf32", "loss_off", "tf32"),
-                                (False, "same bits twice, tf32", "same_bits", "tf32"),
-                                (2e-4, "their loss as that of 2 ranks on the cpu", "staged", "loss_off")):
-        figures = copy.deepcopy(BEST)
-        at = figures
-        for name in names[:-1]:
-            at = at[name]
-        at[names[-1]] = value
-        check(goals(figures)[what] is False and not report.result(figures, [], True)["passed"], what, "passes with", value)
-        del at[names[-1]]
-        check(goals(figures).get(what) is not False, what, "fails where nothing was found")
-    check(set(goals({}).values()) == {None}, goals({}))
+def several_gpus():
+    code, said, found = gpu_check("several", "--parts", "nccl", FAKE_DEVICES="3")
+    check(code == 0 and found["passed"], said)
+    for name in ("2 ranks, loss", "3 ranks, loss", "3 ranks, sums in a graph", "3 ranks, uneven batches", "a stopped peer, graph",
+                 "a stopped peer, calls"):
+        check("value" in rows(found, "nccl").get(name, {}), name, "is not in", said)
 
 
-def test_ratios_and_peak():
-    found = report.result(BEST, [], True)
-    ratios = found["pytorch_time_by_dtrain_time"]
-    check(ratios == {"128": {"bf16": {"eager": 8.0, "graph": 100 / 60, "autotune": 1.5, "best": 1.5},
-                             "f32": {"eager": 2.5, "best": 2.5}}}, ratios)
-    check(found["peak"] == {"bf16_tflops": 989, "source": "datasheet of the H200"}, found["peak"])
-    unknown = copy.deepcopy(BEST)
-    unknown["machine"]["gpu"] = "NVIDIA of next year"
-    peak = report.peak(unknown)
-    check(peak["bf16_tflops"] == 790 and peak["source"].startswith("measured"), peak)
-    by_share = {c["check"]: c["value"] for c in report.rows(BEST, True)}
+def units_nothing_there():
+    """No GPU, no program: each part says in a line what it lacks; nothing passes."""
+    path, empty = os.path.join(WORK, "bare.json"), os.path.join(WORK, "empty")
+    names = [name for name in gpu_check_script.NAMES if name != "build"]
+    done = subprocess.run([sys.executable, SCRIPT, "--build", empty, "--json", path, "--parts", ",".join(names)],
+                          env=dict(os.environ, CUDA_VISIBLE_DEVICES=""), capture_output=True, text=True)
+    found = load(path)
+    check(done.returncode == 1 and not found["passed"] and found["probe"]["GPU"] is None, done.stdout)
+    for name in names:
+        line = next(line for line in done.stdout.splitlines() if line.startswith("%-10s skipped in" % name))
+        check("no GPU" in line and (name == "pytorch" or "no %s/dtrain (the part build makes it)" % empty in line), line)
+    c = new_check()
+    c.args.dry_run = False
+    for row in gpu_check_script.PARTS[:1]:
+        state, why = gpu_check_script.take(c, row[0], row[2])
+        check((state, why) == ("skipped", "no cmake; no nvcc; no cuBLAS; no cuDNN; no NCCL"), state, why)
+    shutil.rmtree(c.folder)
+
+
+def best():
+    """A check that met all goals."""
+    parts = {"build": {"compile": True}, "tests": {"gpu_test_kernels": True}, "sanitizer": {"memcheck, test_kernels": True},
+             "speed": {"batch 128, bf16, graph": 60.0, "batch 128, bf16, calls": 240.0, "batch 128, f32, graph": 200.0,
+                       "batch 4096, bf16, graph": 1180.0},
+             "gemm": {"f32": 50.0, "tf32": 400.0, "bf16": 790.0},
+             "accuracy": {"MNIST, 12 epochs, " + p: 98.9 for p in report.LIMITS},
+             "agreement": {"%s, %s" % (what, p): limit for p, limit in report.LIMITS.items() for what in ("gradients", "loss")},
+             "same_bits": {"twice, f32": True, "with and without graph, bf16": True},
+             "ranks": {"2 ranks on one GPU, loss": 1e-6}, "nccl": {"3 ranks, uneven batches": True, "2 ranks, loss": 1e-5},
+             "profile": {"nodes, mnist, bf16": 22, "longest chain, mnist, bf16": 16, "nodes, mnist-mlp, bf16": 9},
+             "pytorch": {"batch 128, bf16, eager": 480.0, "batch 128, bf16, graph": 100.0, "batch 128, bf16, autotune": 90.0,
+                         "batch 128, f32, eager": 500.0}}
+    units = {"speed": "us", "pytorch": "us", "gemm": "TFLOP/s", "accuracy": "%", "agreement": "of it", "ranks": "of it", "profile": "nodes"}
+
+    def row(part, name, value):
+        return {"name": name, "value": value, "unit": "" if isinstance(value, bool) else units.get(part, "of it")}
+
+    document = {"schema": 1, "measured": True, "passed": False,
+                "probe": {**dict.fromkeys(SCHEMA["properties"]["probe"]["required"]), "GPU": "NVIDIA H200", "GPUs": "1"},
+                "parts": {part: {"state": "done", "seconds": 1, "program": "a", "why": "",
+                                 "rows": [row(part, *each) for each in by.items()]} for part, by in parts.items()}}
+    return concluded(document)
+
+
+def concluded(document):
+    return valid({**document, **report.conclusions(document)})
+
+
+def changed(document, part, name, value):
+    found = copy.deepcopy(document)
+    rows(found, part)[name]["value"] = value
+    return found
+
+
+def units_goals():
+    fine = best()
+    check(set(goals(fine).values()) == {True} and fine["passed"], goals(fine))
+    by_aim = {each["goal"]: each["aim_met"] for each in fine["goals"] if each["aim"] is not None}
+    check(len(by_aim) == 4 and not any(by_aim.values()), by_aim)
+    faster = {each["goal"]: each["aim_met"] for each in report.goals(changed(fine, "speed", "batch 128, bf16, graph", 40.0))}
+    check(faster["step, batch 128, bf16"] and faster["PyTorch eager / dtrain, batch 128, bf16"], faster)
+    for value, what, part, name in ((98.8, "MNIST, 12 epochs, tf32", "accuracy", "MNIST, 12 epochs, tf32"),
+                                    (61.0, "step, batch 128, bf16", "speed", "batch 128, bf16, graph"),
+                                    (470.0, "PyTorch eager / dtrain, batch 128, bf16", "pytorch", "batch 128, bf16, eager"),
+                                    (89.0, "PyTorch's best / dtrain, batch 128, bf16", "pytorch", "batch 128, bf16, autotune"),
+                                    (1190.0, "batch 4096, bf16: share of the peak", "speed", "batch 4096, bf16, graph"),
+                                    (1.1e-5, "gradients, f32, as on the cpu", "agreement", "gradients, f32"),
+                                    (float("nan"), "loss, tf32, as on the cpu", "agreement", "loss, tf32"),
+                                    (False, "the same bits", "same_bits", "twice, f32"),
+                                    (False, "3 ranks, uneven batches", "nccl", "3 ranks, uneven batches"),
+                                    (23, "nodes, mnist, bf16", "profile", "nodes, mnist, bf16"),
+                                    (2e-4, "2 ranks on one GPU, loss as on the cpu", "ranks", "2 ranks on one GPU, loss")):
+        worse = changed(fine, part, name, value)
+        check(goals(worse)[what] is False and not report.conclusions(worse)["passed"], what, "passes with", value)
+        worse["parts"][part]["rows"] = []
+        check(goals(worse).get(what) is not False, what, "fails where nothing was found")
+    for state, passes in (("skipped", True), ("cut", False), ("failed", False), ("running", False)):
+        other = copy.deepcopy(fine)
+        other["parts"]["pytorch"]["state"] = state
+        check(concluded(other)["passed"] is passes, state)
+    other = copy.deepcopy(fine)
+    other["parts"]["tests"]["rows"].append({"name": "gpu_test_step_graph", "failed": "no"})
+    check(not concluded(other)["passed"], "a row that failed passes")
+
+
+def units_ratios_and_page():
+    fine = best()
+    by = fine["pytorch_time_by_dtrain_time"]
+    check(by == {"128": {"bf16": {"eager": 8.0, "graph": 100 / 60, "autotune": 1.5, "best": 1.5}, "f32": {"eager": 2.5, "best": 2.5}}}, by)
+    check(fine["peak"] == {"bf16_tflops": 989, "source": "datasheet of the H200"}, fine["peak"])
+    unknown = copy.deepcopy(fine)
+    unknown["probe"]["GPU"] = "NVIDIA of next year"
+    check(report.peak(unknown)["bf16_tflops"] == 790 and report.peak(unknown)["source"].startswith("measured"), report.peak(unknown))
     flop = 4096 * (3 * 2 * (26 * 26 * 32 * 9 + 24 * 24 * 64 * 288 + 9216 * 128 + 128 * 10) - 2 * 26 * 26 * 32 * 9)
-    check(abs(by_share["batch 4096, bf16: share of the peak"] - 100 * flop / 1180e-6 / 989e12) < 1e-7, by_share)
-    check(abs(by_share["batch 4096, bf16: share of that rate"] - 100 * flop / 1180e-6 / 790e12) < 1e-7, by_share)
-    table = report.table(BEST, [("pytorch", "", "failed: python3 was over its time limit")], True)
-    line = next(line.split() for line in table.splitlines() if line.split()[:2] == ["128", "bf16"])
-    check(line == ["128", "bf16", "60.0", "240.0", "480.0", "100.0", "-", "90.0", "8.00", "1.50"], table)
-    check("over its time limit" in table and "NVIDIA H200" in table and "FAIL" not in table, table)
-    print(table)
+    share = next(each["value"] for each in fine["goals"] if "share of the peak" in each["goal"])
+    check(abs(share - 100 * flop / 1180e-6 / 989e12) < 1e-7, share)
+    rows(fine, "speed")["batch 128, bf16, graph"].update(min=58.5, max=63.25, sm_mhz=1980, celsius=44)
+    fine["parts"]["ranks"].update(state="cut", why="cut off after 480 s in dtrain")
+    path = os.path.join(WORK, "best.json")
+    with open(path, "w") as file:
+        json.dump(valid(fine), file)
+    subprocess.run([sys.executable, SCRIPT, "--json", path, "--page", os.path.join(WORK, "gpu.md")], check=True)
+    with open(os.path.join(WORK, "gpu.md")) as file:
+        page = file.read()
+    for line in ("| speed | batch 128, bf16, graph | 60 us | 58.50 | 63.25 | 1980 | 44 |", "| 128 | bf16 | 60.0 | 240.0 | 480.0 | 100.0 | - | 90.0 | 8.00 | 1.50 |",
+                 "| step, batch 128, bf16 | 60 us | <= 60 | 40 | pass |", "| ranks | cut | cut off after 480 s in dtrain |", "| GPU | NVIDIA H200 |"):
+        check(line in page.splitlines(), line, "is not in", page)
 
 
 def new_check(**more):
-    found = Check(argparse.Namespace(build=BUILD, module=MODULE, dry_run=True, python=sys.executable, **more))
+    found = Check(argparse.Namespace(build=BUILD, module=MODULE, dry_run=True, python=sys.executable, data=WORK, **more))
     found.deadline = time.monotonic() + 400
     return found
 
 
-def test_time_limit():
+def units_time_limit():
     """What a program had said when its time was over is kept; without time nothing begins."""
     c = new_check()
-    c.deadline = time.monotonic() + 5
+    said = []
+    c.deadline = time.monotonic() + 3
     try:
-        c.run(["sh", "-c", "echo said; sleep 300 & wait"])
+        c.run(["sh", "-c", "echo said; sleep 300 & wait"], each=said.append)
         check(False, "no time limit")
-    except Failed as why:
-        check(why.code is None and why.output == "said\n" and "sh was over its time limit: said" in str(why), why)
+    except Cut as why:
+        check(why.output == "said\n" and said == ["said"] and str(why) == "in sh: said", why)
     marker = os.path.join(WORK, "begun")
-    with c.attempt("late"):
+    try:
         c.run(["touch", marker])
-    check(c.problems == [("", "late", "failed: no time was left for touch")] and not os.path.exists(marker), c.problems)
+        check(False, "it begins without time")
+    except Cut:
+        check(not os.path.exists(marker), "it began without time")
     shutil.rmtree(c.folder)
 
 
-def test_pytorch_is_read():
-    """Figures of a program that ended badly after some of its lines; then of the real one on the CPU, where there is PyTorch."""
+def units_resume():
+    """Goes on only with the same program and on the same GPU."""
+    path = os.path.join(WORK, "resume.json")
+
+    def begun(program="a", gpu="one"):
+        found = record.Record(path, True, {**dict.fromkeys(SCHEMA["properties"]["probe"]["required"]), "GPU": gpu})
+        return found, found.begin("speed", program)
+
+    first, goes_on = begun()
+    check(not goes_on, "there was nothing")
+    first.add("speed", {"name": "x", "value": 1.5, "unit": "us"})
+    first.add("speed", {"name": "y", "failed": "no"})
+    second, goes_on = begun()
+    check(goes_on and second.has("speed", "x") and not second.has("speed", "y"), load(path))
+    check(not begun(program="b")[1] and not rows(load(path), "speed"), "rows of another program count")
+    second, _ = begun()
+    second.add("speed", {"name": "x", "value": 1.5, "unit": "us"})
+    second.end("speed", "done", "", 1)
+    check(not begun()[1], "what is done goes on")
+    begun()[0].add("speed", {"name": "x", "value": 1.5, "unit": "us"})
+    check(not begun(gpu="another")[1] and os.path.exists(path + ".before"), "rows of another GPU count")
+
+
+def units_libraries():
+    """cuBLAS of a wheel, by the names that the linker and the loader look for; cuDNN where it is."""
+    site = os.path.join(WORK, "site", "nvidia")
+    for path in ("cu13/include/cublas_v2.h", "cu13/include/cuda_runtime.h", "cu13/lib/libcublas.so.13", "cu13/lib/libcublasLt.so.13",
+                 "cudnn/include/cudnn.h", "cudnn/lib/libcudnn.so.9", "nccl/lib/libnccl.so.2"):
+        os.makedirs(os.path.dirname(os.path.join(site, path)), exist_ok=True)
+        with open(os.path.join(site, path), "w") as file:
+            file.write(path)
+    wheels = probe.wheels_of([os.path.join(WORK, "site")])
+    check(probe.find("nccl.h", "libnccl", wheels) is None, "a library without its header")
     c = new_check()
-    c.args.python = os.path.join(WORK, "python")
-    with open(c.args.python, "w") as file:
-        file.write("""#!/bin/sh
-echo '{"torch": "2.11.0"}'
-echo a warning
-echo '{"batch": 128, "precision": "bf16", "way": "eager", "us": 480}'
-echo '{"batch": 128, "precision": "bf16", "way": "graph", "error": "no"}'
-exit 9
-""")
-    os.chmod(c.args.python, 0o755)
-    parts.pytorch(c)
-    check(c.figures["pytorch"].pop("end").startswith("python ended with 9"), c.figures)
-    check(c.figures["pytorch"] == {"versions": {"torch": "2.11.0"}, "step_us": {"128": {"bf16": {"eager": 480}}},
-                                   "errors": {"128": {"bf16": {"graph": "no"}}}}, c.figures)
-    shutil.rmtree(c.folder)
-    c = new_check()
-    with c.attempt("PyTorch"):
-        parts.pytorch(c)
-        check(set(c.figures["pytorch"]["step_us"]["4"]["bf16"]) >= {"eager", "compile"}, c.figures)
-    check(not c.problems or c.problems[0][2] == "skipped: PyTorch with CUDA is not there", c.problems)
+    c.probe = {name: "%s, %s" % probe.find(*probe.LIBRARIES[name], wheels) for name in ("cuBLAS", "cuDNN")}
+    c.probe["NCCL"] = "/opt/nccl/include, /opt/nccl/lib/libnccl.so"
+    links = os.path.join(WORK, "links")
+    for _ in range(2):  # also where they are already
+        told, env = probe.libraries_for_build(c, links)
+        check(told == ["-DCUDNN_ROOT=%s/cudnn" % site, "-DNCCL_ROOT=/opt/nccl", "-DCMAKE_LIBRARY_PATH=%s/lib" % links], told)
+        check(env["CPATH"].split(":")[0] == links + "/include", env)
+        check(sorted(os.listdir(links + "/lib")) == ["libcublas.so", "libcublas.so.13", "libcublasLt.so", "libcublasLt.so.13"], os.listdir(links + "/lib"))
+        check(os.listdir(links + "/include") == ["cublas_v2.h"], "the toolkit's own headers are hidden")
+    with open(links + "/lib/libcublas.so") as file:
+        check(file.read() == "cu13/lib/libcublas.so.13", "a link to something else")
+    c.probe["cuBLAS"] = "/usr/local/cuda/include, /usr/local/cuda/lib64/libcublas.so"
+    check(probe.libraries_for_build(c, WORK + "/none")[1] == {} and not os.path.exists(WORK + "/none"), "links where none is needed")
     shutil.rmtree(c.folder)
 
 
-def test_unpacking():
+def units_graph():
+    dot = 'digraph dot {\nsubgraph cluster_1 {\nlabel="graph_1" graph[style="dashed"];\n'
+    dot += "".join('"graph_1_node_%d"[style="solid" shape="rectangle" label="%d\nkernel\n"];\n' % (i, i) for i in range(5))
+    dot += "".join('"graph_1_node_%d" -> "graph_1_node_%d"[headlabel=0];\n' % edge for edge in ((0, 4), (4, 1), (1, 2), (0, 2))) + "}\n}\n"
+    check(tools.nodes_and_chain(dot) == (5, 4), tools.nodes_and_chain(dot))
+    check([each for each in torch_steps.ORDER if each[:2] in ((128, "bf16"), (4096, "bf16"))] == torch_steps.ORDER[:8], "the wanted ones first")
+    check(len(set(torch_steps.ORDER)) == len(torch_steps.ORDER) == 36, torch_steps.ORDER)
+
+
+def units_unpacking():
     """A package's files that name their place are told the new one."""
     if not shutil.which("dpkg-deb"):
         return
@@ -207,7 +466,7 @@ def test_unpacking():
 
 
 for name, test in sorted(globals().items()):
-    if name.startswith("test_"):
+    if name.startswith(MODE + "_"):
         test()
 shutil.rmtree(WORK)
-print("gpu-check: ok")
+print("gpu-check: ok" + ("" if Draft202012Validator else " (python3-jsonschema is not installed: the schema was not used)"))

@@ -1,26 +1,36 @@
-"""What the parts of gpu-check share: running programs within a time limit, training, and what has been found so far."""
+"""What the parts of gpu-check share: running programs within a time limit, training, and noting what was measured."""
 import array
 import contextlib
 import glob
+import hashlib
 import json
+import math
 import os
 import re
 import shutil
 import signal
+import statistics
 import struct
 import subprocess
+import sys
 import tempfile
 import time
+
+from gpu import report
 
 HERE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))  # scripts/ of the sources, or share/dtrain where installed
 TOP = os.path.dirname(HERE)
 INSTALLED = not os.path.exists(os.path.join(TOP, "CMakeLists.txt"))
-CONFIG = os.path.join(HERE if INSTALLED else TOP, "configs", "mnist.json")
+CONFIGS = os.path.join(HERE if INSTALLED else TOP, "configs")
 SMALL = {"data.format": "synthetic", "model.layers.0.filters": 4, "model.layers.1.filters": 4, "model.layers.5.units": 16}
 
 
 class Failed(Exception):
-    code, output = None, ""  # of the program: its exit code, None where it was stopped at the time limit, and what it said
+    code, output = None, ""  # of the program: its exit code, and what it said
+
+
+class Cut(Failed):
+    """The part's time is over."""
 
 
 class Skipped(Exception):
@@ -39,86 +49,132 @@ class Check:
         self.folder = tempfile.mkdtemp(prefix="dtrain-gpu-check-")
         self.dtrain = installed_program() if INSTALLED else os.path.join(args.build, "dtrain")
         self.part, self.deadline, self.n_runs = "", 0, 0
-        self.figures = {}  # what was measured, by names that report.py knows
-        self.problems = []  # (part, what, why it failed or was skipped)
+        self.since = 0  # the row that is next is being measured since then
+        self.probe, self.record, self.clocks = {}, None, None  # set once they are known
         if args.module:
             self.env["DTRAIN_CUDA_MODULE"] = os.path.abspath(args.module)
 
-    def put(self, value, *names):
-        """figures[names[0]][names[1]]... = value"""
-        into = self.figures
-        for name in names[:-1]:
-            into = into.setdefault(name, {})
-        into[names[-1]] = value
+    def program_id(self):
+        """Other programs have others."""
+        digest = hashlib.sha256()
+        beside = os.path.dirname(self.dtrain)
+        for path in (self.dtrain, self.args.module or os.path.join(beside, "libdtrain_cuda.so"),
+                     os.path.join(beside, "..", "lib", "dtrain", "libdtrain_cuda.so")):
+            if os.path.exists(path):
+                with open(path, "rb") as file:
+                    digest.update(file.read())
+        return digest.hexdigest()[:12]
 
-    @contextlib.contextmanager
-    def attempt(self, what):
-        """Whatever goes wrong inside is noted, and what comes after it goes on."""
+    def lacks(self, needs):
+        """Of the names in `needs`, those that are not there, each with what helps."""
+        there = {"GPU": self.args.dry_run or self.probe.get("GPU"), "the sources": not INSTALLED,
+                 "the program": os.access(self.dtrain, os.X_OK), "MNIST": self.args.dry_run or glob.glob(self.args.data + "/t*-ubyte*")}
+        help_of = {"GPU": "no GPU", "the program": "no %s (the part build makes it)" % self.dtrain, "the sources": "an installation has no sources",
+                   "MNIST": "no MNIST in %s (--data DIR)" % self.args.data, "mpiexec": "no mpiexec of MPICH"}
+        return [help_of.get(name, "no " + name) for name in needs if not there.get(name, self.probe.get(name))]
+
+    def measure(self, name, unit, function, *args):
+        """A row: function's number; or numbers, as median, min and max; or True, False or a text; or a dict of the row's own. Whatever goes
+        wrong is noted, and what comes after it goes on; but not once the part's time is over."""
+        if self.record.has(self.part, name):
+            return
+        row = {"name": name}
         try:
-            yield
+            found = function(*args)
+            if isinstance(found, list):
+                found = {"value": statistics.median(found), "min": min(found), "max": max(found), "n": len(found)}
+            found = found if isinstance(found, dict) else {"value": found}
+            if not all(math.isfinite(x) for x in found.values() if isinstance(x, float)):
+                raise Failed("not a finite number")  # nor one that JSON has
+            row.update(found, unit=unit)
+            row.update(self.clocks.between(self.since, time.monotonic()) if self.clocks and unit in report.CLOCKED else {})
+        except Cut as why:
+            raise Cut("in %s: %s" % (name, why)) from why
         except Skipped as why:
-            self.problems.append((self.part, what, "skipped: %s" % why))
+            row["skipped"] = str(why)
         except Exception as why:
-            self.problems.append((self.part, what, "failed: %s" % why))
+            row["failed"] = str(why) or repr(why)
+        self.note(row)
 
-    def run(self, command, env=None):
-        """Its stdout and stderr. Failed: it ended badly, or the part's time is over."""
-        left, name = self.deadline - time.monotonic(), os.path.basename(command[0])
-        if left <= 0:
-            raise Failed("no time was left for %s" % name)
+    def note(self, row):
+        self.record.add(self.part, row)
+        self.since = time.monotonic()
+        print(report.line(self.part, row), flush=True)
+
+    def run(self, command, env=None, each=None):
+        """Its stdout and stderr. each: called with every line as it comes. Failed: it ended badly; Cut: the part's time is over."""
+        name = os.path.basename(command[0])
+        if self.deadline <= time.monotonic():
+            raise Cut("before " + name)
         with tempfile.TemporaryFile("w+", errors="replace") as output:
             process = subprocess.Popen(command, env=dict(self.env, **(env or {})), stdin=subprocess.DEVNULL, stdout=output,
                                        stderr=subprocess.STDOUT, start_new_session=True, cwd=TOP)
             try:
-                code = process.wait(timeout=left)
-            except subprocess.TimeoutExpired:
-                code = None
+                self.follow(process, output, each)
             finally:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)  # what it left behind, too
                 process.wait()
             output.seek(0)
             text = output.read()
+        code = None if process.returncode == -signal.SIGKILL and self.deadline <= time.monotonic() else process.returncode
         if code != 0:
-            end = "was over its time limit" if code is None else "ended with %d" % code
-            failed = Failed("%s %s: %s" % (name, end, gist(text)))
+            failed = Cut("in %s: %s" % (name, gist(text).split("\n")[-1])) if code is None else Failed("%s ended with %d: %s" % (name, code, gist(text)))
             failed.code, failed.output = code, text
             raise failed
         return text
 
-    def program(self, name):
+    def follow(self, process, output, each):
+        """Until it ends, or the time is over."""
+        with open("/proc/self/fd/%d" % output.fileno(), errors="replace") as lines:
+            rest, over = "", False
+            while not over:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(timeout=min(0.1, max(0.01, self.deadline - time.monotonic())))
+                over = process.poll() is not None or self.deadline <= time.monotonic()
+                *whole, rest = (rest + lines.read()).split("\n")
+                for line in whole if each else ():
+                    each(line)
+
+    def test_program(self, name):
         """One of tests/gpu: on the double, or with the real libraries."""
-        self.needs_sources()
         folder = ("fakecuda", name) if self.args.dry_run else ("gpu", "gpu_" + name)
-        return os.path.join(self.args.build, "tests", *folder)
+        path = os.path.join(self.args.build, "tests", *folder)
+        if not os.access(path, os.X_OK):
+            raise Skipped("no %s (the part build makes it)" % path)
+        return path
 
-    def needs_sources(self):
-        if INSTALLED:
-            raise Skipped("this takes the sources, and here is an installation")
-
-    def mpiexec(self):
-        for name in ("mpiexec.hydra", "mpiexec.mpich", "mpiexec"):
-            found = shutil.which(name, path=self.env["PATH"])
-            if found:
-                return found
-        raise Failed("no mpiexec of MPICH")
-
-    def train(self, settings, launcher=(), env=None):
-        """Trains configs/mnist.json with these settings: its log, epoch records, and checkpoint's tensors."""
-        self.n_runs += 1
-        folder = os.path.join(self.folder, str(self.n_runs))
-        every = {"device": "cuda", "log.every_s": 0, "checkpoint.every_epochs": 0, **(SMALL if self.args.dry_run else {})}
-        command = [*launcher, self.dtrain, "--config", CONFIG, "--run", folder]
-        command += [] if self.args.dry_run else ["--data", self.args.data]
+    def configured(self, settings, config="mnist.json"):
+        """What dtrain is told to train it with these settings."""
+        every = {"device": "cuda"}
+        if self.args.dry_run:
+            every.update(SMALL if config == "mnist.json" else {"data.format": "synthetic"})
+        words = ["--config", os.path.join(CONFIGS, config), *([] if self.args.dry_run else ["--data", self.args.data])]
         for key, value in {**every, **settings}.items():
-            command += ["--set", "%s=%s" % (key, value)]
-        log = self.run(command, env)
-        gpu = re.search(r" cuda (.+?), (?:f32|tf32|bf16), [0-9a-f]{8} ", log)
-        if gpu:
-            self.put(gpu.group(1), "machine", "gpu")
+            words += ["--set", "%s=%s" % (key, value)]
+        return words
+
+    def command(self, settings, config="mnist.json", run=None):
+        quiet = {"log.every_s": 0, "checkpoint.every_epochs": 0}
+        return [self.dtrain, *self.configured({**quiet, **settings}, config), "--run", run or self.new_folder()]
+
+    def new_folder(self):
+        self.n_runs += 1
+        return os.path.join(self.folder, str(self.n_runs))
+
+    def ranks(self, n):
+        return [self.probe["mpiexec"].split()[0], "-np", str(n)]
+
+    def train(self, settings, launcher=(), env=None, config="mnist.json"):
+        """Its log, epoch records, and checkpoint's tensors."""
+        folder = self.new_folder()
+        log = self.run([*launcher, *self.command(settings, config, folder)], env)
         with open(os.path.join(folder, "metrics.jsonl")) as file:
             epochs = [r for r in map(json.loads, file) if r["type"] == "epoch"]
         return log, epochs, tensors(max(glob.glob(os.path.join(folder, "checkpoints", "*.safetensors"))))
+
+    def warn(self, text):
+        print("gpu-check: " + text, file=sys.stderr, flush=True)
 
 
 def gist(text):

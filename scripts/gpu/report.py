@@ -1,160 +1,187 @@
-"""What gpu-check found, as a table for people and as JSON: goals with pass or fail, ratios to PyTorch, shares of the peak."""
+"""What gpu-check concludes from what it found: goals with pass or fail, ratios to PyTorch, shares of the peak; as lines for people."""
 
 LIMITS = {"f32": 1e-5, "tf32": 5e-3, "bf16": 2e-2}  # by what gradients and losses may be off
-STAGED_LIMIT = 1e-4  # and the loss of ten steps of two ranks
+RANKS_LIMIT = 1e-4  # and the loss of ten steps of several ranks
 BATCHES = (128, 4096, 1024)
 WAYS = ("eager", "graph", "compile", "autotune")  # of PyTorch: torch_steps.py
+CLOCKED = ("us", "us a step", "TFLOP/s", "%")  # units of what depends on the GPU's clock
 FLOP_PER_SAMPLE = 3 * 23984896 - 389376  # forward, and twice that backward but for the first layer's input
 # Datasheets' bf16 rates in TFLOP/s, without sparsity; the first name that is in the GPU's counts.
 PEAK_TFLOPS = {"B200": 2250, "H200 NVL": 835, "H200": 989, "H100 NVL": 835, "H100 PCIe": 756, "H100": 989, "A100": 312, "L40S": 362,
                "L4": 121}
+# Parts whose rows are yes or no, and that hold if all do.
+YES_OR_NO = {"build": "it is built", "tests": "all tests with label gpu pass", "same_bits": "the same bits",
+             "sanitizer": "compute-sanitizer finds nothing"}
 
 
-def at(figures, *names):
-    for name in names:
-        figures = figures.get(name) if isinstance(figures, dict) else None
-    return figures
+def find(document, part, name):
+    """The value of a row, or None."""
+    rows = document["parts"].get(part, {}).get("rows", [])
+    return next((row["value"] for row in rows if row["name"] == name and "value" in row), None)
 
 
-def step_us(figures, batch, precision):
+def step_us(document, batch, precision):
     """dtrain's, as it runs by default."""
-    return at(figures, "step_us", str(batch), precision, "default")
+    return find(document, "speed", "batch %s, %s, graph" % (batch, precision))
 
 
-def peak(figures):
+def peak(document):
     """The bf16 rate that shares are of, and where it is from."""
-    gpu = at(figures, "machine", "gpu") or ""
     for name, tflops in PEAK_TFLOPS.items():
-        if name in gpu:
+        if name in (document["probe"].get("GPU") or ""):
             return {"bf16_tflops": tflops, "source": "datasheet of the " + name}
-    return {"bf16_tflops": at(figures, "gemm_tflops", "bf16"), "source": "measured: a large product of matrices"}
+    return {"bf16_tflops": find(document, "gemm", "bf16"), "source": "measured: a large product of matrices"}
 
 
-def share(figures, batch, precision, tflops):
+def share(document, batch, precision, tflops):
     """Of that rate, in percent."""
-    us = step_us(figures, batch, precision)
+    us = step_us(document, batch, precision)
     return 100 * batch * FLOP_PER_SAMPLE / us / 1e6 / tflops if us and tflops else None
 
 
-def pytorch_ratios(figures):
+def ratios(document):
     """{batch: {precision: {way: PyTorch's time of a step / dtrain's}}}, with the best of PyTorch's ways as "best"."""
     found = {}
-    for batch, precisions in (at(figures, "pytorch", "step_us") or {}).items():
-        for precision, ways in precisions.items():
-            own = step_us(figures, batch, precision)
-            if own:
-                times = {**ways, "best": min(ways.values())}
-                found.setdefault(batch, {})[precision] = {way: us / own for way, us in times.items()}
+    for batch in BATCHES:
+        for precision in LIMITS:
+            own = step_us(document, batch, precision)
+            times = {way: find(document, "pytorch", "batch %d, %s, %s" % (batch, precision, way)) for way in WAYS}
+            times = {way: us for way, us in times.items() if us}
+            if own and times:
+                by = {way: us / own for way, us in {**times, "best": min(times.values())}.items()}
+                found.setdefault(str(batch), {})[precision] = by
     return found
 
 
-def rows(figures, measured):
-    """What was asked for, each {part, check, value, text, goal, pass}: None where nothing is required, or nothing was found.
+def goals(document):
+    """Each {part, goal, value, unit, at_least or at_most, aim, pass, aim_met}: None where nothing was found, or nothing counts.
 
-    measured: False where a double was in the place of the GPU, and times, rates and accuracies mean nothing.
+    Times, rates and accuracies of a double mean nothing.
     """
-    found = []
+    found, measured = [], document["measured"]
 
-    def row(part, check, value, form="%s", goal="", holds=None, is_figure=False):
-        if is_figure and not measured:
-            value, text, holds = None, "not measured", None
-        else:
-            text = "missing" if value is None else "yes" if value is True else "no" if value is False else form % value
-        found.append({"part": part, "check": check, "value": value, "text": text, "goal": goal,
-                      "pass": holds(value) if holds and value is not None else None})
+    def goal(part, name, value, unit="", figure=True, at_least=None, at_most=None, aim=None):
+        value = None if figure and not measured else value
+        limits = {"at_least": at_least} if at_least is not None else {"at_most": at_most} if at_most is not None else {}
 
-    def figure(*args, **more):
-        row(*args, **more, is_figure=True)
+        def meets(limit):
+            return None if value is None or limit is None else value >= limit if at_least is not None else value <= limit
 
-    def true(part, check, value):
-        row(part, check, value, "%s", "yes", bool)
+        found.append({"part": part, "goal": name, "value": value, "unit": unit, **limits, "aim": aim,
+                      "pass": meets(at_least if at_least is not None else at_most) if limits else value, "aim_met": meets(aim)})
 
-    def within(part, check, value, limit):
-        row(part, check, value, "%.1e", "<= %g" % limit, lambda v: v <= limit)
-
-    true("build", "program, module and tests are built", at(figures, "build"))
-    if measured:
-        true("tests", "all tests with label gpu ran", at(figures, "tests"))
-    for precision in LIMITS:
-        figure("accuracy", "MNIST, 12 epochs, " + precision, at(figures, "accuracy", precision), "%.2f %%", ">= 98.9 %",
-               lambda v: v >= 98.9)
-    ratios = at(pytorch_ratios(figures), "128", "bf16") or {}
-    figure("speed", "step, batch 128, bf16", step_us(figures, 128, "bf16"), "%.1f us", "<= 60 us", lambda v: v <= 60)
-    figure("speed", "PyTorch eager / dtrain, batch 128, bf16", ratios.get("eager"), "%.2f", ">= 8", lambda v: v >= 8)
-    figure("speed", "PyTorch's best / dtrain, batch 128, bf16", ratios.get("best"), "%.2f", ">= 1.5", lambda v: v >= 1.5)
-    top = peak(figures)
-    figure("speed", "batch 4096, bf16: share of the peak", share(figures, 4096, "bf16", top["bf16_tflops"]), "%.1f %%", ">= 25 %",
-           lambda v: v >= 25)
-    figure("speed", "peak, bf16 (%s)" % top["source"], top["bf16_tflops"], "%.0f TFLOP/s")
-    for precision in LIMITS:
-        rate = at(figures, "gemm_tflops", precision)
-        figure("gemm", "rate of large products, " + precision, rate, "%.0f TFLOP/s")
-        figure("gemm", "batch 4096, %s: share of that rate" % precision, share(figures, 4096, precision, rate), "%.1f %%")
+    by = ratios(document).get("128", {}).get("bf16", {})
+    goal("speed", "step, batch 128, bf16", step_us(document, 128, "bf16"), "us", at_most=60, aim=40)
+    goal("speed", "PyTorch eager / dtrain, batch 128, bf16", by.get("eager"), "times", at_least=8, aim=12)
+    goal("speed", "PyTorch's best / dtrain, batch 128, bf16", by.get("best"), "times", at_least=1.5, aim=2.5)
+    goal("speed", "batch 4096, bf16: share of the peak", share(document, 4096, "bf16", peak(document)["bf16_tflops"]), "%", at_least=25, aim=45)
+    for precision in reversed(LIMITS):
+        goal("accuracy", "MNIST, 12 epochs, " + precision, find(document, "accuracy", "MNIST, 12 epochs, " + precision), "%", at_least=98.9)
+    for name, most in (("nodes, mnist, bf16", 22), ("nodes, mnist-mlp, bf16", 9), ("longest chain, mnist, bf16", 16)):
+        goal("profile", name, find(document, "profile", name), "nodes", at_most=most)
     for precision, limit in LIMITS.items():
-        within("agreement", "gradients as on the cpu, " + precision, at(figures, "gradients_off", precision), limit)
-        within("agreement", "loss as on the cpu, " + precision, at(figures, "loss_off", precision), limit)
-    for precision in LIMITS:
-        true("same_bits", "same bits twice, " + precision, at(figures, "same_bits", precision))
-    for precision, same in (at(figures, "same_bits_by_calls") or {}).items():
-        true("same_bits", "same bits with and without graph, " + precision, same)
-    true("ranks", "2 ranks share the GPU by host memory", at(figures, "staged", "by_host_memory"))
-    within("ranks", "their loss as that of 2 ranks on the cpu", at(figures, "staged", "loss_off"), STAGED_LIMIT)
-    row("nccl", "experiment: 2 ranks on the GPU by NCCL", at(figures, "nccl_on_one_gpu"))
-    timed = [us for by in (at(figures, "pytorch", "step_us") or {}).values() for ways in by.values() for us in ways.values()]
-    n_wanted = len(BATCHES) * len(LIMITS) * len(WAYS)
-    figure("pytorch", "batches, precisions and ways that were timed", len(timed), "%%d of %d" % n_wanted)
-    if measured:
-        true("sanitizer", "compute-sanitizer finds nothing in 3 steps", at(figures, "sanitizer"))
+        for what, unit in (("gradients", "of the largest"), ("loss", "of it")):
+            name = "%s, %s" % (what, precision)
+            goal("agreement", name + ", as on the cpu", find(document, "agreement", name), unit, figure=False, at_most=limit)
+    for part in ("ranks", "nccl"):
+        for row in document["parts"].get(part, {}).get("rows", []):
+            if row.get("unit") == "of it":
+                goal(part, row["name"] + " as on the cpu", row["value"], "of it", figure=False, at_most=RANKS_LIMIT)
+            elif isinstance(row.get("value"), bool):
+                goal(part, row["name"], row["value"], figure=False)
+    for part, name in YES_OR_NO.items():
+        values = [row["value"] for row in document["parts"].get(part, {}).get("rows", []) if isinstance(row.get("value"), bool)]
+        goal(part, name, all(values) if values else None, figure=False)
     return found
 
 
-def result(figures, problems, measured):
-    """The whole JSON document."""
-    checks = rows(figures, measured)
-    passed = all(c["pass"] is not False for c in checks) and not any(why.startswith("failed") for _, _, why in problems)
-    document = {"passed": passed, "measured": measured, "goals": [c for c in checks if c["goal"]],
-                "experiments": {"nccl_on_one_gpu": at(figures, "nccl_on_one_gpu")},
-                "problems": [dict(zip(("part", "what", "why"), p)) for p in problems], "machine": at(figures, "machine") or {}}
-    if measured:
-        document["peak"] = peak(figures)
-        document["pytorch_time_by_dtrain_time"] = pytorch_ratios(figures)
-        document["figures"] = figures
-    return document
+def passed(document, all_goals):
+    """Nothing failed or was cut off, and no goal was missed. What was skipped does not count; without a GPU nothing passes."""
+    parts = document["parts"].values()
+    fine = all(part["state"] in ("done", "skipped") and not any("failed" in row for row in part["rows"]) for part in parts)
+    return fine and bool(document["probe"].get("GPU")) and bool(parts) and all(each["pass"] is not False for each in all_goals)
 
 
-def steps_table(figures):
-    """Microseconds per step of dtrain and PyTorch."""
-    widths = (5, 9) + (9,) * (len(WAYS) + 2) + (11, 11)
-    lines = [("batch", "precision", "dtrain", "by calls") + WAYS + ("eager/dt.", "best/dt.")]
-    ratios = pytorch_ratios(figures)
+def conclusions(document):
+    all_goals = goals(document)
+    found = {"passed": passed(document, all_goals), "goals": all_goals}
+    return {**found, "peak": peak(document), "pytorch_time_by_dtrain_time": ratios(document)} if document["measured"] else found
+
+
+def text_of(value, unit=""):
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value is None or isinstance(value, str):
+        return value or "-"
+    return " ".join(filter(None, ["%.3g" % value if abs(value) < 0.1 else "%d" % value if value == int(value) else "%.2f" % value, unit]))
+
+
+def line(part, row):
+    """Of a row as it was measured."""
+    if "value" not in row:
+        why = "failed: " + row["failed"] if "failed" in row else "skipped: " + row["skipped"]
+        return "%-10s %s: %s" % (part, row["name"], why.replace("\n", "\n" + " " * 11))
+    more = ["%s to %s" % (text_of(row["min"]), text_of(row["max"]))] if "min" in row else []
+    more += ["%.1f times" % row["launches"]] if "launches" in row else []
+    more += ["%.1f MB" % row["dram_mb"]] if "dram_mb" in row else []
+    more += ["tensor pipe %.0f %%" % row["tensor_percent"]] if row.get("tensor_percent") is not None else []
+    more += ["%d MHz, %d C" % (row["sm_mhz"], row["celsius"])] if "sm_mhz" in row else []
+    return "%-10s %-45s %s" % (part, row["name"], "; ".join([text_of(row["value"], row["unit"]), *more]))
+
+
+def limit_of(each):
+    return "<= " + text_of(each["at_most"]) if "at_most" in each else ">= " + text_of(each["at_least"]) if "at_least" in each else "yes"
+
+
+def verdict(each):
+    return {True: "pass", False: "FAIL", None: "-"}[each["pass"]] + (", aim met" if each["aim_met"] else "")
+
+
+def summary(document):
+    """The goals, and the parts that were not measured to their end."""
+    lines = [] if document["measured"] else ["on the double: times, rates and accuracies are not measured"]
+    for each in document["goals"]:
+        aim = "" if each["aim"] is None else "aim %s" % text_of(each["aim"])
+        lines.append("%-10s %-45s %-18s %-10s %-9s %s" % (each["part"], each["goal"], text_of(each["value"], each["unit"]), limit_of(each), aim,
+                                                        verdict(each)))
+    for name, part in document["parts"].items():
+        if part["state"] != "done":
+            lines.append("%-10s %s: %s" % (name, part["state"], part["why"].replace("\n", "\n" + " " * 11)))
+    if document["measured"]:
+        lines += ["", "us per step: dtrain by its graph and call by call; PyTorch's ways"]
+        lines += ["  ".join(cell.rjust(9) for cell in cells) for cells in steps(document)]
+    return "\n".join(lines)
+
+
+def steps(document):
+    """Rows of microseconds per step, the first with their names."""
+    yield ("batch", "precision", "dtrain", "by calls", *WAYS, "eager/dt.", "best/dt.")
+    by = ratios(document)
     for batch in sorted(BATCHES):
         for precision in LIMITS:
-            theirs = at(figures, "pytorch", "step_us", str(batch), precision) or {}
-            own = [at(figures, "step_us", str(batch), precision, way) for way in ("default", "calls")]
-            times = [*own, *(theirs.get(way) for way in WAYS)]
-            by = [at(ratios, str(batch), precision, name) for name in ("eager", "best")]
-            cells = ["%.1f" % t if t else "-" for t in times] + ["%.2f" % r if r else "-" for r in by]
-            lines.append((batch, precision, *cells))
-    text = ["us per step: dtrain by default and call by call; PyTorch eager, CUDA graph, torch.compile, autotuned + graph"]
-    text += ["  ".join(str(v).rjust(w) for v, w in zip(line, widths)) for line in lines]
-    for batch, precisions in (at(figures, "pytorch", "errors") or {}).items():
-        for precision, ways in precisions.items():
-            for way, error in ways.items():
-                text.append("PyTorch, batch %s, %s, %s: %s" % (batch, precision, way, error.split("\n")[0][:80]))
-    return "\n".join(text)
+            own = [find(document, "speed", "batch %d, %s, %s" % (batch, precision, way)) for way in ("graph", "calls")]
+            theirs = [find(document, "pytorch", "batch %d, %s, %s" % (batch, precision, way)) for way in WAYS]
+            times = [by.get(str(batch), {}).get(precision, {}).get(name) for name in ("eager", "best")]
+            yield (str(batch), precision, *("%.1f" % us if us else "-" for us in own + theirs), *("%.2f" % r if r else "-" for r in times))
 
 
-def table(figures, problems, measured):
-    lines = []
-    for c in rows(figures, measured):
-        verdict = {True: "pass", False: "FAIL", None: "-"}[c["pass"]]
-        long = "%(part)-10s %(check)s: %(text)s" % c
-        lines.append("%(part)-10s %(check)-50s %(text)-15s %(goal)-10s " % c + verdict if len(c["text"]) <= 15 else long)
-    alike = {}  # what failed for the same reason
-    for part, what, why in problems:
-        alike.setdefault((part, why), []).append(what)
-    for (part, why), whats in alike.items():
-        lines.append("%-10s %s%s" % (part, "".join(what + "; " for what in whats if what), why.replace("\n", "\n" + " " * 11)))
-    machine = ["%s: %s" % pair for pair in (at(figures, "machine") or {}).items()]
-    versions = ["PyTorch's %s: %s" % pair for pair in (at(figures, "pytorch", "versions") or {}).items()]
-    return "\n".join([*machine, *versions, *lines, *([steps_table(figures)] if measured else [])])
+def page(document):
+    """docs/benchmarks/gpu.md, from what was measured on a GPU."""
+    def table(rows):
+        head, *rest = [tuple(str(cell).replace("|", "\\|").replace("\n", " ") for cell in row) for row in rows]
+        return ["", *("| %s |" % " | ".join(row) for row in (head, ["---"] * len(head), *rest)), ""]
+
+    lines = ["# Speed on GPUs", "", "Written by `scripts/gpu-check --page` from what it measured; [README.md](README.md) says how."]
+    lines += table([("what", "there"), *((name, text_of(text)) for name, text in document["probe"].items())])
+    lines += ["## Goals"] + table([("goal", "measured", "limit", "aim", ""), *((each["goal"], text_of(each["value"], each["unit"]), limit_of(each),
+                                                                               text_of(each["aim"]), verdict(each)) for each in document["goals"])])
+    lines += ["## Microseconds per step"] + table(list(steps(document)))
+    lines += ["## Everything", "", "Median, min and max; the SM clock and the temperature while it ran."]
+    lines += table([("part", "what", "median", "min", "max", "SM clock, MHz", "C"),
+                    *((name, row["name"], text_of(row["value"], row["unit"]), *(text_of(row.get(key)) for key in ("min", "max", "sm_mhz", "celsius")))
+                      for name, part in document["parts"].items() for row in part["rows"] if "value" in row)])
+    missing = [(name, row["name"], row.get("failed") or row.get("skipped")) for name, part in document["parts"].items()
+               for row in part["rows"] if "value" not in row]
+    missing += [(name, part["state"], part["why"]) for name, part in document["parts"].items() if part["state"] != "done"]
+    lines += ["## What is missing"] + table([("part", "what", "why"), *missing]) if missing else []
+    return "\n".join(lines).rstrip() + "\n"

@@ -1,23 +1,26 @@
 #!/usr/bin/env python3
 """Times PyTorch's training step on the network of configs/mnist.json, its data on the device: for each batch, precision and way a
-line of JSON, {"batch": 128, "precision": "bf16", "way": "eager", "us": 612.3}, or with "error" in the place of "us"; first the
-versions.
+line of JSON, {"batch": 128, "precision": "bf16", "way": "eager", "us": 612.3, "min": 610.1, "max": 640.0, "n": 7}, the median of n
+rounds, or with "error" in the place of the numbers; first the versions.
 
 eager     operation by operation, with the memory layout that is faster; the other ways take that one, too
 graph     the whole step recorded as one CUDA graph
 compile   network and loss by torch.compile, mode reduce-overhead
 autotune  the same by mode max-autotune-no-cudagraphs, then the whole step recorded as one CUDA graph
 
-What is quick comes first, so that stopping it loses little. Exit status 3: PyTorch, or its GPU, is not there.
+What is compared most and what is quick comes first, so that stopping it loses little. Exit status 3: PyTorch, or its GPU, is not there.
 """
 import argparse
-import itertools
 import json
 import statistics
 import sys
 import time
 
 WAYS = ("eager", "graph", "compile", "autotune")
+FIRST = ((128, "bf16"), (4096, "bf16"))
+OTHERS = tuple((batch, precision) for batch in (128, 4096, 1024) for precision in ("bf16", "tf32", "f32") if (batch, precision) not in FIRST)
+N_ROUNDS = 7
+ORDER = [(*case, way) for ways, cases in ((WAYS, FIRST), (WAYS[:2], OTHERS), (WAYS[2:], OTHERS)) for way in ways for case in cases]
 
 
 def network(torch, layout):
@@ -30,7 +33,7 @@ def network(torch, layout):
 class Bench:
     def __init__(self, torch, args):
         self.torch, self.args = torch, args
-        n = max(60000, max(args.batches))
+        n = 60000
         self.images = torch.rand(n, 1, 28, 28, device=args.device)
         self.labels = torch.randint(0, 10, (n,), device=args.device)
         self.order = torch.randperm(n, device=args.device)
@@ -94,31 +97,35 @@ class Bench:
             return (time.perf_counter() - start) / n * 1e6
 
         take(min(30, n_steps))
-        return statistics.median(take(n_steps) for _ in range(7))
+        return [take(n_steps) for _ in range(N_ROUNDS)]
 
 
 def measure(torch, args):
     bench, layouts = Bench(torch, args), {}
-    for ways in (WAYS[:2], WAYS[2:]):
-        for batch, precision, way in itertools.product(args.batches, args.precisions, ways):
-            line = {"batch": batch, "precision": precision, "way": way}
-            try:
-                found = []
-                for layout in layouts.get((batch, precision)) or (torch.channels_last, torch.contiguous_format):
-                    found.append((bench.microseconds(batch, precision, way, layout), layout))
-                line["us"], layouts[batch, precision] = min(found, key=lambda f: f[0])[0], [min(found, key=lambda f: f[0])[1]]
-            except Exception as error:  # one way may be missing where the others are not
-                line["error"] = "%s: %s" % (type(error).__name__, str(error).strip()[:300])
-            print(json.dumps(line), flush=True)
+    for batch, precision, way in args.cases or ORDER:
+        line = {"batch": batch, "precision": precision, "way": way}
+        try:
+            found = []
+            for layout in layouts.get((batch, precision)) or (torch.channels_last, torch.contiguous_format):
+                found.append((bench.microseconds(batch, precision, way, layout), layout))
+            rounds, layout = min(found, key=lambda f: statistics.median(f[0]))
+            layouts[batch, precision] = [layout]
+            line.update(us=statistics.median(rounds), min=min(rounds), max=max(rounds), n=len(rounds))
+        except Exception as error:  # one way may be missing where the others are not
+            line["error"] = "%s: %s" % (type(error).__name__, str(error).strip()[:300])
+        print(json.dumps(line), flush=True)
+
+
+def case(text):
+    batch, precision, way = text.split(",")
+    return int(batch), precision, way
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    numbers = lambda text: [int(n) for n in text.split(",")]
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"), help="cpu: to try this program without a GPU")
-    parser.add_argument("--batches", type=numbers, default=[128, 4096, 1024], metavar="N,N...")
-    parser.add_argument("--precisions", type=lambda text: text.split(","), default=["bf16", "tf32", "f32"], metavar="P,P...")
-    parser.add_argument("--n-steps", type=int, default=0, help="in each of seven rounds (default: by the batch)")
+    parser.add_argument("--n-steps", type=int, default=0, help="in each round (default: by the batch)")
+    parser.add_argument("cases", nargs="*", type=case, metavar="BATCH,PRECISION,WAY", help="default: all, the most wanted first")
     args = parser.parse_args()
     try:
         import torch

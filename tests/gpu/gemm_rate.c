@@ -1,7 +1,8 @@
 /* How many operations a second this GPU does in a large product of matrices: what a peak is where the datasheet's is not known.
  *
  * usage: gemm_rate [N]: C = A B of N x N (8192), random numbers between -1 and 1, because zeros take less power and so run faster.
- * Prints a line for each type, "bf16 787.3" in TFLOP/s, the median of some rounds; ends with 1 where C is wrong, with 77 without a
+ * Prints a line for each type, "bf16 787.3 (780.1 to 790.2)" in TFLOP/s, the median of some rounds
+ * with the least and the most; ends with 1 where C is wrong, with 77 without a
  * GPU. */
 #include "base/clock.h"
 #include "cuda/cuda_check.h"
@@ -76,12 +77,12 @@ static int ascending(const void *x, const void *y)
     return (a > b) - (a < b);
 }
 
-static double seconds_of_product(const struct type *type, cublasHandle_t cublas, cudaStream_t stream, void *const matrices[3],
-                                 int n)
+/* seconds: (N_ROUNDS) of one product each, ascending. */
+static void time_products(const struct type *type, cublasHandle_t cublas, cudaStream_t stream, void *const matrices[3], int n,
+                          double *seconds)
 {
     const float one = 1, zero = 0;
     const cudaDataType data = type->is_bf16 ? CUDA_R_16BF : CUDA_R_32F;
-    double seconds[N_ROUNDS];
     for (int round = -1; round < N_ROUNDS; round++) { /* the first one only warms up */
         const double start_s = dt_clock_s();
         const int n_products = round < 0 ? N_WARM_UP : N_PRODUCTS;
@@ -94,7 +95,6 @@ static double seconds_of_product(const struct type *type, cublasHandle_t cublas,
         seconds[round < 0 ? 0 : round] = (dt_clock_s() - start_s) / n_products;
     }
     qsort(seconds, N_ROUNDS, sizeof seconds[0], ascending);
-    return seconds[N_ROUNDS / 2];
 }
 
 int main(int argc, char **argv)
@@ -110,9 +110,12 @@ int main(int argc, char **argv)
     for (size_t t = 0; t < sizeof types / sizeof types[0]; t++) {
         void *c, *a_device = to_device(&types[t], backend, a, n), *b_device = to_device(&types[t], backend, b, n);
         CHECK_OK(backend->ops->alloc(backend, bytes_of(&types[t], n), &c));
-        const double seconds = seconds_of_product(&types[t], cublas, stream, (void *[]){a_device, b_device, c}, n);
+        double seconds[N_ROUNDS];
+        time_products(&types[t], cublas, stream, (void *[]){a_device, b_device, c}, n, seconds);
         check_product(&types[t], backend, a, b, c, n);
-        printf("%s %.1f\n", types[t].name, 2.0 * n * n * n / seconds * 1e-12);
+        const double tera = 2.0 * n * n * n * 1e-12;
+        printf("%s %.1f (%.1f to %.1f)\n", types[t].name, tera / seconds[N_ROUNDS / 2], tera / seconds[N_ROUNDS - 1],
+               tera / seconds[0]);
         fflush(stdout);
         backend->ops->free(backend, a_device);
         backend->ops->free(backend, b_device);
