@@ -180,11 +180,11 @@ static enum dt_status read_word(struct parser *p, const char *word)
         p->out->about = group ? word : NULL;
         return group ? DT_OK : read_command(p, word);
     }
-    if (p->out->command != DT_COMMAND_PREDICT) {
+    if (p->out->command != DT_COMMAND_PREDICT && p->out->command != DT_COMMAND_REPORT) {
         return dt_error(DT_USAGE, "unexpected argument '%.200s' (%s takes options only; see dtrain --help)", word,
                         commands[p->out->command].word);
     }
-    p->out->images[p->out->n_images++] = word;
+    p->out->paths[p->out->n_paths++] = word;
     return DT_OK;
 }
 
@@ -247,6 +247,20 @@ static enum dt_status check_model(const struct parser *p, const char *word)
     return DT_OK;
 }
 
+static enum dt_status check_report(const struct parser *p)
+{
+    if (p->out->n_paths == 0) {
+        return dt_error(DT_USAGE, "report: the folder of a run is required (dtrain report RUN)");
+    }
+    if (p->out->n_paths > DT_REPORT_MAX_RUNS) {
+        return dt_error(DT_USAGE, "report: %d runs, at most %d fit on a page (name fewer)", p->out->n_paths, DT_REPORT_MAX_RUNS);
+    }
+    if (p->out->n_paths > 1 && p->values[OPTION_HTML] == NULL) {
+        return dt_error(DT_USAGE, "report: a page of several runs needs a name (add --html FILE)");
+    }
+    return DT_OK;
+}
+
 static enum dt_status check(const struct parser *p)
 {
     const enum dt_command command = p->out->command;
@@ -272,10 +286,45 @@ static enum dt_status check(const struct parser *p)
     if (command == DT_COMMAND_EVAL || command == DT_COMMAND_PREDICT) {
         DT_TRY(check_model(p, word));
     }
-    if (command == DT_COMMAND_PREDICT && p->out->n_images == 0) {
+    if (command == DT_COMMAND_PREDICT && p->out->n_paths == 0) {
         return dt_error(DT_USAGE, "predict: at least one image is required (dtrain predict --checkpoint FILE IMAGE.png...)");
     }
-    return DT_OK;
+    return command == DT_COMMAND_REPORT ? check_report(p) : DT_OK;
+}
+
+static void put_word(FILE *out, const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
+    if (word[0] != '\0' && word[strspn(word, plain)] == '\0') {
+        fputs(word, out);
+        return;
+    }
+    fputc('\'', out);
+    for (; *word != '\0'; word++) {
+        if (*word == '\'') {
+            fputs("'\\'", out);
+        }
+        fputc(*word, out);
+    }
+    fputc('\'', out);
+}
+
+/* NULL: out of memory. */
+static char *make_line(int argc, char *const *argv)
+{
+    char *text = NULL;
+    size_t n = 0;
+    FILE *out = open_memstream(&text, &n);
+    if (out == NULL) {
+        return NULL;
+    }
+    fputs("dtrain", out);
+    for (int i = 1; i < argc; i++) {
+        fputc(' ', out);
+        put_word(out, argv[i]);
+    }
+    fclose(out);
+    return text;
 }
 
 enum dt_status dt_args_parse(int argc, char *const *argv, struct dt_args *out)
@@ -284,10 +333,11 @@ enum dt_status dt_args_parse(int argc, char *const *argv, struct dt_args *out)
     *out = (struct dt_args){
         .sets = calloc((size_t)argc + 1, sizeof *out->sets),
         .injects = calloc((size_t)argc + 1, sizeof *out->injects),
-        .images = calloc((size_t)argc + 1, sizeof *out->images),
+        .paths = calloc((size_t)argc + 1, sizeof *out->paths),
+        .line = make_line(argc, argv),
     };
     enum dt_status status = DT_OK;
-    if (out->sets == NULL || out->injects == NULL || out->images == NULL) {
+    if (out->sets == NULL || out->injects == NULL || out->paths == NULL || out->line == NULL) {
         status = dt_error(DT_NO_MEMORY, "out of memory for the command line");
     }
     if (status == DT_OK) {
@@ -350,7 +400,8 @@ void dt_args_free(struct dt_args *args)
 {
     free(args->sets);
     free(args->injects);
-    free(args->images);
+    free(args->paths);
+    free(args->line);
     *args = (struct dt_args){0};
 }
 

@@ -32,6 +32,8 @@
       "  dtrain predict \\\n      --checkpoint runs/night/checkpoints/step-000000001416.safetensors \\\n      IMAGE.png\n") \
     X(DT_COMMAND_PLAN, "plan", "show layers, parameters, memory and shards",                                                \
       "dtrain plan --config FILE [--data DIR] " DT_HELP_SETS, "  dtrain plan --config configs/mnist.json\n")                \
+    X(DT_COMMAND_REPORT, "report", "a page about a run, or about several side by side",                                     \
+      "dtrain report RUN... [--html FILE] [--data DIR]", "  dtrain report runs/night\n")                                    \
     X(DT_COMMAND_BENCH_BLOCKS, "bench blocks", "time each block, beside the core's peak",                                   \
       "mpirun -np 2 dtrain bench blocks --config FILE [--data DIR]\n      " DT_HELP_SETS " [--json FILE]",                  \
       "  dtrain bench blocks --config configs/mnist.json --data data/mnist \\\n      --set threads=1\n")                    \
@@ -53,6 +55,7 @@ enum dt_command { DT_COMMAND_LIST(DT_COMMAND_ENUM) };
 
 struct dt_args {
     enum dt_command command;
+    char *line;              /* all of it, quoted as a shell reads it; owned */
     const char *about;       /* help: of which commands, "train" or "bench"; NULL: of all */
     const char *config;      /* train, plan, bench blocks, --print-config: always set; eval, predict: with `weights` */
     const char *data;        /* NULL: what the config says */
@@ -66,8 +69,8 @@ struct dt_args {
     int n_sets;
     const char **injects; /* train; owned; texts are argv's */
     int n_injects;
-    const char **images; /* predict: at least one; owned; texts are argv's */
-    int n_images;
+    const char **paths; /* predict: images, report: runs, at least one; owned; texts are argv's */
+    int n_paths;
     const char *json;                                                    /* bench; NULL: no file */
     const char *algorithms;                                              /* bench allreduce; NULL: all there are */
     const char *min_bytes, *max_bytes, *factor, *iters, *warmup, *check; /* bench allreduce; NULL: the default */
@@ -76,6 +79,8 @@ struct dt_args {
     const char *batch;                                                   /* lab linear; NULL: all */
     const char *html;                                                    /* NULL: no page */
 };
+
+#define DT_REPORT_MAX_RUNS 8
 
 /* DT_USAGE, with the nearest option or command in the text where there is one. A failed parse owes nothing; argv must outlive
  * `out`. */

@@ -12,6 +12,7 @@
 #include "cli/commands/eval.h"
 #include "cli/commands/plan.h"
 #include "cli/commands/predict.h"
+#include "cli/commands/report.h"
 #include "cli/config/config.h"
 #include "cli/report/output.h"
 #include "cli/report/sinks.h"
@@ -60,7 +61,7 @@ static enum dt_status train(struct dt_world *world, const struct dt_args *args)
                                              .resume = args->resume,
                                              .checkpoint = args->resume_from,
                                              .weights = args->weights};
-    struct dt_sinks sinks = {0};
+    struct dt_sinks sinks = {.command = args->line};
     const enum dt_status s = dt_train(world, &config, &options, &(struct dt_emitter){dt_sinks_emit, &sinks});
     dt_sinks_close(&sinks);
     return s;
@@ -91,7 +92,7 @@ static enum dt_status predict(struct dt_world *world, const struct dt_args *args
     struct dt_config config;
     struct dt_trained trained;
     DT_TRY(find_trained(world, args, &config, &trained));
-    return dt_predict(world, &trained, args->invert, args->images, args->n_images);
+    return dt_predict(world, &trained, args->invert, args->paths, args->n_paths);
 }
 
 static enum dt_status plan(struct dt_world *world, const struct dt_args *args)
@@ -149,6 +150,8 @@ static struct action action_of(enum dt_command command)
         return (struct action){.together = predict};
     case DT_COMMAND_PLAN:
         return (struct action){.together = plan};
+    case DT_COMMAND_REPORT:
+        return (struct action){.alone = dt_report};
     case DT_COMMAND_BENCH_BLOCKS:
         return (struct action){.together = bench_blocks};
     case DT_COMMAND_BENCH_ALLREDUCE:

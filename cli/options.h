@@ -19,7 +19,8 @@ enum takes { TAKES_NOTHING, TAKES_VALUE, TAKES_OPTIONAL_VALUE };
 #define DT_OPTION_LIST(X)                                                                                                          \
     X(OPTION_CONFIG, "config", 0, "FILE", TAKES_VALUE, ON_RUNS | ON_USES | ON(LAB_MODEL_PARALLEL),                                 \
       "the configuration, JSON (see --help-config)")                                                                               \
-    X(OPTION_DATA, "data", 0, "DIR", TAKES_VALUE, ON_RUNS | ON(EVAL), "folder of the IDX files, in place of data.dir")             \
+    X(OPTION_DATA, "data", 0, "DIR", TAKES_VALUE, ON_RUNS | ON(EVAL) | ON(REPORT),                                                 \
+      "folder of the IDX files, in place of data.dir")                                                                             \
     X(OPTION_RUN, "run", 0, "DIR", TAKES_VALUE, ON(TRAIN), "the run's files; default runs/<config name>/<UTC time>")               \
     X(OPTION_RESUME, "resume", 0, "CHECKPOINT", TAKES_OPTIONAL_VALUE, ON(TRAIN),                                                   \
       "go on from this file, or from the newest in --run; fresh start if it has none")                                             \
@@ -49,8 +50,8 @@ enum takes { TAKES_NOTHING, TAKES_VALUE, TAKES_OPTIONAL_VALUE };
       "how many ranks, default 4; at most 64 of an allreduce, otherwise 8")                                                        \
     X(OPTION_ELEMENTS, "elements", 0, "N", TAKES_VALUE, ON(LAB_ALLREDUCE), "floats on each rank, default as many as ranks")        \
     X(OPTION_BATCH, "batch", 0, "1|16|all", TAKES_VALUE, ON(LAB_LINEAR), "samples of a rank's step, default all that it has")      \
-    X(OPTION_HTML, "html", 0, "FILE", TAKES_VALUE, ON_PAGES,                                                                       \
-      "write the lesson as a page with pictures, too; of an allreduce for at most 16 ranks")                                       \
+    X(OPTION_HTML, "html", 0, "FILE", TAKES_VALUE, ON_PAGES | ON(REPORT),                                                          \
+      "the page: of a lesson (of an allreduce for at most 16 ranks); of a report, default report.html in the run's folder")        \
     X(OPTION_HELP, "help", 'h', "", TAKES_NOTHING, ON_ALL, "print this text")                                                      \
     X(OPTION_VERSION, "version", 0, "", TAKES_NOTHING, ON_ALL, "print version, MPI, instruction set and build")                    \
     X(OPTION_HELP_CONFIG, "help-config", 0, "", TAKES_NOTHING, ON_ALL, "print every key of the configuration")                     \

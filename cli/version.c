@@ -2,14 +2,14 @@
 
 #include "base/text.h"
 #include "base/version.h"
+#include "cli/report/commit.h"
 #include "cpu/isa.h"
 #include "dist/ranks/world.h"
-#include "dt_commit.h" /* written by the build: cmake/commit.cmake */
 #include "train/device_load.h"
 
 void dt_version_print(FILE *out)
 {
-    fprintf(out, "dtrain %s (commit %s)\n", dt_version, DTRAIN_COMMIT);
+    fprintf(out, "dtrain %s (commit %s)\n", dt_version, dt_commit);
     fprintf(out, "  build     %s, %s %s\n", DTRAIN_BUILD_TYPE, DTRAIN_COMPILER, __VERSION__);
     fprintf(out, "  MPI       %s\n", dt_mpi_version());
     fprintf(out, "  CPU       %s\n", dt_cpu_isa());

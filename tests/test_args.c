@@ -50,7 +50,7 @@ static const char *const bad[][2] = {
     {"--help=yes", "--help takes no value (remove '=yes')"},
     {"--config a --print-config=1", "--print-config takes no value"},
     {"trian --config a", "unknown command 'trian' (did you mean 'train'?)"},
-    {"run --config a", "unknown command 'run' (one of train, eval, predict, plan, bench, lab, help)"},
+    {"run --config a", "unknown command 'run' (one of train, eval, predict, plan, report, bench, lab, help)"},
     {"bench", "unknown command 'bench' (one of bench blocks, bench allreduce)"},
     {"bench --config a", "unknown command 'bench' (one of"},
     {"bench blcoks --config a", "unknown command 'bench blcoks' (did you mean 'bench blocks'?)"},
@@ -135,10 +135,10 @@ static void test_others(void)
     struct dt_args args = parse("predict a.png --checkpoint c -- --b.png -", buffer);
     CHECK_INT(args.command, DT_COMMAND_PREDICT);
     CHECK_TEXT(args.checkpoint, "c");
-    CHECK_INT(args.n_images, 3);
-    CHECK_TEXT(args.images[0], "a.png");
-    CHECK_TEXT(args.images[1], "--b.png");
-    CHECK_TEXT(args.images[2], "-");
+    CHECK_INT(args.n_paths, 3);
+    CHECK_TEXT(args.paths[0], "a.png");
+    CHECK_TEXT(args.paths[1], "--b.png");
+    CHECK_TEXT(args.paths[2], "-");
     dt_args_free(&args);
     args = parse("predict --config c a.png --weights w --set threads=1", buffer);
     CHECK(args.checkpoint == NULL && args.n_sets == 1);

@@ -26,11 +26,13 @@ static struct dt_config config = {.name = "test"};
 static const struct dt_line lines[2] = {{1, 2}, {3, 4}};
 static const struct dt_run_event start = {
     .global_batch = 64, .averaging = {.allreduce = "ring", .traffic = {.known = true, .messages = 6, .bytes = 48}}};
+static const struct dt_phase_times times[2] = {{{1, 2}}, {{3, 4}}};
 static const struct dt_end_event end = {.test = {.loss_sum = 1, .n_samples = 2},
                                         .checkpoint = "",
                                         .allreduce = "ring",
                                         .lines = lines,
-                                        .rank0_s = {1, 2},
+                                        .rank0 = {{1, 2}},
+                                        .ranks = times,
                                         .n_timed_steps = 3,
                                         .memory = {.host_peak = 1}};
 

@@ -21,6 +21,11 @@
     X(DT_PHASE_ON_GPU, "gpu") /* the whole of steps that a GPU takes on its own */
 enum dt_phase { DT_PHASE_LIST(DT_NAMED_ENUM) DT_N_PHASES };
 
+/* In seconds. */
+struct dt_phase_times {
+    double s[DT_N_PHASES];
+};
+
 /* The run has a folder, and nothing else yet. */
 struct dt_folder_event {
     const struct dt_config *config;
@@ -32,9 +37,9 @@ struct dt_folder_event {
 struct dt_run_event {
     const struct dt_rank_info *ranks;
     size_t n_parameters, gradient_bytes, global_batch;
-    int n_workers;       /* ranks that compute gradients */
-    size_t n_train;      /* samples of the training set */
-    double lr, lr_scale; /* the largest rate, and by how much it was scaled */
+    int n_workers;          /* ranks that compute gradients */
+    size_t n_train, n_test; /* samples of both sets */
+    double lr, lr_scale;    /* the largest rate, and by how much it was scaled */
     uint64_t steps_per_epoch;
     uint64_t step, n_epochs;            /* done */
     const char *resumed_from, *weights; /* files; "" and NULL: none */
@@ -112,11 +117,11 @@ struct dt_end_event {
     uint64_t steps, epochs;
     int signal; /* stopped by it, or 0 */
     double seconds;
-    const char *checkpoint;      /* the last one saved, or "" */
-    const char *allreduce;       /* its name */
-    const struct dt_line *lines; /* of the ranks, at the end of a line's fit; else NULL */
-    double rank0_s[DT_N_PHASES]; /* of all steps of this process */
-    double ranks_s[DT_N_PHASES]; /* summed over ranks; this and what follows only at an end, not of a fault */
+    const char *checkpoint;             /* the last one saved, or "" */
+    const char *allreduce;              /* its name */
+    const struct dt_line *lines;        /* of the ranks, at the end of a line's fit; else NULL */
+    struct dt_phase_times rank0;        /* of all steps of this process */
+    const struct dt_phase_times *ranks; /* of each rank; this and what follows only at an end, of a fault NULL */
     uint64_t n_timed_steps;
     struct dt_step_traffic traffic, foretold; /* traffic: counted */
     struct dt_staleness staleness;

@@ -57,8 +57,8 @@ enum dt_status dt_trainer_many_steps(struct dt_trainer *t, uint64_t limit, struc
         dt_timeline_gpu_steps(&t->timeline, t->state.step + (uint64_t)n, n, begin, begin + seconds);
     }
     DT_TRY(exchange(t, n, local, seconds, sums));
-    t->seconds[DT_PHASE_ON_GPU] += t->graph != NULL ? seconds : 0;
-    t->seconds[DT_PHASE_COMMUNICATION] += dt_clock_s() - begin - seconds;
+    t->times.s[DT_PHASE_ON_GPU] += t->graph != NULL ? seconds : 0;
+    t->times.s[DT_PHASE_COMMUNICATION] += dt_clock_s() - begin - seconds;
     for (int i = 0; i < n; i++) {
         const struct dt_metrics train = {.loss_sum = sums[3 * i], .n_correct = sums[3 * i + 1], .n_samples = sums[3 * i + 2]};
         DT_TRY(dt_trainer_advance(t, &train, &out->steps[i]));

@@ -69,6 +69,7 @@ struct dt_run_event dt_measure_start(const struct dt_trainer *t)
                                  .n_workers = t->roles.n_workers,
                                  .gradient_bytes = t->model.arena_elems * sizeof(float),
                                  .n_train = t->loader.shard.n_total,
+                                 .n_test = t->evaluator.loader.shard.n_total,
                                  .global_batch = t->loader.shard.global_batch,
                                  .lr = t->schedule.lr,
                                  .lr_scale = t->schedule.scale,
@@ -124,17 +125,17 @@ static enum dt_status measure_tightest(struct dt_trainer *t, struct dt_memory_us
 
 void dt_measure_here(const struct dt_trainer *t, struct dt_end_event *out)
 {
-    memcpy(out->rank0_s, t->seconds, sizeof out->rank0_s);
+    out->rank0 = t->times;
     out->n_timed_steps = t->n_timed_steps;
     out->steps = t->state.step;
     out->epochs = t->state.epoch;
     out->allreduce = dt_strategy_adds_by(t->strategy);
 }
 
-enum dt_status dt_measure_end(struct dt_trainer *t, struct dt_end_event *out)
+enum dt_status dt_measure_end(struct dt_trainer *t, struct dt_phase_times *ranks, struct dt_end_event *out)
 {
-    memcpy(out->ranks_s, t->seconds, sizeof out->ranks_s);
-    DT_TRY(dt_comm_allreduce(t->world->comm, out->ranks_s, DT_N_PHASES, DT_TYPE_F64, DT_REDUCE_SUM, "sum of the ranks' times"));
+    DT_TRY(dt_comm_allgather(t->world->comm, &t->times, ranks, sizeof t->times, "gathering of the ranks' times"));
+    out->ranks = ranks;
     DT_TRY(dt_strategy_traffic(t->strategy, t->n_timed_steps, &out->traffic));
     out->foretold = averaging_of(t).traffic;
     DT_TRY(dt_strategy_staleness(t->strategy, &out->staleness));

@@ -14,7 +14,7 @@ static void lap(struct dt_trainer *t, double *last, enum dt_phase phase)
 {
     if (last != NULL) {
         const double now = dt_clock_s();
-        t->seconds[phase] += now - *last;
+        t->times.s[phase] += now - *last;
         *last = now;
     }
 }
@@ -47,9 +47,9 @@ static enum dt_status split_passes(struct dt_trainer *t, const struct dt_batch *
     const struct dt_pass pass = {.batch = batch, .training = true, .seed = (uint64_t)t->config.seed, .trace = t->trace};
     const struct dt_pass_times before = t->strategy->pass_times, *after = &t->strategy->pass_times;
     DT_TRY(dt_strategy_passes(step, t->network, t->samples, &pass));
-    t->seconds[DT_PHASE_FORWARD] += after->forward_s - before.forward_s;
-    t->seconds[DT_PHASE_BACKWARD] += after->backward_s - before.backward_s;
-    t->seconds[DT_PHASE_COMMUNICATION] += after->waiting_s - before.waiting_s;
+    t->times.s[DT_PHASE_FORWARD] += after->forward_s - before.forward_s;
+    t->times.s[DT_PHASE_BACKWARD] += after->backward_s - before.backward_s;
+    t->times.s[DT_PHASE_COMMUNICATION] += after->waiting_s - before.waiting_s;
     *last += after->forward_s - before.forward_s + after->backward_s - before.backward_s + after->waiting_s - before.waiting_s;
     lap(t, last, DT_PHASE_DATA);
     return DT_OK;
@@ -140,7 +140,7 @@ enum dt_status dt_trainer_advance(struct dt_trainer *t, const struct dt_metrics 
 static void lap_wait(struct dt_trainer *t, double before_s, double *last)
 {
     const double update_s = t->strategy->update_s - before_s;
-    t->seconds[DT_PHASE_UPDATE] += update_s;
+    t->times.s[DT_PHASE_UPDATE] += update_s;
     *last += update_s;
     lap(t, last, DT_PHASE_COMMUNICATION);
 }

@@ -20,7 +20,7 @@ enum dt_status dt_trainer_steps(struct dt_trainer *t, uint64_t limit, struct dt_
         const double begin = dt_clock_s();
         DT_TRY(dt_strategy_share_weights(t->strategy));
         DT_TRY(dt_replica_check_run(&t->check, t->network));
-        t->seconds[DT_PHASE_COMMUNICATION] += dt_clock_s() - begin;
+        t->times.s[DT_PHASE_COMMUNICATION] += dt_clock_s() - begin;
     }
     return DT_OK;
 }

@@ -16,6 +16,7 @@ struct run {
     const struct dt_emitter *emitter;
     struct dt_end_event end;                  /* as far as it is known */
     struct dt_line *lines;                    /* of the ranks, at the end of a line's fit */
+    struct dt_phase_times *ranks;             /* at the end */
     char checkpoint[DT_CHECKPOINT_PATH_SIZE]; /* the last one saved, or "" */
     double start_s;
     double epoch_train_s;      /* spent in this epoch's steps, by this process */
@@ -332,7 +333,8 @@ static enum dt_status close_run(struct run *run, enum dt_status status)
         DT_TRY(gather_lines(run));
     }
     DT_TRY(dt_timeline_tell(t, true, run->emitter));
-    DT_TRY(dt_measure_end(t, &run->end));
+    DT_TRY(dt_world_alloc(t->world, (size_t)t->world->size, sizeof *run->ranks, "the ranks' times", (void **)&run->ranks));
+    DT_TRY(dt_measure_end(t, run->ranks, &run->end));
     run->end.lines = run->lines;
     const enum dt_status told = emit(run, (struct dt_event){.kind = DT_EVENT_END, .status = status, .end = &run->end});
     if (status == DT_OK) { /* last of all: the launcher forwards stderr apart from stdout */
@@ -377,6 +379,7 @@ enum dt_status dt_train(struct dt_world *world, const struct dt_config *config, 
         dt_trainer_close(&run->trainer);
     }
     free(run->lines);
+    free(run->ranks);
     free(run);
     return s;
 }

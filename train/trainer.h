@@ -42,7 +42,7 @@ struct dt_trainer {
     struct dt_schedule schedule;
 
     struct dt_checkpoint_state state; /* where the run stands */
-    double seconds[DT_N_PHASES];      /* of this rank, since the start of the process */
+    struct dt_phase_times times;      /* of this rank, since the start of the process */
     uint64_t n_timed_steps;
     struct dt_trace *trace; /* dt_trainer_watch */
     struct dt_timeline timeline;

@@ -2,13 +2,6 @@
 
 #include <math.h>
 
-/* Of the picture, and of the plot in it. */
-#define WIDTH 440
-#define HEIGHT 320
-#define LEFT 62
-#define RIGHT 14
-#define TOP 14
-#define BOTTOM 48
 #define MAX_TICKS 6
 
 static double share(const struct dt_axis *axis, double value)
@@ -18,12 +11,12 @@ static double share(const struct dt_axis *axis, double value)
 
 double dt_chart_x(const struct dt_chart *chart, double value)
 {
-    return LEFT + share(&chart->x, value) * (WIDTH - LEFT - RIGHT);
+    return DT_CHART_LEFT + share(&chart->x, value) * (DT_CHART_WIDTH - DT_CHART_LEFT - DT_CHART_RIGHT);
 }
 
 double dt_chart_y(const struct dt_chart *chart, double value)
 {
-    return HEIGHT - BOTTOM - share(&chart->y, value) * (HEIGHT - TOP - BOTTOM);
+    return DT_CHART_HEIGHT - DT_CHART_BOTTOM - share(&chart->y, value) * (DT_CHART_HEIGHT - DT_CHART_TOP - DT_CHART_BOTTOM);
 }
 
 /* 1, 2 or 5 times a power of ten: so many from end to end that there is room for them. */
@@ -40,15 +33,15 @@ static double tick_step(const struct dt_axis *axis)
 static void tick_x(const struct dt_chart *c, double value)
 {
     const double x = dt_chart_x(c, value);
-    fprintf(c->out, "<path class=\"grid\" d=\"M%.1f %dV%d\"/><text x=\"%.1f\" y=\"%d\">%g</text>\n", x, TOP, HEIGHT - BOTTOM, x,
-            HEIGHT - BOTTOM + 18, value);
+    fprintf(c->out, "<path class=\"grid\" d=\"M%.1f %dV%d\"/><text x=\"%.1f\" y=\"%d\">%g</text>\n", x, DT_CHART_TOP,
+            DT_CHART_HEIGHT - DT_CHART_BOTTOM, x, DT_CHART_HEIGHT - DT_CHART_BOTTOM + 18, value);
 }
 
 static void tick_y(const struct dt_chart *c, double value)
 {
     const double y = dt_chart_y(c, value);
-    fprintf(c->out, "<path class=\"grid\" d=\"M%d %.1fH%d\"/><text class=\"end\" x=\"%d\" y=\"%.1f\">%g</text>\n", LEFT, y,
-            WIDTH - RIGHT, LEFT - 6, y + 4, value);
+    fprintf(c->out, "<path class=\"grid\" d=\"M%d %.1fH%d\"/><text class=\"end\" x=\"%d\" y=\"%.1f\">%g</text>\n", DT_CHART_LEFT, y,
+            DT_CHART_WIDTH - DT_CHART_RIGHT, DT_CHART_LEFT - 6, y + 4, value);
 }
 
 static void draw_ticks(const struct dt_chart *c, const struct dt_axis *axis, void (*tick)(const struct dt_chart *c, double value))
@@ -66,13 +59,15 @@ static void draw_ticks(const struct dt_chart *c, const struct dt_axis *axis, voi
 
 void dt_chart_begin(const struct dt_chart *c)
 {
-    fprintf(c->out, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">\n", WIDTH, HEIGHT, c->label);
-    fprintf(c->out, "<clipPath id=\"plot\"><rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/></clipPath>\n", LEFT, TOP,
-            WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM);
+    fprintf(c->out, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">\n", DT_CHART_WIDTH, DT_CHART_HEIGHT, c->label);
+    fprintf(c->out, "<clipPath id=\"plot\"><rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/></clipPath>\n", DT_CHART_LEFT,
+            DT_CHART_TOP, DT_CHART_WIDTH - DT_CHART_LEFT - DT_CHART_RIGHT, DT_CHART_HEIGHT - DT_CHART_TOP - DT_CHART_BOTTOM);
     draw_ticks(c, &c->x, tick_x);
     draw_ticks(c, &c->y, tick_y);
-    fprintf(c->out, "<text x=\"%d\" y=\"%d\">%s</text>\n", (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, c->x.name);
-    fprintf(c->out, "<text transform=\"translate(15 %d) rotate(-90)\">%s</text>\n", (TOP + HEIGHT - BOTTOM) / 2, c->y.name);
+    fprintf(c->out, "<text x=\"%d\" y=\"%d\">%s</text>\n", (DT_CHART_LEFT + DT_CHART_WIDTH - DT_CHART_RIGHT) / 2,
+            DT_CHART_HEIGHT - 8, c->x.name);
+    fprintf(c->out, "<text transform=\"translate(15 %d) rotate(-90)\">%s</text>\n",
+            (DT_CHART_TOP + DT_CHART_HEIGHT - DT_CHART_BOTTOM) / 2, c->y.name);
 }
 
 void dt_chart_end(const struct dt_chart *c)
@@ -87,6 +82,12 @@ void dt_chart_line(const struct dt_chart *c, const char *class, int n, const dou
         fprintf(c->out, "%c%.1f %.1f", i == 0 ? 'M' : 'L', dt_chart_x(c, x[i]), dt_chart_y(c, y[i]));
     }
     fputs("\"/>\n", c->out);
+}
+
+void dt_chart_mark(const struct dt_chart *c, const char *class, double x)
+{
+    fprintf(c->out, "<path class=\"%s\" d=\"M%.1f %dV%d\"/>\n", class, dt_chart_x(c, x), DT_CHART_TOP,
+            DT_CHART_HEIGHT - DT_CHART_BOTTOM);
 }
 
 void dt_chart_dot(const struct dt_chart *c, const char *class, double x, double y)

@@ -5,6 +5,14 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+/* Of the picture, and of the plot in it. */
+#define DT_CHART_WIDTH 440
+#define DT_CHART_HEIGHT 320
+#define DT_CHART_LEFT 62
+#define DT_CHART_RIGHT 14
+#define DT_CHART_TOP 14
+#define DT_CHART_BOTTOM 48
+
 struct dt_axis {
     const char *name;
     double low, high;
@@ -26,6 +34,8 @@ void dt_chart_end(const struct dt_chart *chart);
 /* What lies outside the axes is cut off. */
 void dt_chart_line(const struct dt_chart *chart, const char *class, int n, const double *x, const double *y);
 void dt_chart_dot(const struct dt_chart *chart, const char *class, double x, double y);
+/* A line from top to bottom at x. */
+void dt_chart_mark(const struct dt_chart *chart, const char *class, double x);
 /* Beside the point: class "start" on its right, "end" on its left. */
 void dt_chart_note(const struct dt_chart *chart, const char *class, double x, double y, const char *text);
 

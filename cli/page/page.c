@@ -3,11 +3,13 @@
 #include <stdlib.h>
 
 #include "base/file.h"
+#include "base/text.h"
 
 static const char style[] =
     ":root{color-scheme:light dark;--back:#fbfbf9;--text:#1c1e21;--soft:#62676e;--line:#d5d8dc;--empty:#eceef0;--card:#fff;"
     "--a:#0b6bcb;--b:#b3470a;--c:#23803f;--d:#8250c4}\n"
-    "@media(prefers-color-scheme:dark){:root{--back:#15171a;--text:#e8eaed;--soft:#9aa0a8;--line:#3a3f46;--empty:#24282d;"
+    "@media screen and "
+    "(prefers-color-scheme:dark){:root{--back:#15171a;--text:#e8eaed;--soft:#9aa0a8;--line:#3a3f46;--empty:#24282d;"
     "--card:#1c1f23;--a:#6cb2ff;--b:#ff9d5c;--c:#6fd08c;--d:#c3a0ff}}\n"
     "*{box-sizing:border-box}\n"
     "body{margin:0 auto;max-width:1000px;padding:1.5rem 1rem 3rem;background:var(--back);color:var(--text);"
@@ -33,13 +35,38 @@ static const char style[] =
     ".card table{font-size:.82rem}.card td,.card th{padding:.3rem .35rem}.card text{font-size:13px}\n"
     ".verdict{font-weight:600;color:var(--text)}\n";
 
+void dt_page_text(FILE *out, const char *text)
+{
+    char shown[DT_LINE_SIZE];
+    dt_text_escape(text, shown, sizeof shown);
+    for (const char *c = shown; *c != '\0'; c++) {
+        switch (*c) {
+        case '&':
+            fputs("&amp;", out);
+            break;
+        case '<':
+            fputs("&lt;", out);
+            break;
+        case '>':
+            fputs("&gt;", out);
+            break;
+        case '"':
+            fputs("&quot;", out);
+            break;
+        default:
+            fputc(*c, out);
+        }
+    }
+}
+
 static void put_page(FILE *out, const struct dt_page *page)
 {
-    fprintf(out,
-            "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
-            "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
-            "<title>%s</title>\n<style>\n%s",
-            page->title, style);
+    fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
+          "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
+          "<title>",
+          out);
+    dt_page_text(out, page->title);
+    fprintf(out, "</title>\n<style>\n%s", style);
     if (page->style != NULL) {
         page->style(out, page->context);
     }

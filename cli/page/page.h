@@ -20,4 +20,7 @@ struct dt_page {
  * as class .s0 to .s3 of lines and .d0 to .d3 of areas. */
 enum dt_status dt_page_write(const char *path, const struct dt_page *page);
 
+/* `text` as HTML shows it, also in an attribute: whatever is not printable escaped (base/text.h). At most DT_LINE_SIZE bytes. */
+void dt_page_text(FILE *out, const char *text);
+
 #endif

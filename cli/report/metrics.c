@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "base/version.h"
+#include "cli/report/commit.h"
 
 #define MAX_METRICS_BYTES ((size_t)1 << 30)
 #define CSV_HEADER "epoch,step,train_loss,train_accuracy,test_loss,test_accuracy,images_per_s,lr,world_size\n"
@@ -192,17 +193,60 @@ static bool add_faults(cJSON *record, const struct dt_faults *faults)
     return complete;
 }
 
+static bool add_text_if(cJSON *object, const char *key, const char *text)
+{
+    return text == NULL || text[0] == '\0' || cJSON_AddStringToObject(object, key, text) != NULL;
+}
+
+static bool add_rank(cJSON *ranks, const struct dt_rank_info *rank)
+{
+    cJSON *r = cJSON_CreateObject();
+    const bool complete = cJSON_AddStringToObject(r, "host", rank->host) != NULL &&
+                          cJSON_AddNumberToObject(r, "local_rank", rank->local_rank) != NULL &&
+                          cJSON_AddStringToObject(r, "device", rank->device) != NULL &&
+                          cJSON_AddNumberToObject(r, "threads", rank->n_threads) != NULL &&
+                          cJSON_AddNumberToObject(r, "samples", (double)rank->n_samples) != NULL && cJSON_AddItemToArray(ranks, r);
+    if (!complete) {
+        cJSON_Delete(r);
+    }
+    return complete;
+}
+
+/* Who trains, as the roster has it. */
+static bool add_ranks(cJSON *record, const struct dt_run_event *run, int world_size)
+{
+    cJSON *ranks = run->ranks != NULL ? cJSON_AddArrayToObject(record, "ranks") : NULL;
+    bool complete = run->ranks == NULL || ranks != NULL;
+    for (int r = 0; ranks != NULL && r < world_size && complete; r++) {
+        complete = add_rank(ranks, &run->ranks[r]);
+    }
+    return complete;
+}
+
+/* What decides the steps and their rate. */
+static bool add_arithmetic(cJSON *r, const struct dt_run_event *run)
+{
+    return cJSON_AddNumberToObject(r, "workers", run->n_workers) != NULL &&
+           cJSON_AddNumberToObject(r, "steps_per_epoch", (double)run->steps_per_epoch) != NULL &&
+           cJSON_AddNumberToObject(r, "train_samples", (double)run->n_train) != NULL &&
+           cJSON_AddNumberToObject(r, "test_samples", (double)run->n_test) != NULL &&
+           cJSON_AddNumberToObject(r, "lr", run->lr) != NULL && cJSON_AddNumberToObject(r, "lr_scale", run->lr_scale) != NULL;
+}
+
 /* The beginning of a run's record, whose name may need escapes; the caller frees it with cJSON_free. NULL: out of memory. */
 static char *run_text(const struct dt_sinks *sinks, const struct dt_run_event *run)
 {
     cJSON *r = cJSON_CreateObject();
-    const bool complete = cJSON_AddStringToObject(r, "type", "run") != NULL &&
-                          cJSON_AddNumberToObject(r, "step", (double)run->step) != NULL &&
-                          cJSON_AddStringToObject(r, "config", sinks->folder.config->name) != NULL &&
-                          cJSON_AddNumberToObject(r, "world_size", sinks->folder.world_size) != NULL &&
-                          cJSON_AddNumberToObject(r, "global_batch", (double)run->global_batch) != NULL &&
-                          cJSON_AddNumberToObject(r, "parameters", (double)run->n_parameters) != NULL &&
-                          cJSON_AddStringToObject(r, "version", dt_version) != NULL && add_faults(r, run->faults);
+    const bool complete =
+        cJSON_AddStringToObject(r, "type", "run") != NULL && cJSON_AddNumberToObject(r, "step", (double)run->step) != NULL &&
+        cJSON_AddStringToObject(r, "config", sinks->folder.config->name) != NULL &&
+        cJSON_AddNumberToObject(r, "world_size", sinks->folder.world_size) != NULL &&
+        cJSON_AddNumberToObject(r, "global_batch", (double)run->global_batch) != NULL &&
+        cJSON_AddNumberToObject(r, "parameters", (double)run->n_parameters) != NULL &&
+        cJSON_AddStringToObject(r, "version", dt_version) != NULL && cJSON_AddStringToObject(r, "commit", dt_commit) != NULL &&
+        cJSON_AddNumberToObject(r, "started", sinks->started_s) != NULL && add_text_if(r, "command", sinks->command) &&
+        add_text_if(r, "resumed_from", run->resumed_from) && add_arithmetic(r, run) &&
+        add_ranks(r, run, sinks->folder.world_size) && add_faults(r, run->faults);
     char *text = complete ? cJSON_PrintUnformatted(r) : NULL;
     cJSON_Delete(r);
     return text;

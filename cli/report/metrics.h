@@ -1,6 +1,7 @@
 /* What a run measured, for programs: metrics.jsonl, one JSON object a line, and metrics.csv with a row per epoch. Rank 0 only.
  *
- * {"type":"run", ...}    once per start: configuration name, world size, batch, parameters, version, allreduce and what it sends
+ * {"type":"run", ...}    once per start: when and by which command, configuration name, world size and the ranks, batch, samples,
+ *                        steps_per_epoch, lr and lr_scale, parameters, version, commit, allreduce and what it sends
  * {"type":"step", ...}   every log.every_steps steps: step, epoch, loss, accuracy, lr, images_per_s
  * {"type":"epoch", ...}  epoch, step, train_loss, train_accuracy, test_loss, test_accuracy, images_per_s, lr, world_size,
  *                        allreduce, messages, bytes_sent, messages_between_hosts, bytes_between_hosts

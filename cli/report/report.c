@@ -204,22 +204,33 @@ static void print_stop(const struct dt_folder_event *folder, const struct dt_sto
     dt_text_print(stderr, "go on with the same command and --run %s --resume", folder->dir->path);
 }
 
+/* Of all ranks; returns the sum of all phases. */
+static double add_times(const struct dt_end_event *end, int world_size, struct dt_phase_times *out)
+{
+    double total = 0;
+    *out = (struct dt_phase_times){{0}};
+    for (int r = 0; r < world_size; r++) {
+        for (int p = 0; p < DT_N_PHASES; p++) {
+            out->s[p] += end->ranks[r].s[p];
+            total += end->ranks[r].s[p];
+        }
+    }
+    return total;
+}
+
 /* The split of a step's time, averaged over all ranks. */
 static void print_times(const struct dt_end_event *end, int world_size)
 {
-    double total = 0;
-    for (int p = 0; p < DT_N_PHASES; p++) {
-        total += end->ranks_s[p];
-    }
+    struct dt_phase_times all;
+    const double total = add_times(end, world_size, &all);
     if (end->n_timed_steps == 0 || total <= 0) {
         return;
     }
     const double per_step = 1e3 / ((double)end->n_timed_steps * world_size);
     fprintf(stderr, "time of a step, mean over ranks\n");
     for (int p = 0; p < DT_N_PHASES; p++) {
-        if (end->ranks_s[p] > 0) {
-            fprintf(stderr, "  %-13s %9.3f ms  %5.1f %%\n", phase_names[p], end->ranks_s[p] * per_step,
-                    100 * end->ranks_s[p] / total);
+        if (all.s[p] > 0) {
+            fprintf(stderr, "  %-13s %9.3f ms  %5.1f %%\n", phase_names[p], all.s[p] * per_step, 100 * all.s[p] / total);
         }
     }
     fprintf(stderr, "  %-13s %9.3f ms\n", "total", total * per_step);
@@ -257,13 +268,11 @@ static void print_bubble(const struct dt_sinks *sinks, const struct dt_end_event
 {
     const struct dt_dist_spec *dist = &sinks->folder.config->dist;
     const int p = sinks->folder.world_size, m = (int)dist->micro_batches;
-    double all_s = 0;
-    for (int i = 0; i < DT_N_PHASES; i++) {
-        all_s += end->ranks_s[i];
-    }
+    struct dt_phase_times all;
+    const double all_s = add_times(end, p, &all);
     if (dist->strategy == DT_STRATEGY_PIPELINE && all_s > 0) {
         fprintf(stderr, "bubble of the pipeline: %.1f %% of the time waited; (p - 1) / (m + p - 1) = %.1f %%, p = %d, m = %d\n",
-                100 * end->ranks_s[DT_PHASE_COMMUNICATION] / all_s, 100 * dt_pipeline_bubble(p, m), p, m);
+                100 * all.s[DT_PHASE_COMMUNICATION] / all_s, 100 * dt_pipeline_bubble(p, m), p, m);
     }
 }
 

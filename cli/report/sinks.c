@@ -1,5 +1,16 @@
 #include "cli/report/sinks.h"
 
+#include <math.h>
+#include <time.h>
+
+/* To the millisecond, so that the files have it to the last digit. */
+static double since_1970(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return floor((double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6) * 1e-3;
+}
+
 enum dt_status dt_sinks_emit(void *context, struct dt_event *event)
 {
 #define ROW(name) dt_##name##_take,
@@ -8,6 +19,7 @@ enum dt_status dt_sinks_emit(void *context, struct dt_event *event)
     enum dt_status failed = DT_OK;
     if (event->kind == DT_EVENT_FOLDER) {
         sinks->folder = *event->folder;
+        sinks->started_s = since_1970();
     }
     for (size_t i = 0; i < sizeof rows / sizeof rows[0] && sinks->folder.config != NULL; i++) {
         const enum dt_status s = rows[i](sinks, event);

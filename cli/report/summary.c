@@ -36,17 +36,36 @@ static void add_memory(struct summary *summary, const struct dt_memory_use *memo
     }
 }
 
-static void add_times(struct summary *summary, const struct dt_end_event *end)
+/* Milliseconds of a step. */
+static void add_phases(struct summary *summary, cJSON *object, const struct dt_phase_times *times, uint64_t n_steps)
+{
+    summary->complete = object != NULL && summary->complete;
+    for (int p = 0; p < DT_N_PHASES; p++) {
+        if (times->s[p] > 0) {
+            add_number(summary, object, phase_names[p], 1e3 * times->s[p] / (double)n_steps);
+        }
+    }
+}
+
+static void add_item(struct summary *summary, cJSON *array, cJSON *item)
+{
+    if (!cJSON_AddItemToArray(array, item)) {
+        summary->complete = false;
+        cJSON_Delete(item);
+    }
+}
+
+static void add_times(struct summary *summary, const struct dt_end_event *end, int world_size)
 {
     if (end->n_timed_steps == 0) {
         return;
     }
-    cJSON *times = cJSON_AddObjectToObject(summary->json, "rank0_ms_per_step");
-    summary->complete = times != NULL && summary->complete;
-    for (int p = 0; p < DT_N_PHASES; p++) {
-        if (end->rank0_s[p] > 0) {
-            add_number(summary, times, phase_names[p], 1e3 * end->rank0_s[p] / (double)end->n_timed_steps);
-        }
+    add_phases(summary, cJSON_AddObjectToObject(summary->json, "rank0_ms_per_step"), &end->rank0, end->n_timed_steps);
+    cJSON *ranks = end->ranks != NULL ? cJSON_AddArrayToObject(summary->json, "ranks_ms_per_step") : NULL;
+    for (int r = 0; r < world_size && end->ranks != NULL; r++) {
+        cJSON *rank = cJSON_CreateObject();
+        add_phases(summary, rank, &end->ranks[r], end->n_timed_steps);
+        add_item(summary, ranks, rank);
     }
 }
 
@@ -57,10 +76,7 @@ static void add_lines(struct summary *summary, const struct dt_line *lines, int 
         cJSON *line = cJSON_CreateObject();
         add_number(summary, line, "slope", (double)lines[r].slope);
         add_number(summary, line, "intercept", (double)lines[r].intercept);
-        if (!cJSON_AddItemToArray(array, line)) {
-            summary->complete = false;
-            cJSON_Delete(line);
-        }
+        add_item(summary, array, line);
     }
 }
 
@@ -104,10 +120,11 @@ static void add_all(struct summary *summary, const struct dt_sinks *sinks, const
     add_result(summary, sinks, end);
     add_number(summary, summary->json, "world_size", sinks->folder.world_size);
     add_number(summary, summary->json, "seconds", end->seconds);
-    add_times(summary, end);
+    add_times(summary, end, sinks->folder.world_size);
     add_traffic(summary, end);
     add_memory(summary, &end->memory);
     add_text(summary, "checkpoint", end->checkpoint);
+    add_number(summary, summary->json, "started", sinks->started_s);
     add_text(summary, "version", dt_version);
 }
 

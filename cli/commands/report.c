@@ -1,0 +1,43 @@
+#include "cli/commands/report.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/text.h"
+#include "cli/report/run_page.h"
+#include "cli/report/run_text.h"
+
+static enum dt_status write_page(const struct dt_args *args, const struct dt_record *records)
+{
+    char path[DT_PATH_SIZE + 32];
+    snprintf(path, sizeof path, "%s/report.html", records[0].path);
+    const char *wanted = args->html != NULL ? args->html : path;
+    DT_TRY(dt_run_page_write(wanted, records, args->n_paths));
+    dt_text_print(stderr, "wrote %s", wanted);
+    return DT_OK;
+}
+
+static enum dt_status report(const struct dt_args *args, struct dt_record *records)
+{
+    for (int i = 0; i < args->n_paths; i++) {
+        DT_TRY(dt_record_open(args->paths[i], &records[i]));
+    }
+    for (int i = 0; i < args->n_paths; i++) {
+        dt_run_text_print(&records[i]);
+    }
+    return write_page(args, records);
+}
+
+enum dt_status dt_report(const struct dt_args *args)
+{
+    struct dt_record *records = calloc((size_t)args->n_paths, sizeof *records);
+    if (records == NULL) {
+        return dt_error(DT_NO_MEMORY, "no memory for the records of a run");
+    }
+    const enum dt_status s = report(args, records);
+    for (int i = 0; i < args->n_paths; i++) {
+        dt_record_close(&records[i]);
+    }
+    free(records);
+    return s;
+}

@@ -1,0 +1,10 @@
+/* `dtrain report`: a run, or several, on the terminal and as a page. */
+#ifndef DT_CLI_COMMANDS_REPORT_H
+#define DT_CLI_COMMANDS_REPORT_H
+
+#include "cli/args.h"
+
+/* From the runs' folders alone, whatever state they are in (cli/report/record.h). */
+enum dt_status dt_report(const struct dt_args *args);
+
+#endif

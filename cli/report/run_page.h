@@ -1,0 +1,11 @@
+/* A run as a page, or several side by side: what `dtrain report` writes, and every run at its end. One file, which asks for nothing
+ * else; its sections are in run_curves.h and the like. */
+#ifndef DT_CLI_REPORT_RUN_PAGE_H
+#define DT_CLI_REPORT_RUN_PAGE_H
+
+#include "cli/report/record.h"
+
+/* DT_IO and the like: it cannot be written. DT_NO_MEMORY. */
+enum dt_status dt_run_page_write(const char *path, const struct dt_record *records, int n);
+
+#endif

@@ -1,0 +1,86 @@
+#include "cli/report/run_text.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "cli/report/facts.h"
+#include "cli/report/terminal.h"
+#include "cli/report/text.h"
+
+#define MAX_EPOCHS 12 /* rows of the table */
+#define NAME_WIDTH 14
+
+/* In lines of the terminal's width, below each other. */
+static void print_fact(const char *name, const char *text)
+{
+    char shown[DT_LINE_SIZE];
+    const int room = dt_terminal_room(STDOUT_FILENO) - NAME_WIDTH - 2;
+    dt_text_escape(text, shown, sizeof shown);
+    printf("%-*s", NAME_WIDTH, name);
+    int left = room;
+    for (const char *c = shown; *c != '\0'; c++) {
+        const bool begins = (*c & 0xC0) != 0x80; /* a character */
+        if (begins && left-- == 0) {
+            printf("\n%*s", NAME_WIDTH, "");
+            left = room - 1;
+        }
+        fputc(*c, stdout);
+    }
+    fputc('\n', stdout);
+}
+
+static void print_facts(const struct dt_record *r)
+{
+    static struct dt_facts facts; /* large for a stack */
+    dt_facts_find(r, &facts);
+    for (int i = 0; i < DT_N_FACTS; i++) {
+        if (facts.texts[i][0] != '\0') {
+            print_fact(dt_fact_names[i], facts.texts[i]);
+        }
+    }
+}
+
+static void print_number(int width, int digits, double value)
+{
+    char text[32] = "";
+    if (isfinite(value)) {
+        snprintf(text, sizeof text, "%.*g", digits, value);
+    }
+    printf("%*s", width, text);
+}
+
+static void print_epoch(const struct dt_record_table *t, size_t row)
+{
+    print_number(5, 15, dt_record_cell(t, row, DT_EPOCH_EPOCH));
+    print_number(9, 15, dt_record_cell(t, row, DT_EPOCH_STEP));
+    print_number(12, 4, dt_record_cell(t, row, DT_EPOCH_TRAIN_LOSS));
+    print_number(12, 4, dt_record_cell(t, row, DT_EPOCH_TEST_LOSS));
+    print_number(12, 4, 100 * dt_record_cell(t, row, DT_EPOCH_TEST_ACCURACY));
+    print_number(12, 3, dt_record_cell(t, row, DT_EPOCH_LR));
+    print_number(13, 15, round(dt_record_cell(t, row, DT_EPOCH_IMAGES)));
+    fputc('\n', stdout);
+}
+
+/* The first, the last, and so many between. */
+static void print_epochs(const struct dt_record *r)
+{
+    const struct dt_record_table *t = &r->epochs;
+    const size_t n = t->n < MAX_EPOCHS ? t->n : MAX_EPOCHS;
+    if (n == 0) {
+        return;
+    }
+    printf("\n%5s%9s%12s%12s%12s%12s%11s/s\n", "epoch", "step", "train loss", "test loss", "accuracy %", "lr",
+           dt_unit_name(&r->config));
+    for (size_t i = 0; i < n; i++) {
+        print_epoch(t, n > 1 ? i * (t->n - 1) / (n - 1) : 0);
+    }
+}
+
+void dt_run_text_print(const struct dt_record *r)
+{
+    print_fact("run", r->path);
+    print_facts(r);
+    print_epochs(r);
+}

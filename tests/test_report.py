@@ -1,0 +1,228 @@
+"""`dtrain report`: its page has the numbers of metrics.jsonl, from a run that ended, stopped, was killed, goes on, or was never one.
+
+usage: test_report.py DTRAIN MPIEXEC, in the folder of the sources"""
+import fcntl
+import html
+import json
+import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+CONFIG = {"data": {"format": "synthetic", "train_samples": 600, "test_samples": 100},
+          "model": {"input": [1, 12, 12], "layers": [{"type": "conv2d", "filters": 4, "kernel": 3, "activation": "relu"}, {"type": "flatten"},
+                                                     {"type": "dense", "units": 10}]},
+          "train": {"epochs": 3, "batch": {"per_rank": 20}}, "log": {"every_steps": 1}}
+wrong = []
+
+
+def check(what, true):
+    if not true:
+        wrong.append(what)
+
+
+def train(dtrain, mpiexec, folder, ranks, *arguments):
+    """A run in folder; returns its exit code."""
+    config = os.path.join(os.path.dirname(folder), "tiny.json")
+    with open(config, "w") as file:
+        json.dump(CONFIG, file)
+    launch = [mpiexec, "-n", str(ranks)] if ranks > 1 else []
+    return subprocess.run([*launch, dtrain, "--config", config, "--run", folder, *arguments], stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL, timeout=120).returncode
+
+
+def report(dtrain, *arguments):
+    done = subprocess.run([dtrain, "report", *arguments], capture_output=True, text=True, timeout=120)
+    return done.returncode, done.stdout, done.stderr
+
+
+def refused(dtrain, code, text, *arguments):
+    """One line, nothing on stdout."""
+    got, out, err = report(dtrain, *arguments)
+    check(f"report {arguments}: {got}, not {code}: {err}", got == code)
+    check(f"report {arguments}: says {err!r} and {out!r}", err.startswith(f"dtrain: {text}") and err.count("\n") == 1 and out == "")
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def records(folder, kind):
+    return [record for record in map(json.loads, read(f"{folder}/metrics.jsonl").splitlines()) if record["type"] == kind]
+
+
+def tables(page):
+    """Caption: rows of numbers, of every figure's tables; figures by their title."""
+    found = {}
+    for figure in re.findall(r"<figure.*?</figure>", page, re.S):
+        title = re.search(r"<h3>(.*?)</h3>", figure)[1]
+        for caption, body in re.findall(r"<caption>(.*?)</caption>.*?<tbody>(.*?)</tbody>", figure, re.S):
+            found[title, html.unescape(caption)] = [[float(cell) for cell in row.split("<td>")[1:]] for row in body.split("<tr>")[1:]]
+    return found
+
+
+def near(a, b):
+    return math.isclose(a, b, rel_tol=1e-5, abs_tol=1e-12)
+
+
+def same(what, rows, expected, x, y):
+    expected = [(record[x], record[y]) for record in expected if record[y] is not None]
+    check(f"{what}: {len(rows)} rows, {len(expected)} records",
+          len(rows) == len(expected) and all(row[0] == a and near(row[1], b) for row, (a, b) in zip(rows, expected)))
+
+
+def check_numbers(folder, page):
+    found, steps, epochs = tables(page), records(folder, "step"), records(folder, "epoch")
+    for title, of_step, of_epoch in (("Loss", "loss", "loss"), ("Accuracy", "accuracy", "accuracy")):
+        same(f"{folder} {title}", found[title, "train, a step"], steps, "step", of_step)
+        same(f"{folder} {title}, mean", found[title, "train, mean of an epoch"], epochs, "step", f"train_{of_epoch}")
+        same(f"{folder} {title}, test", found[title, "test, after an epoch"], epochs, "step", f"test_{of_epoch}")
+    same(f"{folder} rate", found["Learning rate", "a step"], steps, "step", "lr")
+    same(f"{folder} throughput", found["Throughput, samples a second", "a step"], steps, "step", "images_per_s")
+
+
+def is_whole(page):
+    """One file, nothing of elsewhere, no number that is none."""
+    return page.endswith("</html>\n") and not re.search(r"(src|href)=\"?(?!data:)|https?:(?!//www.w3.org)|@import|url\([^#]|[>\s,](nan|inf)\b", page)
+
+
+def test_ended(dtrain, mpiexec, top):
+    run = f"{top}/ended"
+    check("a run fails", train(dtrain, mpiexec, run, 2) == 0)
+    code, out, err = report(dtrain, run)
+    page, last = read(f"{run}/report.html"), records(run, "epoch")[-1]
+    check(f"report: {code} {err}", code == 0 and err == f"wrote {run}/report.html\n")
+    p = last["test_accuracy"]
+    accuracy = f"{100 * p:.2f} % ± {196 * math.sqrt(p * (1 - p) / 100):.2f} % (95 %, of 100 samples)"
+    for text in (accuracy, "done: it went to its end", "45 of 45 steps, 15 an epoch", "20 × 2 = 40", "2 on 1 host", "dtrain --config"):
+        check(f"text without {text!r}: {out}", text in re.sub(r"\n {14}", "", out))
+        check(f"page without {text!r}", text in html.unescape(page))
+    check(f"more than 80 columns or 50 lines: {out}", max(map(len, out.splitlines())) <= 80 and out.count("\n") <= 50)
+    check("the page is not whole", is_whole(page))
+    check_numbers(run, page)
+
+
+def test_again(dtrain, mpiexec, top):
+    """Stopped, and started again: marked; while it is under way the old summary does not count."""
+    run = f"{top}/again"
+    check("not stopped", train(dtrain, mpiexec, run, 1, "--set", "train.max_steps=40") == 0)
+    check("not resumed", train(dtrain, mpiexec, run, 1, "--resume") == 0)
+    report(dtrain, run)
+    page = read(f"{run}/report.html")
+    check("no restart is marked", page.count('class="restart"') == 4 and "started again" in page)
+    check_numbers(run, page)
+    with open(f"{run}/metrics.jsonl", "a") as file:
+        file.write(json.dumps({"type": "run", "step": 90, "started": 1.5}) + "\n")
+    check("a run that nobody goes on with is not killed", "verdict       killed" in report(dtrain, run)[1])
+    with open(f"{run}/run.lock") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        check("a run under way is not going on", "verdict       going on" in report(dtrain, run)[1])
+
+
+def test_killed(dtrain, mpiexec, top):
+    """As a kill leaves it: no summary, half a line at the end, and what a disk may do in between."""
+    run = f"{top}/killed"
+    shutil.copytree(f"{top}/ended", run)
+    os.remove(f"{run}/summary.json")
+    with open(f"{run}/metrics.jsonl", "ab") as file:
+        file.write(b'{"type":"step","step":1e999}\n\xff\xfe\x00\n[[[[\n{"type":"step","step":91,"loss":"x"}\n{"type":"step","step":95,"lo')
+    code, out, err = report(dtrain, run)
+    page = read(f"{run}/report.html")
+    check(f"killed: {code} {err}", code == 0 and "verdict       killed" in out)
+    check(f"killed: nothing of broken lines: {out}", "3 lines of metrics.jsonl are no record" in out)
+    check("killed: the page is not whole", is_whole(page))
+    for name in ("metrics.jsonl", "metrics.csv", "run.lock"):
+        os.remove(f"{run}/{name}")
+    code, out, err = report(dtrain, run)
+    check(f"only config.json: {code} {err}", code == 0 and is_whole(read(f"{run}/report.html")))
+
+
+def test_hostile(dtrain, top):
+    run = f"{top}/hostile"
+    os.makedirs(run)
+    shutil.copy(f"{top}/ended/config.json", run)
+    evil = "<script>alert(1)</script>\u202e\x1b[2J&\"'"
+    with open(f"{run}/metrics.jsonl", "w") as file:
+        file.write(json.dumps({"type": "run", "step": 0, "config": evil, "command": evil, "world_size": 1e300, "ranks": [1, None, {"host": 3}],
+                               "test_samples": -1, "started": 1e30, "injected": [1, evil]}) + "\n")
+        for i in range(20):
+            file.write(json.dumps({"type": "step", "step": i * 1e12, "loss": [1e-300, 1e30, 0, -1e30][i % 4], "lr": 1e29, "accuracy": i}) + "\n")
+        file.write(json.dumps({"type": "epoch", "step": 5, "test_loss": 3, "test_accuracy": 7, "staleness": ["x", 1e300, -4]}) + "\n")
+    with open(f"{run}/summary.json", "w") as file:
+        file.write(json.dumps({"exit_code": 80, "started": 1e30, "error": evil, "signal": 1e9, "ranks_ms_per_step": [{"data": 1e30}, 4, {"data": -1}]}))
+    code, out, err = report(dtrain, run)
+    page = read(f"{run}/report.html")
+    check(f"hostile: {code} {err}", code == 0)
+    check("hostile: the page runs what a file says", "<script>alert" not in page and page.count("<script>") == 1)
+    check("hostile: the terminal gets what a file says", "\x1b" not in out and "\u202e" not in out + page)
+    check("hostile: the page is not whole", is_whole(page))
+
+
+def write_long(top, run):
+    os.makedirs(run)
+    shutil.copy(f"{top}/ended/config.json", run)
+    with open(f"{run}/metrics.jsonl", "w") as file:
+        file.write(json.dumps({"type": "run", "step": 0, "config": "long", "world_size": 4}) + "\n")
+        for i in range(1, 100001):
+            loss = 2.3 / (1 + i / 500) + (i * 7919 % 1000) / 3000
+            file.write(json.dumps({"type": "step", "step": i, "epoch": 1 + i // 100, "loss": loss, "accuracy": 1 - loss / 3, "lr": 1e-3,
+                                   "images_per_s": 15000 + i % 977}) + "\n")
+            if i % 100 == 0:
+                file.write(json.dumps({"type": "epoch", "epoch": i // 100, "step": i, "train_loss": loss, "test_loss": loss, "lr": 1e-3,
+                                       "train_accuracy": 1 - loss / 3, "test_accuracy": 1 - loss / 3, "images_per_s": 15000}) + "\n")
+
+
+def test_long(dtrain, top):
+    """Thinned: small, and honest about it."""
+    run = f"{top}/long"
+    write_long(top, run)
+    check("long: fails", report(dtrain, run)[0] == 0)
+    page, losses = read(f"{run}/report.html"), [record["loss"] for record in records(run, "step")]
+    check(f"long: {len(page)} bytes", len(page) < 1 << 20)
+    rows = tables(page)["Loss", "train, a step"]
+    begin = 0
+    for last, mean, least, most, n in rows:
+        part = losses[begin:begin + int(n)]
+        begin += int(n)
+        check(f"long: the part up to {last}", last == begin and near(mean, sum(part) / n) and near(least, min(part)) and near(most, max(part)))
+    check(f"long: {begin} steps in {len(rows)} parts", begin == len(losses) and len(rows) <= 240)
+
+
+def test_refused(dtrain, top):
+    os.makedirs(f"{top}/none")
+    for name, text in (("broken", '{"data": '), ("other", '{"data": 3}'), ("nul", "\0")):
+        os.makedirs(f"{top}/{name}")
+        with open(f"{top}/{name}/config.json", "w") as file:
+            file.write(text)
+    refused(dtrain, 64, "report: the folder of a run is required (dtrain report RUN)")
+    refused(dtrain, 64, "report: a page of several runs needs a name (add --html FILE)", "a", "b")
+    refused(dtrain, 64, "--run does not belong to report (see dtrain --help)", "a", "--run", "b")
+    refused(dtrain, 66, f"{top}/missing: no such folder (name the folder of a run)", f"{top}/missing")
+    refused(dtrain, 66, f"{top}/none: not the folder of a run, it has no config.json (name one that has)", f"{top}/none/")
+    refused(dtrain, 66, f"{top}/tiny.json: no such folder (name the folder of a run)", f"{top}/tiny.json")
+    refused(dtrain, 65, f"{top}/broken/config.json:1:10: the text ends too early (close every quote and bracket)", f"{top}/broken")
+    refused(dtrain, 65, f"{top}/other/config.json: data: ", f"{top}/other")
+    refused(dtrain, 65, f"{top}/nul/config.json: a NUL byte (this is no text)", f"{top}/nul")
+    code, _, err = report(dtrain, f"{top}/ended", "--html", f"{top}/missing/x.html")
+    check(f"a page that cannot be written: {code} {err}", code == 74 and err.startswith("dtrain: ") and err.count("\n") == 1)
+
+
+def main():
+    dtrain, mpiexec = map(os.path.abspath, sys.argv[1:])
+    with tempfile.TemporaryDirectory(prefix="dtrain-test-report-") as top:
+        test_ended(dtrain, mpiexec, top)
+        test_again(dtrain, mpiexec, top)
+        test_killed(dtrain, mpiexec, top)
+        test_hostile(dtrain, top)
+        test_long(dtrain, top)
+        test_refused(dtrain, top)
+    print("\n".join(wrong) or "all reports are right")
+    return bool(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
