@@ -279,7 +279,8 @@ static enum dt_status check_names(const struct content *content, const struct dt
     for (int i = 0; i < content->tensors.n_tensors; i++) {
         const char *name = content->tensors.tensors[i].name;
         const bool is_state = strncmp(name, "optimizer.", strlen("optimizer.")) == 0;
-        if ((n_optimizer_states > 0 || !is_state) && !is_wanted(name, model, n_optimizer_states)) {
+        const bool is_known = strcmp(name, DT_RESIDUALS_NAME) == 0 || is_wanted(name, model, n_optimizer_states);
+        if ((n_optimizer_states > 0 || !is_state) && !is_known) {
             add_name(&unknown, name);
         }
     }
@@ -307,10 +308,29 @@ static enum dt_status check_shapes(const struct content *content, const struct d
     return DT_OK;
 }
 
+static const struct dt_tensor *find_residuals(const struct dt_checkpoint_file *file)
+{
+    const struct content *content = file->content;
+    return dt_safetensors_find(&content->tensors, DT_RESIDUALS_NAME);
+}
+
+static enum dt_status check_residuals(const struct dt_checkpoint_file *file, const struct dt_model *model)
+{
+    const struct dt_tensor *found = find_residuals(file), wanted = dt_residuals_tensor(model, file->state.world_size, NULL);
+    char theirs[96], ours[96];
+    if (found == NULL || same_shape(found, &wanted)) {
+        return DT_OK;
+    }
+    return dt_error(DT_CONFIG, "%s: tensor '%s' has shape %s, %llu workers of this model have %s (use another checkpoint)",
+                    ((const struct content *)file->content)->name, found->name, shape_text(found, theirs),
+                    (unsigned long long)file->state.world_size, shape_text(&wanted, ours));
+}
+
 enum dt_status dt_checkpoint_check(const struct dt_checkpoint_file *file, const struct dt_model *model, int n_optimizer_states)
 {
     DT_TRY(check_names(file->content, model, n_optimizer_states));
-    return check_shapes(file->content, model, n_optimizer_states);
+    DT_TRY(check_shapes(file->content, model, n_optimizer_states));
+    return check_residuals(file, model);
 }
 
 enum dt_status dt_checkpoint_get(const struct dt_checkpoint_file *file, const struct dt_model *model, float *arena,
@@ -327,6 +347,17 @@ enum dt_status dt_checkpoint_get(const struct dt_checkpoint_file *file, const st
         }
     }
     return DT_OK;
+}
+
+bool dt_checkpoint_has_residuals(const struct dt_checkpoint_file *file)
+{
+    return find_residuals(file) != NULL;
+}
+
+void dt_checkpoint_get_residuals(const struct dt_checkpoint_file *file, float *residuals)
+{
+    const struct dt_tensor *found = find_residuals(file);
+    memcpy(residuals, found->bytes, found->n_bytes);
 }
 
 /* The newest one */

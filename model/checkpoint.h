@@ -2,11 +2,14 @@
  *
  * The format is safetensors (huggingface.co/docs/safetensors): u64 little-endian header length, JSON header, raw little-endian
  * floats. Tensors have PyTorch's names, shapes and order ("conv1.weight" K C R S); optimizer state is beside them
- * ("optimizer.0.conv1.weight").
+ * ("optimizer.0.conv1.weight"). Where gradients were compressed, "compression.residuals" is what each worker had not sent yet, a
+ * row for each, in the order of the arena.
  * `__metadata__` holds strings only: counters in decimal, doubles as %a, the resolved config, a CRC32 per tensor and one of the
  * header (zlib's crc32), so that every flipped bit is found. Files are `step-000000000469.safetensors`. */
 #ifndef DT_MODEL_CHECKPOINT_H
 #define DT_MODEL_CHECKPOINT_H
+
+#include <stdbool.h>
 
 #include "base/status.h"
 #include "model/block.h"
@@ -31,7 +34,8 @@
 /* The same, added later. X(field, what a file that has no such key means). */
 #define DT_CHECKPOINT_LATER_LIST(X)                                                                           \
     X(bright_borders, DT_CHECKPOINT_UNKNOWN) /* of the training images: data/border.h; unknown: not images */ \
-    X(shuffle_rounds, 4)                     /* DT_PERMUTATION_ROUNDS: which order the samples have */
+    X(shuffle_rounds, 4)                     /* DT_PERMUTATION_ROUNDS: which order the samples have */        \
+    X(compression_draws, 0)                  /* encodings by each worker so far: stochastic rounding goes on there */
 
 /* Sums of the unfinished epoch, so that its metrics go on too. X(field): double. */
 #define DT_CHECKPOINT_SUM_LIST(X) \
@@ -59,6 +63,7 @@ struct dt_checkpoint {
     const float *arena;
     int n_optimizer_states;
     const float *optimizer[2];
+    const float *residuals; /* (state.world_size, arena_elems): of each worker's gradients, in the arena's own order; NULL: none */
 };
 
 /* Writes and reads back `dir/step-....safetensors`, then removes all but the newest `keep` (>= 1) of the files up to this step;
@@ -86,8 +91,8 @@ enum dt_status dt_checkpoint_parse(const char *name, const uint8_t *bytes, size_
 enum dt_status dt_weights_open(const char *path, struct dt_checkpoint_file *out);
 enum dt_status dt_weights_parse(const char *name, const uint8_t *bytes, size_t n_bytes, struct dt_checkpoint_file *out);
 
-/* Whether it has the model's tensors and n_optimizer_states of each, and no more; with 0 the file's states are ignored. DT_CONFIG
- * names those that are missing or unknown, or the first of another shape. */
+/* Whether it has the model's tensors and n_optimizer_states of each, and no more but residuals; with 0 the file's states are
+ * ignored. DT_CONFIG names those that are missing or unknown, or the first of another shape. */
 enum dt_status dt_checkpoint_check(const struct dt_checkpoint_file *file, const struct dt_model *model, int n_optimizer_states);
 
 /* Checks that, and copies the tensors into arenas, gaps untouched, in the file's order (dt_model_reorder). optimizer[i] may be
@@ -95,6 +100,10 @@ enum dt_status dt_checkpoint_check(const struct dt_checkpoint_file *file, const 
  */
 enum dt_status dt_checkpoint_get(const struct dt_checkpoint_file *file, const struct dt_model *model, float *arena,
                                  int n_optimizer_states, float *const *optimizer);
+
+/* Of a checked one; then they can be copied, (state.world_size, arena_elems) of them. */
+bool dt_checkpoint_has_residuals(const struct dt_checkpoint_file *file);
+void dt_checkpoint_get_residuals(const struct dt_checkpoint_file *file, float *residuals);
 
 /* What else a checkpoint must pass, and who hears of those that do not. */
 struct dt_checkpoint_judge {

@@ -17,6 +17,15 @@ struct dt_tensor dt_checkpoint_tensor(const struct dt_param *param, int state, c
     return tensor;
 }
 
+struct dt_tensor dt_residuals_tensor(const struct dt_model *model, uint64_t n_workers, const float *residuals)
+{
+    return (struct dt_tensor){.name = DT_RESIDUALS_NAME,
+                              .n_dims = 2,
+                              .dims = {n_workers, model->arena_elems},
+                              .bytes = (const uint8_t *)residuals,
+                              .n_bytes = n_workers * model->arena_elems * sizeof(float)};
+}
+
 uint32_t dt_crc(const void *bytes, size_t n_bytes)
 {
     return (uint32_t)crc32_z(0, bytes, n_bytes);

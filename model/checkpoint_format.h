@@ -14,6 +14,10 @@
  * ("optimizer.0.conv1.weight"). `arena` has the model's arena layout and may be NULL where only name and shape matter. */
 struct dt_tensor dt_checkpoint_tensor(const struct dt_param *param, int state, const float *arena);
 
+/* The tensor of n_workers rows of the model's arena, of what compression has left. */
+#define DT_RESIDUALS_NAME "compression.residuals"
+struct dt_tensor dt_residuals_tensor(const struct dt_model *model, uint64_t n_workers, const float *residuals);
+
 uint32_t dt_crc(const void *bytes, size_t n_bytes); /* zlib's crc32 */
 void dt_crc_print(uint32_t crc, char text[DT_CRC_DIGITS + 1]);
 void dt_crc_key(const struct dt_tensor *tensor, char key[DT_CRC_KEY_SIZE]); /* "crc32.conv1.weight", in the metadata */

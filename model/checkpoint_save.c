@@ -25,6 +25,9 @@ static void list_tensors(const struct dt_model *model, const struct dt_checkpoin
             list->tensors[list->n++] = dt_checkpoint_tensor(&model->params[i], state, arena);
         }
     }
+    if (checkpoint->residuals != NULL) {
+        list->tensors[list->n++] = dt_residuals_tensor(model, checkpoint->state.world_size, checkpoint->residuals);
+    }
 }
 
 static bool add_text(cJSON *metadata, const char *key, const char *text)

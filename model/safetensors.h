@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "model/block.h"
 
-#define DT_MAX_TENSORS (3 * DT_MAX_PARAMS) /* weights and two optimizer states */
+#define DT_MAX_TENSORS (3 * DT_MAX_PARAMS + 1) /* weights, two optimizer states, and the residuals of compression */
 #define DT_SAFETENSORS_MAX_HEADER ((size_t)1 << 20)
 #define DT_SAFETENSORS_ALIGN 64 /* the data begins at a multiple of it; the header is padded with spaces */
 

@@ -96,6 +96,47 @@ static void test_layout(void)
     free(bytes);
 }
 
+/* What compression has left: a row for each worker, behind everything else; without, the file has no more than ever. */
+static void test_residuals(void)
+{
+    enum { N_WORKERS = 3 };
+    const size_t n = N_WORKERS * sample.model.arena_elems;
+    char dir[256], path[DT_CHECKPOINT_PATH_SIZE];
+    struct dt_checkpoint_file file;
+    float *rows = malloc(n * sizeof *rows), *back = malloc(n * sizeof *back);
+    CHECK(rows != NULL && back != NULL);
+    for (size_t i = 0; i < n; i++) {
+        rows[i] = sample_value(7, i);
+    }
+    sample_dir_make(dir);
+    sample.checkpoint.state.world_size = N_WORKERS;
+    sample.checkpoint.state.compression_draws = 42;
+    sample.checkpoint.residuals = rows;
+    sample_save(&sample, dir, 1, 1, path);
+    CHECK_INT(dt_checkpoint_open(path, &file), DT_OK);
+    CHECK_INT(dt_checkpoint_check(&file, &sample.model, 2), DT_OK);
+    CHECK_INT(dt_checkpoint_check(&file, &sample.model, 0), DT_OK);
+    CHECK(dt_checkpoint_has_residuals(&file));
+    CHECK_INT(file.state.compression_draws, 42);
+    dt_checkpoint_get_residuals(&file, back);
+    CHECK(memcmp(rows, back, n * sizeof *rows) == 0);
+    file.state.world_size = 2;
+    CHECK_INT(dt_checkpoint_check(&file, &sample.model, 2), DT_CONFIG);
+    CHECK_HAS(dt_error_text(), "tensor 'compression.residuals' has shape [3, 12");
+    CHECK_HAS(dt_error_text(), "2 workers of this model have [2, 12");
+    dt_error_clear();
+    dt_checkpoint_close(&file);
+    sample.checkpoint.residuals = NULL;
+    sample.checkpoint.state.compression_draws = 0;
+    sample_save(&sample, dir, 1, 1, path);
+    CHECK_INT(dt_checkpoint_open(path, &file), DT_OK);
+    CHECK(!dt_checkpoint_has_residuals(&file));
+    dt_checkpoint_close(&file);
+    sample_dir_remove(dir);
+    free(rows);
+    free(back);
+}
+
 /* ---- another model ---- */
 
 static void check_get_refused(const struct dt_checkpoint_file *file, const struct sample *other, int n_states, const char *message)
@@ -289,6 +330,7 @@ int main(void)
     sample_open(4, 8, &sample);
     test_round_trip();
     test_layout();
+    test_residuals();
     test_another_model();
     test_keep();
     test_newest();

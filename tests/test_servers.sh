@@ -30,7 +30,7 @@ import glob, json, struct, sys
 def tensors(run):
     data = open(sorted(glob.glob(run + "/checkpoints/step-*"))[-1], "rb").read()
     n = 8 + struct.unpack("<Q", data[:8])[0]
-    return {k: data[n + v["data_offsets"][0]:n + v["data_offsets"][1]] for k, v in json.loads(data[8:n]).items() if k != "__metadata__"}
+    return {k: data[n + v["data_offsets"][0]:n + v["data_offsets"][1]] for k, v in json.loads(data[8:n]).items() if not k.startswith(("__metadata__", "compression."))}
 first = tensors(sys.argv[1])
 assert len(first) == 18, len(first)
 for other in sys.argv[2:]:

@@ -64,6 +64,7 @@ static enum dt_status check_counters(const char *path, const struct dt_config *c
         {"data_crc", s->data_crc, 0, UINT32_MAX},
         {"bright_borders", s->bright_borders == DT_CHECKPOINT_UNKNOWN ? 0 : s->bright_borders, 0, n_train},
         {"epoch", epoch, 0, MAX_EPOCHS},
+        {"compression_draws", s->compression_draws, 0, (1ULL << 40) - 1}, /* dist/compression/error_feedback.h */
         {"step_in_epoch", step_in_epoch, 0, steps_per_epoch(c, s)},
         {"step", n_steps, epoch + step_in_epoch, epoch * n_train + step_in_epoch}, /* an epoch has 1 to n_train steps */
         {"optimizer_steps", s->optimizer_steps, n_steps, n_steps},

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dist/strategy/residuals.h"
 #include "model/checkpoint_dir.h"
 #include "train/saved.h"
 #include "train/trainer.h"
@@ -82,27 +83,30 @@ static enum dt_status reorder(const struct dt_trainer *t, bool to_file, struct h
 }
 
 /* Arenas in host memory are reordered in place and back: a copy would cost as much memory as they do. */
-static enum dt_status save_reordered(struct dt_trainer *t, const struct dt_run_dir *run, struct host_arenas *host, char *path)
+static enum dt_status save_reordered(struct dt_trainer *t, const struct dt_run_dir *run, struct host_arenas *host,
+                                     const float *residuals, char *path)
 {
     struct dt_checkpoint checkpoint = {.state = t->state,
                                        .config = t->config_text,
                                        .arena = host->params,
                                        .n_optimizer_states = t->strategy->optimizer.n_states,
-                                       .optimizer = {host->states[0], host->states[1]}};
+                                       .optimizer = {host->states[0], host->states[1]},
+                                       .residuals = residuals};
     checkpoint.state.optimizer_steps = t->strategy->optimizer.n_steps;
+    checkpoint.state.compression_draws = dt_residuals_draws(t->strategy);
     DT_TRY(reorder(t, true, host));
     const enum dt_status saved = dt_checkpoint_save(run->checkpoints, (int)t->config.checkpoint_keep, &t->model, &checkpoint, path);
     const enum dt_status reordered = reorder(t, false, host);
     return saved != DT_OK ? saved : reordered;
 }
 
-static enum dt_status write_checkpoint(struct dt_trainer *t, const struct dt_run_dir *run, char *path)
+static enum dt_status write_checkpoint(struct dt_trainer *t, const struct dt_run_dir *run, const float *residuals, char *path)
 {
     struct host_arenas host;
     DT_TRY(open_arenas(t, &host));
     enum dt_status s = copy_out(t, &host);
     if (s == DT_OK) {
-        s = save_reordered(t, run, &host, path);
+        s = save_reordered(t, run, &host, residuals, path);
     }
     close_arenas(&host);
     return s;
@@ -111,10 +115,16 @@ static enum dt_status write_checkpoint(struct dt_trainer *t, const struct dt_run
 enum dt_status dt_trainer_save(struct dt_trainer *t, const struct dt_run_dir *run, char path[DT_CHECKPOINT_PATH_SIZE])
 {
     char written[DT_CHECKPOINT_PATH_SIZE] = "";
+    float *residuals = NULL;
+    enum dt_status s;
     dt_comm_phase(t->world->comm, "saving a checkpoint");
-    DT_TRY(dt_world_agree(t->world, t->world->rank == 0 ? write_checkpoint(t, run, written) : DT_OK));
+    DT_TRY_GOTO(s, dt_world_agree(t->world, dt_residuals_alloc(t->strategy, &residuals)), done);
+    DT_TRY_GOTO(s, dt_residuals_collect(t->strategy, residuals), done);
+    DT_TRY_GOTO(s, dt_world_agree(t->world, t->world->rank == 0 ? write_checkpoint(t, run, residuals, written) : DT_OK), done);
     memcpy(path, written, sizeof written);
-    return DT_OK;
+done:
+    free(residuals);
+    return s;
 }
 
 /* What reading a checkpoint needs, on rank 0. */
@@ -122,6 +132,8 @@ struct restore {
     struct dt_trainer *trainer;
     const struct dt_run_dir *run;
     const struct dt_emitter *emitter;
+    float *residuals;   /* room for all workers', if the run has some */
+    bool has_residuals; /* they have been read */
 };
 
 static void warn(const struct restore *r, const char *text)
@@ -206,6 +218,33 @@ static void tell_precision(const struct restore *r, const char *path, const stru
     }
 }
 
+/* Nor may what compression has left: it is owed by so many workers, however they send it. */
+static void take_residuals(struct restore *r, const char *path, const struct dt_checkpoint_file *file,
+                           const struct dt_config *before)
+{
+    const unsigned long long n_before = file->state.world_size, n_now = r->trainer->state.world_size;
+    const bool found = dt_checkpoint_has_residuals(file);
+    const bool expected = before->dist.compression.type != DT_COMPRESSION_NONE && before->dist.compression.error_feedback;
+    char warning[DT_CHECKPOINT_PATH_SIZE + 160] = "";
+    r->has_residuals = found && r->residuals != NULL && n_before == n_now;
+    if (r->has_residuals) {
+        dt_checkpoint_get_residuals(file, r->residuals);
+    } else if (found && r->residuals != NULL) {
+        snprintf(warning, sizeof warning,
+                 "%s: residuals of compression of %llu workers, now there are %llu (dropped; the run goes on)", path, n_before,
+                 n_now);
+    } else if (found) {
+        snprintf(warning, sizeof warning, "%s: residuals of compression, now without error feedback (dropped; the run goes on)",
+                 path);
+    } else if (expected && r->residuals != NULL) {
+        snprintf(warning, sizeof warning, "%s: has no residuals of compression (an older dtrain saved it; the run goes on from 0)",
+                 path);
+    }
+    if (warning[0] != '\0') {
+        warn(r, warning);
+    }
+}
+
 static enum dt_status load_arenas(struct dt_trainer *t, const struct dt_checkpoint_file *file, int n_states)
 {
     struct host_arenas host;
@@ -238,19 +277,18 @@ static enum dt_status check_is_newest(const struct dt_run_dir *run, const char *
 
 /* Everything that must fit before a weight is touched. `path`: NULL for the newest one. */
 static enum dt_status check_all(const struct restore *r, const char *path, const char *path_used,
-                                const struct dt_checkpoint_file *file)
+                                const struct dt_checkpoint_file *file, struct dt_config *saved)
 {
     const struct dt_trainer *t = r->trainer;
-    struct dt_config saved;
     struct dt_model model;
-    DT_TRY(dt_saved_check(t->format, path_used, file, &saved, &model));
+    DT_TRY(dt_saved_check(t->format, path_used, file, saved, &model));
     DT_TRY(check_config(t, path_used, file->config));
     DT_TRY(check_fit(t, path_used, &file->state));
     DT_TRY(dt_checkpoint_check(file, &t->model, t->strategy->optimizer.n_states));
     if (path != NULL) {
         DT_TRY(check_is_newest(r->run, path, file->state.step));
     }
-    tell_precision(r, path_used, &saved);
+    tell_precision(r, path_used, saved);
     return DT_OK;
 }
 
@@ -258,6 +296,7 @@ static enum dt_status read_checkpoint(struct restore *r, const char *path, char 
 {
     struct dt_trainer *t = r->trainer;
     struct dt_checkpoint_file file = {0};
+    struct dt_config saved;
     if (path != NULL) {
         snprintf(path_used, DT_CHECKPOINT_PATH_SIZE, "%s", path);
         DT_TRY(dt_checkpoint_open(path, &file));
@@ -268,12 +307,13 @@ static enum dt_status read_checkpoint(struct restore *r, const char *path, char 
             return DT_OK;
         }
     }
-    enum dt_status s = check_all(r, path, path_used, &file);
+    enum dt_status s = check_all(r, path, path_used, &file, &saved);
     if (s == DT_OK) {
         s = load_arenas(t, &file, t->strategy->optimizer.n_states);
     }
     if (s == DT_OK) {
         const struct dt_checkpoint_state now = t->state;
+        take_residuals(r, path_used, &file, &saved);
         t->state = file.state;
         t->state.world_size = now.world_size;
         t->state.global_batch = now.global_batch;
@@ -285,14 +325,30 @@ static enum dt_status read_checkpoint(struct restore *r, const char *path, char 
     return s;
 }
 
+/* What rank 0 has read goes to the others. */
+static enum dt_status give_out(struct restore *r, char path_used[DT_CHECKPOINT_PATH_SIZE])
+{
+    struct dt_trainer *t = r->trainer;
+    struct dt_comm *comm = t->world->comm;
+    DT_TRY(dt_comm_broadcast(comm, path_used, DT_CHECKPOINT_PATH_SIZE, 0, "broadcast of the checkpoint's path"));
+    DT_TRY(dt_comm_broadcast(comm, &t->state, sizeof t->state, 0, "broadcast of where the run stands"));
+    DT_TRY(dt_comm_broadcast(comm, &r->has_residuals, sizeof r->has_residuals, 0, "broadcast of what there is"));
+    dt_residuals_set_draws(t->strategy, t->state.compression_draws);
+    return r->has_residuals ? dt_residuals_give_out(t->strategy, r->residuals) : DT_OK;
+}
+
 enum dt_status dt_trainer_restore(struct dt_trainer *t, const struct dt_run_dir *run, const struct dt_emitter *emitter,
                                   const char *path, char path_used[DT_CHECKPOINT_PATH_SIZE])
 {
     struct restore r = {.trainer = t, .run = run, .emitter = emitter};
+    enum dt_status s;
     memset(path_used, 0, DT_CHECKPOINT_PATH_SIZE);
-    DT_TRY(dt_world_agree(t->world, t->world->rank == 0 ? read_checkpoint(&r, path, path_used) : DT_OK));
-    DT_TRY(dt_comm_broadcast(t->world->comm, path_used, DT_CHECKPOINT_PATH_SIZE, 0, "broadcast of the checkpoint's path"));
-    return dt_comm_broadcast(t->world->comm, &t->state, sizeof t->state, 0, "broadcast of where the run stands");
+    DT_TRY_GOTO(s, dt_world_agree(t->world, dt_residuals_alloc(t->strategy, &r.residuals)), done);
+    DT_TRY_GOTO(s, dt_world_agree(t->world, t->world->rank == 0 ? read_checkpoint(&r, path, path_used) : DT_OK), done);
+    s = give_out(&r, path_used);
+done:
+    free(r.residuals);
+    return s;
 }
 
 static enum dt_status read_weights(struct dt_trainer *t, const char *path)

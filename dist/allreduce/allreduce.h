@@ -39,6 +39,7 @@ bool dt_allreduce_compresses(enum dt_allreduce_type type, int across, enum dt_co
 enum dt_allreduce_type dt_allreduce_for_compression(enum dt_allreduce_type type, enum dt_compression_type compression);
 
 struct dt_allreduce;
+struct dt_error_feedback;
 struct dt_host_sum;
 struct dt_allreduce_spec;
 
@@ -57,6 +58,7 @@ struct dt_allreduce {
     char why[160];                        /* what auto went by, or what else there is to say; or "" */
     const struct dt_algorithm *algorithm; /* goes over the wire: between all ranks or, with `shared`, between hosts; or NULL */
     struct dt_codec codec;                /* what goes over the wire is encoded so; where there is an algorithm */
+    struct dt_error_feedback *feedback;   /* around it, of what this rank brings along; NULL: it encodes nothing */
     struct dt_host_sum *shared;           /* the ranks of a host add in memory that they share; NULL: they do not */
     struct dt_comm *comm;                 /* borrowed; counts, waits and names */
     float *part;                          /* what this rank adds goes here: n_elems zeroed floats in the backend's memory */

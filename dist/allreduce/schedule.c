@@ -52,6 +52,7 @@ static enum dt_status open_parts(struct schedule *self, const struct dt_allreduc
     DT_TRY(dt_allreduce_open_wire(spec, spec->comm, &self->wire));
     DT_TRY(dt_allreduce_take_memory(spec, &a->part));
     a->total = a->part;
+    a->feedback = &self->executor.feedback;
     return dt_executor_open(a->algorithm, self->wire, a->part, spec->n_elems, spec->n_slots, &spec->compression, &self->executor);
 }
 

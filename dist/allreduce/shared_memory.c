@@ -49,6 +49,7 @@ static enum dt_status open_across(struct shared *self, const struct dt_allreduce
     DT_TRY(dt_executor_open(self->base.algorithm, self->wire, sum->total, spec->n_elems, spec->n_slots, &spec->compression,
                             &self->executor));
     sum->across = &self->executor;
+    self->base.feedback = &self->executor.feedback;
     return DT_OK;
 }
 

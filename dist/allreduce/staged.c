@@ -85,6 +85,7 @@ enum dt_status dt_staged_open(const struct dt_allreduce_spec *spec, struct dt_al
                                      .type = DT_ALLREDUCE_STAGED,
                                      .algorithm = host->algorithm,
                                      .codec = host->codec,
+                                     .feedback = host->feedback,
                                      .comm = spec->comm},
                             .backend = spec->backend,
                             .host = host};

@@ -2,12 +2,10 @@
 
 #include <stdlib.h>
 
-#define RANK_BITS 24 /* of a draw; the rest counts the rank's encodings */
-
 enum dt_status dt_error_feedback_open(const struct dt_compression_spec *spec, int rank, size_t n_elems,
                                       struct dt_error_feedback *out)
 {
-    *out = (struct dt_error_feedback){.codec = dt_codec_of(spec), .draw = (uint64_t)rank << (64 - RANK_BITS)};
+    *out = (struct dt_error_feedback){.codec = dt_codec_of(spec), .draw = DT_FIRST_DRAW(rank)};
     if (spec->error_feedback && spec->type != DT_COMPRESSION_NONE) {
         out->left = calloc(n_elems + 1, sizeof *out->left);
         if (out->left == NULL) {

@@ -10,11 +10,15 @@
 struct dt_error_feedback {
     struct dt_codec codec;
     float *left;   /* of each element: what was lost and not sent yet; NULL: error feedback is off */
-    uint64_t draw; /* of the next encoding (codec.h); no other rank's, either */
+    uint64_t draw; /* of the next encoding (codec.h); no other rank's, either: begins with DT_FIRST_DRAW of the rank */
 };
 
-/* For the gradients of one rank, n_elems of them. It begins with nothing left, also after a restore: checkpoints do not have what
- * is each rank's own. Nothing is allocated afterwards. */
+/* The rest of a draw counts the rank's encodings. */
+#define DT_DRAW_COUNT_BITS 40
+#define DT_FIRST_DRAW(rank) ((uint64_t)(rank) << DT_DRAW_COUNT_BITS)
+
+/* For the gradients of one rank, n_elems of them. It begins with nothing left; checkpoints have what is
+ * (dist/strategy/residuals.h). Nothing is allocated afterwards. */
 enum dt_status dt_error_feedback_open(const struct dt_compression_spec *spec, int rank, size_t n_elems,
                                       struct dt_error_feedback *out);
 void dt_error_feedback_close(struct dt_error_feedback *feedback); /* a zeroed one is fine */

@@ -150,6 +150,7 @@ static enum dt_status open_parts(struct mirrored *self)
                                                 .n_slots = spec->model->n_blocks};
     DT_TRY(dt_allreduce_open(&allreduce, &self->base.allreduce));
     self->base.memory.grads = self->base.allreduce->part;
+    self->base.feedback = self->base.allreduce->feedback;
     DT_TRY(agree_to_step_together(self));
     return open_own_parts(self);
 }

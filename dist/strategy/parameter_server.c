@@ -388,6 +388,7 @@ static enum dt_status open_parts(struct dt_parameter_server *self)
         return dt_error(DT_NO_MEMORY, "no memory for the parameter server");
     }
     DT_TRY(dt_error_feedback_open(&spec->dist.compression, spec->comm->rank, self->roles.works ? n_elems : 0, &self->feedback));
+    self->base.feedback = encodes ? &self->feedback : NULL;
     if (spec->comm->size > 1) {
         DT_TRY(dt_wire_open_mpi(spec->comm, &self->wire));
         DT_TRY(dt_wire_open_mpi(spec->comm, &self->shares_wire));

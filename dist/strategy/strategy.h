@@ -80,9 +80,10 @@ struct dt_strategy {
     struct dt_strategy_spec spec;
     struct dt_network_memory memory; /* weights and gradients, for dt_network_open */
     struct dt_optimizer optimizer;
-    struct dt_trace *trace;         /* who watches its waits, or NULL */
-    struct dt_allreduce *allreduce; /* by which gradients are averaged; NULL: they are not */
-    bool together;                  /* the ranks of the host take their steps together */
+    struct dt_trace *trace;             /* who watches its waits, or NULL */
+    struct dt_allreduce *allreduce;     /* by which gradients are averaged; NULL: they are not */
+    struct dt_error_feedback *feedback; /* around what this rank sends of its gradients; NULL: they are not encoded */
+    bool together;                      /* the ranks of the host take their steps together */
     bool free_running; /* workers do not wait for each other in a step: they want several at once (dt_strategy_expect) */
     struct dt_pass_times pass_times;
     double update_s; /* spent on updates since the open; the rest of what dt_strategy_wait takes is waiting */

@@ -1,0 +1,25 @@
+/* What compression has left of each worker's gradients and not sent yet (dist/compression/error_feedback.h), for checkpoints: each
+ * rank has its own, and rank 0 writes and reads them all.
+ *
+ * They belong to the sum over all workers, whoever sends it and how: they go on under another codec or strategy with error
+ * feedback. With another number of workers there is no telling whose they are. */
+#ifndef DT_DIST_STRATEGY_RESIDUALS_H
+#define DT_DIST_STRATEGY_RESIDUALS_H
+
+#include "dist/strategy/strategy.h"
+
+/* Room for them: (n_workers, arena_elems) on rank 0, one row elsewhere. The caller frees. *out NULL with DT_OK: this training has
+ * none, on any rank. Local; DT_NO_MEMORY. */
+enum dt_status dt_residuals_alloc(const struct dt_strategy *strategy, float **out);
+
+/* Between steps: rank 0's rows become what each worker has left. Every rank calls it with the memory above; NULL: nothing happens.
+ */
+enum dt_status dt_residuals_collect(struct dt_strategy *strategy, float *rows);
+/* And back. */
+enum dt_status dt_residuals_give_out(struct dt_strategy *strategy, float *rows);
+
+/* How many encodings this rank has made, which is where stochastic rounding stands. Local. */
+uint64_t dt_residuals_draws(const struct dt_strategy *strategy);
+void dt_residuals_set_draws(struct dt_strategy *strategy, uint64_t n_draws);
+
+#endif
