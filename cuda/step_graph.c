@@ -11,6 +11,10 @@
 
 #define MAX_RECORDINGS 8 /* two or three come up, hardly ever more */
 
+/* Steps that the GPU is given before it has done the ones before them: enough for it never to wait for the host, and so few that no
+ * launch blocks, as it does behind too many others: then nobody would look at the clock, or at NCCL. */
+#define MAX_AHEAD 8
+
 #define LAST_STEPS_LIMIT_MS 1000
 
 struct recording {
@@ -29,7 +33,7 @@ struct dt_step_graph {
     struct dt_gpu_metrics *metrics;
     volatile int *n_done; /* pinned; of the steps that were started last, as the GPU counts them */
     cudaEvent_t done;
-    int n_steps; /* that were started last */
+    int n_steps, n_enqueued; /* that were started last; of these */
     struct recording recordings[MAX_RECORDINGS];
     int n_recordings;
 };
@@ -186,30 +190,47 @@ static enum dt_status take_step(struct dt_step_graph *g, const struct dt_step_in
     return DT_OK;
 }
 
-static enum dt_status take_steps(struct dt_step_graph *g)
+static enum dt_status enqueue_results(struct dt_step_graph *g)
+{
+    const size_t n_bytes = (size_t)g->n_steps * sizeof *g->metrics;
+    DT_CUDA(cudaMemcpyAsync(g->metrics, g->steps->metrics, n_bytes, cudaMemcpyDeviceToHost, g->cuda->stream));
+    DT_CUDA(cudaEventRecord(g->done, g->cuda->stream));
+    return DT_OK;
+}
+
+/* Those before step `end`, if there are so many. */
+static enum dt_status enqueue_steps(struct dt_step_graph *g, int end)
+{
+    enum dt_status s = DT_OK;
+    g->cuda->on_its_own = true;
+    while (s == DT_OK && g->n_enqueued < g->n_steps && g->n_enqueued < end) {
+        s = take_step(g, &g->inputs[g->n_enqueued++]);
+        s = s == DT_OK && g->n_enqueued == g->n_steps ? enqueue_results(g) : s;
+    }
+    g->cuda->on_its_own = false;
+    return s;
+}
+
+static enum dt_status enqueue_inputs(struct dt_step_graph *g)
 {
     const cudaStream_t stream = g->cuda->stream;
     const size_t n = (size_t)g->n_steps;
     DT_CUDA(cudaMemcpyAsync(g->steps->inputs, g->inputs, n * sizeof *g->inputs, cudaMemcpyHostToDevice, stream));
     DT_CUDA(cudaMemsetAsync(&g->steps->now, 0, sizeof g->steps->now, stream));
     DT_CUDA(cudaMemsetAsync(&g->cuda->sums->metrics, 0, sizeof *g->metrics, stream)); /* whatever is left there is not ours */
-    for (int i = 0; i < g->n_steps; i++) {
-        DT_TRY(take_step(g, &g->inputs[i]));
-    }
-    DT_CUDA(cudaMemcpyAsync(g->metrics, g->steps->metrics, n * sizeof *g->metrics, cudaMemcpyDeviceToHost, stream));
-    DT_CUDA(cudaEventRecord(g->done, stream));
     return DT_OK;
 }
 
+/* The first MAX_AHEAD whatever the GPU has done by then: so the ranks, which number their collectives, come to those of a step that
+ * is taken call by call in one order. */
 static enum dt_status graph_start(struct dt_step_graph *g, const struct dt_step_input *inputs, int n_steps)
 {
     g->n_steps = n_steps;
+    g->n_enqueued = 0;
     *g->n_done = 0;
     memcpy(g->inputs, inputs, (size_t)n_steps * sizeof *inputs); /* the copy of the ones before is done: their results were taken */
-    g->cuda->on_its_own = true;
-    const enum dt_status s = take_steps(g);
-    g->cuda->on_its_own = false;
-    return s;
+    DT_TRY(enqueue_inputs(g));
+    return enqueue_steps(g, MAX_AHEAD);
 }
 
 static enum dt_status graph_test(struct dt_step_graph *g, int *n_done)
@@ -218,15 +239,18 @@ static enum dt_status graph_test(struct dt_step_graph *g, int *n_done)
     if (g->allreduce != NULL) {
         DT_TRY(dt_nccl_look(g->allreduce, "steps on the GPU"));
     }
-    const cudaError_t code = cudaEventQuery(g->done);
+    const int counted = *g->n_done;
+    DT_TRY(enqueue_steps(g, counted + MAX_AHEAD));
+    const bool all = g->n_enqueued == g->n_steps;
+    const cudaError_t code = all ? cudaEventQuery(g->done) : cudaStreamQuery(g->cuda->stream);
     if (code == cudaErrorNotReady) {
         cudaGetLastError(); /* or the check after the next launch finds it */
-        const int counted = *g->n_done;
-        *n_done = counted < g->n_steps ? counted : g->n_steps - 1; /* the last is done when its results are here */
-        return DT_OK;
+    } else {
+        DT_CUDA(code);
     }
-    DT_CUDA(code);
-    *n_done = g->n_steps;
+    *n_done = all && code == cudaSuccess ? g->n_steps
+              : counted < g->n_steps     ? counted
+                                         : g->n_steps - 1; /* the last is done when its results are here */
     return DT_OK;
 }
 

@@ -12,7 +12,7 @@
 struct dt_allreduce; /* dist/allreduce/allreduce.h */
 struct dt_allreduce_spec;
 
-#define DT_DEVICE_MODULE_VERSION 4 /* a module of another version is refused by name */
+#define DT_DEVICE_MODULE_VERSION 5 /* a module of another version is refused by name */
 #define DT_DEVICE_MODULE_SYMBOL "dt_device_module"
 
 struct dt_device_info {
@@ -47,7 +47,7 @@ struct dt_step_graph_ops {
     enum dt_status (*open)(struct dt_backend *backend, struct dt_allreduce *allreduce, int capacity, dt_step_fn step, void *context,
                            struct dt_step_graph **out);
     void (*close)(struct dt_step_graph *graph); /* NULL is fine; before allreduce and backend */
-    /* Enqueues n_steps steps, 1 .. DT_MAX_RECORDED_STEPS, which are the caller's again on return. */
+    /* Begins n_steps steps, 1 .. DT_MAX_RECORDED_STEPS, which are the caller's again on return; tests go on with them. */
     enum dt_status (*start)(struct dt_step_graph *graph, const struct dt_step_input *inputs, int n_steps);
     enum dt_status (*test)(struct dt_step_graph *graph, int *n_done);  /* steps that are done; never waits */
     void (*take)(struct dt_step_graph *graph, struct dt_metrics *out); /* (n_steps): once they are done, what came of each */

@@ -124,6 +124,9 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsig
     return cudaSuccess;
 }
 
+/* How many launches may wait on a stream before the next one blocks. The driver's number is larger, and nowhere written down. */
+constexpr int most_launches = 8;
+
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 {
     ENTER();
@@ -131,14 +134,23 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
     if (stream->capturing) {
         fake_die("a graph is launched while another is recorded");
     }
+    if (stream->n_launches == most_launches) {
+        const cudaError_t blocked = block(stream, [stream] { return stream->n_launches < most_launches; });
+        if (blocked != cudaSuccess) {
+            return blocked;
+        }
+    }
+    stream->n_launches++;
     const auto pieces =
         std::make_shared<std::vector<piece>>(*exec->pieces); /* copies: one that waits for others remembers how far it is */
     const auto next = std::make_shared<size_t>(0);
-    return fake_enqueue_until(stream, __func__, [pieces, next] {
+    return fake_enqueue_until(stream, __func__, [stream, pieces, next] {
         while (*next < pieces->size() && perform((*pieces)[*next])) {
             ++*next;
         }
-        return *next == pieces->size();
+        const bool done = *next == pieces->size();
+        stream->n_launches -= done;
+        return done;
     });
 }
 

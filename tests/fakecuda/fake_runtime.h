@@ -103,6 +103,8 @@ bool perform(const piece &piece);
 void need_graph(const char *call); /* the calling thread may use the graph that is being recorded */
 cudaError_t wait_stream(cudaStream_t stream);
 cudaError_t wait_device(int device);
+/* As a call of the host that blocks, until `done` or an error. */
+cudaError_t block(cudaStream_t stream, const std::function<bool()> &done);
 cudaError_t spoil_capture(cudaError_t code);
 /* For calls that touch more than one stream. */
 cudaError_t refuse_in_capture();
@@ -129,6 +131,7 @@ struct CUstream_st {
     int device;
     bool live;
     bool capturing;
+    int n_launches;           /* of graphs, that have not run to their end */
     std::vector<size_t> tail; /* the nodes that the next one comes after */
     std::deque<fake::piece> queue;
 };

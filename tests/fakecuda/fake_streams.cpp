@@ -87,11 +87,16 @@ template <typename condition> void run_until(cudaStream_t stream, condition done
     expose(-1);
 }
 
-cudaError_t wait_stream(cudaStream_t stream)
+cudaError_t block(cudaStream_t stream, const std::function<bool()> &done)
 {
     counts.n_host_waits++;
-    run_until(stream, [stream] { return stream->queue.empty(); });
+    run_until(stream, done);
     return fail(sticky_error);
+}
+
+cudaError_t wait_stream(cudaStream_t stream)
+{
+    return block(stream, [stream] { return stream->queue.empty(); });
 }
 
 cudaError_t wait_device(int device)
@@ -372,9 +377,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
     if (code != cudaSuccess || mark == nullptr) {
         return code;
     }
-    counts.n_host_waits++;
-    run_until(mark->stream, [mark] { return mark->done; });
-    return fail(sticky_error);
+    return block(mark->stream, [mark] { return mark->done; });
 }
 
 /* A millisecond for each piece of work. */

@@ -52,6 +52,26 @@ static void a_graph_runs_each_time(void)
     OK(cudaFree(x));
 }
 
+static void a_launch_behind_many_others_blocks(void)
+{
+    const cudaStream_t stream = recording_stream();
+    int n_runs = 0;
+    OK(fake_enqueue(stream, "counts", [&] { n_runs++; }));
+    const cudaGraphExec_t exec = finish(stream);
+    for (int i = 0; i < 8; i++) {
+        OK(cudaGraphLaunch(exec, stream));
+    }
+    CHECK_INT(n_runs, 0);
+    CHECK_INT(fake_counts().n_host_waits, 0);
+    OK(cudaGraphLaunch(exec, stream));
+    CHECK_INT(n_runs, 1);
+    CHECK_INT(fake_counts().n_host_waits, 1);
+    OK(cudaStreamSynchronize(stream));
+    CHECK_INT(n_runs, 9);
+    OK(cudaGraphExecDestroy(exec));
+    OK(cudaStreamDestroy(stream));
+}
+
 /* Two branches: `side` begins behind 1 and ends before 4. join: with the wait that makes it so. */
 static float two_branches(bool fork, bool join)
 {
@@ -281,6 +301,7 @@ static void leaks_an_executable_graph(void)
 int main(void)
 {
     WORKS(a_graph_runs_each_time);
+    WORKS(a_launch_behind_many_others_blocks);
     WORKS(branches_run_in_another_order_than_recorded);
 #ifdef __x86_64__
     WORKS(bytes_are_counted_once_for_reading_and_once_for_writing);

@@ -2,10 +2,14 @@
  * epoch, learning rate, number of samples. Nothing of them waits or allocates. */
 #include "tests/fakecuda/session.h"
 
+#include <unistd.h>
+
+#include "cuda/nccl_allreduce.h"
 #include "cuda/step_graph.h"
 #include "data/shard.h"
+#include "tests/fakecuda/fake_nccl.h"
 
-#define N_EPOCHS 3
+#define N_EPOCHS 5
 
 struct plan { /* of a training, and what it left */
     enum dt_precision precision;
@@ -122,16 +126,14 @@ static struct outcome on_its_own(const struct plan *plan, bool smooth)
     struct dt_step_graph *graph;
     begin(plan, &dt_cuda_backend, &model, &samples, &session, &out);
     CHECK_OK(dt_step_graph.open(session.backend, NULL, CAPACITY, one_step, &session, &graph));
-    const uint64_t n_steps = dt_shard_steps_per_epoch(&plan->shard);
-    for (uint32_t epoch = 0; epoch < N_EPOCHS; epoch++) {
-        for (uint64_t step = 0; step < n_steps;) {
-            struct dt_step_input inputs[DT_MAX_RECORDED_STEPS];
-            int n = 0;
-            for (; n < plan->n_at_once && step < n_steps; n++, step++) {
-                inputs[n] = input_of(plan, &session, epoch, step);
-            }
-            run_together(graph, inputs, n, &out);
+    const uint64_t per_epoch = dt_shard_steps_per_epoch(&plan->shard), n_steps = N_EPOCHS * per_epoch;
+    for (uint64_t step = 0; step < n_steps;) {
+        struct dt_step_input inputs[DT_MAX_RECORDED_STEPS];
+        int n = 0;
+        for (; n < plan->n_at_once && step < n_steps; n++, step++) {
+            inputs[n] = input_of(plan, &session, (uint32_t)(step / per_epoch), step % per_epoch);
         }
+        run_together(graph, inputs, n, &out);
     }
     dt_step_graph.close(graph);
     end(&session, &out);
@@ -210,6 +212,62 @@ static void check_failed_recordings(void)
     gpu->ops->close(gpu);
 }
 
+/* A peer that hangs: its sum never ends, and neither do the steps behind it. Whoever waits for them does so with a limit, and the
+ * end is reached. */
+struct stalled {
+    struct dt_comm *comm;
+    struct dt_allreduce *allreduce;
+    struct dt_step_graph *graph;
+};
+
+static enum dt_status summing_step(void *context, const struct dt_batch *batch, const struct dt_update *update)
+{
+    (void)batch, (void)update;
+    const struct stalled *stalled = context;
+    struct dt_request request;
+    DT_TRY(dt_allreduce_start(stalled->allreduce, 0, 0, 1, "sum of the step", &request));
+    return dt_comm_wait(stalled->comm, &request);
+}
+
+static enum dt_status look_at_steps(struct dt_request *request, bool *done)
+{
+    const struct stalled *stalled = request->handle;
+    int n_done;
+    DT_TRY(dt_step_graph.test(stalled->graph, &n_done));
+    *done = n_done == DT_MAX_RECORDED_STEPS;
+    return DT_OK;
+}
+
+static void check_stalled(void)
+{
+    struct dt_backend *gpu = open_gpu(&modes[0]);
+    struct stalled stalled;
+    struct dt_step_input inputs[DT_MAX_RECORDED_STEPS];
+    struct dt_request request;
+    snprintf(case_text, sizeof case_text, "a peer that hangs");
+    for (int i = 0; i < DT_MAX_RECORDED_STEPS; i++) {
+        inputs[i] = (struct dt_step_input){.draw = dt_shard_draw(&whole, 0, 0)};
+    }
+    CHECK_OK(dt_comm_open_self(&stalled.comm));
+    fake_nccl_options.hang_at = 4;
+    const struct dt_allreduce_spec spec = {
+        .type = DT_ALLREDUCE_NCCL, .comm = stalled.comm, .backend = gpu, .n_elems = 1, .n_slots = 1};
+    CHECK_OK(dt_nccl_open(&spec, &stalled.allreduce));
+    CHECK_OK(dt_step_graph.open(gpu, stalled.allreduce, CAPACITY, summing_step, &stalled, &stalled.graph));
+    alarm(60); /* the end of a launch that blocks for ever */
+    CHECK_OK(dt_step_graph.start(stalled.graph, inputs, DT_MAX_RECORDED_STEPS));
+    dt_comm_request_begin(stalled.comm, "steps on the GPU", &request);
+    request.handle = &stalled;
+    request.progress = look_at_steps;
+    stalled.comm->timeout_s = 0.2;
+    CHECK_STATUS(dt_comm_wait(stalled.comm, &request), DT_STALLED);
+    CHECK_HAS(dt_error_text(), "steps on the GPU stalled for ");
+    dt_step_graph.close(stalled.graph);
+    dt_allreduce_close(stalled.allreduce);
+    alarm(0);
+    _exit(0); /* what was lost is not given back */
+}
+
 int main(void)
 {
     const struct dt_optimizer_spec sgd = {.momentum = 0.9}, clipped = {.momentum = 0.9, .clip_norm = 0.5},
@@ -223,6 +281,7 @@ int main(void)
     check_against_reference();
     if (fake_is_double) {
         check_failed_recordings();
+        check_stalled();
     }
     return 0;
 }
