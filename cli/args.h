@@ -37,6 +37,9 @@
     X(DT_COMMAND_BENCH_BLOCKS, "bench blocks", "time each block, beside the core's peak",                                   \
       "mpirun -np 2 dtrain bench blocks --config FILE [--data DIR]\n      " DT_HELP_SETS " [--json FILE]",                  \
       "  dtrain bench blocks --config configs/mnist.json --data data/mnist \\\n      --set threads=1\n")                    \
+    X(DT_COMMAND_BENCH_SCALING, "bench scaling", "time training steps of 1, 2, 4, ... ranks",                               \
+      "mpirun -np 4 dtrain bench scaling --config FILE [--data DIR]\n      " DT_HELP_SETS " [--json FILE] [--html FILE]",   \
+      "  mpirun -np 4 dtrain bench scaling --config configs/mnist.json \\\n      --html scaling.html\n")                    \
     X(DT_COMMAND_BENCH_ALLREDUCE, "bench allreduce", "time allreduces, in nccl-tests' columns",                             \
       "mpirun -np 4 dtrain bench allreduce [-b BYTES] [-e BYTES] [-f N] [-n N]\n"                                           \
       "      [-w N] [-c N] [--algorithms ring,tree] [--latency US] [--bandwidth GBS]\n"                                     \
@@ -57,7 +60,7 @@ struct dt_args {
     enum dt_command command;
     char *line;              /* all of it, quoted as a shell reads it; owned */
     const char *about;       /* help: of which commands, "train" or "bench"; NULL: of all */
-    const char *config;      /* train, plan, bench blocks, --print-config: always set; eval, predict: with `weights` */
+    const char *config;      /* train, plan, bench blocks and scaling, --print-config: always set; eval, predict: with `weights` */
     const char *data;        /* NULL: what the config says */
     const char *run;         /* NULL: runs/<config name>/<UTC time> */
     bool resume;             /* --resume */

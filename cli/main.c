@@ -109,6 +109,13 @@ static enum dt_status bench_blocks(struct dt_world *world, const struct dt_args 
     return dt_bench_blocks(world, &config, args->json);
 }
 
+static enum dt_status bench_scaling(struct dt_world *world, const struct dt_args *args)
+{
+    struct dt_config config;
+    DT_TRY(begin(world, args, &config));
+    return dt_bench_scaling(world, &config, args->json, args->html);
+}
+
 static enum dt_status help(const struct dt_args *args)
 {
     dt_args_help(stdout, args->about);
@@ -154,6 +161,8 @@ static struct action action_of(enum dt_command command)
         return (struct action){.alone = dt_report};
     case DT_COMMAND_BENCH_BLOCKS:
         return (struct action){.together = bench_blocks};
+    case DT_COMMAND_BENCH_SCALING:
+        return (struct action){.together = bench_scaling};
     case DT_COMMAND_BENCH_ALLREDUCE:
         return (struct action){.together = dt_bench_allreduce};
         DT_LESSON_LIST(LESSON_CASE)

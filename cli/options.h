@@ -7,12 +7,12 @@
 enum takes { TAKES_NOTHING, TAKES_VALUE, TAKES_OPTIONAL_VALUE };
 
 #define ON(command) (1u << DT_COMMAND_##command)
-#define ON_RUNS (ON(TRAIN) | ON(PLAN) | ON(PRINT_CONFIG) | ON(BENCH_BLOCKS))
+#define ON_RUNS (ON(TRAIN) | ON(PLAN) | ON(PRINT_CONFIG) | ON(BENCH_BLOCKS) | ON(BENCH_SCALING))
 #define ON_USES (ON(EVAL) | ON(PREDICT))
 #define ON_SUMS ON(BENCH_ALLREDUCE)
 #define ON_ALL 0xFFFFFFFFu
 #define ON_LESSON(constant, ...) | (1u << constant)
-#define ON_PAGES (0u DT_LESSON_LIST(ON_LESSON))
+#define ON_PAGES ((0u DT_LESSON_LIST(ON_LESSON)) | ON(BENCH_SCALING))
 
 /* X(constant, name, letter or 0, value, takes, commands, meaning). Those of `bench allreduce` are called as nccl-tests call them.
  */
@@ -33,7 +33,8 @@ enum takes { TAKES_NOTHING, TAKES_VALUE, TAKES_OPTIONAL_VALUE };
       "begin with these: a .safetensors file of PyTorch, say, with the model's names and shapes")                                  \
     X(OPTION_INVERT, "invert", 0, "auto|yes|no", TAKES_VALUE, ON(PREDICT),                                                         \
       "exchange light and dark; auto: of images on the other ground than the training's")                                          \
-    X(OPTION_JSON, "json", 0, "FILE", TAKES_VALUE, ON(BENCH_BLOCKS) | ON_SUMS, "write what was measured to this file, too")        \
+    X(OPTION_JSON, "json", 0, "FILE", TAKES_VALUE, ON(BENCH_BLOCKS) | ON(BENCH_SCALING) | ON_SUMS,                                 \
+      "write what was measured to this file, too")                                                                                 \
     X(OPTION_ALGORITHMS, "algorithms", 0, "NAMES", TAKES_VALUE, ON_SUMS, "ways to add, such as ring,tree; default all")            \
     X(OPTION_MIN_BYTES, "minbytes", 'b', "BYTES", TAKES_VALUE, ON_SUMS,                                                            \
       "the smallest allreduce, default 8; K, M and G are powers of 1024")                                                          \
@@ -51,7 +52,7 @@ enum takes { TAKES_NOTHING, TAKES_VALUE, TAKES_OPTIONAL_VALUE };
     X(OPTION_ELEMENTS, "elements", 0, "N", TAKES_VALUE, ON(LAB_ALLREDUCE), "floats on each rank, default as many as ranks")        \
     X(OPTION_BATCH, "batch", 0, "1|16|all", TAKES_VALUE, ON(LAB_LINEAR), "samples of a rank's step, default all that it has")      \
     X(OPTION_HTML, "html", 0, "FILE", TAKES_VALUE, ON_PAGES | ON(REPORT),                                                          \
-      "the page: of a lesson (of an allreduce for at most 16 ranks); of a report, default report.html in the run's folder")        \
+      "write a page with pictures, of an allreduce for at most 16 ranks; report: default report.html in the run's folder")         \
     X(OPTION_HELP, "help", 'h', "", TAKES_NOTHING, ON_ALL, "print this text")                                                      \
     X(OPTION_VERSION, "version", 0, "", TAKES_NOTHING, ON_ALL, "print version, MPI, instruction set and build")                    \
     X(OPTION_HELP_CONFIG, "help-config", 0, "", TAKES_NOTHING, ON_ALL, "print every key of the configuration")                     \

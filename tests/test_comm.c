@@ -203,6 +203,27 @@ static void test_clocks(struct dt_comm *comm)
     CHECK(fabs(clock.offset_s) <= clock.error_s + 1e-7);
 }
 
+/* The first ranks do among themselves what all do, as if there were no others. */
+static void test_first(struct dt_comm *comm)
+{
+    for (int n = 1; n <= comm->size; n++) {
+        struct dt_comm *first;
+        CHECK_OK(dt_comm_open_first(comm, n, &first));
+        CHECK((first != NULL) == (comm->rank < n));
+        if (first != NULL) {
+            CHECK_INT(first->rank, comm->rank);
+            CHECK_INT(first->size, n);
+            CHECK_NEAR(first->timeout_s, comm->timeout_s, 0);
+            test_allgather(first);
+            if (n > 1) {
+                test_wire_counts(first);
+            }
+            dt_comm_close(first);
+        }
+        CHECK_OK(dt_comm_barrier(comm, "after the first ranks"));
+    }
+}
+
 static void test_timeout_from_env(void)
 {
     static const char *const bad[] = {"abc", "", "1", "1.9", "3601", "60x", "nan", "inf", "-5", "60 s"};
@@ -249,6 +270,7 @@ int main(void)
     test_all(mpi);
     test_wire_counts(mpi);
     test_clocks(mpi);
+    test_first(mpi);
     if (mpi->size > 1) {
         test_late_rank(mpi);
     }

@@ -191,7 +191,7 @@ static void cpu_model(char *text, size_t size)
     }
 }
 
-static int n_cores(void)
+int dt_bench_n_cores(void)
 {
     cpu_set_t cores;
     return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
@@ -205,6 +205,18 @@ enum dt_status dt_bench_stopped(const struct dt_world *world)
     return dt_error_agreed(DT_STOPPED);
 }
 
+enum dt_status dt_bench_take_step(struct dt_trainer *t, const char *what)
+{
+    struct dt_step_results result;
+    if (t->state.step_in_epoch > 0 && t->state.step_in_epoch + 1 >= t->steps_per_epoch) {
+        t->state.epoch++;
+        t->state.step_in_epoch = 0;
+    }
+    dt_comm_phase(t->world->comm, what);
+    DT_TRY(dt_trainer_steps(t, 1, &result));
+    return result.stop ? dt_bench_stopped(t->world) : DT_OK;
+}
+
 cJSON *dt_bench_json(const char *kind, const struct dt_world *world, double peak_flops)
 {
     char cpu[128];
@@ -216,7 +228,7 @@ cJSON *dt_bench_json(const char *kind, const struct dt_world *world, double peak
     cJSON *machine = cJSON_AddObjectToObject(json, "machine"); /* rank 0's */
     cJSON_AddStringToObject(machine, "host", world->host);
     cJSON_AddStringToObject(machine, "cpu", cpu);
-    cJSON_AddNumberToObject(machine, "cores", n_cores());
+    cJSON_AddNumberToObject(machine, "cores", dt_bench_n_cores());
     cJSON_AddStringToObject(machine, "isa", dt_cpu_isa());
     cJSON_AddNumberToObject(machine, "peak_gflops", 1e-9 * peak_flops);
     return json;

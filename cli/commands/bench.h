@@ -1,8 +1,9 @@
 /* `dtrain bench`: what a training step and a sum over the ranks cost on this machine.
  *
  *   bench_blocks.c     each block of a model, timed inside real training steps
+ *   bench_scaling.c    training steps of 1, 2, 4, ... ranks
  *   bench_allreduce.c  sums over the ranks by size, for each way that they can travel
- *   bench.c            what both share */
+ *   bench.c            what they share */
 #ifndef DT_CLI_COMMANDS_BENCH_H
 #define DT_CLI_COMMANDS_BENCH_H
 
@@ -12,10 +13,15 @@
 #include "cli/config/config.h"
 #include "dist/ranks/wire_delay.h"
 #include "dist/ranks/world.h"
+#include "train/trainer.h"
 
 /* Trains for some steps, so that zeros are where training puts them, then times further ones; rank 0 prints a table to stdout, and
  * writes the file `json` unless that is NULL. Errors of the training; DT_STOPPED after a signal. Every rank calls it; agreed. */
 enum dt_status dt_bench_blocks(struct dt_world *world, const struct dt_config *config, const char *json);
+
+/* Training steps of 1, 2, 4, ... and all of the ranks, where each keeps its batch (weak scaling) and where they share one (strong
+ * scaling): rank 0 prints a table, and writes the files `json` and `html` unless they are NULL. As above. */
+enum dt_status dt_bench_scaling(struct dt_world *world, const struct dt_config *config, const char *json, const char *html);
 
 /* Sums by size, for each way that gradients can travel here, or those that --algorithms names. Errors of dt_bench_options_read, of
  * the configuration and the device; DT_INTERNAL: a sum was wrong; otherwise as above. */
@@ -52,6 +58,11 @@ struct dt_bench_fit {
 struct dt_bench_fit dt_bench_fit(const double *n_bytes, const double *seconds, int n, int n_ranks);
 
 double dt_bench_median(double *x, int n); /* sorts x; n >= 1 */
+int dt_bench_n_cores(void);               /* that this process may use */
+
+/* The next step of a whole batch: an epoch's last may be short, and is left out. Every rank calls it; agreed. `what` is the phase
+ * that others see it in. DT_STOPPED after a signal. */
+enum dt_status dt_bench_take_step(struct dt_trainer *trainer, const char *what);
 
 /* float operations per second of one core: independent multiply-adds on the widest vectors that the cpu backend would use, for
  * about n_ms of this thread's CPU time; 0 where there is no such kernel to choose (DTRAIN_ISA). */
@@ -60,7 +71,7 @@ double dt_bench_peak(unsigned n_ms);
 /* Every rank calls it when one was asked to stop: says so, and returns DT_STOPPED, agreed. */
 enum dt_status dt_bench_stopped(const struct dt_world *world);
 
-/* The JSON that both begin with: kind, version, ranks, and this machine. NULL: out of memory. */
+/* The JSON that all begin with: kind, version, ranks, and this machine. NULL: out of memory. */
 cJSON *dt_bench_json(const char *kind, const struct dt_world *world, double peak_flops);
 /* Writes it, unless `path` is NULL. DT_CANT_CREATE, DT_IO, DT_NO_MEMORY. */
 enum dt_status dt_bench_write(const char *path, const cJSON *json);

@@ -129,22 +129,14 @@ static enum dt_status end_span(struct dt_trace *trace, const struct dt_span *spa
 
 /* ---- the steps */
 
-/* An epoch's last batch may be short: it is left out. */
 static enum dt_status take_step(struct bench *b, enum dt_bench_step step)
 {
-    struct dt_trainer *t = &b->trainer;
-    struct dt_step_results result;
-    if (t->state.step_in_epoch > 0 && t->state.step_in_epoch + 1 >= t->steps_per_epoch) {
-        t->state.epoch++;
-        t->state.step_in_epoch = 0;
-    }
     b->step = step;
-    dt_trainer_watch(t, step != DT_STEP_PLAIN ? &b->trace : NULL);
-    dt_comm_phase(t->world->comm, "bench blocks");
+    dt_trainer_watch(&b->trainer, step != DT_STEP_PLAIN ? &b->trace : NULL);
     const struct dt_bench_cost start = now();
-    DT_TRY(dt_trainer_steps(t, 1, &result));
+    DT_TRY(dt_bench_take_step(&b->trainer, "bench blocks"));
     add_since(&b->times.steps[step].rounds[b->round], start);
-    return result.stop ? dt_bench_stopped(t->world) : DT_OK;
+    return DT_OK;
 }
 
 static enum dt_status take_steps(struct bench *b)

@@ -75,6 +75,9 @@ enum dt_status dt_comm_timeout_from_env(double *seconds);
 
 enum dt_status dt_comm_open_self(struct dt_comm **out); /* one rank; needs no MPI */
 enum dt_status dt_comm_open_mpi(struct dt_comm **out);  /* over a private duplicate of MPI_COMM_WORLD; after dt_world_open */
+/* The first n ranks of a communicator in one of their own; NULL on the others. Every rank of `comm` calls it; each that got one
+ * closes it. */
+enum dt_status dt_comm_open_first(struct dt_comm *comm, int n, struct dt_comm **out);
 void dt_comm_close(struct dt_comm *comm);
 
 /* Starting, testing, waiting. `name` must outlive the request. A wait past the limit is DT_STALLED and names the collective, the

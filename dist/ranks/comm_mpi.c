@@ -355,27 +355,27 @@ static int find_hosts(struct mpi_comm *self)
 
 static int open_comms(struct mpi_comm *self)
 {
-    int code = MPI_Comm_dup(MPI_COMM_WORLD, &self->all);
-    if (code != MPI_SUCCESS) {
-        return code;
-    }
     MPI_Comm_set_errhandler(self->all, MPI_ERRORS_RETURN);
     MPI_Comm_rank(self->all, &self->base.rank);
     MPI_Comm_size(self->all, &self->base.size);
-    code = MPI_Comm_split_type(self->all, MPI_COMM_TYPE_SHARED, self->base.rank, MPI_INFO_NULL, &self->host);
+    int code = MPI_Comm_split_type(self->all, MPI_COMM_TYPE_SHARED, self->base.rank, MPI_INFO_NULL, &self->host);
     if (code == MPI_SUCCESS) {
         code = open_slots(self);
     }
     return code != MPI_SUCCESS ? code : find_hosts(self);
 }
 
-enum dt_status dt_comm_open_mpi(struct dt_comm **out)
+/* Of the ranks of `all`, which it owns from then on; `code`: what came of making that. */
+static enum dt_status open_over(int code, MPI_Comm all, struct dt_comm **out)
 {
     struct mpi_comm *self = new_comm();
     if (self == NULL) {
         return dt_error(DT_NO_MEMORY, "no memory for the communicator");
     }
-    const int code = open_comms(self);
+    if (code == MPI_SUCCESS) {
+        self->all = all;
+        code = open_comms(self);
+    }
     if (code != MPI_SUCCESS) {
         const enum dt_status status = dt_comm_mpi_error(code, "opening the communicator");
         mpi_close(&self->base);
@@ -387,5 +387,28 @@ enum dt_status dt_comm_open_mpi(struct dt_comm **out)
         return status;
     }
     *out = &self->base;
+    return DT_OK;
+}
+
+enum dt_status dt_comm_open_mpi(struct dt_comm **out)
+{
+    MPI_Comm all;
+    const int code = MPI_Comm_dup(MPI_COMM_WORLD, &all);
+    return open_over(code, all, out);
+}
+
+enum dt_status dt_comm_open_first(struct dt_comm *comm, int n, struct dt_comm **out)
+{
+    MPI_Comm members = MPI_COMM_NULL;
+    *out = NULL;
+    if (n == 1) {
+        DT_TRY(comm->rank == 0 ? dt_comm_open_self(out) : DT_OK);
+    } else {
+        const int code = MPI_Comm_split(mpi_of(comm)->all, comm->rank < n ? 0 : MPI_UNDEFINED, comm->rank, &members);
+        DT_TRY(comm->rank < n || code != MPI_SUCCESS ? open_over(code, members, out) : DT_OK);
+    }
+    if (*out != NULL) {
+        (*out)->timeout_s = comm->timeout_s;
+    }
     return DT_OK;
 }

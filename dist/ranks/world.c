@@ -201,6 +201,25 @@ enum dt_status dt_world_alloc(struct dt_world *world, size_t n, size_t n_bytes, 
     return s;
 }
 
+enum dt_status dt_world_open_first(struct dt_world *world, int n, struct dt_world *out)
+{
+    *out = (struct dt_world){.rank = world->rank, .size = n, .local_size = 1};
+    memcpy(out->host, world->host, sizeof out->host);
+    DT_TRY(dt_world_agree(world, dt_comm_open_first(world->comm, n, &out->comm)));
+    if (out->comm != NULL) {
+        out->local_rank = out->comm->local_rank;
+        out->local_size = out->comm->local_size;
+    }
+    return DT_OK;
+}
+
+void dt_world_close_first(struct dt_world *part)
+{
+    dt_comm_close(part->comm);
+    free(part->reports);
+    *part = (struct dt_world){.comm = NULL};
+}
+
 bool dt_world_speaks(struct dt_world *world, bool agreed)
 {
     const bool first = world->size == 1 || agreed;

@@ -24,6 +24,11 @@ struct dt_world {
  * (dist/ranks/launch.h). */
 enum dt_status dt_world_open(struct dt_world *world);
 
+/* The first n ranks as a world of their own, within which they do as if there were no others; out->comm is NULL on those. Every
+ * rank calls it; agreed. Those in it close it. */
+enum dt_status dt_world_open_first(struct dt_world *world, int n, struct dt_world *out);
+void dt_world_close_first(struct dt_world *part);
+
 /* All ranks call this with their own status; all return the same one: DT_OK if all are, else that of the lowest failing rank, whose
  * error text every rank then has in dt_error_text(), headed by "rank R (HOST): " when not all ranks failed alike, and which
  * dt_error_is_agreed. DT_STALLED: they could not agree; each keeps its own text. */
