@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""scripts/gpu-check without a GPU: the whole way on the double, with doubles of NVIDIA's tools that print what real ones printed; with a
-GPU that is refused, with none, killed, and over its time; what it makes of figures. Its JSON is always as its schema says.
+"""scripts/gpu-check without a GPU: the whole way on the double, with doubles of NVIDIA's tools; with a GPU that is refused, with none,
+killed, and over its time; what it makes of figures. Its JSON is always as its schema says.
 
 usage: test_gpu_check.py BUILD-FOLDER MODULE MODE: the double as a module; "alone", "several" GPUs, or "units", what takes no training
 """
@@ -153,8 +153,9 @@ def alone_all_well():
     step = rows(found, "speed")["batch 4, bf16, graph"]
     check(step["min"] <= step["value"] <= step["max"] and step["n"] == 2, step)
     check(step["sm_mhz"] in (1950, 1965, 1980) and step["celsius"] == 45, "idle samples count", step)
-    check(rows(found, "nccl")["1 rank, sums in a graph"]["value"].startswith("works: 1 rank"), found["parts"]["nccl"])
-    check(rows(found, "nccl")["experiment: 2 ranks on one GPU"]["value"].startswith("works: 2 ranks on one Double of a GPU"), found["parts"]["nccl"])
+    sums = rows(found, "nccl")
+    check(sums["1 rank, sums in a graph"]["value"].startswith("works: 1 rank"), sums)
+    check(sums["experiment: 2 ranks on one GPU"]["value"].startswith("works: 2 ranks on one Double of a GPU"), sums)
     check(set(rows(found, "gemm")) == {"f32", "tf32", "bf16"}, found["parts"]["gemm"])
     sanitized = rows(found, "sanitizer")
     check(sanitized["memcheck, three steps, graph"]["value"] and sanitized["racecheck, test_kernels"]["value"], sanitized)
@@ -168,7 +169,7 @@ def alone_all_well():
     check(max(abs(x - y) for x, y in zip(about, (8, 3, 2, 40))) < 1e-9, kernel)
     check(abs(kernels["batch 128, bf16: all kernels"]["value"] - 12) < 1e-9, "evaluation counts", kernels)
     torch = rows(found, "pytorch")
-    check(torch["batch 4, bf16, eager"]["max"] == 500 and torch["batch 4, bf16, compile"]["failed"] == "no", torch)
+    check(torch["batch 4, bf16, eager"]["max"] == 500 and torch["batch 4, bf16, compile"]["skipped"] == "PyTorch: no", torch)
     check("ended with 9" in found["parts"]["pytorch"]["why"], found["parts"]["pytorch"])
     page = subprocess.run([sys.executable, SCRIPT, "--json", os.path.join(WORK, "well.json"), "--page", os.path.join(WORK, "gpu.md")],
                           capture_output=True, text=True)
@@ -328,6 +329,9 @@ def units_goals():
         check(goals(worse)[what] is False and not report.conclusions(worse)["passed"], what, "passes with", value)
         worse["parts"][part]["rows"] = []
         check(goals(worse).get(what) is not False, what, "fails where nothing was found")
+    half = copy.deepcopy(fine)
+    half["parts"]["build"]["state"] = "cut"
+    check(goals(half)["it is built"] is None, "half a build is built")
     for state, passes in (("skipped", True), ("cut", False), ("failed", False), ("running", False)):
         other = copy.deepcopy(fine)
         other["parts"]["pytorch"]["state"] = state
@@ -356,7 +360,8 @@ def units_ratios_and_page():
     subprocess.run([sys.executable, SCRIPT, "--json", path, "--page", os.path.join(WORK, "gpu.md")], check=True)
     with open(os.path.join(WORK, "gpu.md")) as file:
         page = file.read()
-    for line in ("| speed | batch 128, bf16, graph | 60 us | 58.50 | 63.25 | 1980 | 44 |", "| 128 | bf16 | 60.0 | 240.0 | 480.0 | 100.0 | - | 90.0 | 8.00 | 1.50 |",
+    for line in ("| speed | batch 128, bf16, graph | 60 us | 58.50 | 63.25 | 1980 | 44 |",
+                 "| 128 | bf16 | 60.0 | 240.0 | 480.0 | 100.0 | - | 90.0 | 8.00 | 1.50 |",
                  "| step, batch 128, bf16 | 60 us | <= 60 | 40 | pass |", "| ranks | cut | cut off after 480 s in dtrain |", "| GPU | NVIDIA H200 |"):
         check(line in page.splitlines(), line, "is not in", page)
 
@@ -405,6 +410,8 @@ def units_resume():
     second.add("speed", {"name": "x", "value": 1.5, "unit": "us"})
     second.end("speed", "done", "", 1)
     check(not begun()[1], "what is done goes on")
+    begun(program="")[0].add("speed", {"name": "x", "value": 1.5, "unit": "us"})
+    check(not begun(program="")[1], "without a program there is nothing to go on with")
     begun()[0].add("speed", {"name": "x", "value": 1.5, "unit": "us"})
     check(not begun(gpu="another")[1] and os.path.exists(path + ".before"), "rows of another GPU count")
 
@@ -427,7 +434,8 @@ def units_libraries():
         told, env = probe.libraries_for_build(c, links)
         check(told == ["-DCUDNN_ROOT=%s/cudnn" % site, "-DNCCL_ROOT=/opt/nccl", "-DCMAKE_LIBRARY_PATH=%s/lib" % links], told)
         check(env["CPATH"].split(":")[0] == links + "/include", env)
-        check(sorted(os.listdir(links + "/lib")) == ["libcublas.so", "libcublas.so.13", "libcublasLt.so", "libcublasLt.so.13"], os.listdir(links + "/lib"))
+        names = sorted(os.listdir(links + "/lib"))
+        check(names == ["libcublas.so", "libcublas.so.13", "libcublasLt.so", "libcublasLt.so.13"], names)
         check(os.listdir(links + "/include") == ["cublas_v2.h"], "the toolkit's own headers are hidden")
     with open(links + "/lib/libcublas.so") as file:
         check(file.read() == "cu13/lib/libcublas.so.13", "a link to something else")
@@ -441,7 +449,7 @@ def units_graph():
     dot += "".join('"graph_1_node_%d"[style="solid" shape="rectangle" label="%d\nkernel\n"];\n' % (i, i) for i in range(5))
     dot += "".join('"graph_1_node_%d" -> "graph_1_node_%d"[headlabel=0];\n' % edge for edge in ((0, 4), (4, 1), (1, 2), (0, 2))) + "}\n}\n"
     check(tools.nodes_and_chain(dot) == (5, 4), tools.nodes_and_chain(dot))
-    check([each for each in torch_steps.ORDER if each[:2] in ((128, "bf16"), (4096, "bf16"))] == torch_steps.ORDER[:8], "the wanted ones first")
+    check({each[:2] for each in torch_steps.ORDER[:8]} == {(128, "bf16"), (4096, "bf16")}, "the wanted ones are not the first")
     check(len(set(torch_steps.ORDER)) == len(torch_steps.ORDER) == 36, torch_steps.ORDER)
 
 

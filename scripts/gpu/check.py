@@ -55,7 +55,9 @@ class Check:
             self.env["DTRAIN_CUDA_MODULE"] = os.path.abspath(args.module)
 
     def program_id(self):
-        """Other programs have others."""
+        """Other programs have others; "" as long as there is none."""
+        if not os.path.exists(self.dtrain):
+            return ""
         digest = hashlib.sha256()
         beside = os.path.dirname(self.dtrain)
         for path in (self.dtrain, self.args.module or os.path.join(beside, "libdtrain_cuda.so"),
@@ -67,15 +69,17 @@ class Check:
 
     def lacks(self, needs):
         """Of the names in `needs`, those that are not there, each with what helps."""
-        there = {"GPU": self.args.dry_run or self.probe.get("GPU"), "the sources": not INSTALLED,
-                 "the program": os.access(self.dtrain, os.X_OK), "MNIST": self.args.dry_run or glob.glob(self.args.data + "/t*-ubyte*")}
-        help_of = {"GPU": "no GPU", "the program": "no %s (the part build makes it)" % self.dtrain, "the sources": "an installation has no sources",
+        there = {"the sources": not INSTALLED, "the program": os.access(self.dtrain, os.X_OK),
+                 "MNIST": self.args.dry_run or glob.glob(self.args.data + "/t*-ubyte*")}
+        help_of = {"the sources": "an installation has no sources", "the program": "no %s (the part build makes it)" % self.dtrain,
                    "MNIST": "no MNIST in %s (--data DIR)" % self.args.data, "mpiexec": "no mpiexec of MPICH"}
         return [help_of.get(name, "no " + name) for name in needs if not there.get(name, self.probe.get(name))]
 
     def measure(self, name, unit, function, *args):
-        """A row: function's number; or numbers, as median, min and max; or True, False or a text; or a dict of the row's own. Whatever goes
-        wrong is noted, and what comes after it goes on; but not once the part's time is over."""
+        """A row: function's number; or numbers, as median, min and max; or True, False or a text; or a dict of the row's own.
+
+        Whatever goes wrong is noted, and what comes after it goes on; but not once the part's time is over.
+        """
         if self.record.has(self.part, name):
             return
         row = {"name": name}
@@ -117,9 +121,11 @@ class Check:
                 process.wait()
             output.seek(0)
             text = output.read()
-        code = None if process.returncode == -signal.SIGKILL and self.deadline <= time.monotonic() else process.returncode
+        code = process.returncode
         if code != 0:
-            failed = Cut("in %s: %s" % (name, gist(text).split("\n")[-1])) if code is None else Failed("%s ended with %d: %s" % (name, code, gist(text)))
+            failed = Failed("%s ended with %d: %s" % (name, code, gist(text)))
+            if code == -signal.SIGKILL and self.deadline <= time.monotonic():
+                failed = Cut("in %s: %s" % (name, gist(text).split("\n")[-1]))
             failed.code, failed.output = code, text
             raise failed
         return text

@@ -68,8 +68,8 @@ def look(c):
     for name in ("ncu", "compute-sanitizer"):
         note(name, tool(name, c.env, toolkit, ask))
     note("cmake", tool("cmake", c.env, toolkit, ask))
-    launcher = next(filter(None, (shutil.which(name, path=c.env["PATH"]) for name in ("mpiexec.hydra", "mpiexec.mpich", "mpiexec"))), None)
-    note("mpiexec", launcher)
+    launchers = [shutil.which(name, path=c.env["PATH"]) for name in ("mpiexec.hydra", "mpiexec.mpich", "mpiexec")]
+    note("mpiexec", next(filter(None, launchers), None))
     note("cores", str(os.cpu_count()))
     return found
 
@@ -144,8 +144,8 @@ class Clocks:
 
     def __init__(self, env):
         first = env.get("CUDA_VISIBLE_DEVICES", "").split(",")[0] or "0"
-        command = ["nvidia-smi", "-i", first, "--query-gpu=clocks.sm,temperature.gpu,utilization.gpu", "--format=csv,noheader,nounits",
-                   "-lms", "500"]
+        command = ["nvidia-smi", "-i", first, "--query-gpu=clocks.sm,temperature.gpu,utilization.gpu",
+                   "--format=csv,noheader,nounits", "-lms", "500"]
         self.samples = []  # (time, MHz, degrees Celsius, percent of the time at work)
         self.process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                                         text=True)

@@ -24,9 +24,9 @@ class Record:
             os.replace(path, path + ".before")  # of another GPU, or of none
 
     def begin(self, part, program):
-        """Goes on where the part was cut off, if the program is still the same. False: it begins anew."""
+        """Goes on where the part was cut off, if the program ("": none yet) is still the same. False: it begins anew."""
         earlier = self.document["parts"].get(part, {})
-        goes_on = earlier.get("state") in ("running", "cut") and earlier["program"] == program
+        goes_on = program and earlier.get("state") in ("running", "cut", "failed") and earlier["program"] == program
         rows = [row for row in earlier.get("rows", []) if goes_on and "value" in row]
         self.document["parts"][part] = {"state": "running", "seconds": 0, "program": program, "why": "", "rows": rows}
         self.write()

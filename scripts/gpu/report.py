@@ -1,4 +1,4 @@
-"""What gpu-check concludes from what it found: goals with pass or fail, ratios to PyTorch, shares of the peak; as lines for people."""
+"""What gpu-check concludes from what it found, goals with pass or fail and ratios to PyTorch, and how it is shown to people."""
 
 LIMITS = {"f32": 1e-5, "tf32": 5e-3, "bf16": 2e-2}  # by what gradients and losses may be off
 RANKS_LIMIT = 1e-4  # and the loss of ten steps of several ranks
@@ -74,9 +74,11 @@ def goals(document):
     goal("speed", "step, batch 128, bf16", step_us(document, 128, "bf16"), "us", at_most=60, aim=40)
     goal("speed", "PyTorch eager / dtrain, batch 128, bf16", by.get("eager"), "times", at_least=8, aim=12)
     goal("speed", "PyTorch's best / dtrain, batch 128, bf16", by.get("best"), "times", at_least=1.5, aim=2.5)
-    goal("speed", "batch 4096, bf16: share of the peak", share(document, 4096, "bf16", peak(document)["bf16_tflops"]), "%", at_least=25, aim=45)
+    part_of_peak = share(document, 4096, "bf16", peak(document)["bf16_tflops"])
+    goal("speed", "batch 4096, bf16: share of the peak", part_of_peak, "%", at_least=25, aim=45)
     for precision in reversed(LIMITS):
-        goal("accuracy", "MNIST, 12 epochs, " + precision, find(document, "accuracy", "MNIST, 12 epochs, " + precision), "%", at_least=98.9)
+        name = "MNIST, 12 epochs, " + precision
+        goal("accuracy", name, find(document, "accuracy", name), "%", at_least=98.9)
     for name, most in (("nodes, mnist, bf16", 22), ("nodes, mnist-mlp, bf16", 9), ("longest chain, mnist, bf16", 16)):
         goal("profile", name, find(document, "profile", name), "nodes", at_most=most)
     for precision, limit in LIMITS.items():
@@ -90,8 +92,10 @@ def goals(document):
             elif isinstance(row.get("value"), bool):
                 goal(part, row["name"], row["value"], figure=False)
     for part, name in YES_OR_NO.items():
-        values = [row["value"] for row in document["parts"].get(part, {}).get("rows", []) if isinstance(row.get("value"), bool)]
-        goal(part, name, all(values) if values else None, figure=False)
+        about = document["parts"].get(part, {"state": "skipped", "rows": []})
+        values = [row["value"] for row in about["rows"] if isinstance(row.get("value"), bool)]
+        whole = about["state"] == "done" and not any("failed" in row for row in about["rows"])
+        goal(part, name, all(values) if values and (whole or not all(values)) else None, figure=False)
     return found
 
 
@@ -113,7 +117,8 @@ def text_of(value, unit=""):
         return "yes" if value else "no"
     if value is None or isinstance(value, str):
         return value or "-"
-    return " ".join(filter(None, ["%.3g" % value if abs(value) < 0.1 else "%d" % value if value == int(value) else "%.2f" % value, unit]))
+    number = "%.3g" % value if abs(value) < 0.1 else "%d" % value if value == int(value) else "%.2f" % value
+    return number + " " + unit if unit else number
 
 
 def line(part, row):
@@ -130,7 +135,8 @@ def line(part, row):
 
 
 def limit_of(each):
-    return "<= " + text_of(each["at_most"]) if "at_most" in each else ">= " + text_of(each["at_least"]) if "at_least" in each else "yes"
+    signs = {"at_most": "<= ", "at_least": ">= "}
+    return next((sign + text_of(each[key]) for key, sign in signs.items() if key in each), "yes")
 
 
 def verdict(each):
@@ -142,8 +148,8 @@ def summary(document):
     lines = [] if document["measured"] else ["on the double: times, rates and accuracies are not measured"]
     for each in document["goals"]:
         aim = "" if each["aim"] is None else "aim %s" % text_of(each["aim"])
-        lines.append("%-10s %-45s %-18s %-10s %-9s %s" % (each["part"], each["goal"], text_of(each["value"], each["unit"]), limit_of(each), aim,
-                                                        verdict(each)))
+        cells = (each["part"], each["goal"], text_of(each["value"], each["unit"]), limit_of(each), aim, verdict(each))
+        lines.append("%-10s %-45s %-25s %-10s %-9s %s" % cells)
     for name, part in document["parts"].items():
         if part["state"] != "done":
             lines.append("%-10s %s: %s" % (name, part["state"], part["why"].replace("\n", "\n" + " " * 11)))
@@ -161,8 +167,9 @@ def steps(document):
         for precision in LIMITS:
             own = [find(document, "speed", "batch %d, %s, %s" % (batch, precision, way)) for way in ("graph", "calls")]
             theirs = [find(document, "pytorch", "batch %d, %s, %s" % (batch, precision, way)) for way in WAYS]
-            times = [by.get(str(batch), {}).get(precision, {}).get(name) for name in ("eager", "best")]
-            yield (str(batch), precision, *("%.1f" % us if us else "-" for us in own + theirs), *("%.2f" % r if r else "-" for r in times))
+            times = ["%.1f" % us if us else "-" for us in own + theirs]
+            slower = [by.get(str(batch), {}).get(precision, {}).get(name) for name in ("eager", "best")]
+            yield (str(batch), precision, *times, *("%.2f" % ratio if ratio else "-" for ratio in slower))
 
 
 def page(document):
@@ -173,12 +180,15 @@ def page(document):
 
     lines = ["# Speed on GPUs", "", "Written by `scripts/gpu-check --page` from what it measured; [README.md](README.md) says how."]
     lines += table([("what", "there"), *((name, text_of(text)) for name, text in document["probe"].items())])
-    lines += ["## Goals"] + table([("goal", "measured", "limit", "aim", ""), *((each["goal"], text_of(each["value"], each["unit"]), limit_of(each),
-                                                                               text_of(each["aim"]), verdict(each)) for each in document["goals"])])
+    lines += ["## Goals"]
+    lines += table([("goal", "measured", "limit", "aim", ""),
+                    *((each["goal"], text_of(each["value"], each["unit"]), limit_of(each), text_of(each["aim"]), verdict(each))
+                      for each in document["goals"])])
     lines += ["## Microseconds per step"] + table(list(steps(document)))
     lines += ["## Everything", "", "Median, min and max; the SM clock and the temperature while it ran."]
     lines += table([("part", "what", "median", "min", "max", "SM clock, MHz", "C"),
-                    *((name, row["name"], text_of(row["value"], row["unit"]), *(text_of(row.get(key)) for key in ("min", "max", "sm_mhz", "celsius")))
+                    *((name, row["name"], text_of(row["value"], row["unit"]),
+                       *(text_of(row.get(key)) for key in ("min", "max", "sm_mhz", "celsius")))
                       for name, part in document["parts"].items() for row in part["rows"] if "value" in row)])
     missing = [(name, row["name"], row.get("failed") or row.get("skipped")) for name, part in document["parts"].items()
                for row in part["rows"] if "value" not in row]

@@ -148,7 +148,8 @@ def profile(c):
         except Cut:
             raise
         except (Failed, Skipped) as why:
-            c.note({"name": name + ": all kernels", "skipped" if isinstance(why, Skipped) else "failed": str(why)})
+            how = "skipped" if isinstance(why, Skipped) or re.search(NOT_ALLOWED, str(why)) else "failed"
+            c.note({"name": name + ": all kernels", how: str(why)})
             continue
         for kernel, about in kernels.items():
             c.measure("%s: %s" % (name, kernel), "us a step", lambda about=about: about)
@@ -193,6 +194,7 @@ TIME, DRAM = "gpu__time_duration.sum", "dram__bytes.sum"
 TENSOR = ("sm__pipe_tensor_cycles_active", "sm__inst_executed_pipe_tensor", "sm__pipe_tensor_op_hmma_cycles_active",
           "sm__inst_executed_pipe_tensor_op_hmma")  # the first that the GPU has
 SHARE = ".avg.pct_of_peak_sustained_active"
+NOT_ALLOWED = "ERR_NVGPUCTRPERM|Failed to initialize the profiler"  # by the machine, whose fault it is then
 
 
 def profiled(c, batch):
@@ -200,8 +202,8 @@ def profiled(c, batch):
     known = set(re.findall(r"^\s*(\w+__\w+)", c.run([ncu, "--query-metrics"]), re.M))
     tensor = [name + SHARE for name in TENSOR if name in known][:1]
     settings = {**FEW, **sizes(c, batch), **parts.WAYS["calls"], "precision": "bf16"}
-    c.run([ncu, "--clock-control", "none", "--target-processes", "all", "--csv", "--page", "raw", "--print-units", "base", "--log-file", path,
-           "--metrics", ",".join([TIME, DRAM, *tensor]), *c.command(settings)])
+    c.run([ncu, "--clock-control", "none", "--target-processes", "all", "--csv", "--page", "raw", "--print-units", "base",
+           "--log-file", path, "--metrics", ",".join([TIME, DRAM, *tensor]), *c.command(settings)])
     with open(path) as file:
         return by_kernel(file.read(), *tensor)
 
@@ -216,7 +218,7 @@ def by_kernel(text, tensor=None):
     lines = text.splitlines()
     start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
     launches = [] if start is None else [row for row in csv.DictReader(lines[start:]) if row["ID"]]  # the units' row has none
-    last = max((i for i, row in enumerate(launches) if re.search("adam|sgd|optimizer", row["Kernel Name"], re.I)), default=len(launches))
+    updates = [i for i, row in enumerate(launches) if re.search("adam|sgd|optimizer", row["Kernel Name"], re.I)]
     if not launches:
         raise Skipped("ncu profiled no kernel: " + gist(text))
     found, n_steps = {}, FEW["train.max_steps"]
@@ -229,7 +231,7 @@ def by_kernel(text, tensor=None):
         about["launches"] += 1 / n_steps
         about["tensor_percent"] += (number(row.get(tensor)) or 0) * us / n_steps  # of its time, until it is divided below
 
-    for row in launches[: last + 1]:
+    for row in launches[: updates[-1] + 1 if updates else None]:
         add("all kernels", row)
         add(re.sub(r"\(.*|^void ", "", row["Kernel Name"])[:90], row)
     for about in found.values():
@@ -252,7 +254,7 @@ def pytorch(c):
         elif "batch" in found:
             name = row_name(found["batch"], found["precision"], found["way"])
             if "error" in found:
-                c.note({"name": name, "failed": found["error"]})
+                c.note({"name": name, "skipped": "PyTorch: " + found["error"]})
             else:
                 c.measure(name, "us", lambda: {"value": found["us"], "min": found["min"], "max": found["max"], "n": found["n"]})
 

@@ -8,7 +8,8 @@ graph     the whole step recorded as one CUDA graph
 compile   network and loss by torch.compile, mode reduce-overhead
 autotune  the same by mode max-autotune-no-cudagraphs, then the whole step recorded as one CUDA graph
 
-What is compared most and what is quick comes first, so that stopping it loses little. Exit status 3: PyTorch, or its GPU, is not there.
+What is compared most and what is quick comes first, so that stopping it loses little. Exit status 3: PyTorch, or its GPU, is not
+there.
 """
 import argparse
 import json
@@ -18,7 +19,8 @@ import time
 
 WAYS = ("eager", "graph", "compile", "autotune")
 FIRST = ((128, "bf16"), (4096, "bf16"))
-OTHERS = tuple((batch, precision) for batch in (128, 4096, 1024) for precision in ("bf16", "tf32", "f32") if (batch, precision) not in FIRST)
+OTHERS = tuple((batch, precision) for batch in (128, 4096, 1024) for precision in ("bf16", "tf32", "f32")
+               if (batch, precision) not in FIRST)
 N_ROUNDS = 7
 ORDER = [(*case, way) for ways, cases in ((WAYS, FIRST), (WAYS[:2], OTHERS), (WAYS[2:], OTHERS)) for way in ways for case in cases]
 
