@@ -34,6 +34,10 @@
       "dtrain plan --config FILE [--data DIR] " DT_HELP_SETS, "  dtrain plan --config configs/mnist.json\n")                \
     X(DT_COMMAND_REPORT, "report", "a page about a run, or about several side by side",                                     \
       "dtrain report RUN... [--html FILE] [--data DIR]", "  dtrain report runs/night\n")                                    \
+    X(DT_COMMAND_DOCTOR, "doctor", "what these ranks have, and what is wrong with it",                                      \
+      "mpirun -np 4 dtrain doctor [--config FILE] [--data DIR] [--run DIR]\n      " DT_HELP_SETS,                           \
+      "  mpirun -np 4 dtrain doctor\n"                                                                                      \
+      "  srun --mpi=pmi2 dtrain doctor --config configs/mnist.json --run runs/night\n")                                     \
     X(DT_COMMAND_BENCH_BLOCKS, "bench blocks", "time each block, beside the core's peak",                                   \
       "mpirun -np 2 dtrain bench blocks --config FILE [--data DIR]\n      " DT_HELP_SETS " [--json FILE]",                  \
       "  dtrain bench blocks --config configs/mnist.json --data data/mnist \\\n      --set threads=1\n")                    \

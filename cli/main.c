@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "cli/args.h"
 #include "cli/commands/bench.h"
+#include "cli/commands/doctor/doctor.h"
 #include "cli/commands/eval.h"
 #include "cli/commands/plan.h"
 #include "cli/commands/predict.h"
@@ -116,6 +117,16 @@ static enum dt_status bench_scaling(struct dt_world *world, const struct dt_args
     return dt_bench_scaling(world, &config, args->json, args->html);
 }
 
+/* Without a configuration it does not look for data. */
+static enum dt_status doctor(struct dt_world *world, const struct dt_args *args)
+{
+    struct dt_config config;
+    if (args->config != NULL) {
+        DT_TRY(begin(world, args, &config));
+    }
+    return dt_doctor(world, &(struct dt_doctor_spec){.config = args->config != NULL ? &config : NULL, .run = args->run});
+}
+
 static enum dt_status help(const struct dt_args *args)
 {
     dt_args_help(stdout, args->about);
@@ -163,6 +174,8 @@ static struct action action_of(enum dt_command command)
         return (struct action){.together = bench_blocks};
     case DT_COMMAND_BENCH_SCALING:
         return (struct action){.together = bench_scaling};
+    case DT_COMMAND_DOCTOR:
+        return (struct action){.together = doctor};
     case DT_COMMAND_BENCH_ALLREDUCE:
         return (struct action){.together = dt_bench_allreduce};
         DT_LESSON_LIST(LESSON_CASE)

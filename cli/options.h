@@ -17,14 +17,14 @@ enum takes { TAKES_NOTHING, TAKES_VALUE, TAKES_OPTIONAL_VALUE };
 /* X(constant, name, letter or 0, value, takes, commands, meaning). Those of `bench allreduce` are called as nccl-tests call them.
  */
 #define DT_OPTION_LIST(X)                                                                                                          \
-    X(OPTION_CONFIG, "config", 0, "FILE", TAKES_VALUE, ON_RUNS | ON_USES | ON(LAB_MODEL_PARALLEL),                                 \
+    X(OPTION_CONFIG, "config", 0, "FILE", TAKES_VALUE, ON_RUNS | ON_USES | ON(LAB_MODEL_PARALLEL) | ON(DOCTOR),                    \
       "the configuration, JSON (see --help-config)")                                                                               \
-    X(OPTION_DATA, "data", 0, "DIR", TAKES_VALUE, ON_RUNS | ON(EVAL) | ON(REPORT),                                                 \
+    X(OPTION_DATA, "data", 0, "DIR", TAKES_VALUE, ON_RUNS | ON(EVAL) | ON(REPORT) | ON(DOCTOR),                                    \
       "folder of the IDX files, in place of data.dir")                                                                             \
-    X(OPTION_RUN, "run", 0, "DIR", TAKES_VALUE, ON(TRAIN), "the run's files; default runs/<config name>/<UTC time>")               \
+    X(OPTION_RUN, "run", 0, "DIR", TAKES_VALUE, ON(TRAIN) | ON(DOCTOR), "the run's files; default runs/<config name>/<UTC time>")  \
     X(OPTION_RESUME, "resume", 0, "CHECKPOINT", TAKES_OPTIONAL_VALUE, ON(TRAIN),                                                   \
       "go on from this file, or from the newest in --run; fresh start if it has none")                                             \
-    X(OPTION_SET, "set", 0, "KEY.PATH=VALUE", TAKES_VALUE, ON_RUNS | ON_USES | ON_SUMS,                                            \
+    X(OPTION_SET, "set", 0, "KEY.PATH=VALUE", TAKES_VALUE, ON_RUNS | ON_USES | ON_SUMS | ON(DOCTOR),                               \
       "change a key of the configuration; may be given many times")                                                                \
     X(OPTION_INJECT, "inject", 0, "FAULT", TAKES_VALUE, ON(TRAIN),                                                                 \
       "put a fault in, to see what becomes of it (see docs/distributed.md); may be given many times")                              \

@@ -2,6 +2,7 @@
 
 #include "base/text.h"
 #include "base/version.h"
+#include "cli/commands/doctor/facts.h"
 #include "cli/report/commit.h"
 #include "cpu/isa.h"
 #include "dist/ranks/world.h"
@@ -13,6 +14,7 @@ void dt_version_print(FILE *out)
     fprintf(out, "  build     %s, %s %s\n", DTRAIN_BUILD_TYPE, DTRAIN_COMPILER, __VERSION__);
     fprintf(out, "  MPI       %s\n", dt_mpi_version());
     fprintf(out, "  CPU       %s\n", dt_cpu_isa());
+    fprintf(out, "  topology  %s\n", dt_topology_library());
     const struct dt_device_module *module = NULL;
     const bool found = dt_device_load(&module) == DT_OK;
     dt_text_print(out, "  GPU       %s", found ? module->versions() : dt_error_text());

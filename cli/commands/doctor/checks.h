@@ -1,0 +1,44 @@
+/* What is well, and what is not, about the ranks' facts. */
+#ifndef DT_CLI_COMMANDS_DOCTOR_CHECKS_H
+#define DT_CLI_COMMANDS_DOCTOR_CHECKS_H
+
+#include "cli/commands/doctor/facts.h"
+
+/* X(constant, name): what works, what works badly, what does not work */
+#define DT_VERDICT_LIST(X)           \
+    X(DT_VERDICT_OK, "ok")           \
+    X(DT_VERDICT_WARNING, "warning") \
+    X(DT_VERDICT_PROBLEM, "problem")
+enum dt_verdict { DT_VERDICT_LIST(DT_NAMED_ENUM) };
+
+struct dt_finding {
+    enum dt_verdict verdict;
+    char text[320];
+    char cure[200]; /* "" where nothing is wrong */
+};
+
+/* X(name), in the order in which they are shown */
+#define DT_CHECK_LIST(X) \
+    X(versions)          \
+    X(environment)       \
+    X(cores)             \
+    X(numa)              \
+    X(memory)            \
+    X(shared_memory)     \
+    X(huge_pages)        \
+    X(limits)            \
+    X(clocks)            \
+    X(network)           \
+    X(gpus)              \
+    X(data)              \
+    X(runs)              \
+    X(slurm)
+
+struct dt_check {
+    const char *name;
+    struct dt_finding (*run)(const struct dt_rank_facts *ranks, int n);
+};
+extern const struct dt_check dt_checks[];
+extern const int dt_n_checks;
+
+#endif

@@ -1,0 +1,225 @@
+/* Every check of `dtrain doctor` finds what it is for, and nothing where all is well. */
+#include <stdlib.h>
+
+#include "check.h"
+#include "cli/commands/doctor/checks.h"
+
+#define N_RANKS 4
+
+/* Two ranks on each of two hosts, each with cores of its own. */
+static void make_fine(struct dt_rank_facts ranks[N_RANKS])
+{
+    for (int r = 0; r < N_RANKS; r++) {
+        struct dt_rank_facts *f = &ranks[r];
+        *f = (struct dt_rank_facts){.rank = r,
+                                    .local_rank = r % 2,
+                                    .version = "1.0",
+                                    .mpi = "MPICH",
+                                    .n_cpus = 2,
+                                    .n_cores = 2,
+                                    .n_numa_nodes = 1,
+                                    .memory_free = 8e9,
+                                    .shared_free = 4e9,
+                                    .max_threads = INFINITY,
+                                    .max_files = 1024,
+                                    .max_locked = INFINITY,
+                                    .huge_pages = "madvise",
+                                    .network = "eth0",
+                                    .network_mbps = 25000,
+                                    .asked_for_data = true,
+                                    .sees_data = true,
+                                    .n_samples = 60000,
+                                    .sees_run = true};
+        snprintf(f->host, sizeof f->host, "node%d", r / 2);
+        snprintf(f->why_no_gpu, sizeof f->why_no_gpu, "no driver");
+        CPU_SET(2 * (r % 2), &f->cpus);
+        CPU_SET(2 * (r % 2) + 1, &f->cpus);
+    }
+}
+
+static void share_a_core(struct dt_rank_facts *f)
+{
+    for (int r = 2; r < N_RANKS; r++) {
+        CPU_ZERO(&f[r].cpus);
+        CPU_SET(0, &f[r].cpus);
+    }
+}
+
+static void other_version(struct dt_rank_facts *f)
+{
+    f[3].version[0] = '2';
+}
+static void other_mpi(struct dt_rank_facts *f)
+{
+    f[1].mpi[0] = 'm';
+}
+static void other_environment(struct dt_rank_facts *f)
+{
+    f[2].environment = 1;
+}
+static void fewer_cores(struct dt_rank_facts *f)
+{
+    f[1].n_cpus = 1;
+}
+static void two_nodes(struct dt_rank_facts *f)
+{
+    f[2].n_numa_nodes = 2;
+}
+static void little_memory(struct dt_rank_facts *f)
+{
+    f[2].memory_free = f[3].memory_free = 400e6;
+}
+static void little_shared(struct dt_rank_facts *f)
+{
+    f[1].shared_free = 63e6;
+}
+static void no_huge_pages(struct dt_rank_facts *f)
+{
+    strcpy(f[3].huge_pages, "never");
+}
+static void few_files(struct dt_rank_facts *f)
+{
+    f[3].max_files = 64;
+}
+static void locked_memory(struct dt_rank_facts *f)
+{
+    f[2].max_locked = 65536;
+}
+static void wrong_time(struct dt_rank_facts *f)
+{
+    f[2].time_of_day_s = -3;
+}
+static void no_network(struct dt_rank_facts *f)
+{
+    f[1].network[0] = '\0';
+}
+static void slow_network(struct dt_rank_facts *f)
+{
+    f[1].network_mbps = 1000;
+}
+static void one_gpu(struct dt_rank_facts *f)
+{
+    f[0].has_gpu = f[1].has_gpu = f[2].has_gpu = true;
+}
+static void no_data(struct dt_rank_facts *f)
+{
+    f[3].sees_data = false;
+}
+static void other_data(struct dt_rank_facts *f)
+{
+    f[3].n_samples = 59999;
+}
+static void no_run(struct dt_rank_facts *f)
+{
+    f[0].sees_run = false;
+}
+static void own_run(struct dt_rank_facts *f)
+{
+    f[2].sees_run = f[3].sees_run = false;
+}
+
+static void same_gpu(struct dt_rank_facts *f)
+{
+    for (int r = 0; r < N_RANKS; r++) {
+        f[r].has_gpu = true;
+        snprintf(f[r].gpu_uuid, sizeof f[r].gpu_uuid, "GPU-%d", r == 3 ? 2 : r);
+    }
+}
+
+static const struct {
+    const char *check;
+    void (*spoil)(struct dt_rank_facts *ranks);
+    enum dt_verdict verdict;
+    const char *text;
+} faults[] = {
+    {"versions", other_version, DT_VERDICT_PROBLEM, "rank 3 (node1) has dtrain 2.0 on MPICH, rank 0 has 1.0 on MPICH"},
+    {"versions", other_mpi, DT_VERDICT_PROBLEM, "rank 1 (node0)"},
+    {"environment", other_environment, DT_VERDICT_WARNING, "rank 2 (node1)"},
+    {"cores", share_a_core, DT_VERDICT_WARNING, "2 ranks of node1 share 1 core"},
+    {"cores", fewer_cores, DT_VERDICT_WARNING, "1 to 2 CPUs"},
+    {"numa", two_nodes, DT_VERDICT_WARNING, "rank 2 (node1) may run on 2 NUMA nodes"},
+    {"memory", little_memory, DT_VERDICT_PROBLEM, "rank 2 (node1) has 200 MB"},
+    {"shared_memory", little_shared, DT_VERDICT_WARNING, "/dev/shm of node0 has 63 MB"},
+    {"huge_pages", no_huge_pages, DT_VERDICT_WARNING, "node1 has none"},
+    {"limits", few_files, DT_VERDICT_PROBLEM, "rank 3 (node1) may open 64 files"},
+    {"limits", locked_memory, DT_VERDICT_WARNING, "rank 2 (node1) may lock 65.5 kB"},
+    {"clocks", wrong_time, DT_VERDICT_WARNING, "the time of node1 is 3.0 s off that of node0"},
+    {"network", no_network, DT_VERDICT_PROBLEM, "rank 1 (node0) has no network"},
+    {"network", slow_network, DT_VERDICT_WARNING, "the fastest of node0, eth0, has 1 Gb/s"},
+    {"gpus", one_gpu, DT_VERDICT_PROBLEM, "rank 3 (node1) has none, others have: no driver"},
+    {"gpus", same_gpu, DT_VERDICT_WARNING, "ranks 2 and 3 (node1) share one"},
+    {"data", no_data, DT_VERDICT_PROBLEM, "rank 3 (node1)"},
+    {"data", other_data, DT_VERDICT_PROBLEM, "rank 3 (node1) sees 59999 samples, rank 0 sees 60000"},
+    {"runs", no_run, DT_VERDICT_PROBLEM, ""},
+    {"runs", own_run, DT_VERDICT_WARNING, "node1 does not see what rank 0 writes on node0"},
+};
+
+static struct dt_finding examine(const char *check, const struct dt_rank_facts *ranks)
+{
+    int i = 0;
+    while (strcmp(dt_checks[i].name, check) != 0) {
+        i++;
+        CHECK(i < dt_n_checks);
+    }
+    return dt_checks[i].run(ranks, N_RANKS);
+}
+
+static void test_fine(void)
+{
+    struct dt_rank_facts ranks[N_RANKS];
+    make_fine(ranks);
+    for (int i = 0; i < dt_n_checks; i++) {
+        const struct dt_finding finding = dt_checks[i].run(ranks, N_RANKS);
+        if (finding.verdict != DT_VERDICT_OK || finding.text[0] == '\0' || finding.cure[0] != '\0') {
+            CHECK_FAIL("%s: %s (%s)", dt_checks[i].name, finding.text, finding.cure);
+        }
+    }
+}
+
+static void test_faults(void)
+{
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
+        struct dt_rank_facts ranks[N_RANKS];
+        make_fine(ranks);
+        faults[i].spoil(ranks);
+        const struct dt_finding finding = examine(faults[i].check, ranks);
+        CHECK_INT(finding.verdict, faults[i].verdict);
+        CHECK_HAS(finding.text, faults[i].text);
+        CHECK(finding.cure[0] != '\0');
+    }
+}
+
+static void test_slurm(void)
+{
+    struct dt_rank_facts ranks[N_RANKS];
+    make_fine(ranks);
+    setenv("SLURM_JOB_ID", "17", 1);
+    setenv("SLURM_STEP_ID", "0", 1);
+    CHECK_INT(examine("slurm", ranks).verdict, DT_VERDICT_WARNING);
+    setenv("SLURM_CPUS_PER_TASK", "2", 1);
+    CHECK_TEXT(examine("slurm", ranks).text, "job 17, CPUs per task: 2");
+}
+
+/* Each is spoilt in some row above; a new one has to be. */
+static void test_all_fail(void)
+{
+    for (int i = 0; i < dt_n_checks; i++) {
+        bool fails = strcmp(dt_checks[i].name, "slurm") == 0;
+        for (size_t k = 0; k < sizeof faults / sizeof faults[0]; k++) {
+            fails = fails || strcmp(faults[k].check, dt_checks[i].name) == 0;
+        }
+        if (!fails) {
+            CHECK_FAIL("nothing makes %s fail", dt_checks[i].name);
+        }
+    }
+}
+
+int main(void)
+{
+    unsetenv("SLURM_JOB_ID");
+    test_fine();
+    test_faults();
+    test_slurm();
+    test_all_fail();
+    return 0;
+}

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# dtrain doctor as its users see it: rows and verdicts, folders that are not there, and nothing left behind.
+# usage: DTRAIN=... MPIEXEC=... test_doctor.sh
+# shellcheck source=tests/cli_lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/cli_lib.sh"
+
+doctor() { # doctor RANKS ARGUMENT...: leaves out, err and $got
+  local n=$1
+  shift
+  got=0
+  timeout -k 5 60 "$MPIEXEC" -n "$n" "$DTRAIN" doctor "$@" >out 2>err </dev/null || got=$?
+}
+verdict() { awk -v name="$1" 'index($0, name) == 10 {print $1}' out; }
+
+doctor 2 --config "$configs/synthetic.json" --run runs/night
+check "all well: exit code $got" test "$got" -eq 0
+check 'a row for each rank' test "$(grep -cE '^ +[01]  ' out)" -eq 2
+check 'the sum of the verdicts' test "$(grep -cE '^(ok|warning) ' out)" -eq "$(awk '/ problems$/ {print $1 + $3 + $5}' out)"
+check 'the data of the configuration' test "$(verdict data)" = ok
+check 'the folder of runs' test "$(verdict runs)" = ok
+check 'something is left behind' test -z "$(find . -name '.tmp-*')" -a ! -e runs
+check 'wider than 100 columns' test "$(grep -c '.\{101\}' out)" -eq 0
+
+doctor 2 --config "$configs/mnist.json" --data nowhere
+check "no data: exit code $got" test "$got" -eq 69
+check 'no data: the verdict' test "$(verdict data)" = problem
+check 'no data: the line' grep -qx 'dtrain: doctor: 1 of 14 checks found a problem (each says above how to mend it)' err
+check 'no data: one line' test "$(wc -l <err)" -eq 1
+
+doctor 1 --run /proc/none
+check "no place for runs: exit code $got" test "$got" -eq 69
+check 'no place for runs: the verdict' test "$(verdict runs)" = problem
+check 'data are not looked for' grep -q 'not looked for (give --config)' out
+
+(ulimit -n 200 && doctor 1)
+check 'few files' test "$(verdict limits)" = problem
+
+doctor 5
+check 'more ranks than cores are no problem' test "$got" -eq 0 -o "$(nproc)" -gt 4
+check 'more ranks than cores' test "$(verdict cores)" = warning -o "$(nproc)" -gt 4
+
+doctor 1 --config nowhere.json
+check "no configuration: exit code $got" test "$got" -eq 66
+finish
