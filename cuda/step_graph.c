@@ -150,7 +150,7 @@ static enum dt_status record(struct dt_step_graph *g, const struct dt_step_input
     }
     s = s == DT_OK ? write_dot(graph) : s;
     if (s == DT_OK) {
-        const cudaError_t code = cudaGraphInstantiate(&recording->graph, graph, 0);
+        const cudaError_t code = cudaGraphInstantiate(&recording->graph, graph, cudaGraphInstantiateFlagUseNodePriority);
         s = code == cudaSuccess ? DT_OK : dt_cuda_failed(code, "cudaGraphInstantiate", __FILE__, __LINE__);
     }
     cudaGraphDestroy(graph);

@@ -103,9 +103,13 @@ cudaError_t cudaGraphDebugDotPrint(cudaGraph_t graph, const char *path, unsigned
 }
 
 /* In an order that the dependencies allow, but as far from the recorded one as can be. */
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long)
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags)
 {
     ENTER();
+    const auto unlike = [graph](const node &node) { return node.priority != graph->nodes[0].priority; };
+    if ((flags & cudaGraphInstantiateFlagUseNodePriority) == 0 && std::any_of(graph->nodes.begin(), graph->nodes.end(), unlike)) {
+        fake_die("%s: without cudaGraphInstantiateFlagUseNodePriority the priorities of the graph's nodes are lost", __func__);
+    }
     const auto pieces = std::make_shared<std::vector<piece>>();
     std::vector<bool> placed(graph->nodes.size());
     while (pieces->size() < graph->nodes.size()) {

@@ -97,6 +97,9 @@ void release(const char *call, void *pointer, kind is)
                  found != nullptr && found->is == FREED ? ": it is freed already" : "");
     }
     memory &memory = memories[(uintptr_t)found->map];
+    if (is == DEVICE) {
+        need_current(memory.device, call);
+    }
     protect(memory, PROT_READ);
     check_slack(memory, "something");
     mmap(memory.map, memory.map_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);

@@ -248,9 +248,7 @@ ncclComm_t need_live(ncclComm_t comm, const char *call)
     if (live.count(comm) == 0) {
         fake_die("%s: no such communicator, or one that has ended", call);
     }
-    if (comm->device != fake::current_device) {
-        fake_die("%s: in a thread whose device is %d, of a communicator on device %d", call, fake::current_device, comm->device);
-    }
+    fake::need_current(comm->device, call);
     return comm;
 }
 

@@ -83,6 +83,7 @@ struct marker {
 struct node {
     piece work;
     std::vector<size_t> after;
+    int priority; /* of the stream that it was recorded on */
 };
 
 /* Only one at a time: more than that is more than dtrain needs. */
@@ -99,6 +100,8 @@ extern std::optional<capture> recording;
 extern std::vector<std::unique_ptr<CUstream_st>> streams; /* also destroyed ones: their work still runs */
 
 void need_stream(cudaStream_t stream, const char *call);
+/* Of a thing of this device, it is the calling thread that has chosen it. CUDA allows more, at times by mistake. */
+void need_current(int device, const char *call);
 bool perform(const piece &piece);
 void need_graph(const char *call); /* the calling thread may use the graph that is being recorded */
 cudaError_t wait_stream(cudaStream_t stream);
@@ -128,7 +131,7 @@ bool count_touch(const void *pointer, const void *context);
 } // namespace fake
 
 struct CUstream_st {
-    int device;
+    int device, priority;
     bool live;
     bool capturing;
     int n_launches;           /* of graphs, that have not run to their end */

@@ -34,6 +34,14 @@ void need_stream(cudaStream_t stream, const char *call)
     if (std::none_of(streams.begin(), streams.end(), same)) {
         fake_die("%s: %p is not a stream, or is destroyed", call, (void *)stream);
     }
+    need_current(stream->device, call);
+}
+
+void need_current(int device, const char *call)
+{
+    if (device != current_device) {
+        fake_die("%s: in a thread whose device is %d, of a thing on device %d", call, current_device, device);
+    }
 }
 
 void need_event(cudaEvent_t event, const char *call)
@@ -127,7 +135,7 @@ cudaError_t push(cudaStream_t stream, piece piece)
     if (recording->invalid) {
         return fail(cudaErrorStreamCaptureInvalidated);
     }
-    recording->nodes.push_back({std::move(piece), stream->tail});
+    recording->nodes.push_back({std::move(piece), stream->tail, stream->priority});
     stream->tail = {recording->nodes.size() - 1};
     return cudaSuccess;
 }
@@ -168,9 +176,6 @@ cudaError_t fake_enqueue_until(cudaStream_t stream, const char *name, std::funct
         return fail(entered);
     }
     need_stream(stream, name);
-    if (stream->device != current_device) {
-        return fail(cudaErrorInvalidResourceHandle);
-    }
     const bool fails = ++counts.n_enqueued == fake_options.fail_launch_at;
     return push(stream, {name, std::move(work), fails});
 }
@@ -194,12 +199,13 @@ cudaError_t cudaDeviceSynchronize(void)
     return wait_device(current_device);
 }
 
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned, int)
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned, int priority)
 {
     ENTER();
     streams.push_back(std::make_unique<CUstream_st>());
     *stream = streams.back().get();
     (*stream)->device = current_device;
+    (*stream)->priority = priority;
     (*stream)->live = true;
     fake_opened("stream");
     return cudaSuccess;

@@ -72,6 +72,39 @@ static void a_launch_behind_many_others_blocks(void)
     OK(cudaStreamDestroy(stream));
 }
 
+static void record_two_priorities(unsigned long long flags)
+{
+    cudaStream_t urgent;
+    OK(cudaStreamCreateWithPriority(&urgent, cudaStreamNonBlocking, -5));
+    const cudaStream_t stream = recording_stream();
+    const cudaEvent_t event = new_event();
+    OK(fake_enqueue(stream, "usual", [] {}));
+    OK(cudaEventRecord(event, stream));
+    OK(cudaStreamWaitEvent(urgent, event, 0));
+    OK(fake_enqueue(urgent, "urgent", [] {}));
+    OK(cudaEventRecord(event, urgent));
+    OK(cudaStreamWaitEvent(stream, event, 0));
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    OK(cudaStreamEndCapture(stream, &graph));
+    OK(cudaGraphInstantiate(&exec, graph, flags));
+    OK(cudaGraphDestroy(graph));
+    OK(cudaGraphExecDestroy(exec));
+    OK(cudaEventDestroy(event));
+    OK(cudaStreamDestroy(stream));
+    OK(cudaStreamDestroy(urgent));
+}
+
+static void priorities_that_are_kept(void)
+{
+    record_two_priorities(cudaGraphInstantiateFlagUseNodePriority);
+}
+
+static void priorities_that_are_lost(void)
+{
+    record_two_priorities(0);
+}
+
 /* Two branches: `side` begins behind 1 and ends before 4. join: with the wait that makes it so. */
 static float two_branches(bool fork, bool join)
 {
@@ -319,6 +352,8 @@ int main(void)
     WORKS(waiting_for_earlier_work_spoils_a_recording);
     WORKS(ended_by_another_stream);
     WORKS(event_of_an_ended_recording);
+    WORKS(priorities_that_are_kept);
+    ENDS(priorities_that_are_lost, "the priorities of the graph's nodes are lost");
     ENDS(unjoined_branch, "not closed at exit");
     ENDS(pageable_memory_in_a_graph, "a graph records a copy with pageable memory");
     ENDS(leaks_a_graph, "not closed at exit: graph (1)");

@@ -115,6 +115,14 @@ static void freed_from_within(void)
     OK(cudaFree(device_floats() + 1));
 }
 
+static void freed_in_a_thread_that_has_not_chosen_its_device(void)
+{
+    fake_options.n_devices = 2;
+    OK(cudaSetDevice(1));
+    float *x = device_floats();
+    std::thread([x] { cudaFree(x); }).join();
+}
+
 static void freed_as_the_other_kind(void)
 {
     OK(cudaFree(pinned_floats()));
@@ -176,6 +184,7 @@ int main(void)
     ENDS(host_writes_past_pinned_memory, "wrote past the end of memory of 400 bytes");
     ENDS(freed_twice, "it is freed already");
     ENDS(freed_from_within, "is not the begin of such memory");
+    ENDS(freed_in_a_thread_that_has_not_chosen_its_device, "cudaFree: in a thread whose device is 0, of a thing on device 1");
     ENDS(freed_as_the_other_kind, "is not the begin of such memory");
     ENDS(used_after_free, "\"set\" on device 0 touches byte 0 of freed memory");
     ENDS(pinned_memory_freed_too_early, "of freed memory of 400 bytes");

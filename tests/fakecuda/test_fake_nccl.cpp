@@ -186,7 +186,7 @@ int main(void)
     ENDS(work_while_a_thread_of_nccl_records, "append: two threads use one graph at once");
     ENDS(an_event_while_a_thread_of_nccl_records, "cudaEventRecord: two threads use one graph at once");
     ENDS(a_recording_that_ends_while_a_thread_of_nccl_records, "cudaStreamEndCapture: two threads use one graph at once");
-    ENDS(ended_in_a_thread_that_has_not_chosen_its_device, "in a thread whose device is 0, of a communicator on device 1");
+    ENDS(ended_in_a_thread_that_has_not_chosen_its_device, "in a thread whose device is 0, of a thing on device 1");
     WORKS(ended_in_a_thread_that_has);
     WORKS(both_ranks_record);
     ENDS(one_rank_records, "NCCL: collective 2 is part of a graph on one of ranks 0 and 1, and not on the other");

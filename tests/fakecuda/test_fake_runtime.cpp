@@ -240,8 +240,15 @@ static void stream_of_another_device(void)
     fake_options.n_devices = 2;
     const cudaStream_t stream = new_stream();
     OK(cudaSetDevice(1));
-    CHECK_INT(set(stream, NULL, 1), cudaErrorInvalidResourceHandle);
-    OK(cudaStreamDestroy(stream));
+    set(stream, NULL, 1);
+}
+
+static void stream_in_a_thread_that_has_not_chosen_its_device(void)
+{
+    fake_options.n_devices = 2;
+    OK(cudaSetDevice(1));
+    const cudaStream_t stream = new_stream();
+    std::thread([stream] { cudaStreamSynchronize(stream); }).join();
 }
 
 static void work_calls_the_runtime(void)
@@ -289,7 +296,9 @@ int main(void)
     ENDS(destroyed_stream, "is not a stream, or is destroyed");
     ENDS(destroyed_event, "is not an event, or is destroyed");
     WORKS(work_after_the_streams_end_still_runs);
-    WORKS(stream_of_another_device);
+    ENDS(stream_of_another_device, "set: in a thread whose device is 1, of a thing on device 0");
+    ENDS(stream_in_a_thread_that_has_not_chosen_its_device,
+         "cudaStreamSynchronize: in a thread whose device is 0, of a thing on device 1");
     ENDS(work_calls_the_runtime, "\"caller\", which is enqueued work, calls cudaStreamSynchronize");
     ENDS(leaks_memory, "not closed at exit: device memory (1)");
     ENDS(leaks_pinned_memory, "not closed at exit: pinned memory (1)");
