@@ -1,6 +1,7 @@
 """trace.json: what it says of a window of steps must be possible. usage: DTRAIN=... MPIEXEC=... test_timeline.py CONFIGS"""
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -124,6 +125,58 @@ def test_bound():
     check(f"without the last {rank['lost_spans']:,} spans (" in result.stderr, f"what was lost is not said: {result.stderr}")
 
 
+def hidden_share(trace):
+    """Of the time that some bucket of a rank was on its way, the share in which the rank computed."""
+    sent = hidden = 0
+    for rank in range(len(trace.other["ranks"])):
+        computes = [span for span in trace.of_lane(rank, "compute")]
+        covered = 0
+        for bucket in sorted((s for s in trace.spans if s["pid"] == rank and s["cat"] == "bucket"), key=lambda span: span["ts"]):
+            begin, covered = max(bucket["ts"], covered), max(end(bucket), covered)
+            sent += max(covered - begin, 0)
+            hidden += sum(max(0, min(end(span), covered) - max(span["ts"], begin)) for span in computes)
+    return 100 * hidden / sent
+
+
+def page_of(folder):
+    result = subprocess.run([os.environ["DTRAIN"], "report", folder, "--html", "page.html"], capture_output=True, text=True, check=False)
+    check(result.returncode == 0, f"report of {folder}: {result.stderr}")
+    with open("page.html") as file:
+        return file.read()
+
+
+def test_page():
+    trace, page = Trace("ring"), page_of("ring")
+    check("Who did what when" in page and "Steps 4 to 5" in page, "the page has no lanes")
+    said = re.search(r"(\d+) % was hidden", page)
+    check(said is not None and abs(int(said[1]) - hidden_share(trace)) <= 0.6, f"hidden: {said} and {hidden_share(trace)}")
+    rows = re.findall(r"<tr><td>(\d+)<td>([\d.]+)<td>rank (\d)<td>", page)
+    check([int(row[0]) for row in rows] == [4, 5, 6], f"rows {rows}")
+    for step, seconds, last in rows:
+        spans = [span for span in trace.spans if span["args"]["step"] == int(step)]
+        took = (max(map(end, spans)) - min(span["ts"] for span in spans)) / 1e3
+        check(abs(took - float(seconds)) < 0.002, f"step {step}: {seconds} ms, and {took}")
+        final = max((span for span in spans if span["cat"] in ("forward", "loss", "recompute", "backward")), key=end)
+        check(final["pid"] == int(last), f"step {step}: rank {last} is last, and {final}")
+
+
+def test_bad_traces():
+    span = {"name": "fc1 forward", "cat": "forward", "ph": "X", "ts": 0, "dur": 1, "pid": 0, "tid": 1, "args": {"step": 1}}
+    bad = ["", "{", "[]", "null", '{"traceEvents": 5}', json.dumps({"traceEvents": [1, None, {}, {"ph": "X"}]})]
+    for change in ({"ts": -1}, {"ts": 1e300}, {"dur": "x"}, {"pid": 1e6}, {"pid": -1}, {"cat": "<b>"}, {"args": {"step": 0}}, {"args": 1},
+                   {"cat": "bucket", "name": "bucket 999"}, {"cat": "bucket", "name": "bucket -1"}):
+        bad.append(json.dumps({"traceEvents": [{**span, **change}]}))
+    far = [{**span, "args": {"step": step}, "pid": rank} for step in (1, 999999999) for rank in (0, 1000)]
+    bad.append(json.dumps({"traceEvents": far}))
+    for text in bad:
+        with open("none/trace.json", "w") as file:
+            file.write(text)
+        check("Who did what when" not in page_of("none"), f"lanes of {text[:100]}")
+    with open("none/trace.json", "w") as file:
+        json.dump({"traceEvents": [{**span, "name": "<script>"}, {**span, "ts": 1, "name": "b"}]}, file)
+    check("&lt;script&gt;, rank 0, step 1" in page_of("none"), "a strange name")
+
+
 def test_bad_windows():
     for text in ("30:10", "0:3", "a", "10", "1:2x", ":", "-1:4", " 1:4", "1:9999999999"):
         result = train("bad", 1, "--set", f"trace.steps=\"{text}\"")
@@ -137,5 +190,7 @@ with tempfile.TemporaryDirectory() as work:
     test_every_strategy()
     test_ends()
     test_bound()
+    test_page()
+    test_bad_traces()
     test_bad_windows()
 sys.exit(len(failures) > 0)

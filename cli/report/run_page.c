@@ -6,6 +6,7 @@
 #include "cli/page/page.h"
 #include "cli/report/facts.h"
 #include "cli/report/run_curves.h"
+#include "cli/report/run_timeline.h"
 
 struct run_page {
     const struct dt_record *records;
@@ -26,6 +27,7 @@ static void put_style(FILE *out, const void *context)
         "@media print{body{max-width:none;font-size:11px}figure,.card,tr{break-inside:avoid}}\n",
         out);
     dt_curve_style(out);
+    dt_run_timeline_style(out);
 }
 
 static void put_head(FILE *out, const struct dt_record *r)
@@ -45,12 +47,23 @@ static void put_head(FILE *out, const struct dt_record *r)
     fputs("</dl>\n", out);
 }
 
+static void put_timeline(FILE *out, const struct dt_record *r)
+{
+    struct dt_trace_record trace;
+    dt_trace_open(r->path, &trace);
+    dt_run_timeline_draw(out, &trace);
+    dt_trace_close(&trace);
+}
+
 static void put_body(FILE *out, const void *context)
 {
     const struct run_page *page = context;
     const char *names[] = {page->records[0].path};
     put_head(out, &page->records[0]);
     dt_run_curves_draw(out, page->records, names, page->n);
+    if (page->n == 1) {
+        put_timeline(out, page->records);
+    }
     dt_curve_script(out);
 }
 

@@ -1,0 +1,218 @@
+#include "cli/report/trace.h"
+
+#include <cjson/cJSON.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/json.h"
+
+#define MAX_BYTES ((size_t)64 << 20)
+#define MAX_MS 1e9
+#define MAX_BUCKETS 64
+#define MAX_STEPS (1 << 20) /* of all ranks together */
+
+#define NAME(constant, name) name,
+static const char *const kind_names[] = {DT_SPAN_LIST(NAME)};
+
+bool dt_span_computes(enum dt_span_kind kind)
+{
+    return kind == DT_SPAN_FORWARD || kind == DT_SPAN_LOSS || kind == DT_SPAN_RECOMPUTE || kind == DT_SPAN_BACKWARD;
+}
+
+/* ---- reading */
+
+static double number_of(const cJSON *object, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+    return cJSON_IsNumber(item) && fabs(item->valuedouble) <= 1e3 * MAX_MS ? item->valuedouble : (double)NAN;
+}
+
+static const char *text_of(const cJSON *object, const char *key)
+{
+    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, key));
+    return text != NULL ? text : "";
+}
+
+static int kind_of(const char *name)
+{
+    int kind = DT_N_SPANS - 1;
+    while (kind >= 0 && strcmp(kind_names[kind], name) != 0) {
+        kind--;
+    }
+    return kind;
+}
+
+static bool read_span(const cJSON *event, struct dt_trace_span *out)
+{
+    const double ts = number_of(event, "ts"), dur = number_of(event, "dur"), rank = number_of(event, "pid");
+    const double step = number_of(cJSON_GetObjectItemCaseSensitive(event, "args"), "step");
+    const int kind = kind_of(text_of(event, "cat"));
+    if (strcmp(text_of(event, "ph"), "X") != 0 || kind < 0 || !(ts >= 0) || !(dur >= 0) ||
+        !(rank >= 0 && rank < DT_TRACE_MAX_RANKS) || !(step >= 1 && step < 1e9)) {
+        return false;
+    }
+    *out = (struct dt_trace_span){
+        .kind = kind, .rank = (int)rank, .step = (int)step, .bucket = -1, .begin_ms = 1e-3 * ts, .end_ms = 1e-3 * (ts + dur)};
+    snprintf(out->name, sizeof out->name, "%s", text_of(event, "name"));
+    return kind != DT_SPAN_BUCKET ||
+           (sscanf(out->name, "bucket %2d", &out->bucket) == 1 && out->bucket >= 0 && out->bucket < MAX_BUCKETS);
+}
+
+static void take_span(struct dt_trace_record *trace, const struct dt_trace_span *span)
+{
+    trace->first_step = trace->n == 0 || span->step < trace->first_step ? span->step : trace->first_step;
+    trace->last_step = trace->n == 0 || span->step > trace->last_step ? span->step : trace->last_step;
+    trace->n_ranks = span->rank >= trace->n_ranks ? span->rank + 1 : trace->n_ranks;
+    trace->n_buckets = span->bucket >= trace->n_buckets ? span->bucket + 1 : trace->n_buckets;
+    trace->spans[trace->n++] = *span;
+}
+
+static int by_rank_and_begin(const void *a, const void *b)
+{
+    const struct dt_trace_span *x = a, *y = b;
+    const int ranks = (x->rank > y->rank) - (x->rank < y->rank);
+    return ranks != 0 ? ranks : (x->begin_ms > y->begin_ms) - (x->begin_ms < y->begin_ms);
+}
+
+static void read_clocks(const cJSON *root, struct dt_trace_record *trace)
+{
+    const cJSON *ranks = cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(root, "otherData"), "ranks"), *rank;
+    cJSON_ArrayForEach(rank, ranks)
+    {
+        const double error = number_of(rank, "error_us");
+        trace->clock_error_us = error > trace->clock_error_us ? error : trace->clock_error_us;
+    }
+}
+
+static void read_tree(const cJSON *root, struct dt_trace_record *out)
+{
+    const cJSON *events = cJSON_GetObjectItemCaseSensitive(root, "traceEvents"), *event;
+    const int n = cJSON_GetArraySize(events);
+    out->spans = n > 0 ? calloc((size_t)n, sizeof *out->spans) : NULL;
+    if (out->spans == NULL) {
+        return;
+    }
+    cJSON_ArrayForEach(event, events)
+    {
+        struct dt_trace_span span;
+        if (read_span(event, &span)) {
+            take_span(out, &span);
+        }
+    }
+    qsort(out->spans, (size_t)out->n, sizeof *out->spans, by_rank_and_begin);
+    read_clocks(root, out);
+}
+
+static void read_file(const char *folder, struct dt_trace_record *out)
+{
+    char path[DT_PATH_SIZE + 16];
+    uint8_t *bytes = NULL;
+    size_t n;
+    struct dt_json_fault fault;
+    *out = (struct dt_trace_record){0};
+    snprintf(path, sizeof path, "%s/trace.json", folder);
+    if (access(path, F_OK) != 0) {
+        return;
+    }
+    if (dt_file_read(path, MAX_BYTES, &bytes, &n) != DT_OK) {
+        dt_error_clear();
+        return;
+    }
+    cJSON *root = dt_json_check((const char *)bytes, n, &fault) ? cJSON_ParseWithLength((const char *)bytes, n) : NULL;
+    read_tree(root, out);
+    cJSON_Delete(root);
+    free(bytes);
+}
+
+/* ---- what it says */
+
+static struct dt_trace_step *step_of(struct dt_trace_record *trace, const struct dt_trace_span *s)
+{
+    return &trace->steps[(size_t)s->rank * (size_t)trace->n_steps + (size_t)(s->step - trace->first_step)];
+}
+
+static void extend(struct dt_trace_step *step, const struct dt_trace_span *s)
+{
+    step->begin_ms = fmin(step->begin_ms, s->begin_ms);
+    step->end_ms = fmax(step->end_ms, s->end_ms);
+    step->compute_end_ms = dt_span_computes(s->kind) ? fmax(step->compute_end_ms, s->end_ms) : step->compute_end_ms;
+}
+
+/* Of [begin, end), how long the rank of spans [first, last) computed; what it does so does not overlap. `next` goes ahead to what
+ * may still be in time for a later interval. */
+static double computed_within(const struct dt_trace_record *trace, int *next, int last, double begin_ms, double end_ms)
+{
+    double sum = 0;
+    const struct dt_trace_span *spans = trace->spans;
+    while (*next < last && (!dt_span_computes(spans[*next].kind) || spans[*next].end_ms <= begin_ms)) {
+        ++*next;
+    }
+    for (int i = *next; i < last && spans[i].begin_ms < end_ms; i++) {
+        const double overlap = fmin(spans[i].end_ms, end_ms) - fmax(spans[i].begin_ms, begin_ms);
+        sum += dt_span_computes(spans[i].kind) && overlap > 0 ? overlap : 0;
+    }
+    return sum;
+}
+
+/* Spans [first, last) are those of a rank. A time in which several buckets travel counts once. */
+static void measure_rank(struct dt_trace_record *trace, int first, int last)
+{
+    double covered_ms = -INFINITY;
+    int next = first;
+    for (int i = first; i < last; i++) {
+        const struct dt_trace_span *s = &trace->spans[i];
+        struct dt_trace_step *step = step_of(trace, s);
+        extend(step, s);
+        if (s->kind == DT_SPAN_BUCKET && s->end_ms > covered_ms) {
+            const double begin_ms = fmax(s->begin_ms, covered_ms);
+            step->sent_ms += s->end_ms - begin_ms;
+            step->hidden_ms += computed_within(trace, &next, last, begin_ms, s->end_ms);
+            covered_ms = s->end_ms;
+        }
+    }
+}
+
+static void measure(struct dt_trace_record *trace)
+{
+    const size_t n = (size_t)trace->n_ranks * (size_t)trace->n_steps;
+    for (size_t i = 0; i < n; i++) {
+        trace->steps[i] = (struct dt_trace_step){.begin_ms = (double)NAN, .end_ms = (double)NAN, .compute_end_ms = (double)NAN};
+    }
+    for (int first = 0, last = 0; first < trace->n; first = last) {
+        while (last < trace->n && trace->spans[last].rank == trace->spans[first].rank) {
+            last++;
+        }
+        measure_rank(trace, first, last);
+    }
+}
+
+void dt_trace_open(const char *folder, struct dt_trace_record *out)
+{
+    read_file(folder, out);
+    const double n_steps = out->n > 0 ? (double)out->last_step - out->first_step + 1 : 0;
+    if (n_steps * out->n_ranks <= MAX_STEPS) {
+        out->n_steps = (int)n_steps;
+        out->steps = calloc((size_t)out->n_ranks * (size_t)out->n_steps + 1, sizeof *out->steps);
+    }
+    if (out->steps == NULL) {
+        dt_trace_close(out);
+        return;
+    }
+    measure(out);
+}
+
+void dt_trace_close(struct dt_trace_record *trace)
+{
+    free(trace->spans);
+    free(trace->steps);
+    *trace = (struct dt_trace_record){0};
+}
+
+struct dt_trace_step dt_trace_step(const struct dt_trace_record *trace, int rank, int step)
+{
+    return trace->steps[(size_t)rank * (size_t)trace->n_steps + (size_t)(step - trace->first_step)];
+}
