@@ -7,7 +7,6 @@
 #include "cuda/cuda_block.h"
 #include "cuda/cuda_check.h"
 #include "cuda/probe.h"
-#include "model/device_bytes.h"
 
 struct dt_bound_samples {
     struct dt_gpu_samples gpu;
@@ -69,25 +68,15 @@ static const char *precision_name(enum dt_precision precision)
     return names[precision];
 }
 
-static enum dt_status open_cublas(struct dt_cuda *cuda)
-{
-    DT_TRY(dt_cuda_alloc(cuda, "cuBLAS's workspace", DT_DEVICE_WORKSPACE_BYTES, &cuda->cublas_workspace));
-    DT_CUBLAS(cublasCreate(&cuda->cublas));
-    DT_CUBLAS(cublasSetStream(cuda->cublas, cuda->stream)); /* takes a workspace away: before the next line */
-    DT_CUBLAS(cublasSetWorkspace(cuda->cublas, cuda->cublas_workspace, DT_DEVICE_WORKSPACE_BYTES));
-    DT_CUBLAS(cublasSetMathMode(cuda->cublas, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)); /* sums in float, also of bf16 */
-    return DT_OK;
-}
-
 static enum dt_status open_parts(struct dt_cuda *cuda)
 {
-    DT_CUDA(cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking));
+    DT_CUDA(cudaStreamCreateWithFlags(&cuda->main.stream, cudaStreamNonBlocking));
+    cuda->stream = cuda->main.stream;
+    DT_TRY(dt_cuda_lane_open(cuda, &cuda->main));
+    DT_TRY(dt_cuda_branches_open(cuda));
     for (int i = 0; i < DT_CUDA_BATCH_SLOTS; i++) {
         DT_CUDA(cudaEventCreateWithFlags(&cuda->batches.copied[i], cudaEventDisableTiming));
     }
-    DT_TRY(open_cublas(cuda));
-    DT_CUDNN(cudnnCreate(&cuda->cudnn));
-    DT_CUDNN(cudnnSetStream(cuda->cudnn, cuda->stream));
     DT_TRY(dt_cuda_alloc(cuda, "the running sums", sizeof *cuda->sums, (void **)&cuda->sums));
     DT_TRY(dt_cuda_alloc(cuda, "the step under way", sizeof *cuda->step, (void **)&cuda->step));
     DT_CUDA(cudaMallocHost((void **)&cuda->host_metrics, sizeof *cuda->host_metrics));
@@ -101,28 +90,18 @@ static void cuda_close(struct dt_backend *backend)
     if (cuda->lost) {
         return;
     }
-    if (cuda->stream != NULL) {
-        cudaStreamSynchronize(cuda->stream);
-    }
-    if (cuda->cudnn != NULL) {
-        cudnnDestroy(cuda->cudnn);
-    }
-    if (cuda->cublas != NULL) {
-        cublasDestroy(cuda->cublas);
-    }
+    cudaDeviceSynchronize();
     for (int i = 0; i < DT_CUDA_BATCH_SLOTS && cuda->batches.copied[i] != NULL; i++) {
         cudaEventDestroy(cuda->batches.copied[i]);
     }
     dt_cuda_release_scratch(cuda);
     dt_cuda_free(cuda, cuda->batches.device);
     cudaFreeHost(cuda->batches.host);
-    dt_cuda_free(cuda, cuda->cublas_workspace);
     dt_cuda_free(cuda, cuda->sums);
     dt_cuda_free(cuda, cuda->step);
     cudaFreeHost(cuda->host_metrics);
-    if (cuda->stream != NULL) {
-        cudaStreamDestroy(cuda->stream);
-    }
+    dt_cuda_branches_close(cuda);
+    dt_cuda_lane_close(cuda, &cuda->main);
     free(cuda->memory.pieces);
     free(cuda);
 }
@@ -270,7 +249,7 @@ static enum dt_status cuda_loss(struct dt_backend *backend, enum dt_loss loss, s
     if (loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY && cuda->waiting.n > 0 && cuda->waiting.logits == logits) {
         return head_with_loss(cuda, bound, dlogits);
     }
-    DT_TRY(dt_cuda_settle(cuda));
+    DT_TRY(dt_cuda_settle_head(cuda));
     if (batch->n > 0) {
         DT_CUDA(dt_gpu_loss(cuda->stream, loss, &bound->gpu, cuda->batch.rows, batch->n, n_outputs, logits, dlogits,
                             cuda->scratch[DT_CUDA_SCRATCH_LOSS].memory, &cuda->sums->metrics));
@@ -290,20 +269,24 @@ static enum dt_status cuda_metrics_take(struct dt_backend *backend, struct dt_me
     return DT_OK;
 }
 
+/* Beside what follows: a backward pass goes on while the weights of its last blocks are stepped already. */
 static enum dt_status cuda_optimizer_step(struct dt_backend *backend, const struct dt_update *update, size_t n_elems, float *params,
                                           const float *grads, float *state1, float *state2)
 {
     struct dt_cuda *cuda = cuda_of(backend);
     struct dt_update *numbers = &cuda->step->update;
-    DT_TRY(dt_cuda_settle(cuda));
+    DT_TRY(dt_cuda_settle_head(cuda));
+    const cudaStream_t stream = cuda->branches.lanes[DT_CUDA_UPDATES].stream;
+    DT_TRY(dt_cuda_fork(cuda, DT_CUDA_UPDATES));
+    DT_TRY(dt_cuda_follow(cuda, DT_CUDA_UPDATES, DT_CUDA_GRADIENTS));
     if (!cuda->on_its_own) { /* from memory that is not pinned: read before the call returns */
-        DT_CUDA(cudaMemcpyAsync(numbers, update, sizeof *update, cudaMemcpyHostToDevice, cuda->stream));
+        DT_CUDA(cudaMemcpyAsync(numbers, update, sizeof *update, cudaMemcpyHostToDevice, stream));
     }
     if (update->clip_norm > 0) {
-        DT_CUDA(dt_gpu_sum_squares(cuda->stream, n_elems, grads, cuda->sums->scratch, &cuda->sums->squares));
-        DT_CUDA(dt_gpu_clip(cuda->stream, &cuda->sums->squares, numbers));
+        DT_CUDA(dt_gpu_sum_squares(stream, n_elems, grads, cuda->sums->scratch, &cuda->sums->squares));
+        DT_CUDA(dt_gpu_clip(stream, &cuda->sums->squares, numbers));
     }
-    DT_CUDA(dt_gpu_optimizer_step(cuda->stream, numbers, n_elems, params, grads, state1, state2));
+    DT_CUDA(dt_gpu_optimizer_step(stream, numbers, n_elems, params, grads, state1, state2));
     return DT_OK;
 }
 

@@ -24,6 +24,8 @@ struct dt_block_state {
     enum dt_gpu_type y_type;             /* of y and dy: the last block's are float */
     struct dt_conv_plan *plans[N_PLANS]; /* conv; each for `capacity` samples; NULL: not wanted */
     void *z;                             /* (capacity, linear_out), the linear operation's output; NULL without one */
+    void *dz;                            /* its gradient; may be z */
+    void *dw;                            /* conv: the filter's gradient, K R S C */
     void *weight;                        /* in the order and type for the libraries; NULL where the arena's own serves */
 };
 
@@ -67,20 +69,36 @@ static void describe(struct dt_block_state *state, struct dt_cuda *cuda, const s
                                        .flatten = b->canonical};
 }
 
+/* Where the gradient of the weight is made. */
+static const struct dt_cuda_lane *weight_lane(const struct dt_block_state *state)
+{
+    return state->is_first ? &state->cuda->main : &state->cuda->branches.lanes[DT_CUDA_GRADIENTS];
+}
+
+static bool is_beside(const struct dt_block_state *state, enum dt_conv_kind kind)
+{
+    return kind == DT_CONV_FILTER_GRADIENT && !state->is_first;
+}
+
+static enum dt_cuda_scratch_use workspace_of(const struct dt_block_state *state, enum dt_conv_kind kind)
+{
+    return is_beside(state, kind) ? DT_CUDA_SCRATCH_GRADIENT_WORKSPACE : DT_CUDA_SCRATCH_WORKSPACE;
+}
+
 static enum dt_status open_plans(struct dt_block_state *state)
 {
     struct dt_cuda *cuda = state->cuda;
-    const struct dt_conv_target target = {.handle = cuda->cudnn};
-    for (int kind = 0; kind < N_PLANS; kind++) {
+    for (int i = 0; i < N_PLANS; i++) {
+        const enum dt_conv_kind kind = (enum dt_conv_kind)i;
+        const struct dt_conv_target target = {.handle = is_beside(state, kind) ? weight_lane(state)->cudnn : cuda->main.cudnn};
         if (kind == DT_CONV_INPUT_GRADIENT && state->is_first) {
             continue;
         }
-        DT_TRY(dt_conv_plan_open(&target, (enum dt_conv_kind)kind, &state->block, state->capacity, cuda->precision,
-                                 &state->plans[kind]));
+        DT_TRY(dt_conv_plan_open(&target, kind, &state->block, state->capacity, cuda->precision, &state->plans[kind]));
         const size_t n_bytes = dt_conv_plan_workspace(state->plans[kind]);
-        DT_TRY(dt_cuda_reserve_scratch(cuda, DT_CUDA_SCRATCH_WORKSPACE, state->block.name, n_bytes));
+        DT_TRY(dt_cuda_reserve_scratch(cuda, workspace_of(state, kind), state->block.name, n_bytes));
     }
-    return dt_cuda_reserve_scratch(cuda, DT_CUDA_SCRATCH_DW, state->block.name, state->bytes.dw);
+    return dt_cuda_alloc(cuda, state->block.name, state->bytes.dw, &state->dw);
 }
 
 static enum dt_status open_head(struct dt_block_state *state)
@@ -94,7 +112,10 @@ static enum dt_status open_linear(struct dt_block_state *state)
     struct dt_cuda *cuda = state->cuda;
     const char *name = state->block.name;
     DT_TRY(dt_cuda_alloc(cuda, name, state->bytes.z, &state->z));
-    DT_TRY(dt_cuda_reserve_scratch(cuda, DT_CUDA_SCRATCH_DZ, name, state->bytes.z));
+    state->dz = state->z;
+    if (state->bytes.dz > 0) {
+        DT_TRY(dt_cuda_alloc(cuda, name, state->bytes.dz, &state->dz));
+    }
     DT_TRY(dt_cuda_reserve_scratch(cuda, DT_CUDA_SCRATCH_SUMS, name, dt_gpu_tail_scratch(&state->tail) * sizeof(float)));
     if (state->bytes.weight > 0) {
         DT_TRY(dt_cuda_alloc(cuda, name, state->bytes.weight, &state->weight));
@@ -129,7 +150,11 @@ void dt_cuda_block_close(struct dt_block_state *state)
     for (int kind = 0; kind < N_PLANS; kind++) {
         dt_conv_plan_close(state->plans[kind]);
     }
+    if (state->dz != state->z) {
+        dt_cuda_free(state->cuda, state->dz);
+    }
     dt_cuda_free(state->cuda, state->z);
+    dt_cuda_free(state->cuda, state->dw);
     dt_cuda_free(state->cuda, state->weight);
     state->cuda->waiting = (struct dt_cuda_waiting){0}; /* nobody looks at the logits of a network that is closed */
     if (--state->cuda->n_blocks == 0) {
@@ -169,7 +194,7 @@ static const void *weight_of(const struct dt_block_state *state, const float *pa
 static enum dt_status run_plan(const struct dt_block_state *state, enum dt_conv_kind kind, const void *in, const void *other,
                                void *out)
 {
-    return dt_conv_plan_run(state->plans[kind], in, other, out, state->cuda->scratch[DT_CUDA_SCRATCH_WORKSPACE].memory);
+    return dt_conv_plan_run(state->plans[kind], in, other, out, state->cuda->scratch[workspace_of(state, kind)].memory);
 }
 
 /* c (m, n) = a b + beta c, rows first as everywhere here, which makes cuBLAS, columns first, see c^T = b^T a^T. */
@@ -187,12 +212,12 @@ static cudaDataType_t data_type(enum dt_gpu_type type)
     return type == DT_GPU_BF16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
-static enum dt_status multiply(struct dt_cuda *cuda, const struct product *p)
+static enum dt_status multiply(const struct dt_cuda *cuda, const struct dt_cuda_lane *lane, const struct product *p)
 {
     const float alpha = 1.0f;
     const cudaDataType_t type = data_type(cuda->type);
     const cublasComputeType_t compute = cuda->precision == DT_PRECISION_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
-    DT_CUBLAS(cublasGemmEx(cuda->cublas, p->turn_b ? CUBLAS_OP_T : CUBLAS_OP_N, p->turn_a ? CUBLAS_OP_T : CUBLAS_OP_N, p->n, p->m,
+    DT_CUBLAS(cublasGemmEx(lane->cublas, p->turn_b ? CUBLAS_OP_T : CUBLAS_OP_N, p->turn_a ? CUBLAS_OP_T : CUBLAS_OP_N, p->n, p->m,
                            p->k, &alpha, p->b, type, p->turn_b ? p->k : p->n, p->a, type, p->turn_a ? p->m : p->k, &p->beta, p->c,
                            data_type(p->c_type), p->n, compute, CUBLAS_GEMM_DEFAULT));
     return DT_OK;
@@ -200,12 +225,18 @@ static enum dt_status multiply(struct dt_cuda *cuda, const struct product *p)
 
 /* ---- a head */
 
-enum dt_status dt_cuda_settle(struct dt_cuda *cuda)
+enum dt_status dt_cuda_settle_head(struct dt_cuda *cuda)
 {
     const struct dt_cuda_waiting w = cuda->waiting;
     cuda->waiting.n = 0;
     DT_CUDA(dt_gpu_head_forward(cuda->stream, &w.head, w.n, cuda->type, w.x, w.logits, NULL));
     return DT_OK;
+}
+
+enum dt_status dt_cuda_settle(struct dt_cuda *cuda)
+{
+    DT_TRY(dt_cuda_settle_head(cuda));
+    return dt_cuda_join(cuda);
 }
 
 static struct dt_gpu_head head_of(const struct dt_block_state *state, const float *params)
@@ -221,7 +252,7 @@ static enum dt_status head_forward(const struct dt_block_state *state, const flo
                                    const struct dt_pass *pass)
 {
     state->cuda->waiting = (struct dt_cuda_waiting){.head = head_of(state, params), .n = pass->batch->n, .x = x, .logits = logits};
-    return pass->training ? DT_OK : dt_cuda_settle(state->cuda);
+    return pass->training ? DT_OK : dt_cuda_settle_head(state->cuda);
 }
 
 static enum dt_status head_backward(const struct dt_block_state *state, const float *params, float *grads, const void *x,
@@ -263,7 +294,7 @@ static enum dt_status linear_forward(struct dt_block_state *state, const float *
                               .turn_b = true,
                               .c = state->z,
                               .c_type = state->cuda->type};
-    return multiply(state->cuda, &z);
+    return multiply(state->cuda, &state->cuda->main, &z);
 }
 
 enum dt_status dt_cuda_block_forward(struct dt_block_state *state, const float *params, const float *x, float *y,
@@ -316,23 +347,20 @@ static enum dt_status tail_backward(const struct dt_block_state *state, const fl
     return DT_OK;
 }
 
-static enum dt_status conv_backward(const struct dt_block_state *state, float *dweight, void *x, void *dz, void *dx,
+static enum dt_status conv_backward(const struct dt_block_state *state, float *dweight, const void *x, void *dx,
                                     const struct dt_pass *pass)
 {
     const struct dt_block *b = &state->block;
-    const int n = pass->batch->n;
-    void *packed = state->cuda->scratch[DT_CUDA_SCRATCH_DW].memory;
-    DT_TRY(zero_behind(state, x, state->n_in, n));
-    DT_TRY(zero_behind(state, dz, state->n_linear, n));
-    DT_TRY(run_plan(state, DT_CONV_FILTER_GRADIENT, dz, x, packed));
-    DT_CUDA(dt_gpu_unpack_gradient(state->cuda->stream, b->linear_out.c, b->in.c, b->kernel, state->cuda->type, packed,
+    DT_TRY(run_plan(state, DT_CONV_FILTER_GRADIENT, state->dz, x, state->dw));
+    DT_CUDA(dt_gpu_unpack_gradient(weight_lane(state)->stream, b->linear_out.c, b->in.c, b->kernel, state->cuda->type, state->dw,
                                    pass->accumulate, dweight));
-    return dx != NULL ? run_plan(state, DT_CONV_INPUT_GRADIENT, dz, state->weight, dx) : DT_OK;
+    return dx != NULL ? run_plan(state, DT_CONV_INPUT_GRADIENT, state->dz, state->weight, dx) : DT_OK;
 }
 
 static enum dt_status dense_backward(const struct dt_block_state *state, const void *weight, float *dweight, const void *x,
-                                     const void *dz, void *dx, const struct dt_pass *pass)
+                                     void *dx, const struct dt_pass *pass)
 {
+    const void *dz = state->dz;
     const int n = pass->batch->n, n_in = (int)state->n_in, n_out = (int)state->n_linear;
     const struct product to_weight = {.m = n_out,
                                       .n = n_in,
@@ -344,20 +372,26 @@ static enum dt_status dense_backward(const struct dt_block_state *state, const v
                                       .c_type = DT_GPU_F32,
                                       .beta = pass->accumulate ? 1.0f : 0.0f};
     const struct product to_input = {.m = n, .n = n_in, .k = n_out, .a = dz, .b = weight, .c = dx, .c_type = state->cuda->type};
-    DT_TRY(multiply(state->cuda, &to_weight));
-    return dx != NULL ? multiply(state->cuda, &to_input) : DT_OK;
+    DT_TRY(multiply(state->cuda, weight_lane(state), &to_weight));
+    return dx != NULL ? multiply(state->cuda, &state->cuda->main, &to_input) : DT_OK;
 }
 
 static enum dt_status linear_backward(const struct dt_block_state *state, const float *params, float *grads, const float *x,
                                       const float *dy, float *dx, const struct dt_pass *pass)
 {
-    void *dz = state->cuda->scratch[DT_CUDA_SCRATCH_DZ].memory;
     float *dweight = grads + state->weight_offset;
-    DT_TRY(tail_backward(state, params, grads, state->z, dy, dz, pass));
+    DT_TRY(tail_backward(state, params, grads, state->z, dy, state->dz, pass));
     if (has_conv(state)) {
-        return conv_backward(state, dweight, (void *)x, dz, dx, pass); /* x as the samples is not changed, only behind them */
+        DT_TRY(zero_behind(state, (void *)x, state->n_in, pass->batch->n)); /* the samples are not changed */
+        DT_TRY(zero_behind(state, state->dz, state->n_linear, pass->batch->n));
     }
-    return dense_backward(state, weight_of(state, params), dweight, x, dz, dx, pass);
+    if (!state->is_first) {
+        DT_TRY(dt_cuda_fork(state->cuda, DT_CUDA_GRADIENTS));
+    }
+    if (has_conv(state)) {
+        return conv_backward(state, dweight, x, dx, pass);
+    }
+    return dense_backward(state, weight_of(state, params), dweight, x, dx, pass);
 }
 
 static enum dt_status zero_gradients(const struct dt_block_state *state, float *grads)
@@ -373,7 +407,7 @@ enum dt_status dt_cuda_block_backward(struct dt_block_state *state, const float 
 {
     (void)y;
     poll(pass);
-    DT_TRY(dt_cuda_settle(state->cuda));
+    DT_TRY(dt_cuda_settle_head(state->cuda));
     if (pass->batch->n == 0) {
         return has_linear(state) && !pass->accumulate ? zero_gradients(state, grads) : DT_OK;
     }

@@ -1,14 +1,13 @@
 /* Blocks on the cuda backend, and what they share with the rest of it.
  *
- * A block keeps the output of its linear operation, before bias and all else, for the backward pass, and a copy of its weights in
- * the order and type that the libraries want. Everything that lives only within a call lies in scratch memory that all blocks
- * share: one stream, so one block at a time. */
+ * A block keeps the output of its linear operation, before bias and all else, for the backward pass, whose gradient then takes its
+ * place, and a copy of its weights in the order and type that the libraries want. The chain of blocks is on the main stream; the
+ * gradients of weights, which no block waits for, are on a branch beside it, but for the first block, beside which nothing is left.
+ * What lives only within a call lies in scratch memory that all blocks share, a piece per stream. */
 #ifndef DT_CUDA_CUDA_BLOCK_H
 #define DT_CUDA_CUDA_BLOCK_H
 
-#include <cublas_v2.h>
-#include <cudnn.h>
-
+#include "cuda/branch.h"
 #include "cuda/cuda_backend.h"
 #include "cuda/cuda_memory.h"
 #include "cuda/kernels.h"
@@ -37,11 +36,10 @@ struct dt_cuda {
     struct dt_backend base;
     struct dt_device_info gpu;
     enum dt_precision precision;
-    enum dt_gpu_type type; /* of activations and packed weights */
-    cudaStream_t stream;
-    cublasHandle_t cublas;
-    cudnnHandle_t cudnn;
-    void *cublas_workspace;
+    enum dt_gpu_type type;    /* of activations and packed weights */
+    cudaStream_t stream;      /* the main one: main.stream */
+    struct dt_cuda_lane main; /* where everything is that says nothing else */
+    struct dt_cuda_branches branches;
     struct dt_cuda_memory memory;
     struct dt_cuda_scratch scratch[DT_CUDA_N_SCRATCH];
     int n_blocks; /* open: they share it */
@@ -61,8 +59,10 @@ static inline size_t dt_gpu_type_bytes(enum dt_gpu_type type)
     return type == DT_GPU_F32 ? sizeof(float) : 2;
 }
 
-/* Enqueues what waits. Every call on the backend begins with it, unless it takes in what waits. */
+/* Enqueues what waits, and joins the branches. Every call on the backend begins with it, unless it takes in what waits, or goes on
+ * beside the branches; then with the second. */
 enum dt_status dt_cuda_settle(struct dt_cuda *cuda);
+enum dt_status dt_cuda_settle_head(struct dt_cuda *cuda);
 
 enum dt_status dt_cuda_block_open(struct dt_backend *backend, const struct dt_model *model, int block, int capacity,
                                   struct dt_block_state **out);

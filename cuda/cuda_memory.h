@@ -20,10 +20,9 @@ enum dt_status dt_cuda_alloc(struct dt_cuda *cuda, const char *what, size_t n_by
 void dt_cuda_free(struct dt_cuda *cuda, void *memory); /* NULL is fine; waits for the GPU, unless that is lost */
 
 enum dt_cuda_scratch_use {
-    DT_CUDA_SCRATCH_DZ,        /* gradient of a linear operation's output */
-    DT_CUDA_SCRATCH_DW,        /* a filter's gradient, K R S C */
-    DT_CUDA_SCRATCH_SUMS,      /* struct dt_gpu_gradients */
-    DT_CUDA_SCRATCH_WORKSPACE, /* cuDNN's own */
+    DT_CUDA_SCRATCH_SUMS,               /* struct dt_gpu_gradients */
+    DT_CUDA_SCRATCH_WORKSPACE,          /* cuDNN's own */
+    DT_CUDA_SCRATCH_GRADIENT_WORKSPACE, /* on the branch of gradients */
     DT_CUDA_SCRATCH_LOSS,
     DT_CUDA_N_SCRATCH
 };

@@ -67,8 +67,9 @@ struct dt_gpu_gradients {
 };
 
 /* dz (n, linear) from dy (n, pooled) and z, everything in between worked out again, and to->bias = the sums of dz before they are
- * rounded. dz and dy do not overlap; with n = 0 nothing is done. Grid: up to 256 blocks of 256 threads; each keeps its 8 channels
- * (or 1) and goes through every some thousandth window. Bytes: z and dy read, dz written, once. */
+ * rounded. dz and dy do not overlap; dz may be z, unless windows overlap; with n = 0 nothing is done. Grid: up to 256 blocks of 256
+ * threads; each keeps its 8 channels (or 1) and goes through every some thousandth window. Bytes: z and dy read, dz written, once.
+ */
 size_t dt_gpu_tail_scratch(const struct dt_gpu_tail *tail);
 cudaError_t dt_gpu_tail_backward(cudaStream_t stream, const struct dt_gpu_tail *tail, const uint32_t *ids, int n,
                                  enum dt_gpu_type type, const void *z, const float *bias, enum dt_gpu_type dy_type, const void *dy,

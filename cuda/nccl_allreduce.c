@@ -177,7 +177,7 @@ static enum dt_status nccl_start(struct dt_allreduce *a, int slot, size_t begin,
     operation->name = name;
     operation->begin = begin;
     operation->end = end;
-    DT_CUDA(cudaEventRecord(operation->ready, self->compute));
+    DT_TRY(dt_cuda_record_gradients(self->cuda, operation->ready));
     operation->state = QUEUED;
     self->n_queued++;
     dt_comm_request_begin(a->comm, name, request);

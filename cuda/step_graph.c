@@ -110,6 +110,7 @@ static enum dt_status enqueue_step(struct dt_step_graph *g, const struct dt_step
     const struct dt_batch batch = {.n = n, .rows = g->rows, .ids = g->ids};
     DT_CUDA(dt_gpu_step_begin(cuda->stream, g->steps, n, cuda->step, g->rows, g->ids));
     DT_TRY(g->step(g->context, &batch, &input->update));
+    DT_TRY(dt_cuda_join(cuda));
     DT_CUDA(dt_gpu_step_end(cuda->stream, g->steps, &cuda->sums->metrics, g->n_done));
     return DT_OK;
 }

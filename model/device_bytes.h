@@ -6,6 +6,7 @@
 #include "model/backend.h"
 
 #define DT_DEVICE_WORKSPACE_BYTES ((size_t)32 << 20) /* what cuBLAS advises for sm_90; ours, so that its results are repeatable */
+#define DT_DEVICE_N_WORKSPACES 2                     /* what runs at the same time cannot share one */
 
 /* Whether a block is a head: the last dense layer, with few enough inputs and outputs for a kernel that does the loss as well, and
  * nothing else of its own to do. It needs no memory. */
@@ -19,9 +20,10 @@ static inline bool dt_device_is_head(const struct dt_model *model, int index)
 }
 
 struct dt_device_block_bytes {
-    size_t z;      /* the linear operation's output, which is kept, and its gradient, for which blocks share the largest */
+    size_t z;      /* the linear operation's output, which is kept */
+    size_t dz;     /* its gradient; 0: it takes the place of z */
     size_t weight; /* copy of the weights in the libraries' order and type; 0: the arena's own serve */
-    size_t dw;     /* a filter's gradient, for which blocks share the largest */
+    size_t dw;     /* a filter's gradient, in the libraries' order and type */
 };
 
 static inline struct dt_device_block_bytes dt_device_block_bytes(const struct dt_model *model, int index,
@@ -34,9 +36,10 @@ static inline struct dt_device_block_bytes dt_device_block_bytes(const struct dt
         return (struct dt_device_block_bytes){0};
     }
     const size_t n_weights = model->params[block->weight].n_elems;
-    return (struct dt_device_block_bytes){.z = (size_t)capacity * dt_shape_elems(block->linear_out) * each,
-                                          .weight = conv || half ? n_weights * each : 0,
-                                          .dw = conv ? n_weights * each : 0};
+    const size_t z = (size_t)capacity * dt_shape_elems(block->linear_out) * each;
+    const bool overlap = block->pool != DT_POOL_NONE && block->pool_stride < block->pool_size; /* of windows: z is read again */
+    return (struct dt_device_block_bytes){
+        .z = z, .dz = overlap ? z : 0, .weight = conv || half ? n_weights * each : 0, .dw = conv ? n_weights * each : 0};
 }
 
 #endif

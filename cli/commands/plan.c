@@ -130,17 +130,15 @@ static size_t data_bytes(const struct plan *p, size_t n)
 /* What the cuda backend allocates; what its libraries take, cuDNN to work in and CUDA itself, only they know. */
 static size_t gpu_bytes(const struct plan *p, int capacity)
 {
-    size_t kept = 0, largest_dz = 0, largest_dw = 0;
+    size_t kept = 0;
     for (int b = 0; b < p->model.n_blocks; b++) {
         const struct dt_device_block_bytes bytes = dt_device_block_bytes(&p->model, b, p->config.precision, capacity);
-        kept += bytes.z + bytes.weight;
-        largest_dz = bytes.z > largest_dz ? bytes.z : largest_dz;
-        largest_dw = bytes.dw > largest_dw ? bytes.dw : largest_dw;
+        kept += bytes.z + bytes.dz + bytes.weight + bytes.dw;
     }
     const size_t n_test = (p->n_test + (size_t)p->shard.size - 1) / (size_t)p->shard.size;
     const size_t n_samples = p->has_data ? dt_shard_owned(&p->shard).n + n_test : 0;
-    return dt_model_n_bytes(&p->model, capacity, dt_optimizer_n_states(&p->config.optimizer)) + kept + largest_dz + largest_dw +
-           data_bytes(p, n_samples) + DT_DEVICE_WORKSPACE_BYTES;
+    return dt_model_n_bytes(&p->model, capacity, dt_optimizer_n_states(&p->config.optimizer)) + kept + data_bytes(p, n_samples) +
+           DT_DEVICE_N_WORKSPACES * DT_DEVICE_WORKSPACE_BYTES;
 }
 
 /* A plan does not ask what this host has: the run's may be another. */

@@ -1,7 +1,8 @@
 /* Mirrored weights: gradients are averaged over all ranks, and every rank takes the same step.
  *
  * Gradients are summed where they lie: on a device, or in host memory. Averaging divides the sum over all samples of all ranks by
- * their number, so a rank with a short batch weighs less. In host memory each bucket is stepped as soon as its sum is there. */
+ * their number, so a rank with a short batch weighs less. In host memory each bucket is stepped as soon as its sum is there; of one
+ * rank on a device as soon as its gradients are, beside the rest of the backward pass. */
 #include <stdlib.h>
 
 #include "dist/allreduce/ways.h"
@@ -13,6 +14,7 @@ struct mirrored {
     struct dt_strategy base;
     struct dt_grad_sync sync;
     struct dt_host_step host_step; /* the ranks of the host step together, unless it is zero */
+    int n_stepped;                 /* buckets, of the step under way */
 };
 
 static struct mirrored *mirrored_of(struct dt_strategy *strategy)
@@ -25,12 +27,8 @@ static void mirrored_begin(struct dt_strategy_step *step)
     struct mirrored *self = mirrored_of(step->strategy);
     self->host_step.update = step->update;
     self->sync.trace = self->base.trace;
+    self->n_stepped = 0;
     dt_grad_sync_begin(&self->sync);
-}
-
-static enum dt_status mirrored_ready(struct dt_strategy_step *step, size_t begin, size_t end)
-{
-    return dt_grad_sync_ready(&mirrored_of(step->strategy)->sync, begin, end);
 }
 
 static void mirrored_poll(struct dt_strategy_step *step)
@@ -45,6 +43,26 @@ static enum dt_status step_bucket(void *context, size_t begin, size_t end)
     return dt_strategy_step_range(step, begin, end, step->strategy->allreduce->total + begin);
 }
 
+/* Whether gradients are sums already, and an update is only enqueued, so that a backward pass need not wait for it. */
+static bool steps_early(const struct dt_strategy_step *step)
+{
+    const struct dt_strategy_spec *spec = &step->strategy->spec;
+    return spec->comm->size == 1 && spec->device_open == NULL && !spec->backend->host_memory && step->update.clip_norm == 0;
+}
+
+static enum dt_status mirrored_ready(struct dt_strategy_step *step, size_t begin, size_t end)
+{
+    struct mirrored *self = mirrored_of(step->strategy);
+    const double update_s = self->base.update_s;
+    DT_TRY(dt_grad_sync_ready(&self->sync, begin, end));
+    while (steps_early(step) && self->n_stepped < self->sync.n_started) {
+        const struct dt_bucket *bucket = &self->sync.buckets[self->n_stepped++];
+        DT_TRY(step_bucket(step, bucket->begin, bucket->end));
+    }
+    self->base.update_s = update_s; /* what it took to enqueue them is part of the backward pass */
+    return DT_OK;
+}
+
 static enum dt_status mirrored_wait(struct dt_strategy_step *step)
 {
     struct mirrored *self = mirrored_of(step->strategy);
@@ -52,7 +70,9 @@ static enum dt_status mirrored_wait(struct dt_strategy_step *step)
     const bool by_bucket = own && step->update.clip_norm == 0 && self->base.spec.backend->host_memory;
     DT_TRY(dt_grad_sync_wait(&self->sync, by_bucket ? step_bucket : NULL, step));
     if (own) {
-        return by_bucket ? DT_OK : step_bucket(step, 0, self->base.optimizer.n_elems);
+        const size_t begin = self->n_stepped > 0 ? self->sync.buckets[self->n_stepped - 1].end : 0;
+        const size_t n_elems = self->base.optimizer.n_elems;
+        return by_bucket || begin == n_elems ? DT_OK : step_bucket(step, begin, n_elems);
     }
     self->base.update_s = self->host_step.seconds;
     return DT_OK;

@@ -164,7 +164,7 @@ faulty() { # faulty VARIABLE=VALUE RUN ARGUMENT...: on the last rank
   gpus "$ranks" "${config[@]}" --run "$run" --set device=cuda "$@"
   unset FAKE_RANK "${fault%%=*}"
 }
-for n_bytes in 100000 33600000; do
+for n_bytes in 100000 67200000; do
   faulty FAKE_DEVICE_BYTES=$n_bytes small
   ends "$n_bytes bytes" 71 "$rank$needs \\(use a smaller batch, model or data set\\)"
 done
@@ -173,12 +173,12 @@ done
 large=(--set data.train_samples=2048 --set train.max_steps=1 --set distributed.check_every=0)
 for batch in per_rank=512 global=$((512 * ranks)); do
   key=train.batch.${batch%=*}
-  faulty FAKE_DEVICE_BYTES=37400000 large "${large[@]}" --set "train.batch={\"${batch%=*}\":${batch#*=}}"
+  faulty FAKE_DEVICE_BYTES=69600000 large "${large[@]}" --set "train.batch={\"${batch%=*}\":${batch#*=}}"
   ends "$batch" 71 "$rank$needs \\([0-9]+ samples at a time would fit: set $key=[0-9]+, or train.accumulate=[0-9]+\\)"
   for cure in $(grep -Eo "($key|train.accumulate)=[0-9]+" err); do
-    faulty FAKE_DEVICE_BYTES=37400000 "cured-$batch-$cure" "${large[@]}" --set "train.batch={\"${batch%=*}\":${batch#*=}}" --set "$cure"
+    faulty FAKE_DEVICE_BYTES=69600000 "cured-$batch-$cure" "${large[@]}" --set "train.batch={\"${batch%=*}\":${batch#*=}}" --set "$cure"
     is "$batch, then $cure" 0 "$got"
-    says "$batch, then $cure" "peak memory per rank: $size; on its GPU 3[0-9.]+ MB of 37\\.4 MB, $size left"
+    says "$batch, then $cure" "peak memory per rank: $size; on its GPU 6[0-9.]+ MB of 69\\.6 MB, $size left"
   done
 done
 

@@ -11,7 +11,7 @@
 
 enum { N_SLOTS = 64, N_BUCKETS = 40, N_ELEMS = 1003 };
 
-static struct dt_cuda cuda; /* nothing of it is asked but its stream and its memory */
+static struct dt_cuda cuda; /* nothing of it is asked but two streams and its memory */
 static cudaStream_t compute;
 
 #define CHECK_CUDA(call) CHECK_INT(call, cudaSuccess)
@@ -329,7 +329,9 @@ int main(void)
     CHECK_CUDA(cudaStreamCreateWithFlags(&compute, cudaStreamNonBlocking));
     cuda.gpu.index = world.rank;
     cuda.base.ops = &dt_cuda_backend;
-    cuda.stream = compute;
+    cuda.stream = cuda.main.stream = compute;
+    CHECK_CUDA(cudaStreamCreateWithFlags(&cuda.branches.lanes[DT_CUDA_GRADIENTS].stream, cudaStreamNonBlocking));
+    CHECK_CUDA(cudaEventCreateWithFlags(&cuda.branches.events[DT_CUDA_GRADIENTS], cudaEventDisableTiming));
     struct dt_allreduce *nccl = open_nccl(world.comm);
     test_buckets(nccl);
     test_buckets(nccl);
@@ -353,6 +355,8 @@ int main(void)
     cuda.lost = false;
     test_launch_hangs(world.comm); /* last: a recording that nobody ends */
     fake_closed("stream");
+    fake_closed("stream");
+    fake_closed("event");
     free(cuda.memory.pieces);
     dt_world_exit(&world, DT_OK, true);
 }

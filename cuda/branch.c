@@ -1,0 +1,99 @@
+#include "cuda/branch.h"
+
+#include "cuda/cuda_block.h"
+#include "cuda/cuda_check.h"
+#include "model/device_bytes.h"
+
+static enum dt_status open_cublas(struct dt_cuda *cuda, struct dt_cuda_lane *lane)
+{
+    DT_TRY(dt_cuda_alloc(cuda, "cuBLAS's workspace", DT_DEVICE_WORKSPACE_BYTES, &lane->cublas_workspace));
+    DT_CUBLAS(cublasCreate(&lane->cublas));
+    DT_CUBLAS(cublasSetStream(lane->cublas, lane->stream)); /* takes a workspace away: before the next line */
+    DT_CUBLAS(cublasSetWorkspace(lane->cublas, lane->cublas_workspace, DT_DEVICE_WORKSPACE_BYTES));
+    DT_CUBLAS(cublasSetMathMode(lane->cublas, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)); /* sums in float, also of bf16 */
+    return DT_OK;
+}
+
+enum dt_status dt_cuda_lane_open(struct dt_cuda *cuda, struct dt_cuda_lane *lane)
+{
+    DT_TRY(open_cublas(cuda, lane));
+    DT_CUDNN(cudnnCreate(&lane->cudnn));
+    DT_CUDNN(cudnnSetStream(lane->cudnn, lane->stream));
+    return DT_OK;
+}
+
+/* What is not there is NULL. */
+void dt_cuda_lane_close(struct dt_cuda *cuda, struct dt_cuda_lane *lane)
+{
+    if (lane->cudnn != NULL) {
+        cudnnDestroy(lane->cudnn);
+    }
+    if (lane->cublas != NULL) {
+        cublasDestroy(lane->cublas);
+    }
+    dt_cuda_free(cuda, lane->cublas_workspace);
+    if (lane->stream != NULL) {
+        cudaStreamDestroy(lane->stream);
+    }
+    *lane = (struct dt_cuda_lane){0};
+}
+
+enum dt_status dt_cuda_branches_open(struct dt_cuda *cuda)
+{
+    struct dt_cuda_branches *b = &cuda->branches;
+    for (int i = 0; i < DT_CUDA_N_BRANCHES; i++) {
+        DT_CUDA(cudaEventCreateWithFlags(&b->events[i], cudaEventDisableTiming));
+        DT_CUDA(cudaStreamCreateWithFlags(&b->lanes[i].stream, cudaStreamNonBlocking));
+    }
+    return dt_cuda_lane_open(cuda, &b->lanes[DT_CUDA_GRADIENTS]);
+}
+
+void dt_cuda_branches_close(struct dt_cuda *cuda)
+{
+    struct dt_cuda_branches *b = &cuda->branches;
+    for (int i = 0; i < DT_CUDA_N_BRANCHES; i++) {
+        dt_cuda_lane_close(cuda, &b->lanes[i]);
+        if (b->events[i] != NULL) {
+            cudaEventDestroy(b->events[i]);
+        }
+    }
+}
+
+static enum dt_status wait_for(cudaStream_t stream, cudaStream_t other, cudaEvent_t event)
+{
+    DT_CUDA(cudaEventRecord(event, other));
+    DT_CUDA(cudaStreamWaitEvent(stream, event, 0));
+    return DT_OK;
+}
+
+enum dt_status dt_cuda_fork(struct dt_cuda *cuda, enum dt_cuda_branch branch)
+{
+    struct dt_cuda_branches *b = &cuda->branches;
+    b->open[branch] = true;
+    return wait_for(b->lanes[branch].stream, cuda->main.stream, b->events[branch]);
+}
+
+enum dt_status dt_cuda_follow(struct dt_cuda *cuda, enum dt_cuda_branch branch, enum dt_cuda_branch other)
+{
+    struct dt_cuda_branches *b = &cuda->branches;
+    return b->open[other] ? wait_for(b->lanes[branch].stream, b->lanes[other].stream, b->events[other]) : DT_OK;
+}
+
+enum dt_status dt_cuda_join(struct dt_cuda *cuda)
+{
+    struct dt_cuda_branches *b = &cuda->branches;
+    for (int i = 0; i < DT_CUDA_N_BRANCHES; i++) {
+        if (b->open[i]) {
+            b->open[i] = false;
+            DT_TRY(wait_for(cuda->main.stream, b->lanes[i].stream, b->events[i]));
+        }
+    }
+    return DT_OK;
+}
+
+enum dt_status dt_cuda_record_gradients(struct dt_cuda *cuda, cudaEvent_t event)
+{
+    DT_TRY(dt_cuda_fork(cuda, DT_CUDA_GRADIENTS));
+    DT_CUDA(cudaEventRecord(event, cuda->branches.lanes[DT_CUDA_GRADIENTS].stream));
+    return DT_OK;
+}
