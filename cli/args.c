@@ -171,6 +171,7 @@ static enum dt_status read_command(struct parser *p, const char *first)
 
 static enum dt_status read_word(struct parser *p, const char *word)
 {
+    static const unsigned takes_paths = ON(PREDICT) | ON(REPORT) | ON(COMPARE);
     if (!p->has_command) {
         return read_command(p, word);
     }
@@ -180,7 +181,7 @@ static enum dt_status read_word(struct parser *p, const char *word)
         p->out->about = group ? word : NULL;
         return group ? DT_OK : read_command(p, word);
     }
-    if (p->out->command != DT_COMMAND_PREDICT && p->out->command != DT_COMMAND_REPORT) {
+    if ((takes_paths & (1u << p->out->command)) == 0) {
         return dt_error(DT_USAGE, "unexpected argument '%.200s' (%s takes options only; see dtrain --help)", word,
                         commands[p->out->command].word);
     }
@@ -247,15 +248,18 @@ static enum dt_status check_model(const struct parser *p, const char *word)
     return DT_OK;
 }
 
-static enum dt_status check_report(const struct parser *p)
+static enum dt_status check_runs(const struct parser *p)
 {
-    if (p->out->n_paths == 0) {
-        return dt_error(DT_USAGE, "report: the folder of a run is required (dtrain report RUN)");
+    const int n = p->out->n_paths;
+    const bool page = p->out->command == DT_COMMAND_REPORT;
+    if (n < (page ? 1 : 2)) {
+        return page ? dt_error(DT_USAGE, "report: the folder of a run is required (dtrain report RUN)")
+                    : dt_error(DT_USAGE, "compare: the folders of two runs are required (dtrain compare RUN RUN)");
     }
-    if (p->out->n_paths > DT_REPORT_MAX_RUNS) {
-        return dt_error(DT_USAGE, "report: %d runs, at most %d fit on a page (name fewer)", p->out->n_paths, DT_REPORT_MAX_RUNS);
+    if (n > DT_REPORT_MAX_RUNS) {
+        return dt_error(DT_USAGE, "%d runs, at most %d fit beside each other (name fewer)", n, DT_REPORT_MAX_RUNS);
     }
-    if (p->out->n_paths > 1 && p->values[OPTION_HTML] == NULL) {
+    if (page && n > 1 && p->values[OPTION_HTML] == NULL) {
         return dt_error(DT_USAGE, "report: a page of several runs needs a name (add --html FILE)");
     }
     return DT_OK;
@@ -289,7 +293,7 @@ static enum dt_status check(const struct parser *p)
     if (command == DT_COMMAND_PREDICT && p->out->n_paths == 0) {
         return dt_error(DT_USAGE, "predict: at least one image is required (dtrain predict --checkpoint FILE IMAGE.png...)");
     }
-    return command == DT_COMMAND_REPORT ? check_report(p) : DT_OK;
+    return command == DT_COMMAND_REPORT || command == DT_COMMAND_COMPARE ? check_runs(p) : DT_OK;
 }
 
 static void put_word(FILE *out, const char *word)

@@ -34,6 +34,8 @@
       "dtrain plan --config FILE [--data DIR] " DT_HELP_SETS, "  dtrain plan --config configs/mnist.json\n")                \
     X(DT_COMMAND_REPORT, "report", "a page about a run, or about several side by side",                                     \
       "dtrain report RUN... [--html FILE] [--data DIR]", "  dtrain report runs/night\n")                                    \
+    X(DT_COMMAND_COMPARE, "compare", "results of runs, and where their configurations differ", "dtrain compare RUN RUN...", \
+      "  dtrain compare runs/night runs/night\n")                                                                           \
     X(DT_COMMAND_DOCTOR, "doctor", "what these ranks have, and what is wrong with it",                                      \
       "mpirun -np 4 dtrain doctor [--config FILE] [--data DIR] [--run DIR]\n      " DT_HELP_SETS,                           \
       "  mpirun -np 4 dtrain doctor\n"                                                                                      \

@@ -169,6 +169,7 @@ static struct action action_of(enum dt_command command)
     case DT_COMMAND_PLAN:
         return (struct action){.together = plan};
     case DT_COMMAND_REPORT:
+    case DT_COMMAND_COMPARE:
         return (struct action){.alone = dt_report};
     case DT_COMMAND_BENCH_BLOCKS:
         return (struct action){.together = bench_blocks};

@@ -348,7 +348,7 @@ static void test_long_names(void)
     snprintf(text, sizeof text, "{" DATA ", " MODEL ", \"%s\": 1}", name);
     CHECK_INT(parse(text, NULL, 0, &config), DT_CONFIG);
     CHECK_HAS(dt_error_text(), "kkk...: unknown key (the keys here are: data, model, train, distributed, checkpoint, log, trace, device, "
-                               "precision, cuda, threads)");
+                               "precision, cuda, report, threads)");
     snprintf(text, sizeof text, "{\"data\": {\"format\": \"%s\"}, " MODEL "}", name);
     CHECK_INT(parse(text, NULL, 0, &config), DT_CONFIG);
     CHECK_HAS(dt_error_text(), "kkk...\"");

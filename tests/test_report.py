@@ -92,7 +92,8 @@ def is_whole(page):
 
 def test_ended(dtrain, mpiexec, top):
     run = f"{top}/ended"
-    check("a run fails", train(dtrain, mpiexec, run, 2) == 0)
+    check("a run fails", train(dtrain, mpiexec, run, 2, "--set", "distributed.allreduce=ring") == 0)
+    test_at_end(dtrain, mpiexec, top)
     code, out, err = report(dtrain, run)
     page, last = read(f"{run}/report.html"), records(run, "epoch")[-1]
     check(f"report: {code} {err}", code == 0 and err == f"wrote {run}/report.html\n")
@@ -104,6 +105,53 @@ def test_ended(dtrain, mpiexec, top):
     check(f"more than 80 columns or 50 lines: {out}", max(map(len, out.splitlines())) <= 80 and out.count("\n") <= 50)
     check("the page is not whole", is_whole(page))
     check_numbers(run, page)
+    check_parts(run, page)
+
+
+def check_parts(run, page):
+    """Times, traffic, model and configuration, as the files have them."""
+    summary, start = json.loads(read(f"{run}/summary.json")), records(run, "run")[-1]
+    head, body = re.search(r"milliseconds of a step</caption><thead><tr><th>rank(.*?)</thead><tbody>(.*?)</tbody>", page, re.S).groups()
+    phases = head.split("<th>")[1:-1]
+    for row, times in zip(body.split("<tr><td>")[1:], summary["ranks_ms_per_step"]):
+        cells = list(map(float, row.split("<td>")))[1:]
+        check(f"times of {row}", all(abs(cell - times.get(phase, 0)) < 6e-4 for phase, cell in zip(phases, cells)))
+        check(f"the sum of {row}", abs(sum(times.values()) - cells[-1]) < 6e-4)
+    own = [sum(ms for phase, ms in times.items() if phase != "communication") for times in summary["ranks_ms_per_step"]]
+    check("the slowest rank is not named", len(own) == 2 and f"The slowest is rank {own.index(max(own))} (" in page)
+    sent = f"counted: {start['messages']:g} messages"
+    check("what was sent is not compared", start["messages"] > 0 and sent in page and ": equal.</p>" in page)
+    check("not the number of parameters", f"<td>total<td><td><td>{start['parameters']:,}<td>" in page)
+    marked = dict(re.findall(r'<tr class="this"><td>([a-z_]+[.][a-z_.]+)<td>([^<]*)<td>', page))
+    check(f"not what differs from the defaults: {marked}", {key: html.unescape(value) for key, value in marked.items()} == {
+        "data.train_samples": "600", "data.test_samples": "100", "train.epochs": "3", "train.batch.per_rank": "20",
+        "distributed.allreduce": '"ring"', "log.every_steps": "1"})
+
+
+def test_at_end(dtrain, mpiexec, top):
+    """A run writes the page itself: when it ends, and when it fails; unless it shall not."""
+    run = f"{top}/ended"
+    check("no page at the end", "done: it went to its end" in read(f"{run}/report.html"))
+    run = f"{top}/failed"
+    check("it does not diverge", train(dtrain, mpiexec, run, 1, "--set", "train.optimizer.lr=1e6") == 80)
+    page = read(f"{run}/report.html")
+    check("no page of a failure", is_whole(page) and "failed (exit code 80): training diverged at step" in page)
+    run = f"{top}/silent"
+    check("a run fails", train(dtrain, mpiexec, run, 1, "--set", "report=false") == 0)
+    check("a page that nobody wants", not os.path.exists(f"{run}/report.html"))
+
+
+def test_compare(dtrain, top):
+    runs = [f"{top}/ended", f"{top}/again"]
+    done = subprocess.run([dtrain, "compare", *runs], capture_output=True, text=True)
+    check(f"compare: {done.stderr}", done.returncode == 0 and done.stderr == "")
+    for text in (r"A +done +\d+\.\d\d ± ", r"B +killed ", r'distributed\.allreduce\n  A  "ring"\n  B  "auto"'):
+        check(f"compare without {text}: {done.stdout}", re.search(text, done.stdout))
+    code, _, err = report(dtrain, *runs, "--html", f"{top}/both.html")
+    page = read(f"{top}/both.html")
+    check(f"report of two: {code} {err}", code == 0 and is_whole(page) and "<td>distributed.allreduce<td>&quot;ring&quot;<td>&quot;auto&quot;" in page)
+    for run, name in zip(runs, "AB"):
+        same(f"{run}, one of two", tables(page)["Accuracy on the test samples", name], records(run, "epoch"), "step", "test_accuracy")
 
 
 def test_again(dtrain, mpiexec, top):
@@ -200,6 +248,7 @@ def test_refused(dtrain, top):
             file.write(text)
     refused(dtrain, 64, "report: the folder of a run is required (dtrain report RUN)")
     refused(dtrain, 64, "report: a page of several runs needs a name (add --html FILE)", "a", "b")
+    refused(dtrain, 64, "9 runs, at most 8 fit beside each other (name fewer)", *"abcdefghi", "--html", "x.html")
     refused(dtrain, 64, "--run does not belong to report (see dtrain --help)", "a", "--run", "b")
     refused(dtrain, 66, f"{top}/missing: no such folder (name the folder of a run)", f"{top}/missing")
     refused(dtrain, 66, f"{top}/none: not the folder of a run, it has no config.json (name one that has)", f"{top}/none/")
@@ -219,6 +268,7 @@ def main():
         test_killed(dtrain, mpiexec, top)
         test_hostile(dtrain, top)
         test_long(dtrain, top)
+        test_compare(dtrain, top)
         test_refused(dtrain, top)
     print("\n".join(wrong) or "all reports are right")
     return bool(wrong)

@@ -50,6 +50,7 @@ struct dt_config {
     enum dt_device device;
     enum dt_precision precision;
     bool cuda_graph;
+    bool report;     /* a page about the run is written at its end */
     int64_t threads; /* 0: cores / local ranks */
 };
 

@@ -4,6 +4,7 @@
  *   metrics.jsonl, .csv    see cli/report/metrics.h
  *   checkpoints/           see model/checkpoint.h
  *   summary.json           how the run ended
+ *   report.html            a page about all of it
  *   trace.json             see cli/report/timeline.c
  *   run.lock               held while a process uses the folder */
 #ifndef DT_TRAIN_RUN_DIR_H

@@ -6,6 +6,7 @@
 
 #include "base/bytes.h"
 #include "base/text.h"
+#include "cli/report/model_table.h"
 #include "cli/report/terminal.h"
 #include "cli/report/text.h"
 #include "dist/strategy/pipeline_schedule.h"
@@ -28,72 +29,14 @@ struct plan {
     struct dt_planned_traffic traffic;
 };
 
-static void shape_text(struct dt_shape s, bool flat, char *text, size_t size)
-{
-    if (flat) {
-        snprintf(text, size, "%d", s.c);
-    } else {
-        snprintf(text, size, "%dx%dx%d", s.c, s.h, s.w);
-    }
-}
-
-/* "conv2d 64 3x3", "max_pool2d 2", "relu": a layer but for its activation. */
-static void layer_text(const struct dt_layer_spec *l, char *text, size_t size)
-{
-    const char *name = dt_layer_name(l->type);
-    switch (l->type) {
-    case DT_LAYER_CONV2D:
-        snprintf(text, size, "%s %d %dx%d%s", name, l->size, l->kernel, l->kernel, l->padding == DT_PADDING_SAME ? " same" : "");
-        break;
-    case DT_LAYER_DENSE:
-    case DT_LAYER_MAX_POOL2D:
-    case DT_LAYER_AVG_POOL2D:
-        snprintf(text, size, "%s %d", name, l->size);
-        break;
-    case DT_LAYER_DROPOUT:
-        snprintf(text, size, "%s %g", name, l->rate);
-        break;
-    case DT_LAYER_FLATTEN:
-    case DT_LAYER_RELU:
-    case DT_LAYER_TANH:
-    case DT_LAYER_SIGMOID:
-        snprintf(text, size, "%s", name);
-        break;
-    }
-}
-
-/* "conv2d 64, 3x3, relu": the layers that a block was made of. */
-static void layers_text(const struct dt_model *model, int index, char *text, size_t size)
-{
-    const int begin = model->blocks[index].first_layer;
-    const int end = index + 1 < model->n_blocks ? model->blocks[index + 1].first_layer : model->spec.n_layers;
-    size_t used = 0;
-    text[0] = '\0';
-    for (int i = begin; i < end && used < size; i++) {
-        const struct dt_layer_spec *l = &model->spec.layers[i];
-        char one[64];
-        layer_text(l, one, sizeof one);
-        const bool linear = l->type == DT_LAYER_CONV2D || l->type == DT_LAYER_DENSE;
-        const char *activation = linear && l->activation != DT_ACTIVATION_NONE ? dt_activation_name(l->activation) : "";
-        const int n = snprintf(text + used, size - used, "%s%s%s%s", used > 0 ? ", " : "", one, activation[0] != '\0' ? ", " : "",
-                               activation);
-        used += n > 0 ? (size_t)n : 0;
-    }
-}
-
-static size_t block_parameters(const struct dt_model *model, const struct dt_block *block)
-{
-    return block->linear == DT_LINEAR_NONE ? 0 : model->params[block->weight].n_elems + model->params[block->bias].n_elems;
-}
-
 /* The layers of a block stand beside its numbers, or, where there is no room for all, below them. */
 static bool has_room(const struct dt_model *model)
 {
-    char layers[256];
+    struct dt_block_row row;
     size_t longest = 0;
     for (int b = 0; b < model->n_blocks; b++) {
-        layers_text(model, b, layers, sizeof layers);
-        longest = strlen(layers) > longest ? strlen(layers) : longest;
+        dt_block_row_make(model, b, &row);
+        longest = strlen(row.layers) > longest ? strlen(row.layers) : longest;
     }
     return COLUMNS_OF_NUMBERS + (int)longest <= dt_terminal_room(STDOUT_FILENO);
 }
@@ -101,20 +44,15 @@ static bool has_room(const struct dt_model *model)
 static void print_layers(const struct dt_model *model)
 {
     const char *gap = has_room(model) ? "  " : "\n           ";
-    char in[32], out[32], layers[256], count[32];
+    char count[32];
+    struct dt_block_row row;
     double flops = 0;
-    bool flat = model->n_spatial == 0; /* no block has images */
     printf("  %-8s %-11s %-11s %12s %12s%slayers\n", "block", "input", "output", "parameters", "flop/sample", gap);
     for (int b = 0; b < model->n_blocks; b++) {
-        const struct dt_block *block = &model->blocks[b];
-        shape_text(block->in, flat, in, sizeof in);
-        flat = flat || block->flatten;
-        shape_text(block->out, flat, out, sizeof out);
-        layers_text(model, b, layers, sizeof layers);
-        printf("  %-8s %-11s %-11s %12s", block->name, in, out,
-               dt_count_text((double)block_parameters(model, block), count, sizeof count));
-        printf(" %12s%s%s\n", dt_count_text(dt_block_flops(block), count, sizeof count), gap, layers);
-        flops += dt_block_flops(block);
+        dt_block_row_make(model, b, &row);
+        printf("  %-8s %-11s %-11s %12s", row.name, row.in, row.out, dt_count_text((double)row.n_parameters, count, sizeof count));
+        printf(" %12s%s%s\n", dt_count_text(row.flops, count, sizeof count), gap, row.layers);
+        flops += row.flops;
     }
     printf("  %-8s %-11s %-11s %12s", "total", "", "", dt_count_text((double)model->n_parameters, count, sizeof count));
     printf(" %12s%sforward pass\n", dt_count_text(flops, count, sizeof count), gap);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/text.h"
+#include "cli/report/run_compare.h"
 #include "cli/report/run_page.h"
 #include "cli/report/run_text.h"
 
@@ -22,10 +23,12 @@ static enum dt_status report(const struct dt_args *args, struct dt_record *recor
     for (int i = 0; i < args->n_paths; i++) {
         DT_TRY(dt_record_open(args->paths[i], &records[i]));
     }
-    for (int i = 0; i < args->n_paths; i++) {
-        dt_run_text_print(&records[i]);
+    if (args->n_paths == 1) {
+        dt_run_text_print(&records[0]);
+    } else {
+        dt_run_compare_print(records, args->n_paths);
     }
-    return write_page(args, records);
+    return args->command == DT_COMMAND_REPORT ? write_page(args, records) : DT_OK;
 }
 
 enum dt_status dt_report(const struct dt_args *args)

@@ -1,4 +1,4 @@
-/* `dtrain report`: a run, or several, on the terminal and as a page. */
+/* `dtrain report`: a run, or several, on the terminal and as a page; `dtrain compare`: several on the terminal. */
 #ifndef DT_CLI_COMMANDS_REPORT_H
 #define DT_CLI_COMMANDS_REPORT_H
 

@@ -10,7 +10,6 @@
 #include "cli/config/set.h"
 
 #define MAX_BYTES ((size_t)1 << 20)
-#define DEFAULT_BATCH 128
 #define GENERATED_TRAIN 6000
 #define GENERATED_TEST 1000
 
@@ -48,7 +47,7 @@ static void set_name(const char *path, char *out, size_t n_out)
 static void resolve(struct dt_config *c)
 {
     if (c->batch_per_rank == 0 && c->batch_global == 0) {
-        c->batch_per_rank = DEFAULT_BATCH;
+        c->batch_per_rank = DT_DEFAULT_BATCH;
     }
     if (c->data.format != DT_DATA_IDX) {
         c->data.n_train = c->data.n_train == 0 ? GENERATED_TRAIN : c->data.n_train;

@@ -9,6 +9,8 @@
 
 #include "train/config.h"
 
+#define DT_DEFAULT_BATCH 128 /* of a rank, where train.batch says nothing */
+
 /* Reads and checks `path`, then applies the n_sets texts "key.path=value". On any error DT_CONFIG (or what dt_file_read says), or
  * DT_USAGE where a --set is to blame, with `path:line:column` or the key's path in the text, and the nearest valid key where there
  * is one. */

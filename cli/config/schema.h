@@ -2,11 +2,10 @@
  * docs/config.md.
  *
  * X(path, kind, field, values, default, when, meaning)
- *   kind     BOOL, INT, REAL, TEXT, ENUM (field is an enum that counts from 0), SHAPE (model.input), LAYERS (model.layers), NAMES (of
- *            blocks)
- *   values   INT, REAL: the interval, as mathematicians write it: "[0, 1)" holds 0 and not 1; ENUM: the names, each behind a bar
- *   default  JSON without quotes; NULL: the key must be given; "": it may be absent, which the field shows as 0
- *   when     "path=name" or "path=name|name": the key has a meaning only then, and giving it otherwise is an error; "" always */
+ *   kind     BOOL, INT, REAL, TEXT, ENUM (field is an enum that counts from 0), SHAPE (model.input), LAYERS (model.layers), NAMES
+ * (of blocks) values   INT, REAL: the interval, as mathematicians write it: "[0, 1)" holds 0 and not 1; ENUM: the names, each
+ * behind a bar default  JSON without quotes; NULL: the key must be given; "": it may be absent, which the field shows as 0 when
+ * "path=name" or "path=name|name": the key has a meaning only then, and giving it otherwise is an error; "" always */
 #ifndef DT_CLI_CONFIG_SCHEMA_H
 #define DT_CLI_CONFIG_SCHEMA_H
 
@@ -128,6 +127,7 @@
       "convolutions forward on CPUs with AMX; weights and sums are always f32")                                                        \
     X("cuda.graph", BOOL, cuda_graph, "", "true", "",                                                                                  \
       "record a step as a CUDA graph and launch that; off: call by call, to debug and to time its parts")                             \
+    X("report", BOOL, report, "", "true", "", "write report.html, a page about the run, into its folder when it ends")                  \
     X("threads", INT, threads, "[0, 1024]", "0", "", "threads per rank; 0: the cores it may use, shared among the ranks of the host")
 
 /* Keys of one layer, beside "type"; field is of struct dt_layer_spec. */
@@ -198,5 +198,10 @@ void dt_key_store_int(const struct dt_key *key, void *base, int64_t value);
 
 /* Whether `key` means something in this config; needs the keys before it to be filled in. */
 bool dt_key_applies(const struct dt_key *key, const struct dt_config *config);
+
+/* The value as JSON. */
+void dt_key_print(FILE *out, const struct dt_key *key, const void *base);
+/* Whether the key has a value to show: not when it means nothing here, and not when it was left out. */
+bool dt_key_is_shown(const struct dt_key *key, const struct dt_config *config);
 
 #endif

@@ -48,7 +48,7 @@ static void write_names(FILE *out, const struct dt_pipeline_cut *cut)
 
 static void write_layers(FILE *out, const struct dt_model_spec *model);
 
-static void write_value(FILE *out, const struct dt_key *key, const void *base)
+void dt_key_print(FILE *out, const struct dt_key *key, const void *base)
 {
     char text[DT_NUMBER_SIZE] = "", name[DT_NAME_SIZE] = "";
     switch (key->kind) {
@@ -93,15 +93,14 @@ static void write_layers(FILE *out, const struct dt_model_spec *model)
         fprintf(out, "%s\n      { \"type\": \"%s\"", i == 0 ? "" : ",", name);
         for (int k = 0; k < list.n; k++) {
             fprintf(out, ", \"%s\": ", list.keys[k].path);
-            write_value(out, &list.keys[k], layer);
+            dt_key_print(out, &list.keys[k], layer);
         }
         fputs(" }", out);
     }
     fputs("\n    ]", out);
 }
 
-/* Whether the key has a value to show: not when it means nothing here, and not when it was left out. */
-static bool is_shown(const struct dt_key *key, const struct dt_config *config)
+bool dt_key_is_shown(const struct dt_key *key, const struct dt_config *config)
 {
     const bool may_be_absent = key->default_text != NULL && key->default_text[0] == '\0';
     const bool is_empty = key->kind == DT_KEY_TEXT ? dt_key_text(key, config)[0] == '\0' : dt_key_int(key, config) == 0;
@@ -113,7 +112,7 @@ static bool any_shown(const struct dt_key *keys, int n, size_t n_prefix, const s
 {
     const size_t n_group = n_prefix + strcspn(keys[0].path + n_prefix, ".");
     for (int i = 0; i < n && strncmp(keys[i].path, keys[0].path, n_group) == 0; i++) {
-        if (is_shown(&keys[i], config)) {
+        if (dt_key_is_shown(&keys[i], config)) {
             return true;
         }
     }
@@ -139,7 +138,7 @@ static int write_group(FILE *out, const struct dt_key *keys, int n, size_t n_pre
         if (is_group) {
             i += write_group(out, keys + i, n - i, n_prefix + n_name + 1, indent + 2, config);
         } else {
-            write_value(out, &keys[i], config);
+            dt_key_print(out, &keys[i], config);
             i++;
         }
     }

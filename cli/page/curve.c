@@ -62,10 +62,10 @@ struct figure {
 /* A span of nothing is no axis. */
 static void widen(struct dt_axis *axis)
 {
-    const double least = fmax(1e-6 * fmax(fabs(axis->low), fabs(axis->high)), 1e-9);
-    if (axis->high - axis->low < least) {
-        axis->low -= axis->log ? 0 : least;
-        axis->high += least;
+    const double size = fmax(fabs(axis->low), fabs(axis->high)), air = size > 1e-30 ? size / 4 : 1;
+    if (axis->high - axis->low < 1e-6 * size || size <= 1e-30) {
+        axis->low -= axis->log ? 0 : air;
+        axis->high += air;
     }
 }
 

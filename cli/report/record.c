@@ -144,11 +144,14 @@ static enum dt_status read_file(const struct dt_record *r, const char *name, siz
     char path[DT_PATH_SIZE + 32];
     snprintf(path, sizeof path, "%s/%s", r->path, name);
     *text = NULL;
+    const bool waiting = dt_error_text()[0] != '\0'; /* the error that ended the run */
     const enum dt_status s = dt_file_read(path, most, (uint8_t **)text, n);
     if (s == DT_OK || s == DT_NO_MEMORY) {
         return s;
     }
-    dt_error_clear();
+    if (!waiting) {
+        dt_error_clear();
+    }
     return DT_OK;
 }
 

@@ -5,8 +5,12 @@
 #include "cli/page/curve.h"
 #include "cli/page/page.h"
 #include "cli/report/facts.h"
+#include "cli/report/run_compare.h"
+#include "cli/report/run_config.h"
 #include "cli/report/run_curves.h"
+#include "cli/report/run_time.h"
 #include "cli/report/run_timeline.h"
+#include "cli/report/sinks.h"
 
 struct run_page {
     const struct dt_record *records;
@@ -23,10 +27,15 @@ static void put_style(FILE *out, const void *context)
         "white-space:nowrap}.state.t0{color:var(--c)}.state.t1,.state.t4{color:var(--b)}.state.t2{color:#d32f2f}"
         ".state.t3{color:var(--a)}\n"
         "@media(min-width:900px){.cards{grid-template-columns:repeat(auto-fit,minmax(26rem,1fr))}}\n"
-        "@media(max-width:500px){.facts{grid-template-columns:1fr;gap:0}.facts dd{margin-bottom:.4rem}}\n"
+        "@media(max-width:500px){.facts{font-size:.88rem;gap:.25rem .7rem}}\n"
         "@media print{body{max-width:none;font-size:11px}figure,.card,tr{break-inside:avoid}}\n",
         out);
+    fputs(".config td,.model td:last-child,.model th:last-child,.config th{text-align:left}.config "
+          "td{white-space:normal;min-width:6rem;"
+          "overflow-wrap:anywhere}.config td:first-child{white-space:nowrap}\n",
+          out);
     dt_curve_style(out);
+    dt_run_time_style(out);
     dt_run_timeline_style(out);
 }
 
@@ -55,14 +64,37 @@ static void put_timeline(FILE *out, const struct dt_record *r)
     dt_trace_close(&trace);
 }
 
+static void put_one(FILE *out, const struct dt_record *r)
+{
+    put_head(out, r);
+    dt_run_curves_draw(out, r, NULL, 1);
+    dt_run_time_draw(out, r);
+    put_timeline(out, r);
+    dt_run_model_draw(out, r);
+    dt_run_config_draw(out, r);
+}
+
+static void put_several(FILE *out, const struct dt_record *records, int n)
+{
+    char letters[DT_CURVE_MAX_SERIES][2];
+    const char *names[DT_CURVE_MAX_SERIES];
+    for (int i = 0; i < n; i++) {
+        letters[i][0] = (char)('A' + i);
+        letters[i][1] = '\0';
+        names[i] = letters[i];
+    }
+    fprintf(out, "<h1>%d runs</h1>\n", n);
+    dt_run_compare_draw(out, records, n);
+    dt_run_curves_draw(out, records, names, n);
+}
+
 static void put_body(FILE *out, const void *context)
 {
     const struct run_page *page = context;
-    const char *names[] = {page->records[0].path};
-    put_head(out, &page->records[0]);
-    dt_run_curves_draw(out, page->records, names, page->n);
     if (page->n == 1) {
-        put_timeline(out, page->records);
+        put_one(out, page->records);
+    } else {
+        put_several(out, page->records, page->n);
     }
     dt_curve_script(out);
 }
@@ -72,4 +104,18 @@ enum dt_status dt_run_page_write(const char *path, const struct dt_record *recor
     const struct run_page page = {records, n};
     return dt_page_write(
         path, &(struct dt_page){.title = dt_record_name(&records[0]), .style = put_style, .body = put_body, .context = &page});
+}
+
+enum dt_status dt_page_take(struct dt_sinks *sinks, const struct dt_event *event)
+{
+    struct dt_record record;
+    char path[DT_PATH_SIZE + 32];
+    if ((event->kind != DT_EVENT_END && event->kind != DT_EVENT_FAULT) || !sinks->folder.config->report) {
+        return DT_OK;
+    }
+    snprintf(path, sizeof path, "%s/report.html", sinks->folder.dir->path);
+    DT_TRY(dt_record_open(sinks->folder.dir->path, &record));
+    const enum dt_status s = dt_run_page_write(path, &record, 1);
+    dt_record_close(&record);
+    return s;
 }

@@ -22,7 +22,8 @@ struct dt_sinks {
     X(metrics_csv)   /* metrics.csv */                                           \
     X(timeline)      /* trace.json: cli/report/timeline.c */                     \
     X(terminal)      /* stderr, and the result on stdout: cli/report/report.h */ \
-    X(summary)       /* summary.json: cli/report/summary.c */
+    X(summary)       /* summary.json: cli/report/summary.c */                    \
+    X(page)          /* report.html, from the files of those before: cli/report/run_page.h */
 
 /* Tells the row of an event. DT_IO and the like: what is asked of it cannot be done. */
 #define DT_SINK_DECLARE(name) enum dt_status dt_##name##_take(struct dt_sinks *sinks, const struct dt_event *event);

@@ -1,0 +1,139 @@
+#include "cli/report/run_compare.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "cli/page/page.h"
+#include "cli/report/run_config.h"
+#include "cli/report/text.h"
+
+/* Columns of the results. X(constant, name) */
+#define COLUMN_LIST(X)                  \
+    X(COLUMN_STATE, "verdict")          \
+    X(COLUMN_ACCURACY, "test accuracy") \
+    X(COLUMN_LOSS, "test loss")         \
+    X(COLUMN_STEPS, "steps")            \
+    X(COLUMN_SPEED, "a second")         \
+    X(COLUMN_TIME, "time")              \
+    X(COLUMN_RANKS, "ranks")
+#define COLUMN(constant, name) constant,
+#define NAME(constant, name) name,
+enum column { COLUMN_LIST(COLUMN) N_COLUMNS };
+static const char *const column_names[] = {COLUMN_LIST(NAME)};
+
+#define CELL_SIZE 40
+struct row {
+    char cells[N_COLUMNS][CELL_SIZE];
+};
+
+static void put_number(char *cell, int digits, double value)
+{
+    if (isfinite(value)) {
+        snprintf(cell, CELL_SIZE, "%.*g", digits, value);
+    }
+}
+
+static struct row row_of(const struct dt_record *r)
+{
+    struct row row = {.cells = {""}};
+    const struct dt_record_result result = dt_record_result(r);
+    const double steps = dt_record_number(r->summary, "steps"), seconds = dt_record_number(r->summary, "seconds");
+    snprintf(row.cells[COLUMN_STATE], CELL_SIZE, "%s", dt_run_state_word(r->state));
+    if (isfinite(result.margin)) {
+        snprintf(row.cells[COLUMN_ACCURACY], CELL_SIZE, "%.2f ± %.2f %%", 100 * result.accuracy, 100 * result.margin);
+    } else {
+        put_number(row.cells[COLUMN_ACCURACY], 4, 100 * result.accuracy);
+    }
+    put_number(row.cells[COLUMN_LOSS], 4, result.loss);
+    put_number(row.cells[COLUMN_STEPS], 15, isfinite(steps) ? steps : dt_record_last(&r->steps, DT_STEP_STEP));
+    put_number(row.cells[COLUMN_SPEED], 15, round(dt_record_last(&r->epochs, DT_EPOCH_IMAGES)));
+    if (isfinite(seconds)) {
+        dt_duration_text(seconds, row.cells[COLUMN_TIME], CELL_SIZE);
+    }
+    put_number(row.cells[COLUMN_RANKS], 15, dt_record_number(r->start, "world_size"));
+    return row;
+}
+
+/* ---- on the terminal */
+
+static void print_difference(void *context, const char *path, const char *const *values)
+{
+    const int n = *(const int *)context;
+    char shown[64];
+    printf("%s\n", path);
+    for (int i = 0; i < n; i++) {
+        dt_text_escape(values[i][0] != '\0' ? values[i] : "-", shown, sizeof shown);
+        printf("  %c  %s\n", 'A' + i, shown);
+    }
+}
+
+void dt_run_compare_print(const struct dt_record *records, int n)
+{
+    for (int i = 0; i < n; i++) {
+        dt_text_print(stdout, "%c  %s: %s", 'A' + i, records[i].path, dt_record_name(&records[i]));
+    }
+    printf("\n %10s%17s%11s%9s%10s%10s%7s\n", column_names[0], column_names[1], column_names[2], column_names[3], column_names[4],
+           column_names[5], column_names[6]);
+    for (int i = 0; i < n; i++) {
+        const struct row row = row_of(&records[i]);
+        const bool sign = strstr(row.cells[COLUMN_ACCURACY], "±") != NULL; /* two bytes in a column */
+        printf("%c%10s%*s%11s%9s%10s%10s%7s\n", 'A' + i, row.cells[COLUMN_STATE], 17 + sign, row.cells[COLUMN_ACCURACY],
+               row.cells[COLUMN_LOSS], row.cells[COLUMN_STEPS], row.cells[COLUMN_SPEED], row.cells[COLUMN_TIME],
+               row.cells[COLUMN_RANKS]);
+    }
+    puts("\nconfigurations differ in");
+    dt_run_differences(records, n, print_difference, &n);
+}
+
+/* ---- on the page */
+
+struct differences {
+    FILE *out;
+    int n;
+};
+
+static void put_difference(void *context, const char *path, const char *const *values)
+{
+    const struct differences *d = context;
+    fprintf(d->out, "<tr><td>%s", path);
+    for (int i = 0; i < d->n; i++) {
+        fputs("<td>", d->out);
+        dt_page_text(d->out, values[i]);
+    }
+    fputc('\n', d->out);
+}
+
+static void put_results(FILE *out, const struct dt_record *records, int n)
+{
+    fputs("<div class=\"wide\"><table class=\"results\"><thead><tr><th>run", out);
+    for (int c = 0; c < N_COLUMNS; c++) {
+        fprintf(out, "<th>%s", column_names[c]);
+    }
+    fputs("</thead><tbody>\n", out);
+    for (int i = 0; i < n; i++) {
+        const struct row row = row_of(&records[i]);
+        fprintf(out, "<tr><td><span class=\"key k%d\">%c ", i, 'A' + i);
+        dt_page_text(out, records[i].path);
+        fputs("</span>", out);
+        for (int c = 0; c < N_COLUMNS; c++) {
+            fprintf(out, "<td>%s", row.cells[c]);
+        }
+        fputc('\n', out);
+    }
+    fputs("</tbody></table></div>\n", out);
+}
+
+void dt_run_compare_draw(FILE *out, const struct dt_record *records, int n)
+{
+    struct differences d = {out, n};
+    fputs("<h2 class=\"part\">Where the configurations differ</h2>\n<div class=\"wide\"><table class=\"config\"><thead><tr><th>key",
+          out);
+    for (int i = 0; i < n; i++) {
+        fprintf(out, "<th><span class=\"key k%d\">%c</span>", i, 'A' + i);
+    }
+    fputs("</thead><tbody>\n", out);
+    dt_run_differences(records, n, put_difference, &d);
+    fputs("</tbody></table></div>\n<h2 class=\"part\">Results</h2>\n", out);
+    put_results(out, records, n);
+}

@@ -1,0 +1,16 @@
+/* The model and the configuration of a run, and what follows from them, in sentences. */
+#ifndef DT_CLI_REPORT_RUN_CONFIG_H
+#define DT_CLI_REPORT_RUN_CONFIG_H
+
+#include <stdio.h>
+
+#include "cli/report/record.h"
+
+void dt_run_model_draw(FILE *out, const struct dt_record *record);
+void dt_run_config_draw(FILE *out, const struct dt_record *record); /* every key, with its default where that is another */
+
+/* Calls `tell` for every key whose value is not the same in all runs, with the values as JSON, "" where a run has none. */
+typedef void (*dt_run_difference_fn)(void *context, const char *path, const char *const *values);
+void dt_run_differences(const struct dt_record *records, int n, dt_run_difference_fn tell, void *context);
+
+#endif
