@@ -19,6 +19,11 @@ static inline size_t dt_min_size(size_t a, size_t b)
     return a < b ? a : b;
 }
 
+static inline size_t dt_max_size(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
 /* The least multiple of `to` that is not below n. */
 static inline size_t dt_round_up(size_t n, size_t to)
 {

@@ -174,7 +174,8 @@ static void check_bytes(const struct dt_algorithm *algorithm, int size, size_t n
     for (int r = 0; r < size; r++) {
         n_bytes += dt_wire_total(wires[r]).bytes;
     }
-    CHECK_INT(n_bytes, codec.ops->summable ? dt_codec_bytes(&codec, t.elements) : t.messages * dt_codec_bytes(&codec, n_elems));
+    CHECK_INT(n_bytes,
+              codec.ops->summable ? dt_codec_bytes(&codec, 0, t.elements) : t.messages * dt_codec_bytes(&codec, 0, n_elems));
 }
 
 /* Compressed: the same bits everywhere, and without error feedback in every run; near the sum; what is not a number arrives. */

@@ -10,7 +10,7 @@ static const struct dt_compression_spec specs[] = {
     {.type = DT_COMPRESSION_BF16},
     {.type = DT_COMPRESSION_INT8},
     {.type = DT_COMPRESSION_INT8, .rounding = DT_ROUNDING_STOCHASTIC},
-    {.type = DT_COMPRESSION_ONEBIT},
+    {.type = DT_COMPRESSION_ONEBIT, .n_matrices = 2, .matrices = {{4, 100, 7}, {710, 20, 60}}},
     {.type = DT_COMPRESSION_TOPK, .ratio = 0.01},
     {.type = DT_COMPRESSION_TOPK, .ratio = 0.3},
     {.type = DT_COMPRESSION_TOPK, .ratio = 1},
@@ -27,17 +27,17 @@ static bool same_bits(const void *a, const void *b, size_t n)
 /* Encoded and decoded, between guard words. */
 static struct buffer sent_of(const struct dt_codec *codec, uint64_t draw_number, const struct buffer *in)
 {
-    const size_t n_bytes = dt_codec_bytes(codec, in->n);
+    const size_t n_bytes = dt_codec_bytes(codec, 0, in->n);
     struct buffer bytes = buffer_open((n_bytes + 3) / 4), again = buffer_open(bytes.n), out = buffer_open(in->n);
     uint8_t *end = (uint8_t *)bytes.data + n_bytes;
     memset(end, 0x5A, bytes.n * 4 - n_bytes);
-    dt_codec_encode(codec, draw_number, in->data, in->n, bytes.data);
-    dt_codec_encode(codec, draw_number, in->data, in->n, again.data);
+    dt_codec_encode(codec, draw_number, in->data, 0, in->n, bytes.data);
+    dt_codec_encode(codec, draw_number, in->data, 0, in->n, again.data);
     CHECK(memcmp(bytes.data, again.data, n_bytes) == 0);
     for (; end < (uint8_t *)bytes.data + bytes.n * 4; end++) {
         CHECK_INT(*end, 0x5A);
     }
-    dt_codec_decode(codec, bytes.data, in->n, out.data);
+    dt_codec_decode(codec, bytes.data, 0, in->n, out.data);
     buffer_close(&bytes, "bytes");
     buffer_close(&again, "bytes");
     for (size_t i = 0; i < GUARD; i++) {
@@ -57,22 +57,22 @@ static void test_bytes(void)
                   {3, 1199882, 1199882 + 3 * 4688},
                   {3, 257, 263},
                   {3, 1, 4},
-                  {5, 513, 65 + 8},
+                  {5, 513, 16 + 64 + 4 * 4},
+                  {5, 2000, 16 + 88 + 4 * 4 + 24 + 150 + 4 * 9 + 360},
                   {5, 1, 4},
-                  {5, 1199882, 149986 + 4 * 2344},
                   {6, 1199882, 8 * 11999},
                   {6, 3, 8},
                   {7, 1000, 2400},
                   {8, 1000, 4000}};
     for (size_t i = 0; i < sizeof golden / sizeof golden[0]; i++) {
         const struct dt_codec codec = dt_codec_of(&specs[golden[i].spec]);
-        CHECK_INT(dt_codec_bytes(&codec, golden[i].n), golden[i].n_bytes);
+        CHECK_INT(dt_codec_bytes(&codec, 0, golden[i].n), golden[i].n_bytes);
     }
     for (int s = 0; s < N_SPECS; s++) {
         const struct dt_codec codec = dt_codec_of(&specs[s]);
-        CHECK_INT(dt_codec_bytes(&codec, 0), 0);
+        CHECK_INT(dt_codec_bytes(&codec, 0, 0), 0);
         for (size_t n = 1; n <= MAX_N; n++) {
-            CHECK(dt_codec_bytes(&codec, n) <= 4 * n);
+            CHECK(dt_codec_bytes(&codec, 0, n) <= 4 * n);
         }
     }
 }
@@ -88,7 +88,7 @@ static void test_fp16(void)
         float both[2], back; /* two, so that encoding makes them less */
         const uint16_t halves[2] = {half, half};
         memcpy(&expected, &half, sizeof half);
-        dt_codec_decode(&codec, halves, 2, both);
+        dt_codec_decode(&codec, halves, 0, 2, both);
         back = both[0];
         CHECK(isnan((float)expected) ? isnan(back) : dt_float_bits(back) == dt_float_bits((float)expected));
         for (int32_t off = -3; off <= 3; off++) {
@@ -96,7 +96,7 @@ static void test_fp16(void)
             const float x = dt_float_of_bits(dt_float_bits(back) + middle + (uint32_t)(off / 2)), pair[2] = {x, x};
             const _Float16 wanted = (_Float16)x;
             uint16_t got[2], want;
-            dt_codec_encode(&codec, 0, pair, 2, got);
+            dt_codec_encode(&codec, 0, pair, 0, 2, got);
             memcpy(&want, &wanted, sizeof want);
             CHECK(isnan(x) ? (got[0] & 0x7FFF) > 0x7C00 : got[0] == want);
         }
@@ -122,10 +122,10 @@ static void test_bf16(void)
 static void test_summable(const struct dt_codec *codec, const struct buffer *in, const struct buffer *sent)
 {
     uint8_t all[4 * MAX_N], part[4 * MAX_N];
-    const size_t half = in->n / 2, width = dt_codec_bytes(codec, in->n) / in->n;
-    dt_codec_encode(codec, 0, in->data, in->n, all);
-    dt_codec_encode(codec, 0, in->data + half, in->n - half, part);
-    CHECK_INT(dt_codec_bytes(codec, in->n - half), width * (in->n - half));
+    const size_t half = in->n / 2, width = dt_codec_bytes(codec, 0, in->n) / in->n;
+    dt_codec_encode(codec, 0, in->data, 0, in->n, all);
+    dt_codec_encode(codec, 0, in->data + half, 0, in->n - half, part);
+    CHECK_INT(dt_codec_bytes(codec, 0, in->n - half), width * (in->n - half));
     CHECK(memcmp(all + width * half, part, width * (in->n - half)) == 0);
     struct buffer again = sent_of(codec, 0, sent);
     CHECK(same_bits(again.data, sent->data, in->n));
@@ -219,14 +219,14 @@ static void test_topk(void)
     const float in[N] = {1, -3, 2, 2, -2, 0.5f, NAN, 2, -0.0f, 0}, expected[N] = {0, -3, 2, 2, 0, 0, NAN, 0, 0, 0};
     float out[N];
     uint8_t bytes[4 * N];
-    CHECK_INT(dt_codec_bytes(&codec, N), 32);
-    dt_codec_encode(&codec, 0, in, N, bytes);
-    dt_codec_decode(&codec, bytes, N, out);
+    CHECK_INT(dt_codec_bytes(&codec, 0, N), 32);
+    dt_codec_encode(&codec, 0, in, 0, N, bytes);
+    dt_codec_decode(&codec, bytes, 0, N, out);
     for (int i = 0; i < N; i++) {
         CHECK(isnan(expected[i]) ? isnan(out[i]) : out[i] == expected[i]);
     }
-    dt_codec_encode(&all, 0, in, N, bytes);
-    dt_codec_decode(&all, bytes, N, out);
+    dt_codec_encode(&all, 0, in, 0, N, bytes);
+    dt_codec_decode(&all, bytes, 0, N, out);
     CHECK(same_bits(out, in, N)); /* -0 and NaN, too */
 }
 
@@ -253,20 +253,34 @@ static void test_stochastic(void)
     buffer_close(&in, "in");
 }
 
+/* A column's means are its own; of 40 rows 4 columns share theirs. What is no matrix is sent as it is, and a range may begin and
+ * end within one. */
 static void test_onebit(void)
 {
-    enum { N = 16 };
-    const struct dt_codec codec = dt_codec_of(&specs[5]);
-    float in[N] = {1, 3, -2, -4, 2, 2}, out[N];
+    enum { WIDE = 128 * 3, FLAT = 40 * 8, N = 5 + WIDE + FLAT + 5, CUT = 7 };
+    const struct dt_compression_spec spec = {
+        .type = DT_COMPRESSION_ONEBIT, .n_matrices = 2, .matrices = {{5, 128, 3}, {5 + WIDE, 40, 8}}};
+    const struct dt_codec codec = dt_codec_of(&spec);
+    float in[N], out[N], part[N];
     uint8_t bytes[4 * N];
-    for (int i = 6; i < N; i++) {
-        in[i] = i % 2 == 0 ? 2 : -3;
-    }
-    dt_codec_encode(&codec, 0, in, N, bytes);
-    dt_codec_decode(&codec, bytes, N, out);
     for (int i = 0; i < N; i++) {
-        CHECK_NEAR(out[i], in[i] > 0 ? 2 : -3, 0);
+        const bool is_wide = i >= 5 && i < 5 + WIDE, is_flat = !is_wide && i >= 5 && i < 5 + WIDE + FLAT;
+        const float size = is_wide ? (float)(1 << (i - 5) % 3) : is_flat ? (float)(1 << (i - 5 - WIDE) % 8 / 4) : (float)i / 3;
+        in[i] = i / 3 % 2 == 0 ? size : -2 * size;
     }
+    dt_codec_encode(&codec, 0, in, 0, N, bytes);
+    dt_codec_decode(&codec, bytes, 0, N, out);
+    CHECK(same_bits(in, out, N));
+    in[5 + 3] += 64; /* the mean of 64 */
+    dt_codec_encode(&codec, 0, in, 0, N, bytes);
+    dt_codec_decode(&codec, bytes, 0, N, out);
+    for (int i = 5; i < 5 + WIDE; i++) {
+        const bool shares = (i - 5) % 3 == 0 && (in[i] < 0) == (in[5 + 3] < 0);
+        CHECK(i == 5 + 3 || (out[i] != in[i]) == shares);
+    }
+    dt_codec_encode(&codec, 0, in + CUT, CUT, N - 2 * CUT, bytes);
+    dt_codec_decode(&codec, bytes, CUT, N - 2 * CUT, part);
+    CHECK(same_bits(part, out + CUT, N - 2 * CUT));
 }
 
 int main(void)

@@ -9,6 +9,7 @@
 #include "cli/report/model_table.h"
 #include "cli/report/terminal.h"
 #include "cli/report/text.h"
+#include "dist/strategy/matrices.h"
 #include "dist/strategy/pipeline_schedule.h"
 #include "dist/strategy/stages.h"
 #include "dist/strategy/strategy.h"
@@ -224,7 +225,8 @@ static void print_averaging(const struct plan *p)
     }
     printf("allreduce over %d ranks: %s, %d bucket%s, %s of gradients\n", size, dt_allreduce_names[p->traffic.allreduce], n,
            n == 1 ? "" : "s", dt_bytes_text(sizeof(float) * (double)p->model.arena_elems, gradients));
-    dt_compression_print(stdout, &dist->compression, p->model.n_parameters);
+    const struct dt_compression_spec compression = dt_matrices_add(&dist->compression, &p->model);
+    dt_compression_print(stdout, &compression, p->model.n_parameters);
     if (p->traffic.step.known && p->traffic.step.messages > 0) {
         dt_traffic_text(&p->traffic.step, sent, sizeof sent);
         printf("  a step: %s\n", sent);

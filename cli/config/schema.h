@@ -101,7 +101,7 @@
     X("distributed.across", ENUM, dist.across, DT_ALGORITHM_LIST(DT_BAR_NAME), "ring", "distributed.allreduce=hierarchical",           \
       "the algorithm between hosts")                                                                                                   \
     X("distributed.compression.type", ENUM, dist.compression.type, DT_COMPRESSION_LIST(DT_BAR_NAME), "none", "",                      \
-      "what gradients are sent as: 16 bits (fp16, bf16), 8, the sign (onebit), the largest alone (topk)")                             \
+      "what gradients are sent as: 16 bits (fp16, bf16), 8, the sign (onebit; of dense layers), the largest alone (topk)")                             \
     X("distributed.compression.ratio", REAL, dist.compression.ratio, "(0, 1]", "0.01", "distributed.compression.type=topk",            \
       "share of the gradients that is sent")                                                                                          \
     X("distributed.compression.rounding", ENUM, dist.compression.rounding, DT_ROUNDING_LIST(DT_BAR_NAME), "nearest",                   \

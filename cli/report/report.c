@@ -91,7 +91,7 @@ static void print_averaging(const struct dt_folder_event *folder, const struct d
         fprintf(stderr, " in each of %d hosts, %s between them", a->n_hosts, a->across);
     }
     dt_text_print(stderr, "%s%s", a->why[0] != '\0' ? ", because " : "", a->why);
-    dt_compression_print(stderr, &folder->config->dist.compression, run->n_parameters);
+    dt_compression_print(stderr, a->compression, run->n_parameters);
     if (a->traffic.known && a->traffic.messages > 0) {
         char text[120], gradients[DT_BYTES_TEXT_SIZE];
         dt_traffic_text(&a->traffic, text, sizeof text);

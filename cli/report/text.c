@@ -86,7 +86,7 @@ void dt_compression_print(FILE *out, const struct dt_compression_spec *compressi
     if (compression->type != DT_COMPRESSION_NONE) {
         fprintf(out, "  compression: %s%s, %s bytes for %s gradients: %s for n numbers\n", dt_compression_names[compression->type],
                 compression->error_feedback ? " with error feedback" : "",
-                dt_count_text((double)dt_codec_bytes(&codec, n_gradients), bytes, sizeof bytes),
+                dt_count_text((double)dt_codec_bytes(&codec, 0, n_gradients), bytes, sizeof bytes),
                 dt_count_text((double)n_gradients, numbers, sizeof numbers), dt_compression_formulas[compression->type]);
     }
 }

@@ -67,8 +67,8 @@ static float *outgoing(const struct dt_executor *e)
 /* Rounds sums as their encoding does, which then is in its place. */
 static void encode_sums(struct dt_executor *e, size_t begin, size_t end)
 {
-    dt_codec_encode(&e->feedback.codec, 0, e->data + begin, end - begin, outgoing(e) + begin);
-    dt_codec_decode(&e->feedback.codec, outgoing(e) + begin, end - begin, e->data + begin);
+    dt_codec_encode(&e->feedback.codec, 0, e->data + begin, begin, end - begin, outgoing(e) + begin);
+    dt_codec_decode(&e->feedback.codec, outgoing(e) + begin, begin, end - begin, e->data + begin);
 }
 
 /* What a move sends that is not the input. */
@@ -88,7 +88,7 @@ static const float *sums_to_send(struct dt_executor *e, const struct dt_executio
 static enum dt_status begin_move(struct dt_executor *e, struct dt_execution *x, int slot, int index)
 {
     const struct dt_move *move = &x->moves[index];
-    const size_t at = x->begin + move->begin, n_bytes = dt_codec_bytes(&e->feedback.codec, move->end - move->begin);
+    const size_t at = x->begin + move->begin, n_bytes = dt_codec_bytes(&e->feedback.codec, at, move->end - move->begin);
     struct dt_wire_request *request = &x->requests[index];
     request->active = false;
     switch (move->kind) {
@@ -124,9 +124,9 @@ static void end_round(const struct dt_executor *e, const struct dt_execution *x)
         const size_t at = x->begin + move->begin, n = move->end - move->begin;
         const float *from = dt_executor_incoming(e, move->peer) + at;
         if (move->kind == DT_ADD || move->kind == DT_ADD_INPUT) {
-            dt_codec_decode_add(&e->feedback.codec, from, n, e->data + at);
+            dt_codec_decode_add(&e->feedback.codec, from, at, n, e->data + at);
         } else if (move->kind == DT_REPLACE && e->encodes) {
-            dt_codec_decode(&e->feedback.codec, from, n, e->data + at);
+            dt_codec_decode(&e->feedback.codec, from, at, n, e->data + at);
         }
     }
 }

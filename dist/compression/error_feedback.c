@@ -29,11 +29,11 @@ void dt_error_feedback_encode(struct dt_error_feedback *feedback, size_t begin, 
     for (size_t i = 0; left != NULL && i < n; i++) {
         left[i] += values[i];
     }
-    dt_codec_encode(&feedback->codec, draw, left != NULL ? left : values, n, bytes);
+    dt_codec_encode(&feedback->codec, draw, left != NULL ? left : values, begin, n, bytes);
     if (feedback->codec.spec.type == DT_COMPRESSION_NONE) { /* nothing is lost */
         return;
     }
-    dt_codec_decode(&feedback->codec, bytes, n, values);
+    dt_codec_decode(&feedback->codec, bytes, begin, n, values);
     for (size_t i = 0; left != NULL && i < n; i++) {
         left[i] -= values[i];
     }

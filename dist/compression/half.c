@@ -28,33 +28,34 @@ static inline float float_of_fp16(uint16_t half)
     return dt_float_of_bits((uint32_t)(half & 0x8000u) << 16 | bits);
 }
 
-static size_t half_bytes(const struct dt_codec *codec, size_t n)
+static size_t half_bytes(const struct dt_codec *codec, size_t begin, size_t n)
 {
-    (void)codec;
+    (void)codec, (void)begin;
     return n * sizeof(uint16_t);
 }
 
-#define DEFINE_CODEC(name, of_float, to_float)                                                                          \
-    static void name##_encode(const struct dt_codec *codec, uint64_t draw, const float *from, size_t n, uint8_t *bytes) \
-    {                                                                                                                   \
-        (void)codec, (void)draw;                                                                                        \
-        for (size_t i = 0; i < n; i++) {                                                                                \
-            const uint16_t half = of_float(from[i]);                                                                    \
-            memcpy(bytes + i * sizeof half, &half, sizeof half);                                                        \
-        }                                                                                                               \
-    }                                                                                                                   \
-                                                                                                                        \
-    static void name##_decode_add(const struct dt_codec *codec, const uint8_t *bytes, size_t n, float *to)              \
-    {                                                                                                                   \
-        (void)codec;                                                                                                    \
-        for (size_t i = 0; i < n; i++) {                                                                                \
-            uint16_t half;                                                                                              \
-            memcpy(&half, bytes + i * sizeof half, sizeof half);                                                        \
-            to[i] += to_float(half);                                                                                    \
-        }                                                                                                               \
-    }                                                                                                                   \
-                                                                                                                        \
-    const struct dt_codec_ops dt_##name##_codec = {                                                                     \
+#define DEFINE_CODEC(name, of_float, to_float)                                                                           \
+    static void name##_encode(const struct dt_codec *codec, uint64_t draw, const float *from, size_t begin, size_t n,    \
+                              uint8_t *bytes)                                                                            \
+    {                                                                                                                    \
+        (void)codec, (void)draw, (void)begin;                                                                            \
+        for (size_t i = 0; i < n; i++) {                                                                                 \
+            const uint16_t half = of_float(from[i]);                                                                     \
+            memcpy(bytes + i * sizeof half, &half, sizeof half);                                                         \
+        }                                                                                                                \
+    }                                                                                                                    \
+                                                                                                                         \
+    static void name##_decode_add(const struct dt_codec *codec, const uint8_t *bytes, size_t begin, size_t n, float *to) \
+    {                                                                                                                    \
+        (void)codec, (void)begin;                                                                                        \
+        for (size_t i = 0; i < n; i++) {                                                                                 \
+            uint16_t half;                                                                                               \
+            memcpy(&half, bytes + i * sizeof half, sizeof half);                                                         \
+            to[i] += to_float(half);                                                                                     \
+        }                                                                                                                \
+    }                                                                                                                    \
+                                                                                                                         \
+    const struct dt_codec_ops dt_##name##_codec = {                                                                      \
         .summable = true, .bytes = half_bytes, .encode = name##_encode, .decode_add = name##_decode_add}
 
 DEFINE_CODEC(fp16, fp16_of, float_of_fp16);

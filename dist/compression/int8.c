@@ -14,9 +14,9 @@
 #define HEAD ((size_t)3) /* bytes: scale, zero point */
 #define DRAWS 8          /* of 16 bits, from one call */
 
-static size_t int8_bytes(const struct dt_codec *codec, size_t n)
+static size_t int8_bytes(const struct dt_codec *codec, size_t begin, size_t n)
 {
-    (void)codec;
+    (void)codec, (void)begin;
     return n + HEAD * ((n + GROUP - 1) / GROUP);
 }
 
@@ -70,8 +70,9 @@ static void encode_group(const struct dt_codec *codec, uint64_t draw, size_t at,
     }
 }
 
-static void int8_encode(const struct dt_codec *codec, uint64_t draw, const float *from, size_t n, uint8_t *bytes)
+static void int8_encode(const struct dt_codec *codec, uint64_t draw, const float *from, size_t begin, size_t n, uint8_t *bytes)
 {
+    (void)begin;
     for (size_t at = 0; at < n; at += GROUP, bytes += HEAD + GROUP) {
         encode_group(codec, draw, at, from + at, dt_min_size(GROUP, n - at), bytes);
     }
@@ -88,9 +89,9 @@ static void decode_group(const uint8_t *bytes, size_t n, float *to)
     }
 }
 
-static void int8_decode_add(const struct dt_codec *codec, const uint8_t *bytes, size_t n, float *to)
+static void int8_decode_add(const struct dt_codec *codec, const uint8_t *bytes, size_t begin, size_t n, float *to)
 {
-    (void)codec;
+    (void)codec, (void)begin;
     for (size_t at = 0; at < n; at += GROUP, bytes += HEAD + GROUP) {
         decode_group(bytes, dt_min_size(GROUP, n - at), to + at);
     }

@@ -13,8 +13,9 @@ static size_t n_sent(const struct dt_codec *codec, size_t n)
     return k < 1 ? 1 : k < n ? k : n;
 }
 
-static size_t topk_bytes(const struct dt_codec *codec, size_t n)
+static size_t topk_bytes(const struct dt_codec *codec, size_t begin, size_t n)
 {
+    (void)begin;
     return n_sent(codec, n) * (sizeof(uint32_t) + sizeof(float));
 }
 
@@ -54,9 +55,9 @@ static struct selection select_largest(const float *from, size_t n, size_t k)
     return found;
 }
 
-static void topk_encode(const struct dt_codec *codec, uint64_t draw, const float *from, size_t n, uint8_t *bytes)
+static void topk_encode(const struct dt_codec *codec, uint64_t draw, const float *from, size_t begin, size_t n, uint8_t *bytes)
 {
-    (void)draw;
+    (void)draw, (void)begin;
     const size_t k = n_sent(codec, n);
     struct selection left = select_largest(from, n, k);
     uint8_t *numbers = bytes + k * sizeof(uint32_t);
@@ -73,8 +74,9 @@ static void topk_encode(const struct dt_codec *codec, uint64_t draw, const float
     }
 }
 
-static void topk_decode_add(const struct dt_codec *codec, const uint8_t *bytes, size_t n, float *to)
+static void topk_decode_add(const struct dt_codec *codec, const uint8_t *bytes, size_t begin, size_t n, float *to)
 {
+    (void)begin;
     const size_t k = n_sent(codec, n);
     const uint8_t *numbers = bytes + k * sizeof(uint32_t);
     for (size_t i = 0; i < k; i++) {

@@ -72,7 +72,7 @@ static enum dt_status take_push(struct dt_parameter_server *self, int piece, int
     struct dt_strategy_step step = {.strategy = &self->base, .update = own_update(self, self->version[piece])};
     const float *message = self->incoming + (size_t)worker * self->base.spec.model->arena_elems + p->begin;
     note_staleness(self, self->version[piece] - link->pulled);
-    dt_codec_decode(&self->feedback.codec, message, p->end - p->begin, self->sums + p->begin);
+    dt_codec_decode(&self->feedback.codec, message, p->begin, p->end - p->begin, self->sums + p->begin);
     DT_TRY(dt_strategy_step_range(&step, p->begin, p->end, self->sums + p->begin));
     self->version[piece]++;
     link->n_pushed++;

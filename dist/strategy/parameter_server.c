@@ -61,9 +61,9 @@ static void add_gradients(struct dt_parameter_server *self, const struct dt_piec
         if (w == self->base.spec.comm->rank) {
             add_own(self, p, w == 0);
         } else if (w == 0) {
-            dt_codec_decode(&self->feedback.codec, gradients_of(self, w) + p->begin, n, self->sums + p->begin);
+            dt_codec_decode(&self->feedback.codec, gradients_of(self, w) + p->begin, p->begin, n, self->sums + p->begin);
         } else {
-            dt_codec_decode_add(&self->feedback.codec, gradients_of(self, w) + p->begin, n, self->sums + p->begin);
+            dt_codec_decode_add(&self->feedback.codec, gradients_of(self, w) + p->begin, p->begin, n, self->sums + p->begin);
         }
     }
 }

@@ -82,7 +82,7 @@ static inline size_t dt_server_piece_bytes(const struct dt_piece *piece)
 /* Of its gradients, as they are sent. */
 static inline size_t dt_server_push_bytes(const struct dt_parameter_server *self, const struct dt_piece *piece)
 {
-    return dt_codec_bytes(&self->feedback.codec, piece->end - piece->begin);
+    return dt_codec_bytes(&self->feedback.codec, piece->begin, piece->end - piece->begin);
 }
 
 /* A server that steps with each worker's gradients by themselves, as they come. The next n_steps steps follow without an agreement

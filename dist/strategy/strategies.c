@@ -1,8 +1,9 @@
 #include "dist/strategy/strategies.h"
 
-enum dt_status dt_strategy_open(const struct dt_strategy_spec *spec, struct dt_strategy **out)
+#include "dist/strategy/matrices.h"
+
+static enum dt_status open_strategy(const struct dt_strategy_spec *spec, struct dt_strategy **out)
 {
-    *out = NULL;
     if (!spec->dist.average) {
         return dt_alone_open(spec, out);
     }
@@ -16,4 +17,12 @@ enum dt_status dt_strategy_open(const struct dt_strategy_spec *spec, struct dt_s
         return dt_pipeline_open(spec, out);
     }
     return dt_error(DT_INTERNAL, "no such strategy");
+}
+
+enum dt_status dt_strategy_open(const struct dt_strategy_spec *spec, struct dt_strategy **out)
+{
+    struct dt_strategy_spec of_model = *spec;
+    of_model.dist.compression = dt_matrices_add(&spec->dist.compression, spec->model);
+    *out = NULL;
+    return open_strategy(&of_model, out);
 }

@@ -69,7 +69,10 @@ const char *dt_strategy_adds_by(const struct dt_strategy *strategy)
 
 void dt_strategy_describe(const struct dt_strategy *strategy, struct dt_averaging *out)
 {
-    *out = (struct dt_averaging){.allreduce = dt_strategy_adds_by(strategy), .why = "", .n_hosts = strategy->spec.comm->n_hosts};
+    *out = (struct dt_averaging){.allreduce = dt_strategy_adds_by(strategy),
+                                 .why = "",
+                                 .n_hosts = strategy->spec.comm->n_hosts,
+                                 .compression = &strategy->spec.dist.compression};
     if (strategy->ops->describe != NULL) {
         strategy->ops->describe(strategy, out);
     }

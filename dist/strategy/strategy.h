@@ -45,9 +45,10 @@ struct dt_averaging {
     const char *across;    /* the name of what goes on between hosts, if that is another; or NULL */
     const char *why;       /* it is this one; or "" */
     int n_buckets, n_hosts;
-    int n_servers;                  /* that hold the weights; 0: every rank does */
-    int n_stages;                   /* of a pipeline; 0: it is none */
-    struct dt_step_traffic traffic; /* foretold */
+    int n_servers;                                 /* that hold the weights; 0: every rank does */
+    int n_stages;                                  /* of a pipeline; 0: it is none */
+    struct dt_step_traffic traffic;                /* foretold */
+    const struct dt_compression_spec *compression; /* the strategy's */
 };
 
 /* Of the passes of steps so far, of a strategy that runs them itself. */

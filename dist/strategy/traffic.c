@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "dist/allreduce/host_sum.h"
+#include "dist/strategy/matrices.h"
 
 /* Who sends: all ranks, each bucket as a whole; or those with the same number on their hosts, slices of it. */
 struct senders {
@@ -20,12 +21,13 @@ static int size_of(const struct senders *s)
     return s->shared ? s->comm->n_hosts : s->comm->size;
 }
 
-/* In bytes: encodings that can be added are as long in parts as in one; all others are sent whole. */
-static struct dt_wire_count encoded(const struct dt_codec *codec, const struct dt_traffic *traffic)
+/* In bytes, of a range that begins at `begin`: encodings that can be added are as long in parts as in one; all others are sent
+ * whole. */
+static struct dt_wire_count encoded(const struct dt_codec *codec, size_t begin, const struct dt_traffic *traffic)
 {
     const size_t n_parts = codec->ops->summable || traffic->messages == 0 ? 1 : traffic->messages;
     return (struct dt_wire_count){.messages = traffic->messages,
-                                  .bytes = n_parts * dt_codec_bytes(codec, traffic->elements / n_parts)};
+                                  .bytes = n_parts * dt_codec_bytes(codec, begin, traffic->elements / n_parts)};
 }
 
 /* What a rank sends of slice `slice` of all buckets of a step, or of that to other hosts. */
@@ -36,9 +38,9 @@ static struct dt_wire_count of_rank(const struct senders *s, int rank, int slice
         const size_t n = s->sync->buckets[i].end - s->sync->buckets[i].begin;
         const int n_slices = s->shared ? dt_host_sum_n_slices(s->comm, n) : 1;
         if (slice < n_slices) {
-            const size_t n_elems = dt_piece_begin(n, slice + 1, n_slices) - dt_piece_begin(n, slice, n_slices);
+            const size_t begin = dt_piece_begin(n, slice, n_slices), n_elems = dt_piece_begin(n, slice + 1, n_slices) - begin;
             const struct dt_traffic part = dt_algorithm_traffic(s->algorithm, rank, size_of(s), n_elems, host_roots, s->moves);
-            const struct dt_wire_count bytes = encoded(&s->codec, &part);
+            const struct dt_wire_count bytes = encoded(&s->codec, s->sync->buckets[i].begin + begin, &part);
             sent.messages += bytes.messages;
             sent.bytes += bytes.bytes;
         }
@@ -123,7 +125,7 @@ struct dt_step_traffic dt_traffic_of_servers(const struct dt_comm *comm, const s
     for (int i = 0; i < placement->n_pieces; i++) {
         const struct dt_piece *p = &placement->pieces[i];
         const double n_bytes = (double)((p->end - p->begin) * sizeof(float));
-        const double n_pushed = (double)dt_codec_bytes(codec, p->end - p->begin);
+        const double n_pushed = (double)dt_codec_bytes(codec, p->begin, p->end - p->begin);
         const double n_elsewhere = count_elsewhere(comm, roles, roles->first_server + p->server);
         messages[p->server] += n_away;
         bytes[p->server] += n_away * n_bytes;
@@ -143,7 +145,7 @@ static enum dt_status plan_servers(const struct dt_dist_spec *dist, const struct
 {
     struct dt_roles roles;
     struct dt_placement placement;
-    const struct dt_codec codec = dt_codec_of(&dist->compression);
+    const struct dt_codec codec = dt_matrices_codec(&dist->compression, model);
     DT_TRY(dt_roles_find(dist, 0, comm->size, &roles));
     dt_placement_make(model, roles.n_servers, &placement);
     *out = (struct dt_planned_traffic){.allreduce = dist->allreduce,
@@ -170,7 +172,7 @@ enum dt_status dt_traffic_plan(const struct dt_dist_spec *dist, const struct dt_
     *out = (struct dt_planned_traffic){.allreduce = allreduce, .n_buckets = sync.n_buckets};
     if (algorithm != NULL) {
         out->step = foretell((struct senders){.algorithm = algorithm,
-                                              .codec = dt_codec_of(&dist->compression),
+                                              .codec = dt_matrices_codec(&dist->compression, model),
                                               .comm = comm,
                                               .shared = hierarchical && comm->n_hosts < comm->size,
                                               .sync = &sync});

@@ -29,10 +29,11 @@ struct dt_lab_span {
 /* Every rank has it. */
 struct dt_lab_outcome {
     int n_workers;
-    size_t n_gradients, n_floats;  /* n_floats: with the zeros that align them, as they are sent */
-    double sent[DT_LAB_RANKS];     /* bytes a step, by each rank */
-    uint64_t hashes[DT_LAB_RANKS]; /* of each rank's weights in the end */
-    double accuracy;               /* on the test set */
+    struct dt_compression_spec compression; /* with the matrices of the model */
+    size_t n_gradients, n_floats;           /* n_floats: with the zeros that align them, as they are sent */
+    double sent[DT_LAB_RANKS];              /* bytes a step, by each rank */
+    uint64_t hashes[DT_LAB_RANKS];          /* of each rank's weights in the end */
+    double accuracy;                        /* on the test set */
     struct dt_staleness staleness;
     struct dt_lab_span spans[DT_LAB_RANKS][DT_LAB_MAX_SPANS]; /* of the first steps */
 };

@@ -1,0 +1,24 @@
+#include "dist/strategy/matrices.h"
+
+_Static_assert(DT_MAX_LAYERS <= DT_MAX_MATRICES, "a dense layer is a matrix");
+
+struct dt_compression_spec dt_matrices_add(const struct dt_compression_spec *compression, const struct dt_model *model)
+{
+    struct dt_compression_spec out = *compression;
+    out.n_matrices = 0;
+    for (int b = model->n_blocks - 1; b >= 0; b--) { /* the arena's order */
+        const struct dt_block *block = &model->blocks[b];
+        if (block->linear == DT_LINEAR_DENSE) {
+            const struct dt_param *weight = &model->params[block->weight];
+            out.matrices[out.n_matrices++] =
+                (struct dt_matrix){.begin = weight->offset, .n_rows = weight->dims[0], .n_cols = weight->dims[1]};
+        }
+    }
+    return out;
+}
+
+struct dt_codec dt_matrices_codec(const struct dt_compression_spec *compression, const struct dt_model *model)
+{
+    const struct dt_compression_spec spec = dt_matrices_add(compression, model);
+    return dt_codec_of(&spec);
+}
