@@ -101,7 +101,7 @@ static inline size_t dt_cpu_kept(const struct dt_pass *pass, int sample, size_t 
 static inline void dt_cpu_poll(const struct dt_pass *pass, int thread)
 {
     if (thread == 0 && pass->poll != NULL) {
-        pass->poll(pass->poll_context);
+        pass->poll(pass->context);
     }
 }
 

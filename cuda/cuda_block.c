@@ -168,7 +168,7 @@ void dt_cuda_block_close(struct dt_block_state *state)
 static void poll(const struct dt_pass *pass)
 {
     if (pass->poll != NULL) {
-        pass->poll(pass->poll_context);
+        pass->poll(pass->context);
     }
 }
 

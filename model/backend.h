@@ -41,7 +41,10 @@ struct dt_pass {
     uint64_t seed;                /* of the run; dropout masks derive from (seed, layer, epoch, sample id, unit): base/rng.h */
     void (*poll)(
         void *context); /* may be NULL; long host kernels call it a few times, on the calling thread, so that messages progress */
-    void *poll_context;
+    /* May be NULL; before a block goes forward, whose weights lie from element `begin` of the arena on: they are to be there now.
+     */
+    enum dt_status (*need)(void *context, size_t begin);
+    void *context;          /* of both */
     struct dt_trace *trace; /* who watches the parts of the pass, or NULL; backends leave it alone */
 };
 

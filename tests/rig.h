@@ -64,7 +64,8 @@ struct rig {
     struct dt_network *network;
     struct dt_strategy *strategy;
     struct dt_bound_samples *bound;
-    double loss_sum; /* of the last step's batch */
+    double loss_sum;        /* of the last step's batch */
+    struct dt_trace *trace; /* who watches passes; NULL: nobody does */
 };
 
 static inline void rig_open(struct rig *rig, const struct rig_spec *spec, struct dt_comm *comm, const struct dt_samples *samples)
@@ -120,12 +121,12 @@ static inline const float *rig_grad(struct rig *rig, const char *name)
 static inline void rig_pass(struct rig *rig, const struct dt_update *update, const uint32_t *rows, int n)
 {
     const struct dt_batch batch = {.n = n, .rows = rows, .ids = rows};
-    struct dt_pass pass = {.batch = &batch, .training = true, .seed = 1};
+    struct dt_pass pass = {.batch = &batch, .training = true, .seed = 1, .trace = rig->trace};
     struct dt_metrics metrics;
     CHECK_OK(dt_network_gather(rig->network, rig->bound, &batch));
-    CHECK_OK(dt_network_forward(rig->network, &pass));
-    CHECK_OK(dt_network_loss(rig->network, rig->bound, &pass));
     struct dt_strategy_step step = dt_strategy_begin(rig->strategy, update);
+    CHECK_OK(dt_strategy_forward(&step, rig->network, &pass));
+    CHECK_OK(dt_network_loss(rig->network, rig->bound, &pass));
     CHECK_OK(dt_strategy_backward(&step, rig->network, &pass));
     CHECK_OK(dt_strategy_wait(&step));
     CHECK_OK(rig->backend->ops->metrics_take(rig->backend, &metrics));

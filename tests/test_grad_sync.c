@@ -175,6 +175,67 @@ static void check_traffic(struct dt_comm *comm)
     CHECK((sent[2] > 0) == (comm->n_hosts > 1));
 }
 
+/* ---- by priority */
+
+static size_t reached; /* where what was summed last begins */
+
+static enum dt_status reach(void *context, size_t begin, size_t end)
+{
+    const struct dt_grad_sync *sync = context;
+    CHECK_INT(end, reached);
+    CHECK_INT(begin, sync->buckets[sync->n_left].begin);
+    reached = begin;
+    return DT_OK;
+}
+
+/* Sums are asked for block by block, the last one first; those of earlier ones may be there or not. */
+static void test_needs(struct dt_grad_sync *sync, int step)
+{
+    struct dt_comm *comm = sync->allreduce->comm;
+    fill(comm->rank, comm->size, step);
+    dt_grad_sync_begin(sync);
+    for (int block = 0; block < N_BLOCKS; block++) {
+        CHECK_OK(dt_grad_sync_ready(sync, block == 0 ? 0 : ends[block - 1], ends[block]));
+    }
+    CHECK_OK(dt_grad_sync_end(sync));
+    reached = N_ELEMS;
+    for (int k = 0; k < (comm->rank * 7 + step * 3) % 5; k++) {
+        dt_grad_sync_help(sync);
+    }
+    for (int block = N_BLOCKS - 1; block >= 0; block--) {
+        const size_t begin = block == 0 ? 0 : ends[block - 1];
+        for (int twice = 0; twice < 2; twice++) {
+            CHECK_OK(dt_grad_sync_need(sync, begin, reach, sync));
+            CHECK(reached <= begin && (reached == begin || sync->n_buckets < N_BLOCKS));
+        }
+    }
+    check_sums(sync->allreduce->total, comm->size, step);
+}
+
+/* With the smallest credit there is, whatever the buckets. */
+static void test_priority(struct dt_comm *comm, enum dt_allreduce_type type, int across)
+{
+    const struct dt_allreduce_spec spec = {
+        .type = type, .across = across, .comm = comm, .n_elems = N_ELEMS + 16, .n_slots = N_BLOCKS, .credit_bytes = 1};
+    const bool by_mpi = type == DT_ALLREDUCE_MPI || (type == DT_ALLREDUCE_SHARED_MEMORY && comm->n_hosts > 1);
+    if (by_mpi && comm->size > 1) {
+        CHECK_STATUS(dt_allreduce_open(&spec, &way), DT_CONFIG);
+        dt_error_clear();
+        return;
+    }
+    CHECK_OK(dt_allreduce_open(&spec, &way));
+    CHECK(way->by_priority == (comm->size > 1));
+    grads = way->part;
+    for (size_t i = 0; i < sizeof bucket_sizes / sizeof bucket_sizes[0]; i += 3) {
+        struct dt_grad_sync sync;
+        CHECK_OK(dt_grad_sync_open_at(way, ends, N_BLOCKS, bucket_sizes[i], i == 0, &sync));
+        for (int step = 0; step < 3; step++) {
+            test_needs(&sync, step);
+        }
+    }
+    dt_allreduce_close(way);
+}
+
 static void test_way(struct dt_comm *comm, enum dt_allreduce_type type, int across)
 {
     const struct dt_allreduce_spec spec = {
@@ -204,10 +265,12 @@ int main(void)
     for (int type = 0; type < DT_N_ALLREDUCE_TYPES; type++) {
         if (!dt_allreduce_is_for_gpus(type)) {
             test_way(world.comm, type, 0);
+            test_priority(world.comm, type, 0);
         }
     }
     for (int across = 1; across < DT_N_ALGORITHMS; across++) {
         test_way(world.comm, DT_ALLREDUCE_HIERARCHICAL, across);
+        test_priority(world.comm, DT_ALLREDUCE_HIERARCHICAL, across);
     }
     dt_world_exit(&world, DT_OK, true);
 }

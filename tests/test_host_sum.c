@@ -264,6 +264,47 @@ static void test_lone_ranks(struct dt_comm *comm)
     comm->n_hosts = n_hosts;
 }
 
+static size_t piece_begins[64];
+static int n_noted;
+
+static void note_piece(void *context, size_t begin, size_t end, const float *sums)
+{
+    (void)context;
+    (void)end;
+    (void)sums;
+    piece_begins[n_noted++] = begin;
+}
+
+/* The sum that began last is added first, whichever is asked for: seen by rank 0, which adds all of both while the others wait. */
+static void test_youngest_first(struct dt_comm *comm, struct dt_host_sum *sum)
+{
+    struct dt_request requests[2];
+    if (comm->n_hosts > 1) {
+        return;
+    }
+    CHECK_OK(dt_comm_barrier(comm, "no sum is under way"));
+    sum->youngest_first = true;
+    test_rounds(comm, sum);
+    CHECK_OK(dt_comm_barrier(comm, "no sum is under way"));
+    sum->use = note_piece;
+    dt_host_sum_start(sum, 0, ends[2], ends[3], "the older range", &requests[0]);
+    dt_host_sum_start(sum, 1, ends[3], N_ELEMS, "the younger range", &requests[1]);
+    CHECK_OK(dt_comm_barrier(comm, "all have begun both"));
+    if (comm->rank == 0) {
+        CHECK_OK(dt_comm_wait(comm, &requests[0]));
+        CHECK(n_noted > 10 && piece_begins[n_noted - 1] < ends[3]);
+        for (int i = 1; i < n_noted; i++) {
+            CHECK(piece_begins[i] > piece_begins[i - 1] || (piece_begins[i - 1] >= ends[3] && piece_begins[i] == ends[2]));
+        }
+    }
+    CHECK_OK(dt_comm_barrier(comm, "both are added"));
+    CHECK_OK(dt_comm_wait(comm, &requests[0]));
+    CHECK_OK(dt_comm_wait(comm, &requests[1]));
+    CHECK((n_noted > 0) == (comm->rank == 0));
+    sum->use = NULL;
+    sum->youngest_first = false;
+}
+
 int main(void)
 {
     struct dt_world world;
@@ -284,6 +325,7 @@ int main(void)
     test_rounds(comm, &sum);
     test_same_bits(comm, &sum);
     test_used(comm, &sum);
+    test_youngest_first(comm, &sum);
     test_special(comm, &sum);
     test_late_rank(comm, &sum);
     dt_host_sum_close(&sum);

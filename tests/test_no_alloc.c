@@ -101,6 +101,7 @@ static void test_device(struct dt_world *world, const char *device, const char *
     free(malloc(1)); /* the counter counts */
     counting = false;
     CHECK_INT(n_calls, 1);
+    CHECK_INT(dt_strategy_share_weights(trainer.strategy), DT_OK);
     dt_trainer_close(&trainer);
 }
 
@@ -121,6 +122,8 @@ int main(void)
     test_device(&world, "cpu", "train.optimizer.clip_norm=0", "distributed.allreduce=all_to_all");
     test_device(&world, "cpu", "train.optimizer.clip_norm=0", "distributed.compression.type=fp16");
     test_device(&world, "cpu", "train.optimizer.clip_norm=0", "distributed.compression.type=topk");
+    test_device(&world, "cpu", "distributed.order=priority", "distributed.allreduce=auto");
+    test_device(&world, "cpu", "distributed.order=priority", "distributed.allreduce=ring");
     test_device(&world, "cpu", "train.optimizer.clip_norm=0", "distributed.strategy=central");
     if (world.size > 1) {
         test_device(&world, "cpu", "train.optimizer.clip_norm=0", "distributed.strategy=parameter_server");

@@ -45,16 +45,20 @@ static void init(struct rig *rig, uint64_t seed)
     dt_model_init(&rig->model, seed, rig->network->params);
 }
 
+/* Replicas are compared after every step; by priority, where it keeps weights from being late, after every third. */
 static void train(struct rig *rig, struct dt_comm *comm, int n_steps, struct dt_replica_check *check)
 {
     uint32_t rows[N_SAMPLES];
+    const int every = rig->strategy->spec.dist.order == DT_ORDER_PRIORITY ? 3 : 1;
     for (int step = 0; step < n_steps; step++) {
         const int n = part_of(comm, step, rows);
         rig_step(rig, rows, n, N_SAMPLES - step, 0.01);
-        if (check != NULL) {
+        if (check != NULL && (step + 1) % every == 0) {
+            CHECK_OK(dt_strategy_share_weights(rig->strategy));
             CHECK_OK(dt_replica_check_run(check, rig->network));
         }
     }
+    CHECK_OK(dt_strategy_share_weights(rig->strategy));
 }
 
 /* Between parameters there are zeros, whatever compression makes of these. */
@@ -212,6 +216,106 @@ static void test_together(const struct dt_backend_ops *backend, struct dt_comm *
     }
 }
 
+/* ---- by priority */
+
+/* A step may begin before the last one's weights are there; the bits are the same, in weights and in state. */
+static void test_by_priority(struct dt_comm *comm)
+{
+    static float before[MAX_FLOATS], now[MAX_FLOATS];
+    struct rig_spec spec = classifier;
+    spec.backend = &dt_cpu_backend;
+    spec.units[0] = 250;
+    spec.units[1] = 100;
+    for (int type = 0; type < DT_N_ALLREDUCE_TYPES; type++) {
+        const bool one_order = type == DT_ALLREDUCE_MPI || (type <= DT_ALLREDUCE_SHARED_MEMORY && comm->n_hosts > 1);
+        spec.dist.allreduce = type;
+        for (int i = 0; i < (type == DT_ALLREDUCE_AUTO ? 4 : 1) && !one_order && !dt_allreduce_is_for_gpus(type); i++) {
+            const int variant = (type + i) % 4;
+            spec.dist.order = DT_ORDER_BACKWARD;
+            spec.dist.overlap = variant != 3;
+            spec.dist.bucket_bytes = variant == 1 ? 1 << 14 : 0;
+            run_steps(spec, variant != 2, comm, before);
+            spec.dist.order = DT_ORDER_PRIORITY;
+            const bool together = run_steps(spec, variant != 2, comm, now);
+            CHECK(!together || comm->n_hosts == 1);
+            CHECK(before[0] != 0 && memcmp(before, now, sizeof now) == 0);
+        }
+    }
+}
+
+/* What happens in which order: f0 is the first block forward, b0 backward, u an update. */
+static char events[128];
+
+static enum dt_status note_span(struct dt_trace *trace, const struct dt_span *span)
+{
+    const size_t n = strlen(events);
+    (void)trace;
+    if (span->kind == DT_SPAN_UPDATE) {
+        snprintf(events + n, sizeof events - n, " u");
+    } else if (span->kind == DT_SPAN_FORWARD || span->kind == DT_SPAN_BACKWARD) {
+        snprintf(events + n, sizeof events - n, " %c%d", span->kind == DT_SPAN_FORWARD ? 'f' : 'b', span->block);
+    }
+    return DT_OK;
+}
+
+static enum dt_status note_nothing(struct dt_trace *trace, const struct dt_span *span)
+{
+    (void)trace;
+    (void)span;
+    return DT_OK;
+}
+
+/* Each block's weights are stepped just before it goes forward; the last step's, when somebody wants them all. */
+static void test_events(struct dt_comm *comm, enum dt_order order, const char *expected)
+{
+    struct rig rig;
+    struct dt_trace trace = {.begin = note_span, .end = note_nothing};
+    struct rig_spec spec = classifier;
+    spec.backend = &dt_ref_backend;
+    spec.dist.allreduce = DT_ALLREDUCE_RING;
+    spec.dist.order = order;
+    events[0] = '\0';
+    rig_open(&rig, &spec, comm, &samples);
+    init(&rig, 1);
+    rig.trace = rig.strategy->optimizer.trace = &trace;
+    train(&rig, comm, 2, NULL);
+    CHECK_TEXT(events, expected);
+    CHECK(comm->meanwhile == NULL);
+    rig_close(&rig);
+}
+
+static void check_refused(struct dt_comm *comm, const struct rig_spec *spec, const char *text)
+{
+    struct dt_strategy *strategy;
+    struct rig rig;
+    struct rig_spec backward = *spec;
+    backward.dist.order = DT_ORDER_BACKWARD;
+    rig_open(&rig, &backward, comm, &samples); /* a model and a backend */
+    struct dt_strategy_spec refused = rig.strategy->spec;
+    refused.dist.order = DT_ORDER_PRIORITY;
+    CHECK_STATUS(dt_strategy_open(&refused, &strategy), DT_CONFIG);
+    CHECK_HAS(dt_error_text(), text);
+    dt_error_clear();
+    rig_close(&rig);
+}
+
+static void test_priority_refused(struct dt_comm *comm)
+{
+    struct rig_spec spec = classifier;
+    spec.backend = &dt_ref_backend;
+    spec.optimizer.clip_norm = 1;
+    check_refused(comm, &spec, "train.optimizer.clip_norm needs all gradients before a step");
+    spec.optimizer.clip_norm = 0;
+    spec.dist.allreduce = DT_ALLREDUCE_MPI;
+    if (comm->size > 1) {
+        check_refused(comm, &spec, "MPI adds in one order");
+    }
+    spec.dist.allreduce = DT_ALLREDUCE_SHARED_MEMORY;
+    if (comm->n_hosts > 1) {
+        check_refused(comm, &spec, "MPI adds in one order");
+    }
+}
+
 /* Where a step needs more than its piece of the gradient, or replicas may differ, each rank steps by itself. */
 static void test_not_together(struct dt_comm *comm)
 {
@@ -345,6 +449,10 @@ int main(void)
         test_invariance(backends[b], DT_ALLREDUCE_MPI, world.comm, self);
         test_together(backends[b], world.comm);
     }
+    test_by_priority(world.comm);
+    test_events(world.comm, DT_ORDER_BACKWARD, " f0 f1 f2 b2 b1 b0 u u u f0 f1 f2 b2 b1 b0 u u u");
+    test_events(world.comm, DT_ORDER_PRIORITY, " f0 f1 f2 b2 b1 b0 u f0 u f1 u f2 b2 b1 b0 u u u");
+    test_priority_refused(world.comm);
     test_compressed(world.comm);
     test_gap_is_not_sent(world.comm);
     test_not_together(world.comm);

@@ -340,8 +340,9 @@ enum dt_status dt_inject_end(struct dt_trainer *t, uint64_t first, uint64_t last
 {
     for (int i = 0; i < t->faults->n; i++) {
         const struct dt_fault *fault = &t->faults->faults[i];
-        if (fault->kind == DT_FAULT_FLIP && is_now(fault, t->world->rank, first, last)) {
-            DT_TRY(flip(t, fault->tensor));
+        if (fault->kind == DT_FAULT_FLIP && fault->first_step <= last && first <= fault->last_step) {
+            DT_TRY(dt_strategy_share_weights(t->strategy)); /* all ranks: the flip is not to be lost in a step that is under way */
+            DT_TRY(is_now(fault, t->world->rank, first, last) ? flip(t, fault->tensor) : DT_OK);
         }
     }
     return DT_OK;

@@ -55,6 +55,19 @@ static enum dt_status split_passes(struct dt_trainer *t, const struct dt_batch *
     return DT_OK;
 }
 
+/* What it waits for weights counts as communication. */
+static enum dt_status forward(struct dt_trainer *t, struct dt_strategy_step *step, struct dt_pass *pass, double *last)
+{
+    const double before_s = t->strategy->pass_times.waiting_s;
+    DT_TRY(dt_strategy_forward(step, t->network, pass));
+    const double waiting_s = t->strategy->pass_times.waiting_s - before_s;
+    if (waiting_s > 0) {
+        t->seconds[DT_PHASE_COMMUNICATION] += waiting_s;
+        *last += waiting_s;
+    }
+    return DT_OK;
+}
+
 enum dt_status dt_trainer_passes(struct dt_trainer *t, const struct dt_batch *batch, struct dt_strategy_step *step, double *last)
 {
     if (dt_strategy_splits(t->strategy)) {
@@ -67,7 +80,7 @@ enum dt_status dt_trainer_passes(struct dt_trainer *t, const struct dt_batch *ba
             .batch = &micro, .training = true, .accumulate = m > 0, .seed = (uint64_t)t->config.seed, .trace = t->trace};
         DT_TRY(gather(t, &pass));
         lap(t, last, DT_PHASE_DATA);
-        DT_TRY(dt_network_forward(t->network, &pass));
+        DT_TRY(forward(t, step, &pass, last));
         DT_TRY(dt_network_loss(t->network, t->samples, &pass));
         if (t->poisoned) {
             DT_TRY(dt_inject_nan(t));
@@ -179,7 +192,11 @@ enum dt_status dt_trainer_step(struct dt_trainer *t, struct dt_step_results *out
     DT_TRY(exchange(t, &local, &step, sums));
     lap_wait(t, update_s, &last);
     const struct dt_metrics train = {.loss_sum = sums[SUM_LOSS], .n_correct = sums[SUM_CORRECT], .n_samples = sums[SUM_SAMPLES]};
-    DT_TRY(dt_trainer_advance(t, &train, &out->steps[0]));
+    const enum dt_status s = dt_trainer_advance(t, &train, &out->steps[0]);
+    if (s != DT_OK) { /* on all ranks: none leaves while weights are on their way */
+        (void)dt_strategy_share_weights(t->strategy);
+        return s;
+    }
     out->n = 1;
     out->stop = sums[SUM_STOP] > 0;
     DT_TRY(t->backend->ops->sync(t->backend));

@@ -198,7 +198,8 @@ enum dt_status dt_bench_blocks(struct dt_world *world, const struct dt_config *c
     b->trace = (struct dt_trace){.begin = begin_span, .end = end_span};
     struct dt_config c = *config;
     c.dist.check_every = 0;
-    c.cuda_graph = false; /* call by call, to time the calls */
+    c.cuda_graph = false;             /* call by call, to time the calls */
+    c.dist.order = DT_ORDER_BACKWARD; /* a step ends with its update */
     enum dt_status s = dt_trainer_open(world, &c, &dt_config_json, &b->trainer);
     if (s == DT_OK) {
         s = run(b, json);

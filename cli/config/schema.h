@@ -108,6 +108,9 @@
       "distributed.compression.type=int8", "stochastic: up or down by chance, right on average (QSGD)")                              \
     X("distributed.compression.error_feedback", BOOL, dist.compression.error_feedback, "", "true",                                    \
       "distributed.compression.type=fp16|bf16|int8|onebit|topk", "what compression loses is added to the next step's gradients")      \
+    X("distributed.order", ENUM, dist.order, DT_ORDER_LIST(DT_BAR_NAME), "backward", "distributed.strategy=allreduce",                 \
+      "backward: gradients travel as they are made, and a step ends when all weights are new; priority: those of the first layers "    \
+      "overtake, and the next forward pass waits for each layer's weights when it comes to it")                                        \
     X("distributed.overlap", BOOL, dist.overlap, "", "true", "", "send gradients while the backward pass still runs")                  \
     X("distributed.bucket_mb", REAL, bucket_mb, "[0, 4096]", "1", "",                                                                  \
       "MiB of gradients sent together; a bucket ends with a block; 0: every block by itself")                                          \

@@ -319,7 +319,7 @@ enum dt_status dt_ref_block_forward(struct dt_block_state *st, const float *para
         }
         reorder(st, true, y + n * n_out);
         if (pass->poll != NULL) {
-            pass->poll(pass->poll_context);
+            pass->poll(pass->context);
         }
     }
     return DT_OK;
@@ -396,7 +396,7 @@ enum dt_status dt_ref_block_backward(struct dt_block_state *st, const float *par
         unwind(st, i, dy + n * n_out, pass);
         linear_backward(st, params, x + n * n_in, dx != NULL ? dx + n * n_in : NULL);
         if (pass->poll != NULL) {
-            pass->poll(pass->poll_context);
+            pass->poll(pass->context);
         }
     }
     if (b->linear != DT_LINEAR_NONE) {

@@ -68,19 +68,31 @@ static void add_piece(const struct dt_host_sum *sum, size_t begin, size_t end)
     }
 }
 
-/* Adds one more piece of the host's total, if there is one to be had, and says whether that is complete. */
+static uint32_t n_pieces_of(const struct dt_host_sum_range *range)
+{
+    return (uint32_t)((range->end - range->begin + PIECE_ELEMS - 1) / PIECE_ELEMS);
+}
+
+/* Adds one more piece of the host's total, if there is one to be had, and says whether there was. */
 static bool add_inside(const struct dt_host_sum *sum, const struct dt_host_sum_range *range, struct slot *slot)
 {
-    const uint32_t n_pieces = (uint32_t)((range->end - range->begin + PIECE_ELEMS - 1) / PIECE_ELEMS);
-    if (atomic_load_explicit(&slot->n_taken, memory_order_relaxed) < n_pieces) {
-        const uint32_t piece = atomic_fetch_add_explicit(&slot->n_taken, 1, memory_order_relaxed);
-        if (piece < n_pieces) {
-            const size_t from = range->begin + piece * PIECE_ELEMS;
-            add_piece(sum, from, range->end - from < PIECE_ELEMS ? range->end : from + PIECE_ELEMS);
-            atomic_fetch_add_explicit(&slot->n_done, 1, memory_order_release);
-        }
+    const uint32_t n_pieces = n_pieces_of(range);
+    if (atomic_load_explicit(&slot->n_taken, memory_order_relaxed) >= n_pieces) {
+        return false;
     }
-    return atomic_load_explicit(&slot->n_done, memory_order_acquire) == n_pieces;
+    const uint32_t piece = atomic_fetch_add_explicit(&slot->n_taken, 1, memory_order_relaxed);
+    if (piece >= n_pieces) {
+        return false;
+    }
+    const size_t from = range->begin + piece * PIECE_ELEMS;
+    add_piece(sum, from, range->end - from < PIECE_ELEMS ? range->end : from + PIECE_ELEMS);
+    atomic_fetch_add_explicit(&slot->n_done, 1, memory_order_release);
+    return true;
+}
+
+static bool is_complete(const struct dt_host_sum_range *range, struct slot *slot)
+{
+    return atomic_load_explicit(&slot->n_done, memory_order_acquire) == n_pieces_of(range);
 }
 
 int dt_host_sum_n_slices(const struct dt_comm *comm, size_t n_elems)
@@ -113,6 +125,9 @@ static enum dt_status add_across(struct dt_host_sum *sum, struct dt_host_sum_ran
             DT_TRY(start_across(sum, range, n_slices, range->across.name));
         }
         if (sum->across != NULL) {
+            if (range->urgent) {
+                dt_executor_hurry(sum->across, (int)(range - sum->ranges));
+            }
             DT_TRY(dt_executor_progress(sum->across, (int)(range - sum->ranges), &crossed));
         } else {
             DT_TRY(dt_comm_test(sum->comm->across, &range->across, &crossed));
@@ -138,7 +153,10 @@ static enum dt_status progress(struct dt_request *request, bool *done)
         struct dt_host_sum_range *range = &sum->ranges[index];
         struct slot *slot = slot_of(sum, index);
         const bool open = atomic_load_explicit(&slot->open_round, memory_order_acquire) == range->round;
-        may_cross = open && add_inside(sum, range, slot) && may_cross;
+        if (open) {
+            add_inside(sum, range, slot);
+        }
+        may_cross = open && is_complete(range, slot) && may_cross;
         bool whole = false;
         if (may_cross) {
             DT_TRY(add_across(sum, range, slot, &whole));
@@ -146,6 +164,31 @@ static enum dt_status progress(struct dt_request *request, bool *done)
         sum->n_done += whole && n == sum->n_done;
     }
     *done = order < sum->n_done;
+    return DT_OK;
+}
+
+/* Moves all sums under way a little way on, but adds one piece at most: of the youngest that has one. */
+static enum dt_status progress_youngest(struct dt_request *request, bool *done)
+{
+    struct dt_host_sum *sum = request->handle;
+    bool added = false;
+    for (uint64_t n = sum->n_started; n > sum->n_done; n--) {
+        const int index = sum->slots_of[(n - 1) % DT_ALLREDUCE_MAX_SLOTS];
+        struct dt_host_sum_range *range = &sum->ranges[index];
+        struct slot *slot = slot_of(sum, index);
+        if (range->whole || atomic_load_explicit(&slot->open_round, memory_order_acquire) != range->round) {
+            continue;
+        }
+        added = added || add_inside(sum, range, slot);
+        if (is_complete(range, slot)) {
+            range->urgent = range->urgent || (request->urgent && index == request->slot);
+            DT_TRY(add_across(sum, range, slot, &range->whole));
+        }
+    }
+    while (sum->n_done < sum->n_started && sum->ranges[sum->slots_of[sum->n_done % DT_ALLREDUCE_MAX_SLOTS]].whole) {
+        sum->n_done++;
+    }
+    *done = sum->ranges[request->slot].whole;
     return DT_OK;
 }
 
@@ -157,7 +200,7 @@ void dt_host_sum_start(struct dt_host_sum *sum, int slot_index, size_t begin, si
     dt_comm_request_begin(sum->comm, name, request);
     request->handle = sum;
     request->slot = slot_index;
-    request->progress = progress;
+    request->progress = sum->youngest_first ? progress_youngest : progress;
     sum->slots_of[sum->n_started % DT_ALLREDUCE_MAX_SLOTS] = slot_index;
     *range = (struct dt_host_sum_range){
         .begin = begin, .end = end, .round = range->round + 1, .order = sum->n_started++, .across.name = name};

@@ -23,6 +23,7 @@ struct dt_host_sum_range {
     uint64_t round;                                  /* of the slot, from 1 */
     uint64_t order;                                  /* this is the n-th sum, from 0 */
     enum { DT_INSIDE, DT_ACROSS, DT_CROSSED } stage; /* of this rank's slice */
+    bool urgent, whole;                              /* with youngest_first: asked for (dt_request); this rank has seen its end */
     struct dt_request across;
 };
 
@@ -35,12 +36,15 @@ struct dt_host_sum {
     void (*use)(void *context, size_t begin, size_t end, const float *sums);
     void *use_context;
     struct dt_executor *across; /* borrowed, on `total`: carries this rank's slices between the hosts; NULL: MPI does */
+    /* Pieces of the sum that began last are added first, and sums end in any order. Set as `use` is; not with MPI between hosts,
+     * which wants one order of all. */
+    bool youngest_first;
     /* private */
     struct dt_comm *comm; /* borrowed */
     struct dt_host_memory memory;
     size_t n_elems;
     struct dt_host_sum_range ranges[DT_ALLREDUCE_MAX_SLOTS];
-    uint64_t n_started, n_done;           /* sums; they end in the order in which they began */
+    uint64_t n_started, n_done;           /* sums; n_done: all before this one have ended */
     int slots_of[DT_ALLREDUCE_MAX_SLOTS]; /* sum n is in slot slots_of[n % DT_ALLREDUCE_MAX_SLOTS] */
 };
 

@@ -15,6 +15,9 @@ struct schedule {
 static enum dt_status progress(struct dt_request *request, bool *done)
 {
     struct schedule *self = request->handle;
+    if (request->urgent) {
+        dt_executor_hurry(&self->executor, request->slot);
+    }
     return dt_executor_progress(&self->executor, request->slot, done);
 }
 
@@ -53,7 +56,10 @@ static enum dt_status open_parts(struct schedule *self, const struct dt_allreduc
     DT_TRY(dt_allreduce_take_memory(spec, &a->part));
     a->total = a->part;
     a->feedback = &self->executor.feedback;
-    return dt_executor_open(a->algorithm, self->wire, a->part, spec->n_elems, spec->n_slots, &spec->compression, &self->executor);
+    DT_TRY(dt_executor_open(a->algorithm, self->wire, a->part, spec->n_elems, spec->n_slots, &spec->compression, &self->executor));
+    self->executor.credit_bytes = spec->credit_bytes;
+    a->by_priority = spec->credit_bytes > 0;
+    return DT_OK;
 }
 
 enum dt_status dt_schedule_open(const struct dt_allreduce_spec *spec, struct dt_allreduce **out)

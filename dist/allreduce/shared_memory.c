@@ -48,6 +48,7 @@ static enum dt_status open_across(struct shared *self, const struct dt_allreduce
     DT_TRY(dt_allreduce_open_wire(spec, spec->comm->across, &self->wire));
     DT_TRY(dt_executor_open(self->base.algorithm, self->wire, sum->total, spec->n_elems, spec->n_slots, &spec->compression,
                             &self->executor));
+    self->executor.credit_bytes = spec->credit_bytes;
     sum->across = &self->executor;
     self->base.feedback = &self->executor.feedback;
     return DT_OK;
@@ -60,6 +61,8 @@ static enum dt_status open_parts(struct shared *self, const struct dt_allreduce_
     a->shared = &self->sum;
     a->part = self->sum.part;
     a->total = self->sum.total;
+    a->by_priority = spec->credit_bytes > 0 && (a->algorithm != NULL || a->comm->n_hosts == 1);
+    self->sum.youngest_first = a->by_priority;
     return a->part != NULL ? open_across(self, spec) : DT_OK;
 }
 

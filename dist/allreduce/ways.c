@@ -69,10 +69,9 @@ static enum dt_status open_compressed(const struct dt_allreduce_spec *spec, stru
     return DT_OK;
 }
 
-enum dt_status dt_allreduce_open(const struct dt_allreduce_spec *spec, struct dt_allreduce **out)
+static enum dt_status open_any(const struct dt_allreduce_spec *spec, struct dt_allreduce **out)
 {
     const bool any = spec->type == DT_ALLREDUCE_AUTO;
-    *out = NULL;
     if (spec->compression.type != DT_COMPRESSION_NONE && spec->comm->size > 1) {
         return open_compressed(spec, out);
     }
@@ -83,4 +82,28 @@ enum dt_status dt_allreduce_open(const struct dt_allreduce_spec *spec, struct dt
         return dt_mpi_open(spec, out);
     }
     return is_on_host(spec) ? open_on_host(spec, out) : open_staged(spec, out);
+}
+
+static enum dt_status open_by_priority(const struct dt_allreduce_spec *spec, struct dt_allreduce **out)
+{
+    struct dt_allreduce_spec by_priority = *spec;
+    const bool any = spec->type == DT_ALLREDUCE_AUTO && spec->compression.type == DT_COMPRESSION_NONE && spec->comm->n_hosts > 1;
+    by_priority.type = any ? DT_ALLREDUCE_HIERARCHICAL : spec->type;
+    DT_TRY(open_any(&by_priority, out));
+    if (spec->comm->size > 1 && !(*out)->by_priority) {
+        dt_allreduce_close(*out);
+        *out = NULL;
+        return dt_error(DT_CONFIG, "distributed.order \"priority\": MPI adds in one order here (set distributed.allreduce to "
+                                   "hierarchical or ring, or order to backward)");
+    }
+    if (any && (*out)->why[0] == '\0') {
+        snprintf((*out)->why, sizeof(*out)->why, "MPI adds in one order");
+    }
+    return DT_OK;
+}
+
+enum dt_status dt_allreduce_open(const struct dt_allreduce_spec *spec, struct dt_allreduce **out)
+{
+    *out = NULL;
+    return spec->credit_bytes > 0 ? open_by_priority(spec, out) : open_any(spec, out);
 }

@@ -127,6 +127,9 @@ enum dt_status dt_comm_wait(struct dt_comm *comm, struct dt_request *request)
         if (done) {
             return DT_OK;
         }
+        if (comm->meanwhile != NULL) {
+            comm->meanwhile(comm->meanwhile_context);
+        }
         if (n_tests < SPINS_BEFORE_YIELD) {
             continue;
         }

@@ -29,7 +29,8 @@ struct dt_request {
     /* Of a collective that is built on top (dist/allreduce/host_sum.h), else NULL: does a piece of the work, says whether all is
      * done. */
     enum dt_status (*progress)(struct dt_request *request, bool *done);
-    int slot; /* of `progress` */
+    int slot;    /* of `progress` */
+    bool urgent; /* for `progress`: nobody waits for anything else now. Set by who waits */
 };
 
 /* All slots are mandatory. */
@@ -59,11 +60,13 @@ struct dt_comm {
     int n_hosts;
     /* Ways between several hosts, which dt_comm_close closes: the k-th rank of every host in one communicator, in the order of the
      * hosts' first ranks. So many as the smallest host has ranks; NULL on all further ranks. */
-    int n_across;               /* 0: one host */
-    struct dt_comm *across;     /* for starting and testing; its members wait and are named in this one */
-    uint64_t n_started, n_done; /* collectives so far: that this rank has entered, that it has seen end */
-    bool cut;                   /* a fault put in (train/inject.h): nothing that this rank sends on a wire arrives any more */
-    double timeout_s;           /* limit of each wait, in seconds during which this process itself was not stopped */
+    int n_across;                     /* 0: one host */
+    struct dt_comm *across;           /* for starting and testing; its members wait and are named in this one */
+    uint64_t n_started, n_done;       /* collectives so far: that this rank has entered, that it has seen end */
+    bool cut;                         /* a fault put in (train/inject.h): nothing that this rank sends on a wire arrives any more */
+    void (*meanwhile)(void *context); /* what this rank does at each look of a wait; never blocks. NULL: nothing */
+    void *meanwhile_context;
+    double timeout_s; /* limit of each wait, in seconds during which this process itself was not stopped */
 };
 
 #define DT_TIMEOUT_DEFAULT_S 60.0

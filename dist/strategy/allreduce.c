@@ -5,6 +5,7 @@
  * rank on a device as soon as its gradients are, beside the rest of the backward pass. */
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "dist/allreduce/ways.h"
 #include "dist/strategy/grad_sync.h"
 #include "dist/strategy/host_step.h"
@@ -15,6 +16,7 @@ struct mirrored {
     struct dt_grad_sync sync;
     struct dt_host_step host_step; /* the ranks of the host step together, unless it is zero */
     int n_stepped;                 /* buckets, of the step under way */
+    struct dt_strategy_step last;  /* by priority: the step whose weights may still be on their way */
 };
 
 static struct mirrored *mirrored_of(struct dt_strategy *strategy)
@@ -78,6 +80,54 @@ static enum dt_status mirrored_wait(struct dt_strategy_step *step)
     return DT_OK;
 }
 
+/* ---- by priority: the weights come while the next step's forward pass asks for them, block by block */
+
+/* A dt_comm.meanwhile. */
+static void help(void *context)
+{
+    dt_grad_sync_help(&((struct mirrored *)context)->sync);
+}
+
+static enum dt_status priority_need(struct dt_strategy *strategy, size_t begin)
+{
+    struct mirrored *self = mirrored_of(strategy);
+    if (self->sync.n_left == 0) {
+        return DT_OK;
+    }
+    const double start_s = dt_clock_s();
+    strategy->spec.comm->meanwhile = NULL;
+    const enum dt_status s = dt_grad_sync_need(&self->sync, begin, strategy->together ? NULL : step_bucket, &self->last);
+    strategy->update_s = strategy->together ? self->host_step.seconds : strategy->update_s;
+    strategy->pass_times.waiting_s += dt_clock_s() - start_s;
+    return s;
+}
+
+static enum dt_status priority_finish(struct dt_strategy *strategy)
+{
+    return priority_need(strategy, 0);
+}
+
+static enum dt_status priority_ready(struct dt_strategy_step *step, size_t begin, size_t end)
+{
+    if (begin == 0) {
+        DT_TRY(priority_finish(step->strategy));
+        mirrored_begin(step);
+    }
+    return mirrored_ready(step, begin, end);
+}
+
+/* Waits for nothing: what follows is the exchange of the step's results, meanwhile gradients travel on. */
+static enum dt_status priority_wait(struct dt_strategy_step *step)
+{
+    struct mirrored *self = mirrored_of(step->strategy);
+    struct dt_comm *comm = self->base.spec.comm;
+    self->last = *step;
+    DT_TRY(dt_grad_sync_end(&self->sync));
+    comm->meanwhile = help;
+    comm->meanwhile_context = self;
+    return DT_OK;
+}
+
 static void mirrored_describe(const struct dt_strategy *strategy, struct dt_averaging *out)
 {
     const struct mirrored *self = (const struct mirrored *)strategy;
@@ -97,6 +147,7 @@ static bool mirrored_sent(const struct dt_strategy *strategy, struct dt_wire_sen
 static void mirrored_close(struct dt_strategy *strategy)
 {
     struct mirrored *self = mirrored_of(strategy);
+    strategy->spec.comm->meanwhile = NULL;
     dt_allreduce_close(strategy->allreduce); /* early: it ends what a device may be waiting for, and what comes now waits for it */
     dt_optimizer_close(&strategy->optimizer);
     if (self->base.together) {
@@ -111,6 +162,16 @@ static const struct dt_strategy_ops mirrored_ops = {.begin = mirrored_begin,
                                                     .ready = mirrored_ready,
                                                     .poll = mirrored_poll,
                                                     .wait = mirrored_wait,
+                                                    .describe = mirrored_describe,
+                                                    .sent = mirrored_sent,
+                                                    .close = mirrored_close};
+
+static const struct dt_strategy_ops priority_ops = {.ready = priority_ready,
+                                                    .poll = mirrored_poll,
+                                                    .wait = priority_wait,
+                                                    .need = priority_need,
+                                                    .share_weights = priority_finish,
+                                                    .collect_state = priority_finish,
                                                     .describe = mirrored_describe,
                                                     .sent = mirrored_sent,
                                                     .close = mirrored_close};
@@ -157,6 +218,11 @@ static enum dt_status open_own_parts(struct mirrored *self)
     return DT_OK;
 }
 
+static bool by_priority(const struct dt_strategy_spec *spec)
+{
+    return spec->dist.order == DT_ORDER_PRIORITY;
+}
+
 static enum dt_status open_parts(struct mirrored *self)
 {
     const struct dt_strategy_spec *spec = &self->base.spec;
@@ -167,7 +233,8 @@ static enum dt_status open_parts(struct mirrored *self)
                                                 .device_open = spec->device_open,
                                                 .compression = spec->dist.compression,
                                                 .n_elems = spec->model->arena_elems,
-                                                .n_slots = spec->model->n_blocks};
+                                                .n_slots = spec->model->n_blocks,
+                                                .credit_bytes = by_priority(spec) ? DT_CREDIT_BYTES : 0};
     DT_TRY(dt_allreduce_open(&allreduce, &self->base.allreduce));
     self->base.memory.grads = self->base.allreduce->part;
     self->base.feedback = self->base.allreduce->feedback;
@@ -175,15 +242,29 @@ static enum dt_status open_parts(struct mirrored *self)
     return open_own_parts(self);
 }
 
+static enum dt_status check_spec(const struct dt_strategy_spec *spec)
+{
+    if (by_priority(spec) && !spec->backend->host_memory) {
+        return dt_error(DT_CONFIG, "distributed.order \"priority\" steps in host memory (use \"device\": \"cpu\", or \"order\": "
+                                   "\"backward\")");
+    }
+    if (by_priority(spec) && spec->optimizer.clip_norm != 0) {
+        return dt_error(DT_CONFIG, "train.optimizer.clip_norm needs all gradients before a step, and distributed.order "
+                                   "\"priority\" steps block by block (set it to 0, or use \"order\": \"backward\")");
+    }
+    return DT_OK;
+}
+
 enum dt_status dt_mirrored_open(const struct dt_strategy_spec *spec, struct dt_strategy **out)
 {
+    DT_TRY(check_spec(spec));
     struct mirrored *self = calloc(1, sizeof *self);
     bool all;
     enum dt_status s = dt_comm_all(spec->comm, self != NULL, "agreement on memory", &all); /* before what ranks open together */
     if (self == NULL) {
         return dt_error(DT_NO_MEMORY, "no memory for the averaging of gradients");
     }
-    self->base.ops = &mirrored_ops;
+    self->base.ops = by_priority(spec) ? &priority_ops : &mirrored_ops;
     self->base.spec = *spec;
     s = s == DT_OK && all ? open_parts(self) : s;
     if (s != DT_OK || !all) {

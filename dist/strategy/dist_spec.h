@@ -28,6 +28,12 @@ struct dt_pipeline_cut {
     char names[DT_MAX_LAYERS - 1][DT_BLOCK_NAME_SIZE];
 };
 
+/* In which order gradients travel: as the backward pass makes them, or those first that the next forward pass wants first. */
+#define DT_ORDER_LIST(X)             \
+    X(DT_ORDER_BACKWARD, "backward") \
+    X(DT_ORDER_PRIORITY, "priority")
+enum dt_order { DT_ORDER_LIST(DT_NAMED_ENUM) };
+
 struct dt_dist_spec {
     enum dt_strategy_type strategy;
     enum dt_allreduce_type allreduce;
@@ -39,6 +45,7 @@ struct dt_dist_spec {
     int64_t micro_batches;                  /* of a pipeline: parts of a batch, at most */
     struct dt_pipeline_cut cut;             /* of a pipeline */
     struct dt_compression_spec compression; /* of the gradients that are sent */
+    enum dt_order order;                    /* of an allreduce */
     bool average, broadcast;
     bool overlap; /* false: everything is sent at the end of the backward pass, to compare */
     size_t bucket_bytes;

@@ -109,21 +109,50 @@ enum dt_status dt_grad_sync_ready(void *context, size_t begin, size_t end)
     return DT_OK;
 }
 
-void dt_grad_sync_poll(void *context)
+void dt_grad_sync_help(struct dt_grad_sync *sync)
 {
-    struct dt_grad_sync *sync = context;
-    for (int i = 0; i < sync->n_started && sync->failed == DT_OK && !sync->quiet; i++) {
+    for (int i = 0; i < sync->n_started && sync->failed == DT_OK; i++) {
         sync->failed = test_bucket(sync, i);
     }
 }
 
-enum dt_status dt_grad_sync_wait(struct dt_grad_sync *sync, dt_grad_ready_fn sink, void *context)
+void dt_grad_sync_poll(void *context)
+{
+    struct dt_grad_sync *sync = context;
+    if (!sync->quiet) {
+        dt_grad_sync_help(sync);
+    }
+}
+
+enum dt_status dt_grad_sync_end(struct dt_grad_sync *sync)
 {
     DT_TRY(sync->failed);
     DT_TRY(start_ready(sync));
     if (sync->n_started < sync->n_buckets) {
         return dt_error(DT_INTERNAL, "only %zu gradients came ready before the wait for all of them", sync->n_ready);
     }
+    sync->n_left = sync->n_buckets;
+    return DT_OK;
+}
+
+enum dt_status dt_grad_sync_need(struct dt_grad_sync *sync, size_t begin, dt_grad_ready_fn sink, void *context)
+{
+    while (sync->n_left > 0 && sync->buckets[sync->n_left - 1].end > begin) {
+        struct dt_bucket *bucket = &sync->buckets[sync->n_left - 1];
+        DT_TRY(sync->failed);
+        bucket->request.urgent = true;
+        DT_TRY(wait_for_bucket(sync, sync->n_left - 1));
+        sync->n_left--;
+        if (sink != NULL) {
+            DT_TRY(sink(context, bucket->begin, bucket->end));
+        }
+    }
+    return DT_OK;
+}
+
+enum dt_status dt_grad_sync_wait(struct dt_grad_sync *sync, dt_grad_ready_fn sink, void *context)
+{
+    DT_TRY(dt_grad_sync_end(sync));
     for (int i = 0; i < sync->n_buckets; i++) {
         DT_TRY(wait_for_bucket(sync, i));
         if (sink != NULL) {

@@ -111,7 +111,7 @@ static struct dt_pass part_of(struct pipeline *self, int k, struct dt_batch *bat
     part.accumulate = k > 0;
     part.more = k < self->m - 1;
     part.poll = poll;
-    part.poll_context = self;
+    part.context = self;
     return part;
 }
 

@@ -51,7 +51,7 @@ struct dt_averaging {
     const struct dt_compression_spec *compression; /* the strategy's */
 };
 
-/* Of the passes of steps so far, of a strategy that runs them itself. */
+/* Of the passes of steps so far, of a strategy that runs them itself; or that has them wait for weights: what it had them wait. */
 struct dt_pass_times {
     double forward_s, backward_s, waiting_s;
 };
@@ -67,6 +67,9 @@ struct dt_strategy_ops {
     enum dt_status (*ready)(struct dt_strategy_step *step, size_t begin, size_t end);
     void (*poll)(struct dt_strategy_step *step);
     enum dt_status (*wait)(struct dt_strategy_step *step);
+    /* The weights from element `begin` of the arena on are the last step's when this returns; NULL: after wait they all are. Its
+     * time counts as waiting_s of pass_times. */
+    enum dt_status (*need)(struct dt_strategy *strategy, size_t begin);
     enum dt_status (*share_weights)(struct dt_strategy *strategy);
     enum dt_status (*collect_state)(struct dt_strategy *strategy);
     void (*describe)(const struct dt_strategy *strategy, struct dt_averaging *out);
@@ -109,7 +112,7 @@ enum dt_status dt_strategy_traffic(const struct dt_strategy *strategy, uint64_t 
 /* So far, of all ranks. Every rank calls it. */
 enum dt_status dt_strategy_staleness(const struct dt_strategy *strategy, struct dt_staleness *out);
 
-/* ---- a step: next, begin, backward, wait; whoever has a struct dt_strategy_step is between begin and wait */
+/* ---- a step: next, begin, forward, backward, wait; whoever has a struct dt_strategy_step is between begin and wait */
 
 /* Before steps of a free-running strategy: so many follow before all ranks agree on anything. Every rank calls it. */
 void dt_strategy_expect(struct dt_strategy *strategy, int n_steps);
@@ -125,6 +128,9 @@ struct dt_strategy_step {
 };
 struct dt_strategy_step dt_strategy_begin(struct dt_strategy *strategy, const struct dt_update *update);
 
+/* The forward pass of a micro-batch. Each block waits for its weights, if they are still on their way. */
+enum dt_status dt_strategy_forward(struct dt_strategy_step *step, struct dt_network *network, struct dt_pass *pass);
+
 /* The backward pass of the step's last micro-batch, its gradients on their way as they become final. */
 enum dt_status dt_strategy_backward(struct dt_strategy_step *step, struct dt_network *network, struct dt_pass *pass);
 
@@ -135,7 +141,9 @@ bool dt_strategy_splits(const struct dt_strategy *strategy);
 enum dt_status dt_strategy_passes(struct dt_strategy_step *step, struct dt_network *network, struct dt_bound_samples *samples,
                                   const struct dt_pass *pass);
 
-/* All weights are the new ones when this returns, or on a device when what it has enqueued is done. */
+/* All weights are the new ones when this returns, or on a device when what it has enqueued is done. With the order "priority" they
+ * are on their way: each is there when the next dt_strategy_forward comes to it, all of them after dt_strategy_share_weights,
+ * without which no rank may end. */
 enum dt_status dt_strategy_wait(struct dt_strategy_step *step);
 
 /* ---- for strategies */
