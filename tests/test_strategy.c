@@ -284,15 +284,20 @@ static void test_events(struct dt_comm *comm, enum dt_order order, const char *e
     rig_close(&rig);
 }
 
-static void check_refused(struct dt_comm *comm, const struct rig_spec *spec, const char *text)
+static void check_refused(struct dt_comm *comm, enum dt_allreduce_type type, double clip_norm, bool host_memory, const char *text)
 {
-    struct dt_strategy *strategy;
     struct rig rig;
-    struct rig_spec backward = *spec;
-    backward.dist.order = DT_ORDER_BACKWARD;
-    rig_open(&rig, &backward, comm, &samples); /* a model and a backend */
+    struct rig_spec spec = classifier;
+    spec.backend = &dt_ref_backend;
+    rig_open(&rig, &spec, comm, &samples); /* for its model and backend */
     struct dt_strategy_spec refused = rig.strategy->spec;
+    struct dt_strategy *strategy;
+    struct dt_backend backend = *rig.backend;
+    backend.host_memory = host_memory;
+    refused.backend = &backend;
     refused.dist.order = DT_ORDER_PRIORITY;
+    refused.dist.allreduce = type;
+    refused.optimizer.clip_norm = clip_norm;
     CHECK_STATUS(dt_strategy_open(&refused, &strategy), DT_CONFIG);
     CHECK_HAS(dt_error_text(), text);
     dt_error_clear();
@@ -301,18 +306,13 @@ static void check_refused(struct dt_comm *comm, const struct rig_spec *spec, con
 
 static void test_priority_refused(struct dt_comm *comm)
 {
-    struct rig_spec spec = classifier;
-    spec.backend = &dt_ref_backend;
-    spec.optimizer.clip_norm = 1;
-    check_refused(comm, &spec, "train.optimizer.clip_norm needs all gradients before a step");
-    spec.optimizer.clip_norm = 0;
-    spec.dist.allreduce = DT_ALLREDUCE_MPI;
+    check_refused(comm, DT_ALLREDUCE_AUTO, 1, true, "train.optimizer.clip_norm needs all gradients before a step");
+    check_refused(comm, DT_ALLREDUCE_RING, 0, false, "distributed.order \"priority\" steps in host memory");
     if (comm->size > 1) {
-        check_refused(comm, &spec, "MPI adds in one order");
+        check_refused(comm, DT_ALLREDUCE_MPI, 0, true, "MPI adds in one order");
     }
-    spec.dist.allreduce = DT_ALLREDUCE_SHARED_MEMORY;
     if (comm->n_hosts > 1) {
-        check_refused(comm, &spec, "MPI adds in one order");
+        check_refused(comm, DT_ALLREDUCE_SHARED_MEMORY, 0, true, "MPI adds in one order");
     }
 }
 
