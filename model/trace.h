@@ -16,7 +16,7 @@
     X(DT_SPAN_BACKWARD, "backward")   /* of a block */                                          \
     X(DT_SPAN_UPDATE, "update")       /* of the weights, or of a range of them */               \
     X(DT_SPAN_BUCKET, "bucket")       /* of gradients, from its start until its sum is there */ \
-    X(DT_SPAN_WAIT, "wait")           /* for all sums, and the updates in it */                 \
+    X(DT_SPAN_WAIT, "wait")           /* for sums, and the updates in it */                     \
     X(DT_SPAN_GPU, "gpu")             /* steps that a GPU takes on its own */
 enum dt_span_kind { DT_SPAN_LIST(DT_NAMED_ENUM) DT_N_SPANS };
 

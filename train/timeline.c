@@ -161,6 +161,7 @@ enum dt_status dt_timeline_tell(struct dt_trainer *t, bool at_end, const struct 
     if (timeline->first == 0 || timeline->told || !over || t->state.step < timeline->first) {
         return DT_OK;
     }
+    DT_TRY(dt_strategy_share_weights(t->strategy)); /* what is under way ends */
     struct holding mine, *all;
     memset(&mine, 0, sizeof mine); /* padding too: it travels */
     mine.n = timeline->n;

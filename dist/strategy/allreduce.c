@@ -91,15 +91,17 @@ static void help(void *context)
 static enum dt_status priority_need(struct dt_strategy *strategy, size_t begin)
 {
     struct mirrored *self = mirrored_of(strategy);
-    if (self->sync.n_left == 0) {
-        return DT_OK;
-    }
+    const struct dt_span span = {.kind = DT_SPAN_WAIT};
     const double start_s = dt_clock_s();
     strategy->spec.comm->meanwhile = NULL;
-    const enum dt_status s = dt_grad_sync_need(&self->sync, begin, strategy->together ? NULL : step_bucket, &self->last);
+    if (!dt_grad_sync_lacks(&self->sync, begin)) {
+        return DT_OK;
+    }
+    DT_TRY(dt_span_begin(strategy->trace, &span));
+    DT_TRY(dt_grad_sync_need(&self->sync, begin, strategy->together ? NULL : step_bucket, &self->last));
     strategy->update_s = strategy->together ? self->host_step.seconds : strategy->update_s;
     strategy->pass_times.waiting_s += dt_clock_s() - start_s;
-    return s;
+    return dt_span_end(strategy->trace, &span);
 }
 
 static enum dt_status priority_finish(struct dt_strategy *strategy)

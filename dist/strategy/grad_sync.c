@@ -135,9 +135,14 @@ enum dt_status dt_grad_sync_end(struct dt_grad_sync *sync)
     return DT_OK;
 }
 
+bool dt_grad_sync_lacks(const struct dt_grad_sync *sync, size_t begin)
+{
+    return sync->n_left > 0 && sync->buckets[sync->n_left - 1].end > begin;
+}
+
 enum dt_status dt_grad_sync_need(struct dt_grad_sync *sync, size_t begin, dt_grad_ready_fn sink, void *context)
 {
-    while (sync->n_left > 0 && sync->buckets[sync->n_left - 1].end > begin) {
+    while (dt_grad_sync_lacks(sync, begin)) {
         struct dt_bucket *bucket = &sync->buckets[sync->n_left - 1];
         DT_TRY(sync->failed);
         bucket->request.urgent = true;

@@ -48,6 +48,7 @@ void dt_grad_sync_poll(void *context);
 enum dt_status dt_grad_sync_end(struct dt_grad_sync *sync);
 /* Those with elements from `begin` on are summed when this returns, the last one first; a sink gets each once. 0: all. */
 enum dt_status dt_grad_sync_need(struct dt_grad_sync *sync, size_t begin, dt_grad_ready_fn sink, void *context);
+bool dt_grad_sync_lacks(const struct dt_grad_sync *sync, size_t begin); /* whether it would have to wait */
 /* Of a rank that has nothing else to do: lets them progress, quiet or not. Errors surface in dt_grad_sync_need. */
 void dt_grad_sync_help(struct dt_grad_sync *sync);
 
