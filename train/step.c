@@ -61,8 +61,8 @@ static enum dt_status forward(struct dt_trainer *t, struct dt_strategy_step *ste
     const double before_s = t->strategy->pass_times.waiting_s;
     DT_TRY(dt_strategy_forward(step, t->network, pass));
     const double waiting_s = t->strategy->pass_times.waiting_s - before_s;
-    if (waiting_s > 0) {
-        t->seconds[DT_PHASE_COMMUNICATION] += waiting_s;
+    if (last != NULL) {
+        t->times.s[DT_PHASE_COMMUNICATION] += waiting_s;
         *last += waiting_s;
     }
     return DT_OK;
