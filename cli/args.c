@@ -364,6 +364,7 @@ enum dt_status dt_args_parse(int argc, char *const *argv, struct dt_args *out)
     out->weights = p.values[OPTION_WEIGHTS];
     out->invert = p.values[OPTION_INVERT];
     out->json = p.values[OPTION_JSON];
+    out->junit = p.values[OPTION_JUNIT];
     out->min_bytes = p.values[OPTION_MIN_BYTES];
     out->max_bytes = p.values[OPTION_MAX_BYTES];
     out->factor = p.values[OPTION_FACTOR];

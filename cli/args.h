@@ -40,6 +40,9 @@
       "mpirun -np 4 dtrain doctor [--config FILE] [--data DIR] [--run DIR]\n      " DT_HELP_SETS,                           \
       "  mpirun -np 4 dtrain doctor\n"                                                                                      \
       "  srun --mpi=pmi2 dtrain doctor --config configs/mnist.json --run runs/night\n")                                     \
+    X(DT_COMMAND_ACCEPT, "accept", "PASS or FAIL for what a cluster must be able to do",                                    \
+      "mpirun -np 4 dtrain accept [--run DIR] [--junit FILE] [--inject FAULT]...",                                          \
+      "  srun --mpi=pmi2 dtrain accept --run runs/acceptance --junit accept.xml\n")                                         \
     X(DT_COMMAND_BENCH_BLOCKS, "bench blocks", "time each block, beside the core's peak",                                   \
       "mpirun -np 2 dtrain bench blocks --config FILE [--data DIR]\n      " DT_HELP_SETS " [--json FILE]",                  \
       "  dtrain bench blocks --config configs/mnist.json --data data/mnist \\\n      --set threads=1\n")                    \
@@ -80,6 +83,7 @@ struct dt_args {
     int n_injects;
     const char **paths; /* predict: images, report: runs, at least one; owned; texts are argv's */
     int n_paths;
+    const char *junit;                                                   /* accept; NULL: no file */
     const char *json;                                                    /* bench; NULL: no file */
     const char *algorithms;                                              /* bench allreduce; NULL: all there are */
     const char *min_bytes, *max_bytes, *factor, *iters, *warmup, *check; /* bench allreduce; NULL: the default */

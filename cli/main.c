@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "cli/args.h"
+#include "cli/commands/accept/accept.h"
 #include "cli/commands/bench.h"
 #include "cli/commands/doctor/doctor.h"
 #include "cli/commands/eval.h"
@@ -127,6 +128,13 @@ static enum dt_status doctor(struct dt_world *world, const struct dt_args *args)
     return dt_doctor(world, &(struct dt_doctor_spec){.config = args->config != NULL ? &config : NULL, .run = args->run});
 }
 
+static enum dt_status accept_cluster(struct dt_world *world, const struct dt_args *args)
+{
+    struct dt_faults faults;
+    DT_TRY(dt_world_agree(world, dt_faults_parse(args->injects, args->n_injects, &faults)));
+    return dt_accept(world, &(struct dt_accept_spec){.run = args->run, .junit = args->junit, .faults = &faults});
+}
+
 static enum dt_status help(const struct dt_args *args)
 {
     dt_args_help(stdout, args->about);
@@ -175,6 +183,8 @@ static struct action action_of(enum dt_command command)
         return (struct action){.together = bench_blocks};
     case DT_COMMAND_BENCH_SCALING:
         return (struct action){.together = bench_scaling};
+    case DT_COMMAND_ACCEPT:
+        return (struct action){.together = accept_cluster};
     case DT_COMMAND_DOCTOR:
         return (struct action){.together = doctor};
     case DT_COMMAND_BENCH_ALLREDUCE:

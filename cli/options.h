@@ -21,12 +21,13 @@ enum takes { TAKES_NOTHING, TAKES_VALUE, TAKES_OPTIONAL_VALUE };
       "the configuration, JSON (see --help-config)")                                                                               \
     X(OPTION_DATA, "data", 0, "DIR", TAKES_VALUE, ON_RUNS | ON(EVAL) | ON(REPORT) | ON(DOCTOR),                                    \
       "folder of the IDX files, in place of data.dir")                                                                             \
-    X(OPTION_RUN, "run", 0, "DIR", TAKES_VALUE, ON(TRAIN) | ON(DOCTOR), "the run's files; default runs/<config name>/<UTC time>")  \
+    X(OPTION_RUN, "run", 0, "DIR", TAKES_VALUE, ON(TRAIN) | ON(DOCTOR) | ON(ACCEPT),                                               \
+      "the run's files; default runs/<config name>/<UTC time>")                                                                    \
     X(OPTION_RESUME, "resume", 0, "CHECKPOINT", TAKES_OPTIONAL_VALUE, ON(TRAIN),                                                   \
       "go on from this file, or from the newest in --run; fresh start if it has none")                                             \
     X(OPTION_SET, "set", 0, "KEY.PATH=VALUE", TAKES_VALUE, ON_RUNS | ON_USES | ON_SUMS | ON(DOCTOR),                               \
       "change a key of the configuration; may be given many times")                                                                \
-    X(OPTION_INJECT, "inject", 0, "FAULT", TAKES_VALUE, ON(TRAIN),                                                                 \
+    X(OPTION_INJECT, "inject", 0, "FAULT", TAKES_VALUE, ON(TRAIN) | ON(ACCEPT),                                                    \
       "put a fault in, to see what becomes of it (see docs/distributed.md); may be given many times")                              \
     X(OPTION_CHECKPOINT, "checkpoint", 0, "FILE", TAKES_VALUE, ON(EVAL) | ON(PREDICT), "a .safetensors file of an earlier run")    \
     X(OPTION_WEIGHTS, "weights", 0, "FILE", TAKES_VALUE, ON(TRAIN) | ON_USES,                                                      \
@@ -35,6 +36,7 @@ enum takes { TAKES_NOTHING, TAKES_VALUE, TAKES_OPTIONAL_VALUE };
       "exchange light and dark; auto: of images on the other ground than the training's")                                          \
     X(OPTION_JSON, "json", 0, "FILE", TAKES_VALUE, ON(BENCH_BLOCKS) | ON(BENCH_SCALING) | ON_SUMS,                                 \
       "write what was measured to this file, too")                                                                                 \
+    X(OPTION_JUNIT, "junit", 0, "FILE", TAKES_VALUE, ON(ACCEPT), "write the rows to this file, too, as JUnit's XML")               \
     X(OPTION_ALGORITHMS, "algorithms", 0, "NAMES", TAKES_VALUE, ON_SUMS, "ways to add, such as ring,tree; default all")            \
     X(OPTION_MIN_BYTES, "minbytes", 'b', "BYTES", TAKES_VALUE, ON_SUMS,                                                            \
       "the smallest allreduce, default 8; K, M and G are powers of 1024")                                                          \

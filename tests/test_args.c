@@ -50,7 +50,7 @@ static const char *const bad[][2] = {
     {"--help=yes", "--help takes no value (remove '=yes')"},
     {"--config a --print-config=1", "--print-config takes no value"},
     {"trian --config a", "unknown command 'trian' (did you mean 'train'?)"},
-    {"run --config a", "unknown command 'run' (one of train, eval, predict, plan, report, compare, doctor, bench, lab, help)"},
+    {"run --config a", "unknown command 'run' (one of train, eval, predict, plan, report, compare, doctor, accept, bench, lab, help)"},
     {"bench", "unknown command 'bench' (one of bench blocks, bench scaling, bench allreduce)"},
     {"bench --config a", "unknown command 'bench' (one of"},
     {"bench blcoks --config a", "unknown command 'bench blcoks' (did you mean 'bench blocks'?)"},

@@ -28,10 +28,11 @@ MAY_INCLUDE = {
     "cli/config": {"cli"} | ENGINE,
     "cli/page": {"base"},
     "cli/report": {"cli/config", "cli/page"} | ENGINE,
+    "cli/commands/accept": {"cli", "cli/config", "cli/page", "cli/commands", "cli/commands/doctor"} | ENGINE,
     "cli/commands/doctor": {"cli", "cli/config", "cli/report"} | ENGINE,
     "cli/commands": {"cli", "cli/config", "cli/page", "cli/report"} | ENGINE,
     "cli/commands/lab": {"cli", "cli/config", "cli/page", "cli/report"} | ENGINE,
-    "cli": {"cli/config", "cli/report", "cli/commands", "cli/commands/doctor", "cli/commands/lab"} | ENGINE,
+    "cli": {"cli/config", "cli/report", "cli/commands", "cli/commands/accept", "cli/commands/doctor", "cli/commands/lab"} | ENGINE,
 }
 FOLDERS = sorted({room.split("/")[0] for room in MAY_INCLUDE})
 INCLUDE = re.compile(r'^#include "([a-z_]+/[^"]+)"', re.M)

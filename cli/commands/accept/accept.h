@@ -1,0 +1,18 @@
+/* `dtrain accept`: PASS or FAIL for what a cluster must be able to do, before anybody relies on it. */
+#ifndef DT_CLI_COMMANDS_ACCEPT_ACCEPT_H
+#define DT_CLI_COMMANDS_ACCEPT_ACCEPT_H
+
+#include "dist/ranks/world.h"
+#include "train/inject.h"
+
+struct dt_accept_spec {
+    const char *run;                /* where the short training leaves its folder; NULL: a new one below "runs" */
+    const char *junit;              /* a file for what reads JUnit's XML; NULL: none */
+    const struct dt_faults *faults; /* put into the training, to see it fail */
+};
+
+/* Prints to stdout a row for each check (rows.h) as it ends. DT_FAILED, agreed: one has. A rank that stalls ends it with the error
+ * of that. Every rank calls it. */
+enum dt_status dt_accept(struct dt_world *world, const struct dt_accept_spec *spec);
+
+#endif

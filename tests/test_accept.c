@@ -1,0 +1,48 @@
+/* Which host falls behind the others. */
+#include "check.h"
+#include "cli/commands/accept/rows.h"
+
+#define N 8
+
+/* Two ranks on each of four hosts. */
+static char hosts[N][DT_HOST_SIZE] = {"a", "a", "b", "b", "c", "c", "d", "d"};
+
+static void test_alike(void)
+{
+    const double values[N] = {10, 9, 10, 11, 7, 7, 3, 9}; /* of host d one rank was in the way of the other */
+    const struct dt_behind b = dt_accept_behind(values, hosts, N);
+    CHECK(b.host == NULL);
+    CHECK_NEAR(b.share, 0.7, 1e-9);
+    CHECK_NEAR(b.median, 10, 0);
+}
+
+static void test_one_behind(void)
+{
+    const double values[N] = {10, 9, 10, 11, 6.1, 6, 10, 9};
+    const struct dt_behind b = dt_accept_behind(values, hosts, N);
+    CHECK_TEXT(b.host, "c");
+    CHECK_NEAR(b.share, 0.61, 1e-9);
+}
+
+static void test_just_enough(void)
+{
+    const double values[N] = {10, 9, 10, 11, 6.3, 6, 10, 9};
+    CHECK(dt_accept_behind(values, hosts, N).host == NULL);
+}
+
+/* Of two, either may be the odd one. */
+static void test_two_hosts(void)
+{
+    const double values[4] = {10, 10, 1, 1};
+    CHECK(dt_accept_behind(values, hosts, 4).host == NULL);
+    CHECK(dt_accept_behind((double[]){10, 10, 1, 1, 10}, hosts, 5).host == hosts[2]);
+}
+
+int main(void)
+{
+    test_alike();
+    test_one_behind();
+    test_just_enough();
+    test_two_hosts();
+    return 0;
+}
