@@ -131,8 +131,8 @@ static enum dt_status begin_round(struct dt_executor *e, struct dt_execution *x,
     for (int i = 0; i < x->n_moves; i++) {
         const struct dt_move *move = &x->moves[i];
         DT_TRY(begin_move(e, x, slot, i));
-        x->sent_bytes +=
-            move->kind == DT_SEND || move->kind == DT_SEND_INPUT ? dt_codec_bytes(&e->feedback.codec, move->end - move->begin) : 0;
+        const bool sends = move->kind == DT_SEND || move->kind == DT_SEND_INPUT;
+        x->sent_bytes += sends ? dt_codec_bytes(&e->feedback.codec, x->begin + move->begin, move->end - move->begin) : 0;
     }
     e->in_flight_bytes += x->sent_bytes;
     return DT_OK;
