@@ -90,10 +90,3 @@ enum dt_status dt_cuda_join(struct dt_cuda *cuda)
     }
     return DT_OK;
 }
-
-enum dt_status dt_cuda_record_gradients(struct dt_cuda *cuda, cudaEvent_t event)
-{
-    DT_TRY(dt_cuda_fork(cuda, DT_CUDA_GRADIENTS));
-    DT_CUDA(cudaEventRecord(event, cuda->branches.lanes[DT_CUDA_GRADIENTS].stream));
-    return DT_OK;
-}

@@ -47,7 +47,5 @@ enum dt_status dt_cuda_fork(struct dt_cuda *cuda, enum dt_cuda_branch branch);
 enum dt_status dt_cuda_follow(struct dt_cuda *cuda, enum dt_cuda_branch branch, enum dt_cuda_branch other);
 /* What is enqueued on the main stream from now on comes after all that was asked for so far, on the branches too. */
 enum dt_status dt_cuda_join(struct dt_cuda *cuda);
-/* `event` comes when all gradients are there whose backward calls have been made. */
-enum dt_status dt_cuda_record_gradients(struct dt_cuda *cuda, cudaEvent_t event);
 
 #endif

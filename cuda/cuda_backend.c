@@ -33,6 +33,7 @@ static enum dt_status cuda_alloc(struct dt_backend *backend, size_t n_bytes, voi
 static void cuda_free(struct dt_backend *backend, void *memory)
 {
     cuda_of(backend)->waiting.n = 0; /* whose memory it may be: nobody has looked at it, and nobody can any more */
+    dt_cuda_packed_forget(cuda_of(backend));
     dt_cuda_free(cuda_of(backend), memory);
 }
 
@@ -48,11 +49,13 @@ static enum dt_status cuda_copy_in(struct dt_backend *backend, void *device, con
 {
     DT_TRY(dt_cuda_settle(cuda_of(backend)));
     DT_CUDA(cudaMemcpyAsync(device, host, n_bytes, cudaMemcpyHostToDevice, cuda_of(backend)->stream));
+    DT_TRY(dt_cuda_packed_written(cuda_of(backend), device, n_bytes));
     return cuda_sync(backend);
 }
 
 static enum dt_status cuda_copy_out(struct dt_backend *backend, void *host, const void *device, size_t n_bytes)
 {
+    DT_TRY(dt_cuda_unpack(cuda_of(backend)));
     DT_TRY(dt_cuda_settle(cuda_of(backend)));
     DT_CUDA(cudaMemcpyAsync(host, device, n_bytes, cudaMemcpyDeviceToHost, cuda_of(backend)->stream));
     return cuda_sync(backend);
@@ -277,6 +280,9 @@ static enum dt_status cuda_optimizer_step(struct dt_backend *backend, const stru
     struct dt_update *numbers = &cuda->step->update;
     DT_TRY(dt_cuda_settle_head(cuda));
     const cudaStream_t stream = cuda->branches.lanes[DT_CUDA_UPDATES].stream;
+    if (update->clip_norm > 0) {
+        DT_TRY(dt_cuda_unpack(cuda));
+    }
     DT_TRY(dt_cuda_fork(cuda, DT_CUDA_UPDATES));
     DT_TRY(dt_cuda_follow(cuda, DT_CUDA_UPDATES, DT_CUDA_GRADIENTS));
     if (!cuda->on_its_own) { /* from memory that is not pinned: read before the call returns */
@@ -286,7 +292,8 @@ static enum dt_status cuda_optimizer_step(struct dt_backend *backend, const stru
         DT_CUDA(dt_gpu_sum_squares(stream, n_elems, grads, cuda->sums->scratch, &cuda->sums->squares));
         DT_CUDA(dt_gpu_clip(stream, &cuda->sums->squares, numbers));
     }
-    DT_CUDA(dt_gpu_optimizer_step(stream, numbers, n_elems, params, grads, state1, state2));
+    const struct dt_gpu_packs packs = dt_cuda_packs(cuda, n_elems, params, grads);
+    DT_CUDA(dt_gpu_optimizer_step(stream, numbers, n_elems, params, grads, state1, state2, &packs));
     return DT_OK;
 }
 

@@ -25,8 +25,7 @@ struct dt_block_state {
     struct dt_conv_plan *plans[N_PLANS]; /* conv; each for `capacity` samples; NULL: not wanted */
     void *z;                             /* (capacity, linear_out), the linear operation's output; NULL without one */
     void *dz;                            /* its gradient; may be z */
-    void *dw;                            /* conv: the filter's gradient, K R S C */
-    void *weight;                        /* in the order and type for the libraries; NULL where the arena's own serves */
+    struct dt_cuda_packed packed;        /* weight and gradient as the libraries have them */
 };
 
 /* ---- open and close */
@@ -57,6 +56,8 @@ static void describe(struct dt_block_state *state, struct dt_cuda *cuda, const s
         state->weight_offset = model->params[b->weight].offset;
         state->bias_offset = model->params[b->bias].offset;
         state->n_weights = model->params[b->weight].n_elems;
+        state->packed.filter =
+            (struct dt_gpu_filter){.k = b->linear_out.c, .c = b->in.c, .kernel = b->linear == DT_LINEAR_CONV ? b->kernel : 1};
     }
     state->tail = (struct dt_gpu_tail){.linear = b->linear_out,
                                        .pooled = b->pool_out,
@@ -98,7 +99,7 @@ static enum dt_status open_plans(struct dt_block_state *state)
         const size_t n_bytes = dt_conv_plan_workspace(state->plans[kind]);
         DT_TRY(dt_cuda_reserve_scratch(cuda, workspace_of(state, kind), state->block.name, n_bytes));
     }
-    return dt_cuda_alloc(cuda, state->block.name, state->bytes.dw, &state->dw);
+    return dt_cuda_alloc(cuda, state->block.name, state->bytes.dw, &state->packed.dw);
 }
 
 static enum dt_status open_head(struct dt_block_state *state)
@@ -118,7 +119,8 @@ static enum dt_status open_linear(struct dt_block_state *state)
     }
     DT_TRY(dt_cuda_reserve_scratch(cuda, DT_CUDA_SCRATCH_SUMS, name, dt_gpu_tail_scratch(&state->tail) * sizeof(float)));
     if (state->bytes.weight > 0) {
-        DT_TRY(dt_cuda_alloc(cuda, name, state->bytes.weight, &state->weight));
+        DT_TRY(dt_cuda_alloc(cuda, name, state->bytes.weight, &state->packed.weight));
+        dt_cuda_packed_open(cuda, &state->packed);
     }
     return has_conv(state) ? open_plans(state) : DT_OK;
 }
@@ -147,6 +149,7 @@ enum dt_status dt_cuda_block_open(struct dt_backend *backend, const struct dt_mo
 
 void dt_cuda_block_close(struct dt_block_state *state)
 {
+    dt_cuda_packed_close(state->cuda, &state->packed);
     for (int kind = 0; kind < N_PLANS; kind++) {
         dt_conv_plan_close(state->plans[kind]);
     }
@@ -154,8 +157,8 @@ void dt_cuda_block_close(struct dt_block_state *state)
         dt_cuda_free(state->cuda, state->dz);
     }
     dt_cuda_free(state->cuda, state->z);
-    dt_cuda_free(state->cuda, state->dw);
-    dt_cuda_free(state->cuda, state->weight);
+    dt_cuda_free(state->cuda, state->packed.dw);
+    dt_cuda_free(state->cuda, state->packed.weight);
     state->cuda->waiting = (struct dt_cuda_waiting){0}; /* nobody looks at the logits of a network that is closed */
     if (--state->cuda->n_blocks == 0) {
         dt_cuda_release_scratch(state->cuda);
@@ -188,7 +191,7 @@ static const float *bias_of(const struct dt_block_state *state, const float *par
 
 static const void *weight_of(const struct dt_block_state *state, const float *params)
 {
-    return state->weight != NULL ? state->weight : params + state->weight_offset;
+    return state->packed.weight != NULL ? state->packed.weight : params + state->weight_offset;
 }
 
 static enum dt_status run_plan(const struct dt_block_state *state, enum dt_conv_kind kind, const void *in, const void *other,
@@ -270,16 +273,6 @@ static enum dt_status head_backward(const struct dt_block_state *state, const fl
 
 /* ---- forward */
 
-static enum dt_status pack_weight(struct dt_block_state *state, const float *params)
-{
-    const struct dt_block *b = &state->block;
-    if (state->weight != NULL) {
-        DT_CUDA(dt_gpu_pack_weight(state->cuda->stream, b->linear_out.c, b->in.c, has_conv(state) ? b->kernel : 1,
-                                   params + state->weight_offset, state->cuda->type, state->weight));
-    }
-    return DT_OK;
-}
-
 static enum dt_status linear_forward(struct dt_block_state *state, const float *params, const void *x, int n)
 {
     const void *weight = weight_of(state, params);
@@ -312,7 +305,7 @@ enum dt_status dt_cuda_block_forward(struct dt_block_state *state, const float *
         return head_forward(state, params, x, y, pass);
     }
     if (has_linear(state)) {
-        DT_TRY(pack_weight(state, params));
+        DT_TRY(dt_cuda_pack(cuda, &state->packed, params + state->weight_offset));
         DT_TRY(linear_forward(state, params, x, n));
     }
     DT_CUDA(dt_gpu_tail_forward(cuda->stream, &tail, cuda->batch.ids, n, cuda->type, has_linear(state) ? state->z : x,
@@ -347,14 +340,30 @@ static enum dt_status tail_backward(const struct dt_block_state *state, const fl
     return DT_OK;
 }
 
-static enum dt_status conv_backward(const struct dt_block_state *state, float *dweight, const void *x, void *dx,
+/* What is there already has to be added to, and so comes first. */
+static enum dt_status filter_gradient(struct dt_block_state *state, float *dweight, const void *x, bool accumulate)
+{
+    struct dt_cuda *cuda = state->cuda;
+    const struct dt_gpu_filter *f = &state->packed.filter;
+    if (accumulate) {
+        DT_TRY(dt_cuda_unpack(cuda));
+        DT_TRY(dt_cuda_join(cuda));
+        DT_TRY(dt_cuda_fork(cuda, DT_CUDA_GRADIENTS));
+    }
+    DT_TRY(run_plan(state, DT_CONV_FILTER_GRADIENT, state->dz, x, state->packed.dw));
+    if (accumulate) {
+        DT_CUDA(
+            dt_gpu_unpack_gradient(weight_lane(state)->stream, f->k, f->c, f->kernel, cuda->type, state->packed.dw, true, dweight));
+    }
+    state->packed.dw_of = accumulate ? NULL : dweight;
+    return DT_OK;
+}
+
+static enum dt_status conv_backward(struct dt_block_state *state, float *dweight, const void *x, void *dx,
                                     const struct dt_pass *pass)
 {
-    const struct dt_block *b = &state->block;
-    DT_TRY(run_plan(state, DT_CONV_FILTER_GRADIENT, state->dz, x, state->dw));
-    DT_CUDA(dt_gpu_unpack_gradient(weight_lane(state)->stream, b->linear_out.c, b->in.c, b->kernel, state->cuda->type, state->dw,
-                                   pass->accumulate, dweight));
-    return dx != NULL ? run_plan(state, DT_CONV_INPUT_GRADIENT, state->dz, state->weight, dx) : DT_OK;
+    DT_TRY(filter_gradient(state, dweight, x, pass->accumulate));
+    return dx != NULL ? run_plan(state, DT_CONV_INPUT_GRADIENT, state->dz, state->packed.weight, dx) : DT_OK;
 }
 
 static enum dt_status dense_backward(const struct dt_block_state *state, const void *weight, float *dweight, const void *x,
@@ -376,7 +385,7 @@ static enum dt_status dense_backward(const struct dt_block_state *state, const v
     return dx != NULL ? multiply(state->cuda, &state->cuda->main, &to_input) : DT_OK;
 }
 
-static enum dt_status linear_backward(const struct dt_block_state *state, const float *params, float *grads, const float *x,
+static enum dt_status linear_backward(struct dt_block_state *state, const float *params, float *grads, const float *x,
                                       const float *dy, float *dx, const struct dt_pass *pass)
 {
     float *dweight = grads + state->weight_offset;
@@ -394,8 +403,9 @@ static enum dt_status linear_backward(const struct dt_block_state *state, const 
     return dense_backward(state, weight_of(state, params), dweight, x, dx, pass);
 }
 
-static enum dt_status zero_gradients(const struct dt_block_state *state, float *grads)
+static enum dt_status zero_gradients(struct dt_block_state *state, float *grads)
 {
+    state->packed.dw_of = NULL;
     const cudaStream_t stream = state->cuda->stream;
     DT_CUDA(cudaMemsetAsync(grads + state->weight_offset, 0, state->n_weights * sizeof *grads, stream));
     DT_CUDA(cudaMemsetAsync(grads + state->bias_offset, 0, (size_t)state->block.linear_out.c * sizeof *grads, stream));

@@ -11,6 +11,7 @@
 #include "cuda/cuda_backend.h"
 #include "cuda/cuda_memory.h"
 #include "cuda/kernels.h"
+#include "cuda/packed.h"
 
 /* What kernels read of the last gathered batch; device memory. */
 struct dt_cuda_batch {
@@ -40,6 +41,7 @@ struct dt_cuda {
     cudaStream_t stream;      /* the main one: main.stream */
     struct dt_cuda_lane main; /* where everything is that says nothing else */
     struct dt_cuda_branches branches;
+    struct dt_cuda_packed *packed; /* of the blocks that are open */
     struct dt_cuda_memory memory;
     struct dt_cuda_scratch scratch[DT_CUDA_N_SCRATCH];
     int n_blocks; /* open: they share it */

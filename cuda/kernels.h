@@ -129,9 +129,29 @@ cudaError_t dt_gpu_sum_squares(cudaStream_t stream, size_t n_elems, const float 
 /* Clips `update` (device), whose gradients have this sum of squares. */
 cudaError_t dt_gpu_clip(cudaStream_t stream, const double *sum_squares, struct dt_update *update);
 
+/* A weight (K, C, R, S) among the elements of an optimizer step, and its packed companions (K, R, S, C). */
+struct dt_gpu_filter {
+    int k, c, kernel; /* kernel 1 and c = in features for a dense layer */
+};
+static inline size_t dt_gpu_filter_elems(const struct dt_gpu_filter *f)
+{
+    return (size_t)f->k * (size_t)f->c * (size_t)(f->kernel * f->kernel);
+}
+struct dt_gpu_pack {
+    struct dt_gpu_filter filter;
+    size_t begin;         /* its first element */
+    void *weight;         /* written along with the weight */
+    const void *gradient; /* read instead of that in `grads`; NULL: that is right */
+};
+struct dt_gpu_packs { /* for kernels, by value */
+    int n;
+    enum dt_gpu_type type;
+    struct dt_gpu_pack at[DT_MAX_LAYERS];
+};
+
 /* One optimizer step (model/optimizer.h says which), already clipped. update: device. state1, state2: NULL where unused. */
 cudaError_t dt_gpu_optimizer_step(cudaStream_t stream, const struct dt_update *update, size_t n_elems, float *params,
-                                  const float *grads, float *state1, float *state2);
+                                  const float *grads, float *state1, float *state2, const struct dt_gpu_packs *packs);
 
 /* The steps that the GPU takes on its own (cuda/step_graph.h): what differs between them, and what came of each. */
 struct dt_gpu_steps {

@@ -153,11 +153,58 @@ cudaError_t dt_gpu_sum_squares(cudaStream_t stream, size_t n_elems, const float 
 
 /* ---- optimizers: one pass over the arena, V elements a thread, at the end one by one */
 
-template <int V> static __device__ void sgd(const struct dt_update &u, size_t i, float *params, const float *grads, float *velocity)
+/* Where element `i` of the step lies in the packed companions of its weight; false: it is not this weight's. */
+static __device__ bool packed_at(const struct dt_gpu_pack &pack, size_t i, size_t *at)
+{
+    const uint32_t n_c = (uint32_t)pack.filter.c, n_taps = (uint32_t)(pack.filter.kernel * pack.filter.kernel);
+    const size_t j = i - pack.begin;
+    if (i < pack.begin || j >= (size_t)pack.filter.k * n_c * n_taps) {
+        return false;
+    }
+    const uint32_t tap = (uint32_t)j % n_taps, c = (uint32_t)j / n_taps % n_c, k = (uint32_t)j / n_taps / n_c;
+    *at = n_taps == 1 ? j : ((size_t)k * n_taps + tap) * n_c + c;
+    return true;
+}
+
+template <int V> static __device__ void load_gradient(const struct dt_gpu_packs &packs, size_t i, const float *grads, float *g)
+{
+    load<V>(grads + i, g);
+    for (int p = 0; p < packs.n; p++) {
+        for (int v = 0; v < V && packs.at[p].gradient != NULL; v++) {
+            size_t at;
+            if (packed_at(packs.at[p], i + v, &at)) {
+                const void *from = packs.at[p].gradient;
+                g[v] = packs.type == DT_GPU_F32 ? ((const float *)from)[at] : (float)((const bf16 *)from)[at];
+            }
+        }
+    }
+}
+
+template <int V> static __device__ void store_weight(const struct dt_gpu_packs &packs, size_t i, const float *w, float *params)
+{
+    store<V>(w, params + i);
+    for (int p = 0; p < packs.n; p++) {
+        for (int v = 0; v < V; v++) {
+            size_t at;
+            if (!packed_at(packs.at[p], i + v, &at)) {
+                continue;
+            }
+            if (packs.type == DT_GPU_F32) {
+                ((float *)packs.at[p].weight)[at] = w[v];
+            } else {
+                ((bf16 *)packs.at[p].weight)[at] = (bf16)w[v];
+            }
+        }
+    }
+}
+
+template <int V>
+static __device__ void sgd(const struct dt_update &u, const struct dt_gpu_packs &packs, size_t i, float *params, const float *grads,
+                           float *velocity)
 {
     float w[V], g[V], moving[V] = {};
     load<V>(params + i, w);
-    load<V>(grads + i, g);
+    load_gradient<V>(packs, i, grads, g);
     if (velocity != NULL) {
         load<V>(velocity + i, moving);
     }
@@ -166,19 +213,20 @@ template <int V> static __device__ void sgd(const struct dt_update &u, size_t i,
         moving[v] = u.momentum * moving[v] + g[v];
         w[v] -= u.lr * (velocity == NULL ? g[v] : u.nesterov ? g[v] + u.momentum * moving[v] : moving[v]);
     }
-    store<V>(w, params + i);
+    store_weight<V>(packs, i, w, params);
     if (velocity != NULL) {
         store<V>(moving, velocity + i);
     }
 }
 
 template <int V>
-static __device__ void adam(const struct dt_update &u, size_t i, float *params, const float *grads, float *mean, float *square)
+static __device__ void adam(const struct dt_update &u, const struct dt_gpu_packs &packs, size_t i, float *params,
+                            const float *grads, float *mean, float *square)
 {
     const float step = u.lr / u.bias_correction1, root = 1.0f / sqrtf(u.bias_correction2);
     float w[V], g[V], m[V], s[V];
     load<V>(params + i, w);
-    load<V>(grads + i, g);
+    load_gradient<V>(packs, i, grads, g);
     load<V>(mean + i, m);
     load<V>(square + i, s);
     for (int v = 0; v < V; v++) {
@@ -189,41 +237,42 @@ static __device__ void adam(const struct dt_update &u, size_t i, float *params, 
         s[v] = s[v] - u.one_minus_beta2 * s[v] + u.one_minus_beta2 * g[v] * g[v];
         w[v] -= step * m[v] / (sqrtf(s[v]) * root + u.epsilon);
     }
-    store<V>(w, params + i);
+    store_weight<V>(packs, i, w, params);
     store<V>(m, mean + i);
     store<V>(s, square + i);
 }
 
 template <int V>
-static __device__ void update(const struct dt_update &u, size_t i, float *params, const float *grads, float *state1, float *state2)
+static __device__ void update(const struct dt_update &u, const struct dt_gpu_packs &packs, size_t i, float *params,
+                              const float *grads, float *state1, float *state2)
 {
     switch (u.type) {
     case DT_OPTIMIZER_SGD:
-        sgd<V>(u, i, params, grads, state1);
+        sgd<V>(u, packs, i, params, grads, state1);
         break;
     case DT_OPTIMIZER_ADAM:
     case DT_OPTIMIZER_ADAMW:
-        adam<V>(u, i, params, grads, state1, state2);
+        adam<V>(u, packs, i, params, grads, state1, state2);
         break;
     }
 }
 
 template <int V>
-static __global__ void optimizer_kernel(const struct dt_update *u, size_t n, float *params, const float *grads, float *state1,
-                                        float *state2)
+static __global__ void optimizer_kernel(const struct dt_update *u, const __grid_constant__ struct dt_gpu_packs packs, size_t n,
+                                        float *params, const float *grads, float *state1, float *state2)
 {
     size_t i = thread_index() * V;
     if (i + V <= n) {
-        update<V>(*u, i, params, grads, state1, state2);
+        update<V>(*u, packs, i, params, grads, state1, state2);
         return;
     }
     for (; i < n; i++) {
-        update<1>(*u, i, params, grads, state1, state2);
+        update<1>(*u, packs, i, params, grads, state1, state2);
     }
 }
 
 cudaError_t dt_gpu_optimizer_step(cudaStream_t stream, const struct dt_update *update, size_t n_elems, float *params,
-                                  const float *grads, float *state1, float *state2)
+                                  const float *grads, float *state1, float *state2, const struct dt_gpu_packs *packs)
 {
     if (n_elems == 0) {
         return cudaSuccess;
@@ -231,7 +280,7 @@ cudaError_t dt_gpu_optimizer_step(cudaStream_t stream, const struct dt_update *u
     const bool wide = aligned(params) && aligned(grads) && aligned(state1) && aligned(state2);
     const unsigned blocks = blocks_for(n_elems, (wide ? 4 : 1) * THREADS);
     const auto kernel = wide ? optimizer_kernel<4> : optimizer_kernel<1>;
-    return DT_LAUNCH(kernel, blocks, THREADS, 0, stream, update, n_elems, params, grads, state1, state2);
+    return DT_LAUNCH(kernel, blocks, THREADS, 0, stream, update, *packs, n_elems, params, grads, state1, state2);
 }
 
 /* ---- steps: a thread per sample of the batch draws its row; the first one also hands on what else the step needs */

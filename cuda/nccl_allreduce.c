@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "cuda/cuda_block.h"
 #include "cuda/cuda_check.h"
+#include "cuda/packed.h"
 
 #define FAREWELL_LIMIT_MS 2000u /* for each part of closing */
 

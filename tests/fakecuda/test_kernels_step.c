@@ -365,8 +365,9 @@ static void check_update(const struct dt_update *update, size_t n, bool with_sta
         for (int i = 0; i < 3; i++) {
             d[i] = numbers_open(before[i], n, DT_GPU_F32, shift);
         }
+        const struct dt_gpu_packs none = {0};
         OK(dt_gpu_optimizer_step(stream, u.data, n, d[0].data, from.data, with_states ? d[1].data : NULL,
-                                 with_states ? d[2].data : NULL));
+                                 with_states ? d[2].data : NULL, &none));
         device_close(&from, NULL);
         device_close(&u, NULL);
         for (int i = 0; i < 3; i++) {
@@ -382,6 +383,36 @@ static void check_update(const struct dt_update *update, size_t n, bool with_sta
         free(actual[1][i]);
     }
     free(grads);
+}
+
+/* A filter of 3 x 2 x 3 x 3 at element 5 of a step by one times the gradient, of which the packed one is read: both copies of the
+ * weight are what is left, and what lies around it is stepped as ever. */
+static void check_packed(enum dt_gpu_type type)
+{
+    enum { K = 3, C = 2, TAPS = 9, N = K * C * TAPS, BEGIN = 5, ALL = BEGIN + N + 4 };
+    const struct dt_update update = {.type = DT_OPTIMIZER_SGD, .grad_scale = 1, .lr = 1};
+    float *w = random_floats(ALL, 16), *g = random_floats(ALL, 16), *packed = random_floats(N, 16), after[ALL], copy[N];
+    struct device u = device_open(&update, sizeof update, 0), params = numbers_open(w, ALL, DT_GPU_F32, 0);
+    struct device grads = numbers_open(g, ALL, DT_GPU_F32, 0), to = numbers_open(NULL, N, type, 0);
+    struct device from = numbers_open(packed, N, type, 0);
+    snprintf(case_text, sizeof case_text, "packed companions, type %d", type);
+    const struct dt_gpu_pack pack = {.filter = {K, C, 3}, .begin = BEGIN, .weight = to.data, .gradient = from.data};
+    const struct dt_gpu_packs packs = {.n = 1, .type = type, .at = {pack}};
+    OK(dt_gpu_optimizer_step(stream, u.data, ALL, params.data, grads.data, NULL, NULL, &packs));
+    device_close(&params, after);
+    numbers_close(&to, type, N, copy);
+    device_close(&grads, NULL);
+    device_close(&from, NULL);
+    device_close(&u, NULL);
+    for (size_t i = 0; i < ALL; i++) {
+        const size_t j = i - BEGIN, k = j / TAPS / C, c = j / TAPS % C, at = (k * TAPS + j % TAPS) * C + c;
+        const bool inside = i >= BEGIN && j < N;
+        CHECK_NEAR(after[i], w[i] - (inside ? packed[at] : g[i]), 0); /* eighths: exact */
+        CHECK(!inside || copy[at] == after[i]);
+    }
+    free(w);
+    free(g);
+    free(packed);
 }
 
 static void test_sums_and_optimizers(void)
@@ -421,6 +452,8 @@ int main(void)
     test_loss();
     test_head();
     test_sums_and_optimizers();
+    check_packed(DT_GPU_F32);
+    check_packed(DT_GPU_BF16);
     OK(cudaStreamDestroy(stream));
     return 0;
 }

@@ -22,8 +22,8 @@ static const struct limit {
     int nodes[N_MODES], chain[N_MODES];
     double gb; /* in bf16 at LARGE */
 } limits[] = {
-    {"mnist.json", {25, 25, 26}, {21, 21, 22}, 4.1},
-    {"mnist-mlp.json", {10, 10, 11}, {10, 10, 11}, 0.039},
+    {"mnist.json", {21, 21, 21}, {18, 18, 18}, 4.1},
+    {"mnist-mlp.json", {10, 10, 10}, {10, 10, 10}, 0.038},
 };
 
 static bool verbose;

@@ -1,0 +1,106 @@
+#include "cuda/packed.h"
+
+#include "cuda/cuda_block.h"
+#include "cuda/cuda_check.h"
+
+void dt_cuda_packed_open(struct dt_cuda *cuda, struct dt_cuda_packed *packed)
+{
+    packed->next = cuda->packed;
+    cuda->packed = packed;
+}
+
+enum dt_status dt_cuda_packed_close(struct dt_cuda *cuda, struct dt_cuda_packed *packed)
+{
+    const enum dt_status s = dt_cuda_unpack(cuda);
+    struct dt_cuda_packed **at = &cuda->packed;
+    while (*at != NULL && *at != packed) {
+        at = &(*at)->next;
+    }
+    *at = *at != NULL ? packed->next : NULL;
+    return s;
+}
+
+enum dt_status dt_cuda_pack(struct dt_cuda *cuda, struct dt_cuda_packed *packed, const float *weight)
+{
+    const struct dt_gpu_filter *f = &packed->filter;
+    if (packed->weight != NULL && packed->weight_of != weight) {
+        DT_CUDA(dt_gpu_pack_weight(cuda->stream, f->k, f->c, f->kernel, weight, cuda->type, packed->weight));
+        packed->weight_of = weight;
+    }
+    return DT_OK;
+}
+
+enum dt_status dt_cuda_unpack(struct dt_cuda *cuda)
+{
+    for (struct dt_cuda_packed *p = cuda->packed; p != NULL; p = p->next) {
+        if (p->dw_of != NULL) {
+            DT_TRY(dt_cuda_fork(cuda, DT_CUDA_GRADIENTS));
+            DT_CUDA(dt_gpu_unpack_gradient(cuda->branches.lanes[DT_CUDA_GRADIENTS].stream, p->filter.k, p->filter.c,
+                                           p->filter.kernel, cuda->type, p->dw, false, p->dw_of));
+            p->dw_of = NULL;
+        }
+    }
+    return DT_OK;
+}
+
+static bool overlaps(const float *elems, size_t n, const void *memory, size_t n_bytes)
+{
+    const char *begin = (const char *)elems, *other = memory;
+    return elems != NULL && begin < other + n_bytes && other < begin + n * sizeof *elems;
+}
+
+enum dt_status dt_cuda_packed_written(struct dt_cuda *cuda, const void *memory, size_t n_bytes)
+{
+    for (struct dt_cuda_packed *p = cuda->packed; p != NULL; p = p->next) {
+        const size_t n = dt_gpu_filter_elems(&p->filter);
+        const float *weight = p->weight_of;
+        if (overlaps(weight, n, memory, n_bytes)) {
+            p->weight_of = NULL;
+            DT_TRY(dt_cuda_pack(cuda, p, weight));
+        }
+        if (overlaps(p->dw_of, n, memory, n_bytes)) {
+            p->dw_of = NULL;
+        }
+    }
+    return DT_OK;
+}
+
+enum dt_status dt_cuda_packed_forget(struct dt_cuda *cuda)
+{
+    DT_TRY(dt_cuda_unpack(cuda));
+    for (struct dt_cuda_packed *p = cuda->packed; p != NULL; p = p->next) {
+        p->weight_of = NULL;
+    }
+    return DT_OK;
+}
+
+/* Whether all n elements from `elems` on lie in the range, and where. */
+static bool lies_in(const float *elems, size_t n, const float *range, size_t n_range, size_t *at)
+{
+    *at = elems >= range ? (size_t)(elems - range) : n_range;
+    return elems != NULL && *at < n_range && n <= n_range - *at;
+}
+
+struct dt_gpu_packs dt_cuda_packs(const struct dt_cuda *cuda, size_t n_elems, const float *params, const float *grads)
+{
+    struct dt_gpu_packs packs = {.type = cuda->type};
+    for (const struct dt_cuda_packed *p = cuda->packed; p != NULL && packs.n < DT_MAX_LAYERS; p = p->next) {
+        const size_t n = dt_gpu_filter_elems(&p->filter);
+        size_t begin, of_gradient;
+        const bool steps = lies_in(p->weight_of, n, params, n_elems, &begin);
+        const bool reads = lies_in(p->dw_of, n, grads, n_elems, &of_gradient);
+        if (steps) {
+            packs.at[packs.n++] = (struct dt_gpu_pack){
+                .filter = p->filter, .begin = begin, .weight = p->weight, .gradient = reads && of_gradient == begin ? p->dw : NULL};
+        }
+    }
+    return packs;
+}
+
+enum dt_status dt_cuda_record_gradients(struct dt_cuda *cuda, cudaEvent_t event)
+{
+    DT_TRY(dt_cuda_unpack(cuda));
+    DT_TRY(dt_cuda_fork(cuda, DT_CUDA_GRADIENTS));
+    DT_CUDA(cudaEventRecord(event, cuda->branches.lanes[DT_CUDA_GRADIENTS].stream));
+    return DT_OK;
+}
