@@ -5,7 +5,7 @@
 #include "cli/commands/lab/distributed.h"
 #include "cli/commands/lab/golden.h"
 
-#define DT_STRAGGLERS_N_STEPS 12
+#define DT_STRAGGLERS_N_STEPS 10
 #define DT_STRAGGLERS_SLOW 2 /* the slow rank */
 #define DT_STRAGGLERS_WORK_MS 10
 #define DT_STRAGGLERS_SLOW_MS 50
