@@ -1,6 +1,7 @@
 """`dtrain report`: its page has the numbers of metrics.jsonl, from a run that ended, stopped, was killed, goes on, or was never one.
 
 usage: test_report.py DTRAIN MPIEXEC, in the folder of the sources"""
+import base64
 import fcntl
 import html
 import json
@@ -87,7 +88,7 @@ def check_numbers(folder, page):
 
 def is_whole(page):
     """One file, nothing of elsewhere, no number that is none."""
-    return page.endswith("</html>\n") and not re.search(r"(src|href)=\"?(?!data:)|https?:(?!//www.w3.org)|@import|url\([^#]|[>\s,](nan|inf)\b", page)
+    return page.endswith("</html>\n") and not re.search(r"(src|href)=(?!.data:)|https?:(?!//www.w3.org)|@import|url\([^#]|[>\s,](nan|inf)\b", page)
 
 
 def test_ended(dtrain, mpiexec, top):
@@ -106,6 +107,25 @@ def test_ended(dtrain, mpiexec, top):
     check("the page is not whole", is_whole(page))
     check_numbers(run, page)
     check_parts(run, page)
+    check_learned(dtrain, run, page)
+
+
+def check_learned(dtrain, run, page):
+    """Of the last checkpoint, on the test samples: as many right as eval has."""
+    table = re.search(r'<table class="confusion">.*?<tbody>(.*?)</tbody>', page, re.S)[1]
+    counts = [[int(cell.split(">")[1].strip() or 0) for cell in row.split("<td")[2:]] for row in table.split("<tr>")[1:]]
+    n_right = sum(counts[k][k] for k in range(10))
+    check(f"confusion: {counts}", len(counts) == 10 and all(len(row) == 10 for row in counts) and sum(map(sum, counts)) == 100)
+    check(f"{n_right} are right, not as the summary has it", n_right == round(100 * json.loads(read(f"{run}/summary.json"))["test_accuracy"]))
+    classes = re.search(r'<table class="classes">.*?<tbody>(.*?)</tbody>', page, re.S)[1]
+    for k, row in enumerate(classes.split("<tr>")[1:]):
+        _, _, n, precision, recall = row.strip().split("<td>")
+        said, true = sum(r[k] for r in counts), sum(counts[k])
+        check(f"class {k}: {row}", int(n) == true and (precision == f"{100 * counts[k][k] / said:.2f} %" if said else precision == "")
+              and (recall == f"{100 * counts[k][k] / true:.2f} %" if true else recall == ""))
+    images = [base64.b64decode(text) for text in re.findall(r'src="data:image/png;base64,([^"]*)"', page)]
+    check(f"{len(images)} images, of 25 samples and 4 filters", len(images) == 29 and all(image.startswith(b"\x89PNG\r\n") for image in images))
+    check("not 25 samples", page.count("</b>, said") == 25)
 
 
 def check_parts(run, page):
@@ -131,7 +151,8 @@ def check_parts(run, page):
 def test_at_end(dtrain, mpiexec, top):
     """A run writes the page itself: when it ends, and when it fails; unless it shall not."""
     run = f"{top}/ended"
-    check("no page at the end", "done: it went to its end" in read(f"{run}/report.html"))
+    page = read(f"{run}/report.html")
+    check("no page at the end", "done: it went to its end" in page and "<code>dtrain report</code> adds" in page)
     run = f"{top}/failed"
     check("it does not diverge", train(dtrain, mpiexec, run, 1, "--set", "train.optimizer.lr=1e6") == 80)
     page = read(f"{run}/report.html")
@@ -187,6 +208,9 @@ def test_killed(dtrain, mpiexec, top):
         os.remove(f"{run}/{name}")
     code, out, err = report(dtrain, run)
     check(f"only config.json: {code} {err}", code == 0 and is_whole(read(f"{run}/report.html")))
+    shutil.rmtree(f"{run}/checkpoints")
+    code, out, err = report(dtrain, run)
+    check(f"no checkpoint: {code} {err}", code == 0 and "Not shown: there is no checkpoint" in read(f"{run}/report.html"))
 
 
 def test_hostile(dtrain, top):

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/text.h"
+#include "cli/commands/learned.h"
 #include "cli/report/run_compare.h"
 #include "cli/report/run_page.h"
 #include "cli/report/run_text.h"
@@ -13,9 +14,15 @@ static enum dt_status write_page(const struct dt_args *args, const struct dt_rec
     char path[DT_PATH_SIZE + 32];
     snprintf(path, sizeof path, "%s/report.html", records[0].path);
     const char *wanted = args->html != NULL ? args->html : path;
-    DT_TRY(dt_run_page_write(wanted, records, args->n_paths));
-    dt_text_print(stderr, "wrote %s", wanted);
-    return DT_OK;
+    struct dt_learned learned = {.why_not = ""};
+    const bool one = args->n_paths == 1;
+    enum dt_status s = one ? dt_learned_find(records, args->data, &learned) : DT_OK;
+    s = s == DT_OK ? dt_run_page_write(wanted, records, args->n_paths, one ? &learned : NULL) : s;
+    dt_learned_free(&learned);
+    if (s == DT_OK) {
+        dt_text_print(stderr, "wrote %s", wanted);
+    }
+    return s;
 }
 
 static enum dt_status report(const struct dt_args *args, struct dt_record *records)

@@ -15,6 +15,7 @@
 struct run_page {
     const struct dt_record *records;
     int n;
+    const struct dt_learned *learned;
 };
 
 static void put_style(FILE *out, const void *context)
@@ -36,6 +37,7 @@ static void put_style(FILE *out, const void *context)
           out);
     dt_curve_style(out);
     dt_run_time_style(out);
+    dt_run_learned_style(out);
     dt_run_timeline_style(out);
 }
 
@@ -64,12 +66,17 @@ static void put_timeline(FILE *out, const struct dt_record *r)
     dt_trace_close(&trace);
 }
 
-static void put_one(FILE *out, const struct dt_record *r)
+static void put_one(FILE *out, const struct dt_record *r, const struct dt_learned *learned)
 {
     put_head(out, r);
     dt_run_curves_draw(out, r, NULL, 1);
     dt_run_time_draw(out, r);
     put_timeline(out, r);
+    if (learned != NULL) {
+        dt_run_learned_draw(out, learned);
+    } else {
+        fputs("<p>What the model learned, <code>dtrain report</code> adds: confusion, the worst test samples, filters.</p>\n", out);
+    }
     dt_run_model_draw(out, r);
     dt_run_config_draw(out, r);
 }
@@ -92,16 +99,16 @@ static void put_body(FILE *out, const void *context)
 {
     const struct run_page *page = context;
     if (page->n == 1) {
-        put_one(out, page->records);
+        put_one(out, page->records, page->learned);
     } else {
         put_several(out, page->records, page->n);
     }
     dt_curve_script(out);
 }
 
-enum dt_status dt_run_page_write(const char *path, const struct dt_record *records, int n)
+enum dt_status dt_run_page_write(const char *path, const struct dt_record *records, int n, const struct dt_learned *learned)
 {
-    const struct run_page page = {records, n};
+    const struct run_page page = {records, n, learned};
     return dt_page_write(
         path, &(struct dt_page){.title = dt_record_name(&records[0]), .style = put_style, .body = put_body, .context = &page});
 }
@@ -115,7 +122,7 @@ enum dt_status dt_page_take(struct dt_sinks *sinks, const struct dt_event *event
     }
     snprintf(path, sizeof path, "%s/report.html", sinks->folder.dir->path);
     DT_TRY(dt_record_open(sinks->folder.dir->path, &record));
-    const enum dt_status s = dt_run_page_write(path, &record, 1);
+    const enum dt_status s = dt_run_page_write(path, &record, 1, NULL);
     dt_record_close(&record);
     return s;
 }

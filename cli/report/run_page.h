@@ -4,8 +4,9 @@
 #define DT_CLI_REPORT_RUN_PAGE_H
 
 #include "cli/report/record.h"
+#include "cli/report/run_learned.h"
 
-/* DT_IO and the like: it cannot be written. DT_NO_MEMORY. */
-enum dt_status dt_run_page_write(const char *path, const struct dt_record *records, int n);
+/* `learned`: of the only run, or NULL: it does not say. DT_IO and the like: it cannot be written. DT_NO_MEMORY. */
+enum dt_status dt_run_page_write(const char *path, const struct dt_record *records, int n, const struct dt_learned *learned);
 
 #endif
