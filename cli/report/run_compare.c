@@ -23,6 +23,7 @@ enum column { COLUMN_LIST(COLUMN) N_COLUMNS };
 static const char *const column_names[] = {COLUMN_LIST(NAME)};
 
 #define CELL_SIZE 40
+#define LONG_VALUE 100 /* characters */
 struct row {
     char cells[N_COLUMNS][CELL_SIZE];
 };
@@ -98,8 +99,10 @@ static void put_difference(void *context, const char *path, const char *const *v
     const struct differences *d = context;
     fprintf(d->out, "<tr><td>%s", path);
     for (int i = 0; i < d->n; i++) {
-        fputs("<td>", d->out);
+        const bool folded = strlen(values[i]) > LONG_VALUE;
+        fputs(folded ? "<td><details><summary>shown on demand</summary>" : "<td>", d->out);
         dt_page_text(d->out, values[i]);
+        fputs(folded ? "</details>" : "", d->out);
     }
     fputc('\n', d->out);
 }

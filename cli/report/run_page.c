@@ -31,9 +31,9 @@ static void put_style(FILE *out, const void *context)
         "@media(max-width:500px){.facts{font-size:.88rem;gap:.25rem .7rem}}\n"
         "@media print{body{max-width:none;font-size:11px}figure,.card,tr{break-inside:avoid}}\n",
         out);
-    fputs(".config td,.model td:last-child,.model th:last-child,.config th{text-align:left}.config "
-          "td{white-space:normal;min-width:6rem;"
-          "overflow-wrap:anywhere}.config td:first-child{white-space:nowrap}\n",
+    fputs(".config td,.model td:last-child,.model th:last-child,.config th{text-align:left}.config td{white-space:normal;"
+          "vertical-align:top;min-width:8rem;overflow-wrap:anywhere}\n"
+          "@media(min-width:700px){.config td:first-child{white-space:nowrap}}\n",
           out);
     dt_curve_style(out);
     dt_run_time_style(out);
