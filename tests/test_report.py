@@ -229,7 +229,7 @@ def test_hostile(dtrain, top):
     code, out, err = report(dtrain, run)
     page = read(f"{run}/report.html")
     check(f"hostile: {code} {err}", code == 0)
-    check("hostile: the page runs what a file says", "<script>alert" not in page and page.count("<script>") == 1)
+    check("hostile: the page runs what a file says", page.count("<script") == 1)
     check("hostile: the terminal gets what a file says", "\x1b" not in out and "\u202e" not in out + page)
     check("hostile: the page is not whole", is_whole(page))
 
