@@ -219,7 +219,8 @@ void dt_curves_draw(FILE *out, const struct dt_curves *curves)
 
 void dt_curve_style(FILE *out)
 {
-    fputs("figure{margin:0}h3{margin:0;font-size:1rem}.band{opacity:.22}.curves .s0,.curves .s1{stroke-width:1.6}\n"
+    fputs("figure{margin:0}.curves svg{overflow:visible}h3{margin:0;font-size:1rem}.band{opacity:.22}.curves .s0,.curves "
+          ".s1{stroke-width:1.6}\n"
           ".s4{stroke:#b8860b}.d4{fill:#b8860b}.s5{stroke:#c2185b}.d5{fill:#c2185b}.s6{stroke:#00838f}.d6{fill:#00838f}"
           ".s7{stroke:#7a7a7a}.d7{fill:#7a7a7a}.s4,.s5,.s6,.s7{fill:none;stroke-width:2}\n"
           ".restart{stroke:var(--soft);stroke-dasharray:2 3}.cursor{stroke:var(--text);stroke-width:.7}\n"
