@@ -11,6 +11,6 @@ struct dt_block_row {
     size_t n_parameters;
     double flops; /* of a sample's forward pass */
 };
-void dt_block_row_make(const struct dt_model *model, int block, struct dt_block_row *out);
+void dt_block_row_make(const struct dt_model *model, int index, struct dt_block_row *out);
 
 #endif

@@ -245,7 +245,7 @@ void dt_run_time_draw(FILE *out, const struct dt_record *r)
     if (times.largest > 0 || dt_record_number(r->last_epoch, "messages") > 0) {
         fputs("<h2 class=\"part\">Where the time went</h2>\n", out);
     }
-    if (times.largest > 0) {
+    if (times.ranks != NULL && times.largest > 0) {
         draw_times(out, r, &times);
     }
     free(times.ranks);
