@@ -5,7 +5,6 @@
 
 #include "cuda/cuda_check.h"
 
-#define WORKSPACE_LIMIT ((int64_t)256 << 20)
 #define TENSOR_ALIGN 16 /* bytes; cuDNN's fastest engines want it */
 #define MAX_CONFIGS 128 /* that are looked at, of a mode of the heuristics; 67 were seen */
 #define MAX_OWNED 16
@@ -252,6 +251,7 @@ struct search {
     struct dt_conv_plan *plan; /* takes what is found */
     enum dt_precision precision;
     cudnnBackendDescriptor_t graph, device; /* device NULL: the handle's */
+    int64_t workspace_limit;
     cudnnStatus_t last_failure;
 };
 
@@ -301,7 +301,7 @@ static bool try_config(struct search *s, cudnnBackendDescriptor_t config)
     set_descriptor(&b, execution, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
     finalize(&b, execution);
     get(&b, execution, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &n, &workspace);
-    if (b.status != CUDNN_STATUS_SUCCESS || workspace > WORKSPACE_LIMIT) {
+    if (b.status != CUDNN_STATUS_SUCCESS || workspace > s->workspace_limit) {
         s->last_failure = b.status;
         destroy(execution);
         return false;
@@ -372,7 +372,7 @@ static enum dt_status build(struct dt_conv_plan *plan, const struct problem *p)
 {
     static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK};
     struct builder b = {.plan = plan};
-    struct search search = {.plan = plan, .precision = p->precision};
+    struct search search = {.plan = plan, .precision = p->precision, .workspace_limit = (int64_t)p->target->workspace_limit};
     search.graph = make_graph(&b, p);
     search.device = make_device(&b, p->target->device_json);
     if (b.status >= CUDNN_STATUS_NOT_SUPPORTED && b.status < CUDNN_STATUS_INTERNAL_ERROR) {

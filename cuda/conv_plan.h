@@ -15,10 +15,12 @@ enum dt_conv_kind { DT_CONV_FORWARD, DT_CONV_INPUT_GRADIENT, DT_CONV_FILTER_GRAD
 struct dt_conv_plan; /* owns its descriptors */
 
 /* What the plan is made for: a handle (a GPU is there), or the description of a device in cuDNN's JSON form, which makes a plan
- * that can be examined but not run (tests without a GPU). Exactly one is set. */
+ * that can be examined but not run (tests without a GPU). Exactly one of handle
+ * and device_json is set. */
 struct dt_conv_target {
     cudnnHandle_t handle;
     const char *device_json;
+    size_t workspace_limit; /* bytes that a run may want; a small one leaves only slow engines to large batches in f32 */
 };
 
 /* block: one with DT_LINEAR_CONV. batch: samples of a call; another number wants another plan. DT_UNAVAILABLE: cuDNN has no engine,

@@ -86,12 +86,20 @@ static enum dt_cuda_scratch_use workspace_of(const struct dt_block_state *state,
     return is_beside(state, kind) ? DT_CUDA_SCRATCH_GRADIENT_WORKSPACE : DT_CUDA_SCRATCH_WORKSPACE;
 }
 
+/* From what the GPU has, not from what is free just now: another engine would leave other bits. */
+static size_t workspace_limit(const struct dt_cuda *cuda)
+{
+    const size_t most = (size_t)2 << 30, part = cuda->gpu.total_bytes / 16;
+    return part < most ? part : most;
+}
+
 static enum dt_status open_plans(struct dt_block_state *state)
 {
     struct dt_cuda *cuda = state->cuda;
     for (int i = 0; i < N_PLANS; i++) {
         const enum dt_conv_kind kind = (enum dt_conv_kind)i;
-        const struct dt_conv_target target = {.handle = is_beside(state, kind) ? weight_lane(state)->cudnn : cuda->main.cudnn};
+        const struct dt_conv_target target = {.handle = is_beside(state, kind) ? weight_lane(state)->cudnn : cuda->main.cudnn,
+                                              .workspace_limit = workspace_limit(cuda)};
         if (kind == DT_CONV_INPUT_GRADIENT && state->is_first) {
             continue;
         }

@@ -19,7 +19,7 @@ static const double tolerances[N_PRECISIONS] = {1e-5, 1e-3, 2e-2};
 static const size_t workspaces[N_PRECISIONS] = {77, 1000, 1000};
 
 static cudaStream_t stream;
-static struct dt_conv_target target;
+static struct dt_conv_target target = {.workspace_limit = 8192};
 static void *device_in, *device_other, *device_out, *workspace;
 
 static void open_all(void)
@@ -257,6 +257,12 @@ static void check_refused(long n_refused, size_t wanted_workspace)
     close_all();
 }
 
+static void workspace_above_the_limit(void)
+{
+    target.workspace_limit = 10;
+    check_refused(0, 0);
+}
+
 static void second_mode(void)
 {
     check_refused(2, 77);
@@ -387,6 +393,7 @@ int main(void)
     WORKS(same_pointers);
     WORKS(misaligned);
     WORKS(no_workspace);
+    WORKS(workspace_above_the_limit);
     ENDS(host_pointer, "cudnnBackendExecute, x: ");
     ENDS(short_input, "cudnnBackendExecute, x: 5184 bytes at byte 78976 of device memory of 80000 bytes");
     ENDS(short_workspace, "cudnnBackendExecute, workspace: 1000 bytes");

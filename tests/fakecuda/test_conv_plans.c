@@ -14,7 +14,7 @@
 #define CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR ((cudnnBackendDescriptorType_t)38)
 #endif
 
-#define MAX_WORKSPACE ((size_t)256 << 20)
+#define MAX_WORKSPACE ((size_t)2 << 30) /* as on a GPU with 32 GiB or more */
 #define N_KINDS 3
 
 static const int batches[] = {1, 37, 128, 1024, 4096};
@@ -36,7 +36,7 @@ enum dt_status dt_cudnn_failed(cudnnStatus_t code, const char *call, const char 
 static int largest_workspace(const char *device_json, const struct dt_block *block, enum dt_conv_kind kind,
                              enum dt_precision precision)
 {
-    const struct dt_conv_target target = {.device_json = device_json};
+    const struct dt_conv_target target = {.device_json = device_json, .workspace_limit = MAX_WORKSPACE};
     size_t largest = 0;
     for (size_t i = 0; i < sizeof batches / sizeof batches[0]; i++) {
         struct dt_conv_plan *plan;
