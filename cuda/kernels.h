@@ -155,7 +155,7 @@ cudaError_t dt_gpu_optimizer_step(cudaStream_t stream, const struct dt_update *u
 
 /* The steps that the GPU takes on its own (cuda/step_graph.h): what differs between them, and what came of each. */
 struct dt_gpu_steps {
-    int now; /* the step under way */
+    int n, now; /* of them; the one under way */
     struct dt_step_input inputs[DT_MAX_RECORDED_STEPS];
     struct dt_gpu_metrics metrics[DT_MAX_RECORDED_STEPS];
 };
@@ -166,11 +166,21 @@ struct dt_gpu_step {
     struct dt_update update;
 };
 
-/* Begins the step under way: *step, and the rows and ids of its n samples. */
-cudaError_t dt_gpu_step_begin(cudaStream_t stream, const struct dt_gpu_steps *steps, int n, struct dt_gpu_step *step,
-                              uint32_t *rows, uint32_t *ids);
-/* Ends it: keeps its metrics, sets the running ones to zero, and counts on. *n_done, in pinned host memory, is then the count. */
-cudaError_t dt_gpu_step_end(cudaStream_t stream, struct dt_gpu_steps *steps, struct dt_gpu_metrics *running, volatile int *n_done);
+/* Device memory for their rows. */
+struct dt_gpu_rows {
+    int capacity;         /* samples of a batch at most */
+    uint32_t *all;        /* (DT_MAX_RECORDED_STEPS, capacity): of each step */
+    uint32_t *rows, *ids; /* (capacity) each: of the step under way, for the other kernels */
+};
+
+/* Draws the rows of all n_steps steps, whose inputs are there, and makes the first the one under way: its rows, ids and *step. A
+ * thread per sample of all of them. */
+cudaError_t dt_gpu_steps_begin(cudaStream_t stream, struct dt_gpu_steps *steps, int n_steps, const struct dt_gpu_rows *rows,
+                               struct dt_gpu_step *step);
+/* Ends the step under way: keeps its metrics, sets the running ones to zero, and makes the next the one under way. *n_done, in
+ * pinned host memory, is then how many are done. One block. */
+cudaError_t dt_gpu_step_end(cudaStream_t stream, struct dt_gpu_steps *steps, const struct dt_gpu_rows *rows,
+                            struct dt_gpu_step *step, struct dt_gpu_metrics *running, volatile int *n_done);
 
 #ifdef __cplusplus
 }

@@ -283,7 +283,7 @@ cudaError_t dt_gpu_optimizer_step(cudaStream_t stream, const struct dt_update *u
     return DT_LAUNCH(kernel, blocks, THREADS, 0, stream, update, *packs, n_elems, params, grads, state1, state2);
 }
 
-/* ---- steps: a thread per sample of the batch draws its row; the first one also hands on what else the step needs */
+/* ---- clipping */
 
 static __global__ void clip_kernel(const double *sum_squares, struct dt_update *update)
 {
@@ -295,37 +295,67 @@ cudaError_t dt_gpu_clip(cudaStream_t stream, const double *sum_squares, struct d
     return DT_LAUNCH(clip_kernel, 1, 1, 0, stream, sum_squares, update);
 }
 
-static __global__ void step_begin_kernel(const struct dt_gpu_steps *steps, int n, struct dt_gpu_step *step, uint32_t *rows,
-                                         uint32_t *ids)
+/* ---- steps */
+
+static inline __device__ void hand_on(const struct dt_step_input &input, struct dt_gpu_step *step)
 {
-    const struct dt_step_input *input = &steps->inputs[steps->now];
+    step->epoch = input.draw.order.epoch;
+    step->update = input.update;
+}
+
+/* A row may take many rounds of the permutation to find: so all are drawn at once, before the steps that use them. */
+static __global__ void draw_kernel(struct dt_gpu_steps *steps, int n_steps, struct dt_gpu_rows rows, struct dt_gpu_step *step)
+{
+    const struct dt_step_input *input = &steps->inputs[blockIdx.y];
     const size_t i = thread_index();
-    if (i < (size_t)n) {
-        rows[i] = dt_draw_row(&input->draw, (uint32_t)i);
-        ids[i] = dt_draw_id(&input->draw, rows[i]);
+    if (i < input->draw.n) {
+        const uint32_t row = dt_draw_row(&input->draw, (uint32_t)i);
+        rows.all[blockIdx.y * (size_t)rows.capacity + i] = row;
+        if (blockIdx.y == 0) {
+            rows.rows[i] = row;
+            rows.ids[i] = dt_draw_id(&input->draw, row);
+        }
     }
-    if (i == 0) {
-        step->epoch = input->draw.order.epoch;
-        step->update = input->update;
+    if (blockIdx.y == 0 && i == 0) {
+        steps->n = n_steps;
+        steps->now = 0;
+        hand_on(*input, step);
     }
 }
 
-cudaError_t dt_gpu_step_begin(cudaStream_t stream, const struct dt_gpu_steps *steps, int n, struct dt_gpu_step *step,
-                              uint32_t *rows, uint32_t *ids)
+cudaError_t dt_gpu_steps_begin(cudaStream_t stream, struct dt_gpu_steps *steps, int n_steps, const struct dt_gpu_rows *rows,
+                               struct dt_gpu_step *step)
 {
-    const unsigned blocks = n > 0 ? blocks_for((size_t)n, 32) : 1; /* small ones, for more of the GPU to draw */
-    return DT_LAUNCH(step_begin_kernel, blocks, 32, 0, stream, steps, n, step, rows, ids);
+    const dim3 blocks(blocks_for((size_t)rows->capacity, 32), (unsigned)n_steps); /* small ones, for more of the GPU to draw */
+    return DT_LAUNCH(draw_kernel, blocks, 32, 0, stream, steps, n_steps, *rows, step);
 }
 
-static __global__ void step_end_kernel(struct dt_gpu_steps *steps, struct dt_gpu_metrics *running, volatile int *n_done)
+static __global__ void step_end_kernel(struct dt_gpu_steps *steps, struct dt_gpu_rows rows, struct dt_gpu_step *step,
+                                       struct dt_gpu_metrics *running, volatile int *n_done)
 {
-    steps->metrics[steps->now] = *running;
-    *running = {};
-    steps->now++;
-    *n_done = steps->now;
+    const int next = steps->now + 1;
+    if (next < steps->n) {
+        const struct dt_step_input *input = &steps->inputs[next];
+        const uint32_t *drawn = rows.all + next * (size_t)rows.capacity;
+        for (uint32_t i = threadIdx.x; i < input->draw.n; i += blockDim.x) {
+            rows.rows[i] = drawn[i];
+            rows.ids[i] = dt_draw_id(&input->draw, drawn[i]);
+        }
+        if (threadIdx.x == 0) {
+            hand_on(*input, step);
+        }
+    }
+    __syncthreads(); /* all have read which step it is */
+    if (threadIdx.x == 0) {
+        steps->metrics[next - 1] = *running;
+        *running = {};
+        steps->now = next;
+        *n_done = next;
+    }
 }
 
-cudaError_t dt_gpu_step_end(cudaStream_t stream, struct dt_gpu_steps *steps, struct dt_gpu_metrics *running, volatile int *n_done)
+cudaError_t dt_gpu_step_end(cudaStream_t stream, struct dt_gpu_steps *steps, const struct dt_gpu_rows *rows,
+                            struct dt_gpu_step *step, struct dt_gpu_metrics *running, volatile int *n_done)
 {
-    return DT_LAUNCH(step_end_kernel, 1, 1, 0, stream, steps, running, n_done);
+    return DT_LAUNCH(step_end_kernel, 1, THREADS, 0, stream, steps, *rows, step, running, n_done);
 }

@@ -28,7 +28,7 @@ struct dt_step_graph {
     dt_step_fn step;
     void *context;
     struct dt_gpu_steps *steps;   /* device */
-    uint32_t *rows, *ids;         /* device; (capacity) each, in one piece */
+    struct dt_gpu_rows rows;      /* in one piece, which `all` begins */
     struct dt_step_input *inputs; /* pinned; (DT_MAX_RECORDED_STEPS), as is the next */
     struct dt_gpu_metrics *metrics;
     volatile int *n_done; /* pinned; of the steps that were started last, as the GPU counts them */
@@ -66,7 +66,7 @@ static void graph_close(struct dt_step_graph *g)
         cudaEventDestroy(g->done);
     }
     dt_cuda_free(g->cuda, g->steps);
-    dt_cuda_free(g->cuda, g->rows);
+    dt_cuda_free(g->cuda, g->rows.all);
     cudaFreeHost(g->inputs);
     cudaFreeHost(g->metrics);
     cudaFreeHost((void *)g->n_done);
@@ -75,10 +75,12 @@ static void graph_close(struct dt_step_graph *g)
 
 static enum dt_status open_parts(struct dt_step_graph *g, int capacity)
 {
-    const size_t n = (size_t)capacity;
+    const size_t n = (size_t)capacity, n_all = DT_MAX_RECORDED_STEPS * n;
     DT_TRY(dt_cuda_alloc(g->cuda, "the table of steps", sizeof *g->steps, (void **)&g->steps));
-    DT_TRY(dt_cuda_alloc(g->cuda, "a batch's sample numbers", 2 * n * sizeof *g->rows, (void **)&g->rows));
-    g->ids = g->rows + n;
+    DT_TRY(dt_cuda_alloc(g->cuda, "the sample numbers of steps", (n_all + 2 * n) * sizeof(uint32_t), (void **)&g->rows.all));
+    g->rows.rows = g->rows.all + n_all;
+    g->rows.ids = g->rows.rows + n;
+    g->rows.capacity = capacity;
     DT_CUDA(cudaMallocHost((void **)&g->inputs, DT_MAX_RECORDED_STEPS * sizeof *g->inputs));
     DT_CUDA(cudaMallocHost((void **)&g->metrics, DT_MAX_RECORDED_STEPS * sizeof *g->metrics));
     DT_CUDA(cudaMallocHost((void **)&g->n_done, sizeof *g->n_done));
@@ -106,12 +108,10 @@ static enum dt_status graph_open(struct dt_backend *backend, struct dt_allreduce
 static enum dt_status enqueue_step(struct dt_step_graph *g, const struct dt_step_input *input)
 {
     struct dt_cuda *cuda = g->cuda;
-    const int n = (int)input->draw.n;
-    const struct dt_batch batch = {.n = n, .rows = g->rows, .ids = g->ids};
-    DT_CUDA(dt_gpu_step_begin(cuda->stream, g->steps, n, cuda->step, g->rows, g->ids));
+    const struct dt_batch batch = {.n = (int)input->draw.n, .rows = g->rows.rows, .ids = g->rows.ids};
     DT_TRY(g->step(g->context, &batch, &input->update));
     DT_TRY(dt_cuda_join(cuda));
-    DT_CUDA(dt_gpu_step_end(cuda->stream, g->steps, &cuda->sums->metrics, g->n_done));
+    DT_CUDA(dt_gpu_step_end(cuda->stream, g->steps, &g->rows, cuda->step, &cuda->sums->metrics, g->n_done));
     return DT_OK;
 }
 
@@ -217,7 +217,7 @@ static enum dt_status enqueue_inputs(struct dt_step_graph *g)
     const cudaStream_t stream = g->cuda->stream;
     const size_t n = (size_t)g->n_steps;
     DT_CUDA(cudaMemcpyAsync(g->steps->inputs, g->inputs, n * sizeof *g->inputs, cudaMemcpyHostToDevice, stream));
-    DT_CUDA(cudaMemsetAsync(&g->steps->now, 0, sizeof g->steps->now, stream));
+    DT_CUDA(dt_gpu_steps_begin(stream, g->steps, g->n_steps, &g->rows, g->cuda->step));
     DT_CUDA(cudaMemsetAsync(&g->cuda->sums->metrics, 0, sizeof *g->metrics, stream)); /* whatever is left there is not ours */
     return DT_OK;
 }

@@ -22,8 +22,8 @@ static const struct limit {
     int nodes[N_MODES], chain[N_MODES];
     double gb; /* in bf16 at LARGE */
 } limits[] = {
-    {"mnist.json", {21, 21, 21}, {18, 18, 18}, 4.1},
-    {"mnist-mlp.json", {10, 10, 10}, {10, 10, 10}, 0.038},
+    {"mnist.json", {20, 20, 20}, {17, 17, 17}, 4.1},
+    {"mnist-mlp.json", {9, 9, 9}, {9, 9, 9}, 0.040},
 };
 
 static bool verbose;
