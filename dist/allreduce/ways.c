@@ -90,7 +90,10 @@ static enum dt_status open_by_priority(const struct dt_allreduce_spec *spec, str
     const bool any = spec->type == DT_ALLREDUCE_AUTO && spec->compression.type == DT_COMPRESSION_NONE && spec->comm->n_hosts > 1;
     by_priority.type = any ? DT_ALLREDUCE_HIERARCHICAL : spec->type;
     DT_TRY(open_any(&by_priority, out));
-    if (spec->comm->size > 1 && !(*out)->by_priority) {
+    if (*out == NULL || spec->comm->size == 1) {
+        return DT_OK;
+    }
+    if (!(*out)->by_priority) {
         dt_allreduce_close(*out);
         *out = NULL;
         return dt_error(DT_CONFIG, "distributed.order \"priority\": MPI adds in one order here (set distributed.allreduce to "
