@@ -116,7 +116,7 @@ static struct buffer sums_by_chance(const struct dt_algorithm *algorithm, int si
     }
     struct buffer sums = copy_of(&data[0]);
     for (int r = 1; r < size; r++) {
-        CHECK(memcmp(data[r].data, sums.data, N_ELEMS * sizeof(float)) == 0);
+        CHECK(memcmp(data[r].data, sums.data, sums.n * sizeof(float)) == 0);
     }
     close_ranks(size);
     return sums;
@@ -128,7 +128,7 @@ static void check_bits(const struct dt_algorithm *algorithm, int size, const str
     struct buffer expected = sums_by_chance(algorithm, size, 0, compression);
     for (int i = 0; i < 9; i++) {
         struct buffer sums = sums_by_chance(algorithm, size, credits[i % 3], compression);
-        CHECK(memcmp(sums.data, expected.data, N_ELEMS * sizeof(float)) == 0);
+        CHECK(memcmp(sums.data, expected.data, expected.n * sizeof(float)) == 0);
         buffer_close(&sums, "sums");
     }
     buffer_close(&expected, "expected");
