@@ -32,7 +32,7 @@ static enum dt_status cuda_alloc(struct dt_backend *backend, size_t n_bytes, voi
 
 static void cuda_free(struct dt_backend *backend, void *memory)
 {
-    cuda_of(backend)->waiting.n = 0; /* whose memory it may be: nobody has looked at it, and nobody can any more */
+    dt_cuda_drop(cuda_of(backend)); /* whose memory it may be: nobody has looked at it, and nobody can any more */
     dt_cuda_packed_forget(cuda_of(backend));
     dt_cuda_free(cuda_of(backend), memory);
 }
@@ -47,17 +47,21 @@ static enum dt_status cuda_sync(struct dt_backend *backend)
 /* Waits also on the way in: `host` is the caller's again when this returns. */
 static enum dt_status cuda_copy_in(struct dt_backend *backend, void *device, const void *host, size_t n_bytes)
 {
-    DT_TRY(dt_cuda_settle(cuda_of(backend)));
-    DT_CUDA(cudaMemcpyAsync(device, host, n_bytes, cudaMemcpyHostToDevice, cuda_of(backend)->stream));
-    DT_TRY(dt_cuda_packed_written(cuda_of(backend), device, n_bytes));
+    struct dt_cuda *cuda = cuda_of(backend);
+    DT_TRY(dt_cuda_settle(cuda));
+    cuda->gathered.in_place = cuda->gathered.in_place && cuda->gathered.x != device;
+    DT_CUDA(cudaMemcpyAsync(device, host, n_bytes, cudaMemcpyHostToDevice, cuda->stream));
+    DT_TRY(dt_cuda_packed_written(cuda, device, n_bytes));
     return cuda_sync(backend);
 }
 
 static enum dt_status cuda_copy_out(struct dt_backend *backend, void *host, const void *device, size_t n_bytes)
 {
-    DT_TRY(dt_cuda_unpack(cuda_of(backend)));
-    DT_TRY(dt_cuda_settle(cuda_of(backend)));
-    DT_CUDA(cudaMemcpyAsync(host, device, n_bytes, cudaMemcpyDeviceToHost, cuda_of(backend)->stream));
+    struct dt_cuda *cuda = cuda_of(backend);
+    cuda->gathered.waits |= cuda->gathered.in_place && cuda->gathered.x == device; /* now somebody looks at it */
+    DT_TRY(dt_cuda_unpack(cuda));
+    DT_TRY(dt_cuda_settle(cuda));
+    DT_CUDA(cudaMemcpyAsync(host, device, n_bytes, cudaMemcpyDeviceToHost, cuda->stream));
     return cuda_sync(backend);
 }
 
@@ -210,6 +214,7 @@ static enum dt_status cuda_gather(struct dt_backend *backend, struct dt_bound_sa
 {
     struct dt_cuda *cuda = cuda_of(backend);
     DT_TRY(dt_cuda_settle(cuda));
+    cuda->gathered = (struct dt_cuda_gathered){0};
     if (batch->n == 0) {
         return DT_OK;
     }
@@ -218,7 +223,7 @@ static enum dt_status cuda_gather(struct dt_backend *backend, struct dt_bound_sa
     } else {
         DT_TRY(send_batch(cuda, batch));
     }
-    DT_CUDA(dt_gpu_gather(cuda->stream, &bound->gpu, cuda->batch.rows, batch->n, cuda->type, x));
+    cuda->gathered = (struct dt_cuda_gathered){.samples = bound->gpu, .n = batch->n, .x = x, .waits = true, .in_place = true};
     return DT_OK;
 }
 
@@ -252,7 +257,7 @@ static enum dt_status cuda_loss(struct dt_backend *backend, enum dt_loss loss, s
     if (loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY && cuda->waiting.n > 0 && cuda->waiting.logits == logits) {
         return head_with_loss(cuda, bound, dlogits);
     }
-    DT_TRY(dt_cuda_settle_head(cuda));
+    DT_TRY(dt_cuda_enqueue_waiting(cuda));
     if (batch->n > 0) {
         DT_CUDA(dt_gpu_loss(cuda->stream, loss, &bound->gpu, cuda->batch.rows, batch->n, n_outputs, logits, dlogits,
                             cuda->scratch[DT_CUDA_SCRATCH_LOSS].memory, &cuda->sums->metrics));
@@ -278,7 +283,7 @@ static enum dt_status cuda_optimizer_step(struct dt_backend *backend, const stru
 {
     struct dt_cuda *cuda = cuda_of(backend);
     struct dt_update *numbers = &cuda->step->update;
-    DT_TRY(dt_cuda_settle_head(cuda));
+    DT_TRY(dt_cuda_enqueue_waiting(cuda));
     const cudaStream_t stream = cuda->branches.lanes[DT_CUDA_UPDATES].stream;
     if (update->clip_norm > 0) {
         DT_TRY(dt_cuda_unpack(cuda));

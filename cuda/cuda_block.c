@@ -15,9 +15,9 @@ struct dt_block_state {
     struct dt_cuda *cuda;
     struct dt_block block;
     int capacity;
-    bool is_first;         /* nobody asks for the gradient of its input */
-    bool is_head;          /* dt_device_is_head */
-    size_t n_in, n_linear; /* elements of a sample */
+    bool is_first;                         /* nobody asks for the gradient of its input */
+    bool is_head, is_first_conv, is_plain; /* dt_device_is_head, dt_device_is_first_conv, dt_device_is_plain_first_conv */
+    size_t n_in, n_linear;                 /* elements of a sample */
     size_t weight_offset, bias_offset, n_weights;
     struct dt_device_block_bytes bytes;
     struct dt_gpu_tail tail;             /* without what a pass brings along */
@@ -48,6 +48,8 @@ static void describe(struct dt_block_state *state, struct dt_cuda *cuda, const s
     state->capacity = capacity;
     state->is_first = index == 0;
     state->is_head = dt_device_is_head(model, index);
+    state->is_first_conv = dt_device_is_first_conv(model, index);
+    state->is_plain = dt_device_is_plain_first_conv(model, index);
     state->n_in = dt_shape_elems(b->in);
     state->n_linear = dt_shape_elems(b->linear_out);
     state->bytes = dt_device_block_bytes(model, index, cuda->precision, capacity);
@@ -116,11 +118,32 @@ static enum dt_status open_head(struct dt_block_state *state)
     return dt_cuda_reserve_scratch(state->cuda, DT_CUDA_SCRATCH_SUMS, state->block.name, n_floats * sizeof(float));
 }
 
+/* Without where the samples are, which only a pass knows. */
+static struct dt_gpu_first_conv first_conv(const struct dt_block *b, bool activated)
+{
+    return (struct dt_gpu_first_conv){.in = b->in,
+                                      .out = b->linear_out,
+                                      .kernel = b->kernel,
+                                      .stride = b->stride,
+                                      .pad_h = b->pad_before_h,
+                                      .pad_w = b->pad_before_w,
+                                      .activation = activated ? b->activation : DT_ACTIVATION_NONE};
+}
+
+static enum dt_status open_first_conv(const struct dt_block_state *state)
+{
+    const struct dt_gpu_first_conv conv = first_conv(&state->block, false);
+    const size_t n_bytes = dt_gpu_first_conv_scratch(&conv) * sizeof(float);
+    return dt_cuda_reserve_scratch(state->cuda, DT_CUDA_SCRATCH_SUMS, state->block.name, n_bytes);
+}
+
 static enum dt_status open_linear(struct dt_block_state *state)
 {
     struct dt_cuda *cuda = state->cuda;
     const char *name = state->block.name;
-    DT_TRY(dt_cuda_alloc(cuda, name, state->bytes.z, &state->z));
+    if (state->bytes.z > 0) {
+        DT_TRY(dt_cuda_alloc(cuda, name, state->bytes.z, &state->z));
+    }
     state->dz = state->z;
     if (state->bytes.dz > 0) {
         DT_TRY(dt_cuda_alloc(cuda, name, state->bytes.dz, &state->dz));
@@ -129,6 +152,9 @@ static enum dt_status open_linear(struct dt_block_state *state)
     if (state->bytes.weight > 0) {
         DT_TRY(dt_cuda_alloc(cuda, name, state->bytes.weight, &state->packed.weight));
         dt_cuda_packed_open(cuda, &state->packed);
+    }
+    if (state->is_first_conv) {
+        return open_first_conv(state);
     }
     return has_conv(state) ? open_plans(state) : DT_OK;
 }
@@ -167,7 +193,7 @@ void dt_cuda_block_close(struct dt_block_state *state)
     dt_cuda_free(state->cuda, state->z);
     dt_cuda_free(state->cuda, state->packed.dw);
     dt_cuda_free(state->cuda, state->packed.weight);
-    state->cuda->waiting = (struct dt_cuda_waiting){0}; /* nobody looks at the logits of a network that is closed */
+    dt_cuda_drop(state->cuda); /* nobody looks at what a network that is closed has left */
     if (--state->cuda->n_blocks == 0) {
         dt_cuda_release_scratch(state->cuda);
     }
@@ -234,11 +260,16 @@ static enum dt_status multiply(const struct dt_cuda *cuda, const struct dt_cuda_
     return DT_OK;
 }
 
-/* ---- a head */
+/* ---- what waits for the call that takes it in: a batch to be gathered, a head to go forward */
 
-enum dt_status dt_cuda_settle_head(struct dt_cuda *cuda)
+enum dt_status dt_cuda_enqueue_waiting(struct dt_cuda *cuda)
 {
     const struct dt_cuda_waiting w = cuda->waiting;
+    struct dt_cuda_gathered *g = &cuda->gathered;
+    if (g->waits) {
+        g->waits = g->in_place = false;
+        DT_CUDA(dt_gpu_gather(cuda->stream, &g->samples, cuda->batch.rows, g->n, cuda->type, g->x));
+    }
     cuda->waiting.n = 0;
     DT_CUDA(dt_gpu_head_forward(cuda->stream, &w.head, w.n, cuda->type, w.x, w.logits, NULL));
     return DT_OK;
@@ -246,9 +277,57 @@ enum dt_status dt_cuda_settle_head(struct dt_cuda *cuda)
 
 enum dt_status dt_cuda_settle(struct dt_cuda *cuda)
 {
-    DT_TRY(dt_cuda_settle_head(cuda));
+    DT_TRY(dt_cuda_enqueue_waiting(cuda));
     return dt_cuda_join(cuda);
 }
+
+void dt_cuda_drop(struct dt_cuda *cuda)
+{
+    cuda->waiting = (struct dt_cuda_waiting){0};
+    cuda->gathered = (struct dt_cuda_gathered){0};
+}
+
+/* ---- the first convolution */
+
+static struct dt_gpu_first_conv first_conv_of(const struct dt_block_state *state, const void *x)
+{
+    const struct dt_cuda *cuda = state->cuda;
+    struct dt_gpu_first_conv conv = first_conv(&state->block, state->is_plain);
+    if (cuda->gathered.in_place && cuda->gathered.x == x) {
+        conv.samples = cuda->gathered.samples;
+        conv.rows = cuda->batch.rows;
+    } else {
+        conv.x = x;
+    }
+    return conv;
+}
+
+/* To y where that is all that the block has to do; else to z, for the tail. */
+static enum dt_status first_conv_forward(const struct dt_block_state *state, const float *params, const void *x, void *y, int n)
+{
+    struct dt_cuda *cuda = state->cuda;
+    cuda->gathered.waits = false;
+    const struct dt_gpu_first_conv conv = first_conv_of(state, x);
+    DT_CUDA(dt_gpu_first_conv_forward(cuda->stream, &conv, n, cuda->type, params + state->weight_offset,
+                                      state->is_plain ? params + state->bias_offset : NULL, state->is_plain ? y : state->z));
+    return DT_OK;
+}
+
+/* y and the bias: where no tail has seen to them. */
+static enum dt_status first_conv_backward(const struct dt_block_state *state, float *grads, const void *x, const void *y,
+                                          const void *dy, const struct dt_pass *pass)
+{
+    const struct dt_cuda *cuda = state->cuda;
+    const struct dt_gpu_first_conv conv = first_conv_of(state, x);
+    const struct dt_gpu_gradients to = {.weight = grads + state->weight_offset,
+                                        .bias = state->is_plain ? grads + state->bias_offset : NULL,
+                                        .accumulate = pass->accumulate,
+                                        .scratch = cuda->scratch[DT_CUDA_SCRATCH_SUMS].memory};
+    DT_CUDA(dt_gpu_first_conv_gradient(cuda->stream, &conv, pass->batch->n, cuda->type, state->is_plain ? y : NULL, dy, &to));
+    return DT_OK;
+}
+
+/* ---- a head */
 
 static struct dt_gpu_head head_of(const struct dt_block_state *state, const float *params)
 {
@@ -263,7 +342,7 @@ static enum dt_status head_forward(const struct dt_block_state *state, const flo
                                    const struct dt_pass *pass)
 {
     state->cuda->waiting = (struct dt_cuda_waiting){.head = head_of(state, params), .n = pass->batch->n, .x = x, .logits = logits};
-    return pass->training ? DT_OK : dt_cuda_settle_head(state->cuda);
+    return pass->training ? DT_OK : dt_cuda_enqueue_waiting(state->cuda);
 }
 
 static enum dt_status head_backward(const struct dt_block_state *state, const float *params, float *grads, const void *x,
@@ -281,8 +360,11 @@ static enum dt_status head_backward(const struct dt_block_state *state, const fl
 
 /* ---- forward */
 
-static enum dt_status linear_forward(struct dt_block_state *state, const float *params, const void *x, int n)
+static enum dt_status linear_forward(struct dt_block_state *state, const float *params, const void *x, void *y, int n)
 {
+    if (state->is_first_conv) {
+        return first_conv_forward(state, params, x, y, n);
+    }
     const void *weight = weight_of(state, params);
     if (has_conv(state)) {
         return run_plan(state, DT_CONV_FORWARD, x, weight, state->z); /* whatever lies behind the batch goes nowhere */
@@ -305,7 +387,7 @@ enum dt_status dt_cuda_block_forward(struct dt_block_state *state, const float *
     const struct dt_gpu_tail tail = tail_of(state, pass);
     const int n = pass->batch->n;
     poll(pass);
-    DT_TRY(dt_cuda_settle(cuda));
+    DT_TRY(state->is_first_conv && x == cuda->gathered.x ? dt_cuda_join(cuda) : dt_cuda_settle(cuda));
     if (n == 0) {
         return DT_OK;
     }
@@ -314,7 +396,10 @@ enum dt_status dt_cuda_block_forward(struct dt_block_state *state, const float *
     }
     if (has_linear(state)) {
         DT_TRY(dt_cuda_pack(cuda, &state->packed, params + state->weight_offset));
-        DT_TRY(linear_forward(state, params, x, n));
+        DT_TRY(linear_forward(state, params, x, y, n));
+    }
+    if (state->is_plain) {
+        return DT_OK;
     }
     DT_CUDA(dt_gpu_tail_forward(cuda->stream, &tail, cuda->batch.ids, n, cuda->type, has_linear(state) ? state->z : x,
                                 bias_of(state, params), state->y_type, y));
@@ -394,10 +479,16 @@ static enum dt_status dense_backward(const struct dt_block_state *state, const v
 }
 
 static enum dt_status linear_backward(struct dt_block_state *state, const float *params, float *grads, const float *x,
-                                      const float *dy, float *dx, const struct dt_pass *pass)
+                                      const float *y, const float *dy, float *dx, const struct dt_pass *pass)
 {
     float *dweight = grads + state->weight_offset;
+    if (state->is_plain) {
+        return first_conv_backward(state, grads, x, y, dy, pass);
+    }
     DT_TRY(tail_backward(state, params, grads, state->z, dy, state->dz, pass));
+    if (state->is_first_conv) {
+        return first_conv_backward(state, grads, x, NULL, state->dz, pass);
+    }
     if (has_conv(state)) {
         DT_TRY(zero_behind(state, (void *)x, state->n_in, pass->batch->n)); /* the samples are not changed */
         DT_TRY(zero_behind(state, state->dz, state->n_linear, pass->batch->n));
@@ -423,9 +514,8 @@ static enum dt_status zero_gradients(struct dt_block_state *state, float *grads)
 enum dt_status dt_cuda_block_backward(struct dt_block_state *state, const float *params, float *grads, const float *x,
                                       const float *y, float *dy, float *dx, const struct dt_pass *pass)
 {
-    (void)y;
     poll(pass);
-    DT_TRY(dt_cuda_settle_head(state->cuda));
+    DT_TRY(dt_cuda_enqueue_waiting(state->cuda));
     if (pass->batch->n == 0) {
         return has_linear(state) && !pass->accumulate ? zero_gradients(state, grads) : DT_OK;
     }
@@ -433,7 +523,7 @@ enum dt_status dt_cuda_block_backward(struct dt_block_state *state, const float 
         return head_backward(state, params, grads, x, dy, dx, pass);
     }
     if (has_linear(state)) {
-        return linear_backward(state, params, grads, x, dy, dx, pass);
+        return linear_backward(state, params, grads, x, y, dy, dx, pass);
     }
     return dx != NULL ? tail_backward(state, params, NULL, x, dy, dx, pass) : DT_OK;
 }

@@ -18,6 +18,15 @@ struct dt_cuda_batch {
     const uint32_t *rows, *ids, *epoch;
 };
 
+/* The last gathered batch, whose first reader may be a block that reads the samples themselves: then nobody writes x. */
+struct dt_cuda_gathered {
+    struct dt_gpu_samples samples;
+    int n;
+    void *x;
+    bool waits;    /* x is still to be written, or to be read in place */
+    bool in_place; /* x was never written */
+};
+
 /* A head's forward pass that waits for its loss, so that both go in one kernel. n = 0: none. */
 struct dt_cuda_waiting {
     struct dt_gpu_head head;
@@ -47,6 +56,7 @@ struct dt_cuda {
     int n_blocks; /* open: they share it */
     struct dt_cuda_batches batches;
     struct dt_cuda_batch batch;
+    struct dt_cuda_gathered gathered;
     struct dt_cuda_waiting waiting;
     struct dt_gpu_step *step; /* device */
     bool lost; /* a collective is under way that may never end (cuda/nccl_allreduce.c): what waits for the GPU must not be called */
@@ -64,7 +74,8 @@ static inline size_t dt_gpu_type_bytes(enum dt_gpu_type type)
 /* Enqueues what waits, and joins the branches. Every call on the backend begins with it, unless it takes in what waits, or goes on
  * beside the branches; then with the second. */
 enum dt_status dt_cuda_settle(struct dt_cuda *cuda);
-enum dt_status dt_cuda_settle_head(struct dt_cuda *cuda);
+enum dt_status dt_cuda_enqueue_waiting(struct dt_cuda *cuda);
+void dt_cuda_drop(struct dt_cuda *cuda); /* forgets it */
 
 enum dt_status dt_cuda_block_open(struct dt_backend *backend, const struct dt_model *model, int block, int capacity,
                                   struct dt_block_state **out);

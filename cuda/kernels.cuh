@@ -70,6 +70,57 @@ static inline dim3 blocks_for_samples(unsigned n_parts, int n)
     return dim3(blocks_for(n_parts, threads_for_samples(n_parts)), n < 65535 ? (unsigned)n : 65535);
 }
 
+/* ---- bias and activation */
+
+template <int V> static inline __device__ void load_bias(const float *bias, int c, float *b)
+{
+    for (int v = 0; v < V; v++) {
+        b[v] = 0;
+    }
+    if (bias != NULL) {
+        load<V>(bias + c, b);
+    }
+}
+
+template <int V> static inline __device__ void activate(enum dt_activation activation, float *x)
+{
+    switch (activation) {
+    case DT_ACTIVATION_RELU:
+        for (int v = 0; v < V; v++) {
+            x[v] = x[v] < 0 ? 0.0f : x[v]; /* this way round a NaN stays one */
+        }
+        break;
+    case DT_ACTIVATION_TANH:
+        for (int v = 0; v < V; v++) {
+            x[v] = tanhf(x[v]);
+        }
+        break;
+    case DT_ACTIVATION_SIGMOID:
+        for (int v = 0; v < V; v++) {
+            x[v] = 1.0f / (1.0f + expf(-x[v]));
+        }
+        break;
+    case DT_ACTIVATION_NONE:
+        break;
+    }
+}
+
+/* Derivative, from the activation's output. */
+static inline __device__ float slope(enum dt_activation activation, float a)
+{
+    switch (activation) {
+    case DT_ACTIVATION_RELU:
+        return a > 0 ? 1.0f : 0.0f;
+    case DT_ACTIVATION_TANH:
+        return 1.0f - a * a;
+    case DT_ACTIVATION_SIGMOID:
+        return a * (1.0f - a);
+    case DT_ACTIVATION_NONE:
+        break;
+    }
+    return 1.0f;
+}
+
 /* ---- over a block: each thread brings a number, all get the result. blockDim.x is a power of two, at least 32. */
 
 /* The sum: first of every 16 neighbours, then of those sums. */
@@ -109,8 +160,9 @@ static inline __device__ int block_best(const float *z, int candidate)
 /* ---- over all blocks: a block leaves its sums as a row in scratch memory, and the one that ends last adds the rows. Which one
  * that is does not matter: the order of the rows does not change. */
 
-#define N_COUNTS 64 /* numbers at the beginning of the scratch memory: of blocks that have ended; 0 before a kernel and after it \
-                     */
+#define N_COUNTS                                                                                                    \
+    64 /* numbers at the beginning of the scratch memory: of blocks that have ended; 0 before a kernel and after it \
+        */
 
 /* Floats of a row: its parts move by four. */
 static inline __host__ __device__ unsigned row_width(unsigned n)
@@ -144,10 +196,39 @@ static inline __device__ struct lanes lanes_of(unsigned n_columns)
     return lanes;
 }
 
+/* keep(column, sum) for the V * across columns of which each lane's threads bring V: steps of the lanes, then over the steps. */
+template <int V, typename Keep> static inline __device__ void add_lanes(struct lanes lanes, const float *mine, Keep keep)
+{
+    alignas(16) __shared__ float sums[THREADS * WIDE];
+    __shared__ float steps[THREADS];
+    const unsigned n_columns = lanes.across * V;
+    __syncthreads(); /* the last sums have been read */
+    store<V>(mine, sums + threadIdx.x * V);
+    __syncthreads();
+    for (unsigned first = 0; first < n_columns; first += THREADS) {
+        const unsigned width = n_columns - first < THREADS ? n_columns - first : THREADS, n_steps = THREADS / width;
+        const unsigned column = first + threadIdx.x % width;
+        float sum = 0;
+        for (unsigned lane = threadIdx.x / width; lane < lanes.n; lane += n_steps) {
+            sum += sums[lane * n_columns + column];
+        }
+        steps[threadIdx.x] = sum;
+        __syncthreads();
+        if (threadIdx.x < width) {
+            sum = 0;
+            for (unsigned step = 0; step < n_steps; step++) {
+                sum += steps[step * width + threadIdx.x];
+            }
+            keep(column, sum);
+        }
+        __syncthreads();
+    }
+}
+
 /* keep(column, sum) for the columns of n_rows rows. Sums go in steps of the lanes, then over the lanes. */
 template <typename Keep> static inline __device__ void add_rows(const float *rows, unsigned n_rows, unsigned width, Keep keep)
 {
-    __shared__ float sums[THREADS * 4];
+    alignas(16) __shared__ float sums[THREADS * 4];
     const struct lanes lanes = lanes_of(width / 4);
     for (unsigned first = 0; first < width / 4; first += lanes.across) {
         const unsigned column = first + threadIdx.x % lanes.across;

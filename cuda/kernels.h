@@ -1,5 +1,5 @@
-/* Our own kernels, for what the libraries lack: in kernels_tail.cu, kernels_head.cu, kernels_linear.cu and
- * kernels_step.cu. Each call enqueues on
+/* Our own kernels, for what the libraries lack: in kernels_tail.cu, kernels_head.cu,
+ * kernels_first_conv.cu, kernels_linear.cu and kernels_step.cu. Each call enqueues on
  * `stream` and returns the launch's error; nothing here waits or allocates. All pointers are device memory unless they say
  * otherwise.
  *
@@ -74,6 +74,32 @@ size_t dt_gpu_tail_scratch(const struct dt_gpu_tail *tail);
 cudaError_t dt_gpu_tail_backward(cudaStream_t stream, const struct dt_gpu_tail *tail, const uint32_t *ids, int n,
                                  enum dt_gpu_type type, const void *z, const float *bias, enum dt_gpu_type dy_type, const void *dy,
                                  void *dz, const struct dt_gpu_gradients *to);
+
+/* The first convolution, where it is as small as dt_device_is_first_conv (model/device_bytes.h) says. Its input is `rows` of the
+ * samples, as dt_gpu_gather would bring them, or unless x is NULL x (n, in) of `type`. Weights are those of the arena, K C R S. */
+#define DT_GPU_FIRST_CONV_WEIGHTS 2048
+#define DT_GPU_FIRST_CONV_IMAGE 6144 /* floats, with the zeros around it */
+struct dt_gpu_first_conv {
+    struct dt_shape in, out;
+    int kernel, stride, pad_h, pad_w; /* pad: zeros before */
+    enum dt_activation activation;
+    struct dt_gpu_samples samples;
+    const uint32_t *rows;
+    const void *x;
+};
+
+/* y (n, out) = activation(convolution + bias); bias NULL: none. Aligned, as the next. Grid: blocks of 256 threads, each for one
+ * image after another or a part of one, up to 1056 images at a time; 24 KB of shared memory for it, 8 KB for the filters; a thread
+ * makes 8 channels (or 1) of 4 places. Bytes: the images as they lie there, y once. */
+cudaError_t dt_gpu_first_conv_forward(cudaStream_t stream, const struct dt_gpu_first_conv *conv, int n, enum dt_gpu_type type,
+                                      const float *weight, const float *bias, void *y);
+
+/* to->weight, and unless it is NULL to->bias, from dy (n, out), which unless y is NULL first goes back through the activation whose
+ * result y is. With n = 0 nothing is done. Grid: up to 264 blocks of 256 threads, each for some images or parts of them; a thread
+ * keeps 8 channels (or 1) of 9 taps. Bytes: the images, y and dy once. */
+size_t dt_gpu_first_conv_scratch(const struct dt_gpu_first_conv *conv);
+cudaError_t dt_gpu_first_conv_gradient(cudaStream_t stream, const struct dt_gpu_first_conv *conv, int n, enum dt_gpu_type type,
+                                       const void *y, const void *dy, const struct dt_gpu_gradients *to);
 
 /* packed (K, R, S, C) of `type` = weight (K, C, R, S) float; kernel 1 and C = in features for a dense layer: a conversion. */
 cudaError_t dt_gpu_pack_weight(cudaStream_t stream, int k, int c, int kernel, const float *weight, enum dt_gpu_type type,

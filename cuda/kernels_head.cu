@@ -226,8 +226,8 @@ cudaError_t dt_gpu_head_forward(cudaStream_t stream, const struct dt_gpu_head *h
     if (n == 0) {
         return cudaSuccess;
     }
-    return DT_LAUNCH(forward_versions[type][head->n_out > 16], blocks_for((size_t)n, ROWS), THREADS, 0, stream, *head, n, x, logits,
-                     to);
+    const auto kernel = forward_versions[type][head->n_out > 16];
+    return DT_LAUNCH(kernel, blocks_for((size_t)n, ROWS), THREADS, 0, stream, *head, n, x, logits, to);
 }
 
 cudaError_t dt_gpu_head_backward(cudaStream_t stream, const struct dt_gpu_head *head, int n, enum dt_gpu_type type, const void *x,
@@ -237,5 +237,6 @@ cudaError_t dt_gpu_head_backward(cudaStream_t stream, const struct dt_gpu_head *
         return cudaSuccess;
     }
     const dim3 blocks(blocks_for((size_t)head->n_in, LANES), slices_of(n));
-    return DT_LAUNCH(backward_versions[type][head->n_out > 16], blocks, THREADS, 0, stream, *head, n, x, dlogits, dx, *to);
+    const auto kernel = backward_versions[type][head->n_out > 16];
+    return DT_LAUNCH(kernel, blocks, THREADS, 0, stream, *head, n, x, dlogits, dx, *to);
 }

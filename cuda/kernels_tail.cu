@@ -3,45 +3,6 @@
 
 /* ---- tail: bias, activation, pool, dropout, flatten. Without a pool the windows have one element. */
 
-template <int V> static __device__ void activate(enum dt_activation activation, float *x)
-{
-    switch (activation) {
-    case DT_ACTIVATION_RELU:
-        for (int v = 0; v < V; v++) {
-            x[v] = x[v] < 0 ? 0.0f : x[v]; /* this way round a NaN stays one */
-        }
-        break;
-    case DT_ACTIVATION_TANH:
-        for (int v = 0; v < V; v++) {
-            x[v] = tanhf(x[v]);
-        }
-        break;
-    case DT_ACTIVATION_SIGMOID:
-        for (int v = 0; v < V; v++) {
-            x[v] = 1.0f / (1.0f + expf(-x[v]));
-        }
-        break;
-    case DT_ACTIVATION_NONE:
-        break;
-    }
-}
-
-/* Derivative, from the activation's output. */
-static __device__ float slope(enum dt_activation activation, float a)
-{
-    switch (activation) {
-    case DT_ACTIVATION_RELU:
-        return a > 0 ? 1.0f : 0.0f;
-    case DT_ACTIVATION_TANH:
-        return 1.0f - a * a;
-    case DT_ACTIVATION_SIGMOID:
-        return a * (1.0f - a);
-    case DT_ACTIVATION_NONE:
-        break;
-    }
-    return 1.0f;
-}
-
 /* Where a thread works: V channels from c on at row p, column q of a plane. */
 struct place {
     int p, q, c;
@@ -61,16 +22,6 @@ static __device__ struct place place_of(const struct dt_gpu_tail &t, unsigned i,
 static __device__ size_t element(struct dt_shape s, struct place at)
 {
     return (size_t)((at.p * s.w + at.q) * s.c + at.c);
-}
-
-template <int V> static __device__ void load_bias(const float *bias, int c, float *b)
-{
-    for (int v = 0; v < V; v++) {
-        b[v] = 0;
-    }
-    if (bias != NULL) {
-        load<V>(bias + c, b);
-    }
 }
 
 template <int V, typename T>
@@ -269,25 +220,16 @@ static __device__ void go_on(struct walk *w)
     w->cell %= w->n_cells;
 }
 
-/* The block's sums, lane by lane, to its row of the scratch memory; those of all blocks, row by row, to the gradient. */
 template <int V>
 static __device__ void add_bias_sums(const struct dt_gpu_gradients &to, struct lanes lanes, unsigned n_channels, const float *sum)
 {
-    __shared__ float sums[THREADS * WIDE];
-    const unsigned width = row_width(n_channels);
-    float *rows = to.scratch + N_COUNTS;
-    store<V>(sum, sums + threadIdx.x * V);
-    __syncthreads();
-    for (unsigned i = threadIdx.x; i < lanes.across * V; i += blockDim.x) {
-        const unsigned c = blockIdx.x * lanes.across * V + i;
-        float total = 0;
-        for (unsigned lane = 0; lane < lanes.n; lane++) {
-            total += sums[lane * lanes.across * V + i];
+    const unsigned width = row_width(n_channels), first = blockIdx.x * lanes.across * V;
+    float *rows = to.scratch + N_COUNTS, *mine = rows + (size_t)blockIdx.y * width;
+    add_lanes<V>(lanes, sum, [&](unsigned i, float total) {
+        if (first + i < n_channels) {
+            mine[first + i] = total;
         }
-        if (c < n_channels) {
-            rows[(size_t)blockIdx.y * width + c] = total;
-        }
-    }
+    });
     if (is_last(to.scratch, gridDim.x * gridDim.y)) {
         add_rows(rows, gridDim.y, width, [&](unsigned c, float total) {
             if (c < n_channels) {

@@ -3,6 +3,13 @@
 #ifndef DT_CUDA_LAUNCH_H
 #define DT_CUDA_LAUNCH_H
 
+/* Before a loop over an array that has to be in registers. */
+#ifdef __CUDACC__
+#define DT_UNROLL _Pragma("unroll")
+#else
+#define DT_UNROLL
+#endif
+
 #ifndef DT_LAUNCH
 #define DT_LAUNCH(kernel, blocks, threads, shared_bytes, stream, ...) \
     (kernel<<<(blocks), (threads), (shared_bytes), (stream)>>>(__VA_ARGS__), cudaGetLastError())

@@ -184,4 +184,36 @@ static inline void add_strange(float *x, size_t n)
     }
 }
 
+/* ---- activations and their derivatives, from their results */
+
+static inline double activated(enum dt_activation activation, double z)
+{
+    switch (activation) {
+    case DT_ACTIVATION_RELU:
+        return z < 0 ? 0 : z;
+    case DT_ACTIVATION_TANH:
+        return tanh(z);
+    case DT_ACTIVATION_SIGMOID:
+        return 1 / (1 + exp(-z));
+    case DT_ACTIVATION_NONE:
+        break;
+    }
+    return z;
+}
+
+static inline double derivative(enum dt_activation activation, double a)
+{
+    switch (activation) {
+    case DT_ACTIVATION_RELU:
+        return a > 0;
+    case DT_ACTIVATION_TANH:
+        return 1 - a * a;
+    case DT_ACTIVATION_SIGMOID:
+        return a * (1 - a);
+    case DT_ACTIVATION_NONE:
+        break;
+    }
+    return 1;
+}
+
 #endif

@@ -242,9 +242,9 @@ static void check_dense(int n_in, int n_out)
 static void check_plans(void)
 {
     static struct dt_model model;
-    const struct dt_layer_spec conv = {.type = DT_LAYER_CONV2D, .size = 3, .kernel = 3, .stride = 1, .padding = DT_PADDING_SAME};
+    const struct dt_layer_spec conv = {.type = DT_LAYER_CONV2D, .size = 5, .kernel = 3, .stride = 1, .padding = DT_PADDING_SAME};
     const struct dt_model_spec spec = {
-        .input = {3, 8, 8}, .layers = {conv, conv, {.type = DT_LAYER_FLATTEN}}, .n_layers = 3, .loss = DT_LOSS_MEAN_SQUARED_ERROR};
+        .input = {5, 8, 8}, .layers = {conv, conv, {.type = DT_LAYER_FLATTEN}}, .n_layers = 3, .loss = DT_LOSS_MEAN_SQUARED_ERROR};
     long n[2];
     CHECK_OK(dt_model_lower(&spec, &model));
     for (int b = 0; b < 2; b++) {

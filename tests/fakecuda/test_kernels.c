@@ -1,6 +1,6 @@
 /* Kernels of blocks against plain loops: over odd shapes, both types, empty and one-element calls, NaN and infinity, with guards
  * around what they write, and twice, for the same bits. Only calls of the CUDA runtime, so that this file, linked with the real
- * one, tests a GPU. test_kernels_step.c has the others.
+ * one, tests a GPU. test_kernels_conv.c and test_kernels_step.c have the others.
  *
  * Numbers are small multiples of 1/8, exact in bfloat16 too, so that most sums are exact and ties are ties. */
 #include "tests/fakecuda/numbers.h"
@@ -68,36 +68,6 @@ struct tail_case {
     const uint32_t *ids;
     uint32_t epoch;
 };
-
-static double activated(enum dt_activation activation, double z)
-{
-    switch (activation) {
-    case DT_ACTIVATION_RELU:
-        return z < 0 ? 0 : z;
-    case DT_ACTIVATION_TANH:
-        return tanh(z);
-    case DT_ACTIVATION_SIGMOID:
-        return 1 / (1 + exp(-z));
-    case DT_ACTIVATION_NONE:
-        break;
-    }
-    return z;
-}
-
-static double derivative(enum dt_activation activation, double a)
-{
-    switch (activation) {
-    case DT_ACTIVATION_RELU:
-        return a > 0;
-    case DT_ACTIVATION_TANH:
-        return 1 - a * a;
-    case DT_ACTIVATION_SIGMOID:
-        return a * (1 - a);
-    case DT_ACTIVATION_NONE:
-        break;
-    }
-    return 1;
-}
 
 static size_t hwc(struct dt_shape s, int h, int w, int c)
 {
