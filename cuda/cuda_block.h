@@ -72,10 +72,10 @@ static inline size_t dt_gpu_type_bytes(enum dt_gpu_type type)
 }
 
 /* Enqueues what waits, and joins the branches. Every call on the backend begins with it, unless it takes in what waits, or goes on
- * beside the branches; then with the second. */
+ * beside the branches; then with the second. The third forgets what waits. In cuda/waiting.c. */
 enum dt_status dt_cuda_settle(struct dt_cuda *cuda);
 enum dt_status dt_cuda_enqueue_waiting(struct dt_cuda *cuda);
-void dt_cuda_drop(struct dt_cuda *cuda); /* forgets it */
+void dt_cuda_drop(struct dt_cuda *cuda);
 
 enum dt_status dt_cuda_block_open(struct dt_backend *backend, const struct dt_model *model, int block, int capacity,
                                   struct dt_block_state **out);
