@@ -112,9 +112,8 @@ static enum dt_status open_plans(struct dt_block_state *state)
     return dt_cuda_alloc(cuda, state->block.name, state->bytes.dw, &state->packed.dw);
 }
 
-static enum dt_status open_head(struct dt_block_state *state)
+static enum dt_status reserve_sums(const struct dt_block_state *state, size_t n_floats)
 {
-    const size_t n_floats = dt_gpu_head_scratch((int)state->n_in, (int)state->n_linear, state->capacity);
     return dt_cuda_reserve_scratch(state->cuda, DT_CUDA_SCRATCH_SUMS, state->block.name, n_floats * sizeof(float));
 }
 
@@ -130,13 +129,6 @@ static struct dt_gpu_first_conv first_conv(const struct dt_block *b, bool activa
                                       .activation = activated ? b->activation : DT_ACTIVATION_NONE};
 }
 
-static enum dt_status open_first_conv(const struct dt_block_state *state)
-{
-    const struct dt_gpu_first_conv conv = first_conv(&state->block, false);
-    const size_t n_bytes = dt_gpu_first_conv_scratch(&conv) * sizeof(float);
-    return dt_cuda_reserve_scratch(state->cuda, DT_CUDA_SCRATCH_SUMS, state->block.name, n_bytes);
-}
-
 static enum dt_status open_linear(struct dt_block_state *state)
 {
     struct dt_cuda *cuda = state->cuda;
@@ -148,13 +140,14 @@ static enum dt_status open_linear(struct dt_block_state *state)
     if (state->bytes.dz > 0) {
         DT_TRY(dt_cuda_alloc(cuda, name, state->bytes.dz, &state->dz));
     }
-    DT_TRY(dt_cuda_reserve_scratch(cuda, DT_CUDA_SCRATCH_SUMS, name, dt_gpu_tail_scratch(&state->tail) * sizeof(float)));
+    DT_TRY(reserve_sums(state, dt_gpu_tail_scratch(&state->tail)));
     if (state->bytes.weight > 0) {
         DT_TRY(dt_cuda_alloc(cuda, name, state->bytes.weight, &state->packed.weight));
         dt_cuda_packed_open(cuda, &state->packed);
     }
     if (state->is_first_conv) {
-        return open_first_conv(state);
+        const struct dt_gpu_first_conv conv = first_conv(&state->block, false);
+        return reserve_sums(state, dt_gpu_first_conv_scratch(&conv));
     }
     return has_conv(state) ? open_plans(state) : DT_OK;
 }
@@ -171,7 +164,8 @@ enum dt_status dt_cuda_block_open(struct dt_backend *backend, const struct dt_mo
     cuda->n_blocks++;
     enum dt_status s = dt_cuda_reserve_batch(cuda, capacity);
     if (s == DT_OK && has_linear(state)) {
-        s = state->is_head ? open_head(state) : open_linear(state);
+        s = state->is_head ? reserve_sums(state, dt_gpu_head_scratch((int)state->n_in, (int)state->n_linear, capacity))
+                           : open_linear(state);
     }
     if (s != DT_OK) {
         dt_cuda_block_close(state);
