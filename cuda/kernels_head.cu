@@ -156,8 +156,9 @@ static __device__ void add_gradients(const struct dt_gpu_head &head, const struc
 }
 
 template <typename T, int K>
-static __global__ void __launch_bounds__(THREADS) head_backward_kernel(struct dt_gpu_head head, int n, const void *x_,
-                                                                       const float *dlogits, void *dx_, struct dt_gpu_gradients to)
+static __global__ void __launch_bounds__(THREADS, 2)
+    head_backward_kernel(struct dt_gpu_head head, int n, const void *x_, const float *dlogits, void *dx_,
+                         struct dt_gpu_gradients to)
 {
     __shared__ float dz[TILE][K];
     const int n_in = head.n_in, n_out = head.n_out, i = (int)(blockIdx.x * LANES + threadIdx.x % LANES);
