@@ -167,7 +167,9 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
     {
         if (state == ncclInProgress && busy_looks-- <= 0 && ready()) {
             state = ncclSuccess;
-            at_end();
+            const auto then = std::move(at_end); /* it may hold what holds it */
+            at_end = nullptr;
+            then();
         }
     }
 
