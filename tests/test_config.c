@@ -347,8 +347,9 @@ static void test_long_names(void)
     char *name = name_of_length(3000);
     snprintf(text, sizeof text, "{" DATA ", " MODEL ", \"%s\": 1}", name);
     CHECK_INT(parse(text, NULL, 0, &config), DT_CONFIG);
-    CHECK_HAS(dt_error_text(), "kkk...: unknown key (the keys here are: data, model, train, distributed, checkpoint, log, trace, device, "
-                               "precision, cuda, report, threads)");
+    CHECK_HAS(dt_error_text(),
+              "kkk...: unknown key (the keys here are: data, model, train, distributed, checkpoint, log, trace, device, "
+              "precision, cuda, report, threads)");
     snprintf(text, sizeof text, "{\"data\": {\"format\": \"%s\"}, " MODEL "}", name);
     CHECK_INT(parse(text, NULL, 0, &config), DT_CONFIG);
     CHECK_HAS(dt_error_text(), "kkk...\"");
