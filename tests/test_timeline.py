@@ -160,6 +160,19 @@ def test_page():
         check(final["pid"] == int(last), f"step {step}: rank {last} is last, and {final}")
 
 
+def test_hidden():
+    """Both ranks compute for 100 us; buckets travel from 50 to 80 and from 70 to 150: 50 of 100 us are hidden."""
+    spans = []
+    for rank in (0, 1):
+        for name, kind, begin, last in (("fc1 backward", "backward", 0, 100), ("bucket 0", "bucket", 50, 80), ("bucket 1", "bucket", 70, 150)):
+            spans.append({"name": name, "cat": kind, "ph": "X", "ts": begin, "dur": last - begin, "pid": rank, "tid": 0, "args": {"step": 1}})
+    with open("none/trace.json", "w") as file:
+        json.dump({"traceEvents": spans}, file)
+    page = page_of("none")
+    check("50 % was hidden" in page, f"hidden: {re.findall('[0-9]+ % was hidden', page)}, not 50 %")
+    check("<tr><td>1<td>0.150<td>rank 0<td>0.000<td>0.100<td>0.050" in page, "the row of the step")
+
+
 def test_bad_traces():
     span = {"name": "fc1 forward", "cat": "forward", "ph": "X", "ts": 0, "dur": 1, "pid": 0, "tid": 1, "args": {"step": 1}}
     bad = ["", "{", "[]", "null", '{"traceEvents": 5}', json.dumps({"traceEvents": [1, None, {}, {"ph": "X"}]})]
@@ -191,6 +204,7 @@ with tempfile.TemporaryDirectory() as work:
     test_ends()
     test_bound()
     test_page()
+    test_hidden()
     test_bad_traces()
     test_bad_windows()
 sys.exit(len(failures) > 0)
