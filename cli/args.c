@@ -10,13 +10,10 @@ const struct dt_option dt_options[N_OPTIONS] = {
 #define OPTION_ROW(constant, name, letter, value, takes, commands, meaning) {name, letter, value, takes, commands, meaning},
     DT_OPTION_LIST(OPTION_ROW)};
 
-static const struct {
-    const char *word;
-} commands[] = {
-#define COMMAND_ROW(constant, word, ...) {word},
+const struct dt_command_row dt_commands[DT_N_COMMANDS] = {
+#define COMMAND_ROW(constant, word, meaning, usage, examples, ...) {word, meaning, usage, examples},
     DT_COMMAND_LIST(COMMAND_ROW)};
-
-#define N_COMMANDS ((int)(sizeof commands / sizeof commands[0]))
+_Static_assert(DT_N_COMMANDS <= 32, "an option's commands are the bits of an unsigned");
 
 /* What has been read so far. */
 struct parser {
@@ -113,10 +110,11 @@ static bool is_first_word(const char *word)
 {
     const size_t n = strlen(word);
     int i = 0;
-    while (i < N_COMMANDS && commands[i].word != NULL && !(strncmp(commands[i].word, word, n) == 0 && commands[i].word[n] == ' ')) {
+    while (i < DT_N_COMMANDS && dt_commands[i].word != NULL &&
+           !(strncmp(dt_commands[i].word, word, n) == 0 && dt_commands[i].word[n] == ' ')) {
         i++;
     }
-    return i < N_COMMANDS && commands[i].word != NULL;
+    return i < DT_N_COMMANDS && dt_commands[i].word != NULL;
 }
 
 /* Lists those that begin with the same word, or else the first words. */
@@ -126,10 +124,10 @@ static enum dt_status unknown_command(const char *word)
     char words[256] = "", first[32];
     snprintf(first, sizeof first, "%.*s", n_word, word);
     const bool group = is_first_word(first);
-    for (int i = 0; i < N_COMMANDS && commands[i].word != NULL; i++) {
-        const char *other = commands[i].word;
+    for (int i = 0; i < DT_N_COMMANDS && dt_commands[i].word != NULL; i++) {
+        const char *other = dt_commands[i].word;
         const size_t n = strlen(words), n_first = strcspn(other, " ");
-        const bool again = i > 0 && strncmp(commands[i - 1].word, other, n_first + 1) == 0;
+        const bool again = i > 0 && strncmp(dt_commands[i - 1].word, other, n_first + 1) == 0;
         if (group ? strncmp(other, first, n_first) == 0 && first[n_first] == '\0' : !again) {
             snprintf(words + n, sizeof words - n, "%s%.*s", n > 0 ? ", " : "", group ? 99 : (int)n_first, other);
         }
@@ -149,13 +147,13 @@ static enum dt_status read_command(struct parser *p, const char *first)
         return DT_OK;
     }
     struct dt_suggestion s = {.word = word};
-    for (int i = 0; i < N_COMMANDS && commands[i].word != NULL; i++) {
-        if (strcmp(commands[i].word, word) == 0) {
+    for (int i = 0; i < DT_N_COMMANDS && dt_commands[i].word != NULL; i++) {
+        if (strcmp(dt_commands[i].word, word) == 0) {
             p->out->command = (enum dt_command)i;
             p->has_command = true;
             return DT_OK;
         }
-        dt_suggest_offer(&s, commands[i].word);
+        dt_suggest_offer(&s, dt_commands[i].word);
     }
     if (ends_in(word, ".json")) {
         return dt_error(DT_USAGE, "unknown command '%.200s' (for a configuration write --config %.200s)", word, word);
@@ -171,7 +169,6 @@ static enum dt_status read_command(struct parser *p, const char *first)
 
 static enum dt_status read_word(struct parser *p, const char *word)
 {
-    static const unsigned takes_paths = ON(PREDICT) | ON(REPORT) | ON(COMPARE);
     if (!p->has_command) {
         return read_command(p, word);
     }
@@ -181,9 +178,9 @@ static enum dt_status read_word(struct parser *p, const char *word)
         p->out->about = group ? word : NULL;
         return group ? DT_OK : read_command(p, word);
     }
-    if ((takes_paths & (1u << p->out->command)) == 0) {
+    if ((ON_PATHS & (1u << p->out->command)) == 0) {
         return dt_error(DT_USAGE, "unexpected argument '%.200s' (%s takes options only; see dtrain --help)", word,
-                        commands[p->out->command].word);
+                        dt_commands[p->out->command].word);
     }
     p->out->paths[p->out->n_paths++] = word;
     return DT_OK;
@@ -211,7 +208,7 @@ static void choose_command(struct parser *p)
 {
     if (p->given[OPTION_HELP]) {
         if (p->has_command && p->out->about == NULL && p->out->command != DT_COMMAND_HELP) {
-            p->out->about = commands[p->out->command].word;
+            p->out->about = dt_commands[p->out->command].word;
         }
         p->out->command = DT_COMMAND_HELP;
     } else if (p->given[OPTION_VERSION]) {
@@ -268,7 +265,7 @@ static enum dt_status check_runs(const struct parser *p)
 static enum dt_status check(const struct parser *p)
 {
     const enum dt_command command = p->out->command;
-    const char *word = commands[command].word == NULL ? "--print-config" : commands[command].word;
+    const char *word = dt_commands[command].word == NULL ? "--print-config" : dt_commands[command].word;
     if (is_informative(command)) {
         return DT_OK;
     }

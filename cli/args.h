@@ -64,6 +64,13 @@
 #define DT_COMMAND_ENUM(constant, ...) constant,
 enum dt_command { DT_COMMAND_LIST(DT_COMMAND_ENUM) };
 #undef DT_COMMAND_ENUM
+#define DT_COMMAND_ONE(...) +1
+#define DT_N_COMMANDS (0 DT_COMMAND_LIST(DT_COMMAND_ONE))
+
+struct dt_command_row {
+    const char *word, *meaning, *usage, *examples; /* word: NULL from the first one on that an option asks for */
+};
+extern const struct dt_command_row dt_commands[DT_N_COMMANDS];
 
 struct dt_args {
     enum dt_command command;

@@ -3,16 +3,20 @@
 
 #include <string.h>
 
-#include "cli/options.h"
+#include "cli/prose.h"
 
 #define WIDTH 80
 #define INDENT 27 /* where the right column begins */
 
-static const struct {
-    const char *word, *meaning, *usage, *examples;
-} commands[] = {
-#define COMMAND_ROW(constant, word, meaning, usage, examples, ...) {word, meaning, usage, examples},
-    DT_COMMAND_LIST(COMMAND_ROW)};
+/* A word without backticks; how many columns it takes. */
+static int put_word(FILE *out, const char *word, int n)
+{
+    int columns = 0;
+    for (int i = 0; i < n; i++) {
+        columns += word[i] != '`' && fputc(word[i], out) != EOF;
+    }
+    return columns;
+}
 
 void dt_help_wrap(FILE *out, int column, const char *text)
 {
@@ -22,7 +26,8 @@ void dt_help_wrap(FILE *out, int column, const char *text)
             fprintf(out, "\n%*s", column, "");
             at = column;
         }
-        at += fprintf(out, "%s%.*s", at > column ? " " : "", n, text);
+        at += at > column ? fprintf(out, " ") : 0;
+        at += put_word(out, text, n);
         text += n + (text[n] == ' ');
     }
     fputc('\n', out);
@@ -66,12 +71,17 @@ static bool has_options(unsigned mask)
 
 static void print_command(FILE *out, int i)
 {
-    fprintf(out, "dtrain %s: %s\n\n  %s\n", commands[i].word, commands[i].meaning, commands[i].usage);
+    fprintf(out, "dtrain %s: %s\n\n  %s\n", dt_commands[i].word, dt_commands[i].meaning, dt_commands[i].usage);
+    const char *more = dt_prose_of_command((enum dt_command)i);
+    if (more[0] != '\0') {
+        fputc('\n', out);
+        dt_help_wrap(out, 0, more);
+    }
     if (has_options(1u << i)) {
         fputs("\nOptions\n", out);
         print_options(out, 1u << i, false);
     }
-    fprintf(out, "\nExamples\n%s", commands[i].examples);
+    fprintf(out, "\nExamples\n%s", dt_commands[i].examples);
 }
 
 static void print_all(FILE *out)
@@ -79,8 +89,8 @@ static void print_all(FILE *out)
     fputs("dtrain: trains small convolutional and dense networks, data-parallel over MPI\n\n"
           "  mpirun -np 4 dtrain [COMMAND] [OPTION]...\n\nCommands\n",
           out);
-    for (int i = 0; commands[i].word != NULL; i++) {
-        print_row(out, commands[i].word, commands[i].meaning);
+    for (int i = 0; dt_commands[i].word != NULL; i++) {
+        print_row(out, dt_commands[i].word, dt_commands[i].meaning);
     }
     fputs("\nOptions\n", out);
     print_options(out, ON_ALL, true);
@@ -92,8 +102,8 @@ static void print_all(FILE *out)
           "  dtrain --print-config --config configs/mnist.json\n\n"
           "Environment\n",
           out);
-    print_row(out, "DTRAIN_ISA", "CPU kernels in place of the best: x86-64-v4, x86-64-v3 or baseline");
-    print_row(out, "DTRAIN_TIMEOUT", "seconds (2..3600) until a collective counts as stalled, over distributed.timeout_s");
+#define VARIABLE_ROW(variable, meaning, more) print_row(out, variable, meaning);
+    DT_ENVIRONMENT_LIST(VARIABLE_ROW)
     fputs("\nExit status\n", out);
     static const char *const meanings[] = {
 #define STATUS_MEANING(name, code, meaning) #code, meaning,
@@ -107,8 +117,8 @@ void dt_args_help(FILE *out, const char *about)
 {
     const size_t n = about == NULL ? 0 : strlen(about);
     bool first = true;
-    for (int i = 0; n > 0 && commands[i].word != NULL; i++) {
-        const char *word = commands[i].word;
+    for (int i = 0; n > 0 && dt_commands[i].word != NULL; i++) {
+        const char *word = dt_commands[i].word;
         if (strncmp(word, about, n) == 0 && (word[n] == '\0' || word[n] == ' ')) {
             fputs(first ? "" : "\n", out);
             print_command(out, i);

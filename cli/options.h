@@ -10,6 +10,7 @@ enum takes { TAKES_NOTHING, TAKES_VALUE, TAKES_OPTIONAL_VALUE };
 #define ON_RUNS (ON(TRAIN) | ON(PLAN) | ON(PRINT_CONFIG) | ON(BENCH_BLOCKS) | ON(BENCH_SCALING))
 #define ON_USES (ON(EVAL) | ON(PREDICT))
 #define ON_SUMS ON(BENCH_ALLREDUCE)
+#define ON_PATHS (ON(PREDICT) | ON(REPORT) | ON(COMPARE)) /* take names of files or folders, too */
 #define ON_ALL 0xFFFFFFFFu
 #define ON_LESSON(constant, ...) | (1u << constant)
 #define ON_PAGES ((0u DT_LESSON_LIST(ON_LESSON)) | ON(BENCH_SCALING))
@@ -55,7 +56,7 @@ enum takes { TAKES_NOTHING, TAKES_VALUE, TAKES_OPTIONAL_VALUE };
     X(OPTION_BATCH, "batch", 0, "1|16|all", TAKES_VALUE, ON(LAB_LINEAR), "samples of a rank's step, default all that it has")      \
     X(OPTION_HTML, "html", 0, "FILE", TAKES_VALUE, ON_PAGES | ON(REPORT),                                                          \
       "write a page with pictures, of an allreduce for at most 16 ranks; report: default report.html in the run's folder")         \
-    X(OPTION_HELP, "help", 'h', "", TAKES_NOTHING, ON_ALL, "print this text")                                                      \
+    X(OPTION_HELP, "help", 'h', "", TAKES_NOTHING, ON_ALL, "print the commands, or the options and examples of one")               \
     X(OPTION_VERSION, "version", 0, "", TAKES_NOTHING, ON_ALL, "print version, MPI, instruction set and build")                    \
     X(OPTION_HELP_CONFIG, "help-config", 0, "", TAKES_NOTHING, ON_ALL, "print every key of the configuration")                     \
     X(OPTION_PRINT_CONFIG, "print-config", 0, "", TAKES_NOTHING, ON(TRAIN) | ON(PRINT_CONFIG),                                     \

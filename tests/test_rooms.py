@@ -26,6 +26,7 @@ MAY_INCLUDE = {
     "cuda": DIST | BELOW,
     "train": ENGINE,
     "cli/config": {"cli"} | ENGINE,
+    "cli/manual": {"cli", "cli/config"} | ENGINE,
     "cli/page": {"base"},
     "cli/report": {"cli/config", "cli/page"} | ENGINE,
     "cli/commands/accept": {"cli", "cli/config", "cli/page", "cli/commands", "cli/commands/doctor"} | ENGINE,

@@ -35,7 +35,7 @@ static const struct kind {
     const char *example;
 } kinds[] = {
 #define HAS(key) (1u << KEY_##key)
-#define KIND_ROW(constant, name, needs, may, example) {name, needs, may, example},
+#define KIND_ROW(constant, name, needs, may, example, meaning) {name, needs, may, example},
     DT_FAULT_LIST(KIND_ROW)};
 #define N_KINDS ((int)(sizeof kinds / sizeof kinds[0]))
 

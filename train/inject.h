@@ -9,15 +9,21 @@
 #include "base/status.h"
 
 /* Written `name:key=value,...`. Steps count from 1, over the whole run; "slow" is every step unless it says which, "jitter" every
- * step of every rank. X(constant, name, keys that it needs, keys that it may have, example) */
-#define DT_FAULT_LIST(X)                                                                                                \
-    X(DT_FAULT_SLOW, "slow", HAS(RANK) | HAS(MS), HAS(STEPS), "slow:rank=2,ms=50,steps=10-20")                          \
-    X(DT_FAULT_JITTER, "jitter", HAS(MS), 0, "jitter:ms=20") /* up to so many, drawn by seed, rank and step */          \
-    X(DT_FAULT_KILL, "kill", HAS(RANK) | HAS(STEP), 0, "kill:rank=1,step=100")                                          \
-    X(DT_FAULT_STOP, "stop", HAS(RANK) | HAS(STEP), 0, "stop:rank=1,step=100")                                          \
-    X(DT_FAULT_FLIP, "flip", HAS(RANK) | HAS(STEP) | HAS(TENSOR), 0, "flip:rank=1,step=50,tensor=fc1.weight")           \
-    X(DT_FAULT_NAN, "nan", HAS(RANK) | HAS(STEP), 0, "nan:rank=1,step=40")    /* in the gradient that the loss gives */ \
-    X(DT_FAULT_DROP, "drop", HAS(RANK) | HAS(STEP), 0, "drop:rank=1,step=30") /* a message, and those behind it */
+ * step of every rank. X(constant, name, keys that it needs, keys that it may have, example, meaning) */
+#define DT_FAULT_LIST(X)                                                                                              \
+    X(DT_FAULT_SLOW, "slow", HAS(RANK) | HAS(MS), HAS(STEPS), "slow:rank=2,ms=50,steps=10-20",                        \
+      "The rank waits so long before each of these steps, or before every one.")                                      \
+    X(DT_FAULT_JITTER, "jitter", HAS(MS), 0, "jitter:ms=20",                                                          \
+      "Every rank waits before every step, up to so long, drawn by the run's seed.")                                  \
+    X(DT_FAULT_KILL, "kill", HAS(RANK) | HAS(STEP), 0, "kill:rank=1,step=100", "The rank is killed there.")           \
+    X(DT_FAULT_STOP, "stop", HAS(RANK) | HAS(STEP), 0, "stop:rank=1,step=100", "The rank is stopped for ever.")       \
+    X(DT_FAULT_FLIP, "flip", HAS(RANK) | HAS(STEP) | HAS(TENSOR), 0, "flip:rank=1,step=50,tensor=fc1.weight",         \
+      "After the step, one bit of the first of these weights turns over on this rank.")                               \
+    X(DT_FAULT_NAN, "nan", HAS(RANK) | HAS(STEP), 0, "nan:rank=1,step=40",                                            \
+      "The gradient that the rank's loss gives is not a number.")                                                     \
+    X(DT_FAULT_DROP, "drop", HAS(RANK) | HAS(STEP), 0, "drop:rank=1,step=30",                                         \
+      "From there on what the rank sends is lost: gradients and weights in messages that dtrain sends itself, of an " \
+      "algorithm or of servers.")
 #define DT_FAULT_ENUM(constant, ...) constant,
 enum dt_fault_kind { DT_FAULT_LIST(DT_FAULT_ENUM) };
 #undef DT_FAULT_ENUM

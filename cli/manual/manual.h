@@ -1,0 +1,11 @@
+/* What is written about the program for others to read: manual pages, completions for shells. All of it follows from the tables of
+ * commands, options (cli/options.h), keys (cli/config/schema.h) and exit codes (base/status.h), and from cli/prose.h. */
+#ifndef DT_CLI_MANUAL_MANUAL_H
+#define DT_CLI_MANUAL_MANUAL_H
+
+#include <stdio.h>
+
+void dt_manual_program(FILE *out); /* dtrain(1) */
+void dt_manual_config(FILE *out);  /* dtrain-config(5) */
+
+#endif
