@@ -58,7 +58,23 @@ set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 
 set(DTRAIN_CUDA TRUE)
 set(DTRAIN_CUDA_KERNELS kernels_first_conv.cu kernels_head.cu kernels_linear.cu kernels_step.cu kernels_tail.cu)
-set(DTRAIN_CUDA_SOURCES branch.c cuda_backend.c cuda_block.c cuda_check.c cuda_memory.c conv_plan.c module.c nccl_allreduce.c packed.c probe.c step_graph.c waiting.c
+set(DTRAIN_CUDA_SOURCES
+  block_conv.c
+  block_dense.c
+  block_first_conv.c
+  block_head.c
+  branch.c
+  conv_plan.c
+  cuda_backend.c
+  cuda_block.c
+  cuda_check.c
+  cuda_memory.c
+  module.c
+  nccl_allreduce.c
+  packed.c
+  probe.c
+  step_graph.c
+  waiting.c
   ${DTRAIN_CUDA_KERNELS})
 list(TRANSFORM DTRAIN_CUDA_KERNELS PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/cuda/")
 list(TRANSFORM DTRAIN_CUDA_SOURCES PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/cuda/")

@@ -11,6 +11,7 @@
 #include "model/backend.h"
 
 enum dt_conv_kind { DT_CONV_FORWARD, DT_CONV_INPUT_GRADIENT, DT_CONV_FILTER_GRADIENT };
+#define DT_CONV_N_KINDS (DT_CONV_FILTER_GRADIENT + 1)
 
 struct dt_conv_plan; /* owns its descriptors */
 

@@ -77,7 +77,7 @@ enum dt_status dt_cuda_settle(struct dt_cuda *cuda);
 enum dt_status dt_cuda_enqueue_waiting(struct dt_cuda *cuda);
 void dt_cuda_drop(struct dt_cuda *cuda);
 
-enum dt_status dt_cuda_block_open(struct dt_backend *backend, const struct dt_model *model, int block, int capacity,
+enum dt_status dt_cuda_block_open(struct dt_backend *backend, const struct dt_model *model, int index, int capacity,
                                   struct dt_block_state **out);
 void dt_cuda_block_close(struct dt_block_state *state);
 enum dt_status dt_cuda_block_forward(struct dt_block_state *state, const float *params, const float *x, float *y,

@@ -1,0 +1,95 @@
+#include "cuda/block_state.h"
+#include "cuda/cuda_check.h"
+
+static bool is_beside(const struct dt_block_state *state, enum dt_conv_kind kind)
+{
+    return kind == DT_CONV_FILTER_GRADIENT && !state->is_first;
+}
+
+static enum dt_cuda_scratch_use workspace_of(const struct dt_block_state *state, enum dt_conv_kind kind)
+{
+    return is_beside(state, kind) ? DT_CUDA_SCRATCH_GRADIENT_WORKSPACE : DT_CUDA_SCRATCH_WORKSPACE;
+}
+
+/* From what the GPU has, not from what is free just now: another engine would leave other bits. */
+static size_t workspace_limit(const struct dt_cuda *cuda)
+{
+    const size_t most = (size_t)2 << 30, part = cuda->gpu.total_bytes / 16;
+    return part < most ? part : most;
+}
+
+enum dt_status dt_cuda_conv_open(struct dt_block_state *state)
+{
+    struct dt_cuda *cuda = state->cuda;
+    for (int i = 0; i < DT_CONV_N_KINDS; i++) {
+        const enum dt_conv_kind kind = (enum dt_conv_kind)i;
+        const struct dt_cuda_lane *lane = is_beside(state, kind) ? dt_block_weight_lane(state) : &cuda->main;
+        const struct dt_conv_target target = {.handle = lane->cudnn, .workspace_limit = workspace_limit(cuda)};
+        if (kind == DT_CONV_INPUT_GRADIENT && state->is_first) {
+            continue;
+        }
+        DT_TRY(dt_conv_plan_open(&target, kind, &state->block, state->capacity, cuda->precision, &state->plans[kind]));
+        const size_t n_bytes = dt_conv_plan_workspace(state->plans[kind]);
+        DT_TRY(dt_cuda_reserve_scratch(cuda, workspace_of(state, kind), state->block.name, n_bytes));
+    }
+    return dt_cuda_alloc(cuda, state->block.name, state->bytes.dw, &state->packed.dw);
+}
+
+void dt_cuda_conv_close(struct dt_block_state *state)
+{
+    for (int kind = 0; kind < DT_CONV_N_KINDS; kind++) {
+        dt_conv_plan_close(state->plans[kind]);
+    }
+}
+
+static enum dt_status run_plan(const struct dt_block_state *state, enum dt_conv_kind kind, const void *in, const void *other,
+                               void *out)
+{
+    return dt_conv_plan_run(state->plans[kind], in, other, out, state->cuda->scratch[workspace_of(state, kind)].memory);
+}
+
+/* Whatever lies behind the batch goes nowhere. */
+enum dt_status dt_cuda_conv_forward(struct dt_block_state *state, const float *params, const void *x)
+{
+    return run_plan(state, DT_CONV_FORWARD, x, dt_block_weight_of(state, params), state->z);
+}
+
+/* Zeros from sample n to the capacity: convolutions are planned for whole batches. */
+static enum dt_status zero_behind(const struct dt_block_state *state, void *samples, size_t n_elems, int n)
+{
+    const size_t n_bytes = n_elems * dt_gpu_type_bytes(state->cuda->type);
+    if (n < state->capacity) {
+        DT_CUDA(cudaMemsetAsync((char *)samples + (size_t)n * n_bytes, 0, (size_t)(state->capacity - n) * n_bytes,
+                                state->cuda->stream));
+    }
+    return DT_OK;
+}
+
+/* What is there already has to be added to, and so comes first. */
+static enum dt_status filter_gradient(struct dt_block_state *state, float *dweight, const void *x, bool accumulate)
+{
+    struct dt_cuda *cuda = state->cuda;
+    const struct dt_gpu_filter *f = &state->packed.filter;
+    if (accumulate) {
+        DT_TRY(dt_cuda_unpack(cuda));
+        DT_TRY(dt_cuda_join(cuda));
+        DT_TRY(dt_cuda_fork(cuda, DT_CUDA_GRADIENTS));
+    }
+    DT_TRY(run_plan(state, DT_CONV_FILTER_GRADIENT, state->dz, x, state->packed.dw));
+    if (accumulate) {
+        DT_CUDA(dt_gpu_unpack_gradient(dt_block_weight_lane(state)->stream, f->k, f->c, f->kernel, cuda->type, state->packed.dw,
+                                       true, dweight));
+    }
+    state->packed.dw_of = accumulate ? NULL : dweight;
+    return DT_OK;
+}
+
+enum dt_status dt_cuda_conv_backward(struct dt_block_state *state, float *grads, const void *x, void *dx,
+                                     const struct dt_pass *pass)
+{
+    DT_TRY(zero_behind(state, (void *)x, state->n_in, pass->batch->n)); /* the samples are not changed */
+    DT_TRY(zero_behind(state, state->dz, state->n_linear, pass->batch->n));
+    DT_TRY(dt_block_fork(state));
+    DT_TRY(filter_gradient(state, grads + state->weight_offset, x, pass->accumulate));
+    return dx != NULL ? run_plan(state, DT_CONV_INPUT_GRADIENT, state->dz, state->packed.weight, dx) : DT_OK;
+}
