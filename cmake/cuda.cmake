@@ -69,6 +69,8 @@ set(DTRAIN_CUDA_SOURCES
   cuda_block.c
   cuda_check.c
   cuda_memory.c
+  descriptor.c
+  engine.c
   module.c
   nccl_allreduce.c
   packed.c

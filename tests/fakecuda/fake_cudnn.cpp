@@ -264,19 +264,20 @@ void run(const convolution &c, const operands &memory, bool tf32, size_t workspa
 
 struct engine {
     const char *name;
+    int64_t number;
     std::vector<cudnnBackendNumericalNote_t> notes;
     int64_t workspace;
     bool tf32, allowed; /* not allowed: to run it is a mistake of the caller */
 };
 
-const engine atomics = {"atomics", {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}, 0, false, false};
-const engine half_sums = {
-    "half sums", {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION}, 0, false, false};
-const engine greedy = {"greedy", {CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP}, (int64_t)64 << 30, false, false};
-const engine tensor_core = {"tensor cores", {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}, 1000, true, true};
-const engine winograd = {"winograd", {CUDNN_NUMERICAL_NOTE_WINOGRAD, CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4}, 5000, false, true};
-const engine plain = {"plain", {CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP}, 77, false, true};
-const engine simple = {"simple", {}, 0, false, true};
+const engine atomics = {"atomics", 1, {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}, 0, false, false};
+const engine half_sums = {"half sums", 2,     {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION},
+                          0,           false, false};
+const engine greedy = {"greedy", 3, {CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP}, (int64_t)64 << 30, false, false};
+const engine tensor_core = {"tensor cores", 4, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}, 1000, true, true};
+const engine winograd = {"winograd", 5, {CUDNN_NUMERICAL_NOTE_WINOGRAD, CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4}, 5000, false, true};
+const engine plain = {"plain", 6, {CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP}, 77, false, true};
+const engine simple = {"simple", 7, {}, 0, false, true};
 
 std::vector<const engine *> engines_of(const convolution &c, cudnnBackendHeurMode_t mode)
 {
@@ -691,11 +692,13 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t pointer, cudnnBa
         NEED(type == CUDNN_TYPE_NUMERICAL_NOTE, BAD_PARAM_ATTRIBUTE_TYPE);
         return notes_of(d, capacity, count, elements);
     }
-    if (d->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR && name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) {
+    const bool asks_workspace =
+        d->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR && name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE;
+    if (asks_workspace || (d->type == CUDNN_BACKEND_ENGINE_DESCRIPTOR && name == CUDNN_ATTR_ENGINE_GLOBAL_INDEX)) {
         NEED(type == CUDNN_TYPE_INT64, BAD_PARAM_ATTRIBUTE_TYPE);
         NEED(capacity == 1, BAD_PARAM);
         *count = 1;
-        *(int64_t *)elements = d->chosen->workspace;
+        *(int64_t *)elements = asks_workspace ? d->chosen->workspace : d->chosen->number;
         return CUDNN_STATUS_SUCCESS;
     }
     return fail(CUDNN_STATUS_NOT_SUPPORTED, "the double cannot be asked for this");
