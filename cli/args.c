@@ -284,8 +284,11 @@ static enum dt_status check(const struct parser *p)
     if (command == DT_COMMAND_TRAIN && p->values[OPTION_RESUME] != NULL && p->given[OPTION_WEIGHTS]) {
         return dt_error(DT_USAGE, "--resume=FILE and --weights both say where to begin (keep one)");
     }
-    if (command == DT_COMMAND_EVAL || command == DT_COMMAND_PREDICT) {
+    if ((ON_USES & (1u << command)) != 0) {
         DT_TRY(check_model(p, word));
+    }
+    if (command == DT_COMMAND_EXPORT && !p->given[OPTION_ONNX]) {
+        return dt_error(DT_USAGE, "export: --onnx FILE is required (dtrain export --onnx FILE --checkpoint FILE)");
     }
     if (command == DT_COMMAND_PREDICT && p->out->n_paths == 0) {
         return dt_error(DT_USAGE, "predict: at least one image is required (dtrain predict --checkpoint FILE IMAGE.png...)");
@@ -360,6 +363,7 @@ enum dt_status dt_args_parse(int argc, char *const *argv, struct dt_args *out)
     out->checkpoint = p.values[OPTION_CHECKPOINT];
     out->weights = p.values[OPTION_WEIGHTS];
     out->invert = p.values[OPTION_INVERT];
+    out->onnx = p.values[OPTION_ONNX];
     out->json = p.values[OPTION_JSON];
     out->junit = p.values[OPTION_JUNIT];
     out->min_bytes = p.values[OPTION_MIN_BYTES];

@@ -30,6 +30,9 @@
     X(DT_COMMAND_PREDICT, "predict", "classify PNG images with a checkpoint",                                               \
       "dtrain predict " DT_HELP_USES "\n      [--invert auto|yes|no] " DT_HELP_SETS " IMAGE.png...",                        \
       "  dtrain predict \\\n      --checkpoint runs/night/checkpoints/step-000000001416.safetensors \\\n      IMAGE.png\n") \
+    X(DT_COMMAND_EXPORT, "export", "write a trained model for other runtimes, as ONNX",                                     \
+      "dtrain export --onnx FILE " DT_HELP_USES "\n      " DT_HELP_SETS,                                                    \
+      "  dtrain export --onnx model.onnx \\\n      --checkpoint runs/night/checkpoints/step-000000001416.safetensors\n")    \
     X(DT_COMMAND_PLAN, "plan", "show layers, parameters, memory and shards",                                                \
       "dtrain plan --config FILE [--data DIR] " DT_HELP_SETS, "  dtrain plan --config configs/mnist.json\n")                \
     X(DT_COMMAND_REPORT, "report", "a page about a run, or about several side by side",                                     \
@@ -76,12 +79,12 @@ struct dt_args {
     enum dt_command command;
     char *line;              /* all of it, quoted as a shell reads it; owned */
     const char *about;       /* help: of which commands, "train" or "bench"; NULL: of all */
-    const char *config;      /* train, plan, bench blocks and scaling, --print-config: always set; eval, predict: with `weights` */
+    const char *config;      /* train, plan, bench blocks and scaling, --print-config: always set; elsewhere with `weights` */
     const char *data;        /* NULL: what the config says */
     const char *run;         /* NULL: runs/<config name>/<UTC time> */
     bool resume;             /* --resume */
     const char *resume_from; /* --resume=CHECKPOINT; NULL: the newest of the run */
-    const char *checkpoint;  /* eval, predict: this or, with `config`, `weights` is set */
+    const char *checkpoint;  /* eval, predict, export: this or, with `config`, `weights` is set */
     const char *weights;     /* train: initial ones, or NULL */
     const char *invert;      /* predict; NULL: auto */
     const char **sets;       /* owned; texts are argv's */
@@ -90,6 +93,7 @@ struct dt_args {
     int n_injects;
     const char **paths; /* predict: images, report: runs, at least one; owned; texts are argv's */
     int n_paths;
+    const char *onnx;                                                    /* export */
     const char *junit;                                                   /* accept; NULL: no file */
     const char *json;                                                    /* bench; NULL: no file */
     const char *algorithms;                                              /* bench allreduce; NULL: all there are */

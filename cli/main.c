@@ -12,6 +12,7 @@
 #include "cli/commands/bench.h"
 #include "cli/commands/doctor/doctor.h"
 #include "cli/commands/eval.h"
+#include "cli/commands/export.h"
 #include "cli/commands/plan.h"
 #include "cli/commands/predict.h"
 #include "cli/commands/report.h"
@@ -97,6 +98,14 @@ static enum dt_status predict(struct dt_world *world, const struct dt_args *args
     return dt_predict(world, &trained, args->invert, args->paths, args->n_paths);
 }
 
+static enum dt_status export_model(struct dt_world *world, const struct dt_args *args)
+{
+    struct dt_config config;
+    struct dt_trained trained;
+    DT_TRY(find_trained(world, args, &config, &trained));
+    return dt_export_onnx(world, &trained, args->onnx);
+}
+
 static enum dt_status plan(struct dt_world *world, const struct dt_args *args)
 {
     struct dt_config config;
@@ -172,6 +181,8 @@ static struct action action_of(enum dt_command command)
         return (struct action){.together = train};
     case DT_COMMAND_EVAL:
         return (struct action){.together = eval};
+    case DT_COMMAND_EXPORT:
+        return (struct action){.together = export_model};
     case DT_COMMAND_PREDICT:
         return (struct action){.together = predict};
     case DT_COMMAND_PLAN:

@@ -8,7 +8,7 @@ enum takes { TAKES_NOTHING, TAKES_VALUE, TAKES_OPTIONAL_VALUE };
 
 #define ON(command) (1u << DT_COMMAND_##command)
 #define ON_RUNS (ON(TRAIN) | ON(PLAN) | ON(PRINT_CONFIG) | ON(BENCH_BLOCKS) | ON(BENCH_SCALING))
-#define ON_USES (ON(EVAL) | ON(PREDICT))
+#define ON_USES (ON(EVAL) | ON(PREDICT) | ON(EXPORT))
 #define ON_SUMS ON(BENCH_ALLREDUCE)
 #define ON_PATHS (ON(PREDICT) | ON(REPORT) | ON(COMPARE)) /* take names of files or folders, too */
 #define ON_ALL 0xFFFFFFFFu
@@ -30,11 +30,12 @@ enum takes { TAKES_NOTHING, TAKES_VALUE, TAKES_OPTIONAL_VALUE };
       "change a key of the configuration; may be given many times")                                                                \
     X(OPTION_INJECT, "inject", 0, "FAULT", TAKES_VALUE, ON(TRAIN) | ON(ACCEPT),                                                    \
       "put a fault in, to see what becomes of it (see docs/distributed.md); may be given many times")                              \
-    X(OPTION_CHECKPOINT, "checkpoint", 0, "FILE", TAKES_VALUE, ON(EVAL) | ON(PREDICT), "a .safetensors file of an earlier run")    \
+    X(OPTION_CHECKPOINT, "checkpoint", 0, "FILE", TAKES_VALUE, ON_USES, "a .safetensors file of an earlier run")                   \
     X(OPTION_WEIGHTS, "weights", 0, "FILE", TAKES_VALUE, ON(TRAIN) | ON_USES,                                                      \
       "begin with these: a .safetensors file of PyTorch, say, with the model's names and shapes")                                  \
     X(OPTION_INVERT, "invert", 0, "auto|yes|no", TAKES_VALUE, ON(PREDICT),                                                         \
       "exchange light and dark; auto: of images on the other ground than the training's")                                          \
+    X(OPTION_ONNX, "onnx", 0, "FILE", TAKES_VALUE, ON(EXPORT), "write the model to this file, which other runtimes load")          \
     X(OPTION_JSON, "json", 0, "FILE", TAKES_VALUE, ON(BENCH_BLOCKS) | ON(BENCH_SCALING) | ON_SUMS,                                 \
       "write what was measured to this file, too")                                                                                 \
     X(OPTION_JUNIT, "junit", 0, "FILE", TAKES_VALUE, ON(ACCEPT), "write the rows to this file, too, as JUnit's XML")               \

@@ -10,6 +10,9 @@ static const char *const of_command[DT_N_COMMANDS] = {
         "model's input; colours become grey by ITU-R BT.601's luma, and gamma and colour profiles are not regarded. A transparent "
         "one "
         "lies on white, or on black where more of it can be seen then.",
+    [DT_COMMAND_EXPORT] =
+        "As ONNX of opset 13. The input is floats N C H W with any N, pixels from 0 to 1; the output is logits, whose softmax "
+        "is the probabilities.",
     [DT_COMMAND_PLAN] =
         "Without training: shapes, operations, the memory that a rank wants on its device, the steps of an epoch, what each rank "
         "reads, and between several ranks what averaging gradients sends. Without data it leaves out the steps and what is read.",

@@ -4,6 +4,7 @@
 #include "base/version.h"
 #include "cli/commands/doctor/facts.h"
 #include "cli/report/commit.h"
+#include "cli/report/protobuf.h"
 #include "cpu/isa.h"
 #include "dist/ranks/world.h"
 #include "train/device_load.h"
@@ -15,6 +16,7 @@ void dt_version_print(FILE *out)
     fprintf(out, "  MPI       %s\n", dt_mpi_version());
     fprintf(out, "  CPU       %s\n", dt_cpu_isa());
     fprintf(out, "  topology  %s\n", dt_topology_library());
+    fprintf(out, "  protobuf  %s\n", dt_protobuf_library());
     const struct dt_device_module *module = NULL;
     const bool found = dt_device_load(&module) == DT_OK;
     dt_text_print(out, "  GPU       %s", found ? module->versions() : dt_error_text());

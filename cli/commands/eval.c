@@ -38,16 +38,21 @@ static enum dt_ground ground_of(const struct dt_checkpoint_file *file)
     return known ? dt_ground_of(file->state.bright_borders, file->state.n_train) : DT_GROUND_UNKNOWN;
 }
 
-static enum dt_status read_file(const struct dt_trained *from, struct dt_checkpoint_file *file, struct dt_inference *out)
+enum dt_status dt_trained_open(const struct dt_trained *from, struct dt_config *config, struct dt_model *model,
+                               struct dt_checkpoint_file *file)
 {
     if (from->config == NULL) {
         DT_TRY(dt_checkpoint_open(from->file, file));
-        DT_TRY(dt_saved_check(&dt_config_json, from->file, file, &out->config, &out->model));
-    } else {
-        out->config = *from->config;
-        DT_TRY(dt_model_lower(&out->config.model, &out->model));
-        DT_TRY(dt_saved_weights(from->file, &out->model, file));
+        return dt_saved_check(&dt_config_json, from->file, file, config, model);
     }
+    *config = *from->config;
+    DT_TRY(dt_model_lower(&config->model, model));
+    return dt_saved_weights(from->file, model, file);
+}
+
+static enum dt_status read_file(const struct dt_trained *from, struct dt_checkpoint_file *file, struct dt_inference *out)
+{
+    DT_TRY(dt_trained_open(from, &out->config, &out->model, file));
     dt_data_spec_fit(&out->config.data, &out->model);
     out->ground = ground_of(file);
     return DT_OK;

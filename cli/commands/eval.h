@@ -3,6 +3,7 @@
 #define DT_CLI_COMMANDS_EVAL_H
 
 #include "data/border.h"
+#include "model/checkpoint.h"
 #include "model/network.h"
 #include "train/device.h"
 
@@ -11,6 +12,11 @@ struct dt_trained {
     const char *file;
     const struct dt_config *config; /* --weights: its model has the weights in `file`; NULL: a checkpoint, which carries its own */
 };
+
+/* Reads the file, with the configuration and the model that belong to its weights. The caller closes `file`, zeroed at first, also
+ * after a failure. Local. */
+enum dt_status dt_trained_open(const struct dt_trained *from, struct dt_config *config, struct dt_model *model,
+                               struct dt_checkpoint_file *file);
 
 /* Opened for use: configuration, model, backend and network with its weights. */
 struct dt_inference {

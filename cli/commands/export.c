@@ -1,0 +1,62 @@
+#include "cli/commands/export.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/bytes.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "cli/commands/onnx.h"
+#include "cli/report/protobuf.h"
+
+/* What dtrain gives its models: data/dataset.h. */
+static const char *input_text(const struct dt_config *config)
+{
+    return config->data.format == DT_DATA_LINEAR ? "values as they are" : "pixels from 0 to 1, 255 of a file being 1";
+}
+
+static enum dt_status write_onnx(const struct dt_config *config, const struct dt_model *model, const float *arena, const char *path)
+{
+    char size[DT_BYTES_TEXT_SIZE];
+    struct dt_file_part part = {0};
+    uint8_t *bytes = NULL;
+    DT_TRY(dt_onnx_make(model, arena, input_text(config), &bytes, &part.n_bytes));
+    part.bytes = bytes;
+    const enum dt_status s = dt_file_write_path(path, &part, 1);
+    free(bytes);
+    if (s == DT_OK) {
+        dt_text_print(stdout, "%s: %s, ONNX opset %d; input: %s", path, dt_bytes_text((double)part.n_bytes, size), DT_ONNX_OPSET,
+                      input_text(config));
+    }
+    return s;
+}
+
+static enum dt_status export_weights(const struct dt_config *config, const struct dt_model *model,
+                                     const struct dt_checkpoint_file *file, const char *path)
+{
+    float *arena = calloc(model->arena_elems, sizeof *arena);
+    if (arena == NULL) {
+        return dt_error(DT_NO_MEMORY, "out of memory for the weights");
+    }
+    enum dt_status s = dt_checkpoint_get(file, model, arena, 0, NULL);
+    s = s == DT_OK ? write_onnx(config, model, arena, path) : s;
+    free(arena);
+    return s;
+}
+
+static enum dt_status export_onnx(const struct dt_trained *from, const char *path)
+{
+    struct dt_checkpoint_file file = {0};
+    struct dt_config config;
+    struct dt_model model;
+    enum dt_status s = dt_trained_open(from, &config, &model, &file);
+    s = s == DT_OK ? export_weights(&config, &model, &file, path) : s;
+    dt_checkpoint_close(&file);
+    return s;
+}
+
+enum dt_status dt_export_onnx(struct dt_world *world, const struct dt_trained *from, const char *path)
+{
+    DT_TRY(dt_world_agree(world, dt_protobuf_check("export --onnx")));
+    return dt_world_agree(world, world->rank == 0 ? export_onnx(from, path) : DT_OK);
+}

@@ -1,0 +1,24 @@
+/* What takes the place of all that needs libprotobuf-c, in a build without it. */
+#include "cli/commands/onnx.h"
+#include "cli/report/protobuf.h"
+
+const char *dt_protobuf_library(void)
+{
+    return "none";
+}
+
+enum dt_status dt_protobuf_check(const char *what)
+{
+    return dt_error(
+        DT_UNAVAILABLE,
+        "%s: this dtrain was built without libprotobuf-c (install libprotobuf-c-dev and protobuf-c-compiler, and build it "
+        "again)",
+        what);
+}
+
+enum dt_status dt_onnx_make(const struct dt_model *model, const float *arena, const char *input_text, uint8_t **bytes,
+                            size_t *n_bytes)
+{
+    (void)model, (void)arena, (void)input_text, (void)bytes, (void)n_bytes;
+    return dt_protobuf_check("--onnx");
+}

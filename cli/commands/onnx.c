@@ -1,0 +1,313 @@
+#include "cli/commands/onnx.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/version.h"
+#include "onnx.pb-c.h"
+
+#define IR_VERSION 7                  /* the format's, of the time of opset 13 */
+#define MAX_NODES (4 * DT_MAX_LAYERS) /* linear operation, activation, pool and flatten of each block */
+#define MAX_ATTRIBUTES 3
+#define MAX_NUMBERS 8 /* of all attributes of a node */
+#define NAME_SIZE 48
+
+/* An operator; its one output has its name. */
+struct node {
+    Onnx__NodeProto proto;
+    char name[NAME_SIZE];
+    char *inputs[3], *output;
+    Onnx__AttributeProto attributes[MAX_ATTRIBUTES], *attribute_list[MAX_ATTRIBUTES];
+    int64_t numbers[MAX_NUMBERS];
+    int n_numbers;
+};
+
+struct tensor {
+    Onnx__TensorProto proto;
+    int64_t dims[4];
+};
+
+/* The input or the output: a batch of floats. */
+struct value {
+    Onnx__ValueInfoProto proto;
+    Onnx__TypeProto type;
+    Onnx__TypeProto__Tensor tensor;
+    Onnx__TensorShapeProto shape;
+    Onnx__TensorShapeProto__Dimension dims[4], *dim_list[4];
+};
+
+struct builder {
+    struct dt_model model; /* a copy: the format's strings are not const */
+    const float *arena;
+    struct node nodes[MAX_NODES];
+    Onnx__NodeProto *node_list[MAX_NODES];
+    int n_nodes;
+    struct tensor tensors[DT_MAX_PARAMS];
+    Onnx__TensorProto *tensor_list[DT_MAX_PARAMS];
+    struct value input, output;
+    Onnx__ValueInfoProto *input_list[1], *output_list[1];
+    bool flat; /* what the last node gives is a row of units */
+};
+
+/* ---- operators */
+
+/* The next of the chain. `suffix`: behind the block's name, which is enough for its linear operation. */
+static struct node *add_node(struct builder *b, char *type, const char *block, const char *suffix)
+{
+    struct node *node = &b->nodes[b->n_nodes];
+    node->proto = (Onnx__NodeProto)ONNX__NODE_PROTO__INIT;
+    snprintf(node->name, sizeof node->name, "%s%s", block, suffix);
+    node->inputs[0] = b->n_nodes > 0 ? b->nodes[b->n_nodes - 1].name : b->input.proto.name;
+    node->output = node->name;
+    node->proto.name = node->name;
+    node->proto.op_type = type;
+    node->proto.n_input = node->proto.n_output = 1;
+    node->proto.input = node->inputs;
+    node->proto.output = &node->output;
+    node->proto.attribute = node->attribute_list;
+    b->node_list[b->n_nodes++] = &node->proto;
+    return node;
+}
+
+static Onnx__AttributeProto *add_attribute(struct node *node, char *name, Onnx__AttributeProto__AttributeType type)
+{
+    Onnx__AttributeProto *a = &node->attributes[node->proto.n_attribute];
+    *a = (Onnx__AttributeProto)ONNX__ATTRIBUTE_PROTO__INIT;
+    a->name = name;
+    a->type = type;
+    node->attribute_list[node->proto.n_attribute++] = a;
+    return a;
+}
+
+static void add_number(struct node *node, char *name, int64_t number)
+{
+    add_attribute(node, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT)->i = number;
+}
+
+static void add_numbers(struct node *node, char *name, int n, const int64_t *numbers)
+{
+    Onnx__AttributeProto *a = add_attribute(node, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS);
+    a->ints = node->numbers + node->n_numbers;
+    a->n_ints = (size_t)n;
+    for (int i = 0; i < n; i++) {
+        node->numbers[node->n_numbers++] = numbers[i];
+    }
+}
+
+static void add_pair(struct node *node, char *name, int64_t both)
+{
+    add_numbers(node, name, 2, (const int64_t[]){both, both});
+}
+
+static void take_weights(struct builder *b, struct node *node, const struct dt_block *block)
+{
+    node->inputs[1] = b->model.params[block->weight].name;
+    node->inputs[2] = b->model.params[block->bias].name;
+    node->proto.n_input = 3;
+}
+
+static void add_flatten(struct builder *b, const char *block)
+{
+    add_number(add_node(b, "Flatten", block, ".flatten"), "axis", 1);
+    b->flat = true;
+}
+
+/* Zeros behind an image, so that the window comes to its last place and no further. */
+static int64_t pad_after(const struct dt_block *block, int in, int before, int out)
+{
+    const int n = (out - 1) * block->stride + block->kernel - in - before;
+    return n > 0 ? n : 0;
+}
+
+static void add_conv(struct builder *b, const struct dt_block *block)
+{
+    struct node *node = add_node(b, "Conv", block->name, "");
+    const int top = block->pad_before_h, left = block->pad_before_w;
+    const int64_t pads[] = {top, left, pad_after(block, block->in.h, top, block->linear_out.h),
+                            pad_after(block, block->in.w, left, block->linear_out.w)};
+    take_weights(b, node, block);
+    add_pair(node, "kernel_shape", block->kernel);
+    add_pair(node, "strides", block->stride);
+    add_numbers(node, "pads", 4, pads);
+}
+
+static void add_dense(struct builder *b, const struct dt_block *block)
+{
+    if (!b->flat) { /* a grey image, whose flatten changes nothing and has no block */
+        add_flatten(b, b->input.proto.name);
+    }
+    struct node *node = add_node(b, "Gemm", block->name, "");
+    take_weights(b, node, block);
+    add_number(node, "transB", 1);
+}
+
+static void add_linear(struct builder *b, const struct dt_block *block)
+{
+    switch (block->linear) {
+    case DT_LINEAR_CONV:
+        add_conv(b, block);
+        break;
+    case DT_LINEAR_DENSE:
+        add_dense(b, block);
+        break;
+    case DT_LINEAR_NONE:
+        break;
+    }
+}
+
+static void add_activation(struct builder *b, const struct dt_block *block)
+{
+    switch (block->activation) {
+    case DT_ACTIVATION_RELU:
+        add_node(b, "Relu", block->name, ".relu");
+        break;
+    case DT_ACTIVATION_TANH:
+        add_node(b, "Tanh", block->name, ".tanh");
+        break;
+    case DT_ACTIVATION_SIGMOID:
+        add_node(b, "Sigmoid", block->name, ".sigmoid");
+        break;
+    case DT_ACTIVATION_NONE:
+        break;
+    }
+}
+
+static void add_pool(struct builder *b, const struct dt_block *block)
+{
+    if (block->pool == DT_POOL_NONE) {
+        return;
+    }
+    struct node *node = add_node(b, block->pool == DT_POOL_MAX ? "MaxPool" : "AveragePool", block->name, ".pool");
+    add_pair(node, "kernel_shape", block->pool_size);
+    add_pair(node, "strides", block->pool_stride);
+}
+
+static void add_blocks(struct builder *b)
+{
+    for (int i = 0; i < b->model.n_blocks; i++) {
+        const struct dt_block *block = &b->model.blocks[i];
+        add_linear(b, block);
+        add_activation(b, block);
+        add_pool(b, block);
+        if (block->flatten) {
+            add_flatten(b, block->name);
+        }
+    }
+}
+
+/* ---- weights, input and output */
+
+static void add_tensors(struct builder *b)
+{
+    for (int i = 0; i < b->model.n_params; i++) {
+        struct dt_param *param = &b->model.params[i];
+        struct tensor *t = &b->tensors[i];
+        t->proto = (Onnx__TensorProto)ONNX__TENSOR_PROTO__INIT;
+        t->proto.name = param->name;
+        t->proto.data_type = ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT;
+        t->proto.dims = t->dims;
+        t->proto.n_dims = (size_t)param->n_dims;
+        for (int d = 0; d < param->n_dims; d++) {
+            t->dims[d] = (int64_t)param->dims[d];
+        }
+        t->proto.raw_data.data = (uint8_t *)(b->arena + param->offset);
+        t->proto.raw_data.len = param->n_elems * sizeof(float);
+        b->tensor_list[i] = &t->proto;
+    }
+}
+
+/* Of n dimensions behind the batch's, which is free. */
+static void set_value(struct value *v, char *name, int n, const int *dims)
+{
+    v->proto = (Onnx__ValueInfoProto)ONNX__VALUE_INFO_PROTO__INIT;
+    v->type = (Onnx__TypeProto)ONNX__TYPE_PROTO__INIT;
+    v->tensor = (Onnx__TypeProto__Tensor)ONNX__TYPE_PROTO__TENSOR__INIT;
+    v->shape = (Onnx__TensorShapeProto)ONNX__TENSOR_SHAPE_PROTO__INIT;
+    v->proto.name = name;
+    v->proto.type = &v->type;
+    v->type.value_case = ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE;
+    v->type.tensor_type = &v->tensor;
+    v->tensor.elem_type = ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT;
+    v->tensor.shape = &v->shape;
+    v->shape.n_dim = (size_t)n + 1;
+    v->shape.dim = v->dim_list;
+    for (int i = 0; i <= n; i++) {
+        v->dims[i] = (Onnx__TensorShapeProto__Dimension)ONNX__TENSOR_SHAPE_PROTO__DIMENSION__INIT;
+        v->dim_list[i] = &v->dims[i];
+    }
+    v->dims[0].value_case = ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM;
+    v->dims[0].dim_param = "N";
+    for (int i = 0; i < n; i++) {
+        v->dims[i + 1].value_case = ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE;
+        v->dims[i + 1].dim_value = dims[i];
+    }
+}
+
+static void build(struct builder *b)
+{
+    const struct dt_shape in = b->model.spec.input;
+    const bool classifies = b->model.spec.loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY;
+    b->flat = in.h == 1 && in.w == 1;
+    set_value(&b->input, "input", b->flat ? 1 : 3, (const int[]){in.c, in.h, in.w});
+    set_value(&b->output, classifies ? "logits" : "output", 1, &b->model.n_outputs);
+    b->input_list[0] = &b->input.proto;
+    b->output_list[0] = &b->output.proto;
+    add_tensors(b);
+    add_blocks(b);
+    b->nodes[b->n_nodes - 1].output = b->output.proto.name;
+}
+
+/* ---- bytes */
+
+static enum dt_status pack(const Onnx__ModelProto *proto, uint8_t **bytes, size_t *n_bytes)
+{
+    *n_bytes = onnx__model_proto__get_packed_size(proto);
+    if (*n_bytes > INT32_MAX) {
+        return dt_error(DT_CONFIG, "the model has more than the 2 GiB that an ONNX file holds");
+    }
+    *bytes = malloc(*n_bytes);
+    if (*bytes == NULL) {
+        return dt_error(DT_NO_MEMORY, "out of memory for the model in ONNX");
+    }
+    onnx__model_proto__pack(proto, *bytes);
+    return DT_OK;
+}
+
+static enum dt_status pack_model(struct builder *b, const char *input_text, uint8_t **bytes, size_t *n_bytes)
+{
+    Onnx__ModelProto proto = ONNX__MODEL_PROTO__INIT;
+    Onnx__GraphProto graph = ONNX__GRAPH_PROTO__INIT;
+    Onnx__OperatorSetIdProto opset = ONNX__OPERATOR_SET_ID_PROTO__INIT, *opsets[] = {&opset};
+    opset.version = DT_ONNX_OPSET;
+    graph.name = "dtrain";
+    graph.n_node = (size_t)b->n_nodes;
+    graph.node = b->node_list;
+    graph.n_initializer = (size_t)b->model.n_params;
+    graph.initializer = b->tensor_list;
+    graph.n_input = graph.n_output = 1;
+    graph.input = b->input_list;
+    graph.output = b->output_list;
+    b->input.proto.doc_string = (char *)input_text;
+    proto.ir_version = IR_VERSION;
+    proto.producer_name = "dtrain";
+    proto.producer_version = (char *)dt_version;
+    proto.graph = &graph;
+    proto.n_opset_import = 1;
+    proto.opset_import = opsets;
+    return pack(&proto, bytes, n_bytes);
+}
+
+enum dt_status dt_onnx_make(const struct dt_model *model, const float *arena, const char *input_text, uint8_t **bytes,
+                            size_t *n_bytes)
+{
+    struct builder *b = calloc(1, sizeof *b);
+    if (b == NULL) {
+        return dt_error(DT_NO_MEMORY, "out of memory for the model in ONNX");
+    }
+    b->model = *model;
+    b->arena = arena;
+    build(b);
+    const enum dt_status s = pack_model(b, input_text, bytes, n_bytes);
+    free(b);
+    return s;
+}
