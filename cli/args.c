@@ -293,6 +293,9 @@ static enum dt_status check(const struct parser *p)
     if (command == DT_COMMAND_PREDICT && p->out->n_paths == 0) {
         return dt_error(DT_USAGE, "predict: at least one image is required (dtrain predict --checkpoint FILE IMAGE.png...)");
     }
+    if (command == DT_COMMAND_WATCH && p->out->n_paths != 1) {
+        return dt_error(DT_USAGE, "watch: the folder of one run is required (dtrain watch RUN)");
+    }
     return command == DT_COMMAND_REPORT || command == DT_COMMAND_COMPARE ? check_runs(p) : DT_OK;
 }
 

@@ -39,6 +39,8 @@
       "dtrain report RUN... [--html FILE] [--data DIR]", "  dtrain report runs/night\n")                                    \
     X(DT_COMMAND_COMPARE, "compare", "results of runs, and where their configurations differ", "dtrain compare RUN RUN...", \
       "  dtrain compare runs/night runs/night\n")                                                                           \
+    X(DT_COMMAND_WATCH, "watch", "a run while it is under way, from its folder", "dtrain watch RUN",                        \
+      "  dtrain watch runs/night\n")                                                                                        \
     X(DT_COMMAND_DOCTOR, "doctor", "what these ranks have, and what is wrong with it",                                      \
       "mpirun -np 4 dtrain doctor [--config FILE] [--data DIR] [--run DIR]\n      " DT_HELP_SETS,                           \
       "  mpirun -np 4 dtrain doctor\n"                                                                                      \
@@ -91,7 +93,7 @@ struct dt_args {
     int n_sets;
     const char **injects; /* train; owned; texts are argv's */
     int n_injects;
-    const char **paths; /* predict: images, report: runs, at least one; owned; texts are argv's */
+    const char **paths; /* predict: images, report, watch: runs, at least one; owned; texts are argv's */
     int n_paths;
     const char *onnx;                                                    /* export */
     const char *junit;                                                   /* accept; NULL: no file */

@@ -10,7 +10,7 @@ enum takes { TAKES_NOTHING, TAKES_VALUE, TAKES_OPTIONAL_VALUE };
 #define ON_RUNS (ON(TRAIN) | ON(PLAN) | ON(PRINT_CONFIG) | ON(BENCH_BLOCKS) | ON(BENCH_SCALING))
 #define ON_USES (ON(EVAL) | ON(PREDICT) | ON(EXPORT))
 #define ON_SUMS ON(BENCH_ALLREDUCE)
-#define ON_PATHS (ON(PREDICT) | ON(REPORT) | ON(COMPARE)) /* take names of files or folders, too */
+#define ON_PATHS (ON(PREDICT) | ON(REPORT) | ON(COMPARE) | ON(WATCH)) /* take names of files or folders, too */
 #define ON_ALL 0xFFFFFFFFu
 #define ON_LESSON(constant, ...) | (1u << constant)
 #define ON_PAGES ((0u DT_LESSON_LIST(ON_LESSON)) | ON(BENCH_SCALING))

@@ -63,8 +63,10 @@ struct dt_step_event {
 struct dt_epoch_event {
     uint64_t step, epoch; /* from 1 */
     struct dt_metrics train, test;
-    double lr, images_per_s;        /* images_per_s is NAN if this process took no step of the epoch */
-    double seconds;                 /* of its steps */
+    double lr, images_per_s;     /* images_per_s is NAN if this process took no step of the epoch */
+    double seconds;              /* of its steps */
+    struct dt_phase_times rank0; /* of all steps of this process */
+    uint64_t n_timed_steps;
     const char *allreduce;          /* its name */
     struct dt_step_traffic traffic; /* counted, a step of this process; where nobody counts, not known */
     struct dt_staleness staleness;  /* so far, of this process */

@@ -181,6 +181,8 @@ static enum dt_status finish_epoch(struct run *run)
                                    .lr = dt_schedule_lr(&t->schedule, last_step),
                                    .images_per_s = images_per_s(run),
                                    .seconds = run->epoch_train_s,
+                                   .rank0 = t->times,
+                                   .n_timed_steps = t->n_timed_steps,
                                    .allreduce = dt_strategy_adds_by(t->strategy)};
     DT_TRY(dt_strategy_traffic(t->strategy, t->n_timed_steps, &epoch.traffic));
     DT_TRY(dt_strategy_staleness(t->strategy, &epoch.staleness));

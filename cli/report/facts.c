@@ -52,24 +52,13 @@ static void tell_result(const struct dt_record *r, struct dt_facts *out)
     }
 }
 
-static double larger(double a, double b)
-{
-    return isnan(a) || b > a ? b : a;
-}
-
 static void tell_progress(const struct dt_record *r, char *text)
 {
-    const double start = dt_record_number(r->start, "step"), summary = dt_record_number(r->summary, "steps");
-    const double recorded = larger(dt_record_last(&r->steps, DT_STEP_STEP), dt_record_last(&r->epochs, DT_EPOCH_STEP));
-    const double step = isfinite(summary) ? summary : larger(start, recorded);
-    const double per_epoch = dt_record_number(r->start, "steps_per_epoch");
-    double all = per_epoch * (double)r->config.epochs;
-    const double limit = (double)r->config.max_steps;
-    all = limit > 0 && limit < all ? limit : all;
-    if (isfinite(step) && isfinite(all)) {
-        snprintf(text, DT_FACT_SIZE, "%.0f of %.0f steps, %.0f an epoch", step, all, per_epoch);
-    } else if (isfinite(step)) {
-        snprintf(text, DT_FACT_SIZE, "%.0f steps", step);
+    const struct dt_record_progress at = dt_record_progress(r);
+    if (isfinite(at.step) && isfinite(at.all)) {
+        snprintf(text, DT_FACT_SIZE, "%.0f of %.0f steps, %.0f an epoch", at.step, at.all, at.per_epoch);
+    } else if (isfinite(at.step)) {
+        snprintf(text, DT_FACT_SIZE, "%.0f steps", at.step);
     }
 }
 

@@ -290,6 +290,21 @@ static double accuracy_of(const struct dt_sinks *sinks, const struct dt_metrics 
     return dt_sinks_classify(sinks) ? dt_metrics_accuracy(m) : nan("");
 }
 
+/* Milliseconds of a step, as the summary has them at the end. */
+static void put_phases(FILE *f, const struct dt_phase_times *times, uint64_t n_steps)
+{
+#define NAME(constant, name) name,
+    static const char *const names[] = {DT_PHASE_LIST(NAME)};
+    const char *before = ",\"rank0_ms_per_step\":{";
+    for (int p = 0; p < DT_N_PHASES && n_steps > 0; p++) {
+        if (times->s[p] > 0) {
+            fprintf(f, "%s\"%s\":%.6g", before, names[p], 1e3 * times->s[p] / (double)n_steps);
+            before = ",";
+        }
+    }
+    fputs(before[1] == '\0' ? "}" : "", f);
+}
+
 static void record_epoch(struct dt_sinks *sinks, const struct dt_epoch_event *r)
 {
     FILE *f = sinks->files.jsonl;
@@ -303,6 +318,7 @@ static void record_epoch(struct dt_sinks *sinks, const struct dt_epoch_event *r)
     fprintf(f, ",\"world_size\":%d", sinks->folder.world_size);
     put_traffic(f, r->allreduce, &r->traffic);
     put_staleness(f, &r->staleness);
+    put_phases(f, &r->rank0, r->n_timed_steps);
     fputs("}\n", f);
     flush(&sinks->files, f, "metrics.jsonl");
 }

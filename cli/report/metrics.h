@@ -4,7 +4,7 @@
  *                        steps_per_epoch, lr and lr_scale, parameters, version, commit, allreduce and what it sends
  * {"type":"step", ...}   every log.every_steps steps: step, epoch, loss, accuracy, lr, images_per_s
  * {"type":"epoch", ...}  epoch, step, train_loss, train_accuracy, test_loss, test_accuracy, images_per_s, lr, world_size,
- *                        allreduce, messages, bytes_sent, messages_between_hosts, bytes_between_hosts
+ *                        allreduce, messages, bytes_sent, messages_between_hosts, bytes_between_hosts, rank0_ms_per_step
  * allreduce is the name of how gradients are added; messages and bytes_sent are what that takes in a step, of the rank that sends
  * most, and between hosts of all ranks together: in a run's record foretold by the algorithm, in an epoch's counted since the start
  * of the program; null where nobody counts. What has no value, such as the accuracy of a regression, is null, and in the table nan.

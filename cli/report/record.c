@@ -311,3 +311,14 @@ struct dt_record_result dt_record_result(const struct dt_record *r)
     out.margin = p >= 0 && p <= 1 && out.n_samples > 0 ? 1.96 * sqrt(p * (1 - p) / out.n_samples) : (double)NAN;
     return out;
 }
+
+struct dt_record_progress dt_record_progress(const struct dt_record *r)
+{
+    const double start = dt_record_number(r->start, "step"), summary = dt_record_number(r->summary, "steps");
+    const double recorded = fmax(dt_record_last(&r->steps, DT_STEP_STEP), dt_record_last(&r->epochs, DT_EPOCH_STEP));
+    const double per_epoch = dt_record_number(r->start, "steps_per_epoch"), limit = (double)r->config.max_steps;
+    const double all = per_epoch * (double)r->config.epochs;
+    return (struct dt_record_progress){.step = isfinite(summary) ? summary : fmax(start, recorded),
+                                       .all = limit > 0 && limit < all ? limit : all,
+                                       .per_epoch = per_epoch};
+}

@@ -89,4 +89,10 @@ struct dt_record_result {
 };
 struct dt_record_result dt_record_result(const struct dt_record *record);
 
+/* How far it is, in steps; NaN: unknown. */
+struct dt_record_progress {
+    double step, all, per_epoch;
+};
+struct dt_record_progress dt_record_progress(const struct dt_record *record);
+
 #endif

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #define USUAL_WIDTH 80
+#define USUAL_HEIGHT 24
 
 static pid_t parent_of(pid_t pid)
 {
@@ -64,12 +65,24 @@ int dt_terminal_room(int stream)
     return width > 0 ? width : USUAL_WIDTH;
 }
 
-const char *dt_terminal_times(void)
+static bool is_utf8(void)
 {
     const locale_t locale = newlocale(LC_CTYPE_MASK, "", (locale_t)0);
     const bool utf8 = locale != (locale_t)0 && strcmp(nl_langinfo_l(CODESET, locale), "UTF-8") == 0;
     if (locale != (locale_t)0) {
         freelocale(locale);
     }
-    return utf8 ? "×" : "x";
+    return utf8;
+}
+
+struct dt_screen dt_terminal_screen(int stream)
+{
+    struct winsize size = {.ws_row = 0};
+    const bool known = isatty(stream) == 1 && ioctl(stream, TIOCGWINSZ, &size) == 0 && size.ws_row > 0;
+    return (struct dt_screen){.width = dt_terminal_room(stream), .height = known ? size.ws_row : USUAL_HEIGHT, .utf8 = is_utf8()};
+}
+
+const char *dt_terminal_times(void)
+{
+    return is_utf8() ? "×" : "x";
 }

@@ -2,6 +2,7 @@
 #ifndef DT_CLI_REPORT_TERMINAL_H
 #define DT_CLI_REPORT_TERMINAL_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 /* MPICH's mpirun, if it started this process on its own host; else 0. */
@@ -13,6 +14,12 @@ int dt_terminal_width(int stream);
 
 /* Room for a line of a table: the width, and 80 columns where there is no terminal. */
 int dt_terminal_room(int stream);
+
+struct dt_screen {
+    int width, height; /* columns and lines; 80 and 24 where there is no terminal */
+    bool utf8;
+};
+struct dt_screen dt_terminal_screen(int stream);
 
 /* "×" where the locale has UTF-8, else "x". */
 const char *dt_terminal_times(void);
