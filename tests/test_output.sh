@@ -56,7 +56,7 @@ assert [len(kinds[k]) for k in ("run", "step", "epoch")] == [1, 5, 3], {k: len(v
 assert kinds["run"][0]["world_size"] == 3 and kinds["run"][0]["global_batch"] == 48 and kinds["run"][0]["parameters"] == 4420
 for i, r in enumerate(kinds["epoch"]):
     numbers = ["train_loss", "train_accuracy", "test_loss", "test_accuracy", "images_per_s", "lr"]
-    assert list(r) == ["type", "epoch", "step", *numbers, "world_size", "allreduce", "messages", "bytes_sent", "messages_between_hosts", "bytes_between_hosts"], list(r)
+    assert list(r) == ["type", "epoch", "step", *numbers, "world_size", "allreduce", "messages", "bytes_sent", "messages_between_hosts", "bytes_between_hosts", "rank0_ms_per_step"], list(r)
     assert r["epoch"] == i + 1 and r["step"] == 7 * (i + 1) and r["world_size"] == 3 and r["lr"] == 0.003, r
     assert all(math.isfinite(r[k]) and r[k] >= 0 for k in numbers), r
 for i, r in enumerate(kinds["step"]):
