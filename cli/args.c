@@ -369,6 +369,7 @@ enum dt_status dt_args_parse(int argc, char *const *argv, struct dt_args *out)
     out->onnx = p.values[OPTION_ONNX];
     out->json = p.values[OPTION_JSON];
     out->junit = p.values[OPTION_JUNIT];
+    out->quick = p.given[OPTION_SHORT];
     out->min_bytes = p.values[OPTION_MIN_BYTES];
     out->max_bytes = p.values[OPTION_MAX_BYTES];
     out->factor = p.values[OPTION_FACTOR];

@@ -46,7 +46,7 @@
       "  mpirun -np 4 dtrain doctor\n"                                                                                      \
       "  srun --mpi=pmi2 dtrain doctor --config configs/mnist.json --run runs/night\n")                                     \
     X(DT_COMMAND_ACCEPT, "accept", "PASS or FAIL for what a cluster must be able to do",                                    \
-      "mpirun -np 4 dtrain accept [--run DIR] [--junit FILE] [--inject FAULT]...",                                          \
+      "mpirun -np 4 dtrain accept [--short] [--run DIR] [--junit FILE]\n      [--inject FAULT]...",                         \
       "  srun --mpi=pmi2 dtrain accept --run runs/acceptance --junit accept.xml\n")                                         \
     X(DT_COMMAND_BENCH_BLOCKS, "bench blocks", "time each block, beside the core's peak",                                   \
       "mpirun -np 2 dtrain bench blocks --config FILE [--data DIR]\n      " DT_HELP_SETS " [--json FILE]",                  \
@@ -97,6 +97,7 @@ struct dt_args {
     int n_paths;
     const char *onnx;                                                    /* export */
     const char *junit;                                                   /* accept; NULL: no file */
+    bool quick;                                                          /* accept: --short */
     const char *json;                                                    /* bench; NULL: no file */
     const char *algorithms;                                              /* bench allreduce; NULL: all there are */
     const char *min_bytes, *max_bytes, *factor, *iters, *warmup, *check; /* bench allreduce; NULL: the default */

@@ -142,7 +142,8 @@ static enum dt_status accept_cluster(struct dt_world *world, const struct dt_arg
 {
     struct dt_faults faults;
     DT_TRY(dt_world_agree(world, dt_faults_parse(args->injects, args->n_injects, &faults)));
-    return dt_accept(world, &(struct dt_accept_spec){.run = args->run, .junit = args->junit, .faults = &faults});
+    return dt_accept(world,
+                     &(struct dt_accept_spec){.run = args->run, .junit = args->junit, .quick = args->quick, .faults = &faults});
 }
 
 static enum dt_status help(const struct dt_args *args)

@@ -39,6 +39,7 @@ enum takes { TAKES_NOTHING, TAKES_VALUE, TAKES_OPTIONAL_VALUE };
     X(OPTION_JSON, "json", 0, "FILE", TAKES_VALUE, ON(BENCH_BLOCKS) | ON(BENCH_SCALING) | ON_SUMS,                                 \
       "write what was measured to this file, too")                                                                                 \
     X(OPTION_JUNIT, "junit", 0, "FILE", TAKES_VALUE, ON(ACCEPT), "write the rows to this file, too, as JUnit's XML")               \
+    X(OPTION_SHORT, "short", 0, "", TAKES_NOTHING, ON(ACCEPT), "measure for about ten seconds in all")                             \
     X(OPTION_ALGORITHMS, "algorithms", 0, "NAMES", TAKES_VALUE, ON_SUMS, "ways to add, such as ring,tree; default all")            \
     X(OPTION_MIN_BYTES, "minbytes", 'b', "BYTES", TAKES_VALUE, ON_SUMS,                                                            \
       "the smallest allreduce, default 8; K, M and G are powers of 1024")                                                          \

@@ -30,13 +30,14 @@ static const char *const of_command[DT_N_COMMANDS] = {
         "nodes, clocks, network, GPUs, whether it sees the data of the configuration and the folder of runs, and what Slurm was "
         "told. "
         "Each check is ok, a warning or a problem, with its cure; a problem ends the program with status 69.",
-    [DT_COMMAND_ACCEPT] = "Has the ranks do what a training will need: `dtrain doctor` finds no problem; every way of adding on "
-                          "CPUs gives exact sums of "
-                          "whole numbers; messages between any two ranks and memory bandwidth, where of three hosts or more one "
-                          "that is 38 % below the "
-                          "median fails; a training of seconds with its replicas compared after each step, on GPUs where there "
-                          "are; every rank reads its "
-                          "checkpoint. A row that fails ends the program with status 1; `--inject` makes the training fail.",
+    [DT_COMMAND_ACCEPT] =
+        "Has the ranks do what a training will need, and says PASS or FAIL for each: all ranks are there, of one version and as "
+        "many on each host; `dtrain doctor` finds no problem; Horovod's worked example of the gradient tape comes out, to the last "
+        "bit; the backward pass agrees with finite differences; every way of adding that there is, also between GPUs, gives exact "
+        "sums of whole numbers; of three hosts or more none is 38 % below the median in messages between any two ranks, memory "
+        "bandwidth and products of matrices, or has twice the latency; a training of seconds keeps its replicas equal after each "
+        "step, on GPUs where there are; every rank reads its checkpoint; a rank that does nothing is named within a second. One "
+        "that fails ends the program with status 1; `--inject` makes the training fail.",
     [DT_COMMAND_BENCH_BLOCKS] =
         "Times each block of the model inside real training steps, after 20 that are not measured: milliseconds forward and "
         "backward, "

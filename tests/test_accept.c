@@ -10,7 +10,7 @@ static char hosts[N][DT_HOST_SIZE] = {"a", "a", "b", "b", "c", "c", "d", "d"};
 static void test_alike(void)
 {
     const double values[N] = {10, 9, 10, 11, 7, 7, 3, 9}; /* of host d one rank was in the way of the other */
-    const struct dt_behind b = dt_accept_behind(values, hosts, N);
+    const struct dt_behind b = dt_accept_behind(values, hosts, N, false);
     CHECK(b.host == NULL);
     CHECK_NEAR(b.share, 0.7, 1e-9);
     CHECK_NEAR(b.median, 10, 0);
@@ -19,7 +19,7 @@ static void test_alike(void)
 static void test_one_behind(void)
 {
     const double values[N] = {10, 9, 10, 11, 6.1, 6, 10, 9};
-    const struct dt_behind b = dt_accept_behind(values, hosts, N);
+    const struct dt_behind b = dt_accept_behind(values, hosts, N, false);
     CHECK_TEXT(b.host, "c");
     CHECK_NEAR(b.share, 0.61, 1e-9);
 }
@@ -27,15 +27,25 @@ static void test_one_behind(void)
 static void test_just_enough(void)
 {
     const double values[N] = {10, 9, 10, 11, 6.3, 6, 10, 9};
-    CHECK(dt_accept_behind(values, hosts, N).host == NULL);
+    CHECK(dt_accept_behind(values, hosts, N, false).host == NULL);
 }
 
 /* Of two, either may be the odd one. */
 static void test_two_hosts(void)
 {
     const double values[4] = {10, 10, 1, 1};
-    CHECK(dt_accept_behind(values, hosts, 4).host == NULL);
-    CHECK(dt_accept_behind((double[]){10, 10, 1, 1, 10}, hosts, 5).host == hosts[2]);
+    CHECK(dt_accept_behind(values, hosts, 4, false).host == NULL);
+    CHECK(dt_accept_behind((double[]){10, 10, 1, 1, 10}, hosts, 5, false).host == hosts[2]);
+}
+
+/* The slow one of two on a host. */
+static void test_rank_behind(void)
+{
+    const double values[N] = {10, 9, 10, 11, 10, 6, 10, 9};
+    const struct dt_behind b = dt_accept_behind(values, hosts, N, true);
+    CHECK_TEXT(b.host, "c");
+    CHECK_INT(b.rank, 5);
+    CHECK_NEAR(b.share, 0.6, 1e-9);
 }
 
 int main(void)
@@ -44,5 +54,6 @@ int main(void)
     test_one_behind();
     test_just_enough();
     test_two_hosts();
+    test_rank_behind();
     return 0;
 }

@@ -1,56 +1,97 @@
 #!/usr/bin/env bash
-# dtrain accept: a row for each check, and each fails when it should. usage: DTRAIN=... MPIEXEC=... test_accept.sh WRONG_SUM
+# dtrain accept: a row for each check, and each fails when it should.
+# usage: DTRAIN=... MPIEXEC=... test_accept.sh WRONG_CLUSTER MODULE: wrong_cluster.c, fake_module.c
 # shellcheck source=tests/cli_lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli_lib.sh"
-wrong_sum=$1
+wrong_cluster=$1 module=$2
 program=$DTRAIN
+unset DTRAIN_CUDA_MODULE
+rows='launch doctor example gradients sums links memory compute training checkpoint frozen'
 
 accept() { # accept RANKS RUN ARGUMENT...: leaves out, err and $got
   local n=$1 run=$2
   shift 2
   got=0
-  DTRAIN_TIMEOUT=3 timeout -k 5 90 "$MPIEXEC" -n "$n" "$program" accept --run "$run" "$@" >out 2>err </dev/null || got=$?
+  DTRAIN_TIMEOUT=3 timeout -k 5 90 "$MPIEXEC" -n "$n" "$program" accept --short --run "$run" "$@" >out 2>err </dev/null || got=$?
 }
-verdicts() { sed -n 's/^\(PASS\|FAIL\)  \([a-z]*\) .*/\2 \1/p' out | paste -sd ' '; }
 is() { # is WHAT EXPECTED ACTUAL
   n_checks=$((n_checks + 1))
   [[ $2 == "$3" ]] || fail "$1: expected '$2', got '$3'" out err
 }
-all='doctor PASS sums PASS links PASS memory PASS training PASS checkpoint PASS'
+failing() { # failing WHAT ROW...: these rows fail, and no others; with an exit code that says so
+  local what=$1 row expected=
+  shift
+  for row in $rows; do
+    [[ " $* " == *" $row "* ]] && expected+="$row FAIL " || expected+="$row PASS "
+  done
+  is "$what" "$(($# > 0)) $expected" "$got $(sed -n 's/^\(PASS\|FAIL\)  \([a-z]*\) .*/\2 \1/p' out | tr '\n' ' ')"
+}
+says() { # says ROW PATTERN: what the row that fails says
+  check "$1: the row" grep -qE "^FAIL  $1 .*$2" out
+}
 
-for n in 1 2 5; do # of 5, one rank has nobody to write to in each round
+for n in 1 2 3; do # of 3, one rank has nobody to write to in each round
   accept "$n" "fine$n" --junit "$n.xml"
-  is "$n ranks" "0 $all" "$got $(verdicts)"
-  is "$n ranks: the sum" '6 of 6 passed' "$(tail -n 1 out)"
+  failing "$n ranks"
+  is "$n ranks: the sum" '11 of 11 passed' "$(tail -n 1 out)"
   is "$n ranks: stderr" 0 "$(wc -c <err)"
   check "$n ranks: pairs that were not measured" test "$(grep -cE '^PASS  links .* 0\.0 to |inf' out)" -eq 0
 done
-check 'pairs of 5 ranks' grep -qE '^PASS  links +[0-9.]+ s  10 pairs: ' out
-check 'JUnit' python3 - 5.xml <<'PYTHON'
+check 'pairs of 3 ranks' grep -qE '^PASS  links +[0-9.]+ s  3 pairs: ' out
+check 'a rank that froze is named' grep -qE '^PASS  frozen +[0-9.]+ s  named on 1 host, after [1-4]\.[0-9] s' out
+check 'JUnit' python3 - 3.xml $rows <<'PYTHON'
 import sys, xml.etree.ElementTree as tree
-suite = tree.parse(sys.argv[1]).getroot()
-assert (suite.tag, suite.get("tests"), suite.get("failures")) == ("testsuite", "6", "0")
-assert [case.get("name") for case in suite] == ["doctor", "sums", "links", "memory", "training", "checkpoint"]
+suite, rows = tree.parse(sys.argv[1]).getroot(), sys.argv[2:]
+assert (suite.tag, suite.get("tests"), suite.get("failures")) == ("testsuite", str(len(rows)), "0")
+assert [case.get("name") for case in suite] == rows
 assert all(float(case.get("time")) >= 0 and case.find("failure") is None for case in suite)
 PYTHON
 
 accept 2 nan --inject nan:rank=1,step=9 --junit nan.xml
-is 'gradients that are no numbers' "1 ${all/training PASS checkpoint PASS/training FAIL checkpoint FAIL}" "$got $(verdicts)"
-check 'no numbers: the row' grep -q '^FAIL  training .*diverged at step' out
-check 'no numbers: the line' grep -qx 'dtrain: accept: 2 of 6 checks failed (the rows that begin with FAIL say what)' err
+failing 'gradients that are no numbers' training checkpoint
+says training 'diverged at step'
+check 'no numbers: the line' grep -qx 'dtrain: accept: 2 of 11 checks failed (the rows that begin with FAIL say what)' err
 check 'no numbers: JUnit' grep -q 'name="training" time="[0-9.]*"><failure message="training diverged' nan.xml
 
 accept 2 flip --inject flip:rank=1,step=9,tensor=fc1.weight
-is 'a flipped bit' "1 ${all/training PASS checkpoint PASS/training FAIL checkpoint FAIL}" "$got $(verdicts)"
-check 'a flipped bit: tensor and rank' grep -q '^FAIL  training .*fc1.weight' out
-
-program=$wrong_sum accept 2 sums
-is 'a wrong sum' "1 ${all/sums PASS/sums FAIL}" "$got $(verdicts)"
-check 'a wrong sum: the row' grep -q '^FAIL  sums .*: 2 of 100003 sums are wrong on some rank$' out
+failing 'a flipped bit' training checkpoint
+says training fc1.weight
 
 accept 1 /proc/none
-is 'no place for runs' '1 doctor FAIL sums PASS links PASS memory PASS training FAIL checkpoint FAIL' "$got $(verdicts)"
+failing 'no place for runs' doctor training checkpoint
 
+DTRAIN_CUDA_MODULE=$module FAKE_GPUS='aaaaaaaa bbbbbbbb' accept 2 gpus
+failing 'GPUs'
+check 'ways of GPUs' grep -qE '^PASS  sums .* 11 ways, nccl, staged, ' out
+check 'gradients on GPUs' grep -qE '^PASS  gradients .*\(cuda\)' out
+
+program=$wrong_cluster
+WRONG='example gradients sums checkpoint frozen' accept 2 spoilt
+failing 'much is wrong' example gradients sums checkpoint frozen
+says example 'the weight after the step of input 1 on rank 0: '
+says gradients 'rank 1 \(.*\): [1-9][0-9]* of 92 derivatives are not'
+says sums ': 2 of 100003 sums are wrong on some rank$'
+says checkpoint 'rank 1 \(.*\): nowhere: '
+says frozen 'did not name rank 1 .*: somebody is late$'
+WRONG='nccl version' DTRAIN_CUDA_MODULE=$module FAKE_GPUS='aaaaaaaa bbbbbbbb' accept 2 nccl
+failing 'sums by NCCL' launch doctor sums
+says launch 'versions: rank 1 \(.*\) has dtrain 9'
+says sums 'nccl: 2 of 100003 sums'
+WRONG=uneven accept 3 uneven
+failing 'an uneven launch' launch
+says launch 'lonely has 1 rank, .* has 2 \('
+export ONE_EACH=1
+WRONG='bandwidth memory compute' accept 4 slow
+failing 'a slow host' links memory compute
+says links 'node2: 5 GB/s, 50 % below the median of the hosts \(leave it out: mpirun -hosts, sbatch -x node2\)'
+says memory 'node2: 10 GB/s, 50 % below the median of the hosts'
+says compute 'node2.* 10 GFLOP/s, 50 % below the median of the (hosts|ranks)'
+WRONG=latency accept 4 late
+failing 'slow messages' links
+says links 'node2: messages take 3.0 us, 3.0 times the median of the hosts'
+unset ONE_EACH
+
+program=$DTRAIN
 accept 3 stopped --inject stop:rank=1,step=20
 is 'a rank that is stopped' 76 "$got"
 check 'a rank that is stopped: its name' grep -q 'stalled for .* rank 1 ' err

@@ -156,12 +156,7 @@ static const struct {
 
 static struct dt_finding examine(const char *check, const struct dt_rank_facts *ranks)
 {
-    int i = 0;
-    while (strcmp(dt_checks[i].name, check) != 0) {
-        i++;
-        CHECK(i < dt_n_checks);
-    }
-    return dt_checks[i].run(ranks, N_RANKS);
+    return dt_check_run(check, ranks, N_RANKS);
 }
 
 static void test_fine(void)

@@ -1,5 +1,6 @@
 #include "cli/commands/accept/accept.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,6 @@
 #include "base/text.h"
 #include "base/version.h"
 #include "cli/commands/accept/rows.h"
-#include "cli/commands/doctor/checks.h"
 #include "cli/page/page.h"
 
 /* Learns in a second what it has to; a batch for any number of ranks. */
@@ -36,29 +36,6 @@ struct outcome {
     int n_done, n_failed;
 };
 
-/* The doctor's problems, and how many warnings there are. */
-enum dt_status dt_accept_doctor(struct dt_acceptance *a, struct dt_accept_row *row)
-{
-    struct dt_rank_facts *ranks = NULL;
-    int n_warnings = 0;
-    DT_TRY(dt_facts_gather(a->world, &(struct dt_doctor_spec){.run = a->spec->run}, &ranks));
-    row->passed = true;
-    for (int i = 0; i < dt_n_checks && row->passed; i++) {
-        const struct dt_finding finding = dt_checks[i].run(ranks, a->world->size);
-        n_warnings += finding.verdict == DT_VERDICT_WARNING;
-        row->passed = finding.verdict != DT_VERDICT_PROBLEM;
-        snprintf(row->text, sizeof row->text, "%s: %.200s (%.150s)", dt_checks[i].name, finding.text, finding.cure);
-    }
-    if (row->passed) {
-        snprintf(row->text, sizeof row->text, "%d checks, %d warning%s", dt_n_checks, n_warnings, n_warnings == 1 ? "" : "s");
-    }
-    for (int r = 0; r < a->world->size; r++) {
-        memcpy(a->hosts[r], ranks[r].host, sizeof a->hosts[r]);
-    }
-    free(ranks);
-    return DT_OK;
-}
-
 static void print_row(const struct outcome *outcome, int i)
 {
     const struct dt_accept_row *row = &outcome->rows[i];
@@ -66,18 +43,51 @@ static void print_row(const struct outcome *outcome, int i)
     fflush(stdout);
 }
 
+/* An error on which all ranks agree is what is wrong with the row, and the others can go on. */
+static enum dt_status take_error(const struct dt_acceptance *a, enum dt_status status, struct dt_accept_row *row)
+{
+    if (status == DT_OK || status == DT_STALLED || status == DT_STOPPED || (a->world->size > 1 && !dt_error_is_agreed())) {
+        return status;
+    }
+    row->passed = false;
+    snprintf(row->text, sizeof row->text, "%s", dt_error_text());
+    dt_error_clear();
+    return DT_OK;
+}
+
+/* Where the row fails and says of no rank that it is to blame, all are. */
+static void find_blame(struct dt_acceptance *a, const struct dt_accept_row *row)
+{
+    bool any = row->passed;
+    for (int r = 0; r < a->world->size; r++) {
+        any = any || a->cells[r].failed;
+    }
+    for (int r = 0; r < a->world->size && !any; r++) {
+        a->cells[r].failed = true;
+    }
+}
+
 /* Rank 0's verdict is everybody's: what is measured may differ in its last digit. */
+static enum dt_status run_check(struct dt_acceptance *a, int i, struct dt_accept_row *row)
+{
+    struct dt_comm *comm = a->world->comm;
+    for (int r = 0; r < comm->size; r++) {
+        a->cells[r] = (struct dt_accept_cell){.value = (double)NAN};
+    }
+    dt_comm_phase(comm, checks[i].name);
+    DT_TRY(take_error(a, checks[i].run(a, row), row));
+    find_blame(a, row);
+    return dt_comm_broadcast(comm, row, sizeof *row, 0, "verdict");
+}
+
 static enum dt_status run_checks(struct dt_acceptance *a, struct outcome *outcome)
 {
     for (int i = 0; i < N_CHECKS; i++) {
-        struct dt_accept_row *row = &outcome->rows[i];
         const double begin_s = dt_clock_s();
-        dt_comm_phase(a->world->comm, checks[i].name);
-        DT_TRY(checks[i].run(a, row));
-        DT_TRY(dt_comm_broadcast(a->world->comm, row, sizeof *row, 0, "verdict"));
+        DT_TRY(run_check(a, i, &outcome->rows[i]));
         outcome->seconds[i] = dt_clock_s() - begin_s;
         outcome->n_done++;
-        outcome->n_failed += !row->passed;
+        outcome->n_failed += !outcome->rows[i].passed;
         if (a->world->rank == 0) {
             print_row(outcome, i);
         }
@@ -130,19 +140,38 @@ static enum dt_status tell(const struct dt_acceptance *a, const struct outcome *
     return DT_OK;
 }
 
+/* What the rows begin with. */
+static enum dt_status prepare(struct dt_acceptance *a)
+{
+    struct dt_world *world = a->world;
+    const size_t n = (size_t)world->size;
+    DT_TRY(dt_world_agree(world, dt_config_parse("accept", training, sizeof training - 1, NULL, 0, &a->config)));
+    DT_TRY(dt_device_choose(world, &a->config, &a->device));
+    DT_TRY(dt_world_alloc(world, n, sizeof *a->hosts, "the ranks' hosts", (void **)&a->hosts));
+    DT_TRY(dt_world_alloc(world, n, sizeof *a->cells, "what is found of ranks", (void **)&a->cells));
+    DT_TRY(dt_facts_gather(world, &(struct dt_doctor_spec){.run = a->spec->run}, &a->ranks));
+    for (int r = 0; r < world->size; r++) {
+        memcpy(a->hosts[r], a->ranks[r].host, sizeof a->hosts[r]);
+    }
+    return DT_OK;
+}
+
 enum dt_status dt_accept(struct dt_world *world, const struct dt_accept_spec *spec)
 {
-    struct dt_acceptance a = {.world = world, .spec = spec};
+    struct dt_acceptance a = {.world = world, .spec = spec, .measure_s = spec->quick ? 0.1 : 1};
     static struct outcome outcome; /* large for a stack */
-    DT_TRY(dt_world_agree(world, dt_config_parse("accept", training, sizeof training - 1, NULL, 0, &a.config)));
-    DT_TRY(dt_world_alloc(world, (size_t)world->size, sizeof *a.hosts, "the ranks' hosts", (void **)&a.hosts));
     if (world->rank == 0) {
         printf("dtrain accept: %d rank%s on %d host%s\n", world->size, world->size == 1 ? "" : "s", world->comm->n_hosts,
                world->comm->n_hosts == 1 ? "" : "s");
         fflush(stdout);
     }
-    enum dt_status s = run_checks(&a, &outcome);
+    enum dt_status s = prepare(&a);
+    s = s == DT_OK ? run_checks(&a, &outcome) : s;
     s = s == DT_OK ? tell(&a, &outcome) : s;
+    free(a.links.bandwidth);
+    free(a.links.latency);
+    free(a.ranks);
+    free(a.cells);
     free(a.hosts);
     return s;
 }

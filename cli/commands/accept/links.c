@@ -8,14 +8,14 @@
 #include "cli/commands/accept/rows.h"
 #include "dist/ranks/wire.h"
 
-#define N_SMALL 50
-#define N_LARGE 5
 #define LARGE_BYTES ((size_t)1 << 20)
 #define TAG 0x4C4B /* of messages that meet no others */
 #define MAX_RANKS 128
+#define LATE 0.5 /* of the median's speed; a switch more on the way takes less */
 
 /* A pair at it, seen from one of the two. */
 struct pair {
+    int n_rounds; /* of the large messages; ten times as many of the small ones */
     struct dt_wire *wire;
     int peer;
     bool asks; /* and so times */
@@ -97,22 +97,17 @@ static int peer_of(int r, int n, int round)
     return peer == r ? m : peer;
 }
 
-/* Of each pair, by rank of the smaller and larger number: latency in seconds, one way, and bytes a second. */
-struct links {
-    int n;
-    double *latency, *bandwidth;
-};
-
-static enum dt_status measure(struct dt_comm *comm, struct pair *p, struct links *links)
+static enum dt_status measure(struct dt_comm *comm, struct pair *p, struct dt_accept_links *links)
 {
     const int n = comm->size, even = n + n % 2;
+    const int n_large = p->n_rounds, n_small = 10 * n_large;
     for (int round = 0; round < even - 1; round++) {
         double small_s, large_s;
         const int peer = peer_of(comm->rank, even, round);
         p->peer = peer < n ? peer : -1;
         p->asks = comm->rank < peer;
-        DT_TRY(exchange(comm, p, 8, N_SMALL, &small_s));
-        DT_TRY(exchange(comm, p, LARGE_BYTES, N_LARGE, &large_s));
+        DT_TRY(exchange(comm, p, 8, n_small, &small_s));
+        DT_TRY(exchange(comm, p, LARGE_BYTES, n_large, &large_s));
         if (p->peer >= 0 && p->asks) {
             links->latency[comm->rank * n + peer] = small_s / 2;
             links->bandwidth[comm->rank * n + peer] = 2 * (double)LARGE_BYTES / large_s;
@@ -127,39 +122,55 @@ static double link_of(const double *matrix, int n, int a, int b)
     return a < b ? matrix[a * n + b] : matrix[b * n + a];
 }
 
-/* The best bandwidth of a rank to another host; among ranks of one host, to any. */
-static double reach(const struct dt_acceptance *a, const struct links *links, int rank)
+/* The best of a rank to another host; among ranks of one host, to any. sign: -1 where less is better. */
+static double reach(const struct dt_acceptance *a, const double *matrix, int rank, double sign)
 {
-    double best = 0;
-    for (int r = 0; r < links->n; r++) {
+    double best = -INFINITY;
+    for (int r = 0; r < a->links.n; r++) {
         const bool elsewhere = a->world->comm->n_hosts == 1 || strcmp(a->hosts[r], a->hosts[rank]) != 0;
-        best = r != rank && elsewhere ? fmax(best, link_of(links->bandwidth, links->n, rank, r)) : best;
+        best = r != rank && elsewhere ? fmax(best, sign * link_of(matrix, a->links.n, rank, r)) : best;
     }
-    return best;
+    return sign * best;
 }
 
-static void judge(const struct dt_acceptance *a, const struct links *links, struct dt_accept_row *row)
+static void tell_range(const struct dt_accept_links *links, struct dt_accept_row *row)
 {
-    double values[MAX_RANKS], least_latency = INFINITY, most_latency = 0, least = INFINITY, most = 0;
+    double least_s = INFINITY, most_s = 0, least = INFINITY, most = 0;
     for (int r = 0; r < links->n; r++) {
-        values[r] = reach(a, links, r);
         for (int i = 0; i < r; i++) {
             const double latency = link_of(links->latency, links->n, i, r), bandwidth = link_of(links->bandwidth, links->n, i, r);
-            least_latency = fmin(least_latency, latency);
-            most_latency = fmax(most_latency, latency);
+            least_s = fmin(least_s, latency);
+            most_s = fmax(most_s, latency);
             least = fmin(least, bandwidth);
             most = fmax(most, bandwidth);
         }
     }
-    const struct dt_behind behind = dt_accept_behind(values, a->hosts, links->n);
-    row->passed = behind.host == NULL;
+    snprintf(row->text, sizeof row->text, "%d pairs: %.1f to %.1f us, %.2f to %.2f GB/s", links->n * (links->n - 1) / 2,
+             1e6 * least_s, 1e6 * most_s, 1e-9 * least, 1e-9 * most);
+}
+
+static void judge(struct dt_acceptance *a, struct dt_accept_row *row)
+{
+    double rates[MAX_RANKS], latencies[MAX_RANKS], quick[MAX_RANKS], slowest_s = 0;
+    for (int r = 0; r < a->links.n; r++) {
+        rates[r] = 1e-9 * reach(a, a->links.bandwidth, r, 1);
+        latencies[r] = reach(a, a->links.latency, r, -1);
+        quick[r] = 1 / fmax(latencies[r], 1e-9);
+        slowest_s = fmax(slowest_s, latencies[r]);
+    }
+    dt_accept_compare(a, &(struct dt_accept_measured){.values = rates, .unit = "GB/s", .figure = "bandwidth_gbs"}, row);
+    row->figures[1] = (struct dt_accept_figure){.name = "latency_us", .value = 1e6 * slowest_s, .less = true};
+    const struct dt_behind late = dt_accept_behind(quick, a->hosts, a->links.n, false);
     if (!row->passed) {
+        return;
+    }
+    tell_range(&a->links, row);
+    if (late.host != NULL && late.share < LATE) {
+        row->passed = false;
+        dt_accept_blame(a, late.host, -1);
         snprintf(row->text, sizeof row->text,
-                 "%s: %.3g GB/s, %.0f %% below the median of the hosts (leave it out: mpirun -hosts, sbatch -x %s)", behind.host,
-                 1e-9 * behind.share * behind.median, 100 * (1 - behind.share), behind.host);
-    } else {
-        snprintf(row->text, sizeof row->text, "%d pairs: %.1f to %.1f us, %.2f to %.2f GB/s", links->n * (links->n - 1) / 2,
-                 1e6 * least_latency, 1e6 * most_latency, 1e-9 * least, 1e-9 * most);
+                 "%s: messages take %.1f us, %.1f times the median of the hosts (leave it out: mpirun -hosts, sbatch -x %s)",
+                 late.host, 1e6 / (late.share * late.median), 1 / late.share, late.host);
     }
 }
 
@@ -167,8 +178,7 @@ enum dt_status dt_accept_links(struct dt_acceptance *a, struct dt_accept_row *ro
 {
     struct dt_comm *comm = a->world->comm;
     const size_t n = (size_t)comm->size;
-    struct links links = {.n = comm->size};
-    struct pair pair = {.wire = NULL};
+    struct pair pair = {.wire = NULL, .n_rounds = a->spec->quick ? 5 : 40};
     if (comm->size == 1 || comm->size > MAX_RANKS) {
         row->passed = true;
         snprintf(row->text, sizeof row->text, comm->size == 1 ? "one rank: there are none" : "not measured for more than %d ranks",
@@ -176,16 +186,17 @@ enum dt_status dt_accept_links(struct dt_acceptance *a, struct dt_accept_row *ro
         return DT_OK;
     }
     enum dt_status s;
-    DT_TRY_GOTO(s, dt_world_alloc(a->world, n * n, sizeof(double), "latencies", (void **)&links.latency), done);
-    DT_TRY_GOTO(s, dt_world_alloc(a->world, n * n, sizeof(double), "bandwidths", (void **)&links.bandwidth), done);
+    DT_TRY_GOTO(s, dt_world_alloc(a->world, n * n, sizeof(double), "latencies", (void **)&a->links.latency), done);
+    DT_TRY_GOTO(s, dt_world_alloc(a->world, n * n, sizeof(double), "bandwidths", (void **)&a->links.bandwidth), done);
     DT_TRY_GOTO(s, dt_world_alloc(a->world, LARGE_BYTES, 1, "a message", (void **)&pair.bytes), done);
     DT_TRY_GOTO(s, dt_world_agree(a->world, dt_wire_open_mpi(comm, &pair.wire)), done);
-    DT_TRY_GOTO(s, measure(comm, &pair, &links), done);
-    judge(a, &links, row);
+    DT_TRY_GOTO(s, measure(comm, &pair, &a->links), done);
+    a->links.n = comm->size;
+    judge(a, row);
 done:
-    dt_wire_close(pair.wire);
-    free(pair.bytes);
-    free(links.bandwidth);
-    free(links.latency);
+    if (s != DT_STALLED) { /* messages may still be on their way */
+        dt_wire_close(pair.wire);
+        free(pair.bytes);
+    }
     return s;
 }

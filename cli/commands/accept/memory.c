@@ -1,7 +1,6 @@
 /* Memory bandwidth of each rank while all of them use it: bytes copied in a second, both ways counted, as STREAM's copy does
  * (McCalpin 1995). */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,38 +8,21 @@
 #include "cli/commands/accept/rows.h"
 
 #define N_BYTES ((size_t)32 << 20) /* beyond the caches that a rank has for itself */
-#define N_COPIES 8
+#define LEAST_COPIES 4
 
-static double copy_rate(char *from, char *to)
+/* GB/s of the quickest copy. */
+static double copy_rate(char *from, char *to, double measure_s)
 {
     double best_s = INFINITY;
+    const double end_s = dt_clock_s() + measure_s;
     memset(from, 1, N_BYTES);
-    for (int i = 0; i < N_COPIES; i++) {
+    for (size_t i = 0; i < LEAST_COPIES || dt_clock_s() < end_s; i++) {
         const double begin_s = dt_clock_s();
         memcpy(to, from, N_BYTES);
-        from[i] = to[N_BYTES - 1 - (size_t)i]; /* the next copy is not this one */
+        from[i % N_BYTES] = to[N_BYTES - 1 - i % N_BYTES]; /* the next copy is not this one */
         best_s = fmin(best_s, dt_clock_s() - begin_s);
     }
-    return 2 * (double)N_BYTES / best_s;
-}
-
-static void judge(const struct dt_acceptance *a, const double *rates, struct dt_accept_row *row)
-{
-    const int n = a->world->size;
-    double least = INFINITY, most = 0;
-    for (int r = 0; r < n; r++) {
-        least = fmin(least, rates[r]);
-        most = fmax(most, rates[r]);
-    }
-    const struct dt_behind behind = dt_accept_behind(rates, a->hosts, n);
-    row->passed = behind.host == NULL;
-    if (row->passed) {
-        snprintf(row->text, sizeof row->text, "%.1f to %.1f GB/s a rank", 1e-9 * least, 1e-9 * most);
-    } else {
-        snprintf(row->text, sizeof row->text,
-                 "%s: %.0f %% below the median of the hosts (leave it out: mpirun -hosts, sbatch -x %s)", behind.host,
-                 100 * (1 - behind.share), behind.host);
-    }
+    return 2e-9 * (double)N_BYTES / best_s;
 }
 
 enum dt_status dt_accept_memory(struct dt_acceptance *a, struct dt_accept_row *row)
@@ -51,9 +33,9 @@ enum dt_status dt_accept_memory(struct dt_acceptance *a, struct dt_accept_row *r
     DT_TRY_GOTO(s, dt_world_alloc(a->world, N_BYTES, 1, "a copy of memory", (void **)&from), done);
     DT_TRY_GOTO(s, dt_world_alloc(a->world, N_BYTES, 1, "a copy of memory", (void **)&to), done);
     DT_TRY_GOTO(s, dt_world_alloc(a->world, (size_t)a->world->size, sizeof *rates, "rates", (void **)&rates), done);
-    const double mine = copy_rate(from, to);
-    DT_TRY_GOTO(s, dt_comm_allgather(a->world->comm, &mine, rates, sizeof mine, "exchange of rates"), done);
-    judge(a, rates, row);
+    const double mine = copy_rate(from, to, a->measure_s);
+    DT_TRY_GOTO(s, dt_comm_allgather(a->world->comm, &mine, rates, sizeof mine, "exchange of memory bandwidths"), done);
+    dt_accept_compare(a, &(struct dt_accept_measured){.values = rates, .unit = "GB/s", .figure = "bandwidth_gbs"}, row);
 done:
     free(rates);
     free(to);

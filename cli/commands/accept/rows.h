@@ -3,50 +3,98 @@
 #define DT_CLI_COMMANDS_ACCEPT_ROWS_H
 
 #include "cli/commands/accept/accept.h"
+#include "cli/commands/doctor/facts.h"
 #include "cli/config/config.h"
+#include "train/device.h"
+
+/* What a check has found of a rank. */
+struct dt_accept_cell {
+    bool failed;
+    double value; /* what was measured, in the row's unit; NaN: nothing */
+};
+
+/* Of each pair of ranks, by the smaller and the larger number: latency in seconds, one way, and bytes a second. */
+struct dt_accept_links {
+    int n; /* ranks; 0: not measured */
+    double *latency, *bandwidth;
+};
 
 struct dt_acceptance {
     struct dt_world *world;
     const struct dt_accept_spec *spec;
-    struct dt_config config;     /* of the training, and of the way that `auto` takes */
-    char (*hosts)[DT_HOST_SIZE]; /* of each rank */
+    struct dt_config config;        /* of the training, and of the way that `auto` takes */
+    struct dt_device_choice device; /* that the training takes */
+    double measure_s;               /* for so long each rank measures at a time */
+    struct dt_rank_facts *ranks;    /* what the doctor sees */
+    char (*hosts)[DT_HOST_SIZE];    /* of each rank */
+    struct dt_accept_cell *cells;   /* of each rank, for the check at hand */
+    struct dt_accept_links links;
     /* what the training left for the rows after it */
     bool trained;
     char checkpoint[DT_PATH_SIZE * 2];
 };
 
+/* A number that a later run can be compared with. */
+struct dt_accept_figure {
+    char name[24]; /* "bandwidth_gbs"; "": none */
+    double value;  /* of the worst rank */
+    bool less;     /* is better */
+};
+#define DT_ACCEPT_FIGURES 2
+
 struct dt_accept_row {
     bool passed;
     char text[400]; /* what was found: figures, or what is wrong */
+    char unit[16];  /* of the ranks' values */
+    struct dt_accept_figure figures[DT_ACCEPT_FIGURES];
 };
 
 /* X(name, what it shows), in the order in which they run */
-#define DT_ACCEPT_LIST(X)                                                                    \
-    X(doctor, "the ranks have what a training needs (dtrain doctor)")                        \
-    X(sums, "every way of adding gradients gives exact sums of whole numbers")               \
-    X(links, "messages between any two ranks: no host is far slower than the others")        \
-    X(memory, "memory bandwidth: no host is far slower than the others")                     \
-    X(training, "a short training reaches its accuracy, the replicas equal after each step") \
-    X(checkpoint, "every rank reads back what rank 0 has saved")
+#define DT_ACCEPT_LIST(X)                                                                                         \
+    X(launch, "all ranks are there, of one version, as many on each host")                                        \
+    X(doctor, "the ranks have what a training needs (dtrain doctor)")                                             \
+    X(example, "Horovod's worked example of the gradient tape comes out, bit for bit")                            \
+    X(gradients, "the backward pass of a small network agrees with finite differences of its loss")               \
+    X(sums, "every way of adding gradients gives exact sums of whole numbers")                                    \
+    X(links, "messages between any two ranks: no host is far slower than the others")                             \
+    X(memory, "memory bandwidth: no host is far slower than the others")                                          \
+    X(compute, "products of matrices: no rank is far slower than the others, or no host where ranks share cores") \
+    X(training, "a short training reaches its accuracy, the replicas equal after each step")                      \
+    X(checkpoint, "every rank reads back what rank 0 has saved")                                                  \
+    X(frozen, "a rank that stops to answer is named in time")
 
-/* The status is of what keeps all checks from going on; what is wrong with this one is in the row, also an error on which all ranks
- * agree. */
+/* The status is of what keeps all checks from going on; what is wrong with this one is in the row. An error on which all ranks
+ * agree is of this one, too: it becomes the row's text. */
 #define DT_ACCEPT_DECLARE(name, meaning) enum dt_status dt_accept_##name(struct dt_acceptance *a, struct dt_accept_row *row);
 DT_ACCEPT_LIST(DT_ACCEPT_DECLARE)
 #undef DT_ACCEPT_DECLARE
 
-/* ---- hosts that fall behind the others */
+/* ---- who falls behind the others */
 
 #define DT_ACCEPT_BEHIND 0.62 /* of the median: 38 % below it */
 
 struct dt_behind {
     const char *host; /* the worst; NULL: none is far behind */
+    int rank;         /* its first; with ranks by themselves, that one */
     double share;     /* of the median over all hosts */
     double median;
 };
 
-/* From a value of each rank, larger is better; a host's is the largest of its ranks', since these may be in each other's way. With
- * less than three hosts nobody can tell which is the odd one. */
-struct dt_behind dt_accept_behind(const double *values, char (*const hosts)[DT_HOST_SIZE], int n);
+/* From a value of each rank, larger is better; a host's is the largest of its ranks', since these may be in each other's way.
+ * by_rank: each for itself. With less than three nobody can tell which is the odd one. */
+struct dt_behind dt_accept_behind(const double *values, char (*const hosts)[DT_HOST_SIZE], int n, bool by_rank);
+
+/* What was measured on each rank, larger is better. */
+struct dt_accept_measured {
+    const double *values;
+    const char *unit, *figure;
+    bool by_rank;
+};
+
+/* Fills row and cells: who is far behind fails, and says so with the cure. */
+void dt_accept_compare(struct dt_acceptance *a, const struct dt_accept_measured *measured, struct dt_accept_row *row);
+
+/* The ranks of this host fail, or this rank. */
+void dt_accept_blame(struct dt_acceptance *a, const char *host, int rank);
 
 #endif

@@ -30,25 +30,11 @@ static enum dt_status hear(void *context, struct dt_event *event)
     return DT_OK;
 }
 
-/* An error on which all ranks agree is what is wrong with the row, and the others can go on. */
-static enum dt_status take_error(const struct dt_acceptance *a, enum dt_status status, struct dt_accept_row *row)
-{
-    if (status == DT_STALLED || status == DT_STOPPED || (a->world->size > 1 && !dt_error_is_agreed())) {
-        return status;
-    }
-    snprintf(row->text, sizeof row->text, "%s", dt_error_text());
-    dt_error_clear();
-    return DT_OK;
-}
-
 enum dt_status dt_accept_training(struct dt_acceptance *a, struct dt_accept_row *row)
 {
     struct heard heard = {.acceptance = a};
     const struct dt_train_options options = {.format = &dt_config_json, .run_dir = a->spec->run, .faults = a->spec->faults};
-    const enum dt_status s = dt_train(a->world, &a->config, &options, &(struct dt_emitter){hear, &heard});
-    if (s != DT_OK) {
-        return take_error(a, s, row);
-    }
+    DT_TRY(dt_train(a->world, &a->config, &options, &(struct dt_emitter){hear, &heard}));
     DT_TRY(dt_comm_broadcast(a->world->comm, &heard.n_correct, 3 * sizeof heard.n_correct, 0, "result of the training"));
     DT_TRY(dt_comm_broadcast(a->world->comm, a->checkpoint, sizeof a->checkpoint, 0, "name of the checkpoint"));
     const double accuracy = heard.n_correct / heard.n_samples;
@@ -67,10 +53,7 @@ enum dt_status dt_accept_checkpoint(struct dt_acceptance *a, struct dt_accept_ro
         snprintf(row->text, sizeof row->text, "there is none: the training failed");
         return DT_OK;
     }
-    const enum dt_status s = dt_inference_open(a->world, &from, 1, 1, &inference);
-    if (s != DT_OK) {
-        return take_error(a, s, row);
-    }
+    DT_TRY(dt_inference_open(a->world, &from, 1, 1, &inference));
     dt_inference_close(&inference);
     row->passed = true;
     snprintf(row->text, sizeof row->text, "every rank has read %.300s", a->checkpoint);

@@ -300,3 +300,12 @@ static struct dt_finding check_slurm(const struct dt_rank_facts *ranks, int n)
 #define ROW(name) {#name, check_##name},
 const struct dt_check dt_checks[] = {DT_CHECK_LIST(ROW)};
 const int dt_n_checks = sizeof dt_checks / sizeof dt_checks[0];
+
+struct dt_finding dt_check_run(const char *name, const struct dt_rank_facts *ranks, int n)
+{
+    int i = 0;
+    while (strcmp(dt_checks[i].name, name) != 0) {
+        i++;
+    }
+    return dt_checks[i].run(ranks, n);
+}

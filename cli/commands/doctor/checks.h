@@ -41,4 +41,7 @@ struct dt_check {
 extern const struct dt_check dt_checks[];
 extern const int dt_n_checks;
 
+/* The check of this name, which there is. */
+struct dt_finding dt_check_run(const char *name, const struct dt_rank_facts *ranks, int n);
+
 #endif

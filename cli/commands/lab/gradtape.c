@@ -44,15 +44,15 @@ static void set_weights(struct dt_lab_network *n, float value)
 }
 
 /* The loss is the sum of all outputs, so its gradient with respect to each is 1; then the backward pass, and the step. */
-static enum dt_status step(struct dt_lab_network *n, double lr, float *loss)
+static enum dt_status step(struct dt_lab_network *n, double lr, int n_samples, float *loss)
 {
     static const uint32_t rows[DT_TAPE_SAMPLES] = {0, 1, 2, 3};
-    const struct dt_batch batch = {.n = DT_TAPE_SAMPLES, .rows = rows, .ids = rows};
+    const struct dt_batch batch = {.n = n_samples, .rows = rows, .ids = rows};
     struct dt_pass pass = {.batch = &batch, .training = true};
     DT_TRY(dt_network_gather(n->network, n->bound, &batch));
     DT_TRY(dt_network_forward(n->network, &pass));
     double sum = 0;
-    for (int i = 0; i < DT_TAPE_SAMPLES * DT_TAPE_UNITS; i++) {
+    for (int i = 0; i < n_samples * DT_TAPE_UNITS; i++) {
         sum += (double)dt_network_logits(n->network)[i];
         dt_network_dlogits(n->network)[i] = 1;
     }
@@ -67,16 +67,17 @@ static enum dt_status step(struct dt_lab_network *n, double lr, float *loss)
 static enum dt_status run_alone(struct dt_lab_network *n, struct dt_tape *tape)
 {
     set_weights(n, tape->first);
-    DT_TRY(step(n, 0, &tape->loss));
+    DT_TRY(step(n, 0, DT_TAPE_SAMPLES, &tape->loss));
     tape->units_alike = read_layer(dt_lab_grad(n, "fc1.weight"), dt_lab_grad(n, "fc1.bias"), 1, &tape->own);
     return DT_OK;
 }
 
-static enum dt_status run_together(struct dt_lab_network *n, struct dt_tape *tape)
+/* The gradients of ranks beyond the example's two are zero. */
+static enum dt_status run_together(struct dt_lab_network *n, int rank, struct dt_tape *tape)
 {
     float loss;
     set_weights(n, tape->first);
-    DT_TRY(step(n, 1, &loss));
+    DT_TRY(step(n, 1, rank < DT_TAPE_RANKS ? DT_TAPE_SAMPLES : 0, &loss));
     tape->units_alike &= read_layer(dt_lab_grad(n, "fc1.weight"), dt_lab_grad(n, "fc1.bias"), 0.5f, &tape->mean);
     tape->units_alike &= read_layer(dt_lab_param(n, "fc1.weight"), dt_lab_param(n, "fc1.bias"), 1, &tape->stepped);
     DT_TRY(dt_strategy_broadcast(n->strategy));
@@ -101,19 +102,20 @@ static enum dt_status run_one(struct dt_world *world, bool average, struct dt_ta
         .model = &model, .samples = &samples, .comm = world->comm, .average = average, .capacity = DT_TAPE_SAMPLES};
     struct dt_lab_network network;
     DT_TRY(dt_world_agree(world, dt_lab_network_open(&spec, &network)));
-    const enum dt_status s = average ? run_together(&network, tape) : run_alone(&network, tape);
+    const enum dt_status s = average ? run_together(&network, world->rank, tape) : run_alone(&network, tape);
     dt_lab_network_close(&network);
     return dt_world_agree(world, s);
 }
 
-static enum dt_status run(struct dt_world *world, struct dt_tape *tape)
+enum dt_status dt_tape_run(struct dt_world *world, struct dt_tape *tape)
 {
+    const int role = world->rank % DT_TAPE_RANKS;
     struct dt_mt19937 mt;
-    dt_mt19937_seed(&mt, (uint32_t)world->rank);
+    dt_mt19937_seed(&mt, (uint32_t)role);
     for (int i = 0; i < DT_TAPE_SAMPLES * DT_TAPE_INPUTS; i++) {
         tape->x[i] = (float)dt_mt19937_uniform(&mt);
     }
-    tape->first = world->rank == 0 ? 1 : 0;
+    tape->first = role == 0 ? 1 : 0;
     DT_TRY(run_one(world, false, tape));
     return run_one(world, true, tape);
 }
@@ -137,17 +139,24 @@ static void check_layer(struct dt_golden *golden, int rank, const char *what, co
     }
 }
 
-static struct dt_golden check(const struct dt_tape tapes[2])
+void dt_tape_check(const struct dt_tape *t, int rank, int n_ranks, struct dt_golden *golden)
+{
+    const int role = rank % DT_TAPE_RANKS;
+    check_float(golden, rank, "the loss", "", t->loss, printed[role].loss);
+    check_layer(golden, rank, "the gradient", &t->own, printed[role].own);
+    dt_golden_fact(golden, "all units have the same", t->units_alike);
+    if (n_ranks >= DT_TAPE_RANKS) {
+        check_layer(golden, rank, "the mean gradient", &t->mean, printed_mean);
+        check_layer(golden, rank, "the weight after the step", &t->stepped, printed[role].stepped);
+        check_layer(golden, rank, "the weight after the broadcast", &t->sent, printed[0].stepped);
+    }
+}
+
+static struct dt_golden check(const struct dt_tape tapes[DT_TAPE_RANKS])
 {
     struct dt_golden golden = {0};
-    for (int rank = 0; rank < 2; rank++) {
-        const struct dt_tape *t = &tapes[rank];
-        check_float(&golden, rank, "the loss", "", t->loss, printed[rank].loss);
-        check_layer(&golden, rank, "the gradient", &t->own, printed[rank].own);
-        check_layer(&golden, rank, "the mean gradient", &t->mean, printed_mean);
-        check_layer(&golden, rank, "the weight after the step", &t->stepped, printed[rank].stepped);
-        check_layer(&golden, rank, "the weight after the broadcast", &t->sent, printed[0].stepped);
-        dt_golden_fact(&golden, "all units have the same", t->units_alike);
+    for (int rank = 0; rank < DT_TAPE_RANKS; rank++) {
+        dt_tape_check(&tapes[rank], rank, DT_TAPE_RANKS, &golden);
     }
     dt_golden_number(&golden, "rank 0's bias less rank 1's, before the broadcast",
                      (double)(tapes[0].stepped.bias - tapes[1].stepped.bias), 1, 0);
@@ -217,9 +226,9 @@ static void print_lesson(const struct dt_tape t[2])
 
 enum dt_status dt_lab_gradtape(struct dt_world *world, const struct dt_args *args)
 {
-    struct dt_tape mine = {.first = 0}, both[2];
-    DT_TRY(dt_lab_need_ranks(world, "gradtape", 2));
-    DT_TRY(run(world, &mine));
+    struct dt_tape mine = {.first = 0}, both[DT_TAPE_RANKS];
+    DT_TRY(dt_lab_need_ranks(world, "gradtape", DT_TAPE_RANKS));
+    DT_TRY(dt_tape_run(world, &mine));
     DT_TRY(dt_comm_allgather(world->comm, &mine, both, sizeof mine, "the numbers of both ranks"));
     const struct dt_golden golden = check(both);
     enum dt_status s = DT_OK;

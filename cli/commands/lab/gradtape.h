@@ -1,9 +1,11 @@
-/* `dtrain lab gradtape`: what is told and what is drawn of it. */
+/* `dtrain lab gradtape`: what is computed, told and drawn of it. */
 #ifndef DT_CLI_COMMANDS_LAB_GRADTAPE_H
 #define DT_CLI_COMMANDS_LAB_GRADTAPE_H
 
 #include "cli/commands/lab/golden.h"
+#include "dist/ranks/world.h"
 
+#define DT_TAPE_RANKS 2
 #define DT_TAPE_SAMPLES 4
 #define DT_TAPE_INPUTS 2
 #define DT_TAPE_UNITS 3
@@ -22,6 +24,12 @@ struct dt_tape {
     struct dt_tape_layer stepped, sent; /* weights after the step, and after the broadcast */
     bool units_alike;
 };
+
+/* Computes it, on any number of ranks: even ones do as rank 0 of the example, odd ones as rank 1, but the mean, the step and the
+ * broadcast are of the first two ranks' gradients. Every rank calls it; agreed. */
+enum dt_status dt_tape_run(struct dt_world *world, struct dt_tape *out);
+/* That rank's numbers, of so many ranks, are the example's. One rank alone has no mean. */
+void dt_tape_check(const struct dt_tape *tape, int rank, int n_ranks, struct dt_golden *golden);
 
 /* The page: both ranks. */
 enum dt_status dt_tape_page(const char *path, const struct dt_tape tapes[2], const struct dt_golden *golden);

@@ -1,0 +1,115 @@
+/* dtrain on a cluster where something is wrong: what the variable WRONG names, in words; ONE_EACH makes each rank the only one of
+ * its host, by name. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/commands/bench.h"
+#include "cli/commands/doctor/facts.h"
+#include "cli/commands/eval.h"
+#include "dist/allreduce/ways.h"
+#include "dist/strategy/strategy.h"
+
+static bool wrong(const char *what)
+{
+    const char *named = getenv("WRONG");
+    return named != NULL && strstr(named, what) != NULL;
+}
+
+static bool is_rank(const char *number)
+{
+    const char *rank = getenv("PMI_RANK");
+    return rank != NULL && strcmp(rank, number) == 0;
+}
+
+#define WRAP(type, name, ...)        \
+    type __real_##name(__VA_ARGS__); \
+    type __wrap_##name(__VA_ARGS__); \
+    type __wrap_##name(__VA_ARGS__)
+
+WRAP(enum dt_status, dt_facts_gather, struct dt_world *world, const struct dt_doctor_spec *spec, struct dt_rank_facts **out)
+{
+    const enum dt_status s = __real_dt_facts_gather(world, spec, out);
+    const int last = world->size - 1;
+    for (int r = 0; s == DT_OK && r <= last && getenv("ONE_EACH") != NULL; r++) {
+        snprintf((*out)[r].host, sizeof(*out)[r].host, "node%d", r);
+    }
+    if (s == DT_OK && wrong("version")) {
+        (*out)[last].version[0] = '9';
+    }
+    if (s == DT_OK && wrong("uneven")) {
+        strcpy((*out)[last].host, "lonely");
+    }
+    return s;
+}
+
+WRAP(struct dt_update, dt_strategy_next, struct dt_strategy *strategy, double lr, size_t n_global, size_t n_local)
+{
+    return __real_dt_strategy_next(strategy, wrong("example") ? 1.01 * lr : lr, n_global, n_local);
+}
+
+WRAP(enum dt_status, dt_network_backward, struct dt_network *network, const struct dt_pass *pass, dt_grad_ready_fn ready,
+     void *context)
+{
+    const enum dt_status s = __real_dt_network_backward(network, pass, ready, context);
+    for (size_t i = 0; ready == NULL && wrong("gradients") && is_rank("1") && i < network->model->arena_elems; i++) {
+        network->grads[i] *= 1.5f;
+    }
+    return s;
+}
+
+WRAP(void, dt_bench_fill, float *x, size_t n_elems, int rank, unsigned round)
+{
+    __real_dt_bench_fill(x, n_elems, rank, round);
+    if (rank == 1 && (wrong("sums") || (wrong("nccl") && round == DT_ALLREDUCE_NCCL + 1))) {
+        x[n_elems - 1] += 1;
+    }
+}
+
+/* Where each rank is a host of its own, what is measured is alike for all, but for node2's if that is what is wrong. */
+static double measured(const char *what, double usual, double slow, bool slow_one)
+{
+    return slow_one && wrong(what) ? slow : usual;
+}
+
+WRAP(enum dt_status, dt_comm_allreduce, struct dt_comm *comm, void *buffer, size_t n_elems, enum dt_type type, enum dt_reduce op,
+     const char *name)
+{
+    const enum dt_status s = __real_dt_comm_allreduce(comm, buffer, n_elems, type, op, name);
+    const bool latencies = strcmp(name, "exchange of latencies") == 0, bandwidths = strcmp(name, "exchange of bandwidths") == 0;
+    double *matrix = buffer;
+    for (int i = 0; getenv("ONE_EACH") != NULL && (latencies || bandwidths) && i < comm->size; i++) {
+        for (int k = i + 1; k < comm->size; k++) {
+            matrix[i * comm->size + k] =
+                latencies ? measured("latency", 1e-6, 3e-6, i == 2 || k == 2) : measured("bandwidth", 1e10, 5e9, i == 2 || k == 2);
+        }
+    }
+    return s;
+}
+
+WRAP(enum dt_status, dt_comm_allgather, struct dt_comm *comm, const void *mine, void *all, size_t n_bytes_each, const char *name)
+{
+    const enum dt_status s = __real_dt_comm_allgather(comm, mine, all, n_bytes_each, name);
+    const bool memory = strcmp(name, "exchange of memory bandwidths") == 0,
+               products = strcmp(name, "exchange of rates of products") == 0;
+    for (int r = 0; getenv("ONE_EACH") != NULL && (memory || products) && r < comm->size; r++) {
+        ((double *)all)[r] = measured(memory ? "memory" : "compute", 20, 10, r == 2);
+    }
+    return s;
+}
+
+WRAP(enum dt_status, dt_inference_open, struct dt_world *world, const struct dt_trained *from, int n_threads, int capacity,
+     struct dt_inference *out)
+{
+    const struct dt_trained nowhere = {.file = "nowhere"};
+    return __real_dt_inference_open(world, wrong("checkpoint") && world->rank == 1 ? &nowhere : from, n_threads, capacity, out);
+}
+
+WRAP(enum dt_status, dt_comm_wait, struct dt_comm *comm, struct dt_request *request)
+{
+    const enum dt_status s = __real_dt_comm_wait(comm, request);
+    if (s == DT_STALLED && wrong("frozen")) {
+        dt_error_clear();
+        return dt_error(DT_STALLED, "somebody is late");
+    }
+    return s;
+}
