@@ -26,7 +26,8 @@ const char *dt_prose_of_option(enum option option);       /* "" where there is n
     X("summary.json", "how the run ended, the result, where the time of a step went, peak memory")                            \
     X("trace.json", "with `trace.steps`: what every rank did when in those steps, for Perfetto and chrome://tracing")         \
     X("report.html", "a page about all of it, unless `report` is false")                                                      \
-    X("checkpoints/*.safetensors", "weights under PyTorch's names, optimizer state and counters")
+    X("checkpoints/*.safetensors",                                                                                            \
+      "weights under PyTorch's names, optimizer state and counters; best.safetensors of `checkpoint.best`")
 
 /* Of the manual page. X(what for, commands) */
 #define DT_EXAMPLE_LIST(X)                                                                                           \

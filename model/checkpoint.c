@@ -71,6 +71,13 @@ static enum dt_status get_sum(const struct content *content, const char *key, do
     return DT_OK;
 }
 
+/* Of a sum that was added later: 0 if it is not there. */
+static enum dt_status get_later_sum(const struct content *content, const char *key, double *value)
+{
+    *value = 0;
+    return dt_safetensors_metadata(&content->tensors, key) == NULL ? DT_OK : get_sum(content, key, value);
+}
+
 static enum dt_status check_format(const struct content *content)
 {
     const char *format;
@@ -97,6 +104,9 @@ static enum dt_status get_state(const struct content *content, struct dt_checkpo
 #undef GET_FIELD
 #define GET_FIELD(field) DT_TRY(get_sum(content, #field, &state->field));
     DT_CHECKPOINT_SUM_LIST(GET_FIELD)
+#undef GET_FIELD
+#define GET_FIELD(field) DT_TRY(get_later_sum(content, #field, &state->field));
+    DT_CHECKPOINT_BEST_LIST(GET_FIELD)
 #undef GET_FIELD
     return DT_OK;
 }

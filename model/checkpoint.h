@@ -5,7 +5,8 @@
  * ("optimizer.0.conv1.weight"). Where gradients were compressed, "compression.residuals" is what each worker had not sent yet, a
  * row for each, in the order of the arena.
  * `__metadata__` holds strings only: counters in decimal, doubles as %a, the resolved config, a CRC32 per tensor and one of the
- * header (zlib's crc32), so that every flipped bit is found. Files are `step-000000000469.safetensors`. */
+ * header (zlib's crc32), so that every flipped bit is found. Files are `step-000000000469.safetensors`, and
+ * `best.safetensors`. */
 #ifndef DT_MODEL_CHECKPOINT_H
 #define DT_MODEL_CHECKPOINT_H
 
@@ -32,16 +33,27 @@
 #define DT_CHECKPOINT_UNKNOWN UINT64_MAX
 
 /* The same, added later. X(field, what a file that has no such key means). */
-#define DT_CHECKPOINT_LATER_LIST(X)                                                                           \
-    X(bright_borders, DT_CHECKPOINT_UNKNOWN) /* of the training images: data/border.h; unknown: not images */ \
-    X(shuffle_rounds, 4)                     /* DT_PERMUTATION_ROUNDS: which order the samples have */        \
-    X(compression_draws, 0)                  /* encodings by each worker so far: stochastic rounding goes on there */
+#define DT_CHECKPOINT_LATER_LIST(X)                                                                                   \
+    X(bright_borders, DT_CHECKPOINT_UNKNOWN) /* of the training images: data/border.h; unknown: not images */         \
+    X(shuffle_rounds, 4)                     /* DT_PERMUTATION_ROUNDS: which order the samples have */                \
+    X(compression_draws, 0)                  /* encodings by each worker so far: stochastic rounding goes on there */ \
+    X(stop_epoch, 0)                         /* of stop_value; 0: no epoch yet, as in the next two */                 \
+    X(plateau_epoch, 0)                      /* of plateau_value */                                                   \
+    X(best_epoch, 0)                         /* of best_value */                                                      \
+    X(lr_reductions, 0)                      /* of the schedule "plateau" */                                          \
+    X(lr_reduced_epoch, 0)                   /* after which the last of them was */
 
 /* Sums of the unfinished epoch, so that its metrics go on too. X(field): double. */
 #define DT_CHECKPOINT_SUM_LIST(X) \
     X(loss_sum)                   \
     X(n_correct)                  \
     X(n_samples)
+
+/* The best that a metric of the test samples has been (train/monitor.h); 0 where nobody asks. X(field): double, added later. */
+#define DT_CHECKPOINT_BEST_LIST(X)            \
+    X(stop_value)    /* for early stopping */ \
+    X(plateau_value) /* for the schedule */   \
+    X(best_value)    /* of the checkpoint that is kept as the best */
 
 struct dt_checkpoint_state {
 #define DT_CHECKPOINT_FIELD(field) uint64_t field;
@@ -52,6 +64,7 @@ struct dt_checkpoint_state {
 #undef DT_CHECKPOINT_FIELD
 #define DT_CHECKPOINT_FIELD(field) double field;
     DT_CHECKPOINT_SUM_LIST(DT_CHECKPOINT_FIELD)
+    DT_CHECKPOINT_BEST_LIST(DT_CHECKPOINT_FIELD)
 #undef DT_CHECKPOINT_FIELD
 };
 
@@ -72,6 +85,10 @@ struct dt_checkpoint {
  * there. */
 enum dt_status dt_checkpoint_save(const char *dir, int keep, const struct dt_model *model, const struct dt_checkpoint *checkpoint,
                                   char path[DT_CHECKPOINT_PATH_SIZE]);
+
+/* The same as `dir/best.safetensors`: nothing else goes. */
+enum dt_status dt_checkpoint_save_best(const char *dir, const struct dt_model *model, const struct dt_checkpoint *checkpoint,
+                                       char path[DT_CHECKPOINT_PATH_SIZE]);
 
 /* A checkpoint file in memory, checked in full: structure, names, shapes against each other, every CRC, every value finite. */
 struct dt_checkpoint_file {

@@ -17,14 +17,24 @@ void dt_checkpoint_name(uint64_t step, char name[DT_CHECKPOINT_NAME_SIZE])
     snprintf(name, DT_CHECKPOINT_NAME_SIZE, "step-%012llu.safetensors", (unsigned long long)step);
 }
 
-enum dt_status dt_checkpoint_path(const char *dir, uint64_t step, char path[DT_CHECKPOINT_PATH_SIZE])
+static enum dt_status path_in(const char *dir, const char *name, char path[DT_CHECKPOINT_PATH_SIZE])
 {
-    char name[DT_CHECKPOINT_NAME_SIZE];
-    dt_checkpoint_name(step, name);
     if (snprintf(path, DT_CHECKPOINT_PATH_SIZE, "%s/%s", dir, name) >= DT_CHECKPOINT_PATH_SIZE) {
         return dt_error(DT_CANT_CREATE, "%.80s...: the path is too long (at most %d characters)", dir, DT_CHECKPOINT_PATH_SIZE);
     }
     return DT_OK;
+}
+
+enum dt_status dt_checkpoint_path(const char *dir, uint64_t step, char path[DT_CHECKPOINT_PATH_SIZE])
+{
+    char name[DT_CHECKPOINT_NAME_SIZE];
+    dt_checkpoint_name(step, name);
+    return path_in(dir, name, path);
+}
+
+enum dt_status dt_checkpoint_best_path(const char *dir, char path[DT_CHECKPOINT_PATH_SIZE])
+{
+    return path_in(dir, DT_CHECKPOINT_BEST, path);
 }
 
 /* Only names that dt_checkpoint_name would make: "step-7.safetensors" is somebody else's file. */
@@ -117,13 +127,15 @@ enum dt_status dt_checkpoint_prune(const char *dir, uint64_t newest, int keep)
     return DT_OK;
 }
 
-/* Is this the temporary file of a checkpoint (".tmp-step-000000000469.safetensors-4711") whose writer is no longer alive? This
- * process writes one at a time, so one with its own number is a leftover too. */
+/* Is this the temporary file of a checkpoint (".tmp-step-000000000469.safetensors-4711", ".tmp-best...") whose writer is no longer
+ * alive? This process writes one at a time, so one with its own number is a leftover too. */
 static bool is_leftover(const char *name)
 {
     unsigned long long step;
     long pid;
-    if (sscanf(name, DT_FILE_TEMPORARY "step-%20llu.safetensors-%10ld", &step, &pid) != 2 || pid <= 0) {
+    const bool ours = sscanf(name, DT_FILE_TEMPORARY "step-%20llu.safetensors-%10ld", &step, &pid) == 2 ||
+                      sscanf(name, DT_FILE_TEMPORARY DT_CHECKPOINT_BEST "-%10ld", &pid) == 1;
+    if (!ours || pid <= 0) {
         return false;
     }
     return pid == (long)getpid() || (kill((pid_t)pid, 0) != 0 && errno == ESRCH);

@@ -10,10 +10,13 @@
 #define DT_CHECKPOINT_NAME_SIZE 48
 #define DT_CHECKPOINT_PATH_SIZE 1024
 
+#define DT_CHECKPOINT_BEST "best.safetensors"
+
 /* "step-000000000469.safetensors" */
 void dt_checkpoint_name(uint64_t step, char name[DT_CHECKPOINT_NAME_SIZE]);
 /* The same in `dir`. DT_CANT_CREATE: too long. */
 enum dt_status dt_checkpoint_path(const char *dir, uint64_t step, char path[DT_CHECKPOINT_PATH_SIZE]);
+enum dt_status dt_checkpoint_best_path(const char *dir, char path[DT_CHECKPOINT_PATH_SIZE]);
 
 /* The steps of all files with such a name in `dir`, newest first; *steps from malloc, or NULL when there are none or no such
  * folder. DT_NO_PERMISSION, DT_IO, DT_NO_MEMORY. */

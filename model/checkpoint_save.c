@@ -73,6 +73,9 @@ static cJSON *make_metadata(const struct dt_checkpoint *checkpoint, const struct
 #define ADD_FIELD(field) ok = ok && add_sum(metadata, #field, checkpoint->state.field);
     DT_CHECKPOINT_SUM_LIST(ADD_FIELD)
 #undef ADD_FIELD
+#define ADD_FIELD(field) ok = ok && (checkpoint->state.field == 0 || add_sum(metadata, #field, checkpoint->state.field));
+    DT_CHECKPOINT_BEST_LIST(ADD_FIELD)
+#undef ADD_FIELD
     for (int i = 0; i < list->n; i++) {
         ok = ok && add_tensor_crc(metadata, &list->tensors[i]);
     }
@@ -143,12 +146,9 @@ static enum dt_status write_and_verify(const char *dir, const struct tensor_list
     return status;
 }
 
-enum dt_status dt_checkpoint_save(const char *dir, int keep, const struct dt_model *model, const struct dt_checkpoint *checkpoint,
-                                  char path[DT_CHECKPOINT_PATH_SIZE])
+static enum dt_status save_as(const char *dir, const char *name, const struct dt_model *model,
+                              const struct dt_checkpoint *checkpoint, const char *path)
 {
-    char name[DT_CHECKPOINT_NAME_SIZE];
-    dt_checkpoint_name(checkpoint->state.step, name);
-    DT_TRY(dt_checkpoint_path(dir, checkpoint->state.step, path));
     struct tensor_list *list = malloc(sizeof *list);
     if (list == NULL) {
         return dt_error(DT_NO_MEMORY, "out of memory for a checkpoint");
@@ -160,10 +160,26 @@ enum dt_status dt_checkpoint_save(const char *dir, int keep, const struct dt_mod
     dt_checkpoint_sweep(dir);
     DT_TRY_GOTO(status, check_savable(checkpoint, list), done);
     DT_TRY_GOTO(status, make_header(checkpoint, list, &header, &n_header), done);
-    DT_TRY_GOTO(status, write_and_verify(dir, list, header, n_header, name, path), done);
-    status = dt_checkpoint_prune(dir, checkpoint->state.step, keep);
+    status = write_and_verify(dir, list, header, n_header, name, path);
 done:
     free(header);
     free(list);
     return status;
+}
+
+enum dt_status dt_checkpoint_save(const char *dir, int keep, const struct dt_model *model, const struct dt_checkpoint *checkpoint,
+                                  char path[DT_CHECKPOINT_PATH_SIZE])
+{
+    char name[DT_CHECKPOINT_NAME_SIZE];
+    dt_checkpoint_name(checkpoint->state.step, name);
+    DT_TRY(dt_checkpoint_path(dir, checkpoint->state.step, path));
+    DT_TRY(save_as(dir, name, model, checkpoint, path));
+    return dt_checkpoint_prune(dir, checkpoint->state.step, keep);
+}
+
+enum dt_status dt_checkpoint_save_best(const char *dir, const struct dt_model *model, const struct dt_checkpoint *checkpoint,
+                                       char path[DT_CHECKPOINT_PATH_SIZE])
+{
+    DT_TRY(dt_checkpoint_best_path(dir, path));
+    return save_as(dir, DT_CHECKPOINT_BEST, model, checkpoint, path);
 }

@@ -33,6 +33,18 @@ static double cosine_lr(const struct dt_schedule *s, double epoch)
     return s->min_lr + (s->lr - s->min_lr) * 0.5 * (1.0 + cos(3.14159265358979323846 * progress));
 }
 
+static double plateau_lr(const struct dt_schedule *s, uint64_t n_reductions)
+{
+    return fmax(s->lr * pow(s->factor, (double)n_reductions), fmin(s->min_lr, s->lr));
+}
+
+bool dt_schedule_reduce(struct dt_schedule *s)
+{
+    const bool lower = plateau_lr(s, s->n_reductions + 1) < plateau_lr(s, s->n_reductions);
+    s->n_reductions += lower;
+    return lower;
+}
+
 double dt_schedule_lr(const struct dt_schedule *schedule, uint64_t step)
 {
     const double epoch = (double)step / (double)schedule->steps_per_epoch;
@@ -43,6 +55,9 @@ double dt_schedule_lr(const struct dt_schedule *schedule, uint64_t step)
         break;
     case DT_SCHEDULE_COSINE:
         lr = cosine_lr(schedule, epoch);
+        break;
+    case DT_SCHEDULE_PLATEAU:
+        lr = plateau_lr(schedule, schedule->n_reductions);
         break;
     case DT_SCHEDULE_CONSTANT:
         break;

@@ -1,7 +1,8 @@
-/* The learning rate as a pure function of the step. */
+/* The learning rate as a pure function of the step, and of how often a plateau has reduced it. */
 #ifndef DT_MODEL_SCHEDULE_H
 #define DT_MODEL_SCHEDULE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "model/spec.h"
@@ -9,7 +10,8 @@
 #define DT_SCHEDULE_LIST(X)             \
     X(DT_SCHEDULE_CONSTANT, "constant") \
     X(DT_SCHEDULE_STEP, "step")         \
-    X(DT_SCHEDULE_COSINE, "cosine")
+    X(DT_SCHEDULE_COSINE, "cosine")     \
+    X(DT_SCHEDULE_PLATEAU, "plateau")
 #define DT_LR_SCALING_LIST(X)         \
     X(DT_LR_SCALING_NONE, "none")     \
     X(DT_LR_SCALING_LINEAR, "linear") \
@@ -23,14 +25,19 @@ struct dt_schedule {
     double scale; /* what scaling multiplied by; warm-up starts at lr / scale */
     double warmup_epochs;
     uint64_t steps_per_epoch;
-    double n_epochs;    /* cosine: reaches min_lr here */
-    double min_lr;      /* cosine */
-    double step_epochs; /* step: every so many epochs ... */
-    double step_gamma;  /* ... the rate is multiplied by this */
+    double n_epochs;       /* cosine: reaches min_lr here */
+    double min_lr;         /* cosine; plateau: it goes no lower */
+    double step_epochs;    /* step: every so many epochs ... */
+    double step_gamma;     /* ... the rate is multiplied by this */
+    double factor;         /* plateau: each reduction multiplies the rate by this */
+    uint64_t n_reductions; /* plateau: so far; the only thing here that changes in a run */
 };
 
 /* The factor for a global batch that is `ratio` times the base batch: 1, ratio or sqrt(ratio). */
 double dt_lr_scale(enum dt_lr_scaling scaling, double ratio);
+
+/* Plateau: the rate goes down once more. False: it is as low as it may be. */
+bool dt_schedule_reduce(struct dt_schedule *schedule);
 
 /* Rate of step `step` (from 0). Warm-up as Goyal et al. 2017 (arXiv 1706.02677) and Horovod: during the first W epochs
  * lr(e) = lr / n * (e * (n - 1) / W + 1) with e in fractional epochs and n = scale; it multiplies whatever the schedule says. */

@@ -285,7 +285,7 @@ static void test_newest(void)
 
 static void test_leftovers(void)
 {
-    char dir[256], path[DT_CHECKPOINT_PATH_SIZE], name[128], alive[128];
+    char dir[256], path[DT_CHECKPOINT_PATH_SIZE], name[128], alive[128], best[128];
     sample_dir_make(dir);
     const pid_t dead = fork();
     if (dead == 0) {
@@ -298,8 +298,11 @@ static void test_leftovers(void)
     snprintf(alive, sizeof alive, DT_FILE_TEMPORARY "step-000000000469.safetensors-%ld", (long)getppid());
     snprintf(path, sizeof path, "%s/%s", dir, alive);
     write_file(path, "half", 4);
+    snprintf(best, sizeof best, DT_FILE_TEMPORARY DT_CHECKPOINT_BEST "-%ld", (long)dead);
+    snprintf(path, sizeof path, "%s/%s", dir, best);
+    write_file(path, "half", 4);
     sample_save(&sample, dir, 1, 1, path);
-    CHECK(!sample_exists(dir, name) && sample_exists(dir, alive));
+    CHECK(!sample_exists(dir, name) && !sample_exists(dir, best) && sample_exists(dir, alive));
     CHECK_INT(sample_count_files(dir), 2);
     sample_dir_remove(dir);
 }

@@ -165,6 +165,16 @@ static const struct {
     {TRAIN("\"schedule\": {\"type\": \"step\", \"min_lr\": 0.1}"), "train.schedule.min_lr: has a meaning only with"},
     {TRAIN("\"schedule\": {\"type\": \"cosine\", \"min_lr\": 0.1}"),
      "train.schedule.min_lr: 0.1 is above train.optimizer.lr 0.001"},
+    {TRAIN("\"schedule\": {\"type\": \"plateau\", \"factor\": 1}"), "train.schedule.factor: expected a number > 0 and < 1, got 1"},
+    {TRAIN("\"schedule\": {\"factor\": 0.5}"), "train.schedule.factor: has a meaning only with train.schedule.type=plateau"},
+    {TRAIN("\"schedule\": {\"type\": \"plateau\", \"metric\": \"none\"}"), "train.schedule.metric: a plateau is one of a metric"},
+    {TRAIN("\"early_stopping\": {\"metric\": \"test_lost\"}"), "(did you mean \"test_loss\"?)"},
+    {TRAIN("\"early_stopping\": {\"patience\": 5}"), "train.early_stopping.patience: has a meaning only with"},
+    {TRAIN("\"early_stopping\": {\"metric\": \"test_loss\", \"min_delta\": -1}"),
+     "train.early_stopping.min_delta: expected a number >= 0"},
+    {TRAIN("\"early_stopping\": {\"metric\": \"test_accuracy\", \"min_delta\": 1}"),
+     "an accuracy is at most 1, and cannot improve by 1"},
+    {WITH("\"thread\": 1"), "(did you mean 'threads'?)"},
     {IN_DATA("\"slope\": 1"), "data.slope: has a meaning only with data.format=linear"},
 };
 
@@ -184,6 +194,9 @@ static const char *const good[] = {
     OPTIMIZER("\"type\": \"adamw\", \"lr\": 0.1234567890123456789, \"beta1\": 0, \"beta2\": 0.9999999, \"epsilon\": 1e-20"),
     TRAIN("\"schedule\": {\"type\": \"step\", \"step_epochs\": 0.5, \"gamma\": 1}, \"warmup_epochs\": 2.5"),
     TRAIN("\"schedule\": {\"type\": \"cosine\", \"min_lr\": 1e-7}, \"lr_scaling\": \"sqrt\""),
+    TRAIN("\"schedule\": {\"type\": \"plateau\", \"metric\": \"test_accuracy\", \"min_delta\": 0.01, \"patience\": 1, \"min_lr\": "
+          "0}"),
+    TRAIN("\"early_stopping\": {\"metric\": \"test_loss\", \"patience\": 1, \"min_delta\": 2}"),
     LAYERS("[{\"type\": \"conv2d\", \"filters\": 4, \"kernel\": 3, \"stride\": 2, \"padding\": \"same\", \"activation\": \"tanh\", "
            "\"init\": \"he_normal\"}, {\"type\": \"relu\"}, {\"type\": \"avg_pool2d\", \"size\": 2, \"stride\": 1}, "
            "{\"type\": \"sigmoid\"}, {\"type\": \"tanh\"}, {\"type\": \"max_pool2d\", \"size\": 3}, {\"type\": \"flatten\"}, "

@@ -138,7 +138,7 @@ static void save(void)
     CHECK_INT(open_trainer(&t), DT_OK);
     CHECK_INT(dt_trainer_steps(&t, 1, &results), DT_OK);
     CHECK_INT(dt_trainer_steps(&t, 1, &results), DT_OK);
-    CHECK_INT(dt_trainer_save(&t, &run, saved), DT_OK);
+    CHECK_INT(dt_trainer_save(&t, &run, false, saved), DT_OK);
     CHECK_INT(dt_comm_broadcast(world.comm, saved, sizeof saved, 0, "test"), DT_OK);
     dt_trainer_close(&t);
 }

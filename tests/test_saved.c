@@ -78,6 +78,11 @@ static void test_counters(void)
         {COUNTER(n_train), 0, "n_train is 0, expected 100 ("},
         {COUNTER(n_train), UINT64_MAX, "n_train is 18446744073709551615, expected 100 ("},
         {COUNTER(data_crc), (uint64_t)1 << 32, "data_crc is 4294967296, expected 0 to 4294967295"},
+        {COUNTER(stop_epoch), 3, "stop_epoch is 3, expected 0 to 2"},
+        {COUNTER(plateau_epoch), UINT64_MAX, "plateau_epoch is 18446744073709551615, expected 0 to 2"},
+        {COUNTER(best_epoch), 3, "best_epoch is 3, expected 0 to 2"},
+        {COUNTER(lr_reduced_epoch), 3, "lr_reduced_epoch is 3, expected 0 to 2"},
+        {COUNTER(lr_reductions), 1, "lr_reductions is 1, expected 0 ("},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         sample.checkpoint.state = good;
@@ -100,6 +105,9 @@ static void test_sums(void)
         {COUNTER(n_correct), -1, "n_correct is -1, expected 0 to 48"},
         {COUNTER(loss_sum), -1e300, "loss_sum is -1e+300, expected -48 to 1.63"},
         {COUNTER(loss_sum), 1e300, "loss_sum is 1e+300, expected"},
+        {COUNTER(stop_value), -2, "stop_value is -2, expected -1 to"},
+        {COUNTER(plateau_value), 1e300, "plateau_value is 1e+300, expected"},
+        {COUNTER(best_value), 1e300, "best_value is 1e+300, expected"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         sample.checkpoint.state = good;

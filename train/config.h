@@ -15,6 +15,20 @@
     X(DT_DEVICE_CUDA, "cuda")
 enum dt_device { DT_DEVICE_LIST(DT_NAMED_ENUM) };
 
+/* What an evaluation says of a model. X(constant, config name, name) */
+#define DT_TEST_METRIC_LIST(X)                \
+    X(DT_TEST_NONE, "none", "")               \
+    X(DT_TEST_LOSS, "test_loss", "test loss") \
+    X(DT_TEST_ACCURACY, "test_accuracy", "test accuracy")
+enum dt_test_metric { DT_TEST_METRIC_LIST(DT_NAMED_ENUM) };
+
+/* When something follows from a metric (train/monitor.h). */
+struct dt_monitor_spec {
+    enum dt_test_metric metric; /* DT_TEST_NONE: never */
+    int64_t patience;           /* after so many epochs without improvement */
+    double min_delta;           /* by more than this, or it is none */
+};
+
 struct dt_config {
     char name[64]; /* the file's name without folder and ".json"; default run folder */
 
@@ -33,7 +47,9 @@ struct dt_config {
     enum dt_lr_scaling lr_scaling;
     double warmup_epochs;
     enum dt_schedule_type schedule;
-    double schedule_step_epochs, schedule_gamma, schedule_min_lr;
+    double schedule_step_epochs, schedule_gamma, schedule_factor, schedule_min_lr;
+    struct dt_monitor_spec plateau; /* of the schedule of that name: when the rate goes down */
+    struct dt_monitor_spec early_stopping;
 
     struct dt_dist_spec dist;
     double bucket_mb;   /* as configured; dist.bucket_bytes follows from it */
@@ -42,10 +58,11 @@ struct dt_config {
 
     int64_t checkpoint_every_epochs, checkpoint_every_steps; /* 0: off */
     int64_t checkpoint_keep;
-    double log_every_s;               /* seconds between progress lines where stderr is no terminal */
-    int64_t log_every_steps;          /* steps between "step" records in metrics.jsonl; 0: none */
-    char trace_steps[48];             /* "10:30", as configured; "": none */
-    uint64_t trace_first, trace_last; /* these */
+    enum dt_test_metric checkpoint_best; /* by which one checkpoint more is kept; DT_TEST_NONE: it is not */
+    double log_every_s;                  /* seconds between progress lines where stderr is no terminal */
+    int64_t log_every_steps;             /* steps between "step" records in metrics.jsonl; 0: none */
+    char trace_steps[48];                /* "10:30", as configured; "": none */
+    uint64_t trace_first, trace_last;    /* these */
 
     enum dt_device device;
     enum dt_precision precision;

@@ -60,6 +60,14 @@ struct dt_step_event {
     double eta_s; /* to the end of the run */
 };
 
+/* What a metric of the test samples has come to, of a run that goes by it (train/monitor.h). */
+struct dt_monitored {
+    enum dt_test_metric metric; /* DT_TEST_NONE: it does not */
+    double best;
+    uint64_t epoch;   /* of the best, from 1; 0: none yet */
+    uint64_t n_since; /* epochs since then */
+};
+
 struct dt_epoch_event {
     uint64_t step, epoch; /* from 1 */
     struct dt_metrics train, test;
@@ -67,6 +75,7 @@ struct dt_epoch_event {
     double seconds;              /* of its steps */
     struct dt_phase_times rank0; /* of all steps of this process */
     uint64_t n_timed_steps;
+    double reduced_lr;              /* what a plateau reduces the rate to, from the next step on; 0: it does not */
     const char *allreduce;          /* its name */
     struct dt_step_traffic traffic; /* counted, a step of this process; where nobody counts, not known */
     struct dt_staleness staleness;  /* so far, of this process */
@@ -120,6 +129,9 @@ struct dt_end_event {
     int signal; /* stopped by it, or 0 */
     double seconds;
     const char *checkpoint;             /* the last one saved, or "" */
+    const char *best_checkpoint;        /* or "" */
+    struct dt_monitored best, stopping; /* by which that is the best; by which a run is stopped early */
+    bool stopped_early;
     const char *allreduce;              /* its name */
     const struct dt_line *lines;        /* of the ranks, at the end of a line's fit; else NULL */
     struct dt_phase_times rank0;        /* of all steps of this process */

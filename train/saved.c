@@ -71,6 +71,14 @@ static enum dt_status check_counters(const char *path, const struct dt_config *c
         {"n_samples", n_samples, step_in_epoch, step_in_epoch * batch}, /* a step has 1 to `batch` samples */
         {"n_correct", s->n_correct, 0, n_samples},
         {"loss_sum", s->loss_sum, -n_samples, n_samples * FLT_MAX}, /* rounding may take a loss a hair below 0 */
+        {"stop_epoch", s->stop_epoch, 0, epoch},
+        {"stop_value", s->stop_value, -1, FLT_MAX},
+        {"plateau_epoch", s->plateau_epoch, 0, epoch},
+        {"plateau_value", s->plateau_value, -1, FLT_MAX},
+        {"best_epoch", s->best_epoch, 0, epoch},
+        {"best_value", s->best_value, -1, FLT_MAX},
+        {"lr_reduced_epoch", s->lr_reduced_epoch, 0, epoch},
+        {"lr_reductions", s->lr_reductions, 0, s->lr_reduced_epoch},
     };
     for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++) {
         DT_TRY(check_bound(path, &bounds[i]));

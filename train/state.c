@@ -4,6 +4,7 @@
 
 #include "dist/strategy/residuals.h"
 #include "model/checkpoint_dir.h"
+#include "train/monitor.h"
 #include "train/saved.h"
 #include "train/trainer.h"
 
@@ -84,7 +85,7 @@ static enum dt_status reorder(const struct dt_trainer *t, bool to_file, struct h
 
 /* Arenas in host memory are reordered in place and back: a copy would cost as much memory as they do. */
 static enum dt_status save_reordered(struct dt_trainer *t, const struct dt_run_dir *run, struct host_arenas *host,
-                                     const float *residuals, char *path)
+                                     const float *residuals, bool best, char *path)
 {
     struct dt_checkpoint checkpoint = {.state = t->state,
                                        .config = t->config_text,
@@ -95,24 +96,27 @@ static enum dt_status save_reordered(struct dt_trainer *t, const struct dt_run_d
     checkpoint.state.optimizer_steps = t->strategy->optimizer.n_steps;
     checkpoint.state.compression_draws = dt_residuals_draws(t->strategy);
     DT_TRY(reorder(t, true, host));
-    const enum dt_status saved = dt_checkpoint_save(run->checkpoints, (int)t->config.checkpoint_keep, &t->model, &checkpoint, path);
+    const enum dt_status saved =
+        best ? dt_checkpoint_save_best(run->checkpoints, &t->model, &checkpoint, path)
+             : dt_checkpoint_save(run->checkpoints, (int)t->config.checkpoint_keep, &t->model, &checkpoint, path);
     const enum dt_status reordered = reorder(t, false, host);
     return saved != DT_OK ? saved : reordered;
 }
 
-static enum dt_status write_checkpoint(struct dt_trainer *t, const struct dt_run_dir *run, const float *residuals, char *path)
+static enum dt_status write_checkpoint(struct dt_trainer *t, const struct dt_run_dir *run, const float *residuals, bool best,
+                                       char *path)
 {
     struct host_arenas host;
     DT_TRY(open_arenas(t, &host));
     enum dt_status s = copy_out(t, &host);
     if (s == DT_OK) {
-        s = save_reordered(t, run, &host, residuals, path);
+        s = save_reordered(t, run, &host, residuals, best, path);
     }
     close_arenas(&host);
     return s;
 }
 
-enum dt_status dt_trainer_save(struct dt_trainer *t, const struct dt_run_dir *run, char path[DT_CHECKPOINT_PATH_SIZE])
+enum dt_status dt_trainer_save(struct dt_trainer *t, const struct dt_run_dir *run, bool best, char path[DT_CHECKPOINT_PATH_SIZE])
 {
     char written[DT_CHECKPOINT_PATH_SIZE] = "";
     float *residuals = NULL;
@@ -120,7 +124,8 @@ enum dt_status dt_trainer_save(struct dt_trainer *t, const struct dt_run_dir *ru
     dt_comm_phase(t->world->comm, "saving a checkpoint");
     DT_TRY_GOTO(s, dt_world_agree(t->world, dt_residuals_alloc(t->strategy, &residuals)), done);
     DT_TRY_GOTO(s, dt_residuals_collect(t->strategy, residuals), done);
-    DT_TRY_GOTO(s, dt_world_agree(t->world, t->world->rank == 0 ? write_checkpoint(t, run, residuals, written) : DT_OK), done);
+    DT_TRY_GOTO(s, dt_world_agree(t->world, t->world->rank == 0 ? write_checkpoint(t, run, residuals, best, written) : DT_OK),
+                done);
     memcpy(path, written, sizeof written);
 done:
     free(residuals);
@@ -245,6 +250,24 @@ static void take_residuals(struct restore *r, const char *path, const struct dt_
     }
 }
 
+/* A best checkpoint that is in no folder, or in another run's, is none. One of a later step stays the best: it was better than what
+ * this state knows. */
+static void check_best(struct restore *r)
+{
+    struct dt_checkpoint_state *state = &r->trainer->state;
+    char path[DT_CHECKPOINT_PATH_SIZE], warning[DT_CHECKPOINT_PATH_SIZE + 96];
+    bool there = false;
+    if (state->best_epoch == 0 || dt_checkpoint_best_path(r->run->checkpoints, path) != DT_OK ||
+        dt_file_exists(path, &there) != DT_OK || there) {
+        dt_error_clear();
+        return;
+    }
+    snprintf(warning, sizeof warning, "%s: not there any more (the run goes on; the next epoch is the best at first)", path);
+    warn(r, warning);
+    state->best_epoch = 0;
+    state->best_value = 0;
+}
+
 static enum dt_status load_arenas(struct dt_trainer *t, const struct dt_checkpoint_file *file, int n_states)
 {
     struct host_arenas host;
@@ -320,6 +343,8 @@ static enum dt_status read_checkpoint(struct restore *r, const char *path, char 
         t->state.bright_borders = now.bright_borders;
         t->state.shuffle_rounds = now.shuffle_rounds;
         t->strategy->optimizer.n_steps = file.state.optimizer_steps;
+        dt_monitor_forget(&saved, &t->config, &t->state);
+        check_best(r);
     }
     dt_checkpoint_close(&file);
     return s;
@@ -334,6 +359,7 @@ static enum dt_status give_out(struct restore *r, char path_used[DT_CHECKPOINT_P
     DT_TRY(dt_comm_broadcast(comm, &t->state, sizeof t->state, 0, "broadcast of where the run stands"));
     DT_TRY(dt_comm_broadcast(comm, &r->has_residuals, sizeof r->has_residuals, 0, "broadcast of what there is"));
     dt_residuals_set_draws(t->strategy, t->state.compression_draws);
+    dt_monitor_restore(t);
     return r->has_residuals ? dt_residuals_give_out(t->strategy, r->residuals) : DT_OK;
 }
 

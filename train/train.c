@@ -8,6 +8,7 @@
 #include "dist/ranks/stop.h"
 #include "train/line.h"
 #include "train/measure.h"
+#include "train/monitor.h"
 
 /* A run under way: the trainer, and what watches it. */
 struct run {
@@ -18,10 +19,12 @@ struct run {
     struct dt_line *lines;                    /* of the ranks, at the end of a line's fit */
     struct dt_phase_times *ranks;             /* at the end */
     char checkpoint[DT_CHECKPOINT_PATH_SIZE]; /* the last one saved, or "" */
+    char best[DT_CHECKPOINT_PATH_SIZE];       /* the best one, or "" */
     double start_s;
-    double epoch_train_s;      /* spent in this epoch's steps, by this process */
-    double epoch_samples;      /* used by them, on all ranks */
-    uint64_t epoch_first_step; /* of the epoch, in this process */
+    double epoch_train_s;               /* spent in this epoch's steps, by this process */
+    double epoch_samples;               /* used by them, on all ranks */
+    uint64_t epoch_first_step;          /* of the epoch, in this process */
+    struct dt_monitor_result monitored; /* at the end of the last one */
 };
 
 static bool is_rank0(const struct run *run)
@@ -56,7 +59,7 @@ static double images_per_s(const struct run *run)
     return run->epoch_train_s > 0 ? run->epoch_samples / run->epoch_train_s : (double)NAN;
 }
 
-static enum dt_status write_checkpoint(struct run *run)
+static enum dt_status write_checkpoint(struct run *run, bool best)
 {
     struct dt_trainer *t = &run->trainer;
     DT_TRY(dt_strategy_share_weights(t->strategy));
@@ -64,27 +67,31 @@ static enum dt_status write_checkpoint(struct run *run)
     if (t->config.dist.check_every > 0) {
         DT_TRY(dt_replica_check_run(&t->check, t->network)); /* rank 0 speaks for all only if all are equal */
     }
-    return dt_trainer_save(t, &run->dir, run->checkpoint);
+    return dt_trainer_save(t, &run->dir, best, best ? run->best : run->checkpoint);
 }
 
-static enum dt_status save(struct run *run)
+static enum dt_status save(struct run *run, bool best)
 {
-    DT_TRY(write_checkpoint(run));
-    return emit(run, (struct dt_event){.kind = DT_EVENT_SAVE, .save = &(struct dt_save_event){.path = run->checkpoint}});
+    DT_TRY(write_checkpoint(run, best));
+    const struct dt_save_event saved = {.path = best ? run->best : run->checkpoint};
+    return emit(run, (struct dt_event){.kind = DT_EVENT_SAVE, .save = &saved});
 }
 
-/* A periodic checkpoint that cannot be written is no reason to stop: the one before is still there. Three in a row are. */
-static enum dt_status save_periodic(struct run *run, int *n_failures)
+/* A checkpoint on the way that cannot be written is no reason to stop: the one before is still there. Three in a row are. */
+static enum dt_status save_on_the_way(struct run *run, bool best, int *n_failures)
 {
-    const enum dt_status s = save(run);
+    const enum dt_status s = save(run, best);
     if (s != DT_IO) {
         *n_failures = 0;
         return s;
     }
+    if (best) {
+        dt_monitor_take_back(&run->trainer, &run->monitored);
+    }
     if (++*n_failures >= 3) {
         return s;
     }
-    const struct dt_save_event failed = {.path = run->checkpoint, .error = dt_error_text()};
+    const struct dt_save_event failed = {.path = best ? run->best : run->checkpoint, .error = dt_error_text()};
     emit(run, (struct dt_event){.kind = DT_EVENT_SAVE, .save = &failed});
     dt_error_clear();
     return DT_OK;
@@ -96,7 +103,7 @@ static enum dt_status stop(struct run *run)
     struct dt_trainer *t = &run->trainer;
     int signal_number = dt_stop_signal();
     DT_TRY(dt_comm_allreduce(t->world->comm, &signal_number, 1, DT_TYPE_I32, DT_REDUCE_MAX, "agreement on the signal"));
-    DT_TRY(save(run));
+    DT_TRY(save(run, false));
     run->end.signal = signal_number;
     const struct dt_stop_event stopped = {.signal = signal_number, .step = t->state.step, .checkpoint = run->checkpoint};
     emit(run, (struct dt_event){.kind = DT_EVENT_STOP, .stop = &stopped});
@@ -155,7 +162,7 @@ static enum dt_status run_steps(struct run *run, int *n_failures)
             return stop(run);
         }
         if (every > 0 && t->state.step % every == 0) {
-            DT_TRY(save_periodic(run, n_failures));
+            DT_TRY(save_on_the_way(run, false, n_failures));
         }
     }
     return DT_OK;
@@ -173,12 +180,16 @@ static enum dt_status finish_epoch(struct run *run)
 {
     struct dt_trainer *t = &run->trainer;
     const uint64_t last_step = t->state.epoch * t->steps_per_epoch + t->state.step_in_epoch - 1;
+    const bool whole = t->state.step_in_epoch == t->steps_per_epoch;
+    const double lr = dt_schedule_lr(&t->schedule, last_step);
     DT_TRY(evaluate(run));
+    run->monitored = whole ? dt_monitor_epoch(t, &run->end.test) : (struct dt_monitor_result){0};
     struct dt_epoch_event epoch = {.step = t->state.step,
                                    .epoch = t->state.epoch + 1,
                                    .train = epoch_metrics(t),
                                    .test = run->end.test,
-                                   .lr = dt_schedule_lr(&t->schedule, last_step),
+                                   .lr = lr,
+                                   .reduced_lr = run->monitored.is_reduced ? dt_schedule_lr(&t->schedule, last_step + 1) : 0,
                                    .images_per_s = images_per_s(run),
                                    .seconds = run->epoch_train_s,
                                    .rank0 = t->times,
@@ -187,7 +198,7 @@ static enum dt_status finish_epoch(struct run *run)
     DT_TRY(dt_strategy_traffic(t->strategy, t->n_timed_steps, &epoch.traffic));
     DT_TRY(dt_strategy_staleness(t->strategy, &epoch.staleness));
     emit(run, (struct dt_event){.kind = DT_EVENT_EPOCH, .epoch = &epoch});
-    if (t->state.step_in_epoch == t->steps_per_epoch) {
+    if (whole) {
         t->state.epoch++;
         t->state.step_in_epoch = 0;
         t->state.loss_sum = t->state.n_correct = t->state.n_samples = 0;
@@ -209,30 +220,39 @@ static void tell_result(const struct run *run)
 /* The last checkpoint. A full disk takes the weights of a finished run, but not its result. */
 static enum dt_status save_last(struct run *run)
 {
-    const enum dt_status s = save(run);
+    const enum dt_status s = save(run, false);
     if (s == DT_IO) {
         tell_result(run);
     }
     return s;
 }
 
+static bool is_over(const struct run *run)
+{
+    const struct dt_trainer *t = &run->trainer;
+    return steps_left(run) == 0 || (t->state.step_in_epoch == 0 && dt_monitor_stops(t));
+}
+
 static enum dt_status run_epochs(struct run *run)
 {
     struct dt_trainer *t = &run->trainer;
     int n_failures = 0;
-    if (steps_left(run) == 0 && t->state.step_in_epoch == 0) { /* resumed at the end: there is only the result to tell */
+    if (is_over(run) && t->state.step_in_epoch == 0) { /* resumed at the end: there is only the result to tell */
         return evaluate(run);
     }
     do { /* also with no step left of the epoch, which still has to be finished: the checkpoint was written before it was */
         DT_TRY(run_steps(run, &n_failures));
         DT_TRY(finish_epoch(run));
         const uint64_t every = (uint64_t)t->config.checkpoint_every_epochs;
-        if (steps_left(run) == 0) {
+        if (run->monitored.is_best) {
+            DT_TRY(save_on_the_way(run, true, &n_failures));
+        }
+        if (is_over(run)) {
             DT_TRY(save_last(run));
         } else if (every > 0 && t->state.epoch % every == 0) {
-            DT_TRY(save_periodic(run, &n_failures));
+            DT_TRY(save_on_the_way(run, false, &n_failures));
         }
-    } while (steps_left(run) > 0);
+    } while (!is_over(run));
     return DT_OK;
 }
 
@@ -318,6 +338,12 @@ static void note_end(struct run *run)
     dt_measure_here(&run->trainer, &run->end);
     run->end.seconds = dt_clock_s() - run->start_s;
     run->end.checkpoint = run->checkpoint;
+    run->end.best = dt_monitor_best(&run->trainer);
+    run->end.stopping = dt_monitor_stopping(&run->trainer);
+    run->end.best_checkpoint = run->best;
+    if (run->end.best.epoch > 0) { /* also of a run that was resumed, and has not become better since */
+        (void)dt_checkpoint_best_path(run->dir.checkpoints, run->best);
+    }
 }
 
 /* A run that failed tells so too, if it still can. */
@@ -330,6 +356,7 @@ static void tell_fault(struct run *run, enum dt_status status)
 static enum dt_status close_run(struct run *run, enum dt_status status)
 {
     struct dt_trainer *t = &run->trainer;
+    run->end.stopped_early = status == DT_OK && steps_left(run) > 0;
     if (status == DT_OK) {
         DT_TRY(compare_replicas(run));
         DT_TRY(gather_lines(run));

@@ -248,7 +248,8 @@ static void plan_schedule(struct dt_trainer *t)
                                        .n_epochs = (double)c->epochs,
                                        .min_lr = c->schedule_min_lr,
                                        .step_epochs = c->schedule_step_epochs,
-                                       .step_gamma = c->schedule_gamma};
+                                       .step_gamma = c->schedule_gamma,
+                                       .factor = c->schedule_factor};
 }
 
 /* Ranks have shares of the samples, or each of them all. */

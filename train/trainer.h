@@ -3,7 +3,8 @@
  *   trainer.c  opens and closes it        step.c       takes a step, and times its parts
  *   state.c    saves and restores it      gpu_steps.c  has a GPU take several on its own
  *   train.c    the epochs, and what       steps.c      takes them one way or the other, and compares the replicas
- *              people see of them       inject.c     puts faults into them */
+ *              people see of them       inject.c     puts faults into them
+ *   monitor.c  what follows from the results of epochs */
 #ifndef DT_TRAIN_TRAINER_H
 #define DT_TRAIN_TRAINER_H
 
@@ -103,8 +104,10 @@ enum dt_status dt_trainer_gpu_run(struct dt_trainer *trainer, int n_steps, struc
 /* A dt_step_fn, its context the trainer. */
 enum dt_status dt_trainer_gpu_step(void *context, const struct dt_batch *batch, const struct dt_update *update);
 
-/* Rank 0 writes a checkpoint; every rank calls it; agreed. `path` is where (rank 0), and stays as it was on failure. */
-enum dt_status dt_trainer_save(struct dt_trainer *trainer, const struct dt_run_dir *run, char path[DT_CHECKPOINT_PATH_SIZE]);
+/* Rank 0 writes a checkpoint, the newest or `best`; every rank calls it; agreed. `path` is where (rank 0), and stays as it was on
+ * failure. */
+enum dt_status dt_trainer_save(struct dt_trainer *trainer, const struct dt_run_dir *run, bool best,
+                               char path[DT_CHECKPOINT_PATH_SIZE]);
 
 /* Goes on from the checkpoint `path`, or with NULL from the newest valid one of the run, if any (`path_used` is "" if none: a fresh
  * start). Damaged ones are passed over; `emitter` is told. Every rank calls it; agreed. Rank 0 reads; the caller broadcasts

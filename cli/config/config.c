@@ -80,6 +80,44 @@ static enum dt_status check_training(const struct dt_config_source *source, cons
     return DT_OK;
 }
 
+/* What goes by a metric of the test samples, key by key. */
+static enum dt_status check_monitor(const struct dt_config_source *source, const struct dt_config *c, const char *key,
+                                    enum dt_test_metric metric)
+{
+    if (metric == DT_TEST_ACCURACY && c->model.loss != DT_LOSS_SOFTMAX_CROSS_ENTROPY) {
+        return dt_config_error(source, key, "mean squared error knows no classes, and so no accuracy (take test_loss)");
+    }
+    if (metric != DT_TEST_NONE && !c->dist.average) {
+        return dt_config_error(source, key,
+                               "with distributed.average off the test result mixes replicas that drift apart (leave it on)");
+    }
+    return DT_OK;
+}
+
+static enum dt_status check_delta(const struct dt_config_source *source, const char *key, const struct dt_monitor_spec *monitor)
+{
+    if (monitor->metric == DT_TEST_ACCURACY && monitor->min_delta >= 1) {
+        return dt_config_error(source, key, "an accuracy is at most 1, and cannot improve by %g (one of 100 is 0.01)",
+                               monitor->min_delta);
+    }
+    return DT_OK;
+}
+
+static enum dt_status check_monitors(const struct dt_config_source *source, const struct dt_config *c)
+{
+    DT_TRY(check_monitor(source, c, "train.early_stopping.metric", c->early_stopping.metric));
+    DT_TRY(check_monitor(source, c, "checkpoint.best", c->checkpoint_best));
+    DT_TRY(check_delta(source, "train.early_stopping.min_delta", &c->early_stopping));
+    if (c->schedule != DT_SCHEDULE_PLATEAU) {
+        return DT_OK;
+    }
+    if (c->plateau.metric == DT_TEST_NONE) {
+        return dt_config_error(source, "train.schedule.metric", "a plateau is one of a metric (take test_loss or test_accuracy)");
+    }
+    DT_TRY(check_monitor(source, c, "train.schedule.metric", c->plateau.metric));
+    return check_delta(source, "train.schedule.min_delta", &c->plateau);
+}
+
 static enum dt_status check_compression(const struct dt_config_source *source, const struct dt_dist_spec *dist)
 {
     char fitting[192] = "";
@@ -147,6 +185,7 @@ static enum dt_status read_tree(const struct dt_config_source *source, cJSON *ro
     DT_TRY(read_trace(source, out));
     DT_TRY(check_compression(source, &out->dist));
     DT_TRY(check_pipeline(source, out));
+    DT_TRY(check_monitors(source, out));
     return check_training(source, out);
 }
 

@@ -117,15 +117,19 @@ static const char *last_segment(const char *path)
 /* The nearest key in the same group, else one of the same name elsewhere. `group` is "" or ends in a dot. */
 static void suggest_key(const struct object *o, const char *group, const char *name, char out[PATH_SIZE])
 {
-    char candidates[64][DT_NAME_SIZE]; /* a group has no more keys than this */
+    char candidates[64][DT_NAME_SIZE]; /* a group has no more names than this */
+    int n = 0;
     struct dt_suggestion s = {.word = name};
     const size_t n_group = strlen(group);
     out[0] = '\0';
-    for (int i = 0; i < o->list.n && i < 64; i++) {
+    for (int i = 0; i < o->list.n && n < 64; i++) {
         const char *path = o->list.keys[i].path;
-        if (strncmp(path, group, n_group) == 0) {
-            snprintf(candidates[i], DT_NAME_SIZE, "%.*s", (int)strcspn(path + n_group, "."), path + n_group);
-            dt_suggest_offer(&s, candidates[i]);
+        if (strncmp(path, group, n_group) != 0) {
+            continue;
+        }
+        snprintf(candidates[n], DT_NAME_SIZE, "%.*s", (int)strcspn(path + n_group, "."), path + n_group);
+        if (n == 0 || strcmp(candidates[n], candidates[n - 1]) != 0) { /* else one more of the group just named */
+            dt_suggest_offer(&s, candidates[n++]);
         }
     }
     if (s.best != NULL) {

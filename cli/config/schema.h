@@ -18,6 +18,8 @@
 #define DT_ANY_INT "[0, 9007199254740991]" /* 2^53 - 1: every integer up to here is exact in JSON's doubles */
 #define DT_BETA "[0, 0.9999999]"           /* the float next to 1 is 0.99999994 */
 
+#define DT_STOPS_EARLY "train.early_stopping.metric=test_loss|test_accuracy"
+
 /* clang-format off */
 #define DT_CONFIG_KEYS(X)                                                                                                              \
     X("data.format", ENUM, data.format, DT_DATA_FORMAT_LIST(DT_BAR_NAME), NULL, "",                                                    \
@@ -68,11 +70,26 @@
       "the rate when batch is per_rank: none: unchanged; linear: times the ranks; sqrt: times their root")                                      \
     X("train.warmup_epochs", REAL, warmup_epochs, "[0, 1e6]", "0", "",                                                                 \
       "epochs, also fractions, over which the rate grows from unscaled to scaled")                                                     \
-    X("train.schedule.type", ENUM, schedule, DT_SCHEDULE_LIST(DT_BAR_NAME), "constant", "", "how the rate goes down")                  \
+    X("train.early_stopping.metric", ENUM, early_stopping.metric, DT_TEST_METRIC_LIST(DT_BAR_NAME), "none", "",                \
+      "stop when this no longer improves from epoch to epoch; none: never")                                                            \
+    X("train.early_stopping.patience", INT, early_stopping.patience, "[1, 1000000]", "3", DT_STOPS_EARLY,                              \
+      "after so many epochs without improvement")                                                                                      \
+    X("train.early_stopping.min_delta", REAL, early_stopping.min_delta, "[0, 1e6]", "0", DT_STOPS_EARLY,                               \
+      "only what is better than the best by more than this is an improvement")                                                         \
+    X("train.schedule.type", ENUM, schedule, DT_SCHEDULE_LIST(DT_BAR_NAME), "constant", "",                                             \
+      "how the rate goes down; plateau: when the test samples no longer gain")                                                         \
     X("train.schedule.step_epochs", REAL, schedule_step_epochs, "(0, 1e6]", "1", "train.schedule.type=step",                           \
       "epochs between two reductions")                                                                                                 \
     X("train.schedule.gamma", REAL, schedule_gamma, "(0, 1]", "0.1", "train.schedule.type=step", "what each multiplies the rate by")   \
-    X("train.schedule.min_lr", REAL, schedule_min_lr, "[0, 1e6]", "0", "train.schedule.type=cosine", "rate at the end")                \
+    X("train.schedule.metric", ENUM, plateau.metric, DT_TEST_METRIC_LIST(DT_BAR_NAME), "test_loss", "train.schedule.type=plateau",     \
+      "what has to improve from epoch to epoch")                                                                                       \
+    X("train.schedule.factor", REAL, schedule_factor, "(0, 1)", "0.1", "train.schedule.type=plateau", "what a plateau multiplies the rate by") \
+    X("train.schedule.patience", INT, plateau.patience, "[1, 1000000]", "10", "train.schedule.type=plateau",                           \
+      "epochs without improvement that are a plateau")                                                                                 \
+    X("train.schedule.min_delta", REAL, plateau.min_delta, "[0, 1e6]", "0.0001", "train.schedule.type=plateau",                        \
+      "only what is better than the best by more than this is an improvement")                                                         \
+    X("train.schedule.min_lr", REAL, schedule_min_lr, "[0, 1e6]", "0", "train.schedule.type=cosine|plateau",                           \
+      "cosine: rate at the end; plateau: it goes no lower")                                                                            \
     X("distributed.average", BOOL, dist.average, "", "true", "", "average gradients over the ranks; off: replicas drift apart")        \
     X("distributed.broadcast", BOOL, dist.broadcast, "", "true", "", "begin with rank 0's weights on every rank")                      \
     X("distributed.init_per_rank", BOOL, init_per_rank, "", "false", "",                                                               \
@@ -119,6 +136,8 @@
     X("checkpoint.every_epochs", INT, checkpoint_every_epochs, "[0, 1000000]", "1", "", "epochs between checkpoints; 0: none before the end")         \
     X("checkpoint.every_steps", INT, checkpoint_every_steps, DT_ANY_INT, "0", "", "steps between checkpoints; 0: only by epochs")                \
     X("checkpoint.keep", INT, checkpoint_keep, "[1, 1000000]", "2", "", "how many of them stay; older ones are removed")               \
+    X("checkpoint.best", ENUM, checkpoint_best, DT_TEST_METRIC_LIST(DT_BAR_NAME), "none", "",                                  \
+      "keep checkpoints/best.safetensors, too: of the epoch in which this was best")                                                   \
     X("log.every_s", REAL, log_every_s, "[0, 86400]", "10", "", "seconds between progress lines when stderr is no terminal; 0: none")  \
     X("log.every_steps", INT, log_every_steps, DT_ANY_INT, "100", "", "steps between \"step\" records in metrics.jsonl; 0: none")          \
     X("trace.steps", TEXT, trace_steps, "", "", "",                                                                                    \

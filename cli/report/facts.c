@@ -21,6 +21,7 @@ static void tell_verdict(const struct dt_record *r, char *text)
     const char *word = dt_run_state_word(r->state);
     const double number = dt_record_number(r->summary, "signal");
     const char *name = number > 0 && number < 65 ? sigabbrev_np((int)number) : NULL;
+    const char *early = dt_record_text(r->summary, "stopped_early");
     switch (r->state) {
     case DT_RUN_STOPPED:
         snprintf(text, DT_FACT_SIZE, "%s by SIG%s, with a checkpoint", word, name != NULL ? name : "?");
@@ -30,6 +31,9 @@ static void tell_verdict(const struct dt_record *r, char *text)
                  dt_record_text(r->summary, "error"));
         break;
     case DT_RUN_DONE:
+        snprintf(text, DT_FACT_SIZE, early[0] != '\0' ? "%s: stopped early, %.800s" : "%s: %s", word,
+                 early[0] != '\0' ? early : dt_run_state_meaning(r->state));
+        break;
     case DT_RUN_GOING:
     case DT_RUN_KILLED:
         snprintf(text, DT_FACT_SIZE, "%s: %s", word, dt_run_state_meaning(r->state));
@@ -152,6 +156,18 @@ static void tell_start(const struct dt_record *r, struct dt_facts *out)
              commit[0] != '\0' ? ", commit " : "", commit);
 }
 
+/* Shares of 1 as percentages. */
+static void tell_best(const struct dt_record *r, char *text)
+{
+    const char *path = dt_record_text(r->summary, "best_checkpoint"), *metric = dt_record_text(r->summary, "best_metric");
+    const double value = dt_record_number(r->summary, "best_value"), epoch = dt_record_number(r->summary, "best_epoch");
+    const bool share = strcmp(metric, dt_metric_name(DT_TEST_ACCURACY)) == 0;
+    if (path[0] != '\0' && isfinite(value) && isfinite(epoch)) {
+        snprintf(text, DT_FACT_SIZE, share ? "%.800s (%.40s %.2f %%, epoch %.0f)" : "%.800s (%.40s %.4g, epoch %.0f)", path, metric,
+                 share ? 100 * value : value, epoch);
+    }
+}
+
 void dt_facts_find(const struct dt_record *r, struct dt_facts *out)
 {
     memset(out, 0, sizeof *out);
@@ -165,6 +181,7 @@ void dt_facts_find(const struct dt_record *r, struct dt_facts *out)
     tell_memory(r, out->texts[DT_FACT_MEMORY]);
     tell_faults(r, out->texts[DT_FACT_FAULTS]);
     tell_start(r, out);
+    tell_best(r, out->texts[DT_FACT_BEST]);
     if (r->n_strange > 0) {
         snprintf(out->texts[DT_FACT_NOTE], DT_FACT_SIZE, "%zu line%s of metrics.jsonl %s no record, and left out", r->n_strange,
                  r->n_strange == 1 ? "" : "s", r->n_strange == 1 ? "is" : "are");

@@ -23,6 +23,7 @@
     X(DT_FACT_COMMAND, "command")        \
     X(DT_FACT_RESUMED, "resumed from")   \
     X(DT_FACT_CHECKPOINT, "checkpoint")  \
+    X(DT_FACT_BEST, "best")              \
     X(DT_FACT_PROGRAM, "program")        \
     X(DT_FACT_NOTE, "note")
 enum dt_fact { DT_FACT_LIST(DT_NAMED_ENUM) DT_N_FACTS };

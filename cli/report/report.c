@@ -51,6 +51,14 @@ static void print_schedule(const struct dt_config *c, const struct dt_run_event 
     }
     fprintf(stderr, "; %llu step%s/epoch, %lld epoch%s\n", (unsigned long long)run->steps_per_epoch,
             run->steps_per_epoch == 1 ? "" : "s", (long long)c->epochs, c->epochs == 1 ? "" : "s");
+    if (c->schedule == DT_SCHEDULE_PLATEAU) {
+        fprintf(stderr, "  lr %s %g when the %s has not improved for %lld epoch%s\n", dt_terminal_times(), c->schedule_factor,
+                dt_metric_name(c->plateau.metric), (long long)c->plateau.patience, c->plateau.patience == 1 ? "" : "s");
+    }
+    if (c->early_stopping.metric != DT_TEST_NONE) {
+        fprintf(stderr, "  ends early when the %s has not improved for %lld epoch%s\n", dt_metric_name(c->early_stopping.metric),
+                (long long)c->early_stopping.patience, c->early_stopping.patience == 1 ? "" : "s");
+    }
 }
 
 /* Of "auto": why not the GPU. Of a GPU: whether it takes steps on its own. */
@@ -189,6 +197,10 @@ static void print_epoch(const struct dt_sinks *sinks, const struct dt_epoch_even
         room--;
     }
     fprintf(stderr, "%s\n", line);
+    if (r->reduced_lr > 0) {
+        fprintf(stderr, "  lr %.3g -> %.3g: a plateau of the %s\n", r->lr, r->reduced_lr,
+                dt_metric_name(sinks->folder.config->plateau.metric));
+    }
 }
 
 static void print_save(const struct dt_save_event *save)
@@ -277,8 +289,20 @@ static void print_bubble(const struct dt_sinks *sinks, const struct dt_end_event
     }
 }
 
+static void print_monitored(const struct dt_end_event *end)
+{
+    char text[128];
+    if (end->stopped_early) {
+        fprintf(stderr, "stopped early: %s\n", dt_stopping_text(&end->stopping, text, sizeof text));
+    }
+    if (end->best.epoch > 0) {
+        dt_text_print(stderr, "best  %s: %s", end->best_checkpoint, dt_best_text(&end->best, text, sizeof text));
+    }
+}
+
 static void print_end(const struct dt_sinks *sinks, const struct dt_end_event *end)
 {
+    print_monitored(end);
     if (end->signal == 0) {
         dt_text_print(stderr, "saved %s", end->checkpoint[0] != '\0' ? end->checkpoint : "nothing new: no step was left");
     }

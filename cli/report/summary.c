@@ -4,6 +4,7 @@
 #include "base/version.h"
 #include "cli/report/sinks.h"
 #include "cli/report/staleness.h"
+#include "cli/report/text.h"
 
 #define NAME(constant, name) name,
 static const char *const phase_names[] = {DT_PHASE_LIST(NAME)};
@@ -93,6 +94,22 @@ static void add_result(struct summary *summary, const struct dt_sinks *sinks, co
     add_lines(summary, end->lines, sinks->folder.world_size);
 }
 
+/* Why it ended before its last epoch, and which checkpoint was the best. */
+static void add_monitored(struct summary *summary, const struct dt_end_event *end)
+{
+    const struct dt_monitored *best = &end->best;
+    char text[128];
+    if (end->stopped_early) {
+        add_text(summary, "stopped_early", dt_stopping_text(&end->stopping, text, sizeof text));
+    }
+    if (best->epoch > 0) {
+        add_text(summary, "best_checkpoint", end->best_checkpoint);
+        add_text(summary, "best_metric", dt_metric_name(best->metric));
+        add_number(summary, summary->json, "best_value", best->best);
+        add_number(summary, summary->json, "best_epoch", (double)best->epoch);
+    }
+}
+
 static void add_traffic(struct summary *summary, const struct dt_end_event *end)
 {
     if (end->traffic.known) {
@@ -118,6 +135,7 @@ static void add_all(struct summary *summary, const struct dt_sinks *sinks, const
     add_number(summary, summary->json, "epochs", (double)end->epochs);
     add_number(summary, summary->json, "steps", (double)end->steps);
     add_result(summary, sinks, end);
+    add_monitored(summary, end);
     add_number(summary, summary->json, "world_size", sinks->folder.world_size);
     add_number(summary, summary->json, "seconds", end->seconds);
     add_times(summary, end, sinks->folder.world_size);

@@ -63,6 +63,39 @@ const char *dt_loss_text(double loss, char *text, size_t size)
     return text;
 }
 
+const char *dt_metric_name(enum dt_test_metric metric)
+{
+#define NAME(constant, config_name, name) name,
+    static const char *const names[] = {DT_TEST_METRIC_LIST(NAME)};
+    return names[metric];
+}
+
+static const char *metric_text(const struct dt_monitored *m, char *text, size_t size)
+{
+    if (m->metric == DT_TEST_LOSS) {
+        return dt_loss_text(m->best, text, size);
+    }
+    snprintf(text, size, "%.2f %%", 100 * m->best);
+    return text;
+}
+
+const char *dt_best_text(const struct dt_monitored *best, char *text, size_t size)
+{
+    char value[32];
+    snprintf(text, size, "%s %s at epoch %llu", dt_metric_name(best->metric), metric_text(best, value, sizeof value),
+             (unsigned long long)best->epoch);
+    return text;
+}
+
+const char *dt_stopping_text(const struct dt_monitored *m, char *text, size_t size)
+{
+    char value[32];
+    snprintf(text, size, "%s has not improved for %llu epoch%s; best %s at epoch %llu", dt_metric_name(m->metric),
+             (unsigned long long)m->n_since, m->n_since == 1 ? "" : "s", metric_text(m, value, sizeof value),
+             (unsigned long long)m->epoch);
+    return text;
+}
+
 void dt_traffic_text(const struct dt_step_traffic *traffic, char *text, size_t n_text)
 {
     char bytes[DT_BYTES_TEXT_SIZE];

@@ -10,6 +10,12 @@
 const char *dt_unit_name(const struct dt_config *config);
 /* "0.1234"; what is huge in few digits. */
 const char *dt_loss_text(double loss, char *text, size_t size);
+/* Of a metric that has a best: "test loss 0.0312 at epoch 7"; and "test loss has not improved for 3 epochs; best 0.0312 at epoch
+ * 7".
+ */
+const char *dt_best_text(const struct dt_monitored *best, char *text, size_t size);
+const char *dt_stopping_text(const struct dt_monitored *stopping, char *text, size_t size);
+const char *dt_metric_name(enum dt_test_metric metric); /* "test loss" */
 /* "0:42", "3:07:59" */
 const char *dt_duration_text(double seconds, char *text, size_t size);
 /* "12,345" */
