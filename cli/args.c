@@ -42,7 +42,7 @@ static enum dt_status unknown_option(const char *name, int n)
 /* `value`: what stood behind an equals sign, else NULL. */
 static enum dt_status take_option(struct parser *p, int i, const char *value)
 {
-    if (p->given[i] && i != OPTION_SET && i != OPTION_INJECT && i != OPTION_HELP) {
+    if (p->given[i] && !REPEATS(i) && i != OPTION_HELP) {
         return dt_error(DT_USAGE, "--%s is given twice (remove one)", dt_options[i].name);
     }
     p->given[i] = true;

@@ -67,6 +67,9 @@ enum takes { TAKES_NOTHING, TAKES_VALUE, TAKES_OPTIONAL_VALUE };
 #define OPTION_ENUM(constant, name, letter, value, takes, commands, meaning) constant,
 enum option { DT_OPTION_LIST(OPTION_ENUM) N_OPTIONS };
 
+/* Those that may be given many times. */
+#define REPEATS(option) ((option) == OPTION_SET || (option) == OPTION_INJECT)
+
 struct dt_option {
     const char *name;
     char letter;

@@ -25,7 +25,7 @@ get=$top/scripts/get-data
 
 if command -v shellcheck >/dev/null; then
   cd "$top"
-  shellcheck -x -P scripts:. .ci/run scripts/{test,quickstart,get-data,lib.sh,dtrain.sbatch} tests/test_{scripts,quickstart}.sh
+  shellcheck -x -P scripts:. .ci/run scripts/{test,quickstart,get-data,lib.sh,dtrain.sbatch} packaging/completions/dtrain.bash tests/test_{scripts,quickstart}.sh
   shellcheck -S error tests/*.sh
   cd "$work"
 fi

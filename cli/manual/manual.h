@@ -8,4 +8,10 @@
 void dt_manual_program(FILE *out); /* dtrain(1) */
 void dt_manual_config(FILE *out);  /* dtrain-config(5) */
 
+/* What the TAB key offers: commands, their options, files, and for --set keys of the configuration with the values that have names.
+ */
+void dt_manual_bash(FILE *out);
+void dt_manual_zsh(FILE *out);
+void dt_manual_fish(FILE *out);
+
 #endif

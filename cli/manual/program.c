@@ -3,10 +3,9 @@
 
 #include "cli/manual/manual.h"
 #include "cli/manual/mdoc.h"
+#include "cli/manual/words.h"
 #include "cli/prose.h"
 #include "train/inject.h"
-
-#define N_WORDS DT_COMMAND_VERSION /* the commands that have a word */
 
 static void begin(FILE *out)
 {

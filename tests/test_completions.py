@@ -1,0 +1,133 @@
+"""What the TAB key makes of a command line of dtrain, in real shells on a terminal of their own: bash and zsh are typed to, fish is asked.
+A shell that is not installed is left out; without any of them the test is skipped.
+
+usage: test_completions.py FOLDER_OF_COMPLETIONS"""
+import os
+import pty
+import select
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+COMPLETIONS = os.path.abspath(sys.argv[1])
+LIMIT = 120  # seconds until a shell that says nothing counts as stuck
+CASES = (  # what is typed, and the arguments that dtrain then has
+    ("tr\t", ["train"]),
+    ("comp\tru\t", ["compare", "runs/"]),
+    ("bench sc\t", ["bench", "scaling"]),
+    ("bench scaling --ht\t", ["bench", "scaling", "--html"]),
+    ("help lab pip\t", ["help", "lab", "pipeline"]),
+    ("--con\tconf\t", ["--config", "conf one.json"]),
+    ("--data fol\t", ["--data", "folder/"]),
+    ("eval --run\t", ["eval", "--run"]),  # eval has no such option
+    ("--set train.optimizer.ty\tsg\t", ["--set", "train.optimizer.type=sgd"]),
+    ("plan --set=distributed.overlap=f\t", ["plan", "--set=distributed.overlap=false"]),
+    ("predict --invert ye\t", ["predict", "--invert", "yes"]),
+    ("--inject jit\t", ["--inject", "jitter"]),
+    ("lab allreduce --algorithm halving\t", ["lab", "allreduce", "--algorithm", "halving_doubling"]),
+)
+PROMPT = "ready> "
+SHELLS = {  # how it starts, and what makes it ready
+    "bash": (["bash", "--norc", "--noprofile", "-i"], "bind 'set enable-bracketed-paste off'; . '%s/dtrain.bash'" % COMPLETIONS),
+    "zsh": (["zsh", "-f", "-i"], "fpath=('%s' $fpath); autoload -Uz compinit; compinit -u -D; unsetopt zle_bracketed_paste 2>/dev/null; "
+                                 "unset zle_bracketed_paste; unsetopt prompt_sp" % COMPLETIONS),
+}
+DTRAIN = "dtrain() { printf '<%s>' \"$@\"; echo; }"
+
+
+class Terminal:
+    def __init__(self, command, folder):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.chdir(folder)
+            env = dict(os.environ, TERM="dumb", PS1=PROMPT, LC_ALL="C.UTF-8", HOME=folder)
+            os.execvpe(command[0], command, env)
+        self.text = ""
+
+    def until(self, what):
+        """What comes up to `what`."""
+        end = time.monotonic() + LIMIT
+        while what not in self.text:
+            if not select.select([self.fd], [], [], max(0, end - time.monotonic()))[0]:
+                raise RuntimeError("%r did not come, but %r" % (what, self.text))
+            self.text += os.read(self.fd, 4096).decode(errors="replace")
+        before, self.text = self.text.split(what, 1)
+        return before
+
+    def type(self, text):
+        os.write(self.fd, text.encode())
+
+    def close(self):
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        os.close(self.fd)
+
+
+def typed(shell, folder):
+    """The arguments that dtrain has in each case."""
+    command, setup = SHELLS[shell]
+    terminal = Terminal(command, folder)
+    try:
+        terminal.until(PROMPT)
+        for line in ("PS1='%s'" % PROMPT, DTRAIN, setup):
+            terminal.type("%s; echo se''t\n" % line)
+            terminal.until("set\r\n")
+            terminal.until(PROMPT)
+        for line, _ in CASES:
+            terminal.type("dtrain " + line + "\n")
+            terminal.until("<")
+            words = "<" + terminal.until("\r\n")
+            yield words.strip("<>").split("><")
+            terminal.until(PROMPT)
+    finally:
+        terminal.close()
+
+
+def asked(folder):
+    """The same from fish, which completes one word after another as it is asked."""
+    for line, _ in CASES:
+        words = ""
+        for piece in line.split("\t")[:-1]:
+            words += piece
+            done = subprocess.run(["fish", "--no-config", "-c", "source '%s/dtrain.fish'; complete -C \"dtrain %s\"" % (COMPLETIONS, words)],
+                                  cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT)
+            found = [row.split("\t")[0] for row in done.stdout.splitlines()]
+            if len(found) == 1:
+                head, word = words.rpartition(" ")[::2]
+                words = head + " " * (head != "") + (shlex.quote(found[0]) if found[0].startswith(word) else word)
+                words += "" if found[0].endswith(("=", "/")) else " "
+        yield shlex.split(words)
+
+
+def plain(words):
+    """Without what shells do each in their way: a slash behind a folder, an equals sign behind an option."""
+    return [part.rstrip("/") for word in words for part in (word.split("=", 1) if word.startswith("--") else [word])]
+
+
+def main():
+    failed, n_shells = [], 0
+    with tempfile.TemporaryDirectory(prefix="dtrain-test-completions-") as folder:
+        for name in ("runs", "folder"):
+            os.mkdir(os.path.join(folder, name))
+        for name in ("conf one.json", "fold"):
+            open(os.path.join(folder, name), "w").close()
+        for shell in ("bash", "zsh", "fish"):
+            if shutil.which(shell) is None:
+                print("%s is not installed" % shell)
+                continue
+            n_shells += 1
+            for (line, wanted), got in zip(CASES, asked(folder) if shell == "fish" else typed(shell, folder)):
+                if plain(got) != plain(wanted):
+                    failed.append("%s: %r became %r instead of %r" % (shell, line, got, wanted))
+    print("\n".join(failed) or "%d lines in %d shells" % (len(CASES), n_shells))
+    if n_shells == 0:
+        print("skipped: neither bash nor zsh nor fish is installed")
+        return 77
+    return 1 if failed else 0
+
+
+sys.exit(main())
