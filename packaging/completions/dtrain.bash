@@ -3,7 +3,7 @@
 
 _dtrain_words() { # [FIRST]: the words that may follow
   case $1 in
-    '') echo train eval predict plan report compare doctor accept bench lab help ;;
+    '') echo train eval predict export plan report compare watch doctor accept bench lab help ;;
     bench) echo blocks scaling allreduce ;;
     lab) echo gradtape linear lr shards batch model-parallel pipeline server compression stragglers allreduce reduce ;;
   esac
@@ -14,11 +14,13 @@ _dtrain_options() { # COMMAND: its options, behind "files" where it takes names 
     'train') echo --config --data --run --resume --set --inject --weights --help --version --help-config --print-config ;;
     'eval') echo --config --data --set --checkpoint --weights --help --version --help-config ;;
     'predict') echo files --config --set --checkpoint --weights --invert --help --version --help-config ;;
+    'export') echo --config --set --checkpoint --weights --onnx --help --version --help-config ;;
     'plan') echo --config --data --set --help --version --help-config ;;
     'report') echo files --data --html --help --version --help-config ;;
     'compare') echo files --help --version --help-config ;;
+    'watch') echo files --help --version --help-config ;;
     'doctor') echo --config --data --run --set --help --version --help-config ;;
-    'accept') echo --run --inject --junit --help --version --help-config ;;
+    'accept') echo --run --inject --junit --short --help --version --help-config ;;
     'bench blocks') echo --config --data --set --json --help --version --help-config ;;
     'bench scaling') echo --config --data --set --json --html --help --version --help-config ;;
     'bench allreduce') echo --set --json --algorithms --minbytes --maxbytes --stepfactor --iters --warmup_iters --check --latency --bandwidth --help --version --help-config ;;
@@ -49,6 +51,7 @@ _dtrain_value() { # OPTION: what its value is; nothing where the next word is no
     --checkpoint) echo file ;;
     --weights) echo file ;;
     --invert) echo names auto yes no ;;
+    --onnx) echo file ;;
     --json) echo file ;;
     --junit) echo file ;;
     --algorithms) echo names auto shared_memory mpi nccl staged hierarchical ring tree recursive_doubling halving_doubling all_to_all master_worker ;;
@@ -100,9 +103,16 @@ _dtrain_keys() { # of the configuration
     train.optimizer.clip_norm= \
     train.lr_scaling= \
     train.warmup_epochs= \
+    train.early_stopping.metric= \
+    train.early_stopping.patience= \
+    train.early_stopping.min_delta= \
     train.schedule.type= \
     train.schedule.step_epochs= \
     train.schedule.gamma= \
+    train.schedule.metric= \
+    train.schedule.factor= \
+    train.schedule.patience= \
+    train.schedule.min_delta= \
     train.schedule.min_lr= \
     distributed.average= \
     distributed.broadcast= \
@@ -128,6 +138,7 @@ _dtrain_keys() { # of the configuration
     checkpoint.every_epochs= \
     checkpoint.every_steps= \
     checkpoint.keep= \
+    checkpoint.best= \
     log.every_s= \
     log.every_steps= \
     trace.steps= \
@@ -147,7 +158,9 @@ _dtrain_key_values() { # KEY: the values that have names
     train.optimizer.type) echo sgd adam adamw ;;
     train.optimizer.nesterov) echo true false ;;
     train.lr_scaling) echo none linear sqrt ;;
-    train.schedule.type) echo constant step cosine ;;
+    train.early_stopping.metric) echo none test_loss test_accuracy ;;
+    train.schedule.type) echo constant step cosine plateau ;;
+    train.schedule.metric) echo none test_loss test_accuracy ;;
     distributed.average) echo true false ;;
     distributed.broadcast) echo true false ;;
     distributed.init_per_rank) echo true false ;;
@@ -161,6 +174,7 @@ _dtrain_key_values() { # KEY: the values that have names
     distributed.compression.error_feedback) echo true false ;;
     distributed.order) echo backward priority ;;
     distributed.overlap) echo true false ;;
+    checkpoint.best) echo none test_loss test_accuracy ;;
     device) echo auto cpu ref cuda ;;
     precision) echo f32 tf32 bf16 ;;
     cuda.graph) echo true false ;;

@@ -31,10 +31,17 @@ function __dtrain_all_keys
     printf '%s\t%s\n' train.optimizer.clip_norm= 'largest norm of the whole mean gradient, longer ones are shortened; 0: off'
     printf '%s\t%s\n' train.lr_scaling= 'the rate when batch is per_rank: none: unchanged; linear: times the ranks; sqrt: times their root'
     printf '%s\t%s\n' train.warmup_epochs= 'epochs, also fractions, over which the rate grows from unscaled to scaled'
-    printf '%s\t%s\n' train.schedule.type= 'how the rate goes down'
+    printf '%s\t%s\n' train.early_stopping.metric= 'stop when this no longer improves from epoch to epoch; none: never'
+    printf '%s\t%s\n' train.early_stopping.patience= 'after so many epochs without improvement'
+    printf '%s\t%s\n' train.early_stopping.min_delta= 'only what is better than the best by more than this is an improvement'
+    printf '%s\t%s\n' train.schedule.type= 'how the rate goes down; plateau: when the test samples no longer gain'
     printf '%s\t%s\n' train.schedule.step_epochs= 'epochs between two reductions'
     printf '%s\t%s\n' train.schedule.gamma= 'what each multiplies the rate by'
-    printf '%s\t%s\n' train.schedule.min_lr= 'rate at the end'
+    printf '%s\t%s\n' train.schedule.metric= 'what has to improve from epoch to epoch'
+    printf '%s\t%s\n' train.schedule.factor= 'what a plateau multiplies the rate by'
+    printf '%s\t%s\n' train.schedule.patience= 'epochs without improvement that are a plateau'
+    printf '%s\t%s\n' train.schedule.min_delta= 'only what is better than the best by more than this is an improvement'
+    printf '%s\t%s\n' train.schedule.min_lr= 'cosine: rate at the end; plateau: it goes no lower'
     printf '%s\t%s\n' distributed.average= 'average gradients over the ranks; off: replicas drift apart'
     printf '%s\t%s\n' distributed.broadcast= 'begin with rank 0\'s weights on every rank'
     printf '%s\t%s\n' distributed.init_per_rank= 'each rank draws other initial weights: shows what the broadcast is for'
@@ -59,6 +66,7 @@ function __dtrain_all_keys
     printf '%s\t%s\n' checkpoint.every_epochs= 'epochs between checkpoints; 0: none before the end'
     printf '%s\t%s\n' checkpoint.every_steps= 'steps between checkpoints; 0: only by epochs'
     printf '%s\t%s\n' checkpoint.keep= 'how many of them stay; older ones are removed'
+    printf '%s\t%s\n' checkpoint.best= 'keep checkpoints/best.safetensors, too: of the epoch in which this was best'
     printf '%s\t%s\n' log.every_s= 'seconds between progress lines when stderr is no terminal; 0: none'
     printf '%s\t%s\n' log.every_steps= 'steps between "step" records in metrics.jsonl; 0: none'
     printf '%s\t%s\n' trace.steps= 'first:last, such as 10:30: steps of which trace.json tells what every rank did when'
@@ -85,8 +93,12 @@ function __dtrain_key_values
             printf '%s\n' true false
         case train.lr_scaling
             printf '%s\n' none linear sqrt
+        case train.early_stopping.metric
+            printf '%s\n' none test_loss test_accuracy
         case train.schedule.type
-            printf '%s\n' constant step cosine
+            printf '%s\n' constant step cosine plateau
+        case train.schedule.metric
+            printf '%s\n' none test_loss test_accuracy
         case distributed.average
             printf '%s\n' true false
         case distributed.broadcast
@@ -113,6 +125,8 @@ function __dtrain_key_values
             printf '%s\n' backward priority
         case distributed.overlap
             printf '%s\n' true false
+        case checkpoint.best
+            printf '%s\n' none test_loss test_accuracy
         case device
             printf '%s\n' auto cpu ref cuda
         case precision
@@ -163,9 +177,11 @@ complete -c dtrain -f
 complete -c dtrain -n '__dtrain_first' -a train -d 'train a model; the word may be left out'
 complete -c dtrain -n '__dtrain_first' -a eval -d 'measure a checkpoint on the test samples'
 complete -c dtrain -n '__dtrain_first' -a predict -d 'classify PNG images with a checkpoint'
+complete -c dtrain -n '__dtrain_first' -a export -d 'write a trained model for other runtimes, as ONNX'
 complete -c dtrain -n '__dtrain_first' -a plan -d 'show layers, parameters, memory and shards'
 complete -c dtrain -n '__dtrain_first' -a report -d 'a page about a run, or about several side by side'
 complete -c dtrain -n '__dtrain_first' -a compare -d 'results of runs, and where their configurations differ'
+complete -c dtrain -n '__dtrain_first' -a watch -d 'a run while it is under way, from its folder'
 complete -c dtrain -n '__dtrain_first' -a doctor -d 'what these ranks have, and what is wrong with it'
 complete -c dtrain -n '__dtrain_first' -a accept -d 'PASS or FAIL for what a cluster must be able to do'
 complete -c dtrain -n '__dtrain_first' -a bench
@@ -186,17 +202,19 @@ complete -c dtrain -n '__dtrain_second lab' -a stragglers -d 'who waits for a sl
 complete -c dtrain -n '__dtrain_second lab' -a allreduce -d 'show an allreduce round by round; no mpirun'
 complete -c dtrain -n '__dtrain_second lab' -a reduce -d 'show Reduce and Allreduce of 1 to 5 on five ranks'
 complete -c dtrain -n '__dtrain_first' -a help -d 'list the commands; help COMMAND: its options and examples'
-complete -c dtrain -n '__dtrain_on train eval predict plan doctor "bench blocks" "bench scaling" "lab model-parallel"' -l config -r -F -d 'the configuration, JSON (see --help-config)'
+complete -c dtrain -n '__dtrain_on train eval predict export plan doctor "bench blocks" "bench scaling" "lab model-parallel"' -l config -r -F -d 'the configuration, JSON (see --help-config)'
 complete -c dtrain -n '__dtrain_on train eval plan report doctor "bench blocks" "bench scaling"' -l data -x -a '(__fish_complete_directories)' -d 'folder of the IDX files, in place of data.dir'
 complete -c dtrain -n '__dtrain_on train doctor accept' -l run -x -a '(__fish_complete_directories)' -d 'the run\'s files; default runs/<config name>/<UTC time>'
 complete -c dtrain -n '__dtrain_on train' -l resume -F -d 'go on from this file, or from the newest in --run; fresh start if it has none'
-complete -c dtrain -n '__dtrain_on train eval predict plan doctor "bench blocks" "bench scaling" "bench allreduce"' -l set -x -a '(__dtrain_keys)' -d 'change a key of the configuration; may be given many times'
+complete -c dtrain -n '__dtrain_on train eval predict export plan doctor "bench blocks" "bench scaling" "bench allreduce"' -l set -x -a '(__dtrain_keys)' -d 'change a key of the configuration; may be given many times'
 complete -c dtrain -n '__dtrain_on train accept' -l inject -x -a 'slow jitter kill stop flip nan drop' -d 'put a fault in, to see what becomes of it (see docs/distributed.md); may be given many times'
-complete -c dtrain -n '__dtrain_on eval predict' -l checkpoint -r -F -d 'a .safetensors file of an earlier run'
-complete -c dtrain -n '__dtrain_on train eval predict' -l weights -r -F -d 'begin with these: a .safetensors file of PyTorch, say, with the model\'s names and shapes'
+complete -c dtrain -n '__dtrain_on eval predict export' -l checkpoint -r -F -d 'a .safetensors file of an earlier run'
+complete -c dtrain -n '__dtrain_on train eval predict export' -l weights -r -F -d 'begin with these: a .safetensors file of PyTorch, say, with the model\'s names and shapes'
 complete -c dtrain -n '__dtrain_on predict' -l invert -x -a 'auto yes no' -d 'exchange light and dark; auto: of images on the other ground than the training\'s'
+complete -c dtrain -n '__dtrain_on export' -l onnx -r -F -d 'write the model to this file, which other runtimes load'
 complete -c dtrain -n '__dtrain_on "bench blocks" "bench scaling" "bench allreduce"' -l json -r -F -d 'write what was measured to this file, too'
 complete -c dtrain -n '__dtrain_on accept' -l junit -r -F -d 'write the rows to this file, too, as JUnit\'s XML'
+complete -c dtrain -n '__dtrain_on accept' -l short -d 'measure for about ten seconds in all'
 complete -c dtrain -n '__dtrain_on "bench allreduce"' -l algorithms -x -a 'auto shared_memory mpi nccl staged hierarchical ring tree recursive_doubling halving_doubling all_to_all master_worker' -d 'ways to add, such as ring,tree; default all'
 complete -c dtrain -n '__dtrain_on "bench allreduce"' -l minbytes -s b -x -d 'the smallest allreduce, default 8; K, M and G are powers of 1024'
 complete -c dtrain -n '__dtrain_on "bench allreduce"' -l maxbytes -s e -x -d 'the largest, default 32M, at most 1G'
@@ -211,8 +229,8 @@ complete -c dtrain -n '__dtrain_on "lab shards" "lab model-parallel" "lab pipeli
 complete -c dtrain -n '__dtrain_on "lab allreduce"' -l elements -x -d 'floats on each rank, default as many as ranks'
 complete -c dtrain -n '__dtrain_on "lab linear"' -l batch -x -a '1 16 all' -d 'samples of a rank\'s step, default all that it has'
 complete -c dtrain -n '__dtrain_on report "bench scaling" "lab gradtape" "lab linear" "lab lr" "lab shards" "lab batch" "lab model-parallel" "lab pipeline" "lab server" "lab compression" "lab stragglers" "lab allreduce" "lab reduce"' -l html -r -F -d 'write a page with pictures, of an allreduce for at most 16 ranks; report: default report.html in the run\'s folder'
-complete -c dtrain -n '__dtrain_on train eval predict plan report compare doctor accept "bench blocks" "bench scaling" "bench allreduce" "lab gradtape" "lab linear" "lab lr" "lab shards" "lab batch" "lab model-parallel" "lab pipeline" "lab server" "lab compression" "lab stragglers" "lab allreduce" "lab reduce" help' -l help -s h -d 'print the commands, or the options and examples of one'
-complete -c dtrain -n '__dtrain_on train eval predict plan report compare doctor accept "bench blocks" "bench scaling" "bench allreduce" "lab gradtape" "lab linear" "lab lr" "lab shards" "lab batch" "lab model-parallel" "lab pipeline" "lab server" "lab compression" "lab stragglers" "lab allreduce" "lab reduce" help' -l version -d 'print version, MPI, instruction set and build'
-complete -c dtrain -n '__dtrain_on train eval predict plan report compare doctor accept "bench blocks" "bench scaling" "bench allreduce" "lab gradtape" "lab linear" "lab lr" "lab shards" "lab batch" "lab model-parallel" "lab pipeline" "lab server" "lab compression" "lab stragglers" "lab allreduce" "lab reduce" help' -l help-config -d 'print every key of the configuration'
+complete -c dtrain -n '__dtrain_on train eval predict export plan report compare watch doctor accept "bench blocks" "bench scaling" "bench allreduce" "lab gradtape" "lab linear" "lab lr" "lab shards" "lab batch" "lab model-parallel" "lab pipeline" "lab server" "lab compression" "lab stragglers" "lab allreduce" "lab reduce" help' -l help -s h -d 'print the commands, or the options and examples of one'
+complete -c dtrain -n '__dtrain_on train eval predict export plan report compare watch doctor accept "bench blocks" "bench scaling" "bench allreduce" "lab gradtape" "lab linear" "lab lr" "lab shards" "lab batch" "lab model-parallel" "lab pipeline" "lab server" "lab compression" "lab stragglers" "lab allreduce" "lab reduce" help' -l version -d 'print version, MPI, instruction set and build'
+complete -c dtrain -n '__dtrain_on train eval predict export plan report compare watch doctor accept "bench blocks" "bench scaling" "bench allreduce" "lab gradtape" "lab linear" "lab lr" "lab shards" "lab batch" "lab model-parallel" "lab pipeline" "lab server" "lab compression" "lab stragglers" "lab allreduce" "lab reduce" help' -l help-config -d 'print every key of the configuration'
 complete -c dtrain -n '__dtrain_on train' -l print-config -d 'print the configuration with all defaults filled in'
-complete -c dtrain -n '__dtrain_on predict report compare' -F
+complete -c dtrain -n '__dtrain_on predict report compare watch' -F
