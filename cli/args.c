@@ -299,7 +299,7 @@ static enum dt_status check(const struct parser *p)
     return command == DT_COMMAND_REPORT || command == DT_COMMAND_COMPARE ? check_runs(p) : DT_OK;
 }
 
-static void put_word(FILE *out, const char *word)
+void dt_args_put_word(FILE *out, const char *word)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
     if (word[0] != '\0' && word[strspn(word, plain)] == '\0') {
@@ -328,7 +328,7 @@ static char *make_line(int argc, char *const *argv)
     fputs("dtrain", out);
     for (int i = 1; i < argc; i++) {
         fputc(' ', out);
-        put_word(out, argv[i]);
+        dt_args_put_word(out, argv[i]);
     }
     fclose(out);
     return text;
@@ -384,6 +384,14 @@ enum dt_status dt_args_parse(int argc, char *const *argv, struct dt_args *out)
     out->elements = p.values[OPTION_ELEMENTS];
     out->batch = p.values[OPTION_BATCH];
     out->html = p.values[OPTION_HTML];
+    out->nodes = p.values[OPTION_NODES];
+    out->ntasks_per_node = p.values[OPTION_NTASKS_PER_NODE];
+    out->cpus_per_task = p.values[OPTION_CPUS_PER_TASK];
+    out->gpus_per_node = p.values[OPTION_GPUS_PER_NODE];
+    out->time = p.values[OPTION_TIME];
+    out->partition = p.values[OPTION_PARTITION];
+    out->account = p.values[OPTION_ACCOUNT];
+    out->script = p.values[OPTION_SCRIPT];
     return DT_OK;
 }
 

@@ -48,6 +48,12 @@
     X(DT_COMMAND_ACCEPT, "accept", "PASS or FAIL for what a cluster must be able to do",                                    \
       "mpirun -np 4 dtrain accept [--short] [--run DIR] [--junit FILE]\n      [--inject FAULT]...",                         \
       "  srun --mpi=pmi2 dtrain accept --run runs/acceptance --junit accept.xml\n")                                         \
+    X(DT_COMMAND_SLURM, "slurm", "write the batch script of a job, and have Slurm check it",                                \
+      "dtrain slurm --config FILE [--nodes N] [--ntasks-per-node N]\n"                                                      \
+      "      [--cpus-per-task N] [--gpus-per-node N] [--time [D-]HH:MM:SS]\n"                                               \
+      "      [--partition NAME] [--account NAME] [--data DIR] [--run DIR]\n      " DT_HELP_SETS " [--script FILE]",         \
+      "  dtrain slurm --config configs/mnist.json --nodes 2 --time 00:20:00 \\\n"                                           \
+      "      --script night.sbatch\n")                                                                                      \
     X(DT_COMMAND_BENCH_BLOCKS, "bench blocks", "time each block, beside the core's peak",                                   \
       "mpirun -np 2 dtrain bench blocks --config FILE [--data DIR]\n      " DT_HELP_SETS " [--json FILE]",                  \
       "  dtrain bench blocks --config configs/mnist.json --data data/mnist \\\n      --set threads=1\n")                    \
@@ -105,6 +111,9 @@ struct dt_args {
     const char *algorithm, *ranks, *elements;                            /* lab allreduce; NULL: the default */
     const char *batch;                                                   /* lab linear; NULL: all */
     const char *html;                                                    /* NULL: no page */
+    const char *nodes, *ntasks_per_node, *cpus_per_task, *gpus_per_node; /* slurm; NULL: the default */
+    const char *time, *partition, *account;                              /* slurm; NULL: as the template has it */
+    const char *script;                                                  /* slurm; NULL: stdout */
 };
 
 #define DT_REPORT_MAX_RUNS 8
@@ -113,6 +122,9 @@ struct dt_args {
  * `out`. */
 enum dt_status dt_args_parse(int argc, char *const *argv, struct dt_args *out);
 void dt_args_free(struct dt_args *args);
+
+/* As a shell reads it back, in quotes where it needs them. */
+void dt_args_put_word(FILE *out, const char *word);
 
 /* The value of an option: a whole number in [low, high]; with `unit` also K, M and G. NULL leaves `out` as it is. DT_USAGE. */
 enum dt_status dt_args_number(const char *option, const char *text, bool unit, size_t low, size_t high, size_t *out);

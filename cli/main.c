@@ -16,6 +16,7 @@
 #include "cli/commands/plan.h"
 #include "cli/commands/predict.h"
 #include "cli/commands/report.h"
+#include "cli/commands/slurm.h"
 #include "cli/commands/watch.h"
 #include "cli/config/config.h"
 #include "cli/report/output.h"
@@ -194,6 +195,8 @@ static struct action action_of(enum dt_command command)
         return (struct action){.alone = dt_report};
     case DT_COMMAND_WATCH:
         return (struct action){.alone = dt_watch};
+    case DT_COMMAND_SLURM:
+        return (struct action){.alone = dt_slurm};
     case DT_COMMAND_BENCH_BLOCKS:
         return (struct action){.together = bench_blocks};
     case DT_COMMAND_BENCH_SCALING:

@@ -7,7 +7,7 @@
 enum takes { TAKES_NOTHING, TAKES_VALUE, TAKES_OPTIONAL_VALUE };
 
 #define ON(command) (1u << DT_COMMAND_##command)
-#define ON_RUNS (ON(TRAIN) | ON(PLAN) | ON(PRINT_CONFIG) | ON(BENCH_BLOCKS) | ON(BENCH_SCALING))
+#define ON_RUNS (ON(TRAIN) | ON(PLAN) | ON(PRINT_CONFIG) | ON(BENCH_BLOCKS) | ON(BENCH_SCALING) | ON(SLURM))
 #define ON_USES (ON(EVAL) | ON(PREDICT) | ON(EXPORT))
 #define ON_SUMS ON(BENCH_ALLREDUCE)
 #define ON_PATHS (ON(PREDICT) | ON(REPORT) | ON(COMPARE) | ON(WATCH)) /* take names of files or folders, too */
@@ -22,7 +22,7 @@ enum takes { TAKES_NOTHING, TAKES_VALUE, TAKES_OPTIONAL_VALUE };
       "the configuration, JSON (see --help-config)")                                                                               \
     X(OPTION_DATA, "data", 0, "DIR", TAKES_VALUE, ON_RUNS | ON(EVAL) | ON(REPORT) | ON(DOCTOR),                                    \
       "folder of the IDX files, in place of data.dir")                                                                             \
-    X(OPTION_RUN, "run", 0, "DIR", TAKES_VALUE, ON(TRAIN) | ON(DOCTOR) | ON(ACCEPT),                                               \
+    X(OPTION_RUN, "run", 0, "DIR", TAKES_VALUE, ON(TRAIN) | ON(DOCTOR) | ON(ACCEPT) | ON(SLURM),                                   \
       "the run's files; default runs/<config name>/<UTC time>")                                                                    \
     X(OPTION_RESUME, "resume", 0, "CHECKPOINT", TAKES_OPTIONAL_VALUE, ON(TRAIN),                                                   \
       "go on from this file, or from the newest in --run; fresh start if it has none")                                             \
@@ -58,6 +58,14 @@ enum takes { TAKES_NOTHING, TAKES_VALUE, TAKES_OPTIONAL_VALUE };
     X(OPTION_BATCH, "batch", 0, "1|16|all", TAKES_VALUE, ON(LAB_LINEAR), "samples of a rank's step, default all that it has")      \
     X(OPTION_HTML, "html", 0, "FILE", TAKES_VALUE, ON_PAGES | ON(REPORT),                                                          \
       "write a page with pictures, of an allreduce for at most 16 ranks; report: default report.html in the run's folder")         \
+    X(OPTION_NODES, "nodes", 0, "N", TAKES_VALUE, ON(SLURM), "nodes of the job, default 1")                                        \
+    X(OPTION_NTASKS_PER_NODE, "ntasks-per-node", 0, "N", TAKES_VALUE, ON(SLURM), "ranks on each, default 4, or one for each GPU")  \
+    X(OPTION_CPUS_PER_TASK, "cpus-per-task", 0, "N", TAKES_VALUE, ON(SLURM), "cores, and so threads, of a rank, default 1")        \
+    X(OPTION_GPUS_PER_NODE, "gpus-per-node", 0, "N", TAKES_VALUE, ON(SLURM), "GPUs of each node, default none")                    \
+    X(OPTION_TIME, "time", 0, "[D-]HH:MM:SS", TAKES_VALUE, ON(SLURM), "the job's time limit, default 01:00:00")                    \
+    X(OPTION_PARTITION, "partition", 0, "NAME", TAKES_VALUE, ON(SLURM), "where the job is to run, default as the cluster has it")  \
+    X(OPTION_ACCOUNT, "account", 0, "NAME", TAKES_VALUE, ON(SLURM), "who pays for it, default as the cluster has it")              \
+    X(OPTION_SCRIPT, "script", 0, "FILE", TAKES_VALUE, ON(SLURM), "write to this new file, default stdout")                        \
     X(OPTION_HELP, "help", 'h', "", TAKES_NOTHING, ON_ALL, "print the commands, or the options and examples of one")               \
     X(OPTION_VERSION, "version", 0, "", TAKES_NOTHING, ON_ALL, "print version, MPI, instruction set and build")                    \
     X(OPTION_HELP_CONFIG, "help-config", 0, "", TAKES_NOTHING, ON_ALL, "print every key of the configuration")                     \

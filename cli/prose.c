@@ -39,6 +39,10 @@ static const char *const of_command[DT_N_COMMANDS] = {
         "of seconds keeps its replicas equal after each step, on GPUs where there are; every rank reads its checkpoint; a "
         "rank that does nothing is named within a second. One that fails ends the program with status 1; `--inject` makes "
         "the training fail.")
+    ROW(DT_COMMAND_SLURM,
+        "Writes the batch script of a job to stdout or to a new file: the one in `scripts/`, which saves before the time "
+        "limit, goes back into the queue and goes on, with the configuration and options given here. Where there is a "
+        "`sbatch`, it is asked by `--test-only`; if it refuses the script, the program ends with status 69.")
     ROW(DT_COMMAND_BENCH_BLOCKS,
         "Times each block of the model inside real training steps, after 20 that are not measured: milliseconds forward "
         "and backward, the share of numbers that are not zero, and the rate of arithmetic beside what a loop of "

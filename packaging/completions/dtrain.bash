@@ -3,7 +3,7 @@
 
 _dtrain_words() { # [FIRST]: the words that may follow
   case $1 in
-    '') echo train eval predict export plan report compare watch doctor accept bench lab help ;;
+    '') echo train eval predict export plan report compare watch doctor accept slurm bench lab help ;;
     bench) echo blocks scaling allreduce ;;
     lab) echo gradtape linear lr shards batch model-parallel pipeline server compression stragglers allreduce reduce ;;
   esac
@@ -21,6 +21,7 @@ _dtrain_options() { # COMMAND: its options, behind "files" where it takes names 
     'watch') echo files --help --version --help-config ;;
     'doctor') echo --config --data --run --set --help --version --help-config ;;
     'accept') echo --run --inject --junit --short --help --version --help-config ;;
+    'slurm') echo --config --data --run --set --nodes --ntasks-per-node --cpus-per-task --gpus-per-node --time --partition --account --script --help --version --help-config ;;
     'bench blocks') echo --config --data --set --json --help --version --help-config ;;
     'bench scaling') echo --config --data --set --json --html --help --version --help-config ;;
     'bench allreduce') echo --set --json --algorithms --minbytes --maxbytes --stepfactor --iters --warmup_iters --check --latency --bandwidth --help --version --help-config ;;
@@ -68,6 +69,14 @@ _dtrain_value() { # OPTION: what its value is; nothing where the next word is no
     --elements) echo any ;;
     --batch) echo names 1 16 all ;;
     --html) echo file ;;
+    --nodes) echo any ;;
+    --ntasks-per-node) echo any ;;
+    --cpus-per-task) echo any ;;
+    --gpus-per-node) echo any ;;
+    --time) echo any ;;
+    --partition) echo names ring tree recursive_doubling halving_doubling all_to_all master_worker ;;
+    --account) echo names ring tree recursive_doubling halving_doubling all_to_all master_worker ;;
+    --script) echo file ;;
   esac
 }
 
