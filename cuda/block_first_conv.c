@@ -19,7 +19,7 @@ enum dt_status dt_cuda_first_conv_open(const struct dt_block_state *state)
     return dt_block_reserve_sums(state, dt_gpu_first_conv_scratch(&conv));
 }
 
-static struct dt_gpu_first_conv first_conv_of(const struct dt_block_state *state, const void *x)
+static struct dt_gpu_first_conv first_conv_of(const struct dt_block_state *state, const void *x, const struct dt_pass *pass)
 {
     const struct dt_cuda *cuda = state->cuda;
     struct dt_gpu_first_conv conv = first_conv(&state->block, state->is_plain);
@@ -29,15 +29,17 @@ static struct dt_gpu_first_conv first_conv_of(const struct dt_block_state *state
     } else {
         conv.x = x;
     }
+    conv.signs = pass->training ? state->signs : NULL;
     return conv;
 }
 
-enum dt_status dt_cuda_first_conv_forward(const struct dt_block_state *state, const float *params, const void *x, void *y, int n)
+enum dt_status dt_cuda_first_conv_forward(const struct dt_block_state *state, const float *params, const void *x, void *y,
+                                          const struct dt_pass *pass)
 {
     struct dt_cuda *cuda = state->cuda;
     cuda->gathered.waits = false;
-    const struct dt_gpu_first_conv conv = first_conv_of(state, x);
-    DT_CUDA(dt_gpu_first_conv_forward(cuda->stream, &conv, n, cuda->type, params + state->weight_offset,
+    const struct dt_gpu_first_conv conv = first_conv_of(state, x, pass);
+    DT_CUDA(dt_gpu_first_conv_forward(cuda->stream, &conv, pass->batch->n, cuda->type, params + state->weight_offset,
                                       state->is_plain ? params + state->bias_offset : NULL, state->is_plain ? y : state->z));
     return DT_OK;
 }
@@ -46,7 +48,7 @@ enum dt_status dt_cuda_first_conv_backward(const struct dt_block_state *state, f
                                            const void *dy, const struct dt_pass *pass)
 {
     const struct dt_cuda *cuda = state->cuda;
-    const struct dt_gpu_first_conv conv = first_conv_of(state, x);
+    const struct dt_gpu_first_conv conv = first_conv_of(state, x, pass);
     const struct dt_gpu_gradients to = {.weight = grads + state->weight_offset,
                                         .bias = state->is_plain ? grads + state->bias_offset : NULL,
                                         .accumulate = pass->accumulate,

@@ -21,6 +21,7 @@ struct dt_block_state {
     struct dt_conv_plan *plans[DT_CONV_N_KINDS]; /* conv; each for `capacity` samples; NULL: not wanted */
     void *z;                                     /* (capacity, linear_out), the linear operation's output; NULL without one */
     void *dz;                                    /* its gradient; may be z */
+    void *winners, *signs;                       /* of struct dt_device_block_bytes; NULL where that says 0 */
     struct dt_cuda_packed packed;                /* weight and gradient as the libraries have them */
 };
 
@@ -71,7 +72,8 @@ enum dt_status dt_cuda_dense_backward(const struct dt_block_state *state, const 
 /* The first convolution by our own kernels (block_first_conv.c). */
 enum dt_status dt_cuda_first_conv_open(const struct dt_block_state *state);
 /* To y where that is all that the block has to do; else to state->z, for the tail. */
-enum dt_status dt_cuda_first_conv_forward(const struct dt_block_state *state, const float *params, const void *x, void *y, int n);
+enum dt_status dt_cuda_first_conv_forward(const struct dt_block_state *state, const float *params, const void *x, void *y,
+                                          const struct dt_pass *pass);
 /* dy: of the whole block where it is plain, else of z. */
 enum dt_status dt_cuda_first_conv_backward(const struct dt_block_state *state, float *grads, const void *x, const void *y,
                                            const void *dy, const struct dt_pass *pass);

@@ -39,21 +39,31 @@ static void describe(struct dt_block_state *state, struct dt_cuda *cuda, const s
                                        .flatten = b->canonical};
 }
 
+static enum dt_status open_memory(struct dt_block_state *state)
+{
+    const struct dt_device_block_bytes *bytes = &state->bytes;
+    const struct {
+        size_t n_bytes;
+        void **to;
+    } all[] = {{bytes->z, &state->z},          {bytes->dz, &state->dz},           {bytes->weight, &state->packed.weight},
+               {bytes->dw, &state->packed.dw}, {bytes->winners, &state->winners}, {bytes->signs, &state->signs}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        if (all[i].n_bytes > 0) {
+            DT_TRY(dt_cuda_alloc(state->cuda, state->block.name, all[i].n_bytes, all[i].to));
+        }
+    }
+    state->dz = state->dz != NULL ? state->dz : state->z;
+    return DT_OK;
+}
+
 static enum dt_status open_linear(struct dt_block_state *state)
 {
-    struct dt_cuda *cuda = state->cuda;
-    const char *name = state->block.name;
-    if (state->bytes.z > 0) {
-        DT_TRY(dt_cuda_alloc(cuda, name, state->bytes.z, &state->z));
-    }
-    state->dz = state->z;
-    if (state->bytes.dz > 0) {
-        DT_TRY(dt_cuda_alloc(cuda, name, state->bytes.dz, &state->dz));
+    if (state->is_head) {
+        return dt_cuda_head_open(state);
     }
     DT_TRY(dt_block_reserve_sums(state, dt_gpu_tail_scratch(&state->tail)));
-    if (state->bytes.weight > 0) {
-        DT_TRY(dt_cuda_alloc(cuda, name, state->bytes.weight, &state->packed.weight));
-        dt_cuda_packed_open(cuda, &state->packed);
+    if (state->packed.weight != NULL) {
+        dt_cuda_packed_open(state->cuda, &state->packed);
     }
     if (state->is_first_conv) {
         return dt_cuda_first_conv_open(state);
@@ -72,8 +82,11 @@ enum dt_status dt_cuda_block_open(struct dt_backend *backend, const struct dt_mo
     describe(state, cuda, model, index, capacity);
     cuda->n_blocks++;
     enum dt_status s = dt_cuda_reserve_batch(cuda, capacity);
+    if (s == DT_OK) {
+        s = open_memory(state);
+    }
     if (s == DT_OK && dt_block_has_linear(state)) {
-        s = state->is_head ? dt_cuda_head_open(state) : open_linear(state);
+        s = open_linear(state);
     }
     if (s != DT_OK) {
         dt_cuda_block_close(state);
@@ -91,6 +104,8 @@ void dt_cuda_block_close(struct dt_block_state *state)
         dt_cuda_free(state->cuda, state->dz);
     }
     dt_cuda_free(state->cuda, state->z);
+    dt_cuda_free(state->cuda, state->winners);
+    dt_cuda_free(state->cuda, state->signs);
     dt_cuda_free(state->cuda, state->packed.dw);
     dt_cuda_free(state->cuda, state->packed.weight);
     dt_cuda_drop(state->cuda); /* nobody looks at what a network that is closed has left */
@@ -115,6 +130,7 @@ static struct dt_gpu_tail tail_of(const struct dt_block_state *state, const stru
     tail.dropout_rate = pass->training ? tail.dropout_rate : 0;
     tail.seed = pass->seed;
     tail.epoch = state->cuda->batch.epoch;
+    tail.winners = pass->training ? state->winners : NULL;
     return tail;
 }
 
@@ -125,12 +141,14 @@ static const float *bias_of(const struct dt_block_state *state, const float *par
 
 /* ---- forward */
 
-static enum dt_status linear_forward(struct dt_block_state *state, const float *params, const void *x, void *y, int n)
+static enum dt_status linear_forward(struct dt_block_state *state, const float *params, const void *x, void *y,
+                                     const struct dt_pass *pass)
 {
     if (state->is_first_conv) {
-        return dt_cuda_first_conv_forward(state, params, x, y, n);
+        return dt_cuda_first_conv_forward(state, params, x, y, pass);
     }
-    return dt_block_has_conv(state) ? dt_cuda_conv_forward(state, params, x) : dt_cuda_dense_forward(state, params, x, n);
+    return dt_block_has_conv(state) ? dt_cuda_conv_forward(state, params, x)
+                                    : dt_cuda_dense_forward(state, params, x, pass->batch->n);
 }
 
 enum dt_status dt_cuda_block_forward(struct dt_block_state *state, const float *params, const float *x, float *y,
@@ -149,7 +167,7 @@ enum dt_status dt_cuda_block_forward(struct dt_block_state *state, const float *
     }
     if (dt_block_has_linear(state)) {
         DT_TRY(dt_cuda_pack(cuda, &state->packed, params + state->weight_offset));
-        DT_TRY(linear_forward(state, params, x, y, n));
+        DT_TRY(linear_forward(state, params, x, y, pass));
     }
     if (state->is_plain) {
         return DT_OK;

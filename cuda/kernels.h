@@ -49,12 +49,16 @@ struct dt_gpu_tail {
     uint64_t seed;
     const uint32_t *epoch; /* device; read where something is dropped */
     bool flatten;          /* y and dy are in canonical order */
+    uint8_t *winners; /* (n, pooled) N H W C, or NULL; a max pool's, whose activation is none or relu: what backward needs of z */
 };
+
+/* Added to a winner, the number of an element of its window, where relu lets nothing of it through. */
+#define DT_GPU_CLOSED 128
 
 /* y (n, pooled) = dropout(pool(activation(z + bias))). z (n, linear) is what the linear operation left and stays for the backward
  * pass; bias NULL: none. z may be y when there is no pool and no flatten that changes the order, but then is gone. y_type may
  * differ from type: logits are float. Dropout as base/rng.h says, by `ids`. Of equal values in a max pool the first in row-major
- * order wins, a NaN wins over all. */
+ * order wins, a NaN wins over all. tail->winners is written, unless NULL. */
 cudaError_t dt_gpu_tail_forward(cudaStream_t stream, const struct dt_gpu_tail *tail, const uint32_t *ids, int n,
                                 enum dt_gpu_type type, const void *z, const float *bias, enum dt_gpu_type y_type, void *y);
 
@@ -67,9 +71,9 @@ struct dt_gpu_gradients {
 };
 
 /* dz (n, linear) from dy (n, pooled) and z, everything in between worked out again, and to->bias = the sums of dz before they are
- * rounded. dz and dy do not overlap; dz may be z, unless windows overlap; with n = 0 nothing is done. Grid: up to 256 blocks of 256
- * threads; each keeps its 8 channels (or 1) and goes through every some thousandth window. Bytes: z and dy read, dz written, once.
- */
+ * rounded; unless tail->winners is NULL from those instead of z and `bias`. dz and dy do not overlap; dz may be z, unless that is
+ * read and windows overlap; with n = 0 nothing is done. Grid: up to 256 blocks of 256 threads; each keeps its 8 channels (or 1) and
+ * goes through every some thousandth window. Bytes: z or the winners, and dy read, dz written, once. */
 size_t dt_gpu_tail_scratch(const struct dt_gpu_tail *tail);
 cudaError_t dt_gpu_tail_backward(cudaStream_t stream, const struct dt_gpu_tail *tail, const uint32_t *ids, int n,
                                  enum dt_gpu_type type, const void *z, const float *bias, enum dt_gpu_type dy_type, const void *dy,
@@ -86,17 +90,19 @@ struct dt_gpu_first_conv {
     struct dt_gpu_samples samples;
     const uint32_t *rows;
     const void *x;
+    uint8_t *signs; /* (n, out) a bit each, 8 channels a byte, or NULL; relu's, of whole bytes: what the gradient needs of y */
 };
 
-/* y (n, out) = activation(convolution + bias); bias NULL: none. Aligned, as the next. Grid: blocks of 256 threads, each for one
- * image after another or a part of one, up to 1056 images at a time; 24 KB of shared memory for it, 8 KB for the filters; a thread
- * makes 8 channels (or 1) of 4 places. Bytes: the images as they lie there, y once. */
+/* y (n, out) = activation(convolution + bias); bias NULL: none. Writes conv->signs. Aligned, as the next. Grid: blocks of 256
+ * threads, each for one image after another or a part of one, up to 1056 images at a time; 24 KB of shared memory for it, 8 KB for
+ * the filters; a thread makes 8 channels (or 1) of 4 places. Bytes: the images as they lie there, y once. */
 cudaError_t dt_gpu_first_conv_forward(cudaStream_t stream, const struct dt_gpu_first_conv *conv, int n, enum dt_gpu_type type,
                                       const float *weight, const float *bias, void *y);
 
 /* to->weight, and unless it is NULL to->bias, from dy (n, out), which unless y is NULL first goes back through the activation whose
- * result y is. With n = 0 nothing is done. Grid: up to 264 blocks of 256 threads, each for some images or parts of them; a thread
- * keeps 8 channels (or 1) of 9 taps. Bytes: the images, y and dy once. */
+ * result y is; where there are conv->signs from those instead of y. With n = 0 nothing is done. Grid: up to 264 blocks of 256
+ * threads, each for some images or parts of them; a thread keeps 8 channels (or 1) of 9 taps. Bytes: the images, the signs or y,
+ * and dy once. */
 size_t dt_gpu_first_conv_scratch(const struct dt_gpu_first_conv *conv);
 cudaError_t dt_gpu_first_conv_gradient(cudaStream_t stream, const struct dt_gpu_first_conv *conv, int n, enum dt_gpu_type type,
                                        const void *y, const void *dy, const struct dt_gpu_gradients *to);

@@ -53,6 +53,17 @@ static __device__ int place_offset(const struct dt_gpu_first_conv &conv, struct 
     return (p * s.w + q) * conv.stride;
 }
 
+/* ---- which channels of a place relu let through: a bit each */
+
+template <int V> static __device__ uint8_t signs_of(const float *y)
+{
+    unsigned signs = 0;
+    for (unsigned v = 0; v < V; v++) {
+        signs |= (y[v] > 0 ? 1u : 0u) << v;
+    }
+    return (uint8_t)signs;
+}
+
 /* ---- forward: a thread has V channels at PLACES places, so that what it reads of the filters serves several times */
 
 #define PLACES 4
@@ -94,8 +105,12 @@ static __global__ void __launch_bounds__(THREADS)
             for (unsigned j = 0; j < PLACES; j++) {
                 const unsigned place = first + j * lanes.n;
                 activate<V>(conv.activation, sums[j]);
+                const size_t at = (sample * n_places + place) * n_channels + c;
                 if (place < n_places) {
-                    store<V>(sums[j], (T *)y + (sample * n_places + place) * n_channels + c);
+                    store<V>(sums[j], (T *)y + at);
+                }
+                if (V == WIDE && place < n_places && conv.signs != NULL) {
+                    conv.signs[at / WIDE] = signs_of<V>(sums[j]);
                 }
             }
         }
@@ -138,13 +153,18 @@ static __device__ void add_gradients(const struct dt_gpu_first_conv &conv, const
     });
 }
 
-/* dz of V channels from dy and, where it was activated, y. */
+/* dz of V channels from dy and, where it was activated, the signs or y. */
 template <typename T, int V>
 static __device__ void load_dz(const struct dt_gpu_first_conv &conv, const void *y, const void *dy, size_t at, float *dz)
 {
     float a[V];
     load<V>((const T *)dy + at, dz);
-    if (y != NULL) {
+    if (V == WIDE && conv.signs != NULL) {
+        const unsigned signs = conv.signs[at / WIDE];
+        for (unsigned v = 0; v < V; v++) {
+            dz[v] *= (float)(signs >> v & 1);
+        }
+    } else if (y != NULL) {
         load<V>((const T *)y + at, a);
         for (int v = 0; v < V; v++) {
             dz[v] *= slope(conv.activation, a[v]);

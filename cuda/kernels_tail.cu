@@ -91,6 +91,27 @@ static __device__ void store_pooled(const struct dt_gpu_tail &t, struct place at
     }
 }
 
+/* Keeps of V windows what the way back needs. */
+template <int V>
+static __device__ void store_winners(const struct dt_gpu_tail &t, const float *pooled, const int *winner, uint8_t *to)
+{
+    pack<uint8_t, V> packed;
+    for (int v = 0; v < V; v++) {
+        packed.v[v] = (uint8_t)(winner[v] + (slope(t.activation, pooled[v]) > 0 ? 0 : DT_GPU_CLOSED));
+    }
+    *(pack<uint8_t, V> *)to = packed;
+}
+
+/* Takes the gradient of V windows through their activation, too. */
+template <int V> static __device__ void load_winners(const uint8_t *from, float *delta, int *winner)
+{
+    const pack<uint8_t, V> packed = *(const pack<uint8_t, V> *)from;
+    for (int v = 0; v < V; v++) {
+        winner[v] = packed.v[v] % DT_GPU_CLOSED;
+        delta[v] *= packed.v[v] < DT_GPU_CLOSED ? 1.0f : 0.0f; /* NaN stays NaN */
+    }
+}
+
 template <int V, typename T>
 static __device__ void load_pooled(const struct dt_gpu_tail &t, struct place at, const T *dy, float *to)
 {
@@ -122,6 +143,9 @@ static __global__ void tail_forward_kernel(struct dt_gpu_tail t, const uint32_t 
         float pooled[V];
         int winner[V];
         pool_window<V>(t, (const T *)z + sample * n_linear + element(t.linear, begin), b, pooled, winner);
+        if (t.winners != NULL) {
+            store_winners<V>(t, pooled, winner, t.winners + sample * n_pooled + element(t.pooled, at));
+        }
         dropout<V>(t, ids, sample, at, pooled);
         store_pooled<V>(t, at, pooled, (Y *)y + sample * n_pooled);
     }
@@ -139,7 +163,42 @@ template <typename T, typename Y> struct tail_sample {
     const T *z;
     const Y *dy;
     T *dz;
+    const uint8_t *winners; /* NULL: z says it */
 };
+
+/* The gradient of V windows, and which element each took, if its pool takes one. */
+template <typename T, typename Y, int V>
+static __device__ void load_window(const struct dt_gpu_tail &t, const uint32_t *ids, const struct tail_sample<T, Y> &sample,
+                                   struct place at, const float *b, float *delta, int *winner)
+{
+    const struct place begin = {at.p * t.pool_stride, at.q * t.pool_stride, at.c};
+    load_pooled<V>(t, at, sample.dy, delta);
+    dropout<V>(t, ids, sample.number, at, delta);
+    if (sample.winners != NULL) {
+        load_winners<V>(sample.winners + element(t.pooled, at), delta, winner);
+    } else if (t.pool == DT_POOL_MAX) {
+        float pooled[V];
+        pool_window<V>(t, sample.z + element(t.linear, begin), b, pooled, winner);
+    }
+}
+
+/* Takes the gradient of V elements through the activation, as far as the winners have not, adds it to `sum` and stores it. */
+template <typename T, typename Y, int V>
+static __device__ void store_gradient(const struct dt_gpu_tail &t, const struct tail_sample<T, Y> &sample, struct place to,
+                                      const float *b, float *gradient, float *sum)
+{
+    if (sample.winners == NULL) {
+        float a[V];
+        load_activated<V>(t, sample.z + element(t.linear, to), b, a);
+        for (int v = 0; v < V; v++) {
+            gradient[v] *= slope(t.activation, a[v]);
+        }
+    }
+    for (int v = 0; v < V; v++) {
+        sum[v] += gradient[v];
+    }
+    store<V>(gradient, sample.dz + element(t.linear, to));
+}
 
 /* For windows that do not overlap: a cell of stride x stride elements, which is a window and the gap behind it, or at the lower and
  * right edge only a remainder. So each element and each window is looked at once. Adds dz to `sum`. */
@@ -149,27 +208,20 @@ static __device__ void cell_backward(const struct dt_gpu_tail &t, const uint32_t
 {
     const bool has_window = at.p < t.pooled.h && at.q < t.pooled.w;
     const struct place begin = {at.p * t.pool_stride, at.q * t.pool_stride, at.c};
-    float pooled[V], delta[V] = {};
+    float delta[V] = {};
     int winner[V] = {};
     if (has_window) {
-        load_pooled<V>(t, at, sample.dy, delta);
-        dropout<V>(t, ids, sample.number, at, delta);
-    }
-    if (has_window && t.pool == DT_POOL_MAX) {
-        pool_window<V>(t, sample.z + element(t.linear, begin), b, pooled, winner);
+        load_window<T, Y, V>(t, ids, sample, at, b, delta, winner);
     }
     for (struct place to = begin; to.p < begin.p + t.pool_stride && to.p < t.linear.h; to.p++) {
         for (to.q = begin.q; to.q < begin.q + t.pool_stride && to.q < t.linear.w; to.q++) {
             const int r = to.p - begin.p, s = to.q - begin.q;
             const bool inside = r < t.pool_size && s < t.pool_size;
-            float a[V];
-            load_activated<V>(t, sample.z + element(t.linear, to), b, a);
+            float gradient[V];
             for (int v = 0; v < V; v++) {
-                const float gradient = inside ? pool_gradient(t, delta[v], winner[v], r * t.pool_size + s) : 0.0f;
-                a[v] = gradient * slope(t.activation, a[v]);
-                sum[v] += a[v];
+                gradient[v] = inside ? pool_gradient(t, delta[v], winner[v], r * t.pool_size + s) : 0.0f;
             }
-            store<V>(a, sample.dz + element(t.linear, to));
+            store_gradient<T, Y, V>(t, sample, to, b, gradient, sum);
         }
     }
 }
@@ -181,29 +233,20 @@ static __device__ void element_backward(const struct dt_gpu_tail &t, const uint3
 {
     const int first_p = to.p < t.pool_size ? 0 : (to.p - t.pool_size) / t.pool_stride + 1;
     const int first_q = to.q < t.pool_size ? 0 : (to.q - t.pool_size) / t.pool_stride + 1;
-    float gradient[V] = {}, a[V];
+    float gradient[V] = {};
     for (struct place at = {first_p, 0, to.c}; at.p < t.pooled.h && at.p * t.pool_stride <= to.p; at.p++) {
         for (at.q = first_q; at.q < t.pooled.w && at.q * t.pool_stride <= to.q; at.q++) {
             const struct place begin = {at.p * t.pool_stride, at.q * t.pool_stride, at.c};
             const int i = (to.p - begin.p) * t.pool_size + to.q - begin.q;
-            float pooled[V], delta[V];
+            float delta[V];
             int winner[V] = {};
-            load_pooled<V>(t, at, sample.dy, delta);
-            dropout<V>(t, ids, sample.number, at, delta);
-            if (t.pool == DT_POOL_MAX) {
-                pool_window<V>(t, sample.z + element(t.linear, begin), b, pooled, winner);
-            }
+            load_window<T, Y, V>(t, ids, sample, at, b, delta, winner);
             for (int v = 0; v < V; v++) {
                 gradient[v] += pool_gradient(t, delta[v], winner[v], i);
             }
         }
     }
-    load_activated<V>(t, sample.z + element(t.linear, to), b, a);
-    for (int v = 0; v < V; v++) {
-        gradient[v] *= slope(t.activation, a[v]);
-        sum[v] += gradient[v];
-    }
-    store<V>(gradient, sample.dz + element(t.linear, to));
+    store_gradient<T, Y, V>(t, sample, to, b, gradient, sum);
 }
 
 /* How far a thread goes on: it keeps its channels, so that it can add up what they get, and takes every gridDim.y * lanes-th of the
@@ -260,7 +303,8 @@ static __global__ void __launch_bounds__(THREADS, 2) /* blocks a multiprocessor:
     for (; has_work && at.sample < (size_t)n; go_on(&at)) {
         const struct place place = {(int)(at.cell / n_columns), (int)(at.cell % n_columns), (int)group * V};
         const struct tail_sample<T, Y> sample = {
-            at.sample, (const T *)z + at.sample *n_linear, (const Y *)dy + at.sample *n_pooled, (T *)dz + at.sample *n_linear
+            at.sample, (const T *)z + at.sample *n_linear, (const Y *)dy + at.sample *n_pooled,
+                (T *)dz + at.sample *n_linear, t.winners != NULL ? t.winners + at.sample *n_pooled : NULL
         };
         if (OVERLAP) {
             element_backward<T, Y, V>(t, ids, sample, place, b, sum);
@@ -310,7 +354,7 @@ cudaError_t dt_gpu_tail_forward(cudaStream_t stream, const struct dt_gpu_tail *t
         return cudaSuccess;
     }
     const struct dt_gpu_tail t = normal_tail(tail);
-    const bool wide = t.linear.c % WIDE == 0 && aligned(z) && aligned(bias) && aligned(y);
+    const bool wide = t.linear.c % WIDE == 0 && aligned(z) && aligned(bias) && aligned(y) && aligned(t.winners);
     const unsigned n_parts = (unsigned)dt_shape_elems(t.pooled) / (wide ? WIDE : 1);
     return DT_LAUNCH(forward_versions[type][y_type][wide], blocks_for_samples(n_parts, n), threads_for_samples(n_parts), 0, stream,
                      t, ids, n, n_parts, z, bias, y);
@@ -339,7 +383,7 @@ cudaError_t dt_gpu_tail_backward(cudaStream_t stream, const struct dt_gpu_tail *
         return cudaSuccess;
     }
     const struct dt_gpu_tail t = normal_tail(tail);
-    const bool wide = t.linear.c % WIDE == 0 && aligned(z) && aligned(bias) && aligned(dy) && aligned(dz);
+    const bool wide = t.linear.c % WIDE == 0 && aligned(z) && aligned(bias) && aligned(dy) && aligned(dz) && aligned(t.winners);
     const bool overlap = t.pool_stride < t.pool_size;
     const size_t cell = overlap ? 1 : (size_t)t.pool_stride;
     const size_t n_cells = ((size_t)t.linear.h + cell - 1) / cell * (((size_t)t.linear.w + cell - 1) / cell) * (size_t)n;

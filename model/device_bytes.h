@@ -42,30 +42,50 @@ static inline bool dt_device_is_plain_first_conv(const struct dt_model *model, i
     return dt_device_is_first_conv(model, index) && b->pool == DT_POOL_NONE && b->dropout_rate == 0 && !b->canonical;
 }
 
+/* Whether the pool keeps which elements it took, so that the backward pass need not look at what it took them from. */
+static inline bool dt_device_keeps_winners(const struct dt_block *block)
+{
+    return block->pool == DT_POOL_MAX && block->pool_size <= 11 && /* a byte is its number among them, and a bit for relu */
+           (block->activation == DT_ACTIVATION_NONE || block->activation == DT_ACTIVATION_RELU);
+}
+
 struct dt_device_block_bytes {
-    size_t z;      /* the linear operation's output, which is kept */
-    size_t dz;     /* its gradient; 0: it takes the place of z */
-    size_t weight; /* copy of the weights in the libraries' order and type; 0: the arena's own serve */
-    size_t dw;     /* a filter's gradient, in the libraries' order and type */
+    size_t z;       /* the linear operation's output, which is kept */
+    size_t dz;      /* its gradient; 0: it takes the place of z */
+    size_t weight;  /* copy of the weights in the libraries' order and type; 0: the arena's own serve */
+    size_t dw;      /* a filter's gradient, in the libraries' order and type */
+    size_t winners; /* which elements a max pool took, a byte each; 0: found again, from z */
+    size_t signs;   /* which outputs of a plain first convolution its relu let through, a bit each; 0: found again, from y */
 };
+
+static inline size_t dt_device_all_bytes(const struct dt_device_block_bytes *b)
+{
+    return b->z + b->dz + b->weight + b->dw + b->winners + b->signs;
+}
 
 static inline struct dt_device_block_bytes dt_device_block_bytes(const struct dt_model *model, int index,
                                                                  enum dt_precision precision, int capacity)
 {
     const struct dt_block *block = &model->blocks[index];
     const bool half = precision == DT_PRECISION_BF16, conv = block->linear == DT_LINEAR_CONV;
-    const size_t each = half ? 2 : sizeof(float);
-    if (block->linear == DT_LINEAR_NONE || dt_device_is_head(model, index) || dt_device_is_plain_first_conv(model, index)) {
-        return (struct dt_device_block_bytes){0};
+    const size_t each = half ? 2 : sizeof(float), n = (size_t)capacity, n_linear = dt_shape_elems(block->linear_out);
+    struct dt_device_block_bytes bytes = {.winners = dt_device_keeps_winners(block) ? n * dt_shape_elems(block->pool_out) : 0};
+    if (dt_device_is_plain_first_conv(model, index)) {
+        bytes.signs = block->activation == DT_ACTIVATION_RELU && block->linear_out.c % 8 == 0 ? n * n_linear / 8 : 0;
+        return bytes;
     }
-    const bool overlap = block->pool != DT_POOL_NONE && block->pool_stride < block->pool_size; /* of windows: z is read again */
-    const size_t z = (size_t)capacity * dt_shape_elems(block->linear_out) * each, dz = overlap ? z : 0;
-    if (dt_device_is_first_conv(model, index)) {
-        return (struct dt_device_block_bytes){.z = z, .dz = dz};
+    if (block->linear == DT_LINEAR_NONE || dt_device_is_head(model, index)) {
+        return bytes;
     }
-    const size_t n_weights = model->params[block->weight].n_elems;
-    return (struct dt_device_block_bytes){
-        .z = z, .dz = dz, .weight = conv || half ? n_weights * each : 0, .dw = conv ? n_weights * each : 0};
+    const bool overlap = block->pool != DT_POOL_NONE && block->pool_stride < block->pool_size;
+    bytes.z = n * n_linear * each;
+    bytes.dz = overlap && bytes.winners == 0 ? bytes.z : 0; /* z is read again */
+    if (!dt_device_is_first_conv(model, index)) {
+        const size_t n_weights = model->params[block->weight].n_elems;
+        bytes.weight = conv || half ? n_weights * each : 0;
+        bytes.dw = conv ? n_weights * each : 0;
+    }
+    return bytes;
 }
 
 #endif

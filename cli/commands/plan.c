@@ -72,7 +72,7 @@ static size_t gpu_bytes(const struct plan *p, int capacity)
     size_t kept = 0;
     for (int b = 0; b < p->model.n_blocks; b++) {
         const struct dt_device_block_bytes bytes = dt_device_block_bytes(&p->model, b, p->config.precision, capacity);
-        kept += bytes.z + bytes.dz + bytes.weight + bytes.dw;
+        kept += dt_device_all_bytes(&bytes);
     }
     const size_t n_test = (p->n_test + (size_t)p->shard.size - 1) / (size_t)p->shard.size;
     const size_t n_samples = p->has_data ? dt_shard_owned(&p->shard).n + n_test : 0;

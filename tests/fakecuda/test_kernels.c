@@ -63,6 +63,7 @@ struct tail_case {
     int n;
     enum dt_gpu_type type, y_type;
     bool with_bias, in_place, with_db, accumulate;
+    bool keeps;           /* winners, so that the way back sees neither z nor the bias */
     size_t shift;         /* bytes by which z misses its alignment */
     float *z, *bias, *dy; /* N H W C, but dy as the case has it */
     const uint32_t *ids;
@@ -140,8 +141,16 @@ static void run_tail(const struct tail_case *k, float *y, float *dz, float *db)
     const struct dt_gpu_gradients to = {
         .bias = k->with_db ? to_db.data : NULL, .accumulate = k->accumulate, .scratch = scratch.data};
     const float *b = k->with_bias ? bias.data : NULL;
-    OK(dt_gpu_tail_backward(stream, t, ids.data, k->n, k->type, z.data, b, k->y_type, dy.data, to_dz.data, &to));
-    OK(dt_gpu_tail_forward(stream, t, ids.data, k->n, k->type, z.data, b, k->y_type, k->in_place ? z.data : to_y.data));
+    struct device winners = device_open(NULL, n_out, 0);
+    t->winners = k->keeps ? winners.data : NULL;
+    for (int backward = k->keeps ? 0 : 1, i = 0; i < 2; i++, backward = 1 - backward) {
+        if (backward == 1) {
+            OK(dt_gpu_tail_backward(stream, t, ids.data, k->n, k->type, k->keeps ? NULL : z.data, k->keeps ? NULL : b, k->y_type,
+                                    dy.data, to_dz.data, &to));
+        } else {
+            OK(dt_gpu_tail_forward(stream, t, ids.data, k->n, k->type, z.data, b, k->y_type, k->in_place ? z.data : to_y.data));
+        }
+    }
     numbers_close(k->in_place ? &z : &to_y, k->y_type, n_out, y);
     numbers_close(&to_dz, k->type, n_in, dz);
     device_close(&to_db, db);
@@ -150,6 +159,7 @@ static void run_tail(const struct tail_case *k, float *y, float *dz, float *db)
     device_close(&dy, NULL);
     device_close(&bias, NULL);
     device_close(&epoch, NULL);
+    device_close(&winners, NULL);
     device_close(&ids, NULL);
 }
 
@@ -196,7 +206,7 @@ static void check_tail(const struct tail_case *k)
 }
 
 static struct { /* what the random cases were */
-    int wide, narrow, overlapping, gaps, remainders, flattened, dropped, in_place, strange;
+    int wide, narrow, overlapping, gaps, remainders, flattened, dropped, in_place, strange, kept;
 } seen;
 
 static void draw_pool(struct dt_gpu_tail *t)
@@ -245,6 +255,7 @@ static void check_random_tail(void)
     t->flatten = draw(2) == 1;
     const bool in_order = !t->flatten || t->linear.c == 1 || t->linear.h * t->linear.w == 1;
     k.in_place = t->pool == DT_POOL_NONE && in_order && k.type == k.y_type && draw(2) == 0;
+    k.keeps = t->pool == DT_POOL_MAX && (t->activation == DT_ACTIVATION_RELU || t->activation == DT_ACTIVATION_NONE);
     k.shift = draw(5) == 0 ? type_bytes(k.type) : 0;
     const size_t n_in = (size_t)k.n * dt_shape_elems(t->linear), n_out = (size_t)k.n * dt_shape_elems(t->pooled);
     k.z = random_floats(n_in, 24);
@@ -257,10 +268,15 @@ static void check_random_tail(void)
     }
     snprintf(case_text, sizeof case_text,
              "tail of %d, type %d to %d, %dx%dx%d, activation %d, pool %d of %d by %d, dropout %g, flatten %d, bias %d, shift %zu, "
-             "in place %d, strange %d",
+             "in place %d, strange %d, winners kept %d",
              k.n, k.type, k.y_type, t->linear.c, t->linear.h, t->linear.w, t->activation, t->pool, t->pool_size, t->pool_stride,
-             (double)t->dropout_rate, t->flatten, k.with_bias, k.shift, k.in_place, strange);
+             (double)t->dropout_rate, t->flatten, k.with_bias, k.shift, k.in_place, strange, k.keeps);
     check_tail(&k);
+    if (k.keeps) { /* and as where nobody keeps them */
+        k.keeps = false;
+        check_tail(&k);
+        seen.kept++;
+    }
     const bool wide = t->linear.c % 8 == 0 && k.shift == 0;
     seen.wide += wide;
     seen.narrow += !wide;
@@ -279,7 +295,7 @@ static void test_tail(void)
         check_random_tail();
     }
     CHECK(seen.wide > 9 && seen.narrow > 9 && seen.overlapping > 9 && seen.gaps > 9 && seen.remainders > 9);
-    CHECK(seen.flattened > 9 && seen.dropped > 9 && seen.in_place > 9 && seen.strange > 9);
+    CHECK(seen.flattened > 9 && seen.dropped > 9 && seen.in_place > 9 && seen.strange > 9 && seen.kept > 9);
 }
 
 /* More samples than a grid has rows. */

@@ -11,6 +11,7 @@ struct conv_case {
     enum source source;
     enum dt_gpu_type type;
     bool activated, with_db, accumulate; /* activated: with bias and activation, forward and back */
+    bool keeps;                          /* signs, so that the way back does not see y */
     uint8_t *bytes;                      /* of N_SET images, C H W */
     uint32_t *rows;
     float *values, *x; /* values: of the set; x: the batch, C H W */
@@ -114,12 +115,15 @@ static void run_conv(const struct conv_case *k, float *y, float *gradients)
     struct device to = numbers_open(k->before, n_parameters(k), DT_GPU_F32, 0),
                   scratch = scratch_open(dt_gpu_first_conv_scratch(&conv));
     const struct dt_gpu_gradients into = {to.data, k->with_db ? (float *)to.data + n_weights : NULL, k->accumulate, scratch.data};
+    struct device signs = device_open(NULL, n_out(k) / 8, 0);
     conv.activation = k->activated ? conv.activation : DT_ACTIVATION_NONE;
+    conv.signs = k->keeps ? signs.data : NULL;
     OK(dt_gpu_first_conv_forward(stream, &conv, k->n, k->type, weight.data, k->activated ? bias.data : NULL, to_y.data));
-    OK(dt_gpu_first_conv_gradient(stream, &conv, k->n, k->type, k->activated ? to_y.data : NULL, dy.data, &into));
+    OK(dt_gpu_first_conv_gradient(stream, &conv, k->n, k->type, k->activated && !k->keeps ? to_y.data : NULL, dy.data, &into));
     numbers_close(&to_y, k->type, n_out(k), y);
     device_close(&to, gradients);
     scratch_close(&scratch);
+    device_close(&signs, NULL);
     struct device *inputs[] = {&rows, &input, &weight, &bias, &dy};
     for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++) {
         device_close(inputs[i], NULL);
@@ -168,6 +172,8 @@ static void draw_case(struct conv_case *k)
     k->before = random_floats(n_parameters(k), 8);
 }
 
+static int n_kept;
+
 /* As model/lower.c places it. */
 static void check_shape(int n, struct dt_shape in, int filters, int kernel, int stride, bool same)
 {
@@ -190,6 +196,11 @@ static void check_shape(int n, struct dt_shape in, int filters, int kernel, int 
              k.accumulate);
     draw_case(&k);
     check_conv(&k);
+    k.keeps = k.activated && c->activation == DT_ACTIVATION_RELU && filters % 8 == 0;
+    if (k.keeps) {
+        check_conv(&k);
+        n_kept++;
+    }
     float *all[] = {k.values, k.x, k.weight, k.bias, k.dy, k.before};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         free(all[i]);
@@ -214,5 +225,6 @@ int main(void)
     check_shape(1, (struct dt_shape){3, 32, 32}, 64, 3, 1, true);
     check_shape(1060, (struct dt_shape){1, 3, 2}, 8, 2, 1, true); /* more images than blocks, forward and back */
     OK(cudaStreamDestroy(stream));
+    CHECK(n_kept > 3);
     return 0;
 }
