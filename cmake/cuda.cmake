@@ -94,4 +94,4 @@ list(REMOVE_DUPLICATES folders)
 set_target_properties(dtrain_cuda PROPERTIES C_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden
   BUILD_RPATH "${folders}" INSTALL_RPATH "${folders}")
 add_dependencies(dtrain dtrain_cuda) # who builds the program can install both
-install(TARGETS dtrain_cuda LIBRARY DESTINATION lib/dtrain)
+install(TARGETS dtrain_cuda LIBRARY DESTINATION lib/dtrain COMPONENT cuda)
