@@ -334,6 +334,46 @@ static char *make_line(int argc, char *const *argv)
     return text;
 }
 
+static void take_values(const struct parser *p)
+{
+    struct dt_args *out = p->out;
+    out->config = p->values[OPTION_CONFIG];
+    out->data = p->values[OPTION_DATA];
+    out->run = p->values[OPTION_RUN];
+    out->resume = p->given[OPTION_RESUME];
+    out->resume_from = p->values[OPTION_RESUME];
+    out->checkpoint = p->values[OPTION_CHECKPOINT];
+    out->weights = p->values[OPTION_WEIGHTS];
+    out->invert = p->values[OPTION_INVERT];
+    out->onnx = p->values[OPTION_ONNX];
+    out->json = p->values[OPTION_JSON];
+    out->junit = p->values[OPTION_JUNIT];
+    out->baseline = p->values[OPTION_BASELINE];
+    out->quick = p->given[OPTION_SHORT];
+    out->min_bytes = p->values[OPTION_MIN_BYTES];
+    out->max_bytes = p->values[OPTION_MAX_BYTES];
+    out->factor = p->values[OPTION_FACTOR];
+    out->algorithms = p->values[OPTION_ALGORITHMS];
+    out->iters = p->values[OPTION_ITERS];
+    out->warmup = p->values[OPTION_WARMUP];
+    out->check = p->values[OPTION_CHECK];
+    out->latency = p->values[OPTION_LATENCY];
+    out->bandwidth = p->values[OPTION_BANDWIDTH];
+    out->algorithm = p->values[OPTION_ALGORITHM];
+    out->ranks = p->values[OPTION_RANKS];
+    out->elements = p->values[OPTION_ELEMENTS];
+    out->batch = p->values[OPTION_BATCH];
+    out->html = p->values[OPTION_HTML];
+    out->nodes = p->values[OPTION_NODES];
+    out->ntasks_per_node = p->values[OPTION_NTASKS_PER_NODE];
+    out->cpus_per_task = p->values[OPTION_CPUS_PER_TASK];
+    out->gpus_per_node = p->values[OPTION_GPUS_PER_NODE];
+    out->time = p->values[OPTION_TIME];
+    out->partition = p->values[OPTION_PARTITION];
+    out->account = p->values[OPTION_ACCOUNT];
+    out->script = p->values[OPTION_SCRIPT];
+}
+
 enum dt_status dt_args_parse(int argc, char *const *argv, struct dt_args *out)
 {
     struct parser p = {.argc = argc, .next = 1, .argv = argv, .out = out};
@@ -358,40 +398,7 @@ enum dt_status dt_args_parse(int argc, char *const *argv, struct dt_args *out)
         dt_args_free(out);
         return status;
     }
-    out->config = p.values[OPTION_CONFIG];
-    out->data = p.values[OPTION_DATA];
-    out->run = p.values[OPTION_RUN];
-    out->resume = p.given[OPTION_RESUME];
-    out->resume_from = p.values[OPTION_RESUME];
-    out->checkpoint = p.values[OPTION_CHECKPOINT];
-    out->weights = p.values[OPTION_WEIGHTS];
-    out->invert = p.values[OPTION_INVERT];
-    out->onnx = p.values[OPTION_ONNX];
-    out->json = p.values[OPTION_JSON];
-    out->junit = p.values[OPTION_JUNIT];
-    out->quick = p.given[OPTION_SHORT];
-    out->min_bytes = p.values[OPTION_MIN_BYTES];
-    out->max_bytes = p.values[OPTION_MAX_BYTES];
-    out->factor = p.values[OPTION_FACTOR];
-    out->algorithms = p.values[OPTION_ALGORITHMS];
-    out->iters = p.values[OPTION_ITERS];
-    out->warmup = p.values[OPTION_WARMUP];
-    out->check = p.values[OPTION_CHECK];
-    out->latency = p.values[OPTION_LATENCY];
-    out->bandwidth = p.values[OPTION_BANDWIDTH];
-    out->algorithm = p.values[OPTION_ALGORITHM];
-    out->ranks = p.values[OPTION_RANKS];
-    out->elements = p.values[OPTION_ELEMENTS];
-    out->batch = p.values[OPTION_BATCH];
-    out->html = p.values[OPTION_HTML];
-    out->nodes = p.values[OPTION_NODES];
-    out->ntasks_per_node = p.values[OPTION_NTASKS_PER_NODE];
-    out->cpus_per_task = p.values[OPTION_CPUS_PER_TASK];
-    out->gpus_per_node = p.values[OPTION_GPUS_PER_NODE];
-    out->time = p.values[OPTION_TIME];
-    out->partition = p.values[OPTION_PARTITION];
-    out->account = p.values[OPTION_ACCOUNT];
-    out->script = p.values[OPTION_SCRIPT];
+    take_values(&p);
     return DT_OK;
 }
 

@@ -46,7 +46,8 @@
       "  mpirun -np 4 dtrain doctor\n"                                                                                      \
       "  srun --mpi=pmi2 dtrain doctor --config configs/mnist.json --run runs/night\n")                                     \
     X(DT_COMMAND_ACCEPT, "accept", "PASS or FAIL for what a cluster must be able to do",                                    \
-      "mpirun -np 4 dtrain accept [--short] [--run DIR] [--junit FILE]\n      [--inject FAULT]...",                         \
+      "mpirun -np 4 dtrain accept [--short] [--run DIR] [--baseline FILE]\n"                                                \
+      "      [--junit FILE] [--json FILE] [--html FILE] [--inject FAULT]...",                                               \
       "  srun --mpi=pmi2 dtrain accept --run runs/acceptance --junit accept.xml\n")                                         \
     X(DT_COMMAND_SLURM, "slurm", "write the batch script of a job, and have Slurm check it",                                \
       "dtrain slurm --config FILE [--nodes N] [--ntasks-per-node N]\n"                                                      \
@@ -103,8 +104,9 @@ struct dt_args {
     int n_paths;
     const char *onnx;                                                    /* export */
     const char *junit;                                                   /* accept; NULL: no file */
+    const char *baseline;                                                /* accept; NULL: none */
     bool quick;                                                          /* accept: --short */
-    const char *json;                                                    /* bench; NULL: no file */
+    const char *json;                                                    /* accept, bench; NULL: no file */
     const char *algorithms;                                              /* bench allreduce; NULL: all there are */
     const char *min_bytes, *max_bytes, *factor, *iters, *warmup, *check; /* bench allreduce; NULL: the default */
     const char *latency, *bandwidth;                                     /* bench allreduce; NULL: as the network is */

@@ -143,8 +143,13 @@ static enum dt_status accept_cluster(struct dt_world *world, const struct dt_arg
 {
     struct dt_faults faults;
     DT_TRY(dt_world_agree(world, dt_faults_parse(args->injects, args->n_injects, &faults)));
-    return dt_accept(world,
-                     &(struct dt_accept_spec){.run = args->run, .junit = args->junit, .quick = args->quick, .faults = &faults});
+    return dt_accept(world, &(struct dt_accept_spec){.run = args->run,
+                                                     .junit = args->junit,
+                                                     .json = args->json,
+                                                     .html = args->html,
+                                                     .baseline = args->baseline,
+                                                     .quick = args->quick,
+                                                     .faults = &faults});
 }
 
 static enum dt_status help(const struct dt_args *args)

@@ -36,9 +36,11 @@ enum takes { TAKES_NOTHING, TAKES_VALUE, TAKES_OPTIONAL_VALUE };
     X(OPTION_INVERT, "invert", 0, "auto|yes|no", TAKES_VALUE, ON(PREDICT),                                                         \
       "exchange light and dark; auto: of images on the other ground than the training's")                                          \
     X(OPTION_ONNX, "onnx", 0, "FILE", TAKES_VALUE, ON(EXPORT), "write the model to this file, which other runtimes load")          \
-    X(OPTION_JSON, "json", 0, "FILE", TAKES_VALUE, ON(BENCH_BLOCKS) | ON(BENCH_SCALING) | ON_SUMS,                                 \
+    X(OPTION_JSON, "json", 0, "FILE", TAKES_VALUE, ON(BENCH_BLOCKS) | ON(BENCH_SCALING) | ON_SUMS | ON(ACCEPT),                    \
       "write what was measured to this file, too")                                                                                 \
     X(OPTION_JUNIT, "junit", 0, "FILE", TAKES_VALUE, ON(ACCEPT), "write the rows to this file, too, as JUnit's XML")               \
+    X(OPTION_BASELINE, "baseline", 0, "FILE", TAKES_VALUE, ON(ACCEPT),                                                             \
+      "what an earlier run's --json FILE measured: a tenth worse fails")                                                           \
     X(OPTION_SHORT, "short", 0, "", TAKES_NOTHING, ON(ACCEPT), "measure for about ten seconds in all")                             \
     X(OPTION_ALGORITHMS, "algorithms", 0, "NAMES", TAKES_VALUE, ON_SUMS, "ways to add, such as ring,tree; default all")            \
     X(OPTION_MIN_BYTES, "minbytes", 'b', "BYTES", TAKES_VALUE, ON_SUMS,                                                            \
@@ -56,7 +58,7 @@ enum takes { TAKES_NOTHING, TAKES_VALUE, TAKES_OPTIONAL_VALUE };
       "how many ranks, default 4; at most 64 of an allreduce, otherwise 8")                                                        \
     X(OPTION_ELEMENTS, "elements", 0, "N", TAKES_VALUE, ON(LAB_ALLREDUCE), "floats on each rank, default as many as ranks")        \
     X(OPTION_BATCH, "batch", 0, "1|16|all", TAKES_VALUE, ON(LAB_LINEAR), "samples of a rank's step, default all that it has")      \
-    X(OPTION_HTML, "html", 0, "FILE", TAKES_VALUE, ON_PAGES | ON(REPORT),                                                          \
+    X(OPTION_HTML, "html", 0, "FILE", TAKES_VALUE, ON_PAGES | ON(REPORT) | ON(ACCEPT),                                             \
       "write a page with pictures, of an allreduce for at most 16 ranks; report: default report.html in the run's folder")         \
     X(OPTION_NODES, "nodes", 0, "N", TAKES_VALUE, ON(SLURM), "nodes of the job, default 1")                                        \
     X(OPTION_NTASKS_PER_NODE, "ntasks-per-node", 0, "N", TAKES_VALUE, ON(SLURM), "ranks on each, default 4, or one for each GPU")  \

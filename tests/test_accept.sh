@@ -31,7 +31,7 @@ says() { # says ROW PATTERN: what the row that fails says
 }
 
 for n in 1 2 3; do # of 3, one rank has nobody to write to in each round
-  accept "$n" "fine$n" --junit "$n.xml"
+  accept "$n" "fine$n" --junit "$n.xml" --json "$n.json" --html "$n.html"
   failing "$n ranks"
   is "$n ranks: the sum" '11 of 11 passed' "$(tail -n 1 out)"
   is "$n ranks: stderr" 0 "$(wc -c <err)"
@@ -46,6 +46,56 @@ assert (suite.tag, suite.get("tests"), suite.get("failures")) == ("testsuite", s
 assert [case.get("name") for case in suite] == rows
 assert all(float(case.get("time")) >= 0 and case.find("failure") is None for case in suite)
 PYTHON
+
+check 'JSON' python3 - 2.json $rows <<'PYTHON'
+import json, sys
+a, rows = json.load(open(sys.argv[1])), sys.argv[2:]
+assert (a["kind"], a["ranks"], a["ranks_per_host"], a["device"], a["passed"]) == ("accept", 2, 2, "cpu", True), a
+assert [row["name"] for row in a["rows"]] == rows and all(row["passed"] and row["seconds"] >= 0 for row in a["rows"])
+figures = {row["name"]: row["figures"] for row in a["rows"] if row["figures"]}
+assert {name: list(f) for name, f in figures.items()} == {"links": ["bandwidth_gbs", "latency_us"], "memory": ["bandwidth_gbs"],
+    "compute": ["gflops"]}, figures
+assert all(value > 0 for f in figures.values() for value in f.values())
+PYTHON
+check 'the page asks for something' test "$(grep -cE 'https?:|<script|<link|src=' 3.html)" -eq 0
+check 'the page: checks' test "$(grep -o '<th>[a-z]*' 3.html | sed 's/<th>//' | grep -cxF "$(tr ' ' '\n' <<<"$rows")")" -eq 11
+check 'the page: pairs' test "$(grep -o '<rect class="cell' 3.html | wc -l)" -eq 12
+
+# A baseline: 2.json, where what was measured is changed so far that no busy machine comes near.
+baseline() { # baseline FILE PYTHON: changes a, the JSON
+  python3 -c 'import json, sys
+a = json.load(open("2.json")); rows = {row["name"]: row["figures"] for row in a["rows"]}
+exec(sys.argv[2]); json.dump(a, open(sys.argv[1], "w"))' "$1" "$2"
+}
+baseline low.json 'for f in rows.values():
+  for name in f: f[name] *= 1000 if name == "latency_us" else 0.001'
+accept 2 low --baseline low.json
+failing 'a baseline far below'
+baseline high.json 'rows["memory"]["bandwidth_gbs"] = rows["compute"]["gflops"] = 1e6; rows["links"] = rows["links"].update(bandwidth_gbs=1e-3, latency_us=1e-4)'
+accept 2 high --baseline high.json
+failing 'a baseline far above' links memory compute
+says links 'latency_us [0-9.]+, above 0.0001 of the baseline by more than a tenth; 1 pairs: '
+says memory 'bandwidth_gbs [0-9.]+, below 1e\+06 of the baseline by more than a tenth; '
+refuses() { # refuses CODE FILE PATTERN: as a baseline
+  accept 2 refused --baseline "$2"
+  is "$2" "$1 1 0" "$got $(wc -l <err) $(grep -c '^PASS\|^FAIL' out)"
+  check "$2 is refused with: $(cat err)" grep -qE "^dtrain: (rank 0 \(.*\): )?$2:?$3" err
+}
+refuses 66 nowhere.json ' No such file'
+head -c 100 2.json >cut.json
+refuses 65 cut.json '[0-9]+:[0-9]+: '
+echo '[1, 2]' >other.json
+refuses 65 other.json ' no baseline \(give a file that dtrain accept --json wrote\)'
+baseline four.json 'a["ranks_per_host"] = 4'
+refuses 65 four.json ' was measured with 4 ranks on a host, here are 2 '
+baseline gpu.json 'a["device"] = "cuda"'
+refuses 65 gpu.json ' was measured on the device "cuda", here it is "cpu" '
+baseline text.json 'rows["memory"]["bandwidth_gbs"] = "fast"'
+refuses 65 text.json ' the figures of .memory. are no measurements'
+baseline many.json 'rows["links"].update(x=1)'
+refuses 65 many.json ' the figures of .links. are no measurements'
+baseline none.json 'a["rows"] = []'
+refuses 65 none.json ' has no figures '
 
 accept 2 nan --inject nan:rank=1,step=9 --junit nan.xml
 failing 'gradients that are no numbers' training checkpoint

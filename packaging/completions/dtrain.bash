@@ -20,7 +20,7 @@ _dtrain_options() { # COMMAND: its options, behind "files" where it takes names 
     'compare') echo files --help --version --help-config ;;
     'watch') echo files --help --version --help-config ;;
     'doctor') echo --config --data --run --set --help --version --help-config ;;
-    'accept') echo --run --inject --junit --short --help --version --help-config ;;
+    'accept') echo --run --inject --json --junit --baseline --short --html --help --version --help-config ;;
     'slurm') echo --config --data --run --set --nodes --ntasks-per-node --cpus-per-task --gpus-per-node --time --partition --account --script --help --version --help-config ;;
     'bench blocks') echo --config --data --set --json --help --version --help-config ;;
     'bench scaling') echo --config --data --set --json --html --help --version --help-config ;;
@@ -55,6 +55,7 @@ _dtrain_value() { # OPTION: what its value is; nothing where the next word is no
     --onnx) echo file ;;
     --json) echo file ;;
     --junit) echo file ;;
+    --baseline) echo file ;;
     --algorithms) echo names auto shared_memory mpi nccl staged hierarchical ring tree recursive_doubling halving_doubling all_to_all master_worker ;;
     --minbytes | -b) echo any ;;
     --maxbytes | -e) echo any ;;

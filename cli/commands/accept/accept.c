@@ -6,11 +6,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/text.h"
-#include "base/version.h"
-#include "cli/commands/accept/rows.h"
-#include "cli/page/page.h"
+#include "cli/commands/accept/outcome.h"
 
 /* Learns in a second what it has to; a batch for any number of ranks. */
 static const char training[] =
@@ -21,25 +18,14 @@ static const char training[] =
     " \"train\": {\"epochs\": 5, \"seed\": 1, \"batch\": {\"global\": 64}, \"optimizer\": {\"type\": \"adam\", \"lr\": 0.01}},"
     " \"distributed\": {\"check_every\": 1}, \"log\": {\"every_s\": 0}}";
 
-static const struct {
-    const char *name;
-    enum dt_status (*run)(struct dt_acceptance *a, struct dt_accept_row *row);
-} checks[] = {
-#define ROW(name, meaning) {#name, dt_accept_##name},
-    DT_ACCEPT_LIST(ROW)};
-#define N_CHECKS ((int)(sizeof checks / sizeof checks[0]))
+#define CHECK(name, meaning) dt_accept_##name,
+static enum dt_status (*const checks[DT_N_ACCEPT])(struct dt_acceptance *a, struct dt_accept_row *row) = {DT_ACCEPT_LIST(CHECK)};
 
-/* What is told of all of them. */
-struct outcome {
-    struct dt_accept_row rows[N_CHECKS];
-    double seconds[N_CHECKS];
-    int n_done, n_failed;
-};
-
-static void print_row(const struct outcome *outcome, int i)
+static void print_row(const struct dt_accept_outcome *outcome, int i)
 {
     const struct dt_accept_row *row = &outcome->rows[i];
-    dt_text_print(stdout, "%s  %-10s  %5.1f s  %s", row->passed ? "PASS" : "FAIL", checks[i].name, outcome->seconds[i], row->text);
+    dt_text_print(stdout, "%s  %-10s  %5.1f s  %s", row->passed ? "PASS" : "FAIL", dt_accept_names[i], outcome->seconds[i],
+                  row->text);
     fflush(stdout);
 }
 
@@ -67,24 +53,30 @@ static void find_blame(struct dt_acceptance *a, const struct dt_accept_row *row)
     }
 }
 
-/* Rank 0's verdict is everybody's: what is measured may differ in its last digit. */
-static enum dt_status run_check(struct dt_acceptance *a, int i, struct dt_accept_row *row)
+/* Rank 0's verdict is everybody's: what is measured may differ in its last digit, and it alone has the baseline. */
+static enum dt_status run_check(struct dt_acceptance *a, const struct dt_accept_baseline *baseline, int i,
+                                struct dt_accept_row *row)
 {
     struct dt_comm *comm = a->world->comm;
     for (int r = 0; r < comm->size; r++) {
         a->cells[r] = (struct dt_accept_cell){.value = (double)NAN};
     }
-    dt_comm_phase(comm, checks[i].name);
-    DT_TRY(take_error(a, checks[i].run(a, row), row));
+    dt_comm_phase(comm, dt_accept_names[i]);
+    DT_TRY(take_error(a, checks[i](a, row), row));
+    if (a->world->rank == 0 && a->spec->baseline != NULL) {
+        dt_accept_baseline_apply(baseline, i, row);
+    }
     find_blame(a, row);
     return dt_comm_broadcast(comm, row, sizeof *row, 0, "verdict");
 }
 
-static enum dt_status run_checks(struct dt_acceptance *a, struct outcome *outcome)
+static enum dt_status run_checks(struct dt_acceptance *a, const struct dt_accept_baseline *baseline,
+                                 struct dt_accept_outcome *outcome)
 {
-    for (int i = 0; i < N_CHECKS; i++) {
+    for (int i = 0; i < DT_N_ACCEPT; i++) {
         const double begin_s = dt_clock_s();
-        DT_TRY(run_check(a, i, &outcome->rows[i]));
+        a->cells = outcome->cells + i * a->world->size;
+        DT_TRY(run_check(a, baseline, i, &outcome->rows[i]));
         outcome->seconds[i] = dt_clock_s() - begin_s;
         outcome->n_done++;
         outcome->n_failed += !outcome->rows[i].passed;
@@ -95,44 +87,20 @@ static enum dt_status run_checks(struct dt_acceptance *a, struct outcome *outcom
     return DT_OK;
 }
 
-/* ---- JUnit */
-
-static void put_case(FILE *out, const struct outcome *outcome, int i)
+static enum dt_status write_files(const struct dt_acceptance *a, const struct dt_accept_outcome *outcome)
 {
-    const struct dt_accept_row *row = &outcome->rows[i];
-    fprintf(out, "  <testcase classname=\"dtrain.accept\" name=\"%s\" time=\"%.3f\">", checks[i].name, outcome->seconds[i]);
-    fputs(row->passed ? "<system-out>" : "<failure message=\"", out);
-    dt_page_text(out, row->text);
-    fputs(row->passed ? "</system-out></testcase>\n" : "\"/></testcase>\n", out);
+    const struct dt_accept_spec *spec = a->spec;
+    DT_TRY(spec->junit != NULL ? dt_accept_write_junit(spec->junit, outcome) : DT_OK);
+    DT_TRY(spec->json != NULL ? dt_accept_write_json(spec->json, a, outcome) : DT_OK);
+    return spec->html != NULL ? dt_accept_write_page(spec->html, a, outcome) : DT_OK;
 }
 
-static enum dt_status write_junit(const char *path, const struct outcome *outcome)
-{
-    char *text = NULL;
-    size_t n = 0;
-    FILE *out = open_memstream(&text, &n);
-    if (out == NULL) {
-        return dt_error(DT_NO_MEMORY, "no memory for %.200s", path);
-    }
-    fprintf(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"dtrain accept %s\" tests=\"%d\" failures=\"%d\">\n",
-            dt_version, outcome->n_done, outcome->n_failed);
-    for (int i = 0; i < outcome->n_done; i++) {
-        put_case(out, outcome, i);
-    }
-    fputs("</testsuite>\n", out);
-    const enum dt_status s = fclose(out) == 0 ? dt_file_write_path(path, &(struct dt_file_part){text, n}, 1)
-                                              : dt_error(DT_NO_MEMORY, "no memory for %.200s", path);
-    free(text);
-    return s;
-}
-
-static enum dt_status tell(const struct dt_acceptance *a, const struct outcome *outcome)
+static enum dt_status tell(const struct dt_acceptance *a, const struct dt_accept_outcome *outcome)
 {
     if (a->world->rank == 0) {
         printf("%d of %d passed\n", outcome->n_done - outcome->n_failed, outcome->n_done);
     }
-    const bool writes = a->world->rank == 0 && a->spec->junit != NULL;
-    DT_TRY(dt_world_agree(a->world, writes ? write_junit(a->spec->junit, outcome) : DT_OK));
+    DT_TRY(dt_world_agree(a->world, a->world->rank == 0 ? write_files(a, outcome) : DT_OK));
     if (outcome->n_failed > 0) {
         return dt_error_agreed(dt_error(DT_FAILED, "accept: %d of %d checks failed (the rows that begin with FAIL say what)",
                                         outcome->n_failed, outcome->n_done));
@@ -141,37 +109,39 @@ static enum dt_status tell(const struct dt_acceptance *a, const struct outcome *
 }
 
 /* What the rows begin with. */
-static enum dt_status prepare(struct dt_acceptance *a)
+static enum dt_status prepare(struct dt_acceptance *a, struct dt_accept_baseline *baseline, struct dt_accept_outcome *outcome)
 {
     struct dt_world *world = a->world;
     const size_t n = (size_t)world->size;
     DT_TRY(dt_world_agree(world, dt_config_parse("accept", training, sizeof training - 1, NULL, 0, &a->config)));
     DT_TRY(dt_device_choose(world, &a->config, &a->device));
     DT_TRY(dt_world_alloc(world, n, sizeof *a->hosts, "the ranks' hosts", (void **)&a->hosts));
-    DT_TRY(dt_world_alloc(world, n, sizeof *a->cells, "what is found of ranks", (void **)&a->cells));
+    DT_TRY(dt_world_alloc(world, DT_N_ACCEPT * n, sizeof *outcome->cells, "what is found of ranks", (void **)&outcome->cells));
     DT_TRY(dt_facts_gather(world, &(struct dt_doctor_spec){.run = a->spec->run}, &a->ranks));
     for (int r = 0; r < world->size; r++) {
         memcpy(a->hosts[r], a->ranks[r].host, sizeof a->hosts[r]);
     }
-    return DT_OK;
+    const bool reads = world->rank == 0 && a->spec->baseline != NULL;
+    return dt_world_agree(world, reads ? dt_accept_baseline_read(a, a->spec->baseline, baseline) : DT_OK);
 }
 
 enum dt_status dt_accept(struct dt_world *world, const struct dt_accept_spec *spec)
 {
     struct dt_acceptance a = {.world = world, .spec = spec, .measure_s = spec->quick ? 0.1 : 1};
-    static struct outcome outcome; /* large for a stack */
+    static struct dt_accept_outcome outcome; /* large for a stack */
+    static struct dt_accept_baseline baseline;
     if (world->rank == 0) {
         printf("dtrain accept: %d rank%s on %d host%s\n", world->size, world->size == 1 ? "" : "s", world->comm->n_hosts,
                world->comm->n_hosts == 1 ? "" : "s");
         fflush(stdout);
     }
-    enum dt_status s = prepare(&a);
-    s = s == DT_OK ? run_checks(&a, &outcome) : s;
+    enum dt_status s = prepare(&a, &baseline, &outcome);
+    s = s == DT_OK ? run_checks(&a, &baseline, &outcome) : s;
     s = s == DT_OK ? tell(&a, &outcome) : s;
     free(a.links.bandwidth);
     free(a.links.latency);
     free(a.ranks);
-    free(a.cells);
+    free(outcome.cells);
     free(a.hosts);
     return s;
 }

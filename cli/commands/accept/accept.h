@@ -8,6 +8,9 @@
 struct dt_accept_spec {
     const char *run;                /* where the short training leaves its folder; NULL: a new one below "runs" */
     const char *junit;              /* a file for what reads JUnit's XML; NULL: none */
+    const char *json;               /* the rows with what was measured, for `baseline`; NULL: none */
+    const char *html;               /* a page; NULL: none */
+    const char *baseline;           /* an earlier run's `json`: what is a tenth worse fails; NULL: none */
     bool quick;                     /* measures for as long as it takes, and no longer */
     const struct dt_faults *faults; /* put into the training, to see it fail */
 };

@@ -68,7 +68,7 @@ void dt_accept_compare(struct dt_acceptance *a, const struct dt_accept_measured 
     const struct dt_behind b = dt_accept_behind(m->values, a->hosts, n, m->by_rank);
     row->passed = b.host == NULL;
     snprintf(row->unit, sizeof row->unit, "%s", m->unit);
-    row->figures[0].value = least;
+    row->figures[0].value = b.share * b.median;
     snprintf(row->figures[0].name, sizeof row->figures[0].name, "%s", m->figure);
     if (row->passed) {
         snprintf(row->text, sizeof row->text, "%.1f to %.1f %s a rank", least, most, m->unit);

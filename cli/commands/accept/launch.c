@@ -2,10 +2,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/commands/accept/rows.h"
+#include "cli/commands/accept/outcome.h"
 #include "cli/commands/doctor/checks.h"
 
-static int count_on_host(const struct dt_acceptance *a, int rank)
+int dt_accept_ranks_on_host(const struct dt_acceptance *a, int rank)
 {
     int n = 0;
     for (int r = 0; r < a->world->size; r++) {
@@ -18,7 +18,7 @@ static int count_on_host(const struct dt_acceptance *a, int rank)
 static int find_uneven(const struct dt_acceptance *a)
 {
     for (int r = 0; r < a->world->size; r++) {
-        if (count_on_host(a, r) != count_on_host(a, 0)) {
+        if (dt_accept_ranks_on_host(a, r) != dt_accept_ranks_on_host(a, 0)) {
             return r;
         }
     }
@@ -35,14 +35,14 @@ static void take_finding(const char *name, const struct dt_finding *finding, str
 enum dt_status dt_accept_launch(struct dt_acceptance *a, struct dt_accept_row *row)
 {
     const struct dt_finding versions = dt_check_run("versions", a->ranks, a->world->size);
-    const int uneven = find_uneven(a), n_each = count_on_host(a, 0);
+    const int uneven = find_uneven(a), n_each = dt_accept_ranks_on_host(a, 0);
     take_finding("versions", &versions, row);
     if (row->passed && uneven >= 0) {
         row->passed = false;
         dt_accept_blame(a, a->hosts[uneven], -1);
         snprintf(row->text, sizeof row->text,
                  "%s has %d rank%s, %s has %d (start as many on each: mpirun -ppn, srun --ntasks-per-node)", a->hosts[uneven],
-                 count_on_host(a, uneven), count_on_host(a, uneven) == 1 ? "" : "s", a->hosts[0], n_each);
+                 dt_accept_ranks_on_host(a, uneven), dt_accept_ranks_on_host(a, uneven) == 1 ? "" : "s", a->hosts[0], n_each);
     } else if (row->passed) {
         snprintf(row->text, sizeof row->text, "%d rank%s on each host, %s", n_each, n_each == 1 ? "" : "s", versions.text);
     }

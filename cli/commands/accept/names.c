@@ -1,0 +1,6 @@
+#include "cli/commands/accept/outcome.h"
+
+#define NAME(name, meaning) #name,
+#define MEANING(name, meaning) meaning,
+const char *const dt_accept_names[DT_N_ACCEPT] = {DT_ACCEPT_LIST(NAME)};
+const char *const dt_accept_meanings[DT_N_ACCEPT] = {DT_ACCEPT_LIST(MEANING)};
