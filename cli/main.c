@@ -60,6 +60,7 @@ static enum dt_status train(struct dt_world *world, const struct dt_args *args)
     struct dt_faults faults;
     DT_TRY(dt_world_agree(world, dt_faults_parse(args->injects, args->n_injects, &faults)));
     DT_TRY(begin(world, args, &config));
+    DT_TRY(dt_world_agree(world, dt_sinks_check(&config)));
     const struct dt_train_options options = {.format = &dt_config_json,
                                              .run_dir = args->run,
                                              .faults = &faults,

@@ -362,7 +362,7 @@ static void test_long_names(void)
     CHECK_INT(parse(text, NULL, 0, &config), DT_CONFIG);
     CHECK_HAS(dt_error_text(),
               "kkk...: unknown key (the keys here are: data, model, train, distributed, checkpoint, log, trace, device, "
-              "precision, cuda, report, threads)");
+              "precision, cuda, report, tensorboard, threads)");
     snprintf(text, sizeof text, "{\"data\": {\"format\": \"%s\"}, " MODEL "}", name);
     CHECK_INT(parse(text, NULL, 0, &config), DT_CONFIG);
     CHECK_HAS(dt_error_text(), "kkk...\"");

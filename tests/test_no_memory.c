@@ -55,7 +55,7 @@ static const char config_text[] =
     "{\"data\": {\"format\": \"synthetic\", \"train_samples\": 64, \"test_samples\": 16},"
     " \"model\": {\"input\": [2, 4, 4], \"layers\": ["
     "  {\"type\": \"conv2d\", \"filters\": 2, \"kernel\": 3}, {\"type\": \"flatten\"}, {\"type\": \"dense\", \"units\": 4}]},"
-    " \"train\": {\"epochs\": 3, \"batch\": {\"global\": 8}}, \"device\": \"cpu\", \"threads\": 1}";
+    " \"train\": {\"epochs\": 3, \"batch\": {\"global\": 8}}, \"device\": \"cpu\", \"threads\": 1, \"tensorboard\": true}";
 
 static struct dt_world world;
 static struct dt_run_dir run = {.lock = -1};

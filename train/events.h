@@ -53,7 +53,6 @@ struct dt_step_event {
     uint64_t step, epoch; /* from 1 */
     struct dt_metrics train;
     double lr;
-    double grad_norm; /* L2, of the mean gradient, before clipping; NAN: not measured at this step, or nobody knows it */
     /* where the run stands */
     uint64_t step_in_epoch;        /* steps done */
     struct dt_metrics epoch_train; /* sums of the epoch so far */
@@ -69,6 +68,17 @@ struct dt_monitored {
     uint64_t n_since; /* epochs since then */
 };
 
+/* What rank 0 sees of the network, in this process's memory, in the arena's order. */
+struct dt_inspection {
+    const struct dt_model *model;
+    const float *weights;
+    const float *gradients; /* the last step's, summed over n_samples of all ranks; NULL: they are with servers, in a pipeline, or
+                               on a GPU, not averaged at all, or this process took no step */
+    double n_samples;
+    const double *confusion; /* (n_outputs, n_outputs) [label][answer], test samples; NULL: no classes, or too many to look at */
+    float *copies[2];        /* private */
+};
+
 struct dt_epoch_event {
     uint64_t step, epoch; /* from 1 */
     struct dt_metrics train, test;
@@ -76,10 +86,11 @@ struct dt_epoch_event {
     double seconds;              /* of its steps */
     struct dt_phase_times rank0; /* of all steps of this process */
     uint64_t n_timed_steps;
-    double reduced_lr;              /* what a plateau reduces the rate to, from the next step on; 0: it does not */
-    const char *allreduce;          /* its name */
-    struct dt_step_traffic traffic; /* counted, a step of this process; where nobody counts, not known */
-    struct dt_staleness staleness;  /* so far, of this process */
+    double reduced_lr;                  /* what a plateau reduces the rate to, from the next step on; 0: it does not */
+    const char *allreduce;              /* its name */
+    struct dt_step_traffic traffic;     /* counted, a step of this process; where nobody counts, not known */
+    struct dt_staleness staleness;      /* so far, of this process */
+    const struct dt_inspection *inside; /* NULL: the configuration does not ask */
 };
 
 /* A checkpoint. */

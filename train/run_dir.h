@@ -6,6 +6,7 @@
  *   summary.json           how the run ended
  *   report.html            a page about all of it
  *   trace.json             see cli/report/timeline.c
+ *   tensorboard/           see cli/report/event_file.h
  *   run.lock               held while a process uses the folder */
 #ifndef DT_TRAIN_RUN_DIR_H
 #define DT_TRAIN_RUN_DIR_H

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "dist/ranks/stop.h"
+#include "train/inspect.h"
 #include "train/line.h"
 #include "train/measure.h"
 #include "train/monitor.h"
@@ -23,6 +24,7 @@ struct run {
     double start_s;
     double epoch_train_s;               /* spent in this epoch's steps, by this process */
     double epoch_samples;               /* used by them, on all ranks */
+    double step_samples;                /* of the last step, on all ranks; 0: this process has taken none */
     uint64_t epoch_first_step;          /* of the epoch, in this process */
     struct dt_monitor_result monitored; /* at the end of the last one */
 };
@@ -118,7 +120,6 @@ static void tell_step(const struct run *run, const struct dt_step_result *result
                                        .epoch = t->state.epoch + 1,
                                        .train = result->train,
                                        .lr = result->lr,
-                                       .grad_norm = result->grad_norm,
                                        .step_in_epoch = t->state.step_in_epoch,
                                        .epoch_train = epoch_metrics(t),
                                        .images_per_s = images_per_s(run),
@@ -139,7 +140,8 @@ static enum dt_status run_next(struct run *run, bool *asked_to_stop)
     DT_TRY(dt_trainer_steps(t, limit, &results));
     run->epoch_train_s += dt_clock_s() - begin;
     for (int i = 0; i < results.n; i++) {
-        run->epoch_samples += results.steps[i].train.n_samples;
+        run->step_samples = results.steps[i].train.n_samples;
+        run->epoch_samples += run->step_samples;
     }
     for (int i = 0; i < results.n; i++) {
         tell_step(run, &results.steps[i]);
@@ -177,6 +179,22 @@ static enum dt_status evaluate(struct run *run)
     return dt_trainer_check_loss(&run->trainer, "test loss", &run->end.test, run->trainer.state.step);
 }
 
+static enum dt_status tell_epoch(struct run *run, struct dt_epoch_event epoch)
+{
+    struct dt_trainer *t = &run->trainer;
+    struct dt_inspection inside = {0};
+    enum dt_status s = DT_OK;
+    if (t->config.tensorboard) {
+        s = dt_inspect(t, run->step_samples, &inside);
+        epoch.inside = &inside;
+    }
+    if (s == DT_OK) {
+        emit(run, (struct dt_event){.kind = DT_EVENT_EPOCH, .epoch = &epoch});
+    }
+    dt_inspection_close(&inside);
+    return s;
+}
+
 static enum dt_status finish_epoch(struct run *run)
 {
     struct dt_trainer *t = &run->trainer;
@@ -198,7 +216,7 @@ static enum dt_status finish_epoch(struct run *run)
                                    .allreduce = dt_strategy_adds_by(t->strategy)};
     DT_TRY(dt_strategy_traffic(t->strategy, t->n_timed_steps, &epoch.traffic));
     DT_TRY(dt_strategy_staleness(t->strategy, &epoch.staleness));
-    emit(run, (struct dt_event){.kind = DT_EVENT_EPOCH, .epoch = &epoch});
+    DT_TRY(tell_epoch(run, epoch));
     if (whole) {
         t->state.epoch++;
         t->state.step_in_epoch = 0;

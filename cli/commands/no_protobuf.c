@@ -1,6 +1,7 @@
 /* What takes the place of all that needs libprotobuf-c, in a build without it. */
 #include "cli/commands/onnx.h"
 #include "cli/report/protobuf.h"
+#include "cli/report/sinks.h"
 
 const char *dt_protobuf_library(void)
 {
@@ -14,6 +15,12 @@ enum dt_status dt_protobuf_check(const char *what)
         "%s: this dtrain was built without libprotobuf-c (install libprotobuf-c-dev and protobuf-c-compiler, and build it "
         "again)",
         what);
+}
+
+enum dt_status dt_tensorboard_take(struct dt_sinks *sinks, const struct dt_event *event)
+{
+    (void)sinks, (void)event;
+    return DT_OK;
 }
 
 enum dt_status dt_onnx_make(const struct dt_model *model, const float *arena, const char *input_text, uint8_t **bytes,

@@ -150,6 +150,8 @@
     X("cuda.graph", BOOL, cuda_graph, "", "true", "",                                                                                  \
       "record a step as a CUDA graph and launch that; off: call by call, to debug and to time its parts")                             \
     X("report", BOOL, report, "", "true", "", "write report.html, a page about the run, into its folder when it ends")                  \
+    X("tensorboard", BOOL, tensorboard, "", "false", "",                                                                               \
+      "write events for TensorBoard into its folder: what metrics.jsonl has, histograms of weights and gradients, the confusion")     \
     X("threads", INT, threads, "[0, 1024]", "0", "", "threads per rank; 0: the cores it may use, shared among the ranks of the host")
 
 /* Keys of one layer, beside "type"; field is of struct dt_layer_spec. */

@@ -16,21 +16,32 @@ static void put_base64(FILE *out, const uint8_t *bytes, size_t n)
     }
 }
 
-void dt_page_image(FILE *out, int width, int height, int channels, const uint8_t *pixels, const char *alt)
+bool dt_png_make(int width, int height, int channels, const uint8_t *pixels, struct dt_png *out)
 {
     png_image image = {.version = PNG_IMAGE_VERSION,
                        .width = (png_uint_32)width,
                        .height = (png_uint_32)height,
                        .format = channels == 3 ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY};
     png_alloc_size_t n = 0;
-    uint8_t *bytes = NULL;
+    *out = (struct dt_png){.width = width, .height = height};
     if (png_image_write_to_memory(&image, NULL, &n, 0, pixels, 0, NULL)) {
-        bytes = malloc(n);
+        out->bytes = malloc(n);
     }
-    if (bytes != NULL && png_image_write_to_memory(&image, bytes, &n, 0, pixels, 0, NULL)) {
+    if (out->bytes == NULL || !png_image_write_to_memory(&image, out->bytes, &n, 0, pixels, 0, NULL)) {
+        free(out->bytes);
+        return false;
+    }
+    out->n_bytes = n;
+    return true;
+}
+
+void dt_page_image(FILE *out, int width, int height, int channels, const uint8_t *pixels, const char *alt)
+{
+    struct dt_png png;
+    if (dt_png_make(width, height, channels, pixels, &png)) {
         fprintf(out, "<img alt=\"%s\" src=\"data:image/png;base64,", alt);
-        put_base64(out, bytes, n);
+        put_base64(out, png.bytes, png.n_bytes);
         fputs("\">", out);
+        free(png.bytes);
     }
-    free(bytes);
 }

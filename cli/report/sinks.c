@@ -1,4 +1,5 @@
 #include "cli/report/sinks.h"
+#include "cli/report/protobuf.h"
 
 #include <math.h>
 #include <time.h>
@@ -9,6 +10,11 @@ static double since_1970(void)
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     return floor((double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6) * 1e-3;
+}
+
+enum dt_status dt_sinks_check(const struct dt_config *config)
+{
+    return config->tensorboard ? dt_protobuf_check("\"tensorboard\": true") : DT_OK;
 }
 
 enum dt_status dt_sinks_emit(void *context, struct dt_event *event)
@@ -33,4 +39,5 @@ void dt_sinks_close(struct dt_sinks *sinks)
 {
     dt_progress_clear(&sinks->progress);
     dt_metrics_close(&sinks->files);
+    dt_event_file_close(&sinks->events.file);
 }

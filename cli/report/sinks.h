@@ -2,6 +2,7 @@
 #ifndef DT_CLI_REPORT_SINKS_H
 #define DT_CLI_REPORT_SINKS_H
 
+#include "cli/report/event_file.h"
 #include "cli/report/metrics.h"
 #include "cli/report/progress.h"
 
@@ -13,6 +14,10 @@ struct dt_sinks {
     struct dt_folder_event folder;
     struct dt_progress progress;
     struct dt_metrics_files files;
+    struct {
+        struct dt_event_file file; /* open while there is more to tell */
+        bool failed;               /* some could not be written: said once, and the run ends with DT_IO */
+    } events;
     bool timeline_failed; /* trace.json could not be written: said once, and the run ends with DT_IO */
 };
 
@@ -20,6 +25,7 @@ struct dt_sinks {
 #define DT_SINK_LIST(X)                                                          \
     X(metrics_jsonl) /* metrics.jsonl: cli/report/metrics.h */                   \
     X(metrics_csv)   /* metrics.csv */                                           \
+    X(tensorboard)   /* tensorboard/: cli/report/tensorboard.c */                \
     X(timeline)      /* trace.json: cli/report/timeline.c */                     \
     X(terminal)      /* stderr, and the result on stdout: cli/report/report.h */ \
     X(summary)       /* summary.json: cli/report/summary.c */                    \
@@ -29,6 +35,9 @@ struct dt_sinks {
 #define DT_SINK_DECLARE(name) enum dt_status dt_##name##_take(struct dt_sinks *sinks, const struct dt_event *event);
 DT_SINK_LIST(DT_SINK_DECLARE)
 #undef DT_SINK_DECLARE
+
+/* DT_UNAVAILABLE: the configuration asks for one that this build has not got. */
+enum dt_status dt_sinks_check(const struct dt_config *config);
 
 /* A dt_emitter.emit; context: the dt_sinks. */
 enum dt_status dt_sinks_emit(void *context, struct dt_event *event);

@@ -156,6 +156,7 @@ _dtrain_keys() { # of the configuration
     precision= \
     cuda.graph= \
     report= \
+    tensorboard= \
     threads=
 }
 
@@ -189,6 +190,7 @@ _dtrain_key_values() { # KEY: the values that have names
     precision) echo f32 tf32 bf16 ;;
     cuda.graph) echo true false ;;
     report) echo true false ;;
+    tensorboard) echo true false ;;
   esac
 }
 
