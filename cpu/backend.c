@@ -212,6 +212,12 @@ static double sum_squares(const struct dt_cpu *cpu, const float *x, size_t n_ele
     return total;
 }
 
+static enum dt_status cpu_sum_squares(struct dt_backend *backend, size_t n_elems, const float *x, double *out)
+{
+    *out = sum_squares(cpu_of(backend), x, n_elems);
+    return DT_OK;
+}
+
 struct update_work {
     const struct dt_cpu_kernels *kernels;
     const struct dt_update *update;
@@ -270,4 +276,5 @@ const struct dt_backend_ops dt_cpu_backend = {
     .loss = cpu_loss,
     .metrics_take = cpu_metrics_take,
     .optimizer_step = cpu_optimizer_step,
+    .sum_squares = cpu_sum_squares,
 };

@@ -81,6 +81,7 @@ static enum dt_status filter_gradient(struct dt_block_state *state, float *dweig
                                        true, dweight));
     }
     state->packed.dw_of = accumulate ? NULL : dweight;
+    state->packed.dw_recorded = cuda->on_its_own ? state->packed.dw_of : NULL;
     return DT_OK;
 }
 

@@ -302,6 +302,15 @@ static enum dt_status cuda_optimizer_step(struct dt_backend *backend, const stru
     return DT_OK;
 }
 
+static enum dt_status cuda_sum_squares(struct dt_backend *backend, size_t n_elems, const float *x, double *out)
+{
+    struct dt_cuda *cuda = cuda_of(backend);
+    DT_TRY(dt_cuda_unpack_recorded(cuda));
+    DT_TRY(dt_cuda_settle(cuda));
+    DT_CUDA(dt_gpu_sum_squares(cuda->stream, n_elems, x, cuda->sums->scratch, &cuda->sums->squares));
+    return cuda_copy_out(backend, out, &cuda->sums->squares, sizeof *out);
+}
+
 const struct dt_backend_ops dt_cuda_backend = {
     .name = "cuda",
     .open = cuda_open,
@@ -322,4 +331,5 @@ const struct dt_backend_ops dt_cuda_backend = {
     .loss = cuda_loss,
     .metrics_take = cuda_metrics_take,
     .optimizer_step = cuda_optimizer_step,
+    .sum_squares = cuda_sum_squares,
 };

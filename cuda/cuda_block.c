@@ -212,6 +212,7 @@ static enum dt_status linear_backward(struct dt_block_state *state, const float 
 static enum dt_status zero_gradients(struct dt_block_state *state, float *grads)
 {
     state->packed.dw_of = NULL;
+    state->packed.dw_recorded = NULL;
     const cudaStream_t stream = state->cuda->stream;
     DT_CUDA(cudaMemsetAsync(grads + state->weight_offset, 0, state->n_weights * sizeof *grads, stream));
     DT_CUDA(cudaMemsetAsync(grads + state->bias_offset, 0, (size_t)state->block.linear_out.c * sizeof *grads, stream));

@@ -38,9 +38,18 @@ enum dt_status dt_cuda_unpack(struct dt_cuda *cuda)
             DT_CUDA(dt_gpu_unpack_gradient(cuda->branches.lanes[DT_CUDA_GRADIENTS].stream, p->filter.k, p->filter.c,
                                            p->filter.kernel, cuda->type, p->dw, false, p->dw_of));
             p->dw_of = NULL;
+            p->dw_recorded = cuda->on_its_own ? NULL : p->dw_recorded;
         }
     }
     return DT_OK;
+}
+
+enum dt_status dt_cuda_unpack_recorded(struct dt_cuda *cuda)
+{
+    for (struct dt_cuda_packed *p = cuda->packed; p != NULL; p = p->next) {
+        p->dw_of = p->dw_recorded != NULL ? p->dw_recorded : p->dw_of;
+    }
+    return dt_cuda_unpack(cuda);
 }
 
 static bool overlaps(const float *elems, size_t n, const void *memory, size_t n_bytes)

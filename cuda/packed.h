@@ -20,6 +20,7 @@ struct dt_cuda_packed {
     const float *weight_of;      /* what it is the copy of; NULL: of nothing yet */
     void *dw;                    /* conv: the filter's gradient */
     float *dw_of;                /* where that still has to go, unless an optimizer step reads it first; NULL: nowhere */
+    float *dw_recorded;          /* where it would go, that each recorded step leaves it unless it unpacks it; NULL: nowhere */
     struct dt_cuda_packed *next; /* of those that are open */
 };
 
@@ -31,6 +32,9 @@ enum dt_status dt_cuda_pack(struct dt_cuda *cuda, struct dt_cuda_packed *packed,
 
 /* Filters' gradients go where they belong, on the branch of gradients: before anybody but an optimizer step looks there. */
 enum dt_status dt_cuda_unpack(struct dt_cuda *cuda);
+
+/* The same of gradients that the last recorded step has left: for those who look at them between steps. */
+enum dt_status dt_cuda_unpack_recorded(struct dt_cuda *cuda);
 
 /* Somebody has written this memory: what was copied from it is copied again, what had to go there is of no use any more. */
 enum dt_status dt_cuda_packed_written(struct dt_cuda *cuda, const void *memory, size_t n_bytes);

@@ -124,6 +124,8 @@ struct dt_backend_ops {
      * first, if so set: squares are added in double, in an order that depends on n alone. */
     enum dt_status (*optimizer_step)(struct dt_backend *backend, const struct dt_update *update, size_t n_elems, float *params,
                                      const float *grads, float *state1, float *state2);
+    /* Of n floats of an arena of gradients, in double: as clipping adds them, in an order that depends on n alone. Waits. */
+    enum dt_status (*sum_squares)(struct dt_backend *backend, size_t n_elems, const float *x, double *out);
 };
 
 extern const struct dt_backend_ops dt_ref_backend; /* cpu/reference/backend.c */

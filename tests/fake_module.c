@@ -173,6 +173,11 @@ static enum dt_status fake_optimizer_step(struct dt_backend *backend, const stru
     return dt_cpu_backend.optimizer_step(cpu_of(backend), update, n_elems, flip(params), flip(grads), flip(state1), flip(state2));
 }
 
+static enum dt_status fake_sum_squares(struct dt_backend *backend, size_t n_elems, const float *x, double *out)
+{
+    return dt_cpu_backend.sum_squares(cpu_of(backend), n_elems, flip(x), out);
+}
+
 static const struct dt_backend_ops fake_ops = {
     .name = "cuda",
     .open = fake_open,
@@ -193,6 +198,7 @@ static const struct dt_backend_ops fake_ops = {
     .loss = fake_loss,
     .metrics_take = fake_metrics_take,
     .optimizer_step = fake_optimizer_step,
+    .sum_squares = fake_sum_squares,
 };
 
 static enum dt_status fake_probe(int local_rank, struct dt_device_info *out, int *n_gpus)

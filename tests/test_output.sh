@@ -60,7 +60,7 @@ for i, r in enumerate(kinds["epoch"]):
     assert r["epoch"] == i + 1 and r["step"] == 7 * (i + 1) and r["world_size"] == 3 and r["lr"] == 0.003, r
     assert all(math.isfinite(r[k]) and r[k] >= 0 for k in numbers), r
 for i, r in enumerate(kinds["step"]):
-    assert list(r) == ["type", "step", "epoch", "loss", "accuracy", "lr", "images_per_s"], list(r)
+    assert list(r) == ["type", "step", "epoch", "loss", "accuracy", "lr", "grad_norm", "images_per_s"], list(r)
     assert r["step"] == 4 * (i + 1) and r["epoch"] == 1 + (r["step"] - 1) // 7, r
 rows = list(csv.DictReader(open(f"{folder}/metrics.csv")))
 assert len(rows) == 3 and all(float(row[k]) == r[k] for row, r in zip(rows, kinds["epoch"]) for k in row), rows

@@ -82,6 +82,7 @@ def check_numbers(folder, page):
         same(f"{folder} {title}", found[title, "train, a step"], steps, "step", of_step)
         same(f"{folder} {title}, mean", found[title, "train, mean of an epoch"], epochs, "step", f"train_{of_epoch}")
         same(f"{folder} {title}, test", found[title, "test, after an epoch"], epochs, "step", f"test_{of_epoch}")
+    same(f"{folder} gradient", found["Gradient norm", "a step"], steps, "step", "grad_norm")
     same(f"{folder} rate", found["Learning rate", "a step"], steps, "step", "lr")
     same(f"{folder} throughput", found["Throughput, samples a second", "a step"], steps, "step", "images_per_s")
 
@@ -182,7 +183,7 @@ def test_again(dtrain, mpiexec, top):
     check("not resumed", train(dtrain, mpiexec, run, 1, "--resume") == 0)
     report(dtrain, run)
     page = read(f"{run}/report.html")
-    check("no restart is marked", page.count('class="restart"') == 4 and "started again" in page)
+    check("no restart is marked", page.count('class="restart"') == 5 and "started again" in page)
     check_numbers(run, page)
     with open(f"{run}/metrics.jsonl", "a") as file:
         file.write(json.dumps({"type": "run", "step": 90, "started": 1.5}) + "\n")

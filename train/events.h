@@ -53,6 +53,7 @@ struct dt_step_event {
     uint64_t step, epoch; /* from 1 */
     struct dt_metrics train;
     double lr;
+    double grad_norm; /* L2, of the mean gradient, before clipping; NAN: not measured at this step, or nobody knows it */
     /* where the run stands */
     uint64_t step_in_epoch;        /* steps done */
     struct dt_metrics epoch_train; /* sums of the epoch so far */

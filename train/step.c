@@ -145,7 +145,7 @@ enum dt_status dt_trainer_advance(struct dt_trainer *t, const struct dt_metrics 
     t->state.step++;
     t->state.step_in_epoch++;
     t->n_timed_steps++;
-    *out = (struct dt_step_result){.step = t->state.step, .train = *train, .lr = lr};
+    *out = (struct dt_step_result){.step = t->state.step, .train = *train, .lr = lr, .grad_norm = (double)NAN};
     return DT_OK;
 }
 

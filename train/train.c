@@ -120,6 +120,7 @@ static void tell_step(const struct run *run, const struct dt_step_result *result
                                        .epoch = t->state.epoch + 1,
                                        .train = result->train,
                                        .lr = result->lr,
+                                       .grad_norm = result->grad_norm,
                                        .step_in_epoch = t->state.step_in_epoch,
                                        .epoch_train = epoch_metrics(t),
                                        .images_per_s = images_per_s(run),

@@ -67,6 +67,7 @@ struct dt_step_result {
     uint64_t step; /* taken in all, with this one */
     struct dt_metrics train;
     double lr;
+    double grad_norm; /* of the mean gradient, before clipping; NAN but for steps that are recorded */
 };
 
 /* What the next steps gave. */

@@ -280,6 +280,7 @@ static void record_step(struct dt_sinks *sinks, const struct dt_step_event *r)
     put_number(f, "loss", dt_metrics_loss(&r->train));
     put_number(f, "accuracy", dt_metrics_accuracy(&r->train));
     put_number(f, "lr", r->lr);
+    put_number(f, "grad_norm", r->grad_norm);
     put_number(f, "images_per_s", r->images_per_s);
     fputs("}\n", f);
     flush(&sinks->files, f, "metrics.jsonl");

@@ -16,6 +16,7 @@
     X(DT_STEP_LOSS, "loss")           \
     X(DT_STEP_ACCURACY, "accuracy")   \
     X(DT_STEP_LR, "lr")               \
+    X(DT_STEP_GRAD_NORM, "grad_norm") \
     X(DT_STEP_IMAGES, "images_per_s") \
     X(DT_STEP_EPOCH, "epoch")
 #define DT_EPOCH_COLUMN_LIST(X)                  \

@@ -12,6 +12,7 @@ struct quantity {
 static const struct quantity quantities[] = {
     {"Loss", true, DT_STEP_LOSS, DT_EPOCH_TRAIN_LOSS, DT_EPOCH_TEST_LOSS},
     {"Accuracy", false, DT_STEP_ACCURACY, DT_EPOCH_TRAIN_ACCURACY, DT_EPOCH_TEST_ACCURACY},
+    {"Gradient norm", true, DT_STEP_GRAD_NORM, -1, -1},
     {"Learning rate", false, DT_STEP_LR, DT_EPOCH_LR, -1},
     {"Throughput, samples a second", false, DT_STEP_IMAGES, DT_EPOCH_IMAGES, -1},
 };

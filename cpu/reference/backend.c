@@ -173,6 +173,13 @@ static double sum_squares(const float *x, size_t n_elems)
     return sum;
 }
 
+static enum dt_status ref_sum_squares(struct dt_backend *backend, size_t n_elems, const float *x, double *out)
+{
+    (void)backend;
+    *out = sum_squares(x, n_elems);
+    return DT_OK;
+}
+
 static void sgd_step(const struct dt_update *u, size_t n_elems, float *params, const float *grads, float *velocity)
 {
     for (size_t i = 0; i < n_elems; i++) {
@@ -253,4 +260,5 @@ const struct dt_backend_ops dt_ref_backend = {
     .loss = ref_loss,
     .metrics_take = ref_metrics_take,
     .optimizer_step = ref_optimizer_step,
+    .sum_squares = ref_sum_squares,
 };

@@ -3,7 +3,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#define PIECE_ELEMS ((size_t)1 << 13) /* 32 KiB: parts and total of a piece fit the nearest caches */
+#define PIECE_ELEMS DT_HOST_SUM_PIECE
 #define SLICE_ELEMS ((size_t)1 << 14) /* a shorter one is not worth a message of its own */
 
 /* One range's round, at the end of the shared memory. Each counter is written by all ranks of the host. */
@@ -66,6 +66,13 @@ static void add_piece(const struct dt_host_sum *sum, size_t begin, size_t end)
         add_parts(sum, begin, end - begin, sums);
         sum->use(sum->use_context, begin, end, sums);
     }
+}
+
+const float *dt_host_sum_again(const struct dt_host_sum *sum, size_t begin, size_t end)
+{
+    float *sums = sums_of(sum, sum->comm->local_rank);
+    add_parts(sum, begin, end - begin, sums);
+    return sums;
 }
 
 static uint32_t n_pieces_of(const struct dt_host_sum_range *range)

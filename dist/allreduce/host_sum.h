@@ -17,6 +17,8 @@
 #include "dist/allreduce/executor.h"
 #include "dist/ranks/host_memory.h"
 
+#define DT_HOST_SUM_PIECE ((size_t)1 << 13) /* elements; 32 KiB: parts and total of a piece fit the nearest caches */
+
 /* What this rank knows of a slot. */
 struct dt_host_sum_range {
     size_t begin, end;
@@ -52,6 +54,10 @@ struct dt_host_sum {
  * memory of its host: sums then go through messages. That is no error; a stall is. */
 enum dt_status dt_host_sum_open(struct dt_comm *comm, size_t n_elems, struct dt_host_sum *out);
 void dt_host_sum_close(struct dt_host_sum *sum); /* each rank by itself, when its last round is done; a zeroed one is fine */
+
+/* The sums of at most DT_HOST_SUM_PIECE elements of one host once more, for those that went to `use`: while no sum is under way, no
+ * rank has changed its part since, and none does before all have done with it. They stay until this rank adds again. */
+const float *dt_host_sum_again(const struct dt_host_sum *sum, size_t begin, size_t end);
 
 /* Into how many slices a range of so many elements is cut for its way between the hosts of a communicator, on all ranks alike; the
  * k-th rank of every host carries slice k, which begins at dt_piece_begin. */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "dist/allreduce/host_sum.h"
 #include "dist/allreduce/ways.h"
 #include "dist/strategy/grad_sync.h"
 #include "dist/strategy/host_step.h"
@@ -80,6 +81,22 @@ static enum dt_status mirrored_wait(struct dt_strategy_step *step)
     return DT_OK;
 }
 
+/* This rank's share of all elements, in which sums that were used piece by piece are formed once more. */
+static enum dt_status mirrored_squares(struct dt_strategy *strategy, double *out)
+{
+    const struct dt_allreduce *a = strategy->allreduce;
+    const size_t n_elems = strategy->spec.model->arena_elems;
+    const int rank = strategy->spec.comm->rank, size = strategy->spec.comm->size;
+    const size_t begin = dt_piece_begin(n_elems, rank, size), end = dt_piece_begin(n_elems, rank + 1, size);
+    const size_t most = strategy->together ? DT_HOST_SUM_PIECE : end - begin;
+    for (size_t at = begin, next; at < end; at = next) {
+        next = end - at < most ? end : at + most;
+        const float *sums = strategy->together ? dt_host_sum_again(a->shared, at, next) : a->total + at;
+        DT_TRY(dt_strategy_add_squares(strategy, at, next, sums, out));
+    }
+    return DT_OK;
+}
+
 /* ---- by priority: the weights come while the next step's forward pass asks for them, block by block */
 
 /* A dt_comm.meanwhile. */
@@ -107,6 +124,12 @@ static enum dt_status priority_need(struct dt_strategy *strategy, size_t begin)
 static enum dt_status priority_finish(struct dt_strategy *strategy)
 {
     return priority_need(strategy, 0);
+}
+
+static enum dt_status priority_squares(struct dt_strategy *strategy, double *out)
+{
+    DT_TRY(priority_finish(strategy));
+    return mirrored_squares(strategy, out);
 }
 
 static enum dt_status priority_ready(struct dt_strategy_step *step, size_t begin, size_t end)
@@ -164,6 +187,7 @@ static const struct dt_strategy_ops mirrored_ops = {.begin = mirrored_begin,
                                                     .ready = mirrored_ready,
                                                     .poll = mirrored_poll,
                                                     .wait = mirrored_wait,
+                                                    .squares = mirrored_squares,
                                                     .describe = mirrored_describe,
                                                     .sent = mirrored_sent,
                                                     .close = mirrored_close};
@@ -174,6 +198,7 @@ static const struct dt_strategy_ops priority_ops = {.ready = priority_ready,
                                                     .need = priority_need,
                                                     .share_weights = priority_finish,
                                                     .collect_state = priority_finish,
+                                                    .squares = priority_squares,
                                                     .describe = mirrored_describe,
                                                     .sent = mirrored_sent,
                                                     .close = mirrored_close};

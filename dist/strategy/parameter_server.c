@@ -305,6 +305,18 @@ static enum dt_status server_collect_state(struct dt_strategy *strategy)
 
 /* ---- */
 
+static enum dt_status server_squares(struct dt_strategy *strategy, double *out)
+{
+    const struct dt_parameter_server *self = dt_server_of(strategy);
+    for (int piece = 0; piece < self->placement.n_pieces; piece++) {
+        const struct dt_piece *p = &self->placement.pieces[piece];
+        if (dt_server_holds(self, piece)) {
+            DT_TRY(dt_strategy_add_squares(strategy, p->begin, p->end, self->sums + p->begin, out));
+        }
+    }
+    return DT_OK;
+}
+
 static void server_describe(const struct dt_strategy *strategy, struct dt_averaging *out)
 {
     const struct dt_parameter_server *self = (const struct dt_parameter_server *)strategy;
@@ -352,6 +364,7 @@ static const struct dt_strategy_ops server_ops = {.expect = server_expect,
                                                   .wait = server_wait,
                                                   .share_weights = server_share_weights,
                                                   .collect_state = server_collect_state,
+                                                  .squares = server_squares,
                                                   .describe = server_describe,
                                                   .sent = server_sent,
                                                   .close = server_close};

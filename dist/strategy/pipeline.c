@@ -224,6 +224,12 @@ static enum dt_status pipeline_collect_state(struct dt_strategy *strategy)
     return DT_OK;
 }
 
+static enum dt_status pipeline_squares(struct dt_strategy *strategy, double *out)
+{
+    const struct dt_stage *mine = pipeline_of(strategy)->mine;
+    return dt_strategy_add_squares(strategy, mine->grad_begin, mine->grad_end, strategy->memory.grads + mine->grad_begin, out);
+}
+
 static void pipeline_describe(const struct dt_strategy *strategy, struct dt_averaging *out)
 {
     out->n_stages = ((const struct pipeline *)strategy)->stages.n;
@@ -254,6 +260,7 @@ static const struct dt_strategy_ops pipeline_ops = {.passes = pipeline_passes,
                                                     .wait = pipeline_wait,
                                                     .share_weights = pipeline_share_weights,
                                                     .collect_state = pipeline_collect_state,
+                                                    .squares = pipeline_squares,
                                                     .describe = pipeline_describe,
                                                     .sent = pipeline_sent,
                                                     .close = pipeline_close};

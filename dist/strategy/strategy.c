@@ -1,5 +1,6 @@
 #include "dist/strategy/strategy.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/arithmetic.h"
@@ -59,6 +60,36 @@ enum dt_status dt_strategy_collect_state(struct dt_strategy *strategy)
     return strategy->ops->collect_state != NULL ? strategy->ops->collect_state(strategy) : DT_OK;
 }
 
+bool dt_strategy_has_gradient(const struct dt_strategy *strategy)
+{
+    return strategy->ops->squares != NULL && !strategy->free_running;
+}
+
+enum dt_status dt_strategy_grad_norm(struct dt_strategy *strategy, double *out)
+{
+    double sum = 0;
+    DT_TRY(strategy->ops->squares(strategy, &sum));
+    DT_TRY(dt_comm_allreduce(strategy->spec.comm, &sum, 1, DT_TYPE_F64, DT_REDUCE_SUM, "sum of the gradient's squares"));
+    *out = sqrt(sum) * (double)strategy->grad_scale;
+    return DT_OK;
+}
+
+enum dt_status dt_strategy_add_squares(const struct dt_strategy *strategy, size_t begin, size_t end, const float *sums, double *out)
+{
+    const struct dt_model *model = strategy->spec.model;
+    struct dt_backend *backend = strategy->spec.backend;
+    for (int i = 0; i < model->n_params; i++) {
+        const size_t first = model->params[i].offset, last = first + model->params[i].n_elems;
+        const size_t from = first > begin ? first : begin, to = last < end ? last : end;
+        double squares = 0;
+        if (from < to) {
+            DT_TRY(backend->ops->sum_squares(backend, to - from, sums + (from - begin), &squares));
+            *out += squares;
+        }
+    }
+    return DT_OK;
+}
+
 const char *dt_strategy_adds_by(const struct dt_strategy *strategy)
 {
     const bool alone = !strategy->spec.dist.average;
@@ -104,7 +135,9 @@ enum dt_status dt_strategy_traffic(const struct dt_strategy *strategy, uint64_t 
 struct dt_update dt_strategy_next(struct dt_strategy *strategy, double lr, size_t n_global, size_t n_local)
 {
     const size_t n = strategy->ops->own_mean ? n_local : n_global;
-    return dt_optimizer_next(&strategy->optimizer, lr, n == 0 ? 0.0 : 1.0 / (double)n);
+    const struct dt_update update = dt_optimizer_next(&strategy->optimizer, lr, n == 0 ? 0.0 : 1.0 / (double)n);
+    strategy->grad_scale = update.grad_scale;
+    return update;
 }
 
 struct dt_strategy_step dt_strategy_begin(struct dt_strategy *strategy, const struct dt_update *update)

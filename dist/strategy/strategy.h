@@ -72,6 +72,9 @@ struct dt_strategy_ops {
     enum dt_status (*need)(struct dt_strategy *strategy, size_t begin);
     enum dt_status (*share_weights)(struct dt_strategy *strategy);
     enum dt_status (*collect_state)(struct dt_strategy *strategy);
+    /* Of the last step's summed gradient: the squares of the part that is this rank's to count; the parts of all ranks make up the
+     * whole. NULL: no rank has it. */
+    enum dt_status (*squares)(struct dt_strategy *strategy, double *out);
     void (*describe)(const struct dt_strategy *strategy, struct dt_averaging *out);
     bool (*sent)(const struct dt_strategy *strategy, struct dt_wire_sent *out);      /* by this rank; false: nobody counts */
     void (*staleness)(const struct dt_strategy *strategy, struct dt_staleness *out); /* this rank's */
@@ -90,7 +93,8 @@ struct dt_strategy {
     bool together;                      /* the ranks of the host take their steps together */
     bool free_running; /* workers do not wait for each other in a step: they want several at once (dt_strategy_expect) */
     struct dt_pass_times pass_times;
-    double update_s; /* spent on updates since the open; the rest of what dt_strategy_wait takes is waiting */
+    float grad_scale; /* of the last step's update */
+    double update_s;  /* spent on updates since the open; the rest of what dt_strategy_wait takes is waiting */
 };
 
 /* After everything that borrows its memory, unless that is not used any more; each rank by itself. NULL is fine. */
@@ -103,6 +107,11 @@ enum dt_status dt_strategy_broadcast(struct dt_strategy *strategy);
  * compares replicas, and before rank 0 saves. */
 enum dt_status dt_strategy_share_weights(struct dt_strategy *strategy);
 enum dt_status dt_strategy_collect_state(struct dt_strategy *strategy);
+
+/* Between steps: whether the gradient of a step is known as a whole; and the L2 norm of the last step's mean gradient, before any
+ * clipping. Every rank calls it; all have the same number. */
+bool dt_strategy_has_gradient(const struct dt_strategy *strategy);
+enum dt_status dt_strategy_grad_norm(struct dt_strategy *strategy, double *out);
 
 const char *dt_strategy_adds_by(const struct dt_strategy *strategy); /* the name of the allreduce, or of the strategy */
 void dt_strategy_describe(const struct dt_strategy *strategy, struct dt_averaging *out);
@@ -147,6 +156,10 @@ enum dt_status dt_strategy_passes(struct dt_strategy_step *step, struct dt_netwo
 enum dt_status dt_strategy_wait(struct dt_strategy_step *step);
 
 /* ---- for strategies */
+
+/* Adds the squares of the parameters' elements within [begin, end), between which an arena has gaps; `sums` begins at `begin`. */
+enum dt_status dt_strategy_add_squares(const struct dt_strategy *strategy, size_t begin, size_t end, const float *sums,
+                                       double *out);
 
 /* Steps elements [begin, end); `grads` begins at `begin`. Its time counts as update. */
 enum dt_status dt_strategy_step_range(struct dt_strategy_step *step, size_t begin, size_t end, const float *grads);

@@ -6,7 +6,7 @@
 . "$(dirname "${BASH_SOURCE[0]}")/../cli_lib.sh"
 module=$1 ranks=$2
 config=(--config "$configs/synthetic.json" --set train.epochs=2 --set data.train_samples=128 --set data.test_samples=30
-  --set train.batch.per_rank=8 --set distributed.check_every=1 --set threads=1)
+  --set train.batch.per_rank=8 --set distributed.check_every=1 --set threads=1 --set log.every_steps=4)
 
 dtrain() { # dtrain ARGUMENT...: leaves out, err and $got
   got=0
@@ -51,8 +51,11 @@ weights() { # weights RUN: of the newest checkpoint, without its header
   file=$(newest_checkpoint "$1")
   tail -c +$((9 + $(od -An -tu8 -N8 "$file"))) "$file"
 }
-steps_of() { # steps_of RUN: without what depends on time
-  grep '"type":"step"' "$1/metrics.jsonl" | sed 's/,"images_per_s":[^,}]*//'
+steps_of() { # steps_of RUN: without what depends on time, and the norms of gradients
+  grep '"type":"step"' "$1/metrics.jsonl" | sed 's/,"grad_norm":.*//'
+}
+norms_of() { # norms_of RUN: "step norm", where it is known: of steps taken together, of the last one
+  sed -n 's/.*"type":"step","step":\([0-9]*\),.*"grad_norm":\([0-9][^,]*\),.*/\1 \2/p' "$1/metrics.jsonl" | sort
 }
 same_bits() { # same_bits NAME STEPS ARGUMENT...: with and without graphs
   local name=$1 n_steps=$2
@@ -63,12 +66,16 @@ same_bits() { # same_bits NAME STEPS ARGUMENT...: with and without graphs
   check "$name: the same weights" cmp <(weights "$name") <(weights "$name-by_call")
   check "$name: the same steps" test "$(steps_of "$name")" == "$(steps_of "$name-by_call")"
   is "$name: steps" "$n_steps" "$(steps_of "$name" | grep -c .)"
+  is "$name: norms, call by call" "$n_steps" "$(norms_of "$name-by_call" | grep -c .)"
+  check "$name: no norms" test "$(norms_of "$name" | grep -c .)" -ge 2
+  check "$name: another norm" test -z "$(comm -23 <(norms_of "$name") <(norms_of "$name-by_call"))"
 }
 DTRAIN_CUDA_GRAPH=recorded.dot same_bits everything 20 --set data.train_samples=$((ranks * 27 - 1)) --set train.epochs=5 --set train.accumulate=3 \
   --set train.optimizer.clip_norm=0.1 --set train.warmup_epochs=2 --set train.schedule.type=cosine --set checkpoint.every_steps=3 \
   --set distributed.bucket_mb=0
 check 'a graph has a line for each node' grep -q '^"graph_1_node_4"\[.*label=' recorded.dot
-same_bits uneven $((ranks == 3 ? 15 : 12)) --set data.train_samples=25 --set train.epochs=3 --set 'train.batch={"global":8}'
+same_bits uneven $((ranks == 3 ? 15 : 12)) --set data.train_samples=25 --set train.epochs=3 --set 'train.batch={"global":8}' \
+  --set 'model.layers.1={"type":"conv2d","filters":4,"kernel":3}' # a filter's gradient lies elsewhere than the others
 ((ranks != 3)) || finish # for the rest three are as four
 
 dtrain "${config[@]}" --run cpu --set device=cpu
@@ -80,6 +87,8 @@ for n in $(printf '%d\n' "$ranks" 1 | sort -u); do
   run=gpus$n
   train "$n" "$run"
   check "$run: the losses of the CPU" close_to 1e-4 "$run" cpu
+  check "$run: the norms of the CPU" awk '{ d = $2 / $3 - 1; if (d * d > 1e-6) exit 1; n++ } END { exit n == 0 }' \
+    <(join <(norms_of "$run") <(norms_of cpu))
   is "$run: roster" "$ranks" "$(grep -Ec '^ +[0-9]+ +[^ ]+ +[0-9]+  cuda Double of a GPU, f32, [0-9a-f]{8} ' err)"
   says "$run" 'peak memory per rank: [0-9.]+ MB; on its GPU [0-9.]+ MB of 1\.07 GB, [0-9.]+ GB left'
   is "$run: GPUs" "$n" "$(grep -Eo 'f32, [0-9a-f]{8} ' err | sort -u | wc -l)"
