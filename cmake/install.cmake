@@ -12,6 +12,8 @@ install(FILES docs/dtrain-config.5 DESTINATION "${CMAKE_INSTALL_MANDIR}/man5")
 install(FILES packaging/completions/dtrain.bash DESTINATION "${share}/bash-completion/completions" RENAME dtrain)
 install(FILES packaging/completions/_dtrain DESTINATION "${share}/zsh/site-functions")
 install(FILES packaging/completions/dtrain.fish DESTINATION "${share}/fish/vendor_completions.d")
+configure_file(packaging/dtrain.lua.in modulefiles/${PROJECT_VERSION}.lua @ONLY)
+install(FILES "${CMAKE_CURRENT_BINARY_DIR}/modulefiles/${PROJECT_VERSION}.lua" DESTINATION "${share}/dtrain/modulefiles/dtrain")
 install(FILES README.md LICENSE CHANGELOG.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 install(DIRECTORY docs DESTINATION "${CMAKE_INSTALL_DOCDIR}" FILES_MATCHING PATTERN "*.md" PATTERN "*.svg" PATTERN "*.json")
 

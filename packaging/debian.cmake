@@ -36,6 +36,7 @@ write_docs("${usr}" dtrain)
 file(REMOVE "${usr}/share/doc/dtrain/LICENSE") # in copyright
 file(RENAME "${usr}/share/doc/dtrain/CHANGELOG.md" "${usr}/share/doc/dtrain/changelog")
 gzip("${usr}/share/doc/dtrain/changelog")
+file(REMOVE_RECURSE "${usr}/share/dtrain/modulefiles") # to unload one would take /usr/bin off the PATH
 file(GLOB pages "${usr}/share/man/man*/*")
 foreach(page IN LISTS pages)
   gzip("${page}")

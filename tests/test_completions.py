@@ -93,8 +93,9 @@ def asked(folder):
         words = ""
         for piece in line.split("\t")[:-1]:
             words += piece
-            done = subprocess.run(["fish", "--no-config", "-c", "source '%s/dtrain.fish'; complete -C \"dtrain %s\"" % (COMPLETIONS, words)],
-                                  cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT)
+            question = "source '%s/dtrain.fish'; complete -C \"dtrain %s\"" % (COMPLETIONS, words)
+            done = subprocess.run(["fish", "--no-config", "-c", question], cwd=folder, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True, timeout=LIMIT)
             found = [row.split("\t")[0] for row in done.stdout.splitlines()]
             if len(found) == 1:
                 head, word = words.rpartition(" ")[::2]
