@@ -126,6 +126,58 @@ static void same_gpu(struct dt_rank_facts *f)
     }
 }
 
+/* All have one, in good health. */
+static void gpus(struct dt_rank_facts *f)
+{
+    for (int r = 0; r < N_RANKS; r++) {
+        f[r].has_gpu = true;
+        snprintf(f[r].gpu_uuid, sizeof f[r].gpu_uuid, "GPU-%d", r);
+        f[r].gpu_health = (struct dt_gpu_health){.n_on_host = 2,
+                                                 .driver = "550",
+                                                 .known = true,
+                                                 .n_nvlinks = 18,
+                                                 .pcie_generation = 5,
+                                                 .pcie_width = 16,
+                                                 .pcie_full_width = 16};
+    }
+}
+static void unused_gpus(struct dt_rank_facts *f)
+{
+    f[0].gpu_health.n_on_host = 8;
+}
+static void ecc_errors(struct dt_rank_facts *f)
+{
+    gpus(f);
+    f[1].gpu_health.throttle = 0x40; /* the problem goes first */
+    f[2].gpu_health.n_ecc_errors = 3;
+}
+static void hot(struct dt_rank_facts *f)
+{
+    gpus(f);
+    f[0].gpu_health.throttle = 0x1; /* idle */
+    f[3].gpu_health.throttle = 0x41;
+}
+static void instances(struct dt_rank_facts *f)
+{
+    gpus(f);
+    f[1].gpu_health.mig = true;
+}
+static void other_driver(struct dt_rank_facts *f)
+{
+    gpus(f);
+    f[2].gpu_health.driver[0] = '4';
+}
+static void narrow(struct dt_rank_facts *f)
+{
+    gpus(f);
+    f[3].gpu_health.pcie_width = 8;
+}
+static void fewer_links(struct dt_rank_facts *f)
+{
+    gpus(f);
+    f[1].gpu_health.n_nvlinks = 17;
+}
+
 static const struct {
     const char *check;
     void (*spoil)(struct dt_rank_facts *ranks);
@@ -148,6 +200,13 @@ static const struct {
     {"network", slow_network, DT_VERDICT_WARNING, "the fastest of node0, eth0, has 1 Gb/s"},
     {"gpus", one_gpu, DT_VERDICT_PROBLEM, "rank 3 (node1) has none, others have: no driver"},
     {"gpus", same_gpu, DT_VERDICT_WARNING, "ranks 2 and 3 (node1) share one"},
+    {"gpus", unused_gpus, DT_VERDICT_WARNING, "node0 has 8, which no rank uses: no driver"},
+    {"gpu_health", ecc_errors, DT_VERDICT_PROBLEM, "rank 2 (node1): 3 ECC errors of GPU-2 were not corrected"},
+    {"gpu_health", hot, DT_VERDICT_WARNING, "rank 3 (node1): temperature, by the hardware slows GPU-3 down"},
+    {"gpu_health", instances, DT_VERDICT_WARNING, "rank 1 (node0): GPU-1 is in MIG mode"},
+    {"gpu_health", other_driver, DT_VERDICT_WARNING, "rank 2 (node1) has driver 450, rank 0 has 550"},
+    {"gpu_links", narrow, DT_VERDICT_WARNING, "rank 3 (node1): GPU-3 has 8 of 16 PCIe lanes"},
+    {"gpu_links", fewer_links, DT_VERDICT_WARNING, "rank 1 (node0): 17 NVLinks are up, of rank 0 18"},
     {"data", no_data, DT_VERDICT_PROBLEM, "rank 3 (node1)"},
     {"data", other_data, DT_VERDICT_PROBLEM, "rank 3 (node1) sees 59999 samples, rank 0 sees 60000"},
     {"runs", no_run, DT_VERDICT_PROBLEM, ""},
@@ -184,6 +243,15 @@ static void test_faults(void)
     }
 }
 
+static void test_gpus(void)
+{
+    struct dt_rank_facts ranks[N_RANKS];
+    make_fine(ranks);
+    gpus(ranks);
+    CHECK_TEXT(examine("gpu_health", ranks).text, "driver 550; no ECC errors, no throttling");
+    CHECK_TEXT(examine("gpu_links", ranks).text, "18 NVLinks, PCIe 5 x16");
+}
+
 static void test_slurm(void)
 {
     struct dt_rank_facts ranks[N_RANKS];
@@ -214,6 +282,7 @@ int main(void)
     unsetenv("SLURM_JOB_ID");
     test_fine();
     test_faults();
+    test_gpus();
     test_slurm();
     test_all_fail();
     return 0;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # dtrain doctor as its users see it: rows and verdicts, folders that are not there, and nothing left behind.
-# usage: DTRAIN=... MPIEXEC=... test_doctor.sh
+# usage: DTRAIN=... MPIEXEC=... test_doctor.sh MODULE NVML: fake_module.c, fake_nvml.c
 # shellcheck source=tests/cli_lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli_lib.sh"
 
@@ -24,7 +24,7 @@ check 'wider than 100 columns' test "$(grep -c '.\{101\}' out)" -eq 0
 doctor 2 --config "$configs/mnist.json" --data nowhere
 check "no data: exit code $got" test "$got" -eq 69
 check 'no data: the verdict' test "$(verdict data)" = problem
-check 'no data: the line' grep -qx 'dtrain: doctor: 1 of 14 checks found a problem (each says above how to mend it)' err
+check 'no data: the line' grep -qx 'dtrain: doctor: 1 of 16 checks found a problem (each says above how to mend it)' err
 check 'no data: one line' test "$(wc -l <err)" -eq 1
 
 doctor 1 --run /proc/none
@@ -41,4 +41,34 @@ check 'more ranks than cores' test "$(verdict cores)" = warning -o "$(nproc)" -g
 
 doctor 1 --config nowhere.json
 check "no configuration: exit code $got" test "$got" -eq 66
+
+# GPUs, with doubles of CUDA's module and of NVIDIA's management library.
+mkdir lib && cp "$2" lib/libnvidia-ml.so.1
+gpus() { # gpus "ECC THROTTLE NVLINKS LANES MIG": two ranks, a GPU each
+  FAKE_NVML=$1 LD_LIBRARY_PATH=$work/lib DTRAIN_CUDA_MODULE=$module FAKE_GPUS='aaaaaaaa bbbbbbbb' doctor 2
+}
+finds() { # finds CHECK VERDICT TEXT
+  check "$1: not $2: $3" grep -qE "^$2 +${1/_/ } +.*$3" out
+}
+module=$1
+gpus '0 1 12 16 0'
+check "GPUs, all well: exit code $got" test "$got" -eq 0
+finds gpu_health ok 'driver 580.1; no ECC errors, no throttling$'
+finds gpu_links ok '12 NVLinks, PCIe 4 x16$'
+gpus '2 1 0 16 0'
+check "ECC errors: exit code $got" test "$got" -eq 69
+finds gpu_health problem 'rank 0 \(.*\): 2 ECC errors of GPU-aaaaaaaa-0000 were not corrected$'
+finds gpu_links ok 'no NVLink: PCIe 4 x16$'
+gpus '0 28 12 8 0'
+check "a hot GPU: exit code $got" test "$got" -eq 0
+finds gpu_health warning 'hardware slowdown slows GPU-aaaaaaaa-0000 down$'
+finds gpu_links warning 'GPU-aaaaaaaa-0000 has 8 of 16 PCIe lanes$'
+gpus '0 0 12 16 1'
+finds gpu_health warning 'GPU-aaaaaaaa-0000 is in MIG mode'
+FAKE_NVML='0 0 0 16 0' LD_LIBRARY_PATH=$work/lib FAKE_GPUS='-' DTRAIN_CUDA_MODULE=$module doctor 1
+finds gpus warning 'has 2, which no rank uses: '
+echo broken >lib/libnvidia-ml.so.1
+gpus ''
+check "a library that does not load: exit code $got" test "$got" -eq 0
+finds gpu_health ok 'not looked at: '
 finish

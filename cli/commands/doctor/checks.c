@@ -231,6 +231,10 @@ static struct dt_finding check_gpus(const struct dt_rank_facts *ranks, int n)
         with += ranks[r].has_gpu;
         without = ranks[r].has_gpu ? without : r;
     }
+    if (with == 0 && ranks[0].gpu_health.n_on_host > 0) {
+        return WARN("dtrain --version says what this build has", "%s has %d, which no rank uses: %s", ranks[0].host,
+                    ranks[0].gpu_health.n_on_host, ranks[0].why_no_gpu);
+    }
     if (with == 0) {
         return FINE("none: %s", ranks[0].why_no_gpu);
     }
@@ -247,6 +251,73 @@ static struct dt_finding check_gpus(const struct dt_rank_facts *ranks, int n)
         }
     }
     return FINE("%s, one for each rank", ranks[0].gpu);
+}
+
+/* The worst of what slows the GPU down; NULL: nothing. */
+static const char *throttle_name(unsigned long long reasons)
+{
+#define THROTTLE(constant, bit, name) {bit, name},
+    static const struct {
+        unsigned long long bit;
+        const char *name;
+    } list[] = {DT_THROTTLE_LIST(THROTTLE)};
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+        if ((reasons & list[i].bit) != 0) {
+            return list[i].name;
+        }
+    }
+    return NULL;
+}
+
+static struct dt_finding check_gpu_health(const struct dt_rank_facts *ranks, int n)
+{
+    for (int r = 0; r < n; r++) {
+        const struct dt_gpu_health *h = &ranks[r].gpu_health;
+        if (h->known && h->n_ecc_errors > 0) {
+            return FAIL("drain the node, and reset the GPU: nvidia-smi --gpu-reset",
+                        "rank %d (%s): %.0f ECC errors of %s were not corrected", r, ranks[r].host, h->n_ecc_errors,
+                        ranks[r].gpu_uuid);
+        }
+    }
+    for (int r = 0; r < n; r++) {
+        const struct dt_gpu_health *h = &ranks[r].gpu_health;
+        if (h->known && throttle_name(h->throttle) != NULL) {
+            return WARN("look at cooling and power: nvidia-smi -q -d PERFORMANCE", "rank %d (%s): %s slows %s down", r,
+                        ranks[r].host, throttle_name(h->throttle), ranks[r].gpu_uuid);
+        }
+        if (h->known && h->mig) {
+            return WARN("nvidia-smi -mig 0, for NCCL and all of it", "rank %d (%s): %s is in MIG mode, in instances", r,
+                        ranks[r].host, ranks[r].gpu_uuid);
+        }
+        if (strcmp(h->driver, ranks[0].gpu_health.driver) != 0) {
+            return WARN("install one driver everywhere", "rank %d (%s) has driver %s, rank 0 has %s", r, ranks[r].host,
+                        h->driver[0] != '\0' ? h->driver : "none", ranks[0].gpu_health.driver);
+        }
+    }
+    return ranks[0].gpu_health.known ? FINE("driver %s; no ECC errors, no throttling", ranks[0].gpu_health.driver)
+                                     : FINE("not looked at: no GPU, or no libnvidia-ml.so.1");
+}
+
+/* A link that is idle is slow to save power, but as wide as ever. */
+static struct dt_finding check_gpu_links(const struct dt_rank_facts *ranks, int n)
+{
+    const struct dt_gpu_health *first = &ranks[0].gpu_health;
+    for (int r = 0; r < n; r++) {
+        const struct dt_gpu_health *h = &ranks[r].gpu_health;
+        if (h->known && h->pcie_width < h->pcie_full_width) {
+            return WARN("seat it anew, or look at the riser and the BIOS", "rank %d (%s): %s has %d of %d PCIe lanes", r,
+                        ranks[r].host, ranks[r].gpu_uuid, h->pcie_width, h->pcie_full_width);
+        }
+        if (h->known && first->known && h->n_nvlinks != first->n_nvlinks) {
+            return WARN("nvidia-smi nvlink -s on that host", "rank %d (%s): %d NVLinks are up, of rank 0 %d", r, ranks[r].host,
+                        h->n_nvlinks, first->n_nvlinks);
+        }
+    }
+    if (!first->known) {
+        return FINE("not looked at: no GPU, or no libnvidia-ml.so.1");
+    }
+    return first->n_nvlinks > 0 ? FINE("%d NVLinks, PCIe %d x%d", first->n_nvlinks, first->pcie_generation, first->pcie_width)
+                                : FINE("no NVLink: PCIe %d x%d", first->pcie_generation, first->pcie_width);
 }
 
 static struct dt_finding check_data(const struct dt_rank_facts *ranks, int n)

@@ -30,6 +30,8 @@ struct dt_finding {
     X(clocks)            \
     X(network)           \
     X(gpus)              \
+    X(gpu_health)        \
+    X(gpu_links)         \
     X(data)              \
     X(runs)              \
     X(slurm)

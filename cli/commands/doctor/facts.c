@@ -132,6 +132,7 @@ static void find_gpu(struct dt_rank_facts *f)
         snprintf(f->why_no_gpu, sizeof f->why_no_gpu, "%s", dt_error_text());
         dt_error_clear();
     }
+    dt_gpu_health_find(f->gpu_uuid, &f->gpu_health);
 }
 
 /* The fastest that is up; wireless ones and the like have no speed. */

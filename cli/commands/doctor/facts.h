@@ -4,6 +4,7 @@
 
 #include <sched.h>
 
+#include "cli/commands/doctor/nvml.h"
 #include "cli/config/config.h"
 #include "dist/ranks/clocks.h"
 #include "dist/ranks/world.h"
@@ -30,6 +31,7 @@ struct dt_rank_facts {
 
     bool has_gpu;
     char gpu[64], gpu_uuid[48], why_no_gpu[DT_FACT_SIZE];
+    struct dt_gpu_health gpu_health;
     char network[16];    /* the fastest interface to other hosts, or "" */
     double network_mbps; /* 0: not known */
 
