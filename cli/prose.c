@@ -47,7 +47,7 @@ static const char *const of_command[DT_N_COMMANDS] = {
         "Times each block of the model inside real training steps, after 20 that are not measured: milliseconds forward "
         "and backward, the share of numbers that are not zero, and the rate of arithmetic beside what a loop of "
         "multiply-adds reaches on the same core. A rate counts the dense operation; above 100 % of the peak, work on "
-        "zeros was skipped. Rank 0 prints its own times. Interrupting discards the measurement.")
+        "zeros was skipped. On a GPU it says which engines of cuDNN run the convolutions. Rank 0 prints its own times. Interrupting discards the measurement.")
     ROW(DT_COMMAND_BENCH_SCALING,
         "Times training steps by 1, 2, 4 and so on of the ranks, and by all of them, while the others sleep: with the "
         "configuration's batch on every rank (weak scaling), and with one such batch that the ranks share (strong "

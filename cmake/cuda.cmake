@@ -71,6 +71,7 @@ set(DTRAIN_CUDA_SOURCES
   cuda_memory.c
   descriptor.c
   engine.c
+  engine_trial.c
   module.c
   nccl_allreduce.c
   packed.c

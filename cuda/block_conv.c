@@ -1,5 +1,10 @@
 #include "cuda/block_state.h"
 #include "cuda/cuda_check.h"
+#include "cuda/engine_trial.h"
+
+#define TRIAL_LIMIT_S 60 /* for what takes milliseconds */
+
+_Static_assert(DT_CONV_N_KINDS <= DT_DEVICE_MAX_ENGINES, "all of a block's engines can be told");
 
 static bool is_beside(const struct dt_block_state *state, enum dt_conv_kind kind)
 {
@@ -18,19 +23,26 @@ static size_t workspace_limit(const struct dt_cuda *cuda)
     return part < most ? part : most;
 }
 
-enum dt_status dt_cuda_conv_open(struct dt_block_state *state)
+static enum dt_status open_plan(struct dt_block_state *state, enum dt_conv_kind kind)
 {
     struct dt_cuda *cuda = state->cuda;
+    const struct dt_cuda_lane *lane = is_beside(state, kind) ? dt_block_weight_lane(state) : &cuda->main;
+    const struct dt_conv_target target = {
+        .handle = lane->cudnn, .workspace_limit = workspace_limit(cuda), .n_engines = cuda->deterministic ? 1 : DT_MAX_ENGINES};
+    DT_TRY(dt_conv_plan_open(&target, kind, &state->block, state->capacity, cuda->precision, &state->plans[kind]));
+    const enum dt_status s = dt_engine_trial(state->plans[kind], lane->stream, TRIAL_LIMIT_S);
+    cuda->lost = cuda->lost || s == DT_STALLED;
+    DT_TRY(s);
+    const size_t n_bytes = dt_conv_plan_workspace(state->plans[kind]);
+    return dt_cuda_reserve_scratch(cuda, workspace_of(state, kind), state->block.name, n_bytes);
+}
+
+enum dt_status dt_cuda_conv_open(struct dt_block_state *state)
+{
     for (int i = 0; i < DT_CONV_N_KINDS; i++) {
-        const enum dt_conv_kind kind = (enum dt_conv_kind)i;
-        const struct dt_cuda_lane *lane = is_beside(state, kind) ? dt_block_weight_lane(state) : &cuda->main;
-        const struct dt_conv_target target = {.handle = lane->cudnn, .workspace_limit = workspace_limit(cuda)};
-        if (kind == DT_CONV_INPUT_GRADIENT && state->is_first) {
-            continue;
+        if (i != DT_CONV_INPUT_GRADIENT || !state->is_first) {
+            DT_TRY(open_plan(state, (enum dt_conv_kind)i));
         }
-        DT_TRY(dt_conv_plan_open(&target, kind, &state->block, state->capacity, cuda->precision, &state->plans[kind]));
-        const size_t n_bytes = dt_conv_plan_workspace(state->plans[kind]);
-        DT_TRY(dt_cuda_reserve_scratch(cuda, workspace_of(state, kind), state->block.name, n_bytes));
     }
     return DT_OK;
 }
@@ -40,6 +52,23 @@ void dt_cuda_conv_close(struct dt_block_state *state)
     for (int kind = 0; kind < DT_CONV_N_KINDS; kind++) {
         dt_conv_plan_close(state->plans[kind]);
     }
+}
+
+int dt_cuda_block_engines(const struct dt_block_state *state, struct dt_device_engine out[DT_DEVICE_MAX_ENGINES])
+{
+    int n = 0;
+    for (int kind = 0; kind < DT_CONV_N_KINDS; kind++) {
+        struct dt_conv_plan *plan = state->plans[kind];
+        if (plan != NULL) {
+            const struct dt_engine *engine = dt_conv_plan_engine(plan);
+            out[n++] = (struct dt_device_engine){.operation = dt_conv_plan_name(plan),
+                                                 .number = engine->number,
+                                                 .n_timed = engine->us > 0 ? dt_conv_plan_n_engines(plan) : 0,
+                                                 .us = engine->us,
+                                                 .workspace_bytes = engine->workspace_bytes};
+        }
+    }
+    return n;
 }
 
 static enum dt_status run_plan(const struct dt_block_state *state, enum dt_conv_kind kind, const void *in, const void *other,

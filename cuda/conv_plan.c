@@ -15,10 +15,13 @@ enum { ID_X = 1, ID_FILTER, ID_Y };
 struct dt_conv_plan {
     cudnnHandle_t handle;        /* NULL: made for a described device */
     struct dt_descriptors graph; /* what it is made of */
-    struct dt_engine engine;
-    int64_t ids[3]; /* of in, other and out */
+    struct dt_engine engines[DT_MAX_ENGINES];
+    int n_engines, used;
+    const char *name;
+    int64_t ids[DT_CONV_N_OPERANDS]; /* of in, other and out */
+    size_t n_bytes[DT_CONV_N_OPERANDS];
     /* The pointers of the last run, and the descriptor that carries them: it cannot be changed, but a block's buffers seldom do. */
-    void *pointers[3], *workspace;
+    void *pointers[DT_CONV_N_OPERANDS], *workspace;
     cudnnBackendDescriptor_t pack;
 };
 
@@ -184,10 +187,20 @@ static enum dt_status build(struct dt_conv_plan *plan, const struct problem *p)
     if (d->status != CUDNN_STATUS_SUCCESS && (d->status < CUDNN_STATUS_NOT_SUPPORTED || d->status >= CUDNN_STATUS_INTERNAL_ERROR)) {
         return dt_cudnn_failed(d->status, d->call, __FILE__, __LINE__);
     }
-    if (d->status != CUDNN_STATUS_SUCCESS || dt_engines_find(&search, 1, &plan->engine, &why) == 0) {
-        return no_engine(p, why);
+    if (d->status == CUDNN_STATUS_SUCCESS) {
+        plan->n_engines = dt_engines_find(&search, p->target->n_engines, plan->engines, &why);
     }
-    return DT_OK;
+    return plan->n_engines > 0 ? DT_OK : no_engine(p, why);
+}
+
+static size_t bytes_of(const struct problem *p, int64_t id)
+{
+    const struct dt_block *b = p->block;
+    const size_t n = (size_t)p->batch, n_taps = (size_t)b->kernel * (size_t)b->kernel;
+    const size_t n_elems[] = {[ID_X] = n * dt_shape_elems(b->in),
+                              [ID_FILTER] = (size_t)b->linear_out.c * (size_t)b->in.c * n_taps,
+                              [ID_Y] = n * dt_shape_elems(b->linear_out)};
+    return n_elems[id] * (p->precision == DT_PRECISION_BF16 ? 2 : sizeof(float));
 }
 
 /* ---- the interface */
@@ -201,7 +214,11 @@ enum dt_status dt_conv_plan_open(const struct dt_conv_target *target, enum dt_co
         return dt_error(DT_NO_MEMORY, "out of memory while opening block %s", block->name);
     }
     plan->handle = target->handle;
-    memcpy(plan->ids, operations[kind].ids, sizeof plan->ids);
+    plan->name = operations[kind].name;
+    for (int i = 0; i < DT_CONV_N_OPERANDS; i++) {
+        plan->ids[i] = operations[kind].ids[i];
+        plan->n_bytes[i] = bytes_of(&problem, plan->ids[i]);
+    }
     const enum dt_status status = build(plan, &problem);
     if (status != DT_OK) {
         dt_conv_plan_close(plan);
@@ -217,23 +234,59 @@ void dt_conv_plan_close(struct dt_conv_plan *plan)
         return;
     }
     dt_descriptor_destroy(plan->pack);
-    dt_engine_close(&plan->engine);
+    for (int i = 0; i < plan->n_engines; i++) {
+        dt_engine_close(&plan->engines[i]);
+    }
     dt_descriptors_close(&plan->graph);
     free(plan);
 }
 
-size_t dt_conv_plan_workspace(const struct dt_conv_plan *plan)
+const char *dt_conv_plan_name(const struct dt_conv_plan *plan)
 {
-    return plan->engine.workspace_bytes;
+    return plan->name;
 }
 
-static enum dt_status take_pointers(struct dt_conv_plan *plan, void *const pointers[3], void *workspace)
+int dt_conv_plan_n_engines(const struct dt_conv_plan *plan)
+{
+    return plan->n_engines;
+}
+
+void dt_conv_plan_use(struct dt_conv_plan *plan, int engine)
+{
+    plan->used = engine;
+}
+
+void dt_conv_plan_keep(struct dt_conv_plan *plan)
+{
+    for (int i = 0; i < plan->n_engines; i++) {
+        if (i != plan->used) {
+            dt_engine_close(&plan->engines[i]);
+        }
+    }
+}
+
+struct dt_engine *dt_conv_plan_engine(struct dt_conv_plan *plan)
+{
+    return &plan->engines[plan->used];
+}
+
+size_t dt_conv_plan_workspace(const struct dt_conv_plan *plan)
+{
+    return plan->engines[plan->used].workspace_bytes;
+}
+
+const size_t *dt_conv_plan_bytes(const struct dt_conv_plan *plan)
+{
+    return plan->n_bytes;
+}
+
+static enum dt_status take_pointers(struct dt_conv_plan *plan, void *const pointers[DT_CONV_N_OPERANDS], void *workspace)
 {
     struct dt_descriptors d = {0};
     dt_descriptor_destroy(plan->pack);
     plan->pack = dt_descriptor_create(&d, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-    dt_descriptor_set(&d, plan->pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3, plan->ids);
-    dt_descriptor_set(&d, plan->pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, pointers);
+    dt_descriptor_set(&d, plan->pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, DT_CONV_N_OPERANDS, plan->ids);
+    dt_descriptor_set(&d, plan->pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, DT_CONV_N_OPERANDS, pointers);
     dt_descriptor_set(&d, plan->pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
     dt_descriptor_finalize(&d, plan->pack);
     if (d.status != CUDNN_STATUS_SUCCESS) {
@@ -246,10 +299,10 @@ static enum dt_status take_pointers(struct dt_conv_plan *plan, void *const point
 
 enum dt_status dt_conv_plan_run(struct dt_conv_plan *plan, const void *in, const void *other, void *out, void *workspace)
 {
-    void *const pointers[3] = {(void *)in, (void *)other, out};
+    void *const pointers[DT_CONV_N_OPERANDS] = {(void *)in, (void *)other, out};
     if (plan->pack == NULL || workspace != plan->workspace || memcmp(pointers, plan->pointers, sizeof pointers) != 0) {
         DT_TRY(take_pointers(plan, pointers, workspace));
     }
-    DT_CUDNN(cudnnBackendExecute(plan->handle, plan->engine.execution, plan->pack));
+    DT_CUDNN(cudnnBackendExecute(plan->handle, plan->engines[plan->used].execution, plan->pack));
     return DT_OK;
 }

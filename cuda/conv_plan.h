@@ -1,5 +1,5 @@
-/* One convolution on cuDNN: forward, gradient of the input, or gradient of the filter, as an operation graph with one node, for
- * which cuDNN's heuristics name engines and the first that can be finalized is taken. cuDNN 9, "backend" C API.
+/* One convolution on cuDNN: forward, gradient of the input, or gradient of the filter, as an operation graph with one node, which
+ * one of a few engines runs (cuda/engine.h): the first, until another is used. cuDNN 9, "backend" C API.
  *
  * Activations are N H W C, filters K R S C. Everything is of the precision's type, the filter gradient too: cuDNN has no compiled
  * engine that makes a float one from bfloat16. Sums are in float, in an order that depends on the plan alone. */
@@ -8,6 +8,7 @@
 
 #include <cudnn.h>
 
+#include "cuda/engine.h"
 #include "model/backend.h"
 
 enum dt_conv_kind { DT_CONV_FORWARD, DT_CONV_INPUT_GRADIENT, DT_CONV_FILTER_GRADIENT };
@@ -22,6 +23,7 @@ struct dt_conv_target {
     cudnnHandle_t handle;
     const char *device_json;
     size_t workspace_limit; /* bytes that a run may want; a small one leaves only slow engines to large batches in f32 */
+    int n_engines;          /* at most so many are opened, to choose from; 1 .. DT_MAX_ENGINES */
 };
 
 /* block: one with DT_LINEAR_CONV. batch: samples of a call; another number wants another plan. DT_UNAVAILABLE: cuDNN has no engine,
@@ -30,7 +32,19 @@ enum dt_status dt_conv_plan_open(const struct dt_conv_target *target, enum dt_co
                                  int batch, enum dt_precision precision, struct dt_conv_plan **out);
 void dt_conv_plan_close(struct dt_conv_plan *plan); /* NULL is fine */
 
+const char *dt_conv_plan_name(const struct dt_conv_plan *plan); /* "gradient of the input" */
+
+/* The engines to choose from, in the order of the heuristics. What follows, and a run, are about the one in use: at first 0. `keep`
+ * closes the others, so that they cannot be used any more. */
+int dt_conv_plan_n_engines(const struct dt_conv_plan *plan);
+void dt_conv_plan_use(struct dt_conv_plan *plan, int engine);
+void dt_conv_plan_keep(struct dt_conv_plan *plan);
+struct dt_engine *dt_conv_plan_engine(struct dt_conv_plan *plan);
 size_t dt_conv_plan_workspace(const struct dt_conv_plan *plan); /* bytes that a run wants */
+
+/* Bytes of what a run takes: in, other, out. */
+#define DT_CONV_N_OPERANDS 3
+const size_t *dt_conv_plan_bytes(const struct dt_conv_plan *plan);
 
 /* Enqueues it on the handle's stream:
  *   FORWARD          in = x (n, in), other = filter, out = y (n, linear_out)

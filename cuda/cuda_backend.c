@@ -124,6 +124,7 @@ static enum dt_status cuda_open(const struct dt_backend_options *options, struct
     }
     cuda->gpu = gpu;
     cuda->precision = options->precision;
+    cuda->deterministic = options->deterministic;
     cuda->type = options->precision == DT_PRECISION_BF16 ? DT_GPU_BF16 : DT_GPU_F32;
     snprintf(cuda->description, sizeof cuda->description, "%s, %s", gpu.name, precision_name(options->precision));
     cuda->base = (struct dt_backend){.ops = &dt_cuda_backend, .description = cuda->description};

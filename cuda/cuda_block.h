@@ -46,6 +46,7 @@ struct dt_cuda {
     struct dt_backend base;
     struct dt_device_info gpu;
     enum dt_precision precision;
+    bool deterministic;       /* cuDNN's engines are not timed */
     enum dt_gpu_type type;    /* of activations and packed weights */
     cudaStream_t stream;      /* the main one: main.stream */
     struct dt_cuda_lane main; /* where everything is that says nothing else */
@@ -80,6 +81,7 @@ void dt_cuda_drop(struct dt_cuda *cuda);
 enum dt_status dt_cuda_block_open(struct dt_backend *backend, const struct dt_model *model, int index, int capacity,
                                   struct dt_block_state **out);
 void dt_cuda_block_close(struct dt_block_state *state);
+int dt_cuda_block_engines(const struct dt_block_state *state, struct dt_device_engine out[DT_DEVICE_MAX_ENGINES]);
 enum dt_status dt_cuda_block_forward(struct dt_block_state *state, const float *params, const float *x, float *y,
                                      const struct dt_pass *pass);
 enum dt_status dt_cuda_block_backward(struct dt_block_state *state, const float *params, float *grads, const float *x,

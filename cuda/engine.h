@@ -17,10 +17,13 @@ struct dt_engine_search {
     size_t workspace_limit; /* bytes */
 };
 
+#define DT_MAX_ENGINES 4 /* of a graph that are timed; the fastest of all is seldom far behind in the heuristics' order */
+
 struct dt_engine {
     cudnnBackendDescriptor_t config, execution;
     int64_t number;         /* by which cuDNN knows it, for this kind of graph */
     size_t workspace_bytes; /* that a run wants */
+    double us;              /* that a run took (cuda/engine_trial.h); 0: it was not timed */
 };
 
 /* The first engines, at most `capacity`, that may be used and that can be finalized, in the heuristics' order; 0 with the reason of

@@ -1,5 +1,6 @@
 /* What the program loads: the module's one symbol. */
 #include "cuda/cuda_backend.h"
+#include "cuda/cuda_block.h"
 #include "cuda/cuda_memory.h"
 #include "cuda/nccl_allreduce.h"
 #include "cuda/probe.h"
@@ -12,5 +13,6 @@ const struct dt_device_module dt_device_module = {
     .memory = dt_cuda_memory,
     .allreduce_open = dt_nccl_open,
     .graph = &dt_step_graph,
+    .engines = dt_cuda_block_engines,
     .versions = dt_cuda_versions,
 };

@@ -28,6 +28,7 @@ struct dt_backend_options {
     int n_threads;               /* >= 1; CPU backends */
     int local_rank;              /* which device, where there are several */
     enum dt_precision precision; /* DT_UNAVAILABLE where the backend has not got it */
+    bool deterministic;          /* nothing is chosen by time: each run on the same machine gives the same bits */
 };
 
 /* One pass of a batch through the network, or through a block in parts: forward part by part, backward part by part, each time the

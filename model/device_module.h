@@ -12,7 +12,7 @@
 struct dt_allreduce; /* dist/allreduce/allreduce.h */
 struct dt_allreduce_spec;
 
-#define DT_DEVICE_MODULE_VERSION 5 /* a module of another version is refused by name */
+#define DT_DEVICE_MODULE_VERSION 6 /* a module of another version is refused by name */
 #define DT_DEVICE_MODULE_SYMBOL "dt_device_module"
 
 struct dt_device_info {
@@ -53,6 +53,16 @@ struct dt_step_graph_ops {
     void (*take)(struct dt_step_graph *graph, struct dt_metrics *out); /* (n_steps): once they are done, what came of each */
 };
 
+/* Which of its library's engines runs an operation of a block. */
+struct dt_device_engine {
+    const char *operation; /* "gradient of the input" */
+    int64_t number;        /* by which the library knows it */
+    int n_timed;           /* it is the fastest of so many; 0: it is the first that the library names */
+    double us;             /* that a run took then */
+    size_t workspace_bytes;
+};
+#define DT_DEVICE_MAX_ENGINES 4 /* of a block */
+
 struct dt_device_module {
     int version;
     const struct dt_backend_ops *backend;
@@ -66,7 +76,8 @@ struct dt_device_module {
      * a device of its own. DT_STALLED after its timeout_s, naming who is missing. */
     enum dt_status (*allreduce_open)(const struct dt_allreduce_spec *spec, struct dt_allreduce **out);
     const struct dt_step_graph_ops *graph; /* NULL: it takes no steps on its own */
-    const char *(*versions)(void);         /* "CUDA 13.0, driver 13.0, cuDNN 9.19.0, cuBLAS 13.1.0, NCCL 2.28.9"; static */
+    int (*engines)(const struct dt_block_state *state, struct dt_device_engine out[DT_DEVICE_MAX_ENGINES]); /* NULL: it has none */
+    const char *(*versions)(void); /* "CUDA 13.0, driver 13.0, cuDNN 9.19.0, cuBLAS 13.1.0, NCCL 2.28.9"; static */
 };
 
 extern __attribute__((visibility("default"))) const struct dt_device_module dt_device_module; /* for the program: by dlsym */

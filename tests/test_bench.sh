@@ -273,7 +273,7 @@ cat >config.json <<'JSON'
 JSON
 cat >blocks.py <<'PY'
 """usage: blocks.py RANKS DEVICE: the tables of `bench blocks` in out and blocks.json are alike, and what they should be."""
-import json, sys
+import json, re, sys
 ranks, device = int(sys.argv[1]), sys.argv[2]
 dense = {"conv1": 2 * 64 * 4 * 9, "conv2": 2 * 4 * 8 * 36, "block3": 0, "fc1": 2 * 8 * 6, "fc2": 2 * 6 * 4}  # flop of a sample
 lines = open("out").read().split("\n")
@@ -312,6 +312,14 @@ for i, block in enumerate(result["blocks"]):
     assert (block["name"] in ("conv2", "block3")) == (back["reach"] is None)  # behind an average pool it cannot be seen
     assert block["name"] != "conv1" or 0 < back["reach"] <= 0.25 * back["alive"]  # of four only the largest has one
     assert block["name"] != "fc1" or 0 < back["reach"] <= block["forward"]["alive"]  # relu's zeros let nothing through
+engines = [(block["name"], engine) for block in result["blocks"] for engine in block.get("engines", [])]
+told = [re.fullmatch(r"engine (\d+): (\w+), ([a-z ]+): (?:([\d.]+) us, best of (\d)|the first, not timed), .* workspace", line)
+        for line in lines if line.startswith("engine ")]
+assert len(told) == len(engines) and all(told), told
+for text, (block, engine) in zip(told, engines):
+    number, *names, us, timed = text.groups()
+    assert names == [block, engine["operation"]] and int(number) == engine["number"], (names, engine)
+    assert int(timed or 0) == engine["timed"] and abs(float(us or 0) - engine["us"]) <= 0.06, engine
 alive, alive_back = ([block[way]["alive"] for block in result["blocks"]] for way in ("forward", "backward"))
 assert alive[3] < 0.9 and alive_back[3] == alive_back[4] == 1, (alive, alive_back)  # fc1 ends in relu
 assert alive[2] < 0.75 * alive[1] and alive[4] > 0.9, alive  # dropout; logits
@@ -361,6 +369,20 @@ for precision in f32 bf16; do
 a, b = (json.loads(open(f).read().replace("None", "-1")) for f in ("zeros.expected", "zeros.found"))
 assert all(abs(x - y) < 0.01 for p, q in zip(a, b) for x, y in zip(p, q)), (a, b)'
 done
+if [[ -n $double ]]; then # which engines of cuDNN, chosen by time or not
+  operations=('convolution' 'gradient of the input' 'gradient of the filter')
+  engines() { # engines WHAT NUMBER HOW ARGUMENT...: of conv2, in bf16
+    local what=$1 lines
+    lines=$(printf "engine $2: conv2, %s: $3 workspace\n" "${operations[@]}")
+    shift 3
+    FAKE_ENGINE_MS_4=3 FAKE_ENGINE_MS_5=7 FAKE_ENGINE_MS_6=2 DTRAIN_CUDA_MODULE=$double bench 0 1 blocks "${few[@]}" --set device=cuda \
+      --set precision=bf16 "$@"
+    check "$what" python3 blocks.py 1 cuda
+    check "$what: other engines: $(grep ^engine out)" test "$(grep ^engine out | sed 's/: [0-9.]* us/: N us/')" == "$lines"
+  }
+  engines 'engines by time' 6 'N us, best of 3, 77 B'
+  engines 'engines that are fixed' 4 'the first, not timed, 1 kB' --set cuda.deterministic=true
+fi
 left=$(find . -newer config.json -type f ! -name '*.py' ! -name '*.json' ! -name 'zeros.*' ! -name out ! -name err)
 check "bench leaves other files: $left" test -z "$left"
 check 'bench leaves a run folder' test ! -e runs

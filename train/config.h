@@ -67,9 +67,10 @@ struct dt_config {
     enum dt_device device;
     enum dt_precision precision;
     bool cuda_graph;
-    bool tensorboard; /* epochs tell what the network looks like inside, for who draws it */
-    bool report;      /* a page about the run is written at its end */
-    int64_t threads;  /* 0: cores / local ranks */
+    bool cuda_deterministic; /* engines are not chosen by time */
+    bool tensorboard;        /* epochs tell what the network looks like inside, for who draws it */
+    bool report;             /* a page about the run is written at its end */
+    int64_t threads;         /* 0: cores / local ranks */
 };
 
 /* How a configuration is written down, in checkpoints and in the run's folder. Training only hands such texts on; its caller says

@@ -107,8 +107,10 @@ static enum dt_status init_weights(struct dt_trainer *t)
 
 static enum dt_status open_backend(struct dt_trainer *t)
 {
-    const struct dt_backend_options options = {
-        .n_threads = t->n_threads, .local_rank = t->world->local_rank, .precision = t->config.precision};
+    const struct dt_backend_options options = {.n_threads = t->n_threads,
+                                               .local_rank = t->world->local_rank,
+                                               .precision = t->config.precision,
+                                               .deterministic = t->config.cuda_deterministic};
     return t->device.backend->open(&options, &t->backend);
 }
 

@@ -1,6 +1,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "base/text.h"
 #include "cli/commands/bench_blocks.h"
 
@@ -148,6 +149,37 @@ static void print_passes(const struct dt_trainer *t, const struct summary *s, bo
     }
 }
 
+/* Of the block's operations; 0 where the device has none to tell of. */
+static int engines_of(const struct dt_trainer *t, int block, struct dt_device_engine out[DT_DEVICE_MAX_ENGINES])
+{
+    const struct dt_device_module *module = t->device.module;
+    return module != NULL && module->engines != NULL ? module->engines(t->network->states[block], out) : 0;
+}
+
+static void print_engine(const char *block, const struct dt_device_engine *e)
+{
+    char how[48] = "the first, not timed", workspace[DT_BYTES_TEXT_SIZE];
+    if (e->n_timed > 0) {
+        snprintf(how, sizeof how, "%.1f us, best of %d", e->us, e->n_timed);
+    }
+    printf("engine %lld: %s, %s: %s, %s workspace\n", (long long)e->number, block, e->operation, how,
+           dt_bytes_text((double)e->workspace_bytes, workspace));
+}
+
+static void print_engines(const struct dt_trainer *t)
+{
+    struct dt_device_engine engines[DT_DEVICE_MAX_ENGINES];
+    bool first = true;
+    for (int b = 0; b < t->model.n_blocks; b++) {
+        const int n = engines_of(t, b, engines);
+        for (int i = 0; i < n; i++) {
+            fputs(first ? "\n" : "", stdout);
+            print_engine(t->model.blocks[b].name, &engines[i]);
+            first = false;
+        }
+    }
+}
+
 static void print_step(const struct summary *s)
 {
     printf("\n%-9s%9s%9s%9s\n", "part", "ms", "cpu", "%");
@@ -192,6 +224,7 @@ void dt_block_times_print(const struct dt_trainer *t, const struct dt_block_time
     print_passes(t, &s, false);
     putchar('\n');
     print_passes(t, &s, true);
+    print_engines(t);
     print_step(&s);
     print_notes(t, times);
 }
@@ -229,6 +262,22 @@ static cJSON *add_pass(cJSON *block, const char *name, const struct pass_row *pa
     return json;
 }
 
+static void add_engines(cJSON *block, const struct dt_trainer *t, int index)
+{
+    struct dt_device_engine engines[DT_DEVICE_MAX_ENGINES];
+    const int n = engines_of(t, index, engines);
+    cJSON *all = n > 0 ? cJSON_AddArrayToObject(block, "engines") : NULL;
+    for (int i = 0; i < n; i++) {
+        cJSON *engine = cJSON_CreateObject();
+        cJSON_AddItemToArray(all, engine);
+        cJSON_AddStringToObject(engine, "operation", engines[i].operation);
+        cJSON_AddNumberToObject(engine, "number", (double)engines[i].number);
+        cJSON_AddNumberToObject(engine, "timed", engines[i].n_timed);
+        cJSON_AddNumberToObject(engine, "us", engines[i].us);
+        cJSON_AddNumberToObject(engine, "workspace_bytes", (double)engines[i].workspace_bytes);
+    }
+}
+
 static void add_blocks(cJSON *json, const struct dt_trainer *t, const struct summary *s)
 {
     cJSON *blocks = cJSON_AddArrayToObject(json, "blocks");
@@ -238,6 +287,7 @@ static void add_blocks(cJSON *json, const struct dt_trainer *t, const struct sum
         cJSON_AddStringToObject(block, "name", t->model.blocks[i].name);
         add_pass(block, "forward", &s->forward[i]);
         add_number(add_pass(block, "backward", &s->backward[i]), "reach", s->backward[i].alive_linear);
+        add_engines(block, t, i);
     }
 }
 

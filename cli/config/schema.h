@@ -149,6 +149,8 @@
       "convolutions forward on CPUs with AMX; weights and sums are always f32")                                                        \
     X("cuda.graph", BOOL, cuda_graph, "", "true", "",                                                                                  \
       "record a step as a CUDA graph and launch that; off: call by call, to debug and to time its parts")                             \
+    X("cuda.deterministic", BOOL, cuda_deterministic, "", "false", "",                                                                 \
+      "take cuDNN's first engine for a convolution instead of timing a few: the same bits in every run, which CPUs always give")      \
     X("report", BOOL, report, "", "true", "", "write report.html, a page about the run, into its folder when it ends")                  \
     X("tensorboard", BOOL, tensorboard, "", "false", "",                                                                               \
       "write events for TensorBoard into its folder: what metrics.jsonl has, histograms of weights and gradients, the confusion")     \

@@ -155,6 +155,7 @@ _dtrain_keys() { # of the configuration
     device= \
     precision= \
     cuda.graph= \
+    cuda.deterministic= \
     report= \
     tensorboard= \
     threads=
@@ -189,6 +190,7 @@ _dtrain_key_values() { # KEY: the values that have names
     device) echo auto cpu ref cuda ;;
     precision) echo f32 tf32 bf16 ;;
     cuda.graph) echo true false ;;
+    cuda.deterministic) echo true false ;;
     report) echo true false ;;
     tensorboard) echo true false ;;
   esac

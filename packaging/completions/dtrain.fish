@@ -73,6 +73,7 @@ function __dtrain_all_keys
     printf '%s\t%s\n' device= 'cpu: vector kernels; ref: plain loops, slow, to compare with; cuda: a GPU; auto: a GPU if every rank has one, else cpu'
     printf '%s\t%s\n' precision= 'tf32: products of numbers with 10 bits of fraction, on GPUs; bf16: 7 bits, of activations too on GPUs, and of the inputs of convolutions forward on CPUs with AMX; weights and sums are always f32'
     printf '%s\t%s\n' cuda.graph= 'record a step as a CUDA graph and launch that; off: call by call, to debug and to time its parts'
+    printf '%s\t%s\n' cuda.deterministic= 'take cuDNN\'s first engine for a convolution instead of timing a few: the same bits in every run, which CPUs always give'
     printf '%s\t%s\n' report= 'write report.html, a page about the run, into its folder when it ends'
     printf '%s\t%s\n' tensorboard= 'write events for TensorBoard into its folder: what metrics.jsonl has, histograms of weights and gradients, the confusion'
     printf '%s\t%s\n' threads= 'threads per rank; 0: the cores it may use, shared among the ranks of the host'
@@ -133,6 +134,8 @@ function __dtrain_key_values
         case precision
             printf '%s\n' f32 tf32 bf16
         case cuda.graph
+            printf '%s\n' true false
+        case cuda.deterministic
             printf '%s\n' true false
         case report
             printf '%s\n' true false

@@ -113,8 +113,9 @@ def same_bits(c):
     n = 4 if c.args.dry_run else 128
 
     def weights(precision, way):
-        return c.train({"precision": precision, "train.epochs": 1, "train.max_steps": 2 if c.args.dry_run else 50,
-                        "train.batch.per_rank": n, "data.train_samples": 50 * n, "data.test_samples": n, **WAYS[way]})[2]
+        return c.train({"precision": precision, "cuda.deterministic": "true", "train.epochs": 1,
+                        "train.max_steps": 2 if c.args.dry_run else 50, "train.batch.per_rank": n, "data.train_samples": 50 * n,
+                        "data.test_samples": n, **WAYS[way]})[2]
 
     for precision in PRECISIONS:
         c.measure("twice, " + precision, "", lambda: weights(precision, "graph") == weights(precision, "graph"))

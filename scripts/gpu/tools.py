@@ -136,7 +136,8 @@ def profile(c):
         c.measure("nodes, " + name, "nodes", nodes)
         if shape:
             c.measure("longest chain, " + name, "nodes", lambda shape=shape: shape["chain"])
-    c.measure("engines", "", engines, c)
+    for precision in reversed(parts.PRECISIONS):
+        c.measure("engines, " + precision, "", engines, c, precision)
     if c.lacks(["ncu"]):
         return c.note({"name": "kernels", "skipped": "no ncu"})
     for batch in (128, 4096):
@@ -181,13 +182,13 @@ def nodes_and_chain(dot):
     return len(before), max(length.values(), default=0)
 
 
-def engines(c):
-    """The lines of `bench blocks` that name them."""
-    text = c.run([c.dtrain, "bench", "blocks", *c.configured({**sizes(c, 128), "precision": "bf16"})])
-    lines = [" ".join(line.split()) for line in text.splitlines() if re.search(r"\bengine", line)]
-    if not lines:
-        raise Skipped("this program does not tell them")
-    return "; ".join(lines)
+def engines(c, precision):
+    """Those of cuDNN that run the convolutions, and how they were chosen: the lines of `bench blocks` that say so."""
+    text = c.run([c.dtrain, "bench", "blocks", *c.configured({**sizes(c, 128), "precision": precision})])
+    found = re.findall(r"^engine (.*)", text, re.M)
+    if not found:
+        raise Failed("bench blocks names no engine: " + gist(text))
+    return "; ".join(found)
 
 
 TIME, DRAM = "gpu__time_duration.sum", "dram__bytes.sum"

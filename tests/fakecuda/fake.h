@@ -14,6 +14,8 @@
 #include <cuda_runtime_api.h>
 #include <stddef.h>
 
+#define FAKE_N_ENGINES 8 /* of cuDNN, numbered from 1 (fake_cudnn.cpp) */
+
 /* What a test sets before it begins; all zero: one healthy GPU. */
 struct fake_options {
     int n_devices;        /* 0 means 1; -1: no driver; -2: a driver, but no device */
@@ -23,6 +25,9 @@ struct fake_options {
     long fail_malloc_at;  /* the n-th cudaMalloc fails with out of memory; 0: none */
     long fail_launch_at;  /* the n-th piece of enqueued work fails with a sticky error; 0: none */
     long n_refused_plans; /* cuDNN: the first n execution plans cannot be finalized */
+    /* cuDNN's engines by their numbers: how long a run takes, by the clock of cudaEventElapsedTime, beside what any work takes;
+     * and, a bit for each, which fail when they are run, and which never end. */
+    long engine_ms[FAKE_N_ENGINES], failing_engines, endless_engines;
 };
 
 #ifdef __cplusplus
@@ -89,6 +94,8 @@ cudaError_t fake_enqueue(cudaStream_t stream, const char *name, std::function<vo
 /* The same for work that waits for another process: it is called again, at the next look at the stream, until it returns true, and
  * nothing behind it runs before. It never blocks; a synchronization yields between its calls. */
 cudaError_t fake_enqueue_until(cudaStream_t stream, const char *name, std::function<bool()> work);
+/* By the work that runs: it takes so long. */
+void fake_take_time(long ms);
 #endif
 
 #endif

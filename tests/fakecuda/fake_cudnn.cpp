@@ -264,20 +264,24 @@ void run(const convolution &c, const operands &memory, bool tf32, size_t workspa
 
 struct engine {
     const char *name;
-    int64_t number;
-    std::vector<cudnnBackendNumericalNote_t> notes;
-    int64_t workspace;
+    int64_t number, workspace;
     bool tf32, allowed; /* not allowed: to run it is a mistake of the caller */
+    std::vector<cudnnBackendNumericalNote_t> notes;
 };
 
-const engine atomics = {"atomics", 1, {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}, 0, false, false};
-const engine half_sums = {"half sums", 2,     {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION},
-                          0,           false, false};
-const engine greedy = {"greedy", 3, {CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP}, (int64_t)64 << 30, false, false};
-const engine tensor_core = {"tensor cores", 4, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}, 1000, true, true};
-const engine winograd = {"winograd", 5, {CUDNN_NUMERICAL_NOTE_WINOGRAD, CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4}, 5000, false, true};
-const engine plain = {"plain", 6, {CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP}, 77, false, true};
-const engine simple = {"simple", 7, {}, 0, false, true};
+const engine atomics = {"atomics", 1, 0, false, false, {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}};
+const engine half_sums = {"half sums", 2,     0,
+                          false,       false, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION}};
+const engine greedy = {"greedy", 3, (int64_t)64 << 30, false, false, {CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP}};
+const engine tensor_core = {"tensor cores", 4, 1000, true, true, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}};
+const engine winograd = {"winograd", 5, 5000, false, true, {CUDNN_NUMERICAL_NOTE_WINOGRAD, CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4}};
+const engine plain = {"plain", 6, 77, false, true, {CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP}};
+const engine simple = {"simple", 7, 0, false, true, {}};
+
+bool is_among(const engine *e, long engines)
+{
+    return (engines >> e->number & 1) != 0;
+}
 
 std::vector<const engine *> engines_of(const convolution &c, cudnnBackendHeurMode_t mode)
 {
@@ -726,8 +730,12 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     PASS_ON(workspace_of(pack, used->workspace, &memory.workspace));
     check_overlaps(problem, memory, (size_t)used->workspace);
     const bool tf32 = used->tf32 && problem.x.type == CUDNN_DATA_FLOAT;
-    const cudaError_t code =
-        fake_enqueue(handle->stream, "cudnnBackendExecute", [=] { run(problem, memory, tf32, (size_t)used->workspace); });
+    NEED(!is_among(used, fake_options.failing_engines), EXECUTION_FAILED);
+    const cudaError_t code = fake_enqueue_until(handle->stream, "cudnnBackendExecute", [=] {
+        run(problem, memory, tf32, (size_t)used->workspace);
+        fake_take_time(fake_options.engine_ms[used->number]);
+        return !is_among(used, fake_options.endless_engines);
+    });
     NEED(code == cudaSuccess, EXECUTION_FAILED);
     return CUDNN_STATUS_SUCCESS;
 }

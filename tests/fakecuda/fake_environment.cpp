@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <string>
+
 #include "tests/fakecuda/fake.h"
 #include "tests/fakecuda/fake_nccl.h"
 
@@ -23,6 +25,9 @@ __attribute__((constructor)) static void read_environment()
     fake_options.n_devices = (int)number("FAKE_DEVICES");
     fake_options.driver_version = (int)number("FAKE_DRIVER_VERSION");
     fake_options.capability = (int)number("FAKE_CAPABILITY");
+    for (int i = 1; i < FAKE_N_ENGINES; i++) {
+        fake_options.engine_ms[i] = number(("FAKE_ENGINE_MS_" + std::to_string(i)).c_str());
+    }
     if (is_hit()) {
         fake_options.device_bytes = (size_t)number("FAKE_DEVICE_BYTES");
         fake_options.fail_malloc_at = number("FAKE_FAIL_MALLOC_AT");

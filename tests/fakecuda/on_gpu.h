@@ -21,7 +21,7 @@ static const struct mode modes[] = {
 
 static inline struct dt_backend *open_gpu(const struct mode *mode)
 {
-    const struct dt_backend_options options = {.n_threads = 1, .precision = mode->precision};
+    const struct dt_backend_options options = {.n_threads = 1, .precision = mode->precision, .deterministic = true};
     struct dt_backend *backend;
     CHECK_OK(dt_cuda_backend.open(&options, &backend));
     return backend;

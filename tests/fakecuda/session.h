@@ -64,7 +64,7 @@ static inline enum dt_status session_open(const struct dt_backend_ops *ops, enum
                                           const struct dt_model *model, const struct dt_samples *samples,
                                           const struct dt_optimizer_spec *spec, struct session *out)
 {
-    const struct dt_backend_options options = {.n_threads = 1, .precision = precision};
+    const struct dt_backend_options options = {.n_threads = 1, .precision = precision, .deterministic = true};
     *out = (struct session){0};
     DT_TRY(ops->open(&options, &out->backend));
     DT_TRY(ops->samples_open(out->backend, samples, &out->bound));

@@ -19,7 +19,7 @@ static const double tolerances[N_PRECISIONS] = {1e-5, 1e-3, 2e-2};
 static const size_t workspaces[N_PRECISIONS] = {77, 1000, 1000};
 
 static cudaStream_t stream;
-static struct dt_conv_target target = {.workspace_limit = 8192};
+static struct dt_conv_target target = {.workspace_limit = 8192, .n_engines = 1};
 static void *device_in, *device_other, *device_out, *workspace;
 
 static void open_all(void)

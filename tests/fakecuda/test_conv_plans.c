@@ -36,7 +36,8 @@ enum dt_status dt_cudnn_failed(cudnnStatus_t code, const char *call, const char 
 static int largest_workspace(const char *device_json, const struct dt_block *block, enum dt_conv_kind kind,
                              enum dt_precision precision)
 {
-    const struct dt_conv_target target = {.device_json = device_json, .workspace_limit = MAX_WORKSPACE};
+    const struct dt_conv_target target = {
+        .device_json = device_json, .workspace_limit = MAX_WORKSPACE, .n_engines = DT_MAX_ENGINES};
     size_t largest = 0;
     for (size_t i = 0; i < sizeof batches / sizeof batches[0]; i++) {
         struct dt_conv_plan *plan;

@@ -1,0 +1,19 @@
+/* Which of a plan's engines is the fastest on this GPU: each is run a few times, as a recorded step runs it, between two events.
+ * Only a GPU knows: the heuristics' first is at times several times slower than the next.
+ *
+ * Each rank chooses for itself, and asks nobody: what keeps replicas equal is that all take the sum of gradients that one exchange
+ * gives them, whoever has computed a part with what. Times are never twice the same, so two runs may choose unlike engines, and
+ * end with unlike last bits; where those must be the same again, a plan with one engine, the first, is opened and nothing timed. */
+#ifndef DT_CUDA_ENGINE_TRIAL_H
+#define DT_CUDA_ENGINE_TRIAL_H
+
+#include <cuda_runtime_api.h>
+
+#include "cuda/conv_plan.h"
+
+/* Keeps the fastest of the plan's engines, on memory of the trial's own, which is given back. One that fails is passed over; where
+ * there is no memory to time them, the first is kept. stream: the handle's, where nothing is recorded. limit_s: for all of it;
+ * DT_STALLED once the GPU has been at work for so long, and then the GPU must not be waited for any more. */
+enum dt_status dt_engine_trial(struct dt_conv_plan *plan, cudaStream_t stream, double limit_s);
+
+#endif
