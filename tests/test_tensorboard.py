@@ -22,7 +22,8 @@ CONFIG = {
     "train": {"epochs": 3, "batch": {"global": 20}, "optimizer": {"type": "sgd", "lr": LR}},
     "log": {"every_steps": 1}, "checkpoint": {"every_steps": 1, "keep": 100}, "tensorboard": True, "report": False}
 TENSORS = {"conv1.weight": 36, "conv1.bias": 4, "fc1.weight": 4000, "fc1.bias": 10}
-OF_STEP = {"loss/step": "loss", "accuracy/step": "accuracy", "learning_rate/step": "lr", "images_per_s/step": "images_per_s"}
+OF_STEP = {"loss/step": "loss", "accuracy/step": "accuracy", "learning_rate/step": "lr", "gradient_norm/step": "grad_norm",
+           "images_per_s/step": "images_per_s"}
 OF_EPOCH = {"loss/train": "train_loss", "loss/test": "test_loss", "accuracy/train": "train_accuracy", "accuracy/test": "test_accuracy",
             "learning_rate/epoch": "lr", "images_per_s/epoch": "images_per_s"}
 DIGITS = ["75557", "26227", "71747", "71717", "55711", "74717", "74757", "71111", "75757", "75717"]  # rows of three dots, as octal digits

@@ -99,6 +99,7 @@ static void put_step(struct dt_sinks *sinks, const struct dt_step_event *r)
     add_scalar(&s, "loss/step", dt_metrics_loss(&r->train));
     add_scalar(&s, "accuracy/step", accuracy_of(sinks, &r->train));
     add_scalar(&s, "learning_rate/step", r->lr);
+    add_scalar(&s, "gradient_norm/step", r->grad_norm);
     add_scalar(&s, "images_per_s/step", r->images_per_s);
     put_values(sinks, s.list, s.n, r->step);
 }
@@ -117,36 +118,63 @@ static void put_scalars(struct dt_sinks *sinks, const struct dt_epoch_event *r)
 
 /* ---- histograms */
 
-/* Of those numbers that are finite, each times `scale`. */
-static void measure(const float *numbers, size_t n, double scale, Tensorboard__HistogramProto *out)
+/* Of those numbers that are finite. */
+struct range {
+    float min, max;
+    size_t n;
+    double sum, sum_squares;
+};
+
+static struct range measure(const float *numbers, size_t n)
 {
+    struct range r = {.min = INFINITY, .max = -INFINITY};
     for (size_t i = 0; i < n; i++) {
-        const double x = (double)numbers[i] * scale;
+        const float x = numbers[i];
         if (isfinite(x)) {
-            out->min = out->num > 0 ? fmin(out->min, x) : x;
-            out->max = out->num > 0 ? fmax(out->max, x) : x;
-            out->num++;
-            out->sum += x;
-            out->sum_squares += x * x;
+            r.min = x < r.min ? x : r.min;
+            r.max = x > r.max ? x : r.max;
+            r.n++;
+            r.sum += (double)x;
+            r.sum_squares += (double)x * (double)x;
+        }
+    }
+    return r;
+}
+
+/* How many lie in each of N_BUCKETS parts of the range, which are of one width. */
+static void count(const float *numbers, size_t n, const struct range *r, uint32_t counts[N_BUCKETS])
+{
+    const double per_width = N_BUCKETS / ((double)r->max - (double)r->min);
+    for (size_t i = 0; i < n; i++) {
+        if (isfinite(numbers[i])) {
+            const uint32_t k = (uint32_t)(((double)numbers[i] - (double)r->min) * per_width);
+            counts[k < N_BUCKETS ? k : N_BUCKETS - 1]++;
         }
     }
 }
 
-/* Buckets of one width from the least to the largest. */
-static void fill_buckets(const float *numbers, size_t n, double scale, Tensorboard__HistogramProto *out)
+/* Of each number times `scale`. The buckets' memory is there already. */
+static void fill_histogram(const float *numbers, size_t n, double scale, Tensorboard__HistogramProto *out)
 {
-    const double width = (out->max - out->min) / N_BUCKETS;
-    out->n_bucket = out->n_bucket_limit = width > 0 ? N_BUCKETS : 1;
-    for (size_t k = 0; k < out->n_bucket; k++) {
-        out->bucket_limit[k] = k + 1 < out->n_bucket ? out->min + (double)(k + 1) * width : out->max;
-        out->bucket[k] = 0;
+    const struct range r = measure(numbers, n);
+    uint32_t counts[N_BUCKETS] = {0};
+    if (r.n == 0) {
+        return;
     }
-    for (size_t i = 0; i < n; i++) {
-        const double x = (double)numbers[i] * scale;
-        if (isfinite(x)) {
-            const size_t k = width > 0 ? (size_t)((x - out->min) / width) : 0;
-            out->bucket[k < out->n_bucket ? k : out->n_bucket - 1]++;
-        }
+    if (r.max > r.min) {
+        count(numbers, n, &r, counts);
+    } else {
+        counts[N_BUCKETS - 1] = (uint32_t)r.n;
+    }
+    out->min = (double)r.min * scale;
+    out->max = (double)r.max * scale;
+    out->num = (double)r.n;
+    out->sum = r.sum * scale;
+    out->sum_squares = r.sum_squares * scale * scale;
+    out->n_bucket = out->n_bucket_limit = N_BUCKETS;
+    for (int k = 0; k < N_BUCKETS; k++) {
+        out->bucket_limit[k] = out->min + (out->max - out->min) * (k + 1) / N_BUCKETS;
+        out->bucket[k] = counts[k];
     }
 }
 
@@ -160,8 +188,7 @@ static void put_histogram(struct dt_sinks *sinks, const char *what, const struct
     snprintf(tag, sizeof tag, "%s/%s", what, param->name);
     histogram.bucket_limit = limits;
     histogram.bucket = buckets;
-    measure(arena + param->offset, param->n_elems, scale, &histogram);
-    fill_buckets(arena + param->offset, param->n_elems, scale, &histogram);
+    fill_histogram(arena + param->offset, param->n_elems, scale, &histogram);
     value.tag = tag;
     value.value_case = TENSORBOARD__SUMMARY__VALUE__VALUE_HISTO;
     value.histo = &histogram;
