@@ -64,7 +64,7 @@
     X(DT_COMMAND_BENCH_ALLREDUCE, "bench allreduce", "time allreduces, in nccl-tests' columns",                             \
       "mpirun -np 4 dtrain bench allreduce [-b BYTES] [-e BYTES] [-f N] [-n N]\n"                                           \
       "      [-w N] [-c N] [--algorithms ring,tree] [--latency US] [--bandwidth GBS]\n"                                     \
-      "      [--json FILE]",                                                                                                \
+      "      " DT_HELP_SETS " [--json FILE]",                                                                               \
       "  mpirun -np 2 dtrain bench allreduce\n")                                                                            \
     DT_LESSON_LIST(X)                                                                                                       \
     X(DT_COMMAND_HELP, "help", "list the commands; help COMMAND: its options and examples", "dtrain help [COMMAND]",        \

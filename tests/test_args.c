@@ -1,6 +1,6 @@
 /* The command line: what is understood, what is refused and in which words; --help and the man page name the same options. */
 #include "check.h"
-#include "cli/args.h"
+#include "cli/options.h"
 #include "cli/suggest.h"
 
 #define MAX_WORDS 12
@@ -255,6 +255,37 @@ static void test_width_of_help(void)
     free(help);
 }
 
+/* Whether the usage names the option, by its long name or its letter. */
+static bool is_named(const char *usage, const struct dt_option *option)
+{
+    char name[40], letter[] = {'[', '-', option->letter, ' ', '\0'};
+    const size_t n = (size_t)snprintf(name, sizeof name, "--%s", option->name);
+    const char *at = strstr(usage, name);
+    while (at != NULL && (at[n] == '-' || at[n] == '_' || (at[n] >= 'a' && at[n] <= 'z'))) {
+        at = strstr(at + n, name);
+    }
+    return at != NULL || (option->letter != '\0' && strstr(usage, letter) != NULL);
+}
+
+/* What a command's usage names are its options, all of them; its help has them, too. */
+static void test_usage(void)
+{
+    for (int i = 0; i < DT_N_COMMANDS && dt_commands[i].word != NULL; i++) {
+        const char *usage = strstr(dt_commands[i].usage, "dtrain"); /* -np before it is mpirun's */
+        for (int o = 0; o < N_OPTIONS; o++) {
+            const bool has = (dt_options[o].commands & (1u << i)) != 0 && o != OPTION_PRINT_CONFIG;
+            if (dt_options[o].commands != ON_ALL && has != is_named(usage, &dt_options[o])) {
+                CHECK_FAIL("%s: --%s is %s option, and its usage %s", dt_commands[i].word, dt_options[o].name, has ? "an" : "no",
+                           usage);
+            }
+        }
+        const bool paths = strstr(usage, " RUN") != NULL || strstr(usage, " IMAGE") != NULL;
+        CHECK(paths == ((ON_PATHS & (1u << i)) != 0));
+        CHECK(strstr(dt_commands[i].examples, dt_commands[i].word) != NULL || i == DT_COMMAND_TRAIN);
+        CHECK(dt_commands[i].meaning[0] != '\0');
+    }
+}
+
 /* Whose help is asked for, and that it is about nothing else. */
 static void test_help_of(void)
 {
@@ -299,5 +330,6 @@ int main(void)
     test_informative();
     test_suggestions();
     test_width_of_help();
+    test_usage();
     return 0;
 }

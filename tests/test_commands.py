@@ -25,6 +25,7 @@ EXCEPTIONS = (  # what one of the commands between && has, what it becomes or No
     (r"^\./scripts/quickstart$", None, "installs packages and builds: test_quickstart.sh runs it"),
     (r"^\./scripts/test( .*)?$", None, "it is what runs this test"),
     (r"^apt-get .*", None, "needs root"),
+    (r"^dtrain slurm ", None, "asks Slurm, where there is an sbatch"),
     (r"^(sbatch|srun) .*", None, "needs Slurm: test_scripts.sh runs the batch script on a double"),
     (r"^scripts/bench-cpu .*", None, "takes minutes: test_bench_cpu.py runs it"),
     (r"^scripts/gpu-check --prepare", None, "downloads packages"),
@@ -67,8 +68,10 @@ def of_man_page(path):
 
 
 def of_help(dtrain):
-    """Of the whole, and of each command where it has a text of its own."""
-    asked = [["--help"], *(["help", command] for command in ("train", "eval", "predict", "plan", "bench", "lab"))]
+    """Of the whole, and of each command; their names are in the left column, where "bench" stands for all that begin with it."""
+    listed = subprocess.run([dtrain, "help"], capture_output=True, text=True).stdout.split("\nCommands\n")[1].split("\n\n")[0]
+    words = dict.fromkeys(re.findall(r"^  ([a-z]+)", listed, re.M))
+    asked = [["--help"], *(["help", command] for command in words)]
     seen = set()
     for arguments in asked:
         done = subprocess.run([dtrain, *arguments], capture_output=True, text=True)

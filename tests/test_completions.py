@@ -28,6 +28,7 @@ CASES = (  # what is typed, and the arguments that dtrain then has
     ("plan --set=distributed.overlap=f\t", ["plan", "--set=distributed.overlap=false"]),
     ("predict --invert ye\t", ["predict", "--invert", "yes"]),
     ("--inject jit\t", ["--inject", "jitter"]),
+    ("slurm --partition halving\t", ["slurm", "--partition", "halving"]),  # a name, but not of an algorithm
     ("lab allreduce --algorithm halving\t", ["lab", "allreduce", "--algorithm", "halving_doubling"]),
 )
 PROMPT = "ready> "

@@ -5,35 +5,35 @@
 
 #include "train/inject.h"
 
-/* Values of options by how the table of options calls them; a list of names in another place is spelled out by its rows. */
+/* Values by how the table of options calls them. */
 static const struct {
     const char *value;
     enum source source;
-    const char *names;
 } sources[] = {
-    {"FILE", SOURCE_FILE, ""},
-    {"CHECKPOINT", SOURCE_FILE, ""},
-    {"DIR", SOURCE_FOLDER, ""},
-    {"KEY.PATH=VALUE", SOURCE_KEY, ""},
-    {"FAULT", SOURCE_NAMES, DT_FAULT_LIST(DT_BAR_NAME)},
-    {"NAME", SOURCE_NAMES, DT_ALGORITHM_LIST(DT_BAR_NAME)},
-    {"NAMES", SOURCE_NAMES, DT_ALLREDUCE_LIST(DT_BAR_NAME)},
+    {"FILE", SOURCE_FILE},
+    {"CHECKPOINT", SOURCE_FILE},
+    {"DIR", SOURCE_FOLDER},
+    {"KEY.PATH=VALUE", SOURCE_KEY},
 };
 #define N_SOURCES ((int)(sizeof sources / sizeof sources[0]))
 
-static int find(const struct dt_option *option)
+/* Options whose values are names of another table. */
+static const char *const names_of[N_OPTIONS] = {
+    [OPTION_INJECT] = DT_FAULT_LIST(DT_BAR_NAME),
+    [OPTION_ALGORITHM] = DT_ALGORITHM_LIST(DT_BAR_NAME),
+    [OPTION_ALGORITHMS] = DT_ALLREDUCE_LIST(DT_BAR_NAME),
+};
+
+enum source dt_words_source(const struct dt_option *option)
 {
+    if (names_of[option - dt_options] != NULL || strchr(option->value, '|') != NULL) {
+        return SOURCE_NAMES;
+    }
     int i = 0;
     while (i < N_SOURCES && strcmp(sources[i].value, option->value) != 0) {
         i++;
     }
-    return i;
-}
-
-enum source dt_words_source(const struct dt_option *option)
-{
-    const int i = find(option);
-    return i < N_SOURCES ? sources[i].source : strchr(option->value, '|') != NULL ? SOURCE_NAMES : SOURCE_NOTHING;
+    return i < N_SOURCES ? sources[i].source : SOURCE_NOTHING;
 }
 
 /* "auto|yes|no" */
@@ -46,8 +46,8 @@ static void put_names(FILE *out, const char *names)
 
 void dt_words_names(FILE *out, const struct dt_option *option)
 {
-    const int i = find(option);
-    put_names(out, i < N_SOURCES ? sources[i].names + 1 : option->value); /* the first has a bar before it, too */
+    const char *names = names_of[option - dt_options];
+    put_names(out, names != NULL ? names + 1 : option->value); /* the first has a bar before it, too */
 }
 
 bool dt_words_has_values(const struct dt_key *key)

@@ -10,7 +10,7 @@
 
 #define N_WORDS ((int)DT_COMMAND_VERSION) /* the commands that have a word come first */
 
-/* What an option's value may be. */
+/* What an option's value may be; `option` is of dt_options. */
 enum source { SOURCE_NOTHING, SOURCE_FILE, SOURCE_FOLDER, SOURCE_KEY, SOURCE_NAMES };
 enum source dt_words_source(const struct dt_option *option);
 

@@ -75,8 +75,8 @@ _dtrain_value() { # OPTION: what its value is; nothing where the next word is no
     --cpus-per-task) echo any ;;
     --gpus-per-node) echo any ;;
     --time) echo any ;;
-    --partition) echo names ring tree recursive_doubling halving_doubling all_to_all master_worker ;;
-    --account) echo names ring tree recursive_doubling halving_doubling all_to_all master_worker ;;
+    --partition) echo any ;;
+    --account) echo any ;;
     --script) echo file ;;
   esac
 }
