@@ -27,7 +27,7 @@ static const char *const of_command[DT_N_COMMANDS] = {
         "one file that asks for nothing else. Of several runs it shows the curves over each other, and needs `--html`.")
     ROW(DT_COMMAND_DOCTOR,
         "Run it where a job will run. It looks at what each rank has: versions, cores, memory and its limits, shared "
-        "memory, NUMA nodes, clocks, network, GPUs, whether it sees the data of the configuration and the folder of runs, "
+        "memory, NUMA nodes, clocks, network, GPUs and their health (NVML), whether it sees the data of the configuration and the folder of runs, "
         "and what Slurm was told. Each check is ok, a warning or a problem, with its cure; a problem ends the program "
         "with status 69.")
     ROW(DT_COMMAND_ACCEPT,

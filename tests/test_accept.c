@@ -1,6 +1,6 @@
 /* Which host falls behind the others. */
 #include "check.h"
-#include "cli/commands/accept/rows.h"
+#include "cli/commands/accept/show.h"
 
 #define N 8
 
@@ -48,8 +48,21 @@ static void test_rank_behind(void)
     CHECK_NEAR(b.share, 0.6, 1e-9);
 }
 
+static void test_wrap(void)
+{
+    char *text = NULL;
+    size_t n;
+    FILE *out = open_memstream(&text, &n);
+    CHECK(out != NULL);
+    dt_accept_wrap(out, "one two three four fifteenletters six", 4, 14);
+    fclose(out);
+    CHECK_TEXT(text, "one two\n    three four\n    fifteenletters\n    six\n");
+    free(text);
+}
+
 int main(void)
 {
+    test_wrap();
     test_alike();
     test_one_behind();
     test_just_enough();

@@ -69,11 +69,12 @@ exec(sys.argv[2]); json.dump(a, open(sys.argv[1], "w"))' "$1" "$2"
 }
 baseline low.json 'for f in rows.values():
   for name in f: f[name] *= 1000 if name == "latency_us" else 0.001'
-accept 2 low --baseline low.json
-failing 'a baseline far below'
 baseline high.json 'rows["memory"]["bandwidth_gbs"] = rows["compute"]["gflops"] = 1e6; rows["links"] = rows["links"].update(bandwidth_gbs=1e-3, latency_us=1e-4)'
-accept 2 high --baseline high.json
-failing 'a baseline far above' links memory compute
+accept 2 high --baseline high.json --inject nan:rank=1,step=9 --junit nan.xml
+failing 'a baseline far above, and gradients that are no numbers' links memory compute training checkpoint
+says training 'diverged at step'
+check 'no numbers: the line' grep -qx 'dtrain: accept: 5 of 11 checks failed (the rows that begin with FAIL say what)' err
+check 'no numbers: JUnit' grep -q 'name="training" time="[0-9.]*"><failure message="training diverged' nan.xml
 says links 'latency_us [0-9.]+, above 0.0001 of the baseline by more than a tenth; 1 pairs: '
 says memory 'bandwidth_gbs [0-9.]+, below 1e\+06 of the baseline by more than a tenth; '
 refuses() { # refuses CODE FILE PATTERN: as a baseline
@@ -97,16 +98,6 @@ refuses 65 many.json ' the figures of .links. are no measurements'
 baseline none.json 'a["rows"] = []'
 refuses 65 none.json ' has no figures '
 
-accept 2 nan --inject nan:rank=1,step=9 --junit nan.xml
-failing 'gradients that are no numbers' training checkpoint
-says training 'diverged at step'
-check 'no numbers: the line' grep -qx 'dtrain: accept: 2 of 11 checks failed (the rows that begin with FAIL say what)' err
-check 'no numbers: JUnit' grep -q 'name="training" time="[0-9.]*"><failure message="training diverged' nan.xml
-
-accept 2 flip --inject flip:rank=1,step=9,tensor=fc1.weight
-failing 'a flipped bit' training checkpoint
-says training fc1.weight
-
 accept 1 /proc/none
 failing 'no place for runs' doctor training checkpoint
 
@@ -116,8 +107,8 @@ check 'ways of GPUs' grep -qE '^PASS  sums .* 11 ways, nccl, staged, ' out
 check 'gradients on GPUs' grep -qE '^PASS  gradients .*\(cuda\)' out
 
 program=$wrong_cluster
-WRONG='example gradients sums checkpoint frozen' accept 2 spoilt
-failing 'much is wrong' example gradients sums checkpoint frozen
+WRONG='example gradients sums checkpoint frozen' accept 2 spoilt --baseline low.json
+failing 'much is wrong, and a baseline far below' example gradients sums checkpoint frozen
 says example 'the weight after the step of input 1 on rank 0: '
 says gradients 'rank 1 \(.*\): [1-9][0-9]* of 92 derivatives are not'
 says sums ': 2 of 100003 sums are wrong on some rank$'
@@ -136,9 +127,44 @@ failing 'a slow host' links memory compute
 says links 'node2: 5 GB/s, 50 % below the median of the hosts \(leave it out: mpirun -hosts, sbatch -x node2\)'
 says memory 'node2: 10 GB/s, 50 % below the median of the hosts'
 says compute 'node2.* 10 GFLOP/s, 50 % below the median of the (hosts|ranks)'
-WRONG=latency accept 4 late
-failing 'slow messages' links
-says links 'node2: messages take 3.0 us, 3.0 times the median of the hosts'
+cat >terminal.py <<'PYTHON'
+"""usage: terminal.py COLUMNS COMMAND...: what it writes to a terminal so wide, to stdout; all lines have to fit."""
+import fcntl, os, pty, re, struct, sys, termios
+columns, command = int(sys.argv[1]), sys.argv[2:]
+pid, fd = pty.fork()
+if pid == 0:
+    os.environ["TERM"] = "xterm"
+    os.execvp(command[0], command)
+fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+out = b""
+while True:
+    try:
+        data = os.read(fd, 65536)
+    except OSError:
+        break
+    if not data:
+        break
+    out += data
+os.waitpid(pid, 0)
+text = out.decode()
+shown = [re.sub(r"\x1b\[[0-9;]*[a-zA-Z]", "", part) for part in re.split(r"\r?\n|\r", text)]
+wide = [line for line in shown if len(line) > columns and len(line.split()) > 1 and not line.startswith("dtrain: ")]
+assert not wide, wide
+sys.stdout.write(text)
+PYTHON
+terminal() { # terminal RUN COLUMNS: three hosts, of which the second has wrong gradients, and the third slow messages
+  WRONG='gradients latency' timeout -k 5 90 python3 terminal.py "$2" "$MPIEXEC" -n 3 "$program" accept --short --run "$1" >out 2>err </dev/null
+  check "$1: $(cat err)" test -z "$(cat err)"
+}
+LC_ALL=C.UTF-8 terminal colours 60
+check 'a terminal: what is under way' grep -qP '\.{4}  gradients +\.{3}  \r\x1b\[K' out
+check 'a terminal: a mark for each host' grep -qF $'\033[1;31mFAIL\033[0m  gradients' out
+check 'a terminal: the host that fails' grep -qF $'\033[32m✓\033[0m\033[31m✗\033[0m\033[32m✓\033[0m' out
+LC_ALL=C NO_COLOR=1 terminal plain 180
+check 'NO_COLOR: colours' test "$(grep -c $'\033\\[[0-9]' out)" -eq 0
+check 'the C locale: a mark for each host' grep -qE 'FAIL  gradients +[0-9.]+ s  \+x\+' out
+check 'the C locale: another alphabet' test "$(grep -c "$(printf '[\200-\377]')" out)" -eq 0
+check 'slow messages' grep -qE 'FAIL  links +[0-9.]+ s  \+\+x  node2: messages take 3.0 us, 3.0 times the median of the hosts' out
 unset ONE_EACH
 
 program=$DTRAIN

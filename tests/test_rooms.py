@@ -29,7 +29,7 @@ MAY_INCLUDE = {
     "cli/manual": {"cli", "cli/config"} | ENGINE,
     "cli/page": {"base"},
     "cli/report": {"cli/config", "cli/page"} | ENGINE,
-    "cli/commands/accept": {"cli", "cli/config", "cli/page", "cli/commands", "cli/commands/doctor", "cli/commands/lab"} | ENGINE,
+    "cli/commands/accept": {"cli", "cli/config", "cli/page", "cli/report", "cli/commands", "cli/commands/doctor", "cli/commands/lab"} | ENGINE,
     "cli/commands/doctor": {"cli", "cli/config", "cli/report"} | ENGINE,
     "cli/commands": {"cli", "cli/config", "cli/page", "cli/report"} | ENGINE,
     "cli/commands/lab": {"cli", "cli/config", "cli/page", "cli/report"} | ENGINE,

@@ -6,8 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/text.h"
-#include "cli/commands/accept/outcome.h"
+#include "cli/commands/accept/show.h"
 
 /* Learns in a second what it has to; a batch for any number of ranks. */
 static const char training[] =
@@ -20,14 +19,6 @@ static const char training[] =
 
 #define CHECK(name, meaning) dt_accept_##name,
 static enum dt_status (*const checks[DT_N_ACCEPT])(struct dt_acceptance *a, struct dt_accept_row *row) = {DT_ACCEPT_LIST(CHECK)};
-
-static void print_row(const struct dt_accept_outcome *outcome, int i)
-{
-    const struct dt_accept_row *row = &outcome->rows[i];
-    dt_text_print(stdout, "%s  %-10s  %5.1f s  %s", row->passed ? "PASS" : "FAIL", dt_accept_names[i], outcome->seconds[i],
-                  row->text);
-    fflush(stdout);
-}
 
 /* An error on which all ranks agree is what is wrong with the row, and the others can go on. */
 static enum dt_status take_error(const struct dt_acceptance *a, enum dt_status status, struct dt_accept_row *row)
@@ -76,12 +67,15 @@ static enum dt_status run_checks(struct dt_acceptance *a, const struct dt_accept
     for (int i = 0; i < DT_N_ACCEPT; i++) {
         const double begin_s = dt_clock_s();
         a->cells = outcome->cells + i * a->world->size;
+        if (a->world->rank == 0) {
+            dt_accept_show_running(a, i);
+        }
         DT_TRY(run_check(a, baseline, i, &outcome->rows[i]));
         outcome->seconds[i] = dt_clock_s() - begin_s;
         outcome->n_done++;
         outcome->n_failed += !outcome->rows[i].passed;
         if (a->world->rank == 0) {
-            print_row(outcome, i);
+            dt_accept_show_row(a, outcome, i);
         }
     }
     return DT_OK;
@@ -98,7 +92,7 @@ static enum dt_status write_files(const struct dt_acceptance *a, const struct dt
 static enum dt_status tell(const struct dt_acceptance *a, const struct dt_accept_outcome *outcome)
 {
     if (a->world->rank == 0) {
-        printf("%d of %d passed\n", outcome->n_done - outcome->n_failed, outcome->n_done);
+        dt_accept_show_end(outcome);
     }
     DT_TRY(dt_world_agree(a->world, a->world->rank == 0 ? write_files(a, outcome) : DT_OK));
     if (outcome->n_failed > 0) {
@@ -131,12 +125,13 @@ enum dt_status dt_accept(struct dt_world *world, const struct dt_accept_spec *sp
     static struct dt_accept_outcome outcome; /* large for a stack */
     static struct dt_accept_baseline baseline;
     if (world->rank == 0) {
-        printf("dtrain accept: %d rank%s on %d host%s\n", world->size, world->size == 1 ? "" : "s", world->comm->n_hosts,
-               world->comm->n_hosts == 1 ? "" : "s");
-        fflush(stdout);
+        dt_accept_show_begin(&a);
     }
     enum dt_status s = prepare(&a, &baseline, &outcome);
     s = s == DT_OK ? run_checks(&a, &baseline, &outcome) : s;
+    if (s != DT_OK && world->rank == 0) {
+        dt_accept_show_break();
+    }
     s = s == DT_OK ? tell(&a, &outcome) : s;
     free(a.links.bandwidth);
     free(a.links.latency);
