@@ -4,8 +4,7 @@
 
 #include "data/dataset.h"
 #include "data/loader.h"
-#include "dist/ranks/world.h"
-#include "model/network.h"
+#include "train/learned.h"
 
 struct dt_evaluator {
     struct dt_world *world;     /* borrowed */
@@ -13,17 +12,15 @@ struct dt_evaluator {
     struct dt_dataset data;
     struct dt_bound_samples *samples;
     struct dt_loader loader;
-    double *confusion; /* (n_outputs, n_outputs) [label][answer] of the last run, all ranks'; NULL: not counted */
-    float *logits;     /* private: of a batch, to count it */
+    bool learns;               /* dt_evaluator_learn */
+    struct dt_learned learned; /* then: by the last run */
 };
 
 /* Loads this rank's share of the test set. Local: the caller agrees. */
 enum dt_status dt_evaluator_open(struct dt_world *world, const struct dt_data_spec *spec, struct dt_network *network,
                                  struct dt_evaluator *out);
-/* From now on the answers of classifiers with at most DT_EVALUATOR_MAX_CLASSES are counted. DT_NO_MEMORY. Local: the caller agrees.
- */
-#define DT_EVALUATOR_MAX_CLASSES 64
-enum dt_status dt_evaluator_count_answers(struct dt_evaluator *evaluator);
+/* From now on each run says what the model has learned, too. DT_NO_MEMORY. Local: the caller agrees. */
+enum dt_status dt_evaluator_learn(struct dt_evaluator *evaluator);
 void dt_evaluator_close(struct dt_evaluator *evaluator);
 
 /* Sums over the whole test set, the same on every rank. Every rank calls it. */

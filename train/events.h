@@ -7,6 +7,7 @@
 #include "dist/strategy/strategy.h"
 #include "train/config.h"
 #include "train/inject.h"
+#include "train/learned.h"
 #include "train/ranks.h"
 #include "train/run_dir.h"
 #include "train/timeline.h"
@@ -138,6 +139,7 @@ struct dt_memory_use {
 /* How a run ended, well or not. */
 struct dt_end_event {
     struct dt_metrics test;
+    const struct dt_learned *learned; /* that was tested; NULL: nobody asks, or it was stopped or failed since */
     uint64_t steps, epochs;
     int signal; /* stopped by it, or 0 */
     double seconds;

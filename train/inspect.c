@@ -35,7 +35,7 @@ static enum dt_status take_gradients(struct dt_trainer *t, struct dt_inspection 
 
 enum dt_status dt_inspect(struct dt_trainer *t, double n_samples, struct dt_inspection *out)
 {
-    *out = (struct dt_inspection){.model = &t->model, .n_samples = n_samples, .confusion = t->evaluator.confusion};
+    *out = (struct dt_inspection){.model = &t->model, .n_samples = n_samples, .confusion = t->evaluator.learned.confusion};
     DT_TRY(dt_world_agree(t->world, t->world->rank == 0 ? take_weights(t, out) : DT_OK));
     return take_gradients(t, out);
 }

@@ -377,6 +377,7 @@ static enum dt_status close_run(struct run *run, enum dt_status status)
 {
     struct dt_trainer *t = &run->trainer;
     run->end.stopped_early = status == DT_OK && steps_left(run) > 0;
+    run->end.learned = status == DT_OK && t->evaluator.learns ? &t->evaluator.learned : NULL;
     if (status == DT_OK) {
         DT_TRY(compare_replicas(run));
         DT_TRY(gather_lines(run));

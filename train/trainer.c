@@ -150,8 +150,8 @@ static enum dt_status open_network(struct dt_trainer *t)
         &t->model, t->backend, t->micro_capacity, &t->strategy->memory, &t->network));
     DT_TRY(dt_replica_check_open(t->world->comm, &t->model, &t->check));
     DT_TRY(dt_evaluator_open(t->world, &t->config.data, t->network, &t->evaluator));
-    if (t->config.tensorboard) {
-        DT_TRY(dt_evaluator_count_answers(&t->evaluator));
+    if (t->config.tensorboard || t->config.report) {
+        DT_TRY(dt_evaluator_learn(&t->evaluator));
     }
     return init_weights(t);
 }

@@ -6,7 +6,7 @@
 #include "cli/report/run_learned.h"
 
 /* `data`: folder of the data in place of the configuration's, or NULL. Without checkpoint, data, or classes `out` says so; only
- * data that somebody named must be there. The caller frees `out`, also of a failure. */
+ * data that somebody named must be there. The caller closes `out`, also of a failure. */
 enum dt_status dt_learned_find(const struct dt_record *record, const char *data, struct dt_learned *out);
 
 #endif

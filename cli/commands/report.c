@@ -18,7 +18,7 @@ static enum dt_status write_page(const struct dt_args *args, const struct dt_rec
     const bool one = args->n_paths == 1;
     enum dt_status s = one ? dt_learned_find(records, args->data, &learned) : DT_OK;
     s = s == DT_OK ? dt_run_page_write(wanted, records, args->n_paths, one ? &learned : NULL) : s;
-    dt_learned_free(&learned);
+    dt_learned_close(&learned);
     if (s == DT_OK) {
         dt_text_print(stderr, "wrote %s", wanted);
     }

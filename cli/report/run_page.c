@@ -75,7 +75,9 @@ static void put_one(FILE *out, const struct dt_record *r, const struct dt_learne
     if (learned != NULL) {
         dt_run_learned_draw(out, learned);
     } else {
-        fputs("<p>What the model learned, <code>dtrain report</code> adds: confusion, the worst test samples, filters.</p>\n", out);
+        fputs("<p>What the model learned by its last checkpoint, <code>dtrain report</code> adds: confusion, the worst test "
+              "samples, filters.</p>\n",
+              out);
     }
     dt_run_model_draw(out, r);
     dt_run_config_draw(out, r);
@@ -122,7 +124,7 @@ enum dt_status dt_page_take(struct dt_sinks *sinks, const struct dt_event *event
     }
     snprintf(path, sizeof path, "%s/report.html", sinks->folder.dir->path);
     DT_TRY(dt_record_open(sinks->folder.dir->path, &record));
-    const enum dt_status s = dt_run_page_write(path, &record, 1, NULL);
+    const enum dt_status s = dt_run_page_write(path, &record, 1, event->kind == DT_EVENT_END ? event->end->learned : NULL);
     dt_record_close(&record);
     return s;
 }
