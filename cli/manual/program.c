@@ -125,10 +125,12 @@ static void print_tables(FILE *out)
     dt_mdoc_text(out, meaning, true);
     DT_STATUS_LIST(STATUS_ITEM)
     fputs(".El\n.Sh EXAMPLES\n", out);
+    const char *between = "";
 #define EXAMPLE_ITEM(what, commands) \
-    fputs(".Pp\n", out);             \
+    fputs(between, out);             \
     dt_mdoc_text(out, what, true);   \
-    dt_mdoc_literal(out, commands);
+    dt_mdoc_literal(out, commands);  \
+    between = ".Pp\n";
     DT_EXAMPLE_LIST(EXAMPLE_ITEM)
 }
 
