@@ -1,7 +1,7 @@
 """Event files, by TensorBoard's own reader: the numbers of metrics.jsonl, histograms that fit checkpoints, confusions that fit results; also
 of runs that were killed and went on, and on several ranks.
 
-usage: test_tensorboard.py DTRAIN NO_PROTOBUF MPIEXEC"""
+usage: test_tensorboard.py DTRAIN NO_PROTOBUF MPIEXEC [MODULE], the double of a GPU's"""
 import glob
 import io
 import json
@@ -13,7 +13,8 @@ import tempfile
 
 import pypi
 
-DTRAIN, NO_PROTOBUF, MPIEXEC = map(os.path.abspath, sys.argv[1:])
+DTRAIN, NO_PROTOBUF, MPIEXEC = map(os.path.abspath, sys.argv[1:4])
+DOUBLE = sys.argv[4:]
 LR = 0.05
 CONFIG = {
     "data": {"format": "synthetic", "train_samples": 200, "test_samples": 90, "sharding": "global"},
@@ -138,7 +139,7 @@ def check_all(folder, with_gradients=True):
 
 
 def test_ranks():
-    """One rank; two that step together; two that do not; more hosts would be as these."""
+    """One rank; two that step together; two that do not."""
     for folder, ranks, arguments in (("one", 1, []), ("together", 2, []), ("ring", 2, ["--set", "distributed.allreduce=ring"]),
                                      ("priority", 2, ["--set", "distributed.order=priority"])):
         done = train(folder, ranks, *arguments)
@@ -152,6 +153,24 @@ def test_other_strategies():
         done = train(folder, ranks, *[word for argument in arguments for word in ("--set", argument)])
         check(done.returncode == 0, f"{folder}: {done.stderr}")
         check_all(folder, with_gradients=False)
+
+
+def test_double():
+    """Weights and logits come from a GPU's memory."""
+    os.environ.update(DTRAIN_CUDA_MODULE=DOUBLE[0], FAKE_DEVICES="2")
+    done = train("gpu", 2, "--set", "device=cuda")
+    check(done.returncode == 0, f"gpu: {done.stderr}")
+    check_all("gpu", with_gradients=False)
+    del os.environ["DTRAIN_CUDA_MODULE"]
+
+
+def test_hosts():
+    """Sums that ranks of several hosts share."""
+    os.environ["MPIR_CVAR_NUM_CLIQUES"] = "2"
+    done = train("hosts", 3)
+    check(done.returncode == 0, f"hosts: {done.stderr}")
+    check_all("hosts")
+    del os.environ["MPIR_CVAR_NUM_CLIQUES"]
 
 
 def test_regression():
@@ -213,6 +232,10 @@ def refused(code, text, done):
 def test_refused():
     refused(69, "\"tensorboard\": true: this dtrain was built without libprotobuf-c (install", train("bare", 2, program=NO_PROTOBUF))
     check(not os.path.exists("bare"), "a refused run has a folder")
+
+
+def test_linked():
+    """Nothing is written where a link leads."""
     os.mkdir("linked")
     os.symlink("/tmp", "linked/tensorboard")
     done = train("linked", 1)
@@ -228,9 +251,13 @@ with tempfile.TemporaryDirectory() as work:
         print("skipped: this dtrain was built without libprotobuf-c")
         sys.exit(77 if not failures else 1)
     test_off()
+    test_linked()
     pypi.need("tensorboard", "numpy", "PIL")
     test_ranks()
     test_other_strategies()
+    test_hosts()
+    if DOUBLE:
+        test_double()
     test_regression()
     test_killed()
     test_back_in_time()
