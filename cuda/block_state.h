@@ -10,6 +10,7 @@
 struct dt_block_state {
     struct dt_cuda *cuda;
     struct dt_block block;
+    char forward_range[DT_BLOCK_NAME_SIZE + 16], backward_range[DT_BLOCK_NAME_SIZE + 16]; /* cuda/range.h */
     int capacity;
     bool is_first;                         /* nobody asks for the gradient of its input */
     bool is_head, is_first_conv, is_plain; /* dt_device_is_head, dt_device_is_first_conv, dt_device_is_plain_first_conv */

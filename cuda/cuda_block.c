@@ -1,9 +1,11 @@
 #include "cuda/cuda_block.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "cuda/block_state.h"
 #include "cuda/cuda_check.h"
+#include "cuda/range.h"
 
 /* ---- open and close */
 
@@ -12,6 +14,8 @@ static void describe(struct dt_block_state *state, struct dt_cuda *cuda, const s
     const struct dt_block *b = &state->block;
     state->cuda = cuda;
     state->block = model->blocks[index];
+    snprintf(state->forward_range, sizeof state->forward_range, "%s forward", b->name);
+    snprintf(state->backward_range, sizeof state->backward_range, "%s backward", b->name);
     state->capacity = capacity;
     state->is_first = index == 0;
     state->is_head = dt_device_is_head(model, index);
@@ -151,8 +155,8 @@ static enum dt_status linear_forward(struct dt_block_state *state, const float *
                                     : dt_cuda_dense_forward(state, params, x, pass->batch->n);
 }
 
-enum dt_status dt_cuda_block_forward(struct dt_block_state *state, const float *params, const float *x, float *y,
-                                     const struct dt_pass *pass)
+static enum dt_status forward(struct dt_block_state *state, const float *params, const float *x, float *y,
+                              const struct dt_pass *pass)
 {
     struct dt_cuda *cuda = state->cuda;
     const struct dt_gpu_tail tail = tail_of(state, pass);
@@ -175,6 +179,15 @@ enum dt_status dt_cuda_block_forward(struct dt_block_state *state, const float *
     DT_CUDA(dt_gpu_tail_forward(cuda->stream, &tail, cuda->batch.ids, n, cuda->type, dt_block_has_linear(state) ? state->z : x,
                                 bias_of(state, params), state->y_type, y));
     return DT_OK;
+}
+
+enum dt_status dt_cuda_block_forward(struct dt_block_state *state, const float *params, const float *x, float *y,
+                                     const struct dt_pass *pass)
+{
+    dt_range_begin(state->forward_range);
+    const enum dt_status s = forward(state, params, x, y, pass);
+    dt_range_end();
+    return s;
 }
 
 /* ---- backward */
@@ -219,8 +232,8 @@ static enum dt_status zero_gradients(struct dt_block_state *state, float *grads)
     return DT_OK;
 }
 
-enum dt_status dt_cuda_block_backward(struct dt_block_state *state, const float *params, float *grads, const float *x,
-                                      const float *y, float *dy, float *dx, const struct dt_pass *pass)
+static enum dt_status backward(struct dt_block_state *state, const float *params, float *grads, const float *x, const float *y,
+                               float *dy, float *dx, const struct dt_pass *pass)
 {
     poll(pass);
     DT_TRY(dt_cuda_enqueue_waiting(state->cuda));
@@ -234,4 +247,13 @@ enum dt_status dt_cuda_block_backward(struct dt_block_state *state, const float 
         return linear_backward(state, params, grads, x, y, dy, dx, pass);
     }
     return dx != NULL ? tail_backward(state, params, NULL, x, dy, dx, pass) : DT_OK;
+}
+
+enum dt_status dt_cuda_block_backward(struct dt_block_state *state, const float *params, float *grads, const float *x,
+                                      const float *y, float *dy, float *dx, const struct dt_pass *pass)
+{
+    dt_range_begin(state->backward_range);
+    const enum dt_status s = backward(state, params, grads, x, y, dy, dx, pass);
+    dt_range_end();
+    return s;
 }

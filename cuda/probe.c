@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "cuda/cuda_check.h"
+#include "cuda/range.h"
 
 #define CAPABILITY_MIN_MAJOR 8 /* what bf16 and tf32 need, and the oldest that the kernels are compiled for */
 
@@ -100,8 +101,8 @@ const char *dt_cuda_versions(void)
     cublasGetProperty(PATCH_LEVEL, &cublas[2]);
     ncclGetVersion(&nccl);
     const int cudnn = (int)cudnnGetVersion();
-    snprintf(text, sizeof text, "CUDA %d.%d, driver %d.%d, cuDNN %d.%d.%d, cuBLAS %d.%d.%d, NCCL %d.%d.%d", version_major(runtime),
-             version_minor(runtime), version_major(driver), version_minor(driver), cudnn / 10000, cudnn / 100 % 100, cudnn % 100,
-             cublas[0], cublas[1], cublas[2], nccl / 10000, nccl / 100 % 100, nccl % 100);
+    snprintf(text, sizeof text, "CUDA %d.%d, driver %d.%d, cuDNN %d.%d.%d, cuBLAS %d.%d.%d, NCCL %d.%d.%d" DT_NVTX_TEXT,
+             version_major(runtime), version_minor(runtime), version_major(driver), version_minor(driver), cudnn / 10000,
+             cudnn / 100 % 100, cudnn % 100, cublas[0], cublas[1], cublas[2], nccl / 10000, nccl / 100 % 100, nccl % 100);
     return text;
 }

@@ -8,6 +8,7 @@
 #include "cuda/cuda_block.h"
 #include "cuda/cuda_check.h"
 #include "cuda/nccl_allreduce.h"
+#include "cuda/range.h"
 
 #define MAX_RECORDINGS 8 /* two or three come up, hardly ever more */
 
@@ -105,7 +106,7 @@ static enum dt_status graph_open(struct dt_backend *backend, struct dt_allreduce
     return DT_OK;
 }
 
-static enum dt_status enqueue_step(struct dt_step_graph *g, const struct dt_step_input *input)
+static enum dt_status make_calls(struct dt_step_graph *g, const struct dt_step_input *input)
 {
     struct dt_cuda *cuda = g->cuda;
     const struct dt_batch batch = {.n = (int)input->draw.n, .rows = g->rows.rows, .ids = g->rows.ids};
@@ -113,6 +114,14 @@ static enum dt_status enqueue_step(struct dt_step_graph *g, const struct dt_step
     DT_TRY(dt_cuda_join(cuda));
     DT_CUDA(dt_gpu_step_end(cuda->stream, g->steps, &g->rows, cuda->step, &cuda->sums->metrics, g->n_done));
     return DT_OK;
+}
+
+static enum dt_status enqueue_step(struct dt_step_graph *g, const struct dt_step_input *input, const char *range)
+{
+    dt_range_begin(range);
+    const enum dt_status s = make_calls(g, input);
+    dt_range_end();
+    return s;
 }
 
 /* A call that CUDA does not let into a recording spoils it, and is perhaps noticed only by a later one. */
@@ -140,7 +149,7 @@ static enum dt_status record(struct dt_step_graph *g, const struct dt_step_input
 {
     cudaGraph_t graph = NULL;
     DT_CUDA(cudaStreamBeginCapture(g->cuda->stream, cudaStreamCaptureModeThreadLocal));
-    enum dt_status s = enqueue_step(g, input);
+    enum dt_status s = enqueue_step(g, input, "step, recorded");
     if (g->cuda->lost) {
         return s;
     }
@@ -177,18 +186,26 @@ static struct recording *recording_of(struct dt_step_graph *g, uint32_t like_ste
     return recording;
 }
 
+static enum dt_status launch(struct dt_step_graph *g, const struct dt_step_input *input, struct recording *recording)
+{
+    if (recording->graph == NULL) {
+        DT_TRY(record(g, input, recording));
+    }
+    dt_range_begin("step, launched");
+    const cudaError_t code = cudaGraphLaunch(recording->graph, g->cuda->stream);
+    dt_range_end();
+    DT_CUDA(code);
+    return DT_OK;
+}
+
 static enum dt_status take_step(struct dt_step_graph *g, const struct dt_step_input *input)
 {
     bool first;
     struct recording *recording = recording_of(g, input->draw.like_step, &first);
     if (first) {
-        return enqueue_step(g, input);
+        return enqueue_step(g, input, "step");
     }
-    if (recording->graph == NULL) {
-        DT_TRY(record(g, input, recording));
-    }
-    DT_CUDA(cudaGraphLaunch(recording->graph, g->cuda->stream));
-    return DT_OK;
+    return launch(g, input, recording);
 }
 
 static enum dt_status enqueue_results(struct dt_step_graph *g)
