@@ -93,6 +93,12 @@ static void no_network(struct dt_rank_facts *f)
 {
     f[1].network[0] = '\0';
 }
+static void infiniband_down(struct dt_rank_facts *f)
+{
+    f[0].n_ib_ports = f[0].n_ib_active = 2;
+    f[2].n_ib_ports = 2;
+    f[2].n_ib_active = 1;
+}
 static void slow_network(struct dt_rank_facts *f)
 {
     f[1].network_mbps = 1000;
@@ -197,6 +203,7 @@ static const struct {
     {"limits", locked_memory, DT_VERDICT_WARNING, "rank 2 (node1) may lock 65.5 kB"},
     {"clocks", wrong_time, DT_VERDICT_WARNING, "the time of node1 is 3.0 s off that of node0"},
     {"network", no_network, DT_VERDICT_PROBLEM, "rank 1 (node0) has no network"},
+    {"network", infiniband_down, DT_VERDICT_WARNING, "of 2 InfiniBand ports of node1 1 are active"},
     {"network", slow_network, DT_VERDICT_WARNING, "the fastest of node0, eth0, has 1 Gb/s"},
     {"gpus", one_gpu, DT_VERDICT_PROBLEM, "rank 3 (node1) has none, others have: no driver"},
     {"gpus", same_gpu, DT_VERDICT_WARNING, "ranks 2 and 3 (node1) share one"},
@@ -261,6 +268,9 @@ static void test_slurm(void)
     CHECK_INT(examine("slurm", ranks).verdict, DT_VERDICT_WARNING);
     setenv("SLURM_CPUS_PER_TASK", "2", 1);
     CHECK_TEXT(examine("slurm", ranks).text, "job 17, CPUs per task: 2");
+    setenv("SLURM_NTASKS", "8", 1);
+    CHECK_TEXT(examine("slurm", ranks).text, "job 17 has 8 tasks, and 4 ranks are started");
+    CHECK_INT(examine("slurm", ranks).verdict, DT_VERDICT_WARNING);
 }
 
 /* Each is spoilt in some row above; a new one has to be. */
@@ -280,6 +290,7 @@ static void test_all_fail(void)
 int main(void)
 {
     unsetenv("SLURM_JOB_ID");
+    unsetenv("SLURM_NTASKS");
     test_fine();
     test_faults();
     test_gpus();

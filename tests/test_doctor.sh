@@ -16,6 +16,7 @@ doctor 2 --config "$configs/synthetic.json" --run runs/night
 check "all well: exit code $got" test "$got" -eq 0
 check 'a row for each rank' test "$(grep -cE '^ +[01]  ' out)" -eq 2
 check 'the sum of the verdicts' test "$(grep -cE '^(ok|warning) ' out)" -eq "$(awk '/ problems$/ {print $1 + $3 + $5}' out)"
+check 'the launcher' grep -qE '^ok +versions +dtrain .* on MPICH .*, started by mpirun$' out
 check 'the data of the configuration' test "$(verdict data)" = ok
 check 'the folder of runs' test "$(verdict runs)" = ok
 check 'something is left behind' test -z "$(find . -name '.tmp-*')" -a ! -e runs

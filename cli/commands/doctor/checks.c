@@ -78,7 +78,8 @@ static struct dt_finding check_versions(const struct dt_rank_facts *ranks, int n
                         ranks[r].version, ranks[r].mpi, ranks[0].version, ranks[0].mpi);
         }
     }
-    return FINE("dtrain %s on %s", ranks[0].version, ranks[0].mpi);
+    return FINE("dtrain %s on %s, started by %s", ranks[0].version, ranks[0].mpi,
+                ranks[0].launcher[0] != '\0' ? ranks[0].launcher : "hand");
 }
 
 static struct dt_finding check_environment(const struct dt_rank_facts *ranks, int n)
@@ -191,16 +192,17 @@ static struct dt_finding check_limits(const struct dt_rank_facts *ranks, int n)
 
 static struct dt_finding check_clocks(const struct dt_rank_facts *ranks, int n)
 {
-    double error_s = 0;
+    double error_s = 0, most_s = 0;
     for (int r = 1; r < n; r++) {
         const double apart_s = fabs(ranks[r].time_of_day_s - ranks[0].time_of_day_s);
         if (apart_s > TIME_APART_S) {
             return WARN("let chrony or ntpd set it", "the time of %s is %.1f s off that of %s", ranks[r].host, apart_s,
                         ranks[0].host);
         }
+        most_s = fmax(most_s, apart_s);
         error_s = fmax(error_s, ranks[r].clock.error_s);
     }
-    return FINE("compared to %.1f us", 1e6 * error_s);
+    return FINE("%.3g ms apart by the calendar at most; compared to %.1f us", 1e3 * most_s, 1e6 * error_s);
 }
 
 static struct dt_finding check_network(const struct dt_rank_facts *ranks, int n)
@@ -217,6 +219,10 @@ static struct dt_finding check_network(const struct dt_rank_facts *ranks, int n)
             return WARN("have MPI use a faster one, or set distributed.compression",
                         "the fastest of %s, %s, has %.3g Gb/s: gradients will be what steps wait for", ranks[r].host,
                         ranks[r].network, 1e-3 * ranks[r].network_mbps);
+        }
+        if (ranks[r].n_ib_active < ranks[r].n_ib_ports) {
+            return WARN("look at cables and the subnet manager: ibstat", "of %d InfiniBand ports of %s %d are active",
+                        ranks[r].n_ib_ports, ranks[r].host, ranks[r].n_ib_active);
         }
         slowest = ranks[r].network_mbps > 0 ? fmin(slowest, ranks[r].network_mbps) : slowest;
     }
@@ -356,14 +362,17 @@ static struct dt_finding check_runs(const struct dt_rank_facts *ranks, int n)
 static struct dt_finding check_slurm(const struct dt_rank_facts *ranks, int n)
 {
     (void)ranks;
-    (void)n;
-    const char *job = getenv("SLURM_JOB_ID"), *cpus = getenv("SLURM_CPUS_PER_TASK");
+    const char *tasks = getenv("SLURM_NTASKS"), *job = getenv("SLURM_JOB_ID"), *cpus = getenv("SLURM_CPUS_PER_TASK");
     if (job == NULL) {
         return FINE("not used");
     }
     if (getenv("SLURM_STEP_ID") != NULL && cpus == NULL && getenv("SLURM_NTASKS_PER_CORE") == NULL) {
         return WARN("srun --cpus-per-task=N: since 22.05 it does not take it over from sbatch",
                     "job %s: --cpus-per-task is not set for this step", job);
+    }
+    if (tasks != NULL && atoi(tasks) != n) {
+        return WARN("start as many: srun, or mpirun -np \"$SLURM_NTASKS\"", "job %s has %.10s tasks, and %d rank%s started", job,
+                    tasks, n, n == 1 ? " is" : "s are");
     }
     return FINE("job %s%s%s", job, cpus != NULL ? ", CPUs per task: " : "", cpus != NULL ? cpus : "");
 }

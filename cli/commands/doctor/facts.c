@@ -1,6 +1,7 @@
 #include "cli/commands/doctor/facts.h"
 
 #include <fcntl.h>
+#include <glob.h>
 #include <ifaddrs.h>
 #include <limits.h>
 #include <math.h>
@@ -18,8 +19,6 @@
 #include "model/block.h"
 #include "train/data_spec.h"
 #include "train/device_load.h"
-
-extern char **environ;
 
 /* The beginning of a small file of /sys or /proc; false: it is not there. */
 static bool read_text(const char *path, char *text, size_t size)
@@ -57,6 +56,10 @@ static void find_identity(const struct dt_world *world, struct dt_rank_facts *f)
     memcpy(f->host, world->host, sizeof f->host);
     snprintf(f->version, sizeof f->version, "%s", dt_version);
     snprintf(f->mpi, sizeof f->mpi, "%s", dt_mpi_version());
+    snprintf(f->launcher, sizeof f->launcher, "%s",
+             getenv("HYDI_CONTROL_FD") != NULL                                   ? "mpirun"
+             : getenv("SLURM_STEP_ID") != NULL && getenv("SLURM_PROCID") != NULL ? "srun"
+                                                                                 : "");
     f->environment = environment_crc();
 }
 
@@ -156,6 +159,21 @@ static void find_network(struct dt_rank_facts *f)
     freeifaddrs(all);
 }
 
+/* "4: ACTIVE" in /sys/class/infiniband/mlx5_0/ports/1/state */
+static void find_infiniband(struct dt_rank_facts *f)
+{
+    glob_t ports;
+    char state[32];
+    if (glob("/sys/class/infiniband/*/ports/*/state", GLOB_NOSORT, NULL, &ports) != 0) {
+        return;
+    }
+    for (size_t i = 0; i < ports.gl_pathc; i++) {
+        f->n_ib_ports++;
+        f->n_ib_active += read_text(ports.gl_pathv[i], state, sizeof state) && state[0] == '4';
+    }
+    globfree(&ports);
+}
+
 /* ---- folders */
 
 static enum dt_status count_samples(const struct dt_config *config, double *out)
@@ -249,6 +267,7 @@ enum dt_status dt_facts_gather(struct dt_world *world, const struct dt_doctor_sp
     find_machine(&mine);
     find_gpu(&mine);
     find_network(&mine);
+    find_infiniband(&mine);
     find_data(spec, &mine);
     DT_TRY(find_run(world, spec, &mine));
     DT_TRY(find_clock(world, &mine));

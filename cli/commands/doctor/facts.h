@@ -15,6 +15,7 @@ struct dt_rank_facts {
     int rank, local_rank;
     char host[DT_HOST_SIZE];
     char version[48], mpi[48]; /* dtrain's, with its commit, and MPI's */
+    char launcher[16];         /* "mpirun", "srun", or "" */
     uint32_t environment;      /* CRC-32 of the variables that steer MPI and NCCL: MPIR_*, UCX_*, FI_*, NCCL_* */
 
     cpu_set_t cpus;                            /* that it may use */
@@ -32,8 +33,9 @@ struct dt_rank_facts {
     bool has_gpu;
     char gpu[64], gpu_uuid[48], why_no_gpu[DT_FACT_SIZE];
     struct dt_gpu_health gpu_health;
-    char network[16];    /* the fastest interface to other hosts, or "" */
-    double network_mbps; /* 0: not known */
+    char network[16];            /* the fastest interface to other hosts, or "" */
+    double network_mbps;         /* 0: not known */
+    int n_ib_ports, n_ib_active; /* InfiniBand's, and RoCE's */
 
     bool asked_for_data, sees_data;
     double n_samples; /* of the training set */
