@@ -37,14 +37,29 @@ static enum dt_status open_plan(struct dt_block_state *state, enum dt_conv_kind 
     return dt_cuda_reserve_scratch(cuda, workspace_of(state, kind), state->block.name, n_bytes);
 }
 
+/* With bias and relu where cuDNN can; else the tail does them. */
+static enum dt_status open_forward(struct dt_block_state *state)
+{
+    const bool has_bias = state->cuda->type == DT_GPU_F32 || state->packed_bias.weight != NULL; /* of the type that it must have */
+    if (state->block.activation == DT_ACTIVATION_RELU && has_bias) {
+        const enum dt_status s = open_plan(state, DT_CONV_FORWARD_RELU);
+        state->has_relu = s == DT_OK;
+        if (s != DT_UNAVAILABLE) {
+            return s;
+        }
+        dt_error_clear();
+    }
+    return open_plan(state, DT_CONV_FORWARD);
+}
+
 enum dt_status dt_cuda_conv_open(struct dt_block_state *state)
 {
-    for (int i = 0; i < DT_CONV_N_KINDS; i++) {
-        if (i != DT_CONV_INPUT_GRADIENT || !state->is_first) {
-            DT_TRY(open_plan(state, (enum dt_conv_kind)i));
-        }
+    if (state->packed_bias.weight != NULL) {
+        dt_cuda_packed_open(state->cuda, &state->packed_bias);
     }
-    return DT_OK;
+    DT_TRY(open_forward(state));
+    DT_TRY(open_plan(state, DT_CONV_FILTER_GRADIENT));
+    return state->is_first ? DT_OK : open_plan(state, DT_CONV_INPUT_GRADIENT);
 }
 
 void dt_cuda_conv_close(struct dt_block_state *state)
@@ -72,15 +87,23 @@ int dt_cuda_block_engines(const struct dt_block_state *state, struct dt_device_e
 }
 
 static enum dt_status run_plan(const struct dt_block_state *state, enum dt_conv_kind kind, const void *in, const void *other,
-                               void *out)
+                               const void *bias, void *out)
 {
-    return dt_conv_plan_run(state->plans[kind], in, other, out, state->cuda->scratch[workspace_of(state, kind)].memory);
+    return dt_conv_plan_run(state->plans[kind], in, other, bias, out, state->cuda->scratch[workspace_of(state, kind)].memory);
 }
 
 /* Whatever lies behind the batch goes nowhere. */
-enum dt_status dt_cuda_conv_forward(struct dt_block_state *state, const float *params, const void *x)
+enum dt_status dt_cuda_conv_forward(struct dt_block_state *state, const float *params, const void *x, void *y)
 {
-    return run_plan(state, DT_CONV_FORWARD, x, dt_block_weight_of(state, params), state->z);
+    const void *weight = dt_block_weight_of(state, params);
+    void *out = state->is_plain_conv ? y : state->z;
+    if (!state->has_relu) {
+        return run_plan(state, DT_CONV_FORWARD, x, weight, NULL, out);
+    }
+    const float *bias = params + state->bias_offset;
+    DT_TRY(dt_cuda_pack(state->cuda, &state->packed_bias, bias));
+    return run_plan(state, DT_CONV_FORWARD_RELU, x, weight, state->packed_bias.weight != NULL ? state->packed_bias.weight : bias,
+                    out);
 }
 
 /* Zeros from sample n to the capacity: convolutions are planned for whole batches. */
@@ -104,7 +127,7 @@ static enum dt_status filter_gradient(struct dt_block_state *state, float *dweig
         DT_TRY(dt_cuda_join(cuda));
         DT_TRY(dt_cuda_fork(cuda, DT_CUDA_GRADIENTS));
     }
-    DT_TRY(run_plan(state, DT_CONV_FILTER_GRADIENT, state->dz, x, state->packed.dw));
+    DT_TRY(run_plan(state, DT_CONV_FILTER_GRADIENT, state->dz, x, NULL, state->packed.dw));
     if (accumulate) {
         DT_CUDA(dt_gpu_unpack_gradient(dt_block_weight_lane(state)->stream, f->k, f->c, f->kernel, cuda->type, state->packed.dw,
                                        true, dweight));
@@ -121,5 +144,5 @@ enum dt_status dt_cuda_conv_backward(struct dt_block_state *state, float *grads,
     DT_TRY(zero_behind(state, state->dz, state->n_linear, pass->batch->n));
     DT_TRY(dt_block_fork(state));
     DT_TRY(filter_gradient(state, grads + state->weight_offset, x, pass->accumulate));
-    return dx != NULL ? run_plan(state, DT_CONV_INPUT_GRADIENT, state->dz, state->packed.weight, dx) : DT_OK;
+    return dx != NULL ? run_plan(state, DT_CONV_INPUT_GRADIENT, state->dz, state->packed.weight, NULL, dx) : DT_OK;
 }

@@ -24,6 +24,9 @@ struct dt_block_state {
     void *dz;                                    /* its gradient; may be z */
     void *winners, *signs;                       /* of struct dt_device_block_bytes; NULL where that says 0 */
     struct dt_cuda_packed packed;                /* weight and gradient as the libraries have them */
+    struct dt_cuda_packed packed_bias;           /* conv */
+    bool is_plain_conv;                          /* dt_device_is_plain_conv */
+    bool has_relu;                               /* conv: z is what its bias and relu let through, by one plan */
 };
 
 static inline bool dt_block_has_linear(const struct dt_block_state *state)
@@ -58,10 +61,10 @@ static inline enum dt_status dt_block_reserve_sums(const struct dt_block_state *
     return dt_cuda_reserve_scratch(state->cuda, DT_CUDA_SCRATCH_SUMS, state->block.name, n_floats * sizeof(float));
 }
 
-/* A convolution by cuDNN (block_conv.c). Forward to state->z; backward from state->dz. */
+/* A convolution by cuDNN (block_conv.c). Forward to y where it is plain, else to state->z; backward from state->dz. */
 enum dt_status dt_cuda_conv_open(struct dt_block_state *state);
 void dt_cuda_conv_close(struct dt_block_state *state); /* opened in part, or not, is fine */
-enum dt_status dt_cuda_conv_forward(struct dt_block_state *state, const float *params, const void *x);
+enum dt_status dt_cuda_conv_forward(struct dt_block_state *state, const float *params, const void *x, void *y);
 enum dt_status dt_cuda_conv_backward(struct dt_block_state *state, float *grads, const void *x, void *dx,
                                      const struct dt_pass *pass);
 

@@ -8,9 +8,10 @@
 #include "cuda/engine.h"
 
 #define TENSOR_ALIGN 16 /* bytes; cuDNN's fastest engines want it */
+#define BIAS_ALIGN 4
 
 /* Names of the tensors in the graph. */
-enum { ID_X = 1, ID_FILTER, ID_Y };
+enum { ID_X = 1, ID_FILTER, ID_Y, ID_BIAS, ID_SUM, ID_BIASED, N_IDS };
 
 struct dt_conv_plan {
     cudnnHandle_t handle;        /* NULL: made for a described device */
@@ -18,20 +19,32 @@ struct dt_conv_plan {
     struct dt_engine engines[DT_MAX_ENGINES];
     int n_engines, used;
     const char *name;
-    int64_t ids[DT_CONV_N_OPERANDS]; /* of in, other and out */
+    int n_operands;
+    int64_t ids[DT_CONV_N_OPERANDS]; /* of in, other, out and bias */
     size_t n_bytes[DT_CONV_N_OPERANDS];
     /* The pointers of the last run, and the descriptor that carries them: it cannot be changed, but a block's buffers seldom do. */
     void *pointers[DT_CONV_N_OPERANDS], *workspace;
     cudnnBackendDescriptor_t pack;
 };
 
-/* The three operations differ in names only. */
+/* The operations differ in names only, and in what follows. */
 static const struct operation {
     const char *name;
     cudnnBackendDescriptorType_t type;
     cudnnBackendAttributeName_t x, filter, y, convolution, alpha, beta;
-    int64_t ids[3];
+    int64_t ids[DT_CONV_N_OPERANDS];
+    bool with_relu; /* and a bias before it */
 } operations[] = {
+    [DT_CONV_FORWARD_RELU] = {"convolution with bias and relu",
+                              CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+                              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+                              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+                              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+                              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+                              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+                              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
+                              {ID_X, ID_FILTER, ID_Y, ID_BIAS},
+                              true},
     [DT_CONV_FORWARD] = {"convolution",
                          CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
                          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
@@ -71,10 +84,17 @@ struct problem {
     enum dt_precision precision;
 };
 
-/* dims are cuDNN's: N C H W, or K C R S; the channels lie innermost. */
+static cudnnDataType_t data_type(const struct problem *p)
+{
+    return p->precision == DT_PRECISION_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
+}
+
+/* dims are cuDNN's: N C H W, or K C R S; the channels lie innermost. A bias lies anywhere in the arena; what one operation leaves
+ * to the next, in float, lies nowhere. */
 static cudnnBackendDescriptor_t make_tensor(struct dt_descriptors *d, int64_t id, cudnnDataType_t type, int n, int c, int h, int w)
 {
-    const int64_t dims[] = {n, c, h, w}, align = TENSOR_ALIGN;
+    const bool is_virtual = id == ID_SUM || id == ID_BIASED;
+    const int64_t dims[] = {n, c, h, w}, align = id == ID_BIAS ? BIAS_ALIGN : TENSOR_ALIGN;
     const int64_t strides[] = {dims[1] * dims[2] * dims[3], 1, dims[1] * dims[3], dims[1]};
     cudnnBackendDescriptor_t tensor = dt_descriptor_create_owned(d, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
     dt_descriptor_set(d, tensor, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id);
@@ -82,6 +102,7 @@ static cudnnBackendDescriptor_t make_tensor(struct dt_descriptors *d, int64_t id
     dt_descriptor_set(d, tensor, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, dims);
     dt_descriptor_set(d, tensor, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, strides);
     dt_descriptor_set(d, tensor, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &align);
+    dt_descriptor_set(d, tensor, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
     dt_descriptor_finalize(d, tensor);
     return tensor;
 }
@@ -113,16 +134,16 @@ static cudnnBackendDescriptor_t make_convolution(struct dt_descriptors *d, const
     return convolution;
 }
 
-static cudnnBackendDescriptor_t make_operation(struct dt_descriptors *d, const struct problem *p)
+/* y: what it writes. */
+static cudnnBackendDescriptor_t make_operation(struct dt_descriptors *d, const struct problem *p, cudnnBackendDescriptor_t y)
 {
     const struct operation *names = &operations[p->kind];
     const struct dt_shape in = p->block->in, out = p->block->linear_out;
-    const cudnnDataType_t type = p->precision == DT_PRECISION_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
+    const cudnnDataType_t type = data_type(p);
     const int kernel = p->block->kernel;
     const float one = 1, zero = 0;
     cudnnBackendDescriptor_t x = make_tensor(d, ID_X, type, p->batch, in.c, in.h, in.w);
     cudnnBackendDescriptor_t filter = make_tensor(d, ID_FILTER, type, out.c, in.c, kernel, kernel);
-    cudnnBackendDescriptor_t y = make_tensor(d, ID_Y, type, p->batch, out.c, out.h, out.w);
     cudnnBackendDescriptor_t convolution = make_convolution(d, p->block);
     cudnnBackendDescriptor_t operation = dt_descriptor_create_owned(d, names->type);
     dt_descriptor_set_descriptor(d, operation, names->x, x);
@@ -135,14 +156,54 @@ static cudnnBackendDescriptor_t make_operation(struct dt_descriptors *d, const s
     return operation;
 }
 
+/* y = mode(x), or mode(x, bias). */
+static cudnnBackendDescriptor_t make_pointwise(struct dt_descriptors *d, cudnnPointwiseMode_t mode, cudnnBackendDescriptor_t x,
+                                               cudnnBackendDescriptor_t bias, cudnnBackendDescriptor_t y)
+{
+    const cudnnNanPropagation_t nan = CUDNN_PROPAGATE_NAN;
+    cudnnBackendDescriptor_t pointwise = dt_descriptor_create_owned(d, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    dt_descriptor_set(d, pointwise, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
+    dt_descriptor_set_type(d, pointwise, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
+    dt_descriptor_set(d, pointwise, CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION, 1, &nan);
+    dt_descriptor_finalize(d, pointwise);
+    cudnnBackendDescriptor_t operation = dt_descriptor_create_owned(d, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    dt_descriptor_set_descriptor(d, operation, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, pointwise);
+    dt_descriptor_set_descriptor(d, operation, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
+    if (bias != NULL) {
+        dt_descriptor_set_descriptor(d, operation, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, bias);
+    }
+    dt_descriptor_set_descriptor(d, operation, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
+    dt_descriptor_finalize(d, operation);
+    return operation;
+}
+
+/* The number of operations, which are the convolution, or that, the bias and relu. */
+static int make_operations(struct dt_descriptors *d, const struct problem *p, cudnnBackendDescriptor_t out[3])
+{
+    const struct dt_shape s = p->block->linear_out;
+    cudnnBackendDescriptor_t y = make_tensor(d, ID_Y, data_type(p), p->batch, s.c, s.h, s.w);
+    if (!operations[p->kind].with_relu) {
+        out[0] = make_operation(d, p, y);
+        return 1;
+    }
+    cudnnBackendDescriptor_t bias = make_tensor(d, ID_BIAS, data_type(p), 1, s.c, 1, 1);
+    cudnnBackendDescriptor_t sum = make_tensor(d, ID_SUM, CUDNN_DATA_FLOAT, p->batch, s.c, s.h, s.w);
+    cudnnBackendDescriptor_t biased = make_tensor(d, ID_BIASED, CUDNN_DATA_FLOAT, p->batch, s.c, s.h, s.w);
+    out[0] = make_operation(d, p, sum);
+    out[1] = make_pointwise(d, CUDNN_POINTWISE_ADD, sum, bias, biased);
+    out[2] = make_pointwise(d, CUDNN_POINTWISE_RELU_FWD, biased, NULL, y);
+    return 3;
+}
+
 static cudnnBackendDescriptor_t make_graph(struct dt_descriptors *d, const struct problem *p)
 {
-    cudnnBackendDescriptor_t operation = make_operation(d, p);
+    cudnnBackendDescriptor_t all[3];
+    const int n = make_operations(d, p, all);
     cudnnBackendDescriptor_t graph = dt_descriptor_create_owned(d, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     if (p->target->handle != NULL) {
         dt_descriptor_set(d, graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &p->target->handle);
     }
-    dt_descriptor_set_descriptor(d, graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
+    dt_descriptor_set(d, graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, n, all);
     dt_descriptor_finalize(d, graph);
     return graph;
 }
@@ -197,9 +258,10 @@ static size_t bytes_of(const struct problem *p, int64_t id)
 {
     const struct dt_block *b = p->block;
     const size_t n = (size_t)p->batch, n_taps = (size_t)b->kernel * (size_t)b->kernel;
-    const size_t n_elems[] = {[ID_X] = n * dt_shape_elems(b->in),
-                              [ID_FILTER] = (size_t)b->linear_out.c * (size_t)b->in.c * n_taps,
-                              [ID_Y] = n * dt_shape_elems(b->linear_out)};
+    const size_t n_elems[N_IDS] = {[ID_X] = n * dt_shape_elems(b->in),
+                                   [ID_FILTER] = (size_t)b->linear_out.c * (size_t)b->in.c * n_taps,
+                                   [ID_Y] = n * dt_shape_elems(b->linear_out),
+                                   [ID_BIAS] = (size_t)b->linear_out.c};
     return n_elems[id] * (p->precision == DT_PRECISION_BF16 ? 2 : sizeof(float));
 }
 
@@ -215,6 +277,7 @@ enum dt_status dt_conv_plan_open(const struct dt_conv_target *target, enum dt_co
     }
     plan->handle = target->handle;
     plan->name = operations[kind].name;
+    plan->n_operands = operations[kind].with_relu ? 4 : 3;
     for (int i = 0; i < DT_CONV_N_OPERANDS; i++) {
         plan->ids[i] = operations[kind].ids[i];
         plan->n_bytes[i] = bytes_of(&problem, plan->ids[i]);
@@ -285,8 +348,8 @@ static enum dt_status take_pointers(struct dt_conv_plan *plan, void *const point
     struct dt_descriptors d = {0};
     dt_descriptor_destroy(plan->pack);
     plan->pack = dt_descriptor_create(&d, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-    dt_descriptor_set(&d, plan->pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, DT_CONV_N_OPERANDS, plan->ids);
-    dt_descriptor_set(&d, plan->pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, DT_CONV_N_OPERANDS, pointers);
+    dt_descriptor_set(&d, plan->pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, plan->n_operands, plan->ids);
+    dt_descriptor_set(&d, plan->pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, plan->n_operands, pointers);
     dt_descriptor_set(&d, plan->pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
     dt_descriptor_finalize(&d, plan->pack);
     if (d.status != CUDNN_STATUS_SUCCESS) {
@@ -297,9 +360,10 @@ static enum dt_status take_pointers(struct dt_conv_plan *plan, void *const point
     return DT_OK;
 }
 
-enum dt_status dt_conv_plan_run(struct dt_conv_plan *plan, const void *in, const void *other, void *out, void *workspace)
+enum dt_status dt_conv_plan_run(struct dt_conv_plan *plan, const void *in, const void *other, const void *bias, void *out,
+                                void *workspace)
 {
-    void *const pointers[DT_CONV_N_OPERANDS] = {(void *)in, (void *)other, out};
+    void *const pointers[DT_CONV_N_OPERANDS] = {(void *)in, (void *)other, out, (void *)bias};
     if (plan->pack == NULL || workspace != plan->workspace || memcmp(pointers, plan->pointers, sizeof pointers) != 0) {
         DT_TRY(take_pointers(plan, pointers, workspace));
     }

@@ -1,5 +1,6 @@
-/* One convolution on cuDNN: forward, gradient of the input, or gradient of the filter, as an operation graph with one node, which
- * one of a few engines runs (cuda/engine.h): the first, until another is used. cuDNN 9, "backend" C API.
+/* One convolution on cuDNN: forward, perhaps with the bias and relu that follow, gradient of the input, or gradient of the filter,
+ * as an operation graph, which one of a few engines runs (cuda/engine.h): the first, until another is used. cuDNN 9, "backend" C
+ * API.
  *
  * Activations are N H W C, filters K R S C. Everything is of the precision's type, the filter gradient too: cuDNN has no compiled
  * engine that makes a float one from bfloat16. Sums are in float, in an order that depends on the plan alone. */
@@ -11,7 +12,7 @@
 #include "cuda/engine.h"
 #include "model/backend.h"
 
-enum dt_conv_kind { DT_CONV_FORWARD, DT_CONV_INPUT_GRADIENT, DT_CONV_FILTER_GRADIENT };
+enum dt_conv_kind { DT_CONV_FORWARD, DT_CONV_FORWARD_RELU, DT_CONV_INPUT_GRADIENT, DT_CONV_FILTER_GRADIENT };
 #define DT_CONV_N_KINDS (DT_CONV_FILTER_GRADIENT + 1)
 
 struct dt_conv_plan; /* owns its descriptors */
@@ -42,15 +43,18 @@ void dt_conv_plan_keep(struct dt_conv_plan *plan);
 struct dt_engine *dt_conv_plan_engine(struct dt_conv_plan *plan);
 size_t dt_conv_plan_workspace(const struct dt_conv_plan *plan); /* bytes that a run wants */
 
-/* Bytes of what a run takes: in, other, out. */
-#define DT_CONV_N_OPERANDS 3
+/* Bytes of what a run takes: in, other, out, bias. */
+#define DT_CONV_N_OPERANDS 4
 const size_t *dt_conv_plan_bytes(const struct dt_conv_plan *plan);
 
 /* Enqueues it on the handle's stream:
  *   FORWARD          in = x (n, in), other = filter, out = y (n, linear_out)
+ *   FORWARD_RELU     likewise, y = relu(convolution + bias), NaN stays NaN; bias (linear_out.c) of the precision's type, as cuDNN
+ *                    wants it; for the others it is NULL
  *   INPUT_GRADIENT   in = dy,        other = filter, out = dx
  *   FILTER_GRADIENT  in = dy,        other = x,      out = dfilter (overwritten)
  * Other pointers than those of the last run cost a few small allocations; the same ones none. */
-enum dt_status dt_conv_plan_run(struct dt_conv_plan *plan, const void *in, const void *other, void *out, void *workspace);
+enum dt_status dt_conv_plan_run(struct dt_conv_plan *plan, const void *in, const void *other, const void *bias, void *out,
+                                void *workspace);
 
 #endif

@@ -21,6 +21,7 @@ static void describe(struct dt_block_state *state, struct dt_cuda *cuda, const s
     state->is_head = dt_device_is_head(model, index);
     state->is_first_conv = dt_device_is_first_conv(model, index);
     state->is_plain = dt_device_is_plain_first_conv(model, index);
+    state->is_plain_conv = dt_device_is_plain_conv(model, index);
     state->n_in = dt_shape_elems(b->in);
     state->n_linear = dt_shape_elems(b->linear_out);
     state->bytes = dt_device_block_bytes(model, index, cuda->precision, capacity);
@@ -31,6 +32,7 @@ static void describe(struct dt_block_state *state, struct dt_cuda *cuda, const s
         state->n_weights = model->params[b->weight].n_elems;
         state->packed.filter =
             (struct dt_gpu_filter){.k = b->linear_out.c, .c = b->in.c, .kernel = b->linear == DT_LINEAR_CONV ? b->kernel : 1};
+        state->packed_bias.filter = (struct dt_gpu_filter){.k = 1, .c = b->linear_out.c, .kernel = 1};
     }
     state->tail = (struct dt_gpu_tail){.linear = b->linear_out,
                                        .pooled = b->pool_out,
@@ -49,8 +51,13 @@ static enum dt_status open_memory(struct dt_block_state *state)
     const struct {
         size_t n_bytes;
         void **to;
-    } all[] = {{bytes->z, &state->z},          {bytes->dz, &state->dz},           {bytes->weight, &state->packed.weight},
-               {bytes->dw, &state->packed.dw}, {bytes->winners, &state->winners}, {bytes->signs, &state->signs}};
+    } all[] = {{bytes->z, &state->z},
+               {bytes->dz, &state->dz},
+               {bytes->weight, &state->packed.weight},
+               {bytes->bias, &state->packed_bias.weight},
+               {bytes->dw, &state->packed.dw},
+               {bytes->winners, &state->winners},
+               {bytes->signs, &state->signs}};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         if (all[i].n_bytes > 0) {
             DT_TRY(dt_cuda_alloc(state->cuda, state->block.name, all[i].n_bytes, all[i].to));
@@ -103,6 +110,7 @@ enum dt_status dt_cuda_block_open(struct dt_backend *backend, const struct dt_mo
 void dt_cuda_block_close(struct dt_block_state *state)
 {
     dt_cuda_packed_close(state->cuda, &state->packed);
+    dt_cuda_packed_close(state->cuda, &state->packed_bias);
     dt_cuda_conv_close(state);
     if (state->dz != state->z) {
         dt_cuda_free(state->cuda, state->dz);
@@ -112,6 +120,7 @@ void dt_cuda_block_close(struct dt_block_state *state)
     dt_cuda_free(state->cuda, state->signs);
     dt_cuda_free(state->cuda, state->packed.dw);
     dt_cuda_free(state->cuda, state->packed.weight);
+    dt_cuda_free(state->cuda, state->packed_bias.weight);
     dt_cuda_drop(state->cuda); /* nobody looks at what a network that is closed has left */
     if (--state->cuda->n_blocks == 0) {
         dt_cuda_release_scratch(state->cuda);
@@ -138,9 +147,16 @@ static struct dt_gpu_tail tail_of(const struct dt_block_state *state, const stru
     return tail;
 }
 
+/* For the tail, which does not mind that relu has been there before it. */
 static const float *bias_of(const struct dt_block_state *state, const float *params)
 {
-    return dt_block_has_linear(state) ? params + state->bias_offset : NULL;
+    return dt_block_has_linear(state) && !state->has_relu ? params + state->bias_offset : NULL;
+}
+
+/* The linear operation's output. */
+static const void *z_of(const struct dt_block_state *state, const void *x, const void *y)
+{
+    return !dt_block_has_linear(state) ? x : state->is_plain_conv ? y : state->z;
 }
 
 /* ---- forward */
@@ -151,7 +167,7 @@ static enum dt_status linear_forward(struct dt_block_state *state, const float *
     if (state->is_first_conv) {
         return dt_cuda_first_conv_forward(state, params, x, y, pass);
     }
-    return dt_block_has_conv(state) ? dt_cuda_conv_forward(state, params, x)
+    return dt_block_has_conv(state) ? dt_cuda_conv_forward(state, params, x, y)
                                     : dt_cuda_dense_forward(state, params, x, pass->batch->n);
 }
 
@@ -173,11 +189,11 @@ static enum dt_status forward(struct dt_block_state *state, const float *params,
         DT_TRY(dt_cuda_pack(cuda, &state->packed, params + state->weight_offset));
         DT_TRY(linear_forward(state, params, x, y, pass));
     }
-    if (state->is_plain) {
+    if (state->is_plain || (state->is_plain_conv && state->has_relu)) {
         return DT_OK;
     }
-    DT_CUDA(dt_gpu_tail_forward(cuda->stream, &tail, cuda->batch.ids, n, cuda->type, dt_block_has_linear(state) ? state->z : x,
-                                bias_of(state, params), state->y_type, y));
+    DT_CUDA(dt_gpu_tail_forward(cuda->stream, &tail, cuda->batch.ids, n, cuda->type, z_of(state, x, y), bias_of(state, params),
+                                state->y_type, y));
     return DT_OK;
 }
 
@@ -201,8 +217,8 @@ static enum dt_status tail_backward(const struct dt_block_state *state, const fl
     const struct dt_gpu_gradients to = {.bias = grads != NULL ? grads + state->bias_offset : NULL,
                                         .accumulate = pass->accumulate,
                                         .scratch = cuda->scratch[DT_CUDA_SCRATCH_SUMS].memory};
-    DT_CUDA(dt_gpu_tail_backward(cuda->stream, &tail, cuda->batch.ids, pass->batch->n, cuda->type, z, bias_of(state, params),
-                                 state->y_type, dy, dz, &to));
+    DT_CUDA(dt_gpu_tail_backward(cuda->stream, &tail, cuda->batch.ids, pass->batch->n, cuda->type, z,
+                                 state->is_plain_conv ? NULL : bias_of(state, params), state->y_type, dy, dz, &to));
     return DT_OK;
 }
 
@@ -212,7 +228,7 @@ static enum dt_status linear_backward(struct dt_block_state *state, const float 
     if (state->is_plain) {
         return dt_cuda_first_conv_backward(state, grads, x, y, dy, pass);
     }
-    DT_TRY(tail_backward(state, params, grads, state->z, dy, state->dz, pass));
+    DT_TRY(tail_backward(state, params, grads, z_of(state, x, y), dy, state->dz, pass));
     if (state->is_first_conv) {
         return dt_cuda_first_conv_backward(state, grads, x, NULL, state->dz, pass);
     }

@@ -21,7 +21,7 @@ struct trial {
 
 static enum dt_status run_once(const struct trial *t)
 {
-    return dt_conv_plan_run(t->plan, t->operands[0], t->operands[1], t->operands[2], t->workspace);
+    return dt_conv_plan_run(t->plan, t->operands[0], t->operands[1], t->operands[3], t->operands[2], t->workspace);
 }
 
 static enum dt_status record(const struct trial *t, cudaGraphExec_t *out)

@@ -175,10 +175,11 @@ struct dt_gpu_pack {
     void *weight;         /* written along with the weight */
     const void *gradient; /* read instead of that in `grads`; NULL: that is right */
 };
-struct dt_gpu_packs { /* for kernels, by value */
+#define DT_GPU_MAX_PACKS 96 /* a kernel's parameters are 4 KB at most */
+struct dt_gpu_packs {       /* for kernels, by value */
     int n;
     enum dt_gpu_type type;
-    struct dt_gpu_pack at[DT_MAX_LAYERS];
+    struct dt_gpu_pack at[DT_GPU_MAX_PACKS];
 };
 
 /* One optimizer step (model/optimizer.h says which), already clipped. update: device. state1, state2: NULL where unused. */

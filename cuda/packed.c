@@ -2,6 +2,9 @@
 
 #include "cuda/cuda_block.h"
 #include "cuda/cuda_check.h"
+#include "model/device_bytes.h"
+
+_Static_assert(DT_MAX_LAYERS + DT_DEVICE_BIAS_COPIES <= DT_GPU_MAX_PACKS, "a model's copies fit an optimizer step");
 
 void dt_cuda_packed_open(struct dt_cuda *cuda, struct dt_cuda_packed *packed)
 {
@@ -93,7 +96,7 @@ static bool lies_in(const float *elems, size_t n, const float *range, size_t n_r
 struct dt_gpu_packs dt_cuda_packs(const struct dt_cuda *cuda, size_t n_elems, const float *params, const float *grads)
 {
     struct dt_gpu_packs packs = {.type = cuda->type};
-    for (const struct dt_cuda_packed *p = cuda->packed; p != NULL && packs.n < DT_MAX_LAYERS; p = p->next) {
+    for (const struct dt_cuda_packed *p = cuda->packed; p != NULL && packs.n < DT_GPU_MAX_PACKS; p = p->next) {
         const size_t n = dt_gpu_filter_elems(&p->filter);
         size_t begin, of_gradient;
         const bool steps = lies_in(p->weight_of, n, params, n_elems, &begin);

@@ -42,6 +42,14 @@ static inline bool dt_device_is_plain_first_conv(const struct dt_model *model, i
     return dt_device_is_first_conv(model, index) && b->pool == DT_POOL_NONE && b->dropout_rate == 0 && !b->canonical;
 }
 
+/* Whether a block is a convolution with nothing but relu behind it: its output is then all that the way back needs. */
+static inline bool dt_device_is_plain_conv(const struct dt_model *model, int index)
+{
+    const struct dt_block *b = &model->blocks[index];
+    return index < model->n_blocks - 1 && b->linear == DT_LINEAR_CONV && !dt_device_is_first_conv(model, index) &&
+           b->activation == DT_ACTIVATION_RELU && b->pool == DT_POOL_NONE && b->dropout_rate == 0 && !b->canonical;
+}
+
 /* Whether the pool keeps which elements it took, so that the backward pass need not look at what it took them from. */
 static inline bool dt_device_keeps_winners(const struct dt_block *block)
 {
@@ -49,9 +57,12 @@ static inline bool dt_device_keeps_winners(const struct dt_block *block)
            (block->activation == DT_ACTIVATION_NONE || block->activation == DT_ACTIVATION_RELU);
 }
 
+#define DT_DEVICE_BIAS_COPIES 32 /* of the first blocks; an optimizer step has no room for more */
+
 struct dt_device_block_bytes {
-    size_t z;       /* the linear operation's output, which is kept */
+    size_t z;       /* the linear operation's output, or what relu let through of that, which is kept; 0: y serves */
     size_t dz;      /* its gradient; 0: it takes the place of z */
+    size_t bias;    /* copy of a convolution's bias in the libraries' type; 0: the arena's own serves */
     size_t weight;  /* copy of the weights in the libraries' order and type; 0: the arena's own serve */
     size_t dw;      /* a filter's gradient, in the libraries' order and type */
     size_t winners; /* which elements a max pool took, a byte each; 0: found again, from z */
@@ -60,7 +71,7 @@ struct dt_device_block_bytes {
 
 static inline size_t dt_device_all_bytes(const struct dt_device_block_bytes *b)
 {
-    return b->z + b->dz + b->weight + b->dw + b->winners + b->signs;
+    return b->z + b->dz + b->bias + b->weight + b->dw + b->winners + b->signs;
 }
 
 static inline struct dt_device_block_bytes dt_device_block_bytes(const struct dt_model *model, int index,
@@ -78,12 +89,16 @@ static inline struct dt_device_block_bytes dt_device_block_bytes(const struct dt
         return bytes;
     }
     const bool overlap = block->pool != DT_POOL_NONE && block->pool_stride < block->pool_size;
-    bytes.z = n * n_linear * each;
-    bytes.dz = overlap && bytes.winners == 0 ? bytes.z : 0; /* z is read again */
+    const bool plain = dt_device_is_plain_conv(model, index);
+    bytes.z = plain ? 0 : n * n_linear * each;
+    bytes.dz = plain || (overlap && bytes.winners == 0) ? n * n_linear * each : 0; /* z is read again */
     if (!dt_device_is_first_conv(model, index)) {
         const size_t n_weights = model->params[block->weight].n_elems;
         bytes.weight = conv || half ? n_weights * each : 0;
         bytes.dw = conv ? n_weights * each : 0;
+        bytes.bias = conv && half && block->activation == DT_ACTIVATION_RELU && index < DT_DEVICE_BIAS_COPIES
+                         ? (size_t)block->linear_out.c * each
+                         : 0;
     }
     return bytes;
 }

@@ -3,6 +3,7 @@
 #include <cudnn.h>
 #include <stdint.h>
 
+#include <cmath>
 #include <map>
 #include <set>
 #include <string>
@@ -102,7 +103,17 @@ std::vector<rule> rules_of(cudnnBackendDescriptorType_t type)
                 {CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, true},
                 {CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, true},
                 {CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, true},
-                {CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, true}};
+                {CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, true},
+                {CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, false}};
+    case CUDNN_BACKEND_POINTWISE_DESCRIPTOR:
+        return {{CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, true},
+                {CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, true},
+                {CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION, 1, false}};
+    case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR:
+        return {{CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, is_descriptor, 1, true},
+                {CUDNN_ATTR_OPERATION_POINTWISE_XDESC, is_descriptor, 1, true},
+                {CUDNN_ATTR_OPERATION_POINTWISE_BDESC, is_descriptor, 1, false},
+                {CUDNN_ATTR_OPERATION_POINTWISE_YDESC, is_descriptor, 1, true}};
     case CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR:
         return {{CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, true},
                 {CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, true},
@@ -113,7 +124,7 @@ std::vector<rule> rules_of(cudnnBackendDescriptorType_t type)
                 {CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, true}};
     case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR:
         return {{CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, true},
-                {CUDNN_ATTR_OPERATIONGRAPH_OPS, is_descriptor, 1, true}};
+                {CUDNN_ATTR_OPERATIONGRAPH_OPS, is_descriptor, 0, true}};
     case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR:
         return {{CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, is_descriptor, 1, true},
                 {CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, true}};
@@ -136,6 +147,8 @@ size_t size_of(cudnnBackendAttributeType_t type)
         return sizeof(int64_t);
     case CUDNN_TYPE_FLOAT:
         return sizeof(float);
+    case CUDNN_TYPE_BOOLEAN:
+        return sizeof(bool);
     case CUDNN_TYPE_HANDLE:
     case CUDNN_TYPE_VOID_PTR:
     case CUDNN_TYPE_BACKEND_DESCRIPTOR:
@@ -150,6 +163,7 @@ size_t size_of(cudnnBackendAttributeType_t type)
 struct tensor {
     int64_t id, dims[4], align; /* dims: N C H W or K C R S */
     cudnnDataType_t type;
+    bool is_virtual; /* of no memory: what one operation leaves to the next */
 
     size_t n_elems() const
     {
@@ -168,7 +182,8 @@ struct tensor {
 
 struct convolution {
     direction is;
-    tensor x, filter, y;
+    tensor x, filter, y, bias;
+    bool with_relu, keeps_nans; /* y = relu(convolution + bias); of NaN relu makes NaN */
     int64_t strides[2], before[2], after[2];
 };
 
@@ -225,8 +240,17 @@ void add_products(const convolution &c, const float *x, const float *filter, con
 }
 
 struct operands {
-    void *x, *filter, *y, *workspace;
+    void *x, *filter, *y, *bias, *workspace;
 };
+
+void add_bias_and_relu(const convolution &c, const void *memory, std::vector<double> &out)
+{
+    const std::vector<float> bias = read(c.bias, memory, false);
+    for (size_t i = 0; i < out.size(); i++) {
+        const double sum = out[i] + bias[i % bias.size()];
+        out[i] = sum > 0 || (c.keeps_nans && std::isnan(sum)) ? sum : 0;
+    }
+}
 
 void run(const convolution &c, const operands &memory, bool tf32, size_t workspace_bytes)
 {
@@ -257,6 +281,9 @@ void run(const convolution &c, const operands &memory, bool tf32, size_t workspa
             }
         }
     }
+    if (c.with_relu) {
+        add_bias_and_relu(c, memory.bias, out);
+    }
     write(result, c.is == FORWARD ? memory.y : c.is == INPUT_GRADIENT ? memory.x : memory.filter, out);
 }
 
@@ -285,8 +312,11 @@ bool is_among(const engine *e, long engines)
 
 std::vector<const engine *> engines_of(const convolution &c, cudnnBackendHeurMode_t mode)
 {
-    if (c.x.type != c.y.type || c.x.type != c.filter.type) {
-        return {}; /* a filter gradient in float from bfloat16 too */
+    if (c.x.type != c.y.type || c.x.type != c.filter.type || (c.with_relu && c.x.type != c.bias.type)) {
+        return {}; /* a filter gradient in float from bfloat16 too, or a bias in float */
+    }
+    if (c.with_relu && fake_options.no_fusion) {
+        return {};
     }
     switch (mode) {
     case CUDNN_HEUR_MODE_A:
@@ -312,6 +342,7 @@ struct descriptor {
     /* What finalizing, or the heuristics, made of them. */
     tensor shape;
     convolution problem;
+    cudnnPointwiseMode_t mode;
     cudnnHandle_t handle;
     std::vector<const engine *> found;
     const engine *chosen;
@@ -356,6 +387,7 @@ cudnnStatus_t finalize_tensor(descriptor *d)
     for (size_t i = 0; i < 4; i++) {
         NEED(d->get<int64_t>(CUDNN_ATTR_TENSOR_STRIDES, i) == packed[i], NOT_SUPPORTED_LAYOUT);
     }
+    t.is_virtual = d->attributes.count(CUDNN_ATTR_TENSOR_IS_VIRTUAL) != 0 && d->get<bool>(CUDNN_ATTR_TENSOR_IS_VIRTUAL);
     NEED(t.align > 0 && (t.align & (t.align - 1)) == 0, BAD_PARAM);
     NEED(t.type == CUDNN_DATA_FLOAT || t.type == CUDNN_DATA_BFLOAT16, NOT_SUPPORTED_DATA_TYPE);
     return CUDNN_STATUS_SUCCESS;
@@ -406,14 +438,76 @@ cudnnStatus_t finalize_operation(descriptor *d, const operation &names)
     return check_shapes(d->problem);
 }
 
+cudnnStatus_t finalize_pointwise(descriptor *d)
+{
+    NEED(d->get<cudnnDataType_t>(CUDNN_ATTR_POINTWISE_MATH_PREC) == CUDNN_DATA_FLOAT, NOT_SUPPORTED_DATA_TYPE);
+    d->mode = d->get<cudnnPointwiseMode_t>(CUDNN_ATTR_POINTWISE_MODE);
+    NEED(d->mode == CUDNN_POINTWISE_ADD || d->mode == CUDNN_POINTWISE_RELU_FWD, NOT_SUPPORTED);
+    d->problem.keeps_nans = d->attributes.count(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION) != 0 &&
+                            d->get<cudnnNanPropagation_t>(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION) == CUDNN_PROPAGATE_NAN;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+/* Its tensors are then x, bias and y of its problem. */
+cudnnStatus_t finalize_pointwise_operation(descriptor *d)
+{
+    descriptor *pointwise, *x, *y;
+    PASS_ON(operand(d, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, CUDNN_BACKEND_POINTWISE_DESCRIPTOR, &pointwise));
+    PASS_ON(operand(d, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, CUDNN_BACKEND_TENSOR_DESCRIPTOR, &x));
+    PASS_ON(operand(d, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, CUDNN_BACKEND_TENSOR_DESCRIPTOR, &y));
+    const bool has_b = d->attributes.count(CUDNN_ATTR_OPERATION_POINTWISE_BDESC) != 0;
+    NEED(has_b == (pointwise->mode == CUDNN_POINTWISE_ADD), BAD_PARAM);
+    d->mode = pointwise->mode;
+    d->problem = pointwise->problem;
+    d->problem.x = x->shape;
+    d->problem.y = y->shape;
+    NEED(memcmp(x->shape.dims, y->shape.dims, sizeof x->shape.dims) == 0, BAD_PARAM_SHAPE_MISMATCH);
+    if (has_b) {
+        descriptor *b;
+        PASS_ON(operand(d, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, CUDNN_BACKEND_TENSOR_DESCRIPTOR, &b));
+        d->problem.bias = b->shape;
+        for (size_t i = 0; i < 4; i++) {
+            NEED(b->shape.dims[i] == 1 || b->shape.dims[i] == x->shape.dims[i], BAD_PARAM_SHAPE_MISMATCH);
+        }
+    }
+    return CUDNN_STATUS_SUCCESS;
+}
+
+/* A convolution forward, then a bias for each channel, then relu, each taking what the one before leaves. */
+cudnnStatus_t fuse(const descriptor *add, const descriptor *relu, convolution *c)
+{
+    NEED(add->mode == CUDNN_POINTWISE_ADD && relu->mode == CUDNN_POINTWISE_RELU_FWD && c->is == FORWARD, NOT_SUPPORTED);
+    NEED(add->problem.x.id == c->y.id && relu->problem.x.id == add->problem.y.id, NOT_SUPPORTED);
+    NEED(c->y.is_virtual && add->problem.y.is_virtual && !relu->problem.y.is_virtual, NOT_SUPPORTED);
+    NEED(c->y.type == CUDNN_DATA_FLOAT && add->problem.y.type == CUDNN_DATA_FLOAT, NOT_SUPPORTED_DATA_TYPE);
+    c->bias = add->problem.bias;
+    NEED((int64_t)c->bias.n_elems() == c->y.dims[1] && c->bias.dims[1] == c->y.dims[1], NOT_SUPPORTED);
+    NEED(c->bias.id != c->x.id && c->bias.id != c->filter.id && c->bias.id != relu->problem.y.id, BAD_PARAM_DUPLICATED_ENTRIES);
+    c->y = relu->problem.y;
+    c->with_relu = true;
+    c->keeps_nans = relu->problem.keeps_nans;
+    return CUDNN_STATUS_SUCCESS;
+}
+
 cudnnStatus_t finalize_graph(descriptor *d)
 {
     d->handle = d->get<cudnnHandle_t>(CUDNN_ATTR_OPERATIONGRAPH_HANDLE);
     NEED(handles.count(d->handle) == 1, BAD_PARAM);
-    const descriptor *op = known(d->get<cudnnBackendDescriptor_t>(CUDNN_ATTR_OPERATIONGRAPH_OPS));
-    NEED(op != nullptr && operation_of(op->type) != nullptr, BAD_PARAM);
-    NEED(op->finalized, BAD_PARAM_NOT_FINALIZED);
-    const convolution &c = op->problem;
+    const int64_t n = d->attributes.at(CUDNN_ATTR_OPERATIONGRAPH_OPS).count;
+    NEED(n == 1 || n == 3, NOT_SUPPORTED);
+    const descriptor *ops[3];
+    for (int64_t i = 0; i < n; i++) {
+        ops[i] = known(d->get<cudnnBackendDescriptor_t>(CUDNN_ATTR_OPERATIONGRAPH_OPS, (size_t)i));
+        NEED(ops[i] != nullptr, BAD_PARAM);
+        NEED((operation_of(ops[i]->type) != nullptr) == (i == 0), NOT_SUPPORTED);
+        NEED(i == 0 || ops[i]->type == CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, BAD_PARAM);
+        NEED(ops[i]->finalized, BAD_PARAM_NOT_FINALIZED);
+    }
+    convolution c = ops[0]->problem;
+    if (n == 3) {
+        PASS_ON(fuse(ops[1], ops[2], &c));
+    }
+    NEED(!c.x.is_virtual && !c.filter.is_virtual && !c.y.is_virtual, BAD_PARAM);
     NEED(c.x.id != c.filter.id && c.x.id != c.y.id && c.filter.id != c.y.id, BAD_PARAM_DUPLICATED_ENTRIES);
     d->problem = c;
     return CUDNN_STATUS_SUCCESS;
@@ -454,6 +548,10 @@ cudnnStatus_t finalize(descriptor *d)
         return finalize_tensor(d);
     case CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR:
         return finalize_convolution(d);
+    case CUDNN_BACKEND_POINTWISE_DESCRIPTOR:
+        return finalize_pointwise(d);
+    case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR:
+        return finalize_pointwise_operation(d);
     case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR:
         return finalize_graph(d);
     case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR:
@@ -541,6 +639,9 @@ void check_overlaps(const convolution &c, const operands &m, size_t workspace_by
         direction is_result_of;
         const char *name;
     } all[] = {{&c.x, m.x, INPUT_GRADIENT, "x"}, {&c.filter, m.filter, FILTER_GRADIENT, "the filter"}, {&c.y, m.y, FORWARD, "y"}};
+    if (c.with_relu && overlap(m.bias, c.bias.n_bytes(), m.y, c.y.n_bytes())) {
+        fake_die("cudnnBackendExecute: the result, y, overlaps the bias");
+    }
     for (const auto &a : all) {
         if (workspace_bytes > 0 && overlap(a.memory, a.t->n_bytes(), m.workspace, workspace_bytes)) {
             fake_die("cudnnBackendExecute: %s overlaps the workspace", a.name);
@@ -727,6 +828,9 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     PASS_ON(pointer_of(pack, problem.x, "cudnnBackendExecute, x", &memory.x));
     PASS_ON(pointer_of(pack, problem.filter, "cudnnBackendExecute, filter", &memory.filter));
     PASS_ON(pointer_of(pack, problem.y, "cudnnBackendExecute, y", &memory.y));
+    if (problem.with_relu) {
+        PASS_ON(pointer_of(pack, problem.bias, "cudnnBackendExecute, bias", &memory.bias));
+    }
     PASS_ON(workspace_of(pack, used->workspace, &memory.workspace));
     check_overlaps(problem, memory, (size_t)used->workspace);
     const bool tf32 = used->tf32 && problem.x.type == CUDNN_DATA_FLOAT;

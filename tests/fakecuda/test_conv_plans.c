@@ -15,7 +15,6 @@
 #endif
 
 #define MAX_WORKSPACE ((size_t)2 << 30) /* as on a GPU with 32 GiB or more */
-#define N_KINDS 3
 
 static const int batches[] = {1, 37, 128, 1024, 4096};
 static const char *const devices[] = {"sm80", "sm90", "sm100"};
@@ -63,7 +62,7 @@ static void check_block(const char *device, const char *device_json, const struc
              block->linear_out.c, block->kernel, block->kernel, block->stride, block->linear_out.h, block->linear_out.w);
     for (int precision = 0; precision < 3; precision++) {
         printf("%-6s %-44s %-9s", device, shape, precisions[precision]);
-        for (int kind = 0; kind < N_KINDS; kind++) {
+        for (int kind = 0; kind < DT_CONV_N_KINDS; kind++) {
             if (kind == DT_CONV_INPUT_GRADIENT && is_first) { /* nobody asks for it */
                 printf(" %14s", "");
                 continue;
@@ -155,8 +154,8 @@ static void skip_unless_usable(void)
 int main(void)
 {
     skip_unless_usable();
-    printf("largest workspace over batches 1 to 4096, by cuDNN %zu\n%-6s %-44s %-9s %14s %14s %14s\n", cudnnGetVersion(), "device",
-           "convolution", "precision", "forward", "input gradient", "filter grad.");
+    printf("largest workspace over batches 1 to 4096, by cuDNN %zu\n%-6s %-44s %-9s %14s %14s %14s %14s\n", cudnnGetVersion(),
+           "device", "convolution", "precision", "forward", "with relu", "input gradient", "filter grad.");
     for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++) {
         char path[1024];
         uint8_t *json;

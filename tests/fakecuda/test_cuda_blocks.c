@@ -228,6 +228,30 @@ static void check_conv(void)
     check_model(&spec);
 }
 
+/* Convolutions with relu behind them, alone and before a pool, with the plan that does all in one and, where there is none,
+ * without. */
+static void check_relu(long without)
+{
+    const struct dt_layer_spec conv = {.type = DT_LAYER_CONV2D,
+                                       .size = 3 + (int)draw(6),
+                                       .kernel = 3,
+                                       .stride = 1,
+                                       .padding = DT_PADDING_SAME,
+                                       .activation = DT_ACTIVATION_RELU};
+    struct dt_model_spec spec = {.input = {2, 6, 5}, .loss = DT_LOSS_MEAN_SQUARED_ERROR};
+    add_layer(&spec, (struct dt_layer_spec){.type = DT_LAYER_TANH});
+    add_layer(&spec, conv);
+    add_layer(&spec, conv);
+    add_layer(&spec,
+              (struct dt_layer_spec){.type = draw(2) == 0 ? DT_LAYER_MAX_POOL2D : DT_LAYER_AVG_POOL2D, .size = 2, .stride = 2});
+    add_dropout(&spec);
+    add_layer(&spec, (struct dt_layer_spec){.type = DT_LAYER_FLATTEN});
+    fake_options.no_fusion = without;
+    snprintf(case_text, sizeof case_text, "relu of %d channels, fusion %s", conv.size, without ? "off" : "on");
+    check_model(&spec);
+    fake_options.no_fusion = 0;
+}
+
 static void check_dense(int n_in, int n_out)
 {
     struct dt_model_spec spec = {.input = {n_in, 1, 1}, .loss = DT_LOSS_MEAN_SQUARED_ERROR};
@@ -262,6 +286,9 @@ static void check_grid(void)
     static const int inputs[] = {1, 2, 5, 17, 100, 500}, units[] = {1, 3, 16, 33};
     for (int i = 0; i < 30; i++) {
         check_conv();
+    }
+    for (int i = 0; i < 6; i++) {
+        check_relu(i % 2);
     }
     for (int i = 0; i < 6 * 4; i++) {
         check_dense(inputs[i / 4], units[i % 4]);

@@ -62,7 +62,7 @@ static void check_run(size_t n_workspace)
         CUDA_OK(cudaMemsetAsync(memory[i], 0, dt_conv_plan_bytes(plan)[i], stream));
     }
     CUDA_OK(cudaMalloc(&workspace, n_workspace));
-    CHECK_INT(dt_conv_plan_run(plan, memory[0], memory[1], memory[2], workspace), DT_OK);
+    CHECK_INT(dt_conv_plan_run(plan, memory[0], memory[1], memory[3], memory[2], workspace), DT_OK);
     CUDA_OK(cudaStreamSynchronize(stream));
     CUDA_OK(cudaFree(workspace));
     for (int i = 0; i < DT_CONV_N_OPERANDS; i++) {
