@@ -278,7 +278,7 @@ static enum dt_status check(const struct parser *p)
     if (((ON_RUNS | ON(LAB_MODEL_PARALLEL)) & (1u << command)) != 0 && !p->given[OPTION_CONFIG]) {
         return dt_error(DT_USAGE, "--config FILE is required (see dtrain --help)");
     }
-    if (command == DT_COMMAND_TRAIN && p->given[OPTION_RESUME] && p->values[OPTION_RESUME] == NULL && !p->given[OPTION_RUN]) {
+    if (p->given[OPTION_RESUME] && p->values[OPTION_RESUME] == NULL && !p->given[OPTION_RUN]) {
         return dt_error(DT_USAGE, "--resume goes on with which run? (add --run DIR, or name a checkpoint: --resume=FILE)");
     }
     if (command == DT_COMMAND_TRAIN && p->values[OPTION_RESUME] != NULL && p->given[OPTION_WEIGHTS]) {
@@ -292,6 +292,9 @@ static enum dt_status check(const struct parser *p)
     }
     if (command == DT_COMMAND_PREDICT && p->out->n_paths == 0) {
         return dt_error(DT_USAGE, "predict: at least one image is required (dtrain predict --checkpoint FILE IMAGE.png...)");
+    }
+    if (command == DT_COMMAND_SWEEP && p->values[OPTION_RESUME] != NULL) {
+        return dt_error(DT_USAGE, "sweep: --resume goes on with all runs of --run (leave out '=%s')", p->values[OPTION_RESUME]);
     }
     if (command == DT_COMMAND_WATCH && p->out->n_paths != 1) {
         return dt_error(DT_USAGE, "watch: the folder of one run is required (dtrain watch RUN)");

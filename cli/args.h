@@ -49,6 +49,11 @@
       "mpirun -np 4 dtrain accept [--short] [--run DIR] [--baseline FILE]\n"                                                \
       "      [--junit FILE] [--json FILE] [--html FILE] [--inject FAULT]...",                                               \
       "  srun --mpi=pmi2 dtrain accept --run runs/acceptance --junit accept.xml\n")                                         \
+    X(DT_COMMAND_SWEEP, "sweep", "a training for each combination of values",                                               \
+      "mpirun -np 4 dtrain sweep --config FILE [--data DIR] [--run DIR] [--resume]\n"                                       \
+      "      --set KEY.PATH=VALUE,VALUE... [--set ...]",                                                                    \
+      "  mpirun -np 2 dtrain sweep --config configs/mnist-mlp.json \\\n"                                                    \
+      "      --set train.optimizer.lr=0.01,0.001 --set model.layers.1.units=64,256\n")                                      \
     X(DT_COMMAND_SLURM, "slurm", "write the batch script of a job, and have Slurm check it",                                \
       "dtrain slurm --config FILE [--nodes N] [--ntasks-per-node N]\n"                                                      \
       "      [--cpus-per-task N] [--gpus-per-node N] [--time [D-]HH:MM:SS]\n"                                               \

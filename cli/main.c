@@ -17,6 +17,7 @@
 #include "cli/commands/predict.h"
 #include "cli/commands/report.h"
 #include "cli/commands/slurm.h"
+#include "cli/commands/sweep/sweep.h"
 #include "cli/commands/watch.h"
 #include "cli/config/config.h"
 #include "cli/report/output.h"
@@ -201,6 +202,8 @@ static struct action action_of(enum dt_command command)
         return (struct action){.alone = dt_report};
     case DT_COMMAND_WATCH:
         return (struct action){.alone = dt_watch};
+    case DT_COMMAND_SWEEP:
+        return (struct action){.together = dt_sweep};
     case DT_COMMAND_SLURM:
         return (struct action){.alone = dt_slurm};
     case DT_COMMAND_BENCH_BLOCKS:

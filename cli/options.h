@@ -7,7 +7,7 @@
 enum takes { TAKES_NOTHING, TAKES_VALUE, TAKES_OPTIONAL_VALUE };
 
 #define ON(command) (1u << DT_COMMAND_##command)
-#define ON_RUNS (ON(TRAIN) | ON(PLAN) | ON(PRINT_CONFIG) | ON(BENCH_BLOCKS) | ON(BENCH_SCALING) | ON(SLURM))
+#define ON_RUNS (ON(TRAIN) | ON(PLAN) | ON(PRINT_CONFIG) | ON(BENCH_BLOCKS) | ON(BENCH_SCALING) | ON(SLURM) | ON(SWEEP))
 #define ON_USES (ON(EVAL) | ON(PREDICT) | ON(EXPORT))
 #define ON_SUMS ON(BENCH_ALLREDUCE)
 #define ON_PATHS (ON(PREDICT) | ON(REPORT) | ON(COMPARE) | ON(WATCH)) /* take names of files or folders, too */
@@ -22,9 +22,9 @@ enum takes { TAKES_NOTHING, TAKES_VALUE, TAKES_OPTIONAL_VALUE };
       "the configuration, JSON (see --help-config)")                                                                               \
     X(OPTION_DATA, "data", 0, "DIR", TAKES_VALUE, ON_RUNS | ON(EVAL) | ON(REPORT) | ON(DOCTOR),                                    \
       "folder of the IDX files, in place of data.dir")                                                                             \
-    X(OPTION_RUN, "run", 0, "DIR", TAKES_VALUE, ON(TRAIN) | ON(DOCTOR) | ON(ACCEPT) | ON(SLURM),                                   \
+    X(OPTION_RUN, "run", 0, "DIR", TAKES_VALUE, ON(TRAIN) | ON(DOCTOR) | ON(ACCEPT) | ON(SLURM) | ON(SWEEP),                       \
       "the run's files; default runs/<config name>/<UTC time>")                                                                    \
-    X(OPTION_RESUME, "resume", 0, "CHECKPOINT", TAKES_OPTIONAL_VALUE, ON(TRAIN),                                                   \
+    X(OPTION_RESUME, "resume", 0, "CHECKPOINT", TAKES_OPTIONAL_VALUE, ON(TRAIN) | ON(SWEEP),                                       \
       "go on from this file, or from the newest in --run; fresh start if it has none")                                             \
     X(OPTION_SET, "set", 0, "KEY.PATH=VALUE", TAKES_VALUE, ON_RUNS | ON_USES | ON_SUMS | ON(DOCTOR),                               \
       "change a key of the configuration; may be given many times")                                                                \

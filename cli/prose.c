@@ -39,6 +39,11 @@ static const char *const of_command[DT_N_COMMANDS] = {
         "of seconds keeps its replicas equal after each step, on GPUs where there are; every rank reads its checkpoint; a "
         "rank that does nothing is named within a second. One that fails ends the program with status 1; `--inject` makes "
         "the training fail.")
+    ROW(DT_COMMAND_SWEEP,
+        "Commas part the values of a key, outside of JSON's brackets and strings. Each run has a numbered folder in that of "
+        "the sweep (default runs/sweep-<config name>/<UTC time>); under `mpirun` each rank trains every n-th of them by "
+        "itself, with its share of the cores and its GPU. A run that fails is a row of the table, and the others go on; "
+        "one that diverged is a result. `--resume` goes on with those that were stopped.")
     ROW(DT_COMMAND_SLURM,
         "Writes the batch script of a job to stdout or to a new file: the one in `scripts/`, which saves before the time "
         "limit, goes back into the queue and goes on, with the configuration and options given here. Where there is a "

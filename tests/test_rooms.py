@@ -33,7 +33,9 @@ MAY_INCLUDE = {
     "cli/commands/doctor": {"cli", "cli/config", "cli/report"} | ENGINE,
     "cli/commands": {"cli", "cli/config", "cli/page", "cli/report"} | ENGINE,
     "cli/commands/lab": {"cli", "cli/config", "cli/page", "cli/report"} | ENGINE,
-    "cli": {"cli/config", "cli/report", "cli/commands", "cli/commands/accept", "cli/commands/doctor", "cli/commands/lab"} | ENGINE,
+    "cli/commands/sweep": {"cli", "cli/config", "cli/report"} | ENGINE,
+    "cli": {"cli/config", "cli/report", "cli/commands", "cli/commands/accept", "cli/commands/doctor", "cli/commands/lab",
+            "cli/commands/sweep"} | ENGINE,
 }
 FOLDERS = sorted({room.split("/")[0] for room in MAY_INCLUDE})
 INCLUDE = re.compile(r'^#include "([a-z_]+/[^"]+)"', re.M)

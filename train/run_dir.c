@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static void default_path(const char *config_name, char path[DT_PATH_SIZE])
+void dt_run_dir_default(const char *config_name, char path[DT_PATH_SIZE])
 {
     char stamp[32];
     const time_t now = time(NULL);
@@ -126,7 +126,7 @@ static enum dt_status create(struct dt_world *world, const char *wanted, const c
     if (wanted != NULL) {
         snprintf(run->path, sizeof run->path, "%s", wanted);
     } else {
-        default_path(config_name, run->path);
+        dt_run_dir_default(config_name, run->path);
     }
     snprintf(run->checkpoints, sizeof run->checkpoints, "%.1000s/checkpoints", run->path);
     snprintf(path, sizeof path, "%s/config.json", run->path);

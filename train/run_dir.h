@@ -20,6 +20,9 @@ struct dt_run_dir {
     int lock;                       /* rank 0: file descriptor; elsewhere -1 */
 };
 
+/* runs/<config_name>/<UTC time>, as it is not there yet. */
+void dt_run_dir_default(const char *config_name, char path[DT_PATH_SIZE]);
+
 /* `wanted` is --run, or NULL for runs/<config name>/<UTC time>. Every rank calls it; agreed. DT_CANT_CREATE: cannot be created, in
  * use by another process (named), without room for checkpoints, or, unless `resume`, already the folder of a run; or one of the
  * files above is a link or no regular file, or checkpoints a link, so that writing would go elsewhere. */

@@ -381,6 +381,9 @@ static void begin(struct dt_sinks *sinks, const struct dt_run_event *run)
 
 enum dt_status dt_terminal_take(struct dt_sinks *sinks, const struct dt_event *event)
 {
+    if (sinks->silent) {
+        return DT_OK;
+    }
     if (event->kind != DT_EVENT_STEP) {
         dt_progress_clear(&sinks->progress);
     }

@@ -213,6 +213,15 @@ enum dt_status dt_world_open_first(struct dt_world *world, int n, struct dt_worl
     return DT_OK;
 }
 
+enum dt_status dt_world_open_alone(const struct dt_world *world, struct dt_world *out)
+{
+    *out = (struct dt_world){.size = 1, .local_rank = world->local_rank, .local_size = world->local_size};
+    memcpy(out->host, world->host, sizeof out->host);
+    DT_TRY(dt_comm_open_self(&out->comm));
+    out->comm->timeout_s = world->comm->timeout_s;
+    return DT_OK;
+}
+
 void dt_world_close_first(struct dt_world *part)
 {
     dt_comm_close(part->comm);

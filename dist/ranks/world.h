@@ -29,6 +29,10 @@ enum dt_status dt_world_open(struct dt_world *world);
 enum dt_status dt_world_open_first(struct dt_world *world, int n, struct dt_world *out);
 void dt_world_close_first(struct dt_world *part);
 
+/* This rank as a world of its own, in which it trains by itself; on its host it keeps its place, and with it its GPU. Local.
+ * dt_world_close_first closes it. */
+enum dt_status dt_world_open_alone(const struct dt_world *world, struct dt_world *out);
+
 /* All ranks call this with their own status; all return the same one: DT_OK if all are, else that of the lowest failing rank, whose
  * error text every rank then has in dt_error_text(), headed by "rank R (HOST): " when not all ranks failed alike, and which
  * dt_error_is_agreed. DT_STALLED: they could not agree; each keeps its own text. */

@@ -3,7 +3,7 @@
 
 _dtrain_words() { # [FIRST]: the words that may follow
   case $1 in
-    '') echo train eval predict export plan report compare watch doctor accept slurm bench lab help ;;
+    '') echo train eval predict export plan report compare watch doctor accept sweep slurm bench lab help ;;
     bench) echo blocks scaling allreduce ;;
     lab) echo gradtape linear lr shards batch model-parallel pipeline server compression stragglers allreduce reduce ;;
   esac
@@ -21,6 +21,7 @@ _dtrain_options() { # COMMAND: its options, behind "files" where it takes names 
     'watch') echo files --help --version --help-config ;;
     'doctor') echo --config --data --run --set --help --version --help-config ;;
     'accept') echo --run --inject --json --junit --baseline --short --html --help --version --help-config ;;
+    'sweep') echo --config --data --run --resume --set --help --version --help-config ;;
     'slurm') echo --config --data --run --set --nodes --ntasks-per-node --cpus-per-task --gpus-per-node --time --partition --account --script --help --version --help-config ;;
     'bench blocks') echo --config --data --set --json --help --version --help-config ;;
     'bench scaling') echo --config --data --set --json --html --help --version --help-config ;;

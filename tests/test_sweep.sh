@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# `dtrain sweep`: every combination is trained as `dtrain` trains it, by one rank or by several; what fails, stops or hangs is told.
+#
+# DTRAIN and MPIEXEC: which ones.
+# shellcheck disable=SC2054,SC2153 # values with commas; variables from outside
+set -euo pipefail
+dtrain=$(realpath "$DTRAIN") mpiexec=$MPIEXEC
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+
+fail() {
+  printf 'test_sweep: %s\n' "$*" >&2
+  exit 1
+}
+
+cat >tiny.json <<'END'
+{"data": {"format": "synthetic", "train_samples": 600, "test_samples": 100},
+ "model": {"input": [1, 12, 12], "layers": [{"type": "flatten"}, {"type": "dense", "units": 16}, {"type": "dense", "units": 10}]},
+ "train": {"epochs": 2, "batch": {"per_rank": 20}}, "report": false}
+END
+sets=(--set train.optimizer.lr=0.001,0.01,1e6 --set 'train.batch={"global":30},{"global":60}' --set threads=1)
+
+sweep() { # sweep <exit code> <ranks> <option>...
+  local want=$1 ranks=$2 got=0
+  shift 2
+  timeout 100 "$mpiexec" -n "$ranks" "$dtrain" sweep --config tiny.json "$@" >out 2>err </dev/null || got=$?
+  [[ $got -eq $want ]] || fail "sweep of $ranks $* ended with $got, expected $want: $(cat err)"
+}
+says() { grep -qE -- "$1" "$2" || fail "no '$1' in: $(cat "$2")"; }
+results() { cut -d, -f1-8 "$1/sweep.csv"; } # without the seconds
+
+# The table has a row for each of six, which is what the run alone gives; who diverged is last, and no failure of the sweep.
+sweep 0 1 "${sets[@]}" --run one
+sweep 0 3 "${sets[@]}" --run three
+cmp <(results one) <(results three) || fail 'three ranks have other results'
+[[ $(head -1 one/sweep.csv) == 'run,"train.optimizer.lr","train.batch","threads",verdict,test_accuracy,test_loss,steps,seconds' ]] ||
+  fail "the head is $(head -1 one/sweep.csv)"
+says '^4,"0.01","\{""global"":60\}","1",done,[0-9.]+,[0-9.]+,20,' one/sweep.csv
+says '^6,"1e6",.*,failed,nan,nan,' one/sweep.csv
+says '^run +lr +batch +verdict +test accuracy +test loss +steps +time$' out
+[[ $(sed -n '6,7p' out | awk '{print $1}' | sort | tr '\n' ' ') == '5 6 ' ]] || fail "who diverged is not last: $(cat out)"
+awk 'NR > 1 && NR < 6 {print $5}' out | sort -rnc || fail "the best is not first: $(cat out)"
+says '^ *6/6  run ' err
+says 'run 5: training diverged at step' err
+"$dtrain" --config tiny.json --run alone --set train.optimizer.lr=0.01 --set 'train.batch={"global":60}' --set threads=1 >/dev/null 2>&1
+loss=$(python3 -c 'import json; print("%.9g" % json.load(open("alone/summary.json"))["test_loss"])')
+says "^4,.*,$loss,20," three/sweep.csv
+cmp alone/checkpoints/step-000000000020.safetensors three/4/checkpoints/step-000000000020.safetensors 2>/dev/null ||
+  python3 - alone three/4 <<'END' || fail 'the weights are others than those of the run alone'
+import sys
+read = lambda run: open(run + "/checkpoints/step-000000000020.safetensors", "rb").read()
+tensors = lambda bytes: bytes[8 + int.from_bytes(bytes[:8], "little"):]
+sys.exit(tensors(read(sys.argv[1])) != tensors(read(sys.argv[2])))
+END
+[[ -s one/report.html ]] || fail 'no page'
+
+# A signal to one rank stops all, with checkpoints; --resume ends with what the sweep would have been.
+long=(--set train.optimizer.lr=0.001,0.002,0.003 --set train.epochs=150 --set threads=1)
+timeout 100 "$mpiexec" -n 2 "$dtrain" sweep --config tiny.json "${long[@]}" --run stopped >out 2>err </dev/null &
+job=$!
+for _ in {1..500}; do
+  [[ -s stopped/1/metrics.jsonl && -s stopped/2/metrics.jsonl ]] && break
+  sleep 0.02
+done
+kill -TERM "$(grep -oE '[0-9]+' stopped/2/run.lock | head -1)"
+code=0
+wait $job || code=$?
+[[ $code -eq 75 ]] || fail "after a signal to one rank: $code: $(cat err)"
+[[ -n $(ls stopped/1/checkpoints) && -n $(ls stopped/2/checkpoints) && ! -e stopped/3 ]] || fail 'not all stopped with a checkpoint'
+sweep 0 2 "${long[@]}" --run stopped --resume
+sweep 0 1 "${long[@]}" --run whole
+cmp <(results stopped) <(results whole) || fail "after --resume: $(cat stopped/sweep.csv)"
+
+# A rank that is frozen is named; a run that cannot be is a row, and the others go on.
+timeout 100 env DTRAIN_TIMEOUT=2 "$mpiexec" -n 2 "$dtrain" sweep --config tiny.json --set train.seed=1,2 --set train.epochs=100000 --run frozen >out 2>err </dev/null &
+job=$!
+for _ in {1..500}; do
+  [[ -s frozen/1/metrics.jsonl && -s frozen/2/metrics.jsonl ]] && break
+  sleep 0.02
+done
+kill -STOP "$(grep -oE '[0-9]+' frozen/2/run.lock | head -1)"
+# the other one trains on until it has finished: it is asked to stop, and then waits for the frozen one
+kill -TERM "$(grep -oE '[0-9]+' frozen/1/run.lock | head -1)"
+code=0
+wait $job || code=$?
+[[ $code -eq 76 ]] || fail "with a frozen rank: $code: $(cat err)"
+says 'sign of life of the sweep stalled for 2 s: rank 1 has not arrived' err
+rm -rf one/2 one/sweep.csv
+touch one/2
+sweep 73 2 "${sets[@]}" --run one --resume
+says 'run 2: ' err
+cmp <(grep -v '^2,' <(results one)) <(grep -v '^2,' <(results three)) || fail 'one run that fails changes the others'
+says '^2,.*,failed,nan,nan,nan,nan$' one/sweep.csv
+
+refused() { # refused <exit code> <text> <option>...
+  local code=$1 text=$2
+  shift 2
+  sweep "$code" 1 "$@"
+  [[ ! -s out && $(wc -l <err) -eq 1 && $(cat err) == "dtrain: $text"* ]] || fail "sweep $*, not '$text' but: $(cat err)"
+}
+refused 64 '--set train.epochs is given twice' --set train.epochs=1 --set train.epochs=2
+refused 64 '--set train.epochs=1,,2: an empty value' --set train.epochs=1,,2
+refused 64 '--set train.epochs: not of the form' --set train.epochs
+refused 64 'more than 1000 runs' --set "train.seed=$(seq -s, 40)" --set "train.epochs=$(seq -s, 40)"
+refused 64 '--set: train.epoch: unknown key' --set train.epoch=1,2
+refused 64 '--resume goes on with which run?' --resume
+refused 64 'sweep: --resume goes on with all runs' --resume=one/1/checkpoints --run one
+refused 73 'one: is already there' --run one
+printf 'sweep: ok\n'
