@@ -148,11 +148,16 @@ def test_ranks():
 
 
 def test_other_strategies():
-    """Rank 0 has no mean gradients there."""
-    for folder, ranks, arguments in (("server", 3, ["distributed.strategy=parameter_server"]), ("pipeline", 2, ["distributed.strategy=pipeline"])):
+    """Gradients are with several ranks, or where none waits for another nowhere."""
+    server, pipeline, clock = "distributed.strategy=parameter_server", "distributed.strategy=pipeline", "distributed.parameter_server.mode=async"
+    for folder, ranks, arguments in (("server", 3, [server]), ("pipeline", 2, [pipeline]), ("async", 2, [server, clock]),
+                                     ("alone", 2, ["distributed.average=false"])):
         done = train(folder, ranks, *[word for argument in arguments for word in ("--set", argument)])
         check(done.returncode == 0, f"{folder}: {done.stderr}")
-        check_all(folder, with_gradients=False)
+        if folder in ("server", "pipeline"):
+            check_all(folder)
+        else:
+            check(not any("gradient" in tag for tags in ("scalars", "histograms") for tag in events(folder).Tags()[tags]), f"{folder}: gradients")
 
 
 def test_double():

@@ -74,8 +74,8 @@ struct dt_monitored {
 struct dt_inspection {
     const struct dt_model *model;
     const float *weights;
-    const float *gradients; /* the last step's, summed over n_samples of all ranks; NULL: they are with servers, in a pipeline, or
-                               on a GPU, not averaged at all, or this process took no step */
+    const float *gradients; /* the last step's, summed over n_samples of all ranks; NULL: no rank knows them (ranks that do not
+                               average, servers that do not wait), they are on a GPU, or this process took no step */
     double n_samples;
     const double *confusion; /* (n_outputs, n_outputs) [label][answer], test samples; NULL: no classes, or too many to look at */
     float *copies[2];        /* private */

@@ -15,20 +15,22 @@ static enum dt_status take_weights(const struct dt_trainer *t, struct dt_inspect
                                 : dt_error(DT_NO_MEMORY, "out of memory for a copy of the weights");
 }
 
-/* Ranks that step together add piece by piece, and keep no sum. */
+/* A dt_sums_fn; context: a copy of the arena. */
+static enum dt_status copy_sums(void *context, size_t begin, size_t end, const float *sums)
+{
+    memcpy((float *)context + begin, sums, (end - begin) * sizeof *sums);
+    return DT_OK;
+}
+
+/* What a GPU keeps of its gradients is not in the arena's order. */
 static enum dt_status take_gradients(struct dt_trainer *t, struct dt_inspection *out)
 {
-    const struct dt_allreduce *allreduce = t->strategy->allreduce;
     const size_t n = t->model.arena_elems;
-    if (allreduce == NULL || !t->backend->host_memory || out->n_samples == 0) {
-        return DT_OK;
-    }
-    out->gradients = allreduce->total;
-    if (!t->strategy->together) {
+    if (!dt_strategy_has_gradient(t->strategy) || !t->backend->host_memory || out->n_samples == 0) {
         return DT_OK;
     }
     DT_TRY(dt_world_alloc(t->world, n, sizeof(float), "the sum of the gradients", (void **)&out->copies[1]));
-    memcpy(out->copies[1], allreduce->part, n * sizeof(float));
+    DT_TRY(dt_strategy_each_sum(t->strategy, copy_sums, out->copies[1]));
     out->gradients = out->copies[1];
     return dt_comm_allreduce(t->world->comm, out->copies[1], n, DT_TYPE_F32, DT_REDUCE_SUM, "sum of the gradients to look at");
 }

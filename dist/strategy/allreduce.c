@@ -82,7 +82,7 @@ static enum dt_status mirrored_wait(struct dt_strategy_step *step)
 }
 
 /* This rank's share of all elements, in which sums that were used piece by piece are formed once more. */
-static enum dt_status mirrored_squares(struct dt_strategy *strategy, double *out)
+static enum dt_status mirrored_each_sum(struct dt_strategy *strategy, dt_sums_fn fn, void *context)
 {
     const struct dt_allreduce *a = strategy->allreduce;
     const size_t n_elems = strategy->spec.model->arena_elems;
@@ -92,7 +92,7 @@ static enum dt_status mirrored_squares(struct dt_strategy *strategy, double *out
     for (size_t at = begin, next; at < end; at = next) {
         next = end - at < most ? end : at + most;
         const float *sums = strategy->together ? dt_host_sum_again(a->shared, at, next) : a->total + at;
-        DT_TRY(dt_strategy_add_squares(strategy, at, next, sums, out));
+        DT_TRY(fn(context, at, next, sums));
     }
     return DT_OK;
 }
@@ -126,10 +126,10 @@ static enum dt_status priority_finish(struct dt_strategy *strategy)
     return priority_need(strategy, 0);
 }
 
-static enum dt_status priority_squares(struct dt_strategy *strategy, double *out)
+static enum dt_status priority_each_sum(struct dt_strategy *strategy, dt_sums_fn fn, void *context)
 {
     DT_TRY(priority_finish(strategy));
-    return mirrored_squares(strategy, out);
+    return mirrored_each_sum(strategy, fn, context);
 }
 
 static enum dt_status priority_ready(struct dt_strategy_step *step, size_t begin, size_t end)
@@ -187,7 +187,7 @@ static const struct dt_strategy_ops mirrored_ops = {.begin = mirrored_begin,
                                                     .ready = mirrored_ready,
                                                     .poll = mirrored_poll,
                                                     .wait = mirrored_wait,
-                                                    .squares = mirrored_squares,
+                                                    .each_sum = mirrored_each_sum,
                                                     .describe = mirrored_describe,
                                                     .sent = mirrored_sent,
                                                     .close = mirrored_close};
@@ -198,7 +198,7 @@ static const struct dt_strategy_ops priority_ops = {.ready = priority_ready,
                                                     .need = priority_need,
                                                     .share_weights = priority_finish,
                                                     .collect_state = priority_finish,
-                                                    .squares = priority_squares,
+                                                    .each_sum = priority_each_sum,
                                                     .describe = mirrored_describe,
                                                     .sent = mirrored_sent,
                                                     .close = mirrored_close};

@@ -305,13 +305,13 @@ static enum dt_status server_collect_state(struct dt_strategy *strategy)
 
 /* ---- */
 
-static enum dt_status server_squares(struct dt_strategy *strategy, double *out)
+static enum dt_status server_each_sum(struct dt_strategy *strategy, dt_sums_fn fn, void *context)
 {
     const struct dt_parameter_server *self = dt_server_of(strategy);
     for (int piece = 0; piece < self->placement.n_pieces; piece++) {
         const struct dt_piece *p = &self->placement.pieces[piece];
         if (dt_server_holds(self, piece)) {
-            DT_TRY(dt_strategy_add_squares(strategy, p->begin, p->end, self->sums + p->begin, out));
+            DT_TRY(fn(context, p->begin, p->end, self->sums + p->begin));
         }
     }
     return DT_OK;
@@ -364,7 +364,7 @@ static const struct dt_strategy_ops server_ops = {.expect = server_expect,
                                                   .wait = server_wait,
                                                   .share_weights = server_share_weights,
                                                   .collect_state = server_collect_state,
-                                                  .squares = server_squares,
+                                                  .each_sum = server_each_sum,
                                                   .describe = server_describe,
                                                   .sent = server_sent,
                                                   .close = server_close};

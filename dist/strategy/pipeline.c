@@ -224,10 +224,10 @@ static enum dt_status pipeline_collect_state(struct dt_strategy *strategy)
     return DT_OK;
 }
 
-static enum dt_status pipeline_squares(struct dt_strategy *strategy, double *out)
+static enum dt_status pipeline_each_sum(struct dt_strategy *strategy, dt_sums_fn fn, void *context)
 {
     const struct dt_stage *mine = pipeline_of(strategy)->mine;
-    return dt_strategy_add_squares(strategy, mine->grad_begin, mine->grad_end, strategy->memory.grads + mine->grad_begin, out);
+    return fn(context, mine->grad_begin, mine->grad_end, strategy->memory.grads + mine->grad_begin);
 }
 
 static void pipeline_describe(const struct dt_strategy *strategy, struct dt_averaging *out)
@@ -260,7 +260,7 @@ static const struct dt_strategy_ops pipeline_ops = {.passes = pipeline_passes,
                                                     .wait = pipeline_wait,
                                                     .share_weights = pipeline_share_weights,
                                                     .collect_state = pipeline_collect_state,
-                                                    .squares = pipeline_squares,
+                                                    .each_sum = pipeline_each_sum,
                                                     .describe = pipeline_describe,
                                                     .sent = pipeline_sent,
                                                     .close = pipeline_close};

@@ -62,31 +62,43 @@ enum dt_status dt_strategy_collect_state(struct dt_strategy *strategy)
 
 bool dt_strategy_has_gradient(const struct dt_strategy *strategy)
 {
-    return strategy->ops->squares != NULL && !strategy->free_running;
+    return strategy->ops->each_sum != NULL && !strategy->free_running;
+}
+
+enum dt_status dt_strategy_each_sum(struct dt_strategy *strategy, dt_sums_fn fn, void *context)
+{
+    return strategy->ops->each_sum(strategy, fn, context);
+}
+
+struct squares {
+    const struct dt_strategy_spec *spec;
+    double sum;
+};
+
+/* A dt_sums_fn: of the parameters' elements, between which an arena has gaps. */
+static enum dt_status add_squares(void *context, size_t begin, size_t end, const float *sums)
+{
+    struct squares *squares = context;
+    const struct dt_model *model = squares->spec->model;
+    struct dt_backend *backend = squares->spec->backend;
+    for (int i = 0; i < model->n_params; i++) {
+        const size_t first = model->params[i].offset, last = first + model->params[i].n_elems;
+        const size_t from = first > begin ? first : begin, to = last < end ? last : end;
+        double sum = 0;
+        if (from < to) {
+            DT_TRY(backend->ops->sum_squares(backend, to - from, sums + (from - begin), &sum));
+            squares->sum += sum;
+        }
+    }
+    return DT_OK;
 }
 
 enum dt_status dt_strategy_grad_norm(struct dt_strategy *strategy, double *out)
 {
-    double sum = 0;
-    DT_TRY(strategy->ops->squares(strategy, &sum));
-    DT_TRY(dt_comm_allreduce(strategy->spec.comm, &sum, 1, DT_TYPE_F64, DT_REDUCE_SUM, "sum of the gradient's squares"));
-    *out = sqrt(sum) * (double)strategy->grad_scale;
-    return DT_OK;
-}
-
-enum dt_status dt_strategy_add_squares(const struct dt_strategy *strategy, size_t begin, size_t end, const float *sums, double *out)
-{
-    const struct dt_model *model = strategy->spec.model;
-    struct dt_backend *backend = strategy->spec.backend;
-    for (int i = 0; i < model->n_params; i++) {
-        const size_t first = model->params[i].offset, last = first + model->params[i].n_elems;
-        const size_t from = first > begin ? first : begin, to = last < end ? last : end;
-        double squares = 0;
-        if (from < to) {
-            DT_TRY(backend->ops->sum_squares(backend, to - from, sums + (from - begin), &squares));
-            *out += squares;
-        }
-    }
+    struct squares squares = {.spec = &strategy->spec};
+    DT_TRY(dt_strategy_each_sum(strategy, add_squares, &squares));
+    DT_TRY(dt_comm_allreduce(strategy->spec.comm, &squares.sum, 1, DT_TYPE_F64, DT_REDUCE_SUM, "sum of the gradient's squares"));
+    *out = sqrt(squares.sum) * (double)strategy->grad_scale;
     return DT_OK;
 }
 

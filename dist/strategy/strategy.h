@@ -56,6 +56,9 @@ struct dt_pass_times {
     double forward_s, backward_s, waiting_s;
 };
 
+/* Told of elements [begin, end) of a summed gradient; `sums` begins at `begin`, and stays until the call returns. */
+typedef enum dt_status (*dt_sums_fn)(void *context, size_t begin, size_t end, const float *sums);
+
 /* Mandatory are wait and close. NULL in another slot: there is nothing to do, to tell, or to count. */
 struct dt_strategy_ops {
     /* dt_strategy_passes; NULL: the network is whole on every rank. */
@@ -72,9 +75,8 @@ struct dt_strategy_ops {
     enum dt_status (*need)(struct dt_strategy *strategy, size_t begin);
     enum dt_status (*share_weights)(struct dt_strategy *strategy);
     enum dt_status (*collect_state)(struct dt_strategy *strategy);
-    /* Of the last step's summed gradient: the squares of the part that is this rank's to count; the parts of all ranks make up the
-     * whole. NULL: no rank has it. */
-    enum dt_status (*squares)(struct dt_strategy *strategy, double *out);
+    /* dt_strategy_each_sum. NULL: no rank has the summed gradient. */
+    enum dt_status (*each_sum)(struct dt_strategy *strategy, dt_sums_fn fn, void *context);
     void (*describe)(const struct dt_strategy *strategy, struct dt_averaging *out);
     bool (*sent)(const struct dt_strategy *strategy, struct dt_wire_sent *out);      /* by this rank; false: nobody counts */
     void (*staleness)(const struct dt_strategy *strategy, struct dt_staleness *out); /* this rank's */
@@ -112,6 +114,10 @@ enum dt_status dt_strategy_collect_state(struct dt_strategy *strategy);
  * clipping. Every rank calls it; all have the same number. */
 bool dt_strategy_has_gradient(const struct dt_strategy *strategy);
 enum dt_status dt_strategy_grad_norm(struct dt_strategy *strategy, double *out);
+
+/* With such a gradient, between steps: tells `fn` of the last step's sums, piece by piece, in the backend's memory; each rank of
+ * its own pieces, which together are the whole, once. Every rank calls it, and begins no step before all have returned. */
+enum dt_status dt_strategy_each_sum(struct dt_strategy *strategy, dt_sums_fn fn, void *context);
 
 const char *dt_strategy_adds_by(const struct dt_strategy *strategy); /* the name of the allreduce, or of the strategy */
 void dt_strategy_describe(const struct dt_strategy *strategy, struct dt_averaging *out);
@@ -156,10 +162,6 @@ enum dt_status dt_strategy_passes(struct dt_strategy_step *step, struct dt_netwo
 enum dt_status dt_strategy_wait(struct dt_strategy_step *step);
 
 /* ---- for strategies */
-
-/* Adds the squares of the parameters' elements within [begin, end), between which an arena has gaps; `sums` begins at `begin`. */
-enum dt_status dt_strategy_add_squares(const struct dt_strategy *strategy, size_t begin, size_t end, const float *sums,
-                                       double *out);
 
 /* Steps elements [begin, end); `grads` begins at `begin`. Its time counts as update. */
 enum dt_status dt_strategy_step_range(struct dt_strategy_step *step, size_t begin, size_t end, const float *grads);
