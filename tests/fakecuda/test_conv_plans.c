@@ -1,6 +1,6 @@
 /* cuDNN itself, asked without a GPU: for every convolution of the ready configurations and of a grid of shapes, in each precision,
- * at batches up to 4096, on descriptions of an A100, an H100 and a B200, there is an engine that we allow and its workspace is
- * bounded. What they compute is left to test_conv_double and to machines with a GPU. */
+ * at batches up to 4096, on descriptions of an A100, an H100 and a B200, there is an engine that we allow, and all that would be
+ * timed can be finalized within their workspace. What they compute is left to test_conv_double and to machines with a GPU. */
 #include <glob.h>
 #include <stdlib.h>
 
@@ -22,6 +22,7 @@ static const char *const precisions[] = {
 #define NAME(constant, name) [constant] = name,
     DT_PRECISION_LIST(NAME)};
 static int n_plans, n_failed;
+static int n_engines[DT_MAX_ENGINES + 1]; /* plans with so many to choose from */
 
 /* cuda/cuda_check.c's, without the other libraries. */
 enum dt_status dt_cudnn_failed(cudnnStatus_t code, const char *call, const char *file, int line)
@@ -31,7 +32,7 @@ enum dt_status dt_cudnn_failed(cudnnStatus_t code, const char *call, const char 
     return dt_error(DT_INTERNAL, "%s:%d: %s: %s (%s)", file, line, call, cudnnGetErrorString(code), text);
 }
 
-/* The largest workspace over all batches, in MiB, rounded up; -1 where a batch has no plan. */
+/* The largest workspace over all batches and engines that would be timed, in MiB, rounded up; -1 where a batch has no plan. */
 static int largest_workspace(const char *device_json, const struct dt_block *block, enum dt_conv_kind kind,
                              enum dt_precision precision)
 {
@@ -47,8 +48,12 @@ static int largest_workspace(const char *device_json, const struct dt_block *blo
             n_failed++;
             return -1;
         }
-        const size_t workspace = dt_conv_plan_workspace(plan);
-        largest = workspace > largest ? workspace : largest;
+        for (int engine = 0; engine < dt_conv_plan_n_engines(plan); engine++) {
+            dt_conv_plan_use(plan, engine);
+            const size_t workspace = dt_conv_plan_workspace(plan);
+            largest = workspace > largest ? workspace : largest;
+        }
+        n_engines[dt_conv_plan_n_engines(plan)]++;
         dt_conv_plan_close(plan);
     }
     n_failed += largest > MAX_WORKSPACE;
@@ -166,7 +171,11 @@ int main(void)
         check_grid(devices[i], (const char *)json);
         free(json);
     }
-    printf("%d plans, %d failed\n", n_plans, n_failed);
+    printf("%d plans, %d failed; engines to choose from:", n_plans, n_failed);
+    for (int i = 1; i <= DT_MAX_ENGINES; i++) {
+        printf(" %d in %d", i, n_engines[i]);
+    }
+    printf("\n");
     CHECK(n_plans > 0 && n_failed == 0);
     return 0;
 }

@@ -156,10 +156,12 @@ for command in eval predict; do
   fi
   gpus "$ranks" $command --checkpoint "$saved" "${images[@]}"
   is "$command" '0 0' "$got $(grep -c 'device:' err)"
-  cp out "$command.gpu"
+  check "$command: kept" cp out "$command.gpu"
+  cp err "$command.err"
   gpus -1 $command --checkpoint "$saved" "${images[@]}"
   is "$command without a GPU" '0 1' "$got $(grep -c 'device: cpu, because there is no NVIDIA driver' err)"
-  check "$command: the same result" cmp out "$command.gpu"
+  n_checks=$((n_checks + 1))
+  cmp -s out "$command.gpu" || fail "$command: the same result" out "$command.gpu" "$command.err" err
 done
 
 # Out of memory on the last rank's GPU.
