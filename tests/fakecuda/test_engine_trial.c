@@ -137,10 +137,10 @@ static void none_runs(void)
 /* Ends by itself, and says which engine; nothing that waits is called any more. */
 static void endless(void)
 {
-    fake_options.endless_engines = 1L << 5;
+    fake_options.endless_engines = 1L << 4; /* the first: however slow this machine is, it is the one that is waited for */
     open_plan(DT_CONV_FILTER_GRADIENT, DT_MAX_ENGINES);
     CHECK_INT(dt_engine_trial(plan, stream, 0.2), DT_STALLED);
-    CHECK_HAS(dt_error_text(), "the GPU does not finish the gradient of the filter by cuDNN's engine 5");
+    CHECK_HAS(dt_error_text(), "the GPU does not finish the gradient of the filter by cuDNN's engine 4");
     _exit(0);
 }
 
