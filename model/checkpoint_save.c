@@ -155,7 +155,7 @@ static enum dt_status save_as(const char *dir, const char *name, const struct dt
     }
     list_tensors(model, checkpoint, list);
     char *header = NULL;
-    size_t n_header;
+    size_t n_header = 0;
     enum dt_status status;
     dt_checkpoint_sweep(dir);
     DT_TRY_GOTO(status, check_savable(checkpoint, list), done);

@@ -70,7 +70,8 @@ static const char config_text[] =
     "  {\"type\": \"dropout\", \"rate\": 0.25}, {\"type\": \"flatten\"}, {\"type\": \"dense\", \"units\": 10}],"
     "  \"loss\": \"softmax_cross_entropy\"},"
     " \"train\": {\"epochs\": 3, \"batch\": {\"per_rank\": 8}, \"accumulate\": 2,"
-    "  \"optimizer\": {\"type\": \"adam\", \"lr\": 0.001}}, \"distributed\": {\"check_every\": 2}}";
+    "  \"optimizer\": {\"type\": \"adam\", \"lr\": 0.001}}, \"distributed\": {\"check_every\": 2},"
+    " \"log\": {\"every_steps\": 2}}"; /* gradients are measured */
 
 static void steps(struct dt_trainer *trainer, int n)
 {

@@ -27,13 +27,14 @@ def check_page(chromium, folder, run, dtrain):
     answers, log = load(chromium, folder, page.replace("</body>", POINT + "</body>"))
     check(f"{run}: {len(answers)} of {len(WIDTHS)} windows: {log[-500:]}", len(answers) == len(WIDTHS))
     wrong.extend(f"{run}: {line}" for line in log.splitlines() if "CONSOLE" in line and re.search("Uncaught|Error|Refused", line))
-    last = records(run, "epoch")[-1]
+    last, step = records(run, "epoch")[-1], records(run, "step")[-1]
     for answer in answers:
         width, content = map(int, re.findall(r"\d+", answer)[:2])
         text = answer.split("]", 1)[1]
         check(f"{run}: {content} pixels in a window of {width}", content <= width)
         check(f"{run}, {width} pixels: a pointer shows no number of the last epoch",
               f"test, after an epoch {last['step']}: {last['test_loss']:.6g}" in text)
+        check(f"{run}, {width} pixels: a pointer shows no gradient's norm", f"a step {step['step']}: {step['grad_norm']:.6g}" in text)
 
 
 def main():
