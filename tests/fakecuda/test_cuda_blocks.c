@@ -5,6 +5,7 @@
 #include "tests/fakecuda/on_gpu.h"
 #include "tests/layers.h"
 
+#include "model/device_bytes.h"
 #include "model/network.h"
 
 #define CAPACITY 5
@@ -252,13 +253,14 @@ static void check_relu(long without)
     fake_options.no_fusion = 0;
 }
 
-static void check_dense(int n_in, int n_out)
+/* n_last: outputs of the head behind it. */
+static void check_dense(int n_in, int n_out, int n_last)
 {
     struct dt_model_spec spec = {.input = {n_in, 1, 1}, .loss = DT_LOSS_MEAN_SQUARED_ERROR};
     add_layer(&spec, (struct dt_layer_spec){.type = DT_LAYER_DENSE, .size = n_out, .activation = (enum dt_activation)draw(4)});
     add_dropout(&spec);
-    add_layer(&spec, (struct dt_layer_spec){.type = DT_LAYER_DENSE, .size = 3});
-    snprintf(case_text, sizeof case_text, "dense %d to %d", n_in, n_out);
+    add_layer(&spec, (struct dt_layer_spec){.type = DT_LAYER_DENSE, .size = n_last});
+    snprintf(case_text, sizeof case_text, "dense %d to %d to %d", n_in, n_out, n_last);
     check_model(&spec);
 }
 
@@ -291,8 +293,10 @@ static void check_grid(void)
         check_relu(i % 2);
     }
     for (int i = 0; i < 6 * 4; i++) {
-        check_dense(inputs[i / 4], units[i % 4]);
+        check_dense(inputs[i / 4], units[i % 4], 3);
     }
+    check_dense(5, 7, DT_DEVICE_HEAD_OUTPUTS + 1); /* more than the head's kernel takes */
+    check_dense(3, DT_DEVICE_HEAD_INPUTS + 1, 2);
 }
 
 int main(void)
