@@ -4,7 +4,8 @@
  *                        steps_per_epoch, lr and lr_scale, parameters, version, commit, allreduce and what it sends
  * {"type":"step", ...}   every log.every_steps steps: step, epoch, loss, accuracy, lr, grad_norm, images_per_s;
  *                        grad_norm: L2, of the mean gradient before clipping; null where nobody has it (servers that do not
- *                        wait, ranks that do not average)
+ *                        wait, ranks that do not average) or has it no longer (a GPU that takes several steps on its own,
+ *                        but for the last of these)
  * {"type":"epoch", ...}  epoch, step, train_loss, train_accuracy, test_loss, test_accuracy, images_per_s, lr, world_size,
  *                        allreduce, messages, bytes_sent, messages_between_hosts, bytes_between_hosts, rank0_ms_per_step
  * allreduce is the name of how gradients are added; messages and bytes_sent are what that takes in a step, of the rank that sends
