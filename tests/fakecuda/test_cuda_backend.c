@@ -385,8 +385,52 @@ static void check_probe(void)
     fake_options.n_devices = 0;
 }
 
+/* The first convolution reads the samples where they are; who then asks for x gets it nevertheless. */
+static void check_x_after_first_conv(void)
+{
+    enum { N = 3, H = 6 };
+    static const uint32_t rows[N] = {2, 0, 1};
+    static const uint16_t labels[N];
+    const struct dt_layer_spec conv = {
+        .type = DT_LAYER_CONV2D, .size = 2, .kernel = 3, .stride = 1, .activation = DT_ACTIVATION_RELU};
+    const struct dt_model_spec spec = {
+        .input = {1, H, H}, .layers = {conv, {.type = DT_LAYER_FLATTEN}}, .n_layers = 2, .loss = DT_LOSS_MEAN_SQUARED_ERROR};
+    struct buffer values = buffer_random(N * H * H, 8, 0), x = buffer_open(N * H * H);
+    const struct dt_samples samples = {
+        .n = N, .shape = spec.input, .values = values.data, .labels = labels, .n_classes = 1, .n_total = N, .id_stride = 1};
+    const struct dt_batch batch = {.n = N, .rows = rows, .ids = rows};
+    const struct dt_pass pass = {.batch = &batch, .training = true};
+    static struct dt_model model;
+    struct dt_backend *gpu = open_gpu(&modes[0]);
+    struct dt_bound_samples *bound;
+    struct dt_block_state *state;
+    void *on_gpu[3]; /* x, y, parameters */
+    CHECK_OK(dt_model_lower(&spec, &model));
+    CHECK_OK(gpu->ops->samples_open(gpu, &samples, &bound));
+    CHECK_OK(gpu->ops->block_open(gpu, &model, 0, N, &state));
+    const size_t n_elems[3] = {N * H * H, N * dt_shape_elems(model.blocks[0].out), model.arena_elems};
+    for (int i = 0; i < 3; i++) {
+        CHECK_OK(gpu->ops->alloc(gpu, n_elems[i] * sizeof(float), &on_gpu[i]));
+    }
+    CHECK_OK(gpu->ops->gather(gpu, bound, &batch, on_gpu[0]));
+    CHECK_OK(gpu->ops->block_forward(state, on_gpu[2], on_gpu[0], on_gpu[1], &pass));
+    CHECK_OK(gpu->ops->copy_out(gpu, x.data, on_gpu[0], N * H * H * sizeof(float)));
+    for (size_t i = 0; i < N; i++) {
+        CHECK_INT(memcmp(x.data + i * H * H, values.data + rows[i] * H * H, H * H * sizeof(float)), 0);
+    }
+    for (int i = 0; i < 3; i++) {
+        gpu->ops->free(gpu, on_gpu[i]);
+    }
+    gpu->ops->block_close(state);
+    gpu->ops->samples_close(gpu, bound);
+    gpu->ops->close(gpu);
+    buffer_close(&values, "values");
+    buffer_close(&x, "x");
+}
+
 int main(void)
 {
+    check_x_after_first_conv();
     check_probe();
     for (size_t m = 0; m < N_MODES; m++) {
         check_heads(&modes[m]);
