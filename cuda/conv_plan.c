@@ -32,8 +32,8 @@ static const struct operation {
     const char *name;
     cudnnBackendDescriptorType_t type;
     cudnnBackendAttributeName_t x, filter, y, convolution, alpha, beta;
-    int64_t ids[DT_CONV_N_OPERANDS];
     bool with_relu; /* and a bias before it */
+    int64_t ids[DT_CONV_N_OPERANDS];
 } operations[] = {
     [DT_CONV_FORWARD_RELU] = {"convolution with bias and relu",
                               CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
@@ -43,8 +43,8 @@ static const struct operation {
                               CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
                               CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
                               CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
-                              {ID_X, ID_FILTER, ID_Y, ID_BIAS},
-                              true},
+                              true,
+                              {ID_X, ID_FILTER, ID_Y, ID_BIAS}},
     [DT_CONV_FORWARD] = {"convolution",
                          CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
                          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
@@ -53,6 +53,7 @@ static const struct operation {
                          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
                          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
                          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
+                         false,
                          {ID_X, ID_FILTER, ID_Y}},
     [DT_CONV_INPUT_GRADIENT] = {"gradient of the input",
                                 CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
@@ -62,6 +63,7 @@ static const struct operation {
                                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
                                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
                                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA,
+                                false,
                                 {ID_Y, ID_FILTER, ID_X}},
     [DT_CONV_FILTER_GRADIENT] = {"gradient of the filter",
                                  CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
@@ -71,6 +73,7 @@ static const struct operation {
                                  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
                                  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
                                  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA,
+                                 false,
                                  {ID_Y, ID_X, ID_FILTER}},
 };
 
