@@ -167,8 +167,8 @@ def alone_all_well():
     check(kernels["nodes, mnist-mlp, bf16"]["value"] < kernels["nodes, mnist, bf16"]["value"], kernels)
     for precision, how in (("bf16", "best of 3"), ("tf32", "best of 3"), ("f32", "the first, not timed")):  # the double names one in f32
         told = kernels["engines, " + precision]["value"].split("; ")
-        found = [each for each in told if re.fullmatch(r"\d+: conv2, [a-z ]+: .*" + how + r", [\d.]+ [kMG]?B", each)]
-        check(found == told and len(told) == 3, precision, told)
+        named = [each for each in told if re.fullmatch(r"\d+: conv2, [a-z ]+: .*" + how + r", [\d.]+ [kMG]?B", each)]
+        check(named == told and len(told) == 3, precision, told)
     kernel = kernels["batch 4096, bf16: cutlass::Kernel2<cutlass_80_tensorop_bf16>"]
     about = [kernel[key] for key in ("value", "dram_mb", "launches", "tensor_percent")]
     check(max(abs(x - y) for x, y in zip(about, (8, 3, 2, 40))) < 1e-9, kernel)
