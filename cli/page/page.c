@@ -35,6 +35,13 @@ static const char style[] =
     ".card table{font-size:.82rem}.card td,.card th{padding:.3rem .35rem}.card text{font-size:13px}\n"
     ".verdict{font-weight:600;color:var(--text)}\n";
 
+/* After all others. On paper two charts fit beside each other, nothing scrolls or unfolds, and no title stands alone. */
+static const char printed[] =
+    "@media print{:root{--back:#fff}body{max-width:none;padding:0;font-size:11px}p{margin:.2rem 0 .4rem}"
+    ".cards{grid-template-columns:1fr 1fr;gap:.6rem;margin:.5rem 0}.card{padding:.6rem .8rem}.wide{overflow:visible}"
+    ".wide td,.wide th{white-space:normal}th,td{padding:.12rem .4rem}h1{font-size:1.5rem}h2.part{margin:1rem 0 .2rem}"
+    "h2,h3{break-after:avoid}figure,.card,tr{break-inside:avoid}details:not([open]){display:none}}\n";
+
 void dt_page_text(FILE *out, const char *text)
 {
     char shown[DT_LINE_SIZE];
@@ -70,7 +77,7 @@ static void put_page(FILE *out, const struct dt_page *page)
     if (page->style != NULL) {
         page->style(out, page->context);
     }
-    fputs("</style></head>\n<body>\n", out);
+    fprintf(out, "%s</style></head>\n<body>\n", printed);
     page->body(out, page->context);
     fputs("</body></html>\n", out);
 }

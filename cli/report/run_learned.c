@@ -166,7 +166,7 @@ void dt_run_learned_draw(FILE *out, const struct dt_learned *l)
         fputs("</p>\n", out);
         return;
     }
-    fputs("<div class=\"cards\">\n", out);
+    fputs("<div class=\"cards learned\">\n", out);
     if (l->confusion != NULL) {
         put_confusion(out, l);
         put_classes(out, l);
@@ -188,6 +188,7 @@ void dt_run_learned_style(FILE *out)
           ".worst,.filters{display:grid;gap:.6rem;grid-template-columns:repeat(auto-fill,minmax(4.6rem,1fr));font-size:.82rem}"
           ".filters{grid-template-columns:repeat(auto-fill,minmax(2.6rem,1fr))}\n"
           ".worst img,.filters img{display:block;width:100%;image-rendering:pixelated;border-radius:3px}.worst "
-          "small{color:var(--soft)}\n",
+          "small{color:var(--soft)}\n"
+          "@media print{.cards.learned{grid-template-columns:1fr}}\n",
           out);
 }

@@ -28,8 +28,7 @@ static void put_style(FILE *out, const void *context)
         "white-space:nowrap}.state.t0{color:var(--c)}.state.t1,.state.t4{color:var(--b)}.state.t2{color:#d32f2f}"
         ".state.t3{color:var(--a)}\n"
         "@media(min-width:900px){.cards{grid-template-columns:repeat(auto-fit,minmax(26rem,1fr))}}\n"
-        "@media(max-width:500px){.facts{font-size:.88rem;gap:.25rem .7rem}}\n"
-        "@media print{body{max-width:none;font-size:11px}figure,.card,tr{break-inside:avoid}}\n",
+        "@media(max-width:500px){.facts{font-size:.88rem;gap:.25rem .7rem}}\n",
         out);
     fputs(".config td,.model td:last-child,.model th:last-child,.config th{text-align:left}.config td{white-space:normal;"
           "vertical-align:top;min-width:8rem;overflow-wrap:anywhere}\n"

@@ -274,8 +274,9 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n_bytes, cudaMemc
 cudaError_t cudaMemsetAsync(void *pointer, int value, size_t n_bytes, cudaStream_t stream)
 {
     ENTER();
-    if (n_bytes != 0) {
-        fake_need_device(pointer, n_bytes, __func__);
+    if (n_bytes == 0) {
+        return cudaSuccess; /* of no memory at all, perhaps */
     }
+    fake_need_device(pointer, n_bytes, __func__);
     return fake_enqueue(stream, __func__, [=] { memset(pointer, value, n_bytes); });
 }

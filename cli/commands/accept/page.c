@@ -25,8 +25,7 @@ static void put_style(FILE *out, const void *context)
           "td.fail{background:var(--empty)}\n"
           ".rows td{text-align:left;white-space:normal;vertical-align:top}.rows td:nth-child(4){min-width:16rem;"
           "overflow-wrap:anywhere}.rows th{text-align:left}\n"
-          ".rows td:nth-child(3){white-space:nowrap;text-align:right}td small{color:var(--soft);display:block;font-weight:400}\n"
-          "@media print{body{max-width:none;font-size:11px}figure,.card,tr{break-inside:avoid}}\n",
+          ".rows td:nth-child(3){white-space:nowrap;text-align:right}td small{color:var(--soft);display:block;font-weight:400}\n",
           out);
     dt_heat_map_style(out);
 }
