@@ -42,7 +42,7 @@ for layout in "${layouts[@]}"; do # ranks:hosts:way
   case $way:$hosts in
     auto:* | mpi:* | hierarchical:1) ;;
     *) grep -Eq '^allreduce of a step: [0-9]+ messages? and [0-9.]+ [kM]?B sent by .*, as foretold$' "$run.log" || { cat "$run.log"; exit 1; }
-      sent=$(sed -n "s/.*,\"allreduce\":\"$way\",\(\"messages\":[1-9][0-9]*,\"bytes_sent\":[1-9][0-9]*,\"messages_between_hosts\":[0-9]*,\"bytes_between_hosts\":[0-9]*\)}\$/\1/p" "$run/metrics.jsonl")
+      sent=$(sed -n "s/.*,\"allreduce\":\"$way\",\(\"messages\":[1-9][0-9]*,\"bytes_sent\":[1-9][0-9]*,\"messages_between_hosts\":[0-9]*,\"bytes_between_hosts\":[0-9]*\)[,}].*/\1/p" "$run/metrics.jsonl")
       [ "$(wc -l <<<"$sent") $(sort -u <<<"$sent" | wc -l)" = '4 1' ] || { echo "$run: a run's record, three epochs': $sent"; exit 1; } ;;
   esac
   sed -n 's/.*"type":"step","step":\([0-9]*\),.*"loss":\([^,]*\),.*/\1 \2/p' "$run/metrics.jsonl" > "$run.loss"
