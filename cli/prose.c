@@ -25,6 +25,10 @@ static const char *const of_command[DT_N_COMMANDS] = {
         "checkpoint and the test data what the model learned: confusion, precision and recall of each class, the worst "
         "test samples, filters of the first layer. The run may have ended, be under way, or have been killed. The page is "
         "one file that asks for nothing else. Of several runs it shows the curves over each other, and needs `--html`.")
+    ROW(DT_COMMAND_WATCH,
+        "One screen, drawn again every second until the run is over: how far it is, what is left, loss, accuracy, rate and "
+        "throughput as curves, where a step's time goes, the ranks. `q` leaves; the last screen stays. It reads the folder and "
+        "nothing else, so any host that sees it will do. Where stdout is no terminal it prints one screen.")
     ROW(DT_COMMAND_DOCTOR,
         "Run it where a job will run. It looks at what each rank has: versions, cores, memory and its limits, shared "
         "memory, NUMA nodes, clocks, network, GPUs and their health (NVML), whether it sees the data of the configuration and the folder of runs, "
