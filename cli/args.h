@@ -41,7 +41,7 @@
       "  dtrain compare runs/night runs/night\n")                                                                           \
     X(DT_COMMAND_WATCH, "watch", "a run while it is under way, from its folder", "dtrain watch RUN",                        \
       "  dtrain watch runs/night\n")                                                                                        \
-    X(DT_COMMAND_DOCTOR, "doctor", "what these ranks have, and what is wrong with it",                                      \
+    X(DT_COMMAND_DOCTOR, "doctor", "check this allocation and report problems",                                             \
       "mpirun -np 4 dtrain doctor [--config FILE] [--data DIR] [--run DIR]\n      " DT_HELP_SETS,                           \
       "  mpirun -np 4 dtrain doctor\n"                                                                                      \
       "  srun --mpi=pmi2 dtrain doctor --config configs/mnist.json --run runs/night\n")                                     \

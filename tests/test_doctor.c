@@ -18,6 +18,9 @@ static void make_fine(struct dt_rank_facts ranks[N_RANKS])
                                     .n_cpus = 2,
                                     .n_cores = 2,
                                     .n_numa_nodes = 1,
+                                    .load = 6,
+                                    .n_runnable = 2,
+                                    .n_host_cpus = 4,
                                     .memory_free = 8e9,
                                     .shared_free = 4e9,
                                     .max_threads = INFINITY,
@@ -60,6 +63,12 @@ static void other_environment(struct dt_rank_facts *f)
 static void fewer_cores(struct dt_rank_facts *f)
 {
     f[1].n_cpus = 1;
+}
+/* Of the load, two are the host's ranks. */
+static void busy(struct dt_rank_facts *f)
+{
+    f[2].load = f[3].load = 15.24;
+    f[2].n_runnable = f[3].n_runnable = 17;
 }
 static void two_nodes(struct dt_rank_facts *f)
 {
@@ -195,6 +204,7 @@ static const struct {
     {"environment", other_environment, DT_VERDICT_WARNING, "rank 2 (node1)"},
     {"cores", share_a_core, DT_VERDICT_WARNING, "2 ranks of node1 share 1 core"},
     {"cores", fewer_cores, DT_VERDICT_WARNING, "1 to 2 CPUs"},
+    {"load", busy, DT_VERDICT_WARNING, "load 15.2 on 4 CPUs of node1: others use them"},
     {"numa", two_nodes, DT_VERDICT_WARNING, "rank 2 (node1) may run on 2 NUMA nodes"},
     {"memory", little_memory, DT_VERDICT_PROBLEM, "rank 2 (node1) has 200 MB"},
     {"shared_memory", little_shared, DT_VERDICT_WARNING, "/dev/shm of node0 has 63 MB"},
@@ -225,13 +235,16 @@ static struct dt_finding examine(const char *check, const struct dt_rank_facts *
     return dt_check_run(check, ranks, N_RANKS);
 }
 
+/* What has nothing to check is not ok: here GPUs, and Slurm. */
 static void test_fine(void)
 {
     struct dt_rank_facts ranks[N_RANKS];
     make_fine(ranks);
     for (int i = 0; i < dt_n_checks; i++) {
+        const char *name = dt_checks[i].name;
         const struct dt_finding finding = dt_checks[i].run(ranks, N_RANKS);
-        if (finding.verdict != DT_VERDICT_OK || finding.text[0] == '\0' || finding.cure[0] != '\0') {
+        const bool none = strncmp(name, "gpu", 3) == 0 || strcmp(name, "slurm") == 0;
+        if (finding.verdict != (none ? DT_VERDICT_NONE : DT_VERDICT_OK) || finding.text[0] == '\0' || finding.cure[0] != '\0') {
             CHECK_FAIL("%s: %s (%s)", dt_checks[i].name, finding.text, finding.cure);
         }
     }
@@ -248,6 +261,43 @@ static void test_faults(void)
         CHECK_HAS(finding.text, faults[i].text);
         CHECK(finding.cure[0] != '\0');
     }
+}
+
+/* One rank on one host, of which nothing is known. */
+static void test_nothing_to_check(void)
+{
+    static const char *const none[] = {"environment", "load",      "numa", "huge_pages", "clocks",
+                                       "network",     "gpu_links", "data", "slurm"};
+    struct dt_rank_facts rank = {.version = "1.0", .mpi = "MPICH", .n_cpus = 1};
+    for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
+        const struct dt_finding finding = dt_check_run(none[i], &rank, 1);
+        CHECK_INT(finding.verdict, DT_VERDICT_NONE);
+        CHECK(finding.text[0] != '\0' && finding.cure[0] == '\0');
+    }
+}
+
+/* Threads that others run on a host of 8 CPUs, of which our 4 ranks may use 4. */
+static enum dt_verdict judge_load(double load, int n_runnable)
+{
+    struct dt_rank_facts ranks[N_RANKS];
+    make_fine(ranks);
+    for (int r = 0; r < N_RANKS; r++) {
+        strcpy(ranks[r].host, "node0");
+        ranks[r].load = load;
+        ranks[r].n_runnable = n_runnable;
+        ranks[r].n_host_cpus = 8;
+    }
+    return examine("load", ranks).verdict;
+}
+
+static void test_load(void)
+{
+    CHECK_INT(judge_load(20, 4), DT_VERDICT_OK);     /* a run of ours, which has just ended */
+    CHECK_INT(judge_load(0.5, 40), DT_VERDICT_OK);   /* a guest of a moment */
+    CHECK_INT(judge_load(8, 8), DT_VERDICT_OK);      /* on the other half */
+    CHECK_INT(judge_load(8, 9), DT_VERDICT_WARNING); /* one more */
+    CHECK_INT(judge_load(4.9, 20), DT_VERDICT_OK);
+    CHECK_INT(judge_load(5, 20), DT_VERDICT_WARNING);
 }
 
 static void test_gpus(void)
@@ -293,6 +343,8 @@ int main(void)
     unsetenv("SLURM_NTASKS");
     test_fine();
     test_faults();
+    test_nothing_to_check();
+    test_load();
     test_gpus();
     test_slurm();
     test_all_fail();

@@ -10,12 +10,15 @@ doctor() { # doctor RANKS ARGUMENT...: leaves out, err and $got
   got=0
   timeout -k 5 60 "$MPIEXEC" -n "$n" "$DTRAIN" doctor "$@" >out 2>err </dev/null || got=$?
 }
+finds() { # finds CHECK VERDICT TEXT
+  check "$1: not $2: $3" grep -qE "^$2 +${1/_/ } +.*$3" out
+}
 verdict() { awk -v name="$1" 'index($0, name) == 10 {print $1}' out; }
 
 doctor 2 --config "$configs/synthetic.json" --run runs/night
 check "all well: exit code $got" test "$got" -eq 0
 check 'a row for each rank' test "$(grep -cE '^ +[01]  ' out)" -eq 2
-check 'the sum of the verdicts' test "$(grep -cE '^(ok|warning) ' out)" -eq "$(awk '/ problems$/ {print $1 + $3 + $5}' out)"
+check 'the sum of the verdicts' test "$(grep -cE '^(ok|-|warning) ' out)" -eq "$(awk '/ problems$/ {print $1 + $3 + $6 + $8}' out)"
 check 'the launcher' grep -qE '^ok +versions +dtrain .* on MPICH .*, started by mpirun$' out
 check 'the data of the configuration' test "$(verdict data)" = ok
 check 'the folder of runs' test "$(verdict runs)" = ok
@@ -25,13 +28,15 @@ check 'wider than 100 columns' test "$(grep -c '.\{101\}' out)" -eq 0
 doctor 2 --config "$configs/mnist.json" --data nowhere
 check "no data: exit code $got" test "$got" -eq 69
 check 'no data: the verdict' test "$(verdict data)" = problem
-check 'no data: the line' grep -qx 'dtrain: doctor: 1 of 16 checks found a problem (each says above how to mend it)' err
+check 'no data: the line' grep -qx 'dtrain: doctor: 1 of 17 checks found a problem (each says above how to mend it)' err
 check 'no data: one line' test "$(wc -l <err)" -eq 1
 
 doctor 1 --run /proc/none
 check "no place for runs: exit code $got" test "$got" -eq 69
 check 'no place for runs: the verdict' test "$(verdict runs)" = problem
-check 'data are not looked for' grep -q 'not looked for (give --config)' out
+finds data - 'not checked \(give --config\)$'
+finds environment - 'one rank'
+check 'what is not checked is not ok' grep -qE '^[0-9]+ ok, [4-9] not checked, ' out
 
 (ulimit -n 200 && doctor 1)
 check 'few files' test "$(verdict limits)" = problem
@@ -47,9 +52,6 @@ check "no configuration: exit code $got" test "$got" -eq 66
 mkdir lib && cp "$2" lib/libnvidia-ml.so.1
 gpus() { # gpus "ECC THROTTLE NVLINKS LANES MIG": two ranks, a GPU each
   FAKE_NVML=$1 LD_LIBRARY_PATH=$work/lib DTRAIN_CUDA_MODULE=$module FAKE_GPUS='aaaaaaaa bbbbbbbb' doctor 2
-}
-finds() { # finds CHECK VERDICT TEXT
-  check "$1: not $2: $3" grep -qE "^$2 +${1/_/ } +.*$3" out
 }
 module=$1
 gpus '0 1 12 16 0'
@@ -71,5 +73,5 @@ finds gpus warning 'has 2, which no rank uses: '
 echo broken >lib/libnvidia-ml.so.1
 gpus ''
 check "a library that does not load: exit code $got" test "$got" -eq 0
-finds gpu_health ok 'not looked at: '
+finds gpu_health - 'not checked: '
 finish

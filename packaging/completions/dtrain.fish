@@ -188,7 +188,7 @@ complete -c dtrain -n '__dtrain_first' -a plan -d 'show layers, parameters, memo
 complete -c dtrain -n '__dtrain_first' -a report -d 'a page about a run, or about several side by side'
 complete -c dtrain -n '__dtrain_first' -a compare -d 'results of runs, and where their configurations differ'
 complete -c dtrain -n '__dtrain_first' -a watch -d 'a run while it is under way, from its folder'
-complete -c dtrain -n '__dtrain_first' -a doctor -d 'what these ranks have, and what is wrong with it'
+complete -c dtrain -n '__dtrain_first' -a doctor -d 'check this allocation and report problems'
 complete -c dtrain -n '__dtrain_first' -a accept -d 'PASS or FAIL for what a cluster must be able to do'
 complete -c dtrain -n '__dtrain_first' -a sweep -d 'a training for each combination of values'
 complete -c dtrain -n '__dtrain_first' -a slurm -d 'write the batch script of a job, and have Slurm check it'

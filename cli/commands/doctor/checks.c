@@ -31,6 +31,7 @@ __attribute__((format(printf, 3, 4))) static struct dt_finding found(enum dt_ver
 }
 
 #define FINE(...) found(DT_VERDICT_OK, "", __VA_ARGS__)
+#define NONE(...) found(DT_VERDICT_NONE, "", __VA_ARGS__)
 #define WARN(cure, ...) found(DT_VERDICT_WARNING, cure, __VA_ARGS__)
 #define FAIL(cure, ...) found(DT_VERDICT_PROBLEM, cure, __VA_ARGS__)
 
@@ -84,6 +85,9 @@ static struct dt_finding check_versions(const struct dt_rank_facts *ranks, int n
 
 static struct dt_finding check_environment(const struct dt_rank_facts *ranks, int n)
 {
+    if (n == 1) {
+        return NONE("one rank: nothing to compare");
+    }
     for (int r = 1; r < n; r++) {
         if (ranks[r].environment != ranks[0].environment) {
             return WARN("set them alike on every host, say in the batch script",
@@ -93,23 +97,28 @@ static struct dt_finding check_environment(const struct dt_rank_facts *ranks, in
     return FINE("variables of MPI and NCCL are the same on every rank");
 }
 
+/* That ranks of rank r's host may use. */
+static int count_cpus(const struct dt_rank_facts *ranks, int n, int r)
+{
+    cpu_set_t all = ranks[r].cpus;
+    for (int i = 0; i < n; i++) {
+        if (same_host(&ranks[i], &ranks[r])) {
+            CPU_OR(&all, &all, &ranks[i].cpus);
+        }
+    }
+    return CPU_COUNT(&all);
+}
+
 /* Ranks that may use the same CPU only hurt each other where there are more of them than CPUs. */
 static struct dt_finding check_cores(const struct dt_rank_facts *ranks, int n)
 {
     char cure[96];
     int least = ranks[0].n_cpus, most = ranks[0].n_cpus;
     for (int r = 0; r < n; r++) {
-        cpu_set_t all = ranks[r].cpus;
-        const int n_ranks = count_on_host(ranks, n, r);
-        for (int i = 0; i < n; i++) {
-            if (same_host(&ranks[i], &ranks[r])) {
-                CPU_OR(&all, &all, &ranks[i].cpus);
-            }
-        }
-        if (n_ranks > CPU_COUNT(&all)) {
-            snprintf(cure, sizeof cure, "start %d there at most, or ask for more cores", CPU_COUNT(&all));
-            return WARN(cure, "%d ranks of %s share %d core%s", n_ranks, ranks[r].host, CPU_COUNT(&all),
-                        CPU_COUNT(&all) == 1 ? "" : "s");
+        const int n_ranks = count_on_host(ranks, n, r), n_cpus = count_cpus(ranks, n, r);
+        if (n_ranks > n_cpus) {
+            snprintf(cure, sizeof cure, "start at most %d there, or ask for more cores", n_cpus);
+            return WARN(cure, "%d ranks of %s share %d core%s", n_ranks, ranks[r].host, n_cpus, n_cpus == 1 ? "" : "s");
         }
         least = ranks[r].n_cpus < least ? ranks[r].n_cpus : least;
         most = ranks[r].n_cpus > most ? ranks[r].n_cpus : most;
@@ -121,6 +130,30 @@ static struct dt_finding check_cores(const struct dt_rank_facts *ranks, int n)
                                  : FINE("%d CPUs of %d cores that each rank may use", most, ranks[0].n_cores);
 }
 
+/* How many CPUs other programs take from the ranks of rank r's host: threads that waited for one over the last minute and still do
+ * (so a run of ours that has just ended counts as little as a guest of a moment), less our ranks, each of which may be running,
+ * and the CPUs that our ranks may not use anyway. */
+static double count_taken(const struct dt_rank_facts *ranks, int n, int r)
+{
+    const struct dt_rank_facts *f = &ranks[r];
+    const double others = fmin(f->load, f->n_runnable - count_on_host(ranks, n, r));
+    return others - (f->n_host_cpus - count_cpus(ranks, n, r));
+}
+
+static struct dt_finding check_load(const struct dt_rank_facts *ranks, int n)
+{
+    for (int r = 0; r < n; r++) {
+        const double taken = is_first(ranks, r) && ranks[r].n_runnable > 0 ? count_taken(ranks, n, r) : 0;
+        if (taken >= fmax(1, 0.25 * count_cpus(ranks, n, r))) {
+            return WARN("wait for them to end, or ask for whole nodes: sbatch --exclusive",
+                        "load %.1f on %d CPU%s of %s: others use them", ranks[r].load, ranks[r].n_host_cpus,
+                        ranks[r].n_host_cpus == 1 ? "" : "s", ranks[r].host);
+        }
+    }
+    return ranks[0].n_runnable > 0 ? FINE("%.1f on %d CPUs of %s", ranks[0].load, ranks[0].n_host_cpus, ranks[0].host)
+                                   : NONE("not known: /proc/loadavg cannot be read");
+}
+
 static struct dt_finding check_numa(const struct dt_rank_facts *ranks, int n)
 {
     for (int r = 0; r < n; r++) {
@@ -129,7 +162,7 @@ static struct dt_finding check_numa(const struct dt_rank_facts *ranks, int n)
                         "rank %d (%s) may run on %d NUMA nodes, away from its memory", r, ranks[r].host, ranks[r].n_numa_nodes);
         }
     }
-    return ranks[0].n_numa_nodes == 0 ? FINE("not known: built without hwloc") : FINE("each rank stays on one node");
+    return ranks[0].n_numa_nodes == 0 ? NONE("not known: built without hwloc") : FINE("each rank stays on one node");
 }
 
 static struct dt_finding check_memory(const struct dt_rank_facts *ranks, int n)
@@ -170,7 +203,7 @@ static struct dt_finding check_huge_pages(const struct dt_rank_facts *ranks, int
                         ranks[r].host);
         }
     }
-    return FINE("%s", ranks[0].huge_pages[0] != '\0' ? ranks[0].huge_pages : "not known");
+    return ranks[0].huge_pages[0] != '\0' ? FINE("%s", ranks[0].huge_pages) : NONE("not known");
 }
 
 static struct dt_finding check_limits(const struct dt_rank_facts *ranks, int n)
@@ -193,6 +226,9 @@ static struct dt_finding check_limits(const struct dt_rank_facts *ranks, int n)
 static struct dt_finding check_clocks(const struct dt_rank_facts *ranks, int n)
 {
     double error_s = 0, most_s = 0;
+    if (n == 1) {
+        return NONE("one rank: nothing to compare");
+    }
     for (int r = 1; r < n; r++) {
         const double apart_s = fabs(ranks[r].time_of_day_s - ranks[0].time_of_day_s);
         if (apart_s > TIME_APART_S) {
@@ -202,14 +238,14 @@ static struct dt_finding check_clocks(const struct dt_rank_facts *ranks, int n)
         most_s = fmax(most_s, apart_s);
         error_s = fmax(error_s, ranks[r].clock.error_s);
     }
-    return FINE("%.3g ms apart by the calendar at most; compared to %.1f us", 1e3 * most_s, 1e6 * error_s);
+    return FINE("wall clocks agree to %.3g ms (measured to within %.1f us)", 1e3 * most_s, 1e6 * error_s);
 }
 
 static struct dt_finding check_network(const struct dt_rank_facts *ranks, int n)
 {
     double slowest = (double)INFINITY;
     if (count_hosts(ranks, n) == 1) {
-        return FINE("not used: one host");
+        return NONE("not used: one host");
     }
     for (int r = 0; r < n; r++) {
         if (ranks[r].network[0] == '\0') {
@@ -226,7 +262,7 @@ static struct dt_finding check_network(const struct dt_rank_facts *ranks, int n)
         }
         slowest = ranks[r].network_mbps > 0 ? fmin(slowest, ranks[r].network_mbps) : slowest;
     }
-    return isinf(slowest) ? FINE("%s; its speed is not known", ranks[0].network)
+    return isinf(slowest) ? NONE("%s; its speed is not known", ranks[0].network)
                           : FINE("%.3g Gb/s on the slowest host", 1e-3 * slowest);
 }
 
@@ -242,7 +278,7 @@ static struct dt_finding check_gpus(const struct dt_rank_facts *ranks, int n)
                     ranks[0].gpu_health.n_on_host, ranks[0].why_no_gpu);
     }
     if (with == 0) {
-        return FINE("none: %s", ranks[0].why_no_gpu);
+        return NONE("none: %s", ranks[0].why_no_gpu);
     }
     if (with < n) {
         return FAIL("ask for one for each rank (sbatch --gpus-per-task=1)", "rank %d (%s) has none, others have: %s", without,
@@ -301,7 +337,7 @@ static struct dt_finding check_gpu_health(const struct dt_rank_facts *ranks, int
         }
     }
     return ranks[0].gpu_health.known ? FINE("driver %s; no ECC errors, no throttling", ranks[0].gpu_health.driver)
-                                     : FINE("not looked at: no GPU, or no libnvidia-ml.so.1");
+                                     : NONE("not checked: no GPU, or no libnvidia-ml.so.1");
 }
 
 /* A link that is idle is slow to save power, but as wide as ever. */
@@ -320,7 +356,7 @@ static struct dt_finding check_gpu_links(const struct dt_rank_facts *ranks, int 
         }
     }
     if (!first->known) {
-        return FINE("not looked at: no GPU, or no libnvidia-ml.so.1");
+        return NONE("not checked: no GPU, or no libnvidia-ml.so.1");
     }
     return first->n_nvlinks > 0 ? FINE("%d NVLinks, PCIe %d x%d", first->n_nvlinks, first->pcie_generation, first->pcie_width)
                                 : FINE("no NVLink: PCIe %d x%d", first->pcie_generation, first->pcie_width);
@@ -340,7 +376,7 @@ static struct dt_finding check_data(const struct dt_rank_facts *ranks, int n)
     }
     return ranks[0].asked_for_data
                ? FINE("%s training samples, on every rank", dt_count_text(ranks[0].n_samples, count, sizeof count))
-               : FINE("not looked for (give --config)");
+               : NONE("not checked (give --config)");
 }
 
 /* Rank 0 alone writes; but a job that is put back into the queue may begin on another host. */
@@ -364,7 +400,7 @@ static struct dt_finding check_slurm(const struct dt_rank_facts *ranks, int n)
     (void)ranks;
     const char *tasks = getenv("SLURM_NTASKS"), *job = getenv("SLURM_JOB_ID"), *cpus = getenv("SLURM_CPUS_PER_TASK");
     if (job == NULL) {
-        return FINE("not used");
+        return NONE("not used");
     }
     if (getenv("SLURM_STEP_ID") != NULL && cpus == NULL && getenv("SLURM_NTASKS_PER_CORE") == NULL) {
         return WARN("srun --cpus-per-task=N: since 22.05 it does not take it over from sbatch",

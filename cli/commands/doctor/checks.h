@@ -4,17 +4,19 @@
 
 #include "cli/commands/doctor/facts.h"
 
-/* X(constant, name): what works, what works badly, what does not work */
+/* X(constant, name): what works, what there is nothing to check of, what works badly, what does not work */
 #define DT_VERDICT_LIST(X)           \
     X(DT_VERDICT_OK, "ok")           \
+    X(DT_VERDICT_NONE, "-")          \
     X(DT_VERDICT_WARNING, "warning") \
     X(DT_VERDICT_PROBLEM, "problem")
 enum dt_verdict { DT_VERDICT_LIST(DT_NAMED_ENUM) };
+#define DT_N_VERDICTS (DT_VERDICT_PROBLEM + 1)
 
 struct dt_finding {
     enum dt_verdict verdict;
     char text[320];
-    char cure[200]; /* "" where nothing is wrong */
+    char cure[200]; /* "" where there is nothing to mend */
 };
 
 /* X(name), in the order in which they are shown */
@@ -22,6 +24,7 @@ struct dt_finding {
     X(versions)          \
     X(environment)       \
     X(cores)             \
+    X(load)              \
     X(numa)              \
     X(memory)            \
     X(shared_memory)     \

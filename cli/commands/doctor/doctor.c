@@ -53,7 +53,7 @@ static void print_finding(const char *name, const struct dt_finding *finding)
 }
 
 /* `counts`: how many of each verdict. */
-static void examine(const struct dt_world *world, const struct dt_rank_facts *ranks, int counts[3])
+static void examine(const struct dt_world *world, const struct dt_rank_facts *ranks, int counts[DT_N_VERDICTS])
 {
     for (int i = 0; i < dt_n_checks; i++) {
         char name[24];
@@ -72,7 +72,7 @@ static void examine(const struct dt_world *world, const struct dt_rank_facts *ra
 enum dt_status dt_doctor(struct dt_world *world, const struct dt_doctor_spec *spec)
 {
     struct dt_rank_facts *ranks = NULL;
-    int counts[3] = {0};
+    int counts[DT_N_VERDICTS] = {0};
     enum dt_status s = dt_facts_gather(world, spec, &ranks);
     if (s == DT_OK && world->rank == 0) {
         print_ranks(ranks, world->size);
@@ -80,12 +80,13 @@ enum dt_status dt_doctor(struct dt_world *world, const struct dt_doctor_spec *sp
     }
     if (s == DT_OK) {
         examine(world, ranks, counts);
-        /* Slurm's settings and the like are of one rank: rank 0 says what holds. */
+        /* Slurm's settings and the like are those of one rank: rank 0 decides. */
         s = dt_comm_broadcast(world->comm, counts, sizeof counts, 0, "findings");
     }
     if (s == DT_OK && world->rank == 0) {
-        printf("\n%d ok, %d warning%s, %d problem%s\n", counts[DT_VERDICT_OK], counts[DT_VERDICT_WARNING],
-               counts[DT_VERDICT_WARNING] == 1 ? "" : "s", counts[DT_VERDICT_PROBLEM], counts[DT_VERDICT_PROBLEM] == 1 ? "" : "s");
+        printf("\n%d ok, %d not checked, %d warning%s, %d problem%s\n", counts[DT_VERDICT_OK], counts[DT_VERDICT_NONE],
+               counts[DT_VERDICT_WARNING], counts[DT_VERDICT_WARNING] == 1 ? "" : "s", counts[DT_VERDICT_PROBLEM],
+               counts[DT_VERDICT_PROBLEM] == 1 ? "" : "s");
         fflush(stdout);
     }
     if (s == DT_OK && counts[DT_VERDICT_PROBLEM] > 0) {

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
+#include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -107,11 +108,42 @@ static void find_huge_pages(char out[16])
     snprintf(out, 16, "%.*s", begin != NULL ? (int)strcspn(begin + 1, "]") : 0, begin != NULL ? begin + 1 : "");
 }
 
+void dt_facts_cpu(char *text, size_t size)
+{
+    char line[256];
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    text[0] = '\0';
+    while (file != NULL && text[0] == '\0' && fgets(line, sizeof line, file) != NULL) {
+        const char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", strlen("model name")) == 0 && colon != NULL) {
+            snprintf(text, size, "%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
+        }
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+}
+
+/* "0.29 0.72 0.43 1/95 22887": load averages, and what is runnable of all threads, among them the one that reads. */
+static void find_load(struct dt_rank_facts *f)
+{
+    char text[64];
+    if (sched_getaffinity(0, sizeof f->cpus, &f->cpus) == 0) {
+        f->n_cpus = CPU_COUNT(&f->cpus);
+    }
+    f->n_host_cpus = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    if (!read_text("/proc/loadavg", text, sizeof text) || sscanf(text, "%lf %*f %*f %d/", &f->load, &f->n_runnable) != 2) {
+        f->n_runnable = 0;
+    }
+}
+
 static void find_machine(struct dt_rank_facts *f)
 {
     struct statvfs shm;
-    if (sched_getaffinity(0, sizeof f->cpus, &f->cpus) == 0) {
-        f->n_cpus = CPU_COUNT(&f->cpus);
+    struct utsname system;
+    dt_facts_cpu(f->cpu, sizeof f->cpu);
+    if (uname(&system) == 0) {
+        snprintf(f->kernel, sizeof f->kernel, "%.15s %.47s", system.sysname, system.release);
     }
     dt_topology_count(&f->n_cores, &f->n_numa_nodes);
     f->memory_free = fmin(available_bytes(), allowed_bytes());
@@ -264,6 +296,7 @@ enum dt_status dt_facts_gather(struct dt_world *world, const struct dt_doctor_sp
     memset(&mine, 0, sizeof mine); /* padding too: it travels */
     DT_TRY(dt_world_alloc(world, (size_t)world->size, sizeof mine, "the ranks' facts", (void **)out));
     find_identity(world, &mine);
+    find_load(&mine);
     find_machine(&mine);
     find_gpu(&mine);
     find_network(&mine);
@@ -272,4 +305,14 @@ enum dt_status dt_facts_gather(struct dt_world *world, const struct dt_doctor_sp
     DT_TRY(find_run(world, spec, &mine));
     DT_TRY(find_clock(world, &mine));
     return dt_comm_allgather(world->comm, &mine, *out, sizeof mine, "exchange of what ranks see");
+}
+
+enum dt_status dt_facts_gather_load(struct dt_world *world, struct dt_rank_facts **out)
+{
+    struct dt_rank_facts mine;
+    memset(&mine, 0, sizeof mine);
+    DT_TRY(dt_world_alloc(world, (size_t)world->size, sizeof mine, "the ranks' facts", (void **)out));
+    find_identity(world, &mine);
+    find_load(&mine);
+    return dt_comm_allgather(world->comm, &mine, *out, sizeof mine, "exchange of the hosts' load");
 }

@@ -22,6 +22,11 @@ struct dt_rank_facts {
     int n_cpus;                                /* of them */
     int n_cores;                               /* to which they belong; 0: not known */
     int n_numa_nodes;                          /* among which these are; 0: not known */
+    double load;                               /* of the host over the last minute (/proc/loadavg) */
+    int n_runnable;                            /* its threads that want a CPU now, the ranks' among them; 0: not known */
+    int n_host_cpus;                           /* that the host has */
+    char cpu[64];                              /* "AMD EPYC 9654 96-Core Processor", or "" */
+    char kernel[64];                           /* "Linux 6.1.0-18-amd64" */
     double memory_free;                        /* bytes, also under the limit of its control group */
     double shared_free;                        /* of /dev/shm */
     double max_threads, max_files, max_locked; /* limits; infinite: none */
@@ -52,6 +57,12 @@ struct dt_doctor_spec {
 
 /* All ranks' facts, on every rank; the caller frees. Every rank calls it; agreed. Leaves nothing behind. */
 enum dt_status dt_facts_gather(struct dt_world *world, const struct dt_doctor_spec *spec, struct dt_rank_facts **out);
+
+/* As dt_facts_gather, of what a measurement wants to know beforehand: hosts, CPUs and their load alone. */
+enum dt_status dt_facts_gather_load(struct dt_world *world, struct dt_rank_facts **out);
+
+/* The name of this machine's processor, as the kernel has it; "" where it has none. */
+void dt_facts_cpu(char *text, size_t size);
 
 /* For facts.c: cores and NUMA nodes of the process's CPUs, by hwloc; zeros without it. */
 void dt_topology_count(int *n_cores, int *n_numa_nodes);
