@@ -169,6 +169,14 @@ check 'the C locale: another alphabet' test "$(grep -c "$(printf '[\200-\377]')"
 check 'slow messages' grep -qE 'FAIL  links +[0-9.]+ s  \+\+x  node2: messages take 3.0 us, 3.0 times the median of the hosts' out
 unset ONE_EACH
 
+# Other programs on the CPUs: a comment above what bench measures.
+for bench in 'allreduce -b 8 -e 8 -n 1' "blocks --config $configs/synthetic.json" "scaling --config $configs/synthetic.json"; do
+  # shellcheck disable=SC2086
+  WRONG=busy timeout -k 5 90 "$MPIEXEC" -n 2 "$program" bench $bench --set device=cpu >out 2>err </dev/null
+  check "bench $bench: the load" grep -qE '^# load 15\.2 on 4 CPUs of .*: others use them$' out
+  check "bench $bench: its place" grep -qE '^# load' <(head -n 1 out)
+done
+
 program=$DTRAIN
 accept 3 stopped --inject stop:rank=1,step=20
 is 'a rank that is stopped' 76 "$got"

@@ -31,7 +31,7 @@ MAY_INCLUDE = {
     "cli/report": {"cli/config", "cli/page"} | ENGINE,
     "cli/commands/accept": {"cli", "cli/config", "cli/page", "cli/report", "cli/commands", "cli/commands/doctor", "cli/commands/lab"} | ENGINE,
     "cli/commands/doctor": {"cli", "cli/config", "cli/report"} | ENGINE,
-    "cli/commands": {"cli", "cli/config", "cli/page", "cli/report"} | ENGINE,
+    "cli/commands": {"cli", "cli/config", "cli/page", "cli/report", "cli/commands/doctor"} | ENGINE,
     "cli/commands/lab": {"cli", "cli/config", "cli/page", "cli/report"} | ENGINE,
     "cli/commands/sweep": {"cli", "cli/config", "cli/report"} | ENGINE,
     "cli": {"cli/config", "cli/report", "cli/commands", "cli/commands/accept", "cli/commands/doctor", "cli/commands/lab",

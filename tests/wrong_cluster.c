@@ -26,12 +26,31 @@ static bool is_rank(const char *number)
     type __wrap_##name(__VA_ARGS__); \
     type __wrap_##name(__VA_ARGS__)
 
+static void make_busy(struct dt_rank_facts *f)
+{
+    f->load = 15.24;
+    f->n_runnable = 24;
+    f->n_host_cpus = 4;
+}
+
+WRAP(enum dt_status, dt_facts_gather_load, struct dt_world *world, struct dt_rank_facts **out)
+{
+    const enum dt_status s = __real_dt_facts_gather_load(world, out);
+    for (int r = 0; s == DT_OK && wrong("busy") && r < world->size; r++) {
+        make_busy(&(*out)[r]);
+    }
+    return s;
+}
+
 WRAP(enum dt_status, dt_facts_gather, struct dt_world *world, const struct dt_doctor_spec *spec, struct dt_rank_facts **out)
 {
     const enum dt_status s = __real_dt_facts_gather(world, spec, out);
     const int last = world->size - 1;
     for (int r = 0; s == DT_OK && r <= last && getenv("ONE_EACH") != NULL; r++) {
         snprintf((*out)[r].host, sizeof(*out)[r].host, "node%d", r);
+    }
+    for (int r = 0; s == DT_OK && wrong("busy") && r <= last; r++) {
+        make_busy(&(*out)[r]);
     }
     if (s == DT_OK && wrong("version")) {
         (*out)[last].version[0] = '9';

@@ -8,7 +8,9 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "base/version.h"
+#include "cli/commands/doctor/checks.h"
 #include "cli/suggest.h"
 #include "cpu/isa.h"
 
@@ -174,27 +176,23 @@ double dt_bench_peak(unsigned n_ms)
     return peak;
 }
 
-/* "Intel(R) Xeon(R) Platinum 8480+", as the kernel names it, else "". */
-static void cpu_model(char *text, size_t size)
-{
-    char line[256];
-    FILE *file = fopen("/proc/cpuinfo", "re");
-    text[0] = '\0';
-    while (file != NULL && text[0] == '\0' && fgets(line, sizeof line, file) != NULL) {
-        const char *colon = strchr(line, ':');
-        if (strncmp(line, "model name", strlen("model name")) == 0 && colon != NULL) {
-            snprintf(text, size, "%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
-        }
-    }
-    if (file != NULL) {
-        fclose(file);
-    }
-}
-
 int dt_bench_n_cores(void)
 {
     cpu_set_t cores;
     return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
+}
+
+enum dt_status dt_bench_say_load(struct dt_world *world)
+{
+    struct dt_rank_facts *ranks;
+    DT_TRY(dt_facts_gather_load(world, &ranks));
+    const struct dt_finding load = dt_check_run("load", ranks, world->size);
+    if (world->rank == 0 && load.verdict == DT_VERDICT_WARNING) {
+        dt_text_print(stdout, "# %s", load.text);
+        dt_text_print(stdout, "# (%s)", load.cure);
+    }
+    free(ranks);
+    return DT_OK;
 }
 
 enum dt_status dt_bench_stopped(const struct dt_world *world)
@@ -220,7 +218,7 @@ enum dt_status dt_bench_take_step(struct dt_trainer *t, const char *what)
 cJSON *dt_bench_json(const char *kind, const struct dt_world *world, double peak_flops)
 {
     char cpu[128];
-    cpu_model(cpu, sizeof cpu);
+    dt_facts_cpu(cpu, sizeof cpu);
     cJSON *json = cJSON_CreateObject();
     cJSON_AddStringToObject(json, "kind", kind);
     cJSON_AddStringToObject(json, "version", dt_version);

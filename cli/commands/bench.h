@@ -68,6 +68,10 @@ enum dt_status dt_bench_take_step(struct dt_trainer *trainer, const char *what);
  * about n_ms of this thread's CPU time; 0 where there is no such kernel to choose (DTRAIN_ISA). */
 double dt_bench_peak(unsigned n_ms);
 
+/* Where other programs use the CPUs of a host, as `dtrain doctor` finds it: rank 0 prints a comment about it to stdout. Every rank
+ * calls it, before it measures. */
+enum dt_status dt_bench_say_load(struct dt_world *world);
+
 /* Every rank calls it when one was asked to stop: says so, and returns DT_STOPPED, agreed. */
 enum dt_status dt_bench_stopped(const struct dt_world *world);
 

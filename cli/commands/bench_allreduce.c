@@ -322,6 +322,7 @@ static enum dt_status run(struct bench *b, const struct dt_args *args)
     DT_TRY(dt_world_agree(b->world, prepare(b, args)));
     DT_TRY(compare_options(b));
     DT_TRY(dt_device_choose(b->world, &b->config, &b->device));
+    DT_TRY(dt_bench_say_load(b->world));
     begin_json(b);
     if (b->options.delayed && b->world->rank == 0) {
         dt_sum_print_delay(&b->options.delay);

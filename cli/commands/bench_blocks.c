@@ -194,6 +194,7 @@ enum dt_status dt_bench_blocks(struct dt_world *world, const struct dt_config *c
         return dt_error_agreed(
             dt_error(DT_CONFIG, "bench blocks: no rank of a pipeline runs all blocks (set distributed.strategy to allreduce)"));
     }
+    DT_TRY(dt_bench_say_load(world));
     DT_TRY(dt_world_alloc(world, 1, sizeof *b, "what is measured", (void **)&b));
     b->trace = (struct dt_trace){.begin = begin_span, .end = end_span};
     struct dt_config c = *config;

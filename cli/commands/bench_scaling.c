@@ -138,6 +138,7 @@ static enum dt_status run(struct bench *b, const char *json, const char *html)
     b->scaling.unit = dt_unit_name(&b->config);
     b->scaling.device = b->device;
     plan_rows(b);
+    DT_TRY(dt_bench_say_load(b->world));
     DT_TRY(measure_all(b));
     return dt_world_agree(b->world, b->world->rank == 0 ? tell(b, json, html) : DT_OK);
 }
