@@ -92,7 +92,9 @@ foreach(library CUDNN_LIBRARY NCCL_LIBRARY)
   list(APPEND folders "${folder}")
 endforeach()
 list(REMOVE_DUPLICATES folders)
+# As installed from the first link on: a BUILD_RPATH would be filled up with a colon for the install's to fit in, which names the
+# working folder.
 set_target_properties(dtrain_cuda PROPERTIES C_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden
-  BUILD_RPATH "${folders}" INSTALL_RPATH "${folders}")
+  INSTALL_RPATH "${folders}" BUILD_WITH_INSTALL_RPATH ON)
 add_dependencies(dtrain dtrain_cuda) # who builds the program can install both
 install(TARGETS dtrain_cuda LIBRARY DESTINATION lib/dtrain COMPONENT cuda)
