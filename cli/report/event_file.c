@@ -38,14 +38,14 @@ static enum dt_status find_newest(int folder, const char *path, long long *newes
     return DT_OK;
 }
 
-/* A host's name has no other characters that mean nothing to anybody. */
+/* The host's name, with a line in place of each character that a file name had better not have. */
 static void name_host(char *out, size_t size)
 {
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-";
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._";
     out[0] = out[size - 1] = '\0';
     gethostname(out, size - 1);
-    for (char *at = out; *(at += strspn(at, plain)) != '\0';) {
-        *at = '_';
+    for (char *c = out; *c != '\0'; c++) {
+        *c = strchr(plain, *c) != NULL ? *c : '_';
     }
 }
 
