@@ -42,6 +42,48 @@ static void test_texts_are_not_inflated(void)
     CHECK_INT(n_inflated, 28 * 29); /* a filter's number and 28 pixels a row */
 }
 
+static void put_be32(uint8_t *at, size_t value)
+{
+    for (int i = 0; i < 4; i++) {
+        at[i] = (uint8_t)(value >> (24 - 8 * i));
+    }
+}
+
+/* A chunk of a PNG: its length, its type, `n` bytes, and a CRC. */
+static void add_chunk(struct file *file, const char *type, const uint8_t *bytes, size_t n)
+{
+    uint8_t *at = file->bytes + file->n;
+    CHECK(file->n + n + 12 <= sizeof file->bytes);
+    put_be32(at, n);
+    memcpy(at + 4, type, 4);
+    memcpy(at + 8, bytes, n);
+    put_be32(at + 8 + n, crc32_z(0, at + 4, n + 4));
+    file->n += n + 12;
+}
+
+/* Compressed bytes that go on for a megabyte a kilobyte after the last row: the image is read, and little of the rest. */
+static void test_nothing_after_the_last_row(int interlace)
+{
+    static uint8_t rows[33 << 20], packed[1 << 20], pixels[28 * 28];
+    static struct file file;
+    uint8_t head[13] = {[8] = 8, [12] = (uint8_t)interlace};
+    uLongf n = sizeof packed;
+    memset(rows, 0, sizeof rows);
+    CHECK(compress2(packed, &n, rows, sizeof rows, 9) == Z_OK);
+    put_be32(head, 28);
+    put_be32(head + 4, 28);
+    memcpy(file.bytes, "\x89PNG\r\n\x1a\n", 8);
+    file.n = 8;
+    add_chunk(&file, "IHDR", head, sizeof head);
+    add_chunk(&file, "IDAT", packed, n);
+    add_chunk(&file, "IEND", head, 0);
+    n_inflated = 0;
+    pixels[0] = 1;
+    decode(&file, mnist, pixels);
+    CHECK(pixels[0] == 0);
+    CHECK(n_inflated < sizeof rows / 2);
+}
+
 /* Each allocation fails in turn, libpng's and zlib's too: the file is not to blame. */
 static void test_out_of_memory(void)
 {
@@ -69,6 +111,8 @@ static void test_out_of_memory(void)
 int main(void)
 {
     test_texts_are_not_inflated();
+    test_nothing_after_the_last_row(PNG_INTERLACE_NONE);
+    test_nothing_after_the_last_row(PNG_INTERLACE_ADAM7);
     test_out_of_memory();
     return 0;
 }

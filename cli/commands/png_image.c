@@ -10,6 +10,7 @@
 #include "base/file.h"
 
 #define MAX_FILE_BYTES ((size_t)64 << 20)
+#define MAX_REST ((size_t)4096) /* bytes of the file behind its last row that are read: they have checksums, if nothing else */
 
 /* A decoded image: rows of `channels` interleaved bytes: grey or RGB, and alpha if `has_alpha`. */
 struct raster {
@@ -149,6 +150,7 @@ struct reader {
     const char *name;
     const uint8_t *bytes;
     size_t n_left;
+    size_t n_rest; /* bytes that were read behind the last row */
     png_structp png;
     png_infop info;
     struct raster *out;
@@ -185,9 +187,20 @@ static void release(png_structp png, png_voidp memory)
     free(memory);
 }
 
+static bool is_whole(const struct reader *r)
+{
+    return r->out->height > 0 && (png_get_current_row_number(r->png) >= (png_uint_32)r->out->height ||
+                                  png_get_current_pass_number(r->png) >= PNG_INTERLACE_ADAM7_PASSES);
+}
+
+/* libpng inflates all that follows the last row, which can be a thousand times the file. */
 static void take_bytes(png_structp png, png_bytep to, size_t n_bytes)
 {
     struct reader *r = png_get_io_ptr(png);
+    r->n_rest += is_whole(r) ? n_bytes : 0;
+    if (r->n_rest > MAX_REST) {
+        longjmp(r->jump, 1);
+    }
     if (n_bytes > r->n_left) {
         png_error(png, "it ends too early");
     }
@@ -239,8 +252,9 @@ static enum dt_status read_pixels(struct reader *r)
 static enum dt_status read_image(struct reader *r)
 {
     if (setjmp(r->jump) != 0) {
-        return r->no_memory ? dt_error(DT_NO_MEMORY, "%s: out of memory for the image", r->name)
-                            : dt_error(DT_BAD_DATA, "%s: damaged PNG: %s (save it again)", r->name, r->problem);
+        return r->n_rest > MAX_REST ? DT_OK
+               : r->no_memory       ? dt_error(DT_NO_MEMORY, "%s: out of memory for the image", r->name)
+                                    : dt_error(DT_BAD_DATA, "%s: damaged PNG: %s (save it again)", r->name, r->problem);
     }
     DT_TRY(read_header(r));
     return read_pixels(r);
