@@ -243,6 +243,41 @@ def test_hostile(dtrain, top):
     check("hostile: the page is not whole", is_whole(page))
 
 
+def test_no_time_passes(dtrain, top):
+    """Of a trace whose steps take no time, or next to none, the picture has an end too."""
+    run = f"{top}/instant"
+    os.makedirs(run)
+    shutil.copy(f"{top}/ended/config.json", run)
+    for dur in (0, 1e-320, 1e-9, 1e12):
+        with open(f"{run}/trace.json", "w") as file:
+            json.dump({"traceEvents": [{"cat": "forward", "ph": "X", "ts": 1, "dur": dur, "pid": 0, "args": {"step": 1}}]}, file)
+        code, _, err = report(dtrain, run)
+        page = read(f"{run}/report.html")
+        check(f"spans of {dur} µs: {code} {err}", code == 0 and is_whole(page) and 1 <= len(re.findall(r'd="M[0-9.]+ 18V', page)) <= 9)
+
+
+def test_many(dtrain, top):
+    """So many ranks and spans that a reader who looks at all of them for each would not be done today; a bounded part is shown."""
+    run, n = f"{top}/many", 200000
+    os.makedirs(run)
+    shutil.copy(f"{top}/ended/config.json", run)
+    with open(f"{run}/summary.json", "w") as file:
+        json.dump({"exit_code": 0, "ranks_ms_per_step": [{"forward": 1.5, "communication": i % 7} for i in range(n)]}, file)
+    bucket = {"cat": "bucket", "name": "bucket 0", "ph": "X", "dur": 1, "pid": 0, "args": {"step": 1}}
+    with open(f"{run}/trace.json", "w") as file:
+        json.dump({"traceEvents": [{"cat": "forward", "ph": "X", "ts": 0, "dur": 1e9, "pid": 0, "args": {"step": 1}}]
+                   + [{**bucket, "ts": i + 1} for i in range(n)]}, file)
+    with open(f"{run}/metrics.jsonl", "w") as file:
+        file.write("".join(json.dumps({"type": "run", "step": i}) + "\n" for i in range(n // 4)))
+        file.write("".join(json.dumps({"type": "step", "step": i * n, "loss": 1}) + "\n" for i in (1, 2)))
+    code, _, err = report(dtrain, run)
+    page = read(f"{run}/report.html")
+    check(f"many: {code} {err}, {len(page)} bytes", code == 0 and is_whole(page) and len(page) < 5 << 20)
+    for text in ("The 64 slowest of 200000 ranks; the numbers have more of them.", "198976 more ranks were faster.",
+                 "The first 20000 spans are shown, 180001 more are not.", f"<td>{n / 1000:.3f}<td>{n / 1000:.3f}\n"):
+        check(f"many: no {text}", text in page)
+
+
 def write_long(top, run):
     os.makedirs(run)
     shutil.copy(f"{top}/ended/config.json", run)
@@ -300,6 +335,8 @@ def main():
         test_again(dtrain, mpiexec, top)
         test_killed(dtrain, mpiexec, top)
         test_hostile(dtrain, top)
+        test_no_time_passes(dtrain, top)
+        test_many(dtrain, top)
         test_long(dtrain, top)
         test_compare(dtrain, top)
         test_refused(dtrain, top)

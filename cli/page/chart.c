@@ -19,13 +19,11 @@ double dt_chart_y(const struct dt_chart *chart, double value)
     return DT_CHART_HEIGHT - DT_CHART_BOTTOM - share(&chart->y, value) * (DT_CHART_HEIGHT - DT_CHART_TOP - DT_CHART_BOTTOM);
 }
 
-/* 1, 2 or 5 times a power of ten: so many from end to end that there is room for them. */
-static double tick_step(const struct dt_axis *axis)
+double dt_chart_tick(double span, int n_most)
 {
-    const double span = axis->high - axis->low;
-    double step = pow(10, floor(log10(span / MAX_TICKS)));
-    for (int i = 0; span / step > MAX_TICKS; i++) {
-        step *= i % 3 == 1 ? 2.5 : 2;
+    double step = pow(10, floor(log10(span / n_most)));
+    for (int i = 0; i < 3 && span / step > n_most; i++) {
+        step *= i == 1 ? 2.5 : 2;
     }
     return step;
 }
@@ -46,14 +44,15 @@ static void tick_y(const struct dt_chart *c, double value)
 
 static void draw_ticks(const struct dt_chart *c, const struct dt_axis *axis, void (*tick)(const struct dt_chart *c, double value))
 {
-    const double factor = axis->high / axis->low > 200 ? 10 : 2, step = axis->log ? 0 : tick_step(axis);
+    const double factor = axis->high / axis->low > 200 ? 10 : 2,
+                 step = axis->log ? 0 : dt_chart_tick(axis->high - axis->low, MAX_TICKS);
     const double first = axis->log ? pow(factor, ceil(log(axis->low) / log(factor) - 1e-9)) : ceil(axis->low / step - 1e-9) * step;
     for (int i = 0; i < 20; i++) {
         const double value = axis->log ? first * pow(factor, i) : first + i * step;
-        if (value > axis->high * (1 + 1e-9) + (axis->log ? 0 : 1e-9)) {
+        if (!(value <= axis->high * (1 + 1e-9) + (axis->log ? 0 : 1e-9 * step))) {
             break;
         }
-        tick(c, fabs(value) < 1e-12 ? 0 : value);
+        tick(c, fabs(value) < 1e-9 * step ? 0 : value);
     }
 }
 

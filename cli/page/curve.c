@@ -129,12 +129,23 @@ static void draw_series(const struct figure *f, int s)
     }
 }
 
+/* Those that a reader can tell apart. */
+static void draw_marks(const struct figure *f)
+{
+    double last = 0;
+    for (size_t i = 0; i < f->curves->n_marks; i++) {
+        const double x = dt_chart_x(&f->chart, f->curves->marks[i]);
+        if (x >= last + 1 && x <= DT_CHART_WIDTH) {
+            dt_chart_mark(&f->chart, "restart", f->curves->marks[i]);
+            last = x;
+        }
+    }
+}
+
 static void draw(const struct figure *f)
 {
     dt_chart_begin(&f->chart);
-    for (size_t i = 0; i < f->curves->n_marks; i++) {
-        dt_chart_mark(&f->chart, "restart", f->curves->marks[i]);
-    }
+    draw_marks(f);
     for (int s = 0; s < f->curves->n_series; s++) {
         draw_series(f, s);
     }

@@ -10,6 +10,7 @@
 #include "train/events.h"
 
 #define MAX_BARS 64
+#define MAX_ROWS 1024 /* of the table of numbers */
 
 #define NAME(constant, name) name,
 static const char *const phase_names[] = {DT_PHASE_LIST(NAME)};
@@ -26,6 +27,7 @@ struct times {
     int n;
     struct rank_times *ranks;
     double largest;
+    bool used[DT_N_PHASES]; /* by some rank */
 };
 
 static struct rank_times times_of(const cJSON *object, int rank)
@@ -51,6 +53,9 @@ static void find_times(const struct dt_record *r, struct times *out)
     for (int i = 0; i < n && out->ranks != NULL && item != NULL; i++, item = item->next) {
         out->ranks[out->n++] = times_of(item, i);
         out->largest = fmax(out->largest, out->ranks[i].all);
+        for (int p = 0; p < DT_N_PHASES; p++) {
+            out->used[p] |= out->ranks[i].ms[p] > 0;
+        }
     }
 }
 
@@ -78,20 +83,11 @@ static int by_own(const void *a, const void *b)
     return x->own != y->own ? (x->own < y->own) - (x->own > y->own) : x->rank - y->rank;
 }
 
-static bool is_used(const struct times *t, int phase)
-{
-    int i = 0;
-    while (i < t->n && t->ranks[i].ms[phase] <= 0) {
-        i++;
-    }
-    return i < t->n;
-}
-
 static void draw_bars(FILE *out, const struct times *t)
 {
     fputs("<p class=\"legend\">", out);
     for (int p = 0; p < DT_N_PHASES; p++) {
-        if (is_used(t, p)) {
+        if (t->used[p]) {
             fprintf(out, "<span class=\"key k%d\">%s</span> ", p, phase_names[p]);
         }
     }
@@ -101,7 +97,8 @@ static void draw_bars(FILE *out, const struct times *t)
     }
     fputs("</tbody></table>\n", out);
     if (t->n > MAX_BARS) {
-        fprintf(out, "<p>The %d slowest of %d ranks; all are among the numbers.</p>\n", MAX_BARS, t->n);
+        fprintf(out, "<p>The %d slowest of %d ranks; the numbers have %s.</p>\n", MAX_BARS, t->n,
+                t->n > MAX_ROWS ? "more of them" : "all");
     }
 }
 
@@ -111,21 +108,25 @@ static void put_numbers(FILE *out, const struct times *t)
           "step</caption><thead><tr><th>rank",
           out);
     for (int p = 0; p < DT_N_PHASES; p++) {
-        if (is_used(t, p)) {
+        if (t->used[p]) {
             fprintf(out, "<th>%s", phase_names[p]);
         }
     }
     fputs("<th>total</thead><tbody>\n", out);
-    for (int i = 0; i < t->n; i++) {
+    for (int i = 0; i < t->n && i < MAX_ROWS; i++) {
         fprintf(out, "<tr><td>%d", t->ranks[i].rank);
         for (int p = 0; p < DT_N_PHASES; p++) {
-            if (is_used(t, p)) {
+            if (t->used[p]) {
                 fprintf(out, "<td>%.3f", t->ranks[i].ms[p]);
             }
         }
         fprintf(out, "<td>%.3f\n", t->ranks[i].all);
     }
-    fputs("</tbody></table></div></details>\n", out);
+    fputs("</tbody></table></div>", out);
+    if (t->n > MAX_ROWS) {
+        fprintf(out, "<p>%d more ranks were faster.</p>", t->n - MAX_ROWS);
+    }
+    fputs("</details>\n", out);
 }
 
 /* ---- sentences */

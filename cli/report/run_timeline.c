@@ -2,12 +2,16 @@
 
 #include <math.h>
 
+#include "cli/page/chart.h"
 #include "cli/page/page.h"
 
 #define SHOWN_STEPS 2
 #define SHOWN_RANKS 16
-#define WIDTH 1000.0 /* of the lanes, in units of the picture */
-#define LEFT 90.0    /* of their names */
+#define SHOWN_SPANS 20000
+#define MAX_TICKS 8
+#define LEAST_MS 1e-6 /* of a picture: the last digit of the times in trace.json */
+#define WIDTH 1000.0  /* of the lanes, in units of the picture */
+#define LEFT 90.0     /* of their names */
 #define ROW 15.0
 #define GAP 10.0        /* between ranks */
 #define LEAST_WIDTH 0.4 /* what is narrower is drawn with its neighbour of the same kind */
@@ -64,6 +68,7 @@ static struct picture picture_of(FILE *out, const struct dt_trace_record *trace)
             p.end_ms = fmax(p.end_ms, s.end_ms);
         }
     }
+    p.end_ms = fmax(p.end_ms, p.begin_ms + LEAST_MS);
     return p;
 }
 
@@ -76,9 +81,8 @@ static bool is_shown(const struct picture *p, const struct dt_trace_span *s)
 
 static void draw_axis(const struct picture *p)
 {
-    const double span = p->end_ms - p->begin_ms, power = pow(10, floor(log10(span / 4))), bottom = y_of(p, p->n_ranks, 0) - GAP;
-    const double tick = span / power > 20 ? 5 * power : span / power > 8 ? 2 * power : power;
-    for (int i = 0; i * tick <= span; i++) {
+    const double span = p->end_ms - p->begin_ms, tick = dt_chart_tick(span, MAX_TICKS), bottom = y_of(p, p->n_ranks, 0) - GAP;
+    for (int i = 0; i <= MAX_TICKS && i * tick <= span; i++) {
         const double x = x_of(p, p->begin_ms + i * tick);
         fprintf(p->out, "<path class=\"grid\" d=\"M%.1f 18V%.1f\"/><text x=\"%.1f\" y=\"12\"%s>%g%s</text>\n", x, bottom, x,
                 i == 0 ? " class=\"start\"" : "", i * tick, i == 0 ? " ms" : "");
@@ -111,10 +115,11 @@ static void draw_span(const struct picture *p, const struct dt_trace_span *s, do
     }
 }
 
-/* Many short parts of one kind, one after the other, are one. */
-static void draw_spans(const struct picture *p)
+/* Many short parts of one kind, one after the other, are one. Returns how many there was no room for. */
+static int draw_spans(const struct picture *p)
 {
     const struct dt_trace_span *spans = p->trace->spans;
+    int n_shown = 0;
     for (int i = 0; i < p->trace->n; i++) {
         double end_ms = spans[i].end_ms;
         int last = i;
@@ -123,11 +128,12 @@ static void draw_spans(const struct picture *p)
                x_of(p, spans[last + 1].end_ms) - x_of(p, spans[i].begin_ms) < LEAST_WIDTH) {
             end_ms = spans[++last].end_ms;
         }
-        if (is_shown(p, &spans[i])) {
+        if (is_shown(p, &spans[i]) && n_shown++ < SHOWN_SPANS) {
             draw_span(p, &spans[i], end_ms);
         }
         i = last;
     }
+    return n_shown > SHOWN_SPANS ? n_shown - SHOWN_SPANS : 0;
 }
 
 static void draw_legend(FILE *out)
@@ -161,8 +167,11 @@ static void draw_lanes(const struct picture *p)
             p->first_step, p->last_step, WIDTH + 20, y_of(p, p->n_ranks, 0));
     draw_axis(p);
     draw_names(p);
-    draw_spans(p);
+    const int n_left = draw_spans(p);
     fputs("</svg></div>\n", p->out);
+    if (n_left > 0) {
+        fprintf(p->out, "<p>The first %d spans are shown, %d more are not.</p>\n", SHOWN_SPANS, n_left);
+    }
 }
 
 /* ---- in numbers */

@@ -142,27 +142,30 @@ static void extend(struct dt_trace_step *step, const struct dt_trace_span *s)
     step->compute_end_ms = dt_span_computes(s->kind) ? fmax(step->compute_end_ms, s->end_ms) : step->compute_end_ms;
 }
 
-/* Of [begin, end), how long the rank of spans [first, last) computed; what it does so does not overlap. `next` goes ahead to what
- * may still be in time for a later interval. */
-static double computed_within(const struct dt_trace_record *trace, int *next, int last, double begin_ms, double end_ms)
+/* What a rank has computed, from its first span on. */
+struct computed {
+    int next, last;        /* spans: the first that does not count yet, and the end of the rank's */
+    double sum_ms, end_ms; /* of those that count: a time that several of them have counts once */
+};
+
+/* How long it computed before `until_ms`, which does not go back from call to call. */
+static double computed_until(struct computed *c, const struct dt_trace_span *spans, double until_ms)
 {
-    double sum = 0;
-    const struct dt_trace_span *spans = trace->spans;
-    while (*next < last && (!dt_span_computes(spans[*next].kind) || spans[*next].end_ms <= begin_ms)) {
-        ++*next;
+    for (; c->next < c->last && spans[c->next].begin_ms < until_ms; c->next++) {
+        const struct dt_trace_span *s = &spans[c->next];
+        if (dt_span_computes(s->kind) && s->end_ms > c->end_ms) {
+            c->sum_ms += s->end_ms - fmax(s->begin_ms, c->end_ms);
+            c->end_ms = s->end_ms;
+        }
     }
-    for (int i = *next; i < last && spans[i].begin_ms < end_ms; i++) {
-        const double overlap = fmin(spans[i].end_ms, end_ms) - fmax(spans[i].begin_ms, begin_ms);
-        sum += dt_span_computes(spans[i].kind) && overlap > 0 ? overlap : 0;
-    }
-    return sum;
+    return c->sum_ms - fmax(0, c->end_ms - until_ms);
 }
 
 /* Spans [first, last) are those of a rank. A time in which several buckets travel counts once. */
 static void measure_rank(struct dt_trace_record *trace, int first, int last)
 {
     double covered_ms = -INFINITY;
-    int next = first;
+    struct computed computed = {.next = first, .last = last, .end_ms = -INFINITY};
     for (int i = first; i < last; i++) {
         const struct dt_trace_span *s = &trace->spans[i];
         struct dt_trace_step *step = step_of(trace, s);
@@ -170,7 +173,8 @@ static void measure_rank(struct dt_trace_record *trace, int first, int last)
         if (s->kind == DT_SPAN_BUCKET && s->end_ms > covered_ms) {
             const double begin_ms = fmax(s->begin_ms, covered_ms);
             step->sent_ms += s->end_ms - begin_ms;
-            step->hidden_ms += computed_within(trace, &next, last, begin_ms, s->end_ms);
+            step->hidden_ms -= computed_until(&computed, trace->spans, begin_ms);
+            step->hidden_ms += computed_until(&computed, trace->spans, s->end_ms);
             covered_ms = s->end_ms;
         }
     }
