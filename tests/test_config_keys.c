@@ -39,7 +39,7 @@ static void test_every_key(void)
         const struct dt_key *key = &list.keys[i];
         struct dt_config config;
         char name[DT_NAME_SIZE];
-        if (key->kind == DT_KEY_INT || key->kind == DT_KEY_REAL) {
+        if (key->kind == DT_KEY_INT || key->kind == DT_KEY_REAL || key->kind == DT_KEY_AUTO) {
             const struct dt_range range = dt_range_parse(key->values);
             check_key(key, range.low, !range.low_open);
             check_key(key, range.high, !range.high_open);

@@ -2,6 +2,7 @@
  * that only this test knows, and what the run tells are events. It is linked with train/ and what lies below. */
 #include "tests/checkpoint_sample.h"
 #include "train/train.h"
+#include "train/trainer.h"
 
 static const struct dt_config config = {
     .name = "line",
@@ -92,8 +93,26 @@ static void check_file(const char *name, const char *text)
     free(bytes);
 }
 
+/* A run of any length has enough records of its steps for a curve, also if it ends early, and not too many. */
+static void test_record_interval(void)
+{
+    for (uint64_t all = 1; all < 300000; all += 1 + all / 7) {
+        int n = 0;
+        for (uint64_t step = 1; step <= all; step++) {
+            n += step % dt_record_interval(step, all) == 0;
+            CHECK(step >= 64 || dt_record_interval(step, all) == 1);
+            if (step == 500 || step == 5000) {
+                CHECK(n >= 150);
+            }
+        }
+        CHECK(n <= 1000 && n >= (all < 200 ? (int)all : 200));
+    }
+    CHECK_INT(dt_record_interval(100000000, 100000000), 262144);
+}
+
 int main(void)
 {
+    test_record_interval();
     const struct dt_file_part damage = {"no checkpoint", 13};
     sample_dir_make(dir);
     snprintf(checkpoints, sizeof checkpoints, "%s/checkpoints", dir);

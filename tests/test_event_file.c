@@ -151,8 +151,8 @@ static void test_links(const char *work)
 /* A full disk: the run goes on without events, and says at its end that some are missing. */
 static void test_full(void)
 {
-    static const struct dt_config config = {.log_every_steps = 1, .tensorboard = true};
-    const struct dt_step_event step = {.step = 1, .train = {.loss_sum = 1, .n_samples = 2}};
+    static const struct dt_config config = {.tensorboard = true};
+    const struct dt_step_event step = {.step = 1, .recorded = true, .train = {.loss_sum = 1, .n_samples = 2}};
     struct dt_sinks sinks = {.folder = {.config = &config, .dir = &run}, .events.file.file = fopen("/dev/full", "w")};
     const struct dt_event event = {.kind = DT_EVENT_STEP, .step = &step}, end = {.kind = DT_EVENT_END};
     CHECK(sinks.events.file.file != NULL);

@@ -78,6 +78,28 @@ is 'resumed at the end' '0 0 1' "$got $(grep -c 'images/s' err) $(grep -c '^save
 dtrain 1 "${config[@]}" --run whole
 check 'the same weights and the same result by either way' cmp "$(newest_checkpoint whole)" "$(newest_checkpoint limit)"
 
+# Which steps have records is a function of their numbers: on any number of ranks, and whether the run was interrupted or not. The
+# first are all there, later ones further apart, and some have the gradient's norm. A number given is the distance between two.
+records_of() { # the steps with records, those with a norm behind a bar
+  sed -n 's/.*"type":"step","step":\([0-9]*\),.*/\1/p' "$1/metrics.jsonl"
+  echo '|'
+  sed -n 's/.*"type":"step","step":\([0-9]*\),.*"grad_norm":[0-9].*/\1/p' "$1/metrics.jsonl"
+}
+long=(--config "$configs/linear.json" --set data.train_samples=1280 --set 'train.batch={"global":2}' --set train.epochs=1 --set data.sharding=global
+  --set report=false)
+dtrain 1 "${long[@]}" --run records
+is 'records' "$(seq 63; seq 64 2 640; echo '|'; seq 16 16 640)" "$(records_of records)"
+dtrain 2 "${long[@]}" --run records2
+is 'records of two ranks' "$(records_of records)" "$(records_of records2)"
+dtrain 1 "${long[@]}" --run parts --set train.max_steps=201
+dtrain 1 "${long[@]}" --run parts --resume
+is 'records of a run that was resumed' "$(records_of records)" "$(records_of parts)"
+dtrain 1 "${long[@]}" --run sparse --set log.every_steps=100
+is 'records at a chosen distance' "$(seq 100 100 600; echo '|'; seq 100 100 600)" "$(records_of sparse)"
+dtrain 1 "${long[@]}" --run none --set log.every_steps=0
+is 'no records' '|' "$(records_of none)"
+check 'the position of a run without records' grep -aqx 'step 0*[1-9][0-9]*' none/run.lock
+
 # A run that died after it had saved its epoch's last step: the epoch is evaluated and recorded, also the last one.
 every=(--set checkpoint.every_epochs=0 --set checkpoint.every_steps=64 --set checkpoint.keep=9)
 dtrain 1 "${config[@]}" --run steps "${every[@]}"

@@ -95,6 +95,7 @@ def going(run):
     config["train"]["epochs"] = 100
     with open(f"{run}/config.json", "w") as file:
         json.dump(config, file)
+    os.truncate(f"{run}/run.lock", 0)
     lock = open(f"{run}/run.lock")
     fcntl.flock(lock, fcntl.LOCK_EX)
     return lock
@@ -106,6 +107,11 @@ def test_follows(dtrain, run):
     check("no first screen", terminal.wait_for(r"step 45 of 1,500"))
     add_step(run, 1000)
     check("it does not follow", terminal.wait_for(r"step 1,000 of 1,500.* 67 %  33:20 left"))
+    with open(f"{run}/run.lock", "a") as file: # between two records
+        file.write("\nstep 1100\n")
+    check("it does not go on between two records", terminal.wait_for(r"step 1,100 of 1,500"))
+    os.truncate(f"{run}/run.lock", 0)
+    check("it does not show the last record", terminal.wait_for(r"(?s)step 1,100.*step 1,000"))
     fcntl.ioctl(terminal.slave, termios.TIOCSWINSZ, struct.pack("HHHH", 4, 30, 0, 0))
     check("it does not fit a smaller window", terminal.wait_for(r"\x1b\[H[^\n]{1,40}\n[^\n]{1,80}\n[^\n]{1,40}\n[^\n]{1,80}\n\x1b\[J"))
     os.write(terminal.master, b"q")

@@ -29,6 +29,8 @@ struct dt_monitor_spec {
     double min_delta;           /* by more than this, or it is none */
 };
 
+#define DT_AUTO (-1) /* of a number that the program may choose */
+
 struct dt_config {
     char name[64]; /* the file's name without folder and ".json"; default run folder */
 
@@ -60,7 +62,7 @@ struct dt_config {
     int64_t checkpoint_keep;
     enum dt_test_metric checkpoint_best; /* by which one checkpoint more is kept; DT_TEST_NONE: it is not */
     double log_every_s;                  /* seconds between progress lines where stderr is no terminal */
-    int64_t log_every_steps;             /* steps between "step" records in metrics.jsonl; 0: none */
+    int64_t log_every_steps;             /* steps between recorded ones; 0: none; DT_AUTO: dt_record_interval says */
     char trace_steps[48];                /* "10:30", as configured; "": none */
     uint64_t trace_first, trace_last;    /* these */
 

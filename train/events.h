@@ -52,6 +52,7 @@ struct dt_run_event {
 
 struct dt_step_event {
     uint64_t step, epoch; /* from 1 */
+    bool recorded;        /* belongs into the records: log.every_steps */
     struct dt_metrics train;
     double lr;
     double grad_norm; /* L2, of the mean gradient, before clipping; NAN: not measured at this step, or nobody knows it */

@@ -113,7 +113,18 @@ static enum dt_status take_lock(struct dt_world *world, struct dt_run_dir *run)
     if (ftruncate(run->lock, 0) != 0 || pwrite(run->lock, owner, (size_t)n, 0) != n) {
         return dt_error_errno(DT_CANT_CREATE, "%s/run.lock", run->path);
     }
+    run->lock_size = n;
     return DT_OK;
+}
+
+/* As long as any other, so that it is written over in place. */
+void dt_run_dir_note_step(const struct dt_run_dir *run, uint64_t step)
+{
+    char line[32];
+    const int n = snprintf(line, sizeof line, "step %020llu\n", (unsigned long long)step);
+    if (pwrite(run->lock, line, (size_t)n, run->lock_size) != n) {
+        return; /* the records have the steps, too */
+    }
 }
 
 static enum dt_status create(struct dt_world *world, const char *wanted, const char *config_name, bool resume,

@@ -7,7 +7,7 @@
  *   report.html            a page about all of it
  *   trace.json             see cli/report/timeline.c
  *   tensorboard/           see cli/report/event_file.h
- *   run.lock               held while a process uses the folder */
+ *   run.lock               held while a process uses the folder: which one, and after how many steps it is */
 #ifndef DT_TRAIN_RUN_DIR_H
 #define DT_TRAIN_RUN_DIR_H
 
@@ -18,6 +18,7 @@ struct dt_run_dir {
     char path[DT_PATH_SIZE];        /* the same on every rank */
     char checkpoints[DT_PATH_SIZE]; /* path/checkpoints */
     int lock;                       /* rank 0: file descriptor; elsewhere -1 */
+    off_t lock_size;                /* of its first line: the process */
 };
 
 /* runs/<config_name>/<UTC time>, as it is not there yet. */
@@ -32,6 +33,9 @@ void dt_run_dir_close(struct dt_run_dir *run);
 
 /* Rank 0 opens one of the files above with open's `flags`, and creates it if need be, but follows no link. DT_CANT_CREATE. */
 enum dt_status dt_run_dir_open_file(const struct dt_run_dir *run, const char *name, int flags, int *out);
+
+/* Rank 0 writes into run.lock that so many steps are done, for `dtrain watch`. A failure is not reported. */
+void dt_run_dir_note_step(const struct dt_run_dir *run, uint64_t step);
 
 /* Rank 0 writes a whole small file into the folder. DT_IO. */
 enum dt_status dt_run_dir_write(const struct dt_run_dir *run, const char *name, const char *text);

@@ -8,19 +8,46 @@ static uint64_t until_check(const struct dt_trainer *t)
     return every > 0 ? every - t->state.step % every : UINT64_MAX;
 }
 
-/* Whether the gradient's norm belongs into this step's record. */
+uint64_t dt_record_interval(uint64_t step, uint64_t all)
+{
+    const uint64_t most = step / 32 < all / 256 ? step / 32 : all / 256;
+    return most < 2 ? 1 : UINT64_C(1) << (63 - __builtin_clzll(most));
+}
+
+/* 0: none are recorded. */
+static uint64_t record_interval(const struct dt_trainer *t, uint64_t step)
+{
+    const struct dt_config *c = &t->config;
+    return c->log_every_steps != DT_AUTO ? (uint64_t)c->log_every_steps
+                                         : dt_record_interval(step, (uint64_t)c->epochs * t->steps_per_epoch);
+}
+
+bool dt_trainer_records(const struct dt_trainer *t, uint64_t step)
+{
+    const uint64_t every = record_interval(t, step);
+    return every > 0 && step % every == 0;
+}
+
+/* Steps between those whose gradient's norm is recorded. All ranks measure it together, which is about a fiftieth of a small
+ * step's time: where the program chooses, it is not in every record. 0: never. */
+static uint64_t norm_interval(const struct dt_trainer *t, uint64_t step)
+{
+    const uint64_t every = record_interval(t, step), least = t->graph != NULL ? DT_MAX_RECORDED_STEPS : 16;
+    return !dt_strategy_has_gradient(t->strategy) ? 0 : t->config.log_every_steps != DT_AUTO || every > least ? every : least;
+}
+
 static bool wants_norm(const struct dt_trainer *t, uint64_t step)
 {
-    const uint64_t every = (uint64_t)t->config.log_every_steps;
-    return every > 0 && step % every == 0 && dt_strategy_has_gradient(t->strategy);
+    const uint64_t every = norm_interval(t, step);
+    return every > 0 && step % every == 0;
 }
 
 /* Of the steps that are taken together the last one's gradient is there: they end where it is wanted, unless that made them short.
  */
 static uint64_t until_norm(const struct dt_trainer *t, uint64_t limit)
 {
-    const uint64_t every = (uint64_t)t->config.log_every_steps;
-    const bool ends = t->graph != NULL && every >= DT_MAX_RECORDED_STEPS && dt_strategy_has_gradient(t->strategy);
+    const uint64_t every = norm_interval(t, t->state.step + 1);
+    const bool ends = t->graph != NULL && every >= DT_MAX_RECORDED_STEPS;
     const uint64_t left = ends ? every - t->state.step % every : limit;
     return left < limit ? left : limit;
 }

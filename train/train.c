@@ -118,6 +118,7 @@ static void tell_step(const struct run *run, const struct dt_step_result *result
     const double n_done = (double)(t->state.step - run->epoch_first_step);
     const struct dt_step_event step = {.step = result->step,
                                        .epoch = t->state.epoch + 1,
+                                       .recorded = dt_trainer_records(t, result->step),
                                        .train = result->train,
                                        .lr = result->lr,
                                        .grad_norm = result->grad_norm,

@@ -67,8 +67,15 @@ struct dt_step_result {
     uint64_t step; /* taken in all, with this one */
     struct dt_metrics train;
     double lr;
-    double grad_norm; /* of the mean gradient, before clipping; NAN but for steps that are recorded */
+    double grad_norm; /* of the mean gradient, before clipping; NAN but for some of the recorded steps */
 };
+
+/* Steps from one recorded step to the next, near step number `step` of all steps of all epochs. Grows with both, so that the first
+ * 63 steps are all recorded, a run of any length has some hundreds of records up to about a thousand, and one that ends early has
+ * enough. A power of two, and a function of these numbers alone: a resumed run has the records of one that was not interrupted. */
+uint64_t dt_record_interval(uint64_t step, uint64_t all);
+/* Whether the configuration has this step recorded. */
+bool dt_trainer_records(const struct dt_trainer *trainer, uint64_t step);
 
 /* What the next steps gave. */
 struct dt_step_results {

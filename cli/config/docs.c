@@ -155,7 +155,7 @@ static void schema_names(FILE *out, const char *names)
 static void schema_default(FILE *out, const struct dt_key *key)
 {
     if (key->default_text != NULL && key->default_text[0] != '\0') {
-        const char *quote = key->kind == DT_KEY_TEXT || key->kind == DT_KEY_ENUM ? "\"" : "";
+        const char *quote = key->kind == DT_KEY_TEXT || key->kind == DT_KEY_ENUM || key->kind == DT_KEY_AUTO ? "\"" : "";
         fprintf(out, ", \"default\": %s%s%s", quote, key->default_text, quote);
     }
 }
@@ -204,6 +204,11 @@ static void schema_key(FILE *out, const struct dt_key *key)
         fprintf(out,
                 "\"type\": \"array\", \"maxItems\": %d, \"items\": { \"type\": \"string\", \"minLength\": 1, \"maxLength\": %d }",
                 DT_MAX_LAYERS - 1, DT_BLOCK_NAME_SIZE - 1);
+        break;
+    case DT_KEY_AUTO:
+        fputs("\"oneOf\": [{ \"const\": \"auto\" }, { \"type\": \"integer\"", out);
+        schema_range(out, key);
+        fputs(" }]", out);
         break;
     }
     schema_default(out, key);

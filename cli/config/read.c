@@ -315,7 +315,7 @@ static enum dt_status read_value(const struct object *o, const struct dt_key *ke
 {
     unsigned char *field = (unsigned char *)base + key->offset;
     const struct dt_range range = dt_range_parse(key->kind == DT_KEY_REAL ? key->values : "[0, 0]");
-    bool flag;
+    bool flag, automatic;
     int index;
     switch (key->kind) {
     case DT_KEY_BOOL:
@@ -323,10 +323,12 @@ static enum dt_status read_value(const struct object *o, const struct dt_key *ke
         memcpy(field, &flag, sizeof flag);
         return cJSON_IsBool(item) ? DT_OK : wrong_value(o, key, item);
     case DT_KEY_INT:
-        if (!is_integer(key, item)) {
+    case DT_KEY_AUTO:
+        automatic = key->kind == DT_KEY_AUTO && cJSON_IsString(item) && strcmp(item->valuestring, "auto") == 0;
+        if (!automatic && !is_integer(key, item)) {
             return wrong_value(o, key, item);
         }
-        dt_key_store_int(key, base, (int64_t)item->valuedouble);
+        dt_key_store_int(key, base, automatic ? DT_AUTO : (int64_t)item->valuedouble);
         return DT_OK;
     case DT_KEY_REAL:
         if (!cJSON_IsNumber(item) || !dt_range_holds(&range, item->valuedouble)) {
@@ -366,6 +368,9 @@ static void store_default(const struct dt_key *key, void *base)
     switch (key->kind) {
     case DT_KEY_BOOL:
         memcpy(field, &flag, sizeof flag);
+        break;
+    case DT_KEY_AUTO:
+        dt_key_store_int(key, base, DT_AUTO);
         break;
     case DT_KEY_INT:
         dt_key_store_int(key, base, (int64_t)number);

@@ -2,10 +2,12 @@
  * docs/config.md.
  *
  * X(path, kind, field, values, default, when, meaning)
- *   kind     BOOL, INT, REAL, TEXT, ENUM (field is an enum that counts from 0), SHAPE (model.input), LAYERS (model.layers), NAMES
- * (of blocks) values   INT, REAL: the interval, as mathematicians write it: "[0, 1)" holds 0 and not 1; ENUM: the names, each
- * behind a bar default  JSON without quotes; NULL: the key must be given; "": it may be absent, which the field shows as 0 when
- * "path=name" or "path=name|name": the key has a meaning only then, and giving it otherwise is an error; "" always */
+ *   kind     BOOL, INT, REAL, TEXT, ENUM (field is an enum that counts from 0), SHAPE (model.input), LAYERS (model.layers),
+ *            NAMES (of blocks), AUTO ("auto", DT_AUTO in the field, or an integer)
+ *   values   INT, REAL, AUTO: the interval, as mathematicians write it: "[0, 1)" holds 0 and not 1; ENUM: the names, each behind
+ *            a bar
+ *   default  JSON without quotes; NULL: the key must be given; "": it may be absent, which the field shows as 0
+ *   when     "path=name" or "path=name|name": the key has a meaning only then, and giving it otherwise is an error; "" always */
 #ifndef DT_CLI_CONFIG_SCHEMA_H
 #define DT_CLI_CONFIG_SCHEMA_H
 
@@ -139,7 +141,8 @@
     X("checkpoint.best", ENUM, checkpoint_best, DT_TEST_METRIC_LIST(DT_BAR_NAME), "none", "",                                  \
       "keep checkpoints/best.safetensors, too: of the epoch in which this was best")                                                   \
     X("log.every_s", REAL, log_every_s, "[0, 86400]", "10", "", "seconds between progress lines when stderr is no terminal; 0: none")  \
-    X("log.every_steps", INT, log_every_steps, DT_ANY_INT, "100", "", "steps between \"step\" records in metrics.jsonl; 0: none")          \
+    X("log.every_steps", AUTO, log_every_steps, DT_ANY_INT, "auto", "",                                                                \
+      "steps between \"step\" records in metrics.jsonl; auto: every step at first, some hundreds in a run; 0: none")                   \
     X("trace.steps", TEXT, trace_steps, "", "", "",                                                                                    \
       "first:last, such as 10:30: steps of which trace.json tells what every rank did when")                                           \
     X("device", ENUM, device, DT_DEVICE_LIST(DT_BAR_NAME), "auto", "",                                                                 \
@@ -177,7 +180,17 @@
     X("rate", REAL, rate, "[0, 1)", NULL, "", "share of the units set to 0 in training")
 /* clang-format on */
 
-enum dt_key_kind { DT_KEY_BOOL, DT_KEY_INT, DT_KEY_REAL, DT_KEY_TEXT, DT_KEY_ENUM, DT_KEY_SHAPE, DT_KEY_LAYERS, DT_KEY_NAMES };
+enum dt_key_kind {
+    DT_KEY_BOOL,
+    DT_KEY_INT,
+    DT_KEY_REAL,
+    DT_KEY_TEXT,
+    DT_KEY_ENUM,
+    DT_KEY_SHAPE,
+    DT_KEY_LAYERS,
+    DT_KEY_NAMES,
+    DT_KEY_AUTO
+};
 
 struct dt_key {
     const char *path;

@@ -58,6 +58,9 @@ void dt_key_print(FILE *out, const struct dt_key *key, const void *base)
     case DT_KEY_INT:
         fprintf(out, "%lld", (long long)dt_key_int(key, base));
         break;
+    case DT_KEY_AUTO:
+        fprintf(out, dt_key_int(key, base) == DT_AUTO ? "\"auto\"" : "%lld", (long long)dt_key_int(key, base));
+        break;
     case DT_KEY_REAL:
         dt_number_text(dt_key_real(key, base), text);
         fputs(text, out);

@@ -271,9 +271,8 @@ static enum dt_status record_run(struct dt_sinks *sinks, const struct dt_run_eve
 
 static void record_step(struct dt_sinks *sinks, const struct dt_step_event *r)
 {
-    const uint64_t every = (uint64_t)sinks->folder.config->log_every_steps;
     FILE *f = sinks->files.jsonl;
-    if (every == 0 || r->step % every != 0) {
+    if (!r->recorded) {
         return;
     }
     fprintf(f, "{\"type\":\"step\",\"step\":%llu,\"epoch\":%llu", (unsigned long long)r->step, (unsigned long long)r->epoch);

@@ -2,7 +2,7 @@
  *
  * {"type":"run", ...}    once per start: when and by which command, configuration name, world size and the ranks, batch, samples,
  *                        steps_per_epoch, lr and lr_scale, parameters, version, commit, allreduce and what it sends
- * {"type":"step", ...}   every log.every_steps steps: step, epoch, loss, accuracy, lr, grad_norm, images_per_s;
+ * {"type":"step", ...}   of the steps that log.every_steps asks for: step, epoch, loss, accuracy, lr, grad_norm, images_per_s;
  *                        grad_norm: L2, of the mean gradient before clipping; null where nobody has it (servers that do not
  *                        wait, ranks that do not average) or has it no longer (a GPU that takes several steps on its own,
  *                        but for the last of these)

@@ -215,20 +215,32 @@ static enum dt_status read_config(struct dt_record *r)
     return s == DT_CONFIG ? DT_BAD_DATA : s;
 }
 
-/* Whether somebody trains in the folder: they hold its lock (train/run_dir.h). */
-static bool is_in_use(const struct dt_record *r)
+/* The step in the second line of run.lock. */
+static double read_position(int fd)
+{
+    char text[256];
+    const ssize_t n = pread(fd, text, sizeof text - 1, 0);
+    text[n > 0 ? n : 0] = '\0';
+    const char *line = strchr(text, '\n');
+    unsigned long long step;
+    return line != NULL && sscanf(line, "\nstep %20llu", &step) == 1 ? (double)step : (double)NAN;
+}
+
+/* Whether a process trains in the folder: it holds its lock (train/run_dir.h). */
+static bool is_in_use(struct dt_record *r)
 {
     char path[DT_PATH_SIZE + 32];
     snprintf(path, sizeof path, "%s/run.lock", r->path);
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     const bool used = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0;
+    r->noted_step = used ? read_position(fd) : (double)NAN;
     if (fd >= 0) {
         close(fd);
     }
     return used;
 }
 
-static enum dt_run_state state_of(const struct dt_record *r)
+static enum dt_run_state state_of(struct dt_record *r)
 {
     const double code = dt_record_number(r->summary, "exit_code");
     if (r->summary == NULL || isnan(code)) {
@@ -248,8 +260,10 @@ static enum dt_status read_all(struct dt_record *r)
 
 enum dt_status dt_record_open(const char *folder, struct dt_record *out)
 {
-    *out = (struct dt_record){
-        .steps = {.n_columns = DT_N_STEP_COLUMNS}, .epochs = {.n_columns = DT_N_EPOCH_COLUMNS}, .restarts = {.n_columns = 1}};
+    *out = (struct dt_record){.noted_step = (double)NAN,
+                              .steps = {.n_columns = DT_N_STEP_COLUMNS},
+                              .epochs = {.n_columns = DT_N_EPOCH_COLUMNS},
+                              .restarts = {.n_columns = 1}};
     size_t n = strlen(folder);
     while (n > 1 && folder[n - 1] == '/') {
         n--;
@@ -318,7 +332,7 @@ struct dt_record_progress dt_record_progress(const struct dt_record *r)
     const double recorded = fmax(dt_record_last(&r->steps, DT_STEP_STEP), dt_record_last(&r->epochs, DT_EPOCH_STEP));
     const double per_epoch = dt_record_number(r->start, "steps_per_epoch"), limit = (double)r->config.max_steps;
     const double all = per_epoch * (double)r->config.epochs;
-    return (struct dt_record_progress){.step = isfinite(summary) ? summary : fmax(start, recorded),
+    return (struct dt_record_progress){.step = isfinite(summary) ? summary : fmax(r->noted_step, fmax(start, recorded)),
                                        .all = limit > 0 && limit < all ? limit : all,
                                        .per_epoch = per_epoch};
 }

@@ -53,6 +53,7 @@ struct dt_record {
     char path[DT_PATH_SIZE]; /* without slashes at its end */
     struct dt_config config;
     enum dt_run_state state;
+    double noted_step; /* of a run that is under way: its position in run.lock; NaN: unknown */
     cJSON *start;      /* metrics.jsonl's last record of a run, or NULL */
     cJSON *last_epoch; /* its last record of an epoch, or NULL */
     cJSON *summary;    /* summary.json of that run, or NULL */

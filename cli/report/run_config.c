@@ -141,6 +141,7 @@ static bool is_default(const struct dt_key *key, const char *text)
                      : key->default_text[0] != '\0' && strtod(text, NULL) == strtod(key->default_text, NULL);
     case DT_KEY_TEXT:
     case DT_KEY_ENUM:
+    case DT_KEY_AUTO:
         return n >= 2 && strlen(key->default_text) == n - 2 && strncmp(text + 1, key->default_text, n - 2) == 0;
     case DT_KEY_BOOL:
     case DT_KEY_SHAPE:

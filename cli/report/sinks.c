@@ -4,6 +4,10 @@
 #include <math.h>
 #include <time.h>
 
+#include "base/clock.h"
+
+#define POSITION_INTERVAL_S 1.0
+
 /* To the millisecond, so that the files have it to the last digit. */
 static double since_1970(void)
 {
@@ -33,6 +37,17 @@ enum dt_status dt_sinks_emit(void *context, struct dt_event *event)
         failed = failed == DT_OK ? s : failed;
     }
     return failed;
+}
+
+/* However far apart the records are, whoever watches sees that the run moves. */
+enum dt_status dt_position_take(struct dt_sinks *sinks, const struct dt_event *event)
+{
+    const double now_s = event->kind == DT_EVENT_STEP ? dt_clock_s() : 0;
+    if (now_s - sinks->position_s >= POSITION_INTERVAL_S) {
+        dt_run_dir_note_step(sinks->folder.dir, event->step->step);
+        sinks->position_s = now_s;
+    }
+    return DT_OK;
 }
 
 void dt_sinks_close(struct dt_sinks *sinks)

@@ -19,6 +19,7 @@ struct dt_sinks {
         struct dt_event_file file; /* open while there is more to tell */
         bool failed;               /* some could not be written: said once, and the run ends with DT_IO */
     } events;
+    double position_s;    /* when the step was written last */
     bool timeline_failed; /* trace.json could not be written: said once, and the run ends with DT_IO */
 };
 
@@ -26,6 +27,7 @@ struct dt_sinks {
 #define DT_SINK_LIST(X)                                                          \
     X(metrics_jsonl) /* metrics.jsonl: cli/report/metrics.h */                   \
     X(metrics_csv)   /* metrics.csv */                                           \
+    X(position)      /* run.lock: the step, once a second */                     \
     X(tensorboard)   /* tensorboard/: cli/report/tensorboard.c */                \
     X(timeline)      /* trace.json: cli/report/timeline.c */                     \
     X(terminal)      /* stderr, and the result on stdout: cli/report/report.h */ \

@@ -91,9 +91,8 @@ static double accuracy_of(const struct dt_sinks *sinks, const struct dt_metrics 
 
 static void put_step(struct dt_sinks *sinks, const struct dt_step_event *r)
 {
-    const uint64_t every = (uint64_t)sinks->folder.config->log_every_steps;
     struct scalars s = {0};
-    if (every == 0 || r->step % every != 0) {
+    if (!r->recorded) {
         return;
     }
     add_scalar(&s, "loss/step", dt_metrics_loss(&r->train));

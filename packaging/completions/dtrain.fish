@@ -68,7 +68,7 @@ function __dtrain_all_keys
     printf '%s\t%s\n' checkpoint.keep= 'how many of them stay; older ones are removed'
     printf '%s\t%s\n' checkpoint.best= 'keep checkpoints/best.safetensors, too: of the epoch in which this was best'
     printf '%s\t%s\n' log.every_s= 'seconds between progress lines when stderr is no terminal; 0: none'
-    printf '%s\t%s\n' log.every_steps= 'steps between "step" records in metrics.jsonl; 0: none'
+    printf '%s\t%s\n' log.every_steps= 'steps between "step" records in metrics.jsonl; auto: every step at first, some hundreds in a run; 0: none'
     printf '%s\t%s\n' trace.steps= 'first:last, such as 10:30: steps of which trace.json tells what every rank did when'
     printf '%s\t%s\n' device= 'cpu: vector kernels; ref: plain loops, slow, to compare with; cuda: a GPU; auto: a GPU if every rank has one, else cpu'
     printf '%s\t%s\n' precision= 'tf32: products of numbers with 10 bits of fraction, on GPUs; bf16: 7 bits, of activations too on GPUs, and of the inputs of convolutions forward on CPUs with AMX; weights and sums are always f32'
