@@ -123,9 +123,9 @@ done
 # ---- a terminal: one line, drawn again and again, in its width, also after it was resized; no colour ----
 cat >terminal.py <<'PY'
 import fcntl, os, pty, re, signal, struct, subprocess, sys, termios
-position = r"epoch \d+/99 +\d+/\d+  loss \d+\.\d{4}"
-lines_of = {80: position + r"  accuracy +\d+\.\d\d %.*  [\d:]+ left", 40: position + r".*",
-            132: r"epoch +\d+/99  step +\d+/\d+  loss \d+\.\d{4}  accuracy +\d+\.\d\d %  [\d,]+ images/s  [\d:]+ left"}
+position = r"epoch \d+/99 +\d+/\d+  train \d+\.\d{4}"
+lines_of = {80: position + r" +\d+\.\d\d %.*  [\d:]+ left", 40: position + r".*",
+            132: r"epoch +\d+/99  step +\d+/\d+  train loss \d+\.\d{4}  train accuracy +\d+\.\d\d %  [\d,]+ images/s  [\d:]+ left"}
 signal.alarm(120)
 master, slave = pty.openpty()
 job, text = None, ""
@@ -154,6 +154,28 @@ endless=(--config config.json --set train.epochs=99 --set data.train_samples=200
 check 'on a terminal' env NO_COLOR=1 python3 terminal.py "$DTRAIN" "${endless[@]}" --run terminal1
 check "on mpirun's terminal" python3 terminal.py "$MPIEXEC" -n 2 "$DTRAIN" "${endless[@]}" --run terminal2
 
+# The line of an epoch, by the terminal's width: the same word never stands for the training samples here and for the test samples there.
+cat >epoch.py <<'PY'
+import fcntl, os, pty, re, struct, subprocess, sys, termios
+lines_of = {132: r"epoch 1/3  train loss \S+  test loss \S+  test accuracy +\S+ %  lr \S+  [\d,]+ images/s  [\d:]+",
+            80: r"epoch 1/3  train \S+  test \S+ +\S+ %  lr \S+  [\d,]+ images/s  [\d:]+", 60: r"epoch 1/3  train \S+  test \S+ +\S+ %  lr \S+  [\d:]+"}
+for width, line in lines_of.items():
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("4H", 24, width, 0, 0))
+    job = subprocess.Popen([*sys.argv[1:], "--run", f"width{width}"], stdout=subprocess.DEVNULL, stderr=slave, stdin=subprocess.DEVNULL)
+    os.close(slave)
+    text = ""
+    try:
+        while piece := os.read(master, 4096):
+            text += piece.decode()
+    except OSError:
+        pass
+    assert job.wait() == 0
+    epoch = re.search(r"epoch 1/3  train[^\r\n]*test[^\r\n]*", text)[0]
+    assert re.fullmatch(line, epoch) and len(epoch) <= width, (width, epoch)
+PY
+check 'the line of an epoch' python3 epoch.py "$DTRAIN" --config config.json
+
 # ---- where the locale has no ×, there is none; the words of a schedule; numbers that are no images ----
 for locale in C POSIX; do
   LC_ALL=$locale run 0 2 --config config.json --run "run-$locale" --set train.max_steps=1 --set train.warmup_epochs=1
@@ -165,6 +187,9 @@ check 'no learning rate on the line of an epoch' grep -Eq '^epoch 1/3  train los
 run 0 1 --config "$configs/linear.json" --run line --set train.epochs=1
 check 'a line fit speaks of images' test -z "$(grep images err)"
 check 'a line fit has no speed' grep -Eq '^epoch 1/1 .* samples/s ' err
+check 'the last line does not name the page' test "$(tail -n 1 err)" = 'report line/report.html'
+run 0 1 --config "$configs/linear.json" --run no_page --set train.epochs=1 --set report=false
+check 'a page is named that is not there' test -z "$(grep '^report' err)"
 
 # ---- names that would steer the terminal: shown, not obeyed; those that are only not English stay readable ----
 hostile=$'odd\033[2J\302\233\342\200\256ü'

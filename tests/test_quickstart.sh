@@ -30,12 +30,13 @@ grep -q '^\$ .* -np 2 build/release/dtrain --config configs/mnist.json' log || f
 n_commands=0
 while read -r command; do
   case $command in
+    'open in a browser: '*) command="grep -q '</html>' ${command#*: }" ;;
     *' -np 4 '*) command+=' --set train.max_steps=2' ;;
   esac
   bash -c "$command" >>result 2>>log </dev/null || fail "proposed but does not work: $command"
   n_commands=$((n_commands + 1))
 done < <(sed -n '/^Try next:/,$s/^  //p' log)
-[[ $n_commands -eq 3 ]] || fail "$n_commands commands proposed, expected 3"
+[[ $n_commands -eq 4 ]] || fail "$n_commands commands proposed, expected 4"
 
 # What is built then can be installed, and runs from there; the module, where the CUDA toolkit is, also without a driver.
 cmake --install build/release --prefix prefix >>log 2>&1 || fail 'what the quickstart built cannot be installed'

@@ -103,7 +103,7 @@ def test_ended(dtrain, mpiexec, top):
     check(f"report: {code} {err}", code == 0 and err == f"wrote {run}/report.html\n")
     p = last["test_accuracy"]
     accuracy = f"{100 * p:.2f} % ± {196 * math.sqrt(p * (1 - p) / 100):.2f} % (95 %, of 100 samples)"
-    for text in (accuracy, "done: it went to its end", "45 of 45 steps, 15 an epoch", "20 × 2 = 40", "2 on 1 host", "dtrain --config"):
+    for text in (accuracy, "done: ran to completion", "45 of 45 steps, 15 an epoch", "20 × 2 = 40", "2 on 1 host", "dtrain --config"):
         check(f"text without {text!r}: {out}", text in re.sub(r"\n {14}", "", out))
         check(f"page without {text!r}", text in html.unescape(page))
     check(f"more than 80 columns or 50 lines: {out}", max(map(len, out.splitlines())) <= 80 and out.count("\n") <= 50)
@@ -159,7 +159,7 @@ def test_at_end(dtrain, mpiexec, top):
     """A run writes the page itself: when it ends, and when it fails; unless it shall not."""
     run = f"{top}/ended"
     page = read(f"{run}/report.html")
-    check("no page at the end", "done: it went to its end" in page)
+    check("no page at the end", "done: ran to completion" in page)
     check_learned(dtrain, run, page)
     run = f"{top}/failed"
     check("it does not diverge", train(dtrain, mpiexec, run, 1, "--set", "train.optimizer.lr=1e6") == 80)
@@ -198,7 +198,7 @@ def test_again(dtrain, mpiexec, top):
     check("a run that nobody goes on with is not killed", "verdict       killed" in report(dtrain, run)[1])
     with open(f"{run}/run.lock") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        check("a run under way is not going on", "verdict       going on" in report(dtrain, run)[1])
+        check("a run under way is not running", "verdict       running" in report(dtrain, run)[1])
 
 
 def test_killed(dtrain, mpiexec, top):

@@ -65,13 +65,13 @@ def check_ended(dtrain, run):
     code, out, err = watch(dtrain, run)
     last, step = records(run, "epoch")[-1], records(run, "step")[-1]
     check(f"ended: {code} {err}", code == 0 and err == "" and "\x1b" not in out)
-    for text in ("done: it went to its end", "step 45 of 45", f"{100 * last['test_accuracy']:.2f} % right", f"loss {last['test_loss']:.4f}",
+    for text in ("done: ran to completion", "step 45 of 45", f"test           accuracy {100 * last['test_accuracy']:.2f} % (± ", f"loss {last['test_loss']:.4f}",
                  f"{step['loss']:.4f}", f"{100 * step['accuracy']:.2f} %", f"{step['lr']:.4g}", f"{step['images_per_s']:,.0f}"):
         check(f"ended: no {text!r}: {out}", text in out)
     check(f"ended: not two ranks: {out}", re.search(r"\n +1 +\d+ +300  \S+, cpu", out))
     check(f"ended: more than 79 columns: {out}", max(map(len, out.splitlines())) <= 79)
     losses = [record["loss"] for record in records(run, "step")]
-    curve = re.search(r"\nloss +\S+  (\S+)", out)[1]
+    curve = re.search(r"\ntrain loss +\S+  (\S+)", out)[1]
     check(f"ended: {len(curve)} marks for {len(losses)} losses", len(curve) == len(losses))
     check("ended: the least and the largest loss", curve[losses.index(min(losses))] == "▁" and curve[losses.index(max(losses))] == "█")
     _, plain, _ = watch(dtrain, run, locale="C")
@@ -126,10 +126,10 @@ def test_follows(dtrain, run):
     code, same = terminal.close()
     check(f"SIGINT: {code}, the terminal is {'as it was' if same else 'changed'}", code == 0 and same)
     terminal = Terminal(dtrain, run, 24, 80)
-    terminal.wait_for(r"going on")
+    terminal.wait_for(r"running")
     lock.close()
     code, same = terminal.close()
-    check(f"killed: {code}", code == 0 and same and "killed: its end was never told" in terminal.text.decode())
+    check(f"killed: {code}", code == 0 and same and "killed: no end was recorded" in terminal.text.decode())
 
 
 def test_hostile(dtrain, run):

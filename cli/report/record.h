@@ -40,11 +40,11 @@ struct dt_record_table {
 
 /* X(constant, word, meaning): how it stands with the run. */
 #define DT_RUN_STATE_LIST(X)                                               \
-    X(DT_RUN_DONE, "done", "it went to its end")                           \
+    X(DT_RUN_DONE, "done", "ran to completion")                            \
     X(DT_RUN_STOPPED, "stopped", "stopped by a signal, with a checkpoint") \
     X(DT_RUN_FAILED, "failed", "it ended with an error")                   \
-    X(DT_RUN_GOING, "going on", "its folder is in use")                    \
-    X(DT_RUN_KILLED, "killed", "its end was never told, and nobody uses its folder")
+    X(DT_RUN_GOING, "running", "a process holds its folder")               \
+    X(DT_RUN_KILLED, "killed", "no end was recorded, and no process holds its folder")
 #define DT_RUN_STATE_ENUM(constant, word, meaning) constant,
 enum dt_run_state { DT_RUN_STATE_LIST(DT_RUN_STATE_ENUM) };
 #undef DT_RUN_STATE_ENUM

@@ -167,24 +167,24 @@ static void show_progress(struct dt_sinks *sinks, const struct dt_step_event *st
     }
 }
 
-/* `room`: 2 for all, 1 without the throughput, 0 with the shortest words too. */
+/* `room`: 2 for all, 1 without the words for loss and accuracy, 0 without the throughput, too. */
 static int compose_epoch(const struct dt_sinks *sinks, const struct dt_epoch_event *r, int room, char *line, size_t size)
 {
     char number[32], train[32], test[32], accuracy[64] = "", speed[64] = "", time[40] = "  no step was left";
-    const bool words = room > 0;
+    const bool words = room > 1;
     const struct dt_config *c = sinks->folder.config;
     if (dt_sinks_classify(sinks)) {
-        snprintf(accuracy, sizeof accuracy, "  %saccuracy %5.2f %%", words ? "test " : "", 100.0 * dt_metrics_accuracy(&r->test));
+        snprintf(accuracy, sizeof accuracy, "%s %5.2f %%", words ? "  test accuracy" : "", 100.0 * dt_metrics_accuracy(&r->test));
     }
     if (isfinite(r->images_per_s)) {
-        if (room > 1) {
+        if (room > 0) {
             snprintf(speed, sizeof speed, "  %s %s/s", dt_count_text(r->images_per_s, number, sizeof number), dt_unit_name(c));
         }
         snprintf(time, sizeof time, "  %s", dt_duration_text(r->seconds, number, sizeof number));
     }
-    return snprintf(line, size, "epoch %*llu/%lld  %sloss %s  test loss %s%s  lr %.3g%s%s",
-                    dt_digits((unsigned long long)c->epochs), (unsigned long long)r->epoch, (long long)c->epochs,
-                    words ? "train " : "", dt_loss_text(dt_metrics_loss(&r->train), train, sizeof train),
+    return snprintf(line, size, "epoch %*llu/%lld  train %s%s  test %s%s%s  lr %.3g%s%s", dt_digits((unsigned long long)c->epochs),
+                    (unsigned long long)r->epoch, (long long)c->epochs, words ? "loss " : "",
+                    dt_loss_text(dt_metrics_loss(&r->train), train, sizeof train), words ? "loss " : "",
                     dt_loss_text(dt_metrics_loss(&r->test), test, sizeof test), accuracy, r->lr, speed, time);
 }
 

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 
+#include "base/text.h"
 #include "cli/page/curve.h"
 #include "cli/page/page.h"
 #include "cli/report/facts.h"
@@ -125,5 +126,8 @@ enum dt_status dt_page_take(struct dt_sinks *sinks, const struct dt_event *event
     DT_TRY(dt_record_open(sinks->folder.dir->path, &record));
     const enum dt_status s = dt_run_page_write(path, &record, 1, event->kind == DT_EVENT_END ? event->end->learned : NULL);
     dt_record_close(&record);
+    if (s == DT_OK && event->kind == DT_EVENT_END && !sinks->silent) {
+        dt_text_print(stderr, "report %s", path);
+    }
     return s;
 }

@@ -10,7 +10,7 @@
 #include "cli/report/text.h"
 #include "train/events.h"
 
-#define NAME_WIDTH 10
+#define NAME_WIDTH 14
 #define NUMBER_WIDTH 9
 #define BAR_WIDTH 24
 #define LEAST_CURVE 8 /* columns */
@@ -88,7 +88,7 @@ static void put_result(struct painter *p, const struct dt_record *r)
     }
     dt_loss_text(result.loss, loss, sizeof loss);
     if (isfinite(result.margin)) {
-        put_line(p, "%-*s %.2f %% right (%s %.2f %%), loss %s, after %.0f steps", NAME_WIDTH, "test", 100 * result.accuracy,
+        put_line(p, "%-*s accuracy %.2f %% (%s %.2f %%), loss %s, after %.0f steps", NAME_WIDTH, "test", 100 * result.accuracy,
                  p->screen.utf8 ? "±" : "+-", 100 * result.margin, loss, dt_record_last(&r->epochs, DT_EPOCH_STEP));
     } else {
         put_line(p, "%-*s loss %s, after %.0f steps", NAME_WIDTH, "test", loss, dt_record_last(&r->epochs, DT_EPOCH_STEP));
@@ -116,9 +116,9 @@ static void put_curves(struct painter *p, const struct dt_record *r)
 {
     char text[32], rate[16];
     snprintf(rate, sizeof rate, "%s/s", dt_unit_name(&r->config));
-    put_curve(p, r, "loss", DT_STEP_LOSS, dt_loss_text(dt_record_last(&r->steps, DT_STEP_LOSS), text, sizeof text));
+    put_curve(p, r, "train loss", DT_STEP_LOSS, dt_loss_text(dt_record_last(&r->steps, DT_STEP_LOSS), text, sizeof text));
     snprintf(text, sizeof text, "%.2f %%", 100 * dt_record_last(&r->steps, DT_STEP_ACCURACY));
-    put_curve(p, r, "accuracy", DT_STEP_ACCURACY, text);
+    put_curve(p, r, "train accuracy", DT_STEP_ACCURACY, text);
     snprintf(text, sizeof text, "%.4g", dt_record_last(&r->steps, DT_STEP_LR));
     put_curve(p, r, "lr", DT_STEP_LR, text);
     put_curve(p, r, rate, DT_STEP_IMAGES, dt_count_text(dt_record_last(&r->steps, DT_STEP_IMAGES), text, sizeof text));

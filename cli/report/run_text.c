@@ -71,7 +71,7 @@ static void print_epochs(const struct dt_record *r)
     if (n == 0) {
         return;
     }
-    printf("\n%5s%9s%12s%12s%12s%12s%11s/s\n", "epoch", "step", "train loss", "test loss", "accuracy %", "lr",
+    printf("\n%5s%9s%12s%12s%12s%12s%11s/s\n", "epoch", "step", "train loss", "test loss", "test acc. %", "lr",
            dt_unit_name(&r->config));
     for (size_t i = 0; i < n; i++) {
         print_epoch(t, n > 1 ? i * (t->n - 1) / (n - 1) : 0);

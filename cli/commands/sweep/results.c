@@ -74,7 +74,7 @@ static void result_text(const struct dt_sweep_row *row, char *text, size_t n_tex
     } else if (isnan(row->result.accuracy)) {
         snprintf(text, n_text, "test loss %s", loss);
     } else {
-        snprintf(text, n_text, "%.2f %% right, test loss %s", 100 * row->result.accuracy, loss);
+        snprintf(text, n_text, "test accuracy %.2f %%, test loss %s", 100 * row->result.accuracy, loss);
     }
 }
 
