@@ -83,7 +83,7 @@ for way in 'ring 2 --set distributed.allreduce=ring' 'server 3 --set distributed
   inject "stop-$name" stop:rank=1,step=7
   ends "stop-$name" 76 '.* stalled for 2 s: rank 1 has not arrived'
   inject "flip-$name" flip:rank=1,step=6,tensor=fc1.weight
-  ends "flip-$name" 70 "replicas differ: tensor 'fc1.weight' of rank 1 is not rank 0's"
+  ends "flip-$name" 70 "replicas differ: tensor 'fc1.weight' differs between rank 0 and rank 1"
   inject "nan-$name" nan:rank=1,step=4
   ends "nan-$name" 80 'training diverged at step 5: the loss is not a number'
   inject "drop-$name" drop:rank=1,step=3

@@ -97,7 +97,7 @@ fails() { # fails RUN CODE WORDS ARGUMENT...: of two ranks, with this code and o
 }
 fails nan 80 'training diverged at step 8' "${ring[@]}" --inject nan:rank=1,step=7
 fails drop 76 'allreduce of gradient bucket 3 stalled for' "${ring[@]}" --inject drop:rank=1,step=7
-fails flip 70 "replicas differ: tensor 'fc1.weight' of rank 1" --inject flip:rank=1,step=5,tensor=fc1.weight
+fails flip 70 "replicas differ: tensor 'fc1.weight' differs between rank 0 and rank 1" --inject flip:rank=1,step=5,tensor=fc1.weight
 ends_well ring 1 "${ring[@]}" "${by_priority[@]}"
 
 # ---- what cannot be

@@ -8,6 +8,7 @@
 #include <xxhash.h>
 
 #define HASH_BYTES sizeof(XXH128_canonical_t)
+#define MAX_LISTED 8
 
 static size_t largest_tensor(const struct dt_model *model)
 {
@@ -50,6 +51,87 @@ static enum dt_status hash_tensors(struct dt_replica_check *check, struct dt_net
     return DT_OK;
 }
 
+/* ---- which ranks differ */
+
+/* The hashes of one tensor: `hashes[rank * stride]`. */
+struct votes {
+    const XXH128_canonical_t *hashes;
+    int stride, n_ranks;
+};
+
+static bool agree(const struct votes *v, int a, int b)
+{
+    return memcmp(&v->hashes[(size_t)a * (size_t)v->stride], &v->hashes[(size_t)b * (size_t)v->stride], HASH_BYTES) == 0;
+}
+
+static int count_agreeing(const struct votes *v, int rank)
+{
+    int n = 0;
+    for (int other = 0; other < v->n_ranks; other++) {
+        n += agree(v, rank, other);
+    }
+    return n;
+}
+
+/* The first of the ranks of which more than half agree, or -1. */
+static int find_majority(const struct votes *v)
+{
+    for (int rank = 0; rank < v->n_ranks; rank++) {
+        if (2 * count_agreeing(v, rank) > v->n_ranks) {
+            return rank;
+        }
+    }
+    return -1;
+}
+
+/* "rank 0", "ranks 1, 3": those that agree with `one`, or all others. */
+static void list_ranks(const struct votes *v, int one, bool agreeing, char *text, size_t n_text)
+{
+    const int n_agreeing = count_agreeing(v, one), n_all = agreeing ? n_agreeing : v->n_ranks - n_agreeing;
+    size_t n = (size_t)snprintf(text, n_text, n_all > 1 ? "ranks" : "rank");
+    for (int rank = 0, n_listed = 0; rank < v->n_ranks && n_listed < MAX_LISTED && n < n_text; rank++) {
+        if (agree(v, one, rank) == agreeing) {
+            n += (size_t)snprintf(text + n, n_text - n, n_listed++ > 0 ? ", %d" : " %d", rank);
+        }
+    }
+    if (n_all > MAX_LISTED && n < n_text) {
+        snprintf(text + n, n_text - n, " and %d more", n_all - MAX_LISTED);
+    }
+}
+
+/* The first rank whose value no rank before `begin` has, from there on; n_ranks: none. */
+static int find_other(const struct votes *v, int begin)
+{
+    for (int rank = begin; rank < v->n_ranks; rank++) {
+        int first = 0;
+        while (!agree(v, first, rank)) {
+            first++;
+        }
+        if (first == rank) {
+            return rank;
+        }
+    }
+    return v->n_ranks;
+}
+
+/* A majority is taken for right; without one nobody is blamed. */
+static void explain(const struct votes *v, const char *tensor, char *text, size_t n_text)
+{
+    char ranks[128];
+    const int majority = find_majority(v);
+    if (majority >= 0) {
+        list_ranks(v, majority, false, ranks, sizeof ranks);
+        snprintf(text, n_text, "tensor '%s' of %s differs from that of the other %d ranks", tensor, ranks,
+                 count_agreeing(v, majority));
+        return;
+    }
+    size_t n = (size_t)snprintf(text, n_text, "tensor '%s' differs between", tensor);
+    for (int rank = 0; rank < v->n_ranks && n < n_text; rank = find_other(v, rank + 1)) {
+        list_ranks(v, rank, true, ranks, sizeof ranks);
+        n += (size_t)snprintf(text + n, n_text - n, "%s %s", rank > 0 ? " and" : "", ranks);
+    }
+}
+
 enum dt_status dt_replica_check_run(struct dt_replica_check *check, struct dt_network *network)
 {
     const int n_params = check->model->n_params;
@@ -58,14 +140,12 @@ enum dt_status dt_replica_check_run(struct dt_replica_check *check, struct dt_ne
     DT_TRY(hash_tensors(check, network, mine));
     DT_TRY(dt_comm_allgather(check->comm, mine, all, (size_t)n_params * HASH_BYTES, "comparison of replicas"));
     for (int i = 0; i < n_params; i++) {
-        for (int rank = 1; rank < check->comm->size; rank++) {
-            if (memcmp(&all[i], &all[rank * n_params + i], HASH_BYTES) != 0) {
-                return dt_error_agreed(
-                    dt_error(DT_INTERNAL,
-                             "replicas differ: tensor '%s' of rank %d is not rank 0's (gradients not averaged, weights not "
-                             "broadcast, or faulty memory)",
-                             check->model->params[i].name, rank));
-            }
+        const struct votes votes = {.hashes = &all[i], .stride = n_params, .n_ranks = check->comm->size};
+        if (count_agreeing(&votes, 0) < votes.n_ranks) {
+            char text[320];
+            explain(&votes, check->model->params[i].name, text, sizeof text);
+            return dt_error_agreed(dt_error(
+                DT_INTERNAL, "replicas differ: %s (gradients not averaged, weights not broadcast, or faulty memory)", text));
         }
     }
     return DT_OK;

@@ -15,7 +15,8 @@ struct dt_replica_check {
 enum dt_status dt_replica_check_open(struct dt_comm *comm, const struct dt_model *model, struct dt_replica_check *out);
 void dt_replica_check_close(struct dt_replica_check *check);
 
-/* DT_INTERNAL names the first tensor and the first rank that differ from rank 0, on every rank alike. */
+/* DT_INTERNAL names, on every rank alike, the first tensor that differs, and the ranks that differ from the majority; without a
+ * majority, as of two ranks, which ranks have the same. */
 enum dt_status dt_replica_check_run(struct dt_replica_check *check, struct dt_network *network);
 
 #endif
