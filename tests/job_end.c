@@ -6,6 +6,7 @@
  *   wrong CODE   the same as alone, but it takes its error for agreed
  *   stray CODE   the last rank calls exit(CODE)    stall       the last rank does not come to a collective
  *   freeze       the last rank stops itself inside one
+ *   network      UCX, under MPI, gives up on the last rank
  *   early        the last rank stops itself before it opens the world, or with CODE ends then
  *   linger CODE  all agree on it, and the last rank stops itself on its way out, after MPI
  *   run FILE     steps until a signal asks to stop; each rank adds its pid to FILE when it runs
@@ -74,6 +75,9 @@ static void begin(const char *code)
     }
 }
 
+/* UCX's own, and the way in which its parts call it. */
+void ucs_fatal_error_format(const char *file, unsigned line, const char *function, const char *format, ...);
+
 static void stop_itself(void)
 {
     raise(SIGSTOP);
@@ -129,6 +133,9 @@ int main(int argc, char **argv)
     }
     if (strcmp(how, "freeze") == 0 && last) {
         raise(SIGSTOP);
+    }
+    if (strcmp(how, "network") == 0 && last) {
+        ucs_fatal_error_format("ep.c", 1, "send", "endpoint %d is gone\n", 7);
     }
     leave(&world, dt_comm_barrier(world.comm, "the last barrier"));
 }

@@ -7,6 +7,7 @@
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -129,7 +130,21 @@ void dt_launch_end_job(const char *line, int code)
     _exit(code);
 }
 
-enum dt_status dt_launch_fit_file_limit(void)
+/* MPI_Init would end the process with a code and lines of its own. A file that has taken the closed one's number is no socket. */
+static enum dt_status check_connection(void)
+{
+    const char *fd = getenv("PMI_FD");
+    struct stat info;
+    if (fd == NULL || (fstat(atoi(fd), &info) == 0 && S_ISSOCK(info.st_mode))) {
+        return DT_OK;
+    }
+    return dt_error(DT_CONFIG,
+                    "PMI_FD=%.20s: the connection to the launcher is closed (let the wrapper that starts dtrain keep "
+                    "inherited files open)",
+                    fd);
+}
+
+static enum dt_status fit_file_limit(void)
 {
     struct rlimit limit;
     const int n_ranks = env_number("MPI_LOCALNRANKS");
@@ -142,6 +157,12 @@ enum dt_status dt_launch_fit_file_limit(void)
                         (unsigned long long)limit.rlim_cur);
     }
     return DT_OK;
+}
+
+enum dt_status dt_launch_prepare(void)
+{
+    DT_TRY(check_connection());
+    return fit_file_limit();
 }
 
 /* Once the launcher of MPICH 4.0 has passed on a signal, it takes the exit code of a process that it finds dead after all output

@@ -34,9 +34,9 @@ bool dt_launch_abort(int code);
  * the same. */
 void dt_launch_end_job(const char *line, int code) __attribute__((noreturn));
 
-/* Makes MPI start under a limit on the size of files (ulimit -f), which UCX's shared memory counts as. Before MPI_Init. DT_IO: the
- * limit is too small for that of MPICH itself. */
-enum dt_status dt_launch_fit_file_limit(void);
+/* Before MPI_Init. DT_CONFIG: the connection to the launcher is closed. Makes MPI start under a limit on the size of files
+ * (ulimit -f), which UCX's shared memory counts as; DT_IO: the limit is too small for that of MPICH itself. */
+enum dt_status dt_launch_prepare(void);
 
 /* Lets MPICH's launcher see this process's exit code although it has passed a signal on to it. Called last, by one process of the
  * job, after MPI_Finalize. */

@@ -2,6 +2,7 @@
 
 #include <mpi.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,7 +81,7 @@ static void on_stray_exit(int code, void *unused)
 static enum dt_status start_mpi(void)
 {
     int provided;
-    DT_TRY(dt_launch_fit_file_limit());
+    DT_TRY(dt_launch_prepare());
     const int code = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
     if (code != MPI_SUCCESS) {
         return dt_error(DT_UNAVAILABLE, "MPI does not start (MPI_Init_thread returned %d)", code);
@@ -245,6 +246,23 @@ void *ucp_disconnect_nb(void *endpoint)
 {
     (void)endpoint;
     return NULL; /* UCS_OK: done */
+}
+
+/* UCX aborts where it cannot go on, as when a peer dies in the middle of a message, after a page of backtrace. Taking the place of
+ * this function, too, makes that one line and the code of a rank that does not answer. */
+void ucs_fatal_error_format(const char *file, unsigned line, const char *function, const char *format, ...)
+    __attribute__((noreturn, format(printf, 4, 5)));
+void ucs_fatal_error_format(const char *file, unsigned line, const char *function, const char *format, ...)
+{
+    char why[256], text[sizeof why + 96];
+    va_list arguments;
+    (void)file, (void)line, (void)function;
+    va_start(arguments, format);
+    vsnprintf(why, sizeof why, format, arguments);
+    va_end(arguments);
+    snprintf(text, sizeof text, "dtrain: UCX, which connects the ranks, failed: %.*s (see whether another rank has died)\n",
+             (int)strcspn(why, "\n"), why);
+    dt_launch_end_job(text, DT_STALLED);
 }
 #endif
 
