@@ -74,6 +74,7 @@ for comm in auto mpi ring hierarchical; do
   check "$run: $(grep -c '^dtrain: ' "$run.err") lines of error, expected 1" test "$(grep -c '^dtrain: ' "$run.err")" -eq 1
   check "$run: rank 2 is not named: $(grep '^dtrain: ' "$run.err")" \
     grep -q '^dtrain: .* stalled for 2 s: .*rank 2' "$run.err"
+  check "$run: rank 0 had no time to write what became of the run" grep -q '"exit_code":[[:space:]]*76' "$run/summary.json"
 done
 unset DTRAIN_TIMEOUT
 

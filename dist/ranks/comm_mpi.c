@@ -223,6 +223,7 @@ static bool mpi_explain(struct dt_comm *comm, const struct dt_request *request, 
     const struct mpi_comm *self = mpi_of(comm);
     const uint64_t sequence = request->sequence;
     const struct slot *silent = find_silent(self), *behind = find_behind(self), *absent = find_absent(self, sequence);
+    comm->silent = silent != NULL ? silent->rank : -1;
     if (silent != NULL && atomic_load(&silent->n_started) < sequence) {
         explain_absent(self, silent, sequence, text, n_text);
     } else if (silent != NULL) {
@@ -304,7 +305,7 @@ static struct mpi_comm *new_comm(void)
 {
     struct mpi_comm *self = calloc(1, sizeof *self);
     if (self != NULL) {
-        *self = (struct mpi_comm){.base = {.ops = &mpi_ops, .timeout_s = DT_TIMEOUT_DEFAULT_S},
+        *self = (struct mpi_comm){.base = {.ops = &mpi_ops, .silent = -1, .timeout_s = DT_TIMEOUT_DEFAULT_S},
                                   .all = MPI_COMM_NULL,
                                   .host = MPI_COMM_NULL,
                                   .window = MPI_WIN_NULL};

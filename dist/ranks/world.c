@@ -285,6 +285,17 @@ static const char *untold(const struct dt_world *world, enum dt_status status)
     return line;
 }
 
+/* How long this rank leaves the job alive: for the one that has the word to print, and after a stall for rank 0, which waited about
+ * as long, to write what became of the run. Not if rank 0 is the silent one; nor if it is on a host that sees none silent, and
+ * would only tell the same later. */
+static unsigned grace_ms(const struct dt_world *world, enum dt_status status)
+{
+    const struct dt_comm *comm = world->comm;
+    const bool first_writes =
+        status == DT_STALLED && world->rank != 0 && comm != NULL && comm->silent != 0 && (comm->silent < 0 || comm->host_root == 0);
+    return first_writes || !world->has_word ? DT_LAUNCH_FIRST_SPEAKS_MS : 0;
+}
+
 void dt_world_exit(struct dt_world *world, enum dt_status status, bool agreed)
 {
     leaving = true;
@@ -294,9 +305,7 @@ void dt_world_exit(struct dt_world *world, enum dt_status status, bool agreed)
     fflush(NULL);
     set_limit(EXIT_LIMIT_S, (int)status, untold(world, status));
     if (world->size > 1 && (!agreed || status == DT_STALLED)) {
-        if (!world->has_word) {
-            dt_sleep_ms(DT_LAUNCH_FIRST_SPEAKS_MS);
-        }
+        dt_sleep_ms(grace_ms(world, status));
         take_others_along((int)status, untold(world, status));
     }
     end_mpi(world);
