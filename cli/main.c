@@ -145,7 +145,8 @@ static enum dt_status accept_cluster(struct dt_world *world, const struct dt_arg
 {
     struct dt_faults faults;
     DT_TRY(dt_world_agree(world, dt_faults_parse(args->injects, args->n_injects, &faults)));
-    return dt_accept(world, &(struct dt_accept_spec){.run = args->run,
+    return dt_accept(world, &(struct dt_accept_spec){.command = args->line,
+                                                     .run = args->run,
                                                      .junit = args->junit,
                                                      .json = args->json,
                                                      .html = args->html,

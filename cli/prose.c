@@ -30,19 +30,19 @@ static const char *const of_command[DT_N_COMMANDS] = {
         "throughput as curves, where a step's time goes, the ranks. `q` leaves; the last screen stays. It reads the folder and "
         "nothing else, so any host that sees it will do. Where stdout is no terminal it prints one screen.")
     ROW(DT_COMMAND_DOCTOR,
-        "Run it where a job will run. It looks at what each rank has: versions, cores, memory and its limits, shared "
-        "memory, NUMA nodes, clocks, network, GPUs and their health (NVML), whether it sees the data of the configuration and the folder of runs, "
-        "and what Slurm was told. Each check is ok, a warning or a problem, with its cure; a problem ends the program "
-        "with status 69.")
+        "Run it where a job will run. It checks each rank's versions, cores, load, memory and its limits, shared memory, NUMA "
+        "nodes, clocks, network, GPUs and their health (NVML), whether it sees the data of the configuration and the folder "
+        "of runs, and Slurm's settings. Each check is ok, a warning or a problem, with its cure, or `-` where there is "
+        "nothing to check; a problem ends the program with status 69.")
     ROW(DT_COMMAND_ACCEPT,
-        "Has the ranks do what a training will need, and says PASS or FAIL for each: all ranks are there, of one version "
-        "and as many on each host; `dtrain doctor` finds no problem; Horovod's worked example of the gradient tape comes "
-        "out, to the last bit; the backward pass agrees with finite differences; every way of adding that there is, also "
-        "between GPUs, gives exact sums of whole numbers; of three hosts or more none is 38 % below the median in "
-        "messages between any two ranks, memory bandwidth and products of matrices, or has twice the latency; a training "
-        "of seconds keeps its replicas equal after each step, on GPUs where there are; every rank reads its checkpoint; a "
-        "rank that does nothing is named within a second. One that fails ends the program with status 1; `--inject` makes "
-        "the training fail.")
+        "Runs each check and prints PASS or FAIL: all ranks are there, of one version and as many on each host; `dtrain "
+        "doctor` finds no problem; Horovod's worked example of the gradient tape comes out bit for bit; the backward pass "
+        "agrees with finite differences; every allreduce algorithm, also between GPUs, gives exact sums of whole numbers; of "
+        "three hosts or more none is 38 % below the median in messages between any two ranks, memory bandwidth and matrix "
+        "products, or has twice the latency; a training of seconds keeps its replicas equal after each step, on GPUs where "
+        "there are; every rank reads its checkpoint; a frozen rank is named within a second. With fewer hosts, and without "
+        "`--baseline`, figures can be compared with nothing: their row is MEASURED. One that fails ends the program with "
+        "status 1; `--inject` makes the training fail. The files begin with date, command, commit, MPI and the hosts' hardware.")
     ROW(DT_COMMAND_SWEEP,
         "Commas part the values of a key, outside of JSON's brackets and strings. Each run has a numbered folder in that of "
         "the sweep (default runs/sweep-<config name>/<UTC time>); under `mpirun` each rank trains every n-th of them by "

@@ -143,7 +143,7 @@ void dt_heat_map_draw(FILE *out, const struct dt_heat_map *m)
     const struct range range = range_of(m, -1);
     fprintf(out, "<figure class=\"card heat\"><h3>%s</h3>\n<p>%.3g to %.3g %s, median %.3g; the stronger the colour, the better.",
             m->title, range.least, range.most, m->unit, range.median);
-    fprintf(out, " What is %s %g times the median has a frame.</p>\n", m->less ? "above" : "below", m->odd);
+    fprintf(out, " Pairs %s %g times the median are framed.</p>\n", m->less ? "above" : "below", m->odd);
     draw_map(out, m, &range);
     fputs("<details><summary>Numbers</summary><div class=\"wide\">\n", out);
     if (m->n <= MOST_NAMES) {

@@ -4,9 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "cli/commands/accept/show.h"
+#include "train/trainer.h"
 
 /* Learns in a second what it has to; a batch for any number of ranks. */
 static const char training[] =
@@ -20,22 +22,22 @@ static const char training[] =
 #define CHECK(name, meaning) dt_accept_##name,
 static enum dt_status (*const checks[DT_N_ACCEPT])(struct dt_acceptance *a, struct dt_accept_row *row) = {DT_ACCEPT_LIST(CHECK)};
 
-/* An error on which all ranks agree is what is wrong with the row, and the others can go on. */
+/* An error on which all ranks agree belongs to the row, and the next rows can run. */
 static enum dt_status take_error(const struct dt_acceptance *a, enum dt_status status, struct dt_accept_row *row)
 {
     if (status == DT_OK || status == DT_STALLED || status == DT_STOPPED || (a->world->size > 1 && !dt_error_is_agreed())) {
         return status;
     }
-    row->passed = false;
+    row->verdict = DT_ACCEPT_FAIL;
     snprintf(row->text, sizeof row->text, "%s", dt_error_text());
     dt_error_clear();
     return DT_OK;
 }
 
-/* Where the row fails and says of no rank that it is to blame, all are. */
+/* Where the row fails and blames no rank, all are to blame. */
 static void find_blame(struct dt_acceptance *a, const struct dt_accept_row *row)
 {
-    bool any = row->passed;
+    bool any = row->verdict != DT_ACCEPT_FAIL;
     for (int r = 0; r < a->world->size; r++) {
         any = any || a->cells[r].failed;
     }
@@ -44,7 +46,17 @@ static void find_blame(struct dt_acceptance *a, const struct dt_accept_row *row)
     }
 }
 
-/* Rank 0's verdict is everybody's: what is measured may differ in its last digit, and it alone has the baseline. */
+/* A row that could compare its figures with nothing says so. */
+static void tell_alone(const struct dt_acceptance *a, struct dt_accept_row *row)
+{
+    const size_t n = strlen(row->text);
+    if (row->verdict == DT_ACCEPT_MEASURED) {
+        snprintf(row->text + n, sizeof row->text - n, "; nothing to compare with: %s, %s", row->alone,
+                 a->spec->baseline == NULL ? "no --baseline" : "not in the --baseline");
+    }
+}
+
+/* Rank 0's verdict holds for all ranks: figures may differ in their last digit, and it alone has the baseline. */
 static enum dt_status run_check(struct dt_acceptance *a, const struct dt_accept_baseline *baseline, int i,
                                 struct dt_accept_row *row)
 {
@@ -57,6 +69,7 @@ static enum dt_status run_check(struct dt_acceptance *a, const struct dt_accept_
     if (a->world->rank == 0 && a->spec->baseline != NULL) {
         dt_accept_baseline_apply(baseline, i, row);
     }
+    tell_alone(a, row);
     find_blame(a, row);
     return dt_comm_broadcast(comm, row, sizeof *row, 0, "verdict");
 }
@@ -73,7 +86,7 @@ static enum dt_status run_checks(struct dt_acceptance *a, const struct dt_accept
         DT_TRY(run_check(a, baseline, i, &outcome->rows[i]));
         outcome->seconds[i] = dt_clock_s() - begin_s;
         outcome->n_done++;
-        outcome->n_failed += !outcome->rows[i].passed;
+        outcome->counts[outcome->rows[i].verdict]++;
         if (a->world->rank == 0) {
             dt_accept_show_row(a, outcome, i);
         }
@@ -84,7 +97,7 @@ static enum dt_status run_checks(struct dt_acceptance *a, const struct dt_accept
 static enum dt_status write_files(const struct dt_acceptance *a, const struct dt_accept_outcome *outcome)
 {
     const struct dt_accept_spec *spec = a->spec;
-    DT_TRY(spec->junit != NULL ? dt_accept_write_junit(spec->junit, outcome) : DT_OK);
+    DT_TRY(spec->junit != NULL ? dt_accept_write_junit(spec->junit, a, outcome) : DT_OK);
     DT_TRY(spec->json != NULL ? dt_accept_write_json(spec->json, a, outcome) : DT_OK);
     return spec->html != NULL ? dt_accept_write_page(spec->html, a, outcome) : DT_OK;
 }
@@ -95,22 +108,51 @@ static enum dt_status tell(const struct dt_acceptance *a, const struct dt_accept
         dt_accept_show_end(outcome);
     }
     DT_TRY(dt_world_agree(a->world, a->world->rank == 0 ? write_files(a, outcome) : DT_OK));
-    if (outcome->n_failed > 0) {
-        return dt_error_agreed(dt_error(DT_FAILED, "accept: %d of %d checks failed (the rows that begin with FAIL say what)",
-                                        outcome->n_failed, outcome->n_done));
+    if (outcome->counts[DT_ACCEPT_FAIL] > 0) {
+        return dt_error_agreed(dt_error(DT_FAILED, "accept: %d of %d checks failed (see the rows that begin with FAIL)",
+                                        outcome->counts[DT_ACCEPT_FAIL], outcome->n_done));
     }
     return DT_OK;
 }
 
-/* What the rows begin with. */
+/* Faults that cannot be put into the training are refused before any row runs. Lost messages need some of dtrain's own: a ring's.
+ */
+static enum dt_status try_faults(struct dt_acceptance *a)
+{
+    const struct dt_faults *faults = a->spec->faults;
+    struct dt_trainer trainer;
+    for (int i = 0; i < faults->n; i++) {
+        if (faults->faults[i].kind == DT_FAULT_DROP) {
+            a->config.dist.allreduce = DT_ALLREDUCE_RING;
+        }
+    }
+    if (faults->n == 0) {
+        return DT_OK;
+    }
+    DT_TRY(dt_trainer_open(a->world, &a->config, &dt_config_json, &trainer));
+    const enum dt_status s = dt_inject_open(&trainer, faults);
+    dt_trainer_close(&trainer);
+    return s;
+}
+
+static void take_date(char out[24])
+{
+    const time_t now = time(NULL);
+    struct tm utc;
+    gmtime_r(&now, &utc);
+    strftime(out, 24, "%Y-%m-%dT%H:%M:%SZ", &utc);
+}
+
+/* All that the rows need. */
 static enum dt_status prepare(struct dt_acceptance *a, struct dt_accept_baseline *baseline, struct dt_accept_outcome *outcome)
 {
     struct dt_world *world = a->world;
     const size_t n = (size_t)world->size;
     DT_TRY(dt_world_agree(world, dt_config_parse("accept", training, sizeof training - 1, NULL, 0, &a->config)));
+    DT_TRY(try_faults(a));
     DT_TRY(dt_device_choose(world, &a->config, &a->device));
     DT_TRY(dt_world_alloc(world, n, sizeof *a->hosts, "the ranks' hosts", (void **)&a->hosts));
-    DT_TRY(dt_world_alloc(world, DT_N_ACCEPT * n, sizeof *outcome->cells, "what is found of ranks", (void **)&outcome->cells));
+    DT_TRY(dt_world_alloc(world, DT_N_ACCEPT * n, sizeof *outcome->cells, "the ranks' results", (void **)&outcome->cells));
     DT_TRY(dt_facts_gather(world, &(struct dt_doctor_spec){.run = a->spec->run}, &a->ranks));
     for (int r = 0; r < world->size; r++) {
         memcpy(a->hosts[r], a->ranks[r].host, sizeof a->hosts[r]);
@@ -127,6 +169,7 @@ enum dt_status dt_accept(struct dt_world *world, const struct dt_accept_spec *sp
     if (world->rank == 0) {
         dt_accept_show_begin(&a);
     }
+    take_date(a.date);
     enum dt_status s = prepare(&a, &baseline, &outcome);
     s = s == DT_OK ? run_checks(&a, &baseline, &outcome) : s;
     if (s != DT_OK && world->rank == 0) {

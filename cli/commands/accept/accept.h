@@ -1,4 +1,4 @@
-/* `dtrain accept`: PASS or FAIL for what a cluster must be able to do, before anybody relies on it. */
+/* `dtrain accept`: PASS or FAIL for each thing that a cluster must be able to do, before anybody relies on it. */
 #ifndef DT_CLI_COMMANDS_ACCEPT_ACCEPT_H
 #define DT_CLI_COMMANDS_ACCEPT_ACCEPT_H
 
@@ -6,9 +6,10 @@
 #include "train/inject.h"
 
 struct dt_accept_spec {
+    const char *command;            /* the line that was given, for the record */
     const char *run;                /* where the short training leaves its folder; NULL: a new one below "runs" */
     const char *junit;              /* a file for what reads JUnit's XML; NULL: none */
-    const char *json;               /* the rows with what was measured, for `baseline`; NULL: none */
+    const char *json;               /* the rows with their figures, for `baseline`; NULL: none */
     const char *html;               /* a page; NULL: none */
     const char *baseline;           /* an earlier run's `json`: what is a tenth worse fails; NULL: none */
     bool quick;                     /* measures for as long as it takes, and no longer */

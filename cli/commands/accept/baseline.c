@@ -104,10 +104,13 @@ void dt_accept_baseline_apply(const struct dt_accept_baseline *baseline, int i, 
         const struct dt_accept_figure *f = &row->figures[k];
         const double then = baseline->values[i][k];
         const bool worse = f->less ? f->value * DT_ACCEPT_BASELINE > then : f->value < then * DT_ACCEPT_BASELINE;
-        if (f->name[0] != '\0' && worse && row->passed) { /* never of a NaN */
+        if (f->name[0] == '\0' || isnan(then) || row->verdict == DT_ACCEPT_FAIL) {
+            continue;
+        }
+        row->verdict = dt_accept_verdict(!worse);
+        if (worse) {
             char found[sizeof row->text];
             memcpy(found, row->text, sizeof found);
-            row->passed = false;
             snprintf(row->text, sizeof row->text, "%s %.3g, %s %.3g of the baseline by more than a tenth; %.250s", f->name,
                      f->value, f->less ? "above" : "below", then, found);
         }

@@ -43,9 +43,10 @@ struct dt_behind dt_accept_behind(const double *values, char (*const hosts)[DT_H
         qsort(sorted, (size_t)n_sorted, sizeof *sorted, by_value);
         out.median = sorted[n_sorted / 2];
         out.share = least / out.median;
-        out.host = n_sorted >= 3 && out.share < DT_ACCEPT_BEHIND ? hosts[out.rank] : NULL;
+        out.host = n_sorted >= DT_ACCEPT_LEAST_COMPARED && out.share < DT_ACCEPT_BEHIND ? hosts[out.rank] : NULL;
     }
     free(sorted);
+    out.n_compared = n_sorted;
     return out;
 }
 
@@ -66,11 +67,13 @@ void dt_accept_compare(struct dt_acceptance *a, const struct dt_accept_measured 
         most = fmax(most, m->values[r]);
     }
     const struct dt_behind b = dt_accept_behind(m->values, a->hosts, n, m->by_rank);
-    row->passed = b.host == NULL;
+    const bool compared = b.n_compared >= DT_ACCEPT_LEAST_COMPARED;
+    row->verdict = compared ? dt_accept_verdict(b.host == NULL) : DT_ACCEPT_MEASURED;
+    snprintf(row->alone, sizeof row->alone, "%d %s%s", b.n_compared, m->by_rank ? "rank" : "host", b.n_compared == 1 ? "" : "s");
     snprintf(row->unit, sizeof row->unit, "%s", m->unit);
     row->figures[0].value = b.share * b.median;
     snprintf(row->figures[0].name, sizeof row->figures[0].name, "%s", m->figure);
-    if (row->passed) {
+    if (b.host == NULL) {
         snprintf(row->text, sizeof row->text, "%.1f to %.1f %s a rank", least, most, m->unit);
     } else if (m->by_rank) {
         dt_accept_blame(a, NULL, b.rank);

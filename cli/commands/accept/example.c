@@ -20,8 +20,8 @@ enum dt_status dt_accept_example(struct dt_acceptance *a, struct dt_accept_row *
         dt_tape_check(&tapes[r], r, n, &all);
         a->cells[r].failed = golden.differs;
     }
-    row->passed = !all.differs;
-    if (row->passed) {
+    row->verdict = dt_accept_verdict(!all.differs);
+    if (!all.differs) {
         snprintf(row->text, sizeof row->text, "all %d numbers came out, to the last bit", all.n);
     } else {
         snprintf(row->text, sizeof row->text, "%s", all.verdict);

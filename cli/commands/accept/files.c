@@ -2,32 +2,68 @@
 #include <cjson/cJSON.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/file.h"
-#include "base/version.h"
 #include "cli/commands/accept/outcome.h"
 #include "cli/commands/bench.h"
 #include "cli/page/page.h"
 
-static void put_case(FILE *out, const struct dt_accept_outcome *outcome, int i)
+static void put_property(FILE *out, const char *name, const char *text)
 {
-    const struct dt_accept_row *row = &outcome->rows[i];
-    fprintf(out, "  <testcase classname=\"dtrain.accept\" name=\"%s\" time=\"%.3f\">", dt_accept_names[i], outcome->seconds[i]);
-    fputs(row->passed ? "<system-out>" : "<failure message=\"", out);
-    dt_page_text(out, row->text);
-    fputs(row->passed ? "</system-out></testcase>\n" : "\"/></testcase>\n", out);
+    fprintf(out, "    <property name=\"%s\" value=\"", name);
+    dt_page_text(out, text);
+    fputs("\"/>\n", out);
 }
 
-enum dt_status dt_accept_write_junit(const char *path, const struct dt_accept_outcome *outcome)
+/* When, where and with what. */
+static void put_properties(FILE *out, const struct dt_acceptance *a)
 {
+    char text[DT_ACCEPT_WARNING_SIZE];
+    fputs("  <properties>\n", out);
+#define PROPERTY(key, text) put_property(out, #key, text);
+    DT_ACCEPT_RECORD_LIST(PROPERTY)
+    for (int r = 0; r < a->world->size; r++) {
+        if (dt_accept_is_first_of_host(a, r)) {
+            dt_accept_host_text(a, r, text, sizeof text);
+            put_property(out, "host", text);
+        }
+    }
+    for (int i = 0; dt_accept_next_warning(a, &i, text);) {
+        put_property(out, "warning", text);
+    }
+    fputs("  </properties>\n", out);
+}
+
+static void put_case(FILE *out, const struct dt_accept_outcome *outcome, int i)
+{
+    static const struct {
+        const char *begin, *end;
+    } elements[DT_N_ACCEPT_VERDICTS] = {[DT_ACCEPT_FAIL] = {"<failure message=\"", "\"/>"},
+                                        [DT_ACCEPT_PASS] = {"<system-out>", "</system-out>"},
+                                        [DT_ACCEPT_MEASURED] = {"<skipped message=\"measured: ", "\"/>"},
+                                        [DT_ACCEPT_SKIPPED] = {"<skipped message=\"", "\"/>"}};
+    const struct dt_accept_row *row = &outcome->rows[i];
+    fprintf(out, "  <testcase classname=\"dtrain.accept\" name=\"%s\" time=\"%.3f\">%s", dt_accept_names[i], outcome->seconds[i],
+            elements[row->verdict].begin);
+    dt_page_text(out, row->text);
+    fprintf(out, "%s</testcase>\n", elements[row->verdict].end);
+}
+
+enum dt_status dt_accept_write_junit(const char *path, const struct dt_acceptance *a, const struct dt_accept_outcome *outcome)
+{
+    const int n_skipped = outcome->counts[DT_ACCEPT_MEASURED] + outcome->counts[DT_ACCEPT_SKIPPED];
     char *text = NULL;
     size_t n = 0;
     FILE *out = open_memstream(&text, &n);
     if (out == NULL) {
         return dt_error(DT_NO_MEMORY, "no memory for %.200s", path);
     }
-    fprintf(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"dtrain accept %s\" tests=\"%d\" failures=\"%d\">\n",
-            dt_version, outcome->n_done, outcome->n_failed);
+    fprintf(out,
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"dtrain accept %s\" tests=\"%d\" failures=\"%d\" "
+            "skipped=\"%d\" timestamp=\"%.19s\">\n",
+            dt_version, outcome->n_done, outcome->counts[DT_ACCEPT_FAIL], n_skipped, a->date);
+    put_properties(out, a);
     for (int i = 0; i < outcome->n_done; i++) {
         put_case(out, outcome, i);
     }
@@ -43,7 +79,7 @@ static cJSON *row_json(const struct dt_accept_outcome *outcome, int i)
     const struct dt_accept_row *row = &outcome->rows[i];
     cJSON *json = cJSON_CreateObject();
     cJSON_AddStringToObject(json, "name", dt_accept_names[i]);
-    cJSON_AddBoolToObject(json, "passed", row->passed);
+    cJSON_AddStringToObject(json, "verdict", dt_accept_verdicts[row->verdict].word);
     cJSON_AddNumberToObject(json, "seconds", outcome->seconds[i]);
     cJSON_AddStringToObject(json, "text", row->text);
     cJSON *figures = cJSON_AddObjectToObject(json, "figures");
@@ -53,15 +89,50 @@ static cJSON *row_json(const struct dt_accept_outcome *outcome, int i)
     return json;
 }
 
+static cJSON *host_json(const struct dt_acceptance *a, int rank)
+{
+    const struct dt_rank_facts *f = &a->ranks[rank];
+    cJSON *json = cJSON_CreateObject();
+    cJSON_AddStringToObject(json, "host", a->hosts[rank]);
+    cJSON_AddNumberToObject(json, "ranks", dt_accept_ranks_on_host(a, rank));
+    cJSON_AddNumberToObject(json, "cpus", f->n_host_cpus);
+    cJSON_AddStringToObject(json, "cpu", f->cpu);
+    cJSON_AddStringToObject(json, "kernel", f->kernel);
+    cJSON *gpus = cJSON_AddArrayToObject(json, "gpus"); /* of each rank that has one */
+    for (int r = 0; r < a->world->size; r++) {
+        if (a->ranks[r].has_gpu && strcmp(a->hosts[r], a->hosts[rank]) == 0) {
+            cJSON_AddItemToArray(gpus, cJSON_CreateString(a->ranks[r].gpu));
+        }
+    }
+    return json;
+}
+
+/* When, where and with what. */
+static void add_record(cJSON *json, const struct dt_acceptance *a)
+{
+    char warning[DT_ACCEPT_WARNING_SIZE];
+#define STRING(key, text) cJSON_AddStringToObject(json, #key, text);
+    DT_ACCEPT_RECORD_LIST(STRING)
+    cJSON *hosts = cJSON_AddArrayToObject(json, "hosts");
+    for (int r = 0; r < a->world->size; r++) {
+        if (dt_accept_is_first_of_host(a, r)) {
+            cJSON_AddItemToArray(hosts, host_json(a, r));
+        }
+    }
+    cJSON *warnings = cJSON_AddArrayToObject(json, "warnings"); /* the doctor's */
+    for (int i = 0; dt_accept_next_warning(a, &i, warning);) {
+        cJSON_AddItemToArray(warnings, cJSON_CreateString(warning));
+    }
+}
+
 enum dt_status dt_accept_write_json(const char *path, const struct dt_acceptance *a, const struct dt_accept_outcome *outcome)
 {
     cJSON *json = cJSON_CreateObject();
     cJSON_AddStringToObject(json, "kind", "accept");
-    cJSON_AddStringToObject(json, "version", dt_version);
+    add_record(json, a);
     cJSON_AddNumberToObject(json, "ranks", a->world->size);
     cJSON_AddNumberToObject(json, "ranks_per_host", dt_accept_ranks_on_host(a, 0));
-    cJSON_AddStringToObject(json, "device", a->device.backend->name);
-    cJSON_AddBoolToObject(json, "passed", outcome->n_failed == 0);
+    cJSON_AddBoolToObject(json, "passed", outcome->counts[DT_ACCEPT_FAIL] == 0);
     cJSON *rows = cJSON_AddArrayToObject(json, "rows");
     for (int i = 0; i < outcome->n_done; i++) {
         cJSON_AddItemToArray(rows, row_json(outcome, i));

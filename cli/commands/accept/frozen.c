@@ -1,5 +1,5 @@
-/* On each host one rank does for a while what one does that hangs: nothing, and without a sign of life. The others wait for it with
- * a limit of a second, and have to say by then which it is. Then it goes on, as if nothing had been. */
+/* On each host one rank behaves for a while as one that hangs: it does nothing and gives no sign of life. The others wait for it
+ * with a limit of a second, and have to name it by then. Then it goes on, as if nothing had happened. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,23 +95,24 @@ static void judge(struct dt_acceptance *a, const struct witness *all, struct dt_
 {
     double most_s = 0;
     int n = 0;
-    row->passed = true;
+    row->verdict = DT_ACCEPT_PASS;
     for (int r = 0; r < a->world->size; r++) {
         const struct witness *w = &all[r];
         const bool fails = w->asked && (!w->named || w->waited_s > LIMIT_S + LATE_S);
         a->cells[r].failed = fails;
         n += w->asked;
         most_s = w->asked && w->waited_s > most_s ? w->waited_s : most_s;
-        if (fails && row->passed) {
-            row->passed = false;
+        if (fails && row->verdict == DT_ACCEPT_PASS) {
+            row->verdict = DT_ACCEPT_FAIL;
             snprintf(row->text, sizeof row->text, "rank %d (%s) did not name rank %d within %.0f s; after %.1f s: %s", r,
                      a->hosts[r], w->frozen, LIMIT_S, w->waited_s, w->text);
         }
     }
-    if (row->passed && n > 0) {
+    if (row->verdict == DT_ACCEPT_PASS && n > 0) {
         snprintf(row->text, sizeof row->text, "named on %d host%s, after %.1f s at most; the limit was %.0f s", n,
                  n == 1 ? "" : "s", most_s, LIMIT_S);
-    } else if (row->passed) {
+    } else if (row->verdict == DT_ACCEPT_PASS) {
+        row->verdict = DT_ACCEPT_SKIPPED;
         snprintf(row->text, sizeof row->text, "not tried: no host has two ranks, of which one sees the other");
     }
 }

@@ -163,15 +163,15 @@ struct result {
 
 static void judge(struct dt_acceptance *a, const struct result *results, struct dt_accept_row *row)
 {
-    row->passed = true;
+    row->verdict = DT_ACCEPT_PASS;
     snprintf(row->text, sizeof row->text, "%d derivatives on each rank (%s)", results[0].n_probed, a->device.backend->name);
     for (int r = a->world->size - 1; r >= 0; r--) {
         a->cells[r].failed = results[r].n_wrong > 0;
         if (results[r].n_wrong > 0) {
-            row->passed = false;
+            row->verdict = DT_ACCEPT_FAIL;
             snprintf(row->text, sizeof row->text,
-                     "rank %d (%s): %d of %d derivatives are not what differences of the loss say, the last of %s", r, a->hosts[r],
-                     results[r].n_wrong, results[r].n_probed, results[r].tensor);
+                     "rank %d (%s): %d of %d derivatives differ from finite differences of the loss, the last of %s", r,
+                     a->hosts[r], results[r].n_wrong, results[r].n_probed, results[r].tensor);
         }
     }
 }

@@ -145,8 +145,8 @@ static void tell_range(const struct dt_accept_links *links, struct dt_accept_row
             most = fmax(most, bandwidth);
         }
     }
-    snprintf(row->text, sizeof row->text, "%d pairs: %.1f to %.1f us, %.2f to %.2f GB/s", links->n * (links->n - 1) / 2,
-             1e6 * least_s, 1e6 * most_s, 1e-9 * least, 1e-9 * most);
+    snprintf(row->text, sizeof row->text, "%d pair%s: %.1f to %.1f us, %.2f to %.2f GB/s", links->n * (links->n - 1) / 2,
+             links->n == 2 ? "" : "s", 1e6 * least_s, 1e6 * most_s, 1e-9 * least, 1e-9 * most);
 }
 
 static void judge(struct dt_acceptance *a, struct dt_accept_row *row)
@@ -161,12 +161,12 @@ static void judge(struct dt_acceptance *a, struct dt_accept_row *row)
     dt_accept_compare(a, &(struct dt_accept_measured){.values = rates, .unit = "GB/s", .figure = "bandwidth_gbs"}, row);
     row->figures[1] = (struct dt_accept_figure){.name = "latency_us", .value = 1e6 * slowest_s, .less = true};
     const struct dt_behind late = dt_accept_behind(quick, a->hosts, a->links.n, false);
-    if (!row->passed) {
+    if (row->verdict == DT_ACCEPT_FAIL) {
         return;
     }
     tell_range(&a->links, row);
     if (late.host != NULL && late.share < LATE) {
-        row->passed = false;
+        row->verdict = DT_ACCEPT_FAIL;
         dt_accept_blame(a, late.host, -1);
         snprintf(row->text, sizeof row->text,
                  "%s: messages take %.1f us, %.1f times the median of the hosts (leave it out: mpirun -hosts, sbatch -x %s)",
@@ -180,7 +180,7 @@ enum dt_status dt_accept_links(struct dt_acceptance *a, struct dt_accept_row *ro
     const size_t n = (size_t)comm->size;
     struct pair pair = {.wire = NULL, .n_rounds = a->spec->quick ? 5 : 40};
     if (comm->size == 1 || comm->size > MAX_RANKS) {
-        row->passed = true;
+        row->verdict = DT_ACCEPT_SKIPPED;
         snprintf(row->text, sizeof row->text, comm->size == 1 ? "one rank: there are none" : "not measured for more than %d ranks",
                  MAX_RANKS);
         return DT_OK;

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/version.h"
 #include "cli/commands/accept/outcome.h"
 #include "cli/page/heat_map.h"
 
@@ -19,55 +18,53 @@ struct page {
 static void put_style(FILE *out, const void *context)
 {
     (void)context;
-    fputs("body{max-width:1280px}.pass{color:var(--c)}.fail{color:#d32f2f;font-weight:600}\n"
+    fputs("body{max-width:1280px}.pass{color:var(--c)}.open{color:var(--soft)}.fail{color:#d32f2f;font-weight:600}\n"
           "@media screen and (prefers-color-scheme:dark){.fail{color:#ff7b72}}\n"
           ".grid-table td,.grid-table th{text-align:center}.grid-table td:first-child{text-align:left}"
           "td.fail{background:var(--empty)}\n"
-          ".rows td{text-align:left;white-space:normal;vertical-align:top}.rows td:nth-child(4){min-width:16rem;"
+          ".rows td,.record td{text-align:left;white-space:normal;vertical-align:top}.record "
+          "td:first-child{white-space:nowrap}.rows td:nth-child(4){min-width:16rem;"
           "overflow-wrap:anywhere}.rows th{text-align:left}\n"
           ".rows td:nth-child(3){white-space:nowrap;text-align:right}td small{color:var(--soft);display:block;font-weight:400}\n",
           out);
     dt_heat_map_style(out);
 }
 
-static bool is_first_of_host(const struct dt_acceptance *a, int rank)
+static const char *class_of(enum dt_accept_verdict verdict)
 {
-    int r = 0;
-    while (strcmp(a->hosts[r], a->hosts[rank]) != 0) {
-        r++;
-    }
-    return r == rank;
+    return verdict == DT_ACCEPT_FAIL ? "fail" : verdict == DT_ACCEPT_PASS ? "pass" : "open";
 }
 
-/* A check on a host: failed where one of its ranks has; the best value of its ranks. */
+/* A check on a host, with the value of its slowest rank. */
 static void put_cell(FILE *out, const struct page *p, int i, int rank)
 {
-    const struct dt_accept_row *row = &p->outcome->rows[i];
     const int n = p->a->world->size;
-    bool failed = false;
-    double best = (double)NAN;
+    const enum dt_accept_verdict verdict = dt_accept_host_verdict(p->a, p->outcome, i, rank);
+    double least = (double)NAN;
     for (int r = 0; r < n; r++) {
-        const struct dt_accept_cell *cell = &p->outcome->cells[i * n + r];
         if (strcmp(p->a->hosts[r], p->a->hosts[rank]) == 0) {
-            failed |= cell->failed;
-            best = fmax(best, cell->value);
+            least = fmin(least, p->outcome->cells[i * n + r].value);
         }
     }
-    fputs(failed ? "<td class=\"fail\">FAIL" : "<td class=\"pass\">&#10003;", out);
-    if (isfinite(best)) {
-        fprintf(out, "<small>%.3g %s</small>", best, row->unit);
+    fprintf(out, "<td class=\"%s\">%s", class_of(verdict),
+            verdict == DT_ACCEPT_FAIL ? dt_accept_verdicts[verdict].word : dt_accept_verdicts[verdict].mark);
+    if (isfinite(least)) {
+        fprintf(out, "<small>%.3g %s</small>", least, p->outcome->rows[i].unit);
     }
 }
 
 static void put_grid(FILE *out, const struct page *p)
 {
-    fputs("<h2 class=\"part\">Hosts and checks</h2>\n<div class=\"wide\"><table class=\"grid-table\"><thead><tr><th>host", out);
+    fputs("<h2 class=\"part\">Hosts and checks</h2>\n<p>\u2713 passed, \u25cb measured, with nothing to compare with, \u2013 "
+          "skipped. "
+          "Figures are those of a host's slowest rank.</p>\n<div class=\"wide\"><table class=\"grid-table\"><thead><tr><th>host",
+          out);
     for (int i = 0; i < p->outcome->n_done; i++) {
         fprintf(out, "<th>%s", dt_accept_names[i]);
     }
     fputs("</thead><tbody>\n", out);
     for (int r = 0; r < p->a->world->size; r++) {
-        if (is_first_of_host(p->a, r)) {
+        if (dt_accept_is_first_of_host(p->a, r)) {
             fputs("<tr><td>", out);
             dt_page_text(out, p->a->hosts[r]);
             for (int i = 0; i < p->outcome->n_done; i++) {
@@ -79,17 +76,30 @@ static void put_grid(FILE *out, const struct page *p)
     fputs("</tbody></table></div>\n", out);
 }
 
-static void put_rows(FILE *out, const struct dt_accept_outcome *outcome)
+/* Below the row of the doctor. */
+static void put_warnings(FILE *out, const struct dt_acceptance *a)
 {
-    fputs(
-        "<h2 class=\"part\">What was found</h2>\n<div class=\"wide\"><table class=\"rows\"><thead><tr><th>check<th>verdict<th>time"
-        "<th>found</thead><tbody>\n",
-        out);
+    char text[DT_ACCEPT_WARNING_SIZE];
+    for (int i = 0; dt_accept_next_warning(a, &i, text);) {
+        fputs("<br>warning: ", out);
+        dt_page_text(out, text);
+    }
+}
+
+static void put_rows(FILE *out, const struct page *p)
+{
+    const struct dt_accept_outcome *outcome = p->outcome;
+    fputs("<h2 class=\"part\">Results</h2>\n<div class=\"wide\"><table class=\"rows\"><thead><tr><th>check<th>verdict<th>time"
+          "<th>result</thead><tbody>\n",
+          out);
     for (int i = 0; i < outcome->n_done; i++) {
         const struct dt_accept_row *row = &outcome->rows[i];
-        fprintf(out, "<tr><td>%s<td class=\"%s\">%s<td>%.1f s<td>", dt_accept_names[i], row->passed ? "pass" : "fail",
-                row->passed ? "PASS" : "FAIL", outcome->seconds[i]);
+        fprintf(out, "<tr><td>%s<td class=\"%s\">%s<td>%.1f s<td>", dt_accept_names[i], class_of(row->verdict),
+                dt_accept_verdicts[row->verdict].word, outcome->seconds[i]);
         dt_page_text(out, row->text);
+        if (i == DT_ACCEPT_NUMBER_doctor) {
+            put_warnings(out, p->a);
+        }
         fputs("<small>", out);
         dt_page_text(out, dt_accept_meanings[i]);
         fputs("</small>\n", out);
@@ -114,7 +124,12 @@ static void put_links(FILE *out, const struct page *p)
     if (map.n < 2) {
         return;
     }
-    fputs("<h2 class=\"part\">Links</h2>\n<div class=\"cards\">\n", out);
+    fputs("<h2 class=\"part\">Links</h2>\n", out);
+    if (p->outcome->rows[DT_ACCEPT_NUMBER_links].verdict != DT_ACCEPT_FAIL) {
+        fputs("<p>A framed pair is worth a look, and no failure: the check compares hosts, each by its best link to another.</p>\n",
+              out);
+    }
+    fputs("<div class=\"cards\">\n", out);
     dt_heat_map_draw(out, &map);
     map.title = "Latency between ranks";
     map.unit = "us";
@@ -125,19 +140,43 @@ static void put_links(FILE *out, const struct page *p)
     fputs("</div>\n", out);
 }
 
+static void put_entry(FILE *out, const char *name, const char *text)
+{
+    fprintf(out, "<tr><td>%s<td>", name);
+    dt_page_text(out, text);
+    fputc('\n', out);
+}
+
+/* When, where and with what. */
+static void put_record(FILE *out, const struct dt_acceptance *a)
+{
+    char text[DT_ACCEPT_WARNING_SIZE];
+    fputs("<h2 class=\"part\">Record</h2>\n<div class=\"wide\"><table class=\"record\"><tbody>\n", out);
+#define ENTRY(key, text) put_entry(out, #key, text);
+    DT_ACCEPT_RECORD_LIST(ENTRY)
+    for (int r = 0; r < a->world->size; r++) {
+        if (dt_accept_is_first_of_host(a, r)) {
+            dt_accept_host_text(a, r, text, sizeof text);
+            put_entry(out, "host", text);
+        }
+    }
+    fputs("</tbody></table></div>\n", out);
+}
+
 static void put_body(FILE *out, const void *context)
 {
     const struct page *p = context;
-    const int n = p->a->world->size, n_hosts = p->a->world->comm->n_hosts, n_passed = p->outcome->n_done - p->outcome->n_failed;
-    fprintf(out, "<h1>dtrain accept: <span class=\"%s\">%s</span></h1>\n", p->outcome->n_failed == 0 ? "pass" : "fail",
-            p->outcome->n_failed == 0 ? "PASS" : "FAIL");
-    fprintf(out, "<p>%d of %d checks passed on %d rank%s of %d host%s (%s), with ", n_passed, p->outcome->n_done, n,
-            n == 1 ? "" : "s", n_hosts, n_hosts == 1 ? "" : "s", p->a->device.backend->name);
-    dt_page_text(out, p->a->ranks[0].mpi);
-    fprintf(out, " and dtrain %s.</p>\n", dt_version);
+    const enum dt_accept_verdict verdict = dt_accept_verdict(p->outcome->counts[DT_ACCEPT_FAIL] == 0);
+    const int n = p->a->world->size, n_hosts = p->a->world->comm->n_hosts;
+    char sum[96];
+    dt_accept_sum_text(p->outcome, sum, sizeof sum);
+    fprintf(out, "<h1>dtrain accept: <span class=\"%s\">%s</span></h1>\n", class_of(verdict), dt_accept_verdicts[verdict].word);
+    fprintf(out, "<p>Of the checks %s, on %d rank%s of %d host%s, %s.</p>\n", sum, n, n == 1 ? "" : "s", n_hosts,
+            n_hosts == 1 ? "" : "s", p->a->date);
     put_grid(out, p);
-    put_rows(out, p->outcome);
+    put_rows(out, p);
     put_links(out, p);
+    put_record(out, p->a);
 }
 
 /* Both halves, in the units that people read. */

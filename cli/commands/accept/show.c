@@ -1,5 +1,6 @@
 #include "cli/commands/accept/show.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,9 @@
 #include "cli/report/terminal.h"
 
 #define NAME_WIDTH 10 /* of a check */
-#define HEAD_WIDTH 27 /* "PASS  checkpoint   12.3 s  " */
+#define HEAD_WIDTH 31 /* "MEASURED  checkpoint   12.3 s  " */
+#define WORD_WIDTH 8  /* of a verdict */
+#define NOTE_COLUMN 10
 #define LEAST_TEXT 30 /* columns, or it gets lines of its own */
 #define MOST_MARKS 48 /* hosts */
 
@@ -20,20 +23,11 @@ static bool has_colors(void)
            dt_terminal_width(STDOUT_FILENO) > 0;
 }
 
-static bool is_first_of_host(const struct dt_acceptance *a, int rank)
-{
-    int r = 0;
-    while (strcmp(a->hosts[r], a->hosts[rank]) != 0) {
-        r++;
-    }
-    return r == rank;
-}
-
 static int count_hosts(const struct dt_acceptance *a)
 {
     int n = 0;
     for (int r = 0; r < a->world->size; r++) {
-        n += is_first_of_host(a, r);
+        n += dt_accept_is_first_of_host(a, r);
     }
     return n;
 }
@@ -45,27 +39,28 @@ static int count_marks(const struct dt_acceptance *a, int width)
     return n > 1 && n <= MOST_MARKS && HEAD_WIDTH + n + 2 < width ? n : 0;
 }
 
-static bool host_failed(const struct dt_acceptance *a, const struct dt_accept_cell *cells, int first)
+/* Text in the verdict's colour, where there are any. */
+static void put_coloured(enum dt_accept_verdict verdict, const char *text)
 {
-    bool failed = false;
-    for (int r = first; r < a->world->size; r++) {
-        failed = failed || (cells[r].failed && strcmp(a->hosts[r], a->hosts[first]) == 0);
-    }
-    return failed;
+    const bool colours = has_colors();
+    printf(colours ? "\033[%s" : "", dt_accept_verdicts[verdict].colour);
+    printf(colours ? "m%s\033[0m" : "%s", text);
 }
 
-/* cells: NULL: not known yet. */
-static void put_marks(const struct dt_acceptance *a, const struct dt_accept_cell *cells, const struct dt_screen *screen)
+/* A mark for each host; outcome: NULL: not known yet. */
+static void put_marks(const struct dt_acceptance *a, const struct dt_accept_outcome *outcome, int check)
 {
-    const bool colors = has_colors();
+    const struct dt_screen screen = dt_terminal_screen(STDOUT_FILENO);
     for (int r = 0; r < a->world->size; r++) {
-        if (!is_first_of_host(a, r)) {
+        if (!dt_accept_is_first_of_host(a, r)) {
             continue;
         }
-        const bool failed = cells != NULL && host_failed(a, cells, r);
-        const char *mark = cells == NULL ? "." : failed ? (screen->utf8 ? "✗" : "x") : screen->utf8 ? "✓" : "+";
-        printf("%s%s%s", colors && cells != NULL ? (failed ? "\033[31m" : "\033[32m") : "", mark,
-               colors && cells != NULL ? "\033[0m" : "");
+        if (outcome == NULL) {
+            putchar('.');
+            continue;
+        }
+        const enum dt_accept_verdict verdict = dt_accept_host_verdict(a, outcome, check, r);
+        put_coloured(verdict, screen.utf8 ? dt_accept_verdicts[verdict].mark : dt_accept_verdicts[verdict].ascii);
     }
     fputs("  ", stdout);
 }
@@ -80,13 +75,12 @@ void dt_accept_show_begin(const struct dt_acceptance *a)
 void dt_accept_show_running(const struct dt_acceptance *a, int check)
 {
     const int width = dt_terminal_width(STDOUT_FILENO);
-    const struct dt_screen screen = dt_terminal_screen(STDOUT_FILENO);
     if (width == 0 || width <= HEAD_WIDTH) {
         return;
     }
-    printf("....  %-*s           ", NAME_WIDTH, dt_accept_names[check]);
+    printf("%-*s  %-*s           ", WORD_WIDTH, "....", NAME_WIDTH, dt_accept_names[check]);
     if (count_marks(a, width) > 0) {
-        put_marks(a, NULL, &screen);
+        put_marks(a, NULL, check);
     }
     fflush(stdout);
 }
@@ -108,21 +102,31 @@ void dt_accept_wrap(FILE *out, const char *text, int column, int width)
 static void show_on_terminal(const struct dt_acceptance *a, const struct dt_accept_outcome *outcome, int i, int width)
 {
     const struct dt_accept_row *row = &outcome->rows[i];
-    const struct dt_screen screen = dt_terminal_screen(STDOUT_FILENO);
     const int n_marks = count_marks(a, width);
     int column = HEAD_WIDTH + (n_marks > 0 ? n_marks + 2 : 0);
     char text[2 * sizeof row->text];
-    const char *color = !has_colors() ? "" : row->passed ? "\033[32m" : "\033[1;31m";
-    printf("\r\033[K%s%s%s  %-*s  %5.1f s  ", color, row->passed ? "PASS" : "FAIL", color[0] != '\0' ? "\033[0m" : "", NAME_WIDTH,
+    fputs("\r\033[K", stdout);
+    put_coloured(row->verdict, dt_accept_verdicts[row->verdict].word);
+    printf("%*s  %-*s  %5.1f s  ", WORD_WIDTH - (int)strlen(dt_accept_verdicts[row->verdict].word), "", NAME_WIDTH,
            dt_accept_names[i], outcome->seconds[i]);
     if (n_marks > 0) {
-        put_marks(a, outcome->cells + i * a->world->size, &screen);
+        put_marks(a, outcome, i);
     }
     if (width - column < LEAST_TEXT) {
-        column = 6;
+        column = NOTE_COLUMN;
         printf("\n%*s", column, "");
     }
     dt_accept_wrap(stdout, dt_text_escape(row->text, text, sizeof text), column, width);
+}
+
+/* Below the doctor's row; each is one line where there is no terminal to fit. */
+static void show_warnings(const struct dt_acceptance *a, int width)
+{
+    char text[DT_ACCEPT_WARNING_SIZE], shown[2 * DT_ACCEPT_WARNING_SIZE];
+    for (int i = 0; dt_accept_next_warning(a, &i, text);) {
+        printf("%*swarning: ", NOTE_COLUMN, "");
+        dt_accept_wrap(stdout, dt_text_escape(text, shown, sizeof shown), NOTE_COLUMN + 9, width > 0 ? width : INT_MAX);
+    }
 }
 
 void dt_accept_show_row(const struct dt_acceptance *a, const struct dt_accept_outcome *outcome, int check)
@@ -132,8 +136,11 @@ void dt_accept_show_row(const struct dt_acceptance *a, const struct dt_accept_ou
     if (width > 0) {
         show_on_terminal(a, outcome, check, width);
     } else {
-        dt_text_print(stdout, "%s  %-*s  %5.1f s  %s", row->passed ? "PASS" : "FAIL", NAME_WIDTH, dt_accept_names[check],
-                      outcome->seconds[check], row->text);
+        dt_text_print(stdout, "%-*s  %-*s  %5.1f s  %s", WORD_WIDTH, dt_accept_verdicts[row->verdict].word, NAME_WIDTH,
+                      dt_accept_names[check], outcome->seconds[check], row->text);
+    }
+    if (check == DT_ACCEPT_NUMBER_doctor) {
+        show_warnings(a, width);
     }
     fflush(stdout);
 }
@@ -148,6 +155,8 @@ void dt_accept_show_break(void)
 
 void dt_accept_show_end(const struct dt_accept_outcome *outcome)
 {
-    printf("%d of %d passed\n", outcome->n_done - outcome->n_failed, outcome->n_done);
+    char text[96];
+    dt_accept_sum_text(outcome, text, sizeof text);
+    puts(text);
     fflush(stdout);
 }

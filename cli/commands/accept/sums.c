@@ -49,8 +49,8 @@ static enum dt_status judge(struct dt_acceptance *a, enum dt_allreduce_type type
         sum += all[r];
     }
     free(all);
-    row->passed = sum <= 0;
-    if (!row->passed) {
+    row->verdict = dt_accept_verdict(sum <= 0);
+    if (sum > 0) {
         snprintf(row->text, sizeof row->text, "%s: %.0f of %d sums are wrong on some rank", dt_allreduce_names[type], sum, N_ELEMS);
     }
     return s;
@@ -90,14 +90,14 @@ static bool is_here(const struct dt_acceptance *a, enum dt_allreduce_type type)
 static enum dt_status try_all(struct dt_acceptance *a, struct dt_backend *backend, struct dt_accept_row *row)
 {
     int n_ways = 0;
-    row->passed = true;
-    for (int type = 0; type < DT_N_ALLREDUCE_TYPES && row->passed; type++) {
+    row->verdict = DT_ACCEPT_PASS;
+    for (int type = 0; type < DT_N_ALLREDUCE_TYPES && row->verdict == DT_ACCEPT_PASS; type++) {
         if (is_here(a, type)) {
             DT_TRY(try_way(a, type, dt_allreduce_is_for_gpus(type) ? backend : NULL, row));
             n_ways++;
         }
     }
-    if (row->passed) {
+    if (row->verdict == DT_ACCEPT_PASS) {
         snprintf(row->text, sizeof row->text, "%d ways%s%s, %d floats each, all exact", n_ways,
                  is_here(a, DT_ALLREDUCE_NCCL) ? ", nccl" : "", is_here(a, DT_ALLREDUCE_STAGED) ? ", staged" : "", N_ELEMS);
     }

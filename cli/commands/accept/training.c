@@ -39,9 +39,9 @@ enum dt_status dt_accept_training(struct dt_acceptance *a, struct dt_accept_row 
     DT_TRY(dt_comm_broadcast(a->world->comm, a->checkpoint, sizeof a->checkpoint, 0, "name of the checkpoint"));
     const double accuracy = heard.n_correct / heard.n_samples;
     a->trained = true;
-    row->passed = accuracy >= LEAST_ACCURACY;
+    row->verdict = dt_accept_verdict(accuracy >= LEAST_ACCURACY);
     snprintf(row->text, sizeof row->text, "%.2f %% right after %.0f steps%s, replicas equal after each; gradients by %s",
-             100 * accuracy, heard.steps, row->passed ? "" : " (95 % are wanted)", heard.gradients);
+             100 * accuracy, heard.steps, row->verdict == DT_ACCEPT_PASS ? "" : " (95 % are wanted)", heard.gradients);
     return DT_OK;
 }
 
@@ -50,12 +50,12 @@ enum dt_status dt_accept_checkpoint(struct dt_acceptance *a, struct dt_accept_ro
     struct dt_inference inference;
     const struct dt_trained from = {.file = a->checkpoint};
     if (!a->trained) {
-        snprintf(row->text, sizeof row->text, "there is none: the training failed");
+        snprintf(row->text, sizeof row->text, "no checkpoint: the training failed");
         return DT_OK;
     }
     DT_TRY(dt_inference_open(a->world, &from, 1, 1, &inference));
     dt_inference_close(&inference);
-    row->passed = true;
+    row->verdict = DT_ACCEPT_PASS;
     snprintf(row->text, sizeof row->text, "every rank has read %.300s", a->checkpoint);
     return DT_OK;
 }
