@@ -114,7 +114,7 @@ def test_ended(dtrain, mpiexec, top):
 
 
 def worst_of(page):
-    return re.findall(r'src="([^"]*)"[^>]*><b>(\d+)</b>, said (\d+)<br><small>[0-9.]+ %, no. (\d+)<', page)
+    return re.findall(r'src="([^"]*)"[^>]*><b>(\d+)</b>, predicted (\d+)<br><small>[0-9.]+ %, no. (\d+)<', page)
 
 
 def check_learned(dtrain, run, page):

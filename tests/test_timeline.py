@@ -148,6 +148,10 @@ def page_of(folder):
 def test_page():
     trace, page = Trace("ring"), page_of("ring")
     check("Who did what when" in page and "Steps 4 to 5" in page, "the page has no lanes")
+    bars = re.findall(r'class="key phase (\w+)">(\w+)<', page)
+    lanes = re.findall(r'<rect class="phase (\w+)" width="12" height="12"/></svg>(\w+)', page)
+    check(len(bars) == 5 and len(lanes) == 6 and all(one == name for one, name in bars + lanes), f"other colours: {bars} {lanes}")
+    check(all(page.count(f".{name}{{--own:") == 1 for name, _ in bars + lanes), "a part of a step has no colour of its own")
     said = re.search(r"(\d+) % was hidden", page)
     check(said is not None and abs(int(said[1]) - hidden_share(trace)) <= 0.6, f"hidden: {said} and {hidden_share(trace)}")
     rows = re.findall(r"<tr><td>(\d+)<td>([\d.]+)<td>rank (\d)<td>", page)

@@ -33,7 +33,11 @@ static const char style[] =
     ".grid{stroke:var(--line);fill:none}.box{fill:var(--empty);stroke:var(--line)}text.dark{fill:var(--text)}"
     "text.start{text-anchor:start}text.end{text-anchor:end}\n"
     ".card table{font-size:.82rem}.card td,.card th{padding:.3rem .35rem}.card text{font-size:13px}\n"
-    ".verdict{font-weight:600;color:var(--text)}\n";
+    ".verdict{font-weight:600;color:var(--text)}\n"
+#define PHASE(name, colour) "." name "{--own:" colour "}"
+    DT_PAGE_PHASE_LIST(PHASE)
+#undef PHASE
+        "\n.phase{fill:var(--own)}b.phase{color:var(--own);font-weight:600}.key.phase::before{color:var(--own)}\n";
 
 /* After all others. On paper two charts fit beside each other, nothing scrolls or unfolds, and no title stands alone. */
 static const char printed[] =

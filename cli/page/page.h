@@ -20,6 +20,17 @@ struct dt_page {
  * as class .s0 to .s3 of lines and .d0 to .d3 of areas. */
 enum dt_status dt_page_write(const char *path, const struct dt_page *page);
 
+/* What a step consists of, each in one colour on every page: class "phase NAME" of areas, keys of a legend, and words in <b>.
+ * X(name, colour) */
+#define DT_PAGE_PHASE_LIST(X)      \
+    X("data", "#b8860b")           \
+    X("forward", "var(--a)")       \
+    X("loss", "var(--text)")       \
+    X("backward", "var(--b)")      \
+    X("communication", "var(--d)") \
+    X("update", "var(--c)")        \
+    X("gpu", "var(--soft)") /* all of it, where a GPU takes steps on its own */
+
 /* `text` as HTML shows it, also in an attribute: whatever is not printable escaped (base/text.h). At most DT_LINE_SIZE bytes. */
 void dt_page_text(FILE *out, const char *text);
 

@@ -41,8 +41,8 @@ static void put_cell(FILE *out, const struct dt_learned *l, int label, int said,
 static void put_confusion(FILE *out, const struct dt_learned *l)
 {
     const uint64_t most = largest_mistake(l);
-    fputs("<div class=\"card\"><h3>Confusion</h3><p>A row has the samples of a class, a column what was said of them.</p>\n"
-          "<div class=\"wide\"><table class=\"confusion\"><thead><tr><th>is \\ said",
+    fputs("<div class=\"card\"><h3>Confusion</h3><p>Rows: true class; columns: predicted class.</p>\n"
+          "<div class=\"wide\"><table class=\"confusion\"><thead><tr><th>true \\ predicted",
           out);
     for (int k = 0; k < l->n_classes; k++) {
         fprintf(out, "<th>%d", k);
@@ -69,12 +69,12 @@ static void put_share(FILE *out, uint64_t part, uint64_t all)
 
 static void put_classes(FILE *out, const struct dt_learned *l)
 {
-    fputs(
-        "<div class=\"card\"><h3>Classes</h3><p>Precision: of what was said to be one, how much is. Recall: of those there are, "
-        "how "
-        "many were found.</p>\n<div class=\"wide\"><table class=\"classes\"><thead><tr><th>class<th>samples<th>precision<th>recall"
-        "</thead><tbody>\n",
-        out);
+    fputs("<div class=\"card\"><h3>Classes</h3><p>Precision: share of the predictions of a class that are correct. Recall: share "
+          "of its "
+          "samples that were found.</p>\n<div class=\"wide\"><table "
+          "class=\"classes\"><thead><tr><th>class<th>samples<th>precision<th>recall"
+          "</thead><tbody>\n",
+          out);
     for (int k = 0; k < l->n_classes; k++) {
         uint64_t n_said = 0, n_label = 0;
         for (int other = 0; other < l->n_classes; other++) {
@@ -110,9 +110,8 @@ static void put_sample(FILE *out, const struct dt_learned *l, const uint8_t *ima
 static void put_worst(FILE *out, const struct dt_learned *l)
 {
     fprintf(out,
-            "<div class=\"card\"><h3>The %d worst test samples</h3><p>Those with the largest loss: what each is, and what was said "
-            "of it, "
-            "how surely.</p>\n<div class=\"worst\">\n",
+            "<div class=\"card\"><h3>The %d worst test samples</h3><p>Highest loss first: true class, predicted class, "
+            "confidence.</p>\n<div class=\"worst\">\n",
             l->n_worst);
     for (int i = 0; i < l->n_worst; i++) {
         const struct dt_answer *a = &l->worst[i];
@@ -120,7 +119,7 @@ static void put_worst(FILE *out, const struct dt_learned *l)
         if (l->images != NULL) {
             put_sample(out, l, l->images + (size_t)i * dt_shape_elems(l->shape));
         }
-        fprintf(out, "<b>%d</b>, said %d<br><small>%.1f %%, no. %u</small></div>\n", a->label, a->said, 100 * a->probability,
+        fprintf(out, "<b>%d</b>, predicted %d<br><small>%.1f %%, no. %u</small></div>\n", a->label, a->said, 100 * a->probability,
                 a->id);
     }
     fputs("</div></div>\n", out);
@@ -148,7 +147,8 @@ static void put_filter(FILE *out, const struct dt_learned *l, int k)
 
 static void put_filters(FILE *out, const struct dt_learned *l)
 {
-    fputs("<div class=\"card\"><h3>Filters of the first layer</h3><p>White weighs most, black most against; grey is zero.</p>\n"
+    fputs("<div class=\"card\"><h3>Filters of the first layer</h3><p>White: the most positive weight, black: the most negative, "
+          "grey: zero.</p>\n"
           "<div class=\"filters\">\n",
           out);
     for (int k = 0; k < l->n_filters; k++) {

@@ -69,8 +69,8 @@ static void draw_bar(FILE *out, const struct rank_times *t, double largest)
     for (int p = 0; p < DT_N_PHASES; p++) {
         const double width = 1000 * t->ms[p] / largest;
         if (width > 0) {
-            fprintf(out, "<rect class=\"d%d\" x=\"%.2f\" width=\"%.2f\" height=\"20\"><title>%s %.3f ms</title></rect>", p, x,
-                    width, phase_names[p], t->ms[p]);
+            fprintf(out, "<rect class=\"phase %s\" x=\"%.2f\" width=\"%.2f\" height=\"20\"><title>%s %.3f ms</title></rect>",
+                    phase_names[p], x, width, phase_names[p], t->ms[p]);
         }
         x += width;
     }
@@ -88,7 +88,7 @@ static void draw_bars(FILE *out, const struct times *t)
     fputs("<p class=\"legend\">", out);
     for (int p = 0; p < DT_N_PHASES; p++) {
         if (t->used[p]) {
-            fprintf(out, "<span class=\"key k%d\">%s</span> ", p, phase_names[p]);
+            fprintf(out, "<span class=\"key phase %s\">%s</span> ", phase_names[p], phase_names[p]);
         }
     }
     fputs("</p>\n<table class=\"bars\"><thead><tr><th>rank<th>a step<th>ms</thead><tbody>\n", out);
@@ -141,8 +141,7 @@ static void tell_slowest(FILE *out, const struct dt_record *r, const struct time
     }
     fprintf(out, "<p>The slowest is rank %d (", slowest->rank);
     dt_page_text(out, dt_record_text(info, "host"));
-    fprintf(out,
-            "): %.3f ms of a step are its own work, of the median rank %.3f ms; who is done earlier waits in communication.</p>\n",
+    fprintf(out, "): it computes %.3f ms a step (median %.3f); faster ranks spend the difference waiting in communication.</p>\n",
             slowest->own, t->ranks[t->n / 2].own);
 }
 
@@ -156,8 +155,8 @@ static void tell_communication(FILE *out, const struct times *t)
     if (t->n > 1 && all > 0) {
         fprintf(
             out,
-            "<p>Exposed communication: %.3f ms of a step, %.1f %%, mean over ranks. What travels while the backward pass computes "
-            "is hidden in its time, and not timed apart.</p>\n",
+            "<p>Exposed communication: %.3f ms of a step, %.1f %%, mean over ranks. Communication that overlaps the backward pass "
+            "is counted as backward time.</p>\n",
             waited, 100 * waited / all);
     }
 }

@@ -79,6 +79,12 @@ static bool is_shown(const struct picture *p, const struct dt_trace_span *s)
 
 /* ---- lanes */
 
+/* The colour of each kind: its phase's (cli/page/page.h). */
+static const char *const phases[] = {
+    [DT_SPAN_GATHER] = "data",          [DT_SPAN_FORWARD] = "forward",    [DT_SPAN_LOSS] = "loss",
+    [DT_SPAN_RECOMPUTE] = "forward",    [DT_SPAN_BACKWARD] = "backward",  [DT_SPAN_UPDATE] = "update",
+    [DT_SPAN_BUCKET] = "communication", [DT_SPAN_WAIT] = "communication", [DT_SPAN_GPU] = "gpu"};
+
 static void draw_axis(const struct picture *p)
 {
     const double span = p->end_ms - p->begin_ms, tick = dt_chart_tick(span, MAX_TICKS), bottom = y_of(p, p->n_ranks, 0) - GAP;
@@ -104,7 +110,7 @@ static void draw_names(const struct picture *p)
 static void draw_span(const struct picture *p, const struct dt_trace_span *s, double end_ms)
 {
     const double x = x_of(p, s->begin_ms), width = x_of(p, end_ms) - x, y = y_of(p, s->rank, row_of(s));
-    fprintf(p->out, "<rect class=\"k%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%g\"><title>", (int)s->kind, x, y,
+    fprintf(p->out, "<rect class=\"phase %s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%g\"><title>", phases[s->kind], x, y,
             fmax(width, LEAST_WIDTH), ROW - 2);
     dt_page_text(p->out, s->name);
     fprintf(p->out, ", rank %d, step %d: %.3f ms</title></rect>\n", s->rank, s->step, end_ms - s->begin_ms);
@@ -141,19 +147,15 @@ static void draw_legend(FILE *out)
     static const struct {
         enum dt_span_kind kind;
         const char *text;
-    } rows[] = {{DT_SPAN_GATHER, "data"},
-                {DT_SPAN_FORWARD, "forward"},
-                {DT_SPAN_LOSS, "loss"},
-                {DT_SPAN_BACKWARD, "backward"},
-                {DT_SPAN_UPDATE, "update"},
-                {DT_SPAN_WAIT, "wait"},
-                {DT_SPAN_BUCKET, "bucket of gradients on its way"}};
+    } rows[] = {{DT_SPAN_GATHER, "data"},   {DT_SPAN_FORWARD, "forward"},
+                {DT_SPAN_LOSS, "loss"},     {DT_SPAN_BACKWARD, "backward"},
+                {DT_SPAN_UPDATE, "update"}, {DT_SPAN_BUCKET, "communication: a bucket of gradients on its way, or waiting for it"}};
     fputs("<p class=\"lanes-key\">", out);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         fprintf(out,
-                "<span><svg viewBox=\"0 0 12 12\" aria-hidden=\"true\"><rect class=\"k%d\" width=\"12\" "
+                "<span><svg viewBox=\"0 0 12 12\" aria-hidden=\"true\"><rect class=\"phase %s\" width=\"12\" "
                 "height=\"12\"/></svg>%s</span>\n",
-                (int)rows[i].kind, rows[i].text);
+                phases[rows[i].kind], rows[i].text);
     }
     fputs("</p>\n", out);
 }
@@ -254,7 +256,7 @@ static void put_sentence(FILE *out, const struct dt_trace_record *trace)
         if (sent_ms > 0) {
             fprintf(out, " Of the time that gradients travelled, %.0f %% was hidden behind computing.", 100 * hidden_ms / sent_ms);
         }
-        fprintf(out, " The ranks' clocks were compared to %.1f µs.</p>\n", trace->clock_error_us);
+        fprintf(out, " Rank clocks are aligned to within %.1f µs.</p>\n", trace->clock_error_us);
     }
 }
 
@@ -274,14 +276,7 @@ void dt_run_timeline_draw(FILE *out, const struct dt_trace_record *trace)
 
 void dt_run_timeline_style(FILE *out)
 {
-    static const char *const colors[] = {
-        [DT_SPAN_GATHER] = "var(--d)",    [DT_SPAN_FORWARD] = "var(--a)",  [DT_SPAN_LOSS] = "var(--text)",
-        [DT_SPAN_RECOMPUTE] = "var(--a)", [DT_SPAN_BACKWARD] = "var(--b)", [DT_SPAN_UPDATE] = "var(--c)",
-        [DT_SPAN_BUCKET] = "var(--soft)", [DT_SPAN_WAIT] = "var(--line)",  [DT_SPAN_GPU] = "var(--a)"};
-    for (int kind = 0; kind < DT_N_SPANS; kind++) {
-        fprintf(out, ".k%d{fill:%s}", kind, colors[kind]);
-    }
-    fputs("\n.lanes{min-width:720px}.lanes text.on{fill:var(--card);font-size:9px;pointer-events:none}"
+    fputs(".lanes{min-width:720px}.lanes text.on{fill:var(--card);font-size:9px;pointer-events:none}"
           ".lanes-key{display:flex;flex-wrap:wrap;gap:.2rem 1rem;font-size:.85rem;margin:.2rem 0 .6rem}"
           ".lanes-key svg{display:inline-block;width:.8em;height:.8em;margin-right:.35em}\n",
           out);

@@ -7,7 +7,7 @@
 #define ROW 26
 #define SHOWN 4 /* micro-batches in the picture */
 
-/* A device computes something in column `at` of `n`; class f: forward, b: backward, x: exchanging. */
+/* A device computes something in column `at` of `n`. */
 static void draw_cell(FILE *out, int n, int row, int at, const char *class, const char *text)
 {
     const double width = (double)(WIDTH - LEFT) / n;
@@ -35,8 +35,8 @@ static void draw_stages(FILE *out, int p, int m, const char *label)
             if (m > 1) {
                 snprintf(text, sizeof text, "%d", i + 1);
             }
-            draw_cell(out, n, row, row + i, "d0", text);
-            draw_cell(out, n, row, n - 1 - row - i, "d1", text);
+            draw_cell(out, n, row, row + i, "phase forward", text);
+            draw_cell(out, n, row, n - 1 - row - i, "phase backward", text);
         }
         fputc('\n', out);
     }
@@ -51,13 +51,13 @@ static void draw_together(FILE *out, int p, int n_layers, bool each, const char 
     for (int row = 0; row < p; row++) {
         int at = 0;
         for (int i = 0; i < 2 * n_layers; i++) {
-            draw_cell(out, n, row, at++, i < n_layers ? "d0" : "d1", "");
+            draw_cell(out, n, row, at++, i < n_layers ? "phase forward" : "phase backward", "");
             if (each) {
-                draw_cell(out, n, row, at++, "d3", "");
+                draw_cell(out, n, row, at++, "phase communication", "");
             }
         }
         if (!each) {
-            draw_cell(out, n, row, at, "d3", "");
+            draw_cell(out, n, row, at, "phase communication", "");
         }
         fputc('\n', out);
     }
@@ -79,7 +79,7 @@ static void draw_way(FILE *out, const struct dt_parallel_lesson *l, int way)
 static void put_style(FILE *out, const void *lesson)
 {
     (void)lesson;
-    fputs("text.on{fill:var(--card)}.f{color:var(--a)}.b{color:var(--b)}.x{color:var(--d)}b{font-weight:600}\n", out);
+    fputs("text.on{fill:var(--card)}\n", out);
 }
 
 static void put_body(FILE *out, const void *context)
@@ -88,8 +88,9 @@ static void put_body(FILE *out, const void *context)
     char text[32];
     fprintf(out,
             "<h1>Four ways to share a model</h1>\n<p>%zu samples a step on %d devices, time from left to right: <b "
-            "class=\"f\">forward</b>, "
-            "<b class=\"b\">backward</b>, <b class=\"x\">exchange</b>. As if all layers took equally long; numbers are "
+            "class=\"phase forward\">forward</b>, "
+            "<b class=\"phase backward\">backward</b>, <b class=\"phase communication\">exchange</b>. As if all layers took "
+            "equally long; numbers are "
             "micro-batches.</p>\n"
             "<div class=\"cards\">\n",
             l->batch, l->n_devices);

@@ -16,8 +16,8 @@ static void draw_grid(FILE *out, const struct dt_pipeline_grid *grid, int n_stag
         for (int i = 0; i < grid->n_passes[stage]; i++) {
             const struct dt_pipeline_pass *pass = &grid->passes[stage][i];
             fprintf(out, "<rect class=\"%s\" x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"%d\" rx=\"2\"/>",
-                    pass->op.backward ? "d1" : "d0", LEFT + pass->begin * unit + 0.5, y + 1, (pass->end - pass->begin) * unit - 1,
-                    ROW - 2);
+                    pass->op.backward ? "phase backward" : "phase forward", LEFT + pass->begin * unit + 0.5, y + 1,
+                    (pass->end - pass->begin) * unit - 1, ROW - 2);
             fprintf(out, "<text class=\"on\" x=\"%.1f\" y=\"%d\">%d</text>", LEFT + (pass->begin + pass->end) * unit / 2, y + 17,
                     pass->op.micro_batch + 1);
         }
@@ -30,7 +30,7 @@ static void draw_grid(FILE *out, const struct dt_pipeline_grid *grid, int n_stag
 static void put_style(FILE *out, const void *lesson)
 {
     (void)lesson;
-    fputs("text.on{fill:var(--card)}.rest{fill:var(--empty)}.f{color:var(--a)}.b{color:var(--b)}b{font-weight:600}\n", out);
+    fputs("text.on{fill:var(--card)}.rest{fill:var(--empty)}\n", out);
 }
 
 static void put_row(FILE *out, const struct dt_pipeline_grid *grid, int n_stages)
@@ -48,8 +48,9 @@ static void put_body(FILE *out, const void *context)
 {
     const struct dt_pipeline_lesson *l = context;
     fprintf(out,
-            "<h1>Who waits in a pipeline?</h1>\n<p>A step on %d stages, a row each, time from left to right: <b class=\"f\">"
-            "forward</b> one unit, <b class=\"b\">backward</b> two; grey is waiting, numbers are micro-batches. Each picture is as "
+            "<h1>Who waits in a pipeline?</h1>\n<p>A step on %d stages, a row each, time from left to right: <b class=\"phase "
+            "forward\">forward</b> one unit, <b class=\"phase backward\">backward</b> two; grey is waiting, numbers are "
+            "micro-batches. Each picture is as "
             "wide as its step is long.</p>\n"
             "<div class=\"cards\">\n",
             l->n_stages);
