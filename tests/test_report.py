@@ -201,16 +201,49 @@ def test_again(dtrain, mpiexec, top):
         check("a run under way is not running", "verdict       running" in report(dtrain, run)[1])
 
 
+def fact(dtrain, run, name):
+    return re.sub(r"\n {14}", " ", re.search(rf"^{name} +(.*(\n {{14}}.*)*)", report(dtrain, run)[1], re.M)[1])
+
+
+def took(run, seconds):
+    """As if the last start had taken so long."""
+    summary = json.loads(read(f"{run}/summary.json"))
+    with open(f"{run}/summary.json", "w") as file:
+        json.dump({**summary, "seconds": seconds}, file)
+
+
+def test_starts(dtrain, mpiexec, top):
+    """Steps, epochs, time and start are those of the whole run: one rank, then two, then again after the end."""
+    run = f"{top}/starts"
+    check("a run fails", train(dtrain, mpiexec, run, 1, "--set", "train.epochs=1") == 0)
+    started = fact(dtrain, run, "started")
+    took(run, 100.5)
+    check("not resumed", train(dtrain, mpiexec, run, 2, "--resume") == 0)
+    check("two numbers of ranks: " + fact(dtrain, run, "progress"), fact(dtrain, run, "progress") == "60 of 60 steps, 15 an epoch")
+    watched = subprocess.run([dtrain, "watch", run], capture_output=True, text=True).stdout
+    check(f"watch: {watched}", re.search(r"^epoch 3/3  step 60 of 60  \S+ 100 %$", watched, re.M))
+    took(run, 20)
+    check("not resumed after its end", train(dtrain, mpiexec, run, 1, "--resume", "--set", "train.epochs=2") == 0)
+    check("after the end: " + fact(dtrain, run, "progress"), fact(dtrain, run, "progress") == "60 of 60 steps, 30 an epoch")
+    check("after the end: an epoch more", [record["epoch"] for record in records(run, "epoch")] == [1, 2, 3])
+    took(run, 6)
+    check("three starts: " + fact(dtrain, run, "time"), fact(dtrain, run, "time") == "2:07, over 3 starts")
+    check("the first start", fact(dtrain, run, "started") == started)
+    compared = subprocess.run([dtrain, "compare", run, run], capture_output=True, text=True).stdout
+    check(f"compare: {compared}", re.search(r"^A +done .* 60 +\d+ +2:07 ", compared, re.M))
+
+
 def test_killed(dtrain, mpiexec, top):
     """As a kill leaves it: no summary, half a line at the end, and what a disk may do in between."""
     run = f"{top}/killed"
     shutil.copytree(f"{top}/ended", run)
     os.remove(f"{run}/summary.json")
     with open(f"{run}/metrics.jsonl", "ab") as file:
-        file.write(b'{"type":"step","step":1e999}\n\xff\xfe\x00\n[[[[\n{"type":"step","step":91,"loss":"x"}\n{"type":"step","step":95,"lo')
+        file.write(b'{"type":"step","step":50,"seconds":3725.2}\n{"type":"step","step":1e999}\n\xff\xfe\x00\n[[[[\n{"type":"step","step":91,"loss":"x"}\n{"type":"step","step":95,"lo')
     code, out, err = report(dtrain, run)
     page = read(f"{run}/report.html")
     check(f"killed: {code} {err}", code == 0 and "verdict       killed" in out)
+    check(f"killed: not the time of the last record: {out}", re.search("^time +1:02:05$", out, re.M))
     check(f"killed: nothing of broken lines: {out}", "3 lines of metrics.jsonl are no record" in out)
     check("killed: the page is not whole", is_whole(page))
     for name in ("metrics.jsonl", "metrics.csv", "run.lock"):
@@ -333,6 +366,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="dtrain-test-report-") as top:
         test_ended(dtrain, mpiexec, top)
         test_again(dtrain, mpiexec, top)
+        test_starts(dtrain, mpiexec, top)
         test_killed(dtrain, mpiexec, top)
         test_hostile(dtrain, top)
         test_no_time_passes(dtrain, top)

@@ -74,7 +74,7 @@ check 'nothing left: a speed is recorded' grep -q '"epoch":2,.*"images_per_s":nu
 dtrain 1 "${config[@]}" --run limit --resume
 is 'on to the end' '0 1,64 2,128 3,192' "$got $(epochs_of limit)"
 dtrain 1 "${config[@]}" --run limit --resume
-is 'resumed at the end' '0 0 1' "$got $(grep -c 'images/s' err) $(grep -c '^saved nothing new: no step was left$' err)"
+is 'resumed at the end' '0 0 1' "$got $(grep -c 'images/s' err) $(grep -c '^nothing to do: the run had ended$' err)"
 dtrain 1 "${config[@]}" --run whole
 check 'the same weights and the same result by either way' cmp "$(newest_checkpoint whole)" "$(newest_checkpoint limit)"
 

@@ -43,6 +43,7 @@ struct dt_run_event {
     double lr, lr_scale;    /* the largest rate, and by how much it was scaled */
     uint64_t steps_per_epoch;
     uint64_t step, n_epochs;            /* done */
+    uint64_t last_step;                 /* after which it ends, unless something stops it before */
     const char *resumed_from, *weights; /* files; "" and NULL: none */
     bool gpu, graph;                    /* graph: the GPU takes steps on its own */
     const char *device_why;

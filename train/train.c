@@ -258,7 +258,8 @@ static enum dt_status run_epochs(struct run *run)
 {
     struct dt_trainer *t = &run->trainer;
     int n_failures = 0;
-    if (is_over(run) && t->state.step_in_epoch == 0) { /* resumed at the end: there is only the result to tell */
+    const bool past_end = t->state.epoch >= (uint64_t)t->config.epochs;
+    if (is_over(run) && (past_end || t->state.step_in_epoch == 0)) { /* resumed at the end: there is only the result to tell */
         return evaluate(run);
     }
     do { /* also with no step left of the epoch, which still has to be finished: the checkpoint was written before it was */
@@ -333,6 +334,7 @@ static enum dt_status tell_start(struct run *run, const struct origin *origin)
     enum dt_status s = dt_measure_ranks(t, &ranks);
     if (s == DT_OK) {
         start.ranks = ranks;
+        start.last_step = t->state.step + steps_left(run);
         start.resumed_from = origin->resumed_from;
         start.weights = origin->weights;
         s = dt_world_agree(t->world, emit(run, (struct dt_event){.kind = DT_EVENT_RUN, .run = &start}));

@@ -70,13 +70,16 @@ static void tell_speed(const struct dt_record *r, struct dt_facts *out)
 {
     char number[32];
     const double of_epoch = dt_record_last(&r->epochs, DT_EPOCH_IMAGES), of_step = dt_record_last(&r->steps, DT_STEP_IMAGES);
-    const double speed = isfinite(of_epoch) ? of_epoch : of_step, seconds = dt_record_number(r->summary, "seconds");
+    const double speed = isfinite(of_epoch) ? of_epoch : of_step, seconds = dt_record_seconds(r);
     if (isfinite(speed)) {
         snprintf(out->texts[DT_FACT_SPEED], DT_FACT_SIZE, "%s %s/s", dt_count_text(speed, number, sizeof number),
                  dt_unit_name(&r->config));
     }
     if (isfinite(seconds)) {
-        snprintf(out->texts[DT_FACT_TIME], DT_FACT_SIZE, "%s", dt_duration_text(seconds, number, sizeof number));
+        const int n = snprintf(out->texts[DT_FACT_TIME], DT_FACT_SIZE, "%s", dt_duration_text(seconds, number, sizeof number));
+        if (r->n_starts > 1) {
+            snprintf(out->texts[DT_FACT_TIME] + n, DT_FACT_SIZE - (size_t)n, ", over %zu starts", r->n_starts);
+        }
     }
 }
 
@@ -142,9 +145,8 @@ static void tell_faults(const struct dt_record *r, char *text)
 
 static void tell_start(const struct dt_record *r, struct dt_facts *out)
 {
-    const double started = dt_record_number(r->start, "started");
     struct tm utc;
-    const time_t seconds = started >= 0 && started < 1e11 ? (time_t)started : -1;
+    const time_t seconds = r->started >= 0 && r->started < 1e11 ? (time_t)r->started : -1;
     if (seconds >= 0 && gmtime_r(&seconds, &utc) != NULL) {
         strftime(out->texts[DT_FACT_STARTED], DT_FACT_SIZE, "%Y-%m-%d %H:%M:%S UTC", &utc);
     }

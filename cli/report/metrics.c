@@ -11,11 +11,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "base/version.h"
 #include "cli/report/commit.h"
+#include "cli/report/record.h"
 
 #define MAX_METRICS_BYTES ((size_t)1 << 30)
 #define CSV_HEADER "epoch,step,train_loss,train_accuracy,test_loss,test_accuracy,images_per_s,lr,world_size\n"
@@ -239,6 +241,8 @@ static char *run_text(const struct dt_sinks *sinks, const struct dt_run_event *r
     cJSON *r = cJSON_CreateObject();
     const bool complete =
         cJSON_AddStringToObject(r, "type", "run") != NULL && cJSON_AddNumberToObject(r, "step", (double)run->step) != NULL &&
+        cJSON_AddNumberToObject(r, "last_step", (double)run->last_step) != NULL &&
+        cJSON_AddNumberToObject(r, "seconds_before", sinks->seconds_before) != NULL &&
         cJSON_AddStringToObject(r, "config", sinks->folder.config->name) != NULL &&
         cJSON_AddNumberToObject(r, "world_size", sinks->folder.world_size) != NULL &&
         cJSON_AddNumberToObject(r, "global_batch", (double)run->global_batch) != NULL &&
@@ -252,9 +256,30 @@ static char *run_text(const struct dt_sinks *sinks, const struct dt_run_event *r
     return text;
 }
 
+/* What the starts before have taken, also of steps that are done again: their records go. */
+static enum dt_status find_seconds_before(struct dt_sinks *sinks, const struct dt_run_event *run)
+{
+    struct dt_record before;
+    if (run->resumed_from == NULL || run->resumed_from[0] == '\0') {
+        return DT_OK;
+    }
+    DT_TRY(dt_record_open(sinks->folder.dir->path, &before));
+    const double seconds = dt_record_seconds(&before);
+    sinks->seconds_before = isfinite(seconds) ? round(1e3 * seconds) * 1e-3 : 0;
+    dt_record_close(&before);
+    return DT_OK;
+}
+
+/* Since this start. */
+static void put_seconds(const struct dt_sinks *sinks)
+{
+    fprintf(sinks->files.jsonl, ",\"seconds\":%.3f}\n", dt_clock_s() - sinks->clock_s);
+}
+
 static enum dt_status record_run(struct dt_sinks *sinks, const struct dt_run_event *run)
 {
     struct dt_metrics_files *files = &sinks->files;
+    DT_TRY(find_seconds_before(sinks, run));
     DT_TRY(open_records(sinks, run, "metrics.jsonl", keep_jsonl, &files->jsonl));
     char *text = run_text(sinks, run);
     if (text != NULL) {
@@ -281,7 +306,7 @@ static void record_step(struct dt_sinks *sinks, const struct dt_step_event *r)
     put_number(f, "lr", r->lr);
     put_number(f, "grad_norm", r->grad_norm);
     put_number(f, "images_per_s", r->images_per_s);
-    fputs("}\n", f);
+    put_seconds(sinks);
     flush(&sinks->files, f, "metrics.jsonl");
 }
 
@@ -319,7 +344,7 @@ static void record_epoch(struct dt_sinks *sinks, const struct dt_epoch_event *r)
     put_traffic(f, r->allreduce, &r->traffic);
     put_staleness(f, &r->staleness);
     put_phases(f, &r->rank0, r->n_timed_steps);
-    fputs("}\n", f);
+    put_seconds(sinks);
     flush(&sinks->files, f, "metrics.jsonl");
 }
 

@@ -73,6 +73,7 @@ static enum dt_status take_start(struct dt_record *r, cJSON **line)
 {
     static const char *const names[] = {"step"};
     enum dt_status s = DT_OK;
+    r->started = r->n_starts++ == 0 ? dt_record_number(*line, "started") : r->started;
     if (r->start != NULL && goes_on(&r->restarts, *line)) {
         s = add_row(&r->restarts, *line, names);
     }
@@ -326,13 +327,31 @@ struct dt_record_result dt_record_result(const struct dt_record *r)
     return out;
 }
 
+/* Of epochs that are told when they end. */
+static double epoch_of(const struct dt_record *r)
+{
+    const double told = dt_record_last(&r->epochs, DT_EPOCH_EPOCH), last = (double)r->config.epochs;
+    const bool within = dt_record_last(&r->steps, DT_STEP_STEP) > fmax(0, dt_record_last(&r->epochs, DT_EPOCH_STEP));
+    const double epoch = within ? dt_record_last(&r->steps, DT_STEP_EPOCH) : fmax(0, told) + (r->state == DT_RUN_GOING);
+    return fmin(fmax(1, epoch), fmax(told, last));
+}
+
 struct dt_record_progress dt_record_progress(const struct dt_record *r)
 {
     const double start = dt_record_number(r->start, "step"), summary = dt_record_number(r->summary, "steps");
     const double recorded = fmax(dt_record_last(&r->steps, DT_STEP_STEP), dt_record_last(&r->epochs, DT_EPOCH_STEP));
-    const double per_epoch = dt_record_number(r->start, "steps_per_epoch"), limit = (double)r->config.max_steps;
-    const double all = per_epoch * (double)r->config.epochs;
     return (struct dt_record_progress){.step = isfinite(summary) ? summary : fmax(r->noted_step, fmax(start, recorded)),
-                                       .all = limit > 0 && limit < all ? limit : all,
-                                       .per_epoch = per_epoch};
+                                       .all = dt_record_number(r->start, "last_step"),
+                                       .per_epoch = dt_record_number(r->start, "steps_per_epoch"),
+                                       .epoch = epoch_of(r)};
+}
+
+double dt_record_seconds(const struct dt_record *r)
+{
+    const double whole = dt_record_number(r->summary, "seconds"), before = dt_record_number(r->start, "seconds_before");
+    const double start = fmax(0, dt_record_number(r->start, "step"));
+    const bool step = dt_record_last(&r->steps, DT_STEP_STEP) > start, epoch = dt_record_last(&r->epochs, DT_EPOCH_STEP) > start;
+    const double recorded = fmax(step ? dt_record_last(&r->steps, DT_STEP_SECONDS) : (double)NAN,
+                                 epoch ? dt_record_last(&r->epochs, DT_EPOCH_SECONDS) : (double)NAN);
+    return (isfinite(whole) ? whole : recorded) + fmax(0, before);
 }

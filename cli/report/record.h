@@ -18,7 +18,8 @@
     X(DT_STEP_LR, "lr")               \
     X(DT_STEP_GRAD_NORM, "grad_norm") \
     X(DT_STEP_IMAGES, "images_per_s") \
-    X(DT_STEP_EPOCH, "epoch")
+    X(DT_STEP_EPOCH, "epoch")         \
+    X(DT_STEP_SECONDS, "seconds")
 #define DT_EPOCH_COLUMN_LIST(X)                  \
     X(DT_EPOCH_STEP, "step")                     \
     X(DT_EPOCH_TRAIN_LOSS, "train_loss")         \
@@ -27,7 +28,8 @@
     X(DT_EPOCH_TEST_ACCURACY, "test_accuracy")   \
     X(DT_EPOCH_IMAGES, "images_per_s")           \
     X(DT_EPOCH_LR, "lr")                         \
-    X(DT_EPOCH_EPOCH, "epoch")
+    X(DT_EPOCH_EPOCH, "epoch")                   \
+    X(DT_EPOCH_SECONDS, "seconds")
 enum dt_step_column { DT_STEP_COLUMN_LIST(DT_NAMED_ENUM) DT_N_STEP_COLUMNS };
 enum dt_epoch_column { DT_EPOCH_COLUMN_LIST(DT_NAMED_ENUM) DT_N_EPOCH_COLUMNS };
 
@@ -59,7 +61,9 @@ struct dt_record {
     cJSON *summary;    /* summary.json of that run, or NULL */
     struct dt_record_table steps, epochs;
     struct dt_record_table restarts; /* a column: the steps that were done when the run was started again */
-    size_t n_strange;                /* whole lines that are no records */
+    size_t n_starts;
+    double started;   /* for the first time, since 1970; NaN: unknown */
+    size_t n_strange; /* whole lines that are no records */
 };
 
 /* DT_NO_INPUT: no such folder, or no run's. DT_BAD_DATA: its config.json is no configuration. DT_NO_PERMISSION, DT_NO_MEMORY. A
@@ -91,10 +95,15 @@ struct dt_record_result {
 };
 struct dt_record_result dt_record_result(const struct dt_record *record);
 
-/* How far it is, in steps; NaN: unknown. */
+/* How far it is, over all its starts, whatever their numbers of ranks; NaN: unknown. */
 struct dt_record_progress {
-    double step, all, per_epoch;
+    double step, all;
+    double per_epoch; /* steps, at the number of ranks of the last start */
+    double epoch;     /* the one under way or, of a run that is none, the last; from 1 */
 };
 struct dt_record_progress dt_record_progress(const struct dt_record *record);
+
+/* That all its starts have taken; a killed one until its last record. NaN: unknown. */
+double dt_record_seconds(const struct dt_record *record);
 
 #endif

@@ -304,7 +304,7 @@ static void print_end(const struct dt_sinks *sinks, const struct dt_end_event *e
 {
     print_monitored(end);
     if (end->signal == 0) {
-        dt_text_print(stderr, "saved %s", end->checkpoint[0] != '\0' ? end->checkpoint : "nothing new: no step was left");
+        dt_text_print(stderr, end->checkpoint[0] != '\0' ? "saved %s" : "nothing to do: the run had ended%s", end->checkpoint);
     }
     print_times(end, sinks->folder.world_size);
     print_bubble(sinks, end);

@@ -39,7 +39,7 @@ static struct row row_of(const struct dt_record *r)
 {
     struct row row = {.cells = {""}};
     const struct dt_record_result result = dt_record_result(r);
-    const double steps = dt_record_number(r->summary, "steps"), seconds = dt_record_number(r->summary, "seconds");
+    const double seconds = dt_record_seconds(r);
     snprintf(row.cells[COLUMN_STATE], CELL_SIZE, "%s", dt_run_state_word(r->state));
     if (isfinite(result.margin)) {
         snprintf(row.cells[COLUMN_ACCURACY], CELL_SIZE, "%.2f ± %.2f %%", 100 * result.accuracy, 100 * result.margin);
@@ -47,7 +47,7 @@ static struct row row_of(const struct dt_record *r)
         put_number(row.cells[COLUMN_ACCURACY], 4, 100 * result.accuracy);
     }
     put_number(row.cells[COLUMN_LOSS], 4, result.loss);
-    put_number(row.cells[COLUMN_STEPS], 15, isfinite(steps) ? steps : dt_record_last(&r->steps, DT_STEP_STEP));
+    put_number(row.cells[COLUMN_STEPS], 15, dt_record_progress(r).step);
     put_number(row.cells[COLUMN_SPEED], 15, round(dt_record_last(&r->epochs, DT_EPOCH_IMAGES)));
     if (isfinite(seconds)) {
         dt_duration_text(seconds, row.cells[COLUMN_TIME], CELL_SIZE);

@@ -44,9 +44,9 @@ static void tell_steps(FILE *out, const struct dt_record *r)
     } else {
         fprintf(out, "<p>A step takes %.0f samples, however many ranks there are; here %.0f share them.", batch, workers);
     }
-    fprintf(out, " %s training samples are %.0f such steps an epoch, and %lld epoch%s are %.0f.</p>\n",
+    fprintf(out, " %s training samples are %.0f such steps an epoch, and %lld epoch%s are %.0f%s.</p>\n",
             dt_count_text(n, samples, sizeof samples), per_epoch, (long long)c->epochs, c->epochs == 1 ? "" : "s",
-            per_epoch * (double)c->epochs);
+            per_epoch * (double)c->epochs, r->n_starts > 1 ? " at this number of ranks" : "");
 }
 
 static void tell_rate(FILE *out, const struct dt_record *r)

@@ -70,12 +70,12 @@ static void put_progress(struct painter *p, const struct dt_record *r)
         put_line(p, at.step > 0 ? "step %s" : "no step yet", dt_count_text(at.step, step, sizeof step));
         return;
     }
-    const double epoch = fmin(floor(at.step / at.per_epoch) + 1, (double)r->config.epochs), seconds = seconds_left(r, &at);
+    const double seconds = seconds_left(r, &at);
     if (isfinite(seconds)) {
         snprintf(left, sizeof left, "  %s left", dt_duration_text(seconds, number, sizeof number));
     }
     bar_text(&p->screen, at.step / at.all, bar, sizeof bar);
-    put_line(p, "epoch %.0f/%lld  step %s of %s  %s %3.0f %%%s", epoch, (long long)r->config.epochs,
+    put_line(p, "epoch %.0f/%lld  step %s of %s  %s %3.0f %%%s", at.epoch, (long long)r->config.epochs,
              dt_count_text(at.step, step, sizeof step), dt_count_text(at.all, all, sizeof all), bar, 100 * at.step / at.all, left);
 }
 

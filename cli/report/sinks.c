@@ -30,6 +30,7 @@ enum dt_status dt_sinks_emit(void *context, struct dt_event *event)
     if (event->kind == DT_EVENT_FOLDER) {
         sinks->folder = *event->folder;
         sinks->started_s = since_1970();
+        sinks->clock_s = dt_clock_s();
     }
     for (size_t i = 0; i < sizeof rows / sizeof rows[0] && sinks->folder.config != NULL; i++) {
         const enum dt_status s = rows[i](sinks, event);

@@ -9,9 +9,11 @@
 /* What they keep between events. Zeroed at first but for `command` and `silent`; before the folder's event, nobody is
  * told anything. */
 struct dt_sinks {
-    const char *command; /* the program's line, for people; set by whoever opens them */
-    bool silent;         /* likewise: the terminal is not told */
-    double started_s;    /* when the folder was opened, since 1970: tells the starts of a run from each other */
+    const char *command;   /* the program's line, for people; set by whoever opens them */
+    bool silent;           /* likewise: the terminal is not told */
+    double started_s;      /* when the folder was opened, since 1970: tells the starts of a run from each other */
+    double clock_s;        /* likewise, by dt_clock_s */
+    double seconds_before; /* that the starts before have taken */
     struct dt_folder_event folder;
     struct dt_progress progress;
     struct dt_metrics_files files;

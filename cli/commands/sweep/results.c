@@ -35,7 +35,7 @@ void dt_sweep_row_read(const char *dir, const struct dt_grid *grid, int run, str
                                  .state = record.state,
                                  .result = dt_record_result(&record),
                                  .steps = dt_record_progress(&record).step,
-                                 .seconds = dt_record_number(record.summary, "seconds")};
+                                 .seconds = dt_record_seconds(&record)};
     dt_record_close(&record);
 }
 
