@@ -72,7 +72,7 @@ refused 78 'lab server: it takes 4 ranks, not 2 (mpirun -np 4 dtrain lab server)
 
 right 4 compression
 check 'compression: not the bytes of the formulas' \
-  test "$(awk '/^(none|fp16|bf16|int8|onebit|topk) / {sub(/ %.*/, ""); print $(NF - 2)}' out | xargs)" = '94,272 47,136 47,136 23,847 3,864 1,896'
+  test "$(awk '/^(none|fp16|bf16|int8|onebit|topk) / {sub(/ %.*/, ""); print $(NF - 3)}' out | xargs)" = '94,272 47,136 47,136 23,847 3,864 1,896'
 wrong 4 compression
 refused 78 'lab compression: it takes 4 ranks, not 2 (mpirun -np 4 dtrain lab compression)' 2 compression
 

@@ -104,7 +104,7 @@ static enum dt_status run(struct batch_lesson *l)
 {
     struct dt_lab_images images;
     enum dt_status s = DT_OK;
-    DT_TRY(dt_lab_images_open(&images));
+    DT_TRY(dt_lab_images_open(DT_LAB_N_TEST, &images));
     for (int i = 0; s == DT_OK && i < N_SIZES; i++) {
         s = run_size(&images, sizes[i], &l->outcomes[i]);
     }

@@ -1,6 +1,7 @@
 /* Compressed gradients on four ranks: bytes saved against accuracy lost, without and with error feedback. */
 #include "cli/commands/lab/compression.h"
 
+#include <math.h>
 #include <stdio.h>
 
 #include "base/rng.h"
@@ -44,7 +45,7 @@ static enum dt_status train_all(struct dt_world *world, const struct dt_lab_imag
 static enum dt_status run(struct dt_world *world, struct dt_compression_lesson *l)
 {
     struct dt_lab_images images;
-    enum dt_status s = dt_world_agree(world, dt_lab_images_open(&images));
+    enum dt_status s = dt_world_agree(world, dt_lab_images_open(DT_COMPRESSION_N_TEST, &images));
     s = s == DT_OK ? train_all(world, &images, l) : s;
     dt_lab_images_close(&images);
     return s;
@@ -98,6 +99,52 @@ static enum dt_status prove_all(struct dt_compression_lesson *l)
     return DT_OK;
 }
 
+/* ---- what the accuracies show */
+
+/* Of the share's variance, by the normal approximation. */
+static double variance(double share)
+{
+    return share * (1 - share) / DT_COMPRESSION_N_TEST;
+}
+
+double dt_compression_margin(double share)
+{
+    return 1.96 * sqrt(variance(share));
+}
+
+int dt_compression_relation(double share, double other)
+{
+    const double chance = 1.96 * sqrt(variance(share) + variance(other));
+    return share > other + chance ? 1 : share < other - chance ? -1 : 0;
+}
+
+/* " fp16, bf16": the types of this relation to none; none of them: "". */
+static void list_types(const struct dt_compression_lesson *l, int feedback, int relation, char *text, size_t size)
+{
+    size_t n = 0;
+    text[0] = '\0';
+    for (int type = DT_COMPRESSION_NONE + 1; type < DT_N_COMPRESSION_TYPES && n < size; type++) {
+        const double none = l->ways[DT_COMPRESSION_NONE].outcomes[0].accuracy;
+        if (dt_compression_relation(l->ways[type].outcomes[feedback].accuracy, none) == relation) {
+            n += (size_t)snprintf(text + n, size - n, "%s %s", n > 0 ? "," : "", dt_compression_names[type]);
+        }
+    }
+}
+
+void dt_compression_print_claims(FILE *out, const struct dt_compression_lesson *l)
+{
+    static const char *const words[] = {"worse:", "no difference to be seen:", "better:"};
+    char types[80];
+    for (int feedback = 0; feedback < 2; feedback++) {
+        for (int relation = -1; relation <= 1; relation++) {
+            list_types(l, feedback, relation, types, sizeof types);
+            if (types[0] != '\0') {
+                fprintf(out, "  %s error feedback, %s%s\n", feedback == 1 ? "with" : "without", words[relation + 1], types);
+            }
+        }
+    }
+}
+
 /* ---- what must come out */
 
 static void check_outcome(struct dt_golden *golden, const char *name, const struct dt_lab_outcome *outcome, double expected)
@@ -124,12 +171,12 @@ static void check_way(struct dt_compression_lesson *l, int type)
     if (type != DT_COMPRESSION_NONE) {
         snprintf(what, sizeof what, "%s with error feedback", name);
         check_outcome(&l->golden, what, &way->outcomes[1], way->expected);
-        snprintf(what, sizeof what, "%s: what was sent and what is left is what came in", name);
+        snprintf(what, sizeof what, "%s: what was sent and what is left add up to what came in", name);
         dt_golden_fact(&l->golden, what, way->nothing_lost);
     }
     if (type == DT_COMPRESSION_ONEBIT || type == DT_COMPRESSION_TOPK) {
         snprintf(what, sizeof what, "%s is better with error feedback", name);
-        dt_golden_fact(&l->golden, what, way->outcomes[1].accuracy > way->outcomes[0].accuracy);
+        dt_golden_fact(&l->golden, what, dt_compression_relation(way->outcomes[1].accuracy, way->outcomes[0].accuracy) > 0);
     }
 }
 
@@ -145,43 +192,52 @@ static void check(struct dt_compression_lesson *l)
 
 /* ---- the text */
 
+static void print_accuracy(double share)
+{
+    printf(" %5.1f +-%.1f %%", 100 * share, 100 * dt_compression_margin(share));
+}
+
 static void print_way(const struct dt_compression_lesson *l, int type)
 {
     const struct dt_compression_way *way = &l->ways[type];
     char bytes[32];
-    printf("%-7s %-30s %8s %7.1f %7.1f %%", dt_compression_names[type],
+    printf("%-7s %-24s %8s %7.1f", dt_compression_names[type],
            type == DT_COMPRESSION_TOPK ? "8 k, the k largest" : dt_compression_formulas[type],
-           dt_count_text(way->outcomes[0].sent[0], bytes, sizeof bytes), l->ways[DT_COMPRESSION_NONE].expected / way->expected,
-           100 * way->outcomes[0].accuracy);
+           dt_count_text(way->outcomes[0].sent[0], bytes, sizeof bytes), l->ways[DT_COMPRESSION_NONE].expected / way->expected);
+    print_accuracy(way->outcomes[0].accuracy);
     if (type != DT_COMPRESSION_NONE) {
-        printf(" %8.1f %%", 100 * way->outcomes[1].accuracy);
+        print_accuracy(way->outcomes[1].accuracy);
     }
     putchar('\n');
 }
 
 static void print_lesson(const struct dt_compression_lesson *l)
 {
-    char floats[32], gradients[32];
+    char floats[32], gradients[32], n_test[32];
     printf(
         "How few bytes do gradients need? %d ranks, each sends its %s numbers (n:\n%s gradients, and zeros that align them) to the "
         "other %d; %d epochs of\nSGD at rate %g. topk sends %g %% of them.\n\n",
         DT_LAB_RANKS, dt_count_text((double)l->whole.n_floats, floats, sizeof floats),
         dt_count_text((double)l->whole.n_gradients, gradients, sizeof gradients), DT_LAB_RANKS - 1, DT_LAB_N_EPOCHS, RATE,
         100 * RATIO);
-    printf("%-38s %8s %7s %9s %10s\n%-38s %8s %7s %9s %10s\n", "", "a rank", "times", "accuracy", "with error",
+    printf("%-32s %8s %7s %13s %13s\n%-32s %8s %7s %13s %13s\n", "", "a rank", "times", "accuracy", "with error",
            "        bytes for n numbers", "sends", "fewer", "", "feedback");
     for (int type = 0; type < DT_N_COMPRESSION_TYPES; type++) {
         print_way(l, type);
     }
     printf("  of onebit's n numbers d are weights of a dense layer, in c groups of columns\n"
-           "\n16 bits, or 8 with a scale for every 256, do no harm. One bit, or the largest\n"
-           "hundredth, does: what is lost is lost again in every step, and always of the\n"
-           "same kind. With error feedback a rank keeps it and adds it to the next step's\n"
-           "gradients, so it comes late, but it comes: over %d encodings what was sent and\n"
-           "what is left is exactly what came in.\n\n"
-           "Encodings can only be added where each number is for itself (fp16, bf16), on\n"
-           "any allreduce. All others take all_to_all: every rank gets every encoding and\n"
-           "adds them in one order, so all end with the same weights, to the bit.\n\n",
+           "  accuracy: of %s test images; +-: 95 of 100 such test sets come so near\n"
+           "\nCompared with none, by more than the chance of the test set explains:\n",
+           dt_count_text(DT_COMPRESSION_N_TEST, n_test, sizeof n_test));
+    dt_compression_print_claims(stdout, l);
+    printf("Each is one training from one seed: another may differ by more.\n"
+           "\nWithout error feedback what a codec loses is lost in every step, and always of\n"
+           "the same kind. With it a rank keeps what was lost and adds it to the next step's\n"
+           "gradients, so it arrives late, but it arrives: over %d encodings what was sent\n"
+           "and what is left add up to exactly what came in.\n\n"
+           "Encodings can be added only where each number stands for itself (fp16, bf16),\n"
+           "with any allreduce. All others take all_to_all: every rank gets every encoding\n"
+           "and adds them in one order, so all end with the same weights, to the bit.\n\n",
            N_ENCODINGS);
     puts(l->golden.verdict);
 }

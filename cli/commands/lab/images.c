@@ -12,11 +12,11 @@ static const struct dt_model_spec softmax_regression = {
     .layers = {{.type = DT_LAYER_FLATTEN}, {.type = DT_LAYER_DENSE, .size = DT_LAB_CLASSES}},
     .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY};
 
-enum dt_status dt_lab_images_open(struct dt_lab_images *out)
+enum dt_status dt_lab_images_open(int n_test, struct dt_lab_images *out)
 {
     const struct dt_data_spec spec = {.format = DT_DATA_SYNTHETIC,
                                       .n_train = DT_LAB_N_TRAIN,
-                                      .n_test = DT_LAB_N_TEST,
+                                      .n_test = (size_t)n_test,
                                       .noise = 0.5,
                                       .seed = 1,
                                       .shape = {1, SIDE, SIDE},
@@ -28,7 +28,7 @@ enum dt_status dt_lab_images_open(struct dt_lab_images *out)
         goto fail;
     }
     DT_TRY_GOTO(s, dt_dataset_open(&spec, DT_SPLIT_TRAIN, (struct dt_owned){.n = DT_LAB_N_TRAIN, .stride = 1}, &out->train), fail);
-    DT_TRY_GOTO(s, dt_dataset_open(&spec, DT_SPLIT_TEST, (struct dt_owned){.n = DT_LAB_N_TEST, .stride = 1}, &out->test), fail);
+    DT_TRY_GOTO(s, dt_dataset_open(&spec, DT_SPLIT_TEST, (struct dt_owned){.n = (size_t)n_test, .stride = 1}, &out->test), fail);
     return DT_OK;
 fail:
     dt_lab_images_close(out);

@@ -20,7 +20,7 @@ struct dt_lab_images {
     uint16_t *labels;
 };
 
-enum dt_status dt_lab_images_open(struct dt_lab_images *out);
+enum dt_status dt_lab_images_open(int n_test, struct dt_lab_images *out);
 void dt_lab_images_close(struct dt_lab_images *images); /* a zeroed one is fine */
 
 /* Fills `sorted`: sample i is sample order[i] by label. */

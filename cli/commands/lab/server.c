@@ -47,7 +47,7 @@ static const struct {
 static enum dt_status run(struct dt_world *world, struct dt_server_lesson *l)
 {
     struct dt_lab_images images;
-    enum dt_status s = dt_world_agree(world, dt_lab_images_open(&images));
+    enum dt_status s = dt_world_agree(world, dt_lab_images_open(DT_LAB_N_TEST, &images));
     for (int way = 0; s == DT_OK && way < DT_SERVER_WAYS; way++) {
         const struct dt_lab_distributed training = {.dist = ways[way].dist, .optimizer = adam, .rate = RATE};
         s = dt_lab_distributed_run(world, &images, &training, &l->ways[way].outcome);

@@ -166,7 +166,7 @@ static enum dt_status run(struct dt_shards_lesson *l)
 {
     struct dt_lab_images images;
     DT_TRY(fill_example(l));
-    DT_TRY(dt_lab_images_open(&images));
+    DT_TRY(dt_lab_images_open(DT_LAB_N_TEST, &images));
     enum dt_status s = DT_OK;
     for (int kind = 0; s == DT_OK && kind < DT_SHARDS_MAX_SHARINGS; kind++) {
         s = run_kind(&images, kind, l->n_ranks, &l->sharings[kind]);
