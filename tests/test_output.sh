@@ -123,9 +123,10 @@ done
 # ---- a terminal: one line, drawn again and again, in its width, also after it was resized; no colour ----
 cat >terminal.py <<'PY'
 import fcntl, os, pty, re, signal, struct, subprocess, sys, termios
-position = r"epoch \d+/99 +\d+/\d+  train \d+\.\d{4}"
-lines_of = {80: position + r" +\d+\.\d\d %.*  [\d:]+ left", 40: position + r".*",
-            132: r"epoch +\d+/99  step +\d+/\d+  train loss \d+\.\d{4}  train accuracy +\d+\.\d\d %  [\d,]+ images/s  [\d:]+ left"}
+progress = r"epoch +\d+/99 +(step +)?\d+/\d+  train "
+lines_of = {80: progress + r"\d+\.\d{4} +\d+\.\d\d %.*  [\d:]+ left", 40: progress + r"\d+\.\d{4}.*",
+            132: progress.replace("?", "") + r"loss \d+\.\d{4}  train accuracy +\d+\.\d\d %  [\d,]+ images/s  [\d:]+ left"}
+clear = "\r\x1b[K"
 signal.alarm(120)
 master, slave = pty.openpty()
 job, text = None, ""
@@ -133,12 +134,13 @@ for width, line in lines_of.items():
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("4H", 24, width, 0, 0))
     job = job or subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE, stderr=slave, stdin=subprocess.DEVNULL)
     drawn = []  # five in a row as they should be: those before may have been drawn before it was resized
-    while not (len(drawn) > 6 and all(len(d) < width and re.fullmatch(line, d) for d in drawn[-6:-1])):
+    while not (len(drawn) > 5 and all(len(d) < width and re.fullmatch(line, d) for d in drawn[-5:])):
         text += os.read(master, 4096).decode()
-        drawn = text.split("\r\x1b[K")
+        banner, *pieces = text.split(clear)
+        drawn = [p for p in pieces[:-1] if p and "\r\n" not in p]  # without the lines of epochs
     if width == 80:
-        banner = drawn[0].split("\r\n")
-        assert len(banner) > 5 and max(map(len, banner[:-2])) <= 80, banner
+        banner = banner.split("\r\n")
+        assert len(banner) > 5 and max(map(len, banner[:-1])) <= 80, banner
 assert not re.search("\x1b(?!\\[K)", text), "escape sequences other than 'clear the line'"
 os.close(slave)
 job.send_signal(signal.SIGTERM)
@@ -148,7 +150,10 @@ try:
 except OSError:
     pass  # the other side has closed it
 assert job.wait() == 75, job.returncode
-assert re.search(r"\r\x1b\[Kstopped by SIGTERM", text), "the line is not cleared before the next text"
+screen = [line.rpartition(clear)[2] for line in text.split("\r\n")]
+assert any(line.startswith("stopped by SIGTERM") for line in screen), screen[-20:]
+left = [line for line in screen if re.search(progress, line)]
+assert not left, f"lines of progress are left on the screen: {left}"
 PY
 endless=(--config config.json --set train.epochs=99 --set data.train_samples=200000 --set train.batch.per_rank=1)
 check 'on a terminal' env NO_COLOR=1 python3 terminal.py "$DTRAIN" "${endless[@]}" --run terminal1
