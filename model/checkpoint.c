@@ -364,10 +364,16 @@ bool dt_checkpoint_has_residuals(const struct dt_checkpoint_file *file)
     return find_residuals(file) != NULL;
 }
 
-void dt_checkpoint_get_residuals(const struct dt_checkpoint_file *file, float *residuals)
+void dt_checkpoint_get_residuals(const struct dt_checkpoint_file *file, size_t n_workers, float *residuals)
 {
     const struct dt_tensor *found = find_residuals(file);
-    memcpy(residuals, found->bytes, found->n_bytes);
+    const size_t n = found->n_bytes / sizeof *residuals, n_room = n / file->state.world_size * n_workers;
+    memcpy(residuals, found->bytes, (n < n_room ? n : n_room) * sizeof *residuals);
+    for (size_t i = n_room; i < n; i++) {
+        float left;
+        memcpy(&left, found->bytes + i * sizeof left, sizeof left);
+        residuals[i % n_room] += left;
+    }
 }
 
 /* The newest one */

@@ -118,9 +118,10 @@ enum dt_status dt_checkpoint_check(const struct dt_checkpoint_file *file, const 
 enum dt_status dt_checkpoint_get(const struct dt_checkpoint_file *file, const struct dt_model *model, float *arena,
                                  int n_optimizer_states, float *const *optimizer);
 
-/* Of a checked one; then they can be copied, (state.world_size, arena_elems) of them. */
+/* Of a checked one; then they can be copied to (n_workers, arena_elems) zeros: (state.world_size, arena_elems) of them, those of
+ * worker n_workers added to worker 0's, and so on. */
 bool dt_checkpoint_has_residuals(const struct dt_checkpoint_file *file);
-void dt_checkpoint_get_residuals(const struct dt_checkpoint_file *file, float *residuals);
+void dt_checkpoint_get_residuals(const struct dt_checkpoint_file *file, size_t n_workers, float *residuals);
 
 /* What else a checkpoint must pass, and who hears of those that do not. */
 struct dt_checkpoint_judge {

@@ -39,7 +39,7 @@ static void run_all(int size, size_t n_elems, bool in_turns)
     bool done[MAX_RANKS] = {false};
     int n_done = 0;
     for (int r = 0; r < size; r++) {
-        CHECK_INT(dt_executor_start(&executors[r], SLOT, N_AROUND, N_AROUND + n_elems), DT_OK);
+        CHECK_INT(dt_executor_start(&executors[r], SLOT, 0, N_AROUND, N_AROUND + n_elems), DT_OK);
     }
     for (int i = 0; n_done < size; i++) {
         const int r = in_turns ? i % size : (int)draw((uint32_t)size);

@@ -118,8 +118,12 @@ static void test_residuals(void)
     CHECK_INT(dt_checkpoint_check(&file, &sample.model, 0), DT_OK);
     CHECK(dt_checkpoint_has_residuals(&file));
     CHECK_INT(file.state.compression_draws, 42);
-    dt_checkpoint_get_residuals(&file, back);
+    dt_checkpoint_get_residuals(&file, N_WORKERS, back);
     CHECK(memcmp(rows, back, n * sizeof *rows) == 0);
+    dt_checkpoint_get_residuals(&file, N_WORKERS - 1, back); /* the third worker's go to the first */
+    for (size_t i = 0, of_two = n / N_WORKERS * (N_WORKERS - 1); i < of_two; i++) {
+        CHECK(back[i] == rows[i] + (i + of_two < n ? rows[i + of_two] : 0));
+    }
     file.state.world_size = 2;
     CHECK_INT(dt_checkpoint_check(&file, &sample.model, 2), DT_CONFIG);
     CHECK_HAS(dt_error_text(), "tensor 'compression.residuals' has shape [3, 12");

@@ -178,7 +178,7 @@ static void test_feedback(int s, size_t n)
             values.data[i] += values.data[i] < 0 ? -4 : 4;
             in[i] += (double)values.data[i];
         }
-        dt_error_feedback_encode(&feedback, N_BEFORE, N_BEFORE + n, values.data, bytes.data);
+        dt_error_feedback_encode(&feedback, dt_error_feedback_draw(&feedback), N_BEFORE, N_BEFORE + n, values.data, bytes.data);
         for (size_t i = 0; i < n; i++) {
             sent[i] += (double)values.data[i];
         }
@@ -203,7 +203,7 @@ static void test_no_feedback(int s)
     CHECK(feedback.left == NULL);
     for (int step = 0; step < 3; step++) {
         struct buffer values = buffer_random(64, 80, 1), expected = sent_of(&feedback.codec, feedback.draw, &values);
-        dt_error_feedback_encode(&feedback, 0, 64, values.data, bytes);
+        dt_error_feedback_encode(&feedback, dt_error_feedback_draw(&feedback), 0, 64, values.data, bytes);
         CHECK(same_bits(values.data, expected.data, 64));
         buffer_close(&values, "values");
         buffer_close(&expected, "expected");

@@ -39,7 +39,8 @@ static void close_ranks(int size)
 
 static void start(int rank, int slot)
 {
-    CHECK_INT(dt_executor_start(&executors[rank], slot, (size_t)slot * SLOT_ELEMS, (size_t)(slot + 1) * SLOT_ELEMS), DT_OK);
+    const uint64_t draw = dt_error_feedback_draw(&executors[rank].feedback);
+    CHECK_INT(dt_executor_start(&executors[rank], slot, draw, (size_t)slot * SLOT_ELEMS, (size_t)(slot + 1) * SLOT_ELEMS), DT_OK);
 }
 
 /* Moves all of the rank's sums on, and says whether the slot's is there. */

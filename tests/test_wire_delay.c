@@ -121,7 +121,7 @@ static double allreduce_s(const struct dt_algorithm *algorithm, double tick_s)
             data[r][i] = (float)(r + i);
         }
         CHECK_INT(dt_executor_open(algorithm, wires[r], data[r], N_ELEMS, 1, NULL, &executors[r]), DT_OK);
-        CHECK_INT(dt_executor_start(&executors[r], 0, 0, N_ELEMS), DT_OK);
+        CHECK_INT(dt_executor_start(&executors[r], 0, 0, 0, N_ELEMS), DT_OK);
     }
     for (int n_done = 0; n_done < N_RANKS; now_s += tick_s) {
         n_done = 0;

@@ -61,12 +61,15 @@ struct dt_pipeline_op __wrap_dt_pipeline_op(enum dt_pipeline_schedule schedule, 
     return __real_dt_pipeline_op(DT_PIPELINE_GPIPE, stage, n_stages, n_micro_batches, i);
 }
 
-void __real_dt_error_feedback_encode(struct dt_error_feedback *feedback, size_t begin, size_t end, float *values, void *bytes);
-void __wrap_dt_error_feedback_encode(struct dt_error_feedback *feedback, size_t begin, size_t end, float *values, void *bytes);
+void __real_dt_error_feedback_encode(struct dt_error_feedback *feedback, uint64_t draw, size_t begin, size_t end, float *values,
+                                     void *bytes);
+void __wrap_dt_error_feedback_encode(struct dt_error_feedback *feedback, uint64_t draw, size_t begin, size_t end, float *values,
+                                     void *bytes);
 
-void __wrap_dt_error_feedback_encode(struct dt_error_feedback *feedback, size_t begin, size_t end, float *values, void *bytes)
+void __wrap_dt_error_feedback_encode(struct dt_error_feedback *feedback, uint64_t draw, size_t begin, size_t end, float *values,
+                                     void *bytes)
 {
-    __real_dt_error_feedback_encode(feedback, begin, end, values, bytes);
+    __real_dt_error_feedback_encode(feedback, draw, begin, end, values, bytes);
     if (feedback->left != NULL) {
         feedback->left[begin] += 0.25f;
     }

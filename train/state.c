@@ -223,29 +223,25 @@ static void tell_precision(const struct restore *r, const char *path, const stru
     }
 }
 
-/* Nor may what compression has left: it is owed by so many workers, however they send it. */
+/* What compression has left goes on as long as somebody encodes. */
 static void take_residuals(struct restore *r, const char *path, const struct dt_checkpoint_file *file,
                            const struct dt_config *before)
 {
-    const unsigned long long n_before = file->state.world_size, n_now = r->trainer->state.world_size;
-    const bool found = dt_checkpoint_has_residuals(file);
+    const struct dt_trainer *t = r->trainer;
+    const bool found = dt_checkpoint_has_residuals(file), room = r->residuals != NULL;
     const bool expected = before->dist.compression.type != DT_COMPRESSION_NONE && before->dist.compression.error_feedback;
-    char warning[DT_CHECKPOINT_PATH_SIZE + 160] = "";
-    r->has_residuals = found && r->residuals != NULL && n_before == n_now;
-    if (r->has_residuals) {
-        dt_checkpoint_get_residuals(file, r->residuals);
-    } else if (found && r->residuals != NULL) {
-        snprintf(warning, sizeof warning,
-                 "%s: residuals of compression of %llu workers, now there are %llu (dropped; the run goes on)", path, n_before,
-                 n_now);
-    } else if (found) {
+    char warning[DT_CHECKPOINT_PATH_SIZE + 160];
+    if (found && room) {
+        dt_checkpoint_get_residuals(file, t->state.world_size, r->residuals);
+        r->has_residuals = dt_residuals_settle(t->strategy, r->residuals);
+    }
+    if (found && !r->has_residuals) {
         snprintf(warning, sizeof warning, "%s: residuals of compression, now without error feedback (dropped; the run goes on)",
                  path);
-    } else if (expected && r->residuals != NULL) {
+        warn(r, warning);
+    } else if (!found && expected && room) {
         snprintf(warning, sizeof warning, "%s: has no residuals of compression (an older dtrain saved it; the run goes on from 0)",
                  path);
-    }
-    if (warning[0] != '\0') {
         warn(r, warning);
     }
 }

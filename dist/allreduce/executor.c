@@ -164,7 +164,7 @@ static enum dt_status test_all(struct dt_wire *wire, const struct dt_execution *
     return DT_OK;
 }
 
-enum dt_status dt_executor_start(struct dt_executor *e, int slot, size_t begin, size_t end)
+enum dt_status dt_executor_start(struct dt_executor *e, int slot, uint64_t draw, size_t begin, size_t end)
 {
     struct dt_execution *x = &e->slots[slot];
     x->active = true;
@@ -174,7 +174,7 @@ enum dt_status dt_executor_start(struct dt_executor *e, int slot, size_t begin, 
     x->round = 0;
     x->n_rounds = dt_algorithm_n_rounds(e->algorithm, e->wire->size, end - begin);
     if (e->algorithm->gathers || e->feedback.left != NULL) {
-        dt_error_feedback_encode(&e->feedback, begin, end, e->data + begin, outgoing(e) + begin);
+        dt_error_feedback_encode(&e->feedback, draw, begin, end, e->data + begin, outgoing(e) + begin);
     }
     return x->n_rounds > 0 ? begin_round(e, x, slot) : DT_OK;
 }

@@ -56,8 +56,8 @@ enum dt_status dt_executor_open(const struct dt_algorithm *algorithm, struct dt_
 /* When nothing is under way, or never to be moved on again. A zeroed one is fine. */
 void dt_executor_close(struct dt_executor *executor);
 
-/* Begins to sum elements [begin, end). The slot's last sum must be done. */
-enum dt_status dt_executor_start(struct dt_executor *executor, int slot, size_t begin, size_t end);
+/* Begins to sum elements [begin, end), encoded by a draw of the executor's feedback. The slot's last sum must be done. */
+enum dt_status dt_executor_start(struct dt_executor *executor, int slot, uint64_t draw, size_t begin, size_t end);
 /* Moves everything that is under way on as far as it goes at once, and says whether the slot's sum is done. */
 enum dt_status dt_executor_progress(struct dt_executor *executor, int slot, bool *done);
 /* With a credit: what is under way in the slot waits for none any more. */

@@ -116,7 +116,7 @@ static enum dt_status start_across(struct dt_host_sum *sum, struct dt_host_sum_r
     const size_t end = range->begin + dt_piece_begin(n_elems, index + 1, n_slices);
     range->stage = DT_ACROSS;
     if (sum->across != NULL) {
-        return dt_executor_start(sum->across, (int)(range - sum->ranges), begin, end);
+        return dt_executor_start(sum->across, (int)(range - sum->ranges), range->draw, begin, end);
     }
     return dt_comm_allreduce_start(sum->comm->across, sum->total + begin, end - begin, DT_TYPE_F32, DT_REDUCE_SUM, name,
                                    &range->across);
@@ -211,6 +211,7 @@ void dt_host_sum_start(struct dt_host_sum *sum, int slot_index, size_t begin, si
     sum->slots_of[sum->n_started % DT_ALLREDUCE_MAX_SLOTS] = slot_index;
     *range = (struct dt_host_sum_range){
         .begin = begin, .end = end, .round = range->round + 1, .order = sum->n_started++, .across.name = name};
+    range->draw = sum->across != NULL ? dt_error_feedback_draw(&sum->across->feedback) : 0;
     /* The last to arrive opens the round. By then every rank has seen the end of the one before, and none looks at the counters. */
     if (atomic_fetch_add(&slot->n_arrived, 1) + 1 == range->round * (uint64_t)sum->comm->local_size) {
         atomic_store_explicit(&slot->n_taken, 0, memory_order_relaxed);

@@ -29,7 +29,7 @@ static enum dt_status schedule_start(struct dt_allreduce *a, int slot, size_t be
     request->handle = self;
     request->slot = slot;
     request->progress = progress;
-    return dt_executor_start(&self->executor, slot, begin, end);
+    return dt_executor_start(&self->executor, slot, dt_error_feedback_draw(&self->executor.feedback), begin, end);
 }
 
 static bool schedule_sent(const struct dt_allreduce *a, struct dt_wire_sent *out)

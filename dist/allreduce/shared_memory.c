@@ -49,6 +49,7 @@ static enum dt_status open_across(struct shared *self, const struct dt_allreduce
     DT_TRY(dt_executor_open(self->base.algorithm, self->wire, sum->total, spec->n_elems, spec->n_slots, &spec->compression,
                             &self->executor));
     self->executor.credit_bytes = spec->credit_bytes;
+    self->executor.feedback.draw = DT_FIRST_DRAW(spec->comm->rank); /* on the wire, its rank is its host's number */
     sum->across = &self->executor;
     self->base.feedback = &self->executor.feedback;
     return DT_OK;

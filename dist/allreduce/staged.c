@@ -86,6 +86,7 @@ enum dt_status dt_staged_open(const struct dt_allreduce_spec *spec, struct dt_al
                                      .algorithm = host->algorithm,
                                      .codec = host->codec,
                                      .feedback = host->feedback,
+                                     .shared = host->shared,
                                      .comm = spec->comm},
                             .backend = spec->backend,
                             .host = host};

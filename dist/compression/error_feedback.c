@@ -21,11 +21,16 @@ void dt_error_feedback_close(struct dt_error_feedback *feedback)
     *feedback = (struct dt_error_feedback){.left = NULL};
 }
 
-void dt_error_feedback_encode(struct dt_error_feedback *feedback, size_t begin, size_t end, float *values, void *bytes)
+uint64_t dt_error_feedback_draw(struct dt_error_feedback *feedback)
+{
+    return feedback->draw++;
+}
+
+void dt_error_feedback_encode(struct dt_error_feedback *feedback, uint64_t draw, size_t begin, size_t end, float *values,
+                              void *bytes)
 {
     const size_t n = end - begin;
     float *left = feedback->left != NULL ? feedback->left + begin : NULL;
-    const uint64_t draw = feedback->draw++;
     for (size_t i = 0; left != NULL && i < n; i++) {
         left[i] += values[i];
     }

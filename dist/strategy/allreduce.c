@@ -207,7 +207,7 @@ static const struct dt_strategy_ops priority_ops = {.ready = priority_ready,
 static bool may_step_together(const struct mirrored *self)
 {
     const struct dt_strategy_spec *spec = &self->base.spec;
-    return self->base.allreduce->shared != NULL && spec->comm->n_hosts == 1 && spec->dist.broadcast &&
+    return self->base.allreduce->shared != NULL && spec->backend->host_memory && spec->comm->n_hosts == 1 && spec->dist.broadcast &&
            spec->optimizer.clip_norm == 0;
 }
 

@@ -111,7 +111,8 @@ static const float *encode(struct dt_parameter_server *self, const struct dt_pie
     if (self->encoded == NULL) {
         return gradients;
     }
-    dt_error_feedback_encode(&self->feedback, p->begin, p->end, gradients, self->encoded + p->begin);
+    dt_error_feedback_encode(&self->feedback, dt_error_feedback_draw(&self->feedback), p->begin, p->end, gradients,
+                             self->encoded + p->begin);
     return self->encoded + p->begin;
 }
 

@@ -75,7 +75,7 @@ static bool prove(struct dt_error_feedback *feedback)
             values[i] = input(encoding, i);
             in[i] += (double)values[i];
         }
-        dt_error_feedback_encode(feedback, 0, N_ENCODED, values, bytes);
+        dt_error_feedback_encode(feedback, encoding, 0, N_ENCODED, values, bytes);
         for (uint32_t i = 0; i < N_ENCODED; i++) {
             sent[i] += (double)values[i];
         }

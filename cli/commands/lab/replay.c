@@ -174,7 +174,7 @@ static enum dt_status run_all(struct run *run)
     const struct dt_replay *p = run->replay;
     for (int rank = 0; rank < p->size; rank++) {
         keep_state(p, 0, rank);
-        DT_TRY(dt_executor_start(&run->executors[rank], 0, 0, p->n_elems));
+        DT_TRY(dt_executor_start(&run->executors[rank], 0, 0, 0, p->n_elems));
     }
     for (int round = 0; round < p->n_rounds; round++) {
         DT_TRY(run_round(run, round));
