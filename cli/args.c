@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/config/schema.h"
 #include "cli/options.h"
 #include "cli/suggest.h"
 
@@ -25,11 +26,23 @@ struct parser {
     struct dt_args *out;
 };
 
-static enum dt_status unknown_option(const char *name, int n)
+/* What stands behind an option that has its value in the next argument. */
+static const char *next_word(const struct parser *p)
+{
+    return p->next < p->argc && p->argv[p->next][0] != '-' ? p->argv[p->next] : NULL;
+}
+
+/* `name`: without dashes, and with a value behind an equals sign if it has one. */
+static enum dt_status unknown_option(const struct parser *p, const char *name, int n)
 {
     char word[64];
     struct dt_suggestion s = {.word = word};
     snprintf(word, sizeof word, "%.*s", n, name);
+    const char *key = dt_config_key_of(word), *value = name[n] == '=' ? name + n + 1 : next_word(p);
+    if (key != NULL) {
+        return dt_error(DT_USAGE, "unknown option '--%s' (a key of the configuration: --set %s=%.60s)", word, key,
+                        value != NULL ? value : "VALUE");
+    }
     for (int i = 0; i < N_OPTIONS; i++) {
         dt_suggest_offer(&s, dt_options[i].name);
     }
@@ -57,6 +70,10 @@ static enum dt_status take_option(struct parser *p, int i, const char *value)
                         dt_options[i].value);
     }
     p->values[i] = value;
+    if (i == OPTION_SET && strchr(value, '=') == NULL && next_word(p) != NULL) {
+        return dt_error(DT_USAGE, "--set: expected key.path=value, got '%.60s' (write --set %.60s=%.60s)", value, value,
+                        next_word(p));
+    }
     if (i == OPTION_SET) {
         p->out->sets[p->out->n_sets++] = value;
     }
@@ -74,7 +91,7 @@ static enum dt_status read_option(struct parser *p, const char *text)
     while (i < N_OPTIONS && !(strncmp(dt_options[i].name, text, (size_t)n) == 0 && dt_options[i].name[n] == '\0')) {
         i++;
     }
-    return i < N_OPTIONS ? take_option(p, i, text[n] == '=' ? text + n + 1 : NULL) : unknown_option(text, n);
+    return i < N_OPTIONS ? take_option(p, i, text[n] == '=' ? text + n + 1 : NULL) : unknown_option(p, text, n);
 }
 
 /* -b; its value is the next argument. */
@@ -83,6 +100,10 @@ static enum dt_status read_letter(struct parser *p, const char *text)
     int i = 0;
     while (i < N_OPTIONS && !(text[1] == dt_options[i].letter && text[2] == '\0')) {
         i++;
+    }
+    if (i == N_OPTIONS && strcmp(text, "-np") == 0) {
+        const char *n = next_word(p);
+        return dt_error(DT_USAGE, "unknown option '-np' (it is mpirun's: mpirun -np %.20s dtrain ...)", n != NULL ? n : "4");
     }
     if (i == N_OPTIONS) {
         return dt_error(DT_USAGE, "unknown option '%.200s' (options begin with two dashes; see dtrain --help)", text);
@@ -178,6 +199,10 @@ static enum dt_status read_word(struct parser *p, const char *word)
         p->out->about = group ? word : NULL;
         return group ? DT_OK : read_command(p, word);
     }
+    const bool takes_config = (dt_options[OPTION_CONFIG].commands & (1u << p->out->command)) != 0;
+    if ((ON_PATHS & (1u << p->out->command)) == 0 && takes_config && ends_in(word, ".json")) {
+        return dt_error(DT_USAGE, "unexpected argument '%.200s' (for a configuration write --config %.200s)", word, word);
+    }
     if ((ON_PATHS & (1u << p->out->command)) == 0) {
         return dt_error(DT_USAGE, "unexpected argument '%.200s' (%s takes options only; see dtrain --help)", word,
                         dt_commands[p->out->command].word);
@@ -271,7 +296,13 @@ static enum dt_status check(const struct parser *p)
     }
     for (int i = 0; i < N_OPTIONS; i++) {
         const bool harmless = command == DT_COMMAND_PRINT_CONFIG && (dt_options[i].commands & ON(TRAIN)) != 0;
-        if (p->given[i] && (dt_options[i].commands & (1u << command)) == 0 && !harmless) {
+        const char *key = dt_config_key_of(dt_options[i].name);
+        const bool foreign = p->given[i] && (dt_options[i].commands & (1u << command)) == 0 && !harmless;
+        if (foreign && key != NULL && (dt_options[OPTION_SET].commands & (1u << command)) != 0) {
+            return dt_error(DT_USAGE, "--%s does not belong to %s (for the key write --set %s=%.60s)", dt_options[i].name, word,
+                            key, p->values[i] != NULL ? p->values[i] : "VALUE");
+        }
+        if (foreign) {
             return dt_error(DT_USAGE, "--%s does not belong to %s (see dtrain --help)", dt_options[i].name, word);
         }
     }

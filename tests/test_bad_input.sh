@@ -100,11 +100,16 @@ ranks=1 row set-no-value 64 'train.epochs' --config good.json --set train.epochs
 ranks=1 row set-unknown 64 "did you mean 'train.epochs'?" --config good.json --set train.epoch=3
 ranks=1 row set-layer 64 "model.layers: '9' is no number of an entry" --config good.json --set model.layers.9.filters=3
 ranks=1 row set-deep 64 "--set" --config good.json --set a.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p.q.r.s=1
+ranks=1 row set-group 64 'train.batch: expected an object, got 64 (say train.batch.per_rank=64, or write it in braces)' --config good.json --set train.batch=64
+ranks=1 row set-group-name 64 '(say train.optimizer.type=sgd, or write it in braces)' --config good.json --set train.optimizer=sgd
+ranks=1 row set-other-word 64 "did you mean 'train.batch.per_rank'?" --config good.json --set train.batch_size=64
 row data-for-generated 64 '--data' --config "$configs/synthetic.json" --data data/good
 row plan-config 64 'train.epochs' plan --config good.json --set train.epochs=0
 
 # ---- the configuration: the file, JSON, keys, values ----
 row config-missing 66 'nowhere.json: No such file or directory' --config nowhere.json
+ranks=1 row config-typo 66 "goood.json: No such file or directory (did you mean 'good.json'?)" --config goood.json
+ranks=1 row config-typo-in-folder 66 "(did you mean 'bad/../good.json'?)" --config bad/../god.json
 row config-folder 66 'bad: is a directory' --config bad
 mkfifo pipe.json
 ranks=1 row config-pipe 66 'pipe.json: not a regular file' --config pipe.json
@@ -154,8 +159,17 @@ ranks=1 text very-deep 78 'very-deep.json:1:' "$(printf '%01001d' 0 | tr 0 '[')"
 ranks=1 config both-batches 78 'train.batch: both per_rank and global' '"per_rank": 4' '"per_rank": 4, "global": 4'
 ranks=1 config no-momentum 78 'train.optimizer.beta1: has a meaning only with train.optimizer.type=adam|adamw' '0.5' '0.5, "beta1": 0.9'
 
+ranks=1 config group-in-file 78 'train.batch: expected an object, got 64 (say train.batch.per_rank=64, or write it in braces)' '{ "per_rank": 4 }' '64'
+ranks=1 config softmax 78 'got string "softmax" (leave it out: the loss softmax_cross_entropy has it)' '"units": 4' '"units": 4, "activation": "softmax"'
+ranks=1 config softmax-layer 78 '(leave it out: the loss softmax_cross_entropy has it)' '"units": 4 }' '"units": 4 }, { "type": "softmax" }'
+
+# Ranks that were given different ones: the first key is named.
+two=0
+"$MPIEXEC" -n 1 "$DTRAIN" --config good.json --run differ : -n 1 "$DTRAIN" --config good.json --run differ --set train.epochs=3 >out 2>err </dev/null || two=$?
+got=$two judge differ 78 'has another configuration than rank 0, whose train.epochs was 2, now it is 3 (give all ranks the same)'
+
 # ---- the model ----
-config kernel 78 'model.layers[0] conv2d: ' '"kernel": 3' '"kernel": 9'
+config kernel 78 'kernel.json: model.layers[0] conv2d: ' '"kernel": 3' '"kernel": 9'
 ranks=1 config zero-units 78 'model.layers[2].units: expected an integer 1..65536, got 0' '"units": 4' '"units": 0'
 ranks=1 config pool 78 'model.layers[1] max_pool2d: ' '"type": "flatten" }' '"type": "max_pool2d", "size": 7 }, { "type": "flatten" }'
 ranks=1 config flat-conv 78 'model.layers[2] conv2d: ' '{ "type": "dense", "units": 4 }' '{ "type": "conv2d", "filters": 4, "kernel": 1 }'
@@ -240,6 +254,13 @@ middle=$(newest_checkpoint middle)
 train -n 4 "$DTRAIN" --config good.json --run resumed --resume=checkpoints/same.safetensors
 rm -rf resumed
 row resume-missing 66 'nowhere.safetensors: No such file or directory' --config good.json --run resumed --resume=nowhere.safetensors
+# The folder of a run stands for its checkpoint: the best where one is kept, or the newest; --resume takes the newest.
+train -n 2 "$DTRAIN" eval --checkpoint run/
+train -n 1 "$DTRAIN" --config good.json --run from_run --resume=run
+check 'resumed from another file' grep -q "resumed from $saved: 1 epoch" err
+cp -r run kept && cp checkpoints/flipped-data.safetensors kept/checkpoints/best.safetensors
+ranks=1 row eval-best 65 'kept/checkpoints/best.safetensors: damaged' eval --checkpoint kept
+train -n 1 "$DTRAIN" --config good.json --run from_kept --resume=kept
 ranks=1 row eval-folder 66 'checkpoints: is a directory' eval --checkpoint checkpoints
 ranks=1 checkpoint empty 65 'empty.safetensors: empty file'
 ranks=1 checkpoint short4 65 'short4.safetensors: truncated: 4 bytes'

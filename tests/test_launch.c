@@ -3,10 +3,17 @@
 
 #include "check.h"
 
-#define N_VARIABLES 8
-static const char *const variables[N_VARIABLES] = {
-    "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_NTASKS", "PMI_SIZE", "PMI_RANK",
-    "SLURM_JOB_ID"};
+#define N_VARIABLES 10
+static const char *const variables[N_VARIABLES] = {"OMPI_COMM_WORLD_SIZE",
+                                                   "OMPI_COMM_WORLD_RANK",
+                                                   "SLURM_STEP_NUM_TASKS",
+                                                   "SLURM_PROCID",
+                                                   "SLURM_NTASKS",
+                                                   "PMI_SIZE",
+                                                   "PMI_RANK",
+                                                   "SLURM_JOB_ID",
+                                                   "WORLD_SIZE",
+                                                   "RANK"};
 
 struct launch {
     const char *title;
@@ -30,6 +37,11 @@ static const struct launch launches[] = {
     {"mpirun -np 4 in a larger job", 4, {[3] = "0", [4] = "8", [5] = "4", [6] = "2", [7] = "5"}, NULL, 0},
     {"Open MPI's mpirun -np 3", 1, {[0] = "3", [1] = "2"}, "mpirun.mpich", 2},
     {"Open MPI's mpirun -np 1", 1, {[0] = "1", [1] = "0"}, NULL, 0},
+    {"torchrun --nproc-per-node 2", 1, {[8] = "2", [9] = "1"}, "start it with mpirun -np N dtrain", 1},
+    {"torchrun --nproc-per-node 1", 1, {[8] = "1", [9] = "0"}, NULL, 0},
+    {"mpirun -np 2 where torchrun's variables are left", 2, {[5] = "2", [6] = "1", [8] = "2", [9] = "1"}, NULL, 0},
+    {"mpirun -np 1 where torchrun's variables are left", 1, {[5] = "1", [6] = "0", [8] = "2", [9] = "1"}, NULL, 0},
+    {"a number that nothing was started with", 1, {[8] = "2"}, NULL, 0},
     {"another MPI's launcher", 1, {[5] = "4", [6] = "3"}, "rank 0 of 1", 3},
 };
 

@@ -81,8 +81,8 @@ struct dt_config_format {
     char *(*write)(const struct dt_config *config); /* every key; the caller frees; NULL: out of memory */
     /* What `write` of this version or an earlier one has written. DT_CONFIG, with `name` in the text. */
     enum dt_status (*read)(const char *name, const char *text, struct dt_config *out);
-    /* Looks below the key `path` ("train.optimizer") of two written ones. `text` is "" when nothing differs, else it says the first
-     * such key and both values: "train.optimizer.type was "adam", now it is "sgd"". DT_NO_MEMORY. */
+    /* Looks below the key `path` ("train.optimizer"; "": everywhere) of two written ones. `text` is "" when nothing differs, else
+     * it says the first such key and both values: "train.optimizer.type was "adam", now it is "sgd"". DT_NO_MEMORY. */
     enum dt_status (*compare)(const char *before, const char *now, const char *path, char *text, size_t size);
 };
 

@@ -3,6 +3,7 @@
 #define DT_TRAIN_RANKS_H
 
 #include "dist/ranks/world.h"
+#include "train/config.h"
 
 struct dt_rank_info {
     int rank, local_rank, n_threads;
@@ -20,6 +21,9 @@ enum dt_status dt_ranks_threads(struct dt_world *world, int64_t wanted, int *n_t
 /* Whether every rank runs the same version of the program and has the same `text`, which is its `what` ("configuration"). DT_CONFIG
  * names the first that differs from rank 0. To be asked before anything that ranks do together depends on it. */
 enum dt_status dt_ranks_same(struct dt_world *world, const char *what, const char *text);
+
+/* The same for their written configuration; names the first key that differs. */
+enum dt_status dt_ranks_same_config(struct dt_world *world, const struct dt_config_format *format, const char *text);
 
 /* Everybody's row of the roster, on every rank: `all` has world->size elements. */
 enum dt_status dt_ranks_gather(struct dt_world *world, const struct dt_rank_info *mine, struct dt_rank_info *all);

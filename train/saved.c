@@ -3,9 +3,12 @@
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "data/shard.h"
+#include "model/checkpoint_dir.h"
 
 #define MAX_EPOCHS 1000000    /* train.epochs */
 #define MAX_RANKS (1LL << 20) /* more than anyone has, and quick to count */
@@ -106,6 +109,35 @@ enum dt_status dt_saved_check(const struct dt_config_format *format, const char 
     }
     DT_TRY(as_damage(dt_checkpoint_check(file, model, dt_optimizer_n_states(&config->optimizer))));
     return check_counters(path, config, &file->state);
+}
+
+static bool is_there(const char *path)
+{
+    bool there = false;
+    if (dt_file_exists(path, &there) != DT_OK) {
+        dt_error_clear(); /* whoever opens it finds the same */
+    }
+    return there;
+}
+
+enum dt_status dt_saved_find(const char *path, bool best, char out[DT_CHECKPOINT_PATH_SIZE])
+{
+    char folder[DT_CHECKPOINT_PATH_SIZE];
+    uint64_t *steps = NULL;
+    size_t n_steps = 0;
+    snprintf(folder, sizeof folder, "%.*s/checkpoints", DT_CHECKPOINT_PATH_SIZE - 32, path);
+    snprintf(out, DT_CHECKPOINT_PATH_SIZE, "%.*s/best.safetensors", DT_CHECKPOINT_PATH_SIZE - 32, folder);
+    if (best && is_there(out)) {
+        return DT_OK;
+    }
+    snprintf(out, DT_CHECKPOINT_PATH_SIZE, "%s", path);
+    if (!is_there(folder)) {
+        return DT_OK;
+    }
+    DT_TRY(dt_checkpoint_list(folder, &steps, &n_steps));
+    const enum dt_status s = n_steps > 0 ? dt_checkpoint_path(folder, steps[0], out) : DT_OK;
+    free(steps);
+    return s;
 }
 
 enum dt_status dt_saved_weights(const char *path, const struct dt_model *model, struct dt_checkpoint_file *out)

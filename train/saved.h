@@ -8,6 +8,10 @@
 #include "model/checkpoint.h"
 #include "train/config.h"
 
+/* `path`, or if that is the folder of a run, its best checkpoint where one is kept and `best` asks for it, else its newest. A
+ * folder without checkpoints stays as it is: no file. */
+enum dt_status dt_saved_find(const char *path, bool best, char out[DT_CHECKPOINT_PATH_SIZE]);
+
 /* `format`: of the configuration in it. `path` is for messages. DT_BAD_DATA: the configuration is no valid one, or tensors or
  * counters do not fit it. DT_NO_MEMORY. */
 enum dt_status dt_saved_check(const struct dt_config_format *format, const char *path, const struct dt_checkpoint_file *file,

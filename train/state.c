@@ -305,7 +305,7 @@ static enum dt_status check_all(const struct restore *r, const char *path, const
     DT_TRY(check_fit(t, path_used, &file->state));
     DT_TRY(dt_checkpoint_check(file, &t->model, t->strategy->optimizer.n_states));
     if (path != NULL) {
-        DT_TRY(check_is_newest(r->run, path, file->state.step));
+        DT_TRY(check_is_newest(r->run, path_used, file->state.step));
     }
     tell_precision(r, path_used, saved);
     return DT_OK;
@@ -317,8 +317,8 @@ static enum dt_status read_checkpoint(struct restore *r, const char *path, char 
     struct dt_checkpoint_file file = {0};
     struct dt_config saved;
     if (path != NULL) {
-        snprintf(path_used, DT_CHECKPOINT_PATH_SIZE, "%s", path);
-        DT_TRY(dt_checkpoint_open(path, &file));
+        DT_TRY(dt_saved_find(path, false, path_used));
+        DT_TRY(dt_checkpoint_open(path_used, &file));
     } else {
         const struct dt_checkpoint_judge judge = {.check = check_saved, .on_damaged = on_damaged, .context = r};
         DT_TRY(dt_checkpoint_newest(r->run->checkpoints, &judge, path_used, &file));

@@ -307,7 +307,7 @@ enum dt_status dt_trainer_open(struct dt_world *world, const struct dt_config *c
     out->config_text = format->write(config);
     s = out->config_text != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory for the resolved configuration");
     DT_TRY_GOTO(s, dt_world_agree(world, s), fail);
-    DT_TRY_GOTO(s, dt_ranks_same(world, "configuration", out->config_text), fail);
+    DT_TRY_GOTO(s, dt_ranks_same_config(world, format, out->config_text), fail);
     DT_TRY_GOTO(s, dt_world_agree(world, lower(out)), fail);
     DT_TRY_GOTO(s, dt_world_agree(world, dt_roles_find(&config->dist, world->rank, world->size, &out->roles)), fail);
     DT_TRY_GOTO(s, dt_ranks_threads(world, config->threads, &out->n_threads), fail);

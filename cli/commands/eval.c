@@ -42,8 +42,10 @@ enum dt_status dt_trained_open(const struct dt_trained *from, struct dt_config *
                                struct dt_checkpoint_file *file)
 {
     if (from->config == NULL) {
-        DT_TRY(dt_checkpoint_open(from->file, file));
-        return dt_saved_check(&dt_config_json, from->file, file, config, model);
+        char path[DT_CHECKPOINT_PATH_SIZE];
+        DT_TRY(dt_saved_find(from->file, true, path));
+        DT_TRY(dt_checkpoint_open(path, file));
+        return dt_saved_check(&dt_config_json, path, file, config, model);
     }
     *config = *from->config;
     DT_TRY(dt_model_lower(&config->model, model));

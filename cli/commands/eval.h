@@ -9,7 +9,7 @@
 
 /* Where a network comes from. */
 struct dt_trained {
-    const char *file;
+    const char *file;               /* or the folder of a run: its best checkpoint, or else its newest (dt_saved_find) */
     const struct dt_config *config; /* --weights: its model has the weights in `file`; NULL: a checkpoint, which carries its own */
 };
 

@@ -1,5 +1,6 @@
 #include "cli/config/config.h"
 
+#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +9,8 @@
 #include "cli/config/diff.h"
 #include "cli/config/read.h"
 #include "cli/config/set.h"
+#include "cli/suggest.h"
+#include "model/block.h"
 
 #define MAX_BYTES ((size_t)1 << 20)
 #define GENERATED_TRAIN 6000
@@ -229,11 +232,50 @@ static enum dt_status parse_saved(const char *name, const char *text, struct dt_
 
 const struct dt_config_format dt_config_json = {.write = dt_config_to_json, .read = parse_saved, .compare = dt_config_compare};
 
+/* The file that may have been meant: of that folder, with a similar name. The error's text then has it. */
+static enum dt_status suggest_file(const char *path, enum dt_status status)
+{
+    const char *slash = strrchr(path, '/');
+    const size_t n_folder = slash != NULL ? (size_t)(slash - path) + 1 : 0;
+    struct dt_suggestion s = {.word = path + n_folder};
+    char folder[DT_PATH_SIZE], best[256] = "", after[DT_PATH_SIZE + 300];
+    snprintf(folder, sizeof folder, "%.*s", (int)n_folder, path);
+    DIR *dir = n_folder < sizeof folder ? opendir(n_folder > 0 ? folder : ".") : NULL;
+    for (const struct dirent *entry; dir != NULL && (entry = readdir(dir)) != NULL;) {
+        const size_t n = strlen(entry->d_name);
+        s.best = best[0] != '\0' ? best : NULL; /* a copy: the entry goes */
+        if (n > 5 && n < sizeof best && strcmp(entry->d_name + n - 5, ".json") == 0) {
+            dt_suggest_offer(&s, entry->d_name);
+        }
+        if (s.best == entry->d_name) {
+            memcpy(best, entry->d_name, n + 1);
+        }
+    }
+    if (dir != NULL) {
+        closedir(dir);
+    }
+    snprintf(after, sizeof after, " (did you mean '%s%s'?)", folder, best);
+    return best[0] != '\0' ? dt_error_around(status, "", after) : status;
+}
+
+/* What a layer does to its input is known here, and so is the file that describes it. */
+static enum dt_status check_model(const char *path, const struct dt_config *config)
+{
+    struct dt_model model;
+    char before[DT_PATH_SIZE];
+    snprintf(before, sizeof before, "%s: ", path);
+    const enum dt_status s = dt_model_lower(&config->model, &model);
+    return s == DT_OK ? DT_OK : dt_error_around(s, before, "");
+}
+
 enum dt_status dt_config_load(const char *path, const char *const *sets, int n_sets, struct dt_config *out)
 {
     uint8_t *bytes = NULL;
     size_t n_bytes = 0;
     enum dt_status status = dt_file_read(path, MAX_BYTES, &bytes, &n_bytes);
+    if (status == DT_NO_INPUT) {
+        return suggest_file(path, status);
+    }
     if (status == DT_BAD_DATA) { /* empty or too large: here that is a wrong configuration, not wrong data */
         return DT_CONFIG;
     }
@@ -242,5 +284,5 @@ enum dt_status dt_config_load(const char *path, const char *const *sets, int n_s
     }
     status = dt_config_parse(path, (const char *)bytes, n_bytes, sets, n_sets, out);
     free(bytes);
-    return status;
+    return status == DT_OK ? check_model(path, out) : status;
 }

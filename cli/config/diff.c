@@ -51,7 +51,7 @@ static bool differ(struct difference *d, const char *path, const cJSON *before, 
         char below[2 * PATH_SIZE];
         const char *key = a != NULL ? a->string : b->string;
         if (key != NULL) {
-            snprintf(below, sizeof below, "%.120s.%.60s", path, key);
+            snprintf(below, sizeof below, "%.120s%s%.60s", path, path[0] != '\0' ? "." : "", key);
         } else {
             snprintf(below, sizeof below, "%.120s[%d]", path, i);
         }

@@ -108,12 +108,6 @@ static const cJSON *find(const cJSON *item, const char *path)
     }
 }
 
-static const char *last_segment(const char *path)
-{
-    const char *dot = strrchr(path, '.');
-    return dot == NULL ? path : dot + 1;
-}
-
 /* The nearest key in the same group, else one of the same name elsewhere. `group` is "" or ends in a dot. */
 static void suggest_key(const struct object *o, const char *group, const char *name, char out[PATH_SIZE])
 {
@@ -137,11 +131,35 @@ static void suggest_key(const struct object *o, const char *group, const char *n
         return;
     }
     for (int i = 0; i < o->list.n; i++) {
-        if (strcasecmp(last_segment(o->list.keys[i].path), name) == 0) {
+        if (strcasecmp(dt_key_name(o->list.keys[i].path), name) == 0) {
             full_path(o, o->list.keys[i].path, out);
             return;
         }
     }
+    if (o->owner == NULL && dt_config_key_of(name) != NULL) {
+        snprintf(out, PATH_SIZE, "%s", dt_config_key_of(name));
+    }
+}
+
+/* A value in place of the group `path`: what is meant is most often its first key, such as train.optimizer.type. */
+static enum dt_status no_group(const struct object *o, const char *path, const cJSON *item)
+{
+    char full[PATH_SIZE], found[DT_FOUND_SIZE];
+    const size_t n = strlen(path);
+    int i = 0;
+    while (!(strncmp(o->list.keys[i].path, path, n) == 0 && o->list.keys[i].path[n] == '.')) {
+        i++;
+    }
+    char *value = cJSON_PrintUnformatted(item);
+    dt_json_found(item, found);
+    const enum dt_status s =
+        dt_config_error(o->source, full_path(o, path, full), "expected an object, got %s (say %s=%.40s, or write it in braces)",
+                        found, o->list.keys[i].path,
+                        cJSON_IsString(item) ? item->valuestring
+                        : value != NULL      ? value
+                                             : "VALUE");
+    cJSON_free(value);
+    return s;
 }
 
 /* The keys of a group as "a, b, c". */
@@ -211,7 +229,7 @@ static bool is_extra(const struct object *o, const char *group, const char *name
 static enum dt_status check_members(const struct object *o, const cJSON *item, const char *group)
 {
     for (const cJSON *member = item->child; member != NULL; member = member->next) {
-        char path[PATH_SIZE], full[PATH_SIZE], found[DT_FOUND_SIZE];
+        char path[PATH_SIZE], full[PATH_SIZE];
         const int n = snprintf(path, sizeof path - 1, "%s%s", group, member->string);
         const bool fits = n > 0 && (size_t)n < sizeof path - 1 && member->string[0] != '\0' && strchr(member->string, '.') == NULL;
         const enum role role = fits ? role_of(o, path) : ROLE_NONE;
@@ -223,9 +241,7 @@ static enum dt_status check_members(const struct object *o, const cJSON *item, c
         }
         if (role == ROLE_GROUP) {
             if (!cJSON_IsObject(member)) {
-                dt_json_found(member, found);
-                return dt_config_error(o->source, full_path(o, path, full), "expected an object, got %s (write it in braces)",
-                                       found);
+                return no_group(o, path, member);
             }
             strcat(path, ".");
             DT_TRY(check_members(o, member, path));
@@ -253,11 +269,15 @@ static enum dt_status wrong_name(const struct object *o, const char *path, const
     if (strcmp(path, "device") == 0 && strcasecmp(s.word, "gpu") == 0) { /* which is as near to "cpu" as can be */
         s.best = "cuda";
     }
+    dt_key_expected(&key, expected);
+    dt_json_found(item, found);
+    if (strcasecmp(s.word, "softmax") == 0 && o->owner != NULL) {
+        return dt_config_error(o->source, full_path(o, path, full),
+                               "expected %s, got %s (leave it out: the loss softmax_cross_entropy has it)", expected, found);
+    }
     if (s.best == NULL) {
         return wrong_value(o, &key, item);
     }
-    dt_key_expected(&key, expected);
-    dt_json_found(item, found);
     return dt_config_error(o->source, full_path(o, path, full), "expected %s, got %s (did you mean \"%s\"?)", expected, found,
                            s.best);
 }

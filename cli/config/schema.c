@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #define FIELD_ROW(type, path, kind, field, values, default_text, when, meaning) \
     {path, DT_KEY_##kind, offsetof(type, field), sizeof(((type *)NULL)->field), values, default_text, when, meaning},
@@ -41,6 +42,48 @@ struct dt_key_list dt_layer_keys(enum dt_layer_type type)
         break;
     }
     return (struct dt_key_list){NULL, 0};
+}
+
+const char *dt_key_name(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    return dot == NULL ? path : dot + 1;
+}
+
+/* Words of other trainers. */
+static const struct {
+    const char *word, *key;
+} other_words[] = {{"seed", "train.seed"},
+                   {"batch_size", "train.batch.per_rank"},
+                   {"batch", "train.batch.per_rank"},
+                   {"learning_rate", "train.optimizer.lr"},
+                   {"optimizer", "train.optimizer.type"},
+                   {"scheduler", "train.schedule.type"},
+                   {"wd", "train.optimizer.weight_decay"},
+                   {"steps", "train.max_steps"},
+                   {"loss", "model.loss"},
+                   {"grad_clip", "train.optimizer.clip_norm"},
+                   {"gradient_accumulation_steps", "train.accumulate"}};
+
+const char *dt_config_key_of(const char *word)
+{
+    char name[DT_NAME_SIZE];
+    const struct dt_key_list list = dt_config_keys();
+    snprintf(name, sizeof name, "%s", word);
+    for (char *c = strchr(name, '-'); c != NULL; c = strchr(c, '-')) {
+        *c = '_';
+    }
+    for (size_t i = 0; i < sizeof other_words / sizeof other_words[0]; i++) {
+        if (strcasecmp(other_words[i].word, name) == 0) {
+            return other_words[i].key;
+        }
+    }
+    for (int i = 0; i < list.n; i++) {
+        if (strcmp(dt_key_name(list.keys[i].path), name) == 0) {
+            return list.keys[i].path;
+        }
+    }
+    return NULL;
 }
 
 bool dt_names_get(const char *names, int i, char out[DT_NAME_SIZE])

@@ -206,6 +206,9 @@ struct dt_key_list {
 
 struct dt_key_list dt_config_keys(void);
 struct dt_key_list dt_layer_keys(enum dt_layer_type type);
+const char *dt_key_name(const char *path); /* without its groups: "epochs" of "train.epochs" */
+/* The key that people mean by a word such as "epochs", "lr" or "batch-size": "train.epochs"; NULL: none. */
+const char *dt_config_key_of(const char *word);
 
 /* Name i of a list of names behind bars ("|idx|linear"), clipped to 31 bytes; false past the end. */
 #define DT_NAME_SIZE 32

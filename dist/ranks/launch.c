@@ -31,6 +31,7 @@ static const struct launcher launchers[] = {
     {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", NULL, "srun", "start it with: srun --mpi=pmi2 dtrain ..."},
     {"SLURM_NTASKS", NULL, "SLURM_STEP_NUM_TASKS", "a Slurm job",
      "start it with: srun --mpi=pmi2 dtrain ..., or for one rank: srun --mpi=pmi2 -n1 dtrain ..."},
+    {"WORLD_SIZE", "RANK", "PMI_SIZE", "torchrun", "dtrain takes its ranks from MPI: start it with mpirun -np N dtrain ..."},
     {"PMI_SIZE", "PMI_RANK", NULL, "the launcher", "start it with the mpirun of the MPI that dtrain --version names"},
 };
 
@@ -48,7 +49,8 @@ static const struct launcher *find_mistaken(void)
     const bool pmi_says_one = env_number("PMI_SIZE") == 1; /* mpirun -np 1, or srun --mpi=pmi2 -n1, inside a larger job */
     for (size_t i = 0; i < N_LAUNCHERS && !pmi_says_one; i++) {
         const struct launcher *launcher = &launchers[i];
-        if (env_number(launcher->n_tasks) > 1 && (launcher->unless == NULL || getenv(launcher->unless) == NULL)) {
+        if (env_number(launcher->n_tasks) > 1 && (launcher->rank == NULL || getenv(launcher->rank) != NULL) &&
+            (launcher->unless == NULL || getenv(launcher->unless) == NULL)) {
             return launcher;
         }
     }
