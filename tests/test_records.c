@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "check.h"
 #include "cli/report/sinks.h"
 
@@ -157,6 +158,36 @@ static void test_trace_fails(void)
     dt_error_clear();
 }
 
+/* Names of hosts, and what people type, may be in any encoding. */
+static void test_bytes_that_are_no_utf8(void)
+{
+    static const struct dt_rank_info ranks[2] = {{.host = "n\xF6rd", .device = "\xC3"},
+                                                 {.host = "s\xC3\xBC"
+                                                          "d",
+                                                  .device = "cpu"}};
+    struct dt_run_event begun = start;
+    struct dt_json_fault fault;
+    struct dt_sinks sinks = new_sinks();
+    begun.ranks = ranks;
+    sinks.command = "dtrain --run \xFF\xFE";
+    remove_file("metrics.jsonl");
+    CHECK_INT(dt_metrics_jsonl_take(&sinks, &(struct dt_event){.kind = DT_EVENT_RUN, .run = &begun}), DT_OK);
+    dt_sinks_close(&sinks);
+    char *text = text_of("metrics.jsonl");
+    CHECK(dt_json_check(text, strlen(text), &fault));
+    CHECK_HAS(text, "\"n\xEF\xBF\xBDrd\"");
+    CHECK_HAS(text, "\"s\xC3\xBC"
+                    "d\"");
+    CHECK_HAS(text, "\"dtrain --run \xEF\xBF\xBD\xEF\xBF\xBD\"");
+    free(text);
+    (void)dt_error(DT_IO, "\xE2\x82");
+    CHECK_INT(record_end(), DT_OK);
+    dt_error_clear();
+    text = text_of("summary.json");
+    CHECK(dt_json_check(text, strlen(text), &fault));
+    free(text);
+}
+
 static bool write_summary(int at, const char *whole)
 {
     remove_file("summary.json");
@@ -195,6 +226,7 @@ int main(void)
     test_summary();
     test_failures_travel();
     test_trace_fails();
+    test_bytes_that_are_no_utf8();
     remove_file("metrics.jsonl");
     remove_file("metrics.csv");
     remove_file("summary.json");

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "base/version.h"
 #include "cli/commands/doctor/checks.h"
+#include "cli/report/json.h"
 #include "cli/suggest.h"
 #include "cpu/isa.h"
 
@@ -237,7 +238,7 @@ enum dt_status dt_bench_write(const char *path, const cJSON *json)
     if (path == NULL) {
         return DT_OK;
     }
-    char *text = cJSON_Print(json);
+    char *text = dt_json_print(json, true);
     if (text == NULL) {
         return dt_error(DT_NO_MEMORY, "out of memory for %s", path);
     }

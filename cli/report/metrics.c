@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "base/version.h"
 #include "cli/report/commit.h"
+#include "cli/report/json.h"
 #include "cli/report/record.h"
 
 #define MAX_METRICS_BYTES ((size_t)1 << 30)
@@ -251,7 +252,7 @@ static char *run_text(const struct dt_sinks *sinks, const struct dt_run_event *r
         cJSON_AddNumberToObject(r, "started", sinks->started_s) != NULL && add_text_if(r, "command", sinks->command) &&
         add_text_if(r, "resumed_from", run->resumed_from) && add_arithmetic(r, run) &&
         add_ranks(r, run, sinks->folder.world_size) && add_faults(r, run->faults);
-    char *text = complete ? cJSON_PrintUnformatted(r) : NULL;
+    char *text = complete ? dt_json_print(r, false) : NULL;
     cJSON_Delete(r);
     return text;
 }

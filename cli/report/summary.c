@@ -2,6 +2,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/version.h"
+#include "cli/report/json.h"
 #include "cli/report/sinks.h"
 #include "cli/report/staleness.h"
 #include "cli/report/text.h"
@@ -151,7 +152,7 @@ static enum dt_status write_summary(const struct dt_sinks *sinks, const struct d
     const struct dt_run_dir *dir = sinks->folder.dir;
     struct summary summary = {.json = cJSON_CreateObject(), .complete = true};
     add_all(&summary, sinks, end, status);
-    char *text = summary.complete ? cJSON_Print(summary.json) : NULL;
+    char *text = summary.complete ? dt_json_print(summary.json, true) : NULL;
     const enum dt_status s = text != NULL ? dt_run_dir_write(dir, "summary.json", text)
                                           : dt_error(DT_IO, "%s/summary.json: not written, out of memory", dir->path);
     cJSON_free(text);
