@@ -44,6 +44,7 @@ size_t dt_series_thin(const struct dt_series *s, struct dt_part parts[DT_CURVE_M
         }
         part_of_last = part;
         add_point(&parts[n - 1], x_of(s, i), y_of(s, i));
+        parts[n - 1].epoch = s->epochs != NULL ? s->epochs[i * s->stride] : (double)NAN;
     }
     return n;
 }
@@ -173,7 +174,8 @@ static void put_legend(const struct figure *f)
 static void put_part(FILE *out, const struct dt_part *p, bool thinned)
 {
     if (!thinned) {
-        fprintf(out, "<tr><td>%.15g<td>%.6g\n", p->last, p->mean);
+        fprintf(out, isfinite(p->epoch) ? "<tr><td>%.15g<td>%.6g<td>%.15g\n" : "<tr><td>%.15g<td>%.6g\n", p->last, p->mean,
+                p->epoch);
     } else {
         fprintf(out, "<tr><td>%.15g<td>%.6g<td>%.6g<td>%.6g<td>%zu\n", p->last, p->mean, p->low, p->high, p->n);
     }
@@ -186,7 +188,10 @@ static void put_series_table(const struct figure *f, int s)
     fputs("<table><caption>", f->out);
     dt_page_text(f->out, series->name);
     fprintf(f->out, "</caption><thead><tr><th>%s%s", thinned ? "up to " : "", f->curves->x_name);
-    fputs(thinned ? "<th>mean<th>least<th>most<th>records</thead><tbody>\n" : "<th>value</thead><tbody>\n", f->out);
+    fprintf(f->out, "<th>%s</thead><tbody>\n",
+            thinned                  ? "mean<th>least<th>most<th>records"
+            : series->epochs != NULL ? "value<th>epoch"
+                                     : "value");
     for (size_t i = 0; i < f->n_parts[s]; i++) {
         put_part(f->out, &f->parts[s][i], thinned);
     }
@@ -254,8 +259,9 @@ void dt_curve_script(FILE *out)
           "  const svg = figure.querySelector('svg'), says = figure.querySelector('.hover'), NS = svg.namespaceURI\n"
           "  const cursor = svg.appendChild(document.createElementNS(NS, 'path')), low = +figure.dataset.low, high = "
           "+figure.dataset.high\n"
-          "  const tables = [...figure.querySelectorAll('table')].map(t => ({name: t.caption.textContent,\n"
-          "    rows: [...t.tBodies[0].rows].map(r => [...r.cells].map(c => c.textContent))}))\n"
+          "  const tables = [...figure.querySelectorAll('table')].map(t => ({name: t.caption.textContent + ', ' + "
+          "t.tHead.rows[0].cells[0].textContent,\n"
+          "    rows: [...t.tBodies[0].rows].map(r => [...r.cells].map(c => c.textContent.trim()))}))\n"
           "  cursor.setAttribute('class', 'cursor')\n"
           "  svg.onpointermove = e => {\n",
           out);
@@ -265,9 +271,9 @@ void dt_curve_script(FILE *out)
             DT_CHART_WIDTH, DT_CHART_LEFT, DT_CHART_WIDTH - DT_CHART_RIGHT, DT_CHART_LEFT);
     fputs(
         "    const near = tables.map(t => t.rows.reduce((a, b) => Math.abs(b[0] - step) < Math.abs(a[0] - step) ? b : a))\n"
-        "    says.textContent = near.map((r, i) => tables[i].name + ' ' + r[0] + ': ' + r[1] + (r[2] ? ' (' + r[2] + ' to ' + r[3] "
-        "+ ')' : ''))"
-        ".join(' · ')\n",
+        "    says.textContent = near.map((r, i) => tables[i].name + ' ' + r[0] + (r.length === 3 ? ' (epoch ' + r[2] + ')' : '') + "
+        "': ' + r[1]\n"
+        "      + (r.length > 3 ? ' (' + r[2] + ' to ' + r[3] + ')' : '')).join(' · ')\n",
         out);
     fprintf(out, "    cursor.setAttribute('d', 'M' + Math.min(%d, Math.max(%d, at)).toFixed(1) + ' %dV%d')\n",
             DT_CHART_WIDTH - DT_CHART_RIGHT, DT_CHART_LEFT, DT_CHART_TOP, DT_CHART_HEIGHT - DT_CHART_BOTTOM);

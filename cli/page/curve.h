@@ -15,7 +15,8 @@ struct dt_series {
     const char *name; /* for legend and table; escaped here */
     int color;        /* 0 to 7 */
     bool dots;
-    const double *x, *y; /* n of each, `stride` apart; x grows; a y that is not finite is left out */
+    const double *x, *y;  /* n of each, `stride` apart; x grows; a y that is not finite is left out */
+    const double *epochs; /* likewise, which of them each point ends; or NULL */
     size_t n, stride;
 };
 
@@ -38,6 +39,7 @@ void dt_curve_script(FILE *out); /* once, after the last figure */
 struct dt_part {
     double first, last, x; /* of the axis: ends, and mean */
     double mean, low, high;
+    double epoch; /* of the last point */
     size_t n;
 };
 size_t dt_series_thin(const struct dt_series *series, struct dt_part parts[DT_CURVE_MAX_POINTS]);

@@ -17,6 +17,7 @@ static const struct quantity quantities[] = {
     {"Throughput, samples a second", false, DT_STEP_IMAGES, DT_EPOCH_IMAGES, -1},
 };
 
+/* `dots`: the table is that of the epochs. */
 static void add(struct dt_curves *c, const char *name, const struct dt_record_table *table, int column, int color, bool dots)
 {
     if (column >= 0 && table->n > 0) {
@@ -25,6 +26,7 @@ static void add(struct dt_curves *c, const char *name, const struct dt_record_ta
                                                       .dots = dots,
                                                       .x = table->cells,
                                                       .y = table->cells + column,
+                                                      .epochs = dots ? table->cells + DT_EPOCH_EPOCH : NULL,
                                                       .n = table->n,
                                                       .stride = table->n_columns};
     }
