@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 
-from test_lesson_pages import WIDTHS, load
+from test_lesson_pages import WIDTHS, faults, load
 from test_report import check, read, wrong
 
 
@@ -26,7 +26,7 @@ def main():
         page = read(f"{folder}/page.html")
         answers, log = load(chromium, folder, page)
     check(f"{len(answers)} of {len(WIDTHS)} windows: {log[-500:]}", len(answers) == len(WIDTHS))
-    wrong.extend(line for line in log.splitlines() if "CONSOLE" in line and re.search("Uncaught|Error|Refused", line))
+    wrong.extend(faults(log))
     for answer in answers:
         width, content = map(int, re.findall(r"\d+", answer)[:2])
         check(f"{content} pixels in a window of {width}", content <= width)

@@ -49,6 +49,18 @@ def load(chromium, folder, page):
     return re.findall(r"<pre>(.*?)</pre>", done.stdout, re.S), done.stderr
 
 
+def faults(log):
+    """What went wrong in a page, and what it asked for that it may not have."""
+    return [line for line in log.splitlines() if "CONSOLE" in line and re.search("Uncaught|Error|Refused|Content Security Policy", line)]
+
+
+def sends_nothing(chromium, folder, page):
+    """Whether its policy stops what asks for something of elsewhere, and says so."""
+    pieces = ('<img src="https://example.org/a.png">', '<link rel="stylesheet" href="https://example.org/a.css">',
+              '<script src="https://example.org/a.js"></script>', '<script>fetch("https://example.org/a")</script>')
+    return all(faults(load(chromium, folder, page.replace("</body>", piece + "</body>"))[1]) for piece in pieces)
+
+
 def main():
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if chromium is None:
@@ -61,10 +73,12 @@ def main():
             launch = [MPIEXEC, "-n", str(ranks)] if ranks else []
             subprocess.run([*launch, DTRAIN, "lab", *arguments.split(), "--html", path], stdout=subprocess.DEVNULL, check=True, timeout=120)
             with open(path, encoding="utf-8") as file:
-                answers, log = load(chromium, folder, file.read())
+                page = file.read()
+            answers, log = load(chromium, folder, page)
             if len(answers) != len(WIDTHS):
                 wrong.append(f"{arguments}: the browser shows {len(answers)} of {len(WIDTHS)} windows: {log[-500:]}")
-            wrong += [f"{arguments}: {line}" for line in log.splitlines() if "CONSOLE" in line and re.search("Uncaught|Error", line)]
+            wrong += [f"{arguments}: {line}" for line in faults(log)]
+            wrong += [f"{arguments}: no policy"] if '<meta http-equiv="Content-Security-Policy"' not in page else []
             for answer in map(html.unescape, answers):
                 width, content = map(int, re.findall(r"\d+", answer)[:2])
                 text = answer.split("]", 1)[1]

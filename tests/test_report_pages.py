@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 
-from test_lesson_pages import WIDTHS, load
+from test_lesson_pages import WIDTHS, faults, load, sends_nothing
 from test_report import check, read, records, report, train, wrong
 
 # What the browser asks of the page itself, as a script at its end: the text below the first chart when a pointer is over it.
@@ -26,15 +26,16 @@ def check_page(chromium, folder, run, dtrain):
     page = read(f"{run}/report.html")
     answers, log = load(chromium, folder, page.replace("</body>", POINT + "</body>"))
     check(f"{run}: {len(answers)} of {len(WIDTHS)} windows: {log[-500:]}", len(answers) == len(WIDTHS))
-    wrong.extend(f"{run}: {line}" for line in log.splitlines() if "CONSOLE" in line and re.search("Uncaught|Error|Refused", line))
+    wrong.extend(f"{run}: {line}" for line in faults(log))
+    check("a page may send something away", sends_nothing(chromium, folder, page))
     last, step = records(run, "epoch")[-1], records(run, "step")[-1]
     for answer in answers:
         width, content = map(int, re.findall(r"\d+", answer)[:2])
         text = answer.split("]", 1)[1]
         check(f"{run}: {content} pixels in a window of {width}", content <= width)
         check(f"{run}, {width} pixels: a pointer shows no number of the last epoch",
-              f"test, after an epoch {last['step']}: {last['test_loss']:.6g}" in text)
-        check(f"{run}, {width} pixels: a pointer shows no gradient's norm", f"a step {step['step']}: {step['grad_norm']:.6g}" in text)
+              f"test, after an epoch, step {last['step']} (epoch 3): {last['test_loss']:.6g}" in text)
+        check(f"{run}, {width} pixels: a pointer shows no gradient's norm", f"a step, step {step['step']}: {step['grad_norm']:.6g}" in text)
 
 
 def main():

@@ -70,9 +70,14 @@ void dt_page_text(FILE *out, const char *text)
     }
 }
 
+/* What is in the page itself, and nothing of elsewhere: whatever gets into it sends nothing away. */
+#define POLICY                                                                                               \
+    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; " \
+    "script-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'\">\n"
+
 static void put_page(FILE *out, const struct dt_page *page)
 {
-    fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
+    fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n" POLICY
           "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
           "<title>",
           out);
