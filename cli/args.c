@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/config/schema.h"
+#include "cli/launch_line.h"
 #include "cli/options.h"
 #include "cli/suggest.h"
 
@@ -350,24 +351,6 @@ void dt_args_put_word(FILE *out, const char *word)
     fputc('\'', out);
 }
 
-/* NULL: out of memory. */
-static char *make_line(int argc, char *const *argv)
-{
-    char *text = NULL;
-    size_t n = 0;
-    FILE *out = open_memstream(&text, &n);
-    if (out == NULL) {
-        return NULL;
-    }
-    fputs("dtrain", out);
-    for (int i = 1; i < argc; i++) {
-        fputc(' ', out);
-        dt_args_put_word(out, argv[i]);
-    }
-    fclose(out);
-    return text;
-}
-
 static void take_values(const struct parser *p)
 {
     struct dt_args *out = p->out;
@@ -415,7 +398,7 @@ enum dt_status dt_args_parse(int argc, char *const *argv, struct dt_args *out)
         .sets = calloc((size_t)argc + 1, sizeof *out->sets),
         .injects = calloc((size_t)argc + 1, sizeof *out->injects),
         .paths = calloc((size_t)argc + 1, sizeof *out->paths),
-        .line = make_line(argc, argv),
+        .line = dt_launch_line(argc, argv),
     };
     enum dt_status status = DT_OK;
     if (out->sets == NULL || out->injects == NULL || out->paths == NULL || out->line == NULL) {

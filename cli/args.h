@@ -91,7 +91,7 @@ extern const struct dt_command_row dt_commands[DT_N_COMMANDS];
 
 struct dt_args {
     enum dt_command command;
-    char *line;              /* all of it, quoted as a shell reads it; owned */
+    char *line;              /* all of it, and how it was launched: cli/launch_line.h; owned */
     const char *about;       /* help: of which commands, "train" or "bench"; NULL: of all */
     const char *config;      /* train, plan, bench blocks and scaling, --print-config: always set; elsewhere with `weights` */
     const char *data;        /* NULL: what the config says */

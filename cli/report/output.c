@@ -20,21 +20,15 @@ static bool is_output_option(const char *argument)
            strncmp(argument, "-errfile", 8) == 0;
 }
 
-static bool forwards_plainly(pid_t launcher)
+static bool forwards_plainly(void)
 {
-    char path[48], *argument = NULL;
-    size_t size = 0;
-    bool plain = true;
-    snprintf(path, sizeof path, "/proc/%d/cmdline", (int)launcher);
-    FILE *file = fopen(path, "re");
-    if (file == NULL) {
-        return false;
+    size_t n = 0;
+    char *words = dt_terminal_launcher_words(&n);
+    bool plain = words != NULL;
+    for (size_t at = 0; at < n && plain; at += strlen(words + at) + 1) {
+        plain = !is_output_option(words + at);
     }
-    while (getdelim(&argument, &size, '\0', file) > 0) {
-        plain = plain && !is_output_option(argument);
-    }
-    free(argument);
-    fclose(file);
+    free(words);
     return plain;
 }
 
@@ -62,7 +56,7 @@ void dt_output_open(void)
 {
     const char *rank = getenv("PMI_RANK");
     const pid_t launcher = dt_terminal_launcher();
-    if (rank != NULL && strcmp(rank, "0") == 0 && launcher > 0 && forwards_plainly(launcher)) {
+    if (rank != NULL && strcmp(rank, "0") == 0 && launcher > 0 && forwards_plainly()) {
         connect_stream(launcher, STDOUT_FILENO);
         connect_stream(launcher, STDERR_FILENO);
     }

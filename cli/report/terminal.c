@@ -42,6 +42,25 @@ pid_t dt_terminal_launcher(void)
     return getenv("HYDI_CONTROL_FD") != NULL ? parent_of(getppid()) : 0;
 }
 
+char *dt_terminal_launcher_words(size_t *n_bytes)
+{
+    const pid_t launcher = dt_terminal_launcher();
+    char path[48], *words = NULL;
+    snprintf(path, sizeof path, "/proc/%d/cmdline", (int)launcher);
+    FILE *file = launcher > 0 ? fopen(path, "re") : NULL;
+    FILE *out = file != NULL ? open_memstream(&words, n_bytes) : NULL;
+    for (int c; out != NULL && (c = fgetc(file)) != EOF;) {
+        fputc(c, out);
+    }
+    if (out != NULL) {
+        fclose(out);
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return words;
+}
+
 /* Under mpirun our streams are pipes, and what counts are mpirun's own. */
 int dt_terminal_width(int stream)
 {

@@ -3,10 +3,14 @@
 #define DT_CLI_REPORT_TERMINAL_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <sys/types.h>
 
 /* MPICH's mpirun, if it started this process on its own host; else 0. */
 pid_t dt_terminal_launcher(void);
+
+/* The words of that mpirun's command line, each with a NUL behind it; the caller frees them. NULL: there is none, or no memory. */
+char *dt_terminal_launcher_words(size_t *n_bytes);
 
 /* Columns of the terminal that shows this stream (STDOUT_FILENO or STDERR_FILENO), also by way of mpirun on this host. Asked anew
  * each time: it may have been resized. 0: it is no terminal. */
