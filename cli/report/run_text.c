@@ -12,23 +12,34 @@
 #define MAX_EPOCHS 12 /* rows of the table */
 #define NAME_WIDTH 14
 
-/* In lines of the terminal's width, below each other. */
+/* Bytes of the text's words that fit into so many columns, or those of the first. A character counts as a column. */
+static size_t fitting(const char *text, int columns)
+{
+    size_t end = 0;
+    int n = 0;
+    for (size_t i = 0;; i++) {
+        if (text[i] == ' ' || text[i] == '\0') {
+            end = n <= columns || end == 0 ? i : end;
+            if (n > columns || text[i] == '\0') {
+                return end;
+            }
+        }
+        n += (text[i] & 0xC0) != 0x80;
+    }
+}
+
+/* On a terminal in lines of its width, below each other; else in one, for other programs to read. */
 static void print_fact(const char *name, const char *text)
 {
     char shown[DT_LINE_SIZE];
-    const int room = dt_terminal_room(STDOUT_FILENO) - NAME_WIDTH - 2;
-    dt_text_escape(text, shown, sizeof shown);
-    printf("%-*s", NAME_WIDTH, name);
-    int left = room;
-    for (const char *c = shown; *c != '\0'; c++) {
-        const bool begins = (*c & 0xC0) != 0x80; /* a character */
-        if (begins && left-- == 0) {
-            printf("\n%*s", NAME_WIDTH, "");
-            left = room - 1;
-        }
-        fputc(*c, stdout);
-    }
-    fputc('\n', stdout);
+    const int width = dt_terminal_width(STDOUT_FILENO), least = NAME_WIDTH + 20;
+    const int room = width == 0 ? DT_LINE_SIZE : (width > least ? width : least) - NAME_WIDTH - 1;
+    const char *rest = dt_text_escape(text, shown, sizeof shown);
+    do {
+        const size_t n = fitting(rest, room);
+        printf("%-*s%.*s\n", NAME_WIDTH, rest == shown ? name : "", (int)n, rest);
+        rest += n + (rest[n] == ' ');
+    } while (*rest != '\0');
 }
 
 static void print_facts(const struct dt_record *r)
