@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import signal
 import struct
 import subprocess
@@ -76,6 +77,23 @@ def check_ended(dtrain, run):
     check("ended: the least and the largest loss", curve[losses.index(min(losses))] == "▁" and curve[losses.index(max(losses))] == "█")
     _, plain, _ = watch(dtrain, run, locale="C")
     check(f"ended: the locale has no such characters: {plain}", plain.isascii() and "#" in plain)
+
+
+def check_narrow(dtrain, run):
+    """What is wider than 80 columns takes another line, or a shorter bar."""
+    other = f"{run}-wide"
+    shutil.copytree(run, other)
+    summary, metrics = json.loads(read(f"{run}/summary.json")), read(f"{run}/metrics.jsonl")
+    phases = ("data", "forward", "backward", "communication", "update")
+    with open(f"{other}/summary.json", "w") as file:
+        json.dump({**summary, "steps": 10 ** 14, "rank0_ms_per_step": {name: 120.0 for name in phases}}, file)
+    with open(f"{other}/metrics.jsonl", "w") as file:
+        file.write(metrics.replace('"last_step":45,', f'"last_step":{2 * 10 ** 14},'))
+    _, out, _ = watch(dtrain, other)
+    check(f"narrow: more than 79 columns: {out}", max(map(len, out.splitlines())) <= 79)
+    for text in ("a step         600 ms on rank 0, data 20 %,", *(f"{name} 20 %" for name in phases), "epoch 3/3  step 100,000,000,000,000 of 200,000,000,000,000  ",
+                 "  50 %\n"):
+        check(f"narrow: no {text!r}: {out}", text in out)
 
 
 def check_times(run):
@@ -154,6 +172,7 @@ def main():
         run = f"{top}/run"
         check("a run fails", train(dtrain, mpiexec, run, 2) == 0)
         check_ended(dtrain, run)
+        check_narrow(dtrain, run)
         check_times(run)
         test_follows(dtrain, run)
         test_hostile(dtrain, run)

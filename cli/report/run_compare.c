@@ -58,12 +58,18 @@ static struct row row_of(const struct dt_record *r)
 
 /* ---- on the terminal */
 
+struct differences {
+    FILE *out;
+    int n;       /* runs */
+    int n_found; /* so far */
+};
+
 static void print_difference(void *context, const char *path, const char *const *values)
 {
-    const int n = *(const int *)context;
+    struct differences *d = context;
     char shown[64];
-    printf("%s\n", path);
-    for (int i = 0; i < n; i++) {
+    printf(d->n_found++ == 0 ? "\nconfigurations differ in\n%s\n" : "%s\n", path);
+    for (int i = 0; i < d->n; i++) {
         dt_text_escape(values[i][0] != '\0' ? values[i] : "-", shown, sizeof shown);
         printf("  %c  %s\n", 'A' + i, shown);
     }
@@ -83,20 +89,19 @@ void dt_run_compare_print(const struct dt_record *records, int n)
                row.cells[COLUMN_LOSS], row.cells[COLUMN_STEPS], row.cells[COLUMN_SPEED], row.cells[COLUMN_TIME],
                row.cells[COLUMN_RANKS]);
     }
-    puts("\nconfigurations differ in");
-    dt_run_differences(records, n, print_difference, &n);
+    struct differences d = {stdout, n, 0};
+    dt_run_differences(records, n, print_difference, &d);
+    if (d.n_found == 0) {
+        puts("\nthe configurations are equal");
+    }
 }
 
 /* ---- on the page */
 
-struct differences {
-    FILE *out;
-    int n;
-};
-
 static void put_difference(void *context, const char *path, const char *const *values)
 {
-    const struct differences *d = context;
+    struct differences *d = context;
+    d->n_found++;
     fprintf(d->out, "<tr><td>%s", path);
     for (int i = 0; i < d->n; i++) {
         const bool folded = strlen(values[i]) > LONG_VALUE;
@@ -129,7 +134,7 @@ static void put_results(FILE *out, const struct dt_record *records, int n)
 
 void dt_run_compare_draw(FILE *out, const struct dt_record *records, int n)
 {
-    struct differences d = {out, n};
+    struct differences d = {out, n, 0};
     fputs("<h2 class=\"part\">Where the configurations differ</h2>\n<div class=\"wide\"><table class=\"config\"><thead><tr><th>key",
           out);
     for (int i = 0; i < n; i++) {
@@ -137,6 +142,6 @@ void dt_run_compare_draw(FILE *out, const struct dt_record *records, int n)
     }
     fputs("</thead><tbody>\n", out);
     dt_run_differences(records, n, put_difference, &d);
-    fputs("</tbody></table></div>\n<h2 class=\"part\">Results</h2>\n", out);
+    fprintf(out, "</tbody></table></div>\n%s<h2 class=\"part\">Results</h2>\n", d.n_found == 0 ? "<p>Nowhere.</p>\n" : "");
     put_results(out, records, n);
 }

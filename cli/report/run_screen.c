@@ -45,11 +45,11 @@ static void put_line(struct painter *p, const char *format, ...)
     fputc('\n', p->out);
 }
 
-static void bar_text(const struct dt_screen *screen, double share, char *text, size_t n_text)
+static void bar_text(const struct dt_screen *screen, int width, double share, char *text, size_t n_text)
 {
-    const int full = (int)(BAR_WIDTH * fmin(1, fmax(0, share)));
+    const int full = (int)(width * fmin(1, fmax(0, share)));
     size_t n = 0;
-    for (int i = 0; i < BAR_WIDTH && n < n_text; i++) {
+    for (int i = 0; i < width && n < n_text; i++) {
         const char *mark = i < full ? (screen->utf8 ? "█" : "#") : (screen->utf8 ? "░" : "-");
         n += (size_t)snprintf(text + n, n_text - n, "%s", mark);
     }
@@ -65,18 +65,21 @@ static double seconds_left(const struct dt_record *r, const struct dt_record_pro
 static void put_progress(struct painter *p, const struct dt_record *r)
 {
     const struct dt_record_progress at = dt_record_progress(r);
-    char bar[3 * BAR_WIDTH + 1] = "", number[32], step[32], all[32], left[48] = "";
+    char bar[3 * BAR_WIDTH + 1] = "", number[32], step[32], all[32], done[128], left[64] = "";
     if (!(at.all > 0) || isnan(at.step)) {
         put_line(p, at.step > 0 ? "step %s" : "no step yet", dt_count_text(at.step, step, sizeof step));
         return;
     }
     const double seconds = seconds_left(r, &at);
+    int room = p->screen.width - 1;
+    room -= snprintf(done, sizeof done, "epoch %.0f/%lld  step %s of %s  ", at.epoch, (long long)r->config.epochs,
+                     dt_count_text(at.step, step, sizeof step), dt_count_text(at.all, all, sizeof all));
     if (isfinite(seconds)) {
-        snprintf(left, sizeof left, "  %s left", dt_duration_text(seconds, number, sizeof number));
+        dt_duration_text(seconds, number, sizeof number);
     }
-    bar_text(&p->screen, at.step / at.all, bar, sizeof bar);
-    put_line(p, "epoch %.0f/%lld  step %s of %s  %s %3.0f %%%s", at.epoch, (long long)r->config.epochs,
-             dt_count_text(at.step, step, sizeof step), dt_count_text(at.all, all, sizeof all), bar, 100 * at.step / at.all, left);
+    room -= snprintf(left, sizeof left, isfinite(seconds) ? " %3.0f %%  %s left" : " %3.0f %%", 100 * at.step / at.all, number);
+    bar_text(&p->screen, room < BAR_WIDTH ? room : BAR_WIDTH, at.step / at.all, bar, sizeof bar);
+    put_line(p, "%s%s%s", done, bar, left);
 }
 
 static void put_result(struct painter *p, const struct dt_record *r)
@@ -100,14 +103,14 @@ static void put_curve(struct painter *p, const struct dt_record *r, const char *
 {
     char line[3 * DT_SPARKLINE_CELLS + 1];
     const int width = p->screen.width - NAME_WIDTH - NUMBER_WIDTH - 4;
+    if (r->steps.n == 0 || isnan(dt_record_last(&r->steps, column))) {
+        return;
+    }
     const struct dt_sparkline curve = {.values = r->steps.cells + column,
                                        .n = r->steps.n,
                                        .stride = r->steps.n_columns,
                                        .log = column == DT_STEP_LOSS,
                                        .utf8 = p->screen.utf8};
-    if (r->steps.n == 0 || isnan(dt_record_last(&r->steps, column))) {
-        return;
-    }
     dt_sparkline_text(&curve, width >= LEAST_CURVE ? width : 0, line, sizeof line);
     put_line(p, "%-*s %*s  %s", NAME_WIDTH, name, NUMBER_WIDTH, last, line);
 }
@@ -124,7 +127,7 @@ static void put_curves(struct painter *p, const struct dt_record *r)
     put_curve(p, r, rate, DT_STEP_IMAGES, dt_count_text(dt_record_last(&r->steps, DT_STEP_IMAGES), text, sizeof text));
 }
 
-/* Where the time of rank 0's steps goes, so far. */
+/* Where the time of rank 0's steps goes, so far; in several lines where one has no room. */
 static void put_phases(struct painter *p, const struct dt_record *r)
 {
 #define NAME(constant, name) name,
@@ -132,21 +135,27 @@ static void put_phases(struct painter *p, const struct dt_record *r)
 #undef NAME
     const cJSON *source = r->summary != NULL ? r->summary : r->last_epoch;
     const cJSON *phases = cJSON_GetObjectItemCaseSensitive(source, "rank0_ms_per_step");
-    char text[200] = "";
+    char text[DT_LINE_SIZE] = "", piece[64];
     double sum = 0;
-    size_t n = 0;
+    int n = 0;
     for (int i = 0; i < DT_N_PHASES; i++) {
         sum += fmax(0, dt_record_number(phases, names[i]));
     }
-    for (int i = 0; i < DT_N_PHASES && sum > 0 && n < sizeof text; i++) {
+    if (!(sum > 0)) {
+        return;
+    }
+    n = snprintf(text, sizeof text, "%-*s %.4g ms on rank 0", NAME_WIDTH, "a step", sum);
+    for (int i = 0; i < DT_N_PHASES; i++) {
         const double share = fmax(0, dt_record_number(phases, names[i])) / sum;
-        if (share > 0.005) {
-            n += (size_t)snprintf(text + n, sizeof text - n, "%s%s %.0f %%", n > 0 ? ", " : "", names[i], 100 * share);
+        const int n_piece = share > 0.005 ? snprintf(piece, sizeof piece, ", %s %.0f %%", names[i], 100 * share) : 0;
+        const bool fits = n_piece == 0 || n + n_piece + 1 < p->screen.width;
+        if (!fits) {
+            put_line(p, "%s,", text);
+            n = snprintf(text, sizeof text, "%*s", NAME_WIDTH + 1, "");
         }
+        n += n_piece > 0 ? snprintf(text + n, sizeof text - (size_t)n, "%s", piece + (fits ? 0 : 2)) : 0;
     }
-    if (sum > 0) {
-        put_line(p, "%-*s %.4g ms: %s (rank 0)", NAME_WIDTH, "a step", sum, text);
-    }
+    put_line(p, "%s", text);
 }
 
 static void put_ranks(struct painter *p, const struct dt_record *r)
