@@ -7,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define NAME_SIZE 256 /* a file name with its NUL: NAME_MAX is 255 */
 #define PATH_SIZE 4096
 
 static int call_openat(int folder, const char *path, int flags, mode_t mode)
@@ -177,115 +176,7 @@ enum dt_status dt_file_exists(const char *path, bool *exists)
     return *exists || errno == ENOENT || errno == ENOTDIR ? DT_OK : open_error(path);
 }
 
-/* ---- writing ---- */
-
-static enum dt_status write_all(int fd, const struct dt_file_part *part)
-{
-    for (size_t n_done = 0; n_done < part->n_bytes;) {
-        const ssize_t n = dt_file_calls.write(fd, (const char *)part->bytes + n_done, part->n_bytes - n_done);
-        if (n > 0) {
-            n_done += (size_t)n;
-        } else if (n == 0 || errno != EINTR) {
-            errno = n == 0 ? ENOSPC : errno;
-            return DT_IO;
-        }
-    }
-    return DT_OK;
-}
-
-/* A full disk shows here, before a byte is written. A file system that cannot reserve says so, and then writing has to show it. */
-static enum dt_status reserve(int fd, const struct dt_file_part *parts, size_t n_parts)
-{
-    size_t n_bytes = 0;
-    for (size_t i = 0; i < n_parts; i++) {
-        n_bytes += parts[i].n_bytes;
-    }
-    if (n_bytes == 0) {
-        return DT_OK;
-    }
-    int result;
-    do {
-        result = dt_file_calls.fallocate(fd, 0, 0, (off_t)n_bytes);
-    } while (result != 0 && errno == EINTR);
-    return result == 0 || errno == EOPNOTSUPP || errno == ENOSYS ? DT_OK : DT_IO;
-}
-
-static mode_t usual_mode(void)
-{
-    const mode_t mask = umask(0);
-    umask(mask);
-    return 0666 & ~mask;
-}
-
-/* Fills the open temporary file and makes it durable. A failed fsync is final: the kernel may have dropped the pages. */
-static enum dt_status fill(int fd, const struct dt_file_part *parts, size_t n_parts)
-{
-    DT_TRY(reserve(fd, parts, n_parts));
-    for (size_t i = 0; i < n_parts; i++) {
-        DT_TRY(write_all(fd, &parts[i]));
-    }
-    if (dt_file_calls.fchmod(fd, usual_mode()) != 0) {
-        return DT_IO;
-    }
-    return dt_file_calls.fsync(fd) == 0 ? DT_OK : DT_IO;
-}
-
-/* A process that was killed may have left a file of this name, if it had our number. */
-static int create_temporary(int folder, const char *name)
-{
-    const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-    const int fd = dt_file_calls.openat(folder, name, flags, 0600);
-    if (fd >= 0 || errno != EEXIST || dt_file_calls.unlinkat(folder, name, 0) != 0) {
-        return fd;
-    }
-    return dt_file_calls.openat(folder, name, flags, 0600);
-}
-
-/* Everything inside the open folder; on failure errno tells why. */
-static enum dt_status write_in_folder(int folder, const char *name, const struct dt_file_part *parts, size_t n_parts)
-{
-    char temporary[NAME_SIZE];
-    if (snprintf(temporary, sizeof temporary, DT_FILE_TEMPORARY "%s-%ld", name, (long)getpid()) >= (int)sizeof temporary) {
-        errno = ENAMETOOLONG;
-        return DT_IO;
-    }
-    const int fd = create_temporary(folder, temporary);
-    if (fd < 0) {
-        return DT_IO;
-    }
-    enum dt_status status = fill(fd, parts, n_parts);
-    int error = errno;
-    if (dt_file_calls.close(fd) != 0 && status == DT_OK) {
-        status = DT_IO;
-        error = errno;
-    }
-    if (status == DT_OK && dt_file_calls.renameat(folder, temporary, folder, name) != 0) {
-        status = DT_IO;
-        error = errno;
-    }
-    if (status != DT_OK) {
-        dt_file_calls.unlinkat(folder, temporary, 0);
-        errno = error;
-        return status;
-    }
-    return dt_file_calls.fsync(folder) == 0 || errno == EINVAL ? DT_OK : DT_IO;
-}
-
-enum dt_status dt_file_write_atomic(const char *dir, const char *name, const struct dt_file_part *parts, size_t n_parts)
-{
-    const int folder = dt_file_calls.openat(AT_FDCWD, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-    if (folder < 0) {
-        return dt_error_errno(DT_IO, "%s", dir);
-    }
-    const enum dt_status status = write_in_folder(folder, name, parts, n_parts);
-    const int error = errno;
-    dt_file_calls.close(folder); /* nothing was written through it that could be lost */
-    if (status != DT_OK) {
-        errno = error;
-        return dt_error_errno(status, "%s/%s: cannot be written", dir, name);
-    }
-    return DT_OK;
-}
+/* ---- folders ---- */
 
 static enum dt_status create_one(const char *path)
 {
@@ -299,17 +190,6 @@ static enum dt_status create_one(const char *path)
     }
     errno = error;
     return dt_error_errno(DT_CANT_CREATE, "%s: cannot create the folder", path);
-}
-
-enum dt_status dt_file_write_path(const char *path, const struct dt_file_part *parts, size_t n_parts)
-{
-    char folder[PATH_SIZE];
-    const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
-    const int n = snprintf(folder, sizeof folder, "%.*s", (int)(name - path), path);
-    if (n >= (int)sizeof folder || name[0] == '\0') {
-        return dt_error(DT_USAGE, "%.200s: no name of a file (add one)", path);
-    }
-    return dt_file_write_atomic(n > 0 ? folder : ".", name, parts, n_parts);
 }
 
 enum dt_status dt_dir_create(const char *path)

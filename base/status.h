@@ -9,21 +9,21 @@
 #include <stdbool.h>
 
 /* X(name, exit code, meaning) */
-#define DT_STATUS_LIST(X)                                                           \
-    X(DT_OK, 0, "done")                                                             \
-    X(DT_FAILED, 1, "an acceptance check failed")                                   \
-    X(DT_USAGE, 64, "wrong command line")                                           \
-    X(DT_BAD_DATA, 65, "damaged or unfitting data or checkpoint")                   \
-    X(DT_NO_INPUT, 66, "an input file is missing or unreadable")                    \
-    X(DT_UNAVAILABLE, 69, "a backend, device or fitting launcher is not available") \
-    X(DT_INTERNAL, 70, "a bug, or replicas that diverged")                          \
-    X(DT_NO_MEMORY, 71, "out of memory or threads")                                 \
-    X(DT_CANT_CREATE, 73, "the run directory cannot be created or locked")          \
-    X(DT_IO, 74, "writing results failed")                                          \
-    X(DT_STOPPED, 75, "stopped by a signal with a checkpoint saved: run me again")  \
-    X(DT_STALLED, 76, "ranks disagree or one of them stalled")                      \
-    X(DT_NO_PERMISSION, 77, "permission denied")                                    \
-    X(DT_CONFIG, 78, "wrong configuration or environment")                          \
+#define DT_STATUS_LIST(X)                                                            \
+    X(DT_OK, 0, "done")                                                              \
+    X(DT_FAILED, 1, "an acceptance check failed")                                    \
+    X(DT_USAGE, 64, "wrong command line")                                            \
+    X(DT_BAD_DATA, 65, "damaged or unfitting data or checkpoint")                    \
+    X(DT_NO_INPUT, 66, "an input file is missing or unreadable")                     \
+    X(DT_UNAVAILABLE, 69, "a backend, device or fitting launcher is not available")  \
+    X(DT_INTERNAL, 70, "a bug, or replicas that diverged")                           \
+    X(DT_NO_MEMORY, 71, "out of memory or threads")                                  \
+    X(DT_CANT_CREATE, 73, "an output or run folder cannot be created, or is in use") \
+    X(DT_IO, 74, "writing results failed")                                           \
+    X(DT_STOPPED, 75, "stopped by a signal with a checkpoint saved: run me again")   \
+    X(DT_STALLED, 76, "ranks disagree or one of them stalled")                       \
+    X(DT_NO_PERMISSION, 77, "permission denied")                                     \
+    X(DT_CONFIG, 78, "wrong configuration or environment")                           \
     X(DT_NON_FINITE, 80, "training diverged, or a model whose loss is not finite")
 
 enum dt_status {

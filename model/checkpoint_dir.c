@@ -3,12 +3,10 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/file.h"
 
@@ -127,31 +125,13 @@ enum dt_status dt_checkpoint_prune(const char *dir, uint64_t newest, int keep)
     return DT_OK;
 }
 
-/* Is this the temporary file of a checkpoint (".tmp-step-000000000469.safetensors-4711", ".tmp-best...") whose writer is no longer
- * alive? This process writes one at a time, so one with its own number is a leftover too. */
-static bool is_leftover(const char *name)
+static bool is_checkpoint(const char *name)
 {
-    unsigned long long step;
-    long pid;
-    const bool ours = sscanf(name, DT_FILE_TEMPORARY "step-%20llu.safetensors-%10ld", &step, &pid) == 2 ||
-                      sscanf(name, DT_FILE_TEMPORARY DT_CHECKPOINT_BEST "-%10ld", &pid) == 1;
-    if (!ours || pid <= 0) {
-        return false;
-    }
-    return pid == (long)getpid() || (kill((pid_t)pid, 0) != 0 && errno == ESRCH);
+    uint64_t step;
+    return parse_name(name, &step) || strcmp(name, DT_CHECKPOINT_BEST) == 0;
 }
 
 void dt_checkpoint_sweep(const char *dir)
 {
-    DIR *folder = opendir(dir);
-    if (folder == NULL) {
-        return;
-    }
-    const struct dirent *entry;
-    while ((entry = readdir(folder)) != NULL) {
-        if (is_leftover(entry->d_name)) {
-            remove_from(dir, entry->d_name);
-        }
-    }
-    closedir(folder);
+    dt_dir_sweep(dir, is_checkpoint);
 }

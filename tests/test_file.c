@@ -22,7 +22,7 @@ static const struct dt_file_part new_parts[] = {{new_head, sizeof new_head - 1},
 
 static const char *path_of(const char *name)
 {
-    static char path[256];
+    static char path[512];
     snprintf(path, sizeof path, "%s/%s", folder, name);
     return path;
 }
@@ -91,7 +91,7 @@ static void expect_read(const char *path, enum dt_status status, const char *tex
 
 static void test_reading_bad_files(void)
 {
-    char link_path[256];
+    char link_path[512];
     snprintf(link_path, sizeof link_path, "%s", path_of("pipe"));
     CHECK_INT(mkfifo(link_path, 0600), 0);
     expect_read(link_path, DT_NO_INPUT, "not a regular file"); /* and does not wait for a writer */
@@ -218,6 +218,118 @@ static void test_writing(void)
     dt_error_clear();
     CHECK_INT(dt_file_write_atomic(folder, "empty", NULL, 0), DT_OK);
     unlink(path_of("empty"));
+}
+
+/* The temporary file's name is shorter than the longest that a file may have, and cut between characters. */
+static void test_long_names(void)
+{
+    char name[256];
+    for (int i = 0; i < 255; i++) {
+        name[i] = "x\xC3\xA9"[i % 3];
+    }
+    name[255] = '\0';
+    for (size_t n = 60; n <= 255; n += 195) {
+        CHECK_INT(dt_file_write_atomic(folder, name + 255 - n, new_parts, 3), DT_OK);
+        CHECK_INT(unlinkat(AT_FDCWD, path_of(name + 255 - n), 0), 0);
+    }
+    CHECK_INT(count_entries(), 1);
+}
+
+/* What is replaced keeps its mode, and what a link leads to is replaced instead of the link. */
+static void test_what_a_user_names(void)
+{
+    char link[512];
+    struct stat info;
+    bool replaces = false;
+    CHECK_INT(dt_file_write(NULL, new_parts, 3), DT_OK);
+    CHECK_INT(dt_file_try(NULL, NULL), DT_OK);
+    put("file", old_text);
+    CHECK_INT(chmod(path_of("file"), 0600), 0);
+    snprintf(link, sizeof link, "%s", path_of("link"));
+    CHECK_INT(symlink("file", link), 0);
+    CHECK_INT(dt_file_try(link, &replaces), DT_OK);
+    CHECK(replaces);
+    CHECK_INT(content_of("file"), 'o');
+    CHECK_INT(dt_file_write(link, new_parts, 3), DT_OK);
+    CHECK_INT(content_of("file"), 'n');
+    CHECK_INT(stat(path_of("file"), &info), 0);
+    CHECK_INT(info.st_mode & 0777, 0600);
+    CHECK_INT(lstat(link, &info), 0);
+    CHECK(S_ISLNK(info.st_mode));
+    unlink(path_of("file"));
+    CHECK_INT(dt_file_try(link, &replaces), DT_OK);
+    CHECK(!replaces);
+    CHECK_INT(dt_file_write(link, new_parts, 3), DT_OK);
+    CHECK_INT(content_of("file"), 'n');
+    unlink(link);
+    CHECK_INT(dt_file_try(folder, NULL), DT_CANT_CREATE);
+    CHECK_HAS(dt_error_text(), ": is a directory (name a file)");
+    dt_error_clear();
+    CHECK_INT(count_entries(), 1);
+}
+
+/* A pipe that is full is waited for, and one that nobody reads from is told. */
+static void test_pipe(void)
+{
+    static char text[1 << 18];
+    char path[512];
+    snprintf(path, sizeof path, "%s", path_of("pipe"));
+    CHECK_INT(mkfifo(path, 0600), 0);
+    const pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        const int fd = open(path, O_RDONLY);
+        size_t n_all = 0;
+        for (ssize_t n; (n = read(fd, text, 1000)) > 0; n_all += (size_t)n) {
+        }
+        _exit(n_all == sizeof text ? 0 : 1);
+    }
+    CHECK_INT(dt_file_try(path, NULL), DT_OK);
+    CHECK_INT(dt_file_write(path, &(struct dt_file_part){text, sizeof text}, 1), DT_OK);
+    int state;
+    CHECK_INT(waitpid(child, &state, 0), child);
+    CHECK_INT(state, 0);
+    CHECK_INT(dt_file_write(path, new_parts, 3), DT_IO);
+    CHECK_HAS(dt_error_text(), "pipe: nobody reads from it (start its reader first)");
+    dt_error_clear();
+    unlink(path);
+}
+
+static bool is_kept(const char *name)
+{
+    return strcmp(name, "kept-1") == 0;
+}
+
+/* Of names that are ours, when their writer is no longer alive; and what only tried whether it can write. */
+static void test_sweep(void)
+{
+    static const struct {
+        const char *before, *after; /* the number of a process that is gone */
+        bool goes;
+    } rows[] = {
+        {DT_FILE_TEMPORARY "kept-1-", "", true}, {DT_FILE_TEMPORARY "try-", "", true}, {DT_FILE_TEMPORARY "kept-1-", "x", false},
+        {DT_FILE_TEMPORARY "kept-", "", false},  {DT_FILE_TEMPORARY, "", false},       {"kept-1-", "", false}};
+    const pid_t dead = fork();
+    char name[64];
+    if (dead == 0) {
+        _exit(0);
+    }
+    CHECK(dead > 0 && waitpid(dead, NULL, 0) == dead);
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+            snprintf(name, sizeof name, "%s%ld%s", rows[i].before, (long)dead, rows[i].after);
+            if (pass == 0) {
+                put(name, old_text);
+            } else {
+                CHECK_INT(unlink(path_of(name)), rows[i].goes ? -1 : 0);
+            }
+        }
+        dt_dir_sweep(folder, is_kept);
+    }
+    put(DT_FILE_TEMPORARY "kept-1-1", old_text); /* its writer is alive */
+    dt_dir_sweep(folder, is_kept);
+    CHECK_INT(unlink(path_of(DT_FILE_TEMPORARY "kept-1-1")), 0);
+    CHECK_INT(count_entries(), 1);
 }
 
 /* A link somebody else put where the temporary file goes must not be followed: the name is taken over instead. */
@@ -381,6 +493,10 @@ int main(void)
     test_changing_file();
     test_reading_the_head();
     test_writing();
+    test_long_names();
+    test_what_a_user_names();
+    test_pipe();
+    test_sweep();
     test_symbolic_link_in_the_way();
     test_short_and_interrupted_writes();
     test_every_write_call_failing();

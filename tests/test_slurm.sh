@@ -81,7 +81,7 @@ cmp mine.sbatch script || fail 'the file is another script'
 echo changed >>mine.sbatch
 refused 73 'mine.sbatch: exists already' --script mine.sbatch
 [[ $(tail -1 mine.sbatch) == changed ]] || fail 'a file was overwritten'
-refused 73 'none/x: ' --script none/x
+refused 73 'none/: ' --script none/x
 PATH=$work/empty "$dtrain" slurm --config job.json >out 2>err
 [[ $(cat err) == 'not checked: no sbatch here' ]] || fail "without Slurm: $(cat err)"
 

@@ -243,7 +243,7 @@ enum dt_status dt_bench_write(const char *path, const cJSON *json)
         return dt_error(DT_NO_MEMORY, "out of memory for %s", path);
     }
     const struct dt_file_part parts[] = {{text, strlen(text)}, {"\n", 1}};
-    const enum dt_status s = dt_file_write_path(path, parts, 2);
+    const enum dt_status s = dt_file_write(path, parts, 2);
     cJSON_free(text);
     return s;
 }

@@ -22,7 +22,7 @@ static enum dt_status write_onnx(const struct dt_config *config, const struct dt
     uint8_t *bytes = NULL;
     DT_TRY(dt_onnx_make(model, arena, input_text(config), &bytes, &part.n_bytes));
     part.bytes = bytes;
-    const enum dt_status s = dt_file_write_path(path, &part, 1);
+    const enum dt_status s = dt_file_write(path, &part, 1);
     free(bytes);
     if (s == DT_OK) {
         dt_text_print(stdout, "%s: %s, ONNX opset %d; input: %s", path, dt_bytes_text((double)part.n_bytes, size), DT_ONNX_OPSET,

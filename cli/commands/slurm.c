@@ -1,12 +1,10 @@
 #include "cli/commands/slurm.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "cli/commands/sbatch.h"
 #include "cli/config/config.h"
@@ -212,31 +210,23 @@ static void put_line(FILE *out, const struct job *job, const char *line)
     }
 }
 
-/* The caller frees it. */
-static enum dt_status compose(const struct job *job, char **text, size_t *n)
+/* A dt_file_put_fn. */
+static void put_script(FILE *out, const void *job)
 {
-    FILE *out = open_memstream(text, n);
-    if (out == NULL) {
-        return dt_error(DT_NO_MEMORY, "no memory for a batch script");
-    }
     for (const char *line = dt_batch_template; *line != '\0'; line += strcspn(line, "\n") + 1) {
         put_line(out, job, line);
     }
-    return fclose(out) == 0 ? DT_OK : dt_error(DT_NO_MEMORY, "no memory for a batch script");
 }
 
 /* A file that is there may have been changed by hand: it is never overwritten. */
 static enum dt_status write_file(const char *path, const char *text, size_t n)
 {
-    const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd < 0) {
-        return errno == EEXIST ? dt_error(DT_CANT_CREATE, "%s: exists already (remove it, or name another file)", path)
-                               : dt_error_errno(DT_CANT_CREATE, "%s", path);
+    bool replaces = false;
+    DT_TRY(dt_file_try(path, &replaces));
+    if (replaces) {
+        return dt_error(DT_CANT_CREATE, "%s: exists already (remove it, or name another file)", path);
     }
-    const bool written = write(fd, text, n) == (ssize_t)n;
-    if (close(fd) != 0 || !written) {
-        return dt_error_errno(DT_IO, "%s: not written", path);
-    }
+    DT_TRY(dt_file_write(path, &(struct dt_file_part){text, n}, 1));
     dt_text_print(stderr, "wrote %s", path);
     return DT_OK;
 }
@@ -257,7 +247,7 @@ enum dt_status dt_slurm(const struct dt_args *args)
     char *text = NULL;
     size_t n = 0;
     DT_TRY(read_job(args, &job));
-    enum dt_status s = compose(&job, &text, &n);
+    enum dt_status s = dt_file_collect("the batch script", put_script, &job, &text, &n);
     if (s == DT_OK && args->script != NULL) {
         s = write_file(args->script, text, n);
     } else if (s == DT_OK) {

@@ -75,8 +75,10 @@ void dt_page_text(FILE *out, const char *text)
     "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; " \
     "script-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'\">\n"
 
-static void put_page(FILE *out, const struct dt_page *page)
+/* A dt_file_put_fn. */
+static void put_page(FILE *out, const void *context)
 {
+    const struct dt_page *page = context;
     fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n" POLICY
           "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
           "<title>",
@@ -93,20 +95,15 @@ static void put_page(FILE *out, const struct dt_page *page)
 
 enum dt_status dt_page_write(const char *path, const struct dt_page *page)
 {
+    return dt_file_print(path, put_page, page);
+}
+
+enum dt_status dt_page_write_own(const char *dir, const char *name, const struct dt_page *page)
+{
     char *text = NULL;
     size_t n = 0;
-    FILE *out = open_memstream(&text, &n);
-    if (out == NULL) {
-        return dt_error(DT_NO_MEMORY, "no memory for %.200s", path);
-    }
-    put_page(out, page);
-    const bool whole = ferror(out) == 0;
-    enum dt_status s = DT_OK;
-    if (fclose(out) != 0 || !whole) {
-        s = dt_error(DT_NO_MEMORY, "no memory for %.200s", path);
-    } else {
-        s = dt_file_write_path(path, &(struct dt_file_part){text, n}, 1);
-    }
+    DT_TRY(dt_file_collect(name, put_page, page, &text, &n));
+    const enum dt_status s = dt_file_write_atomic(dir, name, &(struct dt_file_part){text, n}, 1);
     free(text);
     return s;
 }

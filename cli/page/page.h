@@ -5,9 +5,9 @@
 
 #include <stdio.h>
 
-#include "base/status.h"
+#include "base/file.h"
 
-typedef void (*dt_page_fn)(FILE *out, const void *context);
+typedef dt_file_put_fn dt_page_fn;
 
 struct dt_page {
     const char *title;
@@ -17,8 +17,11 @@ struct dt_page {
 };
 
 /* What every page may use: cards (.card) in columns (.cards), tables in a .wide, and for pictures the colours --a to --d of series,
- * as class .s0 to .s3 of lines and .d0 to .d3 of areas. */
+ * as class .s0 to .s3 of lines and .d0 to .d3 of areas. Written as dt_file_write does; NULL: no page. */
 enum dt_status dt_page_write(const char *path, const struct dt_page *page);
+
+/* Into a folder of ours, where no link is followed (dt_file_write_atomic). */
+enum dt_status dt_page_write_own(const char *dir, const char *name, const struct dt_page *page);
 
 /* What a step consists of, each in one colour on every page: class "phase NAME" of areas, keys of a legend, and words in <b>.
  * X(name, colour) */

@@ -50,28 +50,31 @@ static void put_case(FILE *out, const struct dt_accept_outcome *outcome, int i)
     fprintf(out, "%s</testcase>\n", elements[row->verdict].end);
 }
 
-enum dt_status dt_accept_write_junit(const char *path, const struct dt_acceptance *a, const struct dt_accept_outcome *outcome)
+struct cases {
+    const struct dt_acceptance *a;
+    const struct dt_accept_outcome *outcome;
+};
+
+/* A dt_file_put_fn. */
+static void put_cases(FILE *out, const void *context)
 {
+    const struct cases *cases = context;
+    const struct dt_accept_outcome *outcome = cases->outcome;
     const int n_skipped = outcome->counts[DT_ACCEPT_MEASURED] + outcome->counts[DT_ACCEPT_SKIPPED];
-    char *text = NULL;
-    size_t n = 0;
-    FILE *out = open_memstream(&text, &n);
-    if (out == NULL) {
-        return dt_error(DT_NO_MEMORY, "no memory for %.200s", path);
-    }
     fprintf(out,
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"dtrain accept %s\" tests=\"%d\" failures=\"%d\" "
             "skipped=\"%d\" timestamp=\"%.19s\">\n",
-            dt_version, outcome->n_done, outcome->counts[DT_ACCEPT_FAIL], n_skipped, a->date);
-    put_properties(out, a);
+            dt_version, outcome->n_done, outcome->counts[DT_ACCEPT_FAIL], n_skipped, cases->a->date);
+    put_properties(out, cases->a);
     for (int i = 0; i < outcome->n_done; i++) {
         put_case(out, outcome, i);
     }
     fputs("</testsuite>\n", out);
-    const enum dt_status s = fclose(out) == 0 ? dt_file_write_path(path, &(struct dt_file_part){text, n}, 1)
-                                              : dt_error(DT_NO_MEMORY, "no memory for %.200s", path);
-    free(text);
-    return s;
+}
+
+enum dt_status dt_accept_write_junit(const char *path, const struct dt_acceptance *a, const struct dt_accept_outcome *outcome)
+{
+    return dt_file_print(path, put_cases, &(struct cases){a, outcome});
 }
 
 static cJSON *row_json(const struct dt_accept_outcome *outcome, int i)
