@@ -2,12 +2,18 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "base/clock.h"
+
+#define LOCK_TRIES 200
+#define LOCK_POLL_MS 5
 
 void dt_run_dir_default(const char *config_name, char path[DT_PATH_SIZE])
 {
@@ -21,7 +27,17 @@ void dt_run_dir_default(const char *config_name, char path[DT_PATH_SIZE])
     }
 }
 
-static const char *const files[] = {"run.lock", "config.json", "metrics.jsonl", "metrics.csv", "summary.json", "trace.json"};
+static const char *const files[] = {"run.lock",     "config.json", "metrics.jsonl", "metrics.csv",
+                                    "summary.json", "trace.json",  "report.html"};
+
+static bool is_file_of_run(const char *name)
+{
+    bool found = false;
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        found = found || strcmp(name, files[i]) == 0;
+    }
+    return found;
+}
 
 /* What a prepared folder holds must not make us write, or read, somewhere else. */
 static enum dt_status refuse(const char *path, const char *what)
@@ -42,15 +58,32 @@ static enum dt_status check_folder(const char *path)
     return lstat(path, &info) == 0 && S_ISLNK(info.st_mode) ? refuse(path, "a symbolic link") : DT_OK;
 }
 
+enum dt_status dt_run_dir_check_file(const char *dir, const char *name)
+{
+    char path[DT_PATH_SIZE + 16];
+    struct stat info;
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    return lstat(path, &info) == 0 ? check_plain(path, &info) : DT_OK;
+}
+
 static enum dt_status check_files(const struct dt_run_dir *run)
 {
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
-        char path[DT_PATH_SIZE + 16];
-        struct stat info;
-        snprintf(path, sizeof path, "%s/%s", run->path, files[i]);
-        if (lstat(path, &info) == 0) {
-            DT_TRY(check_plain(path, &info));
-        }
+        DT_TRY(dt_run_dir_check_file(run->path, files[i]));
+    }
+    return DT_OK;
+}
+
+/* Where root would leave its files beside bin and etc. */
+enum dt_status dt_run_dir_check(const char *wanted)
+{
+    struct stat root, info;
+    if (wanted != NULL && strlen(wanted) > DT_RUN_DIR_MOST) {
+        return dt_error(DT_USAGE, "--run: the path is longer than %d bytes", DT_RUN_DIR_MOST);
+    }
+    const bool both = wanted != NULL && stat("/", &root) == 0 && stat(wanted, &info) == 0;
+    if (both && root.st_dev == info.st_dev && root.st_ino == info.st_ino) {
+        return dt_error(DT_CANT_CREATE, "--run %s: is the root of the file system (name a folder for the run)", wanted);
     }
     return DT_OK;
 }
@@ -75,21 +108,6 @@ enum dt_status dt_run_dir_open_file(const struct dt_run_dir *run, const char *na
     return DT_OK;
 }
 
-/* Only trying shows it: of quotas, read-only mounts and file servers the permission bits do not know. */
-static enum dt_status check_writable(const char *folder)
-{
-    char path[DT_PATH_SIZE + 64];
-    snprintf(path, sizeof path, "%s/" DT_FILE_TEMPORARY "try-%ld", folder, (long)getpid());
-    unlink(path);
-    const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0) {
-        return dt_error_errno(DT_CANT_CREATE, "%s: checkpoints cannot be written there", folder);
-    }
-    close(fd);
-    unlink(path);
-    return DT_OK;
-}
-
 /* Text of a lock file: who holds it. */
 static void read_owner(int fd, char *text, size_t size)
 {
@@ -98,11 +116,27 @@ static void read_owner(int fd, char *text, size_t size)
     text[strcspn(text, "\n")] = '\0';
 }
 
+/* Those who only ask whether somebody trains here (cli/report/record.c) share the lock for a moment, and are waited for. */
+static bool lock(int fd)
+{
+    for (int i = 0; i < LOCK_TRIES; i++) {
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+            return true;
+        }
+        if (flock(fd, LOCK_SH | LOCK_NB) != 0) {
+            return false;
+        }
+        flock(fd, LOCK_UN);
+        dt_sleep_ms(LOCK_POLL_MS);
+    }
+    return false;
+}
+
 static enum dt_status take_lock(struct dt_world *world, struct dt_run_dir *run)
 {
     char owner[160];
     DT_TRY(dt_run_dir_open_file(run, "run.lock", O_RDWR, &run->lock));
-    if (flock(run->lock, LOCK_EX | LOCK_NB) != 0) {
+    if (!lock(run->lock)) {
         read_owner(run->lock, owner, sizeof owner);
         close(run->lock);
         run->lock = -1;
@@ -131,9 +165,7 @@ static enum dt_status create(struct dt_world *world, const char *wanted, const c
                              struct dt_run_dir *run)
 {
     char path[DT_PATH_SIZE + 16];
-    if (wanted != NULL && strlen(wanted) > DT_PATH_SIZE - 64) {
-        return dt_error(DT_USAGE, "--run: the path is longer than %d bytes", DT_PATH_SIZE - 64);
-    }
+    DT_TRY(dt_run_dir_check(wanted));
     if (wanted != NULL) {
         snprintf(run->path, sizeof run->path, "%s", wanted);
     } else {
@@ -147,9 +179,11 @@ static enum dt_status create(struct dt_world *world, const char *wanted, const c
     DT_TRY(check_files(run));
     DT_TRY(take_lock(world, run));
     if (used && !resume) {
-        return dt_error(DT_CANT_CREATE, "%s: already holds a run (go on with --resume, or choose another --run)", run->path);
+        return dt_error(DT_CANT_CREATE, "%s: already holds a run (choose another --run; a training resumes with --resume)",
+                        run->path);
     }
-    return check_writable(run->checkpoints);
+    dt_dir_sweep(run->path, is_file_of_run);
+    return dt_dir_try(run->checkpoints);
 }
 
 enum dt_status dt_run_dir_open(struct dt_world *world, const char *wanted, const char *config_name, bool resume,
@@ -167,6 +201,20 @@ enum dt_status dt_run_dir_open(struct dt_world *world, const char *wanted, const
     }
     DT_TRY(dt_comm_broadcast(world->comm, out->path, sizeof out->path, 0, "broadcast of the run folder's path"));
     return dt_comm_broadcast(world->comm, out->checkpoints, sizeof out->checkpoints, 0, "broadcast of the run folder's path");
+}
+
+/* A function of nftw. */
+static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *place)
+{
+    (void)info;
+    (void)kind;
+    (void)place;
+    return remove(path);
+}
+
+void dt_run_dir_remove(const struct dt_run_dir *run)
+{
+    nftw(run->path, remove_one, 8, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 }
 
 void dt_run_dir_close(struct dt_run_dir *run)

@@ -31,6 +31,17 @@ enum dt_status dt_run_dir_open(struct dt_world *world, const char *wanted, const
                                struct dt_run_dir *out);
 void dt_run_dir_close(struct dt_run_dir *run);
 
+/* Rank 0 removes a folder that it has made itself, with all that is in it. */
+void dt_run_dir_remove(const struct dt_run_dir *run);
+
+/* What is asked of `wanted` before anything else is looked at: DT_USAGE: longer than DT_RUN_DIR_MOST; DT_CANT_CREATE: it is the
+ * root of the file system. NULL is fine. */
+#define DT_RUN_DIR_MOST (DT_PATH_SIZE - 80)
+enum dt_status dt_run_dir_check(const char *wanted);
+
+/* DT_CANT_CREATE unless `dir/name` is a regular file with no other name, or nothing: writing it would go elsewhere. */
+enum dt_status dt_run_dir_check_file(const char *dir, const char *name);
+
 /* Rank 0 opens one of the files above with open's `flags`, and creates it if need be, but follows no link. DT_CANT_CREATE. */
 enum dt_status dt_run_dir_open_file(const struct dt_run_dir *run, const char *name, int flags, int *out);
 
