@@ -415,7 +415,9 @@ enum dt_status dt_args_parse(int argc, char *const *argv, struct dt_args *out)
         dt_args_free(out);
         return status;
     }
-    take_values(&p);
+    if (!is_informative(out->command)) { /* those name no files */
+        take_values(&p);
+    }
     return DT_OK;
 }
 

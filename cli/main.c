@@ -230,12 +230,22 @@ static struct action action_of(enum dt_command command)
     return (struct action){.alone = help};
 }
 
+/* A place that takes no result is told before the work. */
+static enum dt_status try_outputs(const struct dt_args *args)
+{
+    DT_TRY(dt_file_try(args->json, NULL));
+    DT_TRY(dt_file_try(args->html, NULL));
+    return dt_file_try(args->onnx, NULL);
+}
+
 static enum dt_status run(struct dt_world *world, const struct dt_args *args)
 {
     char what[32]; /* decides what the ranks do together */
     snprintf(what, sizeof what, "%d%s%s", (int)args->command, args->resume ? " resume" : "",
              args->weights != NULL ? " weights" : "");
     DT_TRY(dt_ranks_same(world, "command", what));
+    const bool tries = world->rank == 0 && args->command != DT_COMMAND_ACCEPT; /* that makes a folder first */
+    DT_TRY(dt_world_agree(world, tries ? try_outputs(args) : DT_OK));
     return action_of(args->command).together(world, args);
 }
 
@@ -285,7 +295,8 @@ int main(int argc, char **argv)
     const enum dt_status parsed = dt_args_parse(argc, argv, &args);
     const struct action action = action_of(args.command);
     if (parsed == DT_OK && action.alone != NULL) {
-        enum dt_status s = is_first_copy() ? action.alone(&args) : DT_OK;
+        enum dt_status s = is_first_copy() ? try_outputs(&args) : DT_OK;
+        s = s == DT_OK && is_first_copy() ? action.alone(&args) : s;
         s = s == DT_OK ? dt_output_check() : s;
         if (s != DT_OK) {
             print_error();

@@ -178,7 +178,7 @@ refused "--config does not belong to bench allreduce (see dtrain --help)" 2 allr
 refused "unknown command 'bench block' (did you mean 'bench blocks'?)" 2 block
 refused '--config FILE is required (see dtrain --help)' 2 blocks
 bench 69 2 allreduce --set device=cpu --set distributed.allreduce=nccl
-bench 74 2 allreduce -b 8 -e 8 --set device=cpu --json nowhere/sums.json
+bench 73 2 allreduce -b 8 -e 8 --set device=cpu --json nowhere/sums.json
 check 'a file that cannot be written' grep -q '^dtrain: rank 0 .*: nowhere/: No such file' err
 bench 66 2 blocks --config nowhere.json
 

@@ -172,7 +172,7 @@ refused '--ranks does not belong to lab reduce (see dtrain --help)' reduce --ran
 refused "unknown command 'lab rduce' (did you mean 'lab reduce'?)" rduce
 lab 64 allreduce --html folder/
 check 'a folder as the page is not refused in words' grep -qx 'dtrain: folder/: no name of a file (add one)' err
-lab 74 allreduce --html missing/page.html
+lab 73 allreduce --html missing/page.html
 check 'a missing folder has no line of its own' test "$(wc -l <err)" = 1
 
 # Under a launcher it is told once.

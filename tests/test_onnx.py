@@ -95,7 +95,7 @@ def refused(code, text, *command):
 def test_errors():
     checkpoint = "pool/checkpoints/step-000000000008.safetensors"
     refused(66, "nowhere.safetensors", DTRAIN, "export", "--onnx", "a.onnx", "--checkpoint", "nowhere.safetensors")
-    refused(74, "nowhere/: No such file", DTRAIN, "export", "--onnx", "nowhere/a.onnx", "--checkpoint", checkpoint)
+    refused(73, "nowhere/: No such file", DTRAIN, "export", "--onnx", "nowhere/a.onnx", "--checkpoint", checkpoint)
     refused(65, "fc1", DTRAIN, "export", "--onnx", "a.onnx", "--config", "layers.json", "--weights", checkpoint)
     check(not os.path.exists("a.onnx"), "something was written all the same")
 

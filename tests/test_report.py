@@ -395,7 +395,7 @@ def test_refused(dtrain, top):
     refused(dtrain, 65, f"{top}/other/config.json: data: ", f"{top}/other")
     refused(dtrain, 65, f"{top}/nul/config.json: a NUL byte (this is no text)", f"{top}/nul")
     code, _, err = report(dtrain, f"{top}/ended", "--html", f"{top}/missing/x.html")
-    check(f"a page that cannot be written: {code} {err}", code == 74 and err.startswith("dtrain: ") and err.count("\n") == 1)
+    check(f"a page that cannot be written: {code} {err}", code == 73 and err.startswith("dtrain: ") and err.count("\n") == 1)
 
 
 def main():

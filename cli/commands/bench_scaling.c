@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "cli/report/output.h"
 #include "cli/report/text.h"
 #include "train/ranks.h"
 
@@ -126,9 +127,10 @@ static enum dt_status tell(const struct bench *b, const char *json_path, const c
 {
     cJSON *json = dt_scaling_json(b->world, &b->scaling);
     dt_scaling_print(&b->scaling);
-    enum dt_status s = dt_bench_write(json_path, json);
+    const bool failed = dt_output_failed(dt_bench_write(json_path, json));
     cJSON_Delete(json);
-    return s == DT_OK && html != NULL ? dt_scaling_page(html, &b->scaling) : s;
+    const enum dt_status s = dt_scaling_page(html, &b->scaling);
+    return s == DT_OK && failed ? dt_error(DT_IO, "bench scaling: a file was not written, as was said") : s;
 }
 
 static enum dt_status run(struct bench *b, const char *json, const char *html)

@@ -11,16 +11,15 @@
 
 static enum dt_status write_page(const struct dt_args *args, const struct dt_record *records)
 {
-    char path[DT_PATH_SIZE + 32];
-    snprintf(path, sizeof path, "%s/report.html", records[0].path);
-    const char *wanted = args->html != NULL ? args->html : path;
+    const char *const dir = records[0].path;
     struct dt_learned learned = {.why_not = ""};
     const bool one = args->n_paths == 1;
+    DT_TRY(args->html == NULL ? dt_dir_try(dir) : DT_OK);
     enum dt_status s = one ? dt_learned_find(records, args->data, &learned) : DT_OK;
-    s = s == DT_OK ? dt_run_page_write(wanted, records, args->n_paths, one ? &learned : NULL) : s;
+    s = s == DT_OK ? dt_run_page_write(args->html, dir, records, args->n_paths, one ? &learned : NULL) : s;
     dt_learned_close(&learned);
     if (s == DT_OK) {
-        dt_text_print(stderr, "wrote %s", wanted);
+        dt_text_print(stderr, "wrote %s%s", args->html != NULL ? args->html : dir, args->html != NULL ? "" : "/report.html");
     }
     return s;
 }

@@ -3,13 +3,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "cli/report/terminal.h"
 
 /* Options of mpirun that say what is to become of the output: only it can do that. */
@@ -60,6 +60,15 @@ void dt_output_open(void)
         connect_stream(launcher, STDOUT_FILENO);
         connect_stream(launcher, STDERR_FILENO);
     }
+}
+
+bool dt_output_failed(enum dt_status s)
+{
+    if (s != DT_OK) {
+        dt_text_print(stderr, "dtrain: %s", dt_error_text());
+        dt_error_clear();
+    }
+    return s != DT_OK;
 }
 
 static bool reader_is_gone(void)

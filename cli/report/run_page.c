@@ -13,6 +13,8 @@
 #include "cli/report/run_timeline.h"
 #include "cli/report/sinks.h"
 
+#define REPORT "report.html"
+
 struct run_page {
     const struct dt_record *records;
     int n;
@@ -108,26 +110,30 @@ static void put_body(FILE *out, const void *context)
     dt_curve_script(out);
 }
 
-enum dt_status dt_run_page_write(const char *path, const struct dt_record *records, int n, const struct dt_learned *learned)
+enum dt_status dt_run_page_write(const char *path, const char *dir, const struct dt_record *records, int n,
+                                 const struct dt_learned *learned)
 {
-    const struct run_page page = {records, n, learned};
-    return dt_page_write(
-        path, &(struct dt_page){.title = dt_record_name(&records[0]), .style = put_style, .body = put_body, .context = &page});
+    const struct run_page context = {records, n, learned};
+    const struct dt_page page = {.title = dt_record_name(&records[0]), .style = put_style, .body = put_body, .context = &context};
+    if (path != NULL) {
+        return dt_page_write(path, &page);
+    }
+    DT_TRY(dt_run_dir_check_file(dir, REPORT));
+    return dt_page_write_own(dir, REPORT, &page);
 }
 
 enum dt_status dt_page_take(struct dt_sinks *sinks, const struct dt_event *event)
 {
     struct dt_record record;
-    char path[DT_PATH_SIZE + 32];
     if ((event->kind != DT_EVENT_END && event->kind != DT_EVENT_FAULT) || !sinks->folder.config->report) {
         return DT_OK;
     }
-    snprintf(path, sizeof path, "%s/report.html", sinks->folder.dir->path);
     DT_TRY(dt_record_open(sinks->folder.dir->path, &record));
-    const enum dt_status s = dt_run_page_write(path, &record, 1, event->kind == DT_EVENT_END ? event->end->learned : NULL);
+    const enum dt_status s =
+        dt_run_page_write(NULL, record.path, &record, 1, event->kind == DT_EVENT_END ? event->end->learned : NULL);
     dt_record_close(&record);
     if (s == DT_OK && event->kind == DT_EVENT_END && !sinks->silent) {
-        dt_text_print(stderr, "report %s", path);
+        dt_text_print(stderr, "report %s/" REPORT, sinks->folder.dir->path);
     }
     return s;
 }

@@ -6,7 +6,9 @@
 #include "cli/report/record.h"
 #include "cli/report/run_learned.h"
 
-/* `learned`: of the only run, or NULL: it does not say. DT_IO and the like: it cannot be written. DT_NO_MEMORY. */
-enum dt_status dt_run_page_write(const char *path, const struct dt_record *records, int n, const struct dt_learned *learned);
+/* As `path`, or, where that is NULL, as report.html in the folder `dir`. `learned`: of the only run, or NULL: it does not say.
+ * Errors as of writing (cli/page/page.h); DT_CANT_CREATE: report.html is no regular file. */
+enum dt_status dt_run_page_write(const char *path, const char *dir, const struct dt_record *records, int n,
+                                 const struct dt_learned *learned);
 
 #endif

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "cli/report/output.h"
 #include "cli/report/text.h"
 #include "cli/suggest.h"
 
@@ -49,16 +50,19 @@ static struct dt_lab_proof prove(const struct dt_replay *p, float (*value)(int r
     return proof;
 }
 
-static enum dt_status verdict(const struct dt_replay *p, const struct dt_lab_proof *proof)
+/* `written`: how writing the page ended. */
+static enum dt_status verdict(const struct dt_replay *p, const struct dt_lab_proof *proof, enum dt_status written)
 {
-    if (!proof->equal || !proof->exact) {
-        return dt_error(DT_FAILED, "%s over %d ranks: %s", p->algorithm->name, p->size,
-                        proof->equal ? "the sum is wrong" : "the ranks have different sums");
+    const bool as_formula = proof->sent.messages == proof->formula.messages && proof->sent.elements == proof->formula.elements;
+    const char *wrong = !proof->equal   ? "the ranks have different sums"
+                        : !proof->exact ? "the sum is wrong"
+                        : !as_formula   ? "what was sent is not what the formula says"
+                                        : NULL;
+    if (wrong == NULL) {
+        return written;
     }
-    if (proof->sent.messages != proof->formula.messages || proof->sent.elements != proof->formula.elements) {
-        return dt_error(DT_FAILED, "%s over %d ranks: what was sent is not what the formula says", p->algorithm->name, p->size);
-    }
-    return DT_OK;
+    dt_output_failed(written);
+    return dt_error(DT_FAILED, "%s over %d ranks: %s", p->algorithm->name, p->size, wrong);
 }
 
 static enum dt_status open_proof(const struct dt_algorithm *algorithm, int size, size_t n_elems, struct dt_lab_proof *out)
@@ -179,10 +183,7 @@ static enum dt_status show(const struct options *o, const struct dt_replay *repl
     dt_lab_print_rounds(stdout, &lesson, 0, replay->n_rounds);
     print_proof(replay, &proof);
     print_rows(replay->size, replay->n_elems, rows);
-    if (html != NULL) {
-        DT_TRY(dt_lab_page(html, &lesson, &proof, rows, DT_N_ALGORITHMS));
-    }
-    return verdict(replay, &proof);
+    return verdict(replay, &proof, dt_lab_page(html, &lesson, &proof, rows, DT_N_ALGORITHMS));
 }
 
 enum dt_status dt_lab_allreduce(const struct dt_args *args)
@@ -239,10 +240,7 @@ static enum dt_status show_reduce(const struct dt_replay *replay, const struct d
     const struct dt_lesson lesson = {.replay = replay, .numbers = true, .sets = sets};
     const struct dt_lab_proof proof = prove(replay, counting);
     print_reduce(&lesson, end_of_reduce(replay));
-    if (html != NULL) {
-        DT_TRY(dt_lab_reduce_page(html, &lesson, end_of_reduce(replay)));
-    }
-    return verdict(replay, &proof);
+    return verdict(replay, &proof, dt_lab_reduce_page(html, &lesson, end_of_reduce(replay)));
 }
 
 enum dt_status dt_lab_reduce(const struct dt_args *args)

@@ -223,9 +223,6 @@ enum dt_status dt_lab_batch(const struct dt_args *args)
     DT_TRY(run(&lesson));
     check(&lesson);
     print_lesson(&lesson);
-    if (args->html != NULL) {
-        DT_TRY(dt_page_write(args->html,
-                             &(struct dt_page){.title = "Batch size", .style = put_style, .body = put_body, .context = &lesson}));
-    }
-    return dt_golden_status(&lesson.golden);
+    const struct dt_page page = {.title = "Batch size", .style = put_style, .body = put_body, .context = &lesson};
+    return dt_golden_status(&lesson.golden, dt_page_write(args->html, &page));
 }

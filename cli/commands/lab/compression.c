@@ -252,8 +252,7 @@ enum dt_status dt_lab_compression(struct dt_world *world, const struct dt_args *
         s = prove_all(&lesson);
         check(&lesson);
         print_lesson(&lesson);
-        s = s == DT_OK && args->html != NULL ? dt_compression_page(args->html, &lesson) : s;
-        s = s == DT_OK ? dt_golden_status(&lesson.golden) : s;
+        s = s == DT_OK ? dt_golden_status(&lesson.golden, dt_compression_page(args->html, &lesson)) : s;
     }
     return dt_world_agree(world, s);
 }

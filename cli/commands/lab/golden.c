@@ -3,6 +3,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "cli/report/output.h"
+
 void dt_golden_number(struct dt_golden *golden, const char *what, double actual, double expected, double tolerance)
 {
     golden->n++;
@@ -28,7 +30,11 @@ void dt_golden_end(struct dt_golden *golden)
     }
 }
 
-enum dt_status dt_golden_status(const struct dt_golden *golden)
+enum dt_status dt_golden_status(const struct dt_golden *golden, enum dt_status written)
 {
-    return golden->differs ? dt_error(DT_FAILED, "%s", golden->verdict) : DT_OK;
+    if (!golden->differs) {
+        return written;
+    }
+    dt_output_failed(written);
+    return dt_error(DT_FAILED, "%s", golden->verdict);
 }

@@ -18,7 +18,7 @@ void dt_golden_fact(struct dt_golden *golden, const char *what, bool holds); /* 
 
 /* Writes `verdict`: "PASS: ..." or what differs. */
 void dt_golden_end(struct dt_golden *golden);
-/* DT_FAILED with the verdict as the error's text, or DT_OK. */
-enum dt_status dt_golden_status(const struct dt_golden *golden);
+/* DT_FAILED with the verdict as the error's text, or else `written`, how writing the page ended. */
+enum dt_status dt_golden_status(const struct dt_golden *golden, enum dt_status written);
 
 #endif

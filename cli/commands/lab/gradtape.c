@@ -235,8 +235,7 @@ enum dt_status dt_lab_gradtape(struct dt_world *world, const struct dt_args *arg
     if (world->rank == 0) {
         print_lesson(both);
         puts(golden.verdict);
-        s = args->html != NULL ? dt_tape_page(args->html, both, &golden) : DT_OK;
+        s = dt_tape_page(args->html, both, &golden);
     }
-    DT_TRY(dt_world_agree(world, s));
-    return dt_world_agree(world, dt_golden_status(&golden));
+    return dt_world_agree(world, dt_golden_status(&golden, s));
 }

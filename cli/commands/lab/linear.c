@@ -254,7 +254,7 @@ static enum dt_status tell(struct dt_world *world, const struct dt_args *args, c
         return DT_OK;
     }
     print_lesson(l);
-    return args->html != NULL ? dt_linear_page(args->html, l) : DT_OK;
+    return dt_linear_page(args->html, l);
 }
 
 enum dt_status dt_lab_linear(struct dt_world *world, const struct dt_args *args)
@@ -268,9 +268,8 @@ enum dt_status dt_lab_linear(struct dt_world *world, const struct dt_args *args)
     enum dt_status s = run(world, &lesson);
     if (s == DT_OK) {
         check(&lesson);
-        s = dt_world_agree(world, tell(world, args, &lesson));
+        s = dt_world_agree(world, dt_golden_status(&lesson.golden, tell(world, args, &lesson)));
     }
     dt_dataset_close(&points);
-    DT_TRY(s);
-    return dt_world_agree(world, dt_golden_status(&lesson.golden));
+    return s;
 }

@@ -213,9 +213,8 @@ enum dt_status dt_lab_model_parallel(const struct dt_args *args)
     if (s == DT_OK) {
         check(l);
         print_lesson(l);
-        s = args->html != NULL ? dt_parallel_page(args->html, l) : DT_OK;
+        s = dt_golden_status(&l->golden, dt_parallel_page(args->html, l));
     }
-    s = s == DT_OK ? dt_golden_status(&l->golden) : s;
     free(l);
     return s;
 }

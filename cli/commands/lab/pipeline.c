@@ -196,8 +196,5 @@ enum dt_status dt_lab_pipeline(const struct dt_args *args)
     }
     check(&lesson);
     print_lesson(&lesson);
-    if (args->html != NULL) {
-        DT_TRY(dt_pipeline_page(args->html, &lesson));
-    }
-    return dt_golden_status(&lesson.golden);
+    return dt_golden_status(&lesson.golden, dt_pipeline_page(args->html, &lesson));
 }

@@ -126,8 +126,7 @@ enum dt_status dt_lab_server(struct dt_world *world, const struct dt_args *args)
         compare(&lesson);
         check(&lesson);
         print_lesson(&lesson);
-        s = args->html != NULL ? dt_server_page(args->html, &lesson) : DT_OK;
-        s = s == DT_OK ? dt_golden_status(&lesson.golden) : s;
+        s = dt_golden_status(&lesson.golden, dt_server_page(args->html, &lesson));
     }
     return dt_world_agree(world, s);
 }

@@ -251,8 +251,5 @@ enum dt_status dt_lab_shards(const struct dt_args *args)
     DT_TRY(run(&lesson));
     check(&lesson);
     print_lesson(&lesson);
-    if (args->html != NULL) {
-        DT_TRY(dt_shards_page(args->html, &lesson));
-    }
-    return dt_golden_status(&lesson.golden);
+    return dt_golden_status(&lesson.golden, dt_shards_page(args->html, &lesson));
 }

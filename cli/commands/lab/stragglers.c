@@ -255,8 +255,7 @@ enum dt_status dt_lab_stragglers(struct dt_world *world, const struct dt_args *a
         time_ways(&lesson);
         check(&lesson);
         print_lesson(&lesson);
-        s = args->html != NULL ? dt_stragglers_page(args->html, &lesson) : DT_OK;
-        s = s == DT_OK ? dt_golden_status(&lesson.golden) : s;
+        s = dt_golden_status(&lesson.golden, dt_stragglers_page(args->html, &lesson));
     }
     return dt_world_agree(world, s);
 }

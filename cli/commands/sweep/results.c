@@ -12,6 +12,7 @@
 #include "cli/report/terminal.h"
 #include "cli/report/text.h"
 
+#define TABLE "sweep.csv"
 #define CELL_SIZE 96
 #define GAP 2 /* columns between those of the table */
 
@@ -217,8 +218,16 @@ static void put_number(FILE *out, double value)
     fprintf(out, isfinite(value) ? ",%.9g" : ",nan", value);
 }
 
-static void put_csv(FILE *out, const struct dt_grid *grid, const struct dt_sweep_row *rows)
+struct table {
+    const struct dt_grid *grid;
+    const struct dt_sweep_row *rows;
+};
+
+/* A dt_file_put_fn. */
+static void put_csv(FILE *out, const void *context)
 {
+    const struct dt_grid *grid = ((const struct table *)context)->grid;
+    const struct dt_sweep_row *rows = ((const struct table *)context)->rows;
     fputs("run", out);
     for (int a = 0; a < grid->n_axes; a++) {
         fputc(',', out);
@@ -244,15 +253,9 @@ static enum dt_status write_csv(const char *dir, const struct dt_grid *grid, con
 {
     char *text = NULL;
     size_t n = 0;
-    FILE *out = open_memstream(&text, &n);
-    if (out == NULL) {
-        return dt_error(DT_NO_MEMORY, "out of memory for the table of a sweep");
-    }
-    put_csv(out, grid, rows);
-    const bool complete = fclose(out) == 0;
-    const struct dt_file_part part = {text, n};
-    const enum dt_status s = complete ? dt_file_write_atomic(dir, "sweep.csv", &part, 1)
-                                      : dt_error(DT_NO_MEMORY, "out of memory for the table of a sweep");
+    DT_TRY(dt_run_dir_check_file(dir, TABLE));
+    DT_TRY(dt_file_collect(TABLE, put_csv, &(struct table){grid, rows}, &text, &n));
+    const enum dt_status s = dt_file_write_atomic(dir, TABLE, &(struct dt_file_part){text, n}, 1);
     free(text);
     return s;
 }
@@ -271,16 +274,15 @@ static enum dt_status write_page(const char *dir, const struct dt_grid *grid, co
             n += s == DT_OK;
         }
     }
-    snprintf(path, sizeof path, "%s/report.html", dir);
     if (s == DT_OK && n > 0) {
-        s = dt_run_page_write(path, records, n, NULL);
+        s = dt_run_page_write(NULL, dir, records, n, NULL);
     }
     for (int i = 0; i < n; i++) {
         dt_record_close(&records[i]);
     }
     free(records);
     if (s == DT_OK && n > 0) {
-        dt_text_print(stderr, "wrote %s/sweep.csv, and %s about the best %d", dir, path, n);
+        dt_text_print(stderr, "wrote %s/" TABLE ", and %s/report.html about the best %d", dir, dir, n);
     }
     return s;
 }

@@ -1,0 +1,303 @@
+"""Every option that names a file, with every kind of thing that may have this name: what is written is whole, what is not a file stays
+what it is, and a place that takes nothing is told before the work.
+
+usage: test_outputs.py DTRAIN MPIEXEC, in the folder of the sources"""
+import json
+import os
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+DTRAIN, MPIEXEC = map(os.path.abspath, sys.argv[1:])
+CONFIG = os.path.abspath("configs/linear.json")
+ROOT = os.geteuid() == 0
+OLD = b"the old content\n"
+wrong, skipped = [], []
+
+
+def is_page(text):
+    return text.startswith(b"<!DOCTYPE html>") and text.endswith(b"</html>\n")
+
+
+def is_json(text):
+    try:
+        return isinstance(json.loads(text), dict)
+    except ValueError:
+        return False
+
+
+def is_script(text):
+    return text.startswith(b"#!") and b"srun" in text
+
+
+def is_onnx(text):
+    return b"dtrain" in text and len(text) > 100
+
+
+SUMS = ["bench", "allreduce", "-b", "8", "-e", "8", "-n", "1", "-w", "0", "-c", "1", "--set", "device=cpu"]
+# Name: ranks, the command up to the file's name, whether a text is such a file, whether it replaces one. The first few see every kind of
+# target: they share their way to the file with the others, which see a few.
+COMMANDS = {
+    "lab reduce": (0, ["lab", "reduce", "--html"], is_page, True),
+    "slurm": (0, ["slurm", "--config", CONFIG, "--script"], is_script, False),
+    "bench allreduce": (0, [*SUMS, "--json"], is_json, True),
+    "lab gradtape": (2, ["lab", "gradtape", "--html"], is_page, True),
+    "export": (0, ["export", "--checkpoint", "CHECKPOINT", "--onnx"], is_onnx, True),
+    "report": (0, ["report", "RUN", "--html"], is_page, True),
+    "bench scaling, page": (0, ["bench", "scaling", "--config", CONFIG, "--html"], is_page, True),
+    "bench scaling": (0, ["bench", "scaling", "--config", CONFIG, "--json"], is_json, True),
+    "bench blocks": (0, ["bench", "blocks", "--config", CONFIG, "--json"], is_json, True),
+}
+ALL_KINDS = 3
+
+
+def check(what, true):
+    if not true:
+        wrong.append(what)
+
+
+def run(name, target, **options):
+    """The exit code, stdout and stderr of the command with this file's name."""
+    ranks, arguments, _, _ = COMMANDS[name]
+    known = {"RUN": "run", "CHECKPOINT": "run/checkpoints/best.safetensors"}
+    launch = [MPIEXEC, "-n", str(ranks)] if ranks > 0 else []
+    done = subprocess.run([*launch, DTRAIN, *[known.get(a, a) for a in arguments], target], stdin=subprocess.DEVNULL,
+                          stderr=subprocess.PIPE, timeout=60, **{"stdout": subprocess.PIPE, **options})
+    return done.returncode, done.stdout, done.stderr.decode()
+
+
+def read(path):
+    """b"" where there is nothing."""
+    if not os.path.exists(path):
+        return b""
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def write(path, mode=0o644):
+    with open(path, "wb") as file:
+        file.write(OLD)
+    os.chmod(path, mode)
+
+
+def kind_of(path):
+    """What it is, apart from its size and times."""
+    if not os.path.lexists(path):
+        return 0, 0, 0, 0
+    info = os.lstat(path)
+    return stat.S_IFMT(info.st_mode), stat.S_IMODE(info.st_mode), info.st_rdev, info.st_uid
+
+
+def told(name, what, got, code, text):
+    """One line of error, with nothing done before it if the place is to blame."""
+    done, out, err = got
+    check(f"{name}, {what}: exit code {done}, not {code}: {err}", done == code)
+    errors = [line for line in err.splitlines() if line.startswith("dtrain: ")]
+    check(f"{name}, {what}: not one line with {text!r}: {err}", len(errors) == 1 and text in errors[0])
+    check(f"{name}, {what}: it worked before it looked: {out}", code != 73 or not out)
+
+
+def leaves_nothing(name, what, folder):
+    left = [entry for entry in os.listdir(folder) if entry.startswith(".tmp-")]
+    check(f"{name}, {what}: temporary files are left: {left}", not left)
+
+
+# ---- files
+
+
+def absent(name, is_whole, _):
+    code, _, err = run(name, "new")
+    check(f"{name}, absent: {code} {err}", code == 0 and is_whole(read("new")))
+    check(f"{name}, absent: mode {kind_of('new')}", kind_of("new")[1] == 0o640)
+
+
+def long_name(name, is_whole, _):
+    for target in ("n" * 255, "x" + "é" * 127):
+        code, _, err = run(name, target)
+        check(f"{name}, a name of 255 bytes: {code} {err}", code == 0 and is_whole(read(target)))
+    told(name, "a name of 256 bytes", run(name, "n" * 256), 73, "File name too long")
+
+
+def regular(name, is_whole, replaces):
+    write("private", 0o600)
+    if ROOT:
+        os.chown("private", 1, 2)
+    before, got = kind_of("private"), run(name, "private")
+    if replaces:
+        check(f"{name}, a private file: {got}", got[0] == 0 and is_whole(read("private")))
+    else:
+        check(f"{name}, a file that is there: {got}", got[0] == 73 and "exists already" in got[2] and read("private") == OLD)
+    check(f"{name}, a private file: is another: {kind_of('private')}, not {before}", kind_of("private") == before)
+
+
+def link(name, is_whole, replaces):
+    os.mkdir("below")
+    write("below/target", 0o600)
+    os.symlink("below/target", "link")
+    os.symlink(os.path.abspath("link"), "chain")
+    for target in ("link", "chain"):
+        got = run(name, target)
+        check(f"{name}, {target}: {got}", got[0] == (0 if replaces else 73) and is_whole(read("below/target")) == replaces)
+        check(f"{name}, {target}: is gone", os.path.islink("link") and os.path.islink("chain"))
+        check(f"{name}, {target}: the mode", stat.S_IMODE(os.stat("below/target").st_mode) == 0o600)
+        write("below/target", 0o600)
+
+
+def dangling(name, is_whole, _):
+    os.mkdir("empty")
+    os.symlink("empty/target", "dangling")
+    code, _, err = run(name, "dangling")
+    check(f"{name}, a dangling link: {code} {err}", code == 0 and os.path.islink("dangling") and is_whole(read("empty/target")))
+    os.symlink("round", "round")
+    told(name, "a link to itself", run(name, "round"), 73, "round: Too many levels of symbolic links")
+
+
+# ---- what is no file
+
+
+def fifo(name, is_whole, _):
+    os.mkfifo("fifo")
+    before, text = kind_of("fifo"), []
+    reader = threading.Thread(target=lambda: text.append(read("fifo")), daemon=True)
+    reader.start()
+    code, _, err = run(name, "fifo")
+    reader.join(20)
+    check(f"{name}, a pipe: {code} {err}", code == 0 and len(text) == 1 and is_whole(text[0]))
+    check(f"{name}, a pipe: is none any more", kind_of("fifo") == before)
+
+
+def deaf_fifo(name, _, __):
+    os.mkfifo("deaf")
+    before, begin = kind_of("deaf"), time.monotonic()
+    told(name, "a pipe that nobody reads", run(name, "deaf"), 74, "deaf: nobody reads from it")
+    check(f"{name}, a pipe that nobody reads: is none any more", kind_of("deaf") == before and time.monotonic() - begin < 30)
+
+
+def has_devices():
+    """Of our own, null and full: a program that replaces what it should write to must not find those of the machine."""
+    try:
+        os.mknod("null", 0o622 | stat.S_IFCHR, os.makedev(1, 3))
+        os.mknod("full", 0o622 | stat.S_IFCHR, os.makedev(1, 7))
+        os.close(os.open("null", os.O_WRONLY))
+    except OSError:
+        skipped.append("devices, which need root")
+        return False
+    return True
+
+
+def device(name, _, __):
+    if not has_devices():
+        return
+    before = kind_of("null"), kind_of("full")
+    code, _, err = run(name, "null")
+    check(f"{name}, a device: {code} {err}", code == 0)
+    told(name, "a full device", run(name, "full"), 74, "full: cannot be written: No space left on device")
+    check(f"{name}, a device: is none any more", (kind_of("null"), kind_of("full")) == before)
+
+
+def standard_output(name, is_whole, _):
+    """Behind what was printed, whether that goes into a pipe, a file or a socket."""
+    if COMMANDS[name][0] > 0:
+        return  # mpirun forwards it
+    os.symlink("/proc/self/fd/1", "stdout")  # as /dev/stdout, which is not put at risk
+    plain = run(name, "plain")[1]
+    code, out, err = run(name, "stdout")
+    check(f"{name}, standard output: {code} {err}", code == 0)
+    with open("out", "wb") as file:
+        file.write(OLD)
+        file.flush()
+        code, _, err = run(name, "stdout", stdout=file)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        run(name, "stdout", stdout=theirs.fileno())
+        theirs.close()
+        received = b"".join(iter(lambda: ours.recv(1 << 16), b""))
+    check(f"{name}, standard output into a file: what was there is gone: {code} {err}", code == 0 and read("out").startswith(OLD))
+    for what, text in (("pipe", out), ("file", read("out")[len(OLD):]), ("socket", received)):
+        begin = text.rfind(read("plain")[:10])
+        check(f"{name}, standard output into a {what}: {text[:2000]}", begin >= 0 and is_whole(text[begin:]) and begin >= len(plain) // 2)
+
+
+def no_place(name, _, __):
+    os.mkdir("folder")
+    os.mkfifo("not-a-folder")
+    server = socket.socket(socket.AF_UNIX)
+    server.bind("socket")
+    told(name, "a folder", run(name, "folder"), 73, "folder: is a directory (name a file)")
+    told(name, "a socket", run(name, "socket"), 73, "socket: is a socket (name a file)")
+    told(name, "no such folder", run(name, "none/x"), 73, "none/: No such file or directory")
+    told(name, "a file as a folder", run(name, "not-a-folder/x"), 73, "not-a-folder/x: Not a directory")
+    told(name, "no name", run(name, "none/"), 64, "none/: no name of a file (add one)")
+    server.close()
+
+
+def full_disk(name, _, replaces):
+    """A file system with one page left, and then one that is read-only."""
+    if not ROOT or subprocess.run(["unshare", "-m", "true"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+        skipped.append("full disks, which need root and unshare")
+        return
+    os.mkdir("small")
+    script = ('mount -t tmpfs -o size=4k,mode=777 test small && printf old >small/there && "$@" "small/$T"; echo $?; cat small/there; '
+              'ls -A small; mount -o remount,ro small && "$@" "small/$T"; echo $?')
+    for target in ("new", "there") if replaces else ("new",):
+        _, arguments, _, _ = COMMANDS[name]
+        done = subprocess.run(["unshare", "-m", "bash", "-c", script, "-", DTRAIN, *arguments], stdin=subprocess.DEVNULL, check=False,
+                              capture_output=True, text=True, timeout=60, env={**os.environ, "T": target})
+        errors = [line for line in done.stderr.splitlines() if line.startswith("dtrain: ")]
+        lines = done.stdout.splitlines()
+        check(f"{name}, a full disk: {done}", "74" in lines and "oldthere" in lines and "new" not in lines and len(errors) == 2)
+        check(f"{name}, a read-only disk: {done}", lines[-1:] == ["73"] and "Read-only file system" in errors[-1])
+
+
+FILES = (absent, regular, link, fifo, device, no_place)
+KINDS = (*FILES, dangling, long_name, deaf_fifo, standard_output)
+
+
+def prepare_run():
+    """A short training, for the commands that want one."""
+    subprocess.run([DTRAIN, "--config", CONFIG, "--run", "run", "--set", "train.max_steps=1", "--set", "checkpoint.best=test_loss"],
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+
+
+def try_one(name, kind):
+    _, _, is_whole, replaces = COMMANDS[name]
+    folder = f"{name} {kind.__name__}".replace(" ", "-").replace(",", "")
+    os.mkdir(folder)
+    os.symlink("../run", f"{folder}/run")
+    os.chdir(folder)
+    kind(name, is_whole, replaces)
+    leaves_nothing(name, kind.__name__, ".")
+    os.chdir("..")
+
+
+def several():
+    """One that cannot be written does not keep another from being written."""
+    if has_devices():
+        done = subprocess.run([DTRAIN, "bench", "scaling", "--config", CONFIG, "--json", "full", "--html", "page.html"],
+                              capture_output=True, text=True, timeout=60, check=False)
+        check(f"several files: {done}", done.returncode == 74 and "full: cannot be written" in done.stderr and is_page(read("page.html")))
+
+
+def main():
+    os.umask(0o027)
+    top = tempfile.mkdtemp(prefix="dtrain-test-outputs-")
+    os.chdir(top)
+    prepare_run()
+    for i, name in enumerate(COMMANDS):
+        for kind in KINDS if i < ALL_KINDS else FILES[:3]:
+            try_one(name, kind)
+    for name in ("lab reduce", "slurm"):
+        try_one(name, full_disk)
+    several()
+    os.chdir("/")
+    shutil.rmtree(top)
+    print("\n".join([*wrong, *sorted({f"not checked: {text}" for text in skipped})]) or "every file was written whole, and nothing lost")
+    sys.exit(bool(wrong))
+
+
+main()
