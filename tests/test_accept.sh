@@ -9,10 +9,11 @@ unset DTRAIN_CUDA_MODULE
 rows='launch doctor example gradients sums links memory compute training checkpoint frozen'
 
 accept() { # accept RANKS RUN ARGUMENT...: leaves out, err and $got
-  local n=$1 run=$2
+  local n=$1 folder=(--run "$2")
+  [[ $2 != - ]] || folder=()
   shift 2
   got=0
-  DTRAIN_TIMEOUT=3 timeout -k 5 90 "$MPIEXEC" -n "$n" "$program" accept --short --run "$run" "$@" >out 2>err </dev/null || got=$?
+  DTRAIN_TIMEOUT=3 timeout -k 5 90 "$MPIEXEC" -n "$n" "$program" accept --short "${folder[@]}" "$@" >out 2>err </dev/null || got=$?
 }
 is() { # is WHAT EXPECTED ACTUAL
   n_checks=$((n_checks + 1))
@@ -34,9 +35,11 @@ says() { # says ROW PATTERN: what the row that fails says
 }
 
 for n in 1 2 3; do # of 3, one rank has nobody to write to in each round
-  accept "$n" "fine$n" --junit "$n.xml" --json "$n.json" --html "$n.html"
+  ((n > 1)) && run=fine$n || run=-
+  accept "$n" "$run" --junit "$n.xml" --json "$n.json" --html "$n.html"
   failing "$n ranks"
   is "$n ranks: stderr" 0 "$(wc -c <err)"
+  check "$n ranks: the folder of the training stays" test ! -e runs -a "$([[ $n == 1 || -e fine$n/config.json ]] && echo asked)"
   check "$n ranks: pairs that were not measured" test "$(grep -cE '^[A-Z]+ +links .* 0\.0 to |inf' out)" -eq 0
   case $n in
     1) verdicts '1 rank' MEASURED memory compute && verdicts '1 rank' SKIPPED links frozen
@@ -97,9 +100,12 @@ exec(sys.argv[2]); json.dump(a, open(sys.argv[1], "w"))' "$1" "$2"
 baseline low.json 'for f in rows.values():
   for name in f: f[name] *= 1000 if name == "latency_us" else 0.001'
 baseline high.json 'rows["memory"]["bandwidth_gbs"] = rows["compute"]["gflops"] = 1e6; rows["links"] = rows["links"].update(bandwidth_gbs=1e-3, latency_us=1e-4)'
-accept 2 high --baseline high.json --inject nan:rank=1,step=9 --junit nan.xml
+accept 2 - --baseline high.json --inject nan:rank=1,step=9 --junit nan.xml
 failing 'a baseline far above, and gradients that are no numbers' links memory compute training checkpoint
 says training 'diverged at step'
+kept=$(sed -n "s/^the training's folder is kept: //p" err)
+check 'no numbers: the folder of the training' test -s "${kept:-none}/config.json"
+rm -rf runs
 check 'no numbers: the line' grep -qx 'dtrain: accept: 5 of 11 checks failed (see the rows that begin with FAIL)' err
 check 'no numbers: JUnit' grep -q 'name="training" time="[0-9.]*"><failure message="training diverged' nan.xml
 says links 'latency_us [0-9.]+, above 0.0001 of the baseline by more than a tenth; 1 pair: '
@@ -127,8 +133,18 @@ refuses 65 many.json ' the figures of .links. are no measurements'
 baseline none.json 'a["rows"] = []'
 refuses 65 none.json ' has no figures '
 
-accept 1 /proc/none
-failing 'no place for runs' doctor training checkpoint
+# What cannot take the results, before anything is measured.
+refuses_place() { # refuses_place TEXT RUN ARGUMENT...
+  local text=$1
+  shift
+  accept 1 "$@"
+  is "no place: $*" "73 dtrain: $text" "$got $(cat err)"
+  check "no place, $*: a row" test "$(grep -cE '^(PASS|FAIL) ' out)" -eq 0
+}
+refuses_place '/proc/none: cannot create the folder: No such file or directory' /proc/none
+refuses_place 'fine2: already holds a run (choose another --run; a training resumes with --resume)' fine2
+refuses_place 'none/: No such file or directory' - --junit none/x.xml
+check 'a folder is left of what was refused' test ! -e runs
 
 DTRAIN_CUDA_MODULE=$module FAKE_GPUS='aaaaaaaa bbbbbbbb' accept 2 gpus
 failing 'GPUs'
@@ -136,7 +152,10 @@ check 'ways of GPUs' grep -qE '^PASS +sums .* 11 ways, nccl, staged, ' out
 check 'gradients on GPUs' grep -qE '^PASS +gradients .*\(cuda\)' out
 
 program=$wrong_cluster
-WRONG='example gradients sums checkpoint frozen' accept 2 spoilt --baseline low.json
+mkfifo deaf # a file that cannot be written hides neither the verdict nor the next file
+WRONG='example gradients sums checkpoint frozen' accept 2 spoilt --baseline low.json --json deaf --html spoilt.html
+check 'a file that cannot be written: not told' grep -q '^dtrain: deaf: nobody reads from it' err
+check 'a file that cannot be written: the page' grep -q '</html>' spoilt.html
 failing 'much is wrong, and a baseline far below' example gradients sums checkpoint frozen
 verdicts 'a baseline far below' PASS launch doctor links memory compute training
 says example 'the weight after the step of input 1 on rank 0: '

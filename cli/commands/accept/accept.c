@@ -5,9 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "cli/commands/accept/show.h"
+#include "cli/report/output.h"
 #include "train/trainer.h"
 
 /* Learns in a second what it has to; a batch for any number of ranks. */
@@ -94,20 +97,25 @@ static enum dt_status run_checks(struct dt_acceptance *a, const struct dt_accept
     return DT_OK;
 }
 
-static enum dt_status write_files(const struct dt_acceptance *a, const struct dt_accept_outcome *outcome)
+/* Each, though one before it failed. Whether all are there. */
+static bool write_files(const struct dt_acceptance *a, const struct dt_accept_outcome *outcome)
 {
     const struct dt_accept_spec *spec = a->spec;
-    DT_TRY(spec->junit != NULL ? dt_accept_write_junit(spec->junit, a, outcome) : DT_OK);
-    DT_TRY(spec->json != NULL ? dt_accept_write_json(spec->json, a, outcome) : DT_OK);
-    return spec->html != NULL ? dt_accept_write_page(spec->html, a, outcome) : DT_OK;
+    const bool no_junit = dt_output_failed(dt_accept_write_junit(spec->junit, a, outcome));
+    const bool no_json = dt_output_failed(dt_accept_write_json(spec->json, a, outcome));
+    const bool no_page = spec->html != NULL && dt_output_failed(dt_accept_write_page(spec->html, a, outcome));
+    return !no_junit && !no_json && !no_page;
 }
 
 static enum dt_status tell(const struct dt_acceptance *a, const struct dt_accept_outcome *outcome)
 {
+    bool written = true;
     if (a->world->rank == 0) {
         dt_accept_show_end(outcome);
+        written = write_files(a, outcome);
     }
-    DT_TRY(dt_world_agree(a->world, a->world->rank == 0 ? write_files(a, outcome) : DT_OK));
+    const bool untold = !written && outcome->counts[DT_ACCEPT_FAIL] == 0; /* a verdict is what counts */
+    DT_TRY(dt_world_agree(a->world, untold ? dt_error(DT_IO, "accept: a file was not written, as was said") : DT_OK));
     if (outcome->counts[DT_ACCEPT_FAIL] > 0) {
         return dt_error_agreed(dt_error(DT_FAILED, "accept: %d of %d checks failed (see the rows that begin with FAIL)",
                                         outcome->counts[DT_ACCEPT_FAIL], outcome->n_done));
@@ -143,11 +151,49 @@ static void take_date(char out[24])
     strftime(out, 24, "%Y-%m-%dT%H:%M:%SZ", &utc);
 }
 
+static enum dt_status try_files(const struct dt_accept_spec *spec)
+{
+    DT_TRY(dt_file_try(spec->junit, NULL));
+    DT_TRY(dt_file_try(spec->json, NULL));
+    return dt_file_try(spec->html, NULL);
+}
+
+/* Where the results go is known to take them before anything is measured. */
+static enum dt_status prepare_places(struct dt_acceptance *a)
+{
+    const enum dt_status s = dt_run_dir_open(a->world, a->spec->run, "accept", false, &a->folder);
+    dt_run_dir_close(&a->folder); /* the training opens it again */
+    if (s != DT_OK) {
+        a->folder.path[0] = '\0'; /* it is not ours */
+        return s;
+    }
+    return dt_world_agree(a->world, a->world->rank == 0 ? try_files(a->spec) : DT_OK);
+}
+
+/* A folder that nobody asked for goes, unless something is to be found in it. */
+static void leave_folder(const struct dt_acceptance *a, enum dt_status status)
+{
+    char config[DT_PATH_SIZE + 16];
+    bool used = false;
+    snprintf(config, sizeof config, "%s/config.json", a->folder.path);
+    if (a->world->rank != 0 || a->spec->run != NULL || a->folder.path[0] == '\0') {
+        return;
+    }
+    if (status != DT_OK && dt_file_exists(config, &used) == DT_OK && used) {
+        dt_text_print(stderr, "the training's folder is kept: %s", a->folder.path);
+    } else {
+        dt_run_dir_remove(&a->folder);
+        rmdir("runs/accept"); /* where nothing else is in them */
+        rmdir("runs");
+    }
+}
+
 /* All that the rows need. */
 static enum dt_status prepare(struct dt_acceptance *a, struct dt_accept_baseline *baseline, struct dt_accept_outcome *outcome)
 {
     struct dt_world *world = a->world;
     const size_t n = (size_t)world->size;
+    DT_TRY(prepare_places(a));
     DT_TRY(dt_world_agree(world, dt_config_parse("accept", training, sizeof training - 1, NULL, 0, &a->config)));
     DT_TRY(try_faults(a));
     DT_TRY(dt_device_choose(world, &a->config, &a->device));
@@ -176,6 +222,7 @@ enum dt_status dt_accept(struct dt_world *world, const struct dt_accept_spec *sp
         dt_accept_show_break();
     }
     s = s == DT_OK ? tell(&a, &outcome) : s;
+    leave_folder(&a, s);
     free(a.links.bandwidth);
     free(a.links.latency);
     free(a.ranks);

@@ -6,13 +6,13 @@
 #include "train/inject.h"
 
 struct dt_accept_spec {
-    const char *command;            /* the line that was given, for the record */
-    const char *run;                /* where the short training leaves its folder; NULL: a new one below "runs" */
-    const char *junit;              /* a file for what reads JUnit's XML; NULL: none */
-    const char *json;               /* the rows with their figures, for `baseline`; NULL: none */
-    const char *html;               /* a page; NULL: none */
-    const char *baseline;           /* an earlier run's `json`: what is a tenth worse fails; NULL: none */
-    bool quick;                     /* measures for as long as it takes, and no longer */
+    const char *command;  /* the line that was given, for the record */
+    const char *run;      /* where the short training leaves its folder; NULL: a new one below "runs", which goes if all passed */
+    const char *junit;    /* a file for what reads JUnit's XML; NULL: none */
+    const char *json;     /* the rows with their figures, for `baseline`; NULL: none */
+    const char *html;     /* a page; NULL: none */
+    const char *baseline; /* an earlier run's `json`: what is a tenth worse fails; NULL: none */
+    bool quick;           /* measures for as long as it takes, and no longer */
     const struct dt_faults *faults; /* put into the training, to see it fail */
 };
 

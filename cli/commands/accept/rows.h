@@ -6,6 +6,7 @@
 #include "cli/commands/doctor/facts.h"
 #include "cli/config/config.h"
 #include "train/device.h"
+#include "train/run_dir.h"
 
 /* What a check has found of a rank. */
 struct dt_accept_cell {
@@ -30,6 +31,7 @@ struct dt_acceptance {
     char (*hosts)[DT_HOST_SIZE];    /* of each rank */
     struct dt_accept_cell *cells;   /* of each rank, for the check at hand */
     struct dt_accept_links links;
+    struct dt_run_dir folder; /* of the training */
     /* what the training left for the rows after it */
     bool trained;
     char checkpoint[DT_PATH_SIZE * 2];

@@ -33,7 +33,7 @@ static enum dt_status hear(void *context, struct dt_event *event)
 enum dt_status dt_accept_training(struct dt_acceptance *a, struct dt_accept_row *row)
 {
     struct heard heard = {.acceptance = a};
-    const struct dt_train_options options = {.format = &dt_config_json, .run_dir = a->spec->run, .faults = a->spec->faults};
+    const struct dt_train_options options = {.format = &dt_config_json, .run_dir = a->folder.path, .faults = a->spec->faults};
     DT_TRY(dt_train(a->world, &a->config, &options, &(struct dt_emitter){hear, &heard}));
     DT_TRY(dt_comm_broadcast(a->world->comm, &heard.n_correct, 3 * sizeof heard.n_correct, 0, "result of the training"));
     DT_TRY(dt_comm_broadcast(a->world->comm, a->checkpoint, sizeof a->checkpoint, 0, "name of the checkpoint"));
