@@ -195,15 +195,36 @@ def test_compare(dtrain, top):
     runs = [f"{top}/ended", f"{top}/again"]
     done = subprocess.run([dtrain, "compare", *runs], capture_output=True, text=True)
     check(f"compare: {done.stderr}", done.returncode == 0 and done.stderr == "")
-    for text in (r"A +done +\d+\.\d\d ± ", r"B +killed ", r'distributed\.allreduce\n  A  "ring"\n  B  "auto"'):
+    for text in (r"A +done +\d+\.\d\d ± ", r"B +killed ", r'\n  distributed\.allreduce +"ring" \| "auto"\n'):
         check(f"compare without {text}: {done.stdout}", re.search(text, done.stdout))
     done = subprocess.run([dtrain, "compare", runs[0], runs[0]], capture_output=True, text=True)
     check(f"equal: {done.stdout}", done.returncode == 0 and done.stdout.endswith("\n\nthe configurations are equal\n"))
     code, _, err = report(dtrain, *runs, "--html", f"{top}/both.html")
     page = read(f"{top}/both.html")
     check(f"report of two: {code} {err}", code == 0 and is_whole(page) and "<td>distributed.allreduce<td>&quot;ring&quot;<td>&quot;auto&quot;" in page)
-    for run, name in zip(runs, "AB"):
+    for run, name in zip(runs, ("A ended", "B again")):
         same(f"{run}, one of two", tables(page)["Accuracy on the test samples", name], records(run, "epoch"), "step", "test_accuracy")
+
+
+def test_layers_differ(dtrain, top):
+    """Key by key, as --set names them; whole layers where they are of different kinds, or one run has no such layer."""
+    runs = [f"{top}/ended", f"{top}/wider"]
+    shutil.copytree(*runs)
+    config = json.loads(read(f"{runs[1]}/config.json"))
+    layers = config["model"]["layers"]
+    at = next(i for i, layer in enumerate(layers) if layer["type"] == "dense")
+    units = layers[at]["units"]
+    layers[at]["units"] = 7
+    layers.append({"type": "relu"})
+    with open(f"{runs[1]}/config.json", "w") as file:
+        json.dump(config, file)
+    out = subprocess.run([dtrain, "compare", *runs], capture_output=True, text=True).stdout
+    lines = out[out.index("where the configurations differ"):].splitlines()[1:]
+    check(f"layers: {lines}", [" ".join(line.split()) for line in lines] == [f"model.layers.{at}.units {units} | 7",
+                                                                            f'model.layers.{len(layers) - 1} - | {{"type": "relu"}}'])
+    report(dtrain, *runs, "--html", f"{top}/layers.html")
+    page = read(f"{top}/layers.html")
+    check("layers: the page", f"<td>model.layers.{at}.units<td>{units}<td>7" in page and "<span class=\"key k1\">B wider</span>" in page)
 
 
 def test_again(dtrain, mpiexec, top):
@@ -411,6 +432,7 @@ def main():
         test_many(dtrain, top)
         test_long(dtrain, top)
         test_compare(dtrain, top)
+        test_layers_differ(dtrain, top)
         test_refused(dtrain, top)
     print("\n".join(wrong) or "all reports are right")
     return bool(wrong)

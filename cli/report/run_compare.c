@@ -24,6 +24,8 @@ static const char *const column_names[] = {COLUMN_LIST(NAME)};
 
 #define CELL_SIZE 40
 #define LONG_VALUE 100 /* characters */
+#define DIFFERENCE_WIDTH 78
+#define PATH_WIDTH 36
 struct row {
     char cells[N_COLUMNS][CELL_SIZE];
 };
@@ -56,6 +58,35 @@ static struct row row_of(const struct dt_record *r)
     return row;
 }
 
+/* How much of their paths all runs have in common: whole folders. */
+static size_t common_folders(const struct dt_record *records, int n)
+{
+    size_t common = 0;
+    for (size_t at = 0; records[0].path[at] != '\0'; at++) {
+        for (int i = 1; i < n; i++) {
+            if (records[i].path[at] != records[0].path[at]) {
+                return common;
+            }
+        }
+        common = records[0].path[at] == '/' ? at + 1 : common;
+    }
+    return common;
+}
+
+/* Of a long path the end. */
+void dt_run_name(const struct dt_record *records, int n, int i, char out[DT_RUN_NAME_SIZE])
+{
+    const char *path = records[i].path + common_folders(records, n);
+    const size_t length = strlen(path), most = DT_RUN_NAME_SIZE - 6;
+    if (length > most) {
+        path += length - most;
+        while (((unsigned char)*path & 0xC0) == 0x80) { /* within a character */
+            path++;
+        }
+    }
+    snprintf(out, DT_RUN_NAME_SIZE, "%c %s%.*s", 'A' + i, length > most ? "..." : "", (int)most, path);
+}
+
 /* ---- on the terminal */
 
 struct differences {
@@ -64,14 +95,28 @@ struct differences {
     int n_found; /* so far */
 };
 
+/* "32 | 128": all values in a line. Returns how many characters that are. */
+static size_t join(int n, const char *const *values, char *line, size_t size)
+{
+    size_t used = 0;
+    for (int i = 0; i < n && used < size; i++) {
+        used += (size_t)snprintf(line + used, size - used, "%s%s", i > 0 ? " | " : "", values[i][0] != '\0' ? values[i] : "-");
+    }
+    return used;
+}
+
 static void print_difference(void *context, const char *path, const char *const *values)
 {
     struct differences *d = context;
-    char shown[64];
-    printf(d->n_found++ == 0 ? "\nconfigurations differ in\n%s\n" : "%s\n", path);
+    char line[DIFFERENCE_WIDTH];
+    fputs(d->n_found++ == 0 ? "\nwhere the configurations differ, A | B ...\n" : "", stdout);
+    if (join(d->n, values, line, sizeof line) < sizeof line - PATH_WIDTH) {
+        dt_text_print(stdout, "  %-*s %s", PATH_WIDTH, path, line);
+        return;
+    }
+    dt_text_print(stdout, "  %s", path);
     for (int i = 0; i < d->n; i++) {
-        dt_text_escape(values[i][0] != '\0' ? values[i] : "-", shown, sizeof shown);
-        printf("  %c  %s\n", 'A' + i, shown);
+        dt_text_print(stdout, "    %c %s", 'A' + i, values[i][0] != '\0' ? values[i] : "-");
     }
 }
 
@@ -138,7 +183,11 @@ void dt_run_compare_draw(FILE *out, const struct dt_record *records, int n)
     fputs("<h2 class=\"part\">Where the configurations differ</h2>\n<div class=\"wide\"><table class=\"config\"><thead><tr><th>key",
           out);
     for (int i = 0; i < n; i++) {
-        fprintf(out, "<th><span class=\"key k%d\">%c</span>", i, 'A' + i);
+        char name[DT_RUN_NAME_SIZE];
+        dt_run_name(records, n, i, name);
+        fprintf(out, "<th><span class=\"key k%d\">", i);
+        dt_page_text(out, name);
+        fputs("</span>", out);
     }
     fputs("</thead><tbody>\n", out);
     dt_run_differences(records, n, put_difference, &d);

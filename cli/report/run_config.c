@@ -184,20 +184,102 @@ void dt_run_config_draw(FILE *out, const struct dt_record *r)
     fputs("</tbody></table></div>\n", out);
 }
 
-void dt_run_differences(const struct dt_record *records, int n, dt_run_difference_fn tell, void *context)
+/* ---- where runs differ */
+
+/* A key of all runs, or of their layer number `layer`; key NULL: the whole layer. */
+struct leaf {
+    const struct dt_key *key;
+    int layer; /* -1: none */
+};
+
+static void put_layer(FILE *out, const struct dt_layer_spec *layer)
+{
+    static const char names[] = DT_LAYER_LIST(DT_BAR_NAME);
+    const struct dt_key_list list = dt_layer_keys(layer->type);
+    char name[DT_NAME_SIZE] = "";
+    dt_names_get(names, (int)layer->type, name);
+    fprintf(out, "{\"type\": \"%s\"", name);
+    for (int k = 0; k < list.n; k++) {
+        fprintf(out, ", \"%s\": ", list.keys[k].path);
+        dt_key_print(out, &list.keys[k], layer);
+    }
+    fputc('}', out);
+}
+
+static void leaf_text(struct leaf leaf, const struct dt_config *config, char text[VALUE_SIZE])
+{
+    if (leaf.layer < 0) {
+        value_text(leaf.key, config, text);
+        return;
+    }
+    memset(text, 0, VALUE_SIZE);
+    FILE *out = leaf.layer < config->model.n_layers ? fmemopen(text, VALUE_SIZE - 1, "w") : NULL;
+    if (out != NULL && leaf.key != NULL) {
+        dt_key_print(out, leaf.key, &config->model.layers[leaf.layer]);
+    } else if (out != NULL) {
+        put_layer(out, &config->model.layers[leaf.layer]);
+    }
+    if (out != NULL) {
+        fclose(out);
+    }
+}
+
+struct telling {
+    const struct dt_record *records;
+    int n;
+    dt_run_difference_fn tell;
+    void *context;
+};
+
+static void tell_if_other(const struct telling *t, struct leaf leaf)
 {
     static char texts[MAX_RUNS][VALUE_SIZE];
     const char *values[MAX_RUNS];
+    char path[96];
+    bool same = true;
+    for (int i = 0; i < t->n && i < MAX_RUNS; i++) {
+        leaf_text(leaf, &t->records[i].config, texts[i]);
+        values[i] = texts[i];
+        same = same && strcmp(texts[i], texts[0]) == 0;
+    }
+    if (leaf.layer >= 0) {
+        snprintf(path, sizeof path, "model.layers.%d%s%s", leaf.layer, leaf.key != NULL ? "." : "",
+                 leaf.key != NULL ? leaf.key->path : "");
+    }
+    if (!same) {
+        t->tell(t->context, leaf.layer >= 0 ? path : leaf.key->path, values);
+    }
+}
+
+static void tell_layer(const struct telling *t, int layer)
+{
+    const struct dt_model_spec *first = &t->records[0].config.model;
+    bool alike = true;
+    for (int i = 0; i < t->n; i++) {
+        const struct dt_model_spec *model = &t->records[i].config.model;
+        alike =
+            alike && layer < model->n_layers && layer < first->n_layers && model->layers[layer].type == first->layers[layer].type;
+    }
+    if (!alike) {
+        tell_if_other(t, (struct leaf){NULL, layer});
+        return;
+    }
+    const struct dt_key_list list = dt_layer_keys(first->layers[layer].type);
+    for (int k = 0; k < list.n; k++) {
+        tell_if_other(t, (struct leaf){&list.keys[k], layer});
+    }
+}
+
+void dt_run_differences(const struct dt_record *records, int n, dt_run_difference_fn tell, void *context)
+{
+    const struct telling t = {records, n, tell, context};
     const struct dt_key_list list = dt_config_keys();
     for (int k = 0; k < list.n; k++) {
-        bool same = true;
-        for (int i = 0; i < n && i < MAX_RUNS; i++) {
-            value_text(&list.keys[k], &records[i].config, texts[i]);
-            values[i] = texts[i];
-            same = same && strcmp(texts[i], texts[0]) == 0;
+        for (int layer = 0; list.keys[k].kind == DT_KEY_LAYERS && layer < DT_MAX_LAYERS; layer++) {
+            tell_layer(&t, layer);
         }
-        if (!same) {
-            tell(context, list.keys[k].path, values);
+        if (list.keys[k].kind != DT_KEY_LAYERS) {
+            tell_if_other(&t, (struct leaf){&list.keys[k], -1});
         }
     }
 }

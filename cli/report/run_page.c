@@ -87,12 +87,11 @@ static void put_one(FILE *out, const struct dt_record *r, const struct dt_learne
 
 static void put_several(FILE *out, const struct dt_record *records, int n)
 {
-    char letters[DT_CURVE_MAX_SERIES][2];
+    char texts[DT_CURVE_MAX_SERIES][DT_RUN_NAME_SIZE];
     const char *names[DT_CURVE_MAX_SERIES];
     for (int i = 0; i < n; i++) {
-        letters[i][0] = (char)('A' + i);
-        letters[i][1] = '\0';
-        names[i] = letters[i];
+        dt_run_name(records, n, i, texts[i]);
+        names[i] = texts[i];
     }
     fprintf(out, "<h1>%d runs</h1>\n", n);
     dt_run_compare_draw(out, records, n);
