@@ -53,6 +53,18 @@ need_packages() {
   apt_get install -y --no-install-recommends "${missing[@]}"
 }
 
+# cuda_setting <asked: yes|no> <build folder> <a file that NVIDIA's driver makes>: prints DTRAIN_WITH_CUDA for the quickstart. A folder
+# that was configured with CUDA keeps it.
+cuda_setting() {
+  if [[ $1 == yes ]]; then
+    echo ON
+  elif [[ -e $3 ]] || grep -qsE '^DTRAIN_WITH_CUDA:[A-Z]+=(AUTO|ON)$' "$2/CMakeCache.txt"; then
+    echo AUTO
+  else
+    echo OFF
+  fi
+}
+
 find_mpirun() { # prints MPICH's launcher; where Open MPI is installed too, plain mpirun is that one's
   local name version
   for name in mpirun.mpich mpiexec.hydra mpirun; do

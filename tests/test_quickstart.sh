@@ -24,6 +24,10 @@ export DTRAIN_MNIST_MIRRORS=file:///nowhere
 export CUDAARCHS=80-real # one GPU's kernels: the tests' own build has all
 ./scripts/quickstart --no-install -- --set train.max_steps=20 >result 2>log </dev/null || fail "ended with $?"
 grep -q '^test accuracy .* after 20 steps$' result || fail "the last line is no result: $(cat result)"
+if [[ ! -e /dev/nvidiactl ]]; then
+  grep -q '^no NVIDIA driver here .*: built without CUDA' log || fail 'it was not said that CUDA is left out'
+  grep -q '^DTRAIN_WITH_CUDA:STRING=OFF$' build/release/CMakeCache.txt || fail 'CUDA is built where no driver is'
+fi
 grep -q 'NOT the digits' log || fail 'the substitute data was not announced'
 grep -q '^\$ .* -np 2 build/release/dtrain --config configs/mnist.json' log || fail 'the command was not shown'
 
@@ -39,6 +43,7 @@ done < <(sed -n '/^Try next:/,$s/^  //p' log)
 [[ $n_commands -eq 4 ]] || fail "$n_commands commands proposed, expected 4"
 
 # What is built then can be installed, and runs from there; the module, where the CUDA toolkit is, also without a driver.
+{ cmake --preset release && cmake --build --preset release --target dtrain; } >>log 2>&1 || fail 'what the quickstart left cannot be built on'
 cmake --install build/release --prefix prefix >>log 2>&1 || fail 'what the quickstart built cannot be installed'
 prefix/bin/dtrain plan --config prefix/share/dtrain/configs/mnist.json >>result 2>>log || fail 'the installed program does not run'
 if [[ -e prefix/lib/dtrain/libdtrain_cuda.so ]]; then

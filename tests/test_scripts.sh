@@ -65,6 +65,20 @@ searches 100 || fail "after $(wc -l <found) searches no launcher was found"
 cp launcher/mpiexec.hydra launcher/mpirun.mpich
 ! searches 1 || fail "a launcher that is not MPICH's was taken for it"
 
+# The quickstart builds CUDA where there is a driver, where it was asked for, and where the build folder has it; else it does not.
+mkdir built && touch driver
+sets() { # sets <expected> <asked> <folder> <driver's file>
+  [[ $(. "$top/scripts/lib.sh" && cuda_setting "${@:2}") == "$1" ]] || fail "cuda_setting ${*:2} is not $1"
+}
+sets OFF no built nowhere
+sets AUTO no built driver
+sets ON yes built nowhere
+for was in AUTO:AUTO ON:AUTO OFF:OFF; do
+  echo "DTRAIN_WITH_CUDA:STRING=${was%:*}" >built/CMakeCache.txt
+  sets "${was#*:}" no built nowhere
+done
+sets AUTO no built driver # where there was none before
+
 expect 64 "unknown option '--dat'" "$get" --dat
 expect 64 'needs a folder' "$get" --data
 expect 64 "unknown option '--epochs'" "$top/scripts/quickstart" --epochs
