@@ -98,7 +98,7 @@ unset DTRAIN_TIMEOUT
 timeout 60 "$mpiexec" -np 3 bash -c 'eval "exec $PMI_FD>&-"; exec "$@"' wrapper "$job" all 0 >"$tmp/out" 2>"$tmp/err"
 got=$?
 [ $got -eq 78 ] || fail "PMI_FD closed: exit code $got, expected 78"
-grep -v '^$' "$tmp/err" | grep -c . | grep -qx 1 && grep -q '^dtrain: PMI_FD=[0-9]*: the connection to the launcher is closed (' "$tmp/err" ||
+[ "$(grep -cv '^$' "$tmp/err")" -eq 1 ] && grep -q '^dtrain: PMI_FD=[0-9]*: the connection to the launcher is closed (' "$tmp/err" ||
     fail 'PMI_FD closed: not one clear line'
 
 # A rank that is stopped on its way out, when all others have left, ends in time and with the right code.
