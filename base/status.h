@@ -13,7 +13,7 @@
     X(DT_OK, 0, "done")                                                              \
     X(DT_FAILED, 1, "an acceptance check failed")                                    \
     X(DT_USAGE, 64, "wrong command line")                                            \
-    X(DT_BAD_DATA, 65, "damaged or unfitting data or checkpoint")                    \
+    X(DT_BAD_DATA, 65, "corrupt or mismatched data or checkpoint")                   \
     X(DT_NO_INPUT, 66, "an input file is missing or unreadable")                     \
     X(DT_UNAVAILABLE, 69, "a backend, device or fitting launcher is not available")  \
     X(DT_INTERNAL, 70, "a bug, or replicas that diverged")                           \

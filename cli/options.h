@@ -29,7 +29,7 @@ enum takes { TAKES_NOTHING, TAKES_VALUE, TAKES_OPTIONAL_VALUE };
     X(OPTION_SET, "set", 0, "KEY.PATH=VALUE", TAKES_VALUE, ON_RUNS | ON_USES | ON_SUMS | ON(DOCTOR),                               \
       "change a key of the configuration; may be given many times")                                                                \
     X(OPTION_INJECT, "inject", 0, "FAULT", TAKES_VALUE, ON(TRAIN) | ON(ACCEPT),                                                    \
-      "put a fault in, to see what becomes of it (see docs/distributed.md); may be given many times")                              \
+      "inject a fault to see how the run reacts (see docs/distributed.md); may be given many times")                               \
     X(OPTION_CHECKPOINT, "checkpoint", 0, "FILE", TAKES_VALUE, ON_USES, "a .safetensors file of an earlier run")                   \
     X(OPTION_WEIGHTS, "weights", 0, "FILE", TAKES_VALUE, ON(TRAIN) | ON_USES,                                                      \
       "begin with these: a .safetensors file of PyTorch, say, with the model's names and shapes")                                  \

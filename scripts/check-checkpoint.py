@@ -6,7 +6,7 @@ usage: python3 scripts/check-checkpoint.py CHECKPOINT [--data DIR]
 Prints what `dtrain eval` prints: "test accuracy 98.31 % (9831/10000)". The model is built from the configuration that the checkpoint
 carries, with PyTorch's own layers, and takes its weights by name. The file is read by the safetensors package where that is
 installed, else by `read_plain` below, which is all that the format takes.
-Exit codes: 0 done, 65 damaged or unfitting, 66 a file is missing, 77 PyTorch is not installed.
+Exit codes: 0 done, 65 corrupt or mismatched data, 66 a file is missing, 77 PyTorch is not installed.
 """
 import argparse
 import collections

@@ -283,9 +283,9 @@ assert result["device"].split()[0] == device and result["steps"] == 15 and resul
 assert [block["name"] for block in result["blocks"]] == list(dense), result["blocks"]
 near = lambda text, value, width: (text == "-") == (value is None) and (value is None or abs(float(text) - value) <= width)
 rows = {line.split()[0]: line.split() for line in lines if line.strip()}
-columns = ["ms", "cpu", "GFLOP", "GFLOP/s", "%peak", "%alive"]
+columns = ["ms", "cpu", "GFLOP", "GFLOP/s", "%peak", "%nonzero"]
 heads = [line.split() for line in lines if "GFLOP/s" in line.split()[:5]]
-assert heads == [["forward", *columns], ["backward", *columns, "%reach"]], heads
+assert heads == [["forward", *columns], ["backward", *columns, "%passed"]], heads
 assert max(map(len, lines)) <= 80, max(lines, key=len)
 peak = result["machine"]["peak_gflops"]
 for i, block in enumerate(result["blocks"]):

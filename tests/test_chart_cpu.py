@@ -105,7 +105,7 @@ def test_page(folder):
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("| ")]
     sections = {}
     for row in rows:
-        if row[-1] in ("highest", "% reach"):
+        if row[-1] in ("highest", "% passed"):
             sections[row[0]] = current = []
         else:
             current.append(row)

@@ -132,18 +132,18 @@ static void print_pass(const struct pass_row *pass)
     print_number(8, 5, pass->gflop);
     print_number(8, 1, pass->gflops);
     print_number(6, 1, 100 * pass->of_peak);
-    print_number(6, 1, 100 * pass->alive);
+    print_number(8, 1, 100 * pass->alive);
 }
 
 static void print_passes(const struct dt_trainer *t, const struct summary *s, bool backward)
 {
-    printf("%-9s       ms      cpu    GFLOP  GFLOP/s  %%peak %%alive%s\n", backward ? "backward" : "forward",
-           backward ? " %reach" : "");
+    printf("%-9s       ms      cpu    GFLOP  GFLOP/s  %%peak %%nonzero%s\n", backward ? "backward" : "forward",
+           backward ? " %passed" : "");
     for (int i = 0; i < t->model.n_blocks; i++) {
         printf("%-9s", t->model.blocks[i].name);
         print_pass(backward ? &s->backward[i] : &s->forward[i]);
         if (backward) {
-            print_number(6, 1, 100 * s->backward[i].alive_linear);
+            print_number(7, 1, 100 * s->backward[i].alive_linear);
         }
         putchar('\n');
     }
@@ -192,17 +192,17 @@ static void print_step(const struct summary *s)
 static void print_notes(const struct dt_trainer *t, const struct dt_block_times *times)
 {
     puts("\nms, cpu: wall time, and CPU time of all threads of rank 0; medians.\n"
-         "rest: communication, and what lies between the calls.\n"
+         "rest: communication, and the time between calls.\n"
          "total: the sum of the rows above. untimed: a step without these clocks.\n"
          "GFLOP: 2 for each multiply-add of the dense operation, backward twice as many;\n"
-         "the first block with weights hands no gradient on.\n"
-         "%alive: what is not zero of the block's output, and of the gradient that comes\n"
-         "back to it; %reach: of the gradient that activation, pool and dropout let\n"
-         "through to the linear operation.");
+         "the first block with weights passes no gradient on.\n"
+         "%nonzero: share of non-zero values in the output (forward) or incoming gradient\n"
+         "(backward); %passed: in the gradient behind activation, pool and dropout, where\n"
+         "it enters the linear operation.");
     if (times->peak_flops > 0) {
-        printf("GFLOP/s: per core, by CPU time. %%peak: of %.1f GFLOP/s, of multiply-adds alone\n"
-               "on this core between the steps; more than 100 means that work was skipped:\n"
-               "products with zeros, which the count of dense operations holds.\n",
+        printf("GFLOP/s: per core, by CPU time. %%peak: of %.1f GFLOP/s, measured with\n"
+               "multiply-adds alone on this core between the steps; above 100 means that work\n"
+               "was skipped: products with zeros, which the count of dense operations includes.\n",
                1e-9 * times->peak_flops);
     } else {
         puts("GFLOP/s: by wall time. Steps are taken call by call here; as a CUDA graph\n"

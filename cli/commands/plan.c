@@ -232,8 +232,8 @@ static void print_averaging(const struct plan *p)
         printf("  a step: %s\n", sent);
         dt_traffic_print_between(stdout, &p->traffic.step);
     } else {
-        printf("  %s%s\n", dt_allreduce_meaning(dist->allreduce),
-               dist->allreduce == DT_ALLREDUCE_AUTO ? " where it runs; name one to see what it sends" : "");
+        printf("  %s\n", dist->allreduce == DT_ALLREDUCE_AUTO ? "chosen at run time; set distributed.allreduce to see its traffic"
+                                                              : dt_allreduce_meaning(dist->allreduce));
     }
 }
 

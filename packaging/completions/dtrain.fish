@@ -215,7 +215,7 @@ complete -c dtrain -n '__dtrain_on train eval plan report doctor sweep slurm "be
 complete -c dtrain -n '__dtrain_on train doctor accept sweep slurm' -l run -x -a '(__fish_complete_directories)' -d 'the run\'s files; default runs/<config name>/<UTC time>'
 complete -c dtrain -n '__dtrain_on train sweep' -l resume -F -d 'go on from this file, or from the newest in --run; fresh start if it has none'
 complete -c dtrain -n '__dtrain_on train eval predict export plan doctor sweep slurm "bench blocks" "bench scaling" "bench allreduce"' -l set -x -a '(__dtrain_keys)' -d 'change a key of the configuration; may be given many times'
-complete -c dtrain -n '__dtrain_on train accept' -l inject -x -a 'slow jitter kill stop flip nan drop' -d 'put a fault in, to see what becomes of it (see docs/distributed.md); may be given many times'
+complete -c dtrain -n '__dtrain_on train accept' -l inject -x -a 'slow jitter kill stop flip nan drop' -d 'inject a fault to see how the run reacts (see docs/distributed.md); may be given many times'
 complete -c dtrain -n '__dtrain_on eval predict export' -l checkpoint -r -F -d 'a .safetensors file of an earlier run'
 complete -c dtrain -n '__dtrain_on train eval predict export' -l weights -r -F -d 'begin with these: a .safetensors file of PyTorch, say, with the model\'s names and shapes'
 complete -c dtrain -n '__dtrain_on predict' -l invert -x -a 'auto yes no' -d 'exchange light and dark; auto: of images on the other ground than the training\'s'

@@ -157,8 +157,8 @@ static void print_lesson(const struct batch_lesson *l)
     }
     puts("\nA batch twice as large takes fewer steps, but not half as many: the gradient of\n"
          "many samples points little better than that of some, and the work is in the\n"
-         "samples. Ranks pay where a step of n batches takes hardly longer than one of one\n"
-         "and saves steps enough; where steps no longer fall, more ranks only cost.\n");
+         "samples. More ranks pay off while a step over n batches takes hardly longer than\n"
+         "over one and saves enough steps; where steps no longer fall, they only cost.\n");
     puts(l->golden.verdict);
 }
 
