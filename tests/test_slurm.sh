@@ -85,6 +85,16 @@ refused 73 'none/: ' --script none/x
 PATH=$work/empty "$dtrain" slurm --config job.json >out 2>err
 [[ $(cat err) == 'not checked: no sbatch here' ]] || fail "without Slurm: $(cat err)"
 
+# Folders of the PATH that cannot be searched say nothing of sbatch: not to be entered, a link to itself, a file, a name too long, none.
+mkdir -m 0 closed
+ln -s loop loop
+touch file
+odd=$work/closed:$work/loop:$work/file:$work/$(printf 'x%.0s' {1..300}):$work/none::/
+PATH=$odd "$dtrain" slurm --config job.json >out 2>err || fail "odd folders on the PATH: $(cat err)"
+[[ $(cat err) == 'not checked: no sbatch here' ]] || fail "odd folders on the PATH: $(cat err)"
+PATH=$odd:$work/slurm:$PATH "$dtrain" slurm --config job.json >out 2>err || fail "sbatch behind odd folders: $(cat err)"
+[[ $(cat err) == 'sbatch: Job 12 to start at noon' ]] || fail "sbatch behind odd folders: $(cat err)"
+
 refused 64 "--time: expected [D-]HH:MM:SS, got '90'" --time 90
 refused 64 "--time: expected [D-]HH:MM:SS, got '00:99:00'" --time 00:99:00
 refused 64 "--time: expected [D-]HH:MM:SS, got '1:2:3 '" --time '1:2:3 '
