@@ -54,7 +54,7 @@ enum dt_status dt_file_write(const char *path, const struct dt_file_part *parts,
 enum dt_status dt_file_try(const char *path, bool *replaces);
 
 /* The same for what `put` prints: as text from malloc, which the caller frees, or written to `path` (NULL: not even printed).
- * DT_NO_MEMORY; and as dt_file_write. */
+ * DT_NO_MEMORY, also where `put` had none for a part and said so (dt_error); and as dt_file_write. */
 typedef void (*dt_file_put_fn)(FILE *out, const void *context);
 enum dt_status dt_file_collect(const char *path, dt_file_put_fn put, const void *context, char **text, size_t *n);
 enum dt_status dt_file_print(const char *path, dt_file_put_fn put, const void *context);

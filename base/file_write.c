@@ -357,10 +357,11 @@ enum dt_status dt_file_collect(const char *path, dt_file_put_fn put, const void 
 {
     *text = NULL;
     FILE *out = open_memstream(text, n);
+    const bool waiting = dt_error_text()[0] != '\0';
     bool whole = false;
     if (out != NULL) {
         put(out, context);
-        whole = ferror(out) == 0;
+        whole = ferror(out) == 0 && (waiting || dt_error_text()[0] == '\0');
         whole = fclose(out) == 0 && whole;
     }
     if (!whole) {

@@ -56,6 +56,9 @@ char *dt_launch_line(int argc, char *const *argv)
         put_line(out, argc, argv);
     }
     free(words);
-    fclose(out);
+    if (fclose(out) != 0) {
+        free(text);
+        return NULL;
+    }
     return text;
 }

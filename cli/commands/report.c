@@ -34,7 +34,8 @@ static enum dt_status report(const struct dt_args *args, struct dt_record *recor
     } else {
         dt_run_compare_print(records, args->n_paths);
     }
-    return args->command == DT_COMMAND_REPORT ? write_page(args, records) : DT_OK;
+    const enum dt_status s = dt_error_text()[0] == '\0' ? DT_OK : DT_NO_MEMORY; /* there was none for a part */
+    return s == DT_OK && args->command == DT_COMMAND_REPORT ? write_page(args, records) : s;
 }
 
 enum dt_status dt_report(const struct dt_args *args)

@@ -72,11 +72,11 @@ static enum dt_status draw(const char *folder, struct dt_screen screen, char **t
     FILE *out = open_memstream(text, &n);
     if (out != NULL) {
         dt_run_screen_draw(out, &record, screen);
-        fclose(out);
     }
+    const bool whole = out != NULL && fclose(out) == 0;
     *is_over = record.state != DT_RUN_GOING;
     dt_record_close(&record);
-    return out != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "no memory for a screen");
+    return whole ? DT_OK : dt_error(DT_NO_MEMORY, "no memory for a screen");
 }
 
 /* On a screen of its own, which the terminal forgets. */

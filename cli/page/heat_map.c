@@ -31,6 +31,9 @@ static struct range range_of(const struct dt_heat_map *m, int i)
     struct range range = {NAN, NAN, NAN};
     double *sorted = calloc((size_t)m->n * (size_t)m->n, sizeof *sorted);
     size_t n = 0;
+    if (sorted == NULL) {
+        (void)dt_error(DT_NO_MEMORY, "no memory for a map of %d by %d", m->n, m->n);
+    }
     for (int row = i < 0 ? 0 : i; sorted != NULL && row < (i < 0 ? m->n : i + 1); row++) {
         for (int k = 0; k < m->n; k++) {
             if (k != row) {

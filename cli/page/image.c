@@ -3,6 +3,8 @@
 #include <png.h>
 #include <stdlib.h>
 
+#include "base/status.h"
+
 static void put_base64(FILE *out, const uint8_t *bytes, size_t n)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -43,5 +45,7 @@ void dt_page_image(FILE *out, int width, int height, int channels, const uint8_t
         put_base64(out, png.bytes, png.n_bytes);
         fputs("\">", out);
         free(png.bytes);
+    } else {
+        (void)dt_error(DT_NO_MEMORY, "no memory for an image of a page");
     }
 }

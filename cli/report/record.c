@@ -66,6 +66,43 @@ double dt_record_last(const struct dt_record_table *table, int column)
     return row > 0 ? dt_record_cell(table, row - 1, column) : (double)NAN;
 }
 
+/* ---- files of a run's folder */
+
+static enum dt_status read_file(const char *folder, const char *name, size_t most, char **text, size_t *n)
+{
+    char path[DT_PATH_SIZE + 32];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    *text = NULL;
+    const bool waiting = dt_error_text()[0] != '\0'; /* the error that ended the run */
+    const enum dt_status s = dt_file_read(path, most, (uint8_t **)text, n);
+    if (s == DT_OK || s == DT_NO_MEMORY) {
+        return s;
+    }
+    if (!waiting) {
+        dt_error_clear();
+    }
+    return DT_OK;
+}
+
+static enum dt_status parse(const char *text, size_t n, cJSON **out)
+{
+    struct dt_json_fault fault;
+    const bool strict = dt_json_check(text, n, &fault);
+    *out = strict ? cJSON_ParseWithLength(text, n) : NULL;
+    return !strict || *out != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "no memory for the records of a run");
+}
+
+enum dt_status dt_record_read(const char *folder, const char *name, cJSON **out)
+{
+    char *text;
+    size_t n = 0;
+    *out = NULL;
+    DT_TRY(read_file(folder, name, MAX_FILE_BYTES, &text, &n));
+    const enum dt_status s = text != NULL ? parse(text, n, out) : DT_OK;
+    free(text);
+    return s;
+}
+
 /* ---- metrics.jsonl */
 
 /* Keeps it, and the steps that a run before had done. */
@@ -103,14 +140,11 @@ static enum dt_status take_step(struct dt_record *r, const cJSON *line)
 
 static enum dt_status take_line(struct dt_record *r, const char *text, size_t n)
 {
-    struct dt_json_fault fault;
-    if (!dt_json_check(text, n, &fault)) {
+    cJSON *line;
+    DT_TRY(parse(text, n, &line));
+    if (line == NULL) {
         r->n_strange++;
         return DT_OK;
-    }
-    cJSON *line = cJSON_ParseWithLength(text, n);
-    if (line == NULL) {
-        return dt_error(DT_NO_MEMORY, "no memory for the records of a run");
     }
     const char *type = dt_record_text(line, "type");
     enum dt_status s = DT_OK;
@@ -137,30 +171,11 @@ static enum dt_status take_lines(struct dt_record *r, const char *text, size_t n
     return DT_OK;
 }
 
-/* ---- files */
-
-/* NULL without an error: it is not there, or not to be read. */
-static enum dt_status read_file(const struct dt_record *r, const char *name, size_t most, char **text, size_t *n)
-{
-    char path[DT_PATH_SIZE + 32];
-    snprintf(path, sizeof path, "%s/%s", r->path, name);
-    *text = NULL;
-    const bool waiting = dt_error_text()[0] != '\0'; /* the error that ended the run */
-    const enum dt_status s = dt_file_read(path, most, (uint8_t **)text, n);
-    if (s == DT_OK || s == DT_NO_MEMORY) {
-        return s;
-    }
-    if (!waiting) {
-        dt_error_clear();
-    }
-    return DT_OK;
-}
-
 static enum dt_status read_metrics(struct dt_record *r)
 {
     char *text;
     size_t n = 0;
-    DT_TRY(read_file(r, "metrics.jsonl", MAX_METRICS_BYTES, &text, &n));
+    DT_TRY(read_file(r->path, "metrics.jsonl", MAX_METRICS_BYTES, &text, &n));
     const enum dt_status s = text != NULL ? take_lines(r, text, n) : DT_OK;
     free(text);
     return s;
@@ -175,12 +190,8 @@ static bool is_of_start(const cJSON *summary, const cJSON *start)
 
 static enum dt_status read_summary(struct dt_record *r)
 {
-    char *text;
-    size_t n = 0;
-    struct dt_json_fault fault;
-    DT_TRY(read_file(r, "summary.json", MAX_FILE_BYTES, &text, &n));
-    cJSON *summary = text != NULL && dt_json_check(text, n, &fault) ? cJSON_ParseWithLength(text, n) : NULL;
-    free(text);
+    cJSON *summary;
+    DT_TRY(dt_record_read(r->path, "summary.json", &summary));
     if (is_of_start(summary, r->start)) {
         r->summary = summary;
     } else {

@@ -71,6 +71,10 @@ struct dt_record {
 enum dt_status dt_record_open(const char *folder, struct dt_record *out);
 void dt_record_close(struct dt_record *record); /* a zeroed one is fine */
 
+/* The JSON of a file in a run's folder, which the caller deletes; NULL: it is not there, or not to be read, which is no error.
+ * DT_NO_MEMORY. */
+enum dt_status dt_record_read(const char *folder, const char *name, cJSON **out);
+
 /* Of a table's row. */
 static inline double dt_record_cell(const struct dt_record_table *table, size_t row, int column)
 {

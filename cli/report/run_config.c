@@ -87,8 +87,11 @@ void dt_run_model_draw(FILE *out, const struct dt_record *r)
 {
     static struct dt_model model; /* large for a stack */
     char count[32];
+    const bool waiting = dt_error_text()[0] != '\0';         /* the error that ended the run */
     if (dt_model_lower(&r->config.model, &model) != DT_OK) { /* as a configuration of another version may be */
-        dt_error_clear();
+        if (!waiting) {
+            dt_error_clear();
+        }
         return;
     }
     fputs("<h2 class=\"part\">Model</h2>\n<div class=\"wide\"><table "
@@ -118,11 +121,20 @@ static void squeeze(char *text)
     *to = '\0';
 }
 
+static FILE *open_text(char text[VALUE_SIZE])
+{
+    FILE *out = fmemopen(text, VALUE_SIZE - 1, "w");
+    if (out == NULL) {
+        (void)dt_error(DT_NO_MEMORY, "no memory for the keys of a configuration");
+    }
+    return out;
+}
+
 /* The value of a key as JSON in a line; "": it has none here. */
 static void value_text(const struct dt_key *key, const struct dt_config *config, char text[VALUE_SIZE])
 {
     memset(text, 0, VALUE_SIZE);
-    FILE *out = dt_key_is_shown(key, config) ? fmemopen(text, VALUE_SIZE - 1, "w") : NULL;
+    FILE *out = dt_key_is_shown(key, config) ? open_text(text) : NULL;
     if (out != NULL) {
         dt_key_print(out, key, config);
         fclose(out);
@@ -213,7 +225,7 @@ static void leaf_text(struct leaf leaf, const struct dt_config *config, char tex
         return;
     }
     memset(text, 0, VALUE_SIZE);
-    FILE *out = leaf.layer < config->model.n_layers ? fmemopen(text, VALUE_SIZE - 1, "w") : NULL;
+    FILE *out = leaf.layer < config->model.n_layers ? open_text(text) : NULL;
     if (out != NULL && leaf.key != NULL) {
         dt_key_print(out, leaf.key, &config->model.layers[leaf.layer]);
     } else if (out != NULL) {

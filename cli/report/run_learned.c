@@ -101,7 +101,9 @@ static void put_sample(FILE *out, const struct dt_learned *l, const uint8_t *ima
             pixels[i * (size_t)s.c + (size_t)c] = image[(size_t)c * area + i];
         }
     }
-    if (pixels != NULL) {
+    if (pixels == NULL) {
+        (void)dt_error(DT_NO_MEMORY, "no memory for an image of a page");
+    } else {
         dt_page_image(out, s.w, s.h, s.c, pixels, "");
     }
     free(pixels);
@@ -139,7 +141,9 @@ static void put_filter(FILE *out, const struct dt_learned *l, int k)
     for (size_t i = 0; i < n && pixels != NULL; i++) {
         pixels[i % area * (size_t)c + i / area] = (uint8_t)(127.5 + 127.4 * (double)w[i] / most);
     }
-    if (pixels != NULL) {
+    if (pixels == NULL) {
+        (void)dt_error(DT_NO_MEMORY, "no memory for an image of a page");
+    } else {
         dt_page_image(out, l->filter_w, l->filter_h, c, pixels, "");
     }
     free(pixels);

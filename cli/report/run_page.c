@@ -63,9 +63,10 @@ static void put_head(FILE *out, const struct dt_record *r)
 static void put_timeline(FILE *out, const struct dt_record *r)
 {
     struct dt_trace_record trace;
-    dt_trace_open(r->path, &trace);
-    dt_run_timeline_draw(out, &trace);
-    dt_trace_close(&trace);
+    if (dt_trace_open(r->path, &trace) == DT_OK) { /* else the page is not written */
+        dt_run_timeline_draw(out, &trace);
+        dt_trace_close(&trace);
+    }
 }
 
 static void put_one(FILE *out, const struct dt_record *r, const struct dt_learned *learned)

@@ -49,6 +49,9 @@ static void find_times(const struct dt_record *r, struct times *out)
     const cJSON *first = cJSON_GetObjectItemCaseSensitive(r->summary, "rank0_ms_per_step");
     const int n = cJSON_IsArray(array) ? cJSON_GetArraySize(array) : cJSON_IsObject(first) ? 1 : 0;
     *out = (struct times){.ranks = n > 0 ? calloc((size_t)n, sizeof *out->ranks) : NULL};
+    if (n > 0 && out->ranks == NULL) {
+        (void)dt_error(DT_NO_MEMORY, "no memory for the times of %d ranks", n);
+    }
     const cJSON *item = cJSON_IsArray(array) ? array->child : first;
     for (int i = 0; i < n && out->ranks != NULL && item != NULL; i++, item = item->next) {
         out->ranks[out->n++] = times_of(item, i);

@@ -1,16 +1,12 @@
 #include "cli/report/trace.h"
 
-#include <cjson/cJSON.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/file.h"
-#include "base/json.h"
+#include "cli/report/record.h"
 
-#define MAX_BYTES ((size_t)64 << 20)
 #define MAX_MS 1e9
 #define MAX_BUCKETS 64
 #define MAX_STEPS (1 << 20) /* of all ranks together */
@@ -24,6 +20,11 @@ bool dt_span_computes(enum dt_span_kind kind)
 }
 
 /* ---- reading */
+
+static enum dt_status no_memory(void)
+{
+    return dt_error(DT_NO_MEMORY, "no memory for the spans of a trace");
+}
 
 static double number_of(const cJSON *object, const char *key)
 {
@@ -88,13 +89,13 @@ static void read_clocks(const cJSON *root, struct dt_trace_record *trace)
     }
 }
 
-static void read_tree(const cJSON *root, struct dt_trace_record *out)
+static enum dt_status read_tree(const cJSON *root, struct dt_trace_record *out)
 {
     const cJSON *events = cJSON_GetObjectItemCaseSensitive(root, "traceEvents"), *event;
     const int n = cJSON_GetArraySize(events);
-    out->spans = n > 0 ? calloc((size_t)n, sizeof *out->spans) : NULL;
+    out->spans = calloc((size_t)n + 1, sizeof *out->spans);
     if (out->spans == NULL) {
-        return;
+        return no_memory();
     }
     cJSON_ArrayForEach(event, events)
     {
@@ -105,27 +106,16 @@ static void read_tree(const cJSON *root, struct dt_trace_record *out)
     }
     qsort(out->spans, (size_t)out->n, sizeof *out->spans, by_rank_and_begin);
     read_clocks(root, out);
+    return DT_OK;
 }
 
-static void read_file(const char *folder, struct dt_trace_record *out)
+static enum dt_status read_spans(const char *folder, struct dt_trace_record *out)
 {
-    char path[DT_PATH_SIZE + 16];
-    uint8_t *bytes = NULL;
-    size_t n;
-    struct dt_json_fault fault;
-    *out = (struct dt_trace_record){0};
-    snprintf(path, sizeof path, "%s/trace.json", folder);
-    if (access(path, F_OK) != 0) {
-        return;
-    }
-    if (dt_file_read(path, MAX_BYTES, &bytes, &n) != DT_OK) {
-        dt_error_clear();
-        return;
-    }
-    cJSON *root = dt_json_check((const char *)bytes, n, &fault) ? cJSON_ParseWithLength((const char *)bytes, n) : NULL;
-    read_tree(root, out);
+    cJSON *root;
+    DT_TRY(dt_record_read(folder, "trace.json", &root));
+    const enum dt_status s = read_tree(root, out);
     cJSON_Delete(root);
-    free(bytes);
+    return s;
 }
 
 /* ---- what it says */
@@ -194,19 +184,31 @@ static void measure(struct dt_trace_record *trace)
     }
 }
 
-void dt_trace_open(const char *folder, struct dt_trace_record *out)
+static enum dt_status read_steps(struct dt_trace_record *out)
 {
-    read_file(folder, out);
     const double n_steps = out->n > 0 ? (double)out->last_step - out->first_step + 1 : 0;
-    if (n_steps * out->n_ranks <= MAX_STEPS) {
-        out->n_steps = (int)n_steps;
-        out->steps = calloc((size_t)out->n_ranks * (size_t)out->n_steps + 1, sizeof *out->steps);
-    }
-    if (out->steps == NULL) {
+    if (n_steps * out->n_ranks > MAX_STEPS) {
         dt_trace_close(out);
-        return;
+        return DT_OK;
+    }
+    out->n_steps = (int)n_steps;
+    out->steps = calloc((size_t)out->n_ranks * (size_t)out->n_steps + 1, sizeof *out->steps);
+    if (out->steps == NULL) {
+        return no_memory();
     }
     measure(out);
+    return DT_OK;
+}
+
+enum dt_status dt_trace_open(const char *folder, struct dt_trace_record *out)
+{
+    *out = (struct dt_trace_record){0};
+    enum dt_status s = read_spans(folder, out);
+    s = s == DT_OK ? read_steps(out) : s;
+    if (s != DT_OK) {
+        dt_trace_close(out);
+    }
+    return s;
 }
 
 void dt_trace_close(struct dt_trace_record *trace)

@@ -31,8 +31,8 @@ struct dt_trace_record {
     struct dt_trace_step *steps; /* private */
 };
 
-/* Without the file, or with one that is not ours, there are no spans, and that is no error. */
-void dt_trace_open(const char *folder, struct dt_trace_record *out);
+/* Without the file, or with one that is not ours, there are no spans, and that is no error. DT_NO_MEMORY; then it owes nothing. */
+enum dt_status dt_trace_open(const char *folder, struct dt_trace_record *out);
 void dt_trace_close(struct dt_trace_record *trace);
 
 /* Of a rank and step that the record has. */
