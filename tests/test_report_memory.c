@@ -87,7 +87,7 @@ static enum dt_status report(int n)
     if (n == 2 && s == DT_OK) {
         records[1].config.epochs++;
     }
-    s = s == DT_OK ? dt_run_page_write(page, records, n, n == 1 ? learned_of_test() : NULL) : s;
+    s = s == DT_OK ? dt_run_page_write(page, NULL, records, n, n == 1 ? learned_of_test() : NULL) : s;
     for (int i = 0; i < n_open; i++) {
         dt_record_close(&records[i]);
     }
