@@ -217,7 +217,7 @@ if ((ranks > 1)); then
     faulty FAKE_NCCL_HANG_AT=4 "hanging-$graph" --set cuda.graph=$graph
     ends "NCCL hangs, $graph" 76 ".* stalled for 3 s: rank $((ranks - 1)) waits in 'training' for a collective that other ranks have .*"
   done
-  faulty FAKE_NCCL_HANG_AT=100 hanging-late --set data.train_samples=$((ranks * 800)) --set distributed.check_every=0
+  faulty FAKE_NCCL_HANG_AT=40 hanging-late --set data.train_samples=$((ranks * 100)) --set train.batch.per_rank=1 --set distributed.check_every=0
   ends 'NCCL hangs when many steps are taken together' 76 \
     ".* stalled for 3 s: rank $((ranks - 1)) waits in 'training' for a collective that other ranks have .*"
   faulty FAKE_NCCL_LAUNCH_HANGS_AT=1 hanging-launch
