@@ -56,11 +56,11 @@ assert [len(kinds[k]) for k in ("run", "step", "epoch")] == [1, 5, 3], {k: len(v
 assert kinds["run"][0]["world_size"] == 3 and kinds["run"][0]["global_batch"] == 48 and kinds["run"][0]["parameters"] == 4420
 for i, r in enumerate(kinds["epoch"]):
     numbers = ["train_loss", "train_accuracy", "test_loss", "test_accuracy", "images_per_s", "lr"]
-    assert list(r) == ["type", "epoch", "step", *numbers, "world_size", "allreduce", "messages", "bytes_sent", "messages_between_hosts", "bytes_between_hosts", "rank0_ms_per_step"], list(r)
+    assert list(r) == ["type", "epoch", "step", *numbers, "world_size", "allreduce", "messages", "bytes_sent", "messages_between_hosts", "bytes_between_hosts", "rank0_ms_per_step", "seconds"], list(r)
     assert r["epoch"] == i + 1 and r["step"] == 7 * (i + 1) and r["world_size"] == 3 and r["lr"] == 0.003, r
     assert all(math.isfinite(r[k]) and r[k] >= 0 for k in numbers), r
 for i, r in enumerate(kinds["step"]):
-    assert list(r) == ["type", "step", "epoch", "loss", "accuracy", "lr", "grad_norm", "images_per_s"], list(r)
+    assert list(r) == ["type", "step", "epoch", "loss", "accuracy", "lr", "grad_norm", "images_per_s", "seconds"], list(r)
     assert r["step"] == 4 * (i + 1) and r["epoch"] == 1 + (r["step"] - 1) // 7, r
 rows = list(csv.DictReader(open(f"{folder}/metrics.csv")))
 assert len(rows) == 3 and all(float(row[k]) == r[k] for row, r in zip(rows, kinds["epoch"]) for k in row), rows
@@ -227,7 +227,7 @@ prepare() { # prepare KIND FILE
   esac
 }
 n=0
-for file in run.lock config.json metrics.jsonl metrics.csv summary.json; do
+for file in run.lock config.json metrics.jsonl metrics.csv summary.json report.html; do
   for kind in symlink dangling hard fifo folder; do
     prepare "$kind" "$file"
     run 73 $((n++ % 2 * 2)) --config config.json --run prepared --resume
@@ -256,7 +256,30 @@ else
   echo 'not checked: checkpoints that cannot be written (needs unshare -m)'
 fi
 
+run 73 0 --config config.json --run /
+check 'the root: not said' one_line err 'dtrain: --run /: is the root of the file system \(name a folder for the run\)'
+check 'the root: something was written' test ! -e /run.lock -a ! -e /checkpoints
+run 73 2 --config config.json --run "$work/../../"
+check 'the root, by another name: not said' one_line err 'dtrain: .* is the root of the file system .*'
+
+# ---- what a writer left that was killed goes with the next use of the folder ----
+sleep 0 &
+gone=$!
+wait "$gone"
+for name in summary.json report.html config.json; do
+  touch "run0/.tmp-$name-$gone"
+done
+touch run0/checkpoints/.tmp-{try,best.safetensors}-"$gone" "run0/.tmp-mine-$gone"
+run 0 0 --config config.json --run run0 --resume
+check 'leftovers stay' test "$(find run0 -name '.tmp-*')" = "run0/.tmp-mine-$gone"
+
 # ---- a folder in use ----
+flock -s run0/run.lock sleep 0.5 & # as one who looks at the run
+reader=$!
+wait_for 10 bash -c '! flock -xn run0/run.lock true'
+run 0 0 --config config.json --run run0 --resume
+check 'somebody looks at the run: in use' test -z "$(grep 'in use' err)"
+wait "$reader"
 "$MPIEXEC" -n 2 "$DTRAIN" "${endless[@]}" --run "$work/busy" >busy.out 2>busy.err </dev/null &
 job=$!
 check 'busy: makes no steps' wait_for 30 has_steps busy

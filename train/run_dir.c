@@ -11,8 +11,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "model/checkpoint_dir.h"
 
-#define LOCK_TRIES 200
+#define LOCK_TRIES 400
 #define LOCK_POLL_MS 5
 
 void dt_run_dir_default(const char *config_name, char path[DT_PATH_SIZE])
@@ -183,6 +184,7 @@ static enum dt_status create(struct dt_world *world, const char *wanted, const c
                         run->path);
     }
     dt_dir_sweep(run->path, is_file_of_run);
+    dt_checkpoint_sweep(run->checkpoints);
     return dt_dir_try(run->checkpoints);
 }
 
