@@ -132,7 +132,7 @@ static enum dt_status load_labels(const struct dt_data_spec *spec, const char *p
                                   struct dt_dataset *out)
 {
     struct dt_idx all;
-    DT_TRY(dt_idx_open(path, 1, n_total, 0, 1, &all));
+    DT_TRY(dt_idx_open(path, 1, n_total, 0, 1, &spec->alive, &all));
     enum dt_status status = check_labels(spec, path, &all, n_total, owned);
     if (status == DT_OK) {
         status = keep_labels(&all, owned, out);
@@ -148,7 +148,7 @@ static enum dt_status load_idx(const struct dt_data_spec *spec, enum dt_split sp
     size_t n_total = 0;
     DT_TRY(count_idx(spec, split, &paths, &n_total));
     DT_TRY(load_labels(spec, paths.labels, n_total, owned, out));
-    DT_TRY(dt_idx_open(paths.images, 3, n_total, owned.first, owned.stride, &images));
+    DT_TRY(dt_idx_open(paths.images, 3, n_total, owned.first, owned.stride, &spec->alive, &images));
     out->items = images.data;
     DT_TRY(check_image_shape(spec, split, paths.images, &images));
     if (images.n_rows != owned.n) {

@@ -2,6 +2,7 @@
 #ifndef DT_DATA_DATASET_H
 #define DT_DATA_DATASET_H
 
+#include "base/alive.h"
 #include "base/file.h"
 #include "base/samples.h"
 #include "base/status.h"
@@ -30,6 +31,7 @@ struct dt_data_spec {
     struct dt_shape shape;
     int n_classes; /* 0: regression, n_targets outputs */
     int n_targets;
+    struct dt_alive alive; /* shown while samples are loaded or generated, but for the time in which a file is read */
 };
 
 struct dt_dataset {

@@ -31,6 +31,7 @@ struct source {
     bool gzip, ended; /* ended: the gzip stream is complete and its CRC and length are right */
     z_stream z;
     size_t n_out; /* bytes handed out */
+    const struct dt_alive *alive;
 };
 
 static enum dt_status source_open(const char *name, const uint8_t *bytes, size_t n_bytes, struct source *out)
@@ -279,6 +280,7 @@ static enum dt_status read_rows(struct source *source, size_t n_limit, size_t fi
     for (size_t row = 0; row < out->dims[0]; row += piece_rows) {
         const size_t end = out->dims[0] - row < piece_rows ? out->dims[0] : row + piece_rows;
         size_t n_got;
+        dt_alive_show(source->alive);
         DT_TRY(source_read(source, piece, (end - row) * out->n_item_bytes, &n_got));
         if (n_got < (end - row) * out->n_item_bytes) {
             char text[DIMS_TEXT_SIZE];
@@ -330,11 +332,12 @@ static enum dt_status read_data(struct source *source, size_t row_limit, size_t 
 /* ---- the interface ---- */
 
 enum dt_status dt_idx_parse(const char *name, const uint8_t *bytes, size_t n_bytes, int n_dims_wanted, size_t row_limit,
-                            uint32_t first, uint32_t stride, struct dt_idx *out)
+                            uint32_t first, uint32_t stride, const struct dt_alive *alive, struct dt_idx *out)
 {
     struct source source;
     *out = (struct dt_idx){0};
     DT_TRY(source_open(name, bytes, n_bytes, &source));
+    source.alive = alive;
     enum dt_status status = read_header(&source, n_bytes, n_dims_wanted, out);
     if (status == DT_OK) {
         status = read_data(&source, row_limit, first, stride, out);
@@ -347,12 +350,12 @@ enum dt_status dt_idx_parse(const char *name, const uint8_t *bytes, size_t n_byt
 }
 
 enum dt_status dt_idx_open(const char *path, int n_dims_wanted, size_t row_limit, uint32_t first, uint32_t stride,
-                           struct dt_idx *out)
+                           const struct dt_alive *alive, struct dt_idx *out)
 {
     uint8_t *bytes;
     size_t n_bytes;
     DT_TRY(dt_file_read(path, MAX_FILE_BYTES, &bytes, &n_bytes));
-    const enum dt_status status = dt_idx_parse(path, bytes, n_bytes, n_dims_wanted, row_limit, first, stride, out);
+    const enum dt_status status = dt_idx_parse(path, bytes, n_bytes, n_dims_wanted, row_limit, first, stride, alive, out);
     free(bytes);
     return status;
 }

@@ -6,6 +6,7 @@
 #ifndef DT_DATA_IDX_H
 #define DT_DATA_IDX_H
 
+#include "base/alive.h"
 #include "base/samples.h"
 #include "base/status.h"
 #include "data/shard.h"
@@ -19,15 +20,15 @@ struct dt_idx {
 };
 
 /* Reads `path`, keeping the rows first, first + stride, ... only; a row limit > 0 pretends the file had no more rows than that.
- * `n_dims_wanted`: 1 for labels, 3 for images (4 is then accepted too).
+ * `n_dims_wanted`: 1 for labels, 3 for images (4 is then accepted too). `alive` is shown between pieces.
  * DT_NO_INPUT: missing, unreadable, not a regular file. DT_BAD_DATA: anything wrong inside. DT_NO_PERMISSION. */
 enum dt_status dt_idx_open(const char *path, int n_dims_wanted, size_t row_limit, uint32_t first, uint32_t stride,
-                           struct dt_idx *out);
+                           const struct dt_alive *alive, struct dt_idx *out);
 void dt_idx_close(struct dt_idx *idx);
 
 /* The same from memory: what the fuzzer calls. `name` appears in messages. */
 enum dt_status dt_idx_parse(const char *name, const uint8_t *bytes, size_t n_bytes, int n_dims_wanted, size_t row_limit,
-                            uint32_t first, uint32_t stride, struct dt_idx *out);
+                            uint32_t first, uint32_t stride, const struct dt_alive *alive, struct dt_idx *out);
 
 /* Reads only the header: n_dims and dims. */
 enum dt_status dt_idx_peek(const char *path, int n_dims_wanted, struct dt_idx *out);

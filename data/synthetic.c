@@ -93,6 +93,7 @@ void dt_synthetic_images(const struct dt_data_spec *spec, enum dt_split split, s
     const size_t n_pixels = dt_shape_elems(spec->shape);
     for (size_t row = 0; row < owned.n; row++) {
         const uint32_t id = owned.first + (uint32_t)row * owned.stride;
+        dt_alive_show(&spec->alive);
         labels[row] = make_image(spec, STREAM_SAMPLES + (uint32_t)split, id, pixels + row * n_pixels);
     }
 }

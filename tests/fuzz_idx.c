@@ -19,7 +19,8 @@ static void parse(const uint8_t *bytes, size_t n_bytes, int wanted, size_t limit
 {
     struct dt_idx idx;
     dt_error_clear();
-    const enum dt_status status = dt_idx_parse("fuzz", bytes, n_bytes, wanted, limit, first, stride, &idx);
+    const enum dt_status status =
+        dt_idx_parse("fuzz", bytes, n_bytes, wanted, limit, first, stride, &(struct dt_alive){NULL}, &idx);
     if (status != DT_OK) {
         require(status == DT_BAD_DATA || status == DT_NO_MEMORY);
         require(strncmp(dt_error_text(), "fuzz: ", 6) == 0);

@@ -246,6 +246,23 @@ check "stall: exit code $got" test "$got" -eq 76
 names='(allreduce of 4194304 bytes \(shared_memory\)|barrier before sums are timed)'
 check "stall: not said: $(cat err)" grep -Eqx "dtrain: $names stalled for 2 s: rank 1 .* \(raise DTRAIN_TIMEOUT .*" err
 
+# The same where one rank alone measures, and the others have nothing to do.
+"$MPIEXEC" -n 3 env DTRAIN_TIMEOUT=2 "$DTRAIN" bench scaling --config scaling.json --set train.batch.per_rank=100 \
+  --set 'model.layers=[{"type":"flatten"},{"type":"dense","units":60000},{"type":"dense","units":4}]' --json "$work/idle" >out 2>err </dev/null &
+job=$!
+has_worked() { # rank 0 has, for 0.3 s: it measures by then, or is about to
+  mapfile -t ranks < <(ranks_of "$work/idle")
+  ((${#ranks[@]} == 3)) && (($(cut -d ' ' -f 14 "/proc/${ranks[0]}/stat") > 30))
+}
+check 'idle: does not measure' wait_for 60 has_worked
+kill -STOP "${ranks[0]}"
+check 'idle: does not end' wait_for 30 gone "$work/idle"
+kill -KILL "${ranks[@]}" "$job" 2>/dev/null
+got=0
+wait "$job" || got=$?
+check "idle: exit code $got" test "$got" -eq 76
+check "idle: not said: $(cat err)" grep -q '^dtrain: .* stalled for 2 s: rank 0 ' err
+
 # ---- a signal: the size under way is finished, nothing is written ----
 # All sizes together would take minutes, each as long as those before it.
 "$MPIEXEC" -n 2 "$DTRAIN" bench allreduce -b 1K -e 16M -n 5000 --set device=cpu --json "$work/signalled" >out 2>err </dev/null &

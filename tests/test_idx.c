@@ -8,6 +8,8 @@
 #include <unistd.h>
 #include <zlib.h>
 
+static const struct dt_alive nobody; /* waits for a sign of life */
+
 static char folder[] = "/tmp/dtrain-test-idx-XXXXXX";
 
 /* ---- making files ---- */
@@ -81,7 +83,7 @@ static enum dt_status parse(struct bytes b, int wanted, struct dt_idx *out)
     if (b.n > 0) {
         memcpy(exact, b.at, b.n);
     }
-    const enum dt_status status = dt_idx_parse("x.idx", exact, b.n, wanted, 0, 0, 1, out);
+    const enum dt_status status = dt_idx_parse("x.idx", exact, b.n, wanted, 0, 0, 1, &nobody, out);
     free(exact);
     return status;
 }
@@ -152,7 +154,7 @@ static void check_kept_rows(struct bytes file, const uint8_t *payload, size_t n,
                             uint32_t stride)
 {
     struct dt_idx idx;
-    CHECK_INT(dt_idx_parse("x.idx", file.at, file.n, 3, limit, first, stride, &idx), DT_OK);
+    CHECK_INT(dt_idx_parse("x.idx", file.at, file.n, 3, limit, first, stride, &nobody, &idx), DT_OK);
     const size_t n_limit = limit > 0 && limit < n ? limit : n;
     size_t kept = 0;
     for (size_t row = first; row < n_limit; row += stride) {
@@ -342,7 +344,7 @@ static void test_open_and_peek(void)
     for (int gzip = 0; gzip < 2; gzip++) { /* by content: each has the other's name */
         const char *path = write_file(gzip ? "images" : "images.gz", gzip ? gz : raw);
         struct dt_idx idx;
-        CHECK_INT(dt_idx_open(path, 3, 100, 1, 3, &idx), DT_OK);
+        CHECK_INT(dt_idx_open(path, 3, 100, 1, 3, &nobody, &idx), DT_OK);
         CHECK_INT(idx.n_rows, 33);
         CHECK_INT(memcmp(idx.data + 72, raw.at + 16 + 4 * 72, 72), 0);
         dt_idx_close(&idx);
@@ -366,7 +368,7 @@ static void test_open_and_peek(void)
     CHECK_HAS(dt_error_text(), "empty file");
     dt_error_clear();
     unlink(write_file("empty", (struct bytes){0}));
-    CHECK_INT(dt_idx_open("/dev/null", 3, 0, 0, 1, &idx), DT_NO_INPUT);
+    CHECK_INT(dt_idx_open("/dev/null", 3, 0, 0, 1, &nobody, &idx), DT_NO_INPUT);
     dt_error_clear();
     free(raw.at);
     free(gz.at);

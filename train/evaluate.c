@@ -47,6 +47,7 @@ enum dt_status dt_evaluator_run(struct dt_evaluator *e, struct dt_metrics *out)
     }
     for (uint64_t step = 0; step < n_steps; step++) {
         const struct dt_batch batch = dt_loader_batch(&e->loader, 0, step);
+        dt_comm_alive(e->world->comm);
         const struct dt_pass pass = {.batch = &batch};
         DT_TRY(dt_network_gather(e->network, e->samples, &batch));
         DT_TRY(dt_network_forward(e->network, &pass));

@@ -304,6 +304,7 @@ enum dt_status dt_trainer_open(struct dt_world *world, const struct dt_config *c
 {
     *out = (struct dt_trainer){.world = world, .config = *config, .format = format};
     enum dt_status s;
+    out->config.data.alive = (struct dt_alive){dt_comm_alive, world->comm};
     out->config_text = format->write(config);
     s = out->config_text != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory for the resolved configuration");
     DT_TRY_GOTO(s, dt_world_agree(world, s), fail);

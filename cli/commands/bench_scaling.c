@@ -7,15 +7,15 @@
 #include "base/clock.h"
 #include "cli/report/output.h"
 #include "cli/report/text.h"
+#include "dist/ranks/heartbeat.h"
 #include "train/ranks.h"
-
-#define IDLE_MS 5
 
 struct bench {
     struct dt_world *world;
     struct dt_config config;
     struct dt_trainer trainer;
     struct dt_scaling scaling;
+    struct dt_heartbeat beat; /* of those that measure, for those that wait */
     char device[128];
 };
 
@@ -48,14 +48,16 @@ static struct dt_config config_of(const struct bench *b, const struct dt_scaling
 
 /* ---- a row */
 
-static enum dt_status take_steps(struct dt_trainer *t, double *step_s)
+static enum dt_status take_steps(struct bench *b, double *step_s)
 {
+    struct dt_trainer *t = &b->trainer;
     double seconds[DT_SCALING_STEPS];
     DT_TRY(dt_strategy_broadcast(t->strategy));
     for (int i = -DT_SCALING_WARMUP; i < DT_SCALING_STEPS; i++) {
         const double start_s = dt_clock_s();
         DT_TRY(dt_bench_take_step(t, "bench scaling"));
         seconds[i < 0 ? 0 : i] = dt_clock_s() - start_s;
+        DT_TRY(dt_heartbeat_look(&b->beat));
     }
     *step_s = dt_bench_median(seconds, DT_SCALING_STEPS);
     return DT_OK;
@@ -66,8 +68,11 @@ static enum dt_status measure(struct bench *b, struct dt_world *part, struct dt_
 {
     const struct dt_config config = config_of(b, row);
     struct dt_trainer *t = &b->trainer;
+    part->comm->meanwhile = dt_heartbeat_show;
+    part->comm->meanwhile_context = &b->beat;
     DT_TRY(dt_trainer_open(part, &config, &dt_config_json, t));
-    const enum dt_status s = take_steps(t, &row->step_s);
+    part->comm->meanwhile = NULL; /* steps are measured without it */
+    const enum dt_status s = take_steps(b, &row->step_s);
     snprintf(b->device, sizeof b->device, "%s %s", t->backend->ops->name, t->backend->description);
     b->scaling.adds_by = dt_strategy_adds_by(t->strategy); /* the last row's: all ranks' */
     b->scaling.n_parameters = t->model.n_parameters;
@@ -75,25 +80,16 @@ static enum dt_status measure(struct bench *b, struct dt_world *part, struct dt_
     return s;
 }
 
-/* Who has nothing to measure sleeps until the others are through, however long that takes: waiting would cost them cores. */
-static enum dt_status meet(struct dt_comm *comm, bool idle)
-{
-    int32_t nothing = 0;
-    bool done = false;
-    struct dt_request request;
-    DT_TRY(dt_comm_allreduce_start(comm, &nothing, 1, DT_TYPE_I32, DT_REDUCE_SUM, "the end of a measurement", &request));
-    while (idle && !done) {
-        dt_sleep_ms(IDLE_MS);
-        DT_TRY(dt_comm_test(comm, &request, &done));
-    }
-    return done ? DT_OK : dt_comm_wait(comm, &request);
-}
-
 static enum dt_status measure_row(struct bench *b, struct dt_scaling_row *row)
 {
     struct dt_world part;
+    double mine = 0, sum;
     enum dt_status s = DT_OK;
+    b->beat = (struct dt_heartbeat){
+        .comm = b->world->comm, .name = "a sign of life of the measurement", .n = 1, .mine = &mine, .sum = &sum};
     DT_TRY(dt_world_open_first(b->world, row->n_ranks, &part));
+    DT_TRY(dt_heartbeat_start(&b->beat));
+    dt_comm_phase(b->world->comm, part.comm != NULL ? "bench scaling" : "idle");
     if (part.comm != NULL) {
         s = measure(b, &part, row);
         if (s == DT_STALLED) {
@@ -101,7 +97,7 @@ static enum dt_status measure_row(struct bench *b, struct dt_scaling_row *row)
         }
         dt_world_close_first(&part);
     }
-    DT_TRY(meet(b->world->comm, b->world->rank >= row->n_ranks));
+    DT_TRY(dt_heartbeat_finish(&b->beat));
     return dt_world_agree(b->world, s);
 }
 

@@ -52,6 +52,15 @@ void dt_comm_phase(struct dt_comm *comm, const char *name)
     comm->ops->phase(comm, name);
 }
 
+void dt_comm_alive(void *comm)
+{
+    struct dt_comm *self = comm;
+    self->ops->alive(self);
+    if (self->meanwhile != NULL) {
+        self->meanwhile(self->meanwhile_context);
+    }
+}
+
 void dt_comm_request_begin(struct dt_comm *comm, const char *name, struct dt_request *request)
 {
     *request = (struct dt_request){.name = name, .active = true, .sequence = ++comm->n_started};

@@ -65,7 +65,7 @@ struct dt_comm {
     uint64_t n_started, n_done;       /* collectives so far: that this rank has entered, that it has seen end */
     int silent;                       /* the rank of this host that a stall was put down to, or -1: none */
     bool cut;                         /* a fault put in (train/inject.h): nothing that this rank sends on a wire arrives any more */
-    void (*meanwhile)(void *context); /* what this rank does at each look of a wait; never blocks. NULL: nothing */
+    void (*meanwhile)(void *context); /* what this rank does at each look of a wait and each sign of life; NULL: nothing */
     void *meanwhile_context;
     double timeout_s; /* limit of each wait, in seconds during which this process itself was not stopped */
 };
@@ -95,6 +95,9 @@ void dt_comm_request_begin(struct dt_comm *comm, const char *name, struct dt_req
 void dt_comm_request_end(struct dt_comm *comm);
 enum dt_status dt_comm_test(struct dt_comm *comm, struct dt_request *request, bool *done);
 enum dt_status dt_comm_wait(struct dt_comm *comm, struct dt_request *request);
+
+/* A sign of life between the pieces of long work of this rank's own. A dt_alive.show: `comm` is a struct dt_comm. */
+void dt_comm_alive(void *comm);
 
 /* Says what this rank is about to do ("data load"), so that others can tell what it was last seen in. Costs nothing. */
 void dt_comm_phase(struct dt_comm *comm, const char *name);

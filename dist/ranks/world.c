@@ -206,7 +206,10 @@ enum dt_status dt_world_open_first(struct dt_world *world, int n, struct dt_worl
 {
     *out = (struct dt_world){.rank = world->rank, .size = n, .local_size = 1};
     memcpy(out->host, world->host, sizeof out->host);
-    DT_TRY(dt_world_agree(world, dt_comm_open_first(world->comm, n, &out->comm)));
+    DT_TRY(dt_world_agree(world, dt_start_watch_open(world->host))); /* MPI_Comm_split blocks */
+    const enum dt_status s = dt_comm_open_first(world->comm, n, &out->comm);
+    dt_start_watch_close();
+    DT_TRY(dt_world_agree(world, s));
     if (out->comm != NULL) {
         out->local_rank = out->comm->local_rank;
         out->local_size = out->comm->local_size;
