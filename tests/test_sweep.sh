@@ -37,7 +37,7 @@ cmp <(results one) <(results three) || fail 'three ranks have other results'
 [[ $(head -1 one/sweep.csv) == 'run,"train.optimizer.lr","train.batch","threads",verdict,test_accuracy,test_loss,steps,seconds' ]] ||
   fail "the head is $(head -1 one/sweep.csv)"
 says '^4,"0.01","\{""global"":60\}","1",done,[0-9.]+,[0-9.]+,20,' one/sweep.csv
-says '^6,"1e6",.*,failed,nan,nan,' one/sweep.csv
+says '^6,"1e6",.*,diverged,nan,nan,' one/sweep.csv
 says '^run +lr +batch +verdict +test accuracy +test loss +steps +time$' out
 [[ $(sed -n '6,7p' out | awk '{print $1}' | sort | tr '\n' ' ') == '5 6 ' ]] || fail "who diverged is not last: $(cat out)"
 awk 'NR > 1 && NR < 6 {print $5}' out | sort -rnc || fail "the best is not first: $(cat out)"
@@ -92,6 +92,53 @@ sweep 73 2 "${sets[@]}" --run one --resume
 says 'run 2: ' err
 cmp <(grep -v '^2,' <(results one)) <(grep -v '^2,' <(results three)) || fail 'one run that fails changes the others'
 says '^2,.*,failed,nan,nan,nan,nan$' one/sweep.csv
+
+# A rank that loads and evaluates for longer than the limit is not taken for dead by one that has finished.
+export DTRAIN_TIMEOUT=2
+sweep 0 2 --set data.test_samples=20,250000 --set train.max_steps=1 --set model.layers.1.units=2000 --set threads=1 --run slow
+unset DTRAIN_TIMEOUT
+
+# A loss far above that of a model that knows nothing is no result, although it is a number. On a terminal nobody's line has another's behind it.
+cat >terminal.py <<'END'
+import os, pty, re, sys
+out = b""
+def read(fd):
+    global out
+    data = os.read(fd, 4096)
+    out += data
+    return data
+code = os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:], read))
+for line in re.split(rb"[\r\n]+", out):
+    shown = re.sub(rb".*\x1b\[K", b"", line)
+    if b" runs, " in shown and b"dtrain:" in shown:
+        sys.exit(f"behind another's line: {line}")
+sys.exit(code)
+END
+bad=(--set train.optimizer.lr=0.001,1e6,20 --set 'train.batch={"global":10}' --set threads=1)
+timeout 100 python3 terminal.py "$mpiexec" -n 2 "$dtrain" sweep --config tiny.json "${bad[@]}" --set train.epochs=40 --run bad </dev/null >/dev/null ||
+  fail "on a terminal: $?"
+says '^2,"1e6",.*,diverged,nan,nan,' bad/sweep.csv
+
+# Each run's results are those of its own values: resuming with others is refused, also where the file has changed.
+sweep 0 1 --set train.optimizer.lr=0.001,0.01 --run values
+cp values/sweep.csv before.csv
+sweep 78 2 --set train.optimizer.lr=0.01,0.001 --run values --resume
+says '^dtrain: (rank 0 .*: )?values: run 1: train.optimizer.lr was 0.001, now it is 0.01 \(' err
+sweep 78 1 --set train.optimizer.lr=0.001,0.01 --set train.epochs=1 --run values --resume
+says '^dtrain: values: run 1: train.epochs was 2, now it is 1 \(' err
+cmp before.csv values/sweep.csv || fail 'a refused sweep has written'
+sweep 0 2 --set train.optimizer.lr=0.001,0.01 --run values --resume
+cmp <(cut -d, -f1-6 values/sweep.csv) <(cut -d, -f1-6 before.csv) || fail 'resuming what is done changes it'
+
+# Asked to stop before it has a folder: as later, and what was not begun is called so.
+"$dtrain" sweep --config tiny.json --set train.seed=1,2 --set train.epochs=100000 --run early >out 2>err </dev/null &
+job=$!
+until [[ $(sed -n 's/^SigBlk:.*\(....\)$/\1/p' /proc/$job/status 2>/dev/null) == 4[0-9a-f]* ]]; do [[ -d /proc/$job ]] || break; done
+kill -TERM $job
+code=0
+wait $job || code=$?
+[[ $code -eq 75 ]] || fail "a signal before there is a folder: $code: $(cat err)"
+says '^2,"2","100000",not begun,nan,nan,nan,nan$' early/sweep.csv
 
 refused() { # refused <exit code> <text> <option>...
   local code=$1 text=$2

@@ -8,32 +8,46 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/args.h"
+#include "cli/config/config.h"
 #include "cli/report/run_page.h"
 #include "cli/report/terminal.h"
 #include "cli/report/text.h"
 
 #define TABLE "sweep.csv"
 #define CELL_SIZE 96
-#define GAP 2 /* columns between those of the table */
+#define MAX_CONFIG_BYTES ((size_t)1 << 20)
+#define DIVERGED_FACTOR 10 /* times the loss of the first steps */
+#define GAP 2              /* columns between those of the table */
 
 void dt_sweep_folder(const char *dir, const struct dt_grid *grid, int run, char path[DT_PATH_SIZE])
 {
     snprintf(path, DT_PATH_SIZE, "%.*s/%0*d", DT_PATH_SIZE - 8, dir, dt_digits((unsigned long long)grid->n_runs), run + 1);
 }
 
-void dt_sweep_row_read(const char *dir, const struct dt_grid *grid, int run, struct dt_sweep_row *out)
+/* The error of its end says so; or else a loss far beyond that of weights that had learned nothing. */
+static bool has_diverged(const struct dt_record *record)
+{
+    const double loss = dt_record_result(record).loss;
+    const double first = record->steps.n > 0 ? dt_record_cell(&record->steps, 0, DT_STEP_LOSS) : (double)NAN;
+    return dt_record_number(record->summary, "exit_code") == DT_NON_FINITE || loss > DIVERGED_FACTOR * first;
+}
+
+void dt_sweep_row_read(const char *dir, const struct dt_grid *grid, int run, bool ended, struct dt_sweep_row *out)
 {
     char path[DT_PATH_SIZE];
     struct dt_record record;
-    *out = (struct dt_sweep_row){.run = run, .result = {NAN, NAN, NAN, NAN}, .steps = NAN, .seconds = NAN};
+    *out = (struct dt_sweep_row){
+        .run = run, .verdict = ended ? "failed" : "not begun", .result = {NAN, NAN, NAN, NAN}, .steps = NAN, .seconds = NAN};
     dt_sweep_folder(dir, grid, run, path);
     if (dt_record_open(path, &record) != DT_OK) {
         dt_error_clear(); /* a run that did not come so far */
         return;
     }
+    const bool diverged = has_diverged(&record);
     *out = (struct dt_sweep_row){.run = run,
                                  .known = true,
-                                 .state = record.state,
+                                 .diverged = diverged,
+                                 .verdict = diverged ? "diverged" : dt_run_state_word(record.state),
                                  .result = dt_record_result(&record),
                                  .steps = dt_record_progress(&record).step,
                                  .seconds = dt_record_seconds(&record)};
@@ -41,11 +55,6 @@ void dt_sweep_row_read(const char *dir, const struct dt_grid *grid, int run, str
 }
 
 /* ---- as text */
-
-static const char *state_text(const struct dt_sweep_row *row)
-{
-    return row->known ? dt_run_state_word(row->state) : "failed";
-}
 
 static const char *value_text(const struct dt_grid *grid, int run, int axis)
 {
@@ -91,14 +100,14 @@ void dt_sweep_row_tell(const struct dt_grid *grid, const struct dt_sweep_row *ro
         }
     }
     dt_text_print(stderr, "%*d/%d  run %d%s: %s%s%s", dt_digits((unsigned long long)grid->n_runs), n_done, grid->n_runs,
-                  row->run + 1, line, state_text(row), result[0] != '\0' ? ", " : "", result);
+                  row->run + 1, line, row->verdict, result[0] != '\0' ? ", " : "", result);
 }
 
 /* ---- the table */
 
 /* Columns behind those of the axes. X(constant, name) */
 #define COLUMN_LIST(X)                  \
-    X(COLUMN_STATE, "verdict")          \
+    X(COLUMN_STATE, "  verdict")        \
     X(COLUMN_ACCURACY, "test accuracy") \
     X(COLUMN_LOSS, "test loss")         \
     X(COLUMN_STEPS, "steps")            \
@@ -113,7 +122,7 @@ static void cell_text(const struct dt_sweep_row *row, enum column column, char t
     text[0] = '\0';
     switch (column) {
     case COLUMN_STATE:
-        snprintf(text, CELL_SIZE, "%s", state_text(row));
+        snprintf(text, CELL_SIZE, "%s", row->verdict);
         break;
     case COLUMN_ACCURACY:
         if (isfinite(row->result.accuracy)) {
@@ -190,7 +199,7 @@ static double worth(const struct dt_sweep_row *row)
 {
     const bool classifies = isfinite(row->result.accuracy);
     const double worth = classifies ? row->result.accuracy : -row->result.loss;
-    return row->known && isfinite(worth) ? worth : -1e300;
+    return row->known && !row->diverged && isfinite(worth) ? worth : -1e300;
 }
 
 /* For qsort: the best first, those without a result last. */
@@ -240,7 +249,7 @@ static void put_csv(FILE *out, const void *context)
             fputc(',', out);
             put_csv_text(out, value_text(grid, i, a));
         }
-        fprintf(out, ",%s", state_text(&rows[i]));
+        fprintf(out, ",%s", rows[i].verdict);
         put_number(out, rows[i].result.accuracy);
         put_number(out, rows[i].result.loss);
         put_number(out, rows[i].steps);
@@ -287,14 +296,38 @@ static enum dt_status write_page(const char *dir, const struct dt_grid *grid, co
     return s;
 }
 
-enum dt_status dt_sweep_results(const char *dir, const struct dt_grid *grid)
+enum dt_status dt_sweep_config_read(const char *dir, const struct dt_grid *grid, int run, char **out)
+{
+    char folder[DT_PATH_SIZE], path[DT_PATH_SIZE + 16];
+    struct dt_config *config = malloc(sizeof *config);
+    uint8_t *text = NULL;
+    size_t n;
+    *out = NULL;
+    dt_sweep_folder(dir, grid, run, folder);
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    enum dt_status s = config != NULL ? dt_file_read(path, MAX_CONFIG_BYTES, &text, &n)
+                                      : dt_error(DT_NO_MEMORY, "out of memory for the runs of a sweep");
+    if (s == DT_NO_INPUT) { /* not begun */
+        dt_error_clear();
+        s = DT_OK;
+    } else if (s == DT_OK) {
+        s = dt_config_json.read(path, (const char *)text, config);
+        *out = s == DT_OK ? dt_config_to_json(config) : NULL;
+        s = s == DT_OK && *out == NULL ? dt_error(DT_NO_MEMORY, "out of memory for the runs of a sweep") : s;
+    }
+    free(text);
+    free(config);
+    return s;
+}
+
+enum dt_status dt_sweep_results(const char *dir, const struct dt_grid *grid, const double *ended)
 {
     struct dt_sweep_row *rows = calloc((size_t)grid->n_runs, sizeof *rows);
     if (rows == NULL) {
         return dt_error(DT_NO_MEMORY, "out of memory for the table of a sweep");
     }
     for (int i = 0; i < grid->n_runs; i++) {
-        dt_sweep_row_read(dir, grid, i, &rows[i]);
+        dt_sweep_row_read(dir, grid, i, ended[i] > 0, &rows[i]);
     }
     enum dt_status s = write_csv(dir, grid, rows);
     qsort(rows, (size_t)grid->n_runs, sizeof *rows, is_better);

@@ -1,7 +1,5 @@
 #include "cli/commands/sweep/sweep.h"
 
-#include <errno.h>
-#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,13 +7,16 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "cli/commands/sweep/grid.h"
 #include "cli/commands/sweep/results.h"
 #include "cli/config/config.h"
+#include "cli/config/diff.h"
 #include "cli/report/sinks.h"
 #include "cli/report/terminal.h"
 #include "cli/report/text.h"
+#include "dist/ranks/heartbeat.h"
 #include "dist/ranks/stop.h"
 #include "train/data_spec.h"
 #include "train/ranks.h"
@@ -36,21 +37,17 @@ struct sweep {
     struct dt_config config;    /* of the run under way */
     struct dt_sinks sinks;      /* its */
     enum dt_status run_failure; /* of this rank's first run that failed, but did not diverge */
-    /* Signs of life: an allreduce is always under way, which ranks that train look after from step to step. One that has finished
-     * waits for it, so that a rank that shows none is named after the usual limit. */
-    struct dt_request request;
-    size_t n_beat;
-    double *mine, *sum;    /* n_beat each; `sum` is being added while the request is active */
-    double *told;          /* rank 0: the sums that were told */
-    enum dt_status failed; /* of the beats */
-    double drawn_s;        /* when rank 0 last drew its line; 0: none stands there */
+    struct dt_heartbeat beat;   /* its numbers are those above */
+    double *told;               /* the sums that rank 0 has told */
+    double drawn_s;             /* when rank 0 last drew its line; 0: none stands there */
 };
 
 /* ---- what rank 0 tells */
 
+/* Rank 0's line may also stand where another rank is about to print. */
 static void clear_line(struct sweep *w)
 {
-    if (w->drawn_s > 0) {
+    if (w->drawn_s > 0 || (w->world->rank > 0 && dt_terminal_width(STDERR_FILENO) > 0)) {
         fputs("\r\033[K", stderr);
         w->drawn_s = 0;
     }
@@ -91,56 +88,22 @@ static void tell(struct sweep *w, const double *sum)
             struct dt_sweep_row row;
             w->told[BEAT_RUNS + i] = 1;
             clear_line(w);
-            dt_sweep_row_read(w->dir, &w->grid, i, &row);
+            dt_sweep_row_read(w->dir, &w->grid, i, true, &row);
             dt_sweep_row_tell(&w->grid, &row, n_ended(w));
         }
     }
     draw_line(w);
 }
 
-/* ---- signs of life */
-
-static enum dt_status start_beat(struct sweep *w)
+/* A dt_heartbeat.take. A wish to stop that reached another rank alone becomes everybody's. */
+static void take_beat(void *context)
 {
-    w->mine[BEAT_STOP] = dt_stop_requested();
-    memcpy(w->sum, w->mine, w->n_beat * sizeof *w->sum);
-    return dt_comm_allreduce_start(w->world->comm, w->sum, w->n_beat, DT_TYPE_F64, DT_REDUCE_SUM, "a sign of life of the sweep",
-                                   &w->request);
-}
-
-/* One is there. A wish to stop that reached another rank alone becomes everybody's. */
-static bool take_beat(struct sweep *w)
-{
-    tell(w, w->sum);
-    if (w->sum[BEAT_STOP] > 0 && !dt_stop_requested()) {
+    struct sweep *w = context;
+    tell(w, w->beat.sum);
+    if (w->beat.sum[BEAT_STOP] > 0 && !dt_stop_requested()) {
         raise(SIGTERM);
     }
-    return (int)w->sum[BEAT_FINISHED] == w->world->size;
-}
-
-static enum dt_status look_after_beat(struct sweep *w)
-{
-    bool done = false;
-    DT_TRY(dt_comm_test(w->world->comm, &w->request, &done));
-    if (done) {
-        take_beat(w);
-        return start_beat(w);
-    }
-    return DT_OK;
-}
-
-/* Until all ranks have finished. They all see the same sums, so they all leave after the same one. */
-static enum dt_status wait_for_others(struct sweep *w)
-{
-    bool over = false;
-    w->mine[BEAT_FINISHED] = 1;
-    dt_comm_phase(w->world->comm, "the end of a sweep");
-    while (!over) {
-        DT_TRY(dt_comm_wait(w->world->comm, &w->request));
-        over = take_beat(w);
-        DT_TRY(over ? DT_OK : start_beat(w));
-    }
-    return DT_OK;
+    w->beat.mine[BEAT_STOP] = dt_stop_requested();
 }
 
 /* ---- a run */
@@ -149,8 +112,8 @@ static enum dt_status wait_for_others(struct sweep *w)
 static enum dt_status hear(void *context, struct dt_event *event)
 {
     struct sweep *w = context;
-    w->mine[BEAT_STEPS] += event->kind == DT_EVENT_STEP;
-    w->failed = w->failed == DT_OK ? look_after_beat(w) : w->failed;
+    w->beat.mine[BEAT_STEPS] += event->kind == DT_EVENT_STEP;
+    dt_heartbeat_show(&w->beat);
     return dt_sinks_emit(&w->sinks, event);
 }
 
@@ -184,7 +147,7 @@ static enum dt_status train(struct sweep *w, int run)
         s = dt_train(&w->alone, &w->config, &options, &(struct dt_emitter){hear, w});
         dt_sinks_close(&w->sinks);
     }
-    DT_TRY(w->failed);
+    DT_TRY(dt_heartbeat_look(&w->beat));
     if (s == DT_STOPPED || s == DT_STALLED) {
         return s;
     }
@@ -192,8 +155,8 @@ static enum dt_status train(struct sweep *w, int run)
         clear_line(w);
         note_failure(w, run, s);
     }
-    w->mine[BEAT_RUNS + run] = 1;
-    return look_after_beat(w);
+    w->beat.mine[BEAT_RUNS + run] = 1;
+    return dt_heartbeat_look(&w->beat);
 }
 
 static enum dt_status train_mine(struct sweep *w)
@@ -212,16 +175,61 @@ static enum dt_status train_mine(struct sweep *w)
 static enum dt_status check_all(struct sweep *w)
 {
     DT_TRY(dt_grid_open(w->args->sets, w->args->n_sets, &w->grid));
-    w->n_beat = BEAT_RUNS + (size_t)w->grid.n_runs;
+    const size_t n = BEAT_RUNS + (size_t)w->grid.n_runs;
+    double *numbers = calloc(3 * n, sizeof *numbers);
+    w->told = numbers; /* owns them */
     w->sets = calloc((size_t)w->grid.n_axes + 1, sizeof *w->sets);
-    w->mine = calloc(3 * w->n_beat, sizeof *w->mine);
-    if (w->sets == NULL || w->mine == NULL) {
+    if (w->sets == NULL || numbers == NULL) {
         return dt_error(DT_NO_MEMORY, "out of memory for the runs of a sweep");
     }
-    w->sum = w->mine + w->n_beat;
-    w->told = w->sum + w->n_beat;
+    w->beat = (struct dt_heartbeat){.comm = w->world->comm,
+                                    .name = "a sign of life of the sweep",
+                                    .n = n,
+                                    .mine = numbers + n,
+                                    .sum = numbers + 2 * n,
+                                    .take = take_beat,
+                                    .context = w};
     for (int run = 0; run < w->grid.n_runs; run++) {
         DT_TRY(load(w, run));
+    }
+    return DT_OK;
+}
+
+/* Of a run whose folder is there: its results are those of its own configuration. What has no effect on them may differ. */
+static enum dt_status check_folder(struct sweep *w, int run)
+{
+    static const char *const parts[] = {
+        "model",     "train",     "precision", "data.format", "data.sharding", "data.train_samples", "data.test_samples",
+        "data.seed", "data.noise"};
+    const int n_parts = (int)(sizeof parts / sizeof parts[0]);
+    char difference[256] = "";
+    char *before = NULL, *now = NULL;
+    enum dt_status s = dt_sweep_config_read(w->dir, &w->grid, run, &before);
+    if (s == DT_OK && before != NULL) {
+        DT_TRY_GOTO(s, load(w, run), done);
+        now = dt_config_to_json(&w->config);
+        s = now != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory for the resolved configuration");
+        for (int i = 0; i < n_parts + w->grid.n_axes && s == DT_OK && difference[0] == '\0'; i++) {
+            const char *part = i < n_parts ? parts[i] : w->grid.axes[i - n_parts].key;
+            if (i < n_parts || w->grid.axes[i - n_parts].n > 1) {
+                s = dt_config_compare(before, now, part, difference, sizeof difference);
+            }
+        }
+    }
+done:
+    free(before);
+    free(now);
+    if (s == DT_OK && difference[0] != '\0') {
+        return dt_error(DT_CONFIG, "%s: run %d: %s (resume with the values of before, or choose another --run)", w->dir, run + 1,
+                        difference);
+    }
+    return s;
+}
+
+static enum dt_status check_folders(struct sweep *w)
+{
+    for (int run = 0; run < w->grid.n_runs; run++) {
+        DT_TRY(check_folder(w, run));
     }
     return DT_OK;
 }
@@ -232,7 +240,7 @@ static enum dt_status choose_folder(struct sweep *w)
     if (w->args->run == NULL) {
         snprintf(name, sizeof name, "sweep-%.200s", w->config.name);
         dt_run_dir_default(name, w->dir);
-        return DT_OK;
+        return dt_dir_create(w->dir);
     }
     if (strlen(w->args->run) > DT_PATH_SIZE - 80) {
         return dt_error(DT_USAGE, "--run: the path is longer than %d bytes", DT_PATH_SIZE - 80);
@@ -241,7 +249,7 @@ static enum dt_status choose_folder(struct sweep *w)
     if (!w->args->resume && access(w->dir, F_OK) == 0) {
         return dt_error(DT_CANT_CREATE, "%s: is already there (go on with --resume, or choose another --run)", w->dir);
     }
-    return DT_OK;
+    return w->args->resume ? check_folders(w) : dt_dir_create(w->dir);
 }
 
 static enum dt_status prepare(struct sweep *w)
@@ -263,11 +271,18 @@ static enum dt_status prepare(struct sweep *w)
 
 static enum dt_status run_all(struct sweep *w)
 {
-    DT_TRY(start_beat(w));
+    enum dt_status s = DT_OK;
+    w->alone.comm->meanwhile = dt_heartbeat_show;
+    w->alone.comm->meanwhile_context = &w->beat;
+    DT_TRY(dt_heartbeat_start(&w->beat));
     DT_TRY(train_mine(w)); /* a rank that leaves here leaves alone, and takes the others along */
-    DT_TRY(wait_for_others(w));
-    clear_line(w);
-    DT_TRY(dt_world_agree(w->world, w->world->rank == 0 ? dt_sweep_results(w->dir, &w->grid) : DT_OK));
+    dt_comm_phase(w->world->comm, "the end of a sweep");
+    DT_TRY(dt_heartbeat_finish(&w->beat));
+    if (w->world->rank == 0) {
+        clear_line(w);
+        s = dt_sweep_results(w->dir, &w->grid, w->told + BEAT_RUNS);
+    }
+    DT_TRY(dt_world_agree(w->world, s));
     if (dt_stop_requested()) {
         return dt_error_agreed(DT_STOPPED);
     }
@@ -282,7 +297,7 @@ static void close_sweep(struct sweep *w)
     dt_world_close_first(&w->alone);
     dt_grid_close(&w->grid);
     free(w->sets);
-    free(w->mine);
+    free(w->told);
     free(w);
 }
 
