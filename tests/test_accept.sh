@@ -8,12 +8,12 @@ program=$DTRAIN
 unset DTRAIN_CUDA_MODULE
 rows='launch doctor example gradients sums links memory compute training checkpoint frozen'
 
-accept() { # accept RANKS RUN ARGUMENT...: leaves out, err and $got
+accept() { # accept RANKS RUN ARGUMENT...: leaves out, err and $got; `limit` is for a test that waits for it
   local n=$1 folder=(--run "$2")
   [[ $2 != - ]] || folder=()
   shift 2
   got=0
-  DTRAIN_TIMEOUT=3 timeout -k 5 90 "$MPIEXEC" -n "$n" "$program" accept --short "${folder[@]}" "$@" >out 2>err </dev/null || got=$?
+  DTRAIN_TIMEOUT=${limit:-60} timeout -k 5 180 "$MPIEXEC" -n "$n" "$program" accept --short "${folder[@]}" "$@" >out 2>err </dev/null || got=$?
 }
 is() { # is WHAT EXPECTED ACTUAL
   n_checks=$((n_checks + 1))
@@ -239,7 +239,9 @@ program=$DTRAIN
 for fault in 'nan:rank=9,step=1' 'flip:rank=0,step=1,tensor=none' 'drop:rank=0,step=1'; do
   accept 1 impossible --inject "$fault"
   is "$fault" '78 1 0' "$got $(wc -l <err) $(grep -cE '^[A-Z]+  ' out)"
+  check "$fault: a folder is left" test ! -e impossible
 done
+limit=3
 accept 2 lost --inject drop:rank=1,step=20
 is 'messages that are lost' 76 "$got"
 check 'messages that are lost: the rows before' grep -qE '^MEASURED +compute' out

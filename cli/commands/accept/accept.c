@@ -193,9 +193,9 @@ static enum dt_status prepare(struct dt_acceptance *a, struct dt_accept_baseline
 {
     struct dt_world *world = a->world;
     const size_t n = (size_t)world->size;
-    DT_TRY(prepare_places(a));
     DT_TRY(dt_world_agree(world, dt_config_parse("accept", training, sizeof training - 1, NULL, 0, &a->config)));
     DT_TRY(try_faults(a));
+    DT_TRY(prepare_places(a));
     DT_TRY(dt_device_choose(world, &a->config, &a->device));
     DT_TRY(dt_world_alloc(world, n, sizeof *a->hosts, "the ranks' hosts", (void **)&a->hosts));
     DT_TRY(dt_world_alloc(world, DT_N_ACCEPT * n, sizeof *outcome->cells, "the ranks' results", (void **)&outcome->cells));
