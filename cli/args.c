@@ -12,6 +12,10 @@ const struct dt_option dt_options[N_OPTIONS] = {
 #define OPTION_ROW(constant, name, letter, value, takes, commands, meaning) {name, letter, value, takes, commands, meaning},
     DT_OPTION_LIST(OPTION_ROW)};
 
+const struct dt_option_meaning dt_option_meanings[] = {
+#define MEANING_ROW(option, commands, meaning) {option, commands, meaning},
+    DT_OPTION_MEANING_LIST(MEANING_ROW){N_OPTIONS, 0, NULL}};
+
 const struct dt_command_row dt_commands[DT_N_COMMANDS] = {
 #define COMMAND_ROW(constant, word, meaning, usage, examples, ...) {word, meaning, usage, examples},
     DT_COMMAND_LIST(COMMAND_ROW)};

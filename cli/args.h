@@ -26,7 +26,8 @@
       "  srun --mpi=pmi2 dtrain --config configs/mnist.json --run runs/night --resume\n")                                   \
     X(DT_COMMAND_EVAL, "eval", "measure a checkpoint on the test samples",                                                  \
       "dtrain eval " DT_HELP_USES "\n      [--data DIR] " DT_HELP_SETS,                                                     \
-      "  dtrain eval \\\n      --checkpoint runs/night/checkpoints/step-000000001416.safetensors\n")                        \
+      "  dtrain eval --checkpoint runs/night\n  dtrain eval \\\n      --checkpoint "                                        \
+      "runs/night/checkpoints/step-000000001416.safetensors\n")                                                             \
     X(DT_COMMAND_PREDICT, "predict", "classify PNG images with a checkpoint",                                               \
       "dtrain predict " DT_HELP_USES "\n      [--invert auto|yes|no] " DT_HELP_SETS " IMAGE.png...",                        \
       "  dtrain predict \\\n      --checkpoint runs/night/checkpoints/step-000000001416.safetensors \\\n      IMAGE.png\n") \
@@ -38,7 +39,7 @@
     X(DT_COMMAND_REPORT, "report", "a page about a run, or about several side by side",                                     \
       "dtrain report RUN... [--html FILE] [--data DIR]", "  dtrain report runs/night\n")                                    \
     X(DT_COMMAND_COMPARE, "compare", "results of runs, and where their configurations differ", "dtrain compare RUN RUN...", \
-      "  dtrain compare runs/night runs/night\n")                                                                           \
+      "  dtrain compare runs/night runs/day\n")                                                                             \
     X(DT_COMMAND_WATCH, "watch", "a run while it is under way, from its folder", "dtrain watch RUN",                        \
       "  dtrain watch runs/night\n")                                                                                        \
     X(DT_COMMAND_DOCTOR, "doctor", "check this allocation and report problems",                                             \

@@ -39,6 +39,15 @@ static void print_row(FILE *out, const char *left, const char *text)
     dt_help_wrap(out, INDENT, text);
 }
 
+static const char *meaning_of(enum option option, unsigned command)
+{
+    const struct dt_option_meaning *m = dt_option_meanings;
+    while (m->text != NULL && !(m->option == option && (m->commands & command) != 0)) {
+        m++;
+    }
+    return m->text != NULL ? m->text : dt_options[option].meaning;
+}
+
 /* Those of a command, or those that every command has. */
 static void print_options(FILE *out, unsigned mask, bool common)
 {
@@ -55,7 +64,7 @@ static void print_options(FILE *out, unsigned mask, bool common)
                                        : "",
                  o->value, optional ? "]" : "");
         if ((o->commands & mask) != 0 && (o->commands == ON_ALL) == common) {
-            print_row(out, left, o->meaning);
+            print_row(out, left, common ? o->meaning : meaning_of((enum option)i, mask));
         }
     }
 }

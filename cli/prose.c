@@ -130,7 +130,7 @@ static const char *const of_option[N_OPTIONS] = {
         "Messages take turns on the links of their two ranks. It concerns the algorithms, whose messages dtrain sends "
         "itself; the other ways are left out.")
     ROW(OPTION_HTML,
-        "Of an allreduce it has the rounds, to be stepped through with buttons and arrow keys.")
+        "The page of `lab allreduce` has the rounds, to be stepped through with buttons and arrow keys.")
 };
 /* clang-format on */
 

@@ -294,6 +294,32 @@ static void test_usage(void)
     }
 }
 
+/* What an option means to the command that is asked about, and not to others. */
+static void test_meanings(void)
+{
+    static const char *const rows[][3] = {{"eval", "needs --config", "load weights from"},
+                                          {"train", "load weights from", "needs --config"},
+                                          {"lab reduce", "write a page with pictures", "report.html"},
+                                          {"report", "default report.html", "pictures"},
+                                          {"lab allreduce", "at most 64", "at most 8"},
+                                          {"lab shards", "at most 8", "at most 64"},
+                                          {"compare", "runs/day", "runs/night runs/night"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char *help = NULL;
+        size_t n = 0;
+        FILE *out = open_memstream(&help, &n);
+        CHECK(out != NULL);
+        dt_args_help(out, rows[i][0]);
+        fclose(out);
+        CHECK_HAS(help, rows[i][1]);
+        CHECK(strstr(help, rows[i][2]) == NULL);
+        free(help);
+    }
+    for (const struct dt_option_meaning *m = dt_option_meanings; m->text != NULL; m++) {
+        CHECK((m->commands & ~dt_options[m->option].commands) == 0);
+    }
+}
+
 /* Whose help is asked for, and that it is about nothing else. */
 static void test_help_of(void)
 {
@@ -330,6 +356,7 @@ static void test_help_of(void)
 
 int main(void)
 {
+    test_meanings();
     test_help_of();
     test_bad();
     test_train();

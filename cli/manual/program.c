@@ -51,7 +51,7 @@ static bool covers_group(const struct dt_option *option, int command)
 }
 
 /* "For `train`, `eval`, `lab`.": which commands have it. */
-static void print_owners(FILE *out, const struct dt_option *option)
+static void print_owners(FILE *out, const struct dt_option *option, const char *meaning)
 {
     char owners[1024] = "For ";
     size_t n = strlen(owners);
@@ -65,6 +65,9 @@ static void print_owners(FILE *out, const struct dt_option *option)
         while (group && i + 1 < N_WORDS && strncmp(dt_commands[i + 1].word, word, first + 1) == 0) {
             i++;
         }
+    }
+    if (meaning[0] != '\0' && n < sizeof owners) {
+        snprintf(owners + n, sizeof owners - n, ": %s", meaning);
     }
     dt_mdoc_text(out, owners, true);
 }
@@ -88,7 +91,12 @@ static void print_option(FILE *out, enum option i)
     dt_mdoc_text(out, o->meaning, true);
     dt_mdoc_text(out, dt_prose_of_option(i), dt_prose_of_option(i)[0] != '\0');
     if (o->commands != ON_ALL) {
-        print_owners(out, o);
+        print_owners(out, o, "");
+    }
+    for (const struct dt_option_meaning *m = dt_option_meanings; m->text != NULL; m++) {
+        if (m->option == i) {
+            print_owners(out, &(struct dt_option){.commands = m->commands}, m->text);
+        }
     }
 }
 
