@@ -28,13 +28,20 @@ struct stack {
     size_t n_bytes;
 };
 
+/* Where somebody goes on. */
+struct place {
+    ucontext_t context; /* for the first time */
+    void *left_at[5];   /* later: without the system calls of swapcontext, which cost more than most kernels */
+    bool left;
+};
+
 struct fiber {
-    ucontext_t context;
+    struct place place;
     struct stack stack;
     int line; /* of the barrier that its thread waits at */
 };
 
-ucontext_t scheduler;
+struct place scheduler;
 struct stack scheduler_stack;
 std::vector<std::unique_ptr<fiber>> fibers;
 std::vector<fiber *> idle, waiting;
@@ -45,17 +52,31 @@ const std::function<void()> *thread_work;
 unsigned n_threads, n_begun; /* of the block that runs */
 bool backwards;
 
+#ifndef __SANITIZE_ADDRESS__
+[[noreturn, gnu::noinline]] void enter(struct place *to)
+{
+    if (to->left) {
+        __builtin_longjmp(to->left_at, 1);
+    }
+    setcontext(&to->context);
+    fake_die("no way to the stack of a thread");
+}
+#endif
+
 /* Leaves one stack for another; comes back when somebody goes to `from`. */
-void go(ucontext_t *from, ucontext_t *to, const struct stack &stack)
+void go(struct place *from, struct place *to, const struct stack &stack)
 {
 #ifdef __SANITIZE_ADDRESS__
     void *frames;
     __sanitizer_start_switch_fiber(&frames, stack.bottom, stack.n_bytes);
-    swapcontext(from, to);
+    swapcontext(&from->context, &to->context);
     __sanitizer_finish_switch_fiber(frames, nullptr, nullptr);
 #else
     (void)stack;
-    swapcontext(from, to);
+    from->left = true;
+    if (__builtin_setjmp(from->left_at) == 0) {
+        enter(to);
+    }
 #endif
 }
 
@@ -77,7 +98,7 @@ void run_threads()
             (*thread_work)();
         }
         idle.push_back(current);
-        go(&current->context, &scheduler, scheduler_stack);
+        go(&current->place, &scheduler, scheduler_stack);
     }
 }
 
@@ -91,10 +112,11 @@ fiber *new_fiber()
         fake_die("no memory for the stack of a thread");
     }
     fiber->stack = {(char *)map + page_bytes, stack_bytes};
-    getcontext(&fiber->context);
-    fiber->context.uc_stack.ss_sp = (char *)map + page_bytes;
-    fiber->context.uc_stack.ss_size = stack_bytes;
-    makecontext(&fiber->context, run_threads, 0);
+    ucontext_t *context = &fiber->place.context;
+    getcontext(context);
+    context->uc_stack.ss_sp = (char *)map + page_bytes;
+    context->uc_stack.ss_size = stack_bytes;
+    makecontext(context, run_threads, 0);
     return fiber;
 }
 
@@ -112,7 +134,7 @@ fiber *take_idle()
 void resume(fiber *fiber)
 {
     current = fiber;
-    go(&scheduler, &fiber->context, fiber->stack);
+    go(&scheduler, &fiber->place, fiber->stack);
 }
 
 /* All threads of the block must be at the same barrier. */
@@ -180,7 +202,7 @@ void fake_barrier(int line)
     const dim3 index = threadIdx;
     self->line = line;
     waiting.push_back(self);
-    go(&self->context, &scheduler, scheduler_stack);
+    go(&self->place, &scheduler, scheduler_stack);
     threadIdx = index;
 }
 
