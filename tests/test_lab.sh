@@ -127,18 +127,24 @@ assert not re.search(r"https?:|//\w|@import|url\((?!#)|fetch|XMLHttp|\bnan\b|\bi
 sections = re.findall(r'<section class="round">(.*?)</section>', text, re.S)
 assert len(sections) == rounds + 1 and "hidden" not in "".join(sections), len(sections)
 assert "<nav hidden>" in text
-n_arrows = n_items = 0
+n_arrows, n_items = [0, 0], 0 # of the ellipse, and of the column in its place where the window is narrow
 for i, section in enumerate(sections):
     assert ("<h2>Round %d of %d</h2>" % (i, rounds) if i else "<h2>At first</h2>") in section
-    svg = xml.fromstring(re.search(r"<svg.*</svg>", section, re.S).group())
-    width, height = map(float, svg.get("viewBox").split()[2:])
-    n_arrows += sum(path.get("class") == "arrow" for path in svg.iter("path"))
     n_items += section.count("<li ")
-    for group in svg.findall("g[@transform]"):
-        x, y = map(float, re.findall(r"[\d.]+", group.get("transform")))
-        card = float(group.find("rect").get("width"))
-        assert 0 <= x and x + card <= width and 24 <= y and y + 54 <= height, (x, y)
-assert n_arrows == arrows and n_items >= arrows, (n_arrows, n_items)
+    pictures = [xml.fromstring(picture) for picture in re.findall(r"<svg.*?</svg>", section, re.S)]
+    assert [svg.get("class") for svg in pictures] == ["ellipse", "column"]
+    for k, svg in enumerate(pictures):
+        width, height = map(float, svg.get("viewBox").split()[2:])
+        n_arrows[k] += sum(path.get("class") == "arrow" for path in svg.iter("path"))
+        for group in svg.findall("g[@transform]"):
+            x, y = map(float, re.findall(r"[\d.]+", group.get("transform")))
+            card = float(group.find("rect").get("width"))
+            assert 0 <= x and x + card <= width and 24 <= y and y + 54 <= height, (x, y)
+        for path in svg.findall("g/path[@class='arrow']"):
+            numbers = [float(number) for number in re.findall(r"[\d.]+", path.get("d"))]
+            assert k == 0 or max((numbers[0] + 2 * numbers[2] + numbers[4]) / 4, numbers[0]) + 40 <= width, "an arrow that leaves the column"
+assert n_arrows == [arrows, arrows] and n_items >= arrows, (n_arrows, n_items)
+assert "show(1)" in text, "it does not begin with the first round"
 PY
 page() { # page ALGORITHM RANKS ROUNDS ARROWS
   lab 0 allreduce --algorithm "$1" --ranks "$2" --html page.html

@@ -22,12 +22,9 @@ static const char style[] =
     ".add .what{fill:var(--add)}.replace .what{fill:var(--replace)}.tag{fill:var(--card);stroke-width:1}\n"
     "#add path{fill:var(--add)}#replace path{fill:var(--replace)}\n"
     "@keyframes draw{from{stroke-dashoffset:1}}@media(prefers-reduced-motion:reduce){.arrow{animation:none}}\n"
+    ".column{display:none}@media(max-width:600px){.ellipse{display:none}.column{display:block}.round{padding:.8rem .6rem}}\n"
     ".key{display:flex;flex-wrap:wrap;gap:.3rem 1.1rem;color:var(--soft);font-size:.93rem}"
     ".key svg{display:inline-block;width:.8em;height:.8em;margin-right:.35em}\n";
-
-/* On a telephone, large ones: they have room. */
-static const char style_of_numbers[] = "@media(max-width:600px){.round text{font-size:24px}text.piece{transform:translateY(8px)}"
-                                       "text.what{transform:translateY(4px)}}\n";
 
 static const char script[] =
     "const rounds=[...document.querySelectorAll('.round')],nav=document.querySelector('nav'),[back,next,play]=nav.children,"
@@ -42,7 +39,7 @@ static const char script[] =
     "slider.oninput=()=>{stop();show(+slider.value)};\n"
     "addEventListener('keydown',e=>{const to={ArrowLeft:at-1,ArrowRight:at+1,Home:0,End:rounds.length-1}[e.key];"
     "if(to===undefined||e.altKey||e.ctrlKey||e.metaKey)return;e.preventDefault();stop();show(to)});\n"
-    "slider.max=rounds.length-1;nav.hidden=rounds.length<2;show(0);\n";
+    "slider.max=rounds.length-1;nav.hidden=rounds.length<2;show(1);\n";
 
 struct rounds_page {
     const struct dt_lesson *lesson;
@@ -58,7 +55,6 @@ static void put_style(FILE *out, const void *page)
     const struct dt_lesson *lesson = ((const struct rounds_page *)page)->lesson;
     const int size = lesson->replay->size;
     fputs(style, out);
-    fputs(lesson->numbers ? style_of_numbers : "", out);
     for (int rank = 0; rank < size; rank++) {
         fprintf(out, ".c%d{fill:hsl(%d 62%% calc(var(--fill) + %d%%))}\n", rank, (210 + 360 * rank / size) % 360, rank % 2 * 8);
     }
