@@ -32,16 +32,20 @@ static bool has_diverged(const struct dt_record *record)
     return dt_record_number(record->summary, "exit_code") == DT_NON_FINITE || loss > DIVERGED_FACTOR * first;
 }
 
-void dt_sweep_row_read(const char *dir, const struct dt_grid *grid, int run, bool ended, struct dt_sweep_row *out)
+enum dt_status dt_sweep_row_read(const char *dir, const struct dt_grid *grid, int run, bool ended, struct dt_sweep_row *out)
 {
     char path[DT_PATH_SIZE];
     struct dt_record record;
     *out = (struct dt_sweep_row){
         .run = run, .verdict = ended ? "failed" : "not begun", .result = {NAN, NAN, NAN, NAN}, .steps = NAN, .seconds = NAN};
     dt_sweep_folder(dir, grid, run, path);
-    if (dt_record_open(path, &record) != DT_OK) {
+    const enum dt_status s = dt_record_open(path, &record);
+    if (s == DT_NO_MEMORY) {
+        return s;
+    }
+    if (s != DT_OK) {
         dt_error_clear(); /* a run that did not come so far */
-        return;
+        return DT_OK;
     }
     const bool diverged = has_diverged(&record);
     *out = (struct dt_sweep_row){.run = run,
@@ -52,6 +56,7 @@ void dt_sweep_row_read(const char *dir, const struct dt_grid *grid, int run, boo
                                  .steps = dt_record_progress(&record).step,
                                  .seconds = dt_record_seconds(&record)};
     dt_record_close(&record);
+    return DT_OK;
 }
 
 /* ---- as text */
@@ -326,10 +331,15 @@ enum dt_status dt_sweep_results(const char *dir, const struct dt_grid *grid, con
     if (rows == NULL) {
         return dt_error(DT_NO_MEMORY, "out of memory for the table of a sweep");
     }
-    for (int i = 0; i < grid->n_runs; i++) {
-        dt_sweep_row_read(dir, grid, i, ended[i] > 0, &rows[i]);
+    enum dt_status s = DT_OK;
+    for (int i = 0; i < grid->n_runs && s == DT_OK; i++) {
+        s = dt_sweep_row_read(dir, grid, i, ended[i] > 0, &rows[i]);
     }
-    enum dt_status s = write_csv(dir, grid, rows);
+    if (s != DT_OK) {
+        free(rows);
+        return s;
+    }
+    s = write_csv(dir, grid, rows);
     qsort(rows, (size_t)grid->n_runs, sizeof *rows, is_better);
     print_head(grid);
     for (int i = 0; i < grid->n_runs; i++) {

@@ -17,8 +17,8 @@ struct dt_sweep_row {
     struct dt_record_result result;
     double steps, seconds; /* NaN: unknown */
 };
-/* `ended`: it has been tried, so that without a folder it failed. */
-void dt_sweep_row_read(const char *dir, const struct dt_grid *grid, int run, bool ended, struct dt_sweep_row *out);
+/* `ended`: it has been tried, so that without a folder it failed. DT_NO_MEMORY. */
+enum dt_status dt_sweep_row_read(const char *dir, const struct dt_grid *grid, int run, bool ended, struct dt_sweep_row *out);
 
 /* The configuration that the run's folder has, resolved, as JSON that the caller frees; NULL: it has none. DT_BAD_DATA and other
  * errors of reading it. */

@@ -88,8 +88,11 @@ static void tell(struct sweep *w, const double *sum)
             struct dt_sweep_row row;
             w->told[BEAT_RUNS + i] = 1;
             clear_line(w);
-            dt_sweep_row_read(w->dir, &w->grid, i, true, &row);
-            dt_sweep_row_tell(&w->grid, &row, n_ended(w));
+            if (dt_sweep_row_read(w->dir, &w->grid, i, true, &row) == DT_OK) {
+                dt_sweep_row_tell(&w->grid, &row, n_ended(w));
+            } else {
+                dt_error_clear(); /* for want of memory: the table at the end has it, or says so */
+            }
         }
     }
     draw_line(w);
