@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "check.h"
 #include "cli/report/run_page.h"
+#include "cli/report/run_screen.h"
 
 static long n_calls, failing_call; /* counted from 1; 0: none fails */
 
@@ -126,6 +127,23 @@ static void test_each_allocation(int n)
     free(whole);
 }
 
+/* A run that has not taken a step: no table of steps to point into. */
+static void test_screen_of_nothing(void)
+{
+    char name[64], *text = NULL;
+    size_t n = 0;
+    struct dt_record record;
+    snprintf(name, sizeof name, "%s/metrics.jsonl", run);
+    CHECK_INT(unlink(name), 0);
+    CHECK_INT(dt_record_open(run, &record), DT_OK);
+    FILE *out = open_memstream(&text, &n);
+    dt_run_screen_draw(out, &record, (struct dt_screen){.width = 80, .height = 24, .utf8 = true});
+    CHECK_INT(fclose(out), 0);
+    CHECK_HAS(text, "no step yet");
+    free(text);
+    dt_record_close(&record);
+}
+
 int main(void)
 {
     char command[64];
@@ -133,6 +151,7 @@ int main(void)
     make_run();
     test_each_allocation(1);
     test_each_allocation(2);
+    test_screen_of_nothing();
     snprintf(command, sizeof command, "rm -rf %s", run);
     return system(command);
 }
