@@ -127,7 +127,11 @@ says '^dtrain: (rank 0 .*: )?values: run 1: train.optimizer.lr was 0.001, now it
 sweep 78 1 --set train.optimizer.lr=0.001,0.01 --set train.epochs=1 --run values --resume
 says '^dtrain: values: run 1: train.epochs was 2, now it is 1 \(' err
 cmp before.csv values/sweep.csv || fail 'a refused sweep has written'
+sleep 0 & # what its writers left who were killed goes
+wait $!
+touch "values/.tmp-sweep.csv-$!" "values/.tmp-report.html-$!"
 sweep 0 2 --set train.optimizer.lr=0.001,0.01 --run values --resume
+[[ -z $(find values -name '.tmp-*') ]] || fail 'temporary files are left'
 cmp <(cut -d, -f1-6 values/sweep.csv) <(cut -d, -f1-6 before.csv) || fail 'resuming what is done changes it'
 
 # Asked to stop before it has a folder: as later, and what was not begun is called so.
@@ -154,4 +158,8 @@ refused 64 '--set: train.epoch: unknown key' --set train.epoch=1,2
 refused 64 '--resume goes on with which run?' --resume
 refused 64 'sweep: --resume goes on with all runs' --resume=one/1/checkpoints --run one
 refused 73 'one: is already there' --run one
+refused 73 '--run /: is the root of the file system' --run / --resume
+mkdir linked
+ln -s ../before.csv linked/sweep.csv
+refused 73 'linked/sweep.csv: is a symbolic link' --run linked --resume
 printf 'sweep: ok\n'

@@ -19,7 +19,7 @@ static enum dt_status write_page(const struct dt_args *args, const struct dt_rec
     s = s == DT_OK ? dt_run_page_write(args->html, dir, records, args->n_paths, one ? &learned : NULL) : s;
     dt_learned_close(&learned);
     if (s == DT_OK) {
-        dt_text_print(stderr, "wrote %s%s", args->html != NULL ? args->html : dir, args->html != NULL ? "" : "/report.html");
+        dt_text_print(stderr, "wrote %s%s", args->html != NULL ? args->html : dir, args->html != NULL ? "" : "/" DT_RUN_PAGE);
     }
     return s;
 }

@@ -13,8 +13,6 @@
 #include "cli/report/run_timeline.h"
 #include "cli/report/sinks.h"
 
-#define REPORT "report.html"
-
 struct run_page {
     const struct dt_record *records;
     int n;
@@ -118,8 +116,8 @@ enum dt_status dt_run_page_write(const char *path, const char *dir, const struct
     if (path != NULL) {
         return dt_page_write(path, &page);
     }
-    DT_TRY(dt_run_dir_check_file(dir, REPORT));
-    return dt_page_write_own(dir, REPORT, &page);
+    DT_TRY(dt_run_dir_check_file(dir, DT_RUN_PAGE));
+    return dt_page_write_own(dir, DT_RUN_PAGE, &page);
 }
 
 enum dt_status dt_page_take(struct dt_sinks *sinks, const struct dt_event *event)
@@ -133,7 +131,7 @@ enum dt_status dt_page_take(struct dt_sinks *sinks, const struct dt_event *event
         dt_run_page_write(NULL, record.path, &record, 1, event->kind == DT_EVENT_END ? event->end->learned : NULL);
     dt_record_close(&record);
     if (s == DT_OK && event->kind == DT_EVENT_END && !sinks->silent) {
-        dt_text_print(stderr, "report %s/" REPORT, sinks->folder.dir->path);
+        dt_text_print(stderr, "report %s/" DT_RUN_PAGE, sinks->folder.dir->path);
     }
     return s;
 }

@@ -6,8 +6,10 @@
 #include "cli/report/record.h"
 #include "cli/report/run_learned.h"
 
-/* As `path`, or, where that is NULL, as report.html in the folder `dir`. `learned`: of the only run, or NULL: it does not say.
- * Errors as of writing (cli/page/page.h); DT_CANT_CREATE: report.html is no regular file. */
+#define DT_RUN_PAGE "report.html"
+
+/* As `path`, or, where that is NULL, as DT_RUN_PAGE in the folder `dir`. `learned`: of the only run, or NULL: it does not say.
+ * Errors as of writing (cli/page/page.h); DT_CANT_CREATE: that is no regular file. */
 enum dt_status dt_run_page_write(const char *path, const char *dir, const struct dt_record *records, int n,
                                  const struct dt_learned *learned);
 

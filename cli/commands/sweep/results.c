@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "cli/args.h"
 #include "cli/config/config.h"
+#include "cli/report/output.h"
 #include "cli/report/run_page.h"
 #include "cli/report/terminal.h"
 #include "cli/report/text.h"
@@ -271,6 +272,9 @@ static enum dt_status write_csv(const char *dir, const struct dt_grid *grid, con
     DT_TRY(dt_file_collect(TABLE, put_csv, &(struct table){grid, rows}, &text, &n));
     const enum dt_status s = dt_file_write_atomic(dir, TABLE, &(struct dt_file_part){text, n}, 1);
     free(text);
+    if (s == DT_OK) {
+        dt_text_print(stderr, "wrote %s/" TABLE, dir);
+    }
     return s;
 }
 
@@ -296,7 +300,7 @@ static enum dt_status write_page(const char *dir, const struct dt_grid *grid, co
     }
     free(records);
     if (s == DT_OK && n > 0) {
-        dt_text_print(stderr, "wrote %s/" TABLE ", and %s/report.html about the best %d", dir, dir, n);
+        dt_text_print(stderr, "wrote %s/" DT_RUN_PAGE " about the best %d", dir, n);
     }
     return s;
 }
@@ -325,6 +329,20 @@ enum dt_status dt_sweep_config_read(const char *dir, const struct dt_grid *grid,
     return s;
 }
 
+static bool is_result(const char *name)
+{
+    return strcmp(name, TABLE) == 0 || strcmp(name, DT_RUN_PAGE) == 0;
+}
+
+enum dt_status dt_sweep_results_try(const char *dir)
+{
+    DT_TRY(dt_dir_create(dir));
+    DT_TRY(dt_run_dir_check_file(dir, TABLE));
+    DT_TRY(dt_run_dir_check_file(dir, DT_RUN_PAGE));
+    dt_dir_sweep(dir, is_result);
+    return dt_dir_try(dir);
+}
+
 enum dt_status dt_sweep_results(const char *dir, const struct dt_grid *grid, const double *ended)
 {
     struct dt_sweep_row *rows = calloc((size_t)grid->n_runs, sizeof *rows);
@@ -339,14 +357,14 @@ enum dt_status dt_sweep_results(const char *dir, const struct dt_grid *grid, con
         free(rows);
         return s;
     }
-    s = write_csv(dir, grid, rows);
+    const bool no_table = dt_output_failed(write_csv(dir, grid, rows));
     qsort(rows, (size_t)grid->n_runs, sizeof *rows, is_better);
     print_head(grid);
     for (int i = 0; i < grid->n_runs; i++) {
         print_row(grid, &rows[i]);
     }
     fflush(stdout);
-    s = s == DT_OK ? write_page(dir, grid, rows) : s;
+    s = write_page(dir, grid, rows);
     free(rows);
-    return s;
+    return s == DT_OK && no_table ? dt_error(DT_IO, "%s: the table was not written, as was said", dir) : s;
 }

@@ -27,6 +27,10 @@ enum dt_status dt_sweep_config_read(const char *dir, const struct dt_grid *grid,
 /* A line on stderr about a run that has ended; `n_done` of them have. */
 void dt_sweep_row_tell(const struct dt_grid *grid, const struct dt_sweep_row *row, int n_done);
 
+/* Creates the folder of the results, and removes what writers left there that were killed. DT_CANT_CREATE: it takes no files, or
+ * has something in the place of one. */
+enum dt_status dt_sweep_results_try(const char *dir);
+
 /* The table on stdout, best first; DIR/sweep.csv, in the order of the runs; DIR/report.html of the best; `ended`: 1
  * for each run that has been tried. DT_IO, DT_NO_MEMORY. */
 enum dt_status dt_sweep_results(const char *dir, const struct dt_grid *grid, const double *ended);

@@ -243,16 +243,15 @@ static enum dt_status choose_folder(struct sweep *w)
     if (w->args->run == NULL) {
         snprintf(name, sizeof name, "sweep-%.200s", w->config.name);
         dt_run_dir_default(name, w->dir);
-        return dt_dir_create(w->dir);
+        return dt_sweep_results_try(w->dir);
     }
-    if (strlen(w->args->run) > DT_PATH_SIZE - 80) {
-        return dt_error(DT_USAGE, "--run: the path is longer than %d bytes", DT_PATH_SIZE - 80);
-    }
+    DT_TRY(dt_run_dir_check(w->args->run));
     snprintf(w->dir, sizeof w->dir, "%s", w->args->run);
     if (!w->args->resume && access(w->dir, F_OK) == 0) {
         return dt_error(DT_CANT_CREATE, "%s: is already there (go on with --resume, or choose another --run)", w->dir);
     }
-    return w->args->resume ? check_folders(w) : dt_dir_create(w->dir);
+    DT_TRY(w->args->resume ? check_folders(w) : DT_OK);
+    return dt_sweep_results_try(w->dir);
 }
 
 static enum dt_status prepare(struct sweep *w)
