@@ -94,7 +94,7 @@ static void check_wrong(void)
     const struct dt_algorithm algorithm = toy(both_send);
     struct dt_replay p;
     CHECK_INT(dt_replay_open(&algorithm, 2, 4, mark, &p), DT_INTERNAL);
-    CHECK(strcmp(dt_error_text(), "toy over 2 ranks: rank 0 waits for ever") == 0);
+    CHECK(strcmp(dt_error_text(), "toy over 2 ranks: rank 0 waits forever") == 0);
     dt_error_clear();
 }
 

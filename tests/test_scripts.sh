@@ -145,7 +145,7 @@ batch 75 'srun' 75 REQUEUE_EXIT=74,75
 ! requeued || fail "put back into the queue twice: $(cat out)"
 for cluster in '(null)' 75; do
   batch 1 'after 50 restarts: not put back' 75 SLURM_RESTART_COUNT=50 REQUEUE_EXIT="$cluster"
-  ! requeued || fail "put back into the queue for ever: $(cat out)"
+  ! requeued || fail "put back into the queue forever: $(cat out)"
 done
 batch 75 'scontrol requeue 7' 75 SLURM_RESTART_COUNT=2 DTRAIN_MAX_REQUEUES=3
 batch 1 'not put back' 75 SLURM_RESTART_COUNT=3 DTRAIN_MAX_REQUEUES=3

@@ -151,9 +151,9 @@ static void check_wrong(void)
     static const struct {
         int (*round)(int rank, int size, size_t n_elems, int round, struct dt_move *moves);
         const char *text;
-    } wrong[] = {{send_first, "toy over 2 ranks: rank 0 waits for ever in round 0"},
-                 {receive_first, "toy over 2 ranks: rank 0 waits for ever in round 0"},
-                 {unheard, "toy over 2 ranks: rank 0 waits for ever in round 1"},
+    } wrong[] = {{send_first, "toy over 2 ranks: rank 0 waits forever in round 0"},
+                 {receive_first, "toy over 2 ranks: rank 0 waits forever in round 0"},
+                 {unheard, "toy over 2 ranks: rank 0 waits forever in round 1"},
                  {other_length, "toy: rank 0 sends 5 elements to rank 1, which waits for 4 in round 0"}};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         const struct dt_algorithm toy = {.name = "toy", .n_rounds = two_rounds, .round = wrong[i].round};

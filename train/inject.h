@@ -16,7 +16,7 @@
     X(DT_FAULT_JITTER, "jitter", HAS(MS), 0, "jitter:ms=20",                                                          \
       "Every rank waits before every step, up to so long, drawn by the run's seed.")                                  \
     X(DT_FAULT_KILL, "kill", HAS(RANK) | HAS(STEP), 0, "kill:rank=1,step=100", "The rank is killed there.")           \
-    X(DT_FAULT_STOP, "stop", HAS(RANK) | HAS(STEP), 0, "stop:rank=1,step=100", "The rank is stopped for ever.")       \
+    X(DT_FAULT_STOP, "stop", HAS(RANK) | HAS(STEP), 0, "stop:rank=1,step=100", "The rank is stopped forever.")        \
     X(DT_FAULT_FLIP, "flip", HAS(RANK) | HAS(STEP) | HAS(TENSOR), 0, "flip:rank=1,step=50,tensor=fc1.weight",         \
       "After the step, one bit of the first of these weights turns over on this rank.")                               \
     X(DT_FAULT_NAN, "nan", HAS(RANK) | HAS(STEP), 0, "nan:rank=1,step=40",                                            \

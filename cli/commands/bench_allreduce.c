@@ -307,7 +307,7 @@ static void begin_json(struct bench *b)
     cJSON_AddArrayToObject(b->json, "ways");
 }
 
-/* Ranks with other sizes would wait for each other for ever. */
+/* Ranks with other sizes would wait for each other forever. */
 static enum dt_status compare_options(const struct bench *b)
 {
     char text[256];

@@ -231,7 +231,7 @@ static enum dt_status check_end(const struct simulator *s)
     for (int i = 0; i < s->size; i++) {
         const struct rank *r = &s->ranks[i];
         if (r->round < s->n_rounds) {
-            return dt_error(DT_INTERNAL, "%s over %d ranks: rank %d waits for ever in round %d", s->algorithm->name, s->size, i,
+            return dt_error(DT_INTERNAL, "%s over %d ranks: rank %d waits forever in round %d", s->algorithm->name, s->size, i,
                             r->round);
         }
     }

@@ -1,4 +1,4 @@
-/* A limit on the time that the ranks take to find each other, which happens inside MPI and may last for ever.
+/* A limit on the time that the ranks take to find each other, which happens inside MPI and may last forever.
  *
  * DTRAIN_TIMEOUT seconds, else 120, end the job with DT_STALLED and a line that says who is missing (dist/ranks/roll_call.h): at
  * once if a rank of this host is stopped or gone; 1.5 s later if all that is known is that ranks elsewhere do not answer, so that

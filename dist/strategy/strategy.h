@@ -2,7 +2,7 @@
  *
  * What Horovod's DistributedOptimizer and broadcast did, each part with a switch, to show what it is for:
  *   average    off: each rank steps with its own gradient, and the replicas drift apart
- *   broadcast  off: ranks keep the weights they began with, and averaging alone keeps their distance for ever
+ *   broadcast  off: ranks keep the weights they began with, and averaging alone keeps their distance forever
  * strategies.h lists them and opens one. Most have the whole network on every rank and share out the samples; one that splits the
  * network runs a step's passes itself.
  *

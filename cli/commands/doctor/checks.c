@@ -126,8 +126,8 @@ static struct dt_finding check_cores(const struct dt_rank_facts *ranks, int n)
     if (least < most) {
         return WARN("give each the same: the others wait for the slowest", "ranks may use %d to %d CPUs", least, most);
     }
-    return ranks[0].n_cores == 0 ? FINE("%d CPUs that each rank may use", most)
-                                 : FINE("%d CPUs of %d cores that each rank may use", most, ranks[0].n_cores);
+    return ranks[0].n_cores == 0 ? FINE("each rank may use %d CPUs", most)
+                                 : FINE("each rank may use %d CPUs, of %d cores", most, ranks[0].n_cores);
 }
 
 /* How many CPUs other programs take from the ranks of rank r's host: threads that waited for one over the last minute and still do
@@ -249,15 +249,15 @@ static struct dt_finding check_network(const struct dt_rank_facts *ranks, int n)
     }
     for (int r = 0; r < n; r++) {
         if (ranks[r].network[0] == '\0') {
-            return FAIL("ask who runs the cluster", "rank %d (%s) has no network that is up", r, ranks[r].host);
+            return FAIL("ask the administrators of the cluster", "rank %d (%s) has no network that is up", r, ranks[r].host);
         }
         if (ranks[r].network_mbps > 0 && ranks[r].network_mbps < NETWORK_MBPS_WANTED) {
             return WARN("have MPI use a faster one, or set distributed.compression",
-                        "the fastest of %s, %s, has %.3g Gb/s: gradients will be what steps wait for", ranks[r].host,
-                        ranks[r].network, 1e-3 * ranks[r].network_mbps);
+                        "the fastest of %s, %s, has %.3g Gb/s: steps will wait for gradients", ranks[r].host, ranks[r].network,
+                        1e-3 * ranks[r].network_mbps);
         }
         if (ranks[r].n_ib_active < ranks[r].n_ib_ports) {
-            return WARN("look at cables and the subnet manager: ibstat", "of %d InfiniBand ports of %s %d are active",
+            return WARN("check cables and the subnet manager: ibstat", "of %d InfiniBand ports of %s %d are active",
                         ranks[r].n_ib_ports, ranks[r].host, ranks[r].n_ib_active);
         }
         slowest = ranks[r].network_mbps > 0 ? fmin(slowest, ranks[r].network_mbps) : slowest;
@@ -324,8 +324,8 @@ static struct dt_finding check_gpu_health(const struct dt_rank_facts *ranks, int
     for (int r = 0; r < n; r++) {
         const struct dt_gpu_health *h = &ranks[r].gpu_health;
         if (h->known && throttle_name(h->throttle) != NULL) {
-            return WARN("look at cooling and power: nvidia-smi -q -d PERFORMANCE", "rank %d (%s): %s slows %s down", r,
-                        ranks[r].host, throttle_name(h->throttle), ranks[r].gpu_uuid);
+            return WARN("check cooling and power: nvidia-smi -q -d PERFORMANCE", "rank %d (%s): %s slows %s down", r, ranks[r].host,
+                        throttle_name(h->throttle), ranks[r].gpu_uuid);
         }
         if (h->known && h->mig) {
             return WARN("nvidia-smi -mig 0, for NCCL and all of it", "rank %d (%s): %s is in MIG mode, in instances", r,
@@ -347,7 +347,7 @@ static struct dt_finding check_gpu_links(const struct dt_rank_facts *ranks, int 
     for (int r = 0; r < n; r++) {
         const struct dt_gpu_health *h = &ranks[r].gpu_health;
         if (h->known && h->pcie_width < h->pcie_full_width) {
-            return WARN("seat it anew, or look at the riser and the BIOS", "rank %d (%s): %s has %d of %d PCIe lanes", r,
+            return WARN("reseat the card, or check the riser and the BIOS", "rank %d (%s): %s has %d of %d PCIe lanes", r,
                         ranks[r].host, ranks[r].gpu_uuid, h->pcie_width, h->pcie_full_width);
         }
         if (h->known && first->known && h->n_nvlinks != first->n_nvlinks) {

@@ -227,7 +227,7 @@ static void print_lesson(const struct dt_linear_lesson *l)
     }
     puts("\nloss: over all points, of the rank where it is larger\n\n"
          "on, on    equal steps from equal weights: one training\n"
-         "on, off   equal steps: the distance (1, 1) stays for ever, and both end wrong\n"
+         "on, off   equal steps: the distance (1, 1) stays forever, and both end wrong\n"
          "off, on   steps of their own: they drift apart, each to the line of its points\n"
          "off, off  two programs that know nothing of each other");
     printf("\nBatch %s: %d of %d steps raised the loss over all points.%s\n", l->batch_name, l->n_uphill, DT_LINEAR_STEPS,

@@ -70,7 +70,7 @@ static void put_case(FILE *out, const struct dt_linear_case *c, const struct bow
 {
     const struct dt_line *a = &c->path[0][DT_LINEAR_STEPS], *b = &c->path[1][DT_LINEAR_STEPS];
     const char *says = c->average && c->broadcast ? "Equal steps from equal weights: one training."
-                       : c->average               ? "Equal steps: the distance (1, 1) stays for ever, and both end wrong."
+                       : c->average               ? "Equal steps: the distance (1, 1) stays forever, and both end wrong."
                        : c->broadcast             ? "Steps of their own: they drift apart, each to the line of its points."
                                                   : "Two programs that know nothing of each other.";
     fprintf(out, "<div class=\"card\"><h2>average %s, broadcast %s</h2><p>%s</p>\n", c->average ? "on" : "off",

@@ -183,7 +183,7 @@ static enum dt_status run_all(struct run *run)
         bool done;
         DT_TRY(dt_executor_progress(&run->executors[rank], 0, &done));
         if (!done) {
-            return dt_error(DT_INTERNAL, "%s over %d ranks: rank %d waits for ever", p->algorithm->name, p->size, rank);
+            return dt_error(DT_INTERNAL, "%s over %d ranks: rank %d waits forever", p->algorithm->name, p->size, rank);
         }
         p->sent[rank] = dt_wire_total(run->wires[rank]);
     }
