@@ -54,6 +54,19 @@ def faults(log):
     return [line for line in log.splitlines() if "CONSOLE" in line and re.search("Uncaught|Error|Refused|Content Security Policy", line)]
 
 
+def drawn(arguments, page):
+    """What pictures must have: a pipeline's all micro-batches of which its text speaks, steps as wide as they are long."""
+    if arguments.startswith("model-parallel"):
+        numbers = re.findall(r'<text class="on"[^>]*>(\d+)</text>', page)
+        return [] if numbers.count("8") == numbers.count("1") == 8 else [f"{arguments}: micro-batches {sorted(set(numbers))}"]
+    if arguments == "pipeline":
+        units = [int(n) for n in re.findall(r"<p>(\d+) units of time", page)]
+        widths = [float(picture.split('class="rest"', 1)[1].split('width="')[1].split('"')[0]) for picture in page.split("<svg ")[1:]]
+        same = all(abs(width / units[0] - widths[0] * n / units[0] ** 2) < 1e-3 for n, width in zip(units, widths))
+        return [] if len(units) == len(widths) == 3 and same else [f"pipeline: {units} units are {widths} wide"]
+    return []
+
+
 def sends_nothing(chromium, folder, page):
     """Whether its policy stops what asks for something of elsewhere, and says so."""
     pieces = ('<img src="https://example.org/a.png">', '<link rel="stylesheet" href="https://example.org/a.css">',
@@ -74,6 +87,7 @@ def main():
             subprocess.run([*launch, DTRAIN, "lab", *arguments.split(), "--html", path], stdout=subprocess.DEVNULL, check=True, timeout=120)
             with open(path, encoding="utf-8") as file:
                 page = file.read()
+            wrong += drawn(arguments, page)
             answers, log = load(chromium, folder, page)
             if len(answers) != len(WIDTHS):
                 wrong.append(f"{arguments}: the browser shows {len(answers)} of {len(WIDTHS)} windows: {log[-500:]}")

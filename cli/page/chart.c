@@ -47,6 +47,10 @@ static void draw_ticks(const struct dt_chart *c, const struct dt_axis *axis, voi
     const double factor = axis->high / axis->low > 200 ? 10 : 2,
                  step = axis->log ? 0 : dt_chart_tick(axis->high - axis->low, MAX_TICKS);
     const double first = axis->log ? pow(factor, ceil(log(axis->low) / log(factor) - 1e-9)) : ceil(axis->low / step - 1e-9) * step;
+    if (axis->log && share(axis, first) > 0.07) { /* far above the end, which is a number too, of two digits */
+        const double digit = pow(10, floor(log10(axis->low)) - 1);
+        tick(c, ceil(axis->low / digit - 1e-9) * digit);
+    }
     for (int i = 0; i < 20; i++) {
         const double value = axis->log ? first * pow(factor, i) : first + i * step;
         if (!(value <= axis->high * (1 + 1e-9) + (axis->log ? 0 : 1e-9 * step))) {

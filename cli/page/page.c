@@ -26,6 +26,7 @@ static const char style[] =
     "h2.part{margin:2rem 0 .4rem}\n"
     ".cards{display:grid;gap:1rem;grid-template-columns:repeat(auto-fit,minmax(min(100%,24rem),1fr));margin:1rem 0}\n"
     ".card{padding:1rem 1.2rem;background:var(--card);border:1px solid var(--line);border-radius:12px;min-width:0}\n"
+    ".cards>:last-child:nth-child(odd){grid-column:1/-1}.cards>:last-child:nth-child(odd)>svg{max-width:36rem;margin:0 auto}\n"
     ".card p{margin-bottom:.4rem;font-size:.93rem}\n"
     ".s0,.s1,.s2,.s3{fill:none;stroke-width:2;stroke-linejoin:round}"
     ".s0{stroke:var(--a)}.s1{stroke:var(--b)}.s2{stroke:var(--c)}.s3{stroke:var(--d)}\n"

@@ -37,6 +37,19 @@ static struct dt_curves begin(const struct quantity *q, const char *title)
     return (struct dt_curves){.title = title, .x_name = "step", .log = q->log};
 }
 
+/* A rate that never changes is among the facts of the run. */
+static bool is_constant(const struct dt_record *r, const struct quantity *q)
+{
+    bool same = q->steps == DT_STEP_LR;
+    for (size_t i = 0; i < r->steps.n && same; i++) {
+        same = dt_record_cell(&r->steps, i, q->steps) == dt_record_cell(&r->steps, 0, q->steps);
+    }
+    for (size_t i = 0; i < r->epochs.n && same; i++) {
+        same = dt_record_cell(&r->epochs, i, q->epochs) == dt_record_cell(&r->epochs, 0, q->epochs);
+    }
+    return same;
+}
+
 static void draw_one(FILE *out, const struct dt_record *r, const struct quantity *q)
 {
     struct dt_curves c = begin(q, q->title);
@@ -90,7 +103,7 @@ void dt_run_curves_draw(FILE *out, const struct dt_record *records, const char *
     fputs("<h2 class=\"part\">Curves</h2>\n<div class=\"cards\">\n", out);
     for (size_t i = 0; i < sizeof quantities / sizeof quantities[0]; i++) {
         const struct quantity *q = &quantities[i];
-        if (!means_something(records, n, q)) {
+        if (!means_something(records, n, q) || (n == 1 && is_constant(records, q))) {
             continue;
         }
         if (n == 1) {

@@ -103,7 +103,7 @@ static void put_inputs(FILE *out, const struct dt_tape *t)
         snprintf(what, sizeof what, "sample %d", i + 1);
         for (int rank = 0; rank < 2; rank++) {
             const float *x = t[rank].x + DT_TAPE_INPUTS * i;
-            snprintf(text[rank], sizeof text[rank], "%s, %s", dt_float_text(x[0], a), dt_float_text(x[1], b));
+            snprintf(text[rank], sizeof text[rank], "%s<br>%s", dt_float_text(x[0], a), dt_float_text(x[1], b));
         }
         put_row(out, what, text[0], text[1]);
     }

@@ -5,7 +5,6 @@
 #define WIDTH 440
 #define LEFT 26
 #define ROW 26
-#define SHOWN 4 /* micro-batches in the picture */
 
 /* A device computes something in column `at` of `n`. */
 static void draw_cell(FILE *out, int n, int row, int at, const char *class, const char *text)
@@ -69,7 +68,7 @@ static void draw_way(FILE *out, const struct dt_parallel_lesson *l, int way)
     const char *name = l->ways[way].name;
     const int shown = l->model.n_blocks < 4 ? l->model.n_blocks : 4;
     if (way == DT_PARALLEL_LAYERS || way == DT_PARALLEL_PIPELINE) {
-        draw_stages(out, l->n_stages, way == DT_PARALLEL_LAYERS ? 1 : SHOWN, name);
+        draw_stages(out, l->n_stages, way == DT_PARALLEL_LAYERS ? 1 : DT_PARALLEL_MICRO_BATCHES, name);
     } else {
         draw_together(out, l->n_devices, shown, way == DT_PARALLEL_SLICES, name);
     }

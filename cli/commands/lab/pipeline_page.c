@@ -1,18 +1,21 @@
 #include "cli/commands/lab/pipeline.h"
 #include "cli/page/page.h"
 
-#define WIDTH 440
+#define WIDTH 960
 #define LEFT 26
 #define ROW 26
 
-static void draw_grid(FILE *out, const struct dt_pipeline_grid *grid, int n_stages)
+/* `longest`: units of the longest step, so that all pictures have one scale. */
+static void draw_grid(FILE *out, const struct dt_pipeline_grid *grid, int n_stages, int longest)
 {
-    const double unit = (double)(WIDTH - LEFT) / grid->n_units;
-    fprintf(out, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">\n", WIDTH, n_stages * ROW, grid->name);
+    const double unit = (double)(WIDTH - LEFT) * grid->length / longest / grid->n_units;
+    fprintf(out, "<div class=\"wide\"><svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">\n", WIDTH, n_stages * ROW,
+            grid->name);
     for (int stage = 0; stage < n_stages; stage++) {
         const int y = stage * ROW;
         fprintf(out, "<text class=\"start\" x=\"0\" y=\"%d\">%d</text>", y + 17, stage);
-        fprintf(out, "<rect class=\"rest\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/>", LEFT, y + 1, WIDTH - LEFT, ROW - 2);
+        fprintf(out, "<rect class=\"rest\" x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\"/>", LEFT, y + 1, grid->n_units * unit,
+                ROW - 2);
         for (int i = 0; i < grid->n_passes[stage]; i++) {
             const struct dt_pipeline_pass *pass = &grid->passes[stage][i];
             fprintf(out, "<rect class=\"%s\" x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"%d\" rx=\"2\"/>",
@@ -23,14 +26,16 @@ static void draw_grid(FILE *out, const struct dt_pipeline_grid *grid, int n_stag
         }
         fputc('\n', out);
     }
-    fputs("</svg>\n", out);
+    fputs("</svg></div>\n", out);
 }
 
 /* Both dt_page_fn. */
 static void put_style(FILE *out, const void *lesson)
 {
     (void)lesson;
-    fputs("text.on{fill:var(--card)}.rest{fill:var(--empty)}\n", out);
+    fputs(
+        "text.on{fill:var(--card)}.rest{fill:var(--empty)}.cards{grid-template-columns:minmax(0,1fr)}.card svg{min-width:720px}\n",
+        out);
 }
 
 static void put_row(FILE *out, const struct dt_pipeline_grid *grid, int n_stages)
@@ -54,11 +59,15 @@ static void put_body(FILE *out, const void *context)
             "wide as its step is long.</p>\n"
             "<div class=\"cards\">\n",
             l->n_stages);
+    int longest = 0;
+    for (int kind = 0; kind < DT_PIPELINE_GRIDS; kind++) {
+        longest = l->grids[kind].length > longest ? l->grids[kind].length : longest;
+    }
     for (int kind = 0; kind < DT_PIPELINE_GRIDS; kind++) {
         const struct dt_pipeline_grid *grid = &l->grids[kind];
         fprintf(out, "<div class=\"card\"><h2>%s: %s</h2><p>%d units of time, %.1f %% of them waiting</p>\n", grid->name,
                 grid->meaning, grid->length, 100 * grid->waits);
-        draw_grid(out, grid, l->n_stages);
+        draw_grid(out, grid, l->n_stages, longest);
         fputs("</div>\n", out);
     }
     fputs("</div>\n<div class=\"wide\"><table><thead><tr><th>schedule</th><th>micro-batches</th><th>units</th><th>waits</th>"
