@@ -146,6 +146,9 @@ rm -f sums.json
 bench 70 2 allreduce "${sizes[@]}" --set device=cpu
 check 'wrong sums' python3 sums.py 2 4 shared_memory mpi
 check 'wrong sums are not said' test "$(cat err)" = 'dtrain: 32 elements of sums were wrong (see #wrong in the table)'
+mkfifo deaf # a file that cannot be written does not hide them
+bench 70 2 allreduce -b 8 -e 8 -n 1 -w 0 -c 1 --set device=cpu --algorithms ring --json deaf
+check 'wrong sums, and no file' test "$(sed 's/ elements .*//; s/ (.*//' err | paste -sd '|')" = 'dtrain: deaf: nobody reads from it|dtrain: 2'
 program=$DTRAIN
 
 # Between GPUs, of a module that has none.

@@ -32,6 +32,12 @@ wrong() { # wrong RANKS NAME ARGUMENT...: where steps are too long, it says what
   check "lab $2: a wrong number passes" test -z "$(grep PASS out)"
   program=$DTRAIN
 }
+unread() { # unread RANKS NAME: what differs is the verdict, also where the page cannot be written
+  program=$wrong_lab
+  lesson 1 "$@" --html deaf
+  check "lab $2: not the page, and then what differs: $(cat err)" test "$(grep -cE '^dtrain: (deaf: nobody reads|.*(, and not |: it is not so$))' err)" = 2
+  program=$DTRAIN
+}
 refused() { # refused CODE TEXT RANKS ARGUMENT...: this one line, nothing on stdout
   lesson "$1" "${@:3}"
   check "'lab ${*:4}' is refused with: $(cat err)" test "$(cat err)" = "dtrain: $2"
@@ -46,6 +52,8 @@ for text in 26.431675 '2.0128188, 2.7977395; 4' '0.75015247, 1.4605565; 4' '1.38
   check "gradtape: the page has no $text" grep -qF -- "$text" gradtape.html
 done
 wrong 2 gradtape
+mkfifo deaf # which nobody reads
+unread 2 gradtape
 refused 78 'lab gradtape: it takes 2 ranks, not 1 (mpirun -np 2 dtrain lab gradtape)' 0 gradtape
 refused 78 'lab gradtape: it takes 2 ranks, not 3 (mpirun -np 2 dtrain lab gradtape)' 3 gradtape
 refused 64 '--config does not belong to lab gradtape (see dtrain --help)' 2 gradtape --config x.json
@@ -92,6 +100,7 @@ check 'shards: not once each' test "$(grep -cE '^(shard|global|by label|sorted f
 check 'shards: replicate is not as often as there are ranks' grep -qE '^replicate +501 +4 times' out
 check 'shards: rank 0 does not read its part' grep -qE '^rank 0 +(0  4|4  0) ' out
 wrong 0 shards
+unread 0 shards
 refused 64 "--ranks: expected a whole number 2..8, got '9'" 0 shards --ranks 9
 
 right 0 batch
