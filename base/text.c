@@ -90,3 +90,20 @@ void dt_text_print(FILE *out, const char *format, ...)
     memcpy(line + n, "\n", 2);
     fputs(line, out);
 }
+
+void dt_text_put_word(FILE *out, const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
+    if (word[0] != '\0' && word[strspn(word, plain)] == '\0') {
+        fputs(word, out);
+        return;
+    }
+    fputc('\'', out);
+    for (; *word != '\0'; word++) {
+        if (*word == '\'') {
+            fputs("'\\'", out);
+        }
+        fputc(*word, out);
+    }
+    fputc('\'', out);
+}

@@ -27,6 +27,9 @@ const char *dt_text_escape(const char *text, char *out, size_t size);
 /* vsnprintf, and escaped. At most DT_LINE_SIZE bytes. */
 void dt_text_format(char *out, size_t size, const char *format, va_list args) __attribute__((format(printf, 3, 0)));
 
+/* As a shell reads it back, in quotes where it needs them. */
+void dt_text_put_word(FILE *out, const char *word);
+
 /* Prints one line, escaped, and ends it, all at once. */
 void dt_text_print(FILE *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

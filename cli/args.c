@@ -338,23 +338,6 @@ static enum dt_status check(const struct parser *p)
     return command == DT_COMMAND_REPORT || command == DT_COMMAND_COMPARE ? check_runs(p) : DT_OK;
 }
 
-void dt_args_put_word(FILE *out, const char *word)
-{
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
-    if (word[0] != '\0' && word[strspn(word, plain)] == '\0') {
-        fputs(word, out);
-        return;
-    }
-    fputc('\'', out);
-    for (; *word != '\0'; word++) {
-        if (*word == '\'') {
-            fputs("'\\'", out);
-        }
-        fputc(*word, out);
-    }
-    fputc('\'', out);
-}
-
 static void take_values(const struct parser *p)
 {
     struct dt_args *out = p->out;

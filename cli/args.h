@@ -131,9 +131,6 @@ struct dt_args {
 enum dt_status dt_args_parse(int argc, char *const *argv, struct dt_args *out);
 void dt_args_free(struct dt_args *args);
 
-/* As a shell reads it back, in quotes where it needs them. */
-void dt_args_put_word(FILE *out, const char *word);
-
 /* The value of an option: a whole number in [low, high]; with `unit` also K, M and G. NULL leaves `out` as it is. DT_USAGE. */
 enum dt_status dt_args_number(const char *option, const char *text, bool unit, size_t low, size_t high, size_t *out);
 

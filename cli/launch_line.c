@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/args.h"
+#include "base/text.h"
 #include "cli/report/terminal.h"
 
 /* Whether the last words are the program's; what it is called may differ. */
@@ -25,7 +25,7 @@ static bool ends_in(const char *words, size_t n_bytes, int argc, char *const *ar
 static void put_word(FILE *out, const char *word, bool first)
 {
     fputs(first ? "" : " ", out);
-    dt_args_put_word(out, word);
+    dt_text_put_word(out, word);
 }
 
 static void put_line(FILE *out, int argc, char *const *argv)

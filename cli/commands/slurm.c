@@ -171,7 +171,7 @@ static void put_arithmetic(FILE *out, const struct job *job)
 static void put_default(FILE *out, const char *name, const char *variable, const char *value)
 {
     fprintf(out, "%s=${%s:-", name, variable);
-    dt_args_put_word(out, value);
+    dt_text_put_word(out, value);
     fputs("}\n", out);
 }
 
@@ -186,12 +186,12 @@ static void put_options(FILE *out, const struct job *job)
     }
     for (int i = 0; i < a->n_sets; i++) {
         fprintf(out, "%s--set ", gap);
-        dt_args_put_word(out, a->sets[i]);
+        dt_text_put_word(out, a->sets[i]);
         gap = " ";
     }
     if (a->data != NULL) {
         fprintf(out, "%s--data ", gap);
-        dt_args_put_word(out, a->data);
+        dt_text_put_word(out, a->data);
     }
     fputs(")\n", out);
 }
