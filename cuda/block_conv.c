@@ -64,7 +64,7 @@ enum dt_status dt_cuda_conv_open(struct dt_block_state *state)
 
 void dt_cuda_conv_close(struct dt_block_state *state)
 {
-    for (int kind = 0; kind < DT_CONV_N_KINDS; kind++) {
+    for (int kind = 0; kind < DT_CONV_N_KINDS && !state->cuda->lost; kind++) {
         dt_conv_plan_close(state->plans[kind]);
     }
 }

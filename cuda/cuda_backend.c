@@ -37,18 +37,32 @@ static void cuda_free(struct dt_backend *backend, void *memory)
     dt_cuda_free(cuda_of(backend), memory);
 }
 
+/* For the event, or for all that is on the main stream. */
+static enum dt_status wait_for(struct dt_cuda *cuda, cudaEvent_t event)
+{
+    const cudaError_t code = dt_cuda_wait(cuda->stream, event, cuda->limit_s);
+    if (code == cudaErrorNotReady) {
+        cuda->lost = true;
+        return dt_error(DT_STALLED,
+                        "%s, %s, has not finished its work within %.0f s (look for Xid in dmesg; raise DTRAIN_TIMEOUT if the work "
+                        "takes that long)",
+                        cuda->gpu.name, cuda->gpu.uuid, cuda->limit_s);
+    }
+    DT_CUDA(code);
+    return DT_OK;
+}
+
 static enum dt_status cuda_sync(struct dt_backend *backend)
 {
     DT_TRY(dt_cuda_settle(cuda_of(backend)));
-    DT_CUDA(cudaStreamSynchronize(cuda_of(backend)->stream));
-    return DT_OK;
+    return wait_for(cuda_of(backend), NULL);
 }
 
 /* Waits also on the way in: `host` is the caller's again when this returns. */
 static enum dt_status cuda_copy_in(struct dt_backend *backend, void *device, const void *host, size_t n_bytes)
 {
     struct dt_cuda *cuda = cuda_of(backend);
-    DT_TRY(dt_cuda_settle(cuda));
+    DT_TRY(cuda_sync(backend)); /* a copy of memory that is not pinned may wait, and without a limit */
     cuda->gathered.in_place = cuda->gathered.in_place && cuda->gathered.x != device;
     DT_CUDA(cudaMemcpyAsync(device, host, n_bytes, cudaMemcpyHostToDevice, cuda->stream));
     DT_TRY(dt_cuda_packed_written(cuda, device, n_bytes));
@@ -60,7 +74,7 @@ static enum dt_status cuda_copy_out(struct dt_backend *backend, void *host, cons
     struct dt_cuda *cuda = cuda_of(backend);
     cuda->gathered.waits |= cuda->gathered.in_place && cuda->gathered.x == device; /* now somebody looks at it */
     DT_TRY(dt_cuda_unpack(cuda));
-    DT_TRY(dt_cuda_settle(cuda));
+    DT_TRY(cuda_sync(backend)); /* as above */
     DT_CUDA(cudaMemcpyAsync(host, device, n_bytes, cudaMemcpyDeviceToHost, cuda->stream));
     return cuda_sync(backend);
 }
@@ -125,6 +139,7 @@ static enum dt_status cuda_open(const struct dt_backend_options *options, struct
     cuda->gpu = gpu;
     cuda->precision = options->precision;
     cuda->deterministic = options->deterministic;
+    cuda->limit_s = options->limit_s;
     cuda->type = options->precision == DT_PRECISION_BF16 ? DT_GPU_BF16 : DT_GPU_F32;
     snprintf(cuda->description, sizeof cuda->description, "%s, %s", gpu.name, precision_name(options->precision));
     cuda->base = (struct dt_backend){.ops = &dt_cuda_backend, .description = cuda->description};
@@ -199,7 +214,7 @@ static enum dt_status send_batch(struct dt_cuda *cuda, const struct dt_batch *ba
     const size_t n = (size_t)batch->n, capacity = (size_t)batches->capacity;
     const int slot = batches->next;
     uint32_t *host = batches->host + (size_t)slot * (1 + 2 * capacity), *rows = host + 1, *ids = rows + n;
-    DT_CUDA(cudaEventSynchronize(batches->copied[slot]));
+    DT_TRY(wait_for(cuda, batches->copied[slot]));
     host[0] = batch->epoch;
     memcpy(rows, batch->rows, n * sizeof *rows);
     memcpy(ids, batch->ids, n * sizeof *ids);

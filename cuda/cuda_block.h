@@ -47,6 +47,7 @@ struct dt_cuda {
     struct dt_device_info gpu;
     enum dt_precision precision;
     bool deterministic;       /* cuDNN's engines are not timed */
+    double limit_s;           /* for what it is given; 0: none */
     enum dt_gpu_type type;    /* of activations and packed weights */
     cudaStream_t stream;      /* the main one: main.stream */
     struct dt_cuda_lane main; /* where everything is that says nothing else */
@@ -59,8 +60,8 @@ struct dt_cuda {
     struct dt_cuda_batch batch;
     struct dt_cuda_gathered gathered;
     struct dt_cuda_waiting waiting;
-    struct dt_gpu_step *step; /* device */
-    bool lost; /* a collective is under way that may never end (cuda/nccl_allreduce.c): what waits for the GPU must not be called */
+    struct dt_gpu_step *step;  /* device */
+    bool lost;                 /* something is under way that may never end: what waits for the GPU must not be called */
     bool on_its_own;           /* what is enqueued belongs to a step whose numbers are on the device already (cuda/step_graph.h) */
     struct dt_cuda_sums *sums; /* device */
     struct dt_gpu_metrics *host_metrics; /* pinned */

@@ -1,6 +1,11 @@
 #include "cuda/cuda_check.h"
 
+#include <sched.h>
 #include <string.h>
+
+#include "base/clock.h"
+
+#define LOOKS_PER_YIELD 64
 
 /* Paths are the build machine's: the file's name says enough. */
 static const char *base_name(const char *path)
@@ -93,4 +98,23 @@ enum dt_status dt_nccl_failed(ncclResult_t code, const char *call, const char *f
 {
     const char *last = ncclGetLastError(NULL);
     return failed(DT_INTERNAL, "NCCL", last != NULL && last[0] != '\0' ? last : ncclGetErrorString(code), call, file, line);
+}
+
+cudaError_t dt_cuda_wait(cudaStream_t stream, cudaEvent_t event, double limit_s)
+{
+    if (limit_s <= 0) {
+        return event != NULL ? cudaEventSynchronize(event) : cudaStreamSynchronize(stream);
+    }
+    struct dt_patience patience = dt_patience_begin();
+    cudaError_t code;
+    for (unsigned n = 1; (code = event != NULL ? cudaEventQuery(event) : cudaStreamQuery(stream)) == cudaErrorNotReady; n++) {
+        cudaGetLastError();
+        if (n % LOOKS_PER_YIELD == 0) {
+            if (dt_patience_look(&patience) > limit_s) {
+                break;
+            }
+            sched_yield();
+        }
+    }
+    return code;
 }

@@ -15,6 +15,10 @@ enum dt_status dt_cublas_failed(cublasStatus_t code, const char *call, const cha
 enum dt_status dt_cudnn_failed(cudnnStatus_t code, const char *call, const char *file, int line);
 enum dt_status dt_nccl_failed(ncclResult_t code, const char *call, const char *file, int line);
 
+/* Waits for the event or, where that is NULL, for all that is on the stream, and leaves no "not ready" behind for the check after
+ * the next launch. cudaErrorNotReady: limit_s is over, and nothing may be called any more that waits for the GPU. 0: no limit. */
+cudaError_t dt_cuda_wait(cudaStream_t stream, cudaEvent_t event, double limit_s);
+
 #define DT_CHECK_CALL(type, success, failed, call)                \
     do {                                                          \
         const type check_code = (call);                           \

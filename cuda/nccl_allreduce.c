@@ -10,7 +10,8 @@
 #include "cuda/cuda_check.h"
 #include "cuda/packed.h"
 
-#define FAREWELL_LIMIT_MS 2000u /* for each part of closing */
+#define FAREWELL_LIMIT_S 10.0 /* for each part of an end in peace, for which all ranks are there */
+#define ABORT_LIMIT_S 2.0
 
 struct nccl;
 
@@ -162,7 +163,7 @@ static enum dt_status wait_until_issued(struct nccl *self, struct operation *ope
     request.handle = operation;
     request.progress = issue;
     const enum dt_status status = dt_comm_wait(self->base.comm, &request);
-    self->cuda->lost = status != DT_OK;
+    self->cuda->lost = self->cuda->lost || status != DT_OK;
     return status;
 }
 
@@ -211,21 +212,30 @@ static void *say_farewell(void *context)
     return NULL;
 }
 
+static double farewell_limit_s(const struct nccl *self)
+{
+    const double timeout_s = self->base.comm->timeout_s;
+    return timeout_s < FAREWELL_LIMIT_S ? timeout_s : FAREWELL_LIMIT_S;
+}
+
 /* Calls ncclCommDestroy or ncclCommAbort, which may never return while another rank hangs. False: it has not, and what it uses must
  * stay. */
-static bool leave(const struct nccl *self, ncclResult_t (*end)(ncclComm_t))
+static bool leave(const struct nccl *self, bool in_peace)
 {
     struct farewell *farewell = malloc(sizeof *farewell);
     pthread_t thread;
     if (farewell == NULL) {
         return false;
     }
-    *farewell = (struct farewell){.end = end, .nccl = self->nccl, .device = self->cuda->gpu.index};
+    *farewell =
+        (struct farewell){.end = in_peace ? ncclCommDestroy : ncclCommAbort, .nccl = self->nccl, .device = self->cuda->gpu.index};
     if (pthread_create(&thread, NULL, say_farewell, farewell) != 0) {
         free(farewell);
         return false;
     }
-    for (unsigned ms = 0; ms < FAREWELL_LIMIT_MS && !atomic_load(&farewell->over); ms++) {
+    const double limit_s = in_peace ? farewell_limit_s(self) : ABORT_LIMIT_S;
+    struct dt_patience patience = dt_patience_begin();
+    while (!atomic_load(&farewell->over) && dt_patience_look(&patience) < limit_s) {
         dt_sleep_ms(1);
     }
     if (!atomic_load(&farewell->over)) {
@@ -250,7 +260,8 @@ static bool end_in_peace(struct nccl *self)
         return false;
     }
     ncclResult_t state = ncclCommFinalize(self->nccl);
-    for (unsigned ms = 0; ms < FAREWELL_LIMIT_MS && state == ncclInProgress; ms++) {
+    struct dt_patience patience = dt_patience_begin();
+    while (state == ncclInProgress && dt_patience_look(&patience) < farewell_limit_s(self)) {
         dt_sleep_ms(1);
         if (ncclCommGetAsyncError(self->nccl, &state) != ncclSuccess) {
             return false;
@@ -271,12 +282,18 @@ static void destroy_events(struct nccl *self)
     }
 }
 
+/* Once NCCL is gone, nothing waits for another rank any more: what does not end now hangs on the GPU itself. */
+static bool hangs(cudaStream_t stream)
+{
+    return stream != NULL && dt_cuda_wait(stream, NULL, ABORT_LIMIT_S) == cudaErrorNotReady;
+}
+
 static void end(struct nccl *self, bool in_peace)
 {
-    if (self->nccl != NULL && !leave(self, in_peace ? ncclCommDestroy : ncclCommAbort)) {
-        self->cuda->lost = true;
-    }
-    if (self->cuda->lost) {
+    struct dt_cuda *cuda = self->cuda;
+    const bool left = self->nccl == NULL || leave(self, in_peace);
+    cuda->lost = cuda->lost || !left || hangs(self->stream) || hangs(self->compute);
+    if (cuda->lost) {
         return;
     }
     destroy_events(self);
@@ -384,14 +401,10 @@ static enum dt_status start_nccl(struct nccl *self, ncclUniqueId id)
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     ncclResult_t state = ncclCommInitRankConfig(&self->nccl, self->base.comm->size, id, self->base.comm->rank, &config);
-    uint64_t last_ns = dt_clock_ns();
-    double waited_s = 0;
+    struct dt_patience patience = dt_patience_begin();
     for (;;) {
-        const uint64_t now_ns = dt_clock_ns();
-        const double gap_s = (double)(now_ns - last_ns) * 1e-9;
-        waited_s += gap_s < 1 ? gap_s : 1; /* as in dist/ranks/comm.c */
-        last_ns = now_ns;
-        DT_TRY(gather_starts(self, start_of(state, waited_s > self->base.comm->timeout_s)));
+        const bool is_late = dt_patience_look(&patience) > self->base.comm->timeout_s;
+        DT_TRY(gather_starts(self, start_of(state, is_late)));
         bool all_done = true, late = false;
         for (int rank = 0; rank < self->base.comm->size; rank++) {
             all_done = all_done && self->starts[rank] == DT_OK;

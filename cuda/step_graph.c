@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "cuda/cuda_block.h"
 #include "cuda/cuda_check.h"
 #include "cuda/nccl_allreduce.h"
@@ -16,7 +15,7 @@
  * launch blocks, as it does behind too many others: then nobody would look at the clock, or at NCCL. */
 #define MAX_AHEAD 8
 
-#define LAST_STEPS_LIMIT_MS 1000
+#define LAST_STEPS_LIMIT_S 1.0
 
 struct recording {
     uint32_t like_step;    /* dt_draw's: of steps in which every rank has so many samples */
@@ -39,15 +38,12 @@ struct dt_step_graph {
     int n_recordings;
 };
 
-static bool drained(cudaStream_t stream)
+/* What still waits for a rank that is gone ends with NCCL; without one it is the GPU itself that hangs. */
+static bool is_drained(struct dt_step_graph *g)
 {
-    cudaError_t code = cudaStreamQuery(stream);
-    for (int ms = 0; ms < LAST_STEPS_LIMIT_MS && code == cudaErrorNotReady; ms++) {
-        cudaGetLastError(); /* or the check after the next launch finds it */
-        dt_sleep_ms(1);
-        code = cudaStreamQuery(stream);
-    }
-    return code != cudaErrorNotReady;
+    const bool drained = !g->cuda->lost && dt_cuda_wait(g->cuda->stream, NULL, LAST_STEPS_LIMIT_S) != cudaErrorNotReady;
+    g->cuda->lost = g->cuda->lost || (!drained && g->allreduce == NULL);
+    return drained;
 }
 
 static void graph_close(struct dt_step_graph *g)
@@ -60,8 +56,8 @@ static void graph_close(struct dt_step_graph *g)
             cudaGraphExecDestroy(g->recordings[i].graph);
         }
     }
-    if (g->cuda->lost || !drained(g->cuda->stream)) {
-        return; /* a collective waits for a rank that is gone; to free memory would be to wait, too */
+    if (!is_drained(g)) {
+        return; /* to free memory would be to wait, too */
     }
     if (g->done != NULL) {
         cudaEventDestroy(g->done);

@@ -29,6 +29,7 @@ struct dt_backend_options {
     int local_rank;              /* which device, where there are several */
     enum dt_precision precision; /* DT_UNAVAILABLE where the backend has not got it */
     bool deterministic;          /* nothing is chosen by time: each run on the same machine gives the same bits */
+    double limit_s;              /* DT_STALLED once a device has not finished what it was given for so long; 0: it is waited for */
 };
 
 /* One pass of a batch through the network, or through a block in parts: forward part by part, backward part by part, each time the

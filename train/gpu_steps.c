@@ -1,6 +1,7 @@
 /* Steps that a GPU takes on its own (cuda/step_graph.h): the host says which ones, several at a time, and then waits for what came
  * of them. */
-#include "base/clock.h"
+#include <stdio.h>
+
 #include "train/trainer.h"
 
 enum dt_status dt_trainer_gpu_step(void *context, const struct dt_batch *batch, const struct dt_update *update)
@@ -32,13 +33,22 @@ static enum dt_status progress(struct dt_request *request, bool *done)
     return DT_OK;
 }
 
+/* There is nobody else whom its steps could wait for. */
+static enum dt_status gpu_hangs(const struct dt_trainer *t)
+{
+    char gpu[128];
+    snprintf(gpu, sizeof gpu, "%s, %s: ", t->device.info.name, t->device.info.uuid);
+    return dt_error_around(DT_STALLED, gpu, "; dmesg may have an Xid of it");
+}
+
 static enum dt_status wait_for_gpu(struct dt_trainer *t, int n_steps)
 {
     struct wait wait = {.trainer = t, .n_steps = n_steps};
     t->world->comm->n_started += (uint64_t)n_steps;
     dt_comm_request_begin(t->world->comm, "steps on the GPU", &wait.request);
     wait.request.progress = progress;
-    return dt_comm_wait(t->world->comm, &wait.request);
+    const enum dt_status s = dt_comm_wait(t->world->comm, &wait.request);
+    return s == DT_STALLED && t->world->size == 1 ? gpu_hangs(t) : s;
 }
 
 static void plan_steps(struct dt_trainer *t, int n, struct dt_step_input *inputs)

@@ -110,7 +110,8 @@ static enum dt_status open_backend(struct dt_trainer *t)
     const struct dt_backend_options options = {.n_threads = t->n_threads,
                                                .local_rank = t->world->local_rank,
                                                .precision = t->config.precision,
-                                               .deterministic = t->config.cuda_deterministic};
+                                               .deterministic = t->config.cuda_deterministic,
+                                               .limit_s = t->world->comm->timeout_s};
     return t->device.backend->open(&options, &t->backend);
 }
 

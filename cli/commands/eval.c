@@ -85,7 +85,8 @@ static enum dt_status open_network(const struct dt_world *world, const struct dt
     const struct dt_backend_options options = {.n_threads = out->config.threads > 0 ? (int)out->config.threads : n_threads,
                                                .local_rank = world->local_rank,
                                                .precision = out->config.precision,
-                                               .deterministic = true}; /* once through the images pays for no trials */
+                                               .deterministic = true, /* once through the images pays for no trials */
+                                               .limit_s = world->comm->timeout_s};
     DT_TRY(out->device.backend->open(&options, &out->backend));
     DT_TRY(dt_network_open(&out->model, out->backend, capacity, NULL, &out->network));
     return load_weights(out, file);

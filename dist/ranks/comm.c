@@ -128,8 +128,7 @@ static enum dt_status judge(struct dt_comm *comm, const struct dt_request *reque
 
 enum dt_status dt_comm_wait(struct dt_comm *comm, struct dt_request *request)
 {
-    uint64_t last_ns = dt_clock_ns();
-    double waited_s = 0;
+    struct dt_patience patience = dt_patience_begin();
     for (unsigned n_tests = 0;; n_tests++) {
         bool done;
         DT_TRY(dt_comm_test(comm, request, &done));
@@ -144,11 +143,7 @@ enum dt_status dt_comm_wait(struct dt_comm *comm, struct dt_request *request)
         }
         sched_yield();
         if (n_tests % TESTS_PER_CLOCK == 0) {
-            /* A gap of seconds between two looks at the clock means that this process was stopped, perhaps with the whole job. */
-            const uint64_t now_ns = dt_clock_ns();
-            const double gap_s = (double)(now_ns - last_ns) * 1e-9;
-            waited_s += gap_s < 1 ? gap_s : 1;
-            last_ns = now_ns;
+            const double waited_s = dt_patience_look(&patience);
             comm->ops->alive(comm);
             if (waited_s > comm->timeout_s) {
                 DT_TRY(judge(comm, request, waited_s));

@@ -24,6 +24,8 @@ struct fake_options {
     size_t device_bytes;  /* memory of each; 0: 1 GiB */
     long fail_malloc_at;  /* the n-th cudaMalloc fails with out of memory; 0: none */
     long fail_launch_at;  /* the n-th piece of enqueued work fails with a sticky error; 0: none */
+    int fail_code;        /* of cudaError_t, that error; 0: an illegal address */
+    long hang_launch_at;  /* the n-th piece of enqueued work never ends; 0: none */
     long no_fusion;       /* cuDNN: no engine for more than a convolution */
     long n_refused_plans; /* cuDNN: the first n execution plans cannot be finalized */
     /* cuDNN's engines by their numbers: how long a run takes, by the clock of cudaEventElapsedTime, beside what any work takes;

@@ -32,6 +32,8 @@ __attribute__((constructor)) static void read_environment()
         fake_options.device_bytes = (size_t)number("FAKE_DEVICE_BYTES");
         fake_options.fail_malloc_at = number("FAKE_FAIL_MALLOC_AT");
         fake_options.fail_launch_at = number("FAKE_FAIL_LAUNCH_AT");
+        fake_options.fail_code = (int)number("FAKE_FAIL_CODE");
+        fake_options.hang_launch_at = number("FAKE_HANG_LAUNCH_AT");
         fake_nccl_options.init_fails = number("FAKE_NCCL_INIT_FAILS") != 0;
         fake_nccl_options.init_hangs = number("FAKE_NCCL_INIT_HANGS") != 0;
         fake_nccl_options.error_at = (int)number("FAKE_NCCL_ERROR_AT");

@@ -18,8 +18,6 @@ struct CUevent_st {
 
 namespace fake {
 
-constexpr cudaError_t async_failure = cudaErrorIllegalAddress;
-
 std::optional<capture> recording;
 long n_performed; /* the clock of cudaEventElapsedTime */
 std::vector<std::unique_ptr<CUstream_st>> streams;
@@ -54,7 +52,7 @@ void need_event(cudaEvent_t event, const char *call)
 bool perform(const piece &piece)
 {
     if (piece.fails) {
-        sticky_error = async_failure;
+        sticky_error = fake_options.fail_code != 0 ? (cudaError_t)fake_options.fail_code : cudaErrorIllegalAddress;
         return false;
     }
     const char *outer = running;
@@ -182,6 +180,9 @@ cudaError_t fake_enqueue_until(cudaStream_t stream, const char *name, std::funct
     }
     need_stream(stream, name);
     const bool fails = ++counts.n_enqueued == fake_options.fail_launch_at;
+    if (counts.n_enqueued == fake_options.hang_launch_at) {
+        work = [] { return false; };
+    }
     return push(stream, {name, std::move(work), fails});
 }
 

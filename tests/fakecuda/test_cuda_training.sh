@@ -205,6 +205,16 @@ check 'the plan of the memory' awk -v peak="$(grep -Eo '"gpu_memory_peak_bytes":
 # A GPU that fails in the middle of the training; NCCL that loses a peer, does not start, or never ends a sum.
 faulty FAKE_FAIL_LAUNCH_AT=100 broken
 ends 'a GPU fails' 70 "${rank}CUDA: an illegal memory access was encountered, .*"
+
+# A GPU that hangs: that is said, and nothing on the way out waits for the GPU.
+small=(--set train.epochs=1 --set data.train_samples=$((ranks * 32)) --set data.test_samples=8)
+gpu='Double of a GPU, GPU-[0-9a-f-]+'
+export DTRAIN_TIMEOUT=3
+faulty FAKE_HANG_LAUNCH_AT=60 hung-graph "${small[@]}"
+ends 'a GPU hangs' 76 "($gpu: )?steps on the GPU stalled for 3 s: .*"
+faulty FAKE_HANG_LAUNCH_AT=80 hung-calls "${small[@]}" --set cuda.graph=false
+ends 'a GPU hangs, call by call' 76 "($gpu, has not finished its work within 3 s .*|.* stalled for 3 s: .*)"
+unset DTRAIN_TIMEOUT
 if ((ranks > 1)); then
   faulty FAKE_NCCL_ERROR_AT=4 lost
   ends 'NCCL loses a peer' 76 '.*(allreduce of gradient bucket 0|steps on the GPU): NCCL: remote process exited .*'
