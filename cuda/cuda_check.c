@@ -1,6 +1,7 @@
 #include "cuda/cuda_check.h"
 
 #include <sched.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -14,33 +15,73 @@ static const char *base_name(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
+static enum dt_status failed_with_cure(enum dt_status status, const char *library, const char *words, const char *call,
+                                       const char *file, int line, const char *cure)
+{
+    return dt_error(status, "%s: %s%s, %s:%d: %s%s", library, status == DT_NO_MEMORY ? "out of memory: " : "", words,
+                    base_name(file), line, call, cure);
+}
+
 static enum dt_status failed(enum dt_status status, const char *library, const char *words, const char *call, const char *file,
                              int line)
 {
-    if (status == DT_NO_MEMORY) {
-        return dt_error(status, "%s: out of memory: %s, %s:%d: %s", library, words, base_name(file), line, call);
-    }
-    return dt_error(status, "%s: %s, %s:%d: %s", library, words, base_name(file), line, call);
+    return failed_with_cure(status, library, words, call, file, line, "");
 }
 
-static enum dt_status cuda_status(cudaError_t code)
+#define LOOK_FOR_XID "dmesg has an Xid of it, which NVIDIA's catalogue explains; another GPU will do"
+#define ASK_MPS "see the logs of nvidia-cuda-mps-control, or stop it"
+
+/* What is no fault of the program's. cure: NULL where the words say it all. */
+static const struct fault {
+    cudaError_t code;
+    enum dt_status status;
+    const char *cure;
+} faults[] = {
+    {cudaErrorMemoryAllocation, DT_NO_MEMORY, NULL},
+    {cudaErrorInitializationError, DT_UNAVAILABLE, NULL},
+    {cudaErrorInsufficientDriver, DT_UNAVAILABLE, NULL},
+    {cudaErrorCallRequiresNewerDriver, DT_UNAVAILABLE, NULL},
+    {cudaErrorNoDevice, DT_UNAVAILABLE, NULL},
+    {cudaErrorNoKernelImageForDevice, DT_UNAVAILABLE, NULL},
+    {cudaErrorCompatNotSupportedOnDevice, DT_UNAVAILABLE, NULL},
+    {cudaErrorDevicesUnavailable, DT_UNAVAILABLE, "another process may have it for itself: nvidia-smi -q -d COMPUTE,PIDS"},
+    {cudaErrorECCUncorrectable, DT_UNAVAILABLE,
+     "its memory is damaged: nvidia-smi -q -d ECC,ROW_REMAPPER; reset it, or use another"},
+    {cudaErrorNvlinkUncorrectable, DT_UNAVAILABLE, "a link between GPUs is damaged: nvidia-smi nvlink -e; dmesg has Xid 74"},
+    {cudaErrorUnsupportedPtxVersion, DT_UNAVAILABLE,
+     "the driver is older than the toolkit: install a newer one, or build for this GPU"},
+    {cudaErrorContained, DT_UNAVAILABLE, LOOK_FOR_XID},
+    {cudaErrorLaunchTimeout, DT_UNAVAILABLE, "a display is attached to it, whose driver ends long kernels: use another GPU"},
+    {cudaErrorHardwareStackError, DT_UNAVAILABLE, LOOK_FOR_XID},
+    {cudaErrorExternalDevice, DT_UNAVAILABLE, LOOK_FOR_XID},
+    {cudaErrorSystemNotReady, DT_UNAVAILABLE, "where GPUs share an NVSwitch: systemctl status nvidia-fabricmanager"},
+    {cudaErrorSystemDriverMismatch, DT_UNAVAILABLE, "the driver was changed under a running system: restart it"},
+    {cudaErrorMpsConnectionFailed, DT_UNAVAILABLE, ASK_MPS},
+    {cudaErrorMpsRpcFailure, DT_UNAVAILABLE, ASK_MPS},
+    {cudaErrorMpsServerNotReady, DT_UNAVAILABLE, ASK_MPS},
+    {cudaErrorMpsMaxClientsReached, DT_UNAVAILABLE, ASK_MPS},
+    {cudaErrorMpsMaxConnectionsReached, DT_UNAVAILABLE, ASK_MPS},
+    {cudaErrorMpsClientTerminated, DT_UNAVAILABLE, ASK_MPS},
+    {cudaErrorLaunchFailure, DT_INTERNAL, "a bug; or a broken GPU, if dmesg has an Xid of it"},
+    {cudaErrorIllegalAddress, DT_INTERNAL, "a bug; or a broken GPU, if dmesg has an Xid of it"},
+};
+
+static char gpu[128]; /* " (NVIDIA H200, GPU-..." */
+
+void dt_cuda_check_names(const char *name, const char *uuid)
 {
-    switch (code) {
-    case cudaErrorMemoryAllocation:
-        return DT_NO_MEMORY;
-    case cudaErrorInitializationError:
-    case cudaErrorInsufficientDriver:
-    case cudaErrorCallRequiresNewerDriver:
-    case cudaErrorDevicesUnavailable:
-    case cudaErrorNoDevice:
-    case cudaErrorNoKernelImageForDevice:
-    case cudaErrorSystemNotReady:
-    case cudaErrorSystemDriverMismatch:
-    case cudaErrorCompatNotSupportedOnDevice:
-        return DT_UNAVAILABLE;
-    default:
-        return DT_INTERNAL;
+    snprintf(gpu, sizeof gpu, " (%s, %s", name, uuid);
+}
+
+static const struct fault *fault_of(cudaError_t code)
+{
+    static const struct fault ours = {.status = DT_INTERNAL};
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
+        if (faults[i].code == code) {
+            return &faults[i];
+        }
     }
+    return &ours;
 }
 
 static enum dt_status cublas_status(cublasStatus_t code)
@@ -78,8 +119,13 @@ static enum dt_status cudnn_status(cudnnStatus_t code)
 
 enum dt_status dt_cuda_failed(cudaError_t code, const char *call, const char *file, int line)
 {
+    const struct fault *fault = fault_of(code);
+    char cure[256] = "";
     cudaGetLastError(); /* so that the next call does not report it again */
-    return failed(cuda_status(code), "CUDA", cudaGetErrorString(code), call, file, line);
+    if (fault->cure != NULL) {
+        snprintf(cure, sizeof cure, "%s%s%s)", gpu, gpu[0] != '\0' ? ": " : " (", fault->cure);
+    }
+    return failed_with_cure(fault->status, "CUDA", cudaGetErrorString(code), call, file, line, cure);
 }
 
 enum dt_status dt_cublas_failed(cublasStatus_t code, const char *call, const char *file, int line)

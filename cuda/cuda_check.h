@@ -1,5 +1,6 @@
 /* One macro per library: a failing call returns from the caller, with the call's text, place and the library's own words in the
- * message. Out of memory becomes DT_NO_MEMORY; a missing driver or device DT_UNAVAILABLE; all else DT_INTERNAL. */
+ * message. Out of memory becomes DT_NO_MEMORY; a missing driver or device, or one that is broken, DT_UNAVAILABLE, with the GPU and
+ * what helps; all else DT_INTERNAL. */
 #ifndef DT_CUDA_CUDA_CHECK_H
 #define DT_CUDA_CUDA_CHECK_H
 
@@ -9,6 +10,9 @@
 #include <nccl.h>
 
 #include "base/status.h"
+
+/* The GPU that messages name: of a broken one nothing can be asked any more. */
+void dt_cuda_check_names(const char *name, const char *uuid);
 
 enum dt_status dt_cuda_failed(cudaError_t code, const char *call, const char *file, int line);
 enum dt_status dt_cublas_failed(cublasStatus_t code, const char *call, const char *file, int line);

@@ -47,12 +47,30 @@ static struct operation *operation_of(struct nccl *self, uint64_t n)
     return &self->operations[n % (uint64_t)self->n_slots];
 }
 
-/* Wrong arguments are our bug; everything else is a peer, the network, or the machine. */
+static enum dt_status status_of(ncclResult_t code)
+{
+    switch (code) {
+    case ncclInvalidArgument:
+    case ncclInvalidUsage:
+    case ncclInternalError:
+        return DT_INTERNAL;
+    case ncclUnhandledCudaError:
+    case ncclSystemError: /* the GPU, the driver, this host */
+        return DT_UNAVAILABLE;
+    default: /* a peer, or the network */
+        return DT_STALLED;
+    }
+}
+
+/* A GPU that has failed says so itself. */
 static enum dt_status nccl_error(ncclResult_t code, const char *name)
 {
-    const bool ours = code == ncclInvalidArgument || code == ncclInvalidUsage;
-    return dt_error(ours ? DT_INTERNAL : DT_STALLED, "%s: NCCL: %s; %s (NCCL_DEBUG=INFO shows more)", name,
-                    ncclGetErrorString(code), ncclGetLastError(NULL));
+    const cudaError_t gpu = code == ncclUnhandledCudaError ? cudaPeekAtLastError() : cudaSuccess;
+    if (gpu != cudaSuccess && gpu != cudaErrorNotReady) {
+        return dt_cuda_failed(gpu, name, __FILE__, __LINE__);
+    }
+    return dt_error(status_of(code), "%s: NCCL: %s; %s (NCCL_DEBUG=INFO shows more%s)", name, ncclGetErrorString(code),
+                    ncclGetLastError(NULL), code == ncclSystemError ? "; in a container: --ipc=host, or --shm-size=1g" : "");
 }
 
 /* The state of NCCL: a failure of any rank that it has noticed, or whether it is at work in the background. */

@@ -68,6 +68,7 @@ static enum dt_status describe(int index, struct dt_device_info *out)
     *out = (struct dt_device_info){.index = index};
     snprintf(out->name, sizeof out->name, "%.*s", (int)sizeof out->name - 1, properties.name);
     write_uuid(&properties.uuid, out->uuid, sizeof out->uuid);
+    dt_cuda_check_names(out->name, out->uuid);
     if (properties.major < CAPABILITY_MIN_MAJOR) {
         return dt_error(DT_UNAVAILABLE,
                         "GPU %d, %s, has compute capability %d.%d (use one with %d.0 or newer, Ampere, or \"device\": \"cpu\")",

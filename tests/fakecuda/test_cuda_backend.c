@@ -2,6 +2,7 @@
  * what happens without a GPU, without memory, and when a GPU fails. */
 #include "tests/fakecuda/session.h"
 
+#include "cuda/cuda_check.h"
 #include "cuda/cuda_memory.h"
 #include "cuda/probe.h"
 
@@ -355,6 +356,33 @@ static void check_failing_launches(void)
     buffer_close(&x, "x");
 }
 
+/* A GPU that is broken is no bug: what, which one, and what helps. */
+static void check_faults(void)
+{
+    static const struct {
+        cudaError_t code;
+        enum dt_status status;
+        const char *cure;
+    } faults[] = {{cudaErrorECCUncorrectable, DT_UNAVAILABLE, ": its memory is damaged: "},
+                  {cudaErrorNvlinkUncorrectable, DT_UNAVAILABLE, "nvidia-smi nvlink"},
+                  {cudaErrorContained, DT_UNAVAILABLE, "Xid"},
+                  {cudaErrorUnsupportedPtxVersion, DT_UNAVAILABLE, ": the driver is older than the toolkit: "},
+                  {cudaErrorSystemNotReady, DT_UNAVAILABLE, "systemctl status nvidia-fabricmanager"},
+                  {cudaErrorMpsServerNotReady, DT_UNAVAILABLE, "nvidia-cuda-mps-control"},
+                  {cudaErrorIllegalAddress, DT_INTERNAL, ": a bug; or "},
+                  {cudaErrorInvalidValue, DT_INTERNAL, "backend.c:7: call"}};
+    struct dt_device_info gpu;
+    int n_gpus;
+    CHECK_OK(dt_cuda_probe(0, &gpu, &n_gpus));
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
+        CHECK_INT(dt_cuda_failed(faults[i].code, "call", "cuda/backend.c", 7), faults[i].status);
+        CHECK_HAS(dt_error_text(), cudaGetErrorString(faults[i].code));
+        CHECK_HAS(dt_error_text(), faults[i].cure);
+        CHECK((strstr(dt_error_text(), gpu.uuid) != NULL) == (faults[i].code != cudaErrorInvalidValue));
+        dt_error_clear();
+    }
+}
+
 static void check_probe(void)
 {
     struct dt_device_info gpu;
@@ -432,6 +460,7 @@ int main(void)
 {
     check_x_after_first_conv();
     check_probe();
+    check_faults();
     for (size_t m = 0; m < N_MODES; m++) {
         check_heads(&modes[m]);
         check_training(&modes[m], 0);

@@ -206,6 +206,9 @@ check 'the plan of the memory' awk -v peak="$(grep -Eo '"gpu_memory_peak_bytes":
 faulty FAKE_FAIL_LAUNCH_AT=100 broken
 ends 'a GPU fails' 70 "${rank}CUDA: an illegal memory access was encountered, .*"
 
+FAKE_FAIL_CODE=214 faulty FAKE_FAIL_LAUNCH_AT=100 damaged
+ends 'a GPU with damaged memory' 69 "${rank}CUDA: uncorrectable ECC error .* \\(Double of a GPU, GPU-[0-9a-f-]+: its memory is damaged: .*"
+
 # A GPU that hangs: that is said, and nothing on the way out waits for the GPU.
 small=(--set train.epochs=1 --set data.train_samples=$((ranks * 32)) --set data.test_samples=8)
 gpu='Double of a GPU, GPU-[0-9a-f-]+'
