@@ -28,6 +28,7 @@ struct fake_options {
     long hang_launch_at;  /* the n-th piece of enqueued work never ends; 0: none */
     long no_fusion;       /* cuDNN: no engine for more than a convolution */
     long n_refused_plans; /* cuDNN: the first n execution plans cannot be finalized */
+    long loading_ms;      /* cuDNN: that the host takes for each run, before the GPU has anything to do */
     /* cuDNN's engines by their numbers: how long a run takes, by the clock of cudaEventElapsedTime, beside what any work takes;
      * and, a bit for each, which fail when they are run, and which never end. */
     long engine_ms[FAKE_N_ENGINES], failing_engines, endless_engines;
@@ -85,6 +86,7 @@ int fake_counted(const struct fake_work **out);
 }
 
 #include <functional>
+#include <memory>
 #include <thread>
 
 /* Only this thread may use the graph that is being recorded; whoever else does ends the test. At first it is the one that began the
@@ -96,7 +98,10 @@ void fake_give_graph(std::thread::id to);
 cudaError_t fake_enqueue(cudaStream_t stream, const char *name, std::function<void()> work);
 /* The same for work that waits for another process: it is called again, at the next look at the stream, until it returns true, and
  * nothing behind it runs before. It never blocks; a synchronization yields between its calls. */
-cudaError_t fake_enqueue_until(cudaStream_t stream, const char *name, std::function<bool()> work);
+cudaError_t fake_enqueue_until(cudaStream_t stream, const char *name, std::function<bool()> work,
+                               std::shared_ptr<void> held = nullptr);
+/* How many graphs and executable graphs there are with work that holds it. */
+long fake_holders_in_graphs(const std::shared_ptr<void> &held);
 /* By the work that runs: it takes so long. */
 void fake_take_time(long ms);
 #endif

@@ -1,4 +1,6 @@
 /* Recording and running graphs on the double. */
+#include <set>
+
 #include "tests/fakecuda/fake_runtime.h"
 
 using namespace fake;
@@ -12,6 +14,21 @@ struct CUgraphExec_st {
 };
 
 static long n_captures;
+static std::set<cudaGraph_t> graphs;
+static std::set<cudaGraphExec_t> executables;
+
+long fake_holders_in_graphs(const std::shared_ptr<void> &held)
+{
+    const auto holds = [&held](const piece &piece) { return piece.held == held; };
+    long n = 0;
+    for (const cudaGraph_t graph : graphs) {
+        n += std::any_of(graph->nodes.begin(), graph->nodes.end(), [&holds](const node &node) { return holds(node.work); });
+    }
+    for (const cudaGraphExec_t exec : executables) {
+        n += std::any_of(exec->pieces->begin(), exec->pieces->end(), holds);
+    }
+    return n;
+}
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode)
 {
@@ -71,6 +88,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
                                                 : cudaErrorStreamCaptureUnjoined;
     if (code == cudaSuccess) {
         *graph = new CUgraph_st{recording->nodes};
+        graphs.insert(*graph);
         fake_opened("graph");
     }
     for (const auto &each : streams) {
@@ -124,6 +142,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsig
     }
     measure_graph(graph->nodes);
     *exec = new CUgraphExec_st{pieces};
+    executables.insert(*exec);
     fake_opened("executable graph");
     return cudaSuccess;
 }
@@ -161,6 +180,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 cudaError_t cudaGraphDestroy(cudaGraph_t graph)
 {
     const cudaError_t entered = enter(__func__);
+    graphs.erase(graph);
     delete graph;
     fake_closed("graph");
     return fail(entered);
@@ -169,6 +189,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph)
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
 {
     const cudaError_t entered = enter(__func__);
+    executables.erase(exec);
     delete exec;
     fake_closed("executable graph");
     return fail(entered);

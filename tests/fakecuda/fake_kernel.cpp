@@ -206,6 +206,23 @@ void fake_barrier(int line)
     threadIdx = index;
 }
 
+/* Numbers may look like addresses, but hardly like those of pages that are there. */
+void fake_check_argument(const void *argument, size_t n_bytes)
+{
+    for (size_t at = 0; at + sizeof(void *) <= n_bytes; at += sizeof(void *)) {
+        uintptr_t word;
+        unsigned char there;
+        memcpy(&word, (const char *)argument + at, sizeof word);
+        if (word < page_bytes || word >> 47 != 0 || fake_is_device((const void *)word, 0) ||
+            fake_is_pinned((const void *)word, 0)) {
+            continue;
+        }
+        if (mincore((void *)(word / page_bytes * page_bytes), 1, &there) == 0) {
+            fake_die("an argument of a kernel points to the host's memory: %p", (void *)word);
+        }
+    }
+}
+
 cudaError_t fake_launch(const char *name, dim3 blocks, dim3 threads, size_t shared_bytes, cudaStream_t stream,
                         std::function<void()> thread)
 {

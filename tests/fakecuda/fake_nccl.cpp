@@ -5,7 +5,8 @@
  * at it after every call, and until all ranks have come to the start, to the first collective (which connects them) and to the end.
  * Only then is a collective on its stream, put there by a thread that lives no longer, and before then nothing else may be asked of
  * the communicator. If the stream records a graph, the graph is that thread's from the call on until a look finds the collective
- * issued. Ranks of one host that share a GPU are refused. */
+ * issued. Ranks of one host that share a GPU are refused. One rank alone has nothing to add: in place nothing happens at all, on no
+ * stream and in no graph. While there is a graph with one of its collectives, the end of a communicator would wait for ever. */
 #include "tests/fakecuda/fake_nccl.h"
 
 #include <nccl.h>
@@ -115,8 +116,9 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
     struct fake_nccl_options options = fake_nccl_options;
     int rank, size, device;
     meeting *shared;
-    uint64_t n_given = 0, n_done = 0; /* collectives */
-    int n_recorded = 0;               /* into graphs */
+    uint64_t n_given = 0, n_done = 0;                         /* collectives */
+    int n_recorded = 0;                                       /* into graphs */
+    std::shared_ptr<int> in_graphs = std::make_shared<int>(); /* a reference for each */
     bool finalized = false;
     std::atomic<bool> aborted{false};
     ncclResult_t state = ncclInProgress;
@@ -193,7 +195,8 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
 
     ncclResult_t lose_peer()
     {
-        fail(ncclRemoteError, "fake: the connection to a peer was closed");
+        fail(options.error_code != 0 ? ncclResult_t(options.error_code) : ncclRemoteError,
+             "fake: the connection to a peer was closed");
         return ncclInProgress; /* only a later look tells */
     }
 
@@ -266,6 +269,13 @@ ncclComm_t need_idle(ncclComm_t comm, const char *call)
     return comm;
 }
 
+void need_no_graph(ncclComm_t comm, const char *call)
+{
+    if (fake_holders_in_graphs(comm->in_graphs) > 0) {
+        fake_die("%s waits for ever: there is a graph with a collective of the communicator", call);
+    }
+}
+
 void end(ncclComm_t comm)
 {
     const std::lock_guard<std::mutex> guard(live_lock);
@@ -291,9 +301,9 @@ ncclResult_t record(ncclComm_t comm, const char *call, const void *send, void *r
         }
         return self->aborted || (self->state == ncclSuccess && self->progress(n, what, send, receive, has_put));
     };
-    const auto enqueue = [stream, call, work] {
+    const auto enqueue = [stream, call, work, held = comm->in_graphs] {
         fake_give_graph(std::this_thread::get_id());
-        fake_enqueue_until(stream, call, work);
+        fake_enqueue_until(stream, call, work, held);
     };
     fake_give_graph({});
     return comm->begin([comm] { return comm->n_recorded != comm->options.launch_hangs_at; },
@@ -308,6 +318,9 @@ ncclResult_t start(ncclComm_t comm, const char *call, const void *send, void *re
     need_idle(comm, call);
     if (comm->state != ncclSuccess) {
         return comm->state;
+    }
+    if (comm->size == 1 && send == receive) {
+        return ncclSuccess;
     }
     const size_t n_bytes = what.count * type_bytes(what.type);
     fake_need_device(send, n_bytes, call);
@@ -437,6 +450,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm)
     if (comm->n_done != comm->n_given) {
         fake_die("ncclCommFinalize: a collective is under way, which may never end");
     }
+    need_no_graph(comm, "ncclCommFinalize");
     comm->finalized = true;
     comm->shared->n_finalized++;
     return comm->begin([comm] { return comm->shared->n_finalized == comm->size && !comm->options.finalize_hangs; }, [] {});
@@ -455,6 +469,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
     need_live(comm, "ncclCommAbort");
+    need_no_graph(comm, "ncclCommAbort");
     while (comm->options.abort_hangs) {
         pause();
     }

@@ -11,6 +11,7 @@ struct fake_nccl_options {
     bool abort_hangs;    /* ncclCommAbort never returns */
     bool finalize_hangs; /* the end is never agreed on */
     int error_at;        /* NCCL loses a peer in the n-th collective, from 1 */
+    int error_code;      /* of ncclResult_t, that it then gives; 0: ncclRemoteError */
     int hang_at;         /* the n-th collective never ends, on this rank */
     int launch_hangs_at; /* the n-th collective of a graph that is recorded never gets into it */
 };

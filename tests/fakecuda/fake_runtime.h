@@ -71,6 +71,7 @@ struct piece {
     std::string name;
     std::function<bool()> run; /* false: not finished, call again */
     bool fails;
+    std::shared_ptr<void> held; /* by the graphs that it is part of */
 };
 
 /* A point in a stream, which an event names. */

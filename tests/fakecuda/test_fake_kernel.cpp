@@ -131,6 +131,29 @@ static void wait_apart()
     cudaStreamSynchronize(stream);
 }
 
+static void pointer_to_the_host()
+{
+    unsigned *const here = (unsigned *)malloc(1000);
+    OK(DT_LAUNCH(index_kernel, 1, 1, 0, stream, here));
+}
+
+struct nested {
+    int n;
+    const float *numbers;
+};
+
+static void nested_kernel(struct nested)
+{
+}
+
+static void pointer_to_the_host_in_a_struct()
+{
+    static const float here[4] = {};
+    const struct nested fine = {4, (const float *)device(16)}, wrong = {4, here};
+    OK(DT_LAUNCH(nested_kernel, 1, 1, 0, stream, fine));
+    OK(DT_LAUNCH(nested_kernel, 1, 1, 0, stream, wrong));
+}
+
 int main()
 {
     OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
@@ -139,6 +162,8 @@ int main()
     test_unwritten();
     test_limits();
     ENDS(leave_before_barrier, "3 of 4 threads wait at the barrier in line");
+    ENDS(pointer_to_the_host, "an argument of a kernel points to the host's memory");
+    ENDS(pointer_to_the_host_in_a_struct, "an argument of a kernel points to the host's memory");
     ENDS(wait_apart, "threads of one block wait at different barriers");
     OK(cudaStreamDestroy(stream));
     return 0;

@@ -33,12 +33,12 @@ static void close_comm(ncclComm_t comm)
 struct rank {
     ncclComm_t comm;
     cudaStream_t stream;
-    float *x;
+    float *from, *x; /* the same, but where there is one rank, which has nothing to do in place */
 };
 
 static void start_sum(const struct rank *self)
 {
-    CHECK_INT(ncclAllReduce(self->x, self->x, n_elems, ncclFloat32, ncclSum, self->comm, self->stream), ncclInProgress);
+    CHECK_INT(ncclAllReduce(self->from, self->x, n_elems, ncclFloat32, ncclSum, self->comm, self->stream), ncclInProgress);
 }
 
 static void add(const struct rank *self)
@@ -50,8 +50,9 @@ static void add(const struct rank *self)
 /* With its first sum, which connects, behind it. */
 static struct rank open_rank(int rank, int size, ncclUniqueId id)
 {
-    const struct rank self = {open_comm(rank, size, id), new_stream(), device_floats()};
-    OK(set(self.stream, self.x, 1));
+    float *x = device_floats();
+    const struct rank self = {open_comm(rank, size, id), new_stream(), size == 1 ? device_floats() : x, x};
+    OK(set(self.stream, self.from, 1));
     add(&self);
     OK(cudaStreamSynchronize(self.stream));
     return self;
@@ -69,6 +70,9 @@ static void close_rank(const struct rank *self)
     close_comm(self->comm);
     OK(cudaStreamDestroy(self->stream));
     OK(cudaFree(self->x));
+    if (self->from != self->x) {
+        OK(cudaFree(self->from));
+    }
 }
 
 static void launch_and_destroy(cudaGraphExec_t exec, cudaStream_t stream)
@@ -126,6 +130,34 @@ static void a_recording_that_ends_while_a_thread_of_nccl_records(void)
     end_recording(self.stream);
 }
 
+static void one_rank_adds_nothing_in_place(void)
+{
+    const struct rank self = recording_rank();
+    const long n_before = fake_counts().n_enqueued;
+    CHECK_INT(ncclAllReduce(self.x, self.x, n_elems, ncclFloat32, ncclSum, self.comm, self.stream), ncclSuccess);
+    CHECK_INT(fake_counts().n_enqueued, n_before);
+    OK(append(self.stream, self.x, 2));
+    launch_and_destroy(end_recording(self.stream), self.stream);
+    CHECK_INT(fake_last_graph().n_nodes, 1);
+    close_rank(&self);
+}
+
+static void finalized_before_its_graph(void)
+{
+    const struct rank self = recording_rank();
+    add(&self);
+    end_recording(self.stream);
+    ncclCommFinalize(self.comm);
+}
+
+static void aborted_before_its_graph(void)
+{
+    const struct rank self = recording_rank();
+    add(&self);
+    end_recording(self.stream);
+    ncclCommAbort(self.comm);
+}
+
 static void ended_in_a_thread_that_has_not_chosen_its_device(void)
 {
     fake_options.n_devices = 2;
@@ -145,6 +177,7 @@ static void ended_in_a_thread_that_has(void)
     }).join();
     OK(cudaStreamDestroy(self.stream));
     OK(cudaFree(self.x));
+    OK(cudaFree(self.from));
 }
 
 /* Two ranks, of which rank r records its second sum or not. */
@@ -188,6 +221,9 @@ int main(void)
     ENDS(a_recording_that_ends_while_a_thread_of_nccl_records, "cudaStreamEndCapture: two threads use one graph at once");
     ENDS(ended_in_a_thread_that_has_not_chosen_its_device, "in a thread whose device is 0, of a thing on device 1");
     WORKS(ended_in_a_thread_that_has);
+    WORKS(one_rank_adds_nothing_in_place);
+    ENDS(finalized_before_its_graph, "ncclCommFinalize waits for ever: there is a graph with a collective of the communicator");
+    ENDS(aborted_before_its_graph, "ncclCommAbort waits for ever: there is a graph with a collective of the communicator");
     WORKS(both_ranks_record);
     ENDS(one_rank_records, "NCCL: collective 2 is part of a graph on one of ranks 0 and 1, and not on the other");
     return 0;

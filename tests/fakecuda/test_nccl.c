@@ -1,6 +1,7 @@
 /* Adding by NCCL on the double: sums of several ranks in the order of the backend's stream, and each way in which NCCL or a rank
  * can fail: the right status and words, the same on all ranks where they agree, and nothing hangs. */
 #include <cuda_runtime_api.h>
+#include <nccl.h>
 
 #include "../comm_values.h"
 #include "../rig.h"
@@ -225,13 +226,14 @@ static void end_fault(struct dt_comm *comm, double timeout_s, const char *barrie
     CHECK_OK(dt_comm_barrier(comm, barrier));
 }
 
-/* All ranks lose a peer, or only the last, for which the others then wait in vain. */
-static void test_error(struct dt_comm *comm, bool everywhere)
+/* All ranks lose a peer, or only the last, for which the others then wait in vain; or it is their own hosts that fail. */
+static void test_error(struct dt_comm *comm, bool everywhere, ncclResult_t code)
 {
     struct dt_request requests[3];
     const double usual_timeout_s = comm->timeout_s;
     const bool hit = everywhere || comm->rank == comm->size - 1;
     fake_nccl_options.error_at = hit ? 3 : 0;
+    fake_nccl_options.error_code = (int)code;
     struct dt_allreduce *nccl = start_faulty(comm, requests);
     enum dt_status status = DT_OK;
     dt_error_clear();
@@ -239,11 +241,13 @@ static void test_error(struct dt_comm *comm, bool everywhere)
     for (int k = 0; k < 3 && status == DT_OK; k++) {
         status = dt_comm_wait(comm, &requests[k]);
     }
-    CHECK_INT(status, DT_STALLED);
-    CHECK_HAS(dt_error_text(),
-              hit ? "faulty allreduce: NCCL: remote process exited or there was a network error; fake: the connection "
-                    "to a peer was closed (NCCL_DEBUG=INFO shows more)"
-                  : "faulty allreduce stalled for ");
+    const char *words = code == ncclSystemError
+                            ? "faulty allreduce: NCCL: another error; fake: the connection to a peer was closed "
+                              "(NCCL_DEBUG=INFO shows more; in a container: --ipc=host, or --shm-size=1g)"
+                            : "faulty allreduce: NCCL: remote process exited or there was a network error; fake: the "
+                              "connection to a peer was closed (NCCL_DEBUG=INFO shows more)";
+    CHECK_INT(status, code == ncclSystemError ? DT_UNAVAILABLE : DT_STALLED);
+    CHECK_HAS(dt_error_text(), hit ? words : "faulty allreduce stalled for ");
     dt_error_clear();
     dt_allreduce_close(nccl);
     end_fault(comm, usual_timeout_s, "after the error");
@@ -346,17 +350,20 @@ int main(void)
     dt_allreduce_close(nccl);
     test_init_fails(world.comm);
     test_init_hangs(world.comm, false);
-    test_error(world.comm, true);
-    test_error(world.comm, false);
-    test_hang(world.comm, false);
-    if (world.size > 1) {
+    if (world.size > 1) { /* one rank has nothing to wait for */
+        test_error(world.comm, true, ncclRemoteError);
+        test_error(world.comm, true, ncclSystemError);
+        test_error(world.comm, false, ncclRemoteError);
+        test_hang(world.comm, false);
         test_hang_of_one(world.comm);
     }
     test_finalize_hangs(world.comm);
     test_init_hangs(world.comm, true);
-    test_hang(world.comm, true); /* from here on waiting for the whole device takes for ever */
-    cuda.lost = false;
-    test_launch_hangs(world.comm); /* last: a recording that nobody ends */
+    if (world.size > 1) {
+        test_hang(world.comm, true); /* from here on waiting for the whole device takes for ever */
+        cuda.lost = false;
+        test_launch_hangs(world.comm); /* last: a recording that nobody ends */
+    }
     fake_closed("stream");
     fake_closed("stream");
     fake_closed("event");

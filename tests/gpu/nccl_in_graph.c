@@ -1,4 +1,6 @@
-/* Sums by NCCL inside a recorded CUDA graph, from its start to its end, on a GPU of its own for each rank; one rank will do.
+/* Sums by NCCL inside a recorded CUDA graph, from its start to its end, of two ranks or more: one has nothing to add, and NCCL then
+ * does nothing at all. Each has a GPU of its own; or, started as "nccl_in_graph one_gpu", all have the first, as ranks of unlike
+ * hosts (NCCL_HOSTID), which talk by the network's interface.
  *
  * Each step puts the same numbers on the device and sums them in two buckets that are under way together. The first step is taken
  * call by call, the others are a graph. Prints "works" with the time of a step; wrong sums end with 1, no GPU with 77. */
@@ -60,14 +62,28 @@ static double take_steps(struct sums *sums, const struct dt_comm *comm)
     return us;
 }
 
-int main(void)
+/* The rank as a host of its own. */
+static void share_gpu(int rank)
+{
+    char id[32];
+    snprintf(id, sizeof id, "rank-%d", rank);
+    setenv("NCCL_HOSTID", id, 0);
+}
+
+int main(int argc, char **argv)
 {
     struct dt_world world;
     struct sums sums;
+    const bool shared = argc > 1 && strcmp(argv[1], "one_gpu") == 0;
     CHECK_OK(dt_world_open(&world));
     const struct dt_comm *comm = world.comm;
-    fake_options.n_devices = comm->size;
-    CHECK_OK(dt_cuda_backend.open(&(struct dt_backend_options){.n_threads = 1, .local_rank = comm->rank}, &sums.backend));
+    CHECK(comm->size > 1);
+    fake_options.n_devices = shared ? 1 : comm->size;
+    if (shared) {
+        share_gpu(comm->rank);
+    }
+    const int local_rank = shared ? 0 : comm->rank;
+    CHECK_OK(dt_cuda_backend.open(&(struct dt_backend_options){.n_threads = 1, .local_rank = local_rank}, &sums.backend));
     const struct dt_backend_ops *ops = sums.backend->ops;
     const struct dt_allreduce_spec spec = {
         .type = DT_ALLREDUCE_NCCL, .comm = world.comm, .backend = sums.backend, .n_elems = N_ELEMS, .n_slots = 2};
@@ -89,7 +105,7 @@ int main(void)
     dt_allreduce_close(sums.nccl);
     ops->close(sums.backend);
     if (comm->rank == 0) {
-        printf("works: %d rank%s, %d floats in two sums in %.1f us\n", comm->size, comm->size == 1 ? "" : "s", N_ELEMS, us);
+        printf("works: %d ranks%s, %d floats in two sums in %.1f us\n", comm->size, shared ? " on one GPU" : "", N_ELEMS, us);
     }
     dt_world_exit(&world, DT_OK, true);
 }
