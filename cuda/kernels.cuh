@@ -42,6 +42,13 @@ template <int V, typename T> static inline __device__ void store(const float *fr
     *(pack<T, V> *)to = packed;
 }
 
+template <int V> static inline __device__ void add(const float *from, float *to)
+{
+    for (int v = 0; v < V; v++) {
+        to[v] += from[v];
+    }
+}
+
 /* Whether a pointer (NULL too) may be that of packs. */
 static inline bool aligned(const void *pointer)
 {
@@ -226,6 +233,7 @@ template <int V, typename Keep> static inline __device__ void add_lanes(struct l
 }
 
 /* keep(column, sum) for the columns of n_rows rows. Sums go in steps of the lanes, then over the lanes. */
+#define ROWS_AT_ONCE 8 /* that a thread reads before it adds the first: one by one, each would take the whole way to memory */
 template <typename Keep> static inline __device__ void add_rows(const float *rows, unsigned n_rows, unsigned width, Keep keep)
 {
     alignas(16) __shared__ float sums[THREADS * 4];
@@ -234,12 +242,24 @@ template <typename Keep> static inline __device__ void add_rows(const float *row
         const unsigned column = first + threadIdx.x % lanes.across;
         const bool has_column = column < width / 4;
         float sum[4] = {};
-        for (unsigned row = lanes.mine; has_column && lanes.mine < lanes.n && row < n_rows; row += lanes.n) {
-            float x[4];
-            load<4>(rows + (size_t)row * width + column * 4, x);
-            for (int v = 0; v < 4; v++) {
-                sum[v] += x[v];
+        const unsigned end = has_column && lanes.mine < lanes.n ? n_rows : 0;
+        const float *from = rows + column * 4;
+        unsigned row = lanes.mine;
+        for (; row + (ROWS_AT_ONCE - 1) * lanes.n < end; row += ROWS_AT_ONCE * lanes.n) {
+            float x[ROWS_AT_ONCE][4];
+            DT_UNROLL
+            for (unsigned i = 0; i < ROWS_AT_ONCE; i++) {
+                load<4>(from + (size_t)(row + i * lanes.n) * width, x[i]);
             }
+            DT_UNROLL
+            for (unsigned i = 0; i < ROWS_AT_ONCE; i++) {
+                add<4>(x[i], sum);
+            }
+        }
+        for (; row < end; row += lanes.n) {
+            float x[4];
+            load<4>(from + (size_t)row * width, x);
+            add<4>(x, sum);
         }
         __syncthreads(); /* the last sums have been read */
         store<4>(sum, sums + threadIdx.x * 4);
