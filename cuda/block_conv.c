@@ -2,7 +2,7 @@
 #include "cuda/cuda_check.h"
 #include "cuda/engine_trial.h"
 
-#define TRIAL_LIMIT_S 60 /* for what takes milliseconds */
+#define TRIAL_LIMIT_S 60 /* for each of what takes milliseconds */
 
 _Static_assert(DT_CONV_N_KINDS <= DT_DEVICE_MAX_ENGINES, "all of a block's engines can be told");
 
@@ -27,11 +27,17 @@ static enum dt_status open_plan(struct dt_block_state *state, enum dt_conv_kind 
 {
     struct dt_cuda *cuda = state->cuda;
     const struct dt_cuda_lane *lane = is_beside(state, kind) ? dt_block_weight_lane(state) : &cuda->main;
+    const bool one = cuda->deterministic && kind != DT_CONV_FORWARD_RELU; /* of those not each will do */
     const struct dt_conv_target target = {
-        .handle = lane->cudnn, .workspace_limit = workspace_limit(cuda), .n_engines = cuda->deterministic ? 1 : DT_MAX_ENGINES};
+        .handle = lane->cudnn, .workspace_limit = workspace_limit(cuda), .n_engines = one ? 1 : DT_MAX_ENGINES};
+    const struct dt_engine_trial_spec trial = {.stream = lane->stream, .limit_s = TRIAL_LIMIT_S, .timed = !cuda->deterministic};
     DT_TRY(dt_conv_plan_open(&target, kind, &state->block, state->capacity, cuda->precision, &state->plans[kind]));
-    const enum dt_status s = dt_engine_trial(state->plans[kind], lane->stream, TRIAL_LIMIT_S);
+    const enum dt_status s = dt_engine_trial(state->plans[kind], &trial);
     cuda->lost = cuda->lost || s == DT_STALLED;
+    if (s == DT_UNAVAILABLE) {
+        dt_conv_plan_close(state->plans[kind]);
+        state->plans[kind] = NULL;
+    }
     DT_TRY(s);
     const size_t n_bytes = dt_conv_plan_workspace(state->plans[kind]);
     return dt_cuda_reserve_scratch(cuda, workspace_of(state, kind), state->block.name, n_bytes);
@@ -78,6 +84,7 @@ int dt_cuda_block_engines(const struct dt_block_state *state, struct dt_device_e
             const struct dt_engine *engine = dt_conv_plan_engine(plan);
             out[n++] = (struct dt_device_engine){.operation = dt_conv_plan_name(plan),
                                                  .number = engine->number,
+                                                 .place = engine->place,
                                                  .n_timed = engine->us > 0 ? dt_conv_plan_n_engines(plan) : 0,
                                                  .us = engine->us,
                                                  .workspace_bytes = engine->workspace_bytes};

@@ -20,6 +20,7 @@ struct dt_conv_plan {
     int n_engines, used;
     const char *name;
     int n_operands;
+    size_t elem_bytes;
     int64_t ids[DT_CONV_N_OPERANDS]; /* of in, other, out and bias */
     size_t n_bytes[DT_CONV_N_OPERANDS];
     /* The pointers of the last run, and the descriptor that carries them: it cannot be changed, but a block's buffers seldom do. */
@@ -257,6 +258,11 @@ static enum dt_status build(struct dt_conv_plan *plan, const struct problem *p)
     return plan->n_engines > 0 ? DT_OK : no_engine(p, why);
 }
 
+static size_t elem_bytes(const struct problem *p)
+{
+    return p->precision == DT_PRECISION_BF16 ? 2 : sizeof(float);
+}
+
 static size_t bytes_of(const struct problem *p, int64_t id)
 {
     const struct dt_block *b = p->block;
@@ -265,7 +271,7 @@ static size_t bytes_of(const struct problem *p, int64_t id)
                                    [ID_FILTER] = (size_t)b->linear_out.c * (size_t)b->in.c * n_taps,
                                    [ID_Y] = n * dt_shape_elems(b->linear_out),
                                    [ID_BIAS] = (size_t)b->linear_out.c};
-    return n_elems[id] * (p->precision == DT_PRECISION_BF16 ? 2 : sizeof(float));
+    return n_elems[id] * elem_bytes(p);
 }
 
 /* ---- the interface */
@@ -281,6 +287,7 @@ enum dt_status dt_conv_plan_open(const struct dt_conv_target *target, enum dt_co
     plan->handle = target->handle;
     plan->name = operations[kind].name;
     plan->n_operands = operations[kind].with_relu ? 4 : 3;
+    plan->elem_bytes = elem_bytes(&problem);
     for (int i = 0; i < DT_CONV_N_OPERANDS; i++) {
         plan->ids[i] = operations[kind].ids[i];
         plan->n_bytes[i] = bytes_of(&problem, plan->ids[i]);
@@ -310,6 +317,16 @@ void dt_conv_plan_close(struct dt_conv_plan *plan)
 const char *dt_conv_plan_name(const struct dt_conv_plan *plan)
 {
     return plan->name;
+}
+
+bool dt_conv_plan_has_relu(const struct dt_conv_plan *plan)
+{
+    return plan->n_operands == 4;
+}
+
+size_t dt_conv_plan_elem_bytes(const struct dt_conv_plan *plan)
+{
+    return plan->elem_bytes;
 }
 
 int dt_conv_plan_n_engines(const struct dt_conv_plan *plan)

@@ -34,6 +34,7 @@ enum dt_status dt_conv_plan_open(const struct dt_conv_target *target, enum dt_co
 void dt_conv_plan_close(struct dt_conv_plan *plan); /* NULL is fine */
 
 const char *dt_conv_plan_name(const struct dt_conv_plan *plan); /* "gradient of the input" */
+bool dt_conv_plan_has_relu(const struct dt_conv_plan *plan);
 
 /* The engines to choose from, in the order of the heuristics. What follows, and a run, are about the one in use: at first 0. `keep`
  * closes the others, so that they cannot be used any more. */
@@ -46,14 +47,14 @@ size_t dt_conv_plan_workspace(const struct dt_conv_plan *plan); /* bytes that a 
 /* Bytes of what a run takes: in, other, out, bias. */
 #define DT_CONV_N_OPERANDS 4
 const size_t *dt_conv_plan_bytes(const struct dt_conv_plan *plan);
+size_t dt_conv_plan_elem_bytes(const struct dt_conv_plan *plan); /* of an element: 4 of float, 2 of bfloat16 */
 
 /* Enqueues it on the handle's stream:
  *   FORWARD          in = x (n, in), other = filter, out = y (n, linear_out)
- *   FORWARD_RELU     likewise, y = relu(convolution + bias), NaN stays NaN; bias (linear_out.c) of the precision's type, as cuDNN
- *                    wants it; for the others it is NULL
- *   INPUT_GRADIENT   in = dy,        other = filter, out = dx
- *   FILTER_GRADIENT  in = dy,        other = x,      out = dfilter (overwritten)
- * Other pointers than those of the last run cost a few small allocations; the same ones none. */
+ *   FORWARD_RELU     likewise, y = relu(convolution + bias), NaN stays NaN if the engine passes it on (engine_trial.h); bias
+ * (linear_out.c) of the precision's type, as cuDNN wants it; for the others it is NULL INPUT_GRADIENT   in = dy,        other =
+ * filter, out = dx FILTER_GRADIENT  in = dy,        other = x,      out = dfilter (overwritten) Other pointers than those of the
+ * last run cost a few small allocations; the same ones none. */
 enum dt_status dt_conv_plan_run(struct dt_conv_plan *plan, const void *in, const void *other, const void *bias, void *out,
                                 void *workspace);
 

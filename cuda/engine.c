@@ -57,7 +57,7 @@ static bool plan(const struct dt_engine_search *search, struct dt_engine *out, c
     return d.status == CUDNN_STATUS_SUCCESS && out->workspace_bytes <= search->workspace_limit;
 }
 
-/* Configurations, which are the caller's to destroy. */
+/* Configurations, which are the caller's to destroy. cuDNN at times fills fewer than it has said. */
 static int ask_heuristics(const struct dt_engine_search *search, cudnnBackendHeurMode_t mode,
                           cudnnBackendDescriptor_t configs[MAX_CONFIGS], cudnnStatus_t *why)
 {
@@ -79,22 +79,48 @@ static int ask_heuristics(const struct dt_engine_search *search, cudnnBackendHeu
     dt_descriptor_get(&d, heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, n_made, &n_filled, configs);
     *why = d.status;
     dt_descriptors_close(&d);
+    while (n_made > n_filled) {
+        dt_descriptor_destroy(configs[--n_made]);
+    }
     return n_made;
+}
+
+static bool has_number(const struct dt_engine *engines, int n, int64_t number)
+{
+    while (n > 0 && engines[n - 1].number != number) {
+        n--;
+    }
+    return n > 0;
 }
 
 static int find_by_mode(const struct dt_engine_search *search, cudnnBackendHeurMode_t mode, int capacity, struct dt_engine *out,
                         cudnnStatus_t *why)
 {
     cudnnBackendDescriptor_t configs[MAX_CONFIGS];
+    struct dt_engine all[MAX_CONFIGS];
     const int n = ask_heuristics(search, mode, configs, why);
     int n_found = 0;
     for (int i = 0; i < n; i++) {
-        struct dt_engine engine = {.config = configs[i]};
-        if (n_found < capacity && is_allowed(search, configs[i], &engine.number) && plan(search, &engine, why)) {
-            out[n_found++] = engine;
-        } else {
-            dt_engine_close(&engine);
+        all[i] = (struct dt_engine){.config = configs[i], .place = i + 1};
+        if (!is_allowed(search, configs[i], &all[i].number)) {
+            dt_engine_close(&all[i]);
         }
+    }
+    for (int again = 0; again <= 1; again++) {
+        for (int i = 0; i < n && n_found < capacity; i++) {
+            if (all[i].config == NULL || (again == 0 && has_number(out, n_found, all[i].number))) {
+                continue;
+            }
+            if (plan(search, &all[i], why)) {
+                out[n_found++] = all[i];
+                all[i] = (struct dt_engine){0};
+            } else {
+                dt_engine_close(&all[i]);
+            }
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        dt_engine_close(&all[i]);
     }
     return n_found;
 }

@@ -17,17 +17,19 @@ struct dt_engine_search {
     size_t workspace_limit; /* bytes */
 };
 
-#define DT_MAX_ENGINES 4 /* of a graph that are timed; the fastest of all is seldom far behind in the heuristics' order */
+#define DT_MAX_ENGINES 8 /* of a graph that are timed; the fastest of all is seldom far behind in the heuristics' order */
 
 struct dt_engine {
     cudnnBackendDescriptor_t config, execution;
-    int64_t number;         /* by which cuDNN knows it, for this kind of graph */
+    int64_t number;         /* by which cuDNN knows it, for this kind of graph; the same with other tiles has the same */
+    int place;              /* in the heuristics' list, from 1 */
     size_t workspace_bytes; /* that a run wants */
     double us;              /* that a run took (cuda/engine_trial.h); 0: it was not timed */
 };
 
-/* The first engines, at most `capacity`, that may be used and that can be finalized, in the heuristics' order; 0 with the reason of
- * the last refusal in *why, which may be CUDNN_STATUS_SUCCESS. They are the caller's to close, before the search's descriptors. */
+/* Engines, at most `capacity`, that may be used and that can be finalized: first one of each number, then the same with other
+ * tiles, both in the heuristics' order, which often begins with one engine several times. 0 with the reason of the last refusal in
+ * *why, which may be CUDNN_STATUS_SUCCESS. They are the caller's to close, before the search's descriptors. */
 int dt_engines_find(const struct dt_engine_search *search, int capacity, struct dt_engine *out, cudnnStatus_t *why);
 void dt_engine_close(struct dt_engine *engine); /* zeroed is fine */
 

@@ -1,18 +1,20 @@
 #include "cuda/engine_trial.h"
 
 #include <math.h>
-#include <sched.h>
+#include <stdint.h>
+#include <string.h>
 
-#include "base/clock.h"
 #include "cuda/cuda_check.h"
 
 #define N_RUNS 8     /* recorded together, so that the host's time for a call does not count */
 #define N_LAUNCHES 4 /* of which the first warms up */
+#define NAN_BYTES 0xff
+#define N_LOOKED_AT 4096 /* bytes of a result: what an engine does with one NaN it does with all */
 
 struct trial {
     struct dt_conv_plan *plan;
+    const struct dt_engine_trial_spec *spec;
     cudaStream_t stream;
-    double end_s; /* by dt_clock_s */
     cudaEvent_t begin, end;
     void *operands[DT_CONV_N_OPERANDS], *workspace;
 };
@@ -42,22 +44,44 @@ static enum dt_status record(const struct trial *t, cudaGraphExec_t *out)
     return s != DT_OK || code == cudaSuccess ? s : dt_cuda_failed(code, "the recording of an engine", __FILE__, __LINE__);
 }
 
-/* For what is enqueued. */
+/* For what is enqueued. Its time counts from here: before, the host loads the engine from a file, perhaps across a network. */
 static enum dt_status wait_for_end(const struct trial *t)
 {
     DT_CUDA(cudaEventRecord(t->end, t->stream));
-    cudaError_t code;
-    while ((code = cudaEventQuery(t->end)) == cudaErrorNotReady && dt_clock_s() < t->end_s) {
-        sched_yield();
-    }
-    if (code == cudaSuccess || code == cudaErrorNotReady) {
-        cudaGetLastError(); /* or the check after the next launch finds that it was not ready */
-    }
+    const cudaError_t code = dt_cuda_wait(t->stream, t->end, t->spec->limit_s);
     if (code == cudaErrorNotReady) {
         return dt_error(DT_STALLED, "the GPU does not finish the %s by cuDNN's engine %lld (set cuda.deterministic=true)",
                         dt_conv_plan_name(t->plan), (long long)dt_conv_plan_engine(t->plan)->number);
     }
     DT_CUDA(code);
+    return DT_OK;
+}
+
+static bool is_nan(const uint8_t *element, size_t n_bytes)
+{
+    uint16_t upper; /* half of a float, or all of a bfloat16 */
+    memcpy(&upper, element + n_bytes - sizeof upper, sizeof upper);
+    return (upper & 0x7fff) > 0x7f80; /* quiet ones, which arithmetic makes */
+}
+
+/* Convolves NaNs. */
+static enum dt_status check_nans(const struct trial *t)
+{
+    const size_t n_in = dt_conv_plan_bytes(t->plan)[0], n_out = dt_conv_plan_bytes(t->plan)[2];
+    const size_t n_looked_at = n_out < N_LOOKED_AT ? n_out : N_LOOKED_AT, each = dt_conv_plan_elem_bytes(t->plan);
+    uint8_t results[N_LOOKED_AT];
+    DT_CUDA(cudaMemsetAsync(t->operands[0], NAN_BYTES, n_in, t->stream));
+    DT_TRY(run_once(t));
+    DT_CUDA(cudaMemsetAsync(t->operands[0], 0, n_in, t->stream));
+    DT_TRY(wait_for_end(t));
+    DT_CUDA(cudaMemcpyAsync(results, t->operands[2], n_looked_at, cudaMemcpyDeviceToHost, t->stream));
+    DT_CUDA(cudaStreamSynchronize(t->stream));
+    for (size_t i = 0; i < n_looked_at; i += each) {
+        if (!is_nan(results + i, each)) {
+            return dt_error(DT_UNAVAILABLE, "cuDNN's engine %lld takes a NaN for a number",
+                            (long long)dt_conv_plan_engine(t->plan)->number);
+        }
+    }
     return DT_OK;
 }
 
@@ -75,18 +99,23 @@ static enum dt_status time_graph(const struct trial *t, cudaGraphExec_t graph, d
     return DT_OK;
 }
 
-/* Once call by call: what cuDNN loads then must not be loaded in a capture. */
 static enum dt_status time_engine(const struct trial *t, double *us)
 {
     cudaGraphExec_t graph = NULL;
-    enum dt_status s = run_once(t);
-    s = s == DT_OK ? wait_for_end(t) : s;
-    s = s == DT_OK ? record(t, &graph) : s;
+    enum dt_status s = record(t, &graph);
     s = s == DT_OK ? time_graph(t, graph, us) : s;
     if (graph != NULL) {
         cudaGraphExecDestroy(graph);
     }
     return s;
+}
+
+/* Once call by call: what cuDNN loads then must not be loaded in a capture. */
+static enum dt_status try_engine(const struct trial *t, double *us)
+{
+    DT_TRY(dt_conv_plan_has_relu(t->plan) ? check_nans(t) : run_once(t));
+    DT_TRY(wait_for_end(t));
+    return t->spec->timed ? time_engine(t, us) : DT_OK;
 }
 
 /* ---- all of them */
@@ -100,16 +129,16 @@ static bool is_gpu_lost(const struct trial *t)
 }
 
 /* Where none can run, the last one's error stays. */
-static enum dt_status time_all(const struct trial *t, int *fastest)
+static enum dt_status try_all(const struct trial *t, int *fastest)
 {
     const int n = dt_conv_plan_n_engines(t->plan);
     double best = INFINITY;
     enum dt_status s = DT_OK;
     *fastest = -1;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n && (t->spec->timed || *fastest < 0); i++) {
         dt_conv_plan_use(t->plan, i);
         double *us = &dt_conv_plan_engine(t->plan)->us;
-        s = time_engine(t, us);
+        s = try_engine(t, us);
         if (s == DT_OK && *us < best) {
             best = *us;
             *fastest = i;
@@ -177,16 +206,19 @@ static void close_trial(struct trial *t)
     }
 }
 
-enum dt_status dt_engine_trial(struct dt_conv_plan *plan, cudaStream_t stream, double limit_s)
+enum dt_status dt_engine_trial(struct dt_conv_plan *plan, const struct dt_engine_trial_spec *spec)
 {
-    if (dt_conv_plan_n_engines(plan) == 1) {
+    if (!dt_conv_plan_has_relu(plan) && (!spec->timed || dt_conv_plan_n_engines(plan) == 1)) {
+        dt_conv_plan_keep(plan);
         return DT_OK;
     }
-    struct trial t = {.plan = plan, .stream = stream, .end_s = dt_clock_s() + limit_s};
+    struct trial t = {.plan = plan, .spec = spec, .stream = spec->stream};
     int fastest = 0;
     enum dt_status s = open_events(&t);
     if (s == DT_OK && open_memory(&t)) {
-        s = time_all(&t, &fastest);
+        s = try_all(&t, &fastest);
+    } else if (s == DT_OK && dt_conv_plan_has_relu(plan)) {
+        s = dt_error(DT_UNAVAILABLE, "no memory to try cuDNN's engines");
     }
     if (s == DT_STALLED) {
         return s; /* to free anything would wait */

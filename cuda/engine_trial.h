@@ -11,9 +11,17 @@
 
 #include "cuda/conv_plan.h"
 
-/* Keeps the fastest of the plan's engines, on memory of the trial's own, which is given back. One that fails is passed over; where
- * there is no memory to time them, the first is kept. stream: the handle's, where nothing is recorded. limit_s: for all of it;
- * DT_STALLED once the GPU has been at work for so long, and then the GPU must not be waited for any more. */
-enum dt_status dt_engine_trial(struct dt_conv_plan *plan, cudaStream_t stream, double limit_s);
+struct dt_engine_trial_spec {
+    cudaStream_t stream; /* the handle's, where nothing is recorded */
+    double limit_s;      /* for each thing that the GPU is given */
+    bool timed;          /* else the first that will do is kept */
+};
+
+/* Keeps the fastest of the plan's engines, on memory of the trial's own, which is given back. Passed over is one
+ * that fails, and one behind whose relu a NaN is a number again, with which a training that has diverged would go on: cuDNN takes
+ * an attribute for it, and does not say which engines heed it. DT_UNAVAILABLE: none of a plan with relu passes it on, or there is
+ * no memory to know; of another, the first is then kept. DT_STALLED once the GPU has been at work for limit_s, and then the GPU
+ * must not be waited for any more. */
+enum dt_status dt_engine_trial(struct dt_conv_plan *plan, const struct dt_engine_trial_spec *spec);
 
 #endif

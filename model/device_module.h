@@ -12,7 +12,7 @@
 struct dt_allreduce; /* dist/allreduce/allreduce.h */
 struct dt_allreduce_spec;
 
-#define DT_DEVICE_MODULE_VERSION 6 /* a module of another version is refused by name */
+#define DT_DEVICE_MODULE_VERSION 7 /* a module of another version is refused by name */
 #define DT_DEVICE_MODULE_SYMBOL "dt_device_module"
 
 struct dt_device_info {
@@ -57,7 +57,8 @@ struct dt_step_graph_ops {
 struct dt_device_engine {
     const char *operation; /* "gradient of the input" */
     int64_t number;        /* by which the library knows it */
-    int n_timed;           /* it is the fastest of so many; 0: it is the first that the library names */
+    int place;             /* in the library's list, from 1 */
+    int n_timed;           /* it is the fastest of so many; 0: it is the first that will do */
     double us;             /* that a run took then */
     size_t workspace_bytes;
 };

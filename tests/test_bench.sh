@@ -333,12 +333,12 @@ for i, block in enumerate(result["blocks"]):
     assert block["name"] != "conv1" or 0 < back["reach"] <= 0.25 * back["alive"]  # of four only the largest has one
     assert block["name"] != "fc1" or 0 < back["reach"] <= block["forward"]["alive"]  # relu's zeros let nothing through
 engines = [(block["name"], engine) for block in result["blocks"] for engine in block.get("engines", [])]
-told = [re.fullmatch(r"engine (\d+): (\w+), ([a-z ]+): (?:([\d.]+) us, best of (\d)|the first, not timed), [\d.]+ [kMG]?B", line)
+told = [re.fullmatch(r"engine (\d+) \((\d+) in the list\): (\w+), ([a-z ]+): (?:([\d.]+) us, best of (\d)|the first, not timed), [\d.]+ [kMG]?B", line)
         for line in lines if line.startswith("engine ")]
 assert len(told) == len(engines) and all(told), told
 for text, (block, engine) in zip(told, engines):
-    number, *names, us, timed = text.groups()
-    assert names == [block, engine["operation"]] and int(number) == engine["number"], (names, engine)
+    number, place, *names, us, timed = text.groups()
+    assert names == [block, engine["operation"]] and (int(number), int(place)) == (engine["number"], engine["place"]), (names, engine)
     assert int(timed or 0) == engine["timed"] and abs(float(us or 0) - engine["us"]) <= 0.06, engine
 alive, alive_back = ([block[way]["alive"] for block in result["blocks"]] for way in ("forward", "backward"))
 assert alive[3] < 0.9 and alive_back[3] == alive_back[4] == 1, (alive, alive_back)  # fc1 ends in relu
@@ -391,17 +391,20 @@ assert all(abs(x - y) < 0.01 for p, q in zip(a, b) for x, y in zip(p, q)), (a, b
 done
 if [[ -n $double ]]; then # which engines of cuDNN, chosen by time or not
   operations=('convolution with bias and relu' 'gradient of the input' 'gradient of the filter')
-  engines() { # engines WHAT NUMBER HOW ARGUMENT...: of conv2, in bf16
-    local what=$1 lines
-    lines=$(printf "engine $2: conv2, %s: $3\n" "${operations[@]}")
+  engines() { # engines WHAT WITH_RELU OTHERS ARGUMENT...: of conv2, in bf16: "NUMBER PLACE HOW"
+    local what=$1 lines='' each i
+    for i in 0 1 2; do
+      read -r -a each <<<"${*:i == 0 ? 2 : 3:1}"
+      lines+="engine ${each[0]} (${each[1]} in the list): conv2, ${operations[i]}: ${each[*]:2}"$'\n'
+    done
     shift 3
     FAKE_ENGINE_MS_4=3 FAKE_ENGINE_MS_5=7 FAKE_ENGINE_MS_6=2 DTRAIN_CUDA_MODULE=$double bench 0 1 blocks "${few[@]}" --set device=cuda \
       --set precision=bf16 "$@"
     check "$what" python3 blocks.py 1 cuda
-    check "$what: other engines: $(grep "^engine " out)" test "$(grep "^engine " out | sed 's/: [0-9.]* us/: N us/')" == "$lines"
+    check "$what: other engines: $(grep "^engine " out)" test "$(grep "^engine " out | sed 's/: [0-9.]* us/: N us/')" == "${lines%?}"
   }
-  engines 'engines by time' 6 'N us, best of 3, 77 B'
-  engines 'engines that are fixed' 4 'the first, not timed, 1 kB' --set cuda.deterministic=true
+  engines 'engines by time' '6 8 N us, best of 6, 77 B' '6 8 N us, best of 6, 77 B'
+  engines 'engines that are fixed' '5 7 the first, not timed, 5 kB' '4 4 the first, not timed, 1 kB' --set cuda.deterministic=true
 fi
 left=$(find . -newer config.json -type f ! -name '*.py' ! -name '*.json' ! -name 'zeros.*' ! -name out ! -name err)
 check "bench leaves other files: $left" test -z "$left"

@@ -162,7 +162,7 @@ static void print_engine(const char *block, const struct dt_device_engine *e)
     if (e->n_timed > 0) {
         snprintf(how, sizeof how, "%.1f us, best of %d", e->us, e->n_timed);
     }
-    printf("engine %lld: %s, %s: %s, %s\n", (long long)e->number, block, e->operation, how,
+    printf("engine %lld (%d in the list): %s, %s: %s, %s\n", (long long)e->number, e->place, block, e->operation, how,
            dt_bytes_text((double)e->workspace_bytes, workspace));
 }
 
@@ -272,6 +272,7 @@ static void add_engines(cJSON *block, const struct dt_trainer *t, int index)
         cJSON_AddItemToArray(all, engine);
         cJSON_AddStringToObject(engine, "operation", engines[i].operation);
         cJSON_AddNumberToObject(engine, "number", (double)engines[i].number);
+        cJSON_AddNumberToObject(engine, "place", engines[i].place);
         cJSON_AddNumberToObject(engine, "timed", engines[i].n_timed);
         cJSON_AddNumberToObject(engine, "us", engines[i].us);
         cJSON_AddNumberToObject(engine, "workspace_bytes", (double)engines[i].workspace_bytes);

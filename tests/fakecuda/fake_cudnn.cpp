@@ -3,6 +3,7 @@
 #include <cudnn.h>
 #include <stdint.h>
 
+#include <chrono>
 #include <cmath>
 #include <map>
 #include <set>
@@ -294,15 +295,18 @@ struct engine {
     int64_t number, workspace;
     bool tf32, allowed; /* not allowed: to run it is a mistake of the caller */
     std::vector<cudnnBackendNumericalNote_t> notes;
+    bool drops_nans = false; /* whatever the attribute says */
 };
 
 const engine atomics = {"atomics", 1, 0, false, false, {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}};
 const engine half_sums = {"half sums", 2,     0,
                           false,       false, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION}};
 const engine greedy = {"greedy", 3, (int64_t)64 << 30, false, false, {CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP}};
-const engine tensor_core = {"tensor cores", 4, 1000, true, true, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}};
+const engine tensor_core = {"tensor cores", 4, 1000, true, true, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}, true};
+const engine other_tiles = {"tensor cores, other tiles", 4, 3000, true, true, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}, true};
 const engine winograd = {"winograd", 5, 5000, false, true, {CUDNN_NUMERICAL_NOTE_WINOGRAD, CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4}};
 const engine plain = {"plain", 6, 77, false, true, {CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP}};
+const engine slow_tiles = {"plain, other tiles", 6, 99, false, true, {CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP}};
 const engine simple = {"simple", 7, 0, false, true, {}};
 
 bool is_among(const engine *e, long engines)
@@ -320,7 +324,7 @@ std::vector<const engine *> engines_of(const convolution &c, cudnnBackendHeurMod
     }
     switch (mode) {
     case CUDNN_HEUR_MODE_A:
-        return {&half_sums, &atomics, &greedy, &tensor_core, &winograd, &plain};
+        return {&half_sums, &atomics, &greedy, &tensor_core, &other_tiles, &other_tiles, &winograd, &plain, &slow_tiles};
     case CUDNN_HEUR_MODE_B:
         return {&atomics, &plain, &tensor_core};
     default:
@@ -570,6 +574,8 @@ cudnnStatus_t finalize(descriptor *d)
 
 /* ---- answers ---- */
 
+constexpr int64_t n_empty = 3; /* that the heuristics say they have, and do not fill */
+
 /* Fills descriptors that the caller has created. */
 cudnnStatus_t fill(const descriptor *from, cudnnBackendDescriptorType_t type, const std::vector<const engine *> &engines,
                    int64_t capacity, int64_t *count, void *elements)
@@ -783,11 +789,16 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t pointer, cudnnBa
 {
     const descriptor *d = known(pointer);
     NEED(d != nullptr && count != nullptr, BAD_PARAM_NULL_POINTER);
+    if (d->type == CUDNN_BACKEND_ENGINECFG_DESCRIPTOR && !d->finalized) {
+        fake_die("cudnnBackendGetAttribute: of a configuration that the heuristics did not fill");
+    }
     NEED(d->finalized, BAD_PARAM_NOT_FINALIZED);
     NEED(capacity == 0 || elements != nullptr, BAD_PARAM_NULL_POINTER);
     if (d->type == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR && name == CUDNN_ATTR_ENGINEHEUR_RESULTS) {
         NEED(type == CUDNN_TYPE_BACKEND_DESCRIPTOR, BAD_PARAM_ATTRIBUTE_TYPE);
-        return fill(d, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, d->found, capacity, count, elements);
+        PASS_ON(fill(d, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, d->found, capacity, count, elements));
+        *count += capacity == 0 && *count > 0 ? n_empty : 0;
+        return CUDNN_STATUS_SUCCESS;
     }
     if (d->type == CUDNN_BACKEND_ENGINECFG_DESCRIPTOR && name == CUDNN_ATTR_ENGINECFG_ENGINE) {
         NEED(type == CUDNN_TYPE_BACKEND_DESCRIPTOR, BAD_PARAM_ATTRIBUTE_TYPE);
@@ -823,7 +834,8 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     if (!used->allowed) {
         fake_die("cudnnBackendExecute: the engine '%s' was run", used->name);
     }
-    const convolution problem = plan->problem;
+    convolution problem = plan->problem;
+    problem.keeps_nans = problem.keeps_nans && !used->drops_nans;
     operands memory;
     PASS_ON(pointer_of(pack, problem.x, "cudnnBackendExecute, x", &memory.x));
     PASS_ON(pointer_of(pack, problem.filter, "cudnnBackendExecute, filter", &memory.filter));
@@ -835,6 +847,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     check_overlaps(problem, memory, (size_t)used->workspace);
     const bool tf32 = used->tf32 && problem.x.type == CUDNN_DATA_FLOAT;
     NEED(!is_among(used, fake_options.failing_engines), EXECUTION_FAILED);
+    std::this_thread::sleep_for(std::chrono::milliseconds(fake_options.loading_ms)); /* of the host */
     const cudaError_t code = fake_enqueue_until(handle->stream, "cudnnBackendExecute", [=] {
         run(problem, memory, tf32, (size_t)used->workspace);
         fake_take_time(fake_options.engine_ms[used->number]);

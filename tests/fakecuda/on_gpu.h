@@ -19,12 +19,17 @@ static const struct mode modes[] = {
     {"f32", DT_PRECISION_F32, 1e-5}, {"tf32", DT_PRECISION_TF32, 5e-3}, {"bf16", DT_PRECISION_BF16, 2e-2}};
 #define N_MODES (sizeof modes / sizeof modes[0])
 
-static inline struct dt_backend *open_gpu(const struct mode *mode)
+static inline struct dt_backend *open_gpu_by(const struct mode *mode, bool deterministic)
 {
-    const struct dt_backend_options options = {.n_threads = 1, .precision = mode->precision, .deterministic = true};
+    const struct dt_backend_options options = {.n_threads = 1, .precision = mode->precision, .deterministic = deterministic};
     struct dt_backend *backend;
     CHECK_OK(dt_cuda_backend.open(&options, &backend));
     return backend;
+}
+
+static inline struct dt_backend *open_gpu(const struct mode *mode)
+{
+    return open_gpu_by(mode, true);
 }
 
 static inline struct dt_backend *open_ref(void)

@@ -253,6 +253,61 @@ static void check_relu(long without)
     fake_options.no_fusion = 0;
 }
 
+/* A NaN goes through a convolution, its bias and relu, and a pool, to all that see it, and to nothing else: else a training that
+ * has diverged would go on. */
+static void check_nan(const struct dt_model *model, int block)
+{
+    static const uint32_t numbers[2] = {0, 1};
+    const struct dt_block *b = &model->blocks[block];
+    const struct dt_batch batch = {.n = 2, .rows = numbers, .ids = numbers};
+    struct case_setup setup = {.model = model,
+                               .block = block,
+                               .pass = {.batch = &batch},
+                               .params = halves(model->arena_elems, 0),
+                               .grads = halves(model->arena_elems, 0),
+                               .x = halves(2 * dt_shape_elems(b->in), 0),
+                               .dy = halves(2 * dt_shape_elems(b->out), 0),
+                               .want_dx = true};
+    setup.x.data[setup.x.n - 1] = NAN; /* the last sample's lower right corner */
+    struct outcome expected = run_ref(&setup), found = run_gpu(&setup);
+    int n_nans = 0;
+    for (size_t i = 0; i < expected.y.n; i++) {
+        n_nans += isnan(expected.y.data[i]);
+        if (isnan(expected.y.data[i]) != isnan(found.y.data[i])) {
+            CHECK_FAIL("%s, %s, block %d: y[%zu] is %g, the reference has %g", mode->name, case_text, block, i,
+                       (double)found.y.data[i], (double)expected.y.data[i]);
+        }
+    }
+    CHECK(n_nans > 0 && n_nans < (int)expected.y.n / 2);
+    close_outcome(&expected);
+    close_outcome(&found);
+    buffer_close(&setup.params, "params");
+    buffer_close(&setup.grads, "grads before");
+    buffer_close(&setup.x, "x");
+    buffer_close(&setup.dy, "dy");
+}
+
+static void check_nans(bool timed)
+{
+    static struct dt_model model;
+    const struct dt_layer_spec conv = {
+        .type = DT_LAYER_CONV2D, .size = 8, .kernel = 3, .stride = 1, .padding = DT_PADDING_SAME, .activation = DT_ACTIVATION_RELU};
+    const struct dt_model_spec spec = {.input = {8, 6, 6},
+                                       .n_layers = 5,
+                                       .layers = {{.type = DT_LAYER_TANH},
+                                                  conv,
+                                                  conv,
+                                                  {.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2},
+                                                  {.type = DT_LAYER_FLATTEN}},
+                                       .loss = DT_LOSS_MEAN_SQUARED_ERROR};
+    gpu = open_gpu_by(mode, !timed);
+    snprintf(case_text, sizeof case_text, "a NaN, engines %s", timed ? "timed" : "not timed");
+    CHECK_OK(dt_model_lower(&spec, &model));
+    check_nan(&model, 1);
+    check_nan(&model, 2);
+    gpu->ops->close(gpu);
+}
+
 /* n_last: outputs of the head behind it. */
 static void check_dense(int n_in, int n_out, int n_last)
 {
@@ -307,6 +362,8 @@ int main(void)
         check_plans();
         check_grid(); /* other draws in each precision */
         gpu->ops->close(gpu);
+        check_nans(false);
+        check_nans(true);
         CHECK_INT(fake_counts().n_live_bytes, 0);
     }
     ref->ops->close(ref);

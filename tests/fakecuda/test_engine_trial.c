@@ -1,6 +1,6 @@
 /* cuda/engine_trial.c on the double, whose engines take as long, by the clock of its events, as a test says: which is kept, which
- * are passed over, and how a trial ends that cannot end well. In bf16 the double names 4 (1000 bytes of workspace), 5 (5000), 6
- * (77). */
+ * are passed over, and how a trial ends that cannot end well. In bf16 the double names 4 (1000 bytes of workspace), which turns
+ * NaN into numbers, twice 4 with other tiles, 5 (5000), 6 (77), 6 with other tiles. */
 #include "cuda/engine_trial.h"
 #include "tests/fakecuda/case.h"
 #include "tests/fakecuda/fake.h"
@@ -34,11 +34,16 @@ static void close_plan(void)
     CUDA_OK(cudaStreamDestroy(stream));
 }
 
+static enum dt_status try_engines(double limit_s, bool timed)
+{
+    return dt_engine_trial(plan, &(struct dt_engine_trial_spec){.stream = stream, .limit_s = limit_s, .timed = timed});
+}
+
 /* Keeps this one, and leaves nothing behind: no memory, no error, no work. */
 static void keeps(int64_t number, double us_min, double us_max)
 {
     const long n_bytes = fake_counts().n_live_bytes;
-    if (dt_engine_trial(plan, stream, LIMIT_S) != DT_OK) {
+    if (try_engines(LIMIT_S, true) != DT_OK) {
         CHECK_FAIL("%s", dt_error_text());
     }
     const struct dt_engine *kept = dt_conv_plan_engine(plan);
@@ -81,16 +86,59 @@ static void set_times(long of_4, long of_5, long of_6)
 static void fastest(void)
 {
     for (int kind = 0; kind < DT_CONV_N_KINDS; kind++) {
-        for (int i = 0; i < 3; i++) {
+        for (int i = kind == DT_CONV_FORWARD_RELU ? 1 : 0; i < 3; i++) {
             static const size_t workspaces[] = {1000, 5000, 77};
             set_times(i == 0 ? 7 : 9, i == 1 ? 7 : 9, i == 2 ? 7 : 8);
             open_plan((enum dt_conv_kind)kind, DT_MAX_ENGINES);
-            CHECK_INT(dt_conv_plan_n_engines(plan), 3);
+            CHECK_INT(dt_conv_plan_n_engines(plan), 6);
             keeps(4 + i, 8000, 8500);
             check_run(workspaces[i]);
             close_plan();
         }
     }
+}
+
+/* However few there is room for, and in whichever order: cuDNN's list begins with one of them three times. */
+static void unlike_engines_first(void)
+{
+    static const int numbers[] = {4, 5, 6, 4, 4, 6}, places[] = {4, 7, 8, 5, 6, 9};
+    for (int n = 1; n <= 6; n++) {
+        open_plan(DT_CONV_FORWARD, n);
+        CHECK_INT(dt_conv_plan_n_engines(plan), n);
+        for (int i = 0; i < n; i++) {
+            dt_conv_plan_use(plan, i);
+            CHECK_INT(dt_conv_plan_engine(plan)->number, numbers[i]);
+            CHECK_INT(dt_conv_plan_engine(plan)->place, places[i]);
+        }
+        close_plan();
+    }
+}
+
+/* The fastest, and the first, turn a NaN into a number. */
+static void nans_pass(void)
+{
+    set_times(1, 9, 8);
+    open_plan(DT_CONV_FORWARD_RELU, DT_MAX_ENGINES);
+    keeps(6, 9000, 9500);
+    close_plan();
+    open_plan(DT_CONV_FORWARD_RELU, DT_MAX_ENGINES);
+    CHECK_INT(try_engines(LIMIT_S, false), DT_OK);
+    CHECK_INT(dt_conv_plan_engine(plan)->number, 5);
+    CHECK_NEAR(dt_conv_plan_engine(plan)->us, 0, 0);
+    close_plan();
+    open_plan(DT_CONV_FORWARD_RELU, 1);
+    CHECK_INT(try_engines(LIMIT_S, false), DT_UNAVAILABLE);
+    CHECK_HAS(dt_error_text(), "engine 4 takes a NaN for a number");
+    close_plan();
+}
+
+/* What the host takes to load an engine is not the GPU's time. */
+static void slow_to_load(void)
+{
+    fake_options.loading_ms = 30;
+    open_plan(DT_CONV_FORWARD, 2);
+    CHECK_INT(try_engines(0.2, true), DT_OK); /* 18 times 30 ms */
+    close_plan();
 }
 
 static void first_of_equals(void)
@@ -128,7 +176,7 @@ static void none_runs(void)
 {
     fake_options.failing_engines = ALL_ENGINES;
     open_plan(DT_CONV_FORWARD, DT_MAX_ENGINES);
-    CHECK_INT(dt_engine_trial(plan, stream, LIMIT_S), DT_INTERNAL);
+    CHECK_INT(try_engines(LIMIT_S, true), DT_INTERNAL);
     CHECK_HAS(dt_error_text(), "cuDNN: ");
     CHECK_HAS(dt_error_text(), "cudnnBackendExecute");
     close_plan();
@@ -139,7 +187,7 @@ static void endless(void)
 {
     fake_options.endless_engines = 1L << 4; /* the first: however slow this machine is, it is the one that is waited for */
     open_plan(DT_CONV_FILTER_GRADIENT, DT_MAX_ENGINES);
-    CHECK_INT(dt_engine_trial(plan, stream, 0.2), DT_STALLED);
+    CHECK_INT(try_engines(0.2, true), DT_STALLED);
     CHECK_HAS(dt_error_text(), "the GPU does not finish the gradient of the filter by cuDNN's engine 4");
     _exit(0);
 }
@@ -166,7 +214,7 @@ static void broken_gpu(void)
 {
     open_plan(DT_CONV_FORWARD, DT_MAX_ENGINES);
     fake_options.fail_launch_at = fake_counts().n_enqueued + 7;
-    CHECK_INT(dt_engine_trial(plan, stream, LIMIT_S), DT_INTERNAL);
+    CHECK_INT(try_engines(LIMIT_S, true), DT_INTERNAL);
     CHECK_HAS(dt_error_text(), "illegal memory access");
     _exit(0);
 }
@@ -174,6 +222,9 @@ static void broken_gpu(void)
 int main(void)
 {
     WORKS(fastest);
+    WORKS(unlike_engines_first);
+    WORKS(nans_pass);
+    WORKS(slow_to_load);
     WORKS(first_of_equals);
     WORKS(alone);
     WORKS(failing_are_passed_over);
