@@ -38,7 +38,7 @@ refused() { # refused WHAT PATTERN: 69, and this one line
 DTRAIN_CUDA_MODULE=/none dtrain 2 "${config[@]}" --run cpu --set device=cpu
 is 'device cpu' '0 0' "$got $(grep -c 'device:' err)"
 dtrain 2 "${config[@]}" --run auto
-is 'device auto' 0 "$got"
+is 'device auto' '0 0' "$got $(grep -c idle err)"
 
 # Without a driver.
 if [[ $(ldconfig -p 2>/dev/null) == *libcuda.so.1* ]]; then
@@ -96,6 +96,7 @@ is 'alone, nccl' 0 "$got"
 gpus 'aaaaaaaa -' 2 "${config[@]}" --run mixed
 is 'one without' '0 2' "$got $(grep -c '  cpu ' err)"
 says 'one without' '  device: cpu, because rank 1 on [^ ]+ has no GPU: no GPU is visible \(the test wants it so\)'
+says 'one without, at the end' 'warning: the GPUs were idle, because rank 1 on [^ ]+ has no GPU: no GPU is visible \(the test wants it so\)'
 check 'one without: the weights of the CPU run' cmp "$(newest_checkpoint auto)" "$(newest_checkpoint mixed)"
 gpus 'aaaaaaaa -' 2 "${config[@]}" --run refused --set device=cuda
 refused 'one without, cuda' 'device "cuda" needs .*: rank 1 on [^ ]+ has no GPU: no GPU is visible \(the test wants it so\)'

@@ -9,6 +9,7 @@
 /* What a rank found on its host; it travels. */
 struct finding {
     bool has_gpu;
+    bool may_share; /* tests: NCCL is asked all the same, which with NCCL_HOSTID takes ranks of one GPU */
     char host[DT_HOST_SIZE];
     char uuid[48];    /* of the GPU */
     char reason[240]; /* for having none */
@@ -30,6 +31,7 @@ static struct finding look(const struct dt_world *world, const struct dt_config 
     memset(&mine, 0, sizeof mine); /* padding too */
     memcpy(mine.host, world->host, sizeof mine.host);
     mine.has_gpu = find_gpu(world, config, out) == DT_OK;
+    mine.may_share = getenv("DTRAIN_SHARE_GPU") != NULL;
     if (mine.has_gpu) {
         memcpy(mine.uuid, out->info.uuid, sizeof mine.uuid);
     } else {
@@ -59,6 +61,15 @@ static bool all_have_gpus(const struct finding *all, int size, char *why, size_t
         snprintf(why, n_why, "rank %d on %s has no GPU: %s", first, all[first].host, all[first].reason);
     }
     return false;
+}
+
+static bool some_have_gpus(const struct finding *all, int size)
+{
+    bool some = false;
+    for (int r = 0; r < size; r++) {
+        some = some || all[r].has_gpu;
+    }
+    return some;
 }
 
 static bool all_have_their_own(const struct finding *all, int size, char *why, size_t n_why)
@@ -112,11 +123,12 @@ static enum dt_status decide(const struct dt_config *config, const struct findin
     if (!all_have_gpus(all, size, out->why, sizeof out->why)) {
         const char *wish = wish_for_gpu(config, &cure);
         out->module = NULL;
+        out->idle = some_have_gpus(all, size);
         memset(&out->info, 0, sizeof out->info);
         return wish == NULL ? DT_OK : dt_error(DT_UNAVAILABLE, "%s needs a GPU for every rank (%s): %s", wish, cure, out->why);
     }
     out->backend = out->module->backend;
-    const bool own = all_have_their_own(all, size, out->why, sizeof out->why);
+    const bool own = all[0].may_share || all_have_their_own(all, size, out->why, sizeof out->why);
     if (size > 1 || type == DT_ALLREDUCE_NCCL) {
         DT_TRY(check_allreduce(type, own, out->why));
     }

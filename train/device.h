@@ -16,6 +16,7 @@ struct dt_device_choice {
     struct dt_device_info info;            /* with module; else zero */
     dt_allreduce_open_fn allreduce_open;   /* the module's, where gradients are added between devices; else NULL */
     char why[400];                         /* why no GPU, or why not NCCL; else "" */
+    bool idle;                             /* GPUs of some ranks are, because others have none */
 };
 
 /* Reads `device`, `precision` and `dist.allreduce` of the configuration. Every rank calls it; all choose alike, or fail alike.

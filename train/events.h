@@ -157,6 +157,7 @@ struct dt_end_event {
     struct dt_step_traffic traffic, foretold; /* traffic: counted */
     struct dt_staleness staleness;
     struct dt_memory_use memory;
+    const char *idle_gpus; /* why there are some, which the run did not use; NULL: there are none */
 };
 
 struct dt_result_event {

@@ -130,6 +130,7 @@ void dt_measure_here(const struct dt_trainer *t, struct dt_end_event *out)
     out->steps = t->state.step;
     out->epochs = t->state.epoch;
     out->allreduce = dt_strategy_adds_by(t->strategy);
+    out->idle_gpus = t->device.idle ? t->device.why : NULL;
 }
 
 enum dt_status dt_measure_end(struct dt_trainer *t, struct dt_phase_times *ranks, struct dt_end_event *out)

@@ -312,6 +312,9 @@ static void print_end(const struct dt_sinks *sinks, const struct dt_end_event *e
     print_traffic(servers ? "messages" : "allreduce", &end->traffic, &end->foretold);
     dt_staleness_print(stderr, &end->staleness);
     print_memory(&end->memory);
+    if (end->idle_gpus != NULL) {
+        dt_text_print(stderr, "warning: the GPUs were idle, because %s", end->idle_gpus);
+    }
 }
 
 void dt_report_result(const struct dt_metrics *test, bool classifies, const char *after)
