@@ -1,4 +1,5 @@
 """The parts of gpu-check but those that take other tools (tools.py): each measures rows. report.py says what is good enough."""
+import glob
 import json
 import os
 import re
@@ -11,6 +12,9 @@ from gpu.report import BATCHES, LIMITS
 PRECISIONS = tuple(LIMITS)
 
 
+BUILT = ("dtrain", "libdtrain_cuda.so", "tests/gpu/gpu_test_kernels")
+
+
 def build(c):
     """Into a folder that stays: what has not changed is not compiled again."""
     def configure():
@@ -20,19 +24,40 @@ def build(c):
         c.run(["cmake", "-S", TOP, "-B", c.args.build, "-DCMAKE_BUILD_TYPE=Release", "-DDTRAIN_WITH_CUDA=ON", *generator, *arguments])
         return True
 
+    def version():
+        return "; ".join(re.findall(r"^(?:dtrain| +GPU).*", c.run([c.dtrain, "--version"]), re.M))
+
     def compile_all():
         c.run(["cmake", "--build", c.args.build, "--parallel", str(os.cpu_count()), "--target", "dtrain", "dtrain_cuda", "gpu_tests"])
         return True
 
+    if c.args.prebuilt:
+        c.measure("program and module", "", lambda: all(os.path.exists(os.path.join(c.args.build, name)) for name in BUILT))
+        return c.measure("version", "", version)
     if c.args.dry_run:
         return c.measure("program and module", "", lambda: os.access(c.dtrain, os.X_OK) and os.path.exists(c.args.module))
     c.measure("configure", "", configure)
     c.measure("compile", "", compile_all)
-    c.measure("version", "", lambda: "; ".join(re.findall(r"^(?:dtrain| +GPU).*", c.run([c.dtrain, "--version"]), re.M)))
+    c.measure("version", "", version)
+
+
+def test_programs(c):
+    """Those of another machine's build, whose list of tests has that machine's paths."""
+    def test(path):
+        try:
+            c.run([path])
+        except Failed as why:
+            raise Failed("it was skipped: " + why.output) if why.code == 77 else why
+        return True
+
+    for path in sorted(glob.glob(os.path.join(c.args.build, "tests", "gpu", "gpu_test_*"))):
+        c.measure(os.path.basename(path), "", test, path)
 
 
 def tests(c):
     """Those with the label gpu, each a row."""
+    if c.args.prebuilt:
+        return test_programs(c)
     listed = c.run(["ctest", "--test-dir", c.args.build, "-L", "gpu", "-LE", "experiment", "--show-only=json-v1"])
     names = [each["name"] for each in json.loads(listed[listed.index("{"):])["tests"]]
 
@@ -122,9 +147,9 @@ def same_bits(c):
         c.measure("with and without graph, " + precision, "", lambda: weights(precision, "graph") == weights(precision, "calls"))
 
 
-def loss_off(c, settings, n_ranks, env=None):
-    """Of n ranks on GPUs from the same ranks on the CPU; and the log."""
-    log, own, _ = c.train(settings, c.ranks(n_ranks), env)
+def loss_off(c, settings, n_ranks, env=None, before=()):
+    """Of n ranks on GPUs from the same ranks on the CPU; and the log. before: the program, what starts it."""
+    log, own, _ = c.train(settings, [*c.ranks(n_ranks), *before], env)
     _, expected, _ = c.train({**settings, "device": "cpu"}, c.ranks(n_ranks))
     expected = expected[-1]["train_loss"]
     return abs(own[-1]["train_loss"] - expected) / expected, log

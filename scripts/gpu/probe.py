@@ -69,6 +69,7 @@ def look(c):
         note(name, tool(name, c.env, toolkit, ask))
     note("cmake", tool("cmake", c.env, toolkit, ask))
     launchers = [shutil.which(name, path=c.env["PATH"]) for name in ("mpiexec.hydra", "mpiexec.mpich", "mpiexec")]
+    note("mpicc", next(filter(None, (shutil.which(name, path=c.env["PATH"]) for name in ("mpicc.mpich", "mpicc"))), None))
     note("mpiexec", next(filter(None, launchers), None))
     note("cores", str(os.cpu_count()))
     return found
@@ -111,6 +112,12 @@ def tool(name, env, toolkit, ask):
 def path_of(text):
     """Of a line of look()."""
     return text.split(", ")[0]
+
+
+def use_libraries(c):
+    """For a program that was built elsewhere: they are looked for in the folders where look() has found them."""
+    found = [os.path.dirname(c.probe[name].split(", ")[1]) for name in LIBRARIES if c.probe[name]]
+    c.env["LD_LIBRARY_PATH"] = ":".join(filter(None, [*dict.fromkeys(found), c.env.get("LD_LIBRARY_PATH")]))
 
 
 def libraries_for_build(c, folder):

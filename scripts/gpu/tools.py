@@ -13,55 +13,65 @@ STALLED = 76  # exit code
 
 
 def nccl(c):
-    """In a recorded graph with one rank, which any GPU can; with more where there are as many GPUs."""
+    """Sums in a recorded graph between ranks with a GPU each. Of one GPU, too: NCCL takes ranks with unlike NCCL_HOSTID for ranks of
+    unlike hosts, which talk by the network's interface. One rank alone shows nothing: it has nothing to add, and NCCL does nothing."""
     n_gpus = int(c.probe["GPUs"])
-
-    def sums_in_graph(n):
-        text = c.run([*(c.ranks(n) if n > 1 else []), c.test_program("nccl_in_graph")])
-        return re.search(r"works: .*", text).group(0)
-
-    def trains(n):
-        return loss_of_pairs(c, n)
-
-    c.measure("1 rank, sums in a graph", "", sums_in_graph, 1)
     if c.lacks(["mpiexec"]):
         return c.note({"name": "2 ranks and more", "skipped": "no mpiexec of MPICH"})
-    if n_gpus < 2:
-        c.note({"name": "2 ranks and more", "skipped": "%d GPU" % n_gpus})
-        return c.measure("experiment: 2 ranks on one GPU", "", one_gpu, c)
-    for n in range(2, n_gpus + 1):
-        c.measure("%d ranks, sums in a graph" % n, "", sums_in_graph, n)
-        c.measure("%d ranks, loss" % n, "of it", trains, n)
-    if n_gpus >= 3:
-        c.measure("3 ranks, uneven batches", "", uneven, c)
+    shared = n_gpus < 2
+    where = " on one GPU" if shared else ""
+
+    def sums_in_graph(n):
+        command = [*c.ranks(n), c.test_program("nccl_in_graph"), *(["one_gpu"] if shared else [])]
+        return re.search(r"works: .*", c.run(command, one_gpu(shared))).group(0)
+
+    for n in (2, 3) if shared else range(2, n_gpus + 1):
+        c.measure("%d ranks%s, sums in a graph" % (n, where), "", sums_in_graph, n)
+        c.measure("%d ranks%s, loss" % (n, where), "of it", loss_of_pairs, c, n, shared)
+    if shared:
+        c.measure("experiment: 2 ranks on one GPU", "", sums_on_one_gpu, c)
+    if shared or n_gpus >= 3:
+        c.measure("3 ranks%s, uneven batches" % where, "", uneven, c, shared)
     for way in parts.WAYS:
-        c.measure("a stopped peer, " + way, "", stopped_peer, c, way)
+        c.measure("a stopped peer%s, %s" % (where, way), "", stopped_peer, c, way, shared)
 
 
-def loss_of_pairs(c, n):
-    off, log = parts.loss_off(c, parts.ten_steps(c), n)
+def own_host():
+    """Before a program: each rank says that it is a host of its own."""
+    return ["sh", "-c", 'NCCL_HOSTID="host-$PMI_RANK" exec "$0" "$@"']
+
+
+def one_gpu(shared):
+    """DTRAIN_SHARE_GPU: train/device.c asks NCCL for ranks that share a GPU, which it refuses to everybody else."""
+    return {"CUDA_VISIBLE_DEVICES": "0", "DTRAIN_SHARE_GPU": "1", "DTRAIN_TIMEOUT": "30"} if shared else {}
+
+
+def loss_of_pairs(c, n, shared):
+    off, log = parts.loss_off(c, parts.ten_steps(c), n, one_gpu(shared), own_host() if shared else ())
     if not re.search(r"allreduce of gradients: .*, nccl", log):
         raise Failed("the ranks did not add by NCCL")
     return off
 
 
-def uneven(c):
+def uneven(c, shared):
     """The last batches of an epoch are 42, 5 and 5 samples: the same bits with and without graph."""
     n, steps = (52, {}) if c.args.dry_run else (0, {"train.epochs": 2})
     settings = {"train.batch": '{"global": %d}' % (8 if c.args.dry_run else 128), "train.epochs": 1, "data.train_samples": n,
                 "data.test_samples": 8, **steps}
-    by_graph, by_calls = (c.train({**settings, **way}, c.ranks(3))[2] for way in parts.WAYS.values())
+    launcher = [*c.ranks(3), *(own_host() if shared else [])]
+    same = {**settings, **SAME_ENGINES}
+    by_graph, by_calls = (c.train({**same, **way}, launcher, one_gpu(shared))[2] for way in parts.WAYS.values())
     return by_graph == by_calls
 
 
-def stopped_peer(c, way):
+def stopped_peer(c, way, shared):
     """Rank 1 stops after the first epoch; the other must end by itself, with the code for that and its name."""
     folder = c.new_folder()
     steps = 2 if c.args.dry_run else 100
     settings = {"train.epochs": 1000000, "data.train_samples": 2 * 4 * steps, "train.batch.per_rank": 4, "data.test_samples": 8,
                 "distributed.timeout_s": 5, **parts.WAYS[way]}
     pid_file = folder + ".pid"
-    named = ["sh", "-c", '[ "$PMI_RANK" = 1 ] && echo $$ >"$0"; exec "$@"', pid_file]
+    named = ["sh", "-c", '[ "$PMI_RANK" = 1 ] && echo $$ >"$0"; exec "$@"', pid_file, *(own_host() if shared else [])]
 
     def stop_it(line):
         if re.match("epoch +1/", line):
@@ -69,7 +79,7 @@ def stopped_peer(c, way):
                 os.kill(int(file.read()), signal.SIGSTOP)
 
     try:
-        c.run([*c.ranks(2), *named, *c.command(settings, run=folder)], each=stop_it)
+        c.run([*c.ranks(2), *named, *c.command(settings, run=folder)], {**one_gpu(shared), "DTRAIN_TIMEOUT": "5"}, each=stop_it)
     except Cut:
         raise
     except Failed as why:
@@ -79,7 +89,7 @@ def stopped_peer(c, way):
     raise Failed("it ended well")
 
 
-def one_gpu(c):
+def sums_on_one_gpu(c):
     """What comes of it is told, and nothing is required."""
     try:
         text = c.run([*c.ranks(2), c.test_program("nccl_one_gpu")], {"CUDA_VISIBLE_DEVICES": "0", "DTRAIN_TIMEOUT": "15"})
@@ -92,6 +102,7 @@ def one_gpu(c):
 
 
 FEW = {"train.epochs": 1, "train.max_steps": 3}
+SAME_ENGINES = {"cuda.deterministic": "true"}  # the times of a trial mean nothing under such a tool
 
 
 def sizes(c, batch):
@@ -117,14 +128,14 @@ def sanitizer(c):
         return True
 
     for way in parts.WAYS:
-        settings = {**FEW, **sizes(c, 128), **parts.WAYS[way], "precision": "bf16"}
+        settings = {**FEW, **sizes(c, 128), **parts.WAYS[way], **SAME_ENGINES, "precision": "bf16"}
         c.measure("memcheck, three steps, " + way, "", clean, "memcheck", c.command(settings))
     for tool in ("memcheck", "racecheck", "synccheck", "initcheck"):
         c.measure(tool + ", test_kernels", "", lambda tool=tool: clean(tool, [c.test_program("test_kernels")]))
 
 
 def profile(c):
-    """Nodes and chain of the recorded step; then what each kernel does, in three steps call by call."""
+    """Nodes and chain of the recorded step; then what each kernel does in a step."""
     for config, precision in (("mnist.json", "bf16"), ("mnist.json", "f32"), ("mnist-mlp.json", "bf16")):
         name = "%s, %s" % (config.split(".")[0], precision)
         shape = {}
@@ -198,13 +209,19 @@ SHARE = ".avg.pct_of_peak_sustained_active"
 NOT_ALLOWED = "ERR_NVGPUCTRPERM|Failed to initialize the profiler"  # by the machine, whose fault it is then
 
 
+ONE_STEP = {"train.epochs": 1, "train.max_steps": 1}
+
+
 def profiled(c, batch):
+    """The first step of its kind goes call by call, in the range "step"; what comes before and behind is none of it. ncu replays each
+    kernel with the caches as the others leave them."""
     ncu, path = probe.path_of(c.probe["ncu"]), os.path.join(c.folder, "ncu.csv")
     known = set(re.findall(r"^\s*(\w+__\w+)", c.run([ncu, "--query-metrics"]), re.M))
     tensor = [name + SHARE for name in TENSOR if name in known][:1]
-    settings = {**FEW, **sizes(c, batch), **parts.WAYS["calls"], "precision": "bf16"}
-    c.run([ncu, "--clock-control", "none", "--target-processes", "all", "--csv", "--page", "raw", "--print-units", "base",
-           "--log-file", path, "--metrics", ",".join([TIME, DRAM, *tensor]), *c.command(settings)])
+    settings = {**ONE_STEP, **sizes(c, batch), **SAME_ENGINES, "precision": "bf16"}
+    c.run([ncu, "--nvtx", "--nvtx-include", "step/", "--clock-control", "none", "--cache-control", "none", "--target-processes", "all",
+           "--csv", "--page", "raw", "--print-units", "base", "--log-file", path, "--metrics", ",".join([TIME, DRAM, *tensor]),
+           *c.command(settings)])
     with open(path) as file:
         return by_kernel(file.read(), *tensor)
 
@@ -214,25 +231,23 @@ def number(text):
 
 
 def by_kernel(text, tensor=None):
-    """{kernel: what ncu's table says of it for one of the three steps}, the longest first, and "all kernels". Evaluation comes after
-    the last step of the optimizer, and does not count."""
+    """{kernel: what ncu's table says of it in the step}, the longest first, and "all kernels"."""
     lines = text.splitlines()
     start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
     launches = [] if start is None else [row for row in csv.DictReader(lines[start:]) if row["ID"]]  # the units' row has none
-    updates = [i for i, row in enumerate(launches) if re.search("adam|sgd|optimizer", row["Kernel Name"], re.I)]
     if not launches:
         raise Skipped("ncu profiled no kernel: " + gist(text))
-    found, n_steps = {}, FEW["train.max_steps"]
+    found = {}
 
     def add(name, row):
         about = found.setdefault(name, {"value": 0, "dram_mb": 0, "launches": 0, "tensor_percent": 0})
         us = (number(row[TIME]) or 0) / 1e3
-        about["value"] += us / n_steps
-        about["dram_mb"] += (number(row[DRAM]) or 0) / 1e6 / n_steps
-        about["launches"] += 1 / n_steps
-        about["tensor_percent"] += (number(row.get(tensor)) or 0) * us / n_steps  # of its time, until it is divided below
+        about["value"] += us
+        about["dram_mb"] += (number(row[DRAM]) or 0) / 1e6
+        about["launches"] += 1
+        about["tensor_percent"] += (number(row.get(tensor)) or 0) * us  # of its time, until it is divided below
 
-    for row in launches[: updates[-1] + 1 if updates else None]:
+    for row in launches:
         add("all kernels", row)
         add(re.sub(r"\(.*|^void ", "", row["Kernel Name"])[:90], row)
     for about in found.values():
