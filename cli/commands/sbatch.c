@@ -16,8 +16,6 @@
 
 #define LOOK_MS 20
 
-extern char **environ;
-
 /* A file without a name: unlike a pipe it takes all of the script at once, whether or not anybody reads it. */
 static enum dt_status hold(const char *script, size_t n, FILE **out)
 {
