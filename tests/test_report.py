@@ -275,8 +275,11 @@ def test_starts(dtrain, mpiexec, top):
     took(run, 6)
     check("three starts: " + fact(dtrain, run, "time"), fact(dtrain, run, "time") == "2:07, over 3 starts")
     check("the first start", fact(dtrain, run, "started") == started)
+    with open(f"{run}/metrics.jsonl", "a") as file:  # a start that was killed before its first record
+        file.write(json.dumps({"type": "run", "step": 60, "started": 9e9, "seconds_before": 126.6, "last_step": 60}) + "\n")
+    check("four starts: " + fact(dtrain, run, "time"), fact(dtrain, run, "time") == "2:07, over 4 starts")
     compared = subprocess.run([dtrain, "compare", run, run], capture_output=True, text=True).stdout
-    check(f"compare: {compared}", re.search(r"^A +done .* 60 +\d+ +2:07 ", compared, re.M))
+    check(f"compare: {compared}", re.search(r"^A +killed .* 60 +\d+ +2:07 ", compared, re.M))
 
 
 def test_launch(dtrain, mpiexec, top):

@@ -364,5 +364,6 @@ double dt_record_seconds(const struct dt_record *r)
     const bool step = dt_record_last(&r->steps, DT_STEP_STEP) > start, epoch = dt_record_last(&r->epochs, DT_EPOCH_STEP) > start;
     const double recorded = fmax(step ? dt_record_last(&r->steps, DT_STEP_SECONDS) : (double)NAN,
                                  epoch ? dt_record_last(&r->epochs, DT_EPOCH_SECONDS) : (double)NAN);
-    return (isfinite(whole) ? whole : recorded) + fmax(0, before);
+    const double own = isfinite(whole) ? whole : recorded;
+    return isnan(own) && before > 0 ? before : own + fmax(0, before);
 }
