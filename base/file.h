@@ -43,6 +43,10 @@ enum dt_status dt_file_compare(const char *path, const struct dt_file_part *part
 #define DT_FILE_TEMPORARY ".tmp-"
 enum dt_status dt_file_write_atomic(const char *dir, const char *name, const struct dt_file_part *parts, size_t n_parts);
 
+/* Removes the temporary file of the write under way, if there is one: the last that a process does before a signal ends it. Safe in
+ * a signal handler. */
+void dt_file_abandon(void);
+
 /* Writes the result whose place a user names; NULL: to no place. A regular file, or none yet, is written as above; for a symbolic
  * link that is its target, and the link stays. A device, a pipe, or what is standard output or error is written into as it is.
  * DT_IO; DT_USAGE and DT_CANT_CREATE as dt_file_try. */

@@ -100,9 +100,24 @@ static void name_temporary(const char *name, char temporary[TEMPORARY_SIZE])
     snprintf(temporary, TEMPORARY_SIZE, DT_FILE_TEMPORARY "%.*s-%ld", (int)n, name, (long)getpid());
 }
 
+/* The temporary file under way, for a signal handler to remove; folder -1: none. */
+static struct {
+    volatile int folder;
+    char name[TEMPORARY_SIZE];
+} under_way = {.folder = -1};
+
+void dt_file_abandon(void)
+{
+    if (under_way.folder >= 0) {
+        unlinkat(under_way.folder, under_way.name, 0);
+    }
+}
+
 /* A process that was killed may have left a file of this name, if it had our number. */
 static int create_temporary(int folder, const char *name)
 {
+    snprintf(under_way.name, sizeof under_way.name, "%s", name);
+    under_way.folder = folder;
     const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
     const int fd = dt_file_calls.openat(folder, name, flags, 0600);
     if (fd >= 0 || errno != EEXIST || dt_file_calls.unlinkat(folder, name, 0) != 0) {
@@ -118,6 +133,7 @@ static enum dt_status write_in_folder(int folder, const char *name, const struct
     name_temporary(name, temporary);
     const int fd = create_temporary(folder, temporary);
     if (fd < 0) {
+        under_way.folder = -1;
         return DT_IO;
     }
     enum dt_status status = fill(fd, folder, name, parts, n_parts);
@@ -132,6 +148,9 @@ static enum dt_status write_in_folder(int folder, const char *name, const struct
     }
     if (status != DT_OK) {
         dt_file_calls.unlinkat(folder, temporary, 0);
+    }
+    under_way.folder = -1;
+    if (status != DT_OK) {
         errno = error;
         return status;
     }
@@ -172,6 +191,7 @@ enum dt_status dt_dir_try(const char *dir)
         dt_file_calls.close(fd);
         dt_file_calls.unlinkat(folder, temporary, 0);
     }
+    under_way.folder = -1;
     if (folder >= 0) {
         dt_file_calls.close(folder);
     }

@@ -175,10 +175,14 @@ static enum dt_status version(const struct dt_args *args)
     return DT_OK;
 }
 
+/* How a command ends when a signal asks it to. The ranks agree on a last step only where that is of use. */
+enum ending { ENDS_AT_ONCE, AGREES_WITH_OTHERS, SAVES }; /* SAVES: or puts the screen back */
+
 /* What a command does: `together` with the other ranks, or `alone`, without MPI, so that it works anywhere. */
 struct action {
     enum dt_status (*together)(struct dt_world *world, const struct dt_args *args);
     enum dt_status (*alone)(const struct dt_args *args);
+    enum ending ending;
 };
 
 #define LESSON_CASE(constant, word, meaning, usage, examples, starts, function) \
@@ -189,7 +193,7 @@ static struct action action_of(enum dt_command command)
 {
     switch (command) {
     case DT_COMMAND_TRAIN:
-        return (struct action){.together = train};
+        return (struct action){.together = train, .ending = SAVES};
     case DT_COMMAND_EVAL:
         return (struct action){.together = eval};
     case DT_COMMAND_EXPORT:
@@ -202,21 +206,21 @@ static struct action action_of(enum dt_command command)
     case DT_COMMAND_COMPARE:
         return (struct action){.alone = dt_report};
     case DT_COMMAND_WATCH:
-        return (struct action){.alone = dt_watch};
+        return (struct action){.alone = dt_watch, .ending = SAVES};
     case DT_COMMAND_SWEEP:
-        return (struct action){.together = dt_sweep};
+        return (struct action){.together = dt_sweep, .ending = SAVES};
     case DT_COMMAND_SLURM:
         return (struct action){.alone = dt_slurm};
     case DT_COMMAND_BENCH_BLOCKS:
-        return (struct action){.together = bench_blocks};
+        return (struct action){.together = bench_blocks, .ending = AGREES_WITH_OTHERS};
     case DT_COMMAND_BENCH_SCALING:
-        return (struct action){.together = bench_scaling};
+        return (struct action){.together = bench_scaling, .ending = AGREES_WITH_OTHERS};
     case DT_COMMAND_ACCEPT:
         return (struct action){.together = accept_cluster};
     case DT_COMMAND_DOCTOR:
         return (struct action){.together = doctor};
     case DT_COMMAND_BENCH_ALLREDUCE:
-        return (struct action){.together = dt_bench_allreduce};
+        return (struct action){.together = dt_bench_allreduce, .ending = AGREES_WITH_OTHERS};
         DT_LESSON_LIST(LESSON_CASE)
     case DT_COMMAND_VERSION:
         return (struct action){.alone = version};
@@ -294,6 +298,9 @@ int main(int argc, char **argv)
     dt_output_open();
     const enum dt_status parsed = dt_args_parse(argc, argv, &args);
     const struct action action = action_of(args.command);
+    if (action.ending == ENDS_AT_ONCE) {
+        dt_stop_at_once();
+    }
     if (parsed == DT_OK && action.alone != NULL) {
         enum dt_status s = is_first_copy() ? try_outputs(&args) : DT_OK;
         s = s == DT_OK && is_first_copy() ? action.alone(&args) : s;
@@ -305,6 +312,9 @@ int main(int argc, char **argv)
         return s;
     }
     enum dt_status s = dt_world_open(&world);
+    if (world.size == 1 && action.ending == AGREES_WITH_OTHERS) {
+        dt_stop_at_once();
+    }
     if (s == DT_OK) {
         s = dt_world_agree(&world, parsed);
     }

@@ -89,6 +89,26 @@ check "$run: makes no steps" wait_for 30 has_steps "$run"
 kill -INT "$job"
 stopped_well "$run" INT 0
 
+# Commands that have nothing to save end at once, alone with the signal and under mpirun with its code, and leave no half-written file.
+ends_at_once() { # ends_at_once NAME CODE SIGNAL COMMAND...
+  local name=$1 code=$2 signal=$3 got=0
+  shift 3
+  "$@" >"$name.out" 2>"$name.err" </dev/null &
+  job=$!
+  catches() { mapfile -t found < <(ranks_of "$work/$name"); [[ -n ${found[0]:-} ]] && is_ready_for "$signal" "${found[0]}"; }
+  check "$name: does not start" wait_for 30 catches
+  kill "-$signal" "$job"
+  check "$name: goes on after SIG$signal" wait_for 5 gone "$work/$name"
+  wait "$job" || got=$?
+  check "$name: exit code $got, expected $code" test "$got" -eq "$code"
+  check "$name: a temporary file is left" test -z "$(find . -maxdepth 2 -name '.tmp-*')"
+}
+slow=(--set train.epochs=1 --set data.train_samples=20000000) # generating them would take long
+ends_at_once blocks 130 INT "$DTRAIN" bench blocks --config config.json "${slow[@]}" --json "$work/blocks"
+ends_at_once doctor 143 TERM "$MPIEXEC" -n 2 "$DTRAIN" doctor --config config.json "${slow[@]}" --run "$work/doctor"
+printf '#!/bin/sh\nexec sleep 10\n' >sbatch && chmod +x sbatch
+ends_at_once slurm 130 INT env PATH="$work:$PATH" "$DTRAIN" slurm --config config.json --script "$work/slurm"
+
 # Both at once, as a terminal's Ctrl-C does, is one wish to stop and not an insistent one.
 run=both
 start "$run" 2

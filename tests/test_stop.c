@@ -52,8 +52,38 @@ static void second_signal_later(int signal_number)
     raise(signal_number);
 }
 
+static void at_once(int signal_number)
+{
+    dt_stop_block();
+    dt_stop_at_once();
+    dt_stop_block(); /* as when the world is opened */
+    dt_stop_install();
+    raise(signal_number);
+}
+
+static void at_once_with_one_pending(int signal_number)
+{
+    dt_stop_block();
+    raise(signal_number);
+    dt_stop_at_once();
+}
+
+static void at_once_after_one(int signal_number)
+{
+    dt_stop_block();
+    dt_stop_install();
+    raise(signal_number);
+    dt_stop_at_once();
+}
+
 int main(void)
 {
+    const int signals[] = {SIGINT, SIGTERM, SIGUSR1};
+    for (int i = 0; i < 3; i++) {
+        CHECK_INT(run(at_once, signals[i]), 1000 + signals[i]);
+        CHECK_INT(run(at_once_with_one_pending, signals[i]), 1000 + signals[i]);
+        CHECK_INT(run(at_once_after_one, signals[i]), 1000 + signals[i]);
+    }
     CHECK_INT(run(early_signal, SIGTERM), 0);
     CHECK_INT(run(early_signal, SIGINT), 0);
     CHECK_INT(run(early_signal, SIGUSR1), 0);

@@ -85,6 +85,11 @@ static int hydra_fd(void)
     return fd == NULL || getenv("MPI_LOCALNRANKS") == NULL ? -1 : atoi(fd);
 }
 
+bool dt_launch_is_mpirun(void)
+{
+    return hydra_fd() >= 0;
+}
+
 void dt_launch_die_with_parent(void)
 {
     if (hydra_fd() < 0) {

@@ -20,6 +20,8 @@ int dt_launch_rank(void);
 /* Lets the kernel kill this process when MPICH's launcher dies, which otherwise leaves its ranks running. First thing. */
 void dt_launch_die_with_parent(void);
 
+bool dt_launch_is_mpirun(void); /* MPICH's launcher started this process */
+
 /* Asks MPICH's launcher to end the whole job with this exit code; false when there is none to ask. First waits, a second at most,
  * until it has read what this process printed: it forwards nothing from a process that it kills. The kill follows, as a rule within
  * DT_LAUNCH_KILL_MS. Safe in a signal handler. MPI_Abort does the same but adds a line of its own to ours, and waits for an answer.

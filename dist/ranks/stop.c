@@ -6,6 +6,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/file.h"
+#include "dist/ranks/launch.h"
+
+static bool at_once;
 static volatile sig_atomic_t stop_signal;
 static volatile time_t stopped_at_s; /* written by the handler alone */
 
@@ -21,6 +25,9 @@ static sigset_t stop_signals(void)
 
 void dt_stop_block(void)
 {
+    if (at_once) {
+        return;
+    }
     const sigset_t set = stop_signals();
     pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
@@ -38,14 +45,36 @@ static void on_signal(int signal_number)
     }
 }
 
+static void leave(int signal_number)
+{
+    dt_file_abandon();
+    if (dt_launch_is_mpirun()) {
+        dt_launch_end_job("", 128 + signal_number);
+    }
+    const struct sigaction usual = {.sa_handler = SIG_DFL};
+    const sigset_t set = stop_signals();
+    sigaction(signal_number, &usual, NULL);
+    raise(signal_number);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
 void dt_stop_install(void)
 {
     const sigset_t set = stop_signals();
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART, .sa_mask = set};
+    struct sigaction action = {.sa_handler = at_once ? leave : on_signal, .sa_flags = SA_RESTART, .sa_mask = set};
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGUSR1, &action, NULL);
     pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
+void dt_stop_at_once(void)
+{
+    at_once = true;
+    dt_stop_install();
+    if (stop_signal != 0) {
+        raise(stop_signal);
+    }
 }
 
 bool dt_stop_requested(void)
