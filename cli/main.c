@@ -23,6 +23,7 @@
 #include "cli/report/output.h"
 #include "cli/report/sinks.h"
 #include "cli/version.h"
+#include "dist/ranks/launch.h"
 #include "dist/ranks/stop.h"
 #include "train/data_spec.h"
 #include "train/ranks.h"
@@ -250,6 +251,10 @@ static enum dt_status run(struct dt_world *world, const struct dt_args *args)
     DT_TRY(dt_ranks_same(world, "command", what));
     const bool tries = world->rank == 0 && args->command != DT_COMMAND_ACCEPT; /* that makes a folder first */
     DT_TRY(dt_world_agree(world, tries ? try_outputs(args) : DT_OK));
+    if (world->rank == 0 && args->command != DT_COMMAND_DOCTOR && dt_launch_has_ucx_conf()) {
+        dt_text_print(stderr, "dtrain: warning: UCX obeys ./ucx.conf, a file of the working folder, which can overwrite files "
+                              "(remove it unless it is yours)");
+    }
     return action_of(args->command).together(world, args);
 }
 

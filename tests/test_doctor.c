@@ -60,6 +60,10 @@ static void other_environment(struct dt_rank_facts *f)
 {
     f[2].environment = 1;
 }
+static void ucx_conf(struct dt_rank_facts *f)
+{
+    f[3].has_ucx_conf = true;
+}
 static void fewer_cores(struct dt_rank_facts *f)
 {
     f[1].n_cpus = 1;
@@ -202,6 +206,7 @@ static const struct {
     {"versions", other_version, DT_VERDICT_PROBLEM, "rank 3 (node1) has dtrain 2.0 on MPICH, rank 0 has 1.0 on MPICH"},
     {"versions", other_mpi, DT_VERDICT_PROBLEM, "rank 1 (node0)"},
     {"environment", other_environment, DT_VERDICT_WARNING, "rank 2 (node1)"},
+    {"environment", ucx_conf, DT_VERDICT_WARNING, "UCX obeys ./ucx.conf in the working folder of rank 3 (node1)"},
     {"cores", share_a_core, DT_VERDICT_WARNING, "2 ranks of node1 share 1 core"},
     {"cores", fewer_cores, DT_VERDICT_WARNING, "1 to 2 CPUs"},
     {"load", busy, DT_VERDICT_WARNING, "load 15.2 on 4 CPUs of node1: others use them"},

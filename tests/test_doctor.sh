@@ -45,6 +45,14 @@ doctor 5
 check 'more ranks than cores are no problem' test "$got" -eq 0 -o "$(nproc)" -gt 4
 check 'more ranks than cores' test "$(verdict cores)" = warning -o "$(nproc)" -gt 4
 
+# What UCX is told by a file that happens to lie here, doctor and runs warn of.
+touch ucx.conf
+doctor 1
+finds environment warning 'UCX obeys ./ucx.conf in the working folder of rank 0'
+timeout -k 5 60 "$MPIEXEC" -n 2 "$DTRAIN" --config "$configs/synthetic.json" --run conf --set train.max_steps=1 >out 2>err </dev/null
+check 'a run does not warn of ucx.conf' test "$(grep -c '^dtrain: warning: UCX obeys ./ucx.conf, ' err)" -eq 1
+rm ucx.conf
+
 doctor 1 --config nowhere.json
 check "no configuration: exit code $got" test "$got" -eq 66
 

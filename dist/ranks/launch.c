@@ -85,6 +85,11 @@ static int hydra_fd(void)
     return fd == NULL || getenv("MPI_LOCALNRANKS") == NULL ? -1 : atoi(fd);
 }
 
+bool dt_launch_has_ucx_conf(void)
+{
+    return access("ucx.conf", F_OK) == 0;
+}
+
 bool dt_launch_is_mpirun(void)
 {
     return hydra_fd() >= 0;

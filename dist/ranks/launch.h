@@ -20,6 +20,9 @@ int dt_launch_rank(void);
 /* Lets the kernel kill this process when MPICH's launcher dies, which otherwise leaves its ranks running. First thing. */
 void dt_launch_die_with_parent(void);
 
+/* UCX has read ucx.conf in the working folder, before main, and done as it says, which can overwrite files (UCX_LOG_FILE). */
+bool dt_launch_has_ucx_conf(void);
+
 bool dt_launch_is_mpirun(void); /* MPICH's launcher started this process */
 
 /* Asks MPICH's launcher to end the whole job with this exit code; false when there is none to ask. First waits, a second at most,

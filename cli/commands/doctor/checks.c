@@ -85,6 +85,12 @@ static struct dt_finding check_versions(const struct dt_rank_facts *ranks, int n
 
 static struct dt_finding check_environment(const struct dt_rank_facts *ranks, int n)
 {
+    for (int r = 0; r < n; r++) {
+        if (ranks[r].has_ucx_conf) {
+            return WARN("remove it unless it is yours: it can overwrite files",
+                        "UCX obeys ./ucx.conf in the working folder of rank %d (%s)", r, ranks[r].host);
+        }
+    }
     if (n == 1) {
         return NONE("one rank: nothing to compare");
     }

@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/version.h"
+#include "dist/ranks/launch.h"
 #include "model/block.h"
 #include "train/data_spec.h"
 #include "train/device_load.h"
@@ -62,6 +63,7 @@ static void find_identity(const struct dt_world *world, struct dt_rank_facts *f)
              : getenv("SLURM_STEP_ID") != NULL && getenv("SLURM_PROCID") != NULL ? "srun"
                                                                                  : "");
     f->environment = environment_crc();
+    f->has_ucx_conf = dt_launch_has_ucx_conf();
 }
 
 /* ---- cores, memory and limits */

@@ -18,6 +18,8 @@ struct dt_rank_facts {
     char launcher[16];         /* "mpirun", "srun", or "" */
     uint32_t environment;      /* CRC-32 of the variables that steer MPI and NCCL: MPIR_*, UCX_*, FI_*, NCCL_* */
 
+    bool has_ucx_conf; /* UCX has obeyed a file of the working folder */
+
     cpu_set_t cpus;                            /* that it may use */
     int n_cpus;                                /* of them */
     int n_cores;                               /* to which they belong; 0: not known */
