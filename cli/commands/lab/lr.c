@@ -174,9 +174,9 @@ static void print_lesson(const struct lr_lesson *l)
         printf("%8g  %-22s%-22s%12.6f%11.2f\n", r->rate, two, one, r->gap, r->gap / (r->rate * r->rate));
     }
     printf("\nHalf the rate, a quarter of the gap: %.2f r^2, as the data's second derivative\n"
-           "predicts. One step of 2 r lands where two steps of r do, up to the change of the\n"
-           "gradient between them. Where it is constant (a loss that is the mean output) both\n"
-           "end at the same line: %.6f, %.6f and %.6f, %.6f.\n",
+           "predicts. One step of 2 r lands where two steps of r do, up to the change of\n"
+           "the gradient between them. Where it is constant (a loss that is the mean\n"
+           "output) both end at the same line:\n%.6f, %.6f and %.6f, %.6f.\n",
            l->formula, l->constant.two.m, l->constant.two.n, l->constant.one.m, l->constant.one.n);
     printf("\nSo n ranks with a batch each go with n times the rate (lr_scaling: linear):\n ");
     for (int i = 0; i < 4; i++) {
