@@ -167,7 +167,7 @@ static bool read_number(struct reader *r)
     return r->at - start <= DT_JSON_NUMBER_LENGTH ? true : fail(r, "a number of more than 60 characters (shorten it)");
 }
 
-static const char not_a_value[] = "not a JSON value (texts need quotes; words are true, false and null)";
+static const char not_a_value[] = "not a JSON value (strings need double quotes; the only bare words are true, false and null)";
 
 static bool read_word(struct reader *r, const char *word)
 {

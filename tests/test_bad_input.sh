@@ -220,6 +220,7 @@ data short-data 65 'header says 32 x 8 x 8 = 2048 bytes, file has 1948'
 data extra 65 '17 extra bytes after the data'
 data uneven 65 '32 images but 31 labels'
 data label 65 'train-labels-idx1-ubyte: label 6 at index 30, model has 4 classes (0..3)'
+row plan-label 65 'train-labels-idx1-ubyte: label 6 at index 30, model has 4 classes (0..3)' plan --config good.json --data data/label
 data size 65 'train-images-idx3-ubyte: images are 1x10x10, model.input is 1x8x8'
 data test-size 65 't10k-images-idx3-ubyte: test images are 1x10x10, the model is trained on 1x8x8'
 data fifo 66 'train-images-idx3-ubyte: not a regular file'

@@ -240,7 +240,9 @@ static void print_averaging(const struct plan *p)
 static enum dt_status count_samples(struct plan *p)
 {
     DT_TRY(dt_trainer_shard(&p->config, 0, p->roles.n_workers, &p->shard));
-    return dt_dataset_count(&p->config.data, DT_SPLIT_TEST, &p->n_test);
+    DT_TRY(dt_dataset_count(&p->config.data, DT_SPLIT_TEST, &p->n_test));
+    DT_TRY(dt_dataset_check_labels(&p->config.data, DT_SPLIT_TRAIN));
+    return dt_dataset_check_labels(&p->config.data, DT_SPLIT_TEST);
 }
 
 static enum dt_status make_plan(struct dt_world *world, bool needs_data, struct plan *p)

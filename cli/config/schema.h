@@ -67,7 +67,7 @@
     X("train.optimizer.weight_decay", REAL, optimizer.weight_decay, "[0, 1e6]", "0", "",                                               \
       "pull of the weights towards 0: in the gradient, with adamw beside it")                                                          \
     X("train.optimizer.clip_norm", REAL, optimizer.clip_norm, "[0, 1e6]", "0", "",                                                     \
-      "largest norm of the whole mean gradient, longer ones are shortened; 0: off")                                                    \
+      "clip the mean gradient to this global L2 norm; 0: off")                                                    \
     X("train.lr_scaling", ENUM, lr_scaling, DT_LR_SCALING_LIST(DT_BAR_NAME), "linear", "",                                             \
       "the rate when batch is per_rank: none: unchanged; linear: times the ranks; sqrt: times their root")                                      \
     X("train.warmup_epochs", REAL, warmup_epochs, "[0, 1e6]", "0", "",                                                                 \

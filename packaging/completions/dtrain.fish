@@ -28,7 +28,7 @@ function __dtrain_all_keys
     printf '%s\t%s\n' train.optimizer.beta2= 'decay of the mean of their squares'
     printf '%s\t%s\n' train.optimizer.epsilon= 'added to the root of the mean square'
     printf '%s\t%s\n' train.optimizer.weight_decay= 'pull of the weights towards 0: in the gradient, with adamw beside it'
-    printf '%s\t%s\n' train.optimizer.clip_norm= 'largest norm of the whole mean gradient, longer ones are shortened; 0: off'
+    printf '%s\t%s\n' train.optimizer.clip_norm= 'clip the mean gradient to this global L2 norm; 0: off'
     printf '%s\t%s\n' train.lr_scaling= 'the rate when batch is per_rank: none: unchanged; linear: times the ranks; sqrt: times their root'
     printf '%s\t%s\n' train.warmup_epochs= 'epochs, also fractions, over which the rate grows from unscaled to scaled'
     printf '%s\t%s\n' train.early_stopping.metric= 'stop when this no longer improves from epoch to epoch; none: never'
