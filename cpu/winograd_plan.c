@@ -31,6 +31,7 @@ void dt_winograd_plan(struct dt_winograd *w, int vector)
     w->v_tile = DT_WINOGRAD_FREQS * n_c + 2 * PAD;
     w->m_block = DT_WINOGRAD_FREQS * n_vector + PAD;
     w->m_tile = n_k / n_vector * w->m_block;
+    w->ground = n_k;
     const int n_tiles = w->rows * w->columns;
     w->images = (int)dt_min_size((size_t)cut(ENOUGH_TILES, n_tiles), MANY_IMAGES);
     const size_t n_fit = CACHE_FLOATS / (w->v_tile + w->m_tile);

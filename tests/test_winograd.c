@@ -122,7 +122,7 @@ static void check_plain(struct problem *s, bool relu)
         check_near(s, "y", i, y.data[i], relu ? fmax(s->z[i], 0) : s->z[i], s->is_blank[i]);
     }
     struct dt_winograd other = s->w;
-    other.group = s->w.group > 1 ? 1 + (int)draw((uint32_t)s->w.group) : 1;
+    other.group = 2 + (int)draw((uint32_t)s->w.group - 1);
     for (size_t image = N_IMAGES; image-- > 0;) {
         out.y = again.data + image * s->n_z;
         kernels->winograd_forward(&other, 1, s->x.data + image * s->n_x, s->packed.data, &out, s->scratch.data);
@@ -272,6 +272,88 @@ static void paint_regions(struct problem *s)
     compute_exact(s);
 }
 
+/* What an output sees: nothing but the ground; or, beside it, padding and what is as small. */
+static bool sees_only(const struct problem *s, size_t image, int p, int q, const float *ground, float most)
+{
+    const struct dt_winograd *w = &s->w;
+    bool only = true;
+    for (int tap = 0; tap < 9; tap++) {
+        const int h = p + tap / 3 - w->top, v = q + tap % 3 - w->left;
+        const bool inside = h >= 0 && h < w->h && v >= 0 && v < w->w;
+        const float *x = s->x.data + image * s->n_x + (size_t)((h * w->w + v) * w->c);
+        only = only && (inside || ground == NULL);
+        for (int c = 0; c < w->c && inside; c++) {
+            only = only && (ground != NULL ? x[c] == ground[c] : fabsf(x[c]) <= most);
+        }
+    }
+    return only;
+}
+
+/* A small ground, ink on it, and specks as small as the ground. What sees no ink is as near as in an image without ink, and the
+ * ground's outputs are all the same, with a pool or without. */
+static void check_ground(struct problem *s, float size)
+{
+    const struct dt_winograd *w = &s->w;
+    const size_t n_k = (size_t)w->k, n_w = (size_t)w->out_w;
+    float ground[64];
+    for (int c = 0; c < w->c; c++) {
+        ground[c] = size * (1 - (float)draw(8) / 8);
+    }
+    for (size_t k = 0; k < n_k; k++) {
+        s->bias.data[k] *= size;
+    }
+    for (size_t image = 0; image < N_IMAGES; image++) {
+        const int top = (int)draw((uint32_t)w->h), left = (int)draw((uint32_t)w->w);
+        paint(s, image, 0, 0, w->h, w->w, ground);
+        paint(s, image, top, left, dt_min(top + 3, w->h), dt_min(left + 5, w->w), NULL);
+        s->x.data[image * s->n_x + draw((uint32_t)s->n_x)] *= 0.5f;
+    }
+    compute_exact(s);
+    struct buffer y = buffer_open(N_IMAGES * s->n_z), pooled = buffer_open(N_IMAGES * (size_t)(w->out_h / 2) * (n_w / 2) * n_k);
+    struct dt_conv_outputs out = {.bias = s->bias.data, .relu = true, .y = y.data};
+    const float *first = NULL;
+    kernels->winograd_forward(w, N_IMAGES, s->x.data, s->packed.data, &out, s->scratch.data);
+    out.pool = true;
+    out.y = pooled.data;
+    kernels->winograd_forward(w, N_IMAGES, s->x.data, s->packed.data, &out, s->scratch.data);
+    for (size_t at = 0; at < N_IMAGES * s->n_z / n_k; at++) {
+        const size_t image = at / (s->n_z / n_k), p = at % (s->n_z / n_k) / n_w, q = at % n_w;
+        const float *values = y.data + at * n_k;
+        const double *z = s->z + at * n_k;
+        if (!sees_only(s, image, (int)p, (int)q, NULL, size)) {
+            continue;
+        }
+        for (size_t k = 0; k < n_k; k++) {
+            CHECK(fabs((double)values[k] - fmax(z[k], 0)) <= 1e-4 * (double)size);
+        }
+        const bool alone = sees_only(s, image, (int)p, (int)q, ground, 0);
+        CHECK(first == NULL || !alone || memcmp(values, first, n_k * sizeof(float)) == 0);
+        first = alone ? values : first;
+        const bool window = p % 2 == 0 && q % 2 == 0 && p + 1 < (size_t)w->out_h && q + 1 < n_w;
+        if (window && sees_only(s, image, (int)p + 1, (int)q, NULL, size) && sees_only(s, image, (int)p, (int)q + 1, NULL, size) &&
+            sees_only(s, image, (int)p + 1, (int)q + 1, NULL, size)) {
+            const float *best = pooled.data + ((image * (size_t)(w->out_h / 2) + p / 2) * (n_w / 2) + q / 2) * n_k;
+            for (size_t k = 0; k < n_k; k++) {
+                const double z_best = fmax(fmax(z[k], z[n_k + k]), fmax(z[n_w * n_k + k], z[(n_w + 1) * n_k + k]));
+                CHECK(fabs((double)best[k] - fmax(z_best, 0)) <= 1e-4 * (double)size);
+            }
+        }
+    }
+    buffer_close(&y, "y");
+    buffer_close(&pooled, "pooled");
+}
+
+static void check_grounds(void)
+{
+    static const int channels[] = {1, 5, 16, 27, 32}, sides[] = {5, 9, 12, 21}, widths[] = {12, 21, 70};
+    static const float sizes[] = {1e-20f, 1e-12f, 1e-8f, 1e-5f};
+    for (int i = 0; i < 5 * 4 * 2; i++) {
+        struct problem s = problem_open(channels[i % 5], 1 + (int)draw(20), sides[i % 4], widths[draw(3)], i % 2 == 0);
+        check_ground(&s, sizes[draw(4)]);
+        problem_close(&s);
+    }
+}
+
 static void check_regions(void)
 {
     static const int channels[] = {1, 5, 16, 27, 32}, sides[] = {3, 5, 9, 12, 16, 21, 26}, widths[] = {3, 12, 21, 26, 64, 70, 131};
@@ -415,6 +497,7 @@ int main(void)
         CHECK_INT(dt_cpu_isa_choose(&kernels), DT_OK);
         check_shapes();
         check_regions();
+        check_grounds();
         check_odd_pixel();
         check_accuracy();
         check_blank();

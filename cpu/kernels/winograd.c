@@ -1,6 +1,8 @@
 /* Winograd's transform of the inputs, the products, and the whole; the method: winograd_kernel.h. */
 #include "cpu/kernels/winograd_kernel.h"
 
+#define THREE_BY_THREE (7u | 7u << SIDE | 7u << 2 * SIDE) /* of SIDE by SIDE bits */
+
 /* ---- inputs */
 
 /* With Q(x) = (x - 1/2) (x + 2) = x^2 + 3/2 x - 1, the rows of B' are the coefficients of
@@ -90,6 +92,22 @@ static const float *find_tile(const struct dt_winograd *w, const float *x, const
     *row = SIDE * (size_t)w->c;
     copy_edge(w, x, y0, x0, edge);
     return edge;
+}
+
+/* A tile without its loud pixels, with zeros instead: a tile's `quiet` outputs do not see the difference. */
+static void copy_quiet(const struct dt_winograd *w, const float *x, const struct dt_winograd_area *tile, float *edge)
+{
+    const size_t n_c = (size_t)w->c;
+    uint64_t seen = 0; /* by those outputs, of the tile's pixels */
+    for (int i = 0; i < M * M; i++) {
+        seen |= tile->quiet >> i & 1 ? (uint64_t)THREE_BY_THREE << (i / M * SIDE + i % M) : 0;
+    }
+    copy_edge(w, x, tile->top - w->top, tile->left - w->left, edge);
+    for (int i = 0; i < N_FREQS; i++) {
+        if ((seen >> i & 1) == 0) {
+            memset(edge + (size_t)i * n_c, 0, n_c * sizeof(float));
+        }
+    }
 }
 
 /* Whether all pixels are the same. */
@@ -232,6 +250,7 @@ struct forward {
     const float *x, *packed;
     float *v, *m;                  /* a group's transforms and products */
     float *v_blank, *m_blank;      /* of what lies outside of tiles */
+    float *ground;                 /* by images: outputs that see nothing else, before ReLU */
     uint64_t *pixels;              /* what those of the image under way are like */
     float *edge;                   /* inputs of a tile that reaches over the edge */
     struct dt_winograd_area *tile; /* of the image under way */
@@ -246,8 +265,9 @@ static void share_scratch(struct forward *f, float *scratch)
     f->m = f->v + n_group * v_tile;
     f->v_blank = f->m + n_group * m_tile;
     f->m_blank = f->v_blank + v_tile;
-    f->pixels = (uint64_t *)(void *)(f->m_blank + m_tile);
-    f->edge = (float *)(f->pixels + 2 * (size_t)f->w->h * dt_winograd_row_words(f->w));
+    f->ground = f->m_blank + m_tile;
+    f->pixels = (uint64_t *)(void *)(f->ground + DT_WINOGRAD_MAX_IMAGES * f->w->ground);
+    f->edge = (float *)(f->pixels + dt_winograd_pixel_words(f->w));
     f->tile = (struct dt_winograd_area *)(f->edge + (size_t)N_FREQS * (size_t)f->w->c);
 }
 
@@ -261,18 +281,27 @@ static void note_finite(struct forward *f, int image, bool finite)
     f->spoilt |= finite ? 0 : 1u << image;
 }
 
-/* Fills the blank parts of the image under way and lists its tiles. */
+static float *ground_of(const struct forward *f, int image)
+{
+    return f->ground + (size_t)image * f->w->ground;
+}
+
+/* Fills the blank parts of the image under way and lists its tiles. Its ground are zeros where there is no other. */
 static void cover_image(struct forward *f)
 {
     const struct dt_winograd *w = f->w;
-    const float *x = image_of(f), *common = w->skips_blank ? DT_KERNEL(winograd_common)(w, x) : NULL;
+    const float *x = image_of(f), *ground = w->skips_blank ? DT_KERNEL(winograd_common)(w, x) : NULL;
     bool finite = true;
-    if (common != NULL) {
-        transform_blank(common, (size_t)w->c, f->v_blank + ONE_ONE * w->v_freq);
-        products(w, ONE_ONE, ONE_ONE + 1, 1, f->v_blank, f->packed, f->m_blank);
+    if (ground == NULL) {
+        ground = memset(f->edge, 0, (size_t)w->c * sizeof(float));
+    }
+    transform_blank(ground, (size_t)w->c, f->v_blank + ONE_ONE * w->v_freq);
+    products(w, ONE_ONE, ONE_ONE + 1, 1, f->v_blank, f->packed, f->m_blank);
+    for (size_t k = 0; k < w->ground; k += VL) {
+        store(ground_of(f, f->image) + k, blank_output(f->m_blank + k / VL * w->m_block, load(f->out->bias + k)));
     }
     f->next = 0;
-    f->n_tiles = DT_KERNEL(winograd_cover)(w, f->out, f->image, x, common, f->m_blank, f->pixels, f->tile, &finite);
+    f->n_tiles = DT_KERNEL(winograd_cover)(w, f->out, f->image, x, ground, f->m_blank, f->pixels, f->tile, &finite);
     note_finite(f, f->image, finite);
 }
 
@@ -290,7 +319,7 @@ static const struct dt_winograd_area *next_tile(struct forward *f)
 }
 
 /* Transforms the next tiles, as many as there is room for: in slots from the front those that are not blank, blank ones from the
- * back. Returns whether all slots are taken. */
+ * back. One with quiet outputs takes the next slot too, without its loud pixels. Returns whether there may be more. */
 static bool fill_slots(struct forward *f, struct dt_winograd_area *slot, int *n_front, int *first_blank)
 {
     const struct dt_winograd *w = f->w;
@@ -300,16 +329,30 @@ static bool fill_slots(struct forward *f, struct dt_winograd_area *slot, int *n_
         if (tile == NULL) {
             return false;
         }
+        if (tile->quiet != 0 && *n_front + 1 == *first_blank) {
+            f->next--;
+            return true;
+        }
         const float *from = find_tile(w, image_of(f), tile, f->edge, &row);
         if (w->skips_blank && is_blank(from, row, (size_t)w->c)) {
             slot[--*first_blank] = *tile;
             transform_blank(from, (size_t)w->c, f->v + (size_t)*first_blank * w->v_tile + ONE_ONE * w->v_freq);
-        } else {
-            slot[*n_front] = *tile;
-            transform_input(w, from, row, f->v + (size_t)(*n_front)++ * w->v_tile);
+            continue;
+        }
+        slot[*n_front] = *tile;
+        transform_input(w, from, row, f->v + (size_t)(*n_front)++ * w->v_tile);
+        if (tile->quiet != 0) {
+            copy_quiet(w, image_of(f), tile, f->edge);
+            transform_input(w, f->edge, SIDE * (size_t)w->c, f->v + (size_t)(*n_front)++ * w->v_tile);
         }
     }
     return true;
+}
+
+static void put_slot(struct forward *f, const struct dt_winograd_area *tile, bool blank, int i)
+{
+    const float *m = f->m + (size_t)i * f->w->m_tile;
+    note_finite(f, tile->image, DT_KERNEL(winograd_output)(f->w, f->out, tile, blank, m, ground_of(f, tile->image)));
 }
 
 uint32_t DT_KERNEL(winograd_forward)(const struct dt_winograd *w, int n_images, const float *x, const float *packed,
@@ -325,11 +368,11 @@ uint32_t DT_KERNEL(winograd_forward)(const struct dt_winograd *w, int n_images, 
         products(w, 0, N_FREQS, n_front, f.v, packed, f.m);
         products(w, ONE_ONE, ONE_ONE + 1, w->group - first_blank, f.v + (size_t)first_blank * w->v_tile, packed,
                  f.m + (size_t)first_blank * w->m_tile);
-        for (int i = 0; i < w->group; i++) {
-            const bool blank = i >= first_blank;
-            if (i < n_front || blank) {
-                note_finite(&f, slot[i].image, DT_KERNEL(winograd_output)(w, out, &slot[i], blank, f.m + (size_t)i * w->m_tile));
-            }
+        for (int i = 0; i < n_front; i += slot[i].quiet != 0 ? 2 : 1) {
+            put_slot(&f, &slot[i], false, i);
+        }
+        for (int i = first_blank; i < w->group; i++) {
+            put_slot(&f, &slot[i], true, i);
         }
     }
     return f.spoilt;

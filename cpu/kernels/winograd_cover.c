@@ -6,6 +6,9 @@
 
 enum { KERNEL = 3 };
 
+/* Pixels that are this many powers of two smaller than others are quiet beside them. */
+enum { QUIET = 8 };
+
 /* Whether two pixels have other bits. */
 ALWAYS_INLINE bool differ(const size_t n_c, const float *a, const float *b)
 {
@@ -33,12 +36,12 @@ static bool all_alike(size_t n_c, const float *x, size_t row)
     return true;
 }
 
-/* It is the first of 3 x 3 alike. Places are M apart, so that 6 x 6 alike, wherever they are, have one of them. */
-const float *DT_KERNEL(winograd_common)(const struct dt_winograd *w, const float *x)
+/* The first of 3 x 3 pixels alike, which pixel `at` of row `row_at` is one of; or NULL. */
+static const float *alike_around(const struct dt_winograd *w, const float *x, int row_at, int at)
 {
     const size_t n_c = (size_t)w->c, row = (size_t)w->w * n_c;
-    for (int i = 0; i + KERNEL <= w->h; i += M) {
-        for (int j = 0; j + KERNEL <= w->w; j += M) {
+    for (int i = row_at - (KERNEL - 1); i <= dt_min(row_at, w->h - KERNEL); i++) {
+        for (int j = at - (KERNEL - 1); j <= dt_min(at, w->w - KERNEL); j++) {
             const float *from = x + (size_t)i * row + (size_t)j * n_c;
             if (all_alike(n_c, from, row)) {
                 return from;
@@ -46,6 +49,37 @@ const float *DT_KERNEL(winograd_common)(const struct dt_winograd *w, const float
         }
     }
     return NULL;
+}
+
+/* Pixels KERNEL apart: any 3 x 3 have one of them, and it has one like it beside it if they are alike. */
+const float *DT_KERNEL(winograd_common)(const struct dt_winograd *w, const float *x)
+{
+    const size_t n_c = (size_t)w->c;
+    for (int i = KERNEL - 1; i < w->h; i += KERNEL) {
+        for (int j = KERNEL - 1; j < w->w; j += KERNEL) {
+            const float *at = x + ((size_t)i * (size_t)w->w + (size_t)j) * n_c;
+            const bool may = !differ(n_c, at, at - n_c) || (j + 1 < w->w && !differ(n_c, at, at + n_c));
+            const float *found = may ? alike_around(w, x, i, j) : NULL;
+            if (found != NULL) {
+                return found;
+            }
+        }
+    }
+    return NULL;
+}
+
+/* The largest channels of a pixel without their signs, lane by lane, and of `most`. */
+ALWAYS_INLINE vf largest(const size_t n_c, const float *pixel, vf most)
+{
+    const vi magnitude = (vi){0} + INT32_MAX;
+    size_t c = 0;
+    for (; c + VL <= n_c; c += VL) {
+        most = larger((vf)((vi)load(pixel + c) & magnitude), most);
+    }
+    if (c < n_c) {
+        most = larger((vf)((vi)load(pixel + c) & magnitude & first_lanes((int)(n_c - c))), most);
+    }
+    return most;
 }
 
 /* Whether a pixel has a channel that is not zero; -0 is. */
@@ -62,20 +96,49 @@ ALWAYS_INLINE bool is_inked(const size_t n_c, const float *pixel)
     return lanes_with_bits(any & INT32_MAX) != 0;
 }
 
-/* Bit j of a row's words is set where pixel j is another than `common`, unless that is NULL, and where it is inked. */
-ALWAYS_INLINE void find_pixels(const size_t n_c, const struct dt_winograd *w, const float *x, const float *common, uint64_t *other,
-                               uint64_t *inked)
+ALWAYS_INLINE float largest_lane(vf v)
 {
+    UNROLL
+    for (int n = VL / 2; n > 0; n /= 2) {
+        v = larger(v, shuffle(v, v, (lane_numbers() + n) & (VL - 1)));
+    }
+    return v[0];
+}
+
+/* The exponent of a pixel's largest channel: 0 of zeros. */
+ALWAYS_INLINE int loudness(const size_t n_c, const float *pixel)
+{
+    const float most = largest_lane(largest(n_c, pixel, (vf){0}));
+    uint32_t bits;
+    memcpy(&bits, &most, sizeof bits);
+    return (int)(bits >> 23);
+}
+
+/* Bit j of a row's words is set where pixel j is another than the ground, which is `ground`, or zeros if that is NULL. Returns
+ * whether some pixels are quiet beside others. */
+ALWAYS_INLINE bool find_pixels(const size_t n_c, const struct dt_winograd *w, const float *x, const float *ground, uint64_t *other,
+                               uint8_t *loud)
+{
+    const int of_ground = ground != NULL ? loudness(n_c, ground) : 0;
+    int least = ground != NULL ? of_ground : UINT8_MAX, most = of_ground;
     for (int i = 0; i < w->h; i++) {
-        for (int first = 0; first < w->w; first += 64, other++, inked++) {
+        for (int first = 0; first < w->w; first += 64, other++) {
             const int n = dt_min(64, w->w - first);
-            *other = *inked = 0;
-            for (int j = 0; j < n; j++, x += n_c) {
-                *inked |= (uint64_t)is_inked(n_c, x) << j;
-                *other |= common != NULL ? (uint64_t)differ(n_c, x, common) << j : 0;
+            *other = 0;
+            for (int j = 0; j < n; j++, x += n_c, loud++) {
+                const bool is_other = ground != NULL ? differ(n_c, x, ground) : is_inked(n_c, x);
+                *other |= (uint64_t)is_other << j;
+                *loud = (uint8_t)of_ground;
+                if (is_other) {
+                    const int of_pixel = loudness(n_c, x);
+                    *loud = (uint8_t)of_pixel;
+                    least = dt_min(least, of_pixel);
+                    most = dt_max(most, of_pixel);
+                }
             }
         }
     }
+    return most - least >= QUIET;
 }
 
 /* The first bit from `from` to the one before `end` that is set; or `end`. */
@@ -93,9 +156,9 @@ static int first_bit(const uint64_t *word, int from, int end)
 /* What outputs see of an image: all places are counted from the padding's corner. */
 struct view {
     const struct dt_winograd *w;
-    const uint64_t *others;      /* by rows; NULL: nothing is known to be alike */
-    const uint64_t *inked;       /* by rows */
-    bool pads_alike;             /* the zeros of the padding are like what is common */
+    const uint64_t *others;      /* by rows */
+    const uint8_t *loud;         /* by pixels; NULL: none is quiet beside others */
+    bool pads_alike;             /* the zeros of the padding are like the ground */
     int n_rows, n_columns, step; /* of outputs; tiles begin at multiples of `step` */
 };
 
@@ -127,77 +190,117 @@ static int begin_at(const struct view *s, int first, int from, int end)
 static int next_band(const struct view *s, int from)
 {
     const int end = s->n_rows + KERNEL - 1, width = s->n_columns + KERNEL - 1;
-    for (int i = from; i < end && s->others != NULL; i++) {
+    for (int i = from; i < end && s->w->skips_blank; i++) {
         if (first_other(s, i, 0, width) < width) {
             return begin_at(s, i, from, s->n_rows);
         }
     }
-    return s->others != NULL ? s->n_rows : from;
+    return s->w->skips_blank ? s->n_rows : from;
 }
 
 /* The first column of the next tile of the band from row `top` to the one before `bottom`, or n_columns. */
 static int next_column(const struct view *s, int top, int bottom, int from)
 {
     const int width = s->n_columns + KERNEL - 1;
-    int first = s->others != NULL ? width : from;
+    int first = s->w->skips_blank ? width : from;
     for (int i = top; i < bottom + KERNEL - 1 && first > from; i++) {
         first = first_other(s, i, from, first);
     }
     return first < width ? begin_at(s, first, from, s->n_columns) : s->n_columns;
 }
 
-/* The inked pixels of row i that a tile sees; bit 0 is place `left`. */
-static uint64_t inked_in_row(const struct view *s, int i, int left)
+/* The others in those SIDE pixels of row i that begin at place `left`. */
+static uint64_t others_in_row(const struct view *s, int i, int left)
 {
     const int y = i - s->w->top, x = left - s->w->left, n_words = (int)dt_winograd_row_words(s->w);
-    if (y < 0 || y >= s->w->h || x >= s->w->w) {
-        return 0;
+    const int begin = dt_max(0, -x), end = dt_min(SIDE, s->w->w - x);
+    if (y < 0 || y >= s->w->h || begin >= end) {
+        return s->pads_alike ? 0 : UINT64_MAX;
     }
-    const uint64_t *word = s->inked + (size_t)y * (size_t)n_words;
-    if (x < 0) {
-        return word[0] << -x;
-    }
+    const uint64_t *word = s->others + (size_t)y * (size_t)n_words, inside = ((uint64_t)1 << end) - ((uint64_t)1 << begin);
     const bool two = x % 64 > 64 - SIDE && x / 64 + 1 < n_words;
-    return word[x / 64] >> x % 64 | (two ? word[x / 64 + 1] << (64 - x % 64) : 0);
+    const uint64_t row = x < 0 ? word[0] << -x : word[x / 64] >> x % 64 | (two ? word[x / 64 + 1] << (64 - x % 64) : 0);
+    return s->pads_alike ? row & inside : row | ~inside;
 }
 
-/* The outputs of a tile that see nothing but zeros, as struct dt_winograd_area has them. */
-static uint32_t zero_outputs(const struct view *s, int top, int left)
+/* The outputs of a tile that see nothing but the ground, as struct dt_winograd_area has them. */
+static uint16_t ground_outputs(const struct view *s, int top, int left)
 {
     uint64_t seen[SIDE];
-    uint32_t zeros = 0;
+    uint32_t ground = 0;
     for (int i = 0; i < SIDE; i++) {
-        const uint64_t row = inked_in_row(s, top + i, left);
+        const uint64_t row = others_in_row(s, top + i, left);
         seen[i] = row | row >> 1 | row >> 2;
     }
     for (int i = 0; i < M; i++) {
-        zeros |= (uint32_t)(~(seen[i] | seen[i + 1] | seen[i + 2]) & ((1u << M) - 1)) << M * i;
+        ground |= (uint32_t)(~(seen[i] | seen[i + 1] | seen[i + 2]) & ((1u << M) - 1)) << M * i;
     }
-    return zeros;
+    return (uint16_t)ground;
+}
+
+/* The loudest that each output of a tile sees. */
+static void find_loudest(const struct view *s, int top, int left, int loudest[M * M])
+{
+    const int y = top - s->w->top, x = left - s->w->left;
+    memset(loudest, 0, M * M * sizeof(int));
+    for (int i = dt_max(0, -y); i < dt_min(SIDE, s->w->h - y); i++) {
+        const uint8_t *loud = s->loud + (size_t)(y + i) * (size_t)s->w->w;
+        for (int j = dt_max(0, -x); j < dt_min(SIDE, s->w->w - x); j++) {
+            for (int p = dt_max(0, i - (KERNEL - 1)); p <= dt_min(i, M - 1); p++) {
+                for (int q = dt_max(0, j - (KERNEL - 1)); q <= dt_min(j, M - 1); q++) {
+                    loudest[p * M + q] = dt_max(loudest[p * M + q], loud[x + j]);
+                }
+            }
+        }
+    }
+}
+
+/* From loudness `from` up to the next in the tile; 0: it is the largest. */
+static int gap_above(const int loudest[M * M], int from)
+{
+    int next = INT32_MAX;
+    for (int i = 0; i < M * M; i++) {
+        next = loudest[i] > from ? dt_min(next, loudest[i]) : next;
+    }
+    return next == INT32_MAX ? 0 : next - from;
+}
+
+/* Those outputs that are below the widest gap in loudness, if it is wide. Zeros and the ground need no care. */
+static void find_quiet(const struct view *s, struct dt_winograd_area *tile)
+{
+    int loudest[M * M], widest = QUIET - 1;
+    find_loudest(s, tile->top, tile->left, loudest);
+    for (int i = 0; i < M * M; i++) {
+        tile->zeros |= (uint16_t)((loudest[i] == 0 && (tile->ground >> i & 1) == 0) << i);
+    }
+    for (int i = 0; i < M * M; i++) {
+        const int gap = gap_above(loudest, loudest[i]);
+        uint32_t quiet = 0;
+        for (int j = 0; j < M * M && gap > widest; j++) {
+            quiet |= (uint32_t)(loudest[j] <= loudest[i]) << j;
+        }
+        quiet &= ~((uint32_t)tile->ground | tile->zeros);
+        widest = quiet != 0 ? gap : widest;
+        tile->quiet = quiet != 0 ? (uint16_t)quiet : tile->quiet;
+    }
 }
 
 static bool fill(const struct view *s, const struct dt_conv_outputs *out, struct dt_winograd_area area, const float *m)
 {
-    return area.top == area.bottom || area.left == area.right || DT_KERNEL(winograd_output)(s->w, out, &area, true, m);
+    return area.top == area.bottom || area.left == area.right || DT_KERNEL(winograd_output)(s->w, out, &area, true, m, NULL);
 }
 
 int DT_KERNEL(winograd_cover)(const struct dt_winograd *w, const struct dt_conv_outputs *out, int image, const float *x,
-                              const float *common, const float *m, uint64_t *pixels, struct dt_winograd_area *tile, bool *finite)
+                              const float *ground, const float *m, uint64_t *words, struct dt_winograd_area *tile, bool *finite)
 {
     const int step = out->pool ? 2 : 1;
-    const bool zeros = common != NULL && !is_inked((size_t)w->c, common);
-    const float *colour = zeros ? NULL : common; /* others than zeros are those that are inked */
-    uint64_t *inked = pixels + (size_t)w->h * dt_winograd_row_words(w);
-    if (w->c == 2 * VL) {
-        find_pixels(2 * VL, w, x, colour, pixels, inked);
-    } else {
-        find_pixels((size_t)w->c, w, x, colour, pixels, inked);
-    }
+    const bool zeros = !is_inked((size_t)w->c, ground);
+    uint8_t *loud = (uint8_t *)(words + (size_t)w->h * dt_winograd_row_words(w));
+    const bool hushes = w->c == 2 * VL ? find_pixels(2 * VL, w, x, zeros ? NULL : ground, words, loud)
+                                       : find_pixels((size_t)w->c, w, x, zeros ? NULL : ground, words, loud);
     const struct view s = {.w = w,
-                           .others = common == NULL ? NULL
-                                     : zeros        ? inked
-                                                    : pixels,
-                           .inked = inked,
+                           .others = words,
+                           .loud = hushes ? loud : NULL,
                            .pads_alike = zeros,
                            .n_rows = w->out_h / step * step,
                            .n_columns = w->out_w / step * step,
@@ -206,13 +309,17 @@ int DT_KERNEL(winograd_cover)(const struct dt_winograd *w, const struct dt_conv_
     for (int from = 0, bottom; from < s.n_rows; from = bottom) {
         const int top = next_band(&s, from);
         bottom = dt_min(top + M, s.n_rows);
-        *finite = fill(&s, out, (struct dt_winograd_area){image, from, 0, top, s.n_columns, 0}, m) && *finite;
+        *finite = fill(&s, out, (struct dt_winograd_area){image, from, 0, top, s.n_columns, 0, 0, 0}, m) && *finite;
         for (int end = 0, right; top < bottom && end < s.n_columns; end = right) {
             const int left = next_column(&s, top, bottom, end);
             right = dt_min(left + M, s.n_columns);
-            *finite = fill(&s, out, (struct dt_winograd_area){image, top, end, bottom, left, 0}, m) && *finite;
+            *finite = fill(&s, out, (struct dt_winograd_area){image, top, end, bottom, left, 0, 0, 0}, m) && *finite;
             if (left < right) {
-                tile[n_tiles++] = (struct dt_winograd_area){image, top, left, bottom, right, zero_outputs(&s, top, left)};
+                tile[n_tiles] = (struct dt_winograd_area){image, top, left, bottom, right, ground_outputs(&s, top, left), 0, 0};
+                if (s.loud != NULL) {
+                    find_quiet(&s, &tile[n_tiles]);
+                }
+                n_tiles++;
             }
         }
     }

@@ -35,20 +35,32 @@ static inline int panel_vectors(int n_filters, int k0)
     return (dt_min(PANEL, n_filters - k0) + VL - 1) / VL;
 }
 
-/* Looks in image x for a pixel that is likely to be in many places. NULL: there is none. */
+/* What all outputs of a tile of equal pixels are, given its products. */
+ALWAYS_INLINE vf blank_output(const float *m, vf bias)
+{
+    return load(m + ONE_ONE * VL) + bias;
+}
+
+/* Looks in image x for 3 x 3 pixels that are all alike, and returns the first. NULL: there are none. */
 const float *DT_KERNEL(winograd_common)(const struct dt_winograd *w, const float *x);
 
-/* Finds the outputs of image x that see nothing but pixels like `common` (NULL: none), and fills them with what blank tiles whose
- * products are m would have. Lists tiles for all others, which `tile` has room for, and returns their number. Clears `finite` if
- * what it fills is not. pixels: room for twice dt_winograd_row_words for each of x's rows. */
+/* Finds the outputs of image x that see nothing but pixels like `ground`, and fills them with what blank tiles whose products are m
+ * would have. Lists tiles for all others, which `tile` has room for, and returns their number. Clears `finite` if what it fills is
+ * not. words: room for
+ * dt_winograd_pixel_words. */
 int DT_KERNEL(winograd_cover)(const struct dt_winograd *w, const struct dt_conv_outputs *out, int image, const float *x,
-                              const float *common, const float *m, uint64_t *pixels, struct dt_winograd_area *tile, bool *finite);
+                              const float *ground, const float *m, uint64_t *words, struct dt_winograd_area *tile, bool *finite);
 
 /* Writes an area, transformed and finished, and returns whether its outputs, before ReLU, are finite. m: its products. It is a
  * tile, or blank: made of equal pixels. Then only frequency (1, 1) is there, and it may have any size, with a pool in whole
- * windows. A tile's outputs that see nothing but zeros become exactly their bias: rounding would make them positive or not by
- * chance, where biases are 0, and so let gradients through ReLU that do not belong there. */
+ * windows.
+ *
+ * Rounding errors of a tile are as large as its largest pixels make them, in all of its outputs. Where an output sees much smaller
+ * ones alone, they would decide whether it is positive, and whether it is larger than its neighbours, and so let gradients through
+ * ReLU and pools that do not belong there: biases are 0 when a training begins, and the ground as small as they are for a while. So
+ * outputs that see nothing but the ground are exactly ground[k], those that see nothing but zeros their bias, and quiet ones are
+ * made of other products, which follow m: of the tile with zeros for what they do not see. */
 bool DT_KERNEL(winograd_output)(const struct dt_winograd *w, const struct dt_conv_outputs *out, const struct dt_winograd_area *area,
-                                bool blank, const float *m);
+                                bool blank, const float *m, const float *ground);
 
 #endif

@@ -16,8 +16,11 @@ ALWAYS_INLINE void output_row(const vf *f, vf *out)
 struct output_tile {
     int n_rows, n_columns; /* that are there */
     int n_filters;         /* of the vector */
-    uint32_t zeros;        /* those that are exactly their bias */
-    vf bias;
+    uint32_t ground;       /* outputs that are the ground's, */
+    uint32_t zeros;        /* or exactly their bias */
+    uint32_t quiet;        /* outputs that are to be made of these products: */
+    const float *quiet_m;
+    vf bias, ground_out;
     bool relu;
     size_t row, pixel; /* of y, in floats; with a pool also of keep */
     struct pool_target to;
@@ -44,16 +47,35 @@ ALWAYS_INLINE void output_columns(const float *m, vf bias, vf rows[M][SIDE])
     }
 }
 
-/* What the output transform is told when compiled: that all rows, columns and filters of the tile are there, and that no output
- * sees nothing but zeros. */
+/* What the output transform is told when compiled: that all rows, columns and filters of the tile are there and no output is quiet,
+ * and that none sees nothing but the ground. */
 enum kind { ANY, WHOLE, INKED };
 
-/* After the check: what is not finite has to be noticed. */
-ALWAYS_INLINE void put_biases(const enum kind kind, const struct output_tile *t, int row, vf out[M])
+/* Of the rows of a tile, out: a row of outputs. After the check: what is not finite has to be noticed. */
+ALWAYS_INLINE void put_exact(const enum kind kind, const struct output_tile *t, int row, vf quiet_rows[M][SIDE], vf out[M])
 {
+    vf quiet[M];
+    if (kind == ANY && t->quiet != 0) {
+        output_row(quiet_rows[row], quiet);
+        UNROLL
+        for (int j = 0; j < M; j++) {
+            out[j] = choose(t->quiet >> (M * row + j) & 1, quiet[j], out[j]);
+        }
+    }
     UNROLL
     for (int j = 0; j < M && kind != INKED; j++) {
-        out[j] = choose(t->zeros >> (M * row + j) & 1, t->bias, out[j]);
+        out[j] = choose(t->ground >> (M * row + j) & 1, t->ground_out, out[j]);
+        out[j] = kind == ANY ? choose(t->zeros >> (M * row + j) & 1, t->bias, out[j]) : out[j];
+    }
+}
+
+/* The columns of both: of a tile's products, and of those of its quiet outputs if it has some. */
+ALWAYS_INLINE void both_columns(const enum kind kind, const struct output_tile *t, const float *m, vf rows[M][SIDE],
+                                vf quiet_rows[M][SIDE])
+{
+    output_columns(m, t->bias, rows);
+    if (kind == ANY && t->quiet != 0) {
+        output_columns(t->quiet_m, t->bias, quiet_rows);
     }
 }
 
@@ -68,14 +90,14 @@ ALWAYS_INLINE vf add_check(vf check, const vf out[M])
 ALWAYS_INLINE vf plain_outputs(const enum kind kind, const struct output_tile *t, const float *m)
 {
     const int n_rows = kind == ANY ? t->n_rows : M, n_columns = kind == ANY ? t->n_columns : M;
-    vf rows[M][SIDE], check = {0};
-    output_columns(m, t->bias, rows);
+    vf rows[M][SIDE], quiet_rows[M][SIDE], check = {0};
+    both_columns(kind, t, m, rows, quiet_rows);
     for (int i = 0; i < n_rows; i++) {
         vf out[M];
         float *y = t->to.y + (size_t)i * t->row;
         output_row(rows[i], out);
         check = add_check(check, out);
-        put_biases(kind, t, i, out);
+        put_exact(kind, t, i, quiet_rows, out);
         UNROLL
         for (int j = 0; j < M; j++) {
             if (j < n_columns) {
@@ -91,15 +113,15 @@ ALWAYS_INLINE vf pooled_outputs(const enum kind kind, const struct output_tile *
 {
     const struct output_tile here = *tile, *t = &here; /* as the compiler can see, no store changes it */
     const int n_rows = kind == ANY ? t->n_rows : M, n_columns = kind == ANY ? t->n_columns : M;
-    vf rows[M][SIDE], check = {0};
-    output_columns(m, t->bias, rows);
+    vf rows[M][SIDE], quiet_rows[M][SIDE], check = {0};
+    both_columns(kind, t, m, rows, quiet_rows);
     for (int i = 0; i + 1 < n_rows; i += 2) {
         vf top[M], bottom[M];
         output_row(rows[i], top);
         output_row(rows[i + 1], bottom);
         check = add_check(add_check(check, top), bottom);
-        put_biases(kind, t, i, top);
-        put_biases(kind, t, i + 1, bottom);
+        put_exact(kind, t, i, quiet_rows, top);
+        put_exact(kind, t, i + 1, quiet_rows, bottom);
         UNROLL
         for (int j = 0; j < M; j += 2) {
             if (j + 1 < n_columns) {
@@ -132,7 +154,7 @@ ALWAYS_INLINE void fill(const int n_filters, const struct output_tile *t, bool p
 /* One frequency makes all outputs. */
 static vf blank_outputs(const struct output_tile *t, bool pool, const float *m)
 {
-    const vf out = load(m + ONE_ONE * VL) + t->bias;
+    const vf out = blank_output(m, t->bias);
     if (t->n_filters == VL) {
         fill(VL, t, pool, out);
     } else {
@@ -149,9 +171,9 @@ static bool outputs(const struct output_tile *t, bool pool, bool blank, const fl
     vf check;
     if (blank) {
         check = blank_outputs(t, pool, m);
-    } else if (t->n_rows != M || t->n_columns != M || t->n_filters != VL) {
+    } else if (t->n_rows != M || t->n_columns != M || t->n_filters != VL || (t->quiet | t->zeros) != 0) {
         check = OUTPUTS(ANY);
-    } else if (t->zeros != 0) {
+    } else if (t->ground != 0) {
         check = OUTPUTS(WHOLE);
     } else {
         check = OUTPUTS(INKED);
@@ -171,7 +193,7 @@ static void fetch_next(const struct dt_winograd *w, const struct dt_winograd_are
 }
 
 bool DT_KERNEL(winograd_output)(const struct dt_winograd *w, const struct dt_conv_outputs *out, const struct dt_winograd_area *area,
-                                bool blank, const float *m)
+                                bool blank, const float *m, const float *ground)
 {
     const int image = area->image, p = area->top, q = area->left, stride = out->pool ? 2 : 1;
     const int out_h = w->out_h / stride, out_w = w->out_w / stride;
@@ -180,7 +202,9 @@ bool DT_KERNEL(winograd_output)(const struct dt_winograd *w, const struct dt_con
                  n_words = dt_survivor_words(w->k), word_at = (row * (size_t)w->out_w + (size_t)q) * n_words;
     struct output_tile t = {.n_rows = area->bottom - p,
                             .n_columns = area->right - q,
+                            .ground = area->ground,
                             .zeros = area->zeros,
+                            .quiet = area->quiet,
                             .relu = out->relu,
                             .row = (size_t)out_w * n_k,
                             .pixel = n_k,
@@ -193,6 +217,8 @@ bool DT_KERNEL(winograd_output)(const struct dt_winograd *w, const struct dt_con
     for (size_t k = 0; k < n_k; k += VL, m += w->m_block) {
         t.n_filters = n_k - k < VL ? (int)(n_k - k) : VL;
         t.bias = load(out->bias + k);
+        t.quiet_m = m + w->m_tile;
+        t.ground_out = blank ? t.bias : load(ground + k);
         aim(&t.to, out, at, word_at, k);
         finite = outputs(&t, out->pool, blank, m) && finite;
     }
