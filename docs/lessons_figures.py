@@ -28,7 +28,7 @@ GAP, TITLE = 24, 28
 def figure(page, chosen):
     style = re.search(r"<style>(.*?)</style>", page, re.S)[1]
     defs = "".join(re.findall(r"<defs>.*?</defs>", page, re.S)[:1])
-    cards = re.findall(r"<h2>([^<]*)</h2>(?:(?!<h2).)*?(<svg viewBox=\"0 0 ([\d.]+) ([\d.]+)\".*?</svg>)", page, re.S)
+    cards = re.findall(r"<h2>([^<]*)</h2>(?:(?!<h2).)*?(<svg (?:class=\"ellipse\" )?viewBox=\"0 0 ([\d.]+) ([\d.]+)\".*?</svg>)", page, re.S)
     cards = [cards[i] for i in chosen]
     columns = 1 if len(cards) == 1 else 2
     width = max(float(card[2]) for card in cards)
@@ -38,7 +38,7 @@ def figure(page, chosen):
         for column, (title, svg, w, h) in enumerate(row):
             x = column * (width + GAP)
             parts.append(f'<text class="start title" x="{x + 4:g}" y="{y + 20:g}">{title}</text>\n')
-            parts.append(re.sub(r"<svg ", f'<svg x="{x:g}" y="{y + TITLE:g}" width="{w}" height="{h}" ', svg, count=1) + "\n")
+            parts.append(re.sub(r"<svg (class=\"ellipse\" )?", f'<svg x="{x:g}" y="{y + TITLE:g}" width="{w}" height="{h}" ', svg, count=1) + "\n")
         y += TITLE + GAP + max(float(h) for _, _, _, h in row)
     across = columns * width + (columns - 1) * GAP
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{-GAP} {-GAP // 2} {across + 2 * GAP:g} {y + GAP // 2:g}">\n'
