@@ -203,30 +203,46 @@ static inline __device__ struct lanes lanes_of(unsigned n_columns)
     return lanes;
 }
 
-/* keep(column, sum) for the V * across columns of which each lane's threads bring V: steps of the lanes, then over the steps. */
-template <int V, typename Keep> static inline __device__ void add_lanes(struct lanes lanes, const float *mine, Keep keep)
+/* Floats that add_lanes uses, of the block's shared memory. */
+#define LANES_MEMORY(n, v) ((n)*THREADS * ((v) + 1))
+
+/* keep(group, column, sum) for n groups of V * across columns, of each of which each lane's threads bring V: steps of the lanes,
+ * then over the steps. All groups together, so that their sums do not wait for each other; n <= N. */
+template <int V, int N, typename Keep>
+static inline __device__ void add_lanes(struct lanes lanes, const float (*mine)[V], unsigned n, float *memory, Keep keep)
 {
-    alignas(16) __shared__ float sums[THREADS * WIDE];
-    __shared__ float steps[THREADS];
     const unsigned n_columns = lanes.across * V;
-    __syncthreads(); /* the last sums have been read */
-    store<V>(mine, sums + threadIdx.x * V);
+    float *steps = memory + N * THREADS * V;
+    __syncthreads(); /* the memory's last use is over */
+    DT_UNROLL
+    for (unsigned j = 0; j < N; j++) {
+        if (j < n) {
+            store<V>(mine[j], memory + (j * THREADS + threadIdx.x) * V);
+        }
+    }
     __syncthreads();
     for (unsigned first = 0; first < n_columns; first += THREADS) {
         const unsigned width = n_columns - first < THREADS ? n_columns - first : THREADS, n_steps = THREADS / width;
         const unsigned column = first + threadIdx.x % width;
-        float sum = 0;
+        float sum[N] = {};
         for (unsigned lane = threadIdx.x / width; lane < lanes.n; lane += n_steps) {
-            sum += sums[lane * n_columns + column];
-        }
-        steps[threadIdx.x] = sum;
-        __syncthreads();
-        if (threadIdx.x < width) {
-            sum = 0;
-            for (unsigned step = 0; step < n_steps; step++) {
-                sum += steps[step * width + threadIdx.x];
+            DT_UNROLL
+            for (unsigned j = 0; j < N; j++) {
+                sum[j] += j < n ? memory[j * THREADS * V + lane * n_columns + column] : 0.0f;
             }
-            keep(column, sum);
+        }
+        DT_UNROLL
+        for (unsigned j = 0; j < N; j++) {
+            steps[j * THREADS + threadIdx.x] = sum[j];
+        }
+        __syncthreads();
+        for (unsigned i = threadIdx.x; i < n * width; i += THREADS) {
+            const unsigned j = i / width, at = i % width;
+            float total = 0;
+            for (unsigned step = 0; step < n_steps; step++) {
+                total += steps[j * THREADS + step * width + at];
+            }
+            keep(j, first + at, total);
         }
         __syncthreads();
     }

@@ -120,6 +120,7 @@ static __global__ void __launch_bounds__(THREADS)
 /* ---- backward: a thread has V channels at TAPS of the taps, whose sums over all places it keeps in registers, and the bias's */
 
 #define TAPS 9
+#define AT_ONCE 4 /* of the taps and the bias, whose sums over the lanes are made together: as many as fit into shared memory */
 #define MAX_BLOCKS 264 /* rows of partial sums: two blocks for each of 132 multiprocessors */
 
 /* Columns of a row of sums: tap by tap of a thread's, those of all threads of a lane, then the biases. */
@@ -177,7 +178,9 @@ static __global__ void __launch_bounds__(THREADS, 2)
     first_conv_gradient_kernel(struct dt_gpu_first_conv conv, int n, unsigned n_parts, const void *y, const void *dy,
                                struct dt_gpu_gradients to)
 {
-    __shared__ float image[DT_GPU_FIRST_CONV_IMAGE];
+    alignas(16) __shared__ float
+        memory[LANES_MEMORY(AT_ONCE, V) > DT_GPU_FIRST_CONV_IMAGE ? LANES_MEMORY(AT_ONCE, V) : DT_GPU_FIRST_CONV_IMAGE];
+    float *image = memory; /* and then its sums */
     const struct image_shape s = padded(conv);
     const struct sums_shape shape = sums_of(conv, V);
     const struct lanes lanes = lanes_of(shape.across);
@@ -210,10 +213,11 @@ static __global__ void __launch_bounds__(THREADS, 2)
     }
     float *rows = to.scratch + N_COUNTS, *row = rows + (size_t)blockIdx.x * row_width(shape.n_columns);
     DT_UNROLL
-    for (unsigned j = 0; j <= TAPS; j++) {
-        add_lanes<V>(lanes, sums[j], [&](unsigned i, float total) {
-            if (j < TAPS || i < n_channels) { /* the bias once, and not for each tile of taps */
-                row[j * shape.across * V + i] = total;
+    for (unsigned first = 0; first <= TAPS; first += AT_ONCE) {
+        const unsigned n_groups = TAPS + 1 - first < AT_ONCE ? TAPS + 1 - first : AT_ONCE;
+        add_lanes<V, AT_ONCE>(lanes, sums + first, n_groups, memory, [&](unsigned j, unsigned i, float total) {
+            if (first + j < TAPS || i < n_channels) { /* the bias once, and not for each tile of taps */
+                row[(first + j) * shape.across * V + i] = total;
             }
         });
     }

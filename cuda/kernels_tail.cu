@@ -264,11 +264,13 @@ static __device__ void go_on(struct walk *w)
 }
 
 template <int V>
-static __device__ void add_bias_sums(const struct dt_gpu_gradients &to, struct lanes lanes, unsigned n_channels, const float *sum)
+static __device__ void add_bias_sums(const struct dt_gpu_gradients &to, struct lanes lanes, unsigned n_channels,
+                                     const float (*sum)[V])
 {
     const unsigned width = row_width(n_channels), first = blockIdx.x * lanes.across * V;
     float *rows = to.scratch + N_COUNTS, *mine = rows + (size_t)blockIdx.y * width;
-    add_lanes<V>(lanes, sum, [&](unsigned i, float total) {
+    alignas(16) __shared__ float memory[LANES_MEMORY(1, V)];
+    add_lanes<V, 1>(lanes, sum, 1, memory, [&](unsigned, unsigned i, float total) {
         if (first + i < n_channels) {
             mine[first + i] = total;
         }
@@ -295,7 +297,7 @@ static __global__ void __launch_bounds__(THREADS, 2) /* blocks a multiprocessor:
     struct walk at = {0, first, ((unsigned)t.linear.h + cell - 1) / cell * n_columns, gridDim.y * lanes.n};
     at.sample = at.cell / at.n_cells;
     at.cell %= at.n_cells;
-    float b[V] = {}, sum[V] = {};
+    float b[V] = {}, sum[1][V] = {};
     const bool has_work = group < n_groups && lanes.mine < lanes.n;
     if (has_work) {
         load_bias<V>(bias, (int)group * V, b);
@@ -307,9 +309,9 @@ static __global__ void __launch_bounds__(THREADS, 2) /* blocks a multiprocessor:
                 (T *)dz + at.sample *n_linear, t.winners != NULL ? t.winners + at.sample *n_pooled : NULL
         };
         if (OVERLAP) {
-            element_backward<T, Y, V>(t, ids, sample, place, b, sum);
+            element_backward<T, Y, V>(t, ids, sample, place, b, sum[0]);
         } else {
-            cell_backward<T, Y, V>(t, ids, sample, place, b, sum);
+            cell_backward<T, Y, V>(t, ids, sample, place, b, sum[0]);
         }
     }
     if (to.bias != NULL) {
