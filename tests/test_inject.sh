@@ -83,12 +83,16 @@ for way in 'ring 2 --set distributed.allreduce=ring' 'server 3 --set distributed
   inject "stop-$name" stop:rank=1,step=7
   ends "stop-$name" 76 '.* stalled for 2 s: rank 1 has not arrived'
   inject "flip-$name" flip:rank=1,step=6,tensor=fc1.weight
-  ends "flip-$name" 70 "replicas differ: tensor 'fc1.weight' differs between rank 0 and rank 1"
+  ends "flip-$name" 70 "replicas differ: tensor 'fc1.weight' (differs between rank 0 and rank 1|of rank 1 differs from that of the other 2 ranks) "
   inject "nan-$name" nan:rank=1,step=4
   ends "nan-$name" 80 'training diverged at step 5: the loss is not a number'
   inject "drop-$name" drop:rank=1,step=3
   ends "drop-$name" 76 '.* stalled for [0-9.]+ s: '
 done
+
+# Two of three agree: the third is named, also if it is rank 0.
+dtrain 3 flip-first --inject flip:rank=0,step=6,tensor=fc1.weight
+ends flip-first 70 "replicas differ: tensor 'fc1.weight' of rank 0 differs from that of the other 2 ranks "
 
 refused() { # refused CODE WORDS ARGUMENT...
   local code=$1 words=$2
