@@ -86,7 +86,7 @@ static enum dt_status open_network(const struct dt_world *world, const struct dt
                                                .local_rank = world->local_rank,
                                                .precision = out->config.precision,
                                                .deterministic = true, /* once through the images pays for no trials */
-                                               .limit_s = world->comm->timeout_s};
+                                               .limit_s = world->comm != NULL ? world->comm->timeout_s : 0};
     DT_TRY(out->device.backend->open(&options, &out->backend));
     DT_TRY(dt_network_open(&out->model, out->backend, capacity, NULL, &out->network));
     return load_weights(out, file);
