@@ -164,6 +164,12 @@ for command in eval predict; do
   cmp -s out "$command.gpu" || fail "$command: the same result" out "$command.gpu" "$command.err" err
 done
 
+# Several hosts, by way of host memory: what is sent is what was foretold.
+if ((ranks == 4)); then
+  MPIR_CVAR_NUM_CLIQUES=2 train 4 hosts --set distributed.allreduce=hierarchical --set train.epochs=1
+  says 'two hosts' 'allreduce of a step: .*, as foretold'
+fi
+
 # Out of memory on the last rank's GPU.
 rank="(rank $((ranks - 1)) \\([^)]+\\): )?"
 size='[0-9.]+ [kM]?B'
