@@ -6,8 +6,15 @@
 
 enum { KERNEL = 3 };
 
-/* Pixels that are this many powers of two smaller than others are quiet beside them. */
-enum { QUIET = 8 };
+/* Pixels that are this many powers of two smaller than others are quiet beside them. Where there is padding it meets the ground,
+ * and the outputs that see both are many; where there is none, few are quiet, and the faint edges of ink are not worth a tile more.
+ */
+enum { QUIET = 12, QUIET_BY_PADS = 8 };
+
+static int quiet_gap(const struct dt_winograd *w)
+{
+    return w->out_h + KERNEL - 1 > w->h || w->out_w + KERNEL - 1 > w->w ? QUIET_BY_PADS : QUIET;
+}
 
 /* Whether two pixels have other bits. */
 ALWAYS_INLINE bool differ(const size_t n_c, const float *a, const float *b)
@@ -138,7 +145,7 @@ ALWAYS_INLINE bool find_pixels(const size_t n_c, const struct dt_winograd *w, co
             }
         }
     }
-    return most - least >= QUIET;
+    return most - least >= quiet_gap(w);
 }
 
 /* The first bit from `from` to the one before `end` that is set; or `end`. */
@@ -268,7 +275,7 @@ static int gap_above(const int loudest[M * M], int from)
 /* Those outputs that are below the widest gap in loudness, if it is wide. Zeros and the ground need no care. */
 static void find_quiet(const struct view *s, struct dt_winograd_area *tile)
 {
-    int loudest[M * M], widest = QUIET - 1;
+    int loudest[M * M], widest = quiet_gap(s->w) - 1;
     find_loudest(s, tile->top, tile->left, loudest);
     for (int i = 0; i < M * M; i++) {
         tile->zeros |= (uint16_t)((loudest[i] == 0 && (tile->ground >> i & 1) == 0) << i);
