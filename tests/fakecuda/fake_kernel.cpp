@@ -206,6 +206,10 @@ void fake_barrier(int line)
     threadIdx = index;
 }
 
+/* A program, its heap and its stacks lie above this address. The address sanitizer maps pages below it, where pairs of small
+ * numbers seem to point. */
+static const uintptr_t least_host_address = (uintptr_t)1 << 44;
+
 /* Numbers may look like addresses, but hardly like those of pages that are there. */
 void fake_check_argument(const void *argument, size_t n_bytes)
 {
@@ -213,7 +217,7 @@ void fake_check_argument(const void *argument, size_t n_bytes)
         uintptr_t word;
         unsigned char there;
         memcpy(&word, (const char *)argument + at, sizeof word);
-        if (word < page_bytes || word >> 47 != 0 || fake_is_device((const void *)word, 0) ||
+        if (word < least_host_address || word >> 47 != 0 || fake_is_device((const void *)word, 0) ||
             fake_is_pinned((const void *)word, 0)) {
             continue;
         }
