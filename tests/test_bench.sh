@@ -333,7 +333,7 @@ for i, block in enumerate(result["blocks"]):
     assert block["name"] != "conv1" or 0 < back["reach"] <= 0.25 * back["alive"]  # of four only the largest has one
     assert block["name"] != "fc1" or 0 < back["reach"] <= block["forward"]["alive"]  # relu's zeros let nothing through
 engines = [(block["name"], engine) for block in result["blocks"] for engine in block.get("engines", [])]
-told = [re.fullmatch(r"engine (\d+) \((\d+) in the list\): (\w+), ([a-z ]+): (?:([\d.]+) us, best of (\d)|the first, not timed), [\d.]+ [kMG]?B", line)
+told = [re.fullmatch(r"engine (\d+)/(\d+): (\w+), ([a-z ]+): (?:([\d.]+) us, best of (\d)|the first, not timed), [\d.]+ [kMG]?B", line)
         for line in lines if line.startswith("engine ")]
 assert len(told) == len(engines) and all(told), told
 for text, (block, engine) in zip(told, engines):
@@ -395,7 +395,7 @@ if [[ -n $double ]]; then # which engines of cuDNN, chosen by time or not
     local what=$1 lines='' each i
     for i in 0 1 2; do
       read -r -a each <<<"${*:i == 0 ? 2 : 3:1}"
-      lines+="engine ${each[0]} (${each[1]} in the list): conv2, ${operations[i]}: ${each[*]:2}"$'\n'
+      lines+="engine ${each[0]}/${each[1]}: conv2, ${operations[i]}: ${each[*]:2}"$'\n'
     done
     shift 3
     FAKE_ENGINE_MS_4=3 FAKE_ENGINE_MS_5=7 FAKE_ENGINE_MS_6=2 DTRAIN_CUDA_MODULE=$double bench 0 1 blocks "${few[@]}" --set device=cuda \

@@ -180,7 +180,7 @@ def alone_all_well():
     check(kernels["nodes, mnist-mlp, bf16"]["value"] < kernels["nodes, mnist, bf16"]["value"], kernels)
     for precision, how in (("bf16", "best of 6"), ("tf32", "best of 6"), ("f32", "best of 2")):
         told = kernels["engines, " + precision]["value"].split("; ")
-        named = [each for each in told if re.fullmatch(r"\d+ \(\d in the list\): conv2, [a-z ]+: .*" + how + r", [\d.]+ [kMG]?B", each)]
+        named = [each for each in told if re.fullmatch(r"\d+/\d: conv2, [a-z ]+: .*" + how + r", [\d.]+ [kMG]?B", each)]
         check(named == told and len(told) == 3, precision, told)
     kernel = kernels["batch 4096, bf16: cutlass::Kernel2<cutlass_80_tensorop_bf16>"]
     about = [kernel[key] for key in ("value", "dram_mb", "launches", "tensor_percent")]

@@ -162,7 +162,7 @@ static void print_engine(const char *block, const struct dt_device_engine *e)
     if (e->n_timed > 0) {
         snprintf(how, sizeof how, "%.1f us, best of %d", e->us, e->n_timed);
     }
-    printf("engine %lld (%d in the list): %s, %s: %s, %s\n", (long long)e->number, e->place, block, e->operation, how,
+    printf("engine %lld/%d: %s, %s: %s, %s\n", (long long)e->number, e->place, block, e->operation, how,
            dt_bytes_text((double)e->workspace_bytes, workspace));
 }
 
@@ -173,7 +173,7 @@ static void print_engines(const struct dt_trainer *t)
     for (int b = 0; b < t->model.n_blocks; b++) {
         const int n = engines_of(t, b, engines);
         for (int i = 0; i < n; i++) {
-            fputs(first ? "\nengines, and their workspace\n" : "", stdout);
+            fputs(first ? "\nengines, by number/place in the library's list, and their workspace\n" : "", stdout);
             print_engine(t->model.blocks[b].name, &engines[i]);
             first = false;
         }
