@@ -97,9 +97,10 @@ void fake_give_graph(std::thread::id to);
  * a launch returns: an error of earlier work is sticky. */
 cudaError_t fake_enqueue(cudaStream_t stream, const char *name, std::function<void()> work);
 /* The same for work that waits for another process: it is called again, at the next look at the stream, until it returns true, and
- * nothing behind it runs before. It never blocks; a synchronization yields between its calls. */
+ * nothing behind it runs before. It never blocks; a synchronization yields between its calls. Recorded, it may have something that
+ * all its graphs hold, and make what runs anew for each launch. */
 cudaError_t fake_enqueue_until(cudaStream_t stream, const char *name, std::function<bool()> work,
-                               std::shared_ptr<void> held = nullptr);
+                               std::shared_ptr<void> held = nullptr, std::function<std::function<bool()>()> launched = nullptr);
 /* How many graphs and executable graphs there are with work that holds it. */
 long fake_holders_in_graphs(const std::shared_ptr<void> &held);
 /* By the work that runs: it takes so long. */

@@ -166,6 +166,9 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
     stream->n_launches++;
     const auto pieces =
         std::make_shared<std::vector<piece>>(*exec->pieces); /* copies: one that waits for others remembers how far it is */
+    for (piece &each : *pieces) {
+        each.run = each.launched ? each.launched() : each.run;
+    }
     const auto next = std::make_shared<size_t>(0);
     return fake_enqueue_until(stream, __func__, [stream, pieces, next] {
         while (*next < pieces->size() && perform((*pieces)[*next])) {

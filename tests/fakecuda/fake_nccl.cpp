@@ -284,7 +284,8 @@ void end(ncclComm_t comm)
     comm->own.reset();
 }
 
-/* As a node of a graph, which is one more collective each time that the graph runs. */
+/* As a node of a graph, which is one more collective each time that the graph is launched: the ranks number their collectives in
+ * the order in which the host gives them, however far each GPU is. */
 ncclResult_t record(ncclComm_t comm, const char *call, const void *send, void *receive, collective what, cudaStream_t stream)
 {
     what.is_recorded = true;
@@ -292,18 +293,17 @@ ncclResult_t record(ncclComm_t comm, const char *call, const void *send, void *r
         fake_die("%s: the first collective connects the ranks and allocates, which does not belong into a graph", call);
     }
     comm->n_recorded++;
-    auto work = [self = comm->shared_from_this(), n = uint64_t(0), what, send, receive, has_put = false]() mutable {
-        if (n == 0) {
-            n = ++self->n_given;
-        }
-        if (int(n) == self->options.error_at) {
-            self->lose_peer();
-        }
-        return self->aborted || (self->state == ncclSuccess && self->progress(n, what, send, receive, has_put));
+    const auto launched = [self = comm->shared_from_this(), what, send, receive]() -> std::function<bool()> {
+        return [self, n = ++self->n_given, what, send, receive, has_put = false]() mutable {
+            if (int(n) == self->options.error_at) {
+                self->lose_peer();
+            }
+            return self->aborted || (self->state == ncclSuccess && self->progress(n, what, send, receive, has_put));
+        };
     };
-    const auto enqueue = [stream, call, work, held = comm->in_graphs] {
+    const auto enqueue = [stream, call, launched, held = comm->in_graphs] {
         fake_give_graph(std::this_thread::get_id());
-        fake_enqueue_until(stream, call, work, held);
+        fake_enqueue_until(stream, call, nullptr, held, launched);
     };
     fake_give_graph({});
     return comm->begin([comm] { return comm->n_recorded != comm->options.launch_hangs_at; },

@@ -71,7 +71,8 @@ struct piece {
     std::string name;
     std::function<bool()> run; /* false: not finished, call again */
     bool fails;
-    std::shared_ptr<void> held; /* by the graphs that it is part of */
+    std::shared_ptr<void> held;                      /* by the graphs that it is part of */
+    std::function<std::function<bool()>()> launched; /* makes what runs in a launch of such a graph; empty: `run` does */
 };
 
 /* A point in a stream, which an event names. */

@@ -172,7 +172,8 @@ int fake_is_capturing(cudaStream_t stream)
     return stream->capturing;
 }
 
-cudaError_t fake_enqueue_until(cudaStream_t stream, const char *name, std::function<bool()> work, std::shared_ptr<void> held)
+cudaError_t fake_enqueue_until(cudaStream_t stream, const char *name, std::function<bool()> work, std::shared_ptr<void> held,
+                               std::function<std::function<bool()>()> launched)
 {
     const cudaError_t entered = enter(name);
     if (entered != cudaSuccess) {
@@ -183,7 +184,7 @@ cudaError_t fake_enqueue_until(cudaStream_t stream, const char *name, std::funct
     if (counts.n_enqueued == fake_options.hang_launch_at) {
         work = [] { return false; };
     }
-    return push(stream, {name, std::move(work), fails, std::move(held)});
+    return push(stream, {name, std::move(work), fails, std::move(held), std::move(launched)});
 }
 
 cudaError_t fake_enqueue(cudaStream_t stream, const char *name, std::function<void()> work)
@@ -321,7 +322,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
         mark->time = n_performed;
         return true;
     };
-    return push(stream, {__func__, reached, false, nullptr});
+    return push(stream, {__func__, reached, false, nullptr, nullptr});
 }
 
 /* A stream that waits for an event of a recording stream records with it. */
@@ -357,7 +358,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
         }
         return mark->done;
     };
-    return push(stream, {__func__, wait, false, nullptr});
+    return push(stream, {__func__, wait, false, nullptr, nullptr});
 }
 
 /* NULL-able: what a host call may wait for or look at. */

@@ -213,6 +213,31 @@ static void one_rank_records(void)
     two_ranks(true, false);
 }
 
+/* A sum in a graph, then one call by call; the first rank's GPU is further than the second's by then. */
+static void unlike_progress(void)
+{
+    ncclUniqueId id;
+    CHECK_INT(ncclGetUniqueId(&id), ncclSuccess);
+    fake_options.n_devices = 2;
+    const int parent = getpid(), rank = fork() == 0;
+    alarm(20); /* the end of ranks that wait for each other's other sum */
+    OK(cudaSetDevice(rank));
+    const struct rank self = open_rank(rank, 2, id);
+    OK(cudaStreamBeginCapture(self.stream, cudaStreamCaptureModeThreadLocal));
+    add(&self);
+    const cudaGraphExec_t exec = end_recording(self.stream);
+    OK(cudaGraphLaunch(exec, self.stream));
+    for (int i = 0; i < 3 && rank == 0; i++) {
+        CHECK_INT(cudaStreamQuery(self.stream), cudaErrorNotReady);
+    }
+    add(&self);
+    CHECK_NEAR(first_of(self.stream, self.x), 8, 0);
+    OK(cudaGraphExecDestroy(exec));
+    close_rank(&self);
+    int status = 0;
+    CHECK(getpid() != parent || (wait(&status) > 0 && status == 0));
+}
+
 int main(void)
 {
     WORKS(a_sum_that_is_driven_until_it_is_issued);
@@ -225,6 +250,7 @@ int main(void)
     ENDS(finalized_before_its_graph, "ncclCommFinalize waits for ever: there is a graph with a collective of the communicator");
     ENDS(aborted_before_its_graph, "ncclCommAbort waits for ever: there is a graph with a collective of the communicator");
     WORKS(both_ranks_record);
+    WORKS(unlike_progress);
     ENDS(one_rank_records, "NCCL: collective 2 is part of a graph on one of ranks 0 and 1, and not on the other");
     return 0;
 }
