@@ -289,9 +289,23 @@ static bool sees_only(const struct problem *s, size_t image, int p, int q, const
     return only;
 }
 
-/* A small ground, ink on it, and specks as small as the ground. What sees no ink is as near as in an image without ink, and the
- * ground's outputs are all the same, with a pool or without. */
-static void check_ground(struct problem *s, float size)
+/* The frame around a rectangle is larger than the ground, and the next is larger still, by steps of the same width. */
+static void paint_slope(struct problem *s, size_t image, int top, int left, const float *ground, float size)
+{
+    const struct dt_winograd *w = &s->w;
+    for (int step = 2; step > 0; step--) {
+        float pixel[64];
+        for (int c = 0; c < w->c; c++) {
+            pixel[c] = ground[c] * powf(size, (float)(step - 3) / 3);
+        }
+        paint(s, image, dt_max(top - step, 0), dt_max(left - step, 0), dt_min(top + 3 + step, w->h), dt_min(left + 5 + step, w->w),
+              pixel);
+    }
+}
+
+/* A small ground, ink on it, in some images with soft edges, and specks as small as the ground. What sees no ink is as near as in
+ * an image without ink, and the ground's outputs are all the same, with a pool or without. */
+static void check_ground(struct problem *s, float size, bool soft)
 {
     const struct dt_winograd *w = &s->w;
     const size_t n_k = (size_t)w->k, n_w = (size_t)w->out_w;
@@ -305,6 +319,9 @@ static void check_ground(struct problem *s, float size)
     for (size_t image = 0; image < N_IMAGES; image++) {
         const int top = (int)draw((uint32_t)w->h), left = (int)draw((uint32_t)w->w);
         paint(s, image, 0, 0, w->h, w->w, ground);
+        if (soft) {
+            paint_slope(s, image, top, left, ground, size);
+        }
         paint(s, image, top, left, dt_min(top + 3, w->h), dt_min(left + 5, w->w), NULL);
         s->x.data[image * s->n_x + draw((uint32_t)s->n_x)] *= 0.5f;
     }
@@ -349,7 +366,8 @@ static void check_grounds(void)
     static const float sizes[] = {1e-20f, 1e-12f, 1e-8f, 1e-5f};
     for (int i = 0; i < 5 * 4 * 2; i++) {
         struct problem s = problem_open(channels[i % 5], 1 + (int)draw(20), sides[i % 4], widths[draw(3)], i % 2 == 0);
-        check_ground(&s, sizes[draw(4)]);
+        const bool soft = draw(2) == 0;
+        check_ground(&s, soft ? 1e-5f : sizes[draw(4)], soft);
         problem_close(&s);
     }
 }

@@ -262,33 +262,41 @@ static void find_loudest(const struct view *s, int top, int left, int loudest[M 
     }
 }
 
-/* From loudness `from` up to the next in the tile; 0: it is the largest. */
-static int gap_above(const int loudest[M * M], int from)
+/* How often to expect wrong decisions where outputs that see up to loudness `cut` are made of a tile of their own: errors in each
+ * are as large as the loudest that it is made with. */
+static uint64_t risk(const int loudest[M * M], uint32_t outputs, int most, int cut)
 {
-    int next = INT32_MAX;
+    uint64_t sum = 0;
     for (int i = 0; i < M * M; i++) {
-        next = loudest[i] > from ? dt_min(next, loudest[i]) : next;
+        const int distance = (loudest[i] <= cut ? cut : most) - loudest[i];
+        sum += (uint64_t)(outputs >> i & 1) << dt_min(distance, 48);
     }
-    return next == INT32_MAX ? 0 : next - from;
+    return sum;
 }
 
-/* Those outputs that are below the widest gap in loudness, if it is wide. Zeros and the ground need no care. */
+/* The outputs that are to be quiet, if some are far below the loudest: those below the best of cuts, as loudness may fall in steps
+ * none of which is wide. Zeros and the ground need no care. */
 static void find_quiet(const struct view *s, struct dt_winograd_area *tile)
 {
-    int loudest[M * M], widest = quiet_gap(s->w) - 1;
+    int loudest[M * M], least = UINT8_MAX, most = 0;
+    uint64_t lowest = UINT64_MAX;
     find_loudest(s, tile->top, tile->left, loudest);
     for (int i = 0; i < M * M; i++) {
         tile->zeros |= (uint16_t)((loudest[i] == 0 && (tile->ground >> i & 1) == 0) << i);
     }
+    const uint32_t outputs = (uint16_t) ~(tile->ground | tile->zeros);
     for (int i = 0; i < M * M; i++) {
-        const int gap = gap_above(loudest, loudest[i]);
+        least = outputs >> i & 1 ? dt_min(least, loudest[i]) : least;
+        most = dt_max(most, loudest[i]);
+    }
+    for (int i = 0; i < M * M && most - least >= quiet_gap(s->w); i++) {
         uint32_t quiet = 0;
-        for (int j = 0; j < M * M && gap > widest; j++) {
+        for (int j = 0; j < M * M; j++) {
             quiet |= (uint32_t)(loudest[j] <= loudest[i]) << j;
         }
-        quiet &= ~((uint32_t)tile->ground | tile->zeros);
-        widest = quiet != 0 ? gap : widest;
-        tile->quiet = quiet != 0 ? (uint16_t)quiet : tile->quiet;
+        const uint64_t sum = loudest[i] < most ? risk(loudest, outputs, most, loudest[i]) : UINT64_MAX;
+        tile->quiet = sum < lowest ? (uint16_t)(quiet & outputs) : tile->quiet;
+        lowest = sum < lowest ? sum : lowest;
     }
 }
 
