@@ -64,7 +64,9 @@ ALWAYS_INLINE void put_exact(const enum kind kind, const struct output_tile *t, 
     }
     UNROLL
     for (int j = 0; j < M && kind != INKED; j++) {
-        out[j] = choose(t->ground >> (M * row + j) & 1, t->ground_out, out[j]);
+        if (t->ground >> (M * row + j) & 1) { /* as for all filters: branches foresee it */
+            out[j] = t->ground_out;
+        }
         out[j] = kind == ANY ? choose(t->zeros >> (M * row + j) & 1, t->bias, out[j]) : out[j];
     }
 }
