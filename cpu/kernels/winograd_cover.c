@@ -112,40 +112,74 @@ ALWAYS_INLINE float largest_lane(vf v)
     return v[0];
 }
 
-/* The exponent of a pixel's largest channel: 0 of zeros. */
-ALWAYS_INLINE int loudness(const size_t n_c, const float *pixel)
+/* Biased, as a float has it: 0 of zero. */
+static int exponent(float v)
 {
-    const float most = largest_lane(largest(n_c, pixel, (vf){0}));
     uint32_t bits;
-    memcpy(&bits, &most, sizeof bits);
+    memcpy(&bits, &v, sizeof bits);
     return (int)(bits >> 23);
+}
+
+static float two_to(int biased)
+{
+    const uint32_t bits = biased > 0 ? (uint32_t)biased << 23 : 0;
+    float v;
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
+/* Whether a channel of a pixel reaches a limit, either way. */
+ALWAYS_INLINE bool reaches(const size_t n_c, const float *pixel, float limit)
+{
+    const vi magnitude = (vi){0} + INT32_MAX;
+    vi any = {0};
+    size_t c = 0;
+    for (; c + VL <= n_c; c += VL) {
+        any |= (vf)((vi)load(pixel + c) & magnitude) >= limit;
+    }
+    if (c < n_c) {
+        any |= (vf)((vi)load(pixel + c) & magnitude & first_lanes((int)(n_c - c))) >= limit;
+    }
+    return lanes_with_bits(any) != 0;
+}
+
+/* What the loudest pixels that are quiet in this image do not reach; 0: none can be. */
+ALWAYS_INLINE float quiet_limit(const size_t n_c, const struct dt_winograd *w, const float *x)
+{
+    const size_t n_pixels = (size_t)w->h * (size_t)w->w;
+    vf most = {0};
+    for (size_t i = 0; i < n_pixels; i++) {
+        most = largest(n_c, x + i * n_c, most);
+    }
+    return two_to(exponent(largest_lane(most)) - quiet_gap(w) + 1);
 }
 
 /* Bit j of a row's words is set where pixel j is another than the ground, which is `ground`, or zeros if that is NULL. Returns
  * whether some pixels are quiet beside others. */
-ALWAYS_INLINE bool find_pixels(const size_t n_c, const struct dt_winograd *w, const float *x, const float *ground, uint64_t *other,
-                               uint8_t *loud)
+ALWAYS_INLINE bool find_pixels(const size_t n_c, const struct dt_winograd *w, const float *x, const float *ground, uint64_t *other)
 {
-    const int of_ground = ground != NULL ? loudness(n_c, ground) : 0;
-    int least = ground != NULL ? of_ground : UINT8_MAX, most = of_ground;
+    const float limit = quiet_limit(n_c, w, x);
+    bool hushes = ground != NULL && !reaches(n_c, ground, limit);
     for (int i = 0; i < w->h; i++) {
         for (int first = 0; first < w->w; first += 64, other++) {
             const int n = dt_min(64, w->w - first);
             *other = 0;
-            for (int j = 0; j < n; j++, x += n_c, loud++) {
+            for (int j = 0; j < n; j++, x += n_c) {
                 const bool is_other = ground != NULL ? differ(n_c, x, ground) : is_inked(n_c, x);
                 *other |= (uint64_t)is_other << j;
-                *loud = (uint8_t)of_ground;
-                if (is_other) {
-                    const int of_pixel = loudness(n_c, x);
-                    *loud = (uint8_t)of_pixel;
-                    least = dt_min(least, of_pixel);
-                    most = dt_max(most, of_pixel);
-                }
+                hushes = hushes || (is_other && !reaches(n_c, x, limit));
             }
         }
     }
-    return most - least >= quiet_gap(w);
+    return hushes;
+}
+
+static void find_loudness(const struct dt_winograd *w, const float *x, uint8_t *loud)
+{
+    const size_t n_pixels = (size_t)w->h * (size_t)w->w, n_c = (size_t)w->c;
+    for (size_t i = 0; i < n_pixels; i++) {
+        loud[i] = (uint8_t)exponent(largest_lane(largest(n_c, x + i * n_c, (vf){0})));
+    }
 }
 
 /* The first bit from `from` to the one before `end` that is set; or `end`. */
@@ -311,8 +345,11 @@ int DT_KERNEL(winograd_cover)(const struct dt_winograd *w, const struct dt_conv_
     const int step = out->pool ? 2 : 1;
     const bool zeros = !is_inked((size_t)w->c, ground);
     uint8_t *loud = (uint8_t *)(words + (size_t)w->h * dt_winograd_row_words(w));
-    const bool hushes = w->c == 2 * VL ? find_pixels(2 * VL, w, x, zeros ? NULL : ground, words, loud)
-                                       : find_pixels((size_t)w->c, w, x, zeros ? NULL : ground, words, loud);
+    const bool hushes = w->c == 2 * VL ? find_pixels(2 * VL, w, x, zeros ? NULL : ground, words)
+                                       : find_pixels((size_t)w->c, w, x, zeros ? NULL : ground, words);
+    if (hushes) {
+        find_loudness(w, x, loud);
+    }
     const struct view s = {.w = w,
                            .others = words,
                            .loud = hushes ? loud : NULL,
