@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "base/status.h"
-#include "cli/commands/lab/lessons.h"
+#include "lab/lessons.h"
 
 #define DT_HELP_USES "(--checkpoint FILE | --config FILE --weights FILE)"
 #define DT_HELP_SETS "[--set KEY.PATH=VALUE]..."

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "cli/report/terminal.h"
+#include "cli/terminal.h"
 
 /* Whether the last words are the program's; what it is called may differ. */
 static bool ends_in(const char *words, size_t n_bytes, int argc, char *const *argv)

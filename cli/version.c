@@ -2,11 +2,11 @@
 
 #include "base/text.h"
 #include "base/version.h"
-#include "cli/commands/doctor/facts.h"
-#include "cli/report/commit.h"
-#include "cli/report/protobuf.h"
+#include "cli/sinks/commit.h"
+#include "cli/sinks/protobuf.h"
 #include "cpu/isa.h"
 #include "dist/ranks/world.h"
+#include "ops/doctor/facts.h"
 #include "train/device_load.h"
 
 void dt_version_print(FILE *out)

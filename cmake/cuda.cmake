@@ -57,21 +57,21 @@ set(CMAKE_CUDA_STANDARD 17)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 
 set(DTRAIN_CUDA TRUE)
-set(DTRAIN_CUDA_KERNELS kernels_first_conv.cu kernels_head.cu kernels_linear.cu kernels_step.cu kernels_tail.cu)
+set(DTRAIN_CUDA_KERNELS kernels/first_conv.cu kernels/head.cu kernels/linear.cu kernels/step.cu kernels/tail.cu)
 set(DTRAIN_CUDA_SOURCES
   block_conv.c
   block_dense.c
   block_first_conv.c
   block_head.c
   branch.c
-  conv_plan.c
+  cudnn/conv_plan.c
   cuda_backend.c
   cuda_block.c
   cuda_check.c
   cuda_memory.c
-  descriptor.c
-  engine.c
-  engine_trial.c
+  cudnn/descriptor.c
+  cudnn/engine.c
+  cudnn/engine_trial.c
   module.c
   nccl_allreduce.c
   packed.c

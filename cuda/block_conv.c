@@ -1,6 +1,6 @@
 #include "cuda/block_state.h"
 #include "cuda/cuda_check.h"
-#include "cuda/engine_trial.h"
+#include "cuda/cudnn/engine_trial.h"
 
 #define TRIAL_LIMIT_S 60 /* for each of what takes milliseconds */
 

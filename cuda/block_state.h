@@ -3,8 +3,8 @@
 #ifndef DT_CUDA_BLOCK_STATE_H
 #define DT_CUDA_BLOCK_STATE_H
 
-#include "cuda/conv_plan.h"
 #include "cuda/cuda_block.h"
+#include "cuda/cudnn/conv_plan.h"
 #include "model/device_bytes.h"
 
 struct dt_block_state {

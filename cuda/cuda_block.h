@@ -10,7 +10,7 @@
 #include "cuda/branch.h"
 #include "cuda/cuda_backend.h"
 #include "cuda/cuda_memory.h"
-#include "cuda/kernels.h"
+#include "cuda/kernels/kernels.h"
 #include "cuda/packed.h"
 
 /* What kernels read of the last gathered batch; device memory. */

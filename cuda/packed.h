@@ -9,7 +9,7 @@
 #include <cuda_runtime_api.h>
 
 #include "base/status.h"
-#include "cuda/kernels.h"
+#include "cuda/kernels/kernels.h"
 
 struct dt_cuda;
 

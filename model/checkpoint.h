@@ -49,7 +49,8 @@
     X(n_correct)                  \
     X(n_samples)
 
-/* The best that a metric of the test samples has been (train/monitor.h); 0 where nobody asks. X(field): double, added later. */
+/* The best that a metric of the test samples has been (train/watch/monitor.h); 0 where nobody asks. X(field): double, added later.
+ */
 #define DT_CHECKPOINT_BEST_LIST(X)            \
     X(stop_value)    /* for early stopping */ \
     X(plateau_value) /* for the schedule */   \

@@ -17,7 +17,7 @@
 
 #include "base/clock.h"
 #include "check.h"
-#include "dist/ranks/stop.h"
+#include "dist/ranks/launch/stop.h"
 #include "dist/ranks/world.h"
 
 static void leave(struct dt_world *world, enum dt_status status) __attribute__((noreturn));

@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "check.h"
-#include "cli/commands/accept/show.h"
+#include "ops/accept/show.h"
 
 #define N 8
 

@@ -2,7 +2,7 @@
  * understood or refused. */
 #include "base/clock.h"
 #include "check.h"
-#include "cli/commands/bench.h"
+#include "ops/bench/bench.h"
 
 #define N_ELEMS 10000
 #define N_RANKS 4

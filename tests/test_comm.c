@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "comm_values.h"
-#include "dist/ranks/clocks.h"
+#include "dist/ranks/liveness/clocks.h"
 #include "dist/ranks/wire.h"
 #include "rig.h"
 

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "check.h"
-#include "cli/commands/doctor/checks.h"
+#include "ops/doctor/checks.h"
 
 #define N_RANKS 4
 

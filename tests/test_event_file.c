@@ -7,8 +7,8 @@
 #include "base/crc32c.h"
 #include "base/file.h"
 #include "check.h"
-#include "cli/report/protobuf.h"
-#include "cli/report/sinks.h"
+#include "cli/sinks/protobuf.h"
+#include "cli/sinks/sinks.h"
 
 static struct dt_run_dir run = {.lock = -1};
 static const char *host_name = "node1";

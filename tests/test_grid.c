@@ -1,7 +1,7 @@
 /* The combinations of a sweep: each once, the last key changing first, values parted as JSON has them. */
 #include <string.h>
 
-#include "cli/commands/sweep/grid.h"
+#include "ops/sweep/grid.h"
 #include "tests/check.h"
 
 static void test_combinations(void)

@@ -1,8 +1,8 @@
 /* The replay behind `dtrain lab`, of algorithms that no list has: what is told of them comes from their moves and numbers. And what
  * the lesson of compression claims, of accuracies that it never had. */
 #include "check.h"
-#include "cli/commands/lab/allreduce.h"
-#include "cli/commands/lab/compression.h"
+#include "lab/allreduce.h"
+#include "lab/compression.h"
 
 static float mark(int rank, size_t i)
 {

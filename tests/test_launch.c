@@ -1,5 +1,5 @@
 /* Launches that can only be mistakes are refused with the cure. */
-#include "dist/ranks/launch.h"
+#include "dist/ranks/launch/launch.h"
 
 #include "check.h"
 

@@ -1,7 +1,7 @@
 /* What follows from the results of epochs, by numbers that are known: when a run stops, when its rate goes down, which epoch is
  * best. */
 #include "tests/check.h"
-#include "train/monitor.h"
+#include "train/watch/monitor.h"
 
 static struct dt_trainer t;
 

@@ -3,8 +3,8 @@
  * 1f1b has no more micro-batches under way than there are stages from there on. And the cut into stages. */
 #include "check.h"
 
-#include "dist/strategy/pipeline_schedule.h"
-#include "dist/strategy/stages.h"
+#include "dist/strategy/pipeline/pipeline_schedule.h"
+#include "dist/strategy/pipeline/stages.h"
 
 #define MAX_STAGES 7
 #define MAX_MICRO_BATCHES 13

@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "check.h"
-#include "cli/report/sinks.h"
+#include "cli/sinks/sinks.h"
 
 static int n_allocations, fail_at;
 

@@ -7,8 +7,8 @@
 
 #include "base/file.h"
 #include "check.h"
-#include "cli/report/run_page.h"
-#include "cli/report/run_screen.h"
+#include "report/run_page.h"
+#include "report/run_screen.h"
 
 static long n_calls, failing_call; /* counted from 1; 0: none fails */
 

@@ -1,5 +1,5 @@
 /* Who of this host's ranks is missing before MPI connects them. The test is the launcher: it starts itself again as ranks. */
-#include "dist/ranks/roll_call.h"
+#include "dist/ranks/liveness/roll_call.h"
 
 #include <signal.h>
 #include <spawn.h>
@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "check.h"
-#include "dist/ranks/stop.h"
+#include "dist/ranks/launch/stop.h"
 
 /* One letter a rank, of which 0 calls the roll: w waits in MPI, s is stopped, n has not begun (a wrapper, say), '-' is not there;
  * W waits under a wrapper. */

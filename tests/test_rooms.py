@@ -11,6 +11,7 @@ import sys
 BELOW = {"model", "base"}
 DIST = {"dist/ranks", "dist/compression", "dist/allreduce", "dist/strategy"}
 ENGINE = {"train", "data", "cpu"} | DIST | BELOW
+CLI = {"cli", "cli/config", "cli/sinks", "cli/commands"}
 # The rooms that a room may include beside itself. A room is a folder, or one in a folder where it has a line of its own.
 MAY_INCLUDE = {
     "base": set(),
@@ -27,15 +28,13 @@ MAY_INCLUDE = {
     "train": ENGINE,
     "cli/config": {"cli"} | ENGINE,
     "cli/manual": {"cli", "cli/config"} | ENGINE,
-    "cli/page": {"base"},
-    "cli/report": {"cli/config", "cli/page"} | ENGINE,
-    "cli/commands/accept": {"cli", "cli/config", "cli/page", "cli/report", "cli/commands", "cli/commands/doctor", "cli/commands/lab"} | ENGINE,
-    "cli/commands/doctor": {"cli", "cli/config", "cli/report"} | ENGINE,
-    "cli/commands": {"cli", "cli/config", "cli/page", "cli/report", "cli/commands/doctor"} | ENGINE,
-    "cli/commands/lab": {"cli", "cli/config", "cli/page", "cli/report"} | ENGINE,
-    "cli/commands/sweep": {"cli", "cli/config", "cli/report"} | ENGINE,
-    "cli": {"cli/config", "cli/report", "cli/commands", "cli/commands/accept", "cli/commands/doctor", "cli/commands/lab",
-            "cli/commands/sweep"} | ENGINE,
+    "cli/sinks": {"cli", "cli/config", "report", "report/page"} | ENGINE,
+    "cli/commands": {"cli", "cli/config", "cli/sinks"} | ENGINE,
+    "cli": {"cli/config", "cli/sinks", "cli/commands", "report", "lab", "ops"} | ENGINE,
+    "report/page": {"base"},
+    "report": {"report/page"} | CLI | ENGINE,
+    "lab": {"report/page"} | CLI | ENGINE,
+    "ops": {"lab", "report", "report/page"} | CLI | ENGINE,
 }
 FOLDERS = sorted({room.split("/")[0] for room in MAY_INCLUDE})
 INCLUDE = re.compile(r'^#include "([a-z_]+/[^"]+)"', re.M)
@@ -44,7 +43,9 @@ OBJECT = re.compile(r"CMakeFiles/[^/]+\.dir/((?:%s)/.+)\.o$" % "|".join(FOLDERS)
 
 def room(path):
     folder = os.path.dirname(path)
-    return folder if folder in MAY_INCLUDE else folder.split("/")[0]
+    while "/" in folder and folder not in MAY_INCLUDE:
+        folder = os.path.dirname(folder)
+    return folder
 
 
 def files(root, folders, endings):

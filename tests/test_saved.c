@@ -6,7 +6,7 @@
 #include "cli/commands/eval.h"
 #include "cli/config/config.h"
 #include "tests/checkpoint_sample.h"
-#include "train/saved.h"
+#include "train/save/saved.h"
 
 #define MODEL(units)                                                                                                         \
     "\"model\": {\"input\": [1, 8, 8], \"layers\": [{\"type\": \"conv2d\", \"filters\": 4, \"kernel\": 3, \"activation\": "  \

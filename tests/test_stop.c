@@ -1,5 +1,5 @@
 /* Signals: kept pending while MPI starts, noticed afterwards, and obeyed at once by those who insist. */
-#include "dist/ranks/stop.h"
+#include "dist/ranks/launch/stop.h"
 
 #include <signal.h>
 #include <sys/wait.h>

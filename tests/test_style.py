@@ -5,7 +5,7 @@ import re
 import statistics
 import sys
 
-SOURCE = ["base", "model", "data", "dist", "cpu", "cuda", "train", "cli"]
+SOURCE = ["base", "model", "data", "dist", "cpu", "cuda", "train", "cli", "report", "lab", "ops"]
 FUNCTION_MEDIAN, FUNCTION_MOST, FILE_MOST = 12, 60, 499
 # Places that may have a default, with the reason.
 DEFAULTS = {

@@ -3,11 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/commands/bench.h"
-#include "cli/commands/doctor/facts.h"
 #include "cli/commands/eval.h"
 #include "dist/allreduce/ways.h"
 #include "dist/strategy/strategy.h"
+#include "ops/bench/bench.h"
+#include "ops/doctor/facts.h"
 
 static bool wrong(const char *what)
 {

@@ -4,10 +4,10 @@
 #include "data/shard.h"
 #include "dist/allreduce/algorithm.h"
 #include "dist/compression/error_feedback.h"
-#include "dist/strategy/pipeline_schedule.h"
+#include "dist/strategy/pipeline/pipeline_schedule.h"
 #include "dist/strategy/strategy.h"
 #include "model/block.h"
-#include "train/inject.h"
+#include "train/watch/inject.h"
 
 int __real_dt_ring_round(int rank, int size, size_t n_elems, int round, struct dt_move *moves);
 int __wrap_dt_ring_round(int rank, int size, size_t n_elems, int round, struct dt_move *moves);

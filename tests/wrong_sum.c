@@ -1,5 +1,5 @@
 /* dtrain, but what rank 1 adds to a checked sum is off by one in its last element. */
-#include "cli/commands/bench.h"
+#include "ops/bench/bench.h"
 
 void __real_dt_bench_fill(float *x, size_t n_elems, int rank, unsigned round);
 void __wrap_dt_bench_fill(float *x, size_t n_elems, int rank, unsigned round);

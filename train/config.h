@@ -22,7 +22,7 @@ enum dt_device { DT_DEVICE_LIST(DT_NAMED_ENUM) };
     X(DT_TEST_ACCURACY, "test_accuracy", "test accuracy")
 enum dt_test_metric { DT_TEST_METRIC_LIST(DT_NAMED_ENUM) };
 
-/* When something follows from a metric (train/monitor.h). */
+/* When something follows from a metric (train/watch/monitor.h). */
 struct dt_monitor_spec {
     enum dt_test_metric metric; /* DT_TEST_NONE: never */
     int64_t patience;           /* after so many epochs without improvement */

@@ -4,7 +4,7 @@
 
 #include "data/dataset.h"
 #include "data/loader.h"
-#include "train/learned.h"
+#include "train/watch/learned.h"
 
 struct dt_evaluator {
     struct dt_world *world;     /* borrowed */

@@ -1,16 +1,16 @@
 /* What a training tells of itself, as plain structs: who trains fills them in and hands them to one `emit`; who shows or records
- * them (cli/report/sinks.h) reads nothing else of it. Rank 0 alone is told, of sums over all ranks. What pointers lead to stays
+ * them (cli/sinks/sinks.h) reads nothing else of it. Rank 0 alone is told, of sums over all ranks. What pointers lead to stays
  * until the call returns; `config` and `dir` of the folder, until its end. */
 #ifndef DT_TRAIN_EVENTS_H
 #define DT_TRAIN_EVENTS_H
 
 #include "dist/strategy/strategy.h"
 #include "train/config.h"
-#include "train/inject.h"
-#include "train/learned.h"
 #include "train/ranks.h"
-#include "train/run_dir.h"
-#include "train/timeline.h"
+#include "train/save/run_dir.h"
+#include "train/watch/inject.h"
+#include "train/watch/learned.h"
+#include "train/watch/timeline.h"
 
 /* Where the time of a step goes. X(constant, name) */
 #define DT_PHASE_LIST(X)                       \
@@ -64,7 +64,7 @@ struct dt_step_event {
     double eta_s; /* to the end of the run */
 };
 
-/* What a metric of the test samples has come to, of a run that goes by it (train/monitor.h). */
+/* What a metric of the test samples has come to, of a run that goes by it (train/watch/monitor.h). */
 struct dt_monitored {
     enum dt_test_metric metric; /* DT_TEST_NONE: it does not */
     double best;
@@ -125,7 +125,7 @@ struct dt_stop_event {
     const char *checkpoint;
 };
 
-/* The line that a rank has learned (train/line.h). */
+/* The line that a rank has learned (train/watch/line.h). */
 struct dt_line {
     float slope, intercept;
 };

@@ -2,7 +2,7 @@
  * each other. How many follows from how long they take, so that progress is shown, a signal heeded and divergence noticed soon
  * enough. */
 #include "base/clock.h"
-#include "dist/ranks/stop.h"
+#include "dist/ranks/launch/stop.h"
 #include "train/trainer.h"
 
 /* That the steps taken together may take. */

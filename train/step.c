@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "dist/ranks/stop.h"
+#include "dist/ranks/launch/stop.h"
 #include "train/trainer.h"
 
 /* Sums that travel once a step, all ranks' added: the loss and hits of the batch, its samples, and how many ranks were asked to

@@ -5,11 +5,11 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "dist/ranks/stop.h"
-#include "train/inspect.h"
-#include "train/line.h"
+#include "dist/ranks/launch/stop.h"
 #include "train/measure.h"
-#include "train/monitor.h"
+#include "train/watch/inspect.h"
+#include "train/watch/line.h"
+#include "train/watch/monitor.h"
 
 /* A run under way: the trainer, and what watches it. */
 struct run {

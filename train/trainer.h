@@ -15,7 +15,7 @@
 #include "train/device.h"
 #include "train/evaluate.h"
 #include "train/events.h"
-#include "train/timeline.h"
+#include "train/watch/timeline.h"
 
 struct dt_trainer {
     struct dt_world *world; /* borrowed */
@@ -48,7 +48,7 @@ struct dt_trainer {
     struct dt_trace *trace; /* dt_trainer_watch */
     struct dt_timeline timeline;
 
-    const struct dt_faults *faults; /* that were put in (train/inject.h); NULL: none */
+    const struct dt_faults *faults; /* that were put in (train/watch/inject.h); NULL: none */
     bool poisoned;                  /* by one: this step's gradients become NaN */
 };
 
@@ -123,7 +123,8 @@ enum dt_status dt_trainer_save(struct dt_trainer *trainer, const struct dt_run_d
 enum dt_status dt_trainer_restore(struct dt_trainer *trainer, const struct dt_run_dir *run, const struct dt_emitter *emitter,
                                   const char *path, char path_used[DT_CHECKPOINT_PATH_SIZE]);
 
-/* Takes the initial weights from a file (train/saved.h) on rank 0. Every rank calls it; agreed; the caller broadcasts weights. */
+/* Takes the initial weights from a file (train/save/saved.h) on rank 0. Every rank calls it; agreed; the caller broadcasts weights.
+ */
 enum dt_status dt_trainer_take_weights(struct dt_trainer *trainer, const char *path);
 
 #endif

@@ -5,12 +5,12 @@
 
 #include "base/text.h"
 #include "cli/config/config.h"
-#include "cli/report/metrics.h"
-#include "cli/report/report.h"
+#include "cli/sinks/console.h"
+#include "cli/sinks/metrics.h"
 #include "train/data_spec.h"
 #include "train/evaluate.h"
 #include "train/ranks.h"
-#include "train/saved.h"
+#include "train/save/saved.h"
 
 #define EVAL_BATCH 256
 

@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/commands/onnx.h"
-#include "cli/report/protobuf.h"
+#include "cli/sinks/protobuf.h"
 
 /* What dtrain gives its models: data/dataset.h. */
 static const char *input_text(const struct dt_config *config)

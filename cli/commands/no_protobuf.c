@@ -1,7 +1,7 @@
 /* What takes the place of all that needs libprotobuf-c, in a build without it. */
 #include "cli/commands/onnx.h"
-#include "cli/report/protobuf.h"
-#include "cli/report/sinks.h"
+#include "cli/sinks/protobuf.h"
+#include "cli/sinks/sinks.h"
 
 const char *dt_protobuf_library(void)
 {

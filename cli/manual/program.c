@@ -5,7 +5,7 @@
 #include "cli/manual/mdoc.h"
 #include "cli/manual/words.h"
 #include "cli/prose.h"
-#include "train/inject.h"
+#include "train/watch/inject.h"
 
 static void begin(FILE *out)
 {

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/inject.h"
+#include "train/watch/inject.h"
 
 /* Values by how the table of options calls them. */
 static const struct {

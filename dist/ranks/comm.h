@@ -60,11 +60,11 @@ struct dt_comm {
     int n_hosts;
     /* Ways between several hosts, which dt_comm_close closes: the k-th rank of every host in one communicator, in the order of the
      * hosts' first ranks. So many as the smallest host has ranks; NULL on all further ranks. */
-    int n_across;                     /* 0: one host */
-    struct dt_comm *across;           /* for starting and testing; its members wait and are named in this one */
-    uint64_t n_started, n_done;       /* collectives so far: that this rank has entered, that it has seen end */
-    int silent;                       /* the rank of this host that a stall was put down to, or -1: none */
-    bool cut;                         /* a fault put in (train/inject.h): nothing that this rank sends on a wire arrives any more */
+    int n_across;               /* 0: one host */
+    struct dt_comm *across;     /* for starting and testing; its members wait and are named in this one */
+    uint64_t n_started, n_done; /* collectives so far: that this rank has entered, that it has seen end */
+    int silent;                 /* the rank of this host that a stall was put down to, or -1: none */
+    bool cut;                   /* a fault put in (train/watch/inject.h): nothing that this rank sends on a wire arrives any more */
     void (*meanwhile)(void *context); /* what this rank does at each look of a wait and each sign of life; NULL: nothing */
     void *meanwhile_context;
     double timeout_s; /* limit of each wait, in seconds during which this process itself was not stopped */

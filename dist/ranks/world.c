@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "dist/ranks/launch.h"
-#include "dist/ranks/start_watch.h"
-#include "dist/ranks/stop.h"
+#include "dist/ranks/launch/launch.h"
+#include "dist/ranks/launch/stop.h"
+#include "dist/ranks/liveness/start_watch.h"
 
 #define EXIT_LIMIT_S 10
 #define TAKE_ALONG_LIMIT_S 3

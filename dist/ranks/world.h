@@ -18,10 +18,10 @@ struct dt_world {
     struct dt_report *reports; /* private: room for dt_world_agree */
 };
 
-/* Blocks SIGTERM, SIGINT and SIGUSR1 (see dist/ranks/stop.h), starts MPI, finds the ranks and checks the launch and DTRAIN_TIMEOUT.
- * Every rank calls it, first thing. After any failure `world` serves for dt_world_speaks and dt_world_exit, and all ranks have the
- * same. DT_CONFIG: a bad DTRAIN_TIMEOUT. DT_UNAVAILABLE: MPI does not start, or a launch that cannot be meant
- * (dist/ranks/launch.h). */
+/* Blocks SIGTERM, SIGINT and SIGUSR1 (see dist/ranks/launch/stop.h), starts MPI, finds the ranks and checks the launch and
+ * DTRAIN_TIMEOUT. Every rank calls it, first thing. After any failure `world` serves for dt_world_speaks and dt_world_exit, and all
+ * ranks have the same. DT_CONFIG: a bad DTRAIN_TIMEOUT. DT_UNAVAILABLE: MPI does not start, or a launch that cannot be meant
+ * (dist/ranks/launch/launch.h). */
 enum dt_status dt_world_open(struct dt_world *world);
 
 /* The first n ranks as a world of their own, within which they do as if there were no others; out->comm is NULL on those. Every

@@ -4,7 +4,7 @@
 #define DT_DIST_STRATEGY_TRAFFIC_H
 
 #include "dist/strategy/grad_sync.h"
-#include "dist/strategy/placement.h"
+#include "dist/strategy/pipeline/placement.h"
 #include "dist/strategy/roles.h"
 
 /* By the rank that sends most of each. */

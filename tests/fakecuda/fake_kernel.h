@@ -1,6 +1,6 @@
-/* What lets g++ compile cuda/kernels_*.cu, unchanged, as C++ for the CPU:
+/* What lets g++ compile the kernels of cuda/kernels/, unchanged, as C++ for the CPU:
  *
- *   g++ -std=c++17 -x c++ -include tests/fakecuda/fake_kernel.h cuda/kernels_tail.cu
+ *   g++ -std=c++17 -x c++ -include tests/fakecuda/fake_kernel.h cuda/kernels/tail.cu
  *
  * A launch enqueues a closure that runs block by block. Within a block one thread runs until it ends or comes to a barrier, then
  * the next: a missing barrier shows in the numbers, and so does a read of shared memory that nobody has written, since that begins

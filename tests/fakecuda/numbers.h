@@ -4,7 +4,7 @@
 
 #include "tests/guarded.h"
 
-#include "cuda/kernels.h"
+#include "cuda/kernels/kernels.h"
 
 #define OK(call) CHECK_INT(call, cudaSuccess)
 #define GUARD_BYTES 256 /* on both sides; keeps the alignment */

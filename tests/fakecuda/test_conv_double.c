@@ -1,6 +1,6 @@
-/* cuda/conv_plan.c on the double of cuDNN: each kind of convolution in each precision against the reference backend, the choice of
- * the engine, and what it says when there is none. */
-#include "cuda/conv_plan.h"
+/* cuda/cudnn/conv_plan.c on the double of cuDNN: each kind of convolution in each precision against the reference backend, the
+ * choice of the engine, and what it says when there is none. */
+#include "cuda/cudnn/conv_plan.h"
 #include "tests/fakecuda/case.h"
 #include "tests/fakecuda/fake.h"
 

@@ -6,8 +6,8 @@
 
 #include "base/file.h"
 #include "cli/config/config.h"
-#include "cuda/conv_plan.h"
 #include "cuda/cuda_check.h"
+#include "cuda/cudnn/conv_plan.h"
 #include "tests/check.h"
 
 #if CUDNN_VERSION < 90800

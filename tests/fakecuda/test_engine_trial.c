@@ -1,7 +1,7 @@
-/* cuda/engine_trial.c on the double, whose engines take as long, by the clock of its events, as a test says: which is kept, which
- * are passed over, and how a trial ends that cannot end well. In bf16 the double names 4 (1000 bytes of workspace), which turns
- * NaN into numbers, twice 4 with other tiles, 5 (5000), 6 (77), 6 with other tiles. */
-#include "cuda/engine_trial.h"
+/* cuda/cudnn/engine_trial.c on the double, whose engines take as long, by the clock of its events, as a test says: which is kept,
+ * which are passed over, and how a trial ends that cannot end well. In bf16 the double names 4 (1000 bytes of workspace), which
+ * turns NaN into numbers, twice 4 with other tiles, 5 (5000), 6 (77), 6 with other tiles. */
+#include "cuda/cudnn/engine_trial.h"
 #include "tests/fakecuda/case.h"
 #include "tests/fakecuda/fake.h"
 

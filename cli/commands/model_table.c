@@ -1,0 +1,83 @@
+#include "cli/commands/model_table.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+
+static void shape_text(struct dt_shape s, bool flat, char *text, size_t size)
+{
+    if (flat) {
+        snprintf(text, size, "%d", s.c);
+    } else {
+        snprintf(text, size, "%dx%dx%d", s.c, s.h, s.w);
+    }
+}
+
+/* "conv2d 64 3x3", "max_pool2d 2", "relu": a layer but for its activation. */
+static void layer_text(const struct dt_layer_spec *l, char *text, size_t size)
+{
+    const char *name = dt_layer_name(l->type);
+    switch (l->type) {
+    case DT_LAYER_CONV2D:
+        snprintf(text, size, "%s %d %dx%d%s", name, l->size, l->kernel, l->kernel, l->padding == DT_PADDING_SAME ? " same" : "");
+        break;
+    case DT_LAYER_DENSE:
+    case DT_LAYER_MAX_POOL2D:
+    case DT_LAYER_AVG_POOL2D:
+        snprintf(text, size, "%s %d", name, l->size);
+        break;
+    case DT_LAYER_DROPOUT:
+        snprintf(text, size, "%s %g", name, l->rate);
+        break;
+    case DT_LAYER_FLATTEN:
+    case DT_LAYER_RELU:
+    case DT_LAYER_TANH:
+    case DT_LAYER_SIGMOID:
+        snprintf(text, size, "%s", name);
+        break;
+    }
+}
+
+/* "conv2d 64, 3x3, relu": the layers that a block was made of. */
+static void layers_text(const struct dt_model *model, int index, char *text, size_t size)
+{
+    const int begin = model->blocks[index].first_layer;
+    const int end = index + 1 < model->n_blocks ? model->blocks[index + 1].first_layer : model->spec.n_layers;
+    size_t used = 0;
+    text[0] = '\0';
+    for (int i = begin; i < end && used < size; i++) {
+        const struct dt_layer_spec *l = &model->spec.layers[i];
+        char one[64];
+        layer_text(l, one, sizeof one);
+        const bool linear = l->type == DT_LAYER_CONV2D || l->type == DT_LAYER_DENSE;
+        const char *activation = linear && l->activation != DT_ACTIVATION_NONE ? dt_activation_name(l->activation) : "";
+        const int n = snprintf(text + used, size - used, "%s%s%s%s", used > 0 ? ", " : "", one, activation[0] != '\0' ? ", " : "",
+                               activation);
+        used += n > 0 ? (size_t)n : 0;
+    }
+}
+
+static size_t block_parameters(const struct dt_model *model, const struct dt_block *block)
+{
+    return block->linear == DT_LINEAR_NONE ? 0 : model->params[block->weight].n_elems + model->params[block->bias].n_elems;
+}
+
+/* Behind a flatten shapes are numbers of features; so they are where no block has images. */
+static bool is_flat(const struct dt_model *model, int n_blocks)
+{
+    bool flat = model->n_spatial == 0;
+    for (int b = 0; b < n_blocks; b++) {
+        flat = flat || model->blocks[b].flatten;
+    }
+    return flat;
+}
+
+void dt_block_row_make(const struct dt_model *model, int index, struct dt_block_row *out)
+{
+    const struct dt_block *block = &model->blocks[index];
+    out->name = block->name;
+    shape_text(block->in, is_flat(model, index), out->in, sizeof out->in);
+    shape_text(block->out, is_flat(model, index + 1), out->out, sizeof out->out);
+    layers_text(model, index, out->layers, sizeof out->layers);
+    out->n_parameters = block_parameters(model, block);
+    out->flops = dt_block_flops(block);
+}

@@ -1,0 +1,86 @@
+#include "cli/output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "cli/terminal.h"
+
+/* Options of mpirun that say what is to become of the output: only it can do that. */
+static bool is_output_option(const char *argument)
+{
+    argument += argument[0] == '-' && argument[1] == '-';
+    return strcmp(argument, "-l") == 0 || strncmp(argument, "-prepend", 8) == 0 || strncmp(argument, "-outfile", 8) == 0 ||
+           strncmp(argument, "-errfile", 8) == 0;
+}
+
+static bool forwards_plainly(void)
+{
+    size_t n = 0;
+    char *words = dt_terminal_launcher_words(&n);
+    bool plain = words != NULL;
+    for (size_t at = 0; at < n && plain; at += strlen(words + at) + 1) {
+        plain = !is_output_option(words + at);
+    }
+    free(words);
+    return plain;
+}
+
+/* A pipe without a reader cannot be opened for writing. */
+static void connect_stream(pid_t launcher, int stream)
+{
+    char path[48];
+    struct stat info;
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)launcher, stream);
+    if (stat(path, &info) != 0 || !S_ISFIFO(info.st_mode)) {
+        return;
+    }
+    int fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0 && errno == ENXIO) {
+        fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    }
+    if (fd >= 0) {
+        fcntl(fd, F_SETFL, 0);
+        dup2(fd, stream);
+        close(fd);
+    }
+}
+
+void dt_output_open(void)
+{
+    const char *rank = getenv("PMI_RANK");
+    const pid_t launcher = dt_terminal_launcher();
+    if (rank != NULL && strcmp(rank, "0") == 0 && launcher > 0 && forwards_plainly()) {
+        connect_stream(launcher, STDOUT_FILENO);
+        connect_stream(launcher, STDERR_FILENO);
+    }
+}
+
+bool dt_output_failed(enum dt_status s)
+{
+    if (s != DT_OK) {
+        dt_text_print(stderr, "dtrain: %s", dt_error_text());
+        dt_error_clear();
+    }
+    return s != DT_OK;
+}
+
+static bool reader_is_gone(void)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO};
+    return poll(&out, 1, 0) == 1 && (out.revents & (POLLERR | POLLHUP)) != 0;
+}
+
+enum dt_status dt_output_check(void)
+{
+    if ((fflush(stdout) != 0 || ferror(stdout)) && !reader_is_gone()) {
+        return dt_error(DT_IO, "standard output cannot be written (is the disk full?)");
+    }
+    return DT_OK;
+}

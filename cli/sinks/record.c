@@ -1,0 +1,369 @@
+#include "cli/sinks/record.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "cli/config/config.h"
+
+#define MAX_METRICS_BYTES ((size_t)1 << 30)
+#define MAX_FILE_BYTES ((size_t)1 << 26)
+#define LARGEST 1e30
+
+/* ---- numbers and texts of JSON */
+
+double dt_record_number(const cJSON *object, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+    return cJSON_IsNumber(item) && fabs(item->valuedouble) <= LARGEST ? item->valuedouble : (double)NAN;
+}
+
+const char *dt_record_text(const cJSON *object, const char *key)
+{
+    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, key));
+    return text != NULL ? text : "";
+}
+
+/* ---- tables */
+
+static enum dt_status add_row(struct dt_record_table *table, const cJSON *record, const char *const *names)
+{
+    if (table->n == table->room) {
+        const size_t room = table->room > 0 ? 2 * table->room : 256;
+        double *cells = realloc(table->cells, room * table->n_columns * sizeof *cells);
+        if (cells == NULL) {
+            return dt_error(DT_NO_MEMORY, "no memory for the records of a run");
+        }
+        table->cells = cells;
+        table->room = room;
+    }
+    for (size_t c = 0; c < table->n_columns; c++) {
+        table->cells[table->n * table->n_columns + c] = dt_record_number(record, names[c]);
+    }
+    table->n++;
+    return DT_OK;
+}
+
+/* Steps are what everything is drawn over. */
+static bool goes_on(const struct dt_record_table *table, const cJSON *record)
+{
+    const double step = dt_record_number(record, "step"), least = table->n > 0 ? dt_record_cell(table, table->n - 1, 0) : -1;
+    return step > least && step < 1e15;
+}
+
+double dt_record_last(const struct dt_record_table *table, int column)
+{
+    size_t row = table->n;
+    while (row > 0 && isnan(dt_record_cell(table, row - 1, column))) {
+        row--;
+    }
+    return row > 0 ? dt_record_cell(table, row - 1, column) : (double)NAN;
+}
+
+/* ---- files of a run's folder */
+
+static enum dt_status read_file(const char *folder, const char *name, size_t most, char **text, size_t *n)
+{
+    char path[DT_PATH_SIZE + 32];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    *text = NULL;
+    const bool waiting = dt_error_text()[0] != '\0'; /* the error that ended the run */
+    const enum dt_status s = dt_file_read(path, most, (uint8_t **)text, n);
+    if (s == DT_OK || s == DT_NO_MEMORY) {
+        return s;
+    }
+    if (!waiting) {
+        dt_error_clear();
+    }
+    return DT_OK;
+}
+
+static enum dt_status parse(const char *text, size_t n, cJSON **out)
+{
+    struct dt_json_fault fault;
+    const bool strict = dt_json_check(text, n, &fault);
+    *out = strict ? cJSON_ParseWithLength(text, n) : NULL;
+    return !strict || *out != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "no memory for the records of a run");
+}
+
+enum dt_status dt_record_read(const char *folder, const char *name, cJSON **out)
+{
+    char *text;
+    size_t n = 0;
+    *out = NULL;
+    DT_TRY(read_file(folder, name, MAX_FILE_BYTES, &text, &n));
+    const enum dt_status s = text != NULL ? parse(text, n, out) : DT_OK;
+    free(text);
+    return s;
+}
+
+/* ---- metrics.jsonl */
+
+/* Keeps it, and the steps that a run before had done. */
+static enum dt_status take_start(struct dt_record *r, cJSON **line)
+{
+    static const char *const names[] = {"step"};
+    enum dt_status s = DT_OK;
+    r->started = r->n_starts++ == 0 ? dt_record_number(*line, "started") : r->started;
+    if (r->start != NULL && goes_on(&r->restarts, *line)) {
+        s = add_row(&r->restarts, *line, names);
+    }
+    cJSON_Delete(r->start);
+    r->start = *line;
+    *line = NULL;
+    return s;
+}
+
+static enum dt_status take_epoch(struct dt_record *r, cJSON **line)
+{
+#define NAME(constant, name) name,
+    static const char *const names[] = {DT_EPOCH_COLUMN_LIST(NAME)};
+    DT_TRY(add_row(&r->epochs, *line, names));
+    cJSON_Delete(r->last_epoch);
+    r->last_epoch = *line;
+    *line = NULL;
+    return DT_OK;
+}
+
+static enum dt_status take_step(struct dt_record *r, const cJSON *line)
+{
+    static const char *const names[] = {DT_STEP_COLUMN_LIST(NAME)};
+#undef NAME
+    return add_row(&r->steps, line, names);
+}
+
+static enum dt_status take_line(struct dt_record *r, const char *text, size_t n)
+{
+    cJSON *line;
+    DT_TRY(parse(text, n, &line));
+    if (line == NULL) {
+        r->n_strange++;
+        return DT_OK;
+    }
+    const char *type = dt_record_text(line, "type");
+    enum dt_status s = DT_OK;
+    if (strcmp(type, "run") == 0) {
+        s = take_start(r, &line);
+    } else if (strcmp(type, "epoch") == 0 && goes_on(&r->epochs, line)) {
+        s = take_epoch(r, &line);
+    } else if (strcmp(type, "step") == 0 && goes_on(&r->steps, line)) {
+        s = take_step(r, line);
+    } else {
+        r->n_strange++;
+    }
+    cJSON_Delete(line);
+    return s;
+}
+
+/* A last line without an end was being written when the program was killed, or still is. */
+static enum dt_status take_lines(struct dt_record *r, const char *text, size_t n_bytes)
+{
+    const char *end = text + n_bytes;
+    for (const char *line = text, *next; (next = memchr(line, '\n', (size_t)(end - line))) != NULL; line = next + 1) {
+        DT_TRY(take_line(r, line, (size_t)(next - line)));
+    }
+    return DT_OK;
+}
+
+static enum dt_status read_metrics(struct dt_record *r)
+{
+    char *text;
+    size_t n = 0;
+    DT_TRY(read_file(r->path, "metrics.jsonl", MAX_METRICS_BYTES, &text, &n));
+    const enum dt_status s = text != NULL ? take_lines(r, text, n) : DT_OK;
+    free(text);
+    return s;
+}
+
+/* A run that was started again has the summary of the time before until it ends. */
+static bool is_of_start(const cJSON *summary, const cJSON *start)
+{
+    const double began = dt_record_number(start, "started");
+    return cJSON_IsObject(summary) && (isnan(began) || began == dt_record_number(summary, "started"));
+}
+
+static enum dt_status read_summary(struct dt_record *r)
+{
+    cJSON *summary;
+    DT_TRY(dt_record_read(r->path, "summary.json", &summary));
+    if (is_of_start(summary, r->start)) {
+        r->summary = summary;
+    } else {
+        cJSON_Delete(summary);
+    }
+    return DT_OK;
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+static enum dt_status read_config(struct dt_record *r)
+{
+    char path[DT_PATH_SIZE + 32];
+    uint8_t *text = NULL;
+    size_t n = 0;
+    bool there = false;
+    snprintf(path, sizeof path, "%s/config.json", r->path);
+    DT_TRY(dt_file_exists(path, &there));
+    if (!there) {
+        return dt_error(DT_NO_INPUT,
+                        is_folder(r->path) ? "%s: not the folder of a run, it has no config.json (name one that has)"
+                                           : "%s: no such folder (name the folder of a run)",
+                        r->path);
+    }
+    DT_TRY(dt_file_read(path, MAX_FILE_BYTES, &text, &n));
+    const enum dt_status s = memchr(text, '\0', n) != NULL ? dt_error(DT_BAD_DATA, "%s: a NUL byte (this is no text)", path)
+                                                           : dt_config_json.read(path, (const char *)text, &r->config);
+    free(text);
+    return s == DT_CONFIG ? DT_BAD_DATA : s;
+}
+
+/* The step in the second line of run.lock. */
+static double read_position(int fd)
+{
+    char text[256];
+    const ssize_t n = pread(fd, text, sizeof text - 1, 0);
+    text[n > 0 ? n : 0] = '\0';
+    const char *line = strchr(text, '\n');
+    unsigned long long step;
+    return line != NULL && sscanf(line, "\nstep %20llu", &step) == 1 ? (double)step : (double)NAN;
+}
+
+/* Whether a process trains in the folder: it holds its lock (train/save/run_dir.h). */
+static bool is_in_use(struct dt_record *r)
+{
+    char path[DT_PATH_SIZE + 32];
+    snprintf(path, sizeof path, "%s/run.lock", r->path);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    const bool used = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0;
+    r->noted_step = used ? read_position(fd) : (double)NAN;
+    if (fd >= 0) {
+        close(fd);
+    }
+    return used;
+}
+
+static enum dt_run_state state_of(struct dt_record *r)
+{
+    const double code = dt_record_number(r->summary, "exit_code");
+    if (r->summary == NULL || isnan(code)) {
+        return is_in_use(r) ? DT_RUN_GOING : DT_RUN_KILLED;
+    }
+    return code == DT_OK ? DT_RUN_DONE : code == DT_STOPPED ? DT_RUN_STOPPED : DT_RUN_FAILED;
+}
+
+static enum dt_status read_all(struct dt_record *r)
+{
+    DT_TRY(read_config(r));
+    DT_TRY(read_metrics(r));
+    DT_TRY(read_summary(r));
+    r->state = state_of(r);
+    return DT_OK;
+}
+
+enum dt_status dt_record_open(const char *folder, struct dt_record *out)
+{
+    *out = (struct dt_record){.noted_step = (double)NAN,
+                              .steps = {.n_columns = DT_N_STEP_COLUMNS},
+                              .epochs = {.n_columns = DT_N_EPOCH_COLUMNS},
+                              .restarts = {.n_columns = 1}};
+    size_t n = strlen(folder);
+    while (n > 1 && folder[n - 1] == '/') {
+        n--;
+    }
+    if (n == 0 || n > DT_PATH_SIZE - 64) {
+        return dt_error(DT_NO_INPUT, "%.60s: no name of a folder (name the folder of a run)", folder);
+    }
+    memcpy(out->path, folder, n);
+    const enum dt_status s = read_all(out);
+    if (s != DT_OK) {
+        dt_record_close(out);
+    }
+    return s;
+}
+
+void dt_record_close(struct dt_record *r)
+{
+    free(r->steps.cells);
+    free(r->epochs.cells);
+    free(r->restarts.cells);
+    cJSON_Delete(r->start);
+    cJSON_Delete(r->last_epoch);
+    cJSON_Delete(r->summary);
+    memset(r, 0, sizeof *r);
+}
+
+/* ---- what it comes to */
+
+const char *dt_run_state_word(enum dt_run_state state)
+{
+#define WORD(constant, word, meaning) word,
+    static const char *const words[] = {DT_RUN_STATE_LIST(WORD)};
+    return words[state];
+}
+
+const char *dt_run_state_meaning(enum dt_run_state state)
+{
+#define MEANING(constant, word, meaning) meaning,
+    static const char *const meanings[] = {DT_RUN_STATE_LIST(MEANING)};
+    return meanings[state];
+}
+
+const char *dt_record_name(const struct dt_record *r)
+{
+    const char *name = dt_record_text(r->start, "config");
+    return name[0] != '\0' ? name : r->config.name;
+}
+
+struct dt_record_result dt_record_result(const struct dt_record *r)
+{
+    struct dt_record_result out = {.loss = dt_record_number(r->summary, "test_loss"),
+                                   .accuracy = dt_record_number(r->summary, "test_accuracy"),
+                                   .n_samples = dt_record_number(r->start, "test_samples")};
+    if (isnan(out.loss)) {
+        out.loss = dt_record_last(&r->epochs, DT_EPOCH_TEST_LOSS);
+        out.accuracy = dt_record_last(&r->epochs, DT_EPOCH_TEST_ACCURACY);
+    }
+    const double p = out.accuracy;
+    out.margin = p >= 0 && p <= 1 && out.n_samples > 0 ? 1.96 * sqrt(p * (1 - p) / out.n_samples) : (double)NAN;
+    return out;
+}
+
+/* Of epochs that are told when they end. */
+static double epoch_of(const struct dt_record *r)
+{
+    const double told = dt_record_last(&r->epochs, DT_EPOCH_EPOCH), last = (double)r->config.epochs;
+    const bool within = dt_record_last(&r->steps, DT_STEP_STEP) > fmax(0, dt_record_last(&r->epochs, DT_EPOCH_STEP));
+    const double epoch = within ? dt_record_last(&r->steps, DT_STEP_EPOCH) : fmax(0, told) + (r->state == DT_RUN_GOING);
+    return fmin(fmax(1, epoch), fmax(told, last));
+}
+
+struct dt_record_progress dt_record_progress(const struct dt_record *r)
+{
+    const double start = dt_record_number(r->start, "step"), summary = dt_record_number(r->summary, "steps");
+    const double recorded = fmax(dt_record_last(&r->steps, DT_STEP_STEP), dt_record_last(&r->epochs, DT_EPOCH_STEP));
+    return (struct dt_record_progress){.step = isfinite(summary) ? summary : fmax(r->noted_step, fmax(start, recorded)),
+                                       .all = dt_record_number(r->start, "last_step"),
+                                       .per_epoch = dt_record_number(r->start, "steps_per_epoch"),
+                                       .epoch = epoch_of(r)};
+}
+
+double dt_record_seconds(const struct dt_record *r)
+{
+    const double whole = dt_record_number(r->summary, "seconds"), before = dt_record_number(r->start, "seconds_before");
+    const double start = fmax(0, dt_record_number(r->start, "step"));
+    const bool step = dt_record_last(&r->steps, DT_STEP_STEP) > start, epoch = dt_record_last(&r->epochs, DT_EPOCH_STEP) > start;
+    const double recorded = fmax(step ? dt_record_last(&r->steps, DT_STEP_SECONDS) : (double)NAN,
+                                 epoch ? dt_record_last(&r->epochs, DT_EPOCH_SECONDS) : (double)NAN);
+    const double own = isfinite(whole) ? whole : recorded;
+    return isnan(own) && before > 0 ? before : own + fmax(0, before);
+}

@@ -1,0 +1,113 @@
+/* A run as its folder tells it, finished, under way or killed: for `dtrain report`.
+ *
+ * The files may be anything. Without a readable config.json it is no run's folder; everything else may be missing or damaged, and
+ * what cannot be read is as if it were not there. Numbers are finite and at most 1e30 in size, or NaN: unknown. */
+#ifndef DT_CLI_SINKS_RECORD_H
+#define DT_CLI_SINKS_RECORD_H
+
+#include <cjson/cJSON.h>
+
+#include "train/config.h"
+
+/* Columns of the tables, under the names that metrics.jsonl has: of the steps that were recorded, and of the epochs.
+ * X(constant, name) */
+#define DT_STEP_COLUMN_LIST(X)        \
+    X(DT_STEP_STEP, "step")           \
+    X(DT_STEP_LOSS, "loss")           \
+    X(DT_STEP_ACCURACY, "accuracy")   \
+    X(DT_STEP_LR, "lr")               \
+    X(DT_STEP_GRAD_NORM, "grad_norm") \
+    X(DT_STEP_IMAGES, "images_per_s") \
+    X(DT_STEP_EPOCH, "epoch")         \
+    X(DT_STEP_SECONDS, "seconds")
+#define DT_EPOCH_COLUMN_LIST(X)                  \
+    X(DT_EPOCH_STEP, "step")                     \
+    X(DT_EPOCH_TRAIN_LOSS, "train_loss")         \
+    X(DT_EPOCH_TRAIN_ACCURACY, "train_accuracy") \
+    X(DT_EPOCH_TEST_LOSS, "test_loss")           \
+    X(DT_EPOCH_TEST_ACCURACY, "test_accuracy")   \
+    X(DT_EPOCH_IMAGES, "images_per_s")           \
+    X(DT_EPOCH_LR, "lr")                         \
+    X(DT_EPOCH_EPOCH, "epoch")                   \
+    X(DT_EPOCH_SECONDS, "seconds")
+enum dt_step_column { DT_STEP_COLUMN_LIST(DT_NAMED_ENUM) DT_N_STEP_COLUMNS };
+enum dt_epoch_column { DT_EPOCH_COLUMN_LIST(DT_NAMED_ENUM) DT_N_EPOCH_COLUMNS };
+
+/* Row after row; steps grow from row to row. */
+struct dt_record_table {
+    size_t n, n_columns;
+    double *cells;
+    size_t room; /* private: rows */
+};
+
+/* X(constant, word, meaning): how it stands with the run. */
+#define DT_RUN_STATE_LIST(X)                                               \
+    X(DT_RUN_DONE, "done", "ran to completion")                            \
+    X(DT_RUN_STOPPED, "stopped", "stopped by a signal, with a checkpoint") \
+    X(DT_RUN_FAILED, "failed", "it ended with an error")                   \
+    X(DT_RUN_GOING, "running", "a process holds its folder")               \
+    X(DT_RUN_KILLED, "killed", "no end was recorded, and no process holds its folder")
+#define DT_RUN_STATE_ENUM(constant, word, meaning) constant,
+enum dt_run_state { DT_RUN_STATE_LIST(DT_RUN_STATE_ENUM) };
+#undef DT_RUN_STATE_ENUM
+
+struct dt_record {
+    char path[DT_PATH_SIZE]; /* without slashes at its end */
+    struct dt_config config;
+    enum dt_run_state state;
+    double noted_step; /* of a run that is under way: its position in run.lock; NaN: unknown */
+    cJSON *start;      /* metrics.jsonl's last record of a run, or NULL */
+    cJSON *last_epoch; /* its last record of an epoch, or NULL */
+    cJSON *summary;    /* summary.json of that run, or NULL */
+    struct dt_record_table steps, epochs;
+    struct dt_record_table restarts; /* a column: the steps that were done when the run was started again */
+    size_t n_starts;
+    double started;   /* for the first time, since 1970; NaN: unknown */
+    size_t n_strange; /* whole lines that are no records */
+};
+
+/* DT_NO_INPUT: no such folder, or no run's. DT_BAD_DATA: its config.json is no configuration. DT_NO_PERMISSION, DT_NO_MEMORY. A
+ * failed open owes nothing. */
+enum dt_status dt_record_open(const char *folder, struct dt_record *out);
+void dt_record_close(struct dt_record *record); /* a zeroed one is fine */
+
+/* The JSON of a file in a run's folder, which the caller deletes; NULL: it is not there, or not to be read, which is no error.
+ * DT_NO_MEMORY. */
+enum dt_status dt_record_read(const char *folder, const char *name, cJSON **out);
+
+/* Of a table's row. */
+static inline double dt_record_cell(const struct dt_record_table *table, size_t row, int column)
+{
+    return table->cells[row * table->n_columns + (size_t)column];
+}
+/* Of the last row in which it is known; NaN: none. */
+double dt_record_last(const struct dt_record_table *table, int column);
+
+/* Members of start, last_epoch or summary: NaN and "" where there is no such number or text. `object` may be NULL. */
+double dt_record_number(const cJSON *object, const char *key);
+const char *dt_record_text(const cJSON *object, const char *key);
+
+const char *dt_run_state_word(enum dt_run_state state);
+const char *dt_run_state_meaning(enum dt_run_state state);
+const char *dt_record_name(const struct dt_record *record); /* of the configuration */
+
+/* The last result on the test samples: of the summary, else of the last epoch. */
+struct dt_record_result {
+    double loss, accuracy; /* NaN: unknown */
+    double n_samples;      /* NaN: unknown */
+    double margin;         /* of the accuracy, 95 %: 1.96 sqrt(p (1 - p) / n), binomial */
+};
+struct dt_record_result dt_record_result(const struct dt_record *record);
+
+/* How far it is, over all its starts, whatever their numbers of ranks; NaN: unknown. */
+struct dt_record_progress {
+    double step, all;
+    double per_epoch; /* steps, at the number of ranks of the last start */
+    double epoch;     /* the one under way or, of a run that is none, the last; from 1 */
+};
+struct dt_record_progress dt_record_progress(const struct dt_record *record);
+
+/* That all its starts have taken; a killed one until its last record. NaN: unknown. */
+double dt_record_seconds(const struct dt_record *record);
+
+#endif

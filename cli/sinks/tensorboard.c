@@ -1,0 +1,295 @@
+/* Events for TensorBoard (cli/sinks/event_file.h). The numbers are those of metrics.jsonl, under the same steps; each epoch adds
+ * histograms of weights and of the last step's mean gradient, tensor by tensor, and the confusion of the test samples. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/text.h"
+#include "cli/sinks/protobuf.h"
+#include "cli/sinks/sinks.h"
+#include "report/page/confusion.h"
+#include "tensorboard.pb-c.h"
+
+#define N_BUCKETS 30
+#define MAX_SCALARS 6
+#define SMALL 2048 /* bytes, of an event that needs no memory */
+
+static double now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* Nothing can follow a record that is not whole; it is said once. */
+static void give_up(struct dt_sinks *sinks, int error)
+{
+    dt_event_file_close(&sinks->events.file);
+    sinks->events.failed = true;
+    dt_text_print(stderr, "dtrain: warning: %s/tensorboard: %s (training goes on, without more events)", sinks->folder.dir->path,
+                  strerror(error));
+}
+
+static void put(struct dt_sinks *sinks, Tensorboard__Event *event, uint64_t step)
+{
+    uint8_t small[SMALL];
+    event->wall_time = now_s();
+    event->step = (int64_t)step;
+    const size_t n = tensorboard__event__get_packed_size(event);
+    uint8_t *bytes = n <= sizeof small ? small : malloc(n);
+    if (bytes == NULL) {
+        give_up(sinks, ENOMEM);
+        return;
+    }
+    tensorboard__event__pack(event, bytes);
+    if (!dt_event_file_put(&sinks->events.file, bytes, n)) {
+        give_up(sinks, errno);
+    }
+    if (bytes != small) {
+        free(bytes);
+    }
+}
+
+/* ---- scalars */
+
+struct scalars {
+    int n;
+    Tensorboard__Summary__Value values[MAX_SCALARS], *list[MAX_SCALARS];
+};
+
+/* What is not a number is left out. */
+static void add_scalar(struct scalars *s, char *tag, double number)
+{
+    if (!isfinite(number)) {
+        return;
+    }
+    Tensorboard__Summary__Value *value = s->list[s->n] = &s->values[s->n];
+    *value = (Tensorboard__Summary__Value)TENSORBOARD__SUMMARY__VALUE__INIT;
+    value->tag = tag;
+    value->value_case = TENSORBOARD__SUMMARY__VALUE__VALUE_SIMPLE_VALUE;
+    value->simple_value = (float)number;
+    s->n++;
+}
+
+static void put_values(struct dt_sinks *sinks, Tensorboard__Summary__Value **values, int n, uint64_t step)
+{
+    Tensorboard__Summary summary = TENSORBOARD__SUMMARY__INIT;
+    Tensorboard__Event event = TENSORBOARD__EVENT__INIT;
+    summary.value = values;
+    summary.n_value = (size_t)n;
+    event.what_case = TENSORBOARD__EVENT__WHAT_SUMMARY;
+    event.summary = &summary;
+    put(sinks, &event, step);
+}
+
+static double accuracy_of(const struct dt_sinks *sinks, const struct dt_metrics *m)
+{
+    return dt_sinks_classify(sinks) ? dt_metrics_accuracy(m) : (double)NAN;
+}
+
+static void put_step(struct dt_sinks *sinks, const struct dt_step_event *r)
+{
+    struct scalars s = {0};
+    if (!r->recorded) {
+        return;
+    }
+    add_scalar(&s, "loss/step", dt_metrics_loss(&r->train));
+    add_scalar(&s, "accuracy/step", accuracy_of(sinks, &r->train));
+    add_scalar(&s, "learning_rate/step", r->lr);
+    add_scalar(&s, "gradient_norm/step", r->grad_norm);
+    add_scalar(&s, "images_per_s/step", r->images_per_s);
+    put_values(sinks, s.list, s.n, r->step);
+}
+
+static void put_scalars(struct dt_sinks *sinks, const struct dt_epoch_event *r)
+{
+    struct scalars s = {0};
+    add_scalar(&s, "loss/train", dt_metrics_loss(&r->train));
+    add_scalar(&s, "loss/test", dt_metrics_loss(&r->test));
+    add_scalar(&s, "accuracy/train", accuracy_of(sinks, &r->train));
+    add_scalar(&s, "accuracy/test", accuracy_of(sinks, &r->test));
+    add_scalar(&s, "learning_rate/epoch", r->lr);
+    add_scalar(&s, "images_per_s/epoch", r->images_per_s);
+    put_values(sinks, s.list, s.n, r->step);
+}
+
+/* ---- histograms */
+
+/* Of those numbers that are finite. */
+struct range {
+    float min, max;
+    size_t n;
+    double sum, sum_squares;
+};
+
+static struct range measure(const float *numbers, size_t n)
+{
+    struct range r = {.min = INFINITY, .max = -INFINITY};
+    for (size_t i = 0; i < n; i++) {
+        const float x = numbers[i];
+        if (isfinite(x)) {
+            r.min = x < r.min ? x : r.min;
+            r.max = x > r.max ? x : r.max;
+            r.n++;
+            r.sum += (double)x;
+            r.sum_squares += (double)x * (double)x;
+        }
+    }
+    return r;
+}
+
+/* How many lie in each of N_BUCKETS parts of the range, which are of one width. */
+static void count(const float *numbers, size_t n, const struct range *r, uint32_t counts[N_BUCKETS])
+{
+    const double per_width = N_BUCKETS / ((double)r->max - (double)r->min);
+    for (size_t i = 0; i < n; i++) {
+        if (isfinite(numbers[i])) {
+            const uint32_t k = (uint32_t)(((double)numbers[i] - (double)r->min) * per_width);
+            counts[k < N_BUCKETS ? k : N_BUCKETS - 1]++;
+        }
+    }
+}
+
+/* Of each number times `scale`. The buckets' memory is there already. */
+static void fill_histogram(const float *numbers, size_t n, double scale, Tensorboard__HistogramProto *out)
+{
+    const struct range r = measure(numbers, n);
+    uint32_t counts[N_BUCKETS] = {0};
+    if (r.n == 0) {
+        return;
+    }
+    if (r.max > r.min) {
+        count(numbers, n, &r, counts);
+    } else {
+        counts[N_BUCKETS - 1] = (uint32_t)r.n;
+    }
+    out->min = (double)r.min * scale;
+    out->max = (double)r.max * scale;
+    out->num = (double)r.n;
+    out->sum = r.sum * scale;
+    out->sum_squares = r.sum_squares * scale * scale;
+    out->n_bucket = out->n_bucket_limit = N_BUCKETS;
+    for (int k = 0; k < N_BUCKETS; k++) {
+        out->bucket_limit[k] = out->min + (out->max - out->min) * (k + 1) / N_BUCKETS;
+        out->bucket[k] = counts[k];
+    }
+}
+
+static void put_histogram(struct dt_sinks *sinks, const char *what, const struct dt_param *param, const float *arena, double scale,
+                          uint64_t step)
+{
+    double limits[N_BUCKETS], buckets[N_BUCKETS];
+    char tag[64];
+    Tensorboard__HistogramProto histogram = TENSORBOARD__HISTOGRAM_PROTO__INIT;
+    Tensorboard__Summary__Value value = TENSORBOARD__SUMMARY__VALUE__INIT, *list = &value;
+    snprintf(tag, sizeof tag, "%s/%s", what, param->name);
+    histogram.bucket_limit = limits;
+    histogram.bucket = buckets;
+    fill_histogram(arena + param->offset, param->n_elems, scale, &histogram);
+    value.tag = tag;
+    value.value_case = TENSORBOARD__SUMMARY__VALUE__VALUE_HISTO;
+    value.histo = &histogram;
+    put_values(sinks, &list, 1, step);
+}
+
+static void put_histograms(struct dt_sinks *sinks, const char *what, const struct dt_model *model, const float *arena, double scale,
+                           uint64_t step)
+{
+    for (int i = 0; i < model->n_params && arena != NULL && !sinks->events.failed; i++) {
+        put_histogram(sinks, what, &model->params[i], arena, scale, step);
+    }
+}
+
+/* ---- confusion */
+
+static void put_confusion(struct dt_sinks *sinks, int n_classes, const double *counts, uint64_t step)
+{
+    Tensorboard__Summary__Image image = TENSORBOARD__SUMMARY__IMAGE__INIT;
+    Tensorboard__Summary__Value value = TENSORBOARD__SUMMARY__VALUE__INIT, *list = &value;
+    struct dt_png png;
+    if (!dt_confusion_draw(n_classes, counts, &png)) {
+        give_up(sinks, ENOMEM);
+        return;
+    }
+    image.width = png.width;
+    image.height = png.height;
+    image.colorspace = 3;
+    image.encoded_image_string = (ProtobufCBinaryData){.data = png.bytes, .len = png.n_bytes};
+    value.tag = "confusion";
+    value.value_case = TENSORBOARD__SUMMARY__VALUE__VALUE_IMAGE;
+    value.image = &image;
+    put_values(sinks, &list, 1, step);
+    free(png.bytes);
+}
+
+static void put_inside(struct dt_sinks *sinks, const struct dt_inspection *inside, uint64_t step)
+{
+    put_histograms(sinks, "weights", inside->model, inside->weights, 1, step);
+    put_histograms(sinks, "gradients", inside->model, inside->gradients, 1 / inside->n_samples, step);
+    if (inside->confusion != NULL && !sinks->events.failed) {
+        put_confusion(sinks, inside->model->n_outputs, inside->confusion, step);
+    }
+}
+
+/* ---- the run */
+
+/* What an earlier start has told of steps that are taken again does not hold. */
+static void put_start(struct dt_sinks *sinks, uint64_t step)
+{
+    Tensorboard__SessionLog start = TENSORBOARD__SESSION_LOG__INIT;
+    Tensorboard__Event version = TENSORBOARD__EVENT__INIT, event = TENSORBOARD__EVENT__INIT;
+    version.what_case = TENSORBOARD__EVENT__WHAT_FILE_VERSION;
+    version.file_version = "brain.Event:2";
+    put(sinks, &version, 0);
+    start.status = TENSORBOARD__SESSION_LOG__SESSION_STATUS__START;
+    event.what_case = TENSORBOARD__EVENT__WHAT_SESSION_LOG;
+    event.session_log = &start;
+    if (!sinks->events.failed) {
+        put(sinks, &event, step + 1);
+    }
+}
+
+static enum dt_status begin(struct dt_sinks *sinks, const struct dt_event *event)
+{
+    if (!sinks->folder.config->tensorboard || event->status != DT_OK) {
+        return DT_OK;
+    }
+    DT_TRY(dt_event_file_open(sinks->folder.dir, &sinks->events.file));
+    put_start(sinks, event->run->step);
+    return DT_OK;
+}
+
+static void put_epoch(struct dt_sinks *sinks, const struct dt_epoch_event *epoch)
+{
+    put_scalars(sinks, epoch);
+    if (epoch->inside != NULL && !sinks->events.failed) {
+        put_inside(sinks, epoch->inside, epoch->step);
+    }
+}
+
+static enum dt_status check_events(const struct dt_sinks *sinks, enum dt_status status)
+{
+    if (status != DT_OK || !sinks->events.failed) {
+        return DT_OK;
+    }
+    return dt_error(DT_IO, "%s/tensorboard: events are missing, as was said (the result is whole)", sinks->folder.dir->path);
+}
+
+enum dt_status dt_tensorboard_take(struct dt_sinks *sinks, const struct dt_event *event)
+{
+    if (event->kind == DT_EVENT_RUN) {
+        return begin(sinks, event);
+    }
+    if (event->kind == DT_EVENT_END) {
+        return check_events(sinks, event->status);
+    }
+    if (event->kind == DT_EVENT_STEP && sinks->events.file.file != NULL) {
+        put_step(sinks, event->step);
+    }
+    if (event->kind == DT_EVENT_EPOCH && sinks->events.file.file != NULL) {
+        put_epoch(sinks, event->epoch);
+    }
+    return DT_OK;
+}

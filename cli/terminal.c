@@ -1,0 +1,107 @@
+#include "cli/terminal.h"
+
+#include <fcntl.h>
+#include <langinfo.h>
+#include <locale.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#define USUAL_WIDTH 80
+#define USUAL_HEIGHT 24
+
+static pid_t parent_of(pid_t pid)
+{
+    char path[48], line[128];
+    int parent = 0;
+    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    FILE *file = fopen(path, "re");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL && sscanf(line, "PPid: %d", &parent) != 1) {
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return parent;
+}
+
+static int width_of(int fd)
+{
+    struct winsize size;
+    if (fd < 0 || isatty(fd) != 1) {
+        return 0;
+    }
+    return ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : USUAL_WIDTH;
+}
+
+/* Rank, proxy, mpirun is the line of descent on its host. */
+pid_t dt_terminal_launcher(void)
+{
+    return getenv("HYDI_CONTROL_FD") != NULL ? parent_of(getppid()) : 0;
+}
+
+char *dt_terminal_launcher_words(size_t *n_bytes)
+{
+    const pid_t launcher = dt_terminal_launcher();
+    char path[48], *words = NULL;
+    snprintf(path, sizeof path, "/proc/%d/cmdline", (int)launcher);
+    FILE *file = launcher > 0 ? fopen(path, "re") : NULL;
+    FILE *out = file != NULL ? open_memstream(&words, n_bytes) : NULL;
+    for (int c; out != NULL && (c = fgetc(file)) != EOF;) {
+        fputc(c, out);
+    }
+    if (out != NULL) {
+        fclose(out);
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return words;
+}
+
+/* Under mpirun our streams are pipes, and what counts are mpirun's own. */
+int dt_terminal_width(int stream)
+{
+    const pid_t launcher = dt_terminal_launcher();
+    if (isatty(stream) == 1 || launcher == 0) {
+        return width_of(stream);
+    }
+    char path[48];
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)launcher, stream);
+    const int fd = open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
+    const int width = width_of(fd);
+    if (fd >= 0) {
+        close(fd);
+    }
+    return width;
+}
+
+int dt_terminal_room(int stream)
+{
+    const int width = dt_terminal_width(stream);
+    return width > 0 ? width : USUAL_WIDTH;
+}
+
+static bool is_utf8(void)
+{
+    const locale_t locale = newlocale(LC_CTYPE_MASK, "", (locale_t)0);
+    const bool utf8 = locale != (locale_t)0 && strcmp(nl_langinfo_l(CODESET, locale), "UTF-8") == 0;
+    if (locale != (locale_t)0) {
+        freelocale(locale);
+    }
+    return utf8;
+}
+
+struct dt_screen dt_terminal_screen(int stream)
+{
+    struct winsize size = {.ws_row = 0};
+    const bool known = isatty(stream) == 1 && ioctl(stream, TIOCGWINSZ, &size) == 0 && size.ws_row > 0;
+    return (struct dt_screen){.width = dt_terminal_room(stream), .height = known ? size.ws_row : USUAL_HEIGHT, .utf8 = is_utf8()};
+}
+
+const char *dt_terminal_times(void)
+{
+    return is_utf8() ? "×" : "x";
+}

@@ -1,0 +1,232 @@
+#include "cuda/cudnn/engine_trial.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "cuda/cuda_check.h"
+
+#define N_RUNS 8     /* recorded together, so that the host's time for a call does not count */
+#define N_LAUNCHES 4 /* of which the first warms up */
+#define NAN_BYTES 0xff
+#define N_LOOKED_AT 4096 /* bytes of a result: what an engine does with one NaN it does with all */
+
+struct trial {
+    struct dt_conv_plan *plan;
+    const struct dt_engine_trial_spec *spec;
+    cudaStream_t stream;
+    cudaEvent_t begin, end;
+    void *operands[DT_CONV_N_OPERANDS], *workspace;
+};
+
+/* ---- one engine, which the plan uses */
+
+static enum dt_status run_once(const struct trial *t)
+{
+    return dt_conv_plan_run(t->plan, t->operands[0], t->operands[1], t->operands[3], t->operands[2], t->workspace);
+}
+
+static enum dt_status record(const struct trial *t, cudaGraphExec_t *out)
+{
+    cudaGraph_t graph = NULL;
+    DT_CUDA(cudaStreamBeginCapture(t->stream, cudaStreamCaptureModeThreadLocal));
+    enum dt_status s = DT_OK;
+    for (int i = 0; i < N_RUNS && s == DT_OK; i++) {
+        s = run_once(t);
+    }
+    cudaError_t code = cudaStreamEndCapture(t->stream, &graph);
+    if (s == DT_OK && code == cudaSuccess) {
+        code = cudaGraphInstantiate(out, graph, 0);
+    }
+    if (graph != NULL) {
+        cudaGraphDestroy(graph);
+    }
+    return s != DT_OK || code == cudaSuccess ? s : dt_cuda_failed(code, "the recording of an engine", __FILE__, __LINE__);
+}
+
+/* For what is enqueued. Its time counts from here: before, the host loads the engine from a file, perhaps across a network. */
+static enum dt_status wait_for_end(const struct trial *t)
+{
+    DT_CUDA(cudaEventRecord(t->end, t->stream));
+    const cudaError_t code = dt_cuda_wait(t->stream, t->end, t->spec->limit_s);
+    if (code == cudaErrorNotReady) {
+        return dt_error(DT_STALLED, "the GPU does not finish the %s by cuDNN's engine %lld (set cuda.deterministic=true)",
+                        dt_conv_plan_name(t->plan), (long long)dt_conv_plan_engine(t->plan)->number);
+    }
+    DT_CUDA(code);
+    return DT_OK;
+}
+
+static bool is_nan(const uint8_t *element, size_t n_bytes)
+{
+    uint16_t upper; /* half of a float, or all of a bfloat16 */
+    memcpy(&upper, element + n_bytes - sizeof upper, sizeof upper);
+    return (upper & 0x7fff) > 0x7f80; /* quiet ones, which arithmetic makes */
+}
+
+/* Convolves NaNs. */
+static enum dt_status check_nans(const struct trial *t)
+{
+    const size_t n_in = dt_conv_plan_bytes(t->plan)[0], n_out = dt_conv_plan_bytes(t->plan)[2];
+    const size_t n_looked_at = n_out < N_LOOKED_AT ? n_out : N_LOOKED_AT, each = dt_conv_plan_elem_bytes(t->plan);
+    uint8_t results[N_LOOKED_AT];
+    DT_CUDA(cudaMemsetAsync(t->operands[0], NAN_BYTES, n_in, t->stream));
+    DT_TRY(run_once(t));
+    DT_CUDA(cudaMemsetAsync(t->operands[0], 0, n_in, t->stream));
+    DT_TRY(wait_for_end(t));
+    DT_CUDA(cudaMemcpyAsync(results, t->operands[2], n_looked_at, cudaMemcpyDeviceToHost, t->stream));
+    DT_CUDA(cudaStreamSynchronize(t->stream));
+    for (size_t i = 0; i < n_looked_at; i += each) {
+        if (!is_nan(results + i, each)) {
+            return dt_error(DT_UNAVAILABLE, "cuDNN's engine %lld takes a NaN for a number",
+                            (long long)dt_conv_plan_engine(t->plan)->number);
+        }
+    }
+    return DT_OK;
+}
+
+/* The shortest of a few times: whatever else goes on can only add to it. */
+static enum dt_status time_graph(const struct trial *t, cudaGraphExec_t graph, double *us)
+{
+    for (int i = 0; i < N_LAUNCHES; i++) {
+        float ms;
+        DT_CUDA(cudaEventRecord(t->begin, t->stream));
+        DT_CUDA(cudaGraphLaunch(graph, t->stream));
+        DT_TRY(wait_for_end(t));
+        DT_CUDA(cudaEventElapsedTime(&ms, t->begin, t->end));
+        *us = i > 0 ? fmin(*us, 1e3 * (double)ms / N_RUNS) : (double)INFINITY;
+    }
+    return DT_OK;
+}
+
+static enum dt_status time_engine(const struct trial *t, double *us)
+{
+    cudaGraphExec_t graph = NULL;
+    enum dt_status s = record(t, &graph);
+    s = s == DT_OK ? time_graph(t, graph, us) : s;
+    if (graph != NULL) {
+        cudaGraphExecDestroy(graph);
+    }
+    return s;
+}
+
+/* Once call by call: what cuDNN loads then must not be loaded in a capture. */
+static enum dt_status try_engine(const struct trial *t, double *us)
+{
+    DT_TRY(dt_conv_plan_has_relu(t->plan) ? check_nans(t) : run_once(t));
+    DT_TRY(wait_for_end(t));
+    return t->spec->timed ? time_engine(t, us) : DT_OK;
+}
+
+/* ---- all of them */
+
+/* The GPU itself is broken, not the engine. */
+static bool is_gpu_lost(const struct trial *t)
+{
+    const cudaError_t code = cudaStreamQuery(t->stream);
+    cudaGetLastError();
+    return code != cudaSuccess && code != cudaErrorNotReady;
+}
+
+/* Where none can run, the last one's error stays. */
+static enum dt_status try_all(const struct trial *t, int *fastest)
+{
+    const int n = dt_conv_plan_n_engines(t->plan);
+    double best = INFINITY;
+    enum dt_status s = DT_OK;
+    *fastest = -1;
+    for (int i = 0; i < n && (t->spec->timed || *fastest < 0); i++) {
+        dt_conv_plan_use(t->plan, i);
+        double *us = &dt_conv_plan_engine(t->plan)->us;
+        s = try_engine(t, us);
+        if (s == DT_OK && *us < best) {
+            best = *us;
+            *fastest = i;
+        }
+        if (s == DT_STALLED || (s != DT_OK && is_gpu_lost(t))) {
+            return s;
+        }
+        if (s != DT_OK && (*fastest >= 0 || i + 1 < n)) {
+            dt_error_clear();
+        }
+    }
+    return *fastest >= 0 ? DT_OK : s;
+}
+
+/* ---- what they run on */
+
+static bool has_memory(void **memory, size_t n_bytes, cudaStream_t stream)
+{
+    const bool has =
+        cudaMalloc(memory, n_bytes > 0 ? n_bytes : 1) == cudaSuccess && cudaMemsetAsync(*memory, 0, n_bytes, stream) == cudaSuccess;
+    if (!has) {
+        cudaGetLastError(); /* so that the next call does not report it again */
+    }
+    return has;
+}
+
+static size_t largest_workspace(struct dt_conv_plan *plan)
+{
+    size_t largest = 0;
+    for (int i = dt_conv_plan_n_engines(plan) - 1; i >= 0; i--) { /* so that the first is used in the end */
+        dt_conv_plan_use(plan, i);
+        const size_t n_bytes = dt_conv_plan_workspace(plan);
+        largest = n_bytes > largest ? n_bytes : largest;
+    }
+    return largest;
+}
+
+static bool open_memory(struct trial *t)
+{
+    bool has = has_memory(&t->workspace, largest_workspace(t->plan), t->stream);
+    for (int i = 0; i < DT_CONV_N_OPERANDS && has; i++) {
+        has = has_memory(&t->operands[i], dt_conv_plan_bytes(t->plan)[i], t->stream);
+    }
+    return has;
+}
+
+static enum dt_status open_events(struct trial *t)
+{
+    DT_CUDA(cudaEventCreate(&t->begin));
+    DT_CUDA(cudaEventCreate(&t->end));
+    return DT_OK;
+}
+
+static void close_trial(struct trial *t)
+{
+    cudaFree(t->workspace);
+    for (int i = 0; i < DT_CONV_N_OPERANDS; i++) {
+        cudaFree(t->operands[i]);
+    }
+    if (t->begin != NULL) {
+        cudaEventDestroy(t->begin);
+    }
+    if (t->end != NULL) {
+        cudaEventDestroy(t->end);
+    }
+}
+
+enum dt_status dt_engine_trial(struct dt_conv_plan *plan, const struct dt_engine_trial_spec *spec)
+{
+    if (!dt_conv_plan_has_relu(plan) && (!spec->timed || dt_conv_plan_n_engines(plan) == 1)) {
+        dt_conv_plan_keep(plan);
+        return DT_OK;
+    }
+    struct trial t = {.plan = plan, .spec = spec, .stream = spec->stream};
+    int fastest = 0;
+    enum dt_status s = open_events(&t);
+    if (s == DT_OK && open_memory(&t)) {
+        s = try_all(&t, &fastest);
+    } else if (s == DT_OK && dt_conv_plan_has_relu(plan)) {
+        s = dt_error(DT_UNAVAILABLE, "no memory to try cuDNN's engines");
+    }
+    if (s == DT_STALLED) {
+        return s; /* to free anything would wait */
+    }
+    if (s == DT_OK) {
+        dt_conv_plan_use(plan, fastest);
+        dt_conv_plan_keep(plan);
+    }
+    close_trial(&t);
+    return s;
+}

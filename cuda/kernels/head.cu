@@ -1,0 +1,243 @@
+/* Kernels for a head: a dense layer with few outputs and nothing behind it but the loss. Such a product has too few columns for a
+ * library's tiles, and everything about a sample fits into the block that makes its logits. */
+#include "cuda/kernels/kernels.cuh"
+
+#define LANES 32               /* threads of a sample, or inputs of a block on the way back */
+#define ROWS (THREADS / LANES) /* samples at a time */
+#define TILE 32                /* samples whose dlogits a block keeps */
+#define MAX_SLICES 128         /* of the samples on the way back: rows of partial sums */
+static_assert(DT_GPU_HEAD_INPUTS / LANES <= N_COUNTS, "each block of inputs counts on its own");
+
+/* ---- forward, and the loss: a row of threads per sample. K: outputs at most, so that sums are in registers */
+
+/* Of the sample in z: loss = log(sum exp(z)) - z[label], with the largest logit taken out first; its gradient is softmax(z) -
+ * onehot(label). All threads of the block call it. */
+template <int K>
+static __device__ void cross_entropy(const float *z, double *exponentials, int n_out, int label, int k, float *dlogits,
+                                     double *loss, bool *hit)
+{
+    int best = 0; /* in every thread, so that a NaN there stays the best, as in a plain loop */
+    for (int i = 1; i < n_out; i++) {
+        best = z[i] > z[best] ? i : best;
+    }
+    const double largest = (double)z[best];
+    if (k < n_out) {
+        exponentials[k] = exp((double)z[k] - largest);
+    }
+    __syncthreads();
+    double sum = 0;
+    for (int i = 0; i < n_out; i++) {
+        sum += exponentials[i];
+    }
+    if (k < n_out && dlogits != NULL) {
+        dlogits[k] = (float)(exponentials[k] / sum - (k == label ? 1.0 : 0.0));
+    }
+    *loss = log(sum) + largest - (double)z[label];
+    *hit = best == label;
+}
+
+/* The block's losses and hits to its place in the scratch memory, and those of all blocks to the metrics. */
+static __device__ void add_metrics(const struct dt_gpu_head_loss &to, int n, bool has_sample, double loss, bool hit)
+{
+    __shared__ double losses[ROWS], hits[ROWS];
+    double *sums = (double *)(to.scratch + N_COUNTS);
+    if (threadIdx.x % LANES == 0) {
+        losses[threadIdx.x / LANES] = has_sample ? loss : 0.0;
+        hits[threadIdx.x / LANES] = has_sample && hit ? 1.0 : 0.0;
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        double loss_sum = 0, n_correct = 0;
+        for (int row = 0; row < ROWS; row++) {
+            loss_sum += losses[row];
+            n_correct += hits[row];
+        }
+        sums[2 * (size_t)blockIdx.x] = loss_sum;
+        sums[2 * (size_t)blockIdx.x + 1] = n_correct;
+    }
+    if (!is_last(to.scratch, gridDim.x)) {
+        return;
+    }
+    double loss_sum = 0, n_correct = 0;
+    for (size_t i = threadIdx.x; i < gridDim.x; i += THREADS) {
+        loss_sum += sums[2 * i];
+        n_correct += sums[2 * i + 1];
+    }
+    loss_sum = block_sum(loss_sum);
+    n_correct = block_sum(n_correct);
+    if (threadIdx.x == 0) {
+        to.metrics->loss_sum += loss_sum;
+        to.metrics->n_correct += n_correct;
+        to.metrics->n_samples += n;
+    }
+}
+
+template <typename T, int K>
+static __global__ void __launch_bounds__(THREADS)
+    head_forward_kernel(struct dt_gpu_head head, int n, const void *x_, float *logits, struct dt_gpu_head_loss to)
+{
+    __shared__ float parts[ROWS][LANES][K + 1], z[ROWS][K];
+    __shared__ double exponentials[ROWS][K];
+    const int row = (int)threadIdx.x / LANES, lane = (int)threadIdx.x % LANES;
+    const size_t sample = (size_t)blockIdx.x * ROWS + (size_t)row, n_out = (size_t)head.n_out;
+    const bool has_sample = sample < (size_t)n, has_output = lane < head.n_out;
+    const T *x = (const T *)x_ + sample * (size_t)head.n_in;
+    float sum[K] = {};
+    for (int i = lane; has_sample && i < head.n_in; i += LANES) {
+        const float value = (float)x[i];
+        for (int k = 0; k < K; k++) {
+            sum[k] += k < head.n_out ? value * head.weight[k * head.n_in + i] : 0.0f;
+        }
+    }
+    for (int k = 0; k < K; k++) {
+        parts[row][lane][k] = sum[k];
+    }
+    __syncthreads();
+    if (has_output) {
+        float total = 0;
+        for (int i = 0; i < LANES; i++) {
+            total += parts[row][i][lane];
+        }
+        z[row][lane] = total + head.bias[lane];
+    }
+    if (has_output && has_sample) {
+        logits[sample * n_out + (size_t)lane] = z[row][lane];
+    }
+    if (to.metrics == NULL) {
+        return;
+    }
+    __syncthreads();
+    const int label = has_sample ? to.labels[to.rows[sample]] : 0;
+    float *dlogits = to.dlogits != NULL && has_sample ? to.dlogits + sample * n_out : NULL;
+    double loss;
+    bool hit;
+    cross_entropy<K>(z[row], exponentials[row], head.n_out, label, lane, dlogits, &loss, &hit);
+    add_metrics(to, n, has_sample, loss, hit);
+}
+
+/* ---- backward: a block has LANES inputs and goes through a slice of the samples, ROWS at a time; a thread has one input, whose
+ * weights and their gradients it keeps in registers */
+
+static inline __host__ __device__ unsigned head_row_width(int n_out)
+{
+    return row_width((unsigned)n_out * (LANES + 1)); /* weights of LANES inputs, then the biases */
+}
+
+template <int K>
+static __device__ void add_gradients(const struct dt_gpu_head &head, const struct dt_gpu_gradients &to, const float *dw, float db)
+{
+    __shared__ float sums[ROWS][K][LANES];
+    const unsigned n_out = (unsigned)head.n_out, width = head_row_width(head.n_out), row = threadIdx.x / LANES;
+    float *rows = to.scratch + N_COUNTS + (size_t)blockIdx.x * gridDim.y * width, *mine = rows + (size_t)blockIdx.y * width;
+    for (int k = 0; k < K; k++) {
+        sums[row][k][threadIdx.x % LANES] = dw[k];
+    }
+    __syncthreads();
+    for (unsigned i = threadIdx.x; i < n_out * LANES; i += THREADS) {
+        float total = 0;
+        for (int r = 0; r < ROWS; r++) {
+            total += sums[r][i / LANES][i % LANES];
+        }
+        mine[i] = total;
+    }
+    if (threadIdx.x < n_out) {
+        mine[n_out * LANES + threadIdx.x] = db;
+    }
+    if (is_last(to.scratch + blockIdx.x, gridDim.y)) {
+        add_rows(rows, gridDim.y, width, [&](unsigned c, float total) {
+            const unsigned k = c / LANES, i = blockIdx.x * LANES + c % LANES, b = c - n_out * LANES;
+            const bool is_weight = k < n_out && i < (unsigned)head.n_in, is_bias = k >= n_out && b < n_out && blockIdx.x == 0;
+            float *at = is_weight ? to.weight + (size_t)k * head.n_in + i : is_bias ? to.bias + b : NULL;
+            if (at != NULL) {
+                *at = to.accumulate ? *at + total : total;
+            }
+        });
+    }
+}
+
+template <typename T, int K>
+static __global__ void __launch_bounds__(THREADS, 2)
+    head_backward_kernel(struct dt_gpu_head head, int n, const void *x_, const float *dlogits, void *dx_,
+                         struct dt_gpu_gradients to)
+{
+    __shared__ float dz[TILE][K];
+    const int n_in = head.n_in, n_out = head.n_out, i = (int)(blockIdx.x * LANES + threadIdx.x % LANES);
+    const bool has_input = i < n_in;
+    const T *x = (const T *)x_;
+    T *dx = (T *)dx_;
+    float w[K], dw[K] = {}, db = 0;
+    for (int k = 0; k < K; k++) {
+        w[k] = has_input && k < n_out ? head.weight[k * n_in + i] : 0.0f;
+    }
+    for (size_t first = (size_t)blockIdx.y * TILE; first < (size_t)n; first += (size_t)gridDim.y * TILE) {
+        const size_t left = (size_t)n - first, n_samples = left < TILE ? left : TILE;
+        __syncthreads(); /* the last tile has been read */
+        for (unsigned j = threadIdx.x; j < TILE * K; j += THREADS) {
+            const size_t s = j / K, k = j % K;
+            dz[s][k] = s < n_samples && k < (size_t)n_out ? dlogits[(first + s) * (size_t)n_out + k] : 0.0f;
+        }
+        __syncthreads();
+        for (size_t s = threadIdx.x / LANES; has_input && s < n_samples; s += ROWS) {
+            const size_t at = (first + s) * (size_t)n_in + (size_t)i;
+            const float value = (float)x[at];
+            float sum = 0;
+            for (int k = 0; k < K; k++) {
+                dw[k] += dz[s][k] * value;
+                sum += dz[s][k] * w[k];
+            }
+            if (dx != NULL) {
+                dx[at] = (T)sum;
+            }
+        }
+        for (size_t s = 0; threadIdx.x < (unsigned)n_out && s < n_samples; s++) {
+            db += dz[s][threadIdx.x];
+        }
+    }
+    add_gradients<K>(head, to, dw, db);
+}
+
+/* ---- launches: versions [type][n_out > 16] */
+
+typedef void forward_kernel(struct dt_gpu_head, int, const void *, float *, struct dt_gpu_head_loss);
+typedef void backward_kernel(struct dt_gpu_head, int, const void *, const float *, void *, struct dt_gpu_gradients);
+
+static forward_kernel *const forward_versions[2][2] = {{head_forward_kernel<float, 16>, head_forward_kernel<float, 32>},
+                                                       {head_forward_kernel<bf16, 16>, head_forward_kernel<bf16, 32>}};
+static backward_kernel *const backward_versions[2][2] = {{head_backward_kernel<float, 16>, head_backward_kernel<float, 32>},
+                                                         {head_backward_kernel<bf16, 16>, head_backward_kernel<bf16, 32>}};
+static_assert(DT_GPU_HEAD_OUTPUTS == 32, "the versions");
+
+static unsigned slices_of(int n)
+{
+    const unsigned tiles = blocks_for((size_t)n, TILE);
+    return tiles < MAX_SLICES ? tiles : MAX_SLICES;
+}
+
+size_t dt_gpu_head_scratch(int n_in, int n_out, int n)
+{
+    const size_t forward = blocks_for((size_t)n, ROWS) * 2 * sizeof(double) / sizeof(float);
+    const size_t backward = (size_t)blocks_for((size_t)n_in, LANES) * slices_of(n) * head_row_width(n_out);
+    return N_COUNTS + (forward > backward ? forward : backward);
+}
+
+cudaError_t dt_gpu_head_forward(cudaStream_t stream, const struct dt_gpu_head *head, int n, enum dt_gpu_type type, const void *x,
+                                float *logits, const struct dt_gpu_head_loss *loss)
+{
+    const struct dt_gpu_head_loss to = loss != NULL ? *loss : dt_gpu_head_loss{};
+    if (n == 0) {
+        return cudaSuccess;
+    }
+    const auto kernel = forward_versions[type][head->n_out > 16];
+    return DT_LAUNCH(kernel, blocks_for((size_t)n, ROWS), THREADS, 0, stream, *head, n, x, logits, to);
+}
+
+cudaError_t dt_gpu_head_backward(cudaStream_t stream, const struct dt_gpu_head *head, int n, enum dt_gpu_type type, const void *x,
+                                 const float *dlogits, void *dx, const struct dt_gpu_gradients *to)
+{
+    if (n == 0) {
+        return cudaSuccess;
+    }
+    const dim3 blocks(blocks_for((size_t)head->n_in, LANES), slices_of(n));
+    const auto kernel = backward_versions[type][head->n_out > 16];
+    return DT_LAUNCH(kernel, blocks, THREADS, 0, stream, *head, n, x, dlogits, dx, *to);
+}

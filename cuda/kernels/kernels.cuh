@@ -1,0 +1,293 @@
+/* What the kernels have in common: how a thread moves neighbours in memory, how many threads there are, how a block adds.
+ *
+ * Neighbouring threads take neighbouring channels, so that they touch neighbouring memory. A template's V is the number of
+ * neighbours that one thread takes together: 16 bytes are one instruction, and for eight units one call of the random number
+ * generator is enough. Sizes that V does not divide go one by one. */
+#ifndef DT_CUDA_KERNELS_KERNELS_CUH
+#define DT_CUDA_KERNELS_KERNELS_CUH
+
+#include "cuda/kernels/kernels.h"
+
+#include <cuda_bf16.h>
+#include <math.h>
+
+#include "base/rng.h"
+#include "cuda/launch.h"
+
+typedef __nv_bfloat16 bf16;
+
+#define THREADS 256 /* of a block, unless something else is said; a power of two */
+#define WIDE 8      /* channels of a thread, where they divide the number of channels */
+static_assert(WIDE == 8, "a thread's channels are one group of dropout units, or half of one");
+
+/* V neighbours in memory, aligned so that they move as one. */
+template <typename T, int V> struct alignas(sizeof(T) * V < 16 ? sizeof(T) * V : 16) pack {
+    T v[V];
+};
+
+template <int V, typename T> static inline __device__ void load(const T *from, float *to)
+{
+    const pack<T, V> packed = *(const pack<T, V> *)from;
+    for (int v = 0; v < V; v++) {
+        to[v] = (float)packed.v[v];
+    }
+}
+
+template <int V, typename T> static inline __device__ void store(const float *from, T *to)
+{
+    pack<T, V> packed;
+    for (int v = 0; v < V; v++) {
+        packed.v[v] = (T)from[v];
+    }
+    *(pack<T, V> *)to = packed;
+}
+
+template <int V> static inline __device__ void add(const float *from, float *to)
+{
+    for (int v = 0; v < V; v++) {
+        to[v] += from[v];
+    }
+}
+
+/* Whether a pointer (NULL too) may be that of packs. */
+static inline bool aligned(const void *pointer)
+{
+    return (uintptr_t)pointer % 16 == 0;
+}
+
+static inline unsigned blocks_for(size_t n_threads, unsigned threads)
+{
+    return (unsigned)((n_threads + threads - 1) / threads);
+}
+
+static inline __device__ size_t thread_index()
+{
+    return (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+}
+
+/* For kernels with a thread per part of a sample, and the samples in blockIdx.y: at most 65,535, so that a thread may have several.
+ */
+static inline unsigned threads_for_samples(unsigned n_parts)
+{
+    return n_parts < THREADS ? (n_parts + 31) / 32 * 32 : THREADS;
+}
+
+static inline dim3 blocks_for_samples(unsigned n_parts, int n)
+{
+    return dim3(blocks_for(n_parts, threads_for_samples(n_parts)), n < 65535 ? (unsigned)n : 65535);
+}
+
+/* ---- bias and activation */
+
+template <int V> static inline __device__ void load_bias(const float *bias, int c, float *b)
+{
+    for (int v = 0; v < V; v++) {
+        b[v] = 0;
+    }
+    if (bias != NULL) {
+        load<V>(bias + c, b);
+    }
+}
+
+template <int V> static inline __device__ void activate(enum dt_activation activation, float *x)
+{
+    switch (activation) {
+    case DT_ACTIVATION_RELU:
+        for (int v = 0; v < V; v++) {
+            x[v] = x[v] < 0 ? 0.0f : x[v]; /* this way round a NaN stays one */
+        }
+        break;
+    case DT_ACTIVATION_TANH:
+        for (int v = 0; v < V; v++) {
+            x[v] = tanhf(x[v]);
+        }
+        break;
+    case DT_ACTIVATION_SIGMOID:
+        for (int v = 0; v < V; v++) {
+            x[v] = 1.0f / (1.0f + expf(-x[v]));
+        }
+        break;
+    case DT_ACTIVATION_NONE:
+        break;
+    }
+}
+
+/* Derivative, from the activation's output. */
+static inline __device__ float slope(enum dt_activation activation, float a)
+{
+    switch (activation) {
+    case DT_ACTIVATION_RELU:
+        return a > 0 ? 1.0f : 0.0f;
+    case DT_ACTIVATION_TANH:
+        return 1.0f - a * a;
+    case DT_ACTIVATION_SIGMOID:
+        return a * (1.0f - a);
+    case DT_ACTIVATION_NONE:
+        break;
+    }
+    return 1.0f;
+}
+
+/* ---- over a block: each thread brings a number, all get the result. blockDim.x is a power of two, at least 32. */
+
+/* The sum: first of every 16 neighbours, then of those sums. */
+static inline __device__ double block_sum(double value)
+{
+    __shared__ double sums[THREADS];
+    __syncthreads(); /* the last sum has been read */
+    sums[threadIdx.x] = value;
+    __syncthreads();
+    for (unsigned i = 1; threadIdx.x % 16 == 0 && i < 16; i++) {
+        sums[threadIdx.x] += sums[threadIdx.x + i];
+    }
+    __syncthreads();
+    double sum = 0;
+    for (unsigned i = 0; i < blockDim.x; i += 16) {
+        sum += sums[i];
+    }
+    return sum;
+}
+
+/* The index of the largest of z, of which each thread brings a candidate; of equal ones the lowest wins. */
+static inline __device__ int block_best(const float *z, int candidate)
+{
+    __shared__ int best[THREADS];
+    best[threadIdx.x] = candidate;
+    for (unsigned half = blockDim.x / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half) {
+            const int mine = best[threadIdx.x], other = best[threadIdx.x + half];
+            best[threadIdx.x] = z[other] > z[mine] || (z[other] == z[mine] && other < mine) ? other : mine;
+        }
+    }
+    __syncthreads();
+    return best[0];
+}
+
+/* ---- over all blocks: a block leaves its sums as a row in scratch memory, and the one that ends last adds the rows. Which one
+ * that is does not matter: the order of the rows does not change. */
+
+#define N_COUNTS                                                                                                    \
+    64 /* numbers at the beginning of the scratch memory: of blocks that have ended; 0 before a kernel and after it \
+        */
+
+/* Floats of a row: its parts move by four. */
+static inline __host__ __device__ unsigned row_width(unsigned n)
+{
+    return (n + 3) / 4 * 4;
+}
+
+/* Whether this block is the last of n to end. What the others have written is then there to be read. */
+static inline __device__ bool is_last(float *count, unsigned n)
+{
+    __shared__ unsigned n_before;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        n_before = atomicInc((unsigned *)count, n - 1); /* from n - 1 to 0 */
+    }
+    __syncthreads();
+    __threadfence();
+    return n_before == n - 1;
+}
+
+/* Threads of a block side by side over `across` columns, and `n` such lanes; those left over have no lane. */
+struct lanes {
+    unsigned across, n, mine;
+};
+
+static inline __device__ struct lanes lanes_of(unsigned n_columns)
+{
+    const unsigned across = n_columns < blockDim.x ? n_columns : blockDim.x;
+    const struct lanes lanes = {across, blockDim.x / across, threadIdx.x / across};
+    return lanes;
+}
+
+/* Floats that add_lanes uses, of the block's shared memory. */
+#define LANES_MEMORY(n, v) ((n)*THREADS * ((v) + 1))
+
+/* keep(group, column, sum) for n groups of V * across columns, of each of which each lane's threads bring V: steps of the lanes,
+ * then over the steps. All groups together, so that their sums do not wait for each other; n <= N. */
+template <int V, int N, typename Keep>
+static inline __device__ void add_lanes(struct lanes lanes, const float (*mine)[V], unsigned n, float *memory, Keep keep)
+{
+    const unsigned n_columns = lanes.across * V;
+    float *steps = memory + N * THREADS * V;
+    __syncthreads(); /* the memory's last use is over */
+    DT_UNROLL
+    for (unsigned j = 0; j < N; j++) {
+        if (j < n) {
+            store<V>(mine[j], memory + (j * THREADS + threadIdx.x) * V);
+        }
+    }
+    __syncthreads();
+    for (unsigned first = 0; first < n_columns; first += THREADS) {
+        const unsigned width = n_columns - first < THREADS ? n_columns - first : THREADS, n_steps = THREADS / width;
+        const unsigned column = first + threadIdx.x % width;
+        float sum[N] = {};
+        for (unsigned lane = threadIdx.x / width; lane < lanes.n; lane += n_steps) {
+            DT_UNROLL
+            for (unsigned j = 0; j < N; j++) {
+                sum[j] += j < n ? memory[j * THREADS * V + lane * n_columns + column] : 0.0f;
+            }
+        }
+        DT_UNROLL
+        for (unsigned j = 0; j < N; j++) {
+            steps[j * THREADS + threadIdx.x] = sum[j];
+        }
+        __syncthreads();
+        for (unsigned i = threadIdx.x; i < n * width; i += THREADS) {
+            const unsigned j = i / width, at = i % width;
+            float total = 0;
+            for (unsigned step = 0; step < n_steps; step++) {
+                total += steps[j * THREADS + step * width + at];
+            }
+            keep(j, first + at, total);
+        }
+        __syncthreads();
+    }
+}
+
+/* keep(column, sum) for the columns of n_rows rows. Sums go in steps of the lanes, then over the lanes. */
+#define ROWS_AT_ONCE 8 /* that a thread reads before it adds the first: one by one, each would take the whole way to memory */
+template <typename Keep> static inline __device__ void add_rows(const float *rows, unsigned n_rows, unsigned width, Keep keep)
+{
+    alignas(16) __shared__ float sums[THREADS * 4];
+    const struct lanes lanes = lanes_of(width / 4);
+    for (unsigned first = 0; first < width / 4; first += lanes.across) {
+        const unsigned column = first + threadIdx.x % lanes.across;
+        const bool has_column = column < width / 4;
+        float sum[4] = {};
+        const unsigned end = has_column && lanes.mine < lanes.n ? n_rows : 0;
+        const float *from = rows + column * 4;
+        unsigned row = lanes.mine;
+        for (; row + (ROWS_AT_ONCE - 1) * lanes.n < end; row += ROWS_AT_ONCE * lanes.n) {
+            float x[ROWS_AT_ONCE][4];
+            DT_UNROLL
+            for (unsigned i = 0; i < ROWS_AT_ONCE; i++) {
+                load<4>(from + (size_t)(row + i * lanes.n) * width, x[i]);
+            }
+            DT_UNROLL
+            for (unsigned i = 0; i < ROWS_AT_ONCE; i++) {
+                add<4>(x[i], sum);
+            }
+        }
+        for (; row < end; row += lanes.n) {
+            float x[4];
+            load<4>(from + (size_t)row * width, x);
+            add<4>(x, sum);
+        }
+        __syncthreads(); /* the last sums have been read */
+        store<4>(sum, sums + threadIdx.x * 4);
+        __syncthreads();
+        for (unsigned v = 0; has_column && lanes.mine == 0 && v < 4; v++) {
+            float total = 0;
+            for (unsigned lane = 0; lane < lanes.n; lane++) {
+                total += sums[(lane * lanes.across + threadIdx.x) * 4 + v];
+            }
+            keep(column * 4 + v, total);
+        }
+    }
+}
+
+#endif

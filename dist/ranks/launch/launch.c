@@ -1,0 +1,197 @@
+#include "dist/ranks/launch/launch.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+#define OUTLIVED_LIMIT_MS 5000
+#define OUTLIVING_MS 100
+#define DRAIN_LIMIT_MS 1000
+#define SHARED_PER_RANK 4096 /* bytes of the file that MPICH shares between the ranks of a host */
+
+/* A launcher's traces in the environment. */
+struct launcher {
+    const char *n_tasks; /* how many programs it started */
+    const char *rank;    /* which of them this is */
+    const char *unless;  /* with this variable set, `n_tasks` says nothing about how the program was started; or NULL */
+    const char *who, *cure;
+};
+
+static const struct launcher launchers[] = {
+    {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", NULL, "Open MPI's mpirun",
+     "dtrain is linked with MPICH: start it with mpirun.mpich or mpiexec.hydra"},
+    {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", NULL, "srun", "start it with: srun --mpi=pmi2 dtrain ..."},
+    {"SLURM_NTASKS", NULL, "SLURM_STEP_NUM_TASKS", "a Slurm job",
+     "start it with: srun --mpi=pmi2 dtrain ..., or for one rank: srun --mpi=pmi2 -n1 dtrain ..."},
+    {"WORLD_SIZE", "RANK", "PMI_SIZE", "torchrun", "dtrain takes its ranks from MPI: start it with mpirun -np N dtrain ..."},
+    {"PMI_SIZE", "PMI_RANK", NULL, "the launcher", "start it with the mpirun of the MPI that dtrain --version names"},
+};
+
+#define N_LAUNCHERS (sizeof launchers / sizeof launchers[0])
+
+static int env_number(const char *name)
+{
+    const char *text = name == NULL ? NULL : getenv(name);
+    return text == NULL ? 0 : atoi(text);
+}
+
+/* The launcher that meant several ranks, when MPI sees one. */
+static const struct launcher *find_mistaken(void)
+{
+    const bool pmi_says_one = env_number("PMI_SIZE") == 1; /* mpirun -np 1, or srun --mpi=pmi2 -n1, inside a larger job */
+    for (size_t i = 0; i < N_LAUNCHERS && !pmi_says_one; i++) {
+        const struct launcher *launcher = &launchers[i];
+        if (env_number(launcher->n_tasks) > 1 && (launcher->rank == NULL || getenv(launcher->rank) != NULL) &&
+            (launcher->unless == NULL || getenv(launcher->unless) == NULL)) {
+            return launcher;
+        }
+    }
+    return NULL;
+}
+
+enum dt_status dt_launch_check(int size)
+{
+    const struct launcher *launcher = size > 1 ? NULL : find_mistaken();
+    if (launcher == NULL) {
+        return DT_OK;
+    }
+    if (launcher->rank == NULL) {
+        return dt_error(DT_UNAVAILABLE, "%s of %d tasks, but dtrain was started without srun and is alone (%s)", launcher->who,
+                        env_number(launcher->n_tasks), launcher->cure);
+    }
+    return dt_error(DT_UNAVAILABLE, "%s started %d programs that each think they are rank 0 of 1 (%s)", launcher->who,
+                    env_number(launcher->n_tasks), launcher->cure);
+}
+
+int dt_launch_rank(void)
+{
+    const struct launcher *launcher = find_mistaken();
+    return env_number(launcher == NULL ? "PMI_RANK" : launcher->rank);
+}
+
+/* Where MPICH's launcher listens to this process, or -1 when it was started otherwise: Slurm sets PMI_FD too, but only this one
+ * counts the ranks of a host. */
+static int hydra_fd(void)
+{
+    const char *fd = getenv("PMI_FD");
+    return fd == NULL || getenv("MPI_LOCALNRANKS") == NULL ? -1 : atoi(fd);
+}
+
+bool dt_launch_has_ucx_conf(void)
+{
+    return access("ucx.conf", F_OK) == 0;
+}
+
+bool dt_launch_is_mpirun(void)
+{
+    return hydra_fd() >= 0;
+}
+
+void dt_launch_die_with_parent(void)
+{
+    if (hydra_fd() < 0) {
+        return; /* a shell may rightly end before the program that it started */
+    }
+    const pid_t parent = getppid();
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) {
+        raise(SIGKILL); /* it died in between */
+    }
+}
+
+static void drain_pipes(void)
+{
+    int ms = 0;
+    for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++) {
+        for (int n_bytes = 0; ms < DRAIN_LIMIT_MS && ioctl(fd, FIONREAD, &n_bytes) == 0 && n_bytes > 0; ms++) {
+            dt_sleep_ms(1);
+        }
+    }
+}
+
+bool dt_launch_abort(int code)
+{
+    const int fd = hydra_fd();
+    drain_pipes();
+    if (fd < 0) {
+        return false;
+    }
+    /* The launcher's wire protocol, PMI version 1; spelled out by hand because printf is not for signal handlers. */
+    char line[] = "cmd=abort exitcode=000\n";
+    char *digits = strchr(line, '0');
+    digits[0] = (char)('0' + code / 100 % 10);
+    digits[1] = (char)('0' + code / 10 % 10);
+    digits[2] = (char)('0' + code % 10);
+    return write(fd, line, sizeof line - 1) == (ssize_t)(sizeof line - 1);
+}
+
+void dt_launch_end_job(const char *line, int code)
+{
+    const ssize_t n_said = write(STDERR_FILENO, line, strlen(line));
+    (void)n_said; /* nobody listens */
+    dt_launch_abort(code);
+    dt_sleep_ms(DT_LAUNCH_KILL_MS);
+    _exit(code);
+}
+
+/* MPI_Init would end the process with a code and lines of its own. A file that has taken the closed one's number is no socket. */
+static enum dt_status check_connection(void)
+{
+    const char *fd = getenv("PMI_FD");
+    struct stat info;
+    if (fd == NULL || (fstat(atoi(fd), &info) == 0 && S_ISSOCK(info.st_mode))) {
+        return DT_OK;
+    }
+    return dt_error(DT_CONFIG,
+                    "PMI_FD=%.20s: the connection to the launcher is closed (let the wrapper that starts dtrain keep "
+                    "inherited files open)",
+                    fd);
+}
+
+static enum dt_status fit_file_limit(void)
+{
+    struct rlimit limit;
+    const int n_ranks = env_number("MPI_LOCALNRANKS");
+    if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+        return DT_OK;
+    }
+    setenv("UCX_TLS", "^posix", 0); /* shared memory of System V instead, which is no file */
+    if (n_ranks > 1 && limit.rlim_cur < (rlim_t)n_ranks * SHARED_PER_RANK) {
+        return dt_error(DT_IO, "%d ranks cannot share memory, because files may have %llu bytes at most (raise ulimit -f)", n_ranks,
+                        (unsigned long long)limit.rlim_cur);
+    }
+    return DT_OK;
+}
+
+enum dt_status dt_launch_prepare(void)
+{
+    DT_TRY(check_connection());
+    return fit_file_limit();
+}
+
+/* Once the launcher of MPICH 4.0 has passed on a signal, it takes the exit code of a process that it finds dead after all output
+ * has ended for 0. One that it finds dead before that keeps its code; it looks whenever something happens to the output. So a child
+ * holds this process's output a moment longer, and ends stdout before stderr. */
+void dt_launch_keep_code(void)
+{
+    const pid_t parent = getpid();
+    if (hydra_fd() < 0 || fork() != 0) {
+        return;
+    }
+    for (int ms = 0; ms < OUTLIVED_LIMIT_MS && getppid() == parent; ms++) {
+        dt_sleep_ms(1);
+    }
+    dt_sleep_ms(OUTLIVING_MS); /* for the dead process to be found */
+    close(STDOUT_FILENO);
+    close_range(STDERR_FILENO + 1, ~0U, 0); /* UCX has duplicates */
+    dt_sleep_ms(OUTLIVING_MS);              /* for the launcher to look */
+    _exit(0);
+}

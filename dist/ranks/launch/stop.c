@@ -1,0 +1,88 @@
+#include "dist/ranks/launch/stop.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stddef.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "dist/ranks/launch/launch.h"
+
+static bool at_once;
+static volatile sig_atomic_t stop_signal;
+static volatile time_t stopped_at_s; /* written by the handler alone */
+
+static sigset_t stop_signals(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGUSR1);
+    return set;
+}
+
+void dt_stop_block(void)
+{
+    if (at_once) {
+        return;
+    }
+    const sigset_t set = stop_signals();
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
+/* Whoever insists is obeyed: the second signal takes its default action. A launcher may deliver the first one twice at once. */
+static void on_signal(int signal_number)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (stop_signal == 0) {
+        stop_signal = signal_number;
+        stopped_at_s = now.tv_sec;
+    } else if (signal_number != SIGUSR1 && now.tv_sec - stopped_at_s > 1) {
+        _exit(128 + signal_number);
+    }
+}
+
+static void leave(int signal_number)
+{
+    dt_file_abandon();
+    if (dt_launch_is_mpirun()) {
+        dt_launch_end_job("", 128 + signal_number);
+    }
+    const struct sigaction usual = {.sa_handler = SIG_DFL};
+    const sigset_t set = stop_signals();
+    sigaction(signal_number, &usual, NULL);
+    raise(signal_number);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
+void dt_stop_install(void)
+{
+    const sigset_t set = stop_signals();
+    struct sigaction action = {.sa_handler = at_once ? leave : on_signal, .sa_flags = SA_RESTART, .sa_mask = set};
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGUSR1, &action, NULL);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
+void dt_stop_at_once(void)
+{
+    at_once = true;
+    dt_stop_install();
+    if (stop_signal != 0) {
+        raise(stop_signal);
+    }
+}
+
+bool dt_stop_requested(void)
+{
+    return stop_signal != 0;
+}
+
+int dt_stop_signal(void)
+{
+    return stop_signal;
+}

@@ -1,0 +1,17 @@
+/* How far apart the ranks' clocks are, by messages to rank 0 and back (Cristian 1989, "Probabilistic clock synchronization"): what
+ * rank 0's clock says comes from half way, give or take half the time that the two messages took; of several tries the quickest
+ * counts. */
+#ifndef DT_DIST_RANKS_LIVENESS_CLOCKS_H
+#define DT_DIST_RANKS_LIVENESS_CLOCKS_H
+
+#include "dist/ranks/comm.h"
+
+struct dt_clock_offset {
+    double offset_s; /* what dt_clock_s() of this rank lacks to rank 0's */
+    double error_s;  /* at most; 0 on rank 0 */
+};
+
+/* Every rank calls it. */
+enum dt_status dt_clocks_compare(struct dt_comm *comm, struct dt_clock_offset *out);
+
+#endif

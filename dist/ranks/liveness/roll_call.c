@@ -1,0 +1,187 @@
+#include "dist/ranks/liveness/roll_call.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#define MAX_ANCESTORS 16
+
+/* What is seen of a rank; of several processes (a wrapper and its program) the last of these counts. */
+enum seen { ABSENT, NOT_BEGUN, STOPPED, WAITING, N_SEEN };
+
+struct process {
+    pid_t parent;
+    char state;       /* as in /proc: 'T' and 't' are stopped, 'Z' is dead */
+    uint64_t signals; /* blocked or caught, a bit each */
+};
+
+struct roll {
+    int size, n_local; /* ranks of the job, and of this host; 0: unknown */
+    pid_t launcher;    /* 0: it cannot be seen, nor can the other ranks */
+    enum seen *seen;   /* of each rank */
+};
+
+static FILE *open_proc(pid_t pid, const char *name)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
+    return fopen(path, "re");
+}
+
+static bool read_process(pid_t pid, struct process *out)
+{
+    *out = (struct process){0};
+    char line[256];
+    FILE *file = open_proc(pid, "status");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        const char *value = strchr(line, '\t');
+        if (value == NULL) {
+            continue;
+        }
+        if (strncmp(line, "State:", 6) == 0) {
+            out->state = value[1];
+        } else if (strncmp(line, "PPid:", 5) == 0) {
+            out->parent = (pid_t)strtol(value, NULL, 10);
+        } else if (strncmp(line, "SigBlk:", 7) == 0 || strncmp(line, "SigCgt:", 7) == 0) {
+            out->signals |= strtoull(value, NULL, 16);
+        }
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return out->state != '\0' && out->state != 'Z';
+}
+
+/* The number that the launcher gave to this process or to what started it, or -1. */
+static int rank_of(pid_t pid)
+{
+    int rank = -1;
+    char *line = NULL;
+    size_t n_line = 0;
+    FILE *file = open_proc(pid, "environ");
+    while (file != NULL && rank < 0 && getdelim(&line, &n_line, '\0', file) > 0) {
+        if (strncmp(line, "PMI_RANK=", 9) == 0) {
+            rank = atoi(line + 9);
+        }
+    }
+    free(line);
+    if (file != NULL) {
+        fclose(file);
+    }
+    return rank;
+}
+
+/* The nearest ancestor that has not this rank's number; 0 if it cannot be seen. */
+static pid_t launcher_of(pid_t pid, int rank)
+{
+    struct process process;
+    for (int i = 0; i < MAX_ANCESTORS && pid > 0 && rank_of(pid) == rank; i++) {
+        pid = read_process(pid, &process) ? process.parent : 0;
+    }
+    return pid;
+}
+
+static enum seen look_at(const struct process *process)
+{
+    const uint64_t stop_signals = (UINT64_C(1) << (SIGTERM - 1)) | (UINT64_C(1) << (SIGINT - 1)) | (UINT64_C(1) << (SIGUSR1 - 1));
+    if (process->state == 'T' || process->state == 't') {
+        return STOPPED;
+    }
+    return (process->signals & stop_signals) == stop_signals ? WAITING : NOT_BEGUN;
+}
+
+static bool look_at_all(struct roll *roll)
+{
+    struct process process;
+    DIR *proc = opendir("/proc");
+    if (proc == NULL) {
+        return false;
+    }
+    for (struct dirent *entry; (entry = readdir(proc)) != NULL;) {
+        const pid_t pid = (pid_t)atoi(entry->d_name);
+        const int rank = pid > 0 ? rank_of(pid) : -1;
+        if (rank >= 0 && rank < roll->size && launcher_of(pid, rank) == roll->launcher && read_process(pid, &process)) {
+            const enum seen seen = look_at(&process);
+            roll->seen[rank] = seen > roll->seen[rank] ? seen : roll->seen[rank];
+        }
+    }
+    closedir(proc);
+    return true;
+}
+
+static int env_number(const char *name, int otherwise)
+{
+    const char *text = getenv(name);
+    return text == NULL ? otherwise : atoi(text);
+}
+
+/* "rank 2 and 1 more (host b) are stopped" */
+static void name_missing(const struct roll *roll, const char *host, enum seen what, const char *is, const char *are, char *text,
+                         size_t n_text)
+{
+    int first = -1, n = 0;
+    for (int rank = 0; rank < roll->size; rank++) {
+        if (roll->seen[rank] == what) {
+            first = first < 0 ? rank : first;
+            n++;
+        }
+    }
+    if (n == 1) {
+        snprintf(text, n_text, "rank %d (%s) %s", first, host, is);
+    } else {
+        snprintf(text, n_text, "rank %d and %d more (%s) %s", first, n - 1, host, are);
+    }
+}
+
+static void judge(const struct roll *roll, const char *host, struct dt_roll_call *out)
+{
+    int n[N_SEEN] = {0};
+    for (int rank = 0; rank < roll->size; rank++) {
+        n[roll->seen[rank]]++;
+    }
+    const int n_gone = roll->launcher > 0 && roll->n_local > 0 ? roll->n_local - (roll->size - n[ABSENT]) : 0;
+    out->certain = n[STOPPED] > 0 || n_gone > 0;
+    out->elsewhere = !out->certain && n[NOT_BEGUN] == 0 && n[ABSENT] > 0;
+    if (n[STOPPED] > 0) {
+        name_missing(roll, host, STOPPED, "is stopped", "are stopped", out->missing, sizeof out->missing);
+    } else if (n_gone > 0 && roll->n_local == roll->size) {
+        name_missing(roll, host, ABSENT, "ended before it began", "ended before they began", out->missing, sizeof out->missing);
+    } else if (n_gone > 0) {
+        snprintf(out->missing, sizeof out->missing, "%d of the %d ranks of host %s ended before they began", n_gone, roll->n_local,
+                 host);
+    } else if (n[NOT_BEGUN] > 0) {
+        name_missing(roll, host, NOT_BEGUN, "has not begun", "have not begun", out->missing, sizeof out->missing);
+    } else if (out->elsewhere) {
+        snprintf(out->missing, sizeof out->missing,
+                 "all ranks of host %s wait; one on another host, or the network, does not answer", host);
+    } else {
+        snprintf(out->missing, sizeof out->missing, "all ranks wait for each other");
+    }
+}
+
+void dt_roll_call(const char *host, struct dt_roll_call *out)
+{
+    *out = (struct dt_roll_call){.first = true, .missing = "nobody else can be seen"};
+    const int rank = env_number("PMI_RANK", -1);
+    struct roll roll = {.size = env_number("PMI_SIZE", 0)};
+    roll.n_local = env_number("MPI_LOCALNRANKS", env_number("SLURM_STEP_NUM_NODES", 0) == 1 ? roll.size : 0);
+    roll.seen = rank < 0 || rank >= roll.size ? NULL : calloc((size_t)roll.size, sizeof *roll.seen);
+    if (roll.seen == NULL) {
+        return;
+    }
+    roll.launcher = launcher_of(getpid(), rank);
+    if (roll.launcher != getpid() && look_at_all(&roll)) { /* what it was started with can be read */
+        roll.seen[rank] = WAITING;
+        judge(&roll, host, out);
+    }
+    for (int i = 0; i < rank; i++) {
+        out->first = out->first && roll.seen[i] != WAITING;
+    }
+    free(roll.seen);
+}

@@ -1,0 +1,99 @@
+#include "dist/ranks/liveness/start_watch.h"
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "dist/ranks/comm.h"
+#include "dist/ranks/launch/launch.h"
+#include "dist/ranks/liveness/roll_call.h"
+
+#define LIMIT_DEFAULT_S 120.0
+#define SLOW_LIMIT_S 120.0
+#define ELSEWHERE_S 1.5
+#define TICK_MS 250
+
+static struct {
+    pthread_t thread;
+    sem_t done;
+    const char *host;
+    double limit_s;
+} watch;
+
+/* A wrong value is told once the ranks can agree on it. */
+static double limit_from_env(void)
+{
+    double limit_s = LIMIT_DEFAULT_S;
+    if (dt_comm_timeout_from_env(&limit_s) != DT_OK) {
+        dt_error_clear();
+    }
+    return limit_s;
+}
+
+static void end_job(const struct dt_roll_call *roll, double limit_s)
+{
+    char line[sizeof roll->missing + 128];
+    snprintf(line, sizeof line, "dtrain: MPI did not start within %.0f s: %s (raise DTRAIN_TIMEOUT if starting takes that long)\n",
+             limit_s, roll->missing);
+    if (!roll->first) {
+        dt_sleep_ms(DT_LAUNCH_FIRST_SPEAKS_MS);
+    }
+    dt_launch_end_job(roll->first ? line : "", DT_STALLED);
+}
+
+static void judge(double waited_s)
+{
+    struct dt_roll_call roll;
+    dt_roll_call(watch.host, &roll);
+    double limit_s = watch.limit_s;
+    if (roll.elsewhere) {
+        limit_s += ELSEWHERE_S;
+    } else if (!roll.certain && limit_s < SLOW_LIMIT_S) {
+        limit_s = SLOW_LIMIT_S;
+    }
+    if (waited_s >= limit_s) {
+        end_job(&roll, limit_s);
+    }
+}
+
+static bool is_done_soon(void)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += TICK_MS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000L;
+    until.tv_nsec %= 1000000000L;
+    return sem_clockwait(&watch.done, CLOCK_MONOTONIC, &until) == 0;
+}
+
+static void *keep_watch(void *unused)
+{
+    (void)unused;
+    for (double waited_s = 0; !is_done_soon(); waited_s += TICK_MS * 1e-3) {
+        if (waited_s >= watch.limit_s) {
+            judge(waited_s);
+        }
+    }
+    return NULL;
+}
+
+enum dt_status dt_start_watch_open(const char *host)
+{
+    watch.host = host;
+    watch.limit_s = limit_from_env();
+    sem_init(&watch.done, 0, 0);
+    if (pthread_create(&watch.thread, NULL, keep_watch, NULL) != 0) {
+        return dt_error(DT_NO_MEMORY, "no thread to watch the start (raise ulimit -u)");
+    }
+    return DT_OK;
+}
+
+void dt_start_watch_close(void)
+{
+    sem_post(&watch.done);
+    pthread_join(watch.thread, NULL);
+    sem_destroy(&watch.done);
+}

@@ -1,0 +1,228 @@
+/* A larger batch is not faster convergence: steps and samples until a training first has the target accuracy, by the batch size. */
+#include <math.h>
+#include <stdio.h>
+
+#include "cli/args.h"
+#include "cli/text.h"
+#include "lab/golden.h"
+#include "lab/images.h"
+#include "lab/lessons.h"
+#include "report/page/chart.h"
+#include "report/page/page.h"
+
+#define TARGET 0.95
+#define MAX_EPOCHS 30
+
+static const int sizes[] = {8, 16, 32, 64, 128, 256, 512, 1024};
+static const double rates[] = {0.002, 0.005, 0.01, 0.02};
+enum { N_SIZES = sizeof sizes / sizeof sizes[0], N_RATES = sizeof rates / sizeof rates[0] };
+
+/* The quickest of the rates. */
+struct outcome {
+    bool reached;
+    double rate;
+    uint64_t steps;
+    size_t samples;
+    int least, most; /* how often the first epoch uses a sample */
+};
+
+struct batch_lesson {
+    struct outcome outcomes[N_SIZES];
+    struct dt_golden golden;
+};
+
+/* ---- the trainings */
+
+static void count_use(struct dt_lab_run *run, struct outcome *out)
+{
+    int times[DT_LAB_N_TRAIN] = {0};
+    for (uint64_t step = 0; step < dt_shard_steps_per_epoch(&run->training.shard); step++) {
+        const struct dt_batch batch = dt_loader_batch(&run->loaders[0], 0, step);
+        for (int i = 0; i < batch.n; i++) {
+            times[batch.ids[i]]++;
+        }
+    }
+    out->least = out->most = times[0];
+    for (int i = 1; i < DT_LAB_N_TRAIN; i++) {
+        out->least = times[i] < out->least ? times[i] : out->least;
+        out->most = times[i] > out->most ? times[i] : out->most;
+    }
+}
+
+/* Until the target, or so many samples. */
+static enum dt_status train(struct dt_lab_run *run, const struct dt_samples *test, size_t max_samples, struct outcome *out)
+{
+    const uint64_t per_epoch = dt_shard_steps_per_epoch(&run->training.shard);
+    while (!out->reached && out->samples < max_samples) {
+        double accuracy;
+        size_t n;
+        DT_TRY(dt_lab_run_step(run, (uint32_t)(out->steps / per_epoch), out->steps % per_epoch, &n));
+        DT_TRY(dt_lab_run_accuracy(run, test, &accuracy));
+        out->steps++;
+        out->samples += n;
+        out->reached = accuracy >= TARGET;
+    }
+    count_use(run, out);
+    return DT_OK;
+}
+
+static enum dt_status run_rate(const struct dt_lab_images *images, int size, double rate, size_t max_samples, struct outcome *out)
+{
+    struct dt_lab_training training = {.samples = &images->train.samples,
+                                       .shard = {.mode = DT_SHARDING_GLOBAL,
+                                                 .seed = 1,
+                                                 .n_total = DT_LAB_N_TRAIN,
+                                                 .global_batch = (size_t)size,
+                                                 .size = 1,
+                                                 .shuffle = true},
+                                       .only = -1,
+                                       .schedule = {.lr = rate, .scale = 1, .n_epochs = MAX_EPOCHS}};
+    struct dt_lab_run run;
+    training.schedule.steps_per_epoch = dt_shard_steps_per_epoch(&training.shard);
+    *out = (struct outcome){.rate = rate};
+    DT_TRY(dt_lab_run_open(&training, &run));
+    const enum dt_status s = train(&run, &images->test.samples, max_samples, out);
+    dt_lab_run_close(&run);
+    return s;
+}
+
+/* A rate that takes more samples than the best one so far is given up. */
+static enum dt_status run_size(const struct dt_lab_images *images, int size, struct outcome *best)
+{
+    *best = (struct outcome){.samples = (size_t)MAX_EPOCHS * DT_LAB_N_TRAIN};
+    for (int i = 0; i < N_RATES; i++) {
+        struct outcome outcome;
+        DT_TRY(run_rate(images, size, rates[i], best->samples, &outcome));
+        if (outcome.reached && (!best->reached || outcome.samples < best->samples)) {
+            *best = outcome;
+        }
+    }
+    return DT_OK;
+}
+
+static enum dt_status run(struct batch_lesson *l)
+{
+    struct dt_lab_images images;
+    enum dt_status s = DT_OK;
+    DT_TRY(dt_lab_images_open(DT_LAB_N_TEST, &images));
+    for (int i = 0; s == DT_OK && i < N_SIZES; i++) {
+        s = run_size(&images, sizes[i], &l->outcomes[i]);
+    }
+    dt_lab_images_close(&images);
+    return s;
+}
+
+static void check(struct batch_lesson *l)
+{
+    const struct outcome *first = &l->outcomes[0], *last = &l->outcomes[N_SIZES - 1];
+    char what[80];
+    for (int i = 0; i < N_SIZES; i++) {
+        const struct outcome *o = &l->outcomes[i];
+        const size_t size = (size_t)sizes[i], n_total = DT_LAB_N_TRAIN, per_epoch = (n_total + size - 1) / size;
+        const size_t samples = o->steps / per_epoch * n_total + o->steps % per_epoch * size;
+        snprintf(what, sizeof what, "batch %d reaches %g %% in %d epochs", sizes[i], 100 * TARGET, MAX_EPOCHS);
+        dt_golden_fact(&l->golden, what, o->reached);
+        snprintf(what, sizeof what, "batch %d uses each sample once an epoch", sizes[i]);
+        dt_golden_fact(&l->golden, what, o->least == 1 && o->most == 1);
+        snprintf(what, sizeof what, "batch %d: samples of its steps", sizes[i]);
+        dt_golden_number(&l->golden, what, (double)o->samples, (double)samples, 0);
+    }
+    dt_golden_fact(&l->golden, "the largest batch takes fewer steps than the smallest", last->steps < first->steps);
+    dt_golden_fact(&l->golden, "the largest batch takes more than twice the smallest's samples",
+                   last->samples > 2 * first->samples);
+    dt_golden_end(&l->golden);
+}
+
+/* ---- text and page */
+
+static double epochs_of(const struct outcome *o)
+{
+    return (double)o->samples / DT_LAB_N_TRAIN;
+}
+
+static void print_lesson(const struct batch_lesson *l)
+{
+    char count[32];
+    printf("A larger batch is not faster convergence. Softmax regression on %s images,\n"
+           "until %g %% of the test images are right; the quickest of Adam's rates\n ",
+           dt_count_text(DT_LAB_N_TRAIN, count, sizeof count), 100 * TARGET);
+    for (int i = 0; i < N_RATES; i++) {
+        printf(" %g%s", rates[i], i + 1 < N_RATES ? "," : ".\n");
+    }
+    printf("\n%8s%10s%10s%12s%10s\n", "batch", "rate", "steps", "samples", "epochs");
+    for (int i = 0; i < N_SIZES; i++) {
+        const struct outcome *o = &l->outcomes[i];
+        printf("%8d%10g%10llu%12s%10.2f\n", sizes[i], o->rate, (unsigned long long)o->steps,
+               dt_count_text((double)o->samples, count, sizeof count), epochs_of(o));
+    }
+    puts("\nA batch twice as large takes fewer steps, but not half as many: the gradient of\n"
+         "many samples points little better than that of some, and the work is in the\n"
+         "samples. More ranks pay off while a step over n batches takes hardly longer than\n"
+         "over one and saves enough steps; where steps no longer fall, they only cost.\n");
+    puts(l->golden.verdict);
+}
+
+static void draw(FILE *out, const struct batch_lesson *l, bool samples)
+{
+    double x[N_SIZES], y[N_SIZES], low = INFINITY, high = 0;
+    for (int i = 0; i < N_SIZES; i++) {
+        x[i] = sizes[i];
+        y[i] = samples ? (double)l->outcomes[i].samples : (double)l->outcomes[i].steps;
+        low = fmin(low, y[i]);
+        high = fmax(high, y[i]);
+    }
+    const double ideal[2] = {y[0], samples ? y[0] : y[0] * x[0] / x[N_SIZES - 1]}, ends[2] = {x[0], x[N_SIZES - 1]};
+    const struct dt_chart chart = {out,
+                                   samples ? "samples by batch size" : "steps by batch size",
+                                   {"batch", 7, 1200, true},
+                                   {samples ? "samples" : "steps", fmax(1, 0.7 * fmin(low, ideal[1])), 1.5 * high, true}};
+    dt_chart_begin(&chart);
+    dt_chart_line(&chart, "s0 ideal", 2, ends, ideal);
+    dt_chart_line(&chart, "s1", N_SIZES, x, y);
+    for (int i = 0; i < N_SIZES; i++) {
+        dt_chart_dot(&chart, "d1", x[i], y[i]);
+    }
+    dt_chart_end(&chart);
+}
+
+/* Both dt_page_fn. */
+static void put_style(FILE *out, const void *lesson)
+{
+    (void)lesson;
+    fputs(".ideal{stroke-dasharray:6 5}\n", out);
+}
+
+static void put_body(FILE *out, const void *context)
+{
+    const struct batch_lesson *l = context;
+    char count[32];
+    fprintf(
+        out,
+        "<h1>A larger batch is not faster convergence</h1>\n<p>Softmax regression on %s images until %g %% of the test images are "
+        "right, by the batch size, with the quickest of four learning rates. Dashed: if a batch twice as large took half the "
+        "steps.</p>\n<div class=\"cards\"><div class=\"card\"><h2>Steps</h2>\n",
+        dt_count_text(DT_LAB_N_TRAIN, count, sizeof count), 100 * TARGET);
+    draw(out, l, false);
+    fputs("</div><div class=\"card\"><h2>Samples</h2>\n", out);
+    draw(out, l, true);
+    fputs("</div></div>\n<div "
+          "class=\"wide\"><table><thead><tr><th>batch</th><th>rate</th><th>steps</th><th>samples</th><th>epochs</th>"
+          "</tr></thead>\n<tbody>",
+          out);
+    for (int i = 0; i < N_SIZES; i++) {
+        const struct outcome *o = &l->outcomes[i];
+        fprintf(out, "<tr><td>%d</td><td>%g</td><td>%llu</td><td>%s</td><td>%.2f</td></tr>\n", sizes[i], o->rate,
+                (unsigned long long)o->steps, dt_count_text((double)o->samples, count, sizeof count), epochs_of(o));
+    }
+    fprintf(out, "</tbody></table></div>\n<p class=\"verdict\">%s</p>\n", l->golden.verdict);
+}
+
+enum dt_status dt_lab_batch(const struct dt_args *args)
+{
+    struct batch_lesson lesson = {.golden = {0}};
+    DT_TRY(run(&lesson));
+    check(&lesson);
+    print_lesson(&lesson);
+    const struct dt_page page = {.title = "Batch size", .style = put_style, .body = put_body, .context = &lesson};
+    return dt_golden_status(&lesson.golden, dt_page_write(args->html, &page));
+}

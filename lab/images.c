@@ -1,0 +1,157 @@
+#include "lab/images.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SIDE 28
+#define N_PIXELS ((size_t)SIDE * SIDE)
+
+static const struct dt_model_spec softmax_regression = {
+    .input = {1, SIDE, SIDE},
+    .n_layers = 2,
+    .layers = {{.type = DT_LAYER_FLATTEN}, {.type = DT_LAYER_DENSE, .size = DT_LAB_CLASSES}},
+    .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY};
+
+enum dt_status dt_lab_images_open(int n_test, struct dt_lab_images *out)
+{
+    const struct dt_data_spec spec = {.format = DT_DATA_SYNTHETIC,
+                                      .n_train = DT_LAB_N_TRAIN,
+                                      .n_test = (size_t)n_test,
+                                      .noise = 0.5,
+                                      .seed = 1,
+                                      .shape = {1, SIDE, SIDE},
+                                      .n_classes = DT_LAB_CLASSES};
+    *out = (struct dt_lab_images){.pixels = malloc(DT_LAB_N_TRAIN * N_PIXELS), .labels = malloc(DT_LAB_N_TRAIN * sizeof(uint16_t))};
+    enum dt_status s = DT_OK;
+    if (out->pixels == NULL || out->labels == NULL) {
+        s = dt_error(DT_NO_MEMORY, "no memory for %d images", DT_LAB_N_TRAIN);
+        goto fail;
+    }
+    DT_TRY_GOTO(s, dt_dataset_open(&spec, DT_SPLIT_TRAIN, (struct dt_owned){.n = DT_LAB_N_TRAIN, .stride = 1}, &out->train), fail);
+    DT_TRY_GOTO(s, dt_dataset_open(&spec, DT_SPLIT_TEST, (struct dt_owned){.n = (size_t)n_test, .stride = 1}, &out->test), fail);
+    return DT_OK;
+fail:
+    dt_lab_images_close(out);
+    return s;
+}
+
+void dt_lab_images_close(struct dt_lab_images *images)
+{
+    dt_dataset_close(&images->train);
+    dt_dataset_close(&images->test);
+    free(images->pixels);
+    free(images->labels);
+    *images = (struct dt_lab_images){.pixels = NULL};
+}
+
+void dt_lab_images_by_label(const struct dt_lab_images *images, uint32_t *out)
+{
+    const struct dt_samples *all = &images->train.samples;
+    size_t n = 0;
+    for (int label = 0; label < DT_LAB_CLASSES; label++) {
+        for (uint32_t i = 0; i < DT_LAB_N_TRAIN; i++) {
+            if (all->labels[i] == label) {
+                out[n++] = i;
+            }
+        }
+    }
+}
+
+void dt_lab_images_sort(struct dt_lab_images *images, const uint32_t *order)
+{
+    const struct dt_samples *all = &images->train.samples;
+    for (size_t i = 0; i < DT_LAB_N_TRAIN; i++) {
+        memcpy(images->pixels + i * N_PIXELS, all->pixels + order[i] * N_PIXELS, N_PIXELS);
+        images->labels[i] = all->labels[order[i]];
+    }
+    images->sorted = *all;
+    images->sorted.pixels = images->pixels;
+    images->sorted.labels = images->labels;
+}
+
+/* ---- a training */
+
+static enum dt_status open_loaders(struct dt_lab_run *run)
+{
+    for (int rank = 0; rank < run->training.shard.size; rank++) {
+        struct dt_shard shard = run->training.shard;
+        shard.rank = rank;
+        DT_TRY(dt_loader_open(&shard, &run->loaders[rank]));
+    }
+    return DT_OK;
+}
+
+static int largest_batch(const struct dt_shard *shard)
+{
+    int most = 1;
+    for (int rank = 0; rank < shard->size; rank++) {
+        struct dt_shard other = *shard;
+        other.rank = rank;
+        const int n = dt_shard_capacity(&other);
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+enum dt_status dt_lab_run_open(const struct dt_lab_training *training, struct dt_lab_run *out)
+{
+    enum dt_status s;
+    *out = (struct dt_lab_run){.training = *training};
+    DT_TRY(dt_comm_open_self(&out->self));
+    const struct dt_lab_network_spec spec = {
+        .model = &softmax_regression,
+        .samples = training->samples,
+        .comm = out->self,
+        .capacity = largest_batch(&training->shard),
+        .optimizer = {.type = DT_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8}};
+    DT_TRY_GOTO(s, open_loaders(out), fail);
+    DT_TRY_GOTO(s, dt_lab_network_open(&spec, &out->net), fail);
+    return DT_OK;
+fail:
+    dt_lab_run_close(out);
+    return s;
+}
+
+void dt_lab_run_close(struct dt_lab_run *run)
+{
+    dt_lab_network_close(&run->net);
+    for (int rank = 0; rank < DT_LAB_MAX_RANKS; rank++) {
+        dt_loader_close(&run->loaders[rank]);
+    }
+    if (run->self != NULL) {
+        dt_comm_close(run->self);
+    }
+    *run = (struct dt_lab_run){.self = NULL};
+}
+
+/* The samples in memory are all there are, so a sample's row is its number. */
+static struct dt_batch batch_of(struct dt_lab_run *run, int rank, uint32_t epoch, uint64_t step)
+{
+    struct dt_batch batch = dt_loader_batch(&run->loaders[rank], epoch, step);
+    batch.rows = batch.ids;
+    return batch;
+}
+
+enum dt_status dt_lab_run_step(struct dt_lab_run *run, uint32_t epoch, uint64_t step, size_t *n_samples)
+{
+    const int only = run->training.only, first = only >= 0 ? only : 0, last = only >= 0 ? only : run->training.shard.size - 1;
+    const size_t all = dt_shard_step_samples(&run->training.shard, step);
+    const struct dt_batch own = batch_of(run, first, epoch, step);
+    *n_samples = only >= 0 ? (size_t)own.n : all;
+    const double rate = dt_schedule_lr(&run->training.schedule, epoch * run->training.schedule.steps_per_epoch + step);
+    const struct dt_update update = dt_strategy_next(run->net.strategy, rate, *n_samples, *n_samples);
+    struct dt_strategy_step under_way = dt_strategy_begin(run->net.strategy, &update);
+    for (int rank = first; rank <= last; rank++) {
+        const struct dt_batch batch = batch_of(run, rank, epoch, step);
+        DT_TRY(dt_lab_pass(&run->net, &batch, rank > first, rank == last ? &under_way : NULL));
+    }
+    return dt_strategy_wait(&under_way);
+}
+
+enum dt_status dt_lab_run_accuracy(struct dt_lab_run *run, const struct dt_samples *samples, double *out)
+{
+    struct dt_metrics metrics;
+    DT_TRY(dt_lab_evaluate(&run->net, samples, &metrics));
+    *out = metrics.n_correct / metrics.n_samples;
+    return DT_OK;
+}

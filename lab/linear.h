@@ -1,0 +1,33 @@
+/* `dtrain lab linear`: what is told and what is drawn of it. */
+#ifndef DT_LAB_LINEAR_H
+#define DT_LAB_LINEAR_H
+
+#include "lab/golden.h"
+#include "lab/points.h"
+#include "train/events.h"
+
+#define DT_LINEAR_STEPS 64
+#define DT_LINEAR_CASES 4
+
+/* The way of each rank's line in one of the cases; [0] is where it begins. */
+struct dt_linear_case {
+    bool average, broadcast;
+    struct dt_line path[2][DT_LINEAR_STEPS + 1];
+    double apart;   /* the ends */
+    double loss[2]; /* of the ends, over all points */
+};
+
+struct dt_linear_lesson {
+    const char *batch_name; /* "1", "16", "all" */
+    int batch;              /* samples of a rank's step */
+    double rate;
+    struct dt_line alone[DT_LINEAR_STEPS + 1]; /* of one process with all points, from (1, 1) */
+    struct dt_linear_case cases[DT_LINEAR_CASES];
+    int n_uphill;             /* steps of the first case that raise the loss over all points */
+    struct dt_samples points; /* all of them; the page draws their loss */
+    struct dt_golden golden;
+};
+
+enum dt_status dt_linear_page(const char *path, const struct dt_linear_lesson *lesson);
+
+#endif

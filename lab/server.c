@@ -1,0 +1,132 @@
+/* Parameter servers beside an allreduce, on four ranks: what the busiest rank sends, which weights are the same, and how stale
+ * gradients are where nobody waits. */
+#include "lab/server.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "cli/args.h"
+#include "cli/sinks/staleness.h"
+#include "cli/text.h"
+#include "lab/lessons.h"
+
+#define RATE 0.01
+#define MAX_STALENESS 4
+
+enum { RING, MASTER, CENTRAL, SYNC, ASYNC };
+
+static const struct dt_optimizer_spec adam = {.type = DT_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8};
+
+static const struct {
+    const char *name, *meaning, *formula;
+    struct dt_dist_spec dist;
+} ways[DT_SERVER_WAYS] = {
+    [RING] = {"ring",
+              "an allreduce: all ranks work and send as much",
+              "2 (n - 1) / n N",
+              {.strategy = DT_STRATEGY_ALLREDUCE, .allreduce = DT_ALLREDUCE_RING}},
+    [MASTER] = {"master and workers",
+                "an allreduce by rank 0 alone",
+                "(n - 1) N",
+                {.strategy = DT_STRATEGY_ALLREDUCE, .allreduce = DT_ALLREDUCE_MASTER_WORKER}},
+    [CENTRAL] = {"central", "rank 0 has the weights, and works too", "(n - 1) N", {.strategy = DT_STRATEGY_CENTRAL}},
+    [SYNC] = {"server, sync",
+              "rank 3 has the weights and waits for all",
+              "(n - 1) N",
+              {.strategy = DT_STRATEGY_PARAMETER_SERVER, .servers = 1}},
+    [ASYNC] =
+        {"server, async",
+         "rank 3 steps with each worker's at once",
+         "(n - 1) N",
+         {.strategy = DT_STRATEGY_PARAMETER_SERVER, .servers = 1, .mode = DT_SERVER_MODE_ASYNC, .max_staleness = MAX_STALENESS}},
+};
+
+/* ---- the runs */
+
+static enum dt_status run(struct dt_world *world, struct dt_server_lesson *l)
+{
+    struct dt_lab_images images;
+    enum dt_status s = dt_world_agree(world, dt_lab_images_open(DT_LAB_N_TEST, &images));
+    for (int way = 0; s == DT_OK && way < DT_SERVER_WAYS; way++) {
+        const struct dt_lab_distributed training = {.dist = ways[way].dist, .optimizer = adam, .rate = RATE};
+        s = dt_lab_distributed_run(world, &images, &training, &l->ways[way].outcome);
+    }
+    dt_lab_images_close(&images);
+    l->n_elems = l->ways[RING].outcome.n_gradients;
+    return s;
+}
+
+/* ---- what must come out */
+
+static void compare(struct dt_server_lesson *l)
+{
+    const double n = DT_LAB_RANKS, all = (double)l->n_elems * sizeof(float);
+    for (int i = 0; i < DT_SERVER_WAYS; i++) {
+        struct dt_server_way *way = &l->ways[i];
+        way->name = ways[i].name;
+        way->meaning = ways[i].meaning;
+        way->formula = ways[i].formula;
+        way->expected = (i == RING ? 2 * (n - 1) / n : n - 1) * all;
+        for (int rank = 0; rank < DT_LAB_RANKS; rank++) {
+            way->busiest = way->outcome.sent[rank] > way->busiest ? way->outcome.sent[rank] : way->busiest;
+        }
+    }
+}
+
+static void check(struct dt_server_lesson *l)
+{
+    char what[120];
+    const int n_pushers = DT_LAB_RANKS - 1;
+    for (int i = 0; i < DT_SERVER_WAYS; i++) { /* an allreduce's buckets have the gaps between tensors, a few floats, with them */
+        snprintf(what, sizeof what, "%s: bytes that the busiest rank sends a step", l->ways[i].name);
+        dt_golden_number(&l->golden, what, l->ways[i].busiest, l->ways[i].expected, 0.001 * l->ways[i].expected);
+    }
+    dt_golden_fact(&l->golden, "central has the weights of master and workers, to the bit",
+                   l->ways[CENTRAL].outcome.hashes[0] == l->ways[MASTER].outcome.hashes[0]);
+    dt_golden_number(&l->golden, "sync: gradients that are stale", dt_staleness_n_bins(&l->ways[SYNC].outcome.staleness), 0, 0);
+    dt_golden_fact(&l->golden, "async: no gradient is staler than two workers can make it",
+                   dt_staleness_n_bins(&l->ways[ASYNC].outcome.staleness) - 1 <= (n_pushers - 1) * (2 * MAX_STALENESS + 1));
+    for (int i = 0; i < DT_SERVER_WAYS; i++) {
+        snprintf(what, sizeof what, "%s learns", l->ways[i].name);
+        dt_golden_fact(&l->golden, what, l->ways[i].outcome.accuracy > 0.7);
+    }
+    dt_golden_end(&l->golden);
+}
+
+/* ---- the text */
+
+static void print_lesson(const struct dt_server_lesson *l)
+{
+    char count[32], bytes[DT_BYTES_TEXT_SIZE];
+    printf("Who carries the gradients? %d ranks, %s of them (N), batch %d, %d epochs:\n\n", DT_LAB_RANKS,
+           dt_count_text((double)l->n_elems, count, sizeof count), DT_LAB_GLOBAL_BATCH, DT_LAB_N_EPOCHS);
+    printf("%-19s %-16s %12s %7s %9s\n", "", "busiest sends", "bytes a step", "workers", "accuracy");
+    for (int i = 0; i < DT_SERVER_WAYS; i++) {
+        const struct dt_server_way *way = &l->ways[i];
+        printf("%-19s %-16s %12s %7d %7.1f %%\n", way->name, way->formula, dt_bytes_text(way->busiest, bytes),
+               way->outcome.n_workers, 100 * way->outcome.accuracy);
+    }
+    puts("\nA ring's ranks all send as much, hardly more with more ranks. A server sends\n"
+         "each worker all weights, so its link is the narrow place: n - 1 times N, and\n"
+         "as much comes in. Several servers share that among them.\n");
+    dt_staleness_print(stdout, &l->ways[ASYNC].outcome.staleness);
+    puts("\nWhere nobody waits, others have stepped since a worker read the weights: its\n"
+         "gradients are so many steps old. Where all wait, none is.\n");
+    puts(l->golden.verdict);
+}
+
+enum dt_status dt_lab_server(struct dt_world *world, const struct dt_args *args)
+{
+    static struct dt_server_lesson lesson;
+    enum dt_status s = DT_OK;
+    DT_TRY(dt_lab_need_ranks(world, "server", DT_LAB_RANKS));
+    DT_TRY(run(world, &lesson));
+    if (world->rank == 0) {
+        compare(&lesson);
+        check(&lesson);
+        print_lesson(&lesson);
+        s = dt_golden_status(&lesson.golden, dt_server_page(args->html, &lesson));
+    }
+    return dt_world_agree(world, s);
+}

@@ -1,0 +1,255 @@
+/* How ranks share the data: who reads what, that every sample is used once, and shards that harm. */
+#include "lab/shards.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/args.h"
+#include "cli/text.h"
+
+#define BATCH 16
+#define RATE 0.005
+
+/* In what order the samples lie in the file: mixed as they came, dealt out so that a rank's part has labels of its own, or by
+ * label. */
+enum file_order { MIXED, DEALT, SORTED };
+
+enum { SHARD, GLOBAL, REPLICATE, BY_LABEL, SORTED_FILE, ALONE, BY_LABEL_ALONE };
+static const struct {
+    const char *name, *meaning;
+    enum dt_sharding mode;
+    enum file_order order;
+    bool together;
+} kinds[DT_SHARDS_MAX_SHARINGS] = {
+    [SHARD] = {"shard", "each rank has its part", DT_SHARDING_SHARD, MIXED, true},
+    [GLOBAL] = {"global", "a slice each of one order", DT_SHARDING_GLOBAL, MIXED, true},
+    [REPLICATE] = {"replicate", "everybody goes through everything", DT_SHARDING_REPLICATE, MIXED, true},
+    [BY_LABEL] = {"by label", "each rank has labels of its own", DT_SHARDING_SHARD, DEALT, true},
+    [SORTED_FILE] = {"sorted file", "label after label, not shuffled", DT_SHARDING_GLOBAL, SORTED, true},
+    [ALONE] = {"shard, alone", "a part each, nothing averaged", DT_SHARDING_SHARD, MIXED, false},
+    [BY_LABEL_ALONE] = {"by label, alone", "labels each, nothing averaged", DT_SHARDING_SHARD, DEALT, false},
+};
+
+/* ---- who reads what */
+
+static enum dt_status fill_example(struct dt_shards_lesson *l)
+{
+    for (int mode = 0; mode < DT_SHARDS_MODES; mode++) {
+        for (int rank = 0; rank < l->n_ranks; rank++) {
+            const struct dt_shard shard = {.mode = kinds[mode].mode,
+                                           .seed = 1,
+                                           .n_total = (size_t)l->n_shown,
+                                           .global_batch = (size_t)l->n_ranks,
+                                           .rank = rank,
+                                           .size = l->n_ranks,
+                                           .shuffle = true};
+            struct dt_loader loader;
+            DT_TRY(dt_loader_open(&shard, &loader));
+            for (uint64_t step = 0; step < dt_shard_steps_per_epoch(&shard); step++) {
+                const struct dt_batch batch = dt_loader_batch(&loader, 0, step);
+                for (int i = 0; i < batch.n; i++) {
+                    l->used[mode][rank][l->n_used[mode][rank]++] = batch.ids[i];
+                }
+            }
+            dt_loader_close(&loader);
+        }
+    }
+    return DT_OK;
+}
+
+/* ---- one epoch */
+
+/* Sample i of the file is sample out[i] by label: rank r's part, every n-th sample, is a stretch of those. */
+static void deal(const struct dt_shard *shard, const uint32_t *by_label, uint32_t *out)
+{
+    size_t next = 0;
+    for (int rank = 0; rank < shard->size; rank++) {
+        struct dt_shard of_rank = *shard;
+        of_rank.rank = rank;
+        const struct dt_owned owned = dt_shard_owned(&of_rank);
+        for (size_t i = 0; i < owned.n; i++) {
+            out[owned.first + i * owned.stride] = by_label[next++];
+        }
+    }
+}
+
+static enum dt_status order_file(struct dt_lab_images *images, const struct dt_shard *shard, enum file_order order)
+{
+    uint32_t *by_label = calloc(2 * DT_LAB_N_TRAIN, sizeof *by_label);
+    if (by_label == NULL) {
+        return dt_error(DT_NO_MEMORY, "no memory for an order of samples");
+    }
+    dt_lab_images_by_label(images, by_label);
+    if (order == DEALT) {
+        deal(shard, by_label, by_label + DT_LAB_N_TRAIN);
+    }
+    dt_lab_images_sort(images, by_label + (order == DEALT ? DT_LAB_N_TRAIN : 0));
+    free(by_label);
+    return DT_OK;
+}
+
+/* How often each sample is used in an epoch, and how many labels each rank sees. */
+static void count_use(struct dt_lab_run *run, struct dt_sharing *out)
+{
+    int times[DT_LAB_N_TRAIN] = {0};
+    for (int rank = 0; rank < run->training.shard.size; rank++) {
+        bool seen[DT_LAB_CLASSES] = {false};
+        int n_labels = 0;
+        for (uint64_t step = 0; step < out->n_steps; step++) {
+            const struct dt_batch batch = dt_loader_batch(&run->loaders[rank], 0, step);
+            for (int i = 0; i < batch.n; i++) {
+                const int label = run->training.samples->labels[batch.ids[i]];
+                times[batch.ids[i]]++;
+                n_labels += !seen[label];
+                seen[label] = true;
+            }
+        }
+        out->n_labels = n_labels > out->n_labels ? n_labels : out->n_labels;
+    }
+    out->least = out->most = times[0];
+    for (int i = 1; i < DT_LAB_N_TRAIN; i++) {
+        out->least = times[i] < out->least ? times[i] : out->least;
+        out->most = times[i] > out->most ? times[i] : out->most;
+    }
+}
+
+static enum dt_status train(const struct dt_lab_training *training, const struct dt_samples *test, struct dt_sharing *out)
+{
+    struct dt_lab_run run;
+    enum dt_status s = DT_OK;
+    double accuracy = 0;
+    size_t n;
+    DT_TRY(dt_lab_run_open(training, &run));
+    out->n_steps = dt_shard_steps_per_epoch(&training->shard);
+    for (uint64_t step = 0; s == DT_OK && step < out->n_steps; step++) {
+        s = dt_lab_run_step(&run, 0, step, &n);
+    }
+    if (s == DT_OK && training->only <= 0) {
+        count_use(&run, out);
+    }
+    if (s == DT_OK) {
+        s = dt_lab_run_accuracy(&run, test, &accuracy);
+    }
+    out->accuracy += training->only < 0 ? accuracy : accuracy / training->shard.size;
+    dt_lab_run_close(&run);
+    return s;
+}
+
+static enum dt_status run_kind(struct dt_lab_images *images, int kind, int n_ranks, struct dt_sharing *out)
+{
+    struct dt_lab_training training = {.samples = &images->train.samples,
+                                       .shard = {.mode = kinds[kind].mode,
+                                                 .seed = 1,
+                                                 .n_total = DT_LAB_N_TRAIN,
+                                                 .global_batch = BATCH,
+                                                 .size = n_ranks,
+                                                 .shuffle = kinds[kind].order != SORTED},
+                                       .only = -1,
+                                       .schedule = {.type = DT_SCHEDULE_COSINE, .lr = RATE, .scale = 1, .n_epochs = 1}};
+    training.schedule.steps_per_epoch = dt_shard_steps_per_epoch(&training.shard);
+    *out = (struct dt_sharing){.name = kinds[kind].name, .meaning = kinds[kind].meaning};
+    if (kinds[kind].order != MIXED) {
+        DT_TRY(order_file(images, &training.shard, kinds[kind].order));
+        training.samples = &images->sorted;
+    }
+    if (kinds[kind].together) {
+        return train(&training, &images->test.samples, out);
+    }
+    for (training.only = 0; training.only < n_ranks; training.only++) {
+        DT_TRY(train(&training, &images->test.samples, out));
+    }
+    return DT_OK;
+}
+
+static enum dt_status run(struct dt_shards_lesson *l)
+{
+    struct dt_lab_images images;
+    DT_TRY(fill_example(l));
+    DT_TRY(dt_lab_images_open(DT_LAB_N_TEST, &images));
+    enum dt_status s = DT_OK;
+    for (int kind = 0; s == DT_OK && kind < DT_SHARDS_MAX_SHARINGS; kind++) {
+        s = run_kind(&images, kind, l->n_ranks, &l->sharings[kind]);
+    }
+    dt_lab_images_close(&images);
+    return s;
+}
+
+static void check(struct dt_shards_lesson *l)
+{
+    char what[80];
+    for (int kind = 0; kind < DT_SHARDS_MAX_SHARINGS; kind++) {
+        const struct dt_sharing *s = &l->sharings[kind];
+        const int times = kind == REPLICATE ? l->n_ranks : 1;
+        snprintf(what, sizeof what, "%s: how often a sample is used at least", s->name);
+        dt_golden_number(&l->golden, what, s->least, times, 0);
+        snprintf(what, sizeof what, "%s: how often a sample is used at most", s->name);
+        dt_golden_number(&l->golden, what, s->most, times, 0);
+    }
+    dt_golden_fact(&l->golden, "shard learns what global learns, but for four in a hundred",
+                   l->sharings[SHARD].accuracy > l->sharings[GLOBAL].accuracy - 0.04);
+    dt_golden_fact(&l->golden, "by label, averaged, costs less than four in a hundred: a step still has all labels",
+                   l->sharings[BY_LABEL].accuracy > l->sharings[SHARD].accuracy - 0.04);
+    dt_golden_fact(&l->golden, "a sorted file costs fifty in a hundred",
+                   l->sharings[SORTED_FILE].accuracy < l->sharings[GLOBAL].accuracy - 0.5);
+    dt_golden_fact(&l->golden, "labels of its own and nothing averaged cost thirty in a hundred",
+                   l->sharings[BY_LABEL_ALONE].accuracy < l->sharings[ALONE].accuracy - 0.3);
+    dt_golden_end(&l->golden);
+}
+
+/* ---- the text */
+
+static void print_example(const struct dt_shards_lesson *l)
+{
+    printf("How %d ranks share the data. Of %d samples, one a step for each rank, in order:\n\n%-8s", l->n_ranks, l->n_shown, "");
+    for (int mode = 0; mode < DT_SHARDS_MODES; mode++) {
+        printf("%-*s", mode < 2 ? 10 : 0, kinds[mode].name);
+    }
+    for (int rank = 0; rank < l->n_ranks; rank++) {
+        printf("\nrank %-3d", rank);
+        for (int mode = 0; mode < DT_SHARDS_MODES; mode++) {
+            int width = 0;
+            for (int i = 0; i < l->n_used[mode][rank]; i++) {
+                width += printf(i + 1 < l->n_used[mode][rank] ? "%-3u" : "%u", l->used[mode][rank][i]);
+            }
+            printf("%*s", mode < 2 && width < 10 ? 10 - width : 0, "");
+        }
+    }
+    printf("\n");
+}
+
+static void print_lesson(const struct dt_shards_lesson *l)
+{
+    char count[32];
+    print_example(l);
+    printf("\n%s images of %d classes, %d a step, one epoch of softmax regression:\n\n",
+           dt_count_text(DT_LAB_N_TRAIN, count, sizeof count), DT_LAB_CLASSES, BATCH);
+    printf("%-15s%6s%8s%7s%9s\n", "", "steps", "used", "labels", "accuracy");
+    for (int kind = 0; kind < DT_SHARDS_MAX_SHARINGS; kind++) {
+        const struct dt_sharing *s = &l->sharings[kind];
+        char used[32] = "once";
+        if (s->least != 1 || s->most != 1) {
+            snprintf(used, sizeof used, s->least == s->most ? "%d times" : "%d-%d x", s->least, s->most);
+        }
+        printf("%-15s%6llu%8s%7d%7.1f %%  %s\n", s->name, (unsigned long long)s->n_steps, used, s->n_labels, 100 * s->accuracy,
+               s->meaning);
+    }
+    puts("\nused: how often a sample is, by all ranks together; labels: that a rank sees\n\n"
+         "Shards by label do no harm while every step averages over all ranks: its batch\n"
+         "has all labels. They do when ranks go on alone, or, which is the same in\n"
+         "time, when all ranks read one label after the other.\n");
+    puts(l->golden.verdict);
+}
+
+enum dt_status dt_lab_shards(const struct dt_args *args)
+{
+    struct dt_shards_lesson lesson = {.n_ranks = 4};
+    size_t n_ranks = 4;
+    DT_TRY(dt_args_number("ranks", args->ranks, false, 2, DT_LAB_MAX_RANKS, &n_ranks));
+    lesson.n_ranks = (int)n_ranks;
+    lesson.n_shown = 2 * lesson.n_ranks;
+    DT_TRY(run(&lesson));
+    check(&lesson);
+    print_lesson(&lesson);
+    return dt_golden_status(&lesson.golden, dt_shards_page(args->html, &lesson));
+}

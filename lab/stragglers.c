@@ -1,0 +1,261 @@
+/* One slow rank of four: who waits for it with an allreduce, with servers that wait, with bounded staleness, and without any bound;
+ * and why ranks that are all late now and then get slower together. Ranks are late as with `--inject`. */
+#include "lab/stragglers.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/args.h"
+#include "cli/sinks/staleness.h"
+#include "lab/lessons.h"
+
+#define RATE 0.1
+#define N_COLUMNS 60
+
+#define SERVER .strategy = DT_STRATEGY_PARAMETER_SERVER, .servers = 1
+static const struct {
+    const char *name, *meaning;
+    struct dt_dist_spec dist;
+} ways[DT_STRAGGLERS_WAYS] = {
+    [DT_STRAGGLERS_RING] = {"ring",
+                            "an allreduce: all wait for all",
+                            {.strategy = DT_STRATEGY_ALLREDUCE, .allreduce = DT_ALLREDUCE_RING}},
+    [DT_STRAGGLERS_SYNC] = {"server, sync", "rank 3 waits for all workers", {SERVER}},
+    [DT_STRAGGLERS_BOUNDED] = {"server, 4 ahead",
+                               "nobody is more than 4 steps ahead of the slowest",
+                               {SERVER, .mode = DT_SERVER_MODE_ASYNC, .max_staleness = DT_STRAGGLERS_AHEAD}},
+    [DT_STRAGGLERS_ASYNC] = {"server, async",
+                             "nobody waits for anybody",
+                             {SERVER, .mode = DT_SERVER_MODE_ASYNC, .max_staleness = DT_STRAGGLERS_N_STEPS}},
+};
+
+/* ---- the runs */
+
+static enum dt_status run_ways(struct dt_world *world, const struct dt_lab_images *images, struct dt_stragglers_lesson *l)
+{
+    static const char *const late[] = {"slow:rank=0,ms=10", "slow:rank=1,ms=10", "slow:rank=2,ms=50", "slow:rank=3,ms=10"};
+    struct dt_faults faults;
+    DT_TRY(dt_faults_parse(late, DT_LAB_RANKS, &faults));
+    for (int way = 0; way < DT_STRAGGLERS_WAYS; way++) {
+        const struct dt_lab_distributed training = {
+            .dist = ways[way].dist, .rate = RATE, .n_steps = DT_STRAGGLERS_N_STEPS, .faults = &faults};
+        l->ways[way].name = ways[way].name;
+        l->ways[way].meaning = ways[way].meaning;
+        DT_TRY(dt_lab_distributed_run(world, images, &training, &l->ways[way].outcome));
+    }
+    return DT_OK;
+}
+
+static void time_ways(struct dt_stragglers_lesson *l)
+{
+    for (int way = 0; way < DT_STRAGGLERS_WAYS; way++) {
+        for (int rank = 0; rank < DT_LAB_RANKS; rank++) {
+            const double end = l->ways[way].outcome.spans[rank][DT_STRAGGLERS_N_STEPS - 1].end;
+            l->ways[way].step_ms[rank] = 1000 * end / DT_STRAGGLERS_N_STEPS;
+            l->longest_s = fmax(l->longest_s, end);
+        }
+    }
+}
+
+/* ---- jitter */
+
+/* Of whole milliseconds 0 to m, each as likely, the largest of n is k or more with probability 1 - (k / (m + 1))^n. */
+static double expected_latest(int n)
+{
+    double sum = 0;
+    for (int k = 1; k <= DT_STRAGGLERS_JITTER_MS; k++) {
+        sum += 1 - pow(k / (DT_STRAGGLERS_JITTER_MS + 1.0), n);
+    }
+    return sum;
+}
+
+static double drawn_latest(const struct dt_fault *jitter, int n, uint64_t n_steps)
+{
+    double sum = 0;
+    for (uint64_t step = 1; step <= n_steps; step++) {
+        unsigned latest = 0;
+        for (int rank = 0; rank < n; rank++) {
+            const unsigned ms = dt_fault_delay_ms(jitter, DT_LAB_SEED, rank, step);
+            latest = ms > latest ? ms : latest;
+        }
+        sum += latest;
+    }
+    return sum / (double)n_steps;
+}
+
+/* An allreduce over all ranks, of which the first n jitter. */
+static enum dt_status run_jitter(struct dt_world *world, const struct dt_lab_images *images, const struct dt_fault *jitter,
+                                 struct dt_jitter *out)
+{
+    struct dt_lab_outcome outcome;
+    struct dt_faults faults = {.n = out->n};
+    for (int rank = 0; rank < out->n; rank++) {
+        faults.faults[rank] = *jitter;
+        faults.faults[rank].rank = rank;
+    }
+    const struct dt_lab_distributed training = {
+        .dist = ways[DT_STRAGGLERS_RING].dist, .rate = RATE, .n_steps = DT_STRAGGLERS_N_JITTERED, .faults = &faults};
+    DT_TRY(dt_lab_distributed_run(world, images, &training, &outcome));
+    out->drawn_taken = drawn_latest(jitter, out->n, DT_STRAGGLERS_N_JITTERED);
+    out->measured = 1000 * outcome.spans[0][DT_STRAGGLERS_N_JITTERED - 1].end / DT_STRAGGLERS_N_JITTERED;
+    return DT_OK;
+}
+
+static enum dt_status run_jitters(struct dt_world *world, const struct dt_lab_images *images, struct dt_stragglers_lesson *l)
+{
+    static const int sizes[DT_STRAGGLERS_N_SIZES] = {1, 2, 3, 4, 16, 64};
+    static const char *const text = "jitter:ms=40";
+    struct dt_faults jitter;
+    DT_TRY(dt_faults_parse(&text, 1, &jitter));
+    for (int i = 0; i < DT_STRAGGLERS_N_SIZES; i++) {
+        const int n = sizes[i];
+        l->jitter[i] = (struct dt_jitter){
+            .n = n, .formula = expected_latest(n), .drawn = drawn_latest(&jitter.faults[0], n, DT_STRAGGLERS_N_DRAWN)};
+        if (n <= DT_LAB_RANKS) {
+            DT_TRY(run_jitter(world, images, &jitter.faults[0], &l->jitter[i]));
+        }
+    }
+    return DT_OK;
+}
+
+static enum dt_status run(struct dt_world *world, struct dt_stragglers_lesson *l)
+{
+    struct dt_lab_images images;
+    enum dt_status s = dt_world_agree(world, dt_lab_images_open(DT_LAB_N_TEST, &images));
+    s = s == DT_OK ? run_ways(world, &images, l) : s;
+    s = s == DT_OK ? run_jitters(world, &images, l) : s;
+    dt_lab_images_close(&images);
+    return s;
+}
+
+/* ---- what must come out: nothing that a busy machine could change */
+
+/* That no worker's mean step is shorter than what it has to wait for. */
+static void check_wait(struct dt_stragglers_lesson *l, int way, double least_ms)
+{
+    char what[120];
+    for (int rank = 0; rank < l->ways[way].outcome.n_workers; rank++) {
+        snprintf(what, sizeof what, "%s: rank %d takes %.3g ms a step or more", ways[way].name, rank, least_ms);
+        dt_golden_fact(&l->golden, what, l->ways[way].step_ms[rank] >= least_ms);
+    }
+}
+
+/* The steps that the slow rank had taken when the first worker had taken all. */
+static int slow_steps(const struct dt_stragglers_way *way)
+{
+    double first = INFINITY;
+    int n = 0;
+    for (int rank = 0; rank < way->outcome.n_workers; rank++) {
+        first = fmin(first, way->outcome.spans[rank][DT_STRAGGLERS_N_STEPS - 1].end);
+    }
+    while (n < DT_STRAGGLERS_N_STEPS && way->outcome.spans[DT_STRAGGLERS_SLOW][n].end <= first) {
+        n++;
+    }
+    return n;
+}
+
+static void check_jitter(struct dt_golden *golden, const struct dt_jitter *j)
+{
+    char what[120];
+    snprintf(what, sizeof what, "the mean of the latest of %d ranks", j->n);
+    dt_golden_number(golden, what, j->drawn, j->formula, 0.02 * DT_STRAGGLERS_JITTER_MS);
+    snprintf(what, sizeof what, "steps of %d ranks that jitter take as long as the latest, or longer", j->n);
+    dt_golden_fact(golden, what, j->n > DT_LAB_RANKS || j->measured >= j->drawn_taken);
+}
+
+static void check(struct dt_stragglers_lesson *l)
+{
+    const struct dt_stragglers_way *w = l->ways;
+    const int most = (DT_LAB_RANKS - 2) * (2 * DT_STRAGGLERS_AHEAD + 1); /* of two other workers */
+    check_wait(l, DT_STRAGGLERS_RING, DT_STRAGGLERS_SLOW_MS);
+    check_wait(l, DT_STRAGGLERS_SYNC, DT_STRAGGLERS_SLOW_MS);
+    check_wait(l, DT_STRAGGLERS_BOUNDED,
+               DT_STRAGGLERS_SLOW_MS * (double)(DT_STRAGGLERS_N_STEPS - DT_STRAGGLERS_AHEAD) / DT_STRAGGLERS_N_STEPS);
+    dt_golden_number(&l->golden, "sync: gradients that are stale", dt_staleness_n_bins(&w[DT_STRAGGLERS_SYNC].outcome.staleness), 0,
+                     0);
+    dt_golden_fact(&l->golden, "bounded: no gradient is staler than the bound allows",
+                   dt_staleness_n_bins(&w[DT_STRAGGLERS_BOUNDED].outcome.staleness) - 1 <= most);
+    dt_golden_fact(&l->golden, "async: the first worker is through before the slow one",
+                   slow_steps(&w[DT_STRAGGLERS_ASYNC]) < DT_STRAGGLERS_N_STEPS);
+    for (int i = 0; i < DT_STRAGGLERS_N_SIZES; i++) {
+        check_jitter(&l->golden, &l->jitter[i]);
+    }
+    dt_golden_end(&l->golden);
+}
+
+/* ---- the text */
+
+/* '#' where the rank computes, '.' where it waits. */
+static void print_lane(const struct dt_stragglers_way *way, int rank, double longest)
+{
+    char lane[N_COLUMNS + 1];
+    int n = 0;
+    memset(lane, ' ', N_COLUMNS);
+    for (int i = 0; i < DT_STRAGGLERS_N_STEPS; i++) {
+        const struct dt_lab_span *span = &way->outcome.spans[rank][i];
+        for (int c = (int)(span->begin / longest * N_COLUMNS); c < N_COLUMNS && (c + 0.5) / N_COLUMNS * longest < span->end; c++) {
+            n = c + 1;
+            lane[c] = (c + 0.5) / N_COLUMNS * longest < span->ready ? '#' : '.';
+        }
+    }
+    printf("  rank %d %5.1f  %.*s\n", rank, way->step_ms[rank], n, lane);
+}
+
+static void print_ways(const struct dt_stragglers_lesson *l)
+{
+    for (int i = 0; i < DT_STRAGGLERS_WAYS; i++) {
+        const struct dt_stragglers_way *way = &l->ways[i];
+        printf("%s: %s\n", way->name, way->meaning);
+        for (int rank = 0; rank < way->outcome.n_workers; rank++) {
+            print_lane(way, rank, l->longest_s);
+        }
+    }
+}
+
+static void print_jitter(const struct dt_stragglers_lesson *l)
+{
+    printf("Ranks that are late by 0 to %d ms, now this one and now that one: an allreduce\n"
+           "waits for the latest, and of many ranks one is always late. In ms, means:\n"
+           "  ranks  latest, by formula  of 10,000 drawn steps  of %d drawn  these took\n",
+           DT_STRAGGLERS_JITTER_MS, DT_STRAGGLERS_N_JITTERED);
+    for (int i = 0; i < DT_STRAGGLERS_N_SIZES; i++) {
+        const struct dt_jitter *j = &l->jitter[i];
+        printf("  %5d  %18.1f  %21.1f", j->n, j->formula, j->drawn);
+        if (j->measured > 0) {
+            printf("  %11.1f  %10.1f", j->drawn_taken, j->measured);
+        }
+        putchar('\n');
+    }
+}
+
+static void print_lesson(const struct dt_stragglers_lesson *l)
+{
+    printf("Who waits for a slow rank? %d steps; each takes a rank %d ms, rank %d %d ms.\n"
+           "Milliseconds a step, and who computes (#) and waits (.) when:\n\n",
+           DT_STRAGGLERS_N_STEPS, DT_STRAGGLERS_WORK_MS, DT_STRAGGLERS_SLOW, DT_STRAGGLERS_SLOW_MS);
+    print_ways(l);
+    printf("\nWhere all wait, all are as slow as the slowest. A bound lends %d steps; then all\n"
+           "wait again. Without one nobody does, but gradients get old:\n\n",
+           DT_STRAGGLERS_AHEAD);
+    dt_staleness_print(stdout, &l->ways[DT_STRAGGLERS_ASYNC].outcome.staleness);
+    putchar('\n');
+    print_jitter(l);
+    putchar('\n');
+    puts(l->golden.verdict);
+}
+
+enum dt_status dt_lab_stragglers(struct dt_world *world, const struct dt_args *args)
+{
+    static struct dt_stragglers_lesson lesson;
+    enum dt_status s = DT_OK;
+    DT_TRY(dt_lab_need_ranks(world, "stragglers", DT_LAB_RANKS));
+    DT_TRY(run(world, &lesson));
+    if (world->rank == 0) {
+        time_ways(&lesson);
+        check(&lesson);
+        print_lesson(&lesson);
+        s = dt_golden_status(&lesson.golden, dt_stragglers_page(args->html, &lesson));
+    }
+    return dt_world_agree(world, s);
+}

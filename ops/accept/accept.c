@@ -1,0 +1,232 @@
+#include "ops/accept/accept.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "cli/output.h"
+#include "ops/accept/show.h"
+#include "train/trainer.h"
+
+/* Learns in a second what it has to; a batch for any number of ranks. */
+static const char training[] =
+    "{\"data\": {\"format\": \"synthetic\", \"train_samples\": 4096, \"test_samples\": 512, \"noise\": 0.1},"
+    " \"model\": {\"input\": [1, 12, 12], \"layers\": [{\"type\": \"conv2d\", \"filters\": 8, \"kernel\": 3, \"activation\": "
+    "\"relu\"},"
+    " {\"type\": \"max_pool2d\", \"size\": 2}, {\"type\": \"flatten\"}, {\"type\": \"dense\", \"units\": 4}]},"
+    " \"train\": {\"epochs\": 5, \"seed\": 1, \"batch\": {\"global\": 64}, \"optimizer\": {\"type\": \"adam\", \"lr\": 0.01}},"
+    " \"distributed\": {\"check_every\": 1}, \"log\": {\"every_s\": 0}}";
+
+#define CHECK(name, meaning) dt_accept_##name,
+static enum dt_status (*const checks[DT_N_ACCEPT])(struct dt_acceptance *a, struct dt_accept_row *row) = {DT_ACCEPT_LIST(CHECK)};
+
+/* An error on which all ranks agree belongs to the row, and the next rows can run. */
+static enum dt_status take_error(const struct dt_acceptance *a, enum dt_status status, struct dt_accept_row *row)
+{
+    if (status == DT_OK || status == DT_STALLED || status == DT_STOPPED || (a->world->size > 1 && !dt_error_is_agreed())) {
+        return status;
+    }
+    row->verdict = DT_ACCEPT_FAIL;
+    snprintf(row->text, sizeof row->text, "%s", dt_error_text());
+    dt_error_clear();
+    return DT_OK;
+}
+
+/* Where the row fails and blames no rank, all are to blame. */
+static void find_blame(struct dt_acceptance *a, const struct dt_accept_row *row)
+{
+    bool any = row->verdict != DT_ACCEPT_FAIL;
+    for (int r = 0; r < a->world->size; r++) {
+        any = any || a->cells[r].failed;
+    }
+    for (int r = 0; r < a->world->size && !any; r++) {
+        a->cells[r].failed = true;
+    }
+}
+
+/* A row that could compare its figures with nothing says so. */
+static void tell_alone(const struct dt_acceptance *a, struct dt_accept_row *row)
+{
+    const size_t n = strlen(row->text);
+    if (row->verdict == DT_ACCEPT_MEASURED) {
+        snprintf(row->text + n, sizeof row->text - n, "; nothing to compare with: %s, %s", row->alone,
+                 a->spec->baseline == NULL ? "no --baseline" : "not in the --baseline");
+    }
+}
+
+/* Rank 0's verdict holds for all ranks: figures may differ in their last digit, and it alone has the baseline. */
+static enum dt_status run_check(struct dt_acceptance *a, const struct dt_accept_baseline *baseline, int i,
+                                struct dt_accept_row *row)
+{
+    struct dt_comm *comm = a->world->comm;
+    for (int r = 0; r < comm->size; r++) {
+        a->cells[r] = (struct dt_accept_cell){.value = (double)NAN};
+    }
+    dt_comm_phase(comm, dt_accept_names[i]);
+    DT_TRY(take_error(a, checks[i](a, row), row));
+    if (a->world->rank == 0 && a->spec->baseline != NULL) {
+        dt_accept_baseline_apply(baseline, i, row);
+    }
+    tell_alone(a, row);
+    find_blame(a, row);
+    return dt_comm_broadcast(comm, row, sizeof *row, 0, "verdict");
+}
+
+static enum dt_status run_checks(struct dt_acceptance *a, const struct dt_accept_baseline *baseline,
+                                 struct dt_accept_outcome *outcome)
+{
+    for (int i = 0; i < DT_N_ACCEPT; i++) {
+        const double begin_s = dt_clock_s();
+        a->cells = outcome->cells + i * a->world->size;
+        if (a->world->rank == 0) {
+            dt_accept_show_running(a, i);
+        }
+        DT_TRY(run_check(a, baseline, i, &outcome->rows[i]));
+        outcome->seconds[i] = dt_clock_s() - begin_s;
+        outcome->n_done++;
+        outcome->counts[outcome->rows[i].verdict]++;
+        if (a->world->rank == 0) {
+            dt_accept_show_row(a, outcome, i);
+        }
+    }
+    return DT_OK;
+}
+
+/* Each, though one before it failed. Whether all are there. */
+static bool write_files(const struct dt_acceptance *a, const struct dt_accept_outcome *outcome)
+{
+    const struct dt_accept_spec *spec = a->spec;
+    const bool no_junit = dt_output_failed(dt_accept_write_junit(spec->junit, a, outcome));
+    const bool no_json = dt_output_failed(dt_accept_write_json(spec->json, a, outcome));
+    const bool no_page = spec->html != NULL && dt_output_failed(dt_accept_write_page(spec->html, a, outcome));
+    return !no_junit && !no_json && !no_page;
+}
+
+static enum dt_status tell(const struct dt_acceptance *a, const struct dt_accept_outcome *outcome)
+{
+    bool written = true;
+    if (a->world->rank == 0) {
+        dt_accept_show_end(outcome);
+        written = write_files(a, outcome);
+    }
+    const bool untold = !written && outcome->counts[DT_ACCEPT_FAIL] == 0; /* a verdict is what counts */
+    DT_TRY(dt_world_agree(a->world, untold ? dt_error(DT_IO, "accept: a file was not written, as was said") : DT_OK));
+    if (outcome->counts[DT_ACCEPT_FAIL] > 0) {
+        return dt_error_agreed(dt_error(DT_FAILED, "accept: %d of %d checks failed (see the rows that begin with FAIL)",
+                                        outcome->counts[DT_ACCEPT_FAIL], outcome->n_done));
+    }
+    return DT_OK;
+}
+
+/* Faults that cannot be put into the training are refused before any row runs. Lost messages need some of dtrain's own: a ring's.
+ */
+static enum dt_status try_faults(struct dt_acceptance *a)
+{
+    const struct dt_faults *faults = a->spec->faults;
+    struct dt_trainer trainer;
+    for (int i = 0; i < faults->n; i++) {
+        if (faults->faults[i].kind == DT_FAULT_DROP) {
+            a->config.dist.allreduce = DT_ALLREDUCE_RING;
+        }
+    }
+    if (faults->n == 0) {
+        return DT_OK;
+    }
+    DT_TRY(dt_trainer_open(a->world, &a->config, &dt_config_json, &trainer));
+    const enum dt_status s = dt_inject_open(&trainer, faults);
+    dt_trainer_close(&trainer);
+    return s;
+}
+
+static void take_date(char out[24])
+{
+    const time_t now = time(NULL);
+    struct tm utc;
+    gmtime_r(&now, &utc);
+    strftime(out, 24, "%Y-%m-%dT%H:%M:%SZ", &utc);
+}
+
+static enum dt_status try_files(const struct dt_accept_spec *spec)
+{
+    DT_TRY(dt_file_try(spec->junit, NULL));
+    DT_TRY(dt_file_try(spec->json, NULL));
+    return dt_file_try(spec->html, NULL);
+}
+
+/* Where the results go is known to take them before anything is measured. */
+static enum dt_status prepare_places(struct dt_acceptance *a)
+{
+    const enum dt_status s = dt_run_dir_open(a->world, a->spec->run, "accept", false, &a->folder);
+    dt_run_dir_close(&a->folder); /* the training opens it again */
+    if (s != DT_OK) {
+        a->folder.path[0] = '\0'; /* it is not ours */
+        return s;
+    }
+    return dt_world_agree(a->world, a->world->rank == 0 ? try_files(a->spec) : DT_OK);
+}
+
+/* A folder that nobody asked for goes, unless something is to be found in it. */
+static void leave_folder(const struct dt_acceptance *a, enum dt_status status)
+{
+    char config[DT_PATH_SIZE + 16];
+    bool used = false;
+    snprintf(config, sizeof config, "%s/config.json", a->folder.path);
+    if (a->world->rank != 0 || a->spec->run != NULL || a->folder.path[0] == '\0') {
+        return;
+    }
+    if (status != DT_OK && dt_file_exists(config, &used) == DT_OK && used) {
+        dt_text_print(stderr, "the training's folder is kept: %s", a->folder.path);
+    } else {
+        dt_run_dir_remove(&a->folder);
+        rmdir("runs/accept"); /* where nothing else is in them */
+        rmdir("runs");
+    }
+}
+
+/* All that the rows need. */
+static enum dt_status prepare(struct dt_acceptance *a, struct dt_accept_baseline *baseline, struct dt_accept_outcome *outcome)
+{
+    struct dt_world *world = a->world;
+    const size_t n = (size_t)world->size;
+    DT_TRY(dt_world_agree(world, dt_config_parse("accept", training, sizeof training - 1, NULL, 0, &a->config)));
+    DT_TRY(try_faults(a));
+    DT_TRY(prepare_places(a));
+    DT_TRY(dt_device_choose(world, &a->config, &a->device));
+    DT_TRY(dt_world_alloc(world, n, sizeof *a->hosts, "the ranks' hosts", (void **)&a->hosts));
+    DT_TRY(dt_world_alloc(world, DT_N_ACCEPT * n, sizeof *outcome->cells, "the ranks' results", (void **)&outcome->cells));
+    DT_TRY(dt_facts_gather(world, &(struct dt_doctor_spec){.run = a->spec->run}, &a->ranks));
+    for (int r = 0; r < world->size; r++) {
+        memcpy(a->hosts[r], a->ranks[r].host, sizeof a->hosts[r]);
+    }
+    const bool reads = world->rank == 0 && a->spec->baseline != NULL;
+    return dt_world_agree(world, reads ? dt_accept_baseline_read(a, a->spec->baseline, baseline) : DT_OK);
+}
+
+enum dt_status dt_accept(struct dt_world *world, const struct dt_accept_spec *spec)
+{
+    struct dt_acceptance a = {.world = world, .spec = spec, .measure_s = spec->quick ? 0.1 : 1};
+    static struct dt_accept_outcome outcome; /* large for a stack */
+    static struct dt_accept_baseline baseline;
+    if (world->rank == 0) {
+        dt_accept_show_begin(&a);
+    }
+    take_date(a.date);
+    enum dt_status s = prepare(&a, &baseline, &outcome);
+    s = s == DT_OK ? run_checks(&a, &baseline, &outcome) : s;
+    if (s != DT_OK && world->rank == 0) {
+        dt_accept_show_break();
+    }
+    s = s == DT_OK ? tell(&a, &outcome) : s;
+    leave_folder(&a, s);
+    free(a.links.bandwidth);
+    free(a.links.latency);
+    free(a.ranks);
+    free(outcome.cells);
+    free(a.hosts);
+    return s;
+}

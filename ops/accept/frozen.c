@@ -1,0 +1,144 @@
+/* On each host one rank behaves for a while as one that hangs: it does nothing and gives no sign of life. The others wait for it
+ * with a limit of a second, and have to name it by then. Then it goes on, as if nothing had happened. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "dist/ranks/wire.h"
+#include "ops/accept/rows.h"
+
+#define LIMIT_S 1.0
+#define LATE_S 3.0         /* beyond the limit: too late */
+#define FREEZE_MOST_S 30.0 /* and then by itself */
+#define TAG 0x4652
+
+/* What a rank has found; it travels. */
+struct witness {
+    bool asked; /* it was to name a rank of its host */
+    int frozen; /* which it had to be */
+    bool named; /* it was that one */
+    double waited_s;
+    char text[200]; /* what it said */
+};
+
+struct freeze {
+    struct dt_comm *comm;
+    struct dt_wire *wire;
+    int first, last; /* ranks of this host: who names, and who is frozen */
+};
+
+static char thaw_byte; /* the message's; it may come when nobody waits for it any more */
+
+/* Until told, or for long enough that nobody can have noticed. Not by a request of the communicator's: those show signs of life. */
+static enum dt_status freeze(struct freeze *f)
+{
+    struct dt_wire_request thaw;
+    bool arrived = false;
+    const double end_s = dt_clock_s() + FREEZE_MOST_S;
+    DT_TRY(dt_wire_receive(f->wire, f->first, TAG, &thaw_byte, 1, &thaw));
+    while (!arrived && dt_clock_s() < end_s) {
+        dt_sleep_ms(5);
+        DT_TRY(dt_wire_test(f->wire, &thaw, &arrived));
+    }
+    return DT_OK;
+}
+
+/* The limit passes, and the wait goes on with the usual one. */
+static enum dt_status watch(struct freeze *f, struct dt_request *request, struct witness *out)
+{
+    char name[32];
+    const double usual_s = f->comm->timeout_s, begin_s = dt_clock_s();
+    f->comm->timeout_s = LIMIT_S;
+    const enum dt_status s = dt_comm_wait(f->comm, request);
+    f->comm->timeout_s = usual_s;
+    out->waited_s = dt_clock_s() - begin_s;
+    if (s != DT_OK && s != DT_STALLED) {
+        return s;
+    }
+    snprintf(name, sizeof name, ": rank %d ", f->last);
+    snprintf(out->text, sizeof out->text, "%s", s == DT_OK ? "it noticed nothing" : dt_error_text());
+    out->named = s == DT_STALLED && strstr(out->text, name) != NULL;
+    dt_error_clear();
+    return DT_OK;
+}
+
+static enum dt_status thaw(struct freeze *f)
+{
+    struct dt_wire_request sent;
+    bool done = false;
+    DT_TRY(dt_wire_send(f->wire, f->last, TAG, &thaw_byte, 1, &sent));
+    for (const double end_s = dt_clock_s() + FREEZE_MOST_S; !done && dt_clock_s() < end_s;) {
+        DT_TRY(dt_wire_test(f->wire, &sent, &done));
+    }
+    return DT_OK;
+}
+
+static enum dt_status take_part(struct freeze *f, struct witness *out)
+{
+    struct dt_request request;
+    int32_t nothing = 0;
+    const int rank = f->comm->rank;
+    const bool alone = f->first == f->last;
+    dt_comm_phase(f->comm, "doing nothing, to be named");
+    DT_TRY(rank == f->last && !alone ? freeze(f) : DT_OK);
+    DT_TRY(dt_comm_allreduce_start(f->comm, &nothing, 1, DT_TYPE_I32, DT_REDUCE_SUM, "wait for a frozen rank", &request));
+    if (rank == f->first && !alone) {
+        *out = (struct witness){.asked = true, .frozen = f->last};
+        DT_TRY(watch(f, &request, out));
+        DT_TRY(thaw(f));
+    }
+    return dt_comm_wait(f->comm, &request);
+}
+
+static void judge(struct dt_acceptance *a, const struct witness *all, struct dt_accept_row *row)
+{
+    double most_s = 0;
+    int n = 0;
+    row->verdict = DT_ACCEPT_PASS;
+    for (int r = 0; r < a->world->size; r++) {
+        const struct witness *w = &all[r];
+        const bool fails = w->asked && (!w->named || w->waited_s > LIMIT_S + LATE_S);
+        a->cells[r].failed = fails;
+        n += w->asked;
+        most_s = w->asked && w->waited_s > most_s ? w->waited_s : most_s;
+        if (fails && row->verdict == DT_ACCEPT_PASS) {
+            row->verdict = DT_ACCEPT_FAIL;
+            snprintf(row->text, sizeof row->text, "rank %d (%s) did not name rank %d within %.0f s; after %.1f s: %s", r,
+                     a->hosts[r], w->frozen, LIMIT_S, w->waited_s, w->text);
+        }
+    }
+    if (row->verdict == DT_ACCEPT_PASS && n > 0) {
+        snprintf(row->text, sizeof row->text, "named on %d host%s, after %.1f s at most; the limit was %.0f s", n,
+                 n == 1 ? "" : "s", most_s, LIMIT_S);
+    } else if (row->verdict == DT_ACCEPT_PASS) {
+        row->verdict = DT_ACCEPT_SKIPPED;
+        snprintf(row->text, sizeof row->text, "not tried: no host has two ranks, of which one sees the other");
+    }
+}
+
+enum dt_status dt_accept_frozen(struct dt_acceptance *a, struct dt_accept_row *row)
+{
+    struct dt_comm *comm = a->world->comm;
+    struct freeze f = {.comm = comm, .first = comm->host_root};
+    struct witness *all = NULL, mine;
+    enum dt_status s;
+    memset(&mine, 0, sizeof mine);
+    DT_TRY(dt_world_alloc(a->world, (size_t)a->world->size, sizeof *all, "what ranks noticed", (void **)&all));
+    if (comm->size > 1) {
+        f.last = comm->rank;
+        for (int r = 0; r < comm->size; r++) {
+            f.last = comm->host_roots != NULL && comm->host_roots[r] == comm->host_root && r > f.last ? r : f.last;
+        }
+        DT_TRY_GOTO(s, dt_world_agree(a->world, dt_wire_open_mpi(comm, &f.wire)), done);
+        DT_TRY_GOTO(s, take_part(&f, &mine), done);
+    }
+    DT_TRY_GOTO(s, dt_comm_allgather(comm, &mine, all, sizeof mine, "exchange of what ranks noticed"), done);
+    judge(a, all, row);
+done:
+    if (s != DT_STALLED) { /* a message may still be on its way */
+        dt_wire_close(f.wire);
+    }
+    free(all);
+    return s;
+}

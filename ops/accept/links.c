@@ -1,0 +1,202 @@
+/* Messages there and back between any two ranks, pairs that share no rank at the same time. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "dist/ranks/wire.h"
+#include "ops/accept/rows.h"
+
+#define LARGE_BYTES ((size_t)1 << 20)
+#define TAG 0x4C4B /* of messages that meet no others */
+#define MAX_RANKS 128
+#define LATE 0.5 /* of the median's speed; a switch more on the way takes less */
+
+/* A pair at it, seen from one of the two. */
+struct pair {
+    int n_rounds; /* of the large messages; ten times as many of the small ones */
+    struct dt_wire *wire;
+    int peer;
+    bool asks; /* and so times */
+    int n_left;
+    size_t n_bytes;
+    char *bytes;
+    struct dt_wire_request in, out;
+    bool sending;
+    double begin_s, best_s;
+};
+
+static enum dt_status receive(struct pair *p)
+{
+    p->sending = false;
+    return dt_wire_receive(p->wire, p->peer, TAG, p->bytes, p->n_bytes, &p->in);
+}
+
+static enum dt_status send(struct pair *p)
+{
+    p->sending = true;
+    return dt_wire_send(p->wire, p->peer, TAG, p->bytes, p->n_bytes, &p->out);
+}
+
+static enum dt_status begin_round(struct pair *p)
+{
+    p->begin_s = dt_clock_s();
+    return p->asks ? send(p) : receive(p);
+}
+
+/* A dt_request.progress. */
+static enum dt_status progress(struct dt_request *request, bool *done)
+{
+    struct pair *p = request->handle;
+    bool arrived;
+    *done = p->n_left == 0;
+    if (*done) {
+        return DT_OK;
+    }
+    DT_TRY(dt_wire_test(p->wire, p->sending ? &p->out : &p->in, &arrived));
+    if (!arrived) {
+        return DT_OK;
+    }
+    if (p->sending == p->asks) { /* half of the way */
+        return p->asks ? receive(p) : send(p);
+    }
+    p->best_s = fmin(p->best_s, dt_clock_s() - p->begin_s);
+    *done = --p->n_left == 0;
+    return *done ? DT_OK : begin_round(p);
+}
+
+/* Every rank calls it; one without a peer only waits. The best time there and back. */
+static enum dt_status exchange(struct dt_comm *comm, struct pair *p, size_t n_bytes, int n_rounds, double *best_s)
+{
+    struct dt_request request;
+    p->n_bytes = n_bytes;
+    p->n_left = p->peer >= 0 ? n_rounds : 0;
+    p->best_s = INFINITY;
+    DT_TRY(p->n_left > 0 ? begin_round(p) : DT_OK);
+    dt_comm_request_begin(comm, "messages between two ranks", &request);
+    request.handle = p;
+    request.progress = progress;
+    DT_TRY(dt_comm_wait(comm, &request));
+    *best_s = p->best_s;
+    return dt_comm_barrier(comm, "barrier between pairs of ranks");
+}
+
+/* Round `round` of n - 1, n even: who meets rank r. One stays, the others go round (a round-robin tournament). */
+static int peer_of(int r, int n, int round)
+{
+    const int m = n - 1;
+    if (r == m) {
+        for (int i = 0; i < m; i++) {
+            if (2 * i % m == round) {
+                return i;
+            }
+        }
+    }
+    const int peer = (round - r % m + m) % m;
+    return peer == r ? m : peer;
+}
+
+static enum dt_status measure(struct dt_comm *comm, struct pair *p, struct dt_accept_links *links)
+{
+    const int n = comm->size, even = n + n % 2;
+    const int n_large = p->n_rounds, n_small = 10 * n_large;
+    for (int round = 0; round < even - 1; round++) {
+        double small_s, large_s;
+        const int peer = peer_of(comm->rank, even, round);
+        p->peer = peer < n ? peer : -1;
+        p->asks = comm->rank < peer;
+        DT_TRY(exchange(comm, p, 8, n_small, &small_s));
+        DT_TRY(exchange(comm, p, LARGE_BYTES, n_large, &large_s));
+        if (p->peer >= 0 && p->asks) {
+            links->latency[comm->rank * n + peer] = small_s / 2;
+            links->bandwidth[comm->rank * n + peer] = 2 * (double)LARGE_BYTES / large_s;
+        }
+    }
+    DT_TRY(dt_comm_allreduce(comm, links->latency, (size_t)n * (size_t)n, DT_TYPE_F64, DT_REDUCE_SUM, "exchange of latencies"));
+    return dt_comm_allreduce(comm, links->bandwidth, (size_t)n * (size_t)n, DT_TYPE_F64, DT_REDUCE_SUM, "exchange of bandwidths");
+}
+
+static double link_of(const double *matrix, int n, int a, int b)
+{
+    return a < b ? matrix[a * n + b] : matrix[b * n + a];
+}
+
+/* The best of a rank to another host; among ranks of one host, to any. sign: -1 where less is better. */
+static double reach(const struct dt_acceptance *a, const double *matrix, int rank, double sign)
+{
+    double best = -INFINITY;
+    for (int r = 0; r < a->links.n; r++) {
+        const bool elsewhere = a->world->comm->n_hosts == 1 || strcmp(a->hosts[r], a->hosts[rank]) != 0;
+        best = r != rank && elsewhere ? fmax(best, sign * link_of(matrix, a->links.n, rank, r)) : best;
+    }
+    return sign * best;
+}
+
+static void tell_range(const struct dt_accept_links *links, struct dt_accept_row *row)
+{
+    double least_s = INFINITY, most_s = 0, least = INFINITY, most = 0;
+    for (int r = 0; r < links->n; r++) {
+        for (int i = 0; i < r; i++) {
+            const double latency = link_of(links->latency, links->n, i, r), bandwidth = link_of(links->bandwidth, links->n, i, r);
+            least_s = fmin(least_s, latency);
+            most_s = fmax(most_s, latency);
+            least = fmin(least, bandwidth);
+            most = fmax(most, bandwidth);
+        }
+    }
+    snprintf(row->text, sizeof row->text, "%d pair%s: %.1f to %.1f us, %.2f to %.2f GB/s", links->n * (links->n - 1) / 2,
+             links->n == 2 ? "" : "s", 1e6 * least_s, 1e6 * most_s, 1e-9 * least, 1e-9 * most);
+}
+
+static void judge(struct dt_acceptance *a, struct dt_accept_row *row)
+{
+    double rates[MAX_RANKS], latencies[MAX_RANKS], quick[MAX_RANKS], slowest_s = 0;
+    for (int r = 0; r < a->links.n; r++) {
+        rates[r] = 1e-9 * reach(a, a->links.bandwidth, r, 1);
+        latencies[r] = reach(a, a->links.latency, r, -1);
+        quick[r] = 1 / fmax(latencies[r], 1e-9);
+        slowest_s = fmax(slowest_s, latencies[r]);
+    }
+    dt_accept_compare(a, &(struct dt_accept_measured){.values = rates, .unit = "GB/s", .figure = "bandwidth_gbs"}, row);
+    row->figures[1] = (struct dt_accept_figure){.name = "latency_us", .value = 1e6 * slowest_s, .less = true};
+    const struct dt_behind late = dt_accept_behind(quick, a->hosts, a->links.n, false);
+    if (row->verdict == DT_ACCEPT_FAIL) {
+        return;
+    }
+    tell_range(&a->links, row);
+    if (late.host != NULL && late.share < LATE) {
+        row->verdict = DT_ACCEPT_FAIL;
+        dt_accept_blame(a, late.host, -1);
+        snprintf(row->text, sizeof row->text,
+                 "%s: messages take %.1f us, %.1f times the median of the hosts (leave it out: mpirun -hosts, sbatch -x %s)",
+                 late.host, 1e6 / (late.share * late.median), 1 / late.share, late.host);
+    }
+}
+
+enum dt_status dt_accept_links(struct dt_acceptance *a, struct dt_accept_row *row)
+{
+    struct dt_comm *comm = a->world->comm;
+    const size_t n = (size_t)comm->size;
+    struct pair pair = {.wire = NULL, .n_rounds = a->spec->quick ? 5 : 40};
+    if (comm->size == 1 || comm->size > MAX_RANKS) {
+        row->verdict = DT_ACCEPT_SKIPPED;
+        snprintf(row->text, sizeof row->text, comm->size == 1 ? "one rank: there are none" : "not measured for more than %d ranks",
+                 MAX_RANKS);
+        return DT_OK;
+    }
+    enum dt_status s;
+    DT_TRY_GOTO(s, dt_world_alloc(a->world, n * n, sizeof(double), "latencies", (void **)&a->links.latency), done);
+    DT_TRY_GOTO(s, dt_world_alloc(a->world, n * n, sizeof(double), "bandwidths", (void **)&a->links.bandwidth), done);
+    DT_TRY_GOTO(s, dt_world_alloc(a->world, LARGE_BYTES, 1, "a message", (void **)&pair.bytes), done);
+    DT_TRY_GOTO(s, dt_world_agree(a->world, dt_wire_open_mpi(comm, &pair.wire)), done);
+    DT_TRY_GOTO(s, measure(comm, &pair, &a->links), done);
+    a->links.n = comm->size;
+    judge(a, row);
+done:
+    if (s != DT_STALLED) { /* messages may still be on their way */
+        dt_wire_close(pair.wire);
+        free(pair.bytes);
+    }
+    return s;
+}

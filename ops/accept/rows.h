@@ -1,0 +1,122 @@
+/* The checks of `dtrain accept`, one row each: all ranks run them together and reach the same verdict. */
+#ifndef DT_OPS_ACCEPT_ROWS_H
+#define DT_OPS_ACCEPT_ROWS_H
+
+#include "cli/config/config.h"
+#include "ops/accept/accept.h"
+#include "ops/doctor/facts.h"
+#include "train/device.h"
+#include "train/save/run_dir.h"
+
+/* What a check has found of a rank. */
+struct dt_accept_cell {
+    bool failed;
+    double value; /* what was measured, in the row's unit; NaN: nothing */
+};
+
+/* Of each pair of ranks, by the smaller and the larger number: latency in seconds, one way, and bytes a second. */
+struct dt_accept_links {
+    int n; /* ranks; 0: not measured */
+    double *latency, *bandwidth;
+};
+
+struct dt_acceptance {
+    struct dt_world *world;
+    const struct dt_accept_spec *spec;
+    struct dt_config config;        /* of the training, and of the way that `auto` takes */
+    struct dt_device_choice device; /* that the training takes */
+    double measure_s;               /* for so long each rank measures at a time */
+    struct dt_rank_facts *ranks;    /* what the doctor sees */
+    char date[24];                  /* of its begin, in UTC: "2026-11-23T17:04:05Z" */
+    char (*hosts)[DT_HOST_SIZE];    /* of each rank */
+    struct dt_accept_cell *cells;   /* of each rank, for the check at hand */
+    struct dt_accept_links links;
+    struct dt_run_dir folder; /* of the training */
+    /* what the training left for the rows after it */
+    bool trained;
+    char checkpoint[DT_PATH_SIZE * 2];
+};
+
+/* A number that a later run can be compared with. */
+struct dt_accept_figure {
+    char name[24]; /* "bandwidth_gbs"; "": none */
+    double value;  /* of the worst rank */
+    bool less;     /* is better */
+};
+#define DT_ACCEPT_FIGURES 2
+
+/* X(constant, word, mark, mark in ASCII, colour of a terminal): a row that only measures has nothing to compare its figures with,
+ * and one that is skipped has nothing to check; neither fails. */
+#define DT_ACCEPT_VERDICT_LIST(X)                          \
+    X(DT_ACCEPT_FAIL, "FAIL", "\u2717", "x", "1;31")       \
+    X(DT_ACCEPT_PASS, "PASS", "\u2713", "+", "32")         \
+    X(DT_ACCEPT_MEASURED, "MEASURED", "\u25cb", "o", "36") \
+    X(DT_ACCEPT_SKIPPED, "SKIPPED", "\u2013", "-", "36")
+#define DT_ACCEPT_VERDICT(constant, ...) constant,
+enum dt_accept_verdict { DT_ACCEPT_VERDICT_LIST(DT_ACCEPT_VERDICT) DT_N_ACCEPT_VERDICTS };
+#undef DT_ACCEPT_VERDICT
+
+static inline enum dt_accept_verdict dt_accept_verdict(bool passed)
+{
+    return passed ? DT_ACCEPT_PASS : DT_ACCEPT_FAIL;
+}
+
+struct dt_accept_row {
+    enum dt_accept_verdict verdict;
+    char text[400]; /* what was found: figures, or what is wrong */
+    char alone[24]; /* of DT_ACCEPT_MEASURED: too few to compare, "1 host" */
+    char unit[16];  /* of the ranks' values */
+    struct dt_accept_figure figures[DT_ACCEPT_FIGURES];
+};
+
+/* X(name, what it shows), in the order in which they run */
+#define DT_ACCEPT_LIST(X)                                                                                    \
+    X(launch, "all ranks are there, of one version, as many on each host")                                   \
+    X(doctor, "the ranks have what a training needs (dtrain doctor)")                                        \
+    X(example, "Horovod's worked example of the gradient tape comes out, bit for bit")                       \
+    X(gradients, "the backward pass of a small network agrees with finite differences of its loss")          \
+    X(sums, "every allreduce algorithm gives exact sums of whole numbers")                                   \
+    X(links, "messages between any two ranks: no host is far slower than the others")                        \
+    X(memory, "memory bandwidth: no host is far slower than the others")                                     \
+    X(compute, "matrix products: no rank is far slower than the others, or no host where ranks share cores") \
+    X(training, "a short training reaches its accuracy, the replicas equal after each step")                 \
+    X(checkpoint, "every rank reads back what rank 0 has saved")                                             \
+    X(frozen, "a rank that stops answering is reported in time")
+
+/* The status is of what keeps all checks from going on; what is wrong with this one is in the row. An error on which all ranks
+ * agree belongs to this check, too: it becomes the row's text. */
+#define DT_ACCEPT_DECLARE(name, meaning) enum dt_status dt_accept_##name(struct dt_acceptance *a, struct dt_accept_row *row);
+DT_ACCEPT_LIST(DT_ACCEPT_DECLARE)
+#undef DT_ACCEPT_DECLARE
+
+/* ---- who falls behind the others */
+
+#define DT_ACCEPT_BEHIND 0.62 /* of the median: 38 % below it */
+#define DT_ACCEPT_LEAST_COMPARED 3
+
+struct dt_behind {
+    const char *host; /* the worst; NULL: none is far behind */
+    int rank;         /* its first; with ranks by themselves, that one */
+    double share;     /* of the median over all hosts */
+    double median;
+    int n_compared; /* hosts, or ranks */
+};
+
+/* From a value of each rank, larger is better; a host's is the largest of its ranks', since these may be in each other's way.
+ * by_rank: each for itself. Of fewer than DT_ACCEPT_LEAST_COMPARED nobody can tell which is the odd one. */
+struct dt_behind dt_accept_behind(const double *values, char (*const hosts)[DT_HOST_SIZE], int n, bool by_rank);
+
+/* What was measured on each rank, larger is better. */
+struct dt_accept_measured {
+    const double *values;
+    const char *unit, *figure;
+    bool by_rank;
+};
+
+/* Fills row and cells: a host or rank far behind fails, and the text says so with the cure. */
+void dt_accept_compare(struct dt_acceptance *a, const struct dt_accept_measured *measured, struct dt_accept_row *row);
+
+/* The ranks of this host fail, or this rank. */
+void dt_accept_blame(struct dt_acceptance *a, const char *host, int rank);
+
+#endif

@@ -1,0 +1,249 @@
+#include "ops/bench/bench.h"
+
+#include <math.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "base/version.h"
+#include "cli/sinks/json.h"
+#include "cli/suggest.h"
+#include "cpu/isa.h"
+#include "ops/doctor/checks.h"
+
+#define N_VALUES 251 /* of what is summed: a prime, so that no piece of a power of two looks like another */
+#define LARGEST_BYTES ((size_t)1 << 30)
+#define FMA_ROUNDS 100000 /* at a time: about half a millisecond */
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double dt_bench_median(double *x, int n)
+{
+    qsort(x, (size_t)n, sizeof *x, by_value);
+    return n % 2 == 1 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
+}
+
+/* "ring,tree": one name after the other. */
+static enum dt_status read_types(const char *text, uint32_t *types)
+{
+    *types = 0;
+    for (size_t n; *text != '\0'; text += n + (text[n] == ',')) {
+        char name[40];
+        struct dt_suggestion near = {.word = name};
+        int type = DT_ALLREDUCE_AUTO + 1;
+        n = strcspn(text, ",");
+        snprintf(name, sizeof name, "%.*s", (int)n, text);
+        while (type < DT_N_ALLREDUCE_TYPES && strcmp(dt_allreduce_names[type], name) != 0) {
+            dt_suggest_offer(&near, dt_allreduce_names[type++]);
+        }
+        if (type == DT_N_ALLREDUCE_TYPES) {
+            return dt_error(DT_USAGE, "--algorithms: there is no '%s' (did you mean '%s'?)", name,
+                            near.best != NULL ? near.best : "ring");
+        }
+        *types |= 1u << type;
+    }
+    return DT_OK;
+}
+
+static enum dt_status read_delay(const struct dt_args *args, struct dt_wire_delay *out)
+{
+    double latency_us = 0, bandwidth_gbs = HUGE_VAL;
+    DT_TRY(dt_args_decimal("latency", args->latency, 0, 1e6, &latency_us));
+    DT_TRY(dt_args_decimal("bandwidth", args->bandwidth, 1e-6, 1e6, &bandwidth_gbs));
+    *out = (struct dt_wire_delay){.latency_s = latency_us / 1e6, .bandwidth = 1e9 * bandwidth_gbs, .clock_s = dt_clock_s};
+    return DT_OK;
+}
+
+enum dt_status dt_bench_options_read(const struct dt_args *args, struct dt_bench_options *o)
+{
+    *o = (struct dt_bench_options){.min_bytes = 8,
+                                   .max_bytes = (size_t)32 << 20,
+                                   .factor = 2,
+                                   .n_iters = 20,
+                                   .n_warmup = 5,
+                                   .n_checks = 1,
+                                   .types = UINT32_MAX,
+                                   .delayed = args->latency != NULL || args->bandwidth != NULL};
+    DT_TRY(dt_args_number("minbytes", args->min_bytes, true, sizeof(float), LARGEST_BYTES, &o->min_bytes));
+    DT_TRY(dt_args_number("maxbytes", args->max_bytes, true, sizeof(float), LARGEST_BYTES, &o->max_bytes));
+    DT_TRY(dt_args_number("stepfactor", args->factor, false, 2, 1024, &o->factor));
+    DT_TRY(dt_args_number("iters", args->iters, false, 1, 1000000, &o->n_iters));
+    DT_TRY(dt_args_number("warmup_iters", args->warmup, false, 0, 1000000, &o->n_warmup));
+    DT_TRY(dt_args_number("check", args->check, false, 0, 1000, &o->n_checks));
+    DT_TRY(read_delay(args, &o->delay));
+    if (args->algorithms != NULL) {
+        DT_TRY(read_types(args->algorithms, &o->types));
+    }
+    if (o->min_bytes > o->max_bytes) {
+        return dt_error(DT_USAGE, "--minbytes %zu is above --maxbytes %zu (swap them, or give both)", o->min_bytes, o->max_bytes);
+    }
+    return DT_OK;
+}
+
+static unsigned value_of(size_t i, int rank, unsigned round)
+{
+    return 1 + (unsigned)((i + 7 * (size_t)rank + round) % N_VALUES);
+}
+
+void dt_bench_fill(float *x, size_t n_elems, int rank, unsigned round)
+{
+    for (size_t i = 0; i < n_elems; i++) {
+        x[i] = (float)value_of(i, rank, round);
+    }
+}
+
+size_t dt_bench_count_wrong(const float *sum, size_t n_elems, int n_ranks, unsigned round)
+{
+    size_t n_wrong = 0;
+    float expected[N_VALUES];
+    for (size_t i = 0; i < N_VALUES; i++) {
+        unsigned total = 0;
+        for (int rank = 0; rank < n_ranks; rank++) {
+            total += value_of(i, rank, round);
+        }
+        expected[i] = (float)total;
+    }
+    for (size_t i = 0; i < n_elems; i++) {
+        n_wrong += !(sum[i] == expected[i % N_VALUES]); /* a NaN is wrong, too */
+    }
+    return n_wrong;
+}
+
+double dt_bench_bus_factor(int n_ranks)
+{
+    return 2.0 * (n_ranks - 1) / n_ranks;
+}
+
+/* time = a + b * x, both sides divided by time: the normal equations of 1 = a / time + b * x / time. */
+struct dt_bench_fit dt_bench_fit(const double *n_bytes, const double *seconds, int n, int n_ranks)
+{
+    double aa = 0, ab = 0, bb = 0, a1 = 0, b1 = 0;
+    for (int i = 0; i < n; i++) {
+        const double u = 1 / seconds[i], v = dt_bench_bus_factor(n_ranks) * n_bytes[i] / seconds[i];
+        aa += u * u;
+        ab += u * v;
+        bb += v * v;
+        a1 += u;
+        b1 += v;
+    }
+    struct dt_bench_fit fit = {.found = false};
+    const double determinant = aa * bb - ab * ab;
+    const double slope = (aa * b1 - ab * a1) / determinant;
+    if (n < 2 || n_ranks < 2 || !(determinant > 1e-12 * aa * bb) || !(slope > 0)) {
+        return fit;
+    }
+    fit = (struct dt_bench_fit){.found = true, .latency_s = (a1 * bb - b1 * ab) / determinant, .bandwidth = 1 / slope};
+    for (int i = 0; i < n; i++) {
+        const double modelled = fit.latency_s + slope * dt_bench_bus_factor(n_ranks) * n_bytes[i];
+        fit.worst = fmax(fit.worst, fabs(modelled / seconds[i] - 1));
+    }
+    return fit;
+}
+
+static double thread_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+double dt_bench_peak(unsigned n_ms)
+{
+    const struct dt_cpu_kernels *kernels;
+    float out[2 * DT_MAX_VECTOR];
+    if (dt_cpu_isa_choose(&kernels) != DT_OK) {
+        dt_error_clear();
+        return 0;
+    }
+    const double n_flops = 2.0 * FMA_ROUNDS * DT_FMA_CHAINS * kernels->vector, end_s = thread_s() + 1e-3 * n_ms;
+    double peak = 0;
+    for (double start_s = thread_s(); start_s < end_s;) {
+        for (int i = 0; i < 2 * DT_MAX_VECTOR; i++) {
+            out[i] = i < kernels->vector ? 0.999f : 0.001f; /* x = x * 0.999 + 0.001 stays an ordinary number */
+        }
+        kernels->fma_loop(FMA_ROUNDS, out);
+        const double now_s = thread_s();
+        peak = n_flops / (now_s - start_s) > peak ? n_flops / (now_s - start_s) : peak;
+        start_s = now_s;
+    }
+    return peak;
+}
+
+int dt_bench_n_cores(void)
+{
+    cpu_set_t cores;
+    return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
+}
+
+enum dt_status dt_bench_say_load(struct dt_world *world)
+{
+    struct dt_rank_facts *ranks;
+    DT_TRY(dt_facts_gather_load(world, &ranks));
+    const struct dt_finding load = dt_check_run("load", ranks, world->size);
+    if (world->rank == 0 && load.verdict == DT_VERDICT_WARNING) {
+        dt_text_print(stdout, "# %s", load.text);
+        dt_text_print(stdout, "# (%s)", load.cure);
+    }
+    free(ranks);
+    return DT_OK;
+}
+
+enum dt_status dt_bench_stopped(const struct dt_world *world)
+{
+    if (world->rank == 0) {
+        fprintf(stderr, "stopped by a signal; nothing is written\n");
+    }
+    return dt_error_agreed(DT_STOPPED);
+}
+
+enum dt_status dt_bench_take_step(struct dt_trainer *t, const char *what)
+{
+    struct dt_step_results result;
+    if (t->state.step_in_epoch > 0 && t->state.step_in_epoch + 1 >= t->steps_per_epoch) {
+        t->state.epoch++;
+        t->state.step_in_epoch = 0;
+    }
+    dt_comm_phase(t->world->comm, what);
+    DT_TRY(dt_trainer_steps(t, 1, &result));
+    return result.stop ? dt_bench_stopped(t->world) : DT_OK;
+}
+
+cJSON *dt_bench_json(const char *kind, const struct dt_world *world, double peak_flops)
+{
+    char cpu[128];
+    dt_facts_cpu(cpu, sizeof cpu);
+    cJSON *json = cJSON_CreateObject();
+    cJSON_AddStringToObject(json, "kind", kind);
+    cJSON_AddStringToObject(json, "version", dt_version);
+    cJSON_AddNumberToObject(json, "ranks", world->size);
+    cJSON *machine = cJSON_AddObjectToObject(json, "machine"); /* rank 0's */
+    cJSON_AddStringToObject(machine, "host", world->host);
+    cJSON_AddStringToObject(machine, "cpu", cpu);
+    cJSON_AddNumberToObject(machine, "cores", dt_bench_n_cores());
+    cJSON_AddStringToObject(machine, "isa", dt_cpu_isa());
+    cJSON_AddNumberToObject(machine, "peak_gflops", 1e-9 * peak_flops);
+    return json;
+}
+
+enum dt_status dt_bench_write(const char *path, const cJSON *json)
+{
+    if (path == NULL) {
+        return DT_OK;
+    }
+    char *text = dt_json_print(json, true);
+    if (text == NULL) {
+        return dt_error(DT_NO_MEMORY, "out of memory for %s", path);
+    }
+    const struct dt_file_part parts[] = {{text, strlen(text)}, {"\n", 1}};
+    const enum dt_status s = dt_file_write(path, parts, 2);
+    cJSON_free(text);
+    return s;
+}

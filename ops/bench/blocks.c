@@ -1,0 +1,212 @@
+/* Each block of a model, timed where it works: inside real training steps, by watching their spans (model/trace.h). So it holds for
+ * any backend, and what it times is what a training does, chunks and all. */
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "ops/bench/blocks.h"
+
+#define PEAK_MS 3 /* a round */
+
+struct bench {
+    struct dt_trace trace; /* first: what begin_span and end_span get is this */
+    struct dt_trainer trainer;
+    struct dt_block_times times;
+    enum dt_bench_step step; /* the one under way, and its round */
+    int round;
+    struct dt_bench_cost starts[DT_N_SPANS]; /* of the spans under way */
+    char *host;                              /* two of the largest activation, where the backend has them elsewhere */
+    size_t n_host_bytes;                     /* of one */
+};
+
+/* ---- what is watched */
+
+static struct dt_bench_cost now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (struct dt_bench_cost){.wall_s = dt_clock_s(), .cpu_s = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec};
+}
+
+static void add_since(struct dt_bench_cost *cost, struct dt_bench_cost start)
+{
+    const struct dt_bench_cost end = now();
+    cost->wall_s += end.wall_s - start.wall_s;
+    cost->cpu_s += end.cpu_s - start.cpu_s;
+}
+
+/* Bytes of an element of block b's output and of its gradient: what leaves the last one is float, and all in host memory. */
+static size_t elem_bytes(const struct bench *bench, int b)
+{
+    const struct dt_trainer *t = &bench->trainer;
+    return !t->backend->host_memory && t->config.precision == DT_PRECISION_BF16 && b < t->model.n_blocks - 1 ? 2 : 4;
+}
+
+/* n_elems of a buffer, in the program's own memory. */
+static enum dt_status reach(const struct bench *bench, int b, const float *x, size_t n_elems, void *host, const void **out)
+{
+    struct dt_backend *backend = bench->trainer.backend;
+    *out = backend->host_memory ? (const void *)x : host;
+    return backend->host_memory ? DT_OK : backend->ops->copy_out(backend, host, x, n_elems * elem_bytes(bench, b));
+}
+
+/* Not zero; a negative zero is one. */
+static bool is_alive(const void *elems, size_t i, size_t n_bytes)
+{
+    return n_bytes == 2 ? (((const uint16_t *)elems)[i] & 0x7FFF) != 0 : ((const float *)elems)[i] != 0;
+}
+
+/* What a block left, and what comes back to it. */
+static enum dt_status count_block(struct bench *bench, const struct dt_span *span)
+{
+    const int b = span->block;
+    struct dt_block_bench *block = &bench->times.blocks[b];
+    const size_t n = (size_t)span->n_samples * dt_shape_elems(bench->trainer.model.blocks[b].out), n_bytes = elem_bytes(bench, b);
+    const void *outputs, *grads;
+    DT_TRY(reach(bench, b, span->y, n, bench->host, &outputs));
+    DT_TRY(reach(bench, b, span->dy, n, bench->host + bench->n_host_bytes, &grads));
+    for (size_t i = 0; i < n; i++) {
+        const bool output = is_alive(outputs, i, n_bytes), grad = is_alive(grads, i, n_bytes);
+        block->n_alive_outputs += output;
+        block->n_alive_grads += grad;
+        block->n_alive_both += output && grad;
+    }
+    block->n_samples += span->n_samples;
+    block->n_outputs += (double)n;
+    return DT_OK;
+}
+
+static struct dt_bench_timer *timer_of(struct bench *bench, const struct dt_span *span)
+{
+    struct dt_block_times *times = &bench->times;
+    switch (span->kind) {
+    case DT_SPAN_GATHER:
+        return &times->parts[DT_PART_GATHER];
+    case DT_SPAN_FORWARD:
+        return &times->blocks[span->block].forward;
+    case DT_SPAN_LOSS:
+        return &times->parts[DT_PART_LOSS];
+    case DT_SPAN_RECOMPUTE:
+    case DT_SPAN_BACKWARD:
+        return &times->blocks[span->block].backward;
+    case DT_SPAN_UPDATE:
+        return &times->parts[DT_PART_OPTIMIZER];
+    case DT_SPAN_BUCKET:
+    case DT_SPAN_WAIT:
+    case DT_SPAN_GPU:
+    case DT_N_SPANS:
+        break;
+    }
+    return NULL; /* what passes beside them */
+}
+
+static enum dt_status begin_span(struct dt_trace *trace, const struct dt_span *span)
+{
+    struct bench *bench = (struct bench *)trace;
+    bench->times.made_again = bench->times.made_again || span->kind == DT_SPAN_RECOMPUTE;
+    if (bench->step == DT_STEP_COUNTED && span->kind == DT_SPAN_BACKWARD) {
+        DT_TRY(count_block(bench, span));
+    }
+    bench->starts[span->kind] = now();
+    return DT_OK;
+}
+
+/* A device that only took note of the work does it first. */
+static enum dt_status end_span(struct dt_trace *trace, const struct dt_span *span)
+{
+    struct bench *bench = (struct bench *)trace;
+    struct dt_backend *backend = bench->trainer.backend;
+    struct dt_bench_timer *timer = timer_of(bench, span);
+    if (bench->step == DT_STEP_TIMED && timer != NULL) {
+        DT_TRY(backend->ops->sync(backend));
+        add_since(&timer->rounds[bench->round], bench->starts[span->kind]);
+    }
+    return DT_OK;
+}
+
+/* ---- the steps */
+
+static enum dt_status take_step(struct bench *b, enum dt_bench_step step)
+{
+    b->step = step;
+    dt_trainer_watch(&b->trainer, step != DT_STEP_PLAIN ? &b->trace : NULL);
+    const struct dt_bench_cost start = now();
+    DT_TRY(dt_bench_take_step(&b->trainer, "bench blocks"));
+    add_since(&b->times.steps[step].rounds[b->round], start);
+    return DT_OK;
+}
+
+static enum dt_status take_steps(struct bench *b)
+{
+    for (int i = 0; i < DT_BENCH_WARMUP; i++) {
+        DT_TRY(take_step(b, DT_STEP_PLAIN));
+    }
+    memset(b->times.steps, 0, sizeof b->times.steps);
+    for (b->round = 0; b->round < DT_BENCH_ROUNDS; b->round++) {
+        for (int step = 0; step < DT_N_STEPS; step++) {
+            DT_TRY(take_step(b, (enum dt_bench_step)step));
+        }
+        if (b->trainer.backend->host_memory) {
+            b->times.peak_flops = fmax(b->times.peak_flops, dt_bench_peak(PEAK_MS));
+        }
+    }
+    return DT_OK;
+}
+
+/* ---- the command */
+
+static enum dt_status open_host(struct bench *b)
+{
+    const struct dt_trainer *t = &b->trainer;
+    size_t n_elems = 0;
+    for (int i = 0; i < t->model.n_blocks; i++) {
+        const size_t n = dt_shape_elems(t->model.blocks[i].out);
+        n_elems = n > n_elems ? n : n_elems;
+    }
+    b->n_host_bytes = t->backend->host_memory ? 0 : (size_t)t->micro_capacity * n_elems * sizeof(float);
+    b->host = malloc(2 * b->n_host_bytes + 1);
+    return b->host != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory for the largest activations");
+}
+
+static enum dt_status run(struct bench *b, const char *path)
+{
+    struct dt_trainer *t = &b->trainer;
+    DT_TRY(dt_world_agree(t->world, open_host(b)));
+    DT_TRY(dt_strategy_broadcast(t->strategy));
+    DT_TRY(take_steps(b));
+    enum dt_status written = DT_OK;
+    if (t->world->rank == 0) {
+        cJSON *json = dt_block_times_json(t, &b->times);
+        dt_block_times_print(t, &b->times);
+        written = dt_bench_write(path, json);
+        cJSON_Delete(json);
+    }
+    return dt_world_agree(t->world, written);
+}
+
+enum dt_status dt_bench_blocks(struct dt_world *world, const struct dt_config *config, const char *json)
+{
+    struct bench *b;
+    if (config->dist.strategy == DT_STRATEGY_PIPELINE) {
+        return dt_error_agreed(
+            dt_error(DT_CONFIG, "bench blocks: no rank of a pipeline runs all blocks (set distributed.strategy to allreduce)"));
+    }
+    DT_TRY(dt_bench_say_load(world));
+    DT_TRY(dt_world_alloc(world, 1, sizeof *b, "what is measured", (void **)&b));
+    b->trace = (struct dt_trace){.begin = begin_span, .end = end_span};
+    struct dt_config c = *config;
+    c.dist.check_every = 0;
+    c.cuda_graph = false;             /* call by call, to time the calls */
+    c.dist.order = DT_ORDER_BACKWARD; /* a step ends with its update */
+    enum dt_status s = dt_trainer_open(world, &c, &dt_config_json, &b->trainer);
+    if (s == DT_OK) {
+        s = run(b, json);
+        dt_trainer_close(&b->trainer);
+    }
+    free(b->host);
+    free(b);
+    return s;
+}

@@ -1,0 +1,157 @@
+/* The same training by more and more of the ranks: the first n of them make a world of their own, while the others sleep. */
+#include "ops/bench/scaling.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "cli/output.h"
+#include "cli/text.h"
+#include "dist/ranks/liveness/heartbeat.h"
+#include "train/ranks.h"
+
+struct bench {
+    struct dt_world *world;
+    struct dt_config config;
+    struct dt_trainer trainer;
+    struct dt_scaling scaling;
+    struct dt_heartbeat beat; /* of those that measure, for those that wait */
+    char device[128];
+};
+
+/* ---- what is measured */
+
+/* Of one rank both kinds are the same: 1, 2, 4, ... and all there are. */
+static void plan_rows(struct bench *b)
+{
+    const size_t batch = (size_t)(b->config.batch_global > 0 ? b->config.batch_global : b->config.batch_per_rank);
+    for (int kind = 0; kind < DT_N_SCALING_KINDS; kind++) {
+        for (int n = 1, last = 0; last < b->world->size; n *= 2) {
+            last = n < b->world->size ? n : b->world->size;
+            b->scaling.rows[b->scaling.n_rows++] =
+                (struct dt_scaling_row){.kind = (enum dt_scaling_kind)kind,
+                                        .n_ranks = last,
+                                        .batch = kind == DT_SCALING_WEAK ? batch * (size_t)last : batch};
+        }
+    }
+}
+
+static struct dt_config config_of(const struct bench *b, const struct dt_scaling_row *row)
+{
+    struct dt_config config = b->config;
+    config.batch_per_rank = 0;
+    config.batch_global = (int64_t)row->batch;
+    config.dist.check_every = 0;
+    config.threads = b->scaling.n_threads;
+    return config;
+}
+
+/* ---- a row */
+
+static enum dt_status take_steps(struct bench *b, double *step_s)
+{
+    struct dt_trainer *t = &b->trainer;
+    double seconds[DT_SCALING_STEPS];
+    DT_TRY(dt_strategy_broadcast(t->strategy));
+    for (int i = -DT_SCALING_WARMUP; i < DT_SCALING_STEPS; i++) {
+        const double start_s = dt_clock_s();
+        DT_TRY(dt_bench_take_step(t, "bench scaling"));
+        seconds[i < 0 ? 0 : i] = dt_clock_s() - start_s;
+        DT_TRY(dt_heartbeat_look(&b->beat));
+    }
+    *step_s = dt_bench_median(seconds, DT_SCALING_STEPS);
+    return DT_OK;
+}
+
+/* The ranks of `part` call it. */
+static enum dt_status measure(struct bench *b, struct dt_world *part, struct dt_scaling_row *row)
+{
+    const struct dt_config config = config_of(b, row);
+    struct dt_trainer *t = &b->trainer;
+    part->comm->meanwhile = dt_heartbeat_show;
+    part->comm->meanwhile_context = &b->beat;
+    DT_TRY(dt_trainer_open(part, &config, &dt_config_json, t));
+    part->comm->meanwhile = NULL; /* steps are measured without it */
+    const enum dt_status s = take_steps(b, &row->step_s);
+    snprintf(b->device, sizeof b->device, "%s %s", t->backend->ops->name, t->backend->description);
+    b->scaling.adds_by = dt_strategy_adds_by(t->strategy); /* the last row's: all ranks' */
+    b->scaling.n_parameters = t->model.n_parameters;
+    dt_trainer_close(t);
+    return s;
+}
+
+static enum dt_status measure_row(struct bench *b, struct dt_scaling_row *row)
+{
+    struct dt_world part;
+    double mine = 0, sum;
+    enum dt_status s = DT_OK;
+    b->beat = (struct dt_heartbeat){
+        .comm = b->world->comm, .name = "a sign of life of the measurement", .n = 1, .mine = &mine, .sum = &sum};
+    DT_TRY(dt_world_open_first(b->world, row->n_ranks, &part));
+    DT_TRY(dt_heartbeat_start(&b->beat));
+    dt_comm_phase(b->world->comm, part.comm != NULL ? "bench scaling" : "idle");
+    if (part.comm != NULL) {
+        s = measure(b, &part, row);
+        if (s == DT_STALLED) {
+            return s; /* not all are there to agree */
+        }
+        dt_world_close_first(&part);
+    }
+    DT_TRY(dt_heartbeat_finish(&b->beat));
+    return dt_world_agree(b->world, s);
+}
+
+static enum dt_status measure_all(struct bench *b)
+{
+    struct dt_scaling *scaling = &b->scaling;
+    for (int i = 0; i < scaling->n_rows; i++) {
+        struct dt_scaling_row *row = &scaling->rows[i];
+        if (i > 0 && row->n_ranks == 1) {
+            row->step_s = scaling->rows[0].step_s; /* the same */
+        } else {
+            DT_TRY(measure_row(b, row));
+        }
+        row->rate = (double)row->batch / row->step_s;
+        row->efficiency = row->rate / (row->n_ranks * scaling->rows[0].rate);
+    }
+    return DT_OK;
+}
+
+/* ---- the command */
+
+static enum dt_status tell(const struct bench *b, const char *json_path, const char *html)
+{
+    cJSON *json = dt_scaling_json(b->world, &b->scaling);
+    dt_scaling_print(&b->scaling);
+    const bool failed = dt_output_failed(dt_bench_write(json_path, json));
+    cJSON_Delete(json);
+    const enum dt_status s = dt_scaling_page(html, &b->scaling);
+    return s == DT_OK && failed ? dt_error(DT_IO, "bench scaling: a file was not written, as was said") : s;
+}
+
+static enum dt_status run(struct bench *b, const char *json, const char *html)
+{
+    DT_TRY(dt_ranks_threads(b->world, b->config.threads, &b->scaling.n_threads));
+    b->scaling.n_host_threads = b->world->local_size * b->scaling.n_threads;
+    b->scaling.unit = dt_unit_name(&b->config);
+    b->scaling.device = b->device;
+    plan_rows(b);
+    DT_TRY(dt_bench_say_load(b->world));
+    DT_TRY(measure_all(b));
+    return dt_world_agree(b->world, b->world->rank == 0 ? tell(b, json, html) : DT_OK);
+}
+
+enum dt_status dt_bench_scaling(struct dt_world *world, const struct dt_config *config, const char *json, const char *html)
+{
+    struct bench *b;
+    if (config->dist.strategy != DT_STRATEGY_ALLREDUCE) {
+        return dt_error_agreed(dt_error(DT_CONFIG, "bench scaling: one rank alone is no %s (set distributed.strategy to allreduce)",
+                                        dt_strategy_names[config->dist.strategy]));
+    }
+    DT_TRY(dt_world_alloc(world, 1, sizeof *b, "what is measured", (void **)&b));
+    b->world = world;
+    b->config = *config;
+    const enum dt_status s = run(b, json, html);
+    free(b);
+    return s;
+}

@@ -1,0 +1,98 @@
+#include "ops/doctor/doctor.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/text.h"
+#include "ops/doctor/checks.h"
+
+#define NAME(constant, name) name,
+static const char *const verdict_names[] = {DT_VERDICT_LIST(NAME)};
+
+/* "0-3,8": as taskset and cpusets write it. */
+static void cpus_text(const cpu_set_t *cpus, char *text, size_t size)
+{
+    size_t n = 0;
+    text[0] = '\0';
+    for (int first = 0; first < CPU_SETSIZE && n + 16 < size; first++) {
+        int last = first;
+        while (CPU_ISSET(first, cpus) && last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, cpus)) {
+            last++;
+        }
+        if (CPU_ISSET(first, cpus)) {
+            n += (size_t)snprintf(text + n, size - n, last > first ? "%s%d-%d" : "%s%d", n > 0 ? "," : "", first, last);
+            first = last;
+        }
+    }
+}
+
+static void print_ranks(const struct dt_rank_facts *ranks, int n)
+{
+    int width = 4;
+    char cpus[24], memory[DT_BYTES_TEXT_SIZE];
+    for (int r = 0; r < n; r++) {
+        const int length = (int)strlen(ranks[r].host);
+        width = length > width ? length : width;
+    }
+    printf("rank  %-*s  local  %-23s  memory free  device\n", width, "host", "CPUs");
+    for (int r = 0; r < n; r++) {
+        cpus_text(&ranks[r].cpus, cpus, sizeof cpus);
+        dt_text_print(stdout, "%4d  %-*s  %5d  %-23s  %11s  %s", r, width, ranks[r].host, ranks[r].local_rank, cpus,
+                      dt_bytes_text(ranks[r].memory_free, memory), ranks[r].has_gpu ? ranks[r].gpu : "cpu");
+    }
+}
+
+static void print_finding(const char *name, const struct dt_finding *finding)
+{
+    dt_text_print(stdout, "%-7s  %-13s  %s", verdict_names[finding->verdict], name, finding->text);
+    if (finding->cure[0] != '\0') {
+        dt_text_print(stdout, "%24s(%s)", "", finding->cure);
+    }
+}
+
+/* `counts`: how many of each verdict. */
+static void examine(const struct dt_world *world, const struct dt_rank_facts *ranks, int counts[DT_N_VERDICTS])
+{
+    for (int i = 0; i < dt_n_checks; i++) {
+        char name[24];
+        const struct dt_finding finding = dt_checks[i].run(ranks, world->size);
+        snprintf(name, sizeof name, "%s", dt_checks[i].name);
+        for (char *c = strchr(name, '_'); c != NULL; c = strchr(name, '_')) {
+            *c = ' ';
+        }
+        if (world->rank == 0) {
+            print_finding(name, &finding);
+        }
+        counts[finding.verdict]++;
+    }
+}
+
+enum dt_status dt_doctor(struct dt_world *world, const struct dt_doctor_spec *spec)
+{
+    struct dt_rank_facts *ranks = NULL;
+    int counts[DT_N_VERDICTS] = {0};
+    enum dt_status s = dt_facts_gather(world, spec, &ranks);
+    if (s == DT_OK && world->rank == 0) {
+        print_ranks(ranks, world->size);
+        putchar('\n');
+    }
+    if (s == DT_OK) {
+        examine(world, ranks, counts);
+        /* Slurm's settings and the like are those of one rank: rank 0 decides. */
+        s = dt_comm_broadcast(world->comm, counts, sizeof counts, 0, "findings");
+    }
+    if (s == DT_OK && world->rank == 0) {
+        printf("\n%d ok, %d not checked, %d warning%s, %d problem%s\n", counts[DT_VERDICT_OK], counts[DT_VERDICT_NONE],
+               counts[DT_VERDICT_WARNING], counts[DT_VERDICT_WARNING] == 1 ? "" : "s", counts[DT_VERDICT_PROBLEM],
+               counts[DT_VERDICT_PROBLEM] == 1 ? "" : "s");
+        fflush(stdout);
+    }
+    if (s == DT_OK && counts[DT_VERDICT_PROBLEM] > 0) {
+        s = dt_error_agreed(dt_error(DT_UNAVAILABLE, "doctor: %d of %d checks found a problem (each says above how to mend it)",
+                                     counts[DT_VERDICT_PROBLEM], dt_n_checks));
+    }
+    free(ranks);
+    return s;
+}

@@ -1,0 +1,260 @@
+#include "ops/slurm/slurm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "cli/config/config.h"
+#include "cli/text.h"
+#include "dist/strategy/roles.h"
+#include "ops/slurm/sbatch.h"
+#include "train/data_spec.h"
+
+#define MAX_NODES 100000
+#define MAX_PER_NODE 4096
+
+/* What the script's lines are to say. */
+struct job {
+    const struct dt_args *args;
+    struct dt_config config;
+    size_t n_nodes, n_per_node, n_cpus, n_gpus; /* the last two of a rank and of a node */
+    char numbers[4][24];                        /* the same as texts */
+};
+
+/* Of [D-]HH:MM:SS; negative: it is none. */
+static double time_limit_s(const char *text)
+{
+    unsigned days = 0, hours = 0, minutes = 0, seconds = 0;
+    int n = 0;
+    const bool plain = strspn(text, "0123456789:-") == strlen(text);
+    if (plain && sscanf(text, "%4u-%2u:%2u:%2u%n", &days, &hours, &minutes, &seconds, &n) != 4) {
+        days = 0;
+        sscanf(text, "%4u:%2u:%2u%n", &hours, &minutes, &seconds, &n);
+    }
+    if (n == 0 || text[n] != '\0' || minutes > 59 || seconds > 59) {
+        return -1;
+    }
+    return 86400.0 * days + 3600.0 * hours + 60.0 * minutes + seconds;
+}
+
+/* How long before the end the ranks are told to save. */
+static double notice_s(void)
+{
+    static const char key[] = "#SBATCH --signal=USR1@";
+    const char *found = strstr(dt_batch_template, key);
+    return found != NULL ? strtod(found + strlen(key), NULL) : 0;
+}
+
+static enum dt_status check_time(const char *text)
+{
+    if (text != NULL && time_limit_s(text) < 0) {
+        return dt_error(DT_USAGE, "--time: expected [D-]HH:MM:SS, got '%.60s'", text);
+    }
+    if (text != NULL && time_limit_s(text) <= notice_s()) {
+        return dt_error(DT_USAGE, "--time %s: the ranks save a checkpoint %.0f s before the end (give them longer)", text,
+                        notice_s());
+    }
+    return DT_OK;
+}
+
+/* Names end up in a line for Slurm. */
+static bool is_name(const char *text)
+{
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.,@+";
+    return text[0] != '\0' && text[strspn(text, allowed)] == '\0';
+}
+
+static enum dt_status check_name(const char *option, const char *text)
+{
+    if (text != NULL && !is_name(text)) {
+        return dt_error(DT_USAGE, "--%s: expected letters, digits and _-.,@+, got '%.60s'", option, text);
+    }
+    return DT_OK;
+}
+
+static enum dt_status read_options(struct job *job)
+{
+    const struct dt_args *a = job->args;
+    DT_TRY(dt_args_number("nodes", a->nodes, false, 1, MAX_NODES, &job->n_nodes));
+    DT_TRY(dt_args_number("gpus-per-node", a->gpus_per_node, false, 1, MAX_PER_NODE, &job->n_gpus));
+    job->n_per_node = job->n_gpus > 0 ? job->n_gpus : 4;
+    DT_TRY(dt_args_number("ntasks-per-node", a->ntasks_per_node, false, 1, MAX_PER_NODE, &job->n_per_node));
+    DT_TRY(dt_args_number("cpus-per-task", a->cpus_per_task, false, 1, MAX_PER_NODE, &job->n_cpus));
+    if (job->n_gpus > 0 && job->n_per_node > job->n_gpus) {
+        return dt_error(DT_USAGE, "%zu ranks on a node share %zu GPU%s (at most one rank for each GPU: --ntasks-per-node %zu)",
+                        job->n_per_node, job->n_gpus, job->n_gpus == 1 ? "" : "s", job->n_gpus);
+    }
+    DT_TRY(check_time(a->time));
+    DT_TRY(check_name("partition", a->partition));
+    return check_name("account", a->account);
+}
+
+static enum dt_status read_job(const struct dt_args *args, struct job *out)
+{
+    *out = (struct job){.args = args, .n_nodes = 1, .n_cpus = 1};
+    struct dt_roles roles;
+    DT_TRY(read_options(out));
+    DT_TRY(dt_config_load(args->config, args->sets, args->n_sets, &out->config));
+    if (out->config.device == DT_DEVICE_CUDA && out->n_gpus == 0) {
+        return dt_error(DT_USAGE, "%s: device is cuda, and the job asks for no GPU (add --gpus-per-node N)", args->config);
+    }
+    const size_t numbers[] = {out->n_nodes, out->n_per_node, out->n_cpus, out->n_gpus};
+    for (int i = 0; i < 4; i++) {
+        snprintf(out->numbers[i], sizeof out->numbers[i], "%zu", numbers[i]);
+    }
+    return dt_roles_find(&out->config.dist, 0, (int)(out->n_nodes * out->n_per_node), &roles);
+}
+
+/* What is said of a key of sbatch; NULL: the template's line stays. */
+static const char *said_of(const struct job *job, const char *key, size_t n)
+{
+    const struct dt_args *a = job->args;
+    const char *name = is_name(job->config.name) ? job->config.name : NULL;
+    const struct {
+        const char *key, *value;
+    } rows[] = {{"job-name", name},
+                {"nodes", job->numbers[0]},
+                {"ntasks-per-node", job->numbers[1]},
+                {"cpus-per-task", job->numbers[2]},
+                {"gpus-per-node", job->n_gpus > 0 ? job->numbers[3] : NULL},
+                {"time", a->time},
+                {"partition", a->partition},
+                {"account", a->account}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (strlen(rows[i].key) == n && strncmp(rows[i].key, key, n) == 0) {
+            return rows[i].value;
+        }
+    }
+    return NULL;
+}
+
+/* #SBATCH --key=value, also where another # keeps it from counting. */
+static bool put_directive(FILE *out, const struct job *job, const char *line)
+{
+    static const char head[] = "#SBATCH --";
+    line += strncmp(line, "##SBATCH", 8) == 0;
+    if (strncmp(line, head, strlen(head)) != 0) {
+        return false;
+    }
+    const char *key = line + strlen(head);
+    const size_t n = strcspn(key, "=\n");
+    const char *value = said_of(job, key, n);
+    if (value != NULL) {
+        fprintf(out, "%s%.*s=%s\n", head, (int)n, key, value);
+    }
+    return value != NULL;
+}
+
+/* What the ranks will do with this configuration. */
+static void put_arithmetic(FILE *out, const struct job *job)
+{
+    const struct dt_config *c = &job->config;
+    const int n_ranks = (int)(job->n_nodes * job->n_per_node);
+    char count[32], path[DT_LINE_SIZE];
+    struct dt_roles roles = {.n_workers = n_ranks};
+    dt_roles_find(&c->dist, 0, n_ranks, &roles);
+    fprintf(out, "# %s on %d rank%s: ", dt_text_escape(job->args->config, path, sizeof path), n_ranks, n_ranks == 1 ? "" : "s");
+    if (c->batch_per_rank > 0) {
+        const double scale = dt_lr_scale(c->lr_scaling, roles.n_workers);
+        fprintf(out, "%lld x %d = %s samples a step, learning rate %g x %g = %g\n", (long long)c->batch_per_rank, roles.n_workers,
+                dt_count_text((double)c->batch_per_rank * roles.n_workers, count, sizeof count), c->optimizer.lr, scale,
+                c->optimizer.lr * scale);
+    } else {
+        fprintf(out, "%s samples a step, learning rate %g\n", dt_count_text((double)c->batch_global, count, sizeof count),
+                c->optimizer.lr);
+    }
+}
+
+/* name=${VARIABLE:-value} */
+static void put_default(FILE *out, const char *name, const char *variable, const char *value)
+{
+    fprintf(out, "%s=${%s:-", name, variable);
+    dt_text_put_word(out, value);
+    fputs("}\n", out);
+}
+
+static void put_options(FILE *out, const struct job *job)
+{
+    const struct dt_args *a = job->args;
+    const char *gap = "";
+    fputs("options=(", out);
+    if (job->n_gpus > 0 && job->config.device == DT_DEVICE_AUTO) {
+        fputs("--set device=cuda", out);
+        gap = " ";
+    }
+    for (int i = 0; i < a->n_sets; i++) {
+        fprintf(out, "%s--set ", gap);
+        dt_text_put_word(out, a->sets[i]);
+        gap = " ";
+    }
+    if (a->data != NULL) {
+        fprintf(out, "%s--data ", gap);
+        dt_text_put_word(out, a->data);
+    }
+    fputs(")\n", out);
+}
+
+static void put_line(FILE *out, const struct job *job, const char *line)
+{
+    if (strncmp(line, "config=", 7) == 0) {
+        put_arithmetic(out, job);
+        put_default(out, "config", "DTRAIN_CONFIG", job->args->config);
+    } else if (strncmp(line, "run=", 4) == 0 && job->args->run != NULL) {
+        put_default(out, "run", "DTRAIN_RUN", job->args->run);
+    } else if (strncmp(line, "options=", 8) == 0) {
+        put_options(out, job);
+    } else if (!put_directive(out, job, line)) {
+        fprintf(out, "%.*s\n", (int)strcspn(line, "\n"), line);
+    }
+}
+
+/* A dt_file_put_fn. */
+static void put_script(FILE *out, const void *job)
+{
+    for (const char *line = dt_batch_template; *line != '\0'; line += strcspn(line, "\n") + 1) {
+        put_line(out, job, line);
+    }
+}
+
+/* A file that is there may have been changed by hand: it is never overwritten. */
+static enum dt_status write_file(const char *path, const char *text, size_t n)
+{
+    bool replaces = false;
+    DT_TRY(dt_file_try(path, &replaces));
+    if (replaces) {
+        return dt_error(DT_CANT_CREATE, "%s: exists already (remove it, or name another file)", path);
+    }
+    DT_TRY(dt_file_write(path, &(struct dt_file_part){text, n}, 1));
+    dt_text_print(stderr, "wrote %s", path);
+    return DT_OK;
+}
+
+static enum dt_status check(const char *text, size_t n)
+{
+    bool found = false;
+    const enum dt_status s = dt_sbatch_test(text, n, &found);
+    if (!found && s == DT_OK) {
+        fputs("not checked: no sbatch here\n", stderr);
+    }
+    return s;
+}
+
+enum dt_status dt_slurm(const struct dt_args *args)
+{
+    static struct job job; /* large for a stack */
+    char *text = NULL;
+    size_t n = 0;
+    DT_TRY(read_job(args, &job));
+    enum dt_status s = dt_file_collect("the batch script", put_script, &job, &text, &n);
+    if (s == DT_OK && args->script != NULL) {
+        s = write_file(args->script, text, n);
+    } else if (s == DT_OK) {
+        fputs(text, stdout);
+        fflush(stdout);
+    }
+    s = s == DT_OK ? check(text, n) : s;
+    free(text);
+    return s;
+}

@@ -1,0 +1,370 @@
+#include "ops/sweep/results.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "cli/args.h"
+#include "cli/config/config.h"
+#include "cli/output.h"
+#include "cli/terminal.h"
+#include "cli/text.h"
+#include "report/run_page.h"
+
+#define TABLE "sweep.csv"
+#define CELL_SIZE 96
+#define MAX_CONFIG_BYTES ((size_t)1 << 20)
+#define DIVERGED_FACTOR 10 /* times the loss of the first steps */
+#define GAP 2              /* columns between those of the table */
+
+void dt_sweep_folder(const char *dir, const struct dt_grid *grid, int run, char path[DT_PATH_SIZE])
+{
+    snprintf(path, DT_PATH_SIZE, "%.*s/%0*d", DT_PATH_SIZE - 8, dir, dt_digits((unsigned long long)grid->n_runs), run + 1);
+}
+
+/* The error of its end says so; or else a loss far beyond that of weights that had learned nothing. */
+static bool has_diverged(const struct dt_record *record)
+{
+    const double loss = dt_record_result(record).loss;
+    const double first = record->steps.n > 0 ? dt_record_cell(&record->steps, 0, DT_STEP_LOSS) : (double)NAN;
+    return dt_record_number(record->summary, "exit_code") == DT_NON_FINITE || loss > DIVERGED_FACTOR * first;
+}
+
+enum dt_status dt_sweep_row_read(const char *dir, const struct dt_grid *grid, int run, bool ended, struct dt_sweep_row *out)
+{
+    char path[DT_PATH_SIZE];
+    struct dt_record record;
+    *out = (struct dt_sweep_row){
+        .run = run, .verdict = ended ? "failed" : "not begun", .result = {NAN, NAN, NAN, NAN}, .steps = NAN, .seconds = NAN};
+    dt_sweep_folder(dir, grid, run, path);
+    const enum dt_status s = dt_record_open(path, &record);
+    if (s == DT_NO_MEMORY) {
+        return s;
+    }
+    if (s != DT_OK) {
+        dt_error_clear(); /* a run that did not come so far */
+        return DT_OK;
+    }
+    const bool diverged = has_diverged(&record);
+    *out = (struct dt_sweep_row){.run = run,
+                                 .known = true,
+                                 .diverged = diverged,
+                                 .verdict = diverged ? "diverged" : dt_run_state_word(record.state),
+                                 .result = dt_record_result(&record),
+                                 .steps = dt_record_progress(&record).step,
+                                 .seconds = dt_record_seconds(&record)};
+    dt_record_close(&record);
+    return DT_OK;
+}
+
+/* ---- as text */
+
+static const char *value_text(const struct dt_grid *grid, int run, int axis)
+{
+    return grid->axes[axis].texts[dt_grid_value(grid, run, axis)] + strlen(grid->axes[axis].key) + 1;
+}
+
+/* The last part of the key where it says enough: "lr" of train.optimizer.lr. */
+static const char *short_key(const struct dt_grid *grid, int axis)
+{
+    const char *key = grid->axes[axis].key, *dot = strrchr(key, '.');
+    const char *last = dot != NULL ? dot + 1 : key;
+    for (int a = 0; a < grid->n_axes; a++) {
+        const char *other = strrchr(grid->axes[a].key, '.');
+        if (a != axis && strcmp(other != NULL ? other + 1 : grid->axes[a].key, last) == 0) {
+            return key;
+        }
+    }
+    return last;
+}
+
+static void result_text(const struct dt_sweep_row *row, char *text, size_t n_text)
+{
+    char loss[32];
+    dt_loss_text(row->result.loss, loss, sizeof loss);
+    if (isnan(row->result.loss)) {
+        snprintf(text, n_text, "%s", "");
+    } else if (isnan(row->result.accuracy)) {
+        snprintf(text, n_text, "test loss %s", loss);
+    } else {
+        snprintf(text, n_text, "test accuracy %.2f %%, test loss %s", 100 * row->result.accuracy, loss);
+    }
+}
+
+void dt_sweep_row_tell(const struct dt_grid *grid, const struct dt_sweep_row *row, int n_done)
+{
+    char line[DT_LINE_SIZE], result[96];
+    size_t n = 0;
+    result_text(row, result, sizeof result);
+    line[0] = '\0';
+    for (int a = 0; a < grid->n_axes && n < sizeof line; a++) {
+        if (grid->axes[a].n > 1) {
+            n += (size_t)snprintf(line + n, sizeof line - n, " %s=%s", short_key(grid, a), value_text(grid, row->run, a));
+        }
+    }
+    dt_text_print(stderr, "%*d/%d  run %d%s: %s%s%s", dt_digits((unsigned long long)grid->n_runs), n_done, grid->n_runs,
+                  row->run + 1, line, row->verdict, result[0] != '\0' ? ", " : "", result);
+}
+
+/* ---- the table */
+
+/* Columns behind those of the axes. X(constant, name) */
+#define COLUMN_LIST(X)                  \
+    X(COLUMN_STATE, "  verdict")        \
+    X(COLUMN_ACCURACY, "test accuracy") \
+    X(COLUMN_LOSS, "test loss")         \
+    X(COLUMN_STEPS, "steps")            \
+    X(COLUMN_TIME, "time")
+#define COLUMN(constant, name) constant,
+#define NAME(constant, name) name,
+enum column { COLUMN_LIST(COLUMN) N_COLUMNS };
+static const char *const column_names[] = {COLUMN_LIST(NAME)};
+
+static void cell_text(const struct dt_sweep_row *row, enum column column, char text[CELL_SIZE])
+{
+    text[0] = '\0';
+    switch (column) {
+    case COLUMN_STATE:
+        snprintf(text, CELL_SIZE, "%s", row->verdict);
+        break;
+    case COLUMN_ACCURACY:
+        if (isfinite(row->result.accuracy)) {
+            snprintf(text, CELL_SIZE, "%.2f %%", 100 * row->result.accuracy);
+        }
+        break;
+    case COLUMN_LOSS:
+        if (isfinite(row->result.loss)) {
+            dt_loss_text(row->result.loss, text, CELL_SIZE);
+        }
+        break;
+    case COLUMN_STEPS:
+        if (isfinite(row->steps)) {
+            dt_count_text(row->steps, text, CELL_SIZE);
+        }
+        break;
+    case COLUMN_TIME:
+        if (isfinite(row->seconds)) {
+            dt_duration_text(row->seconds, text, CELL_SIZE);
+        }
+        break;
+    case N_COLUMNS:
+        break;
+    }
+}
+
+/* As wide as its name and its widest value. */
+static int axis_width(const struct dt_grid *grid, int axis)
+{
+    size_t width = strlen(short_key(grid, axis));
+    for (int i = 0; i < grid->axes[axis].n; i++) {
+        const size_t n = strlen(grid->axes[axis].texts[i]) - strlen(grid->axes[axis].key) - 1;
+        width = n > width ? n : width;
+    }
+    return (int)(width < CELL_SIZE ? width : CELL_SIZE - 1);
+}
+
+static int column_width(enum column column)
+{
+    return (int)strlen(column_names[column]);
+}
+
+static void print_row(const struct dt_grid *grid, const struct dt_sweep_row *row)
+{
+    char text[CELL_SIZE], shown[CELL_SIZE];
+    printf("%*d", dt_digits((unsigned long long)grid->n_runs) + GAP, row->run + 1);
+    for (int a = 0; a < grid->n_axes; a++) {
+        if (grid->axes[a].n > 1) {
+            printf("%*s%-*s", GAP, "", axis_width(grid, a), dt_text_escape(value_text(grid, row->run, a), shown, sizeof shown));
+        }
+    }
+    for (int c = 0; c < N_COLUMNS; c++) {
+        cell_text(row, (enum column)c, text);
+        printf("%*s", GAP + column_width((enum column)c), text);
+    }
+    fputc('\n', stdout);
+}
+
+static void print_head(const struct dt_grid *grid)
+{
+    printf("%*s", dt_digits((unsigned long long)grid->n_runs) + GAP, "run");
+    for (int a = 0; a < grid->n_axes; a++) {
+        if (grid->axes[a].n > 1) {
+            printf("%*s%-*s", GAP, "", axis_width(grid, a), short_key(grid, a));
+        }
+    }
+    for (int c = 0; c < N_COLUMNS; c++) {
+        printf("%*s", GAP + column_width((enum column)c), column_names[c]);
+    }
+    fputc('\n', stdout);
+}
+
+static double worth(const struct dt_sweep_row *row)
+{
+    const bool classifies = isfinite(row->result.accuracy);
+    const double worth = classifies ? row->result.accuracy : -row->result.loss;
+    return row->known && !row->diverged && isfinite(worth) ? worth : -1e300;
+}
+
+/* For qsort: the best first, those without a result last. */
+static int is_better(const void *a, const void *b)
+{
+    const struct dt_sweep_row *x = a, *y = b;
+    const double first = worth(x), second = worth(y);
+    return first != second ? (first < second) - (first > second) : x->run - y->run;
+}
+
+/* ---- the files */
+
+static void put_csv_text(FILE *out, const char *text)
+{
+    fputc('"', out);
+    for (; *text != '\0'; text++) {
+        fputs(*text == '"' ? "\"" : "", out);
+        fputc(*text, out);
+    }
+    fputc('"', out);
+}
+
+static void put_number(FILE *out, double value)
+{
+    fprintf(out, isfinite(value) ? ",%.9g" : ",nan", value);
+}
+
+struct table {
+    const struct dt_grid *grid;
+    const struct dt_sweep_row *rows;
+};
+
+/* A dt_file_put_fn. */
+static void put_csv(FILE *out, const void *context)
+{
+    const struct dt_grid *grid = ((const struct table *)context)->grid;
+    const struct dt_sweep_row *rows = ((const struct table *)context)->rows;
+    fputs("run", out);
+    for (int a = 0; a < grid->n_axes; a++) {
+        fputc(',', out);
+        put_csv_text(out, grid->axes[a].key);
+    }
+    fputs(",verdict,test_accuracy,test_loss,steps,seconds\n", out);
+    for (int i = 0; i < grid->n_runs; i++) {
+        fprintf(out, "%d", i + 1);
+        for (int a = 0; a < grid->n_axes; a++) {
+            fputc(',', out);
+            put_csv_text(out, value_text(grid, i, a));
+        }
+        fprintf(out, ",%s", rows[i].verdict);
+        put_number(out, rows[i].result.accuracy);
+        put_number(out, rows[i].result.loss);
+        put_number(out, rows[i].steps);
+        put_number(out, rows[i].seconds);
+        fputc('\n', out);
+    }
+}
+
+static enum dt_status write_csv(const char *dir, const struct dt_grid *grid, const struct dt_sweep_row *rows)
+{
+    char *text = NULL;
+    size_t n = 0;
+    DT_TRY(dt_run_dir_check_file(dir, TABLE));
+    DT_TRY(dt_file_collect(TABLE, put_csv, &(struct table){grid, rows}, &text, &n));
+    const enum dt_status s = dt_file_write_atomic(dir, TABLE, &(struct dt_file_part){text, n}, 1);
+    free(text);
+    if (s == DT_OK) {
+        dt_text_print(stderr, "wrote %s/" TABLE, dir);
+    }
+    return s;
+}
+
+/* Of the best, as many as fit beside each other. */
+static enum dt_status write_page(const char *dir, const struct dt_grid *grid, const struct dt_sweep_row *rows)
+{
+    char path[DT_PATH_SIZE + 32];
+    struct dt_record *records = calloc(DT_REPORT_MAX_RUNS, sizeof *records);
+    int n = 0;
+    enum dt_status s = records != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory for the page of a sweep");
+    for (int i = 0; i < grid->n_runs && n < DT_REPORT_MAX_RUNS && s == DT_OK; i++) {
+        if (rows[i].known) {
+            dt_sweep_folder(dir, grid, rows[i].run, path);
+            s = dt_record_open(path, &records[n]);
+            n += s == DT_OK;
+        }
+    }
+    if (s == DT_OK && n > 0) {
+        s = dt_run_page_write(NULL, dir, records, n, NULL);
+    }
+    for (int i = 0; i < n; i++) {
+        dt_record_close(&records[i]);
+    }
+    free(records);
+    if (s == DT_OK && n > 0) {
+        dt_text_print(stderr, "wrote %s/" DT_RUN_PAGE " about the best %d", dir, n);
+    }
+    return s;
+}
+
+enum dt_status dt_sweep_config_read(const char *dir, const struct dt_grid *grid, int run, char **out)
+{
+    char folder[DT_PATH_SIZE], path[DT_PATH_SIZE + 16];
+    struct dt_config *config = malloc(sizeof *config);
+    uint8_t *text = NULL;
+    size_t n;
+    *out = NULL;
+    dt_sweep_folder(dir, grid, run, folder);
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    enum dt_status s = config != NULL ? dt_file_read(path, MAX_CONFIG_BYTES, &text, &n)
+                                      : dt_error(DT_NO_MEMORY, "out of memory for the runs of a sweep");
+    if (s == DT_NO_INPUT) { /* not begun */
+        dt_error_clear();
+        s = DT_OK;
+    } else if (s == DT_OK) {
+        s = dt_config_json.read(path, (const char *)text, config);
+        *out = s == DT_OK ? dt_config_to_json(config) : NULL;
+        s = s == DT_OK && *out == NULL ? dt_error(DT_NO_MEMORY, "out of memory for the runs of a sweep") : s;
+    }
+    free(text);
+    free(config);
+    return s;
+}
+
+static bool is_result(const char *name)
+{
+    return strcmp(name, TABLE) == 0 || strcmp(name, DT_RUN_PAGE) == 0;
+}
+
+enum dt_status dt_sweep_results_try(const char *dir)
+{
+    DT_TRY(dt_dir_create(dir));
+    DT_TRY(dt_run_dir_check_file(dir, TABLE));
+    DT_TRY(dt_run_dir_check_file(dir, DT_RUN_PAGE));
+    dt_dir_sweep(dir, is_result);
+    return dt_dir_try(dir);
+}
+
+enum dt_status dt_sweep_results(const char *dir, const struct dt_grid *grid, const double *ended)
+{
+    struct dt_sweep_row *rows = calloc((size_t)grid->n_runs, sizeof *rows);
+    if (rows == NULL) {
+        return dt_error(DT_NO_MEMORY, "out of memory for the table of a sweep");
+    }
+    enum dt_status s = DT_OK;
+    for (int i = 0; i < grid->n_runs && s == DT_OK; i++) {
+        s = dt_sweep_row_read(dir, grid, i, ended[i] > 0, &rows[i]);
+    }
+    if (s != DT_OK) {
+        free(rows);
+        return s;
+    }
+    const bool no_table = dt_output_failed(write_csv(dir, grid, rows));
+    qsort(rows, (size_t)grid->n_runs, sizeof *rows, is_better);
+    print_head(grid);
+    for (int i = 0; i < grid->n_runs; i++) {
+        print_row(grid, &rows[i]);
+    }
+    fflush(stdout);
+    s = write_page(dir, grid, rows);
+    free(rows);
+    return s == DT_OK && no_table ? dt_error(DT_IO, "%s: the table was not written, as was said", dir) : s;
+}

@@ -1,0 +1,316 @@
+#include "ops/sweep/sweep.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "cli/config/config.h"
+#include "cli/config/diff.h"
+#include "cli/sinks/sinks.h"
+#include "cli/terminal.h"
+#include "cli/text.h"
+#include "dist/ranks/launch/stop.h"
+#include "dist/ranks/liveness/heartbeat.h"
+#include "ops/sweep/grid.h"
+#include "ops/sweep/results.h"
+#include "train/data_spec.h"
+#include "train/ranks.h"
+#include "train/train.h"
+
+#define PROGRESS_INTERVAL_S 0.1
+
+/* What each rank adds to a beat, and every rank then has the sum of. */
+enum { BEAT_FINISHED, BEAT_STOP, BEAT_STEPS, BEAT_RUNS }; /* from BEAT_RUNS on: 1 for each run that has ended */
+
+struct sweep {
+    struct dt_world *world, alone;
+    const struct dt_args *args;
+    struct dt_grid grid;
+    char dir[DT_PATH_SIZE];
+    int n_threads;              /* of a rank, where the configuration does not say */
+    const char **sets;          /* room for those of a run */
+    struct dt_config config;    /* of the run under way */
+    struct dt_sinks sinks;      /* its */
+    enum dt_status run_failure; /* of this rank's first run that failed, but did not diverge */
+    struct dt_heartbeat beat;   /* its numbers are those above */
+    double *told;               /* the sums that rank 0 has told */
+    double drawn_s;             /* when rank 0 last drew its line; 0: none stands there */
+};
+
+/* ---- what rank 0 tells */
+
+/* Rank 0's line may also stand where another rank is about to print. */
+static void clear_line(struct sweep *w)
+{
+    if (w->drawn_s > 0 || (w->world->rank > 0 && dt_terminal_width(STDERR_FILENO) > 0)) {
+        fputs("\r\033[K", stderr);
+        w->drawn_s = 0;
+    }
+}
+
+static int n_ended(const struct sweep *w)
+{
+    double n = 0;
+    for (int i = 0; i < w->grid.n_runs; i++) {
+        n += w->told[BEAT_RUNS + i];
+    }
+    return (int)n;
+}
+
+static void draw_line(struct sweep *w)
+{
+    char steps[32], line[96];
+    const int width = dt_terminal_width(STDERR_FILENO);
+    if (width == 0 || dt_clock_s() - w->drawn_s < PROGRESS_INTERVAL_S) {
+        return;
+    }
+    snprintf(line, sizeof line, "%d of %d runs, %s steps", n_ended(w), w->grid.n_runs,
+             dt_count_text(w->told[BEAT_STEPS], steps, sizeof steps));
+    fprintf(stderr, "\r\033[K%.*s", width - 1, line);
+    fflush(stderr);
+    w->drawn_s = dt_clock_s();
+}
+
+/* The runs that have ended since it last looked, and how far all are. */
+static void tell(struct sweep *w, const double *sum)
+{
+    if (w->world->rank != 0) {
+        return;
+    }
+    w->told[BEAT_STEPS] = sum[BEAT_STEPS];
+    for (int i = 0; i < w->grid.n_runs; i++) {
+        if (sum[BEAT_RUNS + i] > 0 && w->told[BEAT_RUNS + i] == 0) {
+            struct dt_sweep_row row;
+            w->told[BEAT_RUNS + i] = 1;
+            clear_line(w);
+            if (dt_sweep_row_read(w->dir, &w->grid, i, true, &row) == DT_OK) {
+                dt_sweep_row_tell(&w->grid, &row, n_ended(w));
+            } else {
+                dt_error_clear(); /* for want of memory: the table at the end has it, or says so */
+            }
+        }
+    }
+    draw_line(w);
+}
+
+/* A dt_heartbeat.take. A wish to stop that reached another rank alone becomes everybody's. */
+static void take_beat(void *context)
+{
+    struct sweep *w = context;
+    tell(w, w->beat.sum);
+    if (w->beat.sum[BEAT_STOP] > 0 && !dt_stop_requested()) {
+        raise(SIGTERM);
+    }
+    w->beat.mine[BEAT_STOP] = dt_stop_requested();
+}
+
+/* ---- a run */
+
+/* A dt_emitter.emit. */
+static enum dt_status hear(void *context, struct dt_event *event)
+{
+    struct sweep *w = context;
+    w->beat.mine[BEAT_STEPS] += event->kind == DT_EVENT_STEP;
+    dt_heartbeat_show(&w->beat);
+    return dt_sinks_emit(&w->sinks, event);
+}
+
+static enum dt_status load(struct sweep *w, int run)
+{
+    dt_grid_sets(&w->grid, run, w->sets);
+    DT_TRY(dt_config_load(w->args->config, w->sets, w->grid.n_axes, &w->config));
+    w->config.threads = w->config.threads == 0 ? w->n_threads : w->config.threads;
+    return dt_data_spec_set_dir(&w->config.data, w->args->data);
+}
+
+/* One that fails is told, and a row of the table. */
+static void note_failure(struct sweep *w, int run, enum dt_status s)
+{
+    dt_text_print(stderr, "dtrain: run %d: %s", run + 1, dt_error_text());
+    dt_error_clear();
+    if (w->run_failure == DT_OK && s != DT_NON_FINITE) {
+        w->run_failure = s;
+    }
+}
+
+static enum dt_status train(struct sweep *w, int run)
+{
+    char path[DT_PATH_SIZE];
+    dt_sweep_folder(w->dir, &w->grid, run, path);
+    w->sinks = (struct dt_sinks){.command = w->args->line, .silent = true};
+    const struct dt_train_options options = {
+        .format = &dt_config_json, .run_dir = path, .faults = &(struct dt_faults){.n = 0}, .resume = w->args->resume};
+    enum dt_status s = load(w, run);
+    if (s == DT_OK) {
+        s = dt_train(&w->alone, &w->config, &options, &(struct dt_emitter){hear, w});
+        dt_sinks_close(&w->sinks);
+    }
+    DT_TRY(dt_heartbeat_look(&w->beat));
+    if (s == DT_STOPPED || s == DT_STALLED) {
+        return s;
+    }
+    if (s != DT_OK) {
+        clear_line(w);
+        note_failure(w, run, s);
+    }
+    w->beat.mine[BEAT_RUNS + run] = 1;
+    return dt_heartbeat_look(&w->beat);
+}
+
+static enum dt_status train_mine(struct sweep *w)
+{
+    enum dt_status s = DT_OK;
+    for (int run = w->world->rank; run < w->grid.n_runs && s == DT_OK && !dt_stop_requested(); run += w->world->size) {
+        dt_comm_phase(w->world->comm, "a run of a sweep");
+        s = train(w, run);
+    }
+    return s == DT_STOPPED ? DT_OK : s; /* the others hear of it by the next sign of life */
+}
+
+/* ---- the whole */
+
+/* Every configuration is looked at before the first run. */
+static enum dt_status check_all(struct sweep *w)
+{
+    DT_TRY(dt_grid_open(w->args->sets, w->args->n_sets, &w->grid));
+    const size_t n = BEAT_RUNS + (size_t)w->grid.n_runs;
+    double *numbers = calloc(3 * n, sizeof *numbers);
+    w->told = numbers; /* owns them */
+    w->sets = calloc((size_t)w->grid.n_axes + 1, sizeof *w->sets);
+    if (w->sets == NULL || numbers == NULL) {
+        return dt_error(DT_NO_MEMORY, "out of memory for the runs of a sweep");
+    }
+    w->beat = (struct dt_heartbeat){.comm = w->world->comm,
+                                    .name = "a sign of life of the sweep",
+                                    .n = n,
+                                    .mine = numbers + n,
+                                    .sum = numbers + 2 * n,
+                                    .take = take_beat,
+                                    .context = w};
+    for (int run = 0; run < w->grid.n_runs; run++) {
+        DT_TRY(load(w, run));
+    }
+    return DT_OK;
+}
+
+/* Of a run whose folder is there: its results are those of its own configuration. What has no effect on them may differ. */
+static enum dt_status check_folder(struct sweep *w, int run)
+{
+    static const char *const parts[] = {
+        "model",     "train",     "precision", "data.format", "data.sharding", "data.train_samples", "data.test_samples",
+        "data.seed", "data.noise"};
+    const int n_parts = (int)(sizeof parts / sizeof parts[0]);
+    char difference[256] = "";
+    char *before = NULL, *now = NULL;
+    enum dt_status s = dt_sweep_config_read(w->dir, &w->grid, run, &before);
+    if (s == DT_OK && before != NULL) {
+        DT_TRY_GOTO(s, load(w, run), done);
+        now = dt_config_to_json(&w->config);
+        s = now != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory for the resolved configuration");
+        for (int i = 0; i < n_parts + w->grid.n_axes && s == DT_OK && difference[0] == '\0'; i++) {
+            const char *part = i < n_parts ? parts[i] : w->grid.axes[i - n_parts].key;
+            if (i < n_parts || w->grid.axes[i - n_parts].n > 1) {
+                s = dt_config_compare(before, now, part, difference, sizeof difference);
+            }
+        }
+    }
+done:
+    free(before);
+    free(now);
+    if (s == DT_OK && difference[0] != '\0') {
+        return dt_error(DT_CONFIG, "%s: run %d: %s (resume with the values of before, or choose another --run)", w->dir, run + 1,
+                        difference);
+    }
+    return s;
+}
+
+static enum dt_status check_folders(struct sweep *w)
+{
+    for (int run = 0; run < w->grid.n_runs; run++) {
+        DT_TRY(check_folder(w, run));
+    }
+    return DT_OK;
+}
+
+static enum dt_status choose_folder(struct sweep *w)
+{
+    char name[DT_PATH_SIZE];
+    if (w->args->run == NULL) {
+        snprintf(name, sizeof name, "sweep-%.200s", w->config.name);
+        dt_run_dir_default(name, w->dir);
+        return dt_sweep_results_try(w->dir);
+    }
+    DT_TRY(dt_run_dir_check(w->args->run));
+    snprintf(w->dir, sizeof w->dir, "%s", w->args->run);
+    if (!w->args->resume && access(w->dir, F_OK) == 0) {
+        return dt_error(DT_CANT_CREATE, "%s: is already there (go on with --resume, or choose another --run)", w->dir);
+    }
+    DT_TRY(w->args->resume ? check_folders(w) : DT_OK);
+    return dt_sweep_results_try(w->dir);
+}
+
+static enum dt_status prepare(struct sweep *w)
+{
+    struct dt_world *world = w->world;
+    DT_TRY(dt_world_agree(world, check_all(w)));
+    DT_TRY(dt_ranks_same(world, "command line", w->args->line));
+    world->comm->timeout_s = w->config.timeout_s;
+    DT_TRY(dt_world_agree(world, dt_comm_timeout_from_env(&world->comm->timeout_s)));
+    DT_TRY(dt_ranks_threads(world, 0, &w->n_threads));
+    DT_TRY(dt_world_agree(world, world->rank == 0 ? choose_folder(w) : DT_OK));
+    DT_TRY(dt_comm_broadcast(world->comm, w->dir, sizeof w->dir, 0, "name of the sweep's folder"));
+    if (world->rank == 0) {
+        dt_text_print(stderr, "%d run%s in %s, %s", w->grid.n_runs, w->grid.n_runs == 1 ? "" : "s", w->dir,
+                      world->size == 1 ? "one after another" : "one on each rank at a time");
+    }
+    return dt_world_agree(world, dt_world_open_alone(world, &w->alone));
+}
+
+static enum dt_status run_all(struct sweep *w)
+{
+    enum dt_status s = DT_OK;
+    w->alone.comm->meanwhile = dt_heartbeat_show;
+    w->alone.comm->meanwhile_context = &w->beat;
+    DT_TRY(dt_heartbeat_start(&w->beat));
+    DT_TRY(train_mine(w)); /* a rank that leaves here leaves alone, and takes the others along */
+    dt_comm_phase(w->world->comm, "the end of a sweep");
+    DT_TRY(dt_heartbeat_finish(&w->beat));
+    if (w->world->rank == 0) {
+        clear_line(w);
+        s = dt_sweep_results(w->dir, &w->grid, w->told + BEAT_RUNS);
+    }
+    DT_TRY(dt_world_agree(w->world, s));
+    if (dt_stop_requested()) {
+        return dt_error_agreed(DT_STOPPED);
+    }
+    if (w->run_failure != DT_OK) {
+        dt_error(w->run_failure, "a run of the sweep failed, as was said (see its summary.json)");
+    }
+    return dt_world_agree(w->world, w->run_failure);
+}
+
+static void close_sweep(struct sweep *w)
+{
+    dt_world_close_first(&w->alone);
+    dt_grid_close(&w->grid);
+    free(w->sets);
+    free(w->told);
+    free(w);
+}
+
+enum dt_status dt_sweep(struct dt_world *world, const struct dt_args *args)
+{
+    struct sweep *w;
+    DT_TRY(dt_world_alloc(world, 1, sizeof *w, "a sweep", (void **)&w));
+    w->world = world;
+    w->args = args;
+    enum dt_status s = prepare(w);
+    s = s == DT_OK ? run_all(w) : s;
+    close_sweep(w);
+    return s;
+}

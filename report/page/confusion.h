@@ -1,0 +1,10 @@
+/* A confusion matrix as a picture: rows are what samples are, columns what was said of them. */
+#ifndef DT_REPORT_PAGE_CONFUSION_H
+#define DT_REPORT_PAGE_CONFUSION_H
+
+#include "report/page/image.h"
+
+/* `counts`: (n, n) [label][said], at most 999,999 each are legible. The caller frees out->bytes. False: no memory. */
+bool dt_confusion_draw(int n, const double *counts, struct dt_png *out);
+
+#endif

@@ -1,0 +1,23 @@
+/* Pictures as PNG: a file in memory, or within the text of a page. */
+#ifndef DT_REPORT_PAGE_IMAGE_H
+#define DT_REPORT_PAGE_IMAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+struct dt_png {
+    int width, height;
+    uint8_t *bytes;
+    size_t n_bytes;
+};
+
+/* `pixels`: rows of `width` pixels of 1 (grey) or 3 (RGB) bytes. The caller frees out->bytes. False: no memory. */
+bool dt_png_make(int width, int height, int channels, const uint8_t *pixels, struct dt_png *out);
+
+/* The same in a page. `alt`: for who cannot see it; plain text of ours. Nothing is drawn
+ * where there is no memory for it. */
+void dt_page_image(FILE *out, int width, int height, int channels, const uint8_t *pixels, const char *alt);
+
+#endif

@@ -1,0 +1,119 @@
+#include "report/run_curves.h"
+
+#include "report/page/curve.h"
+
+/* What a figure has of a run: a column of the steps, and of the epochs; -1: none. */
+struct quantity {
+    const char *title;
+    bool log;
+    int steps, epochs, test;
+};
+
+static const struct quantity quantities[] = {
+    {"Loss", true, DT_STEP_LOSS, DT_EPOCH_TRAIN_LOSS, DT_EPOCH_TEST_LOSS},
+    {"Accuracy", false, DT_STEP_ACCURACY, DT_EPOCH_TRAIN_ACCURACY, DT_EPOCH_TEST_ACCURACY},
+    {"Gradient norm", true, DT_STEP_GRAD_NORM, -1, -1},
+    {"Learning rate", false, DT_STEP_LR, DT_EPOCH_LR, -1},
+    {"Throughput, samples a second", false, DT_STEP_IMAGES, DT_EPOCH_IMAGES, -1},
+};
+
+/* `dots`: the table is that of the epochs. */
+static void add(struct dt_curves *c, const char *name, const struct dt_record_table *table, int column, int color, bool dots)
+{
+    if (column >= 0 && table->n > 0) {
+        c->series[c->n_series++] = (struct dt_series){.name = name,
+                                                      .color = color,
+                                                      .dots = dots,
+                                                      .x = table->cells,
+                                                      .y = table->cells + column,
+                                                      .epochs = dots ? table->cells + DT_EPOCH_EPOCH : NULL,
+                                                      .n = table->n,
+                                                      .stride = table->n_columns};
+    }
+}
+
+static struct dt_curves begin(const struct quantity *q, const char *title)
+{
+    return (struct dt_curves){.title = title, .x_name = "step", .log = q->log};
+}
+
+/* A rate that never changes is among the facts of the run. */
+static bool is_constant(const struct dt_record *r, const struct quantity *q)
+{
+    bool same = q->steps == DT_STEP_LR;
+    for (size_t i = 0; i < r->steps.n && same; i++) {
+        same = dt_record_cell(&r->steps, i, q->steps) == dt_record_cell(&r->steps, 0, q->steps);
+    }
+    for (size_t i = 0; i < r->epochs.n && same; i++) {
+        same = dt_record_cell(&r->epochs, i, q->epochs) == dt_record_cell(&r->epochs, 0, q->epochs);
+    }
+    return same;
+}
+
+static void draw_one(FILE *out, const struct dt_record *r, const struct quantity *q)
+{
+    struct dt_curves c = begin(q, q->title);
+    c.marks = r->restarts.cells;
+    c.n_marks = r->restarts.n;
+    add(&c, q->test >= 0 ? "train, a step" : "a step", &r->steps, q->steps, 0, false);
+    if (q->test >= 0 || r->steps.n == 0) {
+        add(&c, q->test >= 0 ? "train, mean of an epoch" : "an epoch", &r->epochs, q->epochs, 2, true);
+    }
+    add(&c, "test, after an epoch", &r->epochs, q->test, 1, true);
+    dt_curves_draw(out, &c);
+}
+
+/* Steps where there are any, or else epochs. */
+static void draw_training(FILE *out, const struct dt_record *records, const char *const *names, int n, const struct quantity *q)
+{
+    char title[64];
+    snprintf(title, sizeof title, q->test >= 0 ? "%s in training" : "%s", q->title);
+    struct dt_curves c = begin(q, title);
+    for (int i = 0; i < n; i++) {
+        const struct dt_record *r = &records[i];
+        const bool steps = r->steps.n > 0;
+        add(&c, names[i], steps ? &r->steps : &r->epochs, steps ? q->steps : q->epochs, i, !steps);
+    }
+    dt_curves_draw(out, &c);
+}
+
+static void draw_test(FILE *out, const struct dt_record *records, const char *const *names, int n, const struct quantity *q)
+{
+    char title[64];
+    snprintf(title, sizeof title, "%s on the test samples", q->title);
+    struct dt_curves c = begin(q, title);
+    for (int i = 0; i < n; i++) {
+        add(&c, names[i], &records[i].epochs, q->test, i, true);
+    }
+    dt_curves_draw(out, &c);
+}
+
+/* The accuracy of a regression is none. */
+static bool means_something(const struct dt_record *records, int n, const struct quantity *q)
+{
+    bool classifies = false;
+    for (int i = 0; i < n; i++) {
+        classifies = classifies || records[i].config.model.loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY;
+    }
+    return classifies || q->steps != DT_STEP_ACCURACY;
+}
+
+void dt_run_curves_draw(FILE *out, const struct dt_record *records, const char *const *names, int n)
+{
+    fputs("<h2 class=\"part\">Curves</h2>\n<div class=\"cards\">\n", out);
+    for (size_t i = 0; i < sizeof quantities / sizeof quantities[0]; i++) {
+        const struct quantity *q = &quantities[i];
+        if (!means_something(records, n, q) || (n == 1 && is_constant(records, q))) {
+            continue;
+        }
+        if (n == 1) {
+            draw_one(out, records, q);
+            continue;
+        }
+        if (q->test >= 0) {
+            draw_test(out, records, names, n, q);
+        }
+        draw_training(out, records, names, n, q);
+    }
+    fputs("</div>\n", out);
+}

@@ -1,0 +1,198 @@
+#include "report/run_learned.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/page/image.h"
+#include "report/page/page.h"
+
+static uint64_t count_of(const struct dt_learned *l, int label, int said)
+{
+    return (uint64_t)l->confusion[(size_t)label * (size_t)l->n_classes + (size_t)said];
+}
+
+/* ---- confusion */
+
+static uint64_t largest_mistake(const struct dt_learned *l)
+{
+    uint64_t most = 1;
+    for (int label = 0; label < l->n_classes; label++) {
+        for (int said = 0; said < l->n_classes; said++) {
+            most = label != said && count_of(l, label, said) > most ? count_of(l, label, said) : most;
+        }
+    }
+    return most;
+}
+
+/* Right answers green, mistakes the redder the more there are. */
+static void put_cell(FILE *out, const struct dt_learned *l, int label, int said, uint64_t most)
+{
+    const uint64_t n = count_of(l, label, said);
+    if (label == said) {
+        fprintf(out, "<td class=\"right\">%llu", (unsigned long long)n);
+    } else if (n == 0) {
+        fputs("<td>", out);
+    } else {
+        fprintf(out, "<td class=\"slip\" style=\"--share:%.0f%%\">%llu", 10 + 60 * (double)n / (double)most, (unsigned long long)n);
+    }
+}
+
+static void put_confusion(FILE *out, const struct dt_learned *l)
+{
+    const uint64_t most = largest_mistake(l);
+    fputs("<div class=\"card\"><h3>Confusion</h3><p>Rows: true class; columns: predicted class.</p>\n"
+          "<div class=\"wide\"><table class=\"confusion\"><thead><tr><th>true \\ predicted",
+          out);
+    for (int k = 0; k < l->n_classes; k++) {
+        fprintf(out, "<th>%d", k);
+    }
+    fputs("</thead><tbody>\n", out);
+    for (int label = 0; label < l->n_classes; label++) {
+        fprintf(out, "<tr><td>%d", label);
+        for (int said = 0; said < l->n_classes; said++) {
+            put_cell(out, l, label, said, most);
+        }
+        fputc('\n', out);
+    }
+    fputs("</tbody></table></div></div>\n", out);
+}
+
+static void put_share(FILE *out, uint64_t part, uint64_t all)
+{
+    if (all > 0) {
+        fprintf(out, "<td>%.2f %%", 100 * (double)part / (double)all);
+    } else {
+        fputs("<td>", out);
+    }
+}
+
+static void put_classes(FILE *out, const struct dt_learned *l)
+{
+    fputs("<div class=\"card\"><h3>Classes</h3><p>Precision: share of the predictions of a class that are correct. Recall: share "
+          "of its "
+          "samples that were found.</p>\n<div class=\"wide\"><table "
+          "class=\"classes\"><thead><tr><th>class<th>samples<th>precision<th>recall"
+          "</thead><tbody>\n",
+          out);
+    for (int k = 0; k < l->n_classes; k++) {
+        uint64_t n_said = 0, n_label = 0;
+        for (int other = 0; other < l->n_classes; other++) {
+            n_said += count_of(l, other, k);
+            n_label += count_of(l, k, other);
+        }
+        fprintf(out, "<tr><td>%d<td>%llu", k, (unsigned long long)n_label);
+        put_share(out, count_of(l, k, k), n_said);
+        put_share(out, count_of(l, k, k), n_label);
+        fputc('\n', out);
+    }
+    fputs("</tbody></table></div></div>\n", out);
+}
+
+/* ---- images */
+
+static void put_sample(FILE *out, const struct dt_learned *l, const uint8_t *image)
+{
+    const struct dt_shape s = l->shape;
+    const size_t area = (size_t)s.h * (size_t)s.w;
+    uint8_t *pixels = malloc(dt_shape_elems(s));
+    for (size_t i = 0; i < area && pixels != NULL; i++) {
+        for (int c = 0; c < s.c; c++) {
+            pixels[i * (size_t)s.c + (size_t)c] = image[(size_t)c * area + i];
+        }
+    }
+    if (pixels == NULL) {
+        (void)dt_error(DT_NO_MEMORY, "no memory for an image of a page");
+    } else {
+        dt_page_image(out, s.w, s.h, s.c, pixels, "");
+    }
+    free(pixels);
+}
+
+static void put_worst(FILE *out, const struct dt_learned *l)
+{
+    fprintf(out,
+            "<div class=\"card\"><h3>The %d worst test samples</h3><p>Highest loss first: true class, predicted class, "
+            "confidence.</p>\n<div class=\"worst\">\n",
+            l->n_worst);
+    for (int i = 0; i < l->n_worst; i++) {
+        const struct dt_answer *a = &l->worst[i];
+        fputs("<div>", out);
+        if (l->images != NULL) {
+            put_sample(out, l, l->images + (size_t)i * dt_shape_elems(l->shape));
+        }
+        fprintf(out, "<b>%d</b>, predicted %d<br><small>%.1f %%, no. %u</small></div>\n", a->label, a->said, 100 * a->probability,
+                a->id);
+    }
+    fputs("</div></div>\n", out);
+}
+
+/* Zero is grey; each filter by its own largest weight. */
+static void put_filter(FILE *out, const struct dt_learned *l, int k)
+{
+    const int c = l->filter_c;
+    const size_t area = (size_t)l->filter_h * (size_t)l->filter_w, n = area * (size_t)c;
+    const float *w = l->filters + (size_t)k * n;
+    uint8_t *pixels = malloc(n);
+    double most = 1e-30;
+    for (size_t i = 0; i < n; i++) {
+        most = fmax(most, fabs((double)w[i]));
+    }
+    for (size_t i = 0; i < n && pixels != NULL; i++) {
+        pixels[i % area * (size_t)c + i / area] = (uint8_t)(127.5 + 127.4 * (double)w[i] / most);
+    }
+    if (pixels == NULL) {
+        (void)dt_error(DT_NO_MEMORY, "no memory for an image of a page");
+    } else {
+        dt_page_image(out, l->filter_w, l->filter_h, c, pixels, "");
+    }
+    free(pixels);
+}
+
+static void put_filters(FILE *out, const struct dt_learned *l)
+{
+    fputs("<div class=\"card\"><h3>Filters of the first layer</h3><p>White: the most positive weight, black: the most negative, "
+          "grey: zero.</p>\n"
+          "<div class=\"filters\">\n",
+          out);
+    for (int k = 0; k < l->n_filters; k++) {
+        put_filter(out, l, k);
+    }
+    fputs("</div></div>\n", out);
+}
+
+void dt_run_learned_draw(FILE *out, const struct dt_learned *l)
+{
+    fputs("<h2 class=\"part\">What it learned</h2>\n", out);
+    if (l->why_not[0] != '\0') {
+        fputs("<p>Not shown: ", out);
+        dt_page_text(out, l->why_not);
+        fputs("</p>\n", out);
+        return;
+    }
+    fputs("<div class=\"cards learned\">\n", out);
+    if (l->confusion != NULL) {
+        put_confusion(out, l);
+        put_classes(out, l);
+    }
+    put_worst(out, l);
+    if (l->filters != NULL) {
+        put_filters(out, l);
+    }
+    fputs("</div>\n", out);
+}
+
+void dt_run_learned_style(FILE *out)
+{
+    fputs(".confusion td,.confusion th{text-align:right;padding:.2rem .3rem!important}.confusion "
+          ".right{color:var(--c);font-weight:600}"
+          ".slip{background:color-mix(in srgb,var(--b) var(--share),transparent)}\n"
+          "@media(max-width:500px){.confusion{font-size:.68rem!important}.confusion td,.confusion th{padding:.15rem "
+          ".1rem!important}}\n"
+          ".worst,.filters{display:grid;gap:.6rem;grid-template-columns:repeat(auto-fill,minmax(4.6rem,1fr));font-size:.82rem}"
+          ".filters{grid-template-columns:repeat(auto-fill,minmax(2.6rem,1fr))}\n"
+          ".worst img,.filters img{display:block;width:100%;image-rendering:pixelated;border-radius:3px}.worst "
+          "small{color:var(--soft)}\n"
+          "@media print{.cards.learned{grid-template-columns:1fr}}\n",
+          out);
+}

@@ -1,0 +1,151 @@
+#include "train/save/saved.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "data/shard.h"
+#include "model/checkpoint_dir.h"
+
+#define MAX_EPOCHS 1000000    /* train.epochs */
+#define MAX_RANKS (1LL << 20) /* more than anyone has, and quick to count */
+
+/* Of what is saved; long double, for uint64_t as well as double. */
+struct bound {
+    const char *name;
+    long double value, low, high;
+};
+
+/* Of a state whose numbers of ranks and samples are within their bounds; 0 otherwise. */
+static uint64_t steps_per_epoch(const struct dt_config *c, const struct dt_checkpoint_state *s)
+{
+    if (s->world_size < 1 || s->world_size > MAX_RANKS || s->global_batch < s->world_size) {
+        return 0;
+    }
+    const struct dt_shard shard = {
+        .mode = c->sharding, .n_total = s->n_train, .global_batch = s->global_batch, .size = (int)s->world_size};
+    return dt_shard_steps_per_epoch(&shard);
+}
+
+static void bound_text(long double value, char text[32])
+{
+    snprintf(text, 32, value == floorl(value) && fabsl(value) < 1e20L ? "%.0Lf" : "%.9Lg", value);
+}
+
+static enum dt_status check_bound(const char *path, const struct bound *b)
+{
+    char value[32], low[32], high[32];
+    if (b->value >= b->low && b->value <= b->high) {
+        return DT_OK;
+    }
+    bound_text(b->value, value);
+    bound_text(b->low, low);
+    bound_text(b->high, high);
+    return dt_error(DT_BAD_DATA, "%s: its counters contradict each other: %s is %s, expected %s%s%s (use another checkpoint)", path,
+                    b->name, value, low, b->low < b->high ? " to " : "", b->low < b->high ? high : "");
+}
+
+/* The order matters: a bound is worked out from what the rows before have checked. */
+static enum dt_status check_counters(const char *path, const struct dt_config *c, const struct dt_checkpoint_state *s)
+{
+    const long double n_ranks = s->world_size, batch = s->global_batch, n_train = s->n_train, step_in_epoch = s->step_in_epoch;
+    const long double epoch = s->epoch, n_steps = s->step, n_samples = s->n_samples;
+    const long double right_batch = c->batch_global > 0 ? c->batch_global : c->batch_per_rank * n_ranks;
+    const bool generated = c->data.format != DT_DATA_IDX, may_exceed = c->sharding == DT_SHARDING_REPLICATE;
+    const struct bound bounds[] = {
+        {"seed", s->seed, c->seed, c->seed},
+        {"world_size", n_ranks, 1, c->batch_global > 0 ? c->batch_global : MAX_RANKS},
+        {"global_batch", batch, right_batch, right_batch},
+        {"n_train", n_train,
+         generated    ? c->data.n_train
+         : may_exceed ? 1
+                      : batch,
+         generated ? c->data.n_train : UINT32_MAX},
+        {"data_crc", s->data_crc, 0, UINT32_MAX},
+        {"bright_borders", s->bright_borders == DT_CHECKPOINT_UNKNOWN ? 0 : s->bright_borders, 0, n_train},
+        {"epoch", epoch, 0, MAX_EPOCHS},
+        {"compression_draws", s->compression_draws, 0, (1ULL << 40) - 1}, /* dist/compression/error_feedback.h */
+        {"step_in_epoch", step_in_epoch, 0, steps_per_epoch(c, s)},
+        {"step", n_steps, epoch + step_in_epoch, epoch * n_train + step_in_epoch}, /* an epoch has 1 to n_train steps */
+        {"optimizer_steps", s->optimizer_steps, n_steps, n_steps},
+        {"n_samples", n_samples, step_in_epoch, step_in_epoch * batch}, /* a step has 1 to `batch` samples */
+        {"n_correct", s->n_correct, 0, n_samples},
+        {"loss_sum", s->loss_sum, -n_samples, n_samples * FLT_MAX}, /* rounding may take a loss a hair below 0 */
+        {"stop_epoch", s->stop_epoch, 0, epoch},
+        {"stop_value", s->stop_value, -1, FLT_MAX},
+        {"plateau_epoch", s->plateau_epoch, 0, epoch},
+        {"plateau_value", s->plateau_value, -1, FLT_MAX},
+        {"best_epoch", s->best_epoch, 0, epoch},
+        {"best_value", s->best_value, -1, FLT_MAX},
+        {"lr_reduced_epoch", s->lr_reduced_epoch, 0, epoch},
+        {"lr_reductions", s->lr_reductions, 0, s->lr_reduced_epoch},
+    };
+    for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++) {
+        DT_TRY(check_bound(path, &bounds[i]));
+    }
+    return DT_OK;
+}
+
+/* What would be a wrong configuration in a user's file is damage in ours. */
+static enum dt_status as_damage(enum dt_status status)
+{
+    return status == DT_CONFIG ? DT_BAD_DATA : status;
+}
+
+enum dt_status dt_saved_check(const struct dt_config_format *format, const char *path, const struct dt_checkpoint_file *file,
+                              struct dt_config *config, struct dt_model *model)
+{
+    char before[DT_CHECKPOINT_PATH_SIZE + 32];
+    enum dt_status s = format->read("its configuration", file->config, config);
+    if (s == DT_OK) {
+        s = dt_model_lower(&config->model, model);
+    }
+    if (s != DT_OK) {
+        snprintf(before, sizeof before, "%s: ", path);
+        return dt_error_around(as_damage(s), before, "");
+    }
+    DT_TRY(as_damage(dt_checkpoint_check(file, model, dt_optimizer_n_states(&config->optimizer))));
+    return check_counters(path, config, &file->state);
+}
+
+static bool is_there(const char *path)
+{
+    bool there = false;
+    if (dt_file_exists(path, &there) != DT_OK) {
+        dt_error_clear(); /* whoever opens it finds the same */
+    }
+    return there;
+}
+
+enum dt_status dt_saved_find(const char *path, bool best, char out[DT_CHECKPOINT_PATH_SIZE])
+{
+    char folder[DT_CHECKPOINT_PATH_SIZE];
+    uint64_t *steps = NULL;
+    size_t n_steps = 0;
+    snprintf(folder, sizeof folder, "%.*s/checkpoints", DT_CHECKPOINT_PATH_SIZE - 32, path);
+    snprintf(out, DT_CHECKPOINT_PATH_SIZE, "%.*s/best.safetensors", DT_CHECKPOINT_PATH_SIZE - 32, folder);
+    if (best && is_there(out)) {
+        return DT_OK;
+    }
+    snprintf(out, DT_CHECKPOINT_PATH_SIZE, "%s", path);
+    if (!is_there(folder)) {
+        return DT_OK;
+    }
+    DT_TRY(dt_checkpoint_list(folder, &steps, &n_steps));
+    const enum dt_status s = n_steps > 0 ? dt_checkpoint_path(folder, steps[0], out) : DT_OK;
+    free(steps);
+    return s;
+}
+
+enum dt_status dt_saved_weights(const char *path, const struct dt_model *model, struct dt_checkpoint_file *out)
+{
+    DT_TRY(dt_weights_open(path, out));
+    const enum dt_status s = as_damage(dt_checkpoint_check(out, model, 0));
+    if (s != DT_OK) {
+        dt_checkpoint_close(out);
+    }
+    return s;
+}

@@ -1,0 +1,14 @@
+/* The line lab: where a model is y = slope * x + intercept (one dense layer from one input to one output, without an activation, on
+ * data of the format "linear"), a run ends with the line that each rank has learned. There it shows what averaging and broadcasting
+ * are for (docs/distributed.md). */
+#ifndef DT_TRAIN_WATCH_LINE_H
+#define DT_TRAIN_WATCH_LINE_H
+
+#include "train/trainer.h"
+
+bool dt_line_is_model(const struct dt_trainer *trainer);
+
+/* Every rank's line, in the order of ranks; `all` has room for world->size. Every rank calls it. */
+enum dt_status dt_line_gather(struct dt_trainer *trainer, struct dt_line *all);
+
+#endif
