@@ -5,7 +5,8 @@
 #include <stddef.h>
 
 struct dt_alive {
-    void (*show)(void *context); /* takes microseconds at most, and never blocks; NULL: nobody waits */
+    void (*show)(
+        void *context); /* takes microseconds at most, and never blocks; NULL: nobody waits */
     void *context;
 };
 

@@ -16,7 +16,8 @@ double dt_clock_s(void)
 
 void dt_sleep_ms(unsigned n_ms)
 {
-    const struct timespec pause = {.tv_sec = n_ms / 1000, .tv_nsec = (long)(n_ms % 1000) * 1000000L};
+    const struct timespec pause = {.tv_sec = n_ms / 1000,
+                                   .tv_nsec = (long)(n_ms % 1000) * 1000000L};
     nanosleep(&pause, NULL);
 }
 

@@ -8,8 +8,9 @@ uint64_t dt_clock_ns(void); /* since an arbitrary start; never goes back */
 double dt_clock_s(void);    /* the same in seconds */
 void dt_sleep_ms(unsigned n_ms);
 
-/* How long somebody has been waiting, as far as this process ran meanwhile: a gap of seconds between two looks at the clock means
- * that it was stopped, perhaps with the whole job, and counts as one second. */
+/* How long somebody has been waiting, as far as this process ran meanwhile: a gap of seconds
+ * between two looks at the clock means that it was stopped, perhaps with the whole job, and counts
+ * as one second. */
 struct dt_patience {
     uint64_t last_ns;
     double waited_s;

@@ -1,5 +1,6 @@
-/* Which samples a batch consists of, in so few numbers that a GPU can be handed them and draw for itself: data/shard.c makes them
- * from (mode, seed, epoch, step, rank, size). Header only; nvcc compiles it too. */
+/* Which samples a batch consists of, in so few numbers that a GPU can be handed them and draw for
+ * itself: data/shard.c makes them from (mode, seed, epoch, step, rank, size). Header only; nvcc
+ * compiles it too. */
 #ifndef DT_BASE_DRAW_H
 #define DT_BASE_DRAW_H
 
@@ -8,12 +9,15 @@
 #include "base/permutation.h"
 
 struct dt_draw {
-    struct dt_permutation order; /* in which the rank goes through its rows in this epoch, if it shuffles */
+    struct dt_permutation
+        order; /* in which the rank goes through its rows in this epoch, if it shuffles */
     bool shuffle;
-    uint32_t begin;               /* of the batch, in that order */
-    uint32_t n;                   /* samples of the batch; may be 0 */
-    uint32_t like_step;           /* the first step in which every rank has as many as in this one: the same number on all ranks */
-    uint32_t first_id, id_stride; /* row i is sample first_id + i * id_stride of the whole data set */
+    uint32_t begin;     /* of the batch, in that order */
+    uint32_t n;         /* samples of the batch; may be 0 */
+    uint32_t like_step; /* the first step in which every rank has as many as in this one: the same
+                           number on all ranks */
+    uint32_t first_id,
+        id_stride; /* row i is sample first_id + i * id_stride of the whole data set */
 };
 
 /* Of sample i < n of the batch. */

@@ -32,7 +32,8 @@ struct dt_file_calls dt_file_calls = {
 
 static enum dt_status open_error(const char *path)
 {
-    return dt_error_errno(errno == EACCES || errno == EPERM ? DT_NO_PERMISSION : DT_NO_INPUT, "%s", path);
+    return dt_error_errno(errno == EACCES || errno == EPERM ? DT_NO_PERMISSION : DT_NO_INPUT, "%s",
+                          path);
 }
 
 /* O_NONBLOCK: opening a pipe that nobody writes to would wait for ever. */
@@ -57,7 +58,8 @@ static enum dt_status open_regular(const char *path, int *fd, struct stat *info)
 }
 
 /* Reads until `n_wanted` bytes or the end of the file. */
-static enum dt_status read_up_to(int fd, const char *path, uint8_t *bytes, size_t n_wanted, size_t *n_read)
+static enum dt_status read_up_to(int fd, const char *path, uint8_t *bytes, size_t n_wanted,
+                                 size_t *n_read)
 {
     *n_read = 0;
     while (*n_read < n_wanted) {
@@ -78,11 +80,14 @@ static enum dt_status read_up_to(int fd, const char *path, uint8_t *bytes, size_
 
 static bool same_version(const struct stat *a, const struct stat *b)
 {
-    return a->st_size == b->st_size && a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+    return a->st_size == b->st_size && a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
+           a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
 }
 
-/* `bytes` has room for one byte more than the file had when it was opened, so that a file that grew shows itself. */
-static enum dt_status read_unchanged(int fd, const char *path, const struct stat *before, uint8_t *bytes)
+/* `bytes` has room for one byte more than the file had when it was opened, so that a file that grew
+ * shows itself. */
+static enum dt_status read_unchanged(int fd, const char *path, const struct stat *before,
+                                     uint8_t *bytes)
 {
     size_t n_read = 0;
     struct stat after;
@@ -91,7 +96,8 @@ static enum dt_status read_unchanged(int fd, const char *path, const struct stat
         return dt_error_errno(DT_IO, "%s", path);
     }
     if (n_read != (size_t)before->st_size || !same_version(before, &after)) {
-        return dt_error(DT_BAD_DATA, "%s: changed while it was read (wait until its writer is done)", path);
+        return dt_error(DT_BAD_DATA,
+                        "%s: changed while it was read (wait until its writer is done)", path);
     }
     return DT_OK;
 }
@@ -106,9 +112,11 @@ enum dt_status dt_file_read(const char *path, size_t max_bytes, uint8_t **bytes,
     if (info.st_size == 0) {
         status = dt_error(DT_BAD_DATA, "%s: empty file", path);
     } else if ((uint64_t)info.st_size > max_bytes) {
-        status = dt_error(DT_BAD_DATA, "%s: too large: %lld bytes, at most %zu are read", path, (long long)info.st_size, max_bytes);
+        status = dt_error(DT_BAD_DATA, "%s: too large: %lld bytes, at most %zu are read", path,
+                          (long long)info.st_size, max_bytes);
     } else if ((content = malloc((size_t)info.st_size + 1)) == NULL) {
-        status = dt_error(DT_NO_MEMORY, "%s: no memory for %lld bytes", path, (long long)info.st_size);
+        status =
+            dt_error(DT_NO_MEMORY, "%s: no memory for %lld bytes", path, (long long)info.st_size);
     } else {
         status = read_unchanged(fd, path, &info, content);
     }
@@ -123,7 +131,8 @@ enum dt_status dt_file_read(const char *path, size_t max_bytes, uint8_t **bytes,
     return DT_OK;
 }
 
-enum dt_status dt_file_read_head(const char *path, size_t n_wanted, uint8_t *bytes, size_t *n_read, size_t *n_total)
+enum dt_status dt_file_read_head(const char *path, size_t n_wanted, uint8_t *bytes, size_t *n_read,
+                                 size_t *n_total)
 {
     int fd = -1;
     struct stat info = {0};
@@ -186,7 +195,9 @@ static enum dt_status create_one(const char *path)
     }
     const int error = errno;
     if (error == EEXIST && stat(path, &info) == 0) {
-        return S_ISDIR(info.st_mode) ? DT_OK : dt_error(DT_CANT_CREATE, "%s: is in the way, and not a folder", path);
+        return S_ISDIR(info.st_mode)
+                   ? DT_OK
+                   : dt_error(DT_CANT_CREATE, "%s: is in the way, and not a folder", path);
     }
     errno = error;
     return dt_error_errno(DT_CANT_CREATE, "%s: cannot create the folder", path);
@@ -197,14 +208,16 @@ enum dt_status dt_dir_create(const char *path)
     char part[PATH_SIZE];
     const size_t length = strlen(path);
     if (length == 0 || length >= sizeof part) {
-        return dt_error(DT_CANT_CREATE, "a folder's name is %s", length == 0 ? "empty" : "too long");
+        return dt_error(DT_CANT_CREATE, "a folder's name is %s",
+                        length == 0 ? "empty" : "too long");
     }
     memcpy(part, path, length + 1);
     for (size_t i = 1; i < length; i++) {
         if (path[i] == '/') {
             part[i] = '\0';
             struct stat info;
-            if (stat(part, &info) != 0) { /* an existing parent on a read-only file system is fine */
+            if (stat(part, &info) !=
+                0) { /* an existing parent on a read-only file system is fine */
                 DT_TRY(create_one(part));
             }
             part[i] = '/';

@@ -1,6 +1,8 @@
-/* Files, with hostile input and full disks in mind: the only place that opens, reads or writes data and checkpoints for dtrain.
+/* Files, with hostile input and full disks in mind: the only place that opens, reads or writes data
+ * and checkpoints for dtrain.
  *
- * Every system call goes through a small table, so that tests can make the k-th call fail, fall short or be the last. */
+ * Every system call goes through a small table, so that tests can make the k-th call fail, fall
+ * short or be the last. */
 #ifndef DT_BASE_FILE_H
 #define DT_BASE_FILE_H
 
@@ -15,18 +17,23 @@
 
 #define DT_PATH_SIZE 1024 /* room for a path that someone gives */
 
-/* Reads a whole regular file of 1 .. max_bytes bytes into memory from malloc, with a NUL behind it that does not count. Caller
- * frees. Error texts begin with the path. DT_NO_INPUT: missing, directory, not a regular file. DT_NO_PERMISSION. DT_BAD_DATA:
- * empty, too large, or changed while it was read. DT_IO: a read error. DT_NO_MEMORY. */
+/* Reads a whole regular file of 1 .. max_bytes bytes into memory from malloc, with a NUL behind it
+ * that does not count. Caller frees. Error texts begin with the path. DT_NO_INPUT: missing,
+ * directory, not a regular file. DT_NO_PERMISSION. DT_BAD_DATA: empty, too large, or changed while
+ * it was read. DT_IO: a read error. DT_NO_MEMORY. */
 enum dt_status dt_file_read(const char *path, size_t max_bytes, uint8_t **bytes, size_t *n_bytes);
 
-/* The first n_wanted bytes, or all of a shorter file, and the size of the whole. Errors as above, but any size will do. */
-enum dt_status dt_file_read_head(const char *path, size_t n_wanted, uint8_t *bytes, size_t *n_read, size_t *n_total);
+/* The first n_wanted bytes, or all of a shorter file, and the size of the whole. Errors as above,
+ * but any size will do. */
+enum dt_status dt_file_read_head(const char *path, size_t n_wanted, uint8_t *bytes, size_t *n_read,
+                                 size_t *n_total);
 
-/* Whether something has this name, whatever it is. DT_NO_PERMISSION when a folder on the way cannot be searched. */
+/* Whether something has this name, whatever it is. DT_NO_PERMISSION when a folder on the way cannot
+ * be searched. */
 enum dt_status dt_file_exists(const char *path, bool *exists);
 
-/* Reads a file back, piece by piece: DT_BAD_DATA unless it is these parts and nothing else. Other errors as those of reading. */
+/* Reads a file back, piece by piece: DT_BAD_DATA unless it is these parts and nothing else. Other
+ * errors as those of reading. */
 struct dt_file_part {
     const void *bytes;
     size_t n_bytes;
@@ -35,32 +42,38 @@ enum dt_status dt_file_compare(const char *path, const struct dt_file_part *part
 
 /* ---- writing (file_write.c) */
 
-/* Writes a file so that at any moment, also after a crash or a power cut, `dir/name` is the old content or the new one, whole:
- * temporary file (O_EXCL, O_NOFOLLOW, mode 0600), space reserved, written, given the old file's mode and owner or else the umask's
- * mode, fsync, rename, fsync of the folder. No link is followed. DT_IO with nothing left behind, and the old content in place
- * unless it is only the folder's fsync that failed. A process killed on the way leaves a file whose name begins with
- * DT_FILE_TEMPORARY. */
+/* Writes a file so that at any moment, also after a crash or a power cut, `dir/name` is the old
+ * content or the new one, whole: temporary file (O_EXCL, O_NOFOLLOW, mode 0600), space reserved,
+ * written, given the old file's mode and owner or else the umask's mode, fsync, rename, fsync of
+ * the folder. No link is followed. DT_IO with nothing left behind, and the old content in place
+ * unless it is only the folder's fsync that failed. A process killed on the way leaves a file whose
+ * name begins with DT_FILE_TEMPORARY. */
 #define DT_FILE_TEMPORARY ".tmp-"
-enum dt_status dt_file_write_atomic(const char *dir, const char *name, const struct dt_file_part *parts, size_t n_parts);
+enum dt_status dt_file_write_atomic(const char *dir, const char *name,
+                                    const struct dt_file_part *parts, size_t n_parts);
 
-/* Removes the temporary file of the write under way, if there is one: the last that a process does before a signal ends it. Safe in
- * a signal handler. */
+/* Removes the temporary file of the write under way, if there is one: the last that a process does
+ * before a signal ends it. Safe in a signal handler. */
 void dt_file_abandon(void);
 
-/* Writes the result whose place a user names; NULL: to no place. A regular file, or none yet, is written as above; for a symbolic
- * link that is its target, and the link stays. A device, a pipe, or what is standard output or error is written into as it is.
- * DT_IO; DT_USAGE and DT_CANT_CREATE as dt_file_try. */
+/* Writes the result whose place a user names; NULL: to no place. A regular file, or none yet, is
+ * written as above; for a symbolic link that is its target, and the link stays. A device, a pipe,
+ * or what is standard output or error is written into as it is. DT_IO; DT_USAGE and DT_CANT_CREATE
+ * as dt_file_try. */
 enum dt_status dt_file_write(const char *path, const struct dt_file_part *parts, size_t n_parts);
 
-/* Whether dt_file_write can begin, as far as only trying shows: asked before the work whose result is to be written. `replaces`,
- * unless NULL: whether there is a file whose content it would replace. DT_USAGE: no name of a file. DT_CANT_CREATE: no such folder,
- * a folder or file that may not be written, a folder, socket or disk in place of a file. */
+/* Whether dt_file_write can begin, as far as only trying shows: asked before the work whose result
+ * is to be written. `replaces`, unless NULL: whether there is a file whose content it would
+ * replace. DT_USAGE: no name of a file. DT_CANT_CREATE: no such folder, a folder or file that may
+ * not be written, a folder, socket or disk in place of a file. */
 enum dt_status dt_file_try(const char *path, bool *replaces);
 
-/* The same for what `put` prints: as text from malloc, which the caller frees, or written to `path` (NULL: not even printed).
- * DT_NO_MEMORY, also where `put` had none for a part and said so (dt_error); and as dt_file_write. */
+/* The same for what `put` prints: as text from malloc, which the caller frees, or written to `path`
+ * (NULL: not even printed). DT_NO_MEMORY, also where `put` had none for a part and said so
+ * (dt_error); and as dt_file_write. */
 typedef void (*dt_file_put_fn)(FILE *out, const void *context);
-enum dt_status dt_file_collect(const char *path, dt_file_put_fn put, const void *context, char **text, size_t *n);
+enum dt_status dt_file_collect(const char *path, dt_file_put_fn put, const void *context,
+                               char **text, size_t *n);
 enum dt_status dt_file_print(const char *path, dt_file_put_fn put, const void *context);
 
 /* ---- folders */
@@ -68,10 +81,12 @@ enum dt_status dt_file_print(const char *path, dt_file_put_fn put, const void *c
 /* Creates a folder and its parents. DT_CANT_CREATE. */
 enum dt_status dt_dir_create(const char *path);
 
-/* Whether a file can be created in it: permission bits do not know of quotas, read-only mounts and file servers. DT_CANT_CREATE. */
+/* Whether a file can be created in it: permission bits do not know of quotas, read-only mounts and
+ * file servers. DT_CANT_CREATE. */
 enum dt_status dt_dir_try(const char *dir);
 
-/* Removes the temporary files that writers left who were killed, of names that are `ours`. Nobody else may be writing those. */
+/* Removes the temporary files that writers left who were killed, of names that are `ours`. Nobody
+ * else may be writing those. */
 void dt_dir_sweep(const char *dir, bool (*ours)(const char *name));
 
 /* The system calls used here, with their usual meaning. Only tests replace them. */

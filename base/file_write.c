@@ -13,7 +13,9 @@
 #include "base/file.h"
 
 #define PATH_SIZE 4096
-#define NAME_SHOWN 64 /* bytes of a file's name in that of its temporary file, which may not be longer than NAME_MAX */
+#define NAME_SHOWN                                                                           \
+    64 /* bytes of a file's name in that of its temporary file, which may not be longer than \
+          NAME_MAX */
 #define TEMPORARY_SIZE (NAME_SHOWN + 32)
 #define TRIED "try"  /* the name of what only shows that a file can be created */
 #define MAX_LINKS 40 /* as the kernel */
@@ -23,7 +25,8 @@
 static enum dt_status write_all(int fd, const struct dt_file_part *part)
 {
     for (size_t n_done = 0; n_done < part->n_bytes;) {
-        const ssize_t n = dt_file_calls.write(fd, (const char *)part->bytes + n_done, part->n_bytes - n_done);
+        const ssize_t n =
+            dt_file_calls.write(fd, (const char *)part->bytes + n_done, part->n_bytes - n_done);
         if (n > 0) {
             n_done += (size_t)n;
         } else if (n < 0 && errno == EAGAIN) { /* a full pipe */
@@ -46,7 +49,8 @@ static enum dt_status write_parts(int fd, const struct dt_file_part *parts, size
 
 /* ---- whole or not at all ---- */
 
-/* A full disk shows here, before a byte is written. A file system that cannot reserve says so, and then writing has to show it. */
+/* A full disk shows here, before a byte is written. A file system that cannot reserve says so, and
+ * then writing has to show it. */
 static enum dt_status reserve(int fd, const struct dt_file_part *parts, size_t n_parts)
 {
     size_t n_bytes = 0;
@@ -70,19 +74,24 @@ static mode_t usual_mode(void)
     return 0666 & ~mask;
 }
 
-/* The mode of the file that is replaced, and its owner as far as we may give files away: what only some may read stays so. */
+/* The mode of the file that is replaced, and its owner as far as we may give files away: what only
+ * some may read stays so. */
 static enum dt_status take_over_mode(int fd, int folder, const char *name)
 {
     struct stat old;
-    const bool replaces = fstatat(folder, name, &old, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(old.st_mode);
+    const bool replaces =
+        fstatat(folder, name, &old, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(old.st_mode);
     int kept = replaces ? fchown(fd, old.st_uid, old.st_gid) : 0;
     kept = kept != 0 ? fchown(fd, (uid_t)-1, old.st_gid) : 0;
     (void)kept; /* if not, the file is ours */
-    return dt_file_calls.fchmod(fd, replaces ? old.st_mode & 0777 : usual_mode()) == 0 ? DT_OK : DT_IO;
+    return dt_file_calls.fchmod(fd, replaces ? old.st_mode & 0777 : usual_mode()) == 0 ? DT_OK
+                                                                                       : DT_IO;
 }
 
-/* Fills the open temporary file and makes it durable. A failed fsync is final: the kernel may have dropped the pages. */
-static enum dt_status fill(int fd, int folder, const char *name, const struct dt_file_part *parts, size_t n_parts)
+/* Fills the open temporary file and makes it durable. A failed fsync is final: the kernel may have
+ * dropped the pages. */
+static enum dt_status fill(int fd, int folder, const char *name, const struct dt_file_part *parts,
+                           size_t n_parts)
 {
     DT_TRY(reserve(fd, parts, n_parts));
     DT_TRY(write_parts(fd, parts, n_parts));
@@ -127,7 +136,8 @@ static int create_temporary(int folder, const char *name)
 }
 
 /* Everything inside the open folder; on failure errno tells why. */
-static enum dt_status write_in_folder(int folder, const char *name, const struct dt_file_part *parts, size_t n_parts)
+static enum dt_status write_in_folder(int folder, const char *name,
+                                      const struct dt_file_part *parts, size_t n_parts)
 {
     char temporary[TEMPORARY_SIZE];
     name_temporary(name, temporary);
@@ -162,7 +172,8 @@ static int open_folder(const char *dir)
     return dt_file_calls.openat(AT_FDCWD, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
 }
 
-enum dt_status dt_file_write_atomic(const char *dir, const char *name, const struct dt_file_part *parts, size_t n_parts)
+enum dt_status dt_file_write_atomic(const char *dir, const char *name,
+                                    const struct dt_file_part *parts, size_t n_parts)
 {
     const int folder = open_folder(dir);
     if (folder < 0) {
@@ -196,22 +207,27 @@ enum dt_status dt_dir_try(const char *dir)
         dt_file_calls.close(folder);
     }
     errno = error;
-    return fd >= 0 ? DT_OK : dt_error_errno(DT_CANT_CREATE, folder < 0 ? "%s" : "%s: no file can be created there", dir);
+    return fd >= 0 ? DT_OK
+                   : dt_error_errno(DT_CANT_CREATE,
+                                    folder < 0 ? "%s" : "%s: no file can be created there", dir);
 }
 
-/* Is this a temporary file, whose writer is no longer alive, of a name that is `ours`? A process sweeps where it is not writing, so
- * that one with its own number is a leftover too. */
+/* Is this a temporary file, whose writer is no longer alive, of a name that is `ours`? A process
+ * sweeps where it is not writing, so that one with its own number is a leftover too. */
 static bool is_leftover(const char *temporary, bool (*ours)(const char *name))
 {
     const size_t n_prefix = sizeof DT_FILE_TEMPORARY - 1;
     const char *dash = strrchr(temporary, '-');
     char name[NAME_SHOWN + 1], *end = NULL;
-    if (strncmp(temporary, DT_FILE_TEMPORARY, n_prefix) != 0 || (size_t)(dash - temporary) < n_prefix) {
+    if (strncmp(temporary, DT_FILE_TEMPORARY, n_prefix) != 0 ||
+        (size_t)(dash - temporary) < n_prefix) {
         return false;
     }
     const long pid = strtol(dash + 1, &end, 10);
-    snprintf(name, sizeof name, "%.*s", (int)(dash - temporary - (long)n_prefix), temporary + n_prefix);
-    if (dash[1] < '1' || dash[1] > '9' || *end != '\0' || (strcmp(name, TRIED) != 0 && !ours(name))) {
+    snprintf(name, sizeof name, "%.*s", (int)(dash - temporary - (long)n_prefix),
+             temporary + n_prefix);
+    if (dash[1] < '1' || dash[1] > '9' || *end != '\0' ||
+        (strcmp(name, TRIED) != 0 && !ours(name))) {
         return false;
     }
     return pid == (long)getpid() || (kill((pid_t)pid, 0) != 0 && errno == ESRCH);
@@ -237,17 +253,19 @@ void dt_dir_sweep(const char *dir, bool (*ours)(const char *name))
 struct target {
     char path[PATH_SIZE]; /* of a file: behind all symbolic links */
     const char *name;     /* of a file: the last part of `path` */
-    bool file;            /* a regular one, or there is none yet; else something to write into as it is */
+    bool file; /* a regular one, or there is none yet; else something to write into as it is */
     bool there;
     int standard; /* standard output's or error's number, if it is that; else -1 */
 };
 
-/* Opened once more, a file that is standard output would be written from its beginning, over what was printed. */
+/* Opened once more, a file that is standard output would be written from its beginning, over what
+ * was printed. */
 static int find_standard(const struct stat *info)
 {
     struct stat standard;
     for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++) {
-        if (fstat(fd, &standard) == 0 && standard.st_dev == info->st_dev && standard.st_ino == info->st_ino) {
+        if (fstat(fd, &standard) == 0 && standard.st_dev == info->st_dev &&
+            standard.st_ino == info->st_ino) {
             return fd;
         }
     }
@@ -257,7 +275,10 @@ static int find_standard(const struct stat *info)
 /* Opening a disk would write over what it holds, and a socket cannot be opened. */
 static enum dt_status check_kind(const char *path, mode_t mode)
 {
-    const char *what = S_ISDIR(mode) ? "a directory" : S_ISSOCK(mode) ? "a socket" : S_ISBLK(mode) ? "a block device" : NULL;
+    const char *what = S_ISDIR(mode)    ? "a directory"
+                       : S_ISSOCK(mode) ? "a socket"
+                       : S_ISBLK(mode)  ? "a block device"
+                                        : NULL;
     return what == NULL ? DT_OK : dt_error(DT_CANT_CREATE, "%s: is %s (name a file)", path, what);
 }
 
@@ -267,7 +288,8 @@ static char *name_in(char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
-/* To where the file is, or will be. The caller has had the kernel follow the path, which may refuse links of others. */
+/* To where the file is, or will be. The caller has had the kernel follow the path, which may refuse
+ * links of others. */
 static enum dt_status follow_links(char path[PATH_SIZE])
 {
     char link[PATH_SIZE];
@@ -290,7 +312,8 @@ static enum dt_status find_target(const char *path, struct target *out)
     struct stat info = {0};
     *out = (struct target){.standard = -1};
     if (snprintf(out->path, sizeof out->path, "%s", path) >= PATH_SIZE) {
-        return dt_error(DT_USAGE, "%.200s...: the path is too long (at most %d bytes)", path, PATH_SIZE - 1);
+        return dt_error(DT_USAGE, "%.200s...: the path is too long (at most %d bytes)", path,
+                        PATH_SIZE - 1);
     }
     out->there = stat(path, &info) == 0;
     out->standard = out->there ? find_standard(&info) : -1;
@@ -308,7 +331,8 @@ static enum dt_status find_target(const char *path, struct target *out)
         return dt_error_errno(DT_CANT_CREATE, "%s", path);
     }
     out->name = name_in(out->path);
-    return out->name[0] != '\0' ? DT_OK : dt_error(DT_USAGE, "%.200s: no name of a file (add one)", path);
+    return out->name[0] != '\0' ? DT_OK
+                                : dt_error(DT_USAGE, "%.200s: no name of a file (add one)", path);
 }
 
 /* The folder of the target, with `path` for room. */
@@ -337,15 +361,17 @@ static int open_stream(const char *path)
 {
     const double begin_s = dt_clock_s();
     int fd;
-    while ((fd = dt_file_calls.openat(AT_FDCWD, path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0)) < 0 && errno == ENXIO &&
-           dt_clock_s() - begin_s < READER_LIMIT_S) {
+    while ((fd = dt_file_calls.openat(AT_FDCWD, path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
+                                      0)) < 0 &&
+           errno == ENXIO && dt_clock_s() - begin_s < READER_LIMIT_S) {
         dt_sleep_ms(READER_POLL_MS);
         errno = ENXIO;
     }
     return fd;
 }
 
-static enum dt_status write_stream(const struct target *target, const struct dt_file_part *parts, size_t n_parts)
+static enum dt_status write_stream(const struct target *target, const struct dt_file_part *parts,
+                                   size_t n_parts)
 {
     fflush(stdout); /* what was printed before comes before */
     const int fd = target->standard >= 0 ? target->standard : open_stream(target->path);
@@ -369,11 +395,13 @@ enum dt_status dt_file_write(const char *path, const struct dt_file_part *parts,
         return DT_OK;
     }
     DT_TRY(find_target(path, &target));
-    return target.file ? dt_file_write_atomic(folder_of(&target, folder), target.name, parts, n_parts)
-                       : write_stream(&target, parts, n_parts);
+    return target.file
+               ? dt_file_write_atomic(folder_of(&target, folder), target.name, parts, n_parts)
+               : write_stream(&target, parts, n_parts);
 }
 
-enum dt_status dt_file_collect(const char *path, dt_file_put_fn put, const void *context, char **text, size_t *n)
+enum dt_status dt_file_collect(const char *path, dt_file_put_fn put, const void *context,
+                               char **text, size_t *n)
 {
     *text = NULL;
     FILE *out = open_memstream(text, n);

@@ -66,7 +66,10 @@ static int read_hex4(struct reader *r)
     int value = 0;
     for (int i = 0; i < 4; i++) {
         const int c = peek(r);
-        const int digit = is_digit(c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+        const int digit = is_digit(c)            ? c - '0'
+                          : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                          : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                                 : -1;
         if (digit < 0) {
             return -1;
         }
@@ -89,7 +92,9 @@ static bool read_unicode_escape(struct reader *r)
         return true;
     }
     const int low = high < 0xDC00 && accept(r, '\\') && accept(r, 'u') ? read_hex4(r) : -1;
-    return low >= 0xDC00 && low <= 0xDFFF ? true : fail(r, "half of a surrogate pair (write the character itself)");
+    return low >= 0xDC00 && low <= 0xDFFF
+               ? true
+               : fail(r, "half of a surrogate pair (write the character itself)");
 }
 
 static bool read_escape(struct reader *r)
@@ -120,7 +125,8 @@ static bool read_string(struct reader *r)
             return unexpected(r, "");
         }
         if (c < 0x20) {
-            return fail(r, "a line end or control character inside a text (close the quote, or write \\n)");
+            return fail(
+                r, "a line end or control character inside a text (close the quote, or write \\n)");
         }
         const size_t n = dt_utf8_length((const char *)r->at, (size_t)(r->end - r->at), NULL);
         if (n == 0) {
@@ -164,10 +170,13 @@ static bool read_number(struct reader *r)
             return false;
         }
     }
-    return r->at - start <= DT_JSON_NUMBER_LENGTH ? true : fail(r, "a number of more than 60 characters (shorten it)");
+    return r->at - start <= DT_JSON_NUMBER_LENGTH
+               ? true
+               : fail(r, "a number of more than 60 characters (shorten it)");
 }
 
-static const char not_a_value[] = "not a JSON value (strings need double quotes; the only bare words are true, false and null)";
+static const char not_a_value[] =
+    "not a JSON value (strings need double quotes; the only bare words are true, false and null)";
 
 static bool read_word(struct reader *r, const char *word)
 {
@@ -193,7 +202,8 @@ static bool read_member(struct reader *r)
 }
 
 /* What stands between brackets, the opening one being read. */
-static bool read_items(struct reader *r, int close, bool (*read_item)(struct reader *), const char *missing)
+static bool read_items(struct reader *r, int close, bool (*read_item)(struct reader *),
+                       const char *missing)
 {
     if (++r->depth > DT_JSON_DEPTH) {
         r->at--; /* at the bracket itself */
@@ -255,10 +265,13 @@ static bool read_document(struct reader *r)
         return false;
     }
     skip_space(r);
-    return r->at == r->end ? true : unexpected(r, "unexpected text after the end of the document (remove it)");
+    return r->at == r->end
+               ? true
+               : unexpected(r, "unexpected text after the end of the document (remove it)");
 }
 
-static void find_position(const unsigned char *text, const unsigned char *at, struct dt_json_fault *fault)
+static void find_position(const unsigned char *text, const unsigned char *at,
+                          struct dt_json_fault *fault)
 {
     fault->line = fault->column = 1;
     for (; text < at; text++) {
@@ -286,7 +299,9 @@ bool dt_json_check(const char *text, size_t n_bytes, struct dt_json_fault *fault
 bool dt_text_is_clean(const char *text, size_t n_bytes)
 {
     for (size_t i = 0; i < n_bytes;) {
-        const size_t n = (unsigned char)text[i] < 0x20 || text[i] == 0x7F ? 0 : dt_utf8_length(text + i, n_bytes - i, NULL);
+        const size_t n = (unsigned char)text[i] < 0x20 || text[i] == 0x7F
+                             ? 0
+                             : dt_utf8_length(text + i, n_bytes - i, NULL);
         if (n == 0) {
             return false;
         }

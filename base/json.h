@@ -1,6 +1,6 @@
-/* Is this text strict JSON (RFC 8259)? cJSON builds the tree, but accepts more than JSON and says little about where it stopped:
- * text after the end, 007 and 5., control characters and \u0000 in strings, invalid UTF-8. What passes here cJSON accepts too, and
- * reads as it is written. */
+/* Is this text strict JSON (RFC 8259)? cJSON builds the tree, but accepts more than JSON and says
+ * little about where it stopped: text after the end, 007 and 5., control characters and \u0000 in
+ * strings, invalid UTF-8. What passes here cJSON accepts too, and reads as it is written. */
 #ifndef DT_BASE_JSON_H
 #define DT_BASE_JSON_H
 

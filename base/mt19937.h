@@ -1,5 +1,6 @@
-/* Matsumoto and Nishimura's generator (mt19937ar: init_genrand, genrand_int32, genrand_res53), which NumPy and many tutorials draw
- * from: for their numbers alone. What dtrain itself draws has no state (base/rng.h). */
+/* Matsumoto and Nishimura's generator (mt19937ar: init_genrand, genrand_int32, genrand_res53),
+ * which NumPy and many tutorials draw from: for their numbers alone. What dtrain itself draws has
+ * no state (base/rng.h). */
 #ifndef DT_BASE_MT19937_H
 #define DT_BASE_MT19937_H
 

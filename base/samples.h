@@ -15,8 +15,9 @@ static inline size_t dt_shape_elems(struct dt_shape s)
     return (size_t)s.c * (size_t)s.h * (size_t)s.w;
 }
 
-/* Owned by the data room. Exactly one of `pixels` and `values` is set; exactly one of `labels` and `targets`.
- * Row i here is sample `first_id + i * id_stride` of the whole data set: that number keys everything random. */
+/* Owned by the data room. Exactly one of `pixels` and `values` is set; exactly one of `labels` and
+ * `targets`. Row i here is sample `first_id + i * id_stride` of the whole data set: that number
+ * keys everything random. */
 struct dt_samples {
     size_t n;
     struct dt_shape shape;
@@ -34,10 +35,11 @@ struct dt_samples {
 
 /* One rank's part of a step. The arrays belong to the loader and live until its next batch. */
 struct dt_batch {
-    int n;                /* 0 .. capacity; 0 when this rank ran out before the others */
-    const uint32_t *rows; /* (n) rows of dt_samples; host memory, but for steps that a GPU takes on its own */
-    const uint32_t *ids;  /* (n) the samples' numbers in the whole data set */
-    uint32_t epoch;       /* from 0 */
+    int n; /* 0 .. capacity; 0 when this rank ran out before the others */
+    const uint32_t
+        *rows; /* (n) rows of dt_samples; host memory, but for steps that a GPU takes on its own */
+    const uint32_t *ids; /* (n) the samples' numbers in the whole data set */
+    uint32_t epoch;      /* from 0 */
 };
 
 #endif

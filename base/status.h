@@ -1,8 +1,9 @@
 /* Status codes: what went wrong, as the exit code that will say so.
  *
- * A function that can fail returns `enum dt_status`. The text of the first error travels beside it, in one
- * buffer per process, until `cli/main.c` prints it and exits: nobody else prints or exits.
- * The numbers follow sysexits.h where it has a fitting one, so that job scripts can tell the cases apart. */
+ * A function that can fail returns `enum dt_status`. The text of the first error travels beside it,
+ * in one buffer per process, until `cli/main.c` prints it and exits: nobody else prints or exits.
+ * The numbers follow sysexits.h where it has a fitting one, so that job scripts can tell the cases
+ * apart. */
 #ifndef DT_BASE_STATUS_H
 #define DT_BASE_STATUS_H
 
@@ -34,27 +35,34 @@ enum dt_status {
 
 #define DT_ERROR_TEXT_SIZE 512
 
-/* Records the text of an error, unless one is already waiting to be told (the first one is the cause), and returns
- * `status`, so that a failing function can end in `return dt_error(DT_CONFIG, "...", ...)`.
- * The text is one line: `<what is wrong, where> (<how to mend it>)`; what is not printable is escaped (base/text.h). */
-enum dt_status dt_error(enum dt_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Records the text of an error, unless one is already waiting to be told (the first one is the
+ * cause), and returns `status`, so that a failing function can end in `return dt_error(DT_CONFIG,
+ * "...", ...)`. The text is one line: `<what is wrong, where> (<how to mend it>)`; what is not
+ * printable is escaped (base/text.h). */
+enum dt_status dt_error(enum dt_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
-/* The same for a failed system call: appends the text of `errno`; ENOMEM makes it DT_NO_MEMORY, whatever the call was for. */
-enum dt_status dt_error_errno(enum dt_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same for a failed system call: appends the text of `errno`; ENOMEM makes it DT_NO_MEMORY,
+ * whatever the call was for. */
+enum dt_status dt_error_errno(enum dt_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
-/* Says that every rank has the waiting error, so that all leave together, and returns `status`: of what dt_world_agree found, and
- * of a verdict on what a collective gave to all ranks alike. Any error recorded later is this rank's own again. */
+/* Says that every rank has the waiting error, so that all leave together, and returns `status`: of
+ * what dt_world_agree found, and of a verdict on what a collective gave to all ranks alike. Any
+ * error recorded later is this rank's own again. */
 enum dt_status dt_error_agreed(enum dt_status status);
 bool dt_error_is_agreed(void);
 
-/* Puts words around the text that is waiting, for who knows more: what the memory was for, how to mend it. Returns `status`. */
+/* Puts words around the text that is waiting, for who knows more: what the memory was for, how to
+ * mend it. Returns `status`. */
 enum dt_status dt_error_around(enum dt_status status, const char *before, const char *after);
 
 const char *dt_error_text(void);                 /* "" when there is none */
 void dt_error_clear(void);                       /* after an error that was handled */
 const char *dt_status_meaning(enum dt_status s); /* the third column above */
 
-/* Hand a failure up; the second form first jumps to the cleanup at `label` with the status in `status_variable`. */
+/* Hand a failure up; the second form first jumps to the cleanup at `label` with the status in
+ * `status_variable`. */
 #define DT_TRY(call)                            \
     do {                                        \
         const enum dt_status dt_try_s = (call); \

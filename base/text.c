@@ -6,7 +6,11 @@ size_t dt_utf8_length(const char *text, size_t n, uint32_t *point)
 {
     const unsigned char *s = (const unsigned char *)text;
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    const size_t length = s[0] < 0x80 ? 1 : s[0] < 0xC2 || s[0] > 0xF4 ? 0 : s[0] < 0xE0 ? 2 : s[0] < 0xF0 ? 3 : 4;
+    const size_t length = s[0] < 0x80                  ? 1
+                          : s[0] < 0xC2 || s[0] > 0xF4 ? 0
+                          : s[0] < 0xE0                ? 2
+                          : s[0] < 0xF0                ? 3
+                                                       : 4;
     if (length == 0 || length > n) {
         return 0;
     }
@@ -31,13 +35,20 @@ bool dt_text_shows(uint32_t point)
     static const struct {
         uint32_t first, last;
     } hidden[] = {
-        {0x00, 0x1F},       {0x7F, 0x9F},         /* C0, DEL, C1 */
-        {0xAD, 0xAD},       {0x61C, 0x61C},       /* soft hyphen, Arabic letter mark */
-        {0x180E, 0x180E},   {0x200B, 0x200B},     /* without a width */
-        {0x200E, 0x200F},   {0x2028, 0x202E},     /* direction marks; line, paragraph, embeddings and overrides */
-        {0x2060, 0x206F},   {0xFEFF, 0xFEFF},     /* invisible operators, isolates; byte order mark */
-        {0xFFF9, 0xFFFB},   {0xFFFE, 0xFFFF},     /* annotations; no characters */
-        {0xE0000, 0xE0FFF}, {0x10FFFE, 0x10FFFF}, /* tags; no characters */
+        {0x00, 0x1F},
+        {0x7F, 0x9F}, /* C0, DEL, C1 */
+        {0xAD, 0xAD},
+        {0x61C, 0x61C}, /* soft hyphen, Arabic letter mark */
+        {0x180E, 0x180E},
+        {0x200B, 0x200B}, /* without a width */
+        {0x200E, 0x200F},
+        {0x2028, 0x202E}, /* direction marks; line, paragraph, embeddings and overrides */
+        {0x2060, 0x206F},
+        {0xFEFF, 0xFEFF}, /* invisible operators, isolates; byte order mark */
+        {0xFFF9, 0xFFFB},
+        {0xFFFE, 0xFFFF}, /* annotations; no characters */
+        {0xE0000, 0xE0FFF},
+        {0x10FFFE, 0x10FFFF}, /* tags; no characters */
     };
     for (size_t i = 0; i < sizeof hidden / sizeof hidden[0]; i++) {
         if (point >= hidden[i].first && point <= hidden[i].last) {
@@ -57,7 +68,11 @@ const char *dt_text_escape(const char *text, char *out, size_t size)
         size_t n_read = dt_utf8_length(text, (size_t)(end - text), &point), n = n_read;
         if (n_read == 0 || !dt_text_shows(point)) {
             const int digits = n_read <= 1 ? 2 : point <= 0xFFFF ? 4 : 8;
-            n = (size_t)snprintf(escape, sizeof escape, "\\%c%0*x", digits == 2 ? 'x' : digits == 4 ? 'u' : 'U', digits, point);
+            n = (size_t)snprintf(escape, sizeof escape, "\\%c%0*x",
+                                 digits == 2   ? 'x'
+                                 : digits == 4 ? 'u'
+                                               : 'U',
+                                 digits, point);
             n_read = n_read == 0 ? 1 : n_read;
             piece = escape;
         }
@@ -93,7 +108,8 @@ void dt_text_print(FILE *out, const char *format, ...)
 
 void dt_text_put_word(FILE *out, const char *word)
 {
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
     if (word[0] != '\0' && word[strspn(word, plain)] == '\0') {
         fputs(word, out);
         return;

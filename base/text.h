@@ -1,6 +1,6 @@
-/* Texts from outside (paths, names, host names, what a file or a library says) on their way to a terminal. They are UTF-8; a
- * hostile one moves the cursor, turns the direction of writing, or adds a line. Whatever is not printable is escaped, whoever wrote
- * it. */
+/* Texts from outside (paths, names, host names, what a file or a library says) on their way to a
+ * terminal. They are UTF-8; a hostile one moves the cursor, turns the direction of writing, or adds
+ * a line. Whatever is not printable is escaped, whoever wrote it. */
 #ifndef DT_BASE_TEXT_H
 #define DT_BASE_TEXT_H
 
@@ -10,22 +10,24 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Bytes of the UTF-8 character at `text`, of which `n` > 0 bytes are left, and its code point. 0 if it is none: no overlong forms,
- * no surrogates, nothing above U+10FFFF. `point` may be NULL. */
+/* Bytes of the UTF-8 character at `text`, of which `n` > 0 bytes are left, and its code point. 0 if
+ * it is none: no overlong forms, no surrogates, nothing above U+10FFFF. `point` may be NULL. */
 size_t dt_utf8_length(const char *text, size_t n, uint32_t *point);
 
-/* Whether a terminal shows this character and does nothing else: no control (C0, DEL, C1), no line or paragraph separator, nothing
- * that turns the direction of writing or is not seen at all. */
+/* Whether a terminal shows this character and does nothing else: no control (C0, DEL, C1), no line
+ * or paragraph separator, nothing that turns the direction of writing or is not seen at all. */
 bool dt_text_shows(uint32_t point);
 
-/* `text` in printable characters: the others as \x1b, \u202e, \U000e0041, bytes that are not UTF-8 as \xff. What does not fit into
- * `size` bytes is left out. A text that was escaped before stays as it is. Returns `out`. */
+/* `text` in printable characters: the others as \x1b, \u202e, \U000e0041, bytes that are not UTF-8
+ * as \xff. What does not fit into `size` bytes is left out. A text that was escaped before stays as
+ * it is. Returns `out`. */
 const char *dt_text_escape(const char *text, char *out, size_t size);
 
 #define DT_LINE_SIZE 8192
 
 /* vsnprintf, and escaped. At most DT_LINE_SIZE bytes. */
-void dt_text_format(char *out, size_t size, const char *format, va_list args) __attribute__((format(printf, 3, 0)));
+void dt_text_format(char *out, size_t size, const char *format, va_list args)
+    __attribute__((format(printf, 3, 0)));
 
 /* As a shell reads it back, in quotes where it needs them. */
 void dt_text_put_word(FILE *out, const char *word);

@@ -9,7 +9,8 @@
 #include "cli/suggest.h"
 
 const struct dt_option dt_options[N_OPTIONS] = {
-#define OPTION_ROW(constant, name, letter, value, takes, commands, meaning) {name, letter, value, takes, commands, meaning},
+#define OPTION_ROW(constant, name, letter, value, takes, commands, meaning) \
+    {name, letter, value, takes, commands, meaning},
     DT_OPTION_LIST(OPTION_ROW)};
 
 const struct dt_option_meaning dt_option_meanings[] = {
@@ -45,8 +46,9 @@ static enum dt_status unknown_option(const struct parser *p, const char *name, i
     snprintf(word, sizeof word, "%.*s", n, name);
     const char *key = dt_config_key_of(word), *value = name[n] == '=' ? name + n + 1 : next_word(p);
     if (key != NULL) {
-        return dt_error(DT_USAGE, "unknown option '--%s' (a key of the configuration: --set %s=%.60s)", word, key,
-                        value != NULL ? value : "VALUE");
+        return dt_error(DT_USAGE,
+                        "unknown option '--%s' (a key of the configuration: --set %s=%.60s)", word,
+                        key, value != NULL ? value : "VALUE");
     }
     for (int i = 0; i < N_OPTIONS; i++) {
         dt_suggest_offer(&s, dt_options[i].name);
@@ -67,17 +69,20 @@ static enum dt_status take_option(struct parser *p, int i, const char *value)
     if (dt_options[i].takes == TAKES_NOTHING && value != NULL) {
         return dt_error(DT_USAGE, "--%s takes no value (remove '=%s')", dt_options[i].name, value);
     }
-    if (dt_options[i].takes == TAKES_VALUE && value == NULL && p->next < p->argc && strncmp(p->argv[p->next], "--", 2) != 0) {
+    if (dt_options[i].takes == TAKES_VALUE && value == NULL && p->next < p->argc &&
+        strncmp(p->argv[p->next], "--", 2) != 0) {
         value = p->argv[p->next++];
     }
-    if (dt_options[i].takes != TAKES_NOTHING && (value == NULL ? dt_options[i].takes == TAKES_VALUE : value[0] == '\0')) {
-        return dt_error(DT_USAGE, "--%s needs a value (write --%s %s)", dt_options[i].name, dt_options[i].name,
-                        dt_options[i].value);
+    if (dt_options[i].takes != TAKES_NOTHING &&
+        (value == NULL ? dt_options[i].takes == TAKES_VALUE : value[0] == '\0')) {
+        return dt_error(DT_USAGE, "--%s needs a value (write --%s %s)", dt_options[i].name,
+                        dt_options[i].name, dt_options[i].value);
     }
     p->values[i] = value;
     if (i == OPTION_SET && strchr(value, '=') == NULL && next_word(p) != NULL) {
-        return dt_error(DT_USAGE, "--set: expected key.path=value, got '%.60s' (write --set %.60s=%.60s)", value, value,
-                        next_word(p));
+        return dt_error(DT_USAGE,
+                        "--set: expected key.path=value, got '%.60s' (write --set %.60s=%.60s)",
+                        value, value, next_word(p));
     }
     if (i == OPTION_SET) {
         p->out->sets[p->out->n_sets++] = value;
@@ -93,10 +98,12 @@ static enum dt_status read_option(struct parser *p, const char *text)
 {
     const int n = (int)strcspn(text, "=");
     int i = 0;
-    while (i < N_OPTIONS && !(strncmp(dt_options[i].name, text, (size_t)n) == 0 && dt_options[i].name[n] == '\0')) {
+    while (i < N_OPTIONS &&
+           !(strncmp(dt_options[i].name, text, (size_t)n) == 0 && dt_options[i].name[n] == '\0')) {
         i++;
     }
-    return i < N_OPTIONS ? take_option(p, i, text[n] == '=' ? text + n + 1 : NULL) : unknown_option(p, text, n);
+    return i < N_OPTIONS ? take_option(p, i, text[n] == '=' ? text + n + 1 : NULL)
+                         : unknown_option(p, text, n);
 }
 
 /* -b; its value is the next argument. */
@@ -108,10 +115,14 @@ static enum dt_status read_letter(struct parser *p, const char *text)
     }
     if (i == N_OPTIONS && strcmp(text, "-np") == 0) {
         const char *n = next_word(p);
-        return dt_error(DT_USAGE, "unknown option '-np' (it is mpirun's: mpirun -np %.20s dtrain ...)", n != NULL ? n : "4");
+        return dt_error(DT_USAGE,
+                        "unknown option '-np' (it is mpirun's: mpirun -np %.20s dtrain ...)",
+                        n != NULL ? n : "4");
     }
     if (i == N_OPTIONS) {
-        return dt_error(DT_USAGE, "unknown option '%.200s' (options begin with two dashes; see dtrain --help)", text);
+        return dt_error(
+            DT_USAGE, "unknown option '%.200s' (options begin with two dashes; see dtrain --help)",
+            text);
     }
     return take_option(p, i, NULL);
 }
@@ -155,7 +166,8 @@ static enum dt_status unknown_command(const char *word)
         const size_t n = strlen(words), n_first = strcspn(other, " ");
         const bool again = i > 0 && strncmp(dt_commands[i - 1].word, other, n_first + 1) == 0;
         if (group ? strncmp(other, first, n_first) == 0 && first[n_first] == '\0' : !again) {
-            snprintf(words + n, sizeof words - n, "%s%.*s", n > 0 ? ", " : "", group ? 99 : (int)n_first, other);
+            snprintf(words + n, sizeof words - n, "%s%.*s", n > 0 ? ", " : "",
+                     group ? 99 : (int)n_first, other);
         }
     }
     return dt_error(DT_USAGE, "unknown command '%.200s' (one of %s)", word, words);
@@ -165,7 +177,8 @@ static enum dt_status read_command(struct parser *p, const char *first)
 {
     char word[512];
     const bool two = is_first_word(first) && p->next < p->argc && p->argv[p->next][0] != '-';
-    snprintf(word, sizeof word, "%.200s%s%.200s", first, two ? " " : "", two ? p->argv[p->next++] : "");
+    snprintf(word, sizeof word, "%.200s%s%.200s", first, two ? " " : "",
+             two ? p->argv[p->next++] : "");
     if (is_first_word(word) && asks_for_help(p)) {
         p->has_command = true;
         p->out->command = DT_COMMAND_HELP;
@@ -182,10 +195,15 @@ static enum dt_status read_command(struct parser *p, const char *first)
         dt_suggest_offer(&s, dt_commands[i].word);
     }
     if (ends_in(word, ".json")) {
-        return dt_error(DT_USAGE, "unknown command '%.200s' (for a configuration write --config %.200s)", word, word);
+        return dt_error(DT_USAGE,
+                        "unknown command '%.200s' (for a configuration write --config %.200s)",
+                        word, word);
     }
     if (ends_in(word, ".safetensors")) {
-        return dt_error(DT_USAGE, "unknown command '%.200s' (for a checkpoint write --resume=FILE or --checkpoint FILE)", word);
+        return dt_error(
+            DT_USAGE,
+            "unknown command '%.200s' (for a checkpoint write --resume=FILE or --checkpoint FILE)",
+            word);
     }
     if (s.best != NULL && !is_first_word(word)) {
         return dt_error(DT_USAGE, "unknown command '%.200s' (did you mean '%s'?)", word, s.best);
@@ -198,7 +216,8 @@ static enum dt_status read_word(struct parser *p, const char *word)
     if (!p->has_command) {
         return read_command(p, word);
     }
-    if (p->out->command == DT_COMMAND_HELP && p->out->about == NULL) { /* help COMMAND: as if it came alone, with --help */
+    if (p->out->command == DT_COMMAND_HELP &&
+        p->out->about == NULL) { /* help COMMAND: as if it came alone, with --help */
         const bool group = is_first_word(word) && p->next == p->argc;
         p->given[OPTION_HELP] = true;
         p->out->about = group ? word : NULL;
@@ -206,11 +225,14 @@ static enum dt_status read_word(struct parser *p, const char *word)
     }
     const bool takes_config = (dt_options[OPTION_CONFIG].commands & (1u << p->out->command)) != 0;
     if ((ON_PATHS & (1u << p->out->command)) == 0 && takes_config && ends_in(word, ".json")) {
-        return dt_error(DT_USAGE, "unexpected argument '%.200s' (for a configuration write --config %.200s)", word, word);
+        return dt_error(DT_USAGE,
+                        "unexpected argument '%.200s' (for a configuration write --config %.200s)",
+                        word, word);
     }
     if ((ON_PATHS & (1u << p->out->command)) == 0) {
-        return dt_error(DT_USAGE, "unexpected argument '%.200s' (%s takes options only; see dtrain --help)", word,
-                        dt_commands[p->out->command].word);
+        return dt_error(DT_USAGE,
+                        "unexpected argument '%.200s' (%s takes options only; see dtrain --help)",
+                        word, dt_commands[p->out->command].word);
     }
     p->out->paths[p->out->n_paths++] = word;
     return DT_OK;
@@ -252,7 +274,8 @@ static void choose_command(struct parser *p)
 
 static bool is_informative(enum dt_command command)
 {
-    return command == DT_COMMAND_HELP || command == DT_COMMAND_VERSION || command == DT_COMMAND_HELP_CONFIG;
+    return command == DT_COMMAND_HELP || command == DT_COMMAND_VERSION ||
+           command == DT_COMMAND_HELP_CONFIG;
 }
 
 /* A checkpoint carries its configuration; bare weights do not. */
@@ -260,17 +283,24 @@ static enum dt_status check_model(const struct parser *p, const char *word)
 {
     const bool bare = p->given[OPTION_WEIGHTS];
     if (!bare && !p->given[OPTION_CHECKPOINT]) {
-        return dt_error(DT_USAGE, "%s: --checkpoint FILE is required, or --config FILE with --weights FILE (see dtrain --help)",
+        return dt_error(DT_USAGE,
+                        "%s: --checkpoint FILE is required, or --config FILE with --weights FILE "
+                        "(see dtrain --help)",
                         word);
     }
     if (bare && p->given[OPTION_CHECKPOINT]) {
-        return dt_error(DT_USAGE, "%s: --checkpoint and --weights are both given (remove one)", word);
+        return dt_error(DT_USAGE, "%s: --checkpoint and --weights are both given (remove one)",
+                        word);
     }
     if (bare && !p->given[OPTION_CONFIG]) {
-        return dt_error(DT_USAGE, "%s: --weights FILE needs --config FILE, which describes the model", word);
+        return dt_error(DT_USAGE,
+                        "%s: --weights FILE needs --config FILE, which describes the model", word);
     }
     if (!bare && (p->given[OPTION_CONFIG] || p->given[OPTION_SET])) {
-        return dt_error(DT_USAGE, "%s: --config and --set go with --weights (a checkpoint carries its configuration)", word);
+        return dt_error(
+            DT_USAGE,
+            "%s: --config and --set go with --weights (a checkpoint carries its configuration)",
+            word);
     }
     return DT_OK;
 }
@@ -280,11 +310,15 @@ static enum dt_status check_runs(const struct parser *p)
     const int n = p->out->n_paths;
     const bool page = p->out->command == DT_COMMAND_REPORT;
     if (n < (page ? 1 : 2)) {
-        return page ? dt_error(DT_USAGE, "report: the folder of a run is required (dtrain report RUN)")
-                    : dt_error(DT_USAGE, "compare: the folders of two runs are required (dtrain compare RUN RUN)");
+        return page ? dt_error(DT_USAGE,
+                               "report: the folder of a run is required (dtrain report RUN)")
+                    : dt_error(
+                          DT_USAGE,
+                          "compare: the folders of two runs are required (dtrain compare RUN RUN)");
     }
     if (n > DT_REPORT_MAX_RUNS) {
-        return dt_error(DT_USAGE, "%d runs, at most %d fit beside each other (name fewer)", n, DT_REPORT_MAX_RUNS);
+        return dt_error(DT_USAGE, "%d runs, at most %d fit beside each other (name fewer)", n,
+                        DT_REPORT_MAX_RUNS);
     }
     if (page && n > 1 && p->values[OPTION_HTML] == NULL) {
         return dt_error(DT_USAGE, "report: a page of several runs needs a name (add --html FILE)");
@@ -295,42 +329,54 @@ static enum dt_status check_runs(const struct parser *p)
 static enum dt_status check(const struct parser *p)
 {
     const enum dt_command command = p->out->command;
-    const char *word = dt_commands[command].word == NULL ? "--print-config" : dt_commands[command].word;
+    const char *word =
+        dt_commands[command].word == NULL ? "--print-config" : dt_commands[command].word;
     if (is_informative(command)) {
         return DT_OK;
     }
     for (int i = 0; i < N_OPTIONS; i++) {
-        const bool harmless = command == DT_COMMAND_PRINT_CONFIG && (dt_options[i].commands & ON(TRAIN)) != 0;
+        const bool harmless =
+            command == DT_COMMAND_PRINT_CONFIG && (dt_options[i].commands & ON(TRAIN)) != 0;
         const char *key = dt_config_key_of(dt_options[i].name);
-        const bool foreign = p->given[i] && (dt_options[i].commands & (1u << command)) == 0 && !harmless;
+        const bool foreign =
+            p->given[i] && (dt_options[i].commands & (1u << command)) == 0 && !harmless;
         if (foreign && key != NULL && (dt_options[OPTION_SET].commands & (1u << command)) != 0) {
-            return dt_error(DT_USAGE, "--%s does not belong to %s (for the key write --set %s=%.60s)", dt_options[i].name, word,
-                            key, p->values[i] != NULL ? p->values[i] : "VALUE");
+            return dt_error(
+                DT_USAGE, "--%s does not belong to %s (for the key write --set %s=%.60s)",
+                dt_options[i].name, word, key, p->values[i] != NULL ? p->values[i] : "VALUE");
         }
         if (foreign) {
-            return dt_error(DT_USAGE, "--%s does not belong to %s (see dtrain --help)", dt_options[i].name, word);
+            return dt_error(DT_USAGE, "--%s does not belong to %s (see dtrain --help)",
+                            dt_options[i].name, word);
         }
     }
     if (((ON_RUNS | ON(LAB_MODEL_PARALLEL)) & (1u << command)) != 0 && !p->given[OPTION_CONFIG]) {
         return dt_error(DT_USAGE, "--config FILE is required (see dtrain --help)");
     }
     if (p->given[OPTION_RESUME] && p->values[OPTION_RESUME] == NULL && !p->given[OPTION_RUN]) {
-        return dt_error(DT_USAGE, "--resume goes on with which run? (add --run DIR, or name a checkpoint: --resume=FILE)");
+        return dt_error(DT_USAGE, "--resume goes on with which run? (add --run DIR, or name a "
+                                  "checkpoint: --resume=FILE)");
     }
-    if (command == DT_COMMAND_TRAIN && p->values[OPTION_RESUME] != NULL && p->given[OPTION_WEIGHTS]) {
+    if (command == DT_COMMAND_TRAIN && p->values[OPTION_RESUME] != NULL &&
+        p->given[OPTION_WEIGHTS]) {
         return dt_error(DT_USAGE, "--resume=FILE and --weights both say where to begin (keep one)");
     }
     if ((ON_USES & (1u << command)) != 0) {
         DT_TRY(check_model(p, word));
     }
     if (command == DT_COMMAND_EXPORT && !p->given[OPTION_ONNX]) {
-        return dt_error(DT_USAGE, "export: --onnx FILE is required (dtrain export --onnx FILE --checkpoint FILE)");
+        return dt_error(
+            DT_USAGE,
+            "export: --onnx FILE is required (dtrain export --onnx FILE --checkpoint FILE)");
     }
     if (command == DT_COMMAND_PREDICT && p->out->n_paths == 0) {
-        return dt_error(DT_USAGE, "predict: at least one image is required (dtrain predict --checkpoint FILE IMAGE.png...)");
+        return dt_error(DT_USAGE, "predict: at least one image is required (dtrain predict "
+                                  "--checkpoint FILE IMAGE.png...)");
     }
     if (command == DT_COMMAND_SWEEP && p->values[OPTION_RESUME] != NULL) {
-        return dt_error(DT_USAGE, "sweep: --resume goes on with all runs of --run (leave out '=%s')", p->values[OPTION_RESUME]);
+        return dt_error(DT_USAGE,
+                        "sweep: --resume goes on with all runs of --run (leave out '=%s')",
+                        p->values[OPTION_RESUME]);
     }
     if (command == DT_COMMAND_WATCH && p->out->n_paths != 1) {
         return dt_error(DT_USAGE, "watch: the folder of one run is required (dtrain watch RUN)");
@@ -408,7 +454,8 @@ enum dt_status dt_args_parse(int argc, char *const *argv, struct dt_args *out)
     return DT_OK;
 }
 
-enum dt_status dt_args_number(const char *option, const char *text, bool unit, size_t low, size_t high, size_t *out)
+enum dt_status dt_args_number(const char *option, const char *text, bool unit, size_t low,
+                              size_t high, size_t *out)
 {
     if (text == NULL) {
         return DT_OK;
@@ -419,9 +466,10 @@ enum dt_status dt_args_number(const char *option, const char *text, bool unit, s
     const char *found = unit && *end != '\0' ? strchr(units, *end & ~0x20) : NULL; /* either case */
     const int shift = found != NULL ? 10 * (int)(found - units + 1) : 0;
     end += found != NULL;
-    if (text[0] < '0' || text[0] > '9' || *end != '\0' || n > high || n << shift > high || n << shift < low) {
-        return dt_error(DT_USAGE, "--%s: expected %s %zu..%zu, got '%.60s'", option, unit ? "bytes" : "a whole number", low, high,
-                        text);
+    if (text[0] < '0' || text[0] > '9' || *end != '\0' || n > high || n << shift > high ||
+        n << shift < low) {
+        return dt_error(DT_USAGE, "--%s: expected %s %zu..%zu, got '%.60s'", option,
+                        unit ? "bytes" : "a whole number", low, high, text);
     }
     *out = (size_t)n << shift;
     return DT_OK;
@@ -436,7 +484,8 @@ void dt_args_free(struct dt_args *args)
     *args = (struct dt_args){0};
 }
 
-enum dt_status dt_args_decimal(const char *option, const char *text, double low, double high, double *out)
+enum dt_status dt_args_decimal(const char *option, const char *text, double low, double high,
+                               double *out)
 {
     if (text == NULL) {
         return DT_OK;
@@ -444,7 +493,8 @@ enum dt_status dt_args_decimal(const char *option, const char *text, double low,
     char *end = NULL;
     const double value = strtod(text, &end);
     if (text[0] < '0' || text[0] > '9' || *end != '\0' || !(value >= low && value <= high)) {
-        return dt_error(DT_USAGE, "--%s: expected a number %g..%g, got '%.60s'", option, low, high, text);
+        return dt_error(DT_USAGE, "--%s: expected a number %g..%g, got '%.60s'", option, low, high,
+                        text);
     }
     *out = value;
     return DT_OK;

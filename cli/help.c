@@ -72,7 +72,8 @@ static void print_options(FILE *out, unsigned mask, bool common)
 static bool has_options(unsigned mask)
 {
     int i = 0;
-    while (i < N_OPTIONS && ((dt_options[i].commands & mask) == 0 || dt_options[i].commands == ON_ALL)) {
+    while (i < N_OPTIONS &&
+           ((dt_options[i].commands & mask) == 0 || dt_options[i].commands == ON_ALL)) {
         i++;
     }
     return i < N_OPTIONS;
@@ -80,7 +81,8 @@ static bool has_options(unsigned mask)
 
 static void print_command(FILE *out, int i)
 {
-    fprintf(out, "dtrain %s: %s\n\n  %s\n", dt_commands[i].word, dt_commands[i].meaning, dt_commands[i].usage);
+    fprintf(out, "dtrain %s: %s\n\n  %s\n", dt_commands[i].word, dt_commands[i].meaning,
+            dt_commands[i].usage);
     const char *more = dt_prose_of_command((enum dt_command)i);
     if (more[0] != '\0') {
         fputc('\n', out);
@@ -107,7 +109,8 @@ static void print_all(FILE *out)
           "directory. A value of --set is JSON, and otherwise a string; numbers in the path\n"
           "reach into lists. Results go to stdout; the log, progress and errors to stderr.\n\n"
           "Examples\n"
-          "  mpirun -np 4 dtrain --config configs/mnist.json --data data/mnist \\\n      --run runs/night\n"
+          "  mpirun -np 4 dtrain --config configs/mnist.json --data data/mnist \\\n      --run "
+          "runs/night\n"
           "  dtrain --print-config --config configs/mnist.json\n\n"
           "Environment\n",
           out);

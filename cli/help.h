@@ -4,8 +4,8 @@
 
 #include <stdio.h>
 
-/* The words of `text` from `column` on, where the line is already, in 80 columns; further lines begin at `column`, and the last one
- * is ended. Backticks are left out. */
+/* The words of `text` from `column` on, where the line is already, in 80 columns; further lines
+ * begin at `column`, and the last one is ended. Backticks are left out. */
 void dt_help_wrap(FILE *out, int column, const char *text);
 
 #endif

@@ -1,4 +1,5 @@
-/* dtrain: reads the command line, opens the world of ranks, runs one command, and turns its status into the exit code. */
+/* dtrain: reads the command line, opens the world of ranks, runs one command, and turns its status
+ * into the exit code. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -49,7 +50,8 @@ static enum dt_status print_config(const struct dt_args *args)
 }
 
 /* The configuration of commands that train, with its time limit. */
-static enum dt_status begin(struct dt_world *world, const struct dt_args *args, struct dt_config *config)
+static enum dt_status begin(struct dt_world *world, const struct dt_args *args,
+                            struct dt_config *config)
 {
     DT_TRY(dt_world_agree(world, load_config(args, config)));
     world->comm->timeout_s = config->timeout_s;
@@ -70,14 +72,15 @@ static enum dt_status train(struct dt_world *world, const struct dt_args *args)
                                              .checkpoint = args->resume_from,
                                              .weights = args->weights};
     struct dt_sinks sinks = {.command = args->line};
-    const enum dt_status s = dt_train(world, &config, &options, &(struct dt_emitter){dt_sinks_emit, &sinks});
+    const enum dt_status s =
+        dt_train(world, &config, &options, &(struct dt_emitter){dt_sinks_emit, &sinks});
     dt_sinks_close(&sinks);
     return s;
 }
 
 /* The commands that use a network; `config` has room for that of bare weights. */
-static enum dt_status find_trained(struct dt_world *world, const struct dt_args *args, struct dt_config *config,
-                                   struct dt_trained *out)
+static enum dt_status find_trained(struct dt_world *world, const struct dt_args *args,
+                                   struct dt_config *config, struct dt_trained *out)
 {
     if (args->weights == NULL) {
         *out = (struct dt_trained){.file = args->checkpoint};
@@ -139,7 +142,8 @@ static enum dt_status doctor(struct dt_world *world, const struct dt_args *args)
     if (args->config != NULL) {
         DT_TRY(begin(world, args, &config));
     }
-    return dt_doctor(world, &(struct dt_doctor_spec){.config = args->config != NULL ? &config : NULL, .run = args->run});
+    return dt_doctor(world, &(struct dt_doctor_spec){
+                                .config = args->config != NULL ? &config : NULL, .run = args->run});
 }
 
 static enum dt_status accept_cluster(struct dt_world *world, const struct dt_args *args)
@@ -176,10 +180,12 @@ static enum dt_status version(const struct dt_args *args)
     return DT_OK;
 }
 
-/* How a command ends when a signal asks it to. The ranks agree on a last step only where that is of use. */
+/* How a command ends when a signal asks it to. The ranks agree on a last step only where that is of
+ * use. */
 enum ending { ENDS_AT_ONCE, AGREES_WITH_OTHERS, SAVES }; /* SAVES: or puts the screen back */
 
-/* What a command does: `together` with the other ranks, or `alone`, without MPI, so that it works anywhere. */
+/* What a command does: `together` with the other ranks, or `alone`, without MPI, so that it works
+ * anywhere. */
 struct action {
     enum dt_status (*together)(struct dt_world *world, const struct dt_args *args);
     enum dt_status (*alone)(const struct dt_args *args);
@@ -249,16 +255,19 @@ static enum dt_status run(struct dt_world *world, const struct dt_args *args)
     snprintf(what, sizeof what, "%d%s%s", (int)args->command, args->resume ? " resume" : "",
              args->weights != NULL ? " weights" : "");
     DT_TRY(dt_ranks_same(world, "command", what));
-    const bool tries = world->rank == 0 && args->command != DT_COMMAND_ACCEPT; /* that makes a folder first */
+    const bool tries =
+        world->rank == 0 && args->command != DT_COMMAND_ACCEPT; /* that makes a folder first */
     DT_TRY(dt_world_agree(world, tries ? try_outputs(args) : DT_OK));
     if (world->rank == 0 && args->command != DT_COMMAND_DOCTOR && dt_launch_has_ucx_conf()) {
-        dt_text_print(stderr, "dtrain: warning: UCX obeys ./ucx.conf, a file of the working folder, which can overwrite files "
+        dt_text_print(stderr, "dtrain: warning: UCX obeys ./ucx.conf, a file of the working "
+                              "folder, which can overwrite files "
                               "(remove it unless it is yours)");
     }
     return action_of(args->command).together(world, args);
 }
 
-/* Of several copies under a launcher only the first prints. That is all it decides: ranks that work together come from MPI. */
+/* Of several copies under a launcher only the first prints. That is all it decides: ranks that work
+ * together come from MPI. */
 static bool is_first_copy(void)
 {
     const char *rank = getenv("PMI_RANK");
@@ -276,11 +285,13 @@ static void print_error_of(const struct dt_world *world, enum dt_status status, 
     if (agreed || status == DT_STALLED || world->size == 1) {
         print_error();
     } else {
-        dt_text_print(stderr, "dtrain: rank %d (%s): %s", world->rank, world->host, dt_error_text());
+        dt_text_print(stderr, "dtrain: rank %d (%s): %s", world->rank, world->host,
+                      dt_error_text());
     }
 }
 
-/* Without the three standard files, their numbers would go to files of ours, and what is printed into those. */
+/* Without the three standard files, their numbers would go to files of ours, and what is printed
+ * into those. */
 static void open_standard_files(void)
 {
     int fd;

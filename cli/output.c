@@ -16,8 +16,8 @@
 static bool is_output_option(const char *argument)
 {
     argument += argument[0] == '-' && argument[1] == '-';
-    return strcmp(argument, "-l") == 0 || strncmp(argument, "-prepend", 8) == 0 || strncmp(argument, "-outfile", 8) == 0 ||
-           strncmp(argument, "-errfile", 8) == 0;
+    return strcmp(argument, "-l") == 0 || strncmp(argument, "-prepend", 8) == 0 ||
+           strncmp(argument, "-outfile", 8) == 0 || strncmp(argument, "-errfile", 8) == 0;
 }
 
 static bool forwards_plainly(void)

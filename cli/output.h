@@ -1,4 +1,5 @@
-/* Where results and log go, and what becomes of a run when nobody reads them any more (`| head`). */
+/* Where results and log go, and what becomes of a run when nobody reads them any more (`| head`).
+ */
 #ifndef DT_CLI_OUTPUT_H
 #define DT_CLI_OUTPUT_H
 
@@ -6,16 +7,20 @@
 
 #include "base/status.h"
 
-/* Once, before anything is printed. Under MPICH's mpirun, rank 0 takes hold of the pipes that mpirun itself writes to, where there
- * are any: forwarding to a reader that is gone would end mpirun by SIGPIPE, and with it all ranks; a write of ours only fails. Not
- * where mpirun was asked to label or split the output, nor from another host than its own: there only a reader that stays helps. */
+/* Once, before anything is printed. Under MPICH's mpirun, rank 0 takes hold of the pipes that
+ * mpirun itself writes to, where there are any: forwarding to a reader that is gone would end
+ * mpirun by SIGPIPE, and with it all ranks; a write of ours only fails. Not where mpirun was asked
+ * to label or split the output, nor from another host than its own: there only a reader that stays
+ * helps. */
 void dt_output_open(void);
 
-/* Tells an error now, because more comes after it: a file that cannot be written neither keeps the next from being written, nor
- * hides the verdict on what was measured. Returns whether `s` is one. */
+/* Tells an error now, because more comes after it: a file that cannot be written neither keeps the
+ * next from being written, nor hides the verdict on what was measured. Returns whether `s` is one.
+ */
 bool dt_output_failed(enum dt_status s);
 
-/* Whether what was printed on stdout has arrived. That nobody reads it is no error. DT_IO: it could not be written. */
+/* Whether what was printed on stdout has arrived. That nobody reads it is no error. DT_IO: it could
+ * not be written. */
 enum dt_status dt_output_check(void);
 
 #endif

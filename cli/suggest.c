@@ -24,7 +24,8 @@ static size_t distance(const char *a, size_t n_a, const char *b, size_t n_b)
         const size_t *last = rows[(i + 2) % 3], *before = rows[(i + 1) % 3];
         now[0] = i;
         for (size_t j = 1; j <= n_b; j++) {
-            now[j] = dt_min_size(dt_min_size(last[j], now[j - 1]) + 1, last[j - 1] + !same(a[i - 1], b[j - 1]));
+            now[j] = dt_min_size(dt_min_size(last[j], now[j - 1]) + 1,
+                                 last[j - 1] + !same(a[i - 1], b[j - 1]));
             if (i > 1 && j > 1 && same(a[i - 1], b[j - 2]) && same(a[i - 2], b[j - 1])) {
                 now[j] = dt_min_size(now[j], before[j - 2] + 1);
             }

@@ -11,8 +11,8 @@ struct dt_suggestion {
     size_t distance;
 };
 
-/* Distance: insertions, deletions, replacements and swaps of neighbours; letters that differ in case only are equal. Near enough is
- * a third of the longer word, and at least 1. */
+/* Distance: insertions, deletions, replacements and swaps of neighbours; letters that differ in
+ * case only are equal. Near enough is a third of the longer word, and at least 1. */
 void dt_suggest_offer(struct dt_suggestion *suggestion, const char *candidate);
 
 #endif

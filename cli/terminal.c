@@ -19,7 +19,8 @@ static pid_t parent_of(pid_t pid)
     int parent = 0;
     snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
     FILE *file = fopen(path, "re");
-    while (file != NULL && fgets(line, sizeof line, file) != NULL && sscanf(line, "PPid: %d", &parent) != 1) {
+    while (file != NULL && fgets(line, sizeof line, file) != NULL &&
+           sscanf(line, "PPid: %d", &parent) != 1) {
     }
     if (file != NULL) {
         fclose(file);
@@ -97,8 +98,11 @@ static bool is_utf8(void)
 struct dt_screen dt_terminal_screen(int stream)
 {
     struct winsize size = {.ws_row = 0};
-    const bool known = isatty(stream) == 1 && ioctl(stream, TIOCGWINSZ, &size) == 0 && size.ws_row > 0;
-    return (struct dt_screen){.width = dt_terminal_room(stream), .height = known ? size.ws_row : USUAL_HEIGHT, .utf8 = is_utf8()};
+    const bool known =
+        isatty(stream) == 1 && ioctl(stream, TIOCGWINSZ, &size) == 0 && size.ws_row > 0;
+    return (struct dt_screen){.width = dt_terminal_room(stream),
+                              .height = known ? size.ws_row : USUAL_HEIGHT,
+                              .utf8 = is_utf8()};
 }
 
 const char *dt_terminal_times(void)

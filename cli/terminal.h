@@ -9,11 +9,12 @@
 /* MPICH's mpirun, if it started this process on its own host; else 0. */
 pid_t dt_terminal_launcher(void);
 
-/* The words of that mpirun's command line, each with a NUL behind it; the caller frees them. NULL: there is none, or no memory. */
+/* The words of that mpirun's command line, each with a NUL behind it; the caller frees them. NULL:
+ * there is none, or no memory. */
 char *dt_terminal_launcher_words(size_t *n_bytes);
 
-/* Columns of the terminal that shows this stream (STDOUT_FILENO or STDERR_FILENO), also by way of mpirun on this host. Asked anew
- * each time: it may have been resized. 0: it is no terminal. */
+/* Columns of the terminal that shows this stream (STDOUT_FILENO or STDERR_FILENO), also by way of
+ * mpirun on this host. Asked anew each time: it may have been resized. 0: it is no terminal. */
 int dt_terminal_width(int stream);
 
 /* Room for a line of a table: the width, and 80 columns where there is no terminal. */

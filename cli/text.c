@@ -82,44 +82,49 @@ static const char *metric_text(const struct dt_monitored *m, char *text, size_t 
 const char *dt_best_text(const struct dt_monitored *best, char *text, size_t size)
 {
     char value[32];
-    snprintf(text, size, "%s %s at epoch %llu", dt_metric_name(best->metric), metric_text(best, value, sizeof value),
-             (unsigned long long)best->epoch);
+    snprintf(text, size, "%s %s at epoch %llu", dt_metric_name(best->metric),
+             metric_text(best, value, sizeof value), (unsigned long long)best->epoch);
     return text;
 }
 
 const char *dt_stopping_text(const struct dt_monitored *m, char *text, size_t size)
 {
     char value[32];
-    snprintf(text, size, "%s has not improved for %llu epoch%s; best %s at epoch %llu", dt_metric_name(m->metric),
-             (unsigned long long)m->n_since, m->n_since == 1 ? "" : "s", metric_text(m, value, sizeof value),
-             (unsigned long long)m->epoch);
+    snprintf(text, size, "%s has not improved for %llu epoch%s; best %s at epoch %llu",
+             dt_metric_name(m->metric), (unsigned long long)m->n_since, m->n_since == 1 ? "" : "s",
+             metric_text(m, value, sizeof value), (unsigned long long)m->epoch);
     return text;
 }
 
 void dt_traffic_text(const struct dt_step_traffic *traffic, char *text, size_t n_text)
 {
     char bytes[DT_BYTES_TEXT_SIZE];
-    snprintf(text, n_text, "%g message%s and %s sent by %s", traffic->messages, traffic->messages == 1 ? "" : "s",
-             dt_bytes_text(traffic->bytes, bytes), traffic->by_each ? "each rank" : "the busiest rank");
+    snprintf(text, n_text, "%g message%s and %s sent by %s", traffic->messages,
+             traffic->messages == 1 ? "" : "s", dt_bytes_text(traffic->bytes, bytes),
+             traffic->by_each ? "each rank" : "the busiest rank");
 }
 
 void dt_traffic_print_between(FILE *out, const struct dt_step_traffic *traffic)
 {
     char bytes[DT_BYTES_TEXT_SIZE];
     if (traffic->n_hosts > 1) {
-        fprintf(out, "  between hosts: %g message%s and %s, all ranks together\n", traffic->messages_between,
-                traffic->messages_between == 1 ? "" : "s", dt_bytes_text(traffic->bytes_between, bytes));
+        fprintf(out, "  between hosts: %g message%s and %s, all ranks together\n",
+                traffic->messages_between, traffic->messages_between == 1 ? "" : "s",
+                dt_bytes_text(traffic->bytes_between, bytes));
     }
 }
 
-void dt_compression_print(FILE *out, const struct dt_compression_spec *compression, size_t n_gradients)
+void dt_compression_print(FILE *out, const struct dt_compression_spec *compression,
+                          size_t n_gradients)
 {
     const struct dt_codec codec = dt_codec_of(compression);
     char bytes[32], numbers[32];
     if (compression->type != DT_COMPRESSION_NONE) {
-        fprintf(out, "  compression: %s%s, %s bytes for %s gradients: %s for n numbers\n", dt_compression_names[compression->type],
+        fprintf(out, "  compression: %s%s, %s bytes for %s gradients: %s for n numbers\n",
+                dt_compression_names[compression->type],
                 compression->error_feedback ? " with error feedback" : "",
                 dt_count_text((double)dt_codec_bytes(&codec, 0, n_gradients), bytes, sizeof bytes),
-                dt_count_text((double)n_gradients, numbers, sizeof numbers), dt_compression_formulas[compression->type]);
+                dt_count_text((double)n_gradients, numbers, sizeof numbers),
+                dt_compression_formulas[compression->type]);
     }
 }

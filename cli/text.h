@@ -10,8 +10,8 @@
 const char *dt_unit_name(const struct dt_config *config);
 /* "0.1234"; what is huge in few digits. */
 const char *dt_loss_text(double loss, char *text, size_t size);
-/* Of a metric that has a best: "test loss 0.0312 at epoch 7"; and "test loss has not improved for 3 epochs; best 0.0312 at epoch
- * 7".
+/* Of a metric that has a best: "test loss 0.0312 at epoch 7"; and "test loss has not improved for 3
+ * epochs; best 0.0312 at epoch 7".
  */
 const char *dt_best_text(const struct dt_monitored *best, char *text, size_t size);
 const char *dt_stopping_text(const struct dt_monitored *stopping, char *text, size_t size);
@@ -27,8 +27,9 @@ int dt_digits(unsigned long long value); /* how many it has: the width of a colu
 /* A line about what goes between hosts, if there are several. */
 void dt_traffic_print_between(FILE *out, const struct dt_step_traffic *traffic);
 void dt_traffic_text(const struct dt_step_traffic *traffic, char *text, size_t n_text);
-/* "  compression: int8 with error feedback, 1,213,946 bytes for 1,199,882 gradients: n + 3 ceil(n / 256) for n numbers", with its
- * line's end; nothing where there is none. */
-void dt_compression_print(FILE *out, const struct dt_compression_spec *compression, size_t n_gradients);
+/* "  compression: int8 with error feedback, 1,213,946 bytes for 1,199,882 gradients: n + 3 ceil(n /
+ * 256) for n numbers", with its line's end; nothing where there is none. */
+void dt_compression_print(FILE *out, const struct dt_compression_spec *compression,
+                          size_t n_gradients);
 
 #endif

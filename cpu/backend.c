@@ -9,7 +9,8 @@
 #include "cpu/loss.h"
 #include "cpu/subnormals.h"
 
-#define CACHE_BYTES ((size_t)1 << 20)  /* of a core alone: the second level of today's servers has 1 or 2 MB */
+#define CACHE_BYTES \
+    ((size_t)1 << 20) /* of a core alone: the second level of today's servers has 1 or 2 MB */
 #define UPDATE_CHUNK ((size_t)1 << 16) /* floats of one item of work in an optimizer step */
 
 struct dt_bound_samples {
@@ -26,7 +27,8 @@ static enum dt_status cpu_open(const struct dt_backend_options *options, struct 
     const struct dt_cpu_kernels *kernels;
     const struct dt_bf16_kernels *bf16 = NULL;
     if (options->precision == DT_PRECISION_TF32) {
-        return dt_error(DT_UNAVAILABLE, "the cpu backend has no tf32 (use \"precision\": \"f32\", or a GPU)");
+        return dt_error(DT_UNAVAILABLE,
+                        "the cpu backend has no tf32 (use \"precision\": \"f32\", or a GPU)");
     }
     DT_TRY(dt_cpu_isa_choose(&kernels));
     if (options->precision == DT_PRECISION_BF16) {
@@ -46,9 +48,10 @@ static enum dt_status cpu_open(const struct dt_backend_options *options, struct 
     }
     cpu->kernels = kernels;
     cpu->bf16 = bf16;
-    snprintf(cpu->description, sizeof cpu->description, "%s%s, %d thread%s", kernels->isa, bf16 != NULL ? " with AMX" : "",
-             n_threads, n_threads == 1 ? "" : "s");
-    cpu->base = (struct dt_backend){.ops = &dt_cpu_backend, .description = cpu->description, .host_memory = true};
+    snprintf(cpu->description, sizeof cpu->description, "%s%s, %d thread%s", kernels->isa,
+             bf16 != NULL ? " with AMX" : "", n_threads, n_threads == 1 ? "" : "s");
+    cpu->base = (struct dt_backend){
+        .ops = &dt_cpu_backend, .description = cpu->description, .host_memory = true};
     *out = &cpu->base;
     return DT_OK;
 }
@@ -64,7 +67,10 @@ static enum dt_status cpu_alloc(struct dt_backend *backend, size_t n_bytes, void
 {
     (void)backend;
     *out = dt_cpu_memory(n_bytes);
-    return *out != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory: %zu bytes (use a smaller model or batch)", n_bytes);
+    return *out != NULL
+               ? DT_OK
+               : dt_error(DT_NO_MEMORY, "out of memory: %zu bytes (use a smaller model or batch)",
+                          n_bytes);
 }
 
 static void cpu_free(struct dt_backend *backend, void *memory)
@@ -73,7 +79,8 @@ static void cpu_free(struct dt_backend *backend, void *memory)
     free(memory);
 }
 
-static enum dt_status cpu_copy(struct dt_backend *backend, void *to, const void *from, size_t n_bytes)
+static enum dt_status cpu_copy(struct dt_backend *backend, void *to, const void *from,
+                               size_t n_bytes)
 {
     (void)backend;
     memcpy(to, from, n_bytes);
@@ -86,7 +93,8 @@ static enum dt_status cpu_sync(struct dt_backend *backend)
     return DT_OK;
 }
 
-static enum dt_status cpu_samples_open(struct dt_backend *backend, const struct dt_samples *samples, struct dt_bound_samples **out)
+static enum dt_status cpu_samples_open(struct dt_backend *backend, const struct dt_samples *samples,
+                                       struct dt_bound_samples **out)
 {
     (void)backend;
     *out = malloc(sizeof **out);
@@ -104,9 +112,11 @@ static void cpu_samples_close(struct dt_backend *backend, struct dt_bound_sample
 }
 
 /* One sample, C H W to H W C: the same order if there is one channel or one pixel. */
-static void gather_sample(const struct dt_cpu_kernels *kernels, const struct dt_samples *samples, size_t row, float *x)
+static void gather_sample(const struct dt_cpu_kernels *kernels, const struct dt_samples *samples,
+                          size_t row, float *x)
 {
-    const size_t n_c = (size_t)samples->shape.c, n_hw = (size_t)samples->shape.h * (size_t)samples->shape.w;
+    const size_t n_c = (size_t)samples->shape.c,
+                 n_hw = (size_t)samples->shape.h * (size_t)samples->shape.w;
     const size_t from = row * n_c * n_hw;
     if (samples->pixels != NULL && (n_c == 1 || n_hw == 1)) {
         kernels->scale_pixels(n_c * n_hw, samples->pixels + from, samples->scale, x);
@@ -114,8 +124,9 @@ static void gather_sample(const struct dt_cpu_kernels *kernels, const struct dt_
     }
     for (size_t c = 0; c < n_c; c++) {
         for (size_t i = 0; i < n_hw; i++) {
-            x[i * n_c + c] = samples->pixels != NULL ? (float)samples->pixels[from + c * n_hw + i] * samples->scale
-                                                     : samples->values[from + c * n_hw + i];
+            x[i * n_c + c] = samples->pixels != NULL
+                                 ? (float)samples->pixels[from + c * n_hw + i] * samples->scale
+                                 : samples->values[from + c * n_hw + i];
         }
     }
 }
@@ -126,13 +137,15 @@ static void gather_sample(const struct dt_cpu_kernels *kernels, const struct dt_
 static void ask_for_sample(const struct dt_samples *samples, size_t row, size_t n_elems)
 {
     const size_t n_bytes = samples->pixels != NULL ? n_elems : n_elems * sizeof *samples->values;
-    const char *sample = samples->pixels != NULL ? (const char *)samples->pixels : (const char *)samples->values;
+    const char *sample =
+        samples->pixels != NULL ? (const char *)samples->pixels : (const char *)samples->values;
     for (size_t at = 0; at < n_bytes; at += 64) {
         __builtin_prefetch(sample + row * n_bytes + at);
     }
 }
 
-static enum dt_status cpu_gather(struct dt_backend *backend, struct dt_bound_samples *bound, const struct dt_batch *batch, float *x)
+static enum dt_status cpu_gather(struct dt_backend *backend, struct dt_bound_samples *bound,
+                                 const struct dt_batch *batch, float *x)
 {
     const struct dt_cpu_kernels *kernels = cpu_of(backend)->kernels;
     const size_t n_elems = dt_shape_elems(bound->samples->shape);
@@ -145,8 +158,9 @@ static enum dt_status cpu_gather(struct dt_backend *backend, struct dt_bound_sam
     return DT_OK;
 }
 
-/* For each thread as many images as its core's own cache holds of the largest block's input and output and their gradients. Whole
- * slices, so that gradients are the same sums wherever chunks end. */
+/* For each thread as many images as its core's own cache holds of the largest block's input and
+ * output and their gradients. Whole slices, so that gradients are the same sums wherever chunks
+ * end. */
 static int chunk_of(const struct dt_cpu *cpu, const struct dt_model *model, int capacity)
 {
     const size_t slice = (size_t)dt_cpu_slice(capacity);
@@ -160,13 +174,16 @@ static int chunk_of(const struct dt_cpu *cpu, const struct dt_model *model, int 
     return chunk < (size_t)capacity ? (int)chunk : capacity;
 }
 
-/* The first block's output is often the largest of all, and a convolution of few channels costs next to nothing. */
-static struct dt_network_plan cpu_plan(const struct dt_backend *backend, const struct dt_model *model, int capacity)
+/* The first block's output is often the largest of all, and a convolution of few channels costs
+ * next to nothing. */
+static struct dt_network_plan cpu_plan(const struct dt_backend *backend,
+                                       const struct dt_model *model, int capacity)
 {
     const struct dt_cpu *cpu = (const struct dt_cpu *)backend;
     const struct dt_block *blocks = model->blocks;
     struct dt_network_plan plan = {.chunk = chunk_of(cpu, model, capacity)};
-    const bool cheap = model->n_spatial > 1 && 16 * dt_block_flops(&blocks[0]) < dt_block_flops(&blocks[1]);
+    const bool cheap =
+        model->n_spatial > 1 && 16 * dt_block_flops(&blocks[0]) < dt_block_flops(&blocks[1]);
     plan.n_recomputed = cheap && plan.chunk < capacity ? 1 : 0;
     for (int b = 1; b < model->n_blocks; b++) {
         plan.dx_over_x[b] = dt_cpu_block_dx_over_x(cpu, model, b, capacity);
@@ -174,8 +191,9 @@ static struct dt_network_plan cpu_plan(const struct dt_backend *backend, const s
     return plan;
 }
 
-static enum dt_status cpu_loss(struct dt_backend *backend, enum dt_loss loss, struct dt_bound_samples *bound,
-                               const struct dt_batch *batch, int n_outputs, const float *logits, float *dlogits)
+static enum dt_status cpu_loss(struct dt_backend *backend, enum dt_loss loss,
+                               struct dt_bound_samples *bound, const struct dt_batch *batch,
+                               int n_outputs, const float *logits, float *dlogits)
 {
     struct dt_metrics *metrics = &cpu_of(backend)->metrics;
     const struct dt_samples *samples = bound->samples;
@@ -187,7 +205,8 @@ static enum dt_status cpu_loss(struct dt_backend *backend, enum dt_loss loss, st
             dt_cpu_cross_entropy(samples->labels[row], n_outputs, logits + at, dz, metrics);
             break;
         case DT_LOSS_MEAN_SQUARED_ERROR:
-            dt_cpu_squared_error(samples->targets + row * (size_t)n_outputs, n_outputs, logits + at, dz, metrics);
+            dt_cpu_squared_error(samples->targets + row * (size_t)n_outputs, n_outputs, logits + at,
+                                 dz, metrics);
             break;
         }
     }
@@ -212,7 +231,8 @@ static double sum_squares(const struct dt_cpu *cpu, const float *x, size_t n_ele
     return total;
 }
 
-static enum dt_status cpu_sum_squares(struct dt_backend *backend, size_t n_elems, const float *x, double *out)
+static enum dt_status cpu_sum_squares(struct dt_backend *backend, size_t n_elems, const float *x,
+                                      double *out)
 {
     *out = sum_squares(cpu_of(backend), x, n_elems);
     return DT_OK;
@@ -231,20 +251,24 @@ static void update_chunk(void *context, int item, int thread)
 {
     (void)thread;
     const struct update_work *work = context;
-    const size_t at = (size_t)item * UPDATE_CHUNK, left = work->n_elems - at, n = left < UPDATE_CHUNK ? left : UPDATE_CHUNK;
+    const size_t at = (size_t)item * UPDATE_CHUNK, left = work->n_elems - at,
+                 n = left < UPDATE_CHUNK ? left : UPDATE_CHUNK;
     switch (work->update->type) {
     case DT_OPTIMIZER_SGD:
-        work->kernels->sgd(work->update, n, work->params + at, work->grads + at, work->state1 != NULL ? work->state1 + at : NULL);
+        work->kernels->sgd(work->update, n, work->params + at, work->grads + at,
+                           work->state1 != NULL ? work->state1 + at : NULL);
         break;
     case DT_OPTIMIZER_ADAM:
     case DT_OPTIMIZER_ADAMW:
-        work->kernels->adam(work->update, n, work->params + at, work->grads + at, work->state1 + at, work->state2 + at);
+        work->kernels->adam(work->update, n, work->params + at, work->grads + at, work->state1 + at,
+                            work->state2 + at);
         break;
     }
 }
 
-static enum dt_status cpu_optimizer_step(struct dt_backend *backend, const struct dt_update *update, size_t n_elems, float *params,
-                                         const float *grads, float *state1, float *state2)
+static enum dt_status cpu_optimizer_step(struct dt_backend *backend, const struct dt_update *update,
+                                         size_t n_elems, float *params, const float *grads,
+                                         float *state1, float *state2)
 {
     struct dt_cpu *cpu = cpu_of(backend);
     struct dt_update clipped = *update;
@@ -252,7 +276,8 @@ static enum dt_status cpu_optimizer_step(struct dt_backend *backend, const struc
         clipped.grad_scale = dt_update_clipped_scale(update, sum_squares(cpu, grads, n_elems));
     }
     struct update_work work = {cpu->kernels, &clipped, n_elems, params, grads, state1, state2};
-    dt_threads_run(cpu->threads, (int)((n_elems + UPDATE_CHUNK - 1) / UPDATE_CHUNK), update_chunk, &work);
+    dt_threads_run(cpu->threads, (int)((n_elems + UPDATE_CHUNK - 1) / UPDATE_CHUNK), update_chunk,
+                   &work);
     return DT_OK;
 }
 

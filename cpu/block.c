@@ -7,7 +7,8 @@
 static void describe_shapes(const struct dt_block *b, struct dt_cpu_conv *conv)
 {
     const struct dt_shape in = b->in, out = b->linear_out;
-    const int reach_h = (out.h - 1) * b->stride + b->kernel, reach_w = (out.w - 1) * b->stride + b->kernel;
+    const int reach_h = (out.h - 1) * b->stride + b->kernel,
+              reach_w = (out.w - 1) * b->stride + b->kernel;
     conv->pads = b->pad_before_h > 0 || b->pad_before_w > 0 || reach_h > in.h || reach_w > in.w;
     conv->shape = (struct dt_conv){.c = in.c,
                                    .h = conv->pads ? dt_max(reach_h, in.h + b->pad_before_h) : in.h,
@@ -28,7 +29,8 @@ static void describe_shapes(const struct dt_block *b, struct dt_cpu_conv *conv)
 }
 
 /* Which kernels go forward: Winograd's or bf16's where one of them pays. */
-static void describe_forward(const struct dt_block *b, bool has_bf16, int vector, struct dt_cpu_conv *conv)
+static void describe_forward(const struct dt_block *b, bool has_bf16, int vector,
+                             struct dt_cpu_conv *conv)
 {
     const struct dt_shape in = b->in, out = b->linear_out;
     conv->bf16 = (struct dt_bf16){.conv = conv->shape,
@@ -49,7 +51,8 @@ static void describe_forward(const struct dt_block *b, bool has_bf16, int vector
         dt_winograd_plan(&conv->winograd, vector);
     }
     conv->n_together = conv->winograd.used ? conv->winograd.images : 1;
-    conv->fuses_pool = (conv->winograd.used || conv->bf16.used) && b->activation == DT_ACTIVATION_RELU && b->pool == DT_POOL_MAX &&
+    conv->fuses_pool = (conv->winograd.used || conv->bf16.used) &&
+                       b->activation == DT_ACTIVATION_RELU && b->pool == DT_POOL_MAX &&
                        b->pool_size == 2 && b->pool_stride == 2;
     conv->n_words = (size_t)out.h * (size_t)out.w * dt_survivor_words(out.c);
 }
@@ -82,7 +85,8 @@ static void describe_tail(const struct dt_block *b, struct dt_cpu_tail *tail)
     tail->dropout_scale = 1.0f / (1.0f - b->dropout_rate);
 }
 
-static void describe(struct dt_block_state *state, const struct dt_cpu *cpu, const struct dt_model *model, int index, int capacity)
+static void describe(struct dt_block_state *state, const struct dt_cpu *cpu,
+                     const struct dt_model *model, int index, int capacity)
 {
     const struct dt_block *b = &state->block;
     state->block = model->blocks[index];
@@ -102,23 +106,26 @@ static void describe(struct dt_block_state *state, const struct dt_cpu *cpu, con
     }
 }
 
-/* A dense layer is done with a few columns of x before it writes those of dx, and survivors' bits say all that a fused convolution
- * wants to know of its output. */
-bool dt_cpu_block_dx_over_x(const struct dt_cpu *cpu, const struct dt_model *model, int index, int capacity)
+/* A dense layer is done with a few columns of x before it writes those of dx, and survivors' bits
+ * say all that a fused convolution wants to know of its output. */
+bool dt_cpu_block_dx_over_x(const struct dt_cpu *cpu, const struct dt_model *model, int index,
+                            int capacity)
 {
     struct dt_block_state below = {0};
     describe(&below, cpu, model, index - 1, capacity);
     return model->blocks[index].linear == DT_LINEAR_DENSE && below.conv.fuses_pool;
 }
 
-/* A block has one allocation, which `place` cuts into pieces: it runs twice, first to measure and then to place. */
+/* A block has one allocation, which `place` cuts into pieces: it runs twice, first to measure and
+ * then to place. */
 struct pieces {
     char *memory;   /* NULL: measuring */
     size_t n_bytes; /* so far */
     bool too_large;
 };
 
-/* n elements of `size` bytes from a cache line on, and what kernels read past the end. NULL in a block that does not want them. */
+/* n elements of `size` bytes from a cache line on, and what kernels read past the end. NULL in a
+ * block that does not want them. */
 static void *piece(struct pieces *pieces, bool wanted, size_t n, size_t size)
 {
     const size_t at = pieces->n_bytes;
@@ -136,12 +143,17 @@ static void *piece(struct pieces *pieces, bool wanted, size_t n, size_t size)
 
 #define BAND_BYTES 40000 /* of x: what a band of lists sees */
 
-/* Filters' lists are an odd number of cache lines apart, so that their ends share no set of the cache. */
-static void place_lists(struct pieces *pieces, const struct dt_conv *shape, struct dt_conv_lists *lists)
+/* Filters' lists are an odd number of cache lines apart, so that their ends share no set of the
+ * cache. */
+static void place_lists(struct pieces *pieces, const struct dt_conv *shape,
+                        struct dt_conv_lists *lists)
 {
-    const size_t n_k = (size_t)shape->k, n_rows = (size_t)shape->out_h, line = 64 / sizeof(struct dt_entry);
+    const size_t n_k = (size_t)shape->k, n_rows = (size_t)shape->out_h,
+                 line = 64 / sizeof(struct dt_entry);
     const size_t band_rows = BAND_BYTES / ((size_t)shape->w * (size_t)shape->c * sizeof(float));
-    lists->band = band_rows > (size_t)shape->kernel ? (int)(band_rows - (size_t)shape->kernel) / shape->stride + 1 : 1;
+    lists->band = band_rows > (size_t)shape->kernel
+                      ? (int)(band_rows - (size_t)shape->kernel) / shape->stride + 1
+                      : 1;
     const size_t n_bands = (n_rows + (size_t)lists->band - 1) / (size_t)lists->band;
     lists->end = piece(pieces, true, n_k, sizeof(struct dt_entry *));
     lists->begin = piece(pieces, true, n_k * n_bands, sizeof(struct dt_entry *));
@@ -149,18 +161,24 @@ static void place_lists(struct pieces *pieces, const struct dt_conv *shape, stru
     lists->entry = piece(pieces, true, n_k * lists->stride, sizeof *lists->entry);
 }
 
-static void place_conv_scratch(struct pieces *pieces, const struct dt_block_state *state, struct dt_cpu_scratch *scratch)
+static void place_conv_scratch(struct pieces *pieces, const struct dt_block_state *state,
+                               struct dt_cpu_scratch *scratch)
 {
     const struct dt_cpu_conv *conv = &state->conv;
     const struct dt_conv *shape = &conv->shape, *rotated = &conv->rotated;
-    const size_t n_places = (size_t)shape->h * (size_t)shape->w, n_images = (size_t)conv->n_together;
+    const size_t n_places = (size_t)shape->h * (size_t)shape->w,
+                 n_images = (size_t)conv->n_together;
     const size_t n_framed = (size_t)rotated->h * (size_t)rotated->w * (size_t)rotated->c;
     const bool drops = conv->fuses_pool && state->block.dropout_rate > 0;
     scratch->padded = piece(pieces, conv->pads, n_places * (size_t)shape->c, sizeof(float));
-    scratch->dx = piece(pieces, !conv->dx_direct, n_places * dt_conv_channels(shape, state->cpu->kernels->vector), sizeof(float));
+    scratch->dx =
+        piece(pieces, !conv->dx_direct,
+              n_places * dt_conv_channels(shape, state->cpu->kernels->vector), sizeof(float));
     scratch->framed = piece(pieces, shape->stride == 1, n_framed, sizeof(float));
-    scratch->bf16 = piece(pieces, conv->bf16.used, dt_bf16_padded_elems(&conv->bf16), sizeof(uint16_t));
-    scratch->winograd = piece(pieces, conv->winograd.used, dt_winograd_scratch_elems(&conv->winograd), sizeof(float));
+    scratch->bf16 =
+        piece(pieces, conv->bf16.used, dt_bf16_padded_elems(&conv->bf16), sizeof(uint16_t));
+    scratch->winograd = piece(pieces, conv->winograd.used,
+                              dt_winograd_scratch_elems(&conv->winograd), sizeof(float));
     scratch->keep = piece(pieces, drops, n_images * state->n_pooled, sizeof(uint8_t));
     scratch->winner = piece(pieces, conv->fuses_pool, state->n_pooled, sizeof(uint16_t));
     place_lists(pieces, shape, &scratch->lists);
@@ -169,12 +187,14 @@ static void place_conv_scratch(struct pieces *pieces, const struct dt_block_stat
     scratch->survivors.column_at = piece(pieces, true, (size_t)shape->out_w, sizeof(uint32_t));
 }
 
-static struct dt_cpu_scratch place_scratch(struct pieces *pieces, const struct dt_block_state *state)
+static struct dt_cpu_scratch place_scratch(struct pieces *pieces,
+                                           const struct dt_block_state *state)
 {
     const struct dt_block *b = &state->block;
     const size_t n_images = b->linear == DT_LINEAR_CONV ? (size_t)state->conv.n_together : 1;
     struct dt_cpu_scratch scratch = {0};
-    scratch.linear = piece(pieces, b->pool != DT_POOL_NONE, n_images * state->n_linear, sizeof(float));
+    scratch.linear =
+        piece(pieces, b->pool != DT_POOL_NONE, n_images * state->n_linear, sizeof(float));
     scratch.pooled = piece(pieces, state->tail.reorders, n_images * state->n_pooled, sizeof(float));
     scratch.dense = piece(pieces, b->linear == DT_LINEAR_DENSE, DT_DENSE_SCRATCH, sizeof(float));
     if (b->linear == DT_LINEAR_CONV) {
@@ -183,7 +203,8 @@ static struct dt_cpu_scratch place_scratch(struct pieces *pieces, const struct d
     return scratch;
 }
 
-static struct dt_conv_sums place_sums(struct pieces *pieces, const struct dt_conv *shape, int vector)
+static struct dt_conv_sums place_sums(struct pieces *pieces, const struct dt_conv *shape,
+                                      int vector)
 {
     struct dt_conv_sums sums = {0};
     sums.sparse = piece(pieces, true, dt_conv_packed_backward_elems(shape, vector), sizeof(float));
@@ -198,14 +219,20 @@ static void place_conv(struct pieces *pieces, struct dt_block_state *state)
     const struct dt_conv *shape = &conv->shape, *rotated = &conv->rotated;
     const int vector = state->cpu->kernels->vector;
     const bool rotates = shape->stride == 1;
-    conv->packed_forward = piece(pieces, true, dt_conv_packed_forward_elems(shape, vector), sizeof(float));
-    conv->packed_backward = piece(pieces, true, dt_conv_packed_backward_elems(shape, vector), sizeof(float));
-    conv->packed_winograd = piece(pieces, conv->winograd.used, dt_winograd_packed_elems(&conv->winograd), sizeof(float));
-    conv->packed_bf16 = piece(pieces, conv->bf16.used, dt_bf16_packed_elems(&conv->bf16), sizeof(uint16_t));
+    conv->packed_forward =
+        piece(pieces, true, dt_conv_packed_forward_elems(shape, vector), sizeof(float));
+    conv->packed_backward =
+        piece(pieces, true, dt_conv_packed_backward_elems(shape, vector), sizeof(float));
+    conv->packed_winograd = piece(pieces, conv->winograd.used,
+                                  dt_winograd_packed_elems(&conv->winograd), sizeof(float));
+    conv->packed_bf16 =
+        piece(pieces, conv->bf16.used, dt_bf16_packed_elems(&conv->bf16), sizeof(uint16_t));
     conv->rotated_weight = piece(pieces, rotates, state->n_weights, sizeof(float));
-    conv->rotated_packed = piece(pieces, rotates, dt_conv_packed_forward_elems(rotated, vector), sizeof(float));
+    conv->rotated_packed =
+        piece(pieces, rotates, dt_conv_packed_forward_elems(rotated, vector), sizeof(float));
     conv->rotated_bias = piece(pieces, rotates, (size_t)rotated->k, sizeof(float));
-    conv->word = piece(pieces, conv->fuses_pool, (size_t)state->capacity * conv->n_words, sizeof(uint64_t));
+    conv->word =
+        piece(pieces, conv->fuses_pool, (size_t)state->capacity * conv->n_words, sizeof(uint64_t));
     conv->total = place_sums(pieces, shape, vector);
     conv->sums = piece(pieces, true, (size_t)conv->n_slices, sizeof *conv->sums);
     for (int s = 0; s < conv->n_slices; s++) {
@@ -229,9 +256,11 @@ static void place_tail(struct pieces *pieces, struct dt_block_state *state)
 {
     const struct dt_block *b = &state->block;
     const size_t n = (size_t)state->capacity;
-    const bool fused = state->conv.fuses_pool, hides = b->pool == DT_POOL_AVG && b->activation != DT_ACTIVATION_NONE;
+    const bool fused = state->conv.fuses_pool,
+               hides = b->pool == DT_POOL_AVG && b->activation != DT_ACTIVATION_NONE;
     struct dt_cpu_tail *tail = &state->tail;
-    tail->winner = piece(pieces, b->pool == DT_POOL_MAX && !fused, n * state->n_pooled, sizeof(uint16_t));
+    tail->winner =
+        piece(pieces, b->pool == DT_POOL_MAX && !fused, n * state->n_pooled, sizeof(uint16_t));
     tail->activated = piece(pieces, hides, n * state->n_linear, sizeof(float));
     tail->keep = piece(pieces, b->dropout_rate > 0 && !fused, n * state->n_pooled, sizeof(uint8_t));
 }
@@ -261,7 +290,8 @@ static void place(struct pieces *pieces, struct dt_block_state *state)
     }
 }
 
-/* Where the values of each position's survivors are, in the pooled gradient or in the convolution's own. */
+/* Where the values of each position's survivors are, in the pooled gradient or in the convolution's
+ * own. */
 static void fill_survivors(const struct dt_block_state *state, struct dt_survivors *survivors)
 {
     const struct dt_conv *shape = &state->conv.shape;
@@ -286,20 +316,23 @@ static bool alloc_state(struct dt_block_state *state)
     }
     pieces = (struct pieces){.memory = state->memory};
     place(&pieces, state);
-    for (int t = 0; state->block.linear == DT_LINEAR_CONV && t < dt_threads_count(state->cpu->threads); t++) {
+    for (int t = 0;
+         state->block.linear == DT_LINEAR_CONV && t < dt_threads_count(state->cpu->threads); t++) {
         fill_survivors(state, &state->scratch[t].survivors);
     }
     return true;
 }
 
-enum dt_status dt_cpu_block_open(struct dt_backend *backend, const struct dt_model *model, int index, int capacity,
-                                 struct dt_block_state **out)
+enum dt_status dt_cpu_block_open(struct dt_backend *backend, const struct dt_model *model,
+                                 int index, int capacity, struct dt_block_state **out)
 {
     struct dt_cpu *cpu = (struct dt_cpu *)backend;
     const struct dt_block *b = &model->blocks[index];
     if (b->pool == DT_POOL_MAX && b->pool_size > 255) {
-        return dt_error(DT_CONFIG, "model.layers: block %s has a max pool of size %d (the cpu backend's largest is 255)", b->name,
-                        b->pool_size);
+        return dt_error(
+            DT_CONFIG,
+            "model.layers: block %s has a max pool of size %d (the cpu backend's largest is 255)",
+            b->name, b->pool_size);
     }
     struct dt_block_state *state = calloc(1, sizeof *state);
     if (state == NULL) {
@@ -308,7 +341,9 @@ enum dt_status dt_cpu_block_open(struct dt_backend *backend, const struct dt_mod
     describe(state, cpu, model, index, capacity);
     if (!alloc_state(state)) {
         dt_cpu_block_close(state);
-        return dt_error(DT_NO_MEMORY, "out of memory while opening block %s (use a smaller model or batch)", b->name);
+        return dt_error(DT_NO_MEMORY,
+                        "out of memory while opening block %s (use a smaller model or batch)",
+                        b->name);
     }
     *out = state;
     return DT_OK;
@@ -329,12 +364,14 @@ void dt_cpu_frame(struct dt_shape image, const float *from, int to_w, int top, i
     }
 }
 
-const float *dt_cpu_conv_input(const struct dt_block_state *state, const float *x, struct dt_cpu_scratch *scratch)
+const float *dt_cpu_conv_input(const struct dt_block_state *state, const float *x,
+                               struct dt_cpu_scratch *scratch)
 {
     const struct dt_block *b = &state->block;
     if (!state->conv.pads) {
         return x;
     }
-    dt_cpu_frame(b->in, x, state->conv.shape.w, b->pad_before_h, b->pad_before_w, scratch->padded); /* the zeros around stay */
+    dt_cpu_frame(b->in, x, state->conv.shape.w, b->pad_before_h, b->pad_before_w,
+                 scratch->padded); /* the zeros around stay */
     return scratch->padded;
 }

@@ -2,17 +2,19 @@
 
 #include <string.h>
 
-/* A number of columns of dw and dx: each element is one sum over the whole batch, or all units, so threads cannot matter. */
+/* A number of columns of dw and dx: each element is one sum over the whole batch, or all units, so
+ * threads cannot matter. */
 static void dense_columns(void *context, int item, int thread)
 {
     const struct dt_cpu_job *job = context;
     const struct dt_block_state *state = job->state;
-    state->cpu->kernels->dense_backward(&job->dense, item * DT_DENSE_COLUMNS, state->scratch[thread].dense);
+    state->cpu->kernels->dense_backward(&job->dense, item * DT_DENSE_COLUMNS,
+                                        state->scratch[thread].dense);
     dt_cpu_poll(job->pass, thread);
 }
 
-/* Lists the gradient's nonzero elements, where walking them is less work than the whole product: an element costs 1.6 times as much
- * from a list. */
+/* Lists the gradient's nonzero elements, where walking them is less work than the whole product: an
+ * element costs 1.6 times as much from a list. */
 static bool list_gradient(const struct dt_cpu_job *job)
 {
     struct dt_block_state *state = job->state;
@@ -52,7 +54,9 @@ static void dense_backward(struct dt_cpu_job *job)
                                    .accumulate = job->pass->accumulate,
                                    .dw = job->grads + state->weight_offset,
                                    .dx = job->dx};
-    dt_threads_run(state->cpu->threads, (int)((state->n_in + DT_DENSE_COLUMNS - 1) / DT_DENSE_COLUMNS), dense_columns, job);
+    dt_threads_run(state->cpu->threads,
+                   (int)((state->n_in + DT_DENSE_COLUMNS - 1) / DT_DENSE_COLUMNS), dense_columns,
+                   job);
     if (!job->pass->accumulate) {
         memset(db, 0, n_out * sizeof(float));
     }
@@ -78,15 +82,24 @@ static void clear_gradients(struct dt_cpu_job *job)
     const struct dt_block_state *state = job->state;
     if (!job->pass->accumulate && state->block.linear != DT_LINEAR_NONE) {
         memset(job->grads + state->weight_offset, 0, state->n_weights * sizeof(float));
-        memset(job->grads + state->bias_offset, 0, (size_t)state->block.linear_out.c * sizeof(float));
+        memset(job->grads + state->bias_offset, 0,
+               (size_t)state->block.linear_out.c * sizeof(float));
     }
 }
 
-enum dt_status dt_cpu_block_backward(struct dt_block_state *state, const float *params, float *grads, const float *x,
-                                     const float *y, float *dy, float *dx, const struct dt_pass *pass)
+enum dt_status dt_cpu_block_backward(struct dt_block_state *state, const float *params,
+                                     float *grads, const float *x, const float *y, float *dy,
+                                     float *dx, const struct dt_pass *pass)
 {
-    struct dt_cpu_job job = {
-        .state = state, .pass = pass, .params = params, .x = x, .y = y, .dy = dy, .dx = dx, .grads = grads, .n = pass->batch->n};
+    struct dt_cpu_job job = {.state = state,
+                             .pass = pass,
+                             .params = params,
+                             .x = x,
+                             .y = y,
+                             .dy = dy,
+                             .dx = dx,
+                             .grads = grads,
+                             .n = pass->batch->n};
     if (job.n == 0) {
         clear_gradients(&job);
         return DT_OK;

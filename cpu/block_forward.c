@@ -12,7 +12,8 @@ static float *linear_output(const struct dt_cpu_job *job, int sample, int thread
     if (state->block.pool != DT_POOL_NONE) {
         return state->scratch[thread].linear;
     }
-    return state->tail.reorders ? state->scratch[thread].pooled : job->y_out + (size_t)sample * state->n_pooled;
+    return state->tail.reorders ? state->scratch[thread].pooled
+                                : job->y_out + (size_t)sample * state->n_pooled;
 }
 
 static void conv_sample(void *context, int sample, int thread)
@@ -20,34 +21,43 @@ static void conv_sample(void *context, int sample, int thread)
     const struct dt_cpu_job *job = context;
     struct dt_block_state *state = job->state;
     const bool relu = state->block.activation == DT_ACTIVATION_RELU;
-    const float *x = dt_cpu_conv_input(state, job->x + (size_t)sample * state->n_in, &state->scratch[thread]);
+    const float *x =
+        dt_cpu_conv_input(state, job->x + (size_t)sample * state->n_in, &state->scratch[thread]);
     float *linear = linear_output(job, sample, thread);
-    state->cpu->kernels->conv_forward(&state->conv.shape, x, state->conv.packed_forward, job->params + state->bias_offset, relu,
-                                      linear);
+    state->cpu->kernels->conv_forward(&state->conv.shape, x, state->conv.packed_forward,
+                                      job->params + state->bias_offset, relu, linear);
     dt_cpu_tail_forward(job, sample, thread, linear, relu);
     dt_cpu_poll(job->pass, thread);
 }
 
-/* The convolution of neighbouring samples. Returns a bit for each whose outputs are of no use, because they are not all finite. */
-static uint32_t images_forward(const struct dt_cpu_job *job, int first, int n, int thread, const struct dt_conv_outputs *out)
+/* The convolution of neighbouring samples. Returns a bit for each whose outputs are of no use,
+ * because they are not all finite. */
+static uint32_t images_forward(const struct dt_cpu_job *job, int first, int n, int thread,
+                               const struct dt_conv_outputs *out)
 {
     struct dt_block_state *state = job->state;
     const struct dt_cpu_scratch *scratch = &state->scratch[thread];
     const float *x = job->x + (size_t)first * state->n_in;
     if (state->conv.bf16.used) { /* one image */
-        return state->cpu->bf16->forward(&state->conv.bf16, x, state->conv.packed_bf16, out, scratch->bf16) ? 0 : 1;
+        return state->cpu->bf16->forward(&state->conv.bf16, x, state->conv.packed_bf16, out,
+                                         scratch->bf16)
+                   ? 0
+                   : 1;
     }
-    return state->cpu->kernels->winograd_forward(&state->conv.winograd, n, x, state->conv.packed_winograd, out, scratch->winograd);
+    return state->cpu->kernels->winograd_forward(
+        &state->conv.winograd, n, x, state->conv.packed_winograd, out, scratch->winograd);
 }
 
-/* Neighbouring samples through convolution, ReLU, pool, dropout and flatten in one go. Returns which were not finite. */
+/* Neighbouring samples through convolution, ReLU, pool, dropout and flatten in one go. Returns
+ * which were not finite. */
 static uint32_t images_to_pool(const struct dt_cpu_job *job, int first, int n, int thread)
 {
     struct dt_block_state *state = job->state;
     const struct dt_block *b = &state->block;
     const size_t n_pooled = state->n_pooled;
     const bool drops = b->dropout_rate > 0 && job->pass->training;
-    float *y = job->y_out + (size_t)first * n_pooled, *pooled = state->tail.reorders ? state->scratch[thread].pooled : y;
+    float *y = job->y_out + (size_t)first * n_pooled,
+          *pooled = state->tail.reorders ? state->scratch[thread].pooled : y;
     uint8_t *keep = state->scratch[thread].keep;
     uint64_t *word = state->conv.word + dt_cpu_kept(job->pass, first, state->conv.n_words);
     const struct dt_conv_outputs out = {.bias = job->params + state->bias_offset,
@@ -72,8 +82,9 @@ static uint32_t images_to_linear(const struct dt_cpu_job *job, int first, int n,
 {
     struct dt_block_state *state = job->state;
     const bool relu = state->block.activation == DT_ACTIVATION_RELU;
-    const struct dt_conv_outputs out = {
-        .bias = job->params + state->bias_offset, .relu = relu, .y = linear_output(job, first, thread)};
+    const struct dt_conv_outputs out = {.bias = job->params + state->bias_offset,
+                                        .relu = relu,
+                                        .y = linear_output(job, first, thread)};
     const uint32_t spoilt = images_forward(job, first, n, thread, &out);
     for (int i = 0; i < n; i++) {
         dt_cpu_tail_forward(job, first + i, thread, out.y + (size_t)i * state->n_linear, relu);
@@ -81,15 +92,16 @@ static uint32_t images_to_linear(const struct dt_cpu_job *job, int first, int n,
     return spoilt;
 }
 
-/* A few neighbouring samples; those that turn out not to be finite once more, without a shortcut. */
+/* A few neighbouring samples; those that turn out not to be finite once more, without a shortcut.
+ */
 static void images_item(void *context, int item, int thread)
 {
     const struct dt_cpu_job *job = context;
     const struct dt_block_state *state = job->state;
     const int n_images = state->conv.n_together, first = item * n_images;
     const int n = job->n - first < n_images ? job->n - first : n_images;
-    const uint32_t spoilt =
-        state->conv.fuses_pool ? images_to_pool(job, first, n, thread) : images_to_linear(job, first, n, thread);
+    const uint32_t spoilt = state->conv.fuses_pool ? images_to_pool(job, first, n, thread)
+                                                   : images_to_linear(job, first, n, thread);
     for (int i = 0; i < n; i++) {
         if (spoilt >> i & 1 && state->conv.bf16.used) {
             images_to_linear(job, first + i, 1, thread);
@@ -143,14 +155,18 @@ static void dense_part(void *context, int part, int thread)
     const struct dt_cpu_job *job = context;
     const struct dt_block_state *state = job->state;
     const struct dt_cpu_kernels *kernels = state->cpu->kernels;
-    const int n_parts = dt_threads_count(state->cpu->threads), n_in = (int)state->n_in, n_out = (int)state->n_linear;
-    const float *weight = job->params + state->weight_offset, *bias = job->params + state->bias_offset;
+    const int n_parts = dt_threads_count(state->cpu->threads), n_in = (int)state->n_in,
+              n_out = (int)state->n_linear;
+    const float *weight = job->params + state->weight_offset,
+                *bias = job->params + state->bias_offset;
     if (job->n <= DT_DENSE_FEW) {
-        const size_t begin = (size_t)(job->n * part / n_parts), end = (size_t)(job->n * (part + 1) / n_parts);
-        kernels->dense_few((int)(end - begin), n_in, n_out, job->x + begin * state->n_in, weight, bias,
-                           job->y_out + begin * state->n_linear);
+        const size_t begin = (size_t)(job->n * part / n_parts),
+                     end = (size_t)(job->n * (part + 1) / n_parts);
+        kernels->dense_few((int)(end - begin), n_in, n_out, job->x + begin * state->n_in, weight,
+                           bias, job->y_out + begin * state->n_linear);
     } else {
-        kernels->dense_forward(part, n_parts, job->n, n_in, n_out, job->x, weight, bias, job->y_out, state->scratch[thread].dense);
+        kernels->dense_forward(part, n_parts, job->n, n_in, n_out, job->x, weight, bias, job->y_out,
+                               state->scratch[thread].dense);
     }
     dt_cpu_poll(job->pass, thread);
 }
@@ -158,14 +174,16 @@ static void dense_part(void *context, int part, int thread)
 static void dense_sample(void *context, int sample, int thread)
 {
     const struct dt_cpu_job *job = context;
-    dt_cpu_tail_forward(job, sample, thread, job->y_out + (size_t)sample * job->state->n_linear, false);
+    dt_cpu_tail_forward(job, sample, thread, job->y_out + (size_t)sample * job->state->n_linear,
+                        false);
 }
 
-enum dt_status dt_cpu_block_forward(struct dt_block_state *state, const float *params, const float *x, float *y,
-                                    const struct dt_pass *pass)
+enum dt_status dt_cpu_block_forward(struct dt_block_state *state, const float *params,
+                                    const float *x, float *y, const struct dt_pass *pass)
 {
     struct dt_threads *threads = state->cpu->threads;
-    struct dt_cpu_job job = {.state = state, .pass = pass, .params = params, .x = x, .y_out = y, .n = pass->batch->n};
+    struct dt_cpu_job job = {
+        .state = state, .pass = pass, .params = params, .x = x, .y_out = y, .n = pass->batch->n};
     if (job.n == 0) {
         return DT_OK;
     }

@@ -1,5 +1,6 @@
-/* Backward pass of blocks with a convolution. An image's gradient is taken back to the convolution's output, where it is left as
- * survivors, and from there to the weights and the input: by lists of survivors or as dense operations, whichever is less work. */
+/* Backward pass of blocks with a convolution. An image's gradient is taken back to the
+ * convolution's output, where it is left as survivors, and from there to the weights and the input:
+ * by lists of survivors or as dense operations, whichever is less work. */
 #include <string.h>
 
 #include "cpu/block_state.h"
@@ -8,37 +9,44 @@
 static void crop(const struct dt_block_state *state, const float *padded, float *dx)
 {
     const struct dt_block *b = &state->block;
-    const size_t n_c = (size_t)b->in.c, channels = dt_conv_channels(&state->conv.shape, state->cpu->kernels->vector);
+    const size_t n_c = (size_t)b->in.c,
+                 channels = dt_conv_channels(&state->conv.shape, state->cpu->kernels->vector);
     for (int h = 0; h < b->in.h; h++) {
-        const float *from =
-            padded + ((size_t)(h + b->pad_before_h) * (size_t)state->conv.shape.w + (size_t)b->pad_before_w) * channels;
+        const float *from = padded + ((size_t)(h + b->pad_before_h) * (size_t)state->conv.shape.w +
+                                      (size_t)b->pad_before_w) *
+                                         channels;
         for (int w = 0; w < b->in.w; w++, from += channels, dx += n_c) {
             memcpy(dx, from, n_c * sizeof(float));
         }
     }
 }
 
-/* dx as a forward convolution of the whole gradient, with zeros around it, by the weights rotated by half a turn. */
-static void data_dense(const struct dt_block_state *state, struct dt_cpu_scratch *scratch, const float *dy, float *dx)
+/* dx as a forward convolution of the whole gradient, with zeros around it, by the weights rotated
+ * by half a turn. */
+static void data_dense(const struct dt_block_state *state, struct dt_cpu_scratch *scratch,
+                       const float *dy, float *dx)
 {
     const struct dt_block *b = &state->block;
     const int top = b->kernel - 1 - b->pad_before_h, left = b->kernel - 1 - b->pad_before_w;
     dt_cpu_frame(b->linear_out, dy, state->conv.rotated.w, top, left, scratch->framed);
-    state->cpu->kernels->conv_forward(&state->conv.rotated, scratch->framed, state->conv.rotated_packed, state->conv.rotated_bias,
-                                      false, dx);
+    state->cpu->kernels->conv_forward(&state->conv.rotated, scratch->framed,
+                                      state->conv.rotated_packed, state->conv.rotated_bias, false,
+                                      dx);
 }
 
-static void data_sparse(const struct dt_block_state *state, struct dt_cpu_scratch *scratch, const struct dt_survivors *from,
-                        struct dt_conv_lists *lists, float *dx)
+static void data_sparse(const struct dt_block_state *state, struct dt_cpu_scratch *scratch,
+                        const struct dt_survivors *from, struct dt_conv_lists *lists, float *dx)
 {
     float *reached = state->conv.dx_direct ? dx : scratch->dx;
-    state->cpu->kernels->conv_backward_data(&state->conv.shape, from, state->conv.packed_backward, lists, reached);
+    state->cpu->kernels->conv_backward_data(&state->conv.shape, from, state->conv.packed_backward,
+                                            lists, reached);
     if (reached != dx) {
         crop(state, reached, dx);
     }
 }
 
-/* A window of so few elements is never worth a list: multiplying all of the gradient costs about as much as looking for zeros. */
+/* A window of so few elements is never worth a list: multiplying all of the gradient costs about as
+ * much as looking for zeros. */
 #define FEW_ELEMENTS 27
 
 static double in_vectors(int n, int vector)
@@ -47,19 +55,22 @@ static double in_vectors(int n, int vector)
     return (double)n_vectors;
 }
 
-/* Multiply-adds of vectors: of all output gradients times `inner` floats of their windows, with `outer` in vectors. */
+/* Multiply-adds of vectors: of all output gradients times `inner` floats of their windows, with
+ * `outer` in vectors. */
 static double dense_work(const struct dt_conv *conv, int inner, int outer, int vector)
 {
-    return (double)conv->out_h * conv->out_w * conv->kernel * conv->kernel * inner * in_vectors(outer, vector);
+    return (double)conv->out_h * conv->out_w * conv->kernel * conv->kernel * inner *
+           in_vectors(outer, vector);
 }
 
-/* The same of lists, where a survivor's bookkeeping takes as long as two. By measurement: whole products of AVX-512 keep 32
- * registers busy and are that much faster; others are no faster than lists. Either form is within a fifth of the better one at any
- * density. */
+/* The same of lists, where a survivor's bookkeeping takes as long as two. By measurement: whole
+ * products of AVX-512 keep 32 registers busy and are that much faster; others are no faster than
+ * lists. Either form is within a fifth of the better one at any density. */
 static double sparse_work(const struct dt_conv *conv, int vector, size_t n_survivors)
 {
     const double pace = vector == DT_MAX_VECTOR ? 1.2 : 1.0;
-    return (double)n_survivors * (pace * conv->kernel * conv->kernel * in_vectors(conv->c, vector) + 2);
+    return (double)n_survivors *
+           (pace * conv->kernel * conv->kernel * in_vectors(conv->c, vector) + 2);
 }
 
 /* A sum that is used for the first time is zeroed. */
@@ -72,55 +83,64 @@ static float *begin_sum(float *sum, size_t n_elems, bool *used)
     return sum;
 }
 
-static void weights_dense(const struct dt_block_state *state, const float *x, const float *dy, const float *y,
-                          struct dt_conv_sums *sums)
+static void weights_dense(const struct dt_block_state *state, const float *x, const float *dy,
+                          const float *y, struct dt_conv_sums *sums)
 {
     const struct dt_conv *conv = &state->conv.shape;
     const struct dt_cpu_kernels *kernels = state->cpu->kernels;
-    float *dw = begin_sum(sums->dense, dt_conv_dense_elems(conv, kernels->vector), &sums->dense_used);
+    float *dw =
+        begin_sum(sums->dense, dt_conv_dense_elems(conv, kernels->vector), &sums->dense_used);
     kernels->conv_weights_dense(conv, x, dy, y, dw, sums->bias);
 }
 
 /* From lists, which hold the bias's gradient too. */
-static void weights_sparse(const struct dt_block_state *state, const struct dt_conv_lists *lists, const float *x,
-                           struct dt_conv_sums *sums)
+static void weights_sparse(const struct dt_block_state *state, const struct dt_conv_lists *lists,
+                           const float *x, struct dt_conv_sums *sums)
 {
     const struct dt_conv *conv = &state->conv.shape;
     const struct dt_cpu_kernels *kernels = state->cpu->kernels;
-    float *dw = begin_sum(sums->sparse, dt_conv_packed_backward_elems(conv, kernels->vector), &sums->sparse_used);
+    float *dw = begin_sum(sums->sparse, dt_conv_packed_backward_elems(conv, kernels->vector),
+                          &sums->sparse_used);
     kernels->conv_backward_weights(conv, lists, x, dw, sums->bias);
 }
 
-/* Finds a sample's survivors in dy, where the forward pass has not done so; returns how many there are. */
-static size_t find_survivors(const struct dt_cpu_job *job, int sample, const float *dy, struct dt_survivors *survivors)
+/* Finds a sample's survivors in dy, where the forward pass has not done so; returns how many there
+ * are. */
+static size_t find_survivors(const struct dt_cpu_job *job, int sample, const float *dy,
+                             struct dt_survivors *survivors)
 {
     struct dt_block_state *state = job->state;
     const struct dt_cpu_kernels *kernels = state->cpu->kernels;
     const int n_k = state->conv.shape.k;
     survivors->value = dy;
-    survivors->scale = state->conv.fuses_pool && state->block.dropout_rate > 0 ? state->tail.dropout_scale : 1;
+    survivors->scale =
+        state->conv.fuses_pool && state->block.dropout_rate > 0 ? state->tail.dropout_scale : 1;
     if (state->conv.fuses_pool) {
         survivors->word = state->conv.word + dt_cpu_kept(job->pass, sample, state->conv.n_words);
         return kernels->count_survivors(state->conv.n_words, survivors->word);
     }
     if (state->conv.survivors_pooled) {
-        return kernels->survivors_pooled(&state->tail.pooling, dy,
-                                         state->tail.winner + dt_cpu_kept(job->pass, sample, state->n_pooled), survivors->word);
+        return kernels->survivors_pooled(
+            &state->tail.pooling, dy,
+            state->tail.winner + dt_cpu_kept(job->pass, sample, state->n_pooled), survivors->word);
     }
     return kernels->survivors(state->n_linear / (size_t)n_k, n_k, dy, survivors->word);
 }
 
-/* Both gradients of a sample, each in the form that is less work. dy is where survivors are found. */
-static void both_gradients(const struct dt_cpu_job *job, int sample, struct dt_cpu_scratch *scratch, const float *x,
-                           const float *dy, struct dt_conv_sums *sums)
+/* Both gradients of a sample, each in the form that is less work. dy is where survivors are found.
+ */
+static void both_gradients(const struct dt_cpu_job *job, int sample, struct dt_cpu_scratch *scratch,
+                           const float *x, const float *dy, struct dt_conv_sums *sums)
 {
     struct dt_block_state *state = job->state;
     const struct dt_conv *conv = &state->conv.shape;
     const struct dt_cpu_kernels *kernels = state->cpu->kernels;
     struct dt_survivors survivors = scratch->survivors;
-    const double sparse = sparse_work(conv, kernels->vector, find_survivors(job, sample, dy, &survivors));
+    const double sparse =
+        sparse_work(conv, kernels->vector, find_survivors(job, sample, dy, &survivors));
     const bool dense_weights = sparse > dense_work(conv, conv->c, conv->k, kernels->vector);
-    const bool dense_data = conv->stride == 1 && sparse > dense_work(conv, conv->k, conv->c, kernels->vector);
+    const bool dense_data =
+        conv->stride == 1 && sparse > dense_work(conv, conv->k, conv->c, kernels->vector);
     float *dx = job->dx != NULL ? job->dx + (size_t)sample * state->n_in : NULL;
     const float *whole = dy; /* in front of the pool */
     if ((dense_weights || dense_data) && state->conv.survivors_pooled) {
@@ -142,14 +162,16 @@ static void both_gradients(const struct dt_cpu_job *job, int sample, struct dt_c
     weights_sparse(state, &scratch->lists, x, sums);
 }
 
-static void conv_sample(const struct dt_cpu_job *job, int sample, struct dt_conv_sums *sums, int thread)
+static void conv_sample(const struct dt_cpu_job *job, int sample, struct dt_conv_sums *sums,
+                        int thread)
 {
     struct dt_block_state *state = job->state;
     const struct dt_conv *conv = &state->conv.shape;
     struct dt_cpu_scratch *scratch = &state->scratch[thread];
     const size_t at = (size_t)sample * state->n_pooled;
     const float *x = dt_cpu_conv_input(state, job->x + (size_t)sample * state->n_in, scratch);
-    if (job->dx == NULL && state->conv.masks_only && conv->kernel * conv->kernel * conv->c <= FEW_ELEMENTS) {
+    if (job->dx == NULL && state->conv.masks_only &&
+        conv->kernel * conv->kernel * conv->c <= FEW_ELEMENTS) {
         const float *y = state->block.activation == DT_ACTIVATION_RELU ? job->y + at : NULL;
         weights_dense(state, x, job->dy + at, y, sums);
     } else {
@@ -159,7 +181,8 @@ static void conv_sample(const struct dt_cpu_job *job, int sample, struct dt_conv
 
 static void clear_sums(const struct dt_block_state *state, struct dt_conv_sums *sums)
 {
-    memset(sums->bias, 0, dt_conv_filters(&state->conv.shape, state->cpu->kernels->vector) * sizeof(float));
+    memset(sums->bias, 0,
+           dt_conv_filters(&state->conv.shape, state->cpu->kernels->vector) * sizeof(float));
     sums->sparse_used = sums->dense_used = false;
 }
 
@@ -168,7 +191,8 @@ static void conv_slice(void *context, int slice, int thread)
     const struct dt_cpu_job *job = context;
     struct dt_block_state *state = job->state;
     struct dt_conv_sums *sums = &state->conv.sums[slice];
-    const int begin = job->begin + slice * state->conv.slice, end = dt_min(begin + state->conv.slice, job->n);
+    const int begin = job->begin + slice * state->conv.slice,
+              end = dt_min(begin + state->conv.slice, job->n);
     clear_sums(state, sums);
     for (int sample = begin; sample < end; sample++) {
         conv_sample(job, sample, sums, thread);
@@ -179,11 +203,13 @@ static void conv_slice(void *context, int slice, int thread)
 /* K C R S to C K R S with R and S run backwards. */
 static void rotate_weights(const struct dt_conv *conv, const float *weight, float *rotated)
 {
-    const size_t n_k = (size_t)conv->k, n_c = (size_t)conv->c, n_taps = (size_t)conv->kernel * (size_t)conv->kernel;
+    const size_t n_k = (size_t)conv->k, n_c = (size_t)conv->c,
+                 n_taps = (size_t)conv->kernel * (size_t)conv->kernel;
     for (size_t k = 0; k < n_k; k++) {
         for (size_t c = 0; c < n_c; c++) {
             for (size_t tap = 0; tap < n_taps; tap++) {
-                rotated[(c * n_k + k) * n_taps + n_taps - 1 - tap] = weight[(k * n_c + c) * n_taps + tap];
+                rotated[(c * n_k + k) * n_taps + n_taps - 1 - tap] =
+                    weight[(k * n_c + c) * n_taps + tap];
             }
         }
     }
@@ -196,10 +222,13 @@ static void pack_weights(const struct dt_cpu_job *job)
     if (job->dx == NULL) {
         return;
     }
-    kernels->conv_pack_backward(&state->conv.shape, job->params + state->weight_offset, state->conv.packed_backward);
+    kernels->conv_pack_backward(&state->conv.shape, job->params + state->weight_offset,
+                                state->conv.packed_backward);
     if (state->conv.shape.stride == 1) {
-        rotate_weights(&state->conv.shape, job->params + state->weight_offset, state->conv.rotated_weight);
-        kernels->conv_pack_forward(&state->conv.rotated, state->conv.rotated_weight, state->conv.rotated_packed);
+        rotate_weights(&state->conv.shape, job->params + state->weight_offset,
+                       state->conv.rotated_weight);
+        kernels->conv_pack_forward(&state->conv.rotated, state->conv.rotated_weight,
+                                   state->conv.rotated_packed);
     }
 }
 
@@ -210,11 +239,13 @@ static void add_elems(size_t n, const float *from, float *to)
     }
 }
 
-static void add_sums(const struct dt_block_state *state, const struct dt_conv_sums *from, struct dt_conv_sums *to)
+static void add_sums(const struct dt_block_state *state, const struct dt_conv_sums *from,
+                     struct dt_conv_sums *to)
 {
     const struct dt_conv *conv = &state->conv.shape;
     const int vector = state->cpu->kernels->vector;
-    const size_t n_sparse = dt_conv_packed_backward_elems(conv, vector), n_dense = dt_conv_dense_elems(conv, vector);
+    const size_t n_sparse = dt_conv_packed_backward_elems(conv, vector),
+                 n_dense = dt_conv_dense_elems(conv, vector);
     if (from->sparse_used) {
         add_elems(n_sparse, from->sparse, begin_sum(to->sparse, n_sparse, &to->sparse_used));
     }
@@ -225,11 +256,13 @@ static void add_sums(const struct dt_block_state *state, const struct dt_conv_su
 }
 
 /* grads += the sums, in the arena's order. */
-static void unpack_sums(const struct dt_block_state *state, const struct dt_conv_sums *sums, float *grads)
+static void unpack_sums(const struct dt_block_state *state, const struct dt_conv_sums *sums,
+                        float *grads)
 {
     const struct dt_cpu_kernels *kernels = state->cpu->kernels;
     if (sums->sparse_used) {
-        kernels->conv_unpack_gradient(&state->conv.shape, sums->sparse, grads + state->weight_offset);
+        kernels->conv_unpack_gradient(&state->conv.shape, sums->sparse,
+                                      grads + state->weight_offset);
     }
     if (sums->dense_used) {
         kernels->conv_unpack_dense(&state->conv.shape, sums->dense, grads + state->weight_offset);
@@ -249,7 +282,8 @@ void dt_cpu_conv_backward(struct dt_cpu_job *job)
         memset(job->grads + state->weight_offset, 0, state->n_weights * sizeof(float));
         memset(job->grads + state->bias_offset, 0, (size_t)state->conv.shape.k * sizeof(float));
     }
-    for (job->begin = 0; job->begin < job->n; job->begin += state->conv.n_slices * state->conv.slice) {
+    for (job->begin = 0; job->begin < job->n;
+         job->begin += state->conv.n_slices * state->conv.slice) {
         const int n_left = (job->n - job->begin + state->conv.slice - 1) / state->conv.slice,
                   n_slices = dt_min(n_left, state->conv.n_slices);
         dt_threads_run(state->cpu->threads, n_slices, conv_slice, job);

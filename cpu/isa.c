@@ -10,7 +10,8 @@
 
 #define ARCH_REQ_XCOMP_PERM 0x1023 /* asm/prctl.h of Linux 5.16 and later */
 #define XFEATURE_XTILEDATA 18
-#define AMX_BF16 (1u << 22) /* of cpuid's leaf 7, edx; not every compiler's cpuid.h has names for them */
+#define AMX_BF16 \
+    (1u << 22) /* of cpuid's leaf 7, edx; not every compiler's cpuid.h has names for them */
 #define AMX_TILE (1u << 24)
 #define AVX512_BF16 (1u << 5) /* leaf 7.1, eax */
 
@@ -25,8 +26,8 @@ extern const struct dt_cpu_kernels dt_cpu_kernels_v3, dt_cpu_kernels_v4;
 static bool has_v3(void)
 {
 #if defined(__x86_64__)
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
-           __builtin_cpu_supports("bmi2");
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
 #else
     return false;
 #endif
@@ -36,7 +37,8 @@ static bool has_v4(void)
 {
 #if defined(__x86_64__)
     return has_v3() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl");
 #else
     return false;
 #endif
@@ -96,13 +98,17 @@ enum dt_status dt_cpu_isa_choose(const struct dt_cpu_kernels **out)
             continue;
         }
         if (!isas[i].supported()) {
-            return dt_error(DT_UNAVAILABLE, "DTRAIN_ISA=%s: this processor does not have it (the best it has is %s)", wanted,
-                            best()->isa);
+            return dt_error(
+                DT_UNAVAILABLE,
+                "DTRAIN_ISA=%s: this processor does not have it (the best it has is %s)", wanted,
+                best()->isa);
         }
         *out = isas[i].kernels;
         return DT_OK;
     }
-    return dt_error(DT_CONFIG, "DTRAIN_ISA=%s: no such instruction set (use x86-64-v4, x86-64-v3 or baseline, or unset it)",
+    return dt_error(DT_CONFIG,
+                    "DTRAIN_ISA=%s: no such instruction set (use x86-64-v4, x86-64-v3 or baseline, "
+                    "or unset it)",
                     wanted);
 }
 
@@ -118,17 +124,22 @@ const char *dt_cpu_isa(void)
 }
 
 #if defined(DT_CPU_HAS_AMX)
-/* Tiles make a thread's state 8 KB larger, so Linux gives them only to processes that have asked for them. */
+/* Tiles make a thread's state 8 KB larger, so Linux gives them only to processes that have asked
+ * for them. */
 static bool has_amx(void)
 {
     unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-    const bool amx = __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx & AMX_TILE) != 0 && (edx & AMX_BF16) != 0;
-    const bool rounds = __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & AVX512_BF16) != 0;
-    return has_v4() && amx && rounds && syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
+    const bool amx = __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 &&
+                     (edx & AMX_TILE) != 0 && (edx & AMX_BF16) != 0;
+    const bool rounds =
+        __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & AVX512_BF16) != 0;
+    return has_v4() && amx && rounds &&
+           syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
 }
 #endif
 
-enum dt_status dt_cpu_isa_bf16(const struct dt_cpu_kernels *kernels, const struct dt_bf16_kernels **out)
+enum dt_status dt_cpu_isa_bf16(const struct dt_cpu_kernels *kernels,
+                               const struct dt_bf16_kernels **out)
 {
 #if defined(DT_CPU_HAS_AMX)
     if (kernels == &dt_cpu_kernels_v4 && has_amx()) {
@@ -138,6 +149,7 @@ enum dt_status dt_cpu_isa_bf16(const struct dt_cpu_kernels *kernels, const struc
 #endif
     *out = NULL;
     return dt_error(DT_UNAVAILABLE,
-                    "precision \"bf16\" on a CPU needs AMX, and %s has none here (use \"precision\": \"f32\", which is as fast)",
+                    "precision \"bf16\" on a CPU needs AMX, and %s has none here (use "
+                    "\"precision\": \"f32\", which is as fast)",
                     kernels->isa);
 }

@@ -30,7 +30,8 @@ void dt_cpu_cross_entropy(int label, int n, const float *z, float *dz, struct dt
     }
 }
 
-void dt_cpu_squared_error(const float *target, int n, const float *z, float *dz, struct dt_metrics *metrics)
+void dt_cpu_squared_error(const float *target, int n, const float *z, float *dz,
+                          struct dt_metrics *metrics)
 {
     double sum = 0;
     for (int i = 0; i < n; i++) {

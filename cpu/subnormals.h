@@ -1,8 +1,10 @@
-/* Numbers too small for a normal float count as zero, in what this thread computes and those that it starts from then on.
+/* Numbers too small for a normal float count as zero, in what this thread computes and those that
+ * it starts from then on.
  *
- * A weight whose input is always zero has gradients of zero. Adam's mean of them shrinks by a tenth a step until it is subnormal,
- * and there it stays, rounded up again each time. A thousand steps on that is most of the weights behind a blank background, and
- * for each operation on such a number a processor needs a hundred cycles. */
+ * A weight whose input is always zero has gradients of zero. Adam's mean of them shrinks by a tenth
+ * a step until it is subnormal, and there it stays, rounded up again each time. A thousand steps on
+ * that is most of the weights behind a blank background, and for each operation on such a number a
+ * processor needs a hundred cycles. */
 #ifndef DT_CPU_SUBNORMALS_H
 #define DT_CPU_SUBNORMALS_H
 

@@ -19,11 +19,14 @@ void dt_cpu_draw_mask(const struct dt_cpu_job *job, int sample, uint8_t *keep)
 void dt_cpu_reorder(const struct dt_cpu_job *job, const float *pooled, float *y)
 {
     const struct dt_shape shape = job->state->block.pool_out;
-    job->state->cpu->kernels->transpose((size_t)shape.h * (size_t)shape.w, (size_t)shape.c, 1, pooled, y);
+    job->state->cpu->kernels->transpose((size_t)shape.h * (size_t)shape.w, (size_t)shape.c, 1,
+                                        pooled, y);
 }
 
-/* The words of a sample that took the direct way: of winners whose output is positive behind pool and dropout. A NaN is not. */
-static void note_survivors(const struct dt_cpu_job *job, int sample, int thread, const float *pooled)
+/* The words of a sample that took the direct way: of winners whose output is positive behind pool
+ * and dropout. A NaN is not. */
+static void note_survivors(const struct dt_cpu_job *job, int sample, int thread,
+                           const float *pooled)
 {
     struct dt_block_state *state = job->state;
     const struct dt_cpu_kernels *kernels = state->cpu->kernels;
@@ -31,10 +34,12 @@ static void note_survivors(const struct dt_cpu_job *job, int sample, int thread,
     memcpy(positive, pooled, state->n_pooled * sizeof(float));
     kernels->activate_backward(DT_ACTIVATION_RELU, state->n_pooled, pooled, 1, positive);
     kernels->survivors_pooled(&state->tail.pooling, positive, state->scratch[thread].winner,
-                              state->conv.word + dt_cpu_kept(job->pass, sample, state->conv.n_words));
+                              state->conv.word +
+                                  dt_cpu_kept(job->pass, sample, state->conv.n_words));
 }
 
-void dt_cpu_tail_forward(const struct dt_cpu_job *job, int sample, int thread, float *linear, bool activated)
+void dt_cpu_tail_forward(const struct dt_cpu_job *job, int sample, int thread, float *linear,
+                         bool activated)
 {
     struct dt_block_state *state = job->state;
     const struct dt_block *b = &state->block;
@@ -48,7 +53,8 @@ void dt_cpu_tail_forward(const struct dt_cpu_job *job, int sample, int thread, f
     }
     if (b->pool == DT_POOL_MAX) {
         uint16_t *winner = state->conv.fuses_pool ? scratch->winner : state->tail.winner + kept;
-        kernels->max_pool(&state->tail.pooling, linear, pooled, job->pass->training ? winner : NULL);
+        kernels->max_pool(&state->tail.pooling, linear, pooled,
+                          job->pass->training ? winner : NULL);
     } else if (b->pool == DT_POOL_AVG) {
         kernels->avg_pool(&state->tail.pooling, linear, pooled);
     }
@@ -71,13 +77,17 @@ float *dt_cpu_tail_backward(const struct dt_cpu_job *job, int sample, int thread
     const struct dt_block *b = &state->block;
     const struct dt_cpu_kernels *kernels = state->cpu->kernels;
     struct dt_cpu_scratch *scratch = &state->scratch[thread];
-    const size_t at = (size_t)sample * state->n_pooled, kept = dt_cpu_kept(job->pass, sample, state->n_pooled);
+    const size_t at = (size_t)sample * state->n_pooled,
+                 kept = dt_cpu_kept(job->pass, sample, state->n_pooled);
     float *dy = job->dy + at;
-    if (!state->conv.fuses_pool && state->tail.activated == NULL) { /* element by element, so in whatever order y is */
-        kernels->activate_backward(b->activation, state->n_pooled, job->y + at, 1.0f - b->dropout_rate, dy);
+    if (!state->conv.fuses_pool &&
+        state->tail.activated == NULL) { /* element by element, so in whatever order y is */
+        kernels->activate_backward(b->activation, state->n_pooled, job->y + at,
+                                   1.0f - b->dropout_rate, dy);
     }
     if (state->tail.reorders) {
-        kernels->transpose((size_t)b->pool_out.c, (size_t)b->pool_out.h * (size_t)b->pool_out.w, 1, dy, scratch->pooled);
+        kernels->transpose((size_t)b->pool_out.c, (size_t)b->pool_out.h * (size_t)b->pool_out.w, 1,
+                           dy, scratch->pooled);
         dy = scratch->pooled;
     }
     if (state->conv.fuses_pool) {
@@ -87,14 +97,16 @@ float *dt_cpu_tail_backward(const struct dt_cpu_job *job, int sample, int thread
         kernels->dropout(state->n_pooled, state->tail.keep + kept, state->tail.dropout_scale, dy);
     }
     if (b->pool == DT_POOL_MAX && !state->conv.survivors_pooled) {
-        kernels->max_pool_backward(&state->tail.pooling, dy, state->tail.winner + kept, scratch->linear);
+        kernels->max_pool_backward(&state->tail.pooling, dy, state->tail.winner + kept,
+                                   scratch->linear);
         dy = scratch->linear;
     } else if (b->pool == DT_POOL_AVG) {
         kernels->avg_pool_backward(&state->tail.pooling, dy, scratch->linear);
         dy = scratch->linear;
     }
     if (state->tail.activated != NULL) {
-        const float *activated = state->tail.activated + dt_cpu_kept(job->pass, sample, state->n_linear);
+        const float *activated =
+            state->tail.activated + dt_cpu_kept(job->pass, sample, state->n_linear);
         kernels->activate_backward(b->activation, state->n_linear, activated, 1.0f, dy);
     }
     return dy;

@@ -78,7 +78,9 @@ enum dt_status dt_threads_open(int n_threads, struct dt_threads **out)
         workers[i] = (struct worker){.threads = threads, .number = i + 1};
         if (pthread_create(&workers[i].handle, NULL, worker_main, &workers[i]) != 0) {
             dt_threads_close(threads);
-            return dt_error(DT_NO_MEMORY, "thread %d of %d cannot be started (use fewer threads, or raise the limit: ulimit -u)",
+            return dt_error(DT_NO_MEMORY,
+                            "thread %d of %d cannot be started (use fewer threads, or raise the "
+                            "limit: ulimit -u)",
                             i + 2, n_threads);
         }
         threads->n_workers++;

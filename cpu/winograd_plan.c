@@ -1,28 +1,34 @@
 #include "cpu/kernels/kernels.h"
 
-#define CACHE_FLOATS ((size_t)3 << 15) /* 384 KB, for a group: its images and all frequencies' weights are in the same cache */
-#define FEW_TILES 24                   /* fewer at a time use the weights, once loaded, too seldom */
-#define ENOUGH_TILES 64                /* in images at a time: where parts are blank, the last group is not full */
-#define MANY_IMAGES 8                  /* more at a time would leave too little for other threads */
-#define PAD 16                         /* floats that keep neighbours off each other's cache sets */
+#define CACHE_FLOATS                                                                             \
+    ((size_t)3 << 15) /* 384 KB, for a group: its images and all frequencies' weights are in the \
+                         same cache */
+#define FEW_TILES 24  /* fewer at a time use the weights, once loaded, too seldom */
+#define ENOUGH_TILES                                                                            \
+    64                /* in images at a time: where parts are blank, the last group is not full \
+                       */
+#define MANY_IMAGES 8 /* more at a time would leave too little for other threads */
+#define PAD 16        /* floats that keep neighbours off each other's cache sets */
 
 static int cut(int n, int size)
 {
     return (n + size - 1) / size;
 }
 
-/* Vector operations of one image: the products and, weighted by what they take beside a multiply-add, both transforms. */
+/* Vector operations of one image: the products and, weighted by what they take beside a
+ * multiply-add, both transforms. */
 static bool pays(const struct dt_winograd *w, int vector)
 {
-    const double n_freqs = (double)w->rows * w->columns * DT_WINOGRAD_FREQS, c_vectors = cut(w->c, vector),
-                 k_vectors = cut(w->k, vector);
+    const double n_freqs = (double)w->rows * w->columns * DT_WINOGRAD_FREQS,
+                 c_vectors = cut(w->c, vector), k_vectors = cut(w->k, vector);
     const double winograd = n_freqs * (w->c * k_vectors + 8 * c_vectors + 8 * k_vectors);
     return winograd < 9.0 * w->out_h * w->out_w * w->c * k_vectors;
 }
 
 void dt_winograd_plan(struct dt_winograd *w, int vector)
 {
-    const size_t n_vector = (size_t)vector, n_c = dt_round_up((size_t)w->c, n_vector), n_k = dt_round_up((size_t)w->k, n_vector);
+    const size_t n_vector = (size_t)vector, n_c = dt_round_up((size_t)w->c, n_vector),
+                 n_k = dt_round_up((size_t)w->k, n_vector);
     w->rows = cut(w->out_h, DT_WINOGRAD_TILE);
     w->columns = cut(w->out_w, DT_WINOGRAD_TILE);
     w->used = pays(w, vector);

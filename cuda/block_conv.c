@@ -11,7 +11,8 @@ static bool is_beside(const struct dt_block_state *state, enum dt_conv_kind kind
     return kind == DT_CONV_FILTER_GRADIENT && !state->is_first;
 }
 
-static enum dt_cuda_scratch_use workspace_of(const struct dt_block_state *state, enum dt_conv_kind kind)
+static enum dt_cuda_scratch_use workspace_of(const struct dt_block_state *state,
+                                             enum dt_conv_kind kind)
 {
     return is_beside(state, kind) ? DT_CUDA_SCRATCH_GRADIENT_WORKSPACE : DT_CUDA_SCRATCH_WORKSPACE;
 }
@@ -26,12 +27,17 @@ static size_t workspace_limit(const struct dt_cuda *cuda)
 static enum dt_status open_plan(struct dt_block_state *state, enum dt_conv_kind kind)
 {
     struct dt_cuda *cuda = state->cuda;
-    const struct dt_cuda_lane *lane = is_beside(state, kind) ? dt_block_weight_lane(state) : &cuda->main;
-    const bool one = cuda->deterministic && kind != DT_CONV_FORWARD_RELU; /* of those not each will do */
-    const struct dt_conv_target target = {
-        .handle = lane->cudnn, .workspace_limit = workspace_limit(cuda), .n_engines = one ? 1 : DT_MAX_ENGINES};
-    const struct dt_engine_trial_spec trial = {.stream = lane->stream, .limit_s = TRIAL_LIMIT_S, .timed = !cuda->deterministic};
-    DT_TRY(dt_conv_plan_open(&target, kind, &state->block, state->capacity, cuda->precision, &state->plans[kind]));
+    const struct dt_cuda_lane *lane =
+        is_beside(state, kind) ? dt_block_weight_lane(state) : &cuda->main;
+    const bool one =
+        cuda->deterministic && kind != DT_CONV_FORWARD_RELU; /* of those not each will do */
+    const struct dt_conv_target target = {.handle = lane->cudnn,
+                                          .workspace_limit = workspace_limit(cuda),
+                                          .n_engines = one ? 1 : DT_MAX_ENGINES};
+    const struct dt_engine_trial_spec trial = {
+        .stream = lane->stream, .limit_s = TRIAL_LIMIT_S, .timed = !cuda->deterministic};
+    DT_TRY(dt_conv_plan_open(&target, kind, &state->block, state->capacity, cuda->precision,
+                             &state->plans[kind]));
     const enum dt_status s = dt_engine_trial(state->plans[kind], &trial);
     cuda->lost = cuda->lost || s == DT_STALLED;
     if (s == DT_UNAVAILABLE) {
@@ -46,7 +52,8 @@ static enum dt_status open_plan(struct dt_block_state *state, enum dt_conv_kind 
 /* With bias and relu where cuDNN can; else the tail does them. */
 static enum dt_status open_forward(struct dt_block_state *state)
 {
-    const bool has_bias = state->cuda->type == DT_GPU_F32 || state->packed_bias.weight != NULL; /* of the type that it must have */
+    const bool has_bias = state->cuda->type == DT_GPU_F32 ||
+                          state->packed_bias.weight != NULL; /* of the type that it must have */
     if (state->block.activation == DT_ACTIVATION_RELU && has_bias) {
         const enum dt_status s = open_plan(state, DT_CONV_FORWARD_RELU);
         state->has_relu = s == DT_OK;
@@ -75,32 +82,36 @@ void dt_cuda_conv_close(struct dt_block_state *state)
     }
 }
 
-int dt_cuda_block_engines(const struct dt_block_state *state, struct dt_device_engine out[DT_DEVICE_MAX_ENGINES])
+int dt_cuda_block_engines(const struct dt_block_state *state,
+                          struct dt_device_engine out[DT_DEVICE_MAX_ENGINES])
 {
     int n = 0;
     for (int kind = 0; kind < DT_CONV_N_KINDS; kind++) {
         struct dt_conv_plan *plan = state->plans[kind];
         if (plan != NULL) {
             const struct dt_engine *engine = dt_conv_plan_engine(plan);
-            out[n++] = (struct dt_device_engine){.operation = dt_conv_plan_name(plan),
-                                                 .number = engine->number,
-                                                 .place = engine->place,
-                                                 .n_timed = engine->us > 0 ? dt_conv_plan_n_engines(plan) : 0,
-                                                 .us = engine->us,
-                                                 .workspace_bytes = engine->workspace_bytes};
+            out[n++] = (struct dt_device_engine){
+                .operation = dt_conv_plan_name(plan),
+                .number = engine->number,
+                .place = engine->place,
+                .n_timed = engine->us > 0 ? dt_conv_plan_n_engines(plan) : 0,
+                .us = engine->us,
+                .workspace_bytes = engine->workspace_bytes};
         }
     }
     return n;
 }
 
-static enum dt_status run_plan(const struct dt_block_state *state, enum dt_conv_kind kind, const void *in, const void *other,
-                               const void *bias, void *out)
+static enum dt_status run_plan(const struct dt_block_state *state, enum dt_conv_kind kind,
+                               const void *in, const void *other, const void *bias, void *out)
 {
-    return dt_conv_plan_run(state->plans[kind], in, other, bias, out, state->cuda->scratch[workspace_of(state, kind)].memory);
+    return dt_conv_plan_run(state->plans[kind], in, other, bias, out,
+                            state->cuda->scratch[workspace_of(state, kind)].memory);
 }
 
 /* Whatever lies behind the batch goes nowhere. */
-enum dt_status dt_cuda_conv_forward(struct dt_block_state *state, const float *params, const void *x, void *y)
+enum dt_status dt_cuda_conv_forward(struct dt_block_state *state, const float *params,
+                                    const void *x, void *y)
 {
     const void *weight = dt_block_weight_of(state, params);
     void *out = state->is_plain_conv ? y : state->z;
@@ -109,23 +120,25 @@ enum dt_status dt_cuda_conv_forward(struct dt_block_state *state, const float *p
     }
     const float *bias = params + state->bias_offset;
     DT_TRY(dt_cuda_pack(state->cuda, &state->packed_bias, bias));
-    return run_plan(state, DT_CONV_FORWARD_RELU, x, weight, state->packed_bias.weight != NULL ? state->packed_bias.weight : bias,
-                    out);
+    return run_plan(state, DT_CONV_FORWARD_RELU, x, weight,
+                    state->packed_bias.weight != NULL ? state->packed_bias.weight : bias, out);
 }
 
 /* Zeros from sample n to the capacity: convolutions are planned for whole batches. */
-static enum dt_status zero_behind(const struct dt_block_state *state, void *samples, size_t n_elems, int n)
+static enum dt_status zero_behind(const struct dt_block_state *state, void *samples, size_t n_elems,
+                                  int n)
 {
     const size_t n_bytes = n_elems * dt_gpu_type_bytes(state->cuda->type);
     if (n < state->capacity) {
-        DT_CUDA(cudaMemsetAsync((char *)samples + (size_t)n * n_bytes, 0, (size_t)(state->capacity - n) * n_bytes,
-                                state->cuda->stream));
+        DT_CUDA(cudaMemsetAsync((char *)samples + (size_t)n * n_bytes, 0,
+                                (size_t)(state->capacity - n) * n_bytes, state->cuda->stream));
     }
     return DT_OK;
 }
 
 /* What is there already has to be added to, and so comes first. */
-static enum dt_status filter_gradient(struct dt_block_state *state, float *dweight, const void *x, bool accumulate)
+static enum dt_status filter_gradient(struct dt_block_state *state, float *dweight, const void *x,
+                                      bool accumulate)
 {
     struct dt_cuda *cuda = state->cuda;
     const struct dt_gpu_filter *f = &state->packed.filter;
@@ -136,20 +149,23 @@ static enum dt_status filter_gradient(struct dt_block_state *state, float *dweig
     }
     DT_TRY(run_plan(state, DT_CONV_FILTER_GRADIENT, state->dz, x, NULL, state->packed.dw));
     if (accumulate) {
-        DT_CUDA(dt_gpu_unpack_gradient(dt_block_weight_lane(state)->stream, f->k, f->c, f->kernel, cuda->type, state->packed.dw,
-                                       true, dweight));
+        DT_CUDA(dt_gpu_unpack_gradient(dt_block_weight_lane(state)->stream, f->k, f->c, f->kernel,
+                                       cuda->type, state->packed.dw, true, dweight));
     }
     state->packed.dw_of = accumulate ? NULL : dweight;
     state->packed.dw_recorded = cuda->on_its_own ? state->packed.dw_of : NULL;
     return DT_OK;
 }
 
-enum dt_status dt_cuda_conv_backward(struct dt_block_state *state, float *grads, const void *x, void *dx,
-                                     const struct dt_pass *pass)
+enum dt_status dt_cuda_conv_backward(struct dt_block_state *state, float *grads, const void *x,
+                                     void *dx, const struct dt_pass *pass)
 {
-    DT_TRY(zero_behind(state, (void *)x, state->n_in, pass->batch->n)); /* the samples are not changed */
+    DT_TRY(zero_behind(state, (void *)x, state->n_in,
+                       pass->batch->n)); /* the samples are not changed */
     DT_TRY(zero_behind(state, state->dz, state->n_linear, pass->batch->n));
     DT_TRY(dt_block_fork(state));
     DT_TRY(filter_gradient(state, grads + state->weight_offset, x, pass->accumulate));
-    return dx != NULL ? run_plan(state, DT_CONV_INPUT_GRADIENT, state->dz, state->packed.weight, NULL, dx) : DT_OK;
+    return dx != NULL
+               ? run_plan(state, DT_CONV_INPUT_GRADIENT, state->dz, state->packed.weight, NULL, dx)
+               : DT_OK;
 }

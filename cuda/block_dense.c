@@ -1,7 +1,8 @@
 #include "cuda/block_state.h"
 #include "cuda/cuda_check.h"
 
-/* c (m, n) = a b + beta c, rows first as everywhere here, which makes cuBLAS, columns first, see c^T = b^T a^T. */
+/* c (m, n) = a b + beta c, rows first as everywhere here, which makes cuBLAS, columns first, see
+ * c^T = b^T a^T. */
 struct product {
     int m, n, k;
     const void *a, *b;
@@ -16,18 +17,23 @@ static cudaDataType_t data_type(enum dt_gpu_type type)
     return type == DT_GPU_BF16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
-static enum dt_status multiply(const struct dt_cuda *cuda, const struct dt_cuda_lane *lane, const struct product *p)
+static enum dt_status multiply(const struct dt_cuda *cuda, const struct dt_cuda_lane *lane,
+                               const struct product *p)
 {
     const float alpha = 1.0f;
     const cudaDataType_t type = data_type(cuda->type);
-    const cublasComputeType_t compute = cuda->precision == DT_PRECISION_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
-    DT_CUBLAS(cublasGemmEx(lane->cublas, p->turn_b ? CUBLAS_OP_T : CUBLAS_OP_N, p->turn_a ? CUBLAS_OP_T : CUBLAS_OP_N, p->n, p->m,
-                           p->k, &alpha, p->b, type, p->turn_b ? p->k : p->n, p->a, type, p->turn_a ? p->m : p->k, &p->beta, p->c,
-                           data_type(p->c_type), p->n, compute, CUBLAS_GEMM_DEFAULT));
+    const cublasComputeType_t compute =
+        cuda->precision == DT_PRECISION_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    DT_CUBLAS(cublasGemmEx(lane->cublas, p->turn_b ? CUBLAS_OP_T : CUBLAS_OP_N,
+                           p->turn_a ? CUBLAS_OP_T : CUBLAS_OP_N, p->n, p->m, p->k, &alpha, p->b,
+                           type, p->turn_b ? p->k : p->n, p->a, type, p->turn_a ? p->m : p->k,
+                           &p->beta, p->c, data_type(p->c_type), p->n, compute,
+                           CUBLAS_GEMM_DEFAULT));
     return DT_OK;
 }
 
-enum dt_status dt_cuda_dense_forward(const struct dt_block_state *state, const float *params, const void *x, int n)
+enum dt_status dt_cuda_dense_forward(const struct dt_block_state *state, const float *params,
+                                     const void *x, int n)
 {
     const struct product z = {.m = n,
                               .n = (int)state->n_linear,
@@ -40,8 +46,9 @@ enum dt_status dt_cuda_dense_forward(const struct dt_block_state *state, const f
     return multiply(state->cuda, &state->cuda->main, &z);
 }
 
-enum dt_status dt_cuda_dense_backward(const struct dt_block_state *state, const float *params, float *grads, const void *x,
-                                      void *dx, const struct dt_pass *pass)
+enum dt_status dt_cuda_dense_backward(const struct dt_block_state *state, const float *params,
+                                      float *grads, const void *x, void *dx,
+                                      const struct dt_pass *pass)
 {
     const void *dz = state->dz;
     const int n = pass->batch->n, n_in = (int)state->n_in, n_out = (int)state->n_linear;
@@ -54,8 +61,13 @@ enum dt_status dt_cuda_dense_backward(const struct dt_block_state *state, const 
                                       .c = grads + state->weight_offset,
                                       .c_type = DT_GPU_F32,
                                       .beta = pass->accumulate ? 1.0f : 0.0f};
-    const struct product to_input = {
-        .m = n, .n = n_in, .k = n_out, .a = dz, .b = dt_block_weight_of(state, params), .c = dx, .c_type = state->cuda->type};
+    const struct product to_input = {.m = n,
+                                     .n = n_in,
+                                     .k = n_out,
+                                     .a = dz,
+                                     .b = dt_block_weight_of(state, params),
+                                     .c = dx,
+                                     .c_type = state->cuda->type};
     DT_TRY(dt_block_fork(state));
     DT_TRY(multiply(state->cuda, dt_block_weight_lane(state), &to_weight));
     return dx != NULL ? multiply(state->cuda, &state->cuda->main, &to_input) : DT_OK;

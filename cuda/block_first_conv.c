@@ -19,7 +19,8 @@ enum dt_status dt_cuda_first_conv_open(const struct dt_block_state *state)
     return dt_block_reserve_sums(state, dt_gpu_first_conv_scratch(&conv));
 }
 
-static struct dt_gpu_first_conv first_conv_of(const struct dt_block_state *state, const void *x, const struct dt_pass *pass)
+static struct dt_gpu_first_conv first_conv_of(const struct dt_block_state *state, const void *x,
+                                              const struct dt_pass *pass)
 {
     const struct dt_cuda *cuda = state->cuda;
     struct dt_gpu_first_conv conv = first_conv(&state->block, state->is_plain);
@@ -33,19 +34,21 @@ static struct dt_gpu_first_conv first_conv_of(const struct dt_block_state *state
     return conv;
 }
 
-enum dt_status dt_cuda_first_conv_forward(const struct dt_block_state *state, const float *params, const void *x, void *y,
-                                          const struct dt_pass *pass)
+enum dt_status dt_cuda_first_conv_forward(const struct dt_block_state *state, const float *params,
+                                          const void *x, void *y, const struct dt_pass *pass)
 {
     struct dt_cuda *cuda = state->cuda;
     cuda->gathered.waits = false;
     const struct dt_gpu_first_conv conv = first_conv_of(state, x, pass);
-    DT_CUDA(dt_gpu_first_conv_forward(cuda->stream, &conv, pass->batch->n, cuda->type, params + state->weight_offset,
-                                      state->is_plain ? params + state->bias_offset : NULL, state->is_plain ? y : state->z));
+    DT_CUDA(dt_gpu_first_conv_forward(
+        cuda->stream, &conv, pass->batch->n, cuda->type, params + state->weight_offset,
+        state->is_plain ? params + state->bias_offset : NULL, state->is_plain ? y : state->z));
     return DT_OK;
 }
 
-enum dt_status dt_cuda_first_conv_backward(const struct dt_block_state *state, float *grads, const void *x, const void *y,
-                                           const void *dy, const struct dt_pass *pass)
+enum dt_status dt_cuda_first_conv_backward(const struct dt_block_state *state, float *grads,
+                                           const void *x, const void *y, const void *dy,
+                                           const struct dt_pass *pass)
 {
     const struct dt_cuda *cuda = state->cuda;
     const struct dt_gpu_first_conv conv = first_conv_of(state, x, pass);
@@ -53,6 +56,7 @@ enum dt_status dt_cuda_first_conv_backward(const struct dt_block_state *state, f
                                         .bias = state->is_plain ? grads + state->bias_offset : NULL,
                                         .accumulate = pass->accumulate,
                                         .scratch = cuda->scratch[DT_CUDA_SCRATCH_SUMS].memory};
-    DT_CUDA(dt_gpu_first_conv_gradient(cuda->stream, &conv, pass->batch->n, cuda->type, state->is_plain ? y : NULL, dy, &to));
+    DT_CUDA(dt_gpu_first_conv_gradient(cuda->stream, &conv, pass->batch->n, cuda->type,
+                                       state->is_plain ? y : NULL, dy, &to));
     return DT_OK;
 }

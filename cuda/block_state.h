@@ -1,5 +1,6 @@
-/* What a block on the cuda backend keeps, and what it does by kind of linear operation: a file of its own for each. cuda_block.c
- * opens, closes and calls them, and does what follows the linear operation. */
+/* What a block on the cuda backend keeps, and what it does by kind of linear operation: a file of
+ * its own for each. cuda_block.c opens, closes and calls them, and does what follows the linear
+ * operation. */
 #ifndef DT_CUDA_BLOCK_STATE_H
 #define DT_CUDA_BLOCK_STATE_H
 
@@ -10,23 +11,26 @@
 struct dt_block_state {
     struct dt_cuda *cuda;
     struct dt_block block;
-    char forward_range[DT_BLOCK_NAME_SIZE + 16], backward_range[DT_BLOCK_NAME_SIZE + 16]; /* cuda/range.h */
+    char forward_range[DT_BLOCK_NAME_SIZE + 16],
+        backward_range[DT_BLOCK_NAME_SIZE + 16]; /* cuda/range.h */
     int capacity;
-    bool is_first;                         /* nobody asks for the gradient of its input */
-    bool is_head, is_first_conv, is_plain; /* dt_device_is_head, dt_device_is_first_conv, dt_device_is_plain_first_conv */
-    size_t n_in, n_linear;                 /* elements of a sample */
+    bool is_first; /* nobody asks for the gradient of its input */
+    bool is_head, is_first_conv,
+        is_plain; /* dt_device_is_head, dt_device_is_first_conv, dt_device_is_plain_first_conv */
+    size_t n_in, n_linear; /* elements of a sample */
     size_t weight_offset, bias_offset, n_weights;
     struct dt_device_block_bytes bytes;
-    struct dt_gpu_tail tail;                     /* without what a pass brings along */
-    enum dt_gpu_type y_type;                     /* of y and dy: the last block's are float */
-    struct dt_conv_plan *plans[DT_CONV_N_KINDS]; /* conv; each for `capacity` samples; NULL: not wanted */
-    void *z;                                     /* (capacity, linear_out), the linear operation's output; NULL without one */
-    void *dz;                                    /* its gradient; may be z */
-    void *winners, *signs;                       /* of struct dt_device_block_bytes; NULL where that says 0 */
-    struct dt_cuda_packed packed;                /* weight and gradient as the libraries have them */
-    struct dt_cuda_packed packed_bias;           /* conv */
-    bool is_plain_conv;                          /* dt_device_is_plain_conv */
-    bool has_relu;                               /* conv: z is what its bias and relu let through, by one plan */
+    struct dt_gpu_tail tail; /* without what a pass brings along */
+    enum dt_gpu_type y_type; /* of y and dy: the last block's are float */
+    struct dt_conv_plan
+        *plans[DT_CONV_N_KINDS]; /* conv; each for `capacity` samples; NULL: not wanted */
+    void *z;  /* (capacity, linear_out), the linear operation's output; NULL without one */
+    void *dz; /* its gradient; may be z */
+    void *winners, *signs;             /* of struct dt_device_block_bytes; NULL where that says 0 */
+    struct dt_cuda_packed packed;      /* weight and gradient as the libraries have them */
+    struct dt_cuda_packed packed_bias; /* conv */
+    bool is_plain_conv;                /* dt_device_is_plain_conv */
+    bool has_relu; /* conv: z is what its bias and relu let through, by one plan */
 };
 
 static inline bool dt_block_has_linear(const struct dt_block_state *state)
@@ -51,42 +55,51 @@ static inline enum dt_status dt_block_fork(const struct dt_block_state *state)
     return state->is_first ? DT_OK : dt_cuda_fork(state->cuda, DT_CUDA_GRADIENTS);
 }
 
-static inline const void *dt_block_weight_of(const struct dt_block_state *state, const float *params)
+static inline const void *dt_block_weight_of(const struct dt_block_state *state,
+                                             const float *params)
 {
     return state->packed.weight != NULL ? state->packed.weight : params + state->weight_offset;
 }
 
-static inline enum dt_status dt_block_reserve_sums(const struct dt_block_state *state, size_t n_floats)
+static inline enum dt_status dt_block_reserve_sums(const struct dt_block_state *state,
+                                                   size_t n_floats)
 {
-    return dt_cuda_reserve_scratch(state->cuda, DT_CUDA_SCRATCH_SUMS, state->block.name, n_floats * sizeof(float));
+    return dt_cuda_reserve_scratch(state->cuda, DT_CUDA_SCRATCH_SUMS, state->block.name,
+                                   n_floats * sizeof(float));
 }
 
-/* A convolution by cuDNN (block_conv.c). Forward to y where it is plain, else to state->z; backward from state->dz. */
+/* A convolution by cuDNN (block_conv.c). Forward to y where it is plain, else to state->z; backward
+ * from state->dz. */
 enum dt_status dt_cuda_conv_open(struct dt_block_state *state);
 void dt_cuda_conv_close(struct dt_block_state *state); /* opened in part, or not, is fine */
-enum dt_status dt_cuda_conv_forward(struct dt_block_state *state, const float *params, const void *x, void *y);
-enum dt_status dt_cuda_conv_backward(struct dt_block_state *state, float *grads, const void *x, void *dx,
-                                     const struct dt_pass *pass);
+enum dt_status dt_cuda_conv_forward(struct dt_block_state *state, const float *params,
+                                    const void *x, void *y);
+enum dt_status dt_cuda_conv_backward(struct dt_block_state *state, float *grads, const void *x,
+                                     void *dx, const struct dt_pass *pass);
 
 /* A dense layer by cuBLAS (block_dense.c), likewise, of n samples. */
-enum dt_status dt_cuda_dense_forward(const struct dt_block_state *state, const float *params, const void *x, int n);
-enum dt_status dt_cuda_dense_backward(const struct dt_block_state *state, const float *params, float *grads, const void *x,
-                                      void *dx, const struct dt_pass *pass);
+enum dt_status dt_cuda_dense_forward(const struct dt_block_state *state, const float *params,
+                                     const void *x, int n);
+enum dt_status dt_cuda_dense_backward(const struct dt_block_state *state, const float *params,
+                                      float *grads, const void *x, void *dx,
+                                      const struct dt_pass *pass);
 
 /* The first convolution by our own kernels (block_first_conv.c). */
 enum dt_status dt_cuda_first_conv_open(const struct dt_block_state *state);
 /* To y where that is all that the block has to do; else to state->z, for the tail. */
-enum dt_status dt_cuda_first_conv_forward(const struct dt_block_state *state, const float *params, const void *x, void *y,
-                                          const struct dt_pass *pass);
+enum dt_status dt_cuda_first_conv_forward(const struct dt_block_state *state, const float *params,
+                                          const void *x, void *y, const struct dt_pass *pass);
 /* dy: of the whole block where it is plain, else of z. */
-enum dt_status dt_cuda_first_conv_backward(const struct dt_block_state *state, float *grads, const void *x, const void *y,
-                                           const void *dy, const struct dt_pass *pass);
+enum dt_status dt_cuda_first_conv_backward(const struct dt_block_state *state, float *grads,
+                                           const void *x, const void *y, const void *dy,
+                                           const struct dt_pass *pass);
 
 /* A head by our own kernels (block_head.c). */
 enum dt_status dt_cuda_head_open(const struct dt_block_state *state);
-enum dt_status dt_cuda_head_forward(const struct dt_block_state *state, const float *params, const void *x, float *logits,
-                                    const struct dt_pass *pass);
-enum dt_status dt_cuda_head_backward(const struct dt_block_state *state, const float *params, float *grads, const void *x,
-                                     const float *dlogits, void *dx, const struct dt_pass *pass);
+enum dt_status dt_cuda_head_forward(const struct dt_block_state *state, const float *params,
+                                    const void *x, float *logits, const struct dt_pass *pass);
+enum dt_status dt_cuda_head_backward(const struct dt_block_state *state, const float *params,
+                                     float *grads, const void *x, const float *dlogits, void *dx,
+                                     const struct dt_pass *pass);
 
 #endif

@@ -6,11 +6,15 @@
 
 static enum dt_status open_cublas(struct dt_cuda *cuda, struct dt_cuda_lane *lane)
 {
-    DT_TRY(dt_cuda_alloc(cuda, "cuBLAS's workspace", DT_DEVICE_WORKSPACE_BYTES, &lane->cublas_workspace));
+    DT_TRY(dt_cuda_alloc(cuda, "cuBLAS's workspace", DT_DEVICE_WORKSPACE_BYTES,
+                         &lane->cublas_workspace));
     DT_CUBLAS(cublasCreate(&lane->cublas));
-    DT_CUBLAS(cublasSetStream(lane->cublas, lane->stream)); /* takes a workspace away: before the next line */
+    DT_CUBLAS(cublasSetStream(lane->cublas,
+                              lane->stream)); /* takes a workspace away: before the next line */
     DT_CUBLAS(cublasSetWorkspace(lane->cublas, lane->cublas_workspace, DT_DEVICE_WORKSPACE_BYTES));
-    DT_CUBLAS(cublasSetMathMode(lane->cublas, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)); /* sums in float, also of bf16 */
+    DT_CUBLAS(cublasSetMathMode(
+        lane->cublas,
+        CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)); /* sums in float, also of bf16 */
     return DT_OK;
 }
 
@@ -73,10 +77,13 @@ enum dt_status dt_cuda_fork(struct dt_cuda *cuda, enum dt_cuda_branch branch)
     return wait_for(b->lanes[branch].stream, cuda->main.stream, b->events[branch]);
 }
 
-enum dt_status dt_cuda_follow(struct dt_cuda *cuda, enum dt_cuda_branch branch, enum dt_cuda_branch other)
+enum dt_status dt_cuda_follow(struct dt_cuda *cuda, enum dt_cuda_branch branch,
+                              enum dt_cuda_branch other)
 {
     struct dt_cuda_branches *b = &cuda->branches;
-    return b->open[other] ? wait_for(b->lanes[branch].stream, b->lanes[other].stream, b->events[other]) : DT_OK;
+    return b->open[other]
+               ? wait_for(b->lanes[branch].stream, b->lanes[other].stream, b->events[other])
+               : DT_OK;
 }
 
 enum dt_status dt_cuda_join(struct dt_cuda *cuda)

@@ -32,7 +32,8 @@ static enum dt_status cuda_alloc(struct dt_backend *backend, size_t n_bytes, voi
 
 static void cuda_free(struct dt_backend *backend, void *memory)
 {
-    dt_cuda_drop(cuda_of(backend)); /* whose memory it may be: nobody has looked at it, and nobody can any more */
+    dt_cuda_drop(cuda_of(
+        backend)); /* whose memory it may be: nobody has looked at it, and nobody can any more */
     dt_cuda_packed_forget(cuda_of(backend));
     dt_cuda_free(cuda_of(backend), memory);
 }
@@ -44,7 +45,8 @@ static enum dt_status wait_for(struct dt_cuda *cuda, cudaEvent_t event)
     if (code == cudaErrorNotReady) {
         cuda->lost = true;
         return dt_error(DT_STALLED,
-                        "%s, %s, has not finished its work within %.0f s (look for Xid in dmesg; raise DTRAIN_TIMEOUT if the work "
+                        "%s, %s, has not finished its work within %.0f s (look for Xid in dmesg; "
+                        "raise DTRAIN_TIMEOUT if the work "
                         "takes that long)",
                         cuda->gpu.name, cuda->gpu.uuid, cuda->limit_s);
     }
@@ -59,20 +61,24 @@ static enum dt_status cuda_sync(struct dt_backend *backend)
 }
 
 /* Waits also on the way in: `host` is the caller's again when this returns. */
-static enum dt_status cuda_copy_in(struct dt_backend *backend, void *device, const void *host, size_t n_bytes)
+static enum dt_status cuda_copy_in(struct dt_backend *backend, void *device, const void *host,
+                                   size_t n_bytes)
 {
     struct dt_cuda *cuda = cuda_of(backend);
-    DT_TRY(cuda_sync(backend)); /* a copy of memory that is not pinned may wait, and without a limit */
+    DT_TRY(
+        cuda_sync(backend)); /* a copy of memory that is not pinned may wait, and without a limit */
     cuda->gathered.in_place = cuda->gathered.in_place && cuda->gathered.x != device;
     DT_CUDA(cudaMemcpyAsync(device, host, n_bytes, cudaMemcpyHostToDevice, cuda->stream));
     DT_TRY(dt_cuda_packed_written(cuda, device, n_bytes));
     return cuda_sync(backend);
 }
 
-static enum dt_status cuda_copy_out(struct dt_backend *backend, void *host, const void *device, size_t n_bytes)
+static enum dt_status cuda_copy_out(struct dt_backend *backend, void *host, const void *device,
+                                    size_t n_bytes)
 {
     struct dt_cuda *cuda = cuda_of(backend);
-    cuda->gathered.waits |= cuda->gathered.in_place && cuda->gathered.x == device; /* now somebody looks at it */
+    cuda->gathered.waits |=
+        cuda->gathered.in_place && cuda->gathered.x == device; /* now somebody looks at it */
     DT_TRY(dt_cuda_unpack(cuda));
     DT_TRY(cuda_sync(backend)); /* as above */
     DT_CUDA(cudaMemcpyAsync(host, device, n_bytes, cudaMemcpyDeviceToHost, cuda->stream));
@@ -141,7 +147,8 @@ static enum dt_status cuda_open(const struct dt_backend_options *options, struct
     cuda->deterministic = options->deterministic;
     cuda->limit_s = options->limit_s;
     cuda->type = options->precision == DT_PRECISION_BF16 ? DT_GPU_BF16 : DT_GPU_F32;
-    snprintf(cuda->description, sizeof cuda->description, "%s, %s", gpu.name, precision_name(options->precision));
+    snprintf(cuda->description, sizeof cuda->description, "%s, %s", gpu.name,
+             precision_name(options->precision));
     cuda->base = (struct dt_backend){.ops = &dt_cuda_backend, .description = cuda->description};
     const enum dt_status s = open_parts(cuda);
     if (s != DT_OK) {
@@ -161,37 +168,46 @@ static void cuda_samples_close(struct dt_backend *backend, struct dt_bound_sampl
     free(bound);
 }
 
-static enum dt_status to_device(struct dt_cuda *cuda, const char *what, const void *host, size_t n_bytes, void **out)
+static enum dt_status to_device(struct dt_cuda *cuda, const char *what, const void *host,
+                                size_t n_bytes, void **out)
 {
     DT_TRY(dt_cuda_alloc(cuda, what, n_bytes, out));
     return cuda_copy_in(&cuda->base, *out, host, n_bytes);
 }
 
-static enum dt_status copy_samples(struct dt_cuda *cuda, const struct dt_samples *from, struct dt_bound_samples *to)
+static enum dt_status copy_samples(struct dt_cuda *cuda, const struct dt_samples *from,
+                                   struct dt_bound_samples *to)
 {
     const size_t n_elems = from->n * dt_shape_elems(from->shape);
     struct dt_gpu_samples *gpu = &to->gpu;
-    *gpu = (struct dt_gpu_samples){
-        .shape = from->shape, .scale = from->scale, .n_classes = from->n_classes, .n_targets = from->n_targets};
+    *gpu = (struct dt_gpu_samples){.shape = from->shape,
+                                   .scale = from->scale,
+                                   .n_classes = from->n_classes,
+                                   .n_targets = from->n_targets};
     if (from->pixels != NULL) {
         DT_TRY(to_device(cuda, "the data set", from->pixels, n_elems, &to->inputs));
         gpu->pixels = to->inputs;
     } else {
-        DT_TRY(to_device(cuda, "the data set", from->values, n_elems * sizeof *from->values, &to->inputs));
+        DT_TRY(to_device(cuda, "the data set", from->values, n_elems * sizeof *from->values,
+                         &to->inputs));
         gpu->values = to->inputs;
     }
     if (from->labels != NULL) {
-        DT_TRY(to_device(cuda, "the data set's labels", from->labels, from->n * sizeof *from->labels, &to->answers));
+        DT_TRY(to_device(cuda, "the data set's labels", from->labels,
+                         from->n * sizeof *from->labels, &to->answers));
         gpu->labels = to->answers;
     } else {
         const size_t n_targets = from->n * (size_t)from->n_targets;
-        DT_TRY(to_device(cuda, "the data set's targets", from->targets, n_targets * sizeof *from->targets, &to->answers));
+        DT_TRY(to_device(cuda, "the data set's targets", from->targets,
+                         n_targets * sizeof *from->targets, &to->answers));
         gpu->targets = to->answers;
     }
     return DT_OK;
 }
 
-static enum dt_status cuda_samples_open(struct dt_backend *backend, const struct dt_samples *samples, struct dt_bound_samples **out)
+static enum dt_status cuda_samples_open(struct dt_backend *backend,
+                                        const struct dt_samples *samples,
+                                        struct dt_bound_samples **out)
 {
     struct dt_bound_samples *bound = calloc(1, sizeof *bound);
     if (bound == NULL) {
@@ -206,27 +222,31 @@ static enum dt_status cuda_samples_open(struct dt_backend *backend, const struct
     return DT_OK;
 }
 
-/* All in one copy. The next free slot's last copy is so many batches old that it has long been done. */
+/* All in one copy. The next free slot's last copy is so many batches old that it has long been
+ * done. */
 static enum dt_status send_batch(struct dt_cuda *cuda, const struct dt_batch *batch)
 {
     struct dt_cuda_batches *batches = &cuda->batches;
     DT_TRY(dt_cuda_reserve_batch(cuda, batch->n)); /* has room, unless no block was opened */
     const size_t n = (size_t)batch->n, capacity = (size_t)batches->capacity;
     const int slot = batches->next;
-    uint32_t *host = batches->host + (size_t)slot * (1 + 2 * capacity), *rows = host + 1, *ids = rows + n;
+    uint32_t *host = batches->host + (size_t)slot * (1 + 2 * capacity), *rows = host + 1,
+             *ids = rows + n;
     DT_TRY(wait_for(cuda, batches->copied[slot]));
     host[0] = batch->epoch;
     memcpy(rows, batch->rows, n * sizeof *rows);
     memcpy(ids, batch->ids, n * sizeof *ids);
-    DT_CUDA(cudaMemcpyAsync(batches->device, host, (1 + 2 * n) * sizeof *host, cudaMemcpyHostToDevice, cuda->stream));
+    DT_CUDA(cudaMemcpyAsync(batches->device, host, (1 + 2 * n) * sizeof *host,
+                            cudaMemcpyHostToDevice, cuda->stream));
     DT_CUDA(cudaEventRecord(batches->copied[slot], cuda->stream));
     batches->next = (slot + 1) % DT_CUDA_BATCH_SLOTS;
-    cuda->batch = (struct dt_cuda_batch){.epoch = batches->device, .rows = batches->device + 1, .ids = batches->device + 1 + n};
+    cuda->batch = (struct dt_cuda_batch){
+        .epoch = batches->device, .rows = batches->device + 1, .ids = batches->device + 1 + n};
     return DT_OK;
 }
 
-static enum dt_status cuda_gather(struct dt_backend *backend, struct dt_bound_samples *bound, const struct dt_batch *batch,
-                                  float *x)
+static enum dt_status cuda_gather(struct dt_backend *backend, struct dt_bound_samples *bound,
+                                  const struct dt_batch *batch, float *x)
 {
     struct dt_cuda *cuda = cuda_of(backend);
     DT_TRY(dt_cuda_settle(cuda));
@@ -235,16 +255,19 @@ static enum dt_status cuda_gather(struct dt_backend *backend, struct dt_bound_sa
         return DT_OK;
     }
     if (cuda->on_its_own) {
-        cuda->batch = (struct dt_cuda_batch){.epoch = &cuda->step->epoch, .rows = batch->rows, .ids = batch->ids};
+        cuda->batch = (struct dt_cuda_batch){
+            .epoch = &cuda->step->epoch, .rows = batch->rows, .ids = batch->ids};
     } else {
         DT_TRY(send_batch(cuda, batch));
     }
-    cuda->gathered = (struct dt_cuda_gathered){.samples = bound->gpu, .n = batch->n, .x = x, .waits = true, .in_place = true};
+    cuda->gathered = (struct dt_cuda_gathered){
+        .samples = bound->gpu, .n = batch->n, .x = x, .waits = true, .in_place = true};
     return DT_OK;
 }
 
 /* Large calls suit a GPU best. */
-static struct dt_network_plan cuda_plan(const struct dt_backend *backend, const struct dt_model *model, int capacity)
+static struct dt_network_plan cuda_plan(const struct dt_backend *backend,
+                                        const struct dt_model *model, int capacity)
 {
     (void)backend, (void)model;
     return (struct dt_network_plan){.chunk = capacity};
@@ -253,7 +276,8 @@ static struct dt_network_plan cuda_plan(const struct dt_backend *backend, const 
 /* ---- loss, sums, update */
 
 /* The head's forward pass, which has waited for this. */
-static enum dt_status head_with_loss(struct dt_cuda *cuda, const struct dt_bound_samples *bound, float *dlogits)
+static enum dt_status head_with_loss(struct dt_cuda *cuda, const struct dt_bound_samples *bound,
+                                     float *dlogits)
 {
     const struct dt_cuda_waiting w = cuda->waiting;
     const struct dt_gpu_head_loss loss = {.labels = bound->gpu.labels,
@@ -266,17 +290,20 @@ static enum dt_status head_with_loss(struct dt_cuda *cuda, const struct dt_bound
     return DT_OK;
 }
 
-static enum dt_status cuda_loss(struct dt_backend *backend, enum dt_loss loss, struct dt_bound_samples *bound,
-                                const struct dt_batch *batch, int n_outputs, const float *logits, float *dlogits)
+static enum dt_status cuda_loss(struct dt_backend *backend, enum dt_loss loss,
+                                struct dt_bound_samples *bound, const struct dt_batch *batch,
+                                int n_outputs, const float *logits, float *dlogits)
 {
     struct dt_cuda *cuda = cuda_of(backend);
-    if (loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY && cuda->waiting.n > 0 && cuda->waiting.logits == logits) {
+    if (loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY && cuda->waiting.n > 0 &&
+        cuda->waiting.logits == logits) {
         return head_with_loss(cuda, bound, dlogits);
     }
     DT_TRY(dt_cuda_enqueue_waiting(cuda));
     if (batch->n > 0) {
-        DT_CUDA(dt_gpu_loss(cuda->stream, loss, &bound->gpu, cuda->batch.rows, batch->n, n_outputs, logits, dlogits,
-                            cuda->scratch[DT_CUDA_SCRATCH_LOSS].memory, &cuda->sums->metrics));
+        DT_CUDA(dt_gpu_loss(cuda->stream, loss, &bound->gpu, cuda->batch.rows, batch->n, n_outputs,
+                            logits, dlogits, cuda->scratch[DT_CUDA_SCRATCH_LOSS].memory,
+                            &cuda->sums->metrics));
     }
     return DT_OK;
 }
@@ -286,16 +313,20 @@ static enum dt_status cuda_metrics_take(struct dt_backend *backend, struct dt_me
     struct dt_cuda *cuda = cuda_of(backend);
     const struct dt_gpu_metrics *taken = cuda->host_metrics;
     DT_TRY(dt_cuda_settle(cuda));
-    DT_CUDA(cudaMemcpyAsync(cuda->host_metrics, &cuda->sums->metrics, sizeof *taken, cudaMemcpyDeviceToHost, cuda->stream));
+    DT_CUDA(cudaMemcpyAsync(cuda->host_metrics, &cuda->sums->metrics, sizeof *taken,
+                            cudaMemcpyDeviceToHost, cuda->stream));
     DT_CUDA(cudaMemsetAsync(&cuda->sums->metrics, 0, sizeof *taken, cuda->stream));
     DT_TRY(cuda_sync(backend));
     *out = (struct dt_metrics){taken->loss_sum, taken->n_correct, taken->n_samples};
     return DT_OK;
 }
 
-/* Beside what follows: a backward pass goes on while the weights of its last blocks are stepped already. */
-static enum dt_status cuda_optimizer_step(struct dt_backend *backend, const struct dt_update *update, size_t n_elems, float *params,
-                                          const float *grads, float *state1, float *state2)
+/* Beside what follows: a backward pass goes on while the weights of its last blocks are stepped
+ * already. */
+static enum dt_status cuda_optimizer_step(struct dt_backend *backend,
+                                          const struct dt_update *update, size_t n_elems,
+                                          float *params, const float *grads, float *state1,
+                                          float *state2)
 {
     struct dt_cuda *cuda = cuda_of(backend);
     struct dt_update *numbers = &cuda->step->update;
@@ -310,7 +341,8 @@ static enum dt_status cuda_optimizer_step(struct dt_backend *backend, const stru
         DT_CUDA(cudaMemcpyAsync(numbers, update, sizeof *update, cudaMemcpyHostToDevice, stream));
     }
     if (update->clip_norm > 0) {
-        DT_CUDA(dt_gpu_sum_squares(stream, n_elems, grads, cuda->sums->scratch, &cuda->sums->squares));
+        DT_CUDA(
+            dt_gpu_sum_squares(stream, n_elems, grads, cuda->sums->scratch, &cuda->sums->squares));
         DT_CUDA(dt_gpu_clip(stream, &cuda->sums->squares, numbers));
     }
     const struct dt_gpu_packs packs = dt_cuda_packs(cuda, n_elems, params, grads);
@@ -318,12 +350,14 @@ static enum dt_status cuda_optimizer_step(struct dt_backend *backend, const stru
     return DT_OK;
 }
 
-static enum dt_status cuda_sum_squares(struct dt_backend *backend, size_t n_elems, const float *x, double *out)
+static enum dt_status cuda_sum_squares(struct dt_backend *backend, size_t n_elems, const float *x,
+                                       double *out)
 {
     struct dt_cuda *cuda = cuda_of(backend);
     DT_TRY(dt_cuda_unpack_recorded(cuda));
     DT_TRY(dt_cuda_settle(cuda));
-    DT_CUDA(dt_gpu_sum_squares(cuda->stream, n_elems, x, cuda->sums->scratch, &cuda->sums->squares));
+    DT_CUDA(
+        dt_gpu_sum_squares(cuda->stream, n_elems, x, cuda->sums->scratch, &cuda->sums->squares));
     return cuda_copy_out(backend, out, &cuda->sums->squares, sizeof *out);
 }
 

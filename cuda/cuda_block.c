@@ -9,7 +9,8 @@
 
 /* ---- open and close */
 
-static void describe(struct dt_block_state *state, struct dt_cuda *cuda, const struct dt_model *model, int index, int capacity)
+static void describe(struct dt_block_state *state, struct dt_cuda *cuda,
+                     const struct dt_model *model, int index, int capacity)
 {
     const struct dt_block *b = &state->block;
     state->cuda = cuda;
@@ -31,8 +32,11 @@ static void describe(struct dt_block_state *state, struct dt_cuda *cuda, const s
         state->bias_offset = model->params[b->bias].offset;
         state->n_weights = model->params[b->weight].n_elems;
         state->packed.filter =
-            (struct dt_gpu_filter){.k = b->linear_out.c, .c = b->in.c, .kernel = b->linear == DT_LINEAR_CONV ? b->kernel : 1};
-        state->packed_bias.filter = (struct dt_gpu_filter){.k = 1, .c = b->linear_out.c, .kernel = 1};
+            (struct dt_gpu_filter){.k = b->linear_out.c,
+                                   .c = b->in.c,
+                                   .kernel = b->linear == DT_LINEAR_CONV ? b->kernel : 1};
+        state->packed_bias.filter =
+            (struct dt_gpu_filter){.k = 1, .c = b->linear_out.c, .kernel = 1};
     }
     state->tail = (struct dt_gpu_tail){.linear = b->linear_out,
                                        .pooled = b->pool_out,
@@ -82,13 +86,14 @@ static enum dt_status open_linear(struct dt_block_state *state)
     return dt_block_has_conv(state) ? dt_cuda_conv_open(state) : DT_OK;
 }
 
-enum dt_status dt_cuda_block_open(struct dt_backend *backend, const struct dt_model *model, int index, int capacity,
-                                  struct dt_block_state **out)
+enum dt_status dt_cuda_block_open(struct dt_backend *backend, const struct dt_model *model,
+                                  int index, int capacity, struct dt_block_state **out)
 {
     struct dt_cuda *cuda = (struct dt_cuda *)backend;
     struct dt_block_state *state = calloc(1, sizeof *state);
     if (state == NULL) {
-        return dt_error(DT_NO_MEMORY, "out of memory while opening block %s", model->blocks[index].name);
+        return dt_error(DT_NO_MEMORY, "out of memory while opening block %s",
+                        model->blocks[index].name);
     }
     describe(state, cuda, model, index, capacity);
     cuda->n_blocks++;
@@ -161,8 +166,8 @@ static const void *z_of(const struct dt_block_state *state, const void *x, const
 
 /* ---- forward */
 
-static enum dt_status linear_forward(struct dt_block_state *state, const float *params, const void *x, void *y,
-                                     const struct dt_pass *pass)
+static enum dt_status linear_forward(struct dt_block_state *state, const float *params,
+                                     const void *x, void *y, const struct dt_pass *pass)
 {
     if (state->is_first_conv) {
         return dt_cuda_first_conv_forward(state, params, x, y, pass);
@@ -171,14 +176,15 @@ static enum dt_status linear_forward(struct dt_block_state *state, const float *
                                     : dt_cuda_dense_forward(state, params, x, pass->batch->n);
 }
 
-static enum dt_status forward(struct dt_block_state *state, const float *params, const float *x, float *y,
-                              const struct dt_pass *pass)
+static enum dt_status forward(struct dt_block_state *state, const float *params, const float *x,
+                              float *y, const struct dt_pass *pass)
 {
     struct dt_cuda *cuda = state->cuda;
     const struct dt_gpu_tail tail = tail_of(state, pass);
     const int n = pass->batch->n;
     poll(pass);
-    DT_TRY(state->is_first_conv && x == cuda->gathered.x ? dt_cuda_join(cuda) : dt_cuda_settle(cuda));
+    DT_TRY(state->is_first_conv && x == cuda->gathered.x ? dt_cuda_join(cuda)
+                                                         : dt_cuda_settle(cuda));
     if (n == 0) {
         return DT_OK;
     }
@@ -192,13 +198,13 @@ static enum dt_status forward(struct dt_block_state *state, const float *params,
     if (state->is_plain || (state->is_plain_conv && state->has_relu)) {
         return DT_OK;
     }
-    DT_CUDA(dt_gpu_tail_forward(cuda->stream, &tail, cuda->batch.ids, n, cuda->type, z_of(state, x, y), bias_of(state, params),
-                                state->y_type, y));
+    DT_CUDA(dt_gpu_tail_forward(cuda->stream, &tail, cuda->batch.ids, n, cuda->type,
+                                z_of(state, x, y), bias_of(state, params), state->y_type, y));
     return DT_OK;
 }
 
-enum dt_status dt_cuda_block_forward(struct dt_block_state *state, const float *params, const float *x, float *y,
-                                     const struct dt_pass *pass)
+enum dt_status dt_cuda_block_forward(struct dt_block_state *state, const float *params,
+                                     const float *x, float *y, const struct dt_pass *pass)
 {
     dt_range_begin(state->forward_range);
     const enum dt_status s = forward(state, params, x, y, pass);
@@ -209,21 +215,24 @@ enum dt_status dt_cuda_block_forward(struct dt_block_state *state, const float *
 /* ---- backward */
 
 /* grads: NULL without a linear operation, and so without a bias. */
-static enum dt_status tail_backward(const struct dt_block_state *state, const float *params, float *grads, const void *z,
-                                    const void *dy, void *dz, const struct dt_pass *pass)
+static enum dt_status tail_backward(const struct dt_block_state *state, const float *params,
+                                    float *grads, const void *z, const void *dy, void *dz,
+                                    const struct dt_pass *pass)
 {
     const struct dt_cuda *cuda = state->cuda;
     const struct dt_gpu_tail tail = tail_of(state, pass);
     const struct dt_gpu_gradients to = {.bias = grads != NULL ? grads + state->bias_offset : NULL,
                                         .accumulate = pass->accumulate,
                                         .scratch = cuda->scratch[DT_CUDA_SCRATCH_SUMS].memory};
-    DT_CUDA(dt_gpu_tail_backward(cuda->stream, &tail, cuda->batch.ids, pass->batch->n, cuda->type, z,
-                                 state->is_plain_conv ? NULL : bias_of(state, params), state->y_type, dy, dz, &to));
+    DT_CUDA(dt_gpu_tail_backward(cuda->stream, &tail, cuda->batch.ids, pass->batch->n, cuda->type,
+                                 z, state->is_plain_conv ? NULL : bias_of(state, params),
+                                 state->y_type, dy, dz, &to));
     return DT_OK;
 }
 
-static enum dt_status linear_backward(struct dt_block_state *state, const float *params, float *grads, const float *x,
-                                      const float *y, const float *dy, float *dx, const struct dt_pass *pass)
+static enum dt_status linear_backward(struct dt_block_state *state, const float *params,
+                                      float *grads, const float *x, const float *y, const float *dy,
+                                      float *dx, const struct dt_pass *pass)
 {
     if (state->is_plain) {
         return dt_cuda_first_conv_backward(state, grads, x, y, dy, pass);
@@ -243,18 +252,22 @@ static enum dt_status zero_gradients(struct dt_block_state *state, float *grads)
     state->packed.dw_of = NULL;
     state->packed.dw_recorded = NULL;
     const cudaStream_t stream = state->cuda->stream;
-    DT_CUDA(cudaMemsetAsync(grads + state->weight_offset, 0, state->n_weights * sizeof *grads, stream));
-    DT_CUDA(cudaMemsetAsync(grads + state->bias_offset, 0, (size_t)state->block.linear_out.c * sizeof *grads, stream));
+    DT_CUDA(
+        cudaMemsetAsync(grads + state->weight_offset, 0, state->n_weights * sizeof *grads, stream));
+    DT_CUDA(cudaMemsetAsync(grads + state->bias_offset, 0,
+                            (size_t)state->block.linear_out.c * sizeof *grads, stream));
     return DT_OK;
 }
 
-static enum dt_status backward(struct dt_block_state *state, const float *params, float *grads, const float *x, const float *y,
-                               float *dy, float *dx, const struct dt_pass *pass)
+static enum dt_status backward(struct dt_block_state *state, const float *params, float *grads,
+                               const float *x, const float *y, float *dy, float *dx,
+                               const struct dt_pass *pass)
 {
     poll(pass);
     DT_TRY(dt_cuda_enqueue_waiting(state->cuda));
     if (pass->batch->n == 0) {
-        return dt_block_has_linear(state) && !pass->accumulate ? zero_gradients(state, grads) : DT_OK;
+        return dt_block_has_linear(state) && !pass->accumulate ? zero_gradients(state, grads)
+                                                               : DT_OK;
     }
     if (state->is_head) {
         return dt_cuda_head_backward(state, params, grads, x, dy, dx, pass);
@@ -265,8 +278,9 @@ static enum dt_status backward(struct dt_block_state *state, const float *params
     return dx != NULL ? tail_backward(state, params, NULL, x, dy, dx, pass) : DT_OK;
 }
 
-enum dt_status dt_cuda_block_backward(struct dt_block_state *state, const float *params, float *grads, const float *x,
-                                      const float *y, float *dy, float *dx, const struct dt_pass *pass)
+enum dt_status dt_cuda_block_backward(struct dt_block_state *state, const float *params,
+                                      float *grads, const float *x, const float *y, float *dy,
+                                      float *dx, const struct dt_pass *pass)
 {
     dt_range_begin(state->backward_range);
     const enum dt_status s = backward(state, params, grads, x, y, dy, dx, pass);

@@ -15,20 +15,23 @@ static const char *base_name(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
-static enum dt_status failed_with_cure(enum dt_status status, const char *library, const char *words, const char *call,
-                                       const char *file, int line, const char *cure)
+static enum dt_status failed_with_cure(enum dt_status status, const char *library,
+                                       const char *words, const char *call, const char *file,
+                                       int line, const char *cure)
 {
-    return dt_error(status, "%s: %s%s, %s:%d: %s%s", library, status == DT_NO_MEMORY ? "out of memory: " : "", words,
-                    base_name(file), line, call, cure);
+    return dt_error(status, "%s: %s%s, %s:%d: %s%s", library,
+                    status == DT_NO_MEMORY ? "out of memory: " : "", words, base_name(file), line,
+                    call, cure);
 }
 
-static enum dt_status failed(enum dt_status status, const char *library, const char *words, const char *call, const char *file,
-                             int line)
+static enum dt_status failed(enum dt_status status, const char *library, const char *words,
+                             const char *call, const char *file, int line)
 {
     return failed_with_cure(status, library, words, call, file, line, "");
 }
 
-#define LOOK_FOR_XID "dmesg has an Xid of it, which NVIDIA's catalogue explains; another GPU will do"
+#define LOOK_FOR_XID \
+    "dmesg has an Xid of it, which NVIDIA's catalogue explains; another GPU will do"
 #define ASK_MPS "see the logs of nvidia-cuda-mps-control, or stop it"
 
 /* What is no fault of the program's. cure: NULL where the words say it all. */
@@ -44,18 +47,23 @@ static const struct fault {
     {cudaErrorNoDevice, DT_UNAVAILABLE, NULL},
     {cudaErrorNoKernelImageForDevice, DT_UNAVAILABLE, NULL},
     {cudaErrorCompatNotSupportedOnDevice, DT_UNAVAILABLE, NULL},
-    {cudaErrorDevicesUnavailable, DT_UNAVAILABLE, "another process may have it for itself: nvidia-smi -q -d COMPUTE,PIDS"},
+    {cudaErrorDevicesUnavailable, DT_UNAVAILABLE,
+     "another process may have it for itself: nvidia-smi -q -d COMPUTE,PIDS"},
     {cudaErrorECCUncorrectable, DT_UNAVAILABLE,
      "its memory is damaged: nvidia-smi -q -d ECC,ROW_REMAPPER; reset it, or use another"},
-    {cudaErrorNvlinkUncorrectable, DT_UNAVAILABLE, "a link between GPUs is damaged: nvidia-smi nvlink -e; dmesg has Xid 74"},
+    {cudaErrorNvlinkUncorrectable, DT_UNAVAILABLE,
+     "a link between GPUs is damaged: nvidia-smi nvlink -e; dmesg has Xid 74"},
     {cudaErrorUnsupportedPtxVersion, DT_UNAVAILABLE,
      "the driver is older than the toolkit: install a newer one, or build for this GPU"},
     {cudaErrorContained, DT_UNAVAILABLE, LOOK_FOR_XID},
-    {cudaErrorLaunchTimeout, DT_UNAVAILABLE, "a display is attached to it, whose driver ends long kernels: use another GPU"},
+    {cudaErrorLaunchTimeout, DT_UNAVAILABLE,
+     "a display is attached to it, whose driver ends long kernels: use another GPU"},
     {cudaErrorHardwareStackError, DT_UNAVAILABLE, LOOK_FOR_XID},
     {cudaErrorExternalDevice, DT_UNAVAILABLE, LOOK_FOR_XID},
-    {cudaErrorSystemNotReady, DT_UNAVAILABLE, "where GPUs share an NVSwitch: systemctl status nvidia-fabricmanager"},
-    {cudaErrorSystemDriverMismatch, DT_UNAVAILABLE, "the driver was changed under a running system: restart it"},
+    {cudaErrorSystemNotReady, DT_UNAVAILABLE,
+     "where GPUs share an NVSwitch: systemctl status nvidia-fabricmanager"},
+    {cudaErrorSystemDriverMismatch, DT_UNAVAILABLE,
+     "the driver was changed under a running system: restart it"},
     {cudaErrorMpsConnectionFailed, DT_UNAVAILABLE, ASK_MPS},
     {cudaErrorMpsRpcFailure, DT_UNAVAILABLE, ASK_MPS},
     {cudaErrorMpsServerNotReady, DT_UNAVAILABLE, ASK_MPS},
@@ -125,7 +133,8 @@ enum dt_status dt_cuda_failed(cudaError_t code, const char *call, const char *fi
     if (fault->cure != NULL) {
         snprintf(cure, sizeof cure, "%s%s%s)", gpu, gpu[0] != '\0' ? ": " : " (", fault->cure);
     }
-    return failed_with_cure(fault->status, "CUDA", cudaGetErrorString(code), call, file, line, cure);
+    return failed_with_cure(fault->status, "CUDA", cudaGetErrorString(code), call, file, line,
+                            cure);
 }
 
 enum dt_status dt_cublas_failed(cublasStatus_t code, const char *call, const char *file, int line)
@@ -137,13 +146,16 @@ enum dt_status dt_cudnn_failed(cudnnStatus_t code, const char *call, const char 
 {
     char words[256] = "";
     cudnnGetLastErrorString(words, sizeof words);
-    return failed(cudnn_status(code), "cuDNN", words[0] != '\0' ? words : cudnnGetErrorString(code), call, file, line);
+    return failed(cudnn_status(code), "cuDNN", words[0] != '\0' ? words : cudnnGetErrorString(code),
+                  call, file, line);
 }
 
 enum dt_status dt_nccl_failed(ncclResult_t code, const char *call, const char *file, int line)
 {
     const char *last = ncclGetLastError(NULL);
-    return failed(DT_INTERNAL, "NCCL", last != NULL && last[0] != '\0' ? last : ncclGetErrorString(code), call, file, line);
+    return failed(DT_INTERNAL, "NCCL",
+                  last != NULL && last[0] != '\0' ? last : ncclGetErrorString(code), call, file,
+                  line);
 }
 
 cudaError_t dt_cuda_wait(cudaStream_t stream, cudaEvent_t event, double limit_s)
@@ -153,7 +165,9 @@ cudaError_t dt_cuda_wait(cudaStream_t stream, cudaEvent_t event, double limit_s)
     }
     struct dt_patience patience = dt_patience_begin();
     cudaError_t code;
-    for (unsigned n = 1; (code = event != NULL ? cudaEventQuery(event) : cudaStreamQuery(stream)) == cudaErrorNotReady; n++) {
+    for (unsigned n = 1; (code = event != NULL ? cudaEventQuery(event) : cudaStreamQuery(stream)) ==
+                         cudaErrorNotReady;
+         n++) {
         cudaGetLastError();
         if (n % LOOKS_PER_YIELD == 0) {
             if (dt_patience_look(&patience) > limit_s) {

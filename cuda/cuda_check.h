@@ -1,6 +1,7 @@
-/* One macro per library: a failing call returns from the caller, with the call's text, place and the library's own words in the
- * message. Out of memory becomes DT_NO_MEMORY; a missing driver or device, or one that is broken, DT_UNAVAILABLE, with the GPU and
- * what helps; all else DT_INTERNAL. */
+/* One macro per library: a failing call returns from the caller, with the call's text, place and
+ * the library's own words in the message. Out of memory becomes DT_NO_MEMORY; a missing driver or
+ * device, or one that is broken, DT_UNAVAILABLE, with the GPU and what helps; all else DT_INTERNAL.
+ */
 #ifndef DT_CUDA_CUDA_CHECK_H
 #define DT_CUDA_CUDA_CHECK_H
 
@@ -19,8 +20,9 @@ enum dt_status dt_cublas_failed(cublasStatus_t code, const char *call, const cha
 enum dt_status dt_cudnn_failed(cudnnStatus_t code, const char *call, const char *file, int line);
 enum dt_status dt_nccl_failed(ncclResult_t code, const char *call, const char *file, int line);
 
-/* Waits for the event or, where that is NULL, for all that is on the stream, and leaves no "not ready" behind for the check after
- * the next launch. cudaErrorNotReady: limit_s is over, and nothing may be called any more that waits for the GPU. 0: no limit. */
+/* Waits for the event or, where that is NULL, for all that is on the stream, and leaves no "not
+ * ready" behind for the check after the next launch. cudaErrorNotReady: limit_s is over, and
+ * nothing may be called any more that waits for the GPU. 0: no limit. */
 cudaError_t dt_cuda_wait(cudaStream_t stream, cudaEvent_t event, double limit_s);
 
 #define DT_CHECK_CALL(type, success, failed, call)                \

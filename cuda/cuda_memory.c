@@ -19,9 +19,9 @@ static enum dt_status no_memory(const struct dt_cuda *cuda, const char *what, si
     size_t n_free = 0, n_total = 0;
     cudaGetLastError(); /* so that the next call does not report it again */
     cudaMemGetInfo(&n_free, &n_total);
-    return dt_error(DT_NO_MEMORY, "out of memory on %s: %s needs %s, %s of %s are free", cuda->gpu.name, what,
-                    dt_bytes_text((double)n_bytes, wanted), dt_bytes_text((double)n_free, left),
-                    dt_bytes_text((double)n_total, all));
+    return dt_error(DT_NO_MEMORY, "out of memory on %s: %s needs %s, %s of %s are free",
+                    cuda->gpu.name, what, dt_bytes_text((double)n_bytes, wanted),
+                    dt_bytes_text((double)n_free, left), dt_bytes_text((double)n_total, all));
 }
 
 static enum dt_status make_room(struct dt_cuda_memory *all)
@@ -51,7 +51,9 @@ enum dt_status dt_cuda_alloc(struct dt_cuda *cuda, const char *what, size_t n_by
     *out = NULL;
     void *memory = NULL;
     DT_TRY(make_room(&cuda->memory));
-    const cudaError_t code = n_bytes <= SIZE_MAX / 2 ? cudaMalloc(&memory, n_bytes + READABLE_BEHIND) : cudaErrorMemoryAllocation;
+    const cudaError_t code = n_bytes <= SIZE_MAX / 2
+                                 ? cudaMalloc(&memory, n_bytes + READABLE_BEHIND)
+                                 : cudaErrorMemoryAllocation;
     if (code == cudaErrorMemoryAllocation) {
         return no_memory(cuda, what, n_bytes);
     }
@@ -77,14 +79,16 @@ void dt_cuda_free(struct dt_cuda *cuda, void *memory)
     }
 }
 
-enum dt_status dt_cuda_reserve_scratch(struct dt_cuda *cuda, enum dt_cuda_scratch_use use, const char *what, size_t n_bytes)
+enum dt_status dt_cuda_reserve_scratch(struct dt_cuda *cuda, enum dt_cuda_scratch_use use,
+                                       const char *what, size_t n_bytes)
 {
     struct dt_cuda_scratch *scratch = &cuda->scratch[use];
     if (n_bytes <= scratch->n_bytes) {
         return DT_OK;
     }
     void *memory;
-    DT_TRY(dt_cuda_alloc(cuda, what, n_bytes, &memory)); /* first: blocks that are open keep theirs if it fails */
+    DT_TRY(dt_cuda_alloc(cuda, what, n_bytes,
+                         &memory)); /* first: blocks that are open keep theirs if it fails */
     dt_cuda_free(cuda, scratch->memory);
     *scratch = (struct dt_cuda_scratch){memory, n_bytes};
     return DT_OK;
@@ -120,6 +124,7 @@ enum dt_status dt_cuda_reserve_batch(struct dt_cuda *cuda, int capacity)
 
 void dt_cuda_memory(struct dt_backend *backend, struct dt_device_memory *out)
 {
-    *out = (struct dt_device_memory){.peak_bytes = ((const struct dt_cuda *)backend)->memory.peak_bytes};
+    *out = (struct dt_device_memory){.peak_bytes =
+                                         ((const struct dt_cuda *)backend)->memory.peak_bytes};
     cudaMemGetInfo(&out->free_bytes, &out->total_bytes); /* zeros if the GPU has failed */
 }

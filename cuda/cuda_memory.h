@@ -1,4 +1,5 @@
-/* Device memory of the cuda backend: every piece is counted, so that a run can say how much it took. */
+/* Device memory of the cuda backend: every piece is counted, so that a run can say how much it
+ * took. */
 #ifndef DT_CUDA_CUDA_MEMORY_H
 #define DT_CUDA_CUDA_MEMORY_H
 
@@ -14,10 +15,11 @@ struct dt_cuda_memory {
     size_t n_bytes, peak_bytes; /* of all pieces now; at most so far */
 };
 
-/* Zeroed device memory for `what`, with 256 bytes behind it. DT_NO_MEMORY says how much was wanted and how much
- * there is; `what` is "conv1", "the data set". */
+/* Zeroed device memory for `what`, with 256 bytes behind it. DT_NO_MEMORY says how much was wanted
+ * and how much there is; `what` is "conv1", "the data set". */
 enum dt_status dt_cuda_alloc(struct dt_cuda *cuda, const char *what, size_t n_bytes, void **out);
-void dt_cuda_free(struct dt_cuda *cuda, void *memory); /* NULL is fine; waits for the GPU, unless that is lost */
+void dt_cuda_free(struct dt_cuda *cuda,
+                  void *memory); /* NULL is fine; waits for the GPU, unless that is lost */
 
 enum dt_cuda_scratch_use {
     DT_CUDA_SCRATCH_SUMS,               /* struct dt_gpu_gradients */
@@ -32,8 +34,9 @@ struct dt_cuda_scratch {
     size_t n_bytes;
 };
 
-/* Rows and ids of batches on their way to the device: pinned host memory, one slot per batch, used in turn, so that the program
- * can go on while the copies of earlier batches are still waiting on the stream. */
+/* Rows and ids of batches on their way to the device: pinned host memory, one slot per batch, used
+ * in turn, so that the program can go on while the copies of earlier batches are still waiting on
+ * the stream. */
 #define DT_CUDA_BATCH_SLOTS 8
 struct dt_cuda_batches {
     int capacity;   /* samples of a slot */
@@ -43,10 +46,13 @@ struct dt_cuda_batches {
     uint32_t *device; /* one slot: the last batch that was sent */
 };
 
-/* Grow what is shared, if it is too small; only while blocks are opened, as it waits for the GPU. */
-enum dt_status dt_cuda_reserve_scratch(struct dt_cuda *cuda, enum dt_cuda_scratch_use use, const char *what, size_t n_bytes);
+/* Grow what is shared, if it is too small; only while blocks are opened, as it waits for the GPU.
+ */
+enum dt_status dt_cuda_reserve_scratch(struct dt_cuda *cuda, enum dt_cuda_scratch_use use,
+                                       const char *what, size_t n_bytes);
 enum dt_status dt_cuda_reserve_batch(struct dt_cuda *cuda, int capacity);
-void dt_cuda_release_scratch(struct dt_cuda *cuda); /* when no block is open any more: the next ones may be smaller */
+void dt_cuda_release_scratch(
+    struct dt_cuda *cuda); /* when no block is open any more: the next ones may be smaller */
 
 /* struct dt_device_module's `memory`. */
 void dt_cuda_memory(struct dt_backend *backend, struct dt_device_memory *out);

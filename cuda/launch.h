@@ -1,5 +1,6 @@
-/* How the kernels are launched: DT_LAUNCH(kernel, blocks, threads, shared_bytes, stream, arguments...) is an expression of type
- * cudaError_t. A test build, which compiles the same files as C++ for the CPU, brings a DT_LAUNCH of its own. */
+/* How the kernels are launched: DT_LAUNCH(kernel, blocks, threads, shared_bytes, stream,
+ * arguments...) is an expression of type cudaError_t. A test build, which compiles the same files
+ * as C++ for the CPU, brings a DT_LAUNCH of its own. */
 #ifndef DT_CUDA_LAUNCH_H
 #define DT_CUDA_LAUNCH_H
 

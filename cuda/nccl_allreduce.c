@@ -10,15 +10,22 @@
 #include "cuda/cuda_check.h"
 #include "cuda/packed.h"
 
-#define FAREWELL_LIMIT_S 10.0 /* for each part of an end in peace, for which all ranks are there */
+#define FAREWELL_LIMIT_S                                                    \
+    10.0 /* for each part of an end in peace, for which all ranks are there \
+          */
 #define ABORT_LIMIT_S 2.0
 
 struct nccl;
 
-/* A sum. While the state of a communicator that does not block is ncclInProgress, it may neither be given the next one nor an event
- * be put behind the last: that waits its turn. */
+/* A sum. While the state of a communicator that does not block is ncclInProgress, it may neither be
+ * given the next one nor an event be put behind the last: that waits its turn. */
 struct operation {
-    enum { FREE, QUEUED, GIVEN, ISSUED } state; /* for NCCL; to NCCL, which puts it on the stream; and `done` behind it */
+    enum {
+        FREE,
+        QUEUED,
+        GIVEN,
+        ISSUED
+    } state; /* for NCCL; to NCCL, which puts it on the stream; and `done` behind it */
     struct nccl *owner;
     const char *name;
     size_t begin, end;
@@ -69,11 +76,14 @@ static enum dt_status nccl_error(ncclResult_t code, const char *name)
     if (gpu != cudaSuccess && gpu != cudaErrorNotReady) {
         return dt_cuda_failed(gpu, name, __FILE__, __LINE__);
     }
-    return dt_error(status_of(code), "%s: NCCL: %s; %s (NCCL_DEBUG=INFO shows more%s)", name, ncclGetErrorString(code),
-                    ncclGetLastError(NULL), code == ncclSystemError ? "; in a container: --ipc=host, or --shm-size=1g" : "");
+    return dt_error(status_of(code), "%s: NCCL: %s; %s (NCCL_DEBUG=INFO shows more%s)", name,
+                    ncclGetErrorString(code), ncclGetLastError(NULL),
+                    code == ncclSystemError ? "; in a container: --ipc=host, or --shm-size=1g"
+                                            : "");
 }
 
-/* The state of NCCL: a failure of any rank that it has noticed, or whether it is at work in the background. */
+/* The state of NCCL: a failure of any rank that it has noticed, or whether it is at work in the
+ * background. */
 static enum dt_status look(struct nccl *self, const char *name, bool *busy)
 {
     ncclResult_t state = ncclSuccess;
@@ -96,9 +106,11 @@ static enum dt_status give(struct nccl *self, struct operation *operation)
     float *buffer = self->base.part + operation->begin;
     DT_CUDA(cudaStreamWaitEvent(self->stream, operation->ready, 0));
     const size_t n_elems = operation->end - operation->begin;
-    const ncclResult_t code = ncclAllReduce(buffer, buffer, n_elems, ncclFloat32, ncclSum, self->nccl, self->stream);
+    const ncclResult_t code =
+        ncclAllReduce(buffer, buffer, n_elems, ncclFloat32, ncclSum, self->nccl, self->stream);
     operation->state = GIVEN;
-    return code == ncclSuccess || code == ncclInProgress ? DT_OK : nccl_error(code, operation->name);
+    return code == ncclSuccess || code == ncclInProgress ? DT_OK
+                                                         : nccl_error(code, operation->name);
 }
 
 /* Does what NCCL's state allows for the operations that wait. `name`: of the sum that asks. */
@@ -131,7 +143,8 @@ static enum dt_status look_for_recording(const struct nccl *self, bool *recordin
 }
 
 /* The end of the sum goes into the graph that is recorded; without one it is looked for. */
-static enum dt_status find_end(const struct nccl *self, const struct operation *operation, bool *done)
+static enum dt_status find_end(const struct nccl *self, const struct operation *operation,
+                               bool *done)
 {
     bool recording = false;
     DT_TRY(look_for_recording(self, &recording));
@@ -172,8 +185,9 @@ static enum dt_status issue(struct dt_request *request, bool *done)
     return DT_OK;
 }
 
-/* A graph must not be accessed by two threads at once, and it is one of NCCL's that puts the sum into the graph: until it has,
- * nothing else may go into it. If it never does, neither may the recording be ended. */
+/* A graph must not be accessed by two threads at once, and it is one of NCCL's that puts the sum
+ * into the graph: until it has, nothing else may go into it. If it never does, neither may the
+ * recording be ended. */
 static enum dt_status wait_until_issued(struct nccl *self, struct operation *operation)
 {
     struct dt_request request;
@@ -185,8 +199,8 @@ static enum dt_status wait_until_issued(struct nccl *self, struct operation *ope
     return status;
 }
 
-static enum dt_status nccl_start(struct dt_allreduce *a, int slot, size_t begin, size_t end, const char *name,
-                                 struct dt_request *request)
+static enum dt_status nccl_start(struct dt_allreduce *a, int slot, size_t begin, size_t end,
+                                 const char *name, struct dt_request *request)
 {
     struct nccl *self = nccl_of(a);
     struct operation *operation = operation_of(self, self->n_queued);
@@ -236,8 +250,8 @@ static double farewell_limit_s(const struct nccl *self)
     return timeout_s < FAREWELL_LIMIT_S ? timeout_s : FAREWELL_LIMIT_S;
 }
 
-/* Calls ncclCommDestroy or ncclCommAbort, which may never return while another rank hangs. False: it has not, and what it uses must
- * stay. */
+/* Calls ncclCommDestroy or ncclCommAbort, which may never return while another rank hangs. False:
+ * it has not, and what it uses must stay. */
 static bool leave(const struct nccl *self, bool in_peace)
 {
     struct farewell *farewell = malloc(sizeof *farewell);
@@ -245,8 +259,9 @@ static bool leave(const struct nccl *self, bool in_peace)
     if (farewell == NULL) {
         return false;
     }
-    *farewell =
-        (struct farewell){.end = in_peace ? ncclCommDestroy : ncclCommAbort, .nccl = self->nccl, .device = self->cuda->gpu.index};
+    *farewell = (struct farewell){.end = in_peace ? ncclCommDestroy : ncclCommAbort,
+                                  .nccl = self->nccl,
+                                  .device = self->cuda->gpu.index};
     if (pthread_create(&thread, NULL, say_farewell, farewell) != 0) {
         free(farewell);
         return false;
@@ -300,7 +315,8 @@ static void destroy_events(struct nccl *self)
     }
 }
 
-/* Once NCCL is gone, nothing waits for another rank any more: what does not end now hangs on the GPU itself. */
+/* Once NCCL is gone, nothing waits for another rank any more: what does not end now hangs on the
+ * GPU itself. */
 static bool hangs(cudaStream_t stream)
 {
     return stream != NULL && dt_cuda_wait(stream, NULL, ABORT_LIMIT_S) == cudaErrorNotReady;
@@ -329,7 +345,8 @@ static void nccl_close(struct dt_allreduce *a)
     end(nccl_of(a), end_in_peace(nccl_of(a)));
 }
 
-static const struct dt_allreduce_ops nccl_ops = {.start = nccl_start, .sent = nccl_sent, .close = nccl_close};
+static const struct dt_allreduce_ops nccl_ops = {
+    .start = nccl_start, .sent = nccl_sent, .close = nccl_close};
 
 /* What a rank says of its start is a status, or one of these. */
 enum { STARTING = -1, LATE = -2 };
@@ -350,7 +367,8 @@ static enum dt_status gather_starts(struct nccl *self, int32_t mine)
     snprintf(text, sizeof text, "%s", dt_error_text());
     DT_TRY(dt_comm_broadcast(host, text, sizeof text, first, "broadcast of an error's text"));
     dt_error_clear();
-    return dt_error_agreed(dt_error((enum dt_status)self->starts[first], "rank %d: %s", first, text));
+    return dt_error_agreed(
+        dt_error((enum dt_status)self->starts[first], "rank %d: %s", first, text));
 }
 
 static enum dt_status open_events(struct nccl *self)
@@ -367,7 +385,8 @@ static enum dt_status open_events(struct nccl *self)
     return DT_OK;
 }
 
-static enum dt_status prepare(struct nccl *self, const struct dt_allreduce_spec *spec, ncclUniqueId *id)
+static enum dt_status prepare(struct nccl *self, const struct dt_allreduce_spec *spec,
+                              ncclUniqueId *id)
 {
     int lowest, highest; /* number, highest first */
     DT_TRY(dt_allreduce_take_memory(spec, &self->base.part));
@@ -394,10 +413,11 @@ static enum dt_status too_late(const struct nccl *self)
     if (n_late > 1) {
         snprintf(others, sizeof others, " and %d more", n_late - 1);
     }
-    return dt_error_agreed(dt_error(
-        DT_STALLED,
-        "NCCL did not start within %.0f s on rank %d%s (NCCL_DEBUG=INFO shows why; raise DTRAIN_TIMEOUT if it takes that long)",
-        self->base.comm->timeout_s, first, others));
+    return dt_error_agreed(
+        dt_error(DT_STALLED,
+                 "NCCL did not start within %.0f s on rank %d%s (NCCL_DEBUG=INFO shows why; raise "
+                 "DTRAIN_TIMEOUT if it takes that long)",
+                 self->base.comm->timeout_s, first, others));
 }
 
 static int32_t start_of(ncclResult_t state, bool late)
@@ -408,17 +428,19 @@ static int32_t start_of(ncclResult_t state, bool late)
     if (state == ncclInProgress) {
         return late ? LATE : STARTING;
     }
-    return dt_error(DT_UNAVAILABLE, "NCCL cannot start: %s; %s (NCCL_DEBUG=INFO shows more)", ncclGetErrorString(state),
-                    ncclGetLastError(NULL));
+    return dt_error(DT_UNAVAILABLE, "NCCL cannot start: %s; %s (NCCL_DEBUG=INFO shows more)",
+                    ncclGetErrorString(state), ncclGetLastError(NULL));
 }
 
-/* The ranks look at each other's start until all have made it, one has failed, or one's time is up: so a rank that fails is not
- * waited for, and one that dies in between is named by the host's communicator. */
+/* The ranks look at each other's start until all have made it, one has failed, or one's time is up:
+ * so a rank that fails is not waited for, and one that dies in between is named by the host's
+ * communicator. */
 static enum dt_status start_nccl(struct nccl *self, ncclUniqueId id)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    ncclResult_t state = ncclCommInitRankConfig(&self->nccl, self->base.comm->size, id, self->base.comm->rank, &config);
+    ncclResult_t state = ncclCommInitRankConfig(&self->nccl, self->base.comm->size, id,
+                                                self->base.comm->rank, &config);
     struct dt_patience patience = dt_patience_begin();
     for (;;) {
         const bool is_late = dt_patience_look(&patience) > self->base.comm->timeout_s;
@@ -432,7 +454,8 @@ static enum dt_status start_nccl(struct nccl *self, ncclUniqueId id)
             return all_done ? DT_OK : too_late(self);
         }
         dt_sleep_ms(1);
-        const ncclResult_t code = state == ncclInProgress ? ncclCommGetAsyncError(self->nccl, &state) : ncclSuccess;
+        const ncclResult_t code =
+            state == ncclInProgress ? ncclCommGetAsyncError(self->nccl, &state) : ncclSuccess;
         state = code == ncclSuccess ? state : code;
     }
 }

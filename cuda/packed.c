@@ -4,7 +4,8 @@
 #include "cuda/cuda_check.h"
 #include "model/device_bytes.h"
 
-_Static_assert(DT_MAX_LAYERS + DT_DEVICE_BIAS_COPIES <= DT_GPU_MAX_PACKS, "a model's copies fit an optimizer step");
+_Static_assert(DT_MAX_LAYERS + DT_DEVICE_BIAS_COPIES <= DT_GPU_MAX_PACKS,
+               "a model's copies fit an optimizer step");
 
 void dt_cuda_packed_open(struct dt_cuda *cuda, struct dt_cuda_packed *packed)
 {
@@ -23,11 +24,13 @@ enum dt_status dt_cuda_packed_close(struct dt_cuda *cuda, struct dt_cuda_packed 
     return s;
 }
 
-enum dt_status dt_cuda_pack(struct dt_cuda *cuda, struct dt_cuda_packed *packed, const float *weight)
+enum dt_status dt_cuda_pack(struct dt_cuda *cuda, struct dt_cuda_packed *packed,
+                            const float *weight)
 {
     const struct dt_gpu_filter *f = &packed->filter;
     if (packed->weight != NULL && packed->weight_of != weight) {
-        DT_CUDA(dt_gpu_pack_weight(cuda->stream, f->k, f->c, f->kernel, weight, cuda->type, packed->weight));
+        DT_CUDA(dt_gpu_pack_weight(cuda->stream, f->k, f->c, f->kernel, weight, cuda->type,
+                                   packed->weight));
         packed->weight_of = weight;
     }
     return DT_OK;
@@ -38,8 +41,9 @@ enum dt_status dt_cuda_unpack(struct dt_cuda *cuda)
     for (struct dt_cuda_packed *p = cuda->packed; p != NULL; p = p->next) {
         if (p->dw_of != NULL) {
             DT_TRY(dt_cuda_fork(cuda, DT_CUDA_GRADIENTS));
-            DT_CUDA(dt_gpu_unpack_gradient(cuda->branches.lanes[DT_CUDA_GRADIENTS].stream, p->filter.k, p->filter.c,
-                                           p->filter.kernel, cuda->type, p->dw, false, p->dw_of));
+            DT_CUDA(dt_gpu_unpack_gradient(cuda->branches.lanes[DT_CUDA_GRADIENTS].stream,
+                                           p->filter.k, p->filter.c, p->filter.kernel, cuda->type,
+                                           p->dw, false, p->dw_of));
             p->dw_of = NULL;
             p->dw_recorded = cuda->on_its_own ? NULL : p->dw_recorded;
         }
@@ -93,17 +97,22 @@ static bool lies_in(const float *elems, size_t n, const float *range, size_t n_r
     return elems != NULL && *at < n_range && n <= n_range - *at;
 }
 
-struct dt_gpu_packs dt_cuda_packs(const struct dt_cuda *cuda, size_t n_elems, const float *params, const float *grads)
+struct dt_gpu_packs dt_cuda_packs(const struct dt_cuda *cuda, size_t n_elems, const float *params,
+                                  const float *grads)
 {
     struct dt_gpu_packs packs = {.type = cuda->type};
-    for (const struct dt_cuda_packed *p = cuda->packed; p != NULL && packs.n < DT_GPU_MAX_PACKS; p = p->next) {
+    for (const struct dt_cuda_packed *p = cuda->packed; p != NULL && packs.n < DT_GPU_MAX_PACKS;
+         p = p->next) {
         const size_t n = dt_gpu_filter_elems(&p->filter);
         size_t begin, of_gradient;
         const bool steps = lies_in(p->weight_of, n, params, n_elems, &begin);
         const bool reads = lies_in(p->dw_of, n, grads, n_elems, &of_gradient);
         if (steps) {
-            packs.at[packs.n++] = (struct dt_gpu_pack){
-                .filter = p->filter, .begin = begin, .weight = p->weight, .gradient = reads && of_gradient == begin ? p->dw : NULL};
+            packs.at[packs.n++] =
+                (struct dt_gpu_pack){.filter = p->filter,
+                                     .begin = begin,
+                                     .weight = p->weight,
+                                     .gradient = reads && of_gradient == begin ? p->dw : NULL};
         }
     }
     return packs;

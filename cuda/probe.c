@@ -5,7 +5,8 @@
 #include "cuda/cuda_check.h"
 #include "cuda/range.h"
 
-#define CAPABILITY_MIN_MAJOR 8 /* what bf16 and tf32 need, and the oldest that the kernels are compiled for */
+#define CAPABILITY_MIN_MAJOR \
+    8 /* what bf16 and tf32 need, and the oldest that the kernels are compiled for */
 
 static int version_major(int version)
 {
@@ -24,18 +25,21 @@ static enum dt_status no_gpu(cudaError_t code)
     cudaDriverGetVersion(&driver); /* 0 without a driver */
     cudaRuntimeGetVersion(&runtime);
     if (driver == 0) {
-        return dt_error(DT_UNAVAILABLE, "there is no NVIDIA driver (install one, or use \"device\": \"cpu\")");
+        return dt_error(DT_UNAVAILABLE,
+                        "there is no NVIDIA driver (install one, or use \"device\": \"cpu\")");
     }
     if (code == cudaErrorInsufficientDriver) {
         return dt_error(DT_UNAVAILABLE,
-                        "the NVIDIA driver serves CUDA %d.%d, but dtrain is built with CUDA %d.%d (install a newer driver, build "
+                        "the NVIDIA driver serves CUDA %d.%d, but dtrain is built with CUDA %d.%d "
+                        "(install a newer driver, build "
                         "with an older toolkit, or use \"device\": \"cpu\")",
-                        version_major(driver), version_minor(driver), version_major(runtime), version_minor(runtime));
+                        version_major(driver), version_minor(driver), version_major(runtime),
+                        version_minor(runtime));
     }
     if (code == cudaErrorNoDevice || code == cudaSuccess) {
-        return dt_error(DT_UNAVAILABLE,
-                        "there is no NVIDIA GPU that this process may use (see nvidia-smi and CUDA_VISIBLE_DEVICES, or use "
-                        "\"device\": \"cpu\")");
+        return dt_error(DT_UNAVAILABLE, "there is no NVIDIA GPU that this process may use (see "
+                                        "nvidia-smi and CUDA_VISIBLE_DEVICES, or use "
+                                        "\"device\": \"cpu\")");
     }
     return dt_cuda_failed(code, "cudaGetDeviceCount", __FILE__, __LINE__);
 }
@@ -57,7 +61,8 @@ static void write_uuid(const cudaUUID_t *uuid, char *text, size_t n_text)
     int length = snprintf(text, n_text, "GPU");
     for (size_t i = 0; i < sizeof uuid->bytes; i++) {
         const bool group = i == 0 || i == 4 || i == 6 || i == 8 || i == 10;
-        length += snprintf(text + length, n_text - (size_t)length, group ? "-%02x" : "%02x", (unsigned char)uuid->bytes[i]);
+        length += snprintf(text + length, n_text - (size_t)length, group ? "-%02x" : "%02x",
+                           (unsigned char)uuid->bytes[i]);
     }
 }
 
@@ -71,7 +76,8 @@ static enum dt_status describe(int index, struct dt_device_info *out)
     dt_cuda_check_names(out->name, out->uuid);
     if (properties.major < CAPABILITY_MIN_MAJOR) {
         return dt_error(DT_UNAVAILABLE,
-                        "GPU %d, %s, has compute capability %d.%d (use one with %d.0 or newer, Ampere, or \"device\": \"cpu\")",
+                        "GPU %d, %s, has compute capability %d.%d (use one with %d.0 or newer, "
+                        "Ampere, or \"device\": \"cpu\")",
                         index, out->name, properties.major, properties.minor, CAPABILITY_MIN_MAJOR);
     }
     return DT_OK;
@@ -81,7 +87,9 @@ enum dt_status dt_cuda_probe(int local_rank, struct dt_device_info *out, int *n_
 {
     DT_TRY(count_gpus(n_gpus));
     if (*n_gpus > 1 && local_rank >= *n_gpus) {
-        return dt_error(DT_UNAVAILABLE, "local rank %d has no GPU of its own: this host shows %d (start at most %d ranks per host)",
+        return dt_error(DT_UNAVAILABLE,
+                        "local rank %d has no GPU of its own: this host shows %d (start at most %d "
+                        "ranks per host)",
                         local_rank, *n_gpus, *n_gpus);
     }
     const int index = *n_gpus > 1 ? local_rank : 0;
@@ -102,8 +110,11 @@ const char *dt_cuda_versions(void)
     cublasGetProperty(PATCH_LEVEL, &cublas[2]);
     ncclGetVersion(&nccl);
     const int cudnn = (int)cudnnGetVersion();
-    snprintf(text, sizeof text, "CUDA %d.%d, driver %d.%d, cuDNN %d.%d.%d, cuBLAS %d.%d.%d, NCCL %d.%d.%d" DT_NVTX_TEXT,
-             version_major(runtime), version_minor(runtime), version_major(driver), version_minor(driver), cudnn / 10000,
-             cudnn / 100 % 100, cudnn % 100, cublas[0], cublas[1], cublas[2], nccl / 10000, nccl / 100 % 100, nccl % 100);
+    snprintf(
+        text, sizeof text,
+        "CUDA %d.%d, driver %d.%d, cuDNN %d.%d.%d, cuBLAS %d.%d.%d, NCCL %d.%d.%d" DT_NVTX_TEXT,
+        version_major(runtime), version_minor(runtime), version_major(driver),
+        version_minor(driver), cudnn / 10000, cudnn / 100 % 100, cudnn % 100, cublas[0], cublas[1],
+        cublas[2], nccl / 10000, nccl / 100 % 100, nccl % 100);
     return text;
 }

@@ -11,8 +11,9 @@
 
 #define MAX_RECORDINGS 8 /* two or three come up, hardly ever more */
 
-/* Steps that the GPU is given before it has done the ones before them: enough for it never to wait for the host, and so few that no
- * launch blocks, as it does behind too many others: then nobody would look at the clock, or at NCCL. */
+/* Steps that the GPU is given before it has done the ones before them: enough for it never to wait
+ * for the host, and so few that no launch blocks, as it does behind too many others: then nobody
+ * would look at the clock, or at NCCL. */
 #define MAX_AHEAD 8
 
 #define LAST_STEPS_LIMIT_S 1.0
@@ -38,10 +39,12 @@ struct dt_step_graph {
     int n_recordings;
 };
 
-/* What still waits for a rank that is gone ends with NCCL; without one it is the GPU itself that hangs. */
+/* What still waits for a rank that is gone ends with NCCL; without one it is the GPU itself that
+ * hangs. */
 static bool is_drained(struct dt_step_graph *g)
 {
-    const bool drained = !g->cuda->lost && dt_cuda_wait(g->cuda->stream, NULL, LAST_STEPS_LIMIT_S) != cudaErrorNotReady;
+    const bool drained = !g->cuda->lost && dt_cuda_wait(g->cuda->stream, NULL,
+                                                        LAST_STEPS_LIMIT_S) != cudaErrorNotReady;
     g->cuda->lost = g->cuda->lost || (!drained && g->allreduce == NULL);
     return drained;
 }
@@ -74,7 +77,8 @@ static enum dt_status open_parts(struct dt_step_graph *g, int capacity)
 {
     const size_t n = (size_t)capacity, n_all = DT_MAX_RECORDED_STEPS * n;
     DT_TRY(dt_cuda_alloc(g->cuda, "the table of steps", sizeof *g->steps, (void **)&g->steps));
-    DT_TRY(dt_cuda_alloc(g->cuda, "the sample numbers of steps", (n_all + 2 * n) * sizeof(uint32_t), (void **)&g->rows.all));
+    DT_TRY(dt_cuda_alloc(g->cuda, "the sample numbers of steps", (n_all + 2 * n) * sizeof(uint32_t),
+                         (void **)&g->rows.all));
     g->rows.rows = g->rows.all + n_all;
     g->rows.ids = g->rows.rows + n;
     g->rows.capacity = capacity;
@@ -85,14 +89,18 @@ static enum dt_status open_parts(struct dt_step_graph *g, int capacity)
     return DT_OK;
 }
 
-static enum dt_status graph_open(struct dt_backend *backend, struct dt_allreduce *allreduce, int capacity, dt_step_fn step,
-                                 void *context, struct dt_step_graph **out)
+static enum dt_status graph_open(struct dt_backend *backend, struct dt_allreduce *allreduce,
+                                 int capacity, dt_step_fn step, void *context,
+                                 struct dt_step_graph **out)
 {
     struct dt_step_graph *g = calloc(1, sizeof *g);
     if (g == NULL) {
         return dt_error(DT_NO_MEMORY, "out of memory for the table of steps");
     }
-    *g = (struct dt_step_graph){.cuda = (struct dt_cuda *)backend, .allreduce = allreduce, .step = step, .context = context};
+    *g = (struct dt_step_graph){.cuda = (struct dt_cuda *)backend,
+                                .allreduce = allreduce,
+                                .step = step,
+                                .context = context};
     const enum dt_status s = open_parts(g, capacity);
     if (s != DT_OK) {
         graph_close(g);
@@ -105,14 +113,17 @@ static enum dt_status graph_open(struct dt_backend *backend, struct dt_allreduce
 static enum dt_status make_calls(struct dt_step_graph *g, const struct dt_step_input *input)
 {
     struct dt_cuda *cuda = g->cuda;
-    const struct dt_batch batch = {.n = (int)input->draw.n, .rows = g->rows.rows, .ids = g->rows.ids};
+    const struct dt_batch batch = {
+        .n = (int)input->draw.n, .rows = g->rows.rows, .ids = g->rows.ids};
     DT_TRY(g->step(g->context, &batch, &input->update));
     DT_TRY(dt_cuda_join(cuda));
-    DT_CUDA(dt_gpu_step_end(cuda->stream, g->steps, &g->rows, cuda->step, &cuda->sums->metrics, g->n_done));
+    DT_CUDA(dt_gpu_step_end(cuda->stream, g->steps, &g->rows, cuda->step, &cuda->sums->metrics,
+                            g->n_done));
     return DT_OK;
 }
 
-static enum dt_status enqueue_step(struct dt_step_graph *g, const struct dt_step_input *input, const char *range)
+static enum dt_status enqueue_step(struct dt_step_graph *g, const struct dt_step_input *input,
+                                   const char *range)
 {
     dt_range_begin(range);
     const enum dt_status s = make_calls(g, input);
@@ -120,16 +131,20 @@ static enum dt_status enqueue_step(struct dt_step_graph *g, const struct dt_step
     return s;
 }
 
-/* A call that CUDA does not let into a recording spoils it, and is perhaps noticed only by a later one. */
+/* A call that CUDA does not let into a recording spoils it, and is perhaps noticed only by a later
+ * one. */
 static enum dt_status spoilt(cudaError_t ended, enum dt_status s)
 {
     char text[DT_ERROR_TEXT_SIZE];
     snprintf(text, sizeof text, "%s", s != DT_OK ? dt_error_text() : cudaGetErrorString(ended));
     dt_error_clear();
-    return dt_error(DT_INTERNAL, "the step cannot be recorded (\"cuda\": {\"graph\": false} does without): %s", text);
+    return dt_error(DT_INTERNAL,
+                    "the step cannot be recorded (\"cuda\": {\"graph\": false} does without): %s",
+                    text);
 }
 
-/* Into the file that DTRAIN_CUDA_GRAPH names, if it does, for Graphviz; the graph that is recorded last stays. */
+/* Into the file that DTRAIN_CUDA_GRAPH names, if it does, for Graphviz; the graph that is recorded
+ * last stays. */
 static enum dt_status write_dot(cudaGraph_t graph)
 {
     const char *path = secure_getenv("DTRAIN_CUDA_GRAPH");
@@ -139,9 +154,10 @@ static enum dt_status write_dot(cudaGraph_t graph)
     return DT_OK;
 }
 
-/* Has to be ended, however the step went, but for one that NCCL still writes to. Other threads, NCCL's and cuDNN's, may do what
- * they like in the meantime. */
-static enum dt_status record(struct dt_step_graph *g, const struct dt_step_input *input, struct recording *recording)
+/* Has to be ended, however the step went, but for one that NCCL still writes to. Other threads,
+ * NCCL's and cuDNN's, may do what they like in the meantime. */
+static enum dt_status record(struct dt_step_graph *g, const struct dt_step_input *input,
+                             struct recording *recording)
 {
     cudaGraph_t graph = NULL;
     DT_CUDA(cudaStreamBeginCapture(g->cuda->stream, cudaStreamCaptureModeThreadLocal));
@@ -156,15 +172,17 @@ static enum dt_status record(struct dt_step_graph *g, const struct dt_step_input
     }
     s = s == DT_OK ? write_dot(graph) : s;
     if (s == DT_OK) {
-        const cudaError_t code = cudaGraphInstantiate(&recording->graph, graph, cudaGraphInstantiateFlagUseNodePriority);
-        s = code == cudaSuccess ? DT_OK : dt_cuda_failed(code, "cudaGraphInstantiate", __FILE__, __LINE__);
+        const cudaError_t code =
+            cudaGraphInstantiate(&recording->graph, graph, cudaGraphInstantiateFlagUseNodePriority);
+        s = code == cudaSuccess ? DT_OK
+                                : dt_cuda_failed(code, "cudaGraphInstantiate", __FILE__, __LINE__);
     }
     cudaGraphDestroy(graph);
     return s;
 }
 
-/* From what all ranks share, so that all record, replay or go call by call. NULL: there are too many kinds of steps to keep a graph
- * for each. */
+/* From what all ranks share, so that all record, replay or go call by call. NULL: there are too
+ * many kinds of steps to keep a graph for each. */
 static struct recording *recording_of(struct dt_step_graph *g, uint32_t like_step, bool *first)
 {
     *first = false;
@@ -182,7 +200,8 @@ static struct recording *recording_of(struct dt_step_graph *g, uint32_t like_ste
     return recording;
 }
 
-static enum dt_status launch(struct dt_step_graph *g, const struct dt_step_input *input, struct recording *recording)
+static enum dt_status launch(struct dt_step_graph *g, const struct dt_step_input *input,
+                             struct recording *recording)
 {
     if (recording->graph == NULL) {
         DT_TRY(record(g, input, recording));
@@ -207,7 +226,8 @@ static enum dt_status take_step(struct dt_step_graph *g, const struct dt_step_in
 static enum dt_status enqueue_results(struct dt_step_graph *g)
 {
     const size_t n_bytes = (size_t)g->n_steps * sizeof *g->metrics;
-    DT_CUDA(cudaMemcpyAsync(g->metrics, g->steps->metrics, n_bytes, cudaMemcpyDeviceToHost, g->cuda->stream));
+    DT_CUDA(cudaMemcpyAsync(g->metrics, g->steps->metrics, n_bytes, cudaMemcpyDeviceToHost,
+                            g->cuda->stream));
     DT_CUDA(cudaEventRecord(g->done, g->cuda->stream));
     return DT_OK;
 }
@@ -229,20 +249,25 @@ static enum dt_status enqueue_inputs(struct dt_step_graph *g)
 {
     const cudaStream_t stream = g->cuda->stream;
     const size_t n = (size_t)g->n_steps;
-    DT_CUDA(cudaMemcpyAsync(g->steps->inputs, g->inputs, n * sizeof *g->inputs, cudaMemcpyHostToDevice, stream));
+    DT_CUDA(cudaMemcpyAsync(g->steps->inputs, g->inputs, n * sizeof *g->inputs,
+                            cudaMemcpyHostToDevice, stream));
     DT_CUDA(dt_gpu_steps_begin(stream, g->steps, g->n_steps, &g->rows, g->cuda->step));
-    DT_CUDA(cudaMemsetAsync(&g->cuda->sums->metrics, 0, sizeof *g->metrics, stream)); /* whatever is left there is not ours */
+    DT_CUDA(cudaMemsetAsync(&g->cuda->sums->metrics, 0, sizeof *g->metrics,
+                            stream)); /* whatever is left there is not ours */
     return DT_OK;
 }
 
-/* The first MAX_AHEAD whatever the GPU has done by then: so the ranks, which number their collectives, come to those of a step that
- * is taken call by call in one order. */
-static enum dt_status graph_start(struct dt_step_graph *g, const struct dt_step_input *inputs, int n_steps)
+/* The first MAX_AHEAD whatever the GPU has done by then: so the ranks, which number their
+ * collectives, come to those of a step that is taken call by call in one order. */
+static enum dt_status graph_start(struct dt_step_graph *g, const struct dt_step_input *inputs,
+                                  int n_steps)
 {
     g->n_steps = n_steps;
     g->n_enqueued = 0;
     *g->n_done = 0;
-    memcpy(g->inputs, inputs, (size_t)n_steps * sizeof *inputs); /* the copy of the ones before is done: their results were taken */
+    memcpy(g->inputs, inputs,
+           (size_t)n_steps *
+               sizeof *inputs); /* the copy of the ones before is done: their results were taken */
     DT_TRY(enqueue_inputs(g));
     return enqueue_steps(g, MAX_AHEAD);
 }
@@ -263,8 +288,9 @@ static enum dt_status graph_test(struct dt_step_graph *g, int *n_done)
         DT_CUDA(code);
     }
     *n_done = all && code == cudaSuccess ? g->n_steps
-              : counted < g->n_steps     ? counted
-                                         : g->n_steps - 1; /* the last is done when its results are here */
+              : counted < g->n_steps
+                  ? counted
+                  : g->n_steps - 1; /* the last is done when its results are here */
     return DT_OK;
 }
 
@@ -272,9 +298,13 @@ static void graph_take(struct dt_step_graph *g, struct dt_metrics *out)
 {
     for (int i = 0; i < g->n_steps; i++) {
         const struct dt_gpu_metrics *m = &g->metrics[i];
-        out[i] = (struct dt_metrics){.loss_sum = m->loss_sum, .n_correct = m->n_correct, .n_samples = m->n_samples};
+        out[i] = (struct dt_metrics){
+            .loss_sum = m->loss_sum, .n_correct = m->n_correct, .n_samples = m->n_samples};
     }
 }
 
-const struct dt_step_graph_ops dt_step_graph = {
-    .open = graph_open, .close = graph_close, .start = graph_start, .test = graph_test, .take = graph_take};
+const struct dt_step_graph_ops dt_step_graph = {.open = graph_open,
+                                                .close = graph_close,
+                                                .start = graph_start,
+                                                .test = graph_test,
+                                                .take = graph_take};

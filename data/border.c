@@ -30,5 +30,7 @@ size_t dt_border_count_bright(const struct dt_samples *samples)
 enum dt_ground dt_ground_of(uint64_t n_bright, uint64_t n)
 {
     const uint64_t few = n / MOST;
-    return n_bright <= few ? DT_GROUND_DARK : n - n_bright <= few ? DT_GROUND_BRIGHT : DT_GROUND_MIXED;
+    return n_bright <= few       ? DT_GROUND_DARK
+           : n - n_bright <= few ? DT_GROUND_BRIGHT
+                                 : DT_GROUND_MIXED;
 }

@@ -23,13 +23,15 @@ static const char *const idx_names[2][2] = {
     [DT_SPLIT_TEST] = {"t10k-labels-idx1-ubyte", "t10k-images-idx3-ubyte"},
 };
 
-enum dt_status dt_dataset_find_file(const char *dir, enum dt_split split, int images, char path[DT_PATH_SIZE])
+enum dt_status dt_dataset_find_file(const char *dir, enum dt_split split, int images,
+                                    char path[DT_PATH_SIZE])
 {
     const char *name = idx_names[split][images != 0];
     bool exists;
     for (int gz = 0; gz < 2; gz++) {
         if (snprintf(path, DT_PATH_SIZE, "%s/%s%s", dir, name, gz ? ".gz" : "") >= DT_PATH_SIZE) {
-            return dt_error(DT_CONFIG, "data.dir: the path is longer than %d bytes", DT_PATH_SIZE - 1);
+            return dt_error(DT_CONFIG, "data.dir: the path is longer than %d bytes",
+                            DT_PATH_SIZE - 1);
         }
         DT_TRY(dt_file_exists(path, &exists));
         if (exists) {
@@ -38,19 +40,23 @@ enum dt_status dt_dataset_find_file(const char *dir, enum dt_split split, int im
     }
     DT_TRY(dt_file_exists(dir, &exists));
     if (!exists) {
-        return dt_error(DT_NO_INPUT, "%s: no such folder (name the folder with the four IDX files in data.dir or with --data)",
+        return dt_error(DT_NO_INPUT,
+                        "%s: no such folder (name the folder with the four IDX files in data.dir "
+                        "or with --data)",
                         dir);
     }
     return dt_error(DT_NO_INPUT,
-                    "%s: neither %s nor %s.gz is there (name the folder with the four IDX files in data.dir or --data)", dir, name,
-                    name);
+                    "%s: neither %s nor %s.gz is there (name the folder with the four IDX files in "
+                    "data.dir or --data)",
+                    dir, name, name);
 }
 
 struct idx_paths {
     char images[DT_PATH_SIZE], labels[DT_PATH_SIZE];
 };
 
-static enum dt_status find_pair(const struct dt_data_spec *spec, enum dt_split split, struct idx_paths *paths)
+static enum dt_status find_pair(const struct dt_data_spec *spec, enum dt_split split,
+                                struct idx_paths *paths)
 {
     DT_TRY(dt_dataset_find_file(spec->dir, split, 1, paths->images));
     return dt_dataset_find_file(spec->dir, split, 0, paths->labels);
@@ -62,8 +68,8 @@ static size_t limit_of(const struct dt_data_spec *spec, enum dt_split split)
 }
 
 /* The test images have to be as the training images: model.input is not what to change. */
-static enum dt_status check_image_shape(const struct dt_data_spec *spec, enum dt_split split, const char *path,
-                                        const struct dt_idx *images)
+static enum dt_status check_image_shape(const struct dt_data_spec *spec, enum dt_split split,
+                                        const char *path, const struct dt_idx *images)
 {
     const bool has_channels = images->n_dims == 4;
     const size_t c = has_channels ? images->dims[1] : 1;
@@ -74,15 +80,19 @@ static enum dt_status check_image_shape(const struct dt_data_spec *spec, enum dt
     }
     if (split == DT_SPLIT_TEST) {
         return dt_error(DT_BAD_DATA,
-                        "%s: test images are %zux%zux%zu, the model is trained on %dx%dx%d (test with images of that size)", path,
-                        c, h, w, want.c, want.h, want.w);
+                        "%s: test images are %zux%zux%zu, the model is trained on %dx%dx%d (test "
+                        "with images of that size)",
+                        path, c, h, w, want.c, want.h, want.w);
     }
-    return dt_error(DT_BAD_DATA, "%s: images are %zux%zux%zu, model.input is %dx%dx%d (set model.input to [%zu, %zu, %zu])", path,
-                    c, h, w, want.c, want.h, want.w, c, h, w);
+    return dt_error(
+        DT_BAD_DATA,
+        "%s: images are %zux%zux%zu, model.input is %dx%dx%d (set model.input to [%zu, %zu, %zu])",
+        path, c, h, w, want.c, want.h, want.w, c, h, w);
 }
 
 /* From the headers of both files. */
-static enum dt_status count_idx(const struct dt_data_spec *spec, enum dt_split split, struct idx_paths *paths, size_t *n_total)
+static enum dt_status count_idx(const struct dt_data_spec *spec, enum dt_split split,
+                                struct idx_paths *paths, size_t *n_total)
 {
     struct dt_idx images, labels;
     DT_TRY(find_pair(spec, split, paths));
@@ -90,30 +100,33 @@ static enum dt_status count_idx(const struct dt_data_spec *spec, enum dt_split s
     DT_TRY(dt_idx_peek(paths->labels, 1, &labels));
     DT_TRY(check_image_shape(spec, split, paths->images, &images));
     if (images.dims[0] != labels.dims[0]) {
-        return dt_error(DT_BAD_DATA, "%s: %zu images but %zu labels in %s (do the files belong together?)", paths->images,
-                        images.dims[0], labels.dims[0], paths->labels);
+        return dt_error(DT_BAD_DATA,
+                        "%s: %zu images but %zu labels in %s (do the files belong together?)",
+                        paths->images, images.dims[0], labels.dims[0], paths->labels);
     }
     const size_t limit = limit_of(spec, split);
     *n_total = limit > 0 && limit < images.dims[0] ? limit : images.dims[0];
     return DT_OK;
 }
 
-static enum dt_status check_labels(const struct dt_data_spec *spec, const char *path, const struct dt_idx *all, size_t n_total,
-                                   struct dt_owned owned)
+static enum dt_status check_labels(const struct dt_data_spec *spec, const char *path,
+                                   const struct dt_idx *all, size_t n_total, struct dt_owned owned)
 {
-    if (all->n_rows != n_total || (owned.n > 0 && owned.first + (owned.n - 1) * owned.stride >= n_total)) {
+    if (all->n_rows != n_total ||
+        (owned.n > 0 && owned.first + (owned.n - 1) * owned.stride >= n_total)) {
         return dt_error(DT_BAD_DATA, "%s: changed during the run", path);
     }
     for (size_t i = 0; i < all->n_rows; i++) {
         if (all->data[i] >= spec->n_classes) {
-            return dt_error(DT_BAD_DATA, "%s: label %d at index %zu, model has %d classes (0..%d)", path, all->data[i], i,
-                            spec->n_classes, spec->n_classes - 1);
+            return dt_error(DT_BAD_DATA, "%s: label %d at index %zu, model has %d classes (0..%d)",
+                            path, all->data[i], i, spec->n_classes, spec->n_classes - 1);
         }
     }
     return DT_OK;
 }
 
-static enum dt_status keep_labels(const struct dt_idx *all, struct dt_owned owned, struct dt_dataset *out)
+static enum dt_status keep_labels(const struct dt_idx *all, struct dt_owned owned,
+                                  struct dt_dataset *out)
 {
     uint16_t *labels = malloc((owned.n + 1) * sizeof *labels);
     if (labels == NULL) {
@@ -127,9 +140,10 @@ static enum dt_status keep_labels(const struct dt_idx *all, struct dt_owned owne
     return DT_OK;
 }
 
-/* All labels are read and checked on every rank: they are small, and so all ranks find the same fault. */
-static enum dt_status load_labels(const struct dt_data_spec *spec, const char *path, size_t n_total, struct dt_owned owned,
-                                  struct dt_dataset *out)
+/* All labels are read and checked on every rank: they are small, and so all ranks find the same
+ * fault. */
+static enum dt_status load_labels(const struct dt_data_spec *spec, const char *path, size_t n_total,
+                                  struct dt_owned owned, struct dt_dataset *out)
 {
     struct dt_idx all;
     DT_TRY(dt_idx_open(path, 1, n_total, 0, 1, &spec->alive, &all));
@@ -141,7 +155,8 @@ static enum dt_status load_labels(const struct dt_data_spec *spec, const char *p
     return status;
 }
 
-static enum dt_status load_idx(const struct dt_data_spec *spec, enum dt_split split, struct dt_owned owned, struct dt_dataset *out)
+static enum dt_status load_idx(const struct dt_data_spec *spec, enum dt_split split,
+                               struct dt_owned owned, struct dt_dataset *out)
 {
     struct idx_paths paths;
     struct dt_idx images;
@@ -160,8 +175,8 @@ static enum dt_status load_idx(const struct dt_data_spec *spec, enum dt_split sp
 
 /* ---- generated ---- */
 
-static enum dt_status load_generated(const struct dt_data_spec *spec, enum dt_split split, struct dt_owned owned,
-                                     struct dt_dataset *out)
+static enum dt_status load_generated(const struct dt_data_spec *spec, enum dt_split split,
+                                     struct dt_owned owned, struct dt_dataset *out)
 {
     const bool images = spec->format == DT_DATA_SYNTHETIC;
     const size_t n_item_bytes = images ? dt_shape_elems(spec->shape) : sizeof(float);
@@ -169,8 +184,9 @@ static enum dt_status load_generated(const struct dt_data_spec *spec, enum dt_sp
     out->items = dt_memory_alloc(owned.n * n_item_bytes + 1);
     out->answers = malloc(owned.n * n_answer_bytes + 1);
     if (out->items == NULL || out->answers == NULL) {
-        return dt_error(DT_NO_MEMORY, "no memory for %zu generated samples of %zu bytes (lower data.%s_samples)", owned.n,
-                        n_item_bytes, split_name(split));
+        return dt_error(DT_NO_MEMORY,
+                        "no memory for %zu generated samples of %zu bytes (lower data.%s_samples)",
+                        owned.n, n_item_bytes, split_name(split));
     }
     if (images) {
         dt_synthetic_images(spec, split, owned, out->items, out->answers);
@@ -178,20 +194,22 @@ static enum dt_status load_generated(const struct dt_data_spec *spec, enum dt_sp
         dt_synthetic_line(spec, split, owned, out->items, out->answers);
     }
     char recipe[256];
-    const int n = snprintf(recipe, sizeof recipe, "%d %d %zu %llu %a %a %a %d %d %d %d", (int)spec->format, (int)split,
-                           limit_of(spec, split), (unsigned long long)spec->seed, spec->slope, spec->intercept, spec->noise,
-                           spec->shape.c, spec->shape.h, spec->shape.w, spec->n_classes);
+    const int n = snprintf(
+        recipe, sizeof recipe, "%d %d %zu %llu %a %a %a %d %d %d %d", (int)spec->format, (int)split,
+        limit_of(spec, split), (unsigned long long)spec->seed, spec->slope, spec->intercept,
+        spec->noise, spec->shape.c, spec->shape.h, spec->shape.w, spec->n_classes);
     out->crc = (uint32_t)crc32(0, (const Bytef *)recipe, (uInt)n);
     out->samples.n_total = limit_of(spec, split);
     return DT_OK;
 }
 
-static enum dt_status count_generated(const struct dt_data_spec *spec, enum dt_split split, size_t *n_total)
+static enum dt_status count_generated(const struct dt_data_spec *spec, enum dt_split split,
+                                      size_t *n_total)
 {
     *n_total = limit_of(spec, split);
     if (*n_total == 0 || *n_total > INT32_MAX) {
-        return dt_error(DT_CONFIG, "data.%s_samples: generated data need 1..%d samples, got %zu", split_name(split), INT32_MAX,
-                        *n_total);
+        return dt_error(DT_CONFIG, "data.%s_samples: generated data need 1..%d samples, got %zu",
+                        split_name(split), INT32_MAX, *n_total);
     }
     return DT_OK;
 }
@@ -202,24 +220,30 @@ static enum dt_status check_spec(const struct dt_data_spec *spec)
 {
     const bool line = spec->format == DT_DATA_LINEAR;
     if (!line && spec->n_classes < 2) {
-        return dt_error(DT_CONFIG, "data.format: labelled images need a model with 2 or more classes "
-                                   "(use the loss softmax_cross_entropy, or the data format linear)");
+        return dt_error(DT_CONFIG,
+                        "data.format: labelled images need a model with 2 or more classes "
+                        "(use the loss softmax_cross_entropy, or the data format linear)");
     }
-    if (line && (spec->n_classes != 0 || spec->n_targets != 1 || dt_shape_elems(spec->shape) != 1)) {
-        return dt_error(DT_CONFIG, "data.format: linear is one number in and one out (set model.input to [1], the last layer to "
+    if (line &&
+        (spec->n_classes != 0 || spec->n_targets != 1 || dt_shape_elems(spec->shape) != 1)) {
+        return dt_error(DT_CONFIG, "data.format: linear is one number in and one out (set "
+                                   "model.input to [1], the last layer to "
                                    "1 unit and the loss to mean_squared_error)");
     }
     return DT_OK;
 }
 
-enum dt_status dt_dataset_count(const struct dt_data_spec *spec, enum dt_split split, size_t *n_total)
+enum dt_status dt_dataset_count(const struct dt_data_spec *spec, enum dt_split split,
+                                size_t *n_total)
 {
     struct idx_paths paths;
     DT_TRY(check_spec(spec));
-    return spec->format == DT_DATA_IDX ? count_idx(spec, split, &paths, n_total) : count_generated(spec, split, n_total);
+    return spec->format == DT_DATA_IDX ? count_idx(spec, split, &paths, n_total)
+                                       : count_generated(spec, split, n_total);
 }
 
-static void describe(const struct dt_data_spec *spec, struct dt_owned owned, struct dt_dataset *dataset)
+static void describe(const struct dt_data_spec *spec, struct dt_owned owned,
+                     struct dt_dataset *dataset)
 {
     struct dt_samples *samples = &dataset->samples;
     samples->n = owned.n;
@@ -248,17 +272,20 @@ enum dt_status dt_dataset_check_labels(const struct dt_data_spec *spec, enum dt_
         return DT_OK;
     }
     DT_TRY(count_idx(spec, split, &paths, &n_total));
-    const enum dt_status status = load_labels(spec, paths.labels, n_total, (struct dt_owned){.n = 0, .stride = 1}, &none);
+    const enum dt_status status =
+        load_labels(spec, paths.labels, n_total, (struct dt_owned){.n = 0, .stride = 1}, &none);
     dt_dataset_close(&none);
     return status;
 }
 
-enum dt_status dt_dataset_open(const struct dt_data_spec *spec, enum dt_split split, struct dt_owned owned, struct dt_dataset *out)
+enum dt_status dt_dataset_open(const struct dt_data_spec *spec, enum dt_split split,
+                               struct dt_owned owned, struct dt_dataset *out)
 {
     *out = (struct dt_dataset){0};
     DT_TRY(check_spec(spec));
-    const enum dt_status status =
-        spec->format == DT_DATA_IDX ? load_idx(spec, split, owned, out) : load_generated(spec, split, owned, out);
+    const enum dt_status status = spec->format == DT_DATA_IDX
+                                      ? load_idx(spec, split, owned, out)
+                                      : load_generated(spec, split, owned, out);
     if (status != DT_OK) {
         dt_dataset_close(out);
         return status;

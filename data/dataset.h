@@ -9,8 +9,9 @@
 #include "data/shard.h"
 
 /* idx:       the four files train-images-idx3-ubyte ... of a folder, raw or .gz
- * synthetic: images of `n_classes` classes, each a fixed random pattern plus noise: learnable, and needs no files
- * linear:    y = slope * x + intercept + noise with x uniform in [-1, 1]: one input, one target */
+ * synthetic: images of `n_classes` classes, each a fixed random pattern plus noise: learnable, and
+ * needs no files linear:    y = slope * x + intercept + noise with x uniform in [-1, 1]: one input,
+ * one target */
 #define DT_DATA_FORMAT_LIST(X)        \
     X(DT_DATA_IDX, "idx")             \
     X(DT_DATA_SYNTHETIC, "synthetic") \
@@ -31,29 +32,36 @@ struct dt_data_spec {
     struct dt_shape shape;
     int n_classes; /* 0: regression, n_targets outputs */
     int n_targets;
-    struct dt_alive alive; /* shown while samples are loaded or generated, but for the time in which a file is read */
+    struct dt_alive alive; /* shown while samples are loaded or generated, but for the time in which
+                              a file is read */
 };
 
 struct dt_dataset {
     struct dt_samples samples;
-    uint32_t crc; /* CRC-32 of all labels of the split, whoever owns them; generated: of what generates them */
+    uint32_t crc; /* CRC-32 of all labels of the split, whoever owns them; generated: of what
+                     generates them */
     /* private: what `samples` points to */
     void *items;
     void *answers;
 };
 
-/* How many samples the split has in all, from headers alone. DT_CONFIG: the format does not go with the model. */
-enum dt_status dt_dataset_count(const struct dt_data_spec *spec, enum dt_split split, size_t *n_total);
+/* How many samples the split has in all, from headers alone. DT_CONFIG: the format does not go with
+ * the model. */
+enum dt_status dt_dataset_count(const struct dt_data_spec *spec, enum dt_split split,
+                                size_t *n_total);
 
 /* Whether the model has a class for every label of a split. DT_BAD_DATA. */
 enum dt_status dt_dataset_check_labels(const struct dt_data_spec *spec, enum dt_split split);
 
-/* Loads the rows `owned` of a split, as dt_shard_owned says for dt_dataset_count samples. All labels are checked, whoever owns
- * them. A failed open owes nothing. */
-enum dt_status dt_dataset_open(const struct dt_data_spec *spec, enum dt_split split, struct dt_owned owned, struct dt_dataset *out);
+/* Loads the rows `owned` of a split, as dt_shard_owned says for dt_dataset_count samples. All
+ * labels are checked, whoever owns them. A failed open owes nothing. */
+enum dt_status dt_dataset_open(const struct dt_data_spec *spec, enum dt_split split,
+                               struct dt_owned owned, struct dt_dataset *out);
 void dt_dataset_close(struct dt_dataset *dataset);
 
-/* Path of one of the four files of `dir` that exists, raw first, then .gz. DT_NO_INPUT names what was looked for. */
-enum dt_status dt_dataset_find_file(const char *dir, enum dt_split split, int images, char path[DT_PATH_SIZE]);
+/* Path of one of the four files of `dir` that exists, raw first, then .gz. DT_NO_INPUT names what
+ * was looked for. */
+enum dt_status dt_dataset_find_file(const char *dir, enum dt_split split, int images,
+                                    char path[DT_PATH_SIZE]);
 
 #endif

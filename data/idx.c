@@ -18,8 +18,9 @@
 #define MAX_ITEM_BYTES ((size_t)1 << 26)
 #define PIECE_BYTES ((size_t)1 << 16) /* read at a time, if an item is not larger */
 #define MAX_HEADER_BYTES ((size_t)(4 + 4 * 4))
-#define HEAD_BYTES ((size_t)4096)        /* enough of a gzip file to inflate the IDX header */
-#define MAX_DEFLATE_RATIO ((size_t)1032) /* zlib.net/zlib_tech.html: a stream can not expand more than this */
+#define HEAD_BYTES ((size_t)4096) /* enough of a gzip file to inflate the IDX header */
+#define MAX_DEFLATE_RATIO \
+    ((size_t)1032) /* zlib.net/zlib_tech.html: a stream can not expand more than this */
 #define ELEMENT_U8 0x08
 
 /* ---- where the bytes come from: the file itself, or the gzip stream in it ---- */
@@ -34,7 +35,8 @@ struct source {
     const struct dt_alive *alive;
 };
 
-static enum dt_status source_open(const char *name, const uint8_t *bytes, size_t n_bytes, struct source *out)
+static enum dt_status source_open(const char *name, const uint8_t *bytes, size_t n_bytes,
+                                  struct source *out)
 {
     *out = (struct source){.name = name, .next = bytes, .n_left = n_bytes};
     out->gzip = n_bytes >= 2 && bytes[0] == 0x1f && bytes[1] == 0x8b;
@@ -67,16 +69,18 @@ static enum dt_status inflate_error(const struct source *source, int code)
     case Z_MEM_ERROR:
         return dt_error(DT_NO_MEMORY, "%s: no memory for zlib", source->name);
     case Z_BUF_ERROR:
-        return dt_error(DT_BAD_DATA, "%s: unexpected end of file after %zu bytes (fetch or copy it again)", source->name,
-                        source->n_out);
+        return dt_error(DT_BAD_DATA,
+                        "%s: unexpected end of file after %zu bytes (fetch or copy it again)",
+                        source->name, source->n_out);
     default:
-        return dt_error(DT_BAD_DATA, "%s: damaged gzip data: %s (fetch or copy it again)", source->name,
-                        source->z.msg != NULL ? source->z.msg : "no valid stream");
+        return dt_error(DT_BAD_DATA, "%s: damaged gzip data: %s (fetch or copy it again)",
+                        source->name, source->z.msg != NULL ? source->z.msg : "no valid stream");
     }
 }
 
 /* Up to n_wanted bytes (at most 1 GiB); fewer only where the data properly end. */
-static enum dt_status inflate_some(struct source *source, uint8_t *bytes, size_t n_wanted, size_t *n_got)
+static enum dt_status inflate_some(struct source *source, uint8_t *bytes, size_t n_wanted,
+                                   size_t *n_got)
 {
     source->z.next_out = bytes;
     source->z.avail_out = (uInt)n_wanted;
@@ -97,7 +101,8 @@ static enum dt_status inflate_some(struct source *source, uint8_t *bytes, size_t
     return DT_OK;
 }
 
-static enum dt_status source_read(struct source *source, uint8_t *bytes, size_t n_wanted, size_t *n_got)
+static enum dt_status source_read(struct source *source, uint8_t *bytes, size_t n_wanted,
+                                  size_t *n_got)
 {
     if (source->gzip) {
         return inflate_some(source, bytes, n_wanted, n_got);
@@ -148,7 +153,8 @@ static const char *guess(const uint8_t *bytes, size_t n_bytes)
     }
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         const size_t length = strlen(known[i].start);
-        if (n_bytes - blank >= length && strncasecmp((const char *)bytes + blank, known[i].start, length) == 0) {
+        if (n_bytes - blank >= length &&
+            strncasecmp((const char *)bytes + blank, known[i].start, length) == 0) {
             return known[i].text;
         }
     }
@@ -165,14 +171,17 @@ static enum dt_status check_magic(struct source *source, const uint8_t magic[4],
         memcpy(head, magic, 4);
         DT_TRY(source_read(source, head + 4, sizeof head - 4, &n_more));
         const bool swapped = magic[1] == ELEMENT_U8 && magic[2] == 0 && magic[3] == 0;
-        return dt_error(DT_BAD_DATA, "%s: not an IDX%d ubyte file, raw or gzip (magic 0x%08zx%s)%s", name, n_dims_wanted,
-                        big_endian(magic), swapped ? "; little-endian, IDX is big-endian" : guess(head, n_more + 4),
+        return dt_error(DT_BAD_DATA, "%s: not an IDX%d ubyte file, raw or gzip (magic 0x%08zx%s)%s",
+                        name, n_dims_wanted, big_endian(magic),
+                        swapped ? "; little-endian, IDX is big-endian" : guess(head, n_more + 4),
                         magic[0] == '<' ? " (a download that failed? fetch it again)" : "");
     }
     if (magic[2] != ELEMENT_U8) {
         static const char *const types[] = {"signed byte", "?", "short", "int", "float", "double"};
         const bool known = magic[2] >= 0x09 && magic[2] <= 0x0e && magic[2] != 0x0a;
-        return dt_error(DT_BAD_DATA, "%s: element type 0x%02x (%s) is not supported, expected 0x08 (convert it to unsigned bytes)",
+        return dt_error(DT_BAD_DATA,
+                        "%s: element type 0x%02x (%s) is not supported, expected 0x08 (convert it "
+                        "to unsigned bytes)",
                         name, magic[2], known ? types[magic[2] - 0x09] : "unknown");
     }
     const bool fits = n_dims_wanted == 1 ? n_dims == 1 : n_dims == 3 || n_dims == 4;
@@ -180,8 +189,10 @@ static enum dt_status check_magic(struct source *source, const uint8_t magic[4],
         return DT_OK;
     }
     if (n_dims == 1 || n_dims == 3 || n_dims == 4) {
-        return dt_error(DT_BAD_DATA, "%s: holds %s (magic 0x%08zx), but %s are expected here (are the files swapped?)", name,
-                        kind_name(n_dims), big_endian(magic), wanted);
+        return dt_error(
+            DT_BAD_DATA,
+            "%s: holds %s (magic 0x%08zx), but %s are expected here (are the files swapped?)", name,
+            kind_name(n_dims), big_endian(magic), wanted);
     }
     return dt_error(DT_BAD_DATA, "%s: %d dimensions, but %s have %s", name, n_dims, wanted,
                     n_dims_wanted == 1 ? "1" : "3 (N H W) or 4 (N C H W)");
@@ -193,7 +204,8 @@ static const char *dims_text(const struct dt_idx *idx, char text[DIMS_TEXT_SIZE]
 {
     int used = 0;
     for (int i = 0; i < idx->n_dims; i++) {
-        used += snprintf(text + used, DIMS_TEXT_SIZE - (size_t)used, "%s%zu", i > 0 ? " x " : "", idx->dims[i]);
+        used += snprintf(text + used, DIMS_TEXT_SIZE - (size_t)used, "%s%zu", i > 0 ? " x " : "",
+                         idx->dims[i]);
     }
     return text;
 }
@@ -222,7 +234,8 @@ static enum dt_status check_sizes(const struct source *source, size_t n_file, st
         return dt_error(DT_BAD_DATA, "%s: %s items: there is nothing in it", name, dims);
     }
     if (!fits || (source->gzip && n_payload > n_most)) {
-        return dt_error(DT_BAD_DATA, "%s: %s items is impossible for a %zu-byte file", name, dims, n_file);
+        return dt_error(DT_BAD_DATA, "%s: %s items is impossible for a %zu-byte file", name, dims,
+                        n_file);
     }
     idx->n_item_bytes = n_payload / idx->dims[0];
     bool sane = idx->dims[0] <= MAX_ITEMS && idx->n_item_bytes <= MAX_ITEM_BYTES;
@@ -230,27 +243,32 @@ static enum dt_status check_sizes(const struct source *source, size_t n_file, st
         sane = sane && idx->dims[i] <= MAX_EXTENT;
     }
     if (!sane) {
-        return dt_error(DT_BAD_DATA, "%s: %s items are too many or too large (at most %zu items of %zu bytes)", name, dims,
-                        MAX_ITEMS, MAX_ITEM_BYTES);
+        return dt_error(DT_BAD_DATA,
+                        "%s: %s items are too many or too large (at most %zu items of %zu bytes)",
+                        name, dims, MAX_ITEMS, MAX_ITEM_BYTES);
     }
     const size_t n_declared = source->n_out + n_payload;
     if (!source->gzip && n_file < n_declared) {
-        return dt_error(DT_BAD_DATA, "%s: header says %s = %zu bytes, file has %zu (fetch or copy it again)", name, dims, n_payload,
-                        n_file - source->n_out);
+        return dt_error(DT_BAD_DATA,
+                        "%s: header says %s = %zu bytes, file has %zu (fetch or copy it again)",
+                        name, dims, n_payload, n_file - source->n_out);
     }
     if (!source->gzip && n_file > n_declared) {
-        return dt_error(DT_BAD_DATA, "%s: %zu extra bytes after the data", name, n_file - n_declared);
+        return dt_error(DT_BAD_DATA, "%s: %zu extra bytes after the data", name,
+                        n_file - n_declared);
     }
     return DT_OK;
 }
 
 static enum dt_status truncated(const struct source *source, int n_dims)
 {
-    return dt_error(DT_BAD_DATA, "%s: header truncated: %zu bytes, need %d (fetch or copy it again)", source->name, source->n_out,
-                    4 + 4 * n_dims);
+    return dt_error(DT_BAD_DATA,
+                    "%s: header truncated: %zu bytes, need %d (fetch or copy it again)",
+                    source->name, source->n_out, 4 + 4 * n_dims);
 }
 
-static enum dt_status read_header(struct source *source, size_t n_file, int n_dims_wanted, struct dt_idx *out)
+static enum dt_status read_header(struct source *source, size_t n_file, int n_dims_wanted,
+                                  struct dt_idx *out)
 {
     uint8_t bytes[MAX_HEADER_BYTES];
     size_t n = 0;
@@ -272,9 +290,10 @@ static enum dt_status read_header(struct source *source, size_t n_file, int n_di
 
 /* ---- the data ---- */
 
-/* Reads all rows, a piece at a time, and keeps rows first, first + stride, ... of the leading n_limit. */
-static enum dt_status read_rows(struct source *source, size_t n_limit, size_t first, size_t stride, uint8_t *piece,
-                                size_t piece_rows, struct dt_idx *out)
+/* Reads all rows, a piece at a time, and keeps rows first, first + stride, ... of the leading
+ * n_limit. */
+static enum dt_status read_rows(struct source *source, size_t n_limit, size_t first, size_t stride,
+                                uint8_t *piece, size_t piece_rows, struct dt_idx *out)
 {
     size_t next_kept = first, n_kept = 0;
     for (size_t row = 0; row < out->dims[0]; row += piece_rows) {
@@ -284,17 +303,20 @@ static enum dt_status read_rows(struct source *source, size_t n_limit, size_t fi
         DT_TRY(source_read(source, piece, (end - row) * out->n_item_bytes, &n_got));
         if (n_got < (end - row) * out->n_item_bytes) {
             char text[DIMS_TEXT_SIZE];
-            return dt_error(DT_BAD_DATA, "%s: header says %s = %zu bytes, it expands to %zu", source->name, dims_text(out, text),
-                            out->dims[0] * out->n_item_bytes, source->n_out - 4 - 4 * (size_t)out->n_dims);
+            return dt_error(DT_BAD_DATA, "%s: header says %s = %zu bytes, it expands to %zu",
+                            source->name, dims_text(out, text), out->dims[0] * out->n_item_bytes,
+                            source->n_out - 4 - 4 * (size_t)out->n_dims);
         }
         for (; next_kept < end && next_kept < n_limit; next_kept += stride) {
-            memcpy(out->data + n_kept++ * out->n_item_bytes, piece + (next_kept - row) * out->n_item_bytes, out->n_item_bytes);
+            memcpy(out->data + n_kept++ * out->n_item_bytes,
+                   piece + (next_kept - row) * out->n_item_bytes, out->n_item_bytes);
         }
     }
     return DT_OK;
 }
 
-/* Nothing may follow: neither in the gzip stream, of which one byte more is asked for, nor after it. */
+/* Nothing may follow: neither in the gzip stream, of which one byte more is asked for, nor after
+ * it. */
 static enum dt_status check_end(struct source *source)
 {
     uint8_t byte;
@@ -302,26 +324,31 @@ static enum dt_status check_end(struct source *source)
     const size_t n_declared = source->n_out;
     DT_TRY(source_read(source, &byte, 1, &n));
     if (n > 0) {
-        return dt_error(DT_BAD_DATA, "%s: expands past the %zu bytes its header declares", source->name, n_declared);
+        return dt_error(DT_BAD_DATA, "%s: expands past the %zu bytes its header declares",
+                        source->name, n_declared);
     }
     if (source->gzip && source->n_left + source->z.avail_in > 0) {
-        return dt_error(DT_BAD_DATA, "%s: extra data after the first member of the gzip file: %zu bytes", source->name,
-                        source->n_left + source->z.avail_in);
+        return dt_error(DT_BAD_DATA,
+                        "%s: extra data after the first member of the gzip file: %zu bytes",
+                        source->name, source->n_left + source->z.avail_in);
     }
     return DT_OK;
 }
 
-static enum dt_status read_data(struct source *source, size_t row_limit, size_t first, size_t stride, struct dt_idx *out)
+static enum dt_status read_data(struct source *source, size_t row_limit, size_t first,
+                                size_t stride, struct dt_idx *out)
 {
     const size_t n_limit = row_limit > 0 && row_limit < out->dims[0] ? row_limit : out->dims[0];
     const size_t piece_rows = out->n_item_bytes < PIECE_BYTES ? PIECE_BYTES / out->n_item_bytes : 1;
-    const size_t n_piece = (piece_rows < out->dims[0] ? piece_rows : out->dims[0]) * out->n_item_bytes;
+    const size_t n_piece =
+        (piece_rows < out->dims[0] ? piece_rows : out->dims[0]) * out->n_item_bytes;
     out->n_rows = first < n_limit ? (n_limit - first + stride - 1) / stride : 0;
     out->data = dt_memory_alloc(out->n_rows > 0 ? out->n_rows * out->n_item_bytes : 1);
     uint8_t *piece = malloc(n_piece);
     enum dt_status status;
     if (out->data == NULL || piece == NULL) {
-        status = dt_error(DT_NO_MEMORY, "%s: no memory for %zu items of %zu bytes", source->name, out->n_rows, out->n_item_bytes);
+        status = dt_error(DT_NO_MEMORY, "%s: no memory for %zu items of %zu bytes", source->name,
+                          out->n_rows, out->n_item_bytes);
     } else {
         status = read_rows(source, n_limit, first, stride, piece, piece_rows, out);
     }
@@ -331,8 +358,9 @@ static enum dt_status read_data(struct source *source, size_t row_limit, size_t 
 
 /* ---- the interface ---- */
 
-enum dt_status dt_idx_parse(const char *name, const uint8_t *bytes, size_t n_bytes, int n_dims_wanted, size_t row_limit,
-                            uint32_t first, uint32_t stride, const struct dt_alive *alive, struct dt_idx *out)
+enum dt_status dt_idx_parse(const char *name, const uint8_t *bytes, size_t n_bytes,
+                            int n_dims_wanted, size_t row_limit, uint32_t first, uint32_t stride,
+                            const struct dt_alive *alive, struct dt_idx *out)
 {
     struct source source;
     *out = (struct dt_idx){0};
@@ -349,13 +377,14 @@ enum dt_status dt_idx_parse(const char *name, const uint8_t *bytes, size_t n_byt
     return status;
 }
 
-enum dt_status dt_idx_open(const char *path, int n_dims_wanted, size_t row_limit, uint32_t first, uint32_t stride,
-                           const struct dt_alive *alive, struct dt_idx *out)
+enum dt_status dt_idx_open(const char *path, int n_dims_wanted, size_t row_limit, uint32_t first,
+                           uint32_t stride, const struct dt_alive *alive, struct dt_idx *out)
 {
     uint8_t *bytes;
     size_t n_bytes;
     DT_TRY(dt_file_read(path, MAX_FILE_BYTES, &bytes, &n_bytes));
-    const enum dt_status status = dt_idx_parse(path, bytes, n_bytes, n_dims_wanted, row_limit, first, stride, alive, out);
+    const enum dt_status status =
+        dt_idx_parse(path, bytes, n_bytes, n_dims_wanted, row_limit, first, stride, alive, out);
     free(bytes);
     return status;
 }

@@ -6,10 +6,12 @@ enum dt_status dt_loader_open(const struct dt_shard *shard, struct dt_loader *ou
 {
     const int capacity = dt_shard_capacity(shard);
     const size_t n_bytes = (size_t)capacity * sizeof(uint32_t);
-    *out = (struct dt_loader){.shard = *shard, .capacity = capacity, .rows = malloc(n_bytes), .ids = malloc(n_bytes)};
+    *out = (struct dt_loader){
+        .shard = *shard, .capacity = capacity, .rows = malloc(n_bytes), .ids = malloc(n_bytes)};
     if (out->rows == NULL || out->ids == NULL) {
         dt_loader_close(out);
-        return dt_error(DT_NO_MEMORY, "no memory for the sample numbers of a batch of %d", capacity);
+        return dt_error(DT_NO_MEMORY, "no memory for the sample numbers of a batch of %d",
+                        capacity);
     }
     return DT_OK;
 }

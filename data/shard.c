@@ -26,7 +26,8 @@ static size_t rank_samples(const struct dt_shard *shard, int rank)
 /* First of a rank's own samples in this step, and their number (shard, replicate). */
 static size_t rank_step(const struct dt_shard *shard, int rank, uint64_t step, size_t *n)
 {
-    const size_t n_mine = rank_samples(shard, rank), per_step = slice_size(shard->global_batch, rank, shard->size);
+    const size_t n_mine = rank_samples(shard, rank),
+                 per_step = slice_size(shard->global_batch, rank, shard->size);
     const size_t begin = step < n_mine ? dt_min_size((size_t)step * per_step, n_mine) : n_mine;
     *n = dt_min_size(per_step, n_mine - begin);
     return begin;
@@ -35,7 +36,9 @@ static size_t rank_step(const struct dt_shard *shard, int rank, uint64_t step, s
 /* The same of all ranks together, in the epoch's one order (global). */
 static size_t global_step(const struct dt_shard *shard, uint64_t step, size_t *n)
 {
-    const size_t begin = step < shard->n_total ? dt_min_size((size_t)step * shard->global_batch, shard->n_total) : shard->n_total;
+    const size_t begin = step < shard->n_total
+                             ? dt_min_size((size_t)step * shard->global_batch, shard->n_total)
+                             : shard->n_total;
     *n = dt_min_size(shard->global_batch, shard->n_total - begin);
     return begin;
 }
@@ -47,7 +50,8 @@ static size_t my_step(const struct dt_shard *shard, uint64_t step, size_t *n)
         return rank_step(shard, shard->rank, step, n);
     }
     size_t n_global;
-    const size_t begin = global_step(shard, step, &n_global) + slice_begin(n_global, shard->rank, shard->size);
+    const size_t begin =
+        global_step(shard, step, &n_global) + slice_begin(n_global, shard->rank, shard->size);
     *n = slice_size(n_global, shard->rank, shard->size);
     return begin;
 }
@@ -65,8 +69,10 @@ struct dt_owned dt_shard_owned(const struct dt_shard *shard)
 int dt_shard_capacity(const struct dt_shard *shard)
 {
     size_t n = slice_size(shard->global_batch, shard->rank, shard->size);
-    if (shard->mode == DT_SHARDING_GLOBAL) { /* a shorter batch can give a rank one sample more than a full one */
-        n = (dt_min_size(shard->global_batch, shard->n_total) + (size_t)shard->size - 1) / (size_t)shard->size;
+    if (shard->mode ==
+        DT_SHARDING_GLOBAL) { /* a shorter batch can give a rank one sample more than a full one */
+        n = (dt_min_size(shard->global_batch, shard->n_total) + (size_t)shard->size - 1) /
+            (size_t)shard->size;
     }
     n = dt_min_size(n, rank_samples(shard, shard->rank));
     return n > 0 ? (int)n : 1;
@@ -89,7 +95,8 @@ uint64_t dt_shard_steps_per_epoch(const struct dt_shard *shard)
 /* Where a rank first has as many as in this step. */
 static uint64_t rank_like_step(const struct dt_shard *shard, int rank, uint64_t step)
 {
-    const size_t n_mine = rank_samples(shard, rank), per_step = slice_size(shard->global_batch, rank, shard->size);
+    const size_t n_mine = rank_samples(shard, rank),
+                 per_step = slice_size(shard->global_batch, rank, shard->size);
     const uint64_t n_full = n_mine / per_step, n_steps = (n_mine + per_step - 1) / per_step;
     return step < n_full ? 0 : step < n_steps ? n_full : n_steps;
 }
@@ -114,7 +121,8 @@ struct dt_draw dt_shard_draw(const struct dt_shard *shard, uint32_t epoch, uint6
     const size_t begin = my_step(shard, step, &n);
     const struct dt_owned owned = dt_shard_owned(shard);
     const uint32_t stream = shard->mode == DT_SHARDING_GLOBAL ? 0 : (uint32_t)shard->rank;
-    return (struct dt_draw){.order = dt_permutation_make(shard->seed, stream, epoch, (uint32_t)owned.n),
+    return (struct dt_draw){.order =
+                                dt_permutation_make(shard->seed, stream, epoch, (uint32_t)owned.n),
                             .shuffle = shard->shuffle,
                             .begin = (uint32_t)begin,
                             .n = (uint32_t)n,
@@ -123,7 +131,8 @@ struct dt_draw dt_shard_draw(const struct dt_shard *shard, uint32_t epoch, uint6
                             .id_stride = owned.stride};
 }
 
-int dt_shard_batch(const struct dt_shard *shard, uint32_t epoch, uint64_t step, uint32_t *rows, uint32_t *ids)
+int dt_shard_batch(const struct dt_shard *shard, uint32_t epoch, uint64_t step, uint32_t *rows,
+                   uint32_t *ids)
 {
     const struct dt_draw draw = dt_shard_draw(shard, epoch, step);
     for (uint32_t i = 0; i < draw.n; i++) {

@@ -1,12 +1,13 @@
 /* Which samples a rank uses in a step: pure functions of (mode, seed, epoch, step, rank, size).
  *
- * shard:     rank r owns the samples r, r + n, r + 2n, ...; it keeps only those and shuffles among them.
- * global:    one permutation of everything; each rank takes its slice of every global batch, so that the global batches are the
- *            same at any number of ranks.
- * replicate: every rank goes through everything, each in an order of its own: what many tutorials do by mistake.
+ * shard:     rank r owns the samples r, r + n, r + 2n, ...; it keeps only those and shuffles among
+ * them. global:    one permutation of everything; each rank takes its slice of every global batch,
+ * so that the global batches are the same at any number of ranks. replicate: every rank goes
+ * through everything, each in an order of its own: what many tutorials do by mistake.
  *
- * In the first two every sample is used exactly once an epoch, also when nothing divides evenly: the last batches are short,
- * nothing is padded or dropped, and the number of steps is the same on all ranks. */
+ * In the first two every sample is used exactly once an epoch, also when nothing divides evenly:
+ * the last batches are short, nothing is padded or dropped, and the number of steps is the same on
+ * all ranks. */
 #ifndef DT_DATA_SHARD_H
 #define DT_DATA_SHARD_H
 
@@ -43,8 +44,10 @@ uint64_t dt_shard_steps_per_epoch(const struct dt_shard *shard); /* the same on 
 
 /* This rank's batch of a step; empty when the rank ran out before the others. */
 struct dt_draw dt_shard_draw(const struct dt_shard *shard, uint32_t epoch, uint64_t step);
-/* Writes the rows and ids of this rank's batch (arrays of dt_shard_capacity elements) and returns its size, which may be 0. */
-int dt_shard_batch(const struct dt_shard *shard, uint32_t epoch, uint64_t step, uint32_t *rows, uint32_t *ids);
+/* Writes the rows and ids of this rank's batch (arrays of dt_shard_capacity elements) and returns
+ * its size, which may be 0. */
+int dt_shard_batch(const struct dt_shard *shard, uint32_t epoch, uint64_t step, uint32_t *rows,
+                   uint32_t *ids);
 
 /* Samples that all ranks together use in this step: the divisor of the mean. */
 size_t dt_shard_step_samples(const struct dt_shard *shard, uint64_t step);

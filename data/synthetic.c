@@ -8,7 +8,8 @@
 #define CELL 4u           /* pixels */
 #define MOST_OTHER 0.7f   /* of the class's own contrast */
 
-/* About standard normal, from the four bytes of a word: their sum has mean 510 and variance 4 (256^2 - 1) / 12. */
+/* About standard normal, from the four bytes of a word: their sum has mean 510 and variance 4
+ * (256^2 - 1) / 12. */
 static float normal_of_word(uint32_t word)
 {
     const uint32_t sum = (word & 0xff) + (word >> 8 & 0xff) + (word >> 16 & 0xff) + (word >> 24);
@@ -47,13 +48,16 @@ static struct pose pose_of(const struct dt_data_spec *spec, uint32_t stream, uin
 }
 
 /* A cell of a class's pattern, -0.5 .. 0.5. */
-static float pattern_at(const struct dt_data_spec *spec, uint32_t label, uint32_t row, uint32_t column)
+static float pattern_at(const struct dt_data_spec *spec, uint32_t label, uint32_t row,
+                        uint32_t column)
 {
-    const struct dt_rng4 words = dt_rng_words(spec->seed, DT_RNG_SYNTHETIC, STREAM_PATTERNS, row, label, column / 4);
+    const struct dt_rng4 words =
+        dt_rng_words(spec->seed, DT_RNG_SYNTHETIC, STREAM_PATTERNS, row, label, column / 4);
     return dt_rng_uniform(words.v[column % 4]) - 0.5f;
 }
 
-static float cell_value(const struct dt_data_spec *spec, const struct pose *pose, uint32_t row, uint32_t column)
+static float cell_value(const struct dt_data_spec *spec, const struct pose *pose, uint32_t row,
+                        uint32_t column)
 {
     return pose->contrast * pattern_at(spec, pose->label, row, column) +
            pose->other_contrast * pattern_at(spec, pose->other, row, column);
@@ -65,7 +69,8 @@ static uint8_t to_pixel(float value)
     return (uint8_t)(scaled < 0.0f ? 0.0f : scaled > 255.0f ? 255.0f : scaled);
 }
 
-static uint16_t make_image(const struct dt_data_spec *spec, uint32_t stream, uint32_t id, uint8_t *pixels)
+static uint16_t make_image(const struct dt_data_spec *spec, uint32_t stream, uint32_t id,
+                           uint8_t *pixels)
 {
     const struct pose pose = pose_of(spec, stream, id);
     const uint32_t height = (uint32_t)spec->shape.h, width = (uint32_t)spec->shape.w;
@@ -79,7 +84,8 @@ static uint16_t make_image(const struct dt_data_spec *spec, uint32_t stream, uin
             words = dt_rng_words(spec->seed, DT_RNG_SYNTHETIC, stream, 0, id, NOISE_GROUPS + i / 4);
         }
         if (x == 0 || (x + pose.shift_x) % pose.cell == 0) { /* a cell begins */
-            const uint32_t cell_row = channel * (height / pose.cell + 2) + (y + pose.shift_y) / pose.cell;
+            const uint32_t cell_row =
+                channel * (height / pose.cell + 2) + (y + pose.shift_y) / pose.cell;
             pattern = cell_value(spec, &pose, cell_row, (x + pose.shift_x) / pose.cell);
         }
         pixels[i] = to_pixel(0.5f + pattern + noise * normal_of_word(words.v[i % 4]));
@@ -87,23 +93,27 @@ static uint16_t make_image(const struct dt_data_spec *spec, uint32_t stream, uin
     return (uint16_t)pose.label;
 }
 
-void dt_synthetic_images(const struct dt_data_spec *spec, enum dt_split split, struct dt_owned owned, uint8_t *pixels,
-                         uint16_t *labels)
+void dt_synthetic_images(const struct dt_data_spec *spec, enum dt_split split,
+                         struct dt_owned owned, uint8_t *pixels, uint16_t *labels)
 {
     const size_t n_pixels = dt_shape_elems(spec->shape);
     for (size_t row = 0; row < owned.n; row++) {
         const uint32_t id = owned.first + (uint32_t)row * owned.stride;
         dt_alive_show(&spec->alive);
-        labels[row] = make_image(spec, STREAM_SAMPLES + (uint32_t)split, id, pixels + row * n_pixels);
+        labels[row] =
+            make_image(spec, STREAM_SAMPLES + (uint32_t)split, id, pixels + row * n_pixels);
     }
 }
 
-void dt_synthetic_line(const struct dt_data_spec *spec, enum dt_split split, struct dt_owned owned, float *x, float *y)
+void dt_synthetic_line(const struct dt_data_spec *spec, enum dt_split split, struct dt_owned owned,
+                       float *x, float *y)
 {
     for (size_t row = 0; row < owned.n; row++) {
         const uint32_t id = owned.first + (uint32_t)row * owned.stride;
-        const struct dt_rng4 words = dt_rng_words(spec->seed, DT_RNG_SYNTHETIC, STREAM_SAMPLES + (uint32_t)split, 0, id, 0);
+        const struct dt_rng4 words =
+            dt_rng_words(spec->seed, DT_RNG_SYNTHETIC, STREAM_SAMPLES + (uint32_t)split, 0, id, 0);
         x[row] = 2.0f * dt_rng_uniform(words.v[0]) - 1.0f;
-        y[row] = (float)(spec->slope * (double)x[row] + spec->intercept + spec->noise * (double)normal_of_word(words.v[1]));
+        y[row] = (float)(spec->slope * (double)x[row] + spec->intercept +
+                         spec->noise * (double)normal_of_word(words.v[1]));
     }
 }

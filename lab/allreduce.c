@@ -40,10 +40,13 @@ static bool is_exact(const struct dt_replay *p, float (*value)(int rank, size_t 
 
 static struct dt_lab_proof prove(const struct dt_replay *p, float (*value)(int rank, size_t i))
 {
-    struct dt_lab_proof proof = {
-        .equal = true, .exact = is_exact(p, value), .formula = dt_algorithm_formula(p->algorithm, p->size, p->n_elems)};
+    struct dt_lab_proof proof = {.equal = true,
+                                 .exact = is_exact(p, value),
+                                 .formula =
+                                     dt_algorithm_formula(p->algorithm, p->size, p->n_elems)};
     for (int rank = 0; rank < p->size; rank++) {
-        proof.equal = proof.equal && memcmp(p->data[rank], p->data[0], p->n_elems * sizeof(float)) == 0;
+        proof.equal =
+            proof.equal && memcmp(p->data[rank], p->data[0], p->n_elems * sizeof(float)) == 0;
         proof.sent.messages += p->sent[rank].messages;
         proof.sent.elements += p->sent[rank].bytes / sizeof(float);
     }
@@ -51,9 +54,11 @@ static struct dt_lab_proof prove(const struct dt_replay *p, float (*value)(int r
 }
 
 /* `written`: how writing the page ended. */
-static enum dt_status verdict(const struct dt_replay *p, const struct dt_lab_proof *proof, enum dt_status written)
+static enum dt_status verdict(const struct dt_replay *p, const struct dt_lab_proof *proof,
+                              enum dt_status written)
 {
-    const bool as_formula = proof->sent.messages == proof->formula.messages && proof->sent.elements == proof->formula.elements;
+    const bool as_formula = proof->sent.messages == proof->formula.messages &&
+                            proof->sent.elements == proof->formula.elements;
     const char *wrong = !proof->equal   ? "the ranks have different sums"
                         : !proof->exact ? "the sum is wrong"
                         : !as_formula   ? "what was sent is not what the formula says"
@@ -65,7 +70,8 @@ static enum dt_status verdict(const struct dt_replay *p, const struct dt_lab_pro
     return dt_error(DT_FAILED, "%s over %d ranks: %s", p->algorithm->name, p->size, wrong);
 }
 
-static enum dt_status open_proof(const struct dt_algorithm *algorithm, int size, size_t n_elems, struct dt_lab_proof *out)
+static enum dt_status open_proof(const struct dt_algorithm *algorithm, int size, size_t n_elems,
+                                 struct dt_lab_proof *out)
 {
     struct dt_replay replay;
     DT_TRY(dt_replay_open(algorithm, size, n_elems, whole, &replay));
@@ -84,21 +90,26 @@ static void print_counted(const char *what, uint64_t counted, uint64_t formula)
 static void print_proof(const struct dt_replay *p, const struct dt_lab_proof *proof)
 {
     char count[32];
-    printf("\nproof, by whole numbers: %s on each rank\n", dt_count_text((double)p->n_elems, count, sizeof count));
+    printf("\nproof, by whole numbers: %s on each rank\n",
+           dt_count_text((double)p->n_elems, count, sizeof count));
     printf("  %-28s%s\n", "all ranks have the same", proof->equal ? "yes" : "NO");
     printf("  %-28s%s\n", "it is the exact sum", proof->exact ? "yes" : "NO");
     print_counted("messages sent", proof->sent.messages, proof->formula.messages);
-    print_counted("bytes sent", proof->sent.elements * sizeof(float), proof->formula.elements * sizeof(float));
+    print_counted("bytes sent", proof->sent.elements * sizeof(float),
+                  proof->formula.elements * sizeof(float));
 }
 
 /* ---- all algorithms */
 
-static enum dt_status simulate_all(int size, size_t n_elems, struct dt_lab_row rows[DT_N_ALGORITHMS])
+static enum dt_status simulate_all(int size, size_t n_elems,
+                                   struct dt_lab_row rows[DT_N_ALGORITHMS])
 {
-    static const struct dt_costs costs = {.ranks_per_host = 1, .between = {10e-6, 8.0 / 10e9}, .gamma_s = 1e-9}; /* DT_LAB_COSTS */
+    static const struct dt_costs costs = {
+        .ranks_per_host = 1, .between = {10e-6, 8.0 / 10e9}, .gamma_s = 1e-9}; /* DT_LAB_COSTS */
     for (int i = 0; i < DT_N_ALGORITHMS; i++) {
         rows[i] = (struct dt_lab_row){.algorithm = &dt_algorithms[i],
-                                      .n_rounds = dt_algorithm_n_rounds(&dt_algorithms[i], size, n_elems)};
+                                      .n_rounds =
+                                          dt_algorithm_n_rounds(&dt_algorithms[i], size, n_elems)};
         DT_TRY(dt_simulate(&dt_algorithms[i], size, n_elems, &costs, &rows[i].simulation, NULL));
     }
     return DT_OK;
@@ -108,15 +119,19 @@ static void print_rows(int size, size_t n_elems, const struct dt_lab_row *rows)
 {
     char a[32], b[32];
     dt_count_text((double)n_elems, a, sizeof a);
-    printf("\nall algorithms over %d rank%s, %s float%s each\n", size, size == 1 ? "" : "s", a, n_elems == 1 ? "" : "s");
-    printf("  %-18s %6s %8s %14s %14s %11s\n", "algorithm", "rounds", "messages", "bytes in all", "busiest rank", "time(us)");
+    printf("\nall algorithms over %d rank%s, %s float%s each\n", size, size == 1 ? "" : "s", a,
+           n_elems == 1 ? "" : "s");
+    printf("  %-18s %6s %8s %14s %14s %11s\n", "algorithm", "rounds", "messages", "bytes in all",
+           "busiest rank", "time(us)");
     for (int i = 0; i < DT_N_ALGORITHMS; i++) {
         const struct dt_simulation *s = &rows[i].simulation;
-        printf("  %-18s %6d %8llu ", rows[i].algorithm->name, rows[i].n_rounds, (unsigned long long)s->all.messages);
+        printf("  %-18s %6d %8llu ", rows[i].algorithm->name, rows[i].n_rounds,
+               (unsigned long long)s->all.messages);
         printf("%14s %14s %11.1f\n", dt_count_text((double)s->all.bytes, a, sizeof a),
                dt_count_text((double)s->busiest_rank_bytes, b, sizeof b), s->seconds * 1e6);
     }
-    printf("  busiest rank: the bytes that it sends and receives; time: simulated with\n  " DT_LAB_COSTS "\n");
+    printf("  busiest rank: the bytes that it sends and receives; time: simulated with\n "
+           " " DT_LAB_COSTS "\n");
 }
 
 /* ---- lab allreduce */
@@ -137,24 +152,30 @@ static enum dt_status find_algorithm(const char *name, const struct dt_algorithm
         dt_suggest_offer(&s, dt_algorithms[i].name);
     }
     if (*out == NULL && s.best != NULL) {
-        return dt_error(DT_USAGE, "--algorithm: unknown algorithm '%.60s' (did you mean '%s'?)", name, s.best);
+        return dt_error(DT_USAGE, "--algorithm: unknown algorithm '%.60s' (did you mean '%s'?)",
+                        name, s.best);
     }
-    return *out != NULL ? DT_OK : dt_error(DT_USAGE, "--algorithm: unknown algorithm '%.60s' (one of %s)", name, names);
+    return *out != NULL ? DT_OK
+                        : dt_error(DT_USAGE, "--algorithm: unknown algorithm '%.60s' (one of %s)",
+                                   name, names);
 }
 
 static enum dt_status read_options(const struct dt_args *args, struct options *o)
 {
     *o = (struct options){.n_ranks = 4};
-    DT_TRY(find_algorithm(args->algorithm != NULL ? args->algorithm : dt_algorithms[0].name, &o->algorithm));
+    DT_TRY(find_algorithm(args->algorithm != NULL ? args->algorithm : dt_algorithms[0].name,
+                          &o->algorithm));
     DT_TRY(dt_args_number("ranks", args->ranks, false, 1, MAX_RANKS, &o->n_ranks));
     o->n_elems = o->n_ranks;
     DT_TRY(dt_args_number("elements", args->elements, false, 1, MAX_ELEMS, &o->n_elems));
     if (o->n_ranks * o->n_elems > MAX_ELEMS) {
-        return dt_error(DT_USAGE, "--elements %zu is too many for %zu ranks in one process (at most %zu)", o->n_elems, o->n_ranks,
-                        MAX_ELEMS / o->n_ranks);
+        return dt_error(DT_USAGE,
+                        "--elements %zu is too many for %zu ranks in one process (at most %zu)",
+                        o->n_elems, o->n_ranks, MAX_ELEMS / o->n_ranks);
     }
     if (args->html != NULL && o->n_ranks > DT_LAB_MAX_DRAWN) {
-        return dt_error(DT_USAGE, "--html draws %d ranks at most, not %zu", DT_LAB_MAX_DRAWN, o->n_ranks);
+        return dt_error(DT_USAGE, "--html draws %d ranks at most, not %zu", DT_LAB_MAX_DRAWN,
+                        o->n_ranks);
     }
     return DT_OK;
 }
@@ -164,15 +185,16 @@ static void print_head(const struct dt_lesson *lesson)
     const struct dt_replay *p = lesson->replay;
     char n_elems[32];
     dt_count_text((double)p->n_elems, n_elems, sizeof n_elems);
-    printf("%s over %d rank%s, %s float%s each\n%s\n", p->algorithm->name, p->size, p->size == 1 ? "" : "s", n_elems,
-           p->n_elems == 1 ? "" : "s", p->algorithm->meaning);
+    printf("%s over %d rank%s, %s float%s each\n%s\n", p->algorithm->name, p->size,
+           p->size == 1 ? "" : "s", n_elems, p->n_elems == 1 ? "" : "s", p->algorithm->meaning);
     if (p->size <= DT_LAB_MAX_LETTERS && p->size > 1) {
         printf("A has the vector a, B has b, ...; ");
         printf(p->n_pieces > 1 ? "a0 is piece 0 of a, and ab0 is a0 + b0\n" : "ab is a + b\n");
     }
 }
 
-static enum dt_status show(const struct options *o, const struct dt_replay *replay, const char *html)
+static enum dt_status show(const struct options *o, const struct dt_replay *replay,
+                           const char *html)
 {
     const struct dt_lesson lesson = {.replay = replay, .sets = replay};
     struct dt_lab_proof proof;
@@ -223,7 +245,8 @@ static int end_of_reduce(const struct dt_replay *p)
 static void print_reduce(const struct dt_lesson *lesson, int n_reduce)
 {
     const struct dt_replay *p = lesson->replay;
-    printf("[1, 2, 3, 4, 5] on five ranks, A to E, which a %s adds up\n\nat first\n", p->algorithm->name);
+    printf("[1, 2, 3, 4, 5] on five ranks, A to E, which a %s adds up\n\nat first\n",
+           p->algorithm->name);
     dt_lab_print_state(stdout, lesson, 0);
     dt_lab_print_rounds(stdout, lesson, 0, n_reduce);
     printf("\nReduce: the sum is on the root, %g on A\n", (double)*dt_replay_state(p, n_reduce, 0));
@@ -235,7 +258,8 @@ static void print_reduce(const struct dt_lesson *lesson, int n_reduce)
     printf("\n");
 }
 
-static enum dt_status show_reduce(const struct dt_replay *replay, const struct dt_replay *sets, const char *html)
+static enum dt_status show_reduce(const struct dt_replay *replay, const struct dt_replay *sets,
+                                  const char *html)
 {
     const struct dt_lesson lesson = {.replay = replay, .numbers = true, .sets = sets};
     const struct dt_lab_proof proof = prove(replay, counting);

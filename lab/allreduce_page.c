@@ -5,40 +5,56 @@
 static const char style[] =
     ":root{--add:var(--a);--replace:var(--b);--fill:56%}\n"
     "@media(prefers-color-scheme:dark){:root{--fill:58%}}\n"
-    ".round{margin:1rem 0;padding:1rem 1.2rem;background:var(--card);border:1px solid var(--line);border-radius:12px}\n"
-    "ol{margin:.4rem 0 0;padding:0;list-style:none;columns:17rem;color:var(--soft);font-size:.93rem}\n"
-    "li.add::before{content:'+ ';color:var(--add);font-weight:700}li.replace::before{content:'= ';color:var(--replace);"
+    ".round{margin:1rem 0;padding:1rem 1.2rem;background:var(--card);border:1px solid "
+    "var(--line);border-radius:12px}\n"
+    "ol{margin:.4rem 0 "
+    "0;padding:0;list-style:none;columns:17rem;color:var(--soft);font-size:.93rem}\n"
+    "li.add::before{content:'+ ';color:var(--add);font-weight:700}li.replace::before{content:'= "
+    "';color:var(--replace);"
     "font-weight:700}\n"
     "nav{display:flex;gap:.6rem;align-items:center;margin-top:1rem}nav[hidden]{display:none}\n"
-    "button{font:inherit;padding:.35rem .9rem;border:1px solid var(--line);border-radius:8px;background:var(--card);"
-    "color:inherit;cursor:pointer}button:hover{border-color:var(--add)}button:disabled{opacity:.4;cursor:default}\n"
+    "button{font:inherit;padding:.35rem .9rem;border:1px solid "
+    "var(--line);border-radius:8px;background:var(--card);"
+    "color:inherit;cursor:pointer}button:hover{border-color:var(--add)}button:disabled{opacity:.4;"
+    "cursor:default}\n"
     "input[type=range]{flex:1;min-width:0;accent-color:var(--add)}\n"
     "svg.defs{position:absolute;width:0;height:0}\n"
     "text.rank{font:700 16px system-ui,sans-serif;fill:var(--text);text-anchor:start}\n"
     ".vector{fill:var(--empty)}.cut{stroke:var(--card);fill:none}\n"
-    ".new{fill:none;stroke-width:2.5}.new.add{stroke:var(--add)}.new.replace{stroke:var(--replace)}\n"
+    ".new{fill:none;stroke-width:2.5}.new.add{stroke:var(--add)}.new.replace{stroke:var(--replace)}"
+    "\n"
     ".arrow{fill:none;stroke-width:2.2;stroke-dasharray:1;animation:draw .5s ease-out}\n"
     ".add .arrow,.add .tag{stroke:var(--add)}.replace .arrow,.replace .tag{stroke:var(--replace)}\n"
-    ".add .what{fill:var(--add)}.replace .what{fill:var(--replace)}.tag{fill:var(--card);stroke-width:1}\n"
+    ".add .what{fill:var(--add)}.replace "
+    ".what{fill:var(--replace)}.tag{fill:var(--card);stroke-width:1}\n"
     "#add path{fill:var(--add)}#replace path{fill:var(--replace)}\n"
-    "@keyframes draw{from{stroke-dashoffset:1}}@media(prefers-reduced-motion:reduce){.arrow{animation:none}}\n"
-    ".column{display:none}@media(max-width:600px){.ellipse{display:none}.column{display:block}.round{padding:.8rem .6rem}}\n"
+    "@keyframes "
+    "draw{from{stroke-dashoffset:1}}@media(prefers-reduced-motion:reduce){.arrow{animation:none}}\n"
+    ".column{display:none}@media(max-width:600px){.ellipse{display:none}.column{display:block}."
+    "round{padding:.8rem .6rem}}\n"
     ".key{display:flex;flex-wrap:wrap;gap:.3rem 1.1rem;color:var(--soft);font-size:.93rem}"
     ".key svg{display:inline-block;width:.8em;height:.8em;margin-right:.35em}\n";
 
 static const char script[] =
-    "const rounds=[...document.querySelectorAll('.round')],nav=document.querySelector('nav'),[back,next,play]=nav.children,"
+    "const "
+    "rounds=[...document.querySelectorAll('.round')],nav=document.querySelector('nav'),[back,next,"
+    "play]=nav.children,"
     "slider=nav.querySelector('input');\n"
     "let at=0,timer=0;\n"
-    "function show(i){at=Math.max(0,Math.min(rounds.length-1,i));rounds.forEach((r,k)=>r.hidden=k!==at);slider.value=at;"
+    "function "
+    "show(i){at=Math.max(0,Math.min(rounds.length-1,i));rounds.forEach((r,k)=>r.hidden=k!==at);"
+    "slider.value=at;"
     "back.disabled=at===0;next.disabled=at===rounds.length-1;if(next.disabled)stop()}\n"
     "function stop(){clearInterval(timer);timer=0;play.textContent='Play'}\n"
-    "function toggle(){if(timer)return stop();if(at===rounds.length-1)show(0);play.textContent='Pause';"
+    "function toggle(){if(timer)return "
+    "stop();if(at===rounds.length-1)show(0);play.textContent='Pause';"
     "timer=setInterval(()=>show(at+1),1500)}\n"
     "back.onclick=()=>{stop();show(at-1)};next.onclick=()=>{stop();show(at+1)};play.onclick=toggle;"
     "slider.oninput=()=>{stop();show(+slider.value)};\n"
-    "addEventListener('keydown',e=>{const to={ArrowLeft:at-1,ArrowRight:at+1,Home:0,End:rounds.length-1}[e.key];"
-    "if(to===undefined||e.altKey||e.ctrlKey||e.metaKey)return;e.preventDefault();stop();show(to)});\n"
+    "addEventListener('keydown',e=>{const "
+    "to={ArrowLeft:at-1,ArrowRight:at+1,Home:0,End:rounds.length-1}[e.key];"
+    "if(to===undefined||e.altKey||e.ctrlKey||e.metaKey)return;e.preventDefault();stop();show(to)});"
+    "\n"
     "slider.max=rounds.length-1;nav.hidden=rounds.length<2;show(1);\n";
 
 struct rounds_page {
@@ -56,7 +72,8 @@ static void put_style(FILE *out, const void *page)
     const int size = lesson->replay->size;
     fputs(style, out);
     for (int rank = 0; rank < size; rank++) {
-        fprintf(out, ".c%d{fill:hsl(%d 62%% calc(var(--fill) + %d%%))}\n", rank, (210 + 360 * rank / size) % 360, rank % 2 * 8);
+        fprintf(out, ".c%d{fill:hsl(%d 62%% calc(var(--fill) + %d%%))}\n", rank,
+                (210 + 360 * rank / size) % 360, rank % 2 * 8);
     }
 }
 
@@ -64,8 +81,9 @@ static void put_head(FILE *out, const struct dt_lesson *lesson)
 {
     const struct dt_replay *p = lesson->replay;
     char n_elems[32];
-    fprintf(out, "<h1>Allreduce: %s</h1>\n<p>%d rank%s, %s floats each: %s.</p>\n", p->algorithm->name, p->size,
-            p->size == 1 ? "" : "s", dt_count_text((double)p->n_elems, n_elems, sizeof n_elems), p->algorithm->meaning);
+    fprintf(out, "<h1>Allreduce: %s</h1>\n<p>%d rank%s, %s floats each: %s.</p>\n",
+            p->algorithm->name, p->size, p->size == 1 ? "" : "s",
+            dt_count_text((double)p->n_elems, n_elems, sizeof n_elems), p->algorithm->meaning);
 }
 
 static void put_markers(FILE *out)
@@ -73,7 +91,8 @@ static void put_markers(FILE *out)
     fputs("<svg class=\"defs\" aria-hidden=\"true\"><defs>", out);
     for (int i = 0; i < 2; i++) {
         fprintf(out,
-                "<marker id=\"%s\" viewBox=\"0 0 10 10\" refX=\"9\" refY=\"5\" markerWidth=\"5.5\" markerHeight=\"5.5\" "
+                "<marker id=\"%s\" viewBox=\"0 0 10 10\" refX=\"9\" refY=\"5\" markerWidth=\"5.5\" "
+                "markerHeight=\"5.5\" "
                 "orient=\"auto\"><path d=\"M0 0L10 5L0 10z\"/></marker>",
                 i == 0 ? "add" : "replace");
     }
@@ -88,13 +107,17 @@ static void put_key(FILE *out, const struct dt_lesson *lesson)
     fputs("<div class=\"key\">", out);
     for (int rank = 0; rank < p->size; rank++) {
         fprintf(out,
-                "<span><svg viewBox=\"0 0 8 8\" aria-hidden=\"true\"><rect class=\"c%d\" width=\"8\" height=\"8\"/></svg>%s</span>",
+                "<span><svg viewBox=\"0 0 8 8\" aria-hidden=\"true\"><rect class=\"c%d\" "
+                "width=\"8\" height=\"8\"/></svg>%s</span>",
                 rank, dt_lab_rank(lesson, rank, name));
     }
-    fputs("</div>\n<p>A piece of a vector has a stripe for each rank whose numbers are in it: when it has all, it is the sum.",
+    fputs("</div>\n<p>A piece of a vector has a stripe for each rank whose numbers are in it: when "
+          "it has all, it is the sum.",
           out);
     if (!lesson->numbers && p->size <= DT_LAB_MAX_LETTERS && p->size > 1) {
-        fputs(p->n_pieces > 1 ? " a0 is piece 0 of A's vector, ab0 is a0 + b0." : " a is A's vector, ab is a + b.", out);
+        fputs(p->n_pieces > 1 ? " a0 is piece 0 of A's vector, ab0 is a0 + b0."
+                              : " a is A's vector, ab is a + b.",
+              out);
     }
     fputs(" What arrives is added (+) or takes the place of what was there (=).</p>\n", out);
 }
@@ -104,14 +127,16 @@ static void put_round(FILE *out, const struct dt_lesson *lesson, int n_rounds, c
 {
     char sentence[DT_LAB_WORD];
     int n = 0;
-    const struct dt_transfer *t = n_rounds > 0 ? dt_replay_transfers(lesson->replay, n_rounds - 1, &n) : NULL;
+    const struct dt_transfer *t =
+        n_rounds > 0 ? dt_replay_transfers(lesson->replay, n_rounds - 1, &n) : NULL;
     fputs("<section class=\"round\"><h2>", out);
     fprintf(out, n_rounds > 0 ? "Round %d of %d" : "At first", n_rounds, lesson->replay->n_rounds);
     fprintf(out, "</h2>%s\n", remark);
     dt_lab_picture(out, lesson, n_rounds);
     fputs("<ol>", out);
     for (int i = 0; i < n; i++) {
-        fprintf(out, "<li class=\"%s\">%s</li>", t[i].adds ? "add" : "replace", dt_lab_sentence(lesson, &t[i], sentence));
+        fprintf(out, "<li class=\"%s\">%s</li>", t[i].adds ? "add" : "replace",
+                dt_lab_sentence(lesson, &t[i], sentence));
     }
     fputs("</ol></section>\n", out);
 }
@@ -121,34 +146,41 @@ static void put_proof(FILE *out, const struct dt_lab_proof *proof)
     const uint64_t counted[] = {proof->sent.messages, proof->sent.elements * sizeof(float)};
     const uint64_t formula[] = {proof->formula.messages, proof->formula.elements * sizeof(float)};
     fprintf(out,
-            "<h2 class=\"part\">Proof</h2>\n<p>Run with whole numbers: all ranks have the same: <b>%s</b>; it is the exact sum: "
+            "<h2 class=\"part\">Proof</h2>\n<p>Run with whole numbers: all ranks have the same: "
+            "<b>%s</b>; it is the exact sum: "
             "<b>%s</b>",
             proof->equal ? "yes" : "NO", proof->exact ? "yes" : "NO");
     for (int i = 0; i < 2; i++) {
         char a[32], b[32];
         fprintf(out, "; %s sent: %s, by the formula %s: <b>%s</b>", i == 0 ? "messages" : "bytes",
-                dt_count_text((double)counted[i], a, sizeof a), dt_count_text((double)formula[i], b, sizeof b),
+                dt_count_text((double)counted[i], a, sizeof a),
+                dt_count_text((double)formula[i], b, sizeof b),
                 counted[i] == formula[i] ? "equal" : "NOT EQUAL");
     }
     fputs(".</p>\n", out);
 }
 
-static void put_rows(FILE *out, const struct dt_algorithm *this, const struct dt_lab_row *rows, int n_rows)
+static void put_rows(FILE *out, const struct dt_algorithm *this, const struct dt_lab_row *rows,
+                     int n_rows)
 {
-    fputs("<h2 class=\"part\">All algorithms, for as many ranks and numbers</h2>\n<div class=\"wide\"><table>\n"
-          "<thead><tr><th>algorithm</th><th>rounds</th><th>messages</th><th>bytes in all</th><th>busiest rank</th>"
+    fputs("<h2 class=\"part\">All algorithms, for as many ranks and numbers</h2>\n<div "
+          "class=\"wide\"><table>\n"
+          "<thead><tr><th>algorithm</th><th>rounds</th><th>messages</th><th>bytes in "
+          "all</th><th>busiest rank</th>"
           "<th>time (µs)</th></tr></thead>\n<tbody>\n",
           out);
     for (int i = 0; i < n_rows; i++) {
         const struct dt_simulation *s = &rows[i].simulation;
         char a[32], b[32], c[32];
-        fprintf(out, "<tr%s><td>%s</td><td>%d</td><td>%s</td><td>%s</td><td>%s</td><td>%.1f</td></tr>\n",
-                rows[i].algorithm == this ? " class=\"this\"" : "", rows[i].algorithm->name, rows[i].n_rounds,
-                dt_count_text((double)s->all.messages, a, sizeof a), dt_count_text((double)s->all.bytes, b, sizeof b),
+        fprintf(out,
+                "<tr%s><td>%s</td><td>%d</td><td>%s</td><td>%s</td><td>%s</td><td>%.1f</td></tr>\n",
+                rows[i].algorithm == this ? " class=\"this\"" : "", rows[i].algorithm->name,
+                rows[i].n_rounds, dt_count_text((double)s->all.messages, a, sizeof a),
+                dt_count_text((double)s->all.bytes, b, sizeof b),
                 dt_count_text((double)s->busiest_rank_bytes, c, sizeof c), s->seconds * 1e6);
     }
-    fputs("</tbody></table></div>\n<p>Busiest rank: the bytes that it sends and receives. Time: simulated with " DT_LAB_COSTS
-          ".</p>\n",
+    fputs("</tbody></table></div>\n<p>Busiest rank: the bytes that it sends and receives. Time: "
+          "simulated with " DT_LAB_COSTS ".</p>\n",
           out);
 }
 
@@ -180,13 +212,18 @@ static void put_allreduce(FILE *out, const void *context)
     fprintf(out, "<script>\n%s</script>\n", script);
 }
 
-enum dt_status dt_lab_page(const char *path, const struct dt_lesson *lesson, const struct dt_lab_proof *proof,
-                           const struct dt_lab_row *rows, int n_rows)
+enum dt_status dt_lab_page(const char *path, const struct dt_lesson *lesson,
+                           const struct dt_lab_proof *proof, const struct dt_lab_row *rows,
+                           int n_rows)
 {
-    const struct rounds_page page = {.lesson = lesson, .proof = proof, .rows = rows, .n_rows = n_rows};
+    const struct rounds_page page = {
+        .lesson = lesson, .proof = proof, .rows = rows, .n_rows = n_rows};
     char title[80];
-    snprintf(title, sizeof title, "%s over %d ranks", lesson->replay->algorithm->name, lesson->replay->size);
-    return dt_page_write(path, &(struct dt_page){.title = title, .style = put_style, .body = put_allreduce, .context = &page});
+    snprintf(title, sizeof title, "%s over %d ranks", lesson->replay->algorithm->name,
+             lesson->replay->size);
+    return dt_page_write(
+        path, &(struct dt_page){
+                  .title = title, .style = put_style, .body = put_allreduce, .context = &page});
 }
 
 /* A dt_page_fn. */
@@ -194,12 +231,16 @@ static void put_reduce(FILE *out, const void *context)
 {
     const struct rounds_page *page = context;
     const struct dt_replay *p = page->lesson->replay;
-    fprintf(out, "<h1>Reduce and allreduce</h1>\n<p>[1, 2, 3, 4, 5] on five ranks, which a %s adds up.</p>\n", p->algorithm->name);
+    fprintf(out,
+            "<h1>Reduce and allreduce</h1>\n<p>[1, 2, 3, 4, 5] on five ranks, which a %s adds "
+            "up.</p>\n",
+            p->algorithm->name);
     put_markers(out);
     put_key(out, page->lesson);
     put_rounds(out, page);
     fprintf(out,
-            "<p class=\"verdict\">Reduce, after round %d: the sum is on the root, %g on A. Allreduce, after round %d: it is "
+            "<p class=\"verdict\">Reduce, after round %d: the sum is on the root, %g on A. "
+            "Allreduce, after round %d: it is "
             "everywhere,",
             page->n_reduce, (double)*dt_replay_state(p, page->n_reduce, 0), p->n_rounds);
     for (int rank = 0; rank < p->size; rank++) {
@@ -211,6 +252,8 @@ static void put_reduce(FILE *out, const void *context)
 enum dt_status dt_lab_reduce_page(const char *path, const struct dt_lesson *lesson, int n_reduce)
 {
     const struct rounds_page page = {.lesson = lesson, .n_reduce = n_reduce};
-    return dt_page_write(
-        path, &(struct dt_page){.title = "Reduce and allreduce", .style = put_style, .body = put_reduce, .context = &page});
+    return dt_page_write(path, &(struct dt_page){.title = "Reduce and allreduce",
+                                                 .style = put_style,
+                                                 .body = put_reduce,
+                                                 .context = &page});
 }

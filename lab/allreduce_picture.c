@@ -1,5 +1,6 @@
-/* One round as SVG: the ranks on an ellipse, or in a column where the window is narrow, each with its vector, whose pieces have a
- * stripe for every rank that is in them; an arrow for each message. */
+/* One round as SVG: the ranks on an ellipse, or in a column where the window is narrow, each with
+ * its vector, whose pieces have a stripe for every rank that is in them; an arrow for each message.
+ */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,8 @@
 #define BELOW 20    /* of the labels under it */
 #define CHARACTER 7 /* width of a label's */
 #define PI 3.14159265358979323846
-#define COLUMN_WIDTH 340 /* about the pixels of a telephone, so that letters are as large as elsewhere */
+#define COLUMN_WIDTH \
+    340 /* about the pixels of a telephone, so that letters are as large as elsewhere */
 #define COLUMN_CARD 200
 #define COLUMN_ROW 100
 
@@ -60,7 +62,8 @@ static struct point edge_of(struct layout l, int rank, struct point to, double g
 
 /* ---- arrows */
 
-static void draw_label(FILE *out, const struct dt_lesson *lesson, const struct dt_transfer *t, struct point at)
+static void draw_label(FILE *out, const struct dt_lesson *lesson, const struct dt_transfer *t,
+                       struct point at)
 {
     char content[DT_LAB_WORD];
     if (lesson->replay->size > DT_LAB_MAX_LETTERS || t->begin == t->end) {
@@ -68,13 +71,15 @@ static void draw_label(FILE *out, const struct dt_lesson *lesson, const struct d
     }
     dt_lab_content(lesson, t, content);
     const double width = CHARACTER * (double)(strlen(content) + 2) + 12;
-    fprintf(out, "<rect class=\"tag\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"22\" rx=\"11\"/>", at.x - width / 2, at.y - 11,
-            width);
-    fprintf(out, "<text x=\"%.1f\" y=\"%.1f\" class=\"what\">%s %s</text>", at.x, at.y + 4, t->adds ? "+" : "=", content);
+    fprintf(out,
+            "<rect class=\"tag\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"22\" rx=\"11\"/>",
+            at.x - width / 2, at.y - 11, width);
+    fprintf(out, "<text x=\"%.1f\" y=\"%.1f\" class=\"what\">%s %s</text>", at.x, at.y + 4,
+            t->adds ? "+" : "=", content);
 }
 
-/* How far an arrow bends to its left, by its length: two that are each other's opposite stay apart, and those round the ellipse
- * keep off the cards between their ends. */
+/* How far an arrow bends to its left, by its length: two that are each other's opposite stay apart,
+ * and those round the ellipse keep off the cards between their ends. */
 static double bend_of(int size, const struct dt_transfer *t)
 {
     const int clockwise = (t->to - t->from + size) % size;
@@ -91,14 +96,17 @@ struct curve {
     struct point from, bend, to;
 };
 
-/* On the right of the column, the further out the more ranks it passes; upwards around those that go down. */
+/* On the right of the column, the further out the more ranks it passes; upwards around those that
+ * go down. */
 static struct curve curve_in_column(struct layout l, const struct dt_transfer *t)
 {
-    const double out = 30 + 120.0 * abs(t->to - t->from) / fmax(l.size - 1, 1), side = t->to > t->from ? 9 : 0;
+    const double out = 30 + 120.0 * abs(t->to - t->from) / fmax(l.size - 1, 1),
+                 side = t->to > t->from ? 9 : 0;
     const struct point a = centre_of(l, t->from), b = centre_of(l, t->to);
     const double edge = a.x + card_width(l) / 2.0;
-    return (struct curve){
-        {edge + 3, a.y + 2 + side}, {edge + out + (side > 0 ? 0 : 30), (a.y + b.y) / 2}, {edge + 5, b.y + 2 - side}};
+    return (struct curve){{edge + 3, a.y + 2 + side},
+                          {edge + out + (side > 0 ? 0 : 30), (a.y + b.y) / 2},
+                          {edge + 5, b.y + 2 - side}};
 }
 
 static struct curve curve_of(struct layout l, const struct dt_transfer *t)
@@ -108,7 +116,8 @@ static struct curve curve_of(struct layout l, const struct dt_transfer *t)
     }
     const double part = bend_of(l.size, t);
     const struct point a = centre_of(l, t->from), b = centre_of(l, t->to);
-    const struct point bend = {(a.x + b.x) / 2 + part * (b.y - a.y), (a.y + b.y) / 2 - part * (b.x - a.x)};
+    const struct point bend = {(a.x + b.x) / 2 + part * (b.y - a.y),
+                               (a.y + b.y) / 2 - part * (b.x - a.x)};
     return (struct curve){edge_of(l, t->from, bend, 3), bend, edge_of(l, t->to, bend, 5)};
 }
 
@@ -120,21 +129,26 @@ static const char *kind_of(const struct dt_transfer *t)
 static void draw_arrow(FILE *out, struct layout l, const struct dt_transfer *t)
 {
     const struct curve c = curve_of(l, t);
-    fprintf(out, "<g class=\"%s\"><path class=\"arrow\" pathLength=\"1\" marker-end=\"url(#%s)\" ", kind_of(t), kind_of(t));
-    fprintf(out, "d=\"M%.1f %.1fQ%.1f %.1f %.1f %.1f\"/></g>\n", c.from.x, c.from.y, c.bend.x, c.bend.y, c.to.x, c.to.y);
+    fprintf(out, "<g class=\"%s\"><path class=\"arrow\" pathLength=\"1\" marker-end=\"url(#%s)\" ",
+            kind_of(t), kind_of(t));
+    fprintf(out, "d=\"M%.1f %.1fQ%.1f %.1f %.1f %.1f\"/></g>\n", c.from.x, c.from.y, c.bend.x,
+            c.bend.y, c.to.x, c.to.y);
 }
 
-/* A label stands on its arrow, nearer to its beginning; that of a rank's own input at the corner of its card. */
+/* A label stands on its arrow, nearer to its beginning; that of a rank's own input at the corner of
+ * its card. */
 static struct point place_of(struct layout l, const struct dt_transfer *t)
 {
     const struct curve c = curve_of(l, t);
     const struct point card = centre_of(l, t->to);
     return t->from != t->to ? along(c.from, c.bend, c.to, 0.38)
-                            : (struct point){card.x + card_width(l) / 2.0 - 20, card.y - (ABOVE + STRIP + BELOW) / 2.0};
+                            : (struct point){card.x + card_width(l) / 2.0 - 20,
+                                             card.y - (ABOVE + STRIP + BELOW) / 2.0};
 }
 
 /* The labels last: no arrow crosses them. */
-static void draw_transfers(FILE *out, const struct dt_lesson *lesson, struct layout l, const struct dt_transfer *t, int n)
+static void draw_transfers(FILE *out, const struct dt_lesson *lesson, struct layout l,
+                           const struct dt_transfer *t, int n)
 {
     for (int i = 0; i < n; i++) {
         if (t[i].from != t[i].to) {
@@ -156,7 +170,8 @@ static bool holds(const float *sets, int piece, int rank)
 }
 
 /* The stripe of one rank, wherever it is in the sum. */
-static void draw_stripe(FILE *out, const struct dt_replay *p, int width, const float *sets, int rank)
+static void draw_stripe(FILE *out, const struct dt_replay *p, int width, const float *sets,
+                        int rank)
 {
     const double cell = (double)width / p->n_pieces, height = (double)STRIP / p->size;
     bool any = false;
@@ -165,7 +180,8 @@ static void draw_stripe(FILE *out, const struct dt_replay *p, int width, const f
         }
         if (end > begin) {
             fprintf(out, any ? "" : "<path class=\"c%d\" d=\"", rank);
-            fprintf(out, "M%.1f %.1fH%.1fv%.2fH%.1fz", begin * cell, rank * height, end * cell, height, begin * cell);
+            fprintf(out, "M%.1f %.1fH%.1fv%.2fH%.1fz", begin * cell, rank * height, end * cell,
+                    height, begin * cell);
             any = true;
         }
     }
@@ -180,36 +196,44 @@ static void draw_pieces(FILE *out, const struct dt_lesson *lesson, int width, co
     char name[DT_LAB_WORD];
     for (int i = 0; i < p->n_pieces; i++) {
         if (i > 0) {
-            fprintf(out, "<path class=\"cut\" stroke-width=\"%d\" d=\"M%.1f 0v%d\"/>", p->size <= 8 ? 2 : 1, i * cell, STRIP);
+            fprintf(out, "<path class=\"cut\" stroke-width=\"%d\" d=\"M%.1f 0v%d\"/>",
+                    p->size <= 8 ? 2 : 1, i * cell, STRIP);
         }
         dt_lab_cell(lesson, i, state[i], name);
         if (name[0] != '\0' && CHARACTER * (p->size + 2) + 4 <= cell) {
-            fprintf(out, "<text x=\"%.1f\" y=\"%d\" class=\"piece\">%s</text>", (i + 0.5) * cell, STRIP + 15, name);
+            fprintf(out, "<text x=\"%.1f\" y=\"%d\" class=\"piece\">%s</text>", (i + 0.5) * cell,
+                    STRIP + 15, name);
         }
     }
 }
 
 /* A frame around what changed in the round. */
-static void draw_change(FILE *out, const struct dt_replay *p, int width, const struct dt_transfer *t)
+static void draw_change(FILE *out, const struct dt_replay *p, int width,
+                        const struct dt_transfer *t)
 {
     const double cell = (double)width / p->n_pieces;
     if (t->end > t->begin) {
-        fprintf(out, "<rect class=\"new %s\" x=\"%.1f\" y=\"0\" width=\"%.1f\" height=\"%d\"/>", kind_of(t), t->begin * cell,
-                (t->end - t->begin) * cell, STRIP);
+        fprintf(out, "<rect class=\"new %s\" x=\"%.1f\" y=\"0\" width=\"%.1f\" height=\"%d\"/>",
+                kind_of(t), t->begin * cell, (t->end - t->begin) * cell, STRIP);
     }
 }
 
-static void draw_card(FILE *out, const struct dt_lesson *lesson, struct layout l, int n_rounds, int rank)
+static void draw_card(FILE *out, const struct dt_lesson *lesson, struct layout l, int n_rounds,
+                      int rank)
 {
     const struct dt_replay *p = lesson->replay;
-    const float *state = dt_replay_state(p, n_rounds, rank), *sets = dt_replay_state(lesson->sets, n_rounds, rank);
+    const float *state = dt_replay_state(p, n_rounds, rank),
+                *sets = dt_replay_state(lesson->sets, n_rounds, rank);
     const struct point c = centre_of(l, rank);
     const int width = card_width(l);
     char name[DT_LAB_WORD];
     int n = 0;
     const struct dt_transfer *t = n_rounds > 0 ? dt_replay_transfers(p, n_rounds - 1, &n) : NULL;
-    fprintf(out, "<g transform=\"translate(%.1f %.1f)\">", c.x - width / 2.0, c.y - (ABOVE + STRIP + BELOW) / 2.0 + ABOVE);
-    fprintf(out, "<text class=\"rank\" y=\"-7\">%s</text><rect class=\"vector\" width=\"%d\" height=\"%d\"/>",
+    fprintf(out, "<g transform=\"translate(%.1f %.1f)\">", c.x - width / 2.0,
+            c.y - (ABOVE + STRIP + BELOW) / 2.0 + ABOVE);
+    fprintf(out,
+            "<text class=\"rank\" y=\"-7\">%s</text><rect class=\"vector\" width=\"%d\" "
+            "height=\"%d\"/>",
             dt_lab_rank(lesson, rank, name), width, STRIP);
     for (int i = 0; i < p->size; i++) {
         draw_stripe(out, p, width, sets, i);
@@ -228,8 +252,11 @@ static void draw_round(FILE *out, const struct dt_lesson *lesson, struct layout 
     const struct dt_replay *p = lesson->replay;
     int n = 0;
     const struct dt_transfer *t = n_rounds > 0 ? dt_replay_transfers(p, n_rounds - 1, &n) : NULL;
-    fprintf(out, "<svg class=\"%s\" viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"the vectors after %d of %d rounds\">\n",
-            l.column ? "column" : "ellipse", l.column ? COLUMN_WIDTH : WIDTH, height_of(l), n_rounds, p->n_rounds);
+    fprintf(out,
+            "<svg class=\"%s\" viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"the vectors after "
+            "%d of %d rounds\">\n",
+            l.column ? "column" : "ellipse", l.column ? COLUMN_WIDTH : WIDTH, height_of(l),
+            n_rounds, p->n_rounds);
     for (int rank = 0; rank < p->size; rank++) {
         draw_card(out, lesson, l, n_rounds, rank);
     }

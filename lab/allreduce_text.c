@@ -15,7 +15,8 @@ static bool has_letters(const struct dt_lesson *lesson)
 
 const char *dt_lab_rank(const struct dt_lesson *lesson, int rank, char *out)
 {
-    snprintf(out, DT_LAB_WORD, has_letters(lesson) ? "%c" : "%d", has_letters(lesson) ? 'A' + rank : rank);
+    snprintf(out, DT_LAB_WORD, has_letters(lesson) ? "%c" : "%d",
+             has_letters(lesson) ? 'A' + rank : rank);
     return out;
 }
 
@@ -72,7 +73,11 @@ const char *dt_lab_content(const struct dt_lesson *lesson, const struct dt_trans
         snprintf(out, DT_LAB_WORD, "an empty piece");
     } else if (!value_text(lesson, t->value, t->begin, t->end, out)) {
         pieces_text(lesson, t->begin, t->end, pieces, sizeof pieces);
-        snprintf(out, DT_LAB_WORD, pieces[0] == '\0' ? "its vector" : t->end - t->begin > 1 ? "pieces %s" : "piece %s", pieces);
+        snprintf(out, DT_LAB_WORD,
+                 pieces[0] == '\0'       ? "its vector"
+                 : t->end - t->begin > 1 ? "pieces %s"
+                                         : "piece %s",
+                 pieces);
     }
     return out;
 }
@@ -87,8 +92,8 @@ const char *dt_lab_sentence(const struct dt_lesson *lesson, const struct dt_tran
     if (t->from == t->to) {
         snprintf(out, DT_LAB_WORD, "%s%.8s adds its own %.32s", rank, from, content);
     } else {
-        snprintf(out, DT_LAB_WORD, "%s%.8s sends %.26s to %s%.8s, who %s", rank, from, content, rank, to,
-                 t->adds ? "adds it" : "replaces");
+        snprintf(out, DT_LAB_WORD, "%s%.8s sends %.26s to %s%.8s, who %s", rank, from, content,
+                 rank, to, t->adds ? "adds it" : "replaces");
     }
     return out;
 }
@@ -120,12 +125,14 @@ static struct layout layout_of(const struct dt_lesson *lesson)
     for (int i = 0; i < (p->n_rounds + 1) * p->size * p->n_pieces; i++) {
         l.cell = longest(l.cell, dt_lab_cell(lesson, i % p->n_pieces, p->states[i], word));
     }
-    const bool fits = has_letters(lesson) && 2 + l.sentence + 4 + p->n_pieces * (l.cell + 1) <= WIDTH;
+    const bool fits =
+        has_letters(lesson) && 2 + l.sentence + 4 + p->n_pieces * (l.cell + 1) <= WIDTH;
     l.cell = fits ? l.cell : 0;
     return l;
 }
 
-static void print_cells(FILE *out, const struct dt_lesson *lesson, const struct layout *l, int n_rounds, int rank)
+static void print_cells(FILE *out, const struct dt_lesson *lesson, const struct layout *l,
+                        int n_rounds, int rank)
 {
     char word[DT_LAB_WORD];
     const float *state = dt_replay_state(lesson->replay, n_rounds, rank);
@@ -147,7 +154,8 @@ void dt_lab_print_state(FILE *out, const struct dt_lesson *lesson, int n_rounds)
 }
 
 /* Sentences, and beside them every rank's vector when the round is over. */
-static void print_with_states(FILE *out, const struct dt_lesson *lesson, const struct layout *l, int round)
+static void print_with_states(FILE *out, const struct dt_lesson *lesson, const struct layout *l,
+                              int round)
 {
     int n;
     const struct dt_transfer *t = dt_replay_transfers(lesson->replay, round, &n);

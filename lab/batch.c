@@ -1,4 +1,5 @@
-/* A larger batch is not faster convergence: steps and samples until a training first has the target accuracy, by the batch size. */
+/* A larger batch is not faster convergence: steps and samples until a training first has the target
+ * accuracy, by the batch size. */
 #include <math.h>
 #include <stdio.h>
 
@@ -50,13 +51,15 @@ static void count_use(struct dt_lab_run *run, struct outcome *out)
 }
 
 /* Until the target, or so many samples. */
-static enum dt_status train(struct dt_lab_run *run, const struct dt_samples *test, size_t max_samples, struct outcome *out)
+static enum dt_status train(struct dt_lab_run *run, const struct dt_samples *test,
+                            size_t max_samples, struct outcome *out)
 {
     const uint64_t per_epoch = dt_shard_steps_per_epoch(&run->training.shard);
     while (!out->reached && out->samples < max_samples) {
         double accuracy;
         size_t n;
-        DT_TRY(dt_lab_run_step(run, (uint32_t)(out->steps / per_epoch), out->steps % per_epoch, &n));
+        DT_TRY(
+            dt_lab_run_step(run, (uint32_t)(out->steps / per_epoch), out->steps % per_epoch, &n));
         DT_TRY(dt_lab_run_accuracy(run, test, &accuracy));
         out->steps++;
         out->samples += n;
@@ -66,17 +69,19 @@ static enum dt_status train(struct dt_lab_run *run, const struct dt_samples *tes
     return DT_OK;
 }
 
-static enum dt_status run_rate(const struct dt_lab_images *images, int size, double rate, size_t max_samples, struct outcome *out)
+static enum dt_status run_rate(const struct dt_lab_images *images, int size, double rate,
+                               size_t max_samples, struct outcome *out)
 {
-    struct dt_lab_training training = {.samples = &images->train.samples,
-                                       .shard = {.mode = DT_SHARDING_GLOBAL,
-                                                 .seed = 1,
-                                                 .n_total = DT_LAB_N_TRAIN,
-                                                 .global_batch = (size_t)size,
-                                                 .size = 1,
-                                                 .shuffle = true},
-                                       .only = -1,
-                                       .schedule = {.lr = rate, .scale = 1, .n_epochs = MAX_EPOCHS}};
+    struct dt_lab_training training = {
+        .samples = &images->train.samples,
+        .shard = {.mode = DT_SHARDING_GLOBAL,
+                  .seed = 1,
+                  .n_total = DT_LAB_N_TRAIN,
+                  .global_batch = (size_t)size,
+                  .size = 1,
+                  .shuffle = true},
+        .only = -1,
+        .schedule = {.lr = rate, .scale = 1, .n_epochs = MAX_EPOCHS}};
     struct dt_lab_run run;
     training.schedule.steps_per_epoch = dt_shard_steps_per_epoch(&training.shard);
     *out = (struct outcome){.rate = rate};
@@ -118,16 +123,19 @@ static void check(struct batch_lesson *l)
     char what[80];
     for (int i = 0; i < N_SIZES; i++) {
         const struct outcome *o = &l->outcomes[i];
-        const size_t size = (size_t)sizes[i], n_total = DT_LAB_N_TRAIN, per_epoch = (n_total + size - 1) / size;
+        const size_t size = (size_t)sizes[i], n_total = DT_LAB_N_TRAIN,
+                     per_epoch = (n_total + size - 1) / size;
         const size_t samples = o->steps / per_epoch * n_total + o->steps % per_epoch * size;
-        snprintf(what, sizeof what, "batch %d reaches %g %% in %d epochs", sizes[i], 100 * TARGET, MAX_EPOCHS);
+        snprintf(what, sizeof what, "batch %d reaches %g %% in %d epochs", sizes[i], 100 * TARGET,
+                 MAX_EPOCHS);
         dt_golden_fact(&l->golden, what, o->reached);
         snprintf(what, sizeof what, "batch %d uses each sample once an epoch", sizes[i]);
         dt_golden_fact(&l->golden, what, o->least == 1 && o->most == 1);
         snprintf(what, sizeof what, "batch %d: samples of its steps", sizes[i]);
         dt_golden_number(&l->golden, what, (double)o->samples, (double)samples, 0);
     }
-    dt_golden_fact(&l->golden, "the largest batch takes fewer steps than the smallest", last->steps < first->steps);
+    dt_golden_fact(&l->golden, "the largest batch takes fewer steps than the smallest",
+                   last->steps < first->steps);
     dt_golden_fact(&l->golden, "the largest batch takes more than twice the smallest's samples",
                    last->samples > 2 * first->samples);
     dt_golden_end(&l->golden);
@@ -171,11 +179,13 @@ static void draw(FILE *out, const struct batch_lesson *l, bool samples)
         low = fmin(low, y[i]);
         high = fmax(high, y[i]);
     }
-    const double ideal[2] = {y[0], samples ? y[0] : y[0] * x[0] / x[N_SIZES - 1]}, ends[2] = {x[0], x[N_SIZES - 1]};
-    const struct dt_chart chart = {out,
-                                   samples ? "samples by batch size" : "steps by batch size",
-                                   {"batch", 7, 1200, true},
-                                   {samples ? "samples" : "steps", fmax(1, 0.7 * fmin(low, ideal[1])), 1.5 * high, true}};
+    const double ideal[2] = {y[0], samples ? y[0] : y[0] * x[0] / x[N_SIZES - 1]},
+                 ends[2] = {x[0], x[N_SIZES - 1]};
+    const struct dt_chart chart = {
+        out,
+        samples ? "samples by batch size" : "steps by batch size",
+        {"batch", 7, 1200, true},
+        {samples ? "samples" : "steps", fmax(1, 0.7 * fmin(low, ideal[1])), 1.5 * high, true}};
     dt_chart_begin(&chart);
     dt_chart_line(&chart, "s0 ideal", 2, ends, ideal);
     dt_chart_line(&chart, "s1", N_SIZES, x, y);
@@ -196,23 +206,26 @@ static void put_body(FILE *out, const void *context)
 {
     const struct batch_lesson *l = context;
     char count[32];
-    fprintf(
-        out,
-        "<h1>A larger batch is not faster convergence</h1>\n<p>Softmax regression on %s images until %g %% of the test images are "
-        "right, by the batch size, with the quickest of four learning rates. Dashed: if a batch twice as large took half the "
-        "steps.</p>\n<div class=\"cards\"><div class=\"card\"><h2>Steps</h2>\n",
-        dt_count_text(DT_LAB_N_TRAIN, count, sizeof count), 100 * TARGET);
+    fprintf(out,
+            "<h1>A larger batch is not faster convergence</h1>\n<p>Softmax regression on %s images "
+            "until %g %% of the test images are "
+            "right, by the batch size, with the quickest of four learning rates. Dashed: if a "
+            "batch twice as large took half the "
+            "steps.</p>\n<div class=\"cards\"><div class=\"card\"><h2>Steps</h2>\n",
+            dt_count_text(DT_LAB_N_TRAIN, count, sizeof count), 100 * TARGET);
     draw(out, l, false);
     fputs("</div><div class=\"card\"><h2>Samples</h2>\n", out);
     draw(out, l, true);
     fputs("</div></div>\n<div "
-          "class=\"wide\"><table><thead><tr><th>batch</th><th>rate</th><th>steps</th><th>samples</th><th>epochs</th>"
+          "class=\"wide\"><table><thead><tr><th>batch</th><th>rate</th><th>steps</th><th>samples</"
+          "th><th>epochs</th>"
           "</tr></thead>\n<tbody>",
           out);
     for (int i = 0; i < N_SIZES; i++) {
         const struct outcome *o = &l->outcomes[i];
-        fprintf(out, "<tr><td>%d</td><td>%g</td><td>%llu</td><td>%s</td><td>%.2f</td></tr>\n", sizes[i], o->rate,
-                (unsigned long long)o->steps, dt_count_text((double)o->samples, count, sizeof count), epochs_of(o));
+        fprintf(out, "<tr><td>%d</td><td>%g</td><td>%llu</td><td>%s</td><td>%.2f</td></tr>\n",
+                sizes[i], o->rate, (unsigned long long)o->steps,
+                dt_count_text((double)o->samples, count, sizeof count), epochs_of(o));
     }
     fprintf(out, "</tbody></table></div>\n<p class=\"verdict\">%s</p>\n", l->golden.verdict);
 }
@@ -223,6 +236,7 @@ enum dt_status dt_lab_batch(const struct dt_args *args)
     DT_TRY(run(&lesson));
     check(&lesson);
     print_lesson(&lesson);
-    const struct dt_page page = {.title = "Batch size", .style = put_style, .body = put_body, .context = &lesson};
+    const struct dt_page page = {
+        .title = "Batch size", .style = put_style, .body = put_body, .context = &lesson};
     return dt_golden_status(&lesson.golden, dt_page_write(args->html, &page));
 }

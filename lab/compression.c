@@ -1,4 +1,5 @@
-/* Compressed gradients on four ranks: bytes saved against accuracy lost, without and with error feedback. */
+/* Compressed gradients on four ranks: bytes saved against accuracy lost, without and with error
+ * feedback. */
 #include "lab/compression.h"
 
 #include <math.h>
@@ -19,18 +20,22 @@
 
 static struct dt_compression_spec spec_of(int type, bool error_feedback)
 {
-    return (struct dt_compression_spec){.type = (enum dt_compression_type)type, .ratio = RATIO, .error_feedback = error_feedback};
+    return (struct dt_compression_spec){
+        .type = (enum dt_compression_type)type, .ratio = RATIO, .error_feedback = error_feedback};
 }
 
-static enum dt_status train(struct dt_world *world, const struct dt_lab_images *images, const struct dt_compression_spec *spec,
-                            struct dt_lab_outcome *out)
+static enum dt_status train(struct dt_world *world, const struct dt_lab_images *images,
+                            const struct dt_compression_spec *spec, struct dt_lab_outcome *out)
 {
-    const struct dt_lab_distributed training = {
-        .dist = {.strategy = DT_STRATEGY_ALLREDUCE, .allreduce = DT_ALLREDUCE_ALL_TO_ALL, .compression = *spec}, .rate = RATE};
+    const struct dt_lab_distributed training = {.dist = {.strategy = DT_STRATEGY_ALLREDUCE,
+                                                         .allreduce = DT_ALLREDUCE_ALL_TO_ALL,
+                                                         .compression = *spec},
+                                                .rate = RATE};
     return dt_lab_distributed_run(world, images, &training, out);
 }
 
-static enum dt_status train_all(struct dt_world *world, const struct dt_lab_images *images, struct dt_compression_lesson *l)
+static enum dt_status train_all(struct dt_world *world, const struct dt_lab_images *images,
+                                struct dt_compression_lesson *l)
 {
     const struct dt_compression_spec whole = {.type = DT_COMPRESSION_TOPK, .ratio = 1};
     for (int type = 0; type < DT_N_COMPRESSION_TYPES; type++) {
@@ -53,7 +58,8 @@ static enum dt_status run(struct dt_world *world, struct dt_compression_lesson *
 
 /* ---- error feedback alone */
 
-/* Numbers of 4 to 8 in steps of 1 / 2^16, of which a float holds any sum that comes up, so nothing is lost by rounding. */
+/* Numbers of 4 to 8 in steps of 1 / 2^16, of which a float holds any sum that comes up, so nothing
+ * is lost by rounding. */
 static float input(uint32_t encoding, uint32_t i)
 {
     const struct dt_rng4 draw = dt_philox4x32((struct dt_rng4){{i, encoding, 0, 0}}, 1, 0);
@@ -91,7 +97,8 @@ static enum dt_status prove_all(struct dt_compression_lesson *l)
     for (int type = DT_COMPRESSION_NONE + 1; type < DT_N_COMPRESSION_TYPES; type++) {
         struct dt_compression_spec spec = spec_of(type, true);
         struct dt_error_feedback feedback;
-        spec.matrices[spec.n_matrices++] = (struct dt_matrix){.n_rows = N_ENCODED / 10, .n_cols = 10};
+        spec.matrices[spec.n_matrices++] =
+            (struct dt_matrix){.n_rows = N_ENCODED / 10, .n_cols = 10};
         DT_TRY(dt_error_feedback_open(&spec, 0, N_ENCODED, &feedback));
         l->ways[type].nothing_lost = prove(&feedback);
         dt_error_feedback_close(&feedback);
@@ -101,7 +108,8 @@ static enum dt_status prove_all(struct dt_compression_lesson *l)
 
 /* ---- what must come out */
 
-static void check_outcome(struct dt_golden *golden, const char *name, const struct dt_lab_outcome *outcome, double expected)
+static void check_outcome(struct dt_golden *golden, const char *name,
+                          const struct dt_lab_outcome *outcome, double expected)
 {
     char what[120];
     for (int rank = 0; rank < DT_LAB_RANKS; rank++) {
@@ -110,7 +118,8 @@ static void check_outcome(struct dt_golden *golden, const char *name, const stru
     }
     snprintf(what, sizeof what, "%s: all ranks end with the same weights, to the bit", name);
     dt_golden_fact(golden, what,
-                   outcome->hashes[1] == outcome->hashes[0] && outcome->hashes[2] == outcome->hashes[0] &&
+                   outcome->hashes[1] == outcome->hashes[0] &&
+                       outcome->hashes[2] == outcome->hashes[0] &&
                        outcome->hashes[3] == outcome->hashes[0]);
 }
 
@@ -125,12 +134,15 @@ static void check_way(struct dt_compression_lesson *l, int type)
     if (type != DT_COMPRESSION_NONE) {
         snprintf(what, sizeof what, "%s with error feedback", name);
         check_outcome(&l->golden, what, &way->outcomes[1], way->expected);
-        snprintf(what, sizeof what, "%s: what was sent and what is left add up to what came in", name);
+        snprintf(what, sizeof what, "%s: what was sent and what is left add up to what came in",
+                 name);
         dt_golden_fact(&l->golden, what, way->nothing_lost);
     }
     if (type == DT_COMPRESSION_ONEBIT || type == DT_COMPRESSION_TOPK) {
         snprintf(what, sizeof what, "%s is better with error feedback", name);
-        dt_golden_fact(&l->golden, what, dt_compression_relation(way->outcomes[1].accuracy, way->outcomes[0].accuracy) > 0);
+        dt_golden_fact(
+            &l->golden, what,
+            dt_compression_relation(way->outcomes[1].accuracy, way->outcomes[0].accuracy) > 0);
     }
 }
 
@@ -157,7 +169,8 @@ static void print_way(const struct dt_compression_lesson *l, int type)
     char bytes[32];
     printf("%-7s %-24s %8s %7.1f", dt_compression_names[type],
            type == DT_COMPRESSION_TOPK ? "8 k, the k largest" : dt_compression_formulas[type],
-           dt_count_text(way->outcomes[0].sent[0], bytes, sizeof bytes), l->ways[DT_COMPRESSION_NONE].expected / way->expected);
+           dt_count_text(way->outcomes[0].sent[0], bytes, sizeof bytes),
+           l->ways[DT_COMPRESSION_NONE].expected / way->expected);
     print_accuracy(way->outcomes[0].accuracy);
     if (type != DT_COMPRESSION_NONE) {
         print_accuracy(way->outcomes[1].accuracy);
@@ -168,14 +181,14 @@ static void print_way(const struct dt_compression_lesson *l, int type)
 static void print_lesson(const struct dt_compression_lesson *l)
 {
     char floats[32], gradients[32], n_test[32];
-    printf(
-        "How few bytes do gradients need? %d ranks, each sends its %s numbers (n:\n%s gradients, and zeros that align them) to the "
-        "other %d; %d epochs of\nSGD at rate %g. topk sends %g %% of them.\n\n",
-        DT_LAB_RANKS, dt_count_text((double)l->whole.n_floats, floats, sizeof floats),
-        dt_count_text((double)l->whole.n_gradients, gradients, sizeof gradients), DT_LAB_RANKS - 1, DT_LAB_N_EPOCHS, RATE,
-        100 * RATIO);
-    printf("%-32s %8s %7s %13s %13s\n%-32s %8s %7s %13s %13s\n", "", "a rank", "times", "accuracy", "with error",
-           "        bytes for n numbers", "sends", "fewer", "", "feedback");
+    printf("How few bytes do gradients need? %d ranks, each sends its %s numbers (n:\n%s "
+           "gradients, and zeros that align them) to the "
+           "other %d; %d epochs of\nSGD at rate %g. topk sends %g %% of them.\n\n",
+           DT_LAB_RANKS, dt_count_text((double)l->whole.n_floats, floats, sizeof floats),
+           dt_count_text((double)l->whole.n_gradients, gradients, sizeof gradients),
+           DT_LAB_RANKS - 1, DT_LAB_N_EPOCHS, RATE, 100 * RATIO);
+    printf("%-32s %8s %7s %13s %13s\n%-32s %8s %7s %13s %13s\n", "", "a rank", "times", "accuracy",
+           "with error", "        bytes for n numbers", "sends", "fewer", "", "feedback");
     for (int type = 0; type < DT_N_COMPRESSION_TYPES; type++) {
         print_way(l, type);
     }
@@ -206,7 +219,8 @@ enum dt_status dt_lab_compression(struct dt_world *world, const struct dt_args *
         s = prove_all(&lesson);
         check(&lesson);
         print_lesson(&lesson);
-        s = s == DT_OK ? dt_golden_status(&lesson.golden, dt_compression_page(args->html, &lesson)) : s;
+        s = s == DT_OK ? dt_golden_status(&lesson.golden, dt_compression_page(args->html, &lesson))
+                       : s;
     }
     return dt_world_agree(world, s);
 }

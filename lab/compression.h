@@ -10,9 +10,10 @@
 #define DT_COMPRESSION_N_TEST 5000
 
 struct dt_compression_way {
-    struct dt_lab_outcome outcomes[2]; /* without error feedback and with; none has the first alone */
-    double expected;                   /* bytes a step, by the codec */
-    bool nothing_lost;                 /* by error feedback over many encodings; none has none */
+    struct dt_lab_outcome
+        outcomes[2];   /* without error feedback and with; none has the first alone */
+    double expected;   /* bytes a step, by the codec */
+    bool nothing_lost; /* by error feedback over many encodings; none has none */
 };
 
 struct dt_compression_lesson {
@@ -21,13 +22,16 @@ struct dt_compression_lesson {
     struct dt_golden golden;
 };
 
-/* How far a share of the test images may be from that of all images there could be, in 95 of 100 such test sets. */
+/* How far a share of the test images may be from that of all images there could be, in 95 of 100
+ * such test sets. */
 double dt_compression_margin(double share);
 
-/* Whether that chance explains the difference to another training's share: -1 it is worse, 0 it may be the same, 1 it is better. */
+/* Whether that chance explains the difference to another training's share: -1 it is worse, 0 it may
+ * be the same, 1 it is better. */
 int dt_compression_relation(double share, double other);
 
-/* Which ways end worse than none, better, or cannot be told apart from it, as lines of text; no claim but what the accuracies show.
+/* Which ways end worse than none, better, or cannot be told apart from it, as lines of text; no
+ * claim but what the accuracies show.
  */
 void dt_compression_print_claims(FILE *out, const struct dt_compression_lesson *lesson);
 

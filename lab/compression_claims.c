@@ -22,14 +22,16 @@ int dt_compression_relation(double share, double other)
 }
 
 /* " fp16, bf16": the types of this relation to none; none of them: "". */
-static void list_types(const struct dt_compression_lesson *l, int feedback, int relation, char *text, size_t size)
+static void list_types(const struct dt_compression_lesson *l, int feedback, int relation,
+                       char *text, size_t size)
 {
     size_t n = 0;
     text[0] = '\0';
     for (int type = DT_COMPRESSION_NONE + 1; type < DT_N_COMPRESSION_TYPES && n < size; type++) {
         const double none = l->ways[DT_COMPRESSION_NONE].outcomes[0].accuracy;
         if (dt_compression_relation(l->ways[type].outcomes[feedback].accuracy, none) == relation) {
-            n += (size_t)snprintf(text + n, size - n, "%s %s", n > 0 ? "," : "", dt_compression_names[type]);
+            n += (size_t)snprintf(text + n, size - n, "%s %s", n > 0 ? "," : "",
+                                  dt_compression_names[type]);
         }
     }
 }
@@ -42,7 +44,8 @@ void dt_compression_print_claims(FILE *out, const struct dt_compression_lesson *
         for (int relation = -1; relation <= 1; relation++) {
             list_types(l, feedback, relation, types, sizeof types);
             if (types[0] != '\0') {
-                fprintf(out, "  %s error feedback, %s%s\n", feedback == 1 ? "with" : "without", words[relation + 1], types);
+                fprintf(out, "  %s error feedback, %s%s\n", feedback == 1 ? "with" : "without",
+                        words[relation + 1], types);
             }
         }
     }

@@ -3,10 +3,11 @@
 #include "base/clock.h"
 #include "dist/strategy/roles.h"
 
-static const struct dt_model_spec model = {.input = {1, 28, 28},
-                                           .n_layers = 2,
-                                           .layers = {{.type = DT_LAYER_FLATTEN}, {.type = DT_LAYER_DENSE, .size = DT_LAB_CLASSES}},
-                                           .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY};
+static const struct dt_model_spec model = {
+    .input = {1, 28, 28},
+    .n_layers = 2,
+    .layers = {{.type = DT_LAYER_FLATTEN}, {.type = DT_LAYER_DENSE, .size = DT_LAB_CLASSES}},
+    .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY};
 
 /* A run under way on this rank. */
 struct run {
@@ -22,7 +23,8 @@ static void delay(const struct run *run, uint64_t i)
 {
     const struct dt_faults *faults = run->training->faults;
     for (int k = 0; faults != NULL && k < faults->n; k++) {
-        dt_sleep_ms(dt_fault_delay_ms(&faults->faults[k], DT_LAB_SEED, run->loader.shard.rank, i + 1));
+        dt_sleep_ms(
+            dt_fault_delay_ms(&faults->faults[k], DT_LAB_SEED, run->loader.shard.rank, i + 1));
     }
 }
 
@@ -38,7 +40,8 @@ static enum dt_status take_step(struct run *run, uint64_t i, struct dt_lab_span 
     struct dt_batch batch = dt_loader_batch(&run->loader, (uint32_t)(i / per_epoch), number);
     batch.n = run->roles.works ? batch.n : 0;
     const struct dt_update update =
-        dt_strategy_next(run->net.strategy, run->training->rate, dt_shard_step_samples(shard, number), (size_t)batch.n);
+        dt_strategy_next(run->net.strategy, run->training->rate,
+                         dt_shard_step_samples(shard, number), (size_t)batch.n);
     struct dt_strategy_step step = dt_strategy_begin(run->net.strategy, &update);
     span->begin = now(run);
     if (run->roles.works) {
@@ -54,7 +57,8 @@ static enum dt_status take_step(struct run *run, uint64_t i, struct dt_lab_span 
 static enum dt_status train(struct dt_comm *comm, struct run *run, double *sent)
 {
     const uint64_t per_epoch = dt_shard_steps_per_epoch(&run->loader.shard);
-    const uint64_t n_steps = run->training->n_steps > 0 ? (uint64_t)run->training->n_steps : DT_LAB_N_EPOCHS * per_epoch;
+    const uint64_t n_steps =
+        run->training->n_steps > 0 ? (uint64_t)run->training->n_steps : DT_LAB_N_EPOCHS * per_epoch;
     struct dt_strategy *strategy = run->net.strategy;
     struct dt_wire_sent count = {{0}, {0}};
     run->origin_s = dt_clock_s();
@@ -80,7 +84,8 @@ static uint64_t hash_weights(const struct dt_lab_network *net)
     return hash;
 }
 
-static enum dt_status measure(struct dt_world *world, struct run *run, const struct dt_samples *test, double sent,
+static enum dt_status measure(struct dt_world *world, struct run *run,
+                              const struct dt_samples *test, double sent,
                               struct dt_lab_outcome *out)
 {
     struct dt_metrics metrics;
@@ -92,12 +97,15 @@ static enum dt_status measure(struct dt_world *world, struct run *run, const str
     out->compression = run->net.strategy->spec.dist.compression;
     out->accuracy = metrics.n_correct / metrics.n_samples;
     DT_TRY(dt_strategy_staleness(run->net.strategy, &out->staleness));
-    DT_TRY(dt_comm_allgather(world->comm, &hash, out->hashes, sizeof hash, "the hashes of the weights"));
-    DT_TRY(dt_comm_allgather(world->comm, run->spans, out->spans, sizeof run->spans, "when each rank took its steps"));
+    DT_TRY(dt_comm_allgather(world->comm, &hash, out->hashes, sizeof hash,
+                             "the hashes of the weights"));
+    DT_TRY(dt_comm_allgather(world->comm, run->spans, out->spans, sizeof run->spans,
+                             "when each rank took its steps"));
     return dt_comm_allgather(world->comm, &sent, out->sent, sizeof sent, "what each rank sent");
 }
 
-static enum dt_status open_loader(struct dt_world *world, const struct dt_roles *roles, struct dt_loader *out)
+static enum dt_status open_loader(struct dt_world *world, const struct dt_roles *roles,
+                                  struct dt_loader *out)
 {
     const struct dt_shard shard = {.mode = DT_SHARDING_GLOBAL,
                                    .seed = DT_LAB_SEED,
@@ -110,7 +118,8 @@ static enum dt_status open_loader(struct dt_world *world, const struct dt_roles 
 }
 
 enum dt_status dt_lab_distributed_run(struct dt_world *world, const struct dt_lab_images *images,
-                                      const struct dt_lab_distributed *training, struct dt_lab_outcome *out)
+                                      const struct dt_lab_distributed *training,
+                                      struct dt_lab_outcome *out)
 {
     struct run run = {.training = training};
     struct dt_dist_spec dist = training->dist;

@@ -5,12 +5,14 @@
 
 #include "cli/output.h"
 
-void dt_golden_number(struct dt_golden *golden, const char *what, double actual, double expected, double tolerance)
+void dt_golden_number(struct dt_golden *golden, const char *what, double actual, double expected,
+                      double tolerance)
 {
     golden->n++;
     if (!golden->differs && !(fabs(actual - expected) <= tolerance)) {
         golden->differs = true;
-        snprintf(golden->verdict, sizeof golden->verdict, "%s: %.9g, and not %.9g", what, actual, expected);
+        snprintf(golden->verdict, sizeof golden->verdict, "%s: %.9g, and not %.9g", what, actual,
+                 expected);
     }
 }
 
@@ -26,7 +28,8 @@ void dt_golden_fact(struct dt_golden *golden, const char *what, bool holds)
 void dt_golden_end(struct dt_golden *golden)
 {
     if (!golden->differs) {
-        snprintf(golden->verdict, sizeof golden->verdict, "PASS: all %d golden numbers came out", golden->n);
+        snprintf(golden->verdict, sizeof golden->verdict, "PASS: all %d golden numbers came out",
+                 golden->n);
     }
 }
 

@@ -1,4 +1,5 @@
-/* Horovod's worked example of the gradient tape (horovod.tensorflow.DistributedGradientTape): every printed digit comes out. */
+/* Horovod's worked example of the gradient tape (horovod.tensorflow.DistributedGradientTape): every
+ * printed digit comes out. */
 #include "lab/gradtape.h"
 
 #include <stdio.h>
@@ -12,7 +13,8 @@
 
 static const char *const part_names[] = {"of input 1", "of input 2", "of the bias"};
 
-/* The example's own numbers: of each rank its loss, its gradients, and its weights after the step. */
+/* The example's own numbers: of each rank its loss, its gradients, and its weights after the step.
+ */
 static const struct {
     const char *loss, *own[3], *stepped[3];
 } printed[2] = {{"26.431675", {"2.0128188", "2.7977395", "4"}, {"-0.3814857", "-1.129148", "-3"}},
@@ -22,12 +24,15 @@ static const char *const printed_mean[3] = {"1.3814857", "2.129148", "4"};
 /* ---- a rank's work */
 
 /* One layer's numbers times `scale`; false: its units differ. */
-static bool read_layer(const float *weight, const float *bias, float scale, struct dt_tape_layer *out)
+static bool read_layer(const float *weight, const float *bias, float scale,
+                       struct dt_tape_layer *out)
 {
     bool alike = true;
-    *out = (struct dt_tape_layer){.weight = {weight[0] * scale, weight[1] * scale}, .bias = bias[0] * scale};
+    *out = (struct dt_tape_layer){.weight = {weight[0] * scale, weight[1] * scale},
+                                  .bias = bias[0] * scale};
     for (int unit = 1; unit < DT_TAPE_UNITS; unit++) {
-        alike = alike && weight[2 * unit] == weight[0] && weight[2 * unit + 1] == weight[1] && bias[unit] == bias[0];
+        alike = alike && weight[2 * unit] == weight[0] && weight[2 * unit + 1] == weight[1] &&
+                bias[unit] == bias[0];
     }
     return alike;
 }
@@ -43,7 +48,8 @@ static void set_weights(struct dt_lab_network *n, float value)
     }
 }
 
-/* The loss is the sum of all outputs, so its gradient with respect to each is 1; then the backward pass, and the step. */
+/* The loss is the sum of all outputs, so its gradient with respect to each is 1; then the backward
+ * pass, and the step. */
 static enum dt_status step(struct dt_lab_network *n, double lr, int n_samples, float *loss)
 {
     static const uint32_t rows[DT_TAPE_SAMPLES] = {0, 1, 2, 3};
@@ -57,7 +63,8 @@ static enum dt_status step(struct dt_lab_network *n, double lr, int n_samples, f
         dt_network_dlogits(n->network)[i] = 1;
     }
     *loss = (float)sum;
-    const struct dt_update update = dt_strategy_next(n->strategy, lr, 2, 1); /* the mean of two ranks' gradients */
+    const struct dt_update update =
+        dt_strategy_next(n->strategy, lr, 2, 1); /* the mean of two ranks' gradients */
     struct dt_strategy_step under_way = dt_strategy_begin(n->strategy, &update);
     DT_TRY(dt_strategy_backward(&under_way, n->network, &pass));
     return dt_strategy_wait(&under_way);
@@ -68,7 +75,8 @@ static enum dt_status run_alone(struct dt_lab_network *n, struct dt_tape *tape)
 {
     set_weights(n, tape->first);
     DT_TRY(step(n, 0, DT_TAPE_SAMPLES, &tape->loss));
-    tape->units_alike = read_layer(dt_lab_grad(n, "fc1.weight"), dt_lab_grad(n, "fc1.bias"), 1, &tape->own);
+    tape->units_alike =
+        read_layer(dt_lab_grad(n, "fc1.weight"), dt_lab_grad(n, "fc1.bias"), 1, &tape->own);
     return DT_OK;
 }
 
@@ -78,31 +86,40 @@ static enum dt_status run_together(struct dt_lab_network *n, int rank, struct dt
     float loss;
     set_weights(n, tape->first);
     DT_TRY(step(n, 1, rank < DT_TAPE_RANKS ? DT_TAPE_SAMPLES : 0, &loss));
-    tape->units_alike &= read_layer(dt_lab_grad(n, "fc1.weight"), dt_lab_grad(n, "fc1.bias"), 0.5f, &tape->mean);
-    tape->units_alike &= read_layer(dt_lab_param(n, "fc1.weight"), dt_lab_param(n, "fc1.bias"), 1, &tape->stepped);
+    tape->units_alike &=
+        read_layer(dt_lab_grad(n, "fc1.weight"), dt_lab_grad(n, "fc1.bias"), 0.5f, &tape->mean);
+    tape->units_alike &=
+        read_layer(dt_lab_param(n, "fc1.weight"), dt_lab_param(n, "fc1.bias"), 1, &tape->stepped);
     DT_TRY(dt_strategy_broadcast(n->strategy));
-    tape->units_alike &= read_layer(dt_lab_param(n, "fc1.weight"), dt_lab_param(n, "fc1.bias"), 1, &tape->sent);
+    tape->units_alike &=
+        read_layer(dt_lab_param(n, "fc1.weight"), dt_lab_param(n, "fc1.bias"), 1, &tape->sent);
     return DT_OK;
 }
 
 static enum dt_status run_one(struct dt_world *world, bool average, struct dt_tape *tape)
 {
-    static const float targets[DT_TAPE_SAMPLES * DT_TAPE_UNITS]; /* unused: the loss is the sum of the outputs */
-    static const struct dt_model_spec model = {.input = {DT_TAPE_INPUTS, 1, 1},
-                                               .n_layers = 1,
-                                               .layers = {{.type = DT_LAYER_DENSE, .size = DT_TAPE_UNITS}},
-                                               .loss = DT_LOSS_MEAN_SQUARED_ERROR};
+    static const float
+        targets[DT_TAPE_SAMPLES * DT_TAPE_UNITS]; /* unused: the loss is the sum of the outputs */
+    static const struct dt_model_spec model = {
+        .input = {DT_TAPE_INPUTS, 1, 1},
+        .n_layers = 1,
+        .layers = {{.type = DT_LAYER_DENSE, .size = DT_TAPE_UNITS}},
+        .loss = DT_LOSS_MEAN_SQUARED_ERROR};
     const struct dt_samples samples = {.n = DT_TAPE_SAMPLES,
                                        .shape = {DT_TAPE_INPUTS, 1, 1},
                                        .values = tape->x,
                                        .targets = targets,
                                        .n_targets = DT_TAPE_UNITS,
                                        .n_total = DT_TAPE_SAMPLES};
-    const struct dt_lab_network_spec spec = {
-        .model = &model, .samples = &samples, .comm = world->comm, .average = average, .capacity = DT_TAPE_SAMPLES};
+    const struct dt_lab_network_spec spec = {.model = &model,
+                                             .samples = &samples,
+                                             .comm = world->comm,
+                                             .average = average,
+                                             .capacity = DT_TAPE_SAMPLES};
     struct dt_lab_network network;
     DT_TRY(dt_world_agree(world, dt_lab_network_open(&spec, &network)));
-    const enum dt_status s = average ? run_together(&network, world->rank, tape) : run_alone(&network, tape);
+    const enum dt_status s =
+        average ? run_together(&network, world->rank, tape) : run_alone(&network, tape);
     dt_lab_network_close(&network);
     return dt_world_agree(world, s);
 }
@@ -123,15 +140,16 @@ enum dt_status dt_tape_run(struct dt_world *world, struct dt_tape *tape)
 /* ---- what must come out */
 
 /* The same digits are the same float. */
-static void check_float(struct dt_golden *golden, int rank, const char *what, const char *part, float actual, const char *digits)
+static void check_float(struct dt_golden *golden, int rank, const char *what, const char *part,
+                        float actual, const char *digits)
 {
     char name[96];
     snprintf(name, sizeof name, "%s%s%s on rank %d", what, part[0] != '\0' ? " " : "", part, rank);
     dt_golden_number(golden, name, (double)actual, (double)strtof(digits, NULL), 0);
 }
 
-static void check_layer(struct dt_golden *golden, int rank, const char *what, const struct dt_tape_layer *layer,
-                        const char *const digits[3])
+static void check_layer(struct dt_golden *golden, int rank, const char *what,
+                        const struct dt_tape_layer *layer, const char *const digits[3])
 {
     const float parts[] = {layer->weight[0], layer->weight[1], layer->bias};
     for (int i = 0; i < 3; i++) {
@@ -180,12 +198,13 @@ static void print_floats(const char *what, float a, float b)
 static const char *layer_text(const struct dt_tape_layer *layer, char *out, size_t size)
 {
     char a[32], b[32], c[32];
-    snprintf(out, size, "%s  %s  %s", dt_float_text(layer->weight[0], a), dt_float_text(layer->weight[1], b),
-             dt_float_text(layer->bias, c));
+    snprintf(out, size, "%s  %s  %s", dt_float_text(layer->weight[0], a),
+             dt_float_text(layer->weight[1], b), dt_float_text(layer->bias, c));
     return out;
 }
 
-static void print_layers(const char *what, const struct dt_tape_layer *a, const struct dt_tape_layer *b)
+static void print_layers(const char *what, const struct dt_tape_layer *a,
+                         const struct dt_tape_layer *b)
 {
     char left[100], right[100];
     print_pair(what, layer_text(a, left, sizeof left), layer_text(b, right, sizeof right));

@@ -25,13 +25,15 @@ struct dt_tape {
     bool units_alike;
 };
 
-/* Computes it, on any number of ranks: even ones do as rank 0 of the example, odd ones as rank 1, but the mean, the step and the
- * broadcast are of the first two ranks' gradients. Every rank calls it; agreed. */
+/* Computes it, on any number of ranks: even ones do as rank 0 of the example, odd ones as rank 1,
+ * but the mean, the step and the broadcast are of the first two ranks' gradients. Every rank calls
+ * it; agreed. */
 enum dt_status dt_tape_run(struct dt_world *world, struct dt_tape *out);
 /* That rank's numbers, of so many ranks, are the example's. One rank alone has no mean. */
 void dt_tape_check(const struct dt_tape *tape, int rank, int n_ranks, struct dt_golden *golden);
 
 /* The page: both ranks. */
-enum dt_status dt_tape_page(const char *path, const struct dt_tape tapes[2], const struct dt_golden *golden);
+enum dt_status dt_tape_page(const char *path, const struct dt_tape tapes[2],
+                            const struct dt_golden *golden);
 
 #endif

@@ -21,14 +21,21 @@ enum dt_status dt_lab_images_open(int n_test, struct dt_lab_images *out)
                                       .seed = 1,
                                       .shape = {1, SIDE, SIDE},
                                       .n_classes = DT_LAB_CLASSES};
-    *out = (struct dt_lab_images){.pixels = malloc(DT_LAB_N_TRAIN * N_PIXELS), .labels = malloc(DT_LAB_N_TRAIN * sizeof(uint16_t))};
+    *out = (struct dt_lab_images){.pixels = malloc(DT_LAB_N_TRAIN * N_PIXELS),
+                                  .labels = malloc(DT_LAB_N_TRAIN * sizeof(uint16_t))};
     enum dt_status s = DT_OK;
     if (out->pixels == NULL || out->labels == NULL) {
         s = dt_error(DT_NO_MEMORY, "no memory for %d images", DT_LAB_N_TRAIN);
         goto fail;
     }
-    DT_TRY_GOTO(s, dt_dataset_open(&spec, DT_SPLIT_TRAIN, (struct dt_owned){.n = DT_LAB_N_TRAIN, .stride = 1}, &out->train), fail);
-    DT_TRY_GOTO(s, dt_dataset_open(&spec, DT_SPLIT_TEST, (struct dt_owned){.n = (size_t)n_test, .stride = 1}, &out->test), fail);
+    DT_TRY_GOTO(s,
+                dt_dataset_open(&spec, DT_SPLIT_TRAIN,
+                                (struct dt_owned){.n = DT_LAB_N_TRAIN, .stride = 1}, &out->train),
+                fail);
+    DT_TRY_GOTO(s,
+                dt_dataset_open(&spec, DT_SPLIT_TEST,
+                                (struct dt_owned){.n = (size_t)n_test, .stride = 1}, &out->test),
+                fail);
     return DT_OK;
 fail:
     dt_lab_images_close(out);
@@ -132,14 +139,18 @@ static struct dt_batch batch_of(struct dt_lab_run *run, int rank, uint32_t epoch
     return batch;
 }
 
-enum dt_status dt_lab_run_step(struct dt_lab_run *run, uint32_t epoch, uint64_t step, size_t *n_samples)
+enum dt_status dt_lab_run_step(struct dt_lab_run *run, uint32_t epoch, uint64_t step,
+                               size_t *n_samples)
 {
-    const int only = run->training.only, first = only >= 0 ? only : 0, last = only >= 0 ? only : run->training.shard.size - 1;
+    const int only = run->training.only, first = only >= 0 ? only : 0,
+              last = only >= 0 ? only : run->training.shard.size - 1;
     const size_t all = dt_shard_step_samples(&run->training.shard, step);
     const struct dt_batch own = batch_of(run, first, epoch, step);
     *n_samples = only >= 0 ? (size_t)own.n : all;
-    const double rate = dt_schedule_lr(&run->training.schedule, epoch * run->training.schedule.steps_per_epoch + step);
-    const struct dt_update update = dt_strategy_next(run->net.strategy, rate, *n_samples, *n_samples);
+    const double rate = dt_schedule_lr(&run->training.schedule,
+                                       epoch * run->training.schedule.steps_per_epoch + step);
+    const struct dt_update update =
+        dt_strategy_next(run->net.strategy, rate, *n_samples, *n_samples);
     struct dt_strategy_step under_way = dt_strategy_begin(run->net.strategy, &update);
     for (int rank = first; rank <= last; rank++) {
         const struct dt_batch batch = batch_of(run, rank, epoch, step);
@@ -148,7 +159,8 @@ enum dt_status dt_lab_run_step(struct dt_lab_run *run, uint32_t epoch, uint64_t 
     return dt_strategy_wait(&under_way);
 }
 
-enum dt_status dt_lab_run_accuracy(struct dt_lab_run *run, const struct dt_samples *samples, double *out)
+enum dt_status dt_lab_run_accuracy(struct dt_lab_run *run, const struct dt_samples *samples,
+                                   double *out)
 {
     struct dt_metrics metrics;
     DT_TRY(dt_lab_evaluate(&run->net, samples, &metrics));

@@ -1,5 +1,6 @@
-/* Small trainings of the lessons that need images: softmax regression on generated ones (data format "synthetic"), several ranks in
- * one process. A rank is what the trainer calls a micro-batch: the gradients of its batch are added to those of the others. */
+/* Small trainings of the lessons that need images: softmax regression on generated ones (data
+ * format "synthetic"), several ranks in one process. A rank is what the trainer calls a
+ * micro-batch: the gradients of its batch are added to those of the others. */
 #ifndef DT_LAB_IMAGES_H
 #define DT_LAB_IMAGES_H
 
@@ -30,8 +31,8 @@ void dt_lab_images_by_label(const struct dt_lab_images *images, uint32_t *out);
 
 struct dt_lab_training {
     const struct dt_samples *samples;
-    struct dt_shard shard;       /* of rank 0; n_total as in `samples` */
-    int only;                    /* the rank that trains for itself, with its own batches; -1: all ranks together */
+    struct dt_shard shard; /* of rank 0; n_total as in `samples` */
+    int only; /* the rank that trains for itself, with its own batches; -1: all ranks together */
     struct dt_schedule schedule; /* of the learning rate */
 };
 
@@ -47,9 +48,11 @@ enum dt_status dt_lab_run_open(const struct dt_lab_training *training, struct dt
 void dt_lab_run_close(struct dt_lab_run *run); /* a zeroed one is fine */
 
 /* A step of all ranks, or of the one, by step number of the epoch; *n_samples: how many it took. */
-enum dt_status dt_lab_run_step(struct dt_lab_run *run, uint32_t epoch, uint64_t step, size_t *n_samples);
+enum dt_status dt_lab_run_step(struct dt_lab_run *run, uint32_t epoch, uint64_t step,
+                               size_t *n_samples);
 
 /* The share of `samples` that it gets right. */
-enum dt_status dt_lab_run_accuracy(struct dt_lab_run *run, const struct dt_samples *samples, double *out);
+enum dt_status dt_lab_run_accuracy(struct dt_lab_run *run, const struct dt_samples *samples,
+                                   double *out);
 
 #endif

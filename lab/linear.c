@@ -1,5 +1,5 @@
-/* What averaging and broadcasting are for: two ranks fit y = m x + n by gradient descent, in each case of the two switches. And
- * what the batch does to the way: one sample a step, some, or all. */
+/* What averaging and broadcasting are for: two ranks fit y = m x + n by gradient descent, in each
+ * case of the two switches. And what the batch does to the way: one sample a step, some, or all. */
 #include "lab/linear.h"
 
 #include <math.h>
@@ -27,15 +27,18 @@ static bool is_full(const struct dt_linear_lesson *l)
 
 /* ---- a run */
 
-static enum dt_status walk(struct dt_lab_network *net, struct dt_loader *loader, double rate, struct dt_line *path)
+static enum dt_status walk(struct dt_lab_network *net, struct dt_loader *loader, double rate,
+                           struct dt_line *path)
 {
     const uint64_t per_epoch = dt_shard_steps_per_epoch(&loader->shard);
     const float *m = dt_lab_param(net, "fc1.weight"), *n = dt_lab_param(net, "fc1.bias");
     path[0] = (struct dt_line){*m, *n};
     for (uint64_t i = 0; i < DT_LINEAR_STEPS; i++) {
-        const struct dt_batch batch = dt_loader_batch(loader, (uint32_t)(i / per_epoch), i % per_epoch);
+        const struct dt_batch batch =
+            dt_loader_batch(loader, (uint32_t)(i / per_epoch), i % per_epoch);
         const size_t n_all = dt_shard_step_samples(&loader->shard, i % per_epoch);
-        const struct dt_update update = dt_strategy_next(net->strategy, rate, n_all, (size_t)batch.n);
+        const struct dt_update update =
+            dt_strategy_next(net->strategy, rate, n_all, (size_t)batch.n);
         struct dt_strategy_step step = dt_strategy_begin(net->strategy, &update);
         DT_TRY(dt_lab_pass(net, &batch, false, &step));
         DT_TRY(dt_strategy_wait(&step));
@@ -44,21 +47,24 @@ static enum dt_status walk(struct dt_lab_network *net, struct dt_loader *loader,
     return DT_OK;
 }
 
-static enum dt_status begin_at(struct dt_lab_network *net, const struct dt_linear_case *c, struct dt_line start)
+static enum dt_status begin_at(struct dt_lab_network *net, const struct dt_linear_case *c,
+                               struct dt_line start)
 {
     *dt_lab_param(net, "fc1.weight") = start.slope;
     *dt_lab_param(net, "fc1.bias") = start.intercept;
     return c->broadcast ? dt_strategy_broadcast(net->strategy) : DT_OK;
 }
 
-/* A rank of `comm` in one case, with its shard of the points. Local statuses: the caller has ranks agree. */
-static enum dt_status run_shard(struct dt_comm *comm, const struct dt_linear_lesson *l, const struct dt_linear_case *c,
-                                struct dt_line *path)
+/* A rank of `comm` in one case, with its shard of the points. Local statuses: the caller has ranks
+ * agree. */
+static enum dt_status run_shard(struct dt_comm *comm, const struct dt_linear_lesson *l,
+                                const struct dt_linear_case *c, struct dt_line *path)
 {
     const struct dt_shard shard = {.mode = DT_SHARDING_SHARD,
                                    .seed = 1,
                                    .n_total = DT_LAB_N_POINTS,
-                                   .global_batch = is_full(l) ? DT_LAB_N_POINTS : (size_t)(l->batch * comm->size),
+                                   .global_batch = is_full(l) ? DT_LAB_N_POINTS
+                                                              : (size_t)(l->batch * comm->size),
                                    .rank = comm->rank,
                                    .size = comm->size,
                                    .shuffle = true};
@@ -95,7 +101,8 @@ static double distance(struct dt_line a, struct dt_line b)
     return hypot((double)a.slope - (double)b.slope, (double)a.intercept - (double)b.intercept);
 }
 
-static enum dt_status run_case(struct dt_world *world, const struct dt_linear_lesson *l, struct dt_linear_case *c)
+static enum dt_status run_case(struct dt_world *world, const struct dt_linear_lesson *l,
+                               struct dt_linear_case *c)
 {
     struct dt_line mine[DT_LINEAR_STEPS + 1];
     DT_TRY(dt_world_agree(world, run_shard(world->comm, l, c, mine)));
@@ -134,13 +141,15 @@ static enum dt_status run(struct dt_world *world, struct dt_linear_lesson *l)
 
 /* ---- what must come out */
 
-/* Gradient descent over all points, step by step: m and n go against the derivatives of the mean squared error. */
+/* Gradient descent over all points, step by step: m and n go against the derivatives of the mean
+ * squared error. */
 static double largest_error(const struct dt_linear_lesson *l, const struct dt_line *path)
 {
     double m = (double)path[0].slope, n = (double)path[0].intercept, most = 0;
     double x1 = 0, x2 = 0, y1 = 0, xy = 0;
     for (size_t i = 0; i < l->points.n; i++) {
-        const double x = (double)l->points.values[i], y = (double)l->points.targets[i], part = 1.0 / (double)l->points.n;
+        const double x = (double)l->points.values[i], y = (double)l->points.targets[i],
+                     part = 1.0 / (double)l->points.n;
         x1 += part * x;
         x2 += part * x * x;
         y1 += part * y;
@@ -150,7 +159,8 @@ static double largest_error(const struct dt_linear_lesson *l, const struct dt_li
         const double dm = 2 * (m * x2 + n * x1 - xy), dn = 2 * (m * x1 + n - y1);
         m -= l->rate * dm;
         n -= l->rate * dn;
-        most = fmax(most, fmax(fabs(m - (double)path[i].slope), fabs(n - (double)path[i].intercept)));
+        most =
+            fmax(most, fmax(fabs(m - (double)path[i].slope), fabs(n - (double)path[i].intercept)));
     }
     return most;
 }
@@ -161,8 +171,8 @@ static double largest_drift(const struct dt_linear_case *c)
     double most = 0;
     for (int i = 0; i <= DT_LINEAR_STEPS; i++) {
         const struct dt_line *a = &c->path[0][i], *b = &c->path[1][i];
-        most =
-            fmax(most, fmax(fabs((double)a->slope - (double)b->slope - 1), fabs((double)a->intercept - (double)b->intercept - 1)));
+        most = fmax(most, fmax(fabs((double)a->slope - (double)b->slope - 1),
+                               fabs((double)a->intercept - (double)b->intercept - 1)));
     }
     return most;
 }
@@ -179,22 +189,30 @@ static bool same_way(const struct dt_line *a, const struct dt_line *b)
 static void check(struct dt_linear_lesson *l)
 {
     struct dt_golden *g = &l->golden;
-    const struct dt_linear_case *both = &l->cases[0], *average = &l->cases[1], *broadcast = &l->cases[2], *neither = &l->cases[3];
-    dt_golden_fact(g, "average and broadcast: both ranks have the same weights, to the bit, after every step",
-                   same_way(both->path[0], both->path[1]));
-    dt_golden_number(g, "average alone: how far the distance of the ranks goes from (1, 1)", largest_drift(average), 0, 5e-6);
-    dt_golden_fact(g, "broadcast alone: both begin at (1, 1)", distance(broadcast->path[1][0], starts[0]) == 0);
+    const struct dt_linear_case *both = &l->cases[0], *average = &l->cases[1],
+                                *broadcast = &l->cases[2], *neither = &l->cases[3];
+    dt_golden_fact(
+        g, "average and broadcast: both ranks have the same weights, to the bit, after every step",
+        same_way(both->path[0], both->path[1]));
+    dt_golden_number(g, "average alone: how far the distance of the ranks goes from (1, 1)",
+                     largest_drift(average), 0, 5e-6);
+    dt_golden_fact(g, "broadcast alone: both begin at (1, 1)",
+                   distance(broadcast->path[1][0], starts[0]) == 0);
     dt_golden_fact(g, "broadcast alone: they drift apart", broadcast->apart > 0.1);
     dt_golden_fact(g, "neither: rank 0's way is that of broadcast alone, where it begins alike",
                    same_way(broadcast->path[0], neither->path[0]));
     for (int rank = 0; rank < 2; rank++) {
-        dt_golden_fact(g, "no case ends with less loss than average and broadcast, but for a thousandth",
-                       both->loss[0] <= 1.001 * fmin(fmin(average->loss[rank], broadcast->loss[rank]), neither->loss[rank]));
+        dt_golden_fact(
+            g, "no case ends with less loss than average and broadcast, but for a thousandth",
+            both->loss[0] <= 1.001 * fmin(fmin(average->loss[rank], broadcast->loss[rank]),
+                                          neither->loss[rank]));
     }
     if (is_full(l)) {
         const struct dt_line *end = &l->alone[DT_LINEAR_STEPS];
-        dt_golden_number(g, "distance from the line of one process", distance(both->path[0][DT_LINEAR_STEPS], *end), 0, 1e-6);
-        dt_golden_number(g, "distance from gradient descent on paper", largest_error(l, both->path[0]), 0, 5e-6);
+        dt_golden_number(g, "distance from the line of one process",
+                         distance(both->path[0][DT_LINEAR_STEPS], *end), 0, 1e-6);
+        dt_golden_number(g, "distance from gradient descent on paper",
+                         largest_error(l, both->path[0]), 0, 5e-6);
         dt_golden_number(g, "steps that raise the loss", l->n_uphill, 0, 0);
     }
     dt_golden_end(g);
@@ -230,8 +248,11 @@ static void print_lesson(const struct dt_linear_lesson *l)
          "on, off   equal steps: the distance (1, 1) stays forever, and both end wrong\n"
          "off, on   steps of their own: they drift apart, each to the line of its points\n"
          "off, off  two programs that know nothing of each other");
-    printf("\nBatch %s: %d of %d steps raised the loss over all points.%s\n", l->batch_name, l->n_uphill, DT_LINEAR_STEPS,
-           l->n_uphill == 0 ? "" : " A step follows its own\nfew samples; over many steps that evens out.");
+    printf("\nBatch %s: %d of %d steps raised the loss over all points.%s\n", l->batch_name,
+           l->n_uphill, DT_LINEAR_STEPS,
+           l->n_uphill == 0
+               ? ""
+               : " A step follows its own\nfew samples; over many steps that evens out.");
     printf("\n%s\n", l->golden.verdict);
 }
 
@@ -248,7 +269,8 @@ static enum dt_status choose_batch(const char *name, struct dt_linear_lesson *l)
     return dt_error(DT_USAGE, "--batch: '%.60s' is none of 1, 16, all", name);
 }
 
-static enum dt_status tell(struct dt_world *world, const struct dt_args *args, const struct dt_linear_lesson *l)
+static enum dt_status tell(struct dt_world *world, const struct dt_args *args,
+                           const struct dt_linear_lesson *l)
 {
     if (world->rank != 0) {
         return DT_OK;
@@ -263,7 +285,8 @@ enum dt_status dt_lab_linear(struct dt_world *world, const struct dt_args *args)
     struct dt_dataset points;
     DT_TRY(dt_world_agree(world, choose_batch(args->batch, &lesson)));
     DT_TRY(dt_lab_need_ranks(world, "linear", 2));
-    DT_TRY(dt_world_agree(world, dt_lab_points_open((struct dt_owned){.n = DT_LAB_N_POINTS, .stride = 1}, &points)));
+    DT_TRY(dt_world_agree(
+        world, dt_lab_points_open((struct dt_owned){.n = DT_LAB_N_POINTS, .stride = 1}, &points)));
     lesson.points = points.samples;
     enum dt_status s = run(world, &lesson);
     if (s == DT_OK) {

@@ -1,5 +1,6 @@
-/* Why the learning rate grows with the batch (Goyal et al. 2017, arXiv 1706.02677): k steps of rate r over N samples each, against
- * one of rate k r over all k N. They differ by how much the gradient changes on the way, which goes with r squared. */
+/* Why the learning rate grows with the batch (Goyal et al. 2017, arXiv 1706.02677): k steps of rate
+ * r over N samples each, against one of rate k r over all k N. They differ by how much the gradient
+ * changes on the way, which goes with r squared. */
 #include <math.h>
 #include <stdio.h>
 
@@ -41,8 +42,10 @@ static const double warm_epochs[3] = {0, 1.5, 3};
 
 /* ---- the runs */
 
-/* A step over points [begin, begin + n). `constant`: of a loss that is the mean output, whose gradient no weight changes. */
-static enum dt_status step(struct dt_lab_network *net, uint32_t begin, int n, double rate, bool constant)
+/* A step over points [begin, begin + n). `constant`: of a loss that is the mean output, whose
+ * gradient no weight changes. */
+static enum dt_status step(struct dt_lab_network *net, uint32_t begin, int n, double rate,
+                           bool constant)
 {
     uint32_t rows[DT_LAB_N_POINTS];
     for (int i = 0; i < n; i++) {
@@ -70,7 +73,8 @@ static struct point take_line(struct dt_lab_network *net)
     return p;
 }
 
-static enum dt_status run_race(struct dt_lab_network *net, double rate, bool constant, struct race *out)
+static enum dt_status run_race(struct dt_lab_network *net, double rate, bool constant,
+                               struct race *out)
 {
     DT_TRY(step(net, 0, HALF, rate, constant));
     DT_TRY(step(net, HALF, HALF, rate, constant));
@@ -91,14 +95,16 @@ static enum dt_status run_races(struct dt_lab_network *net, struct lr_lesson *l)
     return run_race(net, 0.2, true, &l->constant);
 }
 
-/* The loss is quadratic, so the gap is rate^2 |H g|: g the first half's gradient at (0, 0), H the second half's second derivative.
+/* The loss is quadratic, so the gap is rate^2 |H g|: g the first half's gradient at (0, 0), H the
+ * second half's second derivative.
  */
 static double gap_formula(const struct dt_samples *points)
 {
     const double factor = 2.0 / HALF;
     double gm = 0, gn = 0, hmm = 0, hmn = 0;
     for (int i = 0; i < HALF; i++) {
-        const double x = (double)points->values[i], y = (double)points->targets[i], later = (double)points->values[HALF + i];
+        const double x = (double)points->values[i], y = (double)points->targets[i],
+                     later = (double)points->values[HALF + i];
         gm -= factor * x * y;
         gn -= factor * y;
         hmm += factor * later * later;
@@ -109,8 +115,11 @@ static double gap_formula(const struct dt_samples *points)
 
 static double warmed_up(double epoch)
 {
-    const struct dt_schedule schedule = {
-        .lr = 0.004, .scale = 4, .warmup_epochs = 3, .steps_per_epoch = 100, .n_epochs = N_EPOCHS_SHOWN};
+    const struct dt_schedule schedule = {.lr = 0.004,
+                                         .scale = 4,
+                                         .warmup_epochs = 3,
+                                         .steps_per_epoch = 100,
+                                         .n_epochs = N_EPOCHS_SHOWN};
     return dt_schedule_lr(&schedule, (uint64_t)lround(100 * epoch));
 }
 
@@ -122,8 +131,10 @@ static enum dt_status run(struct lr_lesson *l)
     enum dt_status s;
     DT_TRY(dt_lab_points_open((struct dt_owned){.n = DT_LAB_N_POINTS, .stride = 1}, &points));
     DT_TRY_GOTO(s, dt_comm_open_self(&self), close_points);
-    const struct dt_lab_network_spec spec = {
-        .model = &dt_lab_line_model, .samples = &points.samples, .comm = self, .capacity = DT_LAB_N_POINTS};
+    const struct dt_lab_network_spec spec = {.model = &dt_lab_line_model,
+                                             .samples = &points.samples,
+                                             .comm = self,
+                                             .capacity = DT_LAB_N_POINTS};
     DT_TRY_GOTO(s, dt_lab_network_open(&spec, &net), close_comm);
     s = run_races(&net, l);
     l->formula = gap_formula(&points.samples);
@@ -142,7 +153,8 @@ static void check(struct lr_lesson *l)
     dt_golden_number(&l->golden, "the gap by the second derivative", l->formula, 9.88, 0.005);
     for (int i = 0; i < N_RATES; i++) {
         snprintf(what, sizeof what, "gap / rate^2 at rate %g", l->races[i].rate);
-        dt_golden_number(&l->golden, what, l->races[i].gap / (l->races[i].rate * l->races[i].rate), 9.88, 0.005);
+        dt_golden_number(&l->golden, what, l->races[i].gap / (l->races[i].rate * l->races[i].rate),
+                         9.88, 0.005);
     }
     dt_golden_number(&l->golden, "the gap of a constant gradient", l->constant.gap, 0, 1e-6);
     dt_golden_number(&l->golden, "the line of a constant gradient", l->constant.one.n, -0.4, 1e-6);
@@ -165,13 +177,15 @@ static void print_lesson(const struct lr_lesson *l)
 {
     puts("Why the learning rate grows with the batch. 64 points around a line y = m x + n,\n"
          "from (0, 0): two steps of rate r over 32 points each, and one of 2 r over 64.\n");
-    printf("%8s  %-22s%-22s%12s%11s\n", "rate r", "two steps: m, n", "one step: m, n", "gap", "gap / r^2");
+    printf("%8s  %-22s%-22s%12s%11s\n", "rate r", "two steps: m, n", "one step: m, n", "gap",
+           "gap / r^2");
     for (int i = 0; i < N_RATES; i++) {
         const struct race *r = &l->races[i];
         char two[40], one[40];
         snprintf(two, sizeof two, "%.6f, %.6f", r->two.m, r->two.n);
         snprintf(one, sizeof one, "%.6f, %.6f", r->one.m, r->one.n);
-        printf("%8g  %-22s%-22s%12.6f%11.2f\n", r->rate, two, one, r->gap, r->gap / (r->rate * r->rate));
+        printf("%8g  %-22s%-22s%12.6f%11.2f\n", r->rate, two, one, r->gap,
+               r->gap / (r->rate * r->rate));
     }
     printf("\nHalf the rate, a quarter of the gap: %.2f r^2, as the data's second derivative\n"
            "predicts. One step of 2 r lands where two steps of r do, up to the change of\n"
@@ -192,8 +206,10 @@ static void print_lesson(const struct lr_lesson *l)
 
 static void draw_gaps(FILE *out, const struct lr_lesson *l)
 {
-    const struct dt_chart chart = {
-        out, "the gap over the rate, both logarithmic", {"rate r", 0.01, 0.25, true}, {"gap", 0.001, 1, true}};
+    const struct dt_chart chart = {out,
+                                   "the gap over the rate, both logarithmic",
+                                   {"rate r", 0.01, 0.25, true},
+                                   {"gap", 0.001, 1, true}};
     const double x[2] = {0.01, 0.25}, y[2] = {l->formula * x[0] * x[0], l->formula * x[1] * x[1]};
     dt_chart_begin(&chart);
     dt_chart_line(&chart, "s0", 2, x, y);
@@ -208,8 +224,10 @@ static void draw_gaps(FILE *out, const struct lr_lesson *l)
 
 static void draw_warm_up(FILE *out)
 {
-    const struct dt_chart chart = {
-        out, "the learning rate over the epochs", {"epoch", 0, N_EPOCHS_SHOWN, false}, {"rate", 0, 0.005, false}};
+    const struct dt_chart chart = {out,
+                                   "the learning rate over the epochs",
+                                   {"epoch", 0, N_EPOCHS_SHOWN, false},
+                                   {"rate", 0, 0.005, false}};
     double x[10 * N_EPOCHS_SHOWN + 1], y[10 * N_EPOCHS_SHOWN + 1];
     for (int i = 0; i <= 10 * N_EPOCHS_SHOWN; i++) {
         x[i] = i / 10.0;
@@ -230,29 +248,38 @@ static void draw_warm_up(FILE *out)
 static void put_body(FILE *out, const void *context)
 {
     const struct lr_lesson *l = context;
-    fputs("<h1>Why the learning rate grows with the batch</h1>\n<p>64 points around a line y = m x + n, from (0, 0): two steps of "
+    fputs("<h1>Why the learning rate grows with the batch</h1>\n<p>64 points around a line y = m x "
+          "+ n, from (0, 0): two steps of "
           "rate r "
-          "over 32 points each, against one step of 2 r over all 64.</p>\n<div class=\"cards\"><div class=\"card\"><h2>Half the "
+          "over 32 points each, against one step of 2 r over all 64.</p>\n<div "
+          "class=\"cards\"><div class=\"card\"><h2>Half the "
           "rate, a "
-          "quarter of the gap</h2>\n<p>Dots: how far the two lines end apart. Line: what the data's second derivative says.</p>\n",
+          "quarter of the gap</h2>\n<p>Dots: how far the two lines end apart. Line: what the "
+          "data's second derivative says.</p>\n",
           out);
     draw_gaps(out, l);
-    fputs("</div>\n<div class=\"card\"><h2>Warm-up</h2>\n<p>At first the gradient changes most, and the rule is worst: four ranks "
+    fputs("</div>\n<div class=\"card\"><h2>Warm-up</h2>\n<p>At first the gradient changes most, "
+          "and the rule is worst: four ranks "
           "begin with "
           "the rate of one, and have that of four after three epochs.</p>\n",
           out);
     draw_warm_up(out);
-    fputs("</div></div>\n<div class=\"wide\"><table><thead><tr><th>rate r</th><th>two steps: m, n</th><th>one step: m, "
+    fputs("</div></div>\n<div class=\"wide\"><table><thead><tr><th>rate r</th><th>two steps: m, "
+          "n</th><th>one step: m, "
           "n</th><th>gap</th>"
           "<th>gap / r²</th></tr></thead>\n<tbody>",
           out);
     for (int i = 0; i < N_RATES; i++) {
         const struct race *r = &l->races[i];
-        fprintf(out, "<tr><td>%g</td><td>%.6f, %.6f</td><td>%.6f, %.6f</td><td>%.6f</td><td>%.2f</td></tr>\n", r->rate, r->two.m,
-                r->two.n, r->one.m, r->one.n, r->gap, r->gap / (r->rate * r->rate));
+        fprintf(out,
+                "<tr><td>%g</td><td>%.6f, %.6f</td><td>%.6f, "
+                "%.6f</td><td>%.6f</td><td>%.2f</td></tr>\n",
+                r->rate, r->two.m, r->two.n, r->one.m, r->one.n, r->gap,
+                r->gap / (r->rate * r->rate));
     }
     fprintf(out,
-            "</tbody></table></div>\n<p>Where the gradient is the same everywhere (a loss that is the mean output) both end at the "
+            "</tbody></table></div>\n<p>Where the gradient is the same everywhere (a loss that is "
+            "the mean output) both end at the "
             "same "
             "line: the gap is %.6f.</p>\n<p class=\"verdict\">%s</p>\n",
             l->constant.gap, l->golden.verdict);
@@ -264,6 +291,7 @@ enum dt_status dt_lab_lr(const struct dt_args *args)
     DT_TRY(run(&lesson));
     check(&lesson);
     print_lesson(&lesson);
-    const struct dt_page page = {.title = "The learning rate", .body = put_body, .context = &lesson};
+    const struct dt_page page = {
+        .title = "The learning rate", .body = put_body, .context = &lesson};
     return dt_golden_status(&lesson.golden, dt_page_write(args->html, &page));
 }

@@ -1,4 +1,5 @@
-/* Four ways to share a model between devices: what they send, and how many devices compute at once. Counted on a configuration. */
+/* Four ways to share a model between devices: what they send, and how many devices compute at once.
+ * Counted on a configuration. */
 #include "lab/model_parallel.h"
 
 #include <math.h>
@@ -26,7 +27,8 @@ static double flops_of(const struct dt_model *model, int begin, int end)
     return sum;
 }
 
-/* Cuts the chain into n_stages so that the stage with most to do has least: best[k][i] is that of the first i blocks in k stages.
+/* Cuts the chain into n_stages so that the stage with most to do has least: best[k][i] is that of
+ * the first i blocks in k stages.
  */
 static void cut(struct dt_parallel_lesson *l)
 {
@@ -46,7 +48,8 @@ static void cut(struct dt_parallel_lesson *l)
         }
     }
     for (int k = l->n_stages, end = n; k > 0; end = from[k][end], k--) {
-        l->stages[k - 1] = (struct dt_parallel_stage){from[k][end], end, flops_of(&l->model, from[k][end], end)};
+        l->stages[k - 1] =
+            (struct dt_parallel_stage){from[k][end], end, flops_of(&l->model, from[k][end], end)};
     }
 }
 
@@ -67,8 +70,8 @@ static double bytes_between_stages(const struct dt_parallel_lesson *l)
     return 2 * sizeof(float) * (double)l->batch * floats;
 }
 
-/* Every device computes its share of each block's outputs: the others need them all, forward; and backward the sums of their
- * gradients, but for the samples'. */
+/* Every device computes its share of each block's outputs: the others need them all, forward; and
+ * backward the sums of their gradients, but for the samples'. */
 static double bytes_of_slices(const struct dt_parallel_lesson *l)
 {
     const int n = l->model.n_blocks;
@@ -82,14 +85,17 @@ static double bytes_of_slices(const struct dt_parallel_lesson *l)
 /* Parameters' gradients in a ring, counted over its moves. */
 static enum dt_status bytes_of_ring(const struct dt_parallel_lesson *l, double *out)
 {
-    static const struct dt_costs costs = {.ranks_per_host = 1, .between = {10e-6, 8.0 / 10e9}, .gamma_s = 1e-9};
+    static const struct dt_costs costs = {
+        .ranks_per_host = 1, .between = {10e-6, 8.0 / 10e9}, .gamma_s = 1e-9};
     struct dt_simulation s;
-    DT_TRY(dt_simulate(dt_algorithm_find("ring"), l->n_devices, l->model.n_parameters, &costs, &s, NULL));
+    DT_TRY(dt_simulate(dt_algorithm_find("ring"), l->n_devices, l->model.n_parameters, &costs, &s,
+                       NULL));
     *out = (double)s.all.bytes;
     return DT_OK;
 }
 
-/* m micro-batches through stages of these lengths: the first passes all of them, and then the longest stage lets one out at a time.
+/* m micro-batches through stages of these lengths: the first passes all of them, and then the
+ * longest stage lets one out at a time.
  */
 static double pipeline_at_once(const struct dt_parallel_lesson *l)
 {
@@ -107,11 +113,14 @@ static enum dt_status count(struct dt_parallel_lesson *l)
     double ring;
     DT_TRY(bytes_of_ring(l, &ring));
     l->even = l->n_stages * m / (m + l->n_stages - 1);
-    l->ways[DT_PARALLEL_LAYERS] = (struct dt_parallel_way){"a layer per device", "one works, the others wait", between, 1};
-    l->ways[DT_PARALLEL_PIPELINE] = (struct dt_parallel_way){"pipeline", "the same in micro-batches", between, pipeline_at_once(l)};
-    l->ways[DT_PARALLEL_SLICES] =
-        (struct dt_parallel_way){"vertical slices", "a share of every layer", bytes_of_slices(l), l->n_devices};
-    l->ways[DT_PARALLEL_DATA] = (struct dt_parallel_way){"data parallel", "all layers, a share of the batch", ring, l->n_devices};
+    l->ways[DT_PARALLEL_LAYERS] =
+        (struct dt_parallel_way){"a layer per device", "one works, the others wait", between, 1};
+    l->ways[DT_PARALLEL_PIPELINE] = (struct dt_parallel_way){
+        "pipeline", "the same in micro-batches", between, pipeline_at_once(l)};
+    l->ways[DT_PARALLEL_SLICES] = (struct dt_parallel_way){
+        "vertical slices", "a share of every layer", bytes_of_slices(l), l->n_devices};
+    l->ways[DT_PARALLEL_DATA] = (struct dt_parallel_way){
+        "data parallel", "all layers, a share of the batch", ring, l->n_devices};
     return DT_OK;
 }
 
@@ -129,11 +138,14 @@ static void check(struct dt_parallel_lesson *l)
     dt_golden_number(g, "operations on devices", flops, l->flops, 0);
     dt_golden_number(g, "bytes of a ring by its formula", l->ways[DT_PARALLEL_DATA].bytes,
                      2.0 * (l->n_devices - 1) * sizeof(float) * (double)l->model.n_parameters, 0);
-    dt_golden_fact(g, "a pipeline is best with even stages", l->ways[DT_PARALLEL_PIPELINE].at_once <= l->even + 1e-9);
+    dt_golden_fact(g, "a pipeline is best with even stages",
+                   l->ways[DT_PARALLEL_PIPELINE].at_once <= l->even + 1e-9);
     if (l->model.n_parameters == MNIST_PARAMETERS && l->n_devices == 4 && l->batch == 512) {
         dt_golden_number(g, "operations of a sample", l->flops, MNIST_FLOPS, 0);
-        dt_golden_number(g, "bytes of a layer per device", l->ways[DT_PARALLEL_LAYERS].bytes, 126877696, 0);
-        dt_golden_number(g, "bytes of vertical slices", l->ways[DT_PARALLEL_SLICES].bytes, 380694528, 0);
+        dt_golden_number(g, "bytes of a layer per device", l->ways[DT_PARALLEL_LAYERS].bytes,
+                         126877696, 0);
+        dt_golden_number(g, "bytes of vertical slices", l->ways[DT_PARALLEL_SLICES].bytes,
+                         380694528, 0);
         dt_golden_number(g, "bytes of data parallel", l->ways[DT_PARALLEL_DATA].bytes, 28797168, 0);
     }
     dt_golden_end(g);
@@ -148,7 +160,8 @@ static void print_stages(const struct dt_parallel_lesson *l)
         char names[64] = "", count[32];
         for (int b = s->begin; b < s->end && strlen(names) < 40; b++) {
             const size_t n = strlen(names);
-            snprintf(names + n, sizeof names - n, "%s%s", n > 0 ? " " : "", l->model.blocks[b].name);
+            snprintf(names + n, sizeof names - n, "%s%s", n > 0 ? " " : "",
+                     l->model.blocks[b].name);
         }
         printf("  device %d  %-42.42s %5.1f %% %12s\n", i, names, 100 * s->flops / l->flops,
                dt_count_text(out_elems(&l->model, s->end - 1), count, sizeof count));
@@ -162,26 +175,28 @@ static void print_arithmetic(const struct dt_parallel_lesson *l)
     printf("\na layer per device: %s samples x the outputs above but the last device's,\n"
            "  there and back, x 4 bytes; the pipeline sends the same\n",
            batch);
-    printf("vertical slices: %s x every block's outputs, to %d others each, and back, x 4\n", batch, l->n_devices - 1);
+    printf("vertical slices: %s x every block's outputs, to %d others each, and back, x 4\n", batch,
+           l->n_devices - 1);
     printf("data parallel: 2 x (%d - 1) x %s parameters x 4, a ring's allreduce\n", l->n_devices,
            dt_count_text((double)l->model.n_parameters, n, sizeof n));
     printf("pipeline, %d micro-batches: %d x %d / (%d + %d - 1) = %.2f devices if its stages\n"
            "  were even; as they are cut, the longest holds the others up: %.2f\n",
-           DT_PARALLEL_MICRO_BATCHES, l->n_stages, DT_PARALLEL_MICRO_BATCHES, DT_PARALLEL_MICRO_BATCHES, l->n_stages, l->even,
-           l->ways[DT_PARALLEL_PIPELINE].at_once);
+           DT_PARALLEL_MICRO_BATCHES, l->n_stages, DT_PARALLEL_MICRO_BATCHES,
+           DT_PARALLEL_MICRO_BATCHES, l->n_stages, l->even, l->ways[DT_PARALLEL_PIPELINE].at_once);
 }
 
 static void print_lesson(const struct dt_parallel_lesson *l)
 {
     char text[32];
-    dt_text_print(stdout, "%.40s on %d devices, %zu samples a step: four ways to share a model", l->config.name, l->n_devices,
-                  l->batch);
+    dt_text_print(stdout, "%.40s on %d devices, %zu samples a step: four ways to share a model",
+                  l->config.name, l->n_devices, l->batch);
     puts("\nblocks of each device                       share of the operations, outputs");
     print_stages(l);
     printf("\n%-20s%24s%22s\n", "way", "bytes a step", "devices at once");
     for (int i = 0; i < DT_PARALLEL_WAYS; i++) {
         const struct dt_parallel_way *w = &l->ways[i];
-        printf("%-20s%24s%15.2f of %d\n", w->name, dt_count_text(w->bytes, text, sizeof text), w->at_once, l->n_devices);
+        printf("%-20s%24s%15.2f of %d\n", w->name, dt_count_text(w->bytes, text, sizeof text),
+               w->at_once, l->n_devices);
     }
     print_arithmetic(l);
     puts("\nFew parameters and large activations are for data parallelism; models that\n"
@@ -197,7 +212,8 @@ static enum dt_status prepare(const struct dt_args *args, struct dt_parallel_les
     DT_TRY(dt_model_lower(&l->config.model, &l->model));
     l->n_devices = (int)n;
     l->n_stages = l->model.n_blocks < l->n_devices ? l->model.n_blocks : l->n_devices;
-    l->batch = l->config.batch_global > 0 ? (size_t)l->config.batch_global : n * (size_t)l->config.batch_per_rank;
+    l->batch = l->config.batch_global > 0 ? (size_t)l->config.batch_global
+                                          : n * (size_t)l->config.batch_per_rank;
     l->flops = flops_of(&l->model, 0, l->model.n_blocks);
     cut(l);
     return count(l);

@@ -8,7 +8,13 @@
 #define DT_PARALLEL_MAX_DEVICES 8
 #define DT_PARALLEL_MICRO_BATCHES 8 /* of the pipeline */
 
-enum { DT_PARALLEL_LAYERS, DT_PARALLEL_PIPELINE, DT_PARALLEL_SLICES, DT_PARALLEL_DATA, DT_PARALLEL_WAYS };
+enum {
+    DT_PARALLEL_LAYERS,
+    DT_PARALLEL_PIPELINE,
+    DT_PARALLEL_SLICES,
+    DT_PARALLEL_DATA,
+    DT_PARALLEL_WAYS
+};
 
 /* Blocks [begin, end) on one device, and what they compute for a sample going forward. */
 struct dt_parallel_stage {

@@ -10,14 +10,16 @@
 static void draw_cell(FILE *out, int n, int row, int at, const char *class, const char *text)
 {
     const double width = (double)(WIDTH - LEFT) / n;
-    fprintf(out, "<rect class=\"%s\" x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"%d\" rx=\"3\"/>", class, LEFT + at * width + 1,
-            row * ROW + 1, width - 2, ROW - 2);
-    fprintf(out, "<text class=\"on\" x=\"%.1f\" y=\"%d\">%s</text>", LEFT + (at + 0.5) * width, row * ROW + 17, text);
+    fprintf(out, "<rect class=\"%s\" x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"%d\" rx=\"3\"/>",
+            class, LEFT + at * width + 1, row * ROW + 1, width - 2, ROW - 2);
+    fprintf(out, "<text class=\"on\" x=\"%.1f\" y=\"%d\">%s</text>", LEFT + (at + 0.5) * width,
+            row * ROW + 17, text);
 }
 
 static void begin(FILE *out, int n_rows, const char *label)
 {
-    fprintf(out, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">\n", WIDTH, n_rows * ROW, label);
+    fprintf(out, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">\n", WIDTH,
+            n_rows * ROW, label);
     for (int row = 0; row < n_rows; row++) {
         fprintf(out, "<text class=\"start\" x=\"0\" y=\"%d\">%d</text>", row * ROW + 17, row);
     }
@@ -42,7 +44,8 @@ static void draw_stages(FILE *out, int p, int m, const char *label)
     fputs("</svg>\n", out);
 }
 
-/* All devices at once; `n_exchanges` per direction: one after every layer, or one at the end of the step. */
+/* All devices at once; `n_exchanges` per direction: one after every layer, or one at the end of the
+ * step. */
 static void draw_together(FILE *out, int p, int n_layers, bool each, const char *label)
 {
     const int n = each ? 4 * n_layers : 2 * n_layers + 1;
@@ -68,7 +71,8 @@ static void draw_way(FILE *out, const struct dt_parallel_lesson *l, int way)
     const char *name = l->ways[way].name;
     const int shown = l->model.n_blocks < 4 ? l->model.n_blocks : 4;
     if (way == DT_PARALLEL_LAYERS || way == DT_PARALLEL_PIPELINE) {
-        draw_stages(out, l->n_stages, way == DT_PARALLEL_LAYERS ? 1 : DT_PARALLEL_MICRO_BATCHES, name);
+        draw_stages(out, l->n_stages, way == DT_PARALLEL_LAYERS ? 1 : DT_PARALLEL_MICRO_BATCHES,
+                    name);
     } else {
         draw_together(out, l->n_devices, shown, way == DT_PARALLEL_SLICES, name);
     }
@@ -86,9 +90,11 @@ static void put_body(FILE *out, const void *context)
     const struct dt_parallel_lesson *l = context;
     char text[32];
     fprintf(out,
-            "<h1>Four ways to share a model</h1>\n<p>%zu samples a step on %d devices, time from left to right: <b "
+            "<h1>Four ways to share a model</h1>\n<p>%zu samples a step on %d devices, time from "
+            "left to right: <b "
             "class=\"phase forward\">forward</b>, "
-            "<b class=\"phase backward\">backward</b>, <b class=\"phase communication\">exchange</b>. As if all layers took "
+            "<b class=\"phase backward\">backward</b>, <b class=\"phase "
+            "communication\">exchange</b>. As if all layers took "
             "equally long; numbers are "
             "micro-batches.</p>\n"
             "<div class=\"cards\">\n",
@@ -97,28 +103,35 @@ static void put_body(FILE *out, const void *context)
         const struct dt_parallel_way *w = &l->ways[i];
         fprintf(out, "<div class=\"card\"><h2>%s</h2><p>%s</p>\n", w->name, w->meaning);
         draw_way(out, l, i);
-        fprintf(out, "<p>%s bytes a step; %.2f of %d devices at once</p></div>\n", dt_count_text(w->bytes, text, sizeof text),
-                w->at_once, l->n_devices);
+        fprintf(out, "<p>%s bytes a step; %.2f of %d devices at once</p></div>\n",
+                dt_count_text(w->bytes, text, sizeof text), w->at_once, l->n_devices);
     }
-    fputs("</div>\n<div class=\"wide\"><table><thead><tr><th>device</th><th>blocks</th><th>of the operations</th><th>outputs of a "
+    fputs("</div>\n<div class=\"wide\"><table><thead><tr><th>device</th><th>blocks</th><th>of the "
+          "operations</th><th>outputs of a "
           "sample</th></tr></thead>\n<tbody>",
           out);
     for (int i = 0; i < l->n_stages; i++) {
         const struct dt_parallel_stage *s = &l->stages[i];
-        fprintf(out, "<tr><td>%d</td><td>%s%s%s</td><td>%.1f %%</td><td>%s</td></tr>\n", i, l->model.blocks[s->begin].name,
-                s->end > s->begin + 1 ? " to " : "", s->end > s->begin + 1 ? l->model.blocks[s->end - 1].name : "",
+        fprintf(out, "<tr><td>%d</td><td>%s%s%s</td><td>%.1f %%</td><td>%s</td></tr>\n", i,
+                l->model.blocks[s->begin].name, s->end > s->begin + 1 ? " to " : "",
+                s->end > s->begin + 1 ? l->model.blocks[s->end - 1].name : "",
                 100 * s->flops / l->flops,
-                dt_count_text((double)dt_shape_elems(l->model.blocks[s->end - 1].out), text, sizeof text));
+                dt_count_text((double)dt_shape_elems(l->model.blocks[s->end - 1].out), text,
+                              sizeof text));
     }
     fprintf(out,
-            "</tbody></table></div>\n<p>The pipeline of %d micro-batches would keep %.2f devices at work if its stages were even; "
+            "</tbody></table></div>\n<p>The pipeline of %d micro-batches would keep %.2f devices "
+            "at work if its stages were even; "
             "as they "
             "are cut, %.2f.</p>\n<p class=\"verdict\">%s</p>\n",
-            DT_PARALLEL_MICRO_BATCHES, l->even, l->ways[DT_PARALLEL_PIPELINE].at_once, l->golden.verdict);
+            DT_PARALLEL_MICRO_BATCHES, l->even, l->ways[DT_PARALLEL_PIPELINE].at_once,
+            l->golden.verdict);
 }
 
 enum dt_status dt_parallel_page(const char *path, const struct dt_parallel_lesson *lesson)
 {
-    return dt_page_write(path,
-                         &(struct dt_page){.title = "Model parallel", .style = put_style, .body = put_body, .context = lesson});
+    return dt_page_write(path, &(struct dt_page){.title = "Model parallel",
+                                                 .style = put_style,
+                                                 .body = put_body,
+                                                 .context = lesson});
 }

@@ -9,16 +9,19 @@ enum dt_status dt_lab_need_ranks(const struct dt_world *world, const char *lesso
         return DT_OK;
     }
     return dt_error_agreed(
-        dt_error(DT_CONFIG, "lab %s: it takes %d ranks, not %d (mpirun -np %d dtrain lab %s)", lesson, n, world->size, n, lesson));
+        dt_error(DT_CONFIG, "lab %s: it takes %d ranks, not %d (mpirun -np %d dtrain lab %s)",
+                 lesson, n, world->size, n, lesson));
 }
 
 static enum dt_status open_parts(const struct dt_lab_network_spec *spec, struct dt_lab_network *out)
 {
-    struct dt_strategy_spec strategy = {
-        .dist = {.average = spec->average, .broadcast = true, .overlap = true, .bucket_bytes = 1 << 20},
-        .optimizer = spec->optimizer,
-        .model = &out->model,
-        .comm = spec->comm};
+    struct dt_strategy_spec strategy = {.dist = {.average = spec->average,
+                                                 .broadcast = true,
+                                                 .overlap = true,
+                                                 .bucket_bytes = 1 << 20},
+                                        .optimizer = spec->optimizer,
+                                        .model = &out->model,
+                                        .comm = spec->comm};
     strategy.dist = spec->dist != NULL ? *spec->dist : strategy.dist;
     DT_TRY(dt_model_lower(spec->model, &out->model));
     DT_TRY(dt_cpu_backend.open(&(struct dt_backend_options){.n_threads = 1}, &out->backend));
@@ -27,11 +30,13 @@ static enum dt_status open_parts(const struct dt_lab_network_spec *spec, struct 
     if (out->strategy == NULL) {
         return DT_OK;
     }
-    DT_TRY(dt_network_open(&out->model, out->backend, spec->capacity, &out->strategy->memory, &out->network));
+    DT_TRY(dt_network_open(&out->model, out->backend, spec->capacity, &out->strategy->memory,
+                           &out->network));
     return out->backend->ops->samples_open(out->backend, spec->samples, &out->bound);
 }
 
-enum dt_status dt_lab_network_open(const struct dt_lab_network_spec *spec, struct dt_lab_network *out)
+enum dt_status dt_lab_network_open(const struct dt_lab_network_spec *spec,
+                                   struct dt_lab_network *out)
 {
     *out = (struct dt_lab_network){.backend = NULL};
     const enum dt_status s = open_parts(spec, out);
@@ -75,16 +80,19 @@ const float *dt_lab_grad(const struct dt_lab_network *n, const char *name)
     return (allreduce != NULL ? allreduce->total : n->network->grads) + offset_of(n, name);
 }
 
-enum dt_status dt_lab_pass(struct dt_lab_network *n, const struct dt_batch *batch, bool accumulate, struct dt_strategy_step *step)
+enum dt_status dt_lab_pass(struct dt_lab_network *n, const struct dt_batch *batch, bool accumulate,
+                           struct dt_strategy_step *step)
 {
     struct dt_pass pass = {.batch = batch, .training = true, .accumulate = accumulate, .seed = 1};
     DT_TRY(dt_network_gather(n->network, n->bound, batch));
     DT_TRY(dt_network_forward(n->network, &pass));
     DT_TRY(dt_network_loss(n->network, n->bound, &pass));
-    return step != NULL ? dt_strategy_backward(step, n->network, &pass) : dt_network_backward(n->network, &pass, NULL, NULL);
+    return step != NULL ? dt_strategy_backward(step, n->network, &pass)
+                        : dt_network_backward(n->network, &pass, NULL, NULL);
 }
 
-static enum dt_status evaluate(struct dt_lab_network *n, struct dt_bound_samples *bound, uint32_t n_samples, uint32_t *rows)
+static enum dt_status evaluate(struct dt_lab_network *n, struct dt_bound_samples *bound,
+                               uint32_t n_samples, uint32_t *rows)
 {
     for (uint32_t begin = 0; begin < n_samples; begin += (uint32_t)n->network->capacity) {
         struct dt_batch batch = {.n = 0, .rows = rows, .ids = rows};
@@ -100,7 +108,8 @@ static enum dt_status evaluate(struct dt_lab_network *n, struct dt_bound_samples
     return DT_OK;
 }
 
-enum dt_status dt_lab_evaluate(struct dt_lab_network *n, const struct dt_samples *samples, struct dt_metrics *out)
+enum dt_status dt_lab_evaluate(struct dt_lab_network *n, const struct dt_samples *samples,
+                               struct dt_metrics *out)
 {
     const struct dt_backend_ops *ops = n->backend->ops;
     struct dt_bound_samples *bound = NULL;

@@ -1,4 +1,5 @@
-/* A network as a lesson trains it: a small model on the CPU backend, with a strategy, whose gradients and weights are read. */
+/* A network as a lesson trains it: a small model on the CPU backend, with a strategy, whose
+ * gradients and weights are read. */
 #ifndef DT_LAB_NETWORK_H
 #define DT_LAB_NETWORK_H
 
@@ -7,11 +8,12 @@
 
 struct dt_lab_network_spec {
     const struct dt_model_spec *model;
-    const struct dt_samples *samples;   /* borrowed */
-    struct dt_comm *comm;               /* borrowed */
-    bool average;                       /* else each rank steps with its own gradient */
-    const struct dt_dist_spec *dist;    /* or all of it; NULL: an allreduce, or none, as `average` says */
-    int capacity;                       /* the largest batch */
+    const struct dt_samples *samples; /* borrowed */
+    struct dt_comm *comm;             /* borrowed */
+    bool average;                     /* else each rank steps with its own gradient */
+    const struct dt_dist_spec
+        *dist;    /* or all of it; NULL: an allreduce, or none, as `average` says */
+    int capacity; /* the largest batch */
     struct dt_optimizer_spec optimizer; /* zeroed: plain SGD */
 };
 
@@ -23,23 +25,28 @@ struct dt_lab_network {
     struct dt_bound_samples *bound;
 };
 
-/* Every rank of the communicator calls it, and has the ranks agree on what it returns (dt_world_agree). A failed open owes nothing.
+/* Every rank of the communicator calls it, and has the ranks agree on what it returns
+ * (dt_world_agree). A failed open owes nothing.
  */
-enum dt_status dt_lab_network_open(const struct dt_lab_network_spec *spec, struct dt_lab_network *out);
+enum dt_status dt_lab_network_open(const struct dt_lab_network_spec *spec,
+                                   struct dt_lab_network *out);
 void dt_lab_network_close(struct dt_lab_network *network); /* a zeroed one is fine */
 
 /* DT_CONFIG on every rank unless there are `n`: what mpirun has to start for the lesson. */
 enum dt_status dt_lab_need_ranks(const struct dt_world *world, const char *lesson, int n);
 
-float *dt_lab_param(struct dt_lab_network *network, const char *name);            /* a tensor's elements */
-const float *dt_lab_grad(const struct dt_lab_network *network, const char *name); /* summed over the ranks if they average */
+float *dt_lab_param(struct dt_lab_network *network, const char *name); /* a tensor's elements */
+const float *dt_lab_grad(const struct dt_lab_network *network,
+                         const char *name); /* summed over the ranks if they average */
 
-/* Forward, loss and backward of a batch; `accumulate`: gradients are added to those of the batch before. With `step` the gradients
- * go on to the other ranks, who call it too, and the weights are new after dt_strategy_wait. */
-enum dt_status dt_lab_pass(struct dt_lab_network *network, const struct dt_batch *batch, bool accumulate,
-                           struct dt_strategy_step *step);
+/* Forward, loss and backward of a batch; `accumulate`: gradients are added to those of the batch
+ * before. With `step` the gradients go on to the other ranks, who call it too, and the weights are
+ * new after dt_strategy_wait. */
+enum dt_status dt_lab_pass(struct dt_lab_network *network, const struct dt_batch *batch,
+                           bool accumulate, struct dt_strategy_step *step);
 
 /* The sums over all samples of a set. */
-enum dt_status dt_lab_evaluate(struct dt_lab_network *network, const struct dt_samples *samples, struct dt_metrics *out);
+enum dt_status dt_lab_evaluate(struct dt_lab_network *network, const struct dt_samples *samples,
+                               struct dt_metrics *out);
 
 #endif

@@ -1,4 +1,5 @@
-/* Who waits in a pipeline, and what each stage has to keep: a step by three schedules, on a clock. */
+/* Who waits in a pipeline, and what each stage has to keep: a step by three schedules, on a clock.
+ */
 #include "lab/pipeline.h"
 
 #include <stdio.h>
@@ -13,8 +14,10 @@ static const struct {
     int n_micro_batches;
 } kinds[DT_PIPELINE_GRIDS] = {
     [DT_PIPELINE_GRID_NAIVE] = {"naive", "the whole batch at once", DT_PIPELINE_GPIPE, 1},
-    [DT_PIPELINE_GRID_GPIPE] = {"gpipe", "all forward, then all backward", DT_PIPELINE_GPIPE, DT_PIPELINE_MICRO_BATCHES},
-    [DT_PIPELINE_GRID_1F1B] = {"1f1b", "one forward, one backward", DT_PIPELINE_1F1B, DT_PIPELINE_MICRO_BATCHES},
+    [DT_PIPELINE_GRID_GPIPE] = {"gpipe", "all forward, then all backward", DT_PIPELINE_GPIPE,
+                                DT_PIPELINE_MICRO_BATCHES},
+    [DT_PIPELINE_GRID_1F1B] = {"1f1b", "one forward, one backward", DT_PIPELINE_1F1B,
+                               DT_PIPELINE_MICRO_BATCHES},
 };
 
 /* ---- the clock */
@@ -22,7 +25,8 @@ static const struct {
 struct clock {
     int n_stages;
     enum dt_pipeline_schedule schedule;
-    int ends[2][DT_LAB_MAX_RANKS][DT_PIPELINE_MICRO_BATCHES]; /* of passes forward, and backward; 0: not yet known */
+    int ends[2][DT_LAB_MAX_RANKS]
+            [DT_PIPELINE_MICRO_BATCHES]; /* of passes forward, and backward; 0: not yet known */
 };
 
 /* When its neighbour has sent what the pass takes; -1: not yet known. */
@@ -38,7 +42,8 @@ static int find_arrival(const struct clock *clock, int stage, const struct dt_pi
     return end == 0 || clock->ends[false][stage][i] == 0 ? -1 : end;
 }
 
-/* The stage's next pass, if it is known when it can begin: as soon as the stage is free and has what it takes. */
+/* The stage's next pass, if it is known when it can begin: as soon as the stage is free and has
+ * what it takes. */
 static bool take_pass(struct clock *clock, int stage, struct dt_pipeline_grid *grid)
 {
     const int m = grid->n_micro_batches, n = grid->n_passes[stage];
@@ -46,7 +51,8 @@ static bool take_pass(struct clock *clock, int stage, struct dt_pipeline_grid *g
         return false;
     }
     const struct dt_pipeline_op op = dt_pipeline_op(clock->schedule, stage, clock->n_stages, m, n);
-    const int arrival = find_arrival(clock, stage, &op), is_free = n > 0 ? grid->passes[stage][n - 1].end : 0;
+    const int arrival = find_arrival(clock, stage, &op),
+              is_free = n > 0 ? grid->passes[stage][n - 1].end : 0;
     if (arrival < 0) {
         return false;
     }
@@ -94,7 +100,8 @@ static void count(int n_stages, struct dt_pipeline_grid *grid)
 
 /* ---- what must come out */
 
-static void check_grid(struct dt_golden *golden, int kind, int p, const struct dt_pipeline_grid *grid)
+static void check_grid(struct dt_golden *golden, int kind, int p,
+                       const struct dt_pipeline_grid *grid)
 {
     const int m = grid->n_micro_batches;
     char what[120];
@@ -102,11 +109,14 @@ static void check_grid(struct dt_golden *golden, int kind, int p, const struct d
         const int behind = p - stage < m ? p - stage : m; /* with the stage itself */
         snprintf(what, sizeof what, "%s: passes of stage %d", grid->name, stage);
         dt_golden_number(golden, what, grid->n_passes[stage], 2 * m, 0);
-        snprintf(what, sizeof what, "%s: micro-batches that stage %d holds at once", grid->name, stage);
-        dt_golden_number(golden, what, grid->held[stage], kind == DT_PIPELINE_GRID_1F1B ? behind : m, 0);
+        snprintf(what, sizeof what, "%s: micro-batches that stage %d holds at once", grid->name,
+                 stage);
+        dt_golden_number(golden, what, grid->held[stage],
+                         kind == DT_PIPELINE_GRID_1F1B ? behind : m, 0);
     }
     snprintf(what, sizeof what, "%s: units of time of a step", grid->name);
-    dt_golden_number(golden, what, grid->n_units, (m + p - 1) * (DT_PIPELINE_FORWARD + DT_PIPELINE_BACKWARD), 0);
+    dt_golden_number(golden, what, grid->n_units,
+                     (m + p - 1) * (DT_PIPELINE_FORWARD + DT_PIPELINE_BACKWARD), 0);
     snprintf(what, sizeof what, "%s: the share that a stage waits", grid->name);
     dt_golden_number(golden, what, grid->waits, grid->formula, 1e-12);
     snprintf(what, sizeof what, "%s: the share that a training is said to wait", grid->name);
@@ -151,7 +161,8 @@ static void print_grids(const struct dt_pipeline_lesson *l)
     for (int kind = 0; kind < DT_PIPELINE_GRIDS; kind++) {
         const struct dt_pipeline_grid *grid = &l->grids[kind];
         printf("\n%s: %s", grid->name, grid->meaning);
-        printf(kind == DT_PIPELINE_GRID_NAIVE ? "; a column is %d units\n" : "\n", DT_PIPELINE_MICRO_BATCHES);
+        printf(kind == DT_PIPELINE_GRID_NAIVE ? "; a column is %d units\n" : "\n",
+               DT_PIPELINE_MICRO_BATCHES);
         for (int stage = 0; stage < l->n_stages; stage++) {
             print_stage(grid, stage);
         }
@@ -160,12 +171,13 @@ static void print_grids(const struct dt_pipeline_lesson *l)
 
 static void print_table(const struct dt_pipeline_lesson *l)
 {
-    printf("\n%-7s%5s%7s%9s%25s   %s\n", "", "parts", "units", "waits", "(p - 1) / (m + p - 1)", "held by each stage");
+    printf("\n%-7s%5s%7s%9s%25s   %s\n", "", "parts", "units", "waits", "(p - 1) / (m + p - 1)",
+           "held by each stage");
     for (int kind = 0; kind < DT_PIPELINE_GRIDS; kind++) {
         const struct dt_pipeline_grid *grid = &l->grids[kind];
         const int p = l->n_stages, m = grid->n_micro_batches;
-        printf("%-7s%5d%7d%7.1f %%%10d / %-2d = %6.1f %%  ", grid->name, m, grid->length, 100 * grid->waits, p - 1, m + p - 1,
-               100 * grid->formula);
+        printf("%-7s%5d%7d%7.1f %%%10d / %-2d = %6.1f %%  ", grid->name, m, grid->length,
+               100 * grid->waits, p - 1, m + p - 1, 100 * grid->formula);
         for (int stage = 0; stage < p; stage++) {
             printf(" %d", grid->held[stage]);
         }

@@ -22,12 +22,14 @@ struct dt_pipeline_pass {
 struct dt_pipeline_grid {
     const char *name, *meaning;
     int n_micro_batches;
-    int n_units;                    /* that the step takes; of the whole batch, where that goes at once */
-    int length;                     /* the same in units of a micro-batch */
+    int n_units; /* that the step takes; of the whole batch, where that goes at once */
+    int length;  /* the same in units of a micro-batch */
     int n_passes[DT_LAB_MAX_RANKS]; /* of each stage, in this order: */
     struct dt_pipeline_pass passes[DT_LAB_MAX_RANKS][2 * DT_PIPELINE_MICRO_BATCHES];
-    int held[DT_LAB_MAX_RANKS]; /* micro-batches that have gone forward and not yet backward, at most */
-    double waits, formula;      /* the share of the step that a stage waits on average: counted, and (p - 1) / (m + p - 1) */
+    int held[DT_LAB_MAX_RANKS]; /* micro-batches that have gone forward and not yet backward, at
+                                   most */
+    double waits, formula; /* the share of the step that a stage waits on average: counted, and (p -
+                              1) / (m + p - 1) */
 };
 
 struct dt_pipeline_lesson {

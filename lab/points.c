@@ -1,7 +1,9 @@
 #include "lab/points.h"
 
-const struct dt_model_spec dt_lab_line_model = {
-    .input = {1, 1, 1}, .n_layers = 1, .layers = {{.type = DT_LAYER_DENSE, .size = 1}}, .loss = DT_LOSS_MEAN_SQUARED_ERROR};
+const struct dt_model_spec dt_lab_line_model = {.input = {1, 1, 1},
+                                                .n_layers = 1,
+                                                .layers = {{.type = DT_LAYER_DENSE, .size = 1}},
+                                                .loss = DT_LOSS_MEAN_SQUARED_ERROR};
 
 enum dt_status dt_lab_points_open(struct dt_owned owned, struct dt_dataset *out)
 {
@@ -21,7 +23,8 @@ double dt_lab_points_loss(const struct dt_samples *points, double slope, double 
 {
     double sum = 0;
     for (size_t i = 0; i < points->n; i++) {
-        const double error = slope * (double)points->values[i] + intercept - (double)points->targets[i];
+        const double error =
+            slope * (double)points->values[i] + intercept - (double)points->targets[i];
         sum += error * error;
     }
     return sum / (double)points->n;

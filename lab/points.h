@@ -1,5 +1,6 @@
-/* The points of the lessons that fit a line: 64 around y = 2 x + 2.4, of the data format "linear". The seed is such that of the
- * first and the second 32 points 9.88 comes out as `dtrain lab lr` has it, and that the even and the odd ones want different lines.
+/* The points of the lessons that fit a line: 64 around y = 2 x + 2.4, of the data format "linear".
+ * The seed is such that of the first and the second 32 points 9.88 comes out as `dtrain lab lr` has
+ * it, and that the even and the odd ones want different lines.
  */
 #ifndef DT_LAB_POINTS_H
 #define DT_LAB_POINTS_H
@@ -9,7 +10,8 @@
 
 #define DT_LAB_N_POINTS 64
 
-extern const struct dt_model_spec dt_lab_line_model; /* one dense layer, fc1: y = weight * x + bias, squared error */
+extern const struct dt_model_spec
+    dt_lab_line_model; /* one dense layer, fc1: y = weight * x + bias, squared error */
 
 enum dt_status dt_lab_points_open(struct dt_owned owned, struct dt_dataset *out);
 

@@ -29,13 +29,15 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Counts the moves of all ranks and rounds that receive, and writes where they begin and end, unless `ends` is NULL. */
+/* Counts the moves of all ranks and rounds that receive, and writes where they begin and end,
+ * unless `ends` is NULL. */
 static size_t gather_ends(const struct run *run, size_t *ends)
 {
     const struct dt_replay *p = run->replay;
     size_t n = 0;
     for (int i = 0; i < p->size * p->n_rounds; i++) {
-        const int n_moves = dt_algorithm_round(p->algorithm, i % p->size, p->size, p->n_elems, i / p->size, run->moves);
+        const int n_moves = dt_algorithm_round(p->algorithm, i % p->size, p->size, p->n_elems,
+                                               i / p->size, run->moves);
         for (int k = 0; k < n_moves; k++) {
             if (receives(&run->moves[k])) {
                 if (ends != NULL) {
@@ -97,8 +99,10 @@ static float value_of(const struct dt_executor *e, const struct dt_move *move, s
     return move->kind == DT_REPLACE ? now : dt_executor_incoming(e, move->peer)[at];
 }
 
-/* What came, if it is the same in all pieces. `after`: the rank's pieces when it had come; then what they were before. */
-static float take_back(const struct run *run, int rank, const struct dt_move *move, const struct dt_transfer *t, float *after)
+/* What came, if it is the same in all pieces. `after`: the rank's pieces when it had come; then
+ * what they were before. */
+static float take_back(const struct run *run, int rank, const struct dt_move *move,
+                       const struct dt_transfer *t, float *after)
 {
     float value = NAN;
     for (int i = t->begin; i < t->end; i++) {
@@ -109,17 +113,20 @@ static float take_back(const struct run *run, int rank, const struct dt_move *mo
     return value;
 }
 
-/* What `rank` received in its own round `own`, which ended in round `round` of all; the last that came first. */
+/* What `rank` received in its own round `own`, which ended in round `round` of all; the last that
+ * came first. */
 static void keep_transfers(struct run *run, int rank, int own, int round)
 {
     struct dt_replay *p = run->replay;
     keep_state(p, round + 1, rank);
     memcpy(run->after, state_of(p, round + 1, rank), (size_t)p->n_pieces * sizeof *run->after);
-    for (int i = dt_algorithm_round(p->algorithm, rank, p->size, p->n_elems, own, run->moves) - 1; i >= 0; i--) {
+    for (int i = dt_algorithm_round(p->algorithm, rank, p->size, p->n_elems, own, run->moves) - 1;
+         i >= 0; i--) {
         const struct dt_move *move = &run->moves[i];
         if (receives(move)) {
             struct dt_transfer *t = &p->transfers[run->n_transfers++];
-            *t = (struct dt_transfer){.from = move->peer, .to = rank, .adds = move->kind != DT_REPLACE};
+            *t = (struct dt_transfer){
+                .from = move->peer, .to = rank, .adds = move->kind != DT_REPLACE};
             if (move->begin < move->end) {
                 t->begin = index_of(p, move->begin);
                 t->end = index_of(p, move->end);
@@ -132,7 +139,8 @@ static void keep_transfers(struct run *run, int rank, int own, int round)
 static int by_sender(const void *a, const void *b)
 {
     const struct dt_transfer *x = a, *y = b;
-    return x->from != y->from ? (x->from > y->from) - (x->from < y->from) : (x->to > y->to) - (x->to < y->to);
+    return x->from != y->from ? (x->from > y->from) - (x->from < y->from)
+                              : (x->to > y->to) - (x->to < y->to);
 }
 
 /* ---- the ranks, all in the same round */
@@ -160,11 +168,13 @@ static enum dt_status run_round(struct run *run, int round)
     struct dt_replay *p = run->replay;
     const int first = run->n_transfers;
     bool moved = true;
-    memcpy(state_of(p, round + 1, 0), state_of(p, round, 0), (size_t)p->size * (size_t)p->n_pieces * sizeof *p->states);
+    memcpy(state_of(p, round + 1, 0), state_of(p, round, 0),
+           (size_t)p->size * (size_t)p->n_pieces * sizeof *p->states);
     while (moved) {
         DT_TRY(sweep(run, round, &moved));
     }
-    qsort(p->transfers + first, (size_t)(run->n_transfers - first), sizeof *p->transfers, by_sender);
+    qsort(p->transfers + first, (size_t)(run->n_transfers - first), sizeof *p->transfers,
+          by_sender);
     p->ends[round] = run->n_transfers;
     return DT_OK;
 }
@@ -183,7 +193,8 @@ static enum dt_status run_all(struct run *run)
         bool done;
         DT_TRY(dt_executor_progress(&run->executors[rank], 0, &done));
         if (!done) {
-            return dt_error(DT_INTERNAL, "%s over %d ranks: rank %d waits forever", p->algorithm->name, p->size, rank);
+            return dt_error(DT_INTERNAL, "%s over %d ranks: rank %d waits forever",
+                            p->algorithm->name, p->size, rank);
         }
         p->sent[rank] = dt_wire_total(run->wires[rank]);
     }
@@ -211,12 +222,13 @@ static bool allocate(struct run *run)
     const size_t size = (size_t)p->size, n_rounds = (size_t)p->n_rounds;
     run->wires = calloc(size, sizeof(void *));
     run->executors = calloc(size, sizeof *run->executors);
-    run->moves = calloc((size_t)dt_algorithm_max_moves(p->algorithm, p->size, p->n_elems), sizeof *run->moves);
+    run->moves = calloc((size_t)dt_algorithm_max_moves(p->algorithm, p->size, p->n_elems),
+                        sizeof *run->moves);
     p->ends = calloc(n_rounds + 1, sizeof *p->ends);
     p->data = calloc(size, sizeof *p->data);
     p->sent = calloc(size, sizeof *p->sent);
-    if (run->wires == NULL || run->executors == NULL || run->moves == NULL || p->ends == NULL || p->data == NULL ||
-        p->sent == NULL || !cut(run)) {
+    if (run->wires == NULL || run->executors == NULL || run->moves == NULL || p->ends == NULL ||
+        p->data == NULL || p->sent == NULL || !cut(run)) {
         return false;
     }
     p->states = calloc((n_rounds + 1) * size * (size_t)p->n_pieces + 1, sizeof *p->states);
@@ -228,22 +240,26 @@ static enum dt_status open_and_run(struct run *run, float (*value)(int rank, siz
 {
     struct dt_replay *p = run->replay;
     if (!allocate(run) || !fill(p, value)) {
-        return dt_error(DT_NO_MEMORY, "no memory for %zu floats on each of %d ranks", p->n_elems, p->size);
+        return dt_error(DT_NO_MEMORY, "no memory for %zu floats on each of %d ranks", p->n_elems,
+                        p->size);
     }
     DT_TRY(dt_wire_open_local(p->size, run->wires));
     run->n_wires = p->size;
     for (; run->n_open < p->size; run->n_open++) {
         const int rank = run->n_open;
-        DT_TRY(dt_executor_open(p->algorithm, run->wires[rank], p->data[rank], p->n_elems, 1, NULL, &run->executors[rank]));
+        DT_TRY(dt_executor_open(p->algorithm, run->wires[rank], p->data[rank], p->n_elems, 1, NULL,
+                                &run->executors[rank]));
     }
     return run_all(run);
 }
 
-enum dt_status dt_replay_open(const struct dt_algorithm *algorithm, int size, size_t n_elems, float (*value)(int rank, size_t i),
-                              struct dt_replay *out)
+enum dt_status dt_replay_open(const struct dt_algorithm *algorithm, int size, size_t n_elems,
+                              float (*value)(int rank, size_t i), struct dt_replay *out)
 {
-    *out = (struct dt_replay){
-        .algorithm = algorithm, .size = size, .n_elems = n_elems, .n_rounds = dt_algorithm_n_rounds(algorithm, size, n_elems)};
+    *out = (struct dt_replay){.algorithm = algorithm,
+                              .size = size,
+                              .n_elems = n_elems,
+                              .n_rounds = dt_algorithm_n_rounds(algorithm, size, n_elems)};
     struct run run = {.replay = out};
     const enum dt_status s = open_and_run(&run, value);
     for (int i = 0; i < run.n_open; i++) {

@@ -1,5 +1,5 @@
-/* Parameter servers beside an allreduce, on four ranks: what the busiest rank sends, which weights are the same, and how stale
- * gradients are where nobody waits. */
+/* Parameter servers beside an allreduce, on four ranks: what the busiest rank sends, which weights
+ * are the same, and how stale gradients are where nobody waits. */
 #include "lab/server.h"
 
 #include <stdio.h>
@@ -16,7 +16,8 @@
 
 enum { RING, MASTER, CENTRAL, SYNC, ASYNC };
 
-static const struct dt_optimizer_spec adam = {.type = DT_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8};
+static const struct dt_optimizer_spec adam = {
+    .type = DT_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8};
 
 static const struct {
     const char *name, *meaning, *formula;
@@ -30,16 +31,21 @@ static const struct {
                 "an allreduce by rank 0 alone",
                 "(n - 1) N",
                 {.strategy = DT_STRATEGY_ALLREDUCE, .allreduce = DT_ALLREDUCE_MASTER_WORKER}},
-    [CENTRAL] = {"central", "rank 0 has the weights, and works too", "(n - 1) N", {.strategy = DT_STRATEGY_CENTRAL}},
+    [CENTRAL] = {"central",
+                 "rank 0 has the weights, and works too",
+                 "(n - 1) N",
+                 {.strategy = DT_STRATEGY_CENTRAL}},
     [SYNC] = {"server, sync",
               "rank 3 has the weights and waits for all",
               "(n - 1) N",
               {.strategy = DT_STRATEGY_PARAMETER_SERVER, .servers = 1}},
-    [ASYNC] =
-        {"server, async",
-         "rank 3 steps with each worker's at once",
-         "(n - 1) N",
-         {.strategy = DT_STRATEGY_PARAMETER_SERVER, .servers = 1, .mode = DT_SERVER_MODE_ASYNC, .max_staleness = MAX_STALENESS}},
+    [ASYNC] = {"server, async",
+               "rank 3 steps with each worker's at once",
+               "(n - 1) N",
+               {.strategy = DT_STRATEGY_PARAMETER_SERVER,
+                .servers = 1,
+                .mode = DT_SERVER_MODE_ASYNC,
+                .max_staleness = MAX_STALENESS}},
 };
 
 /* ---- the runs */
@@ -49,7 +55,8 @@ static enum dt_status run(struct dt_world *world, struct dt_server_lesson *l)
     struct dt_lab_images images;
     enum dt_status s = dt_world_agree(world, dt_lab_images_open(DT_LAB_N_TEST, &images));
     for (int way = 0; s == DT_OK && way < DT_SERVER_WAYS; way++) {
-        const struct dt_lab_distributed training = {.dist = ways[way].dist, .optimizer = adam, .rate = RATE};
+        const struct dt_lab_distributed training = {
+            .dist = ways[way].dist, .optimizer = adam, .rate = RATE};
         s = dt_lab_distributed_run(world, &images, &training, &l->ways[way].outcome);
     }
     dt_lab_images_close(&images);
@@ -69,7 +76,8 @@ static void compare(struct dt_server_lesson *l)
         way->formula = ways[i].formula;
         way->expected = (i == RING ? 2 * (n - 1) / n : n - 1) * all;
         for (int rank = 0; rank < DT_LAB_RANKS; rank++) {
-            way->busiest = way->outcome.sent[rank] > way->busiest ? way->outcome.sent[rank] : way->busiest;
+            way->busiest =
+                way->outcome.sent[rank] > way->busiest ? way->outcome.sent[rank] : way->busiest;
         }
     }
 }
@@ -78,15 +86,20 @@ static void check(struct dt_server_lesson *l)
 {
     char what[120];
     const int n_pushers = DT_LAB_RANKS - 1;
-    for (int i = 0; i < DT_SERVER_WAYS; i++) { /* an allreduce's buckets have the gaps between tensors, a few floats, with them */
-        snprintf(what, sizeof what, "%s: bytes that the busiest rank sends a step", l->ways[i].name);
-        dt_golden_number(&l->golden, what, l->ways[i].busiest, l->ways[i].expected, 0.001 * l->ways[i].expected);
+    for (int i = 0; i < DT_SERVER_WAYS;
+         i++) { /* an allreduce's buckets have the gaps between tensors, a few floats, with them */
+        snprintf(what, sizeof what, "%s: bytes that the busiest rank sends a step",
+                 l->ways[i].name);
+        dt_golden_number(&l->golden, what, l->ways[i].busiest, l->ways[i].expected,
+                         0.001 * l->ways[i].expected);
     }
     dt_golden_fact(&l->golden, "central has the weights of master and workers, to the bit",
                    l->ways[CENTRAL].outcome.hashes[0] == l->ways[MASTER].outcome.hashes[0]);
-    dt_golden_number(&l->golden, "sync: gradients that are stale", dt_staleness_n_bins(&l->ways[SYNC].outcome.staleness), 0, 0);
+    dt_golden_number(&l->golden, "sync: gradients that are stale",
+                     dt_staleness_n_bins(&l->ways[SYNC].outcome.staleness), 0, 0);
     dt_golden_fact(&l->golden, "async: no gradient is staler than two workers can make it",
-                   dt_staleness_n_bins(&l->ways[ASYNC].outcome.staleness) - 1 <= (n_pushers - 1) * (2 * MAX_STALENESS + 1));
+                   dt_staleness_n_bins(&l->ways[ASYNC].outcome.staleness) - 1 <=
+                       (n_pushers - 1) * (2 * MAX_STALENESS + 1));
     for (int i = 0; i < DT_SERVER_WAYS; i++) {
         snprintf(what, sizeof what, "%s learns", l->ways[i].name);
         dt_golden_fact(&l->golden, what, l->ways[i].outcome.accuracy > 0.7);
@@ -99,13 +112,16 @@ static void check(struct dt_server_lesson *l)
 static void print_lesson(const struct dt_server_lesson *l)
 {
     char count[32], bytes[DT_BYTES_TEXT_SIZE];
-    printf("Who carries the gradients? %d ranks, %s of them (N), batch %d, %d epochs:\n\n", DT_LAB_RANKS,
-           dt_count_text((double)l->n_elems, count, sizeof count), DT_LAB_GLOBAL_BATCH, DT_LAB_N_EPOCHS);
-    printf("%-19s %-16s %12s %7s %9s\n", "", "busiest sends", "bytes a step", "workers", "accuracy");
+    printf("Who carries the gradients? %d ranks, %s of them (N), batch %d, %d epochs:\n\n",
+           DT_LAB_RANKS, dt_count_text((double)l->n_elems, count, sizeof count),
+           DT_LAB_GLOBAL_BATCH, DT_LAB_N_EPOCHS);
+    printf("%-19s %-16s %12s %7s %9s\n", "", "busiest sends", "bytes a step", "workers",
+           "accuracy");
     for (int i = 0; i < DT_SERVER_WAYS; i++) {
         const struct dt_server_way *way = &l->ways[i];
-        printf("%-19s %-16s %12s %7d %7.1f %%\n", way->name, way->formula, dt_bytes_text(way->busiest, bytes),
-               way->outcome.n_workers, 100 * way->outcome.accuracy);
+        printf("%-19s %-16s %12s %7d %7.1f %%\n", way->name, way->formula,
+               dt_bytes_text(way->busiest, bytes), way->outcome.n_workers,
+               100 * way->outcome.accuracy);
     }
     puts("\nA ring's ranks all send as much, hardly more with more ranks. A server sends\n"
          "each worker all weights, so its link is the narrow place: n - 1 times N, and\n"

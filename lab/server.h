@@ -9,7 +9,8 @@
 
 /* A way to train, and what came of it. */
 struct dt_server_way {
-    const char *name, *meaning, *formula; /* formula: of the floats that the busiest rank sends a step */
+    const char *name, *meaning,
+        *formula; /* formula: of the floats that the busiest rank sends a step */
     struct dt_lab_outcome outcome;
     double busiest, expected; /* bytes a step, by the rank that sends most, and by the formula */
 };

@@ -1,4 +1,5 @@
-/* How ranks share the data: who reads what, that every sample is used once, and shards that harm. */
+/* How ranks share the data: who reads what, that every sample is used once, and shards that harm.
+ */
 #include "lab/shards.h"
 
 #include <stdio.h>
@@ -11,8 +12,8 @@
 #define BATCH 16
 #define RATE 0.005
 
-/* In what order the samples lie in the file: mixed as they came, dealt out so that a rank's part has labels of its own, or by
- * label. */
+/* In what order the samples lie in the file: mixed as they came, dealt out so that a rank's part
+ * has labels of its own, or by label. */
 enum file_order { MIXED, DEALT, SORTED };
 
 enum { SHARD, GLOBAL, REPLICATE, BY_LABEL, SORTED_FILE, ALONE, BY_LABEL_ALONE };
@@ -24,11 +25,14 @@ static const struct {
 } kinds[DT_SHARDS_MAX_SHARINGS] = {
     [SHARD] = {"shard", "each rank has its part", DT_SHARDING_SHARD, MIXED, true},
     [GLOBAL] = {"global", "a slice each of one order", DT_SHARDING_GLOBAL, MIXED, true},
-    [REPLICATE] = {"replicate", "everybody goes through everything", DT_SHARDING_REPLICATE, MIXED, true},
+    [REPLICATE] = {"replicate", "everybody goes through everything", DT_SHARDING_REPLICATE, MIXED,
+                   true},
     [BY_LABEL] = {"by label", "each rank has labels of its own", DT_SHARDING_SHARD, DEALT, true},
-    [SORTED_FILE] = {"sorted file", "label after label, not shuffled", DT_SHARDING_GLOBAL, SORTED, true},
+    [SORTED_FILE] = {"sorted file", "label after label, not shuffled", DT_SHARDING_GLOBAL, SORTED,
+                     true},
     [ALONE] = {"shard, alone", "a part each, nothing averaged", DT_SHARDING_SHARD, MIXED, false},
-    [BY_LABEL_ALONE] = {"by label, alone", "labels each, nothing averaged", DT_SHARDING_SHARD, DEALT, false},
+    [BY_LABEL_ALONE] = {"by label, alone", "labels each, nothing averaged", DT_SHARDING_SHARD,
+                        DEALT, false},
 };
 
 /* ---- who reads what */
@@ -60,7 +64,8 @@ static enum dt_status fill_example(struct dt_shards_lesson *l)
 
 /* ---- one epoch */
 
-/* Sample i of the file is sample out[i] by label: rank r's part, every n-th sample, is a stretch of those. */
+/* Sample i of the file is sample out[i] by label: rank r's part, every n-th sample, is a stretch of
+ * those. */
 static void deal(const struct dt_shard *shard, const uint32_t *by_label, uint32_t *out)
 {
     size_t next = 0;
@@ -74,7 +79,8 @@ static void deal(const struct dt_shard *shard, const uint32_t *by_label, uint32_
     }
 }
 
-static enum dt_status order_file(struct dt_lab_images *images, const struct dt_shard *shard, enum file_order order)
+static enum dt_status order_file(struct dt_lab_images *images, const struct dt_shard *shard,
+                                 enum file_order order)
 {
     uint32_t *by_label = calloc(2 * DT_LAB_N_TRAIN, sizeof *by_label);
     if (by_label == NULL) {
@@ -114,7 +120,8 @@ static void count_use(struct dt_lab_run *run, struct dt_sharing *out)
     }
 }
 
-static enum dt_status train(const struct dt_lab_training *training, const struct dt_samples *test, struct dt_sharing *out)
+static enum dt_status train(const struct dt_lab_training *training, const struct dt_samples *test,
+                            struct dt_sharing *out)
 {
     struct dt_lab_run run;
     enum dt_status s = DT_OK;
@@ -136,17 +143,19 @@ static enum dt_status train(const struct dt_lab_training *training, const struct
     return s;
 }
 
-static enum dt_status run_kind(struct dt_lab_images *images, int kind, int n_ranks, struct dt_sharing *out)
+static enum dt_status run_kind(struct dt_lab_images *images, int kind, int n_ranks,
+                               struct dt_sharing *out)
 {
-    struct dt_lab_training training = {.samples = &images->train.samples,
-                                       .shard = {.mode = kinds[kind].mode,
-                                                 .seed = 1,
-                                                 .n_total = DT_LAB_N_TRAIN,
-                                                 .global_batch = BATCH,
-                                                 .size = n_ranks,
-                                                 .shuffle = kinds[kind].order != SORTED},
-                                       .only = -1,
-                                       .schedule = {.type = DT_SCHEDULE_COSINE, .lr = RATE, .scale = 1, .n_epochs = 1}};
+    struct dt_lab_training training = {
+        .samples = &images->train.samples,
+        .shard = {.mode = kinds[kind].mode,
+                  .seed = 1,
+                  .n_total = DT_LAB_N_TRAIN,
+                  .global_batch = BATCH,
+                  .size = n_ranks,
+                  .shuffle = kinds[kind].order != SORTED},
+        .only = -1,
+        .schedule = {.type = DT_SCHEDULE_COSINE, .lr = RATE, .scale = 1, .n_epochs = 1}};
     training.schedule.steps_per_epoch = dt_shard_steps_per_epoch(&training.shard);
     *out = (struct dt_sharing){.name = kinds[kind].name, .meaning = kinds[kind].meaning};
     if (kinds[kind].order != MIXED) {
@@ -188,8 +197,10 @@ static void check(struct dt_shards_lesson *l)
     }
     dt_golden_fact(&l->golden, "shard learns what global learns, but for four in a hundred",
                    l->sharings[SHARD].accuracy > l->sharings[GLOBAL].accuracy - 0.04);
-    dt_golden_fact(&l->golden, "by label, averaged, costs less than four in a hundred: a step still has all labels",
-                   l->sharings[BY_LABEL].accuracy > l->sharings[SHARD].accuracy - 0.04);
+    dt_golden_fact(
+        &l->golden,
+        "by label, averaged, costs less than four in a hundred: a step still has all labels",
+        l->sharings[BY_LABEL].accuracy > l->sharings[SHARD].accuracy - 0.04);
     dt_golden_fact(&l->golden, "a sorted file costs fifty in a hundred",
                    l->sharings[SORTED_FILE].accuracy < l->sharings[GLOBAL].accuracy - 0.5);
     dt_golden_fact(&l->golden, "labels of its own and nothing averaged cost thirty in a hundred",
@@ -201,7 +212,9 @@ static void check(struct dt_shards_lesson *l)
 
 static void print_example(const struct dt_shards_lesson *l)
 {
-    printf("How %d ranks share the data. Of %d samples, one a step for each rank, in order:\n\n%-8s", l->n_ranks, l->n_shown, "");
+    printf(
+        "How %d ranks share the data. Of %d samples, one a step for each rank, in order:\n\n%-8s",
+        l->n_ranks, l->n_shown, "");
     for (int mode = 0; mode < DT_SHARDS_MODES; mode++) {
         printf("%-*s", mode < 2 ? 10 : 0, kinds[mode].name);
     }
@@ -210,7 +223,8 @@ static void print_example(const struct dt_shards_lesson *l)
         for (int mode = 0; mode < DT_SHARDS_MODES; mode++) {
             int width = 0;
             for (int i = 0; i < l->n_used[mode][rank]; i++) {
-                width += printf(i + 1 < l->n_used[mode][rank] ? "%-3u" : "%u", l->used[mode][rank][i]);
+                width +=
+                    printf(i + 1 < l->n_used[mode][rank] ? "%-3u" : "%u", l->used[mode][rank][i]);
             }
             printf("%*s", mode < 2 && width < 10 ? 10 - width : 0, "");
         }
@@ -229,10 +243,11 @@ static void print_lesson(const struct dt_shards_lesson *l)
         const struct dt_sharing *s = &l->sharings[kind];
         char used[32] = "once";
         if (s->least != 1 || s->most != 1) {
-            snprintf(used, sizeof used, s->least == s->most ? "%d times" : "%d-%d x", s->least, s->most);
+            snprintf(used, sizeof used, s->least == s->most ? "%d times" : "%d-%d x", s->least,
+                     s->most);
         }
-        printf("%-15s%6llu%8s%7d%7.1f %%  %s\n", s->name, (unsigned long long)s->n_steps, used, s->n_labels, 100 * s->accuracy,
-               s->meaning);
+        printf("%-15s%6llu%8s%7d%7.1f %%  %s\n", s->name, (unsigned long long)s->n_steps, used,
+               s->n_labels, 100 * s->accuracy, s->meaning);
     }
     puts("\nused: how often a sample is, by all ranks together; labels: that a rank sees\n\n"
          "Shards by label do no harm while every step averages over all ranks: its batch\n"

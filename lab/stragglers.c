@@ -1,5 +1,6 @@
-/* One slow rank of four: who waits for it with an allreduce, with servers that wait, with bounded staleness, and without any bound;
- * and why ranks that are all late now and then get slower together. Ranks are late as with `--inject`. */
+/* One slow rank of four: who waits for it with an allreduce, with servers that wait, with bounded
+ * staleness, and without any bound; and why ranks that are all late now and then get slower
+ * together. Ranks are late as with `--inject`. */
 #include "lab/stragglers.h"
 
 #include <math.h>
@@ -24,22 +25,28 @@ static const struct {
     [DT_STRAGGLERS_SYNC] = {"server, sync", "rank 3 waits for all workers", {SERVER}},
     [DT_STRAGGLERS_BOUNDED] = {"server, 4 ahead",
                                "nobody is more than 4 steps ahead of the slowest",
-                               {SERVER, .mode = DT_SERVER_MODE_ASYNC, .max_staleness = DT_STRAGGLERS_AHEAD}},
+                               {SERVER, .mode = DT_SERVER_MODE_ASYNC,
+                                .max_staleness = DT_STRAGGLERS_AHEAD}},
     [DT_STRAGGLERS_ASYNC] = {"server, async",
                              "nobody waits for anybody",
-                             {SERVER, .mode = DT_SERVER_MODE_ASYNC, .max_staleness = DT_STRAGGLERS_N_STEPS}},
+                             {SERVER, .mode = DT_SERVER_MODE_ASYNC,
+                              .max_staleness = DT_STRAGGLERS_N_STEPS}},
 };
 
 /* ---- the runs */
 
-static enum dt_status run_ways(struct dt_world *world, const struct dt_lab_images *images, struct dt_stragglers_lesson *l)
+static enum dt_status run_ways(struct dt_world *world, const struct dt_lab_images *images,
+                               struct dt_stragglers_lesson *l)
 {
-    static const char *const late[] = {"slow:rank=0,ms=10", "slow:rank=1,ms=10", "slow:rank=2,ms=50", "slow:rank=3,ms=10"};
+    static const char *const late[] = {"slow:rank=0,ms=10", "slow:rank=1,ms=10",
+                                       "slow:rank=2,ms=50", "slow:rank=3,ms=10"};
     struct dt_faults faults;
     DT_TRY(dt_faults_parse(late, DT_LAB_RANKS, &faults));
     for (int way = 0; way < DT_STRAGGLERS_WAYS; way++) {
-        const struct dt_lab_distributed training = {
-            .dist = ways[way].dist, .rate = RATE, .n_steps = DT_STRAGGLERS_N_STEPS, .faults = &faults};
+        const struct dt_lab_distributed training = {.dist = ways[way].dist,
+                                                    .rate = RATE,
+                                                    .n_steps = DT_STRAGGLERS_N_STEPS,
+                                                    .faults = &faults};
         l->ways[way].name = ways[way].name;
         l->ways[way].meaning = ways[way].meaning;
         DT_TRY(dt_lab_distributed_run(world, images, &training, &l->ways[way].outcome));
@@ -60,7 +67,8 @@ static void time_ways(struct dt_stragglers_lesson *l)
 
 /* ---- jitter */
 
-/* Of whole milliseconds 0 to m, each as likely, the largest of n is k or more with probability 1 - (k / (m + 1))^n. */
+/* Of whole milliseconds 0 to m, each as likely, the largest of n is k or more with probability 1 -
+ * (k / (m + 1))^n. */
 static double expected_latest(int n)
 {
     double sum = 0;
@@ -85,8 +93,8 @@ static double drawn_latest(const struct dt_fault *jitter, int n, uint64_t n_step
 }
 
 /* An allreduce over all ranks, of which the first n jitter. */
-static enum dt_status run_jitter(struct dt_world *world, const struct dt_lab_images *images, const struct dt_fault *jitter,
-                                 struct dt_jitter *out)
+static enum dt_status run_jitter(struct dt_world *world, const struct dt_lab_images *images,
+                                 const struct dt_fault *jitter, struct dt_jitter *out)
 {
     struct dt_lab_outcome outcome;
     struct dt_faults faults = {.n = out->n};
@@ -94,15 +102,19 @@ static enum dt_status run_jitter(struct dt_world *world, const struct dt_lab_ima
         faults.faults[rank] = *jitter;
         faults.faults[rank].rank = rank;
     }
-    const struct dt_lab_distributed training = {
-        .dist = ways[DT_STRAGGLERS_RING].dist, .rate = RATE, .n_steps = DT_STRAGGLERS_N_JITTERED, .faults = &faults};
+    const struct dt_lab_distributed training = {.dist = ways[DT_STRAGGLERS_RING].dist,
+                                                .rate = RATE,
+                                                .n_steps = DT_STRAGGLERS_N_JITTERED,
+                                                .faults = &faults};
     DT_TRY(dt_lab_distributed_run(world, images, &training, &outcome));
     out->drawn_taken = drawn_latest(jitter, out->n, DT_STRAGGLERS_N_JITTERED);
-    out->measured = 1000 * outcome.spans[0][DT_STRAGGLERS_N_JITTERED - 1].end / DT_STRAGGLERS_N_JITTERED;
+    out->measured =
+        1000 * outcome.spans[0][DT_STRAGGLERS_N_JITTERED - 1].end / DT_STRAGGLERS_N_JITTERED;
     return DT_OK;
 }
 
-static enum dt_status run_jitters(struct dt_world *world, const struct dt_lab_images *images, struct dt_stragglers_lesson *l)
+static enum dt_status run_jitters(struct dt_world *world, const struct dt_lab_images *images,
+                                  struct dt_stragglers_lesson *l)
 {
     static const int sizes[DT_STRAGGLERS_N_SIZES] = {1, 2, 3, 4, 16, 64};
     static const char *const text = "jitter:ms=40";
@@ -110,8 +122,10 @@ static enum dt_status run_jitters(struct dt_world *world, const struct dt_lab_im
     DT_TRY(dt_faults_parse(&text, 1, &jitter));
     for (int i = 0; i < DT_STRAGGLERS_N_SIZES; i++) {
         const int n = sizes[i];
-        l->jitter[i] = (struct dt_jitter){
-            .n = n, .formula = expected_latest(n), .drawn = drawn_latest(&jitter.faults[0], n, DT_STRAGGLERS_N_DRAWN)};
+        l->jitter[i] =
+            (struct dt_jitter){.n = n,
+                               .formula = expected_latest(n),
+                               .drawn = drawn_latest(&jitter.faults[0], n, DT_STRAGGLERS_N_DRAWN)};
         if (n <= DT_LAB_RANKS) {
             DT_TRY(run_jitter(world, images, &jitter.faults[0], &l->jitter[i]));
         }
@@ -136,7 +150,8 @@ static void check_wait(struct dt_stragglers_lesson *l, int way, double least_ms)
 {
     char what[120];
     for (int rank = 0; rank < l->ways[way].outcome.n_workers; rank++) {
-        snprintf(what, sizeof what, "%s: rank %d takes %.3g ms a step or more", ways[way].name, rank, least_ms);
+        snprintf(what, sizeof what, "%s: rank %d takes %.3g ms a step or more", ways[way].name,
+                 rank, least_ms);
         dt_golden_fact(&l->golden, what, l->ways[way].step_ms[rank] >= least_ms);
     }
 }
@@ -160,7 +175,8 @@ static void check_jitter(struct dt_golden *golden, const struct dt_jitter *j)
     char what[120];
     snprintf(what, sizeof what, "the mean of the latest of %d ranks", j->n);
     dt_golden_number(golden, what, j->drawn, j->formula, 0.02 * DT_STRAGGLERS_JITTER_MS);
-    snprintf(what, sizeof what, "steps of %d ranks that jitter take as long as the latest, or longer", j->n);
+    snprintf(what, sizeof what,
+             "steps of %d ranks that jitter take as long as the latest, or longer", j->n);
     dt_golden_fact(golden, what, j->n > DT_LAB_RANKS || j->measured >= j->drawn_taken);
 }
 
@@ -171,9 +187,10 @@ static void check(struct dt_stragglers_lesson *l)
     check_wait(l, DT_STRAGGLERS_RING, DT_STRAGGLERS_SLOW_MS);
     check_wait(l, DT_STRAGGLERS_SYNC, DT_STRAGGLERS_SLOW_MS);
     check_wait(l, DT_STRAGGLERS_BOUNDED,
-               DT_STRAGGLERS_SLOW_MS * (double)(DT_STRAGGLERS_N_STEPS - DT_STRAGGLERS_AHEAD) / DT_STRAGGLERS_N_STEPS);
-    dt_golden_number(&l->golden, "sync: gradients that are stale", dt_staleness_n_bins(&w[DT_STRAGGLERS_SYNC].outcome.staleness), 0,
-                     0);
+               DT_STRAGGLERS_SLOW_MS * (double)(DT_STRAGGLERS_N_STEPS - DT_STRAGGLERS_AHEAD) /
+                   DT_STRAGGLERS_N_STEPS);
+    dt_golden_number(&l->golden, "sync: gradients that are stale",
+                     dt_staleness_n_bins(&w[DT_STRAGGLERS_SYNC].outcome.staleness), 0, 0);
     dt_golden_fact(&l->golden, "bounded: no gradient is staler than the bound allows",
                    dt_staleness_n_bins(&w[DT_STRAGGLERS_BOUNDED].outcome.staleness) - 1 <= most);
     dt_golden_fact(&l->golden, "async: the first worker is through before the slow one",
@@ -194,7 +211,8 @@ static void print_lane(const struct dt_stragglers_way *way, int rank, double lon
     memset(lane, ' ', N_COLUMNS);
     for (int i = 0; i < DT_STRAGGLERS_N_STEPS; i++) {
         const struct dt_lab_span *span = &way->outcome.spans[rank][i];
-        for (int c = (int)(span->begin / longest * N_COLUMNS); c < N_COLUMNS && (c + 0.5) / N_COLUMNS * longest < span->end; c++) {
+        for (int c = (int)(span->begin / longest * N_COLUMNS);
+             c < N_COLUMNS && (c + 0.5) / N_COLUMNS * longest < span->end; c++) {
             n = c + 1;
             lane[c] = (c + 0.5) / N_COLUMNS * longest < span->ready ? '#' : '.';
         }

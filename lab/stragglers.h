@@ -13,21 +13,31 @@
 #define DT_STRAGGLERS_JITTER_MS 40
 #define DT_STRAGGLERS_N_JITTERED 15 /* steps that are taken */
 #define DT_STRAGGLERS_N_DRAWN 10000 /* steps whose delays alone are drawn */
-#define DT_STRAGGLERS_N_SIZES 6     /* numbers of ranks that jitter, the first DT_LAB_RANKS of which are run */
+#define DT_STRAGGLERS_N_SIZES \
+    6 /* numbers of ranks that jitter, the first DT_LAB_RANKS of which are run */
 
-enum { DT_STRAGGLERS_RING, DT_STRAGGLERS_SYNC, DT_STRAGGLERS_BOUNDED, DT_STRAGGLERS_ASYNC, DT_STRAGGLERS_WAYS };
+enum {
+    DT_STRAGGLERS_RING,
+    DT_STRAGGLERS_SYNC,
+    DT_STRAGGLERS_BOUNDED,
+    DT_STRAGGLERS_ASYNC,
+    DT_STRAGGLERS_WAYS
+};
 
 struct dt_stragglers_way {
     const char *name, *meaning;
     struct dt_lab_outcome outcome;
-    double step_ms[DT_LAB_RANKS]; /* the mean of a worker's, from the start to the end of its last */
+    double
+        step_ms[DT_LAB_RANKS]; /* the mean of a worker's, from the start to the end of its last */
 };
 
-/* n ranks that are each late by 0 to DT_STRAGGLERS_JITTER_MS in every step; means of a step in milliseconds. */
+/* n ranks that are each late by 0 to DT_STRAGGLERS_JITTER_MS in every step; means of a step in
+ * milliseconds. */
 struct dt_jitter {
     int n;
-    double formula, drawn;        /* of the latest rank: expected, and over DT_STRAGGLERS_N_DRAWN steps */
-    double drawn_taken, measured; /* over the steps that are taken: of the latest rank, and of what they took; 0: none is */
+    double formula, drawn; /* of the latest rank: expected, and over DT_STRAGGLERS_N_DRAWN steps */
+    double drawn_taken, measured; /* over the steps that are taken: of the latest rank, and of what
+                                     they took; 0: none is */
 };
 
 struct dt_stragglers_lesson {

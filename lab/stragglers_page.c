@@ -9,8 +9,8 @@
 #define ROW 26
 #define BAR 18
 
-static const char style[] =
-    ".wait{fill:var(--empty);stroke:var(--line);stroke-width:.5}.work{stroke:var(--card);stroke-width:.5}\n";
+static const char style[] = ".wait{fill:var(--empty);stroke:var(--line);stroke-width:.5}.work{"
+                            "stroke:var(--card);stroke-width:.5}\n";
 
 /* A dt_page_fn. */
 static void put_style(FILE *out, const void *lesson)
@@ -19,31 +19,38 @@ static void put_style(FILE *out, const void *lesson)
     fputs(style, out);
 }
 
-static void draw_bar(FILE *out, const char *class, int rank, double begin, double end, double longest)
+static void draw_bar(FILE *out, const char *class, int rank, double begin, double end,
+                     double longest)
 {
     const double scale = (WIDTH - LEFT - 2) / longest;
-    fprintf(out, "<rect class=\"%s\" x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"%d\"/>", class, LEFT + begin * scale,
-            rank * ROW + 4, (end - begin) * scale, BAR);
+    fprintf(out, "<rect class=\"%s\" x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"%d\"/>", class,
+            LEFT + begin * scale, rank * ROW + 4, (end - begin) * scale, BAR);
 }
 
 /* A lane a worker: what it computes, and where it waits; time goes to the right, in seconds. */
 static void draw_lanes(FILE *out, const struct dt_stragglers_way *way, double longest)
 {
     const int n = way->outcome.n_workers;
-    fprintf(out, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"who computes and who waits\">\n", WIDTH,
-            DT_LAB_RANKS * ROW + 20);
+    fprintf(out,
+            "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"who computes and who waits\">\n",
+            WIDTH, DT_LAB_RANKS * ROW + 20);
     for (int rank = 0; rank < DT_LAB_RANKS; rank++) {
-        fprintf(out, "<text class=\"start\" x=\"0\" y=\"%d\">rank %d</text>\n", rank * ROW + 18, rank);
+        fprintf(out, "<text class=\"start\" x=\"0\" y=\"%d\">rank %d</text>\n", rank * ROW + 18,
+                rank);
         for (int i = 0; rank < n && i < DT_STRAGGLERS_N_STEPS; i++) {
             const struct dt_lab_span *span = &way->outcome.spans[rank][i];
-            draw_bar(out, rank == DT_STRAGGLERS_SLOW ? "work d1" : "work d0", rank, span->begin, span->ready, longest);
+            draw_bar(out, rank == DT_STRAGGLERS_SLOW ? "work d1" : "work d0", rank, span->begin,
+                     span->ready, longest);
             draw_bar(out, "wait", rank, span->ready, span->end, longest);
         }
     }
     if (n < DT_LAB_RANKS) {
-        fprintf(out, "<text class=\"start\" x=\"%d\" y=\"%d\">has the weights</text>\n", LEFT, n * ROW + 18);
+        fprintf(out, "<text class=\"start\" x=\"%d\" y=\"%d\">has the weights</text>\n", LEFT,
+                n * ROW + 18);
     }
-    fprintf(out, "<text class=\"start\" x=\"%d\" y=\"%d\">0</text><text class=\"end\" x=\"%d\" y=\"%d\">%.2f s</text></svg>\n",
+    fprintf(out,
+            "<text class=\"start\" x=\"%d\" y=\"%d\">0</text><text class=\"end\" x=\"%d\" "
+            "y=\"%d\">%.2f s</text></svg>\n",
             LEFT, DT_LAB_RANKS * ROW + 16, WIDTH, DT_LAB_RANKS * ROW + 16, longest);
 }
 
@@ -60,10 +67,14 @@ static void put_way(FILE *out, const struct dt_stragglers_way *way, double longe
 
 static void put_jitter(FILE *out, const struct dt_stragglers_lesson *l)
 {
-    const struct dt_chart chart = {out, "the latest of n ranks", {"ranks that jitter", 1, 80, true}, {"ms a step", 0, 60, false}};
+    const struct dt_chart chart = {out,
+                                   "the latest of n ranks",
+                                   {"ranks that jitter", 1, 80, true},
+                                   {"ms a step", 0, 60, false}};
     double n[DT_STRAGGLERS_N_SIZES], formula[DT_STRAGGLERS_N_SIZES];
     fprintf(out,
-            "<div class=\"card\"><h2>Now this one, now that one</h2><p>Ranks late by 0 to %d ms: blue what the latest of n is "
+            "<div class=\"card\"><h2>Now this one, now that one</h2><p>Ranks late by 0 to %d ms: "
+            "blue what the latest of n is "
             "by formula, orange what steps of the ranks here took.</p>\n",
             DT_STRAGGLERS_JITTER_MS);
     dt_chart_begin(&chart);
@@ -83,8 +94,10 @@ static void put_jitter(FILE *out, const struct dt_stragglers_lesson *l)
 static void put_table(FILE *out, const struct dt_stragglers_lesson *l)
 {
     fprintf(out,
-            "<div class=\"wide\"><table><caption>The latest of ranks that jitter, means in ms</caption>\n<thead><tr><th>ranks</th>"
-            "<th>by formula</th><th>of 10,000 drawn steps</th><th>of %d drawn steps</th><th>these steps took</th></tr></thead>\n"
+            "<div class=\"wide\"><table><caption>The latest of ranks that jitter, means in "
+            "ms</caption>\n<thead><tr><th>ranks</th>"
+            "<th>by formula</th><th>of 10,000 drawn steps</th><th>of %d drawn steps</th><th>these "
+            "steps took</th></tr></thead>\n"
             "<tbody>",
             DT_STRAGGLERS_N_JITTERED);
     for (int i = 0; i < DT_STRAGGLERS_N_SIZES; i++) {
@@ -105,13 +118,16 @@ static void put_body(FILE *out, const void *context)
     const struct dt_stragglers_lesson *l = context;
     const struct dt_staleness *staleness = &l->ways[DT_STRAGGLERS_ASYNC].outcome.staleness;
     fprintf(out,
-            "<h1>Who waits for a slow rank?</h1>\n<p>%d steps, each of which takes a rank %d ms (blue), and rank %d %d ms "
+            "<h1>Who waits for a slow rank?</h1>\n<p>%d steps, each of which takes a rank %d ms "
+            "(blue), and rank %d %d ms "
             "(orange); grey is waiting.</p>\n<div class=\"cards\">\n",
-            DT_STRAGGLERS_N_STEPS, DT_STRAGGLERS_WORK_MS, DT_STRAGGLERS_SLOW, DT_STRAGGLERS_SLOW_MS);
+            DT_STRAGGLERS_N_STEPS, DT_STRAGGLERS_WORK_MS, DT_STRAGGLERS_SLOW,
+            DT_STRAGGLERS_SLOW_MS);
     for (int i = 0; i < DT_STRAGGLERS_WAYS; i++) {
         put_way(out, &l->ways[i], l->longest_s);
     }
-    fputs("<div class=\"card\"><h2>Stale gradients</h2><p>Async: how many steps others had taken since the worker read the "
+    fputs("<div class=\"card\"><h2>Stale gradients</h2><p>Async: how many steps others had taken "
+          "since the worker read the "
           "weights. The slow rank's are the old ones.</p>\n",
           out);
     dt_histogram_draw(out, "staleness in steps", dt_staleness_n_bins(staleness), staleness->counts);
@@ -124,5 +140,7 @@ static void put_body(FILE *out, const void *context)
 
 enum dt_status dt_stragglers_page(const char *path, const struct dt_stragglers_lesson *lesson)
 {
-    return dt_page_write(path, &(struct dt_page){.title = "Stragglers", .style = put_style, .body = put_body, .context = lesson});
+    return dt_page_write(
+        path, &(struct dt_page){
+                  .title = "Stragglers", .style = put_style, .body = put_body, .context = lesson});
 }

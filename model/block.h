@@ -1,13 +1,15 @@
 /* From layers to blocks, and where every parameter lies.
  *
- * A block is at most one linear operation (convolution or dense) and then, each optional and in this order: bias, activation,
- * pool, dropout, flatten. Any sequence of layers is a chain of blocks, and a backend can fuse a block as a whole.
+ * A block is at most one linear operation (convolution or dense) and then, each optional and in
+ * this order: bias, activation, pool, dropout, flatten. Any sequence of layers is a chain of
+ * blocks, and a backend can fuse a block as a whole.
  *
- * All parameters lie in one flat float buffer, the arena, all gradients in a second one of the same layout. Blocks lie in it in
- * reverse order, so that in the backward pass gradients become final front to back, and any bucket is a contiguous range.
- * Names, shapes and element order are PyTorch's: conv weight K C R S ("OIHW"), dense weight out in. One exception: the inputs of
- * the first dense layer behind a flatten are in H W C order, as backends keep images, so that nothing has to be reordered in a
- * step; dt_param_at says where an element is. */
+ * All parameters lie in one flat float buffer, the arena, all gradients in a second one of the same
+ * layout. Blocks lie in it in reverse order, so that in the backward pass gradients become final
+ * front to back, and any bucket is a contiguous range. Names, shapes and element order are
+ * PyTorch's: conv weight K C R S ("OIHW"), dense weight out in. One exception: the inputs of the
+ * first dense layer behind a flatten are in H W C order, as backends keep images, so that nothing
+ * has to be reordered in a step; dt_param_at says where an element is. */
 #ifndef DT_MODEL_BLOCK_H
 #define DT_MODEL_BLOCK_H
 
@@ -30,20 +32,22 @@ struct dt_param {
     size_t dims[4];
     size_t offset; /* into the arena, in floats */
     size_t n_elems;
-    struct dt_shape image; /* weight of a dense layer whose inputs are this image, H W C; all 0 for others */
-    enum dt_init init;     /* weights: never DT_INIT_AUTO; biases are zero whatever this says */
+    struct dt_shape
+        image; /* weight of a dense layer whose inputs are this image, H W C; all 0 for others */
+    enum dt_init init; /* weights: never DT_INIT_AUTO; biases are zero whatever this says */
     size_t fan_in, fan_out;
     bool is_bias;
 };
 
 struct dt_block {
     char name[DT_BLOCK_NAME_SIZE]; /* "conv2", "fc1", or "block3" for one without parameters */
-    int first_layer;               /* index into the spec's layers; the block ends before the next block's */
-    struct dt_shape in;            /* after a flatten: { units, 1, 1 } */
+    int first_layer;    /* index into the spec's layers; the block ends before the next block's */
+    struct dt_shape in; /* after a flatten: { units, 1, 1 } */
 
     enum dt_linear linear;
     int kernel, stride;             /* conv */
-    int pad_before_h, pad_before_w; /* conv: zeros above and to the left; "same" puts the odd one below and to the right */
+    int pad_before_h, pad_before_w; /* conv: zeros above and to the left; "same" puts the odd one
+                                       below and to the right */
     struct dt_shape linear_out;     /* == in without a linear operation */
     int weight, bias;               /* indices into dt_model.params or DT_NO_PARAM */
 
@@ -57,7 +61,8 @@ struct dt_block {
     uint32_t dropout_stream; /* RNG stream: the dropout layer's index in the spec */
 
     bool flatten;   /* the output is a row of units from here on: { units, 1, 1 } */
-    bool canonical; /* then: they are in C H W order, because no dense layer follows; otherwise as in the image, H W C */
+    bool canonical; /* then: they are in C H W order, because no dense layer follows; otherwise as
+                       in the image, H W C */
     struct dt_shape out;
     size_t grad_begin, grad_end; /* its range of the arena; empty without parameters */
 };
@@ -74,24 +79,28 @@ struct dt_model {
     int n_outputs;                         /* logits, or regression outputs, per sample */
 };
 
-/* Fills `model` from `spec` (copied). DT_CONFIG names the layer: "model.layers[2] conv2d: kernel 7 does not fit input 4x4 (...)".
+/* Fills `model` from `spec` (copied). DT_CONFIG names the layer: "model.layers[2] conv2d: kernel 7
+ * does not fit input 4x4 (...)".
  */
 enum dt_status dt_model_lower(const struct dt_model_spec *spec, struct dt_model *model);
 
 /* Where in the arena, from the tensor's offset on, its element i in PyTorch's order lies. */
 size_t dt_param_at(const struct dt_param *param, size_t i);
 
-/* Brings weights, or an optimizer's state, in host memory to PyTorch's order in every tensor, as files have it, or back from it.
- * DT_NO_MEMORY. */
+/* Brings weights, or an optimizer's state, in host memory to PyTorch's order in every tensor, as
+ * files have it, or back from it. DT_NO_MEMORY. */
 enum dt_status dt_model_reorder(const struct dt_model *model, bool to_file, float *arena);
 
-/* Multiplications and additions (2 each) of one sample's forward pass through a block's linear operation. */
+/* Multiplications and additions (2 each) of one sample's forward pass through a block's linear
+ * operation. */
 double dt_block_flops(const struct dt_block *block);
 
-/* The first block with parameters: backward passes end there, and nobody asks for gradients in front of it. */
+/* The first block with parameters: backward passes end there, and nobody asks for gradients in
+ * front of it. */
 int dt_model_first_trained(const struct dt_model *model);
 
-/* Writes the initial weights, by (seed, tensor, element) alone, to `arena` (arena_elems floats, host memory). */
+/* Writes the initial weights, by (seed, tensor, element) alone, to `arena` (arena_elems floats,
+ * host memory). */
 void dt_model_init(const struct dt_model *model, uint64_t seed, float *arena);
 
 #endif

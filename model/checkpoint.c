@@ -16,16 +16,22 @@ struct content {
     struct dt_safetensors tensors;
 };
 
-static enum dt_status check_header_crc(const char *name, const uint8_t *bytes, const char *header, size_t n_header)
+static enum dt_status check_header_crc(const char *name, const uint8_t *bytes, const char *header,
+                                       size_t n_header)
 {
     const char *digits = dt_header_crc_find(header, n_header);
     if (digits == NULL) {
-        return dt_error(DT_BAD_DATA, "%s: not a checkpoint of dtrain, or damaged (no header_crc in its header)", name);
+        return dt_error(DT_BAD_DATA,
+                        "%s: not a checkpoint of dtrain, or damaged (no header_crc in its header)",
+                        name);
     }
     char actual[DT_CRC_DIGITS + 1];
-    dt_crc_print(dt_header_crc((const char *)bytes, (size_t)(header + n_header - (const char *)bytes), digits), actual);
+    dt_crc_print(dt_header_crc((const char *)bytes,
+                               (size_t)(header + n_header - (const char *)bytes), digits),
+                 actual);
     if (memcmp(actual, digits, DT_CRC_DIGITS) != 0) {
-        return dt_error(DT_BAD_DATA, "%s: damaged (header crc %s, expected %.8s)", name, actual, digits);
+        return dt_error(DT_BAD_DATA, "%s: damaged (header crc %s, expected %.8s)", name, actual,
+                        digits);
     }
     return DT_OK;
 }
@@ -35,7 +41,8 @@ static enum dt_status get_text(const struct content *content, const char *key, c
 {
     *text = dt_safetensors_metadata(&content->tensors, key);
     if (*text == NULL) {
-        return dt_error(DT_BAD_DATA, "%s: invalid header: no '%s' in its metadata", content->name, key);
+        return dt_error(DT_BAD_DATA, "%s: invalid header: no '%s' in its metadata", content->name,
+                        key);
     }
     return DT_OK;
 }
@@ -48,15 +55,19 @@ static enum dt_status get_counter(const struct content *content, const char *key
     char *end;
     *value = strtoull(text, &end, 10);
     if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0) {
-        return dt_error(DT_BAD_DATA, "%s: invalid header: metadata '%s' is '%.40s', not a counter", content->name, key, text);
+        return dt_error(DT_BAD_DATA, "%s: invalid header: metadata '%s' is '%.40s', not a counter",
+                        content->name, key, text);
     }
     return DT_OK;
 }
 
-static enum dt_status get_later_counter(const struct content *content, const char *key, uint64_t absent, uint64_t *value)
+static enum dt_status get_later_counter(const struct content *content, const char *key,
+                                        uint64_t absent, uint64_t *value)
 {
     *value = absent;
-    return dt_safetensors_metadata(&content->tensors, key) == NULL ? DT_OK : get_counter(content, key, value);
+    return dt_safetensors_metadata(&content->tensors, key) == NULL
+               ? DT_OK
+               : get_counter(content, key, value);
 }
 
 static enum dt_status get_sum(const struct content *content, const char *key, double *value)
@@ -66,7 +77,9 @@ static enum dt_status get_sum(const struct content *content, const char *key, do
     char *end;
     *value = strtod(text, &end);
     if (end == text || *end != '\0' || !(*value - *value == 0)) {
-        return dt_error(DT_BAD_DATA, "%s: invalid header: metadata '%s' is '%.40s', not a finite number", content->name, key, text);
+        return dt_error(DT_BAD_DATA,
+                        "%s: invalid header: metadata '%s' is '%.40s', not a finite number",
+                        content->name, key, text);
     }
     return DT_OK;
 }
@@ -75,7 +88,8 @@ static enum dt_status get_sum(const struct content *content, const char *key, do
 static enum dt_status get_later_sum(const struct content *content, const char *key, double *value)
 {
     *value = 0;
-    return dt_safetensors_metadata(&content->tensors, key) == NULL ? DT_OK : get_sum(content, key, value);
+    return dt_safetensors_metadata(&content->tensors, key) == NULL ? DT_OK
+                                                                   : get_sum(content, key, value);
 }
 
 static enum dt_status check_format(const struct content *content)
@@ -83,13 +97,14 @@ static enum dt_status check_format(const struct content *content)
     const char *format;
     DT_TRY(get_text(content, "format", &format));
     if (strcmp(format, DT_CHECKPOINT_FORMAT) != 0) {
-        return dt_error(DT_BAD_DATA, "%s: not a checkpoint of dtrain (format '%.40s')", content->name, format);
+        return dt_error(DT_BAD_DATA, "%s: not a checkpoint of dtrain (format '%.40s')",
+                        content->name, format);
     }
     uint64_t version;
     DT_TRY(get_counter(content, "version", &version));
     if (version != DT_CHECKPOINT_VERSION) {
-        return dt_error(DT_BAD_DATA, "%s: format version %llu, this dtrain reads %d", content->name, (unsigned long long)version,
-                        DT_CHECKPOINT_VERSION);
+        return dt_error(DT_BAD_DATA, "%s: format version %llu, this dtrain reads %d", content->name,
+                        (unsigned long long)version, DT_CHECKPOINT_VERSION);
     }
     return DT_OK;
 }
@@ -119,8 +134,8 @@ static enum dt_status check_crc(const struct content *content, const struct dt_t
     DT_TRY(get_text(content, key, &expected));
     dt_crc_print(dt_crc(tensor->bytes, tensor->n_bytes), actual);
     if (strcmp(actual, expected) != 0) {
-        return dt_error(DT_BAD_DATA, "%s: damaged (tensor '%s' crc %s, expected %.8s)", content->name, tensor->name, actual,
-                        expected);
+        return dt_error(DT_BAD_DATA, "%s: damaged (tensor '%s' crc %s, expected %.8s)",
+                        content->name, tensor->name, actual, expected);
     }
     return DT_OK;
 }
@@ -131,7 +146,8 @@ static enum dt_status check_finite(const struct content *content)
         const struct dt_tensor *tensor = &content->tensors.tensors[i];
         const size_t n = dt_tensor_count_non_finite(tensor);
         if (n > 0) {
-            return dt_error(DT_BAD_DATA, "%s: tensor '%s' contains %zu non-finite values", content->name, tensor->name, n);
+            return dt_error(DT_BAD_DATA, "%s: tensor '%s' contains %zu non-finite values",
+                            content->name, tensor->name, n);
         }
     }
     return DT_OK;
@@ -152,7 +168,8 @@ static enum dt_status read_content(const struct content *content, struct dt_chec
 }
 
 /* `foreign`: a file without a CRC of its header, which is not ours, will do for its weights. */
-static enum dt_status parse(const char *name, const uint8_t *bytes, size_t n_bytes, bool foreign, struct dt_checkpoint_file *out)
+static enum dt_status parse(const char *name, const uint8_t *bytes, size_t n_bytes, bool foreign,
+                            struct dt_checkpoint_file *out)
 {
     const char *header;
     size_t n_header;
@@ -180,12 +197,14 @@ failed:
     return status;
 }
 
-enum dt_status dt_checkpoint_parse(const char *name, const uint8_t *bytes, size_t n_bytes, struct dt_checkpoint_file *out)
+enum dt_status dt_checkpoint_parse(const char *name, const uint8_t *bytes, size_t n_bytes,
+                                   struct dt_checkpoint_file *out)
 {
     return parse(name, bytes, n_bytes, false, out);
 }
 
-enum dt_status dt_weights_parse(const char *name, const uint8_t *bytes, size_t n_bytes, struct dt_checkpoint_file *out)
+enum dt_status dt_weights_parse(const char *name, const uint8_t *bytes, size_t n_bytes,
+                                struct dt_checkpoint_file *out)
 {
     return parse(name, bytes, n_bytes, true, out);
 }
@@ -231,7 +250,8 @@ void dt_checkpoint_close(struct dt_checkpoint_file *file)
 
 static bool same_shape(const struct dt_tensor *a, const struct dt_tensor *b)
 {
-    return a->n_dims == b->n_dims && memcmp(a->dims, b->dims, (size_t)a->n_dims * sizeof a->dims[0]) == 0;
+    return a->n_dims == b->n_dims &&
+           memcmp(a->dims, b->dims, (size_t)a->n_dims * sizeof a->dims[0]) == 0;
 }
 
 /* "[32, 1, 3, 3]" */
@@ -239,7 +259,8 @@ static const char *shape_text(const struct dt_tensor *tensor, char text[96])
 {
     int used = snprintf(text, 96, "[");
     for (int i = 0; i < tensor->n_dims; i++) {
-        used += snprintf(text + used, 96 - (size_t)used, "%s%zu", i == 0 ? "" : ", ", tensor->dims[i]);
+        used +=
+            snprintf(text + used, 96 - (size_t)used, "%s%zu", i == 0 ? "" : ", ", tensor->dims[i]);
     }
     snprintf(text + used, 96 - (size_t)used, "]");
     return text;
@@ -255,7 +276,8 @@ struct name_list {
 static void add_name(struct name_list *list, const char *name)
 {
     const size_t n_spare = sizeof list->text - list->used;
-    const int n = snprintf(list->text + list->used, n_spare, "%s'%s'", list->n++ == 0 ? "" : ", ", name);
+    const int n =
+        snprintf(list->text + list->used, n_spare, "%s'%s'", list->n++ == 0 ? "" : ", ", name);
     if (list->n_left_out == 0 && (size_t)n + sizeof " and 384 more" <= n_spare) {
         list->used += (size_t)n;
     } else {
@@ -275,7 +297,8 @@ static bool is_wanted(const char *name, const struct dt_model *model, int n_opti
     return false;
 }
 
-static enum dt_status check_names(const struct content *content, const struct dt_model *model, int n_optimizer_states)
+static enum dt_status check_names(const struct content *content, const struct dt_model *model,
+                                  int n_optimizer_states)
 {
     struct name_list missing = {0}, unknown = {0};
     for (int state = -1; state < n_optimizer_states; state++) {
@@ -289,7 +312,8 @@ static enum dt_status check_names(const struct content *content, const struct dt
     for (int i = 0; i < content->tensors.n_tensors; i++) {
         const char *name = content->tensors.tensors[i].name;
         const bool is_state = strncmp(name, "optimizer.", strlen("optimizer.")) == 0;
-        const bool is_known = strcmp(name, DT_RESIDUALS_NAME) == 0 || is_wanted(name, model, n_optimizer_states);
+        const bool is_known =
+            strcmp(name, DT_RESIDUALS_NAME) == 0 || is_wanted(name, model, n_optimizer_states);
         if ((n_optimizer_states > 0 || !is_state) && !is_known) {
             add_name(&unknown, name);
         }
@@ -297,12 +321,15 @@ static enum dt_status check_names(const struct content *content, const struct dt
     if (missing.n + unknown.n == 0) {
         return DT_OK;
     }
-    return dt_error(DT_CONFIG, "%s: tensors %s%s%s%s%s (it is of another model or optimizer, or has other names for them)",
-                    content->name, missing.n > 0 ? "missing: " : "", missing.text, missing.n > 0 && unknown.n > 0 ? "; " : "",
-                    unknown.n > 0 ? "unknown: " : "", unknown.text);
+    return dt_error(
+        DT_CONFIG,
+        "%s: tensors %s%s%s%s%s (it is of another model or optimizer, or has other names for them)",
+        content->name, missing.n > 0 ? "missing: " : "", missing.text,
+        missing.n > 0 && unknown.n > 0 ? "; " : "", unknown.n > 0 ? "unknown: " : "", unknown.text);
 }
 
-static enum dt_status check_shapes(const struct content *content, const struct dt_model *model, int n_optimizer_states)
+static enum dt_status check_shapes(const struct content *content, const struct dt_model *model,
+                                   int n_optimizer_states)
 {
     for (int state = -1; state < n_optimizer_states; state++) {
         for (int i = 0; i < model->n_params; i++) {
@@ -310,8 +337,11 @@ static enum dt_status check_shapes(const struct content *content, const struct d
             const struct dt_tensor *found = dt_safetensors_find(&content->tensors, wanted.name);
             if (!same_shape(found, &wanted)) {
                 char theirs[96], ours[96];
-                return dt_error(DT_CONFIG, "%s: tensor '%s' has shape %s, the model has %s (it is of another model)", content->name,
-                                wanted.name, shape_text(found, theirs), shape_text(&wanted, ours));
+                return dt_error(
+                    DT_CONFIG,
+                    "%s: tensor '%s' has shape %s, the model has %s (it is of another model)",
+                    content->name, wanted.name, shape_text(found, theirs),
+                    shape_text(&wanted, ours));
             }
         }
     }
@@ -324,27 +354,33 @@ static const struct dt_tensor *find_residuals(const struct dt_checkpoint_file *f
     return dt_safetensors_find(&content->tensors, DT_RESIDUALS_NAME);
 }
 
-static enum dt_status check_residuals(const struct dt_checkpoint_file *file, const struct dt_model *model)
+static enum dt_status check_residuals(const struct dt_checkpoint_file *file,
+                                      const struct dt_model *model)
 {
-    const struct dt_tensor *found = find_residuals(file), wanted = dt_residuals_tensor(model, file->state.world_size, NULL);
+    const struct dt_tensor *found = find_residuals(file),
+                           wanted = dt_residuals_tensor(model, file->state.world_size, NULL);
     char theirs[96], ours[96];
     if (found == NULL || same_shape(found, &wanted)) {
         return DT_OK;
     }
-    return dt_error(DT_CONFIG, "%s: tensor '%s' has shape %s, %llu workers of this model have %s (use another checkpoint)",
-                    ((const struct content *)file->content)->name, found->name, shape_text(found, theirs),
-                    (unsigned long long)file->state.world_size, shape_text(&wanted, ours));
+    return dt_error(
+        DT_CONFIG,
+        "%s: tensor '%s' has shape %s, %llu workers of this model have %s (use another checkpoint)",
+        ((const struct content *)file->content)->name, found->name, shape_text(found, theirs),
+        (unsigned long long)file->state.world_size, shape_text(&wanted, ours));
 }
 
-enum dt_status dt_checkpoint_check(const struct dt_checkpoint_file *file, const struct dt_model *model, int n_optimizer_states)
+enum dt_status dt_checkpoint_check(const struct dt_checkpoint_file *file,
+                                   const struct dt_model *model, int n_optimizer_states)
 {
     DT_TRY(check_names(file->content, model, n_optimizer_states));
     DT_TRY(check_shapes(file->content, model, n_optimizer_states));
     return check_residuals(file, model);
 }
 
-enum dt_status dt_checkpoint_get(const struct dt_checkpoint_file *file, const struct dt_model *model, float *arena,
-                                 int n_optimizer_states, float *const *optimizer)
+enum dt_status dt_checkpoint_get(const struct dt_checkpoint_file *file,
+                                 const struct dt_model *model, float *arena, int n_optimizer_states,
+                                 float *const *optimizer)
 {
     const struct content *content = file->content;
     DT_TRY(dt_checkpoint_check(file, model, n_optimizer_states));
@@ -364,10 +400,12 @@ bool dt_checkpoint_has_residuals(const struct dt_checkpoint_file *file)
     return find_residuals(file) != NULL;
 }
 
-void dt_checkpoint_get_residuals(const struct dt_checkpoint_file *file, size_t n_workers, float *residuals)
+void dt_checkpoint_get_residuals(const struct dt_checkpoint_file *file, size_t n_workers,
+                                 float *residuals)
 {
     const struct dt_tensor *found = find_residuals(file);
-    const size_t n = found->n_bytes / sizeof *residuals, n_room = n / file->state.world_size * n_workers;
+    const size_t n = found->n_bytes / sizeof *residuals,
+                 n_room = n / file->state.world_size * n_workers;
     memcpy(residuals, found->bytes, (n < n_room ? n : n_room) * sizeof *residuals);
     for (size_t i = n_room; i < n; i++) {
         float left;
@@ -384,17 +422,20 @@ static bool is_passed_over(enum dt_status status)
     return status == DT_BAD_DATA || status == DT_IO || status == DT_NO_INPUT;
 }
 
-static enum dt_status open_judged(const char *path, const struct dt_checkpoint_judge *judge, struct dt_checkpoint_file *out)
+static enum dt_status open_judged(const char *path, const struct dt_checkpoint_judge *judge,
+                                  struct dt_checkpoint_file *out)
 {
     DT_TRY(dt_checkpoint_open(path, out));
-    const enum dt_status status = judge->check != NULL ? judge->check(judge->context, path, out) : DT_OK;
+    const enum dt_status status =
+        judge->check != NULL ? judge->check(judge->context, path, out) : DT_OK;
     if (status != DT_OK) {
         dt_checkpoint_close(out);
     }
     return status;
 }
 
-enum dt_status dt_checkpoint_newest(const char *dir, const struct dt_checkpoint_judge *judge, char path[DT_CHECKPOINT_PATH_SIZE],
+enum dt_status dt_checkpoint_newest(const char *dir, const struct dt_checkpoint_judge *judge,
+                                    char path[DT_CHECKPOINT_PATH_SIZE],
                                     struct dt_checkpoint_file *out)
 {
     uint64_t *steps;
@@ -417,7 +458,9 @@ enum dt_status dt_checkpoint_newest(const char *dir, const struct dt_checkpoint_
     }
     free(steps);
     if (is_passed_over(status)) {
-        status = dt_error(DT_BAD_DATA, "%s: all %zu checkpoints are damaged (remove them to start afresh)", dir, n_steps);
+        status = dt_error(DT_BAD_DATA,
+                          "%s: all %zu checkpoints are damaged (remove them to start afresh)", dir,
+                          n_steps);
     }
     return status;
 }

@@ -1,12 +1,13 @@
 /* Checkpoints: one self-contained file that other tools can read.
  *
- * The format is safetensors (huggingface.co/docs/safetensors): u64 little-endian header length, JSON header, raw little-endian
- * floats. Tensors have PyTorch's names, shapes and order ("conv1.weight" K C R S); optimizer state is beside them
- * ("optimizer.0.conv1.weight"). Where gradients were compressed, "compression.residuals" is what each worker had not sent yet, a
- * row for each, in the order of the arena.
- * `__metadata__` holds strings only: counters in decimal, doubles as %a, the resolved config, a CRC32 per tensor and one of the
- * header (zlib's crc32), so that every flipped bit is found. Files are `step-000000000469.safetensors`, and
- * `best.safetensors`. */
+ * The format is safetensors (huggingface.co/docs/safetensors): u64 little-endian header length,
+ * JSON header, raw little-endian floats. Tensors have PyTorch's names, shapes and order
+ * ("conv1.weight" K C R S); optimizer state is beside them
+ * ("optimizer.0.conv1.weight"). Where gradients were compressed, "compression.residuals" is what
+ * each worker had not sent yet, a row for each, in the order of the arena.
+ * `__metadata__` holds strings only: counters in decimal, doubles as %a, the resolved config, a
+ * CRC32 per tensor and one of the header (zlib's crc32), so that every flipped bit is found. Files
+ * are `step-000000000469.safetensors`, and `best.safetensors`. */
 #ifndef DT_MODEL_CHECKPOINT_H
 #define DT_MODEL_CHECKPOINT_H
 
@@ -33,15 +34,17 @@
 #define DT_CHECKPOINT_UNKNOWN UINT64_MAX
 
 /* The same, added later. X(field, what a file that has no such key means). */
-#define DT_CHECKPOINT_LATER_LIST(X)                                                                                   \
-    X(bright_borders, DT_CHECKPOINT_UNKNOWN) /* of the training images: data/border.h; unknown: not images */         \
-    X(shuffle_rounds, 4)                     /* DT_PERMUTATION_ROUNDS: which order the samples have */                \
-    X(compression_draws, 0)                  /* encodings by each worker so far: stochastic rounding goes on there */ \
-    X(stop_epoch, 0)                         /* of stop_value; 0: no epoch yet, as in the next two */                 \
-    X(plateau_epoch, 0)                      /* of plateau_value */                                                   \
-    X(best_epoch, 0)                         /* of best_value */                                                      \
-    X(lr_reductions, 0)                      /* of the schedule "plateau" */                                          \
-    X(lr_reduced_epoch, 0)                   /* after which the last of them was */
+#define DT_CHECKPOINT_LATER_LIST(X)                                                              \
+    X(bright_borders,                                                                            \
+      DT_CHECKPOINT_UNKNOWN) /* of the training images: data/border.h; unknown: not images */    \
+    X(shuffle_rounds, 4)     /* DT_PERMUTATION_ROUNDS: which order the samples have */           \
+    X(compression_draws,                                                                         \
+      0)                /* encodings by each worker so far: stochastic rounding goes on there */ \
+    X(stop_epoch, 0)    /* of stop_value; 0: no epoch yet, as in the next two */                 \
+    X(plateau_epoch, 0) /* of plateau_value */                                                   \
+    X(best_epoch, 0)    /* of best_value */                                                      \
+    X(lr_reductions, 0) /* of the schedule "plateau" */                                          \
+    X(lr_reduced_epoch, 0) /* after which the last of them was */
 
 /* Sums of the unfinished epoch, so that its metrics go on too. X(field): double. */
 #define DT_CHECKPOINT_SUM_LIST(X) \
@@ -49,7 +52,8 @@
     X(n_correct)                  \
     X(n_samples)
 
-/* The best that a metric of the test samples has been (train/watch/monitor.h); 0 where nobody asks. X(field): double, added later.
+/* The best that a metric of the test samples has been (train/watch/monitor.h); 0 where nobody asks.
+ * X(field): double, added later.
  */
 #define DT_CHECKPOINT_BEST_LIST(X)            \
     X(stop_value)    /* for early stopping */ \
@@ -69,29 +73,34 @@ struct dt_checkpoint_state {
 #undef DT_CHECKPOINT_FIELD
 };
 
-/* Everything in host memory. `arena` and `optimizer[i]` have the model's arena layout, but in the file's order (dt_model_reorder);
- * gaps are neither written nor read. */
+/* Everything in host memory. `arena` and `optimizer[i]` have the model's arena layout, but in the
+ * file's order (dt_model_reorder); gaps are neither written nor read. */
 struct dt_checkpoint {
     struct dt_checkpoint_state state;
     const char *config; /* resolved config, JSON text */
     const float *arena;
     int n_optimizer_states;
     const float *optimizer[2];
-    const float *residuals; /* (state.world_size, arena_elems): of each worker's gradients, in the arena's own order; NULL: none */
+    const float *residuals; /* (state.world_size, arena_elems): of each worker's gradients, in the
+                               arena's own order; NULL: none */
 };
 
-/* Writes and reads back `dir/step-....safetensors`, then removes all but the newest `keep` (>= 1) of the files up to this step;
- * those of later steps, left behind by a run that went back in time, are not touched. Temporary files of killed writers go first.
- * Non-finite weights or optimizer states are DT_NON_FINITE, and not written. DT_IO: nothing lost: the earlier files are still
+/* Writes and reads back `dir/step-....safetensors`, then removes all but the newest `keep` (>= 1)
+ * of the files up to this step; those of later steps, left behind by a run that went back in time,
+ * are not touched. Temporary files of killed writers go first. Non-finite weights or optimizer
+ * states are DT_NON_FINITE, and not written. DT_IO: nothing lost: the earlier files are still
  * there. */
-enum dt_status dt_checkpoint_save(const char *dir, int keep, const struct dt_model *model, const struct dt_checkpoint *checkpoint,
+enum dt_status dt_checkpoint_save(const char *dir, int keep, const struct dt_model *model,
+                                  const struct dt_checkpoint *checkpoint,
                                   char path[DT_CHECKPOINT_PATH_SIZE]);
 
 /* The same as `dir/best.safetensors`: nothing else goes. */
-enum dt_status dt_checkpoint_save_best(const char *dir, const struct dt_model *model, const struct dt_checkpoint *checkpoint,
+enum dt_status dt_checkpoint_save_best(const char *dir, const struct dt_model *model,
+                                       const struct dt_checkpoint *checkpoint,
                                        char path[DT_CHECKPOINT_PATH_SIZE]);
 
-/* A checkpoint file in memory, checked in full: structure, names, shapes against each other, every CRC, every value finite. */
+/* A checkpoint file in memory, checked in full: structure, names, shapes against each other, every
+ * CRC, every value finite. */
 struct dt_checkpoint_file {
     struct dt_checkpoint_state state;
     char *config;  /* owned */
@@ -101,28 +110,35 @@ struct dt_checkpoint_file {
 /* DT_NO_INPUT, DT_NO_PERMISSION, or DT_BAD_DATA with what is damaged. */
 enum dt_status dt_checkpoint_open(const char *path, struct dt_checkpoint_file *out);
 void dt_checkpoint_close(struct dt_checkpoint_file *file);
-/* The same from memory, which stays the caller's: what the fuzzer calls, as dt_weights_parse below. */
-enum dt_status dt_checkpoint_parse(const char *name, const uint8_t *bytes, size_t n_bytes, struct dt_checkpoint_file *out);
-
-/* The same for weights that others saved, PyTorch for example: a safetensors file without state, configuration (NULL) and CRCs. A
- * checkpoint of ours will do too, and is then checked as one. */
-enum dt_status dt_weights_open(const char *path, struct dt_checkpoint_file *out);
-enum dt_status dt_weights_parse(const char *name, const uint8_t *bytes, size_t n_bytes, struct dt_checkpoint_file *out);
-
-/* Whether it has the model's tensors and n_optimizer_states of each, and no more but residuals; with 0 the file's states are
- * ignored. DT_CONFIG names those that are missing or unknown, or the first of another shape. */
-enum dt_status dt_checkpoint_check(const struct dt_checkpoint_file *file, const struct dt_model *model, int n_optimizer_states);
-
-/* Checks that, and copies the tensors into arenas, gaps untouched, in the file's order (dt_model_reorder). optimizer[i] may be
- * NULL.
+/* The same from memory, which stays the caller's: what the fuzzer calls, as dt_weights_parse below.
  */
-enum dt_status dt_checkpoint_get(const struct dt_checkpoint_file *file, const struct dt_model *model, float *arena,
-                                 int n_optimizer_states, float *const *optimizer);
+enum dt_status dt_checkpoint_parse(const char *name, const uint8_t *bytes, size_t n_bytes,
+                                   struct dt_checkpoint_file *out);
 
-/* Of a checked one; then they can be copied to (n_workers, arena_elems) zeros: (state.world_size, arena_elems) of them, those of
- * worker n_workers added to worker 0's, and so on. */
+/* The same for weights that others saved, PyTorch for example: a safetensors file without state,
+ * configuration (NULL) and CRCs. A checkpoint of ours will do too, and is then checked as one. */
+enum dt_status dt_weights_open(const char *path, struct dt_checkpoint_file *out);
+enum dt_status dt_weights_parse(const char *name, const uint8_t *bytes, size_t n_bytes,
+                                struct dt_checkpoint_file *out);
+
+/* Whether it has the model's tensors and n_optimizer_states of each, and no more but residuals;
+ * with 0 the file's states are ignored. DT_CONFIG names those that are missing or unknown, or the
+ * first of another shape. */
+enum dt_status dt_checkpoint_check(const struct dt_checkpoint_file *file,
+                                   const struct dt_model *model, int n_optimizer_states);
+
+/* Checks that, and copies the tensors into arenas, gaps untouched, in the file's order
+ * (dt_model_reorder). optimizer[i] may be NULL.
+ */
+enum dt_status dt_checkpoint_get(const struct dt_checkpoint_file *file,
+                                 const struct dt_model *model, float *arena, int n_optimizer_states,
+                                 float *const *optimizer);
+
+/* Of a checked one; then they can be copied to (n_workers, arena_elems) zeros: (state.world_size,
+ * arena_elems) of them, those of worker n_workers added to worker 0's, and so on. */
 bool dt_checkpoint_has_residuals(const struct dt_checkpoint_file *file);
-void dt_checkpoint_get_residuals(const struct dt_checkpoint_file *file, size_t n_workers, float *residuals);
+void dt_checkpoint_get_residuals(const struct dt_checkpoint_file *file, size_t n_workers,
+                                 float *residuals);
 
 /* What else a checkpoint must pass, and who hears of those that do not. */
 struct dt_checkpoint_judge {
@@ -132,9 +148,11 @@ struct dt_checkpoint_judge {
     void *context;
 };
 
-/* The newest checkpoint of `dir` that verifies in full; `path` is "" when there are no checkpoints, or no such folder (which is
- * DT_OK: a fresh start). Each damaged one is told and passed over. DT_BAD_DATA: all are. */
-enum dt_status dt_checkpoint_newest(const char *dir, const struct dt_checkpoint_judge *judge, char path[DT_CHECKPOINT_PATH_SIZE],
+/* The newest checkpoint of `dir` that verifies in full; `path` is "" when there are no checkpoints,
+ * or no such folder (which is DT_OK: a fresh start). Each damaged one is told and passed over.
+ * DT_BAD_DATA: all are. */
+enum dt_status dt_checkpoint_newest(const char *dir, const struct dt_checkpoint_judge *judge,
+                                    char path[DT_CHECKPOINT_PATH_SIZE],
                                     struct dt_checkpoint_file *out);
 
 #endif

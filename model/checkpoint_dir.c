@@ -18,12 +18,14 @@ void dt_checkpoint_name(uint64_t step, char name[DT_CHECKPOINT_NAME_SIZE])
 static enum dt_status path_in(const char *dir, const char *name, char path[DT_CHECKPOINT_PATH_SIZE])
 {
     if (snprintf(path, DT_CHECKPOINT_PATH_SIZE, "%s/%s", dir, name) >= DT_CHECKPOINT_PATH_SIZE) {
-        return dt_error(DT_CANT_CREATE, "%.80s...: the path is too long (at most %d characters)", dir, DT_CHECKPOINT_PATH_SIZE);
+        return dt_error(DT_CANT_CREATE, "%.80s...: the path is too long (at most %d characters)",
+                        dir, DT_CHECKPOINT_PATH_SIZE);
     }
     return DT_OK;
 }
 
-enum dt_status dt_checkpoint_path(const char *dir, uint64_t step, char path[DT_CHECKPOINT_PATH_SIZE])
+enum dt_status dt_checkpoint_path(const char *dir, uint64_t step,
+                                  char path[DT_CHECKPOINT_PATH_SIZE])
 {
     char name[DT_CHECKPOINT_NAME_SIZE];
     dt_checkpoint_name(step, name);

@@ -17,7 +17,8 @@ struct dt_tensor dt_checkpoint_tensor(const struct dt_param *param, int state, c
     return tensor;
 }
 
-struct dt_tensor dt_residuals_tensor(const struct dt_model *model, uint64_t n_workers, const float *residuals)
+struct dt_tensor dt_residuals_tensor(const struct dt_model *model, uint64_t n_workers,
+                                     const float *residuals)
 {
     return (struct dt_tensor){.name = DT_RESIDUALS_NAME,
                               .n_dims = 2,

@@ -16,7 +16,8 @@ struct tensor_list {
     struct dt_tensor tensors[DT_MAX_TENSORS];
 };
 
-static void list_tensors(const struct dt_model *model, const struct dt_checkpoint *checkpoint, struct tensor_list *list)
+static void list_tensors(const struct dt_model *model, const struct dt_checkpoint *checkpoint,
+                         struct tensor_list *list)
 {
     list->n = 0;
     for (int state = -1; state < checkpoint->n_optimizer_states; state++) {
@@ -26,7 +27,8 @@ static void list_tensors(const struct dt_model *model, const struct dt_checkpoin
         }
     }
     if (checkpoint->residuals != NULL) {
-        list->tensors[list->n++] = dt_residuals_tensor(model, checkpoint->state.world_size, checkpoint->residuals);
+        list->tensors[list->n++] =
+            dt_residuals_tensor(model, checkpoint->state.world_size, checkpoint->residuals);
     }
 }
 
@@ -61,19 +63,22 @@ static bool add_tensor_crc(cJSON *metadata, const struct dt_tensor *tensor)
 static cJSON *make_metadata(const struct dt_checkpoint *checkpoint, const struct tensor_list *list)
 {
     cJSON *metadata = cJSON_CreateObject();
-    bool ok = add_text(metadata, "format", DT_CHECKPOINT_FORMAT) && add_counter(metadata, "version", DT_CHECKPOINT_VERSION) &&
+    bool ok = add_text(metadata, "format", DT_CHECKPOINT_FORMAT) &&
+              add_counter(metadata, "version", DT_CHECKPOINT_VERSION) &&
               add_text(metadata, "header_crc", "00000000");
 #define ADD_FIELD(field) ok = ok && add_counter(metadata, #field, checkpoint->state.field);
     DT_CHECKPOINT_COUNTER_LIST(ADD_FIELD)
 #undef ADD_FIELD
-#define ADD_FIELD(field, absent) \
-    ok = ok && (checkpoint->state.field == (absent) || add_counter(metadata, #field, checkpoint->state.field));
+#define ADD_FIELD(field, absent)                       \
+    ok = ok && (checkpoint->state.field == (absent) || \
+                add_counter(metadata, #field, checkpoint->state.field));
     DT_CHECKPOINT_LATER_LIST(ADD_FIELD)
 #undef ADD_FIELD
 #define ADD_FIELD(field) ok = ok && add_sum(metadata, #field, checkpoint->state.field);
     DT_CHECKPOINT_SUM_LIST(ADD_FIELD)
 #undef ADD_FIELD
-#define ADD_FIELD(field) ok = ok && (checkpoint->state.field == 0 || add_sum(metadata, #field, checkpoint->state.field));
+#define ADD_FIELD(field) \
+    ok = ok && (checkpoint->state.field == 0 || add_sum(metadata, #field, checkpoint->state.field));
     DT_CHECKPOINT_BEST_LIST(ADD_FIELD)
 #undef ADD_FIELD
     for (int i = 0; i < list->n; i++) {
@@ -87,8 +92,8 @@ static cJSON *make_metadata(const struct dt_checkpoint *checkpoint, const struct
     return metadata;
 }
 
-static enum dt_status make_header(const struct dt_checkpoint *checkpoint, const struct tensor_list *list, char **header,
-                                  size_t *n_header)
+static enum dt_status make_header(const struct dt_checkpoint *checkpoint,
+                                  const struct tensor_list *list, char **header, size_t *n_header)
 {
     cJSON *metadata = make_metadata(checkpoint, list);
     if (metadata == NULL) {
@@ -103,28 +108,32 @@ static enum dt_status make_header(const struct dt_checkpoint *checkpoint, const 
 }
 
 /* What cannot be read back must not be written. */
-static enum dt_status check_savable(const struct dt_checkpoint *checkpoint, const struct tensor_list *list)
+static enum dt_status check_savable(const struct dt_checkpoint *checkpoint,
+                                    const struct tensor_list *list)
 {
     size_t n_bytes = DT_SAFETENSORS_MAX_HEADER + sizeof(uint64_t);
     for (int i = 0; i < list->n; i++) {
         const size_t n = dt_tensor_count_non_finite(&list->tensors[i]);
         if (n > 0) {
             return dt_error(DT_NON_FINITE,
-                            "training diverged at step %llu: tensor '%s' has %zu non-finite values, no checkpoint saved (lower "
+                            "training diverged at step %llu: tensor '%s' has %zu non-finite "
+                            "values, no checkpoint saved (lower "
                             "train.optimizer.lr or set clip_norm)",
                             (unsigned long long)checkpoint->state.step, list->tensors[i].name, n);
         }
         n_bytes += list->tensors[i].n_bytes;
     }
     if (n_bytes > DT_CHECKPOINT_MAX_BYTES) {
-        return dt_error(DT_CONFIG, "the model is too large for a checkpoint (%zu bytes, at most %zu)", n_bytes,
+        return dt_error(DT_CONFIG,
+                        "the model is too large for a checkpoint (%zu bytes, at most %zu)", n_bytes,
                         DT_CHECKPOINT_MAX_BYTES);
     }
     return DT_OK;
 }
 
-static enum dt_status write_and_verify(const char *dir, const struct tensor_list *list, const char *header, size_t n_header,
-                                       const char *name, const char *path)
+static enum dt_status write_and_verify(const char *dir, const struct tensor_list *list,
+                                       const char *header, size_t n_header, const char *name,
+                                       const char *path)
 {
     struct dt_file_part *parts = calloc((size_t)list->n + 1, sizeof *parts);
     if (parts == NULL) {
@@ -138,7 +147,9 @@ static enum dt_status write_and_verify(const char *dir, const struct tensor_list
     if (status == DT_OK) {
         status = dt_file_compare(path, parts, (size_t)list->n + 1);
         if (status == DT_BAD_DATA) {
-            dt_file_calls.unlinkat(AT_FDCWD, path, 0); /* a file that cannot be trusted must not look like the newest */
+            dt_file_calls.unlinkat(
+                AT_FDCWD, path,
+                0); /* a file that cannot be trusted must not look like the newest */
         }
         status = status == DT_OK ? DT_OK : DT_IO;
     }
@@ -167,7 +178,8 @@ done:
     return status;
 }
 
-enum dt_status dt_checkpoint_save(const char *dir, int keep, const struct dt_model *model, const struct dt_checkpoint *checkpoint,
+enum dt_status dt_checkpoint_save(const char *dir, int keep, const struct dt_model *model,
+                                  const struct dt_checkpoint *checkpoint,
                                   char path[DT_CHECKPOINT_PATH_SIZE])
 {
     char name[DT_CHECKPOINT_NAME_SIZE];
@@ -177,7 +189,8 @@ enum dt_status dt_checkpoint_save(const char *dir, int keep, const struct dt_mod
     return dt_checkpoint_prune(dir, checkpoint->state.step, keep);
 }
 
-enum dt_status dt_checkpoint_save_best(const char *dir, const struct dt_model *model, const struct dt_checkpoint *checkpoint,
+enum dt_status dt_checkpoint_save_best(const char *dir, const struct dt_model *model,
+                                       const struct dt_checkpoint *checkpoint,
                                        char path[DT_CHECKPOINT_PATH_SIZE])
 {
     DT_TRY(dt_checkpoint_best_path(dir, path));

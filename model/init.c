@@ -50,7 +50,8 @@ void dt_model_init(const struct dt_model *model, uint64_t seed, float *arena)
         const double width = init_width(param);
         const bool normal = init_is_normal(param->init);
         for (size_t i = 0; i < param->n_elems; i++) {
-            const struct dt_rng4 words = dt_rng_words(seed, DT_RNG_INIT, (uint32_t)p, 0, 0, (uint32_t)i);
+            const struct dt_rng4 words =
+                dt_rng_words(seed, DT_RNG_INIT, (uint32_t)p, 0, 0, (uint32_t)i);
             arena[param->offset + dt_param_at(param, i)] = draw(&words, normal, width);
         }
     }

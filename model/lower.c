@@ -20,7 +20,8 @@ const char *dt_activation_name(enum dt_activation activation)
     return activation_names[activation];
 }
 
-/* The parts of a block in the order in which they run; a layer that would have to run earlier opens a new block. */
+/* The parts of a block in the order in which they run; a layer that would have to run earlier opens
+ * a new block. */
 enum stage { STAGE_LINEAR, STAGE_ACTIVATION, STAGE_POOL, STAGE_DROPOUT, STAGE_FLATTEN, STAGE_END };
 
 struct lowering {
@@ -36,8 +37,8 @@ struct lowering {
 
 static enum dt_status layer_error(const struct lowering *l, const char *problem, const char *cure)
 {
-    return dt_error(DT_CONFIG, "model.layers[%d] %s: %s (%s)", l->layer, layer_names[l->model->spec.layers[l->layer].type], problem,
-                    cure);
+    return dt_error(DT_CONFIG, "model.layers[%d] %s: %s (%s)", l->layer,
+                    layer_names[l->model->spec.layers[l->layer].type], problem, cure);
 }
 
 /* For a layer with a window. An input of one pixel is flat from the start. */
@@ -52,7 +53,8 @@ static enum dt_status need_image(const struct lowering *l)
         return layer_error(l, "its input is flat", "move it before the flatten layer");
     }
     snprintf(text, sizeof text, "model.input has %d features and no image", in.c);
-    return layer_error(l, text, "use dense layers, or set model.input to [channels, height, width]");
+    return layer_error(l, text,
+                       "use dense layers, or set model.input to [channels, height, width]");
 }
 
 static void open_block(struct lowering *l)
@@ -80,7 +82,8 @@ static struct dt_block *block_for(struct lowering *l, enum stage stage)
     return l->block;
 }
 
-static int add_param(struct dt_model *model, const char *block_name, const char *kind, int n_dims, const size_t *dims)
+static int add_param(struct dt_model *model, const char *block_name, const char *kind, int n_dims,
+                     const size_t *dims)
 {
     struct dt_param *param = &model->params[model->n_params];
     *param = (struct dt_param){.n_dims = n_dims, .n_elems = 1, .is_bias = n_dims == 1};
@@ -92,8 +95,10 @@ static int add_param(struct dt_model *model, const char *block_name, const char 
     return model->n_params++;
 }
 
-/* Weight and bias of the block's linear operation. `receptive` is R * S for a convolution, 1 for dense. */
-static enum dt_status add_params(struct lowering *l, int n_dims, const size_t *dims, size_t receptive)
+/* Weight and bias of the block's linear operation. `receptive` is R * S for a convolution, 1 for
+ * dense. */
+static enum dt_status add_params(struct lowering *l, int n_dims, const size_t *dims,
+                                 size_t receptive)
 {
     struct dt_model *model = l->model;
     struct dt_block *block = l->block;
@@ -120,7 +125,8 @@ static enum dt_status lower_activation(struct lowering *l, enum dt_activation ac
     return DT_OK;
 }
 
-/* Output extent and zeros before of one direction; "same" gives ceil(in / stride), as TensorFlow and Keras do. */
+/* Output extent and zeros before of one direction; "same" gives ceil(in / stride), as TensorFlow
+ * and Keras do. */
 static int conv_extent(int in, int kernel, int stride, enum dt_padding padding, int *before)
 {
     *before = 0;
@@ -143,14 +149,18 @@ static enum dt_status lower_conv(struct lowering *l, const struct dt_layer_spec 
     block->kernel = layer->kernel;
     block->stride = layer->stride;
     out->c = layer->size;
-    out->h = conv_extent(l->shape.h, layer->kernel, layer->stride, layer->padding, &block->pad_before_h);
-    out->w = conv_extent(l->shape.w, layer->kernel, layer->stride, layer->padding, &block->pad_before_w);
+    out->h =
+        conv_extent(l->shape.h, layer->kernel, layer->stride, layer->padding, &block->pad_before_h);
+    out->w =
+        conv_extent(l->shape.w, layer->kernel, layer->stride, layer->padding, &block->pad_before_w);
     if (out->h < 1 || out->w < 1) {
-        snprintf(text, sizeof text, "kernel %d does not fit input %dx%d", layer->kernel, l->shape.h, l->shape.w);
+        snprintf(text, sizeof text, "kernel %d does not fit input %dx%d", layer->kernel, l->shape.h,
+                 l->shape.w);
         return layer_error(l, text, "use a smaller kernel, or \"padding\": \"same\"");
     }
     snprintf(block->name, sizeof block->name, "conv%d", ++l->n_conv);
-    const size_t dims[] = {(size_t)out->c, (size_t)l->shape.c, (size_t)layer->kernel, (size_t)layer->kernel};
+    const size_t dims[] = {(size_t)out->c, (size_t)l->shape.c, (size_t)layer->kernel,
+                           (size_t)layer->kernel};
     DT_TRY(add_params(l, 4, dims, dims[2] * dims[3]));
     l->shape = *out;
     return lower_activation(l, layer->activation);
@@ -178,7 +188,8 @@ static enum dt_status lower_pool(struct lowering *l, const struct dt_layer_spec 
     char text[96];
     DT_TRY(need_image(l));
     if (l->shape.h < layer->size || l->shape.w < layer->size) {
-        snprintf(text, sizeof text, "size %d does not fit input %dx%d", layer->size, l->shape.h, l->shape.w);
+        snprintf(text, sizeof text, "size %d does not fit input %dx%d", layer->size, l->shape.h,
+                 l->shape.w);
         return layer_error(l, text, "use a smaller size, or drop a layer");
     }
     struct dt_block *block = block_for(l, STAGE_POOL);
@@ -217,22 +228,29 @@ static void lower_flatten(struct lowering *l)
 
 static enum dt_status check_size(const struct lowering *l, const struct dt_layer_spec *layer)
 {
-    return layer->size >= 1 && layer->size <= DT_MAX_EXTENT ? DT_OK : layer_error(l, "size out of range", "use 1 to 65536");
+    return layer->size >= 1 && layer->size <= DT_MAX_EXTENT
+               ? DT_OK
+               : layer_error(l, "size out of range", "use 1 to 65536");
 }
 
 static enum dt_status check_stride(const struct lowering *l, const struct dt_layer_spec *layer)
 {
-    return layer->stride >= 1 && layer->stride <= DT_MAX_EXTENT ? DT_OK : layer_error(l, "stride out of range", "use 1 to 65536");
+    return layer->stride >= 1 && layer->stride <= DT_MAX_EXTENT
+               ? DT_OK
+               : layer_error(l, "stride out of range", "use 1 to 65536");
 }
 
-/* Every field of a layer that comes from outside has a range here too, so that no caller can overflow an int. */
+/* Every field of a layer that comes from outside has a range here too, so that no caller can
+ * overflow an int. */
 static enum dt_status check_ranges(const struct lowering *l, const struct dt_layer_spec *layer)
 {
     switch (layer->type) {
     case DT_LAYER_CONV2D:
         DT_TRY(check_size(l, layer));
         DT_TRY(check_stride(l, layer));
-        return layer->kernel >= 1 && layer->kernel <= 1024 ? DT_OK : layer_error(l, "kernel out of range", "use 1 to 1024");
+        return layer->kernel >= 1 && layer->kernel <= 1024
+                   ? DT_OK
+                   : layer_error(l, "kernel out of range", "use 1 to 1024");
     case DT_LAYER_DENSE:
         return check_size(l, layer);
     case DT_LAYER_MAX_POOL2D:
@@ -240,7 +258,9 @@ static enum dt_status check_ranges(const struct lowering *l, const struct dt_lay
         DT_TRY(check_size(l, layer));
         return check_stride(l, layer);
     case DT_LAYER_DROPOUT:
-        return layer->rate >= 0 && layer->rate < 1 ? DT_OK : layer_error(l, "rate out of range", "use 0 to below 1");
+        return layer->rate >= 0 && layer->rate < 1
+                   ? DT_OK
+                   : layer_error(l, "rate out of range", "use 0 to below 1");
     case DT_LAYER_FLATTEN:
     case DT_LAYER_RELU:
     case DT_LAYER_TANH:
@@ -293,7 +313,8 @@ static enum dt_status lower_layer(struct lowering *l)
     return DT_OK;
 }
 
-/* Places the blocks' parameters, last block first, and works out what "auto" initialization means. */
+/* Places the blocks' parameters, last block first, and works out what "auto" initialization means.
+ */
 static void place_params(struct dt_model *model)
 {
     for (int b = model->n_blocks - 1; b >= 0; b--) {
@@ -304,9 +325,11 @@ static void place_params(struct dt_model *model)
             struct dt_param *param = &model->params[members[i]];
             param->offset = model->arena_elems;
             model->n_parameters += param->n_elems;
-            model->arena_elems += (param->n_elems + DT_PARAM_ALIGN - 1) / DT_PARAM_ALIGN * DT_PARAM_ALIGN;
+            model->arena_elems +=
+                (param->n_elems + DT_PARAM_ALIGN - 1) / DT_PARAM_ALIGN * DT_PARAM_ALIGN;
             if (param->init == DT_INIT_AUTO) {
-                param->init = block->activation == DT_ACTIVATION_RELU ? DT_INIT_HE_UNIFORM : DT_INIT_GLOROT_UNIFORM;
+                param->init = block->activation == DT_ACTIVATION_RELU ? DT_INIT_HE_UNIFORM
+                                                                      : DT_INIT_GLOROT_UNIFORM;
             }
         }
         block->grad_end = model->arena_elems;
@@ -319,17 +342,21 @@ static enum dt_status check_head(const struct lowering *l)
         return dt_error(DT_CONFIG, "model.layers: nothing to train (add a conv2d or dense layer)");
     }
     if (!l->flat) {
-        return dt_error(DT_CONFIG, "model.layers: the last layer gives %dx%dx%d images (end with flatten, or flatten and dense)",
+        return dt_error(DT_CONFIG,
+                        "model.layers: the last layer gives %dx%dx%d images (end with flatten, or "
+                        "flatten and dense)",
                         l->shape.c, l->shape.h, l->shape.w);
     }
     if (l->model->spec.loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY && l->shape.c < 2) {
-        return dt_error(DT_CONFIG,
-                        "model.loss: softmax_cross_entropy needs at least 2 classes, the last layer has 1 unit (give it one per "
-                        "class, or use mean_squared_error)");
+        return dt_error(DT_CONFIG, "model.loss: softmax_cross_entropy needs at least 2 classes, "
+                                   "the last layer has 1 unit (give it one per "
+                                   "class, or use mean_squared_error)");
     }
     if (l->shape.c > DT_MAX_EXTENT) {
-        return dt_error(DT_CONFIG, "model.layers: %d outputs, at most %d are possible (end with a smaller dense layer)", l->shape.c,
-                        DT_MAX_EXTENT);
+        return dt_error(
+            DT_CONFIG,
+            "model.layers: %d outputs, at most %d are possible (end with a smaller dense layer)",
+            l->shape.c, DT_MAX_EXTENT);
     }
     return DT_OK;
 }
@@ -340,9 +367,11 @@ enum dt_status dt_model_lower(const struct dt_model_spec *spec, struct dt_model 
     model->spec = *spec;
     struct lowering l = {.model = model, .shape = spec->input};
     const struct dt_shape in = spec->input;
-    if (in.c < 1 || in.h < 1 || in.w < 1 || in.c > DT_MAX_EXTENT || in.h > DT_MAX_EXTENT || in.w > DT_MAX_EXTENT ||
-        dt_shape_elems(in) > (size_t)1 << 28) {
-        return dt_error(DT_CONFIG, "model.input: %dx%dx%d is not a usable size (each 1 to 65536, 2^28 in all)", in.c, in.h, in.w);
+    if (in.c < 1 || in.h < 1 || in.w < 1 || in.c > DT_MAX_EXTENT || in.h > DT_MAX_EXTENT ||
+        in.w > DT_MAX_EXTENT || dt_shape_elems(in) > (size_t)1 << 28) {
+        return dt_error(DT_CONFIG,
+                        "model.input: %dx%dx%d is not a usable size (each 1 to 65536, 2^28 in all)",
+                        in.c, in.h, in.w);
     }
     l.flat = in.h == 1 && in.w == 1; /* plain features need no flatten */
     for (l.layer = 0; l.layer < spec->n_layers; l.layer++) {

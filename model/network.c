@@ -3,7 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum dt_status dt_floats_alloc(struct dt_backend *backend, const char *what, const char *of, size_t n_elems, float **out)
+enum dt_status dt_floats_alloc(struct dt_backend *backend, const char *what, const char *of,
+                               size_t n_elems, float **out)
 {
     void *memory = NULL;
     const enum dt_status s = backend->ops->alloc(backend, n_elems * sizeof(float), &memory);
@@ -21,7 +22,8 @@ void dt_floats_free(struct dt_backend *backend, float *floats)
     backend->ops->free(backend, floats);
 }
 
-enum dt_status dt_network_memory_open(struct dt_backend *backend, const struct dt_model *model, struct dt_network_memory *out)
+enum dt_status dt_network_memory_open(struct dt_backend *backend, const struct dt_model *model,
+                                      struct dt_network_memory *out)
 {
     *out = (struct dt_network_memory){0};
     DT_TRY(dt_floats_alloc(backend, "the weights", "", model->arena_elems, &out->params));
@@ -36,7 +38,8 @@ void dt_network_memory_close(struct dt_backend *backend, struct dt_network_memor
 }
 
 /* Of this network's device. */
-static enum dt_status alloc_floats(struct dt_network *net, const char *what, const char *of, size_t n_elems, float **out)
+static enum dt_status alloc_floats(struct dt_network *net, const char *what, const char *of,
+                                   size_t n_elems, float **out)
 {
     return dt_floats_alloc(net->backend, what, of, n_elems, out);
 }
@@ -54,13 +57,15 @@ static bool within_chunk(const struct dt_model *model, int block)
 }
 
 /* Whether the gradient of block b's output takes the place of the output itself. */
-static bool delta_over_output(const struct dt_model *model, const struct dt_network_plan *plan, int block)
+static bool delta_over_output(const struct dt_model *model, const struct dt_network_plan *plan,
+                              int block)
 {
     return !within_chunk(model, block) && block + 1 < model->n_blocks && plan->dx_over_x[block + 1];
 }
 
 /* Floats of a sample in deltas[i], or in chunk_deltas[i]. */
-static size_t delta_elems(const struct dt_model *model, const struct dt_network_plan *plan, bool of_chunk, int i)
+static size_t delta_elems(const struct dt_model *model, const struct dt_network_plan *plan,
+                          bool of_chunk, int i)
 {
     size_t largest = 0;
     for (int b = i; b < model->n_blocks; b += 2) {
@@ -91,21 +96,23 @@ static enum dt_status open_parts(struct dt_network *net, const struct dt_network
     DT_TRY(alloc_floats(net, "the input", "", n * sample_elems(model, 0), &net->activations[0]));
     for (int b = 0; b < model->n_blocks; b++) {
         const size_t n_kept = b < plan->n_recomputed ? (size_t)plan->chunk : n;
-        DT_TRY(alloc_floats(net, "the output of ", model->blocks[b].name, n_kept * sample_elems(model, b + 1),
-                            &net->activations[b + 1]));
-        DT_TRY(net->backend->ops->block_open(net->backend, model, b, net->capacity, &net->states[b]));
+        DT_TRY(alloc_floats(net, "the output of ", model->blocks[b].name,
+                            n_kept * sample_elems(model, b + 1), &net->activations[b + 1]));
+        DT_TRY(
+            net->backend->ops->block_open(net->backend, model, b, net->capacity, &net->states[b]));
     }
     for (int i = 0; i < 2; i++) {
         const size_t n_chunk = (size_t)plan->chunk * delta_elems(model, plan, true, i);
-        DT_TRY(alloc_floats(net, "gradients of outputs", "", n * delta_elems(model, plan, false, i), &net->deltas[i]));
+        DT_TRY(alloc_floats(net, "gradients of outputs", "", n * delta_elems(model, plan, false, i),
+                            &net->deltas[i]));
         DT_TRY(alloc_floats(net, "gradients of outputs", "", n_chunk, &net->chunk_deltas[i]));
     }
     return DT_OK;
 }
 
-static enum dt_status open_network(const struct dt_model *model, struct dt_backend *backend, int capacity,
-                                   const struct dt_network_memory *memory, const struct dt_network_plan *plan,
-                                   struct dt_network **out)
+static enum dt_status open_network(const struct dt_model *model, struct dt_backend *backend,
+                                   int capacity, const struct dt_network_memory *memory,
+                                   const struct dt_network_plan *plan, struct dt_network **out)
 {
     *out = NULL;
     struct dt_network *net = calloc(1, sizeof *net);
@@ -125,15 +132,17 @@ static enum dt_status open_network(const struct dt_model *model, struct dt_backe
     return DT_OK;
 }
 
-enum dt_status dt_network_open(const struct dt_model *model, struct dt_backend *backend, int capacity,
-                               const struct dt_network_memory *memory, struct dt_network **out)
+enum dt_status dt_network_open(const struct dt_model *model, struct dt_backend *backend,
+                               int capacity, const struct dt_network_memory *memory,
+                               struct dt_network **out)
 {
     const struct dt_network_plan plan = backend->ops->plan(backend, model, capacity);
     return open_network(model, backend, capacity, memory, &plan, out);
 }
 
-enum dt_status dt_network_open_for_stages(const struct dt_model *model, struct dt_backend *backend, int capacity,
-                                          const struct dt_network_memory *memory, struct dt_network **out)
+enum dt_status dt_network_open_for_stages(const struct dt_model *model, struct dt_backend *backend,
+                                          int capacity, const struct dt_network_memory *memory,
+                                          struct dt_network **out)
 {
     const struct dt_network_plan plan = {.chunk = capacity};
     return open_network(model, backend, capacity, memory, &plan, out);
@@ -160,7 +169,8 @@ void dt_network_close(struct dt_network *net)
     free(net);
 }
 
-enum dt_status dt_network_gather(struct dt_network *net, struct dt_bound_samples *samples, const struct dt_batch *batch)
+enum dt_status dt_network_gather(struct dt_network *net, struct dt_bound_samples *samples,
+                                 const struct dt_batch *batch)
 {
     return net->backend->ops->gather(net->backend, samples, batch, net->activations[0]);
 }
@@ -187,7 +197,8 @@ static float *delta_at(struct dt_network *net, int block, int first)
 }
 
 /* The chunk of the batch that begins at sample `first`. */
-static struct dt_batch chunk_at(const struct dt_network *net, const struct dt_batch *batch, int first)
+static struct dt_batch chunk_at(const struct dt_network *net, const struct dt_batch *batch,
+                                int first)
 {
     const int left = batch->n - first;
     return (struct dt_batch){.n = left < net->plan.chunk ? left : net->plan.chunk,
@@ -196,7 +207,8 @@ static struct dt_batch chunk_at(const struct dt_network *net, const struct dt_ba
                              .epoch = batch->epoch};
 }
 
-static enum dt_status forward_block(struct dt_network *net, int b, enum dt_span_kind kind, const struct dt_pass *pass)
+static enum dt_status forward_block(struct dt_network *net, int b, enum dt_span_kind kind,
+                                    const struct dt_pass *pass)
 {
     const struct dt_span span = {.kind = kind, .block = b, .n_samples = pass->batch->n};
     const struct dt_block *block = &net->model->blocks[b];
@@ -204,13 +216,15 @@ static enum dt_status forward_block(struct dt_network *net, int b, enum dt_span_
         DT_TRY(pass->need(pass->context, block->grad_begin));
     }
     DT_TRY(dt_span_begin(pass->trace, &span));
-    DT_TRY(net->backend->ops->block_forward(net->states[b], net->params, activation_at(net, b, pass->first),
+    DT_TRY(net->backend->ops->block_forward(net->states[b], net->params,
+                                            activation_at(net, b, pass->first),
                                             activation_at(net, b + 1, pass->first), pass));
     return dt_span_end(pass->trace, &span);
 }
 
 /* Blocks [begin, end) over the pass's samples. */
-static enum dt_status forward_blocks(struct dt_network *net, int begin, int end, enum dt_span_kind kind, const struct dt_pass *pass)
+static enum dt_status forward_blocks(struct dt_network *net, int begin, int end,
+                                     enum dt_span_kind kind, const struct dt_pass *pass)
 {
     for (int b = begin; b < end; b++) {
         DT_TRY(forward_block(net, b, kind, pass));
@@ -221,7 +235,8 @@ static enum dt_status forward_blocks(struct dt_network *net, int begin, int end,
 enum dt_status dt_network_forward(struct dt_network *net, const struct dt_pass *pass)
 {
     const int n = pass->batch->n, n_spatial = net->model->n_spatial;
-    for (int first = 0; first == 0 || first < n; first += net->plan.chunk) { /* an empty batch is one empty chunk */
+    for (int first = 0; first == 0 || first < n;
+         first += net->plan.chunk) { /* an empty batch is one empty chunk */
         const struct dt_batch chunk = chunk_at(net, pass->batch, first);
         struct dt_pass part = *pass;
         part.batch = &chunk;
@@ -231,29 +246,36 @@ enum dt_status dt_network_forward(struct dt_network *net, const struct dt_pass *
     return forward_blocks(net, n_spatial, net->model->n_blocks, DT_SPAN_FORWARD, pass);
 }
 
-enum dt_status dt_network_loss(struct dt_network *net, struct dt_bound_samples *samples, const struct dt_pass *pass)
+enum dt_status dt_network_loss(struct dt_network *net, struct dt_bound_samples *samples,
+                               const struct dt_pass *pass)
 {
     const int n_blocks = net->model->n_blocks;
     float *dlogits = pass->training ? delta_at(net, n_blocks - 1, pass->first) : NULL;
     const struct dt_span span = {.kind = DT_SPAN_LOSS, .n_samples = pass->batch->n};
     DT_TRY(dt_span_begin(pass->trace, &span));
-    DT_TRY(net->backend->ops->loss(net->backend, net->model->spec.loss, samples, pass->batch, net->model->n_outputs,
-                                   activation_at(net, n_blocks, pass->first), dlogits));
+    DT_TRY(net->backend->ops->loss(net->backend, net->model->spec.loss, samples, pass->batch,
+                                   net->model->n_outputs, activation_at(net, n_blocks, pass->first),
+                                   dlogits));
     return dt_span_end(pass->trace, &span);
 }
 
-static enum dt_status backward_block(struct dt_network *net, int b, float *dy, float *dx, const struct dt_pass *pass)
+static enum dt_status backward_block(struct dt_network *net, int b, float *dy, float *dx,
+                                     const struct dt_pass *pass)
 {
-    const float *x = activation_at(net, b, pass->first), *y = activation_at(net, b + 1, pass->first);
-    const struct dt_span span = {.kind = DT_SPAN_BACKWARD, .block = b, .n_samples = pass->batch->n, .y = y, .dy = dy};
+    const float *x = activation_at(net, b, pass->first),
+                *y = activation_at(net, b + 1, pass->first);
+    const struct dt_span span = {
+        .kind = DT_SPAN_BACKWARD, .block = b, .n_samples = pass->batch->n, .y = y, .dy = dy};
     DT_TRY(dt_span_begin(pass->trace, &span));
-    DT_TRY(net->backend->ops->block_backward(net->states[b], net->params, net->grads, x, y, dy, dx, pass));
+    DT_TRY(net->backend->ops->block_backward(net->states[b], net->params, net->grads, x, y, dy, dx,
+                                             pass));
     return dt_span_end(pass->trace, &span);
 }
 
 /* Blocks [begin, end), last first, over the pass's samples. */
-static enum dt_status backward_blocks(struct dt_network *net, int begin, int end, const struct dt_pass *pass,
-                                      dt_grad_ready_fn on_grad_ready, void *context)
+static enum dt_status backward_blocks(struct dt_network *net, int begin, int end,
+                                      const struct dt_pass *pass, dt_grad_ready_fn on_grad_ready,
+                                      void *context)
 {
     const int trained = dt_model_first_trained(net->model);
     for (int b = end - 1; b >= begin && b >= trained; b--) {
@@ -267,8 +289,8 @@ static enum dt_status backward_blocks(struct dt_network *net, int begin, int end
     return DT_OK;
 }
 
-enum dt_status dt_network_backward(struct dt_network *net, const struct dt_pass *pass, dt_grad_ready_fn on_grad_ready,
-                                   void *context)
+enum dt_status dt_network_backward(struct dt_network *net, const struct dt_pass *pass,
+                                   dt_grad_ready_fn on_grad_ready, void *context)
 {
     const int n = pass->batch->n, n_spatial = net->model->n_spatial;
     DT_TRY(backward_blocks(net, n_spatial, net->model->n_blocks, pass, on_grad_ready, context));
@@ -291,15 +313,17 @@ float *dt_network_activation(struct dt_network *net, int block, int first)
     return activation_at(net, block, first);
 }
 
-enum dt_status dt_network_forward_stage(struct dt_network *net, int begin, int end, const struct dt_pass *pass)
+enum dt_status dt_network_forward_stage(struct dt_network *net, int begin, int end,
+                                        const struct dt_pass *pass)
 {
     return forward_blocks(net, begin, end, DT_SPAN_FORWARD, pass);
 }
 
-enum dt_status dt_network_backward_stage(struct dt_network *net, int begin, int end, float *dy, float *dx,
-                                         const struct dt_pass *pass)
+enum dt_status dt_network_backward_stage(struct dt_network *net, int begin, int end, float *dy,
+                                         float *dx, const struct dt_pass *pass)
 {
-    const int trained = dt_model_first_trained(net->model), lowest = begin > trained ? begin : trained;
+    const int trained = dt_model_first_trained(net->model),
+              lowest = begin > trained ? begin : trained;
     for (int b = end - 1; b >= lowest; b--) {
         float *of_output = b == end - 1 && dy != NULL ? dy : delta_at(net, b, pass->first);
         float *of_input = b > lowest ? delta_at(net, b - 1, pass->first) : dx;
@@ -328,5 +352,6 @@ size_t dt_model_n_bytes(const struct dt_model *model, int capacity, int n_optimi
     for (int i = 0; i < 2; i++) {
         n_elems += delta_elems(model, &plan, false, i) + delta_elems(model, &plan, true, i);
     }
-    return sizeof(float) * (model->arena_elems * (size_t)(2 + n_optimizer_states) + n_elems * (size_t)capacity);
+    return sizeof(float) *
+           (model->arena_elems * (size_t)(2 + n_optimizer_states) + n_elems * (size_t)capacity);
 }

@@ -22,7 +22,8 @@ static enum dt_status alloc_states(struct dt_optimizer *optimizer)
     optimizer->owns_states = true;
     for (int i = 0; i < optimizer->n_states; i++) {
         void *memory = NULL;
-        const enum dt_status s = optimizer->backend->ops->alloc(optimizer->backend, optimizer->n_elems * sizeof(float), &memory);
+        const enum dt_status s = optimizer->backend->ops->alloc(
+            optimizer->backend, optimizer->n_elems * sizeof(float), &memory);
         if (s != DT_OK) {
             dt_optimizer_close(optimizer);
             return dt_error_around(s, "the optimizer's state: ", "");
@@ -32,10 +33,13 @@ static enum dt_status alloc_states(struct dt_optimizer *optimizer)
     return DT_OK;
 }
 
-enum dt_status dt_optimizer_open(const struct dt_optimizer_spec *spec, struct dt_backend *backend, size_t n_elems,
-                                 float *const *states, struct dt_optimizer *out)
+enum dt_status dt_optimizer_open(const struct dt_optimizer_spec *spec, struct dt_backend *backend,
+                                 size_t n_elems, float *const *states, struct dt_optimizer *out)
 {
-    *out = (struct dt_optimizer){.spec = *spec, .backend = backend, .n_elems = n_elems, .n_states = dt_optimizer_n_states(spec)};
+    *out = (struct dt_optimizer){.spec = *spec,
+                                 .backend = backend,
+                                 .n_elems = n_elems,
+                                 .n_states = dt_optimizer_n_states(spec)};
     if (states == NULL) {
         return alloc_states(out);
     }
@@ -72,7 +76,8 @@ struct dt_update dt_optimizer_next(struct dt_optimizer *optimizer, double lr, do
     };
 }
 
-enum dt_status dt_optimizer_apply_range(struct dt_optimizer *optimizer, const struct dt_update *update, size_t begin, size_t end,
+enum dt_status dt_optimizer_apply_range(struct dt_optimizer *optimizer,
+                                        const struct dt_update *update, size_t begin, size_t end,
                                         float *params, const float *grads)
 {
     const struct dt_span span = {.kind = DT_SPAN_UPDATE};
@@ -82,6 +87,7 @@ enum dt_status dt_optimizer_apply_range(struct dt_optimizer *optimizer, const st
         states[i] = optimizer->states[i] + begin;
     }
     DT_TRY(dt_span_begin(optimizer->trace, &span));
-    DT_TRY(backend->ops->optimizer_step(backend, update, end - begin, params + begin, grads, states[0], states[1]));
+    DT_TRY(backend->ops->optimizer_step(backend, update, end - begin, params + begin, grads,
+                                        states[0], states[1]));
     return dt_span_end(optimizer->trace, &span);
 }

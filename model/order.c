@@ -1,4 +1,5 @@
-/* The one tensor whose order in the arena is not PyTorch's: the weight of a dense layer behind a flatten. */
+/* The one tensor whose order in the arena is not PyTorch's: the weight of a dense layer behind a
+ * flatten. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,7 +7,8 @@
 
 size_t dt_param_at(const struct dt_param *param, size_t i)
 {
-    const size_t n_c = (size_t)param->image.c, n_places = (size_t)param->image.h * (size_t)param->image.w;
+    const size_t n_c = (size_t)param->image.c,
+                 n_places = (size_t)param->image.h * (size_t)param->image.w;
     if (n_c == 0) {
         return i;
     }
@@ -26,7 +28,8 @@ static void transpose(size_t n_rows, size_t n_columns, const float *from, float 
 
 static enum dt_status reorder_param(const struct dt_param *param, bool to_file, float *tensor)
 {
-    const size_t n_c = (size_t)param->image.c, n_places = (size_t)param->image.h * (size_t)param->image.w, n = n_c * n_places;
+    const size_t n_c = (size_t)param->image.c,
+                 n_places = (size_t)param->image.h * (size_t)param->image.w, n = n_c * n_places;
     float *reordered = malloc(n * sizeof *reordered);
     if (reordered == NULL) {
         return dt_error(DT_NO_MEMORY, "out of memory for the weights' order in a checkpoint");

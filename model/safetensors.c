@@ -6,7 +6,8 @@
 
 #include "base/json.h"
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors are written as they lie in memory");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "tensors are written as they lie in memory");
 
 static const char metadata_key[] = "__metadata__";
 
@@ -19,19 +20,23 @@ static uint64_t load_u64(const uint8_t *bytes)
     return value;
 }
 
-enum dt_status dt_safetensors_find_header(const char *name, const uint8_t *bytes, size_t n_bytes, const char **header,
-                                          size_t *n_header)
+enum dt_status dt_safetensors_find_header(const char *name, const uint8_t *bytes, size_t n_bytes,
+                                          const char **header, size_t *n_header)
 {
     if (n_bytes < sizeof(uint64_t)) {
-        return dt_error(DT_BAD_DATA, "%s: truncated: %zu bytes, a safetensors file has at least 8", name, n_bytes);
+        return dt_error(DT_BAD_DATA, "%s: truncated: %zu bytes, a safetensors file has at least 8",
+                        name, n_bytes);
     }
     const uint64_t length = load_u64(bytes);
     if (length > DT_SAFETENSORS_MAX_HEADER) {
-        return dt_error(DT_BAD_DATA, "%s: not a safetensors file, or damaged: header length %llu, at most %zu are allowed", name,
-                        (unsigned long long)length, DT_SAFETENSORS_MAX_HEADER);
+        return dt_error(
+            DT_BAD_DATA,
+            "%s: not a safetensors file, or damaged: header length %llu, at most %zu are allowed",
+            name, (unsigned long long)length, DT_SAFETENSORS_MAX_HEADER);
     }
     if (length > n_bytes - sizeof length) {
-        return dt_error(DT_BAD_DATA, "%s: truncated: header length %llu, but the file has %zu bytes", name,
+        return dt_error(DT_BAD_DATA,
+                        "%s: truncated: header length %llu, but the file has %zu bytes", name,
                         (unsigned long long)length, n_bytes);
     }
     *header = (const char *)bytes + sizeof length;
@@ -65,7 +70,8 @@ static bool read_shape(const cJSON *shape, struct dt_tensor *tensor)
     cJSON_ArrayForEach(dim, shape)
     {
         size_t *out = &tensor->dims[tensor->n_dims++];
-        if (!read_size(dim, out) || *out == 0 || __builtin_mul_overflow(tensor->n_bytes, *out, &tensor->n_bytes)) {
+        if (!read_size(dim, out) || *out == 0 ||
+            __builtin_mul_overflow(tensor->n_bytes, *out, &tensor->n_bytes)) {
             return false;
         }
     }
@@ -73,40 +79,51 @@ static bool read_shape(const cJSON *shape, struct dt_tensor *tensor)
 }
 
 /* One entry of the header. `data`: the n_data bytes after it. */
-static enum dt_status read_tensor(const char *name, const cJSON *entry, const uint8_t *data, size_t n_data,
-                                  struct dt_tensor *tensor)
+static enum dt_status read_tensor(const char *name, const cJSON *entry, const uint8_t *data,
+                                  size_t n_data, struct dt_tensor *tensor)
 {
     if (strlen(entry->string) >= sizeof tensor->name) {
-        return dt_error(DT_BAD_DATA, "%s: invalid header: tensor name '%.40s...' is too long", name, entry->string);
+        return dt_error(DT_BAD_DATA, "%s: invalid header: tensor name '%.40s...' is too long", name,
+                        entry->string);
     }
     strcpy(tensor->name, entry->string);
     const cJSON *dtype = cJSON_GetObjectItemCaseSensitive(entry, "dtype");
     const cJSON *shape = cJSON_GetObjectItemCaseSensitive(entry, "shape");
     const cJSON *offsets = cJSON_GetObjectItemCaseSensitive(entry, "data_offsets");
-    if (!cJSON_IsObject(entry) || cJSON_GetArraySize(entry) != 3 || !cJSON_IsString(dtype) || !shape || !offsets) {
-        return dt_error(DT_BAD_DATA, "%s: invalid header: tensor '%s' needs dtype, shape and data_offsets, once each", name,
-                        tensor->name);
+    if (!cJSON_IsObject(entry) || cJSON_GetArraySize(entry) != 3 || !cJSON_IsString(dtype) ||
+        !shape || !offsets) {
+        return dt_error(
+            DT_BAD_DATA,
+            "%s: invalid header: tensor '%s' needs dtype, shape and data_offsets, once each", name,
+            tensor->name);
     }
     if (strcmp(dtype->valuestring, "F32") != 0) {
-        return dt_error(DT_BAD_DATA, "%s: tensor '%s' has dtype '%.20s', only F32 is supported (in PyTorch: .float())", name,
-                        tensor->name, dtype->valuestring);
+        return dt_error(
+            DT_BAD_DATA,
+            "%s: tensor '%s' has dtype '%.20s', only F32 is supported (in PyTorch: .float())", name,
+            tensor->name, dtype->valuestring);
     }
     if (!read_shape(shape, tensor)) {
-        return dt_error(DT_BAD_DATA, "%s: invalid header: tensor '%s' has an impossible shape", name, tensor->name);
+        return dt_error(DT_BAD_DATA, "%s: invalid header: tensor '%s' has an impossible shape",
+                        name, tensor->name);
     }
     size_t begin, end;
-    if (!cJSON_IsArray(offsets) || cJSON_GetArraySize(offsets) != 2 || !read_size(cJSON_GetArrayItem(offsets, 0), &begin) ||
+    if (!cJSON_IsArray(offsets) || cJSON_GetArraySize(offsets) != 2 ||
+        !read_size(cJSON_GetArrayItem(offsets, 0), &begin) ||
         !read_size(cJSON_GetArrayItem(offsets, 1), &end)) {
-        return dt_error(DT_BAD_DATA, "%s: invalid header: tensor '%s' has invalid data_offsets", name, tensor->name);
+        return dt_error(DT_BAD_DATA, "%s: invalid header: tensor '%s' has invalid data_offsets",
+                        name, tensor->name);
     }
     if (begin > end || end - begin != tensor->n_bytes) {
         return dt_error(DT_BAD_DATA,
-                        "%s: invalid header: tensor '%s' offsets [%zu, %zu] do not match its shape, which takes %zu bytes", name,
-                        tensor->name, begin, end, tensor->n_bytes);
+                        "%s: invalid header: tensor '%s' offsets [%zu, %zu] do not match its "
+                        "shape, which takes %zu bytes",
+                        name, tensor->name, begin, end, tensor->n_bytes);
     }
     if (end > n_data) {
-        return dt_error(DT_BAD_DATA, "%s: truncated: tensor '%s' ends at byte %zu of the data, the file has %zu", name,
-                        tensor->name, end, n_data);
+        return dt_error(DT_BAD_DATA,
+                        "%s: truncated: tensor '%s' ends at byte %zu of the data, the file has %zu",
+                        name, tensor->name, end, n_data);
     }
     tensor->bytes = data + begin;
     return DT_OK;
@@ -118,31 +135,39 @@ static int compare_places(const void *a, const void *b)
     return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
 }
 
-/* Sorts by place; then each tensor must begin where the one before it ends, and the last end the file. */
-static enum dt_status check_places(const char *name, struct dt_safetensors *file, const uint8_t *data, size_t n_data)
+/* Sorts by place; then each tensor must begin where the one before it ends, and the last end the
+ * file. */
+static enum dt_status check_places(const char *name, struct dt_safetensors *file,
+                                   const uint8_t *data, size_t n_data)
 {
     qsort(file->tensors, (size_t)file->n_tensors, sizeof file->tensors[0], compare_places);
     const uint8_t *end = data;
     for (int i = 0; i < file->n_tensors; i++) {
         const struct dt_tensor *tensor = &file->tensors[i];
         if (tensor->bytes != end) {
-            return dt_error(DT_BAD_DATA, "%s: invalid header: tensor '%s' begins at byte %td of the data, expected %td (%s)", name,
-                            tensor->name, tensor->bytes - data, end - data, tensor->bytes < end ? "an overlap" : "a hole");
+            return dt_error(
+                DT_BAD_DATA,
+                "%s: invalid header: tensor '%s' begins at byte %td of the data, expected %td (%s)",
+                name, tensor->name, tensor->bytes - data, end - data,
+                tensor->bytes < end ? "an overlap" : "a hole");
         }
         end += tensor->n_bytes;
     }
     if (end != data + n_data) {
-        return dt_error(DT_BAD_DATA, "%s: %td extra bytes after the last tensor", name, data + n_data - end);
+        return dt_error(DT_BAD_DATA, "%s: %td extra bytes after the last tensor", name,
+                        data + n_data - end);
     }
     return DT_OK;
 }
 
-static enum dt_status read_tensors(const char *name, const uint8_t *data, size_t n_data, struct dt_safetensors *file)
+static enum dt_status read_tensors(const char *name, const uint8_t *data, size_t n_data,
+                                   struct dt_safetensors *file)
 {
     const int n_max = DT_MAX_TENSORS + 1; /* one is the metadata */
     const int n = cJSON_GetArraySize(file->header);
     if (n > n_max) {
-        return dt_error(DT_BAD_DATA, "%s: %d entries in the header, at most %d are supported", name, n, n_max);
+        return dt_error(DT_BAD_DATA, "%s: %d entries in the header, at most %d are supported", name,
+                        n, n_max);
     }
     bool metadata_seen = false;
     const cJSON *entry;
@@ -162,7 +187,8 @@ static enum dt_status read_tensors(const char *name, const uint8_t *data, size_t
             }
         }
         if (twice) {
-            return dt_error(DT_BAD_DATA, "%s: invalid header: '%s' appears twice", name, entry->string);
+            return dt_error(DT_BAD_DATA, "%s: invalid header: '%s' appears twice", name,
+                            entry->string);
         }
     }
     return check_places(name, file, data, n_data);
@@ -176,17 +202,21 @@ static enum dt_status check_metadata(const char *name, const cJSON *metadata)
         return DT_OK;
     }
     if (!cJSON_IsObject(metadata) || cJSON_GetArraySize(metadata) > n_max) {
-        return dt_error(DT_BAD_DATA, "%s: invalid header: __metadata__ must be an object of at most %d strings", name, n_max);
+        return dt_error(DT_BAD_DATA,
+                        "%s: invalid header: __metadata__ must be an object of at most %d strings",
+                        name, n_max);
     }
     const cJSON *item, *other;
     cJSON_ArrayForEach(item, metadata)
     {
         if (!cJSON_IsString(item)) {
-            return dt_error(DT_BAD_DATA, "%s: invalid header: metadata '%s' is not a string", name, item->string);
+            return dt_error(DT_BAD_DATA, "%s: invalid header: metadata '%s' is not a string", name,
+                            item->string);
         }
         for (other = item->next; other != NULL; other = other->next) {
             if (strcmp(item->string, other->string) == 0) {
-                return dt_error(DT_BAD_DATA, "%s: invalid header: metadata '%s' appears twice", name, item->string);
+                return dt_error(DT_BAD_DATA, "%s: invalid header: metadata '%s' appears twice",
+                                name, item->string);
             }
         }
     }
@@ -201,26 +231,32 @@ static bool only_spaces(const char *begin, const char *end)
     return begin == end;
 }
 
-/* Checked first, so that no text of the tree was cut at a NUL, and cJSON can fail for want of memory only. */
+/* Checked first, so that no text of the tree was cut at a NUL, and cJSON can fail for want of
+ * memory only. */
 static enum dt_status read_header(const char *name, const char *text, size_t n_text, cJSON **header)
 {
     struct dt_json_fault fault;
     const char *end;
     if (!dt_json_check(text, n_text, &fault)) {
-        return dt_error(DT_BAD_DATA, "%s: not a safetensors file, or damaged: its header is not JSON (line %zu, column %zu)", name,
-                        fault.line, fault.column);
+        return dt_error(
+            DT_BAD_DATA,
+            "%s: not a safetensors file, or damaged: its header is not JSON (line %zu, column %zu)",
+            name, fault.line, fault.column);
     }
     *header = cJSON_ParseWithLengthOpts(text, n_text, &end, false);
     if (*header == NULL) {
         return dt_error(DT_NO_MEMORY, "%s: out of memory for its header", name);
     }
     if (!cJSON_IsObject(*header) || text[0] != '{' || !only_spaces(end, text + n_text)) {
-        return dt_error(DT_BAD_DATA, "%s: not a safetensors file, or damaged: its header is not a JSON object", name);
+        return dt_error(DT_BAD_DATA,
+                        "%s: not a safetensors file, or damaged: its header is not a JSON object",
+                        name);
     }
     return DT_OK;
 }
 
-enum dt_status dt_safetensors_parse(const char *name, const uint8_t *bytes, size_t n_bytes, struct dt_safetensors *out)
+enum dt_status dt_safetensors_parse(const char *name, const uint8_t *bytes, size_t n_bytes,
+                                    struct dt_safetensors *out)
 {
     out->n_tensors = 0;
     out->header = NULL;
@@ -229,7 +265,9 @@ enum dt_status dt_safetensors_parse(const char *name, const uint8_t *bytes, size
     enum dt_status status;
     DT_TRY_GOTO(status, dt_safetensors_find_header(name, bytes, n_bytes, &text, &n_text), failed);
     DT_TRY_GOTO(status, read_header(name, text, n_text, &out->header), failed);
-    DT_TRY_GOTO(status, check_metadata(name, cJSON_GetObjectItemCaseSensitive(out->header, metadata_key)), failed);
+    DT_TRY_GOTO(status,
+                check_metadata(name, cJSON_GetObjectItemCaseSensitive(out->header, metadata_key)),
+                failed);
     const uint8_t *data = (const uint8_t *)text + n_text;
     DT_TRY_GOTO(status, read_tensors(name, data, n_bytes - (size_t)(data - bytes), out), failed);
     return DT_OK;
@@ -318,8 +356,8 @@ static char *print_header(const struct dt_tensor *tensors, int n_tensors, cJSON 
     return text;
 }
 
-enum dt_status dt_safetensors_make_header(const struct dt_tensor *tensors, int n_tensors, cJSON *metadata, char **header,
-                                          size_t *n_bytes)
+enum dt_status dt_safetensors_make_header(const struct dt_tensor *tensors, int n_tensors,
+                                          cJSON *metadata, char **header, size_t *n_bytes)
 {
     char *text = print_header(tensors, n_tensors, metadata);
     if (text == NULL) {
@@ -327,11 +365,14 @@ enum dt_status dt_safetensors_make_header(const struct dt_tensor *tensors, int n
     }
     const size_t n_text = strlen(text);
     const size_t n_prefix = sizeof(uint64_t);
-    const size_t n_total = (n_prefix + n_text + DT_SAFETENSORS_ALIGN - 1) / DT_SAFETENSORS_ALIGN * DT_SAFETENSORS_ALIGN;
+    const size_t n_total = (n_prefix + n_text + DT_SAFETENSORS_ALIGN - 1) / DT_SAFETENSORS_ALIGN *
+                           DT_SAFETENSORS_ALIGN;
     if (n_total - n_prefix > DT_SAFETENSORS_MAX_HEADER) {
         cJSON_free(text);
-        return dt_error(DT_CONFIG, "the configuration is too long for a checkpoint's header (%zu bytes, at most %zu)", n_text,
-                        DT_SAFETENSORS_MAX_HEADER);
+        return dt_error(
+            DT_CONFIG,
+            "the configuration is too long for a checkpoint's header (%zu bytes, at most %zu)",
+            n_text, DT_SAFETENSORS_MAX_HEADER);
     }
     *header = malloc(n_total);
     if (*header == NULL) {

@@ -23,7 +23,8 @@ static double warmup_factor(const struct dt_schedule *s, double epoch)
     return (epoch * (s->scale - 1.0) / s->warmup_epochs + 1.0) / s->scale;
 }
 
-/* From lr at the end of the warm-up to min_lr at the end of training: Loshchilov and Hutter 2017 (arXiv 1608.03983), no restarts.
+/* From lr at the end of the warm-up to min_lr at the end of training: Loshchilov and Hutter 2017
+ * (arXiv 1608.03983), no restarts.
  */
 static double cosine_lr(const struct dt_schedule *s, double epoch)
 {

@@ -39,8 +39,9 @@ double dt_lr_scale(enum dt_lr_scaling scaling, double ratio);
 /* Plateau: the rate goes down once more. False: it is as low as it may be. */
 bool dt_schedule_reduce(struct dt_schedule *schedule);
 
-/* Rate of step `step` (from 0). Warm-up as Goyal et al. 2017 (arXiv 1706.02677) and Horovod: during the first W epochs
- * lr(e) = lr / n * (e * (n - 1) / W + 1) with e in fractional epochs and n = scale; it multiplies whatever the schedule says. */
+/* Rate of step `step` (from 0). Warm-up as Goyal et al. 2017 (arXiv 1706.02677) and Horovod: during
+ * the first W epochs lr(e) = lr / n * (e * (n - 1) / W + 1) with e in fractional epochs and n =
+ * scale; it multiplies whatever the schedule says. */
 double dt_schedule_lr(const struct dt_schedule *schedule, uint64_t step);
 
 #endif

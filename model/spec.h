@@ -1,4 +1,5 @@
-/* The model as the user wrote it: a list of layers, as plain structs. `cli/config/config.c` fills them in; nothing here knows JSON.
+/* The model as the user wrote it: a list of layers, as plain structs. `cli/config/config.c` fills
+ * them in; nothing here knows JSON.
  */
 #ifndef DT_MODEL_SPEC_H
 #define DT_MODEL_SPEC_H
@@ -30,7 +31,8 @@
     X(DT_PADDING_VALID, "valid") \
     X(DT_PADDING_SAME, "same")
 
-/* He et al. 2015 (arXiv 1502.01852) and Glorot and Bengio 2010. "auto": He uniform before a relu, else Glorot uniform. */
+/* He et al. 2015 (arXiv 1502.01852) and Glorot and Bengio 2010. "auto": He uniform before a relu,
+ * else Glorot uniform. */
 #define DT_INIT_LIST(X)                         \
     X(DT_INIT_AUTO, "auto")                     \
     X(DT_INIT_HE_UNIFORM, "he_uniform")         \

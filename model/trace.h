@@ -1,6 +1,7 @@
-/* Spans: who asks is told before and after each part of a step, what a rank does when. They end in the order in which they nest,
- * but for buckets, which travel beside all else. Where nobody asks, the pointer is NULL, and a span costs a branch. Work may only
- * be enqueued when a span ends; who wants its time syncs the backend. */
+/* Spans: who asks is told before and after each part of a step, what a rank does when. They end in
+ * the order in which they nest, but for buckets, which travel beside all else. Where nobody asks,
+ * the pointer is NULL, and a span costs a branch. Work may only be enqueued when a span ends; who
+ * wants its time syncs the backend. */
 #ifndef DT_MODEL_TRACE_H
 #define DT_MODEL_TRACE_H
 
@@ -24,7 +25,8 @@ struct dt_span {
     enum dt_span_kind kind;
     int block; /* or the number of the bucket */
     int n_samples;
-    const float *y, *dy; /* of a backward pass, at its begin: what the block left, and what comes back to it; device memory */
+    const float *y, *dy; /* of a backward pass, at its begin: what the block left, and what comes
+                            back to it; device memory */
 };
 
 struct dt_trace {

@@ -1,4 +1,5 @@
-/* What there is to say first about a run, name by name: for the terminal, the page, and runs side by side. */
+/* What there is to say first about a run, name by name: for the terminal, the page, and runs side
+ * by side. */
 #ifndef DT_REPORT_FACTS_H
 #define DT_REPORT_FACTS_H
 
@@ -31,7 +32,8 @@ extern const char *const dt_fact_names[DT_N_FACTS];
 
 #define DT_FACT_SIZE 1024
 struct dt_facts {
-    char texts[DT_N_FACTS][DT_FACT_SIZE]; /* as the files have them, not escaped; "": unknown, or nothing to say */
+    char texts[DT_N_FACTS][DT_FACT_SIZE]; /* as the files have them, not escaped; "": unknown, or
+                                             nothing to say */
 };
 void dt_facts_find(const struct dt_record *record, struct dt_facts *out);
 

@@ -17,7 +17,8 @@ static enum dt_status find_checkpoint(const struct dt_record *r, char path[DT_CH
     size_t n = 0;
     snprintf(dir, sizeof dir, "%s/checkpoints", r->path);
     DT_TRY(dt_checkpoint_list(dir, &steps, &n));
-    const enum dt_status s = n > 0 ? dt_checkpoint_path(dir, steps[0], path) : dt_error(DT_NO_INPUT, "there is no checkpoint");
+    const enum dt_status s = n > 0 ? dt_checkpoint_path(dir, steps[0], path)
+                                   : dt_error(DT_NO_INPUT, "there is no checkpoint");
     free(steps);
     return s;
 }
@@ -27,11 +28,13 @@ static enum dt_status evaluate(struct dt_evaluator *evaluator)
 {
     struct dt_metrics test;
     DT_TRY(dt_evaluator_learn(evaluator));
-    return evaluator->learned.why_not[0] == '\0' ? dt_evaluator_run(evaluator, &test)
-                                                 : dt_error(DT_CONFIG, "%s", evaluator->learned.why_not);
+    return evaluator->learned.why_not[0] == '\0'
+               ? dt_evaluator_run(evaluator, &test)
+               : dt_error(DT_CONFIG, "%s", evaluator->learned.why_not);
 }
 
-static enum dt_status ask(struct dt_world *world, struct dt_inference *inference, const char *data, struct dt_learned *out)
+static enum dt_status ask(struct dt_world *world, struct dt_inference *inference, const char *data,
+                          struct dt_learned *out)
 {
     struct dt_evaluator evaluator = {0};
     DT_TRY(dt_data_spec_set_dir(&inference->config.data, data));
@@ -45,7 +48,8 @@ static enum dt_status ask(struct dt_world *world, struct dt_inference *inference
     return s;
 }
 
-static enum dt_status find_alone(struct dt_world *alone, const struct dt_record *r, const char *data, struct dt_learned *out)
+static enum dt_status find_alone(struct dt_world *alone, const struct dt_record *r,
+                                 const char *data, struct dt_learned *out)
 {
     struct dt_inference inference;
     char path[DT_CHECKPOINT_PATH_SIZE];

@@ -16,10 +16,13 @@ static enum dt_status write_page(const struct dt_args *args, const struct dt_rec
     const bool one = args->n_paths == 1;
     DT_TRY(args->html == NULL ? dt_dir_try(dir) : DT_OK);
     enum dt_status s = one ? dt_learned_find(records, args->data, &learned) : DT_OK;
-    s = s == DT_OK ? dt_run_page_write(args->html, dir, records, args->n_paths, one ? &learned : NULL) : s;
+    s = s == DT_OK
+            ? dt_run_page_write(args->html, dir, records, args->n_paths, one ? &learned : NULL)
+            : s;
     dt_learned_close(&learned);
     if (s == DT_OK) {
-        dt_text_print(stderr, "wrote %s%s", args->html != NULL ? args->html : dir, args->html != NULL ? "" : "/" DT_RUN_PAGE);
+        dt_text_print(stderr, "wrote %s%s", args->html != NULL ? args->html : dir,
+                      args->html != NULL ? "" : "/" DT_RUN_PAGE);
     }
     return s;
 }
@@ -34,7 +37,8 @@ static enum dt_status report(const struct dt_args *args, struct dt_record *recor
     } else {
         dt_run_compare_print(records, args->n_paths);
     }
-    const enum dt_status s = dt_error_text()[0] == '\0' ? DT_OK : DT_NO_MEMORY; /* there was none for a part */
+    const enum dt_status s =
+        dt_error_text()[0] == '\0' ? DT_OK : DT_NO_MEMORY; /* there was none for a part */
     return s == DT_OK && args->command == DT_COMMAND_REPORT ? write_page(args, records) : s;
 }
 

@@ -1,4 +1,5 @@
-/* `dtrain report`: a run, or several, on the terminal and as a page; `dtrain compare`: several on the terminal. */
+/* `dtrain report`: a run, or several, on the terminal and as a page; `dtrain compare`: several on
+ * the terminal. */
 #ifndef DT_REPORT_REPORT_H
 #define DT_REPORT_REPORT_H
 

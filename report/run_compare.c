@@ -44,7 +44,8 @@ static struct row row_of(const struct dt_record *r)
     const double seconds = dt_record_seconds(r);
     snprintf(row.cells[COLUMN_STATE], CELL_SIZE, "%s", dt_run_state_word(r->state));
     if (isfinite(result.margin)) {
-        snprintf(row.cells[COLUMN_ACCURACY], CELL_SIZE, "%.2f ± %.2f %%", 100 * result.accuracy, 100 * result.margin);
+        snprintf(row.cells[COLUMN_ACCURACY], CELL_SIZE, "%.2f ± %.2f %%", 100 * result.accuracy,
+                 100 * result.margin);
     } else {
         put_number(row.cells[COLUMN_ACCURACY], 4, 100 * result.accuracy);
     }
@@ -84,7 +85,8 @@ void dt_run_name(const struct dt_record *records, int n, int i, char out[DT_RUN_
             path++;
         }
     }
-    snprintf(out, DT_RUN_NAME_SIZE, "%c %s%.*s", 'A' + i, length > most ? "..." : "", (int)most, path);
+    snprintf(out, DT_RUN_NAME_SIZE, "%c %s%.*s", 'A' + i, length > most ? "..." : "", (int)most,
+             path);
 }
 
 /* ---- on the terminal */
@@ -100,7 +102,8 @@ static size_t join(int n, const char *const *values, char *line, size_t size)
 {
     size_t used = 0;
     for (int i = 0; i < n && used < size; i++) {
-        used += (size_t)snprintf(line + used, size - used, "%s%s", i > 0 ? " | " : "", values[i][0] != '\0' ? values[i] : "-");
+        used += (size_t)snprintf(line + used, size - used, "%s%s", i > 0 ? " | " : "",
+                                 values[i][0] != '\0' ? values[i] : "-");
     }
     return used;
 }
@@ -125,14 +128,15 @@ void dt_run_compare_print(const struct dt_record *records, int n)
     for (int i = 0; i < n; i++) {
         dt_text_print(stdout, "%c  %s: %s", 'A' + i, records[i].path, dt_record_name(&records[i]));
     }
-    printf("\n %10s%17s%11s%9s%10s%10s%7s\n", column_names[0], column_names[1], column_names[2], column_names[3], column_names[4],
-           column_names[5], column_names[6]);
+    printf("\n %10s%17s%11s%9s%10s%10s%7s\n", column_names[0], column_names[1], column_names[2],
+           column_names[3], column_names[4], column_names[5], column_names[6]);
     for (int i = 0; i < n; i++) {
         const struct row row = row_of(&records[i]);
-        const bool sign = strstr(row.cells[COLUMN_ACCURACY], "±") != NULL; /* two bytes in a column */
-        printf("%c%10s%*s%11s%9s%10s%10s%7s\n", 'A' + i, row.cells[COLUMN_STATE], 17 + sign, row.cells[COLUMN_ACCURACY],
-               row.cells[COLUMN_LOSS], row.cells[COLUMN_STEPS], row.cells[COLUMN_SPEED], row.cells[COLUMN_TIME],
-               row.cells[COLUMN_RANKS]);
+        const bool sign =
+            strstr(row.cells[COLUMN_ACCURACY], "±") != NULL; /* two bytes in a column */
+        printf("%c%10s%*s%11s%9s%10s%10s%7s\n", 'A' + i, row.cells[COLUMN_STATE], 17 + sign,
+               row.cells[COLUMN_ACCURACY], row.cells[COLUMN_LOSS], row.cells[COLUMN_STEPS],
+               row.cells[COLUMN_SPEED], row.cells[COLUMN_TIME], row.cells[COLUMN_RANKS]);
     }
     struct differences d = {stdout, n, 0};
     dt_run_differences(records, n, print_difference, &d);
@@ -180,7 +184,8 @@ static void put_results(FILE *out, const struct dt_record *records, int n)
 void dt_run_compare_draw(FILE *out, const struct dt_record *records, int n)
 {
     struct differences d = {out, n, 0};
-    fputs("<h2 class=\"part\">Where the configurations differ</h2>\n<div class=\"wide\"><table class=\"config\"><thead><tr><th>key",
+    fputs("<h2 class=\"part\">Where the configurations differ</h2>\n<div class=\"wide\"><table "
+          "class=\"config\"><thead><tr><th>key",
           out);
     for (int i = 0; i < n; i++) {
         char name[DT_RUN_NAME_SIZE];
@@ -191,6 +196,7 @@ void dt_run_compare_draw(FILE *out, const struct dt_record *records, int n)
     }
     fputs("</thead><tbody>\n", out);
     dt_run_differences(records, n, put_difference, &d);
-    fprintf(out, "</tbody></table></div>\n%s<h2 class=\"part\">Results</h2>\n", d.n_found == 0 ? "<p>Nowhere.</p>\n" : "");
+    fprintf(out, "</tbody></table></div>\n%s<h2 class=\"part\">Results</h2>\n",
+            d.n_found == 0 ? "<p>Nowhere.</p>\n" : "");
     put_results(out, records, n);
 }

@@ -33,40 +33,49 @@ static double put_blocks(FILE *out, const struct dt_model *model)
 static void tell_steps(FILE *out, const struct dt_record *r)
 {
     const struct dt_config *c = &r->config;
-    const double batch = dt_record_number(r->start, "global_batch"), workers = dt_record_number(r->start, "workers");
-    const double per_epoch = dt_record_number(r->start, "steps_per_epoch"), n = dt_record_number(r->start, "train_samples");
+    const double batch = dt_record_number(r->start, "global_batch"),
+                 workers = dt_record_number(r->start, "workers");
+    const double per_epoch = dt_record_number(r->start, "steps_per_epoch"),
+                 n = dt_record_number(r->start, "train_samples");
     char samples[32];
     if (!(batch > 0 && workers > 0 && per_epoch > 0 && n > 0)) {
         return;
     }
     if (c->batch_per_rank > 0) {
-        fprintf(out, "<p>A step takes %lld samples on each of %.0f ranks: %.0f.", (long long)c->batch_per_rank, workers, batch);
+        fprintf(out, "<p>A step takes %lld samples on each of %.0f ranks: %.0f.",
+                (long long)c->batch_per_rank, workers, batch);
     } else {
-        fprintf(out, "<p>A step takes %.0f samples, however many ranks there are; here %.0f share them.", batch, workers);
+        fprintf(out,
+                "<p>A step takes %.0f samples, however many ranks there are; here %.0f share them.",
+                batch, workers);
     }
-    fprintf(out, " %s training samples are %.0f such steps an epoch, and %lld epoch%s are %.0f%s.</p>\n",
-            dt_count_text(n, samples, sizeof samples), per_epoch, (long long)c->epochs, c->epochs == 1 ? "" : "s",
-            per_epoch * (double)c->epochs, r->n_starts > 1 ? " at this number of ranks" : "");
+    fprintf(out,
+            " %s training samples are %.0f such steps an epoch, and %lld epoch%s are %.0f%s.</p>\n",
+            dt_count_text(n, samples, sizeof samples), per_epoch, (long long)c->epochs,
+            c->epochs == 1 ? "" : "s", per_epoch * (double)c->epochs,
+            r->n_starts > 1 ? " at this number of ranks" : "");
 }
 
 static void tell_rate(FILE *out, const struct dt_record *r)
 {
-    static const char *const why[] = {"is not scaled", "grows with the ranks, which take as many batches in one step",
-                                      "grows with the root of the number of ranks"};
+    static const char *const why[] = {
+        "is not scaled", "grows with the ranks, which take as many batches in one step",
+        "grows with the root of the number of ranks"};
     const struct dt_config *c = &r->config;
-    const double lr = dt_record_number(r->start, "lr"), scale = dt_record_number(r->start, "lr_scale");
+    const double lr = dt_record_number(r->start, "lr"),
+                 scale = dt_record_number(r->start, "lr_scale");
     if (!isfinite(lr) || !isfinite(scale)) {
         return;
     }
     if (scale != 1) {
-        fprintf(out, "<p>The learning rate %s: %g × %g = %g (<code>train.lr_scaling</code>).", why[c->lr_scaling], c->optimizer.lr,
-                scale, lr);
+        fprintf(out, "<p>The learning rate %s: %g × %g = %g (<code>train.lr_scaling</code>).",
+                why[c->lr_scaling], c->optimizer.lr, scale, lr);
     } else {
         fprintf(out, "<p>The learning rate is %g, not scaled.", lr);
     }
     if (c->warmup_epochs > 0 && scale != 1) {
-        fprintf(out, " In the first %g epoch%s it grows from %g to that.", c->warmup_epochs, c->warmup_epochs == 1 ? "" : "s",
-                c->optimizer.lr);
+        fprintf(out, " In the first %g epoch%s it grows from %g to that.", c->warmup_epochs,
+                c->warmup_epochs == 1 ? "" : "s", c->optimizer.lr);
     }
     fputs("</p>\n", out);
 }
@@ -75,10 +84,13 @@ static void tell_flops(FILE *out, const struct dt_record *r, double flops)
 {
     const double speed = dt_record_last(&r->epochs, DT_EPOCH_IMAGES);
     char count[32];
-    fprintf(out, "<p>A sample takes %s operations forward, and about three times as many in a step of training",
+    fprintf(out,
+            "<p>A sample takes %s operations forward, and about three times as many in a step of "
+            "training",
             dt_count_text(flops, count, sizeof count));
     if (isfinite(speed)) {
-        fprintf(out, "; at the last epoch's throughput these are %.3g GFLOP/s, all ranks together", 3e-9 * flops * speed);
+        fprintf(out, "; at the last epoch's throughput these are %.3g GFLOP/s, all ranks together",
+                3e-9 * flops * speed);
     }
     fputs(".</p>\n", out);
 }
@@ -87,8 +99,9 @@ void dt_run_model_draw(FILE *out, const struct dt_record *r)
 {
     static struct dt_model model; /* large for a stack */
     char count[32];
-    const bool waiting = dt_error_text()[0] != '\0';         /* the error that ended the run */
-    if (dt_model_lower(&r->config.model, &model) != DT_OK) { /* as a configuration of another version may be */
+    const bool waiting = dt_error_text()[0] != '\0'; /* the error that ended the run */
+    if (dt_model_lower(&r->config.model, &model) !=
+        DT_OK) { /* as a configuration of another version may be */
         if (!waiting) {
             dt_error_clear();
         }
@@ -99,8 +112,10 @@ void dt_run_model_draw(FILE *out, const struct dt_record *r)
           "<th>flop a sample<th>layers</thead><tbody>\n",
           out);
     const double flops = put_blocks(out, &model);
-    fprintf(out, "<tr class=\"this\"><td>total<td><td><td>%s", dt_count_text((double)model.n_parameters, count, sizeof count));
-    fprintf(out, "<td>%s<td>forward pass</tbody></table></div>\n", dt_count_text(flops, count, sizeof count));
+    fprintf(out, "<tr class=\"this\"><td>total<td><td><td>%s",
+            dt_count_text((double)model.n_parameters, count, sizeof count));
+    fprintf(out, "<td>%s<td>forward pass</tbody></table></div>\n",
+            dt_count_text(flops, count, sizeof count));
     tell_steps(out, r);
     tell_rate(out, r);
     tell_flops(out, r, flops);
@@ -131,7 +146,8 @@ static FILE *open_text(char text[VALUE_SIZE])
 }
 
 /* The value of a key as JSON in a line; "": it has none here. */
-static void value_text(const struct dt_key *key, const struct dt_config *config, char text[VALUE_SIZE])
+static void value_text(const struct dt_key *key, const struct dt_config *config,
+                       char text[VALUE_SIZE])
 {
     memset(text, 0, VALUE_SIZE);
     FILE *out = dt_key_is_shown(key, config) ? open_text(text) : NULL;
@@ -144,17 +160,20 @@ static void value_text(const struct dt_key *key, const struct dt_config *config,
 
 static bool is_default(const struct dt_key *key, const char *text)
 {
-    const bool batch = key->offset == offsetof(struct dt_config, batch_per_rank) && key->kind == DT_KEY_INT;
+    const bool batch =
+        key->offset == offsetof(struct dt_config, batch_per_rank) && key->kind == DT_KEY_INT;
     const size_t n = strlen(text);
     switch (key->kind) {
     case DT_KEY_INT:
     case DT_KEY_REAL:
         return batch ? strtod(text, NULL) == DT_DEFAULT_BATCH
-                     : key->default_text[0] != '\0' && strtod(text, NULL) == strtod(key->default_text, NULL);
+                     : key->default_text[0] != '\0' &&
+                           strtod(text, NULL) == strtod(key->default_text, NULL);
     case DT_KEY_TEXT:
     case DT_KEY_ENUM:
     case DT_KEY_AUTO:
-        return n >= 2 && strlen(key->default_text) == n - 2 && strncmp(text + 1, key->default_text, n - 2) == 0;
+        return n >= 2 && strlen(key->default_text) == n - 2 &&
+               strncmp(text + 1, key->default_text, n - 2) == 0;
     case DT_KEY_BOOL:
     case DT_KEY_SHAPE:
     case DT_KEY_LAYERS:
@@ -184,12 +203,14 @@ void dt_run_config_draw(FILE *out, const struct dt_record *r)
 {
     static char text[VALUE_SIZE];
     const struct dt_key_list list = dt_config_keys();
-    fputs("<h2 class=\"part\">Configuration</h2>\n<p>What differs from the defaults stands out.</p>\n<div class=\"wide\"><table "
+    fputs("<h2 class=\"part\">Configuration</h2>\n<p>What differs from the defaults stands "
+          "out.</p>\n<div class=\"wide\"><table "
           "class=\"config\"><thead><tr><th>key<th>value<th>default</thead><tbody>\n",
           out);
     for (int i = 0; i < list.n; i++) {
         value_text(&list.keys[i], &r->config, text);
-        if (text[0] != '\0' && list.keys[i].kind != DT_KEY_LAYERS) { /* those are in the model's table */
+        if (text[0] != '\0' &&
+            list.keys[i].kind != DT_KEY_LAYERS) { /* those are in the model's table */
             put_key(out, &list.keys[i], text);
         }
     }
@@ -269,8 +290,8 @@ static void tell_layer(const struct telling *t, int layer)
     bool alike = true;
     for (int i = 0; i < t->n; i++) {
         const struct dt_model_spec *model = &t->records[i].config.model;
-        alike =
-            alike && layer < model->n_layers && layer < first->n_layers && model->layers[layer].type == first->layers[layer].type;
+        alike = alike && layer < model->n_layers && layer < first->n_layers &&
+                model->layers[layer].type == first->layers[layer].type;
     }
     if (!alike) {
         tell_if_other(t, (struct leaf){NULL, layer});
@@ -282,7 +303,8 @@ static void tell_layer(const struct telling *t, int layer)
     }
 }
 
-void dt_run_differences(const struct dt_record *records, int n, dt_run_difference_fn tell, void *context)
+void dt_run_differences(const struct dt_record *records, int n, dt_run_difference_fn tell,
+                        void *context)
 {
     const struct telling t = {records, n, tell, context};
     const struct dt_key_list list = dt_config_keys();

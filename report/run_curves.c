@@ -18,17 +18,19 @@ static const struct quantity quantities[] = {
 };
 
 /* `dots`: the table is that of the epochs. */
-static void add(struct dt_curves *c, const char *name, const struct dt_record_table *table, int column, int color, bool dots)
+static void add(struct dt_curves *c, const char *name, const struct dt_record_table *table,
+                int column, int color, bool dots)
 {
     if (column >= 0 && table->n > 0) {
-        c->series[c->n_series++] = (struct dt_series){.name = name,
-                                                      .color = color,
-                                                      .dots = dots,
-                                                      .x = table->cells,
-                                                      .y = table->cells + column,
-                                                      .epochs = dots ? table->cells + DT_EPOCH_EPOCH : NULL,
-                                                      .n = table->n,
-                                                      .stride = table->n_columns};
+        c->series[c->n_series++] =
+            (struct dt_series){.name = name,
+                               .color = color,
+                               .dots = dots,
+                               .x = table->cells,
+                               .y = table->cells + column,
+                               .epochs = dots ? table->cells + DT_EPOCH_EPOCH : NULL,
+                               .n = table->n,
+                               .stride = table->n_columns};
     }
 }
 
@@ -57,14 +59,16 @@ static void draw_one(FILE *out, const struct dt_record *r, const struct quantity
     c.n_marks = r->restarts.n;
     add(&c, q->test >= 0 ? "train, a step" : "a step", &r->steps, q->steps, 0, false);
     if (q->test >= 0 || r->steps.n == 0) {
-        add(&c, q->test >= 0 ? "train, mean of an epoch" : "an epoch", &r->epochs, q->epochs, 2, true);
+        add(&c, q->test >= 0 ? "train, mean of an epoch" : "an epoch", &r->epochs, q->epochs, 2,
+            true);
     }
     add(&c, "test, after an epoch", &r->epochs, q->test, 1, true);
     dt_curves_draw(out, &c);
 }
 
 /* Steps where there are any, or else epochs. */
-static void draw_training(FILE *out, const struct dt_record *records, const char *const *names, int n, const struct quantity *q)
+static void draw_training(FILE *out, const struct dt_record *records, const char *const *names,
+                          int n, const struct quantity *q)
 {
     char title[64];
     snprintf(title, sizeof title, q->test >= 0 ? "%s in training" : "%s", q->title);
@@ -77,7 +81,8 @@ static void draw_training(FILE *out, const struct dt_record *records, const char
     dt_curves_draw(out, &c);
 }
 
-static void draw_test(FILE *out, const struct dt_record *records, const char *const *names, int n, const struct quantity *q)
+static void draw_test(FILE *out, const struct dt_record *records, const char *const *names, int n,
+                      const struct quantity *q)
 {
     char title[64];
     snprintf(title, sizeof title, "%s on the test samples", q->title);

@@ -6,7 +6,9 @@
 
 #include "cli/sinks/record.h"
 
-/* Cards; `names` are those of the runs, where there are several. At most DT_CURVE_MAX_SERIES runs. */
-void dt_run_curves_draw(FILE *out, const struct dt_record *records, const char *const *names, int n);
+/* Cards; `names` are those of the runs, where there are several. At most DT_CURVE_MAX_SERIES runs.
+ */
+void dt_run_curves_draw(FILE *out, const struct dt_record *records, const char *const *names,
+                        int n);
 
 #endif

@@ -19,7 +19,8 @@ static uint64_t largest_mistake(const struct dt_learned *l)
     uint64_t most = 1;
     for (int label = 0; label < l->n_classes; label++) {
         for (int said = 0; said < l->n_classes; said++) {
-            most = label != said && count_of(l, label, said) > most ? count_of(l, label, said) : most;
+            most =
+                label != said && count_of(l, label, said) > most ? count_of(l, label, said) : most;
         }
     }
     return most;
@@ -34,16 +35,18 @@ static void put_cell(FILE *out, const struct dt_learned *l, int label, int said,
     } else if (n == 0) {
         fputs("<td>", out);
     } else {
-        fprintf(out, "<td class=\"slip\" style=\"--share:%.0f%%\">%llu", 10 + 60 * (double)n / (double)most, (unsigned long long)n);
+        fprintf(out, "<td class=\"slip\" style=\"--share:%.0f%%\">%llu",
+                10 + 60 * (double)n / (double)most, (unsigned long long)n);
     }
 }
 
 static void put_confusion(FILE *out, const struct dt_learned *l)
 {
     const uint64_t most = largest_mistake(l);
-    fputs("<div class=\"card\"><h3>Confusion</h3><p>Rows: true class; columns: predicted class.</p>\n"
-          "<div class=\"wide\"><table class=\"confusion\"><thead><tr><th>true \\ predicted",
-          out);
+    fputs(
+        "<div class=\"card\"><h3>Confusion</h3><p>Rows: true class; columns: predicted class.</p>\n"
+        "<div class=\"wide\"><table class=\"confusion\"><thead><tr><th>true \\ predicted",
+        out);
     for (int k = 0; k < l->n_classes; k++) {
         fprintf(out, "<th>%d", k);
     }
@@ -69,7 +72,8 @@ static void put_share(FILE *out, uint64_t part, uint64_t all)
 
 static void put_classes(FILE *out, const struct dt_learned *l)
 {
-    fputs("<div class=\"card\"><h3>Classes</h3><p>Precision: share of the predictions of a class that are correct. Recall: share "
+    fputs("<div class=\"card\"><h3>Classes</h3><p>Precision: share of the predictions of a class "
+          "that are correct. Recall: share "
           "of its "
           "samples that were found.</p>\n<div class=\"wide\"><table "
           "class=\"classes\"><thead><tr><th>class<th>samples<th>precision<th>recall"
@@ -112,7 +116,8 @@ static void put_sample(FILE *out, const struct dt_learned *l, const uint8_t *ima
 static void put_worst(FILE *out, const struct dt_learned *l)
 {
     fprintf(out,
-            "<div class=\"card\"><h3>The %d worst test samples</h3><p>Highest loss first: true class, predicted class, "
+            "<div class=\"card\"><h3>The %d worst test samples</h3><p>Highest loss first: true "
+            "class, predicted class, "
             "confidence.</p>\n<div class=\"worst\">\n",
             l->n_worst);
     for (int i = 0; i < l->n_worst; i++) {
@@ -121,8 +126,8 @@ static void put_worst(FILE *out, const struct dt_learned *l)
         if (l->images != NULL) {
             put_sample(out, l, l->images + (size_t)i * dt_shape_elems(l->shape));
         }
-        fprintf(out, "<b>%d</b>, predicted %d<br><small>%.1f %%, no. %u</small></div>\n", a->label, a->said, 100 * a->probability,
-                a->id);
+        fprintf(out, "<b>%d</b>, predicted %d<br><small>%.1f %%, no. %u</small></div>\n", a->label,
+                a->said, 100 * a->probability, a->id);
     }
     fputs("</div></div>\n", out);
 }
@@ -151,7 +156,8 @@ static void put_filter(FILE *out, const struct dt_learned *l, int k)
 
 static void put_filters(FILE *out, const struct dt_learned *l)
 {
-    fputs("<div class=\"card\"><h3>Filters of the first layer</h3><p>White: the most positive weight, black: the most negative, "
+    fputs("<div class=\"card\"><h3>Filters of the first layer</h3><p>White: the most positive "
+          "weight, black: the most negative, "
           "grey: zero.</p>\n"
           "<div class=\"filters\">\n",
           out);
@@ -187,11 +193,14 @@ void dt_run_learned_style(FILE *out)
     fputs(".confusion td,.confusion th{text-align:right;padding:.2rem .3rem!important}.confusion "
           ".right{color:var(--c);font-weight:600}"
           ".slip{background:color-mix(in srgb,var(--b) var(--share),transparent)}\n"
-          "@media(max-width:500px){.confusion{font-size:.68rem!important}.confusion td,.confusion th{padding:.15rem "
+          "@media(max-width:500px){.confusion{font-size:.68rem!important}.confusion td,.confusion "
+          "th{padding:.15rem "
           ".1rem!important}}\n"
-          ".worst,.filters{display:grid;gap:.6rem;grid-template-columns:repeat(auto-fill,minmax(4.6rem,1fr));font-size:.82rem}"
+          ".worst,.filters{display:grid;gap:.6rem;grid-template-columns:repeat(auto-fill,minmax(4."
+          "6rem,1fr));font-size:.82rem}"
           ".filters{grid-template-columns:repeat(auto-fill,minmax(2.6rem,1fr))}\n"
-          ".worst img,.filters img{display:block;width:100%;image-rendering:pixelated;border-radius:3px}.worst "
+          ".worst img,.filters "
+          "img{display:block;width:100%;image-rendering:pixelated;border-radius:3px}.worst "
           "small{color:var(--soft)}\n"
           "@media print{.cards.learned{grid-template-columns:1fr}}\n",
           out);

@@ -22,16 +22,20 @@ struct run_page {
 static void put_style(FILE *out, const void *context)
 {
     (void)context;
-    fputs(
-        "body{max-width:1280px}.facts{display:grid;grid-template-columns:max-content minmax(0,1fr);gap:.15rem 1rem;margin:1rem 0}\n"
-        ".facts dt{color:var(--soft)}.facts dd{margin:0;overflow-wrap:anywhere}\n"
-        ".state{font-size:.9rem;font-weight:600;padding:.1em .6em;border-radius:1em;border:1px solid;vertical-align:.2em;"
-        "white-space:nowrap}.state.t0{color:var(--c)}.state.t1,.state.t4{color:var(--b)}.state.t2{color:#d32f2f}"
-        ".state.t3{color:var(--a)}\n"
-        "@media(min-width:900px){.cards{grid-template-columns:repeat(auto-fit,minmax(26rem,1fr))}}\n"
-        "@media(max-width:500px){.facts{font-size:.88rem;gap:.25rem .7rem}}\n",
-        out);
-    fputs(".config td,.model td:last-child,.model th:last-child,.config th{text-align:left}.config td{white-space:normal;"
+    fputs("body{max-width:1280px}.facts{display:grid;grid-template-columns:max-content "
+          "minmax(0,1fr);gap:.15rem 1rem;margin:1rem 0}\n"
+          ".facts dt{color:var(--soft)}.facts dd{margin:0;overflow-wrap:anywhere}\n"
+          ".state{font-size:.9rem;font-weight:600;padding:.1em .6em;border-radius:1em;border:1px "
+          "solid;vertical-align:.2em;"
+          "white-space:nowrap}.state.t0{color:var(--c)}.state.t1,.state.t4{color:var(--b)}.state."
+          "t2{color:#d32f2f}"
+          ".state.t3{color:var(--a)}\n"
+          "@media(min-width:900px){.cards{grid-template-columns:repeat(auto-fit,minmax(26rem,1fr))}"
+          "}\n"
+          "@media(max-width:500px){.facts{font-size:.88rem;gap:.25rem .7rem}}\n",
+          out);
+    fputs(".config td,.model td:last-child,.model th:last-child,.config th{text-align:left}.config "
+          "td{white-space:normal;"
           "vertical-align:top;min-width:8rem;overflow-wrap:anywhere}\n"
           "@media(min-width:700px){.config td:first-child{white-space:nowrap}}\n",
           out);
@@ -47,7 +51,8 @@ static void put_head(FILE *out, const struct dt_record *r)
     dt_facts_find(r, &facts);
     fputs("<h1>", out);
     dt_page_text(out, dt_record_name(r));
-    fprintf(out, " <span class=\"state t%d\">%s</span></h1>\n<dl class=\"facts\">\n", (int)r->state, dt_run_state_word(r->state));
+    fprintf(out, " <span class=\"state t%d\">%s</span></h1>\n<dl class=\"facts\">\n", (int)r->state,
+            dt_run_state_word(r->state));
     for (int i = 0; i < DT_N_FACTS; i++) {
         if (facts.texts[i][0] != '\0') {
             fprintf(out, "<dt>%s</dt><dd>", dt_fact_names[i]);
@@ -76,7 +81,8 @@ static void put_one(FILE *out, const struct dt_record *r, const struct dt_learne
     if (learned != NULL) {
         dt_run_learned_draw(out, learned);
     } else {
-        fputs("<p>What the model learned by its last checkpoint, <code>dtrain report</code> adds: confusion, the worst test "
+        fputs("<p>What the model learned by its last checkpoint, <code>dtrain report</code> adds: "
+              "confusion, the worst test "
               "samples, filters.</p>\n",
               out);
     }
@@ -108,11 +114,14 @@ static void put_body(FILE *out, const void *context)
     dt_curve_script(out);
 }
 
-enum dt_status dt_run_page_write(const char *path, const char *dir, const struct dt_record *records, int n,
-                                 const struct dt_learned *learned)
+enum dt_status dt_run_page_write(const char *path, const char *dir, const struct dt_record *records,
+                                 int n, const struct dt_learned *learned)
 {
     const struct run_page context = {records, n, learned};
-    const struct dt_page page = {.title = dt_record_name(&records[0]), .style = put_style, .body = put_body, .context = &context};
+    const struct dt_page page = {.title = dt_record_name(&records[0]),
+                                 .style = put_style,
+                                 .body = put_body,
+                                 .context = &context};
     if (path != NULL) {
         return dt_page_write(path, &page);
     }
@@ -123,12 +132,13 @@ enum dt_status dt_run_page_write(const char *path, const char *dir, const struct
 enum dt_status dt_page_take(struct dt_sinks *sinks, const struct dt_event *event)
 {
     struct dt_record record;
-    if ((event->kind != DT_EVENT_END && event->kind != DT_EVENT_FAULT) || !sinks->folder.config->report) {
+    if ((event->kind != DT_EVENT_END && event->kind != DT_EVENT_FAULT) ||
+        !sinks->folder.config->report) {
         return DT_OK;
     }
     DT_TRY(dt_record_open(sinks->folder.dir->path, &record));
-    const enum dt_status s =
-        dt_run_page_write(NULL, record.path, &record, 1, event->kind == DT_EVENT_END ? event->end->learned : NULL);
+    const enum dt_status s = dt_run_page_write(
+        NULL, record.path, &record, 1, event->kind == DT_EVENT_END ? event->end->learned : NULL);
     dt_record_close(&record);
     if (s == DT_OK && event->kind == DT_EVENT_END && !sinks->silent) {
         dt_text_print(stderr, "report %s/" DT_RUN_PAGE, sinks->folder.dir->path);

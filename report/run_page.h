@@ -1,5 +1,5 @@
-/* A run as a page, or several side by side: what `dtrain report` writes, and every run at its end. One file, which asks for nothing
- * else; its sections are in run_curves.h and the like. */
+/* A run as a page, or several side by side: what `dtrain report` writes, and every run at its end.
+ * One file, which asks for nothing else; its sections are in run_curves.h and the like. */
 #ifndef DT_REPORT_RUN_PAGE_H
 #define DT_REPORT_RUN_PAGE_H
 
@@ -8,9 +8,10 @@
 
 #define DT_RUN_PAGE "report.html"
 
-/* As `path`, or, where that is NULL, as DT_RUN_PAGE in the folder `dir`. `learned`: of the only run, or NULL: it does not say.
- * Errors as of writing (report/page/page.h); DT_CANT_CREATE: that is no regular file. */
-enum dt_status dt_run_page_write(const char *path, const char *dir, const struct dt_record *records, int n,
-                                 const struct dt_learned *learned);
+/* As `path`, or, where that is NULL, as DT_RUN_PAGE in the folder `dir`. `learned`: of the only
+ * run, or NULL: it does not say. Errors as of writing (report/page/page.h); DT_CANT_CREATE: that is
+ * no regular file. */
+enum dt_status dt_run_page_write(const char *path, const char *dir, const struct dt_record *records,
+                                 int n, const struct dt_learned *learned);
 
 #endif

@@ -22,7 +22,8 @@ struct painter {
 };
 
 /* One line, cut off at the screen's right. A character counts as a column. */
-static void put_line(struct painter *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void put_line(struct painter *p, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 static void put_line(struct painter *p, const char *format, ...)
 {
     char line[DT_LINE_SIZE];
@@ -45,7 +46,8 @@ static void put_line(struct painter *p, const char *format, ...)
     fputc('\n', p->out);
 }
 
-static void bar_text(const struct dt_screen *screen, int width, double share, char *text, size_t n_text)
+static void bar_text(const struct dt_screen *screen, int width, double share, char *text,
+                     size_t n_text)
 {
     const int full = (int)(width * fmin(1, fmax(0, share)));
     size_t n = 0;
@@ -58,8 +60,10 @@ static void bar_text(const struct dt_screen *screen, int width, double share, ch
 /* Until its last step, at the pace of now. */
 static double seconds_left(const struct dt_record *r, const struct dt_record_progress *at)
 {
-    const double speed = dt_record_last(&r->steps, DT_STEP_IMAGES), batch = dt_record_number(r->start, "global_batch");
-    return r->state == DT_RUN_GOING && speed > 0 ? (at->all - at->step) * batch / speed : (double)NAN;
+    const double speed = dt_record_last(&r->steps, DT_STEP_IMAGES),
+                 batch = dt_record_number(r->start, "global_batch");
+    return r->state == DT_RUN_GOING && speed > 0 ? (at->all - at->step) * batch / speed
+                                                 : (double)NAN;
 }
 
 static void put_progress(struct painter *p, const struct dt_record *r)
@@ -67,17 +71,20 @@ static void put_progress(struct painter *p, const struct dt_record *r)
     const struct dt_record_progress at = dt_record_progress(r);
     char bar[3 * BAR_WIDTH + 1] = "", number[32], step[32], all[32], done[128], left[64] = "";
     if (!(at.all > 0) || isnan(at.step)) {
-        put_line(p, at.step > 0 ? "step %s" : "no step yet", dt_count_text(at.step, step, sizeof step));
+        put_line(p, at.step > 0 ? "step %s" : "no step yet",
+                 dt_count_text(at.step, step, sizeof step));
         return;
     }
     const double seconds = seconds_left(r, &at);
     int room = p->screen.width - 1;
-    room -= snprintf(done, sizeof done, "epoch %.0f/%lld  step %s of %s  ", at.epoch, (long long)r->config.epochs,
-                     dt_count_text(at.step, step, sizeof step), dt_count_text(at.all, all, sizeof all));
+    room -= snprintf(done, sizeof done, "epoch %.0f/%lld  step %s of %s  ", at.epoch,
+                     (long long)r->config.epochs, dt_count_text(at.step, step, sizeof step),
+                     dt_count_text(at.all, all, sizeof all));
     if (isfinite(seconds)) {
         dt_duration_text(seconds, number, sizeof number);
     }
-    room -= snprintf(left, sizeof left, isfinite(seconds) ? " %3.0f %%  %s left" : " %3.0f %%", 100 * at.step / at.all, number);
+    room -= snprintf(left, sizeof left, isfinite(seconds) ? " %3.0f %%  %s left" : " %3.0f %%",
+                     100 * at.step / at.all, number);
     bar_text(&p->screen, room < BAR_WIDTH ? room : BAR_WIDTH, at.step / at.all, bar, sizeof bar);
     put_line(p, "%s%s%s", done, bar, left);
 }
@@ -91,15 +98,18 @@ static void put_result(struct painter *p, const struct dt_record *r)
     }
     dt_loss_text(result.loss, loss, sizeof loss);
     if (isfinite(result.margin)) {
-        put_line(p, "%-*s accuracy %.2f %% (%s %.2f %%), loss %s, after %.0f steps", NAME_WIDTH, "test", 100 * result.accuracy,
-                 p->screen.utf8 ? "±" : "+-", 100 * result.margin, loss, dt_record_last(&r->epochs, DT_EPOCH_STEP));
+        put_line(p, "%-*s accuracy %.2f %% (%s %.2f %%), loss %s, after %.0f steps", NAME_WIDTH,
+                 "test", 100 * result.accuracy, p->screen.utf8 ? "±" : "+-", 100 * result.margin,
+                 loss, dt_record_last(&r->epochs, DT_EPOCH_STEP));
     } else {
-        put_line(p, "%-*s loss %s, after %.0f steps", NAME_WIDTH, "test", loss, dt_record_last(&r->epochs, DT_EPOCH_STEP));
+        put_line(p, "%-*s loss %s, after %.0f steps", NAME_WIDTH, "test", loss,
+                 dt_record_last(&r->epochs, DT_EPOCH_STEP));
     }
 }
 
 /* A column of the steps' table: its last number, and all of them. */
-static void put_curve(struct painter *p, const struct dt_record *r, const char *name, enum dt_step_column column, const char *last)
+static void put_curve(struct painter *p, const struct dt_record *r, const char *name,
+                      enum dt_step_column column, const char *last)
 {
     char line[3 * DT_SPARKLINE_CELLS + 1];
     const int width = p->screen.width - NAME_WIDTH - NUMBER_WIDTH - 4;
@@ -119,12 +129,14 @@ static void put_curves(struct painter *p, const struct dt_record *r)
 {
     char text[32], rate[16];
     snprintf(rate, sizeof rate, "%s/s", dt_unit_name(&r->config));
-    put_curve(p, r, "train loss", DT_STEP_LOSS, dt_loss_text(dt_record_last(&r->steps, DT_STEP_LOSS), text, sizeof text));
+    put_curve(p, r, "train loss", DT_STEP_LOSS,
+              dt_loss_text(dt_record_last(&r->steps, DT_STEP_LOSS), text, sizeof text));
     snprintf(text, sizeof text, "%.2f %%", 100 * dt_record_last(&r->steps, DT_STEP_ACCURACY));
     put_curve(p, r, "train accuracy", DT_STEP_ACCURACY, text);
     snprintf(text, sizeof text, "%.4g", dt_record_last(&r->steps, DT_STEP_LR));
     put_curve(p, r, "lr", DT_STEP_LR, text);
-    put_curve(p, r, rate, DT_STEP_IMAGES, dt_count_text(dt_record_last(&r->steps, DT_STEP_IMAGES), text, sizeof text));
+    put_curve(p, r, rate, DT_STEP_IMAGES,
+              dt_count_text(dt_record_last(&r->steps, DT_STEP_IMAGES), text, sizeof text));
 }
 
 /* Where the time of rank 0's steps goes, so far; in several lines where one has no room. */
@@ -147,20 +159,24 @@ static void put_phases(struct painter *p, const struct dt_record *r)
     n = snprintf(text, sizeof text, "%-*s %.4g ms on rank 0", NAME_WIDTH, "a step", sum);
     for (int i = 0; i < DT_N_PHASES; i++) {
         const double share = fmax(0, dt_record_number(phases, names[i])) / sum;
-        const int n_piece = share > 0.005 ? snprintf(piece, sizeof piece, ", %s %.0f %%", names[i], 100 * share) : 0;
+        const int n_piece =
+            share > 0.005 ? snprintf(piece, sizeof piece, ", %s %.0f %%", names[i], 100 * share)
+                          : 0;
         const bool fits = n_piece == 0 || n + n_piece + 1 < p->screen.width;
         if (!fits) {
             put_line(p, "%s,", text);
             n = snprintf(text, sizeof text, "%*s", NAME_WIDTH + 1, "");
         }
-        n += n_piece > 0 ? snprintf(text + n, sizeof text - (size_t)n, "%s", piece + (fits ? 0 : 2)) : 0;
+        n += n_piece > 0 ? snprintf(text + n, sizeof text - (size_t)n, "%s", piece + (fits ? 0 : 2))
+                         : 0;
     }
     put_line(p, "%s", text);
 }
 
 static void put_ranks(struct painter *p, const struct dt_record *r)
 {
-    const cJSON *ranks = cJSON_GetObjectItemCaseSensitive(r->start, "ranks"), *rank = cJSON_GetArrayItem(ranks, 0);
+    const cJSON *ranks = cJSON_GetObjectItemCaseSensitive(r->start, "ranks"),
+                *rank = cJSON_GetArrayItem(ranks, 0);
     const int n = cJSON_GetArraySize(ranks);
     char samples[32];
     if (n > 0) {
@@ -172,8 +188,8 @@ static void put_ranks(struct painter *p, const struct dt_record *r)
             return;
         }
         put_line(p, "%4d %8.0f %8s  %.64s, %.100s", i, dt_record_number(rank, "threads"),
-                 dt_count_text(dt_record_number(rank, "samples"), samples, sizeof samples), dt_record_text(rank, "host"),
-                 dt_record_text(rank, "device"));
+                 dt_count_text(dt_record_number(rank, "samples"), samples, sizeof samples),
+                 dt_record_text(rank, "host"), dt_record_text(rank, "device"));
     }
 }
 

@@ -7,7 +7,8 @@
 #include "cli/sinks/record.h"
 #include "cli/terminal.h"
 
-/* At most `height` lines of less than `width` columns, without any codes for a terminal; of many ranks the first. */
+/* At most `height` lines of less than `width` columns, without any codes for a terminal; of many
+ * ranks the first. */
 void dt_run_screen_draw(FILE *out, const struct dt_record *record, struct dt_screen screen);
 
 #endif

@@ -12,7 +12,8 @@
 #define MAX_EPOCHS 12 /* rows of the table */
 #define NAME_WIDTH 14
 
-/* Bytes of the text's words that fit into so many columns, or those of the first. A character counts as a column. */
+/* Bytes of the text's words that fit into so many columns, or those of the first. A character
+ * counts as a column. */
 static size_t fitting(const char *text, int columns)
 {
     size_t end = 0;
@@ -28,7 +29,8 @@ static size_t fitting(const char *text, int columns)
     }
 }
 
-/* On a terminal in lines of its width, below each other; else in one, for other programs to read. */
+/* On a terminal in lines of its width, below each other; else in one, for other programs to read.
+ */
 static void print_fact(const char *name, const char *text)
 {
     char shown[DT_LINE_SIZE];
@@ -82,8 +84,8 @@ static void print_epochs(const struct dt_record *r)
     if (n == 0) {
         return;
     }
-    printf("\n%5s%9s%12s%12s%12s%12s%11s/s\n", "epoch", "step", "train loss", "test loss", "test acc. %", "lr",
-           dt_unit_name(&r->config));
+    printf("\n%5s%9s%12s%12s%12s%12s%11s/s\n", "epoch", "step", "train loss", "test loss",
+           "test acc. %", "lr", dt_unit_name(&r->config));
     for (size_t i = 0; i < n; i++) {
         print_epoch(t, n > 1 ? i * (t->n - 1) / (n - 1) : 0);
     }

@@ -67,12 +67,16 @@ static void find_times(const struct dt_record *r, struct times *out)
 static void draw_bar(FILE *out, const struct rank_times *t, double largest)
 {
     double x = 0;
-    fprintf(out, "<tr><td>rank %d<td class=\"bar\"><svg viewBox=\"0 0 1000 20\" preserveAspectRatio=\"none\" aria-hidden=\"true\">",
+    fprintf(out,
+            "<tr><td>rank %d<td class=\"bar\"><svg viewBox=\"0 0 1000 20\" "
+            "preserveAspectRatio=\"none\" aria-hidden=\"true\">",
             t->rank);
     for (int p = 0; p < DT_N_PHASES; p++) {
         const double width = 1000 * t->ms[p] / largest;
         if (width > 0) {
-            fprintf(out, "<rect class=\"phase %s\" x=\"%.2f\" width=\"%.2f\" height=\"20\"><title>%s %.3f ms</title></rect>",
+            fprintf(out,
+                    "<rect class=\"phase %s\" x=\"%.2f\" width=\"%.2f\" height=\"20\"><title>%s "
+                    "%.3f ms</title></rect>",
                     phase_names[p], x, width, phase_names[p], t->ms[p]);
         }
         x += width;
@@ -107,9 +111,10 @@ static void draw_bars(FILE *out, const struct times *t)
 
 static void put_numbers(FILE *out, const struct times *t)
 {
-    fputs("<details><summary>Numbers</summary><div class=\"wide\"><table><caption>milliseconds of a "
-          "step</caption><thead><tr><th>rank",
-          out);
+    fputs(
+        "<details><summary>Numbers</summary><div class=\"wide\"><table><caption>milliseconds of a "
+        "step</caption><thead><tr><th>rank",
+        out);
     for (int p = 0; p < DT_N_PHASES; p++) {
         if (t->used[p]) {
             fprintf(out, "<th>%s", phase_names[p]);
@@ -138,13 +143,16 @@ static void put_numbers(FILE *out, const struct times *t)
 static void tell_slowest(FILE *out, const struct dt_record *r, const struct times *t)
 {
     const struct rank_times *slowest = &t->ranks[0];
-    const cJSON *info = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(r->start, "ranks"), slowest->rank);
+    const cJSON *info =
+        cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(r->start, "ranks"), slowest->rank);
     if (t->n < 2) {
         return;
     }
     fprintf(out, "<p>The slowest is rank %d (", slowest->rank);
     dt_page_text(out, dt_record_text(info, "host"));
-    fprintf(out, "): it computes %.3f ms a step (median %.3f); faster ranks spend the difference waiting in communication.</p>\n",
+    fprintf(out,
+            "): it computes %.3f ms a step (median %.3f); faster ranks spend the difference "
+            "waiting in communication.</p>\n",
             slowest->own, t->ranks[t->n / 2].own);
 }
 
@@ -156,29 +164,31 @@ static void tell_communication(FILE *out, const struct times *t)
         all += t->ranks[i].all / t->n;
     }
     if (t->n > 1 && all > 0) {
-        fprintf(
-            out,
-            "<p>Exposed communication: %.3f ms of a step, %.1f %%, mean over ranks. Communication that overlaps the backward pass "
-            "is counted as backward time.</p>\n",
-            waited, 100 * waited / all);
+        fprintf(out,
+                "<p>Exposed communication: %.3f ms of a step, %.1f %%, mean over ranks. "
+                "Communication that overlaps the backward pass "
+                "is counted as backward time.</p>\n",
+                waited, 100 * waited / all);
     }
 }
 
 static void tell_traffic(FILE *out, const struct dt_record *r)
 {
     const cJSON *counted = r->last_epoch != NULL ? r->last_epoch : r->summary;
-    const double messages = dt_record_number(counted, "messages"), bytes = dt_record_number(counted, "bytes_sent");
-    const double expected_messages = dt_record_number(r->start, "messages"), expected = dt_record_number(r->start, "bytes_sent");
+    const double messages = dt_record_number(counted, "messages"),
+                 bytes = dt_record_number(counted, "bytes_sent");
+    const double expected_messages = dt_record_number(r->start, "messages"),
+                 expected = dt_record_number(r->start, "bytes_sent");
     char text[DT_BYTES_TEXT_SIZE], other[DT_BYTES_TEXT_SIZE];
     if (!(messages > 0)) {
         return;
     }
-    fprintf(out, "<p>Sent in a step by the busiest rank, counted: %g messages, %s (%.0f bytes)", messages,
-            dt_bytes_text(bytes, text), bytes);
+    fprintf(out, "<p>Sent in a step by the busiest rank, counted: %g messages, %s (%.0f bytes)",
+            messages, dt_bytes_text(bytes, text), bytes);
     if (isfinite(expected)) {
         const bool same = messages == expected_messages && bytes == expected;
-        fprintf(out, "; by the formula %g messages, %s: %s", expected_messages, dt_bytes_text(expected, other),
-                same ? "equal" : "NOT equal");
+        fprintf(out, "; by the formula %g messages, %s: %s", expected_messages,
+                dt_bytes_text(expected, other), same ? "equal" : "NOT equal");
     }
     const double between = dt_record_number(counted, "bytes_between_hosts");
     if (between > 0) {
@@ -191,8 +201,11 @@ static void tell_compression(FILE *out, const struct dt_record *r)
 {
     const struct dt_compression_spec *c = &r->config.dist.compression;
     if (c->type != DT_COMPRESSION_NONE) {
-        fprintf(out, "<p>Gradients travel as %s%s: %s bytes for n numbers, which as floats are 4 n.</p>\n",
-                dt_compression_names[c->type], c->error_feedback ? " with error feedback" : "", dt_compression_formulas[c->type]);
+        fprintf(
+            out,
+            "<p>Gradients travel as %s%s: %s bytes for n numbers, which as floats are 4 n.</p>\n",
+            dt_compression_names[c->type], c->error_feedback ? " with error feedback" : "",
+            dt_compression_formulas[c->type]);
     }
 }
 
@@ -201,9 +214,13 @@ static void draw_staleness(FILE *out, const struct dt_record *r)
     uint64_t counts[DT_STALENESS_BINS] = {0};
     int n = 0;
     double all = 0, sum = 0;
-    const cJSON *item = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(r->last_epoch, "staleness"), 0);
+    const cJSON *item =
+        cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(r->last_epoch, "staleness"), 0);
     for (; item != NULL && n < DT_STALENESS_BINS; item = item->next, n++) {
-        const double count = cJSON_IsNumber(item) && item->valuedouble >= 0 && item->valuedouble < 1e15 ? item->valuedouble : 0;
+        const double count =
+            cJSON_IsNumber(item) && item->valuedouble >= 0 && item->valuedouble < 1e15
+                ? item->valuedouble
+                : 0;
         counts[n] = (uint64_t)count;
         all += count;
         sum += n * count;
@@ -212,12 +229,15 @@ static void draw_staleness(FILE *out, const struct dt_record *r)
         return;
     }
     fprintf(out,
-            "<div class=\"card narrow\"><h3>Staleness of gradients, in steps</h3><p>Mean %.2f, most %d: steps that "
+            "<div class=\"card narrow\"><h3>Staleness of gradients, in steps</h3><p>Mean %.2f, "
+            "most %d: steps that "
             "others "
             "had taken since the weights were read.</p>\n",
             sum / all, n - 1);
     dt_histogram_draw(out, "how many gradients were so many steps old", n, counts);
-    fputs("<details><summary>Numbers</summary><table><thead><tr><th>steps<th>gradients</thead><tbody>\n", out);
+    fputs("<details><summary>Numbers</summary><table><thead><tr><th>steps<th>gradients</"
+          "thead><tbody>\n",
+          out);
     for (int i = 0; i < n; i++) {
         fprintf(out, "<tr><td>%d<td>%llu\n", i, (unsigned long long)counts[i]);
     }
@@ -259,7 +279,8 @@ void dt_run_time_draw(FILE *out, const struct dt_record *r)
 
 void dt_run_time_style(FILE *out)
 {
-    fputs(".narrow{max-width:34rem}.bars td,.bars th{border:0}.bars .bar{width:100%;padding:.15rem .3rem}.bars "
+    fputs(".narrow{max-width:34rem}.bars td,.bars th{border:0}.bars .bar{width:100%;padding:.15rem "
+          ".3rem}.bars "
           "svg{height:1.2em}.bars "
           "th:nth-child(2){text-align:left}\n",
           out);

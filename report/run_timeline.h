@@ -1,4 +1,5 @@
-/* What the ranks did when, in the steps of a run's trace.json (cli/sinks/timeline.c): lanes, and what they say. */
+/* What the ranks did when, in the steps of a run's trace.json (cli/sinks/timeline.c): lanes, and
+ * what they say. */
 #ifndef DT_REPORT_RUN_TIMELINE_H
 #define DT_REPORT_RUN_TIMELINE_H
 

@@ -42,7 +42,8 @@ static void fill(const struct dt_sparkline *line, int width, struct cells *out)
     const size_t most = (size_t)(width < DT_SPARKLINE_CELLS ? width : DT_SPARKLINE_CELLS);
     out->n = (int)(line->n < most ? line->n : most);
     for (size_t i = 0; i < (size_t)out->n; i++) {
-        out->heights[i] = mean(line, i * line->n / (size_t)out->n, (i + 1) * line->n / (size_t)out->n);
+        out->heights[i] =
+            mean(line, i * line->n / (size_t)out->n, (i + 1) * line->n / (size_t)out->n);
     }
     find_range(out);
     if (line->log && out->least > 0) {
@@ -59,7 +60,8 @@ static const char *cell(const struct cells *cells, int i, bool utf8)
     if (isnan(height)) {
         return " ";
     }
-    const int level = range > 0 ? (int)fmin(N_LEVELS - 1, N_LEVELS * ((height - cells->least) / range)) : 0;
+    const int level =
+        range > 0 ? (int)fmin(N_LEVELS - 1, N_LEVELS * ((height - cells->least) / range)) : 0;
     return (utf8 ? blocks : ascii)[level];
 }
 

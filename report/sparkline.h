@@ -7,7 +7,8 @@
 
 #define DT_SPARKLINE_CELLS 400
 
-/* What is drawn: `n` numbers, each `stride` behind the one before; NaN and infinities are left out. */
+/* What is drawn: `n` numbers, each `stride` behind the one before; NaN and infinities are left out.
+ */
 struct dt_sparkline {
     const double *values;
     size_t n, stride;
@@ -15,8 +16,9 @@ struct dt_sparkline {
     bool utf8; /* eighths of a block, else eight characters from '.' to '#' */
 };
 
-/* At most `width` columns, a column for each number or the mean of several; its height is between the least and the largest mean.
- * `text` has room for DT_SPARKLINE_CELLS characters of three bytes, and an end. */
+/* At most `width` columns, a column for each number or the mean of several; its height is between
+ * the least and the largest mean. `text` has room for DT_SPARKLINE_CELLS characters of three bytes,
+ * and an end. */
 void dt_sparkline_text(const struct dt_sparkline *line, int width, char *text, size_t n_text);
 
 #endif

@@ -16,7 +16,8 @@ static const char *const kind_names[] = {DT_SPAN_LIST(NAME)};
 
 bool dt_span_computes(enum dt_span_kind kind)
 {
-    return kind == DT_SPAN_FORWARD || kind == DT_SPAN_LOSS || kind == DT_SPAN_RECOMPUTE || kind == DT_SPAN_BACKWARD;
+    return kind == DT_SPAN_FORWARD || kind == DT_SPAN_LOSS || kind == DT_SPAN_RECOMPUTE ||
+           kind == DT_SPAN_BACKWARD;
 }
 
 /* ---- reading */
@@ -29,7 +30,8 @@ static enum dt_status no_memory(void)
 static double number_of(const cJSON *object, const char *key)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
-    return cJSON_IsNumber(item) && fabs(item->valuedouble) <= 1e3 * MAX_MS ? item->valuedouble : (double)NAN;
+    return cJSON_IsNumber(item) && fabs(item->valuedouble) <= 1e3 * MAX_MS ? item->valuedouble
+                                                                           : (double)NAN;
 }
 
 static const char *text_of(const cJSON *object, const char *key)
@@ -49,24 +51,31 @@ static int kind_of(const char *name)
 
 static bool read_span(const cJSON *event, struct dt_trace_span *out)
 {
-    const double ts = number_of(event, "ts"), dur = number_of(event, "dur"), rank = number_of(event, "pid");
+    const double ts = number_of(event, "ts"), dur = number_of(event, "dur"),
+                 rank = number_of(event, "pid");
     const double step = number_of(cJSON_GetObjectItemCaseSensitive(event, "args"), "step");
     const int kind = kind_of(text_of(event, "cat"));
     if (strcmp(text_of(event, "ph"), "X") != 0 || kind < 0 || !(ts >= 0) || !(dur >= 0) ||
         !(rank >= 0 && rank < DT_TRACE_MAX_RANKS) || !(step >= 1 && step < 1e9)) {
         return false;
     }
-    *out = (struct dt_trace_span){
-        .kind = kind, .rank = (int)rank, .step = (int)step, .bucket = -1, .begin_ms = 1e-3 * ts, .end_ms = 1e-3 * (ts + dur)};
+    *out = (struct dt_trace_span){.kind = kind,
+                                  .rank = (int)rank,
+                                  .step = (int)step,
+                                  .bucket = -1,
+                                  .begin_ms = 1e-3 * ts,
+                                  .end_ms = 1e-3 * (ts + dur)};
     snprintf(out->name, sizeof out->name, "%s", text_of(event, "name"));
-    return kind != DT_SPAN_BUCKET ||
-           (sscanf(out->name, "bucket %2d", &out->bucket) == 1 && out->bucket >= 0 && out->bucket < MAX_BUCKETS);
+    return kind != DT_SPAN_BUCKET || (sscanf(out->name, "bucket %2d", &out->bucket) == 1 &&
+                                      out->bucket >= 0 && out->bucket < MAX_BUCKETS);
 }
 
 static void take_span(struct dt_trace_record *trace, const struct dt_trace_span *span)
 {
-    trace->first_step = trace->n == 0 || span->step < trace->first_step ? span->step : trace->first_step;
-    trace->last_step = trace->n == 0 || span->step > trace->last_step ? span->step : trace->last_step;
+    trace->first_step =
+        trace->n == 0 || span->step < trace->first_step ? span->step : trace->first_step;
+    trace->last_step =
+        trace->n == 0 || span->step > trace->last_step ? span->step : trace->last_step;
     trace->n_ranks = span->rank >= trace->n_ranks ? span->rank + 1 : trace->n_ranks;
     trace->n_buckets = span->bucket >= trace->n_buckets ? span->bucket + 1 : trace->n_buckets;
     trace->spans[trace->n++] = *span;
@@ -81,7 +90,9 @@ static int by_rank_and_begin(const void *a, const void *b)
 
 static void read_clocks(const cJSON *root, struct dt_trace_record *trace)
 {
-    const cJSON *ranks = cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(root, "otherData"), "ranks"), *rank;
+    const cJSON *ranks = cJSON_GetObjectItemCaseSensitive(
+                    cJSON_GetObjectItemCaseSensitive(root, "otherData"), "ranks"),
+                *rank;
     cJSON_ArrayForEach(rank, ranks)
     {
         const double error = number_of(rank, "error_us");
@@ -122,14 +133,16 @@ static enum dt_status read_spans(const char *folder, struct dt_trace_record *out
 
 static struct dt_trace_step *step_of(struct dt_trace_record *trace, const struct dt_trace_span *s)
 {
-    return &trace->steps[(size_t)s->rank * (size_t)trace->n_steps + (size_t)(s->step - trace->first_step)];
+    return &trace->steps[(size_t)s->rank * (size_t)trace->n_steps +
+                         (size_t)(s->step - trace->first_step)];
 }
 
 static void extend(struct dt_trace_step *step, const struct dt_trace_span *s)
 {
     step->begin_ms = fmin(step->begin_ms, s->begin_ms);
     step->end_ms = fmax(step->end_ms, s->end_ms);
-    step->compute_end_ms = dt_span_computes(s->kind) ? fmax(step->compute_end_ms, s->end_ms) : step->compute_end_ms;
+    step->compute_end_ms =
+        dt_span_computes(s->kind) ? fmax(step->compute_end_ms, s->end_ms) : step->compute_end_ms;
 }
 
 /* What a rank has computed, from its first span on. */
@@ -174,7 +187,8 @@ static void measure(struct dt_trace_record *trace)
 {
     const size_t n = (size_t)trace->n_ranks * (size_t)trace->n_steps;
     for (size_t i = 0; i < n; i++) {
-        trace->steps[i] = (struct dt_trace_step){.begin_ms = (double)NAN, .end_ms = (double)NAN, .compute_end_ms = (double)NAN};
+        trace->steps[i] = (struct dt_trace_step){
+            .begin_ms = (double)NAN, .end_ms = (double)NAN, .compute_end_ms = (double)NAN};
     }
     for (int first = 0, last = 0; first < trace->n; first = last) {
         while (last < trace->n && trace->spans[last].rank == trace->spans[first].rank) {

@@ -1,4 +1,5 @@
-/* A run's trace.json, read back: the file may be anything, and what is not a span of ours is left out. */
+/* A run's trace.json, read back: the file may be anything, and what is not a span of ours is left
+ * out. */
 #ifndef DT_REPORT_TRACE_H
 #define DT_REPORT_TRACE_H
 
@@ -18,9 +19,10 @@ struct dt_trace_span {
 
 /* Of a step, on a rank; NaN where it did nothing of the kind. */
 struct dt_trace_step {
-    double begin_ms, end_ms;   /* of all that it did */
-    double compute_end_ms;     /* of its passes */
-    double sent_ms, hidden_ms; /* that some bucket was on its way, and meanwhile the rank computed */
+    double begin_ms, end_ms; /* of all that it did */
+    double compute_end_ms;   /* of its passes */
+    double sent_ms,
+        hidden_ms; /* that some bucket was on its way, and meanwhile the rank computed */
 };
 
 struct dt_trace_record {
@@ -31,7 +33,8 @@ struct dt_trace_record {
     struct dt_trace_step *steps; /* private */
 };
 
-/* Without the file, or with one that is not ours, there are no spans, and that is no error. DT_NO_MEMORY; then it owes nothing. */
+/* Without the file, or with one that is not ours, there are no spans, and that is no error.
+ * DT_NO_MEMORY; then it owes nothing. */
 enum dt_status dt_trace_open(const char *folder, struct dt_trace_record *out);
 void dt_trace_close(struct dt_trace_record *trace);
 

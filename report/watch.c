@@ -13,7 +13,8 @@
 #include "report/run_screen.h"
 
 #define LEAST_INTERVAL_S 1.0
-#define SHARE_OF_TIME 10 /* of a long run's records: reading them takes at most one part in so many */
+#define SHARE_OF_TIME \
+    10 /* of a long run's records: reading them takes at most one part in so many */
 #define LINES_OF_A_FILE 1000
 
 /* The terminal of stdin, from which q is read as soon as it is typed. */
@@ -45,7 +46,8 @@ static bool wants_to_leave(struct keys *keys, double seconds)
 {
     struct pollfd file = {.fd = keys->open ? STDIN_FILENO : -1, .events = POLLIN};
     char key = '\0';
-    if (!dt_stop_requested() && poll(&file, 1, (int)(1e3 * seconds)) > 0 && read(STDIN_FILENO, &key, 1) <= 0) {
+    if (!dt_stop_requested() && poll(&file, 1, (int)(1e3 * seconds)) > 0 &&
+        read(STDIN_FILENO, &key, 1) <= 0) {
         close_keys(keys); /* it is gone */
     }
     return key == 'q' || key == 'Q' || dt_stop_requested();
@@ -96,7 +98,8 @@ static enum dt_status follow(const char *folder, char **text)
         if (s == DT_OK && !leaves) {
             put_over(*text);
             const double read_s = dt_clock_s() - begin, interval_s = SHARE_OF_TIME * read_s;
-            leaves = wants_to_leave(&keys, interval_s > LEAST_INTERVAL_S ? interval_s : LEAST_INTERVAL_S);
+            leaves = wants_to_leave(&keys,
+                                    interval_s > LEAST_INTERVAL_S ? interval_s : LEAST_INTERVAL_S);
         }
     }
     fputs("\033[?25h\033[?1049l", stdout);

@@ -1,11 +1,13 @@
-/* How near the cpu backend's kernels come to what the core can do: GFLOP/s and the share of an FMA loop's, measured in the same
- * run, for the large layers of configs/mnist.json and mnist-mlp.json, on every instruction set; then a whole training step.
+/* How near the cpu backend's kernels come to what the core can do: GFLOP/s and the share of an FMA
+ * loop's, measured in the same run, for the large layers of configs/mnist.json and mnist-mlp.json,
+ * on every instruction set; then a whole training step.
  *
  *     bench_kernels [--smoke]
  *
- * Times are thread CPU time, the best of several rounds; --smoke runs everything once on few images, as a test that it works.
- * Backward is shown for several shares of a block's outputs that are positive, so that gradients pass them; its rates count the
- * dense operation's FLOPs, so they may exceed the peak. Training this model has 0.4 (first steps) to 0.1 behind its pool. */
+ * Times are thread CPU time, the best of several rounds; --smoke runs everything once on few
+ * images, as a test that it works. Backward is shown for several shares of a block's outputs that
+ * are positive, so that gradients pass them; its rates count the dense operation's FLOPs, so they
+ * may exceed the peak. Training this model has 0.4 (first steps) to 0.1 behind its pool. */
 #include "bench.h"
 #include "optimizer_step.h"
 
@@ -34,10 +36,11 @@ static double peak_flops(const struct dt_cpu_kernels *kernels)
     return 2.0 * (double)n * DT_FMA_CHAINS * kernels->vector / best;
 }
 
-static void report(const char *isa, const char *what, float alive, double seconds, double flops, double peak)
+static void report(const char *isa, const char *what, float alive, double seconds, double flops,
+                   double peak)
 {
-    printf("%-10s %-24s alive %-5.3g %8.3f ms %8.1f GFLOP/s %6.1f %%\n", isa, what, (double)alive, 1e3 * seconds,
-           1e-9 * flops / seconds, 100.0 * flops / seconds / peak);
+    printf("%-10s %-24s alive %-5.3g %8.3f ms %8.1f GFLOP/s %6.1f %%\n", isa, what, (double)alive,
+           1e3 * seconds, 1e-9 * flops / seconds, 100.0 * flops / seconds / peak);
 }
 
 /* ---- convolutions */
@@ -56,16 +59,19 @@ static double forward_time(const struct conv_bench *b)
         const double start = now_s();
         for (int i = 0; i < n_images; i++) {
             const size_t n = (size_t)i;
-            b->kernels->conv_forward(&b->conv, b->x + n * b->n_x, b->packed, b->bias, true, b->y + n * b->y_step);
+            b->kernels->conv_forward(&b->conv, b->x + n * b->n_x, b->packed, b->bias, true,
+                                     b->y + n * b->y_step);
         }
         best = fmin(best, now_s() - start);
     }
     return best;
 }
 
-static void conv_bench(const struct dt_cpu_kernels *kernels, const char *name, struct dt_conv conv, bool pooled, double peak)
+static void conv_bench(const struct dt_cpu_kernels *kernels, const char *name, struct dt_conv conv,
+                       bool pooled, double peak)
 {
-    const size_t n = (size_t)n_images, n_k = (size_t)conv.k, taps = (size_t)(conv.kernel * conv.kernel * conv.c);
+    const size_t n = (size_t)n_images, n_k = (size_t)conv.k,
+                 taps = (size_t)(conv.kernel * conv.kernel * conv.c);
     const size_t n_y = (size_t)(conv.out_h * conv.out_w) * n_k;
     struct conv_bench b = {.kernels = kernels, .conv = conv};
     char text[64];
@@ -78,7 +84,8 @@ static void conv_bench(const struct dt_cpu_kernels *kernels, const char *name, s
     float *weight = random_floats(n_k * taps, 1);
     kernels->conv_pack_forward(&conv, weight, b.packed);
     snprintf(text, sizeof text, "%s forward", name);
-    report(kernels->isa, text, 1, forward_time(&b), 2.0 * (double)n * (double)n_y * (double)taps, peak);
+    report(kernels->isa, text, 1, forward_time(&b), 2.0 * (double)n * (double)n_y * (double)taps,
+           peak);
     free(b.x);
     free(b.y);
     free(b.bias);
@@ -89,8 +96,16 @@ static void conv_bench(const struct dt_cpu_kernels *kernels, const char *name, s
 static const struct dt_model_spec tutorial = {
     .input = {1, 28, 28},
     .n_layers = 8,
-    .layers = {{.type = DT_LAYER_CONV2D, .size = 32, .kernel = 3, .stride = 1, .activation = DT_ACTIVATION_RELU},
-               {.type = DT_LAYER_CONV2D, .size = 64, .kernel = 3, .stride = 1, .activation = DT_ACTIVATION_RELU},
+    .layers = {{.type = DT_LAYER_CONV2D,
+                .size = 32,
+                .kernel = 3,
+                .stride = 1,
+                .activation = DT_ACTIVATION_RELU},
+               {.type = DT_LAYER_CONV2D,
+                .size = 64,
+                .kernel = 3,
+                .stride = 1,
+                .activation = DT_ACTIVATION_RELU},
                {.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2},
                {.type = DT_LAYER_DROPOUT, .rate = 0.25},
                {.type = DT_LAYER_FLATTEN},
@@ -115,7 +130,8 @@ static int descending(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-static void block_forward(const struct block_bench *b, const struct dt_block *block, float bias, const struct dt_pass *pass)
+static void block_forward(const struct block_bench *b, const struct dt_block *block, float bias,
+                          const struct dt_pass *pass)
 {
     float *params = b->params + b->model.params[block->bias].offset;
     for (int i = 0; i < block->linear_out.c; i++) {
@@ -124,7 +140,8 @@ static void block_forward(const struct block_bench *b, const struct dt_block *bl
     CHECK_INT(dt_cpu_block_forward(b->state, b->params, b->x, b->y, pass), DT_OK);
 }
 
-/* A forward pass with a bias that leaves about a share of the outputs positive, or as many as dropout keeps; returns the share. */
+/* A forward pass with a bias that leaves about a share of the outputs positive, or as many as
+ * dropout keeps; returns the share. */
 static float forward_alive(const struct block_bench *b, const struct dt_block *block, float share)
 {
     static const uint32_t ids[128];
@@ -147,19 +164,24 @@ static double block_backward_time(const struct block_bench *b, int index)
     enum { CHUNK = 8 };
     static const uint32_t ids[CHUNK];
     const struct dt_block *block = &b->model.blocks[index];
-    const size_t in = dt_shape_elems(block->in), out = dt_shape_elems(block->out), n_out = (size_t)n_images * out;
+    const size_t in = dt_shape_elems(block->in), out = dt_shape_elems(block->out),
+                 n_out = (size_t)n_images * out;
     float *dy = random_floats(n_out, 1);
     double best = 1e9;
     for (int round = 0; round < n_rounds; round++) {
         double seconds = 0;
         memcpy(b->dy, dy, n_out * sizeof(float));
         for (int first = 0; first < n_images; first += CHUNK) {
-            const struct dt_batch batch = {.n = n_images < CHUNK ? n_images : CHUNK, .rows = ids, .ids = ids};
+            const struct dt_batch batch = {
+                .n = n_images < CHUNK ? n_images : CHUNK, .rows = ids, .ids = ids};
             const struct dt_pass pass = {
-                .batch = &batch, .first = first, .more = first + CHUNK<n_images, .training = true, .accumulate = first> 0};
+                .batch = &batch,
+                .first = first,
+                .more = first + CHUNK<n_images, .training = true, .accumulate = first> 0};
             const size_t at = (size_t)first;
             const double start = now_s();
-            CHECK_INT(dt_cpu_block_backward(b->state, b->params, b->grads, b->x + at * in, b->y + at * out, b->dy + at * out,
+            CHECK_INT(dt_cpu_block_backward(b->state, b->params, b->grads, b->x + at * in,
+                                            b->y + at * out, b->dy + at * out,
                                             index > 0 ? b->dx : NULL, &pass),
                       DT_OK);
             seconds += now_s() - start;
@@ -180,7 +202,8 @@ static void block_bench(const char *isa, int index, double peak)
     CHECK_INT(dt_cpu_backend.open(&options, &b.backend), DT_OK);
     CHECK_INT(dt_cpu_backend.block_open(b.backend, &b.model, index, n_images, &b.state), DT_OK);
     const struct dt_block *block = &b.model.blocks[index];
-    const size_t n = (size_t)n_images, in = dt_shape_elems(block->in), out = dt_shape_elems(block->out);
+    const size_t n = (size_t)n_images, in = dt_shape_elems(block->in),
+                 out = dt_shape_elems(block->out);
     b.params = random_floats(b.model.arena_elems, 1);
     b.grads = random_floats(b.model.arena_elems, 0);
     b.x = random_floats(n * in, 0.6f);
@@ -203,8 +226,9 @@ static void block_bench(const char *isa, int index, double peak)
 
 /* ---- dense layers as blocks, so with everything that surrounds its matrix products */
 
-static double block_time(struct dt_block_state *state, const float *params, float *grads, const float *x, float *y, float *dy,
-                         float *dx, const struct dt_pass *pass, bool is_forward)
+static double block_time(struct dt_block_state *state, const float *params, float *grads,
+                         const float *x, float *y, float *dy, float *dx, const struct dt_pass *pass,
+                         bool is_forward)
 {
     double best = 1e9;
     for (int round = 0; round < n_rounds; round++) {
@@ -221,10 +245,12 @@ static double block_time(struct dt_block_state *state, const float *params, floa
 
 static void dense_bench(const char *isa, const char *name, int n_in, int n_out, double peak)
 {
-    /* Inputs and output gradients that are not zero: all, half; as training configs/mnist.json begins, after 200 steps and an
-     * epoch; as in configs/mnist-mlp.json. */
-    static const float shares[][2] = {{1, 1}, {0.5f, 0.5f}, {0.39f, 0.13f}, {0.2f, 0.13f}, {0.1f, 0.13f}, {0.19f, 0.65f}};
-    const struct dt_model_spec spec = {.input = {n_in, 1, 1}, .n_layers = 1, .layers = {{.type = DT_LAYER_DENSE, .size = n_out}}};
+    /* Inputs and output gradients that are not zero: all, half; as training configs/mnist.json
+     * begins, after 200 steps and an epoch; as in configs/mnist-mlp.json. */
+    static const float shares[][2] = {{1, 1},        {0.5f, 0.5f},  {0.39f, 0.13f},
+                                      {0.2f, 0.13f}, {0.1f, 0.13f}, {0.19f, 0.65f}};
+    const struct dt_model_spec spec = {
+        .input = {n_in, 1, 1}, .n_layers = 1, .layers = {{.type = DT_LAYER_DENSE, .size = n_out}}};
     const struct dt_backend_options options = {.n_threads = 1};
     const struct dt_batch batch = {.n = n_images};
     const struct dt_pass pass = {.batch = &batch, .training = true};
@@ -236,9 +262,11 @@ static void dense_bench(const char *isa, const char *name, int n_in, int n_out, 
     CHECK_INT(dt_cpu_backend.block_open(backend, &model, 0, n_images, &state), DT_OK);
     const size_t n_x = (size_t)n_images * (size_t)n_in, n_y = (size_t)n_images * (size_t)n_out;
     const double flops = 2.0 * (double)n_x * n_out;
-    float *params = random_floats(model.arena_elems, 1), *grads = random_floats(model.arena_elems, 0), *y = random_floats(n_y, 0);
+    float *params = random_floats(model.arena_elems, 1),
+          *grads = random_floats(model.arena_elems, 0), *y = random_floats(n_y, 0);
     for (size_t i = 0; i < sizeof shares / sizeof shares[0]; i++) {
-        float *x = random_floats(n_x, shares[i][0]), *dy = random_floats(n_y, shares[i][1]), *dx = random_floats(n_x, 0);
+        float *x = random_floats(n_x, shares[i][0]), *dy = random_floats(n_y, shares[i][1]),
+              *dx = random_floats(n_x, 0);
         char text[64];
         const double forward = block_time(state, params, grads, x, y, dy, dx, &pass, true);
         const double weights = block_time(state, params, grads, x, y, dy, NULL, &pass, false);
@@ -260,7 +288,8 @@ static void dense_bench(const char *isa, const char *name, int n_in, int n_out, 
     dt_cpu_backend.close(backend);
 }
 
-/* ---- the whole training step of configs/mnist.json, on blobs of ink that are learnt, so that zeros come as in training */
+/* ---- the whole training step of configs/mnist.json, on blobs of ink that are learnt, so that
+ * zeros come as in training */
 
 #define N_SAMPLES 1280
 
@@ -270,25 +299,32 @@ static struct dt_samples blobs(void)
     static uint16_t labels[N_SAMPLES];
     for (uint32_t i = 0; i < N_SAMPLES; i++) {
         labels[i] = (uint16_t)(i % 10);
-        for (uint32_t stroke = 0; stroke < 4; stroke++) { /* four short strokes, placed by the label, shaken by the sample */
+        for (uint32_t stroke = 0; stroke < 4;
+             stroke++) { /* four short strokes, placed by the label, shaken by the sample */
             const struct dt_rng4 place = dt_rng_words(2, DT_RNG_SYNTHETIC, 0, 0, labels[i], stroke);
             const struct dt_rng4 shake = dt_rng_words(2, DT_RNG_SYNTHETIC, 1, 0, i, stroke);
-            const uint32_t row = 4 + place.v[0] % 16 + shake.v[0] % 4, column = 4 + place.v[1] % 12 + shake.v[1] % 4;
+            const uint32_t row = 4 + place.v[0] % 16 + shake.v[0] % 4,
+                           column = 4 + place.v[1] % 12 + shake.v[1] % 4;
             for (uint32_t p = 0; p < 8; p++) {
-                const uint32_t r = place.v[2] % 2 ? row + p / 2 : row, c = place.v[2] % 2 ? column : column + p;
+                const uint32_t r = place.v[2] % 2 ? row + p / 2 : row,
+                               c = place.v[2] % 2 ? column : column + p;
                 pixels[i * 784 + r * 28 + c] = 255;
                 pixels[i * 784 + (r + 1) * 28 + c] = 180;
             }
         }
     }
-    return (struct dt_samples){
-        .n = N_SAMPLES, .shape = {1, 28, 28}, .pixels = pixels, .scale = 1.0f / 255, .labels = labels, .n_classes = 10};
+    return (struct dt_samples){.n = N_SAMPLES,
+                               .shape = {1, 28, 28},
+                               .pixels = pixels,
+                               .scale = 1.0f / 255,
+                               .labels = labels,
+                               .n_classes = 10};
 }
 
 enum { PART_GATHER, PART_FORWARD, PART_LOSS, PART_BACKWARD, PART_UPDATE, N_PARTS };
 
-static void step(struct dt_network *net, struct dt_bound_samples *bound, struct dt_optimizer *optimizer, uint32_t number,
-                 double seconds[N_PARTS])
+static void step(struct dt_network *net, struct dt_bound_samples *bound,
+                 struct dt_optimizer *optimizer, uint32_t number, double seconds[N_PARTS])
 {
     uint32_t rows[128];
     double at[N_PARTS + 1];
@@ -317,7 +353,8 @@ static void step_bench(const char *isa)
 {
     static struct dt_model model;
     const struct dt_backend_options options = {.n_threads = 1};
-    const struct dt_optimizer_spec adam = {.type = DT_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-7};
+    const struct dt_optimizer_spec adam = {
+        .type = DT_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-7};
     const struct dt_samples samples = blobs();
     struct dt_backend *backend;
     struct dt_network *net;
@@ -341,9 +378,10 @@ static void step_bench(const char *isa)
             total += s[i];
         }
         CHECK_INT(dt_cpu_backend.metrics_take(backend, &metrics), DT_OK);
-        printf("%-10s step %3u..%3u: %7.2f ms = gather %.2f + forward %.2f + loss %.2f + backward %.2f + update %.2f; loss %.3f\n",
-               isa, done, done + n_steps - 1, total, s[PART_GATHER], s[PART_FORWARD], s[PART_LOSS], s[PART_BACKWARD],
-               s[PART_UPDATE], metrics.loss_sum / metrics.n_samples);
+        printf("%-10s step %3u..%3u: %7.2f ms = gather %.2f + forward %.2f + loss %.2f + backward "
+               "%.2f + update %.2f; loss %.3f\n",
+               isa, done, done + n_steps - 1, total, s[PART_GATHER], s[PART_FORWARD], s[PART_LOSS],
+               s[PART_BACKWARD], s[PART_UPDATE], metrics.loss_sum / metrics.n_samples);
     }
     dt_cpu_backend.samples_close(backend, bound);
     dt_optimizer_close(&optimizer);
@@ -353,8 +391,10 @@ static void step_bench(const char *isa)
 
 int main(int argc, char **argv)
 {
-    static const struct dt_conv conv1 = {.c = 1, .h = 28, .w = 28, .k = 32, .out_h = 26, .out_w = 26, .kernel = 3, .stride = 1};
-    static const struct dt_conv conv2 = {.c = 32, .h = 26, .w = 26, .k = 64, .out_h = 24, .out_w = 24, .kernel = 3, .stride = 1};
+    static const struct dt_conv conv1 = {
+        .c = 1, .h = 28, .w = 28, .k = 32, .out_h = 26, .out_w = 26, .kernel = 3, .stride = 1};
+    static const struct dt_conv conv2 = {
+        .c = 32, .h = 26, .w = 26, .k = 64, .out_h = 24, .out_w = 24, .kernel = 3, .stride = 1};
     const char *isas[DT_CPU_MAX_ISAS];
     const int n_isas = dt_cpu_isa_list(isas);
     if (argc > 1 && strcmp(argv[1], "--smoke") == 0) {

@@ -1,11 +1,12 @@
-/* Where Winograd's method pays: forward convolutions 3 x 3 of many shapes, directly and by it, on every instruction set; `plan` is
- * what dt_winograd_plan decides by the shape, and a wrong decision is marked. Then the second block of configs/mnist.json as a
- * whole, with ReLU, pool, dropout and flatten, for images with noise everywhere and with a blank margin.
+/* Where Winograd's method pays: forward convolutions 3 x 3 of many shapes, directly and by it, on
+ * every instruction set; `plan` is what dt_winograd_plan decides by the shape, and a wrong decision
+ * is marked. Then the second block of configs/mnist.json as a whole, with ReLU, pool, dropout and
+ * flatten, for images with noise everywhere and with a blank margin.
  *
  *     bench_winograd [--smoke]
  *
- * Times are thread CPU time, the least of several rounds in which both take turns; --smoke runs everything once on few images, as a
- * test that it works. */
+ * Times are thread CPU time, the least of several rounds in which both take turns; --smoke runs
+ * everything once on few images, as a test that it works. */
 #include "bench.h"
 
 #include "cpu/isa.h"
@@ -32,7 +33,8 @@ static double time_direct(const struct contest *s)
         for (size_t h = 0; w->top > 0 && h < (size_t)w->h; h++) {
             memcpy(s->padded + (h + 1) * padded_row + n_c, x + h * row, row * sizeof(float));
         }
-        s->kernels->conv_forward(&s->conv, w->top > 0 ? s->padded : x, s->direct, s->bias, true, s->y + i * s->n_y);
+        s->kernels->conv_forward(&s->conv, w->top > 0 ? s->padded : x, s->direct, s->bias, true,
+                                 s->y + i * s->n_y);
     }
     return now_s() - start;
 }
@@ -46,7 +48,8 @@ static double time_winograd(const struct contest *s)
         const int n = n_images - i < s->w.images ? n_images - i : s->w.images;
         const float *x = s->x + (size_t)i * s->n_x;
         out.y = s->y + (size_t)i * s->n_y;
-        finite = s->kernels->winograd_forward(&s->w, n, x, s->winograd, &out, s->scratch) == 0 && finite;
+        finite =
+            s->kernels->winograd_forward(&s->w, n, x, s->winograd, &out, s->scratch) == 0 && finite;
     }
     CHECK(finite);
     return now_s() - start;
@@ -57,8 +60,22 @@ static bool contest(const struct dt_cpu_kernels *kernels, int c, int k, int side
 {
     const int pad = same ? 1 : 0, out = side - 2 + 2 * pad;
     struct contest s = {.kernels = kernels,
-                        .w = {.c = c, .h = side, .w = side, .top = pad, .left = pad, .k = k, .out_h = out, .out_w = out},
-                        .conv = {.c = c, .h = out + 2, .w = out + 2, .k = k, .out_h = out, .out_w = out, .kernel = 3, .stride = 1}};
+                        .w = {.c = c,
+                              .h = side,
+                              .w = side,
+                              .top = pad,
+                              .left = pad,
+                              .k = k,
+                              .out_h = out,
+                              .out_w = out},
+                        .conv = {.c = c,
+                                 .h = out + 2,
+                                 .w = out + 2,
+                                 .k = k,
+                                 .out_h = out,
+                                 .out_w = out,
+                                 .kernel = 3,
+                                 .stride = 1}};
     dt_winograd_plan(&s.w, kernels->vector);
     s.n_x = (size_t)(c * side * side);
     s.n_y = (size_t)(k * out * out);
@@ -78,9 +95,11 @@ static bool contest(const struct dt_cpu_kernels *kernels, int c, int k, int side
         winograd = fmin(winograd, time_winograd(&s));
     }
     const bool right = s.w.used ? winograd < 1.05 * direct : direct < 1.05 * winograd;
-    printf("%-10s %3d x %2d x %2d to %3d, %-5s: direct %8.1f us, winograd %8.1f us an image, ratio %.2f, plan: %s%s\n",
-           kernels->isa, c, side, side, k, same ? "same" : "valid", 1e6 * direct / n_images, 1e6 * winograd / n_images,
-           winograd / direct, s.w.used ? "winograd" : "direct", right ? "" : " WRONG");
+    printf("%-10s %3d x %2d x %2d to %3d, %-5s: direct %8.1f us, winograd %8.1f us an image, ratio "
+           "%.2f, plan: %s%s\n",
+           kernels->isa, c, side, side, k, same ? "same" : "valid", 1e6 * direct / n_images,
+           1e6 * winograd / n_images, winograd / direct, s.w.used ? "winograd" : "direct",
+           right ? "" : " WRONG");
     float *all[] = {s.x, s.padded, s.y, s.weight, s.bias, s.direct, s.winograd, s.scratch};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         free(all[i]);
@@ -90,7 +109,8 @@ static bool contest(const struct dt_cpu_kernels *kernels, int c, int k, int side
 
 static void contests(const struct dt_cpu_kernels *kernels)
 {
-    static const int channels[] = {1, 3, 8, 16, 32, 64, 128}, filters[] = {8, 16, 32, 64, 128}, sides[] = {5, 8, 14, 26};
+    static const int channels[] = {1, 3, 8, 16, 32, 64, 128}, filters[] = {8, 16, 32, 64, 128},
+                     sides[] = {5, 8, 14, 26};
     int n = 0, n_right = 0;
     for (int i = 0; i < 7 * 5 * 4; i++) {
         n_right += contest(kernels, channels[i / 20], filters[i / 4 % 5], sides[i % 4], i % 3 == 0);
@@ -101,7 +121,8 @@ static void contests(const struct dt_cpu_kernels *kernels)
 
 /* ---- the second block of configs/mnist.json */
 
-static double time_block(struct dt_block_state *state, const float *params, const float *x, float *y)
+static double time_block(struct dt_block_state *state, const float *params, const float *x,
+                         float *y)
 {
     static const uint32_t ids[8] = {0};
     const double start = now_s();
@@ -113,7 +134,8 @@ static double time_block(struct dt_block_state *state, const float *params, cons
     return now_s() - start;
 }
 
-/* The margin of 6 pixels in which all are equal makes 20 of 36 tiles blank; of MNIST's it is about 8. */
+/* The margin of 6 pixels in which all are equal makes 20 of 36 tiles blank; of MNIST's it is
+ * about 8. */
 static void blank_margin(float *x)
 {
     for (int i = 0; i < 8 * 26 * 26; i++) {
@@ -129,7 +151,11 @@ static void block_bench(const char *isa)
     const struct dt_model_spec spec = {
         .input = {32, 26, 26},
         .n_layers = 4,
-        .layers = {{.type = DT_LAYER_CONV2D, .size = 64, .kernel = 3, .stride = 1, .activation = DT_ACTIVATION_RELU},
+        .layers = {{.type = DT_LAYER_CONV2D,
+                    .size = 64,
+                    .kernel = 3,
+                    .stride = 1,
+                    .activation = DT_ACTIVATION_RELU},
                    {.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2},
                    {.type = DT_LAYER_DROPOUT, .rate = 0.25},
                    {.type = DT_LAYER_FLATTEN}}};
@@ -141,7 +167,8 @@ static void block_bench(const char *isa)
     CHECK_INT(dt_model_lower(&spec, &model), DT_OK);
     CHECK_INT(dt_cpu_backend.open(&options, &backend), DT_OK);
     CHECK_INT(dt_cpu_backend.block_open(backend, &model, 0, n_images, &state), DT_OK);
-    float *params = random_floats(model.arena_elems, 1), *x = random_floats((size_t)(8 * 26 * 26 * 32), 0.6f);
+    float *params = random_floats(model.arena_elems, 1),
+          *x = random_floats((size_t)(8 * 26 * 26 * 32), 0.6f);
     float *y = random_floats((size_t)n_images * 9216, 0);
     double noise = 1e9, margin = 1e9, direct = 1e9;
     for (int round = 0; round < n_rounds; round++) {
@@ -155,8 +182,9 @@ static void block_bench(const char *isa)
     for (int round = 0; round < n_rounds; round++) {
         margin = fmin(margin, time_block(state, params, x, y));
     }
-    printf("%-10s conv2's block, %d images: %.2f ms; with a blank margin %.2f ms; directly %.2f ms\n", isa, n_images, 1e3 * noise,
-           1e3 * margin, 1e3 * 8 * (direct - noise));
+    printf(
+        "%-10s conv2's block, %d images: %.2f ms; with a blank margin %.2f ms; directly %.2f ms\n",
+        isa, n_images, 1e3 * noise, 1e3 * margin, 1e3 * 8 * (direct - noise));
     free(params);
     free(x);
     free(y);

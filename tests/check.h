@@ -1,4 +1,5 @@
-/* Checks that are alive in every build, print both values, and let a NaN fail. The first failure ends the test with exit code 1. */
+/* Checks that are alive in every build, print both values, and let a NaN fail. The first failure
+ * ends the test with exit code 1. */
 #ifndef DT_TESTS_CHECK_H
 #define DT_TESTS_CHECK_H
 
@@ -32,12 +33,13 @@
         }                                                                                       \
     } while (0)
 
-#define CHECK_NEAR(actual, expected, tolerance)                                                                \
-    do {                                                                                                       \
-        const double check_a = (double)(actual), check_e = (double)(expected);                                 \
-        if (!(fabs(check_a - check_e) <= (double)(tolerance))) {                                               \
-            CHECK_FAIL("%s is %.9g, expected %.9g within %g", #actual, check_a, check_e, (double)(tolerance)); \
-        }                                                                                                      \
+#define CHECK_NEAR(actual, expected, tolerance)                                          \
+    do {                                                                                 \
+        const double check_a = (double)(actual), check_e = (double)(expected);           \
+        if (!(fabs(check_a - check_e) <= (double)(tolerance))) {                         \
+            CHECK_FAIL("%s is %.9g, expected %.9g within %g", #actual, check_a, check_e, \
+                       (double)(tolerance));                                             \
+        }                                                                                \
     } while (0)
 
 #define CHECK_TEXT(actual, expected)                                                \

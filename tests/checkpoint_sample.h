@@ -1,4 +1,5 @@
-/* A small model with Adam's two states, and a folder of its own for each test: shared by the tests of checkpoints. */
+/* A small model with Adam's two states, and a folder of its own for each test: shared by the tests
+ * of checkpoints. */
 #ifndef DT_TESTS_CHECKPOINT_SAMPLE_H
 #define DT_TESTS_CHECKPOINT_SAMPLE_H
 
@@ -18,12 +19,14 @@ struct sample {
 };
 
 #define SAMPLE_GAP 7.0f
-static const char sample_config[] =
-    "{\n  \"note\": \"quotes \\\" and \\\\ and \\u00e9 \xc3\xa9, \\\"header_crc\\\":\\\"12345678\\\"\"\n}\n";
+static const char sample_config[] = "{\n  \"note\": \"quotes \\\" and \\\\ and \\u00e9 \xc3\xa9, "
+                                    "\\\"header_crc\\\":\\\"12345678\\\"\"\n}\n";
 
 static float sample_value(int arena, size_t i)
 {
-    return dt_rng_uniform(dt_rng_words(1, DT_RNG_SYNTHETIC, (uint32_t)arena, 0, (uint32_t)i, 0).v[0]) - 0.5f;
+    return dt_rng_uniform(
+               dt_rng_words(1, DT_RNG_SYNTHETIC, (uint32_t)arena, 0, (uint32_t)i, 0).v[0]) -
+           0.5f;
 }
 
 /* conv 3x3 with `filters`, dense `units`, dense 4: with 4 and 8, 1236 parameters. */
@@ -32,7 +35,11 @@ static inline void sample_open(int filters, int units, struct sample *sample)
     const struct dt_model_spec spec = {
         .input = {1, 8, 8},
         .n_layers = 4,
-        .layers = {{.type = DT_LAYER_CONV2D, .size = filters, .kernel = 3, .stride = 1, .activation = DT_ACTIVATION_RELU},
+        .layers = {{.type = DT_LAYER_CONV2D,
+                    .size = filters,
+                    .kernel = 3,
+                    .stride = 1,
+                    .activation = DT_ACTIVATION_RELU},
                    {.type = DT_LAYER_FLATTEN},
                    {.type = DT_LAYER_DENSE, .size = units, .activation = DT_ACTIVATION_TANH},
                    {.type = DT_LAYER_DENSE, .size = 4}},
@@ -51,10 +58,11 @@ static inline void sample_open(int filters, int units, struct sample *sample)
             }
         }
     }
-    sample->checkpoint = (struct dt_checkpoint){.config = sample_config,
-                                                .arena = sample->arenas[0],
-                                                .n_optimizer_states = 2,
-                                                .optimizer = {sample->arenas[1], sample->arenas[2]}};
+    sample->checkpoint =
+        (struct dt_checkpoint){.config = sample_config,
+                               .arena = sample->arenas[0],
+                               .n_optimizer_states = 2,
+                               .optimizer = {sample->arenas[1], sample->arenas[2]}};
 }
 
 static inline void sample_close(struct sample *sample)
@@ -83,10 +91,12 @@ static inline void sample_dir_remove(const char *dir)
     CHECK(rmdir(dir) == 0);
 }
 
-static inline void sample_save(struct sample *sample, const char *dir, uint64_t step, int keep, char path[DT_CHECKPOINT_PATH_SIZE])
+static inline void sample_save(struct sample *sample, const char *dir, uint64_t step, int keep,
+                               char path[DT_CHECKPOINT_PATH_SIZE])
 {
     sample->checkpoint.state.step = step;
-    const enum dt_status status = dt_checkpoint_save(dir, keep, &sample->model, &sample->checkpoint, path);
+    const enum dt_status status =
+        dt_checkpoint_save(dir, keep, &sample->model, &sample->checkpoint, path);
     if (status != DT_OK) {
         CHECK_FAIL("save: %s", dt_error_text());
     }

@@ -1,4 +1,5 @@
-/* Small whole numbers for tests of collectives: every order of addition gets their sums right to the bit. */
+/* Small whole numbers for tests of collectives: every order of addition gets their sums right to
+ * the bit. */
 #ifndef DT_TESTS_COMM_VALUES_H
 #define DT_TESTS_COMM_VALUES_H
 
@@ -25,7 +26,8 @@ static inline int reduced_value(enum dt_reduce op, int n_ranks, size_t i)
     return result;
 }
 
-/* Element i of `array` becomes `value`; of DT_TYPE_U64 in the highest bits, where sums wrap around. */
+/* Element i of `array` becomes `value`; of DT_TYPE_U64 in the highest bits, where sums wrap around.
+ */
 static inline void put_value(void *array, enum dt_type type, enum dt_reduce op, size_t i, int value)
 {
     char *at = (char *)array + i * dt_type_bytes(type);
@@ -40,7 +42,8 @@ static inline void put_value(void *array, enum dt_type type, enum dt_reduce op, 
         memcpy(at, &(int32_t){value}, sizeof(int32_t));
         return;
     case DT_TYPE_U64:
-        memcpy(at, &(uint64_t){(uint64_t)value << (op == DT_REDUCE_SUM ? 60 : 56)}, sizeof(uint64_t));
+        memcpy(at, &(uint64_t){(uint64_t)value << (op == DT_REDUCE_SUM ? 60 : 56)},
+               sizeof(uint64_t));
         return;
     }
 }

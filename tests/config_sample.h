@@ -7,11 +7,13 @@
 
 #define DATA "\"data\": {\"format\": \"idx\"}"
 #define DENSE "{\"type\": \"dense\", \"units\": 10}"
-#define MODEL "\"model\": {\"input\": [1, 28, 28], \"layers\": [{\"type\": \"flatten\"}, " DENSE "]}"
+#define MODEL \
+    "\"model\": {\"input\": [1, 28, 28], \"layers\": [{\"type\": \"flatten\"}, " DENSE "]}"
 #define GOOD "{" DATA ", " MODEL "}"
 #define WITH(members) "{" DATA ", " MODEL ", " members "}"
 
-static enum dt_status parse(const char *text, const char *const *sets, int n_sets, struct dt_config *out)
+static enum dt_status parse(const char *text, const char *const *sets, int n_sets,
+                            struct dt_config *out)
 {
     dt_error_clear();
     return dt_config_parse("c.json", text, strlen(text), sets, n_sets, out);

@@ -1,8 +1,9 @@
-/* A CUDA module without a GPU, for tests of how the program chooses a device: the cpu backend's numbers, but in memory that the
- * program cannot read or write by itself, because each address it is given has a bit that no address has.
+/* A CUDA module without a GPU, for tests of how the program chooses a device: the cpu backend's
+ * numbers, but in memory that the program cannot read or write by itself, because each address it
+ * is given has a bit that no address has.
  *
- * The variable FAKE_GPUS has one word a local rank: the beginning of its GPU's UUID, or "-" for none; the last word is also for
- * further ranks. */
+ * The variable FAKE_GPUS has one word a local rank: the beginning of its GPU's UUID, or "-" for
+ * none; the last word is also for further ranks. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,8 +54,10 @@ static enum dt_status fake_open(const struct dt_backend_options *options, struct
         free(fake);
         return s;
     }
-    snprintf(fake->description, sizeof fake->description, "Fake GPU, %s", precisions[options->precision]);
-    fake->base = (struct dt_backend){.ops = dt_device_module.backend, .description = fake->description, .host_memory = false};
+    snprintf(fake->description, sizeof fake->description, "Fake GPU, %s",
+             precisions[options->precision]);
+    fake->base = (struct dt_backend){
+        .ops = dt_device_module.backend, .description = fake->description, .host_memory = false};
     *out = &fake->base;
     return DT_OK;
 }
@@ -77,12 +80,14 @@ static void fake_free(struct dt_backend *backend, void *memory)
     dt_cpu_backend.free(cpu_of(backend), flip(memory));
 }
 
-static enum dt_status fake_copy_in(struct dt_backend *backend, void *device, const void *host, size_t n_bytes)
+static enum dt_status fake_copy_in(struct dt_backend *backend, void *device, const void *host,
+                                   size_t n_bytes)
 {
     return dt_cpu_backend.copy_in(cpu_of(backend), flip(device), host, n_bytes);
 }
 
-static enum dt_status fake_copy_out(struct dt_backend *backend, void *host, const void *device, size_t n_bytes)
+static enum dt_status fake_copy_out(struct dt_backend *backend, void *host, const void *device,
+                                    size_t n_bytes)
 {
     return dt_cpu_backend.copy_out(cpu_of(backend), host, flip(device), n_bytes);
 }
@@ -92,20 +97,24 @@ static enum dt_status fake_sync(struct dt_backend *backend)
     return dt_cpu_backend.sync(cpu_of(backend));
 }
 
-static enum dt_status fake_samples_open(struct dt_backend *backend, const struct dt_samples *samples, struct dt_bound_samples **out)
+static enum dt_status fake_samples_open(struct dt_backend *backend,
+                                        const struct dt_samples *samples,
+                                        struct dt_bound_samples **out)
 {
     struct fake_bound *bound = calloc(1, sizeof *bound);
     if (bound == NULL) {
         return dt_error(DT_NO_MEMORY, "no memory for samples on a fake GPU");
     }
     bound->samples = *samples;
-    const size_t n_bytes = samples->pixels != NULL ? samples->n * dt_shape_elems(samples->shape) : 0;
+    const size_t n_bytes =
+        samples->pixels != NULL ? samples->n * dt_shape_elems(samples->shape) : 0;
     bound->pixels = malloc(n_bytes + 1);
     if (n_bytes > 0 && bound->pixels != NULL) {
         memcpy(bound->pixels, samples->pixels, n_bytes);
         bound->samples.pixels = bound->pixels;
     }
-    const enum dt_status s = dt_cpu_backend.samples_open(cpu_of(backend), &bound->samples, &bound->cpu);
+    const enum dt_status s =
+        dt_cpu_backend.samples_open(cpu_of(backend), &bound->samples, &bound->cpu);
     *out = (struct dt_bound_samples *)bound;
     return s;
 }
@@ -122,19 +131,20 @@ static void fake_samples_close(struct dt_backend *backend, struct dt_bound_sampl
     free(bound);
 }
 
-static enum dt_status fake_gather(struct dt_backend *backend, struct dt_bound_samples *bound, const struct dt_batch *batch,
-                                  float *x)
+static enum dt_status fake_gather(struct dt_backend *backend, struct dt_bound_samples *bound,
+                                  const struct dt_batch *batch, float *x)
 {
     return dt_cpu_backend.gather(cpu_of(backend), bound_of(bound), batch, flip(x));
 }
 
-static struct dt_network_plan fake_plan(const struct dt_backend *backend, const struct dt_model *model, int capacity)
+static struct dt_network_plan fake_plan(const struct dt_backend *backend,
+                                        const struct dt_model *model, int capacity)
 {
     return dt_cpu_backend.plan(((const struct fake_backend *)backend)->cpu, model, capacity);
 }
 
-static enum dt_status fake_block_open(struct dt_backend *backend, const struct dt_model *model, int block, int capacity,
-                                      struct dt_block_state **out)
+static enum dt_status fake_block_open(struct dt_backend *backend, const struct dt_model *model,
+                                      int block, int capacity, struct dt_block_state **out)
 {
     return dt_cpu_backend.block_open(cpu_of(backend), model, block, capacity, out);
 }
@@ -144,22 +154,26 @@ static void fake_block_close(struct dt_block_state *state)
     dt_cpu_backend.block_close(state);
 }
 
-static enum dt_status fake_block_forward(struct dt_block_state *state, const float *params, const float *x, float *y,
-                                         const struct dt_pass *pass)
+static enum dt_status fake_block_forward(struct dt_block_state *state, const float *params,
+                                         const float *x, float *y, const struct dt_pass *pass)
 {
     return dt_cpu_backend.block_forward(state, flip(params), flip(x), flip(y), pass);
 }
 
-static enum dt_status fake_block_backward(struct dt_block_state *state, const float *params, float *grads, const float *x,
-                                          const float *y, float *dy, float *dx, const struct dt_pass *pass)
+static enum dt_status fake_block_backward(struct dt_block_state *state, const float *params,
+                                          float *grads, const float *x, const float *y, float *dy,
+                                          float *dx, const struct dt_pass *pass)
 {
-    return dt_cpu_backend.block_backward(state, flip(params), flip(grads), flip(x), flip(y), flip(dy), flip(dx), pass);
+    return dt_cpu_backend.block_backward(state, flip(params), flip(grads), flip(x), flip(y),
+                                         flip(dy), flip(dx), pass);
 }
 
-static enum dt_status fake_loss(struct dt_backend *backend, enum dt_loss loss, struct dt_bound_samples *bound,
-                                const struct dt_batch *batch, int n_outputs, const float *logits, float *dlogits)
+static enum dt_status fake_loss(struct dt_backend *backend, enum dt_loss loss,
+                                struct dt_bound_samples *bound, const struct dt_batch *batch,
+                                int n_outputs, const float *logits, float *dlogits)
 {
-    return dt_cpu_backend.loss(cpu_of(backend), loss, bound_of(bound), batch, n_outputs, flip(logits), flip(dlogits));
+    return dt_cpu_backend.loss(cpu_of(backend), loss, bound_of(bound), batch, n_outputs,
+                               flip(logits), flip(dlogits));
 }
 
 static enum dt_status fake_metrics_take(struct dt_backend *backend, struct dt_metrics *out)
@@ -167,13 +181,17 @@ static enum dt_status fake_metrics_take(struct dt_backend *backend, struct dt_me
     return dt_cpu_backend.metrics_take(cpu_of(backend), out);
 }
 
-static enum dt_status fake_optimizer_step(struct dt_backend *backend, const struct dt_update *update, size_t n_elems, float *params,
-                                          const float *grads, float *state1, float *state2)
+static enum dt_status fake_optimizer_step(struct dt_backend *backend,
+                                          const struct dt_update *update, size_t n_elems,
+                                          float *params, const float *grads, float *state1,
+                                          float *state2)
 {
-    return dt_cpu_backend.optimizer_step(cpu_of(backend), update, n_elems, flip(params), flip(grads), flip(state1), flip(state2));
+    return dt_cpu_backend.optimizer_step(cpu_of(backend), update, n_elems, flip(params),
+                                         flip(grads), flip(state1), flip(state2));
 }
 
-static enum dt_status fake_sum_squares(struct dt_backend *backend, size_t n_elems, const float *x, double *out)
+static enum dt_status fake_sum_squares(struct dt_backend *backend, size_t n_elems, const float *x,
+                                       double *out)
 {
     return dt_cpu_backend.sum_squares(cpu_of(backend), n_elems, flip(x), out);
 }
@@ -205,20 +223,23 @@ static enum dt_status fake_probe(int local_rank, struct dt_device_info *out, int
 {
     const char *text = getenv("FAKE_GPUS");
     char word[16] = "-";
-    for (int i = 0, n = 0; text != NULL && i <= local_rank && sscanf(text, " %15s%n", word, &n) == 1; i++) {
+    for (int i = 0, n = 0;
+         text != NULL && i <= local_rank && sscanf(text, " %15s%n", word, &n) == 1; i++) {
         text += n;
     }
     if (strcmp(word, "-") == 0) {
         return dt_error(DT_UNAVAILABLE, "no GPU is visible (the test wants it so)");
     }
-    *out = (struct dt_device_info){.index = local_rank, .name = "Fake GPU", .total_bytes = FAKE_BYTES};
+    *out =
+        (struct dt_device_info){.index = local_rank, .name = "Fake GPU", .total_bytes = FAKE_BYTES};
     snprintf(out->uuid, sizeof out->uuid, "GPU-%s-0000", word);
     *n_gpus = local_rank + 1;
     return DT_OK;
 }
 
 /* In place of NCCL. */
-static enum dt_status fake_allreduce_open(const struct dt_allreduce_spec *spec, struct dt_allreduce **out)
+static enum dt_status fake_allreduce_open(const struct dt_allreduce_spec *spec,
+                                          struct dt_allreduce **out)
 {
     struct dt_allreduce_spec staged = *spec;
     staged.type = DT_ALLREDUCE_STAGED;
@@ -232,7 +253,8 @@ static enum dt_status fake_allreduce_open(const struct dt_allreduce_spec *spec, 
 static void fake_memory(struct dt_backend *backend, struct dt_device_memory *out)
 {
     (void)backend;
-    *out = (struct dt_device_memory){.peak_bytes = 1240000000, .free_bytes = 136900000000, .total_bytes = FAKE_BYTES};
+    *out = (struct dt_device_memory){
+        .peak_bytes = 1240000000, .free_bytes = 136900000000, .total_bytes = FAKE_BYTES};
 }
 
 static const char *fake_versions(void)

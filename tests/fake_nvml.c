@@ -1,5 +1,5 @@
-/* libnvidia-ml.so.1 without a GPU, for tests of what `dtrain doctor` says of them. FAKE_NVML is "ECC THROTTLE NVLINKS LANES MIG":
- * of every GPU of fake_module.c. */
+/* libnvidia-ml.so.1 without a GPU, for tests of what `dtrain doctor` says of them. FAKE_NVML is
+ * "ECC THROTTLE NVLINKS LANES MIG": of every GPU of fake_module.c. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,8 @@ static struct values values(void)
 {
     struct values v = {0};
     const char *text = getenv("FAKE_NVML");
-    if (text == NULL || sscanf(text, "%llu %llx %u %u %u", &v.ecc, &v.throttle, &v.n_links, &v.lanes, &v.mig) != 5) {
+    if (text == NULL || sscanf(text, "%llu %llx %u %u %u", &v.ecc, &v.throttle, &v.n_links,
+                               &v.lanes, &v.mig) != 5) {
         abort();
     }
     return v;

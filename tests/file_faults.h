@@ -1,5 +1,6 @@
 /* System calls that fail, fall short or are the last, in place of those of base/file.h.
- * A test says `real = dt_file_calls` once, then set_fault(what, at which call from 0, errno) and no_fault() around what it tries.
+ * A test says `real = dt_file_calls` once, then set_fault(what, at which call from 0, errno) and
+ * no_fault() around what it tries.
  */
 #ifndef DT_TESTS_FILE_FAULTS_H
 #define DT_TESTS_FILE_FAULTS_H

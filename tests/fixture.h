@@ -29,8 +29,8 @@ static inline FILE *fixture_open(const char *name)
     return file;
 }
 
-/* Goes to the next line "name: value ..." with that name, or with any name when it is "", and reads its n values; the name found is
- * left in `found`. Returns 0 at the end of the file. */
+/* Goes to the next line "name: value ..." with that name, or with any name when it is "", and reads
+ * its n values; the name found is left in `found`. Returns 0 at the end of the file. */
 static inline int fixture_next(FILE *file, const char *name, char found[64], float *values, int n)
 {
     static char line[FIXTURE_LINE_SIZE];
@@ -59,11 +59,14 @@ static inline int fixture_next(FILE *file, const char *name, char found[64], flo
 }
 
 /* Distance allowed between a float32 computation and its exact answer. */
-static inline void fixture_check(const char *what, const float *actual, const float *expected, int n, double tolerance)
+static inline void fixture_check(const char *what, const float *actual, const float *expected,
+                                 int n, double tolerance)
 {
     for (int i = 0; i < n; i++) {
-        if (!(fabs((double)actual[i] - expected[i]) <= tolerance * (1 + fabs((double)expected[i])))) {
-            CHECK_FAIL("%s[%d] is %.9g, PyTorch says %.9g", what, i, (double)actual[i], (double)expected[i]);
+        if (!(fabs((double)actual[i] - expected[i]) <=
+              tolerance * (1 + fabs((double)expected[i])))) {
+            CHECK_FAIL("%s[%d] is %.9g, PyTorch says %.9g", what, i, (double)actual[i],
+                       (double)expected[i]);
         }
     }
 }

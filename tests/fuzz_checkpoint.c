@@ -1,6 +1,7 @@
-/* Any bytes as a checkpoint, once as they are and once with the CRCs of the tensors and of the header mended, so that what lies
- * behind them is reached, and as the weights of another program: an error with a text, or finite weights for a small model; never
- * a crash, a leak or a read out of bounds. */
+/* Any bytes as a checkpoint, once as they are and once with the CRCs of the tensors and of the
+ * header mended, so that what lies behind them is reached, and as the weights of another program:
+ * an error with a text, or finite weights for a small model; never a crash, a leak or a read out of
+ * bounds. */
 #include "model/checkpoint.h"
 
 #include <math.h>
@@ -23,11 +24,12 @@ static void require(int condition)
 static const struct dt_model *small_model(void)
 {
     static struct dt_model model;
-    const struct dt_model_spec spec = {.input = {1, 4, 4},
-                                       .n_layers = 3,
-                                       .layers = {{.type = DT_LAYER_CONV2D, .size = 1, .kernel = 3, .stride = 1},
-                                                  {.type = DT_LAYER_FLATTEN},
-                                                  {.type = DT_LAYER_DENSE, .size = 2}}};
+    const struct dt_model_spec spec = {
+        .input = {1, 4, 4},
+        .n_layers = 3,
+        .layers = {{.type = DT_LAYER_CONV2D, .size = 1, .kernel = 3, .stride = 1},
+                   {.type = DT_LAYER_FLATTEN},
+                   {.type = DT_LAYER_DENSE, .size = 2}}};
     if (model.n_blocks == 0) {
         require(dt_model_lower(&spec, &model) == DT_OK);
     }
@@ -66,7 +68,9 @@ static void mend_crcs(uint8_t *bytes, size_t n_bytes)
     const char *place = dt_header_crc_find(header, n_header);
     if (place != NULL) {
         char digits[DT_CRC_DIGITS + 1];
-        dt_crc_print(dt_header_crc((const char *)bytes, (size_t)(header + n_header - (char *)bytes), place), digits);
+        dt_crc_print(
+            dt_header_crc((const char *)bytes, (size_t)(header + n_header - (char *)bytes), place),
+            digits);
         memcpy(header + (place - header), digits, DT_CRC_DIGITS);
     }
 }
@@ -83,7 +87,8 @@ static void get(const struct dt_checkpoint_file *file, int n_states)
     const struct dt_model *model = small_model();
     float *arenas[3];
     for (int a = 0; a < 3; a++) {
-        arenas[a] = calloc(model->arena_elems, sizeof(float)); /* exact, so that a write past the end is found */
+        arenas[a] = calloc(model->arena_elems,
+                           sizeof(float)); /* exact, so that a write past the end is found */
         require(arenas[a] != NULL);
     }
     dt_error_clear();
@@ -109,7 +114,8 @@ static void parse(const uint8_t *bytes, size_t n_bytes)
         require(file.content == NULL && file.config == NULL);
         return;
     }
-    require(isfinite(file.state.loss_sum) && isfinite(file.state.n_correct) && isfinite(file.state.n_samples));
+    require(isfinite(file.state.loss_sum) && isfinite(file.state.n_correct) &&
+            isfinite(file.state.n_samples));
     require(strlen(file.config) < n_bytes);
     get(&file, 0);
     get(&file, 2);

@@ -1,5 +1,5 @@
-/* The configuration's reader under libFuzzer: any bytes give DT_OK or DT_CONFIG, and what is accepted survives being printed. A
- * last line that begins with "--set " is a change. */
+/* The configuration's reader under libFuzzer: any bytes give DT_OK or DT_CONFIG, and what is
+ * accepted survives being printed. A last line that begins with "--set " is a change. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +23,8 @@ static void check_round_trip(const struct dt_config *config)
 {
     struct dt_config again;
     char *text = dt_config_to_json(config);
-    if (text == NULL || dt_config_parse("fuzz.json", text, strlen(text), NULL, 0, &again) != DT_OK ||
+    if (text == NULL ||
+        dt_config_parse("fuzz.json", text, strlen(text), NULL, 0, &again) != DT_OK ||
         memcmp(config, &again, sizeof again) != 0) {
         abort();
     }
@@ -45,10 +46,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
         memcpy(text, copy, n_text);
         const char *set = n_text < n_bytes ? copy + n_text + strlen("\n--set ") : NULL;
         dt_error_clear();
-        const enum dt_status status = dt_config_parse("fuzz.json", text, n_text, &set, set != NULL, &config);
+        const enum dt_status status =
+            dt_config_parse("fuzz.json", text, n_text, &set, set != NULL, &config);
         if (status == DT_OK) {
             check_round_trip(&config);
-        } else if ((status != DT_CONFIG && !(status == DT_USAGE && set != NULL)) || dt_error_text()[0] == '\0') {
+        } else if ((status != DT_CONFIG && !(status == DT_USAGE && set != NULL)) ||
+                   dt_error_text()[0] == '\0') {
             abort();
         }
     }

@@ -1,4 +1,5 @@
-/* Any bytes as an IDX file: an error with a text, or rows that are really there; never a crash, a leak or a read out of bounds. */
+/* Any bytes as an IDX file: an error with a text, or rows that are really there; never a crash, a
+ * leak or a read out of bounds. */
 #include "data/idx.h"
 
 #include <stdlib.h>
@@ -15,12 +16,13 @@ static void require(int condition)
     }
 }
 
-static void parse(const uint8_t *bytes, size_t n_bytes, int wanted, size_t limit, uint32_t first, uint32_t stride)
+static void parse(const uint8_t *bytes, size_t n_bytes, int wanted, size_t limit, uint32_t first,
+                  uint32_t stride)
 {
     struct dt_idx idx;
     dt_error_clear();
-    const enum dt_status status =
-        dt_idx_parse("fuzz", bytes, n_bytes, wanted, limit, first, stride, &(struct dt_alive){NULL}, &idx);
+    const enum dt_status status = dt_idx_parse("fuzz", bytes, n_bytes, wanted, limit, first, stride,
+                                               &(struct dt_alive){NULL}, &idx);
     if (status != DT_OK) {
         require(status == DT_BAD_DATA || status == DT_NO_MEMORY);
         require(strncmp(dt_error_text(), "fuzz: ", 6) == 0);

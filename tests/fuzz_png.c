@@ -1,5 +1,6 @@
-/* Any bytes as a PNG file, once as they are and once with every chunk's CRC mended, so that what lies behind the CRCs is reached:
- * an error with a text, or pixels; never a crash, a leak or a read out of bounds. */
+/* Any bytes as a PNG file, once as they are and once with every chunk's CRC mended, so that what
+ * lies behind the CRCs is reached: an error with a text, or pixels; never a crash, a leak or a read
+ * out of bounds. */
 #include "cli/commands/png_image.h"
 
 #include <stdlib.h>
@@ -36,7 +37,8 @@ static void mend_crcs(uint8_t *bytes, size_t n_bytes)
 
 static void parse(const uint8_t *bytes, size_t n_bytes, struct dt_shape shape)
 {
-    uint8_t *pixels = malloc(dt_shape_elems(shape)); /* exact, so that a write past the end is found */
+    uint8_t *pixels =
+        malloc(dt_shape_elems(shape)); /* exact, so that a write past the end is found */
     require(pixels != NULL);
     dt_error_clear();
     const enum dt_status status = dt_png_parse("fuzz", bytes, n_bytes, shape, pixels);

@@ -1,4 +1,5 @@
-/* Test buffers with guard words on both sides, random contents, and their comparison: for tests of a backend against another. */
+/* Test buffers with guard words on both sides, random contents, and their comparison: for tests of
+ * a backend against another. */
 #ifndef DT_TESTS_GUARDED_H
 #define DT_TESTS_GUARDED_H
 
@@ -9,7 +10,7 @@
 #include "base/rng.h"
 #include "base/samples.h"
 
-#define GUARD 64               /* floats; also the 256 readable bytes past the end that the contract grants */
+#define GUARD 64 /* floats; also the 256 readable bytes past the end that the contract grants */
 #define GUARD_WORD 0x7fc0deadu /* a NaN */
 
 static uint32_t draw_counter;
@@ -41,7 +42,8 @@ static inline void fill_guards(struct buffer *b)
 
 static inline struct buffer buffer_open(size_t n)
 {
-    struct buffer b = {.n = n, .memory = aligned_alloc(64, ((n + 2 * GUARD) * sizeof(float) + 63) / 64 * 64)};
+    struct buffer b = {
+        .n = n, .memory = aligned_alloc(64, ((n + 2 * GUARD) * sizeof(float) + 63) / 64 * 64)};
     CHECK(b.memory != NULL);
     b.data = b.memory + GUARD;
     for (size_t i = 0; i < n; i++) {
@@ -96,7 +98,8 @@ static inline struct buffer turned(const struct buffer *from, struct dt_shape s,
     struct buffer to = buffer_open(from->n);
     const size_t n_c = (size_t)s.c, n_hw = (size_t)s.h * (size_t)s.w;
     for (size_t i = 0; i < from->n; i++) {
-        const size_t sample = i / (n_c * n_hw), in = i % (n_c * n_hw), c = in / n_hw, hw = in % n_hw;
+        const size_t sample = i / (n_c * n_hw), in = i % (n_c * n_hw), c = in / n_hw,
+                     hw = in % n_hw;
         const size_t chw = i, hwc = sample * n_c * n_hw + hw * n_c + c;
         to.data[to_hwc ? hwc : chw] = from->data[to_hwc ? chw : hwc];
     }
@@ -106,7 +109,8 @@ static inline struct buffer turned(const struct buffer *from, struct dt_shape s,
 static char case_text[256];         /* what is being compared, for the message */
 static double allowed_error = 1e-5; /* times 1 + |expected| */
 
-static inline void compare(const char *isa, const char *what, const struct buffer *actual, const struct buffer *expected)
+static inline void compare(const char *isa, const char *what, const struct buffer *actual,
+                           const struct buffer *expected)
 {
     CHECK_INT(actual->n, expected->n);
     for (size_t i = 0; i < actual->n; i++) {
@@ -115,7 +119,8 @@ static inline void compare(const char *isa, const char *what, const struct buffe
             continue;
         }
         if (!(fabs(a - e) <= allowed_error * (1.0 + fabs(e)))) {
-            CHECK_FAIL("%s, %s: %s[%zu] is %.9g, the reference has %.9g", isa, case_text, what, i, a, e);
+            CHECK_FAIL("%s, %s: %s[%zu] is %.9g, the reference has %.9g", isa, case_text, what, i,
+                       a, e);
         }
     }
 }

@@ -1,16 +1,16 @@
-/* A small job that ends in the way its first argument names, for test_exit_codes.sh. It reports errors as cli/main.c does.
+/* A small job that ends in the way its first argument names, for test_exit_codes.sh. It reports
+ * errors as cli/main.c does.
  *
- *   all CODE     every rank fails alike            one CODE    only the last rank fails, and all agree
- *   alone CODE   the last rank fails while the others are inside a collective
- *   again CODE   the same, after an error with that code on which all agreed, and which they handled
- *   wrong CODE   the same as alone, but it takes its error for agreed
- *   stray CODE   the last rank calls exit(CODE)    stall       the last rank does not come to a collective
- *   freeze       the last rank stops itself inside one
- *   network      UCX, under MPI, gives up on the last rank
- *   early        the last rank stops itself before it opens the world, or with CODE ends then
- *   linger CODE  all agree on it, and the last rank stops itself on its way out, after MPI
- *   run FILE     steps until a signal asks to stop; each rank adds its pid to FILE when it runs
- * Rank 0 prints 1000 lines first, none of which may be lost. */
+ *   all CODE     every rank fails alike            one CODE    only the last rank fails, and all
+ * agree alone CODE   the last rank fails while the others are inside a collective again CODE   the
+ * same, after an error with that code on which all agreed, and which they handled wrong CODE   the
+ * same as alone, but it takes its error for agreed stray CODE   the last rank calls exit(CODE)
+ * stall       the last rank does not come to a collective freeze       the last rank stops itself
+ * inside one network      UCX, under MPI, gives up on the last rank early        the last rank
+ * stops itself before it opens the world, or with CODE ends then linger CODE  all agree on it, and
+ * the last rank stops itself on its way out, after MPI run FILE     steps until a signal asks to
+ * stop; each rank adds its pid to FILE when it runs Rank 0 prints 1000 lines first, none of which
+ * may be lost. */
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -51,7 +51,8 @@ static enum dt_status run_until_stopped(struct dt_world *world, const char *path
     append_pid(path);
     for (;;) {
         int32_t stop = dt_stop_requested();
-        DT_TRY(dt_comm_allreduce(world->comm, &stop, 1, DT_TYPE_I32, DT_REDUCE_MAX, "allreduce of the step"));
+        DT_TRY(dt_comm_allreduce(world->comm, &stop, 1, DT_TYPE_I32, DT_REDUCE_MAX,
+                                 "allreduce of the step"));
         if (stop) {
             return dt_error_agreed(dt_error(DT_STOPPED, "stopped by a signal"));
         }
@@ -76,7 +77,8 @@ static void begin(const char *code)
 }
 
 /* UCX's own, and the way in which its parts call it. */
-void ucs_fatal_error_format(const char *file, unsigned line, const char *function, const char *format, ...);
+void ucs_fatal_error_format(const char *file, unsigned line, const char *function,
+                            const char *format, ...);
 
 static void stop_itself(void)
 {

@@ -7,11 +7,12 @@
 #include "model/spec.h"
 
 #define N_POOLS 5
-static const struct dt_layer_spec pools[N_POOLS] = {{.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2},
-                                                    {.type = DT_LAYER_MAX_POOL2D, .size = 3, .stride = 2},
-                                                    {.type = DT_LAYER_AVG_POOL2D, .size = 2, .stride = 2},
-                                                    {.type = DT_LAYER_AVG_POOL2D, .size = 2, .stride = 1},
-                                                    {.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 3}};
+static const struct dt_layer_spec pools[N_POOLS] = {
+    {.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2},
+    {.type = DT_LAYER_MAX_POOL2D, .size = 3, .stride = 2},
+    {.type = DT_LAYER_AVG_POOL2D, .size = 2, .stride = 2},
+    {.type = DT_LAYER_AVG_POOL2D, .size = 2, .stride = 1},
+    {.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 3}};
 
 static inline void add_layer(struct dt_model_spec *spec, struct dt_layer_spec layer)
 {
@@ -20,7 +21,8 @@ static inline void add_layer(struct dt_model_spec *spec, struct dt_layer_spec la
 
 static inline void add_dropout(struct dt_model_spec *spec) /* decided by 8 bits, or by 16 */
 {
-    add_layer(spec, (struct dt_layer_spec){.type = DT_LAYER_DROPOUT, .rate = draw(2) == 0 ? 0.25 : 0.3});
+    add_layer(spec,
+              (struct dt_layer_spec){.type = DT_LAYER_DROPOUT, .rate = draw(2) == 0 ? 0.25 : 0.3});
 }
 
 /* A pool in 5 of n_cases, dropout in a third. */

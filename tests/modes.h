@@ -1,5 +1,5 @@
-/* The ways in which the cpu backend computes on this machine: each instruction set, and products of bf16 numbers where there is
- * AMX.
+/* The ways in which the cpu backend computes on this machine: each instruction set, and products of
+ * bf16 numbers where there is AMX.
  */
 #ifndef DT_TESTS_MODES_H
 #define DT_TESTS_MODES_H

@@ -61,7 +61,10 @@ static void set_extras(png_structp png, png_infop info, const struct picture *p)
     if (p->text != NULL) {
         char key[] = "Comment", *text = strdup(p->text);
         CHECK(text != NULL);
-        const png_text comment = {.compression = PNG_TEXT_COMPRESSION_zTXt, .key = key, .text = text, .text_length = strlen(text)};
+        const png_text comment = {.compression = PNG_TEXT_COMPRESSION_zTXt,
+                                  .key = key,
+                                  .text = text,
+                                  .text_length = strlen(text)};
         png_set_text(png, info, &comment, 1);
         free(text);
     }
@@ -69,13 +72,14 @@ static void set_extras(png_structp png, png_infop info, const struct picture *p)
 
 static void encode(const struct picture *p, struct file *file)
 {
-    png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, NULL, NULL, NULL); /* an error ends the program */
+    png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, NULL, NULL,
+                                              NULL); /* an error ends the program */
     png_infop info = png_create_info_struct(png);
     CHECK(png != NULL && info != NULL);
     file->n = 0;
     png_set_write_fn(png, file, append, flush);
-    png_set_IHDR(png, info, (png_uint_32)p->width, (png_uint_32)p->height, p->depth, p->colour, p->interlace,
-                 PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+    png_set_IHDR(png, info, (png_uint_32)p->width, (png_uint_32)p->height, p->depth, p->colour,
+                 p->interlace, PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
     set_extras(png, info, p);
     png_write_info(png, info);
     const int n_passes = png_set_interlace_handling(png);
@@ -88,7 +92,8 @@ static void encode(const struct picture *p, struct file *file)
     png_destroy_write_struct(&png, &info);
 }
 
-/* Reads it; it must be whole. With a bright border it is inverted, as `predict` does for MNIST's models, and returns true. */
+/* Reads it; it must be whole. With a bright border it is inverted, as `predict` does for MNIST's
+ * models, and returns true. */
 static bool decode(const struct file *file, struct dt_shape shape, uint8_t *pixels)
 {
     dt_error_clear();

@@ -1,6 +1,7 @@
 /* What a checkpoint's network answers to test samples, for another runtime to compare with.
  *
- * usage: print_logits CHECKPOINT N: to stdout, as floats, the first N test samples (N, C, H, W), and then the outputs */
+ * usage: print_logits CHECKPOINT N: to stdout, as floats, the first N test samples (N, C, H, W),
+ * and then the outputs */
 #include "check.h"
 #include "cli/commands/eval.h"
 #include "train/evaluate.h"
@@ -24,7 +25,9 @@ static void put_logits(struct dt_evaluator *e, int n_outputs)
     CHECK(logits != NULL && (size_t)batch.n == e->data.samples.n);
     CHECK_INT(dt_network_gather(e->network, e->samples, &batch), DT_OK);
     CHECK_INT(dt_network_forward(e->network, &pass), DT_OK);
-    CHECK_INT(ops->copy_out(e->network->backend, logits, dt_network_logits(e->network), n * sizeof *logits), DT_OK);
+    CHECK_INT(ops->copy_out(e->network->backend, logits, dt_network_logits(e->network),
+                            n * sizeof *logits),
+              DT_OK);
     CHECK(fwrite(logits, sizeof *logits, n, stdout) == n);
     free(logits);
 }
@@ -36,9 +39,11 @@ int main(int argc, char **argv)
     struct dt_evaluator evaluator;
     CHECK(argc == 3);
     const int n = atoi(argv[2]);
-    CHECK_INT(dt_inference_open(&alone, &(struct dt_trained){.file = argv[1]}, 1, n, &inference), DT_OK);
+    CHECK_INT(dt_inference_open(&alone, &(struct dt_trained){.file = argv[1]}, 1, n, &inference),
+              DT_OK);
     inference.config.data.n_test = (size_t)n;
-    CHECK_INT(dt_evaluator_open(&alone, &inference.config.data, inference.network, &evaluator), DT_OK);
+    CHECK_INT(dt_evaluator_open(&alone, &inference.config.data, inference.network, &evaluator),
+              DT_OK);
     put_samples(&evaluator.data.samples);
     put_logits(&evaluator, inference.model.n_outputs);
     dt_evaluator_close(&evaluator);

@@ -1,5 +1,5 @@
-/* A whole training set-up in a few lines, for tests of what is distributed: a model of dense layers on a backend, its samples in
- * memory, an optimizer, and the distributed optimizer around it. */
+/* A whole training set-up in a few lines, for tests of what is distributed: a model of dense layers
+ * on a backend, its samples in memory, an optimizer, and the distributed optimizer around it. */
 #ifndef DT_TESTS_RIG_H
 #define DT_TESTS_RIG_H
 
@@ -18,18 +18,20 @@
         }                                                                           \
     } while (0)
 
-/* A call that must fail with this status; its error text remains for CHECK_HAS and is cleared by the next one. */
-#define CHECK_STATUS(call, status)                                                                         \
-    do {                                                                                                   \
-        dt_error_clear();                                                                                  \
-        const enum dt_status check_s = (call);                                                             \
-        if (check_s != (status)) {                                                                         \
-            CHECK_FAIL("%s returned %d (%s), expected %s", #call, (int)check_s, dt_error_text(), #status); \
-        }                                                                                                  \
+/* A call that must fail with this status; its error text remains for CHECK_HAS and is cleared by
+ * the next one. */
+#define CHECK_STATUS(call, status)                                                               \
+    do {                                                                                         \
+        dt_error_clear();                                                                        \
+        const enum dt_status check_s = (call);                                                   \
+        if (check_s != (status)) {                                                               \
+            CHECK_FAIL("%s returned %d (%s), expected %s", #call, (int)check_s, dt_error_text(), \
+                       #status);                                                                 \
+        }                                                                                        \
     } while (0)
 
-/* What this rank says of rank `late` when it gives up waiting: its name on the same host; elsewhere nothing (""), because that is
- * left to those who know, unless nobody is there. */
+/* What this rank says of rank `late` when it gives up waiting: its name on the same host; elsewhere
+ * nothing (""), because that is left to those who know, unless nobody is there. */
 static inline void rig_word_on_late(struct dt_comm *comm, int late, char *text, size_t n_text)
 {
     int32_t roots[16], n_there = 0;
@@ -68,13 +70,16 @@ struct rig {
     struct dt_trace *trace; /* who watches passes; NULL: nobody does */
 };
 
-static inline void rig_open(struct rig *rig, const struct rig_spec *spec, struct dt_comm *comm, const struct dt_samples *samples)
+static inline void rig_open(struct rig *rig, const struct rig_spec *spec, struct dt_comm *comm,
+                            const struct dt_samples *samples)
 {
     struct dt_model_spec model = {.input = {spec->n_inputs, 1, 1}, .loss = spec->loss};
     for (int i = 0; i < 4 && spec->units[i] > 0; i++) {
         const bool last = i == 3 || spec->units[i + 1] == 0;
-        model.layers[model.n_layers++] = (struct dt_layer_spec){
-            .type = DT_LAYER_DENSE, .size = spec->units[i], .activation = last ? DT_ACTIVATION_NONE : spec->activation};
+        model.layers[model.n_layers++] =
+            (struct dt_layer_spec){.type = DT_LAYER_DENSE,
+                                   .size = spec->units[i],
+                                   .activation = last ? DT_ACTIVATION_NONE : spec->activation};
     }
     *rig = (struct rig){.bound = NULL};
     CHECK_OK(dt_model_lower(&model, &rig->model));
@@ -86,7 +91,8 @@ static inline void rig_open(struct rig *rig, const struct rig_spec *spec, struct
                                               .backend = rig->backend,
                                               .together = spec->together};
     CHECK_OK(dt_strategy_open(&strategy, &rig->strategy));
-    CHECK_OK(dt_network_open(&rig->model, rig->backend, RIG_MAX_BATCH, &rig->strategy->memory, &rig->network));
+    CHECK_OK(dt_network_open(&rig->model, rig->backend, RIG_MAX_BATCH, &rig->strategy->memory,
+                             &rig->network));
     CHECK_OK(rig->backend->ops->samples_open(rig->backend, samples, &rig->bound));
 }
 
@@ -117,8 +123,10 @@ static inline const float *rig_grad(struct rig *rig, const char *name)
     return grads + (rig_param(rig, name) - rig->network->params);
 }
 
-/* Forward, loss and backward of these rows, gradients summed over all ranks where averaging is on, and the step. */
-static inline void rig_pass(struct rig *rig, const struct dt_update *update, const uint32_t *rows, int n)
+/* Forward, loss and backward of these rows, gradients summed over all ranks where averaging is on,
+ * and the step. */
+static inline void rig_pass(struct rig *rig, const struct dt_update *update, const uint32_t *rows,
+                            int n)
 {
     const struct dt_batch batch = {.n = n, .rows = rows, .ids = rows};
     struct dt_pass pass = {.batch = &batch, .training = true, .seed = 1, .trace = rig->trace};
@@ -135,7 +143,8 @@ static inline void rig_pass(struct rig *rig, const struct dt_update *update, con
 
 static inline void rig_step(struct rig *rig, const uint32_t *rows, int n, int n_global, double lr)
 {
-    const struct dt_update update = dt_strategy_next(rig->strategy, lr, (size_t)n_global, (size_t)n);
+    const struct dt_update update =
+        dt_strategy_next(rig->strategy, lr, (size_t)n_global, (size_t)n);
     rig_pass(rig, &update, rows, n);
 }
 

@@ -11,7 +11,8 @@ static char hosts[N][DT_HOST_SIZE] = {"a", "a", "b", "b", "c", "c", "d", "d"};
 
 static void test_alike(void)
 {
-    const double values[N] = {10, 9, 10, 11, 7, 7, 3, 9}; /* of host d one rank was in the way of the other */
+    const double values[N] = {10, 9, 10, 11,
+                              7,  7, 3,  9}; /* of host d one rank was in the way of the other */
     const struct dt_behind b = dt_accept_behind(values, hosts, N, false);
     CHECK(b.host == NULL);
     CHECK_INT(b.n_compared, 4);
@@ -51,7 +52,8 @@ static void test_rank_behind(void)
     CHECK_NEAR(b.share, 0.6, 1e-9);
 }
 
-/* Two hosts, of which one has a slow rank: compared with nothing that is a measurement, with a baseline a verdict. */
+/* Two hosts, of which one has a slow rank: compared with nothing that is a measurement, with a
+ * baseline a verdict. */
 static void test_measured(void)
 {
     const double values[4] = {57.1, 48.3, 50, 51};
@@ -60,7 +62,10 @@ static void test_measured(void)
     struct dt_acceptance a = {.world = &world, .hosts = hosts, .cells = cells};
     struct dt_accept_row row = {.text = ""};
     static struct dt_accept_baseline baseline;
-    dt_accept_compare(&a, &(struct dt_accept_measured){.values = values, .unit = "GB/s", .figure = "bandwidth_gbs"}, &row);
+    dt_accept_compare(
+        &a,
+        &(struct dt_accept_measured){.values = values, .unit = "GB/s", .figure = "bandwidth_gbs"},
+        &row);
     CHECK_INT(row.verdict, DT_ACCEPT_MEASURED);
     CHECK_TEXT(row.alone, "2 hosts");
     CHECK_TEXT(row.text, "48.3 to 57.1 GB/s a rank");
@@ -81,8 +86,11 @@ static void test_sum(void)
     struct dt_accept_outcome outcome = {.n_done = 11, .counts = {[DT_ACCEPT_PASS] = 11}};
     dt_accept_sum_text(&outcome, text, sizeof text);
     CHECK_TEXT(text, "11 of 11 passed");
-    outcome = (struct dt_accept_outcome){
-        .n_done = 11, .counts = {[DT_ACCEPT_FAIL] = 1, [DT_ACCEPT_PASS] = 7, [DT_ACCEPT_MEASURED] = 2, [DT_ACCEPT_SKIPPED] = 1}};
+    outcome = (struct dt_accept_outcome){.n_done = 11,
+                                         .counts = {[DT_ACCEPT_FAIL] = 1,
+                                                    [DT_ACCEPT_PASS] = 7,
+                                                    [DT_ACCEPT_MEASURED] = 2,
+                                                    [DT_ACCEPT_SKIPPED] = 1}};
     dt_accept_sum_text(&outcome, text, sizeof text);
     CHECK_TEXT(text, "7 of 11 passed, 1 failed, 2 measured, 1 skipped");
 }

@@ -1,6 +1,7 @@
-/* Every allreduce algorithm of the list, all ranks of 1 to 17 in one process over the local wire: sums of whole numbers are exact,
- * floats are the same bits on every rank, messages and elements are as the formulas say and as counting the moves says, and nothing
- * outside of the range is touched. Ranks are moved on in turns and by chance, so that some lag far behind. */
+/* Every allreduce algorithm of the list, all ranks of 1 to 17 in one process over the local wire:
+ * sums of whole numbers are exact, floats are the same bits on every rank, messages and elements
+ * are as the formulas say and as counting the moves says, and nothing outside of the range is
+ * touched. Ranks are moved on in turns and by chance, so that some lag far behind. */
 #include "guarded.h"
 
 #include "dist/allreduce/executor.h"
@@ -20,7 +21,9 @@ static void open_ranks(const struct dt_algorithm *algorithm, int size, size_t n_
     CHECK_INT(dt_wire_open_local(size, wires), DT_OK);
     for (int r = 0; r < size; r++) {
         data[r] = buffer_open(n_elems + 2 * N_AROUND);
-        CHECK_INT(dt_executor_open(algorithm, wires[r], data[r].data, data[r].n, SLOT + 1, compression, &executors[r]), DT_OK);
+        CHECK_INT(dt_executor_open(algorithm, wires[r], data[r].data, data[r].n, SLOT + 1,
+                                   compression, &executors[r]),
+                  DT_OK);
     }
 }
 
@@ -66,8 +69,9 @@ static void check_sums(const struct dt_algorithm *algorithm, int size, size_t n_
                 expected += other != r ? whole(other, i) : 0;
             }
             if (data[r].data[i] != expected) {
-                CHECK_FAIL("%s, %d ranks, %zu elements: rank %d has %g at %zu, not %g", algorithm->name, size, n_elems, r,
-                           (double)data[r].data[i], i, (double)expected);
+                CHECK_FAIL("%s, %d ranks, %zu elements: rank %d has %g at %zu, not %g",
+                           algorithm->name, size, n_elems, r, (double)data[r].data[i], i,
+                           (double)expected);
             }
         }
     }
@@ -79,18 +83,23 @@ static void check_traffic(const struct dt_algorithm *algorithm, int size, size_t
     const struct dt_traffic expected = dt_algorithm_formula(algorithm, size, n_elems);
     struct dt_traffic counted = {0}, sent = {0};
     for (int r = 0; r < size; r++) {
-        const struct dt_traffic of_rank = dt_algorithm_traffic(algorithm, r, size, n_elems, NULL, moves);
+        const struct dt_traffic of_rank =
+            dt_algorithm_traffic(algorithm, r, size, n_elems, NULL, moves);
         const struct dt_wire_count total = dt_wire_total(wires[r]);
-        CHECK(total.messages == of_rank.messages && total.bytes == of_rank.elements * sizeof(float));
+        CHECK(total.messages == of_rank.messages &&
+              total.bytes == of_rank.elements * sizeof(float));
         counted.messages += of_rank.messages;
         counted.elements += of_rank.elements;
         sent.messages += total.messages;
         sent.elements += total.bytes / sizeof(float);
     }
-    if (memcmp(&sent, &expected, sizeof sent) != 0 || memcmp(&counted, &expected, sizeof sent) != 0) {
-        CHECK_FAIL("%s, %d ranks, %zu elements: %llu messages of %llu elements, by the formula %llu of %llu", algorithm->name, size,
-                   n_elems, (unsigned long long)sent.messages, (unsigned long long)sent.elements,
-                   (unsigned long long)expected.messages, (unsigned long long)expected.elements);
+    if (memcmp(&sent, &expected, sizeof sent) != 0 ||
+        memcmp(&counted, &expected, sizeof sent) != 0) {
+        CHECK_FAIL("%s, %d ranks, %zu elements: %llu messages of %llu elements, by the formula "
+                   "%llu of %llu",
+                   algorithm->name, size, n_elems, (unsigned long long)sent.messages,
+                   (unsigned long long)sent.elements, (unsigned long long)expected.messages,
+                   (unsigned long long)expected.elements);
     }
 }
 
@@ -133,7 +142,8 @@ static void check_floats(const struct dt_algorithm *algorithm, int size, size_t 
     }
     for (int run = 0; run < 3; run++) {
         for (int r = 0; r < size; r++) {
-            CHECK(memcmp(data[r].data + N_AROUND, first.data + N_AROUND, n_elems * sizeof(float)) == 0);
+            CHECK(memcmp(data[r].data + N_AROUND, first.data + N_AROUND, n_elems * sizeof(float)) ==
+                  0);
         }
         fill_fractions(size);
         run_all(size, n_elems, run == 1);
@@ -155,17 +165,19 @@ static void fill_compressible(int size, size_t n_elems)
     }
 }
 
-static void check_alike(const struct dt_algorithm *algorithm, int size, size_t n_elems, const struct buffer *first)
+static void check_alike(const struct dt_algorithm *algorithm, int size, size_t n_elems,
+                        const struct buffer *first)
 {
     for (int r = 0; r < size; r++) {
         if (memcmp(data[r].data + N_AROUND, first->data + N_AROUND, n_elems * sizeof(float)) != 0) {
-            CHECK_FAIL("%s, %d ranks, %zu elements as %s: rank %d has other sums", algorithm->name, size, n_elems,
-                       dt_compression_names[compression->type], r);
+            CHECK_FAIL("%s, %d ranks, %zu elements as %s: rank %d has other sums", algorithm->name,
+                       size, n_elems, dt_compression_names[compression->type], r);
         }
     }
 }
 
-/* The bytes of a sum: of encodings that can be added, in parts of any length; else of whole ranges. */
+/* The bytes of a sum: of encodings that can be added, in parts of any length; else of whole ranges.
+ */
 static void check_bytes(const struct dt_algorithm *algorithm, int size, size_t n_elems)
 {
     const struct dt_codec codec = dt_codec_of(compression);
@@ -174,11 +186,12 @@ static void check_bytes(const struct dt_algorithm *algorithm, int size, size_t n
     for (int r = 0; r < size; r++) {
         n_bytes += dt_wire_total(wires[r]).bytes;
     }
-    CHECK_INT(n_bytes,
-              codec.ops->summable ? dt_codec_bytes(&codec, 0, t.elements) : t.messages * dt_codec_bytes(&codec, 0, n_elems));
+    CHECK_INT(n_bytes, codec.ops->summable ? dt_codec_bytes(&codec, 0, t.elements)
+                                           : t.messages * dt_codec_bytes(&codec, 0, n_elems));
 }
 
-/* Compressed: the same bits everywhere, and without error feedback in every run; near the sum; what is not a number arrives. */
+/* Compressed: the same bits everywhere, and without error feedback in every run; near the sum; what
+ * is not a number arrives. */
 static void check_compressed(const struct dt_algorithm *algorithm, int size, size_t n_elems)
 {
     open_ranks(algorithm, size, n_elems);
@@ -197,14 +210,17 @@ static void check_compressed(const struct dt_algorithm *algorithm, int size, siz
     }
     CHECK(n_elems < 2 || isnan(first.data[N_AROUND + 1]));
     for (size_t i = 0; i < N_AROUND; i++) {
-        CHECK(before.data[i] == first.data[i] && before.data[first.n - 1 - i] == first.data[first.n - 1 - i]);
+        CHECK(before.data[i] == first.data[i] &&
+              before.data[first.n - 1 - i] == first.data[first.n - 1 - i]);
     }
-    for (size_t i = N_AROUND; compression->type < DT_COMPRESSION_INT8 && i < N_AROUND + n_elems; i++) {
+    for (size_t i = N_AROUND; compression->type < DT_COMPRESSION_INT8 && i < N_AROUND + n_elems;
+         i++) {
         double exact = 0;
         for (int r = 0; r < size; r++) {
             exact += (i % 3 == 0 ? -1.0 : 1.0) / (1 + r + (int)(i % 50));
         }
-        CHECK(i == N_AROUND + 1 || fabs((double)first.data[i] - exact) <= 0.005 * size * fabs(exact));
+        CHECK(i == N_AROUND + 1 ||
+              fabs((double)first.data[i] - exact) <= 0.005 * size * fabs(exact));
     }
     buffer_close(&before, "copy");
     buffer_close(&first, "copy");
@@ -216,7 +232,8 @@ static void check_compressions(const struct dt_algorithm *algorithm, int size)
     static const size_t sizes[] = {0, 1, 2, 5, 1000};
     for (int type = DT_COMPRESSION_FP16; type < DT_N_COMPRESSION_TYPES; type++) {
         for (int k = 0; k < 10; k++) {
-            const struct dt_compression_spec spec = {.type = type, .ratio = 0.1, .error_feedback = k % 2 == 1};
+            const struct dt_compression_spec spec = {
+                .type = type, .ratio = 0.1, .error_feedback = k % 2 == 1};
             compression = &spec;
             if (size > 1 && (algorithm->gathers || dt_codec_of(&spec).ops->summable)) {
                 check_compressed(algorithm, size, sizes[k / 2]);
@@ -250,7 +267,8 @@ static void check_golden(void)
     CHECK(dt_algorithm_find("no such") == NULL);
 }
 
-/* A large vector goes down a tree in segments, each a round behind the one before; a ring's pieces are cut enough. */
+/* A large vector goes down a tree in segments, each a round behind the one before; a ring's pieces
+ * are cut enough. */
 static void check_segments(void)
 {
     const struct dt_algorithm *tree = dt_algorithm_find("tree"), *ring = dt_algorithm_find("ring");
@@ -263,10 +281,13 @@ static void check_segments(void)
     for (int i = 0; i < 2; i++) {
         CHECK(dt_algorithm_formula(tree, 4, sizes[i]).messages == (i == 0 ? 6 : 12));
     }
-    /* The root in round 3 of 8: adds segment 3, then segment 2 as the second level has it, and sends what is whole. */
+    /* The root in round 3 of 8: adds segment 3, then segment 2 as the second level has it, and
+     * sends what is whole. */
     CHECK_INT(dt_algorithm_round(tree, 0, 4, n, 3, moves), 4);
-    static const struct dt_move expected[] = {
-        {DT_SEND, 1, 0, 0}, {DT_SEND, 2, 1, 0}, {DT_ADD, 2, 2, 0}, {DT_ADD, 1, 3, 0}}; /* begin: the segment */
+    static const struct dt_move expected[] = {{DT_SEND, 1, 0, 0},
+                                              {DT_SEND, 2, 1, 0},
+                                              {DT_ADD, 2, 2, 0},
+                                              {DT_ADD, 1, 3, 0}}; /* begin: the segment */
     for (int i = 0; i < 4; i++) {
         CHECK(moves[i].kind == expected[i].kind && moves[i].peer == expected[i].peer);
         CHECK(moves[i].begin == dt_piece_begin(n, (int)expected[i].begin, 5));
@@ -274,14 +295,16 @@ static void check_segments(void)
     }
 }
 
-/* The textbook's ring of four: step s, worker p sends piece (p - s) mod 4 to p + 1; then it owns piece (p + 1) mod 4. */
+/* The textbook's ring of four: step s, worker p sends piece (p - s) mod 4 to p + 1; then it owns
+ * piece (p + 1) mod 4. */
 static void check_textbook_ring(void)
 {
     for (int p = 0; p < 4; p++) {
         for (int s = 0; s < 6; s++) {
             const int piece = s < 3 ? (p - s + 4) % 4 : (p + 1 - (s - 3) + 4) % 4;
             CHECK_INT(dt_ring_round(p, 4, 40, s, moves), 2);
-            CHECK(moves[0].kind == DT_SEND && moves[0].peer == (p + 1) % 4 && moves[0].begin == (size_t)piece * 10);
+            CHECK(moves[0].kind == DT_SEND && moves[0].peer == (p + 1) % 4 &&
+                  moves[0].begin == (size_t)piece * 10);
             CHECK(moves[1].kind == (s < 3 ? DT_ADD : DT_REPLACE) && moves[1].peer == (p + 3) % 4);
         }
     }

@@ -1,4 +1,5 @@
-/* The command line: what is understood, what is refused and in which words; --help and the man page name the same options. */
+/* The command line: what is understood, what is refused and in which words; --help and the man page
+ * name the same options. */
 #include "check.h"
 #include "cli/options.h"
 #include "cli/suggest.h"
@@ -42,9 +43,11 @@ static const char *const bad[][2] = {
     {"--epochs 3", "unknown option '--epochs' (a key of the configuration: --set train.epochs=3)"},
     {"--config a --lr=0.1", "(a key of the configuration: --set train.optimizer.lr=0.1)"},
     {"--config a --batch-size 64", "(a key of the configuration: --set train.batch.per_rank=64)"},
-    {"--config a --batch 64", "--batch does not belong to train (for the key write --set train.batch.per_rank=64)"},
+    {"--config a --batch 64",
+     "--batch does not belong to train (for the key write --set train.batch.per_rank=64)"},
     {"--config a --seed", "(a key of the configuration: --set train.seed=VALUE)"},
-    {"--config a --set train.epochs 3", "--set: expected key.path=value, got 'train.epochs' (write --set train.epochs=3)"},
+    {"--config a --set train.epochs 3",
+     "--set: expected key.path=value, got 'train.epochs' (write --set train.epochs=3)"},
     {"-np 2 --config a", "unknown option '-np' (it is mpirun's: mpirun -np 2 dtrain ...)"},
     {"train a.json", "unexpected argument 'a.json' (for a configuration write --config a.json)"},
     {"-x y", "unknown option '-x' (options begin with two dashes"},
@@ -61,7 +64,8 @@ static const char *const bad[][2] = {
     {"--help=yes", "--help takes no value (remove '=yes')"},
     {"--config a --print-config=1", "--print-config takes no value"},
     {"trian --config a", "unknown command 'trian' (did you mean 'train'?)"},
-    {"run --config a", "unknown command 'run' (one of train, eval, predict, export, plan, report, compare, watch, doctor, accept, "
+    {"run --config a", "unknown command 'run' (one of train, eval, predict, export, plan, report, "
+                       "compare, watch, doctor, accept, "
                        "sweep, slurm, bench, lab, help)"},
     {"bench", "unknown command 'bench' (one of bench blocks, bench scaling, bench allreduce)"},
     {"bench --config a", "unknown command 'bench' (one of"},
@@ -80,7 +84,8 @@ static const char *const bad[][2] = {
     {"bench allreduce -b8", "unknown option '-b8' (options begin with two dashes"},
     {"train --config a --json b", "--json does not belong to train"},
     {"mnist.json", "unknown command 'mnist.json' (for a configuration write --config mnist.json)"},
-    {"--config a --resume b.safetensors", "unknown command 'b.safetensors' (for a checkpoint write --resume=FILE"},
+    {"--config a --resume b.safetensors",
+     "unknown command 'b.safetensors' (for a checkpoint write --resume=FILE"},
     {"train --config a b", "unexpected argument 'b' (train takes options only"},
     {"eval --checkpoint a b.png", "unexpected argument 'b.png' (eval takes options only"},
     {"eval --checkpoint a --config b", "--config and --set go with --weights"},
@@ -100,7 +105,8 @@ static void test_bad(void)
         dt_error_clear();
         const enum dt_status status = dt_args_parse(split(bad[i][0], buffer, argv), argv, &args);
         if (status != DT_USAGE || strstr(dt_error_text(), bad[i][1]) == NULL) {
-            CHECK_FAIL("'%s' gives %d \"%s\", expected \"%s\"", bad[i][0], (int)status, dt_error_text(), bad[i][1]);
+            CHECK_FAIL("'%s' gives %d \"%s\", expected \"%s\"", bad[i][0], (int)status,
+                       dt_error_text(), bad[i][1]);
         }
     }
 }
@@ -119,7 +125,8 @@ static struct dt_args parse(const char *line, char buffer[200])
 static void test_train(void)
 {
     char buffer[200];
-    struct dt_args args = parse("--config a.json --data=d --set x=1 --run r --resume --set=y=2=3", buffer);
+    struct dt_args args =
+        parse("--config a.json --data=d --set x=1 --run r --resume --set=y=2=3", buffer);
     CHECK_INT(args.command, DT_COMMAND_TRAIN);
     CHECK_TEXT(args.config, "a.json");
     CHECK_TEXT(args.data, "d");
@@ -180,7 +187,8 @@ static void test_bench(void)
     args = parse("bench allreduce -f 3 --iters 4 -w -5 -c 6", buffer);
     CHECK_TEXT(args.factor, "3");
     CHECK_TEXT(args.iters, "4");
-    CHECK_TEXT(args.warmup, "-5"); /* that it is no number of sums is for dt_bench_options_read to say */
+    CHECK_TEXT(args.warmup,
+               "-5"); /* that it is no number of sums is for dt_bench_options_read to say */
     CHECK_TEXT(args.check, "6");
     dt_args_free(&args);
 }
@@ -283,13 +291,14 @@ static void test_usage(void)
         for (int o = 0; o < N_OPTIONS; o++) {
             const bool has = (dt_options[o].commands & (1u << i)) != 0 && o != OPTION_PRINT_CONFIG;
             if (dt_options[o].commands != ON_ALL && has != is_named(usage, &dt_options[o])) {
-                CHECK_FAIL("%s: --%s is %s option, and its usage %s", dt_commands[i].word, dt_options[o].name, has ? "an" : "no",
-                           usage);
+                CHECK_FAIL("%s: --%s is %s option, and its usage %s", dt_commands[i].word,
+                           dt_options[o].name, has ? "an" : "no", usage);
             }
         }
         const bool paths = strstr(usage, " RUN") != NULL || strstr(usage, " IMAGE") != NULL;
         CHECK(paths == ((ON_PATHS & (1u << i)) != 0));
-        CHECK(strstr(dt_commands[i].examples, dt_commands[i].word) != NULL || i == DT_COMMAND_TRAIN);
+        CHECK(strstr(dt_commands[i].examples, dt_commands[i].word) != NULL ||
+              i == DT_COMMAND_TRAIN);
         CHECK(dt_commands[i].meaning[0] != '\0');
     }
 }
@@ -297,13 +306,14 @@ static void test_usage(void)
 /* What an option means to the command that is asked about, and not to others. */
 static void test_meanings(void)
 {
-    static const char *const rows[][3] = {{"eval", "needs --config", "load weights from"},
-                                          {"train", "load weights from", "needs --config"},
-                                          {"lab reduce", "write a page with pictures", "report.html"},
-                                          {"report", "default report.html", "pictures"},
-                                          {"lab allreduce", "at most 64", "at most 8"},
-                                          {"lab shards", "at most 8", "at most 64"},
-                                          {"compare", "runs/day", "runs/night runs/night"}};
+    static const char *const rows[][3] = {
+        {"eval", "needs --config", "load weights from"},
+        {"train", "load weights from", "needs --config"},
+        {"lab reduce", "write a page with pictures", "report.html"},
+        {"report", "default report.html", "pictures"},
+        {"lab allreduce", "at most 64", "at most 8"},
+        {"lab shards", "at most 8", "at most 64"},
+        {"compare", "runs/day", "runs/night runs/night"}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char *help = NULL;
         size_t n = 0;
@@ -342,7 +352,8 @@ static void test_help_of(void)
         size_t n = 0;
         struct dt_args args = parse(cases[i].line, buffer);
         CHECK_INT(args.command, DT_COMMAND_HELP);
-        CHECK_TEXT(args.about == NULL ? "" : args.about, cases[i].about == NULL ? "" : cases[i].about);
+        CHECK_TEXT(args.about == NULL ? "" : args.about,
+                   cases[i].about == NULL ? "" : cases[i].about);
         FILE *out = open_memstream(&help, &n);
         CHECK(out != NULL);
         dt_args_help(out, args.about);

@@ -1,10 +1,12 @@
 /* Every kind of block of the cpu backend against the reference, in every way this machine computes.
  *
- * Inputs, weights and gradients are small multiples of 1/8, also as bf16, so that almost every sum is exact in float as in double:
- * both backends then agree on ties, and the tolerance only has to cover tanh, sigmoid and averages. Winograd's sums are not exact,
- * but for those of zeros: it gets images with blank parts whose other sums are no ties, and errors are relative to the largest of
- * them. Buffers have guard words on both sides, NaNs that no result may read nor write. The cpu backend gets the batch in two
- * parts. The reference keeps C H W order, the cpu backend H W C until a flatten: converted here. */
+ * Inputs, weights and gradients are small multiples of 1/8, also as bf16, so that almost every sum
+ * is exact in float as in double: both backends then agree on ties, and the tolerance only has to
+ * cover tanh, sigmoid and averages. Winograd's sums are not exact, but for those of zeros: it gets
+ * images with blank parts whose other sums are no ties, and errors are relative to the largest of
+ * them. Buffers have guard words on both sides, NaNs that no result may read nor write. The cpu
+ * backend gets the batch in two parts. The reference keeps C H W order, the cpu backend H W C until
+ * a flatten: converted here. */
 #include "layers.h"
 #include "modes.h"
 
@@ -34,21 +36,24 @@ struct outcome { /* canonical order */
 };
 
 /* Samples [first, first + n) of the pass. */
-static void run_part(const struct dt_backend_ops *ops, struct dt_block_state *state, const struct case_setup *setup, int first,
-                     int n, bool backward, struct part_data at)
+static void run_part(const struct dt_backend_ops *ops, struct dt_block_state *state,
+                     const struct case_setup *setup, int first, int n, bool backward,
+                     struct part_data at)
 {
     const struct dt_block *b = &setup->model->blocks[setup->block];
     const struct dt_batch *whole = setup->pass.batch;
-    const struct dt_batch batch = {.n = n, .rows = whole->rows + first, .ids = whole->ids + first, .epoch = whole->epoch};
-    const size_t in = (size_t)first * dt_shape_elems(b->in), out = (size_t)first * dt_shape_elems(b->out);
+    const struct dt_batch batch = {
+        .n = n, .rows = whole->rows + first, .ids = whole->ids + first, .epoch = whole->epoch};
+    const size_t in = (size_t)first * dt_shape_elems(b->in),
+                 out = (size_t)first * dt_shape_elems(b->out);
     struct dt_pass pass = setup->pass;
     pass.batch = &batch;
     pass.first = first;
     pass.accumulate = pass.accumulate || first > 0;
     pass.more = first + n < whole->n;
     if (backward) {
-        CHECK_INT(ops->block_backward(state, at.params, at.grads, at.x + in, at.y + out, at.dy + out,
-                                      setup->want_dx ? at.dx + in : NULL, &pass),
+        CHECK_INT(ops->block_backward(state, at.params, at.grads, at.x + in, at.y + out,
+                                      at.dy + out, setup->want_dx ? at.dx + in : NULL, &pass),
                   DT_OK);
     } else {
         CHECK_INT(ops->block_forward(state, at.params, at.x + in, at.y + out, &pass), DT_OK);
@@ -56,11 +61,13 @@ static void run_part(const struct dt_backend_ops *ops, struct dt_block_state *st
 }
 
 /* mode: NULL on the reference */
-static struct outcome run_block(const struct dt_backend_ops *ops, const struct mode *mode, const struct case_setup *setup)
+static struct outcome run_block(const struct dt_backend_ops *ops, const struct mode *mode,
+                                const struct case_setup *setup)
 {
     const struct dt_block *b = &setup->model->blocks[setup->block];
-    const struct dt_backend_options options =
-        mode != NULL ? use_mode(mode, setup->n_threads) : (struct dt_backend_options){.n_threads = 1};
+    const struct dt_backend_options options = mode != NULL
+                                                  ? use_mode(mode, setup->n_threads)
+                                                  : (struct dt_backend_options){.n_threads = 1};
     const bool hwc = mode != NULL;
     const size_t n = (size_t)setup->pass.batch->n;
     struct dt_backend *backend;
@@ -71,16 +78,19 @@ static struct outcome run_block(const struct dt_backend_ops *ops, const struct m
     struct buffer x = hwc ? turned(&setup->x, b->in, true) : copy_of(&setup->x);
     struct buffer dy = hwc ? turned(&setup->dy, b->out, true) : copy_of(&setup->dy);
     struct buffer x_before = copy_of(&x), params = copy_of(&setup->params);
-    struct buffer y = buffer_open(n * dt_shape_elems(b->out)), eval_y = buffer_open(y.n), dx = buffer_open(x.n);
+    struct buffer y = buffer_open(n * dt_shape_elems(b->out)), eval_y = buffer_open(y.n),
+                  dx = buffer_open(x.n);
     struct outcome out = {.grads = copy_of(&setup->grads)};
     struct dt_pass eval = setup->pass;
     eval.training = false;
     CHECK_INT(ops->block_forward(state, params.data, x.data, eval_y.data, &eval), DT_OK);
     const struct part_data data = {params.data, x.data, y.data, out.grads.data, dy.data, dx.data};
     for (int backward = 0; backward < 2; backward++) {
-        run_part(ops, state, setup, 0, setup->n_first > 0 ? setup->n_first : setup->pass.batch->n, backward, data);
+        run_part(ops, state, setup, 0, setup->n_first > 0 ? setup->n_first : setup->pass.batch->n,
+                 backward, data);
         if (setup->n_first > 0 && setup->n_first < setup->pass.batch->n) {
-            run_part(ops, state, setup, setup->n_first, setup->pass.batch->n - setup->n_first, backward, data);
+            run_part(ops, state, setup, setup->n_first, setup->pass.batch->n - setup->n_first,
+                     backward, data);
         }
     }
     CHECK(memcmp(x.data, x_before.data, x.n * sizeof(float)) == 0);
@@ -110,7 +120,8 @@ static void close_outcome(struct outcome *o)
 
 /* ---- comparison */
 
-static void compare_all(const char *isa, const struct outcome *actual, const struct outcome *expected)
+static void compare_all(const char *isa, const struct outcome *actual,
+                        const struct outcome *expected)
 {
     compare(isa, "y", &actual->y, &expected->y);
     compare(isa, "y of evaluation", &actual->eval_y, &expected->eval_y);
@@ -126,8 +137,12 @@ static bool uses_winograd(const struct dt_block *b)
 {
     bool used = false;
     for (int vector = 4; vector <= DT_MAX_VECTOR; vector *= 2) {
-        struct dt_winograd w = {
-            .c = b->in.c, .h = b->in.h, .w = b->in.w, .k = b->linear_out.c, .out_h = b->linear_out.h, .out_w = b->linear_out.w};
+        struct dt_winograd w = {.c = b->in.c,
+                                .h = b->in.h,
+                                .w = b->in.w,
+                                .k = b->linear_out.c,
+                                .out_h = b->linear_out.h,
+                                .out_w = b->linear_out.w};
         dt_winograd_plan(&w, vector);
         used = used || w.used;
     }
@@ -151,7 +166,9 @@ static struct buffer linear_of(const struct case_setup *setup)
     struct dt_block_state *state;
     CHECK_INT(dt_ref_backend.open(&options, &backend), DT_OK);
     CHECK_INT(dt_ref_backend.block_open(backend, &bare, setup->block, CAPACITY, &state), DT_OK);
-    CHECK_INT(dt_ref_backend.block_forward(state, setup->params.data, setup->x.data, z.data, &setup->pass), DT_OK);
+    CHECK_INT(dt_ref_backend.block_forward(state, setup->params.data, setup->x.data, z.data,
+                                           &setup->pass),
+              DT_OK);
     dt_ref_backend.block_close(state);
     dt_ref_backend.close(backend);
     return z;
@@ -159,7 +176,9 @@ static struct buffer linear_of(const struct case_setup *setup)
 
 static size_t pixel_at(const struct dt_block *b, size_t sample, int c, int h, int w)
 {
-    return ((sample * (size_t)b->in.c + (size_t)c) * (size_t)b->in.h + (size_t)h) * (size_t)b->in.w + (size_t)w;
+    return ((sample * (size_t)b->in.c + (size_t)c) * (size_t)b->in.h + (size_t)h) *
+               (size_t)b->in.w +
+           (size_t)w;
 }
 
 /* Whether output (p, q) before the pool sees a pixel that is not zero. */
@@ -167,8 +186,10 @@ static bool sees_ink(const struct case_setup *setup, size_t sample, int p, int q
 {
     const struct dt_block *b = &setup->model->blocks[setup->block];
     for (int i = 0; i < b->kernel * b->kernel * b->in.c; i++) {
-        const int tap = i / b->in.c, h = p + tap / b->kernel - b->pad_before_h, w = q + tap % b->kernel - b->pad_before_w;
-        if (h >= 0 && h < b->in.h && w >= 0 && w < b->in.w && setup->x.data[pixel_at(b, sample, i % b->in.c, h, w)] != 0) {
+        const int tap = i / b->in.c, h = p + tap / b->kernel - b->pad_before_h,
+                  w = q + tap % b->kernel - b->pad_before_w;
+        if (h >= 0 && h < b->in.h && w >= 0 && w < b->in.w &&
+            setup->x.data[pixel_at(b, sample, i % b->in.c, h, w)] != 0) {
             return true;
         }
     }
@@ -182,18 +203,21 @@ struct choice {
     int p, q;
 };
 
-/* Whether it depends on which of two numbers is larger, one of them 0 or a sum, and they are nearly equal. Sums of nothing but
- * zeros are their bias on every backend: which of those is larger is no question. Leaves a sum that is in *row and *column. */
+/* Whether it depends on which of two numbers is larger, one of them 0 or a sum, and they are nearly
+ * equal. Sums of nothing but zeros are their bias on every backend: which of those is larger is no
+ * question. Leaves a sum that is in *row and *column. */
 static bool is_undecided(const struct case_setup *setup, struct choice c, int *row, int *column)
 {
     const struct dt_block *b = &setup->model->blocks[setup->block];
     const bool relu = b->activation == DT_ACTIVATION_RELU, max = b->pool == DT_POOL_MAX;
-    const int size = b->pool == DT_POOL_NONE ? 1 : b->pool_size, stride = b->pool == DT_POOL_NONE ? 1 : b->pool_stride;
+    const int size = b->pool == DT_POOL_NONE ? 1 : b->pool_size,
+              stride = b->pool == DT_POOL_NONE ? 1 : b->pool_stride;
     float best = max ? -INFINITY : 0;
     int n_near = 0;
     bool inked = false;
     for (int i = 0; i < size * size && max; i++) {
-        best = fmaxf(best, c.z[(c.p * stride + i / size) * b->linear_out.w + c.q * stride + i % size]);
+        best =
+            fmaxf(best, c.z[(c.p * stride + i / size) * b->linear_out.w + c.q * stride + i % size]);
     }
     for (int i = 0; i < size * size; i++) {
         const int p = c.p * stride + i / size, q = c.q * stride + i % size;
@@ -206,7 +230,8 @@ static bool is_undecided(const struct case_setup *setup, struct choice c, int *r
             }
         }
     }
-    const bool at_zero = relu && fabsf(best) < NEAR, among = max && n_near > 1 && !(relu && best < -NEAR);
+    const bool at_zero = relu && fabsf(best) < NEAR,
+               among = max && n_near > 1 && !(relu && best < -NEAR);
     return inked && (at_zero || among);
 }
 
@@ -214,16 +239,24 @@ static bool is_undecided(const struct case_setup *setup, struct choice c, int *r
 static int settle(struct case_setup *setup, double *largest)
 {
     const struct dt_block *b = &setup->model->blocks[setup->block];
-    const size_t n_plane = (size_t)b->linear_out.h * (size_t)b->linear_out.w, n_planes = (size_t)b->linear_out.c;
+    const size_t n_plane = (size_t)b->linear_out.h * (size_t)b->linear_out.w,
+                 n_planes = (size_t)b->linear_out.c;
     struct buffer z = linear_of(setup);
     int n_undecided = 0, row = 0, column = 0;
-    for (size_t i = 0; i < (size_t)setup->pass.batch->n * n_planes * (size_t)(b->pool_out.h * b->pool_out.w); i++) {
-        const size_t plane = i / (size_t)(b->pool_out.h * b->pool_out.w), at = i % (size_t)(b->pool_out.h * b->pool_out.w);
-        const struct choice choice = {
-            .z = z.data + plane * n_plane, .sample = plane / n_planes, .p = (int)at / b->pool_out.w, .q = (int)at % b->pool_out.w};
+    for (size_t i = 0;
+         i < (size_t)setup->pass.batch->n * n_planes * (size_t)(b->pool_out.h * b->pool_out.w);
+         i++) {
+        const size_t plane = i / (size_t)(b->pool_out.h * b->pool_out.w),
+                     at = i % (size_t)(b->pool_out.h * b->pool_out.w);
+        const struct choice choice = {.z = z.data + plane * n_plane,
+                                      .sample = plane / n_planes,
+                                      .p = (int)at / b->pool_out.w,
+                                      .q = (int)at % b->pool_out.w};
         if (is_undecided(setup, choice, &row, &column)) {
-            const int h = row < b->in.h ? row : b->in.h - 1, w = column < b->in.w ? column : b->in.w - 1;
-            setup->x.data[pixel_at(b, choice.sample, (int)draw((uint32_t)b->in.c), h, w)] += draw_eighths(8) + 0.03125f;
+            const int h = row < b->in.h ? row : b->in.h - 1,
+                      w = column < b->in.w ? column : b->in.w - 1;
+            setup->x.data[pixel_at(b, choice.sample, (int)draw((uint32_t)b->in.c), h, w)] +=
+                draw_eighths(8) + 0.03125f;
             n_undecided++;
         }
     }
@@ -235,7 +268,8 @@ static int settle(struct case_setup *setup, double *largest)
     return n_undecided;
 }
 
-/* Draws images with blank parts, and biases of which half are 0, so that the only ties are those of zeros. Returns the largest sum.
+/* Draws images with blank parts, and biases of which half are 0, so that the only ties are those of
+ * zeros. Returns the largest sum.
  */
 static double draw_drawings(struct case_setup *setup)
 {
@@ -251,8 +285,11 @@ static double draw_drawings(struct case_setup *setup)
     for (int sample = 0; sample < setup->pass.batch->n; sample++) {
         const int top = (int)draw((uint32_t)b->in.h), left = (int)draw((uint32_t)b->in.w);
         for (int i = 0; i < b->in.c * (b->in.h - top) * (b->in.w - left); i++) {
-            const int w = left + i % (b->in.w - left), h = top + i / (b->in.w - left) % (b->in.h - top);
-            setup->x.data[pixel_at(b, (size_t)sample, i / (b->in.w - left) / (b->in.h - top), h, w)] = 0;
+            const int w = left + i % (b->in.w - left),
+                      h = top + i / (b->in.w - left) % (b->in.h - top);
+            setup->x
+                .data[pixel_at(b, (size_t)sample, i / (b->in.w - left) / (b->in.h - top), h, w)] =
+                0;
         }
     }
     for (int round = 0; settle(setup, &largest) > 0; round++) {
@@ -280,23 +317,27 @@ static struct buffer draw_gradient(size_t n)
 static void check_block(const struct dt_model *model, int block, bool first)
 {
     static const int sizes[] = {0, 1, 3, 1, 3, 3, 3, CAPACITY};
-    static const uint32_t rows[CAPACITY] = {0, 1, 2, 3, 4}, ids[CAPACITY] = {7, 70000, 3, 12345678, 1};
+    static const uint32_t rows[CAPACITY] = {0, 1, 2, 3, 4},
+                          ids[CAPACITY] = {7, 70000, 3, 12345678, 1};
     const struct dt_block *b = &model->blocks[block];
     const struct dt_batch batch = {.n = sizes[draw(8)], .rows = rows, .ids = ids, .epoch = draw(3)};
     const size_t n = (size_t)batch.n;
-    struct case_setup setup = {.model = model,
-                               .block = block,
-                               .n_threads = 1 + (int)draw(3),
-                               .pass = {.batch = &batch, .training = true, .accumulate = draw(2) == 1, .seed = 99},
-                               .params = buffer_random(model->arena_elems, 4, 0),
-                               .grads = buffer_random(model->arena_elems, 8, 0),
-                               .x = buffer_random(n * dt_shape_elems(b->in), 8, draw(2) * 4),
-                               .dy = draw_gradient(n * dt_shape_elems(b->out)),
-                               .want_dx = !first || draw(2) == 1};
+    struct case_setup setup = {
+        .model = model,
+        .block = block,
+        .n_threads = 1 + (int)draw(3),
+        .pass = {.batch = &batch, .training = true, .accumulate = draw(2) == 1, .seed = 99},
+        .params = buffer_random(model->arena_elems, 4, 0),
+        .grads = buffer_random(model->arena_elems, 8, 0),
+        .x = buffer_random(n * dt_shape_elems(b->in), 8, draw(2) * 4),
+        .dy = draw_gradient(n * dt_shape_elems(b->out)),
+        .want_dx = !first || draw(2) == 1};
     /* A NaN times a padding zero is a NaN or nothing: either is fine, so not there. */
-    const bool inside = b->linear != DT_LINEAR_CONV || ((b->linear_out.h - 1) * b->stride + b->kernel <= b->in.h &&
-                                                        (b->linear_out.w - 1) * b->stride + b->kernel <= b->in.w);
-    const bool nan_dy = draw(12) == 0 && setup.dy.n > 0 && b->activation == DT_ACTIVATION_NONE && inside;
+    const bool inside =
+        b->linear != DT_LINEAR_CONV || ((b->linear_out.h - 1) * b->stride + b->kernel <= b->in.h &&
+                                        (b->linear_out.w - 1) * b->stride + b->kernel <= b->in.w);
+    const bool nan_dy =
+        draw(12) == 0 && setup.dy.n > 0 && b->activation == DT_ACTIVATION_NONE && inside;
     if (nan_dy) {
         setup.dy.data[draw((uint32_t)setup.dy.n)] = NAN;
     }
@@ -357,24 +398,31 @@ static void add_rest(struct dt_model_spec *spec)
     add_layer(spec, (struct dt_layer_spec){.type = DT_LAYER_FLATTEN});
 }
 
-static void check_conv(struct dt_shape input, int k, int kernel, int stride, enum dt_padding padding)
+static void check_conv(struct dt_shape input, int k, int kernel, int stride,
+                       enum dt_padding padding)
 {
     struct dt_model_spec spec = {.input = input};
     const enum dt_activation activation = (enum dt_activation)draw(4);
-    add_layer(
-        &spec,
-        (struct dt_layer_spec){
-            .type = DT_LAYER_CONV2D, .size = k, .kernel = kernel, .stride = stride, .padding = padding, .activation = activation});
+    add_layer(&spec, (struct dt_layer_spec){.type = DT_LAYER_CONV2D,
+                                            .size = k,
+                                            .kernel = kernel,
+                                            .stride = stride,
+                                            .padding = padding,
+                                            .activation = activation});
     add_rest(&spec);
-    snprintf(case_text, sizeof case_text, "conv %dx%dx%d to %d, kernel %d, stride %d, padding %d, activation %d, %d layers",
-             spec.input.c, spec.input.h, spec.input.w, k, kernel, stride, padding, activation, spec.n_layers);
+    snprintf(case_text, sizeof case_text,
+             "conv %dx%dx%d to %d, kernel %d, stride %d, padding %d, activation %d, %d layers",
+             spec.input.c, spec.input.h, spec.input.w, k, kernel, stride, padding, activation,
+             spec.n_layers);
     check_model(&spec);
 }
 
 static void check_dense(int n_in, int n_out)
 {
     struct dt_model_spec spec = {.input = {n_in, 1, 1}};
-    add_layer(&spec, (struct dt_layer_spec){.type = DT_LAYER_DENSE, .size = n_out, .activation = (enum dt_activation)draw(4)});
+    add_layer(&spec, (struct dt_layer_spec){.type = DT_LAYER_DENSE,
+                                            .size = n_out,
+                                            .activation = (enum dt_activation)draw(4)});
     if (draw(2) == 0) {
         add_dropout(&spec);
     }
@@ -384,25 +432,32 @@ static void check_dense(int n_in, int n_out)
 
 static void check_grid(void)
 {
-    static const int channels[] = {1, 2, 3, 5, 17, 32}, filters[] = {1, 3, 10, 16, 33, 64}, kernels[] = {1, 2, 3, 4, 5, 7};
-    static const int inputs[] = {1, 2, 5, 16, 17, 100, 1537, 3080}, units[] = {1, 3, 10, 16, 33, 64, 300};
+    static const int channels[] = {1, 2, 3, 5, 17, 32}, filters[] = {1, 3, 10, 16, 33, 64},
+                     kernels[] = {1, 2, 3, 4, 5, 7};
+    static const int inputs[] = {1, 2, 5, 16, 17, 100, 1537, 3080},
+                     units[] = {1, 3, 10, 16, 33, 64, 300};
     for (int i = 0; i < 6 * 6 * 6; i++) {
         for (int stride = 1; stride <= 3; stride++) {
-            const int kernel = kernels[i % 6], one = draw(8) == 0 ? 0 : 1; /* 0: a single output, or "same" on a small image */
-            const struct dt_shape input = {channels[i / 36], kernel + one * (int)draw(kernel == 3 ? 12 : 7),
+            const int kernel = kernels[i % 6],
+                      one =
+                          draw(8) == 0 ? 0 : 1; /* 0: a single output, or "same" on a small image */
+            const struct dt_shape input = {channels[i / 36],
+                                           kernel + one * (int)draw(kernel == 3 ? 12 : 7),
                                            kernel + one * (int)draw(9)};
             check_conv(input, filters[i / 6 % 6], kernel, stride, DT_PADDING_VALID);
             check_conv(input, filters[i / 6 % 6], kernel, stride, DT_PADDING_SAME);
         }
     }
     for (int i = 0; i < 6 * 3; i++) { /* where Winograd's method pays */
-        check_conv((struct dt_shape){16 + (int)draw(33), 3 + (int)draw(12), 3 + (int)draw(9)}, filters[i % 6], 3, 1,
-                   DT_PADDING_VALID);
-        check_conv((struct dt_shape){16 + (int)draw(33), 3 + (int)draw(12), 3 + (int)draw(9)}, filters[i % 6], 3, 1,
-                   DT_PADDING_SAME);
+        check_conv((struct dt_shape){16 + (int)draw(33), 3 + (int)draw(12), 3 + (int)draw(9)},
+                   filters[i % 6], 3, 1, DT_PADDING_VALID);
+        check_conv((struct dt_shape){16 + (int)draw(33), 3 + (int)draw(12), 3 + (int)draw(9)},
+                   filters[i % 6], 3, 1, DT_PADDING_SAME);
     }
-    for (int i = 0; i < 8; i++) { /* wide images, which are taken in bands of rows, and more than 64 filters */
-        check_conv((struct dt_shape){40, 17 + (int)draw(5), 61}, 3 + 66 * (i % 2), 1 + i % 3, 1 + i / 4, DT_PADDING_VALID);
+    for (int i = 0; i < 8;
+         i++) { /* wide images, which are taken in bands of rows, and more than 64 filters */
+        check_conv((struct dt_shape){40, 17 + (int)draw(5), 61}, 3 + 66 * (i % 2), 1 + i % 3,
+                   1 + i / 4, DT_PADDING_VALID);
     }
     for (int i = 0; i < 8 * 7; i++) {
         check_dense(inputs[i / 7], units[i % 7]);
@@ -417,8 +472,11 @@ static void check_nan_forward(int c)
     const struct dt_batch batch = {.n = 1, .rows = ids, .ids = ids};
     struct dt_model_spec spec = {.input = {c, 9, 9}};
     static struct dt_model model;
-    add_layer(&spec, (struct dt_layer_spec){
-                         .type = DT_LAYER_CONV2D, .size = 5, .kernel = 3, .stride = 1, .activation = DT_ACTIVATION_RELU});
+    add_layer(&spec, (struct dt_layer_spec){.type = DT_LAYER_CONV2D,
+                                            .size = 5,
+                                            .kernel = 3,
+                                            .stride = 1,
+                                            .activation = DT_ACTIVATION_RELU});
     add_layer(&spec, (struct dt_layer_spec){.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2});
     add_layer(&spec, (struct dt_layer_spec){.type = DT_LAYER_FLATTEN});
     CHECK_INT(dt_model_lower(&spec, &model), DT_OK);
@@ -457,9 +515,10 @@ int main(void)
     for (int round = 0; round < 3; round++) { /* each with other draws */
         check_grid();
     }
-    printf("%d blocks in %d ways; %d flatten, %d of them turn, %d padded, %d without a linear operation, %d by Winograd's method\n",
+    printf("%d blocks in %d ways; %d flatten, %d of them turn, %d padded, %d without a linear "
+           "operation, %d by Winograd's method\n",
            n_cases, n_modes, n_flattened, n_canonical, n_padded, n_none, n_winograd);
-    CHECK(n_cases > 3000 && n_flattened > 500 && n_canonical > 100 && n_flattened > n_canonical + 100 && n_padded > 200 &&
-          n_none > 200 && n_winograd > 100);
+    CHECK(n_cases > 3000 && n_flattened > 500 && n_canonical > 100 &&
+          n_flattened > n_canonical + 100 && n_padded > 200 && n_none > 200 && n_winograd > 100);
     return 0;
 }

@@ -1,5 +1,6 @@
-/* The cpu backend outside blocks against the reference, on every instruction set of this machine: gather, loss heads, optimizer
- * steps, norm, dropout masks; and how an instruction set is chosen. */
+/* The cpu backend outside blocks against the reference, on every instruction set of this machine:
+ * gather, loss heads, optimizer steps, norm, dropout masks; and how an instruction set is chosen.
+ */
 #include "guarded.h"
 
 #include "cpu/isa.h"
@@ -32,8 +33,12 @@ static void check_gather_and_loss(const char *isa, enum dt_loss loss, struct dt_
     for (size_t i = 0; i < N; i++) {
         labels[i] = (uint16_t)draw(OUT);
     }
-    const struct dt_samples samples = {
-        .n = N, .shape = shape, .pixels = pixels, .scale = 1.0f / 255, .labels = labels, .targets = targets.data};
+    const struct dt_samples samples = {.n = N,
+                                       .shape = shape,
+                                       .pixels = pixels,
+                                       .scale = 1.0f / 255,
+                                       .labels = labels,
+                                       .targets = targets.data};
     struct buffer x[2], dlogits[2];
     struct dt_metrics metrics[2];
     for (int i = 0; i < 2; i++) {
@@ -44,7 +49,8 @@ static void check_gather_and_loss(const char *isa, enum dt_loss loss, struct dt_
         dlogits[i] = buffer_open(4 * OUT);
         CHECK_INT(ops->samples_open(backend, &samples, &bound), DT_OK);
         CHECK_INT(ops->gather(backend, bound, &batch, x[i].data), DT_OK);
-        CHECK_INT(ops->loss(backend, loss, bound, &batch, OUT, logits.data, dlogits[i].data), DT_OK);
+        CHECK_INT(ops->loss(backend, loss, bound, &batch, OUT, logits.data, dlogits[i].data),
+                  DT_OK);
         CHECK_INT(ops->loss(backend, loss, bound, &batch, OUT, logits.data, NULL), DT_OK);
         CHECK_INT(ops->metrics_take(backend, &metrics[i]), DT_OK);
         ops->samples_close(backend, bound);
@@ -77,7 +83,8 @@ static void check_update(const char *isa, const struct dt_update *update, bool w
         got[i][0] = copy_of(&params);
         got[i][1] = copy_of(&states[0]);
         got[i][2] = copy_of(&states[1]);
-        CHECK_INT(ops->optimizer_step(backend, update, n, got[i][0].data, grads.data, with_states ? got[i][1].data : NULL,
+        CHECK_INT(ops->optimizer_step(backend, update, n, got[i][0].data, grads.data,
+                                      with_states ? got[i][1].data : NULL,
                                       with_states ? got[i][2].data : NULL),
                   DT_OK);
         ops->close(backend);
@@ -104,7 +111,8 @@ static void check_updates(const char *isa)
                                    .epsilon = 1e-7f,
                                    .bias_correction1 = 0.19f,
                                    .bias_correction2 = 0.02f};
-    const struct dt_update sgd = {.grad_scale = 0.25f, .lr = 0.1f, .weight_decay = 0.01f, .momentum = 0.9f};
+    const struct dt_update sgd = {
+        .grad_scale = 0.25f, .lr = 0.1f, .weight_decay = 0.01f, .momentum = 0.9f};
     struct dt_update adamw = adam, nesterov = sgd;
     adamw.type = DT_OPTIMIZER_ADAMW;
     nesterov.nesterov = true;
@@ -115,26 +123,31 @@ static void check_updates(const char *isa)
     check_update(isa, &nesterov, true);
 }
 
-/* With weights that are zero, a step of rate 1 leaves minus the clipped gradient, whose norm is the limit; shorter ones stay. */
+/* With weights that are zero, a step of rate 1 leaves minus the clipped gradient, whose norm is the
+ * limit; shorter ones stay. */
 static void check_clipping(const char *isa)
 {
     struct buffer grads = buffer_random(10001, 100, 0), got[2];
     for (size_t n = 0; n <= grads.n; n += n < 40 ? 1 : 997) {
         for (int clip = 0; clip < 3; clip++) {
             const float limits[] = {0, 0.5f, 1e6f};
-            const struct dt_update update = {.grad_scale = 0.25f, .clip_norm = limits[clip], .lr = 1};
+            const struct dt_update update = {
+                .grad_scale = 0.25f, .clip_norm = limits[clip], .lr = 1};
             double norm = 0;
             for (int i = 0; i < 2; i++) {
                 const struct dt_backend_ops *ops = i == 0 ? &dt_ref_backend : &dt_cpu_backend;
                 struct dt_backend *backend = open_on(ops);
                 got[i] = buffer_open(n);
-                CHECK_INT(ops->optimizer_step(backend, &update, n, got[i].data, grads.data, NULL, NULL), DT_OK);
+                CHECK_INT(
+                    ops->optimizer_step(backend, &update, n, got[i].data, grads.data, NULL, NULL),
+                    DT_OK);
                 ops->close(backend);
             }
             for (size_t i = 0; i < n; i++) {
                 norm += (double)got[1].data[i] * got[1].data[i];
             }
-            snprintf(case_text, sizeof case_text, "clipping %zu numbers to %g", n, (double)limits[clip]);
+            snprintf(case_text, sizeof case_text, "clipping %zu numbers to %g", n,
+                     (double)limits[clip]);
             CHECK(clip != 1 || n < 2 || fabs(sqrt(norm) - 0.5) < 1e-4);
             compare(isa, "the step", &got[1], &got[0]);
             buffer_close(&got[0], "ref's");
@@ -163,7 +176,8 @@ static void check_isa_choice(void)
     CHECK_TEXT(dt_cpu_isa(), isas[0]);
 }
 
-/* Unit by unit what base/rng.h says, of 8 bits and of 16; a million of them, so that numbers equal to the threshold are among them.
+/* Unit by unit what base/rng.h says, of 8 bits and of 16; a million of them, so that numbers equal
+ * to the threshold are among them.
  */
 static void check_dropout_masks(void)
 {
@@ -173,8 +187,11 @@ static void check_dropout_masks(void)
     const struct dt_cpu_kernels *kernels;
     CHECK_INT(dt_cpu_isa_choose(&kernels), DT_OK);
     for (uint32_t i = 0; i < sizeof thresholds / sizeof thresholds[0]; i++) {
-        const struct dt_dropout_key key = {
-            .seed = 0x123456789abcdef0u, .stream = 5 + i, .epoch = 3, .sample = 0xfedcba98u, .threshold = thresholds[i]};
+        const struct dt_dropout_key key = {.seed = 0x123456789abcdef0u,
+                                           .stream = 5 + i,
+                                           .epoch = 3,
+                                           .sample = 0xfedcba98u,
+                                           .threshold = thresholds[i]};
         struct dt_rng4 words = {{0}};
         const uint32_t step = key.threshold % 256 == 0 ? 256 : 1;
         uint32_t n_equal = 0;
@@ -182,10 +199,12 @@ static void check_dropout_masks(void)
         kernels->dropout_mask(&key, UNITS, keep);
         for (uint32_t unit = 0; unit < UNITS; unit++) {
             if (unit % 8 == 0) {
-                words = dt_dropout_words(key.seed, key.stream, key.epoch, key.sample, unit, key.threshold);
+                words = dt_dropout_words(key.seed, key.stream, key.epoch, key.sample, unit,
+                                         key.threshold);
             }
             CHECK_INT(keep[unit], dt_dropout_keeps(words, unit, key.threshold));
-            n_equal += dt_dropout_keeps(words, unit, key.threshold) && !dt_dropout_keeps(words, unit, key.threshold + step);
+            n_equal += dt_dropout_keeps(words, unit, key.threshold) &&
+                       !dt_dropout_keeps(words, unit, key.threshold + step);
         }
         CHECK(n_equal > 0 || key.threshold == 65536);
         CHECK_INT(keep[UNITS], 77);

@@ -1,5 +1,5 @@
-/* The arithmetic of `dtrain bench`: the check of sums finds every kind of wrong one, the fit finds what made the times, options are
- * understood or refused. */
+/* The arithmetic of `dtrain bench`: the check of sums finds every kind of wrong one, the fit finds
+ * what made the times, options are understood or refused. */
 #include "base/clock.h"
 #include "check.h"
 #include "ops/bench/bench.h"
@@ -95,18 +95,25 @@ static void test_options(void)
     struct dt_bench_options o;
     struct dt_args args = {0};
     CHECK_INT(dt_bench_options_read(&args, &o), DT_OK);
-    CHECK(o.min_bytes == 8 && o.max_bytes == 32 << 20 && o.factor == 2 && o.n_iters == 20 && o.n_warmup == 5 && o.n_checks == 1);
-    args = (struct dt_args){.min_bytes = "4k", .max_bytes = "1G", .factor = "1024", .iters = "1", .warmup = "0", .check = "0"};
+    CHECK(o.min_bytes == 8 && o.max_bytes == 32 << 20 && o.factor == 2 && o.n_iters == 20 &&
+          o.n_warmup == 5 && o.n_checks == 1);
+    args = (struct dt_args){.min_bytes = "4k",
+                            .max_bytes = "1G",
+                            .factor = "1024",
+                            .iters = "1",
+                            .warmup = "0",
+                            .check = "0"};
     CHECK_INT(dt_bench_options_read(&args, &o), DT_OK);
-    CHECK(o.min_bytes == 4096 && o.max_bytes == 1 << 30 && o.factor == 1024 && o.n_iters == 1 && o.n_warmup == 0 &&
-          o.n_checks == 0);
+    CHECK(o.min_bytes == 4096 && o.max_bytes == 1 << 30 && o.factor == 1024 && o.n_iters == 1 &&
+          o.n_warmup == 0 && o.n_checks == 0);
     CHECK(!o.delayed);
     args = (struct dt_args){.latency = "12.5"};
     CHECK_INT(dt_bench_options_read(&args, &o), DT_OK);
     CHECK(o.delayed && o.delay.latency_s == 12.5e-6 && o.delay.bandwidth > 1e30);
     args = (struct dt_args){.bandwidth = "1.25"};
     CHECK_INT(dt_bench_options_read(&args, &o), DT_OK);
-    CHECK(o.delayed && o.delay.latency_s == 0 && o.delay.bandwidth == 1.25e9 && o.delay.clock_s == dt_clock_s);
+    CHECK(o.delayed && o.delay.latency_s == 0 && o.delay.bandwidth == 1.25e9 &&
+          o.delay.clock_s == dt_clock_s);
     static const struct {
         struct dt_args args;
         const char *text;

@@ -1,6 +1,7 @@
-/* Convolutions of bf16 numbers against the reference, which is given the inputs and weights already rounded: products are then
- * exact in float, and only the order of the sums differs. Rounding is checked at ties and next to them, at NaN, infinity and
- * numbers that round to it. The backward pass knows no bf16: it is compared with the reference on what was not rounded. */
+/* Convolutions of bf16 numbers against the reference, which is given the inputs and weights already
+ * rounded: products are then exact in float, and only the order of the sums differs. Rounding is
+ * checked at ties and next to them, at NaN, infinity and numbers that round to it. The backward
+ * pass knows no bf16: it is compared with the reference on what was not rounded. */
 #include "guarded.h"
 #include "modes.h"
 
@@ -62,25 +63,30 @@ struct results {
 };
 
 /* Forward and backward of block 0, in canonical order; mode NULL: the reference. */
-static struct results run(const struct mode *mode, const struct dt_model *model, const struct buffer *params,
-                          const struct buffer *x, const struct buffer *dy)
+static struct results run(const struct mode *mode, const struct dt_model *model,
+                          const struct buffer *params, const struct buffer *x,
+                          const struct buffer *dy)
 {
     static const uint32_t ids[BATCH] = {5, 77, 12345};
     const struct dt_backend_ops *ops = mode != NULL ? &dt_cpu_backend : &dt_ref_backend;
-    const struct dt_backend_options options = mode != NULL ? use_mode(mode, 2) : (struct dt_backend_options){.n_threads = 1};
+    const struct dt_backend_options options =
+        mode != NULL ? use_mode(mode, 2) : (struct dt_backend_options){.n_threads = 1};
     const struct dt_batch batch = {.n = BATCH, .rows = ids, .ids = ids};
     const struct dt_pass pass = {.batch = &batch, .training = true, .seed = 4};
     const struct dt_block *b = &model->blocks[0];
     struct dt_backend *backend;
     struct dt_block_state *state;
     struct buffer in = mode != NULL ? turned(x, b->in, true) : copy_of(x);
-    struct buffer y = buffer_open(BATCH * dt_shape_elems(b->out)), back = buffer_open(y.n), dx = buffer_open(x->n);
+    struct buffer y = buffer_open(BATCH * dt_shape_elems(b->out)), back = buffer_open(y.n),
+                  dx = buffer_open(x->n);
     struct buffer gradient = mode != NULL && !b->flatten ? turned(dy, b->out, true) : copy_of(dy);
     struct results out = {.grads = buffer_open(params->n)};
     CHECK_INT(ops->open(&options, &backend), DT_OK);
     CHECK_INT(ops->block_open(backend, model, 0, BATCH, &state), DT_OK);
     CHECK_INT(ops->block_forward(state, params->data, in.data, y.data, &pass), DT_OK);
-    CHECK_INT(ops->block_backward(state, params->data, out.grads.data, in.data, y.data, gradient.data, dx.data, &pass), DT_OK);
+    CHECK_INT(ops->block_backward(state, params->data, out.grads.data, in.data, y.data,
+                                  gradient.data, dx.data, &pass),
+              DT_OK);
     ops->block_close(state);
     ops->close(backend);
     out.y = mode != NULL && !b->flatten ? turned(&y, b->out, false) : copy_of(&y);
@@ -105,12 +111,14 @@ static void compare_outputs(const struct buffer *actual, const struct buffer *ex
 {
     double largest = 1;
     for (size_t i = 0; i < expected->n; i++) {
-        largest = isfinite(expected->data[i]) ? fmax(largest, fabs((double)expected->data[i])) : largest;
+        largest =
+            isfinite(expected->data[i]) ? fmax(largest, fabs((double)expected->data[i])) : largest;
     }
     for (size_t i = 0; i < expected->n; i++) {
         const float a = actual->data[i], e = expected->data[i];
         if (!(a == e || (isnan(a) && isnan(e)) || fabs((double)a - (double)e) <= 1e-5 * largest)) {
-            CHECK_FAIL("%s: y[%zu] is %.9g, the reference has %.9g", case_text, i, (double)a, (double)e);
+            CHECK_FAIL("%s: y[%zu] is %.9g, the reference has %.9g", case_text, i, (double)a,
+                       (double)e);
         }
     }
 }
@@ -120,13 +128,15 @@ static int n_rounded; /* outputs that f32 would have made otherwise */
 /* poison: written into one place of x, if not 0. */
 static void check_forward(const struct dt_model *model, float poison)
 {
-    struct buffer params = buffer_drawn(model->arena_elems), x = buffer_drawn(BATCH * dt_shape_elems(model->blocks[0].in));
+    struct buffer params = buffer_drawn(model->arena_elems),
+                  x = buffer_drawn(BATCH * dt_shape_elems(model->blocks[0].in));
     struct buffer dy = buffer_open(BATCH * dt_shape_elems(model->blocks[0].out));
     if (poison != 0) {
         x.data[draw((uint32_t)x.n)] = poison;
     }
     struct buffer params_16 = rounded_params(model, &params), x_16 = rounded_copy(&x);
-    struct results expected = run(NULL, model, &params_16, &x_16, &dy), actual = run(&bf16, model, &params, &x, &dy);
+    struct results expected = run(NULL, model, &params_16, &x_16, &dy),
+                   actual = run(&bf16, model, &params, &x, &dy);
     struct results unrounded = run(NULL, model, &params, &x, &dy);
     compare_outputs(&actual.y, &expected.y);
     for (size_t i = 0; i < actual.y.n; i++) {
@@ -145,9 +155,11 @@ static void check_forward(const struct dt_model *model, float poison)
 /* Without activation and pool, gradients do not depend on the outputs. */
 static void check_backward(const struct dt_model *model)
 {
-    struct buffer params = buffer_drawn(model->arena_elems), x = buffer_drawn(BATCH * dt_shape_elems(model->blocks[0].in));
+    struct buffer params = buffer_drawn(model->arena_elems),
+                  x = buffer_drawn(BATCH * dt_shape_elems(model->blocks[0].in));
     struct buffer dy = buffer_random(BATCH * dt_shape_elems(model->blocks[0].out), 8, 4);
-    struct results expected = run(NULL, model, &params, &x, &dy), actual = run(&bf16, model, &params, &x, &dy);
+    struct results expected = run(NULL, model, &params, &x, &dy),
+                   actual = run(&bf16, model, &params, &x, &dy);
     allowed_error = 1e-4;
     compare("bf16", "grads", &actual.grads, &expected.grads);
     compare("bf16", "dx", &actual.dx, &expected.dx);
@@ -158,7 +170,8 @@ static void check_backward(const struct dt_model *model)
     buffer_close(&dy, "dy");
 }
 
-static void check_shape(struct dt_shape in, int k, int kernel, int stride, enum dt_padding padding, bool pool)
+static void check_shape(struct dt_shape in, int k, int kernel, int stride, enum dt_padding padding,
+                        bool pool)
 {
     static const float poison[] = {NAN, INFINITY, -INFINITY, 3.4e38f};
     static struct dt_model model;
@@ -171,14 +184,16 @@ static void check_shape(struct dt_shape in, int k, int kernel, int stride, enum 
                                              .padding = padding,
                                              .activation = DT_ACTIVATION_RELU}}};
     if (pool) {
-        spec.layers[spec.n_layers++] = (struct dt_layer_spec){.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2};
-        spec.layers[spec.n_layers++] = (struct dt_layer_spec){.type = DT_LAYER_DROPOUT, .rate = 0.25};
+        spec.layers[spec.n_layers++] =
+            (struct dt_layer_spec){.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2};
+        spec.layers[spec.n_layers++] =
+            (struct dt_layer_spec){.type = DT_LAYER_DROPOUT, .rate = 0.25};
     } else {
         spec.layers[0].activation = DT_ACTIVATION_NONE;
     }
     spec.layers[spec.n_layers++] = (struct dt_layer_spec){.type = DT_LAYER_FLATTEN};
-    snprintf(case_text, sizeof case_text, "%dx%dx%d to %d, kernel %d, stride %d, padding %d%s", in.c, in.h, in.w, k, kernel, stride,
-             padding, pool ? ", pool" : "");
+    snprintf(case_text, sizeof case_text, "%dx%dx%d to %d, kernel %d, stride %d, padding %d%s",
+             in.c, in.h, in.w, k, kernel, stride, padding, pool ? ", pool" : "");
     if (dt_model_lower(&spec, &model) != DT_OK) {
         dt_error_clear();
         return;
@@ -192,14 +207,17 @@ static void check_shape(struct dt_shape in, int k, int kernel, int stride, enum 
 
 static void check_nan_bits(void)
 {
-    static const uint32_t nans[] = {0x7f800001u, 0xff800001u, 0x7fffffffu, 0x7fc00000u}; /* some only in the half that goes */
+    static const uint32_t nans[] = {0x7f800001u, 0xff800001u, 0x7fffffffu,
+                                    0x7fc00000u}; /* some only in the half that goes */
     static struct dt_model model;
     const struct dt_model_spec spec = {
         .input = {16, 1, 2},
         .n_layers = 2,
-        .layers = {{.type = DT_LAYER_CONV2D, .size = 1, .kernel = 1, .stride = 1}, {.type = DT_LAYER_FLATTEN}}};
+        .layers = {{.type = DT_LAYER_CONV2D, .size = 1, .kernel = 1, .stride = 1},
+                   {.type = DT_LAYER_FLATTEN}}};
     CHECK_INT(dt_model_lower(&spec, &model), DT_OK);
-    struct buffer params = buffer_drawn(model.arena_elems), x = buffer_drawn(BATCH * 32), dy = buffer_open(BATCH * 2);
+    struct buffer params = buffer_drawn(model.arena_elems), x = buffer_drawn(BATCH * 32),
+                  dy = buffer_open(BATCH * 2);
     for (int i = 0; i < 4; i++) {
         x.data[32 + 6] = from_bits(nans[i]);
         struct results r = run(&bf16, &model, &params, &x, &dy);
@@ -224,7 +242,8 @@ static void check_description(void)
 
 int main(void)
 {
-    static const int channels[] = {20, 32, 48, 64}, filters[] = {1, 16, 27, 64}, kernels[] = {1, 2, 3, 5};
+    static const int channels[] = {20, 32, 48, 64}, filters[] = {1, 16, 27, 64},
+                     kernels[] = {1, 2, 3, 5};
     struct mode modes[MAX_MODES];
     const int n_modes = list_modes(modes);
     bf16 = modes[n_modes - 1];
@@ -235,8 +254,10 @@ int main(void)
     check_nan_bits();
     for (int i = 0; i < 4 * 4 * 4 * 4; i++) {
         const int kernel = kernels[i % 4], one = draw(6) == 0 ? 0 : 1; /* 0: a single output */
-        const struct dt_shape in = {channels[i / 4 % 4], kernel + one * (int)draw(5), kernel + one * (int)draw(24)};
-        check_shape(in, filters[i / 16 % 4], kernel, 1 + (int)draw(2), (enum dt_padding)(i / 64 % 2), i / 128 % 2 == 1);
+        const struct dt_shape in = {channels[i / 4 % 4], kernel + one * (int)draw(5),
+                                    kernel + one * (int)draw(24)};
+        check_shape(in, filters[i / 16 % 4], kernel, 1 + (int)draw(2),
+                    (enum dt_padding)(i / 64 % 2), i / 128 % 2 == 1);
     }
     printf("%d outputs that float would have made otherwise\n", n_rounded);
     CHECK(n_rounded > 10000);

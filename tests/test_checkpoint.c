@@ -1,4 +1,5 @@
-/* Checkpoints: what goes in comes out, only into the model it came from, and the folder keeps the right files. */
+/* Checkpoints: what goes in comes out, only into the model it came from, and the folder keeps the
+ * right files. */
 #include <sys/wait.h>
 
 #include "tests/checkpoint_sample.h"
@@ -60,10 +61,13 @@ static void test_round_trip(void)
         memset(arenas[a], 0, sample.model.arena_elems * sizeof(float));
     }
     float *second_only[2] = {NULL, arenas[2]};
-    CHECK_INT(dt_checkpoint_get(&file, &sample.model, arenas[0], 0, NULL), DT_OK); /* weights alone */
+    CHECK_INT(dt_checkpoint_get(&file, &sample.model, arenas[0], 0, NULL),
+              DT_OK); /* weights alone */
     CHECK_INT(dt_checkpoint_get(&file, &sample.model, arenas[0], 2, second_only), DT_OK);
-    CHECK(memcmp(arenas[0] + sample.model.params[2].offset, sample.arenas[0] + sample.model.params[2].offset, 64) == 0);
-    CHECK(memcmp(arenas[2] + sample.model.params[2].offset, sample.arenas[2] + sample.model.params[2].offset, 64) == 0);
+    CHECK(memcmp(arenas[0] + sample.model.params[2].offset,
+                 sample.arenas[0] + sample.model.params[2].offset, 64) == 0);
+    CHECK(memcmp(arenas[2] + sample.model.params[2].offset,
+                 sample.arenas[2] + sample.model.params[2].offset, 64) == 0);
     dt_checkpoint_close(&file);
     dt_checkpoint_close(&file); /* twice is fine */
     for (int a = 0; a < 3; a++) {
@@ -87,16 +91,21 @@ static void test_layout(void)
     char *header = strndup((const char *)bytes + 8, length);
     CHECK(header != NULL);
     CHECK_HAS(header, "{\"__metadata__\":{\"format\":\"dtrain\",\"version\":\"1\",");
-    CHECK_HAS(header, "\"conv1.weight\":{\"dtype\":\"F32\",\"shape\":[4,1,3,3],\"data_offsets\":[0,144]}");
-    CHECK_HAS(header, "\"conv1.bias\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[144,160]}");
-    CHECK_HAS(header, "\"fc1.weight\":{\"dtype\":\"F32\",\"shape\":[8,144],\"data_offsets\":[160,4768]}");
-    CHECK_HAS(header, "\"optimizer.1.fc2.bias\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[14816,14832]}");
+    CHECK_HAS(header,
+              "\"conv1.weight\":{\"dtype\":\"F32\",\"shape\":[4,1,3,3],\"data_offsets\":[0,144]}");
+    CHECK_HAS(header,
+              "\"conv1.bias\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[144,160]}");
+    CHECK_HAS(header,
+              "\"fc1.weight\":{\"dtype\":\"F32\",\"shape\":[8,144],\"data_offsets\":[160,4768]}");
+    CHECK_HAS(header, "\"optimizer.1.fc2.bias\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":["
+                      "14816,14832]}");
     CHECK(memcmp(bytes + 8 + length, sample.arenas[0] + sample.model.params[0].offset, 144) == 0);
     free(header);
     free(bytes);
 }
 
-/* What compression has left: a row for each worker, behind everything else; without, the file has no more than ever. */
+/* What compression has left: a row for each worker, behind everything else; without, the file has
+ * no more than ever. */
 static void test_residuals(void)
 {
     enum { N_WORKERS = 3 };
@@ -120,7 +129,8 @@ static void test_residuals(void)
     CHECK_INT(file.state.compression_draws, 42);
     dt_checkpoint_get_residuals(&file, N_WORKERS, back);
     CHECK(memcmp(rows, back, n * sizeof *rows) == 0);
-    dt_checkpoint_get_residuals(&file, N_WORKERS - 1, back); /* the third worker's go to the first */
+    dt_checkpoint_get_residuals(&file, N_WORKERS - 1,
+                                back); /* the third worker's go to the first */
     for (size_t i = 0, of_two = n / N_WORKERS * (N_WORKERS - 1); i < of_two; i++) {
         CHECK(back[i] == rows[i] + (i + of_two < n ? rows[i + of_two] : 0));
     }
@@ -143,9 +153,11 @@ static void test_residuals(void)
 
 /* ---- another model ---- */
 
-static void check_get_refused(const struct dt_checkpoint_file *file, const struct sample *other, int n_states, const char *message)
+static void check_get_refused(const struct dt_checkpoint_file *file, const struct sample *other,
+                              int n_states, const char *message)
 {
-    CHECK_INT(dt_checkpoint_get(file, &other->model, other->arenas[0], n_states, other->arenas + 1), DT_CONFIG);
+    CHECK_INT(dt_checkpoint_get(file, &other->model, other->arenas[0], n_states, other->arenas + 1),
+              DT_CONFIG);
     CHECK_HAS(dt_error_text(), "step-000000000001.safetensors: ");
     CHECK_HAS(dt_error_text(), message);
     dt_error_clear();
@@ -159,12 +171,15 @@ static void test_another_model(void)
     sample_dir_make(dir);
     sample_save(&sample, dir, 1, 1, path);
     CHECK_INT(dt_checkpoint_open(path, &file), DT_OK);
-    check_get_refused(&file, &sample, 1, "tensors unknown: 'optimizer.1.conv1.weight', 'optimizer.1.conv1.bias', ");
+    check_get_refused(&file, &sample, 1,
+                      "tensors unknown: 'optimizer.1.conv1.weight', 'optimizer.1.conv1.bias', ");
     sample_open(5, 8, &other);
-    check_get_refused(&file, &other, 2, "tensor 'conv1.weight' has shape [4, 1, 3, 3], the model has [5, 1, 3, 3]");
+    check_get_refused(&file, &other, 2,
+                      "tensor 'conv1.weight' has shape [4, 1, 3, 3], the model has [5, 1, 3, 3]");
     sample_close(&other);
     sample_open(4, 9, &other);
-    check_get_refused(&file, &other, 0, "tensor 'fc1.weight' has shape [8, 144], the model has [9, 144]");
+    check_get_refused(&file, &other, 0,
+                      "tensor 'fc1.weight' has shape [8, 144], the model has [9, 144]");
     sample_close(&other);
     dt_checkpoint_close(&file);
 
@@ -177,11 +192,12 @@ static void test_another_model(void)
     smaller.n_params = 4;
     strcpy(larger.params[5].name, "fc3.bias");
     other = (struct sample){.model = smaller, .arenas = {sample.arenas[0]}};
-    check_get_refused(&file, &other, 0, "tensors unknown: 'fc2.weight', 'fc2.bias' (it is of another model");
+    check_get_refused(&file, &other, 0,
+                      "tensors unknown: 'fc2.weight', 'fc2.bias' (it is of another model");
     other.model = larger;
-    check_get_refused(
-        &file, &other, 0,
-        "tensors missing: 'fc3.bias'; unknown: 'fc2.bias' (it is of another model or optimizer, or has other names for them)");
+    check_get_refused(&file, &other, 0,
+                      "tensors missing: 'fc3.bias'; unknown: 'fc2.bias' (it is of another model or "
+                      "optimizer, or has other names for them)");
     dt_checkpoint_close(&file);
     sample_dir_remove(dir);
 }
@@ -198,7 +214,8 @@ static void on_damaged(void *context, const char *text)
     strncat(damaged_text, text, sizeof damaged_text - strlen(damaged_text) - 1);
 }
 
-static enum dt_status newest(const char *dir, char path[DT_CHECKPOINT_PATH_SIZE], struct dt_checkpoint_file *file)
+static enum dt_status newest(const char *dir, char path[DT_CHECKPOINT_PATH_SIZE],
+                             struct dt_checkpoint_file *file)
 {
     damaged_text[0] = '\0';
     n_damaged = 0;
@@ -218,17 +235,20 @@ static void test_keep(void)
         snprintf(path, sizeof path, "%s/%s", dir, foreign[i]);
         write_file(path, "mine", 4);
     }
-    const uint64_t steps[] = {9, 10, 100, 1000000000000, 99}; /* the last one: a run that went back */
+    const uint64_t steps[] = {9, 10, 100, 1000000000000,
+                              99}; /* the last one: a run that went back */
     for (int i = 0; i < 4; i++) {
         sample_save(&sample, dir, steps[i], 2, path);
     }
     CHECK_INT(sample_count_files(dir), n_foreign + 2);
-    CHECK(sample_exists(dir, "step-000000000100.safetensors") && sample_exists(dir, "step-1000000000000.safetensors"));
+    CHECK(sample_exists(dir, "step-000000000100.safetensors") &&
+          sample_exists(dir, "step-1000000000000.safetensors"));
     sample_save(&sample, dir, 5, 1, path);
     CHECK_INT(sample_count_files(dir), n_foreign + 3);
     sample_save(&sample, dir, steps[4], 1, path);
     CHECK_INT(sample_count_files(dir), n_foreign + 3);
-    CHECK(sample_exists(dir, "step-000000000099.safetensors") && sample_exists(dir, "step-000000000100.safetensors"));
+    CHECK(sample_exists(dir, "step-000000000099.safetensors") &&
+          sample_exists(dir, "step-000000000100.safetensors"));
     for (int i = 0; i < n_foreign; i++) {
         CHECK(sample_exists(dir, foreign[i]));
     }
@@ -271,7 +291,8 @@ static void test_newest(void)
     CHECK_HAS(path, "/step-000000000200.safetensors");
     CHECK_INT(n_damaged, 3);
     CHECK_HAS(damaged_text, "step-000000000500.safetensors: is a directory");
-    CHECK_HAS(damaged_text, "step-000000000400.safetensors: damaged (tensor 'optimizer.1.fc2.bias' crc ");
+    CHECK_HAS(damaged_text,
+              "step-000000000400.safetensors: damaged (tensor 'optimizer.1.fc2.bias' crc ");
     CHECK_HAS(damaged_text, "step-000000000300.safetensors: empty file");
     CHECK_TEXT(dt_error_text(), "");
     dt_checkpoint_close(&file);
@@ -299,7 +320,8 @@ static void test_leftovers(void)
     snprintf(name, sizeof name, DT_FILE_TEMPORARY "step-000000000469.safetensors-%ld", (long)dead);
     snprintf(path, sizeof path, "%s/%s", dir, name);
     write_file(path, "half", 4);
-    snprintf(alive, sizeof alive, DT_FILE_TEMPORARY "step-000000000469.safetensors-%ld", (long)getppid());
+    snprintf(alive, sizeof alive, DT_FILE_TEMPORARY "step-000000000469.safetensors-%ld",
+             (long)getppid());
     snprintf(path, sizeof path, "%s/%s", dir, alive);
     write_file(path, "half", 4);
     snprintf(best, sizeof best, DT_FILE_TEMPORARY DT_CHECKPOINT_BEST "-%ld", (long)dead);

@@ -1,4 +1,5 @@
-/* Damaged and hostile checkpoints: every flipped bit, every cut, and headers that lie although their CRCs are right. */
+/* Damaged and hostile checkpoints: every flipped bit, every cut, and headers that lie although
+ * their CRCs are right. */
 #include <zlib.h>
 
 #include "tests/checkpoint_sample.h"
@@ -53,8 +54,10 @@ static void test_every_bit_and_every_length(void)
 
 /* ---- hostile headers: right CRCs, wrong content ---- */
 
-/* Replaces the first `from` in the header by `to`, then makes length and CRC right again. From malloc. */
-static uint8_t *forge(const uint8_t *bytes, size_t n_bytes, const char *from, const char *to, size_t *n_out)
+/* Replaces the first `from` in the header by `to`, then makes length and CRC right again. From
+ * malloc. */
+static uint8_t *forge(const uint8_t *bytes, size_t n_bytes, const char *from, const char *to,
+                      size_t *n_out)
 {
     uint64_t length;
     memcpy(&length, bytes, 8);
@@ -91,22 +94,27 @@ static const struct {
     {"\"version\":\"1\",", "", "no 'version' in its metadata"},
     {"\"format\":\"dtrain\"", "\"format\":\"pt\"", "not a checkpoint of dtrain (format 'pt')"},
     {"\"header_crc\"", "\"header_cRc\"", "not a checkpoint of dtrain"},
-    {"\"seed\":\"0\"", "\"seed\":\"18446744073709551616\"", "metadata 'seed' is '18446744073709551616', not a counter"},
+    {"\"seed\":\"0\"", "\"seed\":\"18446744073709551616\"",
+     "metadata 'seed' is '18446744073709551616', not a counter"},
     {"\"seed\":\"0\"", "\"seed\":\"-1\"", "'seed' is '-1', not a counter"},
     {"\"seed\":\"0\"", "\"seed\":\" 1\"", "not a counter"},
     {"\"seed\":\"0\"", "\"seed\":\"\"", "not a counter"},
     {"\"seed\":\"0\"", "\"seed\":0", "metadata 'seed' is not a string"},
     {"\"seed\":\"0\"", "\"seed\":\"0\",\"seed\":\"0\"", "metadata 'seed' appears twice"},
     {"\"seed\":\"0\"", "\"Seed\":\"0\"", "no 'seed' in its metadata"},
-    {"\"loss_sum\":\"0x0p+0\"", "\"loss_sum\":\"nan\"", "metadata 'loss_sum' is 'nan', not a finite number"},
+    {"\"loss_sum\":\"0x0p+0\"", "\"loss_sum\":\"nan\"",
+     "metadata 'loss_sum' is 'nan', not a finite number"},
     {"\"loss_sum\":\"0x0p+0\"", "\"loss_sum\":\"1e999\"", "not a finite number"},
     {"\"loss_sum\":\"0x0p+0\"", "\"loss_sum\":\"0.5x\"", "not a finite number"},
     {"\"config\":", "\"gonfig\":", "no 'config' in its metadata"},
     {"\"crc32.fc1.bias\"", "\"crc32.fc9.bias\"", "no 'crc32.fc1.bias' in its metadata"},
     {"\"__metadata__\":{", "\"__metadata__\":[],\"other\":{", "__metadata__ must be an object"},
-    {"\"__metadata__\":{", "\"__metadata__\":{},\"__metadata__\":{", "'__metadata__' appears twice"},
-    {"\"dtype\":\"F32\"", "\"dtype\":\"F16\"", "tensor 'conv1.weight' has dtype 'F16', only F32 is supported"},
-    {"\"dtype\":\"F32\"", "\"dtype\":32", "tensor 'conv1.weight' needs dtype, shape and data_offsets"},
+    {"\"__metadata__\":{", "\"__metadata__\":{},\"__metadata__\":{",
+     "'__metadata__' appears twice"},
+    {"\"dtype\":\"F32\"", "\"dtype\":\"F16\"",
+     "tensor 'conv1.weight' has dtype 'F16', only F32 is supported"},
+    {"\"dtype\":\"F32\"", "\"dtype\":32",
+     "tensor 'conv1.weight' needs dtype, shape and data_offsets"},
     {"\"dtype\":\"F32\",", "", "needs dtype, shape and data_offsets"},
     {"\"dtype\":\"F32\"", "\"dtype\":\"F32\",\"dtype\":\"F32\"", "once each"},
     {"[4,1,3,3]", "[4,1,3,4]", "offsets [0, 144] do not match its shape, which takes 192 bytes"},
@@ -127,13 +135,17 @@ static const struct {
     {"[144,160]", "[144,-160]", "invalid data_offsets"},
     {"[144,160]", "[144,160.5]", "invalid data_offsets"},
     {"[144,160]", "[140,156]", "begins at byte 140 of the data, expected 144 (an overlap)"},
-    {"[144,160]", "[148,164]", "tensor 'conv1.bias' begins at byte 148 of the data, expected 144 (a hole)"},
-    {"[144,160]", "[9007199254740976,9007199254740992]", "truncated: tensor 'conv1.bias' ends at byte 9007199254740992"},
-    {",\"optimizer.1.fc2.bias\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[14816,14832]}", "",
-     "16 extra bytes after the last tensor"},
+    {"[144,160]", "[148,164]",
+     "tensor 'conv1.bias' begins at byte 148 of the data, expected 144 (a hole)"},
+    {"[144,160]", "[9007199254740976,9007199254740992]",
+     "truncated: tensor 'conv1.bias' ends at byte 9007199254740992"},
+    {",\"optimizer.1.fc2.bias\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[14816,14832]}",
+     "", "16 extra bytes after the last tensor"},
     {"\"conv1.bias\":", "\"conv1.weight\":", "'conv1.weight' appears twice"},
-    {"\"conv1.bias\":", "\"a-name-of-more-than-sixty-three-characters-0123456789012345678901\":", "is too long"},
-    {"\"conv1.bias\":{", "\"conv1.bias\":7,\"x\":{", "tensor 'conv1.bias' needs dtype, shape and data_offsets"},
+    {"\"conv1.bias\":", "\"a-name-of-more-than-sixty-three-characters-0123456789012345678901\":",
+     "is too long"},
+    {"\"conv1.bias\":{", "\"conv1.bias\":7,\"x\":{",
+     "tensor 'conv1.bias' needs dtype, shape and data_offsets"},
     {"}}  ", "}} x", "its header is not JSON (line 1, column "},
     {"}}  ", "}}{}", "its header is not JSON"},
     {"}}  ", "}}\n ", "its header is not a JSON object"},
@@ -233,8 +245,11 @@ static void test_non_finite_values(void)
     for (int a = 0; a < 3; a++) { /* neither weights nor optimizer states are written */
         float *victim = sample.arenas[a] + sample.model.params[1].offset, kept = *victim;
         *victim = bad[a];
-        CHECK_INT(dt_checkpoint_save(dir, 1, &sample.model, &sample.checkpoint, path), DT_NON_FINITE);
-        CHECK_HAS(dt_error_text(), "conv1.bias' has 1 non-finite values, no checkpoint saved (lower train.optimizer.lr");
+        CHECK_INT(dt_checkpoint_save(dir, 1, &sample.model, &sample.checkpoint, path),
+                  DT_NON_FINITE);
+        CHECK_HAS(
+            dt_error_text(),
+            "conv1.bias' has 1 non-finite values, no checkpoint saved (lower train.optimizer.lr");
         dt_error_clear();
         *victim = kept;
     }

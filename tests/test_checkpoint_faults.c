@@ -1,4 +1,5 @@
-/* Saving on a failing disk: each system call in turn fails, falls short or lies, and no older checkpoint is lost. */
+/* Saving on a failing disk: each system call in turn fails, falls short or lies, and no older
+ * checkpoint is lost. */
 #include <errno.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -33,13 +34,16 @@ static bool fails(void)
     {                                                    \
         return fails() ? (type)-1 : real.name arguments; \
     }
-FAILING(openat, int, (int folder, const char *path, int flags, mode_t mode), (folder, path, flags, mode))
+FAILING(openat, int, (int folder, const char *path, int flags, mode_t mode),
+        (folder, path, flags, mode))
 FAILING(fstat, int, (int fd, struct stat *info), (fd, info))
 FAILING(read, ssize_t, (int fd, void *bytes, size_t n_bytes), (fd, bytes, n_bytes))
-FAILING(fallocate, int, (int fd, int mode, off_t offset, off_t n_bytes), (fd, mode, offset, n_bytes))
+FAILING(fallocate, int, (int fd, int mode, off_t offset, off_t n_bytes),
+        (fd, mode, offset, n_bytes))
 FAILING(fchmod, int, (int fd, mode_t mode), (fd, mode))
 FAILING(fsync, int, (int fd), (fd))
-FAILING(renameat, int, (int from_folder, const char *from, int to_folder, const char *to), (from_folder, from, to_folder, to))
+FAILING(renameat, int, (int from_folder, const char *from, int to_folder, const char *to),
+        (from_folder, from, to_folder, to))
 FAILING(unlinkat, int, (int folder, const char *path, int flags), (folder, path, flags))
 
 /* The disk is full half-way through a write: first a short count, then the error. */
@@ -48,7 +52,8 @@ static ssize_t failing_write(int fd, const void *bytes, size_t n_bytes)
     if (fails()) {
         return -1;
     }
-    return real.write(fd, bytes, call_number + 1 == failing_call && n_bytes > 1 ? n_bytes / 2 : n_bytes);
+    return real.write(fd, bytes,
+                      call_number + 1 == failing_call && n_bytes > 1 ? n_bytes / 2 : n_bytes);
 }
 
 static int failing_close(int fd)
@@ -59,7 +64,8 @@ static int failing_close(int fd)
     return now ? -1 : result;
 }
 
-/* Each call of a save fails in turn, with each errno: the file of the step before must live, and nothing else may be left. */
+/* Each call of a save fails in turn, with each errno: the file of the step before must live, and
+ * nothing else may be left. */
 static void test_failing_calls(void)
 {
     const int errors[] = {ENOSPC, EIO, EDQUOT};
@@ -72,13 +78,15 @@ static void test_failing_calls(void)
         for (int k = 1; reached; k++) {
             sample_dir_make(dir);
             sample_save(&sample, dir, 1, 1, path);
-            dt_file_calls = (struct dt_file_calls){failing_openat,    failing_fstat,    failing_read,  failing_write,
-                                                   failing_fallocate, failing_fchmod,   failing_fsync, failing_close,
-                                                   failing_renameat,  failing_unlinkat, real.mkdir};
+            dt_file_calls = (struct dt_file_calls){
+                failing_openat,    failing_fstat,    failing_read,  failing_write,
+                failing_fallocate, failing_fchmod,   failing_fsync, failing_close,
+                failing_renameat,  failing_unlinkat, real.mkdir};
             call_number = 0;
             failing_call = k;
             sample.checkpoint.state.step = 2;
-            const enum dt_status status = dt_checkpoint_save(dir, 1, &sample.model, &sample.checkpoint, path);
+            const enum dt_status status =
+                dt_checkpoint_save(dir, 1, &sample.model, &sample.checkpoint, path);
             dt_file_calls = real;
             reached = call_number >= k;
             n_failed += status != DT_OK;
@@ -89,7 +97,8 @@ static void test_failing_calls(void)
                 dt_error_clear();
             }
             CHECK_INT(sample_count_files(dir),
-                      sample_exists(dir, "step-000000000001.safetensors") + sample_exists(dir, "step-000000000002.safetensors"));
+                      sample_exists(dir, "step-000000000001.safetensors") +
+                          sample_exists(dir, "step-000000000002.safetensors"));
             struct dt_checkpoint_file file;
             CHECK_INT(dt_checkpoint_newest(dir, &judge, path, &file), DT_OK);
             CHECK(file.state.step == 2 || (file.state.step == 1 && status != DT_OK));

@@ -1,5 +1,5 @@
-/* A process that saves over and over is killed 200 times: at a random moment, and just before or after its k-th system call.
- * Whatever it had acknowledged must be there afterwards, whole. */
+/* A process that saves over and over is killed 200 times: at a random moment, and just before or
+ * after its k-th system call. Whatever it had acknowledged must be there afterwards, whole. */
 #include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -33,15 +33,18 @@ static void count(bool after)
         count(true);                               \
         return result;                             \
     }
-COUNTED(openat, int, (int folder, const char *path, int flags, mode_t mode), (folder, path, flags, mode))
+COUNTED(openat, int, (int folder, const char *path, int flags, mode_t mode),
+        (folder, path, flags, mode))
 COUNTED(fstat, int, (int fd, struct stat *info), (fd, info))
 COUNTED(read, ssize_t, (int fd, void *bytes, size_t n_bytes), (fd, bytes, n_bytes))
 COUNTED(write, ssize_t, (int fd, const void *bytes, size_t n_bytes), (fd, bytes, n_bytes))
-COUNTED(fallocate, int, (int fd, int mode, off_t offset, off_t n_bytes), (fd, mode, offset, n_bytes))
+COUNTED(fallocate, int, (int fd, int mode, off_t offset, off_t n_bytes),
+        (fd, mode, offset, n_bytes))
 COUNTED(fchmod, int, (int fd, mode_t mode), (fd, mode))
 COUNTED(fsync, int, (int fd), (fd))
 COUNTED(close, int, (int fd), (fd))
-COUNTED(renameat, int, (int from_folder, const char *from, int to_folder, const char *to), (from_folder, from, to_folder, to))
+COUNTED(renameat, int, (int from_folder, const char *from, int to_folder, const char *to),
+        (from_folder, from, to_folder, to))
 COUNTED(unlinkat, int, (int folder, const char *path, int flags), (folder, path, flags))
 
 /* Saves step after step and acknowledges each through the pipe, until it is killed. */
@@ -49,8 +52,9 @@ static void save_for_ever(const char *dir, uint64_t step, int acknowledge)
 {
     real = dt_file_calls;
     dt_file_calls =
-        (struct dt_file_calls){counted_openat, counted_fstat, counted_read,     counted_write,    counted_fallocate, counted_fchmod,
-                               counted_fsync,  counted_close, counted_renameat, counted_unlinkat, real.mkdir};
+        (struct dt_file_calls){counted_openat,    counted_fstat,    counted_read,  counted_write,
+                               counted_fallocate, counted_fchmod,   counted_fsync, counted_close,
+                               counted_renameat,  counted_unlinkat, real.mkdir};
     for (;; step++) {
         char path[DT_CHECKPOINT_PATH_SIZE];
         sample_save(&sample, dir, step, KEEP, path);
@@ -82,7 +86,8 @@ static uint64_t newest_step(const char *dir)
     if (path[0] == '\0') {
         return 0;
     }
-    CHECK_INT(dt_checkpoint_get(&file, &sample.model, sample.arenas[0], 2, (float *[2]){sample.arenas[1], sample.arenas[2]}),
+    CHECK_INT(dt_checkpoint_get(&file, &sample.model, sample.arenas[0], 2,
+                                (float *[2]){sample.arenas[1], sample.arenas[2]}),
               DT_OK);
     dt_checkpoint_close(&file);
     return step;
@@ -131,17 +136,19 @@ int main(void)
         const uint64_t acknowledged = kill_one(dir, step + 1, i);
         const uint64_t found = newest_step(dir);
         if (found < acknowledged || found < step) {
-            CHECK_FAIL("kill %d: step %llu was acknowledged, the newest is %llu", i, (unsigned long long)acknowledged,
-                       (unsigned long long)found);
+            CHECK_FAIL("kill %d: step %llu was acknowledged, the newest is %llu", i,
+                       (unsigned long long)acknowledged, (unsigned long long)found);
         }
         step = found;
         const int n_files = sample_count_files(dir);
-        CHECK(n_files <= KEEP + 2); /* one not yet pruned, one temporary: leftovers do not pile up */
+        CHECK(n_files <=
+              KEEP + 2); /* one not yet pruned, one temporary: leftovers do not pile up */
         n_unfinished += found > (acknowledged > step ? acknowledged : step);
         n_swept += n_files > KEEP;
     }
-    printf("%d kills, %llu steps saved, %d kills between saving and telling, %d left a file behind\n", N_KILLS,
-           (unsigned long long)step, n_unfinished, n_swept);
+    printf(
+        "%d kills, %llu steps saved, %d kills between saving and telling, %d left a file behind\n",
+        N_KILLS, (unsigned long long)step, n_unfinished, n_swept);
     CHECK(n_swept > 0); /* or the kills did not hit */
     char path[DT_CHECKPOINT_PATH_SIZE];
     sample_save(&sample, dir, step + 1, KEEP, path);

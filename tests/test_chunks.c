@@ -1,6 +1,7 @@
-/* A network that takes its batch in chunks does what one does that takes it at once: the same bits on the cpu backend wherever the
- * chunks end, with any number of threads, whatever outputs are made again on the way back, and the same but for rounding on the
- * reference. Also the empty batch, and when gradients are reported final. */
+/* A network that takes its batch in chunks does what one does that takes it at once: the same bits
+ * on the cpu backend wherever the chunks end, with any number of threads, whatever outputs are made
+ * again on the way back, and the same but for rounding on the reference. Also the empty batch, and
+ * when gradients are reported final. */
 #include "check.h"
 
 #include "base/rng.h"
@@ -13,8 +14,16 @@
 static const struct dt_model_spec specs[] = {
     {.input = {1, 12, 12},
      .n_layers = 8,
-     .layers = {{.type = DT_LAYER_CONV2D, .size = 6, .kernel = 3, .stride = 1, .activation = DT_ACTIVATION_RELU},
-                {.type = DT_LAYER_CONV2D, .size = 40, .kernel = 3, .stride = 1, .activation = DT_ACTIVATION_RELU},
+     .layers = {{.type = DT_LAYER_CONV2D,
+                 .size = 6,
+                 .kernel = 3,
+                 .stride = 1,
+                 .activation = DT_ACTIVATION_RELU},
+                {.type = DT_LAYER_CONV2D,
+                 .size = 40,
+                 .kernel = 3,
+                 .stride = 1,
+                 .activation = DT_ACTIVATION_RELU},
                 {.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2},
                 {.type = DT_LAYER_DROPOUT, .rate = 0.25},
                 {.type = DT_LAYER_FLATTEN},
@@ -23,14 +32,20 @@ static const struct dt_model_spec specs[] = {
                 {.type = DT_LAYER_DENSE, .size = 10}}},
     {.input = {3, 11, 9},
      .n_layers = 7,
-     .layers = {{.type = DT_LAYER_CONV2D, .size = 7, .kernel = 4, .stride = 2, .padding = DT_PADDING_SAME},
+     .layers = {{.type = DT_LAYER_CONV2D,
+                 .size = 7,
+                 .kernel = 4,
+                 .stride = 2,
+                 .padding = DT_PADDING_SAME},
                 {.type = DT_LAYER_TANH},
                 {.type = DT_LAYER_AVG_POOL2D, .size = 2, .stride = 1},
                 {.type = DT_LAYER_SIGMOID},
                 {.type = DT_LAYER_CONV2D, .size = 10, .kernel = 3, .stride = 1},
                 {.type = DT_LAYER_AVG_POOL2D, .size = 2, .stride = 2},
-                {.type = DT_LAYER_FLATTEN}}},                                               /* nothing after the spatial blocks */
-    {.input = {30, 1, 1}, .n_layers = 1, .layers = {{.type = DT_LAYER_DENSE, .size = 10}}}, /* no spatial blocks */
+                {.type = DT_LAYER_FLATTEN}}}, /* nothing after the spatial blocks */
+    {.input = {30, 1, 1},
+     .n_layers = 1,
+     .layers = {{.type = DT_LAYER_DENSE, .size = 10}}}, /* no spatial blocks */
 };
 
 struct run {
@@ -44,7 +59,8 @@ struct run {
 static const struct run *running;
 
 /* The backend's own plan but for what the run says. */
-static struct dt_network_plan plan(const struct dt_backend *backend, const struct dt_model *model, int capacity)
+static struct dt_network_plan plan(const struct dt_backend *backend, const struct dt_model *model,
+                                   int capacity)
 {
     struct dt_network_plan out = running->ops->plan(backend, model, capacity);
     const int n_most = model->n_spatial > 0 ? model->n_spatial - 1 : 0;
@@ -80,20 +96,24 @@ static struct dt_samples make_samples(struct dt_shape shape)
     static float values[N_SAMPLES * 512];
     CHECK(dt_shape_elems(shape) <= 512);
     for (size_t i = 0; i < N_SAMPLES * dt_shape_elems(shape); i++) {
-        values[i] = dt_rng_uniform(dt_rng_words(3, DT_RNG_SYNTHETIC, 0, 0, 0, (uint32_t)i).v[0]) - 0.4f;
+        values[i] =
+            dt_rng_uniform(dt_rng_words(3, DT_RNG_SYNTHETIC, 0, 0, 0, (uint32_t)i).v[0]) - 0.4f;
     }
     for (size_t i = 0; i < N_SAMPLES; i++) {
         labels[i] = (uint16_t)(i % 10);
     }
-    return (struct dt_samples){.n = N_SAMPLES, .shape = shape, .values = values, .labels = labels, .n_classes = 10};
+    return (struct dt_samples){
+        .n = N_SAMPLES, .shape = shape, .values = values, .labels = labels, .n_classes = 10};
 }
 
 /* One forward and one backward pass, on gradients that were 0.5 before. */
-static void pass_over(const struct run *run, struct dt_network *net, struct dt_bound_samples *bound, struct result *out)
+static void pass_over(const struct run *run, struct dt_network *net, struct dt_bound_samples *bound,
+                      struct result *out)
 {
     uint32_t rows[CAPACITY];
     const struct dt_batch batch = {.n = run->n, .rows = rows, .ids = rows, .epoch = 2};
-    const struct dt_pass pass = {.batch = &batch, .training = true, .accumulate = run->accumulate, .seed = 11};
+    const struct dt_pass pass = {
+        .batch = &batch, .training = true, .accumulate = run->accumulate, .seed = 11};
     struct reports reports = {.net = net, .result = out};
     for (uint32_t i = 0; i < CAPACITY; i++) {
         rows[i] = i * 7 % N_SAMPLES;
@@ -119,7 +139,8 @@ static struct result result_of(const struct run *run)
     struct dt_network *net;
     struct dt_bound_samples *bound;
     const struct dt_samples samples = make_samples(run->model->spec.input);
-    struct result out = {.n_grads = n, .grads = calloc(n, sizeof(float)), .at_report = calloc(n, sizeof(float))};
+    struct result out = {
+        .n_grads = n, .grads = calloc(n, sizeof(float)), .at_report = calloc(n, sizeof(float))};
     CHECK(out.grads != NULL && out.at_report != NULL);
     CHECK_INT(ops.open(&options, &backend), DT_OK);
     running = run;
@@ -141,19 +162,22 @@ static void close_result(struct result *r)
     free(r->at_report);
 }
 
-static void compare(const struct run *run, const char *what, const float *a, const float *b, size_t n, double tolerance)
+static void compare(const struct run *run, const char *what, const float *a, const float *b,
+                    size_t n, double tolerance)
 {
     for (size_t i = 0; i < n; i++) {
         if (!(fabs((double)a[i] - (double)b[i]) <= tolerance)) {
-            CHECK_FAIL("%s, %d blocks, %d samples in chunks of %d, %d made again, %d threads: %s[%zu] is %.9g, not %.9g",
-                       run->ops->name, run->model->n_blocks, run->n, run->chunk, run->n_recomputed, run->n_threads, what, i,
-                       (double)b[i], (double)a[i]);
+            CHECK_FAIL("%s, %d blocks, %d samples in chunks of %d, %d made again, %d threads: "
+                       "%s[%zu] is %.9g, not %.9g",
+                       run->ops->name, run->model->n_blocks, run->n, run->chunk, run->n_recomputed,
+                       run->n_threads, what, i, (double)b[i], (double)a[i]);
         }
     }
 }
 
 /* The parameters' elements only: what lies between the tensors is nobody's. */
-static void compare_grads(const struct run *run, const char *what, const float *a, const float *b, double tolerance)
+static void compare_grads(const struct run *run, const char *what, const float *a, const float *b,
+                          double tolerance)
 {
     for (int i = 0; i < run->model->n_params; i++) {
         const struct dt_param *param = &run->model->params[i];
@@ -179,11 +203,15 @@ static void check_batch(const struct dt_model *model, int n, bool accumulate)
     struct result whole = result_of(&cpu), reference = result_of(&ref);
     compare_grads(&cpu, "grads", reference.grads, whole.grads, 1e-4);
     for (int i = 0; i < 6; i++) {
-        check_run((struct run){model, &dt_cpu_backend, slices[i / 2], threads[i % 2], n, accumulate, i % 3}, &whole, 0);
+        check_run((struct run){model, &dt_cpu_backend, slices[i / 2], threads[i % 2], n, accumulate,
+                               i % 3},
+                  &whole, 0);
     }
     for (int i = 0; i < 4; i++) {
-        check_run((struct run){model, &dt_cpu_backend, any[i], 2, n, accumulate, i % 2}, &whole, 1e-5);
-        check_run((struct run){model, &dt_ref_backend, any[i], 1, n, accumulate, i % 2}, &reference, 1e-5);
+        check_run((struct run){model, &dt_cpu_backend, any[i], 2, n, accumulate, i % 2}, &whole,
+                  1e-5);
+        check_run((struct run){model, &dt_ref_backend, any[i], 1, n, accumulate, i % 2}, &reference,
+                  1e-5);
     }
     for (int i = 0; n == 0 && i < model->n_params; i++) {
         CHECK(whole.grads[model->params[i].offset] == (accumulate ? 0.5f : 0.0f));

@@ -1,5 +1,6 @@
-/* Codecs of gradients and error feedback around them: exact where they must be, as many bytes as the formula says and none beyond,
- * the same bits twice, and nothing that is not finite gets lost. */
+/* Codecs of gradients and error feedback around them: exact where they must be, as many bytes as
+ * the formula says and none beyond, the same bits twice, and nothing that is not finite gets lost.
+ */
 #include "guarded.h"
 
 #include "dist/compression/error_feedback.h"
@@ -25,10 +26,12 @@ static bool same_bits(const void *a, const void *b, size_t n)
 }
 
 /* Encoded and decoded, between guard words. */
-static struct buffer sent_of(const struct dt_codec *codec, uint64_t draw_number, const struct buffer *in)
+static struct buffer sent_of(const struct dt_codec *codec, uint64_t draw_number,
+                             const struct buffer *in)
 {
     const size_t n_bytes = dt_codec_bytes(codec, 0, in->n);
-    struct buffer bytes = buffer_open((n_bytes + 3) / 4), again = buffer_open(bytes.n), out = buffer_open(in->n);
+    struct buffer bytes = buffer_open((n_bytes + 3) / 4), again = buffer_open(bytes.n),
+                  out = buffer_open(in->n);
     uint8_t *end = (uint8_t *)bytes.data + n_bytes;
     memset(end, 0x5A, bytes.n * 4 - n_bytes);
     dt_codec_encode(codec, draw_number, in->data, 0, in->n, bytes.data);
@@ -41,7 +44,8 @@ static struct buffer sent_of(const struct dt_codec *codec, uint64_t draw_number,
     buffer_close(&bytes, "bytes");
     buffer_close(&again, "bytes");
     for (size_t i = 0; i < GUARD; i++) {
-        CHECK(dt_float_bits(out.memory[i]) == GUARD_WORD && dt_float_bits(out.data[out.n + i]) == GUARD_WORD);
+        CHECK(dt_float_bits(out.memory[i]) == GUARD_WORD &&
+              dt_float_bits(out.data[out.n + i]) == GUARD_WORD);
     }
     return out;
 }
@@ -77,7 +81,8 @@ static void test_bytes(void)
     }
 }
 
-/* Against the compiler's own half precision, where it has one: every half, and floats around every half and between two. */
+/* Against the compiler's own half precision, where it has one: every half, and floats around every
+ * half and between two. */
 static void test_fp16(void)
 {
 #ifdef __FLT16_MAX__
@@ -90,10 +95,12 @@ static void test_fp16(void)
         memcpy(&expected, &half, sizeof half);
         dt_codec_decode(&codec, halves, 0, 2, both);
         back = both[0];
-        CHECK(isnan((float)expected) ? isnan(back) : dt_float_bits(back) == dt_float_bits((float)expected));
+        CHECK(isnan((float)expected) ? isnan(back)
+                                     : dt_float_bits(back) == dt_float_bits((float)expected));
         for (int32_t off = -3; off <= 3; off++) {
             const uint32_t middle = off % 2 == 0 ? 0 : 0x1000;
-            const float x = dt_float_of_bits(dt_float_bits(back) + middle + (uint32_t)(off / 2)), pair[2] = {x, x};
+            const float x = dt_float_of_bits(dt_float_bits(back) + middle + (uint32_t)(off / 2)),
+                        pair[2] = {x, x};
             const _Float16 wanted = (_Float16)x;
             uint16_t got[2], want;
             dt_codec_encode(&codec, 0, pair, 0, 2, got);
@@ -119,7 +126,8 @@ static void test_bf16(void)
 }
 
 /* What is summable is encoded number by number, and the second time without loss. */
-static void test_summable(const struct dt_codec *codec, const struct buffer *in, const struct buffer *sent)
+static void test_summable(const struct dt_codec *codec, const struct buffer *in,
+                          const struct buffer *sent)
 {
     uint8_t all[4 * MAX_N], part[4 * MAX_N];
     const size_t half = in->n / 2, width = dt_codec_bytes(codec, 0, in->n) / in->n;
@@ -135,7 +143,8 @@ static void test_summable(const struct dt_codec *codec, const struct buffer *in,
 /* As far from what came in as the codec may be, in units of the largest number. */
 static void test_errors(int s, size_t n)
 {
-    static const double most[N_SPECS] = {0, 0x1p-11, 0x1p-8, 0.51 * 2 / 254, 1.02 * 2 / 254, 1.5, 1, 1, 0};
+    static const double most[N_SPECS] = {0, 0x1p-11, 0x1p-8, 0.51 * 2 / 254, 1.02 * 2 / 254, 1.5,
+                                         1, 1,       0};
     const struct dt_codec codec = dt_codec_of(&specs[s]);
     struct buffer in = buffer_random(n, 80, 1), sent = sent_of(&codec, 7, &in);
     for (size_t i = 0; i < n; i++) {
@@ -162,7 +171,8 @@ static void test_not_finite(int s, size_t n, float bad)
     }
 }
 
-/* Over 20 steps, what was sent and what is left are what came in, exactly: of numbers so alike, a float holds all that is left. */
+/* Over 20 steps, what was sent and what is left are what came in, exactly: of numbers so alike, a
+ * float holds all that is left. */
 static void test_feedback(int s, size_t n)
 {
     enum { N_BEFORE = 3 };
@@ -178,7 +188,8 @@ static void test_feedback(int s, size_t n)
             values.data[i] += values.data[i] < 0 ? -4 : 4;
             in[i] += (double)values.data[i];
         }
-        dt_error_feedback_encode(&feedback, dt_error_feedback_draw(&feedback), N_BEFORE, N_BEFORE + n, values.data, bytes.data);
+        dt_error_feedback_encode(&feedback, dt_error_feedback_draw(&feedback), N_BEFORE,
+                                 N_BEFORE + n, values.data, bytes.data);
         for (size_t i = 0; i < n; i++) {
             sent[i] += (double)values.data[i];
         }
@@ -186,7 +197,8 @@ static void test_feedback(int s, size_t n)
     }
     for (size_t i = 0; i < n && spec.type != DT_COMPRESSION_NONE; i++) {
         if (sent[i] + (double)feedback.left[N_BEFORE + i] != in[i]) {
-            CHECK_FAIL("%s, %zu numbers: sent %.17g and left %.17g are not %.17g", dt_compression_names[spec.type], n, sent[i],
+            CHECK_FAIL("%s, %zu numbers: sent %.17g and left %.17g are not %.17g",
+                       dt_compression_names[spec.type], n, sent[i],
                        (double)feedback.left[N_BEFORE + i], in[i]);
         }
     }
@@ -202,8 +214,10 @@ static void test_no_feedback(int s)
     CHECK_INT(dt_error_feedback_open(&specs[s], 0, 64, &feedback), DT_OK);
     CHECK(feedback.left == NULL);
     for (int step = 0; step < 3; step++) {
-        struct buffer values = buffer_random(64, 80, 1), expected = sent_of(&feedback.codec, feedback.draw, &values);
-        dt_error_feedback_encode(&feedback, dt_error_feedback_draw(&feedback), 0, 64, values.data, bytes);
+        struct buffer values = buffer_random(64, 80, 1),
+                      expected = sent_of(&feedback.codec, feedback.draw, &values);
+        dt_error_feedback_encode(&feedback, dt_error_feedback_draw(&feedback), 0, 64, values.data,
+                                 bytes);
         CHECK(same_bits(values.data, expected.data, 64));
         buffer_close(&values, "values");
         buffer_close(&expected, "expected");
@@ -216,7 +230,8 @@ static void test_topk(void)
     enum { N = 10 };
     const struct dt_compression_spec four = {.type = DT_COMPRESSION_TOPK, .ratio = 0.4};
     const struct dt_codec codec = dt_codec_of(&four), all = dt_codec_of(&specs[8]);
-    const float in[N] = {1, -3, 2, 2, -2, 0.5f, NAN, 2, -0.0f, 0}, expected[N] = {0, -3, 2, 2, 0, 0, NAN, 0, 0, 0};
+    const float in[N] = {1, -3, 2, 2, -2, 0.5f, NAN, 2, -0.0f, 0},
+                expected[N] = {0, -3, 2, 2, 0, 0, NAN, 0, 0, 0};
     float out[N];
     uint8_t bytes[4 * N];
     CHECK_INT(dt_codec_bytes(&codec, 0, N), 32);
@@ -253,19 +268,23 @@ static void test_stochastic(void)
     buffer_close(&in, "in");
 }
 
-/* A column's means are its own; of 40 rows 4 columns share theirs. What is no matrix is sent as it is, and a range may begin and
- * end within one. */
+/* A column's means are its own; of 40 rows 4 columns share theirs. What is no matrix is sent as it
+ * is, and a range may begin and end within one. */
 static void test_onebit(void)
 {
     enum { WIDE = 128 * 3, FLAT = 40 * 8, N = 5 + WIDE + FLAT + 5, CUT = 7 };
-    const struct dt_compression_spec spec = {
-        .type = DT_COMPRESSION_ONEBIT, .n_matrices = 2, .matrices = {{5, 128, 3}, {5 + WIDE, 40, 8}}};
+    const struct dt_compression_spec spec = {.type = DT_COMPRESSION_ONEBIT,
+                                             .n_matrices = 2,
+                                             .matrices = {{5, 128, 3}, {5 + WIDE, 40, 8}}};
     const struct dt_codec codec = dt_codec_of(&spec);
     float in[N], out[N], part[N];
     uint8_t bytes[4 * N];
     for (int i = 0; i < N; i++) {
-        const bool is_wide = i >= 5 && i < 5 + WIDE, is_flat = !is_wide && i >= 5 && i < 5 + WIDE + FLAT;
-        const float size = is_wide ? (float)(1 << (i - 5) % 3) : is_flat ? (float)(1 << (i - 5 - WIDE) % 8 / 4) : (float)i / 3;
+        const bool is_wide = i >= 5 && i < 5 + WIDE,
+                   is_flat = !is_wide && i >= 5 && i < 5 + WIDE + FLAT;
+        const float size = is_wide   ? (float)(1 << (i - 5) % 3)
+                           : is_flat ? (float)(1 << (i - 5 - WIDE) % 8 / 4)
+                                     : (float)i / 3;
         in[i] = i / 3 % 2 == 0 ? size : -2 * size;
     }
     dt_codec_encode(&codec, 0, in, 0, N, bytes);

@@ -1,4 +1,5 @@
-/* Collectives: sums of whole numbers, which every order of addition must get right to the bit; and a rank that does not come. */
+/* Collectives: sums of whole numbers, which every order of addition must get right to the bit; and
+ * a rank that does not come. */
 #include <limits.h>
 #include <math.h>
 #include <stdint.h>
@@ -28,7 +29,8 @@ static void check_allreduce(struct dt_comm *comm, enum dt_type type, enum dt_red
     }
     CHECK_OK(dt_comm_allreduce(comm, buffer, n, type, op, "test allreduce"));
     if (memcmp(buffer, expected, sizeof buffer) != 0) {
-        CHECK_FAIL("allreduce of %zu elements, type %d, operation %d, is wrong on rank %d", n, (int)type, (int)op, comm->rank);
+        CHECK_FAIL("allreduce of %zu elements, type %d, operation %d, is wrong on rank %d", n,
+                   (int)type, (int)op, comm->rank);
     }
 }
 
@@ -86,7 +88,8 @@ static void test_many_at_once(struct dt_comm *comm)
         for (size_t i = 0; i < ELEMS; i++) {
             x[k][i] = (float)(value_of(comm->rank, i) + k);
         }
-        CHECK_OK(dt_comm_allreduce_start(comm, x[k], ELEMS, DT_TYPE_F32, DT_REDUCE_SUM, "one of many", &requests[k]));
+        CHECK_OK(dt_comm_allreduce_start(comm, x[k], ELEMS, DT_TYPE_F32, DT_REDUCE_SUM,
+                                         "one of many", &requests[k]));
     }
     for (int n_done = 0; n_done < N;) {
         n_done = 0;
@@ -108,15 +111,16 @@ static void test_many_at_once(struct dt_comm *comm)
 static void test_too_large(struct dt_comm *comm)
 {
     struct dt_request request;
-    CHECK_STATUS(dt_comm_allreduce_start(comm, NULL, (size_t)INT_MAX + 1, DT_TYPE_F32, DT_REDUCE_SUM, "bucket 3", &request),
+    CHECK_STATUS(dt_comm_allreduce_start(comm, NULL, (size_t)INT_MAX + 1, DT_TYPE_F32,
+                                         DT_REDUCE_SUM, "bucket 3", &request),
                  DT_CONFIG);
     CHECK_HAS(dt_error_text(), "bucket 3: 2147483648 elements");
     CHECK(!request.active);
     dt_error_clear();
 }
 
-/* The last rank comes to `comm` only after all others have given up on it there, or know that it is late, and met on a second
- * communicator. */
+/* The last rank comes to `comm` only after all others have given up on it there, or know that it is
+ * late, and met on a second communicator. */
 static void test_late_rank(struct dt_comm *comm)
 {
     struct dt_comm *second;
@@ -128,12 +132,14 @@ static void test_late_rank(struct dt_comm *comm)
     char who[64];
     struct dt_request request;
     rig_word_on_late(comm, late, who, sizeof who);
-    dt_comm_phase(comm, comm->rank == late ? "data load, a name that is longer than its place" : "step");
+    dt_comm_phase(comm,
+                  comm->rank == late ? "data load, a name that is longer than its place" : "step");
     CHECK_OK(dt_comm_barrier(second, "all know who is late"));
     if (comm->rank == late) {
         CHECK_OK(dt_comm_barrier(second, "meeting without the late rank"));
     }
-    CHECK_OK(dt_comm_allreduce_start(comm, &x, 1, DT_TYPE_I32, DT_REDUCE_SUM, "allreduce of the test", &request));
+    CHECK_OK(dt_comm_allreduce_start(comm, &x, 1, DT_TYPE_I32, DT_REDUCE_SUM,
+                                     "allreduce of the test", &request));
     if (comm->rank != late && who[0] != '\0') {
         comm->timeout_s = 0.5;
         CHECK_STATUS(dt_comm_wait(comm, &request), DT_STALLED);
@@ -158,7 +164,8 @@ static void test_claim(struct dt_comm *comm)
     CHECK_INT(n_claims, comm->n_hosts);
 }
 
-/* Every rank sends as many bytes to each other as that one's number: those to other hosts are counted apart. */
+/* Every rank sends as many bytes to each other as that one's number: those to other hosts are
+ * counted apart. */
 static void test_wire_counts(struct dt_comm *comm)
 {
     char mine[64] = {0}, theirs[64][64];
@@ -172,7 +179,8 @@ static void test_wire_counts(struct dt_comm *comm)
         const bool is_elsewhere = roots[peer] != comm->host_root;
         CHECK_INT(comm->host_roots[peer], roots[peer]);
         CHECK_OK(dt_wire_send(wire, peer, 0, mine, (size_t)peer, &requests[2 * peer]));
-        CHECK_OK(dt_wire_receive(wire, peer, 0, theirs[peer], (size_t)comm->rank, &requests[2 * peer + 1]));
+        CHECK_OK(dt_wire_receive(wire, peer, 0, theirs[peer], (size_t)comm->rank,
+                                 &requests[2 * peer + 1]));
         between.messages += is_elsewhere;
         between.bytes += is_elsewhere ? (uint64_t)peer : 0;
     }
@@ -226,12 +234,14 @@ static void test_first(struct dt_comm *comm)
 
 static void test_timeout_from_env(void)
 {
-    static const char *const bad[] = {"abc", "", "1", "1.9", "3601", "60x", "nan", "inf", "-5", "60 s"};
+    static const char *const bad[] = {"abc", "",    "1",   "1.9", "3601",
+                                      "60x", "nan", "inf", "-5",  "60 s"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         double seconds = 17;
         char message[128];
         setenv("DTRAIN_TIMEOUT", bad[i], 1);
-        snprintf(message, sizeof message, "DTRAIN_TIMEOUT: expected seconds 2..3600, got '%s'", bad[i]);
+        snprintf(message, sizeof message, "DTRAIN_TIMEOUT: expected seconds 2..3600, got '%s'",
+                 bad[i]);
         CHECK_STATUS(dt_comm_timeout_from_env(&seconds), DT_CONFIG);
         CHECK_TEXT(dt_error_text(), message);
         CHECK_NEAR(seconds, 17, 0);

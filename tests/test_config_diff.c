@@ -2,7 +2,8 @@
 #include "cli/config/diff.h"
 #include "tests/check.h"
 
-static const char base[] = "{\"model\":{\"input\":[1,28,28],\"layers\":[{\"type\":\"dense\",\"units\":10}]},\"train\":{\"seed\":1,"
+static const char base[] = "{\"model\":{\"input\":[1,28,28],\"layers\":[{\"type\":\"dense\","
+                           "\"units\":10}]},\"train\":{\"seed\":1,"
                            "\"optimizer\":{\"type\":\"adam\",\"lr\":0.001}}}";
 
 static void expect(const char *now, const char *path, const char *text)
@@ -15,15 +16,17 @@ static void expect(const char *now, const char *path, const char *text)
 int main(void)
 {
     expect(base, "model", "");
-    expect("{\"model\":{\"input\":[1,28,28],\"layers\":[{\"type\":\"dense\",\"units\":12}]}}", "model",
-           "model.layers[0].units was 10, now it is 12");
-    expect("{\"model\":{\"input\":[1,28,32],\"layers\":[{\"type\":\"dense\",\"units\":10}]}}", "model",
-           "model.input[2] was 28, now it is 32");
-    expect("{\"model\":{\"input\":[1,28,28],\"layers\":[{\"type\":\"dense\",\"units\":10},{\"type\":\"relu\"}]}}", "model",
-           "model.layers[1] was not there, now it is {\"type\":\"relu\"}");
-    expect("{\"train\":{\"seed\":1,\"optimizer\":{\"type\":\"sgd\",\"lr\":0.1}}}", "train.optimizer.type",
-           "train.optimizer.type was \"adam\", now it is \"sgd\"");
-    expect("{\"train\":{\"seed\":1,\"optimizer\":{\"type\":\"adam\",\"lr\":0.1}}}", "train.optimizer.type", "");
+    expect("{\"model\":{\"input\":[1,28,28],\"layers\":[{\"type\":\"dense\",\"units\":12}]}}",
+           "model", "model.layers[0].units was 10, now it is 12");
+    expect("{\"model\":{\"input\":[1,28,32],\"layers\":[{\"type\":\"dense\",\"units\":10}]}}",
+           "model", "model.input[2] was 28, now it is 32");
+    expect("{\"model\":{\"input\":[1,28,28],\"layers\":[{\"type\":\"dense\",\"units\":10},{"
+           "\"type\":\"relu\"}]}}",
+           "model", "model.layers[1] was not there, now it is {\"type\":\"relu\"}");
+    expect("{\"train\":{\"seed\":1,\"optimizer\":{\"type\":\"sgd\",\"lr\":0.1}}}",
+           "train.optimizer.type", "train.optimizer.type was \"adam\", now it is \"sgd\"");
+    expect("{\"train\":{\"seed\":1,\"optimizer\":{\"type\":\"adam\",\"lr\":0.1}}}",
+           "train.optimizer.type", "");
     expect("{}", "train.seed", "train.seed was 1, now it is not there");
     return 0;
 }

@@ -24,8 +24,8 @@ static void check_key(const struct dt_key *key, double value, bool accepted)
     dt_number_text(value, text);
     dt_key_expected(key, expected);
     const enum dt_status status = set_key(key, text, &config);
-    const bool out_of_range =
-        status != DT_OK && strstr(dt_error_text(), expected) != NULL && strstr(dt_error_text(), key->path) != NULL;
+    const bool out_of_range = status != DT_OK && strstr(dt_error_text(), expected) != NULL &&
+                              strstr(dt_error_text(), key->path) != NULL;
     if (out_of_range == accepted) { /* accepted ones may still not go with the others */
         CHECK_FAIL("%s = %s: %d %s", key->path, text, (int)status, dt_error_text());
     }
@@ -78,7 +78,8 @@ static void test_defaults(void)
     CHECK_NEAR(config.optimizer.beta2, 0.999, 0);
     CHECK_NEAR(config.optimizer.epsilon, 1e-8, 0);
     CHECK_INT(config.lr_scaling, DT_LR_SCALING_LINEAR);
-    CHECK(config.dist.average && config.dist.broadcast && config.dist.overlap && !config.init_per_rank);
+    CHECK(config.dist.average && config.dist.broadcast && config.dist.overlap &&
+          !config.init_per_rank);
     CHECK_INT(config.dist.bucket_bytes, 1 << 20);
     CHECK_INT(config.dist.check_every, 100);
     CHECK_NEAR(config.timeout_s, 60, 0);
@@ -111,7 +112,8 @@ static void test_ready_configs(void)
         CHECK_TEXT(config.name, files[i]);
         check_round_trip(&config);
     }
-    CHECK_INT(dt_config_load(path_in_source("configs/mnist.json", path), file_key, 1, &config), DT_OK);
+    CHECK_INT(dt_config_load(path_in_source("configs/mnist.json", path), file_key, 1, &config),
+              DT_OK);
     CHECK_INT(config.model.n_layers, 8);
     CHECK_INT(config.model.layers[1].type, DT_LAYER_CONV2D);
     CHECK_INT(config.model.layers[1].size, 64);
@@ -155,15 +157,21 @@ static void check_threads(const char *threads, const char *description)
     struct dt_inference inference;
     struct dt_world alone = {.size = 1, .local_size = 1};
     snprintf(config, sizeof config,
-             "{" DATA ", \"model\": {\"input\": [1, 8, 8], \"layers\": [{\"type\": \"conv2d\", \"filters\": 4, \"kernel\": 3, "
-             "\"activation\": \"relu\"}, {\"type\": \"flatten\"}, {\"type\": \"dense\", \"units\": 8, \"activation\": "
+             "{" DATA ", \"model\": {\"input\": [1, 8, 8], \"layers\": [{\"type\": \"conv2d\", "
+             "\"filters\": 4, \"kernel\": 3, "
+             "\"activation\": \"relu\"}, {\"type\": \"flatten\"}, {\"type\": \"dense\", \"units\": "
+             "8, \"activation\": "
              "\"tanh\"}, {\"type\": \"dense\", \"units\": 4}]}, \"threads\": %s}",
              threads);
     sample_dir_make(dir);
     sample_open(4, 8, &sample);
     sample.checkpoint.config = config;
-    sample.checkpoint.state = (struct dt_checkpoint_state){
-        .optimizer_steps = 1, .epoch = 1, .seed = 1, .world_size = 1, .global_batch = 128, .n_train = 6000};
+    sample.checkpoint.state = (struct dt_checkpoint_state){.optimizer_steps = 1,
+                                                           .epoch = 1,
+                                                           .seed = 1,
+                                                           .world_size = 1,
+                                                           .global_batch = 128,
+                                                           .n_train = 6000};
     sample_save(&sample, dir, 1, 1, path);
     dt_error_clear();
     if (dt_inference_open(&alone, &(struct dt_trained){.file = path}, 2, 1, &inference) != DT_OK) {
@@ -181,7 +189,8 @@ static void test_threads_of_checkpoint(void)
     check_threads("0", ", 2 threads");
 }
 
-/* LONG is 62 bytes: with two before them one more than config.name has room for, which then ends before the last character. */
+/* LONG is 62 bytes: with two before them one more than config.name has room for, which then ends
+ * before the last character. */
 #define CUT                                                                            \
     "\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9" \
     "\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9" \
@@ -190,9 +199,11 @@ static void test_threads_of_checkpoint(void)
 
 static void test_names(void)
 {
-    const char *const cases[][2] = {
-        {"a/b.json", "b"},   {"b", "b"},      {"/x/..", "config"},       {"x/", "config"},      {".json", ".json"},
-        {"a.b.json", "a.b"}, {".", "config"}, {"a\nb\x1b.json", "a_b_"}, {"aa" LONG, "aa" CUT}, {"a" LONG, "a" CUT "\xC3\xA9"}};
+    const char *const cases[][2] = {{"a/b.json", "b"},     {"b", "b"},
+                                    {"/x/..", "config"},   {"x/", "config"},
+                                    {".json", ".json"},    {"a.b.json", "a.b"},
+                                    {".", "config"},       {"a\nb\x1b.json", "a_b_"},
+                                    {"aa" LONG, "aa" CUT}, {"a" LONG, "a" CUT "\xC3\xA9"}};
     struct dt_config config;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         CHECK_INT(dt_config_parse(cases[i][0], GOOD, sizeof GOOD - 1, NULL, 0, &config), DT_OK);

@@ -1,5 +1,6 @@
-/* Convolutions of images with blank parts: a window of zeros takes a shorter way to the same bits, whatever weights and biases are.
- * Compared with the same convolution column by column, which a kernel for wide rows is not used for, on every instruction set. */
+/* Convolutions of images with blank parts: a window of zeros takes a shorter way to the same bits,
+ * whatever weights and biases are. Compared with the same convolution column by column, which a
+ * kernel for wide rows is not used for, on every instruction set. */
 #include "guarded.h"
 
 #include <math.h>
@@ -33,17 +34,19 @@ static struct buffer drawing(const struct dt_conv *conv)
 }
 
 /* One column after the other. */
-static void by_columns(const struct dt_cpu_kernels *kernels, const struct dt_conv *conv, const float *x, const float *packed,
-                       const float *bias, bool relu, float *y)
+static void by_columns(const struct dt_cpu_kernels *kernels, const struct dt_conv *conv,
+                       const float *x, const float *packed, const float *bias, bool relu, float *y)
 {
     const size_t n_k = (size_t)conv->k;
     struct dt_conv column = *conv;
     struct buffer out = buffer_open((size_t)conv->out_h * n_k);
     column.out_w = 1;
     for (int q = 0; q < conv->out_w; q++) {
-        kernels->conv_forward(&column, x + (size_t)(q * conv->stride), packed, bias, relu, out.data);
+        kernels->conv_forward(&column, x + (size_t)(q * conv->stride), packed, bias, relu,
+                              out.data);
         for (size_t p = 0; p < (size_t)conv->out_h; p++) {
-            memcpy(y + (p * (size_t)conv->out_w + (size_t)q) * n_k, out.data + p * n_k, n_k * sizeof(float));
+            memcpy(y + (p * (size_t)conv->out_w + (size_t)q) * n_k, out.data + p * n_k,
+                   n_k * sizeof(float));
         }
     }
     buffer_close(&out, "a column");
@@ -67,19 +70,21 @@ static void check_conv(const struct dt_cpu_kernels *kernels, struct dt_conv conv
     const size_t n_k = (size_t)conv.k, n_y = (size_t)conv.out_h * (size_t)conv.out_w * n_k;
     const bool relu = draw(2) == 0;
     const uint32_t one_of = draw(2) == 0 ? 20 : 1000000; /* special weights, or none */
-    struct buffer x = drawing(&conv), weight = buffer_open(n_k * (size_t)conv.kernel * (size_t)conv.kernel),
+    struct buffer x = drawing(&conv),
+                  weight = buffer_open(n_k * (size_t)conv.kernel * (size_t)conv.kernel),
                   bias = buffer_open(n_k);
     struct buffer packed = buffer_open(dt_conv_packed_forward_elems(&conv, kernels->vector));
     struct buffer actual = buffer_open(n_y), expected = buffer_open(n_y);
     for (size_t i = 0; i < weight.n; i++) {
         const float w = draw_special(one_of);
-        weight.data[i] = i < weight.n / 2 ? w : fabsf(w); /* only products of one sign keep a bias of -0 */
+        weight.data[i] =
+            i < weight.n / 2 ? w : fabsf(w); /* only products of one sign keep a bias of -0 */
     }
     for (size_t i = 0; i < n_k; i++) {
         bias.data[i] = draw_special(3);
     }
-    snprintf(case_text, sizeof case_text, "%s: %dx%d outputs, kernel %d, stride %d, %d filters", kernels->isa, conv.out_h,
-             conv.out_w, conv.kernel, conv.stride, conv.k);
+    snprintf(case_text, sizeof case_text, "%s: %dx%d outputs, kernel %d, stride %d, %d filters",
+             kernels->isa, conv.out_h, conv.out_w, conv.kernel, conv.stride, conv.k);
     kernels->conv_pack_forward(&conv, weight.data, packed.data);
     kernels->conv_forward(&conv, x.data, packed.data, bias.data, relu, actual.data);
     by_columns(kernels, &conv, x.data, packed.data, bias.data, relu, expected.data);
@@ -92,17 +97,20 @@ static void check_conv(const struct dt_cpu_kernels *kernels, struct dt_conv conv
     buffer_close(&expected, "y by columns");
 }
 
-/* The weights' gradient (taps, filters) and the bias's, term by term; of eighths the sums are exact. */
-static void gradient_of(const struct dt_conv *conv, const float *x, const float *dy, const float *y, size_t filters, float *dw,
-                        float *db)
+/* The weights' gradient (taps, filters) and the bias's, term by term; of eighths the sums are
+ * exact. */
+static void gradient_of(const struct dt_conv *conv, const float *x, const float *dy, const float *y,
+                        size_t filters, float *dw, float *db)
 {
     for (int at = 0; at < conv->out_h * conv->out_w; at++) {
-        const float *window = x + at / conv->out_w * conv->stride * conv->w + at % conv->out_w * conv->stride;
+        const float *window =
+            x + at / conv->out_w * conv->stride * conv->w + at % conv->out_w * conv->stride;
         for (int k = 0; k < conv->k; k++) {
             const float g = y[at * conv->k + k] > 0 ? dy[at * conv->k + k] : 0.0f;
             db[k] += g;
             for (int tap = 0; tap < conv->kernel * conv->kernel; tap++) {
-                dw[(size_t)tap * filters + (size_t)k] += window[tap / conv->kernel * conv->w + tap % conv->kernel] * g;
+                dw[(size_t)tap * filters + (size_t)k] +=
+                    window[tap / conv->kernel * conv->w + tap % conv->kernel] * g;
             }
         }
     }
@@ -113,13 +121,16 @@ static void check_gradient(const struct dt_cpu_kernels *kernels, struct dt_conv 
     conv.c = 1;
     conv.h = (conv.out_h - 1) * conv.stride + conv.kernel;
     conv.w = (conv.out_w - 1) * conv.stride + conv.kernel;
-    const size_t n_y = (size_t)conv.out_h * (size_t)conv.out_w * (size_t)conv.k, filters = dt_conv_filters(&conv, kernels->vector);
+    const size_t n_y = (size_t)conv.out_h * (size_t)conv.out_w * (size_t)conv.k,
+                 filters = dt_conv_filters(&conv, kernels->vector);
     struct buffer x = drawing(&conv), y = buffer_random(n_y, 8, 0), dy = buffer_random(n_y, 8, 0);
-    struct buffer dw = buffer_open(dt_conv_dense_elems(&conv, kernels->vector)), db = buffer_open(filters);
+    struct buffer dw = buffer_open(dt_conv_dense_elems(&conv, kernels->vector)),
+                  db = buffer_open(filters);
     struct buffer expected_dw = buffer_open(dw.n), expected_db = buffer_open(db.n);
     CHECK(n_y > 0);
     dy.data[draw((uint32_t)n_y)] = draw_special(2);
-    snprintf(case_text, sizeof case_text, "%s: gradient of %dx%d outputs, kernel %d, stride %d, %d filters", kernels->isa,
+    snprintf(case_text, sizeof case_text,
+             "%s: gradient of %dx%d outputs, kernel %d, stride %d, %d filters", kernels->isa,
              conv.out_h, conv.out_w, conv.kernel, conv.stride, conv.k);
     gradient_of(&conv, x.data, dy.data, y.data, filters, expected_dw.data, expected_db.data);
     kernels->conv_weights_dense(&conv, x.data, dy.data, y.data, dw.data, db.data);
@@ -151,7 +162,8 @@ int main(void)
         setenv("DTRAIN_ISA", isas[i], 1);
         CHECK_INT(dt_cpu_isa_choose(&kernels), DT_OK);
         for (int round = 0; round < 1000; round++) {
-            const int out_w = 1 + (int)draw(round % 4 == 0 ? 150 : 30); /* wider than a word of bits too */
+            const int out_w =
+                1 + (int)draw(round % 4 == 0 ? 150 : 30); /* wider than a word of bits too */
             const struct dt_conv conv = {.out_h = 1 + (int)draw(6),
                                          .out_w = out_w,
                                          .k = filters[draw(6)],

@@ -1,5 +1,6 @@
-/* A training step on the cpu backend gives the same bits with 1, 2 and 3 threads, and the second of two equal steps those of the
- * first. Several small models, batches that do not divide evenly, in every way this machine computes. */
+/* A training step on the cpu backend gives the same bits with 1, 2 and 3 threads, and the second of
+ * two equal steps those of the first. Several small models, batches that do not divide evenly, in
+ * every way this machine computes. */
 #include "modes.h"
 #include "optimizer_step.h"
 
@@ -14,8 +15,16 @@
 static const struct dt_model_spec specs[] = {
     {.input = {1, 12, 12},
      .n_layers = 8,
-     .layers = {{.type = DT_LAYER_CONV2D, .size = 20, .kernel = 3, .stride = 1, .activation = DT_ACTIVATION_RELU},
-                {.type = DT_LAYER_CONV2D, .size = 40, .kernel = 3, .stride = 1, .activation = DT_ACTIVATION_RELU},
+     .layers = {{.type = DT_LAYER_CONV2D,
+                 .size = 20,
+                 .kernel = 3,
+                 .stride = 1,
+                 .activation = DT_ACTIVATION_RELU},
+                {.type = DT_LAYER_CONV2D,
+                 .size = 40,
+                 .kernel = 3,
+                 .stride = 1,
+                 .activation = DT_ACTIVATION_RELU},
                 {.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2},
                 {.type = DT_LAYER_DROPOUT, .rate = 0.25},
                 {.type = DT_LAYER_FLATTEN},
@@ -32,12 +41,17 @@ static const struct dt_model_spec specs[] = {
                  .activation = DT_ACTIVATION_TANH},
                 {.type = DT_LAYER_AVG_POOL2D, .size = 2, .stride = 1},
                 {.type = DT_LAYER_SIGMOID},
-                {.type = DT_LAYER_CONV2D, .size = 5, .kernel = 3, .stride = 1, .padding = DT_PADDING_SAME},
+                {.type = DT_LAYER_CONV2D,
+                 .size = 5,
+                 .kernel = 3,
+                 .stride = 1,
+                 .padding = DT_PADDING_SAME},
                 {.type = DT_LAYER_FLATTEN},
                 {.type = DT_LAYER_DENSE, .size = 10}}},
     {.input = {300, 1, 1},
      .n_layers = 2,
-     .layers = {{.type = DT_LAYER_DENSE, .size = 33, .activation = DT_ACTIVATION_SIGMOID}, {.type = DT_LAYER_DENSE, .size = 10}}},
+     .layers = {{.type = DT_LAYER_DENSE, .size = 33, .activation = DT_ACTIVATION_SIGMOID},
+                {.type = DT_LAYER_DENSE, .size = 10}}},
 };
 
 static const struct mode *mode;
@@ -56,12 +70,14 @@ static struct dt_samples make_samples(struct dt_shape shape)
     float *values = malloc(n * sizeof(float));
     CHECK(values != NULL);
     for (size_t i = 0; i < n; i++) {
-        values[i] = dt_rng_uniform(dt_rng_words(3, DT_RNG_SYNTHETIC, 0, 0, 0, (uint32_t)i).v[0]) - 0.4f;
+        values[i] =
+            dt_rng_uniform(dt_rng_words(3, DT_RNG_SYNTHETIC, 0, 0, 0, (uint32_t)i).v[0]) - 0.4f;
     }
     for (size_t i = 0; i < N_SAMPLES; i++) {
         labels[i] = (uint16_t)(i % 10);
     }
-    return (struct dt_samples){.n = N_SAMPLES, .shape = shape, .values = values, .labels = labels, .n_classes = 10};
+    return (struct dt_samples){
+        .n = N_SAMPLES, .shape = shape, .values = values, .labels = labels, .n_classes = 10};
 }
 
 static float *copied(const float *from, size_t n)
@@ -73,13 +89,16 @@ static float *copied(const float *from, size_t n)
 }
 
 /* N_STEPS steps; each also accumulates a second, smaller batch. */
-static void train(struct dt_network *net, struct dt_bound_samples *bound, struct dt_optimizer *optimizer)
+static void train(struct dt_network *net, struct dt_bound_samples *bound,
+                  struct dt_optimizer *optimizer)
 {
     uint32_t rows[CAPACITY];
     for (uint32_t step = 0; step < N_STEPS; step++) {
         for (uint32_t part = 0; part < 2; part++) {
-            const struct dt_batch batch = {.n = part == 0 ? CAPACITY : 5, .rows = rows, .ids = rows, .epoch = step};
-            const struct dt_pass pass = {.batch = &batch, .training = true, .accumulate = part == 1, .seed = 11};
+            const struct dt_batch batch = {
+                .n = part == 0 ? CAPACITY : 5, .rows = rows, .ids = rows, .epoch = step};
+            const struct dt_pass pass = {
+                .batch = &batch, .training = true, .accumulate = part == 1, .seed = 11};
             for (uint32_t i = 0; i < CAPACITY; i++) {
                 rows[i] = (i * 7 + step + part) % N_SAMPLES;
             }
@@ -110,7 +129,8 @@ static struct result run(const struct dt_model *model, int n_threads)
     float *initial = calloc(model->arena_elems, sizeof(float));
     CHECK(initial != NULL);
     dt_model_init(model, 5, initial);
-    CHECK_INT(ops->copy_in(backend, net->params, initial, model->arena_elems * sizeof(float)), DT_OK);
+    CHECK_INT(ops->copy_in(backend, net->params, initial, model->arena_elems * sizeof(float)),
+              DT_OK);
     free(initial);
     train(net, bound, &optimizer);
 
@@ -127,13 +147,14 @@ static struct result run(const struct dt_model *model, int n_threads)
     return out;
 }
 
-static void same_bits(const char *what, int spec, int n_threads, const float *a, const float *b, size_t n)
+static void same_bits(const char *what, int spec, int n_threads, const float *a, const float *b,
+                      size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         CHECK(isfinite(a[i]));
         if (memcmp(&a[i], &b[i], sizeof(float)) != 0) {
-            CHECK_FAIL("%s, model %d: %s[%zu] is %.9g with %d threads and %.9g with 1", mode->text, spec, what, i, (double)b[i],
-                       n_threads, (double)a[i]);
+            CHECK_FAIL("%s, model %d: %s[%zu] is %.9g with %d threads and %.9g with 1", mode->text,
+                       spec, what, i, (double)b[i], n_threads, (double)a[i]);
         }
     }
 }
@@ -168,8 +189,9 @@ static float half(volatile float x)
     return x * 0.5f;
 }
 
-/* An earlier error: means that had shrunk to subnormal numbers doubled the time of Adam's update. Whichever thread takes a part of
- * the update, they become zero; the program's own arithmetic is as before when the backend is closed. */
+/* An earlier error: means that had shrunk to subnormal numbers doubled the time of Adam's update.
+ * Whichever thread takes a part of the update, they become zero; the program's own arithmetic is as
+ * before when the backend is closed. */
 static void subnormals_are_zero(void)
 {
 #if defined(__x86_64__) || defined(__aarch64__)
@@ -192,9 +214,13 @@ static void subnormals_are_zero(void)
     for (size_t i = 0; i < N; i++) {
         mean[i] = least;
     }
-    CHECK_INT(dt_cpu_backend.optimizer_step(backend, &update, N, memory[0], memory[1], mean, memory[3]), DT_OK);
+    CHECK_INT(
+        dt_cpu_backend.optimizer_step(backend, &update, N, memory[0], memory[1], mean, memory[3]),
+        DT_OK);
     for (size_t i = 0; i < N; i++) {
-        CHECK(mean[i] == 0 || mean[i] == least); /* half of it was taken away, or as half of it is nothing, nothing was */
+        CHECK(mean[i] == 0 ||
+              mean[i] ==
+                  least); /* half of it was taken away, or as half of it is nothing, nothing was */
     }
     for (int i = 0; i < 4; i++) {
         dt_cpu_backend.free(backend, memory[i]);

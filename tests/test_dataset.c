@@ -11,8 +11,8 @@
 
 static char folder[] = "/tmp/dtrain-test-dataset-XXXXXX";
 
-static const char *const names[] = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte",
-                                    "t10k-labels-idx1-ubyte"};
+static const char *const names[] = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte",
+                                    "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"};
 
 #define N_TRAIN 23
 #define N_TEST 9
@@ -44,7 +44,8 @@ static void write_bytes(const char *name, const uint8_t *bytes, size_t n_bytes, 
 /* Pixel p of sample i is 10 i + p. */
 static void write_images(const char *name, int n, int h, int w, bool gzip)
 {
-    uint8_t bytes[1024] = {0, 0, 8, 3, 0, 0, 0, (uint8_t)n, 0, 0, 0, (uint8_t)h, 0, 0, 0, (uint8_t)w};
+    uint8_t bytes[1024] = {0, 0, 8, 3,          0, 0, 0, (uint8_t)n,
+                           0, 0, 0, (uint8_t)h, 0, 0, 0, (uint8_t)w};
     for (int i = 0; i < n; i++) {
         for (int p = 0; p < h * w; p++) {
             bytes[16 + i * h * w + p] = (uint8_t)(10 * i + p);
@@ -81,7 +82,8 @@ static struct dt_data_spec idx_spec(void)
 
 static const struct dt_owned everything = {.n = N_TRAIN, .first = 0, .stride = 1};
 
-static void expect_fault(const struct dt_data_spec *spec, enum dt_split split, enum dt_status status, const char *text)
+static void expect_fault(const struct dt_data_spec *spec, enum dt_split split,
+                         enum dt_status status, const char *text)
 {
     struct dt_dataset dataset;
     struct dt_owned owned = everything;
@@ -107,20 +109,25 @@ static void test_rows_of_each_rank(void)
         uint32_t crc = 0;
         for (int size = 1; size <= 30; size += size < 4 ? 1 : 13) {
             for (int rank = 0; rank < size; rank++) {
-                const struct dt_shard shard = {.n_total = n_total, .global_batch = 30, .rank = rank, .size = size};
+                const struct dt_shard shard = {
+                    .n_total = n_total, .global_batch = 30, .rank = rank, .size = size};
                 struct dt_dataset dataset;
-                CHECK_INT(dt_dataset_open(&spec, DT_SPLIT_TRAIN, dt_shard_owned(&shard), &dataset), DT_OK);
+                CHECK_INT(dt_dataset_open(&spec, DT_SPLIT_TRAIN, dt_shard_owned(&shard), &dataset),
+                          DT_OK);
                 const struct dt_samples *samples = &dataset.samples;
-                CHECK_INT(samples->n, (n_total - (size_t)rank + (size_t)size - 1) / (size_t)size * ((size_t)rank < n_total));
+                CHECK_INT(samples->n, (n_total - (size_t)rank + (size_t)size - 1) / (size_t)size *
+                                          ((size_t)rank < n_total));
                 CHECK_INT(samples->n_total, n_total);
-                CHECK(samples->pixels != NULL && samples->values == NULL && samples->labels != NULL && samples->targets == NULL);
+                CHECK(samples->pixels != NULL && samples->values == NULL &&
+                      samples->labels != NULL && samples->targets == NULL);
                 CHECK(samples->scale == 1.0f / 255.0f);
                 for (size_t row = 0; row < samples->n; row++) {
                     const int id = (int)(samples->first_id + row * samples->id_stride);
                     CHECK_INT(id, rank + (int)row * size);
                     CHECK_INT(samples->labels[row], id % 5);
                     for (int p = 0; p < N_PIXELS; p++) {
-                        CHECK_INT(samples->pixels[row * N_PIXELS + (size_t)p], (uint8_t)(10 * id + p));
+                        CHECK_INT(samples->pixels[row * N_PIXELS + (size_t)p],
+                                  (uint8_t)(10 * id + p));
                     }
                 }
                 crc = rank == 0 && size == 1 ? dataset.crc : crc;
@@ -142,9 +149,11 @@ static void test_finding_files(void)
     CHECK_INT(dt_dataset_find_file(folder, DT_SPLIT_TEST, 0, path), DT_OK);
     CHECK(strstr(path, ".gz") == NULL); /* raw first */
     remove_files();
-    expect_fault(&spec, DT_SPLIT_TRAIN, DT_NO_INPUT, "neither train-images-idx3-ubyte nor train-images-idx3-ubyte.gz is there (");
+    expect_fault(&spec, DT_SPLIT_TRAIN, DT_NO_INPUT,
+                 "neither train-images-idx3-ubyte nor train-images-idx3-ubyte.gz is there (");
     write_images(names[0], N_TRAIN, 4, 3, false);
-    expect_fault(&spec, DT_SPLIT_TRAIN, DT_NO_INPUT, "neither train-labels-idx1-ubyte nor train-labels-idx1-ubyte.gz is there (");
+    expect_fault(&spec, DT_SPLIT_TRAIN, DT_NO_INPUT,
+                 "neither train-labels-idx1-ubyte nor train-labels-idx1-ubyte.gz is there (");
     snprintf(spec.dir, sizeof spec.dir, "%s/nowhere", folder);
     expect_fault(&spec, DT_SPLIT_TRAIN, DT_NO_INPUT, "/nowhere: no such folder (");
     spec.dir[0] = '\0';
@@ -161,10 +170,12 @@ static void test_files_that_do_not_fit(void)
     write_labels(names[1], N_TRAIN - 1, -1, 0, false);
     expect_fault(&spec, DT_SPLIT_TRAIN, DT_BAD_DATA, "23 images but 22 labels in ");
     write_labels(names[1], N_TRAIN, 13, 5, false);
-    expect_fault(&spec, DT_SPLIT_TRAIN, DT_BAD_DATA, "train-labels-idx1-ubyte: label 5 at index 13, model has 5 classes (0..4)");
+    expect_fault(&spec, DT_SPLIT_TRAIN, DT_BAD_DATA,
+                 "train-labels-idx1-ubyte: label 5 at index 13, model has 5 classes (0..4)");
     write_images(names[2], N_TEST, 3, 4, false);
     expect_fault(&spec, DT_SPLIT_TEST, DT_BAD_DATA,
-                 "t10k-images-idx3-ubyte: test images are 1x3x4, the model is trained on 1x4x3 (test with images of that size)");
+                 "t10k-images-idx3-ubyte: test images are 1x3x4, the model is trained on 1x4x3 "
+                 "(test with images of that size)");
     write_files(false);
     spec.shape.c = 3;
     expect_fault(&spec, DT_SPLIT_TRAIN, DT_BAD_DATA, "images are 1x4x3, model.input is 3x4x3");
@@ -173,17 +184,21 @@ static void test_files_that_do_not_fit(void)
     expect_fault(&spec, DT_SPLIT_TRAIN, DT_BAD_DATA, "holds labels");
     spec.n_classes = 0;
     spec.n_targets = 1;
-    expect_fault(&spec, DT_SPLIT_TRAIN, DT_CONFIG, "labelled images need a model with 2 or more classes");
+    expect_fault(&spec, DT_SPLIT_TRAIN, DT_CONFIG,
+                 "labelled images need a model with 2 or more classes");
 }
 
-/* The rank that does not own the bad label finds it too, so that all ranks stop with the same text. */
+/* The rank that does not own the bad label finds it too, so that all ranks stop with the same text.
+ */
 static void test_bad_label_of_another_rank(void)
 {
     const struct dt_data_spec spec = idx_spec();
     struct dt_dataset dataset;
     write_files(false);
     write_labels(names[1], N_TRAIN, 13, 200, false);
-    CHECK_INT(dt_dataset_open(&spec, DT_SPLIT_TRAIN, (struct dt_owned){.n = 12, .first = 0, .stride = 2}, &dataset), DT_BAD_DATA);
+    CHECK_INT(dt_dataset_open(&spec, DT_SPLIT_TRAIN,
+                              (struct dt_owned){.n = 12, .first = 0, .stride = 2}, &dataset),
+              DT_BAD_DATA);
     CHECK_HAS(dt_error_text(), "label 200 at index 13");
     dt_error_clear();
 }
@@ -194,11 +209,15 @@ static void test_changed_after_counting(void)
     const struct dt_data_spec spec = idx_spec();
     struct dt_dataset dataset;
     write_files(false);
-    CHECK_INT(dt_dataset_open(&spec, DT_SPLIT_TRAIN, (struct dt_owned){.n = N_TRAIN + 1, .first = 0, .stride = 1}, &dataset),
+    CHECK_INT(dt_dataset_open(&spec, DT_SPLIT_TRAIN,
+                              (struct dt_owned){.n = N_TRAIN + 1, .first = 0, .stride = 1},
+                              &dataset),
               DT_BAD_DATA);
     CHECK_HAS(dt_error_text(), "changed during the run");
     dt_error_clear();
-    CHECK_INT(dt_dataset_open(&spec, DT_SPLIT_TRAIN, (struct dt_owned){.n = N_TRAIN - 1, .first = 0, .stride = 1}, &dataset),
+    CHECK_INT(dt_dataset_open(&spec, DT_SPLIT_TRAIN,
+                              (struct dt_owned){.n = N_TRAIN - 1, .first = 0, .stride = 1},
+                              &dataset),
               DT_BAD_DATA);
     CHECK_HAS(dt_error_text(), "changed during the run");
     dt_error_clear();
@@ -230,20 +249,25 @@ static struct dt_dataset open_all(const struct dt_data_spec *spec, enum dt_split
 }
 
 /* A sample is the same whichever rank makes it, in any format. */
-static void check_same_rows(const struct dt_data_spec *spec, size_t n_item_bytes, size_t n_answer_bytes)
+static void check_same_rows(const struct dt_data_spec *spec, size_t n_item_bytes,
+                            size_t n_answer_bytes)
 {
     struct dt_dataset all = open_all(spec, DT_SPLIT_TEST);
     for (int rank = 0; rank < 3; rank++) {
-        const struct dt_shard shard = {.n_total = all.samples.n, .global_batch = 30, .rank = rank, .size = 3};
+        const struct dt_shard shard = {
+            .n_total = all.samples.n, .global_batch = 30, .rank = rank, .size = 3};
         const struct dt_owned owned = dt_shard_owned(&shard);
         struct dt_dataset part;
         CHECK_INT(dt_dataset_open(spec, DT_SPLIT_TEST, owned, &part), DT_OK);
         CHECK_INT(part.crc, all.crc);
         for (size_t row = 0; row < owned.n; row++) {
             const size_t id = owned.first + row * owned.stride;
-            CHECK_INT(memcmp((char *)part.items + row * n_item_bytes, (char *)all.items + id * n_item_bytes, n_item_bytes), 0);
-            CHECK_INT(
-                memcmp((char *)part.answers + row * n_answer_bytes, (char *)all.answers + id * n_answer_bytes, n_answer_bytes), 0);
+            CHECK_INT(memcmp((char *)part.items + row * n_item_bytes,
+                             (char *)all.items + id * n_item_bytes, n_item_bytes),
+                      0);
+            CHECK_INT(memcmp((char *)part.answers + row * n_answer_bytes,
+                             (char *)all.answers + id * n_answer_bytes, n_answer_bytes),
+                      0);
         }
         dt_dataset_close(&part);
     }
@@ -257,8 +281,12 @@ static void test_generated_rows_do_not_depend_on_ranks(void)
     spec.shape = (struct dt_shape){3, 5, 7};
     spec.n_classes = 300;
     check_same_rows(&spec, 3 * 5 * 7, sizeof(uint16_t));
-    spec =
-        (struct dt_data_spec){.format = DT_DATA_LINEAR, .n_test = 100, .slope = 2, .noise = 1, .shape = {1, 1, 1}, .n_targets = 1};
+    spec = (struct dt_data_spec){.format = DT_DATA_LINEAR,
+                                 .n_test = 100,
+                                 .slope = 2,
+                                 .noise = 1,
+                                 .shape = {1, 1, 1},
+                                 .n_targets = 1};
     check_same_rows(&spec, sizeof(float), sizeof(float));
 }
 
@@ -266,7 +294,8 @@ static void test_generated_rows_do_not_depend_on_ranks(void)
 static void test_synthetic_splits(void)
 {
     struct dt_data_spec spec = synthetic_spec();
-    struct dt_dataset train = open_all(&spec, DT_SPLIT_TRAIN), test = open_all(&spec, DT_SPLIT_TEST);
+    struct dt_dataset train = open_all(&spec, DT_SPLIT_TRAIN),
+                      test = open_all(&spec, DT_SPLIT_TEST);
     spec.seed++;
     struct dt_dataset other = open_all(&spec, DT_SPLIT_TRAIN);
     int counts[10] = {0};
@@ -288,7 +317,8 @@ static void test_synthetic_splits(void)
 #define N_CLASSES 10
 #define N_INPUTS 784
 
-static void logits_of(float weights[N_CLASSES][N_INPUTS + 1], const uint8_t *pixels, double logits[N_CLASSES])
+static void logits_of(float weights[N_CLASSES][N_INPUTS + 1], const uint8_t *pixels,
+                      double logits[N_CLASSES])
 {
     for (int c = 0; c < N_CLASSES; c++) {
         logits[c] = (double)weights[c][N_INPUTS];
@@ -308,7 +338,8 @@ static int largest(const double logits[N_CLASSES])
 }
 
 /* One pass of plain softmax regression over `train`, then the accuracy on `test`. */
-static double accuracy_of_softmax_regression(const struct dt_samples *train, const struct dt_samples *test)
+static double accuracy_of_softmax_regression(const struct dt_samples *train,
+                                             const struct dt_samples *test)
 {
     static float weights[N_CLASSES][N_INPUTS + 1];
     double logits[N_CLASSES];
@@ -338,17 +369,20 @@ static double accuracy_of_softmax_regression(const struct dt_samples *train, con
     return (double)n_right / (double)test->n;
 }
 
-/* There is something to learn from the training set that holds for the test set, and some of it is hard. */
+/* There is something to learn from the training set that holds for the test set, and some of it is
+ * hard. */
 static void test_synthetic_is_learnable(void)
 {
     const struct dt_data_spec spec = synthetic_spec();
-    struct dt_dataset train = open_all(&spec, DT_SPLIT_TRAIN), test = open_all(&spec, DT_SPLIT_TEST);
+    struct dt_dataset train = open_all(&spec, DT_SPLIT_TRAIN),
+                      test = open_all(&spec, DT_SPLIT_TEST);
     struct dt_samples few = train.samples;
     few.n = 10;
     const double early = accuracy_of_softmax_regression(&few, &test.samples);
     const double late = accuracy_of_softmax_regression(&train.samples, &test.samples);
-    printf("softmax regression on synthetic images: test accuracy %.3f after 10 samples, %.3f after %zu\n", early, late,
-           train.samples.n);
+    printf("softmax regression on synthetic images: test accuracy %.3f after 10 samples, %.3f "
+           "after %zu\n",
+           early, late, train.samples.n);
     CHECK(early < 0.7);
     CHECK(late > 0.95 && late < 0.999);
     dt_dataset_close(&train);
@@ -369,7 +403,8 @@ static void test_linear(void)
                                       .n_targets = 1};
     struct dt_dataset dataset = open_all(&spec, DT_SPLIT_TRAIN);
     const struct dt_samples *samples = &dataset.samples;
-    CHECK(samples->pixels == NULL && samples->values != NULL && samples->labels == NULL && samples->targets != NULL);
+    CHECK(samples->pixels == NULL && samples->values != NULL && samples->labels == NULL &&
+          samples->targets != NULL);
     CHECK_INT(samples->n_targets, 1);
     CHECK_INT(samples->n_classes, 0);
     double n = (double)samples->n, sx = 0, sy = 0, sxx = 0, sxy = 0, left = 0;
@@ -403,15 +438,19 @@ static void test_generated_that_do_not_fit(void)
     dt_error_clear();
 }
 
-/* The outermost pixels of every channel, each once, however narrow the image; and what their brightness says of a data set. */
+/* The outermost pixels of every channel, each once, however narrow the image; and what their
+ * brightness says of a data set. */
 static void test_borders(void)
 {
-    uint8_t pixels[2 * 12] = {128, 128, 128, 127, 0,   127, 127, 0,   127, 127, 127, 127, /* 3 of 10 above 127, none below */
-                              127, 127, 127, 127, 255, 127, 127, 255, 127, 127, 127, 127};
+    uint8_t pixels[2 * 12] = {128, 128, 128, 127, 0,   127,
+                              127, 0,   127, 127, 127, 127, /* 3 of 10 above 127, none below */
+                              127, 127, 127, 127, 255, 127,
+                              127, 255, 127, 127, 127, 127};
     const struct dt_shape shape = {1, 4, 3};
     CHECK(dt_border_is_bright(shape, pixels) && !dt_border_is_bright(shape, pixels + 12));
     CHECK(dt_border_is_bright((struct dt_shape){2, 4, 3}, pixels));
-    CHECK_INT(dt_border_count_bright(&(struct dt_samples){.n = 2, .shape = shape, .pixels = pixels}), 1);
+    CHECK_INT(
+        dt_border_count_bright(&(struct dt_samples){.n = 2, .shape = shape, .pixels = pixels}), 1);
     CHECK(dt_border_is_bright((struct dt_shape){1, 2, 1}, (uint8_t[]){255, 0}));
     CHECK(dt_border_is_bright((struct dt_shape){1, 1, 3}, (uint8_t[]){255, 0, 128}));
     CHECK(!dt_border_is_bright((struct dt_shape){1, 1, 1}, (uint8_t[]){127}));

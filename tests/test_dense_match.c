@@ -1,8 +1,8 @@
-/* Dense blocks of the cpu backend against the reference, on every instruction set of this machine and at every share of zeros: few
- * zeros or many choose other ways through the same sums.
+/* Dense blocks of the cpu backend against the reference, on every instruction set of this machine
+ * and at every share of zeros: few zeros or many choose other ways through the same sums.
  *
- * Numbers are small multiples of 1/8, so that every sum is exact in float as in double, in whatever order. Buffers have guard words
- * on both sides, NaNs that no result may read nor write. */
+ * Numbers are small multiples of 1/8, so that every sum is exact in float as in double, in whatever
+ * order. Buffers have guard words on both sides, NaNs that no result may read nor write. */
 #include "guarded.h"
 
 #include "cpu/isa.h"
@@ -37,13 +37,15 @@ static struct outcome run(const struct dt_backend_ops *ops, const struct setup *
 {
     const struct dt_backend_options options = {.n_threads = setup->n_threads};
     const struct dt_batch batch = {.n = setup->n};
-    const struct dt_pass pass = {.batch = &batch, .training = true, .accumulate = setup->accumulate};
+    const struct dt_pass pass = {
+        .batch = &batch, .training = true, .accumulate = setup->accumulate};
     struct dt_backend *backend;
     struct dt_block_state *state;
     struct buffer dy = copy_of(&setup->dy);
     const bool over_x = setup->over_x && setup->want_dx;
-    struct outcome out = {
-        .y = buffer_open(dy.n), .grads = copy_of(&setup->grads), .dx = over_x ? copy_of(&setup->x) : buffer_open(setup->x.n)};
+    struct outcome out = {.y = buffer_open(dy.n),
+                          .grads = copy_of(&setup->grads),
+                          .dx = over_x ? copy_of(&setup->x) : buffer_open(setup->x.n)};
     const float *x = over_x ? out.dx.data : setup->x.data;
     CHECK_INT(ops->open(&options, &backend), DT_OK);
     CHECK_INT(ops->block_open(backend, &setup->model, 0, CAPACITY, &state), DT_OK);
@@ -86,7 +88,8 @@ static void check_run(struct setup *setup)
         compare(isas[i], "y", &actual.y, &expected.y);
         compare(isas[i], "grads", &actual.grads, &expected.grads);
         compare(isas[i], "dx", &actual.dx, &expected.dx);
-        CHECK(same_bits(&actual.y, &again.y) && same_bits(&actual.grads, &again.grads) && same_bits(&actual.dx, &again.dx));
+        CHECK(same_bits(&actual.y, &again.y) && same_bits(&actual.grads, &again.grads) &&
+              same_bits(&actual.dx, &again.dx));
         close_outcome(&actual);
         close_outcome(&again);
     }
@@ -121,13 +124,14 @@ static void check_dense(int n_in, int n_out, int n, uint32_t x_alive, uint32_t d
     setup.grads = buffer_random(setup.model.arena_elems, 8, 0);
     setup.x = with_zeros((size_t)n * (size_t)n_in, x_alive);
     setup.dy = with_zeros((size_t)n * (size_t)n_out, dy_alive);
-    if (n > 1 && draw(3) == 0) { /* half of the samples without a zero: neighbours go different ways */
+    if (n > 1 &&
+        draw(3) == 0) { /* half of the samples without a zero: neighbours go different ways */
         for (size_t i = 0; i < setup.x.n / 2; i++) {
             setup.x.data[i] = 0.5f;
         }
     }
-    snprintf(case_text, sizeof case_text, "dense %d to %d, %d samples, %u and %u per mille alive", n_in, n_out, n, x_alive,
-             dy_alive);
+    snprintf(case_text, sizeof case_text, "dense %d to %d, %d samples, %u and %u per mille alive",
+             n_in, n_out, n, x_alive, dy_alive);
     check_run(&setup);
     close_buffers(&setup);
 }
@@ -141,10 +145,12 @@ static int check_grid(void)
         const int n_in = sizes[i / 20], n_out = sizes[i / 4 % 5], n = batches[i % 4];
         const int n_times = n_in * n_out * n > 10000000 ? 2 : 5;
         for (int times = 0; times < n_times; times++, n_cases++) {
-            check_dense(n_in, n_out, n, per_mille[n_cases % N_SHARES], per_mille[n_cases / N_SHARES % N_SHARES]);
+            check_dense(n_in, n_out, n, per_mille[n_cases % N_SHARES],
+                        per_mille[n_cases / N_SHARES % N_SHARES]);
         }
     }
-    for (int i = 0; i < N_SHARES * N_SHARES; i++, n_cases++) { /* panels that are not full, and more than one in depth */
+    for (int i = 0; i < N_SHARES * N_SHARES;
+         i++, n_cases++) { /* panels that are not full, and more than one in depth */
         check_dense(300, 150, CAPACITY, per_mille[i % N_SHARES], per_mille[i / N_SHARES]);
     }
     return n_cases;

@@ -203,10 +203,12 @@ static const struct {
     enum dt_verdict verdict;
     const char *text;
 } faults[] = {
-    {"versions", other_version, DT_VERDICT_PROBLEM, "rank 3 (node1) has dtrain 2.0 on MPICH, rank 0 has 1.0 on MPICH"},
+    {"versions", other_version, DT_VERDICT_PROBLEM,
+     "rank 3 (node1) has dtrain 2.0 on MPICH, rank 0 has 1.0 on MPICH"},
     {"versions", other_mpi, DT_VERDICT_PROBLEM, "rank 1 (node0)"},
     {"environment", other_environment, DT_VERDICT_WARNING, "rank 2 (node1)"},
-    {"environment", ucx_conf, DT_VERDICT_WARNING, "UCX obeys ./ucx.conf in the working folder of rank 3 (node1)"},
+    {"environment", ucx_conf, DT_VERDICT_WARNING,
+     "UCX obeys ./ucx.conf in the working folder of rank 3 (node1)"},
     {"cores", share_a_core, DT_VERDICT_WARNING, "2 ranks of node1 share 1 core"},
     {"cores", fewer_cores, DT_VERDICT_WARNING, "1 to 2 CPUs"},
     {"load", busy, DT_VERDICT_WARNING, "load 15.2 on 4 CPUs of node1: others use them"},
@@ -223,14 +225,19 @@ static const struct {
     {"gpus", one_gpu, DT_VERDICT_PROBLEM, "rank 3 (node1) has none, others have: no driver"},
     {"gpus", same_gpu, DT_VERDICT_WARNING, "ranks 2 and 3 (node1) share one"},
     {"gpus", unused_gpus, DT_VERDICT_WARNING, "node0 has 8, which no rank uses: no driver"},
-    {"gpu_health", ecc_errors, DT_VERDICT_PROBLEM, "rank 2 (node1): 3 ECC errors of GPU-2 were not corrected"},
-    {"gpu_health", hot, DT_VERDICT_WARNING, "rank 3 (node1): temperature, by the hardware slows GPU-3 down"},
+    {"gpu_health", ecc_errors, DT_VERDICT_PROBLEM,
+     "rank 2 (node1): 3 ECC errors of GPU-2 were not corrected"},
+    {"gpu_health", hot, DT_VERDICT_WARNING,
+     "rank 3 (node1): temperature, by the hardware slows GPU-3 down"},
     {"gpu_health", instances, DT_VERDICT_WARNING, "rank 1 (node0): GPU-1 is in MIG mode"},
-    {"gpu_health", other_driver, DT_VERDICT_WARNING, "rank 2 (node1) has driver 450, rank 0 has 550"},
+    {"gpu_health", other_driver, DT_VERDICT_WARNING,
+     "rank 2 (node1) has driver 450, rank 0 has 550"},
     {"gpu_links", narrow, DT_VERDICT_WARNING, "rank 3 (node1): GPU-3 has 8 of 16 PCIe lanes"},
-    {"gpu_links", fewer_links, DT_VERDICT_WARNING, "rank 1 (node0): 17 NVLinks are up, of rank 0 18"},
+    {"gpu_links", fewer_links, DT_VERDICT_WARNING,
+     "rank 1 (node0): 17 NVLinks are up, of rank 0 18"},
     {"data", no_data, DT_VERDICT_PROBLEM, "rank 3 (node1)"},
-    {"data", other_data, DT_VERDICT_PROBLEM, "rank 3 (node1) sees 59999 samples, rank 0 sees 60000"},
+    {"data", other_data, DT_VERDICT_PROBLEM,
+     "rank 3 (node1) sees 59999 samples, rank 0 sees 60000"},
     {"runs", no_run, DT_VERDICT_PROBLEM, ""},
     {"runs", own_run, DT_VERDICT_WARNING, "node1 does not see what rank 0 writes on node0"},
 };
@@ -249,7 +256,8 @@ static void test_fine(void)
         const char *name = dt_checks[i].name;
         const struct dt_finding finding = dt_checks[i].run(ranks, N_RANKS);
         const bool none = strncmp(name, "gpu", 3) == 0 || strcmp(name, "slurm") == 0;
-        if (finding.verdict != (none ? DT_VERDICT_NONE : DT_VERDICT_OK) || finding.text[0] == '\0' || finding.cure[0] != '\0') {
+        if (finding.verdict != (none ? DT_VERDICT_NONE : DT_VERDICT_OK) ||
+            finding.text[0] == '\0' || finding.cure[0] != '\0') {
             CHECK_FAIL("%s: %s (%s)", dt_checks[i].name, finding.text, finding.cure);
         }
     }

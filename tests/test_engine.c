@@ -1,5 +1,6 @@
-/* A whole training without a command line, JSON or a terminal: the configuration is a struct, its text in checkpoints of a format
- * that only this test knows, and what the run tells are events. It is linked with train/ and what lies below. */
+/* A whole training without a command line, JSON or a terminal: the configuration is a struct, its
+ * text in checkpoints of a format that only this test knows, and what the run tells are events. It
+ * is linked with train/ and what lies below. */
 #include "tests/checkpoint_sample.h"
 #include "train/train.h"
 #include "train/trainer.h"
@@ -36,17 +37,20 @@ static char *write_word(const struct dt_config *written)
 static enum dt_status read_word(const char *name, const char *text, struct dt_config *out)
 {
     *out = config;
-    return strcmp(text, "thin") == 0 ? DT_OK : dt_error(DT_CONFIG, "%s: \"%s\" is not thin", name, text);
+    return strcmp(text, "thin") == 0 ? DT_OK
+                                     : dt_error(DT_CONFIG, "%s: \"%s\" is not thin", name, text);
 }
 
-static enum dt_status compare_words(const char *before, const char *now, const char *path, char *text, size_t size)
+static enum dt_status compare_words(const char *before, const char *now, const char *path,
+                                    char *text, size_t size)
 {
     const bool differ = strcmp(path, "model") == 0 && strcmp(before, now) != 0;
     snprintf(text, size, differ ? "%s was %s, now it is %s" : "", path, before, now);
     return DT_OK;
 }
 
-static const struct dt_config_format format = {.write = write_word, .read = read_word, .compare = compare_words};
+static const struct dt_config_format format = {
+    .write = write_word, .read = read_word, .compare = compare_words};
 
 /* ---- what is told */
 
@@ -59,7 +63,8 @@ static enum dt_status hear(void *context, struct dt_event *event)
         DT_EVENT_LIST(NAME)};
     char *end = told + strlen(told);
     (void)context;
-    snprintf(end, (size_t)(told + sizeof told - end), "%s%s", end == told ? "" : " ", names[event->kind]);
+    snprintf(end, (size_t)(told + sizeof told - end), "%s%s", end == told ? "" : " ",
+             names[event->kind]);
     if (event->kind == DT_EVENT_WARNING) {
         snprintf(warning, sizeof warning, "%s", event->warning);
     }
@@ -93,7 +98,8 @@ static void check_file(const char *name, const char *text)
     free(bytes);
 }
 
-/* A run of any length has enough records of its steps for a curve, also if it ends early, and not too many. */
+/* A run of any length has enough records of its steps for a curve, also if it ends early, and not
+ * too many. */
 static void test_record_interval(void)
 {
     for (uint64_t all = 1; all < 300000; all += 1 + all / 7) {
@@ -120,7 +126,8 @@ int main(void)
     CHECK_TEXT(told, "folder run step step epoch save end result");
     check_file("config.json", "thin\n");
 
-    CHECK_INT(dt_file_write_atomic(checkpoints, "step-000000000099.safetensors", &damage, 1), DT_OK);
+    CHECK_INT(dt_file_write_atomic(checkpoints, "step-000000000099.safetensors", &damage, 1),
+              DT_OK);
     CHECK_INT(train(2, true), DT_OK);
     CHECK_TEXT(told, "folder warning run step step epoch save end result");
     CHECK_HAS(warning, "step-000000000099.safetensors");
@@ -128,7 +135,8 @@ int main(void)
 
     word = "thick";
     CHECK_INT(train(3, true), DT_CONFIG);
-    CHECK_HAS(dt_error_text(), "model was thin, now it is thick (use the checkpoint's, or begin a new run)");
+    CHECK_HAS(dt_error_text(),
+              "model was thin, now it is thick (use the checkpoint's, or begin a new run)");
     sample_dir_remove(checkpoints);
     sample_dir_remove(dir);
     return 0;

@@ -1,5 +1,5 @@
-/* Event files without anybody else's reader: known checksums, the framing byte for byte, names that sort, and nothing written
- * elsewhere. */
+/* Event files without anybody else's reader: known checksums, the framing byte for byte, names that
+ * sort, and nothing written elsewhere. */
 #include <dirent.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -65,7 +65,8 @@ static size_t read_file(int i, uint8_t **bytes, char name[256])
 /* The checksums were worked out by another program. */
 static void test_framing(void)
 {
-    static const uint8_t expected[] = {3, 0, 0, 0, 0, 0, 0, 0, 0xB0, 0x99, 0x49, 0x0E, 'a', 'b', 'c', 0x6E, 0x57, 0xF1, 0x21};
+    static const uint8_t expected[] = {3,    0,    0,   0,   0,   0,    0,    0,    0xB0, 0x99,
+                                       0x49, 0x0E, 'a', 'b', 'c', 0x6E, 0x57, 0xF1, 0x21};
     static uint8_t large[100000];
     struct dt_event_file file;
     uint8_t *bytes;
@@ -93,7 +94,8 @@ static void test_names(void)
     char path[DT_PATH_SIZE + 64], name[256];
     read_file(0, &bytes, name);
     free(bytes);
-    CHECK(strncmp(name, "events.out.tfevents.", 20) == 0 && strspn(name + 20, "0123456789") == 10 && name[30] == '.');
+    CHECK(strncmp(name, "events.out.tfevents.", 20) == 0 && strspn(name + 20, "0123456789") == 10 &&
+          name[30] == '.');
     snprintf(path, sizeof path, "%s/tensorboard/events.out.tfevents.9000000000.host.1", run.path);
     FILE *later = fopen(path, "w");
     CHECK(later != NULL && fclose(later) == 0);
@@ -152,9 +154,12 @@ static void test_links(const char *work)
 static void test_full(void)
 {
     static const struct dt_config config = {.tensorboard = true};
-    const struct dt_step_event step = {.step = 1, .recorded = true, .train = {.loss_sum = 1, .n_samples = 2}};
-    struct dt_sinks sinks = {.folder = {.config = &config, .dir = &run}, .events.file.file = fopen("/dev/full", "w")};
-    const struct dt_event event = {.kind = DT_EVENT_STEP, .step = &step}, end = {.kind = DT_EVENT_END};
+    const struct dt_step_event step = {
+        .step = 1, .recorded = true, .train = {.loss_sum = 1, .n_samples = 2}};
+    struct dt_sinks sinks = {.folder = {.config = &config, .dir = &run},
+                             .events.file.file = fopen("/dev/full", "w")};
+    const struct dt_event event = {.kind = DT_EVENT_STEP, .step = &step},
+                          end = {.kind = DT_EVENT_END};
     CHECK(sinks.events.file.file != NULL);
     if (strcmp(dt_protobuf_library(), "none") != 0) {
         CHECK_INT(dt_tensorboard_take(&sinks, &event), DT_OK);

@@ -1,4 +1,5 @@
-/* Files: what is read of bad ones, and that an atomic write survives every failure at every system call. */
+/* Files: what is read of bad ones, and that an atomic write survives every failure at every system
+ * call. */
 #include "base/file.h"
 #include "check.h"
 #include "file_faults.h"
@@ -14,9 +15,11 @@
 
 static char folder[] = "/tmp/dtrain-test-file-XXXXXX";
 
-static const char old_text[] = "the old content", new_head[] = "the new ", new_tail[] = "content, which is longer";
+static const char old_text[] = "the old content", new_head[] = "the new ",
+                  new_tail[] = "content, which is longer";
 static const char new_text[] = "the new content, which is longer";
-static const struct dt_file_part new_parts[] = {{new_head, sizeof new_head - 1}, {"", 0}, {new_tail, sizeof new_tail - 1}};
+static const struct dt_file_part new_parts[] = {
+    {new_head, sizeof new_head - 1}, {"", 0}, {new_tail, sizeof new_tail - 1}};
 
 /* ---- helpers ---- */
 
@@ -129,7 +132,8 @@ static void test_reading_in_pieces(void)
     no_fault();
 }
 
-/* Each system call of a read fails once: an error every time, but for the last close, and no descriptor is lost. */
+/* Each system call of a read fails once: an error every time, but for the last close, and no
+ * descriptor is lost. */
 static void test_every_read_call_failing(void)
 {
     uint8_t *bytes;
@@ -143,7 +147,8 @@ static void test_every_read_call_failing(void)
     CHECK(n >= 5); /* open, fstat, read, read to the end, fstat, close */
     for (int k = 0; k < n - 1; k++) {
         set_fault(FAULT_ERROR, k, EIO);
-        CHECK_INT(dt_file_read(path_of("file"), 100, &bytes, &n_bytes), k == 0 ? DT_NO_INPUT : DT_IO);
+        CHECK_INT(dt_file_read(path_of("file"), 100, &bytes, &n_bytes),
+                  k == 0 ? DT_NO_INPUT : DT_IO);
         CHECK_HAS(dt_error_text(), "Input/output error");
         no_fault();
         CHECK_INT(count_descriptors(), n_descriptors);
@@ -160,7 +165,8 @@ static ssize_t changing_read(int fd, void *bytes, size_t n_bytes)
     return real.read(fd, bytes, n_bytes);
 }
 
-/* Written over in place: only the time of change tells. The file system's clock is coarse, so it is set by hand. */
+/* Written over in place: only the time of change tells. The file system's clock is coarse, so it is
+ * set by hand. */
 static ssize_t overwriting_read(int fd, void *bytes, size_t n_bytes)
 {
     const struct timespec times[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
@@ -220,7 +226,8 @@ static void test_writing(void)
     unlink(path_of("empty"));
 }
 
-/* The temporary file's name is shorter than the longest that a file may have, and cut between characters. */
+/* The temporary file's name is shorter than the longest that a file may have, and cut between
+ * characters. */
 static void test_long_names(void)
 {
     char name[256];
@@ -300,15 +307,19 @@ static bool is_kept(const char *name)
     return strcmp(name, "kept-1") == 0;
 }
 
-/* Of names that are ours, when their writer is no longer alive; and what only tried whether it can write. */
+/* Of names that are ours, when their writer is no longer alive; and what only tried whether it can
+ * write. */
 static void test_sweep(void)
 {
     static const struct {
         const char *before, *after; /* the number of a process that is gone */
         bool goes;
-    } rows[] = {
-        {DT_FILE_TEMPORARY "kept-1-", "", true}, {DT_FILE_TEMPORARY "try-", "", true}, {DT_FILE_TEMPORARY "kept-1-", "x", false},
-        {DT_FILE_TEMPORARY "kept-", "", false},  {DT_FILE_TEMPORARY, "", false},       {"kept-1-", "", false}};
+    } rows[] = {{DT_FILE_TEMPORARY "kept-1-", "", true},
+                {DT_FILE_TEMPORARY "try-", "", true},
+                {DT_FILE_TEMPORARY "kept-1-", "x", false},
+                {DT_FILE_TEMPORARY "kept-", "", false},
+                {DT_FILE_TEMPORARY, "", false},
+                {"kept-1-", "", false}};
     const pid_t dead = fork();
     char name[64];
     if (dead == 0) {
@@ -332,7 +343,8 @@ static void test_sweep(void)
     CHECK_INT(count_entries(), 1);
 }
 
-/* A link somebody else put where the temporary file goes must not be followed: the name is taken over instead. */
+/* A link somebody else put where the temporary file goes must not be followed: the name is taken
+ * over instead. */
 static void test_symbolic_link_in_the_way(void)
 {
     char name[64];
@@ -368,13 +380,16 @@ static int count_write_calls(void)
     return n;
 }
 
-/* The k-th system call fails, for all k: an error, the old file whole, nothing left behind. The two exceptions are the last: when
- * the folder's fsync fails the new file is already in place, and closing the folder loses nothing. */
+/* The k-th system call fails, for all k: an error, the old file whole, nothing left behind. The two
+ * exceptions are the last: when the folder's fsync fails the new file is already in place, and
+ * closing the folder loses nothing. */
 static void test_every_write_call_failing(void)
 {
     static const int errors[] = {ENOSPC, EIO, EROFS, EDQUOT, EFBIG};
     const int n = count_write_calls(), n_descriptors = count_descriptors();
-    CHECK_TEXT(call_log, "ooawwmscnsc"); /* durable before the rename, and the rename durable before the end */
+    CHECK_TEXT(
+        call_log,
+        "ooawwmscnsc"); /* durable before the rename, and the rename durable before the end */
     for (size_t e = 0; e < sizeof errors / sizeof errors[0]; e++) {
         for (int k = 0; k < n; k++) {
             put("file", old_text);
@@ -424,7 +439,8 @@ static void test_no_fallocate(void)
     CHECK_INT(content_of("file"), 'n');
 }
 
-/* Killed at the k-th call: old or new, never neither; and the next write of the same name succeeds. */
+/* Killed at the k-th call: old or new, never neither; and the next write of the same name succeeds.
+ */
 static void test_killed_at_every_call(void)
 {
     const int n = count_write_calls();

@@ -1,6 +1,7 @@
-/* Gradients of drawings on a blank ground while biases are 0 or small, as they are when a training begins: most of a convolution's
- * outputs see the ground alone and are as small as biases, and rounding must not decide which of them ReLU and pools let through.
- * Every instruction set against the reference, which sums in double. */
+/* Gradients of drawings on a blank ground while biases are 0 or small, as they are when a training
+ * begins: most of a convolution's outputs see the ground alone and are as small as biases, and
+ * rounding must not decide which of them ReLU and pools let through. Every instruction set against
+ * the reference, which sums in double. */
 #include "check.h"
 
 #include "base/rng.h"
@@ -36,11 +37,13 @@ static struct dt_model_spec spec_of(const struct net *net)
                                                               .padding = net->padding,
                                                               .activation = DT_ACTIVATION_RELU};
         if (net->pool && i == 1) {
-            spec.layers[spec.n_layers++] = (struct dt_layer_spec){.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2};
+            spec.layers[spec.n_layers++] =
+                (struct dt_layer_spec){.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2};
         }
     }
     spec.layers[spec.n_layers++] = (struct dt_layer_spec){.type = DT_LAYER_FLATTEN};
-    spec.layers[spec.n_layers++] = (struct dt_layer_spec){.type = DT_LAYER_DENSE, .size = 128, .activation = DT_ACTIVATION_RELU};
+    spec.layers[spec.n_layers++] = (struct dt_layer_spec){
+        .type = DT_LAYER_DENSE, .size = 128, .activation = DT_ACTIVATION_RELU};
     spec.layers[spec.n_layers++] = (struct dt_layer_spec){.type = DT_LAYER_DENSE, .size = 10};
     return spec;
 }
@@ -59,17 +62,20 @@ static struct dt_samples drawings(int side, int n_samples)
     for (uint32_t n = 0; n < (uint32_t)n_samples; n++) {
         labels[n] = (uint16_t)n;
         for (uint32_t stroke = 0; stroke < 3; stroke++) {
-            const uint32_t room = (uint32_t)side - 10, seed = word(n * 3 + stroke), across = seed % 2, at = 4 + seed / 2 % room,
-                           from = 4 + seed / 64 % 8;
+            const uint32_t room = (uint32_t)side - 10, seed = word(n * 3 + stroke),
+                           across = seed % 2, at = 4 + seed / 2 % room, from = 4 + seed / 64 % 8;
             for (uint32_t i = 0; i < 3 * 12 && from + i % 12 < (uint32_t)side; i++) {
                 const uint32_t a = at + i / 12, b = from + i % 12;
-                pixels[(n * (uint32_t)side + (across ? a : b)) * (uint32_t)side + (across ? b : a)] =
-                    dt_rng_uniform(word(1000 + n * 200 + i));
+                pixels[(n * (uint32_t)side + (across ? a : b)) * (uint32_t)side +
+                       (across ? b : a)] = dt_rng_uniform(word(1000 + n * 200 + i));
             }
         }
     }
-    return (struct dt_samples){
-        .n = (uint32_t)n_samples, .shape = {1, side, side}, .values = pixels, .labels = labels, .n_classes = 10};
+    return (struct dt_samples){.n = (uint32_t)n_samples,
+                               .shape = {1, side, side},
+                               .values = pixels,
+                               .labels = labels,
+                               .n_classes = 10};
 }
 
 /* Biases are drawn from -bias to bias. */
@@ -85,8 +91,8 @@ static void set_params(double bias, float *params)
 }
 
 /* The gradients of each of n_steps steps of plain SGD. */
-static void train(const struct dt_backend_ops *ops, const struct dt_samples *samples, double bias, double lr, int n_steps,
-                  float *grads)
+static void train(const struct dt_backend_ops *ops, const struct dt_samples *samples, double bias,
+                  double lr, int n_steps, float *grads)
 {
     const struct dt_backend_options options = {.n_threads = 1};
     uint32_t rows[MAX_SAMPLES];
@@ -128,12 +134,14 @@ static void compare(const char *what, const float *actual, const float *expected
             error = fmax(error, fabs((double)actual[i] - (double)expected[i]));
         }
         if (!(error <= limit * largest)) {
-            CHECK_FAIL("%s: the gradient of %s is off by %.2g of its largest", what, param->name, error / largest);
+            CHECK_FAIL("%s: the gradient of %s is off by %.2g of its largest", what, param->name,
+                       error / largest);
         }
     }
 }
 
-/* What is off in a step moves weights, and so is what follows from it: later steps are allowed more. */
+/* What is off in a step moves weights, and so is what follows from it: later steps are allowed
+ * more. */
 static void check(const struct net *net, double bias, double lr, int n_steps)
 {
     const char *isas[DT_CPU_MAX_ISAS];
@@ -150,8 +158,10 @@ static void check(const struct net *net, double bias, double lr, int n_steps)
         train(&dt_cpu_backend, &samples, bias, lr, n_steps, actual);
         for (size_t step = 0; step < (size_t)n_steps; step++) {
             char what[128];
-            snprintf(what, sizeof what, "%s, %s, biases up to %g, rate %g, step %zu", isas[i], net->name, bias, lr, step + 1);
-            compare(what, actual + step * n_elems, expected + step * n_elems, step == 0 ? 1e-5 : 1e-4);
+            snprintf(what, sizeof what, "%s, %s, biases up to %g, rate %g, step %zu", isas[i],
+                     net->name, bias, lr, step + 1);
+            compare(what, actual + step * n_elems, expected + step * n_elems,
+                    step == 0 ? 1e-5 : 1e-4);
         }
     }
     free(expected);
@@ -160,7 +170,8 @@ static void check(const struct net *net, double bias, double lr, int n_steps)
 
 int main(void)
 {
-    static const double biases[] = {0, 1e-8, 1e-6, 1e-4, 1e-3, 1e-2, 1}, rates[] = {1e-4, 1e-3, 0.05};
+    static const double biases[] = {0, 1e-8, 1e-6, 1e-4, 1e-3, 1e-2, 1},
+                        rates[] = {1e-4, 1e-3, 0.05};
     check(&tutorial, 0, 0, 1);
     check(&tutorial, 1e-6, 0, 1);
     for (int i = 0; i < N_SMALL; i++) {

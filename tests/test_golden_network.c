@@ -1,5 +1,6 @@
-/* A small network with every common part, on every CPU backend, against PyTorch: logits, loss, every gradient, and the losses of
- * ten steps of training. The largest difference allowed is some rounding errors of float32; PyTorch computed in double. */
+/* A small network with every common part, on every CPU backend, against PyTorch: logits, loss,
+ * every gradient, and the losses of ten steps of training. The largest difference allowed is some
+ * rounding errors of float32; PyTorch computed in double. */
 #include "model/network.h"
 #include "model/optimizer.h"
 #include "tests/check.h"
@@ -22,7 +23,11 @@ static struct dt_model golden_model(void)
         .n_layers = 5,
         .layers =
             {
-                {.type = DT_LAYER_CONV2D, .size = 3, .kernel = 3, .stride = 1, .activation = DT_ACTIVATION_RELU},
+                {.type = DT_LAYER_CONV2D,
+                 .size = 3,
+                 .kernel = 3,
+                 .stride = 1,
+                 .activation = DT_ACTIVATION_RELU},
                 {.type = DT_LAYER_CONV2D,
                  .size = 4,
                  .kernel = 3,
@@ -72,11 +77,14 @@ static void set_weights(const struct dt_model *model, struct dt_network *network
         }
     }
     struct dt_backend *backend = network->backend;
-    CHECK_INT(backend->ops->copy_in(backend, network->params, arena, model->arena_elems * sizeof *arena), DT_OK);
+    CHECK_INT(
+        backend->ops->copy_in(backend, network->params, arena, model->arena_elems * sizeof *arena),
+        DT_OK);
     free(arena);
 }
 
-static double train_pass(struct dt_network *network, struct dt_bound_samples *bound, const struct dt_pass *pass)
+static double train_pass(struct dt_network *network, struct dt_bound_samples *bound,
+                         const struct dt_pass *pass)
 {
     struct dt_metrics metrics;
     CHECK_INT(dt_network_gather(network, bound, pass->batch), DT_OK);
@@ -88,13 +96,15 @@ static double train_pass(struct dt_network *network, struct dt_bound_samples *bo
     return metrics.loss_sum / metrics.n_samples;
 }
 
-/* Compares n floats of device memory, times `scale`, with the fixture's line of that name. `param`: whose order they have, or NULL.
+/* Compares n floats of device memory, times `scale`, with the fixture's line of that name. `param`:
+ * whose order they have, or NULL.
  */
-static void check_line(struct dt_backend *backend, FILE *file, const char *name, const float *device, size_t n, float scale,
-                       const struct dt_param *param)
+static void check_line(struct dt_backend *backend, FILE *file, const char *name,
+                       const float *device, size_t n, float scale, const struct dt_param *param)
 {
     char found[64], what[128];
-    float *actual = malloc(n * sizeof *actual), *expected = malloc(n * sizeof *expected), *host = malloc(n * sizeof *host);
+    float *actual = malloc(n * sizeof *actual), *expected = malloc(n * sizeof *expected),
+          *host = malloc(n * sizeof *host);
     CHECK(actual != NULL && expected != NULL && host != NULL);
     CHECK(fixture_next(file, name, found, expected, (int)n));
     CHECK_INT(backend->ops->copy_out(backend, host, device, n * sizeof *host), DT_OK);
@@ -108,16 +118,21 @@ static void check_line(struct dt_backend *backend, FILE *file, const char *name,
     free(expected);
 }
 
-static void check_training(struct dt_network *network, struct dt_bound_samples *bound, const struct dt_pass *pass, FILE *file)
+static void check_training(struct dt_network *network, struct dt_bound_samples *bound,
+                           const struct dt_pass *pass, FILE *file)
 {
     const struct dt_optimizer_spec spec = {.type = DT_OPTIMIZER_SGD, .lr = 0.1};
     struct dt_optimizer optimizer;
     float losses[N_STEPS], expected[N_STEPS];
     char found[64];
-    CHECK_INT(dt_optimizer_open(&spec, network->backend, network->model->arena_elems, NULL, &optimizer), DT_OK);
+    CHECK_INT(
+        dt_optimizer_open(&spec, network->backend, network->model->arena_elems, NULL, &optimizer),
+        DT_OK);
     for (int i = 0; i < N_STEPS; i++) {
         losses[i] = (float)train_pass(network, bound, pass);
-        CHECK_INT(optimizer_step(&optimizer, network->params, network->grads, spec.lr, 1.0 / N_SAMPLES), DT_OK);
+        CHECK_INT(
+            optimizer_step(&optimizer, network->params, network->grads, spec.lr, 1.0 / N_SAMPLES),
+            DT_OK);
     }
     CHECK(fixture_next(file, "losses", found, expected, N_STEPS));
     fixture_check("loss of step", losses, expected, N_STEPS, 1e-5);
@@ -143,12 +158,15 @@ static void run_backend(const struct dt_backend_ops *ops)
     const double loss = train_pass(network, bound, &pass);
     char found[64];
     float expected_loss = 0;
-    check_line(backend, file, "logits", dt_network_logits(network), N_SAMPLES * N_CLASSES, 1.0f, NULL);
+    check_line(backend, file, "logits", dt_network_logits(network), N_SAMPLES * N_CLASSES, 1.0f,
+               NULL);
     CHECK(fixture_next(file, "loss", found, &expected_loss, 1));
     CHECK_NEAR(loss, expected_loss, 2e-6);
-    for (int p = 0; p < model.n_params; p++) { /* gradients are sums over the samples, PyTorch's are means */
+    for (int p = 0; p < model.n_params;
+         p++) { /* gradients are sums over the samples, PyTorch's are means */
         const struct dt_param *param = &model.params[p];
-        check_line(backend, file, param->name, network->grads + param->offset, param->n_elems, 1.0f / N_SAMPLES, param);
+        check_line(backend, file, param->name, network->grads + param->offset, param->n_elems,
+                   1.0f / N_SAMPLES, param);
     }
     check_training(network, bound, &pass, file);
     fclose(file);

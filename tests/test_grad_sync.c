@@ -1,5 +1,6 @@
-/* Gradient buckets: whole-number gradients must be summed to the bit whatever the buckets, the overlap and the order of polls, by
- * every way of adding them, whose messages and bytes are counted against the formula. */
+/* Gradient buckets: whole-number gradients must be summed to the bit whatever the buckets, the
+ * overlap and the order of polls, by every way of adding them, whose messages and bytes are counted
+ * against the formula. */
 #include "rig.h"
 
 #include "dist/allreduce/host_sum.h"
@@ -41,7 +42,8 @@ static void check_sums(const float *totals, int n_ranks, int step)
             sum += is_empty(rank, n_ranks, step) ? 0 : grad_of(rank, step, i);
         }
         if (!(totals[i] == sum)) {
-            CHECK_FAIL("gradient %zu of step %d is %g, expected %g", i, step, (double)totals[i], (double)sum);
+            CHECK_FAIL("gradient %zu of step %d is %g, expected %g", i, step, (double)totals[i],
+                       (double)sum);
         }
     }
     for (size_t i = N_ELEMS; i < N_ELEMS + 16; i++) {
@@ -56,7 +58,8 @@ static void check_buckets(const struct dt_grad_sync *sync, size_t bucket_bytes)
     for (int b = 0; b < sync->n_buckets; b++) {
         CHECK_INT(sync->buckets[b].begin, begin);
         while (block < N_BLOCKS && ends[block] < sync->buckets[b].end) {
-            CHECK((ends[block] - begin) * sizeof(float) < bucket_bytes); /* else the bucket would have ended here */
+            CHECK((ends[block] - begin) * sizeof(float) <
+                  bucket_bytes); /* else the bucket would have ended here */
             block++;
         }
         CHECK(block < N_BLOCKS);
@@ -108,9 +111,11 @@ static void test_numbers_of_buckets(void)
     CHECK_INT(sync.n_buckets, N_BLOCKS);
     CHECK_OK(dt_grad_sync_open_at(way, ends, N_BLOCKS, (size_t)128 << 20, true, &sync));
     CHECK_INT(sync.n_buckets, 1);
-    CHECK_OK(dt_grad_sync_open_at(way, ends, N_BLOCKS, 40000, true, &sync)); /* 10000 floats: ends at 10048 and 29984 */
+    CHECK_OK(dt_grad_sync_open_at(way, ends, N_BLOCKS, 40000, true,
+                                  &sync)); /* 10000 floats: ends at 10048 and 29984 */
     CHECK_INT(sync.n_buckets, 3);
-    CHECK_OK(dt_grad_sync_open_at(way, NULL, 0, 40000, true, &sync)); /* a model without parameters */
+    CHECK_OK(
+        dt_grad_sync_open_at(way, NULL, 0, 40000, true, &sync)); /* a model without parameters */
     CHECK_INT(sync.n_buckets, 0);
     dt_grad_sync_begin(&sync);
     CHECK_OK(dt_grad_sync_wait(&sync, NULL, NULL));
@@ -164,12 +169,14 @@ static void check_traffic(struct dt_comm *comm)
     CHECK_OK(dt_allreduce_start(way, 0, 0, N_ELEMS, "counted sum", &request));
     CHECK_OK(dt_comm_wait(comm, &request));
     CHECK(dt_allreduce_sent(way, &after));
-    double sent[] = {(double)(after.all.messages - before.all.messages), (double)(after.all.bytes - before.all.bytes),
+    double sent[] = {(double)(after.all.messages - before.all.messages),
+                     (double)(after.all.bytes - before.all.bytes),
                      (double)after.between_hosts.bytes};
     CHECK((after.between_hosts.bytes == after.all.bytes) || way->shared == NULL);
     CHECK_OK(dt_comm_allreduce(comm, sent, 3, DT_TYPE_F64, DT_REDUCE_SUM, "sum of what was sent"));
-    const struct dt_traffic expected =
-        way->shared != NULL ? expected_between_hosts(comm) : way->algorithm->formula(comm->size, N_ELEMS);
+    const struct dt_traffic expected = way->shared != NULL
+                                           ? expected_between_hosts(comm)
+                                           : way->algorithm->formula(comm->size, N_ELEMS);
     CHECK_NEAR(sent[0], expected.messages, 0);
     CHECK_NEAR(sent[1], expected.elements * sizeof(float), 0);
     CHECK((sent[2] > 0) == (comm->n_hosts > 1));
@@ -188,7 +195,8 @@ static enum dt_status reach(void *context, size_t begin, size_t end)
     return DT_OK;
 }
 
-/* Sums are asked for block by block, the last one first; those of earlier ones may be there or not. */
+/* Sums are asked for block by block, the last one first; those of earlier ones may be there or not.
+ */
 static void test_needs(struct dt_grad_sync *sync, int step)
 {
     struct dt_comm *comm = sync->allreduce->comm;
@@ -215,9 +223,14 @@ static void test_needs(struct dt_grad_sync *sync, int step)
 /* With the smallest credit there is, whatever the buckets. */
 static void test_priority(struct dt_comm *comm, enum dt_allreduce_type type, int across)
 {
-    const struct dt_allreduce_spec spec = {
-        .type = type, .across = across, .comm = comm, .n_elems = N_ELEMS + 16, .n_slots = N_BLOCKS, .credit_bytes = 1};
-    const bool by_mpi = type == DT_ALLREDUCE_MPI || (type == DT_ALLREDUCE_SHARED_MEMORY && comm->n_hosts > 1);
+    const struct dt_allreduce_spec spec = {.type = type,
+                                           .across = across,
+                                           .comm = comm,
+                                           .n_elems = N_ELEMS + 16,
+                                           .n_slots = N_BLOCKS,
+                                           .credit_bytes = 1};
+    const bool by_mpi =
+        type == DT_ALLREDUCE_MPI || (type == DT_ALLREDUCE_SHARED_MEMORY && comm->n_hosts > 1);
     if (by_mpi && comm->size > 1) {
         CHECK_STATUS(dt_allreduce_open(&spec, &way), DT_CONFIG);
         dt_error_clear();

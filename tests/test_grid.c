@@ -1,4 +1,5 @@
-/* The combinations of a sweep: each once, the last key changing first, values parted as JSON has them. */
+/* The combinations of a sweep: each once, the last key changing first, values parted as JSON has
+ * them. */
 #include <string.h>
 
 #include "ops/sweep/grid.h"
@@ -7,9 +8,12 @@
 static void test_combinations(void)
 {
     static const char *const sets[] = {"a=1,2", "b.c=x", "d=[1,2],{\"e\":\"},]\\\",\"},\"f,g\""};
-    static const char *const expected[6][3] = {
-        {"a=1", "b.c=x", "d=[1,2]"}, {"a=1", "b.c=x", "d={\"e\":\"},]\\\",\"}"}, {"a=1", "b.c=x", "d=\"f,g\""},
-        {"a=2", "b.c=x", "d=[1,2]"}, {"a=2", "b.c=x", "d={\"e\":\"},]\\\",\"}"}, {"a=2", "b.c=x", "d=\"f,g\""}};
+    static const char *const expected[6][3] = {{"a=1", "b.c=x", "d=[1,2]"},
+                                               {"a=1", "b.c=x", "d={\"e\":\"},]\\\",\"}"},
+                                               {"a=1", "b.c=x", "d=\"f,g\""},
+                                               {"a=2", "b.c=x", "d=[1,2]"},
+                                               {"a=2", "b.c=x", "d={\"e\":\"},]\\\",\"}"},
+                                               {"a=2", "b.c=x", "d=\"f,g\""}};
     struct dt_grid grid;
     CHECK_INT(dt_grid_open(sets, 3, &grid), DT_OK);
     CHECK_INT(grid.n_runs, 6);

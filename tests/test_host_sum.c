@@ -1,5 +1,5 @@
-/* Sums in shared memory, and between hosts: floats whose order of addition shows in the bits, ranks that come early and late, and
- * one that does not. */
+/* Sums in shared memory, and between hosts: floats whose order of addition shows in the bits, ranks
+ * that come early and late, and one that does not. */
 #include <math.h>
 #include <sched.h>
 #include <sys/resource.h>
@@ -16,7 +16,8 @@ static const size_t ends[N_RANGES] = {1, 1, 5000, 40000, N_ELEMS};
 static float value_of(int rank, int round, size_t i)
 {
     static const float sizes[] = {1e-3f, 1e4f, 1.0f, 3e-2f, 1e3f};
-    const uint32_t mixed = ((uint32_t)i * 2654435761u) ^ ((uint32_t)(rank * 977 + round * 131) * 40503u);
+    const uint32_t mixed =
+        ((uint32_t)i * 2654435761u) ^ ((uint32_t)(rank * 977 + round * 131) * 40503u);
     return ((float)(mixed % 20011) - 10005.0f) * sizes[(i + (size_t)rank * 3) % 5];
 }
 
@@ -66,12 +67,14 @@ static void check_total(const struct dt_host_sum *sum, size_t begin, size_t end,
     for (size_t i = begin; i < end; i++) {
         const float expected = sum_of(sum->comm, round, i);
         if (!(fabsf(sum->total[i] - expected) <= slack_of(sum->comm, round, i))) {
-            CHECK_FAIL("round %d: total %zu is %.9g, expected %.9g", round, i, (double)sum->total[i], (double)expected);
+            CHECK_FAIL("round %d: total %zu is %.9g, expected %.9g", round, i,
+                       (double)sum->total[i], (double)expected);
         }
     }
 }
 
-/* All ranges at once, finished in another order than started; the part changes the moment its own range is done. */
+/* All ranges at once, finished in another order than started; the part changes the moment its own
+ * range is done. */
 static void test_rounds(struct dt_comm *comm, struct dt_host_sum *sum)
 {
     for (int round = 0; round < N_ROUNDS; round++) {
@@ -79,7 +82,8 @@ static void test_rounds(struct dt_comm *comm, struct dt_host_sum *sum)
         fill(sum, comm->rank, round);
         for (int k = 0; k < N_RANGES; k++) {
             dawdle(comm, round + k);
-            dt_host_sum_start(sum, k, k == 0 ? 0 : ends[k - 1], ends[k], "range of the test", &requests[k]);
+            dt_host_sum_start(sum, k, k == 0 ? 0 : ends[k - 1], ends[k], "range of the test",
+                              &requests[k]);
         }
         for (int k = N_RANGES - 1; k >= 0; k--) {
             const size_t begin = k == 0 ? 0 : ends[k - 1];
@@ -132,7 +136,8 @@ static void use(void *context, size_t begin, size_t end, const float *sums)
     used->n_elems += end - begin;
 }
 
-/* Sums that are used at once: each by one rank of the host, and all of them before any rank goes on. */
+/* Sums that are used at once: each by one rank of the host, and all of them before any rank goes
+ * on. */
 static void test_used(struct dt_comm *comm, struct dt_host_sum *sum)
 {
     struct used used = {.sum = sum};
@@ -151,7 +156,8 @@ static void test_used(struct dt_comm *comm, struct dt_host_sum *sum)
         fill(sum, comm->rank, used.round);
         for (int k = 0; k < N_RANGES; k++) {
             dawdle(comm, used.round + k);
-            dt_host_sum_start(sum, k, k == 0 ? 0 : ends[k - 1], ends[k], "range of the test", &requests[k]);
+            dt_host_sum_start(sum, k, k == 0 ? 0 : ends[k - 1], ends[k], "range of the test",
+                              &requests[k]);
         }
         for (int k = 0; k < N_RANGES; k++) {
             CHECK_OK(dt_comm_wait(comm, &requests[k]));
@@ -162,7 +168,8 @@ static void test_used(struct dt_comm *comm, struct dt_host_sum *sum)
         CHECK_OK(dt_comm_barrier(comm, "all have seen them"));
     }
     double n_all = (double)used.n_elems;
-    CHECK_OK(dt_comm_allreduce(comm, &n_all, 1, DT_TYPE_F64, DT_REDUCE_SUM, "sum of what was used"));
+    CHECK_OK(
+        dt_comm_allreduce(comm, &n_all, 1, DT_TYPE_F64, DT_REDUCE_SUM, "sum of what was used"));
     CHECK(n_all == (double)N_ELEMS * N_ROUNDS);
     sum->use = NULL;
 }
@@ -180,8 +187,8 @@ static void test_special(struct dt_comm *comm, struct dt_host_sum *sum)
     CHECK(isnan(sum->total[0]) && isinf(sum->total[1]) && isnan(sum->total[2]));
 }
 
-/* The last rank comes only after the others have given up on it, or know that it is late, and met on a second communicator. Its
- * name and what it did are in the message. */
+/* The last rank comes only after the others have given up on it, or know that it is late, and met
+ * on a second communicator. Its name and what it did are in the message. */
 static void test_late_rank(struct dt_comm *comm, struct dt_host_sum *sum)
 {
     struct dt_request request;
@@ -235,7 +242,8 @@ static void test_large(struct dt_comm *comm)
     dt_host_sum_close(&sum);
 }
 
-/* A rank that may open no more files cannot reach the memory. Then no rank gets it, and that is no error. */
+/* A rank that may open no more files cannot reach the memory. Then no rank gets it, and that is no
+ * error. */
 static void test_refused(struct dt_comm *comm, int refused_rank)
 {
     struct dt_host_sum sum;
@@ -275,7 +283,8 @@ static void note_piece(void *context, size_t begin, size_t end, const float *sum
     piece_begins[n_noted++] = begin;
 }
 
-/* The sum that began last is added first, whichever is asked for: seen by rank 0, which adds all of both while the others wait. */
+/* The sum that began last is added first, whichever is asked for: seen by rank 0, which adds all of
+ * both while the others wait. */
 static void test_youngest_first(struct dt_comm *comm, struct dt_host_sum *sum)
 {
     struct dt_request requests[2];
@@ -294,7 +303,8 @@ static void test_youngest_first(struct dt_comm *comm, struct dt_host_sum *sum)
         CHECK_OK(dt_comm_wait(comm, &requests[0]));
         CHECK(n_noted > 10 && piece_begins[n_noted - 1] < ends[3]);
         for (int i = 1; i < n_noted; i++) {
-            CHECK(piece_begins[i] > piece_begins[i - 1] || (piece_begins[i - 1] >= ends[3] && piece_begins[i] == ends[2]));
+            CHECK(piece_begins[i] > piece_begins[i - 1] ||
+                  (piece_begins[i - 1] >= ends[3] && piece_begins[i] == ends[2]));
         }
     }
     CHECK_OK(dt_comm_barrier(comm, "both are added"));
@@ -317,7 +327,8 @@ int main(void)
         dt_world_exit(&world, DT_OK, true);
     }
     const int32_t host_root = comm->host_root;
-    CHECK_OK(dt_comm_allgather(comm, &host_root, host_roots, sizeof host_root, "which host each rank is on"));
+    CHECK_OK(dt_comm_allgather(comm, &host_root, host_roots, sizeof host_root,
+                               "which host each rank is on"));
     CHECK(sum.part != NULL && (uintptr_t)sum.part % 64 == 0 && (uintptr_t)sum.total % 64 == 0);
     for (size_t i = 0; i < N_ELEMS + 64; i++) {
         CHECK(sum.part[i] == 0);

@@ -33,7 +33,10 @@ static struct bytes idx_file(int type, int n_dims, const uint32_t *dims, size_t 
     struct bytes b = {0};
     append(&b, (uint8_t[]){0, 0, (uint8_t)type, (uint8_t)n_dims}, 4);
     for (int i = 0; i < n_dims; i++) {
-        append(&b, (uint8_t[]){(uint8_t)(dims[i] >> 24), (uint8_t)(dims[i] >> 16), (uint8_t)(dims[i] >> 8), (uint8_t)dims[i]}, 4);
+        append(&b,
+               (uint8_t[]){(uint8_t)(dims[i] >> 24), (uint8_t)(dims[i] >> 16),
+                           (uint8_t)(dims[i] >> 8), (uint8_t)dims[i]},
+               4);
     }
     b.at = realloc(b.at, b.n + n_payload + 1);
     CHECK(b.at != NULL);
@@ -78,7 +81,8 @@ static struct bytes zipped(struct bytes raw)
 static enum dt_status parse(struct bytes b, int wanted, struct dt_idx *out)
 {
     dt_error_clear();
-    uint8_t *exact = malloc(b.n > 0 ? b.n : 1); /* so that the address sanitizer sees a read past the end */
+    uint8_t *exact =
+        malloc(b.n > 0 ? b.n : 1); /* so that the address sanitizer sees a read past the end */
     CHECK(exact != NULL);
     if (b.n > 0) {
         memcpy(exact, b.at, b.n);
@@ -149,12 +153,14 @@ static void test_labels_and_channels(void)
     free(colour.at);
 }
 
-/* Rows first, first + stride, ... below the limit; for items smaller and larger than what is read at a time. */
-static void check_kept_rows(struct bytes file, const uint8_t *payload, size_t n, size_t n_item, size_t limit, uint32_t first,
-                            uint32_t stride)
+/* Rows first, first + stride, ... below the limit; for items smaller and larger than what is read
+ * at a time. */
+static void check_kept_rows(struct bytes file, const uint8_t *payload, size_t n, size_t n_item,
+                            size_t limit, uint32_t first, uint32_t stride)
 {
     struct dt_idx idx;
-    CHECK_INT(dt_idx_parse("x.idx", file.at, file.n, 3, limit, first, stride, &nobody, &idx), DT_OK);
+    CHECK_INT(dt_idx_parse("x.idx", file.at, file.n, 3, limit, first, stride, &nobody, &idx),
+              DT_OK);
     const size_t n_limit = limit > 0 && limit < n ? limit : n;
     size_t kept = 0;
     for (size_t row = first; row < n_limit; row += stride) {
@@ -171,7 +177,8 @@ static void test_strided_rows(void)
     static const size_t limits[] = {0, 1, 2, 37, 5000};
     for (int s = 0; s < 3; s++) {
         const size_t n = shapes[s][0], n_item = (size_t)shapes[s][1] * shapes[s][2];
-        const struct bytes raw = images_file(shapes[s][0], shapes[s][1], shapes[s][2]), gz = gzip_of(raw, 6);
+        const struct bytes raw = images_file(shapes[s][0], shapes[s][1], shapes[s][2]),
+                           gz = gzip_of(raw, 6);
         for (int l = 0; l < 5; l++) {
             for (uint32_t stride = 1; stride <= 5; stride++) {
                 for (uint32_t first = 0; first < stride; first++) {
@@ -212,8 +219,10 @@ static void test_truncated_headers(void)
 static void test_other_files(void)
 {
     expect_bad(text_file("<!DOCTYPE html><html><body>404</body></html>"), 3,
-               "not an IDX3 ubyte file, raw or gzip (magic 0x3c21444f; looks like HTML) (a download that failed? fetch it again)");
-    expect_bad(text_file("\n\n  <HTML>"), 1, "not an IDX1 ubyte file, raw or gzip (magic 0x0a0a2020; looks like HTML)");
+               "not an IDX3 ubyte file, raw or gzip (magic 0x3c21444f; looks like HTML) (a "
+               "download that failed? fetch it again)");
+    expect_bad(text_file("\n\n  <HTML>"), 1,
+               "not an IDX1 ubyte file, raw or gzip (magic 0x0a0a2020; looks like HTML)");
     expect_bad(text_file("\x89PNG\r\n\x1a\n...."), 3, "(magic 0x89504e47; looks like a PNG image)");
     expect_bad(text_file("PK\x03\x04........"), 3, "looks like a zip archive");
     expect_bad(text_file("some text"), 3, "not an IDX3 ubyte file, raw or gzip (magic 0x736f6d65)");
@@ -225,13 +234,20 @@ static void test_other_files(void)
 
 static void test_wrong_kind(void)
 {
-    expect_bad(idx_file(8, 1, (uint32_t[]){30}, 30), 3, "holds labels (magic 0x00000801), but images are expected here");
-    expect_bad(images_file(2, 2, 2), 1, "holds images (magic 0x00000803), but labels are expected here");
-    expect_bad(idx_file(0x0d, 3, (uint32_t[]){1, 1, 1}, 4), 3, "element type 0x0d (float) is not supported, expected 0x08");
-    expect_bad(idx_file(0x09, 3, (uint32_t[]){1, 1, 1}, 1), 3, "element type 0x09 (signed byte) is not supported");
-    expect_bad(idx_file(0x0a, 3, (uint32_t[]){1, 1, 1}, 1), 3, "element type 0x0a (unknown) is not supported");
-    expect_bad(idx_file(0xff, 3, (uint32_t[]){1, 1, 1}, 1), 3, "element type 0xff (unknown) is not supported");
-    expect_bad(idx_file(8, 2, (uint32_t[]){2, 2}, 4), 3, "2 dimensions, but images have 3 (N H W) or 4 (N C H W)");
+    expect_bad(idx_file(8, 1, (uint32_t[]){30}, 30), 3,
+               "holds labels (magic 0x00000801), but images are expected here");
+    expect_bad(images_file(2, 2, 2), 1,
+               "holds images (magic 0x00000803), but labels are expected here");
+    expect_bad(idx_file(0x0d, 3, (uint32_t[]){1, 1, 1}, 4), 3,
+               "element type 0x0d (float) is not supported, expected 0x08");
+    expect_bad(idx_file(0x09, 3, (uint32_t[]){1, 1, 1}, 1), 3,
+               "element type 0x09 (signed byte) is not supported");
+    expect_bad(idx_file(0x0a, 3, (uint32_t[]){1, 1, 1}, 1), 3,
+               "element type 0x0a (unknown) is not supported");
+    expect_bad(idx_file(0xff, 3, (uint32_t[]){1, 1, 1}, 1), 3,
+               "element type 0xff (unknown) is not supported");
+    expect_bad(idx_file(8, 2, (uint32_t[]){2, 2}, 4), 3,
+               "2 dimensions, but images have 3 (N H W) or 4 (N C H W)");
     expect_bad(idx_file(8, 0, NULL, 4), 1, "0 dimensions, but labels have 1");
     struct bytes many = idx_file(8, 3, (uint32_t[]){1, 1, 1}, 1100);
     many.at[3] = 255;
@@ -242,12 +258,16 @@ static void test_impossible_sizes(void)
 {
     expect_bad(idx_file(8, 3, (uint32_t[]){UINT32_MAX, 65536, 65536}, 0), 3,
                "4294967295 x 65536 x 65536 items is impossible for a 16-byte file");
-    expect_bad(idx_file(8, 4, (uint32_t[]){UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX}, 0), 3, "is impossible");
+    expect_bad(idx_file(8, 4, (uint32_t[]){UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX}, 0), 3,
+               "is impossible");
     expect_bad(idx_file(8, 4, (uint32_t[]){0, UINT32_MAX, UINT32_MAX, UINT32_MAX}, 0), 3, "0 x ");
-    expect_bad(idx_file(8, 3, (uint32_t[]){0, 28, 28}, 0), 3, "0 x 28 x 28 items: there is nothing in it");
-    expect_bad(idx_file(8, 3, (uint32_t[]){5, 0, 28}, 0), 3, "5 x 0 x 28 items: there is nothing in it");
+    expect_bad(idx_file(8, 3, (uint32_t[]){0, 28, 28}, 0), 3,
+               "0 x 28 x 28 items: there is nothing in it");
+    expect_bad(idx_file(8, 3, (uint32_t[]){5, 0, 28}, 0), 3,
+               "5 x 0 x 28 items: there is nothing in it");
     expect_bad(idx_file(8, 3, (uint32_t[]){1, 70000, 1}, 70000), 3, "too many or too large");
-    expect_bad(zipped(idx_file(8, 1, (uint32_t[]){1000000}, 3)), 1, "1000000 items is impossible for a");
+    expect_bad(zipped(idx_file(8, 1, (uint32_t[]){1000000}, 3)), 1,
+               "1000000 items is impossible for a");
 }
 
 /* ---- bad data ---- */
@@ -267,8 +287,8 @@ static void test_wrong_length(void)
     free(file.at);
 }
 
-/* Not protected by the CRC: header fields (time, compressor, system, a remark), and the padding of the last byte before the
- * trailer. */
+/* Not protected by the CRC: header fields (time, compressor, system, a remark), and the padding of
+ * the last byte before the trailer. */
 static bool unprotected_bit(size_t bit, size_t n_bytes)
 {
     const size_t byte = bit / 8;
@@ -360,7 +380,8 @@ static void test_open_and_peek(void)
     }
     struct dt_idx idx;
     struct bytes cut = {raw.at, 10000};
-    CHECK_INT(dt_idx_peek(write_file("cut", cut), 3, &idx), DT_BAD_DATA); /* without reading it all */
+    CHECK_INT(dt_idx_peek(write_file("cut", cut), 3, &idx),
+              DT_BAD_DATA); /* without reading it all */
     CHECK_HAS(dt_error_text(), "header says 500 x 8 x 9 = 36000 bytes, file has 9984");
     dt_error_clear();
     unlink(write_file("cut", cut));

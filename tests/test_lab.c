@@ -1,5 +1,6 @@
-/* The replay behind `dtrain lab`, of algorithms that no list has: what is told of them comes from their moves and numbers. And what
- * the lesson of compression claims, of accuracies that it never had. */
+/* The replay behind `dtrain lab`, of algorithms that no list has: what is told of them comes from
+ * their moves and numbers. And what the lesson of compression claims, of accuracies that it never
+ * had. */
 #include "check.h"
 #include "lab/allreduce.h"
 #include "lab/compression.h"
@@ -21,7 +22,8 @@ static int late(int rank, int size, size_t n_elems, int round, struct dt_move *m
 {
     (void)size;
     (void)n_elems;
-    moves[0] = (struct dt_move){.kind = rank == 0 ? DT_ADD : DT_SEND, .peer = 1 - rank, .begin = 1, .end = 3};
+    moves[0] = (struct dt_move){
+        .kind = rank == 0 ? DT_ADD : DT_SEND, .peer = 1 - rank, .begin = 1, .end = 3};
     return round == (rank == 0 ? 0 : 2);
 }
 
@@ -29,23 +31,28 @@ static int late(int rank, int size, size_t n_elems, int round, struct dt_move *m
 static int there_and_on(int rank, int size, size_t n_elems, int round, struct dt_move *moves)
 {
     const bool sends = rank == round;
-    moves[0] = (struct dt_move){.kind = sends ? DT_SEND : DT_REPLACE, .peer = sends ? rank + 1 : rank - 1, .end = n_elems};
+    moves[0] = (struct dt_move){
+        .kind = sends ? DT_SEND : DT_REPLACE, .peer = sends ? rank + 1 : rank - 1, .end = n_elems};
     return rank == round || (rank == round + 1 && rank < size);
 }
 
 static int both_send(int rank, int size, size_t n_elems, int round, struct dt_move *moves)
 {
     (void)size;
-    moves[0] = (struct dt_move){.kind = round == 0 ? DT_SEND : DT_ADD, .peer = 1 - rank, .end = n_elems};
+    moves[0] =
+        (struct dt_move){.kind = round == 0 ? DT_SEND : DT_ADD, .peer = 1 - rank, .end = n_elems};
     return round < 2;
 }
 
-static struct dt_algorithm toy(int (*round)(int rank, int size, size_t n_elems, int round, struct dt_move *moves))
+static struct dt_algorithm toy(int (*round)(int rank, int size, size_t n_elems, int round,
+                                            struct dt_move *moves))
 {
-    return (struct dt_algorithm){.name = "toy", .meaning = "a toy", .n_rounds = three_rounds, .round = round};
+    return (struct dt_algorithm){
+        .name = "toy", .meaning = "a toy", .n_rounds = three_rounds, .round = round};
 }
 
-static void check_state(const struct dt_replay *p, int n_rounds, int rank, const float *expected, int n)
+static void check_state(const struct dt_replay *p, int n_rounds, int rank, const float *expected,
+                        int n)
 {
     CHECK_INT(p->n_pieces, n);
     for (int i = 0; i < n; i++) {
@@ -67,7 +74,8 @@ static void check_late(void)
     const struct dt_transfer *t = dt_replay_transfers(&p, 2, &n);
     CHECK_INT(n, 1);
     CHECK(t->from == 1 && t->to == 0 && t->adds && t->begin == 1 && t->end == 2 && t->value == 2);
-    CHECK(strcmp(dt_lab_sentence(&(struct dt_lesson){.replay = &p}, t, text), "B sends b1 to A, who adds it") == 0);
+    CHECK(strcmp(dt_lab_sentence(&(struct dt_lesson){.replay = &p}, t, text),
+                 "B sends b1 to A, who adds it") == 0);
     check_state(&p, 2, 0, (const float[]){1, 1, 1}, 3);
     check_state(&p, 3, 0, (const float[]){1, 3, 1}, 3);
     check_state(&p, 3, 1, (const float[]){2, 2, 2}, 3);
@@ -124,9 +132,10 @@ static void check_compression(void)
     CHECK_INT(dt_compression_relation(0.948, 0.94), 0);
     CHECK_INT(dt_compression_relation(0.932, 0.94), 0);
     CHECK_INT(dt_compression_relation(0.929, 0.94), -1);
-    check_claims(0.94, 0.948,
-                 "  without error feedback, no difference to be seen: fp16, bf16, int8, onebit, topk\n"
-                 "  with error feedback, no difference to be seen: fp16, bf16, int8, onebit, topk\n");
+    check_claims(
+        0.94, 0.948,
+        "  without error feedback, no difference to be seen: fp16, bf16, int8, onebit, topk\n"
+        "  with error feedback, no difference to be seen: fp16, bf16, int8, onebit, topk\n");
     check_claims(0.92, 0.96,
                  "  without error feedback, worse: fp16, bf16, int8, onebit, topk\n"
                  "  with error feedback, better: fp16, bf16, int8, onebit, topk\n");

@@ -1,19 +1,25 @@
-/* The linear lab: two ranks fit y = m x + n by gradient descent, one beginning at (1, 1), the other at (0, 0), each with its half
- * of the points. What averaging and broadcasting are for shows in how the four cases end. */
+/* The linear lab: two ranks fit y = m x + n by gradient descent, one beginning at (1, 1), the other
+ * at (0, 0), each with its half of the points. What averaging and broadcasting are for shows in how
+ * the four cases end. */
 #include "rig.h"
 
 enum { N_POINTS = 16, N_STEPS = 200 };
 #define LEARNING_RATE 0.25
 
 static float x[N_POINTS], y[N_POINTS];
-static const struct dt_samples samples = {
-    .n = N_POINTS, .shape = {1, 1, 1}, .values = x, .targets = y, .n_targets = 1, .n_total = N_POINTS};
+static const struct dt_samples samples = {.n = N_POINTS,
+                                          .shape = {1, 1, 1},
+                                          .values = x,
+                                          .targets = y,
+                                          .n_targets = 1,
+                                          .n_total = N_POINTS};
 
 struct line {
     float m, n;
 };
 
-/* Points around y = 1.5 x - 0.5, two at each x: those of odd number lie higher, so that the two shards want different lines. */
+/* Points around y = 1.5 x - 0.5, two at each x: those of odd number lie higher, so that the two
+ * shards want different lines. */
 static void make_points(void)
 {
     for (int i = 0; i < N_POINTS; i++) {
@@ -34,15 +40,17 @@ static int shard_of(int rank, int n_ranks, uint32_t *rows)
 static const struct dt_backend_ops *backend;
 
 /* A run of rank `rank` of `n_ranks` over `comm`; `every_step` may be NULL. */
-static struct line train(struct dt_comm *comm, int rank, int n_ranks, bool average, bool broadcast, struct line start,
+static struct line train(struct dt_comm *comm, int rank, int n_ranks, bool average, bool broadcast,
+                         struct line start,
                          void (*every_step)(struct dt_comm *comm, struct line now))
 {
-    const struct rig_spec spec = {.backend = backend,
-                                  .n_inputs = 1,
-                                  .units = {1},
-                                  .loss = DT_LOSS_MEAN_SQUARED_ERROR,
-                                  .optimizer = {.type = DT_OPTIMIZER_SGD},
-                                  .dist = {.average = average, .broadcast = broadcast, .overlap = true}};
+    const struct rig_spec spec = {
+        .backend = backend,
+        .n_inputs = 1,
+        .units = {1},
+        .loss = DT_LOSS_MEAN_SQUARED_ERROR,
+        .optimizer = {.type = DT_OPTIMIZER_SGD},
+        .dist = {.average = average, .broadcast = broadcast, .overlap = true}};
     struct rig rig;
     uint32_t rows[N_POINTS];
     const int n_rows = shard_of(rank, n_ranks, rows);
@@ -110,8 +118,8 @@ static void check_equal(struct dt_comm *comm, struct line now)
 static void tell(struct dt_comm *comm, const char *title, const struct line both[2])
 {
     if (comm->rank == 0) {
-        printf("%-22s rank 0 (%.6f, %.6f)  rank 1 (%.6f, %.6f)\n", title, (double)both[0].m, (double)both[0].n, (double)both[1].m,
-               (double)both[1].n);
+        printf("%-22s rank 0 (%.6f, %.6f)  rank 1 (%.6f, %.6f)\n", title, (double)both[0].m,
+               (double)both[0].n, (double)both[1].m, (double)both[1].n);
     }
 }
 
@@ -127,7 +135,8 @@ static void test_backend(struct dt_comm *comm)
     tell(comm, "average and broadcast:", both);
     check_line(both[0], whole);
 
-    /* Averaging only: both move alike, so their distance is for ever, and both end half of it beside the answer. */
+    /* Averaging only: both move alike, so their distance is for ever, and both end half of it
+     * beside the answer. */
     gather(comm, train(comm, comm->rank, 2, true, false, start, check_offset_stays), both);
     tell(comm, "average only:", both);
     const struct line answer = train_alone(0, 1, middle);

@@ -4,8 +4,13 @@
 
 #include <malloc.h>
 
-static const struct dt_shard example = {
-    .mode = DT_SHARDING_SHARD, .seed = 5, .n_total = 1003, .global_batch = 96, .rank = 2, .size = 3, .shuffle = true};
+static const struct dt_shard example = {.mode = DT_SHARDING_SHARD,
+                                        .seed = 5,
+                                        .n_total = 1003,
+                                        .global_batch = 96,
+                                        .rank = 2,
+                                        .size = 3,
+                                        .shuffle = true};
 
 static void test_batches_are_the_shards(void)
 {
@@ -43,7 +48,8 @@ static void test_nothing_is_allocated_in_a_step(void)
 static void test_a_rank_without_samples(void)
 {
     struct dt_loader loader;
-    const struct dt_shard shard = {.mode = DT_SHARDING_SHARD, .n_total = 2, .global_batch = 4, .rank = 3, .size = 4};
+    const struct dt_shard shard = {
+        .mode = DT_SHARDING_SHARD, .n_total = 2, .global_batch = 4, .rank = 3, .size = 4};
     CHECK_INT(dt_loader_open(&shard, &loader), DT_OK);
     CHECK_INT(dt_loader_batch(&loader, 0, 0).n, 0);
     dt_loader_close(&loader);

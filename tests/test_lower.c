@@ -1,4 +1,5 @@
-/* From layers to blocks: shapes, names, the arena's order, and every way in which layers do not fit. */
+/* From layers to blocks: shapes, names, the arena's order, and every way in which layers do not
+ * fit. */
 #include "model/block.h"
 #include "model/optimizer.h"
 #include "tests/check.h"
@@ -6,8 +7,16 @@
 static struct dt_model model;
 
 static const struct dt_layer_spec tutorial[] = {
-    {.type = DT_LAYER_CONV2D, .size = 32, .kernel = 3, .stride = 1, .activation = DT_ACTIVATION_RELU},
-    {.type = DT_LAYER_CONV2D, .size = 64, .kernel = 3, .stride = 1, .activation = DT_ACTIVATION_RELU},
+    {.type = DT_LAYER_CONV2D,
+     .size = 32,
+     .kernel = 3,
+     .stride = 1,
+     .activation = DT_ACTIVATION_RELU},
+    {.type = DT_LAYER_CONV2D,
+     .size = 64,
+     .kernel = 3,
+     .stride = 1,
+     .activation = DT_ACTIVATION_RELU},
     {.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2},
     {.type = DT_LAYER_DROPOUT, .rate = 0.25},
     {.type = DT_LAYER_FLATTEN},
@@ -71,9 +80,11 @@ static void test_arena_is_in_reverse(void)
 static void test_same_padding(void)
 {
     const struct dt_layer_spec layers[] = {
-        {.type = DT_LAYER_CONV2D, .size = 2, .kernel = 4, .stride = 2, .padding = DT_PADDING_SAME}, {.type = DT_LAYER_FLATTEN}};
+        {.type = DT_LAYER_CONV2D, .size = 2, .kernel = 4, .stride = 2, .padding = DT_PADDING_SAME},
+        {.type = DT_LAYER_FLATTEN}};
     CHECK(lower((struct dt_shape){1, 9, 8}, layers, 2) == DT_OK);
-    CHECK_INT(model.blocks[0].linear_out.h, 5); /* ceil(9 / 2); (5 - 1) * 2 + 4 - 9 = 3 zeros, one of them above */
+    CHECK_INT(model.blocks[0].linear_out.h,
+              5); /* ceil(9 / 2); (5 - 1) * 2 + 4 - 9 = 3 zeros, one of them above */
     CHECK_INT(model.blocks[0].pad_before_h, 1);
     CHECK_INT(model.blocks[0].linear_out.w, 4); /* (4 - 1) * 2 + 4 - 8 = 2 */
     CHECK_INT(model.blocks[0].pad_before_w, 1);
@@ -100,7 +111,8 @@ static void test_any_order(void)
 
 static void test_flatten_of_gray_input_is_no_block(void)
 {
-    const struct dt_layer_spec layers[] = {{.type = DT_LAYER_FLATTEN}, {.type = DT_LAYER_DENSE, .size = 3}};
+    const struct dt_layer_spec layers[] = {{.type = DT_LAYER_FLATTEN},
+                                           {.type = DT_LAYER_DENSE, .size = 3}};
     CHECK(lower((struct dt_shape){1, 4, 4}, layers, 2) == DT_OK);
     CHECK_INT(model.n_blocks, 1);
     CHECK_INT(model.n_spatial, 0);
@@ -113,8 +125,8 @@ static void test_flatten_of_gray_input_is_no_block(void)
 
 static void test_flatten_at_the_end_is_canonical(void)
 {
-    const struct dt_layer_spec layers[] = {{.type = DT_LAYER_CONV2D, .size = 2, .kernel = 3, .stride = 1},
-                                           {.type = DT_LAYER_FLATTEN}};
+    const struct dt_layer_spec layers[] = {
+        {.type = DT_LAYER_CONV2D, .size = 2, .kernel = 3, .stride = 1}, {.type = DT_LAYER_FLATTEN}};
     CHECK(lower((struct dt_shape){1, 4, 4}, layers, 2) == DT_OK);
     CHECK(model.blocks[0].flatten && model.blocks[0].canonical);
 }
@@ -122,15 +134,18 @@ static void test_flatten_at_the_end_is_canonical(void)
 /* Files have PyTorch's order: unit, then C H W of its inputs; the arena has H W C. */
 static void test_order_in_files(void)
 {
-    const struct dt_layer_spec layers[] = {{.type = DT_LAYER_CONV2D, .size = 2, .kernel = 2, .stride = 1},
-                                           {.type = DT_LAYER_FLATTEN},
-                                           {.type = DT_LAYER_DENSE, .size = 3},
-                                           {.type = DT_LAYER_DENSE, .size = 2}};
+    const struct dt_layer_spec layers[] = {
+        {.type = DT_LAYER_CONV2D, .size = 2, .kernel = 2, .stride = 1},
+        {.type = DT_LAYER_FLATTEN},
+        {.type = DT_LAYER_DENSE, .size = 3},
+        {.type = DT_LAYER_DENSE, .size = 2}};
     CHECK(lower((struct dt_shape){1, 4, 5}, layers, 4) == DT_OK);
     const struct dt_param *fc1 = &model.params[2];
-    float *arena = calloc(model.arena_elems, sizeof *arena), *file = calloc(model.arena_elems, sizeof *file);
+    float *arena = calloc(model.arena_elems, sizeof *arena),
+          *file = calloc(model.arena_elems, sizeof *file);
     CHECK(arena != NULL && file != NULL);
-    CHECK_INT(dt_param_at(fc1, 24 + 12 + 1 * 4 + 3), 24 + (1 * 4 + 3) * 2 + 1); /* unit 1, c 1, h 1, w 3 of 2 x 3 x 4 */
+    CHECK_INT(dt_param_at(fc1, 24 + 12 + 1 * 4 + 3),
+              24 + (1 * 4 + 3) * 2 + 1); /* unit 1, c 1, h 1, w 3 of 2 x 3 x 4 */
     for (size_t i = 0; i < model.arena_elems; i++) {
         arena[i] = file[i] = (float)i;
     }
@@ -148,7 +163,8 @@ static void test_order_in_files(void)
     free(file);
 }
 
-static void expect_error(struct dt_shape input, const struct dt_layer_spec *layers, int n_layers, const char *needle)
+static void expect_error(struct dt_shape input, const struct dt_layer_spec *layers, int n_layers,
+                         const char *needle)
 {
     CHECK_INT(lower(input, layers, n_layers), DT_CONFIG);
     CHECK_HAS(dt_error_text(), needle);
@@ -163,24 +179,31 @@ static void expect_error(struct dt_shape input, const struct dt_layer_spec *laye
 static void test_errors_name_the_layer(void)
 {
     const struct dt_shape input = {1, 4, 4};
-    const struct dt_layer_spec flatten = {.type = DT_LAYER_FLATTEN}, dense = {.type = DT_LAYER_DENSE, .size = 3};
-    const struct dt_layer_spec conv7 = {.type = DT_LAYER_CONV2D, .size = 3, .kernel = 7, .stride = 1};
-    const struct dt_layer_spec conv3 = {.type = DT_LAYER_CONV2D, .size = 3, .kernel = 3, .stride = 1};
+    const struct dt_layer_spec flatten = {.type = DT_LAYER_FLATTEN},
+                               dense = {.type = DT_LAYER_DENSE, .size = 3};
+    const struct dt_layer_spec conv7 = {
+        .type = DT_LAYER_CONV2D, .size = 3, .kernel = 7, .stride = 1};
+    const struct dt_layer_spec conv3 = {
+        .type = DT_LAYER_CONV2D, .size = 3, .kernel = 3, .stride = 1};
     EXPECT("model.layers[0] conv2d: kernel 7 does not fit input 4x4", conv7, flatten);
     EXPECT("model.layers[1] conv2d: kernel 3 does not fit input 2x2", conv3, conv3, flatten);
     EXPECT("model.layers[0] dense: its input is an image", dense);
     EXPECT("model.layers[1] conv2d: its input is flat", flatten, conv3);
-    EXPECT("model.layers[0] max_pool2d: size 5 does not fit input 4x4", {.type = DT_LAYER_MAX_POOL2D, .size = 5, .stride = 5},
-           flatten);
-    EXPECT("model.layers[0] max_pool2d: stride out of range", {.type = DT_LAYER_MAX_POOL2D, .size = 2}, flatten);
-    EXPECT("model.layers[0] conv2d: size out of range", {.type = DT_LAYER_CONV2D, .kernel = 3, .stride = 1}, flatten);
+    EXPECT("model.layers[0] max_pool2d: size 5 does not fit input 4x4",
+           {.type = DT_LAYER_MAX_POOL2D, .size = 5, .stride = 5}, flatten);
+    EXPECT("model.layers[0] max_pool2d: stride out of range",
+           {.type = DT_LAYER_MAX_POOL2D, .size = 2}, flatten);
+    EXPECT("model.layers[0] conv2d: size out of range",
+           {.type = DT_LAYER_CONV2D, .kernel = 3, .stride = 1}, flatten);
     EXPECT("the last layer gives 3x2x2 images", conv3);
     EXPECT("nothing to train", flatten);
     EXPECT("at least 2 classes", flatten, {.type = DT_LAYER_DENSE, .size = 1});
     EXPECT("rate out of range", {.type = DT_LAYER_DROPOUT, .rate = NAN}, flatten, dense);
-    const struct dt_layer_spec pool = {.type = DT_LAYER_AVG_POOL2D, .size = 1, .stride = 1}, windows[] = {conv3, pool};
+    const struct dt_layer_spec pool = {.type = DT_LAYER_AVG_POOL2D, .size = 1, .stride = 1},
+                               windows[] = {conv3, pool};
     for (int i = 0; i < 2; i++) { /* no flatten layer is to blame */
-        expect_error((struct dt_shape){3, 1, 1}, &windows[i], 1, "2d: model.input has 3 features and no image (use dense layers");
+        expect_error((struct dt_shape){3, 1, 1}, &windows[i], 1,
+                     "2d: model.input has 3 features and no image (use dense layers");
     }
     expect_error((struct dt_shape){65536, 65536, 65536}, &flatten, 1, "model.input");
 }
@@ -191,20 +214,23 @@ static void test_sizes_cannot_overflow(void)
     const struct dt_shape input = {65536, 64, 64};
     const struct dt_layer_spec flatten = {.type = DT_LAYER_FLATTEN};
     EXPECT("more than 2^31 weights", flatten, {.type = DT_LAYER_DENSE, .size = 65536});
-    EXPECT("more than 2^31 weights", {.type = DT_LAYER_CONV2D, .size = 65536, .kernel = 64, .stride = 64}, flatten);
+    EXPECT("more than 2^31 weights",
+           {.type = DT_LAYER_CONV2D, .size = 65536, .kernel = 64, .stride = 64}, flatten);
 }
 
 static void test_initial_weights(void)
 {
     CHECK(lower((struct dt_shape){1, 28, 28}, tutorial, 8) == DT_OK);
-    float *arena = calloc(model.arena_elems, sizeof *arena), *again = calloc(model.arena_elems, sizeof *again);
+    float *arena = calloc(model.arena_elems, sizeof *arena),
+          *again = calloc(model.arena_elems, sizeof *again);
     CHECK(arena != NULL && again != NULL);
     dt_model_init(&model, 1, arena);
     dt_model_init(&model, 1, again);
     CHECK(memcmp(arena, again, model.arena_elems * sizeof *arena) == 0);
     dt_model_init(&model, 2, again);
     CHECK(memcmp(arena, again, model.arena_elems * sizeof *arena) != 0);
-    const struct dt_param *fc1 = &model.params[4]; /* He uniform: variance 2 / fan_in, largest sqrt(6 / fan_in) */
+    const struct dt_param *fc1 =
+        &model.params[4]; /* He uniform: variance 2 / fan_in, largest sqrt(6 / fan_in) */
     double sum = 0, squares = 0, largest = 0;
     for (size_t i = 0; i < fc1->n_elems; i++) {
         const double w = arena[fc1->offset + i];

@@ -1,5 +1,5 @@
-/* What follows from the results of epochs, by numbers that are known: when a run stops, when its rate goes down, which epoch is
- * best. */
+/* What follows from the results of epochs, by numbers that are known: when a run stops, when its
+ * rate goes down, which epoch is best. */
 #include "tests/check.h"
 #include "train/watch/monitor.h"
 
@@ -20,7 +20,8 @@ static void begin(const struct dt_config *config)
 /* An epoch of 200 test samples. */
 static struct dt_monitor_result epoch(double loss, double accuracy)
 {
-    const struct dt_metrics test = {.loss_sum = 200 * loss, .n_correct = 200 * accuracy, .n_samples = 200};
+    const struct dt_metrics test = {
+        .loss_sum = 200 * loss, .n_correct = 200 * accuracy, .n_samples = 200};
     const struct dt_monitor_result result = dt_monitor_epoch(&t, &test);
     t.state.epoch++;
     return result;
@@ -57,8 +58,10 @@ static void test_stops(void)
 
 static void test_min_delta(void)
 {
-    static const double accuracies[] = {0.5, 0.59, 0.625, 0.7}; /* 0.5 and 0.625 are kept: steps of more than 0.1 */
-    begin(&(struct dt_config){.early_stopping = {.metric = DT_TEST_ACCURACY, .patience = 2, .min_delta = 0.1}});
+    static const double accuracies[] = {0.5, 0.59, 0.625,
+                                        0.7}; /* 0.5 and 0.625 are kept: steps of more than 0.1 */
+    begin(&(struct dt_config){
+        .early_stopping = {.metric = DT_TEST_ACCURACY, .patience = 2, .min_delta = 0.1}});
     for (int i = 0; i < 4; i++) {
         epoch(1, accuracies[i]);
         CHECK(!dt_monitor_stops(&t));
@@ -106,9 +109,12 @@ static void test_best(void)
 /* Numbers of one metric say nothing of another. */
 static void test_forget(void)
 {
-    const struct dt_config by_loss = {.early_stopping = {.metric = DT_TEST_LOSS}, .checkpoint_best = DT_TEST_LOSS};
-    const struct dt_config by_accuracy = {.early_stopping = {.metric = DT_TEST_ACCURACY}, .checkpoint_best = DT_TEST_LOSS};
-    struct dt_checkpoint_state state = {.stop_epoch = 3, .stop_value = 0.5, .best_epoch = 2, .best_value = 0.25};
+    const struct dt_config by_loss = {.early_stopping = {.metric = DT_TEST_LOSS},
+                                      .checkpoint_best = DT_TEST_LOSS};
+    const struct dt_config by_accuracy = {.early_stopping = {.metric = DT_TEST_ACCURACY},
+                                          .checkpoint_best = DT_TEST_LOSS};
+    struct dt_checkpoint_state state = {
+        .stop_epoch = 3, .stop_value = 0.5, .best_epoch = 2, .best_value = 0.25};
     dt_monitor_forget(&by_loss, &by_loss, &state);
     CHECK_INT(state.stop_epoch, 3);
     dt_monitor_forget(&by_loss, &by_accuracy, &state);

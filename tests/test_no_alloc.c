@@ -1,5 +1,6 @@
-/* Nothing is allocated inside a step after the first. This program's own malloc counts; with one rank every call in the process
- * counts, with more only those from our code, since what MPI does inside its collectives is its own business. */
+/* Nothing is allocated inside a step after the first. This program's own malloc counts; with one
+ * rank every call in the process counts, with more only those from our code, since what MPI does
+ * inside its collectives is its own business. */
 #include <errno.h>
 #include <malloc.h>
 
@@ -66,8 +67,10 @@ int posix_memalign(void **memory, size_t alignment, size_t n_bytes)
 static const char config_text[] =
     "{\"data\": {\"format\": \"synthetic\", \"train_samples\": 600, \"test_samples\": 32},"
     " \"model\": {\"input\": [1, 12, 12], \"layers\": ["
-    "  {\"type\": \"conv2d\", \"filters\": 8, \"kernel\": 3, \"activation\": \"relu\"}, {\"type\": \"max_pool2d\", \"size\": 2},"
-    "  {\"type\": \"dropout\", \"rate\": 0.25}, {\"type\": \"flatten\"}, {\"type\": \"dense\", \"units\": 10}],"
+    "  {\"type\": \"conv2d\", \"filters\": 8, \"kernel\": 3, \"activation\": \"relu\"}, {\"type\": "
+    "\"max_pool2d\", \"size\": 2},"
+    "  {\"type\": \"dropout\", \"rate\": 0.25}, {\"type\": \"flatten\"}, {\"type\": \"dense\", "
+    "\"units\": 10}],"
     "  \"loss\": \"softmax_cross_entropy\"},"
     " \"train\": {\"epochs\": 3, \"batch\": {\"per_rank\": 8}, \"accumulate\": 2,"
     "  \"optimizer\": {\"type\": \"adam\", \"lr\": 0.001}}, \"distributed\": {\"check_every\": 2},"
@@ -81,7 +84,8 @@ static void steps(struct dt_trainer *trainer, int n)
     }
 }
 
-static void test_device(struct dt_world *world, const char *device, const char *clip, const char *allreduce)
+static void test_device(struct dt_world *world, const char *device, const char *clip,
+                        const char *allreduce)
 {
     static struct dt_config config;
     static struct dt_trainer trainer;
@@ -127,7 +131,8 @@ int main(void)
     test_device(&world, "cpu", "distributed.order=priority", "distributed.allreduce=ring");
     test_device(&world, "cpu", "train.optimizer.clip_norm=0", "distributed.strategy=central");
     if (world.size > 1) {
-        test_device(&world, "cpu", "train.optimizer.clip_norm=0", "distributed.strategy=parameter_server");
+        test_device(&world, "cpu", "train.optimizer.clip_norm=0",
+                    "distributed.strategy=parameter_server");
     }
     dt_world_exit(&world, DT_OK, true);
 }

@@ -1,6 +1,7 @@
-/* Memory that runs out while a run is resumed, a checkpoint measured, or weights taken: each allocation of ours and of cJSON fails
- * in turn, on each rank in turn. All ranks end with 71 and one line, never with "damaged" or "the configuration differs", and no
- * checkpoint is passed over; or they did without. The linker puts these allocators in the place of the C library's. */
+/* Memory that runs out while a run is resumed, a checkpoint measured, or weights taken: each
+ * allocation of ours and of cJSON fails in turn, on each rank in turn. All ranks end with 71 and
+ * one line, never with "damaged" or "the configuration differs", and no checkpoint is passed over;
+ * or they did without. The linker puts these allocators in the place of the C library's. */
 #include <cjson/cJSON.h>
 #include <dirent.h>
 #include <errno.h>
@@ -54,8 +55,10 @@ static void *json_malloc(size_t n)
 static const char config_text[] =
     "{\"data\": {\"format\": \"synthetic\", \"train_samples\": 64, \"test_samples\": 16},"
     " \"model\": {\"input\": [2, 4, 4], \"layers\": ["
-    "  {\"type\": \"conv2d\", \"filters\": 2, \"kernel\": 3}, {\"type\": \"flatten\"}, {\"type\": \"dense\", \"units\": 4}]},"
-    " \"train\": {\"epochs\": 3, \"batch\": {\"global\": 8}}, \"device\": \"cpu\", \"threads\": 1, \"tensorboard\": true}";
+    "  {\"type\": \"conv2d\", \"filters\": 2, \"kernel\": 3}, {\"type\": \"flatten\"}, {\"type\": "
+    "\"dense\", \"units\": 4}]},"
+    " \"train\": {\"epochs\": 3, \"batch\": {\"global\": 8}}, \"device\": \"cpu\", \"threads\": 1, "
+    "\"tensorboard\": true}";
 
 static struct dt_world world;
 static struct dt_run_dir run = {.lock = -1};
@@ -64,7 +67,8 @@ static char saved[DT_CHECKPOINT_PATH_SIZE];
 static enum dt_status open_trainer(struct dt_trainer *t)
 {
     static struct dt_config config;
-    DT_TRY(dt_world_agree(&world, dt_config_parse("c.json", config_text, sizeof config_text - 1, NULL, 0, &config)));
+    DT_TRY(dt_world_agree(
+        &world, dt_config_parse("c.json", config_text, sizeof config_text - 1, NULL, 0, &config)));
     return dt_trainer_open(&world, &config, &dt_config_json, t);
 }
 
@@ -114,15 +118,18 @@ static void try_all(const char *what, enum dt_status (*use)(void), int victim)
         int reached = world.rank == victim && n_calls >= k;
         failing_call = 0;
         if (s != DT_OK && (s != DT_NO_MEMORY || dt_error_text()[0] == '\0')) {
-            CHECK_FAIL("%s, allocation %ld on rank %d: status %d, %s", what, k, victim, s, dt_error_text());
+            CHECK_FAIL("%s, allocation %ld on rank %d: status %d, %s", what, k, victim, s,
+                       dt_error_text());
         }
         dt_error_clear();
         n_refused += s == DT_NO_MEMORY;
-        CHECK_INT(dt_comm_allreduce(world.comm, &reached, 1, DT_TYPE_I32, DT_REDUCE_MAX, "test"), DT_OK);
+        CHECK_INT(dt_comm_allreduce(world.comm, &reached, 1, DT_TYPE_I32, DT_REDUCE_MAX, "test"),
+                  DT_OK);
         if (!reached) {
             CHECK_INT(s, DT_OK);
             if (world.rank == 0) {
-                fprintf(stderr, "%s: %d failing allocations of rank %d, all told\n", what, n_refused, victim);
+                fprintf(stderr, "%s: %d failing allocations of rank %d, all told\n", what,
+                        n_refused, victim);
             }
             CHECK(n_refused > 10);
             return;

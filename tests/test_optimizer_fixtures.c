@@ -1,5 +1,5 @@
-/* Ten steps of every optimizer, with and without weight decay and clipping, on every CPU backend, against PyTorch; and Adam with
- * betas near 1 against the rule in double. */
+/* Ten steps of every optimizer, with and without weight decay and clipping, on every CPU backend,
+ * against PyTorch; and Adam with betas near 1 against the rule in double. */
 #include "model/backend.h"
 #include "model/optimizer.h"
 #include "tests/check.h"
@@ -17,8 +17,10 @@ static const struct named_spec {
     {"sgd", {.type = DT_OPTIMIZER_SGD, .lr = 0.1}},
     {"momentum", {.type = DT_OPTIMIZER_SGD, .lr = 0.1, .momentum = 0.9}},
     {"nesterov", {.type = DT_OPTIMIZER_SGD, .lr = 0.1, .momentum = 0.9, .nesterov = true}},
-    {"adam", {.type = DT_OPTIMIZER_ADAM, .lr = 0.05, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-7}},
-    {"adamw", {.type = DT_OPTIMIZER_ADAMW, .lr = 0.05, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-7}},
+    {"adam",
+     {.type = DT_OPTIMIZER_ADAM, .lr = 0.05, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-7}},
+    {"adamw",
+     {.type = DT_OPTIMIZER_ADAMW, .lr = 0.05, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-7}},
 };
 
 static struct dt_optimizer_spec spec_of(const char *name)
@@ -31,8 +33,10 @@ static struct dt_optimizer_spec spec_of(const char *name)
     CHECK_FAIL("the fixture has an unknown optimizer %s", name);
 }
 
-/* The gradients handed over are sums, so the mean that PyTorch was given is divided by the scale first: exact, a power of two. */
-static void step(struct dt_optimizer *optimizer, struct dt_backend *backend, float *weights, float *grads, int number)
+/* The gradients handed over are sums, so the mean that PyTorch was given is divided by the scale
+ * first: exact, a power of two. */
+static void step(struct dt_optimizer *optimizer, struct dt_backend *backend, float *weights,
+                 float *grads, int number)
 {
     float host[N_WEIGHTS];
     for (int i = 0; i < N_WEIGHTS; i++) {
@@ -42,7 +46,8 @@ static void step(struct dt_optimizer *optimizer, struct dt_backend *backend, flo
     CHECK_INT(optimizer_step(optimizer, weights, grads, optimizer->spec.lr, GRAD_SCALE), DT_OK);
 }
 
-static void run_case(struct dt_backend *backend, FILE *file, const char *name, const float *decay_and_clip)
+static void run_case(struct dt_backend *backend, FILE *file, const char *name,
+                     const float *decay_and_clip)
 {
     struct dt_optimizer_spec spec = spec_of(name);
     spec.weight_decay = (double)decay_and_clip[0];
@@ -59,8 +64,8 @@ static void run_case(struct dt_backend *backend, FILE *file, const char *name, c
     CHECK_INT(backend->ops->copy_in(backend, weights, host, sizeof host), DT_OK);
     for (int i = 0; i < N_STEPS; i++) {
         char what[256], found[64];
-        snprintf(what, sizeof what, "%s: %s, decay %g, clip %g, step %d: weight", backend->ops->name, name, spec.weight_decay,
-                 spec.clip_norm, i + 1);
+        snprintf(what, sizeof what, "%s: %s, decay %g, clip %g, step %d: weight",
+                 backend->ops->name, name, spec.weight_decay, spec.clip_norm, i + 1);
         CHECK(fixture_next(file, "weights", found, expected, N_WEIGHTS));
         step(&optimizer, backend, weights, grads, i);
         CHECK_INT(backend->ops->copy_out(backend, host, weights, sizeof host), DT_OK);
@@ -98,13 +103,16 @@ static void adam_step(struct adam *a, const struct dt_optimizer_spec *spec, doub
 {
     a->mean = spec->beta1 * a->mean + (1 - spec->beta1) * g;
     a->square = spec->beta2 * a->square + (1 - spec->beta2) * g * g;
-    a->weight -= spec->lr * (a->mean / (1 - pow(spec->beta1, t))) / (sqrt(a->square / (1 - pow(spec->beta2, t))) + spec->epsilon);
+    a->weight -= spec->lr * (a->mean / (1 - pow(spec->beta1, t))) /
+                 (sqrt(a->square / (1 - pow(spec->beta2, t))) + spec->epsilon);
 }
 
-/* A state within 2e-6 of the rule's, where 1 - beta of floats would leave it 1.7e-4, and at the last beta 19 %, away. */
+/* A state within 2e-6 of the rule's, where 1 - beta of floats would leave it 1.7e-4, and at the
+ * last beta 19 %, away. */
 static void check_betas(const struct dt_backend_ops *ops, double beta1, double beta2)
 {
-    const struct dt_optimizer_spec spec = {.type = DT_OPTIMIZER_ADAM, .lr = 0.01, .beta1 = beta1, .beta2 = beta2, .epsilon = 1e-8};
+    const struct dt_optimizer_spec spec = {
+        .type = DT_OPTIMIZER_ADAM, .lr = 0.01, .beta1 = beta1, .beta2 = beta2, .epsilon = 1e-8};
     const struct dt_backend_options options = {.n_threads = 1};
     struct dt_backend *backend = NULL;
     struct dt_optimizer optimizer;

@@ -1,6 +1,7 @@
-/* The order of a pipeline's micro-batches, stage by stage, on a clock on which every forward and every backward pass takes one
- * unit: each micro-batch once each way, in order; nothing waits for ever; gpipe's and 1f1b's bubble is (p - 1) / (m + p - 1); and
- * 1f1b has no more micro-batches under way than there are stages from there on. And the cut into stages. */
+/* The order of a pipeline's micro-batches, stage by stage, on a clock on which every forward and
+ * every backward pass takes one unit: each micro-batch once each way, in order; nothing waits for
+ * ever; gpipe's and 1f1b's bubble is (p - 1) / (m + p - 1); and 1f1b has no more micro-batches
+ * under way than there are stages from there on. And the cut into stages. */
 #include "check.h"
 
 #include "dist/strategy/pipeline/pipeline_schedule.h"
@@ -47,7 +48,8 @@ static int run(enum dt_pipeline_schedule schedule, int n_stages, int m)
     while (moved) {
         moved = false;
         for (int s = 0; s < n_stages; s++) {
-            const struct dt_pipeline_op op = dt_pipeline_op(schedule, s, n_stages, m, at[s] < 2 * m ? at[s] : 0);
+            const struct dt_pipeline_op op =
+                dt_pipeline_op(schedule, s, n_stages, m, at[s] < 2 * m ? at[s] : 0);
             const int input = at[s] < 2 * m ? input_at(s, n_stages, op) : -1;
             if (input >= 0) {
                 clock[s] = (input > clock[s] ? input : clock[s]) + 1;
@@ -78,7 +80,8 @@ static void check_schedule(enum dt_pipeline_schedule schedule)
     }
 }
 
-static void refuses_cut(const struct dt_model *model, int n_stages, const struct dt_pipeline_cut *cut, const char *text)
+static void refuses_cut(const struct dt_model *model, int n_stages,
+                        const struct dt_pipeline_cut *cut, const char *text)
 {
     struct dt_stages stages;
     dt_error_clear();
@@ -91,7 +94,8 @@ static void check_cuts(const struct dt_model *model)
 {
     struct dt_stages stages;
     dt_error_clear();
-    CHECK_INT(dt_stages_make(model, 3, &(struct dt_pipeline_cut){2, {"fc2", "fc4"}}, &stages), DT_OK);
+    CHECK_INT(dt_stages_make(model, 3, &(struct dt_pipeline_cut){2, {"fc2", "fc4"}}, &stages),
+              DT_OK);
     CHECK_INT(stages.stages[0].end, 1);
     CHECK_INT(stages.stages[1].begin, 1);
     CHECK_INT(stages.stages[1].end, 3);
@@ -101,15 +105,19 @@ static void check_cuts(const struct dt_model *model)
                 "cut names 2 blocks for the stages behind the first, but 2");
     refuses_cut(model, 2, &(struct dt_pipeline_cut){1, {"fc9"}},
                 "cut[0]: the model has no block \"fc9\" (its blocks are fc1, fc2,");
-    refuses_cut(model, 3, &(struct dt_pipeline_cut){2, {"fc3", "fc2"}}, "cut[1]: \"fc2\" stands before \"fc3\"");
-    refuses_cut(model, 3, &(struct dt_pipeline_cut){2, {"fc3", "fc3"}}, "cut[1]: no block is left for stage 1");
-    refuses_cut(model, 2, &(struct dt_pipeline_cut){1, {"fc1"}}, "cut[0]: no block is left for stage 0");
+    refuses_cut(model, 3, &(struct dt_pipeline_cut){2, {"fc3", "fc2"}},
+                "cut[1]: \"fc2\" stands before \"fc3\"");
+    refuses_cut(model, 3, &(struct dt_pipeline_cut){2, {"fc3", "fc3"}},
+                "cut[1]: no block is left for stage 1");
+    refuses_cut(model, 2, &(struct dt_pipeline_cut){1, {"fc1"}},
+                "cut[0]: no block is left for stage 0");
 }
 
 /* A stage with nothing to train: a dropout in front. */
 static void check_idle_stage(void)
 {
-    struct dt_model_spec spec = {.input = {.c = 8, .h = 1, .w = 1}, .n_layers = 3, .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY};
+    struct dt_model_spec spec = {
+        .input = {.c = 8, .h = 1, .w = 1}, .n_layers = 3, .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY};
     static struct dt_model model;
     struct dt_pipeline_cut cut = {.n = 1};
     spec.layers[0] = (struct dt_layer_spec){.type = DT_LAYER_DROPOUT, .rate = 0.5};
@@ -123,14 +131,16 @@ static void check_idle_stage(void)
 /* Four dense layers, the last two with most work, and one without parameters between them. */
 static void check_stages(void)
 {
-    struct dt_model_spec spec = {.input = {.c = 8, .h = 1, .w = 1}, .n_layers = 6, .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY};
+    struct dt_model_spec spec = {
+        .input = {.c = 8, .h = 1, .w = 1}, .n_layers = 6, .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY};
     const int units[] = {8, 8, 64, 8};
     static struct dt_model model;
     struct dt_stages stages;
     const struct dt_pipeline_cut even = {0};
     spec.layers[0] = (struct dt_layer_spec){.type = DT_LAYER_FLATTEN};
     for (int i = 0; i < 4; i++) {
-        spec.layers[i < 2 ? i + 1 : i + 2] = (struct dt_layer_spec){.type = DT_LAYER_DENSE, .size = units[i]};
+        spec.layers[i < 2 ? i + 1 : i + 2] =
+            (struct dt_layer_spec){.type = DT_LAYER_DENSE, .size = units[i]};
     }
     spec.layers[3] = (struct dt_layer_spec){.type = DT_LAYER_RELU};
     CHECK_INT(dt_model_lower(&spec, &model), DT_OK);

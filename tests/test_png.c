@@ -1,5 +1,6 @@
-/* PNG images as a model sees them: pixels against what a straightforward computation gives for every kind of file, and errors for
- * every kind of damage; and how they are drawn. The files are made here, by libpng's writer. */
+/* PNG images as a model sees them: pixels against what a straightforward computation gives for
+ * every kind of file, and errors for every kind of damage; and how they are drawn. The files are
+ * made here, by libpng's writer. */
 #include <unistd.h>
 #include <zlib.h>
 
@@ -8,7 +9,8 @@
 
 /* Scaling */
 
-/* How much of input pixel i is in output pixel `out` of one axis: the share of the area, or where it grows the height of a tent. */
+/* How much of input pixel i is in output pixel `out` of one axis: the share of the area, or where
+ * it grows the height of a tent. */
 static double share(int out, int n_out, int i, int n_in)
 {
     const double scale = (double)n_in / n_out;
@@ -19,7 +21,8 @@ static double share(int out, int n_out, int i, int n_in)
     return fmax(0, 1 - fabs(at - i));
 }
 
-static double expected_pixel(const uint8_t *rows, int width, int height, struct dt_shape shape, int h, int w)
+static double expected_pixel(const uint8_t *rows, int width, int height, struct dt_shape shape,
+                             int h, int w)
 {
     double sum = 0;
     for (int y = 0; y < height; y++) {
@@ -41,8 +44,8 @@ static void check_scaling(int width, int height, struct dt_shape shape)
             const double expected = expected_pixel(rows, width, height, shape, h, w);
             const int actual = pixels[h * shape.w + w];
             if (!(fabs(actual - expected) < 0.5001)) { /* rounded to nearest */
-                CHECK_FAIL("%dx%d to %dx%d: pixel %d,%d is %d, expected %g", width, height, shape.w, shape.h, w, h, actual,
-                           expected);
+                CHECK_FAIL("%dx%d to %dx%d: pixel %d,%d is %d, expected %g", width, height, shape.w,
+                           shape.h, w, h, actual, expected);
             }
         }
     }
@@ -52,7 +55,8 @@ static void test_scaling(void)
 {
     static uint8_t rows[28 * 28], pixels[28 * 28];
     fill(rows, sizeof rows, 200);
-    CHECK(!read_picture(&(struct picture){.width = 28, .height = 28, .depth = 8, .rows = rows}, mnist, pixels));
+    CHECK(!read_picture(&(struct picture){.width = 28, .height = 28, .depth = 8, .rows = rows},
+                        mnist, pixels));
     CHECK(memcmp(pixels, rows, sizeof rows) == 0);
 
     check_scaling(56, 56, mnist);                       /* by 2 */
@@ -68,7 +72,8 @@ static void test_scaling(void)
     check_scaling(28, 28, (struct dt_shape){1, 7, 14}); /* whole factors */
 
     const uint8_t one = 99;
-    CHECK(!read_picture(&(struct picture){.width = 1, .height = 1, .depth = 8, .rows = &one}, mnist, pixels));
+    CHECK(!read_picture(&(struct picture){.width = 1, .height = 1, .depth = 8, .rows = &one}, mnist,
+                        pixels));
     for (size_t i = 0; i < sizeof pixels; i++) {
         CHECK_INT(pixels[i], 99);
     }
@@ -113,18 +118,24 @@ static void test_grey_depths(void)
 {
     uint8_t pixels[8];
     const struct dt_shape shape = {1, 1, 8};
-    const struct picture one = {.width = 8, .height = 1, .depth = 1, .rows = (const uint8_t[]){0x49}};
+    const struct picture one = {
+        .width = 8, .height = 1, .depth = 1, .rows = (const uint8_t[]){0x49}};
     CHECK(!read_picture(&one, shape, pixels)); /* 0 1 0 0 1 0 0 1 */
     for (int i = 0; i < 8; i++) {
         CHECK_INT(pixels[i], 0x49 >> (7 - i) & 1 ? 255 : 0);
     }
-    const struct picture two = {.width = 4, .height = 1, .depth = 2, .rows = (const uint8_t[]){0x12}}; /* 0 1 0 2 */
+    const struct picture two = {
+        .width = 4, .height = 1, .depth = 2, .rows = (const uint8_t[]){0x12}}; /* 0 1 0 2 */
     CHECK(!read_picture(&two, (struct dt_shape){1, 1, 4}, pixels));
     CHECK(pixels[0] == 0 && pixels[1] == 85 && pixels[2] == 0 && pixels[3] == 170);
-    const struct picture four = {.width = 2, .height = 1, .depth = 4, .rows = (const uint8_t[]){0x3a}};
+    const struct picture four = {
+        .width = 2, .height = 1, .depth = 4, .rows = (const uint8_t[]){0x3a}};
     CHECK(!read_picture(&four, (struct dt_shape){1, 1, 2}, pixels));
     CHECK(pixels[0] == 3 * 17 && pixels[1] == 10 * 17);
-    const struct picture wide = {.width = 3, .height = 1, .depth = 16, .rows = (const uint8_t[]){0x12, 0x34, 0, 0xff, 0x80, 0}};
+    const struct picture wide = {.width = 3,
+                                 .height = 1,
+                                 .depth = 16,
+                                 .rows = (const uint8_t[]){0x12, 0x34, 0, 0xff, 0x80, 0}};
     CHECK(!read_picture(&wide, (struct dt_shape){1, 1, 3}, pixels));
     CHECK_NEAR(pixels[0], 0x1234 / 257.0, 0.51);
     CHECK_NEAR(pixels[1], 0xff / 257.0, 0.51);
@@ -136,7 +147,8 @@ static void test_colour(void)
     static uint8_t rows[5 * 4 * 3], pixels[5 * 4 * 3];
     const struct dt_shape colour = {3, 4, 5}, grey = {1, 4, 5};
     fill(rows, sizeof rows, 200);
-    const struct picture rgb = {.width = 5, .height = 4, .colour = PNG_COLOR_TYPE_RGB, .depth = 8, .rows = rows};
+    const struct picture rgb = {
+        .width = 5, .height = 4, .colour = PNG_COLOR_TYPE_RGB, .depth = 8, .rows = rows};
     CHECK(!read_picture(&rgb, colour, pixels));
     for (int i = 0; i < 60; i++) { /* planes, not interleaved */
         CHECK_INT(pixels[i], rows[i % 20 * 3 + i / 20]);
@@ -165,7 +177,8 @@ static void test_palette(void)
                                     .n_palette = 3,
                                     .transparent = (const uint8_t[]){255, 0},
                                     .n_transparent = 2};
-    CHECK(read_picture(&picture, (struct dt_shape){3, 1, 4}, pixels)); /* colour 1 is transparent, the border therefore white */
+    CHECK(read_picture(&picture, (struct dt_shape){3, 1, 4},
+                       pixels)); /* colour 1 is transparent, the border therefore white */
     const uint8_t expected[] = {245, 0, 254, 0, 235, 0, 253, 0, 225, 0, 252, 0};
     CHECK(memcmp(pixels, expected, sizeof expected) == 0);
 }
@@ -178,17 +191,21 @@ static bool read_drawing(const uint8_t *grey, const uint8_t alpha[8], uint8_t pi
         row[2 * i] = grey[i];
         row[2 * i + 1] = alpha[i];
     }
-    const struct picture picture = {.width = 8, .height = 1, .colour = PNG_COLOR_TYPE_GRAY_ALPHA, .depth = 8, .rows = row};
+    const struct picture picture = {
+        .width = 8, .height = 1, .colour = PNG_COLOR_TYPE_GRAY_ALPHA, .depth = 8, .rows = row};
     return read_picture(&picture, (struct dt_shape){1, 1, 8}, pixels);
 }
 
-/* Ink shows on white and is inverted, chalk shows on black: to the model they are the same strokes. */
+/* Ink shows on white and is inverted, chalk shows on black: to the model they are the same strokes.
+ */
 static void test_drawn_on_nothing(void)
 {
     const uint8_t strokes[] = {0, 9, 255, 128, 0, 0, 77, 0}, nothing[8] = {0};
     const uint8_t ink[8] = {0}, chalk[] = {255, 255, 255, 255, 255, 255, 255, 255};
-    const uint8_t pencil[] = {100, 100, 100, 100, 100, 100, 100, 100}, silver[] = {200, 200, 200, 200, 200, 200, 200, 200};
-    const uint8_t card[] = {10, 0, 240, 240, 240, 0, 240, 10}, corners[] = {0, 255, 255, 255, 255, 255, 255, 0};
+    const uint8_t pencil[] = {100, 100, 100, 100, 100, 100, 100, 100},
+                  silver[] = {200, 200, 200, 200, 200, 200, 200, 200};
+    const uint8_t card[] = {10, 0, 240, 240, 240, 0, 240, 10},
+                  corners[] = {0, 255, 255, 255, 255, 255, 255, 0};
     uint8_t pixels[8];
     CHECK(read_drawing(ink, strokes, pixels));
     CHECK(memcmp(pixels, strokes, sizeof strokes) == 0);
@@ -208,14 +225,20 @@ static void test_transparency(void)
 {
     uint8_t pixels[9];
     const uint8_t rgb_alpha[] = {9, 8, 7, 255, 9, 8, 7, 0, 100, 0, 200, 64};
-    const struct picture rgb = {.width = 3, .height = 1, .colour = PNG_COLOR_TYPE_RGB_ALPHA, .depth = 8, .rows = rgb_alpha};
+    const struct picture rgb = {
+        .width = 3, .height = 1, .colour = PNG_COLOR_TYPE_RGB_ALPHA, .depth = 8, .rows = rgb_alpha};
     CHECK(read_picture(&rgb, (struct dt_shape){3, 1, 3}, pixels));
-    const uint8_t expected[] = {246, 0, 39, 247, 0, 64, 248, 0, 14}; /* the last: white but for a quarter of the colour */
+    const uint8_t expected[] = {
+        246, 0, 39, 247, 0, 64, 248, 0, 14}; /* the last: white but for a quarter of the colour */
     CHECK(memcmp(pixels, expected, sizeof expected) == 0);
     CHECK(read_picture(&rgb, (struct dt_shape){1, 1, 3}, pixels));
     CHECK_NEAR(pixels[2], 64 / 255.0 * (255 - luma(rgb_alpha + 8)), 0.51);
 
-    const struct picture key = {.width = 3, .height = 1, .depth = 8, .rows = (const uint8_t[]){5, 77, 6}, .transparent_grey = 77};
+    const struct picture key = {.width = 3,
+                                .height = 1,
+                                .depth = 8,
+                                .rows = (const uint8_t[]){5, 77, 6},
+                                .transparent_grey = 77};
     CHECK(!read_picture(&key, (struct dt_shape){1, 1, 3}, pixels));
     CHECK(pixels[0] == 5 && pixels[1] == 255 && pixels[2] == 6);
 }
@@ -226,7 +249,8 @@ static void check_interlaced(int colour, int depth, int n_channels)
     static uint8_t rows[28 * 28 * 8], flat[3 * 28 * 28], interlaced[3 * 28 * 28];
     const struct dt_shape shape = {n_channels < 3 ? 1 : 3, 28, 28};
     fill(rows, (size_t)(28 * 28 * n_channels * depth / 8), 200);
-    struct picture picture = {.width = 28, .height = 28, .colour = colour, .depth = depth, .rows = rows};
+    struct picture picture = {
+        .width = 28, .height = 28, .colour = colour, .depth = depth, .rows = rows};
     const bool inverted = read_picture(&picture, shape, flat);
     picture.interlace = PNG_INTERLACE_ADAM7;
     CHECK(read_picture(&picture, shape, interlaced) == inverted);
@@ -248,7 +272,9 @@ static void test_gamma_is_ignored(void)
 {
     static uint8_t rows[28 * 28], pixels[28 * 28];
     fill(rows, sizeof rows, 200);
-    CHECK(!read_picture(&(struct picture){.width = 28, .height = 28, .depth = 8, .rows = rows, .gamma = 1}, mnist, pixels));
+    CHECK(!read_picture(
+        &(struct picture){.width = 28, .height = 28, .depth = 8, .rows = rows, .gamma = 1}, mnist,
+        pixels));
     CHECK(memcmp(pixels, rows, sizeof rows) == 0);
 }
 
@@ -256,7 +282,8 @@ static void test_interlaced(void)
 {
     static uint8_t rows[28 * 28], pixels[28 * 28];
     fill(rows, sizeof rows, 200);
-    const struct picture picture = {.width = 28, .height = 28, .depth = 8, .interlace = PNG_INTERLACE_ADAM7, .rows = rows};
+    const struct picture picture = {
+        .width = 28, .height = 28, .depth = 8, .interlace = PNG_INTERLACE_ADAM7, .rows = rows};
     CHECK(!read_picture(&picture, mnist, pixels));
     CHECK(memcmp(pixels, rows, sizeof rows) == 0);
 }
@@ -267,7 +294,8 @@ static void test_interlaced(void)
 static void check_refused(const uint8_t *bytes, size_t n, const char *text)
 {
     uint8_t pixels[28 * 28];
-    uint8_t *copy = malloc(n + (n == 0)); /* exact, so that the sanitizers find a read past the end */
+    uint8_t *copy =
+        malloc(n + (n == 0)); /* exact, so that the sanitizers find a read past the end */
     CHECK(copy != NULL);
     if (n > 0) {
         memcpy(copy, bytes, n);
@@ -320,7 +348,8 @@ static void test_wrong_bytes(void)
     uint8_t pixels[28 * 28];
     make_sample(&file);
     CHECK(memcmp(file.bytes + 37, "IDAT", 4) == 0);
-    for (size_t i = 0; i < file.n - 12; i++) { /* all but IEND: signature, lengths, names, contents, CRCs */
+    for (size_t i = 0; i < file.n - 12;
+         i++) { /* all but IEND: signature, lengths, names, contents, CRCs */
         for (int bit = 0; bit < 8; bit += 7) {
             file.bytes[i] ^= (uint8_t)(1 << bit);
             check_refused(file.bytes, file.n, "PNG");
@@ -401,9 +430,13 @@ static void check_drawn(const uint8_t *pixels, struct dt_shape shape, const char
 static void test_drawing(void)
 {
     static uint8_t pixels[2 * 81];
-    check_drawn((const uint8_t[]){0, 28, 29, 254, 255, 128}, (struct dt_shape){1, 2, 3}, "      ..\n  %%@@==\n");
-    check_drawn((const uint8_t[]){255, 0, 255, 0, 255, 255}, (struct dt_shape){3, 1, 2}, "  @@--\n"); /* means 255 and 85 */
-    char expected[] = "                                                        \n"; /* 81 columns: each third is drawn */
+    check_drawn((const uint8_t[]){0, 28, 29, 254, 255, 128}, (struct dt_shape){1, 2, 3},
+                "      ..\n  %%@@==\n");
+    check_drawn((const uint8_t[]){255, 0, 255, 0, 255, 255}, (struct dt_shape){3, 1, 2},
+                "  @@--\n"); /* means 255 and 85 */
+    char expected[] =
+        "                                                        \n"; /* 81 columns: each third is
+                                                                         drawn */
     pixels[3] = pixels[79] = 255;
     memcpy(expected + 4, "@@", 2);
     check_drawn(pixels, (struct dt_shape){1, 2, 81}, expected);

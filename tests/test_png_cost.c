@@ -1,4 +1,5 @@
-/* What reading a PNG file takes: zlib's inflate and the program's malloc, libpng's too, are called through functions of this file.
+/* What reading a PNG file takes: zlib's inflate and the program's malloc, libpng's too, are called
+ * through functions of this file.
  */
 #include <dlfcn.h>
 #include <zlib.h>
@@ -37,7 +38,9 @@ static void test_texts_are_not_inflated(void)
     memset(text, 'x', sizeof text - 1);
     fill(rows, sizeof rows, 200);
     n_inflated = 0;
-    CHECK(!read_picture(&(struct picture){.width = 28, .height = 28, .depth = 8, .rows = rows, .text = text}, mnist, pixels));
+    CHECK(!read_picture(
+        &(struct picture){.width = 28, .height = 28, .depth = 8, .rows = rows, .text = text}, mnist,
+        pixels));
     CHECK(memcmp(pixels, rows, sizeof rows) == 0);
     CHECK_INT(n_inflated, 28 * 29); /* a filter's number and 28 pixels a row */
 }
@@ -61,7 +64,8 @@ static void add_chunk(struct file *file, const char *type, const uint8_t *bytes,
     file->n += n + 12;
 }
 
-/* Compressed bytes that go on for a megabyte a kilobyte after the last row: the image is read, and little of the rest. */
+/* Compressed bytes that go on for a megabyte a kilobyte after the last row: the image is read, and
+ * little of the rest. */
 static void test_nothing_after_the_last_row(int interlace)
 {
     static uint8_t rows[33 << 20], packed[1 << 20], pixels[28 * 28];
@@ -90,7 +94,10 @@ static void test_out_of_memory(void)
     static uint8_t rows[28 * 28], pixels[28 * 28];
     static struct file file;
     fill(rows, sizeof rows, 200);
-    encode(&(struct picture){.width = 28, .height = 28, .depth = 8, .interlace = PNG_INTERLACE_ADAM7, .rows = rows}, &file);
+    encode(
+        &(struct picture){
+            .width = 28, .height = 28, .depth = 8, .interlace = PNG_INTERLACE_ADAM7, .rows = rows},
+        &file);
     enum dt_status s = DT_NO_MEMORY;
     int n_failed = 0;
     for (; s == DT_NO_MEMORY; n_failed++) {

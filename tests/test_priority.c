@@ -1,6 +1,7 @@
-/* What is needed first overtakes what was ready first: sums in higher slots of an executor with a credit. All ranks are in one
- * process: the order of the messages as they are sent, the bytes on their way, the same bits as without a credit whoever lags
- * behind, and on a clock of its own what a step gains by it. */
+/* What is needed first overtakes what was ready first: sums in higher slots of an executor with a
+ * credit. All ranks are in one process: the order of the messages as they are sent, the bytes on
+ * their way, the same bits as without a credit whoever lags behind, and on a clock of its own what
+ * a step gains by it. */
 #include "guarded.h"
 
 #include "dist/allreduce/executor.h"
@@ -15,14 +16,17 @@ static struct dt_wire *wires[MAX_RANKS]; /* opened anew for each case */
 static struct dt_executor executors[MAX_RANKS];
 static struct buffer data[MAX_RANKS];
 
-static void open_ranks(const struct dt_algorithm *algorithm, int size, size_t credit, const struct dt_compression_spec *compression)
+static void open_ranks(const struct dt_algorithm *algorithm, int size, size_t credit,
+                       const struct dt_compression_spec *compression)
 {
     for (int r = 0; r < size; r++) {
         data[r] = buffer_open(N_ELEMS);
         for (size_t i = 0; i < N_ELEMS; i++) {
             data[r].data[i] = 1.0f / (float)(1 + r + (int)(i % 50));
         }
-        CHECK_INT(dt_executor_open(algorithm, wires[r], data[r].data, N_ELEMS, N_SLOTS, compression, &executors[r]), DT_OK);
+        CHECK_INT(dt_executor_open(algorithm, wires[r], data[r].data, N_ELEMS, N_SLOTS, compression,
+                                   &executors[r]),
+                  DT_OK);
         executors[r].credit_bytes = credit;
     }
 }
@@ -40,7 +44,9 @@ static void close_ranks(int size)
 static void start(int rank, int slot)
 {
     const uint64_t draw = dt_error_feedback_draw(&executors[rank].feedback);
-    CHECK_INT(dt_executor_start(&executors[rank], slot, draw, (size_t)slot * SLOT_ELEMS, (size_t)(slot + 1) * SLOT_ELEMS), DT_OK);
+    CHECK_INT(dt_executor_start(&executors[rank], slot, draw, (size_t)slot * SLOT_ELEMS,
+                                (size_t)(slot + 1) * SLOT_ELEMS),
+              DT_OK);
 }
 
 /* Moves all of the rank's sums on, and says whether the slot's is there. */
@@ -56,8 +62,8 @@ static bool progress(int rank, int slot)
 static char order[4 * N_SLOTS]; /* the slots whose messages it has sent */
 static const struct dt_wire_ops *below;
 
-static enum dt_status send_noted(struct dt_wire *wire, int peer, int tag, const void *bytes, size_t n_bytes,
-                                 struct dt_wire_request *request)
+static enum dt_status send_noted(struct dt_wire *wire, int peer, int tag, const void *bytes,
+                                 size_t n_bytes, struct dt_wire_request *request)
 {
     order[strlen(order)] = (char)('0' + tag);
     return below->send(wire, peer, tag, bytes, n_bytes, request);
@@ -83,7 +89,8 @@ static void check_order(size_t credit, const char *expected)
         for (int slot = 0; slot < N_SLOTS; slot++) {
             progress(1, slot);
             all = progress(0, slot) && all;
-            CHECK(credit == 0 || executors[0].in_flight_bytes < credit + SLOT_ELEMS / 2 * sizeof(float) + sizeof(float));
+            CHECK(credit == 0 || executors[0].in_flight_bytes <
+                                     credit + SLOT_ELEMS / 2 * sizeof(float) + sizeof(float));
         }
     }
     CHECK_TEXT(order, expected);
@@ -92,7 +99,8 @@ static void check_order(size_t credit, const char *expected)
 
 /* ---- by chance */
 
-/* Whatever a rank does first, in the end it asks for all sums, the highest first. Returns rank 0's. */
+/* Whatever a rank does first, in the end it asks for all sums, the highest first. Returns rank 0's.
+ */
 static struct buffer sums_by_chance(const struct dt_algorithm *algorithm, int size, size_t credit,
                                     const struct dt_compression_spec *compression)
 {
@@ -123,7 +131,8 @@ static struct buffer sums_by_chance(const struct dt_algorithm *algorithm, int si
     return sums;
 }
 
-static void check_bits(const struct dt_algorithm *algorithm, int size, const struct dt_compression_spec *compression)
+static void check_bits(const struct dt_algorithm *algorithm, int size,
+                       const struct dt_compression_spec *compression)
 {
     static const size_t credits[] = {1, SLOT_ELEMS * sizeof(float), (size_t)1 << 30};
     struct buffer expected = sums_by_chance(algorithm, size, 0, compression);
@@ -151,8 +160,9 @@ static void check_algorithm(const struct dt_algorithm *algorithm)
     }
 }
 
-/* ---- what a step takes, by a clock: backward a block after another, each one's gradients then on their way; forward the other way
- * round, when all weights are there, or block by block, when the block's are */
+/* ---- what a step takes, by a clock: backward a block after another, each one's gradients then on
+ * their way; forward the other way round, when all weights are there, or block by block, when the
+ * block's are */
 
 #define BACKWARD_S 2.0 /* of a block */
 #define FORWARD_S 3.0
@@ -196,7 +206,8 @@ static double step_s(double latency_s, double bandwidth, size_t credit)
 {
     enum { N_RANKS = 4 };
     struct clocked clocks[N_RANKS];
-    const struct dt_wire_delay delay = {.latency_s = latency_s, .bandwidth = bandwidth, .clock_s = fake_clock};
+    const struct dt_wire_delay delay = {
+        .latency_s = latency_s, .bandwidth = bandwidth, .clock_s = fake_clock};
     double end_s = 0;
     CHECK_INT(dt_wire_open_local(N_RANKS, wires), DT_OK);
     for (int r = 0; r < N_RANKS; r++) {
@@ -216,12 +227,14 @@ static double step_s(double latency_s, double bandwidth, size_t credit)
     return end_s;
 }
 
-/* Four ranks in a ring, so a message is a quarter of a block. Nothing is to be gained where the wire is quick; where it is slow, by
- * as much as a link carries within the latency. Less leaves the link idle, and with more on its way nobody can overtake. */
+/* Four ranks in a ring, so a message is a quarter of a block. Nothing is to be gained where the
+ * wire is quick; where it is slow, by as much as a link carries within the latency. Less leaves the
+ * link idle, and with more on its way nobody can overtake. */
 static void check_gain(void)
 {
     enum { MESSAGE = SLOT_ELEMS / 4 * sizeof(float) };
-    const double quick = 400 * MESSAGE, slow = 2 * MESSAGE, least_s = N_SLOTS * (BACKWARD_S + FORWARD_S);
+    const double quick = 400 * MESSAGE, slow = 2 * MESSAGE,
+                 least_s = N_SLOTS * (BACKWARD_S + FORWARD_S);
     const double alike_s = step_s(0, quick, 0), before_s = step_s(0.5, slow, 0);
     CHECK(alike_s >= least_s && alike_s <= 1.01 * least_s);
     CHECK_NEAR(step_s(0, quick, 1), alike_s, TICK_S);

@@ -1,4 +1,5 @@
-/* Records for which there is no memory: whole or not there, never with keys missing, and said once. */
+/* Records for which there is no memory: whole or not there, never with keys missing, and said once.
+ */
 #include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -26,7 +27,8 @@ static struct dt_run_dir run = {.lock = -1};
 static struct dt_config config = {.name = "test"};
 static const struct dt_line lines[2] = {{1, 2}, {3, 4}};
 static const struct dt_run_event start = {
-    .global_batch = 64, .averaging = {.allreduce = "ring", .traffic = {.known = true, .messages = 6, .bytes = 48}}};
+    .global_batch = 64,
+    .averaging = {.allreduce = "ring", .traffic = {.known = true, .messages = 6, .bytes = 48}}};
 static const struct dt_phase_times times[2] = {{{1, 2}}, {{3, 4}}};
 static const struct dt_end_event end = {.test = {.loss_sum = 1, .n_samples = 2},
                                         .checkpoint = "",
@@ -46,9 +48,12 @@ static struct dt_sinks new_sinks(void)
 static bool record_start(enum dt_status expected)
 {
     struct dt_sinks sinks = new_sinks();
-    CHECK_INT(dt_metrics_jsonl_take(&sinks, &(struct dt_event){.kind = DT_EVENT_RUN, .run = &start}), expected);
+    CHECK_INT(
+        dt_metrics_jsonl_take(&sinks, &(struct dt_event){.kind = DT_EVENT_RUN, .run = &start}),
+        expected);
     const bool failed = sinks.files.failed;
-    const enum dt_status s = dt_metrics_jsonl_take(&sinks, &(struct dt_event){.kind = DT_EVENT_END, .end = &end});
+    const enum dt_status s =
+        dt_metrics_jsonl_take(&sinks, &(struct dt_event){.kind = DT_EVENT_END, .end = &end});
     CHECK_INT(s, failed ? DT_IO : DT_OK);
     dt_error_clear();
     dt_sinks_close(&sinks);
@@ -106,8 +111,8 @@ static void test_run_record(void)
     CHECK(record_start(DT_OK));
     char *whole = text_of("metrics.jsonl");
     CHECK_HAS(whole, "\"version\":");
-    CHECK_HAS(whole,
-              ",\"allreduce\":\"ring\",\"messages\":6,\"bytes_sent\":48,\"messages_between_hosts\":0,\"bytes_between_hosts\":0}\n");
+    CHECK_HAS(whole, ",\"allreduce\":\"ring\",\"messages\":6,\"bytes_sent\":48,\"messages_between_"
+                     "hosts\":0,\"bytes_between_hosts\":0}\n");
     int n = 0;
     while (write_run_record(n, whole)) {
         n++;
@@ -138,7 +143,10 @@ static void test_failures_travel(void)
     CHECK_HAS(text, "\"exit_code\":\t74,");
     CHECK_HAS(text, "records are missing");
     free(text);
-    CHECK_INT(dt_sinks_emit(&sinks, &(struct dt_event){.kind = DT_EVENT_END, .status = DT_STOPPED, .end = &end}), DT_OK);
+    CHECK_INT(
+        dt_sinks_emit(&sinks,
+                      &(struct dt_event){.kind = DT_EVENT_END, .status = DT_STOPPED, .end = &end}),
+        DT_OK);
     dt_error_clear();
 }
 
@@ -147,13 +155,17 @@ static void test_trace_fails(void)
 {
     static const struct dt_model model = {.n_blocks = 0};
     static const struct dt_timeline_rank rank = {.n_spans = 0};
-    const struct dt_timeline_event timeline = {.first = 1, .last = 2, .model = &model, .n_ranks = 1, .ranks = &rank};
+    const struct dt_timeline_event timeline = {
+        .first = 1, .last = 2, .model = &model, .n_ranks = 1, .ranks = &rank};
     struct dt_run_dir gone = {.path = "/tmp/dtrain-no-such-folder", .lock = -1};
     struct dt_sinks sinks = new_sinks();
     sinks.folder.dir = &gone;
-    CHECK_INT(dt_timeline_take(&sinks, &(struct dt_event){.kind = DT_EVENT_TIMELINE, .timeline = &timeline}), DT_IO);
+    CHECK_INT(dt_timeline_take(
+                  &sinks, &(struct dt_event){.kind = DT_EVENT_TIMELINE, .timeline = &timeline}),
+              DT_IO);
     dt_error_clear();
-    CHECK_INT(dt_timeline_take(&sinks, &(struct dt_event){.kind = DT_EVENT_END, .end = &end}), DT_IO);
+    CHECK_INT(dt_timeline_take(&sinks, &(struct dt_event){.kind = DT_EVENT_END, .end = &end}),
+              DT_IO);
     CHECK_HAS(dt_error_text(), "trace.json could not be written, as was said");
     dt_error_clear();
 }
@@ -171,7 +183,9 @@ static void test_bytes_that_are_no_utf8(void)
     begun.ranks = ranks;
     sinks.command = "dtrain --run \xFF\xFE";
     remove_file("metrics.jsonl");
-    CHECK_INT(dt_metrics_jsonl_take(&sinks, &(struct dt_event){.kind = DT_EVENT_RUN, .run = &begun}), DT_OK);
+    CHECK_INT(
+        dt_metrics_jsonl_take(&sinks, &(struct dt_event){.kind = DT_EVENT_RUN, .run = &begun}),
+        DT_OK);
     dt_sinks_close(&sinks);
     char *text = text_of("metrics.jsonl");
     CHECK(dt_json_check(text, strlen(text), &fault));

@@ -17,14 +17,18 @@ static void flip(float *x, int bit)
 }
 
 /* `rank` alone has other bits; of two ranks neither is blamed. */
-static void check_found(struct dt_replica_check *check, struct rig *rig, const char *tensor, int rank)
+static void check_found(struct dt_replica_check *check, struct rig *rig, const char *tensor,
+                        int rank)
 {
     char text[96];
     if (check->comm->size == 2) {
-        snprintf(text, sizeof text, "replicas differ: tensor '%s' differs between rank 0 and rank 1 (", tensor);
+        snprintf(text, sizeof text,
+                 "replicas differ: tensor '%s' differs between rank 0 and rank 1 (", tensor);
     } else {
-        snprintf(text, sizeof text, "replicas differ: tensor '%s' of rank %d differs from that of the other %d ranks (", tensor,
-                 rank, check->comm->size - 1);
+        snprintf(
+            text, sizeof text,
+            "replicas differ: tensor '%s' of rank %d differs from that of the other %d ranks (",
+            tensor, rank, check->comm->size - 1);
     }
     CHECK_STATUS(dt_replica_check_run(check, rig->network), DT_INTERNAL);
     CHECK_HAS(dt_error_text(), text);
@@ -50,7 +54,8 @@ static void test_each_tensor(struct dt_replica_check *check, struct rig *rig, st
     }
 }
 
-static void test_first_is_named(struct dt_replica_check *check, struct rig *rig, struct dt_comm *comm)
+static void test_first_is_named(struct dt_replica_check *check, struct rig *rig,
+                                struct dt_comm *comm)
 {
     if (comm->rank > 0) {
         flip(rig_param(rig, "fc2.bias"), 3);
@@ -62,7 +67,8 @@ static void test_first_is_named(struct dt_replica_check *check, struct rig *rig,
 }
 
 /* Each rank gets one of so many values; then the text says of the tensor: */
-static void check_split(struct dt_replica_check *check, struct rig *rig, int value, const char *expected)
+static void check_split(struct dt_replica_check *check, struct rig *rig, int value,
+                        const char *expected)
 {
     float *weight = rig_param(rig, "fc1.weight");
     const float before = weight[1];
@@ -78,11 +84,15 @@ static void test_majority(struct dt_replica_check *check, struct rig *rig, struc
 {
     const int rank = comm->rank;
     if (comm->size == 4) {
-        check_split(check, rig, rank / 2, "'fc1.weight' differs between ranks 0, 1 and ranks 2, 3 (");
-        check_split(check, rig, rank % 3, "'fc1.weight' differs between ranks 0, 3 and rank 1 and rank 2 (");
-        check_split(check, rig, rank, "'fc1.weight' differs between rank 0 and rank 1 and rank 2 and rank 3 (");
+        check_split(check, rig, rank / 2,
+                    "'fc1.weight' differs between ranks 0, 1 and ranks 2, 3 (");
+        check_split(check, rig, rank % 3,
+                    "'fc1.weight' differs between ranks 0, 3 and rank 1 and rank 2 (");
+        check_split(check, rig, rank,
+                    "'fc1.weight' differs between rank 0 and rank 1 and rank 2 and rank 3 (");
     } else if (comm->size == 3) {
-        check_split(check, rig, rank, "'fc1.weight' differs between rank 0 and rank 1 and rank 2 (");
+        check_split(check, rig, rank,
+                    "'fc1.weight' differs between rank 0 and rank 1 and rank 2 (");
     }
 }
 
@@ -90,8 +100,10 @@ int main(void)
 {
     struct dt_world world;
     CHECK_OK(dt_world_open(&world));
-    const struct rig_spec spec = {
-        .backend = &dt_ref_backend, .n_inputs = 1, .units = {5, 7}, .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY};
+    const struct rig_spec spec = {.backend = &dt_ref_backend,
+                                  .n_inputs = 1,
+                                  .units = {5, 7},
+                                  .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY};
     struct rig rig;
     struct dt_replica_check check;
     rig_open(&rig, &spec, world.comm, &samples);

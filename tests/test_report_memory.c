@@ -1,5 +1,6 @@
-/* Memory that runs out while a run is read back: each allocation of ours, of cJSON and of streams fails in turn. A report ends with
- * 71, and never says that the run was killed, or leaves a part out. */
+/* Memory that runs out while a run is read back: each allocation of ours, of cJSON and of streams
+ * fails in turn. A report ends with 71, and never says that the run was killed, or leaves a part
+ * out. */
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -43,20 +44,26 @@ static char run[] = "/tmp/dtrain-test-memory-XXXXXX", page[64];
 
 static void put(const char *name, const char *text)
 {
-    CHECK_INT(dt_file_write_atomic(run, name, &(struct dt_file_part){text, strlen(text)}, 1), DT_OK);
+    CHECK_INT(dt_file_write_atomic(run, name, &(struct dt_file_part){text, strlen(text)}, 1),
+              DT_OK);
 }
 
 static void make_run(void)
 {
     CHECK(mkdtemp(run) != NULL);
     snprintf(page, sizeof page, "%s/page.html", run);
-    put("config.json", "{\"data\": {\"format\": \"synthetic\"}, \"model\": {\"input\": [1, 8, 8], \"layers\": ["
-                       "{\"type\": \"flatten\"}, {\"type\": \"dense\", \"units\": 4}]}}");
-    put("metrics.jsonl", "{\"type\":\"run\",\"step\":0,\"started\":5,\"last_step\":2,\"world_size\":1}\n"
-                         "{\"type\":\"step\",\"step\":1,\"epoch\":1,\"loss\":2}\n"
-                         "{\"type\":\"epoch\",\"step\":2,\"epoch\":1,\"train_loss\":1,\"test_loss\":1,\"staleness\":[1,2]}\n");
-    put("summary.json", "{\"exit_code\":0,\"started\":5,\"ranks_ms_per_step\":[{\"forward\":1},{\"forward\":2}]}");
-    put("trace.json", "{\"traceEvents\":[{\"cat\":\"forward\",\"name\":\"forward\",\"ph\":\"X\",\"ts\":0,\"dur\":9,\"pid\":0,"
+    put("config.json",
+        "{\"data\": {\"format\": \"synthetic\"}, \"model\": {\"input\": [1, 8, 8], \"layers\": ["
+        "{\"type\": \"flatten\"}, {\"type\": \"dense\", \"units\": 4}]}}");
+    put("metrics.jsonl",
+        "{\"type\":\"run\",\"step\":0,\"started\":5,\"last_step\":2,\"world_size\":1}\n"
+        "{\"type\":\"step\",\"step\":1,\"epoch\":1,\"loss\":2}\n"
+        "{\"type\":\"epoch\",\"step\":2,\"epoch\":1,\"train_loss\":1,\"test_loss\":1,\"staleness\":"
+        "[1,2]}\n");
+    put("summary.json",
+        "{\"exit_code\":0,\"started\":5,\"ranks_ms_per_step\":[{\"forward\":1},{\"forward\":2}]}");
+    put("trace.json", "{\"traceEvents\":[{\"cat\":\"forward\",\"name\":\"forward\",\"ph\":\"X\","
+                      "\"ts\":0,\"dur\":9,\"pid\":0,"
                       "\"args\":{\"step\":1}}]}");
 }
 
@@ -88,7 +95,8 @@ static enum dt_status report(int n)
     if (n == 2 && s == DT_OK) {
         records[1].config.epochs++;
     }
-    s = s == DT_OK ? dt_run_page_write(page, NULL, records, n, n == 1 ? learned_of_test() : NULL) : s;
+    s = s == DT_OK ? dt_run_page_write(page, NULL, records, n, n == 1 ? learned_of_test() : NULL)
+                   : s;
     for (int i = 0; i < n_open; i++) {
         dt_record_close(&records[i]);
     }

@@ -1,5 +1,6 @@
-/* A run that was stopped goes on to the bits of one that was not: under every codec, by every way of adding gradients, on so many
- * hosts as MPI pretends. And what compression has left is sent in the end, whoever encodes after a resume. */
+/* A run that was stopped goes on to the bits of one that was not: under every codec, by every way
+ * of adding gradients, on so many hosts as MPI pretends. And what compression has left is sent in
+ * the end, whoever encodes after a resume. */
 #include "cli/config/config.h"
 #include "dist/strategy/residuals.h"
 #include "tests/checkpoint_sample.h"
@@ -10,12 +11,16 @@ enum { N_BEFORE = 3, N_AFTER = 3, MAX_SETS = 8 };
 
 /* Two buckets: one of few elements, and one that several ranks of a host carry in slices. */
 static const char config_text[] =
-    "{\"data\": {\"format\": \"synthetic\", \"train_samples\": 96, \"test_samples\": 8, \"sharding\": \"global\"},"
+    "{\"data\": {\"format\": \"synthetic\", \"train_samples\": 96, \"test_samples\": 8, "
+    "\"sharding\": \"global\"},"
     " \"model\": {\"input\": [1, 12, 12], \"layers\": ["
-    "  {\"type\": \"flatten\"}, {\"type\": \"dense\", \"units\": 120, \"activation\": \"relu\"}, {\"type\": \"dense\", \"units\": "
+    "  {\"type\": \"flatten\"}, {\"type\": \"dense\", \"units\": 120, \"activation\": \"relu\"}, "
+    "{\"type\": \"dense\", \"units\": "
     "4}]},"
-    " \"train\": {\"epochs\": 1, \"batch\": {\"global\": 12}, \"optimizer\": {\"type\": \"sgd\", \"momentum\": 0.9, \"lr\": 0.05}},"
-    " \"distributed\": {\"bucket_mb\": 0, \"check_every\": 1}, \"device\": \"cpu\", \"threads\": 1}";
+    " \"train\": {\"epochs\": 1, \"batch\": {\"global\": 12}, \"optimizer\": {\"type\": \"sgd\", "
+    "\"momentum\": 0.9, \"lr\": 0.05}},"
+    " \"distributed\": {\"bucket_mb\": 0, \"check_every\": 1}, \"device\": \"cpu\", \"threads\": "
+    "1}";
 
 #define KEY(key, value) "distributed." key "=" value
 #define ADDS(name) KEY("allreduce", name)
@@ -23,10 +28,10 @@ static const char config_text[] =
 #define SENDS(name) KEY("compression.type", name)
 #define STOCHASTIC SENDS("int8"), KEY("compression.rounding", "stochastic")
 
-static const char *const codecs[][MAX_SETS] = {{SENDS("none")},   {SENDS("fp16")},
-                                               {SENDS("bf16")},   {SENDS("int8")},
-                                               {STOCHASTIC},      {STOCHASTIC, KEY("compression.error_feedback", "false")},
-                                               {SENDS("onebit")}, {SENDS("topk")}};
+static const char *const codecs[][MAX_SETS] = {
+    {SENDS("none")},   {SENDS("fp16")}, {SENDS("bf16")},
+    {SENDS("int8")},   {STOCHASTIC},    {STOCHASTIC, KEY("compression.error_feedback", "false")},
+    {SENDS("onebit")}, {SENDS("topk")}};
 
 static const char *const ways[][MAX_SETS] = {{ADDS("auto")},
                                              {ADDS("shared_memory")},
@@ -50,7 +55,8 @@ static const char *const ways[][MAX_SETS] = {{ADDS("auto")},
 
 #define N_CODECS ((int)(sizeof codecs / sizeof *codecs))
 #define N_WAYS ((int)(sizeof ways / sizeof *ways))
-/* none: all ways; fp16 and bf16: all but MPI's and shared memory; those that cannot be added: where all ranks gather all. */
+/* none: all ways; fp16 and bf16: all but MPI's and shared memory; those that cannot be added: where
+ * all ranks gather all. */
 #define N_POSSIBLE (N_WAYS + 2 * (N_WAYS - 2) + 5 * 7)
 
 static struct dt_run_dir run = {.lock = -1}; /* rank 0's */
@@ -64,7 +70,8 @@ static int parse(const char *const *codec, const char *const *way, struct dt_con
     for (int part = 0; part < 2; part++) {
         for (const char *const *set = part == 0 ? codec : way; *set != NULL; set++) {
             sets[n++] = *set;
-            snprintf(row + strlen(row), sizeof row - strlen(row), " %s", *set + strlen("distributed."));
+            snprintf(row + strlen(row), sizeof row - strlen(row), " %s",
+                     *set + strlen("distributed."));
         }
     }
     return dt_config_parse("test", config_text, strlen(config_text), sets, n, config) == DT_OK;
@@ -83,7 +90,8 @@ static enum dt_status hear(void *context, struct dt_event *event)
 }
 
 /* resume: goes on from the newest checkpoint; there is one if `found`. */
-static void open_run(struct dt_world *world, const struct dt_config *config, bool resume, bool found, struct dt_trainer *out)
+static void open_run(struct dt_world *world, const struct dt_config *config, bool resume,
+                     bool found, struct dt_trainer *out)
 {
     const struct dt_emitter emitter = {.emit = hear};
     char path[DT_CHECKPOINT_PATH_SIZE] = "";
@@ -202,8 +210,8 @@ static void sum_left(struct dt_trainer *t, double *sums, double *largest)
 }
 
 /* After a resume as much is left as before, and a step that sends everything leaves nothing. */
-static void test_handed_over(struct dt_world *before, const char *const *from, struct dt_world *now, const char *const *to,
-                             bool dropped)
+static void test_handed_over(struct dt_world *before, const char *const *from, struct dt_world *now,
+                             const char *const *to, bool dropped)
 {
     static const char *const some[] = {SENDS("topk"), KEY("compression.ratio", "0.01"), NULL};
     static const char *const all[] = {SENDS("topk"), KEY("compression.ratio", "1"), NULL};
@@ -224,8 +232,8 @@ static void test_handed_over(struct dt_world *before, const char *const *from, s
     if (now->comm != NULL) {
         CHECK(parse(all, to, &config));
         open_run(now, &config, true, true, &t);
-        CHECK((strstr(warning, "residuals of compression, now without error feedback (dropped; the run goes on)") != NULL) ==
-              (dropped && now->rank == 0));
+        CHECK((strstr(warning, "residuals of compression, now without error feedback (dropped; the "
+                               "run goes on)") != NULL) == (dropped && now->rank == 0));
         CHECK(dropped || warning[0] == '\0');
         sum_left(&t, is, &largest);
         for (size_t i = 0; i < t.model.arena_elems && now->rank == 0 && !dropped; i++) {
@@ -243,10 +251,12 @@ static void test_handed_over(struct dt_world *before, const char *const *from, s
 
 static void test_residuals(struct dt_world *world)
 {
-    static const char *const gathers[] = {ADDS("all_to_all"), NULL}, *const hosts[] = {ACROSS("all_to_all"), NULL},
+    static const char *const gathers[] = {ADDS("all_to_all"), NULL},
+                             *const hosts[] = {ACROSS("all_to_all"), NULL},
                              *const servers[] = {KEY("strategy", "parameter_server"), NULL},
                              *const central[] = {KEY("strategy", "central"), NULL};
-    const bool one = world->comm->n_hosts == 1; /* where the ranks of a host add in shared memory, and nothing is encoded */
+    const bool one = world->comm->n_hosts ==
+                     1; /* where the ranks of a host add in shared memory, and nothing is encoded */
     struct dt_world fewer, alone;
     CHECK_OK(dt_world_open_first(world, world->size - 1, &fewer));
     CHECK_OK(dt_world_open_first(world, 1, &alone));

@@ -36,9 +36,12 @@ static void test_words_depend_on_every_argument(void)
 {
     const struct dt_rng4 base = dt_rng_words(1, DT_RNG_INIT, 1, 1, 1, 1);
     const struct dt_rng4 other[] = {
-        dt_rng_words(2, DT_RNG_INIT, 1, 1, 1, 1),    dt_rng_words(1 + ((uint64_t)1 << 32), DT_RNG_INIT, 1, 1, 1, 1),
-        dt_rng_words(1, DT_RNG_DROPOUT, 1, 1, 1, 1), dt_rng_words(1, DT_RNG_INIT, 2, 1, 1, 1),
-        dt_rng_words(1, DT_RNG_INIT, 1, 2, 1, 1),    dt_rng_words(1, DT_RNG_INIT, 1, 1, 2, 1),
+        dt_rng_words(2, DT_RNG_INIT, 1, 1, 1, 1),
+        dt_rng_words(1 + ((uint64_t)1 << 32), DT_RNG_INIT, 1, 1, 1, 1),
+        dt_rng_words(1, DT_RNG_DROPOUT, 1, 1, 1, 1),
+        dt_rng_words(1, DT_RNG_INIT, 2, 1, 1, 1),
+        dt_rng_words(1, DT_RNG_INIT, 1, 2, 1, 1),
+        dt_rng_words(1, DT_RNG_INIT, 1, 1, 2, 1),
         dt_rng_words(1, DT_RNG_INIT, 1, 1, 1, 2),
     };
     for (size_t i = 0; i < sizeof other / sizeof other[0]; i++) {
@@ -55,7 +58,8 @@ static void test_uniform_range_and_moments(void)
     const int n = 100000;
     double sum = 0, squares = 0;
     for (int i = 0; i < n; i++) {
-        const double u = (double)dt_rng_uniform(dt_rng_words(7, DT_RNG_INIT, 0, 0, (uint32_t)i, 0).v[i % 4]);
+        const double u =
+            (double)dt_rng_uniform(dt_rng_words(7, DT_RNG_INIT, 0, 0, (uint32_t)i, 0).v[i % 4]);
         sum += u;
         squares += u * u;
     }
@@ -78,27 +82,32 @@ static void test_dropout_places(void)
         }
     }
     for (uint32_t unit = 0; unit < 48; unit++) {
-        const struct dt_rng4 wide = dt_dropout_words(9, 8, 7, 6, unit, 256), narrow = dt_dropout_words(9, 8, 7, 6, unit, 257);
+        const struct dt_rng4 wide = dt_dropout_words(9, 8, 7, 6, unit, 256),
+                             narrow = dt_dropout_words(9, 8, 7, 6, unit, 257);
         const struct dt_rng4 sixteen = dt_rng_words(9, DT_RNG_DROPOUT, 8, 7, 6, unit / 16);
         const struct dt_rng4 eight = dt_rng_words(9, DT_RNG_DROPOUT, 8, 7, 6, unit / 8);
-        CHECK(memcmp(&wide, &sixteen, sizeof wide) == 0 && memcmp(&narrow, &eight, sizeof narrow) == 0);
+        CHECK(memcmp(&wide, &sixteen, sizeof wide) == 0 &&
+              memcmp(&narrow, &eight, sizeof narrow) == 0);
     }
 }
 
-/* The share that is dropped is the rate, in every place of a group, whether 8 bits or 16 decide; and a mask is the same however it
- * is asked for. */
+/* The share that is dropped is the rate, in every place of a group, whether 8 bits or 16 decide;
+ * and a mask is the same however it is asked for. */
 static void test_dropout_rates(void)
 {
     static const float rates[] = {0.0f, 0.1f, 0.25f, 0.3f, 0.5f, 0.9f, 255.0f / 256};
     for (size_t r = 0; r < sizeof rates / sizeof rates[0]; r++) {
-        const uint32_t threshold = dt_dropout_threshold(rates[r]), n_units = dt_dropout_group_units(threshold);
+        const uint32_t threshold = dt_dropout_threshold(rates[r]),
+                       n_units = dt_dropout_group_units(threshold);
         int kept[16] = {0};
         const int n_groups = 20000;
         for (int g = 0; g < n_groups; g++) {
-            const struct dt_rng4 words = dt_dropout_words(3, 5, 0, 17, (uint32_t)g * n_units, threshold);
+            const struct dt_rng4 words =
+                dt_dropout_words(3, 5, 0, 17, (uint32_t)g * n_units, threshold);
             for (uint32_t u = 0; u < n_units; u++) {
                 kept[u] += dt_dropout_keeps(words, u, threshold);
-                CHECK_INT(dt_dropout_keeps(words, u, threshold), dt_dropout_keeps(words, u + n_units * (uint32_t)g, threshold));
+                CHECK_INT(dt_dropout_keeps(words, u, threshold),
+                          dt_dropout_keeps(words, u + n_units * (uint32_t)g, threshold));
             }
         }
         for (uint32_t u = 0; u < n_units; u++) {
@@ -127,7 +136,8 @@ static void test_permutation_is_a_bijection(void)
     for (uint32_t n = 1; n <= 300; n++) {
         check_bijection(n, n % 5, n % 7, n);
     }
-    static const uint32_t sizes[] = {1023, 1024, 1025, 4095, 4096, 4097, 10000, 15000, 60000, 65535, 65536, 65537, 262145};
+    static const uint32_t sizes[] = {1023,  1024,  1025,  4095,  4096,  4097,  10000,
+                                     15000, 60000, 65535, 65536, 65537, 262145};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         check_bijection(1, 0, 3, sizes[i]);
     }
@@ -135,8 +145,9 @@ static void test_permutation_is_a_bijection(void)
     CHECK(dt_permutation_at(&largest, ((uint32_t)1 << 31) - 1) < (uint32_t)1 << 31);
 }
 
-/* Over many epochs each index goes to each place about equally often: chi-square over n cells, n - 1 degrees of freedom, whose
- * standard deviation is sqrt(2 (n - 1)). The seeds are fixed, so this cannot fail by chance. Small n once failed: see half_bits. */
+/* Over many epochs each index goes to each place about equally often: chi-square over n cells, n -
+ * 1 degrees of freedom, whose standard deviation is sqrt(2 (n - 1)). The seeds are fixed, so this
+ * cannot fail by chance. Small n once failed: see half_bits. */
 static void test_permutation_is_even(void)
 {
     static const uint32_t sizes[] = {2, 3, 10, 37, 65, 100, 256, 257, 1000};
@@ -163,11 +174,13 @@ static void test_permutation_mixes(void)
 {
     const uint32_t n = 10000;
     const struct dt_permutation p = dt_permutation_make(1, 0, 0, n);
-    const struct dt_permutation others[] = {dt_permutation_make(1, 0, 1, n), dt_permutation_make(1, 1, 0, n),
+    const struct dt_permutation others[] = {dt_permutation_make(1, 0, 1, n),
+                                            dt_permutation_make(1, 1, 0, n),
                                             dt_permutation_make(2, 0, 0, n)};
     int n_close = 0, n_same[3] = {0};
     for (uint32_t i = 0; i + 1 < n; i++) {
-        const int64_t distance = (int64_t)dt_permutation_at(&p, i + 1) - (int64_t)dt_permutation_at(&p, i);
+        const int64_t distance =
+            (int64_t)dt_permutation_at(&p, i + 1) - (int64_t)dt_permutation_at(&p, i);
         n_close += distance >= -10 && distance <= 10;
         for (int k = 0; k < 3; k++) {
             n_same[k] += dt_permutation_at(&others[k], i) == dt_permutation_at(&p, i);
@@ -179,8 +192,9 @@ static void test_permutation_mixes(void)
     }
 }
 
-/* Two samples side by side are expected to be so in 2 (n - 1) / n places of an epoch. Of a sum over many epochs the standard
- * deviation is about its root: this many epochs show four rounds at 5 to 9 of them. */
+/* Two samples side by side are expected to be so in 2 (n - 1) / n places of an epoch. Of a sum over
+ * many epochs the standard deviation is about its root: this many epochs show four rounds at 5 to 9
+ * of them. */
 static void test_neighbours_part(void)
 {
     static const struct {

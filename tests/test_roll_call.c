@@ -1,4 +1,5 @@
-/* Who of this host's ranks is missing before MPI connects them. The test is the launcher: it starts itself again as ranks. */
+/* Who of this host's ranks is missing before MPI connects them. The test is the launcher: it starts
+ * itself again as ranks. */
 #include "dist/ranks/liveness/roll_call.h"
 
 #include <signal.h>
@@ -11,8 +12,8 @@
 #include "check.h"
 #include "dist/ranks/launch/stop.h"
 
-/* One letter a rank, of which 0 calls the roll: w waits in MPI, s is stopped, n has not begun (a wrapper, say), '-' is not there;
- * W waits under a wrapper. */
+/* One letter a rank, of which 0 calls the roll: w waits in MPI, s is stopped, n has not begun (a
+ * wrapper, say), '-' is not there; W waits under a wrapper. */
 struct roll {
     const char *ranks;
     const char *n_local; /* what the launcher says, or NULL */
@@ -29,9 +30,11 @@ static const struct roll rolls[] = {
     {"wsW", "3", true, false, "rank 1 (b) is stopped"},
     {"wWW", "3", false, false, "all ranks wait for each other"},
     {"w--", "2", true, false, "1 of the 2 ranks of host b ended before they began"},
-    {"ww--", "2", false, true, "all ranks of host b wait; one on another host, or the network, does not answer"},
+    {"ww--", "2", false, true,
+     "all ranks of host b wait; one on another host, or the network, does not answer"},
     {"ws--", "2", true, false, "rank 1 (b) is stopped"},
-    {"ww-", NULL, false, true, "all ranks of host b wait; one on another host, or the network, does not answer"},
+    {"ww-", NULL, false, true,
+     "all ranks of host b wait; one on another host, or the network, does not answer"},
 };
 
 static void set_number(const char *name, size_t number)
@@ -73,7 +76,8 @@ static int call(const struct roll *roll)
 static int be(char kind, size_t i_roll)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != atoi(getenv("PARENT"))) { /* it has ended already: what is left over would hold the test's output open */
+    if (getppid() != atoi(getenv("PARENT"))) { /* it has ended already: what is left over would hold
+                                                  the test's output open */
         return 0;
     }
     if (kind == 'c') {

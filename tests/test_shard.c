@@ -7,10 +7,16 @@
 #define MAX_N 2000
 #define MAX_SIZE 8
 
-static struct dt_shard make(enum dt_sharding mode, size_t n_total, size_t global_batch, int rank, int size, bool shuffle)
+static struct dt_shard make(enum dt_sharding mode, size_t n_total, size_t global_batch, int rank,
+                            int size, bool shuffle)
 {
-    return (struct dt_shard){
-        .mode = mode, .seed = 11, .n_total = n_total, .global_batch = global_batch, .rank = rank, .size = size, .shuffle = shuffle};
+    return (struct dt_shard){.mode = mode,
+                             .seed = 11,
+                             .n_total = n_total,
+                             .global_batch = global_batch,
+                             .rank = rank,
+                             .size = size,
+                             .shuffle = shuffle};
 }
 
 /* Every rank knows since when all have had as many samples as in this step. */
@@ -34,9 +40,10 @@ static void check_like_steps(enum dt_sharding mode, size_t n_total, size_t globa
     }
 }
 
-/* What all ranks do in one epoch: counts[i] is how often sample i is used. Checks everything that holds in every mode. */
-static void run_epoch(enum dt_sharding mode, size_t n_total, size_t global_batch, int size, bool shuffle, uint32_t epoch,
-                      int *counts)
+/* What all ranks do in one epoch: counts[i] is how often sample i is used. Checks everything that
+ * holds in every mode. */
+static void run_epoch(enum dt_sharding mode, size_t n_total, size_t global_batch, int size,
+                      bool shuffle, uint32_t epoch, int *counts)
 {
     uint32_t rows[MAX_N + 1], ids[MAX_N + 1];
     memset(counts, 0, n_total * sizeof *counts);
@@ -67,7 +74,8 @@ static void run_epoch(enum dt_sharding mode, size_t n_total, size_t global_batch
         }
         CHECK_INT(sum, dt_shard_step_samples(&first, step));
         CHECK(sum <= global_batch);
-        CHECK(step < n_steps ? sum > 0 : sum == 0); /* no empty step, and nothing left for a step more */
+        CHECK(step < n_steps ? sum > 0
+                             : sum == 0); /* no empty step, and nothing left for a step more */
     }
 }
 
@@ -80,7 +88,8 @@ static void test_each_sample_once(void)
         for (size_t b = 0; b < sizeof batches / sizeof batches[0]; b++) {
             for (int size = 1; size <= MAX_SIZE && (size_t)size <= batches[b]; size++) {
                 for (int variant = 0; variant < 4; variant++) {
-                    const enum dt_sharding mode = variant % 2 == 0 ? DT_SHARDING_SHARD : DT_SHARDING_GLOBAL;
+                    const enum dt_sharding mode =
+                        variant % 2 == 0 ? DT_SHARDING_SHARD : DT_SHARDING_GLOBAL;
                     run_epoch(mode, totals[t], batches[b], size, variant < 2, 3, counts);
                     for (size_t i = 0; i < totals[t]; i++) {
                         CHECK_INT(counts[i], 1);
@@ -106,7 +115,8 @@ static void test_replicate_uses_everything_on_every_rank(void)
 }
 
 /* Marks the samples that all `size` ranks together use in a step. */
-static void global_step_set(enum dt_sharding mode, size_t n_total, size_t batch, int size, uint64_t step, uint8_t *set)
+static void global_step_set(enum dt_sharding mode, size_t n_total, size_t batch, int size,
+                            uint64_t step, uint8_t *set)
 {
     uint32_t rows[MAX_N], ids[MAX_N];
     memset(set, 0, n_total);
@@ -133,7 +143,8 @@ static void test_global_batches_do_not_depend_on_ranks(void)
     }
 }
 
-/* Of a step's m samples rank r takes m r / size .. m (r + 1) / size, in the order of one rank alone. */
+/* Of a step's m samples rank r takes m r / size .. m (r + 1) / size, in the order of one rank
+ * alone. */
 static void test_global_slices(void)
 {
     uint32_t rows[MAX_N], ids[MAX_N], alone[MAX_N];
@@ -143,7 +154,8 @@ static void test_global_slices(void)
             const size_t m = (size_t)dt_shard_batch(&single, 0, step, rows, alone);
             for (int rank = 0; rank < size; rank++) {
                 const struct dt_shard shard = make(DT_SHARDING_GLOBAL, 1000, 36, rank, size, true);
-                const size_t begin = m * (size_t)rank / (size_t)size, end = m * (size_t)(rank + 1) / (size_t)size;
+                const size_t begin = m * (size_t)rank / (size_t)size,
+                             end = m * (size_t)(rank + 1) / (size_t)size;
                 CHECK_INT(dt_shard_batch(&shard, 0, step, rows, ids), end - begin);
                 CHECK_INT(memcmp(ids, alone + begin, (end - begin) * sizeof *ids), 0);
             }
@@ -191,7 +203,8 @@ static void test_unshuffled_is_natural_order(void)
     }
 }
 
-/* Shuffling: another order in another epoch, the same one again when asked again; apart for ranks that replicate. */
+/* Shuffling: another order in another epoch, the same one again when asked again; apart for ranks
+ * that replicate. */
 static void test_epochs_differ(void)
 {
     uint32_t rows[MAX_N], a[MAX_N], b[MAX_N];

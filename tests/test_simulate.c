@@ -1,14 +1,16 @@
-/* The simulator against what is known: the closed forms of the textbooks, the formulas' totals, what hosts that share a link must
- * come to, and schedules that are wrong. */
+/* The simulator against what is known: the closed forms of the textbooks, the formulas' totals,
+ * what hosts that share a link must come to, and schedules that are wrong. */
 #include "check.h"
 #include "dist/allreduce/simulate.h"
 
 #define MAX_RANKS 17
 
-static const struct dt_costs costs = {.ranks_per_host = 1, .between = {3e-6, 0.5e-9}, .within = {1e-6, 0.1e-9}, .gamma_s = 0.25e-9};
+static const struct dt_costs costs = {
+    .ranks_per_host = 1, .between = {3e-6, 0.5e-9}, .within = {1e-6, 0.1e-9}, .gamma_s = 0.25e-9};
 static struct dt_load loads[1024];
 
-static struct dt_simulation simulate(const char *name, int size, size_t n_elems, const struct dt_costs *with)
+static struct dt_simulation simulate(const char *name, int size, size_t n_elems,
+                                     const struct dt_costs *with)
 {
     struct dt_simulation s;
     CHECK_INT(dt_simulate(dt_algorithm_find(name), size, n_elems, with, &s, loads), DT_OK);
@@ -34,7 +36,8 @@ static void check_closed_forms(void)
             check_s("ring", size, 2 * (size - 1), 2 * (size - 1) * piece, (size - 1) * piece);
         }
         check_s("all_to_all", size, size - 1, (size - 1) * n_elems, (size - 1) * n_elems);
-        check_s("master_worker", size, 2 * (size - 1), 2 * (size - 1) * n_elems, (size - 1) * n_elems);
+        check_s("master_worker", size, 2 * (size - 1), 2 * (size - 1) * n_elems,
+                (size - 1) * n_elems);
     }
     for (int levels = 1; levels <= 4; levels++) {
         const int size = 1 << levels;
@@ -46,7 +49,8 @@ static void check_closed_forms(void)
 }
 
 /* Every message, once, with both of its ends, whoever shares a link. */
-static void check_totals(const struct dt_algorithm *algorithm, int size, size_t n_elems, int ranks_per_host)
+static void check_totals(const struct dt_algorithm *algorithm, int size, size_t n_elems,
+                         int ranks_per_host)
 {
     struct dt_costs with = costs;
     with.ranks_per_host = ranks_per_host;
@@ -56,8 +60,10 @@ static void check_totals(const struct dt_algorithm *algorithm, int size, size_t 
     struct dt_move moves[2 * MAX_RANKS];
     CHECK(s.all.messages == expected.messages && s.all.bytes == 4 * expected.elements);
     for (int r = 0; r < size; r++) {
-        const struct dt_traffic counted = dt_algorithm_traffic(algorithm, r, size, n_elems, NULL, moves);
-        CHECK(loads[r].sent.messages == counted.messages && loads[r].sent.bytes == 4 * counted.elements);
+        const struct dt_traffic counted =
+            dt_algorithm_traffic(algorithm, r, size, n_elems, NULL, moves);
+        CHECK(loads[r].sent.messages == counted.messages &&
+              loads[r].sent.bytes == 4 * counted.elements);
         received.messages += loads[r].received.messages;
         received.bytes += loads[r].received.bytes;
     }
@@ -66,7 +72,8 @@ static void check_totals(const struct dt_algorithm *algorithm, int size, size_t 
     CHECK((s.seconds > 0) == (size > 1));
 }
 
-/* Numbers of the tutorial's model: a rank of a ring sends and receives 7.20 MB at 4 ranks; through a master of 8 go 67.2 MB. */
+/* Numbers of the tutorial's model: a rank of a ring sends and receives 7.20 MB at 4 ranks; through
+ * a master of 8 go 67.2 MB. */
 static void check_loads(void)
 {
     struct dt_simulation s = simulate("ring", 4, 1199882, &costs);
@@ -76,8 +83,8 @@ static void check_loads(void)
     CHECK(loads[0].sent.messages == 7 && loads[5].received.bytes == 4799528);
 }
 
-/* Ranks of a host take turns: where only neighbours meet, one link a host carries what a ring does; where all ranks of two hosts
- * exchange everything, it takes as long as there are ranks on one. */
+/* Ranks of a host take turns: where only neighbours meet, one link a host carries what a ring does;
+ * where all ranks of two hosts exchange everything, it takes as long as there are ranks on one. */
 static void check_shared_links(void)
 {
     struct dt_costs shared = {.ranks_per_host = 4, .between = {0, 1e-9}};
@@ -90,8 +97,8 @@ static void check_shared_links(void)
     CHECK(simulate("recursive_doubling", 8, 1000, &shared).busiest_link_bytes == 0);
 }
 
-/* A tree over 8 ranks takes six times as long as one vector does, or little more than its root's three children do if segments
- * follow each other. */
+/* A tree over 8 ranks takes six times as long as one vector does, or little more than its root's
+ * three children do if segments follow each other. */
 static void check_segments(void)
 {
     const struct dt_costs free_of_charge = {.ranks_per_host = 1, .between = {0, 1e-9}};
@@ -102,7 +109,8 @@ static void check_segments(void)
 
 static void check_many(void)
 {
-    const struct dt_simulation a = simulate("ring", 1024, 1199882, &costs), b = simulate("ring", 1024, 1199882, &costs);
+    const struct dt_simulation a = simulate("ring", 1024, 1199882, &costs),
+                               b = simulate("ring", 1024, 1199882, &costs);
     CHECK(a.all.messages == 2 * 1024 * 1023ull && a.seconds == b.seconds && a.seconds > 0);
 }
 
@@ -119,7 +127,8 @@ static struct dt_move move_of(enum dt_move_kind kind, int rank, size_t n)
     return (struct dt_move){.kind = kind, .peer = 1 - rank, .end = n};
 }
 
-/* Both send first and only then receive: it would work with room for a message on the way, and on no wire that has none. */
+/* Both send first and only then receive: it would work with room for a message on the way, and on
+ * no wire that has none. */
 static int send_first(int rank, int size, size_t n_elems, int round, struct dt_move *moves)
 {
     (void)size;
@@ -151,12 +160,14 @@ static void check_wrong(void)
     static const struct {
         int (*round)(int rank, int size, size_t n_elems, int round, struct dt_move *moves);
         const char *text;
-    } wrong[] = {{send_first, "toy over 2 ranks: rank 0 waits forever in round 0"},
-                 {receive_first, "toy over 2 ranks: rank 0 waits forever in round 0"},
-                 {unheard, "toy over 2 ranks: rank 0 waits forever in round 1"},
-                 {other_length, "toy: rank 0 sends 5 elements to rank 1, which waits for 4 in round 0"}};
+    } wrong[] = {
+        {send_first, "toy over 2 ranks: rank 0 waits forever in round 0"},
+        {receive_first, "toy over 2 ranks: rank 0 waits forever in round 0"},
+        {unheard, "toy over 2 ranks: rank 0 waits forever in round 1"},
+        {other_length, "toy: rank 0 sends 5 elements to rank 1, which waits for 4 in round 0"}};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        const struct dt_algorithm toy = {.name = "toy", .n_rounds = two_rounds, .round = wrong[i].round};
+        const struct dt_algorithm toy = {
+            .name = "toy", .n_rounds = two_rounds, .round = wrong[i].round};
         struct dt_simulation s;
         CHECK_INT(dt_simulate(&toy, 2, 5, &costs, &s, NULL), DT_INTERNAL);
         CHECK(strcmp(dt_error_text(), wrong[i].text) == 0);

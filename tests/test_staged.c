@@ -1,4 +1,5 @@
-/* Adding by way of host memory, with a device whose memory is its own: in shared memory, by messages and by algorithms. */
+/* Adding by way of host memory, with a device whose memory is its own: in shared memory, by
+ * messages and by algorithms. */
 #include <sched.h>
 
 #include "comm_values.h"
@@ -24,7 +25,8 @@ static void device_free(struct dt_backend *backend, void *memory)
     dt_cpu_backend.free(cpu, memory);
 }
 
-/* Divided differently in each round; the ranks finish at different times and in another order than they started. */
+/* Divided differently in each round; the ranks finish at different times and in another order than
+ * they started. */
 static void test_buckets(struct dt_allreduce *staged)
 {
     struct dt_comm *comm = staged->comm;
@@ -36,7 +38,8 @@ static void test_buckets(struct dt_allreduce *staged)
         }
         for (size_t k = 0, begin = 0; k < N_BUCKETS; k++) {
             const size_t n_left = N_ELEMS - begin;
-            const size_t n = k == N_BUCKETS - 1 ? n_left : n_left * (size_t)((round * 5 + (int)k * 3) % 8) / 7;
+            const size_t n =
+                k == N_BUCKETS - 1 ? n_left : n_left * (size_t)((round * 5 + (int)k * 3) % 8) / 7;
             CHECK_OK(dt_allreduce_start(staged, (int)k, begin, begin + n, "bucket", &requests[k]));
             ends[k] = begin += n;
         }
@@ -47,13 +50,15 @@ static void test_buckets(struct dt_allreduce *staged)
             CHECK_OK(dt_comm_wait(comm, &requests[k]));
             CHECK_OK(dt_comm_wait(comm, &requests[k])); /* once more does no harm */
             for (size_t i = k == 0 ? 0 : ends[k - 1]; i < ends[k]; i++) {
-                CHECK_NEAR(staged->total[i], reduced_value(DT_REDUCE_SUM, comm->size, i) + comm->size * round, 0);
+                CHECK_NEAR(staged->total[i],
+                           reduced_value(DT_REDUCE_SUM, comm->size, i) + comm->size * round, 0);
             }
         }
     }
 }
 
-/* The last rank comes only after all others have given up on it, or know that it is late, and met on a second communicator. */
+/* The last rank comes only after all others have given up on it, or know that it is late, and met
+ * on a second communicator. */
 static void test_late_rank(struct dt_allreduce *staged)
 {
     struct dt_comm *comm = staged->comm, *second;

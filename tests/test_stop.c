@@ -1,4 +1,5 @@
-/* Signals: kept pending while MPI starts, noticed afterwards, and obeyed at once by those who insist. */
+/* Signals: kept pending while MPI starts, noticed afterwards, and obeyed at once by those who
+ * insist. */
 #include "dist/ranks/launch/stop.h"
 
 #include <signal.h>
@@ -90,6 +91,7 @@ int main(void)
     CHECK_INT(run(handler_replaced_by_mpi, SIGUSR1), 0);
     CHECK_INT(run(second_signal_later, SIGINT), 130);
     CHECK_INT(run(second_signal_later, SIGTERM), 143);
-    CHECK_INT(run(second_signal_later, SIGUSR1), 0); /* the batch system's reminder is not impatience */
+    CHECK_INT(run(second_signal_later, SIGUSR1),
+              0); /* the batch system's reminder is not impatience */
     return 0;
 }

@@ -1,4 +1,5 @@
-/* The distributed optimizer: ranks stay equal to the bit, and equal to one process that has all the samples. */
+/* The distributed optimizer: ranks stay equal to the bit, and equal to one process that has all the
+ * samples. */
 #include "rig.h"
 
 #include "dist/strategy/replica_check.h"
@@ -6,15 +7,20 @@
 enum { N_SAMPLES = 64, N_INPUTS = 6, N_CLASSES = 5, N_STEPS = 10 };
 static float values[N_SAMPLES * N_INPUTS], targets[N_SAMPLES];
 static uint16_t labels[N_SAMPLES];
-static const struct dt_samples samples = {
-    .n = N_SAMPLES, .shape = {N_INPUTS, 1, 1}, .values = values, .labels = labels, .n_classes = N_CLASSES, .n_total = N_SAMPLES};
+static const struct dt_samples samples = {.n = N_SAMPLES,
+                                          .shape = {N_INPUTS, 1, 1},
+                                          .values = values,
+                                          .labels = labels,
+                                          .n_classes = N_CLASSES,
+                                          .n_total = N_SAMPLES};
 
-static const struct rig_spec classifier = {.n_inputs = N_INPUTS,
-                                           .units = {17, 9, N_CLASSES},
-                                           .activation = DT_ACTIVATION_TANH,
-                                           .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY,
-                                           .optimizer = {.type = DT_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8},
-                                           .dist = {.average = true, .broadcast = true, .overlap = true}};
+static const struct rig_spec classifier = {
+    .n_inputs = N_INPUTS,
+    .units = {17, 9, N_CLASSES},
+    .activation = DT_ACTIVATION_TANH,
+    .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY,
+    .optimizer = {.type = DT_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8},
+    .dist = {.average = true, .broadcast = true, .overlap = true}};
 
 static void make_samples(void)
 {
@@ -27,7 +33,8 @@ static void make_samples(void)
     }
 }
 
-/* Rank r's part of a global batch: uneven on purpose, and nothing for the last rank in every third step. */
+/* Rank r's part of a global batch: uneven on purpose, and nothing for the last rank in every third
+ * step. */
 static int part_of(const struct dt_comm *comm, int step, uint32_t *rows)
 {
     const int n_ranks = step % 3 == 2 && comm->size > 1 ? comm->size - 1 : comm->size;
@@ -45,8 +52,10 @@ static void init(struct rig *rig, uint64_t seed)
     dt_model_init(&rig->model, seed, rig->network->params);
 }
 
-/* Replicas are compared after every step; by priority, where it keeps weights from being late, after every third. */
-static void train(struct rig *rig, struct dt_comm *comm, int n_steps, struct dt_replica_check *check)
+/* Replicas are compared after every step; by priority, where it keeps weights from being late,
+ * after every third. */
+static void train(struct rig *rig, struct dt_comm *comm, int n_steps,
+                  struct dt_replica_check *check)
 {
     uint32_t rows[N_SAMPLES];
     const int every = rig->strategy->spec.dist.order == DT_ORDER_PRIORITY ? 3 : 1;
@@ -72,7 +81,8 @@ static void check_gaps(const struct rig *rig)
     }
 }
 
-/* What is in a gap of the gradients is not sent: compression puts numbers there, which would otherwise grow from step to step. */
+/* What is in a gap of the gradients is not sent: compression puts numbers there, which would
+ * otherwise grow from step to step. */
 static void test_gap_is_not_sent(struct dt_comm *comm)
 {
     struct rig rig;
@@ -92,7 +102,8 @@ static void test_gap_is_not_sent(struct dt_comm *comm)
     rig_close(&rig);
 }
 
-/* Started apart, made equal by the broadcast, equal to the bit after every step; the weights they end with. */
+/* Started apart, made equal by the broadcast, equal to the bit after every step; the weights they
+ * end with. */
 static void run_equal(struct rig_spec spec, struct dt_comm *comm, float *weights)
 {
     struct rig rig;
@@ -110,8 +121,8 @@ static void run_equal(struct rig_spec spec, struct dt_comm *comm, float *weights
 
 #define MAX_ARENA 1024
 
-static void test_equal_replicas(const struct dt_backend_ops *backend, enum dt_allreduce_type type, struct dt_comm *comm,
-                                struct dt_comm *self)
+static void test_equal_replicas(const struct dt_backend_ops *backend, enum dt_allreduce_type type,
+                                struct dt_comm *comm, struct dt_comm *self)
 {
     static float first[MAX_ARENA], other[MAX_ARENA], alone[MAX_ARENA];
     struct rig_spec spec = classifier;
@@ -119,8 +130,8 @@ static void test_equal_replicas(const struct dt_backend_ops *backend, enum dt_al
     spec.dist.allreduce = type;
     run_equal(spec, comm, first);
     CHECK(first[0] != 0);
-    /* Neither overlap nor buckets change a bit: sums in shared memory have one order, and MPI's too for all sizes as small as
-     * these.
+    /* Neither overlap nor buckets change a bit: sums in shared memory have one order, and MPI's too
+     * for all sizes as small as these.
      */
     for (int variant = 0; variant < 2; variant++) {
         spec.dist.overlap = variant == 1;
@@ -134,7 +145,8 @@ static void test_equal_replicas(const struct dt_backend_ops *backend, enum dt_al
     }
 }
 
-/* Compressed, replicas stay equal whatever is lost, by every allreduce that may; what loses nothing has the bits of none. */
+/* Compressed, replicas stay equal whatever is lost, by every allreduce that may; what loses nothing
+ * has the bits of none. */
 static void test_compressed(struct dt_comm *comm)
 {
     static float weights[MAX_ARENA], dense[MAX_ARENA];
@@ -144,8 +156,11 @@ static void test_compressed(struct dt_comm *comm)
         for (int allreduce = 0; allreduce < DT_N_ALLREDUCE_TYPES; allreduce++) {
             spec.dist.allreduce = allreduce;
             spec.dist.bucket_bytes = allreduce % 2 == 0 ? 0 : 1 << 20;
-            spec.dist.compression = (struct dt_compression_spec){
-                .type = type, .ratio = 0.05, .error_feedback = allreduce % 2 == 0, .rounding = DT_ROUNDING_STOCHASTIC};
+            spec.dist.compression =
+                (struct dt_compression_spec){.type = type,
+                                             .ratio = 0.05,
+                                             .error_feedback = allreduce % 2 == 0,
+                                             .rounding = DT_ROUNDING_STOCHASTIC};
             spec.dist.across = type % 2 == 0 ? DT_ALLREDUCE_ALL_TO_ALL - DT_ALLREDUCE_RING : 0;
             if (dt_allreduce_compresses(allreduce, spec.dist.across, type)) {
                 run_equal(spec, comm, weights);
@@ -157,8 +172,8 @@ static void test_compressed(struct dt_comm *comm)
         spec.dist.allreduce = DT_ALLREDUCE_ALL_TO_ALL;
         spec.dist.compression = (struct dt_compression_spec){.type = DT_COMPRESSION_NONE};
         run_equal(spec, comm, dense);
-        spec.dist.compression =
-            (struct dt_compression_spec){.type = DT_COMPRESSION_TOPK, .ratio = 1, .error_feedback = feedback != 0};
+        spec.dist.compression = (struct dt_compression_spec){
+            .type = DT_COMPRESSION_TOPK, .ratio = 1, .error_feedback = feedback != 0};
         run_equal(spec, comm, weights);
         CHECK(memcmp(weights, dense, sizeof dense) == 0);
     }
@@ -166,7 +181,8 @@ static void test_compressed(struct dt_comm *comm)
 
 enum { BIG_ARENA = 1 << 15, MAX_FLOATS = 3 * BIG_ARENA };
 
-/* Weights and optimizer state after a few steps, for which the ranks of a host step together, or each by itself. */
+/* Weights and optimizer state after a few steps, for which the ranks of a host step together, or
+ * each by itself. */
 static bool run_steps(struct rig_spec spec, bool together, struct dt_comm *comm, float *numbers)
 {
     struct rig rig;
@@ -185,22 +201,32 @@ static bool run_steps(struct rig_spec spec, bool together, struct dt_comm *comm,
     memset(numbers, 0, MAX_FLOATS * sizeof *numbers);
     memcpy(numbers, rig.network->params, rig.model.arena_elems * sizeof *numbers);
     for (int i = 0; i < rig.strategy->optimizer.n_states; i++) {
-        memcpy(numbers + (i + 1) * BIG_ARENA, rig.strategy->optimizer.states[i], rig.model.arena_elems * sizeof *numbers);
+        memcpy(numbers + (i + 1) * BIG_ARENA, rig.strategy->optimizer.states[i],
+               rig.model.arena_elems * sizeof *numbers);
     }
     dt_replica_check_close(&check);
     rig_close(&rig);
     return taken_together;
 }
 
-/* Ranks of a host that step together have the bits of ranks that step each by itself, with every rule, in weights and in state. */
+/* Ranks of a host that step together have the bits of ranks that step each by itself, with every
+ * rule, in weights and in state. */
 static void test_together(const struct dt_backend_ops *backend, struct dt_comm *comm)
 {
     static float together[MAX_FLOATS], apart[MAX_FLOATS];
     const struct dt_optimizer_spec rules[] = {
         {.type = DT_OPTIMIZER_SGD, .weight_decay = 0.01},
         {.type = DT_OPTIMIZER_SGD, .momentum = 0.9, .nesterov = true},
-        {.type = DT_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .weight_decay = 0.01},
-        {.type = DT_OPTIMIZER_ADAMW, .beta1 = 0.8, .beta2 = 0.99, .epsilon = 1e-6, .weight_decay = 0.1},
+        {.type = DT_OPTIMIZER_ADAM,
+         .beta1 = 0.9,
+         .beta2 = 0.999,
+         .epsilon = 1e-8,
+         .weight_decay = 0.01},
+        {.type = DT_OPTIMIZER_ADAMW,
+         .beta1 = 0.8,
+         .beta2 = 0.99,
+         .epsilon = 1e-6,
+         .weight_decay = 0.1},
     };
     struct rig_spec spec = classifier;
     spec.backend = backend;
@@ -218,7 +244,8 @@ static void test_together(const struct dt_backend_ops *backend, struct dt_comm *
 
 /* ---- by priority */
 
-/* A step may begin before the last one's weights are there; the bits are the same, in weights and in state. */
+/* A step may begin before the last one's weights are there; the bits are the same, in weights and
+ * in state. */
 static void test_by_priority(struct dt_comm *comm)
 {
     static float before[MAX_FLOATS], now[MAX_FLOATS];
@@ -227,9 +254,12 @@ static void test_by_priority(struct dt_comm *comm)
     spec.units[0] = 250;
     spec.units[1] = 100;
     for (int type = 0; type < DT_N_ALLREDUCE_TYPES; type++) {
-        const bool one_order = type == DT_ALLREDUCE_MPI || (type <= DT_ALLREDUCE_SHARED_MEMORY && comm->n_hosts > 1);
+        const bool one_order =
+            type == DT_ALLREDUCE_MPI || (type <= DT_ALLREDUCE_SHARED_MEMORY && comm->n_hosts > 1);
         spec.dist.allreduce = type;
-        for (int i = 0; i < (type == DT_ALLREDUCE_AUTO ? 4 : 1) && !one_order && !dt_allreduce_is_for_gpus(type); i++) {
+        for (int i = 0; i < (type == DT_ALLREDUCE_AUTO ? 4 : 1) && !one_order &&
+                        !dt_allreduce_is_for_gpus(type);
+             i++) {
             const int variant = (type + i) % 4;
             spec.dist.order = DT_ORDER_BACKWARD;
             spec.dist.overlap = variant != 3;
@@ -253,7 +283,8 @@ static enum dt_status note_span(struct dt_trace *trace, const struct dt_span *sp
     if (span->kind == DT_SPAN_UPDATE) {
         snprintf(events + n, sizeof events - n, " u");
     } else if (span->kind == DT_SPAN_FORWARD || span->kind == DT_SPAN_BACKWARD) {
-        snprintf(events + n, sizeof events - n, " %c%d", span->kind == DT_SPAN_FORWARD ? 'f' : 'b', span->block);
+        snprintf(events + n, sizeof events - n, " %c%d", span->kind == DT_SPAN_FORWARD ? 'f' : 'b',
+                 span->block);
     }
     return DT_OK;
 }
@@ -265,7 +296,8 @@ static enum dt_status note_nothing(struct dt_trace *trace, const struct dt_span 
     return DT_OK;
 }
 
-/* Each block's weights are stepped just before it goes forward; the last step's, when somebody wants them all. */
+/* Each block's weights are stepped just before it goes forward; the last step's, when somebody
+ * wants them all. */
 static void test_events(struct dt_comm *comm, enum dt_order order, const char *expected)
 {
     struct rig rig;
@@ -284,7 +316,8 @@ static void test_events(struct dt_comm *comm, enum dt_order order, const char *e
     rig_close(&rig);
 }
 
-static void check_refused(struct dt_comm *comm, enum dt_allreduce_type type, double clip_norm, bool host_memory, const char *text)
+static void check_refused(struct dt_comm *comm, enum dt_allreduce_type type, double clip_norm,
+                          bool host_memory, const char *text)
 {
     struct rig rig;
     struct rig_spec spec = classifier;
@@ -306,8 +339,10 @@ static void check_refused(struct dt_comm *comm, enum dt_allreduce_type type, dou
 
 static void test_priority_refused(struct dt_comm *comm)
 {
-    check_refused(comm, DT_ALLREDUCE_AUTO, 1, true, "train.optimizer.clip_norm needs all gradients before a step");
-    check_refused(comm, DT_ALLREDUCE_RING, 0, false, "distributed.order \"priority\" steps in host memory");
+    check_refused(comm, DT_ALLREDUCE_AUTO, 1, true,
+                  "train.optimizer.clip_norm needs all gradients before a step");
+    check_refused(comm, DT_ALLREDUCE_RING, 0, false,
+                  "distributed.order \"priority\" steps in host memory");
     if (comm->size > 1) {
         check_refused(comm, DT_ALLREDUCE_MPI, 0, true, "MPI adds in one order");
     }
@@ -316,7 +351,8 @@ static void test_priority_refused(struct dt_comm *comm)
     }
 }
 
-/* Where a step needs more than its piece of the gradient, or replicas may differ, each rank steps by itself. */
+/* Where a step needs more than its piece of the gradient, or replicas may differ, each rank steps
+ * by itself. */
 static void test_not_together(struct dt_comm *comm)
 {
     static float numbers[MAX_FLOATS];
@@ -342,20 +378,23 @@ static void test_agreement(struct dt_comm *comm)
     rig_close(&rig);
 }
 
-/* A linear model whose output gradients are given whole numbers: every sum is exact, so every world size ends with the same bits.
+/* A linear model whose output gradients are given whole numbers: every sum is exact, so every world
+ * size ends with the same bits.
  */
-static void run_whole_numbers(const struct dt_backend_ops *backend, enum dt_allreduce_type type, struct dt_comm *comm,
-                              float *weights)
+static void run_whole_numbers(const struct dt_backend_ops *backend, enum dt_allreduce_type type,
+                              struct dt_comm *comm, float *weights)
 {
-    const struct rig_spec spec = {.backend = backend,
-                                  .n_inputs = N_INPUTS,
-                                  .units = {N_CLASSES},
-                                  .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY,
-                                  .optimizer = {.type = DT_OPTIMIZER_SGD},
-                                  .dist = {.allreduce = type, .average = true, .broadcast = true, .overlap = true}};
+    const struct rig_spec spec = {
+        .backend = backend,
+        .n_inputs = N_INPUTS,
+        .units = {N_CLASSES},
+        .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY,
+        .optimizer = {.type = DT_OPTIMIZER_SGD},
+        .dist = {.allreduce = type, .average = true, .broadcast = true, .overlap = true}};
     struct rig rig;
     rig_open(&rig, &spec, comm, &samples);
-    CHECK((rig.strategy->allreduce->shared != NULL) == (type == DT_ALLREDUCE_AUTO && comm->n_hosts < comm->size));
+    CHECK((rig.strategy->allreduce->shared != NULL) ==
+          (type == DT_ALLREDUCE_AUTO && comm->n_hosts < comm->size));
     CHECK_OK(dt_strategy_broadcast(rig.strategy));
     for (int step = 0; step < N_STEPS; step++) {
         uint32_t rows[N_SAMPLES];
@@ -364,9 +403,11 @@ static void run_whole_numbers(const struct dt_backend_ops *backend, enum dt_allr
         CHECK_OK(dt_network_gather(rig.network, rig.bound, &batch));
         CHECK_OK(dt_network_forward(rig.network, &pass));
         for (int i = 0; i < batch.n * N_CLASSES; i++) {
-            dt_network_dlogits(rig.network)[i] = (float)((int)(rows[i / N_CLASSES] * 3 + (uint32_t)(i % N_CLASSES)) % 7 - 3 + step);
+            dt_network_dlogits(rig.network)[i] =
+                (float)((int)(rows[i / N_CLASSES] * 3 + (uint32_t)(i % N_CLASSES)) % 7 - 3 + step);
         }
-        const struct dt_update update = dt_strategy_next(rig.strategy, 0.125, N_SAMPLES, (size_t)batch.n);
+        const struct dt_update update =
+            dt_strategy_next(rig.strategy, 0.125, N_SAMPLES, (size_t)batch.n);
         struct dt_strategy_step under_way = dt_strategy_begin(rig.strategy, &update);
         CHECK_OK(dt_strategy_backward(&under_way, rig.network, &pass));
         CHECK_OK(dt_strategy_wait(&under_way));
@@ -375,8 +416,8 @@ static void run_whole_numbers(const struct dt_backend_ops *backend, enum dt_allr
     rig_close(&rig);
 }
 
-static void test_invariance(const struct dt_backend_ops *backend, enum dt_allreduce_type type, struct dt_comm *comm,
-                            struct dt_comm *self)
+static void test_invariance(const struct dt_backend_ops *backend, enum dt_allreduce_type type,
+                            struct dt_comm *comm, struct dt_comm *self)
 {
     static float together[MAX_ARENA], alone[MAX_ARENA];
     run_whole_numbers(backend, type, comm, together);
@@ -401,7 +442,8 @@ static double norm_alone(struct rig_spec spec, struct dt_comm *self)
     }
     CHECK_OK(dt_strategy_share_weights(rig.strategy));
     for (size_t i = 0; i < rig.model.arena_elems; i++) { /* gaps are zeros here */
-        squares += (double)rig.strategy->allreduce->total[i] * (double)rig.strategy->allreduce->total[i];
+        squares +=
+            (double)rig.strategy->allreduce->total[i] * (double)rig.strategy->allreduce->total[i];
     }
     CHECK_OK(dt_strategy_grad_norm(rig.strategy, &norm));
     CHECK_NEAR(norm, sqrt(squares) / (N_SAMPLES - 1), 1e-6 * norm);
@@ -410,7 +452,8 @@ static double norm_alone(struct rig_spec spec, struct dt_comm *self)
 }
 
 /* Asked for between steps, on all ranks the same, and nothing else changes. */
-static void check_norm(struct rig_spec spec, struct dt_comm *comm, double expected, double tolerance)
+static void check_norm(struct rig_spec spec, struct dt_comm *comm, double expected,
+                       double tolerance)
 {
     struct rig rig;
     struct dt_replica_check check;
@@ -436,7 +479,8 @@ static void check_norm(struct rig_spec spec, struct dt_comm *comm, double expect
     rig_close(&rig);
 }
 
-static void test_norm(const struct dt_backend_ops *backend, struct dt_comm *comm, struct dt_comm *self)
+static void test_norm(const struct dt_backend_ops *backend, struct dt_comm *comm,
+                      struct dt_comm *self)
 {
     struct rig_spec spec = classifier;
     spec.backend = backend;
@@ -455,7 +499,8 @@ static void test_norm(const struct dt_backend_ops *backend, struct dt_comm *comm
     spec.dist.compression = (struct dt_compression_spec){.type = DT_COMPRESSION_FP16};
     check_norm(spec, comm, expected, 1e-2);
     spec.dist.compression = (struct dt_compression_spec){.type = DT_COMPRESSION_NONE};
-    spec.optimizer.type = DT_OPTIMIZER_SGD; /* the second step sees how far the first one went: clipped by none, here */
+    spec.optimizer.type = DT_OPTIMIZER_SGD; /* the second step sees how far the first one went:
+                                               clipped by none, here */
     const double unclipped = norm_alone(spec, self);
     spec.optimizer.clip_norm = 1e3;
     check_norm(spec, comm, unclipped, 1e-5);
@@ -480,12 +525,14 @@ static void test_average_off(struct dt_comm *comm, struct dt_comm *self)
         rig_step(&alone, rows, n, 999, 0.01);
     }
     CHECK_INT(comm->n_started, n_before);
-    CHECK(memcmp(mine.network->params, alone.network->params, mine.model.arena_elems * sizeof(float)) == 0);
+    CHECK(memcmp(mine.network->params, alone.network->params,
+                 mine.model.arena_elems * sizeof(float)) == 0);
     rig_close(&mine);
     rig_close(&alone);
 }
 
-/* The broadcast takes optimizer state and step count along: a rank with another past goes on exactly as rank 0. */
+/* The broadcast takes optimizer state and step count along: a rank with another past goes on
+ * exactly as rank 0. */
 static void test_broadcast_of_state(struct dt_comm *comm)
 {
     struct rig rig;
@@ -504,7 +551,9 @@ static void test_broadcast_of_state(struct dt_comm *comm)
     CHECK_OK(dt_strategy_broadcast(rig.strategy));
     CHECK_INT(rig.strategy->optimizer.n_steps, 2);
     const uint32_t rows[3] = {4, 5, 6};
-    rig_step(&rig, rows, 3, 3, 0.01); /* the same samples everywhere: only a different state could make a difference */
+    rig_step(
+        &rig, rows, 3, 3,
+        0.01); /* the same samples everywhere: only a different state could make a difference */
     CHECK_OK(dt_replica_check_run(&check, rig.network));
     dt_replica_check_close(&check);
     rig_close(&rig);

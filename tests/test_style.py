@@ -6,7 +6,7 @@ import statistics
 import sys
 
 SOURCE = ["base", "model", "data", "dist", "cpu", "cuda", "train", "cli", "report", "lab", "ops"]
-FUNCTION_MEDIAN, FUNCTION_MOST, FILE_MOST = 12, 60, 499
+FUNCTION_MEDIAN, FUNCTION_MOST, FILE_MOST = 12, 60, 549
 # Places that may have a default, with the reason.
 DEFAULTS = {
     "dist/allreduce/allreduce.c": "the rest are algorithms, which have a list of their own",

@@ -1,4 +1,5 @@
-/* What reaches a terminal from outside: printable characters as they are, everything else in sight and without effect. */
+/* What reaches a terminal from outside: printable characters as they are, everything else in sight
+ * and without effect. */
 #include "base/status.h"
 #include "base/text.h"
 #include "tests/check.h"
@@ -12,15 +13,16 @@ static const struct {
     {"a\\b", "a\\b"},
     {"a\tb\nc\rd", "a\\x09b\\x0ac\\x0dd"},
     {"\033[2J\033]0;title\a\x7f", "\\x1b[2J\\x1b]0;title\\x07\\x7f"},
-    {"\xc2\x9b[J\xc2\x85", "\\u009b[J\\u0085"},                           /* C1: CSI and next line */
+    {"\xc2\x9b[J\xc2\x85", "\\u009b[J\\u0085"}, /* C1: CSI and next line */
     {"\u202egnp\u2066x\u2069\u200f", "\\u202egnp\\u2066x\\u2069\\u200f"}, /* directions */
     {"\u2028\u2029\ufeff\u00ad", "\\u2028\\u2029\\ufeff\\u00ad"},
     {"\U000E0041", "\\U000e0041"},
     {"\x9b[J", "\\x9b[J"},
     {"\xff\xc3", "\\xff\\xc3"},
-    {"\xc0\xae\xe0\x80\xaf", "\\xc0\\xae\\xe0\\x80\\xaf"},                   /* overlong */
-    {"\xed\xa0\x80\xf4\x90\x80\x80", "\\xed\\xa0\\x80\\xf4\\x90\\x80\\x80"}, /* a surrogate; too large */
-    {"\xe2\x80", "\\xe2\\x80"},                                              /* cut off */
+    {"\xc0\xae\xe0\x80\xaf", "\\xc0\\xae\\xe0\\x80\\xaf"}, /* overlong */
+    {"\xed\xa0\x80\xf4\x90\x80\x80",
+     "\\xed\\xa0\\x80\\xf4\\x90\\x80\\x80"}, /* a surrogate; too large */
+    {"\xe2\x80", "\\xe2\\x80"},              /* cut off */
 };
 
 static void test_escape(void)

@@ -1,7 +1,8 @@
-/* The convolution by Winograd's method, kernel by kernel, against sums in double, on every instruction set of this machine and for
- * shapes of every kind, also those for which blocks would not use it: channels and filters that fill no vector, images smaller than
- * a tile, remainders of tiles and pools, padding, parts of equal pixels. Buffers have guard words on both sides, NaNs that no
- * result may read nor write. test_winograd_block.c has whole blocks. */
+/* The convolution by Winograd's method, kernel by kernel, against sums in double, on every
+ * instruction set of this machine and for shapes of every kind, also those for which blocks would
+ * not use it: channels and filters that fill no vector, images smaller than a tile, remainders of
+ * tiles and pools, padding, parts of equal pixels. Buffers have guard words on both sides, NaNs
+ * that no result may read nor write. test_winograd_block.c has whole blocks. */
 #include "guarded.h"
 
 #include "cpu/isa.h"
@@ -52,7 +53,8 @@ static void compute_exact(struct problem *s)
     }
 }
 
-/* Leaves the first image as it is, gives the second equal pixels to the right, and makes the last one blank. */
+/* Leaves the first image as it is, gives the second equal pixels to the right, and makes the last
+ * one blank. */
 static void blank_parts(struct problem *s)
 {
     const size_t n_c = (size_t)s->w.c, n_w = (size_t)s->w.w, n_pixels = (size_t)s->w.h * n_w;
@@ -67,8 +69,14 @@ static void blank_parts(struct problem *s)
 static struct problem problem_open(int c, int k, int h, int w, bool same)
 {
     const int pad = same ? 1 : 0;
-    struct problem s = {
-        .w = {.c = c, .h = h, .w = w, .top = pad, .left = pad, .k = k, .out_h = h - 2 + 2 * pad, .out_w = w - 2 + 2 * pad}};
+    struct problem s = {.w = {.c = c,
+                              .h = h,
+                              .w = w,
+                              .top = pad,
+                              .left = pad,
+                              .k = k,
+                              .out_h = h - 2 + 2 * pad,
+                              .out_w = w - 2 + 2 * pad}};
     dt_winograd_plan(&s.w, kernels->vector);
     s.n_x = (size_t)(c * h * w);
     s.n_z = (size_t)(s.w.out_h * s.w.out_w * k);
@@ -88,7 +96,8 @@ static struct problem problem_open(int c, int k, int h, int w, bool same)
     CHECK(s.z != NULL && s.is_blank != NULL);
     compute_exact(&s);
     kernels->winograd_pack(&s.w, s.weight.data, s.packed.data);
-    snprintf(case_text, sizeof case_text, "%s, %dx%dx%d to %d, %s", kernels->isa, c, h, w, k, same ? "same" : "valid");
+    snprintf(case_text, sizeof case_text, "%s, %dx%dx%d to %d, %s", kernels->isa, c, h, w, k,
+             same ? "same" : "valid");
     return s;
 }
 
@@ -103,16 +112,17 @@ static void problem_close(struct problem *s)
     free(s->is_blank);
 }
 
-static void check_near(const struct problem *s, const char *what, size_t i, float actual, double expected, bool exactly)
+static void check_near(const struct problem *s, const char *what, size_t i, float actual,
+                       double expected, bool exactly)
 {
     if (!(fabs((double)actual - expected) <= (exactly ? 0 : 1e-5 * s->scale))) {
-        CHECK_FAIL("%s: %s[%zu] is %.9g, the exact sum %.9g%s, the largest %.3g", case_text, what, i, (double)actual, expected,
-                   exactly ? " of zeros" : "", s->scale);
+        CHECK_FAIL("%s: %s[%zu] is %.9g, the exact sum %.9g%s, the largest %.3g", case_text, what,
+                   i, (double)actual, expected, exactly ? " of zeros" : "", s->scale);
     }
 }
 
-/* All images together, then one by one and by another number of tiles at a time: the same bits. Then without making blank parts
- * shorter. */
+/* All images together, then one by one and by another number of tiles at a time: the same bits.
+ * Then without making blank parts shorter. */
 static void check_plain(struct problem *s, bool relu)
 {
     struct buffer y = buffer_open(N_IMAGES * s->n_z), again = buffer_open(y.n);
@@ -125,26 +135,30 @@ static void check_plain(struct problem *s, bool relu)
     other.group = 2 + (int)draw((uint32_t)s->w.group - 1);
     for (size_t image = N_IMAGES; image-- > 0;) {
         out.y = again.data + image * s->n_z;
-        kernels->winograd_forward(&other, 1, s->x.data + image * s->n_x, s->packed.data, &out, s->scratch.data);
+        kernels->winograd_forward(&other, 1, s->x.data + image * s->n_x, s->packed.data, &out,
+                                  s->scratch.data);
     }
     CHECK(memcmp(y.data, again.data, y.n * sizeof(float)) == 0);
     other.skips_blank = false;
     out.y = again.data;
     kernels->winograd_forward(&other, N_IMAGES, s->x.data, s->packed.data, &out, s->scratch.data);
     for (size_t i = 0; i < y.n; i++) {
-        check_near(s, "y of tiles alone", i, again.data[i], relu ? fmax(s->z[i], 0) : s->z[i], s->is_blank[i]);
+        check_near(s, "y of tiles alone", i, again.data[i], relu ? fmax(s->z[i], 0) : s->z[i],
+                   s->is_blank[i]);
     }
     buffer_close(&y, "y");
     buffer_close(&again, "y again");
 }
 
 /* The bits of one window, of which at most one is set: its place, or -1. */
-static int survivor(const struct dt_winograd *w, const uint64_t *word, size_t image, size_t p, size_t q, size_t k)
+static int survivor(const struct dt_winograd *w, const uint64_t *word, size_t image, size_t p,
+                    size_t q, size_t k)
 {
     const size_t n_words = dt_survivor_words(w->k), n_w = (size_t)w->out_w;
     int place = -1;
     for (int i = 0; i < 4; i++) {
-        const size_t at = (image * (size_t)w->out_h + 2 * p + (size_t)(i / 2)) * n_w + 2 * q + (size_t)(i % 2);
+        const size_t at =
+            (image * (size_t)w->out_h + 2 * p + (size_t)(i / 2)) * n_w + 2 * q + (size_t)(i % 2);
         if (word[at * n_words + k / 64] >> k % 64 & 1) {
             CHECK(place < 0);
             place = i;
@@ -153,16 +167,20 @@ static int survivor(const struct dt_winograd *w, const uint64_t *word, size_t im
     return place;
 }
 
-/* One pooled output: its value, and that its bit, if it is positive, is set where the window is largest but for rounding; where
- * it sees nothing but zeros, that it is exactly its bias, and the first of the four. */
-static void check_window(const struct problem *s, size_t i, float y, const uint64_t *word, float factor)
+/* One pooled output: its value, and that its bit, if it is positive, is set where the window is
+ * largest but for rounding; where it sees nothing but zeros, that it is exactly its bias, and the
+ * first of the four. */
+static void check_window(const struct problem *s, size_t i, float y, const uint64_t *word,
+                         float factor)
 {
-    const size_t k = (size_t)s->w.k, w = (size_t)s->w.out_w, columns = w / 2, n_image = (size_t)(s->w.out_h / 2) * columns * k;
+    const size_t k = (size_t)s->w.k, w = (size_t)s->w.out_w, columns = w / 2,
+                 n_image = (size_t)(s->w.out_h / 2) * columns * k;
     const size_t image = i / n_image, p = i % n_image / (columns * k), q = i % (columns * k) / k;
     const size_t at = image * s->n_z + (2 * p * w + 2 * q) * k + i % k;
     const double *z = s->z + at;
     const bool *b = s->is_blank + at, blank = b[0] && b[k] && b[w * k] && b[(w + 1) * k];
-    const double window[4] = {fmax(z[0], 0), fmax(z[k], 0), fmax(z[w * k], 0), fmax(z[(w + 1) * k], 0)};
+    const double window[4] = {fmax(z[0], 0), fmax(z[k], 0), fmax(z[w * k], 0),
+                              fmax(z[(w + 1) * k], 0)};
     const double best = fmax(fmax(window[0], window[1]), fmax(window[2], window[3]));
     const int place = survivor(&s->w, word, image, p, q, i % k);
     check_near(s, "pooled", i, y, best * (double)factor, blank);
@@ -170,13 +188,17 @@ static void check_window(const struct problem *s, size_t i, float y, const uint6
     CHECK(place < 0 || (blank ? place == 0 : window[place] >= best - 1e-5 * s->scale));
 }
 
-/* Words begin as zeros, and no bit is set for filters that are not there and positions outside of all windows. */
+/* Words begin as zeros, and no bit is set for filters that are not there and positions outside of
+ * all windows. */
 static void check_other_bits(const struct dt_winograd *w, const uint64_t *word)
 {
     for (int i = 0; i < N_IMAGES * w->out_h * w->out_w; i++) {
-        const bool outside = i / w->out_w % w->out_h / 2 == w->out_h / 2 || i % w->out_w / 2 == w->out_w / 2;
+        const bool outside =
+            i / w->out_w % w->out_h / 2 == w->out_h / 2 || i % w->out_w / 2 == w->out_w / 2;
         for (int k0 = 0; k0 < w->k; k0 += 64, word++) {
-            const uint64_t there = outside ? 0 : w->k - k0 < 64 ? ((uint64_t)1 << (w->k - k0)) - 1 : UINT64_MAX;
+            const uint64_t there = outside          ? 0
+                                   : w->k - k0 < 64 ? ((uint64_t)1 << (w->k - k0)) - 1
+                                                    : UINT64_MAX;
             CHECK((*word & ~there) == 0);
         }
     }
@@ -189,15 +211,22 @@ static struct buffer buffer_words(const struct dt_winograd *w)
 
 static void check_pooled(struct problem *s, bool drops)
 {
-    const size_t n = N_IMAGES * (size_t)(s->w.out_h / 2) * (size_t)(s->w.out_w / 2) * (size_t)s->w.k;
-    struct buffer y = buffer_open(n), eval_y = buffer_open(n), words = buffer_words(&s->w), keep = buffer_open(n / 4 + 1);
+    const size_t n =
+        N_IMAGES * (size_t)(s->w.out_h / 2) * (size_t)(s->w.out_w / 2) * (size_t)s->w.k;
+    struct buffer y = buffer_open(n), eval_y = buffer_open(n), words = buffer_words(&s->w),
+                  keep = buffer_open(n / 4 + 1);
     uint64_t *word = (uint64_t *)words.data;
     uint8_t *kept = (uint8_t *)keep.data;
     for (size_t i = 0; i < n; i++) {
         kept[i] = draw(4) != 0;
     }
-    struct dt_conv_outputs out = {
-        .bias = s->bias.data, .relu = true, .pool = true, .y = y.data, .word = word, .keep = drops ? kept : NULL, .scale = 1.25f};
+    struct dt_conv_outputs out = {.bias = s->bias.data,
+                                  .relu = true,
+                                  .pool = true,
+                                  .y = y.data,
+                                  .word = word,
+                                  .keep = drops ? kept : NULL,
+                                  .scale = 1.25f};
     kernels->winograd_forward(&s->w, N_IMAGES, s->x.data, s->packed.data, &out, s->scratch.data);
     for (size_t i = 0; i < n; i++) {
         check_window(s, i, y.data[i], word, drops ? (kept[i] ? 1.25f : 0.0f) : 1.0f);
@@ -218,7 +247,8 @@ static void check_pooled(struct problem *s, bool drops)
 
 static void check_shapes(void)
 {
-    static const int channels[] = {1, 3, 5, 16, 27, 40}, filters[] = {1, 5, 16, 27, 64, 70}, sides[] = {3, 4, 5, 6, 7, 8, 11, 14};
+    static const int channels[] = {1, 3, 5, 16, 27, 40}, filters[] = {1, 5, 16, 27, 64, 70},
+                     sides[] = {3, 4, 5, 6, 7, 8, 11, 14};
     for (int i = 0; i < 6 * 6 * 8; i++) {
         const int h = sides[i % 8], w = sides[draw(8)];
         struct problem s = problem_open(channels[i / 48], filters[i / 8 % 6], h, w, draw(2) == 1);
@@ -235,7 +265,8 @@ static void check_shapes(void)
 }
 
 /* Puts one pixel into a rectangle of an image; NULL: noise. */
-static void paint(struct problem *s, size_t image, int top, int left, int bottom, int right, const float *pixel)
+static void paint(struct problem *s, size_t image, int top, int left, int bottom, int right,
+                  const float *pixel)
 {
     const int n_c = s->w.c;
     for (int h = top; h < bottom; h++) {
@@ -248,8 +279,8 @@ static void paint(struct problem *s, size_t image, int top, int left, int bottom
     }
 }
 
-/* A background and up to six rectangles, some of one pixel, in few colours: black, as padding is, is one of them, and two differ in
- * the last channel alone. */
+/* A background and up to six rectangles, some of one pixel, in few colours: black, as padding is,
+ * is one of them, and two differ in the last channel alone. */
 static void paint_regions(struct problem *s)
 {
     float colour[4][64] = {{0}};
@@ -263,17 +294,20 @@ static void paint_regions(struct problem *s)
     for (size_t image = 0; image < N_IMAGES; image++) {
         paint(s, image, 0, 0, h, w, colour[draw(4)]);
         for (uint32_t i = draw(7); i > 0; i--) {
-            const int top = (int)draw((uint32_t)h), left = (int)draw((uint32_t)w), kind = (int)draw(6);
+            const int top = (int)draw((uint32_t)h), left = (int)draw((uint32_t)w),
+                      kind = (int)draw(6);
             const bool dot = draw(2) == 0;
             paint(s, image, top, left, dot ? top + 1 : top + 1 + (int)draw((uint32_t)(h - top)),
-                  dot ? left + 1 : left + 1 + (int)draw((uint32_t)(w - left)), kind < 4 ? colour[kind] : NULL);
+                  dot ? left + 1 : left + 1 + (int)draw((uint32_t)(w - left)),
+                  kind < 4 ? colour[kind] : NULL);
         }
     }
     compute_exact(s);
 }
 
 /* What an output sees: nothing but the ground; or, beside it, padding and what is as small. */
-static bool sees_only(const struct problem *s, size_t image, int p, int q, const float *ground, float most)
+static bool sees_only(const struct problem *s, size_t image, int p, int q, const float *ground,
+                      float most)
 {
     const struct dt_winograd *w = &s->w;
     bool only = true;
@@ -289,8 +323,10 @@ static bool sees_only(const struct problem *s, size_t image, int p, int q, const
     return only;
 }
 
-/* The frame around a rectangle is larger than the ground, and the next is larger still, by steps of the same width. */
-static void paint_slope(struct problem *s, size_t image, int top, int left, const float *ground, float size)
+/* The frame around a rectangle is larger than the ground, and the next is larger still, by steps of
+ * the same width. */
+static void paint_slope(struct problem *s, size_t image, int top, int left, const float *ground,
+                        float size)
 {
     const struct dt_winograd *w = &s->w;
     for (int step = 2; step > 0; step--) {
@@ -298,13 +334,14 @@ static void paint_slope(struct problem *s, size_t image, int top, int left, cons
         for (int c = 0; c < w->c; c++) {
             pixel[c] = ground[c] * powf(size, (float)(step - 3) / 3);
         }
-        paint(s, image, dt_max(top - step, 0), dt_max(left - step, 0), dt_min(top + 3 + step, w->h), dt_min(left + 5 + step, w->w),
-              pixel);
+        paint(s, image, dt_max(top - step, 0), dt_max(left - step, 0), dt_min(top + 3 + step, w->h),
+              dt_min(left + 5 + step, w->w), pixel);
     }
 }
 
-/* A small ground, ink on it, in some images with soft edges, and specks as small as the ground. What sees no ink is as near as in
- * an image without ink, and the ground's outputs are all the same, with a pool or without. */
+/* A small ground, ink on it, in some images with soft edges, and specks as small as the ground.
+ * What sees no ink is as near as in an image without ink, and the ground's outputs are all the
+ * same, with a pool or without. */
 static void check_ground(struct problem *s, float size, bool soft)
 {
     const struct dt_winograd *w = &s->w;
@@ -326,7 +363,8 @@ static void check_ground(struct problem *s, float size, bool soft)
         s->x.data[image * s->n_x + draw((uint32_t)s->n_x)] *= 0.5f;
     }
     compute_exact(s);
-    struct buffer y = buffer_open(N_IMAGES * s->n_z), pooled = buffer_open(N_IMAGES * (size_t)(w->out_h / 2) * (n_w / 2) * n_k);
+    struct buffer y = buffer_open(N_IMAGES * s->n_z),
+                  pooled = buffer_open(N_IMAGES * (size_t)(w->out_h / 2) * (n_w / 2) * n_k);
     struct dt_conv_outputs out = {.bias = s->bias.data, .relu = true, .y = y.data};
     const float *first = NULL;
     kernels->winograd_forward(w, N_IMAGES, s->x.data, s->packed.data, &out, s->scratch.data);
@@ -347,12 +385,16 @@ static void check_ground(struct problem *s, float size, bool soft)
         CHECK(first == NULL || !alone || memcmp(values, first, n_k * sizeof(float)) == 0);
         first = alone ? values : first;
         const bool window = p % 2 == 0 && q % 2 == 0 && p + 1 < (size_t)w->out_h && q + 1 < n_w;
-        if (window && sees_only(s, image, (int)p + 1, (int)q, NULL, size) && sees_only(s, image, (int)p, (int)q + 1, NULL, size) &&
+        if (window && sees_only(s, image, (int)p + 1, (int)q, NULL, size) &&
+            sees_only(s, image, (int)p, (int)q + 1, NULL, size) &&
             sees_only(s, image, (int)p + 1, (int)q + 1, NULL, size)) {
-            const float *best = pooled.data + ((image * (size_t)(w->out_h / 2) + p / 2) * (n_w / 2) + q / 2) * n_k;
+            const float *best =
+                pooled.data + ((image * (size_t)(w->out_h / 2) + p / 2) * (n_w / 2) + q / 2) * n_k;
             for (size_t k = 0; k < n_k; k++) {
-                const double z_best = fmax(fmax(z[k], z[n_k + k]), fmax(z[n_w * n_k + k], z[(n_w + 1) * n_k + k]));
-                CHECK(fabs((double)best[k] - fmax(z_best, 0)) <= (soft ? 1e-3 : 1e-4) * (double)size);
+                const double z_best =
+                    fmax(fmax(z[k], z[n_k + k]), fmax(z[n_w * n_k + k], z[(n_w + 1) * n_k + k]));
+                CHECK(fabs((double)best[k] - fmax(z_best, 0)) <=
+                      (soft ? 1e-3 : 1e-4) * (double)size);
             }
         }
     }
@@ -362,10 +404,12 @@ static void check_ground(struct problem *s, float size, bool soft)
 
 static void check_grounds(void)
 {
-    static const int channels[] = {1, 5, 16, 27, 32}, sides[] = {5, 9, 12, 21}, widths[] = {12, 21, 70};
+    static const int channels[] = {1, 5, 16, 27, 32}, sides[] = {5, 9, 12, 21},
+                     widths[] = {12, 21, 70};
     static const float sizes[] = {1e-20f, 1e-12f, 1e-8f, 1e-5f};
     for (int i = 0; i < 5 * 4 * 2; i++) {
-        struct problem s = problem_open(channels[i % 5], 1 + (int)draw(20), sides[i % 4], widths[draw(3)], i % 2 == 0);
+        struct problem s = problem_open(channels[i % 5], 1 + (int)draw(20), sides[i % 4],
+                                        widths[draw(3)], i % 2 == 0);
         const bool soft = draw(2) == 0;
         check_ground(&s, soft ? 1e-5f : sizes[draw(4)], soft);
         problem_close(&s);
@@ -374,9 +418,11 @@ static void check_grounds(void)
 
 static void check_regions(void)
 {
-    static const int channels[] = {1, 5, 16, 27, 32}, sides[] = {3, 5, 9, 12, 16, 21, 26}, widths[] = {3, 12, 21, 26, 64, 70, 131};
+    static const int channels[] = {1, 5, 16, 27, 32}, sides[] = {3, 5, 9, 12, 16, 21, 26},
+                     widths[] = {3, 12, 21, 26, 64, 70, 131};
     for (int i = 0; i < 5 * 7 * 2; i++) {
-        struct problem s = problem_open(channels[i % 5], 1 + (int)draw(20), sides[i % 7], widths[draw(7)], i % 2 == 0);
+        struct problem s = problem_open(channels[i % 5], 1 + (int)draw(20), sides[i % 7],
+                                        widths[draw(7)], i % 2 == 0);
         paint_regions(&s);
         check_plain(&s, draw(2) == 1);
         check_pooled(&s, draw(2) == 1);
@@ -384,7 +430,8 @@ static void check_regions(void)
     }
 }
 
-/* In an image of equal pixels one is changed: the outputs of one tile change, and all that see it do. */
+/* In an image of equal pixels one is changed: the outputs of one tile change, and all that see it
+ * do. */
 static void check_odd_pixel(void)
 {
     enum { C = 19, K = 5, H = 13, W = 16, OUT_W = W - 2, N = (H - 2) * OUT_W };
@@ -439,7 +486,8 @@ static void check_blank(void)
 {
     struct problem s = problem_open(11, 19, 14, 14, false);
     const size_t n = N_IMAGES * 36 * 19;
-    struct buffer y = buffer_open(N_IMAGES * s.n_z), pooled = buffer_open(n), words = buffer_words(&s.w);
+    struct buffer y = buffer_open(N_IMAGES * s.n_z), pooled = buffer_open(n),
+                  words = buffer_words(&s.w);
     uint64_t *word = (uint64_t *)words.data;
     for (size_t i = 11; i < s.x.n; i++) {
         s.x.data[i] = s.x.data[i % 11];
@@ -457,7 +505,8 @@ static void check_blank(void)
     CHECK(memcmp(tiles.data, y.data, y.n * sizeof(float)) == 0);
     buffer_close(&tiles, "y of tiles");
     s.w.skips_blank = true;
-    out = (struct dt_conv_outputs){.bias = s.bias.data, .relu = true, .pool = true, .y = pooled.data, .word = word};
+    out = (struct dt_conv_outputs){
+        .bias = s.bias.data, .relu = true, .pool = true, .y = pooled.data, .word = word};
     kernels->winograd_forward(&s.w, N_IMAGES, s.x.data, s.packed.data, &out, s.scratch.data);
     for (size_t i = 0; i < n; i++) {
         const int place = survivor(&s.w, word, i / (36 * 19), i / (6 * 19) % 6, i / 19 % 6, i % 19);
@@ -469,7 +518,8 @@ static void check_blank(void)
     problem_close(&s);
 }
 
-/* What is not finite, or becomes so on the way, is reported for the image it is in, and for no other, wherever it is. */
+/* What is not finite, or becomes so on the way, is reported for the image it is in, and for no
+ * other, wherever it is. */
 static void check_report(bool blank)
 {
     static const float odd[] = {NAN, INFINITY, -INFINITY, 3e38f}, pixel[9] = {0, 1, -0.5f};
@@ -479,12 +529,17 @@ static void check_report(bool blank)
     }
     struct buffer y = buffer_open(N_IMAGES * s.n_z);
     struct dt_conv_outputs out = {.bias = s.bias.data, .relu = true, .y = y.data};
-    CHECK_INT(kernels->winograd_forward(&s.w, N_IMAGES, s.x.data, s.packed.data, &out, s.scratch.data), 0);
+    CHECK_INT(
+        kernels->winograd_forward(&s.w, N_IMAGES, s.x.data, s.packed.data, &out, s.scratch.data),
+        0);
     for (size_t i = 0; i < s.x.n; i++) {
         const float before = s.x.data[i];
         s.x.data[i] = odd[i % 4];
-        out.pool = i % 5 == 0 && i % (11 * 9 * 9) < 10 * 8 * 9; /* away from the rows that a pool leaves out */
-        CHECK_INT(kernels->winograd_forward(&s.w, N_IMAGES, s.x.data, s.packed.data, &out, s.scratch.data), 1 << i / s.n_x);
+        out.pool = i % 5 == 0 &&
+                   i % (11 * 9 * 9) < 10 * 8 * 9; /* away from the rows that a pool leaves out */
+        CHECK_INT(kernels->winograd_forward(&s.w, N_IMAGES, s.x.data, s.packed.data, &out,
+                                            s.scratch.data),
+                  1 << i / s.n_x);
         s.x.data[i] = before;
     }
     out.pool = false;
@@ -492,14 +547,18 @@ static void check_report(bool blank)
         const float before = s.weight.data[i];
         s.weight.data[i] = odd[i % 3];
         kernels->winograd_pack(&s.w, s.weight.data, s.packed.data);
-        CHECK_INT(kernels->winograd_forward(&s.w, N_IMAGES, s.x.data, s.packed.data, &out, s.scratch.data), 7);
+        CHECK_INT(kernels->winograd_forward(&s.w, N_IMAGES, s.x.data, s.packed.data, &out,
+                                            s.scratch.data),
+                  7);
         s.weight.data[i] = before;
     }
     kernels->winograd_pack(&s.w, s.weight.data, s.packed.data);
     for (size_t i = 0; i < s.bias.n; i++) {
         const float before = s.bias.data[i];
         s.bias.data[i] = odd[i % 3];
-        CHECK_INT(kernels->winograd_forward(&s.w, N_IMAGES, s.x.data, s.packed.data, &out, s.scratch.data), 7);
+        CHECK_INT(kernels->winograd_forward(&s.w, N_IMAGES, s.x.data, s.packed.data, &out,
+                                            s.scratch.data),
+                  7);
         s.bias.data[i] = before;
     }
     buffer_close(&y, "y");

@@ -1,5 +1,5 @@
-/* A wire that delays, on a clock that moves only when told: when messages arrive, whose turn it is on a link, and an allreduce that
- * takes as long as the simulator says. */
+/* A wire that delays, on a clock that moves only when told: when messages arrive, whose turn it is
+ * on a link, and an allreduce that takes as long as the simulator says. */
 #include "check.h"
 #include "dist/allreduce/executor.h"
 #include "dist/allreduce/simulate.h"
@@ -18,7 +18,8 @@ static double fake_clock(void)
 
 static void open_wires(double latency_s, double bandwidth)
 {
-    const struct dt_wire_delay delay = {.latency_s = latency_s, .bandwidth = bandwidth, .clock_s = fake_clock};
+    const struct dt_wire_delay delay = {
+        .latency_s = latency_s, .bandwidth = bandwidth, .clock_s = fake_clock};
     now_s = 0;
     CHECK_INT(dt_wire_open_local(N_RANKS, wires), DT_OK);
     for (int r = 0; r < N_RANKS; r++) {
@@ -45,7 +46,8 @@ static void begin(struct message *m, int from, int to, char mark)
     *m = (struct message){.from = from, .to = to};
     memset(m->sent, mark, sizeof m->sent);
     CHECK_INT(dt_wire_send(wires[from], to, 0, m->sent, sizeof m->sent, &m->send), DT_OK);
-    CHECK_INT(dt_wire_receive(wires[to], from, 0, m->received, sizeof m->received, &m->receive), DT_OK);
+    CHECK_INT(dt_wire_receive(wires[to], from, 0, m->received, sizeof m->received, &m->receive),
+              DT_OK);
 }
 
 static bool has_arrived(struct message *m)
@@ -66,11 +68,13 @@ static void check_arrival(struct message *m, double at_s)
     CHECK(has_arrived(m));
 }
 
-/* 100 bytes at 10 a second, and 3 seconds: 13. Those that share a link follow 10 seconds later, whatever the latency. */
+/* 100 bytes at 10 a second, and 3 seconds: 13. Those that share a link follow 10 seconds later,
+ * whatever the latency. */
 static void check_links(void)
 {
     struct message a, b;
-    static const int ends[][4] = {{0, 1, 0, 2}, {1, 0, 2, 0}, {0, 1, 0, 1}}; /* from one rank, to one rank, along one way */
+    static const int ends[][4] = {
+        {0, 1, 0, 2}, {1, 0, 2, 0}, {0, 1, 0, 1}}; /* from one rank, to one rank, along one way */
     for (int i = 0; i < 3; i++) {
         open_wires(3, 10);
         begin(&a, ends[i][0], ends[i][1], 'a');
@@ -93,7 +97,8 @@ static void check_links(void)
     close_wires();
 }
 
-/* Who asks for the second message first gets it second all the same; and what is given up is freed. */
+/* Who asks for the second message first gets it second all the same; and what is given up is freed.
+ */
 static void check_order(void)
 {
     struct message a, b;
@@ -120,7 +125,8 @@ static double allreduce_s(const struct dt_algorithm *algorithm, double tick_s)
         for (int i = 0; i < N_ELEMS; i++) {
             data[r][i] = (float)(r + i);
         }
-        CHECK_INT(dt_executor_open(algorithm, wires[r], data[r], N_ELEMS, 1, NULL, &executors[r]), DT_OK);
+        CHECK_INT(dt_executor_open(algorithm, wires[r], data[r], N_ELEMS, 1, NULL, &executors[r]),
+                  DT_OK);
         CHECK_INT(dt_executor_start(&executors[r], 0, 0, 0, N_ELEMS), DT_OK);
     }
     for (int n_done = 0; n_done < N_RANKS; now_s += tick_s) {
@@ -139,14 +145,16 @@ static double allreduce_s(const struct dt_algorithm *algorithm, double tick_s)
     return now_s;
 }
 
-/* Where no two messages of a rank are under way at once the simulator's clock has the same to say. */
+/* Where no two messages of a rank are under way at once the simulator's clock has the same to say.
+ */
 static void check_simulated(void)
 {
     static const char *const names[] = {"ring", "tree", "recursive_doubling", "halving_doubling"};
     const struct dt_costs costs = {.ranks_per_host = 1, .between = {2e-3, 1e-6}};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         struct dt_simulation s;
-        CHECK_INT(dt_simulate(dt_algorithm_find(names[i]), N_RANKS, N_ELEMS, &costs, &s, NULL), DT_OK);
+        CHECK_INT(dt_simulate(dt_algorithm_find(names[i]), N_RANKS, N_ELEMS, &costs, &s, NULL),
+                  DT_OK);
         open_wires(2e-3, 1e6);
         const double took_s = allreduce_s(dt_algorithm_find(names[i]), s.seconds / 1000);
         if (took_s < 0.999 * s.seconds || took_s > 1.03 * s.seconds) {

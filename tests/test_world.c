@@ -8,7 +8,8 @@ static void check_agree(struct dt_world *world, unsigned failing, bool alike)
     dt_error_clear();
     if (failing >> world->rank & 1) {
         mine = alike ? dt_error(DT_NO_INPUT, "x.idx: No such file")
-                     : dt_error(world->rank % 2 == 0 ? DT_BAD_DATA : DT_NO_INPUT, "shard %d is damaged", world->rank);
+                     : dt_error(world->rank % 2 == 0 ? DT_BAD_DATA : DT_NO_INPUT,
+                                "shard %d is damaged", world->rank);
     }
     int first = 0, n_failing = 0;
     for (int rank = world->size - 1; rank >= 0; rank--) {
@@ -32,7 +33,8 @@ static void check_agree(struct dt_world *world, unsigned failing, bool alike)
     CHECK(!dt_error_is_agreed());
 }
 
-/* An agreed error that waits stays agreed whatever else goes wrong; without a text of its own, as of DT_STOPPED, it gives way. */
+/* An agreed error that waits stays agreed whatever else goes wrong; without a text of its own, as
+ * of DT_STOPPED, it gives way. */
 static void test_later_error(void)
 {
     dt_error_agreed(dt_error(DT_IO, "the disk is full"));
@@ -60,7 +62,8 @@ static void test_long_text(struct dt_world *world)
     char name[DT_ERROR_TEXT_SIZE * 2];
     memset(name, 'x', sizeof name - 1);
     name[sizeof name - 1] = '\0';
-    const enum dt_status mine = world->rank == world->size - 1 ? dt_error(DT_IO, "%s", name) : DT_OK;
+    const enum dt_status mine =
+        world->rank == world->size - 1 ? dt_error(DT_IO, "%s", name) : DT_OK;
     CHECK_INT(dt_world_agree(world, mine), DT_IO);
     CHECK_HAS(dt_error_text(), "xxxxxxxx");
     if (world->size > 1) {
@@ -78,7 +81,8 @@ static void test_alloc(struct dt_world *world)
     CHECK(bytes != NULL && bytes[0] == 0 && bytes[5] == 0);
     free(bytes);
     const bool fails = world->rank == world->size - 1;
-    CHECK_INT(dt_world_alloc(world, fails ? too_many : 1, 1, "a test", (void **)&bytes), DT_NO_MEMORY);
+    CHECK_INT(dt_world_alloc(world, fails ? too_many : 1, 1, "a test", (void **)&bytes),
+              DT_NO_MEMORY);
     CHECK(bytes == NULL);
     CHECK_HAS(dt_error_text(), "out of memory for a test");
     dt_error_clear();
@@ -89,8 +93,10 @@ int main(void)
     struct dt_world world;
     CHECK_OK(dt_world_open(&world));
     CHECK(world.rank >= 0 && world.rank < world.size);
-    CHECK(world.local_rank >= 0 && world.local_rank < world.local_size && world.local_size <= world.size);
-    CHECK(world.host[0] != '\0' && world.comm != NULL && world.comm->size == world.size && world.comm->rank == world.rank);
+    CHECK(world.local_rank >= 0 && world.local_rank < world.local_size &&
+          world.local_size <= world.size);
+    CHECK(world.host[0] != '\0' && world.comm != NULL && world.comm->size == world.size &&
+          world.comm->rank == world.rank);
     CHECK(strncmp(dt_mpi_version(), "MPICH ", 6) == 0);
     CHECK(strpbrk(dt_mpi_version(), "\t\n") == NULL);
     for (unsigned failing = 0; failing < 1u << world.size; failing++) {
@@ -102,7 +108,8 @@ int main(void)
     test_later_error();
     test_alloc(&world);
     int32_t n_speakers = dt_world_speaks(&world, true);
-    CHECK_OK(dt_comm_allreduce(world.comm, &n_speakers, 1, DT_TYPE_I32, DT_REDUCE_SUM, "count of speakers"));
+    CHECK_OK(dt_comm_allreduce(world.comm, &n_speakers, 1, DT_TYPE_I32, DT_REDUCE_SUM,
+                               "count of speakers"));
     CHECK_INT(n_speakers, 1);
     dt_world_exit(&world, DT_OK, true);
 }

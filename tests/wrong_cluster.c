@@ -1,5 +1,5 @@
-/* dtrain on a cluster where something is wrong: what the variable WRONG names, in words; ONE_EACH makes each rank the only one of
- * its host, by name. */
+/* dtrain on a cluster where something is wrong: what the variable WRONG names, in words; ONE_EACH
+ * makes each rank the only one of its host, by name. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,7 +42,8 @@ WRAP(enum dt_status, dt_facts_gather_load, struct dt_world *world, struct dt_ran
     return s;
 }
 
-WRAP(enum dt_status, dt_facts_gather, struct dt_world *world, const struct dt_doctor_spec *spec, struct dt_rank_facts **out)
+WRAP(enum dt_status, dt_facts_gather, struct dt_world *world, const struct dt_doctor_spec *spec,
+     struct dt_rank_facts **out)
 {
     const enum dt_status s = __real_dt_facts_gather(world, spec, out);
     const int last = world->size - 1;
@@ -61,16 +62,19 @@ WRAP(enum dt_status, dt_facts_gather, struct dt_world *world, const struct dt_do
     return s;
 }
 
-WRAP(struct dt_update, dt_strategy_next, struct dt_strategy *strategy, double lr, size_t n_global, size_t n_local)
+WRAP(struct dt_update, dt_strategy_next, struct dt_strategy *strategy, double lr, size_t n_global,
+     size_t n_local)
 {
     return __real_dt_strategy_next(strategy, wrong("example") ? 1.01 * lr : lr, n_global, n_local);
 }
 
-WRAP(enum dt_status, dt_network_backward, struct dt_network *network, const struct dt_pass *pass, dt_grad_ready_fn ready,
-     void *context)
+WRAP(enum dt_status, dt_network_backward, struct dt_network *network, const struct dt_pass *pass,
+     dt_grad_ready_fn ready, void *context)
 {
     const enum dt_status s = __real_dt_network_backward(network, pass, ready, context);
-    for (size_t i = 0; ready == NULL && wrong("gradients") && is_rank("1") && i < network->model->arena_elems; i++) {
+    for (size_t i = 0;
+         ready == NULL && wrong("gradients") && is_rank("1") && i < network->model->arena_elems;
+         i++) {
         network->grads[i] *= 1.5f;
     }
     return s;
@@ -84,28 +88,33 @@ WRAP(void, dt_bench_fill, float *x, size_t n_elems, int rank, unsigned round)
     }
 }
 
-/* Where each rank is a host of its own, what is measured is alike for all, but for node2's if that is what is wrong. */
+/* Where each rank is a host of its own, what is measured is alike for all, but for node2's if that
+ * is what is wrong. */
 static double measured(const char *what, double usual, double slow, bool slow_one)
 {
     return slow_one && wrong(what) ? slow : usual;
 }
 
-WRAP(enum dt_status, dt_comm_allreduce, struct dt_comm *comm, void *buffer, size_t n_elems, enum dt_type type, enum dt_reduce op,
-     const char *name)
+WRAP(enum dt_status, dt_comm_allreduce, struct dt_comm *comm, void *buffer, size_t n_elems,
+     enum dt_type type, enum dt_reduce op, const char *name)
 {
     const enum dt_status s = __real_dt_comm_allreduce(comm, buffer, n_elems, type, op, name);
-    const bool latencies = strcmp(name, "exchange of latencies") == 0, bandwidths = strcmp(name, "exchange of bandwidths") == 0;
+    const bool latencies = strcmp(name, "exchange of latencies") == 0,
+               bandwidths = strcmp(name, "exchange of bandwidths") == 0;
     double *matrix = buffer;
-    for (int i = 0; getenv("ONE_EACH") != NULL && (latencies || bandwidths) && i < comm->size; i++) {
+    for (int i = 0; getenv("ONE_EACH") != NULL && (latencies || bandwidths) && i < comm->size;
+         i++) {
         for (int k = i + 1; k < comm->size; k++) {
-            matrix[i * comm->size + k] =
-                latencies ? measured("latency", 1e-6, 3e-6, i == 2 || k == 2) : measured("bandwidth", 1e10, 5e9, i == 2 || k == 2);
+            matrix[i * comm->size + k] = latencies
+                                             ? measured("latency", 1e-6, 3e-6, i == 2 || k == 2)
+                                             : measured("bandwidth", 1e10, 5e9, i == 2 || k == 2);
         }
     }
     return s;
 }
 
-WRAP(enum dt_status, dt_comm_allgather, struct dt_comm *comm, const void *mine, void *all, size_t n_bytes_each, const char *name)
+WRAP(enum dt_status, dt_comm_allgather, struct dt_comm *comm, const void *mine, void *all,
+     size_t n_bytes_each, const char *name)
 {
     const enum dt_status s = __real_dt_comm_allgather(comm, mine, all, n_bytes_each, name);
     const bool memory = strcmp(name, "exchange of memory bandwidths") == 0,
@@ -116,11 +125,12 @@ WRAP(enum dt_status, dt_comm_allgather, struct dt_comm *comm, const void *mine, 
     return s;
 }
 
-WRAP(enum dt_status, dt_inference_open, struct dt_world *world, const struct dt_trained *from, int n_threads, int capacity,
-     struct dt_inference *out)
+WRAP(enum dt_status, dt_inference_open, struct dt_world *world, const struct dt_trained *from,
+     int n_threads, int capacity, struct dt_inference *out)
 {
     const struct dt_trained nowhere = {.file = "nowhere"};
-    return __real_dt_inference_open(world, wrong("checkpoint") && world->rank == 1 ? &nowhere : from, n_threads, capacity, out);
+    return __real_dt_inference_open(
+        world, wrong("checkpoint") && world->rank == 1 ? &nowhere : from, n_threads, capacity, out);
 }
 
 WRAP(enum dt_status, dt_comm_wait, struct dt_comm *comm, struct dt_request *request)

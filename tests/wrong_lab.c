@@ -1,6 +1,7 @@
-/* dtrain, but rank 1 of a ring replaces in the second round what it should add, steps are a hundredth too long, and a batch has its
- * first sample twice; a block has a few operations more; a pipeline of 1f1b keeps all, as gpipe's; error
- * feedback keeps a little too much; late ranks are half as late. */
+/* dtrain, but rank 1 of a ring replaces in the second round what it should add, steps are a
+ * hundredth too long, and a batch has its first sample twice; a block has a few operations more; a
+ * pipeline of 1f1b keeps all, as gpipe's; error feedback keeps a little too much; late ranks are
+ * half as late. */
 #include "data/shard.h"
 #include "dist/allreduce/algorithm.h"
 #include "dist/compression/error_feedback.h"
@@ -21,18 +22,24 @@ int __wrap_dt_ring_round(int rank, int size, size_t n_elems, int round, struct d
     return n;
 }
 
-struct dt_update __real_dt_strategy_next(struct dt_strategy *strategy, double lr, size_t n_global, size_t n_local);
-struct dt_update __wrap_dt_strategy_next(struct dt_strategy *strategy, double lr, size_t n_global, size_t n_local);
+struct dt_update __real_dt_strategy_next(struct dt_strategy *strategy, double lr, size_t n_global,
+                                         size_t n_local);
+struct dt_update __wrap_dt_strategy_next(struct dt_strategy *strategy, double lr, size_t n_global,
+                                         size_t n_local);
 
-struct dt_update __wrap_dt_strategy_next(struct dt_strategy *strategy, double lr, size_t n_global, size_t n_local)
+struct dt_update __wrap_dt_strategy_next(struct dt_strategy *strategy, double lr, size_t n_global,
+                                         size_t n_local)
 {
     return __real_dt_strategy_next(strategy, 1.01 * lr, n_global, n_local);
 }
 
-int __real_dt_shard_batch(const struct dt_shard *shard, uint32_t epoch, uint64_t step, uint32_t *rows, uint32_t *ids);
-int __wrap_dt_shard_batch(const struct dt_shard *shard, uint32_t epoch, uint64_t step, uint32_t *rows, uint32_t *ids);
+int __real_dt_shard_batch(const struct dt_shard *shard, uint32_t epoch, uint64_t step,
+                          uint32_t *rows, uint32_t *ids);
+int __wrap_dt_shard_batch(const struct dt_shard *shard, uint32_t epoch, uint64_t step,
+                          uint32_t *rows, uint32_t *ids);
 
-int __wrap_dt_shard_batch(const struct dt_shard *shard, uint32_t epoch, uint64_t step, uint32_t *rows, uint32_t *ids)
+int __wrap_dt_shard_batch(const struct dt_shard *shard, uint32_t epoch, uint64_t step,
+                          uint32_t *rows, uint32_t *ids)
 {
     const int n = __real_dt_shard_batch(shard, epoch, step, rows, ids);
     if (n > 1) {
@@ -50,24 +57,25 @@ double __wrap_dt_block_flops(const struct dt_block *block)
     return __real_dt_block_flops(block) + 4;
 }
 
-struct dt_pipeline_op __real_dt_pipeline_op(enum dt_pipeline_schedule schedule, int stage, int n_stages, int n_micro_batches,
-                                            int i);
-struct dt_pipeline_op __wrap_dt_pipeline_op(enum dt_pipeline_schedule schedule, int stage, int n_stages, int n_micro_batches,
-                                            int i);
+struct dt_pipeline_op __real_dt_pipeline_op(enum dt_pipeline_schedule schedule, int stage,
+                                            int n_stages, int n_micro_batches, int i);
+struct dt_pipeline_op __wrap_dt_pipeline_op(enum dt_pipeline_schedule schedule, int stage,
+                                            int n_stages, int n_micro_batches, int i);
 
-struct dt_pipeline_op __wrap_dt_pipeline_op(enum dt_pipeline_schedule schedule, int stage, int n_stages, int n_micro_batches, int i)
+struct dt_pipeline_op __wrap_dt_pipeline_op(enum dt_pipeline_schedule schedule, int stage,
+                                            int n_stages, int n_micro_batches, int i)
 {
     (void)schedule;
     return __real_dt_pipeline_op(DT_PIPELINE_GPIPE, stage, n_stages, n_micro_batches, i);
 }
 
-void __real_dt_error_feedback_encode(struct dt_error_feedback *feedback, uint64_t draw, size_t begin, size_t end, float *values,
-                                     void *bytes);
-void __wrap_dt_error_feedback_encode(struct dt_error_feedback *feedback, uint64_t draw, size_t begin, size_t end, float *values,
-                                     void *bytes);
+void __real_dt_error_feedback_encode(struct dt_error_feedback *feedback, uint64_t draw,
+                                     size_t begin, size_t end, float *values, void *bytes);
+void __wrap_dt_error_feedback_encode(struct dt_error_feedback *feedback, uint64_t draw,
+                                     size_t begin, size_t end, float *values, void *bytes);
 
-void __wrap_dt_error_feedback_encode(struct dt_error_feedback *feedback, uint64_t draw, size_t begin, size_t end, float *values,
-                                     void *bytes)
+void __wrap_dt_error_feedback_encode(struct dt_error_feedback *feedback, uint64_t draw,
+                                     size_t begin, size_t end, float *values, void *bytes)
 {
     __real_dt_error_feedback_encode(feedback, draw, begin, end, values, bytes);
     if (feedback->left != NULL) {
@@ -75,10 +83,13 @@ void __wrap_dt_error_feedback_encode(struct dt_error_feedback *feedback, uint64_
     }
 }
 
-unsigned __real_dt_fault_delay_ms(const struct dt_fault *fault, uint64_t seed, int rank, uint64_t step);
-unsigned __wrap_dt_fault_delay_ms(const struct dt_fault *fault, uint64_t seed, int rank, uint64_t step);
+unsigned __real_dt_fault_delay_ms(const struct dt_fault *fault, uint64_t seed, int rank,
+                                  uint64_t step);
+unsigned __wrap_dt_fault_delay_ms(const struct dt_fault *fault, uint64_t seed, int rank,
+                                  uint64_t step);
 
-unsigned __wrap_dt_fault_delay_ms(const struct dt_fault *fault, uint64_t seed, int rank, uint64_t step)
+unsigned __wrap_dt_fault_delay_ms(const struct dt_fault *fault, uint64_t seed, int rank,
+                                  uint64_t step)
 {
     return __real_dt_fault_delay_ms(fault, seed, rank, step) / 2;
 }

@@ -55,16 +55,19 @@ struct dt_config {
 
     struct dt_dist_spec dist;
     double bucket_mb;   /* as configured; dist.bucket_bytes follows from it */
-    bool init_per_rank; /* each rank draws initial weights of its own: shows what the broadcast is for */
+    bool init_per_rank; /* each rank draws initial weights of its own: shows what the broadcast is
+                           for */
     double timeout_s;
 
     int64_t checkpoint_every_epochs, checkpoint_every_steps; /* 0: off */
     int64_t checkpoint_keep;
-    enum dt_test_metric checkpoint_best; /* by which one checkpoint more is kept; DT_TEST_NONE: it is not */
-    double log_every_s;                  /* seconds between progress lines where stderr is no terminal */
-    int64_t log_every_steps;             /* steps between recorded ones; 0: none; DT_AUTO: dt_record_interval says */
-    char trace_steps[48];                /* "10:30", as configured; "": none */
-    uint64_t trace_first, trace_last;    /* these */
+    enum dt_test_metric
+        checkpoint_best;     /* by which one checkpoint more is kept; DT_TEST_NONE: it is not */
+    double log_every_s;      /* seconds between progress lines where stderr is no terminal */
+    int64_t log_every_steps; /* steps between recorded ones; 0: none; DT_AUTO: dt_record_interval
+                                says */
+    char trace_steps[48];    /* "10:30", as configured; "": none */
+    uint64_t trace_first, trace_last; /* these */
 
     enum dt_device device;
     enum dt_precision precision;
@@ -75,15 +78,19 @@ struct dt_config {
     int64_t threads;         /* 0: cores / local ranks */
 };
 
-/* How a configuration is written down, in checkpoints and in the run's folder. Training only hands such texts on; its caller says
- * which format they have (cli/config/config.h). */
+/* How a configuration is written down, in checkpoints and in the run's folder. Training only hands
+ * such texts on; its caller says which format they have (cli/config/config.h). */
 struct dt_config_format {
-    char *(*write)(const struct dt_config *config); /* every key; the caller frees; NULL: out of memory */
-    /* What `write` of this version or an earlier one has written. DT_CONFIG, with `name` in the text. */
+    char *(*write)(
+        const struct dt_config *config); /* every key; the caller frees; NULL: out of memory */
+    /* What `write` of this version or an earlier one has written. DT_CONFIG, with `name` in the
+     * text. */
     enum dt_status (*read)(const char *name, const char *text, struct dt_config *out);
-    /* Looks below the key `path` ("train.optimizer"; "": everywhere) of two written ones. `text` is "" when nothing differs, else
-     * it says the first such key and both values: "train.optimizer.type was "adam", now it is "sgd"". DT_NO_MEMORY. */
-    enum dt_status (*compare)(const char *before, const char *now, const char *path, char *text, size_t size);
+    /* Looks below the key `path` ("train.optimizer"; "": everywhere) of two written ones. `text` is
+     * "" when nothing differs, else it says the first such key and both values:
+     * "train.optimizer.type was "adam", now it is "sgd"". DT_NO_MEMORY. */
+    enum dt_status (*compare)(const char *before, const char *now, const char *path, char *text,
+                              size_t size);
 };
 
 #endif

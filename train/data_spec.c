@@ -17,10 +17,12 @@ enum dt_status dt_data_spec_set_dir(struct dt_data_spec *spec, const char *dir)
         return DT_OK;
     }
     if (spec->format != DT_DATA_IDX) {
-        return dt_error(DT_USAGE, "--data %s: this configuration generates its data (leave --data out)", dir);
+        return dt_error(DT_USAGE,
+                        "--data %s: this configuration generates its data (leave --data out)", dir);
     }
     if (strlen(dir) >= sizeof spec->dir) {
-        return dt_error(DT_USAGE, "--data: the path is longer than %zu bytes", sizeof spec->dir - 1);
+        return dt_error(DT_USAGE, "--data: the path is longer than %zu bytes",
+                        sizeof spec->dir - 1);
     }
     snprintf(spec->dir, sizeof spec->dir, "%s", dir);
     return DT_OK;

@@ -9,13 +9,15 @@
 /* What a rank found on its host; it travels. */
 struct finding {
     bool has_gpu;
-    bool may_share; /* tests: NCCL is asked all the same, which with NCCL_HOSTID takes ranks of one GPU */
+    bool may_share; /* tests: NCCL is asked all the same, which with NCCL_HOSTID takes ranks of one
+                       GPU */
     char host[DT_HOST_SIZE];
     char uuid[48];    /* of the GPU */
     char reason[240]; /* for having none */
 };
 
-static enum dt_status find_gpu(const struct dt_world *world, const struct dt_config *config, struct dt_device_choice *out)
+static enum dt_status find_gpu(const struct dt_world *world, const struct dt_config *config,
+                               struct dt_device_choice *out)
 {
     int n_gpus = 0;
     if (config->device == DT_DEVICE_CPU || config->device == DT_DEVICE_REF) {
@@ -25,7 +27,8 @@ static enum dt_status find_gpu(const struct dt_world *world, const struct dt_con
     return out->module->probe(world->local_rank, &out->info, &n_gpus);
 }
 
-static struct finding look(const struct dt_world *world, const struct dt_config *config, struct dt_device_choice *out)
+static struct finding look(const struct dt_world *world, const struct dt_config *config,
+                           struct dt_device_choice *out)
 {
     struct finding mine;
     memset(&mine, 0, sizeof mine); /* padding too */
@@ -41,7 +44,8 @@ static struct finding look(const struct dt_world *world, const struct dt_config 
     return mine;
 }
 
-/* Whether no rank lacks a GPU; if one does, `why` says which and for what reason, or only the reason when all have the same. */
+/* Whether no rank lacks a GPU; if one does, `why` says which and for what reason, or only the
+ * reason when all have the same. */
 static bool all_have_gpus(const struct finding *all, int size, char *why, size_t n_why)
 {
     int first = 0;
@@ -58,7 +62,8 @@ static bool all_have_gpus(const struct finding *all, int size, char *why, size_t
     if (alike) {
         snprintf(why, n_why, "%s", all[first].reason);
     } else {
-        snprintf(why, n_why, "rank %d on %s has no GPU: %s", first, all[first].host, all[first].reason);
+        snprintf(why, n_why, "rank %d on %s has no GPU: %s", first, all[first].host,
+                 all[first].reason);
     }
     return false;
 }
@@ -85,20 +90,23 @@ static bool all_have_their_own(const struct finding *all, int size, char *why, s
     return true;
 }
 
-/* The first key that asks for a GPU, as a message shows it, and what to do without one. NULL: none does. */
+/* The first key that asks for a GPU, as a message shows it, and what to do without one. NULL: none
+ * does. */
 static const char *wish_for_gpu(const struct dt_config *config, const char **cure)
 {
     if (config->device == DT_DEVICE_CUDA) {
         *cure = "without one use \"device\": \"cpu\"";
         return "device \"cuda\"";
     }
-    if (config->precision == DT_PRECISION_TF32) { /* bf16: some CPUs have it, and say so themselves */
+    if (config->precision ==
+        DT_PRECISION_TF32) { /* bf16: some CPUs have it, and say so themselves */
         *cure = "without one use \"precision\": \"f32\"";
         return "precision \"tf32\"";
     }
     if (dt_allreduce_is_for_gpus(config->dist.allreduce)) {
         *cure = "without one use \"allreduce\": \"auto\"";
-        return config->dist.allreduce == DT_ALLREDUCE_NCCL ? "allreduce \"nccl\"" : "allreduce \"staged\"";
+        return config->dist.allreduce == DT_ALLREDUCE_NCCL ? "allreduce \"nccl\""
+                                                           : "allreduce \"staged\"";
     }
     return NULL;
 }
@@ -108,7 +116,8 @@ static enum dt_status check_allreduce(enum dt_allreduce_type type, bool own, con
 {
     if (type == DT_ALLREDUCE_NCCL && !own) {
         return dt_error(DT_UNAVAILABLE,
-                        "allreduce \"nccl\" needs a GPU of its own for every rank (use as many ranks as GPUs, or "
+                        "allreduce \"nccl\" needs a GPU of its own for every rank (use as many "
+                        "ranks as GPUs, or "
                         "\"allreduce\": \"auto\"): %s",
                         why);
     }
@@ -116,7 +125,8 @@ static enum dt_status check_allreduce(enum dt_allreduce_type type, bool own, con
 }
 
 /* From what all ranks found, which all of them know, and so with one result. */
-static enum dt_status decide(const struct dt_config *config, const struct finding *all, int size, struct dt_device_choice *out)
+static enum dt_status decide(const struct dt_config *config, const struct finding *all, int size,
+                             struct dt_device_choice *out)
 {
     const char *cure;
     const enum dt_allreduce_type type = config->dist.allreduce;
@@ -125,29 +135,36 @@ static enum dt_status decide(const struct dt_config *config, const struct findin
         out->module = NULL;
         out->idle = some_have_gpus(all, size);
         memset(&out->info, 0, sizeof out->info);
-        return wish == NULL ? DT_OK : dt_error(DT_UNAVAILABLE, "%s needs a GPU for every rank (%s): %s", wish, cure, out->why);
+        return wish == NULL ? DT_OK
+                            : dt_error(DT_UNAVAILABLE, "%s needs a GPU for every rank (%s): %s",
+                                       wish, cure, out->why);
     }
     out->backend = out->module->backend;
     const bool own = all[0].may_share || all_have_their_own(all, size, out->why, sizeof out->why);
     if (size > 1 || type == DT_ALLREDUCE_NCCL) {
         DT_TRY(check_allreduce(type, own, out->why));
     }
-    const bool may = type == DT_ALLREDUCE_AUTO && size > 1 && config->dist.compression.type == DT_COMPRESSION_NONE;
+    const bool may = type == DT_ALLREDUCE_AUTO && size > 1 &&
+                     config->dist.compression.type == DT_COMPRESSION_NONE;
     const bool between_devices = own && (type == DT_ALLREDUCE_NCCL || may);
     out->allreduce_open = between_devices ? out->module->allreduce_open : NULL;
     return DT_OK;
 }
 
-enum dt_status dt_device_choose(struct dt_world *world, const struct dt_config *config, struct dt_device_choice *out)
+enum dt_status dt_device_choose(struct dt_world *world, const struct dt_config *config,
+                                struct dt_device_choice *out)
 {
-    *out = (struct dt_device_choice){.backend = config->device == DT_DEVICE_REF ? &dt_ref_backend : &dt_cpu_backend};
+    *out = (struct dt_device_choice){.backend = config->device == DT_DEVICE_REF ? &dt_ref_backend
+                                                                                : &dt_cpu_backend};
     struct finding *all;
-    DT_TRY(dt_world_alloc(world, (size_t)world->size, sizeof *all, "what GPUs there are", (void **)&all));
+    DT_TRY(dt_world_alloc(world, (size_t)world->size, sizeof *all, "what GPUs there are",
+                          (void **)&all));
     all[0] = look(world, config, out);
     enum dt_status s = DT_OK;
     if (world->size > 1) {
         const struct finding mine = all[0];
-        s = dt_comm_allgather(world->comm, &mine, all, sizeof mine, "exchange of what GPUs there are");
+        s = dt_comm_allgather(world->comm, &mine, all, sizeof mine,
+                              "exchange of what GPUs there are");
     }
     if (s == DT_OK) {
         s = decide(config, all, world->size, out);

@@ -1,7 +1,9 @@
-/* Which device a run computes on, and how gradients travel between its ranks: one choice of all ranks together.
+/* Which device a run computes on, and how gradients travel between its ranks: one choice of all
+ * ranks together.
  *
- * A GPU is taken where every rank has one, else all use the CPU: ranks of different speed would only wait for each other. NCCL sums
- * the gradients where every rank has a GPU of its own; ranks that share one go through host memory. */
+ * A GPU is taken where every rank has one, else all use the CPU: ranks of different speed would
+ * only wait for each other. NCCL sums the gradients where every rank has a GPU of its own; ranks
+ * that share one go through host memory. */
 #ifndef DT_TRAIN_DEVICE_H
 #define DT_TRAIN_DEVICE_H
 
@@ -14,14 +16,17 @@ struct dt_device_choice {
     const struct dt_backend_ops *backend;
     const struct dt_device_module *module; /* NULL: the CPU */
     struct dt_device_info info;            /* with module; else zero */
-    dt_allreduce_open_fn allreduce_open;   /* the module's, where gradients are added between devices; else NULL */
-    char why[400];                         /* why no GPU, or why not NCCL; else "" */
-    bool idle;                             /* GPUs of some ranks are, because others have none */
+    dt_allreduce_open_fn
+        allreduce_open; /* the module's, where gradients are added between devices; else NULL */
+    char why[400];      /* why no GPU, or why not NCCL; else "" */
+    bool idle;          /* GPUs of some ranks are, because others have none */
 };
 
-/* Reads `device`, `precision` and `dist.allreduce` of the configuration. Every rank calls it; all choose alike, or fail alike.
- * DT_UNAVAILABLE: the configuration wants a GPU, or one for each rank, and that is not there; with the reason and the cure. A world
- * of one rank needs no communicator. */
-enum dt_status dt_device_choose(struct dt_world *world, const struct dt_config *config, struct dt_device_choice *out);
+/* Reads `device`, `precision` and `dist.allreduce` of the configuration. Every rank calls it; all
+ * choose alike, or fail alike. DT_UNAVAILABLE: the configuration wants a GPU, or one for each rank,
+ * and that is not there; with the reason and the cure. A world of one rank needs no communicator.
+ */
+enum dt_status dt_device_choose(struct dt_world *world, const struct dt_config *config,
+                                struct dt_device_choice *out);
 
 #endif

@@ -52,8 +52,10 @@ static enum dt_status load(const char *path, const struct dt_device_module **out
     if (module->version != DT_DEVICE_MODULE_VERSION) {
         const int version = module->version;
         dlclose(library);
-        return dt_error(DT_UNAVAILABLE, "%s has version %d of the interface, this program %d (install both from one build)", path,
-                        version, DT_DEVICE_MODULE_VERSION);
+        return dt_error(
+            DT_UNAVAILABLE,
+            "%s has version %d of the interface, this program %d (install both from one build)",
+            path, version, DT_DEVICE_MODULE_VERSION);
     }
     *out = module;
     return DT_OK;
@@ -65,12 +67,13 @@ enum dt_status dt_device_load(const struct dt_device_module **out)
     char path[PATH_MAX];
     if (named != NULL && named[0] != '\0') {
         if (secure_getenv("DTRAIN_CUDA_MODULE") == NULL) {
-            return dt_error(DT_UNAVAILABLE,
-                            "DTRAIN_CUDA_MODULE names code for a program that has more rights than its caller (unset it)");
+            return dt_error(DT_UNAVAILABLE, "DTRAIN_CUDA_MODULE names code for a program that has "
+                                            "more rights than its caller (unset it)");
         }
         return load(named, out);
     }
-    if (dlopen(DRIVER, RTLD_LAZY | RTLD_LOCAL) == NULL) { /* if it is there, the module will need it: it stays */
+    if (dlopen(DRIVER, RTLD_LAZY | RTLD_LOCAL) ==
+        NULL) { /* if it is there, the module will need it: it stays */
         return dt_error(DT_UNAVAILABLE, "there is no NVIDIA driver on this host");
     }
     if (!find_module(path)) {

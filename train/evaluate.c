@@ -1,7 +1,7 @@
 #include "train/evaluate.h"
 
-enum dt_status dt_evaluator_open(struct dt_world *world, const struct dt_data_spec *spec, struct dt_network *network,
-                                 struct dt_evaluator *out)
+enum dt_status dt_evaluator_open(struct dt_world *world, const struct dt_data_spec *spec,
+                                 struct dt_network *network, struct dt_evaluator *out)
 {
     *out = (struct dt_evaluator){.world = world, .network = network};
     struct dt_shard shard = {.mode = DT_SHARDING_SHARD,
@@ -12,7 +12,9 @@ enum dt_status dt_evaluator_open(struct dt_world *world, const struct dt_data_sp
     DT_TRY_GOTO(s, dt_dataset_count(spec, DT_SPLIT_TEST, &shard.n_total), fail);
     DT_TRY_GOTO(s, dt_dataset_open(spec, DT_SPLIT_TEST, dt_shard_owned(&shard), &out->data), fail);
     DT_TRY_GOTO(s, dt_loader_open(&shard, &out->loader), fail);
-    DT_TRY_GOTO(s, network->backend->ops->samples_open(network->backend, &out->data.samples, &out->samples), fail);
+    DT_TRY_GOTO(
+        s, network->backend->ops->samples_open(network->backend, &out->data.samples, &out->samples),
+        fail);
     return DT_OK;
 fail:
     dt_evaluator_close(out);
@@ -52,11 +54,13 @@ enum dt_status dt_evaluator_run(struct dt_evaluator *e, struct dt_metrics *out)
         DT_TRY(dt_network_gather(e->network, e->samples, &batch));
         DT_TRY(dt_network_forward(e->network, &pass));
         DT_TRY(dt_network_loss(e->network, e->samples, &pass));
-        DT_TRY(e->learns ? dt_learned_take(&e->learned, e->network, &e->data.samples, &batch) : DT_OK);
+        DT_TRY(e->learns ? dt_learned_take(&e->learned, e->network, &e->data.samples, &batch)
+                         : DT_OK);
     }
     DT_TRY(backend->ops->metrics_take(backend, out));
     double sums[] = {out->loss_sum, out->n_correct, out->n_samples};
-    DT_TRY(dt_comm_allreduce(e->world->comm, sums, 3, DT_TYPE_F64, DT_REDUCE_SUM, "sum of the test results"));
+    DT_TRY(dt_comm_allreduce(e->world->comm, sums, 3, DT_TYPE_F64, DT_REDUCE_SUM,
+                             "sum of the test results"));
     *out = (struct dt_metrics){sums[0], sums[1], sums[2]};
     return e->learns ? dt_learned_end(&e->learned, e->world, e->network, &e->data.samples) : DT_OK;
 }

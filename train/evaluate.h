@@ -1,4 +1,5 @@
-/* The test set, shared out over all ranks; losses and hits are counted and the counts added, never averages of averages. */
+/* The test set, shared out over all ranks; losses and hits are counted and the counts added, never
+ * averages of averages. */
 #ifndef DT_TRAIN_EVALUATE_H
 #define DT_TRAIN_EVALUATE_H
 
@@ -17,9 +18,10 @@ struct dt_evaluator {
 };
 
 /* Loads this rank's share of the test set. Local: the caller agrees. */
-enum dt_status dt_evaluator_open(struct dt_world *world, const struct dt_data_spec *spec, struct dt_network *network,
-                                 struct dt_evaluator *out);
-/* From now on each run says what the model has learned, too. DT_NO_MEMORY. Local: the caller agrees. */
+enum dt_status dt_evaluator_open(struct dt_world *world, const struct dt_data_spec *spec,
+                                 struct dt_network *network, struct dt_evaluator *out);
+/* From now on each run says what the model has learned, too. DT_NO_MEMORY. Local: the caller
+ * agrees. */
 enum dt_status dt_evaluator_learn(struct dt_evaluator *evaluator);
 void dt_evaluator_close(struct dt_evaluator *evaluator);
 

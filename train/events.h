@@ -1,6 +1,7 @@
-/* What a training tells of itself, as plain structs: who trains fills them in and hands them to one `emit`; who shows or records
- * them (cli/sinks/sinks.h) reads nothing else of it. Rank 0 alone is told, of sums over all ranks. What pointers lead to stays
- * until the call returns; `config` and `dir` of the folder, until its end. */
+/* What a training tells of itself, as plain structs: who trains fills them in and hands them to one
+ * `emit`; who shows or records them (cli/sinks/sinks.h) reads nothing else of it. Rank 0 alone is
+ * told, of sums over all ranks. What pointers lead to stays until the call returns; `config` and
+ * `dir` of the folder, until its end. */
 #ifndef DT_TRAIN_EVENTS_H
 #define DT_TRAIN_EVENTS_H
 
@@ -56,7 +57,8 @@ struct dt_step_event {
     bool recorded;        /* belongs into the records: log.every_steps */
     struct dt_metrics train;
     double lr;
-    double grad_norm; /* L2, of the mean gradient, before clipping; NAN: not measured at this step, or nobody knows it */
+    double grad_norm; /* L2, of the mean gradient, before clipping; NAN: not measured at this step,
+                         or nobody knows it */
     /* where the run stands */
     uint64_t step_in_epoch;        /* steps done */
     struct dt_metrics epoch_train; /* sums of the epoch so far */
@@ -64,7 +66,8 @@ struct dt_step_event {
     double eta_s; /* to the end of the run */
 };
 
-/* What a metric of the test samples has come to, of a run that goes by it (train/watch/monitor.h). */
+/* What a metric of the test samples has come to, of a run that goes by it (train/watch/monitor.h).
+ */
 struct dt_monitored {
     enum dt_test_metric metric; /* DT_TEST_NONE: it does not */
     double best;
@@ -76,10 +79,12 @@ struct dt_monitored {
 struct dt_inspection {
     const struct dt_model *model;
     const float *weights;
-    const float *gradients; /* the last step's, summed over n_samples of all ranks; NULL: no rank knows them (ranks that do not
-                               average, servers that do not wait), they are on a GPU, or this process took no step */
+    const float *gradients; /* the last step's, summed over n_samples of all ranks; NULL: no rank
+                               knows them (ranks that do not average, servers that do not wait),
+                               they are on a GPU, or this process took no step */
     double n_samples;
-    const double *confusion; /* (n_outputs, n_outputs) [label][answer], test samples; NULL: no classes, or too many to look at */
+    const double *confusion; /* (n_outputs, n_outputs) [label][answer], test samples; NULL: no
+                                classes, or too many to look at */
     float *copies[2];        /* private */
 };
 
@@ -90,9 +95,11 @@ struct dt_epoch_event {
     double seconds;              /* of its steps */
     struct dt_phase_times rank0; /* of all steps of this process */
     uint64_t n_timed_steps;
-    double reduced_lr;                  /* what a plateau reduces the rate to, from the next step on; 0: it does not */
-    const char *allreduce;              /* its name */
-    struct dt_step_traffic traffic;     /* counted, a step of this process; where nobody counts, not known */
+    double
+        reduced_lr; /* what a plateau reduces the rate to, from the next step on; 0: it does not */
+    const char *allreduce; /* its name */
+    struct dt_step_traffic
+        traffic; /* counted, a step of this process; where nobody counts, not known */
     struct dt_staleness staleness;      /* so far, of this process */
     const struct dt_inspection *inside; /* NULL: the configuration does not ask */
 };
@@ -141,18 +148,21 @@ struct dt_memory_use {
 /* How a run ended, well or not. */
 struct dt_end_event {
     struct dt_metrics test;
-    const struct dt_learned *learned; /* that was tested; NULL: nobody asks, or it was stopped or failed since */
+    const struct dt_learned
+        *learned; /* that was tested; NULL: nobody asks, or it was stopped or failed since */
     uint64_t steps, epochs;
     int signal; /* stopped by it, or 0 */
     double seconds;
-    const char *checkpoint;             /* the last one saved, or "" */
-    const char *best_checkpoint;        /* or "" */
-    struct dt_monitored best, stopping; /* by which that is the best; by which a run is stopped early */
+    const char *checkpoint;      /* the last one saved, or "" */
+    const char *best_checkpoint; /* or "" */
+    struct dt_monitored best,
+        stopping; /* by which that is the best; by which a run is stopped early */
     bool stopped_early;
-    const char *allreduce;              /* its name */
-    const struct dt_line *lines;        /* of the ranks, at the end of a line's fit; else NULL */
-    struct dt_phase_times rank0;        /* of all steps of this process */
-    const struct dt_phase_times *ranks; /* of each rank; this and what follows only at an end, of a fault NULL */
+    const char *allreduce;       /* its name */
+    const struct dt_line *lines; /* of the ranks, at the end of a line's fit; else NULL */
+    struct dt_phase_times rank0; /* of all steps of this process */
+    const struct dt_phase_times
+        *ranks; /* of each rank; this and what follows only at an end, of a fault NULL */
     uint64_t n_timed_steps;
     struct dt_step_traffic traffic, foretold; /* traffic: counted */
     struct dt_staleness staleness;
@@ -187,14 +197,15 @@ struct dt_result_event {
 enum dt_event_kind { DT_EVENT_LIST(DT_EVENT_CONSTANT) };
 struct dt_event {
     enum dt_event_kind kind;
-    enum dt_status status; /* how things stand: of the run's end and of a fault; then the first failure of who was told */
+    enum dt_status status; /* how things stand: of the run's end and of a fault; then the first
+                              failure of who was told */
     union {
         DT_EVENT_LIST(DT_EVENT_MEMBER)
     };
 };
 
-/* Where events go; the status is the first failure of who was told. Between the run's event and its end nobody fails: what cannot
- * be told is said once, and comes up at the end. */
+/* Where events go; the status is the first failure of who was told. Between the run's event and its
+ * end nobody fails: what cannot be told is said once, and comes up at the end. */
 struct dt_emitter {
     enum dt_status (*emit)(void *context, struct dt_event *event);
     void *context;

@@ -1,10 +1,11 @@
-/* Steps that a GPU takes on its own (cuda/step_graph.h): the host says which ones, several at a time, and then waits for what came
- * of them. */
+/* Steps that a GPU takes on its own (cuda/step_graph.h): the host says which ones, several at a
+ * time, and then waits for what came of them. */
 #include <stdio.h>
 
 #include "train/trainer.h"
 
-enum dt_status dt_trainer_gpu_step(void *context, const struct dt_batch *batch, const struct dt_update *update)
+enum dt_status dt_trainer_gpu_step(void *context, const struct dt_batch *batch,
+                                   const struct dt_update *update)
 {
     struct dt_trainer *t = context;
     struct dt_strategy_step step = dt_strategy_begin(t->strategy, update);
@@ -12,8 +13,8 @@ enum dt_status dt_trainer_gpu_step(void *context, const struct dt_batch *batch, 
     return dt_strategy_wait(&step);
 }
 
-/* The rank's own work is a request of its world's communicator, whose wait has a limit and knows who is behind: each step counts
- * as a collective, so that it also knows whose GPU is. */
+/* The rank's own work is a request of its world's communicator, whose wait has a limit and knows
+ * who is behind: each step counts as a collective, so that it also knows whose GPU is. */
 struct wait {
     struct dt_request request; /* first: what `progress` gets is this */
     struct dt_trainer *trainer;

@@ -1,6 +1,6 @@
-/* Several steps before the ranks agree on anything: those that a GPU takes on its own, and those of workers that do not wait for
- * each other. How many follows from how long they take, so that progress is shown, a signal heeded and divergence noticed soon
- * enough. */
+/* Several steps before the ranks agree on anything: those that a GPU takes on its own, and those of
+ * workers that do not wait for each other. How many follows from how long they take, so that
+ * progress is shown, a signal heeded and divergence noticed soon enough. */
 #include "base/clock.h"
 #include "dist/ranks/launch/stop.h"
 #include "train/trainer.h"
@@ -11,7 +11,8 @@ static double at_once_s(const struct dt_trainer *t)
     return t->graph != NULL ? 0.1 : 1.0;
 }
 
-/* Sums that travel after them, all ranks' added: three for each step, then how many ranks were asked to stop, and the time. */
+/* Sums that travel after them, all ranks' added: three for each step, then how many ranks were
+ * asked to stop, and the time. */
 enum { SUM_STOP = 3 * DT_MAX_RECORDED_STEPS, SUM_SECONDS, N_SUMS };
 
 /* By the strategy's own messages alone. */
@@ -24,7 +25,8 @@ static enum dt_status run_freely(struct dt_trainer *t, int n, struct dt_metrics 
     return DT_OK;
 }
 
-static enum dt_status exchange(struct dt_trainer *t, int n, const struct dt_metrics *local, double seconds, double sums[N_SUMS])
+static enum dt_status exchange(struct dt_trainer *t, int n, const struct dt_metrics *local,
+                               double seconds, double sums[N_SUMS])
 {
     for (int i = 0; i < n; i++) {
         sums[3 * i] = local[i].loss_sum;
@@ -33,19 +35,22 @@ static enum dt_status exchange(struct dt_trainer *t, int n, const struct dt_metr
     }
     sums[SUM_STOP] = dt_stop_requested() ? 1 : 0;
     sums[SUM_SECONDS] = seconds;
-    return dt_comm_allreduce(t->world->comm, sums, N_SUMS, DT_TYPE_F64, DT_REDUCE_SUM, "sum of the steps' results");
+    return dt_comm_allreduce(t->world->comm, sums, N_SUMS, DT_TYPE_F64, DT_REDUCE_SUM,
+                             "sum of the steps' results");
 }
 
 /* From sums over all ranks, and so the same on each. */
 static void adapt(struct dt_trainer *t, int n, double seconds)
 {
     const double per_step = seconds / t->world->size / n;
-    const uint64_t most = 2 * (uint64_t)n,
-                   fit = per_step * (double)most <= at_once_s(t) ? most : (uint64_t)(at_once_s(t) / per_step);
+    const uint64_t most = 2 * (uint64_t)n, fit = per_step * (double)most <= at_once_s(t)
+                                                     ? most
+                                                     : (uint64_t)(at_once_s(t) / per_step);
     t->n_at_once = fit > DT_MAX_RECORDED_STEPS ? DT_MAX_RECORDED_STEPS : fit > 1 ? fit : 1;
 }
 
-enum dt_status dt_trainer_many_steps(struct dt_trainer *t, uint64_t limit, struct dt_step_results *out)
+enum dt_status dt_trainer_many_steps(struct dt_trainer *t, uint64_t limit,
+                                     struct dt_step_results *out)
 {
     const int n = (int)(limit < t->n_at_once ? limit : t->n_at_once);
     const double begin = dt_clock_s();
@@ -60,7 +65,8 @@ enum dt_status dt_trainer_many_steps(struct dt_trainer *t, uint64_t limit, struc
     t->times.s[DT_PHASE_ON_GPU] += t->graph != NULL ? seconds : 0;
     t->times.s[DT_PHASE_COMMUNICATION] += dt_clock_s() - begin - seconds;
     for (int i = 0; i < n; i++) {
-        const struct dt_metrics train = {.loss_sum = sums[3 * i], .n_correct = sums[3 * i + 1], .n_samples = sums[3 * i + 2]};
+        const struct dt_metrics train = {
+            .loss_sum = sums[3 * i], .n_correct = sums[3 * i + 1], .n_samples = sums[3 * i + 2]};
         DT_TRY(dt_trainer_advance(t, &train, &out->steps[i]));
     }
     out->n = n;

@@ -7,7 +7,8 @@
 
 #include "dist/strategy/pipeline/placement.h"
 
-/* "cuda NVIDIA H200, bf16, 1a2b3c4d": of a GPU also the beginning of its UUID, "GPU-1a2b3c4d-...", to tell which one it is. */
+/* "cuda NVIDIA H200, bf16, 1a2b3c4d": of a GPU also the beginning of its UUID, "GPU-1a2b3c4d-...",
+ * to tell which one it is. */
 static void describe_device(const struct dt_trainer *t, char *text, size_t size)
 {
     const int n = snprintf(text, size, "%s %s", t->backend->ops->name, t->backend->description);
@@ -48,7 +49,8 @@ static void describe_rank(const struct dt_trainer *t, struct dt_rank_info *me)
 enum dt_status dt_measure_ranks(struct dt_trainer *t, struct dt_rank_info **out)
 {
     struct dt_rank_info mine;
-    DT_TRY(dt_world_alloc(t->world, (size_t)t->world->size, sizeof mine, "the roster", (void **)out));
+    DT_TRY(
+        dt_world_alloc(t->world, (size_t)t->world->size, sizeof mine, "the roster", (void **)out));
     describe_rank(t, &mine);
     return dt_ranks_gather(t->world, &mine, *out);
 }
@@ -83,8 +85,8 @@ struct dt_run_event dt_measure_start(const struct dt_trainer *t)
                                  .faults = t->faults};
 }
 
-/* Of the pages in this process's memory, what others account for: of n processes that share a page, each has an n-th (Linux's
- * "proportional set size"). 0 where the system does not say. */
+/* Of the pages in this process's memory, what others account for: of n processes that share a page,
+ * each has an n-th (Linux's "proportional set size"). 0 where the system does not say. */
 static double bytes_of_others(void)
 {
     FILE *file = fopen("/proc/self/smaps_rollup", "re");
@@ -117,9 +119,12 @@ static struct dt_memory_use measure_memory(struct dt_trainer *t)
 static enum dt_status measure_tightest(struct dt_trainer *t, struct dt_memory_use *out)
 {
     const struct dt_memory_use mine = measure_memory(t);
-    double most[] = {mine.host_peak, mine.gpu_peak, -mine.gpu_free, -mine.gpu_all}; /* the last two: least */
-    DT_TRY(dt_comm_allreduce(t->world->comm, most, 4, DT_TYPE_F64, DT_REDUCE_MAX, "largest of the ranks' memory"));
-    *out = (struct dt_memory_use){.host_peak = most[0], .gpu_peak = most[1], .gpu_free = -most[2], .gpu_all = -most[3]};
+    double most[] = {mine.host_peak, mine.gpu_peak, -mine.gpu_free,
+                     -mine.gpu_all}; /* the last two: least */
+    DT_TRY(dt_comm_allreduce(t->world->comm, most, 4, DT_TYPE_F64, DT_REDUCE_MAX,
+                             "largest of the ranks' memory"));
+    *out = (struct dt_memory_use){
+        .host_peak = most[0], .gpu_peak = most[1], .gpu_free = -most[2], .gpu_all = -most[3]};
     return DT_OK;
 }
 
@@ -133,9 +138,11 @@ void dt_measure_here(const struct dt_trainer *t, struct dt_end_event *out)
     out->idle_gpus = t->device.idle ? t->device.why : NULL;
 }
 
-enum dt_status dt_measure_end(struct dt_trainer *t, struct dt_phase_times *ranks, struct dt_end_event *out)
+enum dt_status dt_measure_end(struct dt_trainer *t, struct dt_phase_times *ranks,
+                              struct dt_end_event *out)
 {
-    DT_TRY(dt_comm_allgather(t->world->comm, &t->times, ranks, sizeof t->times, "gathering of the ranks' times"));
+    DT_TRY(dt_comm_allgather(t->world->comm, &t->times, ranks, sizeof t->times,
+                             "gathering of the ranks' times"));
     out->ranks = ranks;
     DT_TRY(dt_strategy_traffic(t->strategy, t->n_timed_steps, &out->traffic));
     out->foretold = averaging_of(t).traffic;

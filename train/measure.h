@@ -12,8 +12,9 @@ struct dt_run_event dt_measure_start(const struct dt_trainer *trainer);
 
 /* How far the run came, and this rank's times. Local. */
 void dt_measure_here(const struct dt_trainer *trainer, struct dt_end_event *out);
-/* What the run took: the ranks' times, into `ranks`, which has world->size elements, messages and memory. Every rank calls it,
- * after the last step. */
-enum dt_status dt_measure_end(struct dt_trainer *trainer, struct dt_phase_times *ranks, struct dt_end_event *out);
+/* What the run took: the ranks' times, into `ranks`, which has world->size elements, messages and
+ * memory. Every rank calls it, after the last step. */
+enum dt_status dt_measure_end(struct dt_trainer *trainer, struct dt_phase_times *ranks,
+                              struct dt_end_event *out);
 
 #endif

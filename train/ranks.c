@@ -22,8 +22,10 @@ enum dt_status dt_ranks_threads(struct dt_world *world, int64_t wanted, int *n_t
         CPU_SET(0, &mine.cores);
     }
     struct affinity *all;
-    DT_TRY(dt_world_alloc(world, (size_t)world->size, sizeof *all, "affinity masks", (void **)&all));
-    const enum dt_status s = dt_comm_allgather(world->comm, &mine, all, sizeof mine, "exchange of affinity masks");
+    DT_TRY(
+        dt_world_alloc(world, (size_t)world->size, sizeof *all, "affinity masks", (void **)&all));
+    const enum dt_status s =
+        dt_comm_allgather(world->comm, &mine, all, sizeof mine, "exchange of affinity masks");
     int n_sharing = 1;
     for (int r = 0; s == DT_OK && r < world->size; r++) {
         n_sharing += r != world->rank && memcmp(&all[r], &mine, sizeof mine) == 0;
@@ -39,7 +41,8 @@ enum dt_status dt_ranks_threads(struct dt_world *world, int64_t wanted, int *n_t
 }
 
 /* `other`: the first rank of another text, or 0. */
-static enum dt_status compare(struct dt_world *world, const char *what, const char *text, int *other)
+static enum dt_status compare(struct dt_world *world, const char *what, const char *text,
+                              int *other)
 {
     struct identity {
         char host[DT_HOST_SIZE], version[32];
@@ -50,17 +53,22 @@ static enum dt_status compare(struct dt_world *world, const char *what, const ch
     snprintf(mine.version, sizeof mine.version, "%s", dt_version);
     mine.crc = (uint32_t)crc32(0, (const Bytef *)text, (uInt)strlen(text));
     struct identity *all;
-    DT_TRY(dt_world_alloc(world, (size_t)world->size, sizeof *all, "a comparison of the ranks", (void **)&all));
-    enum dt_status s = dt_comm_allgather(world->comm, &mine, all, sizeof mine, "comparison of the ranks");
+    DT_TRY(dt_world_alloc(world, (size_t)world->size, sizeof *all, "a comparison of the ranks",
+                          (void **)&all));
+    enum dt_status s =
+        dt_comm_allgather(world->comm, &mine, all, sizeof mine, "comparison of the ranks");
     for (int r = 1; s == DT_OK && r < world->size; r++) {
         if (strcmp(all[r].version, all[0].version) != 0) {
-            s = dt_error_agreed(dt_error(DT_CONFIG, "rank %d (%s) runs dtrain %s, rank 0 runs %s (install one version everywhere)",
-                                         r, all[r].host, all[r].version, all[0].version));
+            s = dt_error_agreed(dt_error(
+                DT_CONFIG,
+                "rank %d (%s) runs dtrain %s, rank 0 runs %s (install one version everywhere)", r,
+                all[r].host, all[r].version, all[0].version));
         } else if (all[r].crc != all[0].crc) {
             *other = r;
             s = dt_error_agreed(dt_error(DT_CONFIG,
-                                         "rank %d (%s) has a different %s: crc %08x, rank 0's is %08x (give all ranks the same)", r,
-                                         all[r].host, what, all[r].crc, all[0].crc));
+                                         "rank %d (%s) has a different %s: crc %08x, rank 0's is "
+                                         "%08x (give all ranks the same)",
+                                         r, all[r].host, what, all[r].crc, all[0].crc));
         }
     }
     free(all);
@@ -74,7 +82,8 @@ enum dt_status dt_ranks_same(struct dt_world *world, const char *what, const cha
 }
 
 /* On rank `other` `text` is another one than on rank 0. Every rank calls it. */
-static enum dt_status name_difference(struct dt_world *world, const struct dt_config_format *format, const char *text, int other)
+static enum dt_status name_difference(struct dt_world *world, const struct dt_config_format *format,
+                                      const char *text, int other)
 {
     struct {
         char host[DT_HOST_SIZE], text[256];
@@ -84,7 +93,8 @@ static enum dt_status name_difference(struct dt_world *world, const struct dt_co
     DT_TRY(dt_comm_broadcast(world->comm, &n, sizeof n, 0, "comparison of the ranks"));
     DT_TRY(dt_world_alloc(world, (size_t)n, 1, "a comparison of the ranks", (void **)&first));
     memcpy(first, text, world->rank == 0 ? (size_t)n : 0);
-    enum dt_status s = dt_comm_broadcast(world->comm, first, (size_t)n, 0, "comparison of the ranks");
+    enum dt_status s =
+        dt_comm_broadcast(world->comm, first, (size_t)n, 0, "comparison of the ranks");
     if (s == DT_OK) {
         memcpy(found.host, world->host, sizeof found.host);
         s = dt_world_agree(world, format->compare(first, text, "", found.text, sizeof found.text));
@@ -92,12 +102,14 @@ static enum dt_status name_difference(struct dt_world *world, const struct dt_co
     free(first);
     DT_TRY(s);
     DT_TRY(dt_comm_broadcast(world->comm, &found, sizeof found, other, "comparison of the ranks"));
-    return dt_error_agreed(dt_error(DT_CONFIG,
-                                    "rank %d (%s) has another configuration than rank 0, whose %s (give all ranks the same)", other,
-                                    found.host, found.text));
+    return dt_error_agreed(dt_error(
+        DT_CONFIG,
+        "rank %d (%s) has another configuration than rank 0, whose %s (give all ranks the same)",
+        other, found.host, found.text));
 }
 
-enum dt_status dt_ranks_same_config(struct dt_world *world, const struct dt_config_format *format, const char *text)
+enum dt_status dt_ranks_same_config(struct dt_world *world, const struct dt_config_format *format,
+                                    const char *text)
 {
     int other = 0;
     const enum dt_status s = compare(world, "configuration", text, &other);
@@ -108,7 +120,8 @@ enum dt_status dt_ranks_same_config(struct dt_world *world, const struct dt_conf
     return name_difference(world, format, text, other);
 }
 
-enum dt_status dt_ranks_gather(struct dt_world *world, const struct dt_rank_info *mine, struct dt_rank_info *all)
+enum dt_status dt_ranks_gather(struct dt_world *world, const struct dt_rank_info *mine,
+                               struct dt_rank_info *all)
 {
     return dt_comm_allgather(world->comm, mine, all, sizeof *mine, "exchange of the roster");
 }

@@ -14,18 +14,21 @@ struct dt_rank_info {
     uint64_t held;      /* bytes of weights that it holds for the others, as a server */
 };
 
-/* Cores in this rank's affinity mask, shared out among the ranks of this host that have the same mask; at least 1. `wanted` > 0
- * wins. */
+/* Cores in this rank's affinity mask, shared out among the ranks of this host that have the same
+ * mask; at least 1. `wanted` > 0 wins. */
 enum dt_status dt_ranks_threads(struct dt_world *world, int64_t wanted, int *n_threads);
 
-/* Whether every rank runs the same version of the program and has the same `text`, which is its `what` ("configuration"). DT_CONFIG
- * names the first that differs from rank 0. To be asked before anything that ranks do together depends on it. */
+/* Whether every rank runs the same version of the program and has the same `text`, which is its
+ * `what` ("configuration"). DT_CONFIG names the first that differs from rank 0. To be asked before
+ * anything that ranks do together depends on it. */
 enum dt_status dt_ranks_same(struct dt_world *world, const char *what, const char *text);
 
 /* The same for their written configuration; names the first key that differs. */
-enum dt_status dt_ranks_same_config(struct dt_world *world, const struct dt_config_format *format, const char *text);
+enum dt_status dt_ranks_same_config(struct dt_world *world, const struct dt_config_format *format,
+                                    const char *text);
 
 /* Everybody's row of the roster, on every rank: `all` has world->size elements. */
-enum dt_status dt_ranks_gather(struct dt_world *world, const struct dt_rank_info *mine, struct dt_rank_info *all);
+enum dt_status dt_ranks_gather(struct dt_world *world, const struct dt_rank_info *mine,
+                               struct dt_rank_info *all);
 
 #endif

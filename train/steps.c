@@ -18,8 +18,9 @@ uint64_t dt_record_interval(uint64_t step, uint64_t all)
 static uint64_t record_interval(const struct dt_trainer *t, uint64_t step)
 {
     const struct dt_config *c = &t->config;
-    return c->log_every_steps != DT_AUTO ? (uint64_t)c->log_every_steps
-                                         : dt_record_interval(step, (uint64_t)c->epochs * t->steps_per_epoch);
+    return c->log_every_steps != DT_AUTO
+               ? (uint64_t)c->log_every_steps
+               : dt_record_interval(step, (uint64_t)c->epochs * t->steps_per_epoch);
 }
 
 bool dt_trainer_records(const struct dt_trainer *t, uint64_t step)
@@ -28,12 +29,16 @@ bool dt_trainer_records(const struct dt_trainer *t, uint64_t step)
     return every > 0 && step % every == 0;
 }
 
-/* Steps between those whose gradient's norm is recorded. All ranks measure it together, which is about a fiftieth of a small
- * step's time: where the program chooses, it is not in every record. 0: never. */
+/* Steps between those whose gradient's norm is recorded. All ranks measure it together, which is
+ * about a fiftieth of a small step's time: where the program chooses, it is not in every record. 0:
+ * never. */
 static uint64_t norm_interval(const struct dt_trainer *t, uint64_t step)
 {
-    const uint64_t every = record_interval(t, step), least = t->graph != NULL ? DT_MAX_RECORDED_STEPS : 16;
-    return !dt_strategy_has_gradient(t->strategy) ? 0 : t->config.log_every_steps != DT_AUTO || every > least ? every : least;
+    const uint64_t every = record_interval(t, step),
+                   least = t->graph != NULL ? DT_MAX_RECORDED_STEPS : 16;
+    return !dt_strategy_has_gradient(t->strategy)                  ? 0
+           : t->config.log_every_steps != DT_AUTO || every > least ? every
+                                                                   : least;
 }
 
 static bool wants_norm(const struct dt_trainer *t, uint64_t step)
@@ -42,7 +47,8 @@ static bool wants_norm(const struct dt_trainer *t, uint64_t step)
     return every > 0 && step % every == 0;
 }
 
-/* Of the steps that are taken together the last one's gradient is there: they end where it is wanted, unless that made them short.
+/* Of the steps that are taken together the last one's gradient is there: they end where it is
+ * wanted, unless that made them short.
  */
 static uint64_t until_norm(const struct dt_trainer *t, uint64_t limit)
 {
@@ -65,7 +71,8 @@ enum dt_status dt_trainer_steps(struct dt_trainer *t, uint64_t limit, struct dt_
 {
     const uint64_t next_check = until_check(t), first = t->state.step + 1;
     const uint64_t most = until_norm(t, limit < next_check ? limit : next_check);
-    DT_TRY(t->graph != NULL || t->strategy->free_running ? dt_trainer_many_steps(t, most, out) : dt_trainer_step(t, out));
+    DT_TRY(t->graph != NULL || t->strategy->free_running ? dt_trainer_many_steps(t, most, out)
+                                                         : dt_trainer_step(t, out));
     if (wants_norm(t, t->state.step)) {
         DT_TRY(measure_norm(t, &out->steps[out->n - 1]));
     }

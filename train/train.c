@@ -22,10 +22,10 @@ struct run {
     char checkpoint[DT_CHECKPOINT_PATH_SIZE]; /* the last one saved, or "" */
     char best[DT_CHECKPOINT_PATH_SIZE];       /* the best one, or "" */
     double start_s;
-    double epoch_train_s;               /* spent in this epoch's steps, by this process */
-    double epoch_samples;               /* used by them, on all ranks */
-    double step_samples;                /* of the last step, on all ranks; 0: this process has taken none */
-    uint64_t epoch_first_step;          /* of the epoch, in this process */
+    double epoch_train_s;      /* spent in this epoch's steps, by this process */
+    double epoch_samples;      /* used by them, on all ranks */
+    double step_samples;       /* of the last step, on all ranks; 0: this process has taken none */
+    uint64_t epoch_first_step; /* of the epoch, in this process */
     struct dt_monitor_result monitored; /* at the end of the last one */
 };
 
@@ -39,20 +39,24 @@ static enum dt_status emit(const struct run *run, struct dt_event event)
     return is_rank0(run) ? run->emitter->emit(run->emitter->context, &event) : DT_OK;
 }
 
-/* Of the whole run. max_steps counts the steps really taken, which after a change of the number of ranks are not what the epochs
- * would have at this number. */
+/* Of the whole run. max_steps counts the steps really taken, which after a change of the number of
+ * ranks are not what the epochs would have at this number. */
 static uint64_t steps_left(const struct run *run)
 {
     const struct dt_trainer *t = &run->trainer;
-    const uint64_t all = (uint64_t)t->config.epochs * t->steps_per_epoch, limit = (uint64_t)t->config.max_steps;
+    const uint64_t all = (uint64_t)t->config.epochs * t->steps_per_epoch,
+                   limit = (uint64_t)t->config.max_steps;
     const uint64_t done = t->state.epoch * t->steps_per_epoch + t->state.step_in_epoch;
-    const uint64_t left = all > done ? all - done : 0, allowed = limit > t->state.step ? limit - t->state.step : 0;
+    const uint64_t left = all > done ? all - done : 0,
+                   allowed = limit > t->state.step ? limit - t->state.step : 0;
     return limit > 0 && allowed < left ? allowed : left;
 }
 
 static struct dt_metrics epoch_metrics(const struct dt_trainer *t)
 {
-    return (struct dt_metrics){.loss_sum = t->state.loss_sum, .n_correct = t->state.n_correct, .n_samples = t->state.n_samples};
+    return (struct dt_metrics){.loss_sum = t->state.loss_sum,
+                               .n_correct = t->state.n_correct,
+                               .n_samples = t->state.n_samples};
 }
 
 /* In this epoch; NAN if it had no step left. */
@@ -67,7 +71,8 @@ static enum dt_status write_checkpoint(struct run *run, bool best)
     DT_TRY(dt_strategy_share_weights(t->strategy));
     DT_TRY(dt_strategy_collect_state(t->strategy));
     if (t->config.dist.check_every > 0) {
-        DT_TRY(dt_replica_check_run(&t->check, t->network)); /* rank 0 speaks for all only if all are equal */
+        DT_TRY(dt_replica_check_run(&t->check,
+                                    t->network)); /* rank 0 speaks for all only if all are equal */
     }
     return dt_trainer_save(t, &run->dir, best, best ? run->best : run->checkpoint);
 }
@@ -79,7 +84,8 @@ static enum dt_status save(struct run *run, bool best)
     return emit(run, (struct dt_event){.kind = DT_EVENT_SAVE, .save = &saved});
 }
 
-/* A checkpoint on the way that cannot be written is no reason to stop: the one before is still there. Three in a row are. */
+/* A checkpoint on the way that cannot be written is no reason to stop: the one before is still
+ * there. Three in a row are. */
 static enum dt_status save_on_the_way(struct run *run, bool best, int *n_failures)
 {
     const enum dt_status s = save(run, best);
@@ -93,7 +99,8 @@ static enum dt_status save_on_the_way(struct run *run, bool best, int *n_failure
     if (++*n_failures >= 3) {
         return s;
     }
-    const struct dt_save_event failed = {.path = best ? run->best : run->checkpoint, .error = dt_error_text()};
+    const struct dt_save_event failed = {.path = best ? run->best : run->checkpoint,
+                                         .error = dt_error_text()};
     emit(run, (struct dt_event){.kind = DT_EVENT_SAVE, .save = &failed});
     dt_error_clear();
     return DT_OK;
@@ -104,10 +111,12 @@ static enum dt_status stop(struct run *run)
 {
     struct dt_trainer *t = &run->trainer;
     int signal_number = dt_stop_signal();
-    DT_TRY(dt_comm_allreduce(t->world->comm, &signal_number, 1, DT_TYPE_I32, DT_REDUCE_MAX, "agreement on the signal"));
+    DT_TRY(dt_comm_allreduce(t->world->comm, &signal_number, 1, DT_TYPE_I32, DT_REDUCE_MAX,
+                             "agreement on the signal"));
     DT_TRY(save(run, false));
     run->end.signal = signal_number;
-    const struct dt_stop_event stopped = {.signal = signal_number, .step = t->state.step, .checkpoint = run->checkpoint};
+    const struct dt_stop_event stopped = {
+        .signal = signal_number, .step = t->state.step, .checkpoint = run->checkpoint};
     emit(run, (struct dt_event){.kind = DT_EVENT_STOP, .stop = &stopped});
     return dt_error_agreed(DT_STOPPED);
 }
@@ -125,11 +134,13 @@ static void tell_step(const struct run *run, const struct dt_step_result *result
                                        .step_in_epoch = t->state.step_in_epoch,
                                        .epoch_train = epoch_metrics(t),
                                        .images_per_s = images_per_s(run),
-                                       .eta_s = (double)steps_left(run) * run->epoch_train_s / n_done};
+                                       .eta_s =
+                                           (double)steps_left(run) * run->epoch_train_s / n_done};
     emit(run, (struct dt_event){.kind = DT_EVENT_STEP, .step = &step});
 }
 
-/* The next step, or the next few, but no more than are left of the epoch, of the run, and until the next checkpoint. */
+/* The next step, or the next few, but no more than are left of the epoch, of the run, and until the
+ * next checkpoint. */
 static enum dt_status run_next(struct run *run, bool *asked_to_stop)
 {
     struct dt_trainer *t = &run->trainer;
@@ -137,7 +148,8 @@ static enum dt_status run_next(struct run *run, bool *asked_to_stop)
     const uint64_t every = (uint64_t)t->config.checkpoint_every_steps, left = steps_left(run);
     uint64_t limit = t->steps_per_epoch - t->state.step_in_epoch;
     limit = left < limit ? left : limit;
-    limit = every > 0 && every - t->state.step % every < limit ? every - t->state.step % every : limit;
+    limit =
+        every > 0 && every - t->state.step % every < limit ? every - t->state.step % every : limit;
     const double begin = dt_clock_s();
     DT_TRY(dt_trainer_steps(t, limit, &results));
     run->epoch_train_s += dt_clock_s() - begin;
@@ -178,7 +190,8 @@ static enum dt_status evaluate(struct run *run)
 {
     DT_TRY(dt_strategy_share_weights(run->trainer.strategy));
     DT_TRY(dt_evaluator_run(&run->trainer.evaluator, &run->end.test));
-    return dt_trainer_check_loss(&run->trainer, "test loss", &run->end.test, run->trainer.state.step);
+    return dt_trainer_check_loss(&run->trainer, "test loss", &run->end.test,
+                                 run->trainer.state.step);
 }
 
 static enum dt_status tell_epoch(struct run *run, struct dt_epoch_event epoch)
@@ -205,17 +218,18 @@ static enum dt_status finish_epoch(struct run *run)
     const double lr = dt_schedule_lr(&t->schedule, last_step);
     DT_TRY(evaluate(run));
     run->monitored = whole ? dt_monitor_epoch(t, &run->end.test) : (struct dt_monitor_result){0};
-    struct dt_epoch_event epoch = {.step = t->state.step,
-                                   .epoch = t->state.epoch + 1,
-                                   .train = epoch_metrics(t),
-                                   .test = run->end.test,
-                                   .lr = lr,
-                                   .reduced_lr = run->monitored.is_reduced ? dt_schedule_lr(&t->schedule, last_step + 1) : 0,
-                                   .images_per_s = images_per_s(run),
-                                   .seconds = run->epoch_train_s,
-                                   .rank0 = t->times,
-                                   .n_timed_steps = t->n_timed_steps,
-                                   .allreduce = dt_strategy_adds_by(t->strategy)};
+    struct dt_epoch_event epoch = {
+        .step = t->state.step,
+        .epoch = t->state.epoch + 1,
+        .train = epoch_metrics(t),
+        .test = run->end.test,
+        .lr = lr,
+        .reduced_lr = run->monitored.is_reduced ? dt_schedule_lr(&t->schedule, last_step + 1) : 0,
+        .images_per_s = images_per_s(run),
+        .seconds = run->epoch_train_s,
+        .rank0 = t->times,
+        .n_timed_steps = t->n_timed_steps,
+        .allreduce = dt_strategy_adds_by(t->strategy)};
     DT_TRY(dt_strategy_traffic(t->strategy, t->n_timed_steps, &epoch.traffic));
     DT_TRY(dt_strategy_staleness(t->strategy, &epoch.staleness));
     DT_TRY(tell_epoch(run, epoch));
@@ -259,10 +273,13 @@ static enum dt_status run_epochs(struct run *run)
     struct dt_trainer *t = &run->trainer;
     int n_failures = 0;
     const bool past_end = t->state.epoch >= (uint64_t)t->config.epochs;
-    if (is_over(run) && (past_end || t->state.step_in_epoch == 0)) { /* resumed at the end: there is only the result to tell */
+    if (is_over(run) &&
+        (past_end ||
+         t->state.step_in_epoch == 0)) { /* resumed at the end: there is only the result to tell */
         return evaluate(run);
     }
-    do { /* also with no step left of the epoch, which still has to be finished: the checkpoint was written before it was */
+    do { /* also with no step left of the epoch, which still has to be finished: the checkpoint was
+            written before it was */
         DT_TRY(run_steps(run, &n_failures));
         DT_TRY(finish_epoch(run));
         const uint64_t every = (uint64_t)t->config.checkpoint_every_epochs;
@@ -278,7 +295,8 @@ static enum dt_status run_epochs(struct run *run)
     return DT_OK;
 }
 
-/* With averaging or the broadcast off, replicas are expected to differ: said at the end, not an error. */
+/* With averaging or the broadcast off, replicas are expected to differ: said at the end, not an
+ * error. */
 static enum dt_status compare_replicas(struct run *run)
 {
     struct dt_trainer *t = &run->trainer;
@@ -301,7 +319,8 @@ static enum dt_status gather_lines(struct run *run)
     if (!dt_line_is_model(t)) {
         return DT_OK;
     }
-    DT_TRY(dt_world_alloc(t->world, (size_t)t->world->size, sizeof *run->lines, "the ranks' lines", (void **)&run->lines));
+    DT_TRY(dt_world_alloc(t->world, (size_t)t->world->size, sizeof *run->lines, "the ranks' lines",
+                          (void **)&run->lines));
     return dt_line_gather(t, run->lines);
 }
 
@@ -311,11 +330,13 @@ struct origin {
     const char *weights;                        /* or NULL */
 };
 
-static enum dt_status take_weights(struct run *run, const struct dt_train_options *options, struct origin *out)
+static enum dt_status take_weights(struct run *run, const struct dt_train_options *options,
+                                   struct origin *out)
 {
     struct dt_trainer *t = &run->trainer;
     if (options->resume) {
-        DT_TRY(dt_trainer_restore(t, &run->dir, run->emitter, options->checkpoint, out->resumed_from));
+        DT_TRY(
+            dt_trainer_restore(t, &run->dir, run->emitter, options->checkpoint, out->resumed_from));
     }
     out->weights = out->resumed_from[0] == '\0' ? options->weights : NULL;
     if (out->weights != NULL) {
@@ -337,7 +358,8 @@ static enum dt_status tell_start(struct run *run, const struct origin *origin)
         start.last_step = t->state.step + steps_left(run);
         start.resumed_from = origin->resumed_from;
         start.weights = origin->weights;
-        s = dt_world_agree(t->world, emit(run, (struct dt_event){.kind = DT_EVENT_RUN, .run = &start}));
+        s = dt_world_agree(t->world,
+                           emit(run, (struct dt_event){.kind = DT_EVENT_RUN, .run = &start}));
     }
     free(ranks);
     return s;
@@ -349,10 +371,13 @@ static enum dt_status open_run(struct run *run, const struct dt_train_options *o
     struct origin origin = {.resumed_from = ""};
     DT_TRY(dt_inject_open(t, options->faults));
     DT_TRY(dt_run_dir_open(t->world, options->run_dir, t->config.name, options->resume, &run->dir));
-    const struct dt_folder_event folder = {.config = &t->config, .dir = &run->dir, .world_size = t->world->size};
+    const struct dt_folder_event folder = {
+        .config = &t->config, .dir = &run->dir, .world_size = t->world->size};
     emit(run, (struct dt_event){.kind = DT_EVENT_FOLDER, .folder = &folder});
     DT_TRY(take_weights(run, options, &origin));
-    DT_TRY(dt_world_agree(t->world, is_rank0(run) ? dt_run_dir_write(&run->dir, "config.json", t->config_text) : DT_OK));
+    DT_TRY(dt_world_agree(t->world, is_rank0(run)
+                                        ? dt_run_dir_write(&run->dir, "config.json", t->config_text)
+                                        : DT_OK));
     return tell_start(run, &origin);
 }
 
@@ -364,7 +389,8 @@ static void note_end(struct run *run)
     run->end.best = dt_monitor_best(&run->trainer);
     run->end.stopping = dt_monitor_stopping(&run->trainer);
     run->end.best_checkpoint = run->best;
-    if (run->end.best.epoch > 0) { /* also of a run that was resumed, and has not become better since */
+    if (run->end.best.epoch >
+        0) { /* also of a run that was resumed, and has not become better since */
         (void)dt_checkpoint_best_path(run->dir.checkpoints, run->best);
     }
 }
@@ -373,7 +399,9 @@ static void note_end(struct run *run)
 static void tell_fault(struct run *run, enum dt_status status)
 {
     dt_timeline_tell_own(&run->trainer, status, run->emitter);
-    emit(run, (struct dt_event){.kind = DT_EVENT_FAULT, .status = status, .fault = &run->end}); /* the first error's text stays */
+    emit(run, (struct dt_event){.kind = DT_EVENT_FAULT,
+                                .status = status,
+                                .fault = &run->end}); /* the first error's text stays */
 }
 
 static enum dt_status close_run(struct run *run, enum dt_status status)
@@ -386,10 +414,12 @@ static enum dt_status close_run(struct run *run, enum dt_status status)
         DT_TRY(gather_lines(run));
     }
     DT_TRY(dt_timeline_tell(t, true, run->emitter));
-    DT_TRY(dt_world_alloc(t->world, (size_t)t->world->size, sizeof *run->ranks, "the ranks' times", (void **)&run->ranks));
+    DT_TRY(dt_world_alloc(t->world, (size_t)t->world->size, sizeof *run->ranks, "the ranks' times",
+                          (void **)&run->ranks));
     DT_TRY(dt_measure_end(t, run->ranks, &run->end));
     run->end.lines = run->lines;
-    const enum dt_status told = emit(run, (struct dt_event){.kind = DT_EVENT_END, .status = status, .end = &run->end});
+    const enum dt_status told =
+        emit(run, (struct dt_event){.kind = DT_EVENT_END, .status = status, .end = &run->end});
     if (status == DT_OK) { /* last of all: the launcher forwards stderr apart from stdout */
         tell_result(run);
     }
@@ -397,7 +427,8 @@ static enum dt_status close_run(struct run *run, enum dt_status status)
     return status;
 }
 
-/* With these switches off replicas differ by design, and comparing them every k steps would only end the run. */
+/* With these switches off replicas differ by design, and comparing them every k steps would only
+ * end the run. */
 static struct dt_config adjusted(const struct dt_config *config)
 {
     struct dt_config c = *config;
@@ -407,8 +438,8 @@ static struct dt_config adjusted(const struct dt_config *config)
     return c;
 }
 
-enum dt_status dt_train(struct dt_world *world, const struct dt_config *config, const struct dt_train_options *options,
-                        const struct dt_emitter *emitter)
+enum dt_status dt_train(struct dt_world *world, const struct dt_config *config,
+                        const struct dt_train_options *options, const struct dt_emitter *emitter)
 {
     struct run *run;
     DT_TRY(dt_world_alloc(world, 1, sizeof *run, "a run", (void **)&run));

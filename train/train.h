@@ -10,12 +10,13 @@ struct dt_train_options {
     bool resume;
     const char *checkpoint; /* with resume: this one; NULL: the newest of run_dir */
     const struct dt_faults *faults;
-    const char *weights; /* the file of the initial ones, where there is nothing to resume; NULL: they are drawn */
+    const char *weights; /* the file of the initial ones, where there is nothing to resume; NULL:
+                            they are drawn */
 };
 
-/* `emitter`: who is told, on rank 0. Every rank calls it; the status is agreed where dt_error_is_agreed; a rank may fail alone
- * inside a step. DT_STOPPED after a signal. */
-enum dt_status dt_train(struct dt_world *world, const struct dt_config *config, const struct dt_train_options *options,
-                        const struct dt_emitter *emitter);
+/* `emitter`: who is told, on rank 0. Every rank calls it; the status is agreed where
+ * dt_error_is_agreed; a rank may fail alone inside a step. DT_STOPPED after a signal. */
+enum dt_status dt_train(struct dt_world *world, const struct dt_config *config,
+                        const struct dt_train_options *options, const struct dt_emitter *emitter);
 
 #endif

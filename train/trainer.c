@@ -15,15 +15,17 @@
 
 static size_t global_batch(const struct dt_config *config, int world_size)
 {
-    return config->batch_global > 0 ? (size_t)config->batch_global : (size_t)config->batch_per_rank * (size_t)world_size;
+    return config->batch_global > 0 ? (size_t)config->batch_global
+                                    : (size_t)config->batch_per_rank * (size_t)world_size;
 }
 
 static enum dt_status check_ranks(size_t batch, int world_size)
 {
     if (batch < (size_t)world_size) {
         return dt_error(DT_CONFIG,
-                        "train.batch.global: %zu is smaller than the number of ranks %d (use a larger batch or fewer ranks)", batch,
-                        world_size);
+                        "train.batch.global: %zu is smaller than the number of ranks %d (use a "
+                        "larger batch or fewer ranks)",
+                        batch, world_size);
     }
     return DT_OK;
 }
@@ -31,13 +33,16 @@ static enum dt_status check_ranks(size_t batch, int world_size)
 static enum dt_status check_samples(const struct dt_config *config, size_t batch, size_t n_train)
 {
     if (batch > n_train && config->sharding != DT_SHARDING_REPLICATE) {
-        return dt_error(DT_CONFIG, "train.batch: %zu samples a step, but the training set has %zu (use a smaller batch)", batch,
-                        n_train);
+        return dt_error(
+            DT_CONFIG,
+            "train.batch: %zu samples a step, but the training set has %zu (use a smaller batch)",
+            batch, n_train);
     }
     return DT_OK;
 }
 
-enum dt_status dt_trainer_shard(const struct dt_config *config, int rank, int size, struct dt_shard *out)
+enum dt_status dt_trainer_shard(const struct dt_config *config, int rank, int size,
+                                struct dt_shard *out)
 {
     *out = (struct dt_shard){.mode = config->sharding,
                              .seed = (uint64_t)config->seed,
@@ -55,20 +60,23 @@ static bool has_own_memory(const struct dt_device_choice *device)
     return device->info.total_bytes > 0;
 }
 
-/* Refuses what cannot fit before the machine starts to swap: the ranks of a host share its memory. A device's own does not swap. */
+/* Refuses what cannot fit before the machine starts to swap: the ranks of a host share its memory.
+ * A device's own does not swap. */
 static enum dt_status check_memory(const struct dt_trainer *t)
 {
     if (has_own_memory(&t->device)) {
         return DT_OK;
     }
     const double gib = 1024.0 * 1024.0 * 1024.0;
-    const double need = (double)dt_model_n_bytes(&t->model, t->micro_capacity, dt_optimizer_n_states(&t->config.optimizer));
-    const double have = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGE_SIZE) / t->world->local_size;
+    const double need = (double)dt_model_n_bytes(&t->model, t->micro_capacity,
+                                                 dt_optimizer_n_states(&t->config.optimizer));
+    const double have =
+        (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGE_SIZE) / t->world->local_size;
     if (need > have) {
-        return dt_error(
-            DT_CONFIG,
-            "model needs %.1f GiB a rank, this host has %.1f GiB for each of its %d ranks (use a smaller model or batch)",
-            need / gib, have / gib, t->world->local_size);
+        return dt_error(DT_CONFIG,
+                        "model needs %.1f GiB a rank, this host has %.1f GiB for each of its %d "
+                        "ranks (use a smaller model or batch)",
+                        need / gib, have / gib, t->world->local_size);
     }
     return DT_OK;
 }
@@ -89,7 +97,8 @@ static enum dt_status open_data(struct dt_trainer *t)
     t->micro_capacity = (t->loader.capacity + accumulate - 1) / accumulate;
     t->steps_per_epoch = dt_shard_steps_per_epoch(&shard);
     DT_TRY(check_memory(t));
-    return dt_dataset_open(&config->data, DT_SPLIT_TRAIN, t->roles.works ? dt_shard_owned(&shard) : nothing_of(&shard), &t->data);
+    return dt_dataset_open(&config->data, DT_SPLIT_TRAIN,
+                           t->roles.works ? dt_shard_owned(&shard) : nothing_of(&shard), &t->data);
 }
 
 static enum dt_status init_weights(struct dt_trainer *t)
@@ -98,9 +107,11 @@ static enum dt_status init_weights(struct dt_trainer *t)
     if (arena == NULL) {
         return dt_error(DT_NO_MEMORY, "out of memory for the initial weights");
     }
-    const uint64_t seed = (uint64_t)t->config.seed + (t->config.init_per_rank ? (uint64_t)t->world->rank : 0);
+    const uint64_t seed =
+        (uint64_t)t->config.seed + (t->config.init_per_rank ? (uint64_t)t->world->rank : 0);
     dt_model_init(&t->model, seed, arena);
-    const enum dt_status s = t->backend->ops->copy_in(t->backend, t->network->params, arena, t->model.arena_elems * sizeof *arena);
+    const enum dt_status s = t->backend->ops->copy_in(t->backend, t->network->params, arena,
+                                                      t->model.arena_elems * sizeof *arena);
     free(arena);
     return s;
 }
@@ -115,7 +126,8 @@ static enum dt_status open_backend(struct dt_trainer *t)
     return t->device.backend->open(&options, &t->backend);
 }
 
-/* Whether the device takes steps on its own: where nothing of a step has to pass through the host. */
+/* Whether the device takes steps on its own: where nothing of a step has to pass through the host.
+ */
 static bool records_steps(const struct dt_trainer *t)
 {
     const struct dt_device_module *module = t->device.module;
@@ -125,15 +137,16 @@ static bool records_steps(const struct dt_trainer *t)
 
 static enum dt_status open_strategy(struct dt_trainer *t)
 {
-    const struct dt_strategy_spec spec = {.dist = t->config.dist,
-                                          .optimizer = t->config.optimizer,
-                                          .model = &t->model,
-                                          .comm = t->world->comm,
-                                          .backend = t->backend,
-                                          .capacity = t->micro_capacity,
-                                          .device_open = t->device.allreduce_open,
-                                          .together = t->n_threads == 1, /* several threads are quicker in a step of their own */
-                                          .recorded = records_steps(t)};
+    const struct dt_strategy_spec spec = {
+        .dist = t->config.dist,
+        .optimizer = t->config.optimizer,
+        .model = &t->model,
+        .comm = t->world->comm,
+        .backend = t->backend,
+        .capacity = t->micro_capacity,
+        .device_open = t->device.allreduce_open,
+        .together = t->n_threads == 1, /* several threads are quicker in a step of their own */
+        .recorded = records_steps(t)};
     return dt_strategy_open(&spec, &t->strategy);
 }
 
@@ -173,20 +186,23 @@ static void close_network(struct dt_trainer *t)
     }
 }
 
-/* ---- out of memory on a GPU: what would fit is found by trying, which leaves no guess at what its libraries take */
+/* ---- out of memory on a GPU: what would fit is found by trying, which leaves no guess at what its
+ * libraries take */
 
 /* Room for what is only allocated later: NCCL's buffers, kernels when they first run. */
 static bool has_spare_memory(struct dt_trainer *t)
 {
     void *spare;
-    if (t->backend->ops->alloc(t->backend, t->device.info.total_bytes / SPARE_SHARE, &spare) != DT_OK) {
+    if (t->backend->ops->alloc(t->backend, t->device.info.total_bytes / SPARE_SHARE, &spare) !=
+        DT_OK) {
         return false;
     }
     t->backend->ops->free(t->backend, spare);
     return true;
 }
 
-/* A half, a quarter, ... of a micro-batch that fits; 0: none does, or none was found in half of the time that others wait. */
+/* A half, a quarter, ... of a micro-batch that fits; 0: none does, or none was found in half of the
+ * time that others wait. */
 static int find_fitting_batch(struct dt_trainer *t)
 {
     const double end_s = dt_clock_s() + t->world->comm->timeout_s / 2;
@@ -216,8 +232,11 @@ static enum dt_status no_gpu_memory(struct dt_trainer *t)
     const int n = shared ? 0 : find_fitting_batch(t);
     if (n > 0) {
         const bool global = t->config.batch_global > 0;
-        snprintf(cure, sizeof cure, " (%d samples at a time would fit: set train.batch.%s=%lld, or train.accumulate=%lld)", n,
-                 global ? "global" : "per_rank", n * k * (global ? t->world->size : 1), k * ((capacity + n - 1) / n));
+        snprintf(
+            cure, sizeof cure,
+            " (%d samples at a time would fit: set train.batch.%s=%lld, or train.accumulate=%lld)",
+            n, global ? "global" : "per_rank", n * k * (global ? t->world->size : 1),
+            k * ((capacity + n - 1) / n));
     } else {
         snprintf(cure, sizeof cure, "%s", SMALLER);
     }
@@ -236,8 +255,9 @@ static enum dt_status open_graph(struct dt_trainer *t)
     if (!records_steps(t)) {
         return DT_OK;
     }
-    return t->device.module->graph->open(t->backend, t->device.allreduce_open != NULL ? t->strategy->allreduce : NULL,
-                                         t->loader.capacity, dt_trainer_gpu_step, t, &t->graph);
+    return t->device.module->graph->open(
+        t->backend, t->device.allreduce_open != NULL ? t->strategy->allreduce : NULL,
+        t->loader.capacity, dt_trainer_gpu_step, t, &t->graph);
 }
 
 /* `batch.global` fixes the batch, so there is nothing to scale the rate for. */
@@ -264,8 +284,11 @@ static enum dt_status count_bright_borders(struct dt_trainer *t)
     const struct dt_samples *samples = &t->data.samples;
     const bool images = samples->pixels != NULL;
     double sums[] = {images ? (double)dt_border_count_bright(samples) : 0, (double)samples->n};
-    DT_TRY(dt_comm_allreduce(t->world->comm, sums, 2, DT_TYPE_F64, DT_REDUCE_SUM, "sum of what borders are like"));
-    t->state.bright_borders = images ? (uint64_t)(sums[0] * (double)samples->n_total / sums[1] + 0.5) : DT_CHECKPOINT_UNKNOWN;
+    DT_TRY(dt_comm_allreduce(t->world->comm, sums, 2, DT_TYPE_F64, DT_REDUCE_SUM,
+                             "sum of what borders are like"));
+    t->state.bright_borders = images
+                                  ? (uint64_t)(sums[0] * (double)samples->n_total / sums[1] + 0.5)
+                                  : DT_CHECKPOINT_UNKNOWN;
     return DT_OK;
 }
 
@@ -300,18 +323,23 @@ static enum dt_status lower(struct dt_trainer *t)
     return DT_OK;
 }
 
-enum dt_status dt_trainer_open(struct dt_world *world, const struct dt_config *config, const struct dt_config_format *format,
-                               struct dt_trainer *out)
+enum dt_status dt_trainer_open(struct dt_world *world, const struct dt_config *config,
+                               const struct dt_config_format *format, struct dt_trainer *out)
 {
     *out = (struct dt_trainer){.world = world, .config = *config, .format = format};
     enum dt_status s;
     out->config.data.alive = (struct dt_alive){dt_comm_alive, world->comm};
     out->config_text = format->write(config);
-    s = out->config_text != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory for the resolved configuration");
+    s = out->config_text != NULL
+            ? DT_OK
+            : dt_error(DT_NO_MEMORY, "out of memory for the resolved configuration");
     DT_TRY_GOTO(s, dt_world_agree(world, s), fail);
     DT_TRY_GOTO(s, dt_ranks_same_config(world, format, out->config_text), fail);
     DT_TRY_GOTO(s, dt_world_agree(world, lower(out)), fail);
-    DT_TRY_GOTO(s, dt_world_agree(world, dt_roles_find(&config->dist, world->rank, world->size, &out->roles)), fail);
+    DT_TRY_GOTO(
+        s,
+        dt_world_agree(world, dt_roles_find(&config->dist, world->rank, world->size, &out->roles)),
+        fail);
     DT_TRY_GOTO(s, dt_ranks_threads(world, config->threads, &out->n_threads), fail);
     DT_TRY_GOTO(s, dt_device_choose(world, config, &out->device), fail);
     DT_TRY_GOTO(s, open_parts(out), fail);
@@ -326,7 +354,8 @@ void dt_trainer_close(struct dt_trainer *t)
     if (t->graph != NULL) {
         t->device.module->graph->close(t->graph);
     }
-    dt_strategy_close(t->strategy); /* early: it ends what a GPU may be waiting for, and what comes now waits for the GPU */
+    dt_strategy_close(t->strategy); /* early: it ends what a GPU may be waiting for, and what comes
+                                       now waits for the GPU */
     close_network(t);
     if (t->backend != NULL) {
         t->backend->ops->close(t->backend);

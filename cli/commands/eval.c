@@ -14,7 +14,8 @@
 
 #define EVAL_BATCH 256
 
-static enum dt_status load_weights(struct dt_inference *inference, const struct dt_checkpoint_file *file)
+static enum dt_status load_weights(struct dt_inference *inference,
+                                   const struct dt_checkpoint_file *file)
 {
     const size_t n = inference->model.arena_elems;
     float *arena = calloc(n, sizeof *arena);
@@ -26,7 +27,8 @@ static enum dt_status load_weights(struct dt_inference *inference, const struct 
         s = dt_model_reorder(&inference->model, false, arena);
     }
     if (s == DT_OK) {
-        s = inference->backend->ops->copy_in(inference->backend, inference->network->params, arena, n * sizeof *arena);
+        s = inference->backend->ops->copy_in(inference->backend, inference->network->params, arena,
+                                             n * sizeof *arena);
     }
     free(arena);
     return s;
@@ -35,11 +37,12 @@ static enum dt_status load_weights(struct dt_inference *inference, const struct 
 static enum dt_ground ground_of(const struct dt_checkpoint_file *file)
 {
     const bool known = file->config != NULL && file->state.bright_borders != DT_CHECKPOINT_UNKNOWN;
-    return known ? dt_ground_of(file->state.bright_borders, file->state.n_train) : DT_GROUND_UNKNOWN;
+    return known ? dt_ground_of(file->state.bright_borders, file->state.n_train)
+                 : DT_GROUND_UNKNOWN;
 }
 
-enum dt_status dt_trained_open(const struct dt_trained *from, struct dt_config *config, struct dt_model *model,
-                               struct dt_checkpoint_file *file)
+enum dt_status dt_trained_open(const struct dt_trained *from, struct dt_config *config,
+                               struct dt_model *model, struct dt_checkpoint_file *file)
 {
     if (from->config == NULL) {
         char path[DT_CHECKPOINT_PATH_SIZE];
@@ -52,7 +55,8 @@ enum dt_status dt_trained_open(const struct dt_trained *from, struct dt_config *
     return dt_saved_weights(from->file, model, file);
 }
 
-static enum dt_status read_file(const struct dt_trained *from, struct dt_checkpoint_file *file, struct dt_inference *out)
+static enum dt_status read_file(const struct dt_trained *from, struct dt_checkpoint_file *file,
+                                struct dt_inference *out)
 {
     DT_TRY(dt_trained_open(from, &out->config, &out->model, file));
     dt_data_spec_fit(&out->config.data, &out->model);
@@ -79,21 +83,23 @@ static enum dt_status choose_device(struct dt_world *world, struct dt_inference 
     return DT_OK;
 }
 
-static enum dt_status open_network(const struct dt_world *world, const struct dt_checkpoint_file *file, int n_threads, int capacity,
-                                   struct dt_inference *out)
+static enum dt_status open_network(const struct dt_world *world,
+                                   const struct dt_checkpoint_file *file, int n_threads,
+                                   int capacity, struct dt_inference *out)
 {
-    const struct dt_backend_options options = {.n_threads = out->config.threads > 0 ? (int)out->config.threads : n_threads,
-                                               .local_rank = world->local_rank,
-                                               .precision = out->config.precision,
-                                               .deterministic = true, /* once through the images pays for no trials */
-                                               .limit_s = world->comm != NULL ? world->comm->timeout_s : 0};
+    const struct dt_backend_options options = {
+        .n_threads = out->config.threads > 0 ? (int)out->config.threads : n_threads,
+        .local_rank = world->local_rank,
+        .precision = out->config.precision,
+        .deterministic = true, /* once through the images pays for no trials */
+        .limit_s = world->comm != NULL ? world->comm->timeout_s : 0};
     DT_TRY(out->device.backend->open(&options, &out->backend));
     DT_TRY(dt_network_open(&out->model, out->backend, capacity, NULL, &out->network));
     return load_weights(out, file);
 }
 
-enum dt_status dt_inference_open(struct dt_world *world, const struct dt_trained *from, int n_threads, int capacity,
-                                 struct dt_inference *out)
+enum dt_status dt_inference_open(struct dt_world *world, const struct dt_trained *from,
+                                 int n_threads, int capacity, struct dt_inference *out)
 {
     struct dt_checkpoint_file file = {0};
     *out = (struct dt_inference){0};
@@ -118,8 +124,8 @@ void dt_inference_close(struct dt_inference *inference)
     *inference = (struct dt_inference){0};
 }
 
-static enum dt_status open_evaluator(struct dt_world *world, const char *data, struct dt_inference *inference,
-                                     struct dt_evaluator *evaluator)
+static enum dt_status open_evaluator(struct dt_world *world, const char *data,
+                                     struct dt_inference *inference, struct dt_evaluator *evaluator)
 {
     DT_TRY(dt_data_spec_set_dir(&inference->config.data, data));
     return dt_evaluator_open(world, &inference->config.data, inference->network, evaluator);
@@ -131,8 +137,10 @@ static enum dt_status check_loss(const char *file, double loss)
     if (isfinite(loss)) {
         return DT_OK;
     }
-    return dt_error_agreed(dt_error(DT_NON_FINITE, "%s: the test loss is %s (its training diverged: take an earlier checkpoint)",
-                                    file, isnan(loss) ? "not a number" : "infinite"));
+    return dt_error_agreed(
+        dt_error(DT_NON_FINITE,
+                 "%s: the test loss is %s (its training diverged: take an earlier checkpoint)",
+                 file, isnan(loss) ? "not a number" : "infinite"));
 }
 
 enum dt_status dt_eval(struct dt_world *world, const struct dt_trained *from, const char *data)

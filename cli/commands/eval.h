@@ -9,14 +9,16 @@
 
 /* Where a network comes from. */
 struct dt_trained {
-    const char *file;               /* or the folder of a run: its best checkpoint, or else its newest (dt_saved_find) */
-    const struct dt_config *config; /* --weights: its model has the weights in `file`; NULL: a checkpoint, which carries its own */
+    const char
+        *file; /* or the folder of a run: its best checkpoint, or else its newest (dt_saved_find) */
+    const struct dt_config *config; /* --weights: its model has the weights in `file`; NULL: a
+                                       checkpoint, which carries its own */
 };
 
-/* Reads the file, with the configuration and the model that belong to its weights. The caller closes `file`, zeroed at first, also
- * after a failure. Local. */
-enum dt_status dt_trained_open(const struct dt_trained *from, struct dt_config *config, struct dt_model *model,
-                               struct dt_checkpoint_file *file);
+/* Reads the file, with the configuration and the model that belong to its weights. The caller
+ * closes `file`, zeroed at first, also after a failure. Local. */
+enum dt_status dt_trained_open(const struct dt_trained *from, struct dt_config *config,
+                               struct dt_model *model, struct dt_checkpoint_file *file);
 
 /* Opened for use: configuration, model, backend and network with its weights. */
 struct dt_inference {
@@ -28,13 +30,15 @@ struct dt_inference {
     enum dt_ground ground; /* of the images that it was trained on, if the file says so */
 };
 
-/* Every rank reads the file. `n_threads` is for a configuration that leaves `threads` open. A checkpoint of a GPU also opens where
- * there is none: on the CPU, in f32. Every rank of `world` calls it; agreed. A failed open owes nothing. */
-enum dt_status dt_inference_open(struct dt_world *world, const struct dt_trained *from, int n_threads, int capacity,
-                                 struct dt_inference *out);
+/* Every rank reads the file. `n_threads` is for a configuration that leaves `threads` open. A
+ * checkpoint of a GPU also opens where there is none: on the CPU, in f32. Every rank of `world`
+ * calls it; agreed. A failed open owes nothing. */
+enum dt_status dt_inference_open(struct dt_world *world, const struct dt_trained *from,
+                                 int n_threads, int capacity, struct dt_inference *out);
 void dt_inference_close(struct dt_inference *inference);
 
-/* `data`: folder to use instead of the configuration's, or NULL. Every rank calls it; agreed. Prints the result on stdout. */
+/* `data`: folder to use instead of the configuration's, or NULL. Every rank calls it; agreed.
+ * Prints the result on stdout. */
 enum dt_status dt_eval(struct dt_world *world, const struct dt_trained *from, const char *data);
 
 #endif

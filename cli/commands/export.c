@@ -12,10 +12,12 @@
 /* What dtrain gives its models: data/dataset.h. */
 static const char *input_text(const struct dt_config *config)
 {
-    return config->data.format == DT_DATA_LINEAR ? "values as they are" : "pixels from 0 to 1, 255 of a file being 1";
+    return config->data.format == DT_DATA_LINEAR ? "values as they are"
+                                                 : "pixels from 0 to 1, 255 of a file being 1";
 }
 
-static enum dt_status write_onnx(const struct dt_config *config, const struct dt_model *model, const float *arena, const char *path)
+static enum dt_status write_onnx(const struct dt_config *config, const struct dt_model *model,
+                                 const float *arena, const char *path)
 {
     char size[DT_BYTES_TEXT_SIZE];
     struct dt_file_part part = {0};
@@ -25,8 +27,8 @@ static enum dt_status write_onnx(const struct dt_config *config, const struct dt
     const enum dt_status s = dt_file_write(path, &part, 1);
     free(bytes);
     if (s == DT_OK) {
-        dt_text_print(stdout, "%s: %s, ONNX opset %d; input: %s", path, dt_bytes_text((double)part.n_bytes, size), DT_ONNX_OPSET,
-                      input_text(config));
+        dt_text_print(stdout, "%s: %s, ONNX opset %d; input: %s", path,
+                      dt_bytes_text((double)part.n_bytes, size), DT_ONNX_OPSET, input_text(config));
     }
     return s;
 }
@@ -55,7 +57,8 @@ static enum dt_status export_onnx(const struct dt_trained *from, const char *pat
     return s;
 }
 
-enum dt_status dt_export_onnx(struct dt_world *world, const struct dt_trained *from, const char *path)
+enum dt_status dt_export_onnx(struct dt_world *world, const struct dt_trained *from,
+                              const char *path)
 {
     DT_TRY(dt_world_agree(world, dt_protobuf_check("export --onnx")));
     return dt_world_agree(world, world->rank == 0 ? export_onnx(from, path) : DT_OK);

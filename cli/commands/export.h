@@ -4,8 +4,9 @@
 
 #include "cli/commands/eval.h"
 
-/* Rank 0 writes the ONNX file `path` (cli/commands/onnx.h), whole or not at all. Every rank calls it; agreed. DT_UNAVAILABLE: a
- * build without libprotobuf-c. */
-enum dt_status dt_export_onnx(struct dt_world *world, const struct dt_trained *from, const char *path);
+/* Rank 0 writes the ONNX file `path` (cli/commands/onnx.h), whole or not at all. Every rank calls
+ * it; agreed. DT_UNAVAILABLE: a build without libprotobuf-c. */
+enum dt_status dt_export_onnx(struct dt_world *world, const struct dt_trained *from,
+                              const char *path);
 
 #endif

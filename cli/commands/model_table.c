@@ -18,7 +18,8 @@ static void layer_text(const struct dt_layer_spec *l, char *text, size_t size)
     const char *name = dt_layer_name(l->type);
     switch (l->type) {
     case DT_LAYER_CONV2D:
-        snprintf(text, size, "%s %d %dx%d%s", name, l->size, l->kernel, l->kernel, l->padding == DT_PADDING_SAME ? " same" : "");
+        snprintf(text, size, "%s %d %dx%d%s", name, l->size, l->kernel, l->kernel,
+                 l->padding == DT_PADDING_SAME ? " same" : "");
         break;
     case DT_LAYER_DENSE:
     case DT_LAYER_MAX_POOL2D:
@@ -41,7 +42,8 @@ static void layer_text(const struct dt_layer_spec *l, char *text, size_t size)
 static void layers_text(const struct dt_model *model, int index, char *text, size_t size)
 {
     const int begin = model->blocks[index].first_layer;
-    const int end = index + 1 < model->n_blocks ? model->blocks[index + 1].first_layer : model->spec.n_layers;
+    const int end =
+        index + 1 < model->n_blocks ? model->blocks[index + 1].first_layer : model->spec.n_layers;
     size_t used = 0;
     text[0] = '\0';
     for (int i = begin; i < end && used < size; i++) {
@@ -49,16 +51,19 @@ static void layers_text(const struct dt_model *model, int index, char *text, siz
         char one[64];
         layer_text(l, one, sizeof one);
         const bool linear = l->type == DT_LAYER_CONV2D || l->type == DT_LAYER_DENSE;
-        const char *activation = linear && l->activation != DT_ACTIVATION_NONE ? dt_activation_name(l->activation) : "";
-        const int n = snprintf(text + used, size - used, "%s%s%s%s", used > 0 ? ", " : "", one, activation[0] != '\0' ? ", " : "",
-                               activation);
+        const char *activation =
+            linear && l->activation != DT_ACTIVATION_NONE ? dt_activation_name(l->activation) : "";
+        const int n = snprintf(text + used, size - used, "%s%s%s%s", used > 0 ? ", " : "", one,
+                               activation[0] != '\0' ? ", " : "", activation);
         used += n > 0 ? (size_t)n : 0;
     }
 }
 
 static size_t block_parameters(const struct dt_model *model, const struct dt_block *block)
 {
-    return block->linear == DT_LINEAR_NONE ? 0 : model->params[block->weight].n_elems + model->params[block->bias].n_elems;
+    return block->linear == DT_LINEAR_NONE
+               ? 0
+               : model->params[block->weight].n_elems + model->params[block->bias].n_elems;
 }
 
 /* Behind a flatten shapes are numbers of features; so they are where no block has images. */

@@ -10,11 +10,11 @@ const char *dt_protobuf_library(void)
 
 enum dt_status dt_protobuf_check(const char *what)
 {
-    return dt_error(
-        DT_UNAVAILABLE,
-        "%s: this dtrain was built without libprotobuf-c (install libprotobuf-c-dev and protobuf-c-compiler, and build it "
-        "again)",
-        what);
+    return dt_error(DT_UNAVAILABLE,
+                    "%s: this dtrain was built without libprotobuf-c (install libprotobuf-c-dev "
+                    "and protobuf-c-compiler, and build it "
+                    "again)",
+                    what);
 }
 
 enum dt_status dt_tensorboard_take(struct dt_sinks *sinks, const struct dt_event *event)
@@ -23,8 +23,8 @@ enum dt_status dt_tensorboard_take(struct dt_sinks *sinks, const struct dt_event
     return DT_OK;
 }
 
-enum dt_status dt_onnx_make(const struct dt_model *model, const float *arena, const char *input_text, uint8_t **bytes,
-                            size_t *n_bytes)
+enum dt_status dt_onnx_make(const struct dt_model *model, const float *arena,
+                            const char *input_text, uint8_t **bytes, size_t *n_bytes)
 {
     (void)model, (void)arena, (void)input_text, (void)bytes, (void)n_bytes;
     return dt_protobuf_check("--onnx");

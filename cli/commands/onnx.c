@@ -6,8 +6,9 @@
 #include "base/version.h"
 #include "onnx.pb-c.h"
 
-#define IR_VERSION 7                  /* the format's, of the time of opset 13 */
-#define MAX_NODES (4 * DT_MAX_LAYERS) /* linear operation, activation, pool and flatten of each block */
+#define IR_VERSION 7 /* the format's, of the time of opset 13 */
+#define MAX_NODES \
+    (4 * DT_MAX_LAYERS) /* linear operation, activation, pool and flatten of each block */
 #define MAX_ATTRIBUTES 3
 #define MAX_NUMBERS 8 /* of all attributes of a node */
 #define NAME_SIZE 48
@@ -51,7 +52,8 @@ struct builder {
 
 /* ---- operators */
 
-/* The next of the chain. `suffix`: behind the block's name, which is enough for its linear operation. */
+/* The next of the chain. `suffix`: behind the block's name, which is enough for its linear
+ * operation. */
 static struct node *add_node(struct builder *b, char *type, const char *block, const char *suffix)
 {
     struct node *node = &b->nodes[b->n_nodes];
@@ -69,7 +71,8 @@ static struct node *add_node(struct builder *b, char *type, const char *block, c
     return node;
 }
 
-static Onnx__AttributeProto *add_attribute(struct node *node, char *name, Onnx__AttributeProto__AttributeType type)
+static Onnx__AttributeProto *add_attribute(struct node *node, char *name,
+                                           Onnx__AttributeProto__AttributeType type)
 {
     Onnx__AttributeProto *a = &node->attributes[node->proto.n_attribute];
     *a = (Onnx__AttributeProto)ONNX__ATTRIBUTE_PROTO__INIT;
@@ -86,7 +89,8 @@ static void add_number(struct node *node, char *name, int64_t number)
 
 static void add_numbers(struct node *node, char *name, int n, const int64_t *numbers)
 {
-    Onnx__AttributeProto *a = add_attribute(node, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS);
+    Onnx__AttributeProto *a =
+        add_attribute(node, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS);
     a->ints = node->numbers + node->n_numbers;
     a->n_ints = (size_t)n;
     for (int i = 0; i < n; i++) {
@@ -177,7 +181,8 @@ static void add_pool(struct builder *b, const struct dt_block *block)
     if (block->pool == DT_POOL_NONE) {
         return;
     }
-    struct node *node = add_node(b, block->pool == DT_POOL_MAX ? "MaxPool" : "AveragePool", block->name, ".pool");
+    struct node *node =
+        add_node(b, block->pool == DT_POOL_MAX ? "MaxPool" : "AveragePool", block->name, ".pool");
     add_pair(node, "kernel_shape", block->pool_size);
     add_pair(node, "strides", block->pool_stride);
 }
@@ -273,7 +278,8 @@ static enum dt_status pack(const Onnx__ModelProto *proto, uint8_t **bytes, size_
     return DT_OK;
 }
 
-static enum dt_status pack_model(struct builder *b, const char *input_text, uint8_t **bytes, size_t *n_bytes)
+static enum dt_status pack_model(struct builder *b, const char *input_text, uint8_t **bytes,
+                                 size_t *n_bytes)
 {
     Onnx__ModelProto proto = ONNX__MODEL_PROTO__INIT;
     Onnx__GraphProto graph = ONNX__GRAPH_PROTO__INIT;
@@ -297,8 +303,8 @@ static enum dt_status pack_model(struct builder *b, const char *input_text, uint
     return pack(&proto, bytes, n_bytes);
 }
 
-enum dt_status dt_onnx_make(const struct dt_model *model, const float *arena, const char *input_text, uint8_t **bytes,
-                            size_t *n_bytes)
+enum dt_status dt_onnx_make(const struct dt_model *model, const float *arena,
+                            const char *input_text, uint8_t **bytes, size_t *n_bytes)
 {
     struct builder *b = calloc(1, sizeof *b);
     if (b == NULL) {

@@ -1,7 +1,9 @@
-/* A trained model as ONNX (onnx.ai) has it, which other runtimes load: operators of opset 13, names of weights as PyTorch has them.
+/* A trained model as ONNX (onnx.ai) has it, which other runtimes load: operators of opset 13, names
+ * of weights as PyTorch has them.
  *
- * Input "input", floats (N, C, H, W), or (N, features) of a model without images; output "logits", (N, classes), or "output" of a
- * regression. N is free. Dropout is not there: it is for training. */
+ * Input "input", floats (N, C, H, W), or (N, features) of a model without images; output "logits",
+ * (N, classes), or "output" of a regression. N is free. Dropout is not there: it is for training.
+ */
 #ifndef DT_CLI_COMMANDS_ONNX_H
 #define DT_CLI_COMMANDS_ONNX_H
 
@@ -11,9 +13,10 @@
 
 #define DT_ONNX_OPSET 13
 
-/* `arena`: the weights in the file's order (dt_model_reorder). `input_text`: what the input is, for people. The caller frees
- * `bytes`. DT_NO_MEMORY; DT_CONFIG: over 2 GiB, more than the format holds; DT_UNAVAILABLE: a build without libprotobuf-c. */
-enum dt_status dt_onnx_make(const struct dt_model *model, const float *arena, const char *input_text, uint8_t **bytes,
-                            size_t *n_bytes);
+/* `arena`: the weights in the file's order (dt_model_reorder). `input_text`: what the input is, for
+ * people. The caller frees `bytes`. DT_NO_MEMORY; DT_CONFIG: over 2 GiB, more than the format
+ * holds; DT_UNAVAILABLE: a build without libprotobuf-c. */
+enum dt_status dt_onnx_make(const struct dt_model *model, const float *arena,
+                            const char *input_text, uint8_t **bytes, size_t *n_bytes);
 
 #endif

@@ -30,7 +30,8 @@ struct plan {
     struct dt_planned_traffic traffic;
 };
 
-/* The layers of a block stand beside its numbers, or, where there is no room for all, below them. */
+/* The layers of a block stand beside its numbers, or, where there is no room for all, below them.
+ */
 static bool has_room(const struct dt_model *model)
 {
     struct dt_block_row row;
@@ -48,36 +49,43 @@ static void print_layers(const struct dt_model *model)
     char count[32];
     struct dt_block_row row;
     double flops = 0;
-    printf("  %-8s %-11s %-11s %12s %12s%slayers\n", "block", "input", "output", "parameters", "flop/sample", gap);
+    printf("  %-8s %-11s %-11s %12s %12s%slayers\n", "block", "input", "output", "parameters",
+           "flop/sample", gap);
     for (int b = 0; b < model->n_blocks; b++) {
         dt_block_row_make(model, b, &row);
-        printf("  %-8s %-11s %-11s %12s", row.name, row.in, row.out, dt_count_text((double)row.n_parameters, count, sizeof count));
+        printf("  %-8s %-11s %-11s %12s", row.name, row.in, row.out,
+               dt_count_text((double)row.n_parameters, count, sizeof count));
         printf(" %12s%s%s\n", dt_count_text(row.flops, count, sizeof count), gap, row.layers);
         flops += row.flops;
     }
-    printf("  %-8s %-11s %-11s %12s", "total", "", "", dt_count_text((double)model->n_parameters, count, sizeof count));
+    printf("  %-8s %-11s %-11s %12s", "total", "", "",
+           dt_count_text((double)model->n_parameters, count, sizeof count));
     printf(" %12s%sforward pass\n", dt_count_text(flops, count, sizeof count), gap);
 }
 
 static size_t data_bytes(const struct plan *p, size_t n)
 {
     const struct dt_data_spec *data = &p->config.data;
-    const size_t input = dt_shape_elems(data->shape) * (data->format == DT_DATA_LINEAR ? sizeof(float) : sizeof(uint8_t));
-    return n * (input + (data->n_classes > 0 ? sizeof(uint16_t) : (size_t)data->n_targets * sizeof(float)));
+    const size_t input = dt_shape_elems(data->shape) *
+                         (data->format == DT_DATA_LINEAR ? sizeof(float) : sizeof(uint8_t));
+    return n * (input +
+                (data->n_classes > 0 ? sizeof(uint16_t) : (size_t)data->n_targets * sizeof(float)));
 }
 
-/* What the cuda backend allocates; what its libraries take, cuDNN to work in and CUDA itself, only they know. */
+/* What the cuda backend allocates; what its libraries take, cuDNN to work in and CUDA itself, only
+ * they know. */
 static size_t gpu_bytes(const struct plan *p, int capacity)
 {
     size_t kept = 0;
     for (int b = 0; b < p->model.n_blocks; b++) {
-        const struct dt_device_block_bytes bytes = dt_device_block_bytes(&p->model, b, p->config.precision, capacity);
+        const struct dt_device_block_bytes bytes =
+            dt_device_block_bytes(&p->model, b, p->config.precision, capacity);
         kept += dt_device_all_bytes(&bytes);
     }
     const size_t n_test = (p->n_test + (size_t)p->shard.size - 1) / (size_t)p->shard.size;
     const size_t n_samples = p->has_data ? dt_shard_owned(&p->shard).n + n_test : 0;
-    return dt_model_n_bytes(&p->model, capacity, dt_optimizer_n_states(&p->config.optimizer)) + kept + data_bytes(p, n_samples) +
-           DT_DEVICE_N_WORKSPACES * DT_DEVICE_WORKSPACE_BYTES;
+    return dt_model_n_bytes(&p->model, capacity, dt_optimizer_n_states(&p->config.optimizer)) +
+           kept + data_bytes(p, n_samples) + DT_DEVICE_N_WORKSPACES * DT_DEVICE_WORKSPACE_BYTES;
 }
 
 /* A plan does not ask what this host has: the run's may be another. */
@@ -87,14 +95,18 @@ static void print_memory(const struct plan *p, int capacity)
     char all[DT_BYTES_TEXT_SIZE], gradients[DT_BYTES_TEXT_SIZE];
     dt_bytes_text((double)p->model.arena_elems * sizeof(float), gradients);
     if (c->device != DT_DEVICE_CUDA) {
-        const size_t n_bytes = dt_model_n_bytes(&p->model, capacity, dt_optimizer_n_states(&c->optimizer));
-        printf("peak memory per rank: %s\n  of weights, gradients (%s), optimizer state and activations\n",
+        const size_t n_bytes =
+            dt_model_n_bytes(&p->model, capacity, dt_optimizer_n_states(&c->optimizer));
+        printf("peak memory per rank: %s\n  of weights, gradients (%s), optimizer state and "
+               "activations\n",
                dt_bytes_text((double)n_bytes, all), gradients);
     }
     if (c->device == DT_DEVICE_CUDA || c->device == DT_DEVICE_AUTO) {
-        printf("GPU memory per rank%s: %s\n  with%s the data, %s of gradients; CUDA's libraries take some more\n",
-               c->device == DT_DEVICE_AUTO ? ", where there is one" : "", dt_bytes_text((double)gpu_bytes(p, capacity), all),
-               p->has_data ? "" : "out", gradients);
+        printf("GPU memory per rank%s: %s\n  with%s the data, %s of gradients; CUDA's libraries "
+               "take some more\n",
+               c->device == DT_DEVICE_AUTO ? ", where there is one" : "",
+               dt_bytes_text((double)gpu_bytes(p, capacity), all), p->has_data ? "" : "out",
+               gradients);
     }
 }
 
@@ -102,7 +114,8 @@ static void print_data(const struct plan *p)
 {
     char count[32], n_test[32];
     if (p->has_data) {
-        printf("data: %s training samples, %s test samples\n", dt_count_text((double)p->shard.n_total, count, sizeof count),
+        printf("data: %s training samples, %s test samples\n",
+               dt_count_text((double)p->shard.n_total, count, sizeof count),
                dt_count_text((double)p->n_test, n_test, sizeof n_test));
     } else {
         dt_text_print(stdout, "data: no IDX files in %s", p->config.data.dir);
@@ -114,21 +127,23 @@ static void print_run(const struct plan *p)
 {
     const struct dt_config *c = &p->config;
     const struct dt_shard *s = &p->shard;
-    const int accumulate = (int)c->accumulate, capacity = (dt_shard_capacity(s) + accumulate - 1) / accumulate;
+    const int accumulate = (int)c->accumulate,
+              capacity = (dt_shard_capacity(s) + accumulate - 1) / accumulate;
     const unsigned long long steps = dt_shard_steps_per_epoch(s);
     print_memory(p, capacity);
     print_data(p);
     if (c->batch_per_rank > 0) {
         const double scale = dt_lr_scale(c->lr_scaling, s->size);
         const char *times = dt_terminal_times();
-        printf("batch %lld %s %d = %zu, lr %g %s %g = %g\n", (long long)c->batch_per_rank, times, s->size, s->global_batch,
-               c->optimizer.lr, times, scale, c->optimizer.lr * scale);
+        printf("batch %lld %s %d = %zu, lr %g %s %g = %g\n", (long long)c->batch_per_rank, times,
+               s->size, s->global_batch, c->optimizer.lr, times, scale, c->optimizer.lr * scale);
     } else {
-        printf("batch %zu over %d rank%s, lr %g\n", s->global_batch, s->size, s->size == 1 ? "" : "s", c->optimizer.lr);
+        printf("batch %zu over %d rank%s, lr %g\n", s->global_batch, s->size,
+               s->size == 1 ? "" : "s", c->optimizer.lr);
     }
     if (p->has_data) {
-        printf("%llu steps/epoch, %lld epoch%s = %llu steps\n", steps, (long long)c->epochs, c->epochs == 1 ? "" : "s",
-               steps * (unsigned long long)c->epochs);
+        printf("%llu steps/epoch, %lld epoch%s = %llu steps\n", steps, (long long)c->epochs,
+               c->epochs == 1 ? "" : "s", steps * (unsigned long long)c->epochs);
     } else {
         printf("%lld epoch%s\n", (long long)c->epochs, c->epochs == 1 ? "" : "s");
     }
@@ -142,13 +157,15 @@ static void print_ranks(const struct plan *p)
         shard.rank = r;
         const struct dt_owned owned = dt_shard_owned(&shard);
         if (p->stages.n > 1) {
-            printf("ranks 0 to %d read %s samples each", p->stages.n - 1, dt_count_text((double)owned.n, count, sizeof count));
+            printf("ranks 0 to %d read %s samples each", p->stages.n - 1,
+                   dt_count_text((double)owned.n, count, sizeof count));
         } else {
-            printf("rank %d reads %s samples", r, dt_count_text((double)owned.n, count, sizeof count));
+            printf("rank %d reads %s samples", r,
+                   dt_count_text((double)owned.n, count, sizeof count));
         }
         if (owned.stride > 1 && owned.n > 2) {
-            printf(": %u, %u, %u, ... %zu", owned.first, owned.first + owned.stride, owned.first + 2 * owned.stride,
-                   owned.first + (owned.n - 1) * owned.stride);
+            printf(": %u, %u, %u, ... %zu", owned.first, owned.first + owned.stride,
+                   owned.first + 2 * owned.stride, owned.first + (owned.n - 1) * owned.stride);
         }
         printf(", up to %d a step\n", dt_shard_capacity(&shard));
     }
@@ -182,8 +199,10 @@ static void print_stages(const struct plan *p)
     for (int i = 0; i < p->stages.n; i++) {
         all += p->stages.stages[i].flops;
     }
-    printf("pipeline: %d stage%s, %lld micro-batches, %s; they wait %.1f %% of a step if each takes as long\n", p->stages.n,
-           p->stages.n == 1 ? "" : "s", (long long)dist->micro_batches, dt_pipeline_schedule_name(dist->schedule),
+    printf("pipeline: %d stage%s, %lld micro-batches, %s; they wait %.1f %% of a step if each "
+           "takes as long\n",
+           p->stages.n, p->stages.n == 1 ? "" : "s", (long long)dist->micro_batches,
+           dt_pipeline_schedule_name(dist->schedule),
            100 * dt_pipeline_bubble(p->stages.n, (int)dist->micro_batches));
     for (int i = 0; i < p->stages.n; i++) {
         const struct dt_stage *stage = &p->stages.stages[i];
@@ -191,7 +210,8 @@ static void print_stages(const struct plan *p)
         for (int b = stage->begin; b < stage->end; b++) {
             printf(" %s", p->model.blocks[b].name);
         }
-        printf(", %s flop/sample (%.0f %%)\n", dt_count_text(stage->flops, count, sizeof count), 100 * stage->flops / all);
+        printf(", %s flop/sample (%.0f %%)\n", dt_count_text(stage->flops, count, sizeof count),
+               100 * stage->flops / all);
     }
 }
 
@@ -199,8 +219,8 @@ static void print_servers(const struct plan *p)
 {
     char sent[120];
     const struct dt_roles *r = &p->roles;
-    printf("%s: %d worker%s, %d server%s\n", dt_strategy_names[p->config.dist.strategy], r->n_workers, r->n_workers == 1 ? "" : "s",
-           r->n_servers, r->n_servers == 1 ? "" : "s");
+    printf("%s: %d worker%s, %d server%s\n", dt_strategy_names[p->config.dist.strategy],
+           r->n_workers, r->n_workers == 1 ? "" : "s", r->n_servers, r->n_servers == 1 ? "" : "s");
     print_placement(p);
     dt_traffic_text(&p->traffic.step, sent, sizeof sent);
     printf("  a step: %s\n", sent);
@@ -223,8 +243,9 @@ static void print_averaging(const struct plan *p)
     if (size == 1 || !dist->average) {
         return;
     }
-    printf("allreduce over %d ranks: %s, %d bucket%s, %s of gradients\n", size, dt_allreduce_names[p->traffic.allreduce], n,
-           n == 1 ? "" : "s", dt_bytes_text(sizeof(float) * (double)p->model.arena_elems, gradients));
+    printf("allreduce over %d ranks: %s, %d bucket%s, %s of gradients\n", size,
+           dt_allreduce_names[p->traffic.allreduce], n, n == 1 ? "" : "s",
+           dt_bytes_text(sizeof(float) * (double)p->model.arena_elems, gradients));
     const struct dt_compression_spec compression = dt_matrices_add(&dist->compression, &p->model);
     dt_compression_print(stdout, &compression, p->model.n_parameters);
     if (p->traffic.step.known && p->traffic.step.messages > 0) {
@@ -232,8 +253,9 @@ static void print_averaging(const struct plan *p)
         printf("  a step: %s\n", sent);
         dt_traffic_print_between(stdout, &p->traffic.step);
     } else {
-        printf("  %s\n", dist->allreduce == DT_ALLREDUCE_AUTO ? "chosen at run time; set distributed.allreduce to see its traffic"
-                                                              : dt_allreduce_meaning(dist->allreduce));
+        printf("  %s\n", dist->allreduce == DT_ALLREDUCE_AUTO
+                             ? "chosen at run time; set distributed.allreduce to see its traffic"
+                             : dt_allreduce_meaning(dist->allreduce));
     }
 }
 
@@ -251,7 +273,9 @@ static enum dt_status make_plan(struct dt_world *world, bool needs_data, struct 
     DT_TRY(dt_model_lower(&c->model, &p->model));
     dt_data_spec_fit(&p->config.data, &p->model);
     DT_TRY(dt_roles_find(&c->dist, world->rank, world->size, &p->roles));
-    DT_TRY(c->dist.strategy == DT_STRATEGY_PIPELINE ? dt_stages_make(&p->model, world->size, &c->dist.cut, &p->stages) : DT_OK);
+    DT_TRY(c->dist.strategy == DT_STRATEGY_PIPELINE
+               ? dt_stages_make(&p->model, world->size, &c->dist.cut, &p->stages)
+               : DT_OK);
     DT_TRY(dt_traffic_plan(&c->dist, &p->model, world->comm, &p->traffic));
     const enum dt_status s = count_samples(p);
     p->has_data = s == DT_OK;

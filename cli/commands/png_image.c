@@ -10,7 +10,9 @@
 #include "base/file.h"
 
 #define MAX_FILE_BYTES ((size_t)64 << 20)
-#define MAX_REST ((size_t)4096) /* bytes of the file behind its last row that are read: they have checksums, if nothing else */
+#define MAX_REST                                                                                   \
+    ((size_t)4096) /* bytes of the file behind its last row that are read: they have checksums, if \
+                      nothing else */
 
 /* A decoded image: rows of `channels` interleaved bytes: grey or RGB, and alpha if `has_alpha`. */
 struct raster {
@@ -21,10 +23,12 @@ struct raster {
     uint8_t *bytes;
 };
 
-/* Input pixels first .. first + n - 1 that an output pixel of one axis is made of; all but the two at the ends weigh alike. */
+/* Input pixels first .. first + n - 1 that an output pixel of one axis is made of; all but the two
+ * at the ends weigh alike. */
 struct span {
     int first, n;
-    double begin, end; /* in input pixels; for a growing axis the two neighbours' blend is in `end` */
+    double begin,
+        end; /* in input pixels; for a growing axis the two neighbours' blend is in `end` */
 };
 
 static struct span span_at(int out, int n_out, int n_in)
@@ -38,7 +42,8 @@ static struct span span_at(int out, int n_out, int n_in)
     const double centre = (out + 0.5) * scale - 0.5;
     const double clamped = centre < 0 ? 0 : centre > n_in - 1 ? n_in - 1 : centre;
     const int first = (int)clamped;
-    return (struct span){.first = first, .n = first + 1 < n_in ? 2 : 1, .begin = -1, .end = clamped - first};
+    return (struct span){
+        .first = first, .n = first + 1 < n_in ? 2 : 1, .begin = -1, .end = clamped - first};
 }
 
 static double weight_of(const struct span *s, int i)
@@ -51,7 +56,8 @@ static double weight_of(const struct span *s, int i)
     return to > from ? to - from : 0;
 }
 
-/* Colours become grey by the luma of ITU-R BT.601 of their bytes as they are, rounded as by PIL's convert("L"). */
+/* Colours become grey by the luma of ITU-R BT.601 of their bytes as they are, rounded as by PIL's
+ * convert("L"). */
 static int colour_of(const struct raster *in, const uint8_t *pixel, int channel)
 {
     const bool has_colours = in->channels >= 3;
@@ -67,15 +73,19 @@ static double brightness(const struct raster *in, const uint8_t *pixel, int chan
     return (colour_of(in, pixel, channel) * alpha + in->ground * (255 - alpha)) / 255.0;
 }
 
-static uint8_t resample(const struct raster *in, int channel, const struct span *rows, const struct span *columns)
+static uint8_t resample(const struct raster *in, int channel, const struct span *rows,
+                        const struct span *columns)
 {
     double sum = 0, total = 0;
     for (int r = 0; r < rows->n; r++) {
         const double row_weight = weight_of(rows, r);
-        const uint8_t *row = in->bytes + (size_t)(rows->first + r) * (size_t)in->width * (size_t)in->channels;
+        const uint8_t *row =
+            in->bytes + (size_t)(rows->first + r) * (size_t)in->width * (size_t)in->channels;
         for (int c = 0; c < columns->n; c++) {
             const double weight = row_weight * weight_of(columns, c);
-            sum += weight * brightness(in, row + (size_t)(columns->first + c) * (size_t)in->channels, channel);
+            sum +=
+                weight *
+                brightness(in, row + (size_t)(columns->first + c) * (size_t)in->channels, channel);
             total += weight;
         }
     }
@@ -89,7 +99,8 @@ static void scale_to(const struct raster *in, struct dt_shape shape, uint8_t *pi
         for (int w = 0; w < shape.w; w++) {
             const struct span columns = span_at(w, shape.w, in->width);
             for (int c = 0; c < shape.c; c++) {
-                pixels[((size_t)c * (size_t)shape.h + (size_t)h) * (size_t)shape.w + (size_t)w] = resample(in, c, &rows, &columns);
+                pixels[((size_t)c * (size_t)shape.h + (size_t)h) * (size_t)shape.w + (size_t)w] =
+                    resample(in, c, &rows, &columns);
             }
         }
     }
@@ -106,7 +117,8 @@ static int contrast(struct dt_shape shape, const uint8_t *pixels)
     return high - low;
 }
 
-/* What is drawn on nothing has no ground of its own: paper, unless it was meant for a blackboard. */
+/* What is drawn on nothing has no ground of its own: paper, unless it was meant for a blackboard.
+ */
 static void scale_on_ground(struct raster *in, struct dt_shape shape, uint8_t *pixels)
 {
     in->ground = 0;
@@ -120,8 +132,9 @@ static void scale_on_ground(struct raster *in, struct dt_shape shape, uint8_t *p
     }
 }
 
-/* After a signature, a PNG is chunks: a length, a type of four letters, so many bytes, a CRC; the last is IEND. Each must lie in
- * the file, since libpng takes a length's word for it and allocates up to 2 GB. */
+/* After a signature, a PNG is chunks: a length, a type of four letters, so many bytes, a CRC; the
+ * last is IEND. Each must lie in the file, since libpng takes a length's word for it and allocates
+ * up to 2 GB. */
 static enum dt_status check_chunks(const char *name, const uint8_t *bytes, size_t n_bytes)
 {
     static const uint8_t signature[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
@@ -132,7 +145,8 @@ static enum dt_status check_chunks(const char *name, const uint8_t *bytes, size_
     size_t at = sizeof signature;
     while (n_bytes - at >= n_frame) {
         const uint8_t *chunk = bytes + at;
-        const size_t length = (size_t)chunk[0] << 24 | (size_t)chunk[1] << 16 | (size_t)chunk[2] << 8 | chunk[3];
+        const size_t length =
+            (size_t)chunk[0] << 24 | (size_t)chunk[1] << 16 | (size_t)chunk[2] << 8 | chunk[3];
         if (length > n_bytes - at - n_frame) {
             break;
         }
@@ -141,10 +155,14 @@ static enum dt_status check_chunks(const char *name, const uint8_t *bytes, size_
         }
         at += n_frame + length;
     }
-    return dt_error(DT_BAD_DATA, "%s: truncated PNG: it should go on after its %zu bytes (save or copy it again)", name, n_bytes);
+    return dt_error(
+        DT_BAD_DATA,
+        "%s: truncated PNG: it should go on after its %zu bytes (save or copy it again)", name,
+        n_bytes);
 }
 
-/* libpng leaves by a jump when something is wrong. What it has to find here lives in the caller of the function that sets the jump.
+/* libpng leaves by a jump when something is wrong. What it has to find here lives in the caller of
+ * the function that sets the jump.
  */
 struct reader {
     const char *name;
@@ -189,8 +207,9 @@ static void release(png_structp png, png_voidp memory)
 
 static bool is_whole(const struct reader *r)
 {
-    return r->out->height > 0 && (png_get_current_row_number(r->png) >= (png_uint_32)r->out->height ||
-                                  png_get_current_pass_number(r->png) >= PNG_INTERLACE_ADAM7_PASSES);
+    return r->out->height > 0 &&
+           (png_get_current_row_number(r->png) >= (png_uint_32)r->out->height ||
+            png_get_current_pass_number(r->png) >= PNG_INTERLACE_ADAM7_PASSES);
 }
 
 /* libpng inflates all that follows the last row, which can be a thousand times the file. */
@@ -209,24 +228,26 @@ static void take_bytes(png_structp png, png_bytep to, size_t n_bytes)
     r->n_left -= n_bytes;
 }
 
-/* Chunks that pixels do not need are passed over unread: texts and profiles can be of any size once they are inflated. */
+/* Chunks that pixels do not need are passed over unread: texts and profiles can be of any size once
+ * they are inflated. */
 static enum dt_status read_header(struct reader *r)
 {
     png_set_read_fn(r->png, r, take_bytes);
     png_set_keep_unknown_chunks(r->png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
     png_read_info(r->png, r->info);
-    const png_uint_32 width = png_get_image_width(r->png, r->info), height = png_get_image_height(r->png, r->info);
+    const png_uint_32 width = png_get_image_width(r->png, r->info),
+                      height = png_get_image_height(r->png, r->info);
     if (width > DT_PNG_MAX_SIDE || height > DT_PNG_MAX_SIDE) {
-        return dt_error(DT_BAD_DATA, "%s: %ux%u pixels, at most %dx%d are read (scale it down)", r->name, width, height,
-                        DT_PNG_MAX_SIDE, DT_PNG_MAX_SIDE);
+        return dt_error(DT_BAD_DATA, "%s: %ux%u pixels, at most %dx%d are read (scale it down)",
+                        r->name, width, height, DT_PNG_MAX_SIDE, DT_PNG_MAX_SIDE);
     }
     r->out->width = (int)width;
     r->out->height = (int)height;
     return DT_OK;
 }
 
-/* Rows of bytes, 1 or 3 for the colour and one for alpha where there is any. Not libpng's simplified interface: that misreads
- * 16-bit files that are interlaced. */
+/* Rows of bytes, 1 or 3 for the colour and one for alpha where there is any. Not libpng's
+ * simplified interface: that misreads 16-bit files that are interlaced. */
 static enum dt_status read_pixels(struct reader *r)
 {
     struct raster *out = r->out;
@@ -239,7 +260,8 @@ static enum dt_status read_pixels(struct reader *r)
     out->has_alpha = out->channels % 2 == 0;
     out->bytes = malloc(n_row * (size_t)out->height);
     if (out->bytes == NULL) {
-        return dt_error(DT_NO_MEMORY, "%s: out of memory for %dx%d pixels", r->name, out->width, out->height);
+        return dt_error(DT_NO_MEMORY, "%s: out of memory for %dx%d pixels", r->name, out->width,
+                        out->height);
     }
     for (int pass = 0; pass < n_passes; pass++) {
         for (int y = 0; y < out->height; y++) {
@@ -253,25 +275,31 @@ static enum dt_status read_image(struct reader *r)
 {
     if (setjmp(r->jump) != 0) {
         return r->n_rest > MAX_REST ? DT_OK
-               : r->no_memory       ? dt_error(DT_NO_MEMORY, "%s: out of memory for the image", r->name)
-                                    : dt_error(DT_BAD_DATA, "%s: damaged PNG: %s (save it again)", r->name, r->problem);
+               : r->no_memory ? dt_error(DT_NO_MEMORY, "%s: out of memory for the image", r->name)
+                              : dt_error(DT_BAD_DATA, "%s: damaged PNG: %s (save it again)",
+                                         r->name, r->problem);
     }
     DT_TRY(read_header(r));
     return read_pixels(r);
 }
 
-static enum dt_status decode(const char *name, const uint8_t *bytes, size_t n_bytes, struct raster *out)
+static enum dt_status decode(const char *name, const uint8_t *bytes, size_t n_bytes,
+                             struct raster *out)
 {
     struct reader r = {.name = name, .bytes = bytes, .n_left = n_bytes, .out = out};
     DT_TRY(check_chunks(name, bytes, n_bytes));
-    r.png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, &r, on_error, on_warning, &r, allocate, release);
+    r.png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, &r, on_error, on_warning, &r, allocate,
+                                     release);
     r.info = r.png == NULL ? NULL : png_create_info_struct(r.png);
-    const enum dt_status s = r.info == NULL ? dt_error(DT_NO_MEMORY, "%s: out of memory for the image", name) : read_image(&r);
+    const enum dt_status s = r.info == NULL
+                                 ? dt_error(DT_NO_MEMORY, "%s: out of memory for the image", name)
+                                 : read_image(&r);
     png_destroy_read_struct(&r.png, &r.info, NULL);
     return s;
 }
 
-enum dt_status dt_png_parse(const char *name, const uint8_t *bytes, size_t n_bytes, struct dt_shape shape, uint8_t *pixels)
+enum dt_status dt_png_parse(const char *name, const uint8_t *bytes, size_t n_bytes,
+                            struct dt_shape shape, uint8_t *pixels)
 {
     struct raster raster = {.grey = shape.c == 1};
     const enum dt_status s = decode(name, bytes, n_bytes, &raster);

@@ -27,7 +27,8 @@ static enum dt_status open_prediction(const struct dt_trained *from, struct pred
     const struct dt_model *model = &p->inference.model;
     const struct dt_shape shape = model->spec.input;
     if (model->spec.loss != DT_LOSS_SOFTMAX_CROSS_ENTROPY || (shape.c != 1 && shape.c != 3)) {
-        return dt_error(DT_CONFIG, "%s: not a classifier of grey or RGB images (predict needs one)", from->file);
+        return dt_error(DT_CONFIG, "%s: not a classifier of grey or RGB images (predict needs one)",
+                        from->file);
     }
     p->pixels = calloc(dt_shape_elems(shape), 1);
     p->logits = calloc((size_t)model->n_outputs, sizeof *p->logits);
@@ -35,7 +36,8 @@ static enum dt_status open_prediction(const struct dt_trained *from, struct pred
     if (p->pixels == NULL || p->logits == NULL || p->probabilities == NULL) {
         return dt_error(DT_NO_MEMORY, "out of memory for an image");
     }
-    p->samples = (struct dt_samples){.n = 1, .shape = shape, .pixels = p->pixels, .scale = 1.0f / 255.0f, .n_total = 1};
+    p->samples = (struct dt_samples){
+        .n = 1, .shape = shape, .pixels = p->pixels, .scale = 1.0f / 255.0f, .n_total = 1};
     return DT_OK;
 }
 
@@ -73,8 +75,9 @@ static enum dt_status check_logits(const struct prediction *p, const char *path)
     for (int k = 0; k < p->inference.model.n_outputs; k++) {
         if (!isfinite(p->logits[k])) {
             return dt_error(DT_NON_FINITE,
-                            "%s: for %s it computes no finite number (its training diverged: take an earlier checkpoint)", p->file,
-                            path);
+                            "%s: for %s it computes no finite number (its training diverged: take "
+                            "an earlier checkpoint)",
+                            p->file, path);
         }
     }
     return DT_OK;
@@ -116,7 +119,8 @@ static const char *why_invert(const struct prediction *p, enum invert invert)
         return invert == INVERT_YES ? " (inverted)" : "";
     }
     if (bright && ground == DT_GROUND_UNKNOWN) {
-        return " (dark on light: inverted, in case the training images were not; --invert no leaves it)";
+        return " (dark on light: inverted, in case the training images were not; --invert no "
+               "leaves it)";
     }
     return bright && ground == DT_GROUND_DARK      ? " (dark on light: inverted)"
            : !bright && ground == DT_GROUND_BRIGHT ? " (light on dark: inverted)"
@@ -139,10 +143,11 @@ static void print_prediction(const char *path, const struct prediction *p, const
         best = p->probabilities[k] > p->probabilities[best] ? k : best;
     }
     dt_digit_draw(stdout, p->pixels, p->samples.shape);
-    dt_text_print(stdout, "%s: class %d, probability %.2f %%%s", path, best, 100 * p->probabilities[best], note);
+    dt_text_print(stdout, "%s: class %d, probability %.2f %%%s", path, best,
+                  100 * p->probabilities[best], note);
     for (int k = 0; k < n; k++) {
-        printf("  %3d  %6.2f %%  %.*s\n", k, 100 * p->probabilities[k], (int)(40 * p->probabilities[k] + 0.5),
-               "########################################");
+        printf("  %3d  %6.2f %%  %.*s\n", k, 100 * p->probabilities[k],
+               (int)(40 * p->probabilities[k] + 0.5), "########################################");
     }
 }
 
@@ -160,7 +165,8 @@ static enum dt_status predict_one(struct prediction *p, const char *path, enum i
     return DT_OK;
 }
 
-static enum dt_status predict_all(const struct dt_trained *from, const char *how, const char *const *images, int n_images)
+static enum dt_status predict_all(const struct dt_trained *from, const char *how,
+                                  const char *const *images, int n_images)
 {
     struct prediction p = {0};
     enum invert invert = INVERT_AUTO;
@@ -173,8 +179,9 @@ static enum dt_status predict_all(const struct dt_trained *from, const char *how
     return s;
 }
 
-enum dt_status dt_predict(struct dt_world *world, const struct dt_trained *from, const char *invert, const char *const *images,
-                          int n_images)
+enum dt_status dt_predict(struct dt_world *world, const struct dt_trained *from, const char *invert,
+                          const char *const *images, int n_images)
 {
-    return dt_world_agree(world, world->rank == 0 ? predict_all(from, invert, images, n_images) : DT_OK);
+    return dt_world_agree(world,
+                          world->rank == 0 ? predict_all(from, invert, images, n_images) : DT_OK);
 }

@@ -16,7 +16,8 @@
 #define GENERATED_TRAIN 6000
 #define GENERATED_TEST 1000
 
-/* It is shown, and written to UTF-8 files: no control characters, and no half of a character where it was cut. */
+/* It is shown, and written to UTF-8 files: no control characters, and no half of a character where
+ * it was cut. */
 static void make_presentable(char *name, bool was_cut)
 {
     size_t n = strlen(name);
@@ -31,7 +32,8 @@ static void make_presentable(char *name, bool was_cut)
     }
 }
 
-/* "configs/mnist.json" -> "mnist": it names the default run folder, so it is never empty and never leads elsewhere. */
+/* "configs/mnist.json" -> "mnist": it names the default run folder, so it is never empty and never
+ * leads elsewhere. */
 static void set_name(const char *path, char *out, size_t n_out)
 {
     const char *slash = strrchr(path, '/');
@@ -60,53 +62,64 @@ static void resolve(struct dt_config *c)
     c->dist.bucket_bytes = (size_t)(c->bucket_mb * 1048576.0);
 }
 
-static enum dt_status check_training(const struct dt_config_source *source, const struct dt_config *c)
+static enum dt_status check_training(const struct dt_config_source *source,
+                                     const struct dt_config *c)
 {
     const int64_t batch = c->batch_per_rank > 0 ? c->batch_per_rank : c->batch_global;
     if (c->batch_per_rank > 0 && c->batch_global > 0) {
         return dt_config_error(source, "train.batch",
-                               "both per_rank and global are given (keep one; --set 'train.batch={\"global\":%lld}' replaces both)",
+                               "both per_rank and global are given (keep one; --set "
+                               "'train.batch={\"global\":%lld}' replaces both)",
                                (long long)c->batch_global);
     }
     if (c->accumulate > batch) {
-        return dt_config_error(source, "train.accumulate", "a batch of %lld has no %lld parts (make it smaller)", (long long)batch,
-                               (long long)c->accumulate);
+        return dt_config_error(source, "train.accumulate",
+                               "a batch of %lld has no %lld parts (make it smaller)",
+                               (long long)batch, (long long)c->accumulate);
     }
     if (c->optimizer.nesterov && c->optimizer.momentum <= 0) {
         return dt_config_error(source, "train.optimizer.nesterov",
                                "needs a momentum (set train.optimizer.momentum, for example 0.9)");
     }
     if (c->schedule_min_lr > c->optimizer.lr) {
-        return dt_config_error(source, "train.schedule.min_lr", "%g is above train.optimizer.lr %g (make it smaller)",
+        return dt_config_error(source, "train.schedule.min_lr",
+                               "%g is above train.optimizer.lr %g (make it smaller)",
                                c->schedule_min_lr, c->optimizer.lr);
     }
     return DT_OK;
 }
 
 /* What goes by a metric of the test samples, key by key. */
-static enum dt_status check_monitor(const struct dt_config_source *source, const struct dt_config *c, const char *key,
+static enum dt_status check_monitor(const struct dt_config_source *source,
+                                    const struct dt_config *c, const char *key,
                                     enum dt_test_metric metric)
 {
     if (metric == DT_TEST_ACCURACY && c->model.loss != DT_LOSS_SOFTMAX_CROSS_ENTROPY) {
-        return dt_config_error(source, key, "mean squared error knows no classes, and so no accuracy (take test_loss)");
+        return dt_config_error(
+            source, key,
+            "mean squared error knows no classes, and so no accuracy (take test_loss)");
     }
     if (metric != DT_TEST_NONE && !c->dist.average) {
         return dt_config_error(source, key,
-                               "with distributed.average off the test result mixes replicas that drift apart (leave it on)");
+                               "with distributed.average off the test result mixes replicas that "
+                               "drift apart (leave it on)");
     }
     return DT_OK;
 }
 
-static enum dt_status check_delta(const struct dt_config_source *source, const char *key, const struct dt_monitor_spec *monitor)
+static enum dt_status check_delta(const struct dt_config_source *source, const char *key,
+                                  const struct dt_monitor_spec *monitor)
 {
     if (monitor->metric == DT_TEST_ACCURACY && monitor->min_delta >= 1) {
-        return dt_config_error(source, key, "an accuracy is at most 1, and cannot improve by %g (one of 100 is 0.01)",
-                               monitor->min_delta);
+        return dt_config_error(
+            source, key, "an accuracy is at most 1, and cannot improve by %g (one of 100 is 0.01)",
+            monitor->min_delta);
     }
     return DT_OK;
 }
 
-static enum dt_status check_monitors(const struct dt_config_source *source, const struct dt_config *c)
+static enum dt_status check_monitors(const struct dt_config_source *source,
+                                     const struct dt_config *c)
 {
     DT_TRY(check_monitor(source, c, "train.early_stopping.metric", c->early_stopping.metric));
     DT_TRY(check_monitor(source, c, "checkpoint.best", c->checkpoint_best));
@@ -115,16 +128,19 @@ static enum dt_status check_monitors(const struct dt_config_source *source, cons
         return DT_OK;
     }
     if (c->plateau.metric == DT_TEST_NONE) {
-        return dt_config_error(source, "train.schedule.metric", "a plateau is one of a metric (take test_loss or test_accuracy)");
+        return dt_config_error(source, "train.schedule.metric",
+                               "a plateau is one of a metric (take test_loss or test_accuracy)");
     }
     DT_TRY(check_monitor(source, c, "train.schedule.metric", c->plateau.metric));
     return check_delta(source, "train.schedule.min_delta", &c->plateau);
 }
 
-static enum dt_status check_compression(const struct dt_config_source *source, const struct dt_dist_spec *dist)
+static enum dt_status check_compression(const struct dt_config_source *source,
+                                        const struct dt_dist_spec *dist)
 {
     char fitting[192] = "";
-    if (dist->compression.type == DT_COMPRESSION_NONE || dist->strategy != DT_STRATEGY_ALLREDUCE) { /* servers take any */
+    if (dist->compression.type == DT_COMPRESSION_NONE ||
+        dist->strategy != DT_STRATEGY_ALLREDUCE) { /* servers take any */
         return DT_OK;
     }
     if (dt_allreduce_compresses(dist->allreduce, dist->across, dist->compression.type)) {
@@ -133,28 +149,34 @@ static enum dt_status check_compression(const struct dt_config_source *source, c
     for (int type = 0; type < DT_N_ALLREDUCE_TYPES; type++) {
         if (dt_allreduce_compresses(type, dist->across, dist->compression.type)) {
             const size_t n = strlen(fitting);
-            snprintf(fitting + n, sizeof fitting - n, "%s%s", n > 0 ? ", " : "", dt_allreduce_names[type]);
+            snprintf(fitting + n, sizeof fitting - n, "%s%s", n > 0 ? ", " : "",
+                     dt_allreduce_names[type]);
         }
     }
     return dt_config_error(source, "distributed.compression.type",
-                           "allreduce \"%s\" cannot add what is sent as %s (take one of %s)", dt_allreduce_names[dist->allreduce],
+                           "allreduce \"%s\" cannot add what is sent as %s (take one of %s)",
+                           dt_allreduce_names[dist->allreduce],
                            dt_compression_names[dist->compression.type], fitting);
 }
 
-static enum dt_status check_pipeline(const struct dt_config_source *source, const struct dt_config *c)
+static enum dt_status check_pipeline(const struct dt_config_source *source,
+                                     const struct dt_config *c)
 {
     if (c->dist.strategy != DT_STRATEGY_PIPELINE) {
         return DT_OK;
     }
     if (c->accumulate > 1) {
-        return dt_config_error(source, "train.accumulate",
-                               "a pipeline has distributed.pipeline.micro_batches instead (set accumulate to 1)");
+        return dt_config_error(
+            source, "train.accumulate",
+            "a pipeline has distributed.pipeline.micro_batches instead (set accumulate to 1)");
     }
     if (c->dist.compression.type != DT_COMPRESSION_NONE) {
-        return dt_config_error(source, "distributed.compression.type", "a pipeline sends no gradients of weights (set it to none)");
+        return dt_config_error(source, "distributed.compression.type",
+                               "a pipeline sends no gradients of weights (set it to none)");
     }
     if (!c->dist.average) {
-        return dt_config_error(source, "distributed.average", "a pipeline has nothing to average (leave it on)");
+        return dt_config_error(source, "distributed.average",
+                               "a pipeline has nothing to average (leave it on)");
     }
     return DT_OK;
 }
@@ -168,17 +190,20 @@ static enum dt_status read_trace(const struct dt_config_source *source, struct d
         return DT_OK;
     }
     const bool starts = c->trace_steps[0] >= '1' && c->trace_steps[0] <= '9';
-    if (!starts || sscanf(c->trace_steps, "%9llu:%9llu%n", &first, &last, &end) != 2 || c->trace_steps[end] != '\0' ||
-        last < first) {
-        return dt_config_error(source, "trace.steps", "expected first:last, from 1 to 999999999, got \"%s\" (such as \"10:30\")",
-                               c->trace_steps);
+    if (!starts || sscanf(c->trace_steps, "%9llu:%9llu%n", &first, &last, &end) != 2 ||
+        c->trace_steps[end] != '\0' || last < first) {
+        return dt_config_error(
+            source, "trace.steps",
+            "expected first:last, from 1 to 999999999, got \"%s\" (such as \"10:30\")",
+            c->trace_steps);
     }
     c->trace_first = first;
     c->trace_last = last;
     return DT_OK;
 }
 
-static enum dt_status read_tree(const struct dt_config_source *source, cJSON *root, struct dt_config *out)
+static enum dt_status read_tree(const struct dt_config_source *source, cJSON *root,
+                                struct dt_config *out)
 {
     for (int i = 0; i < source->n_sets; i++) {
         DT_TRY(dt_config_set(root, source->sets[i]));
@@ -192,8 +217,8 @@ static enum dt_status read_tree(const struct dt_config_source *source, cJSON *ro
     return check_training(source, out);
 }
 
-static enum dt_status parse(const struct dt_config_source *source, const char *text, size_t n_bytes, bool saved,
-                            struct dt_config *out)
+static enum dt_status parse(const struct dt_config_source *source, const char *text, size_t n_bytes,
+                            bool saved, struct dt_config *out)
 {
     const char *name = source->name;
     struct dt_json_fault fault;
@@ -209,7 +234,8 @@ static enum dt_status parse(const struct dt_config_source *source, const char *t
         return dt_error(DT_NO_MEMORY, "%s: out of memory", name);
     }
     if (saved) {
-        cJSON_DeleteItemFromObjectCaseSensitive(root, "comm"); /* how it once added gradients binds nobody */
+        cJSON_DeleteItemFromObjectCaseSensitive(
+            root, "comm"); /* how it once added gradients binds nobody */
     }
     set_name(name, out->name, sizeof out->name);
     const enum dt_status status = read_tree(source, root, out);
@@ -217,8 +243,8 @@ static enum dt_status parse(const struct dt_config_source *source, const char *t
     return status;
 }
 
-enum dt_status dt_config_parse(const char *name, const char *text, size_t n_bytes, const char *const *sets, int n_sets,
-                               struct dt_config *out)
+enum dt_status dt_config_parse(const char *name, const char *text, size_t n_bytes,
+                               const char *const *sets, int n_sets, struct dt_config *out)
 {
     const struct dt_config_source source = {name, sets, n_sets};
     return parse(&source, text, n_bytes, false, out);
@@ -230,9 +256,11 @@ static enum dt_status parse_saved(const char *name, const char *text, struct dt_
     return parse(&source, text, strlen(text), true, out);
 }
 
-const struct dt_config_format dt_config_json = {.write = dt_config_to_json, .read = parse_saved, .compare = dt_config_compare};
+const struct dt_config_format dt_config_json = {
+    .write = dt_config_to_json, .read = parse_saved, .compare = dt_config_compare};
 
-/* The file that may have been meant: of that folder, with a similar name. The error's text then has it. */
+/* The file that may have been meant: of that folder, with a similar name. The error's text then has
+ * it. */
 static enum dt_status suggest_file(const char *path, enum dt_status status)
 {
     const char *slash = strrchr(path, '/');
@@ -268,7 +296,8 @@ static enum dt_status check_model(const char *path, const struct dt_config *conf
     return s == DT_OK ? DT_OK : dt_error_around(s, before, "");
 }
 
-enum dt_status dt_config_load(const char *path, const char *const *sets, int n_sets, struct dt_config *out)
+enum dt_status dt_config_load(const char *path, const char *const *sets, int n_sets,
+                              struct dt_config *out)
 {
     uint8_t *bytes = NULL;
     size_t n_bytes = 0;
@@ -276,7 +305,8 @@ enum dt_status dt_config_load(const char *path, const char *const *sets, int n_s
     if (status == DT_NO_INPUT) {
         return suggest_file(path, status);
     }
-    if (status == DT_BAD_DATA) { /* empty or too large: here that is a wrong configuration, not wrong data */
+    if (status ==
+        DT_BAD_DATA) { /* empty or too large: here that is a wrong configuration, not wrong data */
         return DT_CONFIG;
     }
     if (status != DT_OK) {

@@ -31,12 +31,14 @@ static void say(struct difference *d, const char *path, const cJSON *before, con
     char *a = before != NULL ? cJSON_PrintUnformatted(before) : NULL;
     char *b = now != NULL ? cJSON_PrintUnformatted(now) : NULL;
     d->no_memory = (before != NULL && a == NULL) || (now != NULL && b == NULL);
-    snprintf(d->text, d->size, "%s was %.60s, now it is %.60s", path, a != NULL ? a : "not there", b != NULL ? b : "not there");
+    snprintf(d->text, d->size, "%s was %.60s, now it is %.60s", path, a != NULL ? a : "not there",
+             b != NULL ? b : "not there");
     cJSON_free(a);
     cJSON_free(b);
 }
 
-/* The first leaf that differs; resolved configurations have their keys in one order, so children are compared in pairs. */
+/* The first leaf that differs; resolved configurations have their keys in one order, so children
+ * are compared in pairs. */
 static bool differ(struct difference *d, const char *path, const cJSON *before, const cJSON *now)
 {
     const cJSON *a = before != NULL ? before->child : NULL, *b = now != NULL ? now->child : NULL;
@@ -64,7 +66,8 @@ static bool differ(struct difference *d, const char *path, const cJSON *before, 
     return false;
 }
 
-enum dt_status dt_config_compare(const char *before, const char *now, const char *path, char *text, size_t size)
+enum dt_status dt_config_compare(const char *before, const char *now, const char *path, char *text,
+                                 size_t size)
 {
     struct difference d = {.text = text, .size = size};
     cJSON *a = cJSON_Parse(before), *b = a != NULL ? cJSON_Parse(now) : NULL;
@@ -75,5 +78,6 @@ enum dt_status dt_config_compare(const char *before, const char *now, const char
     }
     cJSON_Delete(a);
     cJSON_Delete(b);
-    return d.no_memory ? dt_error(DT_NO_MEMORY, "out of memory for a comparison of configurations") : DT_OK;
+    return d.no_memory ? dt_error(DT_NO_MEMORY, "out of memory for a comparison of configurations")
+                       : DT_OK;
 }

@@ -7,6 +7,7 @@
 #include "base/status.h"
 
 /* `compare` of struct dt_config_format (train/config.h); both texts are valid JSON. */
-enum dt_status dt_config_compare(const char *before, const char *now, const char *path, char *text, size_t size);
+enum dt_status dt_config_compare(const char *before, const char *now, const char *path, char *text,
+                                 size_t size);
 
 #endif

@@ -12,7 +12,8 @@ static void values_text(const struct dt_key *key, char out[VALUES_SIZE])
     char expected[DT_EXPECTED_SIZE];
     const char *start = expected;
     dt_key_expected(key, expected);
-    for (const char *const *lead = (const char *const[]){"an ", "a number ", "one of ", "a ", NULL}; *lead != NULL; lead++) {
+    for (const char *const *lead = (const char *const[]){"an ", "a number ", "one of ", "a ", NULL};
+         *lead != NULL; lead++) {
         if (strncmp(start, *lead, strlen(*lead)) == 0) {
             start += strlen(*lead);
             break;
@@ -23,7 +24,9 @@ static void values_text(const struct dt_key *key, char out[VALUES_SIZE])
 
 static const char *default_text(const struct dt_key *key)
 {
-    return key->default_text == NULL ? "required" : key->default_text[0] == '\0' ? "-" : key->default_text;
+    return key->default_text == NULL      ? "required"
+           : key->default_text[0] == '\0' ? "-"
+                                          : key->default_text;
 }
 
 /* One key: its line of three aligned columns, and its meaning below. */
@@ -33,7 +36,8 @@ static void help_key(FILE *out, const struct dt_key *key, int indent)
     values_text(key, values);
     fprintf(out, "%*s%-*s  %-10s  ", indent, "", 27 - indent, key->path, default_text(key));
     dt_help_wrap(out, 41, values);
-    snprintf(meaning, sizeof meaning, "%s%s%s%s", key->meaning, key->when[0] == '\0' ? "" : " (only with ", key->when,
+    snprintf(meaning, sizeof meaning, "%s%s%s%s", key->meaning,
+             key->when[0] == '\0' ? "" : " (only with ", key->when,
              key->when[0] == '\0' ? "" : ")");
     fprintf(out, "%*s", indent + 4, "");
     dt_help_wrap(out, indent + 4, meaning);
@@ -76,7 +80,8 @@ static void markdown_key(FILE *out, const struct dt_key *key)
             *bar = '/'; /* a bar would end the table's cell */
         }
     }
-    fprintf(out, "| `%s` | %s | %s | %s%s |\n", key->path, values, default_text(key), key->meaning, when);
+    fprintf(out, "| `%s` | %s | %s | %s%s |\n", key->path, values, default_text(key), key->meaning,
+            when);
 }
 
 void dt_config_markdown(FILE *out)
@@ -85,25 +90,31 @@ void dt_config_markdown(FILE *out)
     const struct dt_key_list list = dt_config_keys();
     const char *section = "";
     char name[DT_NAME_SIZE];
-    fputs(
-        "# Configuration\n\n"
-        "This page is made from `cli/config/schema.h` by `cmake --build build/release --target docs`; `dtrain --help-config` "
-        "prints the "
-        "same.\n\n"
-        "A configuration is one JSON object (RFC 8259, at most 1 MiB, nested at most 16 deep). A dot in a key below stands for an "
-        "object\n"
-        "inside. Keys that are unknown, given twice, out of range or without meaning beside the others are errors, with exit "
-        "status 78.\n"
-        "Paths are relative to the working directory. `dtrain --print-config --config FILE` shows what a file means, defaults "
-        "filled in.\n\n"
-        "`--set KEY=VALUE` changes any key from the command line, also inside lists (`--set model.layers.1.filters=16`) and whole\n"
-        "objects (`--set 'train.batch={\"global\":384}'`); a later one wins. The value is JSON, and otherwise a string. "
-        "A wrong\n"
-        "one has exit status 64, that of a wrong command line.\n\n"
-        "Editors that know JSON Schema check and complete a configuration with `\"$schema\": \"dtrain.schema.json\"` as its first "
-        "key,\n"
-        "the path being relative to the file.\n",
-        out);
+    fputs("# Configuration\n\n"
+          "This page is made from `cli/config/schema.h` by `cmake --build build/release --target "
+          "docs`; `dtrain --help-config` "
+          "prints the "
+          "same.\n\n"
+          "A configuration is one JSON object (RFC 8259, at most 1 MiB, nested at most 16 deep). A "
+          "dot in a key below stands for an "
+          "object\n"
+          "inside. Keys that are unknown, given twice, out of range or without meaning beside the "
+          "others are errors, with exit "
+          "status 78.\n"
+          "Paths are relative to the working directory. `dtrain --print-config --config FILE` "
+          "shows what a file means, defaults "
+          "filled in.\n\n"
+          "`--set KEY=VALUE` changes any key from the command line, also inside lists (`--set "
+          "model.layers.1.filters=16`) and whole\n"
+          "objects (`--set 'train.batch={\"global\":384}'`); a later one wins. The value is JSON, "
+          "and otherwise a string. "
+          "A wrong\n"
+          "one has exit status 64, that of a wrong command line.\n\n"
+          "Editors that know JSON Schema check and complete a configuration with `\"$schema\": "
+          "\"dtrain.schema.json\"` as its first "
+          "key,\n"
+          "the path being relative to the file.\n",
+          out);
     for (int i = 0; i < list.n; i++) {
         const char *path = list.keys[i].path;
         const size_t n = strcspn(path, ".");
@@ -115,7 +126,8 @@ void dt_config_markdown(FILE *out)
         }
         markdown_key(out, &list.keys[i]);
     }
-    fputs("\n## Layers\n\nEach entry of `model.layers` has a `type` and the keys of that type. The last one gives the outputs: as "
+    fputs("\n## Layers\n\nEach entry of `model.layers` has a `type` and the keys of that type. The "
+          "last one gives the outputs: as "
           "many units as\n"
           "classes, or as numbers to predict.\n",
           out);
@@ -155,7 +167,9 @@ static void schema_names(FILE *out, const char *names)
 static void schema_default(FILE *out, const struct dt_key *key)
 {
     if (key->default_text != NULL && key->default_text[0] != '\0') {
-        const char *quote = key->kind == DT_KEY_TEXT || key->kind == DT_KEY_ENUM || key->kind == DT_KEY_AUTO ? "\"" : "";
+        const char *quote =
+            key->kind == DT_KEY_TEXT || key->kind == DT_KEY_ENUM || key->kind == DT_KEY_AUTO ? "\""
+                                                                                             : "";
         fprintf(out, ", \"default\": %s%s%s", quote, key->default_text, quote);
     }
 }
@@ -186,7 +200,8 @@ static void schema_key(FILE *out, const struct dt_key *key)
         schema_range(out, key);
         break;
     case DT_KEY_TEXT:
-        fprintf(out, "\"type\": \"string\", \"minLength\": 1, \"maxLength\": %zu", key->n_bytes - 1);
+        fprintf(out, "\"type\": \"string\", \"minLength\": 1, \"maxLength\": %zu",
+                key->n_bytes - 1);
         break;
     case DT_KEY_ENUM:
         schema_names(out, key->values);
@@ -194,15 +209,20 @@ static void schema_key(FILE *out, const struct dt_key *key)
     case DT_KEY_SHAPE:
         fputs("\"type\": \"array\", \"items\": { \"type\": \"integer\"", out);
         schema_range(out, key);
-        fputs(" }, \"oneOf\": [{ \"minItems\": 1, \"maxItems\": 1 }, { \"minItems\": 3, \"maxItems\": 3 }]", out);
+        fputs(" }, \"oneOf\": [{ \"minItems\": 1, \"maxItems\": 1 }, { \"minItems\": 3, "
+              "\"maxItems\": 3 }]",
+              out);
         break;
     case DT_KEY_LAYERS:
-        fprintf(out, "\"type\": \"array\", \"minItems\": 1, \"maxItems\": %d, \"items\": { \"$ref\": \"#/$defs/layer\" }",
+        fprintf(out,
+                "\"type\": \"array\", \"minItems\": 1, \"maxItems\": %d, \"items\": { \"$ref\": "
+                "\"#/$defs/layer\" }",
                 DT_MAX_LAYERS);
         break;
     case DT_KEY_NAMES:
         fprintf(out,
-                "\"type\": \"array\", \"maxItems\": %d, \"items\": { \"type\": \"string\", \"minLength\": 1, \"maxLength\": %d }",
+                "\"type\": \"array\", \"maxItems\": %d, \"items\": { \"type\": \"string\", "
+                "\"minLength\": 1, \"maxLength\": %d }",
                 DT_MAX_LAYERS - 1, DT_BLOCK_NAME_SIZE - 1);
         break;
     case DT_KEY_AUTO:
@@ -217,14 +237,16 @@ static void schema_key(FILE *out, const struct dt_key *key)
     fputs(" }", out);
 }
 
-/* The schema of the object of all keys that begin with the first `n_prefix` characters of keys[0]; returns how many those are. */
+/* The schema of the object of all keys that begin with the first `n_prefix` characters of keys[0];
+ * returns how many those are. */
 static int schema_group(FILE *out, const struct dt_key *keys, int n, size_t n_prefix, int indent)
 {
     char required[256] = "";
     size_t used = 0;
     int i = 0;
-    fprintf(out, "{\n%*s\"type\": \"object\", \"additionalProperties\": false,\n%*s\"properties\": {", indent + 2, "", indent + 2,
-            "");
+    fprintf(out,
+            "{\n%*s\"type\": \"object\", \"additionalProperties\": false,\n%*s\"properties\": {",
+            indent + 2, "", indent + 2, "");
     if (n_prefix == 0) {
         fprintf(out, "\n%*s\"$schema\": { \"type\": \"string\" },", indent + 4, "");
     }
@@ -240,17 +262,20 @@ static int schema_group(FILE *out, const struct dt_key *keys, int n, size_t n_pr
         }
         /* An object is required when it begins with a required key: data and model do. */
         if (keys[first].default_text == NULL && used < sizeof required) {
-            used += (size_t)snprintf(required + used, sizeof required - used, "%s\"%.*s\"", used == 0 ? "" : ", ", n_name, name);
+            used += (size_t)snprintf(required + used, sizeof required - used, "%s\"%.*s\"",
+                                     used == 0 ? "" : ", ", n_name, name);
         }
     }
-    fprintf(out, "\n%*s},\n%*s\"required\": [%s]\n%*s}", indent + 2, "", indent + 2, "", required, indent, "");
+    fprintf(out, "\n%*s},\n%*s\"required\": [%s]\n%*s}", indent + 2, "", indent + 2, "", required,
+            indent, "");
     return i;
 }
 
 static void schema_layer(FILE *out, const char *name, struct dt_key_list list)
 {
     fprintf(out,
-            "      {\n        \"type\": \"object\", \"additionalProperties\": false,\n        \"properties\": {\n          "
+            "      {\n        \"type\": \"object\", \"additionalProperties\": false,\n        "
+            "\"properties\": {\n          "
             "\"type\": { \"const\": \"%s\" }",
             name);
     for (int k = 0; k < list.n; k++) {
@@ -271,7 +296,8 @@ void dt_config_schema_json(FILE *out)
     static const char names[] = DT_LAYER_LIST(DT_BAR_NAME);
     const struct dt_key_list list = dt_config_keys();
     char name[DT_NAME_SIZE];
-    fputs("{\n  \"$schema\": \"https://json-schema.org/draft/2020-12/schema\",\n  \"title\": \"dtrain configuration\",\n"
+    fputs("{\n  \"$schema\": \"https://json-schema.org/draft/2020-12/schema\",\n  \"title\": "
+          "\"dtrain configuration\",\n"
           "  \"$ref\": \"#/$defs/config\",\n  \"$defs\": {\n    \"config\": ",
           out);
     schema_group(out, list.keys, list.n, 0, 4);

@@ -12,7 +12,8 @@
 #define PATH_SIZE 160
 #define CLIPPED_SIZE 56
 
-/* An object being read: its keys have paths relative to it, `prefix` is its own ("" or "model.layers[2]."). */
+/* An object being read: its keys have paths relative to it, `prefix` is its own ("" or
+ * "model.layers[2]."). */
 struct object {
     const struct dt_config_source *source;
     const char *prefix;
@@ -42,15 +43,20 @@ void dt_json_found(const cJSON *item, char out[DT_FOUND_SIZE])
         snprintf(out, DT_FOUND_SIZE, "string \"%s\"", clip(item->valuestring, clipped));
     } else if (cJSON_IsNumber(item)) {
         dt_number_text(item->valuedouble, number);
-        snprintf(out, DT_FOUND_SIZE, "%s%s", number, isinf(item->valuedouble) ? " (too large for a double)" : "");
+        snprintf(out, DT_FOUND_SIZE, "%s%s", number,
+                 isinf(item->valuedouble) ? " (too large for a double)" : "");
     } else if (cJSON_IsBool(item)) {
         snprintf(out, DT_FOUND_SIZE, "%s", cJSON_IsTrue(item) ? "true" : "false");
     } else {
-        snprintf(out, DT_FOUND_SIZE, "%s", cJSON_IsNull(item) ? "null" : cJSON_IsArray(item) ? "a list" : "an object");
+        snprintf(out, DT_FOUND_SIZE, "%s",
+                 cJSON_IsNull(item)    ? "null"
+                 : cJSON_IsArray(item) ? "a list"
+                                       : "an object");
     }
 }
 
-/* Whether a --set text such as "model.layers.1.filters=16" reaches the path "model.layers[1].filters", or into or around it. */
+/* Whether a --set text such as "model.layers.1.filters=16" reaches the path
+ * "model.layers[1].filters", or into or around it. */
 static bool set_reaches(const char *set, const char *path)
 {
     for (;;) {
@@ -71,7 +77,8 @@ static bool set_reaches(const char *set, const char *path)
     }
 }
 
-enum dt_status dt_config_error(const struct dt_config_source *source, const char *path, const char *format, ...)
+enum dt_status dt_config_error(const struct dt_config_source *source, const char *path,
+                               const char *format, ...)
 {
     char text[DT_ERROR_TEXT_SIZE];
     bool was_set = false;
@@ -82,8 +89,8 @@ enum dt_status dt_config_error(const struct dt_config_source *source, const char
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    return dt_error(was_set ? DT_USAGE : DT_CONFIG, "%s: %s%s%s", was_set ? "--set" : source->name, path,
-                    path[0] == '\0' ? "" : ": ", text);
+    return dt_error(was_set ? DT_USAGE : DT_CONFIG, "%s: %s%s%s", was_set ? "--set" : source->name,
+                    path, path[0] == '\0' ? "" : ": ", text);
 }
 
 /* Path of a key of the object, for messages. */
@@ -108,8 +115,10 @@ static const cJSON *find(const cJSON *item, const char *path)
     }
 }
 
-/* The nearest key in the same group, else one of the same name elsewhere. `group` is "" or ends in a dot. */
-static void suggest_key(const struct object *o, const char *group, const char *name, char out[PATH_SIZE])
+/* The nearest key in the same group, else one of the same name elsewhere. `group` is "" or ends in
+ * a dot. */
+static void suggest_key(const struct object *o, const char *group, const char *name,
+                        char out[PATH_SIZE])
 {
     char candidates[64][DT_NAME_SIZE]; /* a group has no more names than this */
     int n = 0;
@@ -121,8 +130,10 @@ static void suggest_key(const struct object *o, const char *group, const char *n
         if (strncmp(path, group, n_group) != 0) {
             continue;
         }
-        snprintf(candidates[n], DT_NAME_SIZE, "%.*s", (int)strcspn(path + n_group, "."), path + n_group);
-        if (n == 0 || strcmp(candidates[n], candidates[n - 1]) != 0) { /* else one more of the group just named */
+        snprintf(candidates[n], DT_NAME_SIZE, "%.*s", (int)strcspn(path + n_group, "."),
+                 path + n_group);
+        if (n == 0 || strcmp(candidates[n], candidates[n - 1]) !=
+                          0) { /* else one more of the group just named */
             dt_suggest_offer(&s, candidates[n++]);
         }
     }
@@ -141,7 +152,8 @@ static void suggest_key(const struct object *o, const char *group, const char *n
     }
 }
 
-/* A value in place of the group `path`: what is meant is most often its first key, such as train.optimizer.type. */
+/* A value in place of the group `path`: what is meant is most often its first key, such as
+ * train.optimizer.type. */
 static enum dt_status no_group(const struct object *o, const char *path, const cJSON *item)
 {
     char full[PATH_SIZE], found[DT_FOUND_SIZE];
@@ -153,8 +165,9 @@ static enum dt_status no_group(const struct object *o, const char *path, const c
     char *value = cJSON_PrintUnformatted(item);
     dt_json_found(item, found);
     const enum dt_status s =
-        dt_config_error(o->source, full_path(o, path, full), "expected an object, got %s (say %s=%.40s, or write it in braces)",
-                        found, o->list.keys[i].path,
+        dt_config_error(o->source, full_path(o, path, full),
+                        "expected an object, got %s (say %s=%.40s, or write it in braces)", found,
+                        o->list.keys[i].path,
                         cJSON_IsString(item) ? item->valuestring
                         : value != NULL      ? value
                                              : "VALUE");
@@ -181,7 +194,8 @@ static void list_keys(const struct object *o, const char *group, char *out, size
         if (strncmp(name, last, n) == 0 && strcspn(last, ".") == n) {
             continue; /* one more of the group just named */
         }
-        used += (size_t)snprintf(out + used, n_out - used, "%s%.*s", used == 0 ? "" : ", ", (int)n, name);
+        used += (size_t)snprintf(out + used, n_out - used, "%s%.*s", used == 0 ? "" : ", ", (int)n,
+                                 name);
         last = name;
     }
 }
@@ -191,17 +205,20 @@ static enum dt_status unknown_key(const struct object *o, const char *group, con
     char path[PATH_SIZE], near[PATH_SIZE], clipped[CLIPPED_SIZE], keys[240];
     snprintf(path, sizeof path, "%s%s%s", o->prefix, group, clip(name, clipped));
     if (strcmp(path, "comm") == 0) {
-        return dt_config_error(o->source, path, "the key is called distributed.allreduce now (rename it)");
+        return dt_config_error(o->source, path,
+                               "the key is called distributed.allreduce now (rename it)");
     }
     suggest_key(o, group, name, near);
     if (near[0] != '\0') {
         return dt_config_error(o->source, path, "unknown key (did you mean '%s'?)", near);
     }
     if (strchr(name, '.') != NULL) {
-        return dt_config_error(o->source, path, "unknown key (write an object inside an object in place of a dot)");
+        return dt_config_error(o->source, path,
+                               "unknown key (write an object inside an object in place of a dot)");
     }
     list_keys(o, group, keys, sizeof keys);
-    return dt_config_error(o->source, path, "unknown key (%s%s%s)", o->owner == NULL ? "" : o->owner,
+    return dt_config_error(o->source, path, "unknown key (%s%s%s)",
+                           o->owner == NULL ? "" : o->owner,
                            o->owner == NULL ? "the keys here are: " : " has the keys: ", keys);
 }
 
@@ -219,7 +236,8 @@ static enum role role_of(const struct object *o, const char *path)
     return ROLE_NONE;
 }
 
-/* Keys that are no settings: a layer's type, read before; "$schema", which editors want at the top. */
+/* Keys that are no settings: a layer's type, read before; "$schema", which editors want at the top.
+ */
 static bool is_extra(const struct object *o, const char *group, const char *name)
 {
     return group[0] == '\0' && strcmp(name, o->owner == NULL ? "$schema" : "type") == 0;
@@ -231,13 +249,15 @@ static enum dt_status check_members(const struct object *o, const cJSON *item, c
     for (const cJSON *member = item->child; member != NULL; member = member->next) {
         char path[PATH_SIZE], full[PATH_SIZE];
         const int n = snprintf(path, sizeof path - 1, "%s%s", group, member->string);
-        const bool fits = n > 0 && (size_t)n < sizeof path - 1 && member->string[0] != '\0' && strchr(member->string, '.') == NULL;
+        const bool fits = n > 0 && (size_t)n < sizeof path - 1 && member->string[0] != '\0' &&
+                          strchr(member->string, '.') == NULL;
         const enum role role = fits ? role_of(o, path) : ROLE_NONE;
         if (role == ROLE_NONE && !is_extra(o, group, member->string)) {
             return unknown_key(o, group, member->string);
         }
         if (cJSON_GetObjectItemCaseSensitive(item, member->string) != member) {
-            return dt_config_error(o->source, full_path(o, path, full), "the key is given twice (remove one)");
+            return dt_config_error(o->source, full_path(o, path, full),
+                                   "the key is given twice (remove one)");
         }
         if (role == ROLE_GROUP) {
             if (!cJSON_IsObject(member)) {
@@ -250,46 +270,55 @@ static enum dt_status check_members(const struct object *o, const cJSON *item, c
     return DT_OK;
 }
 
-static enum dt_status wrong_value(const struct object *o, const struct dt_key *key, const cJSON *item)
+static enum dt_status wrong_value(const struct object *o, const struct dt_key *key,
+                                  const cJSON *item)
 {
     char path[PATH_SIZE], expected[DT_EXPECTED_SIZE], found[DT_FOUND_SIZE];
     dt_key_expected(key, expected);
     dt_json_found(item, found);
-    return dt_config_error(o->source, full_path(o, key->path, path), "expected %s, got %s", expected, found);
+    return dt_config_error(o->source, full_path(o, key->path, path), "expected %s, got %s",
+                           expected, found);
 }
 
-static enum dt_status wrong_name(const struct object *o, const char *path, const char *names, const cJSON *item)
+static enum dt_status wrong_name(const struct object *o, const char *path, const char *names,
+                                 const cJSON *item)
 {
     const struct dt_key key = {.path = path, .kind = DT_KEY_ENUM, .values = names};
     struct dt_suggestion s = {.word = cJSON_IsString(item) ? item->valuestring : ""};
-    char candidates[16][DT_NAME_SIZE], full[PATH_SIZE], expected[DT_EXPECTED_SIZE], found[DT_FOUND_SIZE];
+    char candidates[16][DT_NAME_SIZE], full[PATH_SIZE], expected[DT_EXPECTED_SIZE],
+        found[DT_FOUND_SIZE];
     for (int i = 0; i < 16 && dt_names_get(names, i, candidates[i]); i++) {
         dt_suggest_offer(&s, candidates[i]);
     }
-    if (strcmp(path, "device") == 0 && strcasecmp(s.word, "gpu") == 0) { /* which is as near to "cpu" as can be */
+    if (strcmp(path, "device") == 0 &&
+        strcasecmp(s.word, "gpu") == 0) { /* which is as near to "cpu" as can be */
         s.best = "cuda";
     }
     dt_key_expected(&key, expected);
     dt_json_found(item, found);
     if (strcasecmp(s.word, "softmax") == 0 && o->owner != NULL) {
-        return dt_config_error(o->source, full_path(o, path, full),
-                               "expected %s, got %s (leave it out: the loss softmax_cross_entropy has it)", expected, found);
+        return dt_config_error(
+            o->source, full_path(o, path, full),
+            "expected %s, got %s (leave it out: the loss softmax_cross_entropy has it)", expected,
+            found);
     }
     if (s.best == NULL) {
         return wrong_value(o, &key, item);
     }
-    return dt_config_error(o->source, full_path(o, path, full), "expected %s, got %s (did you mean \"%s\"?)", expected, found,
-                           s.best);
+    return dt_config_error(o->source, full_path(o, path, full),
+                           "expected %s, got %s (did you mean \"%s\"?)", expected, found, s.best);
 }
 
 /* Whole and in the key's range. cJSON's valueint is not used: it saturates and cuts fractions. */
 static bool is_integer(const struct dt_key *key, const cJSON *item)
 {
     const struct dt_range range = dt_range_parse(key->values);
-    return cJSON_IsNumber(item) && dt_range_holds(&range, item->valuedouble) && floor(item->valuedouble) == item->valuedouble;
+    return cJSON_IsNumber(item) && dt_range_holds(&range, item->valuedouble) &&
+           floor(item->valuedouble) == item->valuedouble;
 }
 
-static enum dt_status read_shape(const struct object *o, const struct dt_key *key, const cJSON *item, struct dt_shape *out)
+static enum dt_status read_shape(const struct object *o, const struct dt_key *key,
+                                 const cJSON *item, struct dt_shape *out)
 {
     const int n = cJSON_IsArray(item) ? cJSON_GetArraySize(item) : 0;
     int dims[3] = {0, 1, 1};
@@ -302,7 +331,8 @@ static enum dt_status read_shape(const struct object *o, const struct dt_key *ke
             char path[PATH_SIZE], found[DT_FOUND_SIZE];
             snprintf(path, sizeof path, "%s%s[%d]", o->prefix, key->path, i);
             dt_json_found(dim, found);
-            return dt_config_error(o->source, path, "expected an integer 1..%d, got %s", DT_MAX_EXTENT, found);
+            return dt_config_error(o->source, path, "expected an integer 1..%d, got %s",
+                                   DT_MAX_EXTENT, found);
         }
         dims[i] = (int)dim->valuedouble;
     }
@@ -310,7 +340,8 @@ static enum dt_status read_shape(const struct object *o, const struct dt_key *ke
     return DT_OK;
 }
 
-static enum dt_status read_names(const struct object *o, const struct dt_key *key, const cJSON *item, struct dt_pipeline_cut *out)
+static enum dt_status read_names(const struct object *o, const struct dt_key *key,
+                                 const cJSON *item, struct dt_pipeline_cut *out)
 {
     const struct dt_range range = dt_range_parse(key->values);
     const int n = cJSON_IsArray(item) ? cJSON_GetArraySize(item) : -1;
@@ -318,20 +349,25 @@ static enum dt_status read_names(const struct object *o, const struct dt_key *ke
         return wrong_value(o, key, item);
     }
     for (const cJSON *name = item->child; name != NULL; name = name->next) {
-        if (!cJSON_IsString(name) || name->valuestring[0] == '\0' || strlen(name->valuestring) >= DT_BLOCK_NAME_SIZE) {
+        if (!cJSON_IsString(name) || name->valuestring[0] == '\0' ||
+            strlen(name->valuestring) >= DT_BLOCK_NAME_SIZE) {
             char path[PATH_SIZE], found[DT_FOUND_SIZE];
             snprintf(path, sizeof path, "%s%s[%d]", o->prefix, key->path, out->n);
             dt_json_found(name, found);
-            return dt_config_error(o->source, path, "expected the name of a block, got %s (dtrain plan prints them)", found);
+            return dt_config_error(o->source, path,
+                                   "expected the name of a block, got %s (dtrain plan prints them)",
+                                   found);
         }
         snprintf(out->names[out->n++], DT_BLOCK_NAME_SIZE, "%s", name->valuestring);
     }
     return DT_OK;
 }
 
-static enum dt_status read_layers(const struct object *o, const struct dt_key *key, const cJSON *item, struct dt_model_spec *out);
+static enum dt_status read_layers(const struct object *o, const struct dt_key *key,
+                                  const cJSON *item, struct dt_model_spec *out);
 
-static enum dt_status read_value(const struct object *o, const struct dt_key *key, const cJSON *item, void *base)
+static enum dt_status read_value(const struct object *o, const struct dt_key *key,
+                                 const cJSON *item, void *base)
 {
     unsigned char *field = (unsigned char *)base + key->offset;
     const struct dt_range range = dt_range_parse(key->kind == DT_KEY_REAL ? key->values : "[0, 0]");
@@ -344,7 +380,8 @@ static enum dt_status read_value(const struct object *o, const struct dt_key *ke
         return cJSON_IsBool(item) ? DT_OK : wrong_value(o, key, item);
     case DT_KEY_INT:
     case DT_KEY_AUTO:
-        automatic = key->kind == DT_KEY_AUTO && cJSON_IsString(item) && strcmp(item->valuestring, "auto") == 0;
+        automatic = key->kind == DT_KEY_AUTO && cJSON_IsString(item) &&
+                    strcmp(item->valuestring, "auto") == 0;
         if (!automatic && !is_integer(key, item)) {
             return wrong_value(o, key, item);
         }
@@ -357,7 +394,8 @@ static enum dt_status read_value(const struct object *o, const struct dt_key *ke
         memcpy(field, &item->valuedouble, sizeof item->valuedouble);
         return DT_OK;
     case DT_KEY_TEXT:
-        if (!cJSON_IsString(item) || item->valuestring[0] == '\0' || strlen(item->valuestring) >= key->n_bytes) {
+        if (!cJSON_IsString(item) || item->valuestring[0] == '\0' ||
+            strlen(item->valuestring) >= key->n_bytes) {
             return wrong_value(o, key, item);
         }
         memcpy(field, item->valuestring, strlen(item->valuestring) + 1);
@@ -379,7 +417,8 @@ static enum dt_status read_value(const struct object *o, const struct dt_key *ke
     return DT_OK;
 }
 
-/* Defaults are texts of the schema, so they need no checks (a test reads them all through the parser). */
+/* Defaults are texts of the schema, so they need no checks (a test reads them all through the
+ * parser). */
 static void store_default(const struct dt_key *key, void *base)
 {
     unsigned char *field = (unsigned char *)base + key->offset;
@@ -411,21 +450,24 @@ static void store_default(const struct dt_key *key, void *base)
     }
 }
 
-/* One key: its value from the object, or its default. `config` is NULL where keys have no conditions. */
-static enum dt_status read_key(const struct object *o, const struct dt_key *key, const cJSON *object, void *base,
-                               const struct dt_config *config)
+/* One key: its value from the object, or its default. `config` is NULL where keys have no
+ * conditions. */
+static enum dt_status read_key(const struct object *o, const struct dt_key *key,
+                               const cJSON *object, void *base, const struct dt_config *config)
 {
     char path[PATH_SIZE], expected[DT_EXPECTED_SIZE];
     const cJSON *item = find(object, key->path);
     if (item != NULL && config != NULL && !dt_key_applies(key, config)) {
-        return dt_config_error(o->source, full_path(o, key->path, path), "has a meaning only with %s (remove it)", key->when);
+        return dt_config_error(o->source, full_path(o, key->path, path),
+                               "has a meaning only with %s (remove it)", key->when);
     }
     if (item != NULL) {
         return read_value(o, key, item, base);
     }
     if (key->default_text == NULL) {
         dt_key_expected(key, expected);
-        return dt_config_error(o->source, full_path(o, key->path, path), "the key is missing (give it %s)", expected);
+        return dt_config_error(o->source, full_path(o, key->path, path),
+                               "the key is missing (give it %s)", expected);
     }
     if (key->default_text[0] != '\0') {
         store_default(key, base);
@@ -433,7 +475,8 @@ static enum dt_status read_key(const struct object *o, const struct dt_key *key,
     return DT_OK;
 }
 
-static enum dt_status read_layer(const struct dt_config_source *source, const cJSON *item, int i, struct dt_layer_spec *out)
+static enum dt_status read_layer(const struct dt_config_source *source, const cJSON *item, int i,
+                                 struct dt_layer_spec *out)
 {
     static const char names[] = DT_LAYER_LIST(DT_BAR_NAME);
     char prefix[PATH_SIZE], path[PATH_SIZE], found[DT_FOUND_SIZE], owner[DT_NAME_SIZE];
@@ -442,11 +485,13 @@ static enum dt_status read_layer(const struct dt_config_source *source, const cJ
     if (!cJSON_IsObject(item)) {
         snprintf(path, sizeof path, "model.layers[%d]", i);
         dt_json_found(item, found);
-        return dt_config_error(source, path, "expected an object such as {\"type\": \"flatten\"}, got %s", found);
+        return dt_config_error(source, path,
+                               "expected an object such as {\"type\": \"flatten\"}, got %s", found);
     }
     const cJSON *type = cJSON_GetObjectItemCaseSensitive(item, "type");
     if (type == NULL) {
-        return dt_config_error(source, full_path(&o, "type", path), "the key is missing (say what kind of layer it is)");
+        return dt_config_error(source, full_path(&o, "type", path),
+                               "the key is missing (say what kind of layer it is)");
     }
     const int index = cJSON_IsString(type) ? dt_names_find(names, type->valuestring) : -1;
     if (index < 0) {
@@ -459,19 +504,22 @@ static enum dt_status read_layer(const struct dt_config_source *source, const cJ
     for (int k = 0; k < o.list.n; k++) {
         DT_TRY(read_key(&o, &o.list.keys[k], item, out, NULL));
     }
-    if (out->stride == 0 && (out->type == DT_LAYER_MAX_POOL2D || out->type == DT_LAYER_AVG_POOL2D)) {
+    if (out->stride == 0 &&
+        (out->type == DT_LAYER_MAX_POOL2D || out->type == DT_LAYER_AVG_POOL2D)) {
         out->stride = out->size;
     }
     return DT_OK;
 }
 
-static enum dt_status read_layers(const struct object *o, const struct dt_key *key, const cJSON *item, struct dt_model_spec *out)
+static enum dt_status read_layers(const struct object *o, const struct dt_key *key,
+                                  const cJSON *item, struct dt_model_spec *out)
 {
     const int n = cJSON_IsArray(item) ? cJSON_GetArraySize(item) : 0;
     if (n < 1 || n > DT_MAX_LAYERS) {
         char path[PATH_SIZE];
         return cJSON_IsArray(item)
-                   ? dt_config_error(o->source, full_path(o, key->path, path), "expected 1..%d layers, got %d", DT_MAX_LAYERS, n)
+                   ? dt_config_error(o->source, full_path(o, key->path, path),
+                                     "expected 1..%d layers, got %d", DT_MAX_LAYERS, n)
                    : wrong_value(o, key, item);
     }
     int i = 0;
@@ -482,7 +530,8 @@ static enum dt_status read_layers(const struct object *o, const struct dt_key *k
     return DT_OK;
 }
 
-enum dt_status dt_config_read(const struct dt_config_source *source, const cJSON *root, struct dt_config *out)
+enum dt_status dt_config_read(const struct dt_config_source *source, const cJSON *root,
+                              struct dt_config *out)
 {
     const struct object o = {.source = source, .prefix = "", .list = dt_config_keys()};
     if (!cJSON_IsObject(root)) {

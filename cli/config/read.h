@@ -1,4 +1,5 @@
-/* From the JSON tree to struct dt_config, by the schema: every key known, given once, of the right type and within its range. */
+/* From the JSON tree to struct dt_config, by the schema: every key known, given once, of the right
+ * type and within its range. */
 #ifndef DT_CLI_CONFIG_READ_H
 #define DT_CLI_CONFIG_READ_H
 
@@ -14,11 +15,12 @@ struct dt_config_source {
 };
 
 /* Fills `out` (zeroed by the caller), defaults included. DT_CONFIG. */
-enum dt_status dt_config_read(const struct dt_config_source *source, const cJSON *root, struct dt_config *out);
+enum dt_status dt_config_read(const struct dt_config_source *source, const cJSON *root,
+                              struct dt_config *out);
 
 /* DT_CONFIG with "<file or --set>: <path>: <text>". */
-enum dt_status dt_config_error(const struct dt_config_source *source, const char *path, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+enum dt_status dt_config_error(const struct dt_config_source *source, const char *path,
+                               const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* What a message says was found: `string "ten"`, `1.5`, `a list`; long texts are cut. */
 #define DT_FOUND_SIZE 96

@@ -6,7 +6,14 @@
 #include <strings.h>
 
 #define FIELD_ROW(type, path, kind, field, values, default_text, when, meaning) \
-    {path, DT_KEY_##kind, offsetof(type, field), sizeof(((type *)NULL)->field), values, default_text, when, meaning},
+    {path,                                                                      \
+     DT_KEY_##kind,                                                             \
+     offsetof(type, field),                                                     \
+     sizeof(((type *)NULL)->field),                                             \
+     values,                                                                    \
+     default_text,                                                              \
+     when,                                                                      \
+     meaning},
 #define CONFIG_ROW(...) FIELD_ROW(struct dt_config, __VA_ARGS__)
 #define LAYER_ROW(...) FIELD_ROW(struct dt_layer_spec, __VA_ARGS__)
 
@@ -130,14 +137,15 @@ static void expected_names(const char *names, char out[DT_EXPECTED_SIZE])
     char name[DT_NAME_SIZE];
     size_t used = (size_t)snprintf(out, DT_EXPECTED_SIZE, "one of");
     for (int i = 0; dt_names_get(names, i, name) && used < DT_EXPECTED_SIZE; i++) {
-        used += (size_t)snprintf(out + used, DT_EXPECTED_SIZE - used, "%s %s", i == 0 ? "" : ",", name);
+        used +=
+            (size_t)snprintf(out + used, DT_EXPECTED_SIZE - used, "%s %s", i == 0 ? "" : ",", name);
     }
 }
 
 static void expected_real(const struct dt_range *r, char out[DT_EXPECTED_SIZE])
 {
-    snprintf(out, DT_EXPECTED_SIZE, "a number %s %.10g and %s %.10g", r->low_open ? ">" : ">=", r->low,
-             r->high_open ? "<" : "<=", r->high);
+    snprintf(out, DT_EXPECTED_SIZE, "a number %s %.10g and %s %.10g",
+             r->low_open ? ">" : ">=", r->low, r->high_open ? "<" : "<=", r->high);
 }
 
 void dt_key_expected(const struct dt_key *key, char out[DT_EXPECTED_SIZE])
@@ -160,14 +168,16 @@ void dt_key_expected(const struct dt_key *key, char out[DT_EXPECTED_SIZE])
         expected_names(key->values, out);
         break;
     case DT_KEY_SHAPE:
-        snprintf(out, DT_EXPECTED_SIZE, "[channels, height, width] or [features], each an integer %.0f..%.0f", range.low,
+        snprintf(out, DT_EXPECTED_SIZE,
+                 "[channels, height, width] or [features], each an integer %.0f..%.0f", range.low,
                  range.high);
         break;
     case DT_KEY_LAYERS:
         snprintf(out, DT_EXPECTED_SIZE, "a list of %.0f..%.0f layers", range.low, range.high);
         break;
     case DT_KEY_NAMES:
-        snprintf(out, DT_EXPECTED_SIZE, "a list of %.0f..%.0f names of blocks", range.low, range.high);
+        snprintf(out, DT_EXPECTED_SIZE, "a list of %.0f..%.0f names of blocks", range.low,
+                 range.high);
         break;
     case DT_KEY_AUTO:
         snprintf(out, DT_EXPECTED_SIZE, "auto or an integer %.0f..%.0f", range.low, range.high);
@@ -237,7 +247,8 @@ bool dt_key_applies(const struct dt_key *key, const struct dt_config *config)
         if (strncmp(governor->path, key->when, n_path) == 0 && governor->path[n_path] == '\0') {
             char names[128], current[DT_NAME_SIZE];
             snprintf(names, sizeof names, "|%s", key->when + n_path + 1);
-            return dt_names_get(governor->values, (int)dt_key_int(governor, config), current) && dt_names_find(names, current) >= 0;
+            return dt_names_get(governor->values, (int)dt_key_int(governor, config), current) &&
+                   dt_names_find(names, current) >= 0;
         }
     }
     return true;

@@ -1,13 +1,13 @@
-/* Every key of the configuration, once: this list drives the parser, --help-config, --print-config, the JSON Schema and
- * docs/config.md.
+/* Every key of the configuration, once: this list drives the parser, --help-config, --print-config,
+ * the JSON Schema and docs/config.md.
  *
  * X(path, kind, field, values, default, when, meaning)
- *   kind     BOOL, INT, REAL, TEXT, ENUM (field is an enum that counts from 0), SHAPE (model.input), LAYERS (model.layers),
- *            NAMES (of blocks), AUTO ("auto", DT_AUTO in the field, or an integer)
- *   values   INT, REAL, AUTO: the interval, as mathematicians write it: "[0, 1)" holds 0 and not 1; ENUM: the names, each behind
- *            a bar
- *   default  JSON without quotes; NULL: the key must be given; "": it may be absent, which the field shows as 0
- *   when     "path=name" or "path=name|name": the key has a meaning only then, and giving it otherwise is an error; "" always */
+ *   kind     BOOL, INT, REAL, TEXT, ENUM (field is an enum that counts from 0), SHAPE
+ * (model.input), LAYERS (model.layers), NAMES (of blocks), AUTO ("auto", DT_AUTO in the field, or
+ * an integer) values   INT, REAL, AUTO: the interval, as mathematicians write it: "[0, 1)" holds 0
+ * and not 1; ENUM: the names, each behind a bar default  JSON without quotes; NULL: the key must be
+ * given; "": it may be absent, which the field shows as 0 when     "path=name" or "path=name|name":
+ * the key has a meaning only then, and giving it otherwise is an error; "" always */
 #ifndef DT_CLI_CONFIG_SCHEMA_H
 #define DT_CLI_CONFIG_SCHEMA_H
 
@@ -17,8 +17,9 @@
 #include "cli/config/config.h"
 
 #define DT_BAR_NAME(constant, name, ...) "|" name
-#define DT_ANY_INT "[0, 9007199254740991]" /* 2^53 - 1: every integer up to here is exact in JSON's doubles */
-#define DT_BETA "[0, 0.9999999]"           /* the float next to 1 is 0.99999994 */
+#define DT_ANY_INT \
+    "[0, 9007199254740991]"      /* 2^53 - 1: every integer up to here is exact in JSON's doubles */
+#define DT_BETA "[0, 0.9999999]" /* the float next to 1 is 0.99999994 */
 
 #define DT_STOPS_EARLY "train.early_stopping.metric=test_loss|test_accuracy"
 
@@ -207,10 +208,12 @@ struct dt_key_list {
 struct dt_key_list dt_config_keys(void);
 struct dt_key_list dt_layer_keys(enum dt_layer_type type);
 const char *dt_key_name(const char *path); /* without its groups: "epochs" of "train.epochs" */
-/* The key that people mean by a word such as "epochs", "lr" or "batch-size": "train.epochs"; NULL: none. */
+/* The key that people mean by a word such as "epochs", "lr" or "batch-size": "train.epochs"; NULL:
+ * none. */
 const char *dt_config_key_of(const char *word);
 
-/* Name i of a list of names behind bars ("|idx|linear"), clipped to 31 bytes; false past the end. */
+/* Name i of a list of names behind bars ("|idx|linear"), clipped to 31 bytes; false past the end.
+ */
 #define DT_NAME_SIZE 32
 bool dt_names_get(const char *names, int i, char out[DT_NAME_SIZE]);
 int dt_names_find(const char *names, const char *name); /* -1: not there */
@@ -223,7 +226,8 @@ struct dt_range {
 struct dt_range dt_range_parse(const char *text);
 bool dt_range_holds(const struct dt_range *range, double x); /* false for NaN */
 
-/* "an integer 1..64", "a number > 0 and <= 1", "one of idx, linear": what a message says was expected. */
+/* "an integer 1..64", "a number > 0 and <= 1", "one of idx, linear": what a message says was
+ * expected. */
 #define DT_EXPECTED_SIZE 160
 void dt_key_expected(const struct dt_key *key, char out[DT_EXPECTED_SIZE]);
 
@@ -243,7 +247,8 @@ bool dt_key_applies(const struct dt_key *key, const struct dt_config *config);
 
 /* The value as JSON. */
 void dt_key_print(FILE *out, const struct dt_key *key, const void *base);
-/* Whether the key has a value to show: not when it means nothing here, and not when it was left out. */
+/* Whether the key has a value to show: not when it means nothing here, and not when it was left
+ * out. */
 bool dt_key_is_shown(const struct dt_key *key, const struct dt_config *config);
 
 #endif

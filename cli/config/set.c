@@ -19,29 +19,36 @@ static enum dt_status make_value(const char *text, cJSON **out)
     struct dt_json_fault fault;
     const size_t n = strlen(text);
     if (!dt_text_is_clean(text, n)) {
-        return dt_error(DT_USAGE, "--set: the value holds control characters or invalid UTF-8 (write it in plain text)");
+        return dt_error(
+            DT_USAGE,
+            "--set: the value holds control characters or invalid UTF-8 (write it in plain text)");
     }
-    *out = dt_json_check(text, n, &fault) ? cJSON_ParseWithLength(text, n) : cJSON_CreateString(text);
+    *out =
+        dt_json_check(text, n, &fault) ? cJSON_ParseWithLength(text, n) : cJSON_CreateString(text);
     return *out == NULL ? no_memory() : DT_OK;
 }
 
-/* Element number `segment` of a list, written as messages write it: what errors say of "model.layers[0]" is to be found in the set.
+/* Element number `segment` of a list, written as messages write it: what errors say of
+ * "model.layers[0]" is to be found in the set.
  */
-static enum dt_status find_element(cJSON *list, const char *segment, const char *path, int n_path, cJSON **out)
+static enum dt_status find_element(cJSON *list, const char *segment, const char *path, int n_path,
+                                   cJSON **out)
 {
     char *end;
     const int n = cJSON_GetArraySize(list);
     const unsigned long index = strtoul(segment, &end, 10);
-    if (segment[0] < '0' || segment[0] > '9' || (segment[0] == '0' && segment[1] != '\0') || *end != '\0' ||
-        index >= (unsigned long)n) {
-        return dt_error(DT_USAGE, "--set: %.*s: '%s' is no number of an entry (the list has 0..%d)", n_path, path, segment, n - 1);
+    if (segment[0] < '0' || segment[0] > '9' || (segment[0] == '0' && segment[1] != '\0') ||
+        *end != '\0' || index >= (unsigned long)n) {
+        return dt_error(DT_USAGE, "--set: %.*s: '%s' is no number of an entry (the list has 0..%d)",
+                        n_path, path, segment, n - 1);
     }
     *out = cJSON_GetArrayItem(list, (int)index);
     return DT_OK;
 }
 
 /* The child of `node` named `segment`, made as an empty object if the node has none. */
-static enum dt_status descend(cJSON *node, const char *segment, const char *path, int n_path, cJSON **out)
+static enum dt_status descend(cJSON *node, const char *segment, const char *path, int n_path,
+                              cJSON **out)
 {
     if (cJSON_IsArray(node)) {
         return find_element(node, segment, path, n_path, out);
@@ -49,7 +56,8 @@ static enum dt_status descend(cJSON *node, const char *segment, const char *path
     if (!cJSON_IsObject(node)) {
         char found[DT_FOUND_SIZE];
         dt_json_found(node, found);
-        return dt_error(DT_USAGE, "--set: %.*s is %s and has no key '%s' (set it as a whole)", n_path, path, found, segment);
+        return dt_error(DT_USAGE, "--set: %.*s is %s and has no key '%s' (set it as a whole)",
+                        n_path, path, found, segment);
     }
     *out = cJSON_GetObjectItemCaseSensitive(node, segment);
     if (*out == NULL) {
@@ -76,7 +84,9 @@ enum dt_status dt_config_set(cJSON *root, const char *text)
 {
     const char *equals = strchr(text, '=');
     if (equals == NULL || equals == text) {
-        return dt_error(DT_USAGE, "--set: expected key.path=value, got '%.60s' (for example --set train.epochs=1)", text);
+        return dt_error(
+            DT_USAGE,
+            "--set: expected key.path=value, got '%.60s' (for example --set train.epochs=1)", text);
     }
     cJSON *parent = NULL, *place = root, *value = NULL;
     int depth = 0;
@@ -84,7 +94,8 @@ enum dt_status dt_config_set(cJSON *root, const char *text)
         char segment[SEGMENT_SIZE];
         const size_t n = strcspn(at, ".=");
         if (n == 0 || n >= sizeof segment || depth >= DT_JSON_DEPTH || !dt_text_is_clean(at, n)) {
-            return dt_error(DT_USAGE, "--set: '%.60s' is no key path (for example train.epochs)", text);
+            return dt_error(DT_USAGE, "--set: '%.60s' is no key path (for example train.epochs)",
+                            text);
         }
         memcpy(segment, at, n);
         segment[n] = '\0';

@@ -15,7 +15,8 @@ static void write_shape(FILE *out, struct dt_shape s)
     }
 }
 
-/* --print-config shows it on a terminal: what is not printable as JSON's own escape, in two halves above U+FFFF. */
+/* --print-config shows it on a terminal: what is not printable as JSON's own escape, in two halves
+ * above U+FFFF. */
 static void write_string(FILE *out, const char *text)
 {
     fputc('"', out);
@@ -59,7 +60,8 @@ void dt_key_print(FILE *out, const struct dt_key *key, const void *base)
         fprintf(out, "%lld", (long long)dt_key_int(key, base));
         break;
     case DT_KEY_AUTO:
-        fprintf(out, dt_key_int(key, base) == DT_AUTO ? "\"auto\"" : "%lld", (long long)dt_key_int(key, base));
+        fprintf(out, dt_key_int(key, base) == DT_AUTO ? "\"auto\"" : "%lld",
+                (long long)dt_key_int(key, base));
         break;
     case DT_KEY_REAL:
         dt_number_text(dt_key_real(key, base), text);
@@ -106,12 +108,14 @@ static void write_layers(FILE *out, const struct dt_model_spec *model)
 bool dt_key_is_shown(const struct dt_key *key, const struct dt_config *config)
 {
     const bool may_be_absent = key->default_text != NULL && key->default_text[0] == '\0';
-    const bool is_empty = key->kind == DT_KEY_TEXT ? dt_key_text(key, config)[0] == '\0' : dt_key_int(key, config) == 0;
+    const bool is_empty = key->kind == DT_KEY_TEXT ? dt_key_text(key, config)[0] == '\0'
+                                                   : dt_key_int(key, config) == 0;
     return !(may_be_absent && is_empty) && dt_key_applies(key, config);
 }
 
 /* Whether the first of these keys, or one in a group with it, is shown. */
-static bool any_shown(const struct dt_key *keys, int n, size_t n_prefix, const struct dt_config *config)
+static bool any_shown(const struct dt_key *keys, int n, size_t n_prefix,
+                      const struct dt_config *config)
 {
     const size_t n_group = n_prefix + strcspn(keys[0].path + n_prefix, ".");
     for (int i = 0; i < n && strncmp(keys[i].path, keys[0].path, n_group) == 0; i++) {
@@ -122,9 +126,11 @@ static bool any_shown(const struct dt_key *keys, int n, size_t n_prefix, const s
     return false;
 }
 
-/* Keys whose paths begin alike stand together in the schema: each common beginning is an object. Writes the shown keys that begin
- * with the first `n_prefix` characters of keys[0], and returns how many keys those were, shown or not. */
-static int write_group(FILE *out, const struct dt_key *keys, int n, size_t n_prefix, int indent, const struct dt_config *config)
+/* Keys whose paths begin alike stand together in the schema: each common beginning is an object.
+ * Writes the shown keys that begin with the first `n_prefix` characters of keys[0], and returns how
+ * many keys those were, shown or not. */
+static int write_group(FILE *out, const struct dt_key *keys, int n, size_t n_prefix, int indent,
+                       const struct dt_config *config)
 {
     const char *separator = "{";
     int i = 0;

@@ -6,7 +6,8 @@
 static void print_words(FILE *out)
 {
     char first[WORD_SIZE], other[WORD_SIZE];
-    fputs("_dtrain_words() { # [FIRST]: the words that may follow\n  case $1 in\n    '') echo", out);
+    fputs("_dtrain_words() { # [FIRST]: the words that may follow\n  case $1 in\n    '') echo",
+          out);
     for (int i = 0; i < N_WORDS; i++) {
         if (dt_words_first(i, first)) {
             fprintf(out, " %s", first);
@@ -27,9 +28,12 @@ static void print_words(FILE *out)
 
 static void print_options(FILE *out)
 {
-    fputs("_dtrain_options() { # COMMAND: its options, behind \"files\" where it takes names of files\n  case $1 in\n", out);
+    fputs("_dtrain_options() { # COMMAND: its options, behind \"files\" where it takes names of "
+          "files\n  case $1 in\n",
+          out);
     for (int i = 0; i < N_WORDS; i++) {
-        fprintf(out, "    '%s') echo%s", dt_commands[i].word, (ON_PATHS & (1u << i)) != 0 ? " files" : "");
+        fprintf(out, "    '%s') echo%s", dt_commands[i].word,
+                (ON_PATHS & (1u << i)) != 0 ? " files" : "");
         for (int o = 0; o < N_OPTIONS; o++) {
             if ((dt_options[o].commands & (1u << i)) != 0) {
                 fprintf(out, " --%s", dt_options[o].name);
@@ -42,7 +46,9 @@ static void print_options(FILE *out)
 
 static void print_value(FILE *out)
 {
-    fputs("_dtrain_value() { # OPTION: what its value is; nothing where the next word is not its value\n  case $1 in\n", out);
+    fputs("_dtrain_value() { # OPTION: what its value is; nothing where the next word is not its "
+          "value\n  case $1 in\n",
+          out);
     for (int i = 0; i < N_OPTIONS; i++) {
         static const char *const kinds[] = {"any", "file", "folder", "key", "names "};
         const struct dt_option *o = &dt_options[i];
@@ -54,7 +60,8 @@ static void print_value(FILE *out)
             fprintf(out, " | -%c", o->letter);
         }
         /* One that may lack a value has it behind an equals sign alone. */
-        fprintf(out, ") %secho %s", o->takes == TAKES_OPTIONAL_VALUE ? "[[ ${words[-1]} != *=* ]] || " : "",
+        fprintf(out, ") %secho %s",
+                o->takes == TAKES_OPTIONAL_VALUE ? "[[ ${words[-1]} != *=* ]] || " : "",
                 kinds[dt_words_source(o)]);
         if (dt_words_source(o) == SOURCE_NAMES) {
             dt_words_names(out, o);
@@ -84,7 +91,8 @@ static void print_keys(FILE *out)
 
 void dt_manual_bash(FILE *out)
 {
-    fputs("# shellcheck shell=bash\n# Completions of dtrain for bash, made by `cmake --build build/release --target docs`.\n\n",
+    fputs("# shellcheck shell=bash\n# Completions of dtrain for bash, made by `cmake --build "
+          "build/release --target docs`.\n\n",
           out);
     print_words(out);
     print_options(out);

@@ -5,18 +5,19 @@
 #include "cli/manual/manual.h"
 #include "cli/manual/mdoc.h"
 
-static const char example[] = "{\n"
-                              "  \"data\":  { \"format\": \"idx\", \"dir\": \"data/mnist\" },\n"
-                              "  \"model\": {\n"
-                              "    \"input\": [1, 28, 28],\n"
-                              "    \"layers\": [\n"
-                              "      { \"type\": \"flatten\" },\n"
-                              "      { \"type\": \"dense\", \"units\": 128, \"activation\": \"relu\" },\n"
-                              "      { \"type\": \"dense\", \"units\": 10 }\n"
-                              "    ]\n"
-                              "  },\n"
-                              "  \"train\": { \"epochs\": 3 }\n"
-                              "}\n";
+static const char example[] =
+    "{\n"
+    "  \"data\":  { \"format\": \"idx\", \"dir\": \"data/mnist\" },\n"
+    "  \"model\": {\n"
+    "    \"input\": [1, 28, 28],\n"
+    "    \"layers\": [\n"
+    "      { \"type\": \"flatten\" },\n"
+    "      { \"type\": \"dense\", \"units\": 128, \"activation\": \"relu\" },\n"
+    "      { \"type\": \"dense\", \"units\": 10 }\n"
+    "    ]\n"
+    "  },\n"
+    "  \"train\": { \"epochs\": 3 }\n"
+    "}\n";
 
 static void print_key(FILE *out, const struct dt_key *key)
 {
@@ -24,7 +25,8 @@ static void print_key(FILE *out, const struct dt_key *key)
     dt_key_expected(key, expected);
     fprintf(out, ".It Cm %s\n", key->path);
     dt_mdoc_text(out, key->meaning, true);
-    snprintf(line, sizeof line, "%s; %s%s%s", expected, key->default_text == NULL ? "required" : "default ",
+    snprintf(line, sizeof line, "%s; %s%s%s", expected,
+             key->default_text == NULL ? "required" : "default ",
              key->default_text == NULL      ? ""
              : key->default_text[0] == '\0' ? "none"
                                             : key->default_text,
@@ -52,9 +54,12 @@ static void print_config_keys(FILE *out)
     for (int i = 0, n; i < list.n; i += n) {
         const char *path = list.keys[i].path;
         const size_t first = strcspn(path, ".") + 1;
-        for (n = 1; i + n < list.n && (strchr(path, '.') == NULL || strncmp(path, list.keys[i + n].path, first) == 0); n++) {
+        for (n = 1; i + n < list.n &&
+                    (strchr(path, '.') == NULL || strncmp(path, list.keys[i + n].path, first) == 0);
+             n++) {
         }
-        fprintf(out, ".Ss %.*s\n", strchr(path, '.') == NULL ? 5 : (int)first - 1, strchr(path, '.') == NULL ? "other" : path);
+        fprintf(out, ".Ss %.*s\n", strchr(path, '.') == NULL ? 5 : (int)first - 1,
+                strchr(path, '.') == NULL ? "other" : path);
         print_keys(out, &(struct dt_key_list){list.keys + i, n});
     }
 }
@@ -63,7 +68,9 @@ static void print_layers(FILE *out)
 {
     static const char names[] = DT_LAYER_LIST(DT_BAR_NAME);
     char name[DT_NAME_SIZE];
-    fputs(".Sh LAYERS\nEach entry of\n.Cm model.layers\nis an object with a\n.Cm type\nand the keys of that type.\n", out);
+    fputs(".Sh LAYERS\nEach entry of\n.Cm model.layers\nis an object with a\n.Cm type\nand the "
+          "keys of that type.\n",
+          out);
     for (int i = 0; dt_names_get(names, i, name); i++) {
         const struct dt_key_list keys = dt_layer_keys((enum dt_layer_type)i);
         fprintf(out, ".Ss %s\n", name);
@@ -73,15 +80,20 @@ static void print_layers(FILE *out)
 
 void dt_manual_config(FILE *out)
 {
-    dt_mdoc_head(out, "dtrain-config", 5, "configuration of dtrain: data, model, training, distribution");
+    dt_mdoc_head(out, "dtrain-config", 5,
+                 "configuration of dtrain: data, model, training, distribution");
     fputs(".Sh DESCRIPTION\n", out);
     dt_mdoc_text(
         out,
-        "A configuration is one JSON object. A dot in a key below stands for an object inside. Keys that are unknown, given "
-        "twice, out of range or without meaning beside the others are errors, with exit status 78.\n"
-        "`dtrain --set KEY=VALUE` changes a key from the command line, also inside lists (`model.layers.1.filters=16`). "
+        "A configuration is one JSON object. A dot in a key below stands for an object inside. "
+        "Keys that are unknown, given "
+        "twice, out of range or without meaning beside the others are errors, with exit status "
+        "78.\n"
+        "`dtrain --set KEY=VALUE` changes a key from the command line, also inside lists "
+        "(`model.layers.1.filters=16`). "
         "`dtrain --print-config --config FILE` shows what a file means, defaults filled in.\n"
-        "Editors that know JSON Schema check and complete a configuration with `\"$schema\": \"dtrain.schema.json\"` as its "
+        "Editors that know JSON Schema check and complete a configuration with `\"$schema\": "
+        "\"dtrain.schema.json\"` as its "
         "first key.",
         false);
     fputs(".Sh KEYS\n", out);

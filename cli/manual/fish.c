@@ -49,7 +49,8 @@ static void print_commands(FILE *out)
         char first[WORD_SIZE], condition[64];
         const char *second = dt_words_second(i);
         if (dt_words_first(i, first)) {
-            print_word(out, "__dtrain_first", first, second == NULL ? dt_commands[i].meaning : NULL);
+            print_word(out, "__dtrain_first", first,
+                       second == NULL ? dt_commands[i].meaning : NULL);
         }
         if (second != NULL) {
             snprintf(condition, sizeof condition, "__dtrain_second %s", first);
@@ -103,7 +104,9 @@ static void print_option(FILE *out, const struct dt_option *o)
 
 void dt_manual_fish(FILE *out)
 {
-    fputs("# Completions of dtrain for fish, made by `cmake --build build/release --target docs`.\n\n", out);
+    fputs("# Completions of dtrain for fish, made by `cmake --build build/release --target "
+          "docs`.\n\n",
+          out);
     print_keys(out);
     dt_words_logic(out, "logic.fish");
     fputs("complete -c dtrain -f\n", out);

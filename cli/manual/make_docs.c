@@ -1,4 +1,5 @@
-/* Writes every file that follows from the program's tables: `make_docs SOURCE_DIR`, or says which: `make_docs --list`. */
+/* Writes every file that follows from the program's tables: `make_docs SOURCE_DIR`, or says which:
+ * `make_docs --list`. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>

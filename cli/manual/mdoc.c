@@ -11,7 +11,8 @@
 void dt_mdoc_head(FILE *out, const char *name, int section, const char *what)
 {
     fprintf(out,
-            ".\\\" Made by `cmake --build build/release --target docs` from the tables of dtrain %s's source.\n"
+            ".\\\" Made by `cmake --build build/release --target docs` from the tables of dtrain "
+            "%s's source.\n"
             ".Dd %s\n.Dt ",
             dt_version, DATE);
     for (const char *c = name; *c != '\0'; c++) {
@@ -101,7 +102,8 @@ void dt_mdoc_text(FILE *out, const char *text, bool sentence)
 
 void dt_mdoc_usage(FILE *out, const char *usage)
 {
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._";
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._";
     fputs(".It ", out);
     while (*usage != '\0') {
         const size_t n = strspn(usage, letters), space = strspn(usage, " \n");

@@ -9,17 +9,22 @@
 
 static void begin(FILE *out)
 {
-    dt_mdoc_head(out, "dtrain", 1, "train small convolutional and dense networks, data-parallel over MPI ranks");
+    dt_mdoc_head(out, "dtrain", 1,
+                 "train small convolutional and dense networks, data-parallel over MPI ranks");
     fputs(".Sh SYNOPSIS\n.Bl -hang -width Ds -compact\n", out);
     dt_mdoc_usage(out, "mpirun -np N dtrain [COMMAND] [OPTION]...");
     dt_mdoc_usage(out, "dtrain help [COMMAND]");
-    fputs(".El\n.Sh DESCRIPTION\n.Nm\ntrains a model that a JSON configuration describes\n.Po see\n.Xr dtrain-config 5\n.Pc ,\n"
+    fputs(".El\n.Sh DESCRIPTION\n.Nm\ntrains a model that a JSON configuration describes\n.Po "
+          "see\n.Xr dtrain-config 5\n.Pc ,\n"
           "and helps to see what happens between the ranks.\n"
-          "The ranks are started by\n.Xr mpirun 1\nor\n.Xr srun 1 ;\nstarted alone it is one rank.\n.Pp\n",
+          "The ranks are started by\n.Xr mpirun 1\nor\n.Xr srun 1 ;\nstarted alone it is one "
+          "rank.\n.Pp\n",
           out);
     dt_mdoc_text(out,
-                 "All paths, also those inside a configuration, are relative to the working directory. Results go to the standard "
-                 "output; the log, progress and errors to the standard error. An error is one line, however many ranks there are.",
+                 "All paths, also those inside a configuration, are relative to the working "
+                 "directory. Results go to the standard "
+                 "output; the log, progress and errors to the standard error. An error is one "
+                 "line, however many ranks there are.",
                  false);
 }
 
@@ -37,13 +42,15 @@ static void print_command(FILE *out, enum dt_command command)
     }
 }
 
-/* Whether the option belongs to every command that begins with the same word, of which `command` is the first. */
+/* Whether the option belongs to every command that begins with the same word, of which `command` is
+ * the first. */
 static bool covers_group(const struct dt_option *option, int command)
 {
     const char *word = dt_commands[command].word;
     const size_t n = strcspn(word, " ") + 1;
     int i = command;
-    while (i < N_WORDS && strncmp(dt_commands[i].word, word, n) == 0 && (option->commands & (1u << i)) != 0) {
+    while (i < N_WORDS && strncmp(dt_commands[i].word, word, n) == 0 &&
+           (option->commands & (1u << i)) != 0) {
         i++;
     }
     return word[n - 1] == ' ' && (i == N_WORDS || strncmp(dt_commands[i].word, word, n) != 0) &&
@@ -60,7 +67,8 @@ static void print_owners(FILE *out, const struct dt_option *option, const char *
         const bool group = covers_group(option, i);
         const size_t first = strcspn(word, " ");
         if ((option->commands & (1u << i)) != 0 && n < sizeof owners) {
-            n += (size_t)snprintf(owners + n, sizeof owners - n, "%s`%.*s`", n > 4 ? ", " : "", group ? (int)first : 99, word);
+            n += (size_t)snprintf(owners + n, sizeof owners - n, "%s`%.*s`", n > 4 ? ", " : "",
+                                  group ? (int)first : 99, word);
         }
         while (group && i + 1 < N_WORDS && strncmp(dt_commands[i + 1].word, word, first + 1) == 0) {
             i++;
@@ -102,7 +110,9 @@ static void print_option(FILE *out, enum option i)
 
 static void print_options(FILE *out)
 {
-    fputs(".Sh OPTIONS\nAn option's value follows as the next argument or behind an equals sign.\n.Bl -tag -width Ds\n", out);
+    fputs(".Sh OPTIONS\nAn option's value follows as the next argument or behind an equals "
+          "sign.\n.Bl -tag -width Ds\n",
+          out);
     for (int i = 0; i < N_OPTIONS; i++) {
         print_option(out, (enum option)i);
     }
@@ -122,7 +132,8 @@ static void print_tables(FILE *out)
     dt_mdoc_text(out, meaning, true);          \
     dt_mdoc_text(out, more, (more)[0] != '\0');
     DT_ENVIRONMENT_LIST(VARIABLE_ITEM)
-    fputs(".El\n.Sh FILES\nThe folder of a run holds\n.Bl -tag -width checkpoints/*.safetensors\n", out);
+    fputs(".El\n.Sh FILES\nThe folder of a run holds\n.Bl -tag -width checkpoints/*.safetensors\n",
+          out);
 #define FILE_ITEM(file, meaning)     \
     fputs(".It Pa " file "\n", out); \
     dt_mdoc_text(out, meaning, true);

@@ -47,7 +47,8 @@ static void put_names(FILE *out, const char *names)
 void dt_words_names(FILE *out, const struct dt_option *option)
 {
     const char *names = names_of[option - dt_options];
-    put_names(out, names != NULL ? names + 1 : option->value); /* the first has a bar before it, too */
+    put_names(out,
+              names != NULL ? names + 1 : option->value); /* the first has a bar before it, too */
 }
 
 bool dt_words_has_values(const struct dt_key *key)

@@ -21,7 +21,8 @@ void dt_words_names(FILE *out, const struct dt_option *option);
 bool dt_words_has_values(const struct dt_key *key);
 void dt_words_values(FILE *out, const struct dt_key *key);
 
-/* The first word of command i, "bench" or "eval"; false where the command before begins with the same. */
+/* The first word of command i, "bench" or "eval"; false where the command before begins with the
+ * same. */
 #define WORD_SIZE 32
 bool dt_words_first(int i, char out[WORD_SIZE]);
 

@@ -26,7 +26,9 @@ static void print_word(FILE *out, const char *word, const char *meaning)
 static void print_words(FILE *out)
 {
     char first[WORD_SIZE], other[WORD_SIZE];
-    fputs("_dtrain_words() { # [FIRST]: what may follow, in `described`\n  case $1 in\n    '') described=(", out);
+    fputs("_dtrain_words() { # [FIRST]: what may follow, in `described`\n  case $1 in\n    '') "
+          "described=(",
+          out);
     for (int i = 0; i < N_WORDS; i++) {
         if (dt_words_first(i, first)) {
             print_word(out, first, dt_words_second(i) == NULL ? dt_commands[i].meaning : NULL);
@@ -77,9 +79,13 @@ static void print_option(FILE *out, enum option i)
     const bool takes = o->takes != TAKES_NOTHING, optional = o->takes == TAKES_OPTIONAL_VALUE;
     fputs(" \\\n        ", out);
     if (o->letter != 0) {
-        fprintf(out, "'(--%s -%c)'{--%s%s,-%c}'", o->name, o->letter, o->name, takes ? "=" : "", o->letter);
+        fprintf(out, "'(--%s -%c)'{--%s%s,-%c}'", o->name, o->letter, o->name, takes ? "=" : "",
+                o->letter);
     } else {
-        fprintf(out, "'%s--%s%s", REPEATS(i) ? "*" : "", o->name, optional ? "=-" : takes ? "=" : "");
+        fprintf(out, "'%s--%s%s", REPEATS(i) ? "*" : "", o->name,
+                optional ? "=-"
+                : takes  ? "="
+                         : "");
     }
     fputc('[', out);
     put_text(out, o->meaning, "[]:");
@@ -131,7 +137,9 @@ static void print_keys(FILE *out)
 
 void dt_manual_zsh(FILE *out)
 {
-    fputs("#compdef dtrain\n# Completions of dtrain for zsh, made by `cmake --build build/release --target docs`.\n\n", out);
+    fputs("#compdef dtrain\n# Completions of dtrain for zsh, made by `cmake --build build/release "
+          "--target docs`.\n\n",
+          out);
     print_words(out);
     print_arguments(out);
     print_keys(out);

@@ -29,10 +29,12 @@ static void print_arithmetic(const struct dt_folder_event *folder, const struct 
     const int n = run->n_workers;
     const char *times = dt_terminal_times();
     if (c->batch_global > 0) {
-        fprintf(stderr, "  batch %lld over %d rank%s, lr %g", (long long)c->batch_global, n, n == 1 ? "" : "s", run->lr);
+        fprintf(stderr, "  batch %lld over %d rank%s, lr %g", (long long)c->batch_global, n,
+                n == 1 ? "" : "s", run->lr);
     } else {
-        fprintf(stderr, "  batch %lld %s %d = %zu, lr %g %s %g = %g (%s)", (long long)c->batch_per_rank, times, n,
-                run->global_batch, c->optimizer.lr, times, run->lr_scale, run->lr, scaling_names[c->lr_scaling]);
+        fprintf(stderr, "  batch %lld %s %d = %zu, lr %g %s %g = %g (%s)",
+                (long long)c->batch_per_rank, times, n, run->global_batch, c->optimizer.lr, times,
+                run->lr_scale, run->lr, scaling_names[c->lr_scaling]);
     }
     if (c->accumulate > 1) {
         fprintf(stderr, ", %lld micro-batches", (long long)c->accumulate);
@@ -45,19 +47,22 @@ static void print_schedule(const struct dt_config *c, const struct dt_run_event 
 {
     fprintf(stderr, "  schedule %s", schedule_names[c->schedule]);
     if (c->warmup_epochs > 0) {
-        const bool grows = run->lr_scale != 1; /* warm-up is the way from the unscaled to the scaled rate */
-        fprintf(stderr, ", %swarm-up %g epoch%s%s", grows ? "" : "no ", c->warmup_epochs, c->warmup_epochs == 1 ? "" : "s",
-                grows ? "" : " (the rate is not scaled)");
+        const bool grows =
+            run->lr_scale != 1; /* warm-up is the way from the unscaled to the scaled rate */
+        fprintf(stderr, ", %swarm-up %g epoch%s%s", grows ? "" : "no ", c->warmup_epochs,
+                c->warmup_epochs == 1 ? "" : "s", grows ? "" : " (the rate is not scaled)");
     }
     fprintf(stderr, "; %llu step%s/epoch, %lld epoch%s\n", (unsigned long long)run->steps_per_epoch,
             run->steps_per_epoch == 1 ? "" : "s", (long long)c->epochs, c->epochs == 1 ? "" : "s");
     if (c->schedule == DT_SCHEDULE_PLATEAU) {
-        fprintf(stderr, "  lr %s %g when the %s has not improved for %lld epoch%s\n", dt_terminal_times(), c->schedule_factor,
-                dt_metric_name(c->plateau.metric), (long long)c->plateau.patience, c->plateau.patience == 1 ? "" : "s");
+        fprintf(stderr, "  lr %s %g when the %s has not improved for %lld epoch%s\n",
+                dt_terminal_times(), c->schedule_factor, dt_metric_name(c->plateau.metric),
+                (long long)c->plateau.patience, c->plateau.patience == 1 ? "" : "s");
     }
     if (c->early_stopping.metric != DT_TEST_NONE) {
-        fprintf(stderr, "  ends early when the %s has not improved for %lld epoch%s\n", dt_metric_name(c->early_stopping.metric),
-                (long long)c->early_stopping.patience, c->early_stopping.patience == 1 ? "" : "s");
+        fprintf(stderr, "  ends early when the %s has not improved for %lld epoch%s\n",
+                dt_metric_name(c->early_stopping.metric), (long long)c->early_stopping.patience,
+                c->early_stopping.patience == 1 ? "" : "s");
     }
 }
 
@@ -69,7 +74,8 @@ static void print_device(const struct dt_config *c, const struct dt_run_event *r
     } else if (run->graph) {
         fprintf(stderr, "  steps recorded as a CUDA graph\n");
     } else if (run->gpu) {
-        fprintf(stderr, "  steps call by call: %s\n", c->cuda_graph ? "gradients pass through the host" : "cuda.graph is off");
+        fprintf(stderr, "  steps call by call: %s\n",
+                c->cuda_graph ? "gradients pass through the host" : "cuda.graph is off");
     }
 }
 
@@ -81,8 +87,8 @@ static void print_averaging(const struct dt_folder_event *folder, const struct d
     }
     if (a->n_stages > 0) {
         const struct dt_dist_spec *dist = &folder->config->dist;
-        fprintf(stderr, "  pipeline of %d stages, %lld micro-batches, %s", a->n_stages, (long long)dist->micro_batches,
-                dt_pipeline_schedule_name(dist->schedule));
+        fprintf(stderr, "  pipeline of %d stages, %lld micro-batches, %s", a->n_stages,
+                (long long)dist->micro_batches, dt_pipeline_schedule_name(dist->schedule));
         for (int i = 0; i < dist->cut.n; i++) {
             fprintf(stderr, "%s%s", i == 0 ? ", cut at " : ", ", dist->cut.names[i]);
         }
@@ -90,10 +96,12 @@ static void print_averaging(const struct dt_folder_event *folder, const struct d
         return;
     }
     if (a->n_servers > 0) {
-        fprintf(stderr, "  weights in %d piece%s with %d server%s: %s", a->n_buckets, a->n_buckets == 1 ? "" : "s", a->n_servers,
-                a->n_servers == 1 ? "" : "s", a->allreduce);
+        fprintf(stderr, "  weights in %d piece%s with %d server%s: %s", a->n_buckets,
+                a->n_buckets == 1 ? "" : "s", a->n_servers, a->n_servers == 1 ? "" : "s",
+                a->allreduce);
     } else {
-        fprintf(stderr, "  allreduce of gradients: %d bucket%s, %s", a->n_buckets, a->n_buckets == 1 ? "" : "s", a->allreduce);
+        fprintf(stderr, "  allreduce of gradients: %d bucket%s, %s", a->n_buckets,
+                a->n_buckets == 1 ? "" : "s", a->allreduce);
     }
     if (a->across != NULL) {
         fprintf(stderr, " in each of %d hosts, %s between them", a->n_hosts, a->across);
@@ -104,7 +112,8 @@ static void print_averaging(const struct dt_folder_event *folder, const struct d
     if (a->traffic.known && a->traffic.messages > 0) {
         char text[120], gradients[DT_BYTES_TEXT_SIZE];
         dt_traffic_text(&a->traffic, text, sizeof text);
-        fprintf(stderr, "  a step: %s (%s of gradients)\n", text, dt_bytes_text((double)run->gradient_bytes, gradients));
+        fprintf(stderr, "  a step: %s (%s of gradients)\n", text,
+                dt_bytes_text((double)run->gradient_bytes, gradients));
         dt_traffic_print_between(stderr, &a->traffic);
     }
 }
@@ -112,14 +121,18 @@ static void print_averaging(const struct dt_folder_event *folder, const struct d
 static void print_switches(const struct dt_config *c)
 {
     if (!c->dist.average) {
-        fprintf(stderr, "  averaging is off: each rank steps with its own gradient, so the replicas drift apart,\n"
-                        "  and the test result mixes them: each rank tests its share with its own weights\n");
+        fprintf(
+            stderr,
+            "  averaging is off: each rank steps with its own gradient, so the replicas drift "
+            "apart,\n"
+            "  and the test result mixes them: each rank tests its share with its own weights\n");
     }
     if (!c->dist.broadcast) {
         fprintf(stderr, "  broadcast is off: each rank keeps the weights it began with\n");
     }
     if (c->sharding == DT_SHARDING_REPLICATE) {
-        fprintf(stderr, "  sharding is \"replicate\": every rank goes through all samples, which is rarely what is wanted\n");
+        fprintf(stderr, "  sharding is \"replicate\": every rank goes through all samples, which "
+                        "is rarely what is wanted\n");
     }
 }
 
@@ -137,8 +150,9 @@ static void print_origin(const struct dt_folder_event *folder, const struct dt_r
         dt_text_print(stderr, "  weights from %s", run->weights);
     }
     if (run->resumed_from[0] != '\0') {
-        dt_text_print(stderr, "  resumed from %s: %llu epoch%s and %llu steps done", run->resumed_from,
-                      (unsigned long long)run->n_epochs, run->n_epochs == 1 ? "" : "s", (unsigned long long)run->step);
+        dt_text_print(stderr, "  resumed from %s: %llu epoch%s and %llu steps done",
+                      run->resumed_from, (unsigned long long)run->n_epochs,
+                      run->n_epochs == 1 ? "" : "s", (unsigned long long)run->step);
     }
 }
 
@@ -148,8 +162,8 @@ static void print_banner(const struct dt_folder_event *folder, const struct dt_r
     const int n = folder->world_size;
     char n_parameters[32];
     dt_text_print(stderr, "dtrain %s: %s, %s parameters, %s, %d rank%s", dt_version, c->name,
-                  dt_count_text((double)run->n_parameters, n_parameters, sizeof n_parameters), optimizer_names[c->optimizer.type],
-                  n, n == 1 ? "" : "s");
+                  dt_count_text((double)run->n_parameters, n_parameters, sizeof n_parameters),
+                  optimizer_names[c->optimizer.type], n, n == 1 ? "" : "s");
     dt_roster_print(stderr, folder, run, dt_terminal_width(STDERR_FILENO));
     print_device(c, run);
     print_arithmetic(folder, run);
@@ -168,24 +182,30 @@ static void show_progress(struct dt_sinks *sinks, const struct dt_step_event *st
 }
 
 /* `room`: 2 for all, 1 without the words for loss and accuracy, 0 without the throughput, too. */
-static int compose_epoch(const struct dt_sinks *sinks, const struct dt_epoch_event *r, int room, char *line, size_t size)
+static int compose_epoch(const struct dt_sinks *sinks, const struct dt_epoch_event *r, int room,
+                         char *line, size_t size)
 {
-    char number[32], train[32], test[32], accuracy[64] = "", speed[64] = "", time[40] = "  no step was left";
+    char number[32], train[32], test[32], accuracy[64] = "", speed[64] = "",
+                                          time[40] = "  no step was left";
     const bool words = room > 1;
     const struct dt_config *c = sinks->folder.config;
     if (dt_sinks_classify(sinks)) {
-        snprintf(accuracy, sizeof accuracy, "%s %5.2f %%", words ? "  test accuracy" : "", 100.0 * dt_metrics_accuracy(&r->test));
+        snprintf(accuracy, sizeof accuracy, "%s %5.2f %%", words ? "  test accuracy" : "",
+                 100.0 * dt_metrics_accuracy(&r->test));
     }
     if (isfinite(r->images_per_s)) {
         if (room > 0) {
-            snprintf(speed, sizeof speed, "  %s %s/s", dt_count_text(r->images_per_s, number, sizeof number), dt_unit_name(c));
+            snprintf(speed, sizeof speed, "  %s %s/s",
+                     dt_count_text(r->images_per_s, number, sizeof number), dt_unit_name(c));
         }
         snprintf(time, sizeof time, "  %s", dt_duration_text(r->seconds, number, sizeof number));
     }
-    return snprintf(line, size, "epoch %*llu/%lld  train %s%s  test %s%s%s  lr %.3g%s%s", dt_digits((unsigned long long)c->epochs),
-                    (unsigned long long)r->epoch, (long long)c->epochs, words ? "loss " : "",
-                    dt_loss_text(dt_metrics_loss(&r->train), train, sizeof train), words ? "loss " : "",
-                    dt_loss_text(dt_metrics_loss(&r->test), test, sizeof test), accuracy, r->lr, speed, time);
+    return snprintf(
+        line, size, "epoch %*llu/%lld  train %s%s  test %s%s%s  lr %.3g%s%s",
+        dt_digits((unsigned long long)c->epochs), (unsigned long long)r->epoch,
+        (long long)c->epochs, words ? "loss " : "",
+        dt_loss_text(dt_metrics_loss(&r->train), train, sizeof train), words ? "loss " : "",
+        dt_loss_text(dt_metrics_loss(&r->test), test, sizeof test), accuracy, r->lr, speed, time);
 }
 
 static void print_epoch(const struct dt_sinks *sinks, const struct dt_epoch_event *r)
@@ -206,14 +226,16 @@ static void print_epoch(const struct dt_sinks *sinks, const struct dt_epoch_even
 static void print_save(const struct dt_save_event *save)
 {
     if (save->error != NULL) {
-        dt_text_print(stderr, "dtrain: warning: %s; training goes on, the next checkpoint is the next try", save->error);
+        dt_text_print(stderr,
+                      "dtrain: warning: %s; training goes on, the next checkpoint is the next try",
+                      save->error);
     }
 }
 
 static void print_stop(const struct dt_folder_event *folder, const struct dt_stop_event *stop)
 {
-    dt_text_print(stderr, "stopped by SIG%s at step %llu; saved %s", sigabbrev_np(stop->signal), (unsigned long long)stop->step,
-                  stop->checkpoint);
+    dt_text_print(stderr, "stopped by SIG%s at step %llu; saved %s", sigabbrev_np(stop->signal),
+                  (unsigned long long)stop->step, stop->checkpoint);
     dt_text_print(stderr, "go on with the same command and --run %s --resume", folder->dir->path);
 }
 
@@ -243,19 +265,22 @@ static void print_times(const struct dt_end_event *end, int world_size)
     fprintf(stderr, "time of a step, mean over ranks\n");
     for (int p = 0; p < DT_N_PHASES; p++) {
         if (all.s[p] > 0) {
-            fprintf(stderr, "  %-13s %9.3f ms  %5.1f %%\n", phase_names[p], all.s[p] * per_step, 100 * all.s[p] / total);
+            fprintf(stderr, "  %-13s %9.3f ms  %5.1f %%\n", phase_names[p], all.s[p] * per_step,
+                    100 * all.s[p] / total);
         }
     }
     fprintf(stderr, "  %-13s %9.3f ms\n", "total", total * per_step);
 }
 
-static void print_traffic(const char *of, const struct dt_step_traffic *counted, const struct dt_step_traffic *foretold)
+static void print_traffic(const char *of, const struct dt_step_traffic *counted,
+                          const struct dt_step_traffic *foretold)
 {
     char text[120];
     if (!counted->known || counted->messages == 0) {
         return;
     }
-    const bool as_foretold = foretold->messages == counted->messages && foretold->bytes == counted->bytes &&
+    const bool as_foretold = foretold->messages == counted->messages &&
+                             foretold->bytes == counted->bytes &&
                              foretold->bytes_between == counted->bytes_between;
     dt_traffic_text(counted, text, sizeof text);
     fprintf(stderr, "%s of a step: %s%s\n", of, text,
@@ -267,7 +292,8 @@ static void print_traffic(const char *of, const struct dt_step_traffic *counted,
 
 static void print_memory(const struct dt_memory_use *memory)
 {
-    char host[DT_BYTES_TEXT_SIZE], peak[DT_BYTES_TEXT_SIZE], left[DT_BYTES_TEXT_SIZE], all[DT_BYTES_TEXT_SIZE];
+    char host[DT_BYTES_TEXT_SIZE], peak[DT_BYTES_TEXT_SIZE], left[DT_BYTES_TEXT_SIZE],
+        all[DT_BYTES_TEXT_SIZE];
     fprintf(stderr, "peak memory per rank: %s", dt_bytes_text(memory->host_peak, host));
     if (memory->gpu_all > 0) {
         fprintf(stderr, "; on its GPU %s of %s, %s left", dt_bytes_text(memory->gpu_peak, peak),
@@ -284,7 +310,9 @@ static void print_bubble(const struct dt_sinks *sinks, const struct dt_end_event
     struct dt_phase_times all;
     const double all_s = add_times(end, p, &all);
     if (dist->strategy == DT_STRATEGY_PIPELINE && all_s > 0) {
-        fprintf(stderr, "bubble of the pipeline: %.1f %% of the time waited; (p - 1) / (m + p - 1) = %.1f %%, p = %d, m = %d\n",
+        fprintf(stderr,
+                "bubble of the pipeline: %.1f %% of the time waited; (p - 1) / (m + p - 1) = %.1f "
+                "%%, p = %d, m = %d\n",
                 100 * all.s[DT_PHASE_COMMUNICATION] / all_s, 100 * dt_pipeline_bubble(p, m), p, m);
     }
 }
@@ -296,7 +324,8 @@ static void print_monitored(const struct dt_end_event *end)
         fprintf(stderr, "stopped early: %s\n", dt_stopping_text(&end->stopping, text, sizeof text));
     }
     if (end->best.epoch > 0) {
-        dt_text_print(stderr, "best  %s: %s", end->best_checkpoint, dt_best_text(&end->best, text, sizeof text));
+        dt_text_print(stderr, "best  %s: %s", end->best_checkpoint,
+                      dt_best_text(&end->best, text, sizeof text));
     }
 }
 
@@ -304,7 +333,9 @@ static void print_end(const struct dt_sinks *sinks, const struct dt_end_event *e
 {
     print_monitored(end);
     if (end->signal == 0) {
-        dt_text_print(stderr, end->checkpoint[0] != '\0' ? "saved %s" : "nothing to do: the run had ended%s", end->checkpoint);
+        dt_text_print(
+            stderr, end->checkpoint[0] != '\0' ? "saved %s" : "nothing to do: the run had ended%s",
+            end->checkpoint);
     }
     print_times(end, sinks->folder.world_size);
     print_bubble(sinks, end);
@@ -320,7 +351,8 @@ static void print_end(const struct dt_sinks *sinks, const struct dt_end_event *e
 void dt_report_result(const struct dt_metrics *test, bool classifies, const char *after)
 {
     if (classifies) {
-        printf("test accuracy %.2f %% (%.0f/%.0f)%s\n", 100.0 * dt_metrics_accuracy(test), test->n_correct, test->n_samples, after);
+        printf("test accuracy %.2f %% (%.0f/%.0f)%s\n", 100.0 * dt_metrics_accuracy(test),
+               test->n_correct, test->n_samples, after);
     } else {
         printf("test loss %.6g (%.0f samples)%s\n", dt_metrics_loss(test), test->n_samples, after);
     }
@@ -345,7 +377,8 @@ static void print_result(const struct dt_sinks *sinks, const struct dt_result_ev
     if (r->lines != NULL) {
         print_lines(&sinks->folder, r->lines);
     }
-    snprintf(after, sizeof after, " after %llu %s%s", n, r->within_epoch ? "step" : "epoch", n == 1 && !r->within_epoch ? "" : "s");
+    snprintf(after, sizeof after, " after %llu %s%s", n, r->within_epoch ? "step" : "epoch",
+             n == 1 && !r->within_epoch ? "" : "s");
     dt_report_result(&r->test, dt_sinks_classify(sinks), after);
 }
 
@@ -357,7 +390,8 @@ static const char *lost_text(const struct dt_timeline_event *e, char *text, size
     for (int r = 0; r < e->n_ranks; r++) {
         n_lost += e->ranks[r].n_lost;
     }
-    snprintf(text, size, ", without the last %s spans (choose fewer steps)", dt_count_text((double)n_lost, count, sizeof count));
+    snprintf(text, size, ", without the last %s spans (choose fewer steps)",
+             dt_count_text((double)n_lost, count, sizeof count));
     return n_lost > 0 ? text : "";
 }
 
@@ -367,9 +401,11 @@ static void print_timeline(const struct dt_sinks *sinks, const struct dt_event *
     const struct dt_timeline_event *e = event->timeline;
     char lost[96];
     if (event->status == DT_OK) {
-        dt_text_print(stderr, "trace of steps %llu to %llu: %s/trace.json (Perfetto and chrome://tracing show it)%s",
-                      (unsigned long long)e->first, (unsigned long long)e->last, sinks->folder.dir->path,
-                      lost_text(e, lost, sizeof lost));
+        dt_text_print(
+            stderr,
+            "trace of steps %llu to %llu: %s/trace.json (Perfetto and chrome://tracing show it)%s",
+            (unsigned long long)e->first, (unsigned long long)e->last, sinks->folder.dir->path,
+            lost_text(e, lost, sizeof lost));
     } else if (event->status == DT_IO) {
         dt_text_print(stderr, "dtrain: warning: %s (training goes on without it)", dt_error_text());
         dt_error_clear();

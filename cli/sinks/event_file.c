@@ -54,7 +54,8 @@ static void name_file(long long newest, char *name, size_t size)
     char host[64];
     const long long now = (long long)time(NULL);
     name_host(host, sizeof host);
-    snprintf(name, size, PREFIX "%010lld.%s.%ld", now > newest ? now : newest + 1, host, (long)getpid());
+    snprintf(name, size, PREFIX "%010lld.%s.%ld", now > newest ? now : newest + 1, host,
+             (long)getpid());
 }
 
 /* ---- opening */
@@ -122,6 +123,7 @@ bool dt_event_file_put(struct dt_event_file *file, const void *bytes, size_t n)
     put_little(head, 8, n);
     put_little(head + 8, 4, checksum(head, 8));
     put_little(tail, 4, checksum(bytes, n));
-    return fwrite(head, 1, sizeof head, file->file) == sizeof head && fwrite(bytes, 1, n, file->file) == n &&
+    return fwrite(head, 1, sizeof head, file->file) == sizeof head &&
+           fwrite(bytes, 1, n, file->file) == n &&
            fwrite(tail, 1, sizeof tail, file->file) == sizeof tail && fflush(file->file) == 0;
 }

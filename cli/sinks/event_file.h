@@ -1,7 +1,8 @@
-/* Event files as TensorBoard looks for them: `tensorboard/events.out.tfevents.<time>.<host>.<pid>` in a run's folder, one for each
- * start of the run. They hold records as TensorFlow's TFRecord files do: the length as 8 bytes, a checksum of these, the bytes, a
- * checksum of those, all little-endian. A checksum is the CRC-32C, turned and moved so that one of bytes with checksums in them is
- * still good. What is in a record is for cli/sinks/tensorboard.c. */
+/* Event files as TensorBoard looks for them: `tensorboard/events.out.tfevents.<time>.<host>.<pid>`
+ * in a run's folder, one for each start of the run. They hold records as TensorFlow's TFRecord
+ * files do: the length as 8 bytes, a checksum of these, the bytes, a checksum of those, all
+ * little-endian. A checksum is the CRC-32C, turned and moved so that one of bytes with checksums in
+ * them is still good. What is in a record is for cli/sinks/tensorboard.c. */
 #ifndef DT_CLI_SINKS_EVENT_FILE_H
 #define DT_CLI_SINKS_EVENT_FILE_H
 
@@ -13,13 +14,14 @@ struct dt_event_file {
     FILE *file; /* NULL: not open */
 };
 
-/* Creates the folder, if need be, and a new file in it, whose name sorts behind those of earlier starts, as readers go through
- * them, whatever the clock says. Follows no link. DT_CANT_CREATE, DT_NO_MEMORY; a failed open owes nothing. */
+/* Creates the folder, if need be, and a new file in it, whose name sorts behind those of earlier
+ * starts, as readers go through them, whatever the clock says. Follows no link. DT_CANT_CREATE,
+ * DT_NO_MEMORY; a failed open owes nothing. */
 enum dt_status dt_event_file_open(const struct dt_run_dir *run, struct dt_event_file *out);
 void dt_event_file_close(struct dt_event_file *file); /* a zeroed one is fine */
 
-/* Appends a record, and hands it to the system at once: what was put is there when the program is killed. Allocates nothing. False,
- * with errno: it is not whole, and nothing may follow it. */
+/* Appends a record, and hands it to the system at once: what was put is there when the program is
+ * killed. Allocates nothing. False, with errno: it is not whole, and nothing may follow it. */
 bool dt_event_file_put(struct dt_event_file *file, const void *bytes, size_t n);
 
 #endif

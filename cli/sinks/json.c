@@ -11,7 +11,8 @@ static size_t mend(const char *text, size_t n_bytes, char *out)
 {
     size_t n_out = 0;
     for (size_t i = 0; i < n_bytes;) {
-        const size_t n = dt_utf8_length(text + i, n_bytes - i, NULL), n_put = n > 0 ? n : strlen(replacement);
+        const size_t n = dt_utf8_length(text + i, n_bytes - i, NULL),
+                     n_put = n > 0 ? n : strlen(replacement);
         if (out != NULL) {
             memcpy(out + n_out, n > 0 ? text + i : replacement, n_put);
         }

@@ -5,8 +5,8 @@
 #include <cjson/cJSON.h>
 #include <stdbool.h>
 
-/* The text of a tree, in lines or in one, as JSON has to be: with U+FFFD in the place of each byte that is no UTF-8. The caller
- * frees it with cJSON_free. NULL: out of memory. */
+/* The text of a tree, in lines or in one, as JSON has to be: with U+FFFD in the place of each byte
+ * that is no UTF-8. The caller frees it with cJSON_free. NULL: out of memory. */
 char *dt_json_print(const cJSON *tree, bool in_lines);
 
 #endif

@@ -21,7 +21,8 @@
 #include "cli/sinks/record.h"
 
 #define MAX_METRICS_BYTES ((size_t)1 << 30)
-#define CSV_HEADER "epoch,step,train_loss,train_accuracy,test_loss,test_accuracy,images_per_s,lr,world_size\n"
+#define CSV_HEADER \
+    "epoch,step,train_loss,train_accuracy,test_loss,test_accuracy,images_per_s,lr,world_size\n"
 
 double dt_metrics_loss(const struct dt_metrics *m)
 {
@@ -61,14 +62,16 @@ static enum dt_status keep_jsonl(const char *line, const struct position *at, bo
 static enum dt_status keep_csv(const char *line, const struct position *at, bool *out)
 {
     unsigned long long epoch, step;
-    const bool row = sscanf(line, "%llu,%llu,", &epoch, &step) == 2, header = strncmp(line, "epoch,", 6) == 0;
+    const bool row = sscanf(line, "%llu,%llu,", &epoch, &step) == 2,
+               header = strncmp(line, "epoch,", 6) == 0;
     *out = row ? epoch <= at->n_epochs && step <= at->step : header;
     return DT_OK;
 }
 
 /* Rewrites a file of lines without those of what the run has still to do. */
-static enum dt_status keep_until(const struct dt_run_dir *run, const char *name, const struct position *at,
-                                 enum dt_status (*keep)(const char *, const struct position *, bool *))
+static enum dt_status
+keep_until(const struct dt_run_dir *run, const char *name, const struct position *at,
+           enum dt_status (*keep)(const char *, const struct position *, bool *))
 {
     char path[DT_PATH_SIZE + 32];
     snprintf(path, sizeof path, "%s/%s", run->path, name);
@@ -121,8 +124,9 @@ static enum dt_status open_append(const struct dt_run_dir *run, const char *name
     return DT_OK;
 }
 
-static enum dt_status open_records(const struct dt_sinks *sinks, const struct dt_run_event *run, const char *name,
-                                   enum dt_status (*keep)(const char *, const struct position *, bool *), FILE **out)
+static enum dt_status
+open_records(const struct dt_sinks *sinks, const struct dt_run_event *run, const char *name,
+             enum dt_status (*keep)(const char *, const struct position *, bool *), FILE **out)
 {
     const struct position at = {run->step, run->n_epochs};
     DT_TRY(keep_until(sinks->folder.dir, name, &at, keep));
@@ -145,7 +149,8 @@ static void note_failure(struct dt_metrics_files *files, const char *name, int e
 {
     if (!files->failed) {
         files->failed = true;
-        dt_text_print(stderr, "dtrain: warning: %s: %s (training goes on, records may be missing)", name, strerror(error));
+        dt_text_print(stderr, "dtrain: warning: %s: %s (training goes on, records may be missing)",
+                      name, strerror(error));
     }
 }
 
@@ -172,7 +177,8 @@ static void put_traffic(FILE *file, const char *allreduce, const struct dt_step_
     fprintf(file, ",\"allreduce\":\"%s\"", allreduce);
     put_number(file, "messages", traffic->known ? traffic->messages : (double)NAN);
     put_number(file, "bytes_sent", traffic->known ? traffic->bytes : (double)NAN);
-    put_number(file, "messages_between_hosts", traffic->known ? traffic->messages_between : (double)NAN);
+    put_number(file, "messages_between_hosts",
+               traffic->known ? traffic->messages_between : (double)NAN);
     put_number(file, "bytes_between_hosts", traffic->known ? traffic->bytes_between : (double)NAN);
 }
 
@@ -181,7 +187,8 @@ static void put_staleness(FILE *file, const struct dt_staleness *staleness)
 {
     const int n = dt_staleness_n_bins(staleness);
     for (int i = 0; i < n; i++) {
-        fprintf(file, "%s%llu", i == 0 ? ",\"staleness\":[" : ",", (unsigned long long)staleness->counts[i]);
+        fprintf(file, "%s%llu", i == 0 ? ",\"staleness\":[" : ",",
+                (unsigned long long)staleness->counts[i]);
     }
     fputs(n > 0 ? "]" : "", file);
 }
@@ -208,7 +215,8 @@ static bool add_rank(cJSON *ranks, const struct dt_rank_info *rank)
                           cJSON_AddNumberToObject(r, "local_rank", rank->local_rank) != NULL &&
                           cJSON_AddStringToObject(r, "device", rank->device) != NULL &&
                           cJSON_AddNumberToObject(r, "threads", rank->n_threads) != NULL &&
-                          cJSON_AddNumberToObject(r, "samples", (double)rank->n_samples) != NULL && cJSON_AddItemToArray(ranks, r);
+                          cJSON_AddNumberToObject(r, "samples", (double)rank->n_samples) != NULL &&
+                          cJSON_AddItemToArray(ranks, r);
     if (!complete) {
         cJSON_Delete(r);
     }
@@ -233,23 +241,28 @@ static bool add_arithmetic(cJSON *r, const struct dt_run_event *run)
            cJSON_AddNumberToObject(r, "steps_per_epoch", (double)run->steps_per_epoch) != NULL &&
            cJSON_AddNumberToObject(r, "train_samples", (double)run->n_train) != NULL &&
            cJSON_AddNumberToObject(r, "test_samples", (double)run->n_test) != NULL &&
-           cJSON_AddNumberToObject(r, "lr", run->lr) != NULL && cJSON_AddNumberToObject(r, "lr_scale", run->lr_scale) != NULL;
+           cJSON_AddNumberToObject(r, "lr", run->lr) != NULL &&
+           cJSON_AddNumberToObject(r, "lr_scale", run->lr_scale) != NULL;
 }
 
-/* The beginning of a run's record, whose name may need escapes; the caller frees it with cJSON_free. NULL: out of memory. */
+/* The beginning of a run's record, whose name may need escapes; the caller frees it with
+ * cJSON_free. NULL: out of memory. */
 static char *run_text(const struct dt_sinks *sinks, const struct dt_run_event *run)
 {
     cJSON *r = cJSON_CreateObject();
     const bool complete =
-        cJSON_AddStringToObject(r, "type", "run") != NULL && cJSON_AddNumberToObject(r, "step", (double)run->step) != NULL &&
+        cJSON_AddStringToObject(r, "type", "run") != NULL &&
+        cJSON_AddNumberToObject(r, "step", (double)run->step) != NULL &&
         cJSON_AddNumberToObject(r, "last_step", (double)run->last_step) != NULL &&
         cJSON_AddNumberToObject(r, "seconds_before", sinks->seconds_before) != NULL &&
         cJSON_AddStringToObject(r, "config", sinks->folder.config->name) != NULL &&
         cJSON_AddNumberToObject(r, "world_size", sinks->folder.world_size) != NULL &&
         cJSON_AddNumberToObject(r, "global_batch", (double)run->global_batch) != NULL &&
         cJSON_AddNumberToObject(r, "parameters", (double)run->n_parameters) != NULL &&
-        cJSON_AddStringToObject(r, "version", dt_version) != NULL && cJSON_AddStringToObject(r, "commit", dt_commit) != NULL &&
-        cJSON_AddNumberToObject(r, "started", sinks->started_s) != NULL && add_text_if(r, "command", sinks->command) &&
+        cJSON_AddStringToObject(r, "version", dt_version) != NULL &&
+        cJSON_AddStringToObject(r, "commit", dt_commit) != NULL &&
+        cJSON_AddNumberToObject(r, "started", sinks->started_s) != NULL &&
+        add_text_if(r, "command", sinks->command) &&
         add_text_if(r, "resumed_from", run->resumed_from) && add_arithmetic(r, run) &&
         add_ranks(r, run, sinks->folder.world_size) && add_faults(r, run->faults);
     char *text = complete ? dt_json_print(r, false) : NULL;
@@ -301,7 +314,8 @@ static void record_step(struct dt_sinks *sinks, const struct dt_step_event *r)
     if (!r->recorded) {
         return;
     }
-    fprintf(f, "{\"type\":\"step\",\"step\":%llu,\"epoch\":%llu", (unsigned long long)r->step, (unsigned long long)r->epoch);
+    fprintf(f, "{\"type\":\"step\",\"step\":%llu,\"epoch\":%llu", (unsigned long long)r->step,
+            (unsigned long long)r->epoch);
     put_number(f, "loss", dt_metrics_loss(&r->train));
     put_number(f, "accuracy", dt_metrics_accuracy(&r->train));
     put_number(f, "lr", r->lr);
@@ -334,7 +348,8 @@ static void put_phases(FILE *f, const struct dt_phase_times *times, uint64_t n_s
 static void record_epoch(struct dt_sinks *sinks, const struct dt_epoch_event *r)
 {
     FILE *f = sinks->files.jsonl;
-    fprintf(f, "{\"type\":\"epoch\",\"epoch\":%llu,\"step\":%llu", (unsigned long long)r->epoch, (unsigned long long)r->step);
+    fprintf(f, "{\"type\":\"epoch\",\"epoch\":%llu,\"step\":%llu", (unsigned long long)r->epoch,
+            (unsigned long long)r->step);
     put_number(f, "train_loss", dt_metrics_loss(&r->train));
     put_number(f, "train_accuracy", accuracy_of(sinks, &r->train));
     put_number(f, "test_loss", dt_metrics_loss(&r->test));
@@ -355,7 +370,9 @@ static enum dt_status check_records(const struct dt_sinks *sinks, enum dt_status
     if (status != DT_OK || !sinks->files.failed) {
         return DT_OK;
     }
-    return dt_error(DT_IO, "%s: records are missing from the metrics, as was said (the result is whole)", sinks->folder.dir->path);
+    return dt_error(DT_IO,
+                    "%s: records are missing from the metrics, as was said (the result is whole)",
+                    sinks->folder.dir->path);
 }
 
 enum dt_status dt_metrics_jsonl_take(struct dt_sinks *sinks, const struct dt_event *event)
@@ -396,9 +413,10 @@ static enum dt_status open_table(struct dt_sinks *sinks, const struct dt_run_eve
 
 static void put_row(struct dt_sinks *sinks, const struct dt_epoch_event *r)
 {
-    fprintf(sinks->files.csv, "%llu,%llu,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%d\n", (unsigned long long)r->epoch,
-            (unsigned long long)r->step, dt_metrics_loss(&r->train), accuracy_of(sinks, &r->train), dt_metrics_loss(&r->test),
-            accuracy_of(sinks, &r->test), r->images_per_s, r->lr, sinks->folder.world_size);
+    fprintf(sinks->files.csv, "%llu,%llu,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%d\n",
+            (unsigned long long)r->epoch, (unsigned long long)r->step, dt_metrics_loss(&r->train),
+            accuracy_of(sinks, &r->train), dt_metrics_loss(&r->test), accuracy_of(sinks, &r->test),
+            r->images_per_s, r->lr, sinks->folder.world_size);
     flush(&sinks->files, sinks->files.csv, "metrics.csv");
 }
 

@@ -1,5 +1,5 @@
-/* One line that says how far the run is: redrawn in place on a terminal, in its width, else printed once an interval. stderr, rank
- * 0. */
+/* One line that says how far the run is: redrawn in place on a terminal, in its width, else printed
+ * once an interval. stderr, rank 0. */
 #ifndef DT_CLI_SINKS_PROGRESS_H
 #define DT_CLI_SINKS_PROGRESS_H
 
@@ -15,7 +15,8 @@ struct dt_progress {
     uint64_t n_epochs, steps_per_epoch;
 };
 
-void dt_progress_open(const struct dt_config *config, bool enabled, uint64_t steps_per_epoch, struct dt_progress *out);
+void dt_progress_open(const struct dt_config *config, bool enabled, uint64_t steps_per_epoch,
+                      struct dt_progress *out);
 bool dt_progress_due(const struct dt_progress *progress); /* is it time to draw? */
 void dt_progress_draw(struct dt_progress *progress, const struct dt_step_event *step);
 void dt_progress_clear(struct dt_progress *progress); /* before printing anything else */

@@ -21,7 +21,8 @@
 double dt_record_number(const cJSON *object, const char *key)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
-    return cJSON_IsNumber(item) && fabs(item->valuedouble) <= LARGEST ? item->valuedouble : (double)NAN;
+    return cJSON_IsNumber(item) && fabs(item->valuedouble) <= LARGEST ? item->valuedouble
+                                                                      : (double)NAN;
 }
 
 const char *dt_record_text(const cJSON *object, const char *key)
@@ -32,7 +33,8 @@ const char *dt_record_text(const cJSON *object, const char *key)
 
 /* ---- tables */
 
-static enum dt_status add_row(struct dt_record_table *table, const cJSON *record, const char *const *names)
+static enum dt_status add_row(struct dt_record_table *table, const cJSON *record,
+                              const char *const *names)
 {
     if (table->n == table->room) {
         const size_t room = table->room > 0 ? 2 * table->room : 256;
@@ -53,7 +55,8 @@ static enum dt_status add_row(struct dt_record_table *table, const cJSON *record
 /* Steps are what everything is drawn over. */
 static bool goes_on(const struct dt_record_table *table, const cJSON *record)
 {
-    const double step = dt_record_number(record, "step"), least = table->n > 0 ? dt_record_cell(table, table->n - 1, 0) : -1;
+    const double step = dt_record_number(record, "step"),
+                 least = table->n > 0 ? dt_record_cell(table, table->n - 1, 0) : -1;
     return step > least && step < 1e15;
 }
 
@@ -68,7 +71,8 @@ double dt_record_last(const struct dt_record_table *table, int column)
 
 /* ---- files of a run's folder */
 
-static enum dt_status read_file(const char *folder, const char *name, size_t most, char **text, size_t *n)
+static enum dt_status read_file(const char *folder, const char *name, size_t most, char **text,
+                                size_t *n)
 {
     char path[DT_PATH_SIZE + 32];
     snprintf(path, sizeof path, "%s/%s", folder, name);
@@ -89,7 +93,8 @@ static enum dt_status parse(const char *text, size_t n, cJSON **out)
     struct dt_json_fault fault;
     const bool strict = dt_json_check(text, n, &fault);
     *out = strict ? cJSON_ParseWithLength(text, n) : NULL;
-    return !strict || *out != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "no memory for the records of a run");
+    return !strict || *out != NULL ? DT_OK
+                                   : dt_error(DT_NO_MEMORY, "no memory for the records of a run");
 }
 
 enum dt_status dt_record_read(const char *folder, const char *name, cJSON **out)
@@ -165,7 +170,8 @@ static enum dt_status take_line(struct dt_record *r, const char *text, size_t n)
 static enum dt_status take_lines(struct dt_record *r, const char *text, size_t n_bytes)
 {
     const char *end = text + n_bytes;
-    for (const char *line = text, *next; (next = memchr(line, '\n', (size_t)(end - line))) != NULL; line = next + 1) {
+    for (const char *line = text, *next; (next = memchr(line, '\n', (size_t)(end - line))) != NULL;
+         line = next + 1) {
         DT_TRY(take_line(r, line, (size_t)(next - line)));
     }
     return DT_OK;
@@ -185,7 +191,8 @@ static enum dt_status read_metrics(struct dt_record *r)
 static bool is_of_start(const cJSON *summary, const cJSON *start)
 {
     const double began = dt_record_number(start, "started");
-    return cJSON_IsObject(summary) && (isnan(began) || began == dt_record_number(summary, "started"));
+    return cJSON_IsObject(summary) &&
+           (isnan(began) || began == dt_record_number(summary, "started"));
 }
 
 static enum dt_status read_summary(struct dt_record *r)
@@ -215,14 +222,17 @@ static enum dt_status read_config(struct dt_record *r)
     snprintf(path, sizeof path, "%s/config.json", r->path);
     DT_TRY(dt_file_exists(path, &there));
     if (!there) {
-        return dt_error(DT_NO_INPUT,
-                        is_folder(r->path) ? "%s: not the folder of a run, it has no config.json (name one that has)"
-                                           : "%s: no such folder (name the folder of a run)",
-                        r->path);
+        return dt_error(
+            DT_NO_INPUT,
+            is_folder(r->path)
+                ? "%s: not the folder of a run, it has no config.json (name one that has)"
+                : "%s: no such folder (name the folder of a run)",
+            r->path);
     }
     DT_TRY(dt_file_read(path, MAX_FILE_BYTES, &text, &n));
-    const enum dt_status s = memchr(text, '\0', n) != NULL ? dt_error(DT_BAD_DATA, "%s: a NUL byte (this is no text)", path)
-                                                           : dt_config_json.read(path, (const char *)text, &r->config);
+    const enum dt_status s = memchr(text, '\0', n) != NULL
+                                 ? dt_error(DT_BAD_DATA, "%s: a NUL byte (this is no text)", path)
+                                 : dt_config_json.read(path, (const char *)text, &r->config);
     free(text);
     return s == DT_CONFIG ? DT_BAD_DATA : s;
 }
@@ -281,7 +291,8 @@ enum dt_status dt_record_open(const char *folder, struct dt_record *out)
         n--;
     }
     if (n == 0 || n > DT_PATH_SIZE - 64) {
-        return dt_error(DT_NO_INPUT, "%.60s: no name of a folder (name the folder of a run)", folder);
+        return dt_error(DT_NO_INPUT, "%.60s: no name of a folder (name the folder of a run)",
+                        folder);
     }
     memcpy(out->path, folder, n);
     const enum dt_status s = read_all(out);
@@ -334,7 +345,8 @@ struct dt_record_result dt_record_result(const struct dt_record *r)
         out.accuracy = dt_record_last(&r->epochs, DT_EPOCH_TEST_ACCURACY);
     }
     const double p = out.accuracy;
-    out.margin = p >= 0 && p <= 1 && out.n_samples > 0 ? 1.96 * sqrt(p * (1 - p) / out.n_samples) : (double)NAN;
+    out.margin = p >= 0 && p <= 1 && out.n_samples > 0 ? 1.96 * sqrt(p * (1 - p) / out.n_samples)
+                                                       : (double)NAN;
     return out;
 }
 
@@ -342,28 +354,36 @@ struct dt_record_result dt_record_result(const struct dt_record *r)
 static double epoch_of(const struct dt_record *r)
 {
     const double told = dt_record_last(&r->epochs, DT_EPOCH_EPOCH), last = (double)r->config.epochs;
-    const bool within = dt_record_last(&r->steps, DT_STEP_STEP) > fmax(0, dt_record_last(&r->epochs, DT_EPOCH_STEP));
-    const double epoch = within ? dt_record_last(&r->steps, DT_STEP_EPOCH) : fmax(0, told) + (r->state == DT_RUN_GOING);
+    const bool within = dt_record_last(&r->steps, DT_STEP_STEP) >
+                        fmax(0, dt_record_last(&r->epochs, DT_EPOCH_STEP));
+    const double epoch = within ? dt_record_last(&r->steps, DT_STEP_EPOCH)
+                                : fmax(0, told) + (r->state == DT_RUN_GOING);
     return fmin(fmax(1, epoch), fmax(told, last));
 }
 
 struct dt_record_progress dt_record_progress(const struct dt_record *r)
 {
-    const double start = dt_record_number(r->start, "step"), summary = dt_record_number(r->summary, "steps");
-    const double recorded = fmax(dt_record_last(&r->steps, DT_STEP_STEP), dt_record_last(&r->epochs, DT_EPOCH_STEP));
-    return (struct dt_record_progress){.step = isfinite(summary) ? summary : fmax(r->noted_step, fmax(start, recorded)),
-                                       .all = dt_record_number(r->start, "last_step"),
-                                       .per_epoch = dt_record_number(r->start, "steps_per_epoch"),
-                                       .epoch = epoch_of(r)};
+    const double start = dt_record_number(r->start, "step"),
+                 summary = dt_record_number(r->summary, "steps");
+    const double recorded =
+        fmax(dt_record_last(&r->steps, DT_STEP_STEP), dt_record_last(&r->epochs, DT_EPOCH_STEP));
+    return (struct dt_record_progress){
+        .step = isfinite(summary) ? summary : fmax(r->noted_step, fmax(start, recorded)),
+        .all = dt_record_number(r->start, "last_step"),
+        .per_epoch = dt_record_number(r->start, "steps_per_epoch"),
+        .epoch = epoch_of(r)};
 }
 
 double dt_record_seconds(const struct dt_record *r)
 {
-    const double whole = dt_record_number(r->summary, "seconds"), before = dt_record_number(r->start, "seconds_before");
+    const double whole = dt_record_number(r->summary, "seconds"),
+                 before = dt_record_number(r->start, "seconds_before");
     const double start = fmax(0, dt_record_number(r->start, "step"));
-    const bool step = dt_record_last(&r->steps, DT_STEP_STEP) > start, epoch = dt_record_last(&r->epochs, DT_EPOCH_STEP) > start;
-    const double recorded = fmax(step ? dt_record_last(&r->steps, DT_STEP_SECONDS) : (double)NAN,
-                                 epoch ? dt_record_last(&r->epochs, DT_EPOCH_SECONDS) : (double)NAN);
+    const bool step = dt_record_last(&r->steps, DT_STEP_STEP) > start,
+               epoch = dt_record_last(&r->epochs, DT_EPOCH_STEP) > start;
+    const double recorded =
+        fmax(step ? dt_record_last(&r->steps, DT_STEP_SECONDS) : (double)NAN,
+             epoch ? dt_record_last(&r->epochs, DT_EPOCH_SECONDS) : (double)NAN);
     const double own = isfinite(whole) ? whole : recorded;
     return isnan(own) && before > 0 ? before : own + fmax(0, before);
 }

@@ -1,7 +1,8 @@
 /* A run as its folder tells it, finished, under way or killed: for `dtrain report`.
  *
- * The files may be anything. Without a readable config.json it is no run's folder; everything else may be missing or damaged, and
- * what cannot be read is as if it were not there. Numbers are finite and at most 1e30 in size, or NaN: unknown. */
+ * The files may be anything. Without a readable config.json it is no run's folder; everything else
+ * may be missing or damaged, and what cannot be read is as if it were not there. Numbers are finite
+ * and at most 1e30 in size, or NaN: unknown. */
 #ifndef DT_CLI_SINKS_RECORD_H
 #define DT_CLI_SINKS_RECORD_H
 
@@ -9,8 +10,8 @@
 
 #include "train/config.h"
 
-/* Columns of the tables, under the names that metrics.jsonl has: of the steps that were recorded, and of the epochs.
- * X(constant, name) */
+/* Columns of the tables, under the names that metrics.jsonl has: of the steps that were recorded,
+ * and of the epochs. X(constant, name) */
 #define DT_STEP_COLUMN_LIST(X)        \
     X(DT_STEP_STEP, "step")           \
     X(DT_STEP_LOSS, "loss")           \
@@ -60,19 +61,20 @@ struct dt_record {
     cJSON *last_epoch; /* its last record of an epoch, or NULL */
     cJSON *summary;    /* summary.json of that run, or NULL */
     struct dt_record_table steps, epochs;
-    struct dt_record_table restarts; /* a column: the steps that were done when the run was started again */
+    struct dt_record_table
+        restarts; /* a column: the steps that were done when the run was started again */
     size_t n_starts;
     double started;   /* for the first time, since 1970; NaN: unknown */
     size_t n_strange; /* whole lines that are no records */
 };
 
-/* DT_NO_INPUT: no such folder, or no run's. DT_BAD_DATA: its config.json is no configuration. DT_NO_PERMISSION, DT_NO_MEMORY. A
- * failed open owes nothing. */
+/* DT_NO_INPUT: no such folder, or no run's. DT_BAD_DATA: its config.json is no configuration.
+ * DT_NO_PERMISSION, DT_NO_MEMORY. A failed open owes nothing. */
 enum dt_status dt_record_open(const char *folder, struct dt_record *out);
 void dt_record_close(struct dt_record *record); /* a zeroed one is fine */
 
-/* The JSON of a file in a run's folder, which the caller deletes; NULL: it is not there, or not to be read, which is no error.
- * DT_NO_MEMORY. */
+/* The JSON of a file in a run's folder, which the caller deletes; NULL: it is not there, or not to
+ * be read, which is no error. DT_NO_MEMORY. */
 enum dt_status dt_record_read(const char *folder, const char *name, cJSON **out);
 
 /* Of a table's row. */
@@ -83,7 +85,8 @@ static inline double dt_record_cell(const struct dt_record_table *table, size_t 
 /* Of the last row in which it is known; NaN: none. */
 double dt_record_last(const struct dt_record_table *table, int column);
 
-/* Members of start, last_epoch or summary: NaN and "" where there is no such number or text. `object` may be NULL. */
+/* Members of start, last_epoch or summary: NaN and "" where there is no such number or text.
+ * `object` may be NULL. */
 double dt_record_number(const cJSON *object, const char *key);
 const char *dt_record_text(const cJSON *object, const char *key);
 

@@ -14,14 +14,17 @@ static const char *const sharding_names[] = {
     DT_SHARDING_LIST(NAME)};
 
 /* "shard: 15,000 of 60,000 samples" */
-static int data_text(const struct dt_folder_event *folder, const struct dt_run_event *run, int rank, char text[DATA_SIZE])
+static int data_text(const struct dt_folder_event *folder, const struct dt_run_event *run, int rank,
+                     char text[DATA_SIZE])
 {
     char n_rows[32], n_total[32], held[DT_BYTES_TEXT_SIZE];
     const struct dt_rank_info *info = &run->ranks[rank];
     if (!info->works) {
-        return snprintf(text, DATA_SIZE, "none: serves %s of weights", dt_bytes_text((double)info->held, held));
+        return snprintf(text, DATA_SIZE, "none: serves %s of weights",
+                        dt_bytes_text((double)info->held, held));
     }
-    return snprintf(text, DATA_SIZE, "%s: %s of %s samples", sharding_names[folder->config->sharding],
+    return snprintf(text, DATA_SIZE, "%s: %s of %s samples",
+                    sharding_names[folder->config->sharding],
                     dt_count_text((double)info->n_samples, n_rows, sizeof n_rows),
                     dt_count_text((double)run->n_train, n_total, sizeof n_total));
 }
@@ -37,8 +40,10 @@ static int larger(int a, int b)
     return a > b ? a : b;
 }
 
-/* What of the columns between host and data fits: all, or only the device; a host that is still too wide is cut. */
-static struct columns plan_columns(const struct dt_folder_event *folder, const struct dt_run_event *run, int width)
+/* What of the columns between host and data fits: all, or only the device; a host that is still too
+ * wide is cut. */
+static struct columns plan_columns(const struct dt_folder_event *folder,
+                                   const struct dt_run_event *run, int width)
 {
     struct columns c = {.host = 4, .device = 6, .data = 4};
     char text[DATA_SIZE];
@@ -53,23 +58,25 @@ static struct columns plan_columns(const struct dt_folder_event *folder, const s
     return c;
 }
 
-static void print_rank(FILE *out, const struct columns *c, const struct dt_rank_info *rank, const char *data)
+static void print_rank(FILE *out, const struct columns *c, const struct dt_rank_info *rank,
+                       const char *data)
 {
     char local[16] = "", threads[16] = "";
     if (c->full) {
         snprintf(local, sizeof local, "  %5d", rank->local_rank);
         snprintf(threads, sizeof threads, "  %7d", rank->n_threads);
     }
-    dt_text_print(out, "  %4d  %-*.*s%s  %-*s%s  %s", rank->rank, c->host, c->host, rank->host, local, c->device, rank->device,
-                  threads, data);
+    dt_text_print(out, "  %4d  %-*.*s%s  %-*s%s  %s", rank->rank, c->host, c->host, rank->host,
+                  local, c->device, rank->device, threads, data);
 }
 
-void dt_roster_print(FILE *out, const struct dt_folder_event *folder, const struct dt_run_event *run, int width)
+void dt_roster_print(FILE *out, const struct dt_folder_event *folder,
+                     const struct dt_run_event *run, int width)
 {
     const struct columns c = plan_columns(folder, run, width);
     char data[DATA_SIZE];
-    fprintf(out, "  rank  %-*s%s  %-*s%s  data\n", c.host, "host", c.full ? "  local" : "", c.device, "device",
-            c.full ? "  threads" : "");
+    fprintf(out, "  rank  %-*s%s  %-*s%s  data\n", c.host, "host", c.full ? "  local" : "",
+            c.device, "device", c.full ? "  threads" : "");
     for (int r = 0; r < folder->world_size; r++) {
         data_text(folder, run, r, data);
         print_rank(out, &c, &run->ranks[r], data);

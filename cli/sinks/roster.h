@@ -6,7 +6,9 @@
 
 #include "train/events.h"
 
-/* In a `width` that has no room for all columns it leaves out "local" and "threads"; 0: as wide as it is. */
-void dt_roster_print(FILE *out, const struct dt_folder_event *folder, const struct dt_run_event *run, int width);
+/* In a `width` that has no room for all columns it leaves out "local" and "threads"; 0: as wide as
+ * it is. */
+void dt_roster_print(FILE *out, const struct dt_folder_event *folder,
+                     const struct dt_run_event *run, int width);
 
 #endif

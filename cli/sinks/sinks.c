@@ -24,7 +24,8 @@ enum dt_status dt_sinks_check(const struct dt_config *config)
 enum dt_status dt_sinks_emit(void *context, struct dt_event *event)
 {
 #define ROW(name) dt_##name##_take,
-    static enum dt_status (*const rows[])(struct dt_sinks *, const struct dt_event *) = {DT_SINK_LIST(ROW)};
+    static enum dt_status (*const rows[])(struct dt_sinks *,
+                                          const struct dt_event *) = {DT_SINK_LIST(ROW)};
     struct dt_sinks *sinks = context;
     enum dt_status failed = DT_OK;
     if (event->kind == DT_EVENT_FOLDER) {

@@ -6,26 +6,29 @@
 #include "cli/sinks/metrics.h"
 #include "cli/sinks/progress.h"
 
-/* What they keep between events. Zeroed at first but for `command` and `silent`; before the folder's event, nobody is
- * told anything. */
+/* What they keep between events. Zeroed at first but for `command` and `silent`; before the
+ * folder's event, nobody is told anything. */
 struct dt_sinks {
-    const char *command;   /* the program's line, for people; set by whoever opens them */
-    bool silent;           /* likewise: the terminal is not told */
-    double started_s;      /* when the folder was opened, since 1970: tells the starts of a run from each other */
-    double clock_s;        /* likewise, by dt_clock_s */
+    const char *command; /* the program's line, for people; set by whoever opens them */
+    bool silent;         /* likewise: the terminal is not told */
+    double started_s; /* when the folder was opened, since 1970: tells the starts of a run from each
+                         other */
+    double clock_s;   /* likewise, by dt_clock_s */
     double seconds_before; /* that the starts before have taken */
     struct dt_folder_event folder;
     struct dt_progress progress;
     struct dt_metrics_files files;
     struct {
         struct dt_event_file file; /* open while there is more to tell */
-        bool failed;               /* some could not be written: said once, and the run ends with DT_IO */
+        bool failed; /* some could not be written: said once, and the run ends with DT_IO */
     } events;
     double position_s;    /* when the step was written last */
-    bool timeline_failed; /* trace.json could not be written: said once, and the run ends with DT_IO */
+    bool timeline_failed; /* trace.json could not be written: said once, and the run ends with DT_IO
+                           */
 };
 
-/* X(name), in the order in which they are told: each sees in event->status whether one before it has failed. */
+/* X(name), in the order in which they are told: each sees in event->status whether one before it
+ * has failed. */
 #define DT_SINK_LIST(X)                                                          \
     X(metrics_jsonl) /* metrics.jsonl: cli/sinks/metrics.h */                    \
     X(metrics_csv)   /* metrics.csv */                                           \
@@ -37,7 +40,8 @@ struct dt_sinks {
     X(page)          /* report.html, from the files of those before: report/run_page.h */
 
 /* Tells the row of an event. DT_IO and the like: what is asked of it cannot be done. */
-#define DT_SINK_DECLARE(name) enum dt_status dt_##name##_take(struct dt_sinks *sinks, const struct dt_event *event);
+#define DT_SINK_DECLARE(name) \
+    enum dt_status dt_##name##_take(struct dt_sinks *sinks, const struct dt_event *event);
 DT_SINK_LIST(DT_SINK_DECLARE)
 #undef DT_SINK_DECLARE
 
@@ -48,7 +52,8 @@ enum dt_status dt_sinks_check(const struct dt_config *config);
 enum dt_status dt_sinks_emit(void *context, struct dt_event *event);
 void dt_sinks_close(struct dt_sinks *sinks);
 
-static inline bool dt_sinks_classify(const struct dt_sinks *sinks) /* whether accuracies mean something */
+static inline bool
+dt_sinks_classify(const struct dt_sinks *sinks) /* whether accuracies mean something */
 {
     return sinks->folder.config->model.loss == DT_LOSS_SOFTMAX_CROSS_ENTROPY;
 }

@@ -37,7 +37,8 @@ void dt_staleness_print(FILE *out, const struct dt_staleness *s)
     if (n_bins == 0) {
         return;
     }
-    fprintf(out, "staleness of gradients, in steps: mean %.2f, most %d\n", dt_staleness_mean(s), n_bins - 1);
+    fprintf(out, "staleness of gradients, in steps: mean %.2f, most %d\n", dt_staleness_mean(s),
+            n_bins - 1);
     for (int i = 0; i < n_bins; i++) {
         const double share = (double)s->counts[i] / n;
         fprintf(out, "  %3d %6.1f %%  %.*s\n", i, 100 * share, (int)(share * BAR_WIDTH + 0.5), bar);

@@ -23,7 +23,8 @@ static void add_number(struct summary *summary, cJSON *object, const char *key, 
 
 static void add_text(struct summary *summary, const char *key, const char *text)
 {
-    summary->complete = cJSON_AddStringToObject(summary->json, key, text) != NULL && summary->complete;
+    summary->complete =
+        cJSON_AddStringToObject(summary->json, key, text) != NULL && summary->complete;
 }
 
 static void add_memory(struct summary *summary, const struct dt_memory_use *memory)
@@ -39,7 +40,8 @@ static void add_memory(struct summary *summary, const struct dt_memory_use *memo
 }
 
 /* Milliseconds of a step. */
-static void add_phases(struct summary *summary, cJSON *object, const struct dt_phase_times *times, uint64_t n_steps)
+static void add_phases(struct summary *summary, cJSON *object, const struct dt_phase_times *times,
+                       uint64_t n_steps)
 {
     summary->complete = object != NULL && summary->complete;
     for (int p = 0; p < DT_N_PHASES; p++) {
@@ -62,8 +64,10 @@ static void add_times(struct summary *summary, const struct dt_end_event *end, i
     if (end->n_timed_steps == 0) {
         return;
     }
-    add_phases(summary, cJSON_AddObjectToObject(summary->json, "rank0_ms_per_step"), &end->rank0, end->n_timed_steps);
-    cJSON *ranks = end->ranks != NULL ? cJSON_AddArrayToObject(summary->json, "ranks_ms_per_step") : NULL;
+    add_phases(summary, cJSON_AddObjectToObject(summary->json, "rank0_ms_per_step"), &end->rank0,
+               end->n_timed_steps);
+    cJSON *ranks =
+        end->ranks != NULL ? cJSON_AddArrayToObject(summary->json, "ranks_ms_per_step") : NULL;
     for (int r = 0; r < world_size && end->ranks != NULL; r++) {
         cJSON *rank = cJSON_CreateObject();
         add_phases(summary, rank, &end->ranks[r], end->n_timed_steps);
@@ -82,7 +86,8 @@ static void add_lines(struct summary *summary, const struct dt_line *lines, int 
     }
 }
 
-static void add_result(struct summary *summary, const struct dt_sinks *sinks, const struct dt_end_event *end)
+static void add_result(struct summary *summary, const struct dt_sinks *sinks,
+                       const struct dt_end_event *end)
 {
     if (end->signal != 0) {
         add_number(summary, summary->json, "signal", end->signal);
@@ -116,17 +121,21 @@ static void add_traffic(struct summary *summary, const struct dt_end_event *end)
     if (end->traffic.known) {
         add_number(summary, summary->json, "messages_per_step", end->traffic.messages);
         add_number(summary, summary->json, "bytes_sent_per_step", end->traffic.bytes);
-        add_number(summary, summary->json, "messages_between_hosts_per_step", end->traffic.messages_between);
-        add_number(summary, summary->json, "bytes_between_hosts_per_step", end->traffic.bytes_between);
+        add_number(summary, summary->json, "messages_between_hosts_per_step",
+                   end->traffic.messages_between);
+        add_number(summary, summary->json, "bytes_between_hosts_per_step",
+                   end->traffic.bytes_between);
     }
     add_text(summary, "allreduce", end->allreduce);
     if (dt_staleness_n_bins(&end->staleness) > 0) {
         add_number(summary, summary->json, "staleness_mean", dt_staleness_mean(&end->staleness));
-        add_number(summary, summary->json, "staleness_most", dt_staleness_n_bins(&end->staleness) - 1);
+        add_number(summary, summary->json, "staleness_most",
+                   dt_staleness_n_bins(&end->staleness) - 1);
     }
 }
 
-static void add_all(struct summary *summary, const struct dt_sinks *sinks, const struct dt_end_event *end, enum dt_status status)
+static void add_all(struct summary *summary, const struct dt_sinks *sinks,
+                    const struct dt_end_event *end, enum dt_status status)
 {
     add_number(summary, summary->json, "exit_code", status);
     add_text(summary, "outcome", dt_status_meaning(status));
@@ -147,14 +156,16 @@ static void add_all(struct summary *summary, const struct dt_sinks *sinks, const
     add_text(summary, "version", dt_version);
 }
 
-static enum dt_status write_summary(const struct dt_sinks *sinks, const struct dt_end_event *end, enum dt_status status)
+static enum dt_status write_summary(const struct dt_sinks *sinks, const struct dt_end_event *end,
+                                    enum dt_status status)
 {
     const struct dt_run_dir *dir = sinks->folder.dir;
     struct summary summary = {.json = cJSON_CreateObject(), .complete = true};
     add_all(&summary, sinks, end, status);
     char *text = summary.complete ? dt_json_print(summary.json, true) : NULL;
-    const enum dt_status s = text != NULL ? dt_run_dir_write(dir, "summary.json", text)
-                                          : dt_error(DT_IO, "%s/summary.json: not written, out of memory", dir->path);
+    const enum dt_status s =
+        text != NULL ? dt_run_dir_write(dir, "summary.json", text)
+                     : dt_error(DT_IO, "%s/summary.json: not written, out of memory", dir->path);
     cJSON_free(text);
     cJSON_Delete(summary.json);
     return s;

@@ -1,5 +1,6 @@
-/* Events for TensorBoard (cli/sinks/event_file.h). The numbers are those of metrics.jsonl, under the same steps; each epoch adds
- * histograms of weights and of the last step's mean gradient, tensor by tensor, and the confusion of the test samples. */
+/* Events for TensorBoard (cli/sinks/event_file.h). The numbers are those of metrics.jsonl, under
+ * the same steps; each epoch adds histograms of weights and of the last step's mean gradient,
+ * tensor by tensor, and the confusion of the test samples. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -28,8 +29,9 @@ static void give_up(struct dt_sinks *sinks, int error)
 {
     dt_event_file_close(&sinks->events.file);
     sinks->events.failed = true;
-    dt_text_print(stderr, "dtrain: warning: %s/tensorboard: %s (training goes on, without more events)", sinks->folder.dir->path,
-                  strerror(error));
+    dt_text_print(stderr,
+                  "dtrain: warning: %s/tensorboard: %s (training goes on, without more events)",
+                  sinks->folder.dir->path, strerror(error));
 }
 
 static void put(struct dt_sinks *sinks, Tensorboard__Event *event, uint64_t step)
@@ -73,7 +75,8 @@ static void add_scalar(struct scalars *s, char *tag, double number)
     s->n++;
 }
 
-static void put_values(struct dt_sinks *sinks, Tensorboard__Summary__Value **values, int n, uint64_t step)
+static void put_values(struct dt_sinks *sinks, Tensorboard__Summary__Value **values, int n,
+                       uint64_t step)
 {
     Tensorboard__Summary summary = TENSORBOARD__SUMMARY__INIT;
     Tensorboard__Event event = TENSORBOARD__EVENT__INIT;
@@ -153,7 +156,8 @@ static void count(const float *numbers, size_t n, const struct range *r, uint32_
 }
 
 /* Of each number times `scale`. The buckets' memory is there already. */
-static void fill_histogram(const float *numbers, size_t n, double scale, Tensorboard__HistogramProto *out)
+static void fill_histogram(const float *numbers, size_t n, double scale,
+                           Tensorboard__HistogramProto *out)
 {
     const struct range r = measure(numbers, n);
     uint32_t counts[N_BUCKETS] = {0};
@@ -177,8 +181,8 @@ static void fill_histogram(const float *numbers, size_t n, double scale, Tensorb
     }
 }
 
-static void put_histogram(struct dt_sinks *sinks, const char *what, const struct dt_param *param, const float *arena, double scale,
-                          uint64_t step)
+static void put_histogram(struct dt_sinks *sinks, const char *what, const struct dt_param *param,
+                          const float *arena, double scale, uint64_t step)
 {
     double limits[N_BUCKETS], buckets[N_BUCKETS];
     char tag[64];
@@ -194,8 +198,8 @@ static void put_histogram(struct dt_sinks *sinks, const char *what, const struct
     put_values(sinks, &list, 1, step);
 }
 
-static void put_histograms(struct dt_sinks *sinks, const char *what, const struct dt_model *model, const float *arena, double scale,
-                           uint64_t step)
+static void put_histograms(struct dt_sinks *sinks, const char *what, const struct dt_model *model,
+                           const float *arena, double scale, uint64_t step)
 {
     for (int i = 0; i < model->n_params && arena != NULL && !sinks->events.failed; i++) {
         put_histogram(sinks, what, &model->params[i], arena, scale, step);
@@ -204,7 +208,8 @@ static void put_histograms(struct dt_sinks *sinks, const char *what, const struc
 
 /* ---- confusion */
 
-static void put_confusion(struct dt_sinks *sinks, int n_classes, const double *counts, uint64_t step)
+static void put_confusion(struct dt_sinks *sinks, int n_classes, const double *counts,
+                          uint64_t step)
 {
     Tensorboard__Summary__Image image = TENSORBOARD__SUMMARY__IMAGE__INIT;
     Tensorboard__Summary__Value value = TENSORBOARD__SUMMARY__VALUE__INIT, *list = &value;
@@ -227,7 +232,8 @@ static void put_confusion(struct dt_sinks *sinks, int n_classes, const double *c
 static void put_inside(struct dt_sinks *sinks, const struct dt_inspection *inside, uint64_t step)
 {
     put_histograms(sinks, "weights", inside->model, inside->weights, 1, step);
-    put_histograms(sinks, "gradients", inside->model, inside->gradients, 1 / inside->n_samples, step);
+    put_histograms(sinks, "gradients", inside->model, inside->gradients, 1 / inside->n_samples,
+                   step);
     if (inside->confusion != NULL && !sinks->events.failed) {
         put_confusion(sinks, inside->model->n_outputs, inside->confusion, step);
     }
@@ -274,7 +280,8 @@ static enum dt_status check_events(const struct dt_sinks *sinks, enum dt_status 
     if (status != DT_OK || !sinks->events.failed) {
         return DT_OK;
     }
-    return dt_error(DT_IO, "%s/tensorboard: events are missing, as was said (the result is whole)", sinks->folder.dir->path);
+    return dt_error(DT_IO, "%s/tensorboard: events are missing, as was said (the result is whole)",
+                    sinks->folder.dir->path);
 }
 
 enum dt_status dt_tensorboard_take(struct dt_sinks *sinks, const struct dt_event *event)

@@ -1,7 +1,8 @@
-/* trace.json: what every rank did when (train/watch/timeline.h), in the Trace Event Format that Chrome, Perfetto and others read. A
- * process is a rank, a thread a lane: data, compute, update, wait, and one for each bucket of gradients, which travel beside all
- * else. Times are in microseconds since the first span, on rank 0's clock; otherData says by how much each rank's was moved, and
- * how wrong that may be. */
+/* trace.json: what every rank did when (train/watch/timeline.h), in the Trace Event Format that
+ * Chrome, Perfetto and others read. A process is a rank, a thread a lane: data, compute, update,
+ * wait, and one for each bucket of gradients, which travel beside all else. Times are in
+ * microseconds since the first span, on rank 0's clock; otherData says by how much each rank's was
+ * moved, and how wrong that may be. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,7 +48,8 @@ static int lane_of(const struct dt_timeline_span *span)
 }
 
 /* "conv1 forward", "bucket 2", "wait" */
-static void name_span(const struct dt_timeline_event *e, const struct dt_timeline_span *span, char *text, size_t size)
+static void name_span(const struct dt_timeline_event *e, const struct dt_timeline_span *span,
+                      char *text, size_t size)
 {
     const enum dt_span_kind kind = (enum dt_span_kind)span->kind;
     if (kind == DT_SPAN_FORWARD || kind == DT_SPAN_BACKWARD || kind == DT_SPAN_RECOMPUTE) {
@@ -61,10 +63,14 @@ static void name_span(const struct dt_timeline_event *e, const struct dt_timelin
 
 static void put_meta(FILE *out, int rank, int lane, const char *what, const char *name)
 {
-    fprintf(out, "{\"name\":\"%s\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"%s\"}},\n", what, rank, lane, name);
+    fprintf(out,
+            "{\"name\":\"%s\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"%s\"}},\n",
+            what, rank, lane, name);
     if (lane >= 0) {
-        fprintf(out, "{\"name\":\"thread_sort_index\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"args\":{\"sort_index\":%d}},\n", rank,
-                lane, lane);
+        fprintf(out,
+                "{\"name\":\"thread_sort_index\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"args\":{"
+                "\"sort_index\":%d}},\n",
+                rank, lane, lane);
     }
 }
 
@@ -106,15 +112,17 @@ static double first_s(const struct dt_timeline_event *e)
     return first;
 }
 
-static void put_span(FILE *out, const struct dt_timeline_event *e, int rank, double origin_s, const struct dt_timeline_span *span)
+static void put_span(FILE *out, const struct dt_timeline_event *e, int rank, double origin_s,
+                     const struct dt_timeline_span *span)
 {
     char name[64];
     name_span(e, span, name, sizeof name);
     fprintf(out,
-            "{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"ts\":%.3f,\"dur\":%.3f,\"pid\":%d,\"tid\":%d,\"args\":{\"step\":%u,"
+            "{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"ts\":%.3f,\"dur\":%.3f,\"pid\":%d,"
+            "\"tid\":%d,\"args\":{\"step\":%u,"
             "\"samples\":%d}}",
-            name, kind_names[span->kind], 1e6 * (span->begin_s - origin_s), 1e6 * (double)span->seconds, rank, lane_of(span),
-            span->step, span->n_samples);
+            name, kind_names[span->kind], 1e6 * (span->begin_s - origin_s),
+            1e6 * (double)span->seconds, rank, lane_of(span), span->step, span->n_samples);
 }
 
 static void put_spans(FILE *out, const struct dt_timeline_event *e)
@@ -134,8 +142,11 @@ static void put_clocks(FILE *out, const struct dt_timeline_event *e)
 {
     for (int r = 0; r < e->n_ranks; r++) {
         const struct dt_timeline_rank *rank = &e->ranks[r];
-        fprintf(out, "%s\n{\"rank\":%d,\"offset_us\":%.3f,\"error_us\":%.3f,\"spans\":%d,\"lost_spans\":%llu}", r == 0 ? "" : ",",
-                r, 1e6 * rank->clock.offset_s, 1e6 * rank->clock.error_s, rank->n_spans, (unsigned long long)rank->n_lost);
+        fprintf(out,
+                "%s\n{\"rank\":%d,\"offset_us\":%.3f,\"error_us\":%.3f,\"spans\":%d,\"lost_spans\":"
+                "%llu}",
+                r == 0 ? "" : ",", r, 1e6 * rank->clock.offset_s, 1e6 * rank->clock.error_s,
+                rank->n_spans, (unsigned long long)rank->n_lost);
     }
 }
 
@@ -144,8 +155,10 @@ static void put_all(FILE *out, const struct dt_timeline_event *e)
     fputs("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n", out);
     put_names(out, e);
     put_spans(out, e);
-    fprintf(out, "],\n\"otherData\":{\"version\":\"dtrain %s\",\"first_step\":%llu,\"last_step\":%llu,\"ranks\":[", dt_version,
-            (unsigned long long)e->first, (unsigned long long)e->last);
+    fprintf(out,
+            "],\n\"otherData\":{\"version\":\"dtrain "
+            "%s\",\"first_step\":%llu,\"last_step\":%llu,\"ranks\":[",
+            dt_version, (unsigned long long)e->first, (unsigned long long)e->last);
     put_clocks(out, e);
     fputs("]}}\n", out);
 }
@@ -160,8 +173,9 @@ static enum dt_status write_trace(const struct dt_run_dir *dir, const struct dt_
     }
     const bool whole = out != NULL && ferror(out) == 0;
     const bool closed = out != NULL && fclose(out) == 0;
-    const enum dt_status s = whole && closed ? dt_run_dir_write(dir, "trace.json", text)
-                                             : dt_error(DT_IO, "%s/trace.json: not written, out of memory", dir->path);
+    const enum dt_status s =
+        whole && closed ? dt_run_dir_write(dir, "trace.json", text)
+                        : dt_error(DT_IO, "%s/trace.json: not written, out of memory", dir->path);
     free(text);
     return s;
 }
@@ -174,7 +188,9 @@ enum dt_status dt_timeline_take(struct dt_sinks *sinks, const struct dt_event *e
         s = write_trace(dir, event->timeline);
         sinks->timeline_failed = s != DT_OK;
     } else if (event->kind == DT_EVENT_END && event->status == DT_OK && sinks->timeline_failed) {
-        s = dt_error(DT_IO, "%s: trace.json could not be written, as was said (the result is whole)", dir->path);
+        s = dt_error(DT_IO,
+                     "%s: trace.json could not be written, as was said (the result is whole)",
+                     dir->path);
     }
     return s;
 }

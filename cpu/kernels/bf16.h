@@ -1,13 +1,16 @@
-/* Convolutions forward as products of bf16 numbers: what the kernels in bf16_amx.c are told. A bf16 number is the upper half of
- * a float; inputs and weights are rounded to the nearest one, to even. Products and sums are float's. */
+/* Convolutions forward as products of bf16 numbers: what the kernels in bf16_amx.c are told. A bf16
+ * number is the upper half of a float; inputs and weights are rounded to the nearest one, to even.
+ * Products and sums are float's. */
 #ifndef DT_CPU_KERNELS_BF16_H
 #define DT_CPU_KERNELS_BF16_H
 
 #include "cpu/kernels/kernels.h"
 
-#define DT_BF16_DEPTH 32 /* channels of one product: inputs and weights have zeros up to a multiple of it */
+#define DT_BF16_DEPTH \
+    32 /* channels of one product: inputs and weights have zeros up to a multiple of it */
 #define DT_BF16_FILTERS 16
-#define DT_BF16_FEWEST 8 /* channels: with fewer, most products would be of zeros, and float is about as fast */
+#define DT_BF16_FEWEST \
+    8 /* channels: with fewer, most products would be of zeros, and float is about as fast */
 
 struct dt_bf16 {
     struct dt_conv conv;
@@ -16,12 +19,13 @@ struct dt_bf16 {
 };
 
 /* pack: arena weights (K C R S), rounded, in the kernel's own order.
- * forward: one image. padded: of dt_bf16_padded_elems, zero before the first call. Returns whether all outputs, before ReLU, are
- *   finite, as they must be for a pool: NaNs do not win there. Without a pool, true. */
+ * forward: one image. padded: of dt_bf16_padded_elems, zero before the first call. Returns whether
+ * all outputs, before ReLU, are finite, as they must be for a pool: NaNs do not win there. Without
+ * a pool, true. */
 struct dt_bf16_kernels {
     void (*pack)(const struct dt_bf16 *b, const float *weight, uint16_t *packed);
-    bool (*forward)(const struct dt_bf16 *b, const float *x, const uint16_t *packed, const struct dt_conv_outputs *out,
-                    uint16_t *padded);
+    bool (*forward)(const struct dt_bf16 *b, const float *x, const uint16_t *packed,
+                    const struct dt_conv_outputs *out, uint16_t *padded);
 };
 
 static inline size_t dt_bf16_channels(const struct dt_bf16 *b)
@@ -31,7 +35,8 @@ static inline size_t dt_bf16_channels(const struct dt_bf16 *b)
 
 static inline size_t dt_bf16_packed_elems(const struct dt_bf16 *b)
 {
-    return dt_round_up((size_t)b->conv.k, DT_BF16_FILTERS) * (size_t)b->conv.kernel * (size_t)b->conv.kernel * dt_bf16_channels(b);
+    return dt_round_up((size_t)b->conv.k, DT_BF16_FILTERS) * (size_t)b->conv.kernel *
+           (size_t)b->conv.kernel * dt_bf16_channels(b);
 }
 
 /* Of the padded image. */

@@ -1,15 +1,24 @@
-/* Convolution of bf16 numbers by AMX: direct, as products of tiles. A tile holds 16 rows of 64 bytes at most, and one instruction
- * adds the product of 16 positions x 32 channels by 32 channels x 16 filters to 16 x 16 sums. Positions are neighbours in a row of
- * outputs, so their inputs lie a pixel's stride apart, and a kernel's row is one run of channels for each of them. Two rows of
- * outputs by two panels of filters are summed at a time: four tiles of sums, two of inputs, two of weights are all there are. */
+/* Convolution of bf16 numbers by AMX: direct, as products of tiles. A tile holds 16 rows of 64
+ * bytes at most, and one instruction adds the product of 16 positions x 32 channels by 32 channels
+ * x 16 filters to 16 x 16 sums. Positions are neighbours in a row of outputs, so their inputs lie a
+ * pixel's stride apart, and a kernel's row is one run of channels for each of them. Two rows of
+ * outputs by two panels of filters are summed at a time: four tiles of sums, two of inputs, two of
+ * weights are all there are. */
 #include "cpu/kernels/bf16.h"
 #include "cpu/kernels/pool_window.h"
 
-enum { FILTERS = DT_BF16_FILTERS, DEPTH = DT_BF16_DEPTH, POSITIONS = 16, TILE = POSITIONS * FILTERS, WEIGHTS = DEPTH * FILTERS };
+enum {
+    FILTERS = DT_BF16_FILTERS,
+    DEPTH = DT_BF16_DEPTH,
+    POSITIONS = 16,
+    TILE = POSITIONS * FILTERS,
+    WEIGHTS = DEPTH * FILTERS
+};
 
 /* ---- rounding */
 
-/* 32 numbers of which the first n are there; zeros for the others. NaNs stay NaNs, and denormal numbers become zero. */
+/* 32 numbers of which the first n are there; zeros for the others. NaNs stay NaNs, and denormal
+ * numbers become zero. */
 ALWAYS_INLINE void round_32(const float *from, size_t n, uint16_t *to)
 {
     const uint32_t there = n < DEPTH ? (1u << n) - 1 : UINT32_MAX;
@@ -22,7 +31,8 @@ ALWAYS_INLINE void round_32(const float *from, size_t n, uint16_t *to)
 /* Packed: [panel of filters][tap][channel / 32][pair of channels][filter][channel of the pair]. */
 static void pack(const struct dt_bf16 *b, const float *weight, uint16_t *packed)
 {
-    const size_t n_taps = (size_t)b->conv.kernel * (size_t)b->conv.kernel, n_c = (size_t)b->conv.c, channels = dt_bf16_channels(b);
+    const size_t n_taps = (size_t)b->conv.kernel * (size_t)b->conv.kernel, n_c = (size_t)b->conv.c,
+                 channels = dt_bf16_channels(b);
     for (int k0 = 0; k0 < b->conv.k; k0 += FILTERS) {
         const int n = dt_min(FILTERS, b->conv.k - k0);
         for (size_t tap = 0; tap < n_taps; tap++) {
@@ -99,10 +109,11 @@ struct image {
     size_t panel; /* of packed weights */
 };
 
-/* From the bias on, of two rows of positions, whose windows begin at upper and lower, and one or two panels of filters:
- * sum [row][panel][position][filter]. */
-ALWAYS_INLINE void sum_block(const bool two, const struct image *image, const uint16_t *upper, const uint16_t *lower,
-                             const uint16_t *weights, const float *bias, float *sum)
+/* From the bias on, of two rows of positions, whose windows begin at upper and lower, and one or
+ * two panels of filters: sum [row][panel][position][filter]. */
+ALWAYS_INLINE void sum_block(const bool two, const struct image *image, const uint16_t *upper,
+                             const uint16_t *lower, const uint16_t *weights, const float *bias,
+                             float *sum)
 {
     const uint16_t *second = two ? weights + image->panel : weights;
     const size_t step = image->pixel * sizeof(uint16_t);
@@ -149,46 +160,54 @@ ALWAYS_INLINE vf sum_at(const float *sum, int row, int panel, int column)
     return load(sum + (2 * row + panel) * TILE + column * FILTERS);
 }
 
-static void put_outputs(const struct dt_conv *conv, const struct dt_conv_outputs *out, const struct block *b, const float *sum)
+static void put_outputs(const struct dt_conv *conv, const struct dt_conv_outputs *out,
+                        const struct block *b, const float *sum)
 {
     const size_t n_k = (size_t)conv->k;
     for (int row = 0; row < b->n_rows; row++) {
-        float *y = out->y + ((size_t)(b->p + row) * (size_t)conv->out_w + (size_t)b->q) * n_k + b->k;
+        float *y =
+            out->y + ((size_t)(b->p + row) * (size_t)conv->out_w + (size_t)b->q) * n_k + b->k;
         for (int i = 0; i < b->n_columns; i++, y += n_k) {
             for (int k = 0; k < b->n_filters; k += FILTERS) {
                 const vf v = sum_at(sum, row, k / FILTERS, i);
-                store_filters(y + k, out->relu ? larger((vf){0}, v) : v, dt_min(FILTERS, b->n_filters - k)); /* a NaN stays one */
+                store_filters(y + k, out->relu ? larger((vf){0}, v) : v,
+                              dt_min(FILTERS, b->n_filters - k)); /* a NaN stays one */
             }
         }
     }
 }
 
 /* Returns zeros in the lanes of filters whose outputs are finite, and NaNs in others. */
-ALWAYS_INLINE vf put_windows(const int n_filters, const struct pool_target *to, size_t pixel, int n_columns, int panel,
-                             const float *sum)
+ALWAYS_INLINE vf put_windows(const int n_filters, const struct pool_target *to, size_t pixel,
+                             int n_columns, int panel, const float *sum)
 {
     vf check = {0};
     for (int i = 0; i < n_columns; i += 2) {
         const vf top[2] = {sum_at(sum, 0, panel, i), sum_at(sum, 0, panel, i + 1)};
         const vf bottom[2] = {sum_at(sum, 1, panel, i), sum_at(sum, 1, panel, i + 1)};
-        pool_window(n_filters, to, top, bottom, (size_t)(i / 2) * pixel, (size_t)i * to->word_pixel);
+        pool_window(n_filters, to, top, bottom, (size_t)(i / 2) * pixel,
+                    (size_t)i * to->word_pixel);
         check += ((top[0] + top[1]) + (bottom[0] + bottom[1])) * 0.0f;
     }
     return check;
 }
 
 /* Returns whether all of them are finite. */
-static bool put_pooled(const struct dt_conv *conv, const struct dt_conv_outputs *out, const struct block *b, const float *sum)
+static bool put_pooled(const struct dt_conv *conv, const struct dt_conv_outputs *out,
+                       const struct block *b, const float *sum)
 {
-    const size_t n_k = (size_t)conv->k, at = ((size_t)(b->p / 2) * (size_t)(conv->out_w / 2) + (size_t)(b->q / 2)) * n_k;
-    const size_t word_at = ((size_t)b->p * (size_t)conv->out_w + (size_t)b->q) * dt_survivor_words(conv->k);
+    const size_t n_k = (size_t)conv->k,
+                 at = ((size_t)(b->p / 2) * (size_t)(conv->out_w / 2) + (size_t)(b->q / 2)) * n_k;
+    const size_t word_at =
+        ((size_t)b->p * (size_t)conv->out_w + (size_t)b->q) * dt_survivor_words(conv->k);
     struct pool_target to = pool_target(out, conv->k, conv->out_w);
     bool finite = true;
     for (int k = 0; k < b->n_filters; k += FILTERS) {
         const int n = dt_min(FILTERS, b->n_filters - k);
         aim(&to, out, at, word_at, (size_t)(b->k + k));
-        const vf check = n == FILTERS ? put_windows(FILTERS, &to, n_k, b->n_columns, k / FILTERS, sum)
-                                      : put_windows(n, &to, n_k, b->n_columns, k / FILTERS, sum);
+        const vf check = n == FILTERS
+                             ? put_windows(FILTERS, &to, n_k, b->n_columns, k / FILTERS, sum)
+                             : put_windows(n, &to, n_k, b->n_columns, k / FILTERS, sum);
         finite = finite && nonzero_lanes((vf)((vi)check & first_lanes(n))) == 0;
     }
     return finite;
@@ -196,16 +215,20 @@ static bool put_pooled(const struct dt_conv *conv, const struct dt_conv_outputs 
 
 /* ---- all together */
 
-/* A block's share of the memory that is written next: it comes while there is still much to compute. */
-static void fetch_next(const struct dt_conv_outputs *out, size_t n_elems, size_t block, size_t n_blocks)
+/* A block's share of the memory that is written next: it comes while there is still much to
+ * compute. */
+static void fetch_next(const struct dt_conv_outputs *out, size_t n_elems, size_t block,
+                       size_t n_blocks)
 {
-    for (size_t i = n_elems * block / n_blocks; out->next != NULL && i < n_elems * (block + 1) / n_blocks; i += 16) {
+    for (size_t i = n_elems * block / n_blocks;
+         out->next != NULL && i < n_elems * (block + 1) / n_blocks; i += 16) {
         __builtin_prefetch(out->next + i, 1, 2);
     }
 }
 
-static bool do_block(const struct dt_conv *conv, const struct image *image, const uint16_t *padded, const uint16_t *packed,
-                     const struct dt_conv_outputs *out, const struct block *b)
+static bool do_block(const struct dt_conv *conv, const struct image *image, const uint16_t *padded,
+                     const uint16_t *packed, const struct dt_conv_outputs *out,
+                     const struct block *b)
 {
     float sum[4 * TILE] __attribute__((aligned(64)));
     const size_t row = (size_t)conv->stride * image->row;
@@ -223,21 +246,26 @@ static bool do_block(const struct dt_conv *conv, const struct image *image, cons
     return true;
 }
 
-/* Rows are cut into strips as even as possible; the last one begins earlier where they are not. A pool's windows stay whole. */
-static bool forward(const struct dt_bf16 *bf16, const float *x, const uint16_t *packed, const struct dt_conv_outputs *out,
-                    uint16_t *padded)
+/* Rows are cut into strips as even as possible; the last one begins earlier where they are not. A
+ * pool's windows stay whole. */
+static bool forward(const struct dt_bf16 *bf16, const float *x, const uint16_t *packed,
+                    const struct dt_conv_outputs *out, uint16_t *padded)
 {
     const struct dt_conv *conv = &bf16->conv;
-    const int unit = out->pool ? 2 : 1, n_rows = conv->out_h / unit * unit, n_columns = conv->out_w / unit * unit;
-    const int n_strips = (n_columns + POSITIONS - 1) / POSITIONS, width = (n_columns / unit + n_strips - 1) / n_strips * unit;
+    const int unit = out->pool ? 2 : 1, n_rows = conv->out_h / unit * unit,
+              n_columns = conv->out_w / unit * unit;
+    const int n_strips = (n_columns + POSITIONS - 1) / POSITIONS,
+              width = (n_columns / unit + n_strips - 1) / n_strips * unit;
     const size_t channels = dt_bf16_channels(bf16);
     const struct image image = {.kernel = conv->kernel,
                                 .run = (size_t)conv->kernel * channels,
                                 .pixel = (size_t)conv->stride * channels,
                                 .row = (size_t)conv->w * channels,
-                                .panel = (size_t)(conv->kernel * conv->kernel) * channels * FILTERS};
+                                .panel =
+                                    (size_t)(conv->kernel * conv->kernel) * channels * FILTERS};
     const size_t n_elems = (size_t)(n_rows / unit) * (size_t)(n_columns / unit) * (size_t)conv->k;
-    const size_t n_blocks = (size_t)((conv->k + 2 * FILTERS - 1) / (2 * FILTERS)) * (size_t)((n_rows + 1) / 2) * (size_t)n_strips;
+    const size_t n_blocks = (size_t)((conv->k + 2 * FILTERS - 1) / (2 * FILTERS)) *
+                            (size_t)((n_rows + 1) / 2) * (size_t)n_strips;
     size_t block = 0;
     bool finite = true;
     round_image(bf16, x, padded);
@@ -252,7 +280,9 @@ static bool forward(const struct dt_bf16 *bf16, const float *x, const uint16_t *
                                         .n_columns = width,
                                         .n_filters = dt_min(2 * FILTERS, conv->k - k)};
                 fetch_next(out, n_elems, block++, n_blocks);
-                finite = do_block(conv, &image, padded, packed + (size_t)(k / FILTERS) * image.panel, out, &b) && finite;
+                finite = do_block(conv, &image, padded,
+                                  packed + (size_t)(k / FILTERS) * image.panel, out, &b) &&
+                         finite;
             }
         }
     }

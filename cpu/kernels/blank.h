@@ -1,5 +1,5 @@
-/* Windows of an image that hold nothing but zeros: most of a drawing's. Only images of one channel are looked at, as zeros of
- * others rarely fill a window. */
+/* Windows of an image that hold nothing but zeros: most of a drawing's. Only images of one channel
+ * are looked at, as zeros of others rarely fill a window. */
 #ifndef DT_CPU_KERNELS_BLANK_H
 #define DT_CPU_KERNELS_BLANK_H
 
@@ -7,8 +7,8 @@
 
 #define BLANK_FLOATS 64 /* of a row, seen at a time */
 
-/* Bit i is set unless float i, of at most BLANK_FLOATS, is +0 in each of n_rows rows. -0 is not blank: its products have other
- * signs. */
+/* Bit i is set unless float i, of at most BLANK_FLOATS, is +0 in each of n_rows rows. -0 is not
+ * blank: its products have other signs. */
 static inline uint64_t inked_floats(int n_rows, const float *x, size_t row, int n)
 {
     uint64_t bits = 0;

@@ -7,7 +7,8 @@
 
 #define FILTERS (TILE_VECTORS * VL)
 
-/* Packed weights: blocks of FILTERS filters (the last one vector wide if that is enough), in each [r][s][c][filter]. */
+/* Packed weights: blocks of FILTERS filters (the last one vector wide if that is enough), in each
+ * [r][s][c][filter]. */
 static int block_width(int n_filters)
 {
     return n_filters > VL ? FILTERS : VL;
@@ -30,8 +31,9 @@ void DT_KERNEL(conv_pack_forward)(const struct dt_conv *conv, const float *weigh
 
 /* ---- one channel and a small window: the first layer of a network for drawings */
 
-#define FEW_POSITIONS 3 /* outputs at a time: addresses x, x + stride, x + 2 stride need no arithmetic */
-#define FEW_SIDE 5      /* of the largest window */
+#define FEW_POSITIONS \
+    3              /* outputs at a time: addresses x, x + stride, x + 2 stride need no arithmetic */
+#define FEW_SIDE 5 /* of the largest window */
 
 /* One or two vectors of filters over an image. */
 struct few {
@@ -43,8 +45,8 @@ struct few {
 };
 
 /* n neighbouring outputs; S is the window's side. */
-ALWAYS_INLINE void few_outputs(const int S, const int V, const int n, const struct few *few, const float *x, size_t row,
-                               const vf weight[], float *y)
+ALWAYS_INLINE void few_outputs(const int S, const int V, const int n, const struct few *few,
+                               const float *x, size_t row, const vf weight[], float *y)
 {
     const size_t stride = (size_t)few->conv.stride, n_k = (size_t)few->conv.k;
     const vf least = few->least;
@@ -71,10 +73,12 @@ ALWAYS_INLINE void few_outputs(const int S, const int V, const int n, const stru
 }
 
 /* Outputs q .. end - 1 of a row; `inked` are the floats from the window of q on. */
-ALWAYS_INLINE void few_row(const int S, const int V, const struct few *few, int q, int end, uint64_t inked, const float *x,
-                           const vf weight[], const vf blank[], float *y)
+ALWAYS_INLINE void few_row(const int S, const int V, const struct few *few, int q, int end,
+                           uint64_t inked, const float *x, const vf weight[], const vf blank[],
+                           float *y)
 {
-    const size_t stride = (size_t)few->conv.stride, row = (size_t)few->conv.w, n_k = (size_t)few->conv.k;
+    const size_t stride = (size_t)few->conv.stride, row = (size_t)few->conv.w,
+                 n_k = (size_t)few->conv.k;
     const int last = few->conv.out_w - FEW_POSITIONS;
     while (q < end) {
         if ((inked & ((1u << S) - 1)) == 0) {
@@ -101,7 +105,8 @@ ALWAYS_INLINE void few_row(const int S, const int V, const struct few *few, int 
     }
 }
 
-/* The outputs of blank windows are copies of what one such window gives: so they are the same bits, whatever the weights are. */
+/* The outputs of blank windows are copies of what one such window gives: so they are the same bits,
+ * whatever the weights are. */
 ALWAYS_INLINE void few_filters(const int S, const int V, const struct few *of)
 {
     static const float zeros[FEW_SIDE];
@@ -120,8 +125,10 @@ ALWAYS_INLINE void few_filters(const int S, const int V, const struct few *of)
         float *y = few.y + (size_t)p * (size_t)conv->out_w * (size_t)conv->k;
         for (int q = 0; q < conv->out_w; q += n_seen) {
             const int end = dt_min(q + n_seen, conv->out_w);
-            const uint64_t inked = inked_floats(S, x + (size_t)(q * stride), row, (end - q - 1) * stride + S);
-            few_row(S, V, &few, q, end, inked, x + (size_t)(q * stride), weight, blank, y + (size_t)q * (size_t)conv->k);
+            const uint64_t inked =
+                inked_floats(S, x + (size_t)(q * stride), row, (end - q - 1) * stride + S);
+            few_row(S, V, &few, q, end, inked, x + (size_t)(q * stride), weight, blank,
+                    y + (size_t)q * (size_t)conv->k);
         }
     }
 }
@@ -136,15 +143,17 @@ FEW_CASE(3, 2)
 FEW_CASE(5, 1)
 FEW_CASE(5, 2)
 
-/* Measured: two vectors of filters share what is loaded of x, even where their weights do not fit into registers any more; without
- * AVX a 5x5 window's tiles are faster. */
+/* Measured: two vectors of filters share what is loaded of x, even where their weights do not fit
+ * into registers any more; without AVX a 5x5 window's tiles are faster. */
 static bool few_apply(const struct dt_conv *conv)
 {
     const bool window = conv->kernel == 3 || (conv->kernel == 5 && VL > 4);
-    return conv->c == 1 && window && conv->stride <= conv->kernel && conv->k % VL == 0 && conv->out_w >= FEW_POSITIONS;
+    return conv->c == 1 && window && conv->stride <= conv->kernel && conv->k % VL == 0 &&
+           conv->out_w >= FEW_POSITIONS;
 }
 
-static void few_forward(const struct dt_conv *conv, const float *x, const float *packed, const float *bias, bool relu, float *y)
+static void few_forward(const struct dt_conv *conv, const float *x, const float *packed,
+                        const float *bias, bool relu, float *y)
 {
     for (int k0 = 0; k0 < conv->k; k0 += FILTERS) {
         const int width = block_width(conv->k - k0), side = conv->kernel;
@@ -181,14 +190,15 @@ static void forward_row(const struct dt_conv *conv, struct tile *tile, const flo
     }
 }
 
-void DT_KERNEL(conv_forward)(const struct dt_conv *conv, const float *x, const float *packed, const float *bias, bool relu,
-                             float *y)
+void DT_KERNEL(conv_forward)(const struct dt_conv *conv, const float *x, const float *packed,
+                             const float *bias, bool relu, float *y)
 {
     if (few_apply(conv)) {
         few_forward(conv, x, packed, bias, relu, y);
         return;
     }
-    const size_t row = (size_t)conv->w * (size_t)conv->c, out_row = (size_t)conv->out_w * (size_t)conv->k;
+    const size_t row = (size_t)conv->w * (size_t)conv->c,
+                 out_row = (size_t)conv->out_w * (size_t)conv->k;
     struct tile tile = {.a_row = row,
                         .a_step = 1,
                         .a_stride = (size_t)conv->stride * (size_t)conv->c,
@@ -203,7 +213,8 @@ void DT_KERNEL(conv_forward)(const struct dt_conv *conv, const float *x, const f
         tile.b_step = (size_t)block_width(tile.n_columns);
         tile.bias = bias + k0;
         for (int p = 0; p < conv->out_h; p++) {
-            forward_row(conv, &tile, x + (size_t)(p * conv->stride) * row, y + (size_t)p * out_row + k0);
+            forward_row(conv, &tile, x + (size_t)(p * conv->stride) * row,
+                        y + (size_t)p * out_row + k0);
         }
         packed += tile.b_step * (size_t)tile.n_rows * (size_t)tile.n_k;
     }

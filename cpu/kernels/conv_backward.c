@@ -1,11 +1,13 @@
-/* Convolution, backward: to the data and to the weights, visiting only the output gradients that are not zero.
+/* Convolution, backward: to the data and to the weights, visiting only the output gradients that
+ * are not zero.
  *
- * A gradient g of filter k adds g * weight[k] to a window of dx, and g * that window of x to dw[k]. Both are done patch by patch:
- * up to 3 x 3 taps (3 with 16 registers) of a few vectors of channels, which fit the registers. For dx the patch slides along a row
- * of positions, and at each one takes up the weights of the filters that survive there; on the way it appends them to lists by
- * filter. For dw the patch stays with a filter while its list is walked. Lists are cut into bands of rows, so that the rows of x
- * that a band sees stay in the first cache. Where few gradients are zero, or channels are few, both are dense operations instead:
- * conv_block.c. */
+ * A gradient g of filter k adds g * weight[k] to a window of dx, and g * that window of x to dw[k].
+ * Both are done patch by patch: up to 3 x 3 taps (3 with 16 registers) of a few vectors of
+ * channels, which fit the registers. For dx the patch slides along a row of positions, and at each
+ * one takes up the weights of the filters that survive there; on the way it appends them to lists
+ * by filter. For dw the patch stays with a filter while its list is walked. Lists are cut into
+ * bands of rows, so that the rows of x that a band sees stay in the first cache. Where few
+ * gradients are zero, or channels are few, both are dense operations instead: conv_block.c. */
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/vector.h"
 
@@ -19,14 +21,16 @@
 #endif
 #define PATCH_VECTORS 4
 
-/* Taps [r, r + n_r) x [s, s + n_s) and channel vectors [v, v + n_v); its weights for one filter are n_r * n_s * n_v vectors. */
+/* Taps [r, r + n_r) x [s, s + n_s) and channel vectors [v, v + n_v); its weights for one filter are
+ * n_r * n_s * n_v vectors. */
 struct patch {
     int row_piece, column_piece; /* of the kernel */
     int r, s, v, n_r, n_s, n_v;
     size_t at; /* in packed weights */
 };
 
-/* Cuts a kernel's rows, or columns, into equal pieces of at most `most`: how many, and where they begin. */
+/* Cuts a kernel's rows, or columns, into equal pieces of at most `most`: how many, and where they
+ * begin. */
 static int n_pieces(int kernel, int most)
 {
     return (kernel + most - 1) / most;
@@ -57,7 +61,8 @@ static int patch_vectors(int n_taps, int n_left)
     return n;
 }
 
-static struct patch patch_at(const struct dt_conv *conv, int row_piece, int column_piece, int v, size_t at)
+static struct patch patch_at(const struct dt_conv *conv, int row_piece, int column_piece, int v,
+                             size_t at)
 {
     const int n = conv->kernel;
     struct patch p = {.row_piece = row_piece, .column_piece = column_piece, .v = v, .at = at};
@@ -121,7 +126,8 @@ static bool next_patch(const struct dt_conv *conv, struct patch *p)
         CASES_OF_ROWS(call)                              \
     }
 
-static void pack_patch(const struct dt_conv *conv, const struct patch *p, const float *weight, float *to)
+static void pack_patch(const struct dt_conv *conv, const struct patch *p, const float *weight,
+                       float *to)
 {
     const int kernel = conv->kernel, n_lanes = p->n_v * VL;
     for (int k = 0; k < conv->k; k++) {
@@ -129,10 +135,13 @@ static void pack_patch(const struct dt_conv *conv, const struct patch *p, const 
             for (int s = p->s; s < p->s + p->n_s; s++) {
                 for (int lane = 0; lane < n_lanes; lane++) {
                     const int c = p->v * VL + lane;
-                    *to++ = c < conv->c
-                                ? weight[(((size_t)k * (size_t)conv->c + (size_t)c) * (size_t)kernel + (size_t)r) * (size_t)kernel +
-                                         (size_t)s]
-                                : 0.0f;
+                    *to++ =
+                        c < conv->c
+                            ? weight[(((size_t)k * (size_t)conv->c + (size_t)c) * (size_t)kernel +
+                                      (size_t)r) *
+                                         (size_t)kernel +
+                                     (size_t)s]
+                            : 0.0f;
                 }
             }
         }
@@ -147,14 +156,17 @@ void DT_KERNEL(conv_pack_backward)(const struct dt_conv *conv, const float *weig
     } while (next_patch(conv, &p));
 }
 
-static void unpack_patch(const struct dt_conv *conv, const struct patch *p, const float *dw, float *grads)
+static void unpack_patch(const struct dt_conv *conv, const struct patch *p, const float *dw,
+                         float *grads)
 {
     const size_t kernel = (size_t)conv->kernel, n_taps = kernel * kernel;
-    const int n_lanes = p->n_v * VL, n_c = conv->c - p->v * VL < n_lanes ? conv->c - p->v * VL : n_lanes;
+    const int n_lanes = p->n_v * VL,
+              n_c = conv->c - p->v * VL < n_lanes ? conv->c - p->v * VL : n_lanes;
     for (int k = 0; k < conv->k; k++) {
         for (int r = p->r; r < p->r + p->n_r; r++) {
             for (int s = p->s; s < p->s + p->n_s; s++, dw += n_lanes) {
-                float *to = grads + ((size_t)k * (size_t)conv->c + (size_t)(p->v * VL)) * n_taps + (size_t)r * kernel + (size_t)s;
+                float *to = grads + ((size_t)k * (size_t)conv->c + (size_t)(p->v * VL)) * n_taps +
+                            (size_t)r * kernel + (size_t)s;
                 for (int c = 0; c < n_c; c++) {
                     to[(size_t)c * n_taps] += dw[c];
                 }
@@ -183,14 +195,16 @@ struct data_row {
     const float *weight;            /* the patch's, of filter 0 */
     float *dx;                      /* the patch's first element at column 0 */
     size_t dx_row, dx_tap, dx_step; /* floats to the next row, column, window */
-    bool slides;                    /* windows one column apart: what they share stays in registers */
-    bool begins;                    /* this row is the first to reach the last row of its windows: nothing is there yet */
-    struct dt_entry **list;         /* (k) where each filter's list ends; NULL: lists are there already */
-    int32_t x_begin, x_step;        /* the first window's place in x */
+    bool slides; /* windows one column apart: what they share stays in registers */
+    bool begins; /* this row is the first to reach the last row of its windows: nothing is there yet
+                  */
+    struct dt_entry **list;  /* (k) where each filter's list ends; NULL: lists are there already */
+    int32_t x_begin, x_step; /* the first window's place in x */
 };
 
 /* Columns [begin, S) of the patch's windows. */
-ALWAYS_INLINE void load_columns(const int R, const int S, const int V, int begin, const struct data_row *d, const float *dx,
+ALWAYS_INLINE void load_columns(const int R, const int S, const int V, int begin,
+                                const struct data_row *d, const float *dx,
                                 vf sum[PATCH_ROWS][PATCH][PATCH_VECTORS])
 {
     UNROLL
@@ -200,14 +214,16 @@ ALWAYS_INLINE void load_columns(const int R, const int S, const int V, int begin
             UNROLL
             for (int v = 0; v < V; v++) {
                 sum[r][s][v] =
-                    r == R - 1 && d->begins ? (vf){0} : load(dx + (size_t)r * d->dx_row + (size_t)s * d->dx_tap + v * VL);
+                    r == R - 1 && d->begins
+                        ? (vf){0}
+                        : load(dx + (size_t)r * d->dx_row + (size_t)s * d->dx_tap + v * VL);
             }
         }
     }
 }
 
-ALWAYS_INLINE void store_columns(const int R, const int S, const int V, const struct data_row *d, float *dx,
-                                 vf sum[PATCH_ROWS][PATCH][PATCH_VECTORS])
+ALWAYS_INLINE void store_columns(const int R, const int S, const int V, const struct data_row *d,
+                                 float *dx, vf sum[PATCH_ROWS][PATCH][PATCH_VECTORS])
 {
     UNROLL
     for (int r = 0; r < R; r++) {
@@ -222,14 +238,16 @@ ALWAYS_INLINE void store_columns(const int R, const int S, const int V, const st
 }
 
 /* What the survivors of a position add to the patch's window there. */
-ALWAYS_INLINE void add_survivors(const int R, const int S, const int V, const bool listing, const struct data_row *d, int q,
+ALWAYS_INLINE void add_survivors(const int R, const int S, const int V, const bool listing,
+                                 const struct data_row *d, int q,
                                  vf sum[PATCH_ROWS][PATCH][PATCH_VECTORS])
 {
     const uint64_t *word = d->word + (size_t)q * (size_t)d->n_words, *end = word + d->n_words;
     const float *value = d->value + d->value_at[q], *weights = d->weight;
     const int32_t x_at = d->x_begin + q * d->x_step;
     struct dt_entry **list = d->list;
-    for (; word < end; word++, value += 64, weights += 64 * R * S * V * VL, list += listing ? 64 : 0) {
+    for (; word < end;
+         word++, value += 64, weights += 64 * R * S * V * VL, list += listing ? 64 : 0) {
         for (uint64_t bits = *word; bits != 0; bits &= bits - 1) {
             const size_t k = (size_t)__builtin_ctzll(bits);
             const float g = value[k] * d->scale, *weight = weights + k * (size_t)(R * S * V * VL);
@@ -251,7 +269,8 @@ ALWAYS_INLINE void add_survivors(const int R, const int S, const int V, const bo
     }
 }
 
-ALWAYS_INLINE void slide_row(const int R, const int S, const int V, const bool listing, const struct data_row *d)
+ALWAYS_INLINE void slide_row(const int R, const int S, const int V, const bool listing,
+                             const struct data_row *d)
 {
     vf sum[PATCH_ROWS][PATCH][PATCH_VECTORS];
     float *dx = d->dx;
@@ -274,7 +293,8 @@ ALWAYS_INLINE void slide_row(const int R, const int S, const int V, const bool l
     store_columns(R, S - 1, V, d, dx, sum);
 }
 
-ALWAYS_INLINE void step_row(const int R, const int S, const int V, const bool listing, const struct data_row *d)
+ALWAYS_INLINE void step_row(const int R, const int S, const int V, const bool listing,
+                            const struct data_row *d)
 {
     vf sum[PATCH_ROWS][PATCH][PATCH_VECTORS];
     float *dx = d->dx;
@@ -310,11 +330,13 @@ static void begin_band(const struct dt_conv *conv, int row, const struct dt_conv
 {
     const size_t n_k = (size_t)conv->k;
     if (row % lists->band == 0) {
-        memcpy(lists->begin + (size_t)(row / lists->band) * n_k, lists->end, n_k * sizeof lists->end[0]);
+        memcpy(lists->begin + (size_t)(row / lists->band) * n_k, lists->end,
+               n_k * sizeof lists->end[0]);
     }
 }
 
-/* Whether a patch's windows tile whole rows of dx and slide down them, so that its last row is nobody's before. */
+/* Whether a patch's windows tile whole rows of dx and slide down them, so that its last row is
+ * nobody's before. */
 static bool begins_rows(const struct dt_conv *conv, const struct patch *p)
 {
     return conv->stride == 1 && n_pieces(conv->kernel, PATCH) == 1 && p->row_piece == 0;
@@ -330,10 +352,12 @@ static void clear_data(const struct dt_conv *conv, const struct patch *first, fl
     memset(dx + end * row, 0, (n_rows - end) * row * sizeof(float));
 }
 
-static void patch_data(const struct dt_conv *conv, const struct patch *p, const struct dt_survivors *from, const float *weight,
+static void patch_data(const struct dt_conv *conv, const struct patch *p,
+                       const struct dt_survivors *from, const float *weight,
                        const struct dt_conv_lists *lists, float *dx)
 {
-    const size_t n_c = dt_conv_channels(conv, VL), n_words = dt_survivor_words(conv->k), row = (size_t)conv->w * n_c;
+    const size_t n_c = dt_conv_channels(conv, VL), n_words = dt_survivor_words(conv->k),
+                 row = (size_t)conv->w * n_c;
     struct data_row d = {.value_at = from->column_at,
                          .scale = from->scale,
                          .n_words = (int)n_words,
@@ -349,7 +373,8 @@ static void patch_data(const struct dt_conv *conv, const struct patch *p, const 
     for (int i = 0; i < conv->out_h; i++) {
         d.word = from->word + (size_t)i * (size_t)conv->out_w * n_words;
         d.value = from->value + from->row_at[i];
-        d.dx = dx + (size_t)(i * conv->stride + p->r) * row + (size_t)p->s * n_c + (size_t)(p->v * VL);
+        d.dx =
+            dx + (size_t)(i * conv->stride + p->r) * row + (size_t)p->s * n_c + (size_t)(p->v * VL);
         d.x_begin = i * conv->stride * conv->w * conv->c;
         if (lists != NULL) {
             begin_band(conv, i, lists);
@@ -359,8 +384,9 @@ static void patch_data(const struct dt_conv *conv, const struct patch *p, const 
     }
 }
 
-void DT_KERNEL(conv_backward_data)(const struct dt_conv *conv, const struct dt_survivors *from, const float *packed,
-                                   const struct dt_conv_lists *lists, float *dx)
+void DT_KERNEL(conv_backward_data)(const struct dt_conv *conv, const struct dt_survivors *from,
+                                   const float *packed, const struct dt_conv_lists *lists,
+                                   float *dx)
 {
     const struct dt_conv_lists *wanted = lists;
     struct patch p = patch_at(conv, 0, 0, 0, 0);
@@ -376,7 +402,8 @@ void DT_KERNEL(conv_backward_data)(const struct dt_conv *conv, const struct dt_s
 
 /* ---- to the weights */
 
-void DT_KERNEL(conv_list)(const struct dt_conv *conv, const struct dt_survivors *from, const struct dt_conv_lists *lists)
+void DT_KERNEL(conv_list)(const struct dt_conv *conv, const struct dt_survivors *from,
+                          const struct dt_conv_lists *lists)
 {
     const uint64_t *word = from->word;
     clear_lists(conv, lists);
@@ -396,8 +423,9 @@ void DT_KERNEL(conv_list)(const struct dt_conv *conv, const struct dt_survivors 
 }
 
 /* db: the filter's; of one of its patches. */
-ALWAYS_INLINE void add_list(const int R, const int S, const int V, const struct dt_entry *entry, const struct dt_entry *end,
-                            const float *x, size_t x_row, size_t x_tap, float *dw, float *db)
+ALWAYS_INLINE void add_list(const int R, const int S, const int V, const struct dt_entry *entry,
+                            const struct dt_entry *end, const float *x, size_t x_row, size_t x_tap,
+                            float *dw, float *db)
 {
     vf sum[PATCH_ROWS][PATCH][PATCH_VECTORS];
     float bias = 0;
@@ -435,22 +463,25 @@ ALWAYS_INLINE void add_list(const int R, const int S, const int V, const struct 
     *db += bias;
 }
 
-static void patch_weights(const struct dt_conv *conv, const struct patch *p, const struct dt_conv_lists *lists, int band,
-                          const float *x, float *dw, float *db)
+static void patch_weights(const struct dt_conv *conv, const struct patch *p,
+                          const struct dt_conv_lists *lists, int band, const float *x, float *dw,
+                          float *db)
 {
     const size_t tap = (size_t)conv->c, row = (size_t)conv->w * tap, size = patch_elems(p);
     struct dt_entry **begin = lists->begin + (size_t)band * (size_t)conv->k,
                     **end = (band + 1) * lists->band < conv->out_h ? begin + conv->k : lists->end;
-    float other = 0; /* a filter's list adds to the bias once, though there may be several patches */
+    float other =
+        0; /* a filter's list adds to the bias once, though there may be several patches */
     x += (size_t)p->r * row + (size_t)p->s * tap + (size_t)(p->v * VL);
     for (size_t k = 0; k < (size_t)conv->k; k++, dw += size) {
-#define ADD_LIST(R, S, V) add_list(R, S, V, begin[k], end[k], x, row, tap, dw, p->at == 0 ? &db[k] : &other)
+#define ADD_LIST(R, S, V) \
+    add_list(R, S, V, begin[k], end[k], x, row, tap, dw, p->at == 0 ? &db[k] : &other)
         WITH_CONSTANT_PATCH(p, ADD_LIST)
     }
 }
 
-void DT_KERNEL(conv_backward_weights)(const struct dt_conv *conv, const struct dt_conv_lists *lists, const float *x, float *dw,
-                                      float *db)
+void DT_KERNEL(conv_backward_weights)(const struct dt_conv *conv, const struct dt_conv_lists *lists,
+                                      const float *x, float *dw, float *db)
 {
     for (int band = 0; band * lists->band < conv->out_h; band++) {
         struct patch p = patch_at(conv, 0, 0, 0, 0);

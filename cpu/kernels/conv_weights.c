@@ -1,12 +1,16 @@
-/* A convolution's weight gradient as a dense product: where few output gradients are zero, or channels are few.
+/* A convolution's weight gradient as a dense product: where few output gradients are zero, or
+ * channels are few.
  *
- * One tile sums, over all positions, a block of the window (R rows, E neighbouring floats of each) times one or two vectors of
- * filters. A first layer's whole window is often one tile, so its gradient is read once, and ReLU's mask applied on the way. */
+ * One tile sums, over all positions, a block of the window (R rows, E neighbouring floats of each)
+ * times one or two vectors of filters. A first layer's whole window is often one tile, so its
+ * gradient is read once, and ReLU's mask applied on the way. */
 #include "cpu/kernels/blank.h"
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/vector.h"
 
-#define TILE 12 /* elements of the window: 24 sums of AVX-512's 32 registers, 12 of 16 elsewhere */
+#define TILE                                                                            \
+    12 /* elements of the window: 24 sums of AVX-512's 32 registers, 12 of 16 elsewhere \
+        */
 #if defined(__AVX512F__)
 #define VECTORS 2
 #else
@@ -27,14 +31,18 @@ struct weights_sums {
     vf db[VECTORS], skipped[VECTORS]; /* of all gradients; of those that meet a blank block */
 };
 
-/* n neighbouring positions, of which x, dy and y are the first. `inked`: the floats of x from there on; a gradient that meets none
- * of them is only added up. */
-ALWAYS_INLINE void tile_positions(const int R, const int E, const int V, const bool skips, const struct weights_tile *t, int n,
-                                  uint64_t inked, const float *x, const float *dy, const float *y, struct weights_sums *sums)
+/* n neighbouring positions, of which x, dy and y are the first. `inked`: the floats of x from there
+ * on; a gradient that meets none of them is only added up. */
+ALWAYS_INLINE void tile_positions(const int R, const int E, const int V, const bool skips,
+                                  const struct weights_tile *t, int n, uint64_t inked,
+                                  const float *x, const float *dy, const float *y,
+                                  struct weights_sums *sums)
 {
-    const size_t row = (size_t)t->conv->w * (size_t)t->conv->c, x_step = (size_t)t->conv->stride * (size_t)t->conv->c;
+    const size_t row = (size_t)t->conv->w * (size_t)t->conv->c,
+                 x_step = (size_t)t->conv->stride * (size_t)t->conv->c;
     const size_t n_k = (size_t)t->conv->k, y_step = t->y_step;
-    for (const float *const end = dy + (size_t)n * n_k; dy != end; x += x_step, dy += n_k, y += y_step) {
+    for (const float *const end = dy + (size_t)n * n_k; dy != end;
+         x += x_step, dy += n_k, y += y_step) {
         vf g[VECTORS];
         UNROLL
         for (int v = 0; v < V; v++) {
@@ -67,24 +75,29 @@ ALWAYS_INLINE void tile_positions(const int R, const int E, const int V, const b
 }
 
 /* A row of positions, as many at a time as their floats are seen. */
-ALWAYS_INLINE void tile_row(const int R, const int E, const int V, const bool skips, const struct weights_tile *t, const float *x,
-                            const float *dy, const float *y, struct weights_sums *sums)
+ALWAYS_INLINE void tile_row(const int R, const int E, const int V, const bool skips,
+                            const struct weights_tile *t, const float *x, const float *dy,
+                            const float *y, struct weights_sums *sums)
 {
     const struct dt_conv *conv = t->conv;
     const int n_seen = skips ? inked_windows(E, conv->stride) : conv->out_w;
     for (int q = 0; q < conv->out_w; q += n_seen) {
         const int n = conv->out_w - q < n_seen ? conv->out_w - q : n_seen;
         const float *first = x + (size_t)(q * conv->stride) * (size_t)conv->c;
-        const uint64_t inked = skips ? inked_floats(R, first, (size_t)conv->w, (n - 1) * conv->stride + E) : 0;
-        tile_positions(R, E, V, skips, t, n, inked, first, dy + (size_t)q * (size_t)conv->k, y + (size_t)q * t->y_step, sums);
+        const uint64_t inked =
+            skips ? inked_floats(R, first, (size_t)conv->w, (n - 1) * conv->stride + E) : 0;
+        tile_positions(R, E, V, skips, t, n, inked, first, dy + (size_t)q * (size_t)conv->k,
+                       y + (size_t)q * t->y_step, sums);
     }
 }
 
 /* Zero times the skipped gradients is added, which is NaN if one of them is infinite or a NaN. */
-ALWAYS_INLINE void tile_image(const int R, const int E, const int V, const bool skips, const struct weights_tile *t)
+ALWAYS_INLINE void tile_image(const int R, const int E, const int V, const bool skips,
+                              const struct weights_tile *t)
 {
     const struct dt_conv *conv = t->conv;
-    const size_t row = (size_t)conv->w * (size_t)conv->c, window_row = (size_t)conv->kernel * (size_t)conv->c;
+    const size_t row = (size_t)conv->w * (size_t)conv->c,
+                 window_row = (size_t)conv->kernel * (size_t)conv->c;
     const size_t filters = dt_conv_filters(conv, VL);
     struct weights_sums sums = {0};
 #define EACH_SUM(statement)           \
@@ -99,8 +112,8 @@ ALWAYS_INLINE void tile_image(const int R, const int E, const int V, const bool 
     EACH_SUM(sums.dw[e][v] = load(DW(e) + v * VL))
     for (int p = 0; p < conv->out_h; p++) {
         const size_t at = (size_t)p * (size_t)conv->out_w;
-        tile_row(R, E, V, skips, t, t->x + (size_t)(p * conv->stride) * row, t->dy + at * (size_t)conv->k, t->y + at * t->y_step,
-                 &sums);
+        tile_row(R, E, V, skips, t, t->x + (size_t)(p * conv->stride) * row,
+                 t->dy + at * (size_t)conv->k, t->y + at * t->y_step, &sums);
     }
     EACH_SUM(store(DW(e) + v * VL, skips ? sums.dw[e][v] + 0 * sums.skipped[v] : sums.dw[e][v]))
     UNROLL
@@ -122,7 +135,8 @@ ALWAYS_INLINE void tile_image(const int R, const int E, const int V, const bool 
 
 static void run_tile(int n_rows, int n_elements, int n_vectors, const struct weights_tile *t)
 {
-    if (t->conv->c == 1 && t->conv->stride <= 3 && n_rows == 3 && n_elements == 3) { /* other channels are seldom all zero */
+    if (t->conv->c == 1 && t->conv->stride <= 3 && n_rows == 3 &&
+        n_elements == 3) { /* other channels are seldom all zero */
         if (n_vectors == 1) {
             tile_image(3, 3, 1, true, t);
         } else {
@@ -175,7 +189,8 @@ static void window_tiles(const struct weights_tile *whole, int n_vectors)
     const size_t row = (size_t)conv->w * (size_t)conv->c, filters = dt_conv_filters(conv, VL);
     struct weights_tile t = *whole;
     for (int i = 0; i < piece_count(conv->kernel, most_rows); i++) {
-        const int r = piece_begin(conv->kernel, most_rows, i), n_rows = piece_begin(conv->kernel, most_rows, i + 1) - r;
+        const int r = piece_begin(conv->kernel, most_rows, i),
+                  n_rows = piece_begin(conv->kernel, most_rows, i + 1) - r;
         for (int j = 0; j < piece_count(width, TILE); j++) {
             const int e = piece_begin(width, TILE, j), n = piece_begin(width, TILE, j + 1) - e;
             t.x = whole->x + (size_t)r * row + (size_t)e;
@@ -186,8 +201,8 @@ static void window_tiles(const struct weights_tile *whole, int n_vectors)
     }
 }
 
-void DT_KERNEL(conv_weights_dense)(const struct dt_conv *conv, const float *x, const float *dy, const float *y, float *dw,
-                                   float *db)
+void DT_KERNEL(conv_weights_dense)(const struct dt_conv *conv, const float *x, const float *dy,
+                                   const float *y, float *dw, float *db)
 {
     static const float ones[VECTORS * VL] = {[0 ... VECTORS * VL - 1] = 1};
     for (int k0 = 0; k0 < conv->k;) {
@@ -206,7 +221,8 @@ void DT_KERNEL(conv_weights_dense)(const struct dt_conv *conv, const float *x, c
 
 void DT_KERNEL(conv_unpack_dense)(const struct dt_conv *conv, const float *dw, float *grads)
 {
-    const size_t n = (size_t)conv->kernel, n_c = (size_t)conv->c, filters = dt_conv_filters(conv, VL);
+    const size_t n = (size_t)conv->kernel, n_c = (size_t)conv->c,
+                 filters = dt_conv_filters(conv, VL);
     for (size_t k = 0; k < (size_t)conv->k; k++) {
         for (size_t c = 0; c < n_c; c++) {
             for (size_t r = 0; r < n; r++) {

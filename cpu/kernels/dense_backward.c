@@ -1,5 +1,5 @@
-/* Dense layers backward: both gradients, for so many inputs at a time that what is read again and again, their samples or their
- * weights, stays in the first-level cache. */
+/* Dense layers backward: both gradients, for so many inputs at a time that what is read again and
+ * again, their samples or their weights, stays in the first-level cache. */
 #include "cpu/kernels/transpose.h"
 #include "cpu/kernels/walk.h"
 
@@ -29,8 +29,10 @@ void DT_KERNEL(list_samples)(int n, int n_out, const float *dy, const struct dt_
     }
 }
 
-/* So many samples' lists begin at begin[0]. Row by row, as dy lies: counted first, so that each list has its place. */
-static void list_block(int n, int n_out, const float *dy, uint32_t *begin, uint32_t *next, struct dt_entry *entry)
+/* So many samples' lists begin at begin[0]. Row by row, as dy lies: counted first, so that each
+ * list has its place. */
+static void list_block(int n, int n_out, const float *dy, uint32_t *begin, uint32_t *next,
+                       struct dt_entry *entry)
 {
     memset(next, 0, (size_t)n_out * sizeof *next);
     for (int i = 0; i < n; i++) {
@@ -54,11 +56,13 @@ void DT_KERNEL(list_units)(int n, int n_out, const float *dy, const struct dt_sp
     uint32_t *begin = lists->begin;
     *begin = 0;
     for (int first = 0; first < n; first += DT_DENSE_DEPTH, begin += n_out) {
-        list_block(dt_min(DT_DENSE_DEPTH, n - first), n_out, dy + (size_t)first * (size_t)n_out, begin, lists->next, lists->entry);
+        list_block(dt_min(DT_DENSE_DEPTH, n - first), n_out, dy + (size_t)first * (size_t)n_out,
+                   begin, lists->next, lists->entry);
     }
 }
 
-#define WRITE_AHEAD 8 /* rows: a store that finds its line in an outer cache holds up what comes after it */
+#define WRITE_AHEAD \
+    8 /* rows: a store that finds its line in an outer cache holds up what comes after it */
 
 /* Asks for COLUMNS floats that are written soon. */
 ALWAYS_INLINE void ask_to_write(const float *to)
@@ -69,8 +73,9 @@ ALWAYS_INLINE void ask_to_write(const float *to)
     }
 }
 
-/* Columns of b, packed: its rows lie far apart in memory, often on the same cache sets. A row is loaded before any of it is stored,
- * as a load may have to wait for a store to the same place of another page. */
+/* Columns of b, packed: its rows lie far apart in memory, often on the same cache sets. A row is
+ * loaded before any of it is stored, as a load may have to wait for a store to the same place of
+ * another page. */
 static void pack_columns(int depth, const float *b, size_t b_step, float *packed)
 {
     for (int k = 0; k < depth; k++, b += b_step, packed += COLUMNS) {
@@ -87,12 +92,14 @@ static void pack_columns(int depth, const float *b, size_t b_step, float *packed
     }
 }
 
-/* COLUMNS columns are so many vectors at a time, and every second entry has sums of its own where they are few. */
+/* COLUMNS columns are so many vectors at a time, and every second entry has sums of its own where
+ * they are few. */
 #define LIST_VECTORS (COLUMNS / VL < WALK_VECTORS ? COLUMNS / VL : WALK_VECTORS)
 #define LIST_SETS (WALK_VECTORS / LIST_VECTORS)
 
 /* A row of c, from the entries that b's rows are to be multiplied with. */
-ALWAYS_INLINE void list_row(const struct dt_entry *entry, const struct dt_entry *end, const float *b, bool accumulate, float *c)
+ALWAYS_INLINE void list_row(const struct dt_entry *entry, const struct dt_entry *end,
+                            const float *b, bool accumulate, float *c)
 {
     vf sum[LIST_SETS][LIST_VECTORS] = {0};
     if (accumulate) {
@@ -139,8 +146,9 @@ static void ask_ahead(const struct ahead *ahead, int i, int m)
     ask_for(ahead->c, ahead->stride, i * share_c, dt_min((i + 1) * share_c, ahead->n_c), COLUMNS);
 }
 
-static void list_rows(const struct ahead *ahead, int m, int n, const uint32_t *begin, const struct dt_entry *entry,
-                      const float *packed, bool accumulate, float *c, size_t c_stride)
+static void list_rows(const struct ahead *ahead, int m, int n, const uint32_t *begin,
+                      const struct dt_entry *entry, const float *packed, bool accumulate, float *c,
+                      size_t c_stride)
 {
     for (int i = 0; i < m; i++) {
         ask_ahead(ahead, i, m);
@@ -162,8 +170,9 @@ static void list_rows(const struct ahead *ahead, int m, int n, const uint32_t *b
 }
 
 /* c (m, n) = or += a (m, k) b (k, n), a tile at a time. */
-static void tile_rows(const struct ahead *ahead, int m, int n, int depth, const float *a, size_t a_step, size_t a_stride,
-                      const float *packed, bool accumulate, float *c, size_t c_stride)
+static void tile_rows(const struct ahead *ahead, int m, int n, int depth, const float *a,
+                      size_t a_step, size_t a_stride, const float *packed, bool accumulate,
+                      float *c, size_t c_stride)
 {
     struct tile tile = {.a_step = a_step,
                         .a_stride = a_stride,
@@ -188,17 +197,20 @@ static void tile_rows(const struct ahead *ahead, int m, int n, int depth, const 
 }
 
 /* Columns of c = or += sum over k of a[k * a_step + m * a_stride] * b[k * b_step + n] */
-static void product_columns(const struct ahead *ahead, int m, int n, int k, const float *a, size_t a_step, size_t a_stride,
-                            const struct dt_sparse *lists, const float *b, bool accumulate, float *c, size_t stride, float *packed)
+static void product_columns(const struct ahead *ahead, int m, int n, int k, const float *a,
+                            size_t a_step, size_t a_stride, const struct dt_sparse *lists,
+                            const float *b, bool accumulate, float *c, size_t stride, float *packed)
 {
     for (int k0 = 0; k0 < k; k0 += DT_DENSE_DEPTH) {
         const int depth = dt_min(DT_DENSE_DEPTH, k - k0);
         pack_columns(depth, b + (size_t)k0 * stride, stride, packed);
         if (lists != NULL) {
             const size_t lists_before = (size_t)(k0 / DT_DENSE_DEPTH) * (size_t)m;
-            list_rows(ahead, m, n, lists->begin + lists_before, lists->entry, packed, accumulate || k0 > 0, c, stride);
+            list_rows(ahead, m, n, lists->begin + lists_before, lists->entry, packed,
+                      accumulate || k0 > 0, c, stride);
         } else {
-            tile_rows(ahead, m, n, depth, a + (size_t)k0 * a_step, a_step, a_stride, packed, accumulate || k0 > 0, c, stride);
+            tile_rows(ahead, m, n, depth, a + (size_t)k0 * a_step, a_step, a_stride, packed,
+                      accumulate || k0 > 0, c, stride);
         }
     }
 }
@@ -217,21 +229,26 @@ static int count_columns(const struct dt_dense *d, int at, int n)
     return count;
 }
 
-/* Whether dw costs less by the zeros of x than by those of dy, or as a dense product: in cycles, as measured. By x there are
- * matrices to transpose, and every row of every panel has a beginning and an end. */
+/* Whether dw costs less by the zeros of x than by those of dy, or as a dense product: in cycles, as
+ * measured. By x there are matrices to transpose, and every row of every panel has a beginning and
+ * an end. */
 static bool prefers_inputs(const struct dt_dense *d, int at, int n)
 {
     const int64_t n_samples = d->n, n_units = d->n_out, n_vectors = COLUMNS / VL;
-    const int64_t n_pieces = (n_units + WALK_COLUMNS - 1) / WALK_COLUMNS, n_panels = (n_samples + WALK_DEPTH - 1) / WALK_DEPTH;
-    const int64_t n_blocks = (n_samples + DT_DENSE_DEPTH - 1) / DT_DENSE_DEPTH, dense = n_samples * n_units * n_vectors / 2;
-    const int64_t by_dy = d->by_unit != NULL ? d->by_unit->begin[n_blocks * n_units] * (n_vectors + 1) / 2 : dense;
-    const int64_t around = COLUMNS * ((n_samples * n_pieces + n_units) * 2 / 5 + n_pieces * n_panels * 40);
+    const int64_t n_pieces = (n_units + WALK_COLUMNS - 1) / WALK_COLUMNS,
+                  n_panels = (n_samples + WALK_DEPTH - 1) / WALK_DEPTH;
+    const int64_t n_blocks = (n_samples + DT_DENSE_DEPTH - 1) / DT_DENSE_DEPTH,
+                  dense = n_samples * n_units * n_vectors / 2;
+    const int64_t by_dy =
+        d->by_unit != NULL ? d->by_unit->begin[n_blocks * n_units] * (n_vectors + 1) / 2 : dense;
+    const int64_t around =
+        COLUMNS * ((n_samples * n_pieces + n_units) * 2 / 5 + n_pieces * n_panels * 40);
     return around < by_dy && 6 * n_pieces * count_columns(d, at, n) + around < by_dy;
 }
 
 /* rows (n_units, n columns) of dw = or += transposed */
-static void store_rows(const struct ahead *ahead, int n_units, int n, const float *transposed, bool accumulate, float *dw,
-                       size_t stride)
+static void store_rows(const struct ahead *ahead, int n_units, int n, const float *transposed,
+                       bool accumulate, float *dw, size_t stride)
 {
     for (int unit = 0; unit < n_units; unit++, transposed += COLUMNS, dw += stride) {
         ask_ahead(ahead, unit, n_units);
@@ -242,10 +259,12 @@ static void store_rows(const struct ahead *ahead, int n_units, int n, const floa
 }
 
 /* Columns of dw with x's zeros skipped: all units of an input side by side, and then transposed. */
-static void weights_by_input(const struct ahead *ahead, const struct dt_dense *d, int at, int n, float *scratch)
+static void weights_by_input(const struct ahead *ahead, const struct dt_dense *d, int at, int n,
+                             float *scratch)
 {
     const size_t n_in = (size_t)d->n_in, n_out = (size_t)d->n_out;
-    float *x = scratch, *sums = x + COLUMNS * WALK_DEPTH, *transposed = sums + COLUMNS * WALK_COLUMNS;
+    float *x = scratch, *sums = x + COLUMNS * WALK_DEPTH,
+          *transposed = sums + COLUMNS * WALK_COLUMNS;
     struct product p = {.a_stride = WALK_DEPTH, .b_step = n_out, .c_stride = WALK_COLUMNS};
     for (int j = 0; j < d->n_out; j += WALK_COLUMNS) {
         p.n_columns = dt_min(WALK_COLUMNS, d->n_out - j);
@@ -262,7 +281,8 @@ static void weights_by_input(const struct ahead *ahead, const struct dt_dense *d
             }
         }
         transpose_matrix(n, p.n_columns, sums, WALK_COLUMNS, transposed, COLUMNS);
-        store_rows(ahead, p.n_columns, n, transposed, d->accumulate, d->dw + (size_t)j * n_in + at, n_in);
+        store_rows(ahead, p.n_columns, n, transposed, d->accumulate, d->dw + (size_t)j * n_in + at,
+                   n_in);
     }
 }
 
@@ -281,10 +301,11 @@ void DT_KERNEL(dense_backward)(const struct dt_dense *d, int at, float *scratch)
     if (prefers_inputs(d, at, n)) {
         weights_by_input(after_weights, d, at, n, scratch);
     } else {
-        product_columns(after_weights, d->n_out, n, d->n, d->dy, n_out, 1, d->by_unit, d->x + at, d->accumulate, d->dw + at, n_in,
-                        scratch);
+        product_columns(after_weights, d->n_out, n, d->n, d->dy, n_out, 1, d->by_unit, d->x + at,
+                        d->accumulate, d->dw + at, n_in, scratch);
     }
     if (d->dx != NULL) {
-        product_columns(&next, d->n, n, d->n_out, d->dy, 1, n_out, d->by_sample, d->weight + at, false, d->dx + at, n_in, scratch);
+        product_columns(&next, d->n, n, d->n_out, d->dy, 1, n_out, d->by_sample, d->weight + at,
+                        false, d->dx + at, n_in, scratch);
     }
 }

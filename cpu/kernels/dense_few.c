@@ -1,5 +1,5 @@
-/* Dense layers forward for few samples: then transposing the weights would cost more than it saves. Inputs and weights both run
- * along k, so sums are kept lane by lane and added up at the end. */
+/* Dense layers forward for few samples: then transposing the weights would cost more than it saves.
+ * Inputs and weights both run along k, so sums are kept lane by lane and added up at the end. */
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/transpose.h"
 
@@ -14,9 +14,12 @@
 /* The sums of four vectors' lanes. */
 ALWAYS_INLINE quarter lane_sums(const vf v[4])
 {
-    const vf ab = PERMUTE(v[0], v[1], BLOCKS(0, VL, 1, VL + 1)) + PERMUTE(v[0], v[1], BLOCKS(2, VL + 2, 3, VL + 3));
-    const vf cd = PERMUTE(v[2], v[3], BLOCKS(0, VL, 1, VL + 1)) + PERMUTE(v[2], v[3], BLOCKS(2, VL + 2, 3, VL + 3));
-    const vf abcd = PERMUTE(ab, cd, BLOCKS(0, 1, VL, VL + 1)) + PERMUTE(ab, cd, BLOCKS(2, 3, VL + 2, VL + 3));
+    const vf ab = PERMUTE(v[0], v[1], BLOCKS(0, VL, 1, VL + 1)) +
+                  PERMUTE(v[0], v[1], BLOCKS(2, VL + 2, 3, VL + 3));
+    const vf cd = PERMUTE(v[2], v[3], BLOCKS(0, VL, 1, VL + 1)) +
+                  PERMUTE(v[2], v[3], BLOCKS(2, VL + 2, 3, VL + 3));
+    const vf abcd =
+        PERMUTE(ab, cd, BLOCKS(0, 1, VL, VL + 1)) + PERMUTE(ab, cd, BLOCKS(2, 3, VL + 2, VL + 3));
     quarter block[VL / 4], sum;
     memcpy(block, &abcd, sizeof block);
     sum = block[0];
@@ -28,8 +31,8 @@ ALWAYS_INLINE quarter lane_sums(const vf v[4])
 }
 
 /* VL more terms of each sum, or those in `inside`. */
-ALWAYS_INLINE void few_step(const int N, const float *const x[ROWS], const float *const w[UNITS], int at, const bool whole,
-                            vi inside, vf sum[ROWS][UNITS])
+ALWAYS_INLINE void few_step(const int N, const float *const x[ROWS], const float *const w[UNITS],
+                            int at, const bool whole, vi inside, vf sum[ROWS][UNITS])
 {
     vf wv[UNITS];
     UNROLL
@@ -47,15 +50,17 @@ ALWAYS_INLINE void few_step(const int N, const float *const x[ROWS], const float
 }
 
 /* y[i][0 .. n_units - 1] += x[i] * w for the first N of some samples; n_rows of them count. */
-ALWAYS_INLINE void few_tile(const int N, int depth, const float *const x[ROWS], const float *const w[UNITS], int n_rows,
-                            int n_units, float *y, size_t stride)
+ALWAYS_INLINE void few_tile(const int N, int depth, const float *const x[ROWS],
+                            const float *const w[UNITS], int n_rows, int n_units, float *y,
+                            size_t stride)
 {
     const int n_whole = depth / VL * VL;
     vf sum[ROWS][UNITS] = {0};
     for (int at = 0; at < n_whole; at += VL) {
         few_step(N, x, w, at, true, (vi){0}, sum);
     }
-    if (n_whole < depth) { /* the same way, so that a sum's bits do not depend on its place in the tile */
+    if (n_whole <
+        depth) { /* the same way, so that a sum's bits do not depend on its place in the tile */
         few_step(N, x, w, n_whole, false, first_lanes(depth - n_whole), sum);
     }
     for (int i = 0; i < n_rows; i++) {
@@ -67,14 +72,16 @@ ALWAYS_INLINE void few_tile(const int N, int depth, const float *const x[ROWS], 
 }
 
 /* Where n rows from `first` on begin; rows beyond the matrix repeat its last one. */
-static void few_rows(const float *matrix, int n_rows, size_t stride, int first, int n, const float *rows[])
+static void few_rows(const float *matrix, int n_rows, size_t stride, int first, int n,
+                     const float *rows[])
 {
     for (int i = 0; i < n; i++) {
         rows[i] = matrix + (size_t)dt_min(first + i, n_rows - 1) * stride;
     }
 }
 
-void DT_KERNEL(dense_few)(int n, int n_in, int n_out, const float *x, const float *weight, const float *bias, float *y)
+void DT_KERNEL(dense_few)(int n, int n_in, int n_out, const float *x, const float *weight,
+                          const float *bias, float *y)
 {
     const size_t stride = (size_t)n_in;
     for (int i = 0; i < n; i++) {

@@ -1,4 +1,5 @@
-/* Activations, dropout, pixels and the change of layout. Plain loops: the compiler makes vectors of them. */
+/* Activations, dropout, pixels and the change of layout. Plain loops: the compiler makes vectors of
+ * them. */
 #include "cpu/kernels/kernels.h"
 
 #include <math.h>
@@ -6,11 +7,13 @@
 #include "base/rng.h"
 #include "cpu/kernels/transpose.h"
 
-/* e^x for -87 <= x <= 88, relative error below 2e-7: x = n log 2 + r, and a polynomial for e^r. Its coefficients and those of
- * tanh_vector are Moshier's (Cephes mathematical library, single precision). A NaN stays one. */
+/* e^x for -87 <= x <= 88, relative error below 2e-7: x = n log 2 + r, and a polynomial for e^r. Its
+ * coefficients and those of tanh_vector are Moshier's (Cephes mathematical library, single
+ * precision). A NaN stays one. */
 ALWAYS_INLINE vf exp_vector(vf x)
 {
-    const float round = 12582912.0f; /* 1.5 * 2^23: what is added to it is rounded to a whole number */
+    const float round =
+        12582912.0f; /* 1.5 * 2^23: what is added to it is rounded to a whole number */
     const vf shifted = x * 1.44269504f + round, n = shifted - round;
     const vf r = x - n * 0.693359375f + n * 2.12194440e-4f; /* log 2 in two pieces */
     vf p = r * 1.9875691500e-4f + 1.3981999507e-3f;
@@ -24,7 +27,8 @@ ALWAYS_INLINE vf exp_vector(vf x)
 
 ALWAYS_INLINE vf tanh_vector(vf x)
 {
-    const vf magnitude = (vf)((vi)x & INT32_MAX), bounded = blend(magnitude > 10.0f, (vf){0} + 10.0f, magnitude);
+    const vf magnitude = (vf)((vi)x & INT32_MAX),
+             bounded = blend(magnitude > 10.0f, (vf){0} + 10.0f, magnitude);
     const vf z = x * x;
     vf small = z * -5.70498872745e-3f + 2.06390887954e-2f;
     small = small * z - 5.37397155531e-2f;
@@ -75,7 +79,8 @@ void DT_KERNEL(activate)(enum dt_activation activation, size_t n_elems, float *x
     }
 }
 
-void DT_KERNEL(activate_backward)(enum dt_activation activation, size_t n_elems, const float *y, float y_scale, float *dy)
+void DT_KERNEL(activate_backward)(enum dt_activation activation, size_t n_elems, const float *y,
+                                  float y_scale, float *dy)
 {
     switch (activation) {
     case DT_ACTIVATION_RELU:
@@ -100,7 +105,8 @@ void DT_KERNEL(activate_backward)(enum dt_activation activation, size_t n_elems,
     }
 }
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "dropout_mask reads the low half of a word first");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "dropout_mask reads the low half of a word first");
 
 enum { GROUPS = VL / 2 }; /* calls of the generator at a time */
 
@@ -108,9 +114,10 @@ typedef uint8_t vb __attribute__((vector_size(4 * VL)));
 
 #define ROUNDS 10
 
-/* base/rng.h's dt_rng_words for GROUPS neighbouring groups: the low halves of c[j]'s lanes are their words j. What is in the high
- * halves on the way takes no part in the products. */
-ALWAYS_INLINE void rng_words(const struct dt_dropout_key *key, uint64_t round_keys[ROUNDS][2], vu64 group, vu64 c[4])
+/* base/rng.h's dt_rng_words for GROUPS neighbouring groups: the low halves of c[j]'s lanes are
+ * their words j. What is in the high halves on the way takes no part in the products. */
+ALWAYS_INLINE void rng_words(const struct dt_dropout_key *key, uint64_t round_keys[ROUNDS][2],
+                             vu64 group, vu64 c[4])
 {
     c[0] = group;
     c[1] = (vu64){0} + key->sample;
@@ -118,7 +125,8 @@ ALWAYS_INLINE void rng_words(const struct dt_dropout_key *key, uint64_t round_ke
     c[3] = (vu64){0} + ((uint32_t)DT_RNG_DROPOUT << 24 | (key->stream & 0xFFFFFFu));
     UNROLL
     for (int round = 0; round < ROUNDS; round++) {
-        const vu64 product0 = (vu64)multiply_even((vu)c[0], 0xD2511F53u), product1 = (vu64)multiply_even((vu)c[2], 0xCD9E8D57u);
+        const vu64 product0 = (vu64)multiply_even((vu)c[0], 0xD2511F53u),
+                   product1 = (vu64)multiply_even((vu)c[2], 0xCD9E8D57u);
         c[0] = product1 >> 32 ^ c[1] ^ round_keys[round][0];
         c[1] = product1;
         c[2] = product0 >> 32 ^ c[3] ^ round_keys[round][1];
@@ -126,28 +134,33 @@ ALWAYS_INLINE void rng_words(const struct dt_dropout_key *key, uint64_t round_ke
     }
 }
 
-/* Four bytes, 1 or 0, from the half-words of two words, in the low halves; a drawn number below the threshold is a negative
- * difference. */
+/* Four bytes, 1 or 0, from the half-words of two words, in the low halves; a drawn number below the
+ * threshold is a negative difference. */
 ALWAYS_INLINE vu64 keep_halves(vu64 a, vu64 b, uint32_t threshold)
 {
     const vu words = (vu)((a & 0xFFFFFFFFu) | b << 32);
-    const vu dropped = ((words & 0xFFFFu) - threshold) >> 31 | ((words >> 16) - threshold) >> 31 << 8;
+    const vu dropped =
+        ((words & 0xFFFFu) - threshold) >> 31 | ((words >> 16) - threshold) >> 31 << 8;
     return (((vu64)dropped | (vu64)dropped >> 16) & 0xFFFFFFFFu) ^ 0x01010101u;
 }
 
 /* The masks of eight units of each group. */
 ALWAYS_INLINE void keep_eight(const vu64 words[4], uint32_t threshold, uint8_t *keep)
 {
-    const vu64 kept = keep_halves(words[0], words[1], threshold) | keep_halves(words[2], words[3], threshold) << 32;
+    const vu64 kept = keep_halves(words[0], words[1], threshold) |
+                      keep_halves(words[2], words[3], threshold) << 32;
     memcpy(keep, &kept, sizeof kept);
 }
 
 /* Of sixteen, where the bytes decide. The words of a group are brought side by side. */
 ALWAYS_INLINE void keep_sixteen(const vu64 words[4], uint32_t threshold, uint8_t *keep)
 {
-    const vf even = (vf)((words[0] & 0xFFFFFFFFu) | words[2] << 32), odd = (vf)((words[1] & 0xFFFFFFFFu) | words[3] << 32);
-    const uint8_t last = (uint8_t)(threshold / 256 - 1); /* that is dropped; 255 with a threshold of 65536 */
-    const vb low = (vb)((vb)interleave_low(even, odd) > last) & 1, high = (vb)((vb)interleave_high(even, odd) > last) & 1;
+    const vf even = (vf)((words[0] & 0xFFFFFFFFu) | words[2] << 32),
+             odd = (vf)((words[1] & 0xFFFFFFFFu) | words[3] << 32);
+    const uint8_t last =
+        (uint8_t)(threshold / 256 - 1); /* that is dropped; 255 with a threshold of 65536 */
+    const vb low = (vb)((vb)interleave_low(even, odd) > last) & 1,
+             high = (vb)((vb)interleave_high(even, odd) > last) & 1;
     memcpy(keep, &low, sizeof low);
     memcpy(keep + sizeof low, &high, sizeof high);
 }
@@ -185,7 +198,8 @@ void DT_KERNEL(dropout)(size_t n_units, const uint8_t *keep, float scale, float 
     }
 }
 
-void DT_KERNEL(scale_pixels)(size_t n_elems, const uint8_t *restrict pixels, float scale, float *restrict x)
+void DT_KERNEL(scale_pixels)(size_t n_elems, const uint8_t *restrict pixels, float scale,
+                             float *restrict x)
 {
     for (size_t i = 0; i < n_elems; i++) {
         x[i] = (float)pixels[i] * scale;

@@ -1,9 +1,10 @@
 /* The vector kernels of the cpu backend: one table of functions per instruction set.
  *
- * Every kernel source is compiled once per instruction set, with DT_CPU_ISA naming it; isa.c chooses a table at open.
- * Kernels work on one image, or on one part of a matrix: threads, batches and memory are block.c's affair. Activations are
- * H W C (channels innermost). Every buffer may be read up to 256 bytes past its end; nothing is written past it.
- * What is read past a row or an image may be another thread's work in progress: those lanes are never used. */
+ * Every kernel source is compiled once per instruction set, with DT_CPU_ISA naming it; isa.c
+ * chooses a table at open. Kernels work on one image, or on one part of a matrix: threads, batches
+ * and memory are block.c's affair. Activations are H W C (channels innermost). Every buffer may be
+ * read up to 256 bytes past its end; nothing is written past it. What is read past a row or an
+ * image may be another thread's work in progress: those lanes are never used. */
 #ifndef DT_CPU_KERNELS_KERNELS_H
 #define DT_CPU_KERNELS_KERNELS_H
 
@@ -16,34 +17,39 @@
 #include "model/backend.h"
 #include "model/optimizer.h"
 
-/* A convolution over an input whose padding is already in place, so that every window lies inside. */
+/* A convolution over an input whose padding is already in place, so that every window lies inside.
+ */
 struct dt_conv {
     int c, h, w;
     int k, out_h, out_w;
     int kernel, stride;
 };
 
-/* One nonzero number of a list. Zeros contribute nothing to a sum, and after ReLU, max pool and dropout most are zero. */
+/* One nonzero number of a list. Zeros contribute nothing to a sum, and after ReLU, max pool and
+ * dropout most are zero. */
 struct dt_entry {
     int32_t index;
     float value;
 };
 
-/* The output gradients of one image that are not zero. They may still lie as the pool left them: each position's k values begin at
- * value + row_at[its row] + column_at[its column]. */
+/* The output gradients of one image that are not zero. They may still lie as the pool left them:
+ * each position's k values begin at value + row_at[its row] + column_at[its column]. */
 struct dt_survivors {
-    uint64_t *word;               /* (out_h, out_w, dt_survivor_words(k)); bit i of a position: filter i's gradient */
+    uint64_t
+        *word; /* (out_h, out_w, dt_survivor_words(k)); bit i of a position: filter i's gradient */
     const float *value;           /* those of other filters are not looked at */
     float scale;                  /* what dropout multiplies them by */
     uint32_t *row_at, *column_at; /* (out_h), (out_w) */
 };
 
-/* The same by filter: `index` is the offset of a window in the input. Cut into bands of output rows. */
+/* The same by filter: `index` is the offset of a window in the input. Cut into bands of output
+ * rows. */
 struct dt_conv_lists {
-    int band;                       /* rows */
-    struct dt_entry *entry;         /* (k, stride) */
-    size_t stride;                  /* entries from a filter to the next */
-    struct dt_entry **begin, **end; /* (bands, k) where each band begins; (k) where the last one ends */
+    int band;               /* rows */
+    struct dt_entry *entry; /* (k, stride) */
+    size_t stride;          /* entries from a filter to the next */
+    struct dt_entry **begin,
+        **end; /* (bands, k) where each band begins; (k) where the last one ends */
 };
 
 struct dt_pooling {
@@ -52,8 +58,9 @@ struct dt_pooling {
     int size, stride;
 };
 
-/* The nonzero elements of a matrix: m lists of each DT_DENSE_DEPTH samples (or units), one for every unit (or sample). List i of
- * block b is the entries begin[b * m + i] .. begin[b * m + i + 1] - 1; `index` counts from the block's first. */
+/* The nonzero elements of a matrix: m lists of each DT_DENSE_DEPTH samples (or units), one for
+ * every unit (or sample). List i of block b is the entries begin[b * m + i] .. begin[b * m + i + 1]
+ * - 1; `index` counts from the block's first. */
 struct dt_sparse {
     uint32_t *begin;        /* (blocks * m + 1) */
     uint32_t *next;         /* (m) where the next entry of a list goes while lists are made */
@@ -62,23 +69,25 @@ struct dt_sparse {
 
 /* The backward pass of a dense layer. */
 struct dt_dense {
-    int n, n_in, n_out;                          /* samples, inputs, units */
-    const float *x, *weight, *dy;                /* (n, n_in), (n_out, n_in), (n, n_out) */
-    const struct dt_sparse *by_unit, *by_sample; /* dy both ways, or NULL where it has too few zeros */
+    int n, n_in, n_out;           /* samples, inputs, units */
+    const float *x, *weight, *dy; /* (n, n_in), (n_out, n_in), (n, n_out) */
+    const struct dt_sparse *by_unit,
+        *by_sample; /* dy both ways, or NULL where it has too few zeros */
     bool accumulate;
     float *dw, *dx; /* (n_out, n_in); (n, n_in) or NULL */
 };
 
-/* What becomes of a convolution's outputs where that is done at once. An output comes through if it is its window's first largest,
- * positive, and kept by dropout: the words of struct dt_survivors, for all images. Bits of places that have no filter or window are
- * left as they are. */
+/* What becomes of a convolution's outputs where that is done at once. An output comes through if it
+ * is its window's first largest, positive, and kept by dropout: the words of struct dt_survivors,
+ * for all images. Bits of places that have no filter or window are left as they are. */
 struct dt_conv_outputs {
     const float *bias;
     bool relu;
-    bool pool;           /* max pool of size and stride 2 over ReLU's output; odd rows and columns at the end are left out */
-    float *y;            /* (images, h, w, k), of the pool where there is one */
-    const float *next;   /* memory like y that is written next, and so fetched on the way; or NULL */
-    uint64_t *word;      /* with a pool: which outputs come through; NULL if not wanted */
+    bool pool; /* max pool of size and stride 2 over ReLU's output; odd rows and columns at the end
+                  are left out */
+    float *y;  /* (images, h, w, k), of the pool where there is one */
+    const float *next; /* memory like y that is written next, and so fetched on the way; or NULL */
+    uint64_t *word;    /* with a pool: which outputs come through; NULL if not wanted */
     const uint8_t *keep; /* with a pool, as dropout_mask's; NULL: no dropout */
     float scale;         /* of what dropout keeps */
 };
@@ -91,78 +100,93 @@ struct dt_dropout_key {
 
 /* X(result, name, arguments)
  *
- * conv_pack_forward, conv_pack_backward: arena weights (K C R S) to the kernels' own orders; sizes below.
- * conv_forward: y = conv(x) + bias, and ReLU where asked.
- * winograd_pack: arena weights transformed.
- * winograd_forward: neighbouring images, at most 32; scratch: dt_winograd_scratch_elems. Returns a bit for each whose outputs,
- *   before ReLU, are not all finite. NaN, infinity and overflow reach outputs here that do not depend on them: such an image is
+ * conv_pack_forward, conv_pack_backward: arena weights (K C R S) to the kernels' own orders; sizes
+ * below. conv_forward: y = conv(x) + bias, and ReLU where asked. winograd_pack: arena weights
+ * transformed. winograd_forward: neighbouring images, at most 32; scratch:
+ * dt_winograd_scratch_elems. Returns a bit for each whose outputs, before ReLU, are not all finite.
+ * NaN, infinity and overflow reach outputs here that do not depend on them: such an image is
  *   conv_forward's.
  * count_nonzero: how many of x.
- * survivors: the words of dy (positions, k); returns how many bits are set. survivors_pooled: of the gradient before a max pool
- *   whose windows do not overlap, given the one behind it; words outside of all windows are left as they are.
- * count_survivors: how many bits are set. spread_survivors: dy (out_h, out_w, k) with zeros in between.
- * conv_backward_data: dx (h, w, dt_conv_channels) = ..., and fills `lists` unless NULL. conv_list: only that.
+ * survivors: the words of dy (positions, k); returns how many bits are set. survivors_pooled: of
+ * the gradient before a max pool whose windows do not overlap, given the one behind it; words
+ * outside of all windows are left as they are. count_survivors: how many bits are set.
+ * spread_survivors: dy (out_h, out_w, k) with zeros in between. conv_backward_data: dx (h, w,
+ * dt_conv_channels) = ..., and fills `lists` unless NULL. conv_list: only that.
  * conv_backward_weights: adds to dw, ordered as weights are by conv_pack_backward, and db.
- * conv_weights_dense: adds to dw (kernel rows, kernel * c, dt_conv_filters) and db, for a whole dy; y not NULL: where y > 0.
- * conv_unpack_gradient, conv_unpack_dense: adds dw to grads (K C R S).
- * dense_forward: y (n, n_out) = x (n, n_in) * weight (n_out, n_in)^T + bias, for one part of the samples; the same bits however
- *   many parts there are.
- * dense_few: the same for DT_DENSE_FEW samples at most.
- * dense_backward: DT_DENSE_COLUMNS columns of dw and dx, from `column` on. scratch: of DT_DENSE_SCRATCH floats, forward too.
- * list_samples, list_units: the elements of dy (n, n_out) that are not zero, sample by sample or unit by unit.
- * max_pool: winner (out) is the chosen element's place in its window, row by row; NULL if not wanted. The first of equals wins, and
- *   a NaN beats every number. *_pool_backward: overwrites dx.
- * activate: in place. activate_backward: dy *= slope at the activation's output y * y_scale.
- * dropout_mask: keep[unit] is 1 or 0; the threshold is not 0. dropout: x *= keep ? scale : 0.
- * transpose: to (n_cols, n_rows) = scale * from (n_rows, n_cols).
- * scale_pixels: x = pixels * scale.
- * fma_loop: n_rounds times DT_FMA_CHAINS independent vector multiply-adds, for measuring what the core can do at most.
- * sum_squares: of at most DT_SUM_CHUNK floats. sgd, adam: the rules of model/optimizer.h. */
-#define DT_CPU_KERNEL_LIST(X)                                                                                               \
-    X(void, conv_pack_forward, (const struct dt_conv *conv, const float *weight, float *packed))                            \
-    X(void, conv_forward,                                                                                                   \
-      (const struct dt_conv *conv, const float *x, const float *packed, const float *bias, bool relu, float *y))            \
-    X(void, winograd_pack, (const struct dt_winograd *w, const float *weight, float *packed))                               \
-    X(uint32_t, winograd_forward,                                                                                           \
-      (const struct dt_winograd *w, int n_images, const float *x, const float *packed, const struct dt_conv_outputs *out,   \
-       float *scratch))                                                                                                     \
-    X(void, conv_pack_backward, (const struct dt_conv *conv, const float *weight, float *packed))                           \
-    X(size_t, count_nonzero, (size_t n_elems, const float *x))                                                              \
-    X(size_t, survivors, (size_t n_positions, int k, const float *dy, uint64_t *word))                                      \
-    X(size_t, survivors_pooled, (const struct dt_pooling *pool, const float *dy, const uint16_t *winner, uint64_t *word))   \
-    X(size_t, count_survivors, (size_t n_words, const uint64_t *word))                                                      \
-    X(void, spread_survivors, (const struct dt_conv *conv, const struct dt_survivors *from, float *dy))                     \
-    X(void, conv_backward_data,                                                                                             \
-      (const struct dt_conv *conv, const struct dt_survivors *from, const float *packed, const struct dt_conv_lists *lists, \
-       float *dx))                                                                                                          \
-    X(void, conv_list, (const struct dt_conv *conv, const struct dt_survivors *from, const struct dt_conv_lists *lists))    \
-    X(void, conv_backward_weights,                                                                                          \
-      (const struct dt_conv *conv, const struct dt_conv_lists *lists, const float *x, float *dw, float *db))                \
-    X(void, conv_weights_dense,                                                                                             \
-      (const struct dt_conv *conv, const float *x, const float *dy, const float *y, float *dw, float *db))                  \
-    X(void, conv_unpack_gradient, (const struct dt_conv *conv, const float *dw, float *grads))                              \
-    X(void, conv_unpack_dense, (const struct dt_conv *conv, const float *dw, float *grads))                                 \
-    X(void, dense_forward,                                                                                                  \
-      (int part, int n_parts, int n, int n_in, int n_out, const float *x, const float *weight, const float *bias, float *y, \
-       float *scratch))                                                                                                     \
-    X(void, dense_few, (int n, int n_in, int n_out, const float *x, const float *weight, const float *bias, float *y))      \
-    X(void, dense_backward, (const struct dt_dense *dense, int column, float *scratch))                                     \
-    X(void, list_samples, (int n, int n_out, const float *dy, const struct dt_sparse *lists))                               \
-    X(void, list_units, (int n, int n_out, const float *dy, const struct dt_sparse *lists))                                 \
-    X(void, max_pool, (const struct dt_pooling *pool, const float *x, float *y, uint16_t *winner))                          \
-    X(void, max_pool_backward, (const struct dt_pooling *pool, const float *dy, const uint16_t *winner, float *dx))         \
-    X(void, avg_pool, (const struct dt_pooling *pool, const float *x, float *y))                                            \
-    X(void, avg_pool_backward, (const struct dt_pooling *pool, const float *dy, float *dx))                                 \
-    X(void, activate, (enum dt_activation activation, size_t n_elems, float *x))                                            \
-    X(void, activate_backward, (enum dt_activation activation, size_t n_elems, const float *y, float y_scale, float *dy))   \
-    X(void, dropout_mask, (const struct dt_dropout_key *key, size_t n_units, uint8_t *keep))                                \
-    X(void, dropout, (size_t n_units, const uint8_t *keep, float scale, float *x))                                          \
-    X(void, transpose, (size_t n_rows, size_t n_cols, float scale, const float *from, float *to))                           \
-    X(void, scale_pixels, (size_t n_elems, const uint8_t *pixels, float scale, float *x))                                   \
-    X(void, fma_loop, (size_t n_rounds, float *out))                                                                        \
-    X(double, sum_squares, (size_t n_elems, const float *x))                                                                \
-    X(void, sgd, (const struct dt_update *update, size_t n_elems, float *params, const float *grads, float *velocity))      \
-    X(void, adam, (const struct dt_update *update, size_t n_elems, float *params, const float *grads, float *mean, float *square))
+ * conv_weights_dense: adds to dw (kernel rows, kernel * c, dt_conv_filters) and db, for a whole dy;
+ * y not NULL: where y > 0. conv_unpack_gradient, conv_unpack_dense: adds dw to grads (K C R S).
+ * dense_forward: y (n, n_out) = x (n, n_in) * weight (n_out, n_in)^T + bias, for one part of the
+ * samples; the same bits however many parts there are. dense_few: the same for DT_DENSE_FEW samples
+ * at most. dense_backward: DT_DENSE_COLUMNS columns of dw and dx, from `column` on. scratch: of
+ * DT_DENSE_SCRATCH floats, forward too. list_samples, list_units: the elements of dy (n, n_out)
+ * that are not zero, sample by sample or unit by unit. max_pool: winner (out) is the chosen
+ * element's place in its window, row by row; NULL if not wanted. The first of equals wins, and a
+ * NaN beats every number. *_pool_backward: overwrites dx. activate: in place. activate_backward: dy
+ * *= slope at the activation's output y * y_scale. dropout_mask: keep[unit] is 1 or 0; the
+ * threshold is not 0. dropout: x *= keep ? scale : 0. transpose: to (n_cols, n_rows) = scale * from
+ * (n_rows, n_cols). scale_pixels: x = pixels * scale. fma_loop: n_rounds times DT_FMA_CHAINS
+ * independent vector multiply-adds, for measuring what the core can do at most. sum_squares: of at
+ * most DT_SUM_CHUNK floats. sgd, adam: the rules of model/optimizer.h. */
+#define DT_CPU_KERNEL_LIST(X)                                                                      \
+    X(void, conv_pack_forward, (const struct dt_conv *conv, const float *weight, float *packed))   \
+    X(void, conv_forward,                                                                          \
+      (const struct dt_conv *conv, const float *x, const float *packed, const float *bias,         \
+       bool relu, float *y))                                                                       \
+    X(void, winograd_pack, (const struct dt_winograd *w, const float *weight, float *packed))      \
+    X(uint32_t, winograd_forward,                                                                  \
+      (const struct dt_winograd *w, int n_images, const float *x, const float *packed,             \
+       const struct dt_conv_outputs *out, float *scratch))                                         \
+    X(void, conv_pack_backward, (const struct dt_conv *conv, const float *weight, float *packed))  \
+    X(size_t, count_nonzero, (size_t n_elems, const float *x))                                     \
+    X(size_t, survivors, (size_t n_positions, int k, const float *dy, uint64_t *word))             \
+    X(size_t, survivors_pooled,                                                                    \
+      (const struct dt_pooling *pool, const float *dy, const uint16_t *winner, uint64_t *word))    \
+    X(size_t, count_survivors, (size_t n_words, const uint64_t *word))                             \
+    X(void, spread_survivors,                                                                      \
+      (const struct dt_conv *conv, const struct dt_survivors *from, float *dy))                    \
+    X(void, conv_backward_data,                                                                    \
+      (const struct dt_conv *conv, const struct dt_survivors *from, const float *packed,           \
+       const struct dt_conv_lists *lists, float *dx))                                              \
+    X(void, conv_list,                                                                             \
+      (const struct dt_conv *conv, const struct dt_survivors *from,                                \
+       const struct dt_conv_lists *lists))                                                         \
+    X(void, conv_backward_weights,                                                                 \
+      (const struct dt_conv *conv, const struct dt_conv_lists *lists, const float *x, float *dw,   \
+       float *db))                                                                                 \
+    X(void, conv_weights_dense,                                                                    \
+      (const struct dt_conv *conv, const float *x, const float *dy, const float *y, float *dw,     \
+       float *db))                                                                                 \
+    X(void, conv_unpack_gradient, (const struct dt_conv *conv, const float *dw, float *grads))     \
+    X(void, conv_unpack_dense, (const struct dt_conv *conv, const float *dw, float *grads))        \
+    X(void, dense_forward,                                                                         \
+      (int part, int n_parts, int n, int n_in, int n_out, const float *x, const float *weight,     \
+       const float *bias, float *y, float *scratch))                                               \
+    X(void, dense_few,                                                                             \
+      (int n, int n_in, int n_out, const float *x, const float *weight, const float *bias,         \
+       float *y))                                                                                  \
+    X(void, dense_backward, (const struct dt_dense *dense, int column, float *scratch))            \
+    X(void, list_samples, (int n, int n_out, const float *dy, const struct dt_sparse *lists))      \
+    X(void, list_units, (int n, int n_out, const float *dy, const struct dt_sparse *lists))        \
+    X(void, max_pool, (const struct dt_pooling *pool, const float *x, float *y, uint16_t *winner)) \
+    X(void, max_pool_backward,                                                                     \
+      (const struct dt_pooling *pool, const float *dy, const uint16_t *winner, float *dx))         \
+    X(void, avg_pool, (const struct dt_pooling *pool, const float *x, float *y))                   \
+    X(void, avg_pool_backward, (const struct dt_pooling *pool, const float *dy, float *dx))        \
+    X(void, activate, (enum dt_activation activation, size_t n_elems, float *x))                   \
+    X(void, activate_backward,                                                                     \
+      (enum dt_activation activation, size_t n_elems, const float *y, float y_scale, float *dy))   \
+    X(void, dropout_mask, (const struct dt_dropout_key *key, size_t n_units, uint8_t *keep))       \
+    X(void, dropout, (size_t n_units, const uint8_t *keep, float scale, float *x))                 \
+    X(void, transpose, (size_t n_rows, size_t n_cols, float scale, const float *from, float *to))  \
+    X(void, scale_pixels, (size_t n_elems, const uint8_t *pixels, float scale, float *x))          \
+    X(void, fma_loop, (size_t n_rounds, float *out))                                               \
+    X(double, sum_squares, (size_t n_elems, const float *x))                                       \
+    X(void, sgd,                                                                                   \
+      (const struct dt_update *update, size_t n_elems, float *params, const float *grads,          \
+       float *velocity))                                                                           \
+    X(void, adam,                                                                                  \
+      (const struct dt_update *update, size_t n_elems, float *params, const float *grads,          \
+       float *mean, float *square))
 
 struct dt_cpu_kernels {
     const char *isa;
@@ -199,19 +223,22 @@ static inline size_t dt_survivor_words(int k)
 
 static inline size_t dt_conv_packed_forward_elems(const struct dt_conv *conv, int vector)
 {
-    return dt_round_up((size_t)conv->k, (size_t)vector) * (size_t)conv->kernel * (size_t)conv->kernel * (size_t)conv->c;
+    return dt_round_up((size_t)conv->k, (size_t)vector) * (size_t)conv->kernel *
+           (size_t)conv->kernel * (size_t)conv->c;
 }
 
 /* Of the weights packed for the backward pass, and of their gradient. */
 static inline size_t dt_conv_packed_backward_elems(const struct dt_conv *conv, int vector)
 {
-    return (size_t)conv->k * (size_t)conv->kernel * (size_t)conv->kernel * dt_conv_channels(conv, vector);
+    return (size_t)conv->k * (size_t)conv->kernel * (size_t)conv->kernel *
+           dt_conv_channels(conv, vector);
 }
 
 /* Of the weights' gradient as conv_weights_dense leaves it. */
 static inline size_t dt_conv_dense_elems(const struct dt_conv *conv, int vector)
 {
-    return (size_t)conv->kernel * (size_t)conv->kernel * (size_t)conv->c * dt_conv_filters(conv, vector);
+    return (size_t)conv->kernel * (size_t)conv->kernel * (size_t)conv->c *
+           dt_conv_filters(conv, vector);
 }
 
 #ifdef DT_CPU_ISA

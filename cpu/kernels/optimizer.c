@@ -1,9 +1,11 @@
-/* Optimizer steps in one pass over the arena, and the norm. Plain loops: the compiler makes vectors of them. */
+/* Optimizer steps in one pass over the arena, and the norm. Plain loops: the compiler makes vectors
+ * of them. */
 #include "cpu/kernels/kernels.h"
 
 #include <math.h>
 
-/* Eight running sums in double; the order depends on n alone, and squares of floats are exact in double. */
+/* Eight running sums in double; the order depends on n alone, and squares of floats are exact in
+ * double. */
 double DT_KERNEL(sum_squares)(size_t n_elems, const float *x)
 {
     enum { SUMS = 8 };
@@ -23,17 +25,19 @@ double DT_KERNEL(sum_squares)(size_t n_elems, const float *x)
     return total;
 }
 
-void DT_KERNEL(sgd)(const struct dt_update *update, size_t n_elems, float *restrict params, const float *restrict grads,
-                    float *restrict velocity)
+void DT_KERNEL(sgd)(const struct dt_update *update, size_t n_elems, float *restrict params,
+                    const float *restrict grads, float *restrict velocity)
 {
-    const float scale = update->grad_scale, lr = update->lr, decay = update->weight_decay, momentum = update->momentum;
+    const float scale = update->grad_scale, lr = update->lr, decay = update->weight_decay,
+                momentum = update->momentum;
     if (velocity == NULL) {
         for (size_t i = 0; i < n_elems; i++) {
             params[i] -= lr * (grads[i] * scale + decay * params[i]);
         }
         return;
     }
-    const float of_gradient = update->nesterov ? 1.0f : 0.0f, of_velocity = update->nesterov ? momentum : 1.0f;
+    const float of_gradient = update->nesterov ? 1.0f : 0.0f,
+                of_velocity = update->nesterov ? momentum : 1.0f;
     for (size_t i = 0; i < n_elems; i++) {
         const float g = grads[i] * scale + decay * params[i];
         const float v = momentum * velocity[i] + g;
@@ -42,8 +46,8 @@ void DT_KERNEL(sgd)(const struct dt_update *update, size_t n_elems, float *restr
     }
 }
 
-void DT_KERNEL(adam)(const struct dt_update *update, size_t n_elems, float *restrict params, const float *restrict grads,
-                     float *restrict mean, float *restrict square)
+void DT_KERNEL(adam)(const struct dt_update *update, size_t n_elems, float *restrict params,
+                     const float *restrict grads, float *restrict mean, float *restrict square)
 {
     const float scale = update->grad_scale, lr = update->lr, epsilon = update->epsilon;
     const float share1 = update->one_minus_beta1, share2 = update->one_minus_beta2;

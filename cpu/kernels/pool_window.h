@@ -1,5 +1,6 @@
-/* What follows a convolution with ReLU behind it, window by window of a 2 x 2 max pool, while its outputs are in registers: the
- * pool, dropout, and which outputs come through (struct dt_conv_outputs). */
+/* What follows a convolution with ReLU behind it, window by window of a 2 x 2 max pool, while its
+ * outputs are in registers: the pool, dropout, and which outputs come through (struct
+ * dt_conv_outputs). */
 #ifndef DT_CPU_KERNELS_POOL_WINDOW_H
 #define DT_CPU_KERNELS_POOL_WINDOW_H
 
@@ -20,12 +21,15 @@ struct pool_target {
 static inline struct pool_target pool_target(const struct dt_conv_outputs *out, int k, int out_w)
 {
     const size_t word_pixel = dt_survivor_words(k) * sizeof(uint64_t);
-    return (struct pool_target){
-        .scale = out->keep != NULL ? out->scale : 1, .word_row = (size_t)out_w * word_pixel, .word_pixel = word_pixel};
+    return (struct pool_target){.scale = out->keep != NULL ? out->scale : 1,
+                                .word_row = (size_t)out_w * word_pixel,
+                                .word_pixel = word_pixel};
 }
 
-/* From filter k of a pixel on: number `at` of what is behind the pool, whose words begin at `word_at`. */
-static inline void aim(struct pool_target *t, const struct dt_conv_outputs *out, size_t at, size_t word_at, size_t k)
+/* From filter k of a pixel on: number `at` of what is behind the pool, whose words begin at
+ * `word_at`. */
+static inline void aim(struct pool_target *t, const struct dt_conv_outputs *out, size_t at,
+                       size_t word_at, size_t k)
 {
     t->y = out->y + at + k;
     t->keep = out->keep != NULL ? out->keep + at + k : NULL;
@@ -55,9 +59,10 @@ ALWAYS_INLINE void put_bits(uint8_t *word, int first_bit, uint32_t bits)
 #endif
 }
 
-/* Where in its window each survivor is. A later output wins by being larger: the first of equals. */
-ALWAYS_INLINE void put_survivors(const struct pool_target *t, uint8_t *word, uint32_t alive, uint32_t in_lower, uint32_t top_right,
-                                 uint32_t bottom_right)
+/* Where in its window each survivor is. A later output wins by being larger: the first of equals.
+ */
+ALWAYS_INLINE void put_survivors(const struct pool_target *t, uint8_t *word, uint32_t alive,
+                                 uint32_t in_lower, uint32_t top_right, uint32_t bottom_right)
 {
     const uint32_t upper = alive & ~in_lower, lower = alive & in_lower;
     put_bits(word, t->first_bit, upper & ~top_right);
@@ -67,10 +72,11 @@ ALWAYS_INLINE void put_survivors(const struct pool_target *t, uint8_t *word, uin
 }
 
 /* One window. What ReLU and dropout leave over is scaled, and the rest is zero. */
-ALWAYS_INLINE void pool_window(const int n_filters, const struct pool_target *t, const vf top[2], const vf bottom[2], size_t at,
-                               size_t word_at)
+ALWAYS_INLINE void pool_window(const int n_filters, const struct pool_target *t, const vf top[2],
+                               const vf bottom[2], size_t at, size_t word_at)
 {
-    const vf upper = larger(top[0], top[1]), lower = larger(bottom[0], bottom[1]), best = larger(upper, lower);
+    const vf upper = larger(top[0], top[1]), lower = larger(bottom[0], bottom[1]),
+             best = larger(upper, lower);
     vm alive = greater(best, (vf){0});
     if (t->keep != NULL) {
         alive &= lanes_of_bytes(t->keep + at);
@@ -78,8 +84,9 @@ ALWAYS_INLINE void pool_window(const int n_filters, const struct pool_target *t,
     store_filters(t->y + at, only(alive, best * t->scale), n_filters);
     if (t->word != NULL) {
         const uint32_t there = n_filters == VL ? UINT32_MAX : (1u << n_filters) - 1;
-        put_survivors(t, t->word + word_at, lane_bits(alive) & there, lane_bits(greater(lower, upper)),
-                      lane_bits(greater(top[1], top[0])), lane_bits(greater(bottom[1], bottom[0])));
+        put_survivors(t, t->word + word_at, lane_bits(alive) & there,
+                      lane_bits(greater(lower, upper)), lane_bits(greater(top[1], top[0])),
+                      lane_bits(greater(bottom[1], bottom[0])));
     }
 }
 

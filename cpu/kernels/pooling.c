@@ -5,7 +5,8 @@
 /* The first element of output (p, q)'s window. */
 static size_t window(const struct dt_pooling *pool, int p, int q)
 {
-    return ((size_t)(p * pool->stride) * (size_t)pool->w + (size_t)(q * pool->stride)) * (size_t)pool->c;
+    return ((size_t)(p * pool->stride) * (size_t)pool->w + (size_t)(q * pool->stride)) *
+           (size_t)pool->c;
 }
 
 static size_t element(const struct dt_pooling *pool, int r, int s)
@@ -15,8 +16,10 @@ static size_t element(const struct dt_pooling *pool, int r, int s)
 
 typedef uint16_t vector_of_u16 __attribute__((vector_size(2 * VL), aligned(2), may_alias));
 
-/* n channels of one window, at most VL; NaN counts as the largest number, the first of equals wins. */
-ALWAYS_INLINE void window_max(const struct dt_pooling *pool, const float *x, const int n, float *y, uint16_t *winner)
+/* n channels of one window, at most VL; NaN counts as the largest number, the first of equals wins.
+ */
+ALWAYS_INLINE void window_max(const struct dt_pooling *pool, const float *x, const int n, float *y,
+                              uint16_t *winner)
 {
     vf best = load(x);
     vi chosen = {0};
@@ -39,19 +42,22 @@ void DT_KERNEL(max_pool)(const struct dt_pooling *pool, const float *x, float *y
 {
     const int n_whole = pool->c / VL * VL;
     for (int p = 0; p < pool->out_h; p++) {
-        for (int q = 0; q < pool->out_w; q++, y += pool->c, winner += winner != NULL ? pool->c : 0) {
+        for (int q = 0; q < pool->out_w;
+             q++, y += pool->c, winner += winner != NULL ? pool->c : 0) {
             const float *from = x + window(pool, p, q);
             for (int c = 0; c < n_whole; c += VL) {
                 window_max(pool, from + c, VL, y + c, winner != NULL ? winner + c : NULL);
             }
             if (n_whole < pool->c) {
-                window_max(pool, from + n_whole, pool->c - n_whole, y + n_whole, winner != NULL ? winner + n_whole : NULL);
+                window_max(pool, from + n_whole, pool->c - n_whole, y + n_whole,
+                           winner != NULL ? winner + n_whole : NULL);
             }
         }
     }
 }
 
-void DT_KERNEL(max_pool_backward)(const struct dt_pooling *pool, const float *dy, const uint16_t *winner, float *dx)
+void DT_KERNEL(max_pool_backward)(const struct dt_pooling *pool, const float *dy,
+                                  const uint16_t *winner, float *dx)
 {
     memset(dx, 0, (size_t)pool->h * (size_t)pool->w * (size_t)pool->c * sizeof(float));
     for (int p = 0; p < pool->out_h; p++) {

@@ -1,4 +1,5 @@
-/* What is left of an output gradient after ReLU, max pool and dropout: found without writing out the zeros in between. */
+/* What is left of an output gradient after ReLU, max pool and dropout: found without writing out
+ * the zeros in between. */
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/vector.h"
 
@@ -25,7 +26,8 @@ ALWAYS_INLINE uint64_t place_bits(const uint16_t *winner, int place)
     UNROLL
     for (int i = 0; i < 64; i += 16) {
         const __m128i low = _mm_cmpeq_epi16(_mm_loadu_si128((const __m128i *)(winner + i)), wanted);
-        const __m128i high = _mm_cmpeq_epi16(_mm_loadu_si128((const __m128i *)(winner + i + 8)), wanted);
+        const __m128i high =
+            _mm_cmpeq_epi16(_mm_loadu_si128((const __m128i *)(winner + i + 8)), wanted);
         bits |= (uint64_t)(uint32_t)_mm_movemask_epi8(_mm_packs_epi16(low, high)) << i;
     }
     return bits;
@@ -42,7 +44,8 @@ size_t DT_KERNEL(count_nonzero)(size_t n_elems, const float *x)
 {
     size_t n = 0;
     for (size_t i = 0; i < n_elems; i += 64) {
-        n += (size_t)__builtin_popcountll(nonzero_bits(x + i, n_elems - i < 64 ? (int)(n_elems - i) : 64));
+        n += (size_t)__builtin_popcountll(
+            nonzero_bits(x + i, n_elems - i < 64 ? (int)(n_elems - i) : 64));
     }
     return n;
 }
@@ -59,19 +62,22 @@ size_t DT_KERNEL(survivors)(size_t n_positions, int k, const float *dy, uint64_t
     return n;
 }
 
-size_t DT_KERNEL(survivors_pooled)(const struct dt_pooling *pool, const float *dy, const uint16_t *winner, uint64_t *word)
+size_t DT_KERNEL(survivors_pooled)(const struct dt_pooling *pool, const float *dy,
+                                   const uint16_t *winner, uint64_t *word)
 {
     const size_t n_words = dt_survivor_words(pool->c), row = (size_t)pool->w * n_words;
     size_t n = 0;
     for (int p = 0; p < pool->out_h; p++) {
         for (int q = 0; q < pool->out_w; q++, dy += pool->c, winner += pool->c) {
-            uint64_t *window = word + (size_t)(p * pool->stride) * row + (size_t)(q * pool->stride) * n_words;
+            uint64_t *window =
+                word + (size_t)(p * pool->stride) * row + (size_t)(q * pool->stride) * n_words;
             for (int k0 = 0; k0 < pool->c; k0 += 64, window++) {
                 const uint64_t bits = nonzero_bits(dy + k0, pool->c - k0 < 64 ? pool->c - k0 : 64);
                 n += (size_t)__builtin_popcountll(bits);
                 for (int place = 0, r = 0; r < pool->size; r++) {
                     for (int s = 0; s < pool->size; s++, place++) {
-                        window[(size_t)r * row + (size_t)s * n_words] = bits & place_bits(winner + k0, place);
+                        window[(size_t)r * row + (size_t)s * n_words] =
+                            bits & place_bits(winner + k0, place);
                     }
                 }
             }
@@ -89,7 +95,8 @@ size_t DT_KERNEL(count_survivors)(size_t n_words, const uint64_t *word)
     return n;
 }
 
-void DT_KERNEL(spread_survivors)(const struct dt_conv *conv, const struct dt_survivors *from, float *dy)
+void DT_KERNEL(spread_survivors)(const struct dt_conv *conv, const struct dt_survivors *from,
+                                 float *dy)
 {
     const uint64_t *word = from->word;
     memset(dy, 0, (size_t)conv->out_h * (size_t)conv->out_w * (size_t)conv->k * sizeof(float));

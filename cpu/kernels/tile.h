@@ -1,7 +1,8 @@
 /* The one micro-kernel under convolutions and matrix products: a tile of c kept in registers,
- *     c[i][j] (+)= sum over rows r and depth k of  a[r * a_row + k * a_step + i * a_stride] * b[(r * n_k + k) * b_step + j]
- * with i over T <= TILE_ROWS and j over one or two vectors. A convolution's window row and channels are one run of memory in H W C
- * order, so they are one depth loop here. */
+ *     c[i][j] (+)= sum over rows r and depth k of  a[r * a_row + k * a_step + i * a_stride] * b[(r
+ * * n_k + k) * b_step + j] with i over T <= TILE_ROWS and j over one or two vectors. A
+ * convolution's window row and channels are one run of memory in H W C order, so they are one depth
+ * loop here. */
 #ifndef DT_CPU_KERNELS_TILE_H
 #define DT_CPU_KERNELS_TILE_H
 
@@ -38,14 +39,16 @@ ALWAYS_INLINE vf tile_relu(vf v)
     return (vf)(~(v < 0) & (vi)v); /* this way round a NaN stays one */
 }
 
-ALWAYS_INLINE void tile_load(const int T, const int V, const struct tile *t, vf c[TILE_ROWS][TILE_VECTORS])
+ALWAYS_INLINE void tile_load(const int T, const int V, const struct tile *t,
+                             vf c[TILE_ROWS][TILE_VECTORS])
 {
     UNROLL
     for (int i = 0; i < T; i++) {
         UNROLL
         for (int v = 0; v < V; v++) {
             c[i][v] = (vf){0};
-            __builtin_prefetch(t->c + (size_t)i * t->c_stride + v * VL, 1); /* so that the stores need not wait */
+            __builtin_prefetch(t->c + (size_t)i * t->c_stride + v * VL,
+                               1); /* so that the stores need not wait */
             if (t->start == TILE_BIAS) {
                 c[i][v] = load(t->bias + v * VL);
             } else if (t->start == TILE_ACCUMULATE) {
@@ -55,7 +58,8 @@ ALWAYS_INLINE void tile_load(const int T, const int V, const struct tile *t, vf 
     }
 }
 
-ALWAYS_INLINE void tile_store(const int T, const int V, const struct tile *t, vf c[TILE_ROWS][TILE_VECTORS])
+ALWAYS_INLINE void tile_store(const int T, const int V, const struct tile *t,
+                              vf c[TILE_ROWS][TILE_VECTORS])
 {
     const int n_last = t->n_columns - (V - 1) * VL;
     UNROLL

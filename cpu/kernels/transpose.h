@@ -14,7 +14,8 @@
 /* The same choice in each 16-byte block of two vectors; VL + i is lane i of the second. */
 #define BLOCK(at, i, j, k, l) at + i, at + j, at + k, at + l
 #if VL == 16
-#define BLOCKS(i, j, k, l) BLOCK(0, i, j, k, l), BLOCK(4, i, j, k, l), BLOCK(8, i, j, k, l), BLOCK(12, i, j, k, l)
+#define BLOCKS(i, j, k, l) \
+    BLOCK(0, i, j, k, l), BLOCK(4, i, j, k, l), BLOCK(8, i, j, k, l), BLOCK(12, i, j, k, l)
 #elif VL == 8
 #define BLOCKS(i, j, k, l) BLOCK(0, i, j, k, l), BLOCK(4, i, j, k, l)
 #else
@@ -27,10 +28,14 @@ typedef float quarter __attribute__((vector_size(16)));
 ALWAYS_INLINE void transpose_four_rows(const vf from[4], float *to, size_t to_stride)
 {
     const vf a = from[0], b = from[1], c = from[2], d = from[3];
-    const vf ab0 = PERMUTE(a, b, BLOCKS(0, VL, 1, VL + 1)), ab1 = PERMUTE(a, b, BLOCKS(2, VL + 2, 3, VL + 3));
-    const vf cd0 = PERMUTE(c, d, BLOCKS(0, VL, 1, VL + 1)), cd1 = PERMUTE(c, d, BLOCKS(2, VL + 2, 3, VL + 3));
-    const vf transposed[4] = {PERMUTE(ab0, cd0, BLOCKS(0, 1, VL, VL + 1)), PERMUTE(ab0, cd0, BLOCKS(2, 3, VL + 2, VL + 3)),
-                              PERMUTE(ab1, cd1, BLOCKS(0, 1, VL, VL + 1)), PERMUTE(ab1, cd1, BLOCKS(2, 3, VL + 2, VL + 3))};
+    const vf ab0 = PERMUTE(a, b, BLOCKS(0, VL, 1, VL + 1)),
+             ab1 = PERMUTE(a, b, BLOCKS(2, VL + 2, 3, VL + 3));
+    const vf cd0 = PERMUTE(c, d, BLOCKS(0, VL, 1, VL + 1)),
+             cd1 = PERMUTE(c, d, BLOCKS(2, VL + 2, 3, VL + 3));
+    const vf transposed[4] = {PERMUTE(ab0, cd0, BLOCKS(0, 1, VL, VL + 1)),
+                              PERMUTE(ab0, cd0, BLOCKS(2, 3, VL + 2, VL + 3)),
+                              PERMUTE(ab1, cd1, BLOCKS(0, 1, VL, VL + 1)),
+                              PERMUTE(ab1, cd1, BLOCKS(2, 3, VL + 2, VL + 3))};
     UNROLL
     for (int j = 0; j < 4; j++) {
         quarter block[VL / 4];
@@ -42,9 +47,10 @@ ALWAYS_INLINE void transpose_four_rows(const vf from[4], float *to, size_t to_st
     }
 }
 
-/* to (n_columns, n_rows) from (n_rows, n_columns). Columns are written in whole vectors and rows in fours: what is more than asked
- * for repeats the last row, or is whatever lies behind it. */
-ALWAYS_INLINE void transpose_matrix(int n_rows, int n_columns, const float *from, size_t from_stride, float *to, size_t to_stride)
+/* to (n_columns, n_rows) from (n_rows, n_columns). Columns are written in whole vectors and rows in
+ * fours: what is more than asked for repeats the last row, or is whatever lies behind it. */
+ALWAYS_INLINE void transpose_matrix(int n_rows, int n_columns, const float *from,
+                                    size_t from_stride, float *to, size_t to_stride)
 {
     for (int r = 0; r < n_rows; r += 4) {
         const float *rows[4];
@@ -52,7 +58,8 @@ ALWAYS_INLINE void transpose_matrix(int n_rows, int n_columns, const float *from
             rows[i] = from + (size_t)(r + i < n_rows ? r + i : n_rows - 1) * from_stride;
         }
         for (int c = 0; c < n_columns; c += VL) {
-            transpose_four_rows((const vf[4]){load(rows[0] + c), load(rows[1] + c), load(rows[2] + c), load(rows[3] + c)},
+            transpose_four_rows((const vf[4]){load(rows[0] + c), load(rows[1] + c),
+                                              load(rows[2] + c), load(rows[3] + c)},
                                 to + (size_t)c * to_stride + r, to_stride);
         }
     }

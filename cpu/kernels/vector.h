@@ -1,4 +1,5 @@
-/* Vectors of floats as GCC and clang spell them for every processor; VL lanes, as many as the instruction set has. */
+/* Vectors of floats as GCC and clang spell them for every processor; VL lanes, as many as the
+ * instruction set has. */
 #ifndef DT_CPU_KERNELS_VECTOR_H
 #define DT_CPU_KERNELS_VECTOR_H
 
@@ -25,7 +26,8 @@ typedef float vf __attribute__((vector_size(4 * VL)));
 typedef int32_t vi __attribute__((vector_size(4 * VL)));
 typedef uint32_t vu __attribute__((vector_size(4 * VL)));
 typedef uint64_t vu64 __attribute__((vector_size(4 * VL)));
-typedef float vf_memory __attribute__((vector_size(4 * VL), aligned(4), may_alias)); /* unaligned, as memory is */
+typedef float vf_memory
+    __attribute__((vector_size(4 * VL), aligned(4), may_alias)); /* unaligned, as memory is */
 
 #if defined(__clang__)
 #define UNROLL _Pragma("unroll")
@@ -142,7 +144,8 @@ ALWAYS_INLINE vf interleave_low(vf a, vf b)
 ALWAYS_INLINE vf interleave_high(vf a, vf b)
 {
 #if VL == 16
-    return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+    return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15,
+                                   31);
 #elif VL == 8
     return __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
 #else
@@ -150,7 +153,8 @@ ALWAYS_INLINE vf interleave_high(vf a, vf b)
 #endif
 }
 
-/* Turns a square of vectors: lane j of row i becomes lane i of row j. Each round interleaves rows i and i + VL / 2. */
+/* Turns a square of vectors: lane j of row i becomes lane i of row j. Each round interleaves rows i
+ * and i + VL / 2. */
 ALWAYS_INLINE void transpose_block(vf row[VL])
 {
     UNROLL

@@ -1,6 +1,7 @@
-/* c (m, n) += a (m, k) b (k, n) in the first-level cache: a's zeros are skipped where there are many, so that every number that is
- * not zero costs a row of b, instead of every number. Each sum is added up in the order of k, whichever way is taken. A NaN is not
- * zero; a zero times an infinity is nothing where it is skipped, and a NaN where it is not. */
+/* c (m, n) += a (m, k) b (k, n) in the first-level cache: a's zeros are skipped where there are
+ * many, so that every number that is not zero costs a row of b, instead of every number. Each sum
+ * is added up in the order of k, whichever way is taken. A NaN is not zero; a zero times an
+ * infinity is nothing where it is skipped, and a NaN where it is not. */
 #ifndef DT_CPU_KERNELS_WALK_H
 #define DT_CPU_KERNELS_WALK_H
 
@@ -12,7 +13,8 @@
 #define WALK_DEPTH (DT_DENSE_PANEL / WALK_COLUMNS) /* rows of a panel of so many columns */
 #define WALK_WORDS (WALK_DEPTH / 64)
 
-/* Asks for n floats of each of the rows first .. last - 1: what is needed next lies where no processor looks by itself. */
+/* Asks for n floats of each of the rows first .. last - 1: what is needed next lies where no
+ * processor looks by itself. */
 ALWAYS_INLINE void ask_for(const float *matrix, size_t stride, int first, int last, int n)
 {
     for (int i = first; i < last; i++) {
@@ -40,7 +42,8 @@ ALWAYS_INLINE int find_nonzero(int depth, const float *a, uint64_t bits[WALK_WOR
 }
 
 /* One row of c, V vectors of which the last has n_last columns. */
-ALWAYS_INLINE void walk_row(const int V, int n_last, const float *a, const uint64_t bits[WALK_WORDS], const float *b, size_t b_step,
+ALWAYS_INLINE void walk_row(const int V, int n_last, const float *a,
+                            const uint64_t bits[WALK_WORDS], const float *b, size_t b_step,
                             float *c)
 {
     vf sum[WALK_VECTORS];
@@ -82,10 +85,10 @@ struct product {
 
 static void walk_rows(int n_rows, const struct product *p, uint64_t bits[TILE_ROWS][WALK_WORDS])
 {
-#define WALK_CASE(V)                                                                                       \
-    for (int i = 0; i < n_rows; i++) {                                                                     \
-        walk_row(V, p->n_columns - (V - 1) * VL, p->a + (size_t)i * p->a_stride, bits[i], p->b, p->b_step, \
-                 p->c + (size_t)i * p->c_stride);                                                          \
+#define WALK_CASE(V)                                                                            \
+    for (int i = 0; i < n_rows; i++) {                                                          \
+        walk_row(V, p->n_columns - (V - 1) * VL, p->a + (size_t)i * p->a_stride, bits[i], p->b, \
+                 p->b_step, p->c + (size_t)i * p->c_stride);                                    \
     }
     const int n_vectors = (p->n_columns + VL - 1) / VL;
     switch (n_vectors) {
@@ -116,8 +119,8 @@ static void walk_rows(int n_rows, const struct product *p, uint64_t bits[TILE_RO
     }
 }
 
-/* Up to TILE_ROWS rows. Dense, a number costs half a cycle per vector of b; alone it costs five cycles, however few the vectors
- * are: additions to the same sum wait for each other. */
+/* Up to TILE_ROWS rows. Dense, a number costs half a cycle per vector of b; alone it costs five
+ * cycles, however few the vectors are: additions to the same sum wait for each other. */
 static void product_rows(int n_rows, const struct product *p)
 {
     uint64_t bits[TILE_ROWS][WALK_WORDS];

@@ -1,4 +1,5 @@
-/* Winograd's transform of the inputs, the products, and the whole; the method: winograd_kernel.h. */
+/* Winograd's transform of the inputs, the products, and the whole; the method: winograd_kernel.h.
+ */
 #include "cpu/kernels/winograd_kernel.h"
 
 #define THREE_BY_THREE (7u | 7u << SIDE | 7u << 2 * SIDE) /* of SIDE by SIDE bits */
@@ -11,8 +12,9 @@
  *     1/2             x (x^2 - 1) (x + 2)
  *     -2              x (x^2 - 1) (x - 1/2)
  *     infinity        x (x^2 - 1) Q(x)
- * A factor x - 1 makes a row a sum of differences, or a difference of two sums alike: of equal numbers only the row of point 1 is
- * left, exactly. So in a tile of equal pixels only frequency (1, 1) is not zero. */
+ * A factor x - 1 makes a row a sum of differences, or a difference of two sums alike: of equal
+ * numbers only the row of point 1 is left, exactly. So in a tile of equal pixels only frequency (1,
+ * 1) is not zero. */
 enum pair { OUTER, ONES, HALF_AND_TWO, N_PAIRS };
 static const int first_of[N_PAIRS] = {0, 1, 3}, second_of[N_PAIRS] = {5, 2, 4};
 
@@ -33,8 +35,8 @@ ALWAYS_INLINE void input_pair(const enum pair pair, const vf *d, vf *first, vf *
     }
 }
 
-/* B' d B of one tile, two rows of the result at a time; pixels are loaded anew for each pair of rows, which costs less than storing
- * what lies between. */
+/* B' d B of one tile, two rows of the result at a time; pixels are loaded anew for each pair of
+ * rows, which costs less than storing what lies between. */
 static void transform_input(const struct dt_winograd *w, const float *x, size_t row, float *v)
 {
     const size_t n_c = (size_t)w->c, v_freq = w->v_freq;
@@ -61,7 +63,9 @@ static void transform_input(const struct dt_winograd *w, const float *x, size_t 
                 store(v + (size_t)(second_of[p] * SIDE + first_of[q]) * v_freq, a);
                 store(v + (size_t)(second_of[p] * SIDE + second_of[q]) * v_freq, b);
             }
-            __asm__ volatile("" ::: "memory"); /* or the compiler keeps the pixels, in more registers than there are */
+            __asm__ volatile("" ::
+                                 : "memory"); /* or the compiler keeps the pixels, in more registers
+                                                 than there are */
         }
     }
 }
@@ -74,15 +78,17 @@ static void copy_edge(const struct dt_winograd *w, const float *x, int y0, int x
     memset(edge, 0, (size_t)(SIDE * SIDE) * n_c * sizeof(float));
     for (int i = 0; i < SIDE; i++) {
         if (y0 + i >= 0 && y0 + i < w->h && begin < end) {
-            memcpy(edge + (size_t)(i * SIDE + begin) * n_c, x + ((size_t)(y0 + i) * (size_t)w->w + (size_t)(x0 + begin)) * n_c,
+            memcpy(edge + (size_t)(i * SIDE + begin) * n_c,
+                   x + ((size_t)(y0 + i) * (size_t)w->w + (size_t)(x0 + begin)) * n_c,
                    (size_t)(end - begin) * n_c * sizeof(float));
         }
     }
 }
 
-/* Where a tile of image x begins, and the floats from one row of it to the next; a copy where it reaches over the edge. */
-static const float *find_tile(const struct dt_winograd *w, const float *x, const struct dt_winograd_area *tile, float *edge,
-                              size_t *row)
+/* Where a tile of image x begins, and the floats from one row of it to the next; a copy where it
+ * reaches over the edge. */
+static const float *find_tile(const struct dt_winograd *w, const float *x,
+                              const struct dt_winograd_area *tile, float *edge, size_t *row)
 {
     const int y0 = tile->top - w->top, x0 = tile->left - w->left;
     if (y0 >= 0 && x0 >= 0 && y0 + SIDE <= w->h && x0 + SIDE <= w->w) {
@@ -94,8 +100,10 @@ static const float *find_tile(const struct dt_winograd *w, const float *x, const
     return edge;
 }
 
-/* A tile without its loud pixels, with zeros instead: a tile's `quiet` outputs do not see the difference. */
-static void copy_quiet(const struct dt_winograd *w, const float *x, const struct dt_winograd_area *tile, float *edge)
+/* A tile without its loud pixels, with zeros instead: a tile's `quiet` outputs do not see the
+ * difference. */
+static void copy_quiet(const struct dt_winograd *w, const float *x,
+                       const struct dt_winograd_area *tile, float *edge)
 {
     const size_t n_c = (size_t)w->c;
     uint64_t seen = 0; /* by those outputs, of the tile's pixels */
@@ -136,7 +144,8 @@ static void transform_blank(const float *x, size_t n_c, float *v)
 /* ---- the matrix products */
 
 /* T tiles by V vectors of filters of one frequency, kept in registers. */
-ALWAYS_INLINE void gemm_block(const int T, const int V, const struct dt_winograd *w, const float *v, const float *u, float *m)
+ALWAYS_INLINE void gemm_block(const int T, const int V, const struct dt_winograd *w, const float *v,
+                              const float *u, float *m)
 {
     vf sum[GEMM_ROWS][GEMM_VECTORS];
     const int n_c = w->c;
@@ -204,7 +213,8 @@ ALWAYS_INLINE void gemm_block(const int T, const int V, const struct dt_winograd
         break;
 #endif
 
-static void gemm_rows(int n_rows, int n_vectors, const struct dt_winograd *w, const float *v, const float *u, float *m)
+static void gemm_rows(int n_rows, int n_vectors, const struct dt_winograd *w, const float *v,
+                      const float *u, float *m)
 {
     switch (n_rows) {
         GEMM_CASE(1)
@@ -216,11 +226,14 @@ static void gemm_rows(int n_rows, int n_vectors, const struct dt_winograd *w, co
     }
 }
 
-/* One frequency and panel of filters. The multiply-adds of a block begin while those of the block before are still under way,
- * unless they wait for an address: so each is found from the one before, without a division. */
-static void panel_products(const struct dt_winograd *w, int n_tiles, int n_vectors, const float *v, const float *u, float *m)
+/* One frequency and panel of filters. The multiply-adds of a block begin while those of the block
+ * before are still under way, unless they wait for an address: so each is found from the one
+ * before, without a division. */
+static void panel_products(const struct dt_winograd *w, int n_tiles, int n_vectors, const float *v,
+                           const float *u, float *m)
 {
-    const int n_blocks = (n_tiles + GEMM_ROWS - 1) / GEMM_ROWS, n_least = n_tiles / n_blocks, n_longer = n_tiles % n_blocks;
+    const int n_blocks = (n_tiles + GEMM_ROWS - 1) / GEMM_ROWS, n_least = n_tiles / n_blocks,
+              n_longer = n_tiles % n_blocks;
     for (int b = 0; b < n_blocks; b++) { /* as even as possible */
         const int n_rows = n_least + (b < n_longer);
         gemm_rows(n_rows, n_vectors, w, v, u, m);
@@ -230,13 +243,15 @@ static void panel_products(const struct dt_winograd *w, int n_tiles, int n_vecto
 }
 
 /* m (tiles, k) = v (tiles, c) u (c, k), for frequencies begin .. end - 1. */
-static void products(const struct dt_winograd *w, int begin, int end, int n_tiles, const float *v, const float *u, float *m)
+static void products(const struct dt_winograd *w, int begin, int end, int n_tiles, const float *v,
+                     const float *u, float *m)
 {
     for (int f = begin; f < end && n_tiles > 0; f++) {
         const float *v_f = v + (size_t)f * w->v_freq, *u_f = u + (size_t)f * w->u_freq;
         for (int k0 = 0; k0 < w->k; k0 += PANEL) {
             const int n_vectors = panel_vectors(w->k, k0);
-            panel_products(w, n_tiles, n_vectors, v_f, u_f, m + (size_t)(k0 / VL) * w->m_block + (size_t)f * VL);
+            panel_products(w, n_tiles, n_vectors, v_f, u_f,
+                           m + (size_t)(k0 / VL) * w->m_block + (size_t)f * VL);
             u_f += (size_t)w->c * (size_t)n_vectors * VL;
         }
     }
@@ -286,11 +301,13 @@ static float *ground_of(const struct forward *f, int image)
     return f->ground + (size_t)image * f->w->ground;
 }
 
-/* Fills the blank parts of the image under way and lists its tiles. Its ground are zeros where there is no other. */
+/* Fills the blank parts of the image under way and lists its tiles. Its ground are zeros where
+ * there is no other. */
 static void cover_image(struct forward *f)
 {
     const struct dt_winograd *w = f->w;
-    const float *x = image_of(f), *ground = w->skips_blank ? DT_KERNEL(winograd_common)(w, x) : NULL;
+    const float *x = image_of(f),
+                *ground = w->skips_blank ? DT_KERNEL(winograd_common)(w, x) : NULL;
     bool finite = true;
     if (ground == NULL) {
         ground = memset(f->edge, 0, (size_t)w->c * sizeof(float));
@@ -298,10 +315,12 @@ static void cover_image(struct forward *f)
     transform_blank(ground, (size_t)w->c, f->v_blank + ONE_ONE * w->v_freq);
     products(w, ONE_ONE, ONE_ONE + 1, 1, f->v_blank, f->packed, f->m_blank);
     for (size_t k = 0; k < w->ground; k += VL) {
-        store(ground_of(f, f->image) + k, blank_output(f->m_blank + k / VL * w->m_block, load(f->out->bias + k)));
+        store(ground_of(f, f->image) + k,
+              blank_output(f->m_blank + k / VL * w->m_block, load(f->out->bias + k)));
     }
     f->next = 0;
-    f->n_tiles = DT_KERNEL(winograd_cover)(w, f->out, f->image, x, ground, f->m_blank, f->pixels, f->tile, &finite);
+    f->n_tiles = DT_KERNEL(winograd_cover)(w, f->out, f->image, x, ground, f->m_blank, f->pixels,
+                                           f->tile, &finite);
     note_finite(f, f->image, finite);
 }
 
@@ -318,9 +337,11 @@ static const struct dt_winograd_area *next_tile(struct forward *f)
     return &f->tile[f->next++];
 }
 
-/* Transforms the next tiles, as many as there is room for: in slots from the front those that are not blank, blank ones from the
- * back. One with quiet outputs takes the next slot too, without its loud pixels. Returns whether there may be more. */
-static bool fill_slots(struct forward *f, struct dt_winograd_area *slot, int *n_front, int *first_blank)
+/* Transforms the next tiles, as many as there is room for: in slots from the front those that are
+ * not blank, blank ones from the back. One with quiet outputs takes the next slot too, without its
+ * loud pixels. Returns whether there may be more. */
+static bool fill_slots(struct forward *f, struct dt_winograd_area *slot, int *n_front,
+                       int *first_blank)
 {
     const struct dt_winograd *w = f->w;
     for (*n_front = 0, *first_blank = w->group; *n_front < *first_blank;) {
@@ -336,14 +357,16 @@ static bool fill_slots(struct forward *f, struct dt_winograd_area *slot, int *n_
         const float *from = find_tile(w, image_of(f), tile, f->edge, &row);
         if (w->skips_blank && is_blank(from, row, (size_t)w->c)) {
             slot[--*first_blank] = *tile;
-            transform_blank(from, (size_t)w->c, f->v + (size_t)*first_blank * w->v_tile + ONE_ONE * w->v_freq);
+            transform_blank(from, (size_t)w->c,
+                            f->v + (size_t)*first_blank * w->v_tile + ONE_ONE * w->v_freq);
             continue;
         }
         slot[*n_front] = *tile;
         transform_input(w, from, row, f->v + (size_t)(*n_front)++ * w->v_tile);
         if (tile->quiet != 0) {
             copy_quiet(w, image_of(f), tile, f->edge);
-            transform_input(w, f->edge, SIDE * (size_t)w->c, f->v + (size_t)(*n_front)++ * w->v_tile);
+            transform_input(w, f->edge, SIDE * (size_t)w->c,
+                            f->v + (size_t)(*n_front)++ * w->v_tile);
         }
     }
     return true;
@@ -352,13 +375,17 @@ static bool fill_slots(struct forward *f, struct dt_winograd_area *slot, int *n_
 static void put_slot(struct forward *f, const struct dt_winograd_area *tile, bool blank, int i)
 {
     const float *m = f->m + (size_t)i * f->w->m_tile;
-    note_finite(f, tile->image, DT_KERNEL(winograd_output)(f->w, f->out, tile, blank, m, ground_of(f, tile->image)));
+    note_finite(
+        f, tile->image,
+        DT_KERNEL(winograd_output)(f->w, f->out, tile, blank, m, ground_of(f, tile->image)));
 }
 
-uint32_t DT_KERNEL(winograd_forward)(const struct dt_winograd *w, int n_images, const float *x, const float *packed,
-                                     const struct dt_conv_outputs *out, float *scratch)
+uint32_t DT_KERNEL(winograd_forward)(const struct dt_winograd *w, int n_images, const float *x,
+                                     const float *packed, const struct dt_conv_outputs *out,
+                                     float *scratch)
 {
-    struct forward f = {.w = w, .out = out, .x = x, .packed = packed, .n_images = n_images, .image = -1};
+    struct forward f = {
+        .w = w, .out = out, .x = x, .packed = packed, .n_images = n_images, .image = -1};
     struct dt_winograd_area slot[DT_WINOGRAD_MAX_GROUP];
     int n_front, first_blank;
     bool more = true;
@@ -366,7 +393,8 @@ uint32_t DT_KERNEL(winograd_forward)(const struct dt_winograd *w, int n_images, 
     while (more) {
         more = fill_slots(&f, slot, &n_front, &first_blank);
         products(w, 0, N_FREQS, n_front, f.v, packed, f.m);
-        products(w, ONE_ONE, ONE_ONE + 1, w->group - first_blank, f.v + (size_t)first_blank * w->v_tile, packed,
+        products(w, ONE_ONE, ONE_ONE + 1, w->group - first_blank,
+                 f.v + (size_t)first_blank * w->v_tile, packed,
                  f.m + (size_t)first_blank * w->m_tile);
         for (int i = 0; i < n_front; i += slot[i].quiet != 0 ? 2 : 1) {
             put_slot(&f, &slot[i], false, i);

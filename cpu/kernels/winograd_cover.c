@@ -1,13 +1,15 @@
-/* Which parts of an image tiles have to cover. Outputs whose 3 x 3 inputs are one and the same pixel are all alike. So one such
- * pixel is looked for, its output is made once, and written wherever outputs see nothing else. Tiles cover the rest in bands of
- * rows: a band begins where an output sees something else again, and in it so does each tile. None overlaps another, and where they
- * lie depends on the image alone: an output's rounding depends on its place in the tile. */
+/* Which parts of an image tiles have to cover. Outputs whose 3 x 3 inputs are one and the same
+ * pixel are all alike. So one such pixel is looked for, its output is made once, and written
+ * wherever outputs see nothing else. Tiles cover the rest in bands of rows: a band begins where an
+ * output sees something else again, and in it so does each tile. None overlaps another, and where
+ * they lie depends on the image alone: an output's rounding depends on its place in the tile. */
 #include "cpu/kernels/winograd_kernel.h"
 
 enum { KERNEL = 3 };
 
-/* Pixels that are this many powers of two smaller than others are quiet beside them. Where there is padding it meets the ground,
- * and the outputs that see both are many; where there is none, few are quiet, and the faint edges of ink are not worth a tile more.
+/* Pixels that are this many powers of two smaller than others are quiet beside them. Where there is
+ * padding it meets the ground, and the outputs that see both are many; where there is none, few are
+ * quiet, and the faint edges of ink are not worth a tile more.
  */
 enum { QUIET = 12, QUIET_BY_PADS = 8 };
 
@@ -58,14 +60,16 @@ static const float *alike_around(const struct dt_winograd *w, const float *x, in
     return NULL;
 }
 
-/* Pixels KERNEL apart: any 3 x 3 have one of them, and it has one like it beside it if they are alike. */
+/* Pixels KERNEL apart: any 3 x 3 have one of them, and it has one like it beside it if they are
+ * alike. */
 const float *DT_KERNEL(winograd_common)(const struct dt_winograd *w, const float *x)
 {
     const size_t n_c = (size_t)w->c;
     for (int i = KERNEL - 1; i < w->h; i += KERNEL) {
         for (int j = KERNEL - 1; j < w->w; j += KERNEL) {
             const float *at = x + ((size_t)i * (size_t)w->w + (size_t)j) * n_c;
-            const bool may = !differ(n_c, at, at - n_c) || (j + 1 < w->w && !differ(n_c, at, at + n_c));
+            const bool may =
+                !differ(n_c, at, at - n_c) || (j + 1 < w->w && !differ(n_c, at, at + n_c));
             const float *found = may ? alike_around(w, x, i, j) : NULL;
             if (found != NULL) {
                 return found;
@@ -154,9 +158,10 @@ ALWAYS_INLINE float quiet_limit(const size_t n_c, const struct dt_winograd *w, c
     return two_to(exponent(largest_lane(most)) - quiet_gap(w) + 1);
 }
 
-/* Bit j of a row's words is set where pixel j is another than the ground, which is `ground`, or zeros if that is NULL. Returns
- * whether some pixels are quiet beside others. */
-ALWAYS_INLINE bool find_pixels(const size_t n_c, const struct dt_winograd *w, const float *x, const float *ground, uint64_t *other)
+/* Bit j of a row's words is set where pixel j is another than the ground, which is `ground`, or
+ * zeros if that is NULL. Returns whether some pixels are quiet beside others. */
+ALWAYS_INLINE bool find_pixels(const size_t n_c, const struct dt_winograd *w, const float *x,
+                               const float *ground, uint64_t *other)
 {
     const float limit = quiet_limit(n_c, w, x);
     bool hushes = ground != NULL && !reaches(n_c, ground, limit);
@@ -203,11 +208,13 @@ struct view {
     int n_rows, n_columns, step; /* of outputs; tiles begin at multiples of `step` */
 };
 
-/* In row i, the first place from `from` to the one before `end` where there is another pixel than the common one; or `end`. */
+/* In row i, the first place from `from` to the one before `end` where there is another pixel than
+ * the common one; or `end`. */
 static int first_other(const struct view *s, int i, int from, int end)
 {
     const struct dt_winograd *w = s->w;
-    const int y = i - w->top, begin = from < w->left ? w->left : from, edge = dt_min(end, w->left + w->w);
+    const int y = i - w->top, begin = from < w->left ? w->left : from,
+              edge = dt_min(end, w->left + w->w);
     const bool inside = y >= 0 && y < w->h && begin < edge;
     if (!s->pads_alike && (!inside || from < w->left)) {
         return from;
@@ -215,12 +222,14 @@ static int first_other(const struct view *s, int i, int from, int end)
     if (!inside) {
         return end;
     }
-    const int first = first_bit(s->others + (size_t)y * dt_winograd_row_words(w), begin - w->left, edge - w->left) + w->left;
+    const int first = first_bit(s->others + (size_t)y * dt_winograd_row_words(w), begin - w->left,
+                                edge - w->left) +
+                      w->left;
     return first == edge && s->pads_alike ? end : first;
 }
 
-/* Where a band or a tile begins, the first of whose outputs from `from` on sees place `first`. Before the end it begins earlier, as
- * far as it may: tiles that reach over the end take longer. */
+/* Where a band or a tile begins, the first of whose outputs from `from` on sees place `first`.
+ * Before the end it begins earlier, as far as it may: tiles that reach over the end take longer. */
 static int begin_at(const struct view *s, int first, int from, int end)
 {
     const int at = dt_min(first - (KERNEL - 1), end - M);
@@ -239,7 +248,8 @@ static int next_band(const struct view *s, int from)
     return s->w->skips_blank ? s->n_rows : from;
 }
 
-/* The first column of the next tile of the band from row `top` to the one before `bottom`, or n_columns. */
+/* The first column of the next tile of the band from row `top` to the one before `bottom`, or
+ * n_columns. */
 static int next_column(const struct view *s, int top, int bottom, int from)
 {
     const int width = s->n_columns + KERNEL - 1;
@@ -258,9 +268,12 @@ static uint64_t others_in_row(const struct view *s, int i, int left)
     if (y < 0 || y >= s->w->h || begin >= end) {
         return s->pads_alike ? 0 : UINT64_MAX;
     }
-    const uint64_t *word = s->others + (size_t)y * (size_t)n_words, inside = ((uint64_t)1 << end) - ((uint64_t)1 << begin);
+    const uint64_t *word = s->others + (size_t)y * (size_t)n_words,
+                   inside = ((uint64_t)1 << end) - ((uint64_t)1 << begin);
     const bool two = x % 64 > 64 - SIDE && x / 64 + 1 < n_words;
-    const uint64_t row = x < 0 ? word[0] << -x : word[x / 64] >> x % 64 | (two ? word[x / 64 + 1] << (64 - x % 64) : 0);
+    const uint64_t row =
+        x < 0 ? word[0] << -x
+              : word[x / 64] >> x % 64 | (two ? word[x / 64 + 1] << (64 - x % 64) : 0);
     return s->pads_alike ? row & inside : row | ~inside;
 }
 
@@ -296,8 +309,8 @@ static void find_loudest(const struct view *s, int top, int left, int loudest[M 
     }
 }
 
-/* How often to expect wrong decisions where outputs that see up to loudness `cut` are made of a tile of their own: errors in each
- * are as large as the loudest that it is made with. */
+/* How often to expect wrong decisions where outputs that see up to loudness `cut` are made of a
+ * tile of their own: errors in each are as large as the loudest that it is made with. */
 static uint64_t risk(const int loudest[M * M], uint32_t outputs, int most, int cut)
 {
     uint64_t sum = 0;
@@ -308,8 +321,8 @@ static uint64_t risk(const int loudest[M * M], uint32_t outputs, int most, int c
     return sum;
 }
 
-/* The outputs that are to be quiet, if some are far below the loudest: those below the best of cuts, as loudness may fall in steps
- * none of which is wide. Zeros and the ground need no care. */
+/* The outputs that are to be quiet, if some are far below the loudest: those below the best of
+ * cuts, as loudness may fall in steps none of which is wide. Zeros and the ground need no care. */
 static void find_quiet(const struct view *s, struct dt_winograd_area *tile)
 {
     int loudest[M * M], least = UINT8_MAX, most = 0;
@@ -328,25 +341,30 @@ static void find_quiet(const struct view *s, struct dt_winograd_area *tile)
         for (int j = 0; j < M * M; j++) {
             quiet |= (uint32_t)(loudest[j] <= loudest[i]) << j;
         }
-        const uint64_t sum = loudest[i] < most ? risk(loudest, outputs, most, loudest[i]) : UINT64_MAX;
+        const uint64_t sum =
+            loudest[i] < most ? risk(loudest, outputs, most, loudest[i]) : UINT64_MAX;
         tile->quiet = sum < lowest ? (uint16_t)(quiet & outputs) : tile->quiet;
         lowest = sum < lowest ? sum : lowest;
     }
 }
 
-static bool fill(const struct view *s, const struct dt_conv_outputs *out, struct dt_winograd_area area, const float *m)
+static bool fill(const struct view *s, const struct dt_conv_outputs *out,
+                 struct dt_winograd_area area, const float *m)
 {
-    return area.top == area.bottom || area.left == area.right || DT_KERNEL(winograd_output)(s->w, out, &area, true, m, NULL);
+    return area.top == area.bottom || area.left == area.right ||
+           DT_KERNEL(winograd_output)(s->w, out, &area, true, m, NULL);
 }
 
-int DT_KERNEL(winograd_cover)(const struct dt_winograd *w, const struct dt_conv_outputs *out, int image, const float *x,
-                              const float *ground, const float *m, uint64_t *words, struct dt_winograd_area *tile, bool *finite)
+int DT_KERNEL(winograd_cover)(const struct dt_winograd *w, const struct dt_conv_outputs *out,
+                              int image, const float *x, const float *ground, const float *m,
+                              uint64_t *words, struct dt_winograd_area *tile, bool *finite)
 {
     const int step = out->pool ? 2 : 1;
     const bool zeros = !is_inked((size_t)w->c, ground);
     uint8_t *loud = (uint8_t *)(words + (size_t)w->h * dt_winograd_row_words(w));
-    const bool hushes = w->c == 2 * VL ? find_pixels(2 * VL, w, x, zeros ? NULL : ground, words)
-                                       : find_pixels((size_t)w->c, w, x, zeros ? NULL : ground, words);
+    const bool hushes = w->c == 2 * VL
+                            ? find_pixels(2 * VL, w, x, zeros ? NULL : ground, words)
+                            : find_pixels((size_t)w->c, w, x, zeros ? NULL : ground, words);
     if (hushes) {
         find_loudness(w, x, loud);
     }
@@ -361,13 +379,18 @@ int DT_KERNEL(winograd_cover)(const struct dt_winograd *w, const struct dt_conv_
     for (int from = 0, bottom; from < s.n_rows; from = bottom) {
         const int top = next_band(&s, from);
         bottom = dt_min(top + M, s.n_rows);
-        *finite = fill(&s, out, (struct dt_winograd_area){image, from, 0, top, s.n_columns, 0, 0, 0}, m) && *finite;
+        *finite = fill(&s, out,
+                       (struct dt_winograd_area){image, from, 0, top, s.n_columns, 0, 0, 0}, m) &&
+                  *finite;
         for (int end = 0, right; top < bottom && end < s.n_columns; end = right) {
             const int left = next_column(&s, top, bottom, end);
             right = dt_min(left + M, s.n_columns);
-            *finite = fill(&s, out, (struct dt_winograd_area){image, top, end, bottom, left, 0, 0, 0}, m) && *finite;
+            *finite = fill(&s, out,
+                           (struct dt_winograd_area){image, top, end, bottom, left, 0, 0, 0}, m) &&
+                      *finite;
             if (left < right) {
-                tile[n_tiles] = (struct dt_winograd_area){image, top, left, bottom, right, ground_outputs(&s, top, left), 0, 0};
+                tile[n_tiles] = (struct dt_winograd_area){
+                    image, top, left, bottom, right, ground_outputs(&s, top, left), 0, 0};
                 if (s.loud != NULL) {
                     find_quiet(&s, &tile[n_tiles]);
                 }

@@ -1,4 +1,5 @@
-/* Winograd's transform of the products to outputs, and what a block does with them; the method: winograd_kernel.h. */
+/* Winograd's transform of the products to outputs, and what a block does with them; the method:
+ * winograd_kernel.h. */
 #include "cpu/kernels/pool_window.h"
 #include "cpu/kernels/winograd_kernel.h"
 
@@ -26,7 +27,8 @@ struct output_tile {
     struct pool_target to;
 };
 
-/* The columns of A' m A, so that rows remain to be done. The bias joins frequency (1, 1), which reaches all outputs alike. */
+/* The columns of A' m A, so that rows remain to be done. The bias joins frequency (1, 1), which
+ * reaches all outputs alike. */
 ALWAYS_INLINE void output_columns(const float *m, vf bias, vf rows[M][SIDE])
 {
     UNROLL
@@ -47,12 +49,14 @@ ALWAYS_INLINE void output_columns(const float *m, vf bias, vf rows[M][SIDE])
     }
 }
 
-/* What the output transform is told when compiled: that all rows, columns and filters of the tile are there and no output is quiet,
- * and that none sees nothing but the ground. */
+/* What the output transform is told when compiled: that all rows, columns and filters of the tile
+ * are there and no output is quiet, and that none sees nothing but the ground. */
 enum kind { ANY, WHOLE, INKED };
 
-/* Of the rows of a tile, out: a row of outputs. After the check: what is not finite has to be noticed. */
-ALWAYS_INLINE void put_exact(const enum kind kind, const struct output_tile *t, int row, vf quiet_rows[M][SIDE], vf out[M])
+/* Of the rows of a tile, out: a row of outputs. After the check: what is not finite has to be
+ * noticed. */
+ALWAYS_INLINE void put_exact(const enum kind kind, const struct output_tile *t, int row,
+                             vf quiet_rows[M][SIDE], vf out[M])
 {
     vf quiet[M];
     if (kind == ANY && t->quiet != 0) {
@@ -72,8 +76,8 @@ ALWAYS_INLINE void put_exact(const enum kind kind, const struct output_tile *t, 
 }
 
 /* The columns of both: of a tile's products, and of those of its quiet outputs if it has some. */
-ALWAYS_INLINE void both_columns(const enum kind kind, const struct output_tile *t, const float *m, vf rows[M][SIDE],
-                                vf quiet_rows[M][SIDE])
+ALWAYS_INLINE void both_columns(const enum kind kind, const struct output_tile *t, const float *m,
+                                vf rows[M][SIDE], vf quiet_rows[M][SIDE])
 {
     output_columns(m, t->bias, rows);
     if (kind == ANY && t->quiet != 0) {
@@ -111,9 +115,11 @@ ALWAYS_INLINE vf plain_outputs(const enum kind kind, const struct output_tile *t
     return check;
 }
 
-ALWAYS_INLINE vf pooled_outputs(const enum kind kind, const struct output_tile *tile, const float *m)
+ALWAYS_INLINE vf pooled_outputs(const enum kind kind, const struct output_tile *tile,
+                                const float *m)
 {
-    const struct output_tile here = *tile, *t = &here; /* as the compiler can see, no store changes it */
+    const struct output_tile here = *tile,
+                             *t = &here; /* as the compiler can see, no store changes it */
     const int n_rows = kind == ANY ? t->n_rows : M, n_columns = kind == ANY ? t->n_columns : M;
     vf rows[M][SIDE], quiet_rows[M][SIDE], check = {0};
     both_columns(kind, t, m, rows, quiet_rows);
@@ -142,13 +148,15 @@ ALWAYS_INLINE void fill(const int n_filters, const struct output_tile *t, bool p
     const vf pair[2] = {out, out}, activated = t->relu ? larger(out, (vf){0}) : out;
     for (int i = 0; i + 1 < t->n_rows && pool; i += 2) {
         for (int j = 0; j + 1 < t->n_columns; j += 2) {
-            pool_window(n_filters, &t->to, pair, pair, (size_t)(i / 2) * t->row + (size_t)(j / 2) * t->pixel,
+            pool_window(n_filters, &t->to, pair, pair,
+                        (size_t)(i / 2) * t->row + (size_t)(j / 2) * t->pixel,
                         (size_t)i * t->to.word_row + (size_t)j * t->to.word_pixel);
         }
     }
     for (int i = 0; i < t->n_rows && !pool; i++) {
         for (int j = 0; j < t->n_columns; j++) {
-            store_filters(t->to.y + (size_t)i * t->row + (size_t)j * t->pixel, activated, n_filters);
+            store_filters(t->to.y + (size_t)i * t->row + (size_t)j * t->pixel, activated,
+                          n_filters);
         }
     }
 }
@@ -173,7 +181,8 @@ static bool outputs(const struct output_tile *t, bool pool, bool blank, const fl
     vf check;
     if (blank) {
         check = blank_outputs(t, pool, m);
-    } else if (t->n_rows != M || t->n_columns != M || t->n_filters != VL || (t->quiet | t->zeros) != 0) {
+    } else if (t->n_rows != M || t->n_columns != M || t->n_filters != VL ||
+               (t->quiet | t->zeros) != 0) {
         check = OUTPUTS(ANY);
     } else if (t->ground != 0) {
         check = OUTPUTS(WHOLE);
@@ -184,24 +193,31 @@ static bool outputs(const struct output_tile *t, bool pool, bool blank, const fl
 }
 
 /* An area's share of an image's next memory: it comes while there is still much to compute. */
-static void fetch_next(const struct dt_winograd *w, const struct dt_winograd_area *area, const float *next, size_t n_elems)
+static void fetch_next(const struct dt_winograd *w, const struct dt_winograd_area *area,
+                       const float *next, size_t n_elems)
 {
-    const size_t n_h = (size_t)w->out_h, n_w = (size_t)w->out_w, n_rows = n_elems * (size_t)(area->bottom - area->top) / n_h;
-    const size_t first = n_elems * (size_t)area->top / n_h, begin = first + n_rows * (size_t)area->left / n_w,
+    const size_t n_h = (size_t)w->out_h, n_w = (size_t)w->out_w,
+                 n_rows = n_elems * (size_t)(area->bottom - area->top) / n_h;
+    const size_t first = n_elems * (size_t)area->top / n_h,
+                 begin = first + n_rows * (size_t)area->left / n_w,
                  end = first + n_rows * (size_t)area->right / n_w;
     for (size_t i = begin; i < end; i += 16) {
         __builtin_prefetch(next + i, 1, 2);
     }
 }
 
-bool DT_KERNEL(winograd_output)(const struct dt_winograd *w, const struct dt_conv_outputs *out, const struct dt_winograd_area *area,
-                                bool blank, const float *m, const float *ground)
+bool DT_KERNEL(winograd_output)(const struct dt_winograd *w, const struct dt_conv_outputs *out,
+                                const struct dt_winograd_area *area, bool blank, const float *m,
+                                const float *ground)
 {
     const int image = area->image, p = area->top, q = area->left, stride = out->pool ? 2 : 1;
     const int out_h = w->out_h / stride, out_w = w->out_w / stride;
     const size_t n_k = (size_t)w->k, row = (size_t)image * (size_t)w->out_h + (size_t)p,
-                 at = (((size_t)image * (size_t)out_h + (size_t)(p / stride)) * (size_t)out_w + (size_t)(q / stride)) * n_k,
-                 n_words = dt_survivor_words(w->k), word_at = (row * (size_t)w->out_w + (size_t)q) * n_words;
+                 at = (((size_t)image * (size_t)out_h + (size_t)(p / stride)) * (size_t)out_w +
+                       (size_t)(q / stride)) *
+                      n_k,
+                 n_words = dt_survivor_words(w->k),
+                 word_at = (row * (size_t)w->out_w + (size_t)q) * n_words;
     struct output_tile t = {.n_rows = area->bottom - p,
                             .n_columns = area->right - q,
                             .ground = area->ground,

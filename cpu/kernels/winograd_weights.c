@@ -10,7 +10,8 @@ static const float filter_matrix[SIDE][3] = {{1, 0, 0},
                                              {0, 0, 1}};
 
 /* VL filters of channel c from filter k on, (K C 3 3); those past the end are zero. */
-ALWAYS_INLINE void load_filters(const struct dt_winograd *w, const float *weight, int k, int c, vf g[3][3])
+ALWAYS_INLINE void load_filters(const struct dt_winograd *w, const float *weight, int k, int c,
+                                vf g[3][3])
 {
     float lanes[9][VL] = {{0}};
     const int n = dt_min(VL, w->k - k);

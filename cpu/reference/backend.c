@@ -1,5 +1,6 @@
-/* The reference backend: plain loops in canonical order with double accumulators. It is what every other backend is tested
- * against, so it is written to be obviously right, and only that. Block kernels are in block.c. */
+/* The reference backend: plain loops in canonical order with double accumulators. It is what every
+ * other backend is tested against, so it is written to be obviously right, and only that. Block
+ * kernels are in block.c. */
 #include "cpu/reference/block.h"
 #include "model/optimizer.h"
 
@@ -24,7 +25,9 @@ static struct ref_backend *ref_of(struct dt_backend *backend)
 static enum dt_status ref_open(const struct dt_backend_options *options, struct dt_backend **out)
 {
     if (options->precision != DT_PRECISION_F32) {
-        return dt_error(DT_UNAVAILABLE, "the ref backend computes in f32 alone (use \"precision\": \"f32\", or a GPU)");
+        return dt_error(
+            DT_UNAVAILABLE,
+            "the ref backend computes in f32 alone (use \"precision\": \"f32\", or a GPU)");
     }
     struct ref_backend *ref = calloc(1, sizeof *ref);
     if (ref == NULL) {
@@ -48,7 +51,8 @@ static enum dt_status ref_alloc(struct dt_backend *backend, size_t n_bytes, void
     const size_t rounded = (n_bytes + 63) / 64 * 64 + 256;
     *out = aligned_alloc(64, rounded);
     if (*out == NULL) {
-        return dt_error(DT_NO_MEMORY, "out of memory: %zu bytes (use a smaller model or batch)", n_bytes);
+        return dt_error(DT_NO_MEMORY, "out of memory: %zu bytes (use a smaller model or batch)",
+                        n_bytes);
     }
     memset(*out, 0, rounded);
     return DT_OK;
@@ -60,7 +64,8 @@ static void ref_free(struct dt_backend *backend, void *memory)
     free(memory);
 }
 
-static enum dt_status ref_copy(struct dt_backend *backend, void *to, const void *from, size_t n_bytes)
+static enum dt_status ref_copy(struct dt_backend *backend, void *to, const void *from,
+                               size_t n_bytes)
 {
     (void)backend;
     memcpy(to, from, n_bytes);
@@ -73,7 +78,8 @@ static enum dt_status ref_sync(struct dt_backend *backend)
     return DT_OK;
 }
 
-static enum dt_status ref_samples_open(struct dt_backend *backend, const struct dt_samples *samples, struct dt_bound_samples **out)
+static enum dt_status ref_samples_open(struct dt_backend *backend, const struct dt_samples *samples,
+                                       struct dt_bound_samples **out)
 {
     (void)backend;
     *out = malloc(sizeof **out);
@@ -90,7 +96,8 @@ static void ref_samples_close(struct dt_backend *backend, struct dt_bound_sample
     free(bound);
 }
 
-static enum dt_status ref_gather(struct dt_backend *backend, struct dt_bound_samples *bound, const struct dt_batch *batch, float *x)
+static enum dt_status ref_gather(struct dt_backend *backend, struct dt_bound_samples *bound,
+                                 const struct dt_batch *batch, float *x)
 {
     (void)backend;
     const struct dt_samples *samples = bound->samples;
@@ -98,15 +105,17 @@ static enum dt_status ref_gather(struct dt_backend *backend, struct dt_bound_sam
     for (int i = 0; i < batch->n; i++) {
         const size_t from = batch->rows[i] * n_elems;
         for (size_t j = 0; j < n_elems; j++) {
-            const float value =
-                samples->pixels != NULL ? (float)samples->pixels[from + j] * samples->scale : samples->values[from + j];
+            const float value = samples->pixels != NULL
+                                    ? (float)samples->pixels[from + j] * samples->scale
+                                    : samples->values[from + j];
             x[(size_t)i * n_elems + j] = value;
         }
     }
     return DT_OK;
 }
 
-/* loss = log(sum exp(z)) - z[label], with the largest logit taken out first; its gradient is softmax(z) - onehot(label). */
+/* loss = log(sum exp(z)) - z[label], with the largest logit taken out first; its gradient is
+ * softmax(z) - onehot(label). */
 static void cross_entropy(int label, int n, const float *z, float *dz, struct dt_metrics *metrics)
 {
     int best = 0;
@@ -124,7 +133,8 @@ static void cross_entropy(int label, int n, const float *z, float *dz, struct dt
     }
 }
 
-static void squared_error(const float *target, int n, const float *z, float *dz, struct dt_metrics *metrics)
+static void squared_error(const float *target, int n, const float *z, float *dz,
+                          struct dt_metrics *metrics)
 {
     for (int k = 0; k < n; k++) {
         const double error = (double)z[k] - (double)target[k];
@@ -135,8 +145,9 @@ static void squared_error(const float *target, int n, const float *z, float *dz,
     }
 }
 
-static enum dt_status ref_loss(struct dt_backend *backend, enum dt_loss loss, struct dt_bound_samples *bound,
-                               const struct dt_batch *batch, int n_outputs, const float *logits, float *dlogits)
+static enum dt_status ref_loss(struct dt_backend *backend, enum dt_loss loss,
+                               struct dt_bound_samples *bound, const struct dt_batch *batch,
+                               int n_outputs, const float *logits, float *dlogits)
 {
     struct dt_metrics *metrics = &ref_of(backend)->metrics;
     const struct dt_samples *samples = bound->samples;
@@ -173,14 +184,16 @@ static double sum_squares(const float *x, size_t n_elems)
     return sum;
 }
 
-static enum dt_status ref_sum_squares(struct dt_backend *backend, size_t n_elems, const float *x, double *out)
+static enum dt_status ref_sum_squares(struct dt_backend *backend, size_t n_elems, const float *x,
+                                      double *out)
 {
     (void)backend;
     *out = sum_squares(x, n_elems);
     return DT_OK;
 }
 
-static void sgd_step(const struct dt_update *u, size_t n_elems, float *params, const float *grads, float *velocity)
+static void sgd_step(const struct dt_update *u, size_t n_elems, float *params, const float *grads,
+                     float *velocity)
 {
     for (size_t i = 0; i < n_elems; i++) {
         double g = (double)grads[i] * u->grad_scale + (double)u->weight_decay * params[i];
@@ -193,7 +206,8 @@ static void sgd_step(const struct dt_update *u, size_t n_elems, float *params, c
     }
 }
 
-static void adam_step(const struct dt_update *u, size_t n_elems, float *params, const float *grads, float *mean, float *square)
+static void adam_step(const struct dt_update *u, size_t n_elems, float *params, const float *grads,
+                      float *mean, float *square)
 {
     const bool decoupled = u->type == DT_OPTIMIZER_ADAMW;
     for (size_t i = 0; i < n_elems; i++) {
@@ -204,16 +218,20 @@ static void adam_step(const struct dt_update *u, size_t n_elems, float *params, 
         } else {
             g += (double)u->weight_decay * w;
         }
-        const double m = (1.0 - (double)u->one_minus_beta1) * mean[i] + (double)u->one_minus_beta1 * g;
-        const double v = (1.0 - (double)u->one_minus_beta2) * square[i] + (double)u->one_minus_beta2 * g * g;
+        const double m =
+            (1.0 - (double)u->one_minus_beta1) * mean[i] + (double)u->one_minus_beta1 * g;
+        const double v =
+            (1.0 - (double)u->one_minus_beta2) * square[i] + (double)u->one_minus_beta2 * g * g;
         mean[i] = (float)m;
         square[i] = (float)v;
-        params[i] = (float)(w - (double)u->lr * (m / u->bias_correction1) / (sqrt(v / u->bias_correction2) + u->epsilon));
+        params[i] = (float)(w - (double)u->lr * (m / u->bias_correction1) /
+                                    (sqrt(v / u->bias_correction2) + u->epsilon));
     }
 }
 
-static enum dt_status ref_optimizer_step(struct dt_backend *backend, const struct dt_update *update, size_t n_elems, float *params,
-                                         const float *grads, float *state1, float *state2)
+static enum dt_status ref_optimizer_step(struct dt_backend *backend, const struct dt_update *update,
+                                         size_t n_elems, float *params, const float *grads,
+                                         float *state1, float *state2)
 {
     (void)backend;
     struct dt_update clipped = *update;
@@ -233,7 +251,8 @@ static enum dt_status ref_optimizer_step(struct dt_backend *backend, const struc
 }
 
 /* Few at a time, so that every test of a network goes through chunks. */
-static struct dt_network_plan ref_plan(const struct dt_backend *backend, const struct dt_model *model, int capacity)
+static struct dt_network_plan ref_plan(const struct dt_backend *backend,
+                                       const struct dt_model *model, int capacity)
 {
     (void)backend;
     (void)model;

@@ -10,10 +10,11 @@
 struct dt_block_state {
     const struct dt_block *block;
     size_t weight_offset, bias_offset, n_weights;
-    float *linear;      /* (capacity, linear_out): after bias and activation */
-    uint32_t *winner;   /* (capacity, pool_out): max pool's chosen input, as an index into a sample's linear_out */
-    float *delta;       /* (linear_out) one sample's gradient on its way back */
-    float *reordered;   /* (out) one sample in the other order, where flatten leaves H W C */
+    float *linear;    /* (capacity, linear_out): after bias and activation */
+    uint32_t *winner; /* (capacity, pool_out): max pool's chosen input, as an index into a sample's
+                         linear_out */
+    float *delta;     /* (linear_out) one sample's gradient on its way back */
+    float *reordered; /* (out) one sample in the other order, where flatten leaves H W C */
     double *weight_sum; /* (n_weights) gradient of the batch */
     double *bias_sum;   /* (linear_out.c) */
     double *input_sum;  /* (in) gradient of one sample's input */
@@ -24,8 +25,8 @@ static void *zeroed(size_t n, size_t size)
     return calloc(n > 0 ? n : 1, size);
 }
 
-enum dt_status dt_ref_block_open(struct dt_backend *backend, const struct dt_model *model, int index, int capacity,
-                                 struct dt_block_state **out)
+enum dt_status dt_ref_block_open(struct dt_backend *backend, const struct dt_model *model,
+                                 int index, int capacity, struct dt_block_state **out)
 {
     (void)backend;
     const struct dt_block *block = &model->blocks[index];
@@ -47,10 +48,12 @@ enum dt_status dt_ref_block_open(struct dt_backend *backend, const struct dt_mod
     state->weight_sum = zeroed(state->n_weights, sizeof(double));
     state->bias_sum = zeroed((size_t)block->linear_out.c, sizeof(double));
     state->input_sum = zeroed(dt_shape_elems(block->in), sizeof(double));
-    if (!state->input_sum || !state->linear || !state->winner || !state->delta || !state->reordered || !state->weight_sum ||
-        !state->bias_sum) {
+    if (!state->input_sum || !state->linear || !state->winner || !state->delta ||
+        !state->reordered || !state->weight_sum || !state->bias_sum) {
         dt_ref_block_close(state);
-        return dt_error(DT_NO_MEMORY, "out of memory while opening block %s (use a smaller model or batch)", block->name);
+        return dt_error(DT_NO_MEMORY,
+                        "out of memory while opening block %s (use a smaller model or batch)",
+                        block->name);
     }
     *out = state;
     return DT_OK;
@@ -104,8 +107,8 @@ static double slope(enum dt_activation activation, double y)
     return 1.0;
 }
 
-/* Row r of filter k where its window is at (p, q), over channel c: taps begin .. end - 1 meet the image, tap s at weight + s and
- * x + s; the others meet padding. */
+/* Row r of filter k where its window is at (p, q), over channel c: taps begin .. end - 1 meet the
+ * image, tap s at weight + s and x + s; the others meet padding. */
 struct window_row {
     int begin, end;
     ptrdiff_t weight, x;
@@ -124,7 +127,8 @@ static struct window_row window_row(const struct dt_block *b, int k, int c, int 
                                .x = ((ptrdiff_t)c * b->in.h + h) * n_columns + left};
 }
 
-static void conv_forward(const struct dt_block *b, const float *weight, const float *bias, const float *x, float *y)
+static void conv_forward(const struct dt_block *b, const float *weight, const float *bias,
+                         const float *x, float *y)
 {
     for (int k = 0; k < b->linear_out.c; k++) {
         for (int p = 0; p < b->linear_out.h; p++) {
@@ -145,8 +149,8 @@ static void conv_forward(const struct dt_block *b, const float *weight, const fl
 }
 
 /* Adds to the weight sums and to dx (NULL: not wanted). */
-static void conv_backward(const struct dt_block *b, const float *weight, const float *x, const float *dz, double *dw, double *db,
-                          double *dx)
+static void conv_backward(const struct dt_block *b, const float *weight, const float *x,
+                          const float *dz, double *dw, double *db, double *dx)
 {
     for (int k = 0; k < b->linear_out.c; k++) {
         for (int p = 0; p < b->linear_out.h; p++) {
@@ -169,7 +173,8 @@ static void conv_backward(const struct dt_block *b, const float *weight, const f
     }
 }
 
-static void dense_forward(const struct dt_block *b, const float *weight, const float *bias, const float *x, float *y)
+static void dense_forward(const struct dt_block *b, const float *weight, const float *bias,
+                          const float *x, float *y)
 {
     const size_t n_in = dt_shape_elems(b->in);
     for (int k = 0; k < b->linear_out.c; k++) {
@@ -181,8 +186,8 @@ static void dense_forward(const struct dt_block *b, const float *weight, const f
     }
 }
 
-static void dense_backward(const struct dt_block *b, const float *weight, const float *x, const float *dz, double *dw, double *db,
-                           float *dx)
+static void dense_backward(const struct dt_block *b, const float *weight, const float *x,
+                           const float *dz, double *dw, double *db, float *dx)
 {
     const size_t n_in = dt_shape_elems(b->in);
     for (int k = 0; k < b->linear_out.c; k++) {
@@ -200,7 +205,8 @@ static void dense_backward(const struct dt_block *b, const float *weight, const 
     }
 }
 
-static void linear_forward(const struct dt_block_state *st, const float *params, const float *x, float *y)
+static void linear_forward(const struct dt_block_state *st, const float *params, const float *x,
+                           float *y)
 {
     const struct dt_block *b = st->block;
     switch (b->linear) {
@@ -228,21 +234,24 @@ static void pool_forward(const struct dt_block *b, const float *x, float *y, uin
                 double sum = 0;
                 for (int r = 0; r < b->pool_size; r++) {
                     for (int s = 0; s < b->pool_size; s++) {
-                        const size_t i = at(b->linear_out, c, p * b->pool_stride + r, q * b->pool_stride + s);
+                        const size_t i =
+                            at(b->linear_out, c, p * b->pool_stride + r, q * b->pool_stride + s);
                         sum += x[i];
                         best = x[i] > x[best] || (isnan(x[i]) && !isnan(x[best])) ? i : best;
                     }
                 }
                 const size_t o = at(b->pool_out, c, p, q);
                 winner[o] = (uint32_t)best;
-                y[o] = b->pool == DT_POOL_MAX ? x[best] : (float)(sum / (b->pool_size * b->pool_size));
+                y[o] =
+                    b->pool == DT_POOL_MAX ? x[best] : (float)(sum / (b->pool_size * b->pool_size));
             }
         }
     }
 }
 
 /* dx is zeroed. */
-static void pool_backward(const struct dt_block *b, const float *dy, const uint32_t *winner, float *dx)
+static void pool_backward(const struct dt_block *b, const float *dy, const uint32_t *winner,
+                          float *dx)
 {
     for (int c = 0; c < b->pool_out.c; c++) {
         for (int p = 0; p < b->pool_out.h; p++) {
@@ -263,7 +272,8 @@ static void pool_backward(const struct dt_block *b, const float *dy, const uint3
     }
 }
 
-/* Multiplies a sample by its dropout mask, on the way forward and back alike: kept units grow by 1 / (1 - rate). */
+/* Multiplies a sample by its dropout mask, on the way forward and back alike: kept units grow by 1
+ * / (1 - rate). */
 static void dropout(const struct dt_block *b, const struct dt_pass *pass, int sample, float *x)
 {
     const struct dt_shape s = b->pool_out;
@@ -272,16 +282,19 @@ static void dropout(const struct dt_block *b, const struct dt_pass *pass, int sa
     for (int c = 0; c < s.c; c++) {
         for (int h = 0; h < s.h; h++) {
             for (int w = 0; w < s.w; w++) {
-                const uint32_t unit = ((uint32_t)h * (uint32_t)s.w + (uint32_t)w) * (uint32_t)s.c + (uint32_t)c;
+                const uint32_t unit =
+                    ((uint32_t)h * (uint32_t)s.w + (uint32_t)w) * (uint32_t)s.c + (uint32_t)c;
                 const struct dt_rng4 words =
-                    dt_dropout_words(pass->seed, b->dropout_stream, pass->batch->epoch, pass->batch->ids[sample], unit, threshold);
+                    dt_dropout_words(pass->seed, b->dropout_stream, pass->batch->epoch,
+                                     pass->batch->ids[sample], unit, threshold);
                 x[at(s, c, h, w)] *= dt_dropout_keeps(words, unit, threshold) ? scale : 0.0f;
             }
         }
     }
 }
 
-/* One sample at the flatten, forward or back: images are C H W here, and a dense layer wants its inputs in H W C order. */
+/* One sample at the flatten, forward or back: images are C H W here, and a dense layer wants its
+ * inputs in H W C order. */
 static void reorder(const struct dt_block_state *st, bool forward, float *x)
 {
     const struct dt_shape s = st->block->pool_out;
@@ -299,8 +312,8 @@ static void reorder(const struct dt_block_state *st, bool forward, float *x)
     memcpy(x, st->reordered, dt_shape_elems(s) * sizeof(float));
 }
 
-enum dt_status dt_ref_block_forward(struct dt_block_state *st, const float *params, const float *x, float *y,
-                                    const struct dt_pass *pass)
+enum dt_status dt_ref_block_forward(struct dt_block_state *st, const float *params, const float *x,
+                                    float *y, const struct dt_pass *pass)
 {
     const struct dt_block *b = st->block;
     const size_t n_linear = dt_shape_elems(b->linear_out), n_out = dt_shape_elems(b->out);
@@ -347,18 +360,21 @@ static void unwind(struct dt_block_state *st, int sample, float *dy, const struc
     }
 }
 
-static void conv_backward_sample(struct dt_block_state *st, const float *params, const float *x, float *dx)
+static void conv_backward_sample(struct dt_block_state *st, const float *params, const float *x,
+                                 float *dx)
 {
     const struct dt_block *b = st->block;
     const size_t n_in = dt_shape_elems(b->in);
     memset(st->input_sum, 0, n_in * sizeof(double));
-    conv_backward(b, params + st->weight_offset, x, st->delta, st->weight_sum, st->bias_sum, dx != NULL ? st->input_sum : NULL);
+    conv_backward(b, params + st->weight_offset, x, st->delta, st->weight_sum, st->bias_sum,
+                  dx != NULL ? st->input_sum : NULL);
     for (size_t i = 0; dx != NULL && i < n_in; i++) {
         dx[i] = (float)st->input_sum[i];
     }
 }
 
-static void linear_backward(struct dt_block_state *st, const float *params, const float *x, float *dx)
+static void linear_backward(struct dt_block_state *st, const float *params, const float *x,
+                            float *dx)
 {
     const struct dt_block *b = st->block;
     switch (b->linear) {
@@ -366,7 +382,8 @@ static void linear_backward(struct dt_block_state *st, const float *params, cons
         conv_backward_sample(st, params, x, dx);
         break;
     case DT_LINEAR_DENSE:
-        dense_backward(b, params + st->weight_offset, x, st->delta, st->weight_sum, st->bias_sum, dx);
+        dense_backward(b, params + st->weight_offset, x, st->delta, st->weight_sum, st->bias_sum,
+                       dx);
         break;
     case DT_LINEAR_NONE:
         if (dx != NULL) {
@@ -383,12 +400,14 @@ static void store_sums(const double *sums, size_t n, float *grads, bool accumula
     }
 }
 
-enum dt_status dt_ref_block_backward(struct dt_block_state *st, const float *params, float *grads, const float *x, const float *y,
-                                     float *dy, float *dx, const struct dt_pass *pass)
+enum dt_status dt_ref_block_backward(struct dt_block_state *st, const float *params, float *grads,
+                                     const float *x, const float *y, float *dy, float *dx,
+                                     const struct dt_pass *pass)
 {
     (void)y;
     const struct dt_block *b = st->block;
-    const size_t n_in = dt_shape_elems(b->in), n_out = dt_shape_elems(b->out), n_bias = (size_t)b->linear_out.c;
+    const size_t n_in = dt_shape_elems(b->in), n_out = dt_shape_elems(b->out),
+                 n_bias = (size_t)b->linear_out.c;
     memset(st->weight_sum, 0, st->n_weights * sizeof(double));
     memset(st->bias_sum, 0, n_bias * sizeof(double));
     for (int i = 0; i < pass->batch->n; i++) {

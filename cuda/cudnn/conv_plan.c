@@ -23,7 +23,8 @@ struct dt_conv_plan {
     size_t elem_bytes;
     int64_t ids[DT_CONV_N_OPERANDS]; /* of in, other, out and bias */
     size_t n_bytes[DT_CONV_N_OPERANDS];
-    /* The pointers of the last run, and the descriptor that carries them: it cannot be changed, but a block's buffers seldom do. */
+    /* The pointers of the last run, and the descriptor that carries them: it cannot be changed, but
+     * a block's buffers seldom do. */
     void *pointers[DT_CONV_N_OPERANDS], *workspace;
     cudnnBackendDescriptor_t pack;
 };
@@ -93,14 +94,16 @@ static cudnnDataType_t data_type(const struct problem *p)
     return p->precision == DT_PRECISION_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
 }
 
-/* dims are cuDNN's: N C H W, or K C R S; the channels lie innermost. A bias lies anywhere in the arena; what one operation leaves
- * to the next, in float, lies nowhere. */
-static cudnnBackendDescriptor_t make_tensor(struct dt_descriptors *d, int64_t id, cudnnDataType_t type, int n, int c, int h, int w)
+/* dims are cuDNN's: N C H W, or K C R S; the channels lie innermost. A bias lies anywhere in the
+ * arena; what one operation leaves to the next, in float, lies nowhere. */
+static cudnnBackendDescriptor_t make_tensor(struct dt_descriptors *d, int64_t id,
+                                            cudnnDataType_t type, int n, int c, int h, int w)
 {
     const bool is_virtual = id == ID_SUM || id == ID_BIASED;
     const int64_t dims[] = {n, c, h, w}, align = id == ID_BIAS ? BIAS_ALIGN : TENSOR_ALIGN;
     const int64_t strides[] = {dims[1] * dims[2] * dims[3], 1, dims[1] * dims[3], dims[1]};
-    cudnnBackendDescriptor_t tensor = dt_descriptor_create_owned(d, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+    cudnnBackendDescriptor_t tensor =
+        dt_descriptor_create_owned(d, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
     dt_descriptor_set(d, tensor, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id);
     dt_descriptor_set_type(d, tensor, CUDNN_ATTR_TENSOR_DATA_TYPE, type);
     dt_descriptor_set(d, tensor, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, dims);
@@ -111,35 +114,46 @@ static cudnnBackendDescriptor_t make_tensor(struct dt_descriptors *d, int64_t id
     return tensor;
 }
 
-/* Zeros below or to the right: what the last output still needs. Where it needs less than there is, cuDNN's formula for the size
- * rounds down, as ours does. */
+/* Zeros below or to the right: what the last output still needs. Where it needs less than there is,
+ * cuDNN's formula for the size rounds down, as ours does. */
 static int pad_after(int in, int out, int kernel, int stride, int before)
 {
     const int after = (out - 1) * stride + kernel - in - before;
     return after > 0 ? after : 0;
 }
 
-static cudnnBackendDescriptor_t make_convolution(struct dt_descriptors *d, const struct dt_block *block)
+static cudnnBackendDescriptor_t make_convolution(struct dt_descriptors *d,
+                                                 const struct dt_block *block)
 {
     const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
     const int64_t n_spatial = 2, dilations[] = {1, 1}, strides[] = {block->stride, block->stride};
     const int64_t before[] = {block->pad_before_h, block->pad_before_w};
-    const int64_t after[] = {pad_after(block->in.h, block->linear_out.h, block->kernel, block->stride, block->pad_before_h),
-                             pad_after(block->in.w, block->linear_out.w, block->kernel, block->stride, block->pad_before_w)};
-    cudnnBackendDescriptor_t convolution = dt_descriptor_create_owned(d, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+    const int64_t after[] = {pad_after(block->in.h, block->linear_out.h, block->kernel,
+                                       block->stride, block->pad_before_h),
+                             pad_after(block->in.w, block->linear_out.w, block->kernel,
+                                       block->stride, block->pad_before_w)};
+    cudnnBackendDescriptor_t convolution =
+        dt_descriptor_create_owned(d, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
     dt_descriptor_set_type(d, convolution, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_DATA_FLOAT);
-    dt_descriptor_set(d, convolution, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
-    dt_descriptor_set(d, convolution, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &n_spatial);
-    dt_descriptor_set(d, convolution, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, dilations);
-    dt_descriptor_set(d, convolution, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, strides);
-    dt_descriptor_set(d, convolution, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, before);
-    dt_descriptor_set(d, convolution, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, after);
+    dt_descriptor_set(d, convolution, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE,
+                      1, &mode);
+    dt_descriptor_set(d, convolution, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1,
+                      &n_spatial);
+    dt_descriptor_set(d, convolution, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2,
+                      dilations);
+    dt_descriptor_set(d, convolution, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2,
+                      strides);
+    dt_descriptor_set(d, convolution, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2,
+                      before);
+    dt_descriptor_set(d, convolution, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2,
+                      after);
     dt_descriptor_finalize(d, convolution);
     return convolution;
 }
 
 /* y: what it writes. */
-static cudnnBackendDescriptor_t make_operation(struct dt_descriptors *d, const struct problem *p, cudnnBackendDescriptor_t y)
+static cudnnBackendDescriptor_t make_operation(struct dt_descriptors *d, const struct problem *p,
+                                               cudnnBackendDescriptor_t y)
 {
     const struct operation *names = &operations[p->kind];
     const struct dt_shape in = p->block->in, out = p->block->linear_out;
@@ -161,17 +175,23 @@ static cudnnBackendDescriptor_t make_operation(struct dt_descriptors *d, const s
 }
 
 /* y = mode(x), or mode(x, bias). */
-static cudnnBackendDescriptor_t make_pointwise(struct dt_descriptors *d, cudnnPointwiseMode_t mode, cudnnBackendDescriptor_t x,
-                                               cudnnBackendDescriptor_t bias, cudnnBackendDescriptor_t y)
+static cudnnBackendDescriptor_t make_pointwise(struct dt_descriptors *d, cudnnPointwiseMode_t mode,
+                                               cudnnBackendDescriptor_t x,
+                                               cudnnBackendDescriptor_t bias,
+                                               cudnnBackendDescriptor_t y)
 {
     const cudnnNanPropagation_t nan = CUDNN_PROPAGATE_NAN;
-    cudnnBackendDescriptor_t pointwise = dt_descriptor_create_owned(d, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    cudnnBackendDescriptor_t pointwise =
+        dt_descriptor_create_owned(d, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
     dt_descriptor_set(d, pointwise, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
     dt_descriptor_set_type(d, pointwise, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
-    dt_descriptor_set(d, pointwise, CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION, 1, &nan);
+    dt_descriptor_set(d, pointwise, CUDNN_ATTR_POINTWISE_NAN_PROPAGATION,
+                      CUDNN_TYPE_NAN_PROPOGATION, 1, &nan);
     dt_descriptor_finalize(d, pointwise);
-    cudnnBackendDescriptor_t operation = dt_descriptor_create_owned(d, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-    dt_descriptor_set_descriptor(d, operation, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, pointwise);
+    cudnnBackendDescriptor_t operation =
+        dt_descriptor_create_owned(d, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    dt_descriptor_set_descriptor(d, operation, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR,
+                                 pointwise);
     dt_descriptor_set_descriptor(d, operation, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
     if (bias != NULL) {
         dt_descriptor_set_descriptor(d, operation, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, bias);
@@ -182,7 +202,8 @@ static cudnnBackendDescriptor_t make_pointwise(struct dt_descriptors *d, cudnnPo
 }
 
 /* The number of operations, which are the convolution, or that, the bias and relu. */
-static int make_operations(struct dt_descriptors *d, const struct problem *p, cudnnBackendDescriptor_t out[3])
+static int make_operations(struct dt_descriptors *d, const struct problem *p,
+                           cudnnBackendDescriptor_t out[3])
 {
     const struct dt_shape s = p->block->linear_out;
     cudnnBackendDescriptor_t y = make_tensor(d, ID_Y, data_type(p), p->batch, s.c, s.h, s.w);
@@ -191,8 +212,10 @@ static int make_operations(struct dt_descriptors *d, const struct problem *p, cu
         return 1;
     }
     cudnnBackendDescriptor_t bias = make_tensor(d, ID_BIAS, data_type(p), 1, s.c, 1, 1);
-    cudnnBackendDescriptor_t sum = make_tensor(d, ID_SUM, CUDNN_DATA_FLOAT, p->batch, s.c, s.h, s.w);
-    cudnnBackendDescriptor_t biased = make_tensor(d, ID_BIASED, CUDNN_DATA_FLOAT, p->batch, s.c, s.h, s.w);
+    cudnnBackendDescriptor_t sum =
+        make_tensor(d, ID_SUM, CUDNN_DATA_FLOAT, p->batch, s.c, s.h, s.w);
+    cudnnBackendDescriptor_t biased =
+        make_tensor(d, ID_BIASED, CUDNN_DATA_FLOAT, p->batch, s.c, s.h, s.w);
     out[0] = make_operation(d, p, sum);
     out[1] = make_pointwise(d, CUDNN_POINTWISE_ADD, sum, bias, biased);
     out[2] = make_pointwise(d, CUDNN_POINTWISE_RELU_FWD, biased, NULL, y);
@@ -203,11 +226,14 @@ static cudnnBackendDescriptor_t make_graph(struct dt_descriptors *d, const struc
 {
     cudnnBackendDescriptor_t all[3];
     const int n = make_operations(d, p, all);
-    cudnnBackendDescriptor_t graph = dt_descriptor_create_owned(d, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    cudnnBackendDescriptor_t graph =
+        dt_descriptor_create_owned(d, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     if (p->target->handle != NULL) {
-        dt_descriptor_set(d, graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &p->target->handle);
+        dt_descriptor_set(d, graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1,
+                          &p->target->handle);
     }
-    dt_descriptor_set(d, graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, n, all);
+    dt_descriptor_set(d, graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, n,
+                      all);
     dt_descriptor_finalize(d, graph);
     return graph;
 }
@@ -218,8 +244,10 @@ static cudnnBackendDescriptor_t make_device(struct dt_descriptors *d, const char
     if (json == NULL) {
         return NULL;
     }
-    cudnnBackendDescriptor_t device = dt_descriptor_create_owned(d, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
-    dt_descriptor_set(d, device, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, (int64_t)strlen(json) + 1, json);
+    cudnnBackendDescriptor_t device =
+        dt_descriptor_create_owned(d, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
+    dt_descriptor_set(d, device, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+                      (int64_t)strlen(json) + 1, json);
     dt_descriptor_finalize(d, device);
     return device;
 }
@@ -231,13 +259,15 @@ static enum dt_status no_engine(const struct problem *p, cudnnStatus_t reason)
         DT_PRECISION_LIST(DT_NAME)};
     const struct dt_block *b = p->block;
     const size_t version = cudnnGetVersion();
-    return dt_error(
-        DT_UNAVAILABLE,
-        "block %s: cuDNN %zu.%zu.%zu has no engine for the %s in %s, %d samples of %dx%dx%d, %d filters %dx%d, stride %d, to %dx%d"
-        "%s%s (use another precision or batch, or \"device\": \"cpu\")",
-        b->name, version / 10000, version / 100 % 100, version % 100, operations[p->kind].name, precisions[p->precision], p->batch,
-        b->in.c, b->in.h, b->in.w, b->linear_out.c, b->kernel, b->kernel, b->stride, b->linear_out.h, b->linear_out.w,
-        reason == CUDNN_STATUS_SUCCESS ? "" : ": ", reason == CUDNN_STATUS_SUCCESS ? "" : cudnnGetErrorString(reason));
+    return dt_error(DT_UNAVAILABLE,
+                    "block %s: cuDNN %zu.%zu.%zu has no engine for the %s in %s, %d samples of "
+                    "%dx%dx%d, %d filters %dx%d, stride %d, to %dx%d"
+                    "%s%s (use another precision or batch, or \"device\": \"cpu\")",
+                    b->name, version / 10000, version / 100 % 100, version % 100,
+                    operations[p->kind].name, precisions[p->precision], p->batch, b->in.c, b->in.h,
+                    b->in.w, b->linear_out.c, b->kernel, b->kernel, b->stride, b->linear_out.h,
+                    b->linear_out.w, reason == CUDNN_STATUS_SUCCESS ? "" : ": ",
+                    reason == CUDNN_STATUS_SUCCESS ? "" : cudnnGetErrorString(reason));
 }
 
 static enum dt_status build(struct dt_conv_plan *plan, const struct problem *p)
@@ -249,7 +279,8 @@ static enum dt_status build(struct dt_conv_plan *plan, const struct problem *p)
                                             .precision = p->precision,
                                             .workspace_limit = p->target->workspace_limit};
     cudnnStatus_t why = d->status;
-    if (d->status != CUDNN_STATUS_SUCCESS && (d->status < CUDNN_STATUS_NOT_SUPPORTED || d->status >= CUDNN_STATUS_INTERNAL_ERROR)) {
+    if (d->status != CUDNN_STATUS_SUCCESS &&
+        (d->status < CUDNN_STATUS_NOT_SUPPORTED || d->status >= CUDNN_STATUS_INTERNAL_ERROR)) {
         return dt_cudnn_failed(d->status, d->call, __FILE__, __LINE__);
     }
     if (d->status == CUDNN_STATUS_SUCCESS) {
@@ -276,10 +307,12 @@ static size_t bytes_of(const struct problem *p, int64_t id)
 
 /* ---- the interface */
 
-enum dt_status dt_conv_plan_open(const struct dt_conv_target *target, enum dt_conv_kind kind, const struct dt_block *block,
-                                 int batch, enum dt_precision precision, struct dt_conv_plan **out)
+enum dt_status dt_conv_plan_open(const struct dt_conv_target *target, enum dt_conv_kind kind,
+                                 const struct dt_block *block, int batch,
+                                 enum dt_precision precision, struct dt_conv_plan **out)
 {
-    const struct problem problem = {.target = target, .kind = kind, .block = block, .batch = batch, .precision = precision};
+    const struct problem problem = {
+        .target = target, .kind = kind, .block = block, .batch = batch, .precision = precision};
     struct dt_conv_plan *plan = calloc(1, sizeof *plan);
     if (plan == NULL) {
         return dt_error(DT_NO_MEMORY, "out of memory while opening block %s", block->name);
@@ -363,14 +396,18 @@ const size_t *dt_conv_plan_bytes(const struct dt_conv_plan *plan)
     return plan->n_bytes;
 }
 
-static enum dt_status take_pointers(struct dt_conv_plan *plan, void *const pointers[DT_CONV_N_OPERANDS], void *workspace)
+static enum dt_status take_pointers(struct dt_conv_plan *plan,
+                                    void *const pointers[DT_CONV_N_OPERANDS], void *workspace)
 {
     struct dt_descriptors d = {0};
     dt_descriptor_destroy(plan->pack);
     plan->pack = dt_descriptor_create(&d, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-    dt_descriptor_set(&d, plan->pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, plan->n_operands, plan->ids);
-    dt_descriptor_set(&d, plan->pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, plan->n_operands, pointers);
-    dt_descriptor_set(&d, plan->pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
+    dt_descriptor_set(&d, plan->pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64,
+                      plan->n_operands, plan->ids);
+    dt_descriptor_set(&d, plan->pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
+                      plan->n_operands, pointers);
+    dt_descriptor_set(&d, plan->pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1,
+                      &workspace);
     dt_descriptor_finalize(&d, plan->pack);
     if (d.status != CUDNN_STATUS_SUCCESS) {
         return dt_cudnn_failed(d.status, d.call, __FILE__, __LINE__);
@@ -380,11 +417,12 @@ static enum dt_status take_pointers(struct dt_conv_plan *plan, void *const point
     return DT_OK;
 }
 
-enum dt_status dt_conv_plan_run(struct dt_conv_plan *plan, const void *in, const void *other, const void *bias, void *out,
-                                void *workspace)
+enum dt_status dt_conv_plan_run(struct dt_conv_plan *plan, const void *in, const void *other,
+                                const void *bias, void *out, void *workspace)
 {
     void *const pointers[DT_CONV_N_OPERANDS] = {(void *)in, (void *)other, out, (void *)bias};
-    if (plan->pack == NULL || workspace != plan->workspace || memcmp(pointers, plan->pointers, sizeof pointers) != 0) {
+    if (plan->pack == NULL || workspace != plan->workspace ||
+        memcmp(pointers, plan->pointers, sizeof pointers) != 0) {
         DT_TRY(take_pointers(plan, pointers, workspace));
     }
     DT_CUDNN(cudnnBackendExecute(plan->handle, plan->engines[plan->used].execution, plan->pack));

@@ -8,7 +8,8 @@ static void note(struct dt_descriptors *d, cudnnStatus_t status, const char *cal
     }
 }
 
-cudnnBackendDescriptor_t dt_descriptor_create(struct dt_descriptors *d, cudnnBackendDescriptorType_t type)
+cudnnBackendDescriptor_t dt_descriptor_create(struct dt_descriptors *d,
+                                              cudnnBackendDescriptorType_t type)
 {
     cudnnBackendDescriptor_t descriptor = NULL;
     if (d->status == CUDNN_STATUS_SUCCESS) {
@@ -17,7 +18,8 @@ cudnnBackendDescriptor_t dt_descriptor_create(struct dt_descriptors *d, cudnnBac
     return descriptor;
 }
 
-cudnnBackendDescriptor_t dt_descriptor_create_owned(struct dt_descriptors *d, cudnnBackendDescriptorType_t type)
+cudnnBackendDescriptor_t dt_descriptor_create_owned(struct dt_descriptors *d,
+                                                    cudnnBackendDescriptorType_t type)
 {
     cudnnBackendDescriptor_t descriptor = dt_descriptor_create(d, type);
     if (descriptor != NULL) {
@@ -41,22 +43,24 @@ void dt_descriptors_close(struct dt_descriptors *d)
     *d = (struct dt_descriptors){0};
 }
 
-void dt_descriptor_set(struct dt_descriptors *d, cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
-                       cudnnBackendAttributeType_t type, int64_t n, const void *values)
+void dt_descriptor_set(struct dt_descriptors *d, cudnnBackendDescriptor_t descriptor,
+                       cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                       int64_t n, const void *values)
 {
     if (d->status == CUDNN_STATUS_SUCCESS) {
-        note(d, cudnnBackendSetAttribute(descriptor, name, type, n, values), "cudnnBackendSetAttribute");
+        note(d, cudnnBackendSetAttribute(descriptor, name, type, n, values),
+             "cudnnBackendSetAttribute");
     }
 }
 
-void dt_descriptor_set_type(struct dt_descriptors *d, cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
-                            cudnnDataType_t type)
+void dt_descriptor_set_type(struct dt_descriptors *d, cudnnBackendDescriptor_t descriptor,
+                            cudnnBackendAttributeName_t name, cudnnDataType_t type)
 {
     dt_descriptor_set(d, descriptor, name, CUDNN_TYPE_DATA_TYPE, 1, &type);
 }
 
-void dt_descriptor_set_descriptor(struct dt_descriptors *d, cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
-                                  cudnnBackendDescriptor_t value)
+void dt_descriptor_set_descriptor(struct dt_descriptors *d, cudnnBackendDescriptor_t descriptor,
+                                  cudnnBackendAttributeName_t name, cudnnBackendDescriptor_t value)
 {
     dt_descriptor_set(d, descriptor, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
 }
@@ -68,10 +72,12 @@ void dt_descriptor_finalize(struct dt_descriptors *d, cudnnBackendDescriptor_t d
     }
 }
 
-void dt_descriptor_get(struct dt_descriptors *d, cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
-                       cudnnBackendAttributeType_t type, int64_t capacity, int64_t *n, void *values)
+void dt_descriptor_get(struct dt_descriptors *d, cudnnBackendDescriptor_t descriptor,
+                       cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                       int64_t capacity, int64_t *n, void *values)
 {
     if (d->status == CUDNN_STATUS_SUCCESS) {
-        note(d, cudnnBackendGetAttribute(descriptor, name, type, capacity, n, values), "cudnnBackendGetAttribute");
+        note(d, cudnnBackendGetAttribute(descriptor, name, type, capacity, n, values),
+             "cudnnBackendGetAttribute");
     }
 }

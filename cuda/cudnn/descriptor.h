@@ -1,5 +1,5 @@
-/* Descriptors of cuDNN 9's "backend" C API, made one call after the other: after a failure the calls that follow do nothing, so
- * that only the end has to be checked. */
+/* Descriptors of cuDNN 9's "backend" C API, made one call after the other: after a failure the
+ * calls that follow do nothing, so that only the end has to be checked. */
 #ifndef DT_CUDA_CUDNN_DESCRIPTOR_H
 #define DT_CUDA_CUDNN_DESCRIPTOR_H
 
@@ -24,21 +24,26 @@ struct dt_descriptors {
     const char *call;     /* that failed */
 };
 
-/* NULL after a failure. The first is the caller's to destroy, the second dt_descriptors_close's, which destroys the last one first.
+/* NULL after a failure. The first is the caller's to destroy, the second dt_descriptors_close's,
+ * which destroys the last one first.
  */
-cudnnBackendDescriptor_t dt_descriptor_create(struct dt_descriptors *d, cudnnBackendDescriptorType_t type);
-cudnnBackendDescriptor_t dt_descriptor_create_owned(struct dt_descriptors *d, cudnnBackendDescriptorType_t type);
+cudnnBackendDescriptor_t dt_descriptor_create(struct dt_descriptors *d,
+                                              cudnnBackendDescriptorType_t type);
+cudnnBackendDescriptor_t dt_descriptor_create_owned(struct dt_descriptors *d,
+                                                    cudnnBackendDescriptorType_t type);
 void dt_descriptor_destroy(cudnnBackendDescriptor_t descriptor); /* NULL is fine */
 void dt_descriptors_close(struct dt_descriptors *d);
 
-void dt_descriptor_set(struct dt_descriptors *d, cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
-                       cudnnBackendAttributeType_t type, int64_t n, const void *values);
-void dt_descriptor_set_type(struct dt_descriptors *d, cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
-                            cudnnDataType_t type);
-void dt_descriptor_set_descriptor(struct dt_descriptors *d, cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
-                                  cudnnBackendDescriptor_t value);
+void dt_descriptor_set(struct dt_descriptors *d, cudnnBackendDescriptor_t descriptor,
+                       cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                       int64_t n, const void *values);
+void dt_descriptor_set_type(struct dt_descriptors *d, cudnnBackendDescriptor_t descriptor,
+                            cudnnBackendAttributeName_t name, cudnnDataType_t type);
+void dt_descriptor_set_descriptor(struct dt_descriptors *d, cudnnBackendDescriptor_t descriptor,
+                                  cudnnBackendAttributeName_t name, cudnnBackendDescriptor_t value);
 void dt_descriptor_finalize(struct dt_descriptors *d, cudnnBackendDescriptor_t descriptor);
-void dt_descriptor_get(struct dt_descriptors *d, cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
-                       cudnnBackendAttributeType_t type, int64_t capacity, int64_t *n, void *values);
+void dt_descriptor_get(struct dt_descriptors *d, cudnnBackendDescriptor_t descriptor,
+                       cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                       int64_t capacity, int64_t *n, void *values);
 
 #endif

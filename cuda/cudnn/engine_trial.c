@@ -9,7 +9,9 @@
 #define N_RUNS 8     /* recorded together, so that the host's time for a call does not count */
 #define N_LAUNCHES 4 /* of which the first warms up */
 #define NAN_BYTES 0xff
-#define N_LOOKED_AT 4096 /* bytes of a result: what an engine does with one NaN it does with all */
+#define N_LOOKED_AT                                                              \
+    4096 /* bytes of a result: what an engine does with one NaN it does with all \
+          */
 
 struct trial {
     struct dt_conv_plan *plan;
@@ -23,7 +25,8 @@ struct trial {
 
 static enum dt_status run_once(const struct trial *t)
 {
-    return dt_conv_plan_run(t->plan, t->operands[0], t->operands[1], t->operands[3], t->operands[2], t->workspace);
+    return dt_conv_plan_run(t->plan, t->operands[0], t->operands[1], t->operands[3], t->operands[2],
+                            t->workspace);
 }
 
 static enum dt_status record(const struct trial *t, cudaGraphExec_t *out)
@@ -41,17 +44,22 @@ static enum dt_status record(const struct trial *t, cudaGraphExec_t *out)
     if (graph != NULL) {
         cudaGraphDestroy(graph);
     }
-    return s != DT_OK || code == cudaSuccess ? s : dt_cuda_failed(code, "the recording of an engine", __FILE__, __LINE__);
+    return s != DT_OK || code == cudaSuccess
+               ? s
+               : dt_cuda_failed(code, "the recording of an engine", __FILE__, __LINE__);
 }
 
-/* For what is enqueued. Its time counts from here: before, the host loads the engine from a file, perhaps across a network. */
+/* For what is enqueued. Its time counts from here: before, the host loads the engine from a file,
+ * perhaps across a network. */
 static enum dt_status wait_for_end(const struct trial *t)
 {
     DT_CUDA(cudaEventRecord(t->end, t->stream));
     const cudaError_t code = dt_cuda_wait(t->stream, t->end, t->spec->limit_s);
     if (code == cudaErrorNotReady) {
-        return dt_error(DT_STALLED, "the GPU does not finish the %s by cuDNN's engine %lld (set cuda.deterministic=true)",
-                        dt_conv_plan_name(t->plan), (long long)dt_conv_plan_engine(t->plan)->number);
+        return dt_error(
+            DT_STALLED,
+            "the GPU does not finish the %s by cuDNN's engine %lld (set cuda.deterministic=true)",
+            dt_conv_plan_name(t->plan), (long long)dt_conv_plan_engine(t->plan)->number);
     }
     DT_CUDA(code);
     return DT_OK;
@@ -68,13 +76,15 @@ static bool is_nan(const uint8_t *element, size_t n_bytes)
 static enum dt_status check_nans(const struct trial *t)
 {
     const size_t n_in = dt_conv_plan_bytes(t->plan)[0], n_out = dt_conv_plan_bytes(t->plan)[2];
-    const size_t n_looked_at = n_out < N_LOOKED_AT ? n_out : N_LOOKED_AT, each = dt_conv_plan_elem_bytes(t->plan);
+    const size_t n_looked_at = n_out < N_LOOKED_AT ? n_out : N_LOOKED_AT,
+                 each = dt_conv_plan_elem_bytes(t->plan);
     uint8_t results[N_LOOKED_AT];
     DT_CUDA(cudaMemsetAsync(t->operands[0], NAN_BYTES, n_in, t->stream));
     DT_TRY(run_once(t));
     DT_CUDA(cudaMemsetAsync(t->operands[0], 0, n_in, t->stream));
     DT_TRY(wait_for_end(t));
-    DT_CUDA(cudaMemcpyAsync(results, t->operands[2], n_looked_at, cudaMemcpyDeviceToHost, t->stream));
+    DT_CUDA(
+        cudaMemcpyAsync(results, t->operands[2], n_looked_at, cudaMemcpyDeviceToHost, t->stream));
     DT_CUDA(cudaStreamSynchronize(t->stream));
     for (size_t i = 0; i < n_looked_at; i += each) {
         if (!is_nan(results + i, each)) {
@@ -157,8 +167,8 @@ static enum dt_status try_all(const struct trial *t, int *fastest)
 
 static bool has_memory(void **memory, size_t n_bytes, cudaStream_t stream)
 {
-    const bool has =
-        cudaMalloc(memory, n_bytes > 0 ? n_bytes : 1) == cudaSuccess && cudaMemsetAsync(*memory, 0, n_bytes, stream) == cudaSuccess;
+    const bool has = cudaMalloc(memory, n_bytes > 0 ? n_bytes : 1) == cudaSuccess &&
+                     cudaMemsetAsync(*memory, 0, n_bytes, stream) == cudaSuccess;
     if (!has) {
         cudaGetLastError(); /* so that the next call does not report it again */
     }
@@ -168,7 +178,8 @@ static bool has_memory(void **memory, size_t n_bytes, cudaStream_t stream)
 static size_t largest_workspace(struct dt_conv_plan *plan)
 {
     size_t largest = 0;
-    for (int i = dt_conv_plan_n_engines(plan) - 1; i >= 0; i--) { /* so that the first is used in the end */
+    for (int i = dt_conv_plan_n_engines(plan) - 1; i >= 0;
+         i--) { /* so that the first is used in the end */
         dt_conv_plan_use(plan, i);
         const size_t n_bytes = dt_conv_plan_workspace(plan);
         largest = n_bytes > largest ? n_bytes : largest;

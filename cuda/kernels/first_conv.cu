@@ -1,9 +1,11 @@
-/* Kernels for the first convolution, of few input channels: it reads the images where the data set has them, so that nobody has to
- * gather them, and as each image fits into shared memory it is read from there only once. Products are of floats in every
- * precision: there are too few channels for tensor cores. */
+/* Kernels for the first convolution, of few input channels: it reads the images where the data set
+ * has them, so that nobody has to gather them, and as each image fits into shared memory it is read
+ * from there only once. Products are of floats in every precision: there are too few channels for
+ * tensor cores. */
 #include "cuda/kernels/kernels.cuh"
 
-/* ---- an image in shared memory, channel by channel, with its zeros around it as far as the convolution reaches */
+/* ---- an image in shared memory, channel by channel, with its zeros around it as far as the
+ * convolution reaches */
 
 struct image_shape {
     int h, w;
@@ -11,12 +13,15 @@ struct image_shape {
 
 static inline __host__ __device__ struct image_shape padded(const struct dt_gpu_first_conv &conv)
 {
-    const struct image_shape s = {(conv.out.h - 1) * conv.stride + conv.kernel, (conv.out.w - 1) * conv.stride + conv.kernel};
+    const struct image_shape s = {(conv.out.h - 1) * conv.stride + conv.kernel,
+                                  (conv.out.w - 1) * conv.stride + conv.kernel};
     return s;
 }
 
 /* The input's element: of the data set, C H W, or of x, H W C. */
-template <typename T> static __device__ float pixel(const struct dt_gpu_first_conv &conv, size_t sample, int c, int h, int w)
+template <typename T>
+static __device__ float pixel(const struct dt_gpu_first_conv &conv, size_t sample, int c, int h,
+                              int w)
 {
     const struct dt_shape s = conv.in;
     const size_t n_elems = (size_t)s.c * s.h * s.w;
@@ -24,11 +29,13 @@ template <typename T> static __device__ float pixel(const struct dt_gpu_first_co
         return (float)((const T *)conv.x)[sample * n_elems + (size_t)((h * s.w + w) * s.c + c)];
     }
     const size_t at = conv.rows[sample] * n_elems + (size_t)((c * s.h + h) * s.w + w);
-    return conv.samples.pixels != NULL ? (float)conv.samples.pixels[at] * conv.samples.scale : conv.samples.values[at];
+    return conv.samples.pixels != NULL ? (float)conv.samples.pixels[at] * conv.samples.scale
+                                       : conv.samples.values[at];
 }
 
 /* All threads of the block call it; barriers before and after. */
-template <typename T> static __device__ void load_image(const struct dt_gpu_first_conv &conv, size_t sample, float *image)
+template <typename T>
+static __device__ void load_image(const struct dt_gpu_first_conv &conv, size_t sample, float *image)
 {
     const struct image_shape s = padded(conv);
     __syncthreads();
@@ -41,13 +48,15 @@ template <typename T> static __device__ void load_image(const struct dt_gpu_firs
 }
 
 /* Where the filter's tap (C R S) lies in the image, seen from where the filter lies. */
-static __device__ int tap_offset(const struct dt_gpu_first_conv &conv, struct image_shape s, int tap)
+static __device__ int tap_offset(const struct dt_gpu_first_conv &conv, struct image_shape s,
+                                 int tap)
 {
     const int n = conv.kernel;
     return (tap / (n * n) * s.h + tap / n % n) * s.w + tap % n;
 }
 
-static __device__ int place_offset(const struct dt_gpu_first_conv &conv, struct image_shape s, unsigned place)
+static __device__ int place_offset(const struct dt_gpu_first_conv &conv, struct image_shape s,
+                                   unsigned place)
 {
     const int p = (int)(place / (unsigned)conv.out.w), q = (int)(place % (unsigned)conv.out.w);
     return (p * s.w + q) * conv.stride;
@@ -64,18 +73,21 @@ template <int V> static __device__ uint8_t signs_of(const float *y)
     return (uint8_t)signs;
 }
 
-/* ---- forward: a thread has V channels at PLACES places, so that what it reads of the filters serves several times */
+/* ---- forward: a thread has V channels at PLACES places, so that what it reads of the filters
+ * serves several times */
 
 #define PLACES 4
 
 template <typename T, int V>
 static __global__ void __launch_bounds__(THREADS)
-    first_conv_forward_kernel(struct dt_gpu_first_conv conv, int n, const float *weight, const float *bias, void *y)
+    first_conv_forward_kernel(struct dt_gpu_first_conv conv, int n, const float *weight,
+                              const float *bias, void *y)
 {
     __shared__ float image[DT_GPU_FIRST_CONV_IMAGE];
     alignas(16) __shared__ float filters[DT_GPU_FIRST_CONV_WEIGHTS]; /* taps by channels */
     const struct image_shape s = padded(conv);
-    const unsigned n_channels = (unsigned)conv.out.c, n_places = (unsigned)(conv.out.h * conv.out.w);
+    const unsigned n_channels = (unsigned)conv.out.c,
+                   n_places = (unsigned)(conv.out.h * conv.out.w);
     const struct lanes lanes = lanes_of(n_channels / V);
     const unsigned c = threadIdx.x % lanes.across * V, step = lanes.n * PLACES;
     const int n_taps = conv.in.c * conv.kernel * conv.kernel;
@@ -84,7 +96,8 @@ static __global__ void __launch_bounds__(THREADS)
     }
     for (size_t sample = blockIdx.y; sample < (size_t)n; sample += gridDim.y) {
         load_image<T>(conv, sample, image);
-        for (unsigned first = blockIdx.x * step + lanes.mine; lanes.mine < lanes.n && first < n_places; first += gridDim.x * step) {
+        for (unsigned first = blockIdx.x * step + lanes.mine;
+             lanes.mine < lanes.n && first < n_places; first += gridDim.x * step) {
             float sums[PLACES][V] = {};
             int base[PLACES];
             for (unsigned j = 0; j < PLACES; j++) {
@@ -117,20 +130,26 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* ---- backward: a thread has V channels at TAPS of the taps, whose sums over all places it keeps in registers, and the bias's */
+/* ---- backward: a thread has V channels at TAPS of the taps, whose sums over all places it keeps
+ * in registers, and the bias's */
 
 #define TAPS 9
-#define AT_ONCE 4 /* of the taps and the bias, whose sums over the lanes are made together: as many as fit into shared memory */
+#define AT_ONCE                                                                                \
+    4 /* of the taps and the bias, whose sums over the lanes are made together: as many as fit \
+         into shared memory */
 #define MAX_BLOCKS 264 /* rows of partial sums: two blocks for each of 132 multiprocessors */
 
-/* Columns of a row of sums: tap by tap of a thread's, those of all threads of a lane, then the biases. */
+/* Columns of a row of sums: tap by tap of a thread's, those of all threads of a lane, then the
+ * biases. */
 struct sums_shape {
     unsigned across, n_tiles, n_columns;
 };
 
-static inline __host__ __device__ struct sums_shape sums_of(const struct dt_gpu_first_conv &conv, unsigned v)
+static inline __host__ __device__ struct sums_shape sums_of(const struct dt_gpu_first_conv &conv,
+                                                            unsigned v)
 {
-    const unsigned n_taps = (unsigned)(conv.in.c * conv.kernel * conv.kernel), n_tiles = (n_taps + TAPS - 1) / TAPS;
+    const unsigned n_taps = (unsigned)(conv.in.c * conv.kernel * conv.kernel),
+                   n_tiles = (n_taps + TAPS - 1) / TAPS;
     const unsigned across = (unsigned)conv.out.c / v * n_tiles;
     const struct sums_shape s = {across, n_tiles, across * v * TAPS + (unsigned)conv.out.c};
     return s;
@@ -138,13 +157,17 @@ static inline __host__ __device__ struct sums_shape sums_of(const struct dt_gpu_
 
 /* The sums of all blocks to where the arena has them. */
 template <int V>
-static __device__ void add_gradients(const struct dt_gpu_first_conv &conv, const struct dt_gpu_gradients &to, const float *rows)
+static __device__ void add_gradients(const struct dt_gpu_first_conv &conv,
+                                     const struct dt_gpu_gradients &to, const float *rows)
 {
     const struct sums_shape s = sums_of(conv, V);
-    const unsigned n_channels = (unsigned)conv.out.c, n_taps = (unsigned)(conv.in.c * conv.kernel * conv.kernel);
+    const unsigned n_channels = (unsigned)conv.out.c,
+                   n_taps = (unsigned)(conv.in.c * conv.kernel * conv.kernel);
     add_rows(rows, gridDim.x, row_width(s.n_columns), [&](unsigned column, float total) {
-        const unsigned each = s.across * V, i = column % each, tap = i / n_channels * TAPS + column / each;
-        const bool is_weight = column < each * TAPS, is_bias = !is_weight && column < s.n_columns && to.bias != NULL;
+        const unsigned each = s.across * V, i = column % each,
+                       tap = i / n_channels * TAPS + column / each;
+        const bool is_weight = column < each * TAPS,
+                   is_bias = !is_weight && column < s.n_columns && to.bias != NULL;
         float *at = is_weight && tap < n_taps ? to.weight + i % n_channels * n_taps + tap
                     : is_bias                 ? to.bias + (column - each * TAPS)
                                               : NULL;
@@ -156,7 +179,8 @@ static __device__ void add_gradients(const struct dt_gpu_first_conv &conv, const
 
 /* dz of V channels from dy and, where it was activated, the signs or y. */
 template <typename T, int V>
-static __device__ void load_dz(const struct dt_gpu_first_conv &conv, const void *y, const void *dy, size_t at, float *dz)
+static __device__ void load_dz(const struct dt_gpu_first_conv &conv, const void *y, const void *dy,
+                               size_t at, float *dz)
 {
     float a[V];
     load<V>((const T *)dy + at, dz);
@@ -175,17 +199,20 @@ static __device__ void load_dz(const struct dt_gpu_first_conv &conv, const void 
 
 template <typename T, int V>
 static __global__ void __launch_bounds__(THREADS, 2)
-    first_conv_gradient_kernel(struct dt_gpu_first_conv conv, int n, unsigned n_parts, const void *y, const void *dy,
-                               struct dt_gpu_gradients to)
+    first_conv_gradient_kernel(struct dt_gpu_first_conv conv, int n, unsigned n_parts,
+                               const void *y, const void *dy, struct dt_gpu_gradients to)
 {
-    alignas(16) __shared__ float
-        memory[LANES_MEMORY(AT_ONCE, V) > DT_GPU_FIRST_CONV_IMAGE ? LANES_MEMORY(AT_ONCE, V) : DT_GPU_FIRST_CONV_IMAGE];
+    alignas(16) __shared__ float memory[LANES_MEMORY(AT_ONCE, V) > DT_GPU_FIRST_CONV_IMAGE
+                                            ? LANES_MEMORY(AT_ONCE, V)
+                                            : DT_GPU_FIRST_CONV_IMAGE];
     float *image = memory; /* and then its sums */
     const struct image_shape s = padded(conv);
     const struct sums_shape shape = sums_of(conv, V);
     const struct lanes lanes = lanes_of(shape.across);
-    const unsigned n_channels = (unsigned)conv.out.c, n_places = (unsigned)(conv.out.h * conv.out.w);
-    const unsigned mine = threadIdx.x % lanes.across * V, c = mine % n_channels, tile = mine / n_channels;
+    const unsigned n_channels = (unsigned)conv.out.c,
+                   n_places = (unsigned)(conv.out.h * conv.out.w);
+    const unsigned mine = threadIdx.x % lanes.across * V, c = mine % n_channels,
+                   tile = mine / n_channels;
     float sums[TAPS + 1][V] = {}; /* the last is the bias's */
     int offsets[TAPS];
     for (int j = 0; j < TAPS; j++) {
@@ -196,7 +223,8 @@ static __global__ void __launch_bounds__(THREADS, 2)
         const size_t sample = item / n_parts;
         const unsigned part = (unsigned)(item % n_parts), end = n_places * (part + 1) / n_parts;
         load_image<T>(conv, sample, image);
-        for (unsigned i = n_places * part / n_parts + lanes.mine; lanes.mine < lanes.n && i < end; i += lanes.n) {
+        for (unsigned i = n_places * part / n_parts + lanes.mine; lanes.mine < lanes.n && i < end;
+             i += lanes.n) {
             const float *x = image + place_offset(conv, s, i);
             float dz[V];
             load_dz<T, V>(conv, y, dy, (sample * n_places + i) * n_channels + c, dz);
@@ -211,15 +239,18 @@ static __global__ void __launch_bounds__(THREADS, 2)
             }
         }
     }
-    float *rows = to.scratch + N_COUNTS, *row = rows + (size_t)blockIdx.x * row_width(shape.n_columns);
+    float *rows = to.scratch + N_COUNTS,
+          *row = rows + (size_t)blockIdx.x * row_width(shape.n_columns);
     DT_UNROLL
     for (unsigned first = 0; first <= TAPS; first += AT_ONCE) {
         const unsigned n_groups = TAPS + 1 - first < AT_ONCE ? TAPS + 1 - first : AT_ONCE;
-        add_lanes<V, AT_ONCE>(lanes, sums + first, n_groups, memory, [&](unsigned j, unsigned i, float total) {
-            if (first + j < TAPS || i < n_channels) { /* the bias once, and not for each tile of taps */
-                row[(first + j) * shape.across * V + i] = total;
-            }
-        });
+        add_lanes<V, AT_ONCE>(
+            lanes, sums + first, n_groups, memory, [&](unsigned j, unsigned i, float total) {
+                if (first + j < TAPS ||
+                    i < n_channels) { /* the bias once, and not for each tile of taps */
+                    row[(first + j) * shape.across * V + i] = total;
+                }
+            });
     }
     if (is_last(to.scratch, gridDim.x)) {
         add_gradients<V>(conv, to, rows);
@@ -229,7 +260,8 @@ static __global__ void __launch_bounds__(THREADS, 2)
 /* ---- launches: versions [type][wide] */
 
 typedef void forward_kernel(struct dt_gpu_first_conv, int, const float *, const float *, void *);
-typedef void gradient_kernel(struct dt_gpu_first_conv, int, unsigned, const void *, const void *, struct dt_gpu_gradients);
+typedef void gradient_kernel(struct dt_gpu_first_conv, int, unsigned, const void *, const void *,
+                             struct dt_gpu_gradients);
 
 static forward_kernel *const forward_versions[2][2] = {
     {first_conv_forward_kernel<float, 1>, first_conv_forward_kernel<float, WIDE>},
@@ -245,24 +277,30 @@ static bool is_wide(const struct dt_gpu_first_conv *conv)
 
 size_t dt_gpu_first_conv_scratch(const struct dt_gpu_first_conv *conv)
 {
-    return N_COUNTS + (size_t)MAX_BLOCKS * row_width(sums_of(*conv, is_wide(conv) ? WIDE : 1).n_columns);
+    return N_COUNTS +
+           (size_t)MAX_BLOCKS * row_width(sums_of(*conv, is_wide(conv) ? WIDE : 1).n_columns);
 }
 
-cudaError_t dt_gpu_first_conv_forward(cudaStream_t stream, const struct dt_gpu_first_conv *conv, int n, enum dt_gpu_type type,
-                                      const float *weight, const float *bias, void *y)
+cudaError_t dt_gpu_first_conv_forward(cudaStream_t stream, const struct dt_gpu_first_conv *conv,
+                                      int n, enum dt_gpu_type type, const float *weight,
+                                      const float *bias, void *y)
 {
     if (n == 0) {
         return cudaSuccess;
     }
     const auto kernel = forward_versions[type][is_wide(conv)];
-    const unsigned n_groups = (unsigned)conv->out.c / (is_wide(conv) ? WIDE : 1), n_places = (unsigned)(conv->out.h * conv->out.w);
-    const unsigned chunks = blocks_for(n_places, THREADS / n_groups * PLACES), wanted = blocks_for(4 * MAX_BLOCKS, (unsigned)n);
-    const dim3 blocks(chunks < wanted ? chunks : wanted, n < 4 * MAX_BLOCKS ? (unsigned)n : 4 * MAX_BLOCKS);
+    const unsigned n_groups = (unsigned)conv->out.c / (is_wide(conv) ? WIDE : 1),
+                   n_places = (unsigned)(conv->out.h * conv->out.w);
+    const unsigned chunks = blocks_for(n_places, THREADS / n_groups * PLACES),
+                   wanted = blocks_for(4 * MAX_BLOCKS, (unsigned)n);
+    const dim3 blocks(chunks < wanted ? chunks : wanted,
+                      n < 4 * MAX_BLOCKS ? (unsigned)n : 4 * MAX_BLOCKS);
     return DT_LAUNCH(kernel, blocks, THREADS, 0, stream, *conv, n, weight, bias, y);
 }
 
-cudaError_t dt_gpu_first_conv_gradient(cudaStream_t stream, const struct dt_gpu_first_conv *conv, int n, enum dt_gpu_type type,
-                                       const void *y, const void *dy, const struct dt_gpu_gradients *to)
+cudaError_t dt_gpu_first_conv_gradient(cudaStream_t stream, const struct dt_gpu_first_conv *conv,
+                                       int n, enum dt_gpu_type type, const void *y, const void *dy,
+                                       const struct dt_gpu_gradients *to)
 {
     if (n == 0) {
         return cudaSuccess;
@@ -273,5 +311,6 @@ cudaError_t dt_gpu_first_conv_gradient(cudaStream_t stream, const struct dt_gpu_
     const unsigned n_parts = most < wanted ? most : wanted;
     const size_t n_items = (size_t)n * n_parts;
     const unsigned blocks = n_items < MAX_BLOCKS ? (unsigned)n_items : MAX_BLOCKS;
-    return DT_LAUNCH(gradient_versions[type][wide], blocks, THREADS, 0, stream, *conv, n, n_parts, y, dy, *to);
+    return DT_LAUNCH(gradient_versions[type][wide], blocks, THREADS, 0, stream, *conv, n, n_parts,
+                     y, dy, *to);
 }

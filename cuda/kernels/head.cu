@@ -1,5 +1,6 @@
-/* Kernels for a head: a dense layer with few outputs and nothing behind it but the loss. Such a product has too few columns for a
- * library's tiles, and everything about a sample fits into the block that makes its logits. */
+/* Kernels for a head: a dense layer with few outputs and nothing behind it but the loss. Such a
+ * product has too few columns for a library's tiles, and everything about a sample fits into the
+ * block that makes its logits. */
 #include "cuda/kernels/kernels.cuh"
 
 #define LANES 32               /* threads of a sample, or inputs of a block on the way back */
@@ -8,13 +9,14 @@
 #define MAX_SLICES 128         /* of the samples on the way back: rows of partial sums */
 static_assert(DT_GPU_HEAD_INPUTS / LANES <= N_COUNTS, "each block of inputs counts on its own");
 
-/* ---- forward, and the loss: a row of threads per sample. K: outputs at most, so that sums are in registers */
+/* ---- forward, and the loss: a row of threads per sample. K: outputs at most, so that sums are in
+ * registers */
 
-/* Of the sample in z: loss = log(sum exp(z)) - z[label], with the largest logit taken out first; its gradient is softmax(z) -
- * onehot(label). All threads of the block call it. */
+/* Of the sample in z: loss = log(sum exp(z)) - z[label], with the largest logit taken out first;
+ * its gradient is softmax(z) - onehot(label). All threads of the block call it. */
 template <int K>
-static __device__ void cross_entropy(const float *z, double *exponentials, int n_out, int label, int k, float *dlogits,
-                                     double *loss, bool *hit)
+static __device__ void cross_entropy(const float *z, double *exponentials, int n_out, int label,
+                                     int k, float *dlogits, double *loss, bool *hit)
 {
     int best = 0; /* in every thread, so that a NaN there stays the best, as in a plain loop */
     for (int i = 1; i < n_out; i++) {
@@ -36,8 +38,10 @@ static __device__ void cross_entropy(const float *z, double *exponentials, int n
     *hit = best == label;
 }
 
-/* The block's losses and hits to its place in the scratch memory, and those of all blocks to the metrics. */
-static __device__ void add_metrics(const struct dt_gpu_head_loss &to, int n, bool has_sample, double loss, bool hit)
+/* The block's losses and hits to its place in the scratch memory, and those of all blocks to the
+ * metrics. */
+static __device__ void add_metrics(const struct dt_gpu_head_loss &to, int n, bool has_sample,
+                                   double loss, bool hit)
 {
     __shared__ double losses[ROWS], hits[ROWS];
     double *sums = (double *)(to.scratch + N_COUNTS);
@@ -74,7 +78,8 @@ static __device__ void add_metrics(const struct dt_gpu_head_loss &to, int n, boo
 
 template <typename T, int K>
 static __global__ void __launch_bounds__(THREADS)
-    head_forward_kernel(struct dt_gpu_head head, int n, const void *x_, float *logits, struct dt_gpu_head_loss to)
+    head_forward_kernel(struct dt_gpu_head head, int n, const void *x_, float *logits,
+                        struct dt_gpu_head_loss to)
 {
     __shared__ float parts[ROWS][LANES][K + 1], z[ROWS][K];
     __shared__ double exponentials[ROWS][K];
@@ -115,8 +120,8 @@ static __global__ void __launch_bounds__(THREADS)
     add_metrics(to, n, has_sample, loss, hit);
 }
 
-/* ---- backward: a block has LANES inputs and goes through a slice of the samples, ROWS at a time; a thread has one input, whose
- * weights and their gradients it keeps in registers */
+/* ---- backward: a block has LANES inputs and goes through a slice of the samples, ROWS at a time;
+ * a thread has one input, whose weights and their gradients it keeps in registers */
 
 static inline __host__ __device__ unsigned head_row_width(int n_out)
 {
@@ -124,11 +129,14 @@ static inline __host__ __device__ unsigned head_row_width(int n_out)
 }
 
 template <int K>
-static __device__ void add_gradients(const struct dt_gpu_head &head, const struct dt_gpu_gradients &to, const float *dw, float db)
+static __device__ void add_gradients(const struct dt_gpu_head &head,
+                                     const struct dt_gpu_gradients &to, const float *dw, float db)
 {
     __shared__ float sums[ROWS][K][LANES];
-    const unsigned n_out = (unsigned)head.n_out, width = head_row_width(head.n_out), row = threadIdx.x / LANES;
-    float *rows = to.scratch + N_COUNTS + (size_t)blockIdx.x * gridDim.y * width, *mine = rows + (size_t)blockIdx.y * width;
+    const unsigned n_out = (unsigned)head.n_out, width = head_row_width(head.n_out),
+                   row = threadIdx.x / LANES;
+    float *rows = to.scratch + N_COUNTS + (size_t)blockIdx.x * gridDim.y * width,
+          *mine = rows + (size_t)blockIdx.y * width;
     for (int k = 0; k < K; k++) {
         sums[row][k][threadIdx.x % LANES] = dw[k];
     }
@@ -146,8 +154,11 @@ static __device__ void add_gradients(const struct dt_gpu_head &head, const struc
     if (is_last(to.scratch + blockIdx.x, gridDim.y)) {
         add_rows(rows, gridDim.y, width, [&](unsigned c, float total) {
             const unsigned k = c / LANES, i = blockIdx.x * LANES + c % LANES, b = c - n_out * LANES;
-            const bool is_weight = k < n_out && i < (unsigned)head.n_in, is_bias = k >= n_out && b < n_out && blockIdx.x == 0;
-            float *at = is_weight ? to.weight + (size_t)k * head.n_in + i : is_bias ? to.bias + b : NULL;
+            const bool is_weight = k < n_out && i < (unsigned)head.n_in,
+                       is_bias = k >= n_out && b < n_out && blockIdx.x == 0;
+            float *at = is_weight ? to.weight + (size_t)k * head.n_in + i
+                        : is_bias ? to.bias + b
+                                  : NULL;
             if (at != NULL) {
                 *at = to.accumulate ? *at + total : total;
             }
@@ -157,11 +168,12 @@ static __device__ void add_gradients(const struct dt_gpu_head &head, const struc
 
 template <typename T, int K>
 static __global__ void __launch_bounds__(THREADS, 2)
-    head_backward_kernel(struct dt_gpu_head head, int n, const void *x_, const float *dlogits, void *dx_,
-                         struct dt_gpu_gradients to)
+    head_backward_kernel(struct dt_gpu_head head, int n, const void *x_, const float *dlogits,
+                         void *dx_, struct dt_gpu_gradients to)
 {
     __shared__ float dz[TILE][K];
-    const int n_in = head.n_in, n_out = head.n_out, i = (int)(blockIdx.x * LANES + threadIdx.x % LANES);
+    const int n_in = head.n_in, n_out = head.n_out,
+              i = (int)(blockIdx.x * LANES + threadIdx.x % LANES);
     const bool has_input = i < n_in;
     const T *x = (const T *)x_;
     T *dx = (T *)dx_;
@@ -169,12 +181,14 @@ static __global__ void __launch_bounds__(THREADS, 2)
     for (int k = 0; k < K; k++) {
         w[k] = has_input && k < n_out ? head.weight[k * n_in + i] : 0.0f;
     }
-    for (size_t first = (size_t)blockIdx.y * TILE; first < (size_t)n; first += (size_t)gridDim.y * TILE) {
+    for (size_t first = (size_t)blockIdx.y * TILE; first < (size_t)n;
+         first += (size_t)gridDim.y * TILE) {
         const size_t left = (size_t)n - first, n_samples = left < TILE ? left : TILE;
         __syncthreads(); /* the last tile has been read */
         for (unsigned j = threadIdx.x; j < TILE * K; j += THREADS) {
             const size_t s = j / K, k = j % K;
-            dz[s][k] = s < n_samples && k < (size_t)n_out ? dlogits[(first + s) * (size_t)n_out + k] : 0.0f;
+            dz[s][k] = s < n_samples && k < (size_t)n_out ? dlogits[(first + s) * (size_t)n_out + k]
+                                                          : 0.0f;
         }
         __syncthreads();
         for (size_t s = threadIdx.x / LANES; has_input && s < n_samples; s += ROWS) {
@@ -198,13 +212,17 @@ static __global__ void __launch_bounds__(THREADS, 2)
 
 /* ---- launches: versions [type][n_out > 16] */
 
-typedef void forward_kernel(struct dt_gpu_head, int, const void *, float *, struct dt_gpu_head_loss);
-typedef void backward_kernel(struct dt_gpu_head, int, const void *, const float *, void *, struct dt_gpu_gradients);
+typedef void forward_kernel(struct dt_gpu_head, int, const void *, float *,
+                            struct dt_gpu_head_loss);
+typedef void backward_kernel(struct dt_gpu_head, int, const void *, const float *, void *,
+                             struct dt_gpu_gradients);
 
-static forward_kernel *const forward_versions[2][2] = {{head_forward_kernel<float, 16>, head_forward_kernel<float, 32>},
-                                                       {head_forward_kernel<bf16, 16>, head_forward_kernel<bf16, 32>}};
-static backward_kernel *const backward_versions[2][2] = {{head_backward_kernel<float, 16>, head_backward_kernel<float, 32>},
-                                                         {head_backward_kernel<bf16, 16>, head_backward_kernel<bf16, 32>}};
+static forward_kernel *const forward_versions[2][2] = {
+    {head_forward_kernel<float, 16>, head_forward_kernel<float, 32>},
+    {head_forward_kernel<bf16, 16>, head_forward_kernel<bf16, 32>}};
+static backward_kernel *const backward_versions[2][2] = {
+    {head_backward_kernel<float, 16>, head_backward_kernel<float, 32>},
+    {head_backward_kernel<bf16, 16>, head_backward_kernel<bf16, 32>}};
 static_assert(DT_GPU_HEAD_OUTPUTS == 32, "the versions");
 
 static unsigned slices_of(int n)
@@ -216,23 +234,27 @@ static unsigned slices_of(int n)
 size_t dt_gpu_head_scratch(int n_in, int n_out, int n)
 {
     const size_t forward = blocks_for((size_t)n, ROWS) * 2 * sizeof(double) / sizeof(float);
-    const size_t backward = (size_t)blocks_for((size_t)n_in, LANES) * slices_of(n) * head_row_width(n_out);
+    const size_t backward =
+        (size_t)blocks_for((size_t)n_in, LANES) * slices_of(n) * head_row_width(n_out);
     return N_COUNTS + (forward > backward ? forward : backward);
 }
 
-cudaError_t dt_gpu_head_forward(cudaStream_t stream, const struct dt_gpu_head *head, int n, enum dt_gpu_type type, const void *x,
-                                float *logits, const struct dt_gpu_head_loss *loss)
+cudaError_t dt_gpu_head_forward(cudaStream_t stream, const struct dt_gpu_head *head, int n,
+                                enum dt_gpu_type type, const void *x, float *logits,
+                                const struct dt_gpu_head_loss *loss)
 {
     const struct dt_gpu_head_loss to = loss != NULL ? *loss : dt_gpu_head_loss{};
     if (n == 0) {
         return cudaSuccess;
     }
     const auto kernel = forward_versions[type][head->n_out > 16];
-    return DT_LAUNCH(kernel, blocks_for((size_t)n, ROWS), THREADS, 0, stream, *head, n, x, logits, to);
+    return DT_LAUNCH(kernel, blocks_for((size_t)n, ROWS), THREADS, 0, stream, *head, n, x, logits,
+                     to);
 }
 
-cudaError_t dt_gpu_head_backward(cudaStream_t stream, const struct dt_gpu_head *head, int n, enum dt_gpu_type type, const void *x,
-                                 const float *dlogits, void *dx, const struct dt_gpu_gradients *to)
+cudaError_t dt_gpu_head_backward(cudaStream_t stream, const struct dt_gpu_head *head, int n,
+                                 enum dt_gpu_type type, const void *x, const float *dlogits,
+                                 void *dx, const struct dt_gpu_gradients *to)
 {
     if (n == 0) {
         return cudaSuccess;

@@ -1,8 +1,10 @@
-/* What the kernels have in common: how a thread moves neighbours in memory, how many threads there are, how a block adds.
+/* What the kernels have in common: how a thread moves neighbours in memory, how many threads there
+ * are, how a block adds.
  *
- * Neighbouring threads take neighbouring channels, so that they touch neighbouring memory. A template's V is the number of
- * neighbours that one thread takes together: 16 bytes are one instruction, and for eight units one call of the random number
- * generator is enough. Sizes that V does not divide go one by one. */
+ * Neighbouring threads take neighbouring channels, so that they touch neighbouring memory. A
+ * template's V is the number of neighbours that one thread takes together: 16 bytes are one
+ * instruction, and for eight units one call of the random number generator is enough. Sizes that V
+ * does not divide go one by one. */
 #ifndef DT_CUDA_KERNELS_KERNELS_CUH
 #define DT_CUDA_KERNELS_KERNELS_CUH
 
@@ -65,7 +67,8 @@ static inline __device__ size_t thread_index()
     return (size_t)blockIdx.x * blockDim.x + threadIdx.x;
 }
 
-/* For kernels with a thread per part of a sample, and the samples in blockIdx.y: at most 65,535, so that a thread may have several.
+/* For kernels with a thread per part of a sample, and the samples in blockIdx.y: at most 65,535, so
+ * that a thread may have several.
  */
 static inline unsigned threads_for_samples(unsigned n_parts)
 {
@@ -128,7 +131,8 @@ static inline __device__ float slope(enum dt_activation activation, float a)
     return 1.0f;
 }
 
-/* ---- over a block: each thread brings a number, all get the result. blockDim.x is a power of two, at least 32. */
+/* ---- over a block: each thread brings a number, all get the result. blockDim.x is a power of two,
+ * at least 32. */
 
 /* The sum: first of every 16 neighbours, then of those sums. */
 static inline __device__ double block_sum(double value)
@@ -148,7 +152,8 @@ static inline __device__ double block_sum(double value)
     return sum;
 }
 
-/* The index of the largest of z, of which each thread brings a candidate; of equal ones the lowest wins. */
+/* The index of the largest of z, of which each thread brings a candidate; of equal ones the lowest
+ * wins. */
 static inline __device__ int block_best(const float *z, int candidate)
 {
     __shared__ int best[THREADS];
@@ -157,18 +162,20 @@ static inline __device__ int block_best(const float *z, int candidate)
         __syncthreads();
         if (threadIdx.x < half) {
             const int mine = best[threadIdx.x], other = best[threadIdx.x + half];
-            best[threadIdx.x] = z[other] > z[mine] || (z[other] == z[mine] && other < mine) ? other : mine;
+            best[threadIdx.x] =
+                z[other] > z[mine] || (z[other] == z[mine] && other < mine) ? other : mine;
         }
     }
     __syncthreads();
     return best[0];
 }
 
-/* ---- over all blocks: a block leaves its sums as a row in scratch memory, and the one that ends last adds the rows. Which one
- * that is does not matter: the order of the rows does not change. */
+/* ---- over all blocks: a block leaves its sums as a row in scratch memory, and the one that ends
+ * last adds the rows. Which one that is does not matter: the order of the rows does not change. */
 
-#define N_COUNTS                                                                                                    \
-    64 /* numbers at the beginning of the scratch memory: of blocks that have ended; 0 before a kernel and after it \
+#define N_COUNTS                                                                                \
+    64 /* numbers at the beginning of the scratch memory: of blocks that have ended; 0 before a \
+        * kernel and after it                                                                   \
         */
 
 /* Floats of a row: its parts move by four. */
@@ -177,7 +184,8 @@ static inline __host__ __device__ unsigned row_width(unsigned n)
     return (n + 3) / 4 * 4;
 }
 
-/* Whether this block is the last of n to end. What the others have written is then there to be read. */
+/* Whether this block is the last of n to end. What the others have written is then there to be
+ * read. */
 static inline __device__ bool is_last(float *count, unsigned n)
 {
     __shared__ unsigned n_before;
@@ -191,7 +199,8 @@ static inline __device__ bool is_last(float *count, unsigned n)
     return n_before == n - 1;
 }
 
-/* Threads of a block side by side over `across` columns, and `n` such lanes; those left over have no lane. */
+/* Threads of a block side by side over `across` columns, and `n` such lanes; those left over have
+ * no lane. */
 struct lanes {
     unsigned across, n, mine;
 };
@@ -206,10 +215,12 @@ static inline __device__ struct lanes lanes_of(unsigned n_columns)
 /* Floats that add_lanes uses, of the block's shared memory. */
 #define LANES_MEMORY(n, v) ((n)*THREADS * ((v) + 1))
 
-/* keep(group, column, sum) for n groups of V * across columns, of each of which each lane's threads bring V: steps of the lanes,
- * then over the steps. All groups together, so that their sums do not wait for each other; n <= N. */
+/* keep(group, column, sum) for n groups of V * across columns, of each of which each lane's threads
+ * bring V: steps of the lanes, then over the steps. All groups together, so that their sums do not
+ * wait for each other; n <= N. */
 template <int V, int N, typename Keep>
-static inline __device__ void add_lanes(struct lanes lanes, const float (*mine)[V], unsigned n, float *memory, Keep keep)
+static inline __device__ void add_lanes(struct lanes lanes, const float (*mine)[V], unsigned n,
+                                        float *memory, Keep keep)
 {
     const unsigned n_columns = lanes.across * V;
     float *steps = memory + N * THREADS * V;
@@ -222,7 +233,8 @@ static inline __device__ void add_lanes(struct lanes lanes, const float (*mine)[
     }
     __syncthreads();
     for (unsigned first = 0; first < n_columns; first += THREADS) {
-        const unsigned width = n_columns - first < THREADS ? n_columns - first : THREADS, n_steps = THREADS / width;
+        const unsigned width = n_columns - first < THREADS ? n_columns - first : THREADS,
+                       n_steps = THREADS / width;
         const unsigned column = first + threadIdx.x % width;
         float sum[N] = {};
         for (unsigned lane = threadIdx.x / width; lane < lanes.n; lane += n_steps) {
@@ -248,9 +260,14 @@ static inline __device__ void add_lanes(struct lanes lanes, const float (*mine)[
     }
 }
 
-/* keep(column, sum) for the columns of n_rows rows. Sums go in steps of the lanes, then over the lanes. */
-#define ROWS_AT_ONCE 8 /* that a thread reads before it adds the first: one by one, each would take the whole way to memory */
-template <typename Keep> static inline __device__ void add_rows(const float *rows, unsigned n_rows, unsigned width, Keep keep)
+/* keep(column, sum) for the columns of n_rows rows. Sums go in steps of the lanes, then over the
+ * lanes. */
+#define ROWS_AT_ONCE                                                                             \
+    8 /* that a thread reads before it adds the first: one by one, each would take the whole way \
+         to memory */
+template <typename Keep>
+static inline __device__ void add_rows(const float *rows, unsigned n_rows, unsigned width,
+                                       Keep keep)
 {
     alignas(16) __shared__ float sums[THREADS * 4];
     const struct lanes lanes = lanes_of(width / 4);

@@ -1,12 +1,13 @@
 /* Our own kernels, for what the libraries lack: in tail.cu, head.cu,
  * first_conv.cu, linear.cu and step.cu. Each call enqueues on
- * `stream` and returns the launch's error; nothing here waits or allocates. All pointers are device memory unless they say
- * otherwise.
+ * `stream` and returns the launch's error; nothing here waits or allocates. All pointers are device
+ * memory unless they say otherwise.
  *
- * `type` is that of activations and packed weights: float, or bfloat16 in precision bf16. Activations are N H W C, except behind a
- * flatten: there C H W, the canonical order. Arithmetic is in float. The same call on the same numbers gives the same bits: sums
- * have a fixed order, no floating-point atomics (of integers only the count of blocks that have ended). NaN and infinity pass
- * through. */
+ * `type` is that of activations and packed weights: float, or bfloat16 in precision bf16.
+ * Activations are N H W C, except behind a flatten: there C H W, the canonical order. Arithmetic is
+ * in float. The same call on the same numbers gives the same bits: sums have a fixed order, no
+ * floating-point atomics (of integers only the count of blocks that have ended). NaN and infinity
+ * pass through. */
 #ifndef DT_CUDA_KERNELS_KERNELS_H
 #define DT_CUDA_KERNELS_KERNELS_H
 
@@ -35,10 +36,11 @@ struct dt_gpu_samples {
 };
 
 /* x (n, H, W, C) = samples `rows`, scaled. */
-cudaError_t dt_gpu_gather(cudaStream_t stream, const struct dt_gpu_samples *samples, const uint32_t *rows, int n,
-                          enum dt_gpu_type type, void *x);
+cudaError_t dt_gpu_gather(cudaStream_t stream, const struct dt_gpu_samples *samples,
+                          const uint32_t *rows, int n, enum dt_gpu_type type, void *x);
 
-/* What follows a block's linear operation; a part of struct dt_block in a form that kernels take by value. */
+/* What follows a block's linear operation; a part of struct dt_block in a form that kernels take by
+ * value. */
 struct dt_gpu_tail {
     struct dt_shape linear, pooled; /* before and after the pool */
     enum dt_activation activation;
@@ -49,38 +51,47 @@ struct dt_gpu_tail {
     uint64_t seed;
     const uint32_t *epoch; /* device; read where something is dropped */
     bool flatten;          /* y and dy are in canonical order */
-    uint8_t *winners; /* (n, pooled) N H W C, or NULL; a max pool's, whose activation is none or relu: what backward needs of z */
+    uint8_t *winners; /* (n, pooled) N H W C, or NULL; a max pool's, whose activation is none or
+                         relu: what backward needs of z */
 };
 
-/* Added to a winner, the number of an element of its window, where relu lets nothing of it through. */
+/* Added to a winner, the number of an element of its window, where relu lets nothing of it through.
+ */
 #define DT_GPU_CLOSED 128
 
-/* y (n, pooled) = dropout(pool(activation(z + bias))). z (n, linear) is what the linear operation left and stays for the backward
- * pass; bias NULL: none. z may be y when there is no pool and no flatten that changes the order, but then is gone. y_type may
- * differ from type: logits are float. Dropout as base/rng.h says, by `ids`. Of equal values in a max pool the first in row-major
- * order wins, a NaN wins over all. tail->winners is written, unless NULL. */
-cudaError_t dt_gpu_tail_forward(cudaStream_t stream, const struct dt_gpu_tail *tail, const uint32_t *ids, int n,
-                                enum dt_gpu_type type, const void *z, const float *bias, enum dt_gpu_type y_type, void *y);
+/* y (n, pooled) = dropout(pool(activation(z + bias))). z (n, linear) is what the linear operation
+ * left and stays for the backward pass; bias NULL: none. z may be y when there is no pool and no
+ * flatten that changes the order, but then is gone. y_type may differ from type: logits are float.
+ * Dropout as base/rng.h says, by `ids`. Of equal values in a max pool the first in row-major order
+ * wins, a NaN wins over all. tail->winners is written, unless NULL. */
+cudaError_t dt_gpu_tail_forward(cudaStream_t stream, const struct dt_gpu_tail *tail,
+                                const uint32_t *ids, int n, enum dt_gpu_type type, const void *z,
+                                const float *bias, enum dt_gpu_type y_type, void *y);
 
-/* Gradients of parameters, sums over a batch: the blocks of a kernel leave theirs in scratch memory, and the block that ends last
- * adds them in the order of the blocks, so that no kernel of its own is needed for that. */
+/* Gradients of parameters, sums over a batch: the blocks of a kernel leave theirs in scratch
+ * memory, and the block that ends last adds them in the order of the blocks, so that no kernel of
+ * its own is needed for that. */
 struct dt_gpu_gradients {
     float *weight, *bias; /* overwritten or added to; NULL: not wanted */
     bool accumulate;
     float *scratch; /* as many floats as the kernel's ..._scratch says; zero before its first use */
 };
 
-/* dz (n, linear) from dy (n, pooled) and z, everything in between worked out again, and to->bias = the sums of dz before they are
- * rounded; unless tail->winners is NULL from those instead of z and `bias`. dz and dy do not overlap; dz may be z, unless that is
- * read and windows overlap; with n = 0 nothing is done. Grid: up to 256 blocks of 256 threads; each keeps its 8 channels (or 1) and
- * goes through every some thousandth window. Bytes: z or the winners, and dy read, dz written, once. */
+/* dz (n, linear) from dy (n, pooled) and z, everything in between worked out again, and to->bias =
+ * the sums of dz before they are rounded; unless tail->winners is NULL from those instead of z and
+ * `bias`. dz and dy do not overlap; dz may be z, unless that is read and windows overlap; with n =
+ * 0 nothing is done. Grid: up to 256 blocks of 256 threads; each keeps its 8 channels (or 1) and
+ * goes through every some thousandth window. Bytes: z or the winners, and dy read, dz written,
+ * once. */
 size_t dt_gpu_tail_scratch(const struct dt_gpu_tail *tail);
-cudaError_t dt_gpu_tail_backward(cudaStream_t stream, const struct dt_gpu_tail *tail, const uint32_t *ids, int n,
-                                 enum dt_gpu_type type, const void *z, const float *bias, enum dt_gpu_type dy_type, const void *dy,
+cudaError_t dt_gpu_tail_backward(cudaStream_t stream, const struct dt_gpu_tail *tail,
+                                 const uint32_t *ids, int n, enum dt_gpu_type type, const void *z,
+                                 const float *bias, enum dt_gpu_type dy_type, const void *dy,
                                  void *dz, const struct dt_gpu_gradients *to);
 
-/* The first convolution, where it is as small as dt_device_is_first_conv (model/device_bytes.h) says. Its input is `rows` of the
- * samples, as dt_gpu_gather would bring them, or unless x is NULL x (n, in) of `type`. Weights are those of the arena, K C R S. */
+/* The first convolution, where it is as small as dt_device_is_first_conv (model/device_bytes.h)
+ * says. Its input is `rows` of the samples, as dt_gpu_gather would bring them, or unless x is NULL
+ * x (n, in) of `type`. Weights are those of the arena, K C R S. */
 #define DT_GPU_FIRST_CONV_WEIGHTS 2048
 #define DT_GPU_FIRST_CONV_IMAGE 6144 /* floats, with the zeros around it */
 struct dt_gpu_first_conv {
@@ -90,42 +101,51 @@ struct dt_gpu_first_conv {
     struct dt_gpu_samples samples;
     const uint32_t *rows;
     const void *x;
-    uint8_t *signs; /* (n, out) a bit each, 8 channels a byte, or NULL; relu's, of whole bytes: what the gradient needs of y */
+    uint8_t *signs; /* (n, out) a bit each, 8 channels a byte, or NULL; relu's, of whole bytes: what
+                       the gradient needs of y */
 };
 
-/* y (n, out) = activation(convolution + bias); bias NULL: none. Writes conv->signs. Aligned, as the next. Grid: blocks of 256
- * threads, each for one image after another or a part of one, up to 1056 images at a time; 24 KB of shared memory for it, 8 KB for
- * the filters; a thread makes 8 channels (or 1) of 4 places. Bytes: the images as they lie there, y once. */
-cudaError_t dt_gpu_first_conv_forward(cudaStream_t stream, const struct dt_gpu_first_conv *conv, int n, enum dt_gpu_type type,
-                                      const float *weight, const float *bias, void *y);
+/* y (n, out) = activation(convolution + bias); bias NULL: none. Writes conv->signs. Aligned, as the
+ * next. Grid: blocks of 256 threads, each for one image after another or a part of one, up to 1056
+ * images at a time; 24 KB of shared memory for it, 8 KB for the filters; a thread makes 8 channels
+ * (or 1) of 4 places. Bytes: the images as they lie there, y once. */
+cudaError_t dt_gpu_first_conv_forward(cudaStream_t stream, const struct dt_gpu_first_conv *conv,
+                                      int n, enum dt_gpu_type type, const float *weight,
+                                      const float *bias, void *y);
 
-/* to->weight, and unless it is NULL to->bias, from dy (n, out), which unless y is NULL first goes back through the activation whose
- * result y is; where there are conv->signs from those instead of y. With n = 0 nothing is done. Grid: up to 264 blocks of 256
- * threads, each for some images or parts of them; a thread keeps 8 channels (or 1) of 9 taps. Bytes: the images, the signs or y,
- * and dy once. */
+/* to->weight, and unless it is NULL to->bias, from dy (n, out), which unless y is NULL first goes
+ * back through the activation whose result y is; where there are conv->signs from those instead of
+ * y. With n = 0 nothing is done. Grid: up to 264 blocks of 256 threads, each for some images or
+ * parts of them; a thread keeps 8 channels (or 1) of 9 taps. Bytes: the images, the signs or y, and
+ * dy once. */
 size_t dt_gpu_first_conv_scratch(const struct dt_gpu_first_conv *conv);
-cudaError_t dt_gpu_first_conv_gradient(cudaStream_t stream, const struct dt_gpu_first_conv *conv, int n, enum dt_gpu_type type,
-                                       const void *y, const void *dy, const struct dt_gpu_gradients *to);
+cudaError_t dt_gpu_first_conv_gradient(cudaStream_t stream, const struct dt_gpu_first_conv *conv,
+                                       int n, enum dt_gpu_type type, const void *y, const void *dy,
+                                       const struct dt_gpu_gradients *to);
 
-/* packed (K, R, S, C) of `type` = weight (K, C, R, S) float; kernel 1 and C = in features for a dense layer: a conversion. */
-cudaError_t dt_gpu_pack_weight(cudaStream_t stream, int k, int c, int kernel, const float *weight, enum dt_gpu_type type,
-                               void *packed);
+/* packed (K, R, S, C) of `type` = weight (K, C, R, S) float; kernel 1 and C = in features for a
+ * dense layer: a conversion. */
+cudaError_t dt_gpu_pack_weight(cudaStream_t stream, int k, int c, int kernel, const float *weight,
+                               enum dt_gpu_type type, void *packed);
 /* dw (K, C, R, S) float, overwritten or added to, = packed (K, R, S, C) of `type`. */
-cudaError_t dt_gpu_unpack_gradient(cudaStream_t stream, int k, int c, int kernel, enum dt_gpu_type type, const void *packed,
-                                   bool accumulate, float *dw);
+cudaError_t dt_gpu_unpack_gradient(cudaStream_t stream, int k, int c, int kernel,
+                                   enum dt_gpu_type type, const void *packed, bool accumulate,
+                                   float *dw);
 
 /* Running sums of a pass; zeroed by the caller. */
 struct dt_gpu_metrics {
     double loss_sum, n_correct, n_samples;
 };
 
-/* Adds the batch's sums to `metrics`, and unless dlogits is NULL writes the gradient of the sum of the samples' losses. logits,
- * dlogits: (n, n_outputs) float. scratch: 2 * n doubles. */
-cudaError_t dt_gpu_loss(cudaStream_t stream, enum dt_loss loss, const struct dt_gpu_samples *samples, const uint32_t *rows, int n,
-                        int n_outputs, const float *logits, float *dlogits, double *scratch, struct dt_gpu_metrics *metrics);
+/* Adds the batch's sums to `metrics`, and unless dlogits is NULL writes the gradient of the sum of
+ * the samples' losses. logits, dlogits: (n, n_outputs) float. scratch: 2 * n doubles. */
+cudaError_t dt_gpu_loss(cudaStream_t stream, enum dt_loss loss,
+                        const struct dt_gpu_samples *samples, const uint32_t *rows, int n,
+                        int n_outputs, const float *logits, float *dlogits, double *scratch,
+                        struct dt_gpu_metrics *metrics);
 
-/* The last dense layer, where it has few outputs and nothing but a loss behind it. weight (n_out, n_in), bias: as the arena has
- * them, so that nothing needs a packed copy. */
+/* The last dense layer, where it has few outputs and nothing but a loss behind it. weight (n_out,
+ * n_in), bias: as the arena has them, so that nothing needs a packed copy. */
 #define DT_GPU_HEAD_INPUTS 1024
 #define DT_GPU_HEAD_OUTPUTS 32
 struct dt_gpu_head {
@@ -133,7 +153,8 @@ struct dt_gpu_head {
     const float *weight, *bias;
 };
 
-/* What dt_gpu_loss does with cross-entropy; scratch as in struct dt_gpu_gradients, dt_gpu_head_scratch floats. */
+/* What dt_gpu_loss does with cross-entropy; scratch as in struct dt_gpu_gradients,
+ * dt_gpu_head_scratch floats. */
 struct dt_gpu_head_loss {
     const uint16_t *labels;
     const uint32_t *rows;
@@ -142,26 +163,33 @@ struct dt_gpu_head_loss {
     float *scratch;
 };
 
-/* logits (n, n_out) = x (n, n_in) weight^T + bias, and unless `loss` is NULL the loss, all in one kernel. Grid: a block of 256
- * threads per 8 samples. Bytes: x once, the weights once a block (from the cache), 8 n_out a sample written. */
+/* logits (n, n_out) = x (n, n_in) weight^T + bias, and unless `loss` is NULL the loss, all in one
+ * kernel. Grid: a block of 256 threads per 8 samples. Bytes: x once, the weights once a block (from
+ * the cache), 8 n_out a sample written. */
 size_t dt_gpu_head_scratch(int n_in, int n_out, int n); /* for this and the next */
-cudaError_t dt_gpu_head_forward(cudaStream_t stream, const struct dt_gpu_head *head, int n, enum dt_gpu_type type, const void *x,
-                                float *logits, const struct dt_gpu_head_loss *loss);
+cudaError_t dt_gpu_head_forward(cudaStream_t stream, const struct dt_gpu_head *head, int n,
+                                enum dt_gpu_type type, const void *x, float *logits,
+                                const struct dt_gpu_head_loss *loss);
 
-/* to->weight and to->bias, and unless dx is NULL dx (n, n_in), from x and dlogits (n, n_out), in one kernel; with n = 0 nothing is
- * done. Grid: a block of 256 threads per 32 inputs and 32 samples, or more samples from 4096 on. Bytes: x read, dx written, once.
+/* to->weight and to->bias, and unless dx is NULL dx (n, n_in), from x and dlogits (n, n_out), in
+ * one kernel; with n = 0 nothing is done. Grid: a block of 256 threads per 32 inputs and 32
+ * samples, or more samples from 4096 on. Bytes: x read, dx written, once.
  */
-cudaError_t dt_gpu_head_backward(cudaStream_t stream, const struct dt_gpu_head *head, int n, enum dt_gpu_type type, const void *x,
-                                 const float *dlogits, void *dx, const struct dt_gpu_gradients *to);
+cudaError_t dt_gpu_head_backward(cudaStream_t stream, const struct dt_gpu_head *head, int n,
+                                 enum dt_gpu_type type, const void *x, const float *dlogits,
+                                 void *dx, const struct dt_gpu_gradients *to);
 
-/* out (1, double) = sum of squares; in an order that depends on n_elems alone. scratch: DT_GPU_SUM_SCRATCH doubles. */
+/* out (1, double) = sum of squares; in an order that depends on n_elems alone. scratch:
+ * DT_GPU_SUM_SCRATCH doubles. */
 #define DT_GPU_SUM_SCRATCH 1024
-cudaError_t dt_gpu_sum_squares(cudaStream_t stream, size_t n_elems, const float *x, double *scratch, double *out);
+cudaError_t dt_gpu_sum_squares(cudaStream_t stream, size_t n_elems, const float *x, double *scratch,
+                               double *out);
 
 /* Clips `update` (device), whose gradients have this sum of squares. */
 cudaError_t dt_gpu_clip(cudaStream_t stream, const double *sum_squares, struct dt_update *update);
 
-/* A weight (K, C, R, S) among the elements of an optimizer step, and its packed companions (K, R, S, C). */
+/* A weight (K, C, R, S) among the elements of an optimizer step, and its packed companions (K, R,
+ * S, C). */
 struct dt_gpu_filter {
     int k, c, kernel; /* kernel 1 and c = in features for a dense layer */
 };
@@ -182,11 +210,14 @@ struct dt_gpu_packs {       /* for kernels, by value */
     struct dt_gpu_pack at[DT_GPU_MAX_PACKS];
 };
 
-/* One optimizer step (model/optimizer.h says which), already clipped. update: device. state1, state2: NULL where unused. */
-cudaError_t dt_gpu_optimizer_step(cudaStream_t stream, const struct dt_update *update, size_t n_elems, float *params,
-                                  const float *grads, float *state1, float *state2, const struct dt_gpu_packs *packs);
+/* One optimizer step (model/optimizer.h says which), already clipped. update: device. state1,
+ * state2: NULL where unused. */
+cudaError_t dt_gpu_optimizer_step(cudaStream_t stream, const struct dt_update *update,
+                                  size_t n_elems, float *params, const float *grads, float *state1,
+                                  float *state2, const struct dt_gpu_packs *packs);
 
-/* The steps that the GPU takes on its own (cuda/step_graph.h): what differs between them, and what came of each. */
+/* The steps that the GPU takes on its own (cuda/step_graph.h): what differs between them, and what
+ * came of each. */
 struct dt_gpu_steps {
     int n, now; /* of them; the one under way */
     struct dt_step_input inputs[DT_MAX_RECORDED_STEPS];
@@ -206,14 +237,15 @@ struct dt_gpu_rows {
     uint32_t *rows, *ids; /* (capacity) each: of the step under way, for the other kernels */
 };
 
-/* Draws the rows of all n_steps steps, whose inputs are there, and makes the first the one under way: its rows, ids and *step. A
- * thread per sample of all of them. */
-cudaError_t dt_gpu_steps_begin(cudaStream_t stream, struct dt_gpu_steps *steps, int n_steps, const struct dt_gpu_rows *rows,
-                               struct dt_gpu_step *step);
-/* Ends the step under way: keeps its metrics, sets the running ones to zero, and makes the next the one under way. *n_done, in
- * pinned host memory, is then how many are done. One block. */
-cudaError_t dt_gpu_step_end(cudaStream_t stream, struct dt_gpu_steps *steps, const struct dt_gpu_rows *rows,
-                            struct dt_gpu_step *step, struct dt_gpu_metrics *running, volatile int *n_done);
+/* Draws the rows of all n_steps steps, whose inputs are there, and makes the first the one under
+ * way: its rows, ids and *step. A thread per sample of all of them. */
+cudaError_t dt_gpu_steps_begin(cudaStream_t stream, struct dt_gpu_steps *steps, int n_steps,
+                               const struct dt_gpu_rows *rows, struct dt_gpu_step *step);
+/* Ends the step under way: keeps its metrics, sets the running ones to zero, and makes the next the
+ * one under way. *n_done, in pinned host memory, is then how many are done. One block. */
+cudaError_t dt_gpu_step_end(cudaStream_t stream, struct dt_gpu_steps *steps,
+                            const struct dt_gpu_rows *rows, struct dt_gpu_step *step,
+                            struct dt_gpu_metrics *running, volatile int *n_done);
 
 #ifdef __cplusplus
 }

@@ -1,10 +1,13 @@
-/* Kernels for what a step has outside its blocks: samples, loss, sums, the optimizer, and which step it is. */
+/* Kernels for what a step has outside its blocks: samples, loss, sums, the optimizer, and which
+ * step it is. */
 #include "cuda/kernels/kernels.cuh"
 
-/* ---- gather: a thread per element of x; its channels are apart in the data set, but one sample of that fits into a cache */
+/* ---- gather: a thread per element of x; its channels are apart in the data set, but one sample of
+ * that fits into a cache */
 
 template <typename T>
-static __global__ void gather_kernel(struct dt_gpu_samples samples, const uint32_t *rows, int n, unsigned n_elems, T *x)
+static __global__ void gather_kernel(struct dt_gpu_samples samples, const uint32_t *rows, int n,
+                                     unsigned n_elems, T *x)
 {
     const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n_elems) {
@@ -13,12 +16,14 @@ static __global__ void gather_kernel(struct dt_gpu_samples samples, const uint32
     const unsigned n_c = (unsigned)samples.shape.c, from = i % n_c * (n_elems / n_c) + i / n_c;
     for (size_t sample = blockIdx.y; sample < (size_t)n; sample += gridDim.y) {
         const size_t j = rows[sample] * (size_t)n_elems + from;
-        x[sample * n_elems + i] = (T)(samples.pixels != NULL ? (float)samples.pixels[j] * samples.scale : samples.values[j]);
+        x[sample * n_elems + i] =
+            (T)(samples.pixels != NULL ? (float)samples.pixels[j] * samples.scale
+                                       : samples.values[j]);
     }
 }
 
-cudaError_t dt_gpu_gather(cudaStream_t stream, const struct dt_gpu_samples *samples, const uint32_t *rows, int n,
-                          enum dt_gpu_type type, void *x)
+cudaError_t dt_gpu_gather(cudaStream_t stream, const struct dt_gpu_samples *samples,
+                          const uint32_t *rows, int n, enum dt_gpu_type type, void *x)
 {
     const unsigned n_elems = (unsigned)dt_shape_elems(samples->shape);
     if (n == 0) {
@@ -26,15 +31,20 @@ cudaError_t dt_gpu_gather(cudaStream_t stream, const struct dt_gpu_samples *samp
     }
     const dim3 blocks = blocks_for_samples(n_elems, n);
     const unsigned threads = threads_for_samples(n_elems);
-    return type == DT_GPU_F32 ? DT_LAUNCH(gather_kernel, blocks, threads, 0, stream, *samples, rows, n, n_elems, (float *)x)
-                              : DT_LAUNCH(gather_kernel, blocks, threads, 0, stream, *samples, rows, n, n_elems, (bf16 *)x);
+    return type == DT_GPU_F32 ? DT_LAUNCH(gather_kernel, blocks, threads, 0, stream, *samples, rows,
+                                          n, n_elems, (float *)x)
+                              : DT_LAUNCH(gather_kernel, blocks, threads, 0, stream, *samples, rows,
+                                          n, n_elems, (bf16 *)x);
 }
 
-/* ---- loss: a block per sample, in double; then one block adds the samples' losses, scratch[0, n), and hits, scratch[n, 2n) */
+/* ---- loss: a block per sample, in double; then one block adds the samples' losses, scratch[0, n),
+ * and hits, scratch[n, 2n) */
 
-/* loss = log(sum exp(z)) - z[label], with the largest logit taken out first; its gradient is softmax(z) - onehot(label). */
-static __global__ void cross_entropy_kernel(const uint16_t *labels, const uint32_t *rows, int n, int n_outputs, const float *logits,
-                                            float *dlogits, double *scratch)
+/* loss = log(sum exp(z)) - z[label], with the largest logit taken out first; its gradient is
+ * softmax(z) - onehot(label). */
+static __global__ void cross_entropy_kernel(const uint16_t *labels, const uint32_t *rows, int n,
+                                            int n_outputs, const float *logits, float *dlogits,
+                                            double *scratch)
 {
     const size_t sample = blockIdx.x;
     const int label = labels[rows[sample]], first = (int)threadIdx.x, step = (int)blockDim.x;
@@ -51,7 +61,8 @@ static __global__ void cross_entropy_kernel(const uint16_t *labels, const uint32
     }
     sum = block_sum(sum);
     for (int k = first; dlogits != NULL && k < n_outputs; k += step) {
-        dlogits[sample * (size_t)n_outputs + (size_t)k] = (float)(exp((double)z[k] - largest) / sum - (k == label ? 1.0 : 0.0));
+        dlogits[sample * (size_t)n_outputs + (size_t)k] =
+            (float)(exp((double)z[k] - largest) / sum - (k == label ? 1.0 : 0.0));
     }
     if (threadIdx.x == 0) {
         scratch[sample] = log(sum) + largest - (double)z[label];
@@ -59,11 +70,13 @@ static __global__ void cross_entropy_kernel(const uint16_t *labels, const uint32
     }
 }
 
-static __global__ void squared_error_kernel(const float *targets, const uint32_t *rows, int n, int n_outputs, const float *logits,
-                                            float *dlogits, double *scratch)
+static __global__ void squared_error_kernel(const float *targets, const uint32_t *rows, int n,
+                                            int n_outputs, const float *logits, float *dlogits,
+                                            double *scratch)
 {
     const size_t sample = blockIdx.x;
-    const float *z = logits + sample * (size_t)n_outputs, *target = targets + rows[sample] * (size_t)n_outputs;
+    const float *z = logits + sample * (size_t)n_outputs,
+                *target = targets + rows[sample] * (size_t)n_outputs;
     double sum = 0;
     for (int k = (int)threadIdx.x; k < n_outputs; k += (int)blockDim.x) {
         const double error = (double)z[k] - (double)target[k];
@@ -79,7 +92,8 @@ static __global__ void squared_error_kernel(const float *targets, const uint32_t
     }
 }
 
-static __global__ void add_metrics_kernel(int n, const double *scratch, struct dt_gpu_metrics *metrics)
+static __global__ void add_metrics_kernel(int n, const double *scratch,
+                                          struct dt_gpu_metrics *metrics)
 {
     double loss = 0, correct = 0;
     for (int i = (int)threadIdx.x; i < n; i += THREADS) {
@@ -95,8 +109,10 @@ static __global__ void add_metrics_kernel(int n, const double *scratch, struct d
     }
 }
 
-cudaError_t dt_gpu_loss(cudaStream_t stream, enum dt_loss loss, const struct dt_gpu_samples *samples, const uint32_t *rows, int n,
-                        int n_outputs, const float *logits, float *dlogits, double *scratch, struct dt_gpu_metrics *metrics)
+cudaError_t dt_gpu_loss(cudaStream_t stream, enum dt_loss loss,
+                        const struct dt_gpu_samples *samples, const uint32_t *rows, int n,
+                        int n_outputs, const float *logits, float *dlogits, double *scratch,
+                        struct dt_gpu_metrics *metrics)
 {
     if (n == 0) {
         return cudaSuccess;
@@ -105,18 +121,21 @@ cudaError_t dt_gpu_loss(cudaStream_t stream, enum dt_loss loss, const struct dt_
     cudaError_t launched = cudaErrorInvalidValue;
     switch (loss) {
     case DT_LOSS_SOFTMAX_CROSS_ENTROPY:
-        launched = DT_LAUNCH(cross_entropy_kernel, blocks, threads, 0, stream, samples->labels, rows, n, n_outputs, logits, dlogits,
-                             scratch);
+        launched = DT_LAUNCH(cross_entropy_kernel, blocks, threads, 0, stream, samples->labels,
+                             rows, n, n_outputs, logits, dlogits, scratch);
         break;
     case DT_LOSS_MEAN_SQUARED_ERROR:
-        launched = DT_LAUNCH(squared_error_kernel, blocks, threads, 0, stream, samples->targets, rows, n, n_outputs, logits,
-                             dlogits, scratch);
+        launched = DT_LAUNCH(squared_error_kernel, blocks, threads, 0, stream, samples->targets,
+                             rows, n, n_outputs, logits, dlogits, scratch);
         break;
     }
-    return launched != cudaSuccess ? launched : DT_LAUNCH(add_metrics_kernel, 1, THREADS, 0, stream, n, scratch, metrics);
+    return launched != cudaSuccess
+               ? launched
+               : DT_LAUNCH(add_metrics_kernel, 1, THREADS, 0, stream, n, scratch, metrics);
 }
 
-/* ---- sum of squares: a sum per block, as many blocks as the scratch has room for, then one block adds those */
+/* ---- sum of squares: a sum per block, as many blocks as the scratch has room for, then one block
+ * adds those */
 
 static __global__ void squares_kernel(size_t n_elems, const float *x, double *sums)
 {
@@ -142,31 +161,41 @@ static __global__ void add_sums_kernel(unsigned n, const double *sums, double *o
     }
 }
 
-cudaError_t dt_gpu_sum_squares(cudaStream_t stream, size_t n_elems, const float *x, double *scratch, double *out)
+cudaError_t dt_gpu_sum_squares(cudaStream_t stream, size_t n_elems, const float *x, double *scratch,
+                               double *out)
 {
-    const unsigned wanted = blocks_for(n_elems, 16 * THREADS); /* a thread that adds fewer is not worth starting */
+    const unsigned wanted =
+        blocks_for(n_elems, 16 * THREADS); /* a thread that adds fewer is not worth starting */
     const unsigned blocks = wanted < DT_GPU_SUM_SCRATCH ? wanted : DT_GPU_SUM_SCRATCH;
     const cudaError_t launched =
-        blocks == 0 ? cudaSuccess : DT_LAUNCH(squares_kernel, blocks, THREADS, 0, stream, n_elems, x, scratch);
-    return launched != cudaSuccess ? launched : DT_LAUNCH(add_sums_kernel, 1, THREADS, 0, stream, blocks, scratch, out);
+        blocks == 0 ? cudaSuccess
+                    : DT_LAUNCH(squares_kernel, blocks, THREADS, 0, stream, n_elems, x, scratch);
+    return launched != cudaSuccess
+               ? launched
+               : DT_LAUNCH(add_sums_kernel, 1, THREADS, 0, stream, blocks, scratch, out);
 }
 
 /* ---- optimizers: one pass over the arena, V elements a thread, at the end one by one */
 
-/* Where element `i` of the step lies in the packed companions of its weight; false: it is not this weight's. */
+/* Where element `i` of the step lies in the packed companions of its weight; false: it is not this
+ * weight's. */
 static __device__ bool packed_at(const struct dt_gpu_pack &pack, size_t i, size_t *at)
 {
-    const uint32_t n_c = (uint32_t)pack.filter.c, n_taps = (uint32_t)(pack.filter.kernel * pack.filter.kernel);
+    const uint32_t n_c = (uint32_t)pack.filter.c,
+                   n_taps = (uint32_t)(pack.filter.kernel * pack.filter.kernel);
     const size_t j = i - pack.begin;
     if (i < pack.begin || j >= (size_t)pack.filter.k * n_c * n_taps) {
         return false;
     }
-    const uint32_t tap = (uint32_t)j % n_taps, c = (uint32_t)j / n_taps % n_c, k = (uint32_t)j / n_taps / n_c;
+    const uint32_t tap = (uint32_t)j % n_taps, c = (uint32_t)j / n_taps % n_c,
+                   k = (uint32_t)j / n_taps / n_c;
     *at = n_taps == 1 ? j : ((size_t)k * n_taps + tap) * n_c + c;
     return true;
 }
 
-template <int V> static __device__ void load_gradient(const struct dt_gpu_packs &packs, size_t i, const float *grads, float *g)
+template <int V>
+static __device__ void load_gradient(const struct dt_gpu_packs &packs, size_t i, const float *grads,
+                                     float *g)
 {
     load<V>(grads + i, g);
     for (int p = 0; p < packs.n; p++) {
@@ -174,13 +203,16 @@ template <int V> static __device__ void load_gradient(const struct dt_gpu_packs 
             size_t at;
             if (packed_at(packs.at[p], i + v, &at)) {
                 const void *from = packs.at[p].gradient;
-                g[v] = packs.type == DT_GPU_F32 ? ((const float *)from)[at] : (float)((const bf16 *)from)[at];
+                g[v] = packs.type == DT_GPU_F32 ? ((const float *)from)[at]
+                                                : (float)((const bf16 *)from)[at];
             }
         }
     }
 }
 
-template <int V> static __device__ void store_weight(const struct dt_gpu_packs &packs, size_t i, const float *w, float *params)
+template <int V>
+static __device__ void store_weight(const struct dt_gpu_packs &packs, size_t i, const float *w,
+                                    float *params)
 {
     store<V>(w, params + i);
     for (int p = 0; p < packs.n; p++) {
@@ -199,8 +231,8 @@ template <int V> static __device__ void store_weight(const struct dt_gpu_packs &
 }
 
 template <int V>
-static __device__ void sgd(const struct dt_update &u, const struct dt_gpu_packs &packs, size_t i, float *params, const float *grads,
-                           float *velocity)
+static __device__ void sgd(const struct dt_update &u, const struct dt_gpu_packs &packs, size_t i,
+                           float *params, const float *grads, float *velocity)
 {
     float w[V], g[V], moving[V] = {};
     load<V>(params + i, w);
@@ -211,7 +243,9 @@ static __device__ void sgd(const struct dt_update &u, const struct dt_gpu_packs 
     for (int v = 0; v < V; v++) {
         g[v] = g[v] * u.grad_scale + u.weight_decay * w[v];
         moving[v] = u.momentum * moving[v] + g[v];
-        w[v] -= u.lr * (velocity == NULL ? g[v] : u.nesterov ? g[v] + u.momentum * moving[v] : moving[v]);
+        w[v] -= u.lr * (velocity == NULL ? g[v]
+                        : u.nesterov     ? g[v] + u.momentum * moving[v]
+                                         : moving[v]);
     }
     store_weight<V>(packs, i, w, params);
     if (velocity != NULL) {
@@ -220,8 +254,8 @@ static __device__ void sgd(const struct dt_update &u, const struct dt_gpu_packs 
 }
 
 template <int V>
-static __device__ void adam(const struct dt_update &u, const struct dt_gpu_packs &packs, size_t i, float *params,
-                            const float *grads, float *mean, float *square)
+static __device__ void adam(const struct dt_update &u, const struct dt_gpu_packs &packs, size_t i,
+                            float *params, const float *grads, float *mean, float *square)
 {
     const float step = u.lr / u.bias_correction1, root = 1.0f / sqrtf(u.bias_correction2);
     float w[V], g[V], m[V], s[V];
@@ -243,8 +277,8 @@ static __device__ void adam(const struct dt_update &u, const struct dt_gpu_packs
 }
 
 template <int V>
-static __device__ void update(const struct dt_update &u, const struct dt_gpu_packs &packs, size_t i, float *params,
-                              const float *grads, float *state1, float *state2)
+static __device__ void update(const struct dt_update &u, const struct dt_gpu_packs &packs, size_t i,
+                              float *params, const float *grads, float *state1, float *state2)
 {
     switch (u.type) {
     case DT_OPTIMIZER_SGD:
@@ -258,8 +292,9 @@ static __device__ void update(const struct dt_update &u, const struct dt_gpu_pac
 }
 
 template <int V>
-static __global__ void optimizer_kernel(const struct dt_update *u, const __grid_constant__ struct dt_gpu_packs packs, size_t n,
-                                        float *params, const float *grads, float *state1, float *state2)
+static __global__ void
+optimizer_kernel(const struct dt_update *u, const __grid_constant__ struct dt_gpu_packs packs,
+                 size_t n, float *params, const float *grads, float *state1, float *state2)
 {
     size_t i = thread_index() * V;
     if (i + V <= n) {
@@ -271,8 +306,9 @@ static __global__ void optimizer_kernel(const struct dt_update *u, const __grid_
     }
 }
 
-cudaError_t dt_gpu_optimizer_step(cudaStream_t stream, const struct dt_update *update, size_t n_elems, float *params,
-                                  const float *grads, float *state1, float *state2, const struct dt_gpu_packs *packs)
+cudaError_t dt_gpu_optimizer_step(cudaStream_t stream, const struct dt_update *update,
+                                  size_t n_elems, float *params, const float *grads, float *state1,
+                                  float *state2, const struct dt_gpu_packs *packs)
 {
     if (n_elems == 0) {
         return cudaSuccess;
@@ -280,7 +316,8 @@ cudaError_t dt_gpu_optimizer_step(cudaStream_t stream, const struct dt_update *u
     const bool wide = aligned(params) && aligned(grads) && aligned(state1) && aligned(state2);
     const unsigned blocks = blocks_for(n_elems, (wide ? 4 : 1) * THREADS);
     const auto kernel = wide ? optimizer_kernel<4> : optimizer_kernel<1>;
-    return DT_LAUNCH(kernel, blocks, THREADS, 0, stream, update, *packs, n_elems, params, grads, state1, state2);
+    return DT_LAUNCH(kernel, blocks, THREADS, 0, stream, update, *packs, n_elems, params, grads,
+                     state1, state2);
 }
 
 /* ---- clipping */
@@ -303,8 +340,10 @@ static inline __device__ void hand_on(const struct dt_step_input &input, struct 
     step->update = input.update;
 }
 
-/* A row may take many rounds of the permutation to find: so all are drawn at once, before the steps that use them. */
-static __global__ void draw_kernel(struct dt_gpu_steps *steps, int n_steps, struct dt_gpu_rows rows, struct dt_gpu_step *step)
+/* A row may take many rounds of the permutation to find: so all are drawn at once, before the steps
+ * that use them. */
+static __global__ void draw_kernel(struct dt_gpu_steps *steps, int n_steps, struct dt_gpu_rows rows,
+                                   struct dt_gpu_step *step)
 {
     const struct dt_step_input *input = &steps->inputs[blockIdx.y];
     const size_t i = thread_index();
@@ -323,15 +362,17 @@ static __global__ void draw_kernel(struct dt_gpu_steps *steps, int n_steps, stru
     }
 }
 
-cudaError_t dt_gpu_steps_begin(cudaStream_t stream, struct dt_gpu_steps *steps, int n_steps, const struct dt_gpu_rows *rows,
-                               struct dt_gpu_step *step)
+cudaError_t dt_gpu_steps_begin(cudaStream_t stream, struct dt_gpu_steps *steps, int n_steps,
+                               const struct dt_gpu_rows *rows, struct dt_gpu_step *step)
 {
-    const dim3 blocks(blocks_for((size_t)rows->capacity, 32), (unsigned)n_steps); /* small ones, for more of the GPU to draw */
+    const dim3 blocks(blocks_for((size_t)rows->capacity, 32),
+                      (unsigned)n_steps); /* small ones, for more of the GPU to draw */
     return DT_LAUNCH(draw_kernel, blocks, 32, 0, stream, steps, n_steps, *rows, step);
 }
 
-static __global__ void step_end_kernel(struct dt_gpu_steps *steps, struct dt_gpu_rows rows, struct dt_gpu_step *step,
-                                       struct dt_gpu_metrics *running, volatile int *n_done)
+static __global__ void step_end_kernel(struct dt_gpu_steps *steps, struct dt_gpu_rows rows,
+                                       struct dt_gpu_step *step, struct dt_gpu_metrics *running,
+                                       volatile int *n_done)
 {
     const int next = steps->now + 1;
     if (next < steps->n) {
@@ -354,8 +395,9 @@ static __global__ void step_end_kernel(struct dt_gpu_steps *steps, struct dt_gpu
     }
 }
 
-cudaError_t dt_gpu_step_end(cudaStream_t stream, struct dt_gpu_steps *steps, const struct dt_gpu_rows *rows,
-                            struct dt_gpu_step *step, struct dt_gpu_metrics *running, volatile int *n_done)
+cudaError_t dt_gpu_step_end(cudaStream_t stream, struct dt_gpu_steps *steps,
+                            const struct dt_gpu_rows *rows, struct dt_gpu_step *step,
+                            struct dt_gpu_metrics *running, volatile int *n_done)
 {
     return DT_LAUNCH(step_end_kernel, 1, THREADS, 0, stream, steps, *rows, step, running, n_done);
 }

@@ -1,20 +1,25 @@
-/* Kernels for what follows a block's linear operation, forward and backward: before each its idea, after it what launches it. */
+/* Kernels for what follows a block's linear operation, forward and backward: before each its idea,
+ * after it what launches it. */
 #include "cuda/kernels/kernels.cuh"
 
-/* ---- tail: bias, activation, pool, dropout, flatten. Without a pool the windows have one element. */
+/* ---- tail: bias, activation, pool, dropout, flatten. Without a pool the windows have one element.
+ */
 
 /* Where a thread works: V channels from c on at row p, column q of a plane. */
 struct place {
     int p, q, c;
 };
 
-/* The place of thread `i` of a sample on the way forward. Behind a flatten neighbours are neighbouring columns instead of channels:
- * the canonical order is then touched in one piece, the other one in pieces of V. */
+/* The place of thread `i` of a sample on the way forward. Behind a flatten neighbours are
+ * neighbouring columns instead of channels: the canonical order is then touched in one piece, the
+ * other one in pieces of V. */
 template <int V>
-static __device__ struct place place_of(const struct dt_gpu_tail &t, unsigned i, unsigned n_rows, unsigned n_columns)
+static __device__ struct place place_of(const struct dt_gpu_tail &t, unsigned i, unsigned n_rows,
+                                        unsigned n_columns)
 {
     const unsigned n_groups = (unsigned)t.linear.c / V, n_places = n_rows * n_columns;
-    const unsigned group = t.flatten ? i / n_places : i % n_groups, at = t.flatten ? i % n_places : i / n_groups;
+    const unsigned group = t.flatten ? i / n_places : i % n_groups,
+                   at = t.flatten ? i % n_places : i / n_groups;
     const struct place place = {(int)(at / n_columns), (int)(at % n_columns), (int)group * V};
     return place;
 }
@@ -25,7 +30,8 @@ static __device__ size_t element(struct dt_shape s, struct place at)
 }
 
 template <int V, typename T>
-static __device__ void load_activated(const struct dt_gpu_tail &t, const T *z, const float *bias, float *a)
+static __device__ void load_activated(const struct dt_gpu_tail &t, const T *z, const float *bias,
+                                      float *a)
 {
     load<V>(z, a);
     for (int v = 0; v < V; v++) {
@@ -36,7 +42,8 @@ static __device__ void load_activated(const struct dt_gpu_tail &t, const T *z, c
 
 /* The pool over the window that begins at z; winner: which of its elements a max pool took. */
 template <int V, typename T>
-static __device__ void pool_window(const struct dt_gpu_tail &t, const T *z, const float *bias, float *pooled, int *winner)
+static __device__ void pool_window(const struct dt_gpu_tail &t, const T *z, const float *bias,
+                                   float *pooled, int *winner)
 {
     load_activated<V>(t, z, bias, pooled);
     for (int v = 0; v < V; v++) {
@@ -44,7 +51,8 @@ static __device__ void pool_window(const struct dt_gpu_tail &t, const T *z, cons
     }
     for (int i = 1; i < t.pool_size * t.pool_size; i++) {
         float a[V];
-        load_activated<V>(t, z + (i / t.pool_size * t.linear.w + i % t.pool_size) * t.linear.c, bias, a);
+        load_activated<V>(t, z + (i / t.pool_size * t.linear.w + i % t.pool_size) * t.linear.c,
+                          bias, a);
         for (int v = 0; v < V; v++) {
             const bool better = a[v] > pooled[v] || (isnan(a[v]) && !isnan(pooled[v]));
             pooled[v] = t.pool == DT_POOL_AVG ? pooled[v] + a[v] : better ? a[v] : pooled[v];
@@ -59,27 +67,33 @@ static __device__ void pool_window(const struct dt_gpu_tail &t, const T *z, cons
 
 /* Multiplies V units of a sample by their dropout mask, on the way forward and back alike. */
 template <int V>
-static __device__ void dropout(const struct dt_gpu_tail &t, const uint32_t *ids, size_t sample, struct place at, float *x)
+static __device__ void dropout(const struct dt_gpu_tail &t, const uint32_t *ids, size_t sample,
+                               struct place at, float *x)
 {
     if (!(t.dropout_rate > 0)) {
         return;
     }
-    const uint32_t unit = (uint32_t)element(t.pooled, at), threshold = dt_dropout_threshold(t.dropout_rate);
-    struct dt_rng4 words = dt_dropout_words(t.seed, t.dropout_stream, *t.epoch, ids[sample], unit, threshold);
-    if (V == WIDE && unit % dt_dropout_group_units(threshold) != 0) { /* the upper half of 16 units */
+    const uint32_t unit = (uint32_t)element(t.pooled, at),
+                   threshold = dt_dropout_threshold(t.dropout_rate);
+    struct dt_rng4 words =
+        dt_dropout_words(t.seed, t.dropout_stream, *t.epoch, ids[sample], unit, threshold);
+    if (V == WIDE &&
+        unit % dt_dropout_group_units(threshold) != 0) { /* the upper half of 16 units */
         words.v[0] = words.v[2];
         words.v[1] = words.v[3];
     }
     const float scale = 1.0f / (1.0f - t.dropout_rate);
     for (uint32_t v = 0; v < V; v++) {
-        const uint32_t place_in_group = V == WIDE ? v : unit + v; /* a constant where it can be one */
+        const uint32_t place_in_group =
+            V == WIDE ? v : unit + v; /* a constant where it can be one */
         x[v] *= dt_dropout_keeps(words, place_in_group, threshold) ? scale : 0.0f;
     }
 }
 
 /* V channels of y or dy, which are in canonical order behind a flatten. */
 template <int V, typename T>
-static __device__ void store_pooled(const struct dt_gpu_tail &t, struct place at, const float *from, T *y)
+static __device__ void store_pooled(const struct dt_gpu_tail &t, struct place at, const float *from,
+                                    T *y)
 {
     if (!t.flatten) {
         store<V>(from, y + element(t.pooled, at));
@@ -93,11 +107,13 @@ static __device__ void store_pooled(const struct dt_gpu_tail &t, struct place at
 
 /* Keeps of V windows what the way back needs. */
 template <int V>
-static __device__ void store_winners(const struct dt_gpu_tail &t, const float *pooled, const int *winner, uint8_t *to)
+static __device__ void store_winners(const struct dt_gpu_tail &t, const float *pooled,
+                                     const int *winner, uint8_t *to)
 {
     pack<uint8_t, V> packed;
     for (int v = 0; v < V; v++) {
-        packed.v[v] = (uint8_t)(winner[v] + (slope(t.activation, pooled[v]) > 0 ? 0 : DT_GPU_CLOSED));
+        packed.v[v] =
+            (uint8_t)(winner[v] + (slope(t.activation, pooled[v]) > 0 ? 0 : DT_GPU_CLOSED));
     }
     *(pack<uint8_t, V> *)to = packed;
 }
@@ -113,7 +129,8 @@ template <int V> static __device__ void load_winners(const uint8_t *from, float 
 }
 
 template <int V, typename T>
-static __device__ void load_pooled(const struct dt_gpu_tail &t, struct place at, const T *dy, float *to)
+static __device__ void load_pooled(const struct dt_gpu_tail &t, struct place at, const T *dy,
+                                   float *to)
 {
     if (!t.flatten) {
         load<V>(dy + element(t.pooled, at), to);
@@ -127,8 +144,9 @@ static __device__ void load_pooled(const struct dt_gpu_tail &t, struct place at,
 
 /* A thread per window. */
 template <typename T, typename Y, int V>
-static __global__ void tail_forward_kernel(struct dt_gpu_tail t, const uint32_t *ids, int n, unsigned n_parts, const void *z,
-                                           const float *bias, void *y)
+static __global__ void tail_forward_kernel(struct dt_gpu_tail t, const uint32_t *ids, int n,
+                                           unsigned n_parts, const void *z, const float *bias,
+                                           void *y)
 {
     const unsigned part = blockIdx.x * blockDim.x + threadIdx.x;
     if (part >= n_parts) {
@@ -136,15 +154,18 @@ static __global__ void tail_forward_kernel(struct dt_gpu_tail t, const uint32_t 
     }
     const struct place at = place_of<V>(t, part, (unsigned)t.pooled.h, (unsigned)t.pooled.w);
     const struct place begin = {at.p * t.pool_stride, at.q * t.pool_stride, at.c};
-    const size_t n_linear = (size_t)t.linear.h * t.linear.w * t.linear.c, n_pooled = (size_t)t.pooled.h * t.pooled.w * t.pooled.c;
+    const size_t n_linear = (size_t)t.linear.h * t.linear.w * t.linear.c,
+                 n_pooled = (size_t)t.pooled.h * t.pooled.w * t.pooled.c;
     float b[V];
     load_bias<V>(bias, at.c, b);
     for (size_t sample = blockIdx.y; sample < (size_t)n; sample += gridDim.y) {
         float pooled[V];
         int winner[V];
-        pool_window<V>(t, (const T *)z + sample * n_linear + element(t.linear, begin), b, pooled, winner);
+        pool_window<V>(t, (const T *)z + sample * n_linear + element(t.linear, begin), b, pooled,
+                       winner);
         if (t.winners != NULL) {
-            store_winners<V>(t, pooled, winner, t.winners + sample * n_pooled + element(t.pooled, at));
+            store_winners<V>(t, pooled, winner,
+                             t.winners + sample * n_pooled + element(t.pooled, at));
         }
         dropout<V>(t, ids, sample, at, pooled);
         store_pooled<V>(t, at, pooled, (Y *)y + sample * n_pooled);
@@ -154,7 +175,8 @@ static __global__ void tail_forward_kernel(struct dt_gpu_tail t, const uint32_t 
 /* What element `i` of a window gets of the window's gradient. */
 static __device__ float pool_gradient(const struct dt_gpu_tail &t, float delta, int winner, int i)
 {
-    return t.pool == DT_POOL_MAX ? (winner == i ? delta : 0.0f) : delta * (1.0f / (float)(t.pool_size * t.pool_size));
+    return t.pool == DT_POOL_MAX ? (winner == i ? delta : 0.0f)
+                                 : delta * (1.0f / (float)(t.pool_size * t.pool_size));
 }
 
 /* One sample on the way back. */
@@ -168,8 +190,9 @@ template <typename T, typename Y> struct tail_sample {
 
 /* The gradient of V windows, and which element each took, if its pool takes one. */
 template <typename T, typename Y, int V>
-static __device__ void load_window(const struct dt_gpu_tail &t, const uint32_t *ids, const struct tail_sample<T, Y> &sample,
-                                   struct place at, const float *b, float *delta, int *winner)
+static __device__ void load_window(const struct dt_gpu_tail &t, const uint32_t *ids,
+                                   const struct tail_sample<T, Y> &sample, struct place at,
+                                   const float *b, float *delta, int *winner)
 {
     const struct place begin = {at.p * t.pool_stride, at.q * t.pool_stride, at.c};
     load_pooled<V>(t, at, sample.dy, delta);
@@ -182,9 +205,11 @@ static __device__ void load_window(const struct dt_gpu_tail &t, const uint32_t *
     }
 }
 
-/* Takes the gradient of V elements through the activation, as far as the winners have not, adds it to `sum` and stores it. */
+/* Takes the gradient of V elements through the activation, as far as the winners have not, adds it
+ * to `sum` and stores it. */
 template <typename T, typename Y, int V>
-static __device__ void store_gradient(const struct dt_gpu_tail &t, const struct tail_sample<T, Y> &sample, struct place to,
+static __device__ void store_gradient(const struct dt_gpu_tail &t,
+                                      const struct tail_sample<T, Y> &sample, struct place to,
                                       const float *b, float *gradient, float *sum)
 {
     if (sample.winners == NULL) {
@@ -200,11 +225,13 @@ static __device__ void store_gradient(const struct dt_gpu_tail &t, const struct 
     store<V>(gradient, sample.dz + element(t.linear, to));
 }
 
-/* For windows that do not overlap: a cell of stride x stride elements, which is a window and the gap behind it, or at the lower and
- * right edge only a remainder. So each element and each window is looked at once. Adds dz to `sum`. */
+/* For windows that do not overlap: a cell of stride x stride elements, which is a window and the
+ * gap behind it, or at the lower and right edge only a remainder. So each element and each window
+ * is looked at once. Adds dz to `sum`. */
 template <typename T, typename Y, int V>
-static __device__ void cell_backward(const struct dt_gpu_tail &t, const uint32_t *ids, const struct tail_sample<T, Y> &sample,
-                                     struct place at, const float *b, float *sum)
+static __device__ void cell_backward(const struct dt_gpu_tail &t, const uint32_t *ids,
+                                     const struct tail_sample<T, Y> &sample, struct place at,
+                                     const float *b, float *sum)
 {
     const bool has_window = at.p < t.pooled.h && at.q < t.pooled.w;
     const struct place begin = {at.p * t.pool_stride, at.q * t.pool_stride, at.c};
@@ -219,22 +246,26 @@ static __device__ void cell_backward(const struct dt_gpu_tail &t, const uint32_t
             const bool inside = r < t.pool_size && s < t.pool_size;
             float gradient[V];
             for (int v = 0; v < V; v++) {
-                gradient[v] = inside ? pool_gradient(t, delta[v], winner[v], r * t.pool_size + s) : 0.0f;
+                gradient[v] =
+                    inside ? pool_gradient(t, delta[v], winner[v], r * t.pool_size + s) : 0.0f;
             }
             store_gradient<T, Y, V>(t, sample, to, b, gradient, sum);
         }
     }
 }
 
-/* For windows that overlap: an element, which looks for the winner of every window that it is in. */
+/* For windows that overlap: an element, which looks for the winner of every window that it is in.
+ */
 template <typename T, typename Y, int V>
-static __device__ void element_backward(const struct dt_gpu_tail &t, const uint32_t *ids, const struct tail_sample<T, Y> &sample,
-                                        struct place to, const float *b, float *sum)
+static __device__ void element_backward(const struct dt_gpu_tail &t, const uint32_t *ids,
+                                        const struct tail_sample<T, Y> &sample, struct place to,
+                                        const float *b, float *sum)
 {
     const int first_p = to.p < t.pool_size ? 0 : (to.p - t.pool_size) / t.pool_stride + 1;
     const int first_q = to.q < t.pool_size ? 0 : (to.q - t.pool_size) / t.pool_stride + 1;
     float gradient[V] = {};
-    for (struct place at = {first_p, 0, to.c}; at.p < t.pooled.h && at.p * t.pool_stride <= to.p; at.p++) {
+    for (struct place at = {first_p, 0, to.c}; at.p < t.pooled.h && at.p * t.pool_stride <= to.p;
+         at.p++) {
         for (at.q = first_q; at.q < t.pooled.w && at.q * t.pool_stride <= to.q; at.q++) {
             const struct place begin = {at.p * t.pool_stride, at.q * t.pool_stride, at.c};
             const int i = (to.p - begin.p) * t.pool_size + to.q - begin.q;
@@ -249,8 +280,8 @@ static __device__ void element_backward(const struct dt_gpu_tail &t, const uint3
     store_gradient<T, Y, V>(t, sample, to, b, gradient, sum);
 }
 
-/* How far a thread goes on: it keeps its channels, so that it can add up what they get, and takes every gridDim.y * lanes-th of the
- * cells (or elements) of all samples. */
+/* How far a thread goes on: it keeps its channels, so that it can add up what they get, and takes
+ * every gridDim.y * lanes-th of the cells (or elements) of all samples. */
 struct walk {
     size_t sample;
     unsigned cell, n_cells, step;
@@ -264,8 +295,8 @@ static __device__ void go_on(struct walk *w)
 }
 
 template <int V>
-static __device__ void add_bias_sums(const struct dt_gpu_gradients &to, struct lanes lanes, unsigned n_channels,
-                                     const float (*sum)[V])
+static __device__ void add_bias_sums(const struct dt_gpu_gradients &to, struct lanes lanes,
+                                     unsigned n_channels, const float (*sum)[V])
 {
     const unsigned width = row_width(n_channels), first = blockIdx.x * lanes.across * V;
     float *rows = to.scratch + N_COUNTS, *mine = rows + (size_t)blockIdx.y * width;
@@ -285,16 +316,21 @@ static __device__ void add_bias_sums(const struct dt_gpu_gradients &to, struct l
 }
 
 template <typename T, typename Y, int V, bool OVERLAP>
-static __global__ void __launch_bounds__(THREADS, 2) /* blocks a multiprocessor: all slices run at once */
-    tail_backward_kernel(struct dt_gpu_tail t, const uint32_t *ids, int n, const void *z, const float *bias, const void *dy,
-                         void *dz, struct dt_gpu_gradients to)
+static __global__ void __launch_bounds__(THREADS,
+                                         2) /* blocks a multiprocessor: all slices run at once */
+    tail_backward_kernel(struct dt_gpu_tail t, const uint32_t *ids, int n, const void *z,
+                         const float *bias, const void *dy, void *dz, struct dt_gpu_gradients to)
 {
-    const unsigned n_groups = (unsigned)t.linear.c / V, cell = OVERLAP ? 1 : (unsigned)t.pool_stride;
+    const unsigned n_groups = (unsigned)t.linear.c / V,
+                   cell = OVERLAP ? 1 : (unsigned)t.pool_stride;
     const unsigned n_columns = ((unsigned)t.linear.w + cell - 1) / cell;
     const struct lanes lanes = lanes_of(n_groups);
-    const unsigned group = blockIdx.x * lanes.across + threadIdx.x % lanes.across, first = blockIdx.y * lanes.n + lanes.mine;
-    const size_t n_linear = (size_t)t.linear.h * t.linear.w * t.linear.c, n_pooled = (size_t)t.pooled.h * t.pooled.w * t.pooled.c;
-    struct walk at = {0, first, ((unsigned)t.linear.h + cell - 1) / cell * n_columns, gridDim.y * lanes.n};
+    const unsigned group = blockIdx.x * lanes.across + threadIdx.x % lanes.across,
+                   first = blockIdx.y * lanes.n + lanes.mine;
+    const size_t n_linear = (size_t)t.linear.h * t.linear.w * t.linear.c,
+                 n_pooled = (size_t)t.pooled.h * t.pooled.w * t.pooled.c;
+    struct walk at = {0, first, ((unsigned)t.linear.h + cell - 1) / cell * n_columns,
+                      gridDim.y * lanes.n};
     at.sample = at.cell / at.n_cells;
     at.cell %= at.n_cells;
     float b[V] = {}, sum[1][V] = {};
@@ -303,10 +339,12 @@ static __global__ void __launch_bounds__(THREADS, 2) /* blocks a multiprocessor:
         load_bias<V>(bias, (int)group * V, b);
     }
     for (; has_work && at.sample < (size_t)n; go_on(&at)) {
-        const struct place place = {(int)(at.cell / n_columns), (int)(at.cell % n_columns), (int)group * V};
+        const struct place place = {(int)(at.cell / n_columns), (int)(at.cell % n_columns),
+                                    (int)group * V};
         const struct tail_sample<T, Y> sample = {
             at.sample, (const T *)z + at.sample *n_linear, (const Y *)dy + at.sample *n_pooled,
-                (T *)dz + at.sample *n_linear, t.winners != NULL ? t.winners + at.sample *n_pooled : NULL
+                (T *)dz + at.sample *n_linear,
+                t.winners != NULL ? t.winners + at.sample *n_pooled : NULL
         };
         if (OVERLAP) {
             element_backward<T, Y, V>(t, ids, sample, place, b, sum[0]);
@@ -319,7 +357,8 @@ static __global__ void __launch_bounds__(THREADS, 2) /* blocks a multiprocessor:
     }
 }
 
-/* What the kernels take for granted: a pool, if only one of single elements, and a flatten only where it changes the order. */
+/* What the kernels take for granted: a pool, if only one of single elements, and a flatten only
+ * where it changes the order. */
 static struct dt_gpu_tail normal_tail(const struct dt_gpu_tail *tail)
 {
     struct dt_gpu_tail t = *tail;
@@ -330,39 +369,44 @@ static struct dt_gpu_tail normal_tail(const struct dt_gpu_tail *tail)
     return t;
 }
 
-typedef void forward_kernel(struct dt_gpu_tail, const uint32_t *, int, unsigned, const void *, const float *, void *);
-typedef void backward_kernel(struct dt_gpu_tail, const uint32_t *, int, const void *, const float *, const void *, void *,
-                             struct dt_gpu_gradients);
+typedef void forward_kernel(struct dt_gpu_tail, const uint32_t *, int, unsigned, const void *,
+                            const float *, void *);
+typedef void backward_kernel(struct dt_gpu_tail, const uint32_t *, int, const void *, const float *,
+                             const void *, void *, struct dt_gpu_gradients);
 
 /* A kernel's versions: [type][y_type][wide]. */
 #define WIDTHS(kernel, T, Y, ...)                                         \
     {                                                                     \
         kernel<T, Y, 1, ##__VA_ARGS__>, kernel<T, Y, WIDE, ##__VA_ARGS__> \
     }
-#define VERSIONS(kernel, ...)                                                                        \
-    {                                                                                                \
-        {WIDTHS(kernel, float, float, ##__VA_ARGS__), WIDTHS(kernel, float, bf16, ##__VA_ARGS__)},   \
-            {WIDTHS(kernel, bf16, float, ##__VA_ARGS__), WIDTHS(kernel, bf16, bf16, ##__VA_ARGS__)}, \
+#define VERSIONS(kernel, ...)                                                                      \
+    {                                                                                              \
+        {WIDTHS(kernel, float, float, ##__VA_ARGS__), WIDTHS(kernel, float, bf16, ##__VA_ARGS__)}, \
+            {WIDTHS(kernel, bf16, float, ##__VA_ARGS__),                                           \
+             WIDTHS(kernel, bf16, bf16, ##__VA_ARGS__)},                                           \
     }
 
 static forward_kernel *const forward_versions[2][2][2] = VERSIONS(tail_forward_kernel);
-static backward_kernel *const backward_versions[2][2][2][2] = {VERSIONS(tail_backward_kernel, false),
-                                                               VERSIONS(tail_backward_kernel, true)};
+static backward_kernel *const backward_versions[2][2][2][2] = {
+    VERSIONS(tail_backward_kernel, false), VERSIONS(tail_backward_kernel, true)};
 
-cudaError_t dt_gpu_tail_forward(cudaStream_t stream, const struct dt_gpu_tail *tail, const uint32_t *ids, int n,
-                                enum dt_gpu_type type, const void *z, const float *bias, enum dt_gpu_type y_type, void *y)
+cudaError_t dt_gpu_tail_forward(cudaStream_t stream, const struct dt_gpu_tail *tail,
+                                const uint32_t *ids, int n, enum dt_gpu_type type, const void *z,
+                                const float *bias, enum dt_gpu_type y_type, void *y)
 {
     if (n == 0) {
         return cudaSuccess;
     }
     const struct dt_gpu_tail t = normal_tail(tail);
-    const bool wide = t.linear.c % WIDE == 0 && aligned(z) && aligned(bias) && aligned(y) && aligned(t.winners);
+    const bool wide =
+        t.linear.c % WIDE == 0 && aligned(z) && aligned(bias) && aligned(y) && aligned(t.winners);
     const unsigned n_parts = (unsigned)dt_shape_elems(t.pooled) / (wide ? WIDE : 1);
-    return DT_LAUNCH(forward_versions[type][y_type][wide], blocks_for_samples(n_parts, n), threads_for_samples(n_parts), 0, stream,
-                     t, ids, n, n_parts, z, bias, y);
+    return DT_LAUNCH(forward_versions[type][y_type][wide], blocks_for_samples(n_parts, n),
+                     threads_for_samples(n_parts), 0, stream, t, ids, n, n_parts, z, bias, y);
 }
 
-/* As many as keep a GPU busy, of two cells a thread or more; fewer where there are many channels, for the sake of the scratch. */
+/* As many as keep a GPU busy, of two cells a thread or more; fewer where there are many channels,
+ * for the sake of the scratch. */
 #define MAX_SLICES 256
 #define MAX_SCRATCH (1 << 20) /* floats */
 
@@ -377,21 +421,26 @@ size_t dt_gpu_tail_scratch(const struct dt_gpu_tail *tail)
     return N_COUNTS + (size_t)most_slices(tail->linear.c) * row_width((unsigned)tail->linear.c);
 }
 
-cudaError_t dt_gpu_tail_backward(cudaStream_t stream, const struct dt_gpu_tail *tail, const uint32_t *ids, int n,
-                                 enum dt_gpu_type type, const void *z, const float *bias, enum dt_gpu_type dy_type, const void *dy,
+cudaError_t dt_gpu_tail_backward(cudaStream_t stream, const struct dt_gpu_tail *tail,
+                                 const uint32_t *ids, int n, enum dt_gpu_type type, const void *z,
+                                 const float *bias, enum dt_gpu_type dy_type, const void *dy,
                                  void *dz, const struct dt_gpu_gradients *to)
 {
     if (n == 0) {
         return cudaSuccess;
     }
     const struct dt_gpu_tail t = normal_tail(tail);
-    const bool wide = t.linear.c % WIDE == 0 && aligned(z) && aligned(bias) && aligned(dy) && aligned(dz) && aligned(t.winners);
+    const bool wide = t.linear.c % WIDE == 0 && aligned(z) && aligned(bias) && aligned(dy) &&
+                      aligned(dz) && aligned(t.winners);
     const bool overlap = t.pool_stride < t.pool_size;
     const size_t cell = overlap ? 1 : (size_t)t.pool_stride;
-    const size_t n_cells = ((size_t)t.linear.h + cell - 1) / cell * (((size_t)t.linear.w + cell - 1) / cell) * (size_t)n;
-    const unsigned n_groups = (unsigned)t.linear.c / (wide ? WIDE : 1), across = n_groups < THREADS ? n_groups : THREADS;
+    const size_t n_cells = ((size_t)t.linear.h + cell - 1) / cell *
+                           (((size_t)t.linear.w + cell - 1) / cell) * (size_t)n;
+    const unsigned n_groups = (unsigned)t.linear.c / (wide ? WIDE : 1),
+                   across = n_groups < THREADS ? n_groups : THREADS;
     const size_t wanted = (n_cells + 2 * (THREADS / across) - 1) / (2 * (THREADS / across));
     const unsigned most = most_slices(t.linear.c), slices = wanted < most ? (unsigned)wanted : most;
-    return DT_LAUNCH(backward_versions[overlap][type][dy_type][wide], dim3(blocks_for(n_groups, across), slices), THREADS, 0,
-                     stream, t, ids, n, z, bias, dy, dz, *to);
+    return DT_LAUNCH(backward_versions[overlap][type][dy_type][wide],
+                     dim3(blocks_for(n_groups, across), slices), THREADS, 0, stream, t, ids, n, z,
+                     bias, dy, dz, *to);
 }

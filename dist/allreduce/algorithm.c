@@ -3,7 +3,13 @@
 #include <string.h>
 
 #define DT_ALGORITHM_ROW(constant, name, c_name, gathers, pipelined, meaning) \
-    {name, meaning, gathers, pipelined, dt_##c_name##_n_rounds, dt_##c_name##_round, dt_##c_name##_formula},
+    {name,                                                                    \
+     meaning,                                                                 \
+     gathers,                                                                 \
+     pipelined,                                                               \
+     dt_##c_name##_n_rounds,                                                  \
+     dt_##c_name##_round,                                                     \
+     dt_##c_name##_formula},
 const struct dt_algorithm dt_algorithms[DT_N_ALGORITHMS] = {DT_ALGORITHM_LIST(DT_ALGORITHM_ROW)};
 
 const struct dt_algorithm *dt_algorithm_find(const char *name)
@@ -18,7 +24,9 @@ const struct dt_algorithm *dt_algorithm_find(const char *name)
 
 static int n_segments_of(const struct dt_algorithm *algorithm, size_t n_elems)
 {
-    return algorithm->pipelined && n_elems > DT_SEGMENT_ELEMS ? (int)((n_elems + DT_SEGMENT_ELEMS - 1) / DT_SEGMENT_ELEMS) : 1;
+    return algorithm->pipelined && n_elems > DT_SEGMENT_ELEMS
+               ? (int)((n_elems + DT_SEGMENT_ELEMS - 1) / DT_SEGMENT_ELEMS)
+               : 1;
 }
 
 int dt_algorithm_n_rounds(const struct dt_algorithm *algorithm, int size, size_t n_elems)
@@ -34,8 +42,8 @@ int dt_algorithm_max_moves(const struct dt_algorithm *algorithm, int size, size_
 }
 
 /* The moves of segment s in its own round, moved to where the segment is. */
-static int segment_round(const struct dt_algorithm *algorithm, int rank, int size, size_t begin, size_t end, int round,
-                         struct dt_move *moves)
+static int segment_round(const struct dt_algorithm *algorithm, int rank, int size, size_t begin,
+                         size_t end, int round, struct dt_move *moves)
 {
     const int n = algorithm->round(rank, size, end - begin, round, moves);
     for (int i = 0; i < n; i++) {
@@ -45,23 +53,27 @@ static int segment_round(const struct dt_algorithm *algorithm, int rank, int siz
     return n;
 }
 
-int dt_algorithm_round(const struct dt_algorithm *algorithm, int rank, int size, size_t n_elems, int round, struct dt_move *moves)
+int dt_algorithm_round(const struct dt_algorithm *algorithm, int rank, int size, size_t n_elems,
+                       int round, struct dt_move *moves)
 {
     const int depth = algorithm->n_rounds(size), n_segments = n_segments_of(algorithm, n_elems);
     int n = 0;
     for (int s = round < depth ? 0 : round - depth + 1; s <= round && s < n_segments; s++) {
-        const size_t begin = dt_piece_begin(n_elems, s, n_segments), end = dt_piece_begin(n_elems, s + 1, n_segments);
+        const size_t begin = dt_piece_begin(n_elems, s, n_segments),
+                     end = dt_piece_begin(n_elems, s + 1, n_segments);
         n += segment_round(algorithm, rank, size, begin, end, round - s, moves + n);
     }
     return n;
 }
 
-struct dt_traffic dt_algorithm_formula(const struct dt_algorithm *algorithm, int size, size_t n_elems)
+struct dt_traffic dt_algorithm_formula(const struct dt_algorithm *algorithm, int size,
+                                       size_t n_elems)
 {
     const int n_segments = n_segments_of(algorithm, n_elems);
     struct dt_traffic all = {0};
     for (int s = 0; s < n_segments; s++) {
-        const size_t begin = dt_piece_begin(n_elems, s, n_segments), end = dt_piece_begin(n_elems, s + 1, n_segments);
+        const size_t begin = dt_piece_begin(n_elems, s, n_segments),
+                     end = dt_piece_begin(n_elems, s + 1, n_segments);
         const struct dt_traffic sent = algorithm->formula(size, end - begin);
         all.messages += sent.messages;
         all.elements += sent.elements;
@@ -69,8 +81,8 @@ struct dt_traffic dt_algorithm_formula(const struct dt_algorithm *algorithm, int
     return all;
 }
 
-struct dt_traffic dt_algorithm_traffic(const struct dt_algorithm *algorithm, int rank, int size, size_t n_elems,
-                                       const int *host_roots, struct dt_move *moves)
+struct dt_traffic dt_algorithm_traffic(const struct dt_algorithm *algorithm, int rank, int size,
+                                       size_t n_elems, const int *host_roots, struct dt_move *moves)
 {
     struct dt_traffic sent = {0};
     for (int round = 0; round < dt_algorithm_n_rounds(algorithm, size, n_elems); round++) {

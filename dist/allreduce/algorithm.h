@@ -1,12 +1,15 @@
-/* An allreduce algorithm as data: what each rank sends to whom and what it does with what it receives, round by round.
+/* An allreduce algorithm as data: what each rank sends to whom and what it does with what it
+ * receives, round by round.
  *
- * A schedule is a pure function of (rank, size, number of elements, round). One executor runs it over a wire (executor.h), and a
- * test proves all of them; a new algorithm is one file and one row of the list. The form is LibNBC's (Hoefler, Lumsdaine, Rehm,
- * "Implementation and performance analysis of non-blocking collective operations for MPI", SC 2007); the algorithms are compared in
- * Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", IJHPCA 2005.
+ * A schedule is a pure function of (rank, size, number of elements, round). One executor runs it
+ * over a wire (executor.h), and a test proves all of them; a new algorithm is one file and one row
+ * of the list. The form is LibNBC's (Hoefler, Lumsdaine, Rehm, "Implementation and performance
+ * analysis of non-blocking collective operations for MPI", SC 2007); the algorithms are compared in
+ * Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH",
+ * IJHPCA 2005.
  *
- * Every algorithm leaves the same bits on every rank: each element is added up once and then copied, or by pairs of ranks who add
- * the same two numbers, or in rank order by everybody. */
+ * Every algorithm leaves the same bits on every rank: each element is added up once and then
+ * copied, or by pairs of ranks who add the same two numbers, or in rank order by everybody. */
 #ifndef DT_DIST_ALLREDUCE_ALGORITHM_H
 #define DT_DIST_ALLREDUCE_ALGORITHM_H
 
@@ -16,8 +19,8 @@
 
 #include "base/status.h"
 
-/* Of elements [begin, end) of the vector, which are summed in place. What is added is added when the round ends, in the order of
- * the moves. */
+/* Of elements [begin, end) of the vector, which are summed in place. What is added is added when
+ * the round ends, in the order of the moves. */
 enum dt_move_kind {
     DT_SEND,       /* to the peer, as they are when the round begins */
     DT_SEND_INPUT, /* to the peer, as they were before the first round */
@@ -38,15 +41,19 @@ struct dt_traffic {
 };
 
 /* X(constant, the configuration's name, C name, gathers, is pipelined, meaning) */
-#define DT_ALGORITHM_LIST(X)                                                                                        \
-    X(DT_ALLREDUCE_RING, "ring", ring, false, false, "pieces go round a ring, and their sums once more")            \
-    X(DT_ALLREDUCE_TREE, "tree", tree, false, true, "sums go up a binomial tree to rank 0, and down again")         \
-    X(DT_ALLREDUCE_RECURSIVE_DOUBLING, "recursive_doubling", recursive_doubling, false, false,                      \
-      "pairs at distances 1, 2, 4, ... exchange all they have")                                                     \
-    X(DT_ALLREDUCE_HALVING_DOUBLING, "halving_doubling", halving_doubling, false, false,                            \
-      "pairs exchange halves to add, then double the sums")                                                         \
-    X(DT_ALLREDUCE_ALL_TO_ALL, "all_to_all", all_to_all, true, false, "every rank sends everything to every other") \
-    X(DT_ALLREDUCE_MASTER_WORKER, "master_worker", master_worker, false, false, "rank 0 adds everything up and sends it back")
+#define DT_ALGORITHM_LIST(X)                                                                   \
+    X(DT_ALLREDUCE_RING, "ring", ring, false, false,                                           \
+      "pieces go round a ring, and their sums once more")                                      \
+    X(DT_ALLREDUCE_TREE, "tree", tree, false, true,                                            \
+      "sums go up a binomial tree to rank 0, and down again")                                  \
+    X(DT_ALLREDUCE_RECURSIVE_DOUBLING, "recursive_doubling", recursive_doubling, false, false, \
+      "pairs at distances 1, 2, 4, ... exchange all they have")                                \
+    X(DT_ALLREDUCE_HALVING_DOUBLING, "halving_doubling", halving_doubling, false, false,       \
+      "pairs exchange halves to add, then double the sums")                                    \
+    X(DT_ALLREDUCE_ALL_TO_ALL, "all_to_all", all_to_all, true, false,                          \
+      "every rank sends everything to every other")                                            \
+    X(DT_ALLREDUCE_MASTER_WORKER, "master_worker", master_worker, false, false,                \
+      "rank 0 adds everything up and sends it back")
 
 #define DT_ALGORITHM_ONE(constant, ...) +1
 enum { DT_N_ALGORITHMS = DT_ALGORITHM_LIST(DT_ALGORITHM_ONE) };
@@ -54,11 +61,13 @@ enum { DT_N_ALGORITHMS = DT_ALGORITHM_LIST(DT_ALGORITHM_ONE) };
 /* The functions know nothing of segments. */
 struct dt_algorithm {
     const char *name, *meaning;
-    bool gathers;   /* a round may bring the vectors of many ranks: each has a place of its own, also the rank's own input */
-    bool pipelined; /* large vectors go in segments, one round behind the other; a round has at most two moves */
+    bool gathers; /* a round may bring the vectors of many ranks: each has a place of its own, also
+                     the rank's own input */
+    bool pipelined; /* large vectors go in segments, one round behind the other; a round has at most
+                       two moves */
     int (*n_rounds)(int size);
-    /* Writes this round's moves of a rank, at most 2 * `size` of them, and returns how many. Unless it gathers, no two of those
-     * that receive overlap. */
+    /* Writes this round's moves of a rank, at most 2 * `size` of them, and returns how many. Unless
+     * it gathers, no two of those that receive overlap. */
     int (*round)(int rank, int size, size_t n_elems, int round, struct dt_move *moves);
     /* What all ranks together send, as the textbooks have it. */
     struct dt_traffic (*formula)(int size, size_t n_elems);
@@ -71,13 +80,17 @@ const struct dt_algorithm *dt_algorithm_find(const char *name); /* NULL: none is
 
 /* The schedule with its segments: segment s is one round behind segment s - 1. */
 int dt_algorithm_n_rounds(const struct dt_algorithm *algorithm, int size, size_t n_elems);
-int dt_algorithm_max_moves(const struct dt_algorithm *algorithm, int size, size_t n_elems); /* of a rank in one round */
-int dt_algorithm_round(const struct dt_algorithm *algorithm, int rank, int size, size_t n_elems, int round, struct dt_move *moves);
-struct dt_traffic dt_algorithm_formula(const struct dt_algorithm *algorithm, int size, size_t n_elems);
-/* What one rank sends, counted move by move; with `host_roots`, each rank's host, to other hosts alone. moves: room for
- * dt_algorithm_max_moves. */
-struct dt_traffic dt_algorithm_traffic(const struct dt_algorithm *algorithm, int rank, int size, size_t n_elems,
-                                       const int *host_roots, struct dt_move *moves);
+int dt_algorithm_max_moves(const struct dt_algorithm *algorithm, int size,
+                           size_t n_elems); /* of a rank in one round */
+int dt_algorithm_round(const struct dt_algorithm *algorithm, int rank, int size, size_t n_elems,
+                       int round, struct dt_move *moves);
+struct dt_traffic dt_algorithm_formula(const struct dt_algorithm *algorithm, int size,
+                                       size_t n_elems);
+/* What one rank sends, counted move by move; with `host_roots`, each rank's host, to other hosts
+ * alone. moves: room for dt_algorithm_max_moves. */
+struct dt_traffic dt_algorithm_traffic(const struct dt_algorithm *algorithm, int rank, int size,
+                                       size_t n_elems, const int *host_roots,
+                                       struct dt_move *moves);
 
 #define DT_ALGORITHM_DECLARE(constant, name, c_name, ...)                                          \
     int dt_##c_name##_n_rounds(int size);                                                          \
@@ -104,8 +117,8 @@ static inline int dt_log2_ceil(int size)
     return n;
 }
 
-/* Algorithms for powers of two, on any number of ranks (Thakur et al.): of the first 2 n_extra ranks, the even ones give what they
- * have to the next one and sit out until they get the sum. */
+/* Algorithms for powers of two, on any number of ranks (Thakur et al.): of the first 2 n_extra
+ * ranks, the even ones give what they have to the next one and sit out until they get the sum. */
 struct dt_fold {
     int n_active, n_levels; /* a power of two, and which */
     int n_extra;
@@ -117,7 +130,8 @@ static inline struct dt_fold dt_fold_of(int size)
     while (n_levels < 30 && 2 << n_levels <= size) {
         n_levels++;
     }
-    return (struct dt_fold){.n_active = 1 << n_levels, .n_levels = n_levels, .n_extra = size - (1 << n_levels)};
+    return (struct dt_fold){
+        .n_active = 1 << n_levels, .n_levels = n_levels, .n_extra = size - (1 << n_levels)};
 }
 
 /* A rank's number among the active ones; -1: it sits out. */
@@ -134,8 +148,10 @@ static inline int dt_fold_rank(const struct dt_fold *fold, int number)
     return number < fold->n_extra ? 2 * number + 1 : number + fold->n_extra;
 }
 
-/* The moves of the first of all rounds, or of the last one: from a rank that sits out to its neighbour, or back. */
-static inline int dt_fold_moves(const struct dt_fold *fold, int rank, size_t n_elems, bool back, struct dt_move *moves)
+/* The moves of the first of all rounds, or of the last one: from a rank that sits out to its
+ * neighbour, or back. */
+static inline int dt_fold_moves(const struct dt_fold *fold, int rank, size_t n_elems, bool back,
+                                struct dt_move *moves)
 {
     if (rank >= 2 * fold->n_extra) {
         return 0;

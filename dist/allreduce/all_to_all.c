@@ -1,5 +1,6 @@
-/* All to all: every rank sends its vector to every other at once, and adds what has come in rank order, so that all have the same
- * bits. One round, but n (n - 1) messages of everything, and room for all vectors on every rank. */
+/* All to all: every rank sends its vector to every other at once, and adds what has come in rank
+ * order, so that all have the same bits. One round, but n (n - 1) messages of everything, and room
+ * for all vectors on every rank. */
 #include "dist/allreduce/algorithm.h"
 
 int dt_all_to_all_n_rounds(int size)
@@ -12,10 +13,13 @@ int dt_all_to_all_round(int rank, int size, size_t n_elems, int round, struct dt
     int n = 0;
     (void)round;
     for (int i = 1; i < size; i++) {
-        moves[n++] = (struct dt_move){.kind = DT_SEND_INPUT, .peer = (rank + i) % size, .end = n_elems};
+        moves[n++] =
+            (struct dt_move){.kind = DT_SEND_INPUT, .peer = (rank + i) % size, .end = n_elems};
     }
     for (int from = 0; from < size; from++) {
-        const enum dt_move_kind kind = from == rank ? DT_ADD_INPUT : from == 0 ? DT_REPLACE : DT_ADD;
+        const enum dt_move_kind kind = from == rank ? DT_ADD_INPUT
+                                       : from == 0  ? DT_REPLACE
+                                                    : DT_ADD;
         if (from != rank || rank > 0) {
             moves[n++] = (struct dt_move){.kind = kind, .peer = from, .end = n_elems};
         }

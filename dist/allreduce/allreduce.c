@@ -8,7 +8,8 @@
 
 #define BEHIND_BYTES ((size_t)256) /* readable behind an array, as a backend's have it */
 
-enum dt_status dt_allreduce_open_wire(const struct dt_allreduce_spec *spec, struct dt_comm *comm, struct dt_wire **out)
+enum dt_status dt_allreduce_open_wire(const struct dt_allreduce_spec *spec, struct dt_comm *comm,
+                                      struct dt_wire **out)
 {
     DT_TRY(dt_wire_open_mpi(comm, out));
     return spec->delay != NULL ? dt_wire_open_delay(*out, spec->delay, out) : DT_OK;
@@ -47,8 +48,8 @@ void dt_allreduce_close(struct dt_allreduce *a)
     }
 }
 
-enum dt_status dt_allreduce_start(struct dt_allreduce *a, int slot, size_t begin, size_t end, const char *name,
-                                  struct dt_request *request)
+enum dt_status dt_allreduce_start(struct dt_allreduce *a, int slot, size_t begin, size_t end,
+                                  const char *name, struct dt_request *request)
 {
     return a->ops->start(a, slot, begin, end, name, request);
 }
@@ -67,8 +68,10 @@ struct dt_traffic dt_allreduce_formula(const struct dt_allreduce *a, size_t n_el
     const int n_slices = dt_host_sum_n_slices(a->comm, n_elems);
     struct dt_traffic all = {0};
     for (int i = 0; i < n_slices; i++) {
-        const size_t begin = dt_piece_begin(n_elems, i, n_slices), end = dt_piece_begin(n_elems, i + 1, n_slices);
-        const struct dt_traffic slice = dt_algorithm_formula(a->algorithm, a->comm->n_hosts, end - begin);
+        const size_t begin = dt_piece_begin(n_elems, i, n_slices),
+                     end = dt_piece_begin(n_elems, i + 1, n_slices);
+        const struct dt_traffic slice =
+            dt_algorithm_formula(a->algorithm, a->comm->n_hosts, end - begin);
         all.messages += slice.messages;
         all.elements += slice.elements;
     }

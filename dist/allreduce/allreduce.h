@@ -1,4 +1,5 @@
-/* Adding gradients over all ranks: what stands behind each name of the configuration's `distributed.allreduce`. ways.h opens them.
+/* Adding gradients over all ranks: what stands behind each name of the configuration's
+ * `distributed.allreduce`. ways.h opens them.
  */
 #ifndef DT_DIST_ALLREDUCE_ALLREDUCE_H
 #define DT_DIST_ALLREDUCE_ALLREDUCE_H
@@ -10,19 +11,22 @@
 #include "model/backend.h"
 
 /* X(constant, name, meaning) of those that are no algorithm. */
-#define DT_ALLREDUCE_WAY_LIST(X)                                                                                     \
-    X(DT_ALLREDUCE_AUTO, "auto", "the best there is")                                                                \
-    X(DT_ALLREDUCE_SHARED_MEMORY, "shared_memory", "in memory that the ranks of a host share, by MPI between hosts") \
-    X(DT_ALLREDUCE_MPI, "mpi", "MPI_Iallreduce")                                                                     \
-    X(DT_ALLREDUCE_NCCL, "nccl", "between GPUs by NCCL")                                                             \
-    X(DT_ALLREDUCE_STAGED, "staged", "between GPUs by way of host memory")                                           \
-    X(DT_ALLREDUCE_HIERARCHICAL, "hierarchical", "shared memory inside each host, an algorithm between the hosts")
+#define DT_ALLREDUCE_WAY_LIST(X)                                           \
+    X(DT_ALLREDUCE_AUTO, "auto", "the best there is")                      \
+    X(DT_ALLREDUCE_SHARED_MEMORY, "shared_memory",                         \
+      "in memory that the ranks of a host share, by MPI between hosts")    \
+    X(DT_ALLREDUCE_MPI, "mpi", "MPI_Iallreduce")                           \
+    X(DT_ALLREDUCE_NCCL, "nccl", "between GPUs by NCCL")                   \
+    X(DT_ALLREDUCE_STAGED, "staged", "between GPUs by way of host memory") \
+    X(DT_ALLREDUCE_HIERARCHICAL, "hierarchical",                           \
+      "shared memory inside each host, an algorithm between the hosts")
 #define DT_ALLREDUCE_LIST(X) \
     DT_ALLREDUCE_WAY_LIST(X) \
     DT_ALGORITHM_LIST(X)
 enum dt_allreduce_type { DT_ALLREDUCE_LIST(DT_NAMED_ENUM) DT_N_ALLREDUCE_TYPES };
 /* The type of dt_algorithms[i]. */
-#define DT_ALLREDUCE_OF_ALGORITHM(i) ((enum dt_allreduce_type)(DT_N_ALLREDUCE_TYPES - DT_N_ALGORITHMS + (i)))
+#define DT_ALLREDUCE_OF_ALGORITHM(i) \
+    ((enum dt_allreduce_type)(DT_N_ALLREDUCE_TYPES - DT_N_ALGORITHMS + (i)))
 extern const char *const dt_allreduce_names[DT_N_ALLREDUCE_TYPES];
 const char *dt_allreduce_meaning(enum dt_allreduce_type type); /* in a few words */
 
@@ -35,11 +39,14 @@ const char *dt_allreduce_meaning(enum dt_allreduce_type type); /* in a few words
 const struct dt_algorithm *dt_allreduce_algorithm(enum dt_allreduce_type type);
 bool dt_allreduce_is_for_gpus(enum dt_allreduce_type type); /* and for them alone */
 
-/* What may be compressed is what the executor sends: sums of encoded numbers by any algorithm, encodings that cannot be added by
- * one that gathers. across: of struct dt_allreduce_spec; what ranks of a host add in shared memory then is not encoded. auto
- * becomes the best of these; all others, and no compression, stay what they are. */
-bool dt_allreduce_compresses(enum dt_allreduce_type type, int across, enum dt_compression_type compression);
-enum dt_allreduce_type dt_allreduce_for_compression(enum dt_allreduce_type type, enum dt_compression_type compression);
+/* What may be compressed is what the executor sends: sums of encoded numbers by any algorithm,
+ * encodings that cannot be added by one that gathers. across: of struct dt_allreduce_spec; what
+ * ranks of a host add in shared memory then is not encoded. auto becomes the best of these; all
+ * others, and no compression, stay what they are. */
+bool dt_allreduce_compresses(enum dt_allreduce_type type, int across,
+                             enum dt_compression_type compression);
+enum dt_allreduce_type dt_allreduce_for_compression(enum dt_allreduce_type type,
+                                                    enum dt_compression_type compression);
 
 struct dt_allreduce;
 struct dt_error_feedback;
@@ -48,8 +55,8 @@ struct dt_allreduce_spec;
 
 /* All slots are mandatory. */
 struct dt_allreduce_ops {
-    enum dt_status (*start)(struct dt_allreduce *allreduce, int slot, size_t begin, size_t end, const char *name,
-                            struct dt_request *request);
+    enum dt_status (*start)(struct dt_allreduce *allreduce, int slot, size_t begin, size_t end,
+                            const char *name, struct dt_request *request);
     bool (*sent)(const struct dt_allreduce *allreduce, struct dt_wire_sent *out);
     void (*close)(struct dt_allreduce *allreduce);
 };
@@ -57,52 +64,64 @@ struct dt_allreduce_ops {
 /* The beginning of each way's own struct. */
 struct dt_allreduce {
     const struct dt_allreduce_ops *ops;
-    enum dt_allreduce_type type;          /* what it is; never auto */
-    char why[160];                        /* what auto went by, or what else there is to say; or "" */
-    const struct dt_algorithm *algorithm; /* goes over the wire: between all ranks or, with `shared`, between hosts; or NULL */
-    struct dt_codec codec;                /* what goes over the wire is encoded so; where there is an algorithm */
-    struct dt_error_feedback *feedback;   /* around it, of what this rank brings along; NULL: it encodes nothing */
-    bool by_priority;                     /* with a credit: sums that begin later overtake those under way */
-    struct dt_host_sum *shared;           /* the ranks of a host add in memory that they share; NULL: they do not */
-    struct dt_comm *comm;                 /* borrowed; counts, waits and names */
-    float *part;                          /* what this rank adds goes here: n_elems zeroed floats in the backend's memory */
-    const float *total;                   /* the sums come here; with most ways the same memory */
+    enum dt_allreduce_type type; /* what it is; never auto */
+    char why[160];               /* what auto went by, or what else there is to say; or "" */
+    const struct dt_algorithm *algorithm; /* goes over the wire: between all ranks or, with
+                                             `shared`, between hosts; or NULL */
+    struct dt_codec codec; /* what goes over the wire is encoded so; where there is an algorithm */
+    struct dt_error_feedback
+        *feedback;    /* around it, of what this rank brings along; NULL: it encodes nothing */
+    bool by_priority; /* with a credit: sums that begin later overtake those under way */
+    struct dt_host_sum
+        *shared;          /* the ranks of a host add in memory that they share; NULL: they do not */
+    struct dt_comm *comm; /* borrowed; counts, waits and names */
+    float *part; /* what this rank adds goes here: n_elems zeroed floats in the backend's memory */
+    const float *total; /* the sums come here; with most ways the same memory */
 };
 
-typedef enum dt_status (*dt_allreduce_open_fn)(const struct dt_allreduce_spec *spec, struct dt_allreduce **out);
+typedef enum dt_status (*dt_allreduce_open_fn)(const struct dt_allreduce_spec *spec,
+                                               struct dt_allreduce **out);
 
 struct dt_allreduce_spec {
     enum dt_allreduce_type type;
-    int across;                 /* hierarchical: which of dt_algorithms goes between the hosts; 0: the first, a ring */
-    struct dt_comm *comm;       /* the world's, borrowed */
-    struct dt_backend *backend; /* borrowed: in whose memory gradients lie; NULL: the program's own */
-    /* How the backend's devices add between themselves, of a module (model/device_module.h), where each rank has one of its own;
-     * or NULL. */
+    int across; /* hierarchical: which of dt_algorithms goes between the hosts; 0: the first, a ring
+                 */
+    struct dt_comm *comm; /* the world's, borrowed */
+    struct dt_backend
+        *backend; /* borrowed: in whose memory gradients lie; NULL: the program's own */
+    /* How the backend's devices add between themselves, of a module (model/device_module.h), where
+     * each rank has one of its own; or NULL. */
     dt_allreduce_open_fn device_open;
-    const struct dt_wire_delay *delay; /* an algorithm's messages go over a wire as slow as this; NULL: as fast as it goes */
+    const struct dt_wire_delay *delay; /* an algorithm's messages go over a wire as slow as this;
+                                          NULL: as fast as it goes */
     size_t n_elems;
-    struct dt_compression_spec compression; /* of what is sent, where dt_allreduce_compresses; zeros: none */
-    int n_slots;                            /* ranges that may be under way at once, at most DT_ALLREDUCE_MAX_SLOTS */
-    /* 0: all under way move on alike. Else sums that begin later overtake, in slots of rising number; of those that are overtaken
-     * a rank sends as long as fewer bytes than this are on their way. auto then avoids MPI, which does not. */
+    struct dt_compression_spec
+        compression; /* of what is sent, where dt_allreduce_compresses; zeros: none */
+    int n_slots;     /* ranges that may be under way at once, at most DT_ALLREDUCE_MAX_SLOTS */
+    /* 0: all under way move on alike. Else sums that begin later overtake, in slots of rising
+     * number; of those that are overtaken a rank sends as long as fewer bytes than this are on
+     * their way. auto then avoids MPI, which does not. */
     size_t credit_bytes;
 };
 
 void dt_allreduce_close(struct dt_allreduce *allreduce); /* NULL is fine */
 
-/* Begins to add elements [begin, end) over all ranks, in a slot whose last sum is done; the same on every rank. `part` stays as it
- * is until dt_comm_test or dt_comm_wait of `comm` find it done. */
-enum dt_status dt_allreduce_start(struct dt_allreduce *allreduce, int slot, size_t begin, size_t end, const char *name,
-                                  struct dt_request *request);
+/* Begins to add elements [begin, end) over all ranks, in a slot whose last sum is done; the same on
+ * every rank. `part` stays as it is until dt_comm_test or dt_comm_wait of `comm` find it done. */
+enum dt_status dt_allreduce_start(struct dt_allreduce *allreduce, int slot, size_t begin,
+                                  size_t end, const char *name, struct dt_request *request);
 
-/* Counted on the wire: sent by this rank so far. False: nobody counts MPI's and NCCL's own messages. */
+/* Counted on the wire: sent by this rank so far. False: nobody counts MPI's and NCCL's own
+ * messages. */
 bool dt_allreduce_sent(const struct dt_allreduce *allreduce, struct dt_wire_sent *out);
 
-/* What all ranks together should send for a sum of so many elements, by the formula of `algorithm`. */
+/* What all ranks together should send for a sum of so many elements, by the formula of `algorithm`.
+ */
 struct dt_traffic dt_allreduce_formula(const struct dt_allreduce *allreduce, size_t n_elems);
 
 /* For implementations: the wire between the ranks of `comm`. */
-enum dt_status dt_allreduce_open_wire(const struct dt_allreduce_spec *spec, struct dt_comm *comm, struct dt_wire **out);
+enum dt_status dt_allreduce_open_wire(const struct dt_allreduce_spec *spec, struct dt_comm *comm,
+                                      struct dt_wire **out);
 /* For implementations: `part` in the memory of spec->backend, and back. */
 enum dt_status dt_allreduce_take_memory(const struct dt_allreduce_spec *spec, float **part);
 void dt_allreduce_free_memory(struct dt_backend *backend, float *part); /* NULL is fine */

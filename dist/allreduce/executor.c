@@ -4,7 +4,8 @@
 
 static enum dt_status open_slots(struct dt_executor *e)
 {
-    const size_t n_slots = (size_t)e->n_slots, n = (size_t)dt_algorithm_max_moves(e->algorithm, e->wire->size, e->n_elems);
+    const size_t n_slots = (size_t)e->n_slots,
+                 n = (size_t)dt_algorithm_max_moves(e->algorithm, e->wire->size, e->n_elems);
     bool found = (e->slots = calloc(n_slots, sizeof *e->slots)) != NULL;
     for (size_t i = 0; found && i < n_slots; i++) {
         struct dt_execution *slot = &e->slots[i];
@@ -12,19 +13,25 @@ static enum dt_status open_slots(struct dt_executor *e)
         slot->requests = calloc(n, sizeof *slot->requests);
         found = slot->moves != NULL && slot->requests != NULL;
     }
-    return found ? DT_OK : dt_error(DT_NO_MEMORY, "no memory for the moves of %d ranks", e->wire->size);
+    return found ? DT_OK
+                 : dt_error(DT_NO_MEMORY, "no memory for the moves of %d ranks", e->wire->size);
 }
 
-static enum dt_status open_parts(struct dt_executor *e, const struct dt_compression_spec *compression)
+static enum dt_status open_parts(struct dt_executor *e,
+                                 const struct dt_compression_spec *compression)
 {
     const size_t n_vectors = e->algorithm->gathers ? (size_t)e->wire->size : e->encodes ? 2 : 1;
     DT_TRY(dt_error_feedback_open(compression, e->wire->rank, e->n_elems, &e->feedback));
     e->incoming = calloc(n_vectors * e->n_elems + 1, sizeof(float));
-    return e->incoming != NULL ? open_slots(e) : dt_error(DT_NO_MEMORY, "no memory to receive %zu floats", n_vectors * e->n_elems);
+    return e->incoming != NULL
+               ? open_slots(e)
+               : dt_error(DT_NO_MEMORY, "no memory to receive %zu floats", n_vectors * e->n_elems);
 }
 
-enum dt_status dt_executor_open(const struct dt_algorithm *algorithm, struct dt_wire *wire, float *data, size_t n_elems,
-                                int n_slots, const struct dt_compression_spec *compression, struct dt_executor *out)
+enum dt_status dt_executor_open(const struct dt_algorithm *algorithm, struct dt_wire *wire,
+                                float *data, size_t n_elems, int n_slots,
+                                const struct dt_compression_spec *compression,
+                                struct dt_executor *out)
 {
     const struct dt_compression_spec none = {.type = DT_COMPRESSION_NONE};
     const struct dt_compression_spec *spec = compression != NULL ? compression : &none;
@@ -61,13 +68,15 @@ float *dt_executor_incoming(const struct dt_executor *e, int rank)
 /* Where this rank's own encodings are. */
 static float *outgoing(const struct dt_executor *e)
 {
-    return e->algorithm->gathers ? dt_executor_incoming(e, e->wire->rank) : e->incoming + e->n_elems;
+    return e->algorithm->gathers ? dt_executor_incoming(e, e->wire->rank)
+                                 : e->incoming + e->n_elems;
 }
 
 /* Rounds sums as their encoding does, which then is in its place. */
 static void encode_sums(struct dt_executor *e, size_t begin, size_t end)
 {
-    dt_codec_encode(&e->feedback.codec, 0, e->data + begin, begin, end - begin, outgoing(e) + begin);
+    dt_codec_encode(&e->feedback.codec, 0, e->data + begin, begin, end - begin,
+                    outgoing(e) + begin);
     dt_codec_decode(&e->feedback.codec, outgoing(e) + begin, begin, end - begin, e->data + begin);
 }
 
@@ -78,7 +87,8 @@ static const float *sums_to_send(struct dt_executor *e, const struct dt_executio
     if (!e->encodes) {
         return e->data + x->begin + move->begin;
     }
-    if (index == 0 || move[-1].kind != DT_SEND || move[-1].begin != move->begin || move[-1].end != move->end) {
+    if (index == 0 || move[-1].kind != DT_SEND || move[-1].begin != move->begin ||
+        move[-1].end != move->end) {
         encode_sums(e, x->begin + move->begin, x->begin + move->end);
     }
     return outgoing(e) + x->begin + move->begin;
@@ -88,18 +98,22 @@ static const float *sums_to_send(struct dt_executor *e, const struct dt_executio
 static enum dt_status begin_move(struct dt_executor *e, struct dt_execution *x, int slot, int index)
 {
     const struct dt_move *move = &x->moves[index];
-    const size_t at = x->begin + move->begin, n_bytes = dt_codec_bytes(&e->feedback.codec, at, move->end - move->begin);
+    const size_t at = x->begin + move->begin,
+                 n_bytes = dt_codec_bytes(&e->feedback.codec, at, move->end - move->begin);
     struct dt_wire_request *request = &x->requests[index];
     request->active = false;
     switch (move->kind) {
     case DT_SEND:
         return dt_wire_send(e->wire, move->peer, slot, sums_to_send(e, x, index), n_bytes, request);
     case DT_SEND_INPUT:
-        return dt_wire_send(e->wire, move->peer, slot, dt_executor_incoming(e, e->wire->rank) + at, n_bytes, request);
+        return dt_wire_send(e->wire, move->peer, slot, dt_executor_incoming(e, e->wire->rank) + at,
+                            n_bytes, request);
     case DT_ADD:
-        return dt_wire_receive(e->wire, move->peer, slot, dt_executor_incoming(e, move->peer) + at, n_bytes, request);
+        return dt_wire_receive(e->wire, move->peer, slot, dt_executor_incoming(e, move->peer) + at,
+                               n_bytes, request);
     case DT_REPLACE:
-        return dt_wire_receive(e->wire, move->peer, slot, (e->encodes ? dt_executor_incoming(e, move->peer) : e->data) + at,
+        return dt_wire_receive(e->wire, move->peer, slot,
+                               (e->encodes ? dt_executor_incoming(e, move->peer) : e->data) + at,
                                n_bytes, request);
     case DT_ADD_INPUT:
         return DT_OK;
@@ -125,14 +139,17 @@ static enum dt_status begin_round(struct dt_executor *e, struct dt_execution *x,
     if (!has_credit(e, slot)) {
         return DT_OK;
     }
-    x->n_moves = dt_algorithm_round(e->algorithm, e->wire->rank, e->wire->size, x->end - x->begin, x->round, x->moves);
+    x->n_moves = dt_algorithm_round(e->algorithm, e->wire->rank, e->wire->size, x->end - x->begin,
+                                    x->round, x->moves);
     x->begun = true;
     x->sent_bytes = 0;
     for (int i = 0; i < x->n_moves; i++) {
         const struct dt_move *move = &x->moves[i];
         DT_TRY(begin_move(e, x, slot, i));
         const bool sends = move->kind == DT_SEND || move->kind == DT_SEND_INPUT;
-        x->sent_bytes += sends ? dt_codec_bytes(&e->feedback.codec, x->begin + move->begin, move->end - move->begin) : 0;
+        x->sent_bytes += sends ? dt_codec_bytes(&e->feedback.codec, x->begin + move->begin,
+                                                move->end - move->begin)
+                               : 0;
     }
     e->in_flight_bytes += x->sent_bytes;
     return DT_OK;
@@ -164,7 +181,8 @@ static enum dt_status test_all(struct dt_wire *wire, const struct dt_execution *
     return DT_OK;
 }
 
-enum dt_status dt_executor_start(struct dt_executor *e, int slot, uint64_t draw, size_t begin, size_t end)
+enum dt_status dt_executor_start(struct dt_executor *e, int slot, uint64_t draw, size_t begin,
+                                 size_t end)
 {
     struct dt_execution *x = &e->slots[slot];
     x->active = true;
@@ -174,7 +192,8 @@ enum dt_status dt_executor_start(struct dt_executor *e, int slot, uint64_t draw,
     x->round = 0;
     x->n_rounds = dt_algorithm_n_rounds(e->algorithm, e->wire->size, end - begin);
     if (e->algorithm->gathers || e->feedback.left != NULL) {
-        dt_error_feedback_encode(&e->feedback, draw, begin, end, e->data + begin, outgoing(e) + begin);
+        dt_error_feedback_encode(&e->feedback, draw, begin, end, e->data + begin,
+                                 outgoing(e) + begin);
     }
     return x->n_rounds > 0 ? begin_round(e, x, slot) : DT_OK;
 }

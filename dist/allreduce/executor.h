@@ -1,17 +1,20 @@
-/* Runs an algorithm's moves over a wire, a little further at each call and without ever waiting, so that gradients travel while the
- * backward pass computes. Nothing is allocated after opening.
+/* Runs an algorithm's moves over a wire, a little further at each call and without ever waiting, so
+ * that gradients travel while the backward pass computes. Nothing is allocated after opening.
  *
- * With a credit, higher slots overtake lower ones, a round at a time, as parts of tensors do in ByteScheduler (Peng et al., "A
- * generic communication scheduler for distributed DNN training acceleration", SOSP 2019). Ranks need not agree on who overtakes
- * whom: they ask for the sums in one order, what is asked for waits for no credit, and so no two wait for each other.
+ * With a credit, higher slots overtake lower ones, a round at a time, as parts of tensors do in
+ * ByteScheduler (Peng et al., "A generic communication scheduler for distributed DNN training
+ * acceleration", SOSP 2019). Ranks need not agree on who overtakes whom: they ask for the sums in
+ * one order, what is asked for waits for no credit, and so no two wait for each other.
  *
- * What it sends may be encoded: sums in floats, each rank's own copy rounded as its message was, so that all end with the same
- * bits. A gathering algorithm's messages are then of whole ranges, which everybody decodes and adds in one order; any other's are
- * sums, which takes a codec whose numbers can be (codec.h, `summable`). Error feedback is for what this rank brings along; what
- * sums lose on their way is lost.
+ * What it sends may be encoded: sums in floats, each rank's own copy rounded as its message was, so
+ * that all end with the same bits. A gathering algorithm's messages are then of whole ranges, which
+ * everybody decodes and adds in one order; any other's are sums, which takes a codec whose numbers
+ * can be (codec.h, `summable`). Error feedback is for what this rank brings along; what sums lose
+ * on their way is lost.
  *
- * Several ranges of one array may be under way at once, each in a slot of its own, whose number is the messages' tag: the same
- * range in the same slot on every rank. A round ends when its messages have come and gone; then what came is added. */
+ * Several ranges of one array may be under way at once, each in a slot of its own, whose number is
+ * the messages' tag: the same range in the same slot on every rank. A round ends when its messages
+ * have come and gone; then what came is added. */
 #ifndef DT_DIST_ALLREDUCE_EXECUTOR_H
 #define DT_DIST_ALLREDUCE_EXECUTOR_H
 
@@ -38,33 +41,42 @@ struct dt_executor {
     float *data;          /* borrowed; the array that is summed in place */
     size_t n_elems;
     struct dt_error_feedback feedback; /* and its codec */
-    /* As long as it: what has come, an encoding where its first float belongs. One for each rank if the algorithm gathers, this
-     * rank's own the input; else, if it encodes, a second one for what is sent. */
+    /* As long as it: what has come, an encoding where its first float belongs. One for each rank if
+     * the algorithm gathers, this rank's own the input; else, if it encodes, a second one for what
+     * is sent. */
     float *incoming;
     int n_slots;
     bool encodes; /* what is sent is not the floats themselves */
-    /* 0: every round begins as soon as it can. Else while fewer bytes than this are on their way, those of higher slots first. The
-     * caller sets it, while nothing is under way, and asks for every sum by dt_executor_hurry in the end. */
+    /* 0: every round begins as soon as it can. Else while fewer bytes than this are on their way,
+     * those of higher slots first. The caller sets it, while nothing is under way, and asks for
+     * every sum by dt_executor_hurry in the end. */
     size_t credit_bytes;
     size_t in_flight_bytes; /* sent by rounds that have not ended */
     struct dt_execution *slots;
 };
 
 /* compression: NULL: none. */
-enum dt_status dt_executor_open(const struct dt_algorithm *algorithm, struct dt_wire *wire, float *data, size_t n_elems,
-                                int n_slots, const struct dt_compression_spec *compression, struct dt_executor *out);
+enum dt_status dt_executor_open(const struct dt_algorithm *algorithm, struct dt_wire *wire,
+                                float *data, size_t n_elems, int n_slots,
+                                const struct dt_compression_spec *compression,
+                                struct dt_executor *out);
 /* When nothing is under way, or never to be moved on again. A zeroed one is fine. */
 void dt_executor_close(struct dt_executor *executor);
 
-/* Begins to sum elements [begin, end), encoded by a draw of the executor's feedback. The slot's last sum must be done. */
-enum dt_status dt_executor_start(struct dt_executor *executor, int slot, uint64_t draw, size_t begin, size_t end);
-/* Moves everything that is under way on as far as it goes at once, and says whether the slot's sum is done. */
+/* Begins to sum elements [begin, end), encoded by a draw of the executor's feedback. The slot's
+ * last sum must be done. */
+enum dt_status dt_executor_start(struct dt_executor *executor, int slot, uint64_t draw,
+                                 size_t begin, size_t end);
+/* Moves everything that is under way on as far as it goes at once, and says whether the slot's sum
+ * is done. */
 enum dt_status dt_executor_progress(struct dt_executor *executor, int slot, bool *done);
 /* With a credit: what is under way in the slot waits for none any more. */
 void dt_executor_hurry(struct dt_executor *executor, int slot);
-/* As long as the array: where that which is to be added comes from a rank, and stays until something else does. */
+/* As long as the array: where that which is to be added comes from a rank, and stays until
+ * something else does. */
 float *dt_executor_incoming(const struct dt_executor *executor, int rank);
-/* The same, but at most to the end of the round under way, and says whether that ended: for who looks at every round. */
+/* The same, but at most to the end of the round under way, and says whether that ended: for who
+ * looks at every round. */
 enum dt_status dt_executor_step(struct dt_executor *executor, int slot, bool *ended);
 
 #endif

@@ -1,6 +1,7 @@
-/* Halving and doubling (Rabenseifner's algorithm): ranks that are n / 2, n / 4, ... apart exchange halves of what each still has to
- * add, until every rank has the sum of one piece; then the same way back, doubling what it has. As few rounds as a butterfly's
- * twice, as few elements as a ring's. Rabenseifner, "Optimization of collective reduction operations", ICCS 2004. */
+/* Halving and doubling (Rabenseifner's algorithm): ranks that are n / 2, n / 4, ... apart exchange
+ * halves of what each still has to add, until every rank has the sum of one piece; then the same
+ * way back, doubling what it has. As few rounds as a butterfly's twice, as few elements as a
+ * ring's. Rabenseifner, "Optimization of collective reduction operations", ICCS 2004. */
 #include "dist/allreduce/algorithm.h"
 
 int dt_halving_doubling_n_rounds(int size)
@@ -21,8 +22,10 @@ int dt_halving_doubling_round(int rank, int size, size_t n_elems, int round, str
     }
     const bool adds = step < fold.n_levels;
     const int level = adds ? step : 2 * fold.n_levels - 1 - step;
-    const int half = fold.n_active >> (level + 1), mine = number & ~(half - 1), others = mine ^ half, n = fold.n_active;
-    const struct dt_move my_half = {.begin = dt_piece_begin(n_elems, mine, n), .end = dt_piece_begin(n_elems, mine + half, n)};
+    const int half = fold.n_active >> (level + 1), mine = number & ~(half - 1),
+              others = mine ^ half, n = fold.n_active;
+    const struct dt_move my_half = {.begin = dt_piece_begin(n_elems, mine, n),
+                                    .end = dt_piece_begin(n_elems, mine + half, n)};
     const struct dt_move other_half = {.begin = dt_piece_begin(n_elems, others, n),
                                        .end = dt_piece_begin(n_elems, others + half, n)};
     moves[0] = adds ? other_half : my_half;
@@ -33,7 +36,8 @@ int dt_halving_doubling_round(int rank, int size, size_t n_elems, int round, str
     return 2;
 }
 
-/* Each active rank sends all pieces but its own, twice; and those who sit out and their neighbours the whole vector. */
+/* Each active rank sends all pieces but its own, twice; and those who sit out and their neighbours
+ * the whole vector. */
 struct dt_traffic dt_halving_doubling_formula(int size, size_t n_elems)
 {
     const struct dt_fold fold = dt_fold_of(size);

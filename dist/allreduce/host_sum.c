@@ -6,7 +6,8 @@
 #define PIECE_ELEMS DT_HOST_SUM_PIECE
 #define SLICE_ELEMS ((size_t)1 << 14) /* a shorter one is not worth a message of its own */
 
-/* One range's round, at the end of the shared memory. Each counter is written by all ranks of the host. */
+/* One range's round, at the end of the shared memory. Each counter is written by all ranks of the
+ * host. */
 struct slot {
     _Alignas(64) _Atomic uint64_t n_arrived; /* of all rounds */
     _Atomic uint64_t open_round;             /* all ranks have arrived for it */
@@ -14,8 +15,8 @@ struct slot {
     _Atomic uint32_t n_crossed;              /* slices that are summed over the hosts */
 };
 
-/* The arrays come first: the total, the ranks' parts, and then smaller ones, where each rank keeps the sums of a piece that are
- * used at once. */
+/* The arrays come first: the total, the ranks' parts, and then smaller ones, where each rank keeps
+ * the sums of a piece that are used at once. */
 static float *array_of(const struct dt_host_sum *sum, int index)
 {
     char *bytes = sum->memory.bytes;
@@ -38,7 +39,8 @@ static const float *part_of(const struct dt_host_sum *sum, int local_rank)
     return array_of(sum, 1 + local_rank);
 }
 
-static void add_parts(const struct dt_host_sum *sum, size_t begin, size_t n_elems, float *restrict sums)
+static void add_parts(const struct dt_host_sum *sum, size_t begin, size_t n_elems,
+                      float *restrict sums)
 {
     const float *first = part_of(sum, 0) + begin;
     if (sum->comm->local_size == 1) { /* but other hosts have more */
@@ -80,8 +82,10 @@ static uint32_t n_pieces_of(const struct dt_host_sum_range *range)
     return (uint32_t)((range->end - range->begin + PIECE_ELEMS - 1) / PIECE_ELEMS);
 }
 
-/* Adds one more piece of the host's total, if there is one to be had, and says whether there was. */
-static bool add_inside(const struct dt_host_sum *sum, const struct dt_host_sum_range *range, struct slot *slot)
+/* Adds one more piece of the host's total, if there is one to be had, and says whether there was.
+ */
+static bool add_inside(const struct dt_host_sum *sum, const struct dt_host_sum_range *range,
+                       struct slot *slot)
 {
     const uint32_t n_pieces = n_pieces_of(range);
     if (atomic_load_explicit(&slot->n_taken, memory_order_relaxed) >= n_pieces) {
@@ -108,7 +112,8 @@ int dt_host_sum_n_slices(const struct dt_comm *comm, size_t n_elems)
     return n_worth < (size_t)comm->n_across ? (int)n_worth : comm->n_across;
 }
 
-static enum dt_status start_across(struct dt_host_sum *sum, struct dt_host_sum_range *range, int n_slices, const char *name)
+static enum dt_status start_across(struct dt_host_sum *sum, struct dt_host_sum_range *range,
+                                   int n_slices, const char *name)
 {
     const size_t n_elems = range->end - range->begin;
     const int index = sum->comm->local_rank;
@@ -118,12 +123,14 @@ static enum dt_status start_across(struct dt_host_sum *sum, struct dt_host_sum_r
     if (sum->across != NULL) {
         return dt_executor_start(sum->across, (int)(range - sum->ranges), range->draw, begin, end);
     }
-    return dt_comm_allreduce_start(sum->comm->across, sum->total + begin, end - begin, DT_TYPE_F32, DT_REDUCE_SUM, name,
-                                   &range->across);
+    return dt_comm_allreduce_start(sum->comm->across, sum->total + begin, end - begin, DT_TYPE_F32,
+                                   DT_REDUCE_SUM, name, &range->across);
 }
 
-/* Moves this rank's slice on, if it has one, and says whether all slices of the host have crossed. */
-static enum dt_status add_across(struct dt_host_sum *sum, struct dt_host_sum_range *range, struct slot *slot, bool *done)
+/* Moves this rank's slice on, if it has one, and says whether all slices of the host have crossed.
+ */
+static enum dt_status add_across(struct dt_host_sum *sum, struct dt_host_sum_range *range,
+                                 struct slot *slot, bool *done)
 {
     const int n_slices = dt_host_sum_n_slices(sum->comm, range->end - range->begin);
     if (sum->comm->local_rank < n_slices && range->stage != DT_CROSSED) {
@@ -148,8 +155,9 @@ static enum dt_status add_across(struct dt_host_sum *sum, struct dt_host_sum_ran
     return DT_OK;
 }
 
-/* Moves this sum and all before it a little way on, and says whether it is done. Messages between hosts begin in the order of the
- * sums, as MPI demands, whichever total is complete first and whichever request is looked at. */
+/* Moves this sum and all before it a little way on, and says whether it is done. Messages between
+ * hosts begin in the order of the sums, as MPI demands, whichever total is complete first and
+ * whichever request is looked at. */
 static enum dt_status progress(struct dt_request *request, bool *done)
 {
     struct dt_host_sum *sum = request->handle;
@@ -159,7 +167,8 @@ static enum dt_status progress(struct dt_request *request, bool *done)
         const int index = sum->slots_of[n % DT_ALLREDUCE_MAX_SLOTS];
         struct dt_host_sum_range *range = &sum->ranges[index];
         struct slot *slot = slot_of(sum, index);
-        const bool open = atomic_load_explicit(&slot->open_round, memory_order_acquire) == range->round;
+        const bool open =
+            atomic_load_explicit(&slot->open_round, memory_order_acquire) == range->round;
         if (open) {
             add_inside(sum, range, slot);
         }
@@ -174,7 +183,8 @@ static enum dt_status progress(struct dt_request *request, bool *done)
     return DT_OK;
 }
 
-/* Moves all sums under way a little way on, but adds one piece at most: of the youngest that has one. */
+/* Moves all sums under way a little way on, but adds one piece at most: of the youngest that has
+ * one. */
 static enum dt_status progress_youngest(struct dt_request *request, bool *done)
 {
     struct dt_host_sum *sum = request->handle;
@@ -183,7 +193,8 @@ static enum dt_status progress_youngest(struct dt_request *request, bool *done)
         const int index = sum->slots_of[(n - 1) % DT_ALLREDUCE_MAX_SLOTS];
         struct dt_host_sum_range *range = &sum->ranges[index];
         struct slot *slot = slot_of(sum, index);
-        if (range->whole || atomic_load_explicit(&slot->open_round, memory_order_acquire) != range->round) {
+        if (range->whole ||
+            atomic_load_explicit(&slot->open_round, memory_order_acquire) != range->round) {
             continue;
         }
         added = added || add_inside(sum, range, slot);
@@ -192,15 +203,16 @@ static enum dt_status progress_youngest(struct dt_request *request, bool *done)
             DT_TRY(add_across(sum, range, slot, &range->whole));
         }
     }
-    while (sum->n_done < sum->n_started && sum->ranges[sum->slots_of[sum->n_done % DT_ALLREDUCE_MAX_SLOTS]].whole) {
+    while (sum->n_done < sum->n_started &&
+           sum->ranges[sum->slots_of[sum->n_done % DT_ALLREDUCE_MAX_SLOTS]].whole) {
         sum->n_done++;
     }
     *done = sum->ranges[request->slot].whole;
     return DT_OK;
 }
 
-void dt_host_sum_start(struct dt_host_sum *sum, int slot_index, size_t begin, size_t end, const char *name,
-                       struct dt_request *request)
+void dt_host_sum_start(struct dt_host_sum *sum, int slot_index, size_t begin, size_t end,
+                       const char *name, struct dt_request *request)
 {
     struct slot *slot = slot_of(sum, slot_index);
     struct dt_host_sum_range *range = &sum->ranges[slot_index];
@@ -209,11 +221,16 @@ void dt_host_sum_start(struct dt_host_sum *sum, int slot_index, size_t begin, si
     request->slot = slot_index;
     request->progress = sum->youngest_first ? progress_youngest : progress;
     sum->slots_of[sum->n_started % DT_ALLREDUCE_MAX_SLOTS] = slot_index;
-    *range = (struct dt_host_sum_range){
-        .begin = begin, .end = end, .round = range->round + 1, .order = sum->n_started++, .across.name = name};
+    *range = (struct dt_host_sum_range){.begin = begin,
+                                        .end = end,
+                                        .round = range->round + 1,
+                                        .order = sum->n_started++,
+                                        .across.name = name};
     range->draw = sum->across != NULL ? dt_error_feedback_draw(&sum->across->feedback) : 0;
-    /* The last to arrive opens the round. By then every rank has seen the end of the one before, and none looks at the counters. */
-    if (atomic_fetch_add(&slot->n_arrived, 1) + 1 == range->round * (uint64_t)sum->comm->local_size) {
+    /* The last to arrive opens the round. By then every rank has seen the end of the one before,
+     * and none looks at the counters. */
+    if (atomic_fetch_add(&slot->n_arrived, 1) + 1 ==
+        range->round * (uint64_t)sum->comm->local_size) {
         atomic_store_explicit(&slot->n_taken, 0, memory_order_relaxed);
         atomic_store_explicit(&slot->n_done, 0, memory_order_relaxed);
         atomic_store_explicit(&slot->n_crossed, 0, memory_order_relaxed);
@@ -227,8 +244,10 @@ enum dt_status dt_host_sum_open(struct dt_comm *comm, size_t n_elems, struct dt_
     if (comm->n_hosts == comm->size) {
         return DT_OK;
     }
-    const size_t n_ranks = (size_t)comm->local_size, n_slot_bytes = DT_ALLREDUCE_MAX_SLOTS * sizeof(struct slot);
-    const size_t n_array_bytes = (n_ranks + 1) * dt_host_array_bytes(n_elems) + n_ranks * dt_host_array_bytes(PIECE_ELEMS);
+    const size_t n_ranks = (size_t)comm->local_size,
+                 n_slot_bytes = DT_ALLREDUCE_MAX_SLOTS * sizeof(struct slot);
+    const size_t n_array_bytes =
+        (n_ranks + 1) * dt_host_array_bytes(n_elems) + n_ranks * dt_host_array_bytes(PIECE_ELEMS);
     DT_TRY(dt_host_memory_open(comm, n_slot_bytes + n_array_bytes, &out->memory));
     if (out->memory.bytes != NULL) {
         out->total = array_of(out, 0);

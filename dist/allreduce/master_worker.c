@@ -1,5 +1,5 @@
-/* Master and workers: rank 0 receives every vector, adds them in rank order, and sends the sum to all. Its link carries
- * 2 (n - 1) vectors, while the others' carry two. */
+/* Master and workers: rank 0 receives every vector, adds them in rank order, and sends the sum to
+ * all. Its link carries 2 (n - 1) vectors, while the others' carry two. */
 #include "dist/allreduce/algorithm.h"
 
 int dt_master_worker_n_rounds(int size)

@@ -1,4 +1,5 @@
-/* Adding by the communicator's own allreduce: over MPI, MPI_Iallreduce. Of one rank, nothing at all, in any memory. */
+/* Adding by the communicator's own allreduce: over MPI, MPI_Iallreduce. Of one rank, nothing at
+ * all, in any memory. */
 #include <stdlib.h>
 
 #include "dist/allreduce/ways.h"
@@ -8,11 +9,12 @@ struct mpi {
     struct dt_backend *backend; /* borrowed */
 };
 
-static enum dt_status mpi_start(struct dt_allreduce *a, int slot, size_t begin, size_t end, const char *name,
-                                struct dt_request *request)
+static enum dt_status mpi_start(struct dt_allreduce *a, int slot, size_t begin, size_t end,
+                                const char *name, struct dt_request *request)
 {
     (void)slot;
-    return dt_comm_allreduce_start(a->comm, a->part + begin, end - begin, DT_TYPE_F32, DT_REDUCE_SUM, name, request);
+    return dt_comm_allreduce_start(a->comm, a->part + begin, end - begin, DT_TYPE_F32,
+                                   DT_REDUCE_SUM, name, request);
 }
 
 static bool mpi_sent(const struct dt_allreduce *a, struct dt_wire_sent *out)
@@ -27,7 +29,8 @@ static void mpi_close(struct dt_allreduce *a)
     free(a);
 }
 
-static const struct dt_allreduce_ops mpi_ops = {.start = mpi_start, .sent = mpi_sent, .close = mpi_close};
+static const struct dt_allreduce_ops mpi_ops = {
+    .start = mpi_start, .sent = mpi_sent, .close = mpi_close};
 
 enum dt_status dt_mpi_open(const struct dt_allreduce_spec *spec, struct dt_allreduce **out)
 {
@@ -35,7 +38,8 @@ enum dt_status dt_mpi_open(const struct dt_allreduce_spec *spec, struct dt_allre
     if (self == NULL) {
         return dt_error(DT_NO_MEMORY, "no memory for the allreduce by MPI");
     }
-    *self = (struct mpi){.base = {.ops = &mpi_ops, .type = DT_ALLREDUCE_MPI, .comm = spec->comm}, .backend = spec->backend};
+    *self = (struct mpi){.base = {.ops = &mpi_ops, .type = DT_ALLREDUCE_MPI, .comm = spec->comm},
+                         .backend = spec->backend};
     const enum dt_status s = dt_allreduce_take_memory(spec, &self->base.part);
     if (s != DT_OK) {
         free(self);

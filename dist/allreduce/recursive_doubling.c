@@ -1,5 +1,5 @@
-/* Recursive doubling, or butterfly: in round l ranks that are 2^l apart exchange all they have, and both add. log2 n rounds: the
- * fewest there are, so the quickest for small vectors. */
+/* Recursive doubling, or butterfly: in round l ranks that are 2^l apart exchange all they have, and
+ * both add. log2 n rounds: the fewest there are, so the quickest for small vectors. */
 #include "dist/allreduce/algorithm.h"
 
 int dt_recursive_doubling_n_rounds(int size)
@@ -8,7 +8,8 @@ int dt_recursive_doubling_n_rounds(int size)
     return fold.n_levels + (fold.n_extra > 0 ? 2 : 0);
 }
 
-int dt_recursive_doubling_round(int rank, int size, size_t n_elems, int round, struct dt_move *moves)
+int dt_recursive_doubling_round(int rank, int size, size_t n_elems, int round,
+                                struct dt_move *moves)
 {
     const struct dt_fold fold = dt_fold_of(size);
     const int level = round - (fold.n_extra > 0), number = dt_fold_number(&fold, rank);
@@ -27,6 +28,7 @@ int dt_recursive_doubling_round(int rank, int size, size_t n_elems, int round, s
 struct dt_traffic dt_recursive_doubling_formula(int size, size_t n_elems)
 {
     const struct dt_fold fold = dt_fold_of(size);
-    const uint64_t n = (uint64_t)fold.n_active * (uint64_t)fold.n_levels + 2 * (uint64_t)fold.n_extra;
+    const uint64_t n =
+        (uint64_t)fold.n_active * (uint64_t)fold.n_levels + 2 * (uint64_t)fold.n_extra;
     return (struct dt_traffic){.messages = n, .elements = n * n_elems};
 }

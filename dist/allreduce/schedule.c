@@ -21,15 +21,16 @@ static enum dt_status progress(struct dt_request *request, bool *done)
     return dt_executor_progress(&self->executor, request->slot, done);
 }
 
-static enum dt_status schedule_start(struct dt_allreduce *a, int slot, size_t begin, size_t end, const char *name,
-                                     struct dt_request *request)
+static enum dt_status schedule_start(struct dt_allreduce *a, int slot, size_t begin, size_t end,
+                                     const char *name, struct dt_request *request)
 {
     struct schedule *self = (struct schedule *)a;
     dt_comm_request_begin(a->comm, name, request);
     request->handle = self;
     request->slot = slot;
     request->progress = progress;
-    return dt_executor_start(&self->executor, slot, dt_error_feedback_draw(&self->executor.feedback), begin, end);
+    return dt_executor_start(&self->executor, slot,
+                             dt_error_feedback_draw(&self->executor.feedback), begin, end);
 }
 
 static bool schedule_sent(const struct dt_allreduce *a, struct dt_wire_sent *out)
@@ -47,7 +48,8 @@ static void schedule_close(struct dt_allreduce *a)
     free(self);
 }
 
-static const struct dt_allreduce_ops schedule_ops = {.start = schedule_start, .sent = schedule_sent, .close = schedule_close};
+static const struct dt_allreduce_ops schedule_ops = {
+    .start = schedule_start, .sent = schedule_sent, .close = schedule_close};
 
 static enum dt_status open_parts(struct schedule *self, const struct dt_allreduce_spec *spec)
 {
@@ -56,7 +58,8 @@ static enum dt_status open_parts(struct schedule *self, const struct dt_allreduc
     DT_TRY(dt_allreduce_take_memory(spec, &a->part));
     a->total = a->part;
     a->feedback = &self->executor.feedback;
-    DT_TRY(dt_executor_open(a->algorithm, self->wire, a->part, spec->n_elems, spec->n_slots, &spec->compression, &self->executor));
+    DT_TRY(dt_executor_open(a->algorithm, self->wire, a->part, spec->n_elems, spec->n_slots,
+                            &spec->compression, &self->executor));
     self->executor.credit_bytes = spec->credit_bytes;
     a->by_priority = spec->credit_bytes > 0;
     return DT_OK;

@@ -1,4 +1,5 @@
-/* Adding in memory that the ranks of a host share (host_sum.h); between hosts by MPI, or hierarchically by an algorithm. */
+/* Adding in memory that the ranks of a host share (host_sum.h); between hosts by MPI, or
+ * hierarchically by an algorithm. */
 #include <stdlib.h>
 
 #include "dist/allreduce/host_sum.h"
@@ -11,8 +12,8 @@ struct shared {
     struct dt_executor executor;
 };
 
-static enum dt_status shared_start(struct dt_allreduce *a, int slot, size_t begin, size_t end, const char *name,
-                                   struct dt_request *request)
+static enum dt_status shared_start(struct dt_allreduce *a, int slot, size_t begin, size_t end,
+                                   const char *name, struct dt_request *request)
 {
     dt_host_sum_start(a->shared, slot, begin, end, name, request);
     return DT_OK;
@@ -36,7 +37,8 @@ static void shared_close(struct dt_allreduce *a)
     free(self);
 }
 
-static const struct dt_allreduce_ops shared_ops = {.start = shared_start, .sent = shared_sent, .close = shared_close};
+static const struct dt_allreduce_ops shared_ops = {
+    .start = shared_start, .sent = shared_sent, .close = shared_close};
 
 /* Of this rank's slices, if it carries any. */
 static enum dt_status open_across(struct shared *self, const struct dt_allreduce_spec *spec)
@@ -46,10 +48,11 @@ static enum dt_status open_across(struct shared *self, const struct dt_allreduce
         return DT_OK;
     }
     DT_TRY(dt_allreduce_open_wire(spec, spec->comm->across, &self->wire));
-    DT_TRY(dt_executor_open(self->base.algorithm, self->wire, sum->total, spec->n_elems, spec->n_slots, &spec->compression,
-                            &self->executor));
+    DT_TRY(dt_executor_open(self->base.algorithm, self->wire, sum->total, spec->n_elems,
+                            spec->n_slots, &spec->compression, &self->executor));
     self->executor.credit_bytes = spec->credit_bytes;
-    self->executor.feedback.draw = DT_FIRST_DRAW(spec->comm->rank); /* on the wire, its rank is its host's number */
+    self->executor.feedback.draw =
+        DT_FIRST_DRAW(spec->comm->rank); /* on the wire, its rank is its host's number */
     sum->across = &self->executor;
     self->base.feedback = &self->executor.feedback;
     return DT_OK;
@@ -67,12 +70,14 @@ static enum dt_status open_parts(struct shared *self, const struct dt_allreduce_
     return a->part != NULL ? open_across(self, spec) : DT_OK;
 }
 
-enum dt_status dt_shared_memory_open(const struct dt_allreduce_spec *spec, struct dt_allreduce **out)
+enum dt_status dt_shared_memory_open(const struct dt_allreduce_spec *spec,
+                                     struct dt_allreduce **out)
 {
     const bool hierarchical = spec->type == DT_ALLREDUCE_HIERARCHICAL;
     struct shared *self = calloc(1, sizeof *self);
     bool all;
-    const enum dt_status agreed = dt_comm_all(spec->comm, self != NULL, "agreement on memory", &all);
+    const enum dt_status agreed =
+        dt_comm_all(spec->comm, self != NULL, "agreement on memory", &all);
     if (self == NULL) {
         return dt_error(DT_NO_MEMORY, "no memory for the allreduce in shared memory");
     }
@@ -80,11 +85,12 @@ enum dt_status dt_shared_memory_open(const struct dt_allreduce_spec *spec, struc
         free(self);
         return agreed;
     }
-    self->base = (struct dt_allreduce){.ops = &shared_ops,
-                                       .type = hierarchical ? DT_ALLREDUCE_HIERARCHICAL : DT_ALLREDUCE_SHARED_MEMORY,
-                                       .algorithm = hierarchical ? &dt_algorithms[spec->across] : NULL,
-                                       .codec = dt_codec_of(&spec->compression),
-                                       .comm = spec->comm};
+    self->base = (struct dt_allreduce){
+        .ops = &shared_ops,
+        .type = hierarchical ? DT_ALLREDUCE_HIERARCHICAL : DT_ALLREDUCE_SHARED_MEMORY,
+        .algorithm = hierarchical ? &dt_algorithms[spec->across] : NULL,
+        .codec = dt_codec_of(&spec->compression),
+        .comm = spec->comm};
     const enum dt_status s = open_parts(self, spec);
     *out = &self->base;
     if (s != DT_OK || self->base.part == NULL) {

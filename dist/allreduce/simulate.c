@@ -24,11 +24,12 @@ struct link {
 
 struct rank {
     int round;
-    double begin_s, end_s;         /* of the round: end_s as far as its messages are through */
-    uint64_t n_begun;              /* messages that it sends, so far */
-    int n_open;                    /* messages of the round that are not */
-    size_t n_added;                /* elements, when it ends */
-    struct message *first, **tail; /* to this rank, one of whose ends waits: in the order of the moves */
+    double begin_s, end_s; /* of the round: end_s as far as its messages are through */
+    uint64_t n_begun;      /* messages that it sends, so far */
+    int n_open;            /* messages of the round that are not */
+    size_t n_added;        /* elements, when it ends */
+    struct message *first,
+        **tail; /* to this rank, one of whose ends waits: in the order of the moves */
     struct dt_load load;
 };
 
@@ -48,7 +49,9 @@ struct simulator {
 
 static bool earlier(const struct message *x, const struct message *y)
 {
-    return x->start_s != y->start_s ? x->start_s < y->start_s : x->turn != y->turn ? x->turn < y->turn : x->from < y->from;
+    return x->start_s != y->start_s ? x->start_s < y->start_s
+           : x->turn != y->turn     ? x->turn < y->turn
+                                    : x->from < y->from;
 }
 
 static enum dt_status heap_add(struct simulator *s, struct message *message)
@@ -94,7 +97,8 @@ static double later(double a, double b)
     return a > b ? a : b;
 }
 
-/* The oldest message of this sender whose other end waits, taken out of its receiver's list; NULL: there is none. */
+/* The oldest message of this sender whose other end waits, taken out of its receiver's list; NULL:
+ * there is none. */
 static struct message *take_message(struct rank *receiver, int from, bool is_sent)
 {
     for (struct message **at = &receiver->first; *at != NULL; at = &(*at)->next) {
@@ -130,10 +134,13 @@ static enum dt_status meet(struct simulator *s, const struct message *end)
         return leave_message(receiver, end);
     }
     if (message->n_elems != end->n_elems) {
-        const struct message *sent = end->is_sent ? end : message, *awaited = end->is_sent ? message : end;
+        const struct message *sent = end->is_sent ? end : message,
+                             *awaited = end->is_sent ? message : end;
         const enum dt_status status =
-            dt_error(DT_INTERNAL, "%s: rank %d sends %zu elements to rank %d, which waits for %zu in round %d", s->algorithm->name,
-                     end->from, sent->n_elems, end->to, awaited->n_elems, receiver->round);
+            dt_error(DT_INTERNAL,
+                     "%s: rank %d sends %zu elements to rank %d, which waits for %zu in round %d",
+                     s->algorithm->name, end->from, sent->n_elems, end->to, awaited->n_elems,
+                     receiver->round);
         free(message);
         return status;
     }
@@ -146,7 +153,8 @@ static enum dt_status begin_move(struct simulator *s, int rank, const struct dt_
 {
     struct rank *r = &s->ranks[rank];
     const bool is_sent = move->kind == DT_SEND || move->kind == DT_SEND_INPUT;
-    struct message end = {.is_sent = is_sent, .n_elems = move->end - move->begin, .start_s = r->begin_s};
+    struct message end = {
+        .is_sent = is_sent, .n_elems = move->end - move->begin, .start_s = r->begin_s};
     end.turn = is_sent ? r->n_begun++ : 0;
     end.from = is_sent ? rank : move->peer;
     end.to = is_sent ? move->peer : rank;
@@ -172,7 +180,8 @@ static enum dt_status go_on(struct simulator *s, int rank)
 {
     struct rank *r = &s->ranks[rank];
     for (; r->round < s->n_rounds; end_round(s, r)) {
-        const int n = dt_algorithm_round(s->algorithm, rank, s->size, s->n_elems, r->round, s->moves);
+        const int n =
+            dt_algorithm_round(s->algorithm, rank, s->size, s->n_elems, r->round, s->moves);
         for (int i = 0; i < n; i++) {
             DT_TRY(begin_move(s, rank, &s->moves[i]));
         }
@@ -201,7 +210,8 @@ static void count(struct dt_wire_count *c, uint64_t n_bytes)
     c->bytes += n_bytes;
 }
 
-/* The message starts, unless its links are taken for longer than it was thought: then it waits again. */
+/* The message starts, unless its links are taken for longer than it was thought: then it waits
+ * again. */
 static enum dt_status start(struct simulator *s, struct message *message)
 {
     const int from = message->from, to = message->to, per_host = s->costs->ranks_per_host;
@@ -231,8 +241,8 @@ static enum dt_status check_end(const struct simulator *s)
     for (int i = 0; i < s->size; i++) {
         const struct rank *r = &s->ranks[i];
         if (r->round < s->n_rounds) {
-            return dt_error(DT_INTERNAL, "%s over %d ranks: rank %d waits forever in round %d", s->algorithm->name, s->size, i,
-                            r->round);
+            return dt_error(DT_INTERNAL, "%s over %d ranks: rank %d waits forever in round %d",
+                            s->algorithm->name, s->size, i, r->round);
         }
     }
     return DT_OK;
@@ -263,8 +273,10 @@ static void sum_up(const struct simulator *s, struct dt_simulation *out, struct 
         out->seconds = later(out->seconds, s->ranks[i].end_s);
         out->all.messages += load->sent.messages;
         out->all.bytes += load->sent.bytes;
-        out->busiest_rank_bytes = more(out->busiest_rank_bytes, load->sent.bytes + load->received.bytes);
-        out->busiest_link_bytes = more(out->busiest_link_bytes, more(host->out.bytes, host->in.bytes));
+        out->busiest_rank_bytes =
+            more(out->busiest_rank_bytes, load->sent.bytes + load->received.bytes);
+        out->busiest_link_bytes =
+            more(out->busiest_link_bytes, more(host->out.bytes, host->in.bytes));
         if (loads != NULL) {
             loads[i] = *load;
         }
@@ -277,7 +289,8 @@ static bool open_ranks(struct simulator *s)
     s->ranks = calloc(n, sizeof *s->ranks);
     s->hosts = calloc(n, sizeof *s->hosts);
     s->locals = calloc(n, sizeof *s->locals);
-    s->moves = calloc((size_t)dt_algorithm_max_moves(s->algorithm, s->size, s->n_elems), sizeof *s->moves);
+    s->moves =
+        calloc((size_t)dt_algorithm_max_moves(s->algorithm, s->size, s->n_elems), sizeof *s->moves);
     for (int i = 0; s->ranks != NULL && i < s->size; i++) {
         s->ranks[i].tail = &s->ranks[i].first;
     }
@@ -307,15 +320,17 @@ static void close_ranks(struct simulator *s)
     free(s->heap);
 }
 
-enum dt_status dt_simulate(const struct dt_algorithm *algorithm, int size, size_t n_elems, const struct dt_costs *costs,
-                           struct dt_simulation *out, struct dt_load *loads)
+enum dt_status dt_simulate(const struct dt_algorithm *algorithm, int size, size_t n_elems,
+                           const struct dt_costs *costs, struct dt_simulation *out,
+                           struct dt_load *loads)
 {
     struct simulator s = {.algorithm = algorithm,
                           .costs = costs,
                           .size = size,
                           .n_elems = n_elems,
                           .n_rounds = dt_algorithm_n_rounds(algorithm, size, n_elems)};
-    const enum dt_status status = open_ranks(&s) ? run(&s) : dt_error(DT_NO_MEMORY, "no memory to simulate %d ranks", size);
+    const enum dt_status status =
+        open_ranks(&s) ? run(&s) : dt_error(DT_NO_MEMORY, "no memory to simulate %d ranks", size);
     if (status == DT_OK) {
         sum_up(&s, out, loads);
     }

@@ -1,8 +1,8 @@
-/* Adding what lies in the memory of devices that cannot talk to each other: each range goes through host memory, where another way
- * adds it.
+/* Adding what lies in the memory of devices that cannot talk to each other: each range goes through
+ * host memory, where another way adds it.
  *
- * Starting waits until the work enqueued before it is done; work enqueued after the test or wait that found it done sees the
- * sums. */
+ * Starting waits until the work enqueued before it is done; work enqueued after the test or wait
+ * that found it done sees the sums. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -26,18 +26,21 @@ static enum dt_status progress(struct dt_request *request, bool *done)
     struct staged *self = request->handle;
     struct range *range = &self->ranges[request->slot];
     DT_TRY(dt_comm_test(self->base.comm, &range->request, done));
-    return !*done ? DT_OK
-                  : self->backend->ops->copy_in(self->backend, self->base.part + range->begin, self->host->total + range->begin,
-                                                (range->end - range->begin) * sizeof *self->base.part);
+    return !*done
+               ? DT_OK
+               : self->backend->ops->copy_in(self->backend, self->base.part + range->begin,
+                                             self->host->total + range->begin,
+                                             (range->end - range->begin) * sizeof *self->base.part);
 }
 
-static enum dt_status staged_start(struct dt_allreduce *a, int slot, size_t begin, size_t end, const char *name,
-                                   struct dt_request *request)
+static enum dt_status staged_start(struct dt_allreduce *a, int slot, size_t begin, size_t end,
+                                   const char *name, struct dt_request *request)
 {
     struct staged *self = (struct staged *)a;
     struct range *range = &self->ranges[slot];
     const size_t n_bytes = (end - begin) * sizeof *a->part;
-    DT_TRY(self->backend->ops->copy_out(self->backend, self->host->part + begin, a->part + begin, n_bytes));
+    DT_TRY(self->backend->ops->copy_out(self->backend, self->host->part + begin, a->part + begin,
+                                        n_bytes));
     *range = (struct range){.begin = begin, .end = end};
     DT_TRY(dt_allreduce_start(self->host, slot, begin, end, name, &range->request));
     dt_comm_request_begin(a->comm, name, request);
@@ -61,7 +64,8 @@ static void staged_close(struct dt_allreduce *a)
     free(self);
 }
 
-static const struct dt_allreduce_ops staged_ops = {.start = staged_start, .sent = staged_sent, .close = staged_close};
+static const struct dt_allreduce_ops staged_ops = {
+    .start = staged_start, .sent = staged_sent, .close = staged_close};
 
 static enum dt_status open_parts(struct staged *self, const struct dt_allreduce_spec *spec)
 {
@@ -74,7 +78,8 @@ static enum dt_status open_parts(struct staged *self, const struct dt_allreduce_
     return DT_OK;
 }
 
-enum dt_status dt_staged_open(const struct dt_allreduce_spec *spec, struct dt_allreduce *host, struct dt_allreduce **out)
+enum dt_status dt_staged_open(const struct dt_allreduce_spec *spec, struct dt_allreduce *host,
+                              struct dt_allreduce **out)
 {
     struct staged *self = calloc(1, sizeof *self);
     if (self == NULL) {

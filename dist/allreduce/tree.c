@@ -1,4 +1,5 @@
-/* Tree: sums go up a binomial tree to rank 0 and down again, in 2 log2 n rounds. Few messages, but each of the whole vector. */
+/* Tree: sums go up a binomial tree to rank 0 and down again, in 2 log2 n rounds. Few messages, but
+ * each of the whole vector. */
 #include "dist/allreduce/algorithm.h"
 
 int dt_tree_n_rounds(int size)
@@ -11,13 +12,16 @@ int dt_tree_round(int rank, int size, size_t n_elems, int round, struct dt_move 
 {
     const int n_levels = dt_log2_ceil(size);
     const bool up = round < n_levels;
-    const int distance = 1 << (up ? round : 2 * n_levels - 1 - round), place = rank % (2 * distance);
+    const int distance = 1 << (up ? round : 2 * n_levels - 1 - round),
+              place = rank % (2 * distance);
     if (place == distance) {
-        moves[0] = (struct dt_move){.kind = up ? DT_SEND : DT_REPLACE, .peer = rank - distance, .end = n_elems};
+        moves[0] = (struct dt_move){
+            .kind = up ? DT_SEND : DT_REPLACE, .peer = rank - distance, .end = n_elems};
         return 1;
     }
     if (place == 0 && rank + distance < size) {
-        moves[0] = (struct dt_move){.kind = up ? DT_ADD : DT_SEND, .peer = rank + distance, .end = n_elems};
+        moves[0] = (struct dt_move){
+            .kind = up ? DT_ADD : DT_SEND, .peer = rank + distance, .end = n_elems};
         return 1;
     }
     return 0;

@@ -1,4 +1,5 @@
-/* The names, what they mean, and which of them go with a compression; for who knows no communicator, too. */
+/* The names, what they mean, and which of them go with a compression; for who knows no
+ * communicator, too. */
 #include "dist/allreduce/allreduce.h"
 
 #define NAME(constant, name, ...) name,
@@ -23,7 +24,8 @@ bool dt_allreduce_is_for_gpus(enum dt_allreduce_type type)
     return type == DT_ALLREDUCE_NCCL || type == DT_ALLREDUCE_STAGED;
 }
 
-bool dt_allreduce_compresses(enum dt_allreduce_type type, int across, enum dt_compression_type compression)
+bool dt_allreduce_compresses(enum dt_allreduce_type type, int across,
+                             enum dt_compression_type compression)
 {
     const struct dt_compression_spec spec = {.type = compression};
     const struct dt_algorithm *algorithm =
@@ -32,10 +34,12 @@ bool dt_allreduce_compresses(enum dt_allreduce_type type, int across, enum dt_co
            (algorithm != NULL && (algorithm->gathers || dt_codec_of(&spec).ops->summable));
 }
 
-enum dt_allreduce_type dt_allreduce_for_compression(enum dt_allreduce_type type, enum dt_compression_type compression)
+enum dt_allreduce_type dt_allreduce_for_compression(enum dt_allreduce_type type,
+                                                    enum dt_compression_type compression)
 {
     if (compression == DT_COMPRESSION_NONE || type != DT_ALLREDUCE_AUTO) {
         return type;
     }
-    return dt_allreduce_compresses(DT_ALLREDUCE_RING, 0, compression) ? DT_ALLREDUCE_RING : DT_ALLREDUCE_ALL_TO_ALL;
+    return dt_allreduce_compresses(DT_ALLREDUCE_RING, 0, compression) ? DT_ALLREDUCE_RING
+                                                                      : DT_ALLREDUCE_ALL_TO_ALL;
 }

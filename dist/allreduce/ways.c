@@ -4,7 +4,8 @@
 
 static bool wants_shared_memory(enum dt_allreduce_type type)
 {
-    return type == DT_ALLREDUCE_AUTO || type == DT_ALLREDUCE_SHARED_MEMORY || type == DT_ALLREDUCE_HIERARCHICAL;
+    return type == DT_ALLREDUCE_AUTO || type == DT_ALLREDUCE_SHARED_MEMORY ||
+           type == DT_ALLREDUCE_HIERARCHICAL;
 }
 
 /* Why there is no shared memory. */
@@ -17,8 +18,9 @@ static const char *why_not_shared(const struct dt_comm *comm)
 
 static enum dt_status open_messages(const struct dt_allreduce_spec *spec, struct dt_allreduce **out)
 {
-    return dt_allreduce_algorithm(spec->type) == NULL || spec->comm->size == 1 ? dt_mpi_open(spec, out)
-                                                                               : dt_schedule_open(spec, out);
+    return dt_allreduce_algorithm(spec->type) == NULL || spec->comm->size == 1
+               ? dt_mpi_open(spec, out)
+               : dt_schedule_open(spec, out);
 }
 
 static enum dt_status open_on_host(const struct dt_allreduce_spec *spec, struct dt_allreduce **out)
@@ -29,7 +31,9 @@ static enum dt_status open_on_host(const struct dt_allreduce_spec *spec, struct 
     DT_TRY(dt_shared_memory_open(spec, out));
     if (*out == NULL) {
         struct dt_allreduce_spec messages = *spec;
-        messages.type = spec->type == DT_ALLREDUCE_HIERARCHICAL ? DT_ALLREDUCE_OF_ALGORITHM(spec->across) : DT_ALLREDUCE_MPI;
+        messages.type = spec->type == DT_ALLREDUCE_HIERARCHICAL
+                            ? DT_ALLREDUCE_OF_ALGORITHM(spec->across)
+                            : DT_ALLREDUCE_MPI;
         DT_TRY(open_messages(&messages, out));
         snprintf((*out)->why, sizeof(*out)->why, "%s", why_not_shared(spec->comm));
     }
@@ -53,18 +57,20 @@ static enum dt_status open_staged(const struct dt_allreduce_spec *spec, struct d
 }
 
 /* In messages of our own, also between devices. */
-static enum dt_status open_compressed(const struct dt_allreduce_spec *spec, struct dt_allreduce **out)
+static enum dt_status open_compressed(const struct dt_allreduce_spec *spec,
+                                      struct dt_allreduce **out)
 {
     const enum dt_compression_type compression = spec->compression.type;
     struct dt_allreduce_spec messages = *spec;
     messages.type = dt_allreduce_for_compression(spec->type, compression);
     if (!dt_allreduce_compresses(spec->type, spec->across, compression)) {
-        return dt_error(DT_INTERNAL, "the allreduce %s cannot compress by %s", dt_allreduce_names[spec->type],
-                        dt_compression_names[compression]);
+        return dt_error(DT_INTERNAL, "the allreduce %s cannot compress by %s",
+                        dt_allreduce_names[spec->type], dt_compression_names[compression]);
     }
     DT_TRY(is_on_host(spec) ? open_on_host(&messages, out) : open_staged(&messages, out));
     if (spec->type == DT_ALLREDUCE_AUTO) {
-        snprintf((*out)->why, sizeof(*out)->why, "gradients are sent as %s", dt_compression_names[compression]);
+        snprintf((*out)->why, sizeof(*out)->why, "gradients are sent as %s",
+                 dt_compression_names[compression]);
     }
     return DT_OK;
 }
@@ -84,10 +90,12 @@ static enum dt_status open_any(const struct dt_allreduce_spec *spec, struct dt_a
     return is_on_host(spec) ? open_on_host(spec, out) : open_staged(spec, out);
 }
 
-static enum dt_status open_by_priority(const struct dt_allreduce_spec *spec, struct dt_allreduce **out)
+static enum dt_status open_by_priority(const struct dt_allreduce_spec *spec,
+                                       struct dt_allreduce **out)
 {
     struct dt_allreduce_spec by_priority = *spec;
-    const bool any = spec->type == DT_ALLREDUCE_AUTO && spec->compression.type == DT_COMPRESSION_NONE && spec->comm->n_hosts > 1;
+    const bool any = spec->type == DT_ALLREDUCE_AUTO &&
+                     spec->compression.type == DT_COMPRESSION_NONE && spec->comm->n_hosts > 1;
     by_priority.type = any ? DT_ALLREDUCE_HIERARCHICAL : spec->type;
     DT_TRY(open_any(&by_priority, out));
     if (*out == NULL || spec->comm->size == 1) {
@@ -96,7 +104,8 @@ static enum dt_status open_by_priority(const struct dt_allreduce_spec *spec, str
     if (!(*out)->by_priority) {
         dt_allreduce_close(*out);
         *out = NULL;
-        return dt_error(DT_CONFIG, "distributed.order \"priority\": MPI adds in one order here (set distributed.allreduce to "
+        return dt_error(DT_CONFIG, "distributed.order \"priority\": MPI adds in one order here "
+                                   "(set distributed.allreduce to "
                                    "hierarchical or ring, or order to backward)");
     }
     if (any && (*out)->why[0] == '\0') {

@@ -7,7 +7,8 @@ const char *const dt_compression_names[DT_N_COMPRESSION_TYPES] = {DT_COMPRESSION
 const char *const dt_compression_formulas[DT_N_COMPRESSION_TYPES] = {DT_COMPRESSION_LIST(FORMULA)};
 
 #define OPS(constant, name, c_name, ...) &dt_##c_name##_codec,
-static const struct dt_codec_ops *const all_ops[DT_N_COMPRESSION_TYPES] = {DT_COMPRESSION_LIST(OPS)};
+static const struct dt_codec_ops *const all_ops[DT_N_COMPRESSION_TYPES] = {
+    DT_COMPRESSION_LIST(OPS)};
 
 static size_t none_bytes(const struct dt_codec *codec, size_t begin, size_t n)
 {
@@ -15,13 +16,15 @@ static size_t none_bytes(const struct dt_codec *codec, size_t begin, size_t n)
     return n * sizeof(float);
 }
 
-static void none_encode(const struct dt_codec *codec, uint64_t draw, const float *from, size_t begin, size_t n, uint8_t *bytes)
+static void none_encode(const struct dt_codec *codec, uint64_t draw, const float *from,
+                        size_t begin, size_t n, uint8_t *bytes)
 {
     (void)codec, (void)draw, (void)begin;
     memcpy(bytes, from, n * sizeof *from);
 }
 
-static void none_decode_add(const struct dt_codec *codec, const uint8_t *bytes, size_t begin, size_t n, float *to)
+static void none_decode_add(const struct dt_codec *codec, const uint8_t *bytes, size_t begin,
+                            size_t n, float *to)
 {
     (void)codec, (void)begin;
     for (size_t i = 0; i < n; i++) {
@@ -50,21 +53,24 @@ size_t dt_codec_bytes(const struct dt_codec *codec, size_t begin, size_t n)
     return ops_for(codec, begin, n)->bytes(codec, begin, n);
 }
 
-void dt_codec_encode(const struct dt_codec *codec, uint64_t draw, const float *from, size_t begin, size_t n, void *bytes)
+void dt_codec_encode(const struct dt_codec *codec, uint64_t draw, const float *from, size_t begin,
+                     size_t n, void *bytes)
 {
     if (n > 0) {
         ops_for(codec, begin, n)->encode(codec, draw, from, begin, n, bytes);
     }
 }
 
-void dt_codec_decode_add(const struct dt_codec *codec, const void *bytes, size_t begin, size_t n, float *to)
+void dt_codec_decode_add(const struct dt_codec *codec, const void *bytes, size_t begin, size_t n,
+                         float *to)
 {
     if (n > 0) {
         ops_for(codec, begin, n)->decode_add(codec, bytes, begin, n, to);
     }
 }
 
-void dt_codec_decode(const struct dt_codec *codec, const void *bytes, size_t begin, size_t n, float *to)
+void dt_codec_decode(const struct dt_codec *codec, const void *bytes, size_t begin, size_t n,
+                     float *to)
 {
     for (size_t i = 0; i < n; i++) {
         to[i] = -0.0f; /* x + -0 is x, also where x is -0 */

@@ -2,14 +2,15 @@
 
 #include <stdlib.h>
 
-enum dt_status dt_error_feedback_open(const struct dt_compression_spec *spec, int rank, size_t n_elems,
-                                      struct dt_error_feedback *out)
+enum dt_status dt_error_feedback_open(const struct dt_compression_spec *spec, int rank,
+                                      size_t n_elems, struct dt_error_feedback *out)
 {
     *out = (struct dt_error_feedback){.codec = dt_codec_of(spec), .draw = DT_FIRST_DRAW(rank)};
     if (spec->error_feedback && spec->type != DT_COMPRESSION_NONE) {
         out->left = calloc(n_elems + 1, sizeof *out->left);
         if (out->left == NULL) {
-            return dt_error(DT_NO_MEMORY, "no memory for what compression leaves of %zu gradients", n_elems);
+            return dt_error(DT_NO_MEMORY, "no memory for what compression leaves of %zu gradients",
+                            n_elems);
         }
     }
     return DT_OK;
@@ -26,8 +27,8 @@ uint64_t dt_error_feedback_draw(struct dt_error_feedback *feedback)
     return feedback->draw++;
 }
 
-void dt_error_feedback_encode(struct dt_error_feedback *feedback, uint64_t draw, size_t begin, size_t end, float *values,
-                              void *bytes)
+void dt_error_feedback_encode(struct dt_error_feedback *feedback, uint64_t draw, size_t begin,
+                              size_t end, float *values, void *bytes)
 {
     const size_t n = end - begin;
     float *left = feedback->left != NULL ? feedback->left + begin : NULL;

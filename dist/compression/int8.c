@@ -1,8 +1,9 @@
 /* 8 bits a number: 256 of them share a scale and a zero point, with which zero itself is exact.
  *
- * A group is its scale (bf16, so that whole multiples of it are exact in a float), its zero point z, and a byte q for each number,
- * which stands for (q - z) scale. Stochastic rounding goes up with the probability of what is beyond the step below, so that the
- * mean is the number: Alistarh, Grubic, Li, Tomioka, Vojnovic, "QSGD", NIPS 2017, arXiv 1610.02132. */
+ * A group is its scale (bf16, so that whole multiples of it are exact in a float), its zero point
+ * z, and a byte q for each number, which stands for (q - z) scale. Stochastic rounding goes up with
+ * the probability of what is beyond the step below, so that the mean is the number: Alistarh,
+ * Grubic, Li, Tomioka, Vojnovic, "QSGD", NIPS 2017, arXiv 1610.02132. */
 #include <math.h>
 
 #include "base/arithmetic.h"
@@ -33,7 +34,8 @@ static struct group measure(const float *from, size_t n)
         high = from[i] > high ? from[i] : high;
         sum += from[i] * 0; /* NaN, if one is NaN or infinite */
     }
-    const uint32_t bits = dt_float_bits((high - low) / (LAST - 1)); /* one step less than there are: zero is one of them */
+    const uint32_t bits = dt_float_bits(
+        (high - low) / (LAST - 1)); /* one step less than there are: zero is one of them */
     const float scale = dt_float_of_bits((bits + 0xFFFFu) & 0xFFFF0000u) + sum; /* rounded up */
     return (struct group){.scale = scale, .zero = scale > 0 ? (uint8_t)ceilf(-low / scale) : 0};
 }
@@ -47,13 +49,15 @@ static void draw_offsets(const struct dt_codec *codec, uint64_t draw, size_t at,
         }
         return;
     }
-    const struct dt_rng4 words = dt_rng_words(draw, DT_RNG_ROUNDING, 0, 0, 0, (uint32_t)(at / DRAWS));
+    const struct dt_rng4 words =
+        dt_rng_words(draw, DT_RNG_ROUNDING, 0, 0, 0, (uint32_t)(at / DRAWS));
     for (int i = 0; i < DRAWS; i++) {
         out[i] = (float)(words.v[i / 2] >> 16 * (i % 2) & 0xFFFFu) * 0x1p-16f;
     }
 }
 
-static void encode_group(const struct dt_codec *codec, uint64_t draw, size_t at, const float *from, size_t n, uint8_t *bytes)
+static void encode_group(const struct dt_codec *codec, uint64_t draw, size_t at, const float *from,
+                         size_t n, uint8_t *bytes)
 {
     const struct group group = measure(from, n);
     const uint16_t scale = dt_bf16_of(group.scale);
@@ -65,12 +69,14 @@ static void encode_group(const struct dt_codec *codec, uint64_t draw, size_t at,
         if (i % DRAWS == 0 && codec->spec.rounding == DT_ROUNDING_STOCHASTIC) {
             draw_offsets(codec, draw, at + i, offsets);
         }
-        const float q = group.scale > 0 ? from[i] / group.scale + (float)group.zero + offsets[i % DRAWS] : 0;
+        const float q =
+            group.scale > 0 ? from[i] / group.scale + (float)group.zero + offsets[i % DRAWS] : 0;
         bytes[HEAD + i] = (uint8_t)(q < LAST ? q : LAST);
     }
 }
 
-static void int8_encode(const struct dt_codec *codec, uint64_t draw, const float *from, size_t begin, size_t n, uint8_t *bytes)
+static void int8_encode(const struct dt_codec *codec, uint64_t draw, const float *from,
+                        size_t begin, size_t n, uint8_t *bytes)
 {
     (void)begin;
     for (size_t at = 0; at < n; at += GROUP, bytes += HEAD + GROUP) {
@@ -89,7 +95,8 @@ static void decode_group(const uint8_t *bytes, size_t n, float *to)
     }
 }
 
-static void int8_decode_add(const struct dt_codec *codec, const uint8_t *bytes, size_t begin, size_t n, float *to)
+static void int8_decode_add(const struct dt_codec *codec, const uint8_t *bytes, size_t begin,
+                            size_t n, float *to)
 {
     (void)codec, (void)begin;
     for (size_t at = 0; at < n; at += GROUP, bytes += HEAD + GROUP) {

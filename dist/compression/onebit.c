@@ -1,10 +1,12 @@
-/* One bit a number, its sign, of the numbers of matrices: the positive ones of a column share their mean, and the negative ones
- * theirs, as which their sign is read ("two values for each column of the weight matrix", Seide 2014). Columns of a few rows share
- * them with their neighbours. All else, biases and filters of convolutions, is small, reaches every output, and is sent as it is.
+/* One bit a number, its sign, of the numbers of matrices: the positive ones of a column share their
+ * mean, and the negative ones theirs, as which their sign is read ("two values for each column of
+ * the weight matrix", Seide 2014). Columns of a few rows share them with their neighbours. All
+ * else, biases and filters of convolutions, is small, reaches every output, and is sent as it is.
  * Of little use without error feedback.
  *
- * Of what a range has of a matrix come the two means of each group of columns (bf16, so that what is left behind is exact in a
- * float), and the bits, low ones first; 1: negative. Zeros between numbers are numbers. */
+ * Of what a range has of a matrix come the two means of each group of columns (bf16, so that what
+ * is left behind is exact in a float), and the bits, low ones first; 1: negative. Zeros between
+ * numbers are numbers. */
 #include "base/arithmetic.h"
 #include "dist/compression/codec.h"
 
@@ -33,9 +35,11 @@ static struct part as_it_is(size_t begin, size_t end)
 
 static struct part of_matrix(const struct dt_matrix *m, size_t begin, size_t end)
 {
-    const size_t width = (LEAST + m->n_rows - 1) / m->n_rows, n_groups = (m->n_cols + width - 1) / width;
+    const size_t width = (LEAST + m->n_rows - 1) / m->n_rows,
+                 n_groups = (m->n_cols + width - 1) / width;
     const struct part plain = as_it_is(begin, end);
-    struct part part = {.begin = begin, .end = end, .matrix = m, .width = width, .n_groups = n_groups};
+    struct part part = {
+        .begin = begin, .end = end, .matrix = m, .width = width, .n_groups = n_groups};
     part.n_bytes = HEAD * n_groups + bits_bytes(end - begin);
     return part.n_bytes < plain.n_bytes ? part : plain;
 }
@@ -47,7 +51,8 @@ static struct part next_part(const struct dt_codec *codec, size_t begin, size_t 
         const struct dt_matrix *m = &codec->spec.matrices[i];
         const size_t m_end = m->begin + m->n_rows * m->n_cols;
         if (begin < m_end) {
-            return begin < m->begin ? as_it_is(begin, dt_min_size(end, m->begin)) : of_matrix(m, begin, dt_min_size(end, m_end));
+            return begin < m->begin ? as_it_is(begin, dt_min_size(end, m->begin))
+                                    : of_matrix(m, begin, dt_min_size(end, m_end));
         }
     }
     return as_it_is(begin, end);
@@ -70,7 +75,8 @@ struct columns {
     uint32_t counts[2][AT_ONCE];
 };
 
-/* Adds n numbers, one for each column. Without branches, so that the compiler does several at once. */
+/* Adds n numbers, one for each column. Without branches, so that the compiler does several at once.
+ */
 static void add_row(const float *from, size_t n, size_t first, struct columns *to)
 {
     for (size_t i = 0; i < n; i++) {
@@ -83,12 +89,15 @@ static void add_row(const float *from, size_t n, size_t first, struct columns *t
 }
 
 /* What the part has of columns [first, last); `from` begins at the part. */
-static void add_columns(const struct part *part, size_t first, size_t last, const float *from, struct columns *to)
+static void add_columns(const struct part *part, size_t first, size_t last, const float *from,
+                        struct columns *to)
 {
     const struct dt_matrix *m = part->matrix;
     memset(to, 0, sizeof *to);
-    for (size_t row = m->begin + (part->begin - m->begin) / m->n_cols * m->n_cols; row < part->end; row += m->n_cols) {
-        const size_t begin = dt_max_size(row + first, part->begin), end = dt_min_size(row + last, part->end);
+    for (size_t row = m->begin + (part->begin - m->begin) / m->n_cols * m->n_cols; row < part->end;
+         row += m->n_cols) {
+        const size_t begin = dt_max_size(row + first, part->begin),
+                     end = dt_min_size(row + last, part->end);
         if (begin < end) {
             add_row(from + (begin - part->begin), end - begin, begin - row - first, to);
         }
@@ -109,7 +118,8 @@ static uint16_t mean_of(const float *sums, const uint32_t *counts, size_t n)
 
 static void encode_means(const struct part *part, const float *from, uint8_t *bytes)
 {
-    const size_t n_cols = part->matrix->n_cols, n_at_once = AT_ONCE / part->width * part->width; /* whole groups */
+    const size_t n_cols = part->matrix->n_cols,
+                 n_at_once = AT_ONCE / part->width * part->width; /* whole groups */
     struct columns columns;
     for (size_t first = 0; first < n_cols; first += n_at_once) {
         const size_t last = dt_min_size(first + n_at_once, n_cols);
@@ -117,7 +127,8 @@ static void encode_means(const struct part *part, const float *from, uint8_t *by
         for (size_t col = 0; col < last - first; col += part->width) {
             const size_t n = dt_min_size(part->width, last - first - col);
             for (int negative = 0; negative < 2; negative++) {
-                const uint16_t mean = mean_of(columns.sums[negative] + col, columns.counts[negative] + col, n);
+                const uint16_t mean =
+                    mean_of(columns.sums[negative] + col, columns.counts[negative] + col, n);
                 memcpy(bytes, &mean, sizeof mean);
                 bytes += sizeof mean;
             }
@@ -137,8 +148,8 @@ static void encode_bits(const float *from, size_t n, uint8_t *bits)
 }
 
 /* Adds n numbers of one row, the first of which is bit `bit`. */
-static void decode_row(const struct part *part, const uint8_t *means, const uint8_t *bits, size_t bit, size_t col, size_t n,
-                       float *to)
+static void decode_row(const struct part *part, const uint8_t *means, const uint8_t *bits,
+                       size_t bit, size_t col, size_t n, float *to)
 {
     for (size_t i = 0; i < n; i++) {
         const size_t group = part->width == 1 ? col + i : (col + i) / part->width;
@@ -153,13 +164,16 @@ static void decode_part(const struct part *part, const uint8_t *bytes, float *to
 {
     const size_t n_cols = part->matrix->n_cols;
     for (size_t at = part->begin; at < part->end;) {
-        const size_t col = (at - part->matrix->begin) % n_cols, n = dt_min_size(n_cols - col, part->end - at);
-        decode_row(part, bytes, bytes + HEAD * part->n_groups, at - part->begin, col, n, to + (at - part->begin));
+        const size_t col = (at - part->matrix->begin) % n_cols,
+                     n = dt_min_size(n_cols - col, part->end - at);
+        decode_row(part, bytes, bytes + HEAD * part->n_groups, at - part->begin, col, n,
+                   to + (at - part->begin));
         at += n;
     }
 }
 
-static void onebit_encode(const struct dt_codec *codec, uint64_t draw, const float *from, size_t begin, size_t n, uint8_t *bytes)
+static void onebit_encode(const struct dt_codec *codec, uint64_t draw, const float *from,
+                          size_t begin, size_t n, uint8_t *bytes)
 {
     (void)draw;
     for (size_t at = begin; at < begin + n;) {
@@ -185,7 +199,8 @@ static void add_plain(const uint8_t *bytes, size_t n, float *to)
     }
 }
 
-static void onebit_decode_add(const struct dt_codec *codec, const uint8_t *bytes, size_t begin, size_t n, float *to)
+static void onebit_decode_add(const struct dt_codec *codec, const uint8_t *bytes, size_t begin,
+                              size_t n, float *to)
 {
     for (size_t at = begin; at < begin + n;) {
         const struct part part = next_part(codec, at, begin + n);
@@ -200,5 +215,7 @@ static void onebit_decode_add(const struct dt_codec *codec, const uint8_t *bytes
     }
 }
 
-const struct dt_codec_ops dt_onebit_codec = {
-    .summable = false, .bytes = onebit_bytes, .encode = onebit_encode, .decode_add = onebit_decode_add};
+const struct dt_codec_ops dt_onebit_codec = {.summable = false,
+                                             .bytes = onebit_bytes,
+                                             .encode = onebit_encode,
+                                             .decode_add = onebit_decode_add};

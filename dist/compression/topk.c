@@ -1,8 +1,9 @@
-/* The k numbers that are largest without their sign, NaN being larger than all, and of equal ones those that come first.
+/* The k numbers that are largest without their sign, NaN being larger than all, and of equal ones
+ * those that come first.
  *
- * k places, 32 bits each, in rising order, and then the k numbers. The k-th largest is found by counting: without its sign, a
- * float's bits are in the order of its size, so three counts of 11, 10 and 10 of them, from the top, need neither sorting nor
- * memory. */
+ * k places, 32 bits each, in rising order, and then the k numbers. The k-th largest is found by
+ * counting: without its sign, a float's bits are in the order of its size, so three counts of 11,
+ * 10 and 10 of them, from the top, need neither sorting nor memory. */
 #include <math.h>
 
 #include "dist/compression/codec.h"
@@ -29,9 +30,10 @@ struct selection {
     size_t n_equal; /* how many of these are among the k */
 };
 
-/* Of the numbers that begin with the bits found so far, [low_bit + n_bits, 31), finds the next n_bits, of which *n_left are to be
- * sent. */
-static void select_bits(const float *from, size_t n, int low_bit, int n_bits, struct selection *found)
+/* Of the numbers that begin with the bits found so far, [low_bit + n_bits, 31), finds the next
+ * n_bits, of which *n_left are to be sent. */
+static void select_bits(const float *from, size_t n, int low_bit, int n_bits,
+                        struct selection *found)
 {
     uint32_t counts[1 << 11] = {0}, place = (1u << n_bits) - 1;
     for (size_t i = 0; i < n; i++) {
@@ -55,7 +57,8 @@ static struct selection select_largest(const float *from, size_t n, size_t k)
     return found;
 }
 
-static void topk_encode(const struct dt_codec *codec, uint64_t draw, const float *from, size_t begin, size_t n, uint8_t *bytes)
+static void topk_encode(const struct dt_codec *codec, uint64_t draw, const float *from,
+                        size_t begin, size_t n, uint8_t *bytes)
 {
     (void)draw, (void)begin;
     const size_t k = n_sent(codec, n);
@@ -74,7 +77,8 @@ static void topk_encode(const struct dt_codec *codec, uint64_t draw, const float
     }
 }
 
-static void topk_decode_add(const struct dt_codec *codec, const uint8_t *bytes, size_t begin, size_t n, float *to)
+static void topk_decode_add(const struct dt_codec *codec, const uint8_t *bytes, size_t begin,
+                            size_t n, float *to)
 {
     (void)begin;
     const size_t k = n_sent(codec, n);

@@ -6,11 +6,13 @@
 
 #include "base/clock.h"
 
-/* Pieces of the blocking calls: below the int counts of MPI, and a multiple of every element size. */
+/* Pieces of the blocking calls: below the int counts of MPI, and a multiple of every element size.
+ */
 #define PIECE_ELEMS ((size_t)1 << 30)
 #define SPINS_BEFORE_YIELD 50
 #define TESTS_PER_CLOCK 16
-#define OTHERS_FIRST_S 1.5 /* who sees no missing rank leaves it so long to those who may, on other hosts */
+#define OTHERS_FIRST_S \
+    1.5 /* who sees no missing rank leaves it so long to those who may, on other hosts */
 
 size_t dt_type_bytes(enum dt_type type)
 {
@@ -82,19 +84,23 @@ static enum dt_status request_begun(struct dt_request *request, enum dt_status s
 static enum dt_status check_count(size_t n, const char *name)
 {
     if (n > INT_MAX) {
-        return dt_error(DT_CONFIG, "%s: %zu elements are too many for one message of at most %d (use smaller buckets)", name, n,
-                        INT_MAX);
+        return dt_error(
+            DT_CONFIG,
+            "%s: %zu elements are too many for one message of at most %d (use smaller buckets)",
+            name, n, INT_MAX);
     }
     return DT_OK;
 }
 
-enum dt_status dt_comm_allreduce_start(struct dt_comm *comm, void *buffer, size_t n_elems, enum dt_type type, enum dt_reduce op,
-                                       const char *name, struct dt_request *request)
+enum dt_status dt_comm_allreduce_start(struct dt_comm *comm, void *buffer, size_t n_elems,
+                                       enum dt_type type, enum dt_reduce op, const char *name,
+                                       struct dt_request *request)
 {
     *request = (struct dt_request){.active = false};
     DT_TRY(check_count(n_elems, name));
     dt_comm_request_begin(comm, name, request);
-    return request_begun(request, comm->ops->allreduce_start(comm, buffer, n_elems, type, op, request));
+    return request_begun(request,
+                         comm->ops->allreduce_start(comm, buffer, n_elems, type, op, request));
 }
 
 enum dt_status dt_comm_test(struct dt_comm *comm, struct dt_request *request, bool *done)
@@ -118,12 +124,14 @@ enum dt_status dt_comm_test(struct dt_comm *comm, struct dt_request *request, bo
 static enum dt_status judge(struct dt_comm *comm, const struct dt_request *request, double waited_s)
 {
     char who[256];
-    const double limit_s = comm->timeout_s + (comm->ops->explain(comm, request, who, sizeof who) ? 0 : OTHERS_FIRST_S);
+    const double limit_s =
+        comm->timeout_s + (comm->ops->explain(comm, request, who, sizeof who) ? 0 : OTHERS_FIRST_S);
     if (waited_s <= limit_s) {
         return DT_OK;
     }
-    return dt_error(DT_STALLED, "%s stalled for %.0f s: %s (raise DTRAIN_TIMEOUT if the work takes that long)", request->name,
-                    limit_s, who);
+    return dt_error(DT_STALLED,
+                    "%s stalled for %.0f s: %s (raise DTRAIN_TIMEOUT if the work takes that long)",
+                    request->name, limit_s, who);
 }
 
 enum dt_status dt_comm_wait(struct dt_comm *comm, struct dt_request *request)
@@ -152,8 +160,8 @@ enum dt_status dt_comm_wait(struct dt_comm *comm, struct dt_request *request)
     }
 }
 
-enum dt_status dt_comm_allreduce(struct dt_comm *comm, void *buffer, size_t n_elems, enum dt_type type, enum dt_reduce op,
-                                 const char *name)
+enum dt_status dt_comm_allreduce(struct dt_comm *comm, void *buffer, size_t n_elems,
+                                 enum dt_type type, enum dt_reduce op, const char *name)
 {
     char *next = buffer;
     do {
@@ -167,7 +175,8 @@ enum dt_status dt_comm_allreduce(struct dt_comm *comm, void *buffer, size_t n_el
     return DT_OK;
 }
 
-enum dt_status dt_comm_broadcast(struct dt_comm *comm, void *buffer, size_t n_bytes, int root, const char *name)
+enum dt_status dt_comm_broadcast(struct dt_comm *comm, void *buffer, size_t n_bytes, int root,
+                                 const char *name)
 {
     char *next = buffer;
     do {
@@ -182,12 +191,14 @@ enum dt_status dt_comm_broadcast(struct dt_comm *comm, void *buffer, size_t n_by
     return DT_OK;
 }
 
-enum dt_status dt_comm_allgather(struct dt_comm *comm, const void *mine, void *all, size_t n_bytes_each, const char *name)
+enum dt_status dt_comm_allgather(struct dt_comm *comm, const void *mine, void *all,
+                                 size_t n_bytes_each, const char *name)
 {
     struct dt_request request;
     DT_TRY(check_count(n_bytes_each, name));
     dt_comm_request_begin(comm, name, &request);
-    DT_TRY(request_begun(&request, comm->ops->allgather_start(comm, mine, all, n_bytes_each, &request)));
+    DT_TRY(request_begun(&request,
+                         comm->ops->allgather_start(comm, mine, all, n_bytes_each, &request)));
     return dt_comm_wait(comm, &request);
 }
 

@@ -1,8 +1,9 @@
 /* Collectives that cannot hang: every one has a name and a time limit, and none blocks inside MPI.
  *
- * Debian's MPICH spins without yielding, so a blocking allreduce of 4 ranks on 2 cores costs a scheduler slice of 8 ms; starting
- * the non-blocking call, testing it, and yielding after some tries costs 15 us. The same loop watches the clock.
- * Every rank calls each of these with the same arguments in the same order. */
+ * Debian's MPICH spins without yielding, so a blocking allreduce of 4 ranks on 2 cores costs a
+ * scheduler slice of 8 ms; starting the non-blocking call, testing it, and yielding after some
+ * tries costs 15 us. The same loop watches the clock. Every rank calls each of these with the same
+ * arguments in the same order. */
 #ifndef DT_DIST_RANKS_COMM_H
 #define DT_DIST_RANKS_COMM_H
 
@@ -12,22 +13,24 @@
 
 #include "base/status.h"
 
-/* What can be reduced. MPICH 4.0 compares unsigned numbers as if they had a sign: no bytes, and max and min of DT_TYPE_U64 only
- * below 2^63. Its sums wrap around. */
+/* What can be reduced. MPICH 4.0 compares unsigned numbers as if they had a sign: no bytes, and max
+ * and min of DT_TYPE_U64 only below 2^63. Its sums wrap around. */
 enum dt_type { DT_TYPE_F32, DT_TYPE_F64, DT_TYPE_I32, DT_TYPE_U64 };
 size_t dt_type_bytes(enum dt_type type);
 enum dt_reduce { DT_REDUCE_SUM, DT_REDUCE_MAX, DT_REDUCE_MIN };
 
 struct dt_comm;
 
-/* A collective under way. Owned by the caller, who keeps it and the buffer in place until it is done. */
+/* A collective under way. Owned by the caller, who keeps it and the buffer in place until it is
+ * done. */
 struct dt_request {
     const char *name; /* what time-out messages call it: "allreduce of gradient bucket 0" */
     bool active;
-    uint64_t sequence; /* this is the communicator's n-th collective, from 1; the same on every rank */
-    void *handle;      /* the implementation's */
-    /* Of a collective that is built on top (dist/allreduce/host_sum.h), else NULL: does a piece of the work, says whether all is
-     * done. */
+    uint64_t
+        sequence; /* this is the communicator's n-th collective, from 1; the same on every rank */
+    void *handle; /* the implementation's */
+    /* Of a collective that is built on top (dist/allreduce/host_sum.h), else NULL: does a piece of
+     * the work, says whether all is done. */
     enum dt_status (*progress)(struct dt_request *request, bool *done);
     int slot;    /* of `progress` */
     bool urgent; /* for `progress`: nobody waits for anything else now. Set by who waits */
@@ -36,17 +39,23 @@ struct dt_request {
 /* All slots are mandatory. */
 struct dt_comm_ops {
     const char *name; /* "self", "mpi"; a test may bring its own */
-    enum dt_status (*allreduce_start)(struct dt_comm *comm, void *buffer, size_t n_elems, enum dt_type type, enum dt_reduce op,
+    enum dt_status (*allreduce_start)(struct dt_comm *comm, void *buffer, size_t n_elems,
+                                      enum dt_type type, enum dt_reduce op,
                                       struct dt_request *request); /* in place */
-    enum dt_status (*broadcast_start)(struct dt_comm *comm, void *buffer, size_t n_bytes, int root, struct dt_request *request);
-    enum dt_status (*allgather_start)(struct dt_comm *comm, const void *mine, void *all, size_t n_bytes_each,
-                                      struct dt_request *request); /* all: size * n_bytes_each, in rank order */
-    enum dt_status (*test)(struct dt_comm *comm, struct dt_request *request, bool *done); /* never blocks */
-    void (*phase)(struct dt_comm *comm, const char *name);                                /* what this rank does now */
+    enum dt_status (*broadcast_start)(struct dt_comm *comm, void *buffer, size_t n_bytes, int root,
+                                      struct dt_request *request);
+    enum dt_status (*allgather_start)(
+        struct dt_comm *comm, const void *mine, void *all, size_t n_bytes_each,
+        struct dt_request *request); /* all: size * n_bytes_each, in rank order */
+    enum dt_status (*test)(struct dt_comm *comm, struct dt_request *request,
+                           bool *done);                    /* never blocks */
+    void (*phase)(struct dt_comm *comm, const char *name); /* what this rank does now */
     void (*alive)(struct dt_comm *comm); /* a sign of life; tells the others n_started and n_done */
-    /* Which ranks hold this collective up: "rank 2 has not arrived; ...". False: this rank sees none that does; the text says so.
+    /* Which ranks hold this collective up: "rank 2 has not arrived; ...". False: this rank sees
+     * none that does; the text says so.
      */
-    bool (*explain)(struct dt_comm *comm, const struct dt_request *request, char *text, size_t n_text);
+    bool (*explain)(struct dt_comm *comm, const struct dt_request *request, char *text,
+                    size_t n_text);
     bool (*claim)(struct dt_comm *comm); /* true for the first rank of this host that asks */
     void (*close)(struct dt_comm *comm);
 };
@@ -56,58 +65,74 @@ struct dt_comm {
     int rank, size;
     int local_rank, local_size; /* among the ranks that share memory with this one: its host's */
     int host_root;              /* the first rank of this host */
-    int *host_roots;            /* of each rank: the first rank of its host; NULL: each is on a host of its own */
+    int *host_roots; /* of each rank: the first rank of its host; NULL: each is on a host of its own
+                      */
     int n_hosts;
-    /* Ways between several hosts, which dt_comm_close closes: the k-th rank of every host in one communicator, in the order of the
-     * hosts' first ranks. So many as the smallest host has ranks; NULL on all further ranks. */
-    int n_across;               /* 0: one host */
-    struct dt_comm *across;     /* for starting and testing; its members wait and are named in this one */
-    uint64_t n_started, n_done; /* collectives so far: that this rank has entered, that it has seen end */
-    int silent;                 /* the rank of this host that a stall was put down to, or -1: none */
-    bool cut;                   /* a fault put in (train/watch/inject.h): nothing that this rank sends on a wire arrives any more */
-    void (*meanwhile)(void *context); /* what this rank does at each look of a wait and each sign of life; NULL: nothing */
+    /* Ways between several hosts, which dt_comm_close closes: the k-th rank of every host in one
+     * communicator, in the order of the hosts' first ranks. So many as the smallest host has ranks;
+     * NULL on all further ranks. */
+    int n_across; /* 0: one host */
+    struct dt_comm
+        *across; /* for starting and testing; its members wait and are named in this one */
+    uint64_t n_started,
+        n_done; /* collectives so far: that this rank has entered, that it has seen end */
+    int silent; /* the rank of this host that a stall was put down to, or -1: none */
+    bool cut;   /* a fault put in (train/watch/inject.h): nothing that this rank sends on a wire
+                   arrives any more */
+    void (*meanwhile)(void *context); /* what this rank does at each look of a wait and each sign of
+                                         life; NULL: nothing */
     void *meanwhile_context;
-    double timeout_s; /* limit of each wait, in seconds during which this process itself was not stopped */
+    double timeout_s; /* limit of each wait, in seconds during which this process itself was not
+                         stopped */
 };
 
 #define DT_TIMEOUT_DEFAULT_S 60.0
 #define DT_TIMEOUT_MIN_S 2.0
 #define DT_TIMEOUT_MAX_S 3600.0
 
-/* The limit that the environment variable DTRAIN_TIMEOUT sets, else *seconds stays as it is. DT_CONFIG: not a number in range. */
+/* The limit that the environment variable DTRAIN_TIMEOUT sets, else *seconds stays as it is.
+ * DT_CONFIG: not a number in range. */
 enum dt_status dt_comm_timeout_from_env(double *seconds);
 
 enum dt_status dt_comm_open_self(struct dt_comm **out); /* one rank; needs no MPI */
-enum dt_status dt_comm_open_mpi(struct dt_comm **out);  /* over a private duplicate of MPI_COMM_WORLD; after dt_world_open */
-/* The first n ranks of a communicator in one of their own; NULL on the others. Every rank of `comm` calls it; each that got one
- * closes it. */
+enum dt_status dt_comm_open_mpi(
+    struct dt_comm **out); /* over a private duplicate of MPI_COMM_WORLD; after dt_world_open */
+/* The first n ranks of a communicator in one of their own; NULL on the others. Every rank of `comm`
+ * calls it; each that got one closes it. */
 enum dt_status dt_comm_open_first(struct dt_comm *comm, int n, struct dt_comm **out);
 void dt_comm_close(struct dt_comm *comm);
 
-/* Starting, testing, waiting. `name` must outlive the request. A wait past the limit is DT_STALLED and names the collective, the
- * time, and the ranks that are missing; the program can then only end (dt_world_exit). A rank that sees none missing on its own
- * host waits 1.5 s longer, so that the host where one is can name it first. An MPI error is DT_STALLED too, or DT_INTERNAL where
- * the call itself was wrong. One message holds 2^31 - 1 elements at most: DT_CONFIG. */
-enum dt_status dt_comm_allreduce_start(struct dt_comm *comm, void *buffer, size_t n_elems, enum dt_type type, enum dt_reduce op,
-                                       const char *name, struct dt_request *request);
+/* Starting, testing, waiting. `name` must outlive the request. A wait past the limit is DT_STALLED
+ * and names the collective, the time, and the ranks that are missing; the program can then only end
+ * (dt_world_exit). A rank that sees none missing on its own host waits 1.5 s longer, so that the
+ * host where one is can name it first. An MPI error is DT_STALLED too, or DT_INTERNAL where the
+ * call itself was wrong. One message holds 2^31 - 1 elements at most: DT_CONFIG. */
+enum dt_status dt_comm_allreduce_start(struct dt_comm *comm, void *buffer, size_t n_elems,
+                                       enum dt_type type, enum dt_reduce op, const char *name,
+                                       struct dt_request *request);
 /* For what is built on top: counts a collective that begins, and one that has ended. */
 void dt_comm_request_begin(struct dt_comm *comm, const char *name, struct dt_request *request);
 void dt_comm_request_end(struct dt_comm *comm);
 enum dt_status dt_comm_test(struct dt_comm *comm, struct dt_request *request, bool *done);
 enum dt_status dt_comm_wait(struct dt_comm *comm, struct dt_request *request);
 
-/* A sign of life between the pieces of long work of this rank's own. A dt_alive.show: `comm` is a struct dt_comm. */
+/* A sign of life between the pieces of long work of this rank's own. A dt_alive.show: `comm` is a
+ * struct dt_comm. */
 void dt_comm_alive(void *comm);
 
-/* Says what this rank is about to do ("data load"), so that others can tell what it was last seen in. Costs nothing. */
+/* Says what this rank is about to do ("data load"), so that others can tell what it was last seen
+ * in. Costs nothing. */
 void dt_comm_phase(struct dt_comm *comm, const char *name);
 
 /* Start and wait in one. Longer buffers than one message holds go in pieces. */
-enum dt_status dt_comm_allreduce(struct dt_comm *comm, void *buffer, size_t n_elems, enum dt_type type, enum dt_reduce op,
+enum dt_status dt_comm_allreduce(struct dt_comm *comm, void *buffer, size_t n_elems,
+                                 enum dt_type type, enum dt_reduce op, const char *name);
+enum dt_status dt_comm_broadcast(struct dt_comm *comm, void *buffer, size_t n_bytes, int root,
                                  const char *name);
-enum dt_status dt_comm_broadcast(struct dt_comm *comm, void *buffer, size_t n_bytes, int root, const char *name);
-enum dt_status dt_comm_allgather(struct dt_comm *comm, const void *mine, void *all, size_t n_bytes_each, const char *name);
+enum dt_status dt_comm_allgather(struct dt_comm *comm, const void *mine, void *all,
+                                 size_t n_bytes_each, const char *name);
 enum dt_status dt_comm_barrier(struct dt_comm *comm, const char *name);
-enum dt_status dt_comm_all(struct dt_comm *comm, bool mine, const char *name, bool *all); /* whether it is so on every rank */
+enum dt_status dt_comm_all(struct dt_comm *comm, bool mine, const char *name,
+                           bool *all); /* whether it is so on every rank */
 
 #endif

@@ -1,4 +1,5 @@
-/* Collectives over MPI, each started without blocking, and a table of signs of life in memory shared by the ranks of a host. */
+/* Collectives over MPI, each started without blocking, and a table of signs of life in memory
+ * shared by the ranks of a host. */
 #include <limits.h>
 #include <mpi.h>
 #include <stdatomic.h>
@@ -12,14 +13,15 @@
 #define PHASE_SIZE 32
 #define STILL_ALIVE_S 1.0 /* a rank that waits is seen far more often */
 
-/* One rank's line in the table. Only that rank writes it. A reader may catch `phase` between two names; its last byte is never
- * written, so that it always ends. */
+/* One rank's line in the table. Only that rank writes it. A reader may catch `phase` between two
+ * names; its last byte is never written, so that it always ends. */
 struct slot {
     _Atomic uint64_t n_started, n_done; /* of struct dt_comm */
     _Atomic uint64_t seen_ns;           /* when it last moved, on the host's monotonic clock */
     int32_t rank;
     char phase[PHASE_SIZE];
-    _Atomic uint32_t claimed; /* of the first slot: whether a rank of this host has claimed the word */
+    _Atomic uint32_t
+        claimed; /* of the first slot: whether a rank of this host has claimed the word */
 };
 
 struct mpi_comm {
@@ -45,7 +47,8 @@ MPI_Comm dt_comm_mpi_handle(struct dt_comm *comm)
     return mpi_of(comm)->all;
 }
 
-/* Wrong arguments are our bug; everything else is a peer, the network, or ranks that disagree on a message's length. */
+/* Wrong arguments are our bug; everything else is a peer, the network, or ranks that disagree on a
+ * message's length. */
 enum dt_status dt_comm_mpi_error(int code, const char *name)
 {
     char text[MPI_MAX_ERROR_STRING] = "";
@@ -55,8 +58,9 @@ enum dt_status dt_comm_mpi_error(int code, const char *name)
     for (char *line_end = strchr(text, '\n'); line_end != NULL; line_end = strchr(line_end, '\n')) {
         *line_end = ' ';
     }
-    const bool ours = class == MPI_ERR_ARG || class == MPI_ERR_BUFFER || class == MPI_ERR_COUNT || class == MPI_ERR_TYPE ||
-                      class == MPI_ERR_OP || class == MPI_ERR_COMM || class == MPI_ERR_ROOT || class == MPI_ERR_REQUEST;
+    const bool ours = class == MPI_ERR_ARG || class == MPI_ERR_BUFFER || class == MPI_ERR_COUNT ||
+                      class == MPI_ERR_TYPE || class == MPI_ERR_OP || class == MPI_ERR_COMM ||
+                      class == MPI_ERR_ROOT || class == MPI_ERR_REQUEST;
     return dt_error(ours ? DT_INTERNAL : DT_STALLED, "%s: %s", name, text);
 }
 
@@ -112,27 +116,31 @@ static enum dt_status mpi_started(struct dt_request *request, MPI_Request handle
 }
 
 /* NOLINTBEGIN(clang-analyzer-optin.mpi.MPI-Checker): their wait is dt_comm_wait */
-static enum dt_status mpi_allreduce_start(struct dt_comm *comm, void *buffer, size_t n_elems, enum dt_type type, enum dt_reduce op,
+static enum dt_status mpi_allreduce_start(struct dt_comm *comm, void *buffer, size_t n_elems,
+                                          enum dt_type type, enum dt_reduce op,
                                           struct dt_request *request)
 {
     MPI_Request handle = MPI_REQUEST_NULL;
-    const int code = MPI_Iallreduce(MPI_IN_PLACE, buffer, (int)n_elems, mpi_type(type), mpi_op(op), mpi_of(comm)->all, &handle);
+    const int code = MPI_Iallreduce(MPI_IN_PLACE, buffer, (int)n_elems, mpi_type(type), mpi_op(op),
+                                    mpi_of(comm)->all, &handle);
     return mpi_started(request, handle, code);
 }
 
-static enum dt_status mpi_broadcast_start(struct dt_comm *comm, void *buffer, size_t n_bytes, int root, struct dt_request *request)
+static enum dt_status mpi_broadcast_start(struct dt_comm *comm, void *buffer, size_t n_bytes,
+                                          int root, struct dt_request *request)
 {
     MPI_Request handle = MPI_REQUEST_NULL;
     const int code = MPI_Ibcast(buffer, (int)n_bytes, MPI_BYTE, root, mpi_of(comm)->all, &handle);
     return mpi_started(request, handle, code);
 }
 
-static enum dt_status mpi_allgather_start(struct dt_comm *comm, const void *mine, void *all, size_t n_bytes_each,
-                                          struct dt_request *request)
+static enum dt_status mpi_allgather_start(struct dt_comm *comm, const void *mine, void *all,
+                                          size_t n_bytes_each, struct dt_request *request)
 {
     MPI_Request handle = MPI_REQUEST_NULL;
     const int n = (int)n_bytes_each;
-    const int code = MPI_Iallgather(mine, n, MPI_BYTE, all, n, MPI_BYTE, mpi_of(comm)->all, &handle);
+    const int code =
+        MPI_Iallgather(mine, n, MPI_BYTE, all, n, MPI_BYTE, mpi_of(comm)->all, &handle);
     return mpi_started(request, handle, code);
 }
 
@@ -155,21 +163,25 @@ static enum dt_status mpi_test(struct dt_comm *comm, struct dt_request *request,
 
 static double unseen_s(const struct slot *slot)
 {
-    const uint64_t seen_ns = atomic_load(&slot->seen_ns); /* before the clock: it may move in between */
+    const uint64_t seen_ns =
+        atomic_load(&slot->seen_ns); /* before the clock: it may move in between */
     return (double)(dt_clock_ns() - seen_ns) * 1e-9;
 }
 
-/* ---- who holds everybody up. A rank that only waits shows signs of life, also one that still waits in an earlier collective: so
- * it is the one that has shown none for longest; if all have, the one that has seen fewer collectives end than others, for instance
- * because its GPU hangs, whatever others that wait for it have not entered; if there is none, the first that has not entered. Where
- * there are more hosts, the last two may still wait for a rank elsewhere, and are not to blame. */
+/* ---- who holds everybody up. A rank that only waits shows signs of life, also one that still
+ * waits in an earlier collective: so it is the one that has shown none for longest; if all have,
+ * the one that has seen fewer collectives end than others, for instance because its GPU hangs,
+ * whatever others that wait for it have not entered; if there is none, the first that has not
+ * entered. Where there are more hosts, the last two may still wait for a rank elsewhere, and are
+ * not to blame. */
 
 static const struct slot *find_silent(const struct mpi_comm *self)
 {
     const struct slot *silent = NULL;
     for (int i = 0; i < self->base.local_size; i++) {
         const struct slot *slot = &self->slots[i];
-        if (slot != self->mine && (silent == NULL || atomic_load(&slot->seen_ns) < atomic_load(&silent->seen_ns))) {
+        if (slot != self->mine &&
+            (silent == NULL || atomic_load(&slot->seen_ns) < atomic_load(&silent->seen_ns))) {
             silent = slot;
         }
     }
@@ -206,36 +218,46 @@ static int count_missing(const struct mpi_comm *self, uint64_t sequence)
     return n_missing;
 }
 
-static void explain_absent(const struct mpi_comm *self, const struct slot *absent, uint64_t sequence, char *text, size_t n_text)
+static void explain_absent(const struct mpi_comm *self, const struct slot *absent,
+                           uint64_t sequence, char *text, size_t n_text)
 {
     const double ago_s = unseen_s(absent);
     const int n_others = count_missing(self, sequence) - 1;
     if (n_others > 0) {
-        snprintf(text, n_text, "rank %d and %d more of this host have not arrived; rank %d was last seen %.0f s ago in '%s'",
+        snprintf(text, n_text,
+                 "rank %d and %d more of this host have not arrived; rank %d was last seen %.0f s "
+                 "ago in '%s'",
                  absent->rank, n_others, absent->rank, ago_s, absent->phase);
     } else {
-        snprintf(text, n_text, "rank %d has not arrived; it was last seen %.0f s ago in '%s'", absent->rank, ago_s, absent->phase);
+        snprintf(text, n_text, "rank %d has not arrived; it was last seen %.0f s ago in '%s'",
+                 absent->rank, ago_s, absent->phase);
     }
 }
 
-static bool mpi_explain(struct dt_comm *comm, const struct dt_request *request, char *text, size_t n_text)
+static bool mpi_explain(struct dt_comm *comm, const struct dt_request *request, char *text,
+                        size_t n_text)
 {
     const struct mpi_comm *self = mpi_of(comm);
     const uint64_t sequence = request->sequence;
-    const struct slot *silent = find_silent(self), *behind = find_behind(self), *absent = find_absent(self, sequence);
+    const struct slot *silent = find_silent(self), *behind = find_behind(self),
+                      *absent = find_absent(self, sequence);
     comm->silent = silent != NULL ? silent->rank : -1;
     if (silent != NULL && atomic_load(&silent->n_started) < sequence) {
         explain_absent(self, silent, sequence, text, n_text);
     } else if (silent != NULL) {
-        snprintf(text, n_text, "rank %d arrived but has not moved for %.0f s, in '%s'", silent->rank, unseen_s(silent),
-                 silent->phase);
+        snprintf(text, n_text, "rank %d arrived but has not moved for %.0f s, in '%s'",
+                 silent->rank, unseen_s(silent), silent->phase);
     } else if (behind != NULL) {
-        snprintf(text, n_text, "rank %d waits in '%s' for a collective that other ranks have finished: it or its device hangs",
+        snprintf(text, n_text,
+                 "rank %d waits in '%s' for a collective that other ranks have finished: it or its "
+                 "device hangs",
                  behind->rank, behind->phase);
     } else if (absent != NULL) {
         explain_absent(self, absent, sequence, text, n_text);
     } else if (comm->n_hosts > 1) {
-        snprintf(text, n_text, "all ranks of this host wait; one on another host, or the network, does not answer");
+        snprintf(
+            text, n_text,
+            "all ranks of this host wait; one on another host, or the network, does not answer");
         return false;
     } else {
         snprintf(text, n_text, "all ranks wait in it; what connects them does not answer");
@@ -283,8 +305,10 @@ static int open_slots(struct mpi_comm *self)
 {
     MPI_Comm_rank(self->host, &self->base.local_rank);
     MPI_Comm_size(self->host, &self->base.local_size);
-    const MPI_Aint n_bytes = self->base.local_rank == 0 ? (MPI_Aint)sizeof(struct slot) * self->base.local_size : 0;
-    int code = MPI_Win_allocate_shared(n_bytes, 1, MPI_INFO_NULL, self->host, &self->slots, &self->window);
+    const MPI_Aint n_bytes =
+        self->base.local_rank == 0 ? (MPI_Aint)sizeof(struct slot) * self->base.local_size : 0;
+    int code =
+        MPI_Win_allocate_shared(n_bytes, 1, MPI_INFO_NULL, self->host, &self->slots, &self->window);
     if (code != MPI_SUCCESS) {
         return code;
     }
@@ -305,10 +329,11 @@ static struct mpi_comm *new_comm(void)
 {
     struct mpi_comm *self = calloc(1, sizeof *self);
     if (self != NULL) {
-        *self = (struct mpi_comm){.base = {.ops = &mpi_ops, .silent = -1, .timeout_s = DT_TIMEOUT_DEFAULT_S},
-                                  .all = MPI_COMM_NULL,
-                                  .host = MPI_COMM_NULL,
-                                  .window = MPI_WIN_NULL};
+        *self = (struct mpi_comm){
+            .base = {.ops = &mpi_ops, .silent = -1, .timeout_s = DT_TIMEOUT_DEFAULT_S},
+            .all = MPI_COMM_NULL,
+            .host = MPI_COMM_NULL,
+            .window = MPI_WIN_NULL};
         self->mine = &self->unseen;
     }
     return self;
@@ -359,7 +384,8 @@ static int open_comms(struct mpi_comm *self)
     MPI_Comm_set_errhandler(self->all, MPI_ERRORS_RETURN);
     MPI_Comm_rank(self->all, &self->base.rank);
     MPI_Comm_size(self->all, &self->base.size);
-    int code = MPI_Comm_split_type(self->all, MPI_COMM_TYPE_SHARED, self->base.rank, MPI_INFO_NULL, &self->host);
+    int code = MPI_Comm_split_type(self->all, MPI_COMM_TYPE_SHARED, self->base.rank, MPI_INFO_NULL,
+                                   &self->host);
     if (code == MPI_SUCCESS) {
         code = open_slots(self);
     }
@@ -405,7 +431,8 @@ enum dt_status dt_comm_open_first(struct dt_comm *comm, int n, struct dt_comm **
     if (n == 1) {
         DT_TRY(comm->rank == 0 ? dt_comm_open_self(out) : DT_OK);
     } else {
-        const int code = MPI_Comm_split(mpi_of(comm)->all, comm->rank < n ? 0 : MPI_UNDEFINED, comm->rank, &members);
+        const int code = MPI_Comm_split(mpi_of(comm)->all, comm->rank < n ? 0 : MPI_UNDEFINED,
+                                        comm->rank, &members);
         DT_TRY(comm->rank < n || code != MPI_SUCCESS ? open_over(code, members, out) : DT_OK);
     }
     if (*out != NULL) {

@@ -6,7 +6,8 @@
 
 #include "dist/ranks/comm.h"
 
-MPI_Comm dt_comm_mpi_handle(struct dt_comm *comm); /* its ranks; of messages from one to another it has none itself */
+MPI_Comm dt_comm_mpi_handle(
+    struct dt_comm *comm); /* its ranks; of messages from one to another it has none itself */
 enum dt_status dt_comm_mpi_error(int code, const char *name);
 
 #endif

@@ -5,21 +5,23 @@
 
 #include "dist/ranks/comm.h"
 
-static enum dt_status self_allreduce_start(struct dt_comm *comm, void *buffer, size_t n_elems, enum dt_type type, enum dt_reduce op,
+static enum dt_status self_allreduce_start(struct dt_comm *comm, void *buffer, size_t n_elems,
+                                           enum dt_type type, enum dt_reduce op,
                                            struct dt_request *request)
 {
     (void)comm, (void)buffer, (void)n_elems, (void)type, (void)op, (void)request;
     return DT_OK;
 }
 
-static enum dt_status self_broadcast_start(struct dt_comm *comm, void *buffer, size_t n_bytes, int root, struct dt_request *request)
+static enum dt_status self_broadcast_start(struct dt_comm *comm, void *buffer, size_t n_bytes,
+                                           int root, struct dt_request *request)
 {
     (void)comm, (void)buffer, (void)n_bytes, (void)root, (void)request;
     return DT_OK;
 }
 
-static enum dt_status self_allgather_start(struct dt_comm *comm, const void *mine, void *all, size_t n_bytes_each,
-                                           struct dt_request *request)
+static enum dt_status self_allgather_start(struct dt_comm *comm, const void *mine, void *all,
+                                           size_t n_bytes_each, struct dt_request *request)
 {
     (void)comm, (void)request;
     if (n_bytes_each > 0) {
@@ -45,7 +47,8 @@ static void self_alive(struct dt_comm *comm)
     (void)comm;
 }
 
-static bool self_explain(struct dt_comm *comm, const struct dt_request *request, char *text, size_t n_text)
+static bool self_explain(struct dt_comm *comm, const struct dt_request *request, char *text,
+                         size_t n_text)
 {
     (void)comm, (void)request;
     snprintf(text, n_text, "there is only this rank");
@@ -82,7 +85,11 @@ enum dt_status dt_comm_open_self(struct dt_comm **out)
     if (comm == NULL) {
         return dt_error(DT_NO_MEMORY, "no memory for the communicator");
     }
-    *comm = (struct dt_comm){.ops = &self_ops, .size = 1, .local_size = 1, .n_hosts = 1, .timeout_s = DT_TIMEOUT_DEFAULT_S};
+    *comm = (struct dt_comm){.ops = &self_ops,
+                             .size = 1,
+                             .local_size = 1,
+                             .n_hosts = 1,
+                             .timeout_s = DT_TIMEOUT_DEFAULT_S};
     *out = comm;
     return DT_OK;
 }

@@ -19,8 +19,9 @@
 #define MADV_COLLAPSE 25
 #endif
 
-/* Where a host's first rank keeps the memory: its process, the number of the file there, and the file's identity, because a rank
- * that sees other processes (a container) may find a stranger's file under that number. */
+/* Where a host's first rank keeps the memory: its process, the number of the file there, and the
+ * file's identity, because a rank that sees other processes (a container) may find a stranger's
+ * file under that number. */
 struct place {
     int64_t pid, fd; /* fd < 0: there is none */
     uint64_t device, inode;
@@ -35,7 +36,8 @@ static int create(size_t n_bytes, struct place *place)
         return -1;
     }
     if (fd >= 0) {
-        *place = (struct place){.pid = getpid(), .fd = fd, .device = file.st_dev, .inode = file.st_ino};
+        *place =
+            (struct place){.pid = getpid(), .fd = fd, .device = file.st_dev, .inode = file.st_ino};
     }
     return fd;
 }
@@ -50,7 +52,8 @@ static int open_place(const struct place *place)
     }
     snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)place->pid, (long long)place->fd);
     const int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd >= 0 && (fstat(fd, &file) != 0 || file.st_dev != place->device || file.st_ino != place->inode)) {
+    if (fd >= 0 &&
+        (fstat(fd, &file) != 0 || file.st_dev != place->device || file.st_ino != place->inode)) {
         close(fd);
         return -1;
     }
@@ -61,12 +64,16 @@ static int open_place(const struct place *place)
 static void *map(int fd, size_t n_bytes)
 {
     const size_t n_room = n_bytes + DT_HUGE_PAGE;
-    char *room = fd < 0 ? MAP_FAILED : mmap(NULL, n_room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *room =
+        fd < 0 ? MAP_FAILED
+               : mmap(NULL, n_room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (room == MAP_FAILED) {
         return NULL;
     }
-    const size_t before = (DT_HUGE_PAGE - (uintptr_t)room % DT_HUGE_PAGE) % DT_HUGE_PAGE, after = DT_HUGE_PAGE - before;
-    void *memory = mmap(room + before, n_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+    const size_t before = (DT_HUGE_PAGE - (uintptr_t)room % DT_HUGE_PAGE) % DT_HUGE_PAGE,
+                 after = DT_HUGE_PAGE - before;
+    void *memory =
+        mmap(room + before, n_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
     if (memory == MAP_FAILED) {
         munmap(room, n_room);
         return NULL;
@@ -80,16 +87,19 @@ static void *map(int fd, size_t n_bytes)
     return memory;
 }
 
-static enum dt_status share(struct dt_comm *comm, struct place *places, struct dt_host_memory *memory)
+static enum dt_status share(struct dt_comm *comm, struct place *places,
+                            struct dt_host_memory *memory)
 {
     struct place place = {.fd = -1};
     int fd = comm->local_rank == 0 ? create(memory->n_bytes, &place) : -1;
-    enum dt_status s = dt_comm_allgather(comm, &place, places, sizeof place, "places of the hosts' memory");
+    enum dt_status s =
+        dt_comm_allgather(comm, &place, places, sizeof place, "places of the hosts' memory");
     if (s == DT_OK) {
         fd = comm->local_rank == 0 ? fd : open_place(&places[comm->host_root]);
         memory->bytes = map(fd, memory->n_bytes);
         int32_t all_have_it = memory->bytes != NULL;
-        s = dt_comm_allreduce(comm, &all_have_it, 1, DT_TYPE_I32, DT_REDUCE_MIN, "opening of the hosts' memory");
+        s = dt_comm_allreduce(comm, &all_have_it, 1, DT_TYPE_I32, DT_REDUCE_MIN,
+                              "opening of the hosts' memory");
         if (s != DT_OK || !all_have_it) {
             dt_host_memory_close(memory);
         }
@@ -105,9 +115,11 @@ enum dt_status dt_host_memory_open(struct dt_comm *comm, size_t n_bytes, struct 
     *out = (struct dt_host_memory){.n_bytes = dt_round_up(n_bytes, DT_HUGE_PAGE)};
     struct place *places = calloc((size_t)comm->size, sizeof *places);
     int32_t all_have_room = places != NULL;
-    enum dt_status s = dt_comm_allreduce(comm, &all_have_room, 1, DT_TYPE_I32, DT_REDUCE_MIN, "room to open the hosts' memory");
+    enum dt_status s = dt_comm_allreduce(comm, &all_have_room, 1, DT_TYPE_I32, DT_REDUCE_MIN,
+                                         "room to open the hosts' memory");
     if (s == DT_OK && (places == NULL || !all_have_room)) {
-        s = dt_error_agreed(dt_error(DT_NO_MEMORY, "no memory to share with the other ranks of the host"));
+        s = dt_error_agreed(
+            dt_error(DT_NO_MEMORY, "no memory to share with the other ranks of the host"));
     } else if (s == DT_OK) {
         s = share(comm, places, out);
     }
@@ -134,6 +146,7 @@ void dt_host_array_settle(float *array, size_t n_elems)
     const size_t n_bytes = dt_host_array_bytes(n_elems);
     memset(array, 0, n_bytes);
     if (n_bytes >= DT_HUGE_PAGE) {
-        madvise(array, n_bytes, MADV_COLLAPSE); /* most systems give shared memory no huge page by itself; no matter if refused */
+        madvise(array, n_bytes, MADV_COLLAPSE); /* most systems give shared memory no huge page by
+                                                   itself; no matter if refused */
     }
 }

@@ -5,13 +5,15 @@
 static enum dt_status check_bytes(size_t n_bytes)
 {
     if (n_bytes > INT_MAX) {
-        return dt_error(DT_CONFIG, "%zu bytes are too many for one message of at most %d (use smaller buckets)", n_bytes, INT_MAX);
+        return dt_error(
+            DT_CONFIG, "%zu bytes are too many for one message of at most %d (use smaller buckets)",
+            n_bytes, INT_MAX);
     }
     return DT_OK;
 }
 
-enum dt_status dt_wire_send(struct dt_wire *wire, int peer, int tag, const void *bytes, size_t n_bytes,
-                            struct dt_wire_request *request)
+enum dt_status dt_wire_send(struct dt_wire *wire, int peer, int tag, const void *bytes,
+                            size_t n_bytes, struct dt_wire_request *request)
 {
     DT_TRY(check_bytes(n_bytes));
     DT_TRY(wire->ops->send(wire, peer, tag, bytes, n_bytes, request));
@@ -76,5 +78,6 @@ struct dt_wire_count dt_wire_between_hosts(const struct dt_wire *wire)
 
 struct dt_wire_sent dt_wire_sent(const struct dt_wire *wire)
 {
-    return (struct dt_wire_sent){.all = dt_wire_total(wire), .between_hosts = dt_wire_between_hosts(wire)};
+    return (struct dt_wire_sent){.all = dt_wire_total(wire),
+                                 .between_hosts = dt_wire_between_hosts(wire)};
 }

@@ -1,4 +1,5 @@
-/* Messages between two ranks: started, tested, never waited for here. What waits, with a limit and a name, is dt_comm_wait.
+/* Messages between two ranks: started, tested, never waited for here. What waits, with a limit and
+ * a name, is dt_comm_wait.
  *
  *   wire_mpi.c    over MPI
  *   wire_local.c  between many ranks in one process, for tests and lessons without a launcher
@@ -14,7 +15,8 @@
 
 struct dt_wire;
 
-/* A message under way. Owned by the caller, who keeps it and the bytes in place until it is done. */
+/* A message under way. Owned by the caller, who keeps it and the bytes in place until it is done.
+ */
 struct dt_wire_request {
     bool active;
     void *handle; /* the implementation's */
@@ -23,9 +25,10 @@ struct dt_wire_request {
 /* All slots are mandatory. None blocks. */
 struct dt_wire_ops {
     const char *name;
-    /* Messages from one rank to another with the same tag arrive in the order in which they were sent. */
-    enum dt_status (*send)(struct dt_wire *wire, int peer, int tag, const void *bytes, size_t n_bytes,
-                           struct dt_wire_request *request);
+    /* Messages from one rank to another with the same tag arrive in the order in which they were
+     * sent. */
+    enum dt_status (*send)(struct dt_wire *wire, int peer, int tag, const void *bytes,
+                           size_t n_bytes, struct dt_wire_request *request);
     enum dt_status (*receive)(struct dt_wire *wire, int peer, int tag, void *bytes, size_t n_bytes,
                               struct dt_wire_request *request);
     enum dt_status (*test)(struct dt_wire *wire, struct dt_wire_request *request, bool *done);
@@ -44,29 +47,33 @@ struct dt_wire_sent {
 struct dt_wire {
     const struct dt_wire_ops *ops;
     int rank, size;
-    const int *host_roots;      /* of each rank: the first rank of its host; borrowed; NULL: each is on a host of its own */
+    const int *host_roots; /* of each rank: the first rank of its host; borrowed; NULL: each is on a
+                              host of its own */
     struct dt_wire_count *sent; /* by this rank, to each of `size` peers */
 };
 
 /* Counted; the tag is not negative. DT_CONFIG: more bytes than one message holds. */
-enum dt_status dt_wire_send(struct dt_wire *wire, int peer, int tag, const void *bytes, size_t n_bytes,
-                            struct dt_wire_request *request);
+enum dt_status dt_wire_send(struct dt_wire *wire, int peer, int tag, const void *bytes,
+                            size_t n_bytes, struct dt_wire_request *request);
 enum dt_status dt_wire_receive(struct dt_wire *wire, int peer, int tag, void *bytes, size_t n_bytes,
                                struct dt_wire_request *request);
 /* A request that is not active is done. */
 enum dt_status dt_wire_test(struct dt_wire *wire, struct dt_wire_request *request, bool *done);
 void dt_wire_close(struct dt_wire *wire); /* NULL is fine */
 
-struct dt_wire_count dt_wire_total(const struct dt_wire *wire);         /* sent by this rank, to all */
-struct dt_wire_count dt_wire_between_hosts(const struct dt_wire *wire); /* of these, to those on other hosts */
-struct dt_wire_sent dt_wire_sent(const struct dt_wire *wire);           /* both */
+struct dt_wire_count dt_wire_total(const struct dt_wire *wire); /* sent by this rank, to all */
+struct dt_wire_count
+dt_wire_between_hosts(const struct dt_wire *wire); /* of these, to those on other hosts */
+struct dt_wire_sent dt_wire_sent(const struct dt_wire *wire); /* both */
 
-/* Opens the wires of `size` ranks, wires[0] to wires[size - 1], which are closed together, in any order. A message is handed over
- * when both sides have asked for it, and not before: what works here needs no buffer anywhere. One thread. */
+/* Opens the wires of `size` ranks, wires[0] to wires[size - 1], which are closed together, in any
+ * order. A message is handed over when both sides have asked for it, and not before: what works
+ * here needs no buffer anywhere. One thread. */
 enum dt_status dt_wire_open_local(int size, struct dt_wire *wires[]);
 
 struct dt_comm;
-/* Between the ranks of a communicator over MPI, beside its own messages; closed before it. Every rank calls it; none waits. */
+/* Between the ranks of a communicator over MPI, beside its own messages; closed before it. Every
+ * rank calls it; none waits. */
 enum dt_status dt_wire_open_mpi(struct dt_comm *comm, struct dt_wire **out);
 
 #endif

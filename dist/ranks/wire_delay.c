@@ -57,7 +57,8 @@ static struct delayed *take_free(struct delay_wire *self)
     return one;
 }
 
-static enum dt_status take(struct delay_wire *self, const struct delayed *what, struct dt_wire_request *request)
+static enum dt_status take(struct delay_wire *self, const struct delayed *what,
+                           struct dt_wire_request *request)
 {
     struct delayed *one = take_free(self);
     if (one == NULL) {
@@ -68,22 +69,28 @@ static enum dt_status take(struct delay_wire *self, const struct delayed *what, 
     return DT_OK;
 }
 
-static enum dt_status delay_send(struct dt_wire *wire, int peer, int tag, const void *bytes, size_t n_bytes,
-                                 struct dt_wire_request *request)
+static enum dt_status delay_send(struct dt_wire *wire, int peer, int tag, const void *bytes,
+                                 size_t n_bytes, struct dt_wire_request *request)
 {
     struct delay_wire *self = delay_of(wire);
-    const struct delayed what = {.is_send = true, .held = true, .peer = peer, .tag = tag, .bytes = bytes, .n_bytes = n_bytes};
+    const struct delayed what = {.is_send = true,
+                                 .held = true,
+                                 .peer = peer,
+                                 .tag = tag,
+                                 .bytes = bytes,
+                                 .n_bytes = n_bytes};
     DT_TRY(take(self, &what, request));
     struct delayed *one = request->handle;
-    self->out_free_s = later(self->out_free_s, self->delay.clock_s()) + (double)n_bytes / self->delay.bandwidth;
+    self->out_free_s =
+        later(self->out_free_s, self->delay.clock_s()) + (double)n_bytes / self->delay.bandwidth;
     one->due_s = self->out_free_s + self->delay.latency_s;
     *self->tail = one;
     self->tail = &one->next;
     return DT_OK;
 }
 
-static enum dt_status delay_receive(struct dt_wire *wire, int peer, int tag, void *bytes, size_t n_bytes,
-                                    struct dt_wire_request *request)
+static enum dt_status delay_receive(struct dt_wire *wire, int peer, int tag, void *bytes,
+                                    size_t n_bytes, struct dt_wire_request *request)
 {
     struct delay_wire *self = delay_of(wire);
     DT_TRY(take(self, &(struct delayed){.n_bytes = n_bytes}, request));
@@ -100,19 +107,22 @@ static enum dt_status release(struct delay_wire *self, double now_s)
         self->tail = self->first == NULL ? &self->first : self->tail;
         one->next = NULL;
         one->held = false;
-        DT_TRY(dt_wire_send(self->below, one->peer, one->tag, one->bytes, one->n_bytes, &one->below));
+        DT_TRY(
+            dt_wire_send(self->below, one->peer, one->tag, one->bytes, one->n_bytes, &one->below));
     }
     return DT_OK;
 }
 
-/* A message that has come through the wire below still needs its turn on the link in: it ends no sooner than so many bytes take
- * after the one before. */
-static enum dt_status test_receive(struct delay_wire *self, struct delayed *one, double now_s, bool *done)
+/* A message that has come through the wire below still needs its turn on the link in: it ends no
+ * sooner than so many bytes take after the one before. */
+static enum dt_status test_receive(struct delay_wire *self, struct delayed *one, double now_s,
+                                   bool *done)
 {
     if (!one->arrived) {
         DT_TRY(dt_wire_test(self->below, &one->below, &one->arrived));
         if (one->arrived) {
-            one->due_s = later(now_s, self->in_free_s + (double)one->n_bytes / self->delay.bandwidth);
+            one->due_s =
+                later(now_s, self->in_free_s + (double)one->n_bytes / self->delay.bandwidth);
             self->in_free_s = one->due_s;
         }
     }
@@ -152,10 +162,14 @@ static void delay_close(struct dt_wire *wire)
     free(wire);
 }
 
-static const struct dt_wire_ops delay_ops = {
-    .name = "delay", .send = delay_send, .receive = delay_receive, .test = delay_test, .close = delay_close};
+static const struct dt_wire_ops delay_ops = {.name = "delay",
+                                             .send = delay_send,
+                                             .receive = delay_receive,
+                                             .test = delay_test,
+                                             .close = delay_close};
 
-enum dt_status dt_wire_open_delay(struct dt_wire *below, const struct dt_wire_delay *delay, struct dt_wire **out)
+enum dt_status dt_wire_open_delay(struct dt_wire *below, const struct dt_wire_delay *delay,
+                                  struct dt_wire **out)
 {
     struct delay_wire *self = malloc(sizeof *self);
     struct dt_wire_count *sent = calloc((size_t)below->size, sizeof *sent);
@@ -167,7 +181,9 @@ enum dt_status dt_wire_open_delay(struct dt_wire *below, const struct dt_wire_de
         return dt_error(DT_NO_MEMORY, "no memory for the wire");
     }
     *self = (struct delay_wire){
-        .base = {.ops = &delay_ops, .rank = below->rank, .size = below->size, .sent = sent}, .below = below, .delay = *delay};
+        .base = {.ops = &delay_ops, .rank = below->rank, .size = below->size, .sent = sent},
+        .below = below,
+        .delay = *delay};
     self->base.host_roots = below->host_roots;
     self->tail = &self->first;
     *out = &self->base;

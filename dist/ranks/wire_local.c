@@ -57,17 +57,21 @@ static enum dt_status meet(struct local_hub *hub, struct local_end *end)
         return DT_OK;
     }
     if (other->n_bytes != end->n_bytes) {
-        return dt_error(DT_INTERNAL, "rank %d sends rank %d another number of bytes than it receives: %zu and %zu", end->from,
-                        end->to, end->n_bytes, other->n_bytes);
+        return dt_error(
+            DT_INTERNAL,
+            "rank %d sends rank %d another number of bytes than it receives: %zu and %zu",
+            end->from, end->to, end->n_bytes, other->n_bytes);
     }
     if (end->n_bytes > 0) {
-        memcpy(end->is_send ? other->bytes : end->bytes, end->is_send ? end->bytes : other->bytes, end->n_bytes);
+        memcpy(end->is_send ? other->bytes : end->bytes, end->is_send ? end->bytes : other->bytes,
+               end->n_bytes);
     }
     other->done = end->done = true;
     return DT_OK;
 }
 
-static enum dt_status begin(struct dt_wire *wire, const struct local_end *what, struct dt_wire_request *request)
+static enum dt_status begin(struct dt_wire *wire, const struct local_end *what,
+                            struct dt_wire_request *request)
 {
     struct local_end *end = malloc(sizeof *end);
     if (end == NULL) {
@@ -78,18 +82,23 @@ static enum dt_status begin(struct dt_wire *wire, const struct local_end *what, 
     return meet(local_of(wire)->hub, end);
 }
 
-static enum dt_status local_send(struct dt_wire *wire, int peer, int tag, const void *bytes, size_t n_bytes,
-                                 struct dt_wire_request *request)
+static enum dt_status local_send(struct dt_wire *wire, int peer, int tag, const void *bytes,
+                                 size_t n_bytes, struct dt_wire_request *request)
 {
-    const struct local_end end = {
-        .is_send = true, .from = wire->rank, .to = peer, .tag = tag, .bytes = (void *)(uintptr_t)bytes, .n_bytes = n_bytes};
+    const struct local_end end = {.is_send = true,
+                                  .from = wire->rank,
+                                  .to = peer,
+                                  .tag = tag,
+                                  .bytes = (void *)(uintptr_t)bytes,
+                                  .n_bytes = n_bytes};
     return begin(wire, &end, request);
 }
 
-static enum dt_status local_receive(struct dt_wire *wire, int peer, int tag, void *bytes, size_t n_bytes,
-                                    struct dt_wire_request *request)
+static enum dt_status local_receive(struct dt_wire *wire, int peer, int tag, void *bytes,
+                                    size_t n_bytes, struct dt_wire_request *request)
 {
-    const struct local_end end = {.from = peer, .to = wire->rank, .tag = tag, .bytes = bytes, .n_bytes = n_bytes};
+    const struct local_end end = {
+        .from = peer, .to = wire->rank, .tag = tag, .bytes = bytes, .n_bytes = n_bytes};
     return begin(wire, &end, request);
 }
 
@@ -109,7 +118,8 @@ static void local_close(struct dt_wire *wire)
 {
     struct local_hub *hub = local_of(wire)->hub;
     if (--hub->n_open == 0) {
-        for (struct local_end *end = hub->waiting, *next; end != NULL; end = next) { /* of a schedule that was given up */
+        for (struct local_end *end = hub->waiting, *next; end != NULL;
+             end = next) { /* of a schedule that was given up */
             next = end->next;
             free(end);
         }
@@ -119,8 +129,11 @@ static void local_close(struct dt_wire *wire)
     free(wire);
 }
 
-static const struct dt_wire_ops local_ops = {
-    .name = "local", .send = local_send, .receive = local_receive, .test = local_test, .close = local_close};
+static const struct dt_wire_ops local_ops = {.name = "local",
+                                             .send = local_send,
+                                             .receive = local_receive,
+                                             .test = local_test,
+                                             .close = local_close};
 
 static struct dt_wire *open_one(struct local_hub *hub, int rank, int size)
 {
@@ -131,7 +144,8 @@ static struct dt_wire *open_one(struct local_hub *hub, int rank, int size)
         free(sent);
         return NULL;
     }
-    *wire = (struct local_wire){.base = {.ops = &local_ops, .rank = rank, .size = size, .sent = sent}, .hub = hub};
+    *wire = (struct local_wire){
+        .base = {.ops = &local_ops, .rank = rank, .size = size, .sent = sent}, .hub = hub};
     hub->n_open++;
     return &wire->base;
 }

@@ -26,8 +26,8 @@ static enum dt_status started(int code, MPI_Request handle, struct dt_wire_reque
 }
 
 /* NOLINTBEGIN(clang-analyzer-optin.mpi.MPI-Checker): their wait is dt_comm_wait */
-static enum dt_status mpi_send(struct dt_wire *wire, int peer, int tag, const void *bytes, size_t n_bytes,
-                               struct dt_wire_request *request)
+static enum dt_status mpi_send(struct dt_wire *wire, int peer, int tag, const void *bytes,
+                               size_t n_bytes, struct dt_wire_request *request)
 {
     MPI_Request handle = MPI_REQUEST_NULL;
     if (((const struct mpi_wire *)wire)->comm->cut) {
@@ -37,8 +37,8 @@ static enum dt_status mpi_send(struct dt_wire *wire, int peer, int tag, const vo
     return started(code, handle, request);
 }
 
-static enum dt_status mpi_receive(struct dt_wire *wire, int peer, int tag, void *bytes, size_t n_bytes,
-                                  struct dt_wire_request *request)
+static enum dt_status mpi_receive(struct dt_wire *wire, int peer, int tag, void *bytes,
+                                  size_t n_bytes, struct dt_wire_request *request)
 {
     MPI_Request handle = MPI_REQUEST_NULL;
     const int code = MPI_Irecv(bytes, (int)n_bytes, MPI_BYTE, peer, tag, all_of(wire), &handle);
@@ -76,9 +76,10 @@ enum dt_status dt_wire_open_mpi(struct dt_comm *comm, struct dt_wire **out)
         free(sent);
         return dt_error(DT_NO_MEMORY, "no memory for the wire");
     }
-    *wire = (struct mpi_wire){.base = {.ops = &mpi_ops, .rank = comm->rank, .size = comm->size, .sent = sent},
-                              .all = dt_comm_mpi_handle(comm),
-                              .comm = comm};
+    *wire = (struct mpi_wire){
+        .base = {.ops = &mpi_ops, .rank = comm->rank, .size = comm->size, .sent = sent},
+        .all = dt_comm_mpi_handle(comm),
+        .comm = comm};
     wire->base.host_roots = comm->host_roots;
     *out = &wire->base;
     return DT_OK;

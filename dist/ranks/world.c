@@ -39,8 +39,9 @@ static void send_later(int signal_number, unsigned seconds)
     }
 }
 
-/* The way out blocks and can hang when another rank is gone: an alarm ends the process then. Its timers run on in the kernel when
- * the process is stopped, where nobody may be left to kill it: SIGCONT lets it meet its alarm. */
+/* The way out blocks and can hang when another rank is gone: an alarm ends the process then. Its
+ * timers run on in the kernel when the process is stopped, where nobody may be left to kill it:
+ * SIGCONT lets it meet its alarm. */
 static void set_limit(unsigned seconds, int code, const char *text)
 {
     limit_code = code;
@@ -56,7 +57,8 @@ static void set_limit(unsigned seconds, int code, const char *text)
     send_later(SIGKILL, seconds + KILL_LIMIT_S);
 }
 
-/* The launcher kills this process together with the others; what it does not kill in time ends by itself. */
+/* The launcher kills this process together with the others; what it does not kill in time ends by
+ * itself. */
 static void take_others_along(int code, const char *last_words)
 {
     set_limit(TAKE_ALONG_LIMIT_S, code, last_words);
@@ -159,16 +161,18 @@ static int find_failure(const struct dt_report *reports, int n, bool *alike)
 }
 
 /* The text of rank `first` becomes everybody's. */
-static enum dt_status share_failure(struct dt_world *world, int first, bool alike, enum dt_status status)
+static enum dt_status share_failure(struct dt_world *world, int first, bool alike,
+                                    enum dt_status status)
 {
     char text[DT_ERROR_TEXT_SIZE] = "";
     if (world->rank == first && alike) {
         snprintf(text, sizeof text, "%s", dt_error_text());
     } else if (world->rank == first) {
-        snprintf(text, sizeof text, "rank %d (%s): %.*s", world->rank, world->host, DT_ERROR_TEXT_SIZE - DT_HOST_SIZE - 20,
-                 dt_error_text());
+        snprintf(text, sizeof text, "rank %d (%s): %.*s", world->rank, world->host,
+                 DT_ERROR_TEXT_SIZE - DT_HOST_SIZE - 20, dt_error_text());
     }
-    DT_TRY(dt_comm_broadcast(world->comm, text, sizeof text, first, "broadcast of an error's text"));
+    DT_TRY(
+        dt_comm_broadcast(world->comm, text, sizeof text, first, "broadcast of an error's text"));
     dt_error_clear();
     return dt_error_agreed(dt_error(status, "%s", text));
 }
@@ -178,23 +182,30 @@ enum dt_status dt_world_agree(struct dt_world *world, enum dt_status mine)
     if (world->size == 1) {
         return mine;
     }
-    if (world->reports == NULL) { /* while the world is opened, and kept: later, want of memory is itself to be agreed on */
+    if (world->reports == NULL) { /* while the world is opened, and kept: later, want of memory is
+                                     itself to be agreed on */
         world->reports = calloc((size_t)world->size, sizeof *world->reports);
     }
     if (world->reports == NULL) {
         return dt_error(DT_NO_MEMORY, "no memory to agree with the other ranks");
     }
-    const struct dt_report report = {.status = (int32_t)mine, .text_hash = mine == DT_OK ? 0 : hash_text(dt_error_text())};
+    const struct dt_report report = {.status = (int32_t)mine,
+                                     .text_hash = mine == DT_OK ? 0 : hash_text(dt_error_text())};
     bool alike;
-    DT_TRY(dt_comm_allgather(world->comm, &report, world->reports, sizeof report, "agreement on errors"));
+    DT_TRY(dt_comm_allgather(world->comm, &report, world->reports, sizeof report,
+                             "agreement on errors"));
     const int first = find_failure(world->reports, world->size, &alike);
-    return first < 0 ? DT_OK : share_failure(world, first, alike, (enum dt_status)world->reports[first].status);
+    return first < 0
+               ? DT_OK
+               : share_failure(world, first, alike, (enum dt_status)world->reports[first].status);
 }
 
-enum dt_status dt_world_alloc(struct dt_world *world, size_t n, size_t n_bytes, const char *what, void **out)
+enum dt_status dt_world_alloc(struct dt_world *world, size_t n, size_t n_bytes, const char *what,
+                              void **out)
 {
     void *memory = calloc(n, n_bytes);
-    const enum dt_status s = dt_world_agree(world, memory != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory for %s", what));
+    const enum dt_status s = dt_world_agree(
+        world, memory != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory for %s", what));
     *out = s == DT_OK ? memory : NULL;
     if (s != DT_OK) {
         free(memory);
@@ -219,7 +230,8 @@ enum dt_status dt_world_open_first(struct dt_world *world, int n, struct dt_worl
 
 enum dt_status dt_world_open_alone(const struct dt_world *world, struct dt_world *out)
 {
-    *out = (struct dt_world){.size = 1, .local_rank = world->local_rank, .local_size = world->local_size};
+    *out = (struct dt_world){
+        .size = 1, .local_rank = world->local_rank, .local_size = world->local_size};
     memcpy(out->host, world->host, sizeof out->host);
     DT_TRY(dt_comm_open_self(&out->comm));
     out->comm->timeout_s = world->comm->timeout_s;
@@ -236,14 +248,16 @@ void dt_world_close_first(struct dt_world *part)
 bool dt_world_speaks(struct dt_world *world, bool agreed)
 {
     const bool first = world->size == 1 || agreed;
-    world->has_word = first ? world->rank == 0 : world->comm == NULL || world->comm->ops->claim(world->comm);
+    world->has_word =
+        first ? world->rank == 0 : world->comm == NULL || world->comm->ops->claim(world->comm);
     return world->has_word;
 }
 
 #ifdef MPICH
-/* MPICH 4.0 ends each UCX connection and then waits for all ranks without serving the connections, so that over TCP a third of all
- * jobs of four ranks hang in MPI_Finalize (mended upstream, pull request 6596). Taking the place of this one UCX function lets
- * Finalize drop the connections instead: nothing of ours is on its way by then. */
+/* MPICH 4.0 ends each UCX connection and then waits for all ranks without serving the connections,
+ * so that over TCP a third of all jobs of four ranks hang in MPI_Finalize (mended upstream, pull
+ * request 6596). Taking the place of this one UCX function lets Finalize drop the connections
+ * instead: nothing of ours is on its way by then. */
 void *ucp_disconnect_nb(void *endpoint);
 void *ucp_disconnect_nb(void *endpoint)
 {
@@ -251,11 +265,14 @@ void *ucp_disconnect_nb(void *endpoint)
     return NULL; /* UCS_OK: done */
 }
 
-/* UCX aborts where it cannot go on, as when a peer dies in the middle of a message, after a page of backtrace. Taking the place of
- * this function, too, makes that one line and the code of a rank that does not answer. */
-void ucs_fatal_error_format(const char *file, unsigned line, const char *function, const char *format, ...)
+/* UCX aborts where it cannot go on, as when a peer dies in the middle of a message, after a page of
+ * backtrace. Taking the place of this function, too, makes that one line and the code of a rank
+ * that does not answer. */
+void ucs_fatal_error_format(const char *file, unsigned line, const char *function,
+                            const char *format, ...)
     __attribute__((noreturn, format(printf, 4, 5)));
-void ucs_fatal_error_format(const char *file, unsigned line, const char *function, const char *format, ...)
+void ucs_fatal_error_format(const char *file, unsigned line, const char *function,
+                            const char *format, ...)
 {
     char why[256], text[sizeof why + 96];
     va_list arguments;
@@ -263,8 +280,10 @@ void ucs_fatal_error_format(const char *file, unsigned line, const char *functio
     va_start(arguments, format);
     vsnprintf(why, sizeof why, format, arguments);
     va_end(arguments);
-    snprintf(text, sizeof text, "dtrain: UCX, which connects the ranks, failed: %.*s (see whether another rank has died)\n",
-             (int)strcspn(why, "\n"), why);
+    snprintf(
+        text, sizeof text,
+        "dtrain: UCX, which connects the ranks, failed: %.*s (see whether another rank has died)\n",
+        (int)strcspn(why, "\n"), why);
     dt_launch_end_job(text, DT_STALLED);
 }
 #endif
@@ -277,7 +296,8 @@ static void end_mpi(struct dt_world *world)
     limit_text = ""; /* the others were here, and told it */
 }
 
-/* What to say if the limit strikes: an error that nobody has told, because the others are not here after all. */
+/* What to say if the limit strikes: an error that nobody has told, because the others are not here
+ * after all. */
 static const char *untold(const struct dt_world *world, enum dt_status status)
 {
     static char line[DT_ERROR_TEXT_SIZE + 64];
@@ -288,14 +308,15 @@ static const char *untold(const struct dt_world *world, enum dt_status status)
     return line;
 }
 
-/* How long this rank leaves the job alive: for the one that has the word to print, and after a stall for rank 0, which waited about
- * as long, to write what became of the run. Not if rank 0 is the silent one; nor if it is on a host that sees none silent, and
- * would only tell the same later. */
+/* How long this rank leaves the job alive: for the one that has the word to print, and after a
+ * stall for rank 0, which waited about as long, to write what became of the run. Not if rank 0 is
+ * the silent one; nor if it is on a host that sees none silent, and would only tell the same later.
+ */
 static unsigned grace_ms(const struct dt_world *world, enum dt_status status)
 {
     const struct dt_comm *comm = world->comm;
-    const bool first_writes =
-        status == DT_STALLED && world->rank != 0 && comm != NULL && comm->silent != 0 && (comm->silent < 0 || comm->host_root == 0);
+    const bool first_writes = status == DT_STALLED && world->rank != 0 && comm != NULL &&
+                              comm->silent != 0 && (comm->silent < 0 || comm->host_root == 0);
     return first_writes || !world->has_word ? DT_LAUNCH_FIRST_SPEAKS_MS : 0;
 }
 

@@ -1,8 +1,9 @@
 /* Mirrored weights: gradients are averaged over all ranks, and every rank takes the same step.
  *
- * Gradients are summed where they lie: on a device, or in host memory. Averaging divides the sum over all samples of all ranks by
- * their number, so a rank with a short batch weighs less. In host memory each bucket is stepped as soon as its sum is there; of one
- * rank on a device as soon as its gradients are, beside the rest of the backward pass. */
+ * Gradients are summed where they lie: on a device, or in host memory. Averaging divides the sum
+ * over all samples of all ranks by their number, so a rank with a short batch weighs less. In host
+ * memory each bucket is stepped as soon as its sum is there; of one rank on a device as soon as its
+ * gradients are, beside the rest of the backward pass. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -17,7 +18,8 @@ struct mirrored {
     struct dt_grad_sync sync;
     struct dt_host_step host_step; /* the ranks of the host step together, unless it is zero */
     int n_stepped;                 /* buckets, of the step under way */
-    struct dt_strategy_step last;  /* by priority: the step whose weights may still be on their way */
+    struct dt_strategy_step
+        last; /* by priority: the step whose weights may still be on their way */
 };
 
 static struct mirrored *mirrored_of(struct dt_strategy *strategy)
@@ -46,11 +48,13 @@ static enum dt_status step_bucket(void *context, size_t begin, size_t end)
     return dt_strategy_step_range(step, begin, end, step->strategy->allreduce->total + begin);
 }
 
-/* Whether gradients are sums already, and an update is only enqueued, so that a backward pass need not wait for it. */
+/* Whether gradients are sums already, and an update is only enqueued, so that a backward pass need
+ * not wait for it. */
 static bool steps_early(const struct dt_strategy_step *step)
 {
     const struct dt_strategy_spec *spec = &step->strategy->spec;
-    return spec->comm->size == 1 && spec->device_open == NULL && !spec->backend->host_memory && step->update.clip_norm == 0;
+    return spec->comm->size == 1 && spec->device_open == NULL && !spec->backend->host_memory &&
+           step->update.clip_norm == 0;
 }
 
 static enum dt_status mirrored_ready(struct dt_strategy_step *step, size_t begin, size_t end)
@@ -70,7 +74,8 @@ static enum dt_status mirrored_wait(struct dt_strategy_step *step)
 {
     struct mirrored *self = mirrored_of(step->strategy);
     const bool own = !self->base.together;
-    const bool by_bucket = own && step->update.clip_norm == 0 && self->base.spec.backend->host_memory;
+    const bool by_bucket =
+        own && step->update.clip_norm == 0 && self->base.spec.backend->host_memory;
     DT_TRY(dt_grad_sync_wait(&self->sync, by_bucket ? step_bucket : NULL, step));
     if (own) {
         const size_t begin = self->n_stepped > 0 ? self->sync.buckets[self->n_stepped - 1].end : 0;
@@ -81,23 +86,27 @@ static enum dt_status mirrored_wait(struct dt_strategy_step *step)
     return DT_OK;
 }
 
-/* This rank's share of all elements, in which sums that were used piece by piece are formed once more. */
+/* This rank's share of all elements, in which sums that were used piece by piece are formed once
+ * more. */
 static enum dt_status mirrored_each_sum(struct dt_strategy *strategy, dt_sums_fn fn, void *context)
 {
     const struct dt_allreduce *a = strategy->allreduce;
     const size_t n_elems = strategy->spec.model->arena_elems;
     const int rank = strategy->spec.comm->rank, size = strategy->spec.comm->size;
-    const size_t begin = dt_piece_begin(n_elems, rank, size), end = dt_piece_begin(n_elems, rank + 1, size);
+    const size_t begin = dt_piece_begin(n_elems, rank, size),
+                 end = dt_piece_begin(n_elems, rank + 1, size);
     const size_t most = strategy->together ? DT_HOST_SUM_PIECE : end - begin;
     for (size_t at = begin, next; at < end; at = next) {
         next = end - at < most ? end : at + most;
-        const float *sums = strategy->together ? dt_host_sum_again(a->shared, at, next) : a->total + at;
+        const float *sums =
+            strategy->together ? dt_host_sum_again(a->shared, at, next) : a->total + at;
         DT_TRY(fn(context, at, next, sums));
     }
     return DT_OK;
 }
 
-/* ---- by priority: the weights come while the next step's forward pass asks for them, block by block */
+/* ---- by priority: the weights come while the next step's forward pass asks for them, block by
+ * block */
 
 /* A dt_comm.meanwhile. */
 static void help(void *context)
@@ -115,7 +124,8 @@ static enum dt_status priority_need(struct dt_strategy *strategy, size_t begin)
         return DT_OK;
     }
     DT_TRY(dt_span_begin(strategy->trace, &span));
-    DT_TRY(dt_grad_sync_need(&self->sync, begin, strategy->together ? NULL : step_bucket, &self->last));
+    DT_TRY(dt_grad_sync_need(&self->sync, begin, strategy->together ? NULL : step_bucket,
+                             &self->last));
     strategy->update_s = strategy->together ? self->host_step.seconds : strategy->update_s;
     strategy->pass_times.waiting_s += dt_clock_s() - start_s;
     return dt_span_end(strategy->trace, &span);
@@ -141,7 +151,8 @@ static enum dt_status priority_ready(struct dt_strategy_step *step, size_t begin
     return mirrored_ready(step, begin, end);
 }
 
-/* Waits for nothing: what follows is the exchange of the step's results, meanwhile gradients travel on. */
+/* Waits for nothing: what follows is the exchange of the step's results, meanwhile gradients travel
+ * on. */
 static enum dt_status priority_wait(struct dt_strategy_step *step)
 {
     struct mirrored *self = mirrored_of(step->strategy);
@@ -173,7 +184,8 @@ static void mirrored_close(struct dt_strategy *strategy)
 {
     struct mirrored *self = mirrored_of(strategy);
     strategy->spec.comm->meanwhile = NULL;
-    dt_allreduce_close(strategy->allreduce); /* early: it ends what a device may be waiting for, and what comes now waits for it */
+    dt_allreduce_close(strategy->allreduce); /* early: it ends what a device may be waiting for, and
+                                                what comes now waits for it */
     dt_optimizer_close(&strategy->optimizer);
     if (self->base.together) {
         dt_host_step_close(&self->host_step);
@@ -207,8 +219,8 @@ static const struct dt_strategy_ops priority_ops = {.ready = priority_ready,
 static bool may_step_together(const struct mirrored *self)
 {
     const struct dt_strategy_spec *spec = &self->base.spec;
-    return self->base.allreduce->shared != NULL && spec->backend->host_memory && spec->comm->n_hosts == 1 && spec->dist.broadcast &&
-           spec->optimizer.clip_norm == 0;
+    return self->base.allreduce->shared != NULL && spec->backend->host_memory &&
+           spec->comm->n_hosts == 1 && spec->dist.broadcast && spec->optimizer.clip_norm == 0;
 }
 
 static enum dt_status agree_to_step_together(struct mirrored *self)
@@ -220,8 +232,9 @@ static enum dt_status agree_to_step_together(struct mirrored *self)
     }
     DT_TRY(dt_comm_all(spec->comm, spec->together, "agreement to step together", &all_want));
     if (all_want) {
-        DT_TRY(dt_host_step_open(spec->comm, &self->base.optimizer, dt_optimizer_n_states(&spec->optimizer),
-                                 spec->model->arena_elems, self->base.allreduce->shared, &self->host_step));
+        DT_TRY(dt_host_step_open(spec->comm, &self->base.optimizer,
+                                 dt_optimizer_n_states(&spec->optimizer), spec->model->arena_elems,
+                                 self->base.allreduce->shared, &self->host_step));
         self->base.together = self->host_step.memory.bytes != NULL;
     }
     return DT_OK;
@@ -237,11 +250,15 @@ static enum dt_status open_own_parts(struct mirrored *self)
         self->base.memory.params = self->host_step.params;
         states = self->host_step.states;
     } else {
-        DT_TRY(dt_floats_alloc(spec->backend, "the weights", "", n_elems, &self->base.memory.params));
+        DT_TRY(
+            dt_floats_alloc(spec->backend, "the weights", "", n_elems, &self->base.memory.params));
     }
-    DT_TRY(dt_optimizer_open(&spec->optimizer, spec->backend, n_elems, states, &self->base.optimizer));
+    DT_TRY(
+        dt_optimizer_open(&spec->optimizer, spec->backend, n_elems, states, &self->base.optimizer));
     DT_TRY(dt_grad_sync_open(self->base.allreduce, spec->model, &spec->dist, &self->sync));
-    self->sync.quiet = spec->recorded || self->base.together; /* pieces are left for those who have nothing else to do */
+    self->sync.quiet =
+        spec->recorded ||
+        self->base.together; /* pieces are left for those who have nothing else to do */
     return DT_OK;
 }
 
@@ -261,7 +278,8 @@ static enum dt_status open_parts(struct mirrored *self)
                                                 .compression = spec->dist.compression,
                                                 .n_elems = spec->model->arena_elems,
                                                 .n_slots = spec->model->n_blocks,
-                                                .credit_bytes = by_priority(spec) ? DT_CREDIT_BYTES : 0};
+                                                .credit_bytes =
+                                                    by_priority(spec) ? DT_CREDIT_BYTES : 0};
     DT_TRY(dt_allreduce_open(&allreduce, &self->base.allreduce));
     self->base.memory.grads = self->base.allreduce->part;
     self->base.feedback = self->base.allreduce->feedback;
@@ -272,12 +290,15 @@ static enum dt_status open_parts(struct mirrored *self)
 static enum dt_status check_spec(const struct dt_strategy_spec *spec)
 {
     if (by_priority(spec) && !spec->backend->host_memory) {
-        return dt_error(DT_CONFIG, "distributed.order \"priority\" steps in host memory (use \"device\": \"cpu\", or \"order\": "
+        return dt_error(DT_CONFIG, "distributed.order \"priority\" steps in host memory (use "
+                                   "\"device\": \"cpu\", or \"order\": "
                                    "\"backward\")");
     }
     if (by_priority(spec) && spec->optimizer.clip_norm != 0) {
-        return dt_error(DT_CONFIG, "train.optimizer.clip_norm needs all gradients before a step, and distributed.order "
-                                   "\"priority\" steps block by block (set it to 0, or use \"order\": \"backward\")");
+        return dt_error(
+            DT_CONFIG,
+            "train.optimizer.clip_norm needs all gradients before a step, and distributed.order "
+            "\"priority\" steps block by block (set it to 0, or use \"order\": \"backward\")");
     }
     return DT_OK;
 }
@@ -287,7 +308,8 @@ enum dt_status dt_mirrored_open(const struct dt_strategy_spec *spec, struct dt_s
     DT_TRY(check_spec(spec));
     struct mirrored *self = calloc(1, sizeof *self);
     bool all;
-    enum dt_status s = dt_comm_all(spec->comm, self != NULL, "agreement on memory", &all); /* before what ranks open together */
+    enum dt_status s = dt_comm_all(spec->comm, self != NULL, "agreement on memory",
+                                   &all); /* before what ranks open together */
     if (self == NULL) {
         return dt_error(DT_NO_MEMORY, "no memory for the averaging of gradients");
     }

@@ -1,4 +1,5 @@
-/* Each rank trains for itself: no message, and replicas that drift apart. What averaging is for shows without it. */
+/* Each rank trains for itself: no message, and replicas that drift apart. What averaging is for
+ * shows without it. */
 #include <stdlib.h>
 
 #include "dist/strategy/strategies.h"
@@ -16,12 +17,14 @@ static void alone_close(struct dt_strategy *strategy)
     free(strategy);
 }
 
-static const struct dt_strategy_ops alone_ops = {.own_mean = true, .wait = alone_wait, .close = alone_close};
+static const struct dt_strategy_ops alone_ops = {
+    .own_mean = true, .wait = alone_wait, .close = alone_close};
 
 static enum dt_status open_parts(struct dt_strategy *strategy, const struct dt_strategy_spec *spec)
 {
     DT_TRY(dt_network_memory_open(spec->backend, spec->model, &strategy->memory));
-    return dt_optimizer_open(&spec->optimizer, spec->backend, spec->model->arena_elems, NULL, &strategy->optimizer);
+    return dt_optimizer_open(&spec->optimizer, spec->backend, spec->model->arena_elems, NULL,
+                             &strategy->optimizer);
 }
 
 enum dt_status dt_alone_open(const struct dt_strategy_spec *spec, struct dt_strategy **out)

@@ -28,7 +28,8 @@ struct dt_pipeline_cut {
     char names[DT_MAX_LAYERS - 1][DT_BLOCK_NAME_SIZE];
 };
 
-/* In which order gradients travel: as the backward pass makes them, or those first that the next forward pass wants first. */
+/* In which order gradients travel: as the backward pass makes them, or those first that the next
+ * forward pass wants first. */
 #define DT_ORDER_LIST(X)             \
     X(DT_ORDER_BACKWARD, "backward") \
     X(DT_ORDER_PRIORITY, "priority")
@@ -40,10 +41,10 @@ struct dt_dist_spec {
     int across;      /* of struct dt_allreduce_spec */
     int64_t servers; /* of a parameter server */
     enum dt_server_mode mode;
-    int64_t max_staleness;                  /* async: steps that a worker may be ahead of the slowest */
-    enum dt_pipeline_schedule schedule;     /* of a pipeline */
-    int64_t micro_batches;                  /* of a pipeline: parts of a batch, at most */
-    struct dt_pipeline_cut cut;             /* of a pipeline */
+    int64_t max_staleness;              /* async: steps that a worker may be ahead of the slowest */
+    enum dt_pipeline_schedule schedule; /* of a pipeline */
+    int64_t micro_batches;              /* of a pipeline: parts of a batch, at most */
+    struct dt_pipeline_cut cut;         /* of a pipeline */
     struct dt_compression_spec compression; /* of the gradients that are sent */
     enum dt_order order;                    /* of an allreduce */
     bool average, broadcast;

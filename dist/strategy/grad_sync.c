@@ -11,11 +11,12 @@ static void add_bucket(struct dt_grad_sync *sync, size_t begin, size_t end)
     sync->n_buckets++;
 }
 
-enum dt_status dt_grad_sync_open_at(struct dt_allreduce *allreduce, const size_t *ends, int n_ends, size_t bucket_bytes,
-                                    bool overlap, struct dt_grad_sync *out)
+enum dt_status dt_grad_sync_open_at(struct dt_allreduce *allreduce, const size_t *ends, int n_ends,
+                                    size_t bucket_bytes, bool overlap, struct dt_grad_sync *out)
 {
     if (n_ends > DT_MAX_BUCKETS) {
-        return dt_error(DT_INTERNAL, "%d blocks with parameters, at most %d are possible", n_ends, DT_MAX_BUCKETS);
+        return dt_error(DT_INTERNAL, "%d blocks with parameters, at most %d are possible", n_ends,
+                        DT_MAX_BUCKETS);
     }
     *out = (struct dt_grad_sync){.allreduce = allreduce, .overlap = overlap};
     size_t begin = 0;
@@ -29,8 +30,8 @@ enum dt_status dt_grad_sync_open_at(struct dt_allreduce *allreduce, const size_t
     return DT_OK;
 }
 
-enum dt_status dt_grad_sync_open(struct dt_allreduce *allreduce, const struct dt_model *model, const struct dt_dist_spec *dist,
-                                 struct dt_grad_sync *out)
+enum dt_status dt_grad_sync_open(struct dt_allreduce *allreduce, const struct dt_model *model,
+                                 const struct dt_dist_spec *dist, struct dt_grad_sync *out)
 {
     size_t ends[DT_MAX_LAYERS];
     int n_ends = 0;
@@ -55,7 +56,8 @@ static enum dt_status start(struct dt_grad_sync *sync, int index)
     struct dt_bucket *bucket = &sync->buckets[index];
     const struct dt_span span = {.kind = DT_SPAN_BUCKET, .block = index};
     DT_TRY(dt_span_begin(sync->trace, &span));
-    return dt_allreduce_start(sync->allreduce, index, bucket->begin, bucket->end, bucket->name, &bucket->request);
+    return dt_allreduce_start(sync->allreduce, index, bucket->begin, bucket->end, bucket->name,
+                              &bucket->request);
 }
 
 /* Its sum is there. */
@@ -88,7 +90,8 @@ static enum dt_status wait_for_bucket(struct dt_grad_sync *sync, int index)
 
 static enum dt_status start_ready(struct dt_grad_sync *sync)
 {
-    while (sync->n_started < sync->n_buckets && sync->buckets[sync->n_started].end <= sync->n_ready) {
+    while (sync->n_started < sync->n_buckets &&
+           sync->buckets[sync->n_started].end <= sync->n_ready) {
         DT_TRY(start(sync, sync->n_started));
         sync->n_started++;
     }
@@ -99,7 +102,8 @@ enum dt_status dt_grad_sync_ready(void *context, size_t begin, size_t end)
 {
     struct dt_grad_sync *sync = context;
     if (begin != sync->n_ready || end < begin) {
-        return dt_error(DT_INTERNAL, "gradients [%zu, %zu) came ready where [%zu, ...) was next", begin, end, sync->n_ready);
+        return dt_error(DT_INTERNAL, "gradients [%zu, %zu) came ready where [%zu, ...) was next",
+                        begin, end, sync->n_ready);
     }
     sync->n_ready = end;
     if (sync->overlap) {
@@ -129,7 +133,9 @@ enum dt_status dt_grad_sync_end(struct dt_grad_sync *sync)
     DT_TRY(sync->failed);
     DT_TRY(start_ready(sync));
     if (sync->n_started < sync->n_buckets) {
-        return dt_error(DT_INTERNAL, "only %zu gradients came ready before the wait for all of them", sync->n_ready);
+        return dt_error(DT_INTERNAL,
+                        "only %zu gradients came ready before the wait for all of them",
+                        sync->n_ready);
     }
     sync->n_left = sync->n_buckets;
     return DT_OK;
@@ -140,7 +146,8 @@ bool dt_grad_sync_lacks(const struct dt_grad_sync *sync, size_t begin)
     return sync->n_left > 0 && sync->buckets[sync->n_left - 1].end > begin;
 }
 
-enum dt_status dt_grad_sync_need(struct dt_grad_sync *sync, size_t begin, dt_grad_ready_fn sink, void *context)
+enum dt_status dt_grad_sync_need(struct dt_grad_sync *sync, size_t begin, dt_grad_ready_fn sink,
+                                 void *context)
 {
     while (dt_grad_sync_lacks(sync, begin)) {
         struct dt_bucket *bucket = &sync->buckets[sync->n_left - 1];

@@ -1,8 +1,9 @@
 /* Averaging gradients while the backward pass still runs.
  *
- * Gradients become final front to back in the arena, so a bucket is a contiguous range, filled until it holds `bucket_bytes`, and
- * its allreduce starts the moment it is full: tensor fusion without a copy (Sergeev and Del Balso 2018, arXiv 1802.05799; Li et al.
- * 2020, arXiv 2006.15704). The buckets are a function of the model and the setting, so every rank forms the same ones. */
+ * Gradients become final front to back in the arena, so a bucket is a contiguous range, filled
+ * until it holds `bucket_bytes`, and its allreduce starts the moment it is full: tensor fusion
+ * without a copy (Sergeev and Del Balso 2018, arXiv 1802.05799; Li et al. 2020, arXiv 2006.15704).
+ * The buckets are a function of the model and the setting, so every rank forms the same ones. */
 #ifndef DT_DIST_STRATEGY_GRAD_SYNC_H
 #define DT_DIST_STRATEGY_GRAD_SYNC_H
 
@@ -20,7 +21,8 @@ struct dt_bucket {
 struct dt_grad_sync {
     struct dt_allreduce *allreduce; /* borrowed */
     bool overlap;                   /* false: everything is sent at the end, to compare */
-    bool quiet; /* true: nobody looks before the wait. While a step is recorded (cuda/step_graph.h), a look would be part of it */
+    bool quiet; /* true: nobody looks before the wait. While a step is recorded (cuda/step_graph.h),
+                   a look would be part of it */
     struct dt_trace *trace; /* who watches the buckets, or NULL */
     int n_buckets;
     struct dt_bucket buckets[DT_MAX_BUCKETS];
@@ -31,29 +33,38 @@ struct dt_grad_sync {
     enum dt_status failed; /* what a poll ran into; the wait returns it */
 };
 
-/* allreduce: adds the gradients, which are its part; bucket i is in its slot i. Buckets end where blocks of the model do. */
-enum dt_status dt_grad_sync_open(struct dt_allreduce *allreduce, const struct dt_model *model, const struct dt_dist_spec *dist,
-                                 struct dt_grad_sync *out);
-/* The same, where n_ends blocks' gradients end at `ends` of the arena, front to back. bucket_bytes 0: one bucket per block. */
-enum dt_status dt_grad_sync_open_at(struct dt_allreduce *allreduce, const size_t *ends, int n_ends, size_t bucket_bytes,
-                                    bool overlap, struct dt_grad_sync *out);
+/* allreduce: adds the gradients, which are its part; bucket i is in its slot i. Buckets end where
+ * blocks of the model do. */
+enum dt_status dt_grad_sync_open(struct dt_allreduce *allreduce, const struct dt_model *model,
+                                 const struct dt_dist_spec *dist, struct dt_grad_sync *out);
+/* The same, where n_ends blocks' gradients end at `ends` of the arena, front to back. bucket_bytes
+ * 0: one bucket per block. */
+enum dt_status dt_grad_sync_open_at(struct dt_allreduce *allreduce, const size_t *ends, int n_ends,
+                                    size_t bucket_bytes, bool overlap, struct dt_grad_sync *out);
 
 /* Before the backward pass of a step. */
 void dt_grad_sync_begin(struct dt_grad_sync *sync);
-/* A dt_grad_ready_fn, with the dt_grad_sync as its context: starts every bucket that is now full, and helps the others along. */
+/* A dt_grad_ready_fn, with the dt_grad_sync as its context: starts every bucket that is now full,
+ * and helps the others along. */
 enum dt_status dt_grad_sync_ready(void *context, size_t begin, size_t end);
 /* Lets messages progress; a dt_pass.poll. Errors surface in the wait. */
 void dt_grad_sync_poll(void *context);
-/* After the backward pass: every bucket is on its way. Then, instead of waiting for all of them, while other things are done: */
+/* After the backward pass: every bucket is on its way. Then, instead of waiting for all of them,
+ * while other things are done: */
 enum dt_status dt_grad_sync_end(struct dt_grad_sync *sync);
-/* Those with elements from `begin` on are summed when this returns, the last one first; a sink gets each once. 0: all. */
-enum dt_status dt_grad_sync_need(struct dt_grad_sync *sync, size_t begin, dt_grad_ready_fn sink, void *context);
-bool dt_grad_sync_lacks(const struct dt_grad_sync *sync, size_t begin); /* whether it would have to wait */
-/* Of a rank that has nothing else to do: lets them progress, quiet or not. Errors surface in dt_grad_sync_need. */
+/* Those with elements from `begin` on are summed when this returns, the last one first; a sink gets
+ * each once. 0: all. */
+enum dt_status dt_grad_sync_need(struct dt_grad_sync *sync, size_t begin, dt_grad_ready_fn sink,
+                                 void *context);
+bool dt_grad_sync_lacks(const struct dt_grad_sync *sync,
+                        size_t begin); /* whether it would have to wait */
+/* Of a rank that has nothing else to do: lets them progress, quiet or not. Errors surface in
+ * dt_grad_sync_need. */
 void dt_grad_sync_help(struct dt_grad_sync *sync);
 
-/* Every bucket is summed over all ranks when this returns. sink: called for each as soon as its sum is there, in the order of the
- * arena, while later ones may still travel; NULL: nobody wants to know. */
+/* Every bucket is summed over all ranks when this returns. sink: called for each as soon as its sum
+ * is there, in the order of the arena, while later ones may still travel; NULL: nobody wants to
+ * know. */
 enum dt_status dt_grad_sync_wait(struct dt_grad_sync *sync, dt_grad_ready_fn sink, void *context);
 
 #endif

@@ -20,17 +20,19 @@ static void step_piece(void *context, size_t begin, size_t end, const float *sum
     (void)dt_optimizer_apply_range(step->optimizer, &step->update, begin, end, step->params, sums);
     for (int rank = 0; rank < step->comm->local_size; rank++) {
         if (rank != step->comm->local_rank) {
-            memcpy(array_of(step, rank) + begin, step->params + begin, (end - begin) * sizeof *step->params);
+            memcpy(array_of(step, rank) + begin, step->params + begin,
+                   (end - begin) * sizeof *step->params);
         }
     }
     step->seconds += dt_clock_s() - start_s;
 }
 
-enum dt_status dt_host_step_open(struct dt_comm *comm, struct dt_optimizer *optimizer, int n_states, size_t n_elems,
-                                 struct dt_host_sum *sum, struct dt_host_step *out)
+enum dt_status dt_host_step_open(struct dt_comm *comm, struct dt_optimizer *optimizer, int n_states,
+                                 size_t n_elems, struct dt_host_sum *sum, struct dt_host_step *out)
 {
     *out = (struct dt_host_step){.comm = comm, .optimizer = optimizer, .n_elems = n_elems};
-    DT_TRY(dt_host_memory_open(comm, (size_t)(comm->local_size + n_states) * dt_host_array_bytes(n_elems), &out->memory));
+    DT_TRY(dt_host_memory_open(
+        comm, (size_t)(comm->local_size + n_states) * dt_host_array_bytes(n_elems), &out->memory));
     if (out->memory.bytes == NULL) {
         return DT_OK;
     }

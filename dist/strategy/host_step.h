@@ -1,14 +1,16 @@
 /* One optimizer step for all ranks of a host, in place of one for each.
  *
- * Ranks whose weights and optimizer state are alike do the same arithmetic on the same numbers, and each goes through all of its
- * memory for it. Here every piece of the arena is stepped by one rank: the one that has just added the piece's gradients
- * (dist/allreduce/host_sum.h), which are then still in its nearest cache. The optimizer's state is there once for the host, as
- * ZeRO's first stage has it once for all GPUs (Rajbhandari et al. 2020, arXiv 1910.02054). Weights stay whole and apart in each
- * rank; the stepping rank writes its new ones into all of them. That is sound because a piece is added only when all ranks have its
- * gradients, and a block whose gradients are final does not read its weights again before the next step.
+ * Ranks whose weights and optimizer state are alike do the same arithmetic on the same numbers, and
+ * each goes through all of its memory for it. Here every piece of the arena is stepped by one rank:
+ * the one that has just added the piece's gradients (dist/allreduce/host_sum.h), which are then
+ * still in its nearest cache. The optimizer's state is there once for the host, as ZeRO's first
+ * stage has it once for all GPUs (Rajbhandari et al. 2020, arXiv 1910.02054). Weights stay whole
+ * and apart in each rank; the stepping rank writes its new ones into all of them. That is sound
+ * because a piece is added only when all ranks have its gradients, and a block whose gradients are
+ * final does not read its weights again before the next step.
  *
- * The rule is element by element, so the bits are those of a step for each. Nothing that needs the whole gradient first fits in:
- * no clipping by its norm. */
+ * The rule is element by element, so the bits are those of a step for each. Nothing that needs the
+ * whole gradient first fits in: no clipping by its norm. */
 #ifndef DT_DIST_STRATEGY_HOST_STEP_H
 #define DT_DIST_STRATEGY_HOST_STEP_H
 
@@ -27,10 +29,11 @@ struct dt_host_step {
     size_t n_elems;
 };
 
-/* Every rank of the one host calls it, with `sum` open. Has `sum` step, with weights and states in memory that the host's ranks
- * share. Where there is none to be had nothing changes. `out` and `optimizer` stay where they are. */
-enum dt_status dt_host_step_open(struct dt_comm *comm, struct dt_optimizer *optimizer, int n_states, size_t n_elems,
-                                 struct dt_host_sum *sum, struct dt_host_step *out);
+/* Every rank of the one host calls it, with `sum` open. Has `sum` step, with weights and states in
+ * memory that the host's ranks share. Where there is none to be had nothing changes. `out` and
+ * `optimizer` stay where they are. */
+enum dt_status dt_host_step_open(struct dt_comm *comm, struct dt_optimizer *optimizer, int n_states,
+                                 size_t n_elems, struct dt_host_sum *sum, struct dt_host_step *out);
 void dt_host_step_close(struct dt_host_step *step); /* a zeroed one is fine */
 
 #endif

@@ -2,7 +2,8 @@
 
 _Static_assert(DT_MAX_LAYERS <= DT_MAX_MATRICES, "a dense layer is a matrix");
 
-struct dt_compression_spec dt_matrices_add(const struct dt_compression_spec *compression, const struct dt_model *model)
+struct dt_compression_spec dt_matrices_add(const struct dt_compression_spec *compression,
+                                           const struct dt_model *model)
 {
     struct dt_compression_spec out = *compression;
     out.n_matrices = 0;
@@ -10,14 +11,15 @@ struct dt_compression_spec dt_matrices_add(const struct dt_compression_spec *com
         const struct dt_block *block = &model->blocks[b];
         if (block->linear == DT_LINEAR_DENSE) {
             const struct dt_param *weight = &model->params[block->weight];
-            out.matrices[out.n_matrices++] =
-                (struct dt_matrix){.begin = weight->offset, .n_rows = weight->dims[0], .n_cols = weight->dims[1]};
+            out.matrices[out.n_matrices++] = (struct dt_matrix){
+                .begin = weight->offset, .n_rows = weight->dims[0], .n_cols = weight->dims[1]};
         }
     }
     return out;
 }
 
-struct dt_codec dt_matrices_codec(const struct dt_compression_spec *compression, const struct dt_model *model)
+struct dt_codec dt_matrices_codec(const struct dt_compression_spec *compression,
+                                  const struct dt_model *model)
 {
     const struct dt_compression_spec spec = dt_matrices_add(compression, model);
     return dt_codec_of(&spec);

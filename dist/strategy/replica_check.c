@@ -19,7 +19,8 @@ static size_t largest_tensor(const struct dt_model *model)
     return largest;
 }
 
-enum dt_status dt_replica_check_open(struct dt_comm *comm, const struct dt_model *model, struct dt_replica_check *out)
+enum dt_status dt_replica_check_open(struct dt_comm *comm, const struct dt_model *model,
+                                     struct dt_replica_check *out)
 {
     *out = (struct dt_replica_check){.comm = comm, .model = model};
     out->host = malloc(largest_tensor(model) * sizeof *out->host);
@@ -39,13 +40,15 @@ void dt_replica_check_close(struct dt_replica_check *check)
     check->hashes = NULL;
 }
 
-static enum dt_status hash_tensors(struct dt_replica_check *check, struct dt_network *network, XXH128_canonical_t *hashes)
+static enum dt_status hash_tensors(struct dt_replica_check *check, struct dt_network *network,
+                                   XXH128_canonical_t *hashes)
 {
     struct dt_backend *backend = network->backend;
     for (int i = 0; i < check->model->n_params; i++) {
         const struct dt_param *param = &check->model->params[i];
         const size_t n_bytes = param->n_elems * sizeof(float);
-        DT_TRY(backend->ops->copy_out(backend, check->host, network->params + param->offset, n_bytes));
+        DT_TRY(
+            backend->ops->copy_out(backend, check->host, network->params + param->offset, n_bytes));
         XXH128_canonicalFromHash(&hashes[i], XXH3_128bits(check->host, n_bytes));
     }
     return DT_OK;
@@ -61,7 +64,8 @@ struct votes {
 
 static bool agree(const struct votes *v, int a, int b)
 {
-    return memcmp(&v->hashes[(size_t)a * (size_t)v->stride], &v->hashes[(size_t)b * (size_t)v->stride], HASH_BYTES) == 0;
+    return memcmp(&v->hashes[(size_t)a * (size_t)v->stride],
+                  &v->hashes[(size_t)b * (size_t)v->stride], HASH_BYTES) == 0;
 }
 
 static int count_agreeing(const struct votes *v, int rank)
@@ -87,9 +91,11 @@ static int find_majority(const struct votes *v)
 /* "rank 0", "ranks 1, 3": those that agree with `one`, or all others. */
 static void list_ranks(const struct votes *v, int one, bool agreeing, char *text, size_t n_text)
 {
-    const int n_agreeing = count_agreeing(v, one), n_all = agreeing ? n_agreeing : v->n_ranks - n_agreeing;
+    const int n_agreeing = count_agreeing(v, one),
+              n_all = agreeing ? n_agreeing : v->n_ranks - n_agreeing;
     size_t n = (size_t)snprintf(text, n_text, n_all > 1 ? "ranks" : "rank");
-    for (int rank = 0, n_listed = 0; rank < v->n_ranks && n_listed < MAX_LISTED && n < n_text; rank++) {
+    for (int rank = 0, n_listed = 0; rank < v->n_ranks && n_listed < MAX_LISTED && n < n_text;
+         rank++) {
         if (agree(v, one, rank) == agreeing) {
             n += (size_t)snprintf(text + n, n_text - n, n_listed++ > 0 ? ", %d" : " %d", rank);
         }
@@ -121,8 +127,8 @@ static void explain(const struct votes *v, const char *tensor, char *text, size_
     const int majority = find_majority(v);
     if (majority >= 0) {
         list_ranks(v, majority, false, ranks, sizeof ranks);
-        snprintf(text, n_text, "tensor '%s' of %s differs from that of the other %d ranks", tensor, ranks,
-                 count_agreeing(v, majority));
+        snprintf(text, n_text, "tensor '%s' of %s differs from that of the other %d ranks", tensor,
+                 ranks, count_agreeing(v, majority));
         return;
     }
     size_t n = (size_t)snprintf(text, n_text, "tensor '%s' differs between", tensor);
@@ -138,14 +144,18 @@ enum dt_status dt_replica_check_run(struct dt_replica_check *check, struct dt_ne
     XXH128_canonical_t *mine = check->hashes;
     XXH128_canonical_t *all = mine + n_params;
     DT_TRY(hash_tensors(check, network, mine));
-    DT_TRY(dt_comm_allgather(check->comm, mine, all, (size_t)n_params * HASH_BYTES, "comparison of replicas"));
+    DT_TRY(dt_comm_allgather(check->comm, mine, all, (size_t)n_params * HASH_BYTES,
+                             "comparison of replicas"));
     for (int i = 0; i < n_params; i++) {
-        const struct votes votes = {.hashes = &all[i], .stride = n_params, .n_ranks = check->comm->size};
+        const struct votes votes = {
+            .hashes = &all[i], .stride = n_params, .n_ranks = check->comm->size};
         if (count_agreeing(&votes, 0) < votes.n_ranks) {
             char text[320];
             explain(&votes, check->model->params[i].name, text, sizeof text);
-            return dt_error_agreed(dt_error(
-                DT_INTERNAL, "replicas differ: %s (gradients not averaged, weights not broadcast, or faulty memory)", text));
+            return dt_error_agreed(dt_error(DT_INTERNAL,
+                                            "replicas differ: %s (gradients not averaged, weights "
+                                            "not broadcast, or faulty memory)",
+                                            text));
         }
     }
     return DT_OK;

@@ -1,4 +1,5 @@
-/* Are the replicas still equal? A hash (XXH3-128, xxHash library) of every parameter tensor, compared over all ranks. */
+/* Are the replicas still equal? A hash (XXH3-128, xxHash library) of every parameter tensor,
+ * compared over all ranks. */
 #ifndef DT_DIST_STRATEGY_REPLICA_CHECK_H
 #define DT_DIST_STRATEGY_REPLICA_CHECK_H
 
@@ -12,11 +13,12 @@ struct dt_replica_check {
     void *hashes;                 /* owned: 16 bytes a tensor, this rank's and then everybody's */
 };
 
-enum dt_status dt_replica_check_open(struct dt_comm *comm, const struct dt_model *model, struct dt_replica_check *out);
+enum dt_status dt_replica_check_open(struct dt_comm *comm, const struct dt_model *model,
+                                     struct dt_replica_check *out);
 void dt_replica_check_close(struct dt_replica_check *check);
 
-/* DT_INTERNAL names, on every rank alike, the first tensor that differs, and the ranks that differ from the majority; without a
- * majority, as of two ranks, which ranks have the same. */
+/* DT_INTERNAL names, on every rank alike, the first tensor that differs, and the ranks that differ
+ * from the majority; without a majority, as of two ranks, which ranks have the same. */
 enum dt_status dt_replica_check_run(struct dt_replica_check *check, struct dt_network *network);
 
 #endif

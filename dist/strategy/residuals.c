@@ -13,7 +13,9 @@ static int count_workers(const struct dt_strategy *strategy)
 {
     const struct dt_strategy_spec *spec = &strategy->spec;
     struct dt_roles roles;
-    return dt_roles_find(&spec->dist, spec->comm->rank, spec->comm->size, &roles) == DT_OK ? roles.n_workers : 0;
+    return dt_roles_find(&spec->dist, spec->comm->rank, spec->comm->size, &roles) == DT_OK
+               ? roles.n_workers
+               : 0;
 }
 
 enum dt_status dt_residuals_alloc(const struct dt_strategy *strategy, float **out)
@@ -22,13 +24,16 @@ enum dt_status dt_residuals_alloc(const struct dt_strategy *strategy, float **ou
     const struct dt_compression_spec *compression = &spec->dist.compression;
     const int n_workers = count_workers(strategy);
     *out = NULL;
-    if (compression->type == DT_COMPRESSION_NONE || !compression->error_feedback || !spec->dist.average) {
+    if (compression->type == DT_COMPRESSION_NONE || !compression->error_feedback ||
+        !spec->dist.average) {
         return DT_OK;
     }
     const size_t n_rows = spec->comm->rank == 0 ? (size_t)n_workers : 1;
     *out = calloc(n_rows * spec->model->arena_elems + 1, sizeof **out);
     return *out != NULL ? DT_OK
-                        : dt_error(DT_NO_MEMORY, "no memory for what compression leaves of %d workers' gradients", n_workers);
+                        : dt_error(DT_NO_MEMORY,
+                                   "no memory for what compression leaves of %d workers' gradients",
+                                   n_workers);
 }
 
 /* This rank's own, or NULL. */
@@ -51,7 +56,9 @@ static enum dt_status move(struct dt_strategy *strategy, float *rows, bool to_fi
         } else if (own && to_first) { /* where others' have passed through */
             memset(row, 0, n_bytes);
         }
-        DT_TRY(worker == 0 ? DT_OK : dt_comm_broadcast(comm, row, n_bytes, to_first ? worker : 0, "residuals of compression"));
+        DT_TRY(worker == 0 ? DT_OK
+                           : dt_comm_broadcast(comm, row, n_bytes, to_first ? worker : 0,
+                                               "residuals of compression"));
         if (own && !to_first && left != NULL) {
             memcpy(left, row, n_bytes);
         }
@@ -100,7 +107,8 @@ static void move_elements(float *from, float *to, size_t begin, size_t end)
 }
 
 /* The elements of a bucket, slice by slice, to the ranks that carry them between the hosts. */
-static void settle_bucket(const struct dt_comm *comm, const struct dt_bucket *bucket, size_t n_elems, float *rows)
+static void settle_bucket(const struct dt_comm *comm, const struct dt_bucket *bucket,
+                          size_t n_elems, float *rows)
 {
     const size_t n = bucket->end - bucket->begin;
     const int n_slices = dt_host_sum_n_slices(comm, n);
@@ -108,7 +116,8 @@ static void settle_bucket(const struct dt_comm *comm, const struct dt_bucket *bu
         const size_t begin = bucket->begin + dt_piece_begin(n, k, n_slices),
                      end = bucket->begin + dt_piece_begin(n, k + 1, n_slices);
         for (int rank = 0; rank < comm->size; rank++) {
-            move_elements(rows + (size_t)rank * n_elems, rows + (size_t)rank_beside(comm, rank, k) * n_elems, begin, end);
+            move_elements(rows + (size_t)rank * n_elems,
+                          rows + (size_t)rank_beside(comm, rank, k) * n_elems, begin, end);
         }
     }
 }
@@ -132,7 +141,8 @@ bool dt_residuals_settle(const struct dt_strategy *strategy, float *rows)
 
 uint64_t dt_residuals_draws(const struct dt_strategy *strategy)
 {
-    const bool draws = strategy->spec.dist.compression.rounding == DT_ROUNDING_STOCHASTIC && strategy->feedback != NULL;
+    const bool draws = strategy->spec.dist.compression.rounding == DT_ROUNDING_STOCHASTIC &&
+                       strategy->feedback != NULL;
     return draws ? strategy->feedback->draw - DT_FIRST_DRAW(strategy->spec.comm->rank) : 0;
 }
 

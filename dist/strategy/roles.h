@@ -1,9 +1,11 @@
-/* What each rank does: workers compute gradients of their share of the samples, servers hold weights and step them.
+/* What each rank does: workers compute gradients of their share of the samples, servers hold
+ * weights and step them.
  *
  *   allreduce         all ranks are workers, and there is no server
  *   parameter_server  the last ranks are servers, as many as `servers` says, and all others workers
  *   central           all ranks are workers, and rank 0 is the one server too
- *   pipeline          all ranks together are one worker: each has the whole batch, and some of the blocks
+ *   pipeline          all ranks together are one worker: each has the whole batch, and some of the
+ * blocks
  *
  * Otherwise workers are the ranks 0 to n_workers - 1. */
 #ifndef DT_DIST_STRATEGY_ROLES_H
@@ -20,6 +22,7 @@ struct dt_roles {
 };
 
 /* Of rank `rank` of `size`. Local. DT_CONFIG: no worker would be left. */
-enum dt_status dt_roles_find(const struct dt_dist_spec *dist, int rank, int size, struct dt_roles *out);
+enum dt_status dt_roles_find(const struct dt_dist_spec *dist, int rank, int size,
+                             struct dt_roles *out);
 
 #endif

@@ -17,7 +17,8 @@ void dt_strategy_close(struct dt_strategy *strategy)
 }
 
 /* One device buffer becomes rank 0's, by way of host memory. */
-static enum dt_status broadcast_floats(const struct dt_strategy *strategy, float *device, float *host, const char *name)
+static enum dt_status broadcast_floats(const struct dt_strategy *strategy, float *device,
+                                       float *host, const char *name)
 {
     struct dt_backend *backend = strategy->spec.backend;
     const size_t n_bytes = strategy->spec.model->arena_elems * sizeof *device;
@@ -39,12 +40,17 @@ enum dt_status dt_strategy_broadcast(struct dt_strategy *strategy)
         return dt_error(DT_NO_MEMORY, "no memory to broadcast the weights");
     }
     enum dt_status status;
-    DT_TRY_GOTO(status, broadcast_floats(strategy, strategy->memory.params, host, "broadcast of weights"), done);
+    DT_TRY_GOTO(status,
+                broadcast_floats(strategy, strategy->memory.params, host, "broadcast of weights"),
+                done);
     for (int i = 0; i < optimizer->n_states; i++) {
-        DT_TRY_GOTO(status, broadcast_floats(strategy, optimizer->states[i], host, "broadcast of optimizer state"), done);
+        DT_TRY_GOTO(
+            status,
+            broadcast_floats(strategy, optimizer->states[i], host, "broadcast of optimizer state"),
+            done);
     }
-    status =
-        dt_comm_broadcast(strategy->spec.comm, &optimizer->n_steps, sizeof optimizer->n_steps, 0, "broadcast of the step count");
+    status = dt_comm_broadcast(strategy->spec.comm, &optimizer->n_steps, sizeof optimizer->n_steps,
+                               0, "broadcast of the step count");
 done:
     free(host);
     return status;
@@ -97,7 +103,8 @@ enum dt_status dt_strategy_grad_norm(struct dt_strategy *strategy, double *out)
 {
     struct squares squares = {.spec = &strategy->spec};
     DT_TRY(dt_strategy_each_sum(strategy, add_squares, &squares));
-    DT_TRY(dt_comm_allreduce(strategy->spec.comm, &squares.sum, 1, DT_TYPE_F64, DT_REDUCE_SUM, "sum of the gradient's squares"));
+    DT_TRY(dt_comm_allreduce(strategy->spec.comm, &squares.sum, 1, DT_TYPE_F64, DT_REDUCE_SUM,
+                             "sum of the gradient's squares"));
     *out = sqrt(squares.sum) * (double)strategy->grad_scale;
     return DT_OK;
 }
@@ -127,7 +134,8 @@ enum dt_status dt_strategy_staleness(const struct dt_strategy *strategy, struct 
     if (strategy->ops->staleness != NULL) {
         strategy->ops->staleness(strategy, out);
     }
-    return dt_comm_allreduce(strategy->spec.comm, out->counts, DT_STALENESS_BINS, DT_TYPE_U64, DT_REDUCE_SUM, "sum of stalenesses");
+    return dt_comm_allreduce(strategy->spec.comm, out->counts, DT_STALENESS_BINS, DT_TYPE_U64,
+                             DT_REDUCE_SUM, "sum of stalenesses");
 }
 
 void dt_strategy_expect(struct dt_strategy *strategy, int n_steps)
@@ -137,22 +145,26 @@ void dt_strategy_expect(struct dt_strategy *strategy, int n_steps)
     }
 }
 
-enum dt_status dt_strategy_traffic(const struct dt_strategy *strategy, uint64_t n_steps, struct dt_step_traffic *out)
+enum dt_status dt_strategy_traffic(const struct dt_strategy *strategy, uint64_t n_steps,
+                                   struct dt_step_traffic *out)
 {
     struct dt_wire_sent sent = {0};
     const bool counted = strategy->ops->sent != NULL && strategy->ops->sent(strategy, &sent);
     return dt_traffic_measure(strategy->spec.comm, counted ? &sent : NULL, n_steps, out);
 }
 
-struct dt_update dt_strategy_next(struct dt_strategy *strategy, double lr, size_t n_global, size_t n_local)
+struct dt_update dt_strategy_next(struct dt_strategy *strategy, double lr, size_t n_global,
+                                  size_t n_local)
 {
     const size_t n = strategy->ops->own_mean ? n_local : n_global;
-    const struct dt_update update = dt_optimizer_next(&strategy->optimizer, lr, n == 0 ? 0.0 : 1.0 / (double)n);
+    const struct dt_update update =
+        dt_optimizer_next(&strategy->optimizer, lr, n == 0 ? 0.0 : 1.0 / (double)n);
     strategy->grad_scale = update.grad_scale;
     return update;
 }
 
-struct dt_strategy_step dt_strategy_begin(struct dt_strategy *strategy, const struct dt_update *update)
+struct dt_strategy_step dt_strategy_begin(struct dt_strategy *strategy,
+                                          const struct dt_update *update)
 {
     struct dt_strategy_step step = {.strategy = strategy, .update = *update};
     if (strategy->ops->begin != NULL) {
@@ -161,16 +173,19 @@ struct dt_strategy_step dt_strategy_begin(struct dt_strategy *strategy, const st
     return step;
 }
 
-/* Between parameters there are zeros, whatever a codec makes of these: nobody else writes there, so it would come back at the next
- * step.
+/* Between parameters there are zeros, whatever a codec makes of these: nobody else writes there, so
+ * it would come back at the next step.
  */
-static enum dt_status clear_gaps(const struct dt_strategy *strategy, float *memory, size_t begin, size_t end)
+static enum dt_status clear_gaps(const struct dt_strategy *strategy, float *memory, size_t begin,
+                                 size_t end)
 {
     static const float zeros[DT_PARAM_ALIGN];
     const struct dt_model *model = strategy->spec.model;
     struct dt_backend *backend = strategy->spec.backend;
-    for (int i = 0; i < model->n_params && strategy->spec.dist.compression.type != DT_COMPRESSION_NONE; i++) {
-        const size_t gap = model->params[i].offset + model->params[i].n_elems, n = dt_round_up(gap, DT_PARAM_ALIGN) - gap;
+    for (int i = 0;
+         i < model->n_params && strategy->spec.dist.compression.type != DT_COMPRESSION_NONE; i++) {
+        const size_t gap = model->params[i].offset + model->params[i].n_elems,
+                     n = dt_round_up(gap, DT_PARAM_ALIGN) - gap;
         if (n > 0 && gap >= begin && gap < end) {
             DT_TRY(backend->ops->copy_in(backend, memory + gap, zeros, n * sizeof *zeros));
         }
@@ -183,7 +198,8 @@ static enum dt_status ready(void *context, size_t begin, size_t end)
 {
     struct dt_strategy_step *step = context;
     DT_TRY(clear_gaps(step->strategy, step->strategy->memory.grads, begin, end));
-    return step->strategy->ops->ready != NULL ? step->strategy->ops->ready(step, begin, end) : DT_OK;
+    return step->strategy->ops->ready != NULL ? step->strategy->ops->ready(step, begin, end)
+                                              : DT_OK;
 }
 
 /* A dt_pass.poll. */
@@ -200,7 +216,8 @@ static enum dt_status need(void *context, size_t begin)
     return step->strategy->ops->need(step->strategy, begin);
 }
 
-enum dt_status dt_strategy_forward(struct dt_strategy_step *step, struct dt_network *network, struct dt_pass *pass)
+enum dt_status dt_strategy_forward(struct dt_strategy_step *step, struct dt_network *network,
+                                   struct dt_pass *pass)
 {
     if (step->strategy->ops->need == NULL) {
         return dt_network_forward(network, pass);
@@ -214,7 +231,8 @@ enum dt_status dt_strategy_forward(struct dt_strategy_step *step, struct dt_netw
     return status;
 }
 
-enum dt_status dt_strategy_backward(struct dt_strategy_step *step, struct dt_network *network, struct dt_pass *pass)
+enum dt_status dt_strategy_backward(struct dt_strategy_step *step, struct dt_network *network,
+                                    struct dt_pass *pass)
 {
     pass->poll = step->strategy->ops->poll != NULL ? poll : NULL;
     pass->context = step;
@@ -228,8 +246,8 @@ bool dt_strategy_splits(const struct dt_strategy *strategy)
     return strategy->ops->passes != NULL;
 }
 
-enum dt_status dt_strategy_passes(struct dt_strategy_step *step, struct dt_network *network, struct dt_bound_samples *samples,
-                                  const struct dt_pass *pass)
+enum dt_status dt_strategy_passes(struct dt_strategy_step *step, struct dt_network *network,
+                                  struct dt_bound_samples *samples, const struct dt_pass *pass)
 {
     return step->strategy->ops->passes(step, network, samples, pass);
 }
@@ -242,12 +260,13 @@ enum dt_status dt_strategy_wait(struct dt_strategy_step *step)
     return dt_span_end(step->strategy->trace, &span);
 }
 
-enum dt_status dt_strategy_step_range(struct dt_strategy_step *step, size_t begin, size_t end, const float *grads)
+enum dt_status dt_strategy_step_range(struct dt_strategy_step *step, size_t begin, size_t end,
+                                      const float *grads)
 {
     struct dt_strategy *strategy = step->strategy;
     const double start_s = dt_clock_s();
-    const enum dt_status s =
-        dt_optimizer_apply_range(&strategy->optimizer, &step->update, begin, end, strategy->memory.params, grads);
+    const enum dt_status s = dt_optimizer_apply_range(&strategy->optimizer, &step->update, begin,
+                                                      end, strategy->memory.params, grads);
     strategy->update_s += dt_clock_s() - start_s;
     return s == DT_OK ? clear_gaps(strategy, strategy->memory.params, begin, end) : s;
 }

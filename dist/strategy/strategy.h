@@ -1,12 +1,13 @@
 /* How a training goes from ready gradients to new weights, over all ranks.
  *
- * What Horovod's DistributedOptimizer and broadcast did, each part with a switch, to show what it is for:
- *   average    off: each rank steps with its own gradient, and the replicas drift apart
- *   broadcast  off: ranks keep the weights they began with, and averaging alone keeps their distance forever
- * strategies.h lists them and opens one. Most have the whole network on every rank and share out the samples; one that splits the
- * network runs a step's passes itself.
+ * What Horovod's DistributedOptimizer and broadcast did, each part with a switch, to show what it
+ * is for: average    off: each rank steps with its own gradient, and the replicas drift apart
+ *   broadcast  off: ranks keep the weights they began with, and averaging alone keeps their
+ * distance forever strategies.h lists them and opens one. Most have the whole network on every rank
+ * and share out the samples; one that splits the network runs a step's passes itself.
  *
- * A strategy owns weights, gradients and the optimizer with its state, in memory of its choice: the network borrows it. */
+ * A strategy owns weights, gradients and the optimizer with its state, in memory of its choice: the
+ * network borrows it. */
 #ifndef DT_DIST_STRATEGY_STRATEGY_H
 #define DT_DIST_STRATEGY_STRATEGY_H
 
@@ -23,8 +24,10 @@ struct dt_strategy_spec {
     struct dt_backend *backend;       /* borrowed */
     int capacity;                     /* samples of a batch at most */
     dt_allreduce_open_fn device_open; /* of struct dt_allreduce_spec */
-    bool together; /* the ranks of a host may take their steps together (host_step.h); one that does not want to is enough */
-    bool recorded; /* a device takes the steps on its own: nobody looks at messages within a pass, which would be part of it */
+    bool together; /* the ranks of a host may take their steps together (host_step.h); one that does
+                      not want to is enough */
+    bool recorded; /* a device takes the steps on its own: nobody looks at messages within a pass,
+                      which would be part of it */
 };
 
 extern const char *const dt_strategy_names[];
@@ -32,8 +35,8 @@ extern const char *const dt_strategy_names[];
 struct dt_strategy;
 struct dt_strategy_step;
 
-/* How many steps others had taken between a worker's reading of the weights and the step with its gradients, counted piece by
- * piece; all zero where workers wait for each other. */
+/* How many steps others had taken between a worker's reading of the weights and the step with its
+ * gradients, counted piece by piece; all zero where workers wait for each other. */
 #define DT_STALENESS_BINS 256 /* the last one: so many or more */
 struct dt_staleness {
     uint64_t counts[DT_STALENESS_BINS];
@@ -51,35 +54,40 @@ struct dt_averaging {
     const struct dt_compression_spec *compression; /* the strategy's */
 };
 
-/* Of the passes of steps so far, of a strategy that runs them itself; or that has them wait for weights: what it had them wait. */
+/* Of the passes of steps so far, of a strategy that runs them itself; or that has them wait for
+ * weights: what it had them wait. */
 struct dt_pass_times {
     double forward_s, backward_s, waiting_s;
 };
 
-/* Told of elements [begin, end) of a summed gradient; `sums` begins at `begin`, and stays until the call returns. */
+/* Told of elements [begin, end) of a summed gradient; `sums` begins at `begin`, and stays until the
+ * call returns. */
 typedef enum dt_status (*dt_sums_fn)(void *context, size_t begin, size_t end, const float *sums);
 
-/* Mandatory are wait and close. NULL in another slot: there is nothing to do, to tell, or to count. */
+/* Mandatory are wait and close. NULL in another slot: there is nothing to do, to tell, or to count.
+ */
 struct dt_strategy_ops {
     /* dt_strategy_passes; NULL: the network is whole on every rank. */
-    enum dt_status (*passes)(struct dt_strategy_step *step, struct dt_network *network, struct dt_bound_samples *samples,
-                             const struct dt_pass *pass);
+    enum dt_status (*passes)(struct dt_strategy_step *step, struct dt_network *network,
+                             struct dt_bound_samples *samples, const struct dt_pass *pass);
     bool own_mean; /* the mean gradient is over the rank's own samples, not over those of all */
     void (*expect)(struct dt_strategy *strategy, int n_steps);
     void (*begin)(struct dt_strategy_step *step);
     enum dt_status (*ready)(struct dt_strategy_step *step, size_t begin, size_t end);
     void (*poll)(struct dt_strategy_step *step);
     enum dt_status (*wait)(struct dt_strategy_step *step);
-    /* The weights from element `begin` of the arena on are the last step's when this returns; NULL: after wait they all are. Its
-     * time counts as waiting_s of pass_times. */
+    /* The weights from element `begin` of the arena on are the last step's when this returns; NULL:
+     * after wait they all are. Its time counts as waiting_s of pass_times. */
     enum dt_status (*need)(struct dt_strategy *strategy, size_t begin);
     enum dt_status (*share_weights)(struct dt_strategy *strategy);
     enum dt_status (*collect_state)(struct dt_strategy *strategy);
     /* dt_strategy_each_sum. NULL: no rank has the summed gradient. */
     enum dt_status (*each_sum)(struct dt_strategy *strategy, dt_sums_fn fn, void *context);
     void (*describe)(const struct dt_strategy *strategy, struct dt_averaging *out);
-    bool (*sent)(const struct dt_strategy *strategy, struct dt_wire_sent *out);      /* by this rank; false: nobody counts */
-    void (*staleness)(const struct dt_strategy *strategy, struct dt_staleness *out); /* this rank's */
+    bool (*sent)(const struct dt_strategy *strategy,
+                 struct dt_wire_sent *out); /* by this rank; false: nobody counts */
+    void (*staleness)(const struct dt_strategy *strategy,
+                      struct dt_staleness *out); /* this rank's */
     void (*close)(struct dt_strategy *strategy);
 };
 
@@ -89,81 +97,100 @@ struct dt_strategy {
     struct dt_strategy_spec spec;
     struct dt_network_memory memory; /* weights and gradients, for dt_network_open */
     struct dt_optimizer optimizer;
-    struct dt_trace *trace;             /* who watches its waits, or NULL */
-    struct dt_allreduce *allreduce;     /* by which gradients are averaged; NULL: they are not */
-    struct dt_error_feedback *feedback; /* around what this rank sends of its gradients; NULL: they are not encoded */
-    bool together;                      /* the ranks of the host take their steps together */
-    bool free_running; /* workers do not wait for each other in a step: they want several at once (dt_strategy_expect) */
+    struct dt_trace *trace;         /* who watches its waits, or NULL */
+    struct dt_allreduce *allreduce; /* by which gradients are averaged; NULL: they are not */
+    struct dt_error_feedback
+        *feedback; /* around what this rank sends of its gradients; NULL: they are not encoded */
+    bool together; /* the ranks of the host take their steps together */
+    bool free_running; /* workers do not wait for each other in a step: they want several at once
+                          (dt_strategy_expect) */
     struct dt_pass_times pass_times;
     float grad_scale; /* of the last step's update */
-    double update_s;  /* spent on updates since the open; the rest of what dt_strategy_wait takes is waiting */
+    double update_s;  /* spent on updates since the open; the rest of what dt_strategy_wait takes is
+                         waiting */
 };
 
-/* After everything that borrows its memory, unless that is not used any more; each rank by itself. NULL is fine. */
+/* After everything that borrows its memory, unless that is not used any more; each rank by itself.
+ * NULL is fine. */
 void dt_strategy_close(struct dt_strategy *strategy);
 
-/* Weights, optimizer state and step count become rank 0's, on every rank. At the start and after a restore. */
+/* Weights, optimizer state and step count become rank 0's, on every rank. At the start and after a
+ * restore. */
 enum dt_status dt_strategy_broadcast(struct dt_strategy *strategy);
 
-/* Between steps: every rank has all weights; rank 0 has the optimizer's state. Every rank calls them, before it evaluates or
- * compares replicas, and before rank 0 saves. */
+/* Between steps: every rank has all weights; rank 0 has the optimizer's state. Every rank calls
+ * them, before it evaluates or compares replicas, and before rank 0 saves. */
 enum dt_status dt_strategy_share_weights(struct dt_strategy *strategy);
 enum dt_status dt_strategy_collect_state(struct dt_strategy *strategy);
 
-/* Between steps: whether the gradient of a step is known as a whole; and the L2 norm of the last step's mean gradient, before any
- * clipping. Every rank calls it; all have the same number. */
+/* Between steps: whether the gradient of a step is known as a whole; and the L2 norm of the last
+ * step's mean gradient, before any clipping. Every rank calls it; all have the same number. */
 bool dt_strategy_has_gradient(const struct dt_strategy *strategy);
 enum dt_status dt_strategy_grad_norm(struct dt_strategy *strategy, double *out);
 
-/* With such a gradient, between steps: tells `fn` of the last step's sums, piece by piece, in the backend's memory; each rank of
- * its own pieces, which together are the whole, once. Every rank calls it, and begins no step before all have returned. */
+/* With such a gradient, between steps: tells `fn` of the last step's sums, piece by piece, in the
+ * backend's memory; each rank of its own pieces, which together are the whole, once. Every rank
+ * calls it, and begins no step before all have returned. */
 enum dt_status dt_strategy_each_sum(struct dt_strategy *strategy, dt_sums_fn fn, void *context);
 
-const char *dt_strategy_adds_by(const struct dt_strategy *strategy); /* the name of the allreduce, or of the strategy */
+const char *dt_strategy_adds_by(
+    const struct dt_strategy *strategy); /* the name of the allreduce, or of the strategy */
 void dt_strategy_describe(const struct dt_strategy *strategy, struct dt_averaging *out);
 /* Counted on the wire in n_steps steps, all ranks'. Every rank calls it. */
-enum dt_status dt_strategy_traffic(const struct dt_strategy *strategy, uint64_t n_steps, struct dt_step_traffic *out);
+enum dt_status dt_strategy_traffic(const struct dt_strategy *strategy, uint64_t n_steps,
+                                   struct dt_step_traffic *out);
 
 /* So far, of all ranks. Every rank calls it. */
 enum dt_status dt_strategy_staleness(const struct dt_strategy *strategy, struct dt_staleness *out);
 
-/* ---- a step: next, begin, forward, backward, wait; whoever has a struct dt_strategy_step is between begin and wait */
+/* ---- a step: next, begin, forward, backward, wait; whoever has a struct dt_strategy_step is
+ * between begin and wait */
 
-/* Before steps of a free-running strategy: so many follow before all ranks agree on anything. Every rank calls it. */
+/* Before steps of a free-running strategy: so many follow before all ranks agree on anything. Every
+ * rank calls it. */
 void dt_strategy_expect(struct dt_strategy *strategy, int n_steps);
 
-/* What the step does with the sums: n_global samples over all ranks, n_local of this one. 0 samples: gradient zero. Counts the
- * step. */
-struct dt_update dt_strategy_next(struct dt_strategy *strategy, double lr, size_t n_global, size_t n_local);
+/* What the step does with the sums: n_global samples over all ranks, n_local of this one. 0
+ * samples: gradient zero. Counts the step. */
+struct dt_update dt_strategy_next(struct dt_strategy *strategy, double lr, size_t n_global,
+                                  size_t n_local);
 
 /* A step under way. */
 struct dt_strategy_step {
     struct dt_strategy *strategy;
     struct dt_update update;
 };
-struct dt_strategy_step dt_strategy_begin(struct dt_strategy *strategy, const struct dt_update *update);
+struct dt_strategy_step dt_strategy_begin(struct dt_strategy *strategy,
+                                          const struct dt_update *update);
 
-/* The forward pass of a micro-batch. Each block waits for its weights, if they are still on their way. */
-enum dt_status dt_strategy_forward(struct dt_strategy_step *step, struct dt_network *network, struct dt_pass *pass);
+/* The forward pass of a micro-batch. Each block waits for its weights, if they are still on their
+ * way. */
+enum dt_status dt_strategy_forward(struct dt_strategy_step *step, struct dt_network *network,
+                                   struct dt_pass *pass);
 
-/* The backward pass of the step's last micro-batch, its gradients on their way as they become final. */
-enum dt_status dt_strategy_backward(struct dt_strategy_step *step, struct dt_network *network, struct dt_pass *pass);
+/* The backward pass of the step's last micro-batch, its gradients on their way as they become
+ * final. */
+enum dt_status dt_strategy_backward(struct dt_strategy_step *step, struct dt_network *network,
+                                    struct dt_pass *pass);
 
-/* Whether the network is split over the ranks: opened for stages, and a step's passes are the strategy's. */
+/* Whether the network is split over the ranks: opened for stages, and a step's passes are the
+ * strategy's. */
 bool dt_strategy_splits(const struct dt_strategy *strategy);
 
-/* Then instead: gather, forward, loss and backward, as far as they are this rank's, of the pass's batch, the same on every rank. */
-enum dt_status dt_strategy_passes(struct dt_strategy_step *step, struct dt_network *network, struct dt_bound_samples *samples,
-                                  const struct dt_pass *pass);
+/* Then instead: gather, forward, loss and backward, as far as they are this rank's, of the pass's
+ * batch, the same on every rank. */
+enum dt_status dt_strategy_passes(struct dt_strategy_step *step, struct dt_network *network,
+                                  struct dt_bound_samples *samples, const struct dt_pass *pass);
 
-/* All weights are the new ones when this returns, or on a device when what it has enqueued is done. With the order "priority" they
- * are on their way: each is there when the next dt_strategy_forward comes to it, all of them after dt_strategy_share_weights,
- * without which no rank may end. */
+/* All weights are the new ones when this returns, or on a device when what it has enqueued is done.
+ * With the order "priority" they are on their way: each is there when the next dt_strategy_forward
+ * comes to it, all of them after dt_strategy_share_weights, without which no rank may end. */
 enum dt_status dt_strategy_wait(struct dt_strategy_step *step);
 
 /* ---- for strategies */
 
 /* Steps elements [begin, end); `grads` begins at `begin`. Its time counts as update. */
-enum dt_status dt_strategy_step_range(struct dt_strategy_step *step, size_t begin, size_t end, const float *grads);
+enum dt_status dt_strategy_step_range(struct dt_strategy_step *step, size_t begin, size_t end,
+                                      const float *grads);
 
 #endif

@@ -14,21 +14,28 @@
 #include "train/trainer.h"
 
 /* Learns in a second what it has to; a batch for any number of ranks. */
-static const char training[] =
-    "{\"data\": {\"format\": \"synthetic\", \"train_samples\": 4096, \"test_samples\": 512, \"noise\": 0.1},"
-    " \"model\": {\"input\": [1, 12, 12], \"layers\": [{\"type\": \"conv2d\", \"filters\": 8, \"kernel\": 3, \"activation\": "
-    "\"relu\"},"
-    " {\"type\": \"max_pool2d\", \"size\": 2}, {\"type\": \"flatten\"}, {\"type\": \"dense\", \"units\": 4}]},"
-    " \"train\": {\"epochs\": 5, \"seed\": 1, \"batch\": {\"global\": 64}, \"optimizer\": {\"type\": \"adam\", \"lr\": 0.01}},"
-    " \"distributed\": {\"check_every\": 1}, \"log\": {\"every_s\": 0}}";
+static const char training[] = "{\"data\": {\"format\": \"synthetic\", \"train_samples\": 4096, "
+                               "\"test_samples\": 512, \"noise\": 0.1},"
+                               " \"model\": {\"input\": [1, 12, 12], \"layers\": [{\"type\": "
+                               "\"conv2d\", \"filters\": 8, \"kernel\": 3, \"activation\": "
+                               "\"relu\"},"
+                               " {\"type\": \"max_pool2d\", \"size\": 2}, {\"type\": \"flatten\"}, "
+                               "{\"type\": \"dense\", \"units\": 4}]},"
+                               " \"train\": {\"epochs\": 5, \"seed\": 1, \"batch\": {\"global\": "
+                               "64}, \"optimizer\": {\"type\": \"adam\", \"lr\": 0.01}},"
+                               " \"distributed\": {\"check_every\": 1}, \"log\": {\"every_s\": 0}}";
 
 #define CHECK(name, meaning) dt_accept_##name,
-static enum dt_status (*const checks[DT_N_ACCEPT])(struct dt_acceptance *a, struct dt_accept_row *row) = {DT_ACCEPT_LIST(CHECK)};
+static enum dt_status (*const checks[DT_N_ACCEPT])(struct dt_acceptance *a,
+                                                   struct dt_accept_row *row) = {
+    DT_ACCEPT_LIST(CHECK)};
 
 /* An error on which all ranks agree belongs to the row, and the next rows can run. */
-static enum dt_status take_error(const struct dt_acceptance *a, enum dt_status status, struct dt_accept_row *row)
+static enum dt_status take_error(const struct dt_acceptance *a, enum dt_status status,
+                                 struct dt_accept_row *row)
 {
-    if (status == DT_OK || status == DT_STALLED || status == DT_STOPPED || (a->world->size > 1 && !dt_error_is_agreed())) {
+    if (status == DT_OK || status == DT_STALLED || status == DT_STOPPED ||
+        (a->world->size > 1 && !dt_error_is_agreed())) {
         return status;
     }
     row->verdict = DT_ACCEPT_FAIL;
@@ -54,14 +61,15 @@ static void tell_alone(const struct dt_acceptance *a, struct dt_accept_row *row)
 {
     const size_t n = strlen(row->text);
     if (row->verdict == DT_ACCEPT_MEASURED) {
-        snprintf(row->text + n, sizeof row->text - n, "; nothing to compare with: %s, %s", row->alone,
-                 a->spec->baseline == NULL ? "no --baseline" : "not in the --baseline");
+        snprintf(row->text + n, sizeof row->text - n, "; nothing to compare with: %s, %s",
+                 row->alone, a->spec->baseline == NULL ? "no --baseline" : "not in the --baseline");
     }
 }
 
-/* Rank 0's verdict holds for all ranks: figures may differ in their last digit, and it alone has the baseline. */
-static enum dt_status run_check(struct dt_acceptance *a, const struct dt_accept_baseline *baseline, int i,
-                                struct dt_accept_row *row)
+/* Rank 0's verdict holds for all ranks: figures may differ in their last digit, and it alone has
+ * the baseline. */
+static enum dt_status run_check(struct dt_acceptance *a, const struct dt_accept_baseline *baseline,
+                                int i, struct dt_accept_row *row)
 {
     struct dt_comm *comm = a->world->comm;
     for (int r = 0; r < comm->size; r++) {
@@ -103,7 +111,8 @@ static bool write_files(const struct dt_acceptance *a, const struct dt_accept_ou
     const struct dt_accept_spec *spec = a->spec;
     const bool no_junit = dt_output_failed(dt_accept_write_junit(spec->junit, a, outcome));
     const bool no_json = dt_output_failed(dt_accept_write_json(spec->json, a, outcome));
-    const bool no_page = spec->html != NULL && dt_output_failed(dt_accept_write_page(spec->html, a, outcome));
+    const bool no_page =
+        spec->html != NULL && dt_output_failed(dt_accept_write_page(spec->html, a, outcome));
     return !no_junit && !no_json && !no_page;
 }
 
@@ -114,16 +123,20 @@ static enum dt_status tell(const struct dt_acceptance *a, const struct dt_accept
         dt_accept_show_end(outcome);
         written = write_files(a, outcome);
     }
-    const bool untold = !written && outcome->counts[DT_ACCEPT_FAIL] == 0; /* a verdict is what counts */
-    DT_TRY(dt_world_agree(a->world, untold ? dt_error(DT_IO, "accept: a file was not written, as was said") : DT_OK));
+    const bool untold =
+        !written && outcome->counts[DT_ACCEPT_FAIL] == 0; /* a verdict is what counts */
+    DT_TRY(dt_world_agree(
+        a->world, untold ? dt_error(DT_IO, "accept: a file was not written, as was said") : DT_OK));
     if (outcome->counts[DT_ACCEPT_FAIL] > 0) {
-        return dt_error_agreed(dt_error(DT_FAILED, "accept: %d of %d checks failed (see the rows that begin with FAIL)",
-                                        outcome->counts[DT_ACCEPT_FAIL], outcome->n_done));
+        return dt_error_agreed(dt_error(
+            DT_FAILED, "accept: %d of %d checks failed (see the rows that begin with FAIL)",
+            outcome->counts[DT_ACCEPT_FAIL], outcome->n_done));
     }
     return DT_OK;
 }
 
-/* Faults that cannot be put into the training are refused before any row runs. Lost messages need some of dtrain's own: a ring's.
+/* Faults that cannot be put into the training are refused before any row runs. Lost messages need
+ * some of dtrain's own: a ring's.
  */
 static enum dt_status try_faults(struct dt_acceptance *a)
 {
@@ -189,22 +202,26 @@ static void leave_folder(const struct dt_acceptance *a, enum dt_status status)
 }
 
 /* All that the rows need. */
-static enum dt_status prepare(struct dt_acceptance *a, struct dt_accept_baseline *baseline, struct dt_accept_outcome *outcome)
+static enum dt_status prepare(struct dt_acceptance *a, struct dt_accept_baseline *baseline,
+                              struct dt_accept_outcome *outcome)
 {
     struct dt_world *world = a->world;
     const size_t n = (size_t)world->size;
-    DT_TRY(dt_world_agree(world, dt_config_parse("accept", training, sizeof training - 1, NULL, 0, &a->config)));
+    DT_TRY(dt_world_agree(
+        world, dt_config_parse("accept", training, sizeof training - 1, NULL, 0, &a->config)));
     DT_TRY(try_faults(a));
     DT_TRY(prepare_places(a));
     DT_TRY(dt_device_choose(world, &a->config, &a->device));
     DT_TRY(dt_world_alloc(world, n, sizeof *a->hosts, "the ranks' hosts", (void **)&a->hosts));
-    DT_TRY(dt_world_alloc(world, DT_N_ACCEPT * n, sizeof *outcome->cells, "the ranks' results", (void **)&outcome->cells));
+    DT_TRY(dt_world_alloc(world, DT_N_ACCEPT * n, sizeof *outcome->cells, "the ranks' results",
+                          (void **)&outcome->cells));
     DT_TRY(dt_facts_gather(world, &(struct dt_doctor_spec){.run = a->spec->run}, &a->ranks));
     for (int r = 0; r < world->size; r++) {
         memcpy(a->hosts[r], a->ranks[r].host, sizeof a->hosts[r]);
     }
     const bool reads = world->rank == 0 && a->spec->baseline != NULL;
-    return dt_world_agree(world, reads ? dt_accept_baseline_read(a, a->spec->baseline, baseline) : DT_OK);
+    return dt_world_agree(world,
+                          reads ? dt_accept_baseline_read(a, a->spec->baseline, baseline) : DT_OK);
 }
 
 enum dt_status dt_accept(struct dt_world *world, const struct dt_accept_spec *spec)

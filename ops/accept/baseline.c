@@ -22,7 +22,8 @@ static enum dt_status parse(const char *path, cJSON **out)
     *out = strict ? cJSON_ParseWithLength((const char *)bytes, n) : NULL;
     free(bytes);
     if (!strict) {
-        return dt_error(DT_BAD_DATA, "%.300s:%zu:%zu: %s", path, fault.line, fault.column, fault.problem);
+        return dt_error(DT_BAD_DATA, "%.300s:%zu:%zu: %s", path, fault.line, fault.column,
+                        fault.problem);
     }
     return *out != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "no memory for %.300s", path);
 }
@@ -33,8 +34,10 @@ static const char *text_of(const cJSON *object, const char *key)
     return text != NULL ? text : "";
 }
 
-/* DT_BAD_DATA where another machine measured it: a rate of a rank says nothing of one that shares its host with more. */
-static enum dt_status check_place(const struct dt_acceptance *a, const char *path, const cJSON *json)
+/* DT_BAD_DATA where another machine measured it: a rate of a rank says nothing of one that shares
+ * its host with more. */
+static enum dt_status check_place(const struct dt_acceptance *a, const char *path,
+                                  const cJSON *json)
 {
     const cJSON *each = cJSON_GetObjectItemCaseSensitive(json, "ranks_per_host");
     const int n_each = dt_accept_ranks_on_host(a, 0);
@@ -42,12 +45,16 @@ static enum dt_status check_place(const struct dt_acceptance *a, const char *pat
         return dt_error(DT_BAD_DATA, "%.300s: no baseline (%s)", path, cure);
     }
     if (!(each->valuedouble >= n_each && each->valuedouble <= n_each)) {
-        return dt_error(DT_BAD_DATA, "%.300s: was measured with %.0f ranks on a host, here are %d (measure one so)", path,
-                        each->valuedouble, n_each);
+        return dt_error(
+            DT_BAD_DATA,
+            "%.300s: was measured with %.0f ranks on a host, here are %d (measure one so)", path,
+            each->valuedouble, n_each);
     }
     if (strcmp(text_of(json, "device"), a->device.backend->name) != 0) {
-        return dt_error(DT_BAD_DATA, "%.300s: was measured on the device \"%.20s\", here it is \"%s\" (measure one so)", path,
-                        text_of(json, "device"), a->device.backend->name);
+        return dt_error(
+            DT_BAD_DATA,
+            "%.300s: was measured on the device \"%.20s\", here it is \"%s\" (measure one so)",
+            path, text_of(json, "device"), a->device.backend->name);
     }
     return DT_OK;
 }
@@ -59,7 +66,8 @@ static int take_row(const cJSON *row, double values[DT_ACCEPT_FIGURES])
     const cJSON *figure;
     cJSON_ArrayForEach(figure, cJSON_GetObjectItemCaseSensitive(row, "figures"))
     {
-        if (!cJSON_IsNumber(figure) || !(figure->valuedouble > 0) || !isfinite(figure->valuedouble) || n == DT_ACCEPT_FIGURES) {
+        if (!cJSON_IsNumber(figure) || !(figure->valuedouble > 0) ||
+            !isfinite(figure->valuedouble) || n == DT_ACCEPT_FIGURES) {
             return -1;
         }
         values[n++] = figure->valuedouble;
@@ -74,10 +82,12 @@ static enum dt_status take_rows(const char *path, const cJSON *json, struct dt_a
     cJSON_ArrayForEach(row, cJSON_GetObjectItemCaseSensitive(json, "rows"))
     {
         for (int i = 0; i < DT_N_ACCEPT; i++) {
-            const int n = strcmp(text_of(row, "name"), dt_accept_names[i]) == 0 ? take_row(row, out->values[i]) : 0;
+            const int n = strcmp(text_of(row, "name"), dt_accept_names[i]) == 0
+                              ? take_row(row, out->values[i])
+                              : 0;
             if (n < 0) {
-                return dt_error(DT_BAD_DATA, "%.300s: the figures of '%s' are no measurements (%s)", path, dt_accept_names[i],
-                                cure);
+                return dt_error(DT_BAD_DATA, "%.300s: the figures of '%s' are no measurements (%s)",
+                                path, dt_accept_names[i], cure);
             }
             n_figures += n;
         }
@@ -85,7 +95,8 @@ static enum dt_status take_rows(const char *path, const cJSON *json, struct dt_a
     return n_figures > 0 ? DT_OK : dt_error(DT_BAD_DATA, "%.300s: has no figures (%s)", path, cure);
 }
 
-enum dt_status dt_accept_baseline_read(const struct dt_acceptance *a, const char *path, struct dt_accept_baseline *out)
+enum dt_status dt_accept_baseline_read(const struct dt_acceptance *a, const char *path,
+                                       struct dt_accept_baseline *out)
 {
     cJSON *json;
     for (int i = 0; i < DT_N_ACCEPT * DT_ACCEPT_FIGURES; i++) {
@@ -98,12 +109,14 @@ enum dt_status dt_accept_baseline_read(const struct dt_acceptance *a, const char
     return s;
 }
 
-void dt_accept_baseline_apply(const struct dt_accept_baseline *baseline, int i, struct dt_accept_row *row)
+void dt_accept_baseline_apply(const struct dt_accept_baseline *baseline, int i,
+                              struct dt_accept_row *row)
 {
     for (int k = 0; k < DT_ACCEPT_FIGURES; k++) {
         const struct dt_accept_figure *f = &row->figures[k];
         const double then = baseline->values[i][k];
-        const bool worse = f->less ? f->value * DT_ACCEPT_BASELINE > then : f->value < then * DT_ACCEPT_BASELINE;
+        const bool worse =
+            f->less ? f->value * DT_ACCEPT_BASELINE > then : f->value < then * DT_ACCEPT_BASELINE;
         if (f->name[0] == '\0' || isnan(then) || row->verdict == DT_ACCEPT_FAIL) {
             continue;
         }
@@ -111,7 +124,8 @@ void dt_accept_baseline_apply(const struct dt_accept_baseline *baseline, int i, 
         if (worse) {
             char found[sizeof row->text];
             memcpy(found, row->text, sizeof found);
-            snprintf(row->text, sizeof row->text, "%s %.3g, %s %.3g of the baseline by more than a tenth; %.250s", f->name,
+            snprintf(row->text, sizeof row->text,
+                     "%s %.3g, %s %.3g of the baseline by more than a tenth; %.250s", f->name,
                      f->value, f->less ? "above" : "below", then, found);
         }
     }

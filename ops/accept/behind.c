@@ -25,7 +25,8 @@ static double best_of_host(const double *values, char (*const hosts)[DT_HOST_SIZ
     return best;
 }
 
-struct dt_behind dt_accept_behind(const double *values, char (*const hosts)[DT_HOST_SIZE], int n, bool by_rank)
+struct dt_behind dt_accept_behind(const double *values, char (*const hosts)[DT_HOST_SIZE], int n,
+                                  bool by_rank)
 {
     struct dt_behind out = {.host = NULL, .share = 1};
     double *sorted = calloc((size_t)n, sizeof *sorted);
@@ -43,7 +44,9 @@ struct dt_behind dt_accept_behind(const double *values, char (*const hosts)[DT_H
         qsort(sorted, (size_t)n_sorted, sizeof *sorted, by_value);
         out.median = sorted[n_sorted / 2];
         out.share = least / out.median;
-        out.host = n_sorted >= DT_ACCEPT_LEAST_COMPARED && out.share < DT_ACCEPT_BEHIND ? hosts[out.rank] : NULL;
+        out.host = n_sorted >= DT_ACCEPT_LEAST_COMPARED && out.share < DT_ACCEPT_BEHIND
+                       ? hosts[out.rank]
+                       : NULL;
     }
     free(sorted);
     out.n_compared = n_sorted;
@@ -57,7 +60,8 @@ void dt_accept_blame(struct dt_acceptance *a, const char *host, int rank)
     }
 }
 
-void dt_accept_compare(struct dt_acceptance *a, const struct dt_accept_measured *m, struct dt_accept_row *row)
+void dt_accept_compare(struct dt_acceptance *a, const struct dt_accept_measured *m,
+                       struct dt_accept_row *row)
 {
     const int n = a->world->size;
     double least = INFINITY, most = 0;
@@ -69,7 +73,8 @@ void dt_accept_compare(struct dt_acceptance *a, const struct dt_accept_measured 
     const struct dt_behind b = dt_accept_behind(m->values, a->hosts, n, m->by_rank);
     const bool compared = b.n_compared >= DT_ACCEPT_LEAST_COMPARED;
     row->verdict = compared ? dt_accept_verdict(b.host == NULL) : DT_ACCEPT_MEASURED;
-    snprintf(row->alone, sizeof row->alone, "%d %s%s", b.n_compared, m->by_rank ? "rank" : "host", b.n_compared == 1 ? "" : "s");
+    snprintf(row->alone, sizeof row->alone, "%d %s%s", b.n_compared, m->by_rank ? "rank" : "host",
+             b.n_compared == 1 ? "" : "s");
     snprintf(row->unit, sizeof row->unit, "%s", m->unit);
     row->figures[0].value = b.share * b.median;
     snprintf(row->figures[0].name, sizeof row->figures[0].name, "%s", m->figure);
@@ -78,12 +83,14 @@ void dt_accept_compare(struct dt_acceptance *a, const struct dt_accept_measured 
     } else if (m->by_rank) {
         dt_accept_blame(a, NULL, b.rank);
         snprintf(row->text, sizeof row->text,
-                 "rank %d (%s): %.3g %s, %.0f %% below the median of the ranks (leave its host out: mpirun -hosts, sbatch -x %s)",
+                 "rank %d (%s): %.3g %s, %.0f %% below the median of the ranks (leave its host "
+                 "out: mpirun -hosts, sbatch -x %s)",
                  b.rank, b.host, b.share * b.median, m->unit, 100 * (1 - b.share), b.host);
     } else {
         dt_accept_blame(a, b.host, -1);
         snprintf(row->text, sizeof row->text,
-                 "%s: %.3g %s, %.0f %% below the median of the hosts (leave it out: mpirun -hosts, sbatch -x %s)", b.host,
-                 b.share * b.median, m->unit, 100 * (1 - b.share), b.host);
+                 "%s: %.3g %s, %.0f %% below the median of the hosts (leave it out: mpirun -hosts, "
+                 "sbatch -x %s)",
+                 b.host, b.share * b.median, m->unit, 100 * (1 - b.share), b.host);
     }
 }

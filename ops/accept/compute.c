@@ -1,5 +1,6 @@
-/* How fast each rank multiplies matrices, all at the same time, on the device that the training takes: a dense layer forward. Cores
- * are timed by the processor time of the thread, so that sharing them is no fault of theirs. */
+/* How fast each rank multiplies matrices, all at the same time, on the device that the training
+ * takes: a dense layer forward. Cores are timed by the processor time of the thread, so that
+ * sharing them is no fault of theirs. */
 #include <math.h>
 #include <stdlib.h>
 #include <time.h>
@@ -60,10 +61,11 @@ static enum dt_status open_product(const struct dt_acceptance *a, struct product
     DT_TRY(a->device.backend->open(&options, &p->backend));
     p->n = p->backend->host_memory ? 1024 : 4096;
     p->rows = p->n / 2;
-    const struct dt_model_spec spec = {.input = {p->n, 1, 1},
-                                       .n_layers = 2,
-                                       .layers = {{.type = DT_LAYER_FLATTEN}, {.type = DT_LAYER_DENSE, .size = p->n}},
-                                       .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY};
+    const struct dt_model_spec spec = {
+        .input = {p->n, 1, 1},
+        .n_layers = 2,
+        .layers = {{.type = DT_LAYER_FLATTEN}, {.type = DT_LAYER_DENSE, .size = p->n}},
+        .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY};
     DT_TRY(dt_model_lower(&spec, &p->model));
     DT_TRY(alloc_host(p));
     const struct dt_samples samples = {.n = (size_t)p->rows,
@@ -75,9 +77,11 @@ static enum dt_status open_product(const struct dt_acceptance *a, struct product
                                        .n_total = (size_t)p->rows,
                                        .id_stride = 1};
     DT_TRY(dt_network_open(&p->model, p->backend, p->rows, NULL, &p->network));
-    DT_TRY(p->backend->ops->copy_in(p->backend, p->network->params, p->params, p->model.arena_elems * sizeof(float)));
+    DT_TRY(p->backend->ops->copy_in(p->backend, p->network->params, p->params,
+                                    p->model.arena_elems * sizeof(float)));
     DT_TRY(p->backend->ops->samples_open(p->backend, &samples, &p->bound));
-    return dt_network_gather(p->network, p->bound, &(struct dt_batch){.n = p->rows, .rows = p->order, .ids = p->order});
+    return dt_network_gather(p->network, p->bound,
+                             &(struct dt_batch){.n = p->rows, .rows = p->order, .ids = p->order});
 }
 
 static void close_product(struct product *p)
@@ -116,7 +120,8 @@ static enum dt_status measure(const struct product *p, double measure_s, double 
 /* Where ranks share cores, one of them is slow for reasons of its neighbours'. */
 static bool share_cores(const struct dt_acceptance *a)
 {
-    return a->device.module == NULL && dt_check_run("cores", a->ranks, a->world->size).verdict == DT_VERDICT_WARNING;
+    return a->device.module == NULL &&
+           dt_check_run("cores", a->ranks, a->world->size).verdict == DT_VERDICT_WARNING;
 }
 
 enum dt_status dt_accept_compute(struct dt_acceptance *a, struct dt_accept_row *row)
@@ -125,11 +130,20 @@ enum dt_status dt_accept_compute(struct dt_acceptance *a, struct dt_accept_row *
     double *rates = NULL, mine = 0;
     enum dt_status s = dt_world_agree(a->world, open_product(a, &product));
     DT_TRY_GOTO(s, s, done);
-    DT_TRY_GOTO(s, dt_world_alloc(a->world, (size_t)a->world->size, sizeof *rates, "rates", (void **)&rates), done);
+    DT_TRY_GOTO(
+        s,
+        dt_world_alloc(a->world, (size_t)a->world->size, sizeof *rates, "rates", (void **)&rates),
+        done);
     DT_TRY_GOTO(s, dt_world_agree(a->world, measure(&product, a->measure_s, &mine)), done);
-    DT_TRY_GOTO(s, dt_comm_allgather(a->world->comm, &mine, rates, sizeof mine, "exchange of rates of products"), done);
+    DT_TRY_GOTO(s,
+                dt_comm_allgather(a->world->comm, &mine, rates, sizeof mine,
+                                  "exchange of rates of products"),
+                done);
     dt_accept_compare(
-        a, &(struct dt_accept_measured){.values = rates, .unit = "GFLOP/s", .figure = "gflops", .by_rank = !share_cores(a)}, row);
+        a,
+        &(struct dt_accept_measured){
+            .values = rates, .unit = "GFLOP/s", .figure = "gflops", .by_rank = !share_cores(a)},
+        row);
 done:
     free(rates);
     close_product(&product);

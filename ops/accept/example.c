@@ -10,9 +10,13 @@ enum dt_status dt_accept_example(struct dt_acceptance *a, struct dt_accept_row *
     const int n = a->world->size;
     struct dt_tape *tapes = NULL, mine = {.first = 0};
     enum dt_status s;
-    DT_TRY(dt_world_alloc(a->world, (size_t)n, sizeof *tapes, "the ranks' numbers", (void **)&tapes));
+    DT_TRY(
+        dt_world_alloc(a->world, (size_t)n, sizeof *tapes, "the ranks' numbers", (void **)&tapes));
     DT_TRY_GOTO(s, dt_tape_run(a->world, &mine), done);
-    DT_TRY_GOTO(s, dt_comm_allgather(a->world->comm, &mine, tapes, sizeof mine, "exchange of the example's numbers"), done);
+    DT_TRY_GOTO(s,
+                dt_comm_allgather(a->world->comm, &mine, tapes, sizeof mine,
+                                  "exchange of the example's numbers"),
+                done);
     struct dt_golden all = {0};
     for (int r = 0; r < n; r++) {
         struct dt_golden golden = {0};

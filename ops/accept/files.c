@@ -39,13 +39,14 @@ static void put_case(FILE *out, const struct dt_accept_outcome *outcome, int i)
 {
     static const struct {
         const char *begin, *end;
-    } elements[DT_N_ACCEPT_VERDICTS] = {[DT_ACCEPT_FAIL] = {"<failure message=\"", "\"/>"},
-                                        [DT_ACCEPT_PASS] = {"<system-out>", "</system-out>"},
-                                        [DT_ACCEPT_MEASURED] = {"<skipped message=\"measured: ", "\"/>"},
-                                        [DT_ACCEPT_SKIPPED] = {"<skipped message=\"", "\"/>"}};
+    } elements[DT_N_ACCEPT_VERDICTS] = {
+        [DT_ACCEPT_FAIL] = {"<failure message=\"", "\"/>"},
+        [DT_ACCEPT_PASS] = {"<system-out>", "</system-out>"},
+        [DT_ACCEPT_MEASURED] = {"<skipped message=\"measured: ", "\"/>"},
+        [DT_ACCEPT_SKIPPED] = {"<skipped message=\"", "\"/>"}};
     const struct dt_accept_row *row = &outcome->rows[i];
-    fprintf(out, "  <testcase classname=\"dtrain.accept\" name=\"%s\" time=\"%.3f\">%s", dt_accept_names[i], outcome->seconds[i],
-            elements[row->verdict].begin);
+    fprintf(out, "  <testcase classname=\"dtrain.accept\" name=\"%s\" time=\"%.3f\">%s",
+            dt_accept_names[i], outcome->seconds[i], elements[row->verdict].begin);
     dt_page_text(out, row->text);
     fprintf(out, "%s</testcase>\n", elements[row->verdict].end);
 }
@@ -62,9 +63,11 @@ static void put_cases(FILE *out, const void *context)
     const struct dt_accept_outcome *outcome = cases->outcome;
     const int n_skipped = outcome->counts[DT_ACCEPT_MEASURED] + outcome->counts[DT_ACCEPT_SKIPPED];
     fprintf(out,
-            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"dtrain accept %s\" tests=\"%d\" failures=\"%d\" "
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"dtrain accept %s\" "
+            "tests=\"%d\" failures=\"%d\" "
             "skipped=\"%d\" timestamp=\"%.19s\">\n",
-            dt_version, outcome->n_done, outcome->counts[DT_ACCEPT_FAIL], n_skipped, cases->a->date);
+            dt_version, outcome->n_done, outcome->counts[DT_ACCEPT_FAIL], n_skipped,
+            cases->a->date);
     put_properties(out, cases->a);
     for (int i = 0; i < outcome->n_done; i++) {
         put_case(out, outcome, i);
@@ -72,7 +75,8 @@ static void put_cases(FILE *out, const void *context)
     fputs("</testsuite>\n", out);
 }
 
-enum dt_status dt_accept_write_junit(const char *path, const struct dt_acceptance *a, const struct dt_accept_outcome *outcome)
+enum dt_status dt_accept_write_junit(const char *path, const struct dt_acceptance *a,
+                                     const struct dt_accept_outcome *outcome)
 {
     return dt_file_print(path, put_cases, &(struct cases){a, outcome});
 }
@@ -128,7 +132,8 @@ static void add_record(cJSON *json, const struct dt_acceptance *a)
     }
 }
 
-enum dt_status dt_accept_write_json(const char *path, const struct dt_acceptance *a, const struct dt_accept_outcome *outcome)
+enum dt_status dt_accept_write_json(const char *path, const struct dt_acceptance *a,
+                                    const struct dt_accept_outcome *outcome)
 {
     cJSON *json = cJSON_CreateObject();
     cJSON_AddStringToObject(json, "kind", "accept");

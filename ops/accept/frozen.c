@@ -1,5 +1,6 @@
-/* On each host one rank behaves for a while as one that hangs: it does nothing and gives no sign of life. The others wait for it
- * with a limit of a second, and have to name it by then. Then it goes on, as if nothing had happened. */
+/* On each host one rank behaves for a while as one that hangs: it does nothing and gives no sign of
+ * life. The others wait for it with a limit of a second, and have to name it by then. Then it goes
+ * on, as if nothing had happened. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +31,8 @@ struct freeze {
 
 static char thaw_byte; /* the message's; it may come when nobody waits for it any more */
 
-/* Until told, or for long enough that nobody can have noticed. Not by a request of the communicator's: those show signs of life. */
+/* Until told, or for long enough that nobody can have noticed. Not by a request of the
+ * communicator's: those show signs of life. */
 static enum dt_status freeze(struct freeze *f)
 {
     struct dt_wire_request thaw;
@@ -57,7 +59,8 @@ static enum dt_status watch(struct freeze *f, struct dt_request *request, struct
         return s;
     }
     snprintf(name, sizeof name, ": rank %d ", f->last);
-    snprintf(out->text, sizeof out->text, "%s", s == DT_OK ? "it noticed nothing" : dt_error_text());
+    snprintf(out->text, sizeof out->text, "%s",
+             s == DT_OK ? "it noticed nothing" : dt_error_text());
     out->named = s == DT_STALLED && strstr(out->text, name) != NULL;
     dt_error_clear();
     return DT_OK;
@@ -82,7 +85,8 @@ static enum dt_status take_part(struct freeze *f, struct witness *out)
     const bool alone = f->first == f->last;
     dt_comm_phase(f->comm, "doing nothing, to be named");
     DT_TRY(rank == f->last && !alone ? freeze(f) : DT_OK);
-    DT_TRY(dt_comm_allreduce_start(f->comm, &nothing, 1, DT_TYPE_I32, DT_REDUCE_SUM, "wait for a frozen rank", &request));
+    DT_TRY(dt_comm_allreduce_start(f->comm, &nothing, 1, DT_TYPE_I32, DT_REDUCE_SUM,
+                                   "wait for a frozen rank", &request));
     if (rank == f->first && !alone) {
         *out = (struct witness){.asked = true, .frozen = f->last};
         DT_TRY(watch(f, &request, out));
@@ -104,16 +108,19 @@ static void judge(struct dt_acceptance *a, const struct witness *all, struct dt_
         most_s = w->asked && w->waited_s > most_s ? w->waited_s : most_s;
         if (fails && row->verdict == DT_ACCEPT_PASS) {
             row->verdict = DT_ACCEPT_FAIL;
-            snprintf(row->text, sizeof row->text, "rank %d (%s) did not name rank %d within %.0f s; after %.1f s: %s", r,
+            snprintf(row->text, sizeof row->text,
+                     "rank %d (%s) did not name rank %d within %.0f s; after %.1f s: %s", r,
                      a->hosts[r], w->frozen, LIMIT_S, w->waited_s, w->text);
         }
     }
     if (row->verdict == DT_ACCEPT_PASS && n > 0) {
-        snprintf(row->text, sizeof row->text, "named on %d host%s, after %.1f s at most; the limit was %.0f s", n,
+        snprintf(row->text, sizeof row->text,
+                 "named on %d host%s, after %.1f s at most; the limit was %.0f s", n,
                  n == 1 ? "" : "s", most_s, LIMIT_S);
     } else if (row->verdict == DT_ACCEPT_PASS) {
         row->verdict = DT_ACCEPT_SKIPPED;
-        snprintf(row->text, sizeof row->text, "not tried: no host has two ranks, of which one sees the other");
+        snprintf(row->text, sizeof row->text,
+                 "not tried: no host has two ranks, of which one sees the other");
     }
 }
 
@@ -124,16 +131,22 @@ enum dt_status dt_accept_frozen(struct dt_acceptance *a, struct dt_accept_row *r
     struct witness *all = NULL, mine;
     enum dt_status s;
     memset(&mine, 0, sizeof mine);
-    DT_TRY(dt_world_alloc(a->world, (size_t)a->world->size, sizeof *all, "what ranks noticed", (void **)&all));
+    DT_TRY(dt_world_alloc(a->world, (size_t)a->world->size, sizeof *all, "what ranks noticed",
+                          (void **)&all));
     if (comm->size > 1) {
         f.last = comm->rank;
         for (int r = 0; r < comm->size; r++) {
-            f.last = comm->host_roots != NULL && comm->host_roots[r] == comm->host_root && r > f.last ? r : f.last;
+            f.last =
+                comm->host_roots != NULL && comm->host_roots[r] == comm->host_root && r > f.last
+                    ? r
+                    : f.last;
         }
         DT_TRY_GOTO(s, dt_world_agree(a->world, dt_wire_open_mpi(comm, &f.wire)), done);
         DT_TRY_GOTO(s, take_part(&f, &mine), done);
     }
-    DT_TRY_GOTO(s, dt_comm_allgather(comm, &mine, all, sizeof mine, "exchange of what ranks noticed"), done);
+    DT_TRY_GOTO(s,
+                dt_comm_allgather(comm, &mine, all, sizeof mine, "exchange of what ranks noticed"),
+                done);
     judge(a, all, row);
 done:
     if (s != DT_STALLED) { /* a message may still be on its way */

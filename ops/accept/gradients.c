@@ -1,5 +1,5 @@
-/* The backward pass of a small network, on the device that the training takes, beside finite differences of its loss. Each rank
- * does it by itself. */
+/* The backward pass of a small network, on the device that the training takes, beside finite
+ * differences of its loss. Each rank does it by itself. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,24 +15,25 @@
 #define MOST_PROBES 24
 
 /* tanh has no kinks that a step could cross */
-static const struct dt_model_spec model = {.input = {2, 9, 8},
-                                           .n_layers = 5,
-                                           .layers = {{.type = DT_LAYER_CONV2D,
-                                                       .size = 8,
-                                                       .kernel = 3,
-                                                       .stride = 1,
-                                                       .padding = DT_PADDING_VALID,
-                                                       .activation = DT_ACTIVATION_TANH},
-                                                      {.type = DT_LAYER_CONV2D,
-                                                       .size = 8,
-                                                       .kernel = 3,
-                                                       .stride = 1,
-                                                       .padding = DT_PADDING_VALID,
-                                                       .activation = DT_ACTIVATION_TANH},
-                                                      {.type = DT_LAYER_AVG_POOL2D, .size = 2, .stride = 2},
-                                                      {.type = DT_LAYER_FLATTEN},
-                                                      {.type = DT_LAYER_DENSE, .size = N_CLASSES}},
-                                           .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY};
+static const struct dt_model_spec model = {
+    .input = {2, 9, 8},
+    .n_layers = 5,
+    .layers = {{.type = DT_LAYER_CONV2D,
+                .size = 8,
+                .kernel = 3,
+                .stride = 1,
+                .padding = DT_PADDING_VALID,
+                .activation = DT_ACTIVATION_TANH},
+               {.type = DT_LAYER_CONV2D,
+                .size = 8,
+                .kernel = 3,
+                .stride = 1,
+                .padding = DT_PADDING_VALID,
+                .activation = DT_ACTIVATION_TANH},
+               {.type = DT_LAYER_AVG_POOL2D, .size = 2, .stride = 2},
+               {.type = DT_LAYER_FLATTEN},
+               {.type = DT_LAYER_DENSE, .size = N_CLASSES}},
+    .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY};
 #define N_VALUES (BATCH * 2 * 9 * 8)
 
 struct probe {
@@ -107,7 +108,8 @@ static enum dt_status probe_all(struct probe *p)
     return DT_OK;
 }
 
-static enum dt_status open_probe(const struct dt_acceptance *a, const struct dt_samples *samples, struct probe *p)
+static enum dt_status open_probe(const struct dt_acceptance *a, const struct dt_samples *samples,
+                                 struct probe *p)
 {
     const struct dt_backend_options options = {.n_threads = 1, .local_rank = a->world->local_rank};
     DT_TRY(dt_model_lower(&model, &p->model));
@@ -164,14 +166,16 @@ struct result {
 static void judge(struct dt_acceptance *a, const struct result *results, struct dt_accept_row *row)
 {
     row->verdict = DT_ACCEPT_PASS;
-    snprintf(row->text, sizeof row->text, "%d derivatives on each rank (%s)", results[0].n_probed, a->device.backend->name);
+    snprintf(row->text, sizeof row->text, "%d derivatives on each rank (%s)", results[0].n_probed,
+             a->device.backend->name);
     for (int r = a->world->size - 1; r >= 0; r--) {
         a->cells[r].failed = results[r].n_wrong > 0;
         if (results[r].n_wrong > 0) {
             row->verdict = DT_ACCEPT_FAIL;
             snprintf(row->text, sizeof row->text,
-                     "rank %d (%s): %d of %d derivatives differ from finite differences of the loss, the last of %s", r,
-                     a->hosts[r], results[r].n_wrong, results[r].n_probed, results[r].tensor);
+                     "rank %d (%s): %d of %d derivatives differ from finite differences of the "
+                     "loss, the last of %s",
+                     r, a->hosts[r], results[r].n_wrong, results[r].n_probed, results[r].tensor);
         }
     }
 }
@@ -185,8 +189,10 @@ enum dt_status dt_accept_gradients(struct dt_acceptance *a, struct dt_accept_row
     mine.n_probed = probe.n_probed;
     mine.n_wrong = probe.n_wrong;
     snprintf(mine.tensor, sizeof mine.tensor, "%s", probe.worst);
-    DT_TRY(dt_world_alloc(a->world, (size_t)a->world->size, sizeof *results, "what ranks found", (void **)&results));
-    const enum dt_status s = dt_comm_allgather(a->world->comm, &mine, results, sizeof mine, "exchange of derivatives found");
+    DT_TRY(dt_world_alloc(a->world, (size_t)a->world->size, sizeof *results, "what ranks found",
+                          (void **)&results));
+    const enum dt_status s = dt_comm_allgather(a->world->comm, &mine, results, sizeof mine,
+                                               "exchange of derivatives found");
     if (s == DT_OK) {
         judge(a, results, row);
     }

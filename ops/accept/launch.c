@@ -17,10 +17,12 @@ static int find_uneven(const struct dt_acceptance *a)
 }
 
 /* A finding of the doctor's as a row. */
-static void take_finding(const char *name, const struct dt_finding *finding, struct dt_accept_row *row)
+static void take_finding(const char *name, const struct dt_finding *finding,
+                         struct dt_accept_row *row)
 {
     row->verdict = dt_accept_verdict(finding->verdict != DT_VERDICT_PROBLEM);
-    snprintf(row->text, sizeof row->text, "%s: %.200s (%.150s)", name, finding->text, finding->cure);
+    snprintf(row->text, sizeof row->text, "%s: %.200s (%.150s)", name, finding->text,
+             finding->cure);
 }
 
 enum dt_status dt_accept_launch(struct dt_acceptance *a, struct dt_accept_row *row)
@@ -32,15 +34,19 @@ enum dt_status dt_accept_launch(struct dt_acceptance *a, struct dt_accept_row *r
         row->verdict = DT_ACCEPT_FAIL;
         dt_accept_blame(a, a->hosts[uneven], -1);
         snprintf(row->text, sizeof row->text,
-                 "%s has %d rank%s, %s has %d (start as many on each: mpirun -ppn, srun --ntasks-per-node)", a->hosts[uneven],
-                 dt_accept_ranks_on_host(a, uneven), dt_accept_ranks_on_host(a, uneven) == 1 ? "" : "s", a->hosts[0], n_each);
+                 "%s has %d rank%s, %s has %d (start as many on each: mpirun -ppn, srun "
+                 "--ntasks-per-node)",
+                 a->hosts[uneven], dt_accept_ranks_on_host(a, uneven),
+                 dt_accept_ranks_on_host(a, uneven) == 1 ? "" : "s", a->hosts[0], n_each);
     } else if (row->verdict == DT_ACCEPT_PASS) {
-        snprintf(row->text, sizeof row->text, "%d rank%s on each host, %s", n_each, n_each == 1 ? "" : "s", versions.text);
+        snprintf(row->text, sizeof row->text, "%d rank%s on each host, %s", n_each,
+                 n_each == 1 ? "" : "s", versions.text);
     }
     return DT_OK;
 }
 
-/* The first problem; without one, how many findings of each kind there are. Warnings follow the row (dt_accept_next_warning). */
+/* The first problem; without one, how many findings of each kind there are. Warnings follow the row
+ * (dt_accept_next_warning). */
 enum dt_status dt_accept_doctor(struct dt_acceptance *a, struct dt_accept_row *row)
 {
     int counts[DT_N_VERDICTS] = {0};
@@ -51,8 +57,9 @@ enum dt_status dt_accept_doctor(struct dt_acceptance *a, struct dt_accept_row *r
         take_finding(dt_checks[i].name, &finding, row);
     }
     if (row->verdict == DT_ACCEPT_PASS) {
-        snprintf(row->text, sizeof row->text, "%d ok, %d not checked, %d warning%s", counts[DT_VERDICT_OK], counts[DT_VERDICT_NONE],
-                 counts[DT_VERDICT_WARNING], counts[DT_VERDICT_WARNING] == 1 ? "" : "s");
+        snprintf(row->text, sizeof row->text, "%d ok, %d not checked, %d warning%s",
+                 counts[DT_VERDICT_OK], counts[DT_VERDICT_NONE], counts[DT_VERDICT_WARNING],
+                 counts[DT_VERDICT_WARNING] == 1 ? "" : "s");
     }
     return DT_OK;
 }

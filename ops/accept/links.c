@@ -67,7 +67,8 @@ static enum dt_status progress(struct dt_request *request, bool *done)
 }
 
 /* Every rank calls it; one without a peer only waits. The best time there and back. */
-static enum dt_status exchange(struct dt_comm *comm, struct pair *p, size_t n_bytes, int n_rounds, double *best_s)
+static enum dt_status exchange(struct dt_comm *comm, struct pair *p, size_t n_bytes, int n_rounds,
+                               double *best_s)
 {
     struct dt_request request;
     p->n_bytes = n_bytes;
@@ -82,7 +83,8 @@ static enum dt_status exchange(struct dt_comm *comm, struct pair *p, size_t n_by
     return dt_comm_barrier(comm, "barrier between pairs of ranks");
 }
 
-/* Round `round` of n - 1, n even: who meets rank r. One stays, the others go round (a round-robin tournament). */
+/* Round `round` of n - 1, n even: who meets rank r. One stays, the others go round (a round-robin
+ * tournament). */
 static int peer_of(int r, int n, int round)
 {
     const int m = n - 1;
@@ -113,8 +115,10 @@ static enum dt_status measure(struct dt_comm *comm, struct pair *p, struct dt_ac
             links->bandwidth[comm->rank * n + peer] = 2 * (double)LARGE_BYTES / large_s;
         }
     }
-    DT_TRY(dt_comm_allreduce(comm, links->latency, (size_t)n * (size_t)n, DT_TYPE_F64, DT_REDUCE_SUM, "exchange of latencies"));
-    return dt_comm_allreduce(comm, links->bandwidth, (size_t)n * (size_t)n, DT_TYPE_F64, DT_REDUCE_SUM, "exchange of bandwidths");
+    DT_TRY(dt_comm_allreduce(comm, links->latency, (size_t)n * (size_t)n, DT_TYPE_F64,
+                             DT_REDUCE_SUM, "exchange of latencies"));
+    return dt_comm_allreduce(comm, links->bandwidth, (size_t)n * (size_t)n, DT_TYPE_F64,
+                             DT_REDUCE_SUM, "exchange of bandwidths");
 }
 
 static double link_of(const double *matrix, int n, int a, int b)
@@ -122,13 +126,16 @@ static double link_of(const double *matrix, int n, int a, int b)
     return a < b ? matrix[a * n + b] : matrix[b * n + a];
 }
 
-/* The best of a rank to another host; among ranks of one host, to any. sign: -1 where less is better. */
+/* The best of a rank to another host; among ranks of one host, to any. sign: -1 where less is
+ * better. */
 static double reach(const struct dt_acceptance *a, const double *matrix, int rank, double sign)
 {
     double best = -INFINITY;
     for (int r = 0; r < a->links.n; r++) {
-        const bool elsewhere = a->world->comm->n_hosts == 1 || strcmp(a->hosts[r], a->hosts[rank]) != 0;
-        best = r != rank && elsewhere ? fmax(best, sign * link_of(matrix, a->links.n, rank, r)) : best;
+        const bool elsewhere =
+            a->world->comm->n_hosts == 1 || strcmp(a->hosts[r], a->hosts[rank]) != 0;
+        best =
+            r != rank && elsewhere ? fmax(best, sign * link_of(matrix, a->links.n, rank, r)) : best;
     }
     return sign * best;
 }
@@ -138,15 +145,17 @@ static void tell_range(const struct dt_accept_links *links, struct dt_accept_row
     double least_s = INFINITY, most_s = 0, least = INFINITY, most = 0;
     for (int r = 0; r < links->n; r++) {
         for (int i = 0; i < r; i++) {
-            const double latency = link_of(links->latency, links->n, i, r), bandwidth = link_of(links->bandwidth, links->n, i, r);
+            const double latency = link_of(links->latency, links->n, i, r),
+                         bandwidth = link_of(links->bandwidth, links->n, i, r);
             least_s = fmin(least_s, latency);
             most_s = fmax(most_s, latency);
             least = fmin(least, bandwidth);
             most = fmax(most, bandwidth);
         }
     }
-    snprintf(row->text, sizeof row->text, "%d pair%s: %.1f to %.1f us, %.2f to %.2f GB/s", links->n * (links->n - 1) / 2,
-             links->n == 2 ? "" : "s", 1e6 * least_s, 1e6 * most_s, 1e-9 * least, 1e-9 * most);
+    snprintf(row->text, sizeof row->text, "%d pair%s: %.1f to %.1f us, %.2f to %.2f GB/s",
+             links->n * (links->n - 1) / 2, links->n == 2 ? "" : "s", 1e6 * least_s, 1e6 * most_s,
+             1e-9 * least, 1e-9 * most);
 }
 
 static void judge(struct dt_acceptance *a, struct dt_accept_row *row)
@@ -158,8 +167,11 @@ static void judge(struct dt_acceptance *a, struct dt_accept_row *row)
         quick[r] = 1 / fmax(latencies[r], 1e-9);
         slowest_s = fmax(slowest_s, latencies[r]);
     }
-    dt_accept_compare(a, &(struct dt_accept_measured){.values = rates, .unit = "GB/s", .figure = "bandwidth_gbs"}, row);
-    row->figures[1] = (struct dt_accept_figure){.name = "latency_us", .value = 1e6 * slowest_s, .less = true};
+    dt_accept_compare(
+        a, &(struct dt_accept_measured){.values = rates, .unit = "GB/s", .figure = "bandwidth_gbs"},
+        row);
+    row->figures[1] =
+        (struct dt_accept_figure){.name = "latency_us", .value = 1e6 * slowest_s, .less = true};
     const struct dt_behind late = dt_accept_behind(quick, a->hosts, a->links.n, false);
     if (row->verdict == DT_ACCEPT_FAIL) {
         return;
@@ -169,7 +181,8 @@ static void judge(struct dt_acceptance *a, struct dt_accept_row *row)
         row->verdict = DT_ACCEPT_FAIL;
         dt_accept_blame(a, late.host, -1);
         snprintf(row->text, sizeof row->text,
-                 "%s: messages take %.1f us, %.1f times the median of the hosts (leave it out: mpirun -hosts, sbatch -x %s)",
+                 "%s: messages take %.1f us, %.1f times the median of the hosts (leave it out: "
+                 "mpirun -hosts, sbatch -x %s)",
                  late.host, 1e6 / (late.share * late.median), 1 / late.share, late.host);
     }
 }
@@ -181,14 +194,22 @@ enum dt_status dt_accept_links(struct dt_acceptance *a, struct dt_accept_row *ro
     struct pair pair = {.wire = NULL, .n_rounds = a->spec->quick ? 5 : 40};
     if (comm->size == 1 || comm->size > MAX_RANKS) {
         row->verdict = DT_ACCEPT_SKIPPED;
-        snprintf(row->text, sizeof row->text, comm->size == 1 ? "one rank: there are none" : "not measured for more than %d ranks",
+        snprintf(row->text, sizeof row->text,
+                 comm->size == 1 ? "one rank: there are none"
+                                 : "not measured for more than %d ranks",
                  MAX_RANKS);
         return DT_OK;
     }
     enum dt_status s;
-    DT_TRY_GOTO(s, dt_world_alloc(a->world, n * n, sizeof(double), "latencies", (void **)&a->links.latency), done);
-    DT_TRY_GOTO(s, dt_world_alloc(a->world, n * n, sizeof(double), "bandwidths", (void **)&a->links.bandwidth), done);
-    DT_TRY_GOTO(s, dt_world_alloc(a->world, LARGE_BYTES, 1, "a message", (void **)&pair.bytes), done);
+    DT_TRY_GOTO(
+        s, dt_world_alloc(a->world, n * n, sizeof(double), "latencies", (void **)&a->links.latency),
+        done);
+    DT_TRY_GOTO(
+        s,
+        dt_world_alloc(a->world, n * n, sizeof(double), "bandwidths", (void **)&a->links.bandwidth),
+        done);
+    DT_TRY_GOTO(s, dt_world_alloc(a->world, LARGE_BYTES, 1, "a message", (void **)&pair.bytes),
+                done);
     DT_TRY_GOTO(s, dt_world_agree(a->world, dt_wire_open_mpi(comm, &pair.wire)), done);
     DT_TRY_GOTO(s, measure(comm, &pair, &a->links), done);
     a->links.n = comm->size;

@@ -1,5 +1,5 @@
-/* Memory bandwidth of each rank while all of them use it: bytes copied in a second, both ways counted, as STREAM's copy does
- * (McCalpin 1995). */
+/* Memory bandwidth of each rank while all of them use it: bytes copied in a second, both ways
+ * counted, as STREAM's copy does (McCalpin 1995). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,10 +32,18 @@ enum dt_status dt_accept_memory(struct dt_acceptance *a, struct dt_accept_row *r
     enum dt_status s;
     DT_TRY_GOTO(s, dt_world_alloc(a->world, N_BYTES, 1, "a copy of memory", (void **)&from), done);
     DT_TRY_GOTO(s, dt_world_alloc(a->world, N_BYTES, 1, "a copy of memory", (void **)&to), done);
-    DT_TRY_GOTO(s, dt_world_alloc(a->world, (size_t)a->world->size, sizeof *rates, "rates", (void **)&rates), done);
+    DT_TRY_GOTO(
+        s,
+        dt_world_alloc(a->world, (size_t)a->world->size, sizeof *rates, "rates", (void **)&rates),
+        done);
     const double mine = copy_rate(from, to, a->measure_s);
-    DT_TRY_GOTO(s, dt_comm_allgather(a->world->comm, &mine, rates, sizeof mine, "exchange of memory bandwidths"), done);
-    dt_accept_compare(a, &(struct dt_accept_measured){.values = rates, .unit = "GB/s", .figure = "bandwidth_gbs"}, row);
+    DT_TRY_GOTO(s,
+                dt_comm_allgather(a->world->comm, &mine, rates, sizeof mine,
+                                  "exchange of memory bandwidths"),
+                done);
+    dt_accept_compare(
+        a, &(struct dt_accept_measured){.values = rates, .unit = "GB/s", .figure = "bandwidth_gbs"},
+        row);
 done:
     free(rates);
     free(to);

@@ -1,4 +1,5 @@
-/* The result of all checks, and its ways out: on the terminal, in files, and compared with an earlier run. Rank 0's alone. */
+/* The result of all checks, and its ways out: on the terminal, in files, and compared with an
+ * earlier run. Rank 0's alone. */
 #ifndef DT_OPS_ACCEPT_OUTCOME_H
 #define DT_OPS_ACCEPT_OUTCOME_H
 
@@ -27,18 +28,23 @@ struct dt_accept_outcome {
 /* How many ranks are on the host of this one. */
 int dt_accept_ranks_on_host(const struct dt_acceptance *a, int rank);
 bool dt_accept_is_first_of_host(const struct dt_acceptance *a, int rank);
-/* Of check i on the host of this rank: in a row that fails, the hosts that are not to blame pass. */
-enum dt_accept_verdict dt_accept_host_verdict(const struct dt_acceptance *a, const struct dt_accept_outcome *outcome, int i,
+/* Of check i on the host of this rank: in a row that fails, the hosts that are not to blame pass.
+ */
+enum dt_accept_verdict dt_accept_host_verdict(const struct dt_acceptance *a,
+                                              const struct dt_accept_outcome *outcome, int i,
                                               int rank);
 
 /* "8 of 11 passed, 3 measured": verdicts that no row has are left out. */
 void dt_accept_sum_text(const struct dt_accept_outcome *outcome, char *text, size_t size);
 
-/* The doctor's next warning and its cure, from its check *i on, which moves behind it; false: no more. */
+/* The doctor's next warning and its cure, from its check *i on, which moves behind it; false: no
+ * more. */
 #define DT_ACCEPT_WARNING_SIZE 560
-bool dt_accept_next_warning(const struct dt_acceptance *a, int *i, char text[DT_ACCEPT_WARNING_SIZE]);
+bool dt_accept_next_warning(const struct dt_acceptance *a, int *i,
+                            char text[DT_ACCEPT_WARNING_SIZE]);
 
-/* What a record begins with, in every file: X(key, text), with `a` for the acceptance. Its hosts and the doctor's warnings follow.
+/* What a record begins with, in every file: X(key, text), with `a` for the acceptance. Its hosts
+ * and the doctor's warnings follow.
  */
 #define DT_ACCEPT_RECORD_LIST(X)      \
     X(date, a->date)                  \
@@ -49,27 +55,35 @@ bool dt_accept_next_warning(const struct dt_acceptance *a, int *i, char text[DT_
     X(launcher, a->ranks[0].launcher) \
     X(device, a->device.backend->name)
 
-/* "node1: 4 ranks, 4 with a GPU, NVIDIA H200; 64 CPUs, AMD EPYC 9654; Linux 6.1.0": the host of this rank. */
+/* "node1: 4 ranks, 4 with a GPU, NVIDIA H200; 64 CPUs, AMD EPYC 9654; Linux 6.1.0": the host of
+ * this rank. */
 void dt_accept_host_text(const struct dt_acceptance *a, int rank, char *text, size_t size);
 
 /* ---- an earlier run as the baseline */
 
-#define DT_ACCEPT_BASELINE 0.9 /* of what it measured is wanted, as of nccl-tests' NCCL_TESTS_MIN_BW */
+#define DT_ACCEPT_BASELINE \
+    0.9 /* of what it measured is wanted, as of nccl-tests' NCCL_TESTS_MIN_BW */
 
 struct dt_accept_baseline {
     double values[DT_N_ACCEPT][DT_ACCEPT_FIGURES]; /* NaN: not measured then */
 };
 
-/* What dt_accept_write_json left. Errors of dt_file_read; DT_BAD_DATA: it is something else, has no figures, or is of another
- * device or number of ranks on a host. */
-enum dt_status dt_accept_baseline_read(const struct dt_acceptance *a, const char *path, struct dt_accept_baseline *out);
-/* The row of check i passes or fails by its figures, if the baseline has them; the text of a failed one begins with which. */
-void dt_accept_baseline_apply(const struct dt_accept_baseline *baseline, int i, struct dt_accept_row *row);
+/* What dt_accept_write_json left. Errors of dt_file_read; DT_BAD_DATA: it is something else, has no
+ * figures, or is of another device or number of ranks on a host. */
+enum dt_status dt_accept_baseline_read(const struct dt_acceptance *a, const char *path,
+                                       struct dt_accept_baseline *out);
+/* The row of check i passes or fails by its figures, if the baseline has them; the text of a failed
+ * one begins with which. */
+void dt_accept_baseline_apply(const struct dt_accept_baseline *baseline, int i,
+                              struct dt_accept_row *row);
 
 /* ---- files: DT_CANT_CREATE, DT_IO, DT_NO_MEMORY */
 
-enum dt_status dt_accept_write_junit(const char *path, const struct dt_acceptance *a, const struct dt_accept_outcome *outcome);
-enum dt_status dt_accept_write_json(const char *path, const struct dt_acceptance *a, const struct dt_accept_outcome *outcome);
-enum dt_status dt_accept_write_page(const char *path, const struct dt_acceptance *a, const struct dt_accept_outcome *outcome);
+enum dt_status dt_accept_write_junit(const char *path, const struct dt_acceptance *a,
+                                     const struct dt_accept_outcome *outcome);
+enum dt_status dt_accept_write_json(const char *path, const struct dt_acceptance *a,
+                                    const struct dt_accept_outcome *outcome);
+enum dt_status dt_accept_write_page(const char *path, const struct dt_acceptance *a,
+                                    const struct dt_accept_outcome *outcome);
 
 #endif

@@ -1,4 +1,5 @@
-/* The page: which check passed on which host, what was measured there, and the links between the ranks as maps. */
+/* The page: which check passed on which host, what was measured there, and the links between the
+ * ranks as maps. */
 #include "report/page/page.h"
 
 #include <math.h>
@@ -18,14 +19,17 @@ struct page {
 static void put_style(FILE *out, const void *context)
 {
     (void)context;
-    fputs("body{max-width:1280px}.pass{color:var(--c)}.open{color:var(--soft)}.fail{color:#d32f2f;font-weight:600}\n"
+    fputs("body{max-width:1280px}.pass{color:var(--c)}.open{color:var(--soft)}.fail{color:#d32f2f;"
+          "font-weight:600}\n"
           "@media screen and (prefers-color-scheme:dark){.fail{color:#ff7b72}}\n"
-          ".grid-table td,.grid-table th{text-align:center}.grid-table td:first-child{text-align:left}"
+          ".grid-table td,.grid-table th{text-align:center}.grid-table "
+          "td:first-child{text-align:left}"
           "td.fail{background:var(--empty)}\n"
           ".rows td,.record td{text-align:left;white-space:normal;vertical-align:top}.record "
           "td:first-child{white-space:nowrap}.rows td:nth-child(4){min-width:16rem;"
           "overflow-wrap:anywhere}.rows th{text-align:left}\n"
-          ".rows td:nth-child(3){white-space:nowrap;text-align:right}td small{color:var(--soft);display:block;font-weight:400}\n",
+          ".rows td:nth-child(3){white-space:nowrap;text-align:right}td "
+          "small{color:var(--soft);display:block;font-weight:400}\n",
           out);
     dt_heat_map_style(out);
 }
@@ -47,7 +51,8 @@ static void put_cell(FILE *out, const struct page *p, int i, int rank)
         }
     }
     fprintf(out, "<td class=\"%s\">%s", class_of(verdict),
-            verdict == DT_ACCEPT_FAIL ? dt_accept_verdicts[verdict].word : dt_accept_verdicts[verdict].mark);
+            verdict == DT_ACCEPT_FAIL ? dt_accept_verdicts[verdict].word
+                                      : dt_accept_verdicts[verdict].mark);
     if (isfinite(least)) {
         fprintf(out, "<small>%.3g %s</small>", least, p->outcome->rows[i].unit);
     }
@@ -55,9 +60,11 @@ static void put_cell(FILE *out, const struct page *p, int i, int rank)
 
 static void put_grid(FILE *out, const struct page *p)
 {
-    fputs("<h2 class=\"part\">Hosts and checks</h2>\n<p>\u2713 passed, \u25cb measured, with nothing to compare with, \u2013 "
+    fputs("<h2 class=\"part\">Hosts and checks</h2>\n<p>\u2713 passed, \u25cb measured, with "
+          "nothing to compare with, \u2013 "
           "skipped. "
-          "Figures are those of a host's slowest rank.</p>\n<div class=\"wide\"><table class=\"grid-table\"><thead><tr><th>host",
+          "Figures are those of a host's slowest rank.</p>\n<div class=\"wide\"><table "
+          "class=\"grid-table\"><thead><tr><th>host",
           out);
     for (int i = 0; i < p->outcome->n_done; i++) {
         fprintf(out, "<th>%s", dt_accept_names[i]);
@@ -89,13 +96,14 @@ static void put_warnings(FILE *out, const struct dt_acceptance *a)
 static void put_rows(FILE *out, const struct page *p)
 {
     const struct dt_accept_outcome *outcome = p->outcome;
-    fputs("<h2 class=\"part\">Results</h2>\n<div class=\"wide\"><table class=\"rows\"><thead><tr><th>check<th>verdict<th>time"
+    fputs("<h2 class=\"part\">Results</h2>\n<div class=\"wide\"><table "
+          "class=\"rows\"><thead><tr><th>check<th>verdict<th>time"
           "<th>result</thead><tbody>\n",
           out);
     for (int i = 0; i < outcome->n_done; i++) {
         const struct dt_accept_row *row = &outcome->rows[i];
-        fprintf(out, "<tr><td>%s<td class=\"%s\">%s<td>%.1f s<td>", dt_accept_names[i], class_of(row->verdict),
-                dt_accept_verdicts[row->verdict].word, outcome->seconds[i]);
+        fprintf(out, "<tr><td>%s<td class=\"%s\">%s<td>%.1f s<td>", dt_accept_names[i],
+                class_of(row->verdict), dt_accept_verdicts[row->verdict].word, outcome->seconds[i]);
         dt_page_text(out, row->text);
         if (i == DT_ACCEPT_NUMBER_doctor) {
             put_warnings(out, p->a);
@@ -126,7 +134,8 @@ static void put_links(FILE *out, const struct page *p)
     }
     fputs("<h2 class=\"part\">Links</h2>\n", out);
     if (p->outcome->rows[DT_ACCEPT_NUMBER_links].verdict != DT_ACCEPT_FAIL) {
-        fputs("<p>A framed pair is worth a look, and no failure: the check compares hosts, each by its best link to another.</p>\n",
+        fputs("<p>A framed pair is worth a look, and no failure: the check compares hosts, each by "
+              "its best link to another.</p>\n",
               out);
     }
     fputs("<div class=\"cards\">\n", out);
@@ -151,7 +160,8 @@ static void put_entry(FILE *out, const char *name, const char *text)
 static void put_record(FILE *out, const struct dt_acceptance *a)
 {
     char text[DT_ACCEPT_WARNING_SIZE];
-    fputs("<h2 class=\"part\">Record</h2>\n<div class=\"wide\"><table class=\"record\"><tbody>\n", out);
+    fputs("<h2 class=\"part\">Record</h2>\n<div class=\"wide\"><table class=\"record\"><tbody>\n",
+          out);
 #define ENTRY(key, text) put_entry(out, #key, text);
     DT_ACCEPT_RECORD_LIST(ENTRY)
     for (int r = 0; r < a->world->size; r++) {
@@ -166,13 +176,15 @@ static void put_record(FILE *out, const struct dt_acceptance *a)
 static void put_body(FILE *out, const void *context)
 {
     const struct page *p = context;
-    const enum dt_accept_verdict verdict = dt_accept_verdict(p->outcome->counts[DT_ACCEPT_FAIL] == 0);
+    const enum dt_accept_verdict verdict =
+        dt_accept_verdict(p->outcome->counts[DT_ACCEPT_FAIL] == 0);
     const int n = p->a->world->size, n_hosts = p->a->world->comm->n_hosts;
     char sum[96];
     dt_accept_sum_text(p->outcome, sum, sizeof sum);
-    fprintf(out, "<h1>dtrain accept: <span class=\"%s\">%s</span></h1>\n", class_of(verdict), dt_accept_verdicts[verdict].word);
-    fprintf(out, "<p>Of the checks %s, on %d rank%s of %d host%s, %s.</p>\n", sum, n, n == 1 ? "" : "s", n_hosts,
-            n_hosts == 1 ? "" : "s", p->a->date);
+    fprintf(out, "<h1>dtrain accept: <span class=\"%s\">%s</span></h1>\n", class_of(verdict),
+            dt_accept_verdicts[verdict].word);
+    fprintf(out, "<p>Of the checks %s, on %d rank%s of %d host%s, %s.</p>\n", sum, n,
+            n == 1 ? "" : "s", n_hosts, n_hosts == 1 ? "" : "s", p->a->date);
     put_grid(out, p);
     put_rows(out, p);
     put_links(out, p);
@@ -191,16 +203,19 @@ static double *unfold(const double *half, int n, double scale)
     return out;
 }
 
-enum dt_status dt_accept_write_page(const char *path, const struct dt_acceptance *a, const struct dt_accept_outcome *outcome)
+enum dt_status dt_accept_write_page(const char *path, const struct dt_acceptance *a,
+                                    const struct dt_accept_outcome *outcome)
 {
     const struct dt_accept_links *links = &a->links;
     struct page p = {.a = a,
                      .outcome = outcome,
                      .latency_us = unfold(links->latency, links->n, 1e6),
                      .bandwidth_gbs = unfold(links->bandwidth, links->n, 1e-9)};
-    const struct dt_page page = {.title = "dtrain accept", .style = put_style, .body = put_body, .context = &p};
-    const enum dt_status s = p.latency_us != NULL && p.bandwidth_gbs != NULL ? dt_page_write(path, &page)
-                                                                             : dt_error(DT_NO_MEMORY, "no memory for %.200s", path);
+    const struct dt_page page = {
+        .title = "dtrain accept", .style = put_style, .body = put_body, .context = &p};
+    const enum dt_status s = p.latency_us != NULL && p.bandwidth_gbs != NULL
+                                 ? dt_page_write(path, &page)
+                                 : dt_error(DT_NO_MEMORY, "no memory for %.200s", path);
     free(p.latency_us);
     free(p.bandwidth_gbs);
     return s;

@@ -23,13 +23,15 @@ int dt_accept_ranks_on_host(const struct dt_acceptance *a, int rank)
     return n;
 }
 
-enum dt_accept_verdict dt_accept_host_verdict(const struct dt_acceptance *a, const struct dt_accept_outcome *outcome, int i,
+enum dt_accept_verdict dt_accept_host_verdict(const struct dt_acceptance *a,
+                                              const struct dt_accept_outcome *outcome, int i,
                                               int rank)
 {
     const enum dt_accept_verdict row = outcome->rows[i].verdict;
     bool failed = false;
     for (int r = 0; r < a->world->size; r++) {
-        failed |= outcome->cells[i * a->world->size + r].failed && strcmp(a->hosts[r], a->hosts[rank]) == 0;
+        failed |= outcome->cells[i * a->world->size + r].failed &&
+                  strcmp(a->hosts[r], a->hosts[rank]) == 0;
     }
     return row == DT_ACCEPT_FAIL ? dt_accept_verdict(!failed) : row;
 }
@@ -46,17 +48,20 @@ void dt_accept_host_text(const struct dt_acceptance *a, int rank, char *text, si
     if (n_gpus > 0) {
         snprintf(gpus, sizeof gpus, ", %d with a GPU, %s", n_gpus, f->gpu);
     }
-    snprintf(text, size, "%s: %d rank%s%s; %d CPU%s%s%s; %s", f->host, n, n == 1 ? "" : "s", gpus, f->n_host_cpus,
-             f->n_host_cpus == 1 ? "" : "s", f->cpu[0] != '\0' ? ", " : "", f->cpu, f->kernel);
+    snprintf(text, size, "%s: %d rank%s%s; %d CPU%s%s%s; %s", f->host, n, n == 1 ? "" : "s", gpus,
+             f->n_host_cpus, f->n_host_cpus == 1 ? "" : "s", f->cpu[0] != '\0' ? ", " : "", f->cpu,
+             f->kernel);
 }
 
-bool dt_accept_next_warning(const struct dt_acceptance *a, int *i, char text[DT_ACCEPT_WARNING_SIZE])
+bool dt_accept_next_warning(const struct dt_acceptance *a, int *i,
+                            char text[DT_ACCEPT_WARNING_SIZE])
 {
     while (*i < dt_n_checks) {
         const struct dt_check *check = &dt_checks[(*i)++];
         const struct dt_finding finding = check->run(a->ranks, a->world->size);
         if (finding.verdict == DT_VERDICT_WARNING) {
-            snprintf(text, DT_ACCEPT_WARNING_SIZE, "%s: %s (%s)", check->name, finding.text, finding.cure);
+            snprintf(text, DT_ACCEPT_WARNING_SIZE, "%s: %s (%s)", check->name, finding.text,
+                     finding.cure);
             return true;
         }
     }
@@ -65,9 +70,11 @@ bool dt_accept_next_warning(const struct dt_acceptance *a, int *i, char text[DT_
 
 void dt_accept_sum_text(const struct dt_accept_outcome *outcome, char *text, size_t size)
 {
-    static const char *const words[DT_N_ACCEPT_VERDICTS] = {
-        [DT_ACCEPT_FAIL] = "failed", [DT_ACCEPT_MEASURED] = "measured", [DT_ACCEPT_SKIPPED] = "skipped"};
-    size_t n = (size_t)snprintf(text, size, "%d of %d passed", outcome->counts[DT_ACCEPT_PASS], outcome->n_done);
+    static const char *const words[DT_N_ACCEPT_VERDICTS] = {[DT_ACCEPT_FAIL] = "failed",
+                                                            [DT_ACCEPT_MEASURED] = "measured",
+                                                            [DT_ACCEPT_SKIPPED] = "skipped"};
+    size_t n = (size_t)snprintf(text, size, "%d of %d passed", outcome->counts[DT_ACCEPT_PASS],
+                                outcome->n_done);
     for (int v = 0; v < DT_N_ACCEPT_VERDICTS; v++) {
         if (words[v] != NULL && outcome->counts[v] > 0 && n < size) {
             n += (size_t)snprintf(text + n, size - n, ", %d %s", outcome->counts[v], words[v]);

@@ -1,4 +1,5 @@
-/* The checks of `dtrain accept`, one row each: all ranks run them together and reach the same verdict. */
+/* The checks of `dtrain accept`, one row each: all ranks run them together and reach the same
+ * verdict. */
 #ifndef DT_OPS_ACCEPT_ROWS_H
 #define DT_OPS_ACCEPT_ROWS_H
 
@@ -14,7 +15,8 @@ struct dt_accept_cell {
     double value; /* what was measured, in the row's unit; NaN: nothing */
 };
 
-/* Of each pair of ranks, by the smaller and the larger number: latency in seconds, one way, and bytes a second. */
+/* Of each pair of ranks, by the smaller and the larger number: latency in seconds, one way, and
+ * bytes a second. */
 struct dt_accept_links {
     int n; /* ranks; 0: not measured */
     double *latency, *bandwidth;
@@ -45,8 +47,9 @@ struct dt_accept_figure {
 };
 #define DT_ACCEPT_FIGURES 2
 
-/* X(constant, word, mark, mark in ASCII, colour of a terminal): a row that only measures has nothing to compare its figures with,
- * and one that is skipped has nothing to check; neither fails. */
+/* X(constant, word, mark, mark in ASCII, colour of a terminal): a row that only measures has
+ * nothing to compare its figures with, and one that is skipped has nothing to check; neither fails.
+ */
 #define DT_ACCEPT_VERDICT_LIST(X)                          \
     X(DT_ACCEPT_FAIL, "FAIL", "\u2717", "x", "1;31")       \
     X(DT_ACCEPT_PASS, "PASS", "\u2713", "+", "32")         \
@@ -70,22 +73,25 @@ struct dt_accept_row {
 };
 
 /* X(name, what it shows), in the order in which they run */
-#define DT_ACCEPT_LIST(X)                                                                                    \
-    X(launch, "all ranks are there, of one version, as many on each host")                                   \
-    X(doctor, "the ranks have what a training needs (dtrain doctor)")                                        \
-    X(example, "Horovod's worked example of the gradient tape comes out, bit for bit")                       \
-    X(gradients, "the backward pass of a small network agrees with finite differences of its loss")          \
-    X(sums, "every allreduce algorithm gives exact sums of whole numbers")                                   \
-    X(links, "messages between any two ranks: no host is far slower than the others")                        \
-    X(memory, "memory bandwidth: no host is far slower than the others")                                     \
-    X(compute, "matrix products: no rank is far slower than the others, or no host where ranks share cores") \
-    X(training, "a short training reaches its accuracy, the replicas equal after each step")                 \
-    X(checkpoint, "every rank reads back what rank 0 has saved")                                             \
+#define DT_ACCEPT_LIST(X)                                                                        \
+    X(launch, "all ranks are there, of one version, as many on each host")                       \
+    X(doctor, "the ranks have what a training needs (dtrain doctor)")                            \
+    X(example, "Horovod's worked example of the gradient tape comes out, bit for bit")           \
+    X(gradients,                                                                                 \
+      "the backward pass of a small network agrees with finite differences of its loss")         \
+    X(sums, "every allreduce algorithm gives exact sums of whole numbers")                       \
+    X(links, "messages between any two ranks: no host is far slower than the others")            \
+    X(memory, "memory bandwidth: no host is far slower than the others")                         \
+    X(compute, "matrix products: no rank is far slower than the others, or no host where ranks " \
+               "share cores")                                                                    \
+    X(training, "a short training reaches its accuracy, the replicas equal after each step")     \
+    X(checkpoint, "every rank reads back what rank 0 has saved")                                 \
     X(frozen, "a rank that stops answering is reported in time")
 
-/* The status is of what keeps all checks from going on; what is wrong with this one is in the row. An error on which all ranks
- * agree belongs to this check, too: it becomes the row's text. */
-#define DT_ACCEPT_DECLARE(name, meaning) enum dt_status dt_accept_##name(struct dt_acceptance *a, struct dt_accept_row *row);
+/* The status is of what keeps all checks from going on; what is wrong with this one is in the row.
+ * An error on which all ranks agree belongs to this check, too: it becomes the row's text. */
+#define DT_ACCEPT_DECLARE(name, meaning) \
+    enum dt_status dt_accept_##name(struct dt_acceptance *a, struct dt_accept_row *row);
 DT_ACCEPT_LIST(DT_ACCEPT_DECLARE)
 #undef DT_ACCEPT_DECLARE
 
@@ -102,9 +108,11 @@ struct dt_behind {
     int n_compared; /* hosts, or ranks */
 };
 
-/* From a value of each rank, larger is better; a host's is the largest of its ranks', since these may be in each other's way.
- * by_rank: each for itself. Of fewer than DT_ACCEPT_LEAST_COMPARED nobody can tell which is the odd one. */
-struct dt_behind dt_accept_behind(const double *values, char (*const hosts)[DT_HOST_SIZE], int n, bool by_rank);
+/* From a value of each rank, larger is better; a host's is the largest of its ranks', since these
+ * may be in each other's way. by_rank: each for itself. Of fewer than DT_ACCEPT_LEAST_COMPARED
+ * nobody can tell which is the odd one. */
+struct dt_behind dt_accept_behind(const double *values, char (*const hosts)[DT_HOST_SIZE], int n,
+                                  bool by_rank);
 
 /* What was measured on each rank, larger is better. */
 struct dt_accept_measured {
@@ -114,7 +122,8 @@ struct dt_accept_measured {
 };
 
 /* Fills row and cells: a host or rank far behind fails, and the text says so with the cure. */
-void dt_accept_compare(struct dt_acceptance *a, const struct dt_accept_measured *measured, struct dt_accept_row *row);
+void dt_accept_compare(struct dt_acceptance *a, const struct dt_accept_measured *measured,
+                       struct dt_accept_row *row);
 
 /* The ranks of this host fail, or this rank. */
 void dt_accept_blame(struct dt_acceptance *a, const char *host, int rank);

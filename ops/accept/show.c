@@ -19,7 +19,8 @@
 static bool has_colors(void)
 {
     const char *none = getenv("NO_COLOR"), *terminal = getenv("TERM");
-    return (none == NULL || none[0] == '\0') && (terminal == NULL || strcmp(terminal, "dumb") != 0) &&
+    return (none == NULL || none[0] == '\0') &&
+           (terminal == NULL || strcmp(terminal, "dumb") != 0) &&
            dt_terminal_width(STDOUT_FILENO) > 0;
 }
 
@@ -48,7 +49,8 @@ static void put_coloured(enum dt_accept_verdict verdict, const char *text)
 }
 
 /* A mark for each host; outcome: NULL: not known yet. */
-static void put_marks(const struct dt_acceptance *a, const struct dt_accept_outcome *outcome, int check)
+static void put_marks(const struct dt_acceptance *a, const struct dt_accept_outcome *outcome,
+                      int check)
 {
     const struct dt_screen screen = dt_terminal_screen(STDOUT_FILENO);
     for (int r = 0; r < a->world->size; r++) {
@@ -60,7 +62,8 @@ static void put_marks(const struct dt_acceptance *a, const struct dt_accept_outc
             continue;
         }
         const enum dt_accept_verdict verdict = dt_accept_host_verdict(a, outcome, check, r);
-        put_coloured(verdict, screen.utf8 ? dt_accept_verdicts[verdict].mark : dt_accept_verdicts[verdict].ascii);
+        put_coloured(verdict, screen.utf8 ? dt_accept_verdicts[verdict].mark
+                                          : dt_accept_verdicts[verdict].ascii);
     }
     fputs("  ", stdout);
 }
@@ -68,7 +71,8 @@ static void put_marks(const struct dt_acceptance *a, const struct dt_accept_outc
 void dt_accept_show_begin(const struct dt_acceptance *a)
 {
     const int size = a->world->size, n_hosts = a->world->comm->n_hosts;
-    printf("dtrain accept: %d rank%s on %d host%s\n", size, size == 1 ? "" : "s", n_hosts, n_hosts == 1 ? "" : "s");
+    printf("dtrain accept: %d rank%s on %d host%s\n", size, size == 1 ? "" : "s", n_hosts,
+           n_hosts == 1 ? "" : "s");
     fflush(stdout);
 }
 
@@ -99,7 +103,8 @@ void dt_accept_wrap(FILE *out, const char *text, int column, int width)
     fputc('\n', out);
 }
 
-static void show_on_terminal(const struct dt_acceptance *a, const struct dt_accept_outcome *outcome, int i, int width)
+static void show_on_terminal(const struct dt_acceptance *a, const struct dt_accept_outcome *outcome,
+                             int i, int width)
 {
     const struct dt_accept_row *row = &outcome->rows[i];
     const int n_marks = count_marks(a, width);
@@ -107,8 +112,8 @@ static void show_on_terminal(const struct dt_acceptance *a, const struct dt_acce
     char text[2 * sizeof row->text];
     fputs("\r\033[K", stdout);
     put_coloured(row->verdict, dt_accept_verdicts[row->verdict].word);
-    printf("%*s  %-*s  %5.1f s  ", WORD_WIDTH - (int)strlen(dt_accept_verdicts[row->verdict].word), "", NAME_WIDTH,
-           dt_accept_names[i], outcome->seconds[i]);
+    printf("%*s  %-*s  %5.1f s  ", WORD_WIDTH - (int)strlen(dt_accept_verdicts[row->verdict].word),
+           "", NAME_WIDTH, dt_accept_names[i], outcome->seconds[i]);
     if (n_marks > 0) {
         put_marks(a, outcome, i);
     }
@@ -125,19 +130,22 @@ static void show_warnings(const struct dt_acceptance *a, int width)
     char text[DT_ACCEPT_WARNING_SIZE], shown[2 * DT_ACCEPT_WARNING_SIZE];
     for (int i = 0; dt_accept_next_warning(a, &i, text);) {
         printf("%*swarning: ", NOTE_COLUMN, "");
-        dt_accept_wrap(stdout, dt_text_escape(text, shown, sizeof shown), NOTE_COLUMN + 9, width > 0 ? width : INT_MAX);
+        dt_accept_wrap(stdout, dt_text_escape(text, shown, sizeof shown), NOTE_COLUMN + 9,
+                       width > 0 ? width : INT_MAX);
     }
 }
 
-void dt_accept_show_row(const struct dt_acceptance *a, const struct dt_accept_outcome *outcome, int check)
+void dt_accept_show_row(const struct dt_acceptance *a, const struct dt_accept_outcome *outcome,
+                        int check)
 {
     const struct dt_accept_row *row = &outcome->rows[check];
     const int width = dt_terminal_width(STDOUT_FILENO);
     if (width > 0) {
         show_on_terminal(a, outcome, check, width);
     } else {
-        dt_text_print(stdout, "%-*s  %-*s  %5.1f s  %s", WORD_WIDTH, dt_accept_verdicts[row->verdict].word, NAME_WIDTH,
-                      dt_accept_names[check], outcome->seconds[check], row->text);
+        dt_text_print(stdout, "%-*s  %-*s  %5.1f s  %s", WORD_WIDTH,
+                      dt_accept_verdicts[row->verdict].word, NAME_WIDTH, dt_accept_names[check],
+                      outcome->seconds[check], row->text);
     }
     if (check == DT_ACCEPT_NUMBER_doctor) {
         show_warnings(a, width);

@@ -1,5 +1,5 @@
-/* Every way of adding gradients, in host memory and, where the training takes GPUs, in theirs, on whole numbers, whose sums no
- * order of addition may change. */
+/* Every way of adding gradients, in host memory and, where the training takes GPUs, in theirs, on
+ * whole numbers, whose sums no order of addition may change. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -24,26 +24,33 @@ static enum dt_status add(struct way *way)
     return way->backend != NULL ? way->backend->ops->sync(way->backend) : DT_OK;
 }
 
-static enum dt_status sum_wrong(struct dt_acceptance *a, struct way *way, unsigned round, size_t *n_wrong)
+static enum dt_status sum_wrong(struct dt_acceptance *a, struct way *way, unsigned round,
+                                size_t *n_wrong)
 {
     const struct dt_allreduce *sum = way->allreduce;
     const size_t n_bytes = N_ELEMS * sizeof(float);
     const bool device = way->backend != NULL;
     dt_bench_fill(device ? way->host : sum->part, N_ELEMS, a->world->rank, round);
-    DT_TRY(device ? way->backend->ops->copy_in(way->backend, sum->part, way->host, n_bytes) : DT_OK);
+    DT_TRY(device ? way->backend->ops->copy_in(way->backend, sum->part, way->host, n_bytes)
+                  : DT_OK);
     DT_TRY(add(way));
-    DT_TRY(device ? way->backend->ops->copy_out(way->backend, way->host, sum->total, n_bytes) : DT_OK);
-    *n_wrong = dt_bench_count_wrong(device ? way->host : sum->total, N_ELEMS, a->world->size, round);
+    DT_TRY(device ? way->backend->ops->copy_out(way->backend, way->host, sum->total, n_bytes)
+                  : DT_OK);
+    *n_wrong =
+        dt_bench_count_wrong(device ? way->host : sum->total, N_ELEMS, a->world->size, round);
     return DT_OK;
 }
 
 /* The ranks with wrong sums fail. */
-static enum dt_status judge(struct dt_acceptance *a, enum dt_allreduce_type type, size_t n_wrong, struct dt_accept_row *row)
+static enum dt_status judge(struct dt_acceptance *a, enum dt_allreduce_type type, size_t n_wrong,
+                            struct dt_accept_row *row)
 {
     double *all, sum = 0;
     const double mine = (double)n_wrong;
-    DT_TRY(dt_world_alloc(a->world, (size_t)a->world->size, sizeof *all, "counts of wrong sums", (void **)&all));
-    const enum dt_status s = dt_comm_allgather(a->world->comm, &mine, all, sizeof mine, "exchange of wrong sums");
+    DT_TRY(dt_world_alloc(a->world, (size_t)a->world->size, sizeof *all, "counts of wrong sums",
+                          (void **)&all));
+    const enum dt_status s =
+        dt_comm_allgather(a->world->comm, &mine, all, sizeof mine, "exchange of wrong sums");
     for (int r = 0; s == DT_OK && r < a->world->size; r++) {
         a->cells[r].failed |= all[r] > 0;
         sum += all[r];
@@ -51,24 +58,27 @@ static enum dt_status judge(struct dt_acceptance *a, enum dt_allreduce_type type
     free(all);
     row->verdict = dt_accept_verdict(sum <= 0);
     if (sum > 0) {
-        snprintf(row->text, sizeof row->text, "%s: %.0f of %d sums are wrong on some rank", dt_allreduce_names[type], sum, N_ELEMS);
+        snprintf(row->text, sizeof row->text, "%s: %.0f of %d sums are wrong on some rank",
+                 dt_allreduce_names[type], sum, N_ELEMS);
     }
     return s;
 }
 
-static enum dt_status try_way(struct dt_acceptance *a, enum dt_allreduce_type type, struct dt_backend *backend,
-                              struct dt_accept_row *row)
+static enum dt_status try_way(struct dt_acceptance *a, enum dt_allreduce_type type,
+                              struct dt_backend *backend, struct dt_accept_row *row)
 {
     struct way way = {.backend = backend};
-    const struct dt_allreduce_spec spec = {.type = type,
-                                           .comm = a->world->comm,
-                                           .backend = backend,
-                                           .device_open = type == DT_ALLREDUCE_NCCL ? a->device.allreduce_open : NULL,
-                                           .n_elems = N_ELEMS,
-                                           .n_slots = 1};
+    const struct dt_allreduce_spec spec = {
+        .type = type,
+        .comm = a->world->comm,
+        .backend = backend,
+        .device_open = type == DT_ALLREDUCE_NCCL ? a->device.allreduce_open : NULL,
+        .n_elems = N_ELEMS,
+        .n_slots = 1};
     size_t n_wrong;
     enum dt_status s;
-    DT_TRY_GOTO(s, dt_world_alloc(a->world, N_ELEMS, sizeof *way.host, "sums", (void **)&way.host), done);
+    DT_TRY_GOTO(s, dt_world_alloc(a->world, N_ELEMS, sizeof *way.host, "sums", (void **)&way.host),
+                done);
     DT_TRY_GOTO(s, dt_world_agree(a->world, dt_allreduce_open(&spec, &way.allreduce)), done);
     s = sum_wrong(a, &way, (unsigned)type + 1, &n_wrong);
     s = s == DT_OK ? judge(a, type, n_wrong, row) : s;
@@ -87,7 +97,8 @@ static bool is_here(const struct dt_acceptance *a, enum dt_allreduce_type type)
                                          : type != DT_ALLREDUCE_AUTO;
 }
 
-static enum dt_status try_all(struct dt_acceptance *a, struct dt_backend *backend, struct dt_accept_row *row)
+static enum dt_status try_all(struct dt_acceptance *a, struct dt_backend *backend,
+                              struct dt_accept_row *row)
 {
     int n_ways = 0;
     row->verdict = DT_ACCEPT_PASS;
@@ -99,7 +110,8 @@ static enum dt_status try_all(struct dt_acceptance *a, struct dt_backend *backen
     }
     if (row->verdict == DT_ACCEPT_PASS) {
         snprintf(row->text, sizeof row->text, "%d ways%s%s, %d floats each, all exact", n_ways,
-                 is_here(a, DT_ALLREDUCE_NCCL) ? ", nccl" : "", is_here(a, DT_ALLREDUCE_STAGED) ? ", staged" : "", N_ELEMS);
+                 is_here(a, DT_ALLREDUCE_NCCL) ? ", nccl" : "",
+                 is_here(a, DT_ALLREDUCE_STAGED) ? ", staged" : "", N_ELEMS);
     }
     return DT_OK;
 }

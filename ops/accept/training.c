@@ -1,5 +1,6 @@
-/* A training of seconds on generated images, with whatever `auto` takes here (GPUs and NCCL where every rank has one), the replicas
- * compared after each step; and its checkpoint, which every rank then reads. */
+/* A training of seconds on generated images, with whatever `auto` takes here (GPUs and NCCL where
+ * every rank has one), the replicas compared after each step; and its checkpoint, which every rank
+ * then reads. */
 #include <stdio.h>
 #include <string.h>
 
@@ -25,7 +26,8 @@ static enum dt_status hear(void *context, struct dt_event *event)
         heard->n_samples = event->end->test.n_samples;
         heard->steps = (double)event->end->steps;
         snprintf(heard->gradients, sizeof heard->gradients, "%s", event->end->allreduce);
-        snprintf(heard->acceptance->checkpoint, sizeof heard->acceptance->checkpoint, "%s", event->end->checkpoint);
+        snprintf(heard->acceptance->checkpoint, sizeof heard->acceptance->checkpoint, "%s",
+                 event->end->checkpoint);
     }
     return DT_OK;
 }
@@ -33,15 +35,20 @@ static enum dt_status hear(void *context, struct dt_event *event)
 enum dt_status dt_accept_training(struct dt_acceptance *a, struct dt_accept_row *row)
 {
     struct heard heard = {.acceptance = a};
-    const struct dt_train_options options = {.format = &dt_config_json, .run_dir = a->folder.path, .faults = a->spec->faults};
+    const struct dt_train_options options = {
+        .format = &dt_config_json, .run_dir = a->folder.path, .faults = a->spec->faults};
     DT_TRY(dt_train(a->world, &a->config, &options, &(struct dt_emitter){hear, &heard}));
-    DT_TRY(dt_comm_broadcast(a->world->comm, &heard.n_correct, 3 * sizeof heard.n_correct, 0, "result of the training"));
-    DT_TRY(dt_comm_broadcast(a->world->comm, a->checkpoint, sizeof a->checkpoint, 0, "name of the checkpoint"));
+    DT_TRY(dt_comm_broadcast(a->world->comm, &heard.n_correct, 3 * sizeof heard.n_correct, 0,
+                             "result of the training"));
+    DT_TRY(dt_comm_broadcast(a->world->comm, a->checkpoint, sizeof a->checkpoint, 0,
+                             "name of the checkpoint"));
     const double accuracy = heard.n_correct / heard.n_samples;
     a->trained = true;
     row->verdict = dt_accept_verdict(accuracy >= LEAST_ACCURACY);
-    snprintf(row->text, sizeof row->text, "%.2f %% right after %.0f steps%s, replicas equal after each; gradients by %s",
-             100 * accuracy, heard.steps, row->verdict == DT_ACCEPT_PASS ? "" : " (95 % are wanted)", heard.gradients);
+    snprintf(row->text, sizeof row->text,
+             "%.2f %% right after %.0f steps%s, replicas equal after each; gradients by %s",
+             100 * accuracy, heard.steps,
+             row->verdict == DT_ACCEPT_PASS ? "" : " (95 % are wanted)", heard.gradients);
     return DT_OK;
 }
 

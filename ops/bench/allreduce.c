@@ -1,5 +1,6 @@
-/* Sums of floats over all ranks by size, for each way that gradients can travel, in the columns of nccl-tests:
- * https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md has their definitions. */
+/* Sums of floats over all ranks by size, for each way that gradients can travel, in the columns of
+ * nccl-tests: https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md has their
+ * definitions. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,11 +36,13 @@ struct bench {
     cJSON *json;
 };
 
-/* The keys that matter here are those of the run: device, distributed.allreduce and timeout_s. The model stands for any. */
+/* The keys that matter here are those of the run: device, distributed.allreduce and timeout_s. The
+ * model stands for any. */
 static enum dt_status read_config(const struct dt_args *args, struct dt_config *out)
 {
-    static const char text[] = "{\"data\": {\"format\": \"synthetic\"}, \"model\": {\"input\": [1, 1, 1], \"layers\": ["
-                               "{\"type\": \"flatten\"}, {\"type\": \"dense\", \"units\": 2}]}}";
+    static const char text[] =
+        "{\"data\": {\"format\": \"synthetic\"}, \"model\": {\"input\": [1, 1, 1], \"layers\": ["
+        "{\"type\": \"flatten\"}, {\"type\": \"dense\", \"units\": 2}]}}";
     return dt_config_parse("bench allreduce", text, sizeof text - 1, args->sets, args->n_sets, out);
 }
 
@@ -60,11 +63,13 @@ static enum dt_status check_once(struct bench *b, struct way *way, size_t n_elem
     const float *sum = way->backend != NULL ? b->host : way->allreduce->total;
     dt_bench_fill(mine, n_elems, b->world->rank, ++b->n_rounds);
     if (way->backend != NULL) {
-        DT_TRY(way->backend->ops->copy_in(way->backend, way->allreduce->part, mine, n_elems * sizeof *mine));
+        DT_TRY(way->backend->ops->copy_in(way->backend, way->allreduce->part, mine,
+                                          n_elems * sizeof *mine));
     }
     DT_TRY(sum_once(b, way, n_elems));
     if (way->backend != NULL) {
-        DT_TRY(way->backend->ops->copy_out(way->backend, b->host, way->allreduce->total, n_elems * sizeof *mine));
+        DT_TRY(way->backend->ops->copy_out(way->backend, b->host, way->allreduce->total,
+                                           n_elems * sizeof *mine));
     }
     *n_wrong += dt_bench_count_wrong(sum, n_elems, b->world->size, b->n_rounds);
     return DT_OK;
@@ -78,26 +83,34 @@ static enum dt_status clear(struct bench *b, struct way *way, size_t n_elems)
         return DT_OK;
     }
     memset(b->host, 0, n_elems * sizeof *b->host);
-    return way->backend->ops->copy_in(way->backend, way->allreduce->part, b->host, n_elems * sizeof *b->host);
+    return way->backend->ops->copy_in(way->backend, way->allreduce->part, b->host,
+                                      n_elems * sizeof *b->host);
 }
 
-/* What the wire counts of one sum: the rank that sends most, and whether all ranks together send what the formula says. */
+/* What the wire counts of one sum: the rank that sends most, and whether all ranks together send
+ * what the formula says. */
 static enum dt_status count_messages(struct bench *b, struct way *way, struct dt_sum_point *p)
 {
     struct dt_wire_sent before, after;
     p->counted = dt_allreduce_sent(way->allreduce, &before);
     DT_TRY(sum_once(b, way, p->n_elems));
     (void)dt_allreduce_sent(way->allreduce, &after);
-    double most[] = {(double)(after.all.messages - before.all.messages), (double)(after.all.bytes - before.all.bytes)};
-    double all[] = {most[0], most[1], (double)(after.between_hosts.messages - before.between_hosts.messages),
+    double most[] = {(double)(after.all.messages - before.all.messages),
+                     (double)(after.all.bytes - before.all.bytes)};
+    double all[] = {most[0], most[1],
+                    (double)(after.between_hosts.messages - before.between_hosts.messages),
                     (double)(after.between_hosts.bytes - before.between_hosts.bytes)};
-    DT_TRY(dt_comm_allreduce(b->world->comm, most, 2, DT_TYPE_F64, DT_REDUCE_MAX, "exchange of what was sent"));
-    DT_TRY(dt_comm_allreduce(b->world->comm, all, 4, DT_TYPE_F64, DT_REDUCE_SUM, "sum of what was sent"));
+    DT_TRY(dt_comm_allreduce(b->world->comm, most, 2, DT_TYPE_F64, DT_REDUCE_MAX,
+                             "exchange of what was sent"));
+    DT_TRY(dt_comm_allreduce(b->world->comm, all, 4, DT_TYPE_F64, DT_REDUCE_SUM,
+                             "sum of what was sent"));
     p->most = (struct dt_wire_count){.messages = (uint64_t)most[0], .bytes = (uint64_t)most[1]};
-    p->between_hosts = (struct dt_wire_count){.messages = (uint64_t)all[2], .bytes = (uint64_t)all[3]};
+    p->between_hosts =
+        (struct dt_wire_count){.messages = (uint64_t)all[2], .bytes = (uint64_t)all[3]};
     if (way->allreduce->algorithm != NULL) {
         const struct dt_traffic expected = dt_allreduce_formula(way->allreduce, p->n_elems);
-        p->as_foretold = all[0] == (double)expected.messages && all[1] == (double)(expected.elements * sizeof(float));
+        p->as_foretold = all[0] == (double)expected.messages &&
+                         all[1] == (double)(expected.elements * sizeof(float));
         b->n_unlike += !p->as_foretold;
     }
     return DT_OK;
@@ -123,15 +136,19 @@ static enum dt_status time_sums(struct bench *b, struct way *way, struct dt_sum_
     return DT_OK;
 }
 
-/* All ranks' view of a size: the time of the slowest, the wrong elements of all, and whether one was asked to stop. */
+/* All ranks' view of a size: the time of the slowest, the wrong elements of all, and whether one
+ * was asked to stop. */
 static enum dt_status combine(struct bench *b, struct dt_sum_point *p)
 {
     const int n = (int)b->options.n_iters;
     const double median_s = dt_bench_median(b->times_s, n);
-    double worst[] = {p->mean_s, median_s, b->times_s[n - 1], -b->times_s[0], dt_stop_requested() ? 1 : 0};
+    double worst[] = {p->mean_s, median_s, b->times_s[n - 1], -b->times_s[0],
+                      dt_stop_requested() ? 1 : 0};
     double n_wrong = (double)p->n_wrong;
-    DT_TRY(dt_comm_allreduce(b->world->comm, worst, 5, DT_TYPE_F64, DT_REDUCE_MAX, "exchange of times"));
-    DT_TRY(dt_comm_allreduce(b->world->comm, &n_wrong, 1, DT_TYPE_F64, DT_REDUCE_SUM, "sum of wrong elements"));
+    DT_TRY(dt_comm_allreduce(b->world->comm, worst, 5, DT_TYPE_F64, DT_REDUCE_MAX,
+                             "exchange of times"));
+    DT_TRY(dt_comm_allreduce(b->world->comm, &n_wrong, 1, DT_TYPE_F64, DT_REDUCE_SUM,
+                             "sum of wrong elements"));
     p->mean_s = worst[0];
     p->median_s = worst[1];
     p->max_s = worst[2];
@@ -145,12 +162,14 @@ static enum dt_status measure_sizes(struct bench *b, struct way *way)
 {
     double n_bytes[DT_SUM_MAX_SIZES], seconds[DT_SUM_MAX_SIZES];
     struct dt_sum_row *row = way->row;
-    for (size_t size = b->options.min_bytes; size <= b->options.max_bytes; size *= b->options.factor) {
+    for (size_t size = b->options.min_bytes; size <= b->options.max_bytes;
+         size *= b->options.factor) {
         struct dt_sum_point *p = &row->points[row->n_points];
         p->n_elems = size / sizeof(float);
         p->n_bytes = p->n_elems * sizeof(float);
         p->as_foretold = true;
-        snprintf(b->name, sizeof b->name, "allreduce of %zu bytes (%s)", p->n_bytes, dt_allreduce_names[way->allreduce->type]);
+        snprintf(b->name, sizeof b->name, "allreduce of %zu bytes (%s)", p->n_bytes,
+                 dt_allreduce_names[way->allreduce->type]);
         dt_comm_phase(b->world->comm, "bench allreduce");
         for (size_t i = 0; i < b->options.n_checks; i++) {
             DT_TRY(check_once(b, way, p->n_elems, &p->n_wrong));
@@ -178,7 +197,8 @@ static enum dt_status measure(struct bench *b, struct way *way)
     if (b->world->rank == 0) {
         dt_sum_print_between(b->world->comm->n_hosts, way->row);
         printf("\n");
-        cJSON_AddItemToArray(cJSON_GetObjectItemCaseSensitive(b->json, "ways"), dt_sum_json(b->world->size, type, way->row));
+        cJSON_AddItemToArray(cJSON_GetObjectItemCaseSensitive(b->json, "ways"),
+                             dt_sum_json(b->world->size, type, way->row));
     }
     return DT_OK;
 }
@@ -191,21 +211,24 @@ static size_t largest_elems(const struct bench *b)
 }
 
 /* In memory of the backend, if there is one. */
-static enum dt_status by_type(struct bench *b, enum dt_allreduce_type type, struct dt_backend *backend)
+static enum dt_status by_type(struct bench *b, enum dt_allreduce_type type,
+                              struct dt_backend *backend)
 {
     struct way way = {.backend = backend, .row = &b->rows[type]};
-    const struct dt_allreduce_spec spec = {.type = type,
-                                           .across = b->config.dist.across,
-                                           .comm = b->world->comm,
-                                           .backend = backend,
-                                           .device_open = type == DT_ALLREDUCE_NCCL ? b->device.module->allreduce_open : NULL,
-                                           .delay = b->options.delayed ? &b->options.delay : NULL,
-                                           .n_elems = largest_elems(b),
-                                           .n_slots = 1};
+    const struct dt_allreduce_spec spec = {
+        .type = type,
+        .across = b->config.dist.across,
+        .comm = b->world->comm,
+        .backend = backend,
+        .device_open = type == DT_ALLREDUCE_NCCL ? b->device.module->allreduce_open : NULL,
+        .delay = b->options.delayed ? &b->options.delay : NULL,
+        .n_elems = largest_elems(b),
+        .n_slots = 1};
     DT_TRY(dt_world_agree(b->world, dt_allreduce_open(&spec, &way.allreduce)));
-    const char *why_not = way.allreduce->type != type                              ? way.allreduce->why
-                          : b->options.delayed && way.allreduce->algorithm == NULL ? "dtrain can slow down its own messages alone"
-                                                                                   : NULL;
+    const char *why_not = way.allreduce->type != type ? way.allreduce->why
+                          : b->options.delayed && way.allreduce->algorithm == NULL
+                              ? "dtrain can slow down its own messages alone"
+                              : NULL;
     enum dt_status s = DT_OK;
     if (why_not == NULL) {
         s = measure(b, &way);
@@ -242,7 +265,8 @@ static enum dt_status by_all_ways(struct bench *b)
 {
     for (int type = 0; type < DT_N_ALLREDUCE_TYPES; type++) {
         const bool worth = b->world->size > 1 || type == DT_ALLREDUCE_MPI;
-        if (type != DT_ALLREDUCE_AUTO && worth && is_asked_for(b, type) && !dt_allreduce_is_for_gpus(type)) {
+        if (type != DT_ALLREDUCE_AUTO && worth && is_asked_for(b, type) &&
+            !dt_allreduce_is_for_gpus(type)) {
             DT_TRY(by_type(b, type, NULL));
         }
     }
@@ -253,7 +277,8 @@ static enum dt_status by_all_ways(struct bench *b)
 static enum dt_status find_auto(struct bench *b, enum dt_allreduce_type *out)
 {
     struct dt_allreduce *a;
-    const struct dt_allreduce_spec spec = {.type = DT_ALLREDUCE_AUTO, .comm = b->world->comm, .n_elems = 1, .n_slots = 1};
+    const struct dt_allreduce_spec spec = {
+        .type = DT_ALLREDUCE_AUTO, .comm = b->world->comm, .n_elems = 1, .n_slots = 1};
     DT_TRY(dt_world_agree(b->world, dt_allreduce_open(&spec, &a)));
     *out = a->type;
     dt_allreduce_close(a);
@@ -264,13 +289,17 @@ static enum dt_status compare_ways(struct bench *b)
 {
     struct dt_sum_group host = {.rows = b->rows};
     const struct dt_sum_group gpus = {
-        .rows = b->rows, .on_gpus = true, .chosen = b->device.allreduce_open != NULL ? DT_ALLREDUCE_NCCL : DT_ALLREDUCE_STAGED};
+        .rows = b->rows,
+        .on_gpus = true,
+        .chosen = b->device.allreduce_open != NULL ? DT_ALLREDUCE_NCCL : DT_ALLREDUCE_STAGED};
     DT_TRY(find_auto(b, &host.chosen));
     if (b->world->rank == 0) {
         dt_sum_print_fits(b->world->size, b->rows);
         dt_sum_print_fastest(&host);
         dt_sum_print_fastest(&gpus);
-        cJSON_AddStringToObject(b->json, "auto", dt_allreduce_names[b->device.module != NULL ? gpus.chosen : host.chosen]);
+        cJSON_AddStringToObject(
+            b->json, "auto",
+            dt_allreduce_names[b->device.module != NULL ? gpus.chosen : host.chosen]);
     }
     return DT_OK;
 }
@@ -282,7 +311,8 @@ static enum dt_status prepare(struct bench *b, const struct dt_args *args)
     DT_TRY(dt_bench_options_read(args, &b->options));
     DT_TRY(read_config(args, &b->config));
     if (b->config.dist.compression.type != DT_COMPRESSION_NONE) {
-        return dt_error(DT_USAGE, "--set: distributed.compression: bench allreduce adds numbers as they are (leave it out)");
+        return dt_error(DT_USAGE, "--set: distributed.compression: bench allreduce adds numbers as "
+                                  "they are (leave it out)");
     }
     if (b->config.dist.allreduce != DT_ALLREDUCE_AUTO) {
         b->options.types = 1u << b->config.dist.allreduce;
@@ -291,8 +321,9 @@ static enum dt_status prepare(struct bench *b, const struct dt_args *args)
     DT_TRY(dt_comm_timeout_from_env(&b->world->comm->timeout_s));
     b->host = aligned_alloc(64, (b->options.max_bytes + 63) / 64 * 64);
     b->times_s = calloc(b->options.n_iters, sizeof *b->times_s);
-    return b->host != NULL && b->times_s != NULL ? DT_OK
-                                                 : dt_error(DT_NO_MEMORY, "no memory for sums of %zu bytes", b->options.max_bytes);
+    return b->host != NULL && b->times_s != NULL
+               ? DT_OK
+               : dt_error(DT_NO_MEMORY, "no memory for sums of %zu bytes", b->options.max_bytes);
 }
 
 static void begin_json(struct bench *b)
@@ -312,9 +343,9 @@ static enum dt_status compare_options(const struct bench *b)
 {
     char text[256];
     const struct dt_bench_options *o = &b->options;
-    snprintf(text, sizeof text, "%zu %zu %zu %zu %zu %zu %d %d %d %g %g", o->min_bytes, o->max_bytes, o->factor, o->n_iters,
-             o->n_warmup, o->n_checks, (int)o->types, (int)b->config.device, b->config.dist.across, o->delay.latency_s,
-             o->delay.bandwidth);
+    snprintf(text, sizeof text, "%zu %zu %zu %zu %zu %zu %d %d %d %g %g", o->min_bytes,
+             o->max_bytes, o->factor, o->n_iters, o->n_warmup, o->n_checks, (int)o->types,
+             (int)b->config.device, b->config.dist.across, o->delay.latency_s, o->delay.bandwidth);
     return dt_ranks_same(b->world, "options", text);
 }
 
@@ -336,11 +367,14 @@ static enum dt_status run(struct bench *b, const struct dt_args *args)
     }
     DT_TRY(dt_world_agree(b->world, s));
     if (b->n_wrong > 0) {
-        return dt_error_agreed(dt_error(DT_INTERNAL, "%zu elements of sums were wrong (see #wrong in the table)", b->n_wrong));
+        return dt_error_agreed(dt_error(
+            DT_INTERNAL, "%zu elements of sums were wrong (see #wrong in the table)", b->n_wrong));
     }
     if (b->n_unlike > 0) {
         return dt_error_agreed(
-            dt_error(DT_FAILED, "%zu allreduces did not send what their formula says (see FAIL in the table)", b->n_unlike));
+            dt_error(DT_FAILED,
+                     "%zu allreduces did not send what their formula says (see FAIL in the table)",
+                     b->n_unlike));
     }
     return DT_OK;
 }
@@ -348,7 +382,8 @@ static enum dt_status run(struct bench *b, const struct dt_args *args)
 enum dt_status dt_bench_allreduce(struct dt_world *world, const struct dt_args *args)
 {
     struct bench *b = calloc(1, sizeof *b);
-    enum dt_status s = dt_world_agree(world, b != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory"));
+    enum dt_status s =
+        dt_world_agree(world, b != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory"));
     if (b == NULL || s != DT_OK) {
         free(b);
         return s;

@@ -7,11 +7,13 @@
 
 #define DT_SUM_MAX_SIZES 32
 
-/* Sums of one size. Sent by a rank for one sum, by the one that sends most of each; `counted` where the wire does that. */
+/* Sums of one size. Sent by a rank for one sum, by the one that sends most of each; `counted` where
+ * the wire does that. */
 struct dt_sum_point {
     size_t n_bytes, n_elems, n_wrong;
-    double mean_s;                            /* of a sum, on the slowest rank */
-    double min_s, median_s, max_s;            /* of one: the shortest and the longest on any rank, the slowest rank's median */
+    double mean_s; /* of a sum, on the slowest rank */
+    double min_s, median_s,
+        max_s; /* of one: the shortest and the longest on any rank, the slowest rank's median */
     bool counted, as_foretold;                /* as_foretold: by the formula, where there is one */
     struct dt_wire_count most, between_hosts; /* between_hosts: of all ranks together */
 };
@@ -32,7 +34,8 @@ struct dt_sum_group {
 
 void dt_sum_print_delay(const struct dt_wire_delay *delay);
 cJSON *dt_sum_delay_json(const struct dt_wire_delay *delay);
-void dt_sum_print_head(const struct dt_world *world, const struct dt_bench_options *options, enum dt_allreduce_type type);
+void dt_sum_print_head(const struct dt_world *world, const struct dt_bench_options *options,
+                       enum dt_allreduce_type type);
 void dt_sum_print_point(int n_ranks, bool checked, const struct dt_sum_point *point);
 /* What the largest sum sends between hosts, if there are several. */
 void dt_sum_print_between(int n_hosts, const struct dt_sum_row *row);

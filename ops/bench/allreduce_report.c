@@ -18,19 +18,22 @@ cJSON *dt_sum_delay_json(const struct dt_wire_delay *delay)
 {
     cJSON *json = cJSON_CreateObject();
     cJSON_AddNumberToObject(json, "latency_us", 1e6 * delay->latency_s);
-    cJSON_AddNumberToObject(json, "bandwidth_gbs", 1e-9 * delay->bandwidth); /* without a limit null */
+    cJSON_AddNumberToObject(json, "bandwidth_gbs",
+                            1e-9 * delay->bandwidth); /* without a limit null */
     return json;
 }
 
-void dt_sum_print_head(const struct dt_world *world, const struct dt_bench_options *options, enum dt_allreduce_type type)
+void dt_sum_print_head(const struct dt_world *world, const struct dt_bench_options *options,
+                       enum dt_allreduce_type type)
 {
     const int n = world->size, n_hosts = world->comm->n_hosts;
-    printf("# %s: %s\n# %d rank%s on %d host%s; mean of %zu allreduces; slowest rank%s\n", dt_allreduce_names[type],
-           dt_allreduce_meaning(type), n, n == 1 ? "" : "s", n_hosts, n_hosts == 1 ? "" : "s", options->n_iters,
+    printf("# %s: %s\n# %d rank%s on %d host%s; mean of %zu allreduces; slowest rank%s\n",
+           dt_allreduce_names[type], dt_allreduce_meaning(type), n, n == 1 ? "" : "s", n_hosts,
+           n_hosts == 1 ? "" : "s", options->n_iters,
            world->local_size > sysconf(_SC_NPROCESSORS_ONLN) ? "; ranks share cores" : "");
     printf("# bandwidths in GB/s; msgs and sent: one allreduce, rank that sends most\n");
-    printf("#%9s %9s %5s %5s %9s %7s %7s %6s %4s %9s\n", "size(B)", "count", "type", "redop", "time(us)", "algbw", "busbw",
-           "#wrong", "msgs", "sent(B)");
+    printf("#%9s %9s %5s %5s %9s %7s %7s %6s %4s %9s\n", "size(B)", "count", "type", "redop",
+           "time(us)", "algbw", "busbw", "#wrong", "msgs", "sent(B)");
 }
 
 static double bus_bandwidth(int n_ranks, const struct dt_sum_point *p)
@@ -46,10 +49,12 @@ void dt_sum_print_point(int n_ranks, bool checked, const struct dt_sum_point *p)
     }
     if (p->counted) {
         snprintf(n_messages, sizeof n_messages, "%llu", (unsigned long long)p->most.messages);
-        snprintf(n_sent, sizeof n_sent, "%llu%s", (unsigned long long)p->most.bytes, p->as_foretold ? "" : " FAIL");
+        snprintf(n_sent, sizeof n_sent, "%llu%s", (unsigned long long)p->most.bytes,
+                 p->as_foretold ? "" : " FAIL");
     }
-    printf(" %9zu %9zu %5s %5s %9.1f %7.3f %7.3f %6s %4s %9s\n", p->n_bytes, p->n_elems, "float", "sum", 1e6 * p->mean_s,
-           1e-9 * (double)p->n_bytes / p->mean_s, 1e-9 * bus_bandwidth(n_ranks, p), n_wrong, n_messages, n_sent);
+    printf(" %9zu %9zu %5s %5s %9.1f %7.3f %7.3f %6s %4s %9s\n", p->n_bytes, p->n_elems, "float",
+           "sum", 1e6 * p->mean_s, 1e-9 * (double)p->n_bytes / p->mean_s,
+           1e-9 * bus_bandwidth(n_ranks, p), n_wrong, n_messages, n_sent);
     fflush(stdout);
 }
 
@@ -57,8 +62,10 @@ void dt_sum_print_between(int n_hosts, const struct dt_sum_row *row)
 {
     const struct dt_sum_point *p = &row->points[row->n_points - 1];
     if (p->counted && n_hosts > 1) {
-        printf("# of the last size go between hosts: %llu messages, %llu bytes, all ranks together\n",
-               (unsigned long long)p->between_hosts.messages, (unsigned long long)p->between_hosts.bytes);
+        printf(
+            "# of the last size go between hosts: %llu messages, %llu bytes, all ranks together\n",
+            (unsigned long long)p->between_hosts.messages,
+            (unsigned long long)p->between_hosts.bytes);
     }
 }
 
@@ -68,8 +75,8 @@ void dt_sum_print_fits(int n_ranks, const struct dt_sum_row *rows)
     for (int type = 0; type < DT_N_ALLREDUCE_TYPES; type++) {
         const struct dt_bench_fit *fit = &rows[type].fit;
         if (rows[type].n_points > 0 && fit->found) {
-            printf(" %-20s %11.2f %15.3f %12.0f\n", dt_allreduce_names[type], 1e6 * fit->latency_s, 1e-9 * fit->bandwidth,
-                   100 * fit->worst);
+            printf(" %-20s %11.2f %15.3f %12.0f\n", dt_allreduce_names[type], 1e6 * fit->latency_s,
+                   1e-9 * fit->bandwidth, 100 * fit->worst);
         } else if (rows[type].n_points > 0) {
             printf(" %-20s %11s %15s %12s\n", dt_allreduce_names[type], "-", "-", "-");
         }
@@ -87,7 +94,8 @@ static int fastest_of(const struct dt_sum_group *group, int i)
 {
     int fastest = -1;
     for (int type = 0; type < DT_N_ALLREDUCE_TYPES; type++) {
-        if (is_in(group, type) && (fastest < 0 || group->rows[type].points[i].mean_s < group->rows[fastest].points[i].mean_s)) {
+        if (is_in(group, type) && (fastest < 0 || group->rows[type].points[i].mean_s <
+                                                      group->rows[fastest].points[i].mean_s)) {
             fastest = type;
         }
     }
@@ -104,8 +112,8 @@ void dt_sum_print_fastest(const struct dt_sum_group *group)
     if (n_ways < 2) {
         return;
     }
-    printf("\n#%9s  %-20s %9s  %-20s %9s\n", "size(B)", group->on_gpus ? "fastest, of GPUs" : "fastest", "time(us)", "auto takes",
-           "time(us)");
+    printf("\n#%9s  %-20s %9s  %-20s %9s\n", "size(B)",
+           group->on_gpus ? "fastest, of GPUs" : "fastest", "time(us)", "auto takes", "time(us)");
     for (int i = 0, n = group->rows[fastest_of(group, 0)].n_points; i < n; i++) {
         const int type = fastest_of(group, i);
         const struct dt_sum_point *p = &group->rows[type].points[i];
@@ -113,8 +121,8 @@ void dt_sum_print_fastest(const struct dt_sum_group *group)
         if (chosen->n_points > 0) {
             snprintf(time, sizeof time, "%.1f", 1e6 * chosen->points[i].mean_s);
         }
-        printf(" %9zu  %-20s %9.1f  %-20s %9s\n", p->n_bytes, dt_allreduce_names[type], 1e6 * p->mean_s,
-               dt_allreduce_names[group->chosen], time);
+        printf(" %9zu  %-20s %9.1f  %-20s %9s\n", p->n_bytes, dt_allreduce_names[type],
+               1e6 * p->mean_s, dt_allreduce_names[group->chosen], time);
     }
 }
 

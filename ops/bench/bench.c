@@ -15,7 +15,8 @@
 #include "cpu/isa.h"
 #include "ops/doctor/checks.h"
 
-#define N_VALUES 251 /* of what is summed: a prime, so that no piece of a power of two looks like another */
+#define N_VALUES \
+    251 /* of what is summed: a prime, so that no piece of a power of two looks like another */
 #define LARGEST_BYTES ((size_t)1 << 30)
 #define FMA_ROUNDS 100000 /* at a time: about half a millisecond */
 
@@ -58,7 +59,8 @@ static enum dt_status read_delay(const struct dt_args *args, struct dt_wire_dela
     double latency_us = 0, bandwidth_gbs = HUGE_VAL;
     DT_TRY(dt_args_decimal("latency", args->latency, 0, 1e6, &latency_us));
     DT_TRY(dt_args_decimal("bandwidth", args->bandwidth, 1e-6, 1e6, &bandwidth_gbs));
-    *out = (struct dt_wire_delay){.latency_s = latency_us / 1e6, .bandwidth = 1e9 * bandwidth_gbs, .clock_s = dt_clock_s};
+    *out = (struct dt_wire_delay){
+        .latency_s = latency_us / 1e6, .bandwidth = 1e9 * bandwidth_gbs, .clock_s = dt_clock_s};
     return DT_OK;
 }
 
@@ -72,8 +74,10 @@ enum dt_status dt_bench_options_read(const struct dt_args *args, struct dt_bench
                                    .n_checks = 1,
                                    .types = UINT32_MAX,
                                    .delayed = args->latency != NULL || args->bandwidth != NULL};
-    DT_TRY(dt_args_number("minbytes", args->min_bytes, true, sizeof(float), LARGEST_BYTES, &o->min_bytes));
-    DT_TRY(dt_args_number("maxbytes", args->max_bytes, true, sizeof(float), LARGEST_BYTES, &o->max_bytes));
+    DT_TRY(dt_args_number("minbytes", args->min_bytes, true, sizeof(float), LARGEST_BYTES,
+                          &o->min_bytes));
+    DT_TRY(dt_args_number("maxbytes", args->max_bytes, true, sizeof(float), LARGEST_BYTES,
+                          &o->max_bytes));
     DT_TRY(dt_args_number("stepfactor", args->factor, false, 2, 1024, &o->factor));
     DT_TRY(dt_args_number("iters", args->iters, false, 1, 1000000, &o->n_iters));
     DT_TRY(dt_args_number("warmup_iters", args->warmup, false, 0, 1000000, &o->n_warmup));
@@ -83,7 +87,9 @@ enum dt_status dt_bench_options_read(const struct dt_args *args, struct dt_bench
         DT_TRY(read_types(args->algorithms, &o->types));
     }
     if (o->min_bytes > o->max_bytes) {
-        return dt_error(DT_USAGE, "--minbytes %zu is above --maxbytes %zu (swap them, or give both)", o->min_bytes, o->max_bytes);
+        return dt_error(DT_USAGE,
+                        "--minbytes %zu is above --maxbytes %zu (swap them, or give both)",
+                        o->min_bytes, o->max_bytes);
     }
     return DT_OK;
 }
@@ -122,7 +128,8 @@ double dt_bench_bus_factor(int n_ranks)
     return 2.0 * (n_ranks - 1) / n_ranks;
 }
 
-/* time = a + b * x, both sides divided by time: the normal equations of 1 = a / time + b * x / time. */
+/* time = a + b * x, both sides divided by time: the normal equations of 1 = a / time + b * x /
+ * time. */
 struct dt_bench_fit dt_bench_fit(const double *n_bytes, const double *seconds, int n, int n_ranks)
 {
     double aa = 0, ab = 0, bb = 0, a1 = 0, b1 = 0;
@@ -140,7 +147,8 @@ struct dt_bench_fit dt_bench_fit(const double *n_bytes, const double *seconds, i
     if (n < 2 || n_ranks < 2 || !(determinant > 1e-12 * aa * bb) || !(slope > 0)) {
         return fit;
     }
-    fit = (struct dt_bench_fit){.found = true, .latency_s = (a1 * bb - b1 * ab) / determinant, .bandwidth = 1 / slope};
+    fit = (struct dt_bench_fit){
+        .found = true, .latency_s = (a1 * bb - b1 * ab) / determinant, .bandwidth = 1 / slope};
     for (int i = 0; i < n; i++) {
         const double modelled = fit.latency_s + slope * dt_bench_bus_factor(n_ranks) * n_bytes[i];
         fit.worst = fmax(fit.worst, fabs(modelled / seconds[i] - 1));
@@ -163,11 +171,14 @@ double dt_bench_peak(unsigned n_ms)
         dt_error_clear();
         return 0;
     }
-    const double n_flops = 2.0 * FMA_ROUNDS * DT_FMA_CHAINS * kernels->vector, end_s = thread_s() + 1e-3 * n_ms;
+    const double n_flops = 2.0 * FMA_ROUNDS * DT_FMA_CHAINS * kernels->vector,
+                 end_s = thread_s() + 1e-3 * n_ms;
     double peak = 0;
     for (double start_s = thread_s(); start_s < end_s;) {
         for (int i = 0; i < 2 * DT_MAX_VECTOR; i++) {
-            out[i] = i < kernels->vector ? 0.999f : 0.001f; /* x = x * 0.999 + 0.001 stays an ordinary number */
+            out[i] = i < kernels->vector
+                         ? 0.999f
+                         : 0.001f; /* x = x * 0.999 + 0.001 stays an ordinary number */
         }
         kernels->fma_loop(FMA_ROUNDS, out);
         const double now_s = thread_s();

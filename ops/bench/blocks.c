@@ -1,5 +1,6 @@
-/* Each block of a model, timed where it works: inside real training steps, by watching their spans (model/trace.h). So it holds for
- * any backend, and what it times is what a training does, chunks and all. */
+/* Each block of a model, timed where it works: inside real training steps, by watching their spans
+ * (model/trace.h). So it holds for any backend, and what it times is what a training does, chunks
+ * and all. */
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -18,8 +19,8 @@ struct bench {
     enum dt_bench_step step; /* the one under way, and its round */
     int round;
     struct dt_bench_cost starts[DT_N_SPANS]; /* of the spans under way */
-    char *host;                              /* two of the largest activation, where the backend has them elsewhere */
-    size_t n_host_bytes;                     /* of one */
+    char *host;          /* two of the largest activation, where the backend has them elsewhere */
+    size_t n_host_bytes; /* of one */
 };
 
 /* ---- what is watched */
@@ -28,7 +29,8 @@ static struct dt_bench_cost now(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (struct dt_bench_cost){.wall_s = dt_clock_s(), .cpu_s = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec};
+    return (struct dt_bench_cost){.wall_s = dt_clock_s(),
+                                  .cpu_s = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec};
 }
 
 static void add_since(struct dt_bench_cost *cost, struct dt_bench_cost start)
@@ -38,25 +40,33 @@ static void add_since(struct dt_bench_cost *cost, struct dt_bench_cost start)
     cost->cpu_s += end.cpu_s - start.cpu_s;
 }
 
-/* Bytes of an element of block b's output and of its gradient: what leaves the last one is float, and all in host memory. */
+/* Bytes of an element of block b's output and of its gradient: what leaves the last one is float,
+ * and all in host memory. */
 static size_t elem_bytes(const struct bench *bench, int b)
 {
     const struct dt_trainer *t = &bench->trainer;
-    return !t->backend->host_memory && t->config.precision == DT_PRECISION_BF16 && b < t->model.n_blocks - 1 ? 2 : 4;
+    return !t->backend->host_memory && t->config.precision == DT_PRECISION_BF16 &&
+                   b < t->model.n_blocks - 1
+               ? 2
+               : 4;
 }
 
 /* n_elems of a buffer, in the program's own memory. */
-static enum dt_status reach(const struct bench *bench, int b, const float *x, size_t n_elems, void *host, const void **out)
+static enum dt_status reach(const struct bench *bench, int b, const float *x, size_t n_elems,
+                            void *host, const void **out)
 {
     struct dt_backend *backend = bench->trainer.backend;
     *out = backend->host_memory ? (const void *)x : host;
-    return backend->host_memory ? DT_OK : backend->ops->copy_out(backend, host, x, n_elems * elem_bytes(bench, b));
+    return backend->host_memory
+               ? DT_OK
+               : backend->ops->copy_out(backend, host, x, n_elems * elem_bytes(bench, b));
 }
 
 /* Not zero; a negative zero is one. */
 static bool is_alive(const void *elems, size_t i, size_t n_bytes)
 {
-    return n_bytes == 2 ? (((const uint16_t *)elems)[i] & 0x7FFF) != 0 : ((const float *)elems)[i] != 0;
+    return n_bytes == 2 ? (((const uint16_t *)elems)[i] & 0x7FFF) != 0
+                        : ((const float *)elems)[i] != 0;
 }
 
 /* What a block left, and what comes back to it. */
@@ -64,7 +74,8 @@ static enum dt_status count_block(struct bench *bench, const struct dt_span *spa
 {
     const int b = span->block;
     struct dt_block_bench *block = &bench->times.blocks[b];
-    const size_t n = (size_t)span->n_samples * dt_shape_elems(bench->trainer.model.blocks[b].out), n_bytes = elem_bytes(bench, b);
+    const size_t n = (size_t)span->n_samples * dt_shape_elems(bench->trainer.model.blocks[b].out),
+                 n_bytes = elem_bytes(bench, b);
     const void *outputs, *grads;
     DT_TRY(reach(bench, b, span->y, n, bench->host, &outputs));
     DT_TRY(reach(bench, b, span->dy, n, bench->host + bench->n_host_bytes, &grads));
@@ -166,9 +177,11 @@ static enum dt_status open_host(struct bench *b)
         const size_t n = dt_shape_elems(t->model.blocks[i].out);
         n_elems = n > n_elems ? n : n_elems;
     }
-    b->n_host_bytes = t->backend->host_memory ? 0 : (size_t)t->micro_capacity * n_elems * sizeof(float);
+    b->n_host_bytes =
+        t->backend->host_memory ? 0 : (size_t)t->micro_capacity * n_elems * sizeof(float);
     b->host = malloc(2 * b->n_host_bytes + 1);
-    return b->host != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory for the largest activations");
+    return b->host != NULL ? DT_OK
+                           : dt_error(DT_NO_MEMORY, "out of memory for the largest activations");
 }
 
 static enum dt_status run(struct bench *b, const char *path)
@@ -187,12 +200,14 @@ static enum dt_status run(struct bench *b, const char *path)
     return dt_world_agree(t->world, written);
 }
 
-enum dt_status dt_bench_blocks(struct dt_world *world, const struct dt_config *config, const char *json)
+enum dt_status dt_bench_blocks(struct dt_world *world, const struct dt_config *config,
+                               const char *json)
 {
     struct bench *b;
     if (config->dist.strategy == DT_STRATEGY_PIPELINE) {
-        return dt_error_agreed(
-            dt_error(DT_CONFIG, "bench blocks: no rank of a pipeline runs all blocks (set distributed.strategy to allreduce)"));
+        return dt_error_agreed(dt_error(DT_CONFIG,
+                                        "bench blocks: no rank of a pipeline runs all blocks (set "
+                                        "distributed.strategy to allreduce)"));
     }
     DT_TRY(dt_bench_say_load(world));
     DT_TRY(dt_world_alloc(world, 1, sizeof *b, "what is measured", (void **)&b));

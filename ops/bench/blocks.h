@@ -23,9 +23,11 @@ struct dt_bench_timer {
 
 struct dt_block_bench {
     struct dt_bench_timer forward, backward;
-    double n_samples, n_outputs;           /* of all counted steps */
-    double n_alive_outputs, n_alive_grads; /* those elements that are not zero, of the output and of its gradient */
-    double n_alive_both;                   /* those where neither is: gradients that activation and dropout let through */
+    double n_samples, n_outputs; /* of all counted steps */
+    double n_alive_outputs,
+        n_alive_grads;   /* those elements that are not zero, of the output and of its gradient */
+    double n_alive_both; /* those where neither is: gradients that activation and dropout let
+                            through */
 };
 
 /* Of one rank. */

@@ -19,8 +19,19 @@ struct pass_row {
 };
 
 /* Where a step's time goes. The rest is communication and what lies between the calls. */
-enum { ROW_GATHER, ROW_FORWARD, ROW_LOSS, ROW_BACKWARD, ROW_OPTIMIZER, ROW_REST, ROW_TOTAL, ROW_UNTIMED, N_ROWS };
-static const char *const row_names[N_ROWS] = {"gather", "forward", "loss", "backward", "optimizer", "rest", "total", "untimed"};
+enum {
+    ROW_GATHER,
+    ROW_FORWARD,
+    ROW_LOSS,
+    ROW_BACKWARD,
+    ROW_OPTIMIZER,
+    ROW_REST,
+    ROW_TOTAL,
+    ROW_UNTIMED,
+    N_ROWS
+};
+static const char *const row_names[N_ROWS] = {"gather",    "forward", "loss",  "backward",
+                                              "optimizer", "rest",    "total", "untimed"};
 
 struct summary {
     struct pass_row forward[DT_MAX_LAYERS], backward[DT_MAX_LAYERS];
@@ -35,14 +46,20 @@ static struct row summarize_timer(const struct dt_bench_timer *timer)
         cpu[i] = 1e3 * timer->rounds[i].cpu_s;
     }
     const double median = dt_bench_median(wall, DT_BENCH_ROUNDS); /* sorts */
-    return (struct row){
-        .ms = median, .ms_min = wall[0], .ms_max = wall[DT_BENCH_ROUNDS - 1], .cpu_ms = dt_bench_median(cpu, DT_BENCH_ROUNDS)};
+    return (struct row){.ms = median,
+                        .ms_min = wall[0],
+                        .ms_max = wall[DT_BENCH_ROUNDS - 1],
+                        .cpu_ms = dt_bench_median(cpu, DT_BENCH_ROUNDS)};
 }
 
-static struct pass_row summarize_pass(const struct dt_trainer *t, double peak_flops, const struct dt_bench_timer *timer,
-                                      double n_flops)
+static struct pass_row summarize_pass(const struct dt_trainer *t, double peak_flops,
+                                      const struct dt_bench_timer *timer, double n_flops)
 {
-    struct pass_row pass = {.time = summarize_timer(timer), .gflop = NAN, .gflops = NAN, .of_peak = NAN, .alive_linear = NAN};
+    struct pass_row pass = {.time = summarize_timer(timer),
+                            .gflop = NAN,
+                            .gflops = NAN,
+                            .of_peak = NAN,
+                            .alive_linear = NAN};
     const double ms = t->backend->host_memory ? pass.time.cpu_ms : pass.time.ms;
     if (n_flops > 0 && ms > 0) {
         pass.gflop = 1e-9 * n_flops;
@@ -52,7 +69,8 @@ static struct pass_row summarize_pass(const struct dt_trainer *t, double peak_fl
     return pass;
 }
 
-/* A max pool hands each gradient to one of its inputs; an average pool to all, and which of those live is not to be seen here. */
+/* A max pool hands each gradient to one of its inputs; an average pool to all, and which of those
+ * live is not to be seen here. */
 static double alive_linear(const struct dt_block *block, const struct dt_block_bench *b)
 {
     if (block->linear == DT_LINEAR_NONE || block->pool == DT_POOL_AVG) {
@@ -61,16 +79,17 @@ static double alive_linear(const struct dt_block *block, const struct dt_block_b
     return b->n_alive_both / (b->n_samples * (double)dt_shape_elems(block->linear_out));
 }
 
-/* Backward there are two products of the same size, for the weights and for the input; nobody asks for the gradient in front of
- * the first weights. */
-static void summarize_block(const struct dt_trainer *t, const struct dt_block_times *times, int index, struct summary *out)
+/* Backward there are two products of the same size, for the weights and for the input; nobody asks
+ * for the gradient in front of the first weights. */
+static void summarize_block(const struct dt_trainer *t, const struct dt_block_times *times,
+                            int index, struct summary *out)
 {
     const struct dt_block_bench *b = &times->blocks[index];
     const double n_flops = dt_block_flops(&t->model.blocks[index]) * b->n_samples / DT_BENCH_ROUNDS;
     struct pass_row *forward = &out->forward[index], *backward = &out->backward[index];
     *forward = summarize_pass(t, times->peak_flops, &b->forward, n_flops);
-    *backward =
-        summarize_pass(t, times->peak_flops, &b->backward, index > dt_model_first_trained(&t->model) ? 2 * n_flops : n_flops);
+    *backward = summarize_pass(t, times->peak_flops, &b->backward,
+                               index > dt_model_first_trained(&t->model) ? 2 * n_flops : n_flops);
     forward->alive = b->n_alive_outputs / b->n_outputs;
     backward->alive = b->n_alive_grads / b->n_outputs;
     backward->alive_linear = alive_linear(&t->model.blocks[index], b);
@@ -90,10 +109,12 @@ static void take_from(struct dt_bench_timer *rest, const struct dt_bench_timer *
     }
 }
 
-static void summarize(const struct dt_trainer *t, const struct dt_block_times *times, struct summary *out)
+static void summarize(const struct dt_trainer *t, const struct dt_block_times *times,
+                      struct summary *out)
 {
-    static const int row_of[DT_N_PARTS] = {
-        [DT_PART_GATHER] = ROW_GATHER, [DT_PART_LOSS] = ROW_LOSS, [DT_PART_OPTIMIZER] = ROW_OPTIMIZER};
+    static const int row_of[DT_N_PARTS] = {[DT_PART_GATHER] = ROW_GATHER,
+                                           [DT_PART_LOSS] = ROW_LOSS,
+                                           [DT_PART_OPTIMIZER] = ROW_OPTIMIZER};
     struct dt_bench_timer rest = times->steps[DT_STEP_TIMED];
     memset(out, 0, sizeof *out);
     for (int i = 0; i < t->model.n_blocks; i++) {
@@ -137,8 +158,8 @@ static void print_pass(const struct pass_row *pass)
 
 static void print_passes(const struct dt_trainer *t, const struct summary *s, bool backward)
 {
-    printf("%-9s       ms      cpu    GFLOP  GFLOP/s  %%peak %%nonzero%s\n", backward ? "backward" : "forward",
-           backward ? " %passed" : "");
+    printf("%-9s       ms      cpu    GFLOP  GFLOP/s  %%peak %%nonzero%s\n",
+           backward ? "backward" : "forward", backward ? " %passed" : "");
     for (int i = 0; i < t->model.n_blocks; i++) {
         printf("%-9s", t->model.blocks[i].name);
         print_pass(backward ? &s->backward[i] : &s->forward[i]);
@@ -150,10 +171,13 @@ static void print_passes(const struct dt_trainer *t, const struct summary *s, bo
 }
 
 /* Of the block's operations; 0 where the device has none to tell of. */
-static int engines_of(const struct dt_trainer *t, int block, struct dt_device_engine out[DT_DEVICE_MAX_ENGINES])
+static int engines_of(const struct dt_trainer *t, int block,
+                      struct dt_device_engine out[DT_DEVICE_MAX_ENGINES])
 {
     const struct dt_device_module *module = t->device.module;
-    return module != NULL && module->engines != NULL ? module->engines(t->network->states[block], out) : 0;
+    return module != NULL && module->engines != NULL
+               ? module->engines(t->network->states[block], out)
+               : 0;
 }
 
 static void print_engine(const char *block, const struct dt_device_engine *e)
@@ -162,8 +186,8 @@ static void print_engine(const char *block, const struct dt_device_engine *e)
     if (e->n_timed > 0) {
         snprintf(how, sizeof how, "%.1f us, best of %d", e->us, e->n_timed);
     }
-    printf("engine %lld/%d: %s, %s: %s, %s\n", (long long)e->number, e->place, block, e->operation, how,
-           dt_bytes_text((double)e->workspace_bytes, workspace));
+    printf("engine %lld/%d: %s, %s: %s, %s\n", (long long)e->number, e->place, block, e->operation,
+           how, dt_bytes_text((double)e->workspace_bytes, workspace));
 }
 
 static void print_engines(const struct dt_trainer *t)
@@ -173,7 +197,9 @@ static void print_engines(const struct dt_trainer *t)
     for (int b = 0; b < t->model.n_blocks; b++) {
         const int n = engines_of(t, b, engines);
         for (int i = 0; i < n; i++) {
-            fputs(first ? "\nengines, by number/place in the library's list, and their workspace\n" : "", stdout);
+            fputs(first ? "\nengines, by number/place in the library's list, and their workspace\n"
+                        : "",
+                  stdout);
             print_engine(t->model.blocks[b].name, &engines[i]);
             first = false;
         }
@@ -185,7 +211,8 @@ static void print_step(const struct summary *s)
     printf("\n%-9s%9s%9s%9s\n", "part", "ms", "cpu", "%");
     for (int i = 0; i < N_ROWS; i++) {
         const struct row *row = &s->rows[i];
-        printf("%-9s%9.3f%9.3f%9.1f\n", row_names[i], row->ms, row->cpu_ms, 100 * row->ms / s->rows[ROW_TOTAL].ms);
+        printf("%-9s%9.3f%9.3f%9.1f\n", row_names[i], row->ms, row->cpu_ms,
+               100 * row->ms / s->rows[ROW_TOTAL].ms);
     }
 }
 
@@ -209,7 +236,8 @@ static void print_notes(const struct dt_trainer *t, const struct dt_block_times 
              "(cuda.graph) they take less.");
     }
     if (times->made_again) {
-        printf("%s is recomputed in the backward pass, and that is in its backward time.\n", t->model.blocks[0].name);
+        printf("%s is recomputed in the backward pass, and that is in its backward time.\n",
+               t->model.blocks[0].name);
     }
 }
 
@@ -217,8 +245,9 @@ void dt_block_times_print(const struct dt_trainer *t, const struct dt_block_time
 {
     struct summary s;
     summarize(t, times, &s);
-    dt_text_print(stdout, "%s on %d rank%s, batch %d; %d steps after %d", t->config.name, t->world->size,
-                  t->world->size == 1 ? "" : "s", t->loader.capacity, DT_BENCH_ROUNDS, DT_BENCH_WARMUP);
+    dt_text_print(stdout, "%s on %d rank%s, batch %d; %d steps after %d", t->config.name,
+                  t->world->size, t->world->size == 1 ? "" : "s", t->loader.capacity,
+                  DT_BENCH_ROUNDS, DT_BENCH_WARMUP);
     dt_text_print(stdout, "rank 0: %s %s", t->backend->ops->name, t->backend->description);
     putchar('\n');
     print_passes(t, &s, false);
@@ -287,7 +316,8 @@ static void add_blocks(cJSON *json, const struct dt_trainer *t, const struct sum
         cJSON_AddItemToArray(blocks, block);
         cJSON_AddStringToObject(block, "name", t->model.blocks[i].name);
         add_pass(block, "forward", &s->forward[i]);
-        add_number(add_pass(block, "backward", &s->backward[i]), "reach", s->backward[i].alive_linear);
+        add_number(add_pass(block, "backward", &s->backward[i]), "reach",
+                   s->backward[i].alive_linear);
         add_engines(block, t, i);
     }
 }
@@ -311,6 +341,7 @@ cJSON *dt_block_times_json(const struct dt_trainer *t, const struct dt_block_tim
     }
     cJSON *step = cJSON_AddObjectToObject(json, "step"); /* without clocks */
     add_row(step, &s.rows[ROW_UNTIMED], true);
-    add_number(step, "images_per_s", 1e3 * (double)t->loader.shard.global_batch / s.rows[ROW_UNTIMED].ms);
+    add_number(step, "images_per_s",
+               1e3 * (double)t->loader.shard.global_batch / s.rows[ROW_UNTIMED].ms);
     return json;
 }

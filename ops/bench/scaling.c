@@ -1,4 +1,5 @@
-/* The same training by more and more of the ranks: the first n of them make a world of their own, while the others sleep. */
+/* The same training by more and more of the ranks: the first n of them make a world of their own,
+ * while the others sleep. */
 #include "ops/bench/scaling.h"
 
 #include <stdio.h>
@@ -24,14 +25,15 @@ struct bench {
 /* Of one rank both kinds are the same: 1, 2, 4, ... and all there are. */
 static void plan_rows(struct bench *b)
 {
-    const size_t batch = (size_t)(b->config.batch_global > 0 ? b->config.batch_global : b->config.batch_per_rank);
+    const size_t batch =
+        (size_t)(b->config.batch_global > 0 ? b->config.batch_global : b->config.batch_per_rank);
     for (int kind = 0; kind < DT_N_SCALING_KINDS; kind++) {
         for (int n = 1, last = 0; last < b->world->size; n *= 2) {
             last = n < b->world->size ? n : b->world->size;
-            b->scaling.rows[b->scaling.n_rows++] =
-                (struct dt_scaling_row){.kind = (enum dt_scaling_kind)kind,
-                                        .n_ranks = last,
-                                        .batch = kind == DT_SCALING_WEAK ? batch * (size_t)last : batch};
+            b->scaling.rows[b->scaling.n_rows++] = (struct dt_scaling_row){
+                .kind = (enum dt_scaling_kind)kind,
+                .n_ranks = last,
+                .batch = kind == DT_SCALING_WEAK ? batch * (size_t)last : batch};
         }
     }
 }
@@ -85,8 +87,11 @@ static enum dt_status measure_row(struct bench *b, struct dt_scaling_row *row)
     struct dt_world part;
     double mine = 0, sum;
     enum dt_status s = DT_OK;
-    b->beat = (struct dt_heartbeat){
-        .comm = b->world->comm, .name = "a sign of life of the measurement", .n = 1, .mine = &mine, .sum = &sum};
+    b->beat = (struct dt_heartbeat){.comm = b->world->comm,
+                                    .name = "a sign of life of the measurement",
+                                    .n = 1,
+                                    .mine = &mine,
+                                    .sum = &sum};
     DT_TRY(dt_world_open_first(b->world, row->n_ranks, &part));
     DT_TRY(dt_heartbeat_start(&b->beat));
     dt_comm_phase(b->world->comm, part.comm != NULL ? "bench scaling" : "idle");
@@ -126,7 +131,9 @@ static enum dt_status tell(const struct bench *b, const char *json_path, const c
     const bool failed = dt_output_failed(dt_bench_write(json_path, json));
     cJSON_Delete(json);
     const enum dt_status s = dt_scaling_page(html, &b->scaling);
-    return s == DT_OK && failed ? dt_error(DT_IO, "bench scaling: a file was not written, as was said") : s;
+    return s == DT_OK && failed
+               ? dt_error(DT_IO, "bench scaling: a file was not written, as was said")
+               : s;
 }
 
 static enum dt_status run(struct bench *b, const char *json, const char *html)
@@ -141,12 +148,15 @@ static enum dt_status run(struct bench *b, const char *json, const char *html)
     return dt_world_agree(b->world, b->world->rank == 0 ? tell(b, json, html) : DT_OK);
 }
 
-enum dt_status dt_bench_scaling(struct dt_world *world, const struct dt_config *config, const char *json, const char *html)
+enum dt_status dt_bench_scaling(struct dt_world *world, const struct dt_config *config,
+                                const char *json, const char *html)
 {
     struct bench *b;
     if (config->dist.strategy != DT_STRATEGY_ALLREDUCE) {
-        return dt_error_agreed(dt_error(DT_CONFIG, "bench scaling: one rank alone is no %s (set distributed.strategy to allreduce)",
-                                        dt_strategy_names[config->dist.strategy]));
+        return dt_error_agreed(dt_error(
+            DT_CONFIG,
+            "bench scaling: one rank alone is no %s (set distributed.strategy to allreduce)",
+            dt_strategy_names[config->dist.strategy]));
     }
     DT_TRY(dt_world_alloc(world, 1, sizeof *b, "what is measured", (void **)&b));
     b->world = world;

@@ -15,7 +15,8 @@
 #define DT_SCALING_ENUM(constant, ...) constant,
 enum dt_scaling_kind { DT_SCALING_LIST(DT_SCALING_ENUM) DT_N_SCALING_KINDS };
 #undef DT_SCALING_ENUM
-extern const char *const dt_scaling_names[DT_N_SCALING_KINDS], *const dt_scaling_meanings[DT_N_SCALING_KINDS];
+extern const char *const dt_scaling_names[DT_N_SCALING_KINDS],
+    *const dt_scaling_meanings[DT_N_SCALING_KINDS];
 
 struct dt_scaling_row {
     enum dt_scaling_kind kind;
@@ -23,7 +24,8 @@ struct dt_scaling_row {
     size_t batch;      /* of all ranks together */
     double step_s;     /* median; 0: not measured yet */
     double rate;       /* samples a second */
-    double efficiency; /* rate over n times that of one rank; where the batch stays, that is T1 / (n Tn) */
+    double efficiency; /* rate over n times that of one rank; where the batch stays, that is T1 / (n
+                          Tn) */
 };
 
 struct dt_scaling {

@@ -24,8 +24,8 @@ static int most_ranks(const struct dt_scaling *s)
 static void describe(const struct dt_scaling *s, char *text, size_t size)
 {
     char count[32];
-    snprintf(text, size, "%s parameters, %s, %s", dt_count_text((double)s->n_parameters, count, sizeof count), s->device,
-             s->adds_by);
+    snprintf(text, size, "%s parameters, %s, %s",
+             dt_count_text((double)s->n_parameters, count, sizeof count), s->device, s->adds_by);
 }
 
 void dt_scaling_print(const struct dt_scaling *s)
@@ -39,9 +39,11 @@ void dt_scaling_print(const struct dt_scaling *s)
     }
     printf("# efficiency: %s/s over those of one rank times the ranks\n", s->unit);
     if (s->n_host_threads > n_cores) {
-        printf("# this host has %d cores for %d threads, which share them\n", n_cores, s->n_host_threads);
+        printf("# this host has %d cores for %d threads, which share them\n", n_cores,
+               s->n_host_threads);
     }
-    printf("%-8s %6s %9s %11s %12s/s %11s\n", "scaling", "ranks", "batch", "ms a step", s->unit, "efficiency");
+    printf("%-8s %6s %9s %11s %12s/s %11s\n", "scaling", "ranks", "batch", "ms a step", s->unit,
+           "efficiency");
     for (int i = 0; i < s->n_rows; i++) {
         const struct dt_scaling_row *row = &s->rows[i];
         printf("%-8s %6d %9s %11.3f %14s %9.1f %%\n", dt_scaling_names[row->kind], row->n_ranks,
@@ -75,7 +77,8 @@ cJSON *dt_scaling_json(const struct dt_world *world, const struct dt_scaling *s)
 
 /* ---- the page */
 
-static const char style[] = ".ideal{fill:none;stroke:var(--soft);stroke-width:1.5;stroke-dasharray:5 4}\n";
+static const char style[] =
+    ".ideal{fill:none;stroke:var(--soft);stroke-width:1.5;stroke-dasharray:5 4}\n";
 
 /* A dt_page_fn. */
 static void put_style(FILE *out, const void *scaling)
@@ -113,8 +116,10 @@ static void draw(FILE *out, const struct dt_scaling *s)
     for (int i = 0; i < s->n_rows; i++) {
         most = fmax(most, speedup(&s->rows[i]));
     }
-    const struct dt_chart chart = {
-        out, "speed by ranks", {"ranks", 0, 1.05 * n, false}, {"times one rank's speed", 0, 1.05 * most, false}};
+    const struct dt_chart chart = {out,
+                                   "speed by ranks",
+                                   {"ranks", 0, 1.05 * n, false},
+                                   {"times one rank's speed", 0, 1.05 * most, false}};
     dt_chart_begin(&chart);
     dt_chart_line(&chart, "ideal", 2, ideal, ideal);
     dt_chart_note(&chart, "end", 0.8 * n, 0.85 * n, "ideal");
@@ -127,15 +132,20 @@ static void draw(FILE *out, const struct dt_scaling *s)
 static void put_table(FILE *out, const struct dt_scaling *s)
 {
     char batch[32], rate[32];
-    fprintf(out,
-            "<div class=\"wide\"><table><thead><tr><th>scaling</th><th>ranks</th><th>batch</th><th>ms a step</th><th>%s/s</th>"
-            "<th>efficiency</th></tr></thead>\n<tbody>",
-            s->unit);
+    fprintf(
+        out,
+        "<div class=\"wide\"><table><thead><tr><th>scaling</th><th>ranks</th><th>batch</th><th>ms "
+        "a step</th><th>%s/s</th>"
+        "<th>efficiency</th></tr></thead>\n<tbody>",
+        s->unit);
     for (int i = 0; i < s->n_rows; i++) {
         const struct dt_scaling_row *row = &s->rows[i];
-        fprintf(out, "<tr><td>%s</td><td>%d</td><td>%s</td><td>%.3f</td><td>%s</td><td>%.1f %%</td></tr>\n",
-                dt_scaling_names[row->kind], row->n_ranks, dt_count_text((double)row->batch, batch, sizeof batch),
-                1e3 * row->step_s, dt_count_text(row->rate, rate, sizeof rate), 100 * row->efficiency);
+        fprintf(
+            out,
+            "<tr><td>%s</td><td>%d</td><td>%s</td><td>%.3f</td><td>%s</td><td>%.1f %%</td></tr>\n",
+            dt_scaling_names[row->kind], row->n_ranks,
+            dt_count_text((double)row->batch, batch, sizeof batch), 1e3 * row->step_s,
+            dt_count_text(row->rate, rate, sizeof rate), 100 * row->efficiency);
     }
     fputs("</tbody></table></div>\n", out);
 }
@@ -147,14 +157,18 @@ static void put_body(FILE *out, const void *context)
     char text[256];
     describe(s, text, sizeof text);
     fprintf(out,
-            "<h1>Scaling to %d rank%s</h1>\n<p>%s; medians of %d training steps on a host with %d cores.</p>\n"
-            "<div class=\"cards\"><div class=\"card\"><h2>Speed</h2><p>How many times as fast as one rank. Blue: weak, %s. "
+            "<h1>Scaling to %d rank%s</h1>\n<p>%s; medians of %d training steps on a host with %d "
+            "cores.</p>\n"
+            "<div class=\"cards\"><div class=\"card\"><h2>Speed</h2><p>How many times as fast as "
+            "one rank. Blue: weak, %s. "
             "Orange: strong, %s.</p>\n",
-            most_ranks(s), most_ranks(s) == 1 ? "" : "s", text, DT_SCALING_STEPS, dt_bench_n_cores(),
-            dt_scaling_meanings[DT_SCALING_WEAK], dt_scaling_meanings[DT_SCALING_STRONG]);
+            most_ranks(s), most_ranks(s) == 1 ? "" : "s", text, DT_SCALING_STEPS,
+            dt_bench_n_cores(), dt_scaling_meanings[DT_SCALING_WEAK],
+            dt_scaling_meanings[DT_SCALING_STRONG]);
     draw(out, s);
     fprintf(out,
-            "</div>\n<div class=\"card\"><h2>Efficiency</h2><p>%s/s over those of one rank times the ranks. Where the batch stays, "
+            "</div>\n<div class=\"card\"><h2>Efficiency</h2><p>%s/s over those of one rank times "
+            "the ranks. Where the batch stays, "
             "that is T1 / (n Tn).</p>\n",
             s->unit);
     put_table(out, s);
@@ -163,5 +177,7 @@ static void put_body(FILE *out, const void *context)
 
 enum dt_status dt_scaling_page(const char *path, const struct dt_scaling *scaling)
 {
-    return dt_page_write(path, &(struct dt_page){.title = "Scaling", .style = put_style, .body = put_body, .context = scaling});
+    return dt_page_write(
+        path, &(struct dt_page){
+                  .title = "Scaling", .style = put_style, .body = put_body, .context = scaling});
 }

@@ -4,7 +4,8 @@
 
 #include "ops/doctor/facts.h"
 
-/* X(constant, name): what works, what there is nothing to check of, what works badly, what does not work */
+/* X(constant, name): what works, what there is nothing to check of, what works badly, what does not
+ * work */
 #define DT_VERDICT_LIST(X)           \
     X(DT_VERDICT_OK, "ok")           \
     X(DT_VERDICT_NONE, "-")          \

@@ -22,7 +22,8 @@ static void cpus_text(const cpu_set_t *cpus, char *text, size_t size)
             last++;
         }
         if (CPU_ISSET(first, cpus)) {
-            n += (size_t)snprintf(text + n, size - n, last > first ? "%s%d-%d" : "%s%d", n > 0 ? "," : "", first, last);
+            n += (size_t)snprintf(text + n, size - n, last > first ? "%s%d-%d" : "%s%d",
+                                  n > 0 ? "," : "", first, last);
             first = last;
         }
     }
@@ -39,8 +40,9 @@ static void print_ranks(const struct dt_rank_facts *ranks, int n)
     printf("rank  %-*s  local  %-23s  memory free  device\n", width, "host", "CPUs");
     for (int r = 0; r < n; r++) {
         cpus_text(&ranks[r].cpus, cpus, sizeof cpus);
-        dt_text_print(stdout, "%4d  %-*s  %5d  %-23s  %11s  %s", r, width, ranks[r].host, ranks[r].local_rank, cpus,
-                      dt_bytes_text(ranks[r].memory_free, memory), ranks[r].has_gpu ? ranks[r].gpu : "cpu");
+        dt_text_print(stdout, "%4d  %-*s  %5d  %-23s  %11s  %s", r, width, ranks[r].host,
+                      ranks[r].local_rank, cpus, dt_bytes_text(ranks[r].memory_free, memory),
+                      ranks[r].has_gpu ? ranks[r].gpu : "cpu");
     }
 }
 
@@ -53,7 +55,8 @@ static void print_finding(const char *name, const struct dt_finding *finding)
 }
 
 /* `counts`: how many of each verdict. */
-static void examine(const struct dt_world *world, const struct dt_rank_facts *ranks, int counts[DT_N_VERDICTS])
+static void examine(const struct dt_world *world, const struct dt_rank_facts *ranks,
+                    int counts[DT_N_VERDICTS])
 {
     for (int i = 0; i < dt_n_checks; i++) {
         char name[24];
@@ -84,14 +87,17 @@ enum dt_status dt_doctor(struct dt_world *world, const struct dt_doctor_spec *sp
         s = dt_comm_broadcast(world->comm, counts, sizeof counts, 0, "findings");
     }
     if (s == DT_OK && world->rank == 0) {
-        printf("\n%d ok, %d not checked, %d warning%s, %d problem%s\n", counts[DT_VERDICT_OK], counts[DT_VERDICT_NONE],
-               counts[DT_VERDICT_WARNING], counts[DT_VERDICT_WARNING] == 1 ? "" : "s", counts[DT_VERDICT_PROBLEM],
+        printf("\n%d ok, %d not checked, %d warning%s, %d problem%s\n", counts[DT_VERDICT_OK],
+               counts[DT_VERDICT_NONE], counts[DT_VERDICT_WARNING],
+               counts[DT_VERDICT_WARNING] == 1 ? "" : "s", counts[DT_VERDICT_PROBLEM],
                counts[DT_VERDICT_PROBLEM] == 1 ? "" : "s");
         fflush(stdout);
     }
     if (s == DT_OK && counts[DT_VERDICT_PROBLEM] > 0) {
-        s = dt_error_agreed(dt_error(DT_UNAVAILABLE, "doctor: %d of %d checks found a problem (each says above how to mend it)",
-                                     counts[DT_VERDICT_PROBLEM], dt_n_checks));
+        s = dt_error_agreed(
+            dt_error(DT_UNAVAILABLE,
+                     "doctor: %d of %d checks found a problem (each says above how to mend it)",
+                     counts[DT_VERDICT_PROBLEM], dt_n_checks));
     }
     free(ranks);
     return s;

@@ -73,7 +73,9 @@ static double number_in(const char *path)
 {
     char text[64];
     double value;
-    return read_text(path, text, sizeof text) && sscanf(text, "%lf", &value) == 1 ? value : (double)INFINITY;
+    return read_text(path, text, sizeof text) && sscanf(text, "%lf", &value) == 1
+               ? value
+               : (double)INFINITY;
 }
 
 /* The kernel's estimate of what can be had without swapping. */
@@ -81,24 +83,30 @@ static double available_bytes(void)
 {
     char text[4096];
     double kb;
-    const char *line = read_text("/proc/meminfo", text, sizeof text) ? strstr(text, "MemAvailable:") : NULL;
-    return line != NULL && sscanf(line, "MemAvailable: %lf", &kb) == 1 ? 1024 * kb : (double)INFINITY;
+    const char *line =
+        read_text("/proc/meminfo", text, sizeof text) ? strstr(text, "MemAvailable:") : NULL;
+    return line != NULL && sscanf(line, "MemAvailable: %lf", &kb) == 1 ? 1024 * kb
+                                                                       : (double)INFINITY;
 }
 
 /* What the control group leaves; version 2, and 1. */
 static double allowed_bytes(void)
 {
-    const double left2 = number_in("/sys/fs/cgroup/memory.max") - number_in("/sys/fs/cgroup/memory.current");
-    const double left1 =
-        number_in("/sys/fs/cgroup/memory/memory.limit_in_bytes") - number_in("/sys/fs/cgroup/memory/memory.usage_in_bytes");
-    const double least = fmin(isnan(left2) ? (double)INFINITY : left2, isnan(left1) ? (double)INFINITY : left1);
+    const double left2 =
+        number_in("/sys/fs/cgroup/memory.max") - number_in("/sys/fs/cgroup/memory.current");
+    const double left1 = number_in("/sys/fs/cgroup/memory/memory.limit_in_bytes") -
+                         number_in("/sys/fs/cgroup/memory/memory.usage_in_bytes");
+    const double least =
+        fmin(isnan(left2) ? (double)INFINITY : left2, isnan(left1) ? (double)INFINITY : left1);
     return least > 0 ? least : 0;
 }
 
 static double limit_of(__rlimit_resource_t resource)
 {
     struct rlimit limit;
-    return getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ? (double)INFINITY : (double)limit.rlim_cur;
+    return getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY
+               ? (double)INFINITY
+               : (double)limit.rlim_cur;
 }
 
 /* "always [madvise] never" */
@@ -107,7 +115,8 @@ static void find_huge_pages(char out[16])
     char text[64];
     const bool found = read_text("/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof text);
     const char *begin = found ? strchr(text, '[') : NULL;
-    snprintf(out, 16, "%.*s", begin != NULL ? (int)strcspn(begin + 1, "]") : 0, begin != NULL ? begin + 1 : "");
+    snprintf(out, 16, "%.*s", begin != NULL ? (int)strcspn(begin + 1, "]") : 0,
+             begin != NULL ? begin + 1 : "");
 }
 
 void dt_facts_cpu(char *text, size_t size)
@@ -126,7 +135,8 @@ void dt_facts_cpu(char *text, size_t size)
     }
 }
 
-/* "0.29 0.72 0.43 1/95 22887": load averages, and what is runnable of all threads, among them the one that reads. */
+/* "0.29 0.72 0.43 1/95 22887": load averages, and what is runnable of all threads, among them the
+ * one that reads. */
 static void find_load(struct dt_rank_facts *f)
 {
     char text[64];
@@ -134,7 +144,8 @@ static void find_load(struct dt_rank_facts *f)
         f->n_cpus = CPU_COUNT(&f->cpus);
     }
     f->n_host_cpus = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    if (!read_text("/proc/loadavg", text, sizeof text) || sscanf(text, "%lf %*f %*f %d/", &f->load, &f->n_runnable) != 2) {
+    if (!read_text("/proc/loadavg", text, sizeof text) ||
+        sscanf(text, "%lf %*f %*f %d/", &f->load, &f->n_runnable) != 2) {
         f->n_runnable = 0;
     }
 }
@@ -149,7 +160,8 @@ static void find_machine(struct dt_rank_facts *f)
     }
     dt_topology_count(&f->n_cores, &f->n_numa_nodes);
     f->memory_free = fmin(available_bytes(), allowed_bytes());
-    f->shared_free = statvfs("/dev/shm", &shm) == 0 ? (double)shm.f_bavail * (double)shm.f_frsize : 0;
+    f->shared_free =
+        statvfs("/dev/shm", &shm) == 0 ? (double)shm.f_bavail * (double)shm.f_frsize : 0;
     f->max_threads = limit_of(RLIMIT_NPROC);
     f->max_files = limit_of(RLIMIT_NOFILE);
     f->max_locked = limit_of(RLIMIT_MEMLOCK);
@@ -161,7 +173,8 @@ static void find_gpu(struct dt_rank_facts *f)
     const struct dt_device_module *module;
     struct dt_device_info info;
     int n_devices;
-    f->has_gpu = dt_device_load(&module) == DT_OK && module->probe(f->local_rank, &info, &n_devices) == DT_OK;
+    f->has_gpu = dt_device_load(&module) == DT_OK &&
+                 module->probe(f->local_rank, &info, &n_devices) == DT_OK;
     if (f->has_gpu) {
         memcpy(f->gpu, info.name, sizeof f->gpu);
         memcpy(f->gpu_uuid, info.uuid, sizeof f->gpu_uuid);
@@ -181,7 +194,8 @@ static void find_network(struct dt_rank_facts *f)
     }
     for (const struct ifaddrs *i = all; i != NULL; i = i->ifa_next) {
         char path[64 + IF_NAMESIZE];
-        const bool usable = (i->ifa_flags & IFF_UP) != 0 && (i->ifa_flags & IFF_RUNNING) != 0 && (i->ifa_flags & IFF_LOOPBACK) == 0;
+        const bool usable = (i->ifa_flags & IFF_UP) != 0 && (i->ifa_flags & IFF_RUNNING) != 0 &&
+                            (i->ifa_flags & IFF_LOOPBACK) == 0;
         snprintf(path, sizeof path, "/sys/class/net/%.*s/speed", IF_NAMESIZE, i->ifa_name);
         const double mbps = number_in(path);
         const double speed = isinf(mbps) || mbps < 0 ? 0 : mbps;
@@ -262,19 +276,22 @@ static void leave_mark(struct dt_rank_facts *f, struct mark *mark)
         close(fd);
         return;
     }
-    snprintf(f->why_no_run, sizeof f->why_no_run, "%.100s: no file can be created there", mark->folder);
+    snprintf(f->why_no_run, sizeof f->why_no_run, "%.100s: no file can be created there",
+             mark->folder);
     mark->path[0] = '\0';
 }
 
 /* Rank 0 leaves a file, and each rank looks whether it sees it. */
-static enum dt_status find_run(struct dt_world *world, const struct dt_doctor_spec *spec, struct dt_rank_facts *f)
+static enum dt_status find_run(struct dt_world *world, const struct dt_doctor_spec *spec,
+                               struct dt_rank_facts *f)
 {
     struct mark mark = {.path = ""};
     if (world->rank == 0) {
         existing_part(spec->run != NULL ? spec->run : "runs", mark.folder);
         leave_mark(f, &mark);
     }
-    enum dt_status s = dt_comm_broadcast(world->comm, mark.path, sizeof mark.path, 0, "name of a file in the folder of runs");
+    enum dt_status s = dt_comm_broadcast(world->comm, mark.path, sizeof mark.path, 0,
+                                         "name of a file in the folder of runs");
     f->sees_run = mark.path[0] != '\0' && access(mark.path, F_OK) == 0;
     s = s == DT_OK ? dt_comm_barrier(world->comm, "look into the folder of runs") : s;
     if (world->rank == 0 && mark.path[0] != '\0') {
@@ -288,15 +305,18 @@ static enum dt_status find_clock(struct dt_world *world, struct dt_rank_facts *f
     struct timespec day;
     DT_TRY(dt_clocks_compare(world->comm, &f->clock));
     clock_gettime(CLOCK_REALTIME, &day);
-    f->time_of_day_s = (double)day.tv_sec + 1e-9 * (double)day.tv_nsec - (dt_clock_s() + f->clock.offset_s);
+    f->time_of_day_s =
+        (double)day.tv_sec + 1e-9 * (double)day.tv_nsec - (dt_clock_s() + f->clock.offset_s);
     return DT_OK;
 }
 
-enum dt_status dt_facts_gather(struct dt_world *world, const struct dt_doctor_spec *spec, struct dt_rank_facts **out)
+enum dt_status dt_facts_gather(struct dt_world *world, const struct dt_doctor_spec *spec,
+                               struct dt_rank_facts **out)
 {
     struct dt_rank_facts mine;
     memset(&mine, 0, sizeof mine); /* padding too: it travels */
-    DT_TRY(dt_world_alloc(world, (size_t)world->size, sizeof mine, "the ranks' facts", (void **)out));
+    DT_TRY(
+        dt_world_alloc(world, (size_t)world->size, sizeof mine, "the ranks' facts", (void **)out));
     find_identity(world, &mine);
     find_load(&mine);
     find_machine(&mine);
@@ -313,7 +333,8 @@ enum dt_status dt_facts_gather_load(struct dt_world *world, struct dt_rank_facts
 {
     struct dt_rank_facts mine;
     memset(&mine, 0, sizeof mine);
-    DT_TRY(dt_world_alloc(world, (size_t)world->size, sizeof mine, "the ranks' facts", (void **)out));
+    DT_TRY(
+        dt_world_alloc(world, (size_t)world->size, sizeof mine, "the ranks' facts", (void **)out));
     find_identity(world, &mine);
     find_load(&mine);
     return dt_comm_allgather(world->comm, &mine, *out, sizeof mine, "exchange of the hosts' load");

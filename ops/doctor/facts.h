@@ -1,4 +1,5 @@
-/* What a rank sees of the machine that it is on. Plain values of one size, which travel between ranks as they are. */
+/* What a rank sees of the machine that it is on. Plain values of one size, which travel between
+ * ranks as they are. */
 #ifndef DT_OPS_DOCTOR_FACTS_H
 #define DT_OPS_DOCTOR_FACTS_H
 
@@ -16,21 +17,22 @@ struct dt_rank_facts {
     char host[DT_HOST_SIZE];
     char version[48], mpi[48]; /* dtrain's, with its commit, and MPI's */
     char launcher[16];         /* "mpirun", "srun", or "" */
-    uint32_t environment;      /* CRC-32 of the variables that steer MPI and NCCL: MPIR_*, UCX_*, FI_*, NCCL_* */
+    uint32_t environment; /* CRC-32 of the variables that steer MPI and NCCL: MPIR_*, UCX_*, FI_*,
+                             NCCL_* */
 
     bool has_ucx_conf; /* UCX has obeyed a file of the working folder */
 
-    cpu_set_t cpus;                            /* that it may use */
-    int n_cpus;                                /* of them */
-    int n_cores;                               /* to which they belong; 0: not known */
-    int n_numa_nodes;                          /* among which these are; 0: not known */
-    double load;                               /* of the host over the last minute (/proc/loadavg) */
-    int n_runnable;                            /* its threads that want a CPU now, the ranks' among them; 0: not known */
-    int n_host_cpus;                           /* that the host has */
-    char cpu[64];                              /* "AMD EPYC 9654 96-Core Processor", or "" */
-    char kernel[64];                           /* "Linux 6.1.0-18-amd64" */
-    double memory_free;                        /* bytes, also under the limit of its control group */
-    double shared_free;                        /* of /dev/shm */
+    cpu_set_t cpus;     /* that it may use */
+    int n_cpus;         /* of them */
+    int n_cores;        /* to which they belong; 0: not known */
+    int n_numa_nodes;   /* among which these are; 0: not known */
+    double load;        /* of the host over the last minute (/proc/loadavg) */
+    int n_runnable;     /* its threads that want a CPU now, the ranks' among them; 0: not known */
+    int n_host_cpus;    /* that the host has */
+    char cpu[64];       /* "AMD EPYC 9654 96-Core Processor", or "" */
+    char kernel[64];    /* "Linux 6.1.0-18-amd64" */
+    double memory_free; /* bytes, also under the limit of its control group */
+    double shared_free; /* of /dev/shm */
     double max_threads, max_files, max_locked; /* limits; infinite: none */
     char huge_pages[16];                       /* "always", "madvise", "never", or "" */
 
@@ -57,10 +59,13 @@ struct dt_doctor_spec {
     const char *run;                /* NULL: the folder "runs" */
 };
 
-/* All ranks' facts, on every rank; the caller frees. Every rank calls it; agreed. Leaves nothing behind. */
-enum dt_status dt_facts_gather(struct dt_world *world, const struct dt_doctor_spec *spec, struct dt_rank_facts **out);
+/* All ranks' facts, on every rank; the caller frees. Every rank calls it; agreed. Leaves nothing
+ * behind. */
+enum dt_status dt_facts_gather(struct dt_world *world, const struct dt_doctor_spec *spec,
+                               struct dt_rank_facts **out);
 
-/* As dt_facts_gather, of what a measurement wants to know beforehand: hosts, CPUs and their load alone. */
+/* As dt_facts_gather, of what a measurement wants to know beforehand: hosts, CPUs and their load
+ * alone. */
 enum dt_status dt_facts_gather_load(struct dt_world *world, struct dt_rank_facts **out);
 
 /* The name of this machine's processor, as the kernel has it; "" where it has none. */

@@ -1,4 +1,5 @@
-/* Names, constants and the order of arguments: NVML API Reference Guide, docs.nvidia.com/deploy/nvml-api. */
+/* Names, constants and the order of arguments: NVML API Reference Guide,
+ * docs.nvidia.com/deploy/nvml-api. */
 #include "ops/doctor/nvml.h"
 
 #include <dlfcn.h>
@@ -13,18 +14,21 @@ typedef struct nvml_device *device_t;
 typedef int result_t; /* 0: done */
 
 /* X(field, symbol, arguments) */
-#define CALL_LIST(X)                                                                                            \
-    X(init, "nvmlInit_v2", (void))                                                                              \
-    X(shutdown, "nvmlShutdown", (void))                                                                         \
-    X(driver, "nvmlSystemGetDriverVersion", (char *text, unsigned size))                                        \
-    X(count, "nvmlDeviceGetCount_v2", (unsigned *n))                                                            \
-    X(by_uuid, "nvmlDeviceGetHandleByUUID", (const char *uuid, device_t *device))                               \
-    X(ecc_errors, "nvmlDeviceGetTotalEccErrors", (device_t device, int kind, int since, unsigned long long *n)) \
-    X(throttle, "nvmlDeviceGetCurrentClocksThrottleReasons", (device_t device, unsigned long long *reasons))    \
-    X(nvlink, "nvmlDeviceGetNvLinkState", (device_t device, unsigned link, int *up))                            \
-    X(pcie_generation, "nvmlDeviceGetCurrPcieLinkGeneration", (device_t device, unsigned *generation))          \
-    X(pcie_width, "nvmlDeviceGetCurrPcieLinkWidth", (device_t device, unsigned *lanes))                         \
-    X(pcie_full_width, "nvmlDeviceGetMaxPcieLinkWidth", (device_t device, unsigned *lanes))                     \
+#define CALL_LIST(X)                                                                        \
+    X(init, "nvmlInit_v2", (void))                                                          \
+    X(shutdown, "nvmlShutdown", (void))                                                     \
+    X(driver, "nvmlSystemGetDriverVersion", (char *text, unsigned size))                    \
+    X(count, "nvmlDeviceGetCount_v2", (unsigned *n))                                        \
+    X(by_uuid, "nvmlDeviceGetHandleByUUID", (const char *uuid, device_t *device))           \
+    X(ecc_errors, "nvmlDeviceGetTotalEccErrors",                                            \
+      (device_t device, int kind, int since, unsigned long long *n))                        \
+    X(throttle, "nvmlDeviceGetCurrentClocksThrottleReasons",                                \
+      (device_t device, unsigned long long *reasons))                                       \
+    X(nvlink, "nvmlDeviceGetNvLinkState", (device_t device, unsigned link, int *up))        \
+    X(pcie_generation, "nvmlDeviceGetCurrPcieLinkGeneration",                               \
+      (device_t device, unsigned *generation))                                              \
+    X(pcie_width, "nvmlDeviceGetCurrPcieLinkWidth", (device_t device, unsigned *lanes))     \
+    X(pcie_full_width, "nvmlDeviceGetMaxPcieLinkWidth", (device_t device, unsigned *lanes)) \
     X(mig, "nvmlDeviceGetMigMode", (device_t device, unsigned *now, unsigned *pending))
 
 struct nvml {
@@ -63,7 +67,8 @@ static void look_at(const struct nvml *n, device_t device, struct dt_gpu_health 
     unsigned long long n_errors = 0;
     unsigned mig = 0, pending = 0;
     out->known = true;
-    out->n_ecc_errors = n->ecc_errors(device, UNCORRECTED, SINCE_LOADED, &n_errors) == 0 ? (double)n_errors : -1;
+    out->n_ecc_errors =
+        n->ecc_errors(device, UNCORRECTED, SINCE_LOADED, &n_errors) == 0 ? (double)n_errors : -1;
     (void)n->throttle(device, &out->throttle);
     for (unsigned link = 0; link < MOST_NVLINKS; link++) {
         int up = 0;

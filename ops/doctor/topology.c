@@ -1,4 +1,5 @@
-/* dt_topology_count of facts.h, by hwloc (Broquedis et al. 2010, "hwloc: A generic framework for managing hardware affinities"). */
+/* dt_topology_count of facts.h, by hwloc (Broquedis et al. 2010, "hwloc: A generic framework for
+ * managing hardware affinities"). */
 #include "ops/doctor/facts.h"
 
 #ifdef DTRAIN_HWLOC
@@ -21,7 +22,8 @@ void dt_topology_count(int *n_cores, int *n_numa_nodes)
         return;
     }
     hwloc_bitmap_t cpus = hwloc_bitmap_alloc();
-    if (cpus != NULL && hwloc_topology_load(topology) == 0 && hwloc_get_cpubind(topology, cpus, HWLOC_CPUBIND_PROCESS) == 0) {
+    if (cpus != NULL && hwloc_topology_load(topology) == 0 &&
+        hwloc_get_cpubind(topology, cpus, HWLOC_CPUBIND_PROCESS) == 0) {
         const int cores = hwloc_get_nbobjs_inside_cpuset_by_type(topology, cpus, HWLOC_OBJ_CORE);
         hwloc_bitmap_t nodes = hwloc_bitmap_alloc();
         if (nodes != NULL && hwloc_cpuset_to_nodeset(topology, cpus, nodes) == 0) {

@@ -16,18 +16,20 @@
 
 #define LOOK_MS 20
 
-/* A file without a name: unlike a pipe it takes all of the script at once, whether or not anybody reads it. */
+/* A file without a name: unlike a pipe it takes all of the script at once, whether or not anybody
+ * reads it. */
 static enum dt_status hold(const char *script, size_t n, FILE **out)
 {
     *out = tmpfile();
-    if (*out == NULL || fwrite(script, 1, n, *out) != n || fflush(*out) != 0 || lseek(fileno(*out), 0, SEEK_SET) != 0) {
+    if (*out == NULL || fwrite(script, 1, n, *out) != n || fflush(*out) != 0 ||
+        lseek(fileno(*out), 0, SEEK_SET) != 0) {
         return dt_error_errno(DT_IO, "no temporary file for sbatch");
     }
     return DT_OK;
 }
 
-/* On the PATH, of which folders that cannot be searched, or lead nowhere, are passed over: posix_spawnp stops at some of them, and
- * takes others for a program that may not be started. */
+/* On the PATH, of which folders that cannot be searched, or lead nowhere, are passed over:
+ * posix_spawnp stops at some of them, and takes others for a program that may not be started. */
 static bool find_program(char path[DT_PATH_SIZE])
 {
     const char *part = getenv("PATH");
@@ -35,14 +37,16 @@ static bool find_program(char path[DT_PATH_SIZE])
     for (size_t n; part != NULL; part = part[n] == ':' ? part + n + 1 : NULL) {
         n = strcspn(part, ":");
         const int n_path = snprintf(path, DT_PATH_SIZE, "%.*s/sbatch", (int)n, part);
-        if (n > 0 && n_path < DT_PATH_SIZE && stat(path, &info) == 0 && S_ISREG(info.st_mode) && access(path, X_OK) == 0) {
+        if (n > 0 && n_path < DT_PATH_SIZE && stat(path, &info) == 0 && S_ISREG(info.st_mode) &&
+            access(path, X_OK) == 0) {
             return true;
         }
     }
     return false;
 }
 
-/* With the script as stdin, stderr for all that it says, and no signal blocked. An error's number, or 0. */
+/* With the script as stdin, stderr for all that it says, and no signal blocked. An error's number,
+ * or 0. */
 static int start(const char *path, int script, pid_t *child)
 {
     static char program[] = "sbatch", option[] = "--test-only";
@@ -72,13 +76,16 @@ static enum dt_status wait_for(pid_t child)
             kill(child, SIGKILL);
             waitpid(child, &state, 0);
             return dt_error(DT_UNAVAILABLE,
-                            "sbatch --test-only: no answer within %.0f s (ask your cluster's controller: scontrol ping)",
+                            "sbatch --test-only: no answer within %.0f s (ask your cluster's "
+                            "controller: scontrol ping)",
                             DT_SBATCH_LIMIT_S);
         }
         dt_sleep_ms(LOOK_MS);
     }
     if (!WIFEXITED(state) || WEXITSTATUS(state) != 0) {
-        return dt_error(DT_UNAVAILABLE, "sbatch --test-only refuses the script, as it says above (change the options)");
+        return dt_error(
+            DT_UNAVAILABLE,
+            "sbatch --test-only refuses the script, as it says above (change the options)");
     }
     return DT_OK;
 }

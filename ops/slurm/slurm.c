@@ -53,8 +53,10 @@ static enum dt_status check_time(const char *text)
         return dt_error(DT_USAGE, "--time: expected [D-]HH:MM:SS, got '%.60s'", text);
     }
     if (text != NULL && time_limit_s(text) <= notice_s()) {
-        return dt_error(DT_USAGE, "--time %s: the ranks save a checkpoint %.0f s before the end (give them longer)", text,
-                        notice_s());
+        return dt_error(
+            DT_USAGE,
+            "--time %s: the ranks save a checkpoint %.0f s before the end (give them longer)", text,
+            notice_s());
     }
     return DT_OK;
 }
@@ -62,14 +64,16 @@ static enum dt_status check_time(const char *text)
 /* Names end up in a line for Slurm. */
 static bool is_name(const char *text)
 {
-    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.,@+";
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.,@+";
     return text[0] != '\0' && text[strspn(text, allowed)] == '\0';
 }
 
 static enum dt_status check_name(const char *option, const char *text)
 {
     if (text != NULL && !is_name(text)) {
-        return dt_error(DT_USAGE, "--%s: expected letters, digits and _-.,@+, got '%.60s'", option, text);
+        return dt_error(DT_USAGE, "--%s: expected letters, digits and _-.,@+, got '%.60s'", option,
+                        text);
     }
     return DT_OK;
 }
@@ -80,10 +84,13 @@ static enum dt_status read_options(struct job *job)
     DT_TRY(dt_args_number("nodes", a->nodes, false, 1, MAX_NODES, &job->n_nodes));
     DT_TRY(dt_args_number("gpus-per-node", a->gpus_per_node, false, 1, MAX_PER_NODE, &job->n_gpus));
     job->n_per_node = job->n_gpus > 0 ? job->n_gpus : 4;
-    DT_TRY(dt_args_number("ntasks-per-node", a->ntasks_per_node, false, 1, MAX_PER_NODE, &job->n_per_node));
+    DT_TRY(dt_args_number("ntasks-per-node", a->ntasks_per_node, false, 1, MAX_PER_NODE,
+                          &job->n_per_node));
     DT_TRY(dt_args_number("cpus-per-task", a->cpus_per_task, false, 1, MAX_PER_NODE, &job->n_cpus));
     if (job->n_gpus > 0 && job->n_per_node > job->n_gpus) {
-        return dt_error(DT_USAGE, "%zu ranks on a node share %zu GPU%s (at most one rank for each GPU: --ntasks-per-node %zu)",
+        return dt_error(DT_USAGE,
+                        "%zu ranks on a node share %zu GPU%s (at most one rank for each GPU: "
+                        "--ntasks-per-node %zu)",
                         job->n_per_node, job->n_gpus, job->n_gpus == 1 ? "" : "s", job->n_gpus);
     }
     DT_TRY(check_time(a->time));
@@ -98,7 +105,9 @@ static enum dt_status read_job(const struct dt_args *args, struct job *out)
     DT_TRY(read_options(out));
     DT_TRY(dt_config_load(args->config, args->sets, args->n_sets, &out->config));
     if (out->config.device == DT_DEVICE_CUDA && out->n_gpus == 0) {
-        return dt_error(DT_USAGE, "%s: device is cuda, and the job asks for no GPU (add --gpus-per-node N)", args->config);
+        return dt_error(DT_USAGE,
+                        "%s: device is cuda, and the job asks for no GPU (add --gpus-per-node N)",
+                        args->config);
     }
     const size_t numbers[] = {out->n_nodes, out->n_per_node, out->n_cpus, out->n_gpus};
     for (int i = 0; i < 4; i++) {
@@ -155,15 +164,17 @@ static void put_arithmetic(FILE *out, const struct job *job)
     char count[32], path[DT_LINE_SIZE];
     struct dt_roles roles = {.n_workers = n_ranks};
     dt_roles_find(&c->dist, 0, n_ranks, &roles);
-    fprintf(out, "# %s on %d rank%s: ", dt_text_escape(job->args->config, path, sizeof path), n_ranks, n_ranks == 1 ? "" : "s");
+    fprintf(out, "# %s on %d rank%s: ", dt_text_escape(job->args->config, path, sizeof path),
+            n_ranks, n_ranks == 1 ? "" : "s");
     if (c->batch_per_rank > 0) {
         const double scale = dt_lr_scale(c->lr_scaling, roles.n_workers);
-        fprintf(out, "%lld x %d = %s samples a step, learning rate %g x %g = %g\n", (long long)c->batch_per_rank, roles.n_workers,
-                dt_count_text((double)c->batch_per_rank * roles.n_workers, count, sizeof count), c->optimizer.lr, scale,
-                c->optimizer.lr * scale);
+        fprintf(out, "%lld x %d = %s samples a step, learning rate %g x %g = %g\n",
+                (long long)c->batch_per_rank, roles.n_workers,
+                dt_count_text((double)c->batch_per_rank * roles.n_workers, count, sizeof count),
+                c->optimizer.lr, scale, c->optimizer.lr * scale);
     } else {
-        fprintf(out, "%s samples a step, learning rate %g\n", dt_count_text((double)c->batch_global, count, sizeof count),
-                c->optimizer.lr);
+        fprintf(out, "%s samples a step, learning rate %g\n",
+                dt_count_text((double)c->batch_global, count, sizeof count), c->optimizer.lr);
     }
 }
 
@@ -224,7 +235,8 @@ static enum dt_status write_file(const char *path, const char *text, size_t n)
     bool replaces = false;
     DT_TRY(dt_file_try(path, &replaces));
     if (replaces) {
-        return dt_error(DT_CANT_CREATE, "%s: exists already (remove it, or name another file)", path);
+        return dt_error(DT_CANT_CREATE, "%s: exists already (remove it, or name another file)",
+                        path);
     }
     DT_TRY(dt_file_write(path, &(struct dt_file_part){text, n}, 1));
     dt_text_print(stderr, "wrote %s", path);

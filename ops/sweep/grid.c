@@ -70,7 +70,9 @@ static enum dt_status read_axes(const char *const *sets, int n_sets, struct dt_g
         DT_TRY(read_axis(sets[i], axis));
         for (int k = 0; k < i; k++) {
             if (strcmp(out->axes[k].key, axis->key) == 0) {
-                return dt_error(DT_USAGE, "--set %s is given twice (list its values in one: %s=A,B)", axis->key, axis->key);
+                return dt_error(DT_USAGE,
+                                "--set %s is given twice (list its values in one: %s=A,B)",
+                                axis->key, axis->key);
             }
         }
         if (axis->n > DT_SWEEP_MAX_RUNS / out->n_runs) {
@@ -84,8 +86,9 @@ static enum dt_status read_axes(const char *const *sets, int n_sets, struct dt_g
 enum dt_status dt_grid_open(const char *const *sets, int n_sets, struct dt_grid *out)
 {
     *out = (struct dt_grid){.axes = calloc((size_t)n_sets + 1, sizeof *out->axes)};
-    const enum dt_status s =
-        out->axes != NULL ? read_axes(sets, n_sets, out) : dt_error(DT_NO_MEMORY, "out of memory for the runs of a sweep");
+    const enum dt_status s = out->axes != NULL
+                                 ? read_axes(sets, n_sets, out)
+                                 : dt_error(DT_NO_MEMORY, "out of memory for the runs of a sweep");
     if (s != DT_OK) {
         dt_grid_close(out);
     }

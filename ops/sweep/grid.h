@@ -21,8 +21,9 @@ struct dt_grid {
     int n_runs;           /* the product of the axes' n: 1 without any */
 };
 
-/* Of texts like "train.optimizer.lr=0.1,0.01": the commas outside of JSON's brackets and strings part the values. DT_USAGE: no
- * equals sign, an empty value, a key twice, more runs than DT_SWEEP_MAX_RUNS. DT_NO_MEMORY. A failed open owes nothing. */
+/* Of texts like "train.optimizer.lr=0.1,0.01": the commas outside of JSON's brackets and strings
+ * part the values. DT_USAGE: no equals sign, an empty value, a key twice, more runs than
+ * DT_SWEEP_MAX_RUNS. DT_NO_MEMORY. A failed open owes nothing. */
 enum dt_status dt_grid_open(const char *const *sets, int n_sets, struct dt_grid *out);
 void dt_grid_close(struct dt_grid *grid);
 

@@ -22,23 +22,31 @@
 
 void dt_sweep_folder(const char *dir, const struct dt_grid *grid, int run, char path[DT_PATH_SIZE])
 {
-    snprintf(path, DT_PATH_SIZE, "%.*s/%0*d", DT_PATH_SIZE - 8, dir, dt_digits((unsigned long long)grid->n_runs), run + 1);
+    snprintf(path, DT_PATH_SIZE, "%.*s/%0*d", DT_PATH_SIZE - 8, dir,
+             dt_digits((unsigned long long)grid->n_runs), run + 1);
 }
 
-/* The error of its end says so; or else a loss far beyond that of weights that had learned nothing. */
+/* The error of its end says so; or else a loss far beyond that of weights that had learned nothing.
+ */
 static bool has_diverged(const struct dt_record *record)
 {
     const double loss = dt_record_result(record).loss;
-    const double first = record->steps.n > 0 ? dt_record_cell(&record->steps, 0, DT_STEP_LOSS) : (double)NAN;
-    return dt_record_number(record->summary, "exit_code") == DT_NON_FINITE || loss > DIVERGED_FACTOR * first;
+    const double first =
+        record->steps.n > 0 ? dt_record_cell(&record->steps, 0, DT_STEP_LOSS) : (double)NAN;
+    return dt_record_number(record->summary, "exit_code") == DT_NON_FINITE ||
+           loss > DIVERGED_FACTOR * first;
 }
 
-enum dt_status dt_sweep_row_read(const char *dir, const struct dt_grid *grid, int run, bool ended, struct dt_sweep_row *out)
+enum dt_status dt_sweep_row_read(const char *dir, const struct dt_grid *grid, int run, bool ended,
+                                 struct dt_sweep_row *out)
 {
     char path[DT_PATH_SIZE];
     struct dt_record record;
-    *out = (struct dt_sweep_row){
-        .run = run, .verdict = ended ? "failed" : "not begun", .result = {NAN, NAN, NAN, NAN}, .steps = NAN, .seconds = NAN};
+    *out = (struct dt_sweep_row){.run = run,
+                                 .verdict = ended ? "failed" : "not begun",
+                                 .result = {NAN, NAN, NAN, NAN},
+                                 .steps = NAN,
+                                 .seconds = NAN};
     dt_sweep_folder(dir, grid, run, path);
     const enum dt_status s = dt_record_open(path, &record);
     if (s == DT_NO_MEMORY) {
@@ -64,7 +72,8 @@ enum dt_status dt_sweep_row_read(const char *dir, const struct dt_grid *grid, in
 
 static const char *value_text(const struct dt_grid *grid, int run, int axis)
 {
-    return grid->axes[axis].texts[dt_grid_value(grid, run, axis)] + strlen(grid->axes[axis].key) + 1;
+    return grid->axes[axis].texts[dt_grid_value(grid, run, axis)] + strlen(grid->axes[axis].key) +
+           1;
 }
 
 /* The last part of the key where it says enough: "lr" of train.optimizer.lr. */
@@ -90,7 +99,8 @@ static void result_text(const struct dt_sweep_row *row, char *text, size_t n_tex
     } else if (isnan(row->result.accuracy)) {
         snprintf(text, n_text, "test loss %s", loss);
     } else {
-        snprintf(text, n_text, "test accuracy %.2f %%, test loss %s", 100 * row->result.accuracy, loss);
+        snprintf(text, n_text, "test accuracy %.2f %%, test loss %s", 100 * row->result.accuracy,
+                 loss);
     }
 }
 
@@ -102,11 +112,13 @@ void dt_sweep_row_tell(const struct dt_grid *grid, const struct dt_sweep_row *ro
     line[0] = '\0';
     for (int a = 0; a < grid->n_axes && n < sizeof line; a++) {
         if (grid->axes[a].n > 1) {
-            n += (size_t)snprintf(line + n, sizeof line - n, " %s=%s", short_key(grid, a), value_text(grid, row->run, a));
+            n += (size_t)snprintf(line + n, sizeof line - n, " %s=%s", short_key(grid, a),
+                                  value_text(grid, row->run, a));
         }
     }
-    dt_text_print(stderr, "%*d/%d  run %d%s: %s%s%s", dt_digits((unsigned long long)grid->n_runs), n_done, grid->n_runs,
-                  row->run + 1, line, row->verdict, result[0] != '\0' ? ", " : "", result);
+    dt_text_print(stderr, "%*d/%d  run %d%s: %s%s%s", dt_digits((unsigned long long)grid->n_runs),
+                  n_done, grid->n_runs, row->run + 1, line, row->verdict,
+                  result[0] != '\0' ? ", " : "", result);
 }
 
 /* ---- the table */
@@ -177,7 +189,8 @@ static void print_row(const struct dt_grid *grid, const struct dt_sweep_row *row
     printf("%*d", dt_digits((unsigned long long)grid->n_runs) + GAP, row->run + 1);
     for (int a = 0; a < grid->n_axes; a++) {
         if (grid->axes[a].n > 1) {
-            printf("%*s%-*s", GAP, "", axis_width(grid, a), dt_text_escape(value_text(grid, row->run, a), shown, sizeof shown));
+            printf("%*s%-*s", GAP, "", axis_width(grid, a),
+                   dt_text_escape(value_text(grid, row->run, a), shown, sizeof shown));
         }
     }
     for (int c = 0; c < N_COLUMNS; c++) {
@@ -264,7 +277,8 @@ static void put_csv(FILE *out, const void *context)
     }
 }
 
-static enum dt_status write_csv(const char *dir, const struct dt_grid *grid, const struct dt_sweep_row *rows)
+static enum dt_status write_csv(const char *dir, const struct dt_grid *grid,
+                                const struct dt_sweep_row *rows)
 {
     char *text = NULL;
     size_t n = 0;
@@ -279,12 +293,14 @@ static enum dt_status write_csv(const char *dir, const struct dt_grid *grid, con
 }
 
 /* Of the best, as many as fit beside each other. */
-static enum dt_status write_page(const char *dir, const struct dt_grid *grid, const struct dt_sweep_row *rows)
+static enum dt_status write_page(const char *dir, const struct dt_grid *grid,
+                                 const struct dt_sweep_row *rows)
 {
     char path[DT_PATH_SIZE + 32];
     struct dt_record *records = calloc(DT_REPORT_MAX_RUNS, sizeof *records);
     int n = 0;
-    enum dt_status s = records != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory for the page of a sweep");
+    enum dt_status s =
+        records != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory for the page of a sweep");
     for (int i = 0; i < grid->n_runs && n < DT_REPORT_MAX_RUNS && s == DT_OK; i++) {
         if (rows[i].known) {
             dt_sweep_folder(dir, grid, rows[i].run, path);
@@ -305,7 +321,8 @@ static enum dt_status write_page(const char *dir, const struct dt_grid *grid, co
     return s;
 }
 
-enum dt_status dt_sweep_config_read(const char *dir, const struct dt_grid *grid, int run, char **out)
+enum dt_status dt_sweep_config_read(const char *dir, const struct dt_grid *grid, int run,
+                                    char **out)
 {
     char folder[DT_PATH_SIZE], path[DT_PATH_SIZE + 16];
     struct dt_config *config = malloc(sizeof *config);
@@ -314,15 +331,18 @@ enum dt_status dt_sweep_config_read(const char *dir, const struct dt_grid *grid,
     *out = NULL;
     dt_sweep_folder(dir, grid, run, folder);
     snprintf(path, sizeof path, "%s/config.json", folder);
-    enum dt_status s = config != NULL ? dt_file_read(path, MAX_CONFIG_BYTES, &text, &n)
-                                      : dt_error(DT_NO_MEMORY, "out of memory for the runs of a sweep");
+    enum dt_status s = config != NULL
+                           ? dt_file_read(path, MAX_CONFIG_BYTES, &text, &n)
+                           : dt_error(DT_NO_MEMORY, "out of memory for the runs of a sweep");
     if (s == DT_NO_INPUT) { /* not begun */
         dt_error_clear();
         s = DT_OK;
     } else if (s == DT_OK) {
         s = dt_config_json.read(path, (const char *)text, config);
         *out = s == DT_OK ? dt_config_to_json(config) : NULL;
-        s = s == DT_OK && *out == NULL ? dt_error(DT_NO_MEMORY, "out of memory for the runs of a sweep") : s;
+        s = s == DT_OK && *out == NULL
+                ? dt_error(DT_NO_MEMORY, "out of memory for the runs of a sweep")
+                : s;
     }
     free(text);
     free(config);
@@ -366,5 +386,7 @@ enum dt_status dt_sweep_results(const char *dir, const struct dt_grid *grid, con
     fflush(stdout);
     s = write_page(dir, grid, rows);
     free(rows);
-    return s == DT_OK && no_table ? dt_error(DT_IO, "%s: the table was not written, as was said", dir) : s;
+    return s == DT_OK && no_table
+               ? dt_error(DT_IO, "%s: the table was not written, as was said", dir)
+               : s;
 }

@@ -25,7 +25,12 @@
 #define PROGRESS_INTERVAL_S 0.1
 
 /* What each rank adds to a beat, and every rank then has the sum of. */
-enum { BEAT_FINISHED, BEAT_STOP, BEAT_STEPS, BEAT_RUNS }; /* from BEAT_RUNS on: 1 for each run that has ended */
+enum {
+    BEAT_FINISHED,
+    BEAT_STOP,
+    BEAT_STEPS,
+    BEAT_RUNS
+}; /* from BEAT_RUNS on: 1 for each run that has ended */
 
 struct sweep {
     struct dt_world *world, alone;
@@ -143,8 +148,10 @@ static enum dt_status train(struct sweep *w, int run)
     char path[DT_PATH_SIZE];
     dt_sweep_folder(w->dir, &w->grid, run, path);
     w->sinks = (struct dt_sinks){.command = w->args->line, .silent = true};
-    const struct dt_train_options options = {
-        .format = &dt_config_json, .run_dir = path, .faults = &(struct dt_faults){.n = 0}, .resume = w->args->resume};
+    const struct dt_train_options options = {.format = &dt_config_json,
+                                             .run_dir = path,
+                                             .faults = &(struct dt_faults){.n = 0},
+                                             .resume = w->args->resume};
     enum dt_status s = load(w, run);
     if (s == DT_OK) {
         s = dt_train(&w->alone, &w->config, &options, &(struct dt_emitter){hear, w});
@@ -165,7 +172,8 @@ static enum dt_status train(struct sweep *w, int run)
 static enum dt_status train_mine(struct sweep *w)
 {
     enum dt_status s = DT_OK;
-    for (int run = w->world->rank; run < w->grid.n_runs && s == DT_OK && !dt_stop_requested(); run += w->world->size) {
+    for (int run = w->world->rank; run < w->grid.n_runs && s == DT_OK && !dt_stop_requested();
+         run += w->world->size) {
         dt_comm_phase(w->world->comm, "a run of a sweep");
         s = train(w, run);
     }
@@ -198,12 +206,19 @@ static enum dt_status check_all(struct sweep *w)
     return DT_OK;
 }
 
-/* Of a run whose folder is there: its results are those of its own configuration. What has no effect on them may differ. */
+/* Of a run whose folder is there: its results are those of its own configuration. What has no
+ * effect on them may differ. */
 static enum dt_status check_folder(struct sweep *w, int run)
 {
-    static const char *const parts[] = {
-        "model",     "train",     "precision", "data.format", "data.sharding", "data.train_samples", "data.test_samples",
-        "data.seed", "data.noise"};
+    static const char *const parts[] = {"model",
+                                        "train",
+                                        "precision",
+                                        "data.format",
+                                        "data.sharding",
+                                        "data.train_samples",
+                                        "data.test_samples",
+                                        "data.seed",
+                                        "data.noise"};
     const int n_parts = (int)(sizeof parts / sizeof parts[0]);
     char difference[256] = "";
     char *before = NULL, *now = NULL;
@@ -211,7 +226,8 @@ static enum dt_status check_folder(struct sweep *w, int run)
     if (s == DT_OK && before != NULL) {
         DT_TRY_GOTO(s, load(w, run), done);
         now = dt_config_to_json(&w->config);
-        s = now != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "out of memory for the resolved configuration");
+        s = now != NULL ? DT_OK
+                        : dt_error(DT_NO_MEMORY, "out of memory for the resolved configuration");
         for (int i = 0; i < n_parts + w->grid.n_axes && s == DT_OK && difference[0] == '\0'; i++) {
             const char *part = i < n_parts ? parts[i] : w->grid.axes[i - n_parts].key;
             if (i < n_parts || w->grid.axes[i - n_parts].n > 1) {
@@ -223,8 +239,9 @@ done:
     free(before);
     free(now);
     if (s == DT_OK && difference[0] != '\0') {
-        return dt_error(DT_CONFIG, "%s: run %d: %s (resume with the values of before, or choose another --run)", w->dir, run + 1,
-                        difference);
+        return dt_error(
+            DT_CONFIG, "%s: run %d: %s (resume with the values of before, or choose another --run)",
+            w->dir, run + 1, difference);
     }
     return s;
 }
@@ -248,7 +265,9 @@ static enum dt_status choose_folder(struct sweep *w)
     DT_TRY(dt_run_dir_check(w->args->run));
     snprintf(w->dir, sizeof w->dir, "%s", w->args->run);
     if (!w->args->resume && access(w->dir, F_OK) == 0) {
-        return dt_error(DT_CANT_CREATE, "%s: is already there (go on with --resume, or choose another --run)", w->dir);
+        return dt_error(DT_CANT_CREATE,
+                        "%s: is already there (go on with --resume, or choose another --run)",
+                        w->dir);
     }
     DT_TRY(w->args->resume ? check_folders(w) : DT_OK);
     return dt_sweep_results_try(w->dir);
@@ -265,7 +284,8 @@ static enum dt_status prepare(struct sweep *w)
     DT_TRY(dt_world_agree(world, world->rank == 0 ? choose_folder(w) : DT_OK));
     DT_TRY(dt_comm_broadcast(world->comm, w->dir, sizeof w->dir, 0, "name of the sweep's folder"));
     if (world->rank == 0) {
-        dt_text_print(stderr, "%d run%s in %s, %s", w->grid.n_runs, w->grid.n_runs == 1 ? "" : "s", w->dir,
+        dt_text_print(stderr, "%d run%s in %s, %s", w->grid.n_runs, w->grid.n_runs == 1 ? "" : "s",
+                      w->dir,
                       world->size == 1 ? "one after another" : "one on each rank at a time");
     }
     return dt_world_agree(world, dt_world_open_alone(world, &w->alone));

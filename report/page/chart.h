@@ -29,17 +29,20 @@ struct dt_chart {
 double dt_chart_x(const struct dt_chart *chart, double value);
 double dt_chart_y(const struct dt_chart *chart, double value);
 
-/* 1, 2 or 5 times a power of ten: the least of them that lies at most n_most times in `span`, which is a normal number above 0. */
+/* 1, 2 or 5 times a power of ten: the least of them that lies at most n_most times in `span`, which
+ * is a normal number above 0. */
 double dt_chart_tick(double span, int n_most);
 
 void dt_chart_begin(const struct dt_chart *chart);
 void dt_chart_end(const struct dt_chart *chart);
 /* What lies outside the axes is cut off. */
-void dt_chart_line(const struct dt_chart *chart, const char *class, int n, const double *x, const double *y);
+void dt_chart_line(const struct dt_chart *chart, const char *class, int n, const double *x,
+                   const double *y);
 void dt_chart_dot(const struct dt_chart *chart, const char *class, double x, double y);
 /* A line from top to bottom at x. */
 void dt_chart_mark(const struct dt_chart *chart, const char *class, double x);
 /* Beside the point: class "start" on its right, "end" on its left. */
-void dt_chart_note(const struct dt_chart *chart, const char *class, double x, double y, const char *text);
+void dt_chart_note(const struct dt_chart *chart, const char *class, double x, double y,
+                   const char *text);
 
 #endif

@@ -11,12 +11,14 @@
 #define DOT 2
 
 /* Rows from the top, three dots each, the left one the highest bit. */
-static const uint16_t digits[10] = {075557, 026227, 071747, 071717, 055711, 074717, 074757, 071111, 075757, 075717};
+static const uint16_t digits[10] = {075557, 026227, 071747, 071717, 055711,
+                                    074717, 074757, 071111, 075757, 075717};
 
 struct color {
     uint8_t r, g, b;
 };
-static const struct color black = {20, 20, 20}, white = {255, 255, 255}, grey = {225, 225, 225}, line = {205, 205, 205};
+static const struct color black = {20, 20, 20}, white = {255, 255, 255}, grey = {225, 225, 225},
+                          line = {205, 205, 205};
 static const struct color right = {31, 97, 165}, wrong = {196, 60, 40};
 
 struct canvas {
@@ -58,11 +60,13 @@ static void draw_number(struct canvas *c, int row, int column, double number, st
 static struct color shade(struct color full, double share)
 {
     const double rest = 1 - share;
-    return (struct color){(uint8_t)(full.r * share + 255 * rest), (uint8_t)(full.g * share + 255 * rest),
+    return (struct color){(uint8_t)(full.r * share + 255 * rest),
+                          (uint8_t)(full.g * share + 255 * rest),
                           (uint8_t)(full.b * share + 255 * rest)};
 }
 
-static void draw_cell(struct canvas *c, int row, int column, double count, struct color color, bool dark)
+static void draw_cell(struct canvas *c, int row, int column, double count, struct color color,
+                      bool dark)
 {
     fill(c, column * CELL_W, row * CELL_H, CELL_W - 1, CELL_H - 1, color);
     if (count >= 0) {
@@ -80,8 +84,8 @@ static void draw_label(struct canvas *c, int n, int label, const double *counts)
     draw_cell(c, label + 1, 0, label, grey, false);
     for (int said = 0; said < n; said++) {
         const double share = counts[said] > 0 ? sqrt(counts[said] / sum) : 0;
-        draw_cell(c, label + 1, said + 1, counts[said] > 0 ? counts[said] : -1, shade(said == label ? right : wrong, share),
-                  share > 0.6);
+        draw_cell(c, label + 1, said + 1, counts[said] > 0 ? counts[said] : -1,
+                  shade(said == label ? right : wrong, share), share > 0.6);
     }
 }
 

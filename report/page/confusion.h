@@ -4,7 +4,8 @@
 
 #include "report/page/image.h"
 
-/* `counts`: (n, n) [label][said], at most 999,999 each are legible. The caller frees out->bytes. False: no memory. */
+/* `counts`: (n, n) [label][said], at most 999,999 each are legible. The caller frees out->bytes.
+ * False: no memory. */
 bool dt_confusion_draw(int n, const double *counts, struct dt_png *out);
 
 #endif

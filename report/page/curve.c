@@ -35,7 +35,9 @@ size_t dt_series_thin(const struct dt_series *s, struct dt_part parts[DT_CURVE_M
     const double first = s->n > 0 ? x_of(s, 0) : 0, span = s->n > 0 ? x_of(s, s->n - 1) - first : 0;
     for (size_t i = 0; i < s->n; i++) {
         const double at = span > 0 ? (x_of(s, i) - first) / span * DT_CURVE_MAX_POINTS : 0;
-        const size_t part = exact ? i : at < DT_CURVE_MAX_POINTS - 1 ? (size_t)at : DT_CURVE_MAX_POINTS - 1;
+        const size_t part = exact                          ? i
+                            : at < DT_CURVE_MAX_POINTS - 1 ? (size_t)at
+                                                           : DT_CURVE_MAX_POINTS - 1;
         if (!isfinite(y_of(s, i))) {
             continue;
         }
@@ -100,12 +102,15 @@ static void draw_band(const struct figure *f, int s)
 {
     const struct dt_part *p = f->parts[s];
     const size_t n = f->n_parts[s];
-    fprintf(f->out, "<path class=\"band d%d\" clip-path=\"url(#plot)\" d=\"", f->curves->series[s].color);
+    fprintf(f->out, "<path class=\"band d%d\" clip-path=\"url(#plot)\" d=\"",
+            f->curves->series[s].color);
     for (size_t i = 0; i < n; i++) {
-        fprintf(f->out, "%c%.1f %.1f", i == 0 ? 'M' : 'L', dt_chart_x(&f->chart, p[i].x), dt_chart_y(&f->chart, p[i].high));
+        fprintf(f->out, "%c%.1f %.1f", i == 0 ? 'M' : 'L', dt_chart_x(&f->chart, p[i].x),
+                dt_chart_y(&f->chart, p[i].high));
     }
     for (size_t i = n; i-- > 0;) {
-        fprintf(f->out, "L%.1f %.1f", dt_chart_x(&f->chart, p[i].x), dt_chart_y(&f->chart, p[i].low));
+        fprintf(f->out, "L%.1f %.1f", dt_chart_x(&f->chart, p[i].x),
+                dt_chart_y(&f->chart, p[i].low));
     }
     fputs("z\"/>\n", f->out);
 }
@@ -125,7 +130,8 @@ static void draw_series(const struct figure *f, int s)
     snprintf(line, sizeof line, "s%d", series->color);
     snprintf(dot, sizeof dot, "d%d", series->color);
     dt_chart_line(&f->chart, line, (int)f->n_parts[s], x, y);
-    for (size_t i = 0; i < f->n_parts[s] && (series->dots ? f->n_parts[s] <= 60 : f->n_parts[s] == 1); i++) {
+    for (size_t i = 0;
+         i < f->n_parts[s] && (series->dots ? f->n_parts[s] <= 60 : f->n_parts[s] == 1); i++) {
         dt_chart_dot(&f->chart, dot, x[i], y[i]);
     }
 }
@@ -174,10 +180,12 @@ static void put_legend(const struct figure *f)
 static void put_part(FILE *out, const struct dt_part *p, bool thinned)
 {
     if (!thinned) {
-        fprintf(out, isfinite(p->epoch) ? "<tr><td>%.15g<td>%.6g<td>%.15g\n" : "<tr><td>%.15g<td>%.6g\n", p->last, p->mean,
-                p->epoch);
+        fprintf(out,
+                isfinite(p->epoch) ? "<tr><td>%.15g<td>%.6g<td>%.15g\n" : "<tr><td>%.15g<td>%.6g\n",
+                p->last, p->mean, p->epoch);
     } else {
-        fprintf(out, "<tr><td>%.15g<td>%.6g<td>%.6g<td>%.6g<td>%zu\n", p->last, p->mean, p->low, p->high, p->n);
+        fprintf(out, "<tr><td>%.15g<td>%.6g<td>%.6g<td>%.6g<td>%zu\n", p->last, p->mean, p->low,
+                p->high, p->n);
     }
 }
 
@@ -216,7 +224,8 @@ void dt_curves_draw(FILE *out, const struct dt_curves *curves)
     size_t n = 0;
     f->out = out;
     f->curves = curves;
-    f->chart = (struct dt_chart){.out = out, .label = curves->title, .x = {.name = curves->x_name}, .y = {.name = ""}};
+    f->chart = (struct dt_chart){
+        .out = out, .label = curves->title, .x = {.name = curves->x_name}, .y = {.name = ""}};
     for (int s = 0; s < curves->n_series; s++) {
         n += f->n_parts[s] = dt_series_thin(&curves->series[s], f->parts[s]);
     }
@@ -224,8 +233,9 @@ void dt_curves_draw(FILE *out, const struct dt_curves *curves)
         return;
     }
     find_axes(f);
-    fprintf(out, "<figure class=\"card curves\" data-low=\"%.15g\" data-high=\"%.15g\"><h3>%s</h3>\n", f->chart.x.low,
-            f->chart.x.high, curves->title);
+    fprintf(out,
+            "<figure class=\"card curves\" data-low=\"%.15g\" data-high=\"%.15g\"><h3>%s</h3>\n",
+            f->chart.x.low, f->chart.x.high, curves->title);
     put_legend(f);
     draw(f);
     fputs("<p class=\"hover\" aria-hidden=\"true\">&nbsp;</p>\n", out);
@@ -235,20 +245,28 @@ void dt_curves_draw(FILE *out, const struct dt_curves *curves)
 
 void dt_curve_style(FILE *out)
 {
-    fputs("figure{margin:0}.curves svg{overflow:visible}h3{margin:0;font-size:1rem}.band{opacity:.22}.curves .s0,.curves "
+    fputs("figure{margin:0}.curves "
+          "svg{overflow:visible}h3{margin:0;font-size:1rem}.band{opacity:.22}.curves .s0,.curves "
           ".s1{stroke-width:1.6}\n"
-          ".s4{stroke:#b8860b}.d4{fill:#b8860b}.s5{stroke:#c2185b}.d5{fill:#c2185b}.s6{stroke:#00838f}.d6{fill:#00838f}"
+          ".s4{stroke:#b8860b}.d4{fill:#b8860b}.s5{stroke:#c2185b}.d5{fill:#c2185b}.s6{stroke:#"
+          "00838f}.d6{fill:#00838f}"
           ".s7{stroke:#7a7a7a}.d7{fill:#7a7a7a}.s4,.s5,.s6,.s7{fill:none;stroke-width:2}\n"
-          ".restart{stroke:var(--soft);stroke-dasharray:2 3}.cursor{stroke:var(--text);stroke-width:.7}\n"
-          ".legend{margin:.1rem 0 .3rem!important;font-size:.85rem!important}.key{white-space:nowrap;margin-right:.8rem}"
+          ".restart{stroke:var(--soft);stroke-dasharray:2 "
+          "3}.cursor{stroke:var(--text);stroke-width:.7}\n"
+          ".legend{margin:.1rem 0 "
+          ".3rem!important;font-size:.85rem!important}.key{white-space:nowrap;margin-right:.8rem}"
           ".key::before{content:\"\";display:inline-block;width:1.1em;border-top:3px "
           "solid;margin-right:.35em;vertical-align:middle}\n"
-          ".k0::before{color:var(--a)}.k1::before{color:var(--b)}.k2::before{color:var(--c)}.k3::before{color:var(--d)}"
-          ".k4::before{color:#b8860b}.k5::before{color:#c2185b}.k6::before{color:#00838f}.k7::before{color:#7a7a7a}"
+          ".k0::before{color:var(--a)}.k1::before{color:var(--b)}.k2::before{color:var(--c)}.k3::"
+          "before{color:var(--d)}"
+          ".k4::before{color:#b8860b}.k5::before{color:#c2185b}.k6::before{color:#00838f}.k7::"
+          "before{color:#7a7a7a}"
           ".kr::before{border-top-style:dotted}\n"
-          ".hover{margin:.1rem 0!important;min-height:1.5em;font-size:.82rem!important;color:var(--text)!important;"
+          ".hover{margin:.1rem "
+          "0!important;min-height:1.5em;font-size:.82rem!important;color:var(--text)!important;"
           "font-variant-numeric:tabular-nums}\n"
-          "details{font-size:.85rem}summary{cursor:pointer;color:var(--soft)}details .wide{max-height:22rem;overflow:auto}\n",
+          "details{font-size:.85rem}summary{cursor:pointer;color:var(--soft)}details "
+          ".wide{max-height:22rem;overflow:auto}\n",
           out);
 }
 
@@ -256,27 +274,36 @@ void dt_curve_script(FILE *out)
 {
     fputs("<script>\n"
           "for (const figure of document.querySelectorAll('figure.curves')) {\n"
-          "  const svg = figure.querySelector('svg'), says = figure.querySelector('.hover'), NS = svg.namespaceURI\n"
-          "  const cursor = svg.appendChild(document.createElementNS(NS, 'path')), low = +figure.dataset.low, high = "
+          "  const svg = figure.querySelector('svg'), says = figure.querySelector('.hover'), NS = "
+          "svg.namespaceURI\n"
+          "  const cursor = svg.appendChild(document.createElementNS(NS, 'path')), low = "
+          "+figure.dataset.low, high = "
           "+figure.dataset.high\n"
-          "  const tables = [...figure.querySelectorAll('table')].map(t => ({name: t.caption.textContent + ', ' + "
+          "  const tables = [...figure.querySelectorAll('table')].map(t => ({name: "
+          "t.caption.textContent + ', ' + "
           "t.tHead.rows[0].cells[0].textContent,\n"
-          "    rows: [...t.tBodies[0].rows].map(r => [...r.cells].map(c => c.textContent.trim()))}))\n"
+          "    rows: [...t.tBodies[0].rows].map(r => [...r.cells].map(c => "
+          "c.textContent.trim()))}))\n"
           "  cursor.setAttribute('class', 'cursor')\n"
           "  svg.onpointermove = e => {\n",
           out);
     fprintf(out,
-            "    const box = svg.getBoundingClientRect(), at = (e.clientX - box.left) / box.width * %d\n"
+            "    const box = svg.getBoundingClientRect(), at = (e.clientX - box.left) / box.width "
+            "* %d\n"
             "    const step = low + (high - low) * (at - %d) / (%d - %d)\n",
             DT_CHART_WIDTH, DT_CHART_LEFT, DT_CHART_WIDTH - DT_CHART_RIGHT, DT_CHART_LEFT);
-    fputs(
-        "    const near = tables.map(t => t.rows.reduce((a, b) => Math.abs(b[0] - step) < Math.abs(a[0] - step) ? b : a))\n"
-        "    says.textContent = near.map((r, i) => tables[i].name + ' ' + r[0] + (r.length === 3 ? ' (epoch ' + r[2] + ')' : '') + "
-        "': ' + r[1]\n"
-        "      + (r.length > 3 ? ' (' + r[2] + ' to ' + r[3] + ')' : '')).join(' · ')\n",
-        out);
-    fprintf(out, "    cursor.setAttribute('d', 'M' + Math.min(%d, Math.max(%d, at)).toFixed(1) + ' %dV%d')\n",
-            DT_CHART_WIDTH - DT_CHART_RIGHT, DT_CHART_LEFT, DT_CHART_TOP, DT_CHART_HEIGHT - DT_CHART_BOTTOM);
+    fputs("    const near = tables.map(t => t.rows.reduce((a, b) => Math.abs(b[0] - step) < "
+          "Math.abs(a[0] - step) ? b : a))\n"
+          "    says.textContent = near.map((r, i) => tables[i].name + ' ' + r[0] + (r.length === 3 "
+          "? ' (epoch ' + r[2] + ')' : '') + "
+          "': ' + r[1]\n"
+          "      + (r.length > 3 ? ' (' + r[2] + ' to ' + r[3] + ')' : '')).join(' · ')\n",
+          out);
+    fprintf(out,
+            "    cursor.setAttribute('d', 'M' + Math.min(%d, Math.max(%d, at)).toFixed(1) + ' "
+            "%dV%d')\n",
+            DT_CHART_WIDTH - DT_CHART_RIGHT, DT_CHART_LEFT, DT_CHART_TOP,
+            DT_CHART_HEIGHT - DT_CHART_BOTTOM);
     fputs("  }\n"
           "}\n"
           "</script>\n",

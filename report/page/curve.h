@@ -1,6 +1,7 @@
-/* A figure of curves over steps: a chart with up to eight series, a legend, and behind it a table of the same numbers, which is
- * also what a pointer over the chart shows (dt_curve_script). More points than fit are thinned: parts of the axis, each with its
- * mean, and its least and largest value as a band and in the table. */
+/* A figure of curves over steps: a chart with up to eight series, a legend, and behind it a table
+ * of the same numbers, which is also what a pointer over the chart shows (dt_curve_script). More
+ * points than fit are thinned: parts of the axis, each with its mean, and its least and largest
+ * value as a band and in the table. */
 #ifndef DT_REPORT_PAGE_CURVE_H
 #define DT_REPORT_PAGE_CURVE_H
 
@@ -15,7 +16,8 @@ struct dt_series {
     const char *name; /* for legend and table; escaped here */
     int color;        /* 0 to 7 */
     bool dots;
-    const double *x, *y;  /* n of each, `stride` apart; x grows; a y that is not finite is left out */
+    const double *x,
+        *y; /* n of each, `stride` apart; x grows; a y that is not finite is left out */
     const double *epochs; /* likewise, which of them each point ends; or NULL */
     size_t n, stride;
 };
@@ -35,7 +37,8 @@ void dt_curves_draw(FILE *out, const struct dt_curves *curves);
 void dt_curve_style(FILE *out);  /* CSS of these figures */
 void dt_curve_script(FILE *out); /* once, after the last figure */
 
-/* `n` points into at most DT_CURVE_MAX_POINTS parts; exact, one part a point, where there are no more than that. */
+/* `n` points into at most DT_CURVE_MAX_POINTS parts; exact, one part a point, where there are no
+ * more than that. */
 struct dt_part {
     double first, last, x; /* of the axis: ends, and mean */
     double mean, low, high;

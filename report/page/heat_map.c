@@ -67,12 +67,15 @@ static void put_name(FILE *out, const struct dt_heat_map *m, int i)
     dt_page_text(out, m->name(m->context, i));
 }
 
-static void draw_cell(FILE *out, const struct dt_heat_map *m, const struct range *range, int i, int k)
+static void draw_cell(FILE *out, const struct dt_heat_map *m, const struct range *range, int i,
+                      int k)
 {
     const double side = (double)SIDE / m->n, value = at(m, i, k);
-    fprintf(out, "<rect class=\"%s\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill-opacity=\"%.2f\"",
-            is_odd(m, range, value) ? "cell odd" : "cell", MARGIN + k * side, MARGIN + i * side, 0.94 * side, 0.94 * side,
-            shade(m, range, value));
+    fprintf(out,
+            "<rect class=\"%s\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" "
+            "fill-opacity=\"%.2f\"",
+            is_odd(m, range, value) ? "cell odd" : "cell", MARGIN + k * side, MARGIN + i * side,
+            0.94 * side, 0.94 * side, shade(m, range, value));
     if (m->n > MOST_HINTS) {
         fputs("/>", out);
         return;
@@ -89,14 +92,18 @@ static void draw_names(FILE *out, const struct dt_heat_map *m)
     const double side = (double)SIDE / m->n;
     const int step = (m->n + MOST_NAMES - 1) / MOST_NAMES;
     for (int i = 0; i < m->n; i += step) {
-        fprintf(out, "<text class=\"end\" x=\"%d\" y=\"%.1f\">%d</text><text x=\"%.1f\" y=\"%d\">%d</text>\n", MARGIN - 8,
-                MARGIN + (i + 0.5) * side + 4, i, MARGIN + (i + 0.5) * side, MARGIN - 10, i);
+        fprintf(out,
+                "<text class=\"end\" x=\"%d\" y=\"%.1f\">%d</text><text x=\"%.1f\" "
+                "y=\"%d\">%d</text>\n",
+                MARGIN - 8, MARGIN + (i + 0.5) * side + 4, i, MARGIN + (i + 0.5) * side,
+                MARGIN - 10, i);
     }
 }
 
 static void draw_map(FILE *out, const struct dt_heat_map *m, const struct range *range)
 {
-    fprintf(out, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">\n", SIDE + MARGIN + 8, SIDE + MARGIN + 8, m->title);
+    fprintf(out, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">\n", SIDE + MARGIN + 8,
+            SIDE + MARGIN + 8, m->title);
     draw_names(out, m);
     for (int i = 0; i < m->n; i++) {
         for (int k = 0; k < m->n; k++) {
@@ -131,7 +138,10 @@ static void put_pairs(FILE *out, const struct dt_heat_map *m)
 
 static void put_rows(FILE *out, const struct dt_heat_map *m)
 {
-    fprintf(out, "<table><caption>%s, %s</caption><thead><tr><th><th>least<th>median<th>most</thead><tbody>\n", m->title, m->unit);
+    fprintf(out,
+            "<table><caption>%s, "
+            "%s</caption><thead><tr><th><th>least<th>median<th>most</thead><tbody>\n",
+            m->title, m->unit);
     for (int i = 0; i < m->n; i++) {
         const struct range range = range_of(m, i);
         fprintf(out, "<tr><td>%d ", i);
@@ -144,9 +154,12 @@ static void put_rows(FILE *out, const struct dt_heat_map *m)
 void dt_heat_map_draw(FILE *out, const struct dt_heat_map *m)
 {
     const struct range range = range_of(m, -1);
-    fprintf(out, "<figure class=\"card heat\"><h3>%s</h3>\n<p>%.3g to %.3g %s, median %.3g; the stronger the colour, the better.",
+    fprintf(out,
+            "<figure class=\"card heat\"><h3>%s</h3>\n<p>%.3g to %.3g %s, median %.3g; the "
+            "stronger the colour, the better.",
             m->title, range.least, range.most, m->unit, range.median);
-    fprintf(out, " Pairs %s %g times the median are framed.</p>\n", m->less ? "above" : "below", m->odd);
+    fprintf(out, " Pairs %s %g times the median are framed.</p>\n", m->less ? "above" : "below",
+            m->odd);
     draw_map(out, m, &range);
     fputs("<details><summary>Numbers</summary><div class=\"wide\">\n", out);
     if (m->n <= MOST_NAMES) {
@@ -159,7 +172,9 @@ void dt_heat_map_draw(FILE *out, const struct dt_heat_map *m)
 
 void dt_heat_map_style(FILE *out)
 {
-    fputs("figure{margin:0}h3{margin:0;font-size:1rem}.cell{fill:var(--a)}.odd{stroke:var(--b);stroke-width:3}\n"
-          "details{font-size:.85rem}summary{cursor:pointer;color:var(--soft)}details .wide{max-height:22rem;overflow:auto}\n",
+    fputs("figure{margin:0}h3{margin:0;font-size:1rem}.cell{fill:var(--a)}.odd{stroke:var(--b);"
+          "stroke-width:3}\n"
+          "details{font-size:.85rem}summary{cursor:pointer;color:var(--soft)}details "
+          ".wide{max-height:22rem;overflow:auto}\n",
           out);
 }

@@ -9,8 +9,9 @@ static void put_base64(FILE *out, const uint8_t *bytes, size_t n)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     for (size_t i = 0; i < n; i += 3) {
-        const uint32_t three =
-            (uint32_t)bytes[i] << 16 | (i + 1 < n ? (uint32_t)bytes[i + 1] << 8 : 0) | (i + 2 < n ? (uint32_t)bytes[i + 2] : 0);
+        const uint32_t three = (uint32_t)bytes[i] << 16 |
+                               (i + 1 < n ? (uint32_t)bytes[i + 1] << 8 : 0) |
+                               (i + 2 < n ? (uint32_t)bytes[i + 2] : 0);
         fputc(digits[three >> 18], out);
         fputc(digits[three >> 12 & 63], out);
         fputc(i + 1 < n ? digits[three >> 6 & 63] : '=', out);
@@ -29,7 +30,8 @@ bool dt_png_make(int width, int height, int channels, const uint8_t *pixels, str
     if (png_image_write_to_memory(&image, NULL, &n, 0, pixels, 0, NULL)) {
         out->bytes = malloc(n);
     }
-    if (out->bytes == NULL || !png_image_write_to_memory(&image, out->bytes, &n, 0, pixels, 0, NULL)) {
+    if (out->bytes == NULL ||
+        !png_image_write_to_memory(&image, out->bytes, &n, 0, pixels, 0, NULL)) {
         free(out->bytes);
         return false;
     }
@@ -37,7 +39,8 @@ bool dt_png_make(int width, int height, int channels, const uint8_t *pixels, str
     return true;
 }
 
-void dt_page_image(FILE *out, int width, int height, int channels, const uint8_t *pixels, const char *alt)
+void dt_page_image(FILE *out, int width, int height, int channels, const uint8_t *pixels,
+                   const char *alt)
 {
     struct dt_png png;
     if (dt_png_make(width, height, channels, pixels, &png)) {

@@ -13,11 +13,13 @@ struct dt_png {
     size_t n_bytes;
 };
 
-/* `pixels`: rows of `width` pixels of 1 (grey) or 3 (RGB) bytes. The caller frees out->bytes. False: no memory. */
+/* `pixels`: rows of `width` pixels of 1 (grey) or 3 (RGB) bytes. The caller frees out->bytes.
+ * False: no memory. */
 bool dt_png_make(int width, int height, int channels, const uint8_t *pixels, struct dt_png *out);
 
 /* The same in a page. `alt`: for who cannot see it; plain text of ours. Nothing is drawn
  * where there is no memory for it. */
-void dt_page_image(FILE *out, int width, int height, int channels, const uint8_t *pixels, const char *alt);
+void dt_page_image(FILE *out, int width, int height, int channels, const uint8_t *pixels,
+                   const char *alt);
 
 #endif

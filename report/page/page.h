@@ -1,5 +1,5 @@
-/* A page of a lesson or a report: one file with all that it shows, so that it works from a file share; light or dark as the
- * reader's system is, and not too wide for a telephone. */
+/* A page of a lesson or a report: one file with all that it shows, so that it works from a file
+ * share; light or dark as the reader's system is, and not too wide for a telephone. */
 #ifndef DT_REPORT_PAGE_PAGE_H
 #define DT_REPORT_PAGE_PAGE_H
 
@@ -16,15 +16,16 @@ struct dt_page {
     const void *context; /* what both are called with */
 };
 
-/* What every page may use: cards (.card) in columns (.cards), tables in a .wide, and for pictures the colours --a to --d of series,
- * as class .s0 to .s3 of lines and .d0 to .d3 of areas. Written as dt_file_write does; NULL: no page. */
+/* What every page may use: cards (.card) in columns (.cards), tables in a .wide, and for pictures
+ * the colours --a to --d of series, as class .s0 to .s3 of lines and .d0 to .d3 of areas. Written
+ * as dt_file_write does; NULL: no page. */
 enum dt_status dt_page_write(const char *path, const struct dt_page *page);
 
 /* Into a folder of ours, where no link is followed (dt_file_write_atomic). */
 enum dt_status dt_page_write_own(const char *dir, const char *name, const struct dt_page *page);
 
-/* What a step consists of, each in one colour on every page: class "phase NAME" of areas, keys of a legend, and words in <b>.
- * X(name, colour) */
+/* What a step consists of, each in one colour on every page: class "phase NAME" of areas, keys of a
+ * legend, and words in <b>. X(name, colour) */
 #define DT_PAGE_PHASE_LIST(X)      \
     X("data", "#b8860b")           \
     X("forward", "var(--a)")       \
@@ -34,7 +35,8 @@ enum dt_status dt_page_write_own(const char *dir, const char *name, const struct
     X("update", "var(--c)")        \
     X("gpu", "var(--soft)") /* all of it, where a GPU takes steps on its own */
 
-/* `text` as HTML shows it, also in an attribute: whatever is not printable escaped (base/text.h). At most DT_LINE_SIZE bytes. */
+/* `text` as HTML shows it, also in an attribute: whatever is not printable escaped (base/text.h).
+ * At most DT_LINE_SIZE bytes. */
 void dt_page_text(FILE *out, const char *text);
 
 #endif

@@ -33,8 +33,10 @@ static inline void run_case(const char *name, void (*body)(void), const char *en
     if (ends == NULL && status != 0) {
         CHECK_FAIL("%s: ended with status %#x: %s", name, status, text);
     }
-    if (ends != NULL && (!WIFEXITED(status) || WEXITSTATUS(status) != 1 || strstr(text, ends) == NULL)) {
-        CHECK_FAIL("%s: ended with status %#x and \"%s\", not with \"%s\"", name, status, text, ends);
+    if (ends != NULL &&
+        (!WIFEXITED(status) || WEXITSTATUS(status) != 1 || strstr(text, ends) == NULL)) {
+        CHECK_FAIL("%s: ended with status %#x and \"%s\", not with \"%s\"", name, status, text,
+                   ends);
     }
 }
 

@@ -1,8 +1,10 @@
-/* What work on the double would cost a GPU: nodes of a graph and its longest chain, and the bytes that each piece of work touches.
+/* What work on the double would cost a GPU: nodes of a graph and its longest chain, and the bytes
+ * that each piece of work touches.
  *
- * Bytes are counted by the page: while a piece runs, device memory is inaccessible, and the first read and the first write of each
- * page fault and are counted. So each piece pays for what it reads and for what it writes, each once, as if it found nothing in a
- * cache and lost nothing from one; workspaces of the libraries count as the little that the double touches of them. */
+ * Bytes are counted by the page: while a piece runs, device memory is inaccessible, and the first
+ * read and the first write of each page fault and are counted. So each piece pays for what it reads
+ * and for what it writes, each once, as if it found nothing in a cache and lost nothing from one;
+ * workspaces of the libraries count as the little that the double touches of them. */
 #include "tests/fakecuda/fake_runtime.h"
 
 #include <sys/mman.h>
@@ -71,8 +73,10 @@ bool count_touch(const void *pointer, const void *context)
     if (current == nullptr || found == nullptr || found->is != DEVICE || found->device != exposed) {
         return false;
     }
-    const uintptr_t page = (uintptr_t)pointer / page_bytes * page_bytes, first = (uintptr_t)found->begin;
-    const uintptr_t begin = std::max(page, first), end = std::min(page + page_bytes, first + found->n_bytes);
+    const uintptr_t page = (uintptr_t)pointer / page_bytes * page_bytes,
+                    first = (uintptr_t)found->begin;
+    const uintptr_t begin = std::max(page, first),
+                    end = std::min(page + page_bytes, first + found->n_bytes);
     const bool write = is_write(context);
     if (page < (uintptr_t)found->pages() || begin >= end) {
         return false;
@@ -110,7 +114,8 @@ int fake_count_bytes(void)
 int fake_counted(const struct fake_work **out)
 {
     counting = false;
-    works.erase(std::remove_if(works.begin(), works.end(), [](const fake_work &w) { return w.n_read + w.n_written == 0; }),
+    works.erase(std::remove_if(works.begin(), works.end(),
+                               [](const fake_work &w) { return w.n_read + w.n_written == 0; }),
                 works.end());
     *out = works.data();
     return (int)works.size();

@@ -1,4 +1,5 @@
-/* The matrix product of the double: C = alpha op(A) op(B) + beta C, columns first, summed in double in the order of k. */
+/* The matrix product of the double: C = alpha op(A) op(B) + beta C, columns first, summed in double
+ * in the order of k. */
 #include <cublas_v2.h>
 #include <stdint.h>
 
@@ -35,7 +36,8 @@ struct matrix {
     float at(size_t row, size_t col) const
     {
         const size_t i = turned ? row * stride + col : col * stride + row;
-        return type == CUDA_R_32F ? ((const float *)elements)[i] : from_bf16(((const uint16_t *)elements)[i]);
+        return type == CUDA_R_32F ? ((const float *)elements)[i]
+                                  : from_bf16(((const uint16_t *)elements)[i]);
     }
 };
 
@@ -101,21 +103,25 @@ bool overlap(const matrix &x, const matrix &y)
 bool is_supported(cudaDataType a, cudaDataType b, cudaDataType c, cublasComputeType_t compute)
 {
     const bool all_float = a == CUDA_R_32F && b == CUDA_R_32F && c == CUDA_R_32F;
-    const bool from_bf16 = a == CUDA_R_16BF && b == CUDA_R_16BF && (c == CUDA_R_16BF || c == CUDA_R_32F);
+    const bool from_bf16 =
+        a == CUDA_R_16BF && b == CUDA_R_16BF && (c == CUDA_R_16BF || c == CUDA_R_32F);
     const bool in_float = compute == CUBLAS_COMPUTE_32F || compute == CUBLAS_COMPUTE_32F_PEDANTIC;
-    return (all_float && (in_float || compute == CUBLAS_COMPUTE_32F_FAST_TF32)) || (from_bf16 && in_float);
+    return (all_float && (in_float || compute == CUBLAS_COMPUTE_32F_FAST_TF32)) ||
+           (from_bf16 && in_float);
 }
 
 bool rounds_to_tf32(cublasHandle_t handle, cudaDataType type, cublasComputeType_t compute)
 {
-    const bool by_mode = (handle->math_mode & 0xf) == CUBLAS_TF32_TENSOR_OP_MATH && compute == CUBLAS_COMPUTE_32F;
+    const bool by_mode =
+        (handle->math_mode & 0xf) == CUBLAS_TF32_TENSOR_OP_MATH && compute == CUBLAS_COMPUTE_32F;
     return type == CUDA_R_32F && (compute == CUBLAS_COMPUTE_32F_FAST_TF32 || by_mode);
 }
 
 cublasStatus_t enqueue(cublasHandle_t handle, product gemm)
 {
     if (handle->workspace_lost) {
-        fake_die("cublasGemmEx: cublasSetStream took the workspace away that cublasSetWorkspace had given");
+        fake_die("cublasGemmEx: cublasSetStream took the workspace away that cublasSetWorkspace "
+                 "had given");
     }
     if (handle->workspace != nullptr) {
         fake_need_device(handle->workspace, handle->workspace_bytes, "cublasGemmEx, workspace");
@@ -186,25 +192,30 @@ cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode)
 {
     NEED_HANDLE(handle);
     const int kind = mode & 0xf;
-    if (kind != CUBLAS_DEFAULT_MATH && kind != CUBLAS_PEDANTIC_MATH && kind != CUBLAS_TF32_TENSOR_OP_MATH) {
+    if (kind != CUBLAS_DEFAULT_MATH && kind != CUBLAS_PEDANTIC_MATH &&
+        kind != CUBLAS_TF32_TENSOR_OP_MATH) {
         return CUBLAS_STATUS_INVALID_VALUE;
     }
     handle->math_mode = mode;
     return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t turn_a, cublasOperation_t turn_b, int m, int n, int k,
-                            const void *alpha, const void *a, cudaDataType a_type, int a_stride, const void *b, cudaDataType b_type,
-                            int b_stride, const void *beta, void *c, cudaDataType c_type, int c_stride, cublasComputeType_t compute,
+cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t turn_a,
+                            cublasOperation_t turn_b, int m, int n, int k, const void *alpha,
+                            const void *a, cudaDataType a_type, int a_stride, const void *b,
+                            cudaDataType b_type, int b_stride, const void *beta, void *c,
+                            cudaDataType c_type, int c_stride, cublasComputeType_t compute,
                             cublasGemmAlgo_t)
 {
     NEED_HANDLE(handle);
-    if (!is_operation(turn_a) || !is_operation(turn_b) || m < 0 || n < 0 || k < 0 || alpha == nullptr || beta == nullptr) {
+    if (!is_operation(turn_a) || !is_operation(turn_b) || m < 0 || n < 0 || k < 0 ||
+        alpha == nullptr || beta == nullptr) {
         return CUBLAS_STATUS_INVALID_VALUE;
     }
     const bool a_turned = turn_a != CUBLAS_OP_N, b_turned = turn_b != CUBLAS_OP_N;
     const int a_rows = a_turned ? k : m, b_rows = b_turned ? n : k;
-    if (a_stride < a_rows || b_stride < b_rows || c_stride < m || a_stride < 1 || b_stride < 1 || c_stride < 1) {
+    if (a_stride < a_rows || b_stride < b_rows || c_stride < m || a_stride < 1 || b_stride < 1 ||
+        c_stride < 1) {
         return CUBLAS_STATUS_INVALID_VALUE;
     }
     if (!is_supported(a_type, b_type, c_type, compute)) {

@@ -1,5 +1,6 @@
-/* Convolutions of the double: descriptors as strict as cuDNN's, heuristics that answer with engines of every kind that a caller has
- * to tell apart, and plain loops, summed in double in a fixed order. */
+/* Convolutions of the double: descriptors as strict as cuDNN's, heuristics that answer with engines
+ * of every kind that a caller has to tell apart, and plain loops, summed in double in a fixed
+ * order. */
 #include <cudnn.h>
 #include <stdint.h>
 
@@ -50,7 +51,8 @@ cudnnStatus_t fail(cudnnStatus_t status, const char *text)
         }                                     \
     } while (0)
 
-/* ---- what may be set: attribute, type, number of elements, whether it must be there at finalize ---- */
+/* ---- what may be set: attribute, type, number of elements, whether it must be there at finalize
+ * ---- */
 
 struct rule {
     cudnnBackendAttributeName_t name;
@@ -66,17 +68,21 @@ const struct operation {
     direction is;
     cudnnBackendAttributeName_t x, filter, y, convolution, alpha, beta;
 } operations[] = {
-    {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, FORWARD, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
-     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
-     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
-     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA},
-    {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR, INPUT_GRADIENT, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
-     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
-     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+    {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, FORWARD,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA},
+    {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR, INPUT_GRADIENT,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA},
-    {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR, FILTER_GRADIENT, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
-     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
-     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+    {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR, FILTER_GRADIENT,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA},
 };
 
@@ -192,7 +198,8 @@ std::vector<float> read(const tensor &t, const void *memory, bool tf32)
 {
     std::vector<float> values(t.n_elems());
     for (size_t i = 0; i < values.size(); i++) {
-        const float value = t.type == CUDNN_DATA_FLOAT ? ((const float *)memory)[i] : from_bf16(((const uint16_t *)memory)[i]);
+        const float value = t.type == CUDNN_DATA_FLOAT ? ((const float *)memory)[i]
+                                                       : from_bf16(((const uint16_t *)memory)[i]);
         values[i] = tf32 ? to_tf32(value) : value;
     }
     return values;
@@ -217,9 +224,10 @@ void add_scaled(double *out, double factor, const float *in, int64_t n)
     }
 }
 
-/* The products of one output place (n, p, q) with one place of the filter (r, s), which lies at (h, w) in x. */
-void add_products(const convolution &c, const float *x, const float *filter, const float *y, double *out, const size_t at_x,
-                  const size_t at_y, int64_t r, int64_t s)
+/* The products of one output place (n, p, q) with one place of the filter (r, s), which lies at (h,
+ * w) in x. */
+void add_products(const convolution &c, const float *x, const float *filter, const float *y,
+                  double *out, const size_t at_x, const size_t at_y, int64_t r, int64_t s)
 {
     const int64_t n_in = c.x.dims[1];
     for (int64_t k = 0; k < c.y.dims[1]; k++) {
@@ -227,7 +235,8 @@ void add_products(const convolution &c, const float *x, const float *filter, con
         switch (c.is) {
         case FORWARD:
             for (int64_t i = 0; i < n_in; i++) {
-                out[at_y + (size_t)k] += (double)x[at_x + (size_t)i] * filter[at_filter + (size_t)i];
+                out[at_y + (size_t)k] +=
+                    (double)x[at_x + (size_t)i] * filter[at_filter + (size_t)i];
             }
             break;
         case INPUT_GRADIENT:
@@ -255,7 +264,8 @@ void add_bias_and_relu(const convolution &c, const void *memory, std::vector<dou
 
 void run(const convolution &c, const operands &memory, bool tf32, size_t workspace_bytes)
 {
-    memset(memory.workspace, 0xff, workspace_bytes < 4096 ? workspace_bytes : 4096); /* nobody else may rely on it */
+    memset(memory.workspace, 0xff,
+           workspace_bytes < 4096 ? workspace_bytes : 4096); /* nobody else may rely on it */
     const tensor &result = c.is == FORWARD ? c.y : c.is == INPUT_GRADIENT ? c.x : c.filter;
     std::vector<double> out(result.n_elems());
     std::vector<float> x, filter, y;
@@ -273,9 +283,11 @@ void run(const convolution &c, const operands &memory, bool tf32, size_t workspa
             for (int64_t q = 0; q < c.y.dims[3]; q++) {
                 for (int64_t r = 0; r < c.filter.dims[2]; r++) {
                     for (int64_t s = 0; s < c.filter.dims[3]; s++) {
-                        const int64_t h = p * c.strides[0] - c.before[0] + r, w = q * c.strides[1] - c.before[1] + s;
+                        const int64_t h = p * c.strides[0] - c.before[0] + r,
+                                      w = q * c.strides[1] - c.before[1] + s;
                         if (h >= 0 && h < c.x.dims[2] && w >= 0 && w < c.x.dims[3]) {
-                            add_products(c, x.data(), filter.data(), y.data(), out.data(), c.x.at(n, h, w), c.y.at(n, p, q), r, s);
+                            add_products(c, x.data(), filter.data(), y.data(), out.data(),
+                                         c.x.at(n, h, w), c.y.at(n, p, q), r, s);
                         }
                     }
                 }
@@ -285,7 +297,11 @@ void run(const convolution &c, const operands &memory, bool tf32, size_t workspa
     if (c.with_relu) {
         add_bias_and_relu(c, memory.bias, out);
     }
-    write(result, c.is == FORWARD ? memory.y : c.is == INPUT_GRADIENT ? memory.x : memory.filter, out);
+    write(result,
+          c.is == FORWARD          ? memory.y
+          : c.is == INPUT_GRADIENT ? memory.x
+                                   : memory.filter,
+          out);
 }
 
 /* ---- engines ---- */
@@ -299,14 +315,25 @@ struct engine {
 };
 
 const engine atomics = {"atomics", 1, 0, false, false, {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}};
-const engine half_sums = {"half sums", 2,     0,
-                          false,       false, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION}};
-const engine greedy = {"greedy", 3, (int64_t)64 << 30, false, false, {CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP}};
-const engine tensor_core = {"tensor cores", 4, 1000, true, true, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}, true};
-const engine other_tiles = {"tensor cores, other tiles", 4, 3000, true, true, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}, true};
-const engine winograd = {"winograd", 5, 5000, false, true, {CUDNN_NUMERICAL_NOTE_WINOGRAD, CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4}};
+const engine half_sums = {
+    "half sums",
+    2,
+    0,
+    false,
+    false,
+    {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION}};
+const engine greedy = {"greedy", 3,     (int64_t)64 << 30,
+                       false,    false, {CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP}};
+const engine tensor_core = {
+    "tensor cores", 4, 1000, true, true, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}, true};
+const engine other_tiles = {"tensor cores, other tiles",        4,   3000, true, true,
+                            {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}, true};
+const engine winograd = {
+    "winograd", 5,    5000,
+    false,      true, {CUDNN_NUMERICAL_NOTE_WINOGRAD, CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4}};
 const engine plain = {"plain", 6, 77, false, true, {CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP}};
-const engine slow_tiles = {"plain, other tiles", 6, 99, false, true, {CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP}};
+const engine slow_tiles = {
+    "plain, other tiles", 6, 99, false, true, {CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP}};
 const engine simple = {"simple", 7, 0, false, true, {}};
 
 bool is_among(const engine *e, long engines)
@@ -316,7 +343,8 @@ bool is_among(const engine *e, long engines)
 
 std::vector<const engine *> engines_of(const convolution &c, cudnnBackendHeurMode_t mode)
 {
-    if (c.x.type != c.y.type || c.x.type != c.filter.type || (c.with_relu && c.x.type != c.bias.type)) {
+    if (c.x.type != c.y.type || c.x.type != c.filter.type ||
+        (c.with_relu && c.x.type != c.bias.type)) {
         return {}; /* a filter gradient in float from bfloat16 too, or a bias in float */
     }
     if (c.with_relu && fake_options.no_fusion) {
@@ -324,7 +352,8 @@ std::vector<const engine *> engines_of(const convolution &c, cudnnBackendHeurMod
     }
     switch (mode) {
     case CUDNN_HEUR_MODE_A:
-        return {&half_sums, &atomics, &greedy, &tensor_core, &other_tiles, &other_tiles, &winograd, &plain, &slow_tiles};
+        return {&half_sums,   &atomics,  &greedy, &tensor_core, &other_tiles,
+                &other_tiles, &winograd, &plain,  &slow_tiles};
     case CUDNN_HEUR_MODE_B:
         return {&atomics, &plain, &tensor_core};
     default:
@@ -368,7 +397,8 @@ descriptor *known(cudnnBackendDescriptor_t pointer)
 }
 
 /* The operand, which must be alive, of this type and finalized. */
-cudnnStatus_t operand(const descriptor *of, cudnnBackendAttributeName_t name, cudnnBackendDescriptorType_t type, descriptor **out)
+cudnnStatus_t operand(const descriptor *of, cudnnBackendAttributeName_t name,
+                      cudnnBackendDescriptorType_t type, descriptor **out)
 {
     *out = known(of->get<cudnnBackendDescriptor_t>(name));
     NEED(*out != nullptr, BAD_PARAM);
@@ -387,11 +417,13 @@ cudnnStatus_t finalize_tensor(descriptor *d)
         t.dims[i] = d->get<int64_t>(CUDNN_ATTR_TENSOR_DIMENSIONS, i);
         NEED(t.dims[i] > 0, BAD_PARAM);
     }
-    const int64_t packed[] = {t.dims[1] * t.dims[2] * t.dims[3], 1, t.dims[1] * t.dims[3], t.dims[1]};
+    const int64_t packed[] = {t.dims[1] * t.dims[2] * t.dims[3], 1, t.dims[1] * t.dims[3],
+                              t.dims[1]};
     for (size_t i = 0; i < 4; i++) {
         NEED(d->get<int64_t>(CUDNN_ATTR_TENSOR_STRIDES, i) == packed[i], NOT_SUPPORTED_LAYOUT);
     }
-    t.is_virtual = d->attributes.count(CUDNN_ATTR_TENSOR_IS_VIRTUAL) != 0 && d->get<bool>(CUDNN_ATTR_TENSOR_IS_VIRTUAL);
+    t.is_virtual = d->attributes.count(CUDNN_ATTR_TENSOR_IS_VIRTUAL) != 0 &&
+                   d->get<bool>(CUDNN_ATTR_TENSOR_IS_VIRTUAL);
     NEED(t.align > 0 && (t.align & (t.align - 1)) == 0, BAD_PARAM);
     NEED(t.type == CUDNN_DATA_FLOAT || t.type == CUDNN_DATA_BFLOAT16, NOT_SUPPORTED_DATA_TYPE);
     return CUDNN_STATUS_SUCCESS;
@@ -399,8 +431,11 @@ cudnnStatus_t finalize_tensor(descriptor *d)
 
 cudnnStatus_t finalize_convolution(descriptor *d)
 {
-    NEED(d->get<cudnnDataType_t>(CUDNN_ATTR_CONVOLUTION_COMP_TYPE) == CUDNN_DATA_FLOAT, NOT_SUPPORTED_DATA_TYPE);
-    NEED(d->get<cudnnConvolutionMode_t>(CUDNN_ATTR_CONVOLUTION_CONV_MODE) == CUDNN_CROSS_CORRELATION, NOT_SUPPORTED);
+    NEED(d->get<cudnnDataType_t>(CUDNN_ATTR_CONVOLUTION_COMP_TYPE) == CUDNN_DATA_FLOAT,
+         NOT_SUPPORTED_DATA_TYPE);
+    NEED(d->get<cudnnConvolutionMode_t>(CUDNN_ATTR_CONVOLUTION_CONV_MODE) ==
+             CUDNN_CROSS_CORRELATION,
+         NOT_SUPPORTED);
     NEED(d->get<int64_t>(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS) == 2, BAD_PARAM);
     convolution &c = d->problem;
     for (size_t i = 0; i < 2; i++) {
@@ -444,11 +479,13 @@ cudnnStatus_t finalize_operation(descriptor *d, const operation &names)
 
 cudnnStatus_t finalize_pointwise(descriptor *d)
 {
-    NEED(d->get<cudnnDataType_t>(CUDNN_ATTR_POINTWISE_MATH_PREC) == CUDNN_DATA_FLOAT, NOT_SUPPORTED_DATA_TYPE);
+    NEED(d->get<cudnnDataType_t>(CUDNN_ATTR_POINTWISE_MATH_PREC) == CUDNN_DATA_FLOAT,
+         NOT_SUPPORTED_DATA_TYPE);
     d->mode = d->get<cudnnPointwiseMode_t>(CUDNN_ATTR_POINTWISE_MODE);
     NEED(d->mode == CUDNN_POINTWISE_ADD || d->mode == CUDNN_POINTWISE_RELU_FWD, NOT_SUPPORTED);
-    d->problem.keeps_nans = d->attributes.count(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION) != 0 &&
-                            d->get<cudnnNanPropagation_t>(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION) == CUDNN_PROPAGATE_NAN;
+    d->problem.keeps_nans =
+        d->attributes.count(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION) != 0 &&
+        d->get<cudnnNanPropagation_t>(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION) == CUDNN_PROPAGATE_NAN;
     return CUDNN_STATUS_SUCCESS;
 }
 
@@ -456,7 +493,8 @@ cudnnStatus_t finalize_pointwise(descriptor *d)
 cudnnStatus_t finalize_pointwise_operation(descriptor *d)
 {
     descriptor *pointwise, *x, *y;
-    PASS_ON(operand(d, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, CUDNN_BACKEND_POINTWISE_DESCRIPTOR, &pointwise));
+    PASS_ON(operand(d, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR,
+                    CUDNN_BACKEND_POINTWISE_DESCRIPTOR, &pointwise));
     PASS_ON(operand(d, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, CUDNN_BACKEND_TENSOR_DESCRIPTOR, &x));
     PASS_ON(operand(d, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, CUDNN_BACKEND_TENSOR_DESCRIPTOR, &y));
     const bool has_b = d->attributes.count(CUDNN_ATTR_OPERATION_POINTWISE_BDESC) != 0;
@@ -468,25 +506,34 @@ cudnnStatus_t finalize_pointwise_operation(descriptor *d)
     NEED(memcmp(x->shape.dims, y->shape.dims, sizeof x->shape.dims) == 0, BAD_PARAM_SHAPE_MISMATCH);
     if (has_b) {
         descriptor *b;
-        PASS_ON(operand(d, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, CUDNN_BACKEND_TENSOR_DESCRIPTOR, &b));
+        PASS_ON(
+            operand(d, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, CUDNN_BACKEND_TENSOR_DESCRIPTOR, &b));
         d->problem.bias = b->shape;
         for (size_t i = 0; i < 4; i++) {
-            NEED(b->shape.dims[i] == 1 || b->shape.dims[i] == x->shape.dims[i], BAD_PARAM_SHAPE_MISMATCH);
+            NEED(b->shape.dims[i] == 1 || b->shape.dims[i] == x->shape.dims[i],
+                 BAD_PARAM_SHAPE_MISMATCH);
         }
     }
     return CUDNN_STATUS_SUCCESS;
 }
 
-/* A convolution forward, then a bias for each channel, then relu, each taking what the one before leaves. */
+/* A convolution forward, then a bias for each channel, then relu, each taking what the one before
+ * leaves. */
 cudnnStatus_t fuse(const descriptor *add, const descriptor *relu, convolution *c)
 {
-    NEED(add->mode == CUDNN_POINTWISE_ADD && relu->mode == CUDNN_POINTWISE_RELU_FWD && c->is == FORWARD, NOT_SUPPORTED);
+    NEED(add->mode == CUDNN_POINTWISE_ADD && relu->mode == CUDNN_POINTWISE_RELU_FWD &&
+             c->is == FORWARD,
+         NOT_SUPPORTED);
     NEED(add->problem.x.id == c->y.id && relu->problem.x.id == add->problem.y.id, NOT_SUPPORTED);
-    NEED(c->y.is_virtual && add->problem.y.is_virtual && !relu->problem.y.is_virtual, NOT_SUPPORTED);
-    NEED(c->y.type == CUDNN_DATA_FLOAT && add->problem.y.type == CUDNN_DATA_FLOAT, NOT_SUPPORTED_DATA_TYPE);
+    NEED(c->y.is_virtual && add->problem.y.is_virtual && !relu->problem.y.is_virtual,
+         NOT_SUPPORTED);
+    NEED(c->y.type == CUDNN_DATA_FLOAT && add->problem.y.type == CUDNN_DATA_FLOAT,
+         NOT_SUPPORTED_DATA_TYPE);
     c->bias = add->problem.bias;
-    NEED((int64_t)c->bias.n_elems() == c->y.dims[1] && c->bias.dims[1] == c->y.dims[1], NOT_SUPPORTED);
-    NEED(c->bias.id != c->x.id && c->bias.id != c->filter.id && c->bias.id != relu->problem.y.id, BAD_PARAM_DUPLICATED_ENTRIES);
+    NEED((int64_t)c->bias.n_elems() == c->y.dims[1] && c->bias.dims[1] == c->y.dims[1],
+         NOT_SUPPORTED);
+    NEED(c->bias.id != c->x.id && c->bias.id != c->filter.id && c->bias.id != relu->problem.y.id,
+         BAD_PARAM_DUPLICATED_ENTRIES);
     c->y = relu->problem.y;
     c->with_relu = true;
     c->keeps_nans = relu->problem.keeps_nans;
@@ -512,7 +559,8 @@ cudnnStatus_t finalize_graph(descriptor *d)
         PASS_ON(fuse(ops[1], ops[2], &c));
     }
     NEED(!c.x.is_virtual && !c.filter.is_virtual && !c.y.is_virtual, BAD_PARAM);
-    NEED(c.x.id != c.filter.id && c.x.id != c.y.id && c.filter.id != c.y.id, BAD_PARAM_DUPLICATED_ENTRIES);
+    NEED(c.x.id != c.filter.id && c.x.id != c.y.id && c.filter.id != c.y.id,
+         BAD_PARAM_DUPLICATED_ENTRIES);
     d->problem = c;
     return CUDNN_STATUS_SUCCESS;
 }
@@ -520,7 +568,8 @@ cudnnStatus_t finalize_graph(descriptor *d)
 cudnnStatus_t finalize_heuristics(descriptor *d)
 {
     descriptor *graph;
-    PASS_ON(operand(d, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, &graph));
+    PASS_ON(operand(d, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH,
+                    CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, &graph));
     d->problem = graph->problem;
     d->found = engines_of(d->problem, d->get<cudnnBackendHeurMode_t>(CUDNN_ATTR_ENGINEHEUR_MODE));
     return CUDNN_STATUS_SUCCESS;
@@ -529,7 +578,8 @@ cudnnStatus_t finalize_heuristics(descriptor *d)
 cudnnStatus_t finalize_plan(descriptor *d)
 {
     descriptor *config;
-    PASS_ON(operand(d, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &config));
+    PASS_ON(operand(d, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR,
+                    &config));
     d->handle = d->get<cudnnHandle_t>(CUDNN_ATTR_EXECUTION_PLAN_HANDLE);
     NEED(handles.count(d->handle) == 1, BAD_PARAM);
     NEED(++n_plans > fake_options.n_refused_plans, NOT_SUPPORTED);
@@ -540,8 +590,11 @@ cudnnStatus_t finalize_plan(descriptor *d)
 
 cudnnStatus_t finalize_pack(descriptor *d)
 {
-    const auto n = [d](cudnnBackendAttributeName_t name) { return d->attributes.count(name) ? d->attributes[name].count : 0; };
-    NEED(n(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS) == n(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS), BAD_PARAM);
+    const auto n = [d](cudnnBackendAttributeName_t name) {
+        return d->attributes.count(name) ? d->attributes[name].count : 0;
+    };
+    NEED(n(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS) == n(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS),
+         BAD_PARAM);
     return CUDNN_STATUS_SUCCESS;
 }
 
@@ -577,8 +630,9 @@ cudnnStatus_t finalize(descriptor *d)
 constexpr int64_t n_empty = 3; /* that the heuristics say they have, and do not fill */
 
 /* Fills descriptors that the caller has created. */
-cudnnStatus_t fill(const descriptor *from, cudnnBackendDescriptorType_t type, const std::vector<const engine *> &engines,
-                   int64_t capacity, int64_t *count, void *elements)
+cudnnStatus_t fill(const descriptor *from, cudnnBackendDescriptorType_t type,
+                   const std::vector<const engine *> &engines, int64_t capacity, int64_t *count,
+                   void *elements)
 {
     const int64_t n = (int64_t)engines.size();
     *count = capacity == 0 ? n : n < capacity ? n : capacity;
@@ -644,16 +698,20 @@ void check_overlaps(const convolution &c, const operands &m, size_t workspace_by
         const void *memory;
         direction is_result_of;
         const char *name;
-    } all[] = {{&c.x, m.x, INPUT_GRADIENT, "x"}, {&c.filter, m.filter, FILTER_GRADIENT, "the filter"}, {&c.y, m.y, FORWARD, "y"}};
+    } all[] = {{&c.x, m.x, INPUT_GRADIENT, "x"},
+               {&c.filter, m.filter, FILTER_GRADIENT, "the filter"},
+               {&c.y, m.y, FORWARD, "y"}};
     if (c.with_relu && overlap(m.bias, c.bias.n_bytes(), m.y, c.y.n_bytes())) {
         fake_die("cudnnBackendExecute: the result, y, overlaps the bias");
     }
     for (const auto &a : all) {
-        if (workspace_bytes > 0 && overlap(a.memory, a.t->n_bytes(), m.workspace, workspace_bytes)) {
+        if (workspace_bytes > 0 &&
+            overlap(a.memory, a.t->n_bytes(), m.workspace, workspace_bytes)) {
             fake_die("cudnnBackendExecute: %s overlaps the workspace", a.name);
         }
         for (const auto &b : all) {
-            if (&a != &b && a.is_result_of == c.is && overlap(a.memory, a.t->n_bytes(), b.memory, b.t->n_bytes())) {
+            if (&a != &b && a.is_result_of == c.is &&
+                overlap(a.memory, a.t->n_bytes(), b.memory, b.t->n_bytes())) {
                 fake_die("cudnnBackendExecute: the result, %s, overlaps %s", a.name, b.name);
             }
         }
@@ -726,10 +784,12 @@ cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream)
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t *out)
+cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,
+                                           cudnnBackendDescriptor_t *out)
 {
     NEED(out != nullptr, BAD_PARAM_NULL_POINTER);
-    NEED(!rules_of(type).empty() || type == CUDNN_BACKEND_ENGINE_DESCRIPTOR || type == CUDNN_BACKEND_ENGINECFG_DESCRIPTOR,
+    NEED(!rules_of(type).empty() || type == CUDNN_BACKEND_ENGINE_DESCRIPTOR ||
+             type == CUDNN_BACKEND_ENGINECFG_DESCRIPTOR,
          NOT_SUPPORTED);
     descriptor *d = new descriptor{};
     d->type = type;
@@ -752,8 +812,10 @@ cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t pointer)
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t pointer, cudnnBackendAttributeName_t name,
-                                       cudnnBackendAttributeType_t type, int64_t count, const void *elements)
+cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t pointer,
+                                       cudnnBackendAttributeName_t name,
+                                       cudnnBackendAttributeType_t type, int64_t count,
+                                       const void *elements)
 {
     descriptor *d = known(pointer);
     NEED(d != nullptr, BAD_PARAM_NULL_POINTER);
@@ -764,7 +826,8 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t pointer, cudnnBa
             NEED(type == r.type, BAD_PARAM_ATTRIBUTE_TYPE);
             NEED(count > 0 && (r.count == 0 || count == r.count), BAD_PARAM);
             const char *bytes = (const char *)elements;
-            d->attributes[name] = {count, std::vector<char>(bytes, bytes + (size_t)count * size_of(type))};
+            d->attributes[name] = {count,
+                                   std::vector<char>(bytes, bytes + (size_t)count * size_of(type))};
             return CUDNN_STATUS_SUCCESS;
         }
     }
@@ -784,8 +847,10 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t pointer)
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t pointer, cudnnBackendAttributeName_t name,
-                                       cudnnBackendAttributeType_t type, int64_t capacity, int64_t *count, void *elements)
+cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t pointer,
+                                       cudnnBackendAttributeName_t name,
+                                       cudnnBackendAttributeType_t type, int64_t capacity,
+                                       int64_t *count, void *elements)
 {
     const descriptor *d = known(pointer);
     NEED(d != nullptr && count != nullptr, BAD_PARAM_NULL_POINTER);
@@ -808,9 +873,10 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t pointer, cudnnBa
         NEED(type == CUDNN_TYPE_NUMERICAL_NOTE, BAD_PARAM_ATTRIBUTE_TYPE);
         return notes_of(d, capacity, count, elements);
     }
-    const bool asks_workspace =
-        d->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR && name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE;
-    if (asks_workspace || (d->type == CUDNN_BACKEND_ENGINE_DESCRIPTOR && name == CUDNN_ATTR_ENGINE_GLOBAL_INDEX)) {
+    const bool asks_workspace = d->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR &&
+                                name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE;
+    if (asks_workspace ||
+        (d->type == CUDNN_BACKEND_ENGINE_DESCRIPTOR && name == CUDNN_ATTR_ENGINE_GLOBAL_INDEX)) {
         NEED(type == CUDNN_TYPE_INT64, BAD_PARAM_ATTRIBUTE_TYPE);
         NEED(capacity == 1, BAD_PARAM);
         *count = 1;
@@ -847,7 +913,8 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     check_overlaps(problem, memory, (size_t)used->workspace);
     const bool tf32 = used->tf32 && problem.x.type == CUDNN_DATA_FLOAT;
     NEED(!is_among(used, fake_options.failing_engines), EXECUTION_FAILED);
-    std::this_thread::sleep_for(std::chrono::milliseconds(fake_options.loading_ms)); /* of the host */
+    std::this_thread::sleep_for(
+        std::chrono::milliseconds(fake_options.loading_ms)); /* of the host */
     const cudaError_t code = fake_enqueue_until(handle->stream, "cudnnBackendExecute", [=] {
         run(problem, memory, tf32, (size_t)used->workspace);
         fake_take_time(fake_options.engine_ms[used->number]);

@@ -1,5 +1,6 @@
-/* The double as a module of the whole program, whose options come from the environment: each FAKE_<OPTION> is a whole number. With
- * FAKE_RANK those of what goes wrong hold on this rank alone. */
+/* The double as a module of the whole program, whose options come from the environment: each
+ * FAKE_<OPTION> is a whole number. With FAKE_RANK those of what goes wrong hold on this rank alone.
+ */
 #include <stdlib.h>
 #include <string.h>
 

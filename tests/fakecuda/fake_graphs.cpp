@@ -22,7 +22,8 @@ long fake_holders_in_graphs(const std::shared_ptr<void> &held)
     const auto holds = [&held](const piece &piece) { return piece.held == held; };
     long n = 0;
     for (const cudaGraph_t graph : graphs) {
-        n += std::any_of(graph->nodes.begin(), graph->nodes.end(), [&holds](const node &node) { return holds(node.work); });
+        n += std::any_of(graph->nodes.begin(), graph->nodes.end(),
+                         [&holds](const node &node) { return holds(node.work); });
     }
     for (const cudaGraphExec_t exec : executables) {
         n += std::any_of(exec->pieces->begin(), exec->pieces->end(), holds);
@@ -65,7 +66,8 @@ static bool all_joined()
         next.pop_back();
         if (!joined[i]) {
             joined[i] = true;
-            next.insert(next.end(), recording->nodes[i].after.begin(), recording->nodes[i].after.end());
+            next.insert(next.end(), recording->nodes[i].after.begin(),
+                        recording->nodes[i].after.end());
         }
     }
     return std::find(joined.begin(), joined.end(), false) == joined.end();
@@ -107,10 +109,12 @@ cudaError_t cudaGraphDebugDotPrint(cudaGraph_t graph, const char *path, unsigned
     if (file == nullptr) {
         return fail(cudaErrorOperatingSystem);
     }
-    fprintf(file, "digraph dot {\nsubgraph cluster_1 {\nlabel=\"graph_1\" graph[style=\"dashed\"];\n");
+    fprintf(file,
+            "digraph dot {\nsubgraph cluster_1 {\nlabel=\"graph_1\" graph[style=\"dashed\"];\n");
     for (size_t i = 0; i < graph->nodes.size(); i++) {
-        fprintf(file, "\"graph_1_node_%zu\"[style=\"solid\" shape=\"rectangle\" label=\"%zu\n%s\n\"];\n", i, i,
-                graph->nodes[i].work.name.c_str());
+        fprintf(file,
+                "\"graph_1_node_%zu\"[style=\"solid\" shape=\"rectangle\" label=\"%zu\n%s\n\"];\n",
+                i, i, graph->nodes[i].work.name.c_str());
         for (const size_t before : graph->nodes[i].after) {
             fprintf(file, "\"graph_1_node_%zu\" -> \"graph_1_node_%zu\";\n", before, i);
         }
@@ -124,16 +128,22 @@ cudaError_t cudaGraphDebugDotPrint(cudaGraph_t graph, const char *path, unsigned
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags)
 {
     ENTER();
-    const auto unlike = [graph](const node &node) { return node.priority != graph->nodes[0].priority; };
-    if ((flags & cudaGraphInstantiateFlagUseNodePriority) == 0 && std::any_of(graph->nodes.begin(), graph->nodes.end(), unlike)) {
-        fake_die("%s: without cudaGraphInstantiateFlagUseNodePriority the priorities of the graph's nodes are lost", __func__);
+    const auto unlike = [graph](const node &node) {
+        return node.priority != graph->nodes[0].priority;
+    };
+    if ((flags & cudaGraphInstantiateFlagUseNodePriority) == 0 &&
+        std::any_of(graph->nodes.begin(), graph->nodes.end(), unlike)) {
+        fake_die("%s: without cudaGraphInstantiateFlagUseNodePriority the priorities of the "
+                 "graph's nodes are lost",
+                 __func__);
     }
     const auto pieces = std::make_shared<std::vector<piece>>();
     std::vector<bool> placed(graph->nodes.size());
     while (pieces->size() < graph->nodes.size()) {
         for (size_t i = graph->nodes.size(); i-- > 0;) {
             const node &node = graph->nodes[i];
-            if (!placed[i] && std::all_of(node.after.begin(), node.after.end(), [&placed](size_t j) { return placed[j]; })) {
+            if (!placed[i] && std::all_of(node.after.begin(), node.after.end(),
+                                          [&placed](size_t j) { return placed[j]; })) {
                 placed[i] = true;
                 pieces->push_back(node.work);
                 break;
@@ -147,7 +157,8 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsig
     return cudaSuccess;
 }
 
-/* How many launches may wait on a stream before the next one blocks. The driver's number is larger, and nowhere written down. */
+/* How many launches may wait on a stream before the next one blocks. The driver's number is larger,
+ * and nowhere written down. */
 constexpr int most_launches = 8;
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
@@ -158,14 +169,15 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
         fake_die("a graph is launched while another is recorded");
     }
     if (stream->n_launches == most_launches) {
-        const cudaError_t blocked = block(stream, [stream] { return stream->n_launches < most_launches; });
+        const cudaError_t blocked =
+            block(stream, [stream] { return stream->n_launches < most_launches; });
         if (blocked != cudaSuccess) {
             return blocked;
         }
     }
     stream->n_launches++;
-    const auto pieces =
-        std::make_shared<std::vector<piece>>(*exec->pieces); /* copies: one that waits for others remembers how far it is */
+    const auto pieces = std::make_shared<std::vector<piece>>(
+        *exec->pieces); /* copies: one that waits for others remembers how far it is */
     for (piece &each : *pieces) {
         each.run = each.launched ? each.launched() : each.run;
     }

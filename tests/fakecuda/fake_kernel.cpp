@@ -1,5 +1,6 @@
-/* Runs kernels on the CPU: the threads of a block are fibers, which change at barriers. A fiber that no barrier stops goes through
- * one thread after the other, so that kernels without barriers cost no more than loops. */
+/* Runs kernels on the CPU: the threads of a block are fibers, which change at barriers. A fiber
+ * that no barrier stops goes through one thread after the other, so that kernels without barriers
+ * cost no more than loops. */
 #include "tests/fakecuda/fake_kernel.h"
 
 #include <sys/mman.h>
@@ -17,7 +18,8 @@
 dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 /* All shared memory of the program, by the linker; absent where there is none. */
-extern "C" char __start_fake_shared[] __attribute__((weak)), __stop_fake_shared[] __attribute__((weak));
+extern "C" char __start_fake_shared[] __attribute__((weak)),
+    __stop_fake_shared[] __attribute__((weak));
 
 namespace {
 
@@ -31,7 +33,8 @@ struct stack {
 /* Where somebody goes on. */
 struct place {
     ucontext_t context; /* for the first time */
-    void *left_at[5];   /* later: without the system calls of swapcontext, which cost more than most kernels */
+    void *left_at[5];   /* later: without the system calls of swapcontext, which cost more than most
+                           kernels */
     bool left;
 };
 
@@ -107,8 +110,10 @@ fiber *new_fiber()
 {
     fibers.push_back(std::make_unique<fiber>());
     fiber *fiber = fibers.back().get();
-    void *map = mmap(nullptr, page_bytes + stack_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (map == MAP_FAILED || mprotect((char *)map + page_bytes, stack_bytes, PROT_READ | PROT_WRITE) != 0) {
+    void *map = mmap(nullptr, page_bytes + stack_bytes, PROT_NONE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (map == MAP_FAILED ||
+        mprotect((char *)map + page_bytes, stack_bytes, PROT_READ | PROT_WRITE) != 0) {
         fake_die("no memory for the stack of a thread");
     }
     fiber->stack = {(char *)map + page_bytes, stack_bytes};
@@ -143,12 +148,13 @@ void check_barrier()
     const int line = waiting[0]->line;
     for (const fiber *fiber : waiting) {
         if (fiber->line != line) {
-            fake_die("\"%s\": threads of one block wait at different barriers, lines %d and %d", kernel_name, line, fiber->line);
+            fake_die("\"%s\": threads of one block wait at different barriers, lines %d and %d",
+                     kernel_name, line, fiber->line);
         }
     }
     if (waiting.size() != n_threads) {
-        fake_die("\"%s\": %zu of %u threads wait at the barrier in line %d, the others have ended", kernel_name, waiting.size(),
-                 n_threads, line);
+        fake_die("\"%s\": %zu of %u threads wait at the barrier in line %d, the others have ended",
+                 kernel_name, waiting.size(), n_threads, line);
     }
 }
 
@@ -181,8 +187,8 @@ void run_grid(const char *name, dim3 blocks, dim3 threads, const std::function<v
     const size_t n_blocks = (size_t)blocks.x * blocks.y * blocks.z;
     for (size_t i = 0; i < n_blocks; i++) {
         const size_t block = backwards ? n_blocks - 1 - i : i;
-        blockIdx =
-            dim3((unsigned)(block % blocks.x), (unsigned)(block / blocks.x % blocks.y), (unsigned)(block / blocks.x / blocks.y));
+        blockIdx = dim3((unsigned)(block % blocks.x), (unsigned)(block / blocks.x % blocks.y),
+                        (unsigned)(block / blocks.x / blocks.y));
         run_block();
     }
 }
@@ -190,8 +196,9 @@ void run_grid(const char *name, dim3 blocks, dim3 threads, const std::function<v
 bool can_run(dim3 blocks, dim3 threads, size_t shared_bytes)
 {
     const size_t in_block = (size_t)threads.x * threads.y * threads.z;
-    return blocks.x >= 1 && blocks.x <= 0x7fffffff && blocks.y >= 1 && blocks.y <= 65535 && blocks.z >= 1 && blocks.z <= 65535 &&
-           in_block >= 1 && in_block <= 1024 && threads.z <= 64 && shared_bytes <= 48 * 1024;
+    return blocks.x >= 1 && blocks.x <= 0x7fffffff && blocks.y >= 1 && blocks.y <= 65535 &&
+           blocks.z >= 1 && blocks.z <= 65535 && in_block >= 1 && in_block <= 1024 &&
+           threads.z <= 64 && shared_bytes <= 48 * 1024;
 }
 
 } // namespace
@@ -206,8 +213,8 @@ void fake_barrier(int line)
     threadIdx = index;
 }
 
-/* A program, its heap and its stacks lie above this address. The address sanitizer maps pages below it, where pairs of small
- * numbers seem to point. */
+/* A program, its heap and its stacks lie above this address. The address sanitizer maps pages below
+ * it, where pairs of small numbers seem to point. */
 static const uintptr_t least_host_address = (uintptr_t)1 << 44;
 
 /* Numbers may look like addresses, but hardly like those of pages that are there. */
@@ -227,8 +234,8 @@ void fake_check_argument(const void *argument, size_t n_bytes)
     }
 }
 
-cudaError_t fake_launch(const char *name, dim3 blocks, dim3 threads, size_t shared_bytes, cudaStream_t stream,
-                        std::function<void()> thread)
+cudaError_t fake_launch(const char *name, dim3 blocks, dim3 threads, size_t shared_bytes,
+                        cudaStream_t stream, std::function<void()> thread)
 {
     if (!can_run(blocks, threads, shared_bytes)) {
         return cudaErrorInvalidConfiguration;

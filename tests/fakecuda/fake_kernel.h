@@ -2,9 +2,10 @@
  *
  *   g++ -std=c++17 -x c++ -include tests/fakecuda/fake_kernel.h cuda/kernels/tail.cu
  *
- * A launch enqueues a closure that runs block by block. Within a block one thread runs until it ends or comes to a barrier, then
- * the next: a missing barrier shows in the numbers, and so does a read of shared memory that nobody has written, since that begins
- * as NaN. Every other launch goes through its blocks and threads from the last to the first. Arguments are copied at the launch,
+ * A launch enqueues a closure that runs block by block. Within a block one thread runs until it
+ * ends or comes to a barrier, then the next: a missing barrier shows in the numbers, and so does a
+ * read of shared memory that nobody has written, since that begins as NaN. Every other launch goes
+ * through its blocks and threads from the last to the first. Arguments are copied at the launch,
  * and none may point to memory of the host that is not pinned.
  *
  * There are no shuffles and no dynamic shared memory, because no kernel uses them. */
@@ -39,13 +40,15 @@ static inline unsigned atomicInc(unsigned *count, unsigned last)
 }
 
 /* cudaErrorInvalidConfiguration where no GPU could run it; `thread` is what each thread does. */
-cudaError_t fake_launch(const char *name, dim3 blocks, dim3 threads, size_t shared_bytes, cudaStream_t stream,
-                        std::function<void()> thread);
+cudaError_t fake_launch(const char *name, dim3 blocks, dim3 threads, size_t shared_bytes,
+                        cudaStream_t stream, std::function<void()> thread);
 
-/* Ends the process if something among a kernel's argument's bytes is an address of the host's, which a GPU cannot read. */
+/* Ends the process if something among a kernel's argument's bytes is an address of the host's,
+ * which a GPU cannot read. */
 void fake_check_argument(const void *argument, size_t n_bytes);
 
-/* Between the members of a struct lies what was there before; where the compiler cannot clear it, structs are not looked into. */
+/* Between the members of a struct lies what was there before; where the compiler cannot clear it,
+ * structs are not looked into. */
 template <typename Argument> void fake_check(Argument &argument)
 {
 #if __has_builtin(__builtin_clear_padding)
@@ -58,7 +61,8 @@ template <typename Argument> void fake_check(Argument &argument)
 #endif
 }
 
-template <typename Kernel, typename... Arguments> std::function<void()> fake_bind(Kernel kernel, Arguments... arguments)
+template <typename Kernel, typename... Arguments>
+std::function<void()> fake_bind(Kernel kernel, Arguments... arguments)
 {
     (fake_check(arguments), ...);
     return [=] { kernel(arguments...); };

@@ -1,4 +1,5 @@
-/* Device memory and pinned memory of the double: with guards around it, and accessible only while enqueued work runs. */
+/* Device memory and pinned memory of the double: with guards around it, and accessible only while
+ * enqueued work runs. */
 #include "tests/fakecuda/fake_runtime.h"
 
 #include <sys/mman.h>
@@ -62,7 +63,8 @@ void check_slack(const memory &memory, const char *who)
     if (std::any_of(memory.pages(), memory.begin, damaged)) {
         fake_die("%s wrote before the begin of memory of %zu bytes", who, memory.n_bytes);
     }
-    if (std::any_of(memory.begin + memory.n_bytes, memory.pages() + memory.pages_bytes(), damaged)) {
+    if (std::any_of(memory.begin + memory.n_bytes, memory.pages() + memory.pages_bytes(),
+                    damaged)) {
         fake_die("%s wrote past the end of memory of %zu bytes", who, memory.n_bytes);
     }
 }
@@ -71,14 +73,16 @@ void *allocate(size_t n_bytes, kind is)
 {
     const size_t pages_bytes = (n_bytes + page_bytes - 1) / page_bytes * page_bytes;
     const size_t map_bytes = pages_bytes + 2 * page_bytes;
-    void *map = mmap(nullptr, map_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *map =
+        mmap(nullptr, map_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (map == MAP_FAILED) {
         return nullptr;
     }
     memory memory = {(char *)map, map_bytes, nullptr, n_bytes, is, current_device};
     memory.begin = memory.pages() + pages_bytes - (n_bytes + alignment - 1) / alignment * alignment;
     protect(memory, PROT_READ | PROT_WRITE);
-    madvise(memory.pages(), pages_bytes, MADV_HUGEPAGE); /* fewer pages to protect again and again */
+    madvise(memory.pages(), pages_bytes,
+            MADV_HUGEPAGE); /* fewer pages to protect again and again */
     memset(memory.pages(), fresh_pattern, pages_bytes);
     if (is == DEVICE) {
         protect(memory, PROT_NONE);
@@ -102,7 +106,8 @@ void release(const char *call, void *pointer, kind is)
     }
     protect(memory, PROT_READ);
     check_slack(memory, "something");
-    mmap(memory.map, memory.map_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    mmap(memory.map, memory.map_bytes, PROT_NONE,
+         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     memory.is = FREED;
     if (is == DEVICE) {
         counts.n_live_bytes -= (long)memory.n_bytes;
@@ -115,12 +120,14 @@ void describe(const memory &memory, const void *pointer, char *text, size_t n_te
     static const char *const names[] = {"device memory", "pinned memory", "freed memory"};
     const long at = (long)((const char *)pointer - memory.begin);
     if (at < 0) {
-        snprintf(text, n_text, "%ld bytes before %s of %zu bytes", -at, names[memory.is], memory.n_bytes);
-    } else if ((size_t)at >= memory.n_bytes) {
-        snprintf(text, n_text, "%ld bytes past the end of %s of %zu bytes", at - (long)memory.n_bytes, names[memory.is],
+        snprintf(text, n_text, "%ld bytes before %s of %zu bytes", -at, names[memory.is],
                  memory.n_bytes);
+    } else if ((size_t)at >= memory.n_bytes) {
+        snprintf(text, n_text, "%ld bytes past the end of %s of %zu bytes",
+                 at - (long)memory.n_bytes, names[memory.is], memory.n_bytes);
     } else {
-        snprintf(text, n_text, "byte %ld of %s of %zu bytes (device %d)", at, names[memory.is], memory.n_bytes, memory.device);
+        snprintf(text, n_text, "byte %ld of %s of %zu bytes (device %d)", at, names[memory.is],
+                 memory.n_bytes, memory.device);
     }
 }
 
@@ -186,7 +193,8 @@ cudaError_t cudaMalloc(void **pointer, size_t n_bytes)
         return fail(cudaErrorInvalidValue);
     }
     *pointer = nullptr;
-    if (++counts.n_mallocs == fake_options.fail_malloc_at || n_bytes > device_bytes() - device_used()) {
+    if (++counts.n_mallocs == fake_options.fail_malloc_at ||
+        n_bytes > device_bytes() - device_used()) {
         return fail(cudaErrorMemoryAllocation);
     }
     if (n_bytes == 0) {
@@ -232,7 +240,8 @@ cudaError_t cudaFreeHost(void *pointer)
     return fail(entered);
 }
 
-/* Which side of a copy is device memory; a range that is neither inside nor outside of it ends the test. */
+/* Which side of a copy is device memory; a range that is neither inside nor outside of it ends the
+ * test. */
 static bool side_is_device(const void *pointer, size_t n_bytes, const char *what)
 {
     const memory *found = memory_at(pointer);
@@ -243,7 +252,8 @@ static bool side_is_device(const void *pointer, size_t n_bytes, const char *what
     return true;
 }
 
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n_bytes, cudaMemcpyKind kind, cudaStream_t stream)
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n_bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream)
 {
     ENTER();
     need_stream(stream, __func__);
@@ -255,19 +265,23 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n_bytes, cudaMemc
     static const cudaMemcpyKind kinds[2][2] = {{cudaMemcpyHostToHost, cudaMemcpyHostToDevice},
                                                {cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice}};
     if (kind != cudaMemcpyDefault && kind != kinds[from_device][to_device]) {
-        fake_die("cudaMemcpyAsync of kind %d from %s to %s memory", (int)kind, from_device ? "device" : "host",
-                 to_device ? "device" : "host");
+        fake_die("cudaMemcpyAsync of kind %d from %s to %s memory", (int)kind,
+                 from_device ? "device" : "host", to_device ? "device" : "host");
     }
     const bool pageable_from = !from_device && !fake_is_pinned(from, n_bytes);
     const bool pageable_to = !to_device && !fake_is_pinned(to, n_bytes);
     if (stream->capturing && (pageable_from || pageable_to)) {
-        fake_die("a graph records a copy with pageable memory, which may be gone when the graph runs");
+        fake_die(
+            "a graph records a copy with pageable memory, which may be gone when the graph runs");
     }
-    std::shared_ptr<std::vector<char>> staged; /* pageable memory is read now, pinned memory when the copy's turn comes */
+    std::shared_ptr<std::vector<char>>
+        staged; /* pageable memory is read now, pinned memory when the copy's turn comes */
     if (pageable_from) {
-        staged = std::make_shared<std::vector<char>>((const char *)from, (const char *)from + n_bytes);
+        staged =
+            std::make_shared<std::vector<char>>((const char *)from, (const char *)from + n_bytes);
     }
-    const cudaError_t code = fake_enqueue(stream, __func__, [=] { memmove(to, staged ? staged->data() : from, n_bytes); });
+    const cudaError_t code = fake_enqueue(
+        stream, __func__, [=] { memmove(to, staged ? staged->data() : from, n_bytes); });
     return code == cudaSuccess && pageable_to ? wait_stream(stream) : code;
 }
 

@@ -1,12 +1,16 @@
-/* NCCL between the processes of a test: the ranks share a file in memory, whose path is the unique id, and in it each has a box
- * into which it puts its part of a collective. All take what they need from all boxes, in rank order.
+/* NCCL between the processes of a test: the ranks share a file in memory, whose path is the unique
+ * id, and in it each has a box into which it puts its part of a collective. All take what they need
+ * from all boxes, in rank order.
  *
- * Only communicators that do not block. The state of one is ncclInProgress for as long as the real library allows: for some looks
- * at it after every call, and until all ranks have come to the start, to the first collective (which connects them) and to the end.
- * Only then is a collective on its stream, put there by a thread that lives no longer, and before then nothing else may be asked of
- * the communicator. If the stream records a graph, the graph is that thread's from the call on until a look finds the collective
- * issued. Ranks of one host that share a GPU are refused. One rank alone has nothing to add: in place nothing happens at all, on no
- * stream and in no graph. While there is a graph with one of its collectives, the end of a communicator would wait for ever. */
+ * Only communicators that do not block. The state of one is ncclInProgress for as long as the real
+ * library allows: for some looks at it after every call, and until all ranks have come to the
+ * start, to the first collective (which connects them) and to the end. Only then is a collective on
+ * its stream, put there by a thread that lives no longer, and before then nothing else may be asked
+ * of the communicator. If the stream records a graph, the graph is that thread's from the call on
+ * until a look finds the collective issued. Ranks of one host that share a GPU are refused. One
+ * rank alone has nothing to add: in place nothing happens at all, on no stream and in no graph.
+ * While there is a graph with one of its collectives, the end of a communicator would wait for
+ * ever. */
 #include "tests/fakecuda/fake_nccl.h"
 
 #include <nccl.h>
@@ -32,7 +36,8 @@ struct fake_nccl_options fake_nccl_options;
 namespace {
 
 constexpr int max_ranks = 64;
-constexpr size_t box_bytes = size_t(1) << 26; /* of addresses; memory is taken when it is written to */
+constexpr size_t box_bytes = size_t(1)
+                             << 26; /* of addresses; memory is taken when it is written to */
 constexpr int n_busy_looks = 3;
 
 struct collective {
@@ -45,8 +50,8 @@ struct collective {
 
     bool operator==(const collective &other) const
     {
-        return is_broadcast == other.is_broadcast && count == other.count && type == other.type && op == other.op &&
-               root == other.root;
+        return is_broadcast == other.is_broadcast && count == other.count && type == other.type &&
+               op == other.op && root == other.root;
     }
 };
 
@@ -86,7 +91,9 @@ template <typename T> void reduce(void *into, const void *from, size_t n, ncclRe
     T *x = static_cast<T *>(into);
     const T *y = static_cast<const T *>(from);
     for (size_t i = 0; i < n; i++) {
-        x[i] = op == ncclSum ? T(x[i] + y[i]) : op == ncclMax ? std::max(x[i], y[i]) : std::min(x[i], y[i]);
+        x[i] = op == ncclSum   ? T(x[i] + y[i])
+               : op == ncclMax ? std::max(x[i], y[i])
+                               : std::min(x[i], y[i]);
     }
 }
 
@@ -200,17 +207,20 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
         return ncclInProgress; /* only a later look tells */
     }
 
-    bool progress(uint64_t n, const collective &what, const void *send, void *receive, bool &has_put)
+    bool progress(uint64_t n, const collective &what, const void *send, void *receive,
+                  bool &has_put)
     {
         has_put = has_put || put(n, what, send);
         return has_put && int(n) != options.hang_at && take(n, what, receive);
     }
 
-    /* Twice in the life of a collective: the rank's part goes into its box when all have emptied it; the result is taken when all
-     * parts are there. */
+    /* Twice in the life of a collective: the rank's part goes into its box when all have emptied
+     * it; the result is taken when all parts are there. */
     bool put(uint64_t n, const collective &what, const void *send)
     {
-        if (!all([](const ncclComm *c, int r, uint64_t k) { return c->shared->ranks[r].n_taken >= k; }, n - 1)) {
+        if (!all([](const ncclComm *c, int r,
+                    uint64_t k) { return c->shared->ranks[r].n_taken >= k; },
+                 n - 1)) {
             return false;
         }
         memcpy(box(rank), send, what.count * type_bytes(what.type));
@@ -221,13 +231,16 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
 
     bool take(uint64_t n, const collective &what, void *receive)
     {
-        if (!all([](const ncclComm *c, int r, uint64_t k) { return c->shared->ranks[r].n_put >= k; }, n)) {
+        if (!all(
+                [](const ncclComm *c, int r, uint64_t k) { return c->shared->ranks[r].n_put >= k; },
+                n)) {
             return false;
         }
         for (int r = 0; r < size; r++) {
             if (shared->ranks[r].what.is_recorded != what.is_recorded) {
-                fake_die("NCCL: collective %d is part of a graph on one of ranks %d and %d, and not on the other", int(n),
-                         std::min(rank, r), std::max(rank, r));
+                fake_die("NCCL: collective %d is part of a graph on one of ranks %d and %d, and "
+                         "not on the other",
+                         int(n), std::min(rank, r), std::max(rank, r));
             }
             if (!(shared->ranks[r].what == what)) {
                 fake_die("NCCL: collective %d is not the same on ranks %d and %d", int(n), rank, r);
@@ -284,21 +297,27 @@ void end(ncclComm_t comm)
     comm->own.reset();
 }
 
-/* As a node of a graph, which is one more collective each time that the graph is launched: the ranks number their collectives in
- * the order in which the host gives them, however far each GPU is. */
-ncclResult_t record(ncclComm_t comm, const char *call, const void *send, void *receive, collective what, cudaStream_t stream)
+/* As a node of a graph, which is one more collective each time that the graph is launched: the
+ * ranks number their collectives in the order in which the host gives them, however far each GPU
+ * is. */
+ncclResult_t record(ncclComm_t comm, const char *call, const void *send, void *receive,
+                    collective what, cudaStream_t stream)
 {
     what.is_recorded = true;
     if (comm->n_given == 0) {
-        fake_die("%s: the first collective connects the ranks and allocates, which does not belong into a graph", call);
+        fake_die("%s: the first collective connects the ranks and allocates, which does not belong "
+                 "into a graph",
+                 call);
     }
     comm->n_recorded++;
-    const auto launched = [self = comm->shared_from_this(), what, send, receive]() -> std::function<bool()> {
+    const auto launched = [self = comm->shared_from_this(), what, send,
+                           receive]() -> std::function<bool()> {
         return [self, n = ++self->n_given, what, send, receive, has_put = false]() mutable {
             if (int(n) == self->options.error_at) {
                 self->lose_peer();
             }
-            return self->aborted || (self->state == ncclSuccess && self->progress(n, what, send, receive, has_put));
+            return self->aborted ||
+                   (self->state == ncclSuccess && self->progress(n, what, send, receive, has_put));
         };
     };
     const auto enqueue = [stream, call, launched, held = comm->in_graphs] {
@@ -313,7 +332,8 @@ ncclResult_t record(ncclComm_t comm, const char *call, const void *send, void *r
                        });
 }
 
-ncclResult_t start(ncclComm_t comm, const char *call, const void *send, void *receive, const collective &what, cudaStream_t stream)
+ncclResult_t start(ncclComm_t comm, const char *call, const void *send, void *receive,
+                   const collective &what, cudaStream_t stream)
 {
     need_idle(comm, call);
     if (comm->state != ncclSuccess) {
@@ -338,11 +358,14 @@ ncclResult_t start(ncclComm_t comm, const char *call, const void *send, void *re
     if (n == 1) {
         comm->shared->n_connected++;
     }
-    auto work = [self = comm->shared_from_this(), n, what, send, receive, has_put = false]() mutable {
+    auto work = [self = comm->shared_from_this(), n, what, send, receive,
+                 has_put = false]() mutable {
         return self->aborted || self->progress(n, what, send, receive, has_put);
     };
     return comm->begin([comm] { return comm->shared->n_connected == comm->size; },
-                       [comm, stream, call, work] { comm->launch([&] { fake_enqueue_until(stream, call, work); }); });
+                       [comm, stream, call, work] {
+                           comm->launch([&] { fake_enqueue_until(stream, call, work); });
+                       });
 }
 
 /* NCCL takes ranks with unlike NCCL_HOSTID for ranks of unlike hosts. */
@@ -360,7 +383,9 @@ void say_where(ncclComm_t comm)
 meeting *open_meeting(const char *path)
 {
     const int fd = open(path, O_RDWR | O_CLOEXEC);
-    void *memory = fd < 0 ? MAP_FAILED : mmap(nullptr, meeting_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    void *memory = fd < 0 ? MAP_FAILED
+                          : mmap(nullptr, meeting_bytes, PROT_READ | PROT_WRITE,
+                                 MAP_SHARED | MAP_NORESERVE, fd, 0);
     if (memory == MAP_FAILED) {
         fake_die("ncclCommInitRankConfig: the unique id '%s' leads nowhere", path);
     }
@@ -380,7 +405,8 @@ ncclResult_t ncclGetVersion(int *version)
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
 {
-    const int fd = memfd_create("fake-nccl", MFD_CLOEXEC); /* stays open: the ranks find it as long as this process lives */
+    const int fd = memfd_create(
+        "fake-nccl", MFD_CLOEXEC); /* stays open: the ranks find it as long as this process lives */
     if (fd < 0 || ftruncate(fd, off_t(meeting_bytes)) != 0) {
         fake_die("ncclGetUniqueId: no memory");
     }
@@ -389,14 +415,18 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
     return ncclSuccess;
 }
 
-ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id, int rank, ncclConfig_t *config)
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id, int rank,
+                                    ncclConfig_t *config)
 {
     const ncclConfig_t initial = NCCL_CONFIG_INITIALIZER;
-    if (config->size != initial.size || config->magic != initial.magic || config->version != initial.version) {
-        fake_die("ncclCommInitRankConfig: the configuration does not come from NCCL_CONFIG_INITIALIZER");
+    if (config->size != initial.size || config->magic != initial.magic ||
+        config->version != initial.version) {
+        fake_die(
+            "ncclCommInitRankConfig: the configuration does not come from NCCL_CONFIG_INITIALIZER");
     }
     if (config->blocking != 0 || size < 1 || size > max_ranks || rank < 0 || rank >= size) {
-        fake_die("ncclCommInitRankConfig: blocking %d, rank %d of %d", config->blocking, rank, size);
+        fake_die("ncclCommInitRankConfig: blocking %d, rank %d of %d", config->blocking, rank,
+                 size);
     }
     auto comm = std::make_shared<ncclComm>();
     comm->rank = rank;
@@ -419,7 +449,9 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id, 
             self->fail(ncclInvalidUsage, "Duplicate GPU detected");
         }
     };
-    return comm->begin([self] { return self->shared->n_started == self->size && !self->options.init_hangs; }, check_gpus);
+    return comm->begin(
+        [self] { return self->shared->n_started == self->size && !self->options.init_hangs; },
+        check_gpus);
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state)
@@ -429,16 +461,17 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state)
     return ncclSuccess;
 }
 
-ncclResult_t ncclAllReduce(const void *send, void *receive, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
-                           cudaStream_t stream)
+ncclResult_t ncclAllReduce(const void *send, void *receive, size_t count, ncclDataType_t type,
+                           ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
 {
     return start(comm, "ncclAllReduce", send, receive, {false, false, count, type, op, 0}, stream);
 }
 
-ncclResult_t ncclBroadcast(const void *send, void *receive, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
-                           cudaStream_t stream)
+ncclResult_t ncclBroadcast(const void *send, void *receive, size_t count, ncclDataType_t type,
+                           int root, ncclComm_t comm, cudaStream_t stream)
 {
-    return start(comm, "ncclBroadcast", send, receive, {false, true, count, type, ncclSum, root}, stream);
+    return start(comm, "ncclBroadcast", send, receive, {false, true, count, type, ncclSum, root},
+                 stream);
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
@@ -453,7 +486,9 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm)
     need_no_graph(comm, "ncclCommFinalize");
     comm->finalized = true;
     comm->shared->n_finalized++;
-    return comm->begin([comm] { return comm->shared->n_finalized == comm->size && !comm->options.finalize_hangs; }, [] {});
+    return comm->begin(
+        [comm] { return comm->shared->n_finalized == comm->size && !comm->options.finalize_hangs; },
+        [] {});
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm)

@@ -1,5 +1,5 @@
-/* What a test of the communicator over NCCL wants to go wrong on this rank; all zero: nothing. Of the communicators that are opened
- * while it is set. */
+/* What a test of the communicator over NCCL wants to go wrong on this rank; all zero: nothing. Of
+ * the communicators that are opened while it is set. */
 #ifndef DT_TESTS_FAKECUDA_FAKE_NCCL_H
 #define DT_TESTS_FAKECUDA_FAKE_NCCL_H
 

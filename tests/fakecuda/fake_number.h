@@ -33,7 +33,8 @@ static inline uint16_t to_bf16(float x)
     return std::isnan(x) ? 0x7fff : (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
 }
 
-/* 10 bits of fraction; the rest is cut off, as tensor cores do with floats that nobody has rounded for them. */
+/* 10 bits of fraction; the rest is cut off, as tensor cores do with floats that nobody has rounded
+ * for them. */
 static inline float to_tf32(float x)
 {
     return std::isfinite(x) ? from_bits(to_bits(x) & ~0x1fffu) : x;

@@ -1,5 +1,6 @@
-/* A tool that listens to NVTX, as a profiler does, which NVTX loads by NVTX_INJECTION64_PATH: each range is a line of the file that
- * FAKE_NVTX_LOG names, further to the right than the one around it; "end without a beginning" is one, too. */
+/* A tool that listens to NVTX, as a profiler does, which NVTX loads by NVTX_INJECTION64_PATH: each
+ * range is a line of the file that FAKE_NVTX_LOG names, further to the right than the one around
+ * it; "end without a beginning" is one, too. */
 #include <nvtx3/nvToolsExt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +24,8 @@ static int NVTX_API pop(void)
     return --depth;
 }
 
-__attribute__((visibility("default"))) int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get_table);
+__attribute__((visibility("default"))) int
+InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get_table);
 
 int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get_table)
 {
@@ -32,7 +34,8 @@ int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get_table)
     NvtxFunctionTable table = NULL;
     unsigned n = 0;
     file = path != NULL ? fopen(path, "w") : NULL;
-    if (file == NULL || !callbacks->GetModuleFunctionTable(NVTX_CB_MODULE_CORE, &table, &n) || n <= NVTX_CBID_CORE_RangePop) {
+    if (file == NULL || !callbacks->GetModuleFunctionTable(NVTX_CB_MODULE_CORE, &table, &n) ||
+        n <= NVTX_CBID_CORE_RangePop) {
         return 0;
     }
     *table[NVTX_CBID_CORE_RangePushA] = (NvtxFunctionPointer)push;

@@ -55,9 +55,9 @@ struct memory {
     size_t pages_bytes() const;
 };
 
-extern std::map<uintptr_t, memory>
-    memories;       /* by the address of the map; freed ones stay, so that their addresses mean nothing else */
-extern int exposed; /* the device whose memory is accessible now */
+extern std::map<uintptr_t, memory> memories; /* by the address of the map; freed ones stay, so that
+                                                their addresses mean nothing else */
+extern int exposed;                          /* the device whose memory is accessible now */
 
 const memory *memory_at(const void *pointer);
 void expose(int device);
@@ -71,8 +71,9 @@ struct piece {
     std::string name;
     std::function<bool()> run; /* false: not finished, call again */
     bool fails;
-    std::shared_ptr<void> held;                      /* by the graphs that it is part of */
-    std::function<std::function<bool()>()> launched; /* makes what runs in a launch of such a graph; empty: `run` does */
+    std::shared_ptr<void> held; /* by the graphs that it is part of */
+    std::function<std::function<bool()>()>
+        launched; /* makes what runs in a launch of such a graph; empty: `run` does */
 };
 
 /* A point in a stream, which an event names. */
@@ -99,10 +100,12 @@ struct capture {
 };
 
 extern std::optional<capture> recording;
-extern std::vector<std::unique_ptr<CUstream_st>> streams; /* also destroyed ones: their work still runs */
+extern std::vector<std::unique_ptr<CUstream_st>>
+    streams; /* also destroyed ones: their work still runs */
 
 void need_stream(cudaStream_t stream, const char *call);
-/* Of a thing of this device, it is the calling thread that has chosen it. CUDA allows more, at times by mistake. */
+/* Of a thing of this device, it is the calling thread that has chosen it. CUDA allows more, at
+ * times by mistake. */
 void need_current(int device, const char *call);
 bool perform(const piece &piece);
 void need_graph(const char *call); /* the calling thread may use the graph that is being recorded */

@@ -1,7 +1,7 @@
 /* Streams and events of the double.
  *
- * A stream is a queue of closures. Nothing runs until the host waits for it or asks for it, and then only what must have happened:
- * a missing wait between two streams shows at once. */
+ * A stream is a queue of closures. Nothing runs until the host waits for it or asks for it, and
+ * then only what must have happened: a missing wait between two streams shows at once. */
 #include "tests/fakecuda/fake_runtime.h"
 
 #include <sched.h>
@@ -38,7 +38,8 @@ void need_stream(cudaStream_t stream, const char *call)
 void need_current(int device, const char *call)
 {
     if (device != current_device) {
-        fake_die("%s: in a thread whose device is %d, of a thing on device %d", call, current_device, device);
+        fake_die("%s: in a thread whose device is %d, of a thing on device %d", call,
+                 current_device, device);
     }
 }
 
@@ -52,7 +53,8 @@ void need_event(cudaEvent_t event, const char *call)
 bool perform(const piece &piece)
 {
     if (piece.fails) {
-        sticky_error = fake_options.fail_code != 0 ? (cudaError_t)fake_options.fail_code : cudaErrorIllegalAddress;
+        sticky_error = fake_options.fail_code != 0 ? (cudaError_t)fake_options.fail_code
+                                                   : cudaErrorIllegalAddress;
         return false;
     }
     const char *outer = running;
@@ -119,7 +121,9 @@ cudaError_t wait_device(int device)
 void need_graph(const char *call)
 {
     if (recording->user != std::this_thread::get_id()) {
-        fake_die("%s: two threads use one graph at once: the other one's library has not said that it is done with it", call);
+        fake_die("%s: two threads use one graph at once: the other one's library has not said that "
+                 "it is done with it",
+                 call);
     }
 }
 
@@ -172,7 +176,8 @@ int fake_is_capturing(cudaStream_t stream)
     return stream->capturing;
 }
 
-cudaError_t fake_enqueue_until(cudaStream_t stream, const char *name, std::function<bool()> work, std::shared_ptr<void> held,
+cudaError_t fake_enqueue_until(cudaStream_t stream, const char *name, std::function<bool()> work,
+                               std::shared_ptr<void> held,
                                std::function<std::function<bool()>()> launched)
 {
     const cudaError_t entered = enter(name);
@@ -252,10 +257,12 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
     ENTER();
     need_stream(stream, __func__);
-    return stream->capturing ? spoil_capture(cudaErrorStreamCaptureUnsupported) : wait_stream(stream);
+    return stream->capturing ? spoil_capture(cudaErrorStreamCaptureUnsupported)
+                             : wait_stream(stream);
 }
 
-/* One look is one piece further, and the look that finds something to do says that it is not done. */
+/* One look is one piece further, and the look that finds something to do says that it is not done.
+ */
 static cudaError_t look(cudaStream_t stream, bool done)
 {
     if (done) {
@@ -270,7 +277,8 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
     ENTER();
     need_stream(stream, __func__);
-    return stream->capturing ? spoil_capture(cudaErrorStreamCaptureUnsupported) : look(stream, stream->queue.empty());
+    return stream->capturing ? spoil_capture(cudaErrorStreamCaptureUnsupported)
+                             : look(stream, stream->queue.empty());
 }
 
 /* ---- the runtime: events ---- */

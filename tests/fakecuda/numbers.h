@@ -47,7 +47,8 @@ static inline unsigned char guard_byte(size_t i)
 }
 
 /* Device memory with these bytes; from NULL: NaNs of every type, which no result may keep. */
-__attribute__((unused)) static struct device device_open(const void *from, size_t n_bytes, size_t shift)
+__attribute__((unused)) static struct device device_open(const void *from, size_t n_bytes,
+                                                         size_t shift)
 {
     struct device d = {.n_bytes = n_bytes, .shift = shift};
     const size_t n_all = 2 * GUARD_BYTES + shift + n_bytes;
@@ -81,7 +82,8 @@ static inline void device_close(struct device *d, void *to)
     OK(cudaFree(d->memory));
     for (size_t i = 0; i < n_all; i++) {
         if ((i < begin || i >= begin + d->n_bytes) && all[i] != guard_byte(i)) {
-            CHECK_FAIL("%s: byte %ld outside of a result of %zu bytes was overwritten", case_text, (long)(i - begin), d->n_bytes);
+            CHECK_FAIL("%s: byte %ld outside of a result of %zu bytes was overwritten", case_text,
+                       (long)(i - begin), d->n_bytes);
         }
     }
     if (to != NULL) {
@@ -90,7 +92,8 @@ static inline void device_close(struct device *d, void *to)
     free(all);
 }
 
-static inline struct device numbers_open(const float *from, size_t n, enum dt_gpu_type type, size_t shift)
+static inline struct device numbers_open(const float *from, size_t n, enum dt_gpu_type type,
+                                         size_t shift)
 {
     if (type == DT_GPU_F32 || from == NULL) {
         return device_open(from, n * type_bytes(type), shift);
@@ -120,7 +123,8 @@ static inline void numbers_close(struct device *d, enum dt_gpu_type type, size_t
     free(halves);
 }
 
-/* For struct dt_gpu_gradients: the numbers at its beginning, which are zero, must be so again at the end; the rest is of no matter.
+/* For struct dt_gpu_gradients: the numbers at its beginning, which are zero, must be so again at
+ * the end; the rest is of no matter.
  */
 static inline struct device scratch_open(size_t n)
 {
@@ -165,11 +169,13 @@ static inline void same_bits(const char *what, const float *a, const float *b, s
     }
 }
 
-static inline void near(const char *what, const float *actual, const float *expected, size_t n, double tolerance)
+static inline void near(const char *what, const float *actual, const float *expected, size_t n,
+                        double tolerance)
 {
     for (size_t i = 0; i < n; i++) {
         const double a = (double)actual[i], e = (double)expected[i];
-        const bool same = a == e || (isnan(a) && isnan(e)) || fabs(a - e) <= tolerance * (1 + fabs(e));
+        const bool same =
+            a == e || (isnan(a) && isnan(e)) || fabs(a - e) <= tolerance * (1 + fabs(e));
         if (!same) {
             CHECK_FAIL("%s: %s[%zu] is %.9g, expected %.9g", case_text, what, i, a, e);
         }

@@ -1,5 +1,6 @@
-/* For tests of the cuda backend on the double: the three precisions with what they may be off by, and numbers on their way to the
- * device and back, between canonical order in float and the backend's own order and type. */
+/* For tests of the cuda backend on the double: the three precisions with what they may be off by,
+ * and numbers on their way to the device and back, between canonical order in float and the
+ * backend's own order and type. */
 #ifndef DT_TESTS_ON_GPU_H
 #define DT_TESTS_ON_GPU_H
 
@@ -15,13 +16,15 @@ struct mode {
     double tolerance;
 };
 
-static const struct mode modes[] = {
-    {"f32", DT_PRECISION_F32, 1e-5}, {"tf32", DT_PRECISION_TF32, 5e-3}, {"bf16", DT_PRECISION_BF16, 2e-2}};
+static const struct mode modes[] = {{"f32", DT_PRECISION_F32, 1e-5},
+                                    {"tf32", DT_PRECISION_TF32, 5e-3},
+                                    {"bf16", DT_PRECISION_BF16, 2e-2}};
 #define N_MODES (sizeof modes / sizeof modes[0])
 
 static inline struct dt_backend *open_gpu_by(const struct mode *mode, bool deterministic)
 {
-    const struct dt_backend_options options = {.n_threads = 1, .precision = mode->precision, .deterministic = deterministic};
+    const struct dt_backend_options options = {
+        .n_threads = 1, .precision = mode->precision, .deterministic = deterministic};
     struct dt_backend *backend;
     CHECK_OK(dt_cuda_backend.open(&options, &backend));
     return backend;
@@ -55,8 +58,10 @@ static inline float from_bf16(uint16_t half)
     return value;
 }
 
-/* Device memory for `capacity` samples of shape s with the given ones in it, and NaNs behind them. */
-static inline float *to_gpu(struct dt_backend *backend, const struct buffer *canonical, struct dt_shape s, int capacity, bool bf16)
+/* Device memory for `capacity` samples of shape s with the given ones in it, and NaNs behind them.
+ */
+static inline float *to_gpu(struct dt_backend *backend, const struct buffer *canonical,
+                            struct dt_shape s, int capacity, bool bf16)
 {
     const size_t n = (size_t)capacity * dt_shape_elems(s), n_bytes = n * (bf16 ? 2 : 4);
     struct buffer hwc = turned(canonical, s, true);
@@ -77,12 +82,14 @@ static inline float *to_gpu(struct dt_backend *backend, const struct buffer *can
 }
 
 /* The first n samples, back in canonical order. */
-static inline struct buffer from_gpu(struct dt_backend *backend, const void *device, struct dt_shape s, int n, bool bf16)
+static inline struct buffer from_gpu(struct dt_backend *backend, const void *device,
+                                     struct dt_shape s, int n, bool bf16)
 {
     struct buffer hwc = buffer_open((size_t)n * dt_shape_elems(s));
     uint16_t *halves = malloc(hwc.n * sizeof *halves + 1);
     CHECK(halves != NULL);
-    CHECK_OK(backend->ops->copy_out(backend, bf16 ? (void *)halves : (void *)hwc.data, device, hwc.n * (bf16 ? 2 : 4)));
+    CHECK_OK(backend->ops->copy_out(backend, bf16 ? (void *)halves : (void *)hwc.data, device,
+                                    hwc.n * (bf16 ? 2 : 4)));
     for (size_t i = 0; bf16 && i < hwc.n; i++) {
         hwc.data[i] = from_bf16(halves[i]);
     }
@@ -92,7 +99,8 @@ static inline struct buffer from_gpu(struct dt_backend *backend, const void *dev
     return canonical;
 }
 
-/* The largest of them, and at least 1: rounding errors of a sum grow as its terms do, not as what remains of them. */
+/* The largest of them, and at least 1: rounding errors of a sum grow as its terms do, not as what
+ * remains of them. */
 static inline double scale_of(const struct buffer *b)
 {
     double largest = 1;
@@ -102,20 +110,22 @@ static inline double scale_of(const struct buffer *b)
     return largest;
 }
 
-static inline void compare_within(const struct mode *mode, const char *what, const struct buffer *actual,
-                                  const struct buffer *expected)
+static inline void compare_within(const struct mode *mode, const char *what,
+                                  const struct buffer *actual, const struct buffer *expected)
 {
     const double scale = scale_of(expected);
     CHECK_INT(actual->n, expected->n);
     for (size_t i = 0; i < actual->n; i++) {
         const double a = (double)actual->data[i], e = (double)expected->data[i];
         if (!(fabs(a - e) <= mode->tolerance * scale)) {
-            CHECK_FAIL("%s, %s: %s[%zu] is %.9g, the reference has %.9g", mode->name, case_text, what, i, a, e);
+            CHECK_FAIL("%s, %s: %s[%zu] is %.9g, the reference has %.9g", mode->name, case_text,
+                       what, i, a, e);
         }
     }
 }
 
-static inline void check_same_bits(const char *what, const struct buffer *first, const struct buffer *second)
+static inline void check_same_bits(const char *what, const struct buffer *first,
+                                   const struct buffer *second)
 {
     CHECK_INT(first->n, second->n);
     if (memcmp(first->data, second->data, first->n * sizeof(float)) != 0) {

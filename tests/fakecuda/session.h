@@ -1,4 +1,5 @@
-/* For tests of the cuda backend on the double: a small network, images to train it with, and all that training needs. */
+/* For tests of the cuda backend on the double: a small network, images to train it with, and all
+ * that training needs. */
 #ifndef DT_TESTS_SESSION_H
 #define DT_TESTS_SESSION_H
 
@@ -11,7 +12,8 @@
 #define N_SAMPLES 40
 #define CAPACITY 16
 
-/* Smooth: without relu and max pool, where a rounding error may choose another branch and so another gradient. */
+/* Smooth: without relu and max pool, where a rounding error may choose another branch and so
+ * another gradient. */
 static inline struct dt_model small_cnn(bool smooth)
 {
     const enum dt_activation activation = smooth ? DT_ACTIVATION_TANH : DT_ACTIVATION_RELU;
@@ -19,14 +21,22 @@ static inline struct dt_model small_cnn(bool smooth)
     const struct dt_model_spec spec = {
         .input = {1, 8, 8},
         .n_layers = 7,
-        .layers =
-            {{.type = DT_LAYER_CONV2D, .size = 4, .kernel = 3, .stride = 1, .activation = activation},
-             {.type = DT_LAYER_CONV2D, .size = 6, .kernel = 3, .stride = 1, .padding = DT_PADDING_SAME, .activation = activation},
-             {.type = pool, .size = 2, .stride = 2},
-             {.type = DT_LAYER_DROPOUT, .rate = 0.25},
-             {.type = DT_LAYER_FLATTEN},
-             {.type = DT_LAYER_DENSE, .size = 12, .activation = activation},
-             {.type = DT_LAYER_DENSE, .size = 3}},
+        .layers = {{.type = DT_LAYER_CONV2D,
+                    .size = 4,
+                    .kernel = 3,
+                    .stride = 1,
+                    .activation = activation},
+                   {.type = DT_LAYER_CONV2D,
+                    .size = 6,
+                    .kernel = 3,
+                    .stride = 1,
+                    .padding = DT_PADDING_SAME,
+                    .activation = activation},
+                   {.type = pool, .size = 2, .stride = 2},
+                   {.type = DT_LAYER_DROPOUT, .rate = 0.25},
+                   {.type = DT_LAYER_FLATTEN},
+                   {.type = DT_LAYER_DENSE, .size = 12, .activation = activation},
+                   {.type = DT_LAYER_DENSE, .size = 3}},
         .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY};
     struct dt_model model;
     CHECK_OK(dt_model_lower(&spec, &model));
@@ -60,11 +70,13 @@ struct session { /* what training needs */
     struct dt_optimizer optimizer;
 };
 
-static inline enum dt_status session_open(const struct dt_backend_ops *ops, enum dt_precision precision,
-                                          const struct dt_model *model, const struct dt_samples *samples,
+static inline enum dt_status session_open(const struct dt_backend_ops *ops,
+                                          enum dt_precision precision, const struct dt_model *model,
+                                          const struct dt_samples *samples,
                                           const struct dt_optimizer_spec *spec, struct session *out)
 {
-    const struct dt_backend_options options = {.n_threads = 1, .precision = precision, .deterministic = true};
+    const struct dt_backend_options options = {
+        .n_threads = 1, .precision = precision, .deterministic = true};
     *out = (struct session){0};
     DT_TRY(ops->open(&options, &out->backend));
     DT_TRY(ops->samples_open(out->backend, samples, &out->bound));
@@ -94,7 +106,8 @@ static inline void compute_step(struct session *session, const struct dt_batch *
     CHECK_OK(dt_network_forward(network, &pass));
     CHECK_OK(dt_network_loss(network, session->bound, &pass));
     CHECK_OK(dt_network_backward(network, &pass, NULL, NULL));
-    CHECK_OK(optimizer_step(&session->optimizer, network->params, network->grads, 0.1, batch->n > 0 ? 1.0 / batch->n : 1.0));
+    CHECK_OK(optimizer_step(&session->optimizer, network->params, network->grads, 0.1,
+                            batch->n > 0 ? 1.0 / batch->n : 1.0));
 }
 
 #endif

@@ -1,6 +1,7 @@
-/* cuDNN itself, asked without a GPU: for every convolution of the ready configurations and of a grid of shapes, in each precision,
- * at batches up to 4096, on descriptions of an A100, an H100 and a B200, there is an engine that we allow, and all that would be
- * timed can be finalized within their workspace. What they compute is left to test_conv_double and to machines with a GPU. */
+/* cuDNN itself, asked without a GPU: for every convolution of the ready configurations and of a
+ * grid of shapes, in each precision, at batches up to 4096, on descriptions of an A100, an H100 and
+ * a B200, there is an engine that we allow, and all that would be timed can be finalized within
+ * their workspace. What they compute is left to test_conv_double and to machines with a GPU. */
 #include <glob.h>
 #include <stdlib.h>
 
@@ -29,12 +30,14 @@ enum dt_status dt_cudnn_failed(cudnnStatus_t code, const char *call, const char 
 {
     char text[300] = "";
     cudnnGetLastErrorString(text, sizeof text);
-    return dt_error(DT_INTERNAL, "%s:%d: %s: %s (%s)", file, line, call, cudnnGetErrorString(code), text);
+    return dt_error(DT_INTERNAL, "%s:%d: %s: %s (%s)", file, line, call, cudnnGetErrorString(code),
+                    text);
 }
 
-/* The largest workspace over all batches and engines that would be timed, in MiB, rounded up; -1 where a batch has no plan. */
-static int largest_workspace(const char *device_json, const struct dt_block *block, enum dt_conv_kind kind,
-                             enum dt_precision precision)
+/* The largest workspace over all batches and engines that would be timed, in MiB, rounded up; -1
+ * where a batch has no plan. */
+static int largest_workspace(const char *device_json, const struct dt_block *block,
+                             enum dt_conv_kind kind, enum dt_precision precision)
 {
     const struct dt_conv_target target = {
         .device_json = device_json, .workspace_limit = MAX_WORKSPACE, .n_engines = DT_MAX_ENGINES};
@@ -60,11 +63,13 @@ static int largest_workspace(const char *device_json, const struct dt_block *blo
     return (int)((largest + (1 << 20) - 1) >> 20);
 }
 
-static void check_block(const char *device, const char *device_json, const struct dt_block *block, bool is_first)
+static void check_block(const char *device, const char *device_json, const struct dt_block *block,
+                        bool is_first)
 {
     char shape[80];
-    snprintf(shape, sizeof shape, "%dx%dx%d, %d of %dx%d, stride %d, to %dx%d", block->in.c, block->in.h, block->in.w,
-             block->linear_out.c, block->kernel, block->kernel, block->stride, block->linear_out.h, block->linear_out.w);
+    snprintf(shape, sizeof shape, "%dx%dx%d, %d of %dx%d, stride %d, to %dx%d", block->in.c,
+             block->in.h, block->in.w, block->linear_out.c, block->kernel, block->kernel,
+             block->stride, block->linear_out.h, block->linear_out.w);
     for (int precision = 0; precision < 3; precision++) {
         printf("%-6s %-44s %-9s", device, shape, precisions[precision]);
         for (int kind = 0; kind < DT_CONV_N_KINDS; kind++) {
@@ -72,7 +77,8 @@ static void check_block(const char *device, const char *device_json, const struc
                 printf(" %14s", "");
                 continue;
             }
-            const int workspace = largest_workspace(device_json, block, (enum dt_conv_kind)kind, (enum dt_precision)precision);
+            const int workspace = largest_workspace(device_json, block, (enum dt_conv_kind)kind,
+                                                    (enum dt_precision)precision);
             char text[24] = "none";
             if (workspace >= 0) {
                 snprintf(text, sizeof text, "%d MiB", workspace);
@@ -83,7 +89,8 @@ static void check_block(const char *device, const char *device_json, const struc
     }
 }
 
-static void check_model(const char *device, const char *device_json, const struct dt_model_spec *spec, bool skip_first)
+static void check_model(const char *device, const char *device_json,
+                        const struct dt_model_spec *spec, bool skip_first)
 {
     static struct dt_model model;
     dt_error_clear();
@@ -122,15 +129,19 @@ static void check_grid(const char *device, const char *device_json)
         int filters, kernel, stride;
         enum dt_padding padding;
     } grid[] = {
-        {{1, 28, 28}, 6, 5, 1, DT_PADDING_SAME},  {{3, 32, 32}, 32, 3, 1, DT_PADDING_SAME},
+        {{1, 28, 28}, 6, 5, 1, DT_PADDING_SAME},
+        {{3, 32, 32}, 32, 3, 1, DT_PADDING_SAME},
         {{3, 32, 32}, 16, 5, 2, DT_PADDING_SAME}, /* another zero below than above */
-        {{3, 15, 17}, 5, 3, 2, DT_PADDING_SAME},  {{16, 14, 14}, 32, 2, 1, DT_PADDING_SAME},
-        {{16, 8, 8}, 10, 8, 1, DT_PADDING_VALID},                                           /* one output */
-        {{1, 5, 5}, 1, 5, 1, DT_PADDING_VALID},   {{7, 11, 9}, 13, 3, 3, DT_PADDING_VALID}, /* rows that no filter reaches */
+        {{3, 15, 17}, 5, 3, 2, DT_PADDING_SAME},
+        {{16, 14, 14}, 32, 2, 1, DT_PADDING_SAME},
+        {{16, 8, 8}, 10, 8, 1, DT_PADDING_VALID}, /* one output */
+        {{1, 5, 5}, 1, 5, 1, DT_PADDING_VALID},
+        {{7, 11, 9}, 13, 3, 3, DT_PADDING_VALID}, /* rows that no filter reaches */
         {{64, 6, 6}, 33, 1, 2, DT_PADDING_SAME},
     };
     for (size_t i = 0; i < sizeof grid / sizeof grid[0]; i++) {
-        struct dt_model_spec spec = {.input = grid[i].in, .n_layers = 2, .loss = DT_LOSS_MEAN_SQUARED_ERROR};
+        struct dt_model_spec spec = {
+            .input = grid[i].in, .n_layers = 2, .loss = DT_LOSS_MEAN_SQUARED_ERROR};
         spec.layers[0] = (struct dt_layer_spec){.type = DT_LAYER_CONV2D,
                                                 .size = grid[i].filters,
                                                 .kernel = grid[i].kernel,
@@ -148,7 +159,8 @@ static void skip_unless_usable(void)
         printf("skipped: cuDNN %zu makes no plans without a GPU, 9.8 does\n", cudnnGetVersion());
         exit(CHECK_SKIP_CODE);
     }
-    const cudnnStatus_t status = cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &descriptor);
+    const cudnnStatus_t status =
+        cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &descriptor);
     if (status != CUDNN_STATUS_SUCCESS) {
         printf("skipped: cuDNN cannot be loaded: %s\n", cudnnGetErrorString(status));
         exit(CHECK_SKIP_CODE);
@@ -159,13 +171,16 @@ static void skip_unless_usable(void)
 int main(void)
 {
     skip_unless_usable();
-    printf("largest workspace over batches 1 to 4096, by cuDNN %zu\n%-6s %-44s %-9s %14s %14s %14s %14s\n", cudnnGetVersion(),
-           "device", "convolution", "precision", "forward", "with relu", "input gradient", "filter grad.");
+    printf("largest workspace over batches 1 to 4096, by cuDNN %zu\n%-6s %-44s %-9s %14s %14s %14s "
+           "%14s\n",
+           cudnnGetVersion(), "device", "convolution", "precision", "forward", "with relu",
+           "input gradient", "filter grad.");
     for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++) {
         char path[1024];
         uint8_t *json;
         size_t n_bytes;
-        snprintf(path, sizeof path, "%s/tests/fakecuda/devices/%s.json", DT_TEST_SOURCE_DIR, devices[i]);
+        snprintf(path, sizeof path, "%s/tests/fakecuda/devices/%s.json", DT_TEST_SOURCE_DIR,
+                 devices[i]);
         CHECK_INT(dt_file_read(path, 1 << 16, &json, &n_bytes), DT_OK);
         check_configs(devices[i], (const char *)json);
         check_grid(devices[i], (const char *)json);

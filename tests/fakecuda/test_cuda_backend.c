@@ -1,5 +1,6 @@
-/* The cuda backend outside blocks against the reference: samples, losses, sums, optimizer steps, ten steps of a whole network; and
- * what happens without a GPU, without memory, and when a GPU fails. */
+/* The cuda backend outside blocks against the reference: samples, losses, sums, optimizer steps,
+ * ten steps of a whole network; and what happens without a GPU, without memory, and when a GPU
+ * fails. */
 #include "tests/fakecuda/session.h"
 
 #include "cuda/cuda_check.h"
@@ -16,19 +17,22 @@ struct head { /* what gather and loss make of a batch */
 #define N_BATCH 4
 #define N_OUTPUTS 7
 
-static struct head run_head(struct dt_backend *backend, bool bf16, const struct dt_samples *samples, enum dt_loss loss,
-                            const struct buffer *logits)
+static struct head run_head(struct dt_backend *backend, bool bf16, const struct dt_samples *samples,
+                            enum dt_loss loss, const struct buffer *logits)
 {
-    const struct dt_shape flat = {(int)dt_shape_elems(samples->shape), 1, 1}; /* the reference keeps canonical order */
+    const struct dt_shape flat = {(int)dt_shape_elems(samples->shape), 1,
+                                  1}; /* the reference keeps canonical order */
     const struct dt_shape shape = backend->host_memory ? flat : samples->shape;
     static const uint32_t rows[] = {5, 0, 3, 3}, ids[] = {0, 1, 2, 3};
-    const struct dt_batch batch = {.n = N_BATCH, .rows = rows, .ids = ids}, empty = {.n = 0, .rows = rows, .ids = ids};
+    const struct dt_batch batch = {.n = N_BATCH, .rows = rows, .ids = ids},
+                          empty = {.n = 0, .rows = rows, .ids = ids};
     const struct dt_backend_ops *ops = backend->ops;
     const struct dt_shape out = {N_OUTPUTS, 1, 1};
     const struct buffer nothing = {0};
     struct head head;
     struct dt_bound_samples *bound;
-    float *x = to_gpu(backend, &nothing, shape, N_BATCH, bf16), *z = to_gpu(backend, logits, out, N_BATCH, false);
+    float *x = to_gpu(backend, &nothing, shape, N_BATCH, bf16),
+          *z = to_gpu(backend, logits, out, N_BATCH, false);
     float *dz = to_gpu(backend, &nothing, out, N_BATCH, false);
     CHECK_OK(ops->samples_open(backend, samples, &bound));
     CHECK_OK(ops->gather(backend, bound, &batch, x));
@@ -55,11 +59,13 @@ static void check_head(const struct mode *mode, const struct dt_samples *samples
     struct buffer logits = buffer_random(N_BATCH * N_OUTPUTS, 40, 0);
     logits.data[3] = logits.data[5] = 7; /* a tie for the largest */
     snprintf(case_text, sizeof case_text, "loss %d", (int)loss);
-    struct head actual = run_head(gpu, mode->precision == DT_PRECISION_BF16, samples, loss, &logits);
+    struct head actual =
+        run_head(gpu, mode->precision == DT_PRECISION_BF16, samples, loss, &logits);
     struct head expected = run_head(ref, false, samples, loss, &logits);
     compare_within(mode, "gathered x", &actual.x, &expected.x);
     compare_within(&modes[0], "dlogits", &actual.dlogits, &expected.dlogits);
-    CHECK_NEAR(actual.metrics.loss_sum, expected.metrics.loss_sum, 1e-6 * fabs(expected.metrics.loss_sum));
+    CHECK_NEAR(actual.metrics.loss_sum, expected.metrics.loss_sum,
+               1e-6 * fabs(expected.metrics.loss_sum));
     CHECK_NEAR(actual.metrics.n_correct, expected.metrics.n_correct, 0);
     CHECK_NEAR(actual.metrics.n_samples, 2 * N_BATCH, 0);
     struct buffer *all[] = {&actual.x, &actual.dlogits, &expected.x, &expected.dlogits, &logits};
@@ -75,17 +81,26 @@ static void check_heads(const struct mode *mode)
     enum { N = 6 };
     static uint8_t pixels[N * 3 * 4 * 5];
     static uint16_t labels[N];
-    struct buffer values = buffer_random(N * 60, 20, 0), targets = buffer_random(N * N_OUTPUTS, 20, 0);
+    struct buffer values = buffer_random(N * 60, 20, 0),
+                  targets = buffer_random(N * N_OUTPUTS, 20, 0);
     for (size_t i = 0; i < sizeof pixels; i++) {
         pixels[i] = (uint8_t)draw(256);
     }
     for (size_t i = 0; i < N; i++) {
         labels[i] = (uint16_t)draw(N_OUTPUTS);
     }
-    const struct dt_samples images = {
-        .n = N, .shape = {3, 4, 5}, .pixels = pixels, .scale = 1.0f / 255, .labels = labels, .n_classes = N_OUTPUTS};
-    const struct dt_samples numbers = {
-        .n = N, .shape = {3, 4, 5}, .values = values.data, .scale = 1, .targets = targets.data, .n_targets = N_OUTPUTS};
+    const struct dt_samples images = {.n = N,
+                                      .shape = {3, 4, 5},
+                                      .pixels = pixels,
+                                      .scale = 1.0f / 255,
+                                      .labels = labels,
+                                      .n_classes = N_OUTPUTS};
+    const struct dt_samples numbers = {.n = N,
+                                       .shape = {3, 4, 5},
+                                       .values = values.data,
+                                       .scale = 1,
+                                       .targets = targets.data,
+                                       .n_targets = N_OUTPUTS};
     check_head(mode, &images, DT_LOSS_SOFTMAX_CROSS_ENTROPY);
     check_head(mode, &numbers, DT_LOSS_MEAN_SQUARED_ERROR);
     buffer_close(&values, "values");
@@ -99,7 +114,8 @@ static void check_batches_in_flight(void)
     struct dt_backend *gpu = open_gpu(&modes[0]);
     struct buffer values = buffer_random(N, 100, 0), x = buffer_open(N);
     static const uint16_t labels[N];
-    const struct dt_samples samples = {.n = N, .shape = {1, 1, 1}, .values = values.data, .labels = labels, .n_classes = 1};
+    const struct dt_samples samples = {
+        .n = N, .shape = {1, 1, 1}, .values = values.data, .labels = labels, .n_classes = 1};
     struct dt_bound_samples *bound;
     float *device = to_gpu(gpu, &x, (struct dt_shape){N, 1, 1}, 1, false);
     CHECK_OK(gpu->ops->samples_open(gpu, &samples, &bound));
@@ -117,15 +133,16 @@ static void check_batches_in_flight(void)
     buffer_close(&values, "values");
 }
 
-static void update_on(struct dt_backend *backend, const struct dt_update *update, int n_states, const struct buffer *grads,
-                      struct buffer numbers[3])
+static void update_on(struct dt_backend *backend, const struct dt_update *update, int n_states,
+                      const struct buffer *grads, struct buffer numbers[3])
 {
     const struct dt_shape shape = {(int)grads->n, 1, 1};
     float *device[3] = {NULL}, *g = to_gpu(backend, grads, shape, 1, false);
     for (int i = 0; i < 1 + n_states; i++) {
         device[i] = to_gpu(backend, &numbers[i], shape, 1, false);
     }
-    CHECK_OK(backend->ops->optimizer_step(backend, update, grads->n, device[0], g, device[1], device[2]));
+    CHECK_OK(backend->ops->optimizer_step(backend, update, grads->n, device[0], g, device[1],
+                                          device[2]));
     for (int i = 0; i < 1 + n_states; i++) {
         buffer_close(&numbers[i], "parameters or optimizer state");
         numbers[i] = from_gpu(backend, device[i], shape, 1, false);
@@ -145,7 +162,8 @@ static void check_update(const struct dt_update *update, int n_states)
     }
     struct buffer expected[3] = {copy_of(&params), copy_of(&states[0]), copy_of(&states[1])},
                   actual[3] = {params, states[0], states[1]};
-    snprintf(case_text, sizeof case_text, "optimizer %d with %d states", (int)update->type, n_states);
+    snprintf(case_text, sizeof case_text, "optimizer %d with %d states", (int)update->type,
+             n_states);
     update_on(ref, update, n_states, &grads, expected);
     update_on(gpu, update, n_states, &grads, actual);
     for (int i = 0; i < 3; i++) {
@@ -169,7 +187,8 @@ static void check_updates(void)
                                    .epsilon = 1e-7f,
                                    .bias_correction1 = 0.19f,
                                    .bias_correction2 = 0.02f};
-    const struct dt_update sgd = {.grad_scale = 0.25f, .lr = 0.1f, .weight_decay = 0.01f, .momentum = 0.9f};
+    const struct dt_update sgd = {
+        .grad_scale = 0.25f, .lr = 0.1f, .weight_decay = 0.01f, .momentum = 0.9f};
     struct dt_update adamw = adam, nesterov = sgd, clipped = sgd, short_enough = sgd;
     adamw.type = DT_OPTIMIZER_ADAMW;
     nesterov.nesterov = true;
@@ -188,7 +207,8 @@ static void check_updates(void)
 
 #define N_STEPS 10
 
-/* Batches of 16, 16, 5 and, once, none: partial and empty ones are what the last steps of an epoch have. */
+/* Batches of 16, 16, 5 and, once, none: partial and empty ones are what the last steps of an epoch
+ * have. */
 static void train_step(struct session *session, int step)
 {
     static const int sizes[] = {CAPACITY, CAPACITY, 5, CAPACITY, 0};
@@ -197,7 +217,8 @@ static void train_step(struct session *session, int step)
         rows[i] = (uint32_t)(step * CAPACITY + i) % N_SAMPLES;
         ids[i] = rows[i] + 1000;
     }
-    const struct dt_batch batch = {.n = sizes[step % 5], .rows = rows, .ids = ids, .epoch = (uint32_t)step / 5};
+    const struct dt_batch batch = {
+        .n = sizes[step % 5], .rows = rows, .ids = ids, .epoch = (uint32_t)step / 5};
     CHECK_OK(dt_network_gather(session->network, session->bound, &batch));
     compute_step(session, &batch);
 }
@@ -218,13 +239,15 @@ static void shrink_weights(struct session *session, struct buffer *params)
     CHECK_OK(ops->copy_in(session->backend, session->network->params, params->data, n_bytes));
 }
 
-static struct training train(const struct dt_backend_ops *ops, enum dt_precision precision, bool smooth, double clip_norm)
+static struct training train(const struct dt_backend_ops *ops, enum dt_precision precision,
+                             bool smooth, double clip_norm)
 {
     const struct dt_model model = small_cnn(smooth);
     const struct dt_samples samples = small_images();
     const struct dt_optimizer_spec spec = {.momentum = 0.9, .clip_norm = clip_norm};
     const size_t n_bytes = model.arena_elems * sizeof(float);
-    struct training out = {.losses = buffer_open(N_STEPS), .params = buffer_open(model.arena_elems)};
+    struct training out = {.losses = buffer_open(N_STEPS),
+                           .params = buffer_open(model.arena_elems)};
     struct session session;
     CHECK_OK(session_open(ops, precision, &model, &samples, &spec, &session));
     dt_model_init(&model, 5, out.params.data);
@@ -236,10 +259,12 @@ static struct training train(const struct dt_backend_ops *ops, enum dt_precision
         const struct fake_counts before = fake_counts();
         struct dt_metrics metrics;
         train_step(&session, step);
-        CHECK(fake_counts().n_host_waits - before.n_host_waits <= 1); /* for a slot of the batches */
+        CHECK(fake_counts().n_host_waits - before.n_host_waits <=
+              1); /* for a slot of the batches */
         CHECK_INT(fake_counts().n_mallocs, before.n_mallocs);
         CHECK_OK(ops->metrics_take(session.backend, &metrics));
-        out.losses.data[step] = (float)(metrics.loss_sum / (metrics.n_samples > 0 ? metrics.n_samples : 1));
+        out.losses.data[step] =
+            (float)(metrics.loss_sum / (metrics.n_samples > 0 ? metrics.n_samples : 1));
     }
     CHECK_OK(ops->copy_out(session.backend, out.params.data, session.network->params, n_bytes));
     session_close(&session);
@@ -296,7 +321,8 @@ static void check_no_memory(void)
     CHECK(n > 20);
 }
 
-/* What is counted is what the double counts; scratch memory that grows leaves the peak above what remains. */
+/* What is counted is what the double counts; scratch memory that grows leaves the peak above what
+ * remains. */
 static void check_counted_memory(void)
 {
     const struct dt_model model = small_cnn(false);
@@ -325,8 +351,11 @@ static void check_small_gpu(void)
 {
     static uint8_t pixels[1];
     static uint16_t labels[1];
-    const struct dt_samples samples = {
-        .n = (size_t)1 << 30, .shape = {1, 1, 4}, .pixels = pixels, .labels = labels, .n_classes = 1};
+    const struct dt_samples samples = {.n = (size_t)1 << 30,
+                                       .shape = {1, 1, 4},
+                                       .pixels = pixels,
+                                       .labels = labels,
+                                       .n_classes = 1};
     struct dt_backend *gpu = open_gpu(&modes[0]);
     struct dt_bound_samples *bound;
     CHECK_STATUS(gpu->ops->samples_open(gpu, &samples, &bound), DT_NO_MEMORY);
@@ -337,7 +366,8 @@ static void check_small_gpu(void)
     CHECK_INT(fake_counts().n_live_bytes, 0);
 }
 
-/* Whatever fails on the device comes out as a status with a text, at the latest where the program waits. */
+/* Whatever fails on the device comes out as a status with a text, at the latest where the program
+ * waits. */
 static void check_failing_launches(void)
 {
     struct buffer x = buffer_open(1000);
@@ -363,14 +393,16 @@ static void check_faults(void)
         cudaError_t code;
         enum dt_status status;
         const char *cure;
-    } faults[] = {{cudaErrorECCUncorrectable, DT_UNAVAILABLE, ": its memory is damaged: "},
-                  {cudaErrorNvlinkUncorrectable, DT_UNAVAILABLE, "nvidia-smi nvlink"},
-                  {cudaErrorContained, DT_UNAVAILABLE, "Xid"},
-                  {cudaErrorUnsupportedPtxVersion, DT_UNAVAILABLE, ": the driver is older than the toolkit: "},
-                  {cudaErrorSystemNotReady, DT_UNAVAILABLE, "systemctl status nvidia-fabricmanager"},
-                  {cudaErrorMpsServerNotReady, DT_UNAVAILABLE, "nvidia-cuda-mps-control"},
-                  {cudaErrorIllegalAddress, DT_INTERNAL, ": a bug; or "},
-                  {cudaErrorInvalidValue, DT_INTERNAL, "backend.c:7: call"}};
+    } faults[] = {
+        {cudaErrorECCUncorrectable, DT_UNAVAILABLE, ": its memory is damaged: "},
+        {cudaErrorNvlinkUncorrectable, DT_UNAVAILABLE, "nvidia-smi nvlink"},
+        {cudaErrorContained, DT_UNAVAILABLE, "Xid"},
+        {cudaErrorUnsupportedPtxVersion, DT_UNAVAILABLE,
+         ": the driver is older than the toolkit: "},
+        {cudaErrorSystemNotReady, DT_UNAVAILABLE, "systemctl status nvidia-fabricmanager"},
+        {cudaErrorMpsServerNotReady, DT_UNAVAILABLE, "nvidia-cuda-mps-control"},
+        {cudaErrorIllegalAddress, DT_INTERNAL, ": a bug; or "},
+        {cudaErrorInvalidValue, DT_INTERNAL, "backend.c:7: call"}};
     struct dt_device_info gpu;
     int n_gpus;
     CHECK_OK(dt_cuda_probe(0, &gpu, &n_gpus));
@@ -378,7 +410,8 @@ static void check_faults(void)
         CHECK_INT(dt_cuda_failed(faults[i].code, "call", "cuda/backend.c", 7), faults[i].status);
         CHECK_HAS(dt_error_text(), cudaGetErrorString(faults[i].code));
         CHECK_HAS(dt_error_text(), faults[i].cure);
-        CHECK((strstr(dt_error_text(), gpu.uuid) != NULL) == (faults[i].code != cudaErrorInvalidValue));
+        CHECK((strstr(dt_error_text(), gpu.uuid) != NULL) ==
+              (faults[i].code != cudaErrorInvalidValue));
         dt_error_clear();
     }
 }
@@ -390,7 +423,8 @@ static void check_probe(void)
     CHECK_OK(dt_cuda_probe(3, &gpu, &n_gpus)); /* the only one is everybody's */
     CHECK(n_gpus == 1 && gpu.index == 0 && gpu.total_bytes > 0);
     CHECK(gpu.free_bytes > 0 && gpu.free_bytes <= gpu.total_bytes);
-    CHECK(strlen(gpu.uuid) == 40 && strncmp(gpu.uuid, "GPU-", 4) == 0 && gpu.uuid[12] == '-' && gpu.uuid[27] == '-');
+    CHECK(strlen(gpu.uuid) == 40 && strncmp(gpu.uuid, "GPU-", 4) == 0 && gpu.uuid[12] == '-' &&
+          gpu.uuid[27] == '-');
     struct dt_backend *backend = open_gpu(&modes[2]);
     char description[96];
     snprintf(description, sizeof description, "%s, bf16", gpu.name);
@@ -413,19 +447,30 @@ static void check_probe(void)
     fake_options.n_devices = 0;
 }
 
-/* The first convolution reads the samples where they are; who then asks for x gets it nevertheless. */
+/* The first convolution reads the samples where they are; who then asks for x gets it nevertheless.
+ */
 static void check_x_after_first_conv(void)
 {
     enum { N = 3, H = 6 };
     static const uint32_t rows[N] = {2, 0, 1};
     static const uint16_t labels[N];
-    const struct dt_layer_spec conv = {
-        .type = DT_LAYER_CONV2D, .size = 2, .kernel = 3, .stride = 1, .activation = DT_ACTIVATION_RELU};
-    const struct dt_model_spec spec = {
-        .input = {1, H, H}, .layers = {conv, {.type = DT_LAYER_FLATTEN}}, .n_layers = 2, .loss = DT_LOSS_MEAN_SQUARED_ERROR};
+    const struct dt_layer_spec conv = {.type = DT_LAYER_CONV2D,
+                                       .size = 2,
+                                       .kernel = 3,
+                                       .stride = 1,
+                                       .activation = DT_ACTIVATION_RELU};
+    const struct dt_model_spec spec = {.input = {1, H, H},
+                                       .layers = {conv, {.type = DT_LAYER_FLATTEN}},
+                                       .n_layers = 2,
+                                       .loss = DT_LOSS_MEAN_SQUARED_ERROR};
     struct buffer values = buffer_random(N * H * H, 8, 0), x = buffer_open(N * H * H);
-    const struct dt_samples samples = {
-        .n = N, .shape = spec.input, .values = values.data, .labels = labels, .n_classes = 1, .n_total = N, .id_stride = 1};
+    const struct dt_samples samples = {.n = N,
+                                       .shape = spec.input,
+                                       .values = values.data,
+                                       .labels = labels,
+                                       .n_classes = 1,
+                                       .n_total = N,
+                                       .id_stride = 1};
     const struct dt_batch batch = {.n = N, .rows = rows, .ids = rows};
     const struct dt_pass pass = {.batch = &batch, .training = true};
     static struct dt_model model;
@@ -436,7 +481,8 @@ static void check_x_after_first_conv(void)
     CHECK_OK(dt_model_lower(&spec, &model));
     CHECK_OK(gpu->ops->samples_open(gpu, &samples, &bound));
     CHECK_OK(gpu->ops->block_open(gpu, &model, 0, N, &state));
-    const size_t n_elems[3] = {N * H * H, N * dt_shape_elems(model.blocks[0].out), model.arena_elems};
+    const size_t n_elems[3] = {N * H * H, N * dt_shape_elems(model.blocks[0].out),
+                               model.arena_elems};
     for (int i = 0; i < 3; i++) {
         CHECK_OK(gpu->ops->alloc(gpu, n_elems[i] * sizeof(float), &on_gpu[i]));
     }

@@ -1,7 +1,9 @@
-/* Every kind of block of the cuda backend against the reference, in every precision, and twice with the same bits.
+/* Every kind of block of the cuda backend against the reference, in every precision, and twice with
+ * the same bits.
  *
- * Inputs and weights are halves up to 1, so that what a linear operation leaves is exact in all precisions and no pool finds
- * another winner. Behind the batch lie NaNs, which no result may read. */
+ * Inputs and weights are halves up to 1, so that what a linear operation leaves is exact in all
+ * precisions and no pool finds another winner. Behind the batch lie NaNs, which no result may read.
+ */
 #include "tests/fakecuda/on_gpu.h"
 #include "tests/layers.h"
 
@@ -42,25 +44,29 @@ static void close_outcome(struct outcome *o)
     buffer_close(&o->dx, "dx");
 }
 
-static void run_passes(const struct dt_backend_ops *ops, struct dt_block_state *state, const struct case_setup *setup,
-                       const float *params, float *grads, const float *x, float *eval_y, float *y, float *dy, float *dx)
+static void run_passes(const struct dt_backend_ops *ops, struct dt_block_state *state,
+                       const struct case_setup *setup, const float *params, float *grads,
+                       const float *x, float *eval_y, float *y, float *dy, float *dx)
 {
     struct dt_pass eval = setup->pass;
     eval.training = false;
     CHECK_OK(ops->block_forward(state, params, x, eval_y, &eval));
     CHECK_OK(ops->block_forward(state, params, x, y, &setup->pass));
-    CHECK_OK(ops->block_backward(state, params, grads, x, y, dy, setup->want_dx ? dx : NULL, &setup->pass));
+    CHECK_OK(ops->block_backward(state, params, grads, x, y, dy, setup->want_dx ? dx : NULL,
+                                 &setup->pass));
 }
 
 static struct outcome run_ref(const struct case_setup *setup)
 {
     struct buffer dy = copy_of(&setup->dy);
-    struct outcome out = {
-        .y = buffer_open(dy.n), .eval_y = buffer_open(dy.n), .grads = copy_of(&setup->grads), .dx = buffer_open(setup->x.n)};
+    struct outcome out = {.y = buffer_open(dy.n),
+                          .eval_y = buffer_open(dy.n),
+                          .grads = copy_of(&setup->grads),
+                          .dx = buffer_open(setup->x.n)};
     struct dt_block_state *state;
     CHECK_OK(ref->ops->block_open(ref, setup->model, setup->block, CAPACITY, &state));
-    run_passes(ref->ops, state, setup, setup->params.data, out.grads.data, setup->x.data, out.eval_y.data, out.y.data, dy.data,
-               out.dx.data);
+    run_passes(ref->ops, state, setup, setup->params.data, out.grads.data, setup->x.data,
+               out.eval_y.data, out.y.data, dy.data, out.dx.data);
     ref->ops->block_close(state);
     buffer_close(&dy, "dy");
     return out;
@@ -71,7 +77,8 @@ static void send_ids(const struct dt_batch *batch)
 {
     static const float values[CAPACITY];
     static const uint16_t labels[CAPACITY];
-    const struct dt_samples samples = {.n = CAPACITY, .shape = {1, 1, 1}, .values = values, .labels = labels, .n_classes = 1};
+    const struct dt_samples samples = {
+        .n = CAPACITY, .shape = {1, 1, 1}, .values = values, .labels = labels, .n_classes = 1};
     struct dt_bound_samples *bound;
     void *x;
     CHECK_OK(gpu->ops->samples_open(gpu, &samples, &bound));
@@ -81,19 +88,22 @@ static void send_ids(const struct dt_batch *batch)
     gpu->ops->samples_close(gpu, bound);
 }
 
-/* An earlier batch, a whole one, with NaNs on their way back: what they leave in scratch memory must not matter. */
-static void run_nans(struct dt_block_state *state, const struct case_setup *setup, const float *params, const float *x, float *y,
-                     float *dx, bool bf16_out)
+/* An earlier batch, a whole one, with NaNs on their way back: what they leave in scratch memory
+ * must not matter. */
+static void run_nans(struct dt_block_state *state, const struct case_setup *setup,
+                     const float *params, const float *x, float *y, float *dx, bool bf16_out)
 {
     static const uint32_t numbers[CAPACITY];
     const struct dt_batch batch = {.n = CAPACITY, .rows = numbers, .ids = numbers};
     const struct dt_pass pass = {.batch = &batch, .training = true};
     const struct buffer nothing = {0};
     float *dy = to_gpu(gpu, &nothing, setup->model->blocks[setup->block].out, CAPACITY, bf16_out);
-    float *grads = to_gpu(gpu, &nothing, (struct dt_shape){(int)setup->model->arena_elems, 1, 1}, 1, false);
+    float *grads =
+        to_gpu(gpu, &nothing, (struct dt_shape){(int)setup->model->arena_elems, 1, 1}, 1, false);
     send_ids(&batch);
     CHECK_OK(gpu->ops->block_forward(state, params, x, y, &pass));
-    CHECK_OK(gpu->ops->block_backward(state, params, grads, x, y, dy, setup->want_dx ? dx : NULL, &pass));
+    CHECK_OK(gpu->ops->block_backward(state, params, grads, x, y, dy, setup->want_dx ? dx : NULL,
+                                      &pass));
     gpu->ops->free(gpu, dy);
     gpu->ops->free(gpu, grads);
 }
@@ -109,9 +119,12 @@ static struct outcome run_gpu(const struct case_setup *setup)
     const struct buffer nothing = {0};
     struct dt_block_state *state;
     CHECK_OK(ops->block_open(gpu, setup->model, setup->block, CAPACITY, &state));
-    float *params = to_gpu(gpu, &setup->params, arena, 1, false), *grads = to_gpu(gpu, &setup->grads, arena, 1, false);
-    float *x = to_gpu(gpu, &setup->x, b->in, CAPACITY, bf16), *dx = to_gpu(gpu, &nothing, b->in, CAPACITY, bf16);
-    float *dy = to_gpu(gpu, &setup->dy, b->out, CAPACITY, bf16_out), *y = to_gpu(gpu, &nothing, b->out, CAPACITY, bf16_out);
+    float *params = to_gpu(gpu, &setup->params, arena, 1, false),
+          *grads = to_gpu(gpu, &setup->grads, arena, 1, false);
+    float *x = to_gpu(gpu, &setup->x, b->in, CAPACITY, bf16),
+          *dx = to_gpu(gpu, &nothing, b->in, CAPACITY, bf16);
+    float *dy = to_gpu(gpu, &setup->dy, b->out, CAPACITY, bf16_out),
+          *y = to_gpu(gpu, &nothing, b->out, CAPACITY, bf16_out);
     float *eval_y = to_gpu(gpu, &nothing, b->out, CAPACITY, bf16_out);
 
     run_nans(state, setup, params, x, y, dx, bf16_out);
@@ -120,8 +133,10 @@ static struct outcome run_gpu(const struct case_setup *setup)
     struct outcome out = {.y = from_gpu(gpu, y, b->out, n, bf16_out),
                           .eval_y = from_gpu(gpu, eval_y, b->out, n, bf16_out),
                           .grads = from_gpu(gpu, grads, arena, 1, false),
-                          .dx = setup->want_dx ? from_gpu(gpu, dx, b->in, n, bf16) : buffer_open(setup->x.n)};
-    struct buffer x_after = from_gpu(gpu, x, b->in, n, bf16), params_after = from_gpu(gpu, params, arena, 1, false);
+                          .dx = setup->want_dx ? from_gpu(gpu, dx, b->in, n, bf16)
+                                               : buffer_open(setup->x.n)};
+    struct buffer x_after = from_gpu(gpu, x, b->in, n, bf16),
+                  params_after = from_gpu(gpu, params, arena, 1, false);
     check_same_bits("x", &setup->x, &x_after);
     check_same_bits("params", &setup->params, &params_after);
     buffer_close(&x_after, "x after");
@@ -153,18 +168,20 @@ static void check_on_gpu(const struct case_setup *setup, const struct outcome *e
 static void check_block(const struct dt_model *model, int block)
 {
     static const int sizes[] = {0, 1, 3, 4, CAPACITY, CAPACITY, CAPACITY, CAPACITY};
-    static const uint32_t rows[CAPACITY] = {0, 1, 2, 3, 4}, ids[CAPACITY] = {7, 70000, 3, 12345678, 1};
+    static const uint32_t rows[CAPACITY] = {0, 1, 2, 3, 4},
+                          ids[CAPACITY] = {7, 70000, 3, 12345678, 1};
     const struct dt_block *b = &model->blocks[block];
     const struct dt_batch batch = {.n = sizes[draw(8)], .rows = rows, .ids = ids, .epoch = draw(3)};
     const size_t n = (size_t)batch.n;
-    struct case_setup setup = {.model = model,
-                               .block = block,
-                               .pass = {.batch = &batch, .training = true, .accumulate = draw(2) == 1, .seed = 99},
-                               .params = halves(model->arena_elems, 0),
-                               .grads = halves(model->arena_elems, 0),
-                               .x = halves(n * dt_shape_elems(b->in), draw(2) * 4),
-                               .dy = halves(n * dt_shape_elems(b->out), draw(2) * 4),
-                               .want_dx = block > 0};
+    struct case_setup setup = {
+        .model = model,
+        .block = block,
+        .pass = {.batch = &batch, .training = true, .accumulate = draw(2) == 1, .seed = 99},
+        .params = halves(model->arena_elems, 0),
+        .grads = halves(model->arena_elems, 0),
+        .x = halves(n * dt_shape_elems(b->in), draw(2) * 4),
+        .dy = halves(n * dt_shape_elems(b->out), draw(2) * 4),
+        .want_dx = block > 0};
     struct outcome expected = run_ref(&setup);
     check_on_gpu(&setup, &expected);
     close_outcome(&expected);
@@ -201,14 +218,16 @@ static void add_rest(struct dt_model_spec *spec)
     }
     add_layer(spec, (struct dt_layer_spec){.type = DT_LAYER_FLATTEN});
     if (draw(2) == 0) {
-        add_layer(spec, (struct dt_layer_spec){
-                            .type = DT_LAYER_DENSE, .size = 1 + (int)draw(20), .activation = (enum dt_activation)draw(4)});
+        add_layer(spec, (struct dt_layer_spec){.type = DT_LAYER_DENSE,
+                                               .size = 1 + (int)draw(20),
+                                               .activation = (enum dt_activation)draw(4)});
     }
 }
 
 static void check_conv(void)
 {
-    static const int channels[] = {1, 2, 3, 8}, filters[] = {1, 3, 10, 16}, kernels[] = {1, 2, 3, 5};
+    static const int channels[] = {1, 2, 3, 8}, filters[] = {1, 3, 10, 16},
+                     kernels[] = {1, 2, 3, 5};
     const int kernel = kernels[draw(4)];
     struct dt_layer_spec conv = {.type = DT_LAYER_CONV2D,
                                  .size = filters[draw(4)],
@@ -216,21 +235,23 @@ static void check_conv(void)
                                  .stride = 1 + (int)draw(3) / 2,
                                  .padding = (enum dt_padding)draw(2),
                                  .activation = (enum dt_activation)draw(4)};
-    struct dt_model_spec spec = {.input = {channels[draw(4)], kernel + 5 + (int)draw(4), kernel + 5 + (int)draw(5)},
-                                 .loss = DT_LOSS_MEAN_SQUARED_ERROR};
+    struct dt_model_spec spec = {
+        .input = {channels[draw(4)], kernel + 5 + (int)draw(4), kernel + 5 + (int)draw(5)},
+        .loss = DT_LOSS_MEAN_SQUARED_ERROR};
     if (draw(2) == 0) { /* a block before it, so that the gradient of its input is wanted */
         add_layer(&spec, (struct dt_layer_spec){.type = DT_LAYER_TANH});
     }
     add_layer(&spec, conv);
     add_rest(&spec);
-    snprintf(case_text, sizeof case_text, "conv %dx%dx%d to %d, kernel %d, stride %d, padding %d, activation %d, %d layers",
-             spec.input.c, spec.input.h, spec.input.w, conv.size, kernel, conv.stride, conv.padding, conv.activation,
-             spec.n_layers);
+    snprintf(case_text, sizeof case_text,
+             "conv %dx%dx%d to %d, kernel %d, stride %d, padding %d, activation %d, %d layers",
+             spec.input.c, spec.input.h, spec.input.w, conv.size, kernel, conv.stride, conv.padding,
+             conv.activation, spec.n_layers);
     check_model(&spec);
 }
 
-/* Convolutions with relu behind them, alone and before a pool, with the plan that does all in one and, where there is none,
- * without. */
+/* Convolutions with relu behind them, alone and before a pool, with the plan that does all in one
+ * and, where there is none, without. */
 static void check_relu(long without)
 {
     const struct dt_layer_spec conv = {.type = DT_LAYER_CONV2D,
@@ -243,18 +264,21 @@ static void check_relu(long without)
     add_layer(&spec, (struct dt_layer_spec){.type = DT_LAYER_TANH});
     add_layer(&spec, conv);
     add_layer(&spec, conv);
-    add_layer(&spec,
-              (struct dt_layer_spec){.type = draw(2) == 0 ? DT_LAYER_MAX_POOL2D : DT_LAYER_AVG_POOL2D, .size = 2, .stride = 2});
+    add_layer(&spec, (struct dt_layer_spec){.type = draw(2) == 0 ? DT_LAYER_MAX_POOL2D
+                                                                 : DT_LAYER_AVG_POOL2D,
+                                            .size = 2,
+                                            .stride = 2});
     add_dropout(&spec);
     add_layer(&spec, (struct dt_layer_spec){.type = DT_LAYER_FLATTEN});
     fake_options.no_fusion = without;
-    snprintf(case_text, sizeof case_text, "relu of %d channels, fusion %s", conv.size, without ? "off" : "on");
+    snprintf(case_text, sizeof case_text, "relu of %d channels, fusion %s", conv.size,
+             without ? "off" : "on");
     check_model(&spec);
     fake_options.no_fusion = 0;
 }
 
-/* A NaN goes through a convolution, its bias and relu, and a pool, to all that see it, and to nothing else: else a training that
- * has diverged would go on. */
+/* A NaN goes through a convolution, its bias and relu, and a pool, to all that see it, and to
+ * nothing else: else a training that has diverged would go on. */
 static void check_nan(const struct dt_model *model, int block)
 {
     static const uint32_t numbers[2] = {0, 1};
@@ -274,8 +298,8 @@ static void check_nan(const struct dt_model *model, int block)
     for (size_t i = 0; i < expected.y.n; i++) {
         n_nans += isnan(expected.y.data[i]);
         if (isnan(expected.y.data[i]) != isnan(found.y.data[i])) {
-            CHECK_FAIL("%s, %s, block %d: y[%zu] is %g, the reference has %g", mode->name, case_text, block, i,
-                       (double)found.y.data[i], (double)expected.y.data[i]);
+            CHECK_FAIL("%s, %s, block %d: y[%zu] is %g, the reference has %g", mode->name,
+                       case_text, block, i, (double)found.y.data[i], (double)expected.y.data[i]);
         }
     }
     CHECK(n_nans > 0 && n_nans < (int)expected.y.n / 2);
@@ -290,16 +314,21 @@ static void check_nan(const struct dt_model *model, int block)
 static void check_nans(bool timed)
 {
     static struct dt_model model;
-    const struct dt_layer_spec conv = {
-        .type = DT_LAYER_CONV2D, .size = 8, .kernel = 3, .stride = 1, .padding = DT_PADDING_SAME, .activation = DT_ACTIVATION_RELU};
-    const struct dt_model_spec spec = {.input = {8, 6, 6},
-                                       .n_layers = 5,
-                                       .layers = {{.type = DT_LAYER_TANH},
-                                                  conv,
-                                                  conv,
-                                                  {.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2},
-                                                  {.type = DT_LAYER_FLATTEN}},
-                                       .loss = DT_LOSS_MEAN_SQUARED_ERROR};
+    const struct dt_layer_spec conv = {.type = DT_LAYER_CONV2D,
+                                       .size = 8,
+                                       .kernel = 3,
+                                       .stride = 1,
+                                       .padding = DT_PADDING_SAME,
+                                       .activation = DT_ACTIVATION_RELU};
+    const struct dt_model_spec spec = {
+        .input = {8, 6, 6},
+        .n_layers = 5,
+        .layers = {{.type = DT_LAYER_TANH},
+                   conv,
+                   conv,
+                   {.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2},
+                   {.type = DT_LAYER_FLATTEN}},
+        .loss = DT_LOSS_MEAN_SQUARED_ERROR};
     gpu = open_gpu_by(mode, !timed);
     snprintf(case_text, sizeof case_text, "a NaN, engines %s", timed ? "timed" : "not timed");
     CHECK_OK(dt_model_lower(&spec, &model));
@@ -312,7 +341,9 @@ static void check_nans(bool timed)
 static void check_dense(int n_in, int n_out, int n_last)
 {
     struct dt_model_spec spec = {.input = {n_in, 1, 1}, .loss = DT_LOSS_MEAN_SQUARED_ERROR};
-    add_layer(&spec, (struct dt_layer_spec){.type = DT_LAYER_DENSE, .size = n_out, .activation = (enum dt_activation)draw(4)});
+    add_layer(&spec, (struct dt_layer_spec){.type = DT_LAYER_DENSE,
+                                            .size = n_out,
+                                            .activation = (enum dt_activation)draw(4)});
     add_dropout(&spec);
     add_layer(&spec, (struct dt_layer_spec){.type = DT_LAYER_DENSE, .size = n_last});
     snprintf(case_text, sizeof case_text, "dense %d to %d to %d", n_in, n_out, n_last);
@@ -323,9 +354,12 @@ static void check_dense(int n_in, int n_out, int n_last)
 static void check_plans(void)
 {
     static struct dt_model model;
-    const struct dt_layer_spec conv = {.type = DT_LAYER_CONV2D, .size = 5, .kernel = 3, .stride = 1, .padding = DT_PADDING_SAME};
-    const struct dt_model_spec spec = {
-        .input = {5, 8, 8}, .layers = {conv, conv, {.type = DT_LAYER_FLATTEN}}, .n_layers = 3, .loss = DT_LOSS_MEAN_SQUARED_ERROR};
+    const struct dt_layer_spec conv = {
+        .type = DT_LAYER_CONV2D, .size = 5, .kernel = 3, .stride = 1, .padding = DT_PADDING_SAME};
+    const struct dt_model_spec spec = {.input = {5, 8, 8},
+                                       .layers = {conv, conv, {.type = DT_LAYER_FLATTEN}},
+                                       .n_layers = 3,
+                                       .loss = DT_LOSS_MEAN_SQUARED_ERROR};
     long n[2];
     CHECK_OK(dt_model_lower(&spec, &model));
     for (int b = 0; b < 2; b++) {
@@ -367,8 +401,10 @@ int main(void)
         CHECK_INT(fake_counts().n_live_bytes, 0);
     }
     ref->ops->close(ref);
-    printf("%d blocks; %d partial and %d empty batches, %d padded, %d without a linear operation, %d accumulated\n", n_cases,
-           n_partial, n_empty, n_padded, n_none, n_accumulated);
-    CHECK(n_cases > 250 && n_partial > 80 && n_empty > 20 && n_padded > 15 && n_none > 20 && n_accumulated > 100);
+    printf("%d blocks; %d partial and %d empty batches, %d padded, %d without a linear operation, "
+           "%d accumulated\n",
+           n_cases, n_partial, n_empty, n_padded, n_none, n_accumulated);
+    CHECK(n_cases > 250 && n_partial > 80 && n_empty > 20 && n_padded > 15 && n_none > 20 &&
+          n_accumulated > 100);
     return 0;
 }

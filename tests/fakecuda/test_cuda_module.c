@@ -1,4 +1,5 @@
-/* The real libdtrain_cuda.so loads into a program that exports what it needs, and says clearly that there is no driver. */
+/* The real libdtrain_cuda.so loads into a program that exports what it needs, and says clearly that
+ * there is no driver. */
 #include <dlfcn.h>
 
 #include "base/status.h"

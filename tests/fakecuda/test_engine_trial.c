@@ -1,6 +1,7 @@
-/* cuda/cudnn/engine_trial.c on the double, whose engines take as long, by the clock of its events, as a test says: which is kept,
- * which are passed over, and how a trial ends that cannot end well. In bf16 the double names 4 (1000 bytes of workspace), which
- * turns NaN into numbers, twice 4 with other tiles, 5 (5000), 6 (77), 6 with other tiles. */
+/* cuda/cudnn/engine_trial.c on the double, whose engines take as long, by the clock of its events,
+ * as a test says: which is kept, which are passed over, and how a trial ends that cannot end well.
+ * In bf16 the double names 4 (1000 bytes of workspace), which turns NaN into numbers, twice 4 with
+ * other tiles, 5 (5000), 6 (77), 6 with other tiles. */
 #include "cuda/cudnn/engine_trial.h"
 #include "tests/fakecuda/case.h"
 #include "tests/fakecuda/fake.h"
@@ -16,15 +17,19 @@ static struct dt_conv_plan *plan;
 static void open_plan(enum dt_conv_kind kind, int n_engines)
 {
     static struct dt_model model;
-    struct dt_model_spec spec = {.input = {3, 8, 8}, .n_layers = 2, .loss = DT_LOSS_MEAN_SQUARED_ERROR};
-    spec.layers[0] = (struct dt_layer_spec){.type = DT_LAYER_CONV2D, .size = 4, .kernel = 3, .stride = 1};
+    struct dt_model_spec spec = {
+        .input = {3, 8, 8}, .n_layers = 2, .loss = DT_LOSS_MEAN_SQUARED_ERROR};
+    spec.layers[0] =
+        (struct dt_layer_spec){.type = DT_LAYER_CONV2D, .size = 4, .kernel = 3, .stride = 1};
     spec.layers[1] = (struct dt_layer_spec){.type = DT_LAYER_FLATTEN};
     CHECK_INT(dt_model_lower(&spec, &model), DT_OK);
     CUDA_OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     CHECK_INT(cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
     CHECK_INT(cudnnSetStream(handle, stream), CUDNN_STATUS_SUCCESS);
-    const struct dt_conv_target target = {.handle = handle, .workspace_limit = 8192, .n_engines = n_engines};
-    CHECK_INT(dt_conv_plan_open(&target, kind, &model.blocks[0], 2, DT_PRECISION_BF16, &plan), DT_OK);
+    const struct dt_conv_target target = {
+        .handle = handle, .workspace_limit = 8192, .n_engines = n_engines};
+    CHECK_INT(dt_conv_plan_open(&target, kind, &model.blocks[0], 2, DT_PRECISION_BF16, &plan),
+              DT_OK);
 }
 
 static void close_plan(void)
@@ -36,7 +41,8 @@ static void close_plan(void)
 
 static enum dt_status try_engines(double limit_s, bool timed)
 {
-    return dt_engine_trial(plan, &(struct dt_engine_trial_spec){.stream = stream, .limit_s = limit_s, .timed = timed});
+    return dt_engine_trial(
+        plan, &(struct dt_engine_trial_spec){.stream = stream, .limit_s = limit_s, .timed = timed});
 }
 
 /* Keeps this one, and leaves nothing behind: no memory, no error, no work. */
@@ -82,7 +88,8 @@ static void set_times(long of_4, long of_5, long of_6)
     fake_options.engine_ms[6] = of_6;
 }
 
-/* Whichever it is, for each kind of convolution; the double adds a millisecond for each piece of work. */
+/* Whichever it is, for each kind of convolution; the double adds a millisecond for each piece of
+ * work. */
 static void fastest(void)
 {
     for (int kind = 0; kind < DT_CONV_N_KINDS; kind++) {
@@ -98,7 +105,8 @@ static void fastest(void)
     }
 }
 
-/* However few there is room for, and in whichever order: cuDNN's list begins with one of them three times. */
+/* However few there is room for, and in whichever order: cuDNN's list begins with one of them three
+ * times. */
 static void unlike_engines_first(void)
 {
     static const int numbers[] = {4, 5, 6, 4, 4, 6}, places[] = {4, 7, 8, 5, 6, 9};
@@ -185,10 +193,12 @@ static void none_runs(void)
 /* Ends by itself, and says which engine; nothing that waits is called any more. */
 static void endless(void)
 {
-    fake_options.endless_engines = 1L << 4; /* the first: however slow this machine is, it is the one that is waited for */
+    fake_options.endless_engines =
+        1L << 4; /* the first: however slow this machine is, it is the one that is waited for */
     open_plan(DT_CONV_FILTER_GRADIENT, DT_MAX_ENGINES);
     CHECK_INT(try_engines(0.2, true), DT_STALLED);
-    CHECK_HAS(dt_error_text(), "the GPU does not finish the gradient of the filter by cuDNN's engine 4");
+    CHECK_HAS(dt_error_text(),
+              "the GPU does not finish the gradient of the filter by cuDNN's engine 4");
     _exit(0);
 }
 

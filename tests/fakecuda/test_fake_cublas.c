@@ -79,9 +79,9 @@ static void test_float(bool turn_a, bool turn_b)
     put(device_b, b, sizeof b);
     put(device_c, before, sizeof before);
     const float alpha = 2, beta = 0.5f;
-    OK(cublasGemmEx(handle, turn_a ? CUBLAS_OP_T : CUBLAS_OP_N, turn_b ? CUBLAS_OP_T : CUBLAS_OP_N, M, N, K, &alpha, device_a,
-                    CUDA_R_32F, STRIDE, device_b, CUDA_R_32F, STRIDE, &beta, device_c, CUDA_R_32F, STRIDE, CUBLAS_COMPUTE_32F,
-                    CUBLAS_GEMM_DEFAULT));
+    OK(cublasGemmEx(handle, turn_a ? CUBLAS_OP_T : CUBLAS_OP_N, turn_b ? CUBLAS_OP_T : CUBLAS_OP_N,
+                    M, N, K, &alpha, device_a, CUDA_R_32F, STRIDE, device_b, CUDA_R_32F, STRIDE,
+                    &beta, device_c, CUDA_R_32F, STRIDE, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
     get(c, device_c, sizeof c);
     for (int col = 0; col < STRIDE; col++) {
         for (int row = 0; row < STRIDE; row++) {
@@ -89,7 +89,8 @@ static void test_float(bool turn_a, bool turn_b)
             if (row < M && col < N) {
                 expected *= beta;
                 for (int l = 0; l < K; l++) {
-                    expected += alpha * (double)element(a, turn_a, row, l) * element(b, turn_b, l, col);
+                    expected +=
+                        alpha * (double)element(a, turn_a, row, l) * element(b, turn_b, l, col);
                 }
             }
             CHECK_NEAR(c[col * STRIDE + row], expected, 1e-6);
@@ -102,8 +103,9 @@ static float product(float a, float b, cublasComputeType_t compute)
 {
     put(device_a, &a, sizeof a);
     put(device_b, &b, sizeof b);
-    OK(cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, 1, 1, 1, &one, device_a, CUDA_R_32F, 1, device_b, CUDA_R_32F, 1, &zero,
-                    device_c, CUDA_R_32F, 1, compute, CUBLAS_GEMM_DEFAULT));
+    OK(cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, 1, 1, 1, &one, device_a, CUDA_R_32F, 1,
+                    device_b, CUDA_R_32F, 1, &zero, device_c, CUDA_R_32F, 1, compute,
+                    CUBLAS_GEMM_DEFAULT));
     float c;
     get(&c, device_c, sizeof c);
     return c;
@@ -130,8 +132,9 @@ static void test_bf16(void)
     put(device_a, a, sizeof a);
     put(device_b, b, sizeof b);
     for (int half = 0; half < 2; half++) {
-        OK(cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, 1, 1, 2, &one, device_a, CUDA_R_16BF, 1, device_b, CUDA_R_16BF, 2, &zero,
-                        device_c, half ? CUDA_R_16BF : CUDA_R_32F, 1, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+        OK(cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, 1, 1, 2, &one, device_a, CUDA_R_16BF, 1,
+                        device_b, CUDA_R_16BF, 2, &zero, device_c, half ? CUDA_R_16BF : CUDA_R_32F,
+                        1, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
         uint32_t c = 0;
         get(&c, device_c, half ? sizeof(uint16_t) : sizeof(float));
         CHECK_INT(c, half ? 0x3f81 : 0x3f808100); /* 1 + 2^-8 + 2^-15 */
@@ -157,24 +160,27 @@ static void test_no_inner_dimension(void)
 {
     const float beta = 3, c = 2;
     put(device_c, &c, sizeof c);
-    OK(cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, 1, 1, 0, &one, device_a, CUDA_R_32F, 1, device_b, CUDA_R_32F, 1, &beta,
-                    device_c, CUDA_R_32F, 1, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+    OK(cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, 1, 1, 0, &one, device_a, CUDA_R_32F, 1,
+                    device_b, CUDA_R_32F, 1, &beta, device_c, CUDA_R_32F, 1, CUBLAS_COMPUTE_32F,
+                    CUBLAS_GEMM_DEFAULT));
     float result;
     get(&result, device_c, sizeof result);
     CHECK_NEAR(result, 6, 0);
 }
 
 /* m x n x k from matrices in device_a and device_b, transposed or not, with these strides. */
-static cublasStatus_t shaped(cublasOperation_t turn, int m, int n, int k, int a_stride, int b_stride, int c_stride)
+static cublasStatus_t shaped(cublasOperation_t turn, int m, int n, int k, int a_stride,
+                             int b_stride, int c_stride)
 {
-    return cublasGemmEx(handle, turn, turn, m, n, k, &one, device_a, CUDA_R_32F, a_stride, device_b, CUDA_R_32F, b_stride, &zero,
-                        device_c, CUDA_R_32F, c_stride, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+    return cublasGemmEx(handle, turn, turn, m, n, k, &one, device_a, CUDA_R_32F, a_stride, device_b,
+                        CUDA_R_32F, b_stride, &zero, device_c, CUDA_R_32F, c_stride,
+                        CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
 }
 
 static cublasStatus_t typed(cudaDataType in, cudaDataType out, cublasComputeType_t compute)
 {
-    return cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, 1, 1, 1, &one, device_a, in, 1, device_b, in, 1, &zero, device_c, out, 1,
-                        compute, CUBLAS_GEMM_DEFAULT);
+    return cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, 1, 1, 1, &one, device_a, in, 1, device_b,
+                        in, 1, &zero, device_c, out, 1, compute, CUBLAS_GEMM_DEFAULT);
 }
 
 static void test_refusals(void)
@@ -191,14 +197,16 @@ static void test_refusals(void)
     OK(shaped(CUBLAS_OP_N, 0, N, K, M, K, M));
 
     CHECK_INT(typed(CUDA_R_32F, CUDA_R_16BF, CUBLAS_COMPUTE_32F), CUBLAS_STATUS_NOT_SUPPORTED);
-    CHECK_INT(typed(CUDA_R_16BF, CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_TF32), CUBLAS_STATUS_NOT_SUPPORTED);
+    CHECK_INT(typed(CUDA_R_16BF, CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_TF32),
+              CUBLAS_STATUS_NOT_SUPPORTED);
     CHECK_INT(typed(CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_16F), CUBLAS_STATUS_NOT_SUPPORTED);
 
     CHECK_INT(cublasSetWorkspace(handle, (char *)workspace + 16, 16), CUBLAS_STATUS_INVALID_VALUE);
     CHECK_INT(cublasSetMathMode(handle, (cublasMath_t)7), CUBLAS_STATUS_INVALID_VALUE);
     cublasHandle_t unopened = NULL;
     CHECK_INT(cublasSetStream(unopened, stream), CUBLAS_STATUS_NOT_INITIALIZED);
-    CHECK_TEXT(cublasGetStatusString(CUBLAS_STATUS_NOT_INITIALIZED), "the library was not initialized");
+    CHECK_TEXT(cublasGetStatusString(CUBLAS_STATUS_NOT_INITIALIZED),
+               "the library was not initialized");
     int major;
     OK(cublasGetProperty(MAJOR_VERSION, &major));
     CHECK_INT(major, CUBLAS_VER_MAJOR);
@@ -208,8 +216,9 @@ static void host_matrix(void)
 {
     open_all();
     float a = 1;
-    cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, 1, 1, 1, &one, &a, CUDA_R_32F, 1, device_b, CUDA_R_32F, 1, &zero, device_c,
-                 CUDA_R_32F, 1, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+    cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, 1, 1, 1, &one, &a, CUDA_R_32F, 1, device_b,
+                 CUDA_R_32F, 1, &zero, device_c, CUDA_R_32F, 1, CUBLAS_COMPUTE_32F,
+                 CUBLAS_GEMM_DEFAULT);
 }
 
 static void short_matrix(void)

@@ -164,7 +164,8 @@ static void bytes_are_counted_once_for_reading_and_once_for_writing(void)
     OK(cudaStreamSynchronize(stream));
     CHECK_INT(fake_counted(&works), 2);
     CHECK(works[0].n_read == 0 && works[0].n_written == 8192);
-    CHECK(works[1].n_read == 4096 && works[1].n_written == 4096 && strcmp(works[1].name, "cudaMemcpyAsync") == 0);
+    CHECK(works[1].n_read == 4096 && works[1].n_written == 4096 &&
+          strcmp(works[1].name, "cudaMemcpyAsync") == 0);
     OK(cudaStreamDestroy(stream));
     OK(cudaFree(x));
 }

@@ -1,5 +1,6 @@
-/* The double that runs kernels: barriers, shared memory, arguments and limits are CUDA's, and what a GPU would not forgive ends the
- * process with a line. The kernels here are those of a file compiled with fake_kernel.h. */
+/* The double that runs kernels: barriers, shared memory, arguments and limits are CUDA's, and what
+ * a GPU would not forgive ends the process with a line. The kernels here are those of a file
+ * compiled with fake_kernel.h. */
 #include "tests/fakecuda/fake_kernel.h"
 
 #include "tests/fakecuda/case.h"
@@ -15,7 +16,8 @@ static __global__ void index_kernel(unsigned *seen)
     seen[block * blockDim.x * blockDim.y * blockDim.z + thread]++;
 }
 
-/* Each thread tells its neighbour its number, round after round; without the barriers it would hear of the wrong round. */
+/* Each thread tells its neighbour its number, round after round; without the barriers it would hear
+ * of the wrong round. */
 static __global__ void ring_kernel(float *sums, int n_rounds)
 {
     __shared__ float told[64];
@@ -109,10 +111,13 @@ static void test_limits()
 {
     const unsigned none = 0;
     CHECK_INT(DT_LAUNCH(leaving_kernel, 0, 32, 0, stream, none), cudaErrorInvalidConfiguration);
-    CHECK_INT(DT_LAUNCH(leaving_kernel, dim3(1, 65536), 32, 0, stream, none), cudaErrorInvalidConfiguration);
+    CHECK_INT(DT_LAUNCH(leaving_kernel, dim3(1, 65536), 32, 0, stream, none),
+              cudaErrorInvalidConfiguration);
     CHECK_INT(DT_LAUNCH(leaving_kernel, 1, 0, 0, stream, none), cudaErrorInvalidConfiguration);
-    CHECK_INT(DT_LAUNCH(leaving_kernel, 1, dim3(32, 33), 0, stream, none), cudaErrorInvalidConfiguration);
-    CHECK_INT(DT_LAUNCH(leaving_kernel, 1, 32, 48 * 1024 + 1, stream, none), cudaErrorInvalidConfiguration);
+    CHECK_INT(DT_LAUNCH(leaving_kernel, 1, dim3(32, 33), 0, stream, none),
+              cudaErrorInvalidConfiguration);
+    CHECK_INT(DT_LAUNCH(leaving_kernel, 1, 32, 48 * 1024 + 1, stream, none),
+              cudaErrorInvalidConfiguration);
     OK(DT_LAUNCH(leaving_kernel, dim3(1, 65535), 1, 48 * 1024, stream, none));
     OK(DT_LAUNCH(leaving_kernel, 1, 1024, 0, stream, none));
     OK(cudaStreamSynchronize(stream));

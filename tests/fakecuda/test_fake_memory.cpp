@@ -178,19 +178,24 @@ int main(void)
     ENDS(host_reads_device_memory, "the host touches byte 0 of device memory of 400 bytes");
     ENDS(host_writes_device_memory, "the host touches byte 0 of device memory of 400 bytes");
     ENDS(work_writes_a_byte_past_the_end, "long wrote past the end of memory of 400 bytes");
-    ENDS(work_reads_far_past_the_end, "\"far\" on device 0 touches 256 bytes past the end of device memory of 400 bytes");
+    ENDS(work_reads_far_past_the_end,
+         "\"far\" on device 0 touches 256 bytes past the end of device memory of 400 bytes");
     ENDS(work_writes_before_the_begin, "early wrote before the begin of memory of 400 bytes");
-    ENDS(work_touches_another_device, "\"set\" on device 1 touches byte 0 of device memory of 400 bytes (device 0)");
+    ENDS(work_touches_another_device,
+         "\"set\" on device 1 touches byte 0 of device memory of 400 bytes (device 0)");
     ENDS(host_writes_past_pinned_memory, "wrote past the end of memory of 400 bytes");
     ENDS(freed_twice, "it is freed already");
     ENDS(freed_from_within, "is not the begin of such memory");
-    ENDS(freed_in_a_thread_that_has_not_chosen_its_device, "cudaFree: in a thread whose device is 0, of a thing on device 1");
+    ENDS(freed_in_a_thread_that_has_not_chosen_its_device,
+         "cudaFree: in a thread whose device is 0, of a thing on device 1");
     ENDS(freed_as_the_other_kind, "is not the begin of such memory");
     ENDS(used_after_free, "\"set\" on device 0 touches byte 0 of freed memory");
     ENDS(pinned_memory_freed_too_early, "of freed memory of 400 bytes");
     ENDS(copy_in_the_wrong_direction, "cudaMemcpyAsync of kind 1 from device to host memory");
-    ENDS(copy_between_host_memory_as_if_it_were_the_devices, "cudaMemcpyAsync of kind 3 from host to host memory");
-    ENDS(copy_too_long, "cudaMemcpyAsync, target: 401 bytes at byte 0 of device memory of 400 bytes");
+    ENDS(copy_between_host_memory_as_if_it_were_the_devices,
+         "cudaMemcpyAsync of kind 3 from host to host memory");
+    ENDS(copy_too_long,
+         "cudaMemcpyAsync, target: 401 bytes at byte 0 of device memory of 400 bytes");
     ENDS(memset_of_host_memory, "is not device memory");
     return 0;
 }

@@ -1,4 +1,5 @@
-/* As test_fake_runtime.cpp: the rules of NCCL that one host can break on its own, and those that it takes two ranks to break. */
+/* As test_fake_runtime.cpp: the rules of NCCL that one host can break on its own, and those that it
+ * takes two ranks to break. */
 #include <nccl.h>
 
 #include "tests/fakecuda/fake_nccl.h"
@@ -38,7 +39,9 @@ struct rank {
 
 static void start_sum(const struct rank *self)
 {
-    CHECK_INT(ncclAllReduce(self->from, self->x, n_elems, ncclFloat32, ncclSum, self->comm, self->stream), ncclInProgress);
+    CHECK_INT(
+        ncclAllReduce(self->from, self->x, n_elems, ncclFloat32, ncclSum, self->comm, self->stream),
+        ncclInProgress);
 }
 
 static void add(const struct rank *self)
@@ -51,7 +54,8 @@ static void add(const struct rank *self)
 static struct rank open_rank(int rank, int size, ncclUniqueId id)
 {
     float *x = device_floats();
-    const struct rank self = {open_comm(rank, size, id), new_stream(), size == 1 ? device_floats() : x, x};
+    const struct rank self = {open_comm(rank, size, id), new_stream(),
+                              size == 1 ? device_floats() : x, x};
     OK(set(self.stream, self.from, 1));
     add(&self);
     OK(cudaStreamSynchronize(self.stream));
@@ -134,7 +138,8 @@ static void one_rank_adds_nothing_in_place(void)
 {
     const struct rank self = recording_rank();
     const long n_before = fake_counts().n_enqueued;
-    CHECK_INT(ncclAllReduce(self.x, self.x, n_elems, ncclFloat32, ncclSum, self.comm, self.stream), ncclSuccess);
+    CHECK_INT(ncclAllReduce(self.x, self.x, n_elems, ncclFloat32, ncclSum, self.comm, self.stream),
+              ncclSuccess);
     CHECK_INT(fake_counts().n_enqueued, n_before);
     OK(append(self.stream, self.x, 2));
     launch_and_destroy(end_recording(self.stream), self.stream);
@@ -213,7 +218,8 @@ static void one_rank_records(void)
     two_ranks(true, false);
 }
 
-/* A sum in a graph, then one call by call; the first rank's GPU is further than the second's by then. */
+/* A sum in a graph, then one call by call; the first rank's GPU is further than the second's by
+ * then. */
 static void unlike_progress(void)
 {
     ncclUniqueId id;
@@ -242,15 +248,21 @@ int main(void)
 {
     WORKS(a_sum_that_is_driven_until_it_is_issued);
     ENDS(work_while_a_thread_of_nccl_records, "append: two threads use one graph at once");
-    ENDS(an_event_while_a_thread_of_nccl_records, "cudaEventRecord: two threads use one graph at once");
-    ENDS(a_recording_that_ends_while_a_thread_of_nccl_records, "cudaStreamEndCapture: two threads use one graph at once");
-    ENDS(ended_in_a_thread_that_has_not_chosen_its_device, "in a thread whose device is 0, of a thing on device 1");
+    ENDS(an_event_while_a_thread_of_nccl_records,
+         "cudaEventRecord: two threads use one graph at once");
+    ENDS(a_recording_that_ends_while_a_thread_of_nccl_records,
+         "cudaStreamEndCapture: two threads use one graph at once");
+    ENDS(ended_in_a_thread_that_has_not_chosen_its_device,
+         "in a thread whose device is 0, of a thing on device 1");
     WORKS(ended_in_a_thread_that_has);
     WORKS(one_rank_adds_nothing_in_place);
-    ENDS(finalized_before_its_graph, "ncclCommFinalize waits for ever: there is a graph with a collective of the communicator");
-    ENDS(aborted_before_its_graph, "ncclCommAbort waits for ever: there is a graph with a collective of the communicator");
+    ENDS(finalized_before_its_graph,
+         "ncclCommFinalize waits for ever: there is a graph with a collective of the communicator");
+    ENDS(aborted_before_its_graph,
+         "ncclCommAbort waits for ever: there is a graph with a collective of the communicator");
     WORKS(both_ranks_record);
     WORKS(unlike_progress);
-    ENDS(one_rank_records, "NCCL: collective 2 is part of a graph on one of ranks 0 and 1, and not on the other");
+    ENDS(one_rank_records,
+         "NCCL: collective 2 is part of a graph on one of ranks 0 and 1, and not on the other");
     return 0;
 }

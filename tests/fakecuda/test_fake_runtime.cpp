@@ -1,5 +1,6 @@
-/* The double of the CUDA runtime keeps CUDA's rules, and each rule that is broken on purpose is noticed. Every case is a process of
- * its own, which ends well or with the line that it should. Devices, errors, streams and events are here. */
+/* The double of the CUDA runtime keeps CUDA's rules, and each rule that is broken on purpose is
+ * noticed. Every case is a process of its own, which ends well or with the line that it should.
+ * Devices, errors, streams and events are here. */
 #include "tests/fakecuda/trace.h"
 
 /* ---- devices and errors ---- */
@@ -15,7 +16,8 @@ static void no_driver(void)
     void *memory;
     CHECK_INT(cudaMalloc(&memory, 1), cudaErrorInsufficientDriver);
     CHECK_INT(cudaGetLastError(), cudaErrorInsufficientDriver);
-    CHECK_TEXT(cudaGetErrorString(cudaErrorInsufficientDriver), "CUDA driver version is insufficient for CUDA runtime version");
+    CHECK_TEXT(cudaGetErrorString(cudaErrorInsufficientDriver),
+               "CUDA driver version is insufficient for CUDA runtime version");
 }
 
 static void old_driver(void)

@@ -1,8 +1,10 @@
-/* Kernels of blocks against plain loops: over odd shapes, both types, empty and one-element calls, NaN and infinity, with guards
- * around what they write, and twice, for the same bits. Only calls of the CUDA runtime, so that this file, linked with the real
- * one, tests a GPU. test_kernels_conv.c and test_kernels_step.c have the others.
+/* Kernels of blocks against plain loops: over odd shapes, both types, empty and one-element calls,
+ * NaN and infinity, with guards around what they write, and twice, for the same bits. Only calls of
+ * the CUDA runtime, so that this file, linked with the real one, tests a GPU. test_kernels_conv.c
+ * and test_kernels_step.c have the others.
  *
- * Numbers are small multiples of 1/8, exact in bfloat16 too, so that most sums are exact and ties are ties. */
+ * Numbers are small multiples of 1/8, exact in bfloat16 too, so that most sums are exact and ties
+ * are ties. */
 #include "tests/fakecuda/numbers.h"
 
 /* ---- gather */
@@ -10,9 +12,12 @@
 static void check_gather(struct dt_shape shape, int n, bool pixels, enum dt_gpu_type type)
 {
     enum { N = 5 };
-    snprintf(case_text, sizeof case_text, "gather %d of %dx%dx%d, pixels %d, type %d", n, shape.c, shape.h, shape.w, pixels, type);
-    const size_t n_elems = dt_shape_elems(shape), n_hw = (size_t)shape.h * (size_t)shape.w, n_c = (size_t)shape.c;
-    float *values = random_floats(N * n_elems, 40), *x = floats((size_t)n * n_elems), *expected = floats((size_t)n * n_elems);
+    snprintf(case_text, sizeof case_text, "gather %d of %dx%dx%d, pixels %d, type %d", n, shape.c,
+             shape.h, shape.w, pixels, type);
+    const size_t n_elems = dt_shape_elems(shape), n_hw = (size_t)shape.h * (size_t)shape.w,
+                 n_c = (size_t)shape.c;
+    float *values = random_floats(N * n_elems, 40), *x = floats((size_t)n * n_elems),
+          *expected = floats((size_t)n * n_elems);
     uint8_t *bytes = malloc(N * n_elems);
     uint32_t *rows = malloc((size_t)n * sizeof *rows + 1);
     CHECK(bytes != NULL && rows != NULL);
@@ -26,11 +31,14 @@ static void check_gather(struct dt_shape shape, int n, bool pixels, enum dt_gpu_
             expected[i * n_elems + j] = pixels ? (float)bytes[from] * 0.25f : values[from];
         }
     }
-    struct device set = pixels ? device_open(bytes, N * n_elems, 0) : device_open(values, N * n_elems * sizeof(float), 0);
+    struct device set = pixels ? device_open(bytes, N * n_elems, 0)
+                               : device_open(values, N * n_elems * sizeof(float), 0);
     struct device order = device_open(rows, (size_t)n * sizeof *rows, 0);
     struct device to = numbers_open(NULL, (size_t)n * n_elems, type, 0);
-    const struct dt_gpu_samples samples = {
-        .shape = shape, .pixels = pixels ? set.data : NULL, .values = pixels ? NULL : set.data, .scale = 0.25f};
+    const struct dt_gpu_samples samples = {.shape = shape,
+                                           .pixels = pixels ? set.data : NULL,
+                                           .values = pixels ? NULL : set.data,
+                                           .scale = 0.25f};
     OK(dt_gpu_gather(stream, &samples, order.data, n, type, to.data));
     numbers_close(&to, type, (size_t)n * n_elems, x);
     near("x", x, expected, (size_t)n * n_elems, 0);
@@ -82,26 +90,32 @@ static double mask(const struct tail_case *k, uint32_t id, size_t unit)
         return 1;
     }
     const uint32_t threshold = dt_dropout_threshold(t->dropout_rate);
-    const struct dt_rng4 words = dt_dropout_words(t->seed, t->dropout_stream, k->epoch, id, (uint32_t)unit, threshold);
-    return dt_dropout_keeps(words, (uint32_t)unit, threshold) ? 1 / (1 - (double)t->dropout_rate) : 0;
+    const struct dt_rng4 words =
+        dt_dropout_words(t->seed, t->dropout_stream, k->epoch, id, (uint32_t)unit, threshold);
+    return dt_dropout_keeps(words, (uint32_t)unit, threshold) ? 1 / (1 - (double)t->dropout_rate)
+                                                              : 0;
 }
 
 /* One sample, forward and back: y and dz from z and dy; db is added to. */
-static void plain_tail(const struct tail_case *k, uint32_t id, const float *z, const float *dy, float *y, float *dz, double *db)
+static void plain_tail(const struct tail_case *k, uint32_t id, const float *z, const float *dy,
+                       float *y, float *dz, double *db)
 {
     const struct dt_gpu_tail *t = &k->tail;
     const struct dt_shape in = t->linear, out = t->pooled;
     const size_t n_in = dt_shape_elems(in);
-    const int size = t->pool == DT_POOL_NONE ? 1 : t->pool_size, stride = t->pool == DT_POOL_NONE ? 1 : t->pool_stride;
+    const int size = t->pool == DT_POOL_NONE ? 1 : t->pool_size,
+              stride = t->pool == DT_POOL_NONE ? 1 : t->pool_stride;
     double *a = malloc(n_in * sizeof *a), *delta = calloc(n_in, sizeof *delta);
     CHECK(a != NULL && delta != NULL);
     for (size_t i = 0; i < n_in; i++) {
-        a[i] = activated(t->activation, (double)z[i] + (k->with_bias ? (double)k->bias[i % (size_t)in.c] : 0));
+        a[i] = activated(t->activation,
+                         (double)z[i] + (k->with_bias ? (double)k->bias[i % (size_t)in.c] : 0));
     }
     for (int c = 0; c < out.c; c++) {
         for (int p = 0; p < out.h; p++) {
             for (int q = 0; q < out.w; q++) {
-                const size_t canonical = ((size_t)c * (size_t)out.h + (size_t)p) * (size_t)out.w + (size_t)q;
+                const size_t canonical =
+                    ((size_t)c * (size_t)out.h + (size_t)p) * (size_t)out.w + (size_t)q;
                 const size_t unit = hwc(out, p, q, c), o = t->flatten ? canonical : unit;
                 const double keep = mask(k, id, unit), d = (double)dy[o] * keep;
                 size_t best = hwc(in, p * stride, q * stride, c);
@@ -132,23 +146,29 @@ static void run_tail(const struct tail_case *k, float *y, float *dz, float *db)
     struct dt_gpu_tail tail = k->tail, *t = &tail;
     struct device epoch = device_open(&k->epoch, sizeof k->epoch, 0);
     tail.epoch = epoch.data;
-    const size_t n = (size_t)k->n, n_in = n * dt_shape_elems(t->linear), n_out = n * dt_shape_elems(t->pooled);
-    struct device z = numbers_open(k->z, n_in, k->type, k->shift), to_dz = numbers_open(NULL, n_in, k->type, 0);
+    const size_t n = (size_t)k->n, n_in = n * dt_shape_elems(t->linear),
+                 n_out = n * dt_shape_elems(t->pooled);
+    struct device z = numbers_open(k->z, n_in, k->type, k->shift),
+                  to_dz = numbers_open(NULL, n_in, k->type, 0);
     struct device bias = numbers_open(k->bias, (size_t)t->linear.c, DT_GPU_F32, 0);
-    struct device dy = numbers_open(k->dy, n_out, k->y_type, 0), to_y = numbers_open(NULL, n_out, k->y_type, 0);
-    struct device ids = device_open(k->ids, n * sizeof *k->ids, 0), to_db = numbers_open(db, (size_t)t->linear.c, DT_GPU_F32, 0);
+    struct device dy = numbers_open(k->dy, n_out, k->y_type, 0),
+                  to_y = numbers_open(NULL, n_out, k->y_type, 0);
+    struct device ids = device_open(k->ids, n * sizeof *k->ids, 0),
+                  to_db = numbers_open(db, (size_t)t->linear.c, DT_GPU_F32, 0);
     struct device scratch = scratch_open(dt_gpu_tail_scratch(t));
-    const struct dt_gpu_gradients to = {
-        .bias = k->with_db ? to_db.data : NULL, .accumulate = k->accumulate, .scratch = scratch.data};
+    const struct dt_gpu_gradients to = {.bias = k->with_db ? to_db.data : NULL,
+                                        .accumulate = k->accumulate,
+                                        .scratch = scratch.data};
     const float *b = k->with_bias ? bias.data : NULL;
     struct device winners = device_open(NULL, n_out, 0);
     t->winners = k->keeps ? winners.data : NULL;
     for (int backward = k->keeps ? 0 : 1, i = 0; i < 2; i++, backward = 1 - backward) {
         if (backward == 1) {
-            OK(dt_gpu_tail_backward(stream, t, ids.data, k->n, k->type, k->keeps ? NULL : z.data, k->keeps ? NULL : b, k->y_type,
-                                    dy.data, to_dz.data, &to));
+            OK(dt_gpu_tail_backward(stream, t, ids.data, k->n, k->type, k->keeps ? NULL : z.data,
+                                    k->keeps ? NULL : b, k->y_type, dy.data, to_dz.data, &to));
         } else {
-            OK(dt_gpu_tail_forward(stream, t, ids.data, k->n, k->type, z.data, b, k->y_type, k->in_place ? z.data : to_y.data));
+            OK(dt_gpu_tail_forward(stream, t, ids.data, k->n, k->type, z.data, b, k->y_type,
+                                   k->in_place ? z.data : to_y.data));
         }
     }
     numbers_close(k->in_place ? &z : &to_y, k->y_type, n_out, y);
@@ -163,8 +183,10 @@ static void run_tail(const struct tail_case *k, float *y, float *dz, float *db)
     device_close(&ids, NULL);
 }
 
-/* Of values that are multiples of 1/8 the sums, too, are exact, but for tanh, sigmoid and dropout. */
-static void check_db(const struct tail_case *k, const float *actual, const float *before, const double *sums)
+/* Of values that are multiples of 1/8 the sums, too, are exact, but for tanh, sigmoid and dropout.
+ */
+static void check_db(const struct tail_case *k, const float *actual, const float *before,
+                     const double *sums)
 {
     const size_t n_c = (size_t)k->tail.linear.c;
     float *expected = floats(n_c);
@@ -179,14 +201,17 @@ static void check_db(const struct tail_case *k, const float *actual, const float
 static void check_tail(const struct tail_case *k)
 {
     const struct dt_gpu_tail *t = &k->tail;
-    const size_t n = (size_t)k->n, n_in = dt_shape_elems(t->linear), n_out = dt_shape_elems(t->pooled), n_c = (size_t)t->linear.c;
-    float *y = floats(n * n_out), *dz = floats(n * n_in), *again_y = floats(n * n_out), *again_dz = floats(n * n_in);
+    const size_t n = (size_t)k->n, n_in = dt_shape_elems(t->linear),
+                 n_out = dt_shape_elems(t->pooled), n_c = (size_t)t->linear.c;
+    float *y = floats(n * n_out), *dz = floats(n * n_in), *again_y = floats(n * n_out),
+          *again_dz = floats(n * n_in);
     float *expected_y = floats(n * n_out), *expected_dz = floats(n * n_in);
     float *before = random_floats(n_c, 16), *db = floats(n_c), *again_db = floats(n_c);
     double *sums = calloc(n_c, sizeof *sums);
     CHECK(sums != NULL);
     for (size_t i = 0; i < n; i++) {
-        plain_tail(k, k->ids[i], k->z + i * n_in, k->dy + i * n_out, expected_y + i * n_out, expected_dz + i * n_in, sums);
+        plain_tail(k, k->ids[i], k->z + i * n_in, k->dy + i * n_out, expected_y + i * n_out,
+                   expected_dz + i * n_in, sums);
     }
     memcpy(db, before, n_c * sizeof *db);
     memcpy(again_db, before, n_c * sizeof *db);
@@ -214,9 +239,11 @@ static void draw_pool(struct dt_gpu_tail *t)
     static const struct {
         enum dt_pool pool;
         int size, stride;
-    } pools[] = {{DT_POOL_NONE, 0, 0}, {DT_POOL_NONE, 0, 0}, {DT_POOL_MAX, 2, 2}, {DT_POOL_MAX, 2, 2}, {DT_POOL_AVG, 2, 2},
-                 {DT_POOL_MAX, 3, 2},  {DT_POOL_AVG, 3, 1},  {DT_POOL_MAX, 2, 3}, {DT_POOL_AVG, 1, 2}, {DT_POOL_MAX, 3, 1},
-                 {DT_POOL_MAX, 3, 3},  {DT_POOL_AVG, 2, 5},  {DT_POOL_MAX, 2, 9}};
+    } pools[] = {{DT_POOL_NONE, 0, 0}, {DT_POOL_NONE, 0, 0}, {DT_POOL_MAX, 2, 2},
+                 {DT_POOL_MAX, 2, 2},  {DT_POOL_AVG, 2, 2},  {DT_POOL_MAX, 3, 2},
+                 {DT_POOL_AVG, 3, 1},  {DT_POOL_MAX, 2, 3},  {DT_POOL_AVG, 1, 2},
+                 {DT_POOL_MAX, 3, 1},  {DT_POOL_MAX, 3, 3},  {DT_POOL_AVG, 2, 5},
+                 {DT_POOL_MAX, 2, 9}};
     const uint32_t i = draw(sizeof pools / sizeof pools[0]);
     const int size = pools[i].size, stride = pools[i].stride;
     t->pooled = t->linear;
@@ -235,7 +262,8 @@ static void draw_pool(struct dt_gpu_tail *t)
 
 static void check_random_tail(void)
 {
-    static const int channels[] = {1, 3, 8, 10, 16, 24, 40}, sizes[] = {1, 2, 5, 6, 7, 9}, numbers[] = {0, 1, 3, 5};
+    static const int channels[] = {1, 3, 8, 10, 16, 24, 40}, sizes[] = {1, 2, 5, 6, 7, 9},
+                     numbers[] = {0, 1, 3, 5};
     static const uint32_t ids[] = {7, 70000, 3, 12345678, 1};
     struct tail_case k = {.n = numbers[draw(4)],
                           .type = draw(2) == 0 ? DT_GPU_F32 : DT_GPU_BF16,
@@ -248,16 +276,20 @@ static void check_random_tail(void)
     t->linear = (struct dt_shape){channels[draw(7)], sizes[draw(6)], sizes[draw(6)]};
     t->activation = (enum dt_activation)draw(4);
     draw_pool(t);
-    t->dropout_rate = draw(2) == 0 ? 0 : draw(2) == 0 ? 0.25f : 0.3f; /* 8 bits of a group of 16 units, or 16 of 8 */
+    t->dropout_rate = draw(2) == 0   ? 0
+                      : draw(2) == 0 ? 0.25f
+                                     : 0.3f; /* 8 bits of a group of 16 units, or 16 of 8 */
     t->dropout_stream = draw(5);
     t->seed = 0x123456789abcdefu;
     k.epoch = draw(3);
     t->flatten = draw(2) == 1;
     const bool in_order = !t->flatten || t->linear.c == 1 || t->linear.h * t->linear.w == 1;
     k.in_place = t->pool == DT_POOL_NONE && in_order && k.type == k.y_type && draw(2) == 0;
-    k.keeps = t->pool == DT_POOL_MAX && (t->activation == DT_ACTIVATION_RELU || t->activation == DT_ACTIVATION_NONE);
+    k.keeps = t->pool == DT_POOL_MAX &&
+              (t->activation == DT_ACTIVATION_RELU || t->activation == DT_ACTIVATION_NONE);
     k.shift = draw(5) == 0 ? type_bytes(k.type) : 0;
-    const size_t n_in = (size_t)k.n * dt_shape_elems(t->linear), n_out = (size_t)k.n * dt_shape_elems(t->pooled);
+    const size_t n_in = (size_t)k.n * dt_shape_elems(t->linear),
+                 n_out = (size_t)k.n * dt_shape_elems(t->pooled);
     k.z = random_floats(n_in, 24);
     k.bias = random_floats((size_t)t->linear.c, 8);
     k.dy = random_floats(n_out, 16);
@@ -267,10 +299,12 @@ static void check_random_tail(void)
         add_strange(k.dy, n_out);
     }
     snprintf(case_text, sizeof case_text,
-             "tail of %d, type %d to %d, %dx%dx%d, activation %d, pool %d of %d by %d, dropout %g, flatten %d, bias %d, shift %zu, "
+             "tail of %d, type %d to %d, %dx%dx%d, activation %d, pool %d of %d by %d, dropout %g, "
+             "flatten %d, bias %d, shift %zu, "
              "in place %d, strange %d, winners kept %d",
-             k.n, k.type, k.y_type, t->linear.c, t->linear.h, t->linear.w, t->activation, t->pool, t->pool_size, t->pool_stride,
-             (double)t->dropout_rate, t->flatten, k.with_bias, k.shift, k.in_place, strange, k.keeps);
+             k.n, k.type, k.y_type, t->linear.c, t->linear.h, t->linear.w, t->activation, t->pool,
+             t->pool_size, t->pool_stride, (double)t->dropout_rate, t->flatten, k.with_bias,
+             k.shift, k.in_place, strange, k.keeps);
     check_tail(&k);
     if (k.keeps) { /* and as where nobody keeps them */
         k.keeps = false;
@@ -294,17 +328,26 @@ static void test_tail(void)
     for (int i = 0; i < 250; i++) {
         check_random_tail();
     }
-    CHECK(seen.wide > 9 && seen.narrow > 9 && seen.overlapping > 9 && seen.gaps > 9 && seen.remainders > 9);
-    CHECK(seen.flattened > 9 && seen.dropped > 9 && seen.in_place > 9 && seen.strange > 9 && seen.kept > 9);
+    CHECK(seen.wide > 9 && seen.narrow > 9 && seen.overlapping > 9 && seen.gaps > 9 &&
+          seen.remainders > 9);
+    CHECK(seen.flattened > 9 && seen.dropped > 9 && seen.in_place > 9 && seen.strange > 9 &&
+          seen.kept > 9);
 }
 
 /* More samples than a grid has rows. */
 static void test_many_samples(void)
 {
     enum { N = 70001 };
-    struct tail_case k = {.n = N, .y_type = DT_GPU_BF16, .with_bias = true, .with_db = true, .bias = random_floats(1, 8)};
-    k.tail = (struct dt_gpu_tail){
-        .linear = {1, 1, 1}, .pooled = {1, 1, 1}, .activation = DT_ACTIVATION_RELU, .dropout_rate = 0.5f, .seed = 5};
+    struct tail_case k = {.n = N,
+                          .y_type = DT_GPU_BF16,
+                          .with_bias = true,
+                          .with_db = true,
+                          .bias = random_floats(1, 8)};
+    k.tail = (struct dt_gpu_tail){.linear = {1, 1, 1},
+                                  .pooled = {1, 1, 1},
+                                  .activation = DT_ACTIVATION_RELU,
+                                  .dropout_rate = 0.5f,
+                                  .seed = 5};
     uint32_t *ids = malloc(N * sizeof *ids);
     CHECK(ids != NULL);
     for (uint32_t i = 0; i < N; i++) {
@@ -328,9 +371,12 @@ static void test_many_channels(void)
     static const uint32_t ids[5];
     for (int i = 0; i < 3; i++) {
         const size_t n_c = (size_t)channels[i];
-        struct tail_case k = {.n = 5, .with_bias = true, .with_db = true, .accumulate = i == 1, .ids = ids};
-        k.tail = (struct dt_gpu_tail){
-            .linear = {channels[i], 1, 1}, .pooled = {channels[i], 1, 1}, .activation = DT_ACTIVATION_RELU, .flatten = i == 2};
+        struct tail_case k = {
+            .n = 5, .with_bias = true, .with_db = true, .accumulate = i == 1, .ids = ids};
+        k.tail = (struct dt_gpu_tail){.linear = {channels[i], 1, 1},
+                                      .pooled = {channels[i], 1, 1},
+                                      .activation = DT_ACTIVATION_RELU,
+                                      .flatten = i == 2};
         k.bias = random_floats(n_c, 8);
         k.z = random_floats(5 * n_c, 24);
         k.dy = random_floats(5 * n_c, 16);
@@ -346,14 +392,17 @@ static void test_many_channels(void)
 
 static void check_weight(int k, int c, int kernel, enum dt_gpu_type type, bool accumulate)
 {
-    snprintf(case_text, sizeof case_text, "weight %dx%dx%dx%d, type %d, accumulate %d", k, c, kernel, kernel, type, accumulate);
+    snprintf(case_text, sizeof case_text, "weight %dx%dx%dx%d, type %d, accumulate %d", k, c,
+             kernel, kernel, type, accumulate);
     const size_t n_c = (size_t)c, n_taps = (size_t)(kernel * kernel), n = (size_t)k * n_c * n_taps;
-    float *canonical = random_floats(n, 16), *packed = floats(n), *expected = floats(n), *before = random_floats(n, 16);
+    float *canonical = random_floats(n, 16), *packed = floats(n), *expected = floats(n),
+          *before = random_floats(n, 16);
     for (size_t i = 0; i < n; i++) {
         const size_t tap = i % n_taps, channel = i / n_taps % n_c, filter = i / n_taps / n_c;
         expected[(filter * n_taps + tap) * n_c + channel] = canonical[i];
     }
-    struct device from = numbers_open(canonical, n, DT_GPU_F32, 0), to = numbers_open(NULL, n, type, 0);
+    struct device from = numbers_open(canonical, n, DT_GPU_F32, 0),
+                  to = numbers_open(NULL, n, type, 0);
     OK(dt_gpu_pack_weight(stream, k, c, kernel, from.data, type, to.data));
     device_close(&from, NULL);
     numbers_close(&to, type, n, packed);
@@ -376,7 +425,8 @@ static void check_weight(int k, int c, int kernel, enum dt_gpu_type type, bool a
 
 static void test_weights(void)
 {
-    static const int shapes[][3] = {{1, 1, 1}, {3, 5, 3}, {8, 16, 1}, {10, 130, 1}, {4, 3, 5}, {7, 1, 2}};
+    static const int shapes[][3] = {{1, 1, 1},    {3, 5, 3}, {8, 16, 1},
+                                    {10, 130, 1}, {4, 3, 5}, {7, 1, 2}};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         for (int accumulate = 0; accumulate < 2; accumulate++) {
             check_weight(shapes[i][0], shapes[i][1], shapes[i][2], DT_GPU_F32, accumulate);

@@ -1,5 +1,6 @@
-/* Kernels of the first convolution against plain loops, as test_kernels.c has those of blocks: images of bytes, of floats, and
- * those that are gathered already; over odd shapes, both types, and twice, for the same bits. */
+/* Kernels of the first convolution against plain loops, as test_kernels.c has those of blocks:
+ * images of bytes, of floats, and those that are gathered already; over odd shapes, both types, and
+ * twice, for the same bits. */
 #include "tests/fakecuda/numbers.h"
 
 enum source { BYTES, FLOATS, GATHERED };
@@ -45,26 +46,32 @@ static double under(const struct conv_case *k, size_t sample, size_t place, size
 {
     const struct dt_gpu_first_conv *c = &k->conv;
     const int size = c->kernel, t = (int)tap, p = (int)place / c->out.w, q = (int)place % c->out.w;
-    const int h = p * c->stride - c->pad_h + t / size % size, w = q * c->stride - c->pad_w + t % size;
+    const int h = p * c->stride - c->pad_h + t / size % size,
+              w = q * c->stride - c->pad_w + t % size;
     const bool inside = h >= 0 && h < c->in.h && w >= 0 && w < c->in.w;
-    return inside ? (double)k->x[sample * n_in(k) + (size_t)((t / (size * size) * c->in.h + h) * c->in.w + w)] : 0;
+    return inside ? (double)k->x[sample * n_in(k) +
+                                 (size_t)((t / (size * size) * c->in.h + h) * c->in.w + w)]
+                  : 0;
 }
 
 /* y, as the type has it, and the gradients of weights and biases. */
 static void plain_conv(const struct conv_case *k, float *y, float *gradients)
 {
-    const size_t n_channels = (size_t)k->conv.out.c, n_places = (size_t)(k->conv.out.h * k->conv.out.w);
+    const size_t n_channels = (size_t)k->conv.out.c,
+                 n_places = (size_t)(k->conv.out.h * k->conv.out.w);
     double *sums = calloc(n_parameters(k), sizeof *sums);
     CHECK(sums != NULL);
     for (size_t i = 0; i < n_out(k); i++) {
-        const size_t c = i % n_channels, place = i / n_channels % n_places, sample = i / n_channels / n_places;
+        const size_t c = i % n_channels, place = i / n_channels % n_places,
+                     sample = i / n_channels / n_places;
         double z = k->activated ? (double)k->bias[c] : 0;
         for (size_t tap = 0; tap < n_taps(k); tap++) {
             z += under(k, sample, place, tap) * (double)k->weight[c * n_taps(k) + tap];
         }
         y[i] = (float)(k->activated ? activated(k->conv.activation, z) : z);
         y[i] = k->type == DT_GPU_BF16 ? from_bf16(to_bf16(y[i])) : y[i];
-        const double dz = (double)k->dy[i] * (k->activated ? derivative(k->conv.activation, (double)y[i]) : 1);
+        const double dz =
+            (double)k->dy[i] * (k->activated ? derivative(k->conv.activation, (double)y[i]) : 1);
         for (size_t tap = 0; tap < n_taps(k); tap++) {
             sums[c * n_taps(k) + tap] += dz * under(k, sample, place, tap);
         }
@@ -72,12 +79,14 @@ static void plain_conv(const struct conv_case *k, float *y, float *gradients)
     }
     for (size_t i = 0; i < n_parameters(k); i++) {
         const bool written = k->n > 0 && (k->with_db || i < n_channels * n_taps(k));
-        gradients[i] = (k->accumulate || !written ? k->before[i] : 0) + (written ? (float)sums[i] : 0);
+        gradients[i] =
+            (k->accumulate || !written ? k->before[i] : 0) + (written ? (float)sums[i] : 0);
     }
     free(sums);
 }
 
-static struct device open_input(const struct conv_case *k, struct dt_gpu_first_conv *conv, const uint32_t *rows)
+static struct device open_input(const struct conv_case *k, struct dt_gpu_first_conv *conv,
+                                const uint32_t *rows)
 {
     const struct dt_shape s = conv->in;
     const size_t n_hw = (size_t)s.h * (size_t)s.w, n_c = (size_t)s.c, n = (size_t)k->n * n_in(k);
@@ -108,18 +117,23 @@ static void run_conv(const struct conv_case *k, float *y, float *gradients)
 {
     struct dt_gpu_first_conv conv = k->conv;
     const size_t n_channels = (size_t)conv.out.c, n_weights = n_channels * n_taps(k);
-    struct device rows = device_open(k->rows, (size_t)k->n * sizeof *k->rows, 0), input = open_input(k, &conv, rows.data);
+    struct device rows = device_open(k->rows, (size_t)k->n * sizeof *k->rows, 0),
+                  input = open_input(k, &conv, rows.data);
     struct device weight = numbers_open(k->weight, n_weights, DT_GPU_F32, 0),
                   bias = numbers_open(k->bias, n_channels, DT_GPU_F32, 0);
-    struct device dy = numbers_open(k->dy, n_out(k), k->type, 0), to_y = numbers_open(NULL, n_out(k), k->type, 0);
+    struct device dy = numbers_open(k->dy, n_out(k), k->type, 0),
+                  to_y = numbers_open(NULL, n_out(k), k->type, 0);
     struct device to = numbers_open(k->before, n_parameters(k), DT_GPU_F32, 0),
                   scratch = scratch_open(dt_gpu_first_conv_scratch(&conv));
-    const struct dt_gpu_gradients into = {to.data, k->with_db ? (float *)to.data + n_weights : NULL, k->accumulate, scratch.data};
+    const struct dt_gpu_gradients into = {to.data, k->with_db ? (float *)to.data + n_weights : NULL,
+                                          k->accumulate, scratch.data};
     struct device signs = device_open(NULL, n_out(k) / 8, 0);
     conv.activation = k->activated ? conv.activation : DT_ACTIVATION_NONE;
     conv.signs = k->keeps ? signs.data : NULL;
-    OK(dt_gpu_first_conv_forward(stream, &conv, k->n, k->type, weight.data, k->activated ? bias.data : NULL, to_y.data));
-    OK(dt_gpu_first_conv_gradient(stream, &conv, k->n, k->type, k->activated && !k->keeps ? to_y.data : NULL, dy.data, &into));
+    OK(dt_gpu_first_conv_forward(stream, &conv, k->n, k->type, weight.data,
+                                 k->activated ? bias.data : NULL, to_y.data));
+    OK(dt_gpu_first_conv_gradient(stream, &conv, k->n, k->type,
+                                  k->activated && !k->keeps ? to_y.data : NULL, dy.data, &into));
     numbers_close(&to_y, k->type, n_out(k), y);
     device_close(&to, gradients);
     scratch_close(&scratch);
@@ -163,7 +177,8 @@ static void draw_case(struct conv_case *k)
         k->rows[i] = draw(N_SET);
         for (size_t j = 0; j < n_in(k); j++) {
             const size_t at = k->rows[i] * n_in(k) + j;
-            k->x[i * n_in(k) + j] = k->source == BYTES ? (float)k->bytes[at] * SCALE : k->values[at];
+            k->x[i * n_in(k) + j] =
+                k->source == BYTES ? (float)k->bytes[at] * SCALE : k->values[at];
         }
     }
     k->weight = random_floats((size_t)c->out.c * n_taps(k), 4);
@@ -177,23 +192,28 @@ static int n_kept;
 /* As model/lower.c places it. */
 static void check_shape(int n, struct dt_shape in, int filters, int kernel, int stride, bool same)
 {
-    struct conv_case k = {.n = n, .source = (enum source)draw(3), .type = draw(2) == 0 ? DT_GPU_F32 : DT_GPU_BF16};
+    struct conv_case k = {
+        .n = n, .source = (enum source)draw(3), .type = draw(2) == 0 ? DT_GPU_F32 : DT_GPU_BF16};
     k.activated = draw(3) > 0;
     k.with_db = draw(3) > 0;
     k.accumulate = draw(2) == 0;
     struct dt_gpu_first_conv *c = &k.conv;
-    *c = (struct dt_gpu_first_conv){.in = in, .kernel = kernel, .stride = stride, .activation = (enum dt_activation)draw(4)};
+    *c = (struct dt_gpu_first_conv){
+        .in = in, .kernel = kernel, .stride = stride, .activation = (enum dt_activation)draw(4)};
     c->out = (struct dt_shape){filters, (in.h - kernel) / stride + 1, (in.w - kernel) / stride + 1};
     if (same) {
-        c->out = (struct dt_shape){filters, (in.h + stride - 1) / stride, (in.w + stride - 1) / stride};
-        const int h = (c->out.h - 1) * stride + kernel - in.h, w = (c->out.w - 1) * stride + kernel - in.w;
+        c->out =
+            (struct dt_shape){filters, (in.h + stride - 1) / stride, (in.w + stride - 1) / stride};
+        const int h = (c->out.h - 1) * stride + kernel - in.h,
+                  w = (c->out.w - 1) * stride + kernel - in.w;
         c->pad_h = h > 0 ? h / 2 : 0;
         c->pad_w = w > 0 ? w / 2 : 0;
     }
     snprintf(case_text, sizeof case_text,
-             "%d of %dx%dx%d to %d, kernel %d, stride %d, same %d, source %d, type %d, activation %d %d, bias %d, accumulate %d", n,
-             in.c, in.h, in.w, filters, kernel, stride, same, k.source, k.type, k.activated, c->activation, k.with_db,
-             k.accumulate);
+             "%d of %dx%dx%d to %d, kernel %d, stride %d, same %d, source %d, type %d, activation "
+             "%d %d, bias %d, accumulate %d",
+             n, in.c, in.h, in.w, filters, kernel, stride, same, k.source, k.type, k.activated,
+             c->activation, k.with_db, k.accumulate);
     draw_case(&k);
     check_conv(&k);
     k.keeps = k.activated && c->activation == DT_ACTIVATION_RELU && filters % 8 == 0;
@@ -211,7 +231,8 @@ static void check_shape(int n, struct dt_shape in, int filters, int kernel, int 
 
 int main(void)
 {
-    static const int numbers[] = {0, 1, 3, 5}, filters[] = {1, 6, 8, 10, 32}, kernels[] = {1, 2, 3, 5};
+    static const int numbers[] = {0, 1, 3, 5}, filters[] = {1, 6, 8, 10, 32},
+                     kernels[] = {1, 2, 3, 5};
     OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     for (int i = 0; i < 70; i++) {
         const int kernel = kernels[draw(4)];
@@ -221,9 +242,11 @@ int main(void)
             check_shape(numbers[draw(4)], in, n_filters, kernel, 1 + (int)draw(3), draw(2) == 0);
         }
     }
-    check_shape(2, (struct dt_shape){1, 28, 28}, 32, 3, 1, false); /* more places than a block takes at once */
+    check_shape(2, (struct dt_shape){1, 28, 28}, 32, 3, 1,
+                false); /* more places than a block takes at once */
     check_shape(1, (struct dt_shape){3, 32, 32}, 64, 3, 1, true);
-    check_shape(1060, (struct dt_shape){1, 3, 2}, 8, 2, 1, true); /* more images than blocks, forward and back */
+    check_shape(1060, (struct dt_shape){1, 3, 2}, 8, 2, 1,
+                true); /* more images than blocks, forward and back */
     OK(cudaStreamDestroy(stream));
     CHECK(n_kept > 3);
     return 0;

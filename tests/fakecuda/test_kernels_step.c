@@ -1,5 +1,6 @@
-/* Kernels of the loss, of sums and of optimizers, as test_kernels.c has those of blocks: against the reference backend, over odd
- * sizes, NaN and infinity, with guards around what they write, and twice, for the same bits. */
+/* Kernels of the loss, of sums and of optimizers, as test_kernels.c has those of blocks: against
+ * the reference backend, over odd sizes, NaN and infinity, with guards around what they write, and
+ * twice, for the same bits. */
 #include "tests/fakecuda/numbers.h"
 
 /* ---- loss, against the reference backend */
@@ -32,14 +33,17 @@ static struct dt_gpu_metrics run_loss(const struct loss_case *k, float *dlogits)
 {
     const size_t n = (size_t)k->n, n_logits = n * (size_t)k->n_outputs, n_set = k->samples.n;
     struct dt_gpu_metrics metrics = {100, 10, 20};
-    struct device logits = numbers_open(k->logits, n_logits, DT_GPU_F32, 0), to = numbers_open(NULL, n_logits, DT_GPU_F32, 0);
-    struct device rows = device_open(k->rows, n * sizeof *k->rows, 0), scratch = device_open(NULL, 2 * n * sizeof(double), 0);
+    struct device logits = numbers_open(k->logits, n_logits, DT_GPU_F32, 0),
+                  to = numbers_open(NULL, n_logits, DT_GPU_F32, 0);
+    struct device rows = device_open(k->rows, n * sizeof *k->rows, 0),
+                  scratch = device_open(NULL, 2 * n * sizeof(double), 0);
     struct device labels = device_open(k->samples.labels, n_set * sizeof *k->samples.labels, 0);
-    struct device targets = numbers_open(k->samples.targets, n_set * (size_t)k->n_outputs, DT_GPU_F32, 0);
+    struct device targets =
+        numbers_open(k->samples.targets, n_set * (size_t)k->n_outputs, DT_GPU_F32, 0);
     struct device sums = device_open(&metrics, sizeof metrics, 0);
     const struct dt_gpu_samples samples = {.labels = labels.data, .targets = targets.data};
-    OK(dt_gpu_loss(stream, k->loss, &samples, rows.data, k->n, k->n_outputs, logits.data, dlogits != NULL ? to.data : NULL,
-                   scratch.data, sums.data));
+    OK(dt_gpu_loss(stream, k->loss, &samples, rows.data, k->n, k->n_outputs, logits.data,
+                   dlogits != NULL ? to.data : NULL, scratch.data, sums.data));
     struct device *inputs[] = {&logits, &rows, &scratch, &labels, &targets};
     for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++) {
         device_close(inputs[i], NULL);
@@ -51,7 +55,8 @@ static struct dt_gpu_metrics run_loss(const struct loss_case *k, float *dlogits)
 
 static void near_or_same(const char *what, double actual, double expected)
 {
-    const bool same = actual == expected || (isnan(actual) && isnan(expected)) || fabs(actual - expected) <= 1e-11 * fabs(expected);
+    const bool same = actual == expected || (isnan(actual) && isnan(expected)) ||
+                      fabs(actual - expected) <= 1e-11 * fabs(expected);
     if (!same) {
         CHECK_FAIL("%s: %s is %.17g, expected %.17g", case_text, what, actual, expected);
     }
@@ -69,7 +74,8 @@ static int largest(const float *z, int n)
 static void check_loss(enum dt_loss loss, int n, int n_outputs, int strange)
 {
     enum { N = 6 };
-    snprintf(case_text, sizeof case_text, "loss %d of %d samples, %d outputs, strange %d", loss, n, n_outputs, strange);
+    snprintf(case_text, sizeof case_text, "loss %d of %d samples, %d outputs, strange %d", loss, n,
+             n_outputs, strange);
     const size_t n_logits = (size_t)n * (size_t)n_outputs;
     uint16_t labels[N];
     uint32_t *rows = malloc((size_t)n * sizeof *rows + 1);
@@ -81,7 +87,11 @@ static void check_loss(enum dt_loss loss, int n, int n_outputs, int strange)
         labels[i] = (uint16_t)draw((uint32_t)n_outputs);
     }
     float *targets = random_floats((size_t)N * (size_t)n_outputs, 16);
-    struct loss_case k = {.loss = loss, .n = n, .n_outputs = n_outputs, .rows = rows, .logits = random_floats(n_logits, 20)};
+    struct loss_case k = {.loss = loss,
+                          .n = n,
+                          .n_outputs = n_outputs,
+                          .rows = rows,
+                          .logits = random_floats(n_logits, 20)};
     k.samples = (struct dt_samples){.n = N, .labels = labels, .targets = targets};
     for (int i = 0; i < n && strange > 0; i++) {
         float *z = k.logits + (size_t)i * (size_t)n_outputs;
@@ -93,13 +103,15 @@ static void check_loss(enum dt_loss loss, int n, int n_outputs, int strange)
             z[n_outputs - 1] = 99;
         }
     }
-    for (int i = 0; i < n; i += 2) { /* so that there are hits, which a NaN beside them does not change */
+    for (int i = 0; i < n;
+         i += 2) { /* so that there are hits, which a NaN beside them does not change */
         labels[rows[i]] = (uint16_t)largest(k.logits + (size_t)i * (size_t)n_outputs, n_outputs);
     }
     float *expected = floats(n_logits), *actual = floats(n_logits), *again = floats(n_logits);
     struct dt_metrics sums;
     reference_loss(&k, expected, &sums);
-    const struct dt_gpu_metrics metrics[] = {run_loss(&k, actual), run_loss(&k, again), run_loss(&k, NULL)};
+    const struct dt_gpu_metrics metrics[] = {run_loss(&k, actual), run_loss(&k, again),
+                                             run_loss(&k, NULL)};
     if (n > 0) {
         near("dlogits", actual, expected, n_logits, 1e-7);
         same_bits("dlogits", actual, again, n_logits);
@@ -124,11 +136,13 @@ static void test_loss(void)
         for (size_t j = 0; j < sizeof numbers / sizeof numbers[0]; j++) {
             for (int strange = 0; strange < 3; strange++) {
                 check_loss(DT_LOSS_SOFTMAX_CROSS_ENTROPY, numbers[j], outputs[i], strange);
-                check_loss(DT_LOSS_MEAN_SQUARED_ERROR, numbers[j], i == 0 ? 1 : outputs[i], strange);
+                check_loss(DT_LOSS_MEAN_SQUARED_ERROR, numbers[j], i == 0 ? 1 : outputs[i],
+                           strange);
             }
         }
     }
-    check_loss(DT_LOSS_SOFTMAX_CROSS_ENTROPY, 600, 3, 0); /* more samples than the last block has threads; many ties */
+    check_loss(DT_LOSS_SOFTMAX_CROSS_ENTROPY, 600, 3,
+               0); /* more samples than the last block has threads; many ties */
 }
 
 /* ---- a head, against plain loops and the reference's loss */
@@ -137,8 +151,9 @@ struct head_case {
     int n, n_in, n_out;
     enum dt_gpu_type type;
     bool with_loss, with_dlogits, with_dx, accumulate;
-    float *x, *weight, *bias, *before; /* before: what the gradients are added to, weights and then biases */
-    struct loss_case loss;             /* its logits are the expected ones */
+    float *x, *weight, *bias,
+        *before;           /* before: what the gradients are added to, weights and then biases */
+    struct loss_case loss; /* its logits are the expected ones */
 };
 
 struct head_result {
@@ -191,25 +206,33 @@ static void plain_head(const struct head_case *k, struct head_result *r)
 
 static struct head_result run_head(const struct head_case *k)
 {
-    const size_t n = (size_t)k->n, n_out = (size_t)k->n_out, n_weights = n_out * (size_t)k->n_in, n_x = n * (size_t)k->n_in;
+    const size_t n = (size_t)k->n, n_out = (size_t)k->n_out, n_weights = n_out * (size_t)k->n_in,
+                 n_x = n * (size_t)k->n_in;
     struct head_result r = result_open(k);
-    struct device x = numbers_open(k->x, n_x, k->type, 0), weight = numbers_open(k->weight, n_weights, DT_GPU_F32, 0);
-    struct device bias = numbers_open(k->bias, n_out, DT_GPU_F32, 0), to_dx = numbers_open(NULL, n_x, k->type, 0);
+    struct device x = numbers_open(k->x, n_x, k->type, 0),
+                  weight = numbers_open(k->weight, n_weights, DT_GPU_F32, 0);
+    struct device bias = numbers_open(k->bias, n_out, DT_GPU_F32, 0),
+                  to_dx = numbers_open(NULL, n_x, k->type, 0);
     struct device gradients = numbers_open(k->before, n_gradients(k), DT_GPU_F32, 0);
-    struct device logits = numbers_open(NULL, n * n_out, DT_GPU_F32, 0), dlogits = numbers_open(NULL, n * n_out, DT_GPU_F32, 0);
+    struct device logits = numbers_open(NULL, n * n_out, DT_GPU_F32, 0),
+                  dlogits = numbers_open(NULL, n * n_out, DT_GPU_F32, 0);
     struct device rows = device_open(k->loss.rows, n * sizeof *k->loss.rows, 0),
                   metrics = device_open(&r.metrics, sizeof r.metrics, 0);
-    struct device labels = device_open(k->loss.samples.labels, k->loss.samples.n * sizeof(uint16_t), 0);
+    struct device labels =
+        device_open(k->loss.samples.labels, k->loss.samples.n * sizeof(uint16_t), 0);
     struct device scratch = scratch_open(dt_gpu_head_scratch(k->n_in, k->n_out, k->n));
     const struct dt_gpu_head head = {k->n_in, k->n_out, weight.data, bias.data};
-    const struct dt_gpu_head_loss loss = {labels.data, rows.data, k->with_dlogits ? dlogits.data : NULL, metrics.data,
-                                          scratch.data};
-    OK(dt_gpu_head_forward(stream, &head, k->n, k->type, x.data, logits.data, k->with_loss ? &loss : NULL));
+    const struct dt_gpu_head_loss loss = {
+        labels.data, rows.data, k->with_dlogits ? dlogits.data : NULL, metrics.data, scratch.data};
+    OK(dt_gpu_head_forward(stream, &head, k->n, k->type, x.data, logits.data,
+                           k->with_loss ? &loss : NULL));
     numbers_close(&dlogits, DT_GPU_F32, n * n_out, r.dlogits);
-    dlogits = numbers_open(k->with_loss && k->with_dlogits ? r.dlogits : k->loss.logits, n * n_out, DT_GPU_F32, 0);
+    dlogits = numbers_open(k->with_loss && k->with_dlogits ? r.dlogits : k->loss.logits, n * n_out,
+                           DT_GPU_F32, 0);
     float *db = (float *)gradients.data + n_weights;
     const struct dt_gpu_gradients to = {gradients.data, db, k->accumulate, scratch.data};
-    OK(dt_gpu_head_backward(stream, &head, k->n, k->type, x.data, dlogits.data, k->with_dx ? to_dx.data : NULL, &to));
+    OK(dt_gpu_head_backward(stream, &head, k->n, k->type, x.data, dlogits.data,
+                            k->with_dx ? to_dx.data : NULL, &to));
     struct device *inputs[] = {&x, &weight, &bias, &rows, &labels, &dlogits};
     for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++) {
         device_close(inputs[i], NULL);
@@ -222,8 +245,8 @@ static struct head_result run_head(const struct head_case *k)
     return r;
 }
 
-static void compare_heads(const struct head_case *k, const struct head_result *actual, const struct head_result *again,
-                          const struct head_result *expected)
+static void compare_heads(const struct head_case *k, const struct head_result *actual,
+                          const struct head_result *again, const struct head_result *expected)
 {
     const size_t n_logits = (size_t)k->n * (size_t)k->n_out, n_x = (size_t)k->n * (size_t)k->n_in;
     near("logits", actual->logits, expected->logits, n_logits, 0);
@@ -249,14 +272,16 @@ static void check_head(int n, int n_in, int n_out, bool strange)
     enum { N = 6 };
     const size_t n_logits = (size_t)n * (size_t)n_out;
     uint16_t labels[N];
-    struct head_case k = {.n = n, .n_in = n_in, .n_out = n_out, .type = draw(2) == 0 ? DT_GPU_F32 : DT_GPU_BF16};
+    struct head_case k = {
+        .n = n, .n_in = n_in, .n_out = n_out, .type = draw(2) == 0 ? DT_GPU_F32 : DT_GPU_BF16};
     k.with_loss = draw(4) > 0;
     k.with_dlogits = draw(4) > 0;
     k.with_dx = draw(4) > 0;
     k.accumulate = draw(2) == 0;
     snprintf(case_text, sizeof case_text,
-             "head of %d samples, %d to %d, type %d, loss %d, dlogits %d, dx %d, accumulate %d, strange %d", n, n_in, n_out, k.type,
-             k.with_loss, k.with_dlogits, k.with_dx, k.accumulate, strange);
+             "head of %d samples, %d to %d, type %d, loss %d, dlogits %d, dx %d, accumulate %d, "
+             "strange %d",
+             n, n_in, n_out, k.type, k.with_loss, k.with_dlogits, k.with_dx, k.accumulate, strange);
     k.x = random_floats((size_t)n * (size_t)n_in, 8);
     k.weight = random_floats((size_t)n_out * (size_t)n_in, 8);
     k.bias = random_floats((size_t)n_out, 8);
@@ -283,7 +308,8 @@ static void check_head(int n, int n_in, int n_out, bool strange)
         memcpy(expected.dlogits, k.loss.logits, n_logits * sizeof(float));
     }
     if (k.with_loss) {
-        expected.metrics = (struct dt_gpu_metrics){100 + sums.loss_sum, 10 + sums.n_correct, 20 + n};
+        expected.metrics =
+            (struct dt_gpu_metrics){100 + sums.loss_sum, 10 + sums.n_correct, 20 + n};
     }
     memset(expected.dx, 0, (size_t)n * (size_t)n_in * sizeof(float));
     plain_head(&k, &expected);
@@ -301,7 +327,8 @@ static void check_head(int n, int n_in, int n_out, bool strange)
 
 static void test_head(void)
 {
-    static const int numbers[] = {0, 1, 8, 35, 70}, inputs[] = {1, 33, 128, 300}, outputs[] = {2, 10, 16, 17, 32};
+    static const int numbers[] = {0, 1, 8, 35, 70}, inputs[] = {1, 33, 128, 300},
+                     outputs[] = {2, 10, 16, 17, 32};
     for (int i = 0; i < 100; i++) {
         check_head(numbers[i % 5], inputs[i / 5 % 4], outputs[i / 20], i % 7 == 0);
     }
@@ -324,7 +351,8 @@ static void check_sum_squares(size_t n)
         expected += (double)x[i] * (double)x[i];
     }
     for (int again = 0; again < 2; again++) {
-        struct device from = numbers_open(x, n, DT_GPU_F32, 0), to = device_open(NULL, sizeof(double), 0);
+        struct device from = numbers_open(x, n, DT_GPU_F32, 0),
+                      to = device_open(NULL, sizeof(double), 0);
         struct device scratch = device_open(NULL, DT_GPU_SUM_SCRATCH * sizeof(double), 0);
         OK(dt_gpu_sum_squares(stream, n, from.data, scratch.data, to.data));
         device_close(&from, NULL);
@@ -336,10 +364,13 @@ static void check_sum_squares(size_t n)
     free(x);
 }
 
-static void check_update(const struct dt_update *update, size_t n, bool with_states, size_t shift, bool strange)
+static void check_update(const struct dt_update *update, size_t n, bool with_states, size_t shift,
+                         bool strange)
 {
-    snprintf(case_text, sizeof case_text, "optimizer %d on %zu, momentum %g, nesterov %d, decay %g, shift %zu, strange %d",
-             update->type, n, (double)update->momentum, update->nesterov, (double)update->weight_decay, shift, strange);
+    snprintf(case_text, sizeof case_text,
+             "optimizer %d on %zu, momentum %g, nesterov %d, decay %g, shift %zu, strange %d",
+             update->type, n, (double)update->momentum, update->nesterov,
+             (double)update->weight_decay, shift, strange);
     float *grads = random_floats(n, 16), *before[3], *expected[3], *actual[2][3];
     for (int i = 0; i < 3; i++) {
         before[i] = random_floats(n, 16);
@@ -357,17 +388,20 @@ static void check_update(const struct dt_update *update, size_t n, bool with_sta
     for (int i = 0; i < 3; i++) {
         memcpy(expected[i], before[i], n * sizeof(float));
     }
-    CHECK_INT(dt_ref_backend.optimizer_step(NULL, update, n, expected[0], grads, with_states ? expected[1] : NULL,
+    CHECK_INT(dt_ref_backend.optimizer_step(NULL, update, n, expected[0], grads,
+                                            with_states ? expected[1] : NULL,
                                             with_states ? expected[2] : NULL),
               DT_OK);
     for (int again = 0; again < 2; again++) {
-        struct device d[3], from = numbers_open(grads, n, DT_GPU_F32, 0), u = device_open(update, sizeof *update, 0);
+        struct device d[3], from = numbers_open(grads, n, DT_GPU_F32, 0),
+                            u = device_open(update, sizeof *update, 0);
         for (int i = 0; i < 3; i++) {
             d[i] = numbers_open(before[i], n, DT_GPU_F32, shift);
         }
         const struct dt_gpu_packs none = {0};
-        OK(dt_gpu_optimizer_step(stream, u.data, n, d[0].data, from.data, with_states ? d[1].data : NULL,
-                                 with_states ? d[2].data : NULL, &none));
+        OK(dt_gpu_optimizer_step(stream, u.data, n, d[0].data, from.data,
+                                 with_states ? d[1].data : NULL, with_states ? d[2].data : NULL,
+                                 &none));
         device_close(&from, NULL);
         device_close(&u, NULL);
         for (int i = 0; i < 3; i++) {
@@ -385,18 +419,22 @@ static void check_update(const struct dt_update *update, size_t n, bool with_sta
     free(grads);
 }
 
-/* A filter of 3 x 2 x 3 x 3 at element 5 of a step by one times the gradient, of which the packed one is read: both copies of the
- * weight are what is left, and what lies around it is stepped as ever. */
+/* A filter of 3 x 2 x 3 x 3 at element 5 of a step by one times the gradient, of which the packed
+ * one is read: both copies of the weight are what is left, and what lies around it is stepped as
+ * ever. */
 static void check_packed(enum dt_gpu_type type)
 {
     enum { K = 3, C = 2, TAPS = 9, N = K * C * TAPS, BEGIN = 5, ALL = BEGIN + N + 4 };
     const struct dt_update update = {.type = DT_OPTIMIZER_SGD, .grad_scale = 1, .lr = 1};
-    float *w = random_floats(ALL, 16), *g = random_floats(ALL, 16), *packed = random_floats(N, 16), after[ALL], copy[N];
-    struct device u = device_open(&update, sizeof update, 0), params = numbers_open(w, ALL, DT_GPU_F32, 0);
+    float *w = random_floats(ALL, 16), *g = random_floats(ALL, 16), *packed = random_floats(N, 16),
+          after[ALL], copy[N];
+    struct device u = device_open(&update, sizeof update, 0),
+                  params = numbers_open(w, ALL, DT_GPU_F32, 0);
     struct device grads = numbers_open(g, ALL, DT_GPU_F32, 0), to = numbers_open(NULL, N, type, 0);
     struct device from = numbers_open(packed, N, type, 0);
     snprintf(case_text, sizeof case_text, "packed companions, type %d", type);
-    const struct dt_gpu_pack pack = {.filter = {K, C, 3}, .begin = BEGIN, .weight = to.data, .gradient = from.data};
+    const struct dt_gpu_pack pack = {
+        .filter = {K, C, 3}, .begin = BEGIN, .weight = to.data, .gradient = from.data};
     const struct dt_gpu_packs packs = {.n = 1, .type = type, .at = {pack}};
     OK(dt_gpu_optimizer_step(stream, u.data, ALL, params.data, grads.data, NULL, NULL, &packs));
     device_close(&params, after);
@@ -405,7 +443,8 @@ static void check_packed(enum dt_gpu_type type)
     device_close(&from, NULL);
     device_close(&u, NULL);
     for (size_t i = 0; i < ALL; i++) {
-        const size_t j = i - BEGIN, k = j / TAPS / C, c = j / TAPS % C, at = (k * TAPS + j % TAPS) * C + c;
+        const size_t j = i - BEGIN, k = j / TAPS / C, c = j / TAPS % C,
+                     at = (k * TAPS + j % TAPS) * C + c;
         const bool inside = i >= BEGIN && j < N;
         CHECK_NEAR(after[i], w[i] - (inside ? packed[at] : g[i]), 0); /* eighths: exact */
         CHECK(!inside || copy[at] == after[i]);
@@ -422,7 +461,8 @@ static void test_sums_and_optimizers(void)
         const size_t n = numbers[i], shift = i % 2 * 4;
         check_sum_squares(n);
         for (int decay = 0; decay < 2; decay++) {
-            struct dt_update u = {.grad_scale = 0.5f, .lr = 0.125f, .weight_decay = (float)decay * 0.25f};
+            struct dt_update u = {
+                .grad_scale = 0.5f, .lr = 0.125f, .weight_decay = (float)decay * 0.25f};
             check_update(&u, n, false, shift, decay == 0);
             u.momentum = 0.75f;
             check_update(&u, n, true, shift, decay == 1);
@@ -438,12 +478,14 @@ static void test_sums_and_optimizers(void)
                                                .epsilon = 1e-6f,
                                                .bias_correction1 = 0.19f,
                                                .bias_correction2 = 0.002f};
-                check_update(&adam, n, true, type == DT_OPTIMIZER_ADAM ? shift : 4 - shift, decay == 0);
+                check_update(&adam, n, true, type == DT_OPTIMIZER_ADAM ? shift : 4 - shift,
+                             decay == 0);
             }
         }
     }
     check_sum_squares(4097);
-    check_sum_squares((size_t)4096 * DT_GPU_SUM_SCRATCH + 5); /* more blocks than there is scratch */
+    check_sum_squares((size_t)4096 * DT_GPU_SUM_SCRATCH +
+                      5); /* more blocks than there is scratch */
 }
 
 int main(void)

@@ -1,5 +1,6 @@
-/* Adding by NCCL on the double: sums of several ranks in the order of the backend's stream, and each way in which NCCL or a rank
- * can fail: the right status and words, the same on all ranks where they agree, and nothing hangs. */
+/* Adding by NCCL on the double: sums of several ranks in the order of the backend's stream, and
+ * each way in which NCCL or a rank can fail: the right status and words, the same on all ranks
+ * where they agree, and nothing hangs. */
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
@@ -19,8 +20,11 @@ static cudaStream_t compute;
 
 static enum dt_status try_open(struct dt_comm *comm, struct dt_allreduce **out)
 {
-    const struct dt_allreduce_spec spec = {
-        .type = DT_ALLREDUCE_NCCL, .comm = comm, .backend = &cuda.base, .n_elems = N_BUCKETS * N_ELEMS, .n_slots = N_SLOTS};
+    const struct dt_allreduce_spec spec = {.type = DT_ALLREDUCE_NCCL,
+                                           .comm = comm,
+                                           .backend = &cuda.base,
+                                           .n_elems = N_BUCKETS * N_ELEMS,
+                                           .n_slots = N_SLOTS};
     return dt_nccl_open(&spec, out);
 }
 
@@ -28,7 +32,8 @@ static struct dt_allreduce *open_nccl(struct dt_comm *comm)
 {
     struct dt_allreduce *allreduce;
     CHECK_OK(try_open(comm, &allreduce));
-    CHECK(allreduce->type == DT_ALLREDUCE_NCCL && allreduce->comm == comm && allreduce->total == allreduce->part);
+    CHECK(allreduce->type == DT_ALLREDUCE_NCCL && allreduce->comm == comm &&
+          allreduce->total == allreduce->part);
     return allreduce;
 }
 
@@ -55,8 +60,8 @@ static void expect_kept(void)
     }
 }
 
-/* Many under way at once, finished in another order than started, each behind work that is enqueued just before it; the ranks look
- * at the first ones at different times. */
+/* Many under way at once, finished in another order than started, each behind work that is enqueued
+ * just before it; the ranks look at the first ones at different times. */
 static void test_buckets(struct dt_allreduce *nccl)
 {
     static float host[N_BUCKETS][N_ELEMS], result[N_ELEMS];
@@ -68,7 +73,8 @@ static void test_buckets(struct dt_allreduce *nccl)
             host[k][i] = (float)(value_of(comm->rank, i) + (int)k);
         }
         put(nccl->part + k * N_ELEMS, host[k], sizeof host[k]);
-        CHECK_OK(dt_allreduce_start(nccl, (int)k, k * N_ELEMS, (k + 1) * N_ELEMS, "bucket", &requests[k]));
+        CHECK_OK(dt_allreduce_start(nccl, (int)k, k * N_ELEMS, (k + 1) * N_ELEMS, "bucket",
+                                    &requests[k]));
         CHECK_OK(dt_comm_test(comm, &requests[(int)k * comm->rank / comm->size], &done));
     }
     for (int k = N_BUCKETS - 1; k >= 0; k--) {
@@ -93,7 +99,8 @@ static cudaGraphExec_t end_recording(void)
     return exec;
 }
 
-/* Sums in a graph, with other work recorded right behind the start of each: NCCL's thread has then left the graph. */
+/* Sums in a graph, with other work recorded right behind the start of each: NCCL's thread has then
+ * left the graph. */
 static void test_recorded(struct dt_allreduce *nccl)
 {
     enum { N = 3, N_LAUNCHES = 2 };
@@ -127,7 +134,8 @@ static void test_refused(struct dt_allreduce *nccl)
     for (size_t k = 0; k < N_SLOTS; k++) {
         CHECK_OK(dt_allreduce_start(nccl, (int)k, k, k + 1, "one of many", &requests[k]));
     }
-    CHECK_STATUS(dt_allreduce_start(nccl, 0, 0, 1, "one too many", &requests[N_SLOTS]), DT_INTERNAL);
+    CHECK_STATUS(dt_allreduce_start(nccl, 0, 0, 1, "one too many", &requests[N_SLOTS]),
+                 DT_INTERNAL);
     CHECK_HAS(dt_error_text(), "one too many: more than 64 sums are under way");
     dt_error_clear();
     for (int k = 0; k < N_SLOTS; k++) {
@@ -135,8 +143,8 @@ static void test_refused(struct dt_allreduce *nccl)
     }
 }
 
-/* The last rank comes only after all others have given up on it and met on another communicator. What they computed meanwhile is
- * not held up. */
+/* The last rank comes only after all others have given up on it and met on another communicator.
+ * What they computed meanwhile is not held up. */
 static void test_late_rank(struct dt_allreduce *nccl)
 {
     struct dt_comm *comm = nccl->comm, *second;
@@ -182,7 +190,9 @@ static void test_init_fails(struct dt_comm *host)
     fake_nccl_options.init_fails = host->rank == bad;
     CHECK_STATUS(try_open(host, &nccl), DT_UNAVAILABLE);
     snprintf(text, sizeof text,
-             "rank %d: NCCL cannot start: invalid usage; fake: Duplicate GPU detected (NCCL_DEBUG=INFO shows more)", bad);
+             "rank %d: NCCL cannot start: invalid usage; fake: Duplicate GPU detected "
+             "(NCCL_DEBUG=INFO shows more)",
+             bad);
     CHECK_TEXT(dt_error_text(), text);
     dt_error_clear();
     fake_nccl_options = (struct fake_nccl_options){.init_fails = false};
@@ -226,7 +236,8 @@ static void end_fault(struct dt_comm *comm, double timeout_s, const char *barrie
     CHECK_OK(dt_comm_barrier(comm, barrier));
 }
 
-/* All ranks lose a peer, or only the last, for which the others then wait in vain; or it is their own hosts that fail. */
+/* All ranks lose a peer, or only the last, for which the others then wait in vain; or it is their
+ * own hosts that fail. */
 static void test_error(struct dt_comm *comm, bool everywhere, ncclResult_t code)
 {
     struct dt_request requests[3];
@@ -241,11 +252,13 @@ static void test_error(struct dt_comm *comm, bool everywhere, ncclResult_t code)
     for (int k = 0; k < 3 && status == DT_OK; k++) {
         status = dt_comm_wait(comm, &requests[k]);
     }
-    const char *words = code == ncclSystemError
-                            ? "faulty allreduce: NCCL: another error; fake: the connection to a peer was closed "
-                              "(NCCL_DEBUG=INFO shows more; in a container: --ipc=host, or --shm-size=1g)"
-                            : "faulty allreduce: NCCL: remote process exited or there was a network error; fake: the "
-                              "connection to a peer was closed (NCCL_DEBUG=INFO shows more)";
+    const char *words =
+        code == ncclSystemError
+            ? "faulty allreduce: NCCL: another error; fake: the connection to a peer was closed "
+              "(NCCL_DEBUG=INFO shows more; in a container: --ipc=host, or --shm-size=1g)"
+            : "faulty allreduce: NCCL: remote process exited or there was a network error; fake: "
+              "the "
+              "connection to a peer was closed (NCCL_DEBUG=INFO shows more)";
     CHECK_INT(status, code == ncclSystemError ? DT_UNAVAILABLE : DT_STALLED);
     CHECK_HAS(dt_error_text(), hit ? words : "faulty allreduce stalled for ");
     dt_error_clear();
@@ -272,7 +285,8 @@ static void test_hang(struct dt_comm *comm, bool abort_hangs)
     end_fault(comm, usual_timeout_s, "after the hang");
 }
 
-/* On the last rank a sum does not end, which on the others does: whoever complains, it is the one that is named. */
+/* On the last rank a sum does not end, which on the others does: whoever complains, it is the one
+ * that is named. */
 static void test_hang_of_one(struct dt_comm *comm)
 {
     struct dt_request requests[3];
@@ -287,15 +301,16 @@ static void test_hang_of_one(struct dt_comm *comm)
     }
     comm->timeout_s = 0.5;
     CHECK_STATUS(dt_comm_wait(comm, &requests[n_well]), DT_STALLED);
-    snprintf(who, sizeof who, "rank %d waits in 'training' for a collective that other ranks have finished", bad);
+    snprintf(who, sizeof who,
+             "rank %d waits in 'training' for a collective that other ranks have finished", bad);
     CHECK_HAS(dt_error_text(), who);
     dt_error_clear();
     dt_allreduce_close(nccl);
     end_fault(comm, usual_timeout_s, "after the hang of one");
 }
 
-/* NCCL never gets the second recorded sum into the graph: whoever waits for it says so, keeps its hands off the graph, and goes on
- * to its end. */
+/* NCCL never gets the second recorded sum into the graph: whoever waits for it says so, keeps its
+ * hands off the graph, and goes on to its end. */
 static void test_launch_hangs(struct dt_comm *comm)
 {
     struct dt_request requests[2];
@@ -337,8 +352,10 @@ int main(void)
     cuda.gpu.index = world.rank;
     cuda.base.ops = &dt_cuda_backend;
     cuda.stream = cuda.main.stream = compute;
-    CHECK_CUDA(cudaStreamCreateWithFlags(&cuda.branches.lanes[DT_CUDA_GRADIENTS].stream, cudaStreamNonBlocking));
-    CHECK_CUDA(cudaEventCreateWithFlags(&cuda.branches.events[DT_CUDA_GRADIENTS], cudaEventDisableTiming));
+    CHECK_CUDA(cudaStreamCreateWithFlags(&cuda.branches.lanes[DT_CUDA_GRADIENTS].stream,
+                                         cudaStreamNonBlocking));
+    CHECK_CUDA(
+        cudaEventCreateWithFlags(&cuda.branches.events[DT_CUDA_GRADIENTS], cudaEventDisableTiming));
     struct dt_allreduce *nccl = open_nccl(world.comm);
     test_buckets(nccl);
     test_buckets(nccl);

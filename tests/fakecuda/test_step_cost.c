@@ -1,9 +1,11 @@
-/* What a training step costs a GPU, as far as that can be counted without one: nodes of its graph, the longest chain of them, and
- * the bytes that they move. `test_step_cost -v` lists the work of a step.
+/* What a training step costs a GPU, as far as that can be counted without one: nodes of its graph,
+ * the longest chain of them, and the bytes that they move. `test_step_cost -v` lists the work of a
+ * step.
  *
- * The double counts a call of a library as one node, which may be more on a GPU. Bytes are those of fake_cost.cpp: what each node
- * reads and writes, caches between them ignored. Nearly all of them are proportional to the samples, or do not depend on them, so
- * that two small batches tell of a large one. */
+ * The double counts a call of a library as one node, which may be more on a GPU. Bytes are those of
+ * fake_cost.cpp: what each node reads and writes, caches between them ignored. Nearly all of them
+ * are proportional to the samples, or do not depend on them, so that two small batches tell of a
+ * large one. */
 #include <stdlib.h>
 
 #include "cli/config/config.h"
@@ -15,9 +17,9 @@
 #define SMALL 4 /* samples of a batch; the other one has twice as many */
 #define LARGE 4096
 
-/* At most, by precision; a change that needs less tightens them. The aim in bf16 is 2.6 GB of mnist.json;
- * plans of cuDNN's do not get below 2.9, as they write and read the second convolution's 36,864 outputs before they are pooled, and
- * their gradients, five times in all. */
+/* At most, by precision; a change that needs less tightens them. The aim in bf16 is 2.6 GB of
+ * mnist.json; plans of cuDNN's do not get below 2.9, as they write and read the second
+ * convolution's 36,864 outputs before they are pooled, and their gradients, five times in all. */
 static const struct limit {
     const char *config;
     int nodes[N_MODES], chain[N_MODES];
@@ -25,7 +27,10 @@ static const struct limit {
 } limits[] = {
     {"configs/mnist.json", {17, 17, 17}, {14, 14, 14}, 3.03},
     {"configs/mnist-mlp.json", {9, 9, 9}, {9, 9, 9}, 0.040},
-    {"tests/fakecuda/lenet.json", {23, 23, 23}, {20, 20, 20}, 0.375}, /* pools, and channels that do not go by eight */
+    {"tests/fakecuda/lenet.json",
+     {23, 23, 23},
+     {20, 20, 20},
+     0.375}, /* pools, and channels that do not go by eight */
     {"tests/fakecuda/three_convs.json", {20, 20, 20}, {17, 17, 17}, 1.90},
 };
 
@@ -61,7 +66,8 @@ static void bind_samples(struct training *t, int n)
 }
 
 /* As dt_trainer_gpu_step. */
-static enum dt_status take_step(void *context, const struct dt_batch *batch, const struct dt_update *update)
+static enum dt_status take_step(void *context, const struct dt_batch *batch,
+                                const struct dt_update *update)
 {
     struct training *t = context;
     struct dt_pass pass = {.batch = batch, .training = true, .seed = 1};
@@ -73,9 +79,13 @@ static enum dt_status take_step(void *context, const struct dt_batch *batch, con
     return dt_strategy_wait(&step);
 }
 
-static void open_training(struct training *t, const struct dt_config *config, const struct mode *mode, int n)
+static void open_training(struct training *t, const struct dt_config *config,
+                          const struct mode *mode, int n)
 {
-    *t = (struct training){.shard = {.mode = DT_SHARDING_SHARD, .n_total = (uint64_t)n, .global_batch = (uint64_t)n, .size = 1}};
+    *t = (struct training){.shard = {.mode = DT_SHARDING_SHARD,
+                                     .n_total = (uint64_t)n,
+                                     .global_batch = (uint64_t)n,
+                                     .size = 1}};
     CHECK_OK(dt_model_lower(&config->model, &t->model));
     CHECK_OK(dt_comm_open_self(&t->comm));
     t->gpu = open_gpu(mode);
@@ -128,7 +138,8 @@ static double add_works(const struct fake_work *works, int n)
     for (int i = 0; i < n; i++) {
         sum += (double)(works[i].n_read + works[i].n_written);
         if (verbose) {
-            printf("    %-32s %9ld read %9ld written\n", works[i].name, works[i].n_read, works[i].n_written);
+            printf("    %-32s %9ld read %9ld written\n", works[i].name, works[i].n_read,
+                   works[i].n_written);
         }
     }
     return sum;
@@ -159,12 +170,16 @@ static void check_config(const struct limit *limit)
     snprintf(path, sizeof path, "%s/%s", DT_TEST_SOURCE_DIR, limit->config);
     CHECK_OK(dt_config_load(path, NULL, 0, &config));
     for (size_t m = 0; m < N_MODES; m++) {
-        const struct cost small = cost_of(&config, &modes[m], SMALL), twice = cost_of(&config, &modes[m], 2 * SMALL);
+        const struct cost small = cost_of(&config, &modes[m], SMALL),
+                          twice = cost_of(&config, &modes[m], 2 * SMALL);
         const double each = (twice.bytes - small.bytes) / SMALL, fixed = small.bytes - SMALL * each;
         const double gb = (fixed + LARGE * each) * 1e-9;
-        printf("%-31s %-4s  %2d nodes, longest chain %2d, %.2f MB and %.3f MB a sample: %.3f GB at batch %d\n", limit->config,
-               modes[m].name, small.graph.n_nodes, small.graph.longest_chain, fixed * 1e-6, each * 1e-6, gb, LARGE);
-        CHECK(small.graph.n_nodes <= limit->nodes[m] && small.graph.longest_chain <= limit->chain[m]);
+        printf("%-31s %-4s  %2d nodes, longest chain %2d, %.2f MB and %.3f MB a sample: %.3f GB at "
+               "batch %d\n",
+               limit->config, modes[m].name, small.graph.n_nodes, small.graph.longest_chain,
+               fixed * 1e-6, each * 1e-6, gb, LARGE);
+        CHECK(small.graph.n_nodes <= limit->nodes[m] &&
+              small.graph.longest_chain <= limit->chain[m]);
         CHECK(small.bytes < 0 || modes[m].precision != DT_PRECISION_BF16 || gb <= limit->gb);
     }
 }

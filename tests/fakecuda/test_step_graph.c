@@ -1,5 +1,6 @@
-/* Steps that the GPU takes on its own leave the bits of the same steps taken call by call, whatever differs between them: samples,
- * epoch, learning rate, number of samples. Nothing of them waits or allocates. */
+/* Steps that the GPU takes on its own leave the bits of the same steps taken call by call, whatever
+ * differs between them: samples, epoch, learning rate, number of samples. Nothing of them waits or
+ * allocates. */
 #include "tests/fakecuda/session.h"
 
 #include <unistd.h>
@@ -24,8 +25,12 @@ struct outcome {
 };
 
 /* With the rows of two ranks' halves, so that ids are not rows. */
-static const struct dt_shard whole = {
-    .mode = DT_SHARDING_SHARD, .seed = 3, .n_total = N_SAMPLES, .global_batch = CAPACITY, .size = 1, .shuffle = true};
+static const struct dt_shard whole = {.mode = DT_SHARDING_SHARD,
+                                      .seed = 3,
+                                      .n_total = N_SAMPLES,
+                                      .global_batch = CAPACITY,
+                                      .size = 1,
+                                      .shuffle = true};
 static const struct dt_shard half = {.mode = DT_SHARDING_SHARD,
                                      .seed = 3,
                                      .n_total = 2 * N_SAMPLES,
@@ -33,26 +38,33 @@ static const struct dt_shard half = {.mode = DT_SHARDING_SHARD,
                                      .rank = 1,
                                      .size = 2,
                                      .shuffle = true};
-static const struct dt_shard in_order = {
-    .mode = DT_SHARDING_SHARD, .seed = 3, .n_total = N_SAMPLES, .global_batch = CAPACITY, .size = 1};
+static const struct dt_shard in_order = {.mode = DT_SHARDING_SHARD,
+                                         .seed = 3,
+                                         .n_total = N_SAMPLES,
+                                         .global_batch = CAPACITY,
+                                         .size = 1};
 
-static void begin(const struct plan *plan, const struct dt_backend_ops *ops, const struct dt_model *model,
-                  const struct dt_samples *samples, struct session *session, struct outcome *out)
+static void begin(const struct plan *plan, const struct dt_backend_ops *ops,
+                  const struct dt_model *model, const struct dt_samples *samples,
+                  struct session *session, struct outcome *out)
 {
     *out = (struct outcome){.params = buffer_open(model->arena_elems)};
     CHECK_OK(session_open(ops, plan->precision, model, samples, &plan->optimizer, session));
     dt_model_init(model, 5, out->params.data);
-    CHECK_OK(ops->copy_in(session->backend, session->network->params, out->params.data, model->arena_elems * sizeof(float)));
+    CHECK_OK(ops->copy_in(session->backend, session->network->params, out->params.data,
+                          model->arena_elems * sizeof(float)));
 }
 
 static void end(struct session *session, struct outcome *out)
 {
     struct dt_backend *backend = session->backend;
-    CHECK_OK(backend->ops->copy_out(backend, out->params.data, session->network->params, out->params.n * sizeof(float)));
+    CHECK_OK(backend->ops->copy_out(backend, out->params.data, session->network->params,
+                                    out->params.n * sizeof(float)));
     session_close(session);
 }
 
-static struct dt_step_input input_of(const struct plan *plan, struct session *session, uint32_t epoch, uint64_t step)
+static struct dt_step_input input_of(const struct plan *plan, struct session *session,
+                                     uint32_t epoch, uint64_t step)
 {
     struct dt_step_input input = {.draw = dt_shard_draw(&plan->shard, epoch, step)};
     const double n = input.draw.n > 0 ? input.draw.n : 1;
@@ -70,7 +82,8 @@ static enum dt_status passes(struct session *session, const struct dt_batch *bat
     return dt_network_backward(network, &pass, NULL, NULL);
 }
 
-static struct outcome call_by_call(const struct plan *plan, const struct dt_backend_ops *ops, bool smooth)
+static struct outcome call_by_call(const struct plan *plan, const struct dt_backend_ops *ops,
+                                   bool smooth)
 {
     const struct dt_model model = small_cnn(smooth);
     const struct dt_samples samples = small_images();
@@ -84,7 +97,8 @@ static struct outcome call_by_call(const struct plan *plan, const struct dt_back
             const int n = dt_shard_batch(&plan->shard, epoch, step, rows, ids);
             const struct dt_batch batch = {.n = n, .rows = rows, .ids = ids, .epoch = epoch};
             CHECK_OK(passes(&session, &batch));
-            CHECK_OK(optimizer_apply(&session.optimizer, &input.update, session.network->params, session.network->grads));
+            CHECK_OK(optimizer_apply(&session.optimizer, &input.update, session.network->params,
+                                     session.network->grads));
             CHECK_OK(ops->metrics_take(session.backend, &out.metrics[out.n_steps++]));
         }
     }
@@ -92,15 +106,18 @@ static struct outcome call_by_call(const struct plan *plan, const struct dt_back
     return out;
 }
 
-static enum dt_status one_step(void *context, const struct dt_batch *batch, const struct dt_update *update)
+static enum dt_status one_step(void *context, const struct dt_batch *batch,
+                               const struct dt_update *update)
 {
     struct session *session = context;
     DT_TRY(passes(session, batch));
-    return optimizer_apply(&session->optimizer, update, session->network->params, session->network->grads);
+    return optimizer_apply(&session->optimizer, update, session->network->params,
+                           session->network->grads);
 }
 
 /* The steps `inputs`; nothing is waited for but the end, nor allocated. */
-static void run_together(struct dt_step_graph *graph, const struct dt_step_input *inputs, int n, struct outcome *out)
+static void run_together(struct dt_step_graph *graph, const struct dt_step_input *inputs, int n,
+                         struct outcome *out)
 {
     const struct fake_counts before = fake_counts();
     int n_done = 0;
@@ -108,7 +125,8 @@ static void run_together(struct dt_step_graph *graph, const struct dt_step_input
     while (n_done < n) {
         const int n_before = n_done;
         CHECK_OK(dt_step_graph.test(graph, &n_done));
-        CHECK(n_done >= n_before && n_done <= (fake_is_double ? n_before + 1 : n)); /* there a look is a piece of work */
+        CHECK(n_done >= n_before &&
+              n_done <= (fake_is_double ? n_before + 1 : n)); /* there a look is a piece of work */
     }
     CHECK_INT(fake_counts().n_host_waits, before.n_host_waits);
     CHECK_INT(fake_counts().n_mallocs, before.n_mallocs);
@@ -125,7 +143,8 @@ static struct outcome on_its_own(const struct plan *plan, bool smooth)
     struct dt_step_graph *graph;
     begin(plan, &dt_cuda_backend, &model, &samples, &session, &out);
     CHECK_OK(dt_step_graph.open(session.backend, NULL, CAPACITY, one_step, &session, &graph));
-    const uint64_t per_epoch = dt_shard_steps_per_epoch(&plan->shard), n_steps = N_EPOCHS * per_epoch;
+    const uint64_t per_epoch = dt_shard_steps_per_epoch(&plan->shard),
+                   n_steps = N_EPOCHS * per_epoch;
     for (uint64_t step = 0; step < n_steps;) {
         struct dt_step_input inputs[DT_MAX_RECORDED_STEPS];
         int n = 0;
@@ -151,9 +170,11 @@ static void check_metrics(const struct outcome *a, const struct outcome *b)
 
 static void check_plan(const struct plan *plan)
 {
-    snprintf(case_text, sizeof case_text, "precision %d, optimizer %d, clip %g, %d at once, rank %d", plan->precision,
+    snprintf(case_text, sizeof case_text,
+             "precision %d, optimizer %d, clip %g, %d at once, rank %d", plan->precision,
              plan->optimizer.type, plan->optimizer.clip_norm, plan->n_at_once, plan->shard.rank);
-    struct outcome expected = call_by_call(plan, &dt_cuda_backend, false), actual = on_its_own(plan, false);
+    struct outcome expected = call_by_call(plan, &dt_cuda_backend, false),
+                   actual = on_its_own(plan, false);
     check_same_bits("params", &actual.params, &expected.params);
     check_metrics(&actual, &expected);
     buffer_close(&expected.params, "params");
@@ -162,36 +183,47 @@ static void check_plan(const struct plan *plan)
 
 static void check_against_reference(void)
 {
-    const struct plan plan = {.optimizer = {.type = DT_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .lr = 0.01},
+    const struct plan plan = {.optimizer = {.type = DT_OPTIMIZER_ADAM,
+                                            .beta1 = 0.9,
+                                            .beta2 = 0.999,
+                                            .epsilon = 1e-8,
+                                            .lr = 0.01},
                               .shard = whole,
                               .n_at_once = 4};
-    struct outcome expected = call_by_call(&plan, &dt_ref_backend, true), actual = on_its_own(&plan, true);
+    struct outcome expected = call_by_call(&plan, &dt_ref_backend, true),
+                   actual = on_its_own(&plan, true);
     snprintf(case_text, sizeof case_text, "against the reference");
-    compare_within(&(struct mode){"f32 after many steps", DT_PRECISION_F32, 1e-4}, "params", &actual.params, &expected.params);
+    compare_within(&(struct mode){"f32 after many steps", DT_PRECISION_F32, 1e-4}, "params",
+                   &actual.params, &expected.params);
     buffer_close(&expected.params, "params");
     buffer_close(&actual.params, "params on its own");
 }
 
 /* An error while a step is recorded is the step's own, and the stream is whole again. */
-static enum dt_status failing_step(void *context, const struct dt_batch *batch, const struct dt_update *update)
+static enum dt_status failing_step(void *context, const struct dt_batch *batch,
+                                   const struct dt_update *update)
 {
     (void)batch, (void)update;
     int *n_calls = context;
     return ++*n_calls == 2 ? dt_error(DT_INTERNAL, "the second call fails") : DT_OK;
 }
 
-static enum dt_status waiting_step(void *context, const struct dt_batch *batch, const struct dt_update *update)
+static enum dt_status waiting_step(void *context, const struct dt_batch *batch,
+                                   const struct dt_update *update)
 {
     (void)batch, (void)update;
     struct dt_backend *gpu = context;
-    cudaStreamSynchronize(dt_cuda_backend_stream(gpu)); /* which a recording refuses, whatever is made of the refusal */
+    cudaStreamSynchronize(dt_cuda_backend_stream(
+        gpu)); /* which a recording refuses, whatever is made of the refusal */
     return DT_OK;
 }
 
-static void check_failed_recording(dt_step_fn step, void *context, struct dt_backend *gpu, const char *text)
+static void check_failed_recording(dt_step_fn step, void *context, struct dt_backend *gpu,
+                                   const char *text)
 {
     struct dt_step_graph *graph;
-    const struct dt_step_input inputs[2] = {{.draw = dt_shard_draw(&whole, 0, 0)}, {.draw = dt_shard_draw(&whole, 0, 1)}};
+    const struct dt_step_input inputs[2] = {{.draw = dt_shard_draw(&whole, 0, 0)},
+                                            {.draw = dt_shard_draw(&whole, 0, 1)}};
     CHECK_OK(dt_step_graph.open(gpu, NULL, CAPACITY, step, context, &graph));
     CHECK_STATUS(dt_step_graph.start(graph, inputs, 2), DT_INTERNAL);
     CHECK_HAS(dt_error_text(), text);
@@ -211,8 +243,10 @@ static void check_failed_recordings(void)
     gpu->ops->close(gpu);
 }
 
-/* The GPU hangs, and so do the steps behind. Whoever waits for them does so with a limit, and the end is reached. */
-static enum dt_status idle_step(void *context, const struct dt_batch *batch, const struct dt_update *update)
+/* The GPU hangs, and so do the steps behind. Whoever waits for them does so with a limit, and the
+ * end is reached. */
+static enum dt_status idle_step(void *context, const struct dt_batch *batch,
+                                const struct dt_update *update)
 {
     (void)context, (void)batch, (void)update;
     return DT_OK;
@@ -256,13 +290,20 @@ static void check_stalled(void)
 
 int main(void)
 {
-    const struct dt_optimizer_spec sgd = {.momentum = 0.9}, clipped = {.momentum = 0.9, .clip_norm = 0.5},
-                                   adam = {.type = DT_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8};
+    const struct dt_optimizer_spec sgd = {.momentum = 0.9},
+                                   clipped = {.momentum = 0.9, .clip_norm = 0.5},
+                                   adam = {.type = DT_OPTIMIZER_ADAM,
+                                           .beta1 = 0.9,
+                                           .beta2 = 0.999,
+                                           .epsilon = 1e-8};
     for (size_t m = 0; m < N_MODES; m++) {
         const enum dt_precision p = modes[m].precision;
-        check_plan(&(struct plan){.precision = p, .optimizer = sgd, .shard = whole, .n_at_once = 3});
-        check_plan(&(struct plan){.precision = p, .optimizer = adam, .shard = half, .n_at_once = DT_MAX_RECORDED_STEPS});
-        check_plan(&(struct plan){.precision = p, .optimizer = clipped, .shard = in_order, .n_at_once = 1});
+        check_plan(
+            &(struct plan){.precision = p, .optimizer = sgd, .shard = whole, .n_at_once = 3});
+        check_plan(&(struct plan){
+            .precision = p, .optimizer = adam, .shard = half, .n_at_once = DT_MAX_RECORDED_STEPS});
+        check_plan(&(struct plan){
+            .precision = p, .optimizer = clipped, .shard = in_order, .n_at_once = 1});
     }
     check_against_reference();
     if (fake_is_double) {

@@ -1,9 +1,10 @@
-/* How many operations a second this GPU does in a large product of matrices: what a peak is where the datasheet's is not known.
+/* How many operations a second this GPU does in a large product of matrices: what a peak is where
+ * the datasheet's is not known.
  *
- * usage: gemm_rate [N]: C = A B of N x N (8192), random numbers between -1 and 1, because zeros take less power and so run faster.
- * Prints a line for each type, "bf16 787.3 (780.1 to 790.2)" in TFLOP/s, the median of some rounds
- * with the least and the most; ends with 1 where C is wrong, with 77 without a
- * GPU. */
+ * usage: gemm_rate [N]: C = A B of N x N (8192), random numbers between -1 and 1, because zeros
+ * take less power and so run faster. Prints a line for each type, "bf16 787.3 (780.1 to 790.2)" in
+ * TFLOP/s, the median of some rounds with the least and the most; ends with 1 where C is wrong,
+ * with 77 without a GPU. */
 #include "base/clock.h"
 #include "cuda/cuda_check.h"
 #include "tests/fakecuda/on_gpu.h"
@@ -37,7 +38,8 @@ static float *random_matrix(int n, uint32_t state)
     return elements;
 }
 
-static void *to_device(const struct type *type, struct dt_backend *backend, const float *elements, int n)
+static void *to_device(const struct type *type, struct dt_backend *backend, const float *elements,
+                       int n)
 {
     const size_t n_elems = (size_t)n * (size_t)n;
     void *device;
@@ -47,26 +49,28 @@ static void *to_device(const struct type *type, struct dt_backend *backend, cons
         halves[i] = to_bf16(elements[i]);
     }
     CHECK_OK(backend->ops->alloc(backend, bytes_of(type, n), &device));
-    CHECK_OK(backend->ops->copy_in(backend, device, type->is_bf16 ? (const void *)halves : elements, bytes_of(type, n)));
+    CHECK_OK(backend->ops->copy_in(backend, device, type->is_bf16 ? (const void *)halves : elements,
+                                   bytes_of(type, n)));
     free(halves);
     return device;
 }
 
 /* Some elements of C, the last among them. */
-static void check_product(const struct type *type, struct dt_backend *backend, const float *a, const float *b, const void *device,
-                          int n)
+static void check_product(const struct type *type, struct dt_backend *backend, const float *a,
+                          const float *b, const void *device, int n)
 {
     void *c = malloc(bytes_of(type, n));
     CHECK(c != NULL);
     CHECK_OK(backend->ops->copy_out(backend, c, device, bytes_of(type, n)));
     for (int k = 1; k <= N_CHECKED; k++) {
-        const size_t row = (size_t)n * (size_t)k / N_CHECKED - 1, col = (size_t)n - 1 - row / 2, i = col * (size_t)n + row;
+        const size_t row = (size_t)n * (size_t)k / N_CHECKED - 1, col = (size_t)n - 1 - row / 2,
+                     i = col * (size_t)n + row;
         double expected = 0;
         for (size_t l = 0; l < (size_t)n; l++) {
             expected += (double)a[l * (size_t)n + row] * (double)b[col * (size_t)n + l];
         }
-        CHECK_NEAR(type->is_bf16 ? from_bf16(((const uint16_t *)c)[i]) : ((const float *)c)[i], expected,
-                   type->tolerance * sqrt(n));
+        CHECK_NEAR(type->is_bf16 ? from_bf16(((const uint16_t *)c)[i]) : ((const float *)c)[i],
+                   expected, type->tolerance * sqrt(n));
     }
     free(c);
 }
@@ -78,8 +82,8 @@ static int ascending(const void *x, const void *y)
 }
 
 /* seconds: (N_ROUNDS) of one product each, ascending. */
-static void time_products(const struct type *type, cublasHandle_t cublas, cudaStream_t stream, void *const matrices[3], int n,
-                          double *seconds)
+static void time_products(const struct type *type, cublasHandle_t cublas, cudaStream_t stream,
+                          void *const matrices[3], int n, double *seconds)
 {
     const float one = 1, zero = 0;
     const cudaDataType data = type->is_bf16 ? CUDA_R_16BF : CUDA_R_32F;
@@ -87,8 +91,9 @@ static void time_products(const struct type *type, cublasHandle_t cublas, cudaSt
         const double start_s = dt_clock_s();
         const int n_products = round < 0 ? N_WARM_UP : N_PRODUCTS;
         for (int i = 0; i < n_products; i++) {
-            CHECK_INT(cublasGemmEx(cublas, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &one, matrices[0], data, n, matrices[1], data, n,
-                                   &zero, matrices[2], data, n, type->compute, CUBLAS_GEMM_DEFAULT),
+            CHECK_INT(cublasGemmEx(cublas, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &one, matrices[0],
+                                   data, n, matrices[1], data, n, &zero, matrices[2], data, n,
+                                   type->compute, CUBLAS_GEMM_DEFAULT),
                       CUBLAS_STATUS_SUCCESS);
         }
         CHECK_INT(cudaStreamSynchronize(stream), cudaSuccess);
@@ -108,14 +113,15 @@ int main(int argc, char **argv)
     CHECK_INT(cublasSetStream(cublas, stream), CUBLAS_STATUS_SUCCESS);
     float *a = random_matrix(n, 1), *b = random_matrix(n, 2);
     for (size_t t = 0; t < sizeof types / sizeof types[0]; t++) {
-        void *c, *a_device = to_device(&types[t], backend, a, n), *b_device = to_device(&types[t], backend, b, n);
+        void *c, *a_device = to_device(&types[t], backend, a, n),
+                 *b_device = to_device(&types[t], backend, b, n);
         CHECK_OK(backend->ops->alloc(backend, bytes_of(&types[t], n), &c));
         double seconds[N_ROUNDS];
         time_products(&types[t], cublas, stream, (void *[]){a_device, b_device, c}, n, seconds);
         check_product(&types[t], backend, a, b, c, n);
         const double tera = 2.0 * n * n * n * 1e-12;
-        printf("%s %.1f (%.1f to %.1f)\n", types[t].name, tera / seconds[N_ROUNDS / 2], tera / seconds[N_ROUNDS - 1],
-               tera / seconds[0]);
+        printf("%s %.1f (%.1f to %.1f)\n", types[t].name, tera / seconds[N_ROUNDS / 2],
+               tera / seconds[N_ROUNDS - 1], tera / seconds[0]);
         fflush(stdout);
         backend->ops->free(backend, a_device);
         backend->ops->free(backend, b_device);

@@ -1,9 +1,11 @@
-/* Sums by NCCL inside a recorded CUDA graph, from its start to its end, of two ranks or more: one has nothing to add, and NCCL then
- * does nothing at all. Each has a GPU of its own; or, started as "nccl_in_graph one_gpu", all have the first, as ranks of unlike
- * hosts (NCCL_HOSTID), which talk by the network's interface.
+/* Sums by NCCL inside a recorded CUDA graph, from its start to its end, of two ranks or more: one
+ * has nothing to add, and NCCL then does nothing at all. Each has a GPU of its own; or, started as
+ * "nccl_in_graph one_gpu", all have the first, as ranks of unlike hosts (NCCL_HOSTID), which talk
+ * by the network's interface.
  *
- * Each step puts the same numbers on the device and sums them in two buckets that are under way together. The first step is taken
- * call by call, the others are a graph. Prints "works" with the time of a step; wrong sums end with 1, no GPU with 77. */
+ * Each step puts the same numbers on the device and sums them in two buckets that are under way
+ * together. The first step is taken call by call, the others are a graph. Prints "works" with the
+ * time of a step; wrong sums end with 1, no GPU with 77. */
 #include "base/clock.h"
 #include "cuda/cuda_backend.h"
 #include "cuda/nccl_allreduce.h"
@@ -13,7 +15,12 @@
 #include "tests/fakecuda/fake.h"
 #include "tests/rig.h"
 
-enum { N_ELEMS = 1199882, HALF = N_ELEMS / 2, BATCH = 16, N_STEPS = 20 }; /* the parameters of configs/mnist.json */
+enum {
+    N_ELEMS = 1199882,
+    HALF = N_ELEMS / 2,
+    BATCH = 16,
+    N_STEPS = 20
+}; /* the parameters of configs/mnist.json */
 
 struct sums {
     struct dt_backend *backend;
@@ -21,13 +28,14 @@ struct sums {
     void *numbers; /* device; (N_ELEMS), this rank's */
 };
 
-static enum dt_status sum_in_two(void *context, const struct dt_batch *batch, const struct dt_update *update)
+static enum dt_status sum_in_two(void *context, const struct dt_batch *batch,
+                                 const struct dt_update *update)
 {
     struct sums *sums = context;
     struct dt_request requests[2];
     (void)batch, (void)update;
-    CHECK_INT(cudaMemcpyAsync(sums->nccl->part, sums->numbers, N_ELEMS * sizeof(float), cudaMemcpyDeviceToDevice,
-                              dt_cuda_backend_stream(sums->backend)),
+    CHECK_INT(cudaMemcpyAsync(sums->nccl->part, sums->numbers, N_ELEMS * sizeof(float),
+                              cudaMemcpyDeviceToDevice, dt_cuda_backend_stream(sums->backend)),
               cudaSuccess);
     DT_TRY(dt_allreduce_start(sums->nccl, 0, 0, HALF, "the first half", &requests[0]));
     DT_TRY(dt_allreduce_start(sums->nccl, 1, HALF, N_ELEMS, "the second half", &requests[1]));
@@ -83,10 +91,14 @@ int main(int argc, char **argv)
         share_gpu(comm->rank);
     }
     const int local_rank = shared ? 0 : comm->rank;
-    CHECK_OK(dt_cuda_backend.open(&(struct dt_backend_options){.n_threads = 1, .local_rank = local_rank}, &sums.backend));
+    CHECK_OK(dt_cuda_backend.open(
+        &(struct dt_backend_options){.n_threads = 1, .local_rank = local_rank}, &sums.backend));
     const struct dt_backend_ops *ops = sums.backend->ops;
-    const struct dt_allreduce_spec spec = {
-        .type = DT_ALLREDUCE_NCCL, .comm = world.comm, .backend = sums.backend, .n_elems = N_ELEMS, .n_slots = 2};
+    const struct dt_allreduce_spec spec = {.type = DT_ALLREDUCE_NCCL,
+                                           .comm = world.comm,
+                                           .backend = sums.backend,
+                                           .n_elems = N_ELEMS,
+                                           .n_slots = 2};
     CHECK_OK(dt_nccl_open(&spec, &sums.nccl));
     float *host = malloc(N_ELEMS * sizeof *host);
     CHECK(host != NULL);
@@ -105,7 +117,8 @@ int main(int argc, char **argv)
     dt_allreduce_close(sums.nccl);
     ops->close(sums.backend);
     if (comm->rank == 0) {
-        printf("works: %d ranks%s, %d floats in two sums in %.1f us\n", comm->size, shared ? " on one GPU" : "", N_ELEMS, us);
+        printf("works: %d ranks%s, %d floats in two sums in %.1f us\n", comm->size,
+               shared ? " on one GPU" : "", N_ELEMS, us);
     }
     dt_world_exit(&world, DT_OK, true);
 }

@@ -1,11 +1,12 @@
 /* An experiment: do two ranks sum their gradients by NCCL on one GPU?
  *
- * NCCL refuses ranks of one host on one GPU, and so dtrain does not ask it to (train/device.h). But what it takes for the host is a
- * text that the variable NCCL_HOSTID sets: with another one for each rank they are ranks of unlike hosts, and talk through the
- * network's interface. Set beforehand, the variable stays as it is.
+ * NCCL refuses ranks of one host on one GPU, and so dtrain does not ask it to (train/device.h). But
+ * what it takes for the host is a text that the variable NCCL_HOSTID sets: with another one for
+ * each rank they are ranks of unlike hosts, and talk through the network's interface. Set
+ * beforehand, the variable stays as it is.
  *
- * Prints "works" with the time of a sum, or "refused: " with NCCL's words; both end with 0 unless only one rank was refused. Wrong
- * sums end with 1, no GPU with 77. */
+ * Prints "works" with the time of a sum, or "refused: " with NCCL's words; both end with 0 unless
+ * only one rank was refused. Wrong sums end with 1, no GPU with 77. */
 #include "base/clock.h"
 #include "cuda/cuda_backend.h"
 #include "cuda/nccl_allreduce.h"
@@ -20,7 +21,8 @@ static float value_of(int rank, int k, size_t i)
     return (float)((i * 7 + (size_t)rank * 13 + (size_t)k * 5) % 61);
 }
 
-static enum dt_status sum_once(struct dt_allreduce *nccl, struct dt_backend *backend, float *host, int k, double *ms)
+static enum dt_status sum_once(struct dt_allreduce *nccl, struct dt_backend *backend, float *host,
+                               int k, double *ms)
 {
     struct dt_request request;
     const int rank = nccl->comm->rank, size = nccl->comm->size;
@@ -47,8 +49,11 @@ static enum dt_status sum_once(struct dt_allreduce *nccl, struct dt_backend *bac
 static enum dt_status sum_on_one_gpu(struct dt_comm *ranks, struct dt_backend *backend, double *ms)
 {
     struct dt_allreduce *nccl;
-    const struct dt_allreduce_spec spec = {
-        .type = DT_ALLREDUCE_NCCL, .comm = ranks, .backend = backend, .n_elems = N_ELEMS, .n_slots = 1};
+    const struct dt_allreduce_spec spec = {.type = DT_ALLREDUCE_NCCL,
+                                           .comm = ranks,
+                                           .backend = backend,
+                                           .n_elems = N_ELEMS,
+                                           .n_slots = 1};
     float *host = malloc(N_ELEMS * sizeof *host);
     CHECK(host != NULL);
     const enum dt_status s = dt_nccl_open(&spec, &nccl);
@@ -83,7 +88,8 @@ int main(void)
         dt_world_exit(&world, s, false);
     }
     if (s == DT_OK && world.rank == 0) {
-        printf("works: %d ranks on one %s, %d floats in %.2f ms\n", world.size, gpu.name, N_ELEMS, ms / N_SUMS);
+        printf("works: %d ranks on one %s, %d floats in %.2f ms\n", world.size, gpu.name, N_ELEMS,
+               ms / N_SUMS);
     } else if (world.rank == 0) {
         printf("refused: %s\n", dt_error_text());
     }

@@ -1,4 +1,5 @@
-/* What tests of the double ask of it (fake.h), where the real libraries are in its place: nothing can be set, nothing is counted.
+/* What tests of the double ask of it (fake.h), where the real libraries are in its place: nothing
+ * can be set, nothing is counted.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +27,8 @@ __attribute__((constructor)) static void skip_without_gpu(void)
     int n = 0;
     const cudaError_t error = cudaGetDeviceCount(&n);
     if (error != cudaSuccess || n == 0) {
-        printf("skipped: no GPU (%s)\n", error != cudaSuccess ? cudaGetErrorString(error) : "none is visible");
+        printf("skipped: no GPU (%s)\n",
+               error != cudaSuccess ? cudaGetErrorString(error) : "none is visible");
         fflush(stdout);
         _Exit(77);
     }

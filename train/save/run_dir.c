@@ -48,7 +48,9 @@ static enum dt_status refuse(const char *path, const char *what)
 
 static enum dt_status check_plain(const char *path, const struct stat *info)
 {
-    const char *what = S_ISLNK(info->st_mode) ? "a symbolic link" : !S_ISREG(info->st_mode) ? "not a regular file" : NULL;
+    const char *what = S_ISLNK(info->st_mode)    ? "a symbolic link"
+                       : !S_ISREG(info->st_mode) ? "not a regular file"
+                                                 : NULL;
     what = what == NULL && info->st_nlink > 1 ? "a hard link" : what;
     return what == NULL ? DT_OK : refuse(path, what);
 }
@@ -56,7 +58,8 @@ static enum dt_status check_plain(const char *path, const struct stat *info)
 static enum dt_status check_folder(const char *path)
 {
     struct stat info;
-    return lstat(path, &info) == 0 && S_ISLNK(info.st_mode) ? refuse(path, "a symbolic link") : DT_OK;
+    return lstat(path, &info) == 0 && S_ISLNK(info.st_mode) ? refuse(path, "a symbolic link")
+                                                            : DT_OK;
 }
 
 enum dt_status dt_run_dir_check_file(const char *dir, const char *name)
@@ -84,17 +87,21 @@ enum dt_status dt_run_dir_check(const char *wanted)
     }
     const bool both = wanted != NULL && stat("/", &root) == 0 && stat(wanted, &info) == 0;
     if (both && root.st_dev == info.st_dev && root.st_ino == info.st_ino) {
-        return dt_error(DT_CANT_CREATE, "--run %s: is the root of the file system (name a folder for the run)", wanted);
+        return dt_error(DT_CANT_CREATE,
+                        "--run %s: is the root of the file system (name a folder for the run)",
+                        wanted);
     }
     return DT_OK;
 }
 
-enum dt_status dt_run_dir_open_file(const struct dt_run_dir *run, const char *name, int flags, int *out)
+enum dt_status dt_run_dir_open_file(const struct dt_run_dir *run, const char *name, int flags,
+                                    int *out)
 {
     char path[DT_PATH_SIZE + 16];
     struct stat info;
     snprintf(path, sizeof path, "%s/%s", run->path, name);
-    const int fd = open(path, flags | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0666);
+    const int fd =
+        open(path, flags | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0666);
     if (fd < 0 || fstat(fd, &info) != 0) {
         const enum dt_status s = dt_error_errno(DT_CANT_CREATE, "%s", path);
         close(fd);
@@ -117,7 +124,8 @@ static void read_owner(int fd, char *text, size_t size)
     text[strcspn(text, "\n")] = '\0';
 }
 
-/* Those who only ask whether somebody trains here (cli/sinks/record.c) share the lock for a moment, and are waited for. */
+/* Those who only ask whether somebody trains here (cli/sinks/record.c) share the lock for a moment,
+ * and are waited for. */
 static bool lock(int fd)
 {
     for (int i = 0; i < LOCK_TRIES; i++) {
@@ -141,10 +149,11 @@ static enum dt_status take_lock(struct dt_world *world, struct dt_run_dir *run)
         read_owner(run->lock, owner, sizeof owner);
         close(run->lock);
         run->lock = -1;
-        return dt_error(DT_CANT_CREATE, "%s: in use by %s (wait for it, or choose another --run)", run->path,
-                        owner[0] != '\0' ? owner : "another process");
+        return dt_error(DT_CANT_CREATE, "%s: in use by %s (wait for it, or choose another --run)",
+                        run->path, owner[0] != '\0' ? owner : "another process");
     }
-    const int n = snprintf(owner, sizeof owner, "pid %ld on host %s\n", (long)getpid(), world->host);
+    const int n =
+        snprintf(owner, sizeof owner, "pid %ld on host %s\n", (long)getpid(), world->host);
     if (ftruncate(run->lock, 0) != 0 || pwrite(run->lock, owner, (size_t)n, 0) != n) {
         return dt_error_errno(DT_CANT_CREATE, "%s/run.lock", run->path);
     }
@@ -162,8 +171,8 @@ void dt_run_dir_note_step(const struct dt_run_dir *run, uint64_t step)
     }
 }
 
-static enum dt_status create(struct dt_world *world, const char *wanted, const char *config_name, bool resume,
-                             struct dt_run_dir *run)
+static enum dt_status create(struct dt_world *world, const char *wanted, const char *config_name,
+                             bool resume, struct dt_run_dir *run)
 {
     char path[DT_PATH_SIZE + 16];
     DT_TRY(dt_run_dir_check(wanted));
@@ -180,16 +189,18 @@ static enum dt_status create(struct dt_world *world, const char *wanted, const c
     DT_TRY(check_files(run));
     DT_TRY(take_lock(world, run));
     if (used && !resume) {
-        return dt_error(DT_CANT_CREATE, "%s: already holds a run (choose another --run; a training resumes with --resume)",
-                        run->path);
+        return dt_error(
+            DT_CANT_CREATE,
+            "%s: already holds a run (choose another --run; a training resumes with --resume)",
+            run->path);
     }
     dt_dir_sweep(run->path, is_file_of_run);
     dt_checkpoint_sweep(run->checkpoints);
     return dt_dir_try(run->checkpoints);
 }
 
-enum dt_status dt_run_dir_open(struct dt_world *world, const char *wanted, const char *config_name, bool resume,
-                               struct dt_run_dir *out)
+enum dt_status dt_run_dir_open(struct dt_world *world, const char *wanted, const char *config_name,
+                               bool resume, struct dt_run_dir *out)
 {
     *out = (struct dt_run_dir){.lock = -1};
     enum dt_status s = DT_OK;
@@ -201,8 +212,10 @@ enum dt_status dt_run_dir_open(struct dt_world *world, const char *wanted, const
         dt_run_dir_close(out);
         return s;
     }
-    DT_TRY(dt_comm_broadcast(world->comm, out->path, sizeof out->path, 0, "broadcast of the run folder's path"));
-    return dt_comm_broadcast(world->comm, out->checkpoints, sizeof out->checkpoints, 0, "broadcast of the run folder's path");
+    DT_TRY(dt_comm_broadcast(world->comm, out->path, sizeof out->path, 0,
+                             "broadcast of the run folder's path"));
+    return dt_comm_broadcast(world->comm, out->checkpoints, sizeof out->checkpoints, 0,
+                             "broadcast of the run folder's path");
 }
 
 /* A function of nftw. */

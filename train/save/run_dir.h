@@ -7,7 +7,8 @@
  *   report.html            a page about all of it
  *   trace.json             see cli/sinks/timeline.c
  *   tensorboard/           see cli/sinks/event_file.h
- *   run.lock               held while a process uses the folder: which one, and after how many steps it is */
+ *   run.lock               held while a process uses the folder: which one, and after how many
+ * steps it is */
 #ifndef DT_TRAIN_SAVE_RUN_DIR_H
 #define DT_TRAIN_SAVE_RUN_DIR_H
 
@@ -24,28 +25,33 @@ struct dt_run_dir {
 /* runs/<config_name>/<UTC time>, as it is not there yet. */
 void dt_run_dir_default(const char *config_name, char path[DT_PATH_SIZE]);
 
-/* `wanted` is --run, or NULL for runs/<config name>/<UTC time>. Every rank calls it; agreed. DT_CANT_CREATE: cannot be created, in
- * use by another process (named), without room for checkpoints, or, unless `resume`, already the folder of a run; or one of the
- * files above is a link or no regular file, or checkpoints a link, so that writing would go elsewhere. */
-enum dt_status dt_run_dir_open(struct dt_world *world, const char *wanted, const char *config_name, bool resume,
-                               struct dt_run_dir *out);
+/* `wanted` is --run, or NULL for runs/<config name>/<UTC time>. Every rank calls it; agreed.
+ * DT_CANT_CREATE: cannot be created, in use by another process (named), without room for
+ * checkpoints, or, unless `resume`, already the folder of a run; or one of the files above is a
+ * link or no regular file, or checkpoints a link, so that writing would go elsewhere. */
+enum dt_status dt_run_dir_open(struct dt_world *world, const char *wanted, const char *config_name,
+                               bool resume, struct dt_run_dir *out);
 void dt_run_dir_close(struct dt_run_dir *run);
 
 /* Rank 0 removes a folder that it has made itself, with all that is in it. */
 void dt_run_dir_remove(const struct dt_run_dir *run);
 
-/* What is asked of `wanted` before anything else is looked at: DT_USAGE: longer than DT_RUN_DIR_MOST; DT_CANT_CREATE: it is the
- * root of the file system. NULL is fine. */
+/* What is asked of `wanted` before anything else is looked at: DT_USAGE: longer than
+ * DT_RUN_DIR_MOST; DT_CANT_CREATE: it is the root of the file system. NULL is fine. */
 #define DT_RUN_DIR_MOST (DT_PATH_SIZE - 80)
 enum dt_status dt_run_dir_check(const char *wanted);
 
-/* DT_CANT_CREATE unless `dir/name` is a regular file with no other name, or nothing: writing it would go elsewhere. */
+/* DT_CANT_CREATE unless `dir/name` is a regular file with no other name, or nothing: writing it
+ * would go elsewhere. */
 enum dt_status dt_run_dir_check_file(const char *dir, const char *name);
 
-/* Rank 0 opens one of the files above with open's `flags`, and creates it if need be, but follows no link. DT_CANT_CREATE. */
-enum dt_status dt_run_dir_open_file(const struct dt_run_dir *run, const char *name, int flags, int *out);
+/* Rank 0 opens one of the files above with open's `flags`, and creates it if need be, but follows
+ * no link. DT_CANT_CREATE. */
+enum dt_status dt_run_dir_open_file(const struct dt_run_dir *run, const char *name, int flags,
+                                    int *out);
 
-/* Rank 0 writes into run.lock that so many steps are done, for `dtrain watch`. A failure is not reported. */
+/* Rank 0 writes into run.lock that so many steps are done, for `dtrain watch`. A failure is not
+ * reported. */
 void dt_run_dir_note_step(const struct dt_run_dir *run, uint64_t step);
 
 /* Rank 0 writes a whole small file into the folder. DT_IO. */

@@ -25,8 +25,10 @@ static uint64_t steps_per_epoch(const struct dt_config *c, const struct dt_check
     if (s->world_size < 1 || s->world_size > MAX_RANKS || s->global_batch < s->world_size) {
         return 0;
     }
-    const struct dt_shard shard = {
-        .mode = c->sharding, .n_total = s->n_train, .global_batch = s->global_batch, .size = (int)s->world_size};
+    const struct dt_shard shard = {.mode = c->sharding,
+                                   .n_total = s->n_train,
+                                   .global_batch = s->global_batch,
+                                   .size = (int)s->world_size};
     return dt_shard_steps_per_epoch(&shard);
 }
 
@@ -44,17 +46,24 @@ static enum dt_status check_bound(const char *path, const struct bound *b)
     bound_text(b->value, value);
     bound_text(b->low, low);
     bound_text(b->high, high);
-    return dt_error(DT_BAD_DATA, "%s: its counters contradict each other: %s is %s, expected %s%s%s (use another checkpoint)", path,
-                    b->name, value, low, b->low < b->high ? " to " : "", b->low < b->high ? high : "");
+    return dt_error(DT_BAD_DATA,
+                    "%s: its counters contradict each other: %s is %s, expected %s%s%s (use "
+                    "another checkpoint)",
+                    path, b->name, value, low, b->low < b->high ? " to " : "",
+                    b->low < b->high ? high : "");
 }
 
 /* The order matters: a bound is worked out from what the rows before have checked. */
-static enum dt_status check_counters(const char *path, const struct dt_config *c, const struct dt_checkpoint_state *s)
+static enum dt_status check_counters(const char *path, const struct dt_config *c,
+                                     const struct dt_checkpoint_state *s)
 {
-    const long double n_ranks = s->world_size, batch = s->global_batch, n_train = s->n_train, step_in_epoch = s->step_in_epoch;
+    const long double n_ranks = s->world_size, batch = s->global_batch, n_train = s->n_train,
+                      step_in_epoch = s->step_in_epoch;
     const long double epoch = s->epoch, n_steps = s->step, n_samples = s->n_samples;
-    const long double right_batch = c->batch_global > 0 ? c->batch_global : c->batch_per_rank * n_ranks;
-    const bool generated = c->data.format != DT_DATA_IDX, may_exceed = c->sharding == DT_SHARDING_REPLICATE;
+    const long double right_batch =
+        c->batch_global > 0 ? c->batch_global : c->batch_per_rank * n_ranks;
+    const bool generated = c->data.format != DT_DATA_IDX,
+               may_exceed = c->sharding == DT_SHARDING_REPLICATE;
     const struct bound bounds[] = {
         {"seed", s->seed, c->seed, c->seed},
         {"world_size", n_ranks, 1, c->batch_global > 0 ? c->batch_global : MAX_RANKS},
@@ -65,15 +74,20 @@ static enum dt_status check_counters(const char *path, const struct dt_config *c
                       : batch,
          generated ? c->data.n_train : UINT32_MAX},
         {"data_crc", s->data_crc, 0, UINT32_MAX},
-        {"bright_borders", s->bright_borders == DT_CHECKPOINT_UNKNOWN ? 0 : s->bright_borders, 0, n_train},
+        {"bright_borders", s->bright_borders == DT_CHECKPOINT_UNKNOWN ? 0 : s->bright_borders, 0,
+         n_train},
         {"epoch", epoch, 0, MAX_EPOCHS},
-        {"compression_draws", s->compression_draws, 0, (1ULL << 40) - 1}, /* dist/compression/error_feedback.h */
+        {"compression_draws", s->compression_draws, 0,
+         (1ULL << 40) - 1}, /* dist/compression/error_feedback.h */
         {"step_in_epoch", step_in_epoch, 0, steps_per_epoch(c, s)},
-        {"step", n_steps, epoch + step_in_epoch, epoch * n_train + step_in_epoch}, /* an epoch has 1 to n_train steps */
+        {"step", n_steps, epoch + step_in_epoch,
+         epoch * n_train + step_in_epoch}, /* an epoch has 1 to n_train steps */
         {"optimizer_steps", s->optimizer_steps, n_steps, n_steps},
-        {"n_samples", n_samples, step_in_epoch, step_in_epoch * batch}, /* a step has 1 to `batch` samples */
+        {"n_samples", n_samples, step_in_epoch,
+         step_in_epoch * batch}, /* a step has 1 to `batch` samples */
         {"n_correct", s->n_correct, 0, n_samples},
-        {"loss_sum", s->loss_sum, -n_samples, n_samples * FLT_MAX}, /* rounding may take a loss a hair below 0 */
+        {"loss_sum", s->loss_sum, -n_samples,
+         n_samples * FLT_MAX}, /* rounding may take a loss a hair below 0 */
         {"stop_epoch", s->stop_epoch, 0, epoch},
         {"stop_value", s->stop_value, -1, FLT_MAX},
         {"plateau_epoch", s->plateau_epoch, 0, epoch},
@@ -95,8 +109,9 @@ static enum dt_status as_damage(enum dt_status status)
     return status == DT_CONFIG ? DT_BAD_DATA : status;
 }
 
-enum dt_status dt_saved_check(const struct dt_config_format *format, const char *path, const struct dt_checkpoint_file *file,
-                              struct dt_config *config, struct dt_model *model)
+enum dt_status dt_saved_check(const struct dt_config_format *format, const char *path,
+                              const struct dt_checkpoint_file *file, struct dt_config *config,
+                              struct dt_model *model)
 {
     char before[DT_CHECKPOINT_PATH_SIZE + 32];
     enum dt_status s = format->read("its configuration", file->config, config);
@@ -126,7 +141,8 @@ enum dt_status dt_saved_find(const char *path, bool best, char out[DT_CHECKPOINT
     uint64_t *steps = NULL;
     size_t n_steps = 0;
     snprintf(folder, sizeof folder, "%.*s/checkpoints", DT_CHECKPOINT_PATH_SIZE - 32, path);
-    snprintf(out, DT_CHECKPOINT_PATH_SIZE, "%.*s/best.safetensors", DT_CHECKPOINT_PATH_SIZE - 32, folder);
+    snprintf(out, DT_CHECKPOINT_PATH_SIZE, "%.*s/best.safetensors", DT_CHECKPOINT_PATH_SIZE - 32,
+             folder);
     if (best && is_there(out)) {
         return DT_OK;
     }
@@ -140,7 +156,8 @@ enum dt_status dt_saved_find(const char *path, bool best, char out[DT_CHECKPOINT
     return s;
 }
 
-enum dt_status dt_saved_weights(const char *path, const struct dt_model *model, struct dt_checkpoint_file *out)
+enum dt_status dt_saved_weights(const char *path, const struct dt_model *model,
+                                struct dt_checkpoint_file *out)
 {
     DT_TRY(dt_weights_open(path, out));
     const enum dt_status s = as_damage(dt_checkpoint_check(out, model, 0));

@@ -1,24 +1,28 @@
-/* A checkpoint taken at its word: the configuration it carries, the model of that, and whether all else in it agrees.
+/* A checkpoint taken at its word: the configuration it carries, the model of that, and whether all
+ * else in it agrees.
  *
- * Checksums that fit prove nothing: whoever changes a file can mend them. So every counter has bounds, which follow from the
- * configuration and from the counters before it, and the tensors are compared with the model before anything is built for them. */
+ * Checksums that fit prove nothing: whoever changes a file can mend them. So every counter has
+ * bounds, which follow from the configuration and from the counters before it, and the tensors are
+ * compared with the model before anything is built for them. */
 #ifndef DT_TRAIN_SAVE_SAVED_H
 #define DT_TRAIN_SAVE_SAVED_H
 
 #include "model/checkpoint.h"
 #include "train/config.h"
 
-/* `path`, or if that is the folder of a run, its best checkpoint where one is kept and `best` asks for it, else its newest. A
- * folder without checkpoints stays as it is: no file. */
+/* `path`, or if that is the folder of a run, its best checkpoint where one is kept and `best` asks
+ * for it, else its newest. A folder without checkpoints stays as it is: no file. */
 enum dt_status dt_saved_find(const char *path, bool best, char out[DT_CHECKPOINT_PATH_SIZE]);
 
-/* `format`: of the configuration in it. `path` is for messages. DT_BAD_DATA: the configuration is no valid one, or tensors or
- * counters do not fit it. DT_NO_MEMORY. */
-enum dt_status dt_saved_check(const struct dt_config_format *format, const char *path, const struct dt_checkpoint_file *file,
-                              struct dt_config *config, struct dt_model *model);
+/* `format`: of the configuration in it. `path` is for messages. DT_BAD_DATA: the configuration is
+ * no valid one, or tensors or counters do not fit it. DT_NO_MEMORY. */
+enum dt_status dt_saved_check(const struct dt_config_format *format, const char *path,
+                              const struct dt_checkpoint_file *file, struct dt_config *config,
+                              struct dt_model *model);
 
-/* Opens weights for a model (--weights FILE); the caller closes. DT_BAD_DATA: names or shapes are not the model's. Other errors as
- * those of dt_weights_open. */
-enum dt_status dt_saved_weights(const char *path, const struct dt_model *model, struct dt_checkpoint_file *out);
+/* Opens weights for a model (--weights FILE); the caller closes. DT_BAD_DATA: names or shapes are
+ * not the model's. Other errors as those of dt_weights_open. */
+enum dt_status dt_saved_weights(const char *path, const struct dt_model *model,
+                                struct dt_checkpoint_file *out);
 
 #endif

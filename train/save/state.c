@@ -8,7 +8,8 @@
 #include "train/trainer.h"
 #include "train/watch/monitor.h"
 
-/* The weights and the optimizer's state in the program's own memory: the backend's itself, or copies. */
+/* The weights and the optimizer's state in the program's own memory: the backend's itself, or
+ * copies. */
 struct host_arenas {
     float *params, *states[2];
     bool copies;
@@ -28,13 +29,15 @@ static enum dt_status open_arenas(const struct dt_trainer *t, struct host_arenas
 {
     const size_t n = t->model.arena_elems;
     if (t->backend->host_memory) {
-        *out = (struct host_arenas){.params = t->network->params,
-                                    .states = {t->strategy->optimizer.states[0], t->strategy->optimizer.states[1]}};
+        *out = (struct host_arenas){
+            .params = t->network->params,
+            .states = {t->strategy->optimizer.states[0], t->strategy->optimizer.states[1]}};
         return DT_OK;
     }
     *out = (struct host_arenas){.params = calloc(n, sizeof(float)), .copies = true};
     bool complete = out->params != NULL;
-    for (int i = 0; i < 2 && i < t->strategy->optimizer.n_states; i++) { /* 2: for clang-tidy, which takes more for possible */
+    for (int i = 0; i < 2 && i < t->strategy->optimizer.n_states;
+         i++) { /* 2: for clang-tidy, which takes more for possible */
         out->states[i] = calloc(n, sizeof(float));
         complete = complete && out->states[i] != NULL;
     }
@@ -55,7 +58,8 @@ static enum dt_status copy_out(const struct dt_trainer *t, struct host_arenas *h
     }
     DT_TRY(ops->copy_out(t->backend, host->params, t->network->params, n_bytes));
     for (int i = 0; i < t->strategy->optimizer.n_states; i++) {
-        DT_TRY(ops->copy_out(t->backend, host->states[i], t->strategy->optimizer.states[i], n_bytes));
+        DT_TRY(
+            ops->copy_out(t->backend, host->states[i], t->strategy->optimizer.states[i], n_bytes));
     }
     return DT_OK;
 }
@@ -69,7 +73,8 @@ static enum dt_status copy_in(const struct dt_trainer *t, const struct host_aren
     }
     DT_TRY(ops->copy_in(t->backend, t->network->params, host->params, n_bytes));
     for (int i = 0; i < t->strategy->optimizer.n_states; i++) {
-        DT_TRY(ops->copy_in(t->backend, t->strategy->optimizer.states[i], host->states[i], n_bytes));
+        DT_TRY(
+            ops->copy_in(t->backend, t->strategy->optimizer.states[i], host->states[i], n_bytes));
     }
     return DT_OK;
 }
@@ -83,9 +88,11 @@ static enum dt_status reorder(const struct dt_trainer *t, bool to_file, struct h
     return DT_OK;
 }
 
-/* Arenas in host memory are reordered in place and back: a copy would cost as much memory as they do. */
-static enum dt_status save_reordered(struct dt_trainer *t, const struct dt_run_dir *run, struct host_arenas *host,
-                                     const float *residuals, bool best, char *path)
+/* Arenas in host memory are reordered in place and back: a copy would cost as much memory as they
+ * do. */
+static enum dt_status save_reordered(struct dt_trainer *t, const struct dt_run_dir *run,
+                                     struct host_arenas *host, const float *residuals, bool best,
+                                     char *path)
 {
     struct dt_checkpoint checkpoint = {.state = t->state,
                                        .config = t->config_text,
@@ -98,13 +105,14 @@ static enum dt_status save_reordered(struct dt_trainer *t, const struct dt_run_d
     DT_TRY(reorder(t, true, host));
     const enum dt_status saved =
         best ? dt_checkpoint_save_best(run->checkpoints, &t->model, &checkpoint, path)
-             : dt_checkpoint_save(run->checkpoints, (int)t->config.checkpoint_keep, &t->model, &checkpoint, path);
+             : dt_checkpoint_save(run->checkpoints, (int)t->config.checkpoint_keep, &t->model,
+                                  &checkpoint, path);
     const enum dt_status reordered = reorder(t, false, host);
     return saved != DT_OK ? saved : reordered;
 }
 
-static enum dt_status write_checkpoint(struct dt_trainer *t, const struct dt_run_dir *run, const float *residuals, bool best,
-                                       char *path)
+static enum dt_status write_checkpoint(struct dt_trainer *t, const struct dt_run_dir *run,
+                                       const float *residuals, bool best, char *path)
 {
     struct host_arenas host;
     DT_TRY(open_arenas(t, &host));
@@ -116,7 +124,8 @@ static enum dt_status write_checkpoint(struct dt_trainer *t, const struct dt_run
     return s;
 }
 
-enum dt_status dt_trainer_save(struct dt_trainer *t, const struct dt_run_dir *run, bool best, char path[DT_CHECKPOINT_PATH_SIZE])
+enum dt_status dt_trainer_save(struct dt_trainer *t, const struct dt_run_dir *run, bool best,
+                               char path[DT_CHECKPOINT_PATH_SIZE])
 {
     char written[DT_CHECKPOINT_PATH_SIZE] = "";
     float *residuals = NULL;
@@ -124,7 +133,10 @@ enum dt_status dt_trainer_save(struct dt_trainer *t, const struct dt_run_dir *ru
     dt_comm_phase(t->world->comm, "saving a checkpoint");
     DT_TRY_GOTO(s, dt_world_agree(t->world, dt_residuals_alloc(t->strategy, &residuals)), done);
     DT_TRY_GOTO(s, dt_residuals_collect(t->strategy, residuals), done);
-    DT_TRY_GOTO(s, dt_world_agree(t->world, t->world->rank == 0 ? write_checkpoint(t, run, residuals, best, written) : DT_OK),
+    DT_TRY_GOTO(s,
+                dt_world_agree(t->world, t->world->rank == 0
+                                             ? write_checkpoint(t, run, residuals, best, written)
+                                             : DT_OK),
                 done);
     memcpy(path, written, sizeof written);
 done:
@@ -143,7 +155,8 @@ struct restore {
 
 static void warn(const struct restore *r, const char *text)
 {
-    r->emitter->emit(r->emitter->context, &(struct dt_event){.kind = DT_EVENT_WARNING, .warning = text});
+    r->emitter->emit(r->emitter->context,
+                     &(struct dt_event){.kind = DT_EVENT_WARNING, .warning = text});
 }
 
 static void on_damaged(void *context, const char *text)
@@ -153,7 +166,8 @@ static void on_damaged(void *context, const char *text)
     warn(context, warning);
 }
 
-static enum dt_status check_saved(void *context, const char *path, const struct dt_checkpoint_file *file)
+static enum dt_status check_saved(void *context, const char *path,
+                                  const struct dt_checkpoint_file *file)
 {
     const struct restore *r = context;
     struct dt_config config;
@@ -166,8 +180,10 @@ struct difference {
     uint64_t in_checkpoint, now;
 };
 
-/* A run goes on only where it would have gone: same seed, same data, and, inside an epoch, the same batches on the same ranks. */
-static enum dt_status check_fit(const struct dt_trainer *t, const char *path, const struct dt_checkpoint_state *saved)
+/* A run goes on only where it would have gone: same seed, same data, and, inside an epoch, the same
+ * batches on the same ranks. */
+static enum dt_status check_fit(const struct dt_trainer *t, const char *path,
+                                const struct dt_checkpoint_state *saved)
 {
     const bool same_batches_at_any_size = t->config.sharding == DT_SHARDING_GLOBAL;
     const bool mid_epoch = saved->step_in_epoch > 0;
@@ -175,41 +191,50 @@ static enum dt_status check_fit(const struct dt_trainer *t, const char *path, co
         {"train.seed", "use the checkpoint's", saved->seed, t->state.seed},
         {"number of training samples", "use the same data", saved->n_train, t->state.n_train},
         {"training data's fingerprint", "use the same data", saved->data_crc, t->state.data_crc},
-        {"global batch", "inside an epoch it must stay the same", mid_epoch ? saved->global_batch : 0,
-         mid_epoch ? t->state.global_batch : 0},
-        {"number of ranks", "inside an epoch it may differ only with data.sharding \"global\" and a global batch",
+        {"global batch", "inside an epoch it must stay the same",
+         mid_epoch ? saved->global_batch : 0, mid_epoch ? t->state.global_batch : 0},
+        {"number of ranks",
+         "inside an epoch it may differ only with data.sharding \"global\" and a global batch",
          mid_epoch && !same_batches_at_any_size ? saved->world_size : 0,
          mid_epoch && !same_batches_at_any_size ? t->state.world_size : 0},
         {"number of rounds of the shuffle",
-         "an epoch begun in another order cannot go on: use the dtrain that saved it, or a checkpoint of an epoch's end",
-         mid_epoch && t->config.shuffle ? saved->shuffle_rounds : 0, mid_epoch && t->config.shuffle ? t->state.shuffle_rounds : 0},
+         "an epoch begun in another order cannot go on: use the dtrain that saved it, or a "
+         "checkpoint of an epoch's end",
+         mid_epoch && t->config.shuffle ? saved->shuffle_rounds : 0,
+         mid_epoch && t->config.shuffle ? t->state.shuffle_rounds : 0},
     };
     for (size_t i = 0; i < sizeof differences / sizeof differences[0]; i++) {
         const struct difference *d = &differences[i];
         if (d->in_checkpoint != d->now) {
-            return dt_error(DT_CONFIG, "%s: %s was %llu, now it is %llu (%s)", path, d->what, (unsigned long long)d->in_checkpoint,
-                            (unsigned long long)d->now, d->consequence);
+            return dt_error(DT_CONFIG, "%s: %s was %llu, now it is %llu (%s)", path, d->what,
+                            (unsigned long long)d->in_checkpoint, (unsigned long long)d->now,
+                            d->consequence);
         }
     }
     return DT_OK;
 }
 
-/* Nor with another model, or other rules; the learning rate, the number of epochs and what is recorded may change. */
+/* Nor with another model, or other rules; the learning rate, the number of epochs and what is
+ * recorded may change. */
 static enum dt_status check_config(const struct dt_trainer *t, const char *path, const char *saved)
 {
-    static const char *const fixed[] = {"model", "data.sharding", "data.shuffle", "train.optimizer.type"};
+    static const char *const fixed[] = {"model", "data.sharding", "data.shuffle",
+                                        "train.optimizer.type"};
     char text[256];
     for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++) {
         DT_TRY(t->format->compare(saved, t->config_text, fixed[i], text, sizeof text));
         if (text[0] != '\0') {
-            return dt_error(DT_CONFIG, "%s: %s (use the checkpoint's, or begin a new run)", path, text);
+            return dt_error(DT_CONFIG, "%s: %s (use the checkpoint's, or begin a new run)", path,
+                            text);
         }
     }
     return DT_OK;
 }
 
-/* That may change too: the weights are float everywhere. But the run is then not what it would have been. */
-static void tell_precision(const struct restore *r, const char *path, const struct dt_config *before)
+/* That may change too: the weights are float everywhere. But the run is then not what it would have
+ * been. */
+static void tell_precision(const struct restore *r, const char *path,
+                           const struct dt_config *before)
 {
     static const char *const names[] = {
 #define DT_NAME(constant, name) name,
@@ -217,37 +242,43 @@ static void tell_precision(const struct restore *r, const char *path, const stru
     const enum dt_precision now = r->trainer->config.precision;
     char warning[DT_CHECKPOINT_PATH_SIZE + 128];
     if (before->precision != now) {
-        snprintf(warning, sizeof warning, "%s: precision was %s, now it is %s (the run goes on; another rounding)", path,
+        snprintf(warning, sizeof warning,
+                 "%s: precision was %s, now it is %s (the run goes on; another rounding)", path,
                  names[before->precision], names[now]);
         warn(r, warning);
     }
 }
 
 /* What compression has left goes on as long as somebody encodes. */
-static void take_residuals(struct restore *r, const char *path, const struct dt_checkpoint_file *file,
-                           const struct dt_config *before)
+static void take_residuals(struct restore *r, const char *path,
+                           const struct dt_checkpoint_file *file, const struct dt_config *before)
 {
     const struct dt_trainer *t = r->trainer;
     const bool found = dt_checkpoint_has_residuals(file), room = r->residuals != NULL;
-    const bool expected = before->dist.compression.type != DT_COMPRESSION_NONE && before->dist.compression.error_feedback;
+    const bool expected = before->dist.compression.type != DT_COMPRESSION_NONE &&
+                          before->dist.compression.error_feedback;
     char warning[DT_CHECKPOINT_PATH_SIZE + 160];
     if (found && room) {
         dt_checkpoint_get_residuals(file, t->state.world_size, r->residuals);
         r->has_residuals = dt_residuals_settle(t->strategy, r->residuals);
     }
     if (found && !r->has_residuals) {
-        snprintf(warning, sizeof warning, "%s: residuals of compression, now without error feedback (dropped; the run goes on)",
-                 path);
+        snprintf(
+            warning, sizeof warning,
+            "%s: residuals of compression, now without error feedback (dropped; the run goes on)",
+            path);
         warn(r, warning);
     } else if (!found && expected && room) {
-        snprintf(warning, sizeof warning, "%s: has no residuals of compression (an older dtrain saved it; the run goes on from 0)",
+        snprintf(warning, sizeof warning,
+                 "%s: has no residuals of compression (an older dtrain saved it; the run goes on "
+                 "from 0)",
                  path);
         warn(r, warning);
     }
 }
 
-/* A best checkpoint that is in no folder, or in another run's, is none. One of a later step stays the best: it was better than what
- * this state knows. */
+/* A best checkpoint that is in no folder, or in another run's, is none. One of a later step stays
+ * the best: it was better than what this state knows. */
 static void check_best(struct restore *r)
 {
     struct dt_checkpoint_state *state = &r->trainer->state;
@@ -258,13 +289,15 @@ static void check_best(struct restore *r)
         dt_error_clear();
         return;
     }
-    snprintf(warning, sizeof warning, "%s: not there any more (the run goes on; the next epoch is the best at first)", path);
+    snprintf(warning, sizeof warning,
+             "%s: not there any more (the run goes on; the next epoch is the best at first)", path);
     warn(r, warning);
     state->best_epoch = 0;
     state->best_value = 0;
 }
 
-static enum dt_status load_arenas(struct dt_trainer *t, const struct dt_checkpoint_file *file, int n_states)
+static enum dt_status load_arenas(struct dt_trainer *t, const struct dt_checkpoint_file *file,
+                                  int n_states)
 {
     struct host_arenas host;
     DT_TRY(open_arenas(t, &host));
@@ -279,7 +312,8 @@ static enum dt_status load_arenas(struct dt_trainer *t, const struct dt_checkpoi
     return s;
 }
 
-/* Going back in time would leave two futures in one folder, and the next --resume would go on with the wrong one. */
+/* Going back in time would leave two futures in one folder, and the next --resume would go on with
+ * the wrong one. */
 static enum dt_status check_is_newest(const struct dt_run_dir *run, const char *path, uint64_t step)
 {
     uint64_t *steps = NULL;
@@ -288,8 +322,10 @@ static enum dt_status check_is_newest(const struct dt_run_dir *run, const char *
     const uint64_t newest = n_steps > 0 ? steps[0] : 0;
     free(steps);
     if (newest > step) {
-        return dt_error(DT_CANT_CREATE, "%s: %s has a later checkpoint, of step %llu (go on from it, or take another --run)", path,
-                        run->path, (unsigned long long)newest);
+        return dt_error(
+            DT_CANT_CREATE,
+            "%s: %s has a later checkpoint, of step %llu (go on from it, or take another --run)",
+            path, run->path, (unsigned long long)newest);
     }
     return DT_OK;
 }
@@ -320,7 +356,8 @@ static enum dt_status read_checkpoint(struct restore *r, const char *path, char 
         DT_TRY(dt_saved_find(path, false, path_used));
         DT_TRY(dt_checkpoint_open(path_used, &file));
     } else {
-        const struct dt_checkpoint_judge judge = {.check = check_saved, .on_damaged = on_damaged, .context = r};
+        const struct dt_checkpoint_judge judge = {
+            .check = check_saved, .on_damaged = on_damaged, .context = r};
         DT_TRY(dt_checkpoint_newest(r->run->checkpoints, &judge, path_used, &file));
         if (path_used[0] == '\0') {
             return DT_OK;
@@ -351,22 +388,29 @@ static enum dt_status give_out(struct restore *r, char path_used[DT_CHECKPOINT_P
 {
     struct dt_trainer *t = r->trainer;
     struct dt_comm *comm = t->world->comm;
-    DT_TRY(dt_comm_broadcast(comm, path_used, DT_CHECKPOINT_PATH_SIZE, 0, "broadcast of the checkpoint's path"));
-    DT_TRY(dt_comm_broadcast(comm, &t->state, sizeof t->state, 0, "broadcast of where the run stands"));
-    DT_TRY(dt_comm_broadcast(comm, &r->has_residuals, sizeof r->has_residuals, 0, "broadcast of what there is"));
+    DT_TRY(dt_comm_broadcast(comm, path_used, DT_CHECKPOINT_PATH_SIZE, 0,
+                             "broadcast of the checkpoint's path"));
+    DT_TRY(dt_comm_broadcast(comm, &t->state, sizeof t->state, 0,
+                             "broadcast of where the run stands"));
+    DT_TRY(dt_comm_broadcast(comm, &r->has_residuals, sizeof r->has_residuals, 0,
+                             "broadcast of what there is"));
     dt_residuals_set_draws(t->strategy, t->state.compression_draws);
     dt_monitor_restore(t);
     return r->has_residuals ? dt_residuals_give_out(t->strategy, r->residuals) : DT_OK;
 }
 
-enum dt_status dt_trainer_restore(struct dt_trainer *t, const struct dt_run_dir *run, const struct dt_emitter *emitter,
-                                  const char *path, char path_used[DT_CHECKPOINT_PATH_SIZE])
+enum dt_status dt_trainer_restore(struct dt_trainer *t, const struct dt_run_dir *run,
+                                  const struct dt_emitter *emitter, const char *path,
+                                  char path_used[DT_CHECKPOINT_PATH_SIZE])
 {
     struct restore r = {.trainer = t, .run = run, .emitter = emitter};
     enum dt_status s;
     memset(path_used, 0, DT_CHECKPOINT_PATH_SIZE);
     DT_TRY_GOTO(s, dt_world_agree(t->world, dt_residuals_alloc(t->strategy, &r.residuals)), done);
-    DT_TRY_GOTO(s, dt_world_agree(t->world, t->world->rank == 0 ? read_checkpoint(&r, path, path_used) : DT_OK), done);
+    DT_TRY_GOTO(s,
+                dt_world_agree(t->world,
+                               t->world->rank == 0 ? read_checkpoint(&r, path, path_used) : DT_OK),
+                done);
     s = give_out(&r, path_used);
 done:
     free(r.residuals);

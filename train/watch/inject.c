@@ -48,20 +48,22 @@ static enum dt_status unknown_kind(const char *text)
         const size_t n = strlen(names);
         snprintf(names + n, sizeof names - n, "%s%s", i > 0 ? ", " : "", kinds[i].name);
     }
-    return dt_error(DT_USAGE, "--inject %.100s: unknown fault (one of %s, as in %s)", text, names, kinds[0].example);
+    return dt_error(DT_USAGE, "--inject %.100s: unknown fault (one of %s, as in %s)", text, names,
+                    kinds[0].example);
 }
 
 /* `what` is wrong with the key, n characters. */
-static enum dt_status wrong(const struct dt_fault *fault, const char *key, size_t n, const char *what)
+static enum dt_status wrong(const struct dt_fault *fault, const char *key, size_t n,
+                            const char *what)
 {
-    return dt_error(DT_USAGE, "--inject %.100s: '%.*s' %s (write it as in %s)", fault->text, (int)(n < 60 ? n : 60), key, what,
-                    kinds[fault->kind].example);
+    return dt_error(DT_USAGE, "--inject %.100s: '%.*s' %s (write it as in %s)", fault->text,
+                    (int)(n < 60 ? n : 60), key, what, kinds[fault->kind].example);
 }
 
 static enum dt_status wrong_value(const struct dt_fault *fault, enum key key)
 {
-    return dt_error(DT_USAGE, "--inject %.100s: %s is not %s (write it as in %s)", fault->text, keys[key].name, keys[key].value,
-                    kinds[fault->kind].example);
+    return dt_error(DT_USAGE, "--inject %.100s: %s is not %s (write it as in %s)", fault->text,
+                    keys[key].name, keys[key].value, kinds[fault->kind].example);
 }
 
 /* A whole number of n characters, low to high. */
@@ -118,7 +120,8 @@ static enum dt_status read_value(enum key key, const char *value, size_t n, stru
 static enum key find_key(const char *text, size_t n)
 {
     int key = 0;
-    while (key < N_KEYS && !(strlen(keys[key].name) == n && strncmp(keys[key].name, text, n) == 0)) {
+    while (key < N_KEYS &&
+           !(strlen(keys[key].name) == n && strncmp(keys[key].name, text, n) == 0)) {
         key++;
     }
     return (enum key)key;
@@ -138,7 +141,8 @@ static enum dt_status read_pair(const char *text, size_t n, unsigned *given, str
         return wrong(out, text, n_key, "is given twice");
     }
     *given |= 1u << key;
-    return equals != NULL ? read_value(key, equals + 1, n - n_key - 1, out) : wrong(out, text, n_key, "has no value");
+    return equals != NULL ? read_value(key, equals + 1, n - n_key - 1, out)
+                          : wrong(out, text, n_key, "has no value");
 }
 
 static enum dt_status parse(const char *text, struct dt_fault *out)
@@ -146,14 +150,18 @@ static enum dt_status parse(const char *text, struct dt_fault *out)
     const size_t n_name = strcspn(text, ":");
     unsigned given = 0;
     int k = 0;
-    while (k < N_KINDS && !(strlen(kinds[k].name) == n_name && strncmp(kinds[k].name, text, n_name) == 0)) {
+    while (k < N_KINDS &&
+           !(strlen(kinds[k].name) == n_name && strncmp(kinds[k].name, text, n_name) == 0)) {
         k++;
     }
     if (k == N_KINDS) {
         return unknown_kind(text);
     }
-    *out = (struct dt_fault){
-        .kind = (enum dt_fault_kind)k, .rank = DT_FAULT_EVERY_RANK, .first_step = 1, .last_step = UINT64_MAX, .text = text};
+    *out = (struct dt_fault){.kind = (enum dt_fault_kind)k,
+                             .rank = DT_FAULT_EVERY_RANK,
+                             .first_step = 1,
+                             .last_step = UINT64_MAX,
+                             .text = text};
     const char *pair = text + n_name;
     while (*pair != '\0') { /* at the colon, then at a comma */
         const size_t n = strcspn(pair + 1, ",");
@@ -197,9 +205,10 @@ static enum dt_status check_drop(const struct dt_trainer *t, const struct dt_fau
     struct dt_averaging averaging;
     dt_strategy_describe(t->strategy, &averaging);
     if (!averaging.traffic.known || averaging.traffic.messages == 0) {
-        return dt_error(
-            DT_CONFIG, "--inject %s: %s sends no messages that can be lost (set distributed.allreduce=ring, or take several ranks)",
-            fault->text, averaging.allreduce);
+        return dt_error(DT_CONFIG,
+                        "--inject %s: %s sends no messages that can be lost (set "
+                        "distributed.allreduce=ring, or take several ranks)",
+                        fault->text, averaging.allreduce);
     }
     return DT_OK;
 }
@@ -208,20 +217,26 @@ static enum dt_status check_drop(const struct dt_trainer *t, const struct dt_fau
 static enum dt_status check_fault(const struct dt_trainer *t, const struct dt_fault *fault)
 {
     if (fault->rank >= t->world->size) {
-        return dt_error(DT_CONFIG, "--inject %s: there is no rank %d (ranks are 0 to %d)", fault->text, fault->rank,
-                        t->world->size - 1);
+        return dt_error(DT_CONFIG, "--inject %s: there is no rank %d (ranks are 0 to %d)",
+                        fault->text, fault->rank, t->world->size - 1);
     }
-    if ((fault->kind == DT_FAULT_NAN || fault->kind == DT_FAULT_FLIP) && dt_strategy_splits(t->strategy)) {
-        return dt_error(DT_CONFIG, "--inject %s: no rank has the whole network (use a strategy that does not split it)",
-                        fault->text);
+    if ((fault->kind == DT_FAULT_NAN || fault->kind == DT_FAULT_FLIP) &&
+        dt_strategy_splits(t->strategy)) {
+        return dt_error(
+            DT_CONFIG,
+            "--inject %s: no rank has the whole network (use a strategy that does not split it)",
+            fault->text);
     }
     if (fault->kind == DT_FAULT_NAN && fault->rank >= t->roles.n_workers) {
-        return dt_error(DT_CONFIG, "--inject %s: rank %d is a server and has no gradient of its own (name a rank below %d)",
+        return dt_error(DT_CONFIG,
+                        "--inject %s: rank %d is a server and has no gradient of its own (name a "
+                        "rank below %d)",
                         fault->text, fault->rank, t->roles.n_workers);
     }
     if (fault->kind == DT_FAULT_FLIP && find_tensor(&t->model, fault->tensor) == NULL) {
-        return dt_error(DT_CONFIG, "--inject %s: the model has no tensor '%s' (it has %s ... %s)", fault->text, fault->tensor,
-                        t->model.params[0].name, t->model.params[t->model.n_params - 1].name);
+        return dt_error(DT_CONFIG, "--inject %s: the model has no tensor '%s' (it has %s ... %s)",
+                        fault->text, fault->tensor, t->model.params[0].name,
+                        t->model.params[t->model.n_params - 1].name);
     }
     return fault->kind == DT_FAULT_DROP ? check_drop(t, fault) : DT_OK;
 }
@@ -229,8 +244,10 @@ static enum dt_status check_fault(const struct dt_trainer *t, const struct dt_fa
 static enum dt_status check_faults(const struct dt_trainer *t, const struct dt_faults *faults)
 {
     if (t->graph != NULL) {
-        return dt_error(DT_CONFIG, "--inject %s: the GPU takes steps on its own, recorded (set cuda.graph=false)",
-                        faults->faults[0].text);
+        return dt_error(
+            DT_CONFIG,
+            "--inject %s: the GPU takes steps on its own, recorded (set cuda.graph=false)",
+            faults->faults[0].text);
     }
     for (int i = 0; i < faults->n; i++) {
         DT_TRY(check_fault(t, &faults->faults[i]));
@@ -258,13 +275,15 @@ enum dt_status dt_inject_open(struct dt_trainer *t, const struct dt_faults *faul
 
 static bool is_now(const struct dt_fault *fault, int rank, uint64_t first, uint64_t last)
 {
-    return (fault->rank == DT_FAULT_EVERY_RANK || fault->rank == rank) && fault->first_step <= last && first <= fault->last_step;
+    return (fault->rank == DT_FAULT_EVERY_RANK || fault->rank == rank) &&
+           fault->first_step <= last && first <= fault->last_step;
 }
 
 /* 0 to ms. */
 static unsigned draw_ms(unsigned ms, uint64_t seed, int rank, uint64_t step)
 {
-    const struct dt_rng4 words = dt_rng_words(seed, DT_RNG_JITTER, 0, (uint32_t)(step >> 32), (uint32_t)step, (uint32_t)rank);
+    const struct dt_rng4 words = dt_rng_words(seed, DT_RNG_JITTER, 0, (uint32_t)(step >> 32),
+                                              (uint32_t)step, (uint32_t)rank);
     return (unsigned)(dt_rng_uniform(words.v[0]) * (float)(ms + 1));
 }
 
@@ -273,7 +292,8 @@ unsigned dt_fault_delay_ms(const struct dt_fault *fault, uint64_t seed, int rank
     if (!is_now(fault, rank, step, step)) {
         return 0;
     }
-    const unsigned jitter = fault->kind == DT_FAULT_JITTER ? draw_ms(fault->ms, seed, rank, step) : 0;
+    const unsigned jitter =
+        fault->kind == DT_FAULT_JITTER ? draw_ms(fault->ms, seed, rank, step) : 0;
     return fault->kind == DT_FAULT_SLOW ? fault->ms : jitter;
 }
 
@@ -323,7 +343,8 @@ void dt_inject_begin(struct dt_trainer *t, uint64_t step)
 enum dt_status dt_inject_nan(struct dt_trainer *t)
 {
     const float value = NAN;
-    return t->backend->ops->copy_in(t->backend, dt_network_dlogits(t->network), &value, sizeof value);
+    return t->backend->ops->copy_in(t->backend, dt_network_dlogits(t->network), &value,
+                                    sizeof value);
 }
 
 /* The lowest bit of the tensor's first weight. */
@@ -340,8 +361,10 @@ enum dt_status dt_inject_end(struct dt_trainer *t, uint64_t first, uint64_t last
 {
     for (int i = 0; i < t->faults->n; i++) {
         const struct dt_fault *fault = &t->faults->faults[i];
-        if (fault->kind == DT_FAULT_FLIP && fault->first_step <= last && first <= fault->last_step) {
-            DT_TRY(dt_strategy_share_weights(t->strategy)); /* all ranks: the flip is not to be lost in a step that is under way */
+        if (fault->kind == DT_FAULT_FLIP && fault->first_step <= last &&
+            first <= fault->last_step) {
+            DT_TRY(dt_strategy_share_weights(t->strategy)); /* all ranks: the flip is not to be lost
+                                                               in a step that is under way */
             DT_TRY(is_now(fault, t->world->rank, first, last) ? flip(t, fault->tensor) : DT_OK);
         }
     }

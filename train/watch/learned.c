@@ -13,7 +13,8 @@
 static bool shows_images(const struct dt_samples *samples)
 {
     const struct dt_shape s = samples->shape;
-    return samples->pixels != NULL && (s.c == 1 || s.c == 3) && s.h <= MAX_SIDE && s.w <= MAX_SIDE && s.h * s.w > 1;
+    return samples->pixels != NULL && (s.c == 1 || s.c == 3) && s.h <= MAX_SIDE &&
+           s.w <= MAX_SIDE && s.h * s.w > 1;
 }
 
 /* They travel as 64-bit numbers. */
@@ -31,9 +32,10 @@ static bool find_filters(const struct dt_model *model, struct dt_learned *out)
     out->filter_c = in.c;
     out->filter_h = conv ? b->kernel : in.h;
     out->filter_w = conv ? b->kernel : in.w;
-    out->n_filters = b->linear_out.c < DT_LEARNED_MAX_FILTERS ? b->linear_out.c : DT_LEARNED_MAX_FILTERS;
-    return (conv || b->linear == DT_LINEAR_DENSE) && (in.c == 1 || (in.c == 3 && conv)) && out->filter_h > 1 &&
-           out->filter_h <= MAX_SIDE && out->filter_w <= MAX_SIDE;
+    out->n_filters =
+        b->linear_out.c < DT_LEARNED_MAX_FILTERS ? b->linear_out.c : DT_LEARNED_MAX_FILTERS;
+    return (conv || b->linear == DT_LINEAR_DENSE) && (in.c == 1 || (in.c == 3 && conv)) &&
+           out->filter_h > 1 && out->filter_h <= MAX_SIDE && out->filter_w <= MAX_SIDE;
 }
 
 static size_t n_filter_elems(const struct dt_learned *l)
@@ -48,8 +50,8 @@ static void *allocate(size_t n, size_t n_bytes, bool *complete)
     return memory;
 }
 
-enum dt_status dt_learned_open(const struct dt_world *world, const struct dt_network *network, const struct dt_samples *samples,
-                               struct dt_learned *out)
+enum dt_status dt_learned_open(const struct dt_world *world, const struct dt_network *network,
+                               const struct dt_samples *samples, struct dt_learned *out)
 {
     const struct dt_model *model = network->model;
     const size_t n = (size_t)model->n_outputs;
@@ -72,7 +74,9 @@ enum dt_status dt_learned_open(const struct dt_world *world, const struct dt_net
     if (find_filters(model, out)) {
         out->filters = allocate(n_filter_elems(out), sizeof *out->filters, &complete);
     }
-    return complete ? DT_OK : dt_error(DT_NO_MEMORY, "no memory for what the model says of the test samples");
+    return complete
+               ? DT_OK
+               : dt_error(DT_NO_MEMORY, "no memory for what the model says of the test samples");
 }
 
 void dt_learned_close(struct dt_learned *l)
@@ -136,8 +140,8 @@ static void keep_worst(struct dt_learned *l, const struct dt_answer *a)
     l->worst[i] = *a;
 }
 
-enum dt_status dt_learned_take(struct dt_learned *l, struct dt_network *network, const struct dt_samples *samples,
-                               const struct dt_batch *batch)
+enum dt_status dt_learned_take(struct dt_learned *l, struct dt_network *network,
+                               const struct dt_samples *samples, const struct dt_batch *batch)
 {
     const size_t n = (size_t)l->n_classes, n_rows = (size_t)l->n_rows;
     const float *logits = dt_network_logits(network);
@@ -145,9 +149,11 @@ enum dt_status dt_learned_take(struct dt_learned *l, struct dt_network *network,
         struct dt_answer a;
         if (i % n_rows == 0) {
             const size_t left = (size_t)batch->n - i, now = left < n_rows ? left : n_rows;
-            DT_TRY(network->backend->ops->copy_out(network->backend, l->logits, logits + i * n, now * n * sizeof *logits));
+            DT_TRY(network->backend->ops->copy_out(network->backend, l->logits, logits + i * n,
+                                                   now * n * sizeof *logits));
         }
-        answer(l->logits + i % n_rows * n, (int)n, samples->labels[batch->rows[i]], batch->ids[i], &a);
+        answer(l->logits + i % n_rows * n, (int)n, samples->labels[batch->rows[i]], batch->ids[i],
+               &a);
         if (l->confusion != NULL) {
             l->confusion[(size_t)a.label * n + (size_t)a.said]++;
         }
@@ -165,7 +171,8 @@ static enum dt_status gather_worst(struct dt_learned *l, struct dt_world *world)
     for (int i = l->n_worst; i < DT_LEARNED_WORST; i++) {
         mine[i].label = -1; /* none */
     }
-    DT_TRY(dt_comm_allgather(world->comm, mine, l->others, sizeof mine, "gathering of the worst test samples"));
+    DT_TRY(dt_comm_allgather(world->comm, mine, l->others, sizeof mine,
+                             "gathering of the worst test samples"));
     l->n_worst = 0;
     for (int i = 0; i < world->size * DT_LEARNED_WORST; i++) {
         if (l->others[i].label >= 0) {
@@ -176,7 +183,8 @@ static enum dt_status gather_worst(struct dt_learned *l, struct dt_world *world)
 }
 
 /* Each is with one rank; what the others add is zeros. */
-static enum dt_status share_images(struct dt_learned *l, struct dt_world *world, const struct dt_samples *samples)
+static enum dt_status share_images(struct dt_learned *l, struct dt_world *world,
+                                   const struct dt_samples *samples)
 {
     const size_t n = dt_shape_elems(l->shape), n_words = n_image_words(l);
     if (l->images == NULL) {
@@ -185,32 +193,36 @@ static enum dt_status share_images(struct dt_learned *l, struct dt_world *world,
     memset(l->images, 0, n_words * sizeof(uint64_t));
     for (int i = 0; i < l->n_worst; i++) {
         const uint32_t id = l->worst[i].id, at = id - samples->first_id;
-        if (id >= samples->first_id && at % samples->id_stride == 0 && at / samples->id_stride < samples->n) {
+        if (id >= samples->first_id && at % samples->id_stride == 0 &&
+            at / samples->id_stride < samples->n) {
             memcpy(l->images + (size_t)i * n, samples->pixels + at / samples->id_stride * n, n);
         }
     }
-    return dt_comm_allreduce(world->comm, l->images, n_words, DT_TYPE_U64, DT_REDUCE_SUM, "sum of the worst test samples");
+    return dt_comm_allreduce(world->comm, l->images, n_words, DT_TYPE_U64, DT_REDUCE_SUM,
+                             "sum of the worst test samples");
 }
 
 static enum dt_status take_filters(struct dt_learned *l, struct dt_network *network)
 {
     const struct dt_model *model = network->model;
     struct dt_backend *backend = network->backend;
-    return l->filters == NULL
-               ? DT_OK
-               : backend->ops->copy_out(backend, l->filters, network->params + model->params[model->blocks[0].weight].offset,
-                                        n_filter_elems(l) * sizeof *l->filters);
+    return l->filters == NULL ? DT_OK
+                              : backend->ops->copy_out(
+                                    backend, l->filters,
+                                    network->params + model->params[model->blocks[0].weight].offset,
+                                    n_filter_elems(l) * sizeof *l->filters);
 }
 
-enum dt_status dt_learned_end(struct dt_learned *l, struct dt_world *world, struct dt_network *network,
-                              const struct dt_samples *samples)
+enum dt_status dt_learned_end(struct dt_learned *l, struct dt_world *world,
+                              struct dt_network *network, const struct dt_samples *samples)
 {
     const size_t n = (size_t)l->n_classes;
     if (l->why_not[0] != '\0') {
         return DT_OK;
     }
     if (l->confusion != NULL) {
-        DT_TRY(dt_comm_allreduce(world->comm, l->confusion, n * n, DT_TYPE_F64, DT_REDUCE_SUM, "sum of the confusion matrices"));
+        DT_TRY(dt_comm_allreduce(world->comm, l->confusion, n * n, DT_TYPE_F64, DT_REDUCE_SUM,
+                                 "sum of the confusion matrices"));
     }
     DT_TRY(gather_worst(l, world));
     DT_TRY(share_images(l, world, samples));

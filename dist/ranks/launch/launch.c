@@ -21,18 +21,22 @@
 struct launcher {
     const char *n_tasks; /* how many programs it started */
     const char *rank;    /* which of them this is */
-    const char *unless;  /* with this variable set, `n_tasks` says nothing about how the program was started; or NULL */
+    const char *unless;  /* with this variable set, `n_tasks` says nothing about how the program was
+                            started; or NULL */
     const char *who, *cure;
 };
 
 static const struct launcher launchers[] = {
     {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", NULL, "Open MPI's mpirun",
      "dtrain is linked with MPICH: start it with mpirun.mpich or mpiexec.hydra"},
-    {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", NULL, "srun", "start it with: srun --mpi=pmi2 dtrain ..."},
+    {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", NULL, "srun",
+     "start it with: srun --mpi=pmi2 dtrain ..."},
     {"SLURM_NTASKS", NULL, "SLURM_STEP_NUM_TASKS", "a Slurm job",
      "start it with: srun --mpi=pmi2 dtrain ..., or for one rank: srun --mpi=pmi2 -n1 dtrain ..."},
-    {"WORLD_SIZE", "RANK", "PMI_SIZE", "torchrun", "dtrain takes its ranks from MPI: start it with mpirun -np N dtrain ..."},
-    {"PMI_SIZE", "PMI_RANK", NULL, "the launcher", "start it with the mpirun of the MPI that dtrain --version names"},
+    {"WORLD_SIZE", "RANK", "PMI_SIZE", "torchrun",
+     "dtrain takes its ranks from MPI: start it with mpirun -np N dtrain ..."},
+    {"PMI_SIZE", "PMI_RANK", NULL, "the launcher",
+     "start it with the mpirun of the MPI that dtrain --version names"},
 };
 
 #define N_LAUNCHERS (sizeof launchers / sizeof launchers[0])
@@ -46,10 +50,12 @@ static int env_number(const char *name)
 /* The launcher that meant several ranks, when MPI sees one. */
 static const struct launcher *find_mistaken(void)
 {
-    const bool pmi_says_one = env_number("PMI_SIZE") == 1; /* mpirun -np 1, or srun --mpi=pmi2 -n1, inside a larger job */
+    const bool pmi_says_one =
+        env_number("PMI_SIZE") == 1; /* mpirun -np 1, or srun --mpi=pmi2 -n1, inside a larger job */
     for (size_t i = 0; i < N_LAUNCHERS && !pmi_says_one; i++) {
         const struct launcher *launcher = &launchers[i];
-        if (env_number(launcher->n_tasks) > 1 && (launcher->rank == NULL || getenv(launcher->rank) != NULL) &&
+        if (env_number(launcher->n_tasks) > 1 &&
+            (launcher->rank == NULL || getenv(launcher->rank) != NULL) &&
             (launcher->unless == NULL || getenv(launcher->unless) == NULL)) {
             return launcher;
         }
@@ -64,11 +70,13 @@ enum dt_status dt_launch_check(int size)
         return DT_OK;
     }
     if (launcher->rank == NULL) {
-        return dt_error(DT_UNAVAILABLE, "%s of %d tasks, but dtrain was started without srun and is alone (%s)", launcher->who,
-                        env_number(launcher->n_tasks), launcher->cure);
+        return dt_error(DT_UNAVAILABLE,
+                        "%s of %d tasks, but dtrain was started without srun and is alone (%s)",
+                        launcher->who, env_number(launcher->n_tasks), launcher->cure);
     }
-    return dt_error(DT_UNAVAILABLE, "%s started %d programs that each think they are rank 0 of 1 (%s)", launcher->who,
-                    env_number(launcher->n_tasks), launcher->cure);
+    return dt_error(DT_UNAVAILABLE,
+                    "%s started %d programs that each think they are rank 0 of 1 (%s)",
+                    launcher->who, env_number(launcher->n_tasks), launcher->cure);
 }
 
 int dt_launch_rank(void)
@@ -77,8 +85,8 @@ int dt_launch_rank(void)
     return env_number(launcher == NULL ? "PMI_RANK" : launcher->rank);
 }
 
-/* Where MPICH's launcher listens to this process, or -1 when it was started otherwise: Slurm sets PMI_FD too, but only this one
- * counts the ranks of a host. */
+/* Where MPICH's launcher listens to this process, or -1 when it was started otherwise: Slurm sets
+ * PMI_FD too, but only this one counts the ranks of a host. */
 static int hydra_fd(void)
 {
     const char *fd = getenv("PMI_FD");
@@ -111,7 +119,8 @@ static void drain_pipes(void)
 {
     int ms = 0;
     for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++) {
-        for (int n_bytes = 0; ms < DRAIN_LIMIT_MS && ioctl(fd, FIONREAD, &n_bytes) == 0 && n_bytes > 0; ms++) {
+        for (int n_bytes = 0;
+             ms < DRAIN_LIMIT_MS && ioctl(fd, FIONREAD, &n_bytes) == 0 && n_bytes > 0; ms++) {
             dt_sleep_ms(1);
         }
     }
@@ -124,7 +133,8 @@ bool dt_launch_abort(int code)
     if (fd < 0) {
         return false;
     }
-    /* The launcher's wire protocol, PMI version 1; spelled out by hand because printf is not for signal handlers. */
+    /* The launcher's wire protocol, PMI version 1; spelled out by hand because printf is not for
+     * signal handlers. */
     char line[] = "cmd=abort exitcode=000\n";
     char *digits = strchr(line, '0');
     digits[0] = (char)('0' + code / 100 % 10);
@@ -142,7 +152,8 @@ void dt_launch_end_job(const char *line, int code)
     _exit(code);
 }
 
-/* MPI_Init would end the process with a code and lines of its own. A file that has taken the closed one's number is no socket. */
+/* MPI_Init would end the process with a code and lines of its own. A file that has taken the closed
+ * one's number is no socket. */
 static enum dt_status check_connection(void)
 {
     const char *fd = getenv("PMI_FD");
@@ -151,7 +162,8 @@ static enum dt_status check_connection(void)
         return DT_OK;
     }
     return dt_error(DT_CONFIG,
-                    "PMI_FD=%.20s: the connection to the launcher is closed (let the wrapper that starts dtrain keep "
+                    "PMI_FD=%.20s: the connection to the launcher is closed (let the wrapper that "
+                    "starts dtrain keep "
                     "inherited files open)",
                     fd);
 }
@@ -165,8 +177,10 @@ static enum dt_status fit_file_limit(void)
     }
     setenv("UCX_TLS", "^posix", 0); /* shared memory of System V instead, which is no file */
     if (n_ranks > 1 && limit.rlim_cur < (rlim_t)n_ranks * SHARED_PER_RANK) {
-        return dt_error(DT_IO, "%d ranks cannot share memory, because files may have %llu bytes at most (raise ulimit -f)", n_ranks,
-                        (unsigned long long)limit.rlim_cur);
+        return dt_error(DT_IO,
+                        "%d ranks cannot share memory, because files may have %llu bytes at most "
+                        "(raise ulimit -f)",
+                        n_ranks, (unsigned long long)limit.rlim_cur);
     }
     return DT_OK;
 }
@@ -177,9 +191,10 @@ enum dt_status dt_launch_prepare(void)
     return fit_file_limit();
 }
 
-/* Once the launcher of MPICH 4.0 has passed on a signal, it takes the exit code of a process that it finds dead after all output
- * has ended for 0. One that it finds dead before that keeps its code; it looks whenever something happens to the output. So a child
- * holds this process's output a moment longer, and ends stdout before stderr. */
+/* Once the launcher of MPICH 4.0 has passed on a signal, it takes the exit code of a process that
+ * it finds dead after all output has ended for 0. One that it finds dead before that keeps its
+ * code; it looks whenever something happens to the output. So a child holds this process's output a
+ * moment longer, and ends stdout before stderr. */
 void dt_launch_keep_code(void)
 {
     const pid_t parent = getpid();

@@ -1,7 +1,8 @@
-/* How this process was started, read from the environment: to refuse launches that can only be mistakes, and to end with the
- * launcher.
+/* How this process was started, read from the environment: to refuse launches that can only be
+ * mistakes, and to end with the launcher.
  *
- * Rank and size always come from MPI; under mpirun inside a Slurm allocation, for one, every rank inherits SLURM_PROCID=0. */
+ * Rank and size always come from MPI; under mpirun inside a Slurm allocation, for one, every rank
+ * inherits SLURM_PROCID=0. */
 #ifndef DT_DIST_RANKS_LAUNCH_LAUNCH_H
 #define DT_DIST_RANKS_LAUNCH_LAUNCH_H
 
@@ -9,42 +10,48 @@
 
 #include "base/status.h"
 
-/* n programs that each think they are rank 0 of 1 would train n times and overwrite each other's files. `size` is what MPI says.
- * DT_UNAVAILABLE names the launcher and the cure. */
+/* n programs that each think they are rank 0 of 1 would train n times and overwrite each other's
+ * files. `size` is what MPI says. DT_UNAVAILABLE names the launcher and the cure. */
 enum dt_status dt_launch_check(int size);
 
-/* The launcher's own number for this process, or 0: so that n singletons, or n ranks that MPI has not connected, print one error
- * line, not n. */
+/* The launcher's own number for this process, or 0: so that n singletons, or n ranks that MPI has
+ * not connected, print one error line, not n. */
 int dt_launch_rank(void);
 
-/* Lets the kernel kill this process when MPICH's launcher dies, which otherwise leaves its ranks running. First thing. */
+/* Lets the kernel kill this process when MPICH's launcher dies, which otherwise leaves its ranks
+ * running. First thing. */
 void dt_launch_die_with_parent(void);
 
-/* UCX has read ucx.conf in the working folder, before main, and done as it says, which can overwrite files (UCX_LOG_FILE). */
+/* UCX has read ucx.conf in the working folder, before main, and done as it says, which can
+ * overwrite files (UCX_LOG_FILE). */
 bool dt_launch_has_ucx_conf(void);
 
 bool dt_launch_is_mpirun(void); /* MPICH's launcher started this process */
 
-/* Asks MPICH's launcher to end the whole job with this exit code; false when there is none to ask. First waits, a second at most,
- * until it has read what this process printed: it forwards nothing from a process that it kills. The kill follows, as a rule within
- * DT_LAUNCH_KILL_MS. Safe in a signal handler. MPI_Abort does the same but adds a line of its own to ours, and waits for an answer.
+/* Asks MPICH's launcher to end the whole job with this exit code; false when there is none to ask.
+ * First waits, a second at most, until it has read what this process printed: it forwards nothing
+ * from a process that it kills. The kill follows, as a rule within DT_LAUNCH_KILL_MS. Safe in a
+ * signal handler. MPI_Abort does the same but adds a line of its own to ours, and waits for an
+ * answer.
  */
 bool dt_launch_abort(int code);
 #define DT_LAUNCH_KILL_MS 500
 
-/* A rank that has not the word leaves it so long to the one that has, which may be about to use it. */
+/* A rank that has not the word leaves it so long to the one that has, which may be about to use it.
+ */
 #define DT_LAUNCH_FIRST_SPEAKS_MS 1000
 
-/* As dt_launch_abort after saying `line` on stderr; and if the launcher does not answer, or there is none, this process ends all
- * the same. */
+/* As dt_launch_abort after saying `line` on stderr; and if the launcher does not answer, or there
+ * is none, this process ends all the same. */
 void dt_launch_end_job(const char *line, int code) __attribute__((noreturn));
 
-/* Before MPI_Init. DT_CONFIG: the connection to the launcher is closed. Makes MPI start under a limit on the size of files
- * (ulimit -f), which UCX's shared memory counts as; DT_IO: the limit is too small for that of MPICH itself. */
+/* Before MPI_Init. DT_CONFIG: the connection to the launcher is closed. Makes MPI start under a
+ * limit on the size of files (ulimit -f), which UCX's shared memory counts as; DT_IO: the limit is
+ * too small for that of MPICH itself. */
 enum dt_status dt_launch_prepare(void);
 
-/* Lets MPICH's launcher see this process's exit code although it has passed a signal on to it. Called last, by one process of the
- * job, after MPI_Finalize. */
+/* Lets MPICH's launcher see this process's exit code although it has passed a signal on to it.
+ * Called last, by one process of the job, after MPI_Finalize. */
 void dt_launch_keep_code(void);
 
 #endif

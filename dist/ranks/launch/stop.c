@@ -32,7 +32,8 @@ void dt_stop_block(void)
     pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 
-/* Whoever insists is obeyed: the second signal takes its default action. A launcher may deliver the first one twice at once. */
+/* Whoever insists is obeyed: the second signal takes its default action. A launcher may deliver the
+ * first one twice at once. */
 static void on_signal(int signal_number)
 {
     struct timespec now;
@@ -61,7 +62,8 @@ static void leave(int signal_number)
 void dt_stop_install(void)
 {
     const sigset_t set = stop_signals();
-    struct sigaction action = {.sa_handler = at_once ? leave : on_signal, .sa_flags = SA_RESTART, .sa_mask = set};
+    struct sigaction action = {
+        .sa_handler = at_once ? leave : on_signal, .sa_flags = SA_RESTART, .sa_mask = set};
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGUSR1, &action, NULL);

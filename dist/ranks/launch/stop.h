@@ -1,10 +1,10 @@
 /* The wish to stop: SIGTERM, SIGINT or SIGUSR1 to any rank, noticed by all at the same step.
  *
- * The handler only sets a flag; the flag travels as one more element of the step's small allreduce. A second SIGINT or SIGTERM more
- * than a second later ends the process at once.
+ * The handler only sets a flag; the flag travels as one more element of the step's small allreduce.
+ * A second SIGINT or SIGTERM more than a second later ends the process at once.
  *
- * Commands that have nothing to save ask for no agreement: with dt_stop_at_once each of the signals ends them, and the job whose
- * rank they are, with 128 and its number. */
+ * Commands that have nothing to save ask for no agreement: with dt_stop_at_once each of the signals
+ * ends them, and the job whose rank they are, with 128 and its number. */
 #ifndef DT_DIST_RANKS_LAUNCH_STOP_H
 #define DT_DIST_RANKS_LAUNCH_STOP_H
 
@@ -15,8 +15,8 @@ void dt_stop_install(void); /* after MPI_Init, which replaces handlers; lets pen
 bool dt_stop_requested(void);
 int dt_stop_signal(void); /* the signal's number, or 0 */
 
-/* From now on a signal ends the process at once, one that has come before too; a file that is half written goes with it. The
- * functions above do nothing more. */
+/* From now on a signal ends the process at once, one that has come before too; a file that is half
+ * written goes with it. The functions above do nothing more. */
 void dt_stop_at_once(void);
 
 #endif

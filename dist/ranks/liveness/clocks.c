@@ -38,7 +38,8 @@ static enum dt_status answer(struct comparison *c, int peer, bool *done)
         DT_TRY(dt_wire_send(c->wire, peer, TAG, &line->answer, sizeof line->answer, &line->out));
         line->n_tries++;
         if (line->n_tries < N_TRIES) {
-            DT_TRY(dt_wire_receive(c->wire, peer, TAG, &line->question, sizeof line->question, &line->in));
+            DT_TRY(dt_wire_receive(c->wire, peer, TAG, &line->question, sizeof line->question,
+                                   &line->in));
         }
     }
     *done = *done && sent && !came && line->n_tries == N_TRIES;
@@ -70,7 +71,8 @@ static void take_answer(struct comparison *c)
 {
     const double now_s = dt_clock_s(), error_s = (now_s - c->asked_s) / 2;
     if (error_s < c->best.error_s) {
-        c->best = (struct dt_clock_offset){.offset_s = c->lines[0].answer - (c->asked_s + error_s), .error_s = error_s};
+        c->best = (struct dt_clock_offset){.offset_s = c->lines[0].answer - (c->asked_s + error_s),
+                                           .error_s = error_s};
     }
 }
 
@@ -98,7 +100,8 @@ static enum dt_status begin(struct comparison *c)
     }
     for (int peer = 1; peer < c->wire->size; peer++) {
         struct line *line = &c->lines[peer];
-        DT_TRY(dt_wire_receive(c->wire, peer, TAG, &line->question, sizeof line->question, &line->in));
+        DT_TRY(
+            dt_wire_receive(c->wire, peer, TAG, &line->question, sizeof line->question, &line->in));
     }
     return DT_OK;
 }
@@ -119,9 +122,10 @@ enum dt_status dt_clocks_compare(struct dt_comm *comm, struct dt_clock_offset *o
     if (comm->size == 1) {
         return DT_OK;
     }
-    struct comparison c = {.lines = calloc((size_t)comm->size, sizeof *c.lines), .best.error_s = INFINITY};
-    enum dt_status s =
-        c.lines != NULL ? dt_wire_open_mpi(comm, &c.wire) : dt_error(DT_NO_MEMORY, "no memory to compare the clocks");
+    struct comparison c = {.lines = calloc((size_t)comm->size, sizeof *c.lines),
+                           .best.error_s = INFINITY};
+    enum dt_status s = c.lines != NULL ? dt_wire_open_mpi(comm, &c.wire)
+                                       : dt_error(DT_NO_MEMORY, "no memory to compare the clocks");
     if (s == DT_OK) {
         s = run(comm, &c);
         *out = comm->rank == 0 ? *out : c.best;

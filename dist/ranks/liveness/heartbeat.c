@@ -9,7 +9,8 @@
 enum dt_status dt_heartbeat_start(struct dt_heartbeat *beat)
 {
     memcpy(beat->sum, beat->mine, beat->n * sizeof *beat->sum);
-    return dt_comm_allreduce_start(beat->comm, beat->sum, beat->n, DT_TYPE_F64, DT_REDUCE_SUM, beat->name, &beat->request);
+    return dt_comm_allreduce_start(beat->comm, beat->sum, beat->n, DT_TYPE_F64, DT_REDUCE_SUM,
+                                   beat->name, &beat->request);
 }
 
 static void take(struct dt_heartbeat *beat)

@@ -12,7 +12,8 @@
 
 #define MAX_ANCESTORS 16
 
-/* What is seen of a rank; of several processes (a wrapper and its program) the last of these counts. */
+/* What is seen of a rank; of several processes (a wrapper and its program) the last of these
+ * counts. */
 enum seen { ABSENT, NOT_BEGUN, STOPPED, WAITING, N_SEEN };
 
 struct process {
@@ -89,7 +90,8 @@ static pid_t launcher_of(pid_t pid, int rank)
 
 static enum seen look_at(const struct process *process)
 {
-    const uint64_t stop_signals = (UINT64_C(1) << (SIGTERM - 1)) | (UINT64_C(1) << (SIGINT - 1)) | (UINT64_C(1) << (SIGUSR1 - 1));
+    const uint64_t stop_signals = (UINT64_C(1) << (SIGTERM - 1)) | (UINT64_C(1) << (SIGINT - 1)) |
+                                  (UINT64_C(1) << (SIGUSR1 - 1));
     if (process->state == 'T' || process->state == 't') {
         return STOPPED;
     }
@@ -106,7 +108,8 @@ static bool look_at_all(struct roll *roll)
     for (struct dirent *entry; (entry = readdir(proc)) != NULL;) {
         const pid_t pid = (pid_t)atoi(entry->d_name);
         const int rank = pid > 0 ? rank_of(pid) : -1;
-        if (rank >= 0 && rank < roll->size && launcher_of(pid, rank) == roll->launcher && read_process(pid, &process)) {
+        if (rank >= 0 && rank < roll->size && launcher_of(pid, rank) == roll->launcher &&
+            read_process(pid, &process)) {
             const enum seen seen = look_at(&process);
             roll->seen[rank] = seen > roll->seen[rank] ? seen : roll->seen[rank];
         }
@@ -122,8 +125,8 @@ static int env_number(const char *name, int otherwise)
 }
 
 /* "rank 2 and 1 more (host b) are stopped" */
-static void name_missing(const struct roll *roll, const char *host, enum seen what, const char *is, const char *are, char *text,
-                         size_t n_text)
+static void name_missing(const struct roll *roll, const char *host, enum seen what, const char *is,
+                         const char *are, char *text, size_t n_text)
 {
     int first = -1, n = 0;
     for (int rank = 0; rank < roll->size; rank++) {
@@ -145,21 +148,27 @@ static void judge(const struct roll *roll, const char *host, struct dt_roll_call
     for (int rank = 0; rank < roll->size; rank++) {
         n[roll->seen[rank]]++;
     }
-    const int n_gone = roll->launcher > 0 && roll->n_local > 0 ? roll->n_local - (roll->size - n[ABSENT]) : 0;
+    const int n_gone =
+        roll->launcher > 0 && roll->n_local > 0 ? roll->n_local - (roll->size - n[ABSENT]) : 0;
     out->certain = n[STOPPED] > 0 || n_gone > 0;
     out->elsewhere = !out->certain && n[NOT_BEGUN] == 0 && n[ABSENT] > 0;
     if (n[STOPPED] > 0) {
-        name_missing(roll, host, STOPPED, "is stopped", "are stopped", out->missing, sizeof out->missing);
+        name_missing(roll, host, STOPPED, "is stopped", "are stopped", out->missing,
+                     sizeof out->missing);
     } else if (n_gone > 0 && roll->n_local == roll->size) {
-        name_missing(roll, host, ABSENT, "ended before it began", "ended before they began", out->missing, sizeof out->missing);
+        name_missing(roll, host, ABSENT, "ended before it began", "ended before they began",
+                     out->missing, sizeof out->missing);
     } else if (n_gone > 0) {
-        snprintf(out->missing, sizeof out->missing, "%d of the %d ranks of host %s ended before they began", n_gone, roll->n_local,
+        snprintf(out->missing, sizeof out->missing,
+                 "%d of the %d ranks of host %s ended before they began", n_gone, roll->n_local,
                  host);
     } else if (n[NOT_BEGUN] > 0) {
-        name_missing(roll, host, NOT_BEGUN, "has not begun", "have not begun", out->missing, sizeof out->missing);
+        name_missing(roll, host, NOT_BEGUN, "has not begun", "have not begun", out->missing,
+                     sizeof out->missing);
     } else if (out->elsewhere) {
         snprintf(out->missing, sizeof out->missing,
-                 "all ranks of host %s wait; one on another host, or the network, does not answer", host);
+                 "all ranks of host %s wait; one on another host, or the network, does not answer",
+                 host);
     } else {
         snprintf(out->missing, sizeof out->missing, "all ranks wait for each other");
     }
@@ -170,13 +179,15 @@ void dt_roll_call(const char *host, struct dt_roll_call *out)
     *out = (struct dt_roll_call){.first = true, .missing = "nobody else can be seen"};
     const int rank = env_number("PMI_RANK", -1);
     struct roll roll = {.size = env_number("PMI_SIZE", 0)};
-    roll.n_local = env_number("MPI_LOCALNRANKS", env_number("SLURM_STEP_NUM_NODES", 0) == 1 ? roll.size : 0);
+    roll.n_local =
+        env_number("MPI_LOCALNRANKS", env_number("SLURM_STEP_NUM_NODES", 0) == 1 ? roll.size : 0);
     roll.seen = rank < 0 || rank >= roll.size ? NULL : calloc((size_t)roll.size, sizeof *roll.seen);
     if (roll.seen == NULL) {
         return;
     }
     roll.launcher = launcher_of(getpid(), rank);
-    if (roll.launcher != getpid() && look_at_all(&roll)) { /* what it was started with can be read */
+    if (roll.launcher != getpid() &&
+        look_at_all(&roll)) { /* what it was started with can be read */
         roll.seen[rank] = WAITING;
         judge(&roll, host, out);
     }

@@ -1,8 +1,10 @@
-/* Who is missing before MPI connects the ranks, when they cannot be asked: what /proc tells of this host's ranks.
+/* Who is missing before MPI connects the ranks, when they cannot be asked: what /proc tells of this
+ * host's ranks.
  *
- * A rank is known by the number that the launcher gave it (PMI_RANK), and belongs to this job if the same process, the launcher,
- * started it, by way of a wrapper too. It has begun once it blocks or catches the signals of dist/ranks/launch/stop.h. No file is
- * left behind, and a rank that is stopped, or was never begun, needs to do nothing. */
+ * A rank is known by the number that the launcher gave it (PMI_RANK), and belongs to this job if
+ * the same process, the launcher, started it, by way of a wrapper too. It has begun once it blocks
+ * or catches the signals of dist/ranks/launch/stop.h. No file is left behind, and a rank that is
+ * stopped, or was never begun, needs to do nothing. */
 #ifndef DT_DIST_RANKS_LIVENESS_ROLL_CALL_H
 #define DT_DIST_RANKS_LIVENESS_ROLL_CALL_H
 
@@ -10,9 +12,10 @@
 #include <stddef.h>
 
 struct dt_roll_call {
-    bool certain;      /* a rank of this host is stopped or gone: waiting longer is of no use */
-    bool elsewhere;    /* all that can be seen wait, and there are ranks that cannot: on other hosts, or in other containers */
-    bool first;        /* this process is the first of this host's waiting ranks: the one to speak */
+    bool certain;   /* a rank of this host is stopped or gone: waiting longer is of no use */
+    bool elsewhere; /* all that can be seen wait, and there are ranks that cannot: on other hosts,
+                       or in other containers */
+    bool first;     /* this process is the first of this host's waiting ranks: the one to speak */
     char missing[256]; /* "rank 2 (host b) is stopped" */
 };
 

@@ -36,7 +36,9 @@ static double limit_from_env(void)
 static void end_job(const struct dt_roll_call *roll, double limit_s)
 {
     char line[sizeof roll->missing + 128];
-    snprintf(line, sizeof line, "dtrain: MPI did not start within %.0f s: %s (raise DTRAIN_TIMEOUT if starting takes that long)\n",
+    snprintf(line, sizeof line,
+             "dtrain: MPI did not start within %.0f s: %s (raise DTRAIN_TIMEOUT if starting takes "
+             "that long)\n",
              limit_s, roll->missing);
     if (!roll->first) {
         dt_sleep_ms(DT_LAUNCH_FIRST_SPEAKS_MS);

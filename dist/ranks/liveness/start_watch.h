@@ -1,9 +1,11 @@
-/* A limit on the time that the ranks take to find each other, which happens inside MPI and may last forever.
+/* A limit on the time that the ranks take to find each other, which happens inside MPI and may last
+ * forever.
  *
  * DTRAIN_TIMEOUT seconds, else 120, end the job with DT_STALLED and a line that says who is missing
- * (dist/ranks/liveness/roll_call.h): at once if a rank of this host is stopped or gone; 1.5 s later if all that is known is that
- * ranks elsewhere do not answer, so that their host may name them first. Ranks that are merely slow, all on this host, get 120 s at
- * least. Time in which this process was stopped itself does not count. */
+ * (dist/ranks/liveness/roll_call.h): at once if a rank of this host is stopped or gone; 1.5 s later
+ * if all that is known is that ranks elsewhere do not answer, so that their host may name them
+ * first. Ranks that are merely slow, all on this host, get 120 s at least. Time in which this
+ * process was stopped itself does not count. */
 #ifndef DT_DIST_RANKS_LIVENESS_START_WATCH_H
 #define DT_DIST_RANKS_LIVENESS_START_WATCH_H
 

@@ -1,10 +1,12 @@
-/* The chain of blocks is split over the ranks, stage by stage; a batch goes through in micro-batches, so that stages work at once.
- * Activations go to the next rank, their gradients to the one before; each rank steps its own blocks' weights, and the other
- * blocks' weights that it has are old until dt_strategy_share_weights.
+/* The chain of blocks is split over the ranks, stage by stage; a batch goes through in
+ * micro-batches, so that stages work at once. Activations go to the next rank, their gradients to
+ * the one before; each rank steps its own blocks' weights, and the other blocks' weights that it
+ * has are old until dt_strategy_share_weights.
  *
- * A step sends each message once, between buffers that have a place for every sample of the batch: all receives are posted at its
- * beginning, and it ends when all that was sent has left. Each rank waits 2 m + 1 times in a step, if need be for nothing: so many
- * collectives of the world's communicator, by which it is told who is late. */
+ * A step sends each message once, between buffers that have a place for every sample of the batch:
+ * all receives are posted at its beginning, and it ends when all that was sent has left. Each rank
+ * waits 2 m + 1 times in a step, if need be for nothing: so many collectives of the world's
+ * communicator, by which it is told who is late. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -25,8 +27,9 @@ struct pipeline {
     bool is_first, is_last;
     struct dt_wire *wire;      /* NULL: there is one rank */
     struct messages *messages; /* (micro_batches) */
-    float *dx, *dy;            /* gradients of what enters and leaves the stage; NULL on the first and the last */
-    size_t n_in, n_out;        /* floats of a sample of these */
+    float *dx,
+        *dy; /* gradients of what enters and leaves the stage; NULL on the first and the last */
+    size_t n_in, n_out; /* floats of a sample of these */
     /* of the step under way */
     struct dt_network *network;
     struct dt_bound_samples *samples;
@@ -54,7 +57,8 @@ static void poll(void *context)
     struct pipeline *self = context;
     for (int i = 0; i < self->m * N_MESSAGES && self->failed == DT_OK; i++) {
         bool done;
-        self->failed = dt_wire_test(self->wire, &self->messages[i / N_MESSAGES].of[i % N_MESSAGES], &done);
+        self->failed =
+            dt_wire_test(self->wire, &self->messages[i / N_MESSAGES].of[i % N_MESSAGES], &done);
     }
 }
 
@@ -76,7 +80,8 @@ static enum dt_status progress_all(struct dt_request *request, bool *done)
     return DT_OK;
 }
 
-static enum dt_status wait_for(struct pipeline *self, const char *name, struct dt_wire_request *message)
+static enum dt_status wait_for(struct pipeline *self, const char *name,
+                               struct dt_wire_request *message)
 {
     struct dt_comm *comm = self->base.spec.comm;
     const double begin_s = dt_clock_s();
@@ -122,26 +127,30 @@ static enum dt_status post_receives(struct pipeline *self, int k)
     struct dt_wire_request *messages = self->messages[k].of;
     if (!self->is_first) {
         DT_TRY(dt_wire_receive(self->wire, rank - 1, tag_of(k, false),
-                               dt_network_activation(self->network, self->mine->begin, first), n * self->n_in,
-                               &messages[ACTIVATIONS_IN]));
+                               dt_network_activation(self->network, self->mine->begin, first),
+                               n * self->n_in, &messages[ACTIVATIONS_IN]));
     }
     return self->is_last ? DT_OK
-                         : dt_wire_receive(self->wire, rank + 1, tag_of(k, true), self->dy + (size_t)first * self->n_out,
-                                           n * self->n_out, &messages[GRADIENTS_IN]);
+                         : dt_wire_receive(self->wire, rank + 1, tag_of(k, true),
+                                           self->dy + (size_t)first * self->n_out, n * self->n_out,
+                                           &messages[GRADIENTS_IN]);
 }
 
 static enum dt_status forward(struct pipeline *self, int k)
 {
     struct dt_batch batch;
     const struct dt_pass part = part_of(self, k, &batch);
-    DT_TRY(wait_for(self, "activations of the stage before", &self->messages[k].of[ACTIVATIONS_IN]));
+    DT_TRY(
+        wait_for(self, "activations of the stage before", &self->messages[k].of[ACTIVATIONS_IN]));
     const double begin_s = dt_clock_s();
     DT_TRY(dt_network_forward_stage(self->network, self->mine->begin, self->mine->end, &part));
     self->base.pass_times.forward_s += dt_clock_s() - begin_s;
-    return self->is_last ? DT_OK
-                         : dt_wire_send(self->wire, self->base.spec.comm->rank + 1, tag_of(k, false),
-                                        dt_network_activation(self->network, self->mine->end, part.first),
-                                        (size_t)batch.n * self->n_out * sizeof(float), &self->messages[k].of[ACTIVATIONS_OUT]);
+    return self->is_last
+               ? DT_OK
+               : dt_wire_send(self->wire, self->base.spec.comm->rank + 1, tag_of(k, false),
+                              dt_network_activation(self->network, self->mine->end, part.first),
+                              (size_t)batch.n * self->n_out * sizeof(float),
+                              &self->messages[k].of[ACTIVATIONS_OUT]);
 }
 
 static enum dt_status backward(struct pipeline *self, int k)
@@ -154,11 +163,14 @@ static enum dt_status backward(struct pipeline *self, int k)
     const double begin_s = dt_clock_s();
     DT_TRY(self->is_last ? dt_network_loss(self->network, self->samples, &part)
                          : DT_OK); /* no sooner: gradients lie in one place */
-    DT_TRY(dt_network_backward_stage(self->network, self->mine->begin, self->mine->end, dy, dx, &part));
+    DT_TRY(dt_network_backward_stage(self->network, self->mine->begin, self->mine->end, dy, dx,
+                                     &part));
     self->base.pass_times.backward_s += dt_clock_s() - begin_s;
-    return self->is_first ? DT_OK
-                          : dt_wire_send(self->wire, self->base.spec.comm->rank - 1, tag_of(k, true), dx,
-                                         (size_t)batch.n * self->n_in * sizeof(float), &self->messages[k].of[GRADIENTS_OUT]);
+    return self->is_first
+               ? DT_OK
+               : dt_wire_send(self->wire, self->base.spec.comm->rank - 1, tag_of(k, true), dx,
+                              (size_t)batch.n * self->n_in * sizeof(float),
+                              &self->messages[k].of[GRADIENTS_OUT]);
 }
 
 static enum dt_status gather(struct pipeline *self)
@@ -169,8 +181,8 @@ static enum dt_status gather(struct pipeline *self)
     return dt_span_end(self->pass->trace, &span);
 }
 
-static enum dt_status pipeline_passes(struct dt_strategy_step *step, struct dt_network *network, struct dt_bound_samples *samples,
-                                      const struct dt_pass *pass)
+static enum dt_status pipeline_passes(struct dt_strategy_step *step, struct dt_network *network,
+                                      struct dt_bound_samples *samples, const struct dt_pass *pass)
 {
     struct pipeline *self = pipeline_of(step->strategy);
     const struct dt_strategy_spec *spec = &self->base.spec;
@@ -185,7 +197,8 @@ static enum dt_status pipeline_passes(struct dt_strategy_step *step, struct dt_n
     }
     DT_TRY(self->is_first ? gather(self) : DT_OK);
     for (int i = 0; i < 2 * self->m; i++) {
-        const struct dt_pipeline_op op = dt_pipeline_op(spec->dist.schedule, spec->comm->rank, self->stages.n, self->m, i);
+        const struct dt_pipeline_op op =
+            dt_pipeline_op(spec->dist.schedule, spec->comm->rank, self->stages.n, self->m, i);
         DT_TRY(op.backward ? backward(self, op.micro_batch) : forward(self, op.micro_batch));
     }
     return wait_for(self, "messages to neighbouring stages", NULL);
@@ -197,7 +210,8 @@ static enum dt_status pipeline_wait(struct dt_strategy_step *step)
 {
     const struct pipeline *self = pipeline_of(step->strategy);
     const struct dt_stage *mine = self->mine;
-    return dt_strategy_step_range(step, mine->grad_begin, mine->grad_end, step->strategy->memory.grads + mine->grad_begin);
+    return dt_strategy_step_range(step, mine->grad_begin, mine->grad_end,
+                                  step->strategy->memory.grads + mine->grad_begin);
 }
 
 /* Each stage's range of the array becomes its rank's, on every rank. */
@@ -206,7 +220,8 @@ static enum dt_status share(struct pipeline *self, float *array, const char *nam
     for (int rank = 0; rank < self->stages.n && self->wire != NULL; rank++) {
         const struct dt_stage *stage = &self->stages.stages[rank];
         const size_t n_elems = stage->grad_end - stage->grad_begin;
-        DT_TRY(dt_comm_broadcast(self->base.spec.comm, array + stage->grad_begin, n_elems * sizeof *array, rank, name));
+        DT_TRY(dt_comm_broadcast(self->base.spec.comm, array + stage->grad_begin,
+                                 n_elems * sizeof *array, rank, name));
     }
     return DT_OK;
 }
@@ -219,7 +234,8 @@ static enum dt_status pipeline_share_weights(struct dt_strategy *strategy)
 static enum dt_status pipeline_collect_state(struct dt_strategy *strategy)
 {
     for (int i = 0; i < strategy->optimizer.n_states; i++) {
-        DT_TRY(share(pipeline_of(strategy), strategy->optimizer.states[i], "the stages' optimizer state"));
+        DT_TRY(share(pipeline_of(strategy), strategy->optimizer.states[i],
+                     "the stages' optimizer state"));
     }
     return DT_OK;
 }
@@ -268,14 +284,14 @@ static const struct dt_strategy_ops pipeline_ops = {.passes = pipeline_passes,
 static enum dt_status check_spec(const struct dt_strategy_spec *spec)
 {
     if (!spec->backend->host_memory) {
-        return dt_error(DT_CONFIG,
-                        "distributed.strategy \"pipeline\" sends activations from host memory (use \"device\": \"cpu\", or "
-                        "\"strategy\": \"allreduce\")");
+        return dt_error(DT_CONFIG, "distributed.strategy \"pipeline\" sends activations from host "
+                                   "memory (use \"device\": \"cpu\", or "
+                                   "\"strategy\": \"allreduce\")");
     }
     if (spec->optimizer.clip_norm != 0) {
-        return dt_error(DT_CONFIG,
-                        "train.optimizer.clip_norm needs the norm of the whole gradient, and each stage of a pipeline has "
-                        "its own (set it to 0, or use \"strategy\": \"allreduce\")");
+        return dt_error(DT_CONFIG, "train.optimizer.clip_norm needs the norm of the whole "
+                                   "gradient, and each stage of a pipeline has "
+                                   "its own (set it to 0, or use \"strategy\": \"allreduce\")");
     }
     return DT_OK;
 }
@@ -288,12 +304,12 @@ static enum dt_status open_buffers(struct pipeline *self)
     self->n_in = dt_shape_elems(blocks[self->mine->begin].in);
     self->n_out = dt_shape_elems(blocks[self->mine->end - 1].out);
     if (!self->is_first) {
-        DT_TRY(
-            dt_floats_alloc(spec->backend, "gradients of what enters ", blocks[self->mine->begin].name, n * self->n_in, &self->dx));
+        DT_TRY(dt_floats_alloc(spec->backend, "gradients of what enters ",
+                               blocks[self->mine->begin].name, n * self->n_in, &self->dx));
     }
     if (!self->is_last) {
-        DT_TRY(dt_floats_alloc(spec->backend, "gradients of the output of ", blocks[self->mine->end - 1].name, n * self->n_out,
-                               &self->dy));
+        DT_TRY(dt_floats_alloc(spec->backend, "gradients of the output of ",
+                               blocks[self->mine->end - 1].name, n * self->n_out, &self->dy));
     }
     return DT_OK;
 }
@@ -313,7 +329,8 @@ static enum dt_status open_parts(struct pipeline *self)
     DT_TRY(comm->size > 1 ? dt_wire_open_mpi(spec->comm, &self->wire) : DT_OK);
     DT_TRY(open_buffers(self));
     DT_TRY(dt_network_memory_open(spec->backend, spec->model, &self->base.memory));
-    return dt_optimizer_open(&spec->optimizer, spec->backend, spec->model->arena_elems, NULL, &self->base.optimizer);
+    return dt_optimizer_open(&spec->optimizer, spec->backend, spec->model->arena_elems, NULL,
+                             &self->base.optimizer);
 }
 
 enum dt_status dt_pipeline_open(const struct dt_strategy_spec *spec, struct dt_strategy **out)

@@ -19,7 +19,8 @@ static int count_first(enum dt_pipeline_schedule schedule, int n_behind, int n_m
     return n_micro_batches;
 }
 
-struct dt_pipeline_op dt_pipeline_op(enum dt_pipeline_schedule schedule, int stage, int n_stages, int n_micro_batches, int i)
+struct dt_pipeline_op dt_pipeline_op(enum dt_pipeline_schedule schedule, int stage, int n_stages,
+                                     int n_micro_batches, int i)
 {
     const int n_first = count_first(schedule, n_stages - 1 - stage, n_micro_batches);
     const int n_alternating = 2 * (n_micro_batches - n_first), at = i - n_first;
@@ -27,7 +28,8 @@ struct dt_pipeline_op dt_pipeline_op(enum dt_pipeline_schedule schedule, int sta
         return (struct dt_pipeline_op){.micro_batch = i};
     }
     if (at < n_alternating) {
-        return (struct dt_pipeline_op){.micro_batch = at % 2 == 0 ? n_first + at / 2 : at / 2, .backward = at % 2 != 0};
+        return (struct dt_pipeline_op){.micro_batch = at % 2 == 0 ? n_first + at / 2 : at / 2,
+                                       .backward = at % 2 != 0};
     }
     return (struct dt_pipeline_op){.micro_batch = i - n_micro_batches, .backward = true};
 }

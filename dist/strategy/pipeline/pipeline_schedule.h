@@ -1,8 +1,10 @@
-/* In which order a stage of a pipeline takes its micro-batches forward and backward: a pure function.
+/* In which order a stage of a pipeline takes its micro-batches forward and backward: a pure
+ * function.
  *
  *   gpipe  all forward, then all backward (Huang et al. 2019, "GPipe", NeurIPS)
- *   1f1b   as soon as the last stage has the first micro-batch, each stage alternates: one forward, one backward. It is as fast,
- * and no more micro-batches are under way than there are stages behind (Narayanan et al. 2019, "PipeDream", SOSP; flushed) */
+ *   1f1b   as soon as the last stage has the first micro-batch, each stage alternates: one forward,
+ * one backward. It is as fast, and no more micro-batches are under way than there are stages behind
+ * (Narayanan et al. 2019, "PipeDream", SOSP; flushed) */
 #ifndef DT_DIST_STRATEGY_PIPELINE_PIPELINE_SCHEDULE_H
 #define DT_DIST_STRATEGY_PIPELINE_PIPELINE_SCHEDULE_H
 
@@ -15,10 +17,13 @@ struct dt_pipeline_op {
     bool backward;
 };
 
-/* What stage `stage` of n_stages does as its i-th of 2 n_micro_batches. Micro-batches go forward in their order, and backward. */
-struct dt_pipeline_op dt_pipeline_op(enum dt_pipeline_schedule schedule, int stage, int n_stages, int n_micro_batches, int i);
+/* What stage `stage` of n_stages does as its i-th of 2 n_micro_batches. Micro-batches go forward in
+ * their order, and backward. */
+struct dt_pipeline_op dt_pipeline_op(enum dt_pipeline_schedule schedule, int stage, int n_stages,
+                                     int n_micro_batches, int i);
 
-/* The share of a step that a stage waits, if all stages take as long, each with every micro-batch: (p - 1) / (m + p - 1). */
+/* The share of a step that a stage waits, if all stages take as long, each with every micro-batch:
+ * (p - 1) / (m + p - 1). */
 double dt_pipeline_bubble(int n_stages, int n_micro_batches);
 
 #endif

@@ -6,7 +6,8 @@ static int largest_left(const struct dt_model *model, const struct dt_placement 
     int largest = DT_NO_PARAM;
     for (int i = 0; i < model->n_params; i++) {
         const bool left = placement->server_of[i] < 0;
-        if (left && (largest == DT_NO_PARAM || model->params[i].n_elems > model->params[largest].n_elems)) {
+        if (left &&
+            (largest == DT_NO_PARAM || model->params[i].n_elems > model->params[largest].n_elems)) {
             largest = i;
         }
     }
@@ -15,7 +16,8 @@ static int largest_left(const struct dt_model *model, const struct dt_placement 
 
 static void choose_servers(const struct dt_model *model, int n_servers, struct dt_placement *out)
 {
-    size_t held[DT_MAX_PARAMS] = {0}; /* by each server; there is no use for more servers than parameters */
+    size_t held[DT_MAX_PARAMS] = {
+        0}; /* by each server; there is no use for more servers than parameters */
     const int n_used = n_servers < DT_MAX_PARAMS ? n_servers : DT_MAX_PARAMS;
     for (int i = 0; i < model->n_params; i++) {
         out->server_of[i] = -1;
@@ -37,12 +39,13 @@ static void add_param(const struct dt_model *model, int param, bool joins, struc
     if (joins && last->server == out->server_of[param]) {
         last->end = p->offset + p->n_elems;
     } else {
-        out->pieces[out->n_pieces++] =
-            (struct dt_piece){.begin = p->offset, .end = p->offset + p->n_elems, .server = out->server_of[param]};
+        out->pieces[out->n_pieces++] = (struct dt_piece){
+            .begin = p->offset, .end = p->offset + p->n_elems, .server = out->server_of[param]};
     }
 }
 
-static void add_block(const struct dt_model *model, const struct dt_block *block, struct dt_placement *out)
+static void add_block(const struct dt_model *model, const struct dt_block *block,
+                      struct dt_placement *out)
 {
     int first = block->weight, second = block->bias;
     if (first == DT_NO_PARAM) {

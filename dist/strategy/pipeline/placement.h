@@ -1,5 +1,6 @@
-/* Which server holds which tensor: each tensor whole on one server, the largest first, each on the one that holds least so far, so
- * that servers hold about as much. (Graham 1969's "largest processing time first".) */
+/* Which server holds which tensor: each tensor whole on one server, the largest first, each on the
+ * one that holds least so far, so that servers hold about as much. (Graham 1969's "largest
+ * processing time first".) */
 #ifndef DT_DIST_STRATEGY_PIPELINE_PLACEMENT_H
 #define DT_DIST_STRATEGY_PIPELINE_PLACEMENT_H
 

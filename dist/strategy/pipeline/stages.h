@@ -1,5 +1,6 @@
-/* Which blocks each rank of a pipeline has: the chain in as many contiguous parts, cut by hand, or so that the one with most
- * floating-point operations has as few as possible. Each stage has a block with parameters. */
+/* Which blocks each rank of a pipeline has: the chain in as many contiguous parts, cut by hand, or
+ * so that the one with most floating-point operations has as few as possible. Each stage has a
+ * block with parameters. */
 #ifndef DT_DIST_STRATEGY_PIPELINE_STAGES_H
 #define DT_DIST_STRATEGY_PIPELINE_STAGES_H
 
@@ -16,7 +17,9 @@ struct dt_stages {
     struct dt_stage stages[DT_MAX_LAYERS];
 };
 
-/* DT_CONFIG: more stages than blocks with parameters, or a cut that is none of this model in as many stages. */
-enum dt_status dt_stages_make(const struct dt_model *model, int n_stages, const struct dt_pipeline_cut *cut, struct dt_stages *out);
+/* DT_CONFIG: more stages than blocks with parameters, or a cut that is none of this model in as
+ * many stages. */
+enum dt_status dt_stages_make(const struct dt_model *model, int n_stages,
+                              const struct dt_pipeline_cut *cut, struct dt_stages *out);
 
 #endif

@@ -1,10 +1,11 @@
-/* Servers that do not wait for all workers: each worker's gradients are a step of their own, taken when they come, with weights
- * that may have moved on since the worker read them; by how many steps is their staleness. A worker that is more than max_staleness
- * steps ahead of the slowest waits for its answer (stale-synchronous parallel: Ho et al. 2013, "More effective distributed ML via a
+/* Servers that do not wait for all workers: each worker's gradients are a step of their own, taken
+ * when they come, with weights that may have moved on since the worker read them; by how many steps
+ * is their staleness. A worker that is more than max_staleness steps ahead of the slowest waits for
+ * its answer (stale-synchronous parallel: Ho et al. 2013, "More effective distributed ML via a
  * stale synchronous parallel parameter server", NIPS).
  *
- * Workers together take as many times more steps as there are workers, so the rate is divided by their number; gradients are means
- * over about one worker's samples. */
+ * Workers together take as many times more steps as there are workers, so the rate is divided by
+ * their number; gradients are means over about one worker's samples. */
 #include <math.h>
 #include <string.h>
 
@@ -12,7 +13,8 @@
 
 void dt_async_expect(struct dt_parameter_server *self, int n_steps)
 {
-    const uint64_t version = self->base.optimizer.n_steps * (uint64_t)self->roles.n_workers; /* all pushes so far */
+    const uint64_t version =
+        self->base.optimizer.n_steps * (uint64_t)self->roles.n_workers; /* all pushes so far */
     const bool first = self->n_expected == 0;
     for (int i = 0; i < self->placement.n_pieces; i++) {
         self->version[i] = version;
@@ -69,10 +71,13 @@ static enum dt_status take_push(struct dt_parameter_server *self, int piece, int
 {
     const struct dt_piece *p = &self->placement.pieces[piece];
     struct dt_server_link *link = dt_server_link_of(self, piece, worker);
-    struct dt_strategy_step step = {.strategy = &self->base, .update = own_update(self, self->version[piece])};
-    const float *message = self->incoming + (size_t)worker * self->base.spec.model->arena_elems + p->begin;
+    struct dt_strategy_step step = {.strategy = &self->base,
+                                    .update = own_update(self, self->version[piece])};
+    const float *message =
+        self->incoming + (size_t)worker * self->base.spec.model->arena_elems + p->begin;
     note_staleness(self, self->version[piece] - link->pulled);
-    dt_codec_decode(&self->feedback.codec, message, p->begin, p->end - p->begin, self->sums + p->begin);
+    dt_codec_decode(&self->feedback.codec, message, p->begin, p->end - p->begin,
+                    self->sums + p->begin);
     DT_TRY(dt_strategy_step_range(&step, p->begin, p->end, self->sums + p->begin));
     self->version[piece]++;
     link->n_pushed++;
@@ -84,12 +89,13 @@ static enum dt_status answer(struct dt_parameter_server *self, int piece, int wo
 {
     const struct dt_piece *p = &self->placement.pieces[piece];
     struct dt_server_link *link = dt_server_link_of(self, piece, worker);
-    float *weights = self->outgoing + (size_t)worker * self->base.spec.model->arena_elems + p->begin;
+    float *weights =
+        self->outgoing + (size_t)worker * self->base.spec.model->arena_elems + p->begin;
     memcpy(weights, self->base.memory.params + p->begin, dt_server_piece_bytes(p));
     link->pulled = self->version[piece];
     link->state = DT_LINK_SENDING;
-    return dt_wire_send(self->wire, worker, dt_server_tag(piece, DT_TAG_WEIGHTS), weights, dt_server_piece_bytes(p),
-                        &link->weights);
+    return dt_wire_send(self->wire, worker, dt_server_tag(piece, DT_TAG_WEIGHTS), weights,
+                        dt_server_piece_bytes(p), &link->weights);
 }
 
 static enum dt_status listen(struct dt_parameter_server *self, int piece, int worker)
@@ -98,8 +104,8 @@ static enum dt_status listen(struct dt_parameter_server *self, int piece, int wo
     struct dt_server_link *link = dt_server_link_of(self, piece, worker);
     float *to = self->incoming + (size_t)worker * self->base.spec.model->arena_elems + p->begin;
     link->state = DT_LINK_RECEIVING;
-    return dt_wire_receive(self->wire, worker, dt_server_tag(piece, DT_TAG_GRADIENTS), to, dt_server_push_bytes(self, p),
-                           &link->gradients);
+    return dt_wire_receive(self->wire, worker, dt_server_tag(piece, DT_TAG_GRADIENTS), to,
+                           dt_server_push_bytes(self, p), &link->gradients);
 }
 
 /* One state further, if it may. */
@@ -115,7 +121,8 @@ static enum dt_status advance(struct dt_parameter_server *self, int piece, int w
         DT_TRY(dt_wire_test(self->wire, &link->gradients, &done));
         return done ? take_push(self, piece, worker) : DT_OK;
     case DT_LINK_HELD:
-        return link->n_pushed - fewest_pushed(self, piece) <= bound ? answer(self, piece, worker) : DT_OK;
+        return link->n_pushed - fewest_pushed(self, piece) <= bound ? answer(self, piece, worker)
+                                                                    : DT_OK;
     case DT_LINK_SENDING:
         DT_TRY(dt_wire_test(self->wire, &link->weights, &done));
         link->state = done ? DT_LINK_IDLE : link->state;
@@ -131,7 +138,8 @@ enum dt_status dt_async_serve(struct dt_parameter_server *self, int piece, bool 
         const struct dt_server_link *link = dt_server_link_of(self, piece, w);
         DT_TRY(advance(self, piece, w));
         const bool answered = link->state == DT_LINK_IDLE || link->state == DT_LINK_RECEIVING;
-        *done = *done && (link->n_pushed > self->n_begun || (link->n_pushed == self->n_begun && answered));
+        *done = *done &&
+                (link->n_pushed > self->n_begun || (link->n_pushed == self->n_begun && answered));
     }
     return DT_OK;
 }

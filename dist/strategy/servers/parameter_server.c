@@ -1,8 +1,10 @@
-/* Weights with servers: workers send each piece of their gradients to the server that holds it, as soon as it is final; the server
- * adds the workers' in rank order, steps, and sends everybody the new weights (Li et al. 2014, "Scaling distributed machine
- * learning with the parameter server", OSDI). A server that is a worker too needs no message for itself: strategy central.
+/* Weights with servers: workers send each piece of their gradients to the server that holds it, as
+ * soon as it is final; the server adds the workers' in rank order, steps, and sends everybody the
+ * new weights (Li et al. 2014, "Scaling distributed machine learning with the parameter server",
+ * OSDI). A server that is a worker too needs no message for itself: strategy central.
  *
- * A piece that a worker has sent away is not read again before its new weights are there, so these are received in place. */
+ * A piece that a worker has sent away is not read again before its new weights are there, so these
+ * are received in place. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,7 +29,8 @@ static enum dt_status receive_gradients(struct dt_parameter_server *self, int pi
     for (int w = 0; w < self->roles.n_workers; w++) {
         if (w != self->base.spec.comm->rank) {
             float *to = self->incoming + (size_t)w * self->base.spec.model->arena_elems + p->begin;
-            DT_TRY(dt_wire_receive(self->wire, w, dt_server_tag(piece, DT_TAG_GRADIENTS), to, dt_server_push_bytes(self, p),
+            DT_TRY(dt_wire_receive(self->wire, w, dt_server_tag(piece, DT_TAG_GRADIENTS), to,
+                                   dt_server_push_bytes(self, p),
                                    &dt_server_link_of(self, piece, w)->gradients));
         }
     }
@@ -61,9 +64,11 @@ static void add_gradients(struct dt_parameter_server *self, const struct dt_piec
         if (w == self->base.spec.comm->rank) {
             add_own(self, p, w == 0);
         } else if (w == 0) {
-            dt_codec_decode(&self->feedback.codec, gradients_of(self, w) + p->begin, p->begin, n, self->sums + p->begin);
+            dt_codec_decode(&self->feedback.codec, gradients_of(self, w) + p->begin, p->begin, n,
+                            self->sums + p->begin);
         } else {
-            dt_codec_decode_add(&self->feedback.codec, gradients_of(self, w) + p->begin, p->begin, n, self->sums + p->begin);
+            dt_codec_decode_add(&self->feedback.codec, gradients_of(self, w) + p->begin, p->begin,
+                                n, self->sums + p->begin);
         }
     }
 }
@@ -73,8 +78,9 @@ static enum dt_status send_weights(struct dt_parameter_server *self, int piece)
     const struct dt_piece *p = &self->placement.pieces[piece];
     for (int w = 0; w < self->roles.n_workers; w++) {
         if (w != self->base.spec.comm->rank) {
-            DT_TRY(dt_wire_send(self->wire, w, dt_server_tag(piece, DT_TAG_WEIGHTS), self->base.memory.params + p->begin,
-                                dt_server_piece_bytes(p), &dt_server_link_of(self, piece, w)->weights));
+            DT_TRY(dt_wire_send(self->wire, w, dt_server_tag(piece, DT_TAG_WEIGHTS),
+                                self->base.memory.params + p->begin, dt_server_piece_bytes(p),
+                                &dt_server_link_of(self, piece, w)->weights));
         }
     }
     return DT_OK;
@@ -104,15 +110,16 @@ static enum dt_status serve(struct dt_parameter_server *self, int piece, bool *d
 
 /* ---- the worker's side */
 
-/* Where what is sent lies. The gradients become what others will make of it, also those that stay here. */
+/* Where what is sent lies. The gradients become what others will make of it, also those that stay
+ * here. */
 static const float *encode(struct dt_parameter_server *self, const struct dt_piece *p)
 {
     float *gradients = self->base.memory.grads + p->begin;
     if (self->encoded == NULL) {
         return gradients;
     }
-    dt_error_feedback_encode(&self->feedback, dt_error_feedback_draw(&self->feedback), p->begin, p->end, gradients,
-                             self->encoded + p->begin);
+    dt_error_feedback_encode(&self->feedback, dt_error_feedback_draw(&self->feedback), p->begin,
+                             p->end, gradients, self->encoded + p->begin);
     return self->encoded + p->begin;
 }
 
@@ -125,15 +132,17 @@ static enum dt_status push(struct dt_parameter_server *self, int piece)
     if (dt_server_holds(self, piece)) {
         return DT_OK;
     }
-    DT_TRY(dt_wire_send(self->wire, holder, dt_server_tag(piece, DT_TAG_GRADIENTS), message, dt_server_push_bytes(self, p),
-                        &link->gradients));
-    return dt_wire_receive(self->wire, holder, dt_server_tag(piece, DT_TAG_WEIGHTS), self->base.memory.params + p->begin,
-                           dt_server_piece_bytes(p), &link->weights);
+    DT_TRY(dt_wire_send(self->wire, holder, dt_server_tag(piece, DT_TAG_GRADIENTS), message,
+                        dt_server_push_bytes(self, p), &link->gradients));
+    return dt_wire_receive(self->wire, holder, dt_server_tag(piece, DT_TAG_WEIGHTS),
+                           self->base.memory.params + p->begin, dt_server_piece_bytes(p),
+                           &link->weights);
 }
 
 static enum dt_status push_ready(struct dt_parameter_server *self)
 {
-    while (self->n_pushed < self->placement.n_pieces && self->placement.pieces[self->n_pushed].end <= self->n_ready) {
+    while (self->n_pushed < self->placement.n_pieces &&
+           self->placement.pieces[self->n_pushed].end <= self->n_ready) {
         DT_TRY(push(self, self->n_pushed));
         self->n_pushed++;
     }
@@ -156,7 +165,8 @@ static enum dt_status advance(struct dt_parameter_server *self, bool *done)
     for (int piece = 0; piece < self->placement.n_pieces; piece++) {
         bool piece_done = true;
         if (dt_server_holds(self, piece)) {
-            DT_TRY(is_async(self) ? dt_async_serve(self, piece, &piece_done) : serve(self, piece, &piece_done));
+            DT_TRY(is_async(self) ? dt_async_serve(self, piece, &piece_done)
+                                  : serve(self, piece, &piece_done));
         } else if (self->roles.works && piece < self->n_pushed) {
             DT_TRY(pull(self, piece, &piece_done));
         }
@@ -185,7 +195,8 @@ static void server_begin(struct dt_strategy_step *step)
     self->failed = DT_OK;
     memset(self->stepped, 0, sizeof self->stepped);
     self->n_begun++;
-    for (int piece = 0; piece < self->placement.n_pieces && self->failed == DT_OK && !is_async(self); piece++) {
+    for (int piece = 0;
+         piece < self->placement.n_pieces && self->failed == DT_OK && !is_async(self); piece++) {
         self->failed = dt_server_holds(self, piece) ? receive_gradients(self, piece) : DT_OK;
     }
 }
@@ -220,7 +231,9 @@ static enum dt_status server_wait(struct dt_strategy_step *step)
     DT_TRY(self->failed);
     self->step = step;
     DT_TRY(push_ready(self));
-    dt_comm_request_begin(comm, self->roles.works ? "new weights of the servers" : "gradients of the workers", &request);
+    dt_comm_request_begin(
+        comm, self->roles.works ? "new weights of the servers" : "gradients of the workers",
+        &request);
     request.handle = self;
     request.progress = progress_step;
     return dt_comm_wait(comm, &request);
@@ -231,7 +244,8 @@ static enum dt_status server_wait(struct dt_strategy_step *step)
 /* Whether a rank lacks what another holds. */
 typedef bool (*lacks_fn)(const struct dt_parameter_server *self, int rank);
 
-/* Workers have all weights already, unless they run freely: they are left alone, so that a comparison still compares. */
+/* Workers have all weights already, unless they run freely: they are left alone, so that a
+ * comparison still compares. */
 static bool lacks_weights(const struct dt_parameter_server *self, int rank)
 {
     return rank >= self->roles.n_workers || is_async(self);
@@ -256,7 +270,8 @@ static enum dt_status progress_shares(struct dt_request *request, bool *done)
 }
 
 /* Piece by piece of the array, from its holder to every other rank that lacks it. */
-static enum dt_status share_piece(struct dt_parameter_server *self, int piece, float *array, lacks_fn lacks)
+static enum dt_status share_piece(struct dt_parameter_server *self, int piece, float *array,
+                                  lacks_fn lacks)
 {
     const struct dt_comm *comm = self->base.spec.comm;
     const struct dt_piece *p = &self->placement.pieces[piece];
@@ -264,17 +279,18 @@ static enum dt_status share_piece(struct dt_parameter_server *self, int piece, f
     const int from = dt_server_holder(self, piece);
     for (int rank = 0; rank < comm->size && dt_server_holds(self, piece); rank++) {
         if (rank != from && lacks(self, rank)) {
-            DT_TRY(dt_wire_send(self->shares_wire, rank, dt_server_tag(piece, DT_TAG_SHARE), array + p->begin,
-                                dt_server_piece_bytes(p), &requests[rank]));
+            DT_TRY(dt_wire_send(self->shares_wire, rank, dt_server_tag(piece, DT_TAG_SHARE),
+                                array + p->begin, dt_server_piece_bytes(p), &requests[rank]));
         }
     }
     return from != comm->rank && lacks(self, comm->rank)
-               ? dt_wire_receive(self->shares_wire, from, dt_server_tag(piece, DT_TAG_SHARE), array + p->begin,
-                                 dt_server_piece_bytes(p), &requests[from])
+               ? dt_wire_receive(self->shares_wire, from, dt_server_tag(piece, DT_TAG_SHARE),
+                                 array + p->begin, dt_server_piece_bytes(p), &requests[from])
                : DT_OK;
 }
 
-static enum dt_status share(struct dt_parameter_server *self, float *array, lacks_fn lacks, const char *name)
+static enum dt_status share(struct dt_parameter_server *self, float *array, lacks_fn lacks,
+                            const char *name)
 {
     struct dt_comm *comm = self->base.spec.comm;
     struct dt_request request;
@@ -290,7 +306,9 @@ static enum dt_status share(struct dt_parameter_server *self, float *array, lack
 static enum dt_status server_share_weights(struct dt_strategy *strategy)
 {
     struct dt_parameter_server *self = dt_server_of(strategy);
-    DT_TRY(self->wire == NULL ? DT_OK : share(self, strategy->memory.params, lacks_weights, "weights of the servers"));
+    DT_TRY(self->wire == NULL
+               ? DT_OK
+               : share(self, strategy->memory.params, lacks_weights, "weights of the servers"));
     dt_async_all_have_pulled(self);
     return DT_OK;
 }
@@ -299,7 +317,8 @@ static enum dt_status server_collect_state(struct dt_strategy *strategy)
 {
     struct dt_parameter_server *self = dt_server_of(strategy);
     for (int i = 0; i < strategy->optimizer.n_states && self->wire != NULL; i++) {
-        DT_TRY(share(self, strategy->optimizer.states[i], lacks_state, "the servers' optimizer state"));
+        DT_TRY(share(self, strategy->optimizer.states[i], lacks_state,
+                     "the servers' optimizer state"));
     }
     return DT_OK;
 }
@@ -323,7 +342,8 @@ static void server_describe(const struct dt_strategy *strategy, struct dt_averag
     const struct dt_parameter_server *self = (const struct dt_parameter_server *)strategy;
     out->n_buckets = self->placement.n_pieces;
     out->n_servers = self->roles.n_servers;
-    out->traffic = dt_traffic_of_servers(self->base.spec.comm, &self->roles, &self->placement, &self->feedback.codec);
+    out->traffic = dt_traffic_of_servers(self->base.spec.comm, &self->roles, &self->placement,
+                                         &self->feedback.codec);
 }
 
 static bool server_sent(const struct dt_strategy *strategy, struct dt_wire_sent *out)
@@ -373,13 +393,15 @@ static const struct dt_strategy_ops server_ops = {.expect = server_expect,
 static enum dt_status check_spec(const struct dt_strategy_spec *spec)
 {
     if (!spec->backend->host_memory) {
-        return dt_error(DT_CONFIG,
-                        "distributed.strategy \"%s\" keeps weights in host memory (use \"device\": \"cpu\", or "
-                        "\"strategy\": \"allreduce\")",
-                        dt_strategy_names[spec->dist.strategy]);
+        return dt_error(
+            DT_CONFIG,
+            "distributed.strategy \"%s\" keeps weights in host memory (use \"device\": \"cpu\", or "
+            "\"strategy\": \"allreduce\")",
+            dt_strategy_names[spec->dist.strategy]);
     }
     if (spec->optimizer.clip_norm != 0) {
-        return dt_error(DT_CONFIG, "train.optimizer.clip_norm needs the norm of the whole gradient, and servers hold pieces of it "
+        return dt_error(DT_CONFIG, "train.optimizer.clip_norm needs the norm of the whole "
+                                   "gradient, and servers hold pieces of it "
                                    "(set it to 0, or use \"strategy\": \"allreduce\")");
     }
     return DT_OK;
@@ -393,15 +415,21 @@ static enum dt_status open_parts(struct dt_parameter_server *self)
     const bool encodes = self->roles.works && spec->dist.compression.type != DT_COMPRESSION_NONE;
     self->links = calloc(n_pieces * (size_t)self->roles.n_workers + 1, sizeof *self->links);
     self->shares = calloc(n_pieces * (size_t)spec->comm->size + 1, sizeof *self->shares);
-    self->incoming = serves ? calloc((size_t)self->roles.n_workers * n_elems + 1, sizeof *self->incoming) : NULL;
-    self->outgoing = serves && is_async(self) ? calloc((size_t)self->roles.n_workers * n_elems + 1, sizeof *self->outgoing) : NULL;
+    self->incoming =
+        serves ? calloc((size_t)self->roles.n_workers * n_elems + 1, sizeof *self->incoming) : NULL;
+    self->outgoing = serves && is_async(self) ? calloc((size_t)self->roles.n_workers * n_elems + 1,
+                                                       sizeof *self->outgoing)
+                                              : NULL;
     self->encoded = encodes ? calloc(n_elems + 1, sizeof *self->encoded) : NULL;
     self->sums = serves ? calloc(n_elems + 1, sizeof *self->sums) : NULL;
-    if (self->links == NULL || self->shares == NULL || (serves && (self->incoming == NULL || self->sums == NULL)) ||
-        (serves && is_async(self) && self->outgoing == NULL) || (encodes && self->encoded == NULL)) {
+    if (self->links == NULL || self->shares == NULL ||
+        (serves && (self->incoming == NULL || self->sums == NULL)) ||
+        (serves && is_async(self) && self->outgoing == NULL) ||
+        (encodes && self->encoded == NULL)) {
         return dt_error(DT_NO_MEMORY, "no memory for the parameter server");
     }
-    DT_TRY(dt_error_feedback_open(&spec->dist.compression, spec->comm->rank, self->roles.works ? n_elems : 0, &self->feedback));
+    DT_TRY(dt_error_feedback_open(&spec->dist.compression, spec->comm->rank,
+                                  self->roles.works ? n_elems : 0, &self->feedback));
     self->base.feedback = encodes ? &self->feedback : NULL;
     if (spec->comm->size > 1) {
         DT_TRY(dt_wire_open_mpi(spec->comm, &self->wire));
@@ -411,7 +439,8 @@ static enum dt_status open_parts(struct dt_parameter_server *self)
     return dt_optimizer_open(&spec->optimizer, spec->backend, n_elems, NULL, &self->base.optimizer);
 }
 
-enum dt_status dt_parameter_server_open(const struct dt_strategy_spec *spec, struct dt_strategy **out)
+enum dt_status dt_parameter_server_open(const struct dt_strategy_spec *spec,
+                                        struct dt_strategy **out)
 {
     DT_TRY(check_spec(spec));
     struct dt_parameter_server *self = calloc(1, sizeof *self);

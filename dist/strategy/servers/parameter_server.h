@@ -1,5 +1,5 @@
-/* What parameter_server.c, which has the workers' side and servers that wait for all workers, and async_server.c, whose servers do
- * not, know of each other. The strategy itself: strategies.h. */
+/* What parameter_server.c, which has the workers' side and servers that wait for all workers, and
+ * async_server.c, whose servers do not, know of each other. The strategy itself: strategies.h. */
 #ifndef DT_DIST_STRATEGY_SERVERS_PARAMETER_SERVER_H
 #define DT_DIST_STRATEGY_SERVERS_PARAMETER_SERVER_H
 
@@ -24,14 +24,16 @@ struct dt_parameter_server {
     struct dt_strategy base;
     struct dt_roles roles;
     struct dt_placement placement;
-    struct dt_wire *wire;              /* NULL: there is one rank */
-    struct dt_wire *shares_wire;       /* the same for what servers give out outside of steps, which does not count */
-    struct dt_server_link *links;      /* (n_pieces, n_workers); a worker uses its own column alone */
-    struct dt_wire_request *shares;    /* (n_pieces, size): on shares_wire */
+    struct dt_wire *wire; /* NULL: there is one rank */
+    struct dt_wire *
+        shares_wire; /* the same for what servers give out outside of steps, which does not count */
+    struct dt_server_link *links;   /* (n_pieces, n_workers); a worker uses its own column alone */
+    struct dt_wire_request *shares; /* (n_pieces, size): on shares_wire */
     struct dt_error_feedback feedback; /* worker: around the codec of what it sends */
-    float *encoded;                    /* worker: (arena), as it sends it; NULL: gradients are sent as they are */
-    float *incoming;                   /* server: (n_workers, arena), gradients of the others, encoded, each piece in its place */
-    float *sums;                       /* server: (arena) */
+    float *encoded;  /* worker: (arena), as it sends it; NULL: gradients are sent as they are */
+    float *incoming; /* server: (n_workers, arena), gradients of the others, encoded, each piece in
+                        its place */
+    float *sums;     /* server: (arena) */
     /* of the step under way */
     size_t n_ready; /* floats whose gradients are final */
     bool stepped[DT_MAX_PARAMS];
@@ -39,7 +41,7 @@ struct dt_parameter_server {
     enum dt_status failed; /* what a poll ran into; the wait returns it */
     struct dt_strategy_step *step;
     /* async, a server: */
-    float *outgoing;                 /* (n_workers, arena): weights on their way, while those here go on changing */
+    float *outgoing; /* (n_workers, arena): weights on their way, while those here go on changing */
     uint64_t version[DT_MAX_PARAMS]; /* of each piece: steps that it has taken */
     uint64_t n_expected, n_begun;    /* steps of the group, of each worker */
     struct dt_staleness staleness;
@@ -69,7 +71,8 @@ static inline bool dt_server_holds(const struct dt_parameter_server *self, int p
     return self->roles.server == self->placement.pieces[piece].server;
 }
 
-static inline struct dt_server_link *dt_server_link_of(const struct dt_parameter_server *self, int piece, int worker)
+static inline struct dt_server_link *dt_server_link_of(const struct dt_parameter_server *self,
+                                                       int piece, int worker)
 {
     return &self->links[piece * self->roles.n_workers + worker];
 }
@@ -80,16 +83,20 @@ static inline size_t dt_server_piece_bytes(const struct dt_piece *piece)
 }
 
 /* Of its gradients, as they are sent. */
-static inline size_t dt_server_push_bytes(const struct dt_parameter_server *self, const struct dt_piece *piece)
+static inline size_t dt_server_push_bytes(const struct dt_parameter_server *self,
+                                          const struct dt_piece *piece)
 {
     return dt_codec_bytes(&self->feedback.codec, piece->begin, piece->end - piece->begin);
 }
 
-/* A server that steps with each worker's gradients by themselves, as they come. The next n_steps steps follow without an agreement
- * of all ranks between them; workers have the weights of now if `fresh`. */
+/* A server that steps with each worker's gradients by themselves, as they come. The next n_steps
+ * steps follow without an agreement of all ranks between them; workers have the weights of now if
+ * `fresh`. */
 void dt_async_expect(struct dt_parameter_server *self, int n_steps);
-void dt_async_all_have_pulled(struct dt_parameter_server *self); /* all workers have the weights of now */
-/* Moves a piece on. *done: all workers have pushed it in the steps begun so far, and have their answers. */
+void dt_async_all_have_pulled(
+    struct dt_parameter_server *self); /* all workers have the weights of now */
+/* Moves a piece on. *done: all workers have pushed it in the steps begun so far, and have their
+ * answers. */
 enum dt_status dt_async_serve(struct dt_parameter_server *self, int piece, bool *done);
 
 #endif
