@@ -219,11 +219,15 @@ static void one_rank_records(void)
 }
 
 /* A sum in a graph, then one call by call; the first rank's GPU is further than the second's by
- * then. */
+ * then: the second launches its graph when the first has asked three times for the end of its own.
+ */
 static void unlike_progress(void)
 {
     ncclUniqueId id;
+    int gate[2];
+    char byte = 0;
     CHECK_INT(ncclGetUniqueId(&id), ncclSuccess);
+    CHECK(pipe(gate) == 0);
     fake_options.n_devices = 2;
     const int parent = getpid(), rank = fork() == 0;
     alarm(20); /* the end of ranks that wait for each other's other sum */
@@ -232,10 +236,12 @@ static void unlike_progress(void)
     OK(cudaStreamBeginCapture(self.stream, cudaStreamCaptureModeThreadLocal));
     add(&self);
     const cudaGraphExec_t exec = end_recording(self.stream);
+    CHECK(rank == 0 || read(gate[0], &byte, 1) == 1);
     OK(cudaGraphLaunch(exec, self.stream));
     for (int i = 0; i < 3 && rank == 0; i++) {
         CHECK_INT(cudaStreamQuery(self.stream), cudaErrorNotReady);
     }
+    CHECK(rank == 1 || write(gate[1], &byte, 1) == 1);
     add(&self);
     CHECK_NEAR(first_of(self.stream, self.x), 8, 0);
     OK(cudaGraphExecDestroy(exec));
