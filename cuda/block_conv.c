@@ -2,7 +2,7 @@
 #include "cuda/cuda_check.h"
 #include "cuda/cudnn/engine_trial.h"
 
-#define TRIAL_LIMIT_S 60 /* for each of what takes milliseconds */
+#define TRIAL_LIMIT_S 60 /* for each wait on work that takes milliseconds */
 
 _Static_assert(DT_CONV_N_KINDS <= DT_DEVICE_MAX_ENGINES, "all of a block's engines can be told");
 
@@ -17,7 +17,7 @@ static enum dt_cuda_scratch_use workspace_of(const struct dt_block_state *state,
     return is_beside(state, kind) ? DT_CUDA_SCRATCH_GRADIENT_WORKSPACE : DT_CUDA_SCRATCH_WORKSPACE;
 }
 
-/* From what the GPU has, not from what is free just now: another engine would leave other bits. */
+/* Depends on the GPU's total memory, not on free memory: another engine would give other bits. */
 static size_t workspace_limit(const struct dt_cuda *cuda)
 {
     const size_t most = (size_t)2 << 30, part = cuda->gpu.total_bytes / 16;
@@ -29,8 +29,8 @@ static enum dt_status open_plan(struct dt_block_state *state, enum dt_conv_kind 
     struct dt_cuda *cuda = state->cuda;
     const struct dt_cuda_lane *lane =
         is_beside(state, kind) ? dt_block_weight_lane(state) : &cuda->main;
-    const bool one =
-        cuda->deterministic && kind != DT_CONV_FORWARD_RELU; /* of those not each will do */
+    const bool one = cuda->deterministic &&
+                     kind != DT_CONV_FORWARD_RELU; /* not every engine of that kind is usable */
     const struct dt_conv_target target = {.handle = lane->cudnn,
                                           .workspace_limit = workspace_limit(cuda),
                                           .n_engines = one ? 1 : DT_MAX_ENGINES};
@@ -49,11 +49,11 @@ static enum dt_status open_plan(struct dt_block_state *state, enum dt_conv_kind 
     return dt_cuda_reserve_scratch(cuda, workspace_of(state, kind), state->block.name, n_bytes);
 }
 
-/* With bias and relu where cuDNN can; else the tail does them. */
+/* One plan does bias and relu too where cuDNN can; else the tail does them. */
 static enum dt_status open_forward(struct dt_block_state *state)
 {
     const bool has_bias = state->cuda->type == DT_GPU_F32 ||
-                          state->packed_bias.weight != NULL; /* of the type that it must have */
+                          state->packed_bias.weight != NULL; /* in the plan's type */
     if (state->block.activation == DT_ACTIVATION_RELU && has_bias) {
         const enum dt_status s = open_plan(state, DT_CONV_FORWARD_RELU);
         state->has_relu = s == DT_OK;
@@ -109,7 +109,7 @@ static enum dt_status run_plan(const struct dt_block_state *state, enum dt_conv_
                             state->cuda->scratch[workspace_of(state, kind)].memory);
 }
 
-/* Whatever lies behind the batch goes nowhere. */
+/* The rows after the batch are ignored. */
 enum dt_status dt_cuda_conv_forward(struct dt_block_state *state, const float *params,
                                     const void *x, void *y)
 {
@@ -136,7 +136,7 @@ static enum dt_status zero_behind(const struct dt_block_state *state, void *samp
     return DT_OK;
 }
 
-/* What is there already has to be added to, and so comes first. */
+/* An existing gradient must be added to, so it is unpacked first. */
 static enum dt_status filter_gradient(struct dt_block_state *state, float *dweight, const void *x,
                                       bool accumulate)
 {
@@ -161,7 +161,7 @@ enum dt_status dt_cuda_conv_backward(struct dt_block_state *state, float *grads,
                                      void *dx, const struct dt_pass *pass)
 {
     DT_TRY(zero_behind(state, (void *)x, state->n_in,
-                       pass->batch->n)); /* the samples are not changed */
+                       pass->batch->n)); /* the samples themselves are not modified */
     DT_TRY(zero_behind(state, state->dz, state->n_linear, pass->batch->n));
     DT_TRY(dt_block_fork(state));
     DT_TRY(filter_gradient(state, grads + state->weight_offset, x, pass->accumulate));

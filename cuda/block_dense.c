@@ -1,12 +1,12 @@
 #include "cuda/block_state.h"
 #include "cuda/cuda_check.h"
 
-/* c (m, n) = a b + beta c, rows first as everywhere here, which makes cuBLAS, columns first, see
- * c^T = b^T a^T. */
+/* c (m, n) = a b + beta c, row-major as everywhere here; cuBLAS is column-major and computes c^T =
+ * b^T a^T. */
 struct product {
     int m, n, k;
     const void *a, *b;
-    bool turn_a, turn_b; /* lies there as its transpose: a (k, m), b (n, k) */
+    bool turn_a, turn_b; /* stored transposed: a (k, m), b (n, k) */
     void *c;
     enum dt_gpu_type c_type;
     float beta;

@@ -1,7 +1,7 @@
 #include "cuda/block_state.h"
 #include "cuda/cuda_check.h"
 
-/* Without where the samples are, which only a pass knows. */
+/* Leaves out the samples' address, which only a pass knows. */
 static struct dt_gpu_first_conv first_conv(const struct dt_block *b, bool activated)
 {
     return (struct dt_gpu_first_conv){.in = b->in,

@@ -19,7 +19,7 @@ static struct dt_gpu_head head_of(const struct dt_block_state *state, const floa
                                 .bias = params + state->bias_offset};
 }
 
-/* Only in training does a loss always follow. */
+/* A loss always follows in training only. */
 enum dt_status dt_cuda_head_forward(const struct dt_block_state *state, const float *params,
                                     const void *x, float *logits, const struct dt_pass *pass)
 {

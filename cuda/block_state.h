@@ -1,5 +1,5 @@
-/* What a block on the cuda backend keeps, and what it does by kind of linear operation: a file of
- * its own for each. cuda_block.c opens, closes and calls them, and does what follows the linear
+/* State of a block on the cuda backend, and its passes by kind of linear operation, one file per
+ * kind. cuda_block.c opens, closes and calls them, and does everything after the linear
  * operation. */
 #ifndef DT_CUDA_BLOCK_STATE_H
 #define DT_CUDA_BLOCK_STATE_H
@@ -14,23 +14,23 @@ struct dt_block_state {
     char forward_range[DT_BLOCK_NAME_SIZE + 16],
         backward_range[DT_BLOCK_NAME_SIZE + 16]; /* cuda/range.h */
     int capacity;
-    bool is_first; /* nobody asks for the gradient of its input */
+    bool is_first; /* its input needs no gradient */
     bool is_head, is_first_conv,
         is_plain; /* dt_device_is_head, dt_device_is_first_conv, dt_device_is_plain_first_conv */
     size_t n_in, n_linear; /* elements of a sample */
     size_t weight_offset, bias_offset, n_weights;
     struct dt_device_block_bytes bytes;
-    struct dt_gpu_tail tail; /* without what a pass brings along */
+    struct dt_gpu_tail tail; /* without the fields that come with a pass */
     enum dt_gpu_type y_type; /* of y and dy: the last block's are float */
     struct dt_conv_plan
         *plans[DT_CONV_N_KINDS]; /* conv; each for `capacity` samples; NULL: not wanted */
     void *z;  /* (capacity, linear_out), the linear operation's output; NULL without one */
     void *dz; /* its gradient; may be z */
     void *winners, *signs;             /* of struct dt_device_block_bytes; NULL where that says 0 */
-    struct dt_cuda_packed packed;      /* weight and gradient as the libraries have them */
+    struct dt_cuda_packed packed;      /* weight and gradient in the libraries' layout */
     struct dt_cuda_packed packed_bias; /* conv */
     bool is_plain_conv;                /* dt_device_is_plain_conv */
-    bool has_relu; /* conv: z is what its bias and relu let through, by one plan */
+    bool has_relu; /* conv: one plan computes bias and relu too, so z is their result */
 };
 
 static inline bool dt_block_has_linear(const struct dt_block_state *state)
@@ -43,13 +43,13 @@ static inline bool dt_block_has_conv(const struct dt_block_state *state)
     return state->block.linear == DT_LINEAR_CONV;
 }
 
-/* Where the gradient of the weight is made. */
+/* The stream that computes the gradient of the weight. */
 static inline const struct dt_cuda_lane *dt_block_weight_lane(const struct dt_block_state *state)
 {
     return state->is_first ? &state->cuda->main : &state->cuda->branches.lanes[DT_CUDA_GRADIENTS];
 }
 
-/* Before that gradient, after all that it is made from. */
+/* Call it before that gradient, after enqueueing everything the gradient reads. */
 static inline enum dt_status dt_block_fork(const struct dt_block_state *state)
 {
     return state->is_first ? DT_OK : dt_cuda_fork(state->cuda, DT_CUDA_GRADIENTS);
@@ -68,16 +68,16 @@ static inline enum dt_status dt_block_reserve_sums(const struct dt_block_state *
                                    n_floats * sizeof(float));
 }
 
-/* A convolution by cuDNN (block_conv.c). Forward to y where it is plain, else to state->z; backward
- * from state->dz. */
+/* A convolution by cuDNN (block_conv.c). Forward writes y where it is plain, else state->z;
+ * backward reads state->dz. */
 enum dt_status dt_cuda_conv_open(struct dt_block_state *state);
-void dt_cuda_conv_close(struct dt_block_state *state); /* opened in part, or not, is fine */
+void dt_cuda_conv_close(struct dt_block_state *state); /* NULL or half-open is fine */
 enum dt_status dt_cuda_conv_forward(struct dt_block_state *state, const float *params,
                                     const void *x, void *y);
 enum dt_status dt_cuda_conv_backward(struct dt_block_state *state, float *grads, const void *x,
                                      void *dx, const struct dt_pass *pass);
 
-/* A dense layer by cuBLAS (block_dense.c), likewise, of n samples. */
+/* A dense layer by cuBLAS (block_dense.c), likewise, for n samples. */
 enum dt_status dt_cuda_dense_forward(const struct dt_block_state *state, const float *params,
                                      const void *x, int n);
 enum dt_status dt_cuda_dense_backward(const struct dt_block_state *state, const float *params,
@@ -86,10 +86,10 @@ enum dt_status dt_cuda_dense_backward(const struct dt_block_state *state, const 
 
 /* The first convolution by our own kernels (block_first_conv.c). */
 enum dt_status dt_cuda_first_conv_open(const struct dt_block_state *state);
-/* To y where that is all that the block has to do; else to state->z, for the tail. */
+/* Writes y if the block has nothing else to do; else state->z, for the tail. */
 enum dt_status dt_cuda_first_conv_forward(const struct dt_block_state *state, const float *params,
                                           const void *x, void *y, const struct dt_pass *pass);
-/* dy: of the whole block where it is plain, else of z. */
+/* dy: gradient of the block's output where it is plain, else of z. */
 enum dt_status dt_cuda_first_conv_backward(const struct dt_block_state *state, float *grads,
                                            const void *x, const void *y, const void *dy,
                                            const struct dt_pass *pass);

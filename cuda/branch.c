@@ -9,12 +9,12 @@ static enum dt_status open_cublas(struct dt_cuda *cuda, struct dt_cuda_lane *lan
     DT_TRY(dt_cuda_alloc(cuda, "cuBLAS's workspace", DT_DEVICE_WORKSPACE_BYTES,
                          &lane->cublas_workspace));
     DT_CUBLAS(cublasCreate(&lane->cublas));
-    DT_CUBLAS(cublasSetStream(lane->cublas,
-                              lane->stream)); /* takes a workspace away: before the next line */
+    DT_CUBLAS(cublasSetStream(
+        lane->cublas, lane->stream)); /* resets the workspace: call it before the next line */
     DT_CUBLAS(cublasSetWorkspace(lane->cublas, lane->cublas_workspace, DT_DEVICE_WORKSPACE_BYTES));
     DT_CUBLAS(cublasSetMathMode(
         lane->cublas,
-        CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)); /* sums in float, also of bf16 */
+        CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)); /* sums in float, also for bf16 */
     return DT_OK;
 }
 
@@ -26,7 +26,7 @@ enum dt_status dt_cuda_lane_open(struct dt_cuda *cuda, struct dt_cuda_lane *lane
     return DT_OK;
 }
 
-/* What is not there is NULL. */
+/* Members not opened are NULL. */
 void dt_cuda_lane_close(struct dt_cuda *cuda, struct dt_cuda_lane *lane)
 {
     if (lane->cudnn != NULL) {

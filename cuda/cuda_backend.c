@@ -10,7 +10,7 @@
 
 struct dt_bound_samples {
     struct dt_gpu_samples gpu;
-    void *inputs, *answers; /* owned: what gpu's members point to */
+    void *inputs, *answers; /* owned: gpu's members point to them */
 };
 
 static struct dt_cuda *cuda_of(struct dt_backend *backend)
@@ -32,13 +32,13 @@ static enum dt_status cuda_alloc(struct dt_backend *backend, size_t n_bytes, voi
 
 static void cuda_free(struct dt_backend *backend, void *memory)
 {
-    dt_cuda_drop(cuda_of(
-        backend)); /* whose memory it may be: nobody has looked at it, and nobody can any more */
+    dt_cuda_drop(
+        cuda_of(backend)); /* `backend` may own it: nothing has read it, and nothing can any more */
     dt_cuda_packed_forget(cuda_of(backend));
     dt_cuda_free(cuda_of(backend), memory);
 }
 
-/* For the event, or for all that is on the main stream. */
+/* Waits for the event, or for all work on the main stream if it is NULL. */
 static enum dt_status wait_for(struct dt_cuda *cuda, cudaEvent_t event)
 {
     const cudaError_t code = dt_cuda_wait(cuda->stream, event, cuda->limit_s);
@@ -60,13 +60,12 @@ static enum dt_status cuda_sync(struct dt_backend *backend)
     return wait_for(cuda_of(backend), NULL);
 }
 
-/* Waits also on the way in: `host` is the caller's again when this returns. */
+/* Waits before returning: `host` is the caller's again afterwards. */
 static enum dt_status cuda_copy_in(struct dt_backend *backend, void *device, const void *host,
                                    size_t n_bytes)
 {
     struct dt_cuda *cuda = cuda_of(backend);
-    DT_TRY(
-        cuda_sync(backend)); /* a copy of memory that is not pinned may wait, and without a limit */
+    DT_TRY(cuda_sync(backend)); /* a copy of unpinned memory may wait, without a limit */
     cuda->gathered.in_place = cuda->gathered.in_place && cuda->gathered.x != device;
     DT_CUDA(cudaMemcpyAsync(device, host, n_bytes, cudaMemcpyHostToDevice, cuda->stream));
     DT_TRY(dt_cuda_packed_written(cuda, device, n_bytes));
@@ -78,7 +77,7 @@ static enum dt_status cuda_copy_out(struct dt_backend *backend, void *host, cons
 {
     struct dt_cuda *cuda = cuda_of(backend);
     cuda->gathered.waits |=
-        cuda->gathered.in_place && cuda->gathered.x == device; /* now somebody looks at it */
+        cuda->gathered.in_place && cuda->gathered.x == device; /* now x is read */
     DT_TRY(dt_cuda_unpack(cuda));
     DT_TRY(cuda_sync(backend)); /* as above */
     DT_CUDA(cudaMemcpyAsync(host, device, n_bytes, cudaMemcpyDeviceToHost, cuda->stream));
@@ -110,7 +109,7 @@ static enum dt_status open_parts(struct dt_cuda *cuda)
     return DT_OK;
 }
 
-/* What is not there is NULL, which all of these calls but the destroying ones accept. */
+/* Members not opened are NULL, which all of these calls but the destroying ones accept. */
 static void cuda_close(struct dt_backend *backend)
 {
     struct dt_cuda *cuda = cuda_of(backend);
@@ -222,12 +221,13 @@ static enum dt_status cuda_samples_open(struct dt_backend *backend,
     return DT_OK;
 }
 
-/* All in one copy. The next free slot's last copy is so many batches old that it has long been
- * done. */
+/* One copy for all three. The next free slot's last copy is DT_CUDA_BATCH_SLOTS batches old, so it
+ * is long done. */
 static enum dt_status send_batch(struct dt_cuda *cuda, const struct dt_batch *batch)
 {
     struct dt_cuda_batches *batches = &cuda->batches;
-    DT_TRY(dt_cuda_reserve_batch(cuda, batch->n)); /* has room, unless no block was opened */
+    DT_TRY(dt_cuda_reserve_batch(
+        cuda, batch->n)); /* the block's capacity suffices, unless no block was opened */
     const size_t n = (size_t)batch->n, capacity = (size_t)batches->capacity;
     const int slot = batches->next;
     uint32_t *host = batches->host + (size_t)slot * (1 + 2 * capacity), *rows = host + 1,
@@ -265,7 +265,7 @@ static enum dt_status cuda_gather(struct dt_backend *backend, struct dt_bound_sa
     return DT_OK;
 }
 
-/* Large calls suit a GPU best. */
+/* A GPU runs large calls best. */
 static struct dt_network_plan cuda_plan(const struct dt_backend *backend,
                                         const struct dt_model *model, int capacity)
 {
@@ -275,7 +275,7 @@ static struct dt_network_plan cuda_plan(const struct dt_backend *backend,
 
 /* ---- loss, sums, update */
 
-/* The head's forward pass, which has waited for this. */
+/* Runs the deferred forward pass of the head with its loss. */
 static enum dt_status head_with_loss(struct dt_cuda *cuda, const struct dt_bound_samples *bound,
                                      float *dlogits)
 {
@@ -321,8 +321,8 @@ static enum dt_status cuda_metrics_take(struct dt_backend *backend, struct dt_me
     return DT_OK;
 }
 
-/* Beside what follows: a backward pass goes on while the weights of its last blocks are stepped
- * already. */
+/* Runs beside later work: the backward pass continues while the weights of its last blocks are
+ * updated. */
 static enum dt_status cuda_optimizer_step(struct dt_backend *backend,
                                           const struct dt_update *update, size_t n_elems,
                                           float *params, const float *grads, float *state1,
@@ -337,7 +337,7 @@ static enum dt_status cuda_optimizer_step(struct dt_backend *backend,
     }
     DT_TRY(dt_cuda_fork(cuda, DT_CUDA_UPDATES));
     DT_TRY(dt_cuda_follow(cuda, DT_CUDA_UPDATES, DT_CUDA_GRADIENTS));
-    if (!cuda->on_its_own) { /* from memory that is not pinned: read before the call returns */
+    if (!cuda->on_its_own) { /* unpinned memory: read before the call returns */
         DT_CUDA(cudaMemcpyAsync(numbers, update, sizeof *update, cudaMemcpyHostToDevice, stream));
     }
     if (update->clip_norm > 0) {

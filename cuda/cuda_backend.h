@@ -1,9 +1,7 @@
-/* What the rest of the module sees of the cuda backend: dt_cuda_backend of model/backend.h. One
- * GPU, one stream; a pass only enqueues.
- *
- * The batch that kernels see is that of the last `gather`. Buffers of activations and their
- * gradients have room for `capacity` samples: what lies behind a smaller batch is the backend's to
- * overwrite. */
+/* The cuda backend's interface to the rest of the module: dt_cuda_backend implements
+ * model/backend.h. One GPU, one main stream; a pass only enqueues. Kernels read the batch of the
+ * last `gather`. Buffers of activations and their gradients have room for `capacity` samples: the
+ * backend may overwrite the rows after a smaller batch. */
 #ifndef DT_CUDA_CUDA_BACKEND_H
 #define DT_CUDA_CUDA_BACKEND_H
 
@@ -13,8 +11,8 @@
 
 extern const struct dt_backend_ops dt_cuda_backend;
 
-cudaStream_t
-dt_cuda_backend_stream(const struct dt_backend *
-                           backend); /* where it enqueues; its device is the thread's current one */
+cudaStream_t dt_cuda_backend_stream(
+    const struct dt_backend
+        *backend); /* the stream it enqueues on; its device must be the thread's current one */
 
 #endif

@@ -126,14 +126,14 @@ void dt_cuda_block_close(struct dt_block_state *state)
     dt_cuda_free(state->cuda, state->packed.dw);
     dt_cuda_free(state->cuda, state->packed.weight);
     dt_cuda_free(state->cuda, state->packed_bias.weight);
-    dt_cuda_drop(state->cuda); /* nobody looks at what a network that is closed has left */
+    dt_cuda_drop(state->cuda); /* a closed network's leftovers have no reader */
     if (--state->cuda->n_blocks == 0) {
         dt_cuda_release_scratch(state->cuda);
     }
     free(state);
 }
 
-/* ---- what both passes use */
+/* ---- shared by both passes */
 
 static void poll(const struct dt_pass *pass)
 {
@@ -152,7 +152,7 @@ static struct dt_gpu_tail tail_of(const struct dt_block_state *state, const stru
     return tail;
 }
 
-/* For the tail, which does not mind that relu has been there before it. */
+/* For the tail; applying relu twice does no harm. */
 static const float *bias_of(const struct dt_block_state *state, const float *params)
 {
     return dt_block_has_linear(state) && !state->has_relu ? params + state->bias_offset : NULL;
@@ -214,7 +214,7 @@ enum dt_status dt_cuda_block_forward(struct dt_block_state *state, const float *
 
 /* ---- backward */
 
-/* grads: NULL without a linear operation, and so without a bias. */
+/* grads: NULL without a linear operation, which has no bias either. */
 static enum dt_status tail_backward(const struct dt_block_state *state, const float *params,
                                     float *grads, const void *z, const void *dy, void *dz,
                                     const struct dt_pass *pass)

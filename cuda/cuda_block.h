@@ -1,11 +1,9 @@
-/* Blocks on the cuda backend, and what they share with the rest of it.
- *
- * A block keeps the output of its linear operation, before bias and all else, for the backward
- * pass, whose gradient then takes its place, and a copy of its weights in the order and type that
- * the libraries want. The chain of blocks is on the main stream; the gradients of weights, which no
- * block waits for, are on a branch beside it, but for the first block, beside which nothing is
- * left. What lives only within a call lies in scratch memory that all blocks share, a piece per
- * stream. */
+/* Blocks on the cuda backend, and the state they share with the rest of it. A block keeps the
+ * output of its linear operation (before the bias) for the backward pass, which then overwrites it
+ * with its gradient, and a copy of its weights in the libraries' layout and type. The chain of
+ * blocks runs on the main stream; gradients of weights, which no block waits for, run on a branch
+ * beside it, except for the first block, which has nothing left to run beside. Memory that lives
+ * within one call is scratch memory shared by all blocks, one piece per stream. */
 #ifndef DT_CUDA_CUDA_BLOCK_H
 #define DT_CUDA_CUDA_BLOCK_H
 
@@ -15,22 +13,23 @@
 #include "cuda/kernels/kernels.h"
 #include "cuda/packed.h"
 
-/* What kernels read of the last gathered batch; device memory. */
+/* The last gathered batch, for kernels; device memory. */
 struct dt_cuda_batch {
     const uint32_t *rows, *ids, *epoch;
 };
 
-/* The last gathered batch, whose first reader may be a block that reads the samples themselves:
- * then nobody writes x. */
+/* The last gathered batch. If a block that reads the samples themselves is its first reader, x is
+ * never written. */
 struct dt_cuda_gathered {
     struct dt_gpu_samples samples;
     int n;
     void *x;
-    bool waits;    /* x is still to be written, or to be read in place */
+    bool waits;    /* x is not written yet, and the samples not read in place yet */
     bool in_place; /* x was never written */
 };
 
-/* A head's forward pass that waits for its loss, so that both go in one kernel. n = 0: none. */
+/* A head's forward pass, deferred until its loss is called, so that one kernel does both. n = 0:
+ * none. */
 struct dt_cuda_waiting {
     struct dt_gpu_head head;
     int n;
@@ -38,7 +37,7 @@ struct dt_cuda_waiting {
     float *logits;
 };
 
-/* Results on their way back to the host, and what they are made from. */
+/* Results to copy to the host, and the scratch memory that computes them. */
 struct dt_cuda_sums {
     struct dt_gpu_metrics metrics;
     double squares;
@@ -50,23 +49,22 @@ struct dt_cuda {
     struct dt_device_info gpu;
     enum dt_precision precision;
     bool deterministic;       /* cuDNN's engines are not timed */
-    double limit_s;           /* for what it is given; 0: none */
+    double limit_s;           /* for each wait on the GPU; 0: none */
     enum dt_gpu_type type;    /* of activations and packed weights */
     cudaStream_t stream;      /* the main one: main.stream */
-    struct dt_cuda_lane main; /* where everything is that says nothing else */
+    struct dt_cuda_lane main; /* the default for all work */
     struct dt_cuda_branches branches;
-    struct dt_cuda_packed *packed; /* of the blocks that are open */
+    struct dt_cuda_packed *packed; /* of the open blocks */
     struct dt_cuda_memory memory;
     struct dt_cuda_scratch scratch[DT_CUDA_N_SCRATCH];
-    int n_blocks; /* open: they share it */
+    int n_blocks; /* open blocks, which share the above */
     struct dt_cuda_batches batches;
     struct dt_cuda_batch batch;
     struct dt_cuda_gathered gathered;
     struct dt_cuda_waiting waiting;
     struct dt_gpu_step *step; /* device */
-    bool lost; /* something is under way that may never end: what waits for the GPU must not be
-                  called */
-    bool on_its_own; /* what is enqueued belongs to a step whose numbers are on the device already
+    bool lost;       /* unfinished work may hang: no call that waits for the GPU is allowed */
+    bool on_its_own; /* enqueued work belongs to a step whose inputs are on the device already
                         (cuda/step_graph.h) */
     struct dt_cuda_sums *sums;           /* device */
     struct dt_gpu_metrics *host_metrics; /* pinned */
@@ -78,9 +76,9 @@ static inline size_t dt_gpu_type_bytes(enum dt_gpu_type type)
     return type == DT_GPU_F32 ? sizeof(float) : 2;
 }
 
-/* Enqueues what waits, and joins the branches. Every call on the backend begins with it, unless it
- * takes in what waits, or goes on beside the branches; then with the second. The third forgets what
- * waits. In cuda/waiting.c. */
+/* The first enqueues deferred work and joins the branches. Every backend call begins with it,
+ * except calls that absorb the deferred work or run beside the branches: they begin with the
+ * second. The third discards deferred work. In cuda/waiting.c. */
 enum dt_status dt_cuda_settle(struct dt_cuda *cuda);
 enum dt_status dt_cuda_enqueue_waiting(struct dt_cuda *cuda);
 void dt_cuda_drop(struct dt_cuda *cuda);

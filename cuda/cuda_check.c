@@ -8,7 +8,7 @@
 
 #define LOOKS_PER_YIELD 64
 
-/* Paths are the build machine's: the file's name says enough. */
+/* __FILE__ has the build machine's path: the file name is enough. */
 static const char *base_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -34,7 +34,7 @@ static enum dt_status failed(enum dt_status status, const char *library, const c
     "dmesg has an Xid of it, which NVIDIA's catalogue explains; another GPU will do"
 #define ASK_MPS "see the logs of nvidia-cuda-mps-control, or stop it"
 
-/* What is no fault of the program's. cure: NULL where the words say it all. */
+/* Failures outside the program. cure: NULL if the text is enough. */
 static const struct fault {
     cudaError_t code;
     enum dt_status status;

@@ -1,7 +1,6 @@
-/* One macro per library: a failing call returns from the caller, with the call's text, place and
- * the library's own words in the message. Out of memory becomes DT_NO_MEMORY; a missing driver or
- * device, or one that is broken, DT_UNAVAILABLE, with the GPU and what helps; all else DT_INTERNAL.
- */
+/* One macro per library: a failing call returns from the caller; the message has the call's text,
+ * its place and the library's own error string. Out of memory becomes DT_NO_MEMORY; a missing or
+ * broken driver or device DT_UNAVAILABLE, with the GPU and a cure; everything else DT_INTERNAL. */
 #ifndef DT_CUDA_CUDA_CHECK_H
 #define DT_CUDA_CUDA_CHECK_H
 
@@ -12,7 +11,7 @@
 
 #include "base/status.h"
 
-/* The GPU that messages name: of a broken one nothing can be asked any more. */
+/* Sets the GPU's name for messages: a broken GPU can no longer be queried. */
 void dt_cuda_check_names(const char *name, const char *uuid);
 
 enum dt_status dt_cuda_failed(cudaError_t code, const char *call, const char *file, int line);
@@ -20,9 +19,9 @@ enum dt_status dt_cublas_failed(cublasStatus_t code, const char *call, const cha
 enum dt_status dt_cudnn_failed(cudnnStatus_t code, const char *call, const char *file, int line);
 enum dt_status dt_nccl_failed(ncclResult_t code, const char *call, const char *file, int line);
 
-/* Waits for the event or, where that is NULL, for all that is on the stream, and leaves no "not
- * ready" behind for the check after the next launch. cudaErrorNotReady: limit_s is over, and
- * nothing may be called any more that waits for the GPU. 0: no limit. */
+/* Waits for the event or, if it is NULL, for all work on the stream, and clears the "not ready"
+ * error, which the check after the next launch would find. cudaErrorNotReady: limit_s has passed,
+ * and no call that waits for the GPU is allowed any more. 0: no limit. */
 cudaError_t dt_cuda_wait(cudaStream_t stream, cudaEvent_t event, double limit_s);
 
 #define DT_CHECK_CALL(type, success, failed, call)                \

@@ -87,8 +87,9 @@ enum dt_status dt_cuda_reserve_scratch(struct dt_cuda *cuda, enum dt_cuda_scratc
         return DT_OK;
     }
     void *memory;
-    DT_TRY(dt_cuda_alloc(cuda, what, n_bytes,
-                         &memory)); /* first: blocks that are open keep theirs if it fails */
+    DT_TRY(dt_cuda_alloc(
+        cuda, what, n_bytes,
+        &memory)); /* before freeing: if it fails, open blocks keep their batch memory */
     dt_cuda_free(cuda, scratch->memory);
     *scratch = (struct dt_cuda_scratch){memory, n_bytes};
     return DT_OK;
@@ -112,7 +113,8 @@ enum dt_status dt_cuda_reserve_batch(struct dt_cuda *cuda, int capacity)
     }
     void *device;
     DT_TRY(dt_cuda_alloc(cuda, "a batch's sample numbers", n_slot_bytes, &device));
-    dt_cuda_free(cuda, batches->device); /* waits until nothing uses it, nor the host's slots */
+    dt_cuda_free(cuda,
+                 batches->device); /* waits until the device's and the host's slots are unused */
     batches->device = device;
     cudaFreeHost(batches->host);
     batches->host = NULL;

@@ -1,5 +1,5 @@
-/* Device memory of the cuda backend: every piece is counted, so that a run can say how much it
- * took. */
+/* Device memory of the cuda backend: every allocation is counted, so that a run can report its
+ * use. */
 #ifndef DT_CUDA_CUDA_MEMORY_H
 #define DT_CUDA_CUDA_MEMORY_H
 
@@ -10,13 +10,13 @@
 struct dt_cuda;
 
 struct dt_cuda_memory {
-    struct dt_cuda_piece *pieces; /* that are allocated; owned */
+    struct dt_cuda_piece *pieces; /* allocated ones; owned */
     int n_pieces, capacity;
-    size_t n_bytes, peak_bytes; /* of all pieces now; at most so far */
+    size_t n_bytes, peak_bytes; /* of all pieces: now, and the highest so far */
 };
 
-/* Zeroed device memory for `what`, with 256 bytes behind it. DT_NO_MEMORY says how much was wanted
- * and how much there is; `what` is "conv1", "the data set". */
+/* Allocates zeroed device memory, with 256 readable bytes after it. `what` names it in messages:
+ * "conv1", "the data set". DT_NO_MEMORY reports bytes wanted and bytes free. */
 enum dt_status dt_cuda_alloc(struct dt_cuda *cuda, const char *what, size_t n_bytes, void **out);
 void dt_cuda_free(struct dt_cuda *cuda,
                   void *memory); /* NULL is fine; waits for the GPU, unless that is lost */
@@ -35,24 +35,24 @@ struct dt_cuda_scratch {
 };
 
 /* Rows and ids of batches on their way to the device: pinned host memory, one slot per batch, used
- * in turn, so that the program can go on while the copies of earlier batches are still waiting on
- * the stream. */
+ * in turn, so that the program can continue while copies of earlier batches still wait on the
+ * stream. */
 #define DT_CUDA_BATCH_SLOTS 8
 struct dt_cuda_batches {
     int capacity;   /* samples of a slot */
     uint32_t *host; /* pinned; slots of 1 + 2 * capacity: epoch, rows, ids */
     cudaEvent_t copied[DT_CUDA_BATCH_SLOTS];
     int next;
-    uint32_t *device; /* one slot: the last batch that was sent */
+    uint32_t *device; /* one slot: the last batch sent */
 };
 
-/* Grow what is shared, if it is too small; only while blocks are opened, as it waits for the GPU.
- */
+/* Grow shared memory that is too small. Call them only while opening blocks: they wait for the
+ * GPU. */
 enum dt_status dt_cuda_reserve_scratch(struct dt_cuda *cuda, enum dt_cuda_scratch_use use,
                                        const char *what, size_t n_bytes);
 enum dt_status dt_cuda_reserve_batch(struct dt_cuda *cuda, int capacity);
 void dt_cuda_release_scratch(
-    struct dt_cuda *cuda); /* when no block is open any more: the next ones may be smaller */
+    struct dt_cuda *cuda); /* call it when no block is open any more: the next ones may need less */
 
 /* struct dt_device_module's `memory`. */
 void dt_cuda_memory(struct dt_backend *backend, struct dt_device_memory *out);

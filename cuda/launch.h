@@ -1,10 +1,10 @@
-/* How the kernels are launched: DT_LAUNCH(kernel, blocks, threads, shared_bytes, stream,
- * arguments...) is an expression of type cudaError_t. A test build, which compiles the same files
- * as C++ for the CPU, brings a DT_LAUNCH of its own. */
+/* Kernel launches: DT_LAUNCH(kernel, blocks, threads, shared_bytes, stream, arguments...) is an
+ * expression of type cudaError_t. A test build compiles the same files as C++ for the CPU and
+ * defines its own DT_LAUNCH. */
 #ifndef DT_CUDA_LAUNCH_H
 #define DT_CUDA_LAUNCH_H
 
-/* Before a loop over an array that has to be in registers. */
+/* Put it before a loop over an array that must stay in registers. */
 #ifdef __CUDACC__
 #define DT_UNROLL _Pragma("unroll")
 #else

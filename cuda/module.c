@@ -1,4 +1,4 @@
-/* What the program loads: the module's one symbol. */
+/* The module's one symbol, which the program loads. */
 #include "cuda/cuda_backend.h"
 #include "cuda/cuda_block.h"
 #include "cuda/cuda_memory.h"

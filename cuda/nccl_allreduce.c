@@ -10,22 +10,21 @@
 #include "cuda/cuda_check.h"
 #include "cuda/packed.h"
 
-#define FAREWELL_LIMIT_S                                                    \
-    10.0 /* for each part of an end in peace, for which all ranks are there \
-          */
+#define FAREWELL_LIMIT_S 10.0 /* for each part of an orderly end, which all ranks join */
 #define ABORT_LIMIT_S 2.0
 
 struct nccl;
 
-/* A sum. While the state of a communicator that does not block is ncclInProgress, it may neither be
- * given the next one nor an event be put behind the last: that waits its turn. */
+/* A sum. While a non-blocking communicator's state is ncclInProgress, it accepts neither another
+ * sum nor an event after the last one: they queue here. */
 struct operation {
     enum {
         FREE,
         QUEUED,
         GIVEN,
         ISSUED
-    } state; /* for NCCL; to NCCL, which puts it on the stream; and `done` behind it */
+    } state; /* waits for NCCL; with NCCL, not yet on the stream; on the stream, followed by `done`
+              */
     struct nccl *owner;
     const char *name;
     size_t begin, end;
@@ -37,11 +36,11 @@ struct nccl {
     struct dt_cuda *cuda;        /* borrowed */
     cudaStream_t compute;        /* the backend's */
     cudaStream_t stream;         /* NCCL's */
-    ncclComm_t nccl;             /* NULL: there is none to end */
-    uint64_t n_queued, n_issued; /* so far; operation n is in place n % n_slots */
+    ncclComm_t nccl;             /* NULL: not opened */
+    uint64_t n_queued, n_issued; /* so far; operation n is in slot n % n_slots */
     int n_slots;
     struct operation *operations;
-    int32_t *starts; /* how far each rank's start is */
+    int32_t *starts; /* each rank's progress of its start */
 };
 
 static struct nccl *nccl_of(struct dt_allreduce *allreduce)
@@ -69,7 +68,7 @@ static enum dt_status status_of(ncclResult_t code)
     }
 }
 
-/* A GPU that has failed says so itself. */
+/* A failed GPU reports its own error. */
 static enum dt_status nccl_error(ncclResult_t code, const char *name)
 {
     const cudaError_t gpu = code == ncclUnhandledCudaError ? cudaPeekAtLastError() : cudaSuccess;
@@ -82,7 +81,7 @@ static enum dt_status nccl_error(ncclResult_t code, const char *name)
                                             : "");
 }
 
-/* The state of NCCL: a failure of any rank that it has noticed, or whether it is at work in the
+/* NCCL's state: a failure of any rank that it has noticed, or whether it works in the
  * background. */
 static enum dt_status look(struct nccl *self, const char *name, bool *busy)
 {
@@ -113,7 +112,7 @@ static enum dt_status give(struct nccl *self, struct operation *operation)
                                                          : nccl_error(code, operation->name);
 }
 
-/* Does what NCCL's state allows for the operations that wait. `name`: of the sum that asks. */
+/* Moves queued operations as far as NCCL's state allows. `name`: the sum of the caller. */
 static enum dt_status advance(struct nccl *self, const char *name)
 {
     for (;;) {
@@ -133,7 +132,7 @@ static enum dt_status advance(struct nccl *self, const char *name)
     }
 }
 
-/* Whether the backend's stream records a graph (step_graph.h). */
+/* *recording: the backend's stream records a graph (step_graph.h). */
 static enum dt_status look_for_recording(const struct nccl *self, bool *recording)
 {
     enum cudaStreamCaptureStatus capture;
@@ -142,7 +141,7 @@ static enum dt_status look_for_recording(const struct nccl *self, bool *recordin
     return DT_OK;
 }
 
-/* The end of the sum goes into the graph that is recorded; without one it is looked for. */
+/* Adds the sum's end to the graph being recorded; without one, polls for it. */
 static enum dt_status find_end(const struct nccl *self, const struct operation *operation,
                                bool *done)
 {
@@ -155,11 +154,11 @@ static enum dt_status find_end(const struct nccl *self, const struct operation *
     }
     const cudaError_t code = cudaEventQuery(operation->done);
     if (code == cudaErrorNotReady) {
-        cudaGetLastError(); /* or the check after the next launch finds it */
+        cudaGetLastError(); /* else the check after the next launch finds it */
         return DT_OK;
     }
     DT_CUDA(code);
-    *done = true; /* what is enqueued from now on comes after it on any stream */
+    *done = true; /* work enqueued from now on, on any stream, comes after it */
     return DT_OK;
 }
 
@@ -185,9 +184,9 @@ static enum dt_status issue(struct dt_request *request, bool *done)
     return DT_OK;
 }
 
-/* A graph must not be accessed by two threads at once, and it is one of NCCL's that puts the sum
- * into the graph: until it has, nothing else may go into it. If it never does, neither may the
- * recording be ended. */
+/* Two threads must not access a graph at once, and one of NCCL's threads puts the sum into the
+ * graph: until then nothing else may go into it. If NCCL never does, the recording cannot be ended
+ * either. */
 static enum dt_status wait_until_issued(struct nccl *self, struct operation *operation)
 {
     struct dt_request request;
@@ -238,7 +237,7 @@ struct farewell {
 static void *say_farewell(void *context)
 {
     struct farewell *farewell = context;
-    cudaSetDevice(farewell->device); /* a new thread has the first one */
+    cudaSetDevice(farewell->device); /* a new thread starts on device 0 */
     farewell->end(farewell->nccl);
     atomic_store(&farewell->over, true);
     return NULL;
@@ -250,8 +249,8 @@ static double farewell_limit_s(const struct nccl *self)
     return timeout_s < FAREWELL_LIMIT_S ? timeout_s : FAREWELL_LIMIT_S;
 }
 
-/* Calls ncclCommDestroy or ncclCommAbort, which may never return while another rank hangs. False:
- * it has not, and what it uses must stay. */
+/* Calls ncclCommDestroy or ncclCommAbort, which may never return while another rank hangs. Returns
+ * false if it has not returned; its memory must then stay. */
 static bool leave(const struct nccl *self, bool in_peace)
 {
     struct farewell *farewell = malloc(sizeof *farewell);
@@ -280,7 +279,7 @@ static bool leave(const struct nccl *self, bool in_peace)
     return true;
 }
 
-/* Nothing is under way, and all ranks agree in time that they are done. */
+/* True if nothing is under way and all ranks agree in time that they are done. */
 static bool end_in_peace(struct nccl *self)
 {
     for (int i = 0; i < self->n_slots; i++) {
@@ -288,7 +287,7 @@ static bool end_in_peace(struct nccl *self)
             return false;
         }
     }
-    if (cudaStreamQuery(self->compute) == cudaErrorNotReady) { /* recorded ones are */
+    if (cudaStreamQuery(self->compute) == cudaErrorNotReady) { /* recorded sums are still running */
         cudaGetLastError();
         return false;
     }
@@ -315,8 +314,8 @@ static void destroy_events(struct nccl *self)
     }
 }
 
-/* Once NCCL is gone, nothing waits for another rank any more: what does not end now hangs on the
- * GPU itself. */
+/* Once NCCL is gone, nothing waits for another rank any more: work that does not end now hangs on
+ * the GPU itself. */
 static bool hangs(cudaStream_t stream)
 {
     return stream != NULL && dt_cuda_wait(stream, NULL, ABORT_LIMIT_S) == cudaErrorNotReady;
@@ -348,10 +347,10 @@ static void nccl_close(struct dt_allreduce *a)
 static const struct dt_allreduce_ops nccl_ops = {
     .start = nccl_start, .sent = nccl_sent, .close = nccl_close};
 
-/* What a rank says of its start is a status, or one of these. */
+/* A rank reports a status for its start, or one of these. */
 enum { STARTING = -1, LATE = -2 };
 
-/* Tells all ranks how far each is. If some failed, all do so with the words of the first. */
+/* Exchanges all ranks' progress. If some failed, all fail with the error text of the first. */
 static enum dt_status gather_starts(struct nccl *self, int32_t mine)
 {
     struct dt_comm *host = self->base.comm;
@@ -388,7 +387,7 @@ static enum dt_status open_events(struct nccl *self)
 static enum dt_status prepare(struct nccl *self, const struct dt_allreduce_spec *spec,
                               ncclUniqueId *id)
 {
-    int lowest, highest; /* number, highest first */
+    int lowest, highest; /* rank numbers, highest first */
     DT_TRY(dt_allreduce_take_memory(spec, &self->base.part));
     self->base.total = self->base.part;
     DT_CUDA(cudaDeviceGetStreamPriorityRange(&lowest, &highest));
@@ -432,9 +431,9 @@ static int32_t start_of(ncclResult_t state, bool late)
                     ncclGetErrorString(state), ncclGetLastError(NULL));
 }
 
-/* The ranks look at each other's start until all have made it, one has failed, or one's time is up:
- * so a rank that fails is not waited for, and one that dies in between is named by the host's
- * communicator. */
+/* The ranks exchange their progress until all have started, one has failed, or one is out of time:
+ * so nobody waits for a failed rank, and the host's communicator names a rank that dies
+ * meanwhile. */
 static enum dt_status start_nccl(struct nccl *self, ncclUniqueId id)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;

@@ -90,7 +90,7 @@ enum dt_status dt_cuda_packed_forget(struct dt_cuda *cuda)
     return DT_OK;
 }
 
-/* Whether all n elements from `elems` on lie in the range, and where. */
+/* True if all n elements of `elems` lie in the range; *at is their offset. */
 static bool lies_in(const float *elems, size_t n, const float *range, size_t n_range, size_t *at)
 {
     *at = elems >= range ? (size_t)(elems - range) : n_range;

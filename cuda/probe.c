@@ -6,7 +6,7 @@
 #include "cuda/range.h"
 
 #define CAPABILITY_MIN_MAJOR \
-    8 /* what bf16 and tf32 need, and the oldest that the kernels are compiled for */
+    8 /* bf16 and tf32 need it, and the kernels are compiled for it at least */
 
 static int version_major(int version)
 {
@@ -18,7 +18,7 @@ static int version_minor(int version)
     return version % 1000 / 10;
 }
 
-/* Why no GPU can be counted. */
+/* Explains why no GPU can be counted. */
 static enum dt_status no_gpu(cudaError_t code)
 {
     int driver = 0, runtime = 0;
@@ -55,7 +55,7 @@ static enum dt_status count_gpus(int *n_gpus)
     return DT_OK;
 }
 
-/* As nvidia-smi writes it. */
+/* In nvidia-smi's form. */
 static void write_uuid(const cudaUUID_t *uuid, char *text, size_t n_text)
 {
     int length = snprintf(text, n_text, "GPU");

@@ -1,7 +1,7 @@
-/* What the host is at, for a profiler that asks for it by NVTX: `nsys profile --trace=cuda,nvtx
- * dtrain ...` shows a range for each block forward and backward, and the kernels that it launched
- * below it. Where nobody listens, a range costs a look at a pointer; where the toolkit's header is
- * missing, nothing. Begin and end nest, and belong to the thread. */
+/* The host's current work as NVTX ranges for a profiler: `nsys profile --trace=cuda,nvtx dtrain
+ * ...` shows a range for each block forward and backward, with the kernels that it launched below.
+ * Without a profiler, a range costs a pointer check; without the toolkit's header, nothing. Begin
+ * and end nest, and belong to the thread. */
 #ifndef DT_CUDA_RANGE_H
 #define DT_CUDA_RANGE_H
 

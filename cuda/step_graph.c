@@ -9,18 +9,19 @@
 #include "cuda/nccl_allreduce.h"
 #include "cuda/range.h"
 
-#define MAX_RECORDINGS 8 /* two or three come up, hardly ever more */
+#define MAX_RECORDINGS 8 /* runs need two or three, seldom more */
 
-/* Steps that the GPU is given before it has done the ones before them: enough for it never to wait
- * for the host, and so few that no launch blocks, as it does behind too many others: then nobody
- * would look at the clock, or at NCCL. */
+/* Steps enqueued before the GPU has done the earlier ones: enough to keep the GPU busy, and few
+ * enough that no launch blocks behind others: a blocked host could check neither the clock nor
+ * NCCL. */
 #define MAX_AHEAD 8
 
 #define LAST_STEPS_LIMIT_S 1.0
 
 struct recording {
-    uint32_t like_step;    /* dt_draw's: of steps in which every rank has so many samples */
-    cudaGraphExec_t graph; /* NULL: taken once, not yet recorded */
+    uint32_t
+        like_step; /* dt_draw's: equal for steps with the same number of samples on every rank */
+    cudaGraphExec_t graph; /* NULL: taken once, not recorded yet */
 };
 
 struct dt_step_graph {
@@ -29,18 +30,17 @@ struct dt_step_graph {
     dt_step_fn step;
     void *context;
     struct dt_gpu_steps *steps;   /* device */
-    struct dt_gpu_rows rows;      /* in one piece, which `all` begins */
-    struct dt_step_input *inputs; /* pinned; (DT_MAX_RECORDED_STEPS), as is the next */
+    struct dt_gpu_rows rows;      /* one allocation, which starts at `all` */
+    struct dt_step_input *inputs; /* pinned; (DT_MAX_RECORDED_STEPS); the next is pinned too */
     struct dt_gpu_metrics *metrics;
-    volatile int *n_done; /* pinned; of the steps that were started last, as the GPU counts them */
+    volatile int *n_done; /* pinned; finished steps of the last start, counted by the GPU */
     cudaEvent_t done;
-    int n_steps, n_enqueued; /* that were started last; of these */
+    int n_steps, n_enqueued; /* of the last start: in all; enqueued so far */
     struct recording recordings[MAX_RECORDINGS];
     int n_recordings;
 };
 
-/* What still waits for a rank that is gone ends with NCCL; without one it is the GPU itself that
- * hangs. */
+/* Once NCCL is closed, work that waited for a dead rank ends; without NCCL the GPU itself hangs. */
 static bool is_drained(struct dt_step_graph *g)
 {
     const bool drained = !g->cuda->lost && dt_cuda_wait(g->cuda->stream, NULL,
@@ -60,7 +60,7 @@ static void graph_close(struct dt_step_graph *g)
         }
     }
     if (!is_drained(g)) {
-        return; /* to free memory would be to wait, too */
+        return; /* freeing memory would wait, too */
     }
     if (g->done != NULL) {
         cudaEventDestroy(g->done);
@@ -131,8 +131,8 @@ static enum dt_status enqueue_step(struct dt_step_graph *g, const struct dt_step
     return s;
 }
 
-/* A call that CUDA does not let into a recording spoils it, and is perhaps noticed only by a later
- * one. */
+/* A call that CUDA forbids during recording invalidates it, and perhaps only a later call reports
+ * that. */
 static enum dt_status spoilt(cudaError_t ended, enum dt_status s)
 {
     char text[DT_ERROR_TEXT_SIZE];
@@ -143,8 +143,8 @@ static enum dt_status spoilt(cudaError_t ended, enum dt_status s)
                     text);
 }
 
-/* Into the file that DTRAIN_CUDA_GRAPH names, if it does, for Graphviz; the graph that is recorded
- * last stays. */
+/* Writes the graph for Graphviz to the file that DTRAIN_CUDA_GRAPH names, if set; the last recorded
+ * one stays. */
 static enum dt_status write_dot(cudaGraph_t graph)
 {
     const char *path = secure_getenv("DTRAIN_CUDA_GRAPH");
@@ -154,8 +154,8 @@ static enum dt_status write_dot(cudaGraph_t graph)
     return DT_OK;
 }
 
-/* Has to be ended, however the step went, but for one that NCCL still writes to. Other threads,
- * NCCL's and cuDNN's, may do what they like in the meantime. */
+/* Ends the recording even if the step failed, unless NCCL still writes to it. Other threads, NCCL's
+ * and cuDNN's, may call CUDA meanwhile. */
 static enum dt_status record(struct dt_step_graph *g, const struct dt_step_input *input,
                              struct recording *recording)
 {
@@ -167,7 +167,7 @@ static enum dt_status record(struct dt_step_graph *g, const struct dt_step_input
     }
     const cudaError_t ended = cudaStreamEndCapture(g->cuda->stream, &graph);
     if (ended != cudaSuccess) {
-        cudaGetLastError(); /* or a later check finds it */
+        cudaGetLastError(); /* else a later check finds it */
         return spoilt(ended, s);
     }
     s = s == DT_OK ? write_dot(graph) : s;
@@ -181,8 +181,8 @@ static enum dt_status record(struct dt_step_graph *g, const struct dt_step_input
     return s;
 }
 
-/* From what all ranks share, so that all record, replay or go call by call. NULL: there are too
- * many kinds of steps to keep a graph for each. */
+/* Depends only on data that all ranks share, so that all record, replay or go call by call. NULL:
+ * too many kinds of steps to keep a graph for each. */
 static struct recording *recording_of(struct dt_step_graph *g, uint32_t like_step, bool *first)
 {
     *first = false;
@@ -232,7 +232,7 @@ static enum dt_status enqueue_results(struct dt_step_graph *g)
     return DT_OK;
 }
 
-/* Those before step `end`, if there are so many. */
+/* Enqueues up to step `end`, or the last if there are fewer. */
 static enum dt_status enqueue_steps(struct dt_step_graph *g, int end)
 {
     enum dt_status s = DT_OK;
@@ -253,12 +253,12 @@ static enum dt_status enqueue_inputs(struct dt_step_graph *g)
                             cudaMemcpyHostToDevice, stream));
     DT_CUDA(dt_gpu_steps_begin(stream, g->steps, g->n_steps, &g->rows, g->cuda->step));
     DT_CUDA(cudaMemsetAsync(&g->cuda->sums->metrics, 0, sizeof *g->metrics,
-                            stream)); /* whatever is left there is not ours */
+                            stream)); /* earlier results in it are not ours */
     return DT_OK;
 }
 
-/* The first MAX_AHEAD whatever the GPU has done by then: so the ranks, which number their
- * collectives, come to those of a step that is taken call by call in one order. */
+/* Enqueues the first MAX_AHEAD steps whatever the GPU has done by then: ranks number their
+ * collectives, so all must reach a step that is taken call by call in the same order. */
 static enum dt_status graph_start(struct dt_step_graph *g, const struct dt_step_input *inputs,
                                   int n_steps)
 {
@@ -266,8 +266,7 @@ static enum dt_status graph_start(struct dt_step_graph *g, const struct dt_step_
     g->n_enqueued = 0;
     *g->n_done = 0;
     memcpy(g->inputs, inputs,
-           (size_t)n_steps *
-               sizeof *inputs); /* the copy of the ones before is done: their results were taken */
+           (size_t)n_steps * sizeof *inputs); /* the last copy is done: its results were taken */
     DT_TRY(enqueue_inputs(g));
     return enqueue_steps(g, MAX_AHEAD);
 }
@@ -283,14 +282,14 @@ static enum dt_status graph_test(struct dt_step_graph *g, int *n_done)
     const bool all = g->n_enqueued == g->n_steps;
     const cudaError_t code = all ? cudaEventQuery(g->done) : cudaStreamQuery(g->cuda->stream);
     if (code == cudaErrorNotReady) {
-        cudaGetLastError(); /* or the check after the next launch finds it */
+        cudaGetLastError(); /* else the check after the next launch finds it */
     } else {
         DT_CUDA(code);
     }
     *n_done = all && code == cudaSuccess ? g->n_steps
               : counted < g->n_steps
                   ? counted
-                  : g->n_steps - 1; /* the last is done when its results are here */
+                  : g->n_steps - 1; /* the last step is done when its results are here */
     return DT_OK;
 }
 

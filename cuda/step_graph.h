@@ -1,13 +1,11 @@
 /* Steps that the GPU takes on its own: all calls of one training step, sums over ranks included,
- * are recorded once as a CUDA graph, which is launched again and again. What differs from step to
- * step lies in a table on the device, and a counter beside it says which step it is: so a step
- * costs the host one launch, and nothing waits between two of them. The rows of all steps of the
- * table are drawn before the first; each step ends with handing on what the next one needs.
- *
- * A graph holds for one number of samples on every rank; the last batch of an epoch, which is
- * short, has its own. The first step of a kind is taken call by call, for libraries to load and
- * connect what they need, and the second is recorded: on all ranks alike, as NCCL wants it, also
- * where the number changes on some of them only. */
+ * are recorded once as a CUDA graph, which is launched again and again. The inputs that differ from
+ * step to step lie in a table on the device, with a counter for the current step: so a step costs
+ * the host one launch, and nothing waits between two steps. The rows of all steps of the table are
+ * drawn before the first; each step ends by setting up the inputs of the next. A graph holds for
+ * one number of samples on every rank; the short last batch of an epoch has its own. The first step
+ * of a kind is taken call by call, so that libraries load and connect; the second is recorded: on
+ * all ranks alike, as NCCL requires, even if the number changes on some of them only. */
 #ifndef DT_CUDA_STEP_GRAPH_H
 #define DT_CUDA_STEP_GRAPH_H
 

@@ -1,4 +1,4 @@
-/* What waits for the call that takes it in: a batch to be gathered, a head to go forward. */
+/* Work deferred until a later call absorbs it: a batch to gather, a head's forward pass. */
 #include "cuda/cuda_block.h"
 #include "cuda/cuda_check.h"
 

@@ -15,7 +15,7 @@ enum { ID_X = 1, ID_FILTER, ID_Y, ID_BIAS, ID_SUM, ID_BIASED, N_IDS };
 
 struct dt_conv_plan {
     cudnnHandle_t handle;        /* NULL: made for a described device */
-    struct dt_descriptors graph; /* what it is made of */
+    struct dt_descriptors graph; /* descriptors of the graph */
     struct dt_engine engines[DT_MAX_ENGINES];
     int n_engines, used;
     const char *name;
@@ -23,13 +23,13 @@ struct dt_conv_plan {
     size_t elem_bytes;
     int64_t ids[DT_CONV_N_OPERANDS]; /* of in, other, out and bias */
     size_t n_bytes[DT_CONV_N_OPERANDS];
-    /* The pointers of the last run, and the descriptor that carries them: it cannot be changed, but
-     * a block's buffers seldom do. */
+    /* The pointers of the last run, and their descriptor: it cannot be changed, but a block's
+     * buffers seldom change. */
     void *pointers[DT_CONV_N_OPERANDS], *workspace;
     cudnnBackendDescriptor_t pack;
 };
 
-/* The operations differ in names only, and in what follows. */
+/* The operations differ only in names and in these fields. */
 static const struct operation {
     const char *name;
     cudnnBackendDescriptorType_t type;
@@ -94,8 +94,8 @@ static cudnnDataType_t data_type(const struct problem *p)
     return p->precision == DT_PRECISION_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
 }
 
-/* dims are cuDNN's: N C H W, or K C R S; the channels lie innermost. A bias lies anywhere in the
- * arena; what one operation leaves to the next, in float, lies nowhere. */
+/* dims are cuDNN's: N C H W, or K C R S; channels are innermost. A bias may lie anywhere in the
+ * arena; intermediate results, in float, have no address. */
 static cudnnBackendDescriptor_t make_tensor(struct dt_descriptors *d, int64_t id,
                                             cudnnDataType_t type, int n, int c, int h, int w)
 {
@@ -114,8 +114,8 @@ static cudnnBackendDescriptor_t make_tensor(struct dt_descriptors *d, int64_t id
     return tensor;
 }
 
-/* Zeros below or to the right: what the last output still needs. Where it needs less than there is,
- * cuDNN's formula for the size rounds down, as ours does. */
+/* Zeros below or to the right, as many as the last output needs. Where it needs fewer rows than
+ * there are, cuDNN's formula for the size rounds down, as ours does. */
 static int pad_after(int in, int out, int kernel, int stride, int before)
 {
     const int after = (out - 1) * stride + kernel - in - before;
@@ -151,7 +151,7 @@ static cudnnBackendDescriptor_t make_convolution(struct dt_descriptors *d,
     return convolution;
 }
 
-/* y: what it writes. */
+/* y: the operation's result. */
 static cudnnBackendDescriptor_t make_operation(struct dt_descriptors *d, const struct problem *p,
                                                cudnnBackendDescriptor_t y)
 {
@@ -201,7 +201,7 @@ static cudnnBackendDescriptor_t make_pointwise(struct dt_descriptors *d, cudnnPo
     return operation;
 }
 
-/* The number of operations, which are the convolution, or that, the bias and relu. */
+/* Returns the number of operations: the convolution alone, or convolution, bias and relu. */
 static int make_operations(struct dt_descriptors *d, const struct problem *p,
                            cudnnBackendDescriptor_t out[3])
 {

@@ -1,10 +1,9 @@
-/* One convolution on cuDNN: forward, perhaps with the bias and relu that follow, gradient of the
- * input, or gradient of the filter, as an operation graph, which one of a few engines runs
- * (cuda/cudnn/engine.h): the first, until another is used. cuDNN 9, "backend" C API.
- *
- * Activations are N H W C, filters K R S C. Everything is of the precision's type, the filter
- * gradient too: cuDNN has no compiled engine that makes a float one from bfloat16. Sums are in
- * float, in an order that depends on the plan alone. */
+/* One convolution on cuDNN as an operation graph: forward (optionally with the bias and relu after
+ * it), gradient of the input, or gradient of the filter. One of a few engines runs it
+ * (cuda/cudnn/engine.h): the first, until another is chosen. cuDNN 9, "backend" C API. Activations
+ * are N H W C, filters K R S C. Everything has the precision's type, the filter gradient too: cuDNN
+ * has no compiled engine that makes a float one from bfloat16. Sums are in float, in an order that
+ * depends on the plan alone. */
 #ifndef DT_CUDA_CUDNN_CONV_PLAN_H
 #define DT_CUDA_CUDNN_CONV_PLAN_H
 
@@ -23,19 +22,19 @@ enum dt_conv_kind {
 
 struct dt_conv_plan; /* owns its descriptors */
 
-/* What the plan is made for: a handle (a GPU is there), or the description of a device in cuDNN's
- * JSON form, which makes a plan that can be examined but not run (tests without a GPU). Exactly one
- * of handle and device_json is set. */
+/* The device that the plan is made for: a handle (a GPU is there), or the description of a device
+ * in cuDNN's JSON form, which makes a plan that can be examined but not run (tests without a GPU).
+ * Exactly one of handle and device_json is set. */
 struct dt_conv_target {
     cudnnHandle_t handle;
     const char *device_json;
-    size_t workspace_limit; /* bytes that a run may want; a small one leaves only slow engines to
+    size_t workspace_limit; /* bytes that a run may use; a small limit leaves only slow engines for
                                large batches in f32 */
-    int n_engines;          /* at most so many are opened, to choose from; 1 .. DT_MAX_ENGINES */
+    int n_engines;          /* opens at most this many, to choose from; 1 .. DT_MAX_ENGINES */
 };
 
-/* block: one with DT_LINEAR_CONV. batch: samples of a call; another number wants another plan.
- * DT_UNAVAILABLE: cuDNN has no engine, with the block's name and shapes in the text. */
+/* block: one with DT_LINEAR_CONV. batch: samples of a call; another number needs another plan.
+ * DT_UNAVAILABLE: cuDNN has no engine; the text has the block's name and shapes. */
 enum dt_status dt_conv_plan_open(const struct dt_conv_target *target, enum dt_conv_kind kind,
                                  const struct dt_block *block, int batch,
                                  enum dt_precision precision, struct dt_conv_plan **out);
@@ -44,19 +43,19 @@ void dt_conv_plan_close(struct dt_conv_plan *plan); /* NULL is fine */
 const char *dt_conv_plan_name(const struct dt_conv_plan *plan); /* "gradient of the input" */
 bool dt_conv_plan_has_relu(const struct dt_conv_plan *plan);
 
-/* The engines to choose from, in the order of the heuristics. What follows, and a run, are about
- * the one in use: at first 0. `keep` closes the others, so that they cannot be used any more. */
+/* The candidate engines, in the order of the heuristics. The functions below are about the engine
+ * in use: at first 0. `keep` closes the others, so that they cannot be used any more. */
 int dt_conv_plan_n_engines(const struct dt_conv_plan *plan);
 void dt_conv_plan_use(struct dt_conv_plan *plan, int engine);
 void dt_conv_plan_keep(struct dt_conv_plan *plan);
 struct dt_engine *dt_conv_plan_engine(struct dt_conv_plan *plan);
-size_t dt_conv_plan_workspace(const struct dt_conv_plan *plan); /* bytes that a run wants */
+size_t dt_conv_plan_workspace(const struct dt_conv_plan *plan); /* bytes that a run needs */
 
-/* Bytes of what a run takes: in, other, out, bias. */
+/* Bytes of a run's operands: in, other, out, bias. */
 #define DT_CONV_N_OPERANDS 4
 const size_t *dt_conv_plan_bytes(const struct dt_conv_plan *plan);
 size_t dt_conv_plan_elem_bytes(
-    const struct dt_conv_plan *plan); /* of an element: 4 of float, 2 of bfloat16 */
+    const struct dt_conv_plan *plan); /* bytes per element: 4 of float, 2 of bfloat16 */
 
 /* Enqueues it on the handle's stream:
  *   FORWARD          in = x (n, in), other = filter, out = y (n, linear_out)

@@ -1,5 +1,5 @@
-/* Descriptors of cuDNN 9's "backend" C API, made one call after the other: after a failure the
- * calls that follow do nothing, so that only the end has to be checked. */
+/* Descriptors of cuDNN 9's "backend" C API. After a failure all further calls do nothing, so the
+ * caller checks the status once, at the end. */
 #ifndef DT_CUDA_CUDNN_DESCRIPTOR_H
 #define DT_CUDA_CUDNN_DESCRIPTOR_H
 
@@ -7,7 +7,7 @@
 
 #include "base/status.h"
 
-#if CUDNN_VERSION < 90800 /* described devices came with 9.8; an older library refuses them */
+#if CUDNN_VERSION < 90800 /* cuDNN 9.8 added described devices; an older library refuses them */
 #define CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR ((cudnnBackendDescriptorType_t)38)
 #define CUDNN_ATTR_ENGINEHEUR_DEVICEPROP ((cudnnBackendAttributeName_t)204)
 #define CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP ((cudnnBackendAttributeName_t)407)
@@ -16,17 +16,16 @@
 
 #define DT_MAX_DESCRIPTORS 32
 
-/* Begins zeroed. */
+/* Zero it before use. */
 struct dt_descriptors {
-    cudnnBackendDescriptor_t owned[DT_MAX_DESCRIPTORS]; /* by dt_descriptor_create_owned */
+    cudnnBackendDescriptor_t owned[DT_MAX_DESCRIPTORS]; /* made by dt_descriptor_create_owned */
     int n_owned;
     cudnnStatus_t status; /* of the first failure */
-    const char *call;     /* that failed */
+    const char *call;     /* the call that failed */
 };
 
-/* NULL after a failure. The first is the caller's to destroy, the second dt_descriptors_close's,
- * which destroys the last one first.
- */
+/* NULL after a failure. The caller destroys the first; dt_descriptors_close destroys those of the
+ * second, the last one first. */
 cudnnBackendDescriptor_t dt_descriptor_create(struct dt_descriptors *d,
                                               cudnnBackendDescriptorType_t type);
 cudnnBackendDescriptor_t dt_descriptor_create_owned(struct dt_descriptors *d,

@@ -2,7 +2,7 @@
 
 #include "cuda/cudnn/descriptor.h"
 
-#define MAX_CONFIGS 128 /* that are looked at, of a mode of the heuristics; 67 were seen */
+#define MAX_CONFIGS 128 /* examined per mode of the heuristics; at most 67 were seen */
 
 static bool is_avoided(cudnnBackendNumericalNote_t numerical_note, enum dt_precision precision)
 {
@@ -10,9 +10,9 @@ static bool is_avoided(cudnnBackendNumericalNote_t numerical_note, enum dt_preci
     case CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC:
     case CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION:
         return true;
-    case CUDNN_NUMERICAL_NOTE_TENSOR_CORE: /* they multiply no floats: tf32 */
+    case CUDNN_NUMERICAL_NOTE_TENSOR_CORE: /* they multiply tf32, not floats */
     case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:
-    case CUDNN_NUMERICAL_NOTE_FFT: /* these two are less exact than sums of products */
+    case CUDNN_NUMERICAL_NOTE_FFT: /* FFT and Winograd are less exact than sums of products */
     case CUDNN_NUMERICAL_NOTE_WINOGRAD:
         return precision == DT_PRECISION_F32;
     default:
@@ -42,7 +42,7 @@ static bool is_allowed(const struct dt_engine_search *search, cudnnBackendDescri
     return allowed;
 }
 
-/* Whether `out`, with its configuration, can run within the limit. */
+/* True if `out`, with its configuration, can run within the limit. */
 static bool plan(const struct dt_engine_search *search, struct dt_engine *out, cudnnStatus_t *why)
 {
     struct dt_descriptors d = {0};
@@ -65,8 +65,8 @@ static bool plan(const struct dt_engine_search *search, struct dt_engine *out, c
     return d.status == CUDNN_STATUS_SUCCESS && out->workspace_bytes <= search->workspace_limit;
 }
 
-/* Configurations, which are the caller's to destroy. cuDNN at times fills fewer than it has said.
- */
+/* Returns configurations, which the caller destroys. cuDNN at times returns fewer than it
+ * announced. */
 static int ask_heuristics(const struct dt_engine_search *search, cudnnBackendHeurMode_t mode,
                           cudnnBackendDescriptor_t configs[MAX_CONFIGS], cudnnStatus_t *why)
 {
@@ -139,7 +139,7 @@ static int find_by_mode(const struct dt_engine_search *search, cudnnBackendHeurM
     return n_found;
 }
 
-/* The next mode is asked only where the one before finds none. */
+/* Each mode is queried only if the one before finds no engine. */
 int dt_engines_find(const struct dt_engine_search *search, int capacity, struct dt_engine *out,
                     cudnnStatus_t *why)
 {

@@ -6,12 +6,10 @@
 
 #include "cuda/cuda_check.h"
 
-#define N_RUNS 8     /* recorded together, so that the host's time for a call does not count */
-#define N_LAUNCHES 4 /* of which the first warms up */
+#define N_RUNS 8     /* recorded together, so that the host's time per call does not count */
+#define N_LAUNCHES 4 /* the first warms up */
 #define NAN_BYTES 0xff
-#define N_LOOKED_AT                                                              \
-    4096 /* bytes of a result: what an engine does with one NaN it does with all \
-          */
+#define N_LOOKED_AT 4096 /* bytes of a result: an engine treats all NaNs alike */
 
 struct trial {
     struct dt_conv_plan *plan;
@@ -49,8 +47,8 @@ static enum dt_status record(const struct trial *t, cudaGraphExec_t *out)
                : dt_cuda_failed(code, "the recording of an engine", __FILE__, __LINE__);
 }
 
-/* For what is enqueued. Its time counts from here: before, the host loads the engine from a file,
- * perhaps across a network. */
+/* Waits for the enqueued work. The limit starts here: before, the host loads the engine from a
+ * file, perhaps across a network. */
 static enum dt_status wait_for_end(const struct trial *t)
 {
     DT_CUDA(cudaEventRecord(t->end, t->stream));
@@ -67,12 +65,12 @@ static enum dt_status wait_for_end(const struct trial *t)
 
 static bool is_nan(const uint8_t *element, size_t n_bytes)
 {
-    uint16_t upper; /* half of a float, or all of a bfloat16 */
+    uint16_t upper; /* upper half of a float, or all of a bfloat16 */
     memcpy(&upper, element + n_bytes - sizeof upper, sizeof upper);
-    return (upper & 0x7fff) > 0x7f80; /* quiet ones, which arithmetic makes */
+    return (upper & 0x7fff) > 0x7f80; /* quiet NaNs, as arithmetic makes them */
 }
 
-/* Convolves NaNs. */
+/* Convolves NaNs, and checks that they come out. */
 static enum dt_status check_nans(const struct trial *t)
 {
     const size_t n_in = dt_conv_plan_bytes(t->plan)[0], n_out = dt_conv_plan_bytes(t->plan)[2];
@@ -95,7 +93,7 @@ static enum dt_status check_nans(const struct trial *t)
     return DT_OK;
 }
 
-/* The shortest of a few times: whatever else goes on can only add to it. */
+/* Returns the shortest of a few times: other load can only add to it. */
 static enum dt_status time_graph(const struct trial *t, cudaGraphExec_t graph, double *us)
 {
     for (int i = 0; i < N_LAUNCHES; i++) {
@@ -120,7 +118,7 @@ static enum dt_status time_engine(const struct trial *t, double *us)
     return s;
 }
 
-/* Once call by call: what cuDNN loads then must not be loaded in a capture. */
+/* Runs once call by call, because cuDNN must not load code during a capture. */
 static enum dt_status try_engine(const struct trial *t, double *us)
 {
     DT_TRY(dt_conv_plan_has_relu(t->plan) ? check_nans(t) : run_once(t));
@@ -128,9 +126,9 @@ static enum dt_status try_engine(const struct trial *t, double *us)
     return t->spec->timed ? time_engine(t, us) : DT_OK;
 }
 
-/* ---- all of them */
+/* ---- all engines */
 
-/* The GPU itself is broken, not the engine. */
+/* True if the GPU itself is broken, not the engine. */
 static bool is_gpu_lost(const struct trial *t)
 {
     const cudaError_t code = cudaStreamQuery(t->stream);
@@ -138,7 +136,7 @@ static bool is_gpu_lost(const struct trial *t)
     return code != cudaSuccess && code != cudaErrorNotReady;
 }
 
-/* Where none can run, the last one's error stays. */
+/* If none can run, the last one's error stays. */
 static enum dt_status try_all(const struct trial *t, int *fastest)
 {
     const int n = dt_conv_plan_n_engines(t->plan);
@@ -163,7 +161,7 @@ static enum dt_status try_all(const struct trial *t, int *fastest)
     return *fastest >= 0 ? DT_OK : s;
 }
 
-/* ---- what they run on */
+/* ---- their memory */
 
 static bool has_memory(void **memory, size_t n_bytes, cudaStream_t stream)
 {
@@ -179,7 +177,7 @@ static size_t largest_workspace(struct dt_conv_plan *plan)
 {
     size_t largest = 0;
     for (int i = dt_conv_plan_n_engines(plan) - 1; i >= 0;
-         i--) { /* so that the first is used in the end */
+         i--) { /* ends with the first engine in use */
         dt_conv_plan_use(plan, i);
         const size_t n_bytes = dt_conv_plan_workspace(plan);
         largest = n_bytes > largest ? n_bytes : largest;
@@ -232,7 +230,7 @@ enum dt_status dt_engine_trial(struct dt_conv_plan *plan, const struct dt_engine
         s = dt_error(DT_UNAVAILABLE, "no memory to try cuDNN's engines");
     }
     if (s == DT_STALLED) {
-        return s; /* to free anything would wait */
+        return s; /* freeing would wait */
     }
     if (s == DT_OK) {
         dt_conv_plan_use(plan, fastest);

@@ -1,11 +1,10 @@
-/* Kernels for the first convolution, of few input channels: it reads the images where the data set
- * has them, so that nobody has to gather them, and as each image fits into shared memory it is read
- * from there only once. Products are of floats in every precision: there are too few channels for
- * tensor cores. */
+/* Kernels for the first convolution, of few input channels: they read the images directly from the
+ * data set, without a gather, each only once, because an image fits into shared memory. Products
+ * are of floats in every precision: there are too few channels for tensor cores. */
 #include "cuda/kernels/kernels.cuh"
 
-/* ---- an image in shared memory, channel by channel, with its zeros around it as far as the
- * convolution reaches */
+/* ---- an image in shared memory, channel by channel, padded with zeros as far as the convolution
+ * reaches */
 
 struct image_shape {
     int h, w;
@@ -18,7 +17,7 @@ static inline __host__ __device__ struct image_shape padded(const struct dt_gpu_
     return s;
 }
 
-/* The input's element: of the data set, C H W, or of x, H W C. */
+/* An element of the input: of the data set, C H W, or of x, H W C. */
 template <typename T>
 static __device__ float pixel(const struct dt_gpu_first_conv &conv, size_t sample, int c, int h,
                               int w)
@@ -33,7 +32,7 @@ static __device__ float pixel(const struct dt_gpu_first_conv &conv, size_t sampl
                                        : conv.samples.values[at];
 }
 
-/* All threads of the block call it; barriers before and after. */
+/* All threads of the block call it; it has barriers before and after. */
 template <typename T>
 static __device__ void load_image(const struct dt_gpu_first_conv &conv, size_t sample, float *image)
 {
@@ -47,7 +46,7 @@ static __device__ void load_image(const struct dt_gpu_first_conv &conv, size_t s
     __syncthreads();
 }
 
-/* Where the filter's tap (C R S) lies in the image, seen from where the filter lies. */
+/* Offset of the filter's tap (C R S) in the image, relative to the filter's position. */
 static __device__ int tap_offset(const struct dt_gpu_first_conv &conv, struct image_shape s,
                                  int tap)
 {
@@ -62,7 +61,7 @@ static __device__ int place_offset(const struct dt_gpu_first_conv &conv, struct 
     return (p * s.w + q) * conv.stride;
 }
 
-/* ---- which channels of a place relu let through: a bit each */
+/* ---- one bit per channel of a place: relu lets it pass */
 
 template <int V> static __device__ uint8_t signs_of(const float *y)
 {
@@ -73,8 +72,8 @@ template <int V> static __device__ uint8_t signs_of(const float *y)
     return (uint8_t)signs;
 }
 
-/* ---- forward: a thread has V channels at PLACES places, so that what it reads of the filters
- * serves several times */
+/* ---- forward: a thread has V channels at PLACES places, so that it uses each filter value several
+ * times */
 
 #define PLACES 4
 
@@ -130,16 +129,16 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* ---- backward: a thread has V channels at TAPS of the taps, whose sums over all places it keeps
+/* ---- backward: a thread has V channels at TAPS of the taps; it keeps their sums over all places
  * in registers, and the bias's */
 
 #define TAPS 9
 #define AT_ONCE                                                                                \
-    4 /* of the taps and the bias, whose sums over the lanes are made together: as many as fit \
-         into shared memory */
+    4 /* taps and bias whose sums over the lanes are made together: as many as fit into shared \
+         memory */
 #define MAX_BLOCKS 264 /* rows of partial sums: two blocks for each of 132 multiprocessors */
 
-/* Columns of a row of sums: tap by tap of a thread's, those of all threads of a lane, then the
+/* Columns of a row of sums: tap by tap of one thread, then all threads of a lane, then the
  * biases. */
 struct sums_shape {
     unsigned across, n_tiles, n_columns;
@@ -155,7 +154,7 @@ static inline __host__ __device__ struct sums_shape sums_of(const struct dt_gpu_
     return s;
 }
 
-/* The sums of all blocks to where the arena has them. */
+/* Writes the sums of all blocks to the arena's layout. */
 template <int V>
 static __device__ void add_gradients(const struct dt_gpu_first_conv &conv,
                                      const struct dt_gpu_gradients &to, const float *rows)
@@ -177,7 +176,7 @@ static __device__ void add_gradients(const struct dt_gpu_first_conv &conv,
     });
 }
 
-/* dz of V channels from dy and, where it was activated, the signs or y. */
+/* dz of V channels from dy and, after an activation, the signs or y. */
 template <typename T, int V>
 static __device__ void load_dz(const struct dt_gpu_first_conv &conv, const void *y, const void *dy,
                                size_t at, float *dz)
@@ -205,7 +204,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
     alignas(16) __shared__ float memory[LANES_MEMORY(AT_ONCE, V) > DT_GPU_FIRST_CONV_IMAGE
                                             ? LANES_MEMORY(AT_ONCE, V)
                                             : DT_GPU_FIRST_CONV_IMAGE];
-    float *image = memory; /* and then its sums */
+    float *image = memory; /* later its sums */
     const struct image_shape s = padded(conv);
     const struct sums_shape shape = sums_of(conv, V);
     const struct lanes lanes = lanes_of(shape.across);
@@ -247,7 +246,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
         add_lanes<V, AT_ONCE>(
             lanes, sums + first, n_groups, memory, [&](unsigned j, unsigned i, float total) {
                 if (first + j < TAPS ||
-                    i < n_channels) { /* the bias once, and not for each tile of taps */
+                    i < n_channels) { /* adds the bias once, not for each tile of taps */
                     row[(first + j) * shape.across * V + i] = total;
                 }
             });

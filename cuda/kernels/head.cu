@@ -1,19 +1,19 @@
-/* Kernels for a head: a dense layer with few outputs and nothing behind it but the loss. Such a
- * product has too few columns for a library's tiles, and everything about a sample fits into the
- * block that makes its logits. */
+/* Kernels for a head: a dense layer with few outputs and only the loss after it. Such a product has
+ * too few columns for a library's tiles, and all data of a sample fit into the block that computes
+ * its logits. */
 #include "cuda/kernels/kernels.cuh"
 
-#define LANES 32               /* threads of a sample, or inputs of a block on the way back */
+#define LANES 32               /* threads of a sample, or inputs of a block in backward */
 #define ROWS (THREADS / LANES) /* samples at a time */
-#define TILE 32                /* samples whose dlogits a block keeps */
-#define MAX_SLICES 128         /* of the samples on the way back: rows of partial sums */
+#define TILE 32                /* samples whose dlogits a block holds */
+#define MAX_SLICES 128         /* of the samples in backward: rows of partial sums */
 static_assert(DT_GPU_HEAD_INPUTS / LANES <= N_COUNTS, "each block of inputs counts on its own");
 
-/* ---- forward, and the loss: a row of threads per sample. K: outputs at most, so that sums are in
+/* ---- forward and loss: a row of threads per sample. K: maximum outputs, so that sums stay in
  * registers */
 
-/* Of the sample in z: loss = log(sum exp(z)) - z[label], with the largest logit taken out first;
- * its gradient is softmax(z) - onehot(label). All threads of the block call it. */
+/* The sample's logits are in z: loss = log(sum exp(z)) - z[label], after subtracting the largest
+ * logit; its gradient is softmax(z) - onehot(label). All threads of the block call it. */
 template <int K>
 static __device__ void cross_entropy(const float *z, double *exponentials, int n_out, int label,
                                      int k, float *dlogits, double *loss, bool *hit)
@@ -38,7 +38,7 @@ static __device__ void cross_entropy(const float *z, double *exponentials, int n
     *hit = best == label;
 }
 
-/* The block's losses and hits to its place in the scratch memory, and those of all blocks to the
+/* Writes the block's losses and hits to its part of the scratch memory, and all blocks' to the
  * metrics. */
 static __device__ void add_metrics(const struct dt_gpu_head_loss &to, int n, bool has_sample,
                                    double loss, bool hit)
@@ -120,8 +120,8 @@ static __global__ void __launch_bounds__(THREADS)
     add_metrics(to, n, has_sample, loss, hit);
 }
 
-/* ---- backward: a block has LANES inputs and goes through a slice of the samples, ROWS at a time;
- * a thread has one input, whose weights and their gradients it keeps in registers */
+/* ---- backward: a block has LANES inputs and visits a slice of the samples, ROWS at a time; a
+ * thread has one input; it keeps the input's weights and their gradients in registers */
 
 static inline __host__ __device__ unsigned head_row_width(int n_out)
 {

@@ -1,10 +1,7 @@
-/* What the kernels have in common: how a thread moves neighbours in memory, how many threads there
- * are, how a block adds.
- *
- * Neighbouring threads take neighbouring channels, so that they touch neighbouring memory. A
- * template's V is the number of neighbours that one thread takes together: 16 bytes are one
- * instruction, and for eight units one call of the random number generator is enough. Sizes that V
- * does not divide go one by one. */
+/* Shared code of the kernels: moving neighbours in memory, number of threads, sums over a block.
+ * Neighbouring threads take neighbouring channels, so that they access neighbouring memory. A
+ * template's V is the number of neighbours per thread: 16 bytes are one instruction, and one call
+ * of the random number generator serves eight units. Sizes that V does not divide go one by one. */
 #ifndef DT_CUDA_KERNELS_KERNELS_CUH
 #define DT_CUDA_KERNELS_KERNELS_CUH
 
@@ -18,11 +15,11 @@
 
 typedef __nv_bfloat16 bf16;
 
-#define THREADS 256 /* of a block, unless something else is said; a power of two */
-#define WIDE 8      /* channels of a thread, where they divide the number of channels */
+#define THREADS 256 /* per block by default; a power of two */
+#define WIDE 8      /* channels per thread, if they divide the number of channels */
 static_assert(WIDE == 8, "a thread's channels are one group of dropout units, or half of one");
 
-/* V neighbours in memory, aligned so that they move as one. */
+/* V neighbours in memory, aligned so that one instruction moves them. */
 template <typename T, int V> struct alignas(sizeof(T) * V < 16 ? sizeof(T) * V : 16) pack {
     T v[V];
 };
@@ -51,7 +48,7 @@ template <int V> static inline __device__ void add(const float *from, float *to)
     }
 }
 
-/* Whether a pointer (NULL too) may be that of packs. */
+/* True if packs may be read at this pointer, NULL included. */
 static inline bool aligned(const void *pointer)
 {
     return (uintptr_t)pointer % 16 == 0;
@@ -68,8 +65,7 @@ static inline __device__ size_t thread_index()
 }
 
 /* For kernels with a thread per part of a sample, and the samples in blockIdx.y: at most 65,535, so
- * that a thread may have several.
- */
+ * that a thread may have several samples. */
 static inline unsigned threads_for_samples(unsigned n_parts)
 {
     return n_parts < THREADS ? (n_parts + 31) / 32 * 32 : THREADS;
@@ -97,7 +93,7 @@ template <int V> static inline __device__ void activate(enum dt_activation activ
     switch (activation) {
     case DT_ACTIVATION_RELU:
         for (int v = 0; v < V; v++) {
-            x[v] = x[v] < 0 ? 0.0f : x[v]; /* this way round a NaN stays one */
+            x[v] = x[v] < 0 ? 0.0f : x[v]; /* written so that NaN stays NaN */
         }
         break;
     case DT_ACTIVATION_TANH:
@@ -131,14 +127,14 @@ static inline __device__ float slope(enum dt_activation activation, float a)
     return 1.0f;
 }
 
-/* ---- over a block: each thread brings a number, all get the result. blockDim.x is a power of two,
+/* ---- over a block: each thread passes a number, all get the result. blockDim.x is a power of two,
  * at least 32. */
 
 /* The sum: first of every 16 neighbours, then of those sums. */
 static inline __device__ double block_sum(double value)
 {
     __shared__ double sums[THREADS];
-    __syncthreads(); /* the last sum has been read */
+    __syncthreads(); /* all threads have read the last sum */
     sums[threadIdx.x] = value;
     __syncthreads();
     for (unsigned i = 1; threadIdx.x % 16 == 0 && i < 16; i++) {
@@ -152,8 +148,7 @@ static inline __device__ double block_sum(double value)
     return sum;
 }
 
-/* The index of the largest of z, of which each thread brings a candidate; of equal ones the lowest
- * wins. */
+/* The index of the largest of z; each thread passes a candidate; of equal ones the lowest wins. */
 static inline __device__ int block_best(const float *z, int candidate)
 {
     __shared__ int best[THREADS];
@@ -170,36 +165,34 @@ static inline __device__ int block_best(const float *z, int candidate)
     return best[0];
 }
 
-/* ---- over all blocks: a block leaves its sums as a row in scratch memory, and the one that ends
- * last adds the rows. Which one that is does not matter: the order of the rows does not change. */
+/* ---- over all blocks: each block writes its sums as a row in scratch memory, and the block that
+ * ends last adds the rows. Any block may be last: the order of the rows does not change. */
 
-#define N_COUNTS                                                                                \
-    64 /* numbers at the beginning of the scratch memory: of blocks that have ended; 0 before a \
-        * kernel and after it                                                                   \
-        */
+#define N_COUNTS                                                                                  \
+    64 /* counters at the beginning of the scratch memory: finished blocks; 0 before a kernel and \
+          after it */
 
-/* Floats of a row: its parts move by four. */
+/* Floats of a row: rounded up for moves of four. */
 static inline __host__ __device__ unsigned row_width(unsigned n)
 {
     return (n + 3) / 4 * 4;
 }
 
-/* Whether this block is the last of n to end. What the others have written is then there to be
- * read. */
+/* True in the last of n blocks to end. It then sees everything that the others wrote. */
 static inline __device__ bool is_last(float *count, unsigned n)
 {
     __shared__ unsigned n_before;
     __threadfence();
     __syncthreads();
     if (threadIdx.x == 0) {
-        n_before = atomicInc((unsigned *)count, n - 1); /* from n - 1 to 0 */
+        n_before = atomicInc((unsigned *)count, n - 1); /* counts from n - 1 to 0 */
     }
     __syncthreads();
     __threadfence();
     return n_before == n - 1;
 }
 
-/* Threads of a block side by side over `across` columns, and `n` such lanes; those left over have
+/* Threads of a block side by side over `across` columns, in `n` such lanes; leftover threads have
  * no lane. */
 struct lanes {
     unsigned across, n, mine;
@@ -212,12 +205,12 @@ static inline __device__ struct lanes lanes_of(unsigned n_columns)
     return lanes;
 }
 
-/* Floats that add_lanes uses, of the block's shared memory. */
+/* Floats of the block's shared memory that add_lanes uses. */
 #define LANES_MEMORY(n, v) ((n)*THREADS * ((v) + 1))
 
-/* keep(group, column, sum) for n groups of V * across columns, of each of which each lane's threads
- * bring V: steps of the lanes, then over the steps. All groups together, so that their sums do not
- * wait for each other; n <= N. */
+/* Calls keep(group, column, sum) for n groups of V * across columns; each thread of a lane passes V
+ * per group. Adds in steps of the lanes, then over the steps. It does all groups together, so that
+ * their sums do not wait for each other; n <= N. */
 template <int V, int N, typename Keep>
 static inline __device__ void add_lanes(struct lanes lanes, const float (*mine)[V], unsigned n,
                                         float *memory, Keep keep)
@@ -260,11 +253,11 @@ static inline __device__ void add_lanes(struct lanes lanes, const float (*mine)[
     }
 }
 
-/* keep(column, sum) for the columns of n_rows rows. Sums go in steps of the lanes, then over the
- * lanes. */
-#define ROWS_AT_ONCE                                                                             \
-    8 /* that a thread reads before it adds the first: one by one, each would take the whole way \
-         to memory */
+/* Calls keep(column, sum) for the columns of n_rows rows. Sums go in steps of the lanes, then over
+ * the lanes. */
+#define ROWS_AT_ONCE                                                                           \
+    8 /* rows that a thread reads before it adds the first: one by one, each would cost a full \
+         memory latency */
 template <typename Keep>
 static inline __device__ void add_rows(const float *rows, unsigned n_rows, unsigned width,
                                        Keep keep)
@@ -294,7 +287,7 @@ static inline __device__ void add_rows(const float *rows, unsigned n_rows, unsig
             load<4>(from + (size_t)row * width, x);
             add<4>(x, sum);
         }
-        __syncthreads(); /* the last sums have been read */
+        __syncthreads(); /* all threads have read the last sums */
         store<4>(sum, sums + threadIdx.x * 4);
         __syncthreads();
         for (unsigned v = 0; has_column && lanes.mine == 0 && v < 4; v++) {

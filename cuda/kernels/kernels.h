@@ -1,13 +1,11 @@
-/* Our own kernels, for what the libraries lack: in tail.cu, head.cu,
- * first_conv.cu, linear.cu and step.cu. Each call enqueues on
- * `stream` and returns the launch's error; nothing here waits or allocates. All pointers are device
- * memory unless they say otherwise.
- *
- * `type` is that of activations and packed weights: float, or bfloat16 in precision bf16.
- * Activations are N H W C, except behind a flatten: there C H W, the canonical order. Arithmetic is
- * in float. The same call on the same numbers gives the same bits: sums have a fixed order, no
- * floating-point atomics (of integers only the count of blocks that have ended). NaN and infinity
- * pass through. */
+/* Our own kernels, for operations that the libraries lack: in tail.cu, head.cu, first_conv.cu,
+ * linear.cu and step.cu. Each call enqueues on `stream` and returns the launch's error; nothing
+ * here waits or allocates. All pointers are device memory unless stated otherwise. `type` is that
+ * of activations and packed weights: float, or bfloat16 in precision bf16. Activations are N H W C,
+ * except after a flatten: there C H W, the canonical order. Arithmetic is in float. The same call
+ * on the same numbers gives the same bits: sums have a fixed order and use no floating-point
+ * atomics (only the count of finished blocks is atomic, an integer). NaN and infinity pass
+ * through. */
 #ifndef DT_CUDA_KERNELS_KERNELS_H
 #define DT_CUDA_KERNELS_KERNELS_H
 
@@ -23,7 +21,7 @@ extern "C" {
 
 enum dt_gpu_type { DT_GPU_F32, DT_GPU_BF16 };
 
-/* A bound data set on the device; the members mean what they mean in base/samples.h. */
+/* A bound data set on the device; members as in base/samples.h. */
 struct dt_gpu_samples {
     struct dt_shape shape;
     const uint8_t *pixels;
@@ -39,59 +37,58 @@ struct dt_gpu_samples {
 cudaError_t dt_gpu_gather(cudaStream_t stream, const struct dt_gpu_samples *samples,
                           const uint32_t *rows, int n, enum dt_gpu_type type, void *x);
 
-/* What follows a block's linear operation; a part of struct dt_block in a form that kernels take by
- * value. */
+/* The part of a block after its linear operation, from struct dt_block, in a form that kernels take
+ * by value. */
 struct dt_gpu_tail {
     struct dt_shape linear, pooled; /* before and after the pool */
     enum dt_activation activation;
     enum dt_pool pool;
     int pool_size, pool_stride;
-    float dropout_rate; /* 0 outside training too */
+    float dropout_rate; /* 0 outside training */
     uint32_t dropout_stream;
     uint64_t seed;
-    const uint32_t *epoch; /* device; read where something is dropped */
+    const uint32_t *epoch; /* device; read where dropout is on */
     bool flatten;          /* y and dy are in canonical order */
-    uint8_t *winners; /* (n, pooled) N H W C, or NULL; a max pool's, whose activation is none or
-                         relu: what backward needs of z */
+    uint8_t *winners; /* (n, pooled) N H W C, or NULL; of a max pool with activation none or relu:
+                         replaces z in backward */
 };
 
-/* Added to a winner, the number of an element of its window, where relu lets nothing of it through.
- */
+/* Added to a winner (the index of an element of its window) if relu zeroes it. */
 #define DT_GPU_CLOSED 128
 
-/* y (n, pooled) = dropout(pool(activation(z + bias))). z (n, linear) is what the linear operation
- * left and stays for the backward pass; bias NULL: none. z may be y when there is no pool and no
- * flatten that changes the order, but then is gone. y_type may differ from type: logits are float.
- * Dropout as base/rng.h says, by `ids`. Of equal values in a max pool the first in row-major order
- * wins, a NaN wins over all. tail->winners is written, unless NULL. */
+/* y (n, pooled) = dropout(pool(activation(z + bias))). z (n, linear) is the linear operation's
+ * output and stays for the backward pass; bias NULL: none. z may be y, which overwrites it, when
+ * there is no pool and no flatten that changes the order. y_type may differ from type: logits are
+ * float. Dropout as in base/rng.h, by `ids`. Of equal values in a max pool the first in row-major
+ * order wins; NaN wins over all. Writes tail->winners, unless NULL. */
 cudaError_t dt_gpu_tail_forward(cudaStream_t stream, const struct dt_gpu_tail *tail,
                                 const uint32_t *ids, int n, enum dt_gpu_type type, const void *z,
                                 const float *bias, enum dt_gpu_type y_type, void *y);
 
-/* Gradients of parameters, sums over a batch: the blocks of a kernel leave theirs in scratch
- * memory, and the block that ends last adds them in the order of the blocks, so that no kernel of
- * its own is needed for that. */
+/* Gradients of parameters, sums over a batch. Each block of a kernel writes its sums to scratch
+ * memory; the block that ends last adds them in the order of the blocks, so no extra kernel is
+ * needed. */
 struct dt_gpu_gradients {
     float *weight, *bias; /* overwritten or added to; NULL: not wanted */
     bool accumulate;
-    float *scratch; /* as many floats as the kernel's ..._scratch says; zero before its first use */
+    float *
+        scratch; /* as many floats as the kernel's ..._scratch returns; zero before its first use */
 };
 
-/* dz (n, linear) from dy (n, pooled) and z, everything in between worked out again, and to->bias =
- * the sums of dz before they are rounded; unless tail->winners is NULL from those instead of z and
- * `bias`. dz and dy do not overlap; dz may be z, unless that is read and windows overlap; with n =
- * 0 nothing is done. Grid: up to 256 blocks of 256 threads; each keeps its 8 channels (or 1) and
- * goes through every some thousandth window. Bytes: z or the winners, and dy read, dz written,
- * once. */
+/* dz (n, linear) from dy (n, pooled) and z (everything in between is recomputed), and to->bias =
+ * the sums of dz before they are rounded; if tail->winners is not NULL, it is read instead of z and
+ * `bias`. dz and dy do not overlap; dz may be z, unless z is read and windows overlap; n = 0 does
+ * nothing. Grid: up to 256 blocks of 256 threads; each keeps its 8 channels (or 1) and visits every
+ * (about) thousandth window. Bytes: reads z or the winners, and dy, writes dz, once each. */
 size_t dt_gpu_tail_scratch(const struct dt_gpu_tail *tail);
 cudaError_t dt_gpu_tail_backward(cudaStream_t stream, const struct dt_gpu_tail *tail,
                                  const uint32_t *ids, int n, enum dt_gpu_type type, const void *z,
                                  const float *bias, enum dt_gpu_type dy_type, const void *dy,
                                  void *dz, const struct dt_gpu_gradients *to);
 
-/* The first convolution, where it is as small as dt_device_is_first_conv (model/device_bytes.h)
- * says. Its input is `rows` of the samples, as dt_gpu_gather would bring them, or unless x is NULL
- * x (n, in) of `type`. Weights are those of the arena, K C R S. */
+/* The first convolution, if dt_device_is_first_conv (model/device_bytes.h) says that it is small
+ * enough. Its input is `rows` of the samples, as dt_gpu_gather would read them, or x (n, in) of
+ * `type` if x is not NULL. Weights are the arena's, K C R S. */
 #define DT_GPU_FIRST_CONV_WEIGHTS 2048
 #define DT_GPU_FIRST_CONV_IMAGE 6144 /* floats, with the zeros around it */
 struct dt_gpu_first_conv {
@@ -101,23 +98,22 @@ struct dt_gpu_first_conv {
     struct dt_gpu_samples samples;
     const uint32_t *rows;
     const void *x;
-    uint8_t *signs; /* (n, out) a bit each, 8 channels a byte, or NULL; relu's, of whole bytes: what
-                       the gradient needs of y */
+    uint8_t *signs; /* (n, out), one bit each, 8 channels a byte, or NULL; of relu, if channels fill
+                       whole bytes: replaces y in the gradient */
 };
 
-/* y (n, out) = activation(convolution + bias); bias NULL: none. Writes conv->signs. Aligned, as the
- * next. Grid: blocks of 256 threads, each for one image after another or a part of one, up to 1056
- * images at a time; 24 KB of shared memory for it, 8 KB for the filters; a thread makes 8 channels
- * (or 1) of 4 places. Bytes: the images as they lie there, y once. */
+/* y (n, out) = activation(convolution + bias); bias NULL: none. Writes conv->signs. Pointers are
+ * aligned, as in the next function. Grid: blocks of 256 threads, each for one image after another
+ * or a part of one, up to 1056 images at a time; 24 KB of shared memory for the image, 8 KB for the
+ * filters; a thread computes 8 channels (or 1) of 4 places. Bytes: the images as stored, y once. */
 cudaError_t dt_gpu_first_conv_forward(cudaStream_t stream, const struct dt_gpu_first_conv *conv,
                                       int n, enum dt_gpu_type type, const float *weight,
                                       const float *bias, void *y);
 
-/* to->weight, and unless it is NULL to->bias, from dy (n, out), which unless y is NULL first goes
- * back through the activation whose result y is; where there are conv->signs from those instead of
- * y. With n = 0 nothing is done. Grid: up to 264 blocks of 256 threads, each for some images or
- * parts of them; a thread keeps 8 channels (or 1) of 9 taps. Bytes: the images, the signs or y, and
- * dy once. */
+/* to->weight, and to->bias unless NULL, from dy (n, out). If y is not NULL, dy first passes back
+ * through the activation, whose result is y; conv->signs, if there, replace y. n = 0 does nothing.
+ * Grid: up to 264 blocks of 256 threads, each for some images or parts of them; a thread keeps 8
+ * channels (or 1) of 9 taps. Bytes: the images, the signs or y, and dy once. */
 size_t dt_gpu_first_conv_scratch(const struct dt_gpu_first_conv *conv);
 cudaError_t dt_gpu_first_conv_gradient(cudaStream_t stream, const struct dt_gpu_first_conv *conv,
                                        int n, enum dt_gpu_type type, const void *y, const void *dy,
@@ -137,23 +133,23 @@ struct dt_gpu_metrics {
     double loss_sum, n_correct, n_samples;
 };
 
-/* Adds the batch's sums to `metrics`, and unless dlogits is NULL writes the gradient of the sum of
- * the samples' losses. logits, dlogits: (n, n_outputs) float. scratch: 2 * n doubles. */
+/* Adds the batch's sums to `metrics`, and writes the gradient of the sum of the samples' losses
+ * unless dlogits is NULL. logits, dlogits: (n, n_outputs) float. scratch: 2 * n doubles. */
 cudaError_t dt_gpu_loss(cudaStream_t stream, enum dt_loss loss,
                         const struct dt_gpu_samples *samples, const uint32_t *rows, int n,
                         int n_outputs, const float *logits, float *dlogits, double *scratch,
                         struct dt_gpu_metrics *metrics);
 
-/* The last dense layer, where it has few outputs and nothing but a loss behind it. weight (n_out,
- * n_in), bias: as the arena has them, so that nothing needs a packed copy. */
+/* The last dense layer, if it has few outputs and only a loss after it. weight (n_out, n_in) and
+ * bias lie in the arena, without a packed copy. */
 #define DT_GPU_HEAD_INPUTS 1024
 #define DT_GPU_HEAD_OUTPUTS 32
 struct dt_gpu_head {
-    int n_in, n_out; /* at most the above */
+    int n_in, n_out; /* at most these two limits */
     const float *weight, *bias;
 };
 
-/* What dt_gpu_loss does with cross-entropy; scratch as in struct dt_gpu_gradients,
+/* Adds the work of dt_gpu_loss with cross-entropy; scratch as in struct dt_gpu_gradients,
  * dt_gpu_head_scratch floats. */
 struct dt_gpu_head_loss {
     const uint16_t *labels;
@@ -163,29 +159,28 @@ struct dt_gpu_head_loss {
     float *scratch;
 };
 
-/* logits (n, n_out) = x (n, n_in) weight^T + bias, and unless `loss` is NULL the loss, all in one
- * kernel. Grid: a block of 256 threads per 8 samples. Bytes: x once, the weights once a block (from
- * the cache), 8 n_out a sample written. */
-size_t dt_gpu_head_scratch(int n_in, int n_out, int n); /* for this and the next */
+/* logits (n, n_out) = x (n, n_in) weight^T + bias, and the loss unless `loss` is NULL, all in one
+ * kernel. Grid: one block of 256 threads per 8 samples. Bytes: x once, the weights once a block
+ * (from the cache), 8 n_out a sample written. */
+size_t dt_gpu_head_scratch(int n_in, int n_out, int n); /* for this function and the next */
 cudaError_t dt_gpu_head_forward(cudaStream_t stream, const struct dt_gpu_head *head, int n,
                                 enum dt_gpu_type type, const void *x, float *logits,
                                 const struct dt_gpu_head_loss *loss);
 
-/* to->weight and to->bias, and unless dx is NULL dx (n, n_in), from x and dlogits (n, n_out), in
- * one kernel; with n = 0 nothing is done. Grid: a block of 256 threads per 32 inputs and 32
- * samples, or more samples from 4096 on. Bytes: x read, dx written, once.
- */
+/* to->weight and to->bias, and dx (n, n_in) unless NULL, from x and dlogits (n, n_out), in one
+ * kernel; n = 0 does nothing. Grid: one block of 256 threads per 32 inputs and 32 samples, or more
+ * samples from 4096 on. Bytes: reads x, writes dx, once. */
 cudaError_t dt_gpu_head_backward(cudaStream_t stream, const struct dt_gpu_head *head, int n,
                                  enum dt_gpu_type type, const void *x, const float *dlogits,
                                  void *dx, const struct dt_gpu_gradients *to);
 
-/* out (1, double) = sum of squares; in an order that depends on n_elems alone. scratch:
+/* out (1, double) = sum of squares, in an order that depends on n_elems alone. scratch:
  * DT_GPU_SUM_SCRATCH doubles. */
 #define DT_GPU_SUM_SCRATCH 1024
 cudaError_t dt_gpu_sum_squares(cudaStream_t stream, size_t n_elems, const float *x, double *scratch,
                                double *out);
 
-/* Clips `update` (device), whose gradients have this sum of squares. */
+/* Clips `update` (device); sum_squares is that of its gradients. */
 cudaError_t dt_gpu_clip(cudaStream_t stream, const double *sum_squares, struct dt_update *update);
 
 /* A weight (K, C, R, S) among the elements of an optimizer step, and its packed companions (K, R,
@@ -200,8 +195,8 @@ static inline size_t dt_gpu_filter_elems(const struct dt_gpu_filter *f)
 struct dt_gpu_pack {
     struct dt_gpu_filter filter;
     size_t begin;         /* its first element */
-    void *weight;         /* written along with the weight */
-    const void *gradient; /* read instead of that in `grads`; NULL: that is right */
+    void *weight;         /* the packed copy, written along with the weight */
+    const void *gradient; /* read instead of the one in `grads`; NULL: read `grads` */
 };
 #define DT_GPU_MAX_PACKS 96 /* a kernel's parameters are 4 KB at most */
 struct dt_gpu_packs {       /* for kernels, by value */
@@ -210,21 +205,20 @@ struct dt_gpu_packs {       /* for kernels, by value */
     struct dt_gpu_pack at[DT_GPU_MAX_PACKS];
 };
 
-/* One optimizer step (model/optimizer.h says which), already clipped. update: device. state1,
+/* One optimizer step (rules in model/optimizer.h) on clipped gradients. update: device. state1,
  * state2: NULL where unused. */
 cudaError_t dt_gpu_optimizer_step(cudaStream_t stream, const struct dt_update *update,
                                   size_t n_elems, float *params, const float *grads, float *state1,
                                   float *state2, const struct dt_gpu_packs *packs);
 
-/* The steps that the GPU takes on its own (cuda/step_graph.h): what differs between them, and what
- * came of each. */
+/* Steps that the GPU takes on its own (cuda/step_graph.h): their inputs and results. */
 struct dt_gpu_steps {
-    int n, now; /* of them; the one under way */
+    int n, now; /* number of steps; the current one */
     struct dt_step_input inputs[DT_MAX_RECORDED_STEPS];
     struct dt_gpu_metrics metrics[DT_MAX_RECORDED_STEPS];
 };
 
-/* What the other kernels of a step read, wherever it comes from. */
+/* Inputs for the other kernels of a step. */
 struct dt_gpu_step {
     uint32_t epoch;
     struct dt_update update;
@@ -233,16 +227,16 @@ struct dt_gpu_step {
 /* Device memory for their rows. */
 struct dt_gpu_rows {
     int capacity;         /* samples of a batch at most */
-    uint32_t *all;        /* (DT_MAX_RECORDED_STEPS, capacity): of each step */
-    uint32_t *rows, *ids; /* (capacity) each: of the step under way, for the other kernels */
+    uint32_t *all;        /* (DT_MAX_RECORDED_STEPS, capacity): per step */
+    uint32_t *rows, *ids; /* (capacity) each: of the current step, for the other kernels */
 };
 
-/* Draws the rows of all n_steps steps, whose inputs are there, and makes the first the one under
- * way: its rows, ids and *step. A thread per sample of all of them. */
+/* Draws the rows of all n_steps steps from their inputs on the device, and makes the first the
+ * current one: its rows, ids and *step. One thread per sample of all steps. */
 cudaError_t dt_gpu_steps_begin(cudaStream_t stream, struct dt_gpu_steps *steps, int n_steps,
                                const struct dt_gpu_rows *rows, struct dt_gpu_step *step);
-/* Ends the step under way: keeps its metrics, sets the running ones to zero, and makes the next the
- * one under way. *n_done, in pinned host memory, is then how many are done. One block. */
+/* Ends the current step: stores its metrics, zeroes the running ones, and makes the next step
+ * current. Then *n_done, in pinned host memory, counts the finished steps. One block. */
 cudaError_t dt_gpu_step_end(cudaStream_t stream, struct dt_gpu_steps *steps,
                             const struct dt_gpu_rows *rows, struct dt_gpu_step *step,
                             struct dt_gpu_metrics *running, volatile int *n_done);

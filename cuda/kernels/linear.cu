@@ -1,7 +1,7 @@
 /* Kernels around the libraries' convolutions and products: weights in another order and type. */
 #include "cuda/kernels/kernels.cuh"
 
-/* ---- weights: a thread per element of the result, which is written in order and read in steps */
+/* ---- weights: a thread per element of the result; it writes in order and reads with a stride */
 
 template <typename T>
 static __global__ void pack_weight_kernel(uint32_t n, uint32_t n_c, uint32_t n_taps,

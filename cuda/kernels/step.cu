@@ -1,9 +1,9 @@
-/* Kernels for what a step has outside its blocks: samples, loss, sums, the optimizer, and which
- * step it is. */
+/* Kernels for the parts of a step outside its blocks: samples, loss, sums, the optimizer, and the
+ * counter of recorded steps. */
 #include "cuda/kernels/kernels.cuh"
 
-/* ---- gather: a thread per element of x; its channels are apart in the data set, but one sample of
- * that fits into a cache */
+/* ---- gather: a thread per element of x; a sample's channels are apart in the data set, but one
+ * sample fits into a cache */
 
 template <typename T>
 static __global__ void gather_kernel(struct dt_gpu_samples samples, const uint32_t *rows, int n,
@@ -40,7 +40,7 @@ cudaError_t dt_gpu_gather(cudaStream_t stream, const struct dt_gpu_samples *samp
 /* ---- loss: a block per sample, in double; then one block adds the samples' losses, scratch[0, n),
  * and hits, scratch[n, 2n) */
 
-/* loss = log(sum exp(z)) - z[label], with the largest logit taken out first; its gradient is
+/* loss = log(sum exp(z)) - z[label], after subtracting the largest logit; its gradient is
  * softmax(z) - onehot(label). */
 static __global__ void cross_entropy_kernel(const uint16_t *labels, const uint32_t *rows, int n,
                                             int n_outputs, const float *logits, float *dlogits,
@@ -134,8 +134,8 @@ cudaError_t dt_gpu_loss(cudaStream_t stream, enum dt_loss loss,
                : DT_LAUNCH(add_metrics_kernel, 1, THREADS, 0, stream, n, scratch, metrics);
 }
 
-/* ---- sum of squares: a sum per block, as many blocks as the scratch has room for, then one block
- * adds those */
+/* ---- sum of squares: one sum per block, as many blocks as the scratch has room for, then one
+ * block adds those */
 
 static __global__ void squares_kernel(size_t n_elems, const float *x, double *sums)
 {
@@ -165,7 +165,7 @@ cudaError_t dt_gpu_sum_squares(cudaStream_t stream, size_t n_elems, const float 
                                double *out)
 {
     const unsigned wanted =
-        blocks_for(n_elems, 16 * THREADS); /* a thread that adds fewer is not worth starting */
+        blocks_for(n_elems, 16 * THREADS); /* fewer elements do not pay for a thread */
     const unsigned blocks = wanted < DT_GPU_SUM_SCRATCH ? wanted : DT_GPU_SUM_SCRATCH;
     const cudaError_t launched =
         blocks == 0 ? cudaSuccess
@@ -175,10 +175,10 @@ cudaError_t dt_gpu_sum_squares(cudaStream_t stream, size_t n_elems, const float 
                : DT_LAUNCH(add_sums_kernel, 1, THREADS, 0, stream, blocks, scratch, out);
 }
 
-/* ---- optimizers: one pass over the arena, V elements a thread, at the end one by one */
+/* ---- optimizers: one pass over the arena, V elements per thread, the rest one by one */
 
-/* Where element `i` of the step lies in the packed companions of its weight; false: it is not this
- * weight's. */
+/* Index of the step's element `i` in the packed copies of its weight; false: it belongs to another
+ * weight. */
 static __device__ bool packed_at(const struct dt_gpu_pack &pack, size_t i, size_t *at)
 {
     const uint32_t n_c = (uint32_t)pack.filter.c,
@@ -340,8 +340,8 @@ static inline __device__ void hand_on(const struct dt_step_input &input, struct 
     step->update = input.update;
 }
 
-/* A row may take many rounds of the permutation to find: so all are drawn at once, before the steps
- * that use them. */
+/* Finding a row may take many rounds of the permutation: so one kernel draws all rows, before the
+ * steps that use them. */
 static __global__ void draw_kernel(struct dt_gpu_steps *steps, int n_steps, struct dt_gpu_rows rows,
                                    struct dt_gpu_step *step)
 {
@@ -366,7 +366,7 @@ cudaError_t dt_gpu_steps_begin(cudaStream_t stream, struct dt_gpu_steps *steps, 
                                const struct dt_gpu_rows *rows, struct dt_gpu_step *step)
 {
     const dim3 blocks(blocks_for((size_t)rows->capacity, 32),
-                      (unsigned)n_steps); /* small ones, for more of the GPU to draw */
+                      (unsigned)n_steps); /* small blocks, so that more of the GPU draws */
     return DT_LAUNCH(draw_kernel, blocks, 32, 0, stream, steps, n_steps, *rows, step);
 }
 
@@ -386,7 +386,7 @@ static __global__ void step_end_kernel(struct dt_gpu_steps *steps, struct dt_gpu
             hand_on(*input, step);
         }
     }
-    __syncthreads(); /* all have read which step it is */
+    __syncthreads(); /* all threads have read the step's number */
     if (threadIdx.x == 0) {
         steps->metrics[next - 1] = *running;
         *running = {};

@@ -1,18 +1,18 @@
-/* Kernels for what follows a block's linear operation, forward and backward: before each its idea,
- * after it what launches it. */
+/* Kernels for the part of a block after its linear operation, forward and backward: an explanation
+ * before each, its launch after it. */
 #include "cuda/kernels/kernels.cuh"
 
 /* ---- tail: bias, activation, pool, dropout, flatten. Without a pool the windows have one element.
  */
 
-/* Where a thread works: V channels from c on at row p, column q of a plane. */
+/* A thread's position: V channels from c on at row p, column q of a plane. */
 struct place {
     int p, q, c;
 };
 
-/* The place of thread `i` of a sample on the way forward. Behind a flatten neighbours are
- * neighbouring columns instead of channels: the canonical order is then touched in one piece, the
- * other one in pieces of V. */
+/* The position of thread `i` of a sample in forward. With a flatten neighbouring threads take
+ * neighbouring columns instead of channels: they then write the canonical order in one piece and
+ * read the other in pieces of V. */
 template <int V>
 static __device__ struct place place_of(const struct dt_gpu_tail &t, unsigned i, unsigned n_rows,
                                         unsigned n_columns)
@@ -40,7 +40,7 @@ static __device__ void load_activated(const struct dt_gpu_tail &t, const T *z, c
     activate<V>(t.activation, a);
 }
 
-/* The pool over the window that begins at z; winner: which of its elements a max pool took. */
+/* Pools the window that begins at z; winner: the element that a max pool took. */
 template <int V, typename T>
 static __device__ void pool_window(const struct dt_gpu_tail &t, const T *z, const float *bias,
                                    float *pooled, int *winner)
@@ -65,7 +65,7 @@ static __device__ void pool_window(const struct dt_gpu_tail &t, const T *z, cons
     }
 }
 
-/* Multiplies V units of a sample by their dropout mask, on the way forward and back alike. */
+/* Multiplies V units of a sample by their dropout mask, in forward and backward alike. */
 template <int V>
 static __device__ void dropout(const struct dt_gpu_tail &t, const uint32_t *ids, size_t sample,
                                struct place at, float *x)
@@ -90,7 +90,7 @@ static __device__ void dropout(const struct dt_gpu_tail &t, const uint32_t *ids,
     }
 }
 
-/* V channels of y or dy, which are in canonical order behind a flatten. */
+/* V channels of y or dy, in canonical order after a flatten. */
 template <int V, typename T>
 static __device__ void store_pooled(const struct dt_gpu_tail &t, struct place at, const float *from,
                                     T *y)
@@ -105,7 +105,7 @@ static __device__ void store_pooled(const struct dt_gpu_tail &t, struct place at
     }
 }
 
-/* Keeps of V windows what the way back needs. */
+/* Stores for V windows the data that backward needs. */
 template <int V>
 static __device__ void store_winners(const struct dt_gpu_tail &t, const float *pooled,
                                      const int *winner, uint8_t *to)
@@ -118,7 +118,7 @@ static __device__ void store_winners(const struct dt_gpu_tail &t, const float *p
     *(pack<uint8_t, V> *)to = packed;
 }
 
-/* Takes the gradient of V windows through their activation, too. */
+/* Reads them, and takes the gradient of V windows through their activation, too. */
 template <int V> static __device__ void load_winners(const uint8_t *from, float *delta, int *winner)
 {
     const pack<uint8_t, V> packed = *(const pack<uint8_t, V> *)from;
@@ -142,7 +142,7 @@ static __device__ void load_pooled(const struct dt_gpu_tail &t, struct place at,
     }
 }
 
-/* A thread per window. */
+/* One thread per window. */
 template <typename T, typename Y, int V>
 static __global__ void tail_forward_kernel(struct dt_gpu_tail t, const uint32_t *ids, int n,
                                            unsigned n_parts, const void *z, const float *bias,
@@ -172,23 +172,23 @@ static __global__ void tail_forward_kernel(struct dt_gpu_tail t, const uint32_t 
     }
 }
 
-/* What element `i` of a window gets of the window's gradient. */
+/* Element `i`'s share of its window's gradient. */
 static __device__ float pool_gradient(const struct dt_gpu_tail &t, float delta, int winner, int i)
 {
     return t.pool == DT_POOL_MAX ? (winner == i ? delta : 0.0f)
                                  : delta * (1.0f / (float)(t.pool_size * t.pool_size));
 }
 
-/* One sample on the way back. */
+/* One sample in backward. */
 template <typename T, typename Y> struct tail_sample {
     size_t number;
     const T *z;
     const Y *dy;
     T *dz;
-    const uint8_t *winners; /* NULL: z says it */
+    const uint8_t *winners; /* NULL: recompute from z */
 };
 
-/* The gradient of V windows, and which element each took, if its pool takes one. */
+/* The gradient of V windows, and the winner of each if its pool has one. */
 template <typename T, typename Y, int V>
 static __device__ void load_window(const struct dt_gpu_tail &t, const uint32_t *ids,
                                    const struct tail_sample<T, Y> &sample, struct place at,
@@ -205,7 +205,7 @@ static __device__ void load_window(const struct dt_gpu_tail &t, const uint32_t *
     }
 }
 
-/* Takes the gradient of V elements through the activation, as far as the winners have not, adds it
+/* Takes the gradient of V elements through the activation, unless the winners have done so, adds it
  * to `sum` and stores it. */
 template <typename T, typename Y, int V>
 static __device__ void store_gradient(const struct dt_gpu_tail &t,
@@ -225,9 +225,9 @@ static __device__ void store_gradient(const struct dt_gpu_tail &t,
     store<V>(gradient, sample.dz + element(t.linear, to));
 }
 
-/* For windows that do not overlap: a cell of stride x stride elements, which is a window and the
- * gap behind it, or at the lower and right edge only a remainder. So each element and each window
- * is looked at once. Adds dz to `sum`. */
+/* For windows that do not overlap: a cell of stride x stride elements is a window and the gap after
+ * it, or only a remainder at the lower and right edge. So each element and each window is visited
+ * once. Adds dz to `sum`. */
 template <typename T, typename Y, int V>
 static __device__ void cell_backward(const struct dt_gpu_tail &t, const uint32_t *ids,
                                      const struct tail_sample<T, Y> &sample, struct place at,
@@ -254,8 +254,8 @@ static __device__ void cell_backward(const struct dt_gpu_tail &t, const uint32_t
     }
 }
 
-/* For windows that overlap: an element, which looks for the winner of every window that it is in.
- */
+/* For windows that overlap: one element; it looks for the winner of every window that contains
+ * it. */
 template <typename T, typename Y, int V>
 static __device__ void element_backward(const struct dt_gpu_tail &t, const uint32_t *ids,
                                         const struct tail_sample<T, Y> &sample, struct place to,
@@ -280,8 +280,8 @@ static __device__ void element_backward(const struct dt_gpu_tail &t, const uint3
     store_gradient<T, Y, V>(t, sample, to, b, gradient, sum);
 }
 
-/* How far a thread goes on: it keeps its channels, so that it can add up what they get, and takes
- * every gridDim.y * lanes-th of the cells (or elements) of all samples. */
+/* A thread's walk: it keeps its channels, so that it can sum their gradients, and takes every
+ * gridDim.y * lanes-th of the cells (or elements) of all samples. */
 struct walk {
     size_t sample;
     unsigned cell, n_cells, step;
@@ -317,7 +317,7 @@ static __device__ void add_bias_sums(const struct dt_gpu_gradients &to, struct l
 
 template <typename T, typename Y, int V, bool OVERLAP>
 static __global__ void __launch_bounds__(THREADS,
-                                         2) /* blocks a multiprocessor: all slices run at once */
+                                         2) /* blocks per multiprocessor: all slices run at once */
     tail_backward_kernel(struct dt_gpu_tail t, const uint32_t *ids, int n, const void *z,
                          const float *bias, const void *dy, void *dz, struct dt_gpu_gradients to)
 {
@@ -357,8 +357,8 @@ static __global__ void __launch_bounds__(THREADS,
     }
 }
 
-/* What the kernels take for granted: a pool, if only one of single elements, and a flatten only
- * where it changes the order. */
+/* Normalises for the kernels: always a pool, if only of single elements, and a flatten only where
+ * it changes the order. */
 static struct dt_gpu_tail normal_tail(const struct dt_gpu_tail *tail)
 {
     struct dt_gpu_tail t = *tail;
@@ -405,8 +405,8 @@ cudaError_t dt_gpu_tail_forward(cudaStream_t stream, const struct dt_gpu_tail *t
                      threads_for_samples(n_parts), 0, stream, t, ids, n, n_parts, z, bias, y);
 }
 
-/* As many as keep a GPU busy, of two cells a thread or more; fewer where there are many channels,
- * for the sake of the scratch. */
+/* Enough to keep a GPU busy, with two or more cells per thread; fewer with many channels, to limit
+ * the scratch. */
 #define MAX_SLICES 256
 #define MAX_SCRATCH (1 << 20) /* floats */
 
