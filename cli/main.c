@@ -29,6 +29,7 @@
 #include "train/data_spec.h"
 #include "train/ranks.h"
 #include "train/train.h"
+#include "train/watch/watch.h"
 
 static enum dt_status load_config(const struct dt_args *args, struct dt_config *config)
 {
@@ -67,7 +68,7 @@ static enum dt_status train(struct dt_world *world, const struct dt_args *args)
     DT_TRY(dt_world_agree(world, dt_sinks_check(&config)));
     const struct dt_train_options options = {.format = &dt_config_json,
                                              .run_dir = args->run,
-                                             .faults = &faults,
+                                             .watch = {dt_watch_all, &faults},
                                              .resume = args->resume,
                                              .checkpoint = args->resume_from,
                                              .weights = args->weights};

@@ -23,14 +23,13 @@ static enum dt_status find_checkpoint(const struct dt_record *r, char path[DT_CH
     return s;
 }
 
-/* The evaluation is for what is noted by the way. */
-static enum dt_status evaluate(struct dt_evaluator *evaluator)
+/* The evaluation is for the answers that are noted by the way. */
+static enum dt_status evaluate(struct dt_evaluator *evaluator, struct dt_learned *out)
 {
     struct dt_metrics test;
-    DT_TRY(dt_evaluator_learn(evaluator));
-    return evaluator->learned.why_not[0] == '\0'
-               ? dt_evaluator_run(evaluator, &test)
-               : dt_error(DT_CONFIG, "%s", evaluator->learned.why_not);
+    DT_TRY(dt_learned_open(evaluator, out));
+    return out->why_not[0] == '\0' ? dt_evaluator_run(evaluator, &test)
+                                   : dt_error(DT_CONFIG, "%s", out->why_not);
 }
 
 static enum dt_status ask(struct dt_world *world, struct dt_inference *inference, const char *data,
@@ -39,10 +38,9 @@ static enum dt_status ask(struct dt_world *world, struct dt_inference *inference
     struct dt_evaluator evaluator = {0};
     DT_TRY(dt_data_spec_set_dir(&inference->config.data, data));
     DT_TRY(dt_evaluator_open(world, &inference->config.data, inference->network, &evaluator));
-    const enum dt_status s = evaluate(&evaluator);
-    if (s == DT_OK) {
-        *out = evaluator.learned;
-        evaluator.learned = (struct dt_learned){.why_not = ""};
+    const enum dt_status s = evaluate(&evaluator, out);
+    if (s != DT_OK) {
+        dt_learned_close(out);
     }
     dt_evaluator_close(&evaluator);
     return s;

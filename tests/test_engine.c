@@ -4,6 +4,7 @@
 #include "tests/checkpoint_sample.h"
 #include "train/train.h"
 #include "train/trainer.h"
+#include "train/watch/watch.h"
 
 static const struct dt_config config = {
     .name = "line",
@@ -55,6 +56,7 @@ static const struct dt_config_format format = {
 /* ---- what is told */
 
 static char told[256], warning[1024];
+static uint64_t best_epoch; /* that an end tells of */
 
 static enum dt_status hear(void *context, struct dt_event *event)
 {
@@ -67,21 +69,28 @@ static enum dt_status hear(void *context, struct dt_event *event)
              names[event->kind]);
     if (event->kind == DT_EVENT_WARNING) {
         snprintf(warning, sizeof warning, "%s", event->warning);
+    } else if (event->kind == DT_EVENT_END) {
+        best_epoch = event->end->best.epoch;
     }
     return DT_OK;
 }
 
 static char dir[256], checkpoints[DT_CHECKPOINT_PATH_SIZE];
 
-static enum dt_status train(int epochs, bool resume)
+static enum dt_status train(int epochs, bool resume, enum dt_test_metric best)
 {
     struct dt_config now = config;
     struct dt_comm *comm;
     now.epochs = epochs;
+    now.checkpoint_best = best;
     told[0] = '\0';
     CHECK_INT(dt_comm_open_self(&comm), DT_OK);
     struct dt_world world = {.size = 1, .local_size = 1, .host = "here", .comm = comm};
-    const struct dt_train_options options = {.format = &format, .run_dir = dir, .resume = resume};
+    const struct dt_train_options options = {
+        .format = &format,
+        .run_dir = dir,
+        .resume = resume,
+        .watch = {.open = best != DT_TEST_NONE ? dt_watch_all : NULL}};
     const enum dt_status s = dt_train(&world, &now, &options, &(struct dt_emitter){.emit = hear});
     dt_comm_close(comm);
     return s;
@@ -116,25 +125,41 @@ static void test_record_interval(void)
     CHECK_INT(dt_record_interval(100000000, 100000000), 262144);
 }
 
+/* An epoch whose checkpoint cannot be saved is not the best. */
+static void test_best(void)
+{
+    char best[DT_CHECKPOINT_PATH_SIZE + 32];
+    snprintf(best, sizeof best, "%s/best.safetensors", checkpoints);
+    CHECK(mkdir(best, 0700) == 0);
+    CHECK_INT(train(3, true, DT_TEST_LOSS), DT_OK);
+    CHECK_TEXT(told, "folder warning run step step epoch save save end result");
+    CHECK_INT(best_epoch, 0);
+    CHECK(rmdir(best) == 0);
+    CHECK_INT(train(4, true, DT_TEST_LOSS), DT_OK);
+    CHECK_INT(best_epoch, 4);
+    CHECK(unlink(best) == 0);
+}
+
 int main(void)
 {
     test_record_interval();
     const struct dt_file_part damage = {"no checkpoint", 13};
     sample_dir_make(dir);
     snprintf(checkpoints, sizeof checkpoints, "%s/checkpoints", dir);
-    CHECK_INT(train(1, false), DT_OK);
+    CHECK_INT(train(1, false, DT_TEST_NONE), DT_OK);
     CHECK_TEXT(told, "folder run step step epoch save end result");
     check_file("config.json", "thin\n");
 
     CHECK_INT(dt_file_write_atomic(checkpoints, "step-000000000099.safetensors", &damage, 1),
               DT_OK);
-    CHECK_INT(train(2, true), DT_OK);
+    CHECK_INT(train(2, true, DT_TEST_NONE), DT_OK);
     CHECK_TEXT(told, "folder warning run step step epoch save end result");
     CHECK_HAS(warning, "step-000000000099.safetensors");
     CHECK_HAS(warning, "; passing it over");
 
+    test_best();
     word = "thick";
-    CHECK_INT(train(3, true), DT_CONFIG);
+    CHECK_INT(train(9, true, DT_TEST_NONE), DT_CONFIG);
     CHECK_HAS(dt_error_text(),
               "model was thin, now it is thick (use the checkpoint's, or begin a new run)");
     sample_dir_remove(checkpoints);

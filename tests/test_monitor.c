@@ -3,39 +3,65 @@
 #include "tests/check.h"
 #include "train/watch/monitor.h"
 
+static struct dt_world world = {.size = 1, .local_size = 1, .host = "here"};
 static struct dt_trainer t;
+
+/* Again: a run that is resumed. */
+static void begin_run(void)
+{
+    struct dt_run_event start = {0};
+    CHECK_INT(dt_watchers_run_begin(&t, &start), DT_OK);
+}
 
 static void begin(const struct dt_config *config)
 {
+    dt_watchers_close(&t.watchers);
     memset(&t, 0, sizeof t);
+    t.world = &world;
     t.config = *config;
+    t.steps_per_epoch = t.state.step_in_epoch = 10;
     t.schedule = (struct dt_schedule){.type = config->schedule,
                                       .lr = config->optimizer.lr,
                                       .scale = 1,
                                       .steps_per_epoch = 10,
                                       .min_lr = config->schedule_min_lr,
                                       .factor = config->schedule_factor};
+    CHECK_INT(dt_monitor_open(&t), DT_OK);
+    begin_run();
 }
 
+struct result {
+    bool is_best, is_reduced;
+};
+
 /* An epoch of 200 test samples. */
-static struct dt_monitor_result epoch(double loss, double accuracy)
+static struct result epoch(double loss, double accuracy)
 {
-    const struct dt_metrics test = {
-        .loss_sum = 200 * loss, .n_correct = 200 * accuracy, .n_samples = 200};
-    const struct dt_monitor_result result = dt_monitor_epoch(&t, &test);
+    struct dt_epoch_event event = {
+        .test = {.loss_sum = 200 * loss, .n_correct = 200 * accuracy, .n_samples = 200}};
+    const uint64_t best = t.state.best_epoch;
+    CHECK_INT(dt_watchers_epoch_end(&t, &event), DT_OK);
     t.state.epoch++;
-    return result;
+    return (struct result){.is_best = t.state.best_epoch != best,
+                           .is_reduced = event.reduced_lr > 0};
+}
+
+static struct dt_end_event end_of(void)
+{
+    struct dt_end_event end = {0};
+    CHECK_INT(dt_watchers_run_end(&t, DT_OK, &end), DT_OK);
+    return end;
 }
 
 static void test_nothing_is_asked(void)
 {
     begin(&(struct dt_config){.epochs = 9});
     for (int i = 0; i < 9; i++) {
-        const struct dt_monitor_result result = epoch(1, 0.5);
-        CHECK(!result.is_best && !result.is_reduced && !dt_monitor_stops(&t));
+        const struct result result = epoch(1, 0.5);
+        CHECK(!result.is_best && !result.is_reduced && !t.watchers.enough);
     }
     CHECK_INT(t.state.stop_epoch + t.state.best_epoch + t.state.plateau_epoch, 0);
-    CHECK_INT(dt_monitor_stopping(&t).metric, DT_TEST_NONE);
+    CHECK_INT(end_of().stopping.metric, DT_TEST_NONE);
 }
 
 /* As good as the best is no improvement. */
@@ -44,16 +70,17 @@ static void test_stops(void)
     static const double losses[] = {1, 0.5, 0.75, 0.25, 0.25, 0.5};
     begin(&(struct dt_config){.early_stopping = {.metric = DT_TEST_LOSS, .patience = 2}});
     for (int i = 0; i < 6; i++) {
-        CHECK(!dt_monitor_stops(&t));
+        CHECK(!t.watchers.enough);
         epoch(losses[i], 0);
     }
-    CHECK(dt_monitor_stops(&t));
-    const struct dt_monitored m = dt_monitor_stopping(&t);
+    CHECK(t.watchers.enough);
+    const struct dt_monitored m = end_of().stopping;
     CHECK_NEAR(m.best, 0.25, 0);
     CHECK_INT(m.epoch, 4);
     CHECK_INT(m.n_since, 2);
     t.config.early_stopping.patience = 3; /* resumed with more patience */
-    CHECK(!dt_monitor_stops(&t));
+    begin_run();
+    CHECK(!t.watchers.enough);
 }
 
 static void test_min_delta(void)
@@ -64,11 +91,11 @@ static void test_min_delta(void)
         .early_stopping = {.metric = DT_TEST_ACCURACY, .patience = 2, .min_delta = 0.1}});
     for (int i = 0; i < 4; i++) {
         epoch(1, accuracies[i]);
-        CHECK(!dt_monitor_stops(&t));
+        CHECK(!t.watchers.enough);
     }
     CHECK_INT(t.state.stop_epoch, 3);
     epoch(1, 0.72);
-    CHECK(dt_monitor_stops(&t));
+    CHECK(t.watchers.enough);
     CHECK_NEAR(t.state.stop_value, 0.625, 0);
 }
 
@@ -88,7 +115,7 @@ static void test_plateau(void)
     CHECK_INT(t.state.lr_reduced_epoch, 5);
     CHECK_NEAR(dt_schedule_lr(&t.schedule, 0), 0.3, 0);
     t.schedule.n_reductions = 0; /* resumed */
-    dt_monitor_restore(&t);
+    begin_run();
     CHECK_NEAR(dt_schedule_lr(&t.schedule, 0), 0.3, 0);
 }
 
@@ -98,12 +125,19 @@ static void test_best(void)
     CHECK(epoch(1, 0).is_best); /* the first, whatever it is */
     CHECK(epoch(2, 0.25).is_best);
     CHECK(!epoch(0.5, 0.25).is_best);
-    const struct dt_monitor_result result = epoch(3, 0.75);
-    CHECK(result.is_best);
-    CHECK_INT(dt_monitor_best(&t).epoch, 4);
-    dt_monitor_take_back(&t, &result); /* it could not be saved */
-    CHECK_INT(dt_monitor_best(&t).epoch, 2);
-    CHECK(epoch(3, 0.5).is_best);
+    CHECK(epoch(3, 0.75).is_best);
+    CHECK_INT(end_of().best.epoch, 4);
+    CHECK_INT(end_of().best.n_since, 0);
+}
+
+/* Of an epoch that ends before its last step nothing follows. */
+static void test_part(void)
+{
+    begin(&(struct dt_config){.checkpoint_best = DT_TEST_ACCURACY});
+    t.state.step_in_epoch = 9;
+    CHECK(!epoch(1, 0.5).is_best);
+    t.state.step_in_epoch = 10;
+    CHECK(epoch(1, 0.5).is_best);
 }
 
 /* Numbers of one metric say nothing of another. */
@@ -129,6 +163,8 @@ int main(void)
     test_min_delta();
     test_plateau();
     test_best();
+    test_part();
     test_forget();
+    dt_watchers_close(&t.watchers);
     return 0;
 }

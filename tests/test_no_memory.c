@@ -11,7 +11,9 @@
 #include "cli/commands/eval.h"
 #include "cli/config/config.h"
 #include "tests/check.h"
+#include "train/save/run_dir.h"
 #include "train/trainer.h"
+#include "train/watch/watch.h"
 
 static long n_calls, failing_call; /* counted from 1; 0: none fails */
 
@@ -64,27 +66,33 @@ static struct dt_world world;
 static struct dt_run_dir run = {.lock = -1};
 static char saved[DT_CHECKPOINT_PATH_SIZE];
 
-static enum dt_status open_trainer(struct dt_trainer *t)
-{
-    static struct dt_config config;
-    DT_TRY(dt_world_agree(
-        &world, dt_config_parse("c.json", config_text, sizeof config_text - 1, NULL, 0, &config)));
-    return dt_trainer_open(&world, &config, &dt_config_json, t);
-}
-
 static enum dt_status never_told(void *context, struct dt_event *event)
 {
     (void)context;
     CHECK_FAIL("event %d: %s", event->kind, dt_error_text());
 }
 
+static const struct dt_emitter never = {.emit = never_told};
+
+static enum dt_status open_trainer(struct dt_trainer *t)
+{
+    static struct dt_config config;
+    DT_TRY(dt_world_agree(
+        &world, dt_config_parse("c.json", config_text, sizeof config_text - 1, NULL, 0, &config)));
+    DT_TRY(dt_trainer_open(&world, &config, &dt_config_json, t));
+    const enum dt_status s = dt_watch_all(NULL, t, &never);
+    if (s != DT_OK) {
+        dt_trainer_close(t);
+    }
+    return s;
+}
+
 static enum dt_status resume(void)
 {
-    const struct dt_emitter emitter = {.emit = never_told};
     static struct dt_trainer t;
     char used[DT_CHECKPOINT_PATH_SIZE];
     DT_TRY(open_trainer(&t));
-    const enum dt_status s = dt_trainer_restore(&t, &run, &emitter, NULL, used);
+    const enum dt_status s = dt_trainer_restore(&t, &run, &never, NULL, used);
     if (s == DT_OK) {
         CHECK_TEXT(used, saved);
         CHECK_INT(t.state.step, 2);

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "check.h"
 #include "cli/sinks/sinks.h"
+#include "train/watch/timeline.h"
 
 static int n_allocations, fail_at;
 

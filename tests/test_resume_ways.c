@@ -5,6 +5,7 @@
 #include "dist/strategy/residuals.h"
 #include "tests/checkpoint_sample.h"
 #include "tests/rig.h"
+#include "train/save/run_dir.h"
 #include "train/trainer.h"
 
 enum { N_BEFORE = 3, N_AFTER = 3, MAX_SETS = 8 };

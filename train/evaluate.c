@@ -21,15 +21,8 @@ fail:
     return s;
 }
 
-enum dt_status dt_evaluator_learn(struct dt_evaluator *e)
-{
-    e->learns = true;
-    return dt_learned_open(e->world, e->network, &e->data.samples, &e->learned);
-}
-
 void dt_evaluator_close(struct dt_evaluator *e)
 {
-    dt_learned_close(&e->learned);
     if (e->samples != NULL) {
         e->network->backend->ops->samples_close(e->network->backend, e->samples);
         e->samples = NULL;
@@ -44,8 +37,8 @@ enum dt_status dt_evaluator_run(struct dt_evaluator *e, struct dt_metrics *out)
     const uint64_t n_steps = dt_shard_steps_per_epoch(&e->loader.shard);
     dt_comm_phase(e->world->comm, "evaluation");
     DT_TRY(backend->ops->metrics_take(backend, out)); /* whatever was left there is not ours */
-    if (e->learns) {
-        dt_learned_begin(&e->learned);
+    if (e->answers != NULL) {
+        e->answers->begin(e->answers);
     }
     for (uint64_t step = 0; step < n_steps; step++) {
         const struct dt_batch batch = dt_loader_batch(&e->loader, 0, step);
@@ -54,13 +47,12 @@ enum dt_status dt_evaluator_run(struct dt_evaluator *e, struct dt_metrics *out)
         DT_TRY(dt_network_gather(e->network, e->samples, &batch));
         DT_TRY(dt_network_forward(e->network, &pass));
         DT_TRY(dt_network_loss(e->network, e->samples, &pass));
-        DT_TRY(e->learns ? dt_learned_take(&e->learned, e->network, &e->data.samples, &batch)
-                         : DT_OK);
+        DT_TRY(e->answers != NULL ? e->answers->take(e->answers, e, &batch) : DT_OK);
     }
     DT_TRY(backend->ops->metrics_take(backend, out));
     double sums[] = {out->loss_sum, out->n_correct, out->n_samples};
     DT_TRY(dt_comm_allreduce(e->world->comm, sums, 3, DT_TYPE_F64, DT_REDUCE_SUM,
                              "sum of the test results"));
     *out = (struct dt_metrics){sums[0], sums[1], sums[2]};
-    return e->learns ? dt_learned_end(&e->learned, e->world, e->network, &e->data.samples) : DT_OK;
+    return e->answers != NULL ? e->answers->end(e->answers, e) : DT_OK;
 }

@@ -5,7 +5,19 @@
 
 #include "data/dataset.h"
 #include "data/loader.h"
-#include "train/watch/learned.h"
+#include "dist/ranks/world.h"
+#include "model/network.h"
+
+struct dt_evaluator;
+
+/* Who notes the answers while an evaluation goes on anyway. */
+struct dt_answers {
+    void (*begin)(struct dt_answers *answers);
+    enum dt_status (*take)(struct dt_answers *answers, const struct dt_evaluator *evaluator,
+                           const struct dt_batch *batch); /* which just went forward */
+    /* All batches have, on every rank, which calls it. */
+    enum dt_status (*end)(struct dt_answers *answers, const struct dt_evaluator *evaluator);
+};
 
 struct dt_evaluator {
     struct dt_world *world;     /* borrowed */
@@ -13,16 +25,12 @@ struct dt_evaluator {
     struct dt_dataset data;
     struct dt_bound_samples *samples;
     struct dt_loader loader;
-    bool learns;               /* dt_evaluator_learn */
-    struct dt_learned learned; /* then: by the last run */
+    struct dt_answers *answers; /* borrowed; NULL: nobody notes them */
 };
 
 /* Loads this rank's share of the test set. Local: the caller agrees. */
 enum dt_status dt_evaluator_open(struct dt_world *world, const struct dt_data_spec *spec,
                                  struct dt_network *network, struct dt_evaluator *out);
-/* From now on each run says what the model has learned, too. DT_NO_MEMORY. Local: the caller
- * agrees. */
-enum dt_status dt_evaluator_learn(struct dt_evaluator *evaluator);
 void dt_evaluator_close(struct dt_evaluator *evaluator);
 
 /* Sums over the whole test set, the same on every rank. Every rank calls it. */

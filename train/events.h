@@ -8,10 +8,12 @@
 #include "dist/strategy/strategy.h"
 #include "train/config.h"
 #include "train/ranks.h"
-#include "train/save/run_dir.h"
-#include "train/watch/inject.h"
-#include "train/watch/learned.h"
-#include "train/watch/timeline.h"
+
+struct dt_run_dir;        /* train/save/run_dir.h */
+struct dt_faults;         /* train/watch/: inject.h */
+struct dt_learned;        /* learned.h */
+struct dt_inspection;     /* inspect.h */
+struct dt_timeline_event; /* timeline.h */
 
 /* Where the time of a step goes. X(constant, name) */
 #define DT_PHASE_LIST(X)                       \
@@ -75,19 +77,6 @@ struct dt_monitored {
     uint64_t n_since; /* epochs since then */
 };
 
-/* What rank 0 sees of the network, in this process's memory, in the arena's order. */
-struct dt_inspection {
-    const struct dt_model *model;
-    const float *weights;
-    const float *gradients; /* the last step's, summed over n_samples of all ranks; NULL: no rank
-                               knows them (ranks that do not average, servers that do not wait),
-                               they are on a GPU, or this process took no step */
-    double n_samples;
-    const double *confusion; /* (n_outputs, n_outputs) [label][answer], test samples; NULL: no
-                                classes, or too many to look at */
-    float *copies[2];        /* private */
-};
-
 struct dt_epoch_event {
     uint64_t step, epoch; /* from 1 */
     struct dt_metrics train, test;
@@ -100,7 +89,8 @@ struct dt_epoch_event {
     const char *allreduce; /* its name */
     struct dt_step_traffic
         traffic; /* counted, a step of this process; where nobody counts, not known */
-    struct dt_staleness staleness;      /* so far, of this process */
+    struct dt_staleness staleness; /* so far, of this process */
+    double step_samples;           /* of the last step, of all ranks; 0: this process took none */
     const struct dt_inspection *inside; /* NULL: the configuration does not ask */
 };
 
@@ -108,22 +98,6 @@ struct dt_epoch_event {
 struct dt_save_event {
     const char *path;
     const char *error; /* it could not be written, and training goes on; or NULL */
-};
-
-/* Of one rank. */
-struct dt_timeline_rank {
-    struct dt_clock_offset clock;
-    uint64_t n_lost; /* spans for which there was no room: the last ones */
-    int n_spans;
-    const struct dt_timeline_span *spans; /* as they ended, on rank 0's clock */
-};
-
-/* What the ranks did when; of a run that failed meanwhile rank 0 alone. */
-struct dt_timeline_event {
-    uint64_t first, last; /* steps that were asked for */
-    const struct dt_model *model;
-    int n_ranks;
-    const struct dt_timeline_rank *ranks;
 };
 
 struct dt_stop_event {

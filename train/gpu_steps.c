@@ -67,9 +67,16 @@ enum dt_status dt_trainer_gpu_run(struct dt_trainer *t, int n, struct dt_metrics
 {
     const struct dt_step_graph_ops *graph = t->device.module->graph;
     struct dt_step_input inputs[DT_MAX_RECORDED_STEPS];
+    const struct dt_span span = {.kind = DT_SPAN_GPU, .n_samples = n};
+    if (t->watchers.first != NULL) {
+        DT_TRY(dt_watchers_step_begin(t, t->state.step + 1, t->state.step + (uint64_t)n));
+    }
+    struct dt_trace *trace = t->trace; /* of the steps as one: the host sees nothing within */
+    dt_trainer_watch(t, NULL);
+    DT_TRY(dt_span_begin(trace, &span));
     plan_steps(t, n, inputs);
     DT_TRY(graph->start(t->graph, inputs, n));
     DT_TRY(wait_for_gpu(t, n));
     graph->take(t->graph, local);
-    return DT_OK;
+    return dt_span_end(trace, &span);
 }

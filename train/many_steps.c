@@ -58,9 +58,6 @@ enum dt_status dt_trainer_many_steps(struct dt_trainer *t, uint64_t limit,
     double sums[N_SUMS] = {0};
     DT_TRY(t->graph != NULL ? dt_trainer_gpu_run(t, n, local) : run_freely(t, n, local));
     const double seconds = dt_clock_s() - begin;
-    if (t->graph != NULL) {
-        dt_timeline_gpu_steps(&t->timeline, t->state.step + (uint64_t)n, n, begin, begin + seconds);
-    }
     DT_TRY(exchange(t, n, local, seconds, sums));
     t->times.s[DT_PHASE_ON_GPU] += t->graph != NULL ? seconds : 0;
     t->times.s[DT_PHASE_COMMUNICATION] += dt_clock_s() - begin - seconds;

@@ -81,8 +81,7 @@ struct dt_run_event dt_measure_start(const struct dt_trainer *t)
                                  .gpu = t->device.module != NULL,
                                  .graph = t->graph != NULL,
                                  .device_why = t->device.why,
-                                 .averaging = averaging_of(t),
-                                 .faults = t->faults};
+                                 .averaging = averaging_of(t)};
 }
 
 /* Of the pages in this process's memory, what others account for: of n processes that share a page,

@@ -95,8 +95,8 @@ enum dt_status dt_trainer_passes(struct dt_trainer *t, const struct dt_batch *ba
         lap(t, last, DT_PHASE_DATA);
         DT_TRY(forward(t, step, &pass, last));
         DT_TRY(dt_network_loss(t->network, t->samples, &pass));
-        if (t->poisoned) {
-            DT_TRY(dt_inject_nan(t));
+        if (t->watchers.first != NULL) {
+            DT_TRY(dt_watchers_after_loss(t));
         }
         lap(t, last, DT_PHASE_FORWARD);
         if (m < k - 1) {
@@ -185,17 +185,14 @@ static enum dt_status compute(struct dt_trainer *t, uint64_t step_in_epoch,
 {
     struct dt_batch batch = dt_loader_batch(&t->loader, (uint32_t)t->state.epoch, step_in_epoch);
     batch.n = t->roles.works ? batch.n : 0;
-    if (t->timeline.first > 0) {
-        dt_trainer_watch(t, dt_timeline_step(&t->timeline, t->state.step + 1 + step_in_epoch -
-                                                               t->state.step_in_epoch));
-    }
+    const uint64_t number = t->state.step + 1 + step_in_epoch - t->state.step_in_epoch;
     const double lr =
         dt_schedule_lr(&t->schedule, t->state.epoch * t->steps_per_epoch + step_in_epoch);
     const size_t n_global = dt_shard_step_samples(&t->loader.shard, step_in_epoch);
     const struct dt_update update = dt_strategy_next(t->strategy, lr, n_global, (size_t)batch.n);
-    if (t->faults != NULL) {
-        dt_inject_begin(t, t->state.step + 1 + step_in_epoch - t->state.step_in_epoch);
-        lap(t, last, DT_PHASE_FORWARD); /* as if it computed */
+    if (t->watchers.first != NULL) {
+        DT_TRY(dt_watchers_step_begin(t, number, number));
+        lap(t, last, DT_PHASE_FORWARD); /* a delay counts as if it computed */
     }
     *out = dt_strategy_begin(t->strategy, &update);
     DT_TRY(dt_trainer_passes(t, &batch, out, last));

@@ -67,23 +67,31 @@ static enum dt_status measure_norm(struct dt_trainer *t, struct dt_step_result *
     return DT_OK;
 }
 
+/* Counts as communication. */
+static enum dt_status compare_replicas(struct dt_trainer *t, struct dt_step_results *out)
+{
+    const double begin = dt_clock_s();
+    DT_TRY(dt_strategy_share_weights(t->strategy));
+    DT_TRY(dt_replica_check_run(&t->check, t->network));
+    const double seconds = dt_clock_s() - begin;
+    t->times.s[DT_PHASE_COMMUNICATION] += seconds;
+    out->seconds += seconds;
+    return DT_OK;
+}
+
 enum dt_status dt_trainer_steps(struct dt_trainer *t, uint64_t limit, struct dt_step_results *out)
 {
     const uint64_t next_check = until_check(t), first = t->state.step + 1;
     const uint64_t most = until_norm(t, limit < next_check ? limit : next_check);
+    const double begin = dt_clock_s();
     DT_TRY(t->graph != NULL || t->strategy->free_running ? dt_trainer_many_steps(t, most, out)
                                                          : dt_trainer_step(t, out));
     if (wants_norm(t, t->state.step)) {
         DT_TRY(measure_norm(t, &out->steps[out->n - 1]));
     }
-    if (t->faults != NULL) {
-        DT_TRY(dt_inject_end(t, first, t->state.step));
+    out->seconds = dt_clock_s() - begin;
+    if (t->watchers.first != NULL) {
+        DT_TRY(dt_watchers_step_end(t, first, t->state.step));
     }
-    if ((uint64_t)out->n == next_check) {
-        const double begin = dt_clock_s();
-        DT_TRY(dt_strategy_share_weights(t->strategy));
-        DT_TRY(dt_replica_check_run(&t->check, t->network));
-        t->times.s[DT_PHASE_COMMUNICATION] += dt_clock_s() - begin;
-    }
-    return DT_OK;
+    return (uint64_t)out->n == next_check ? compare_replicas(t, out) : DT_OK;
 }

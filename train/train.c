@@ -7,17 +7,15 @@
 #include "base/clock.h"
 #include "dist/ranks/launch/stop.h"
 #include "train/measure.h"
-#include "train/watch/inspect.h"
-#include "train/watch/line.h"
-#include "train/watch/monitor.h"
+#include "train/save/run_dir.h"
+#include "train/trainer.h"
 
-/* A run under way: the trainer, and what watches it. */
+/* A run under way. */
 struct run {
     struct dt_trainer trainer;
     struct dt_run_dir dir;
     const struct dt_emitter *emitter;
     struct dt_end_event end;                  /* as far as it is known */
-    struct dt_line *lines;                    /* of the ranks, at the end of a line's fit */
     struct dt_phase_times *ranks;             /* at the end */
     char checkpoint[DT_CHECKPOINT_PATH_SIZE]; /* the last one saved, or "" */
     char best[DT_CHECKPOINT_PATH_SIZE];       /* the best one, or "" */
@@ -26,7 +24,7 @@ struct run {
     double epoch_samples;      /* used by them, on all ranks */
     double step_samples;       /* of the last step, on all ranks; 0: this process has taken none */
     uint64_t epoch_first_step; /* of the epoch, in this process */
-    struct dt_monitor_result monitored; /* at the end of the last one */
+    struct dt_checkpoint_state before; /* the last epoch was looked at */
 };
 
 static bool is_rank0(const struct run *run)
@@ -94,7 +92,8 @@ static enum dt_status save_on_the_way(struct run *run, bool best, int *n_failure
         return s;
     }
     if (best) {
-        dt_monitor_take_back(&run->trainer, &run->monitored);
+        run->trainer.state.best_value = run->before.best_value; /* still is the best */
+        run->trainer.state.best_epoch = run->before.best_epoch;
     }
     if (++*n_failures >= 3) {
         return s;
@@ -150,9 +149,8 @@ static enum dt_status run_next(struct run *run, bool *asked_to_stop)
     limit = left < limit ? left : limit;
     limit =
         every > 0 && every - t->state.step % every < limit ? every - t->state.step % every : limit;
-    const double begin = dt_clock_s();
     DT_TRY(dt_trainer_steps(t, limit, &results));
-    run->epoch_train_s += dt_clock_s() - begin;
+    run->epoch_train_s += results.seconds;
     for (int i = 0; i < results.n; i++) {
         run->step_samples = results.steps[i].train.n_samples;
         run->epoch_samples += run->step_samples;
@@ -161,7 +159,7 @@ static enum dt_status run_next(struct run *run, bool *asked_to_stop)
         tell_step(run, &results.steps[i]);
     }
     *asked_to_stop = results.stop;
-    return dt_timeline_tell(t, false, run->emitter);
+    return DT_OK;
 }
 
 /* The steps that are left of this epoch. */
@@ -194,22 +192,6 @@ static enum dt_status evaluate(struct run *run)
                                  run->trainer.state.step);
 }
 
-static enum dt_status tell_epoch(struct run *run, struct dt_epoch_event epoch)
-{
-    struct dt_trainer *t = &run->trainer;
-    struct dt_inspection inside = {0};
-    enum dt_status s = DT_OK;
-    if (t->config.tensorboard) {
-        s = dt_inspect(t, run->step_samples, &inside);
-        epoch.inside = &inside;
-    }
-    if (s == DT_OK) {
-        emit(run, (struct dt_event){.kind = DT_EVENT_EPOCH, .epoch = &epoch});
-    }
-    dt_inspection_close(&inside);
-    return s;
-}
-
 static enum dt_status finish_epoch(struct run *run)
 {
     struct dt_trainer *t = &run->trainer;
@@ -217,22 +199,22 @@ static enum dt_status finish_epoch(struct run *run)
     const bool whole = t->state.step_in_epoch == t->steps_per_epoch;
     const double lr = dt_schedule_lr(&t->schedule, last_step);
     DT_TRY(evaluate(run));
-    run->monitored = whole ? dt_monitor_epoch(t, &run->end.test) : (struct dt_monitor_result){0};
-    struct dt_epoch_event epoch = {
-        .step = t->state.step,
-        .epoch = t->state.epoch + 1,
-        .train = epoch_metrics(t),
-        .test = run->end.test,
-        .lr = lr,
-        .reduced_lr = run->monitored.is_reduced ? dt_schedule_lr(&t->schedule, last_step + 1) : 0,
-        .images_per_s = images_per_s(run),
-        .seconds = run->epoch_train_s,
-        .rank0 = t->times,
-        .n_timed_steps = t->n_timed_steps,
-        .allreduce = dt_strategy_adds_by(t->strategy)};
+    struct dt_epoch_event epoch = {.step = t->state.step,
+                                   .epoch = t->state.epoch + 1,
+                                   .train = epoch_metrics(t),
+                                   .test = run->end.test,
+                                   .lr = lr,
+                                   .images_per_s = images_per_s(run),
+                                   .seconds = run->epoch_train_s,
+                                   .rank0 = t->times,
+                                   .n_timed_steps = t->n_timed_steps,
+                                   .step_samples = run->step_samples,
+                                   .allreduce = dt_strategy_adds_by(t->strategy)};
     DT_TRY(dt_strategy_traffic(t->strategy, t->n_timed_steps, &epoch.traffic));
     DT_TRY(dt_strategy_staleness(t->strategy, &epoch.staleness));
-    DT_TRY(tell_epoch(run, epoch));
+    run->before = t->state;
+    DT_TRY(dt_watchers_epoch_end(t, &epoch));
+    emit(run, (struct dt_event){.kind = DT_EVENT_EPOCH, .epoch = &epoch});
     if (whole) {
         t->state.epoch++;
         t->state.step_in_epoch = 0;
@@ -245,7 +227,7 @@ static void tell_result(const struct run *run)
 {
     const struct dt_checkpoint_state *state = &run->trainer.state;
     const struct dt_result_event result = {.test = run->end.test,
-                                           .lines = run->lines,
+                                           .lines = run->end.lines,
                                            .steps = state->step,
                                            .epochs = state->epoch,
                                            .within_epoch = state->step_in_epoch != 0};
@@ -265,7 +247,7 @@ static enum dt_status save_last(struct run *run)
 static bool is_over(const struct run *run)
 {
     const struct dt_trainer *t = &run->trainer;
-    return steps_left(run) == 0 || (t->state.step_in_epoch == 0 && dt_monitor_stops(t));
+    return steps_left(run) == 0 || (t->state.step_in_epoch == 0 && t->watchers.enough);
 }
 
 static enum dt_status run_epochs(struct run *run)
@@ -283,7 +265,7 @@ static enum dt_status run_epochs(struct run *run)
         DT_TRY(run_steps(run, &n_failures));
         DT_TRY(finish_epoch(run));
         const uint64_t every = (uint64_t)t->config.checkpoint_every_epochs;
-        if (run->monitored.is_best) {
+        if (t->state.best_epoch != run->before.best_epoch) {
             DT_TRY(save_on_the_way(run, true, &n_failures));
         }
         if (is_over(run)) {
@@ -310,18 +292,6 @@ static enum dt_status compare_replicas(struct run *run)
         return DT_OK;
     }
     return s;
-}
-
-/* What a line's fit is for. */
-static enum dt_status gather_lines(struct run *run)
-{
-    struct dt_trainer *t = &run->trainer;
-    if (!dt_line_is_model(t)) {
-        return DT_OK;
-    }
-    DT_TRY(dt_world_alloc(t->world, (size_t)t->world->size, sizeof *run->lines, "the ranks' lines",
-                          (void **)&run->lines));
-    return dt_line_gather(t, run->lines);
 }
 
 /* Where the weights are from. */
@@ -358,6 +328,9 @@ static enum dt_status tell_start(struct run *run, const struct origin *origin)
         start.last_step = t->state.step + steps_left(run);
         start.resumed_from = origin->resumed_from;
         start.weights = origin->weights;
+        s = dt_watchers_run_begin(t, &start);
+    }
+    if (s == DT_OK) {
         s = dt_world_agree(t->world,
                            emit(run, (struct dt_event){.kind = DT_EVENT_RUN, .run = &start}));
     }
@@ -369,7 +342,9 @@ static enum dt_status open_run(struct run *run, const struct dt_train_options *o
 {
     struct dt_trainer *t = &run->trainer;
     struct origin origin = {.resumed_from = ""};
-    DT_TRY(dt_inject_open(t, options->faults));
+    if (options->watch.open != NULL) {
+        DT_TRY(options->watch.open(options->watch.context, t, run->emitter));
+    }
     DT_TRY(dt_run_dir_open(t->world, options->run_dir, t->config.name, options->resume, &run->dir));
     const struct dt_folder_event folder = {
         .config = &t->config, .dir = &run->dir, .world_size = t->world->size};
@@ -386,11 +361,9 @@ static void note_end(struct run *run)
     dt_measure_here(&run->trainer, &run->end);
     run->end.seconds = dt_clock_s() - run->start_s;
     run->end.checkpoint = run->checkpoint;
-    run->end.best = dt_monitor_best(&run->trainer);
-    run->end.stopping = dt_monitor_stopping(&run->trainer);
     run->end.best_checkpoint = run->best;
-    if (run->end.best.epoch >
-        0) { /* also of a run that was resumed, and has not become better since */
+    if (run->trainer.config.checkpoint_best != DT_TEST_NONE && run->trainer.state.best_epoch > 0) {
+        /* also of a run that was resumed, and has not become better since */
         (void)dt_checkpoint_best_path(run->dir.checkpoints, run->best);
     }
 }
@@ -398,7 +371,7 @@ static void note_end(struct run *run)
 /* A run that failed tells so too, if it still can. */
 static void tell_fault(struct run *run, enum dt_status status)
 {
-    dt_timeline_tell_own(&run->trainer, status, run->emitter);
+    (void)dt_watchers_run_end(&run->trainer, status, &run->end);
     emit(run, (struct dt_event){.kind = DT_EVENT_FAULT,
                                 .status = status,
                                 .fault = &run->end}); /* the first error's text stays */
@@ -408,16 +381,13 @@ static enum dt_status close_run(struct run *run, enum dt_status status)
 {
     struct dt_trainer *t = &run->trainer;
     run->end.stopped_early = status == DT_OK && steps_left(run) > 0;
-    run->end.learned = status == DT_OK && t->evaluator.learns ? &t->evaluator.learned : NULL;
     if (status == DT_OK) {
         DT_TRY(compare_replicas(run));
-        DT_TRY(gather_lines(run));
     }
-    DT_TRY(dt_timeline_tell(t, true, run->emitter));
+    DT_TRY(dt_watchers_run_end(t, status, &run->end));
     DT_TRY(dt_world_alloc(t->world, (size_t)t->world->size, sizeof *run->ranks, "the ranks' times",
                           (void **)&run->ranks));
     DT_TRY(dt_measure_end(t, run->ranks, &run->end));
-    run->end.lines = run->lines;
     const enum dt_status told =
         emit(run, (struct dt_event){.kind = DT_EVENT_END, .status = status, .end = &run->end});
     if (status == DT_OK) { /* last of all: the launcher forwards stderr apart from stdout */
@@ -462,7 +432,6 @@ enum dt_status dt_train(struct dt_world *world, const struct dt_config *config,
         dt_run_dir_close(&run->dir);
         dt_trainer_close(&run->trainer);
     }
-    free(run->lines);
     free(run->ranks);
     free(run);
     return s;

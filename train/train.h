@@ -4,14 +4,22 @@
 
 #include "train/events.h"
 
+struct dt_trainer;
+
 struct dt_train_options {
     const struct dt_config_format *format;
     const char *run_dir; /* NULL: choose one */
     bool resume;
     const char *checkpoint; /* with resume: this one; NULL: the newest of run_dir */
-    const struct dt_faults *faults;
-    const char *weights; /* the file of the initial ones, where there is nothing to resume; NULL:
-                            they are drawn */
+    const char *weights;    /* the file of the initial ones, where there is nothing to resume; NULL:
+                               they are drawn */
+    struct {
+        /* Adds the watchers (train/watcher.h) of a trainer that is open. NULL: there are none.
+         * Every rank calls it; agreed. */
+        enum dt_status (*open)(const void *context, struct dt_trainer *trainer,
+                               const struct dt_emitter *emitter);
+        const void *context;
+    } watch;
 };
 
 /* `emitter`: who is told, on rank 0. Every rank calls it; the status is agreed where

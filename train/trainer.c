@@ -164,9 +164,6 @@ static enum dt_status open_network(struct dt_trainer *t)
         &t->model, t->backend, t->micro_capacity, &t->strategy->memory, &t->network));
     DT_TRY(dt_replica_check_open(t->world->comm, &t->model, &t->check));
     DT_TRY(dt_evaluator_open(t->world, &t->config.data, t->network, &t->evaluator));
-    if (t->config.tensorboard || t->config.report) {
-        DT_TRY(dt_evaluator_learn(&t->evaluator));
-    }
     return init_weights(t);
 }
 
@@ -305,7 +302,6 @@ static enum dt_status open_parts(struct dt_trainer *t)
     DT_TRY(agree_unless_stalled(t->world, with_cure(t, open_strategy(t))));
     DT_TRY(dt_world_agree(t->world, open_network_or_advise(t)));
     DT_TRY(dt_world_agree(t->world, open_graph(t)));
-    DT_TRY(dt_timeline_open(t->world, t->config.trace_first, t->config.trace_last, &t->timeline));
     plan_schedule(t);
     t->state = (struct dt_checkpoint_state){.seed = (uint64_t)t->config.seed,
                                             .world_size = (uint64_t)t->roles.n_workers,
@@ -360,7 +356,7 @@ void dt_trainer_close(struct dt_trainer *t)
     if (t->backend != NULL) {
         t->backend->ops->close(t->backend);
     }
-    dt_timeline_close(&t->timeline);
+    dt_watchers_close(&t->watchers);
     dt_loader_close(&t->loader);
     dt_dataset_close(&t->data);
     free(t->config_text);

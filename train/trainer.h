@@ -1,11 +1,11 @@
 /* Everything one rank needs to train, opened together: data, network, optimizer, and where the run
  * stands.
  *
- *   trainer.c  opens and closes it        step.c       takes a step, and times its parts
- *   state.c    saves and restores it      gpu_steps.c  has a GPU take several on its own
- *   train.c    the epochs, and what       steps.c      takes them one way or the other, and
- * compares the replicas people see of them       inject.c     puts faults into them monitor.c  what
- * follows from the results of epochs */
+ *   trainer.c  opens and closes it      step.c       takes a step, and times its parts
+ *   steps.c    takes steps one way or   gpu_steps.c  has a GPU take several on its own
+ *              the other, and compares  watcher.c    who looks on
+ *              the replicas             train.c      the epochs, and what people see of them
+ *   save/state.c  saves and restores it */
 #ifndef DT_TRAIN_TRAINER_H
 #define DT_TRAIN_TRAINER_H
 
@@ -16,7 +16,7 @@
 #include "train/device.h"
 #include "train/evaluate.h"
 #include "train/events.h"
-#include "train/watch/timeline.h"
+#include "train/watcher.h"
 
 struct dt_trainer {
     struct dt_world *world; /* borrowed */
@@ -47,10 +47,7 @@ struct dt_trainer {
     struct dt_phase_times times;      /* of this rank, since the start of the process */
     uint64_t n_timed_steps;
     struct dt_trace *trace; /* dt_trainer_watch */
-    struct dt_timeline timeline;
-
-    const struct dt_faults *faults; /* that were put in (train/watch/inject.h); NULL: none */
-    bool poisoned;                  /* by one: this step's gradients become NaN */
+    struct dt_watchers watchers;
 };
 
 /* How the training samples are shared out among `size` workers, seen from number `rank`. DT_CONFIG:
@@ -86,8 +83,9 @@ bool dt_trainer_records(const struct dt_trainer *trainer, uint64_t step);
 /* What the next steps gave. */
 struct dt_step_results {
     struct dt_step_result steps[DT_MAX_RECORDED_STEPS];
-    int n;     /* >= 1 */
-    bool stop; /* some rank was asked to stop */
+    int n;          /* >= 1 */
+    bool stop;      /* some rank was asked to stop */
+    double seconds; /* that they took here */
 };
 
 /* The next step of state.epoch, or where a GPU takes them on its own the next few, up to `limit` >=

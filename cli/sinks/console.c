@@ -15,6 +15,8 @@
 #include "cli/terminal.h"
 #include "cli/text.h"
 #include "dist/strategy/pipeline/pipeline_schedule.h"
+#include "train/watch/inject.h"
+#include "train/watch/timeline.h"
 
 #define NAME(constant, name) name,
 static const char *const phase_names[] = {DT_PHASE_LIST(NAME)};

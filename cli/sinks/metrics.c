@@ -19,6 +19,7 @@
 #include "cli/sinks/commit.h"
 #include "cli/sinks/json.h"
 #include "cli/sinks/record.h"
+#include "train/watch/inject.h"
 
 #define MAX_METRICS_BYTES ((size_t)1 << 30)
 #define CSV_HEADER \

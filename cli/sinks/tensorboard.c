@@ -12,6 +12,7 @@
 #include "cli/sinks/sinks.h"
 #include "report/page/confusion.h"
 #include "tensorboard.pb-c.h"
+#include "train/watch/inspect.h"
 
 #define N_BUCKETS 30
 #define MAX_SCALARS 6

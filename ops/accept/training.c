@@ -6,7 +6,7 @@
 
 #include "cli/commands/eval.h"
 #include "ops/accept/rows.h"
-#include "train/train.h"
+#include "train/watch/watch.h"
 
 #define LEAST_ACCURACY 0.95
 
@@ -35,8 +35,9 @@ static enum dt_status hear(void *context, struct dt_event *event)
 enum dt_status dt_accept_training(struct dt_acceptance *a, struct dt_accept_row *row)
 {
     struct heard heard = {.acceptance = a};
-    const struct dt_train_options options = {
-        .format = &dt_config_json, .run_dir = a->folder.path, .faults = a->spec->faults};
+    const struct dt_train_options options = {.format = &dt_config_json,
+                                             .run_dir = a->folder.path,
+                                             .watch = {dt_watch_all, a->spec->faults}};
     DT_TRY(dt_train(a->world, &a->config, &options, &(struct dt_emitter){hear, &heard}));
     DT_TRY(dt_comm_broadcast(a->world->comm, &heard.n_correct, 3 * sizeof heard.n_correct, 0,
                              "result of the training"));

@@ -13,6 +13,7 @@
 #include "cli/terminal.h"
 #include "cli/text.h"
 #include "report/run_page.h"
+#include "train/save/run_dir.h"
 
 #define TABLE "sweep.csv"
 #define CELL_SIZE 96

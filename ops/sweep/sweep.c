@@ -20,7 +20,7 @@
 #include "ops/sweep/results.h"
 #include "train/data_spec.h"
 #include "train/ranks.h"
-#include "train/train.h"
+#include "train/watch/watch.h"
 
 #define PROGRESS_INTERVAL_S 0.1
 
@@ -150,7 +150,7 @@ static enum dt_status train(struct sweep *w, int run)
     w->sinks = (struct dt_sinks){.command = w->args->line, .silent = true};
     const struct dt_train_options options = {.format = &dt_config_json,
                                              .run_dir = path,
-                                             .faults = &(struct dt_faults){.n = 0},
+                                             .watch = {dt_watch_all, NULL},
                                              .resume = w->args->resume};
     enum dt_status s = load(w, run);
     if (s == DT_OK) {

@@ -4,6 +4,7 @@
 
 #include "dist/strategy/residuals.h"
 #include "model/checkpoint_dir.h"
+#include "train/save/run_dir.h"
 #include "train/save/saved.h"
 #include "train/trainer.h"
 #include "train/watch/monitor.h"
@@ -395,7 +396,6 @@ static enum dt_status give_out(struct restore *r, char path_used[DT_CHECKPOINT_P
     DT_TRY(dt_comm_broadcast(comm, &r->has_residuals, sizeof r->has_residuals, 0,
                              "broadcast of what there is"));
     dt_residuals_set_draws(t->strategy, t->state.compression_draws);
-    dt_monitor_restore(t);
     return r->has_residuals ? dt_residuals_give_out(t->strategy, r->residuals) : DT_OK;
 }
 

@@ -255,22 +255,6 @@ static enum dt_status check_faults(const struct dt_trainer *t, const struct dt_f
     return DT_OK;
 }
 
-enum dt_status dt_inject_open(struct dt_trainer *t, const struct dt_faults *faults)
-{
-    char all[DT_MAX_FAULTS * 128] = "";
-    const int n_faults = faults != NULL ? faults->n : 0;
-    for (int i = 0; i < n_faults; i++) {
-        const size_t n = strlen(all);
-        snprintf(all + n, sizeof all - n, " %s", faults->faults[i].text);
-    }
-    DT_TRY(dt_ranks_same(t->world, "--inject", all));
-    if (n_faults == 0) {
-        return DT_OK;
-    }
-    t->faults = faults;
-    return dt_world_agree(t->world, check_faults(t, faults));
-}
-
 /* ---- what it does */
 
 static bool is_now(const struct dt_fault *fault, int rank, uint64_t first, uint64_t last)
@@ -306,7 +290,14 @@ static void cut_link(struct dt_comm *comm)
     }
 }
 
-static void begin_fault(struct dt_trainer *t, const struct dt_fault *fault, uint64_t step)
+struct inject {
+    struct dt_watcher watcher; /* first */
+    const struct dt_faults *faults;
+    bool poisoned; /* this step's gradients become NaN */
+};
+
+static void begin_fault(struct inject *inject, struct dt_trainer *t, const struct dt_fault *fault,
+                        uint64_t step)
 {
     switch (fault->kind) {
     case DT_FAULT_SLOW:
@@ -320,7 +311,7 @@ static void begin_fault(struct dt_trainer *t, const struct dt_fault *fault, uint
         raise(SIGSTOP);
         break;
     case DT_FAULT_NAN:
-        t->poisoned = true;
+        inject->poisoned = true;
         break;
     case DT_FAULT_DROP:
         cut_link(t->world->comm);
@@ -330,21 +321,34 @@ static void begin_fault(struct dt_trainer *t, const struct dt_fault *fault, uint
     }
 }
 
-void dt_inject_begin(struct dt_trainer *t, uint64_t step)
+static enum dt_status tell_start(struct dt_watcher *watcher, struct dt_trainer *t,
+                                 struct dt_run_event *start)
 {
-    t->poisoned = false;
-    for (int i = 0; i < t->faults->n; i++) {
-        if (is_now(&t->faults->faults[i], t->world->rank, step, step)) {
-            begin_fault(t, &t->faults->faults[i], step);
-        }
-    }
+    (void)t;
+    start->faults = ((struct inject *)watcher)->faults;
+    return DT_OK;
 }
 
-enum dt_status dt_inject_nan(struct dt_trainer *t)
+static enum dt_status begin_step(struct dt_watcher *watcher, struct dt_trainer *t, uint64_t first,
+                                 uint64_t last)
+{
+    struct inject *inject = (struct inject *)watcher;
+    inject->poisoned = false;
+    for (int i = 0; i < inject->faults->n; i++) {
+        if (is_now(&inject->faults->faults[i], t->world->rank, first, last)) {
+            begin_fault(inject, t, &inject->faults->faults[i], first);
+        }
+    }
+    return DT_OK;
+}
+
+static enum dt_status poison(struct dt_watcher *watcher, struct dt_trainer *t)
 {
     const float value = NAN;
-    return t->backend->ops->copy_in(t->backend, dt_network_dlogits(t->network), &value,
-                                    sizeof value);
+    return ((struct inject *)watcher)->poisoned
+               ? t->backend->ops->copy_in(t->backend, dt_network_dlogits(t->network), &value,
+                                          sizeof value)
+               : DT_OK;
 }
 
 /* The lowest bit of the tensor's first weight. */
@@ -357,10 +361,12 @@ static enum dt_status flip(struct dt_trainer *t, const char *tensor)
     return t->backend->ops->copy_in(t->backend, weight, &bits, sizeof bits);
 }
 
-enum dt_status dt_inject_end(struct dt_trainer *t, uint64_t first, uint64_t last)
+static enum dt_status end_steps(struct dt_watcher *watcher, struct dt_trainer *t, uint64_t first,
+                                uint64_t last)
 {
-    for (int i = 0; i < t->faults->n; i++) {
-        const struct dt_fault *fault = &t->faults->faults[i];
+    const struct dt_faults *faults = ((struct inject *)watcher)->faults;
+    for (int i = 0; i < faults->n; i++) {
+        const struct dt_fault *fault = &faults->faults[i];
         if (fault->kind == DT_FAULT_FLIP && fault->first_step <= last &&
             first <= fault->last_step) {
             DT_TRY(dt_strategy_share_weights(t->strategy)); /* all ranks: the flip is not to be lost
@@ -368,5 +374,36 @@ enum dt_status dt_inject_end(struct dt_trainer *t, uint64_t first, uint64_t last
             DT_TRY(is_now(fault, t->world->rank, first, last) ? flip(t, fault->tensor) : DT_OK);
         }
     }
+    return DT_OK;
+}
+
+static void close_inject(struct dt_watcher *watcher)
+{
+    free(watcher);
+}
+
+static const struct dt_watcher_ops inject_ops = {.run_begin = tell_start,
+                                                 .step_begin = begin_step,
+                                                 .after_loss = poison,
+                                                 .step_end = end_steps,
+                                                 .close = close_inject};
+
+enum dt_status dt_inject_open(struct dt_trainer *t, const struct dt_faults *faults)
+{
+    char all[DT_MAX_FAULTS * 128] = "";
+    struct inject *inject;
+    const int n_faults = faults != NULL ? faults->n : 0;
+    for (int i = 0; i < n_faults; i++) {
+        const size_t n = strlen(all);
+        snprintf(all + n, sizeof all - n, " %s", faults->faults[i].text);
+    }
+    DT_TRY(dt_ranks_same(t->world, "--inject", all));
+    if (n_faults == 0) {
+        return DT_OK;
+    }
+    DT_TRY(dt_world_agree(t->world, check_faults(t, faults)));
+    DT_TRY(dt_world_alloc(t->world, 1, sizeof *inject, "the faults", (void **)&inject));
+    *inject = (struct inject){.watcher = {.ops = &inject_ops}, .faults = faults};
+    dt_watcher_add(t, &inject->watcher);
     return DT_OK;
 }

@@ -56,24 +56,14 @@ enum dt_status dt_faults_parse(const char *const *texts, int n, struct dt_faults
 
 struct dt_trainer;
 
-/* The trainer's steps have these faults from now on; borrowed. Every rank calls it; agreed.
- * DT_CONFIG: not the same on every rank; no such rank or tensor, a gradient of a server or of a
- * split network, a message where nobody sends one; or a device takes the steps on its own. */
+/* A watcher: the trainer's steps have these faults from now on; borrowed; NULL: none. Every rank
+ * calls it; agreed. DT_CONFIG: not the same on every rank; no such rank or tensor, a gradient of a
+ * server or of a split network, a message where nobody sends one; or a device takes the steps on
+ * its own. */
 enum dt_status dt_inject_open(struct dt_trainer *trainer, const struct dt_faults *faults);
 
 /* Milliseconds by which a "slow" or "jitter" delays this rank before this step; 0 where it does
  * not, and of all other faults. */
 unsigned dt_fault_delay_ms(const struct dt_fault *fault, uint64_t seed, int rank, uint64_t step);
-
-/* ---- for the steps of a trainer that has faults */
-
-/* Before this rank's part of a step. */
-void dt_inject_begin(struct dt_trainer *trainer, uint64_t step);
-
-/* Between the loss and the backward pass, where trainer->poisoned. */
-enum dt_status dt_inject_nan(struct dt_trainer *trainer);
-
-/* After steps first to last. */
-enum dt_status dt_inject_end(struct dt_trainer *trainer, uint64_t first, uint64_t last);
 
 #endif

@@ -3,17 +3,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum dt_status take_weights(const struct dt_trainer *t, struct dt_inspection *out)
+#include "train/trainer.h"
+
+struct inspect {
+    struct dt_watcher watcher; /* first */
+    struct dt_inspection inside;
+    float *weights, *gradients; /* of the arena's size, where they have to be copies */
+};
+
+static enum dt_status copy_weights(const struct dt_trainer *t, struct inspect *inspect)
 {
-    const size_t n = t->model.arena_elems;
-    out->weights = t->network->params;
-    if (t->backend->host_memory) {
-        return DT_OK;
-    }
-    out->weights = out->copies[0] = calloc(n, sizeof(float));
-    return out->weights != NULL ? t->backend->ops->copy_out(t->backend, out->copies[0],
-                                                            t->network->params, n * sizeof(float))
-                                : dt_error(DT_NO_MEMORY, "out of memory for a copy of the weights");
+    return inspect->weights == NULL || t->world->rank > 0
+               ? DT_OK
+               : t->backend->ops->copy_out(t->backend, inspect->weights, t->network->params,
+                                           t->model.arena_elems * sizeof(float));
 }
 
 /* A dt_sums_fn; context: a copy of the arena. */
@@ -23,31 +26,60 @@ static enum dt_status copy_sums(void *context, size_t begin, size_t end, const f
     return DT_OK;
 }
 
-/* What a GPU keeps of its gradients is not in the arena's order. */
-static enum dt_status take_gradients(struct dt_trainer *t, struct dt_inspection *out)
+static enum dt_status add_gradients(struct dt_trainer *t, float *sums)
 {
     const size_t n = t->model.arena_elems;
-    if (!dt_strategy_has_gradient(t->strategy) || !t->backend->host_memory || out->n_samples == 0) {
-        return DT_OK;
-    }
-    DT_TRY(dt_world_alloc(t->world, n, sizeof(float), "the sum of the gradients",
-                          (void **)&out->copies[1]));
-    DT_TRY(dt_strategy_each_sum(t->strategy, copy_sums, out->copies[1]));
-    out->gradients = out->copies[1];
-    return dt_comm_allreduce(t->world->comm, out->copies[1], n, DT_TYPE_F32, DT_REDUCE_SUM,
+    memset(sums, 0, n * sizeof *sums);
+    DT_TRY(dt_strategy_each_sum(t->strategy, copy_sums, sums));
+    return dt_comm_allreduce(t->world->comm, sums, n, DT_TYPE_F32, DT_REDUCE_SUM,
                              "sum of the gradients to look at");
 }
 
-enum dt_status dt_inspect(struct dt_trainer *t, double n_samples, struct dt_inspection *out)
+static enum dt_status end_epoch(struct dt_watcher *watcher, struct dt_trainer *t,
+                                struct dt_epoch_event *epoch)
 {
-    *out = (struct dt_inspection){
-        .model = &t->model, .n_samples = n_samples, .confusion = t->evaluator.learned.confusion};
-    DT_TRY(dt_world_agree(t->world, t->world->rank == 0 ? take_weights(t, out) : DT_OK));
-    return take_gradients(t, out);
+    struct inspect *inspect = (struct inspect *)watcher;
+    const bool stepped = epoch->step_samples > 0;
+    epoch->inside = &inspect->inside;
+    inspect->inside.n_samples = epoch->step_samples;
+    inspect->inside.gradients = stepped ? inspect->gradients : NULL;
+    DT_TRY(dt_world_agree(t->world, copy_weights(t, inspect)));
+    return inspect->inside.gradients != NULL ? add_gradients(t, inspect->gradients) : DT_OK;
 }
 
-void dt_inspection_close(struct dt_inspection *inspection)
+static void close_inspect(struct dt_watcher *watcher)
 {
-    free(inspection->copies[0]);
-    free(inspection->copies[1]);
+    struct inspect *inspect = (struct inspect *)watcher;
+    free(inspect->weights);
+    free(inspect->gradients);
+    free(inspect);
+}
+
+static const struct dt_watcher_ops inspect_ops = {.epoch_end = end_epoch, .close = close_inspect};
+
+/* The gradients that a GPU keeps are not in the arena's order. */
+enum dt_status dt_inspect_open(struct dt_trainer *t, const struct dt_learned *learned)
+{
+    const bool host = t->backend->host_memory;
+    const size_t n = t->model.arena_elems;
+    struct inspect *inspect;
+    if (!t->config.tensorboard) {
+        return DT_OK;
+    }
+    DT_TRY(dt_world_alloc(t->world, 1, sizeof *inspect, "a look inside", (void **)&inspect));
+    inspect->watcher.ops = &inspect_ops;
+    dt_watcher_add(t, &inspect->watcher);
+    if (host && dt_strategy_has_gradient(t->strategy)) {
+        DT_TRY(dt_world_alloc(t->world, n, sizeof(float), "the sum of the gradients",
+                              (void **)&inspect->gradients));
+    }
+    if (!host) {
+        DT_TRY(dt_world_alloc(t->world, t->world->rank == 0 ? n : 1, sizeof(float),
+                              "a copy of the weights", (void **)&inspect->weights));
+    }
+    inspect->inside =
+        (struct dt_inspection){.model = &t->model,
+                               .weights = host ? t->network->params : inspect->weights,
+                               .confusion = learned->confusion};
+    return DT_OK;
 }

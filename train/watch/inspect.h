@@ -1,14 +1,24 @@
-/* What a network looks like inside, between steps: for events that show it (struct dt_inspection).
- */
+/* What a network looks like inside, at the end of epochs: for events that show it. */
 #ifndef DT_TRAIN_WATCH_INSPECT_H
 #define DT_TRAIN_WATCH_INSPECT_H
 
-#include "train/trainer.h"
+#include "train/events.h"
+#include "train/watch/learned.h"
 
-/* Rank 0's view, after all weights were shared and the test samples evaluated. n_samples: of the
- * last step, over all ranks; 0: this process took none. Every rank calls it; agreed. All ranks
- * close it, also a failed or a zeroed one. */
-enum dt_status dt_inspect(struct dt_trainer *trainer, double n_samples, struct dt_inspection *out);
-void dt_inspection_close(struct dt_inspection *inspection);
+/* What rank 0 sees of the network, in this process's memory, in the arena's order. */
+struct dt_inspection {
+    const struct dt_model *model;
+    const float *weights;
+    const float *gradients; /* the last step's, summed over n_samples of all ranks; NULL: no rank
+                               knows them (ranks that do not average, servers that do not wait),
+                               they are on a GPU, or this process took no step */
+    double n_samples;
+    const double *confusion; /* (n_outputs, n_outputs) [label][answer], test samples; NULL: no
+                                classes, or too many to look at */
+};
+
+/* A watcher, where the configuration has `tensorboard`: epochs are told with what is inside.
+ * `learned`: of the same trainer. Every rank calls it; agreed. */
+enum dt_status dt_inspect_open(struct dt_trainer *trainer, const struct dt_learned *learned);
 
 #endif

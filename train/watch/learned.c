@@ -5,10 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "train/trainer.h"
+
 #define MAX_SIDE 64              /* of images and filters that are shown */
 #define LOGITS_AT_ONCE (1 << 16) /* that are looked at together, or those of a sample */
 
-/* ---- open and close */
+/* ---- what is shown */
 
 static bool shows_images(const struct dt_samples *samples)
 {
@@ -50,49 +52,11 @@ static void *allocate(size_t n, size_t n_bytes, bool *complete)
     return memory;
 }
 
-enum dt_status dt_learned_open(const struct dt_world *world, const struct dt_network *network,
-                               const struct dt_samples *samples, struct dt_learned *out)
-{
-    const struct dt_model *model = network->model;
-    const size_t n = (size_t)model->n_outputs;
-    bool complete = true;
-    *out = (struct dt_learned){.n_classes = model->n_outputs, .shape = samples->shape};
-    if (model->spec.loss != DT_LOSS_SOFTMAX_CROSS_ENTROPY) {
-        snprintf(out->why_not, sizeof out->why_not, "the model knows no classes");
-        return DT_OK;
-    }
-    out->n_rows = n < LOGITS_AT_ONCE ? (int)(LOGITS_AT_ONCE / n) : 1;
-    out->n_rows = out->n_rows < network->capacity ? out->n_rows : network->capacity;
-    out->logits = allocate((size_t)out->n_rows * n, sizeof *out->logits, &complete);
-    out->others = allocate((size_t)world->size * DT_LEARNED_WORST, sizeof *out->others, &complete);
-    if (n <= DT_LEARNED_MAX_CLASSES) {
-        out->confusion = allocate(n * n, sizeof *out->confusion, &complete);
-    }
-    if (shows_images(samples)) {
-        out->images = allocate(n_image_words(out), sizeof(uint64_t), &complete);
-    }
-    if (find_filters(model, out)) {
-        out->filters = allocate(n_filter_elems(out), sizeof *out->filters, &complete);
-    }
-    return complete
-               ? DT_OK
-               : dt_error(DT_NO_MEMORY, "no memory for what the model says of the test samples");
-}
-
-void dt_learned_close(struct dt_learned *l)
-{
-    free(l->confusion);
-    free(l->images);
-    free(l->filters);
-    free(l->logits);
-    free(l->others);
-    memset(l, 0, sizeof *l);
-}
-
 /* ---- answers */
 
-void dt_learned_begin(struct dt_learned *l)
+static void begin(struct dt_answers *answers)
 {
+    struct dt_learned *l = (struct dt_learned *)answers;
     l->n_worst = 0;
     memset(l->worst, 0, sizeof l->worst);
     if (l->confusion != NULL) {
@@ -140,9 +104,11 @@ static void keep_worst(struct dt_learned *l, const struct dt_answer *a)
     l->worst[i] = *a;
 }
 
-enum dt_status dt_learned_take(struct dt_learned *l, struct dt_network *network,
-                               const struct dt_samples *samples, const struct dt_batch *batch)
+static enum dt_status take(struct dt_answers *answers, const struct dt_evaluator *e,
+                           const struct dt_batch *batch)
 {
+    struct dt_learned *l = (struct dt_learned *)answers;
+    struct dt_network *network = e->network;
     const size_t n = (size_t)l->n_classes, n_rows = (size_t)l->n_rows;
     const float *logits = dt_network_logits(network);
     for (size_t i = 0; i < (size_t)batch->n && l->why_not[0] == '\0'; i++) {
@@ -152,8 +118,8 @@ enum dt_status dt_learned_take(struct dt_learned *l, struct dt_network *network,
             DT_TRY(network->backend->ops->copy_out(network->backend, l->logits, logits + i * n,
                                                    now * n * sizeof *logits));
         }
-        answer(l->logits + i % n_rows * n, (int)n, samples->labels[batch->rows[i]], batch->ids[i],
-               &a);
+        answer(l->logits + i % n_rows * n, (int)n, e->data.samples.labels[batch->rows[i]],
+               batch->ids[i], &a);
         if (l->confusion != NULL) {
             l->confusion[(size_t)a.label * n + (size_t)a.said]++;
         }
@@ -213,9 +179,10 @@ static enum dt_status take_filters(struct dt_learned *l, struct dt_network *netw
                                     n_filter_elems(l) * sizeof *l->filters);
 }
 
-enum dt_status dt_learned_end(struct dt_learned *l, struct dt_world *world,
-                              struct dt_network *network, const struct dt_samples *samples)
+static enum dt_status end(struct dt_answers *answers, const struct dt_evaluator *e)
 {
+    struct dt_learned *l = (struct dt_learned *)answers;
+    struct dt_world *world = e->world;
     const size_t n = (size_t)l->n_classes;
     if (l->why_not[0] != '\0') {
         return DT_OK;
@@ -225,6 +192,89 @@ enum dt_status dt_learned_end(struct dt_learned *l, struct dt_world *world,
                                  "sum of the confusion matrices"));
     }
     DT_TRY(gather_worst(l, world));
-    DT_TRY(share_images(l, world, samples));
-    return take_filters(l, network);
+    DT_TRY(share_images(l, world, &e->data.samples));
+    return take_filters(l, e->network);
+}
+
+/* ---- open and close */
+
+static const struct dt_answers answers_ops = {.begin = begin, .take = take, .end = end};
+
+enum dt_status dt_learned_open(struct dt_evaluator *e, struct dt_learned *out)
+{
+    const struct dt_model *model = e->network->model;
+    const struct dt_samples *samples = &e->data.samples;
+    const size_t n = (size_t)model->n_outputs;
+    bool complete = true;
+    *out = (struct dt_learned){
+        .answers = answers_ops, .n_classes = model->n_outputs, .shape = samples->shape};
+    e->answers = &out->answers;
+    if (model->spec.loss != DT_LOSS_SOFTMAX_CROSS_ENTROPY) {
+        snprintf(out->why_not, sizeof out->why_not, "the model knows no classes");
+        return DT_OK;
+    }
+    out->n_rows = n < LOGITS_AT_ONCE ? (int)(LOGITS_AT_ONCE / n) : 1;
+    out->n_rows = out->n_rows < e->network->capacity ? out->n_rows : e->network->capacity;
+    out->logits = allocate((size_t)out->n_rows * n, sizeof *out->logits, &complete);
+    out->others =
+        allocate((size_t)e->world->size * DT_LEARNED_WORST, sizeof *out->others, &complete);
+    if (n <= DT_LEARNED_MAX_CLASSES) {
+        out->confusion = allocate(n * n, sizeof *out->confusion, &complete);
+    }
+    if (shows_images(samples)) {
+        out->images = allocate(n_image_words(out), sizeof(uint64_t), &complete);
+    }
+    if (find_filters(model, out)) {
+        out->filters = allocate(n_filter_elems(out), sizeof *out->filters, &complete);
+    }
+    return complete
+               ? DT_OK
+               : dt_error(DT_NO_MEMORY, "no memory for what the model says of the test samples");
+}
+
+void dt_learned_close(struct dt_learned *l)
+{
+    free(l->confusion);
+    free(l->images);
+    free(l->filters);
+    free(l->logits);
+    free(l->others);
+    memset(l, 0, sizeof *l);
+}
+
+/* ---- of a training */
+
+struct watcher {
+    struct dt_watcher watcher; /* first */
+    struct dt_learned learned;
+};
+
+static enum dt_status end_run(struct dt_watcher *watcher, struct dt_trainer *t,
+                              enum dt_status status, struct dt_end_event *event)
+{
+    (void)t;
+    event->learned = status == DT_OK ? &((struct watcher *)watcher)->learned : NULL;
+    return DT_OK;
+}
+
+static void close_watcher(struct dt_watcher *watcher)
+{
+    dt_learned_close(&((struct watcher *)watcher)->learned);
+    free(watcher);
+}
+
+static const struct dt_watcher_ops watcher_ops = {.run_end = end_run, .close = close_watcher};
+
+enum dt_status dt_learned_watch(struct dt_trainer *t, const struct dt_learned **out)
+{
+    struct watcher *watcher;
+    if (!t->config.tensorboard && !t->config.report) {
+        return DT_OK;
+    }
+    DT_TRY(dt_world_alloc(t->world, 1, sizeof *watcher, "answers to the test samples",
+                          (void **)&watcher));
+    watcher->watcher.ops = &watcher_ops;
+    dt_watcher_add(t, &watcher->watcher);
+    *out = &watcher->learned;
+    return dt_world_agree(t->world, dt_learned_open(&t->evaluator, &watcher->learned));
 }

@@ -4,8 +4,7 @@
 #ifndef DT_TRAIN_WATCH_LEARNED_H
 #define DT_TRAIN_WATCH_LEARNED_H
 
-#include "dist/ranks/world.h"
-#include "model/network.h"
+#include "train/evaluate.h"
 
 #define DT_LEARNED_WORST 25
 #define DT_LEARNED_MAX_CLASSES 64 /* of a table that people read */
@@ -20,6 +19,7 @@ struct dt_answer {
 
 /* Of the last evaluation, the same on every rank. */
 struct dt_learned {
+    struct dt_answers answers;        /* first: the evaluator's */
     char why_not[DT_ERROR_TEXT_SIZE]; /* there is nothing more to show; or "" */
     int n_classes;
     double
@@ -37,17 +37,15 @@ struct dt_learned {
     struct dt_answer *others; /* the worst of all ranks */
 };
 
-/* For evaluations of this network over this rank's share of the test samples. Local: the caller
- * agrees. The caller closes it, also of a failure. */
-enum dt_status dt_learned_open(const struct dt_world *world, const struct dt_network *network,
-                               const struct dt_samples *samples, struct dt_learned *out);
+/* From now on each run of the evaluator, which is open, is noted. Local: the caller agrees. The
+ * caller closes it, also of a failure. DT_NO_MEMORY. */
+enum dt_status dt_learned_open(struct dt_evaluator *evaluator, struct dt_learned *out);
 void dt_learned_close(struct dt_learned *learned); /* a zeroed one is fine */
 
-/* An evaluation begins; a batch went forward; all have, on every rank, which calls it. */
-void dt_learned_begin(struct dt_learned *learned);
-enum dt_status dt_learned_take(struct dt_learned *learned, struct dt_network *network,
-                               const struct dt_samples *samples, const struct dt_batch *batch);
-enum dt_status dt_learned_end(struct dt_learned *learned, struct dt_world *world,
-                              struct dt_network *network, const struct dt_samples *samples);
+struct dt_trainer;
+
+/* A watcher, where something shows it (`tensorboard`, `report`): the run's end is told with the
+ * last evaluation. `out`: of the trainer, or NULL. Every rank calls it; agreed. */
+enum dt_status dt_learned_watch(struct dt_trainer *trainer, const struct dt_learned **out);
 
 #endif

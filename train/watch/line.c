@@ -1,6 +1,13 @@
 #include "train/watch/line.h"
 
-bool dt_line_is_model(const struct dt_trainer *t)
+#include <stdlib.h>
+
+struct watcher {
+    struct dt_watcher watcher; /* first */
+    struct dt_line *lines;     /* of the ranks */
+};
+
+static bool is_line(const struct dt_trainer *t)
 {
     const struct dt_block *block = &t->model.blocks[0];
     return t->config.data.format == DT_DATA_LINEAR && t->model.n_blocks == 1 &&
@@ -20,10 +27,36 @@ static enum dt_status read_line(const struct dt_trainer *t, struct dt_line *out)
     return read_parameter(t, t->model.blocks[0].bias, &out->intercept);
 }
 
-enum dt_status dt_line_gather(struct dt_trainer *t, struct dt_line *all)
+static enum dt_status end_run(struct dt_watcher *watcher, struct dt_trainer *t,
+                              enum dt_status status, struct dt_end_event *end)
 {
-    struct dt_line mine;
+    struct dt_line *lines = ((struct watcher *)watcher)->lines, mine;
+    if (status != DT_OK) {
+        return DT_OK;
+    }
+    end->lines = lines;
     DT_TRY(dt_world_agree(t->world, read_line(t, &mine)));
-    return dt_comm_allgather(t->world->comm, &mine, all, sizeof mine,
+    return dt_comm_allgather(t->world->comm, &mine, lines, sizeof mine,
                              "exchange of the ranks' lines");
+}
+
+static void close_line(struct dt_watcher *watcher)
+{
+    free(((struct watcher *)watcher)->lines);
+    free(watcher);
+}
+
+static const struct dt_watcher_ops line_ops = {.run_end = end_run, .close = close_line};
+
+enum dt_status dt_line_open(struct dt_trainer *t)
+{
+    struct watcher *watcher;
+    if (!is_line(t)) {
+        return DT_OK;
+    }
+    DT_TRY(dt_world_alloc(t->world, 1, sizeof *watcher, "the ranks' lines", (void **)&watcher));
+    watcher->watcher.ops = &line_ops;
+    dt_watcher_add(t, &watcher->watcher);
+    return dt_world_alloc(t->world, (size_t)t->world->size, sizeof *watcher->lines,
+                          "the ranks' lines", (void **)&watcher->lines);
 }

@@ -7,9 +7,8 @@
 
 #include "train/trainer.h"
 
-bool dt_line_is_model(const struct dt_trainer *trainer);
-
-/* Every rank's line, in the order of ranks; `all` has room for world->size. Every rank calls it. */
-enum dt_status dt_line_gather(struct dt_trainer *trainer, struct dt_line *all);
+/* A watcher, where the model is a line: at the end every rank's line, in the order of ranks. Every
+ * rank calls it; agreed. */
+enum dt_status dt_line_open(struct dt_trainer *trainer);
 
 #endif

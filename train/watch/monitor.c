@@ -1,5 +1,7 @@
 #include "train/watch/monitor.h"
 
+#include <stdlib.h>
+
 static double value_of(enum dt_test_metric metric, const struct dt_metrics *test)
 {
     return (metric == DT_TEST_LOSS ? test->loss_sum : test->n_correct) / test->n_samples;
@@ -39,39 +41,92 @@ static bool watch_plateau(struct dt_trainer *t, const struct dt_metrics *test, u
     return true;
 }
 
-struct dt_monitor_result dt_monitor_epoch(struct dt_trainer *t, const struct dt_metrics *test)
+/* After `epoch` epochs. */
+static bool stops(const struct dt_trainer *t, uint64_t epoch)
+{
+    const struct dt_monitor_spec *spec = &t->config.early_stopping;
+    const uint64_t best_epoch = t->state.stop_epoch;
+    return spec->metric != DT_TEST_NONE && best_epoch > 0 &&
+           epoch - best_epoch >= (uint64_t)spec->patience;
+}
+
+/* The state may be a checkpoint's. */
+static enum dt_status begin_run(struct dt_watcher *watcher, struct dt_trainer *t,
+                                struct dt_run_event *start)
+{
+    (void)watcher;
+    (void)start;
+    t->schedule.n_reductions = t->state.lr_reductions;
+    t->watchers.enough = stops(t, t->state.epoch);
+    return DT_OK;
+}
+
+static enum dt_status end_epoch(struct dt_watcher *watcher, struct dt_trainer *t,
+                                struct dt_epoch_event *event)
 {
     struct dt_checkpoint_state *s = &t->state;
     const struct dt_monitor_spec best = {.metric = t->config.checkpoint_best},
                                  *stopping = &t->config.early_stopping;
     const uint64_t epoch = s->epoch + 1;
-    struct dt_monitor_result out = {.best_value = s->best_value, .best_epoch = s->best_epoch};
-    if (stopping->metric != DT_TEST_NONE) {
-        improve(stopping, test, epoch, &s->stop_value, &s->stop_epoch);
+    (void)watcher;
+    if (s->step_in_epoch < t->steps_per_epoch) {
+        return DT_OK;
     }
-    out.is_best =
-        best.metric != DT_TEST_NONE && improve(&best, test, epoch, &s->best_value, &s->best_epoch);
-    out.is_reduced = watch_plateau(t, test, epoch);
-    return out;
+    if (stopping->metric != DT_TEST_NONE) {
+        improve(stopping, &event->test, epoch, &s->stop_value, &s->stop_epoch);
+    }
+    if (best.metric != DT_TEST_NONE) {
+        improve(&best, &event->test, epoch, &s->best_value, &s->best_epoch);
+    }
+    if (watch_plateau(t, &event->test, epoch)) {
+        event->reduced_lr = dt_schedule_lr(&t->schedule, epoch * t->steps_per_epoch);
+    }
+    t->watchers.enough = stops(t, epoch);
+    return DT_OK;
 }
 
-void dt_monitor_take_back(struct dt_trainer *t, const struct dt_monitor_result *result)
+static struct dt_monitored monitored(enum dt_test_metric metric, double best, uint64_t best_epoch,
+                                     uint64_t epoch)
 {
-    t->state.best_value = result->best_value;
-    t->state.best_epoch = result->best_epoch;
+    return metric == DT_TEST_NONE ? (struct dt_monitored){.metric = metric}
+                                  : (struct dt_monitored){.metric = metric,
+                                                          .best = best,
+                                                          .epoch = best_epoch,
+                                                          .n_since = epoch - best_epoch};
 }
 
-bool dt_monitor_stops(const struct dt_trainer *t)
+static enum dt_status end_run(struct dt_watcher *watcher, struct dt_trainer *t,
+                              enum dt_status status, struct dt_end_event *end)
 {
-    const struct dt_monitor_spec *spec = &t->config.early_stopping;
     const struct dt_checkpoint_state *s = &t->state;
-    return spec->metric != DT_TEST_NONE && s->stop_epoch > 0 &&
-           s->epoch - s->stop_epoch >= (uint64_t)spec->patience;
+    (void)watcher;
+    (void)status;
+    end->stopping =
+        monitored(t->config.early_stopping.metric, s->stop_value, s->stop_epoch, s->epoch);
+    end->best = monitored(t->config.checkpoint_best, s->best_value, s->best_epoch, s->epoch);
+    return DT_OK;
 }
 
-void dt_monitor_restore(struct dt_trainer *t)
+static void close_monitor(struct dt_watcher *watcher)
 {
-    t->schedule.n_reductions = t->state.lr_reductions;
+    free(watcher);
+}
+
+static const struct dt_watcher_ops monitor_ops = {
+    .run_begin = begin_run, .epoch_end = end_epoch, .run_end = end_run, .close = close_monitor};
+
+enum dt_status dt_monitor_open(struct dt_trainer *t)
+{
+    struct dt_watcher *watcher;
+    const struct dt_config *c = &t->config;
+    if (c->early_stopping.metric == DT_TEST_NONE && c->checkpoint_best == DT_TEST_NONE &&
+        c->schedule != DT_SCHEDULE_PLATEAU) {
+        return DT_OK;
+    }
+    DT_TRY(dt_world_alloc(t->world, 1, sizeof *watcher, "the monitor", (void **)&watcher));
+    watcher->ops = &monitor_ops;
+    dt_watcher_add(t, watcher);
+    return DT_OK;
 }
 
 void dt_monitor_forget(const struct dt_config *before, const struct dt_config *now,
@@ -89,26 +144,4 @@ void dt_monitor_forget(const struct dt_config *before, const struct dt_config *n
         state->best_value = 0;
         state->best_epoch = 0;
     }
-}
-
-static struct dt_monitored monitored(enum dt_test_metric metric, double best, uint64_t best_epoch,
-                                     uint64_t epoch)
-{
-    return metric == DT_TEST_NONE ? (struct dt_monitored){.metric = metric}
-                                  : (struct dt_monitored){.metric = metric,
-                                                          .best = best,
-                                                          .epoch = best_epoch,
-                                                          .n_since = epoch - best_epoch};
-}
-
-struct dt_monitored dt_monitor_stopping(const struct dt_trainer *t)
-{
-    return monitored(t->config.early_stopping.metric, t->state.stop_value, t->state.stop_epoch,
-                     t->state.epoch);
-}
-
-struct dt_monitored dt_monitor_best(const struct dt_trainer *t)
-{
-    return monitored(t->config.checkpoint_best, t->state.best_value, t->state.best_epoch,
-                     t->state.epoch);
 }

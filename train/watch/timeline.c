@@ -1,29 +1,44 @@
 #include "train/watch/timeline.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "dist/strategy/grad_sync.h"
 #include "train/trainer.h"
+
+struct timeline {
+    struct dt_watcher watcher; /* first */
+    struct dt_trace trace;
+    const struct dt_emitter *emitter;
+    uint64_t first, last; /* steps of the window, from 1 */
+    uint64_t step;        /* under way */
+    bool told;
+    int n, capacity;
+    uint64_t n_lost;
+    struct dt_timeline_span *spans;
+    double begin_s[DT_N_SPANS], bucket_begin_s[DT_MAX_BUCKETS];
+};
 
 /* ---- taking notes */
 
 /* Of a bucket that has not begun while somebody watched. */
 static const double not_begun = (double)NAN;
 
-static struct dt_timeline *timeline_of(struct dt_trace *trace)
+static struct timeline *timeline_of(struct dt_trace *trace)
 {
-    return (struct dt_timeline *)trace;
+    return (struct timeline *)((char *)trace - offsetof(struct timeline, trace));
 }
 
-static double *begin_of(struct dt_timeline *timeline, const struct dt_span *span)
+static double *begin_of(struct timeline *timeline, const struct dt_span *span)
 {
     return span->kind == DT_SPAN_BUCKET ? &timeline->bucket_begin_s[span->block]
                                         : &timeline->begin_s[span->kind];
 }
 
-static void note(struct dt_timeline *timeline, const struct dt_span *span, double begin_s,
+static void note(struct timeline *timeline, const struct dt_span *span, double begin_s,
                  double end_s)
 {
     if (timeline->n == timeline->capacity) {
@@ -46,7 +61,7 @@ static enum dt_status begin_span(struct dt_trace *trace, const struct dt_span *s
 
 static enum dt_status end_span(struct dt_trace *trace, const struct dt_span *span)
 {
-    struct dt_timeline *timeline = timeline_of(trace);
+    struct timeline *timeline = timeline_of(trace);
     double *begin_s = begin_of(timeline, span);
     if (!isnan(*begin_s)) {
         note(timeline, span, *begin_s, dt_clock_s());
@@ -55,48 +70,14 @@ static enum dt_status end_span(struct dt_trace *trace, const struct dt_span *spa
     return DT_OK;
 }
 
-static int room_of(int size)
+static enum dt_status begin_steps(struct dt_watcher *watcher, struct dt_trainer *t, uint64_t first,
+                                  uint64_t last)
 {
-    const int share = DT_TIMELINE_MAX_SPANS / size;
-    return share < DT_TIMELINE_MAX_RANK_SPANS ? share : DT_TIMELINE_MAX_RANK_SPANS;
-}
-
-enum dt_status dt_timeline_open(struct dt_world *world, uint64_t first, uint64_t last,
-                                struct dt_timeline *out)
-{
-    *out = (struct dt_timeline){.trace = {begin_span, end_span}, .first = first, .last = last};
-    if (first == 0) {
-        return DT_OK;
-    }
-    for (int i = 0; i < DT_MAX_BUCKETS; i++) {
-        out->bucket_begin_s[i] = not_begun;
-    }
-    out->capacity = room_of(world->size);
-    return dt_world_alloc(world, (size_t)out->capacity, sizeof *out->spans, "the timeline",
-                          (void **)&out->spans);
-}
-
-void dt_timeline_close(struct dt_timeline *timeline)
-{
-    free(timeline->spans);
-    *timeline = (struct dt_timeline){0};
-}
-
-struct dt_trace *dt_timeline_step(struct dt_timeline *timeline, uint64_t step)
-{
-    timeline->step = step;
-    return step >= timeline->first && step <= timeline->last ? &timeline->trace : NULL;
-}
-
-void dt_timeline_gpu_steps(struct dt_timeline *timeline, uint64_t last_step, int n_steps,
-                           double begin_s, double end_s)
-{
-    const struct dt_span span = {.kind = DT_SPAN_GPU, .n_samples = n_steps};
-    if (timeline->first > 0 && last_step >= timeline->first &&
-        last_step - (uint64_t)n_steps < timeline->last) {
-        timeline->step = last_step;
-        note(timeline, &span, begin_s, end_s);
-    }
+    struct timeline *timeline = (struct timeline *)watcher;
+    timeline->step = last;
+    dt_trainer_watch(t,
+                     last >= timeline->first && first <= timeline->last ? &timeline->trace : NULL);
+    return DT_OK;
 }
 
 /* ---- telling */
@@ -108,18 +89,18 @@ struct holding {
     int n;
 };
 
-static void tell(struct dt_trainer *t, const struct dt_timeline_rank *ranks, int n_ranks,
-                 enum dt_status status, const struct dt_emitter *emitter)
+static void tell(struct timeline *timeline, const struct dt_trainer *t,
+                 const struct dt_timeline_rank *ranks, int n_ranks, enum dt_status status)
 {
-    const struct dt_timeline_event event = {.first = t->timeline.first,
-                                            .last = t->timeline.last,
+    const struct dt_timeline_event event = {.first = timeline->first,
+                                            .last = timeline->last,
                                             .model = &t->model,
                                             .n_ranks = n_ranks,
                                             .ranks = ranks};
-    t->timeline.told = true;
+    timeline->told = true;
     if (t->world->rank == 0) {
-        emitter->emit(
-            emitter->context,
+        timeline->emitter->emit(
+            timeline->emitter->context,
             &(struct dt_event){.kind = DT_EVENT_TIMELINE, .status = status, .timeline = &event});
     }
 }
@@ -147,8 +128,8 @@ static void gather_ranks(const struct holding *all, int n_ranks, struct dt_timel
     }
 }
 
-static enum dt_status tell_all(struct dt_trainer *t, const struct holding *all,
-                               const struct dt_emitter *emitter)
+static enum dt_status tell_all(struct timeline *timeline, const struct dt_trainer *t,
+                               const struct holding *all)
 {
     struct dt_world *world = t->world;
     const size_t n_ranks = (size_t)world->size, stride = (size_t)most_of(all, world->size);
@@ -163,25 +144,21 @@ static enum dt_status tell_all(struct dt_trainer *t, const struct holding *all,
         s, dt_world_alloc(world, n_ranks, sizeof *ranks, "the ranks' timelines", (void **)&ranks),
         done);
     DT_TRY_GOTO(s,
-                dt_comm_allgather(world->comm, t->timeline.spans, spans, stride * sizeof *spans,
+                dt_comm_allgather(world->comm, timeline->spans, spans, stride * sizeof *spans,
                                   "gathering of the timelines"),
                 done);
     gather_ranks(all, world->size, spans, (int)stride, ranks);
-    tell(t, ranks, world->size, DT_OK, emitter);
+    tell(timeline, t, ranks, world->size, DT_OK);
 done:
     free(ranks);
     free(spans);
     return s;
 }
 
-enum dt_status dt_timeline_tell(struct dt_trainer *t, bool at_end, const struct dt_emitter *emitter)
+/* Every rank calls it, between steps. */
+static enum dt_status gather_and_tell(struct timeline *timeline, struct dt_trainer *t)
 {
-    struct dt_timeline *timeline = &t->timeline;
-    const bool over = t->state.step >= timeline->last || at_end;
-    if (timeline->first == 0 || timeline->told || !over || t->state.step < timeline->first) {
-        return DT_OK;
-    }
-    DT_TRY(dt_strategy_share_weights(t->strategy)); /* what is under way ends */
+    DT_TRY(dt_strategy_share_weights(t->strategy)); /* steps under way end */
     struct holding mine, *all;
     memset(&mine, 0, sizeof mine); /* padding too: it travels */
     mine.n = timeline->n;
@@ -191,18 +168,72 @@ enum dt_status dt_timeline_tell(struct dt_trainer *t, bool at_end, const struct 
                           (void **)&all));
     enum dt_status s =
         dt_comm_allgather(t->world->comm, &mine, all, sizeof mine, "lengths of the timelines");
-    s = s == DT_OK ? tell_all(t, all, emitter) : s;
+    s = s == DT_OK ? tell_all(timeline, t, all) : s;
     free(all);
     return s;
 }
 
-void dt_timeline_tell_own(struct dt_trainer *t, enum dt_status status,
-                          const struct dt_emitter *emitter)
+static enum dt_status end_steps(struct dt_watcher *watcher, struct dt_trainer *t, uint64_t first,
+                                uint64_t last)
 {
-    struct dt_timeline *timeline = &t->timeline;
+    struct timeline *timeline = (struct timeline *)watcher;
+    (void)first;
+    return last >= timeline->last && !timeline->told ? gather_and_tell(timeline, t) : DT_OK;
+}
+
+static enum dt_status end_run(struct dt_watcher *watcher, struct dt_trainer *t,
+                              enum dt_status status, struct dt_end_event *end)
+{
+    struct timeline *timeline = (struct timeline *)watcher;
     const struct dt_timeline_rank mine = {
         .n_lost = timeline->n_lost, .n_spans = timeline->n, .spans = timeline->spans};
-    if (!timeline->told && timeline->n > 0) {
-        tell(t, &mine, 1, status, emitter);
+    (void)end;
+    if (timeline->told) {
+        return DT_OK;
     }
+    if (status == DT_OK || status == DT_STOPPED) {
+        return t->state.step >= timeline->first ? gather_and_tell(timeline, t) : DT_OK;
+    }
+    if (timeline->n > 0) {
+        tell(timeline, t, &mine, 1, status);
+    }
+    return DT_OK;
+}
+
+/* ---- open and close */
+
+static void close_timeline(struct dt_watcher *watcher)
+{
+    free(((struct timeline *)watcher)->spans);
+    free(watcher);
+}
+
+static const struct dt_watcher_ops timeline_ops = {
+    .step_begin = begin_steps, .step_end = end_steps, .run_end = end_run, .close = close_timeline};
+
+static int room_of(int size)
+{
+    const int share = DT_TIMELINE_MAX_SPANS / size;
+    return share < DT_TIMELINE_MAX_RANK_SPANS ? share : DT_TIMELINE_MAX_RANK_SPANS;
+}
+
+enum dt_status dt_timeline_open(struct dt_trainer *t, const struct dt_emitter *emitter)
+{
+    struct timeline *timeline;
+    if (t->config.trace_first == 0) {
+        return DT_OK;
+    }
+    DT_TRY(dt_world_alloc(t->world, 1, sizeof *timeline, "the timeline", (void **)&timeline));
+    *timeline = (struct timeline){.watcher = {.ops = &timeline_ops},
+                                  .trace = {begin_span, end_span},
+                                  .emitter = emitter,
+                                  .first = t->config.trace_first,
+                                  .last = t->config.trace_last,
+                                  .capacity = room_of(t->world->size)};
+    for (int i = 0; i < DT_MAX_BUCKETS; i++) {
+        timeline->bucket_begin_s[i] = not_begun;
+    }
+    dt_watcher_add(t, &timeline->watcher);
+    return dt_world_alloc(t->world, (size_t)timeline->capacity, sizeof *timeline->spans,
+                          "the timeline", (void **)&timeline->spans);
 }

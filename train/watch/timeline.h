@@ -8,9 +8,7 @@
 #define DT_TRAIN_WATCH_TIMELINE_H
 
 #include "dist/ranks/liveness/clocks.h"
-#include "dist/ranks/world.h"
-#include "dist/strategy/grad_sync.h"
-#include "model/trace.h"
+#include "train/events.h"
 
 struct dt_timeline_span {
     double begin_s;
@@ -26,37 +24,27 @@ struct dt_timeline_span {
 #define DT_TIMELINE_MAX_SPANS (1 << 18)
 #define DT_TIMELINE_MAX_RANK_SPANS (1 << 16)
 
-struct dt_timeline {
-    struct dt_trace trace; /* first: what its functions get is this */
-    uint64_t first, last;  /* steps of the window, from 1; 0: there is none */
-    uint64_t step;         /* under way */
-    bool told;
-    int n, capacity;
-    uint64_t n_lost;
-    struct dt_timeline_span *spans;
-    double begin_s[DT_N_SPANS], bucket_begin_s[DT_MAX_BUCKETS];
+/* Of one rank. */
+struct dt_timeline_rank {
+    struct dt_clock_offset clock;
+    uint64_t n_lost; /* spans for which there was no room: the last ones */
+    int n_spans;
+    const struct dt_timeline_span *spans; /* as they ended, on rank 0's clock */
+};
+
+/* What the ranks did when; of a run that failed meanwhile rank 0 alone. */
+struct dt_timeline_event {
+    uint64_t first, last; /* steps that were asked for */
+    const struct dt_model *model;
+    int n_ranks;
+    const struct dt_timeline_rank *ranks;
 };
 
 struct dt_trainer;
-struct dt_emitter;
 
-/* Zeroed without a window. Every rank calls it; agreed. */
-enum dt_status dt_timeline_open(struct dt_world *world, uint64_t first, uint64_t last,
-                                struct dt_timeline *out);
-void dt_timeline_close(struct dt_timeline *timeline);
-
-/* This step is next: who watches it, or NULL outside the window. */
-struct dt_trace *dt_timeline_step(struct dt_timeline *timeline, uint64_t step);
-/* Steps that a GPU took on its own, up to this one. */
-void dt_timeline_gpu_steps(struct dt_timeline *timeline, uint64_t last_step, int n_steps,
-                           double begin_s, double end_s);
-
-/* Tells of the window, once, if it is over, or has begun and the run ends here. Every rank calls it
- * between steps. */
-enum dt_status dt_timeline_tell(struct dt_trainer *trainer, bool at_end,
-                                const struct dt_emitter *emitter);
-/* The run has failed with this: rank 0 tells what it has itself. */
-void dt_timeline_tell_own(struct dt_trainer *trainer, enum dt_status status,
-                          const struct dt_emitter *emitter);
+/* A watcher, where the configuration has a window of steps (trace_first). `emitter` is told of it
+ * once: when it is over, when the run ends within it, or when the run fails. Every rank calls it;
+ * agreed. */
+enum dt_status dt_timeline_open(struct dt_trainer *trainer, const struct dt_emitter *emitter);
 
 #endif

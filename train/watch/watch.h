@@ -1,0 +1,15 @@
+/* The watchers there are (train/watcher.h), each opened where the configuration asks for it:
+ *
+ *   inject.c    puts faults into a run       learned.c  answers to the test samples
+ *   timeline.c  what every rank did when     inspect.c  what the network looks like inside
+ *   monitor.c   early stopping, plateaus     line.c     the line lab's slope and intercept */
+#ifndef DT_TRAIN_WATCH_WATCH_H
+#define DT_TRAIN_WATCH_WATCH_H
+
+#include "train/train.h"
+
+/* For struct dt_train_options: `context` is a const struct dt_faults, or NULL. */
+enum dt_status dt_watch_all(const void *context, struct dt_trainer *trainer,
+                            const struct dt_emitter *emitter);
+
+#endif

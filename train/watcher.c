@@ -1,0 +1,58 @@
+#include "train/watcher.h"
+
+#include "train/trainer.h"
+
+void dt_watcher_add(struct dt_trainer *t, struct dt_watcher *watcher)
+{
+    struct dt_watcher **end = &t->watchers.first;
+    while (*end != NULL) {
+        end = &(*end)->next;
+    }
+    *end = watcher;
+}
+
+void dt_watchers_close(struct dt_watchers *watchers)
+{
+    for (struct dt_watcher *w = watchers->first, *next; w != NULL; w = next) {
+        next = w->next;
+        w->ops->close(w);
+    }
+    *watchers = (struct dt_watchers){0};
+}
+
+#define TRY_EACH(slot, ...)                                                  \
+    for (struct dt_watcher *w = t->watchers.first; w != NULL; w = w->next) { \
+        DT_TRY(w->ops->slot != NULL ? w->ops->slot(w, __VA_ARGS__) : DT_OK); \
+    }                                                                        \
+    return DT_OK
+
+enum dt_status dt_watchers_run_begin(struct dt_trainer *t, struct dt_run_event *start)
+{
+    TRY_EACH(run_begin, t, start);
+}
+
+enum dt_status dt_watchers_step_begin(struct dt_trainer *t, uint64_t first, uint64_t last)
+{
+    TRY_EACH(step_begin, t, first, last);
+}
+
+enum dt_status dt_watchers_after_loss(struct dt_trainer *t)
+{
+    TRY_EACH(after_loss, t);
+}
+
+enum dt_status dt_watchers_step_end(struct dt_trainer *t, uint64_t first, uint64_t last)
+{
+    TRY_EACH(step_end, t, first, last);
+}
+
+enum dt_status dt_watchers_epoch_end(struct dt_trainer *t, struct dt_epoch_event *epoch)
+{
+    TRY_EACH(epoch_end, t, epoch);
+}
+
+enum dt_status dt_watchers_run_end(struct dt_trainer *t, enum dt_status status,
+                                   struct dt_end_event *end)
+{
+    TRY_EACH(run_end, t, status, end);
+}
