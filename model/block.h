@@ -1,15 +1,12 @@
-/* From layers to blocks, and where every parameter lies.
- *
- * A block is at most one linear operation (convolution or dense) and then, each optional and in
- * this order: bias, activation, pool, dropout, flatten. Any sequence of layers is a chain of
- * blocks, and a backend can fuse a block as a whole.
- *
- * All parameters lie in one flat float buffer, the arena, all gradients in a second one of the same
- * layout. Blocks lie in it in reverse order, so that in the backward pass gradients become final
- * front to back, and any bucket is a contiguous range. Names, shapes and element order are
- * PyTorch's: conv weight K C R S ("OIHW"), dense weight out in. One exception: the inputs of the
- * first dense layer behind a flatten are in H W C order, as backends keep images, so that nothing
- * has to be reordered in a step; dt_param_at says where an element is. */
+/* Groups layers into blocks, and assigns every parameter its place. A block is at most one linear
+ * operation (convolution or dense) and then, each optional and in this order: bias, activation,
+ * pool, dropout, flatten. Any sequence of layers is a chain of blocks, and a backend can fuse a
+ * block as a whole. All parameters lie in one flat float buffer, the arena, all gradients in a
+ * second one of the same layout. Blocks lie in it in reverse order, so that the backward pass
+ * completes gradients front to back, and any bucket is a contiguous range. Names, shapes and
+ * element order are PyTorch's: conv weight K C R S ("OIHW"), dense weight out in. One exception:
+ * the inputs of the first dense layer after a flatten are in H W C order, as backends store images,
+ * so that no step reorders anything; dt_param_at gives an element's place. */
 #ifndef DT_MODEL_BLOCK_H
 #define DT_MODEL_BLOCK_H
 
@@ -34,7 +31,7 @@ struct dt_param {
     size_t n_elems;
     struct dt_shape
         image; /* weight of a dense layer whose inputs are this image, H W C; all 0 for others */
-    enum dt_init init; /* weights: never DT_INIT_AUTO; biases are zero whatever this says */
+    enum dt_init init; /* weights: never DT_INIT_AUTO; biases are zero whatever its value */
     size_t fan_in, fan_out;
     bool is_bias;
 };
@@ -46,8 +43,8 @@ struct dt_block {
 
     enum dt_linear linear;
     int kernel, stride;             /* conv */
-    int pad_before_h, pad_before_w; /* conv: zeros above and to the left; "same" puts the odd one
-                                       below and to the right */
+    int pad_before_h, pad_before_w; /* conv: zeros above and to the left; "same" adds an unpaired
+                                       zero below and to the right */
     struct dt_shape linear_out;     /* == in without a linear operation */
     int weight, bias;               /* indices into dt_model.params or DT_NO_PARAM */
 
@@ -60,9 +57,9 @@ struct dt_block {
     float dropout_rate;      /* 0: none */
     uint32_t dropout_stream; /* RNG stream: the dropout layer's index in the spec */
 
-    bool flatten;   /* the output is a row of units from here on: { units, 1, 1 } */
-    bool canonical; /* then: they are in C H W order, because no dense layer follows; otherwise as
-                       in the image, H W C */
+    bool flatten;   /* from here on outputs are a row of units: { units, 1, 1 } */
+    bool canonical; /* with flatten: outputs in C H W order, because no dense layer follows; else in
+                       the image's, H W C */
     struct dt_shape out;
     size_t grad_begin, grad_end; /* its range of the arena; empty without parameters */
 };
@@ -71,10 +68,10 @@ struct dt_model {
     struct dt_model_spec spec;
     int n_blocks;
     struct dt_block blocks[DT_MAX_LAYERS];
-    int n_spatial; /* leading blocks, up to the one with `flatten`: those whose input is an image */
+    int n_spatial; /* leading blocks whose input is an image, up to the one with `flatten` */
     int n_params;
     struct dt_param params[DT_MAX_PARAMS]; /* in forward order */
-    size_t n_parameters;                   /* what one tells people */
+    size_t n_parameters;                   /* trainable parameters, without alignment gaps */
     size_t arena_elems;                    /* with alignment gaps */
     int n_outputs;                         /* logits, or regression outputs, per sample */
 };
@@ -84,23 +81,23 @@ struct dt_model {
  */
 enum dt_status dt_model_lower(const struct dt_model_spec *spec, struct dt_model *model);
 
-/* Where in the arena, from the tensor's offset on, its element i in PyTorch's order lies. */
+/* Offset in the arena, relative to the tensor's, of element i in PyTorch's order. */
 size_t dt_param_at(const struct dt_param *param, size_t i);
 
-/* Brings weights, or an optimizer's state, in host memory to PyTorch's order in every tensor, as
- * files have it, or back from it. DT_NO_MEMORY. */
+/* Reorders weights, or an optimizer's state, in host memory: to PyTorch's order in every tensor (as
+ * in files), or back. DT_NO_MEMORY. */
 enum dt_status dt_model_reorder(const struct dt_model *model, bool to_file, float *arena);
 
 /* Multiplications and additions (2 each) of one sample's forward pass through a block's linear
  * operation. */
 double dt_block_flops(const struct dt_block *block);
 
-/* The first block with parameters: backward passes end there, and nobody asks for gradients in
- * front of it. */
+/* The first block with parameters: backward passes end there, because no earlier gradient is
+ * needed. */
 int dt_model_first_trained(const struct dt_model *model);
 
-/* Writes the initial weights, by (seed, tensor, element) alone, to `arena` (arena_elems floats,
- * host memory). */
+/* Writes the initial weights to `arena` (arena_elems floats, host memory); they depend only on
+ * (seed, tensor, element). */
 void dt_model_init(const struct dt_model *model, uint64_t seed, float *arena);
 
 #endif

@@ -11,7 +11,7 @@
 #include "model/safetensors.h"
 
 struct content {
-    uint8_t *bytes; /* owned, or NULL when the caller of the parse owns them */
+    uint8_t *bytes; /* owned, or NULL if the caller of the parse owns them */
     char name[DT_CHECKPOINT_PATH_SIZE];
     struct dt_safetensors tensors;
 };
@@ -36,7 +36,7 @@ static enum dt_status check_header_crc(const char *name, const uint8_t *bytes, c
     return DT_OK;
 }
 
-/* Fetches a string that must be there. */
+/* Fetches a mandatory string. */
 static enum dt_status get_text(const struct content *content, const char *key, const char **text)
 {
     *text = dt_safetensors_metadata(&content->tensors, key);
@@ -84,7 +84,7 @@ static enum dt_status get_sum(const struct content *content, const char *key, do
     return DT_OK;
 }
 
-/* Of a sum that was added later: 0 if it is not there. */
+/* A sum that was added later: 0 if missing. */
 static enum dt_status get_later_sum(const struct content *content, const char *key, double *value)
 {
     *value = 0;
@@ -153,7 +153,7 @@ static enum dt_status check_finite(const struct content *content)
     return DT_OK;
 }
 
-/* What only a checkpoint of ours has. */
+/* Reads the metadata that only dtrain's checkpoints have. */
 static enum dt_status read_content(const struct content *content, struct dt_checkpoint_file *out)
 {
     const char *config;
@@ -167,7 +167,7 @@ static enum dt_status read_content(const struct content *content, struct dt_chec
     return out->config != NULL ? DT_OK : dt_error(DT_NO_MEMORY, "%s: out of memory", content->name);
 }
 
-/* `foreign`: a file without a CRC of its header, which is not ours, will do for its weights. */
+/* `foreign`: accept a file without a header CRC, which is not dtrain's, for its weights. */
 static enum dt_status parse(const char *name, const uint8_t *bytes, size_t n_bytes, bool foreign,
                             struct dt_checkpoint_file *out)
 {
@@ -246,7 +246,7 @@ void dt_checkpoint_close(struct dt_checkpoint_file *file)
     memset(file, 0, sizeof *file);
 }
 
-/* Taking what a model needs */
+/* Taking a model's tensors */
 
 static bool same_shape(const struct dt_tensor *a, const struct dt_tensor *b)
 {
@@ -416,7 +416,7 @@ void dt_checkpoint_get_residuals(const struct dt_checkpoint_file *file, size_t n
 
 /* The newest one */
 
-/* Damaged, unreadable, or something else under a checkpoint's name: an older one may do. */
+/* True if damaged, unreadable, or no checkpoint despite its name: an older one may be usable. */
 static bool is_passed_over(enum dt_status status)
 {
     return status == DT_BAD_DATA || status == DT_IO || status == DT_NO_INPUT;

@@ -1,13 +1,11 @@
-/* Checkpoints: one self-contained file that other tools can read.
- *
- * The format is safetensors (huggingface.co/docs/safetensors): u64 little-endian header length,
- * JSON header, raw little-endian floats. Tensors have PyTorch's names, shapes and order
- * ("conv1.weight" K C R S); optimizer state is beside them
- * ("optimizer.0.conv1.weight"). Where gradients were compressed, "compression.residuals" is what
- * each worker had not sent yet, a row for each, in the order of the arena.
- * `__metadata__` holds strings only: counters in decimal, doubles as %a, the resolved config, a
- * CRC32 per tensor and one of the header (zlib's crc32), so that every flipped bit is found. Files
- * are `step-000000000469.safetensors`, and `best.safetensors`. */
+/* Checkpoints: one self-contained file that other tools can read. The format is safetensors
+ * (huggingface.co/docs/safetensors): u64 little-endian header length, JSON header, raw
+ * little-endian floats. Tensors have PyTorch's names, shapes and order ("conv1.weight" K C R S),
+ * and so has optimizer state ("optimizer.0.conv1.weight"). With compressed gradients,
+ * "compression.residuals" holds each worker's unsent remainder, one row per worker, in the order of
+ * the arena. `__metadata__` holds strings only: counters in decimal, doubles as %a, the resolved
+ * config, a CRC32 per tensor and one of the header (zlib's crc32), so that every flipped bit is
+ * found. Files are `step-000000000469.safetensors`, and `best.safetensors`. */
 #ifndef DT_MODEL_CHECKPOINT_H
 #define DT_MODEL_CHECKPOINT_H
 
@@ -19,46 +17,45 @@
 
 #define DT_CHECKPOINT_VERSION 1
 
-/* Where a run stands. X(field): unsigned 64-bit. */
+/* A run's position. X(field): unsigned 64-bit. */
 #define DT_CHECKPOINT_COUNTER_LIST(X)                              \
     X(step)            /* optimizer steps done in the whole run */ \
     X(epoch)           /* epochs finished */                       \
-    X(step_in_epoch)   /* steps done of the next one */            \
+    X(step_in_epoch)   /* steps done of the next epoch */          \
     X(optimizer_steps) /* dt_optimizer.n_steps */                  \
     X(seed)                                                        \
     X(world_size)                                                  \
     X(global_batch)                                                \
     X(n_train)  /* samples of the training set */                  \
-    X(data_crc) /* of the training labels: tells data sets apart */
+    X(data_crc) /* of the training labels: distinguishes data sets */
 
 #define DT_CHECKPOINT_UNKNOWN UINT64_MAX
 
-/* The same, added later. X(field, what a file that has no such key means). */
-#define DT_CHECKPOINT_LATER_LIST(X)                                                              \
-    X(bright_borders,                                                                            \
-      DT_CHECKPOINT_UNKNOWN) /* of the training images: data/border.h; unknown: not images */    \
-    X(shuffle_rounds, 4)     /* DT_PERMUTATION_ROUNDS: which order the samples have */           \
-    X(compression_draws,                                                                         \
-      0)                /* encodings by each worker so far: stochastic rounding goes on there */ \
-    X(stop_epoch, 0)    /* of stop_value; 0: no epoch yet, as in the next two */                 \
-    X(plateau_epoch, 0) /* of plateau_value */                                                   \
-    X(best_epoch, 0)    /* of best_value */                                                      \
-    X(lr_reductions, 0) /* of the schedule "plateau" */                                          \
-    X(lr_reduced_epoch, 0) /* after which the last of them was */
+/* Counters added later. X(field, value if a file lacks the key). */
+#define DT_CHECKPOINT_LATER_LIST(X)                                                           \
+    X(bright_borders,                                                                         \
+      DT_CHECKPOINT_UNKNOWN) /* of the training images: data/border.h; unknown: not images */ \
+    X(shuffle_rounds, 4)     /* DT_PERMUTATION_ROUNDS: determines the order of samples */     \
+    X(compression_draws,                                                                      \
+      0) /* encodings by each worker so far: stochastic rounding continues from there */      \
+    X(stop_epoch, 0)       /* epoch of stop_value; 0: none yet, as for the next two */        \
+    X(plateau_epoch, 0)    /* epoch of plateau_value */                                       \
+    X(best_epoch, 0)       /* epoch of best_value */                                          \
+    X(lr_reductions, 0)    /* by the schedule "plateau" */                                    \
+    X(lr_reduced_epoch, 0) /* the last of them followed this epoch */
 
-/* Sums of the unfinished epoch, so that its metrics go on too. X(field): double. */
+/* Sums of the unfinished epoch, so that its metrics continue too. X(field): double. */
 #define DT_CHECKPOINT_SUM_LIST(X) \
     X(loss_sum)                   \
     X(n_correct)                  \
     X(n_samples)
 
-/* The best that a metric of the test samples has been (train/watch/monitor.h); 0 where nobody asks.
- * X(field): double, added later.
- */
-#define DT_CHECKPOINT_BEST_LIST(X)            \
-    X(stop_value)    /* for early stopping */ \
-    X(plateau_value) /* for the schedule */   \
-    X(best_value)    /* of the checkpoint that is kept as the best */
+/* The best values so far of a metric of the test samples (train/watch/monitor.h); 0 if unused.
+ * X(field): double, added later. */
+#define DT_CHECKPOINT_BEST_LIST(X)                  \
+    X(stop_value)    /* for early stopping */       \
+    X(plateau_value) /* for the plateau schedule */ \
+    X(best_value)    /* for the checkpoint kept as the best */
 
 struct dt_checkpoint_state {
 #define DT_CHECKPOINT_FIELD(field) uint64_t field;
@@ -81,76 +78,75 @@ struct dt_checkpoint {
     const float *arena;
     int n_optimizer_states;
     const float *optimizer[2];
-    const float *residuals; /* (state.world_size, arena_elems): of each worker's gradients, in the
-                               arena's own order; NULL: none */
+    const float *residuals; /* (state.world_size, arena_elems): each worker's gradient residuals, in
+                               the arena's own order; NULL: none */
 };
 
 /* Writes and reads back `dir/step-....safetensors`, then removes all but the newest `keep` (>= 1)
- * of the files up to this step; those of later steps, left behind by a run that went back in time,
- * are not touched. Temporary files of killed writers go first. Non-finite weights or optimizer
- * states are DT_NON_FINITE, and not written. DT_IO: nothing lost: the earlier files are still
- * there. */
+ * of the files up to this step; files of later steps, left by a run that was resumed from an
+ * earlier one, stay. Temporary files of killed writers are removed first. Non-finite weights or
+ * optimizer states are DT_NON_FINITE, and not written. DT_IO: nothing is lost: the earlier files
+ * are still there. */
 enum dt_status dt_checkpoint_save(const char *dir, int keep, const struct dt_model *model,
                                   const struct dt_checkpoint *checkpoint,
                                   char path[DT_CHECKPOINT_PATH_SIZE]);
 
-/* The same as `dir/best.safetensors`: nothing else goes. */
+/* The same as `dir/best.safetensors`; removes no other file. */
 enum dt_status dt_checkpoint_save_best(const char *dir, const struct dt_model *model,
                                        const struct dt_checkpoint *checkpoint,
                                        char path[DT_CHECKPOINT_PATH_SIZE]);
 
-/* A checkpoint file in memory, checked in full: structure, names, shapes against each other, every
- * CRC, every value finite. */
+/* A checkpoint file in memory, fully checked: structure, names, consistent shapes, every CRC, every
+ * value finite. */
 struct dt_checkpoint_file {
     struct dt_checkpoint_state state;
     char *config;  /* owned */
     void *content; /* owned; private */
 };
 
-/* DT_NO_INPUT, DT_NO_PERMISSION, or DT_BAD_DATA with what is damaged. */
+/* DT_NO_INPUT, DT_NO_PERMISSION, or DT_BAD_DATA naming the damage. */
 enum dt_status dt_checkpoint_open(const char *path, struct dt_checkpoint_file *out);
 void dt_checkpoint_close(struct dt_checkpoint_file *file);
-/* The same from memory, which stays the caller's: what the fuzzer calls, as dt_weights_parse below.
- */
+/* The same from memory, which stays the caller's: the fuzzer calls it, as dt_weights_parse
+ * below. */
 enum dt_status dt_checkpoint_parse(const char *name, const uint8_t *bytes, size_t n_bytes,
                                    struct dt_checkpoint_file *out);
 
-/* The same for weights that others saved, PyTorch for example: a safetensors file without state,
- * configuration (NULL) and CRCs. A checkpoint of ours will do too, and is then checked as one. */
+/* The same for weights saved by other programs, such as PyTorch: a safetensors file without state,
+ * configuration (NULL) and CRCs. A dtrain checkpoint is accepted too, and checked as one. */
 enum dt_status dt_weights_open(const char *path, struct dt_checkpoint_file *out);
 enum dt_status dt_weights_parse(const char *name, const uint8_t *bytes, size_t n_bytes,
                                 struct dt_checkpoint_file *out);
 
-/* Whether it has the model's tensors and n_optimizer_states of each, and no more but residuals;
- * with 0 the file's states are ignored. DT_CONFIG names those that are missing or unknown, or the
- * first of another shape. */
+/* Checks that the file has the model's tensors and n_optimizer_states of each, and nothing else but
+ * residuals; with 0 the file's states are ignored. DT_CONFIG names the missing or unknown tensors,
+ * or the first of another shape. */
 enum dt_status dt_checkpoint_check(const struct dt_checkpoint_file *file,
                                    const struct dt_model *model, int n_optimizer_states);
 
-/* Checks that, and copies the tensors into arenas, gaps untouched, in the file's order
- * (dt_model_reorder). optimizer[i] may be NULL.
- */
+/* Checks the same, then copies the tensors into arenas, gaps untouched, in the file's order
+ * (dt_model_reorder). optimizer[i] may be NULL. */
 enum dt_status dt_checkpoint_get(const struct dt_checkpoint_file *file,
                                  const struct dt_model *model, float *arena, int n_optimizer_states,
                                  float *const *optimizer);
 
-/* Of a checked one; then they can be copied to (n_workers, arena_elems) zeros: (state.world_size,
- * arena_elems) of them, those of worker n_workers added to worker 0's, and so on. */
+/* For a checked file. The second adds the file's state.world_size rows to `residuals`, (n_workers,
+ * arena_elems) zeros: row n_workers goes to worker 0, and so on. */
 bool dt_checkpoint_has_residuals(const struct dt_checkpoint_file *file);
 void dt_checkpoint_get_residuals(const struct dt_checkpoint_file *file, size_t n_workers,
                                  float *residuals);
 
-/* What else a checkpoint must pass, and who hears of those that do not. */
+/* Further checks of a checkpoint, and a callback for damaged ones. */
 struct dt_checkpoint_judge {
-    /* DT_BAD_DATA: damaged; NULL: nothing else. */
+    /* DT_BAD_DATA: damaged; NULL: no further check. */
     enum dt_status (*check)(void *context, const char *path, const struct dt_checkpoint_file *file);
-    void (*on_damaged)(void *context, const char *text); /* its error text */
+    void (*on_damaged)(void *context, const char *text); /* text: its error text */
     void *context;
 };
 
-/* The newest checkpoint of `dir` that verifies in full; `path` is "" when there are no checkpoints,
- * or no such folder (which is DT_OK: a fresh start). Each damaged one is told and passed over.
- * DT_BAD_DATA: all are. */
+/* Opens the newest checkpoint of `dir` that passes every check; `path` is "" if there are none, or
+ * no such folder (which is DT_OK: a fresh start). Each damaged one is reported to on_damaged and
+ * skipped. DT_BAD_DATA: all are damaged. */
 enum dt_status dt_checkpoint_newest(const char *dir, const struct dt_checkpoint_judge *judge,
                                     char path[DT_CHECKPOINT_PATH_SIZE],
                                     struct dt_checkpoint_file *out);

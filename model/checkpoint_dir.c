@@ -37,7 +37,8 @@ enum dt_status dt_checkpoint_best_path(const char *dir, char path[DT_CHECKPOINT_
     return path_in(dir, DT_CHECKPOINT_BEST, path);
 }
 
-/* Only names that dt_checkpoint_name would make: "step-7.safetensors" is somebody else's file. */
+/* Accepts only names that dt_checkpoint_name makes: "step-7.safetensors" is another program's
+ * file. */
 static bool parse_name(const char *name, uint64_t *step)
 {
     unsigned long long value;

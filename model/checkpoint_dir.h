@@ -1,5 +1,4 @@
-/* The folder of a run's checkpoints: which files count, and which of them go. Nothing here looks
- * into a file. */
+/* The folder of a run's checkpoints: lists, names and removes files. Nothing here reads a file. */
 #ifndef DT_MODEL_CHECKPOINT_DIR_H
 #define DT_MODEL_CHECKPOINT_DIR_H
 
@@ -20,12 +19,12 @@ enum dt_status dt_checkpoint_path(const char *dir, uint64_t step,
                                   char path[DT_CHECKPOINT_PATH_SIZE]);
 enum dt_status dt_checkpoint_best_path(const char *dir, char path[DT_CHECKPOINT_PATH_SIZE]);
 
-/* The steps of all files with such a name in `dir`, newest first; *steps from malloc, or NULL when
+/* Lists the steps of all checkpoint files in `dir`, newest first; *steps from malloc, or NULL if
  * there are none or no such folder. DT_NO_PERMISSION, DT_IO, DT_NO_MEMORY. */
 enum dt_status dt_checkpoint_list(const char *dir, uint64_t **steps, size_t *n_steps);
 
-/* Removes checkpoints so that of those up to `newest` only the last `keep` (>= 1) are left. Files
- * of later steps, left behind by a run that went back in time, are not counted and not touched. A
+/* Removes checkpoints so that only the last `keep` (>= 1) of those up to `newest` are left. Files
+ * of later steps, left by a run that was resumed from an earlier one, are not counted and stay. A
  * file that cannot be removed is no error. */
 enum dt_status dt_checkpoint_prune(const char *dir, uint64_t newest, int keep);
 

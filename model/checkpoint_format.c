@@ -42,7 +42,7 @@ void dt_crc_key(const struct dt_tensor *tensor, char key[DT_CRC_KEY_SIZE])
     snprintf(key, DT_CRC_KEY_SIZE, "crc32.%s", tensor->name);
 }
 
-/* Inside a JSON string the quotes would be escaped, so this stands nowhere but in its place. */
+/* In a JSON string the quotes would be escaped, so this text occurs only once, as the key. */
 static const char header_crc_field[] = "\"header_crc\":\"";
 
 const char *dt_header_crc_find(const char *header, size_t n_header)

@@ -1,5 +1,5 @@
-/* What the writer and the reader of checkpoints must agree on: names of tensors, and where CRCs
- * stand and what they cover. */
+/* The part of the format that the writer and the reader of checkpoints share: names of tensors, and
+ * the place and range of CRCs. */
 #ifndef DT_MODEL_CHECKPOINT_FORMAT_H
 #define DT_MODEL_CHECKPOINT_FORMAT_H
 
@@ -12,12 +12,11 @@
 #define DT_CRC_KEY_SIZE (sizeof "crc32." + sizeof((struct dt_tensor *)0)->name)
 
 /* The tensor that holds a parameter's weights (state -1, "conv1.weight") or one of its optimizer
- * states
- * ("optimizer.0.conv1.weight"). `arena` has the model's arena layout and may be NULL where only
- * name and shape matter. */
+ * states ("optimizer.0.conv1.weight"). `arena` has the model's arena layout; NULL: only name and
+ * shape are needed. */
 struct dt_tensor dt_checkpoint_tensor(const struct dt_param *param, int state, const float *arena);
 
-/* The tensor of n_workers rows of the model's arena, of what compression has left. */
+/* The tensor of compression residuals: n_workers rows of the model's arena. */
 #define DT_RESIDUALS_NAME "compression.residuals"
 struct dt_tensor dt_residuals_tensor(const struct dt_model *model, uint64_t n_workers,
                                      const float *residuals);

@@ -1,4 +1,4 @@
-/* dt_checkpoint_save of model/checkpoint.h. */
+/* Implements dt_checkpoint_save of model/checkpoint.h. */
 #include <cjson/cJSON.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -107,7 +107,7 @@ static enum dt_status make_header(const struct dt_checkpoint *checkpoint,
     return DT_OK;
 }
 
-/* What cannot be read back must not be written. */
+/* Refuses a checkpoint that could not be read back. */
 static enum dt_status check_savable(const struct dt_checkpoint *checkpoint,
                                     const struct tensor_list *list)
 {
@@ -149,7 +149,7 @@ static enum dt_status write_and_verify(const char *dir, const struct tensor_list
         if (status == DT_BAD_DATA) {
             dt_file_calls.unlinkat(
                 AT_FDCWD, path,
-                0); /* a file that cannot be trusted must not look like the newest */
+                0); /* a file that failed verification must not look like the newest */
         }
         status = status == DT_OK ? DT_OK : DT_IO;
     }

@@ -1,17 +1,17 @@
-/* How much memory a backend on a device of its own allocates beside the network's, known without
- * the device: the backend allocates what this says, and `dtrain plan` adds it up. */
+/* Memory that a backend on a separate device allocates besides the network's, computed without the
+ * device: the backend allocates these sizes, and `dtrain plan` adds them up. */
 #ifndef DT_MODEL_DEVICE_BYTES_H
 #define DT_MODEL_DEVICE_BYTES_H
 
 #include "model/backend.h"
 
-#define DT_DEVICE_WORKSPACE_BYTES                                                                 \
-    ((size_t)32 << 20) /* what cuBLAS advises for sm_90; ours, so that its results are repeatable \
-                        */
-#define DT_DEVICE_N_WORKSPACES 2 /* what runs at the same time cannot share one */
+#define DT_DEVICE_WORKSPACE_BYTES \
+    ((size_t)32                   \
+     << 20) /* cuBLAS's advice for sm_90; dtrain allocates it, so that results are repeatable */
+#define DT_DEVICE_N_WORKSPACES 2 /* concurrent calls cannot share one */
 
-/* Whether a block is a head: the last dense layer, with few enough inputs and outputs for a kernel
- * that does the loss as well, and nothing else of its own to do. It needs no memory. */
+/* True if a block is a head: the last dense layer, with few enough inputs and outputs for a kernel
+ * that also computes the loss, and without activation and dropout. It needs no extra memory. */
 #define DT_DEVICE_HEAD_INPUTS 1024
 #define DT_DEVICE_HEAD_OUTPUTS 32
 static inline bool dt_device_is_head(const struct dt_model *model, int index)
@@ -23,9 +23,9 @@ static inline bool dt_device_is_head(const struct dt_model *model, int index)
            b->linear_out.c <= DT_DEVICE_HEAD_OUTPUTS;
 }
 
-/* Whether a block is a convolution of the samples that is small enough for kernels that read them
- * where the data set has them, an image at a time; such kernels use the arena's own weights. Where
- * nothing but an activation follows, they need no z either. */
+/* True if a block is a convolution of the samples that is small enough for kernels that read the
+ * images in the data set, one at a time; such kernels use the arena's own weights. If only an
+ * activation follows, they need no z either. */
 #define DT_DEVICE_FIRST_CONV_WEIGHTS 2048
 #define DT_DEVICE_FIRST_CONV_IMAGE 6144 /* elements, with the zeros around it */
 static inline bool dt_device_is_first_conv(const struct dt_model *model, int index)
@@ -38,8 +38,8 @@ static inline bool dt_device_is_first_conv(const struct dt_model *model, int ind
                  w = (size_t)(b->linear_out.w - 1) * (size_t)b->stride + (size_t)b->kernel;
     const size_t n_taps = (size_t)b->in.c * (size_t)b->kernel * (size_t)b->kernel,
                  k = (size_t)b->linear_out.c;
-    const size_t n_threads = (k % 8 == 0 ? k / 8 : k) *
-                             ((n_taps + 8) / 9); /* 8 channels and 9 taps each, on the way back */
+    const size_t n_threads =
+        (k % 8 == 0 ? k / 8 : k) * ((n_taps + 8) / 9); /* 8 channels and 9 taps each, in backward */
     return n_taps * k <= DT_DEVICE_FIRST_CONV_WEIGHTS &&
            (size_t)b->in.c * h * w <= DT_DEVICE_FIRST_CONV_IMAGE && n_threads <= 256;
 }
@@ -51,8 +51,8 @@ static inline bool dt_device_is_plain_first_conv(const struct dt_model *model, i
            b->dropout_rate == 0 && !b->canonical;
 }
 
-/* Whether a block is a convolution with nothing but relu behind it: its output is then all that the
- * way back needs. */
+/* True if a block is a convolution followed by relu only: the backward pass then needs its output
+ * alone. */
 static inline bool dt_device_is_plain_conv(const struct dt_model *model, int index)
 {
     const struct dt_block *b = &model->blocks[index];
@@ -61,29 +61,28 @@ static inline bool dt_device_is_plain_conv(const struct dt_model *model, int ind
            b->pool == DT_POOL_NONE && b->dropout_rate == 0 && !b->canonical;
 }
 
-/* Whether the pool keeps which elements it took, so that the backward pass need not look at what it
- * took them from. */
+/* True if the pool stores its winners, so that the backward pass need not read the pool's input. */
 static inline bool dt_device_keeps_winners(const struct dt_block *block)
 {
     return block->pool == DT_POOL_MAX &&
-           block->pool_size <= 11 && /* a byte is its number among them, and a bit for relu */
+           block->pool_size <=
+               11 && /* one byte: the element's index in the window, and a bit for relu */
            (block->activation == DT_ACTIVATION_NONE || block->activation == DT_ACTIVATION_RELU);
 }
 
-#define DT_DEVICE_BIAS_COPIES 32 /* of the first blocks; an optimizer step has no room for more */
+#define DT_DEVICE_BIAS_COPIES 32 /* blocks with a copy: an optimizer step has no room for more */
 
 struct dt_device_block_bytes {
-    size_t z;  /* the linear operation's output, or what relu let through of that, which is kept; 0:
-                  y serves */
-    size_t dz; /* its gradient; 0: it takes the place of z */
+    size_t z;  /* the linear operation's output, or, if kept, relu's result; 0: y replaces it */
+    size_t dz; /* its gradient; 0: it overwrites z */
     size_t
-        bias; /* copy of a convolution's bias in the libraries' type; 0: the arena's own serves */
-    size_t
-        weight; /* copy of the weights in the libraries' order and type; 0: the arena's own serve */
-    size_t dw;  /* a filter's gradient, in the libraries' order and type */
-    size_t winners; /* which elements a max pool took, a byte each; 0: found again, from z */
-    size_t signs; /* which outputs of a plain first convolution its relu let through, a bit each; 0:
-                     found again, from y */
+        bias; /* copy of a convolution's bias in the libraries' type; 0: the arena's own is used */
+    size_t weight;  /* copy of the weights in the libraries' layout and type; 0: the arena's own are
+                       used */
+    size_t dw;      /* a filter's gradient, in the libraries' layout and type */
+    size_t winners; /* the elements that a max pool took, one byte each; 0: recomputed from z */
+    size_t signs;   /* one bit per output of a plain first convolution: its relu let it pass; 0:
+                       recomputed from y */
 };
 
 static inline size_t dt_device_all_bytes(const struct dt_device_block_bytes *b)

@@ -3,7 +3,7 @@
 #include "base/rng.h"
 #include "model/block.h"
 
-/* Half width of a uniform, or standard deviation of a normal distribution. */
+/* Half the width of a uniform distribution, or the standard deviation of a normal one. */
 static double init_width(const struct dt_param *param)
 {
     const double he = 2.0 / (double)param->fan_in;

@@ -20,7 +20,7 @@ const char *dt_activation_name(enum dt_activation activation)
     return activation_names[activation];
 }
 
-/* The parts of a block in the order in which they run; a layer that would have to run earlier opens
+/* The parts of a block in execution order; a layer that must run before the block's last part opens
  * a new block. */
 enum stage { STAGE_LINEAR, STAGE_ACTIVATION, STAGE_POOL, STAGE_DROPOUT, STAGE_FLATTEN, STAGE_END };
 
@@ -28,9 +28,10 @@ struct lowering {
     struct dt_model *model;
     int layer;              /* being lowered */
     struct dt_block *block; /* being filled; NULL before the first */
-    enum stage next_stage;  /* the earliest that still fits into it */
+    enum stage next_stage;  /* the earliest that still fits into the block */
     struct dt_shape shape;  /* of the activations so far */
-    struct dt_shape image;  /* flattened, and no dense layer yet; all 0 if that changes no order */
+    struct dt_shape image; /* of the last flatten, until a dense layer follows; all 0 if it does not
+                              change the order */
     bool flat;
     int n_conv, n_dense;
 };
@@ -41,7 +42,7 @@ static enum dt_status layer_error(const struct lowering *l, const char *problem,
                     layer_names[l->model->spec.layers[l->layer].type], problem, cure);
 }
 
-/* For a layer with a window. An input of one pixel is flat from the start. */
+/* For a layer with a window. An input of one pixel counts as flat. */
 static enum dt_status need_image(const struct lowering *l)
 {
     const struct dt_shape in = l->model->spec.input;
@@ -72,7 +73,7 @@ static void open_block(struct lowering *l)
     l->next_stage = STAGE_LINEAR;
 }
 
-/* The block that takes a part of this stage; the stages up to it are then used up. */
+/* Returns the block that takes a part of this stage, and marks the stages up to it as used. */
 static struct dt_block *block_for(struct lowering *l, enum stage stage)
 {
     if (l->block == NULL || l->next_stage > stage) {
@@ -125,8 +126,8 @@ static enum dt_status lower_activation(struct lowering *l, enum dt_activation ac
     return DT_OK;
 }
 
-/* Output extent and zeros before of one direction; "same" gives ceil(in / stride), as TensorFlow
- * and Keras do. */
+/* Output extent of one direction, and zeros before the input; "same" gives ceil(in / stride), as in
+ * TensorFlow and Keras. */
 static int conv_extent(int in, int kernel, int stride, enum dt_padding padding, int *before)
 {
     *before = 0;
@@ -210,7 +211,7 @@ static void lower_dropout(struct lowering *l, const struct dt_layer_spec *layer)
     }
 }
 
-/* A flatten of the input that changes nothing but its name needs no block. */
+/* A flatten that only renames its input needs no block. */
 static void lower_flatten(struct lowering *l)
 {
     if (l->flat) {
@@ -240,8 +241,7 @@ static enum dt_status check_stride(const struct lowering *l, const struct dt_lay
                : layer_error(l, "stride out of range", "use 1 to 65536");
 }
 
-/* Every field of a layer that comes from outside has a range here too, so that no caller can
- * overflow an int. */
+/* Checks a range for every field of a layer from outside, so that no caller can overflow an int. */
 static enum dt_status check_ranges(const struct lowering *l, const struct dt_layer_spec *layer)
 {
     switch (layer->type) {
@@ -313,8 +313,7 @@ static enum dt_status lower_layer(struct lowering *l)
     return DT_OK;
 }
 
-/* Places the blocks' parameters, last block first, and works out what "auto" initialization means.
- */
+/* Places the blocks' parameters, last block first, and resolves "auto" initialization. */
 static void place_params(struct dt_model *model)
 {
     for (int b = model->n_blocks - 1; b >= 0; b--) {

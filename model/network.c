@@ -37,33 +37,33 @@ void dt_network_memory_close(struct dt_backend *backend, struct dt_network_memor
     *memory = (struct dt_network_memory){0};
 }
 
-/* Of this network's device. */
+/* Allocates on this network's device. */
 static enum dt_status alloc_floats(struct dt_network *net, const char *what, const char *of,
                                    size_t n_elems, float **out)
 {
     return dt_floats_alloc(net->backend, what, of, n_elems, out);
 }
 
-/* Floats of a sample in activations[index]. */
+/* Floats per sample in activations[index]. */
 static size_t sample_elems(const struct dt_model *model, int index)
 {
     return dt_shape_elems(index == 0 ? model->spec.input : model->blocks[index - 1].out);
 }
 
-/* Whether block b's output is used chunk by chunk only. */
+/* True if block b's output is used chunk by chunk only. */
 static bool within_chunk(const struct dt_model *model, int block)
 {
     return block < model->n_spatial - 1;
 }
 
-/* Whether the gradient of block b's output takes the place of the output itself. */
+/* True if the gradient of block b's output overwrites the output itself. */
 static bool delta_over_output(const struct dt_model *model, const struct dt_network_plan *plan,
                               int block)
 {
     return !within_chunk(model, block) && block + 1 < model->n_blocks && plan->dx_over_x[block + 1];
 }
 
-/* Floats of a sample in deltas[i], or in chunk_deltas[i]. */
+/* Floats per sample in deltas[i], or in chunk_deltas[i]. */
 static size_t delta_elems(const struct dt_model *model, const struct dt_network_plan *plan,
                           bool of_chunk, int i)
 {
@@ -175,7 +175,7 @@ enum dt_status dt_network_gather(struct dt_network *net, struct dt_bound_samples
     return net->backend->ops->gather(net->backend, samples, batch, net->activations[0]);
 }
 
-/* What enters block `index`, from sample `first` on. */
+/* The input of block `index`, from sample `first` on. */
 static float *activation_at(struct dt_network *net, int index, int first)
 {
     if (index >= 1 && index <= net->plan.n_recomputed) {
@@ -344,8 +344,8 @@ float *dt_network_dlogits(struct dt_network *net)
 
 size_t dt_model_n_bytes(const struct dt_model *model, int capacity, int n_optimizer_states)
 {
-    const struct dt_network_plan plan = {0}; /* which shares nothing */
-    size_t n_elems = 0;                      /* of a sample */
+    const struct dt_network_plan plan = {0}; /* shares no memory */
+    size_t n_elems = 0;                      /* per sample */
     for (int i = 0; i <= model->n_blocks; i++) {
         n_elems += sample_elems(model, i);
     }

@@ -1,13 +1,12 @@
-/* A model opened on a backend: weights, gradients, activations, and the passes over them.
- *
- * Images are large and the caches are not: the spatial blocks run over a chunk of the batch after
- * another, all of them over one chunk, and the rest over the whole batch at once. */
+/* A model opened on a backend: weights, gradients, activations, and the passes over them. Images
+ * are larger than the caches: the spatial blocks process the batch in chunks, each chunk through
+ * all of them, and the other blocks process the whole batch at once. */
 #ifndef DT_MODEL_NETWORK_H
 #define DT_MODEL_NETWORK_H
 
 #include "model/backend.h"
 
-/* Where weights and gradients lie: on the device, arena_elems floats each. */
+/* Weights and gradients, on the device, arena_elems floats each. */
 struct dt_network_memory {
     float *params, *grads;
 };
@@ -23,15 +22,15 @@ struct dt_network {
     float *activations[DT_MAX_LAYERS +
                        1];       /* device; [0] is the input batch, [i + 1] the output of block i */
     struct dt_network_plan plan; /* the backend's */
-    float *deltas[2],
-        *chunk_deltas[2]; /* device; gradients of activations, in turn: of the batch, of a chunk */
+    float *deltas[2], *chunk_deltas[2]; /* device; gradients of activations, used alternately: of
+                                           the batch, of a chunk */
 };
 
 /* Called when the gradients of arena range [begin, end) are final, or enqueued. Ranges come front
  * to back, without gaps. */
 typedef enum dt_status (*dt_grad_ready_fn)(void *context, size_t begin, size_t end);
 
-/* `what` and `of` say what for, should there be too little: "the output of ", "conv1". */
+/* `what` and `of` name the memory in the error text: "the output of ", "conv1". */
 enum dt_status dt_floats_alloc(struct dt_backend *backend, const char *what, const char *of,
                                size_t n_elems, float **out);
 void dt_floats_free(struct dt_backend *backend, float *floats); /* NULL is fine */
@@ -41,53 +40,53 @@ enum dt_status dt_network_memory_open(struct dt_backend *backend, const struct d
 void dt_network_memory_close(struct dt_backend *backend,
                              struct dt_network_memory *memory); /* a zeroed one is fine */
 
-/* memory: borrowed; NULL: the network has its own, and its parameters start at zero. A failed open
- * owes nothing. */
+/* memory: borrowed; NULL: the network allocates its own, and its parameters start at zero. A failed
+ * open owes nothing. */
 enum dt_status dt_network_open(const struct dt_model *model, struct dt_backend *backend,
                                int capacity, const struct dt_network_memory *memory,
                                struct dt_network **out);
 void dt_network_close(struct dt_network *network); /* NULL is fine */
 
-/* The same for passes over a few blocks and a part of the batch at a time, in any order: each
- * block's output is kept, for the whole batch, and there are no chunks. */
+/* The same for passes over a few blocks and a part of the batch at a time, in any order: it keeps
+ * each block's output for the whole batch, and has no chunks. */
 enum dt_status dt_network_open_for_stages(const struct dt_model *model, struct dt_backend *backend,
                                           int capacity, const struct dt_network_memory *memory,
                                           struct dt_network **out);
 
-/* The input batch, from the bound samples. batch->n <= capacity. */
+/* Reads the input batch from the bound samples. batch->n <= capacity. */
 enum dt_status dt_network_gather(struct dt_network *network, struct dt_bound_samples *samples,
                                  const struct dt_batch *batch);
 
-/* Gathered batch to logits. */
+/* Computes the logits of the gathered batch. */
 enum dt_status dt_network_forward(struct dt_network *network, const struct dt_pass *pass);
 
-/* The loss head: adds to the backend's metrics; when training also seeds the backward pass. */
+/* The loss head: adds to the backend's metrics; in training also starts the backward pass with
+ * dlogits. */
 enum dt_status dt_network_loss(struct dt_network *network, struct dt_bound_samples *samples,
                                const struct dt_pass *pass);
 
-/* Gradients of everything, last block first; `on_grad_ready` may be NULL. */
+/* Computes all gradients, last block first; `on_grad_ready` may be NULL. */
 enum dt_status dt_network_backward(struct dt_network *network, const struct dt_pass *pass,
                                    dt_grad_ready_fn on_grad_ready, void *context);
 
-/* Blocks [begin, end) of a network opened for stages, over the part of the batch that begins at
- * pass->first: forward from what dt_network_activation(begin) holds to what
- * dt_network_activation(end) gets. Backward from dy, which is destroyed, or with NULL from what the
- * loss of this part has just left, to dx, or with NULL nowhere. Parts go backward in their order.
- */
+/* Run blocks [begin, end) of a network opened for stages, over the part of the batch that begins at
+ * pass->first. Forward reads dt_network_activation(begin) and writes dt_network_activation(end).
+ * Backward reads dy, which it destroys (NULL: the gradient that this part's loss has just left),
+ * and writes dx (NULL: no gradient of the input). Parts go backward in their order. */
 enum dt_status dt_network_forward_stage(struct dt_network *network, int begin, int end,
                                         const struct dt_pass *pass);
 enum dt_status dt_network_backward_stage(struct dt_network *network, int begin, int end, float *dy,
                                          float *dx, const struct dt_pass *pass);
 float *dt_network_activation(struct dt_network *network, int block,
-                             int first); /* device; what enters a block, from a sample on */
+                             int first); /* device; input of a block, from sample `first` on */
 
 float *
 dt_network_logits(struct dt_network *network); /* device; (n, n_outputs) of the last forward pass */
-float *dt_network_dlogits(
-    struct dt_network *network); /* device; what backward starts from; a test may write its own */
+float *dt_network_dlogits(struct dt_network *network); /* device; the start of the backward pass; a
+                                                          test may write its own */
 
-/* Bytes that opening takes on the device at most: parameters, gradients, optimizer state and
- * activations. Chunks take less. */
+/* Bytes that opening needs on the device at most: parameters, gradients, optimizer state and
+ * activations. Chunks need less. */
 size_t dt_model_n_bytes(const struct dt_model *model, int capacity, int n_optimizer_states);
 
 #endif

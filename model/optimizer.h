@@ -1,11 +1,14 @@
-/* Optimizer rules, with PyTorch's meaning of every parameter, so that its fixtures fit
+/* Optimizer rules. Every parameter means what it means in PyTorch, so that its fixtures apply
  * (tests/fixtures).
  *
- * sgd:    g += weight_decay * w;  v = momentum * v + g;  w -= lr * (nesterov ? g + momentum * v :
- * v)      (no v when momentum is 0) adam:   g += weight_decay * w;  m, v: moving averages;  w -= lr
- * * (m / c1) / (sqrt(v / c2) + epsilon) adamw:  w -= lr * weight_decay * w, then as adam without
- * decay Kingma and Ba 2015 (arXiv 1412.6980); Loshchilov and Hutter 2019 (arXiv 1711.05101);
- * Sutskever et al. 2013 for Nesterov. */
+ * sgd:    g += weight_decay * w;  v = momentum * v + g;
+ *         w -= lr * (nesterov ? g + momentum * v : v)      (no v when momentum is 0)
+ * adam:   g += weight_decay * w;  m, v: moving averages;
+ *         w -= lr * (m / c1) / (sqrt(v / c2) + epsilon)
+ * adamw:  w -= lr * weight_decay * w, then as adam without decay
+ *
+ * Kingma and Ba 2015 (arXiv 1412.6980); Loshchilov and Hutter 2019 (arXiv 1711.05101); Sutskever et
+ * al. 2013 for Nesterov. */
 #ifndef DT_MODEL_OPTIMIZER_H
 #define DT_MODEL_OPTIMIZER_H
 
@@ -23,25 +26,25 @@ struct dt_backend;
     X(DT_OPTIMIZER_ADAMW, "adamw")
 enum dt_optimizer_type { DT_OPTIMIZER_LIST(DT_NAMED_ENUM) };
 
-/* One step with everything that depends on its number already worked out. */
+/* One optimizer step; everything that depends on the step's number is computed in advance. */
 struct dt_update {
     enum dt_optimizer_type type;
-    float grad_scale; /* the gradient proper is grads[i] * grad_scale: here, and only here, the sum
-                         becomes a mean */
-    float clip_norm;  /* largest norm of that gradient, a longer one is shortened; 0: any */
+    float grad_scale; /* the mean gradient is grads[i] * grad_scale: only here does the sum become a
+                         mean */
+    float clip_norm;  /* scales a mean gradient with a larger L2 norm down to it; 0: off */
     float lr;
     float weight_decay;
     float momentum; /* sgd */
     bool nesterov;
-    /* adam, adamw: a moving mean m of x becomes m - (1 - beta) m + (1 - beta) x. Formed in double:
-     * a beta near 1 that was rounded to float first would leave few digits of 1 - beta. */
+    /* adam, adamw: a moving mean m of x becomes m - (1 - beta) m + (1 - beta) x. Computed in
+     * double: a beta near 1 rounded to float first would leave few digits of 1 - beta. */
     float one_minus_beta1, one_minus_beta2, epsilon;
     float bias_correction1; /* 1 - beta1^t */
     float bias_correction2; /* 1 - beta2^t */
 };
 
-/* What clipping makes of grad_scale, from the sum of squares of grads;
- * torch.nn.utils.clip_grad_norm_ has the same 1e-6. */
+/* grad_scale after clipping; sum_squares is that of grads. torch.nn.utils.clip_grad_norm_ has the
+ * same 1e-6. */
 static inline DT_HOST_DEVICE float dt_update_clipped_scale(const struct dt_update *update,
                                                            double sum_squares)
 {
@@ -68,21 +71,21 @@ struct dt_optimizer {
     float *states[2];       /* device; n_elems floats each */
     bool owns_states;       /* private */
     uint64_t n_steps;       /* steps taken; part of a checkpoint */
-    struct dt_trace *trace; /* who watches updates, or NULL */
+    struct dt_trace *trace; /* observer of updates, or NULL */
 };
 
 int dt_optimizer_n_states(const struct dt_optimizer_spec *spec); /* 0, 1 or 2 */
 
-/* states: borrowed, as many as it has, zeroed; NULL: it has its own. */
+/* states: borrowed, n_states of them, zeroed; NULL: the optimizer allocates its own. */
 enum dt_status dt_optimizer_open(const struct dt_optimizer_spec *spec, struct dt_backend *backend,
                                  size_t n_elems, float *const *states, struct dt_optimizer *out);
 void dt_optimizer_close(struct dt_optimizer *optimizer);
 
-/* What the next step does, at learning rate `lr`: gradients are sums, grad_scale makes them means.
+/* Prepares the next step at learning rate `lr`: gradients are sums, grad_scale makes them means.
  * Counts the step. */
 struct dt_update dt_optimizer_next(struct dt_optimizer *optimizer, double lr, double grad_scale);
-/* Does it, with elements [begin, end) of weights and states, of the whole arena if clipping by norm
- * is asked for; `grads` begins at `begin`. */
+/* Applies it to elements [begin, end) of weights and states (the whole arena if it clips by norm);
+ * `grads` begins at `begin`. */
 enum dt_status dt_optimizer_apply_range(struct dt_optimizer *optimizer,
                                         const struct dt_update *update, size_t begin, size_t end,
                                         float *params, const float *grads);

@@ -1,5 +1,5 @@
-/* The one tensor whose order in the arena is not PyTorch's: the weight of a dense layer behind a
- * flatten. */
+/* Reorders the one tensor whose order in the arena is not PyTorch's: the weight of a dense layer
+ * after a flatten. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -46,7 +46,7 @@ enum dt_status dt_safetensors_find_header(const char *name, const uint8_t *bytes
 
 /* Reading */
 
-/* A whole number that a double holds exactly. */
+/* Reads an integer that a double holds exactly. */
 static bool read_size(const cJSON *item, size_t *out)
 {
     const double limit = 9007199254740992.0; /* 2^53 */
@@ -57,7 +57,7 @@ static bool read_size(const cJSON *item, size_t *out)
     return (double)*out == item->valuedouble;
 }
 
-/* Fills in dims and n_bytes; false when anything is not a small enough number. */
+/* Fills in dims and n_bytes; false if a dimension is no integer or too large. */
 static bool read_shape(const cJSON *shape, struct dt_tensor *tensor)
 {
     const int n_dims = cJSON_IsArray(shape) ? cJSON_GetArraySize(shape) : -1;
@@ -135,8 +135,8 @@ static int compare_places(const void *a, const void *b)
     return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
 }
 
-/* Sorts by place; then each tensor must begin where the one before it ends, and the last end the
- * file. */
+/* Sorts by offset; then each tensor must begin where the one before it ends, and the last one end
+ * the file. */
 static enum dt_status check_places(const char *name, struct dt_safetensors *file,
                                    const uint8_t *data, size_t n_data)
 {
@@ -194,7 +194,7 @@ static enum dt_status read_tensors(const char *name, const uint8_t *data, size_t
     return check_places(name, file, data, n_data);
 }
 
-/* Metadata: strings only, each key once. Few enough to compare all pairs. */
+/* Checks the metadata: strings only, each key once. They are few enough to compare all pairs. */
 static enum dt_status check_metadata(const char *name, const cJSON *metadata)
 {
     const int n_max = DT_MAX_TENSORS + 64;
@@ -231,8 +231,8 @@ static bool only_spaces(const char *begin, const char *end)
     return begin == end;
 }
 
-/* Checked first, so that no text of the tree was cut at a NUL, and cJSON can fail for want of
- * memory only. */
+/* Checks the text first, so that cJSON truncates no string at a NUL, and fails only for lack of
+ * memory. */
 static enum dt_status read_header(const char *name, const char *text, size_t n_text, cJSON **header)
 {
     struct dt_json_fault fault;

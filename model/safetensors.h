@@ -1,10 +1,9 @@
 /* The safetensors container (huggingface.co/docs/safetensors): u64 little-endian header length,
- * JSON header, raw tensors.
- *
- * The header maps each tensor's name to { "dtype", "shape", "data_offsets" }, and "__metadata__" to
- * strings. Stricter here than the format: float32 only, at most DT_MAX_TENSORS tensors of at most
- * four dimensions, none empty, a header of at most 1 MiB. Files are untrusted: nothing is believed
- * before it is checked, and no arithmetic on their numbers can overflow. */
+ * JSON header, raw tensors. The header maps each tensor's name to { "dtype", "shape",
+ * "data_offsets" }, and "__metadata__" to strings. Stricter here than the format: float32 only, at
+ * most DT_MAX_TENSORS tensors of at most four dimensions, none empty, a header of at most 1 MiB.
+ * Files are untrusted: every value is checked before use, and no arithmetic on their numbers can
+ * overflow. */
 #ifndef DT_MODEL_SAFETENSORS_H
 #define DT_MODEL_SAFETENSORS_H
 
@@ -12,10 +11,9 @@
 #include "model/block.h"
 
 #define DT_MAX_TENSORS \
-    (3 * DT_MAX_PARAMS + 1) /* weights, two optimizer states, and the residuals of compression */
+    (3 * DT_MAX_PARAMS + 1) /* weights, two optimizer states, and compression residuals */
 #define DT_SAFETENSORS_MAX_HEADER ((size_t)1 << 20)
-#define DT_SAFETENSORS_ALIGN \
-    64 /* the data begins at a multiple of it; the header is padded with spaces */
+#define DT_SAFETENSORS_ALIGN 64 /* the data begins at a multiple of this; spaces pad the header */
 
 struct cJSON;
 
@@ -39,7 +37,7 @@ enum dt_status dt_safetensors_find_header(const char *name, const uint8_t *bytes
                                           const char **header, size_t *n_header);
 
 /* Reads the whole structure: every byte of the file belongs to the header or to exactly one tensor.
- * `name` begins error texts. DT_BAD_DATA, DT_NO_MEMORY. A failed parse owes nothing. */
+ * Error texts begin with `name`. DT_BAD_DATA, DT_NO_MEMORY. A failed parse owes nothing. */
 enum dt_status dt_safetensors_parse(const char *name, const uint8_t *bytes, size_t n_bytes,
                                     struct dt_safetensors *out);
 void dt_safetensors_close(struct dt_safetensors *file);
@@ -49,13 +47,13 @@ const char *dt_safetensors_metadata(const struct dt_safetensors *file,
 const struct dt_tensor *dt_safetensors_find(const struct dt_safetensors *file,
                                             const char *name); /* NULL: no such tensor */
 
-/* Makes the start of a file with these tensors in this order: length, JSON and padding. `metadata`
- * is an object of strings and is taken over, also on failure. Caller frees. DT_NO_MEMORY;
- * DT_CONFIG: larger than DT_SAFETENSORS_MAX_HEADER. */
+/* Makes the start of a file with these tensors in this order: length, JSON and padding. Takes over
+ * `metadata`, an object of strings, also on failure. Caller frees. DT_NO_MEMORY; DT_CONFIG: larger
+ * than DT_SAFETENSORS_MAX_HEADER. */
 enum dt_status dt_safetensors_make_header(const struct dt_tensor *tensors, int n_tensors,
                                           struct cJSON *metadata, char **header, size_t *n_bytes);
 
-/* How many of the tensor's values are NaN or infinite. */
+/* Counts the tensor's values that are NaN or infinite. */
 size_t dt_tensor_count_non_finite(const struct dt_tensor *tensor);
 
 #endif

@@ -24,8 +24,7 @@ static double warmup_factor(const struct dt_schedule *s, double epoch)
 }
 
 /* From lr at the end of the warm-up to min_lr at the end of training: Loshchilov and Hutter 2017
- * (arXiv 1608.03983), no restarts.
- */
+ * (arXiv 1608.03983), without restarts. */
 static double cosine_lr(const struct dt_schedule *s, double epoch)
 {
     const double begin = s->warmup_epochs < s->n_epochs ? s->warmup_epochs : 0.0;

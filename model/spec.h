@@ -1,6 +1,5 @@
 /* The model as the user wrote it: a list of layers, as plain structs. `cli/config/config.c` fills
- * them in; nothing here knows JSON.
- */
+ * them in; nothing here depends on JSON. */
 #ifndef DT_MODEL_SPEC_H
 #define DT_MODEL_SPEC_H
 

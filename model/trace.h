@@ -1,7 +1,7 @@
-/* Spans: who asks is told before and after each part of a step, what a rank does when. They end in
- * the order in which they nest, but for buckets, which travel beside all else. Where nobody asks,
- * the pointer is NULL, and a span costs a branch. Work may only be enqueued when a span ends; who
- * wants its time syncs the backend. */
+/* Spans: an observer is called before and after each part of a step, and so learns what a rank does
+ * when. Spans nest, except for buckets, which travel beside all other work. Without an observer the
+ * pointer is NULL, and a span costs a branch. When a span ends, its work may only be enqueued; to
+ * time it, sync the backend. */
 #ifndef DT_MODEL_TRACE_H
 #define DT_MODEL_TRACE_H
 
@@ -13,20 +13,20 @@
     X(DT_SPAN_GATHER, "gather")                                                                 \
     X(DT_SPAN_FORWARD, "forward") /* of a block */                                              \
     X(DT_SPAN_LOSS, "loss")                                                                     \
-    X(DT_SPAN_RECOMPUTE, "recompute") /* of a block forward again, on the way back */           \
+    X(DT_SPAN_RECOMPUTE, "recompute") /* a block's forward pass again, during backward */       \
     X(DT_SPAN_BACKWARD, "backward")   /* of a block */                                          \
     X(DT_SPAN_UPDATE, "update")       /* of the weights, or of a range of them */               \
     X(DT_SPAN_BUCKET, "bucket")       /* of gradients, from its start until its sum is there */ \
-    X(DT_SPAN_WAIT, "wait")           /* for sums, and the updates in it */                     \
+    X(DT_SPAN_WAIT, "wait")           /* for sums, including the updates meanwhile */           \
     X(DT_SPAN_GPU, "gpu")             /* steps that a GPU takes on its own */
 enum dt_span_kind { DT_SPAN_LIST(DT_NAMED_ENUM) DT_N_SPANS };
 
 struct dt_span {
     enum dt_span_kind kind;
-    int block; /* or the number of the bucket */
+    int block; /* index of the block, or of the bucket */
     int n_samples;
-    const float *y, *dy; /* of a backward pass, at its begin: what the block left, and what comes
-                            back to it; device memory */
+    const float *y,
+        *dy; /* backward, at its begin: the block's output and its gradient; device memory */
 };
 
 struct dt_trace {

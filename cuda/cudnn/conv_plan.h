@@ -57,13 +57,14 @@ const size_t *dt_conv_plan_bytes(const struct dt_conv_plan *plan);
 size_t dt_conv_plan_elem_bytes(
     const struct dt_conv_plan *plan); /* bytes per element: 4 of float, 2 of bfloat16 */
 
-/* Enqueues it on the handle's stream:
+/* Enqueues the convolution on the handle's stream:
  *   FORWARD          in = x (n, in), other = filter, out = y (n, linear_out)
- *   FORWARD_RELU     likewise, y = relu(convolution + bias), NaN stays NaN if the engine passes it
- * on (engine_trial.h); bias (linear_out.c) of the precision's type, as cuDNN wants it; for the
- * others it is NULL INPUT_GRADIENT   in = dy,        other = filter, out = dx FILTER_GRADIENT  in =
- * dy,        other = x,      out = dfilter (overwritten) Other pointers than those of the last run
- * cost a few small allocations; the same ones none. */
+ *   FORWARD_RELU     the same with y = relu(convolution + bias); bias (linear_out.c) of the
+ *                    precision's type; NaN stays NaN if the engine keeps it (engine_trial.h)
+ *   INPUT_GRADIENT   in = dy, other = filter, out = dx
+ *   FILTER_GRADIENT  in = dy, other = x, out = dfilter (overwritten)
+ * bias is NULL for the other kinds. Pointers that differ from the last run's cost a few small
+ * allocations; the same ones none. */
 enum dt_status dt_conv_plan_run(struct dt_conv_plan *plan, const void *in, const void *other,
                                 const void *bias, void *out, void *workspace);
 
