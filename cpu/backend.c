@@ -10,8 +10,8 @@
 #include "cpu/subnormals.h"
 
 #define CACHE_BYTES \
-    ((size_t)1 << 20) /* of a core alone: the second level of today's servers has 1 or 2 MB */
-#define UPDATE_CHUNK ((size_t)1 << 16) /* floats of one item of work in an optimizer step */
+    ((size_t)1 << 20) /* private to a core: the second level of today's servers has 1 or 2 MB */
+#define UPDATE_CHUNK ((size_t)1 << 16) /* floats per work item of an optimizer step */
 
 struct dt_bound_samples {
     const struct dt_samples *samples;
@@ -39,7 +39,7 @@ static enum dt_status cpu_open(const struct dt_backend_options *options, struct 
         return dt_error(DT_NO_MEMORY, "out of memory while opening the cpu backend");
     }
     const int n_threads = options->n_threads > 1 ? options->n_threads : 1;
-    cpu->subnormals = dt_subnormals_flush(); /* threads inherit it */
+    cpu->subnormals = dt_subnormals_flush(); /* threads inherit the setting */
     const enum dt_status s = dt_threads_open(n_threads, &cpu->threads);
     if (s != DT_OK) {
         dt_subnormals_restore(cpu->subnormals);
@@ -111,7 +111,7 @@ static void cpu_samples_close(struct dt_backend *backend, struct dt_bound_sample
     free(bound);
 }
 
-/* One sample, C H W to H W C: the same order if there is one channel or one pixel. */
+/* Copies one sample, C H W to H W C: the same order if there is one channel or one pixel. */
 static void gather_sample(const struct dt_cpu_kernels *kernels, const struct dt_samples *samples,
                           size_t row, float *x)
 {
@@ -133,7 +133,7 @@ static void gather_sample(const struct dt_cpu_kernels *kernels, const struct dt_
 
 #define GATHER_AHEAD 2
 
-/* Samples are drawn from anywhere, so that no processor can guess which one is next. */
+/* Prefetches a sample: samples are drawn at random, so no processor can predict the next. */
 static void ask_for_sample(const struct dt_samples *samples, size_t row, size_t n_elems)
 {
     const size_t n_bytes = samples->pixels != NULL ? n_elems : n_elems * sizeof *samples->values;
@@ -158,9 +158,9 @@ static enum dt_status cpu_gather(struct dt_backend *backend, struct dt_bound_sam
     return DT_OK;
 }
 
-/* For each thread as many images as its core's own cache holds of the largest block's input and
- * output and their gradients. Whole slices, so that gradients are the same sums wherever chunks
- * end. */
+/* Per thread as many images as its core's private cache holds of the largest block's input and
+ * output and their gradients. Rounded to whole slices, so that gradients are the same sums whatever
+ * the chunks. */
 static int chunk_of(const struct dt_cpu *cpu, const struct dt_model *model, int capacity)
 {
     const size_t slice = (size_t)dt_cpu_slice(capacity);
@@ -174,8 +174,8 @@ static int chunk_of(const struct dt_cpu *cpu, const struct dt_model *model, int 
     return chunk < (size_t)capacity ? (int)chunk : capacity;
 }
 
-/* The first block's output is often the largest of all, and a convolution of few channels costs
- * next to nothing. */
+/* The first block's output is often the largest of all, and recomputing a convolution of few
+ * channels costs almost nothing. */
 static struct dt_network_plan cpu_plan(const struct dt_backend *backend,
                                        const struct dt_model *model, int capacity)
 {

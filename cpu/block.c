@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Extents of the padded input: the image itself, or what the windows reach over. */
+/* Extents of the padded input: the image itself, or the area that the windows cover. */
 static void describe_shapes(const struct dt_block *b, struct dt_cpu_conv *conv)
 {
     const struct dt_shape in = b->in, out = b->linear_out;
@@ -28,7 +28,7 @@ static void describe_shapes(const struct dt_block *b, struct dt_cpu_conv *conv)
                                      .stride = 1};
 }
 
-/* Which kernels go forward: Winograd's or bf16's where one of them pays. */
+/* Chooses the forward kernels: Winograd's or bf16's where one of them is faster. */
 static void describe_forward(const struct dt_block *b, bool has_bf16, int vector,
                              struct dt_cpu_conv *conv)
 {
@@ -106,8 +106,8 @@ static void describe(struct dt_block_state *state, const struct dt_cpu *cpu,
     }
 }
 
-/* A dense layer is done with a few columns of x before it writes those of dx, and survivors' bits
- * say all that a fused convolution wants to know of its output. */
+/* A dense layer has finished with a few columns of x before it writes those of dx, and a fused
+ * convolution needs only the survivors' bits of its output. */
 bool dt_cpu_block_dx_over_x(const struct dt_cpu *cpu, const struct dt_model *model, int index,
                             int capacity)
 {
@@ -116,16 +116,16 @@ bool dt_cpu_block_dx_over_x(const struct dt_cpu *cpu, const struct dt_model *mod
     return model->blocks[index].linear == DT_LINEAR_DENSE && below.conv.fuses_pool;
 }
 
-/* A block has one allocation, which `place` cuts into pieces: it runs twice, first to measure and
- * then to place. */
+/* A block has one allocation, which `place` divides: it runs twice, first to measure and then to
+ * assign pointers. */
 struct pieces {
     char *memory;   /* NULL: measuring */
     size_t n_bytes; /* so far */
     bool too_large;
 };
 
-/* n elements of `size` bytes from a cache line on, and what kernels read past the end. NULL in a
- * block that does not want them. */
+/* n elements of `size` bytes, aligned to a cache line, plus the margin that kernels read. NULL in a
+ * block that does not need them. */
 static void *piece(struct pieces *pieces, bool wanted, size_t n, size_t size)
 {
     const size_t at = pieces->n_bytes;
@@ -141,10 +141,10 @@ static void *piece(struct pieces *pieces, bool wanted, size_t n, size_t size)
     return pieces->memory != NULL ? pieces->memory + at : NULL;
 }
 
-#define BAND_BYTES 40000 /* of x: what a band of lists sees */
+#define BAND_BYTES 40000 /* of x: read by one band of lists */
 
-/* Filters' lists are an odd number of cache lines apart, so that their ends share no set of the
- * cache. */
+/* The distance between filters' lists is an odd number of cache lines, so that their ends share no
+ * set of the cache. */
 static void place_lists(struct pieces *pieces, const struct dt_conv *shape,
                         struct dt_conv_lists *lists)
 {
@@ -290,8 +290,8 @@ static void place(struct pieces *pieces, struct dt_block_state *state)
     }
 }
 
-/* Where the values of each position's survivors are, in the pooled gradient or in the convolution's
- * own. */
+/* Tells where the values of each position's survivors lie: in the pooled gradient or in the
+ * convolution's own. */
 static void fill_survivors(const struct dt_block_state *state, struct dt_survivors *survivors)
 {
     const struct dt_conv *shape = &state->conv.shape;
@@ -372,6 +372,6 @@ const float *dt_cpu_conv_input(const struct dt_block_state *state, const float *
         return x;
     }
     dt_cpu_frame(b->in, x, state->conv.shape.w, b->pad_before_h, b->pad_before_w,
-                 scratch->padded); /* the zeros around stay */
+                 scratch->padded); /* the zeros of the frame stay */
     return scratch->padded;
 }

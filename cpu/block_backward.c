@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-/* A number of columns of dw and dx: each element is one sum over the whole batch, or all units, so
- * threads cannot matter. */
+/* Some columns of dw and dx: each element is one sum over the whole batch, or all units, so the
+ * number of threads cannot change it. */
 static void dense_columns(void *context, int item, int thread)
 {
     const struct dt_cpu_job *job = context;
@@ -13,8 +13,8 @@ static void dense_columns(void *context, int item, int thread)
     dt_cpu_poll(job->pass, thread);
 }
 
-/* Lists the gradient's nonzero elements, where walking them is less work than the whole product: an
- * element costs 1.6 times as much from a list. */
+/* Lists the gradient's nonzero elements if multiplying by list is less work than the whole product:
+ * an element from a list costs 1.6 times as much. */
 static bool list_gradient(const struct dt_cpu_job *job)
 {
     struct dt_block_state *state = job->state;
@@ -76,7 +76,7 @@ static void plain_sample(void *context, int sample, int thread)
     dt_cpu_poll(job->pass, thread);
 }
 
-/* Gradients of an empty batch. */
+/* Writes the gradients of an empty batch. */
 static void clear_gradients(struct dt_cpu_job *job)
 {
     const struct dt_block_state *state = job->state;

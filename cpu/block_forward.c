@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* Where a sample's linear operation writes: as far down the block as nothing lies in between. */
+/* The buffer that a sample's linear operation writes: the last one that needs no further step. */
 static float *linear_output(const struct dt_cpu_job *job, int sample, int thread)
 {
     struct dt_block_state *state = job->state;
@@ -30,8 +30,8 @@ static void conv_sample(void *context, int sample, int thread)
     dt_cpu_poll(job->pass, thread);
 }
 
-/* The convolution of neighbouring samples. Returns a bit for each whose outputs are of no use,
- * because they are not all finite. */
+/* Convolves neighbouring samples. Returns a bit for each whose outputs are unusable, because they
+ * are not all finite. */
 static uint32_t images_forward(const struct dt_cpu_job *job, int first, int n, int thread,
                                const struct dt_conv_outputs *out)
 {
@@ -48,8 +48,8 @@ static uint32_t images_forward(const struct dt_cpu_job *job, int first, int n, i
         &state->conv.winograd, n, x, state->conv.packed_winograd, out, scratch->winograd);
 }
 
-/* Neighbouring samples through convolution, ReLU, pool, dropout and flatten in one go. Returns
- * which were not finite. */
+/* Neighbouring samples through convolution, ReLU, pool, dropout and flatten at once. Returns a bit
+ * for each that is not finite. */
 static uint32_t images_to_pool(const struct dt_cpu_job *job, int first, int n, int thread)
 {
     struct dt_block_state *state = job->state;
@@ -92,8 +92,8 @@ static uint32_t images_to_linear(const struct dt_cpu_job *job, int first, int n,
     return spoilt;
 }
 
-/* A few neighbouring samples; those that turn out not to be finite once more, without a shortcut.
- */
+/* Processes a few neighbouring samples, and repeats those that are not finite without the fast
+ * path. */
 static void images_item(void *context, int item, int thread)
 {
     const struct dt_cpu_job *job = context;
@@ -149,7 +149,7 @@ static void plain_sample(void *context, int sample, int thread)
     dt_cpu_poll(job->pass, thread);
 }
 
-/* Each thread takes one run of samples, so that the weights pass through its caches once. */
+/* Each thread takes one range of samples, so that the weights pass through its caches once. */
 static void dense_part(void *context, int part, int thread)
 {
     const struct dt_cpu_job *job = context;

@@ -1,11 +1,11 @@
-/* Backward pass of blocks with a convolution. An image's gradient is taken back to the
- * convolution's output, where it is left as survivors, and from there to the weights and the input:
- * by lists of survivors or as dense operations, whichever is less work. */
+/* Backward pass of blocks with a convolution. It takes an image's gradient back to the
+ * convolution's output as survivors, and from there to the weights and the input: by lists of
+ * survivors or as dense operations, whichever is less work. */
 #include <string.h>
 
 #include "cpu/block_state.h"
 
-/* From the gradient of the padded input, whole vectors of channels, to the input's own extents. */
+/* Crops the gradient of the padded input, in whole vectors of channels, to the input's extents. */
 static void crop(const struct dt_block_state *state, const float *padded, float *dx)
 {
     const struct dt_block *b = &state->block;
@@ -21,8 +21,8 @@ static void crop(const struct dt_block_state *state, const float *padded, float 
     }
 }
 
-/* dx as a forward convolution of the whole gradient, with zeros around it, by the weights rotated
- * by half a turn. */
+/* dx as a forward convolution of the whole gradient, framed with zeros, by the weights rotated by
+ * 180 degrees. */
 static void data_dense(const struct dt_block_state *state, struct dt_cpu_scratch *scratch,
                        const float *dy, float *dx)
 {
@@ -45,8 +45,8 @@ static void data_sparse(const struct dt_block_state *state, struct dt_cpu_scratc
     }
 }
 
-/* A window of so few elements is never worth a list: multiplying all of the gradient costs about as
- * much as looking for zeros. */
+/* A window of so few elements never pays for a list: multiplying all of the gradient costs about as
+ * much as finding the zeros. */
 #define FEW_ELEMENTS 27
 
 static double in_vectors(int n, int vector)
@@ -55,17 +55,17 @@ static double in_vectors(int n, int vector)
     return (double)n_vectors;
 }
 
-/* Multiply-adds of vectors: of all output gradients times `inner` floats of their windows, with
- * `outer` in vectors. */
+/* Vector multiply-adds: all output gradients times `inner` floats of their windows, with `outer` in
+ * vectors. */
 static double dense_work(const struct dt_conv *conv, int inner, int outer, int vector)
 {
     return (double)conv->out_h * conv->out_w * conv->kernel * conv->kernel * inner *
            in_vectors(outer, vector);
 }
 
-/* The same of lists, where a survivor's bookkeeping takes as long as two. By measurement: whole
- * products of AVX-512 keep 32 registers busy and are that much faster; others are no faster than
- * lists. Either form is within a fifth of the better one at any density. */
+/* The same for lists, plus two per survivor for bookkeeping. Measured: whole products with AVX-512
+ * use 32 registers and are faster by that factor; others are no faster than lists. Either form is
+ * within a fifth of the better one at any density. */
 static double sparse_work(const struct dt_conv *conv, int vector, size_t n_survivors)
 {
     const double pace = vector == DT_MAX_VECTOR ? 1.2 : 1.0;
@@ -73,7 +73,7 @@ static double sparse_work(const struct dt_conv *conv, int vector, size_t n_survi
            (pace * conv->kernel * conv->kernel * in_vectors(conv->c, vector) + 2);
 }
 
-/* A sum that is used for the first time is zeroed. */
+/* Zeroes a sum at its first use. */
 static float *begin_sum(float *sum, size_t n_elems, bool *used)
 {
     if (!*used) {
@@ -93,7 +93,7 @@ static void weights_dense(const struct dt_block_state *state, const float *x, co
     kernels->conv_weights_dense(conv, x, dy, y, dw, sums->bias);
 }
 
-/* From lists, which hold the bias's gradient too. */
+/* Adds from lists, which hold the bias's gradient too. */
 static void weights_sparse(const struct dt_block_state *state, const struct dt_conv_lists *lists,
                            const float *x, struct dt_conv_sums *sums)
 {
@@ -104,8 +104,7 @@ static void weights_sparse(const struct dt_block_state *state, const struct dt_c
     kernels->conv_backward_weights(conv, lists, x, dw, sums->bias);
 }
 
-/* Finds a sample's survivors in dy, where the forward pass has not done so; returns how many there
- * are. */
+/* Finds a sample's survivors in dy, unless the forward pass has done so; returns their number. */
 static size_t find_survivors(const struct dt_cpu_job *job, int sample, const float *dy,
                              struct dt_survivors *survivors)
 {
@@ -127,8 +126,8 @@ static size_t find_survivors(const struct dt_cpu_job *job, int sample, const flo
     return kernels->survivors(state->n_linear / (size_t)n_k, n_k, dy, survivors->word);
 }
 
-/* Both gradients of a sample, each in the form that is less work. dy is where survivors are found.
- */
+/* Computes both gradients of a sample, each by the cheaper form. dy: the gradient in which
+ * survivors are found. */
 static void both_gradients(const struct dt_cpu_job *job, int sample, struct dt_cpu_scratch *scratch,
                            const float *x, const float *dy, struct dt_conv_sums *sums)
 {
@@ -142,7 +141,7 @@ static void both_gradients(const struct dt_cpu_job *job, int sample, struct dt_c
     const bool dense_data =
         conv->stride == 1 && sparse > dense_work(conv, conv->k, conv->c, kernels->vector);
     float *dx = job->dx != NULL ? job->dx + (size_t)sample * state->n_in : NULL;
-    const float *whole = dy; /* in front of the pool */
+    const float *whole = dy; /* before the pool */
     if ((dense_weights || dense_data) && state->conv.survivors_pooled) {
         kernels->spread_survivors(conv, &survivors, scratch->linear);
         whole = scratch->linear;
@@ -200,7 +199,7 @@ static void conv_slice(void *context, int slice, int thread)
     }
 }
 
-/* K C R S to C K R S with R and S run backwards. */
+/* Reorders K C R S to C K R S, with R and S reversed. */
 static void rotate_weights(const struct dt_conv *conv, const float *weight, float *rotated)
 {
     const size_t n_k = (size_t)conv->k, n_c = (size_t)conv->c,
@@ -255,7 +254,7 @@ static void add_sums(const struct dt_block_state *state, const struct dt_conv_su
     add_elems(dt_conv_filters(conv, vector), from->bias, to->bias);
 }
 
-/* grads += the sums, in the arena's order. */
+/* Adds the sums to grads, in the arena's order. */
 static void unpack_sums(const struct dt_block_state *state, const struct dt_conv_sums *sums,
                         float *grads)
 {

@@ -124,8 +124,7 @@ const char *dt_cpu_isa(void)
 }
 
 #if defined(DT_CPU_HAS_AMX)
-/* Tiles make a thread's state 8 KB larger, so Linux gives them only to processes that have asked
- * for them. */
+/* Tiles make a thread's state 8 KB larger, so Linux grants them only on request. */
 static bool has_amx(void)
 {
     unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;

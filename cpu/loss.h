@@ -4,10 +4,10 @@
 
 #include "model/backend.h"
 
-/* One sample's loss is added to `metrics`; dz (n), unless NULL, is its gradient. softmax(z) -
+/* Adds one sample's loss to `metrics`; dz (n), unless NULL, gets its gradient: softmax(z) -
  * onehot(label). */
 void dt_cpu_cross_entropy(int label, int n, const float *z, float *dz, struct dt_metrics *metrics);
-/* 2 (z - target) / n. */
+/* The same with gradient 2 (z - target) / n. */
 void dt_cpu_squared_error(const float *target, int n, const float *z, float *dz,
                           struct dt_metrics *metrics);
 

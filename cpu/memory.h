@@ -1,4 +1,4 @@
-/* Memory that the vector kernels may read past the end of. */
+/* Memory with a margin: vector kernels may read past its end. */
 #ifndef DT_CPU_MEMORY_H
 #define DT_CPU_MEMORY_H
 

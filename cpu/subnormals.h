@@ -1,10 +1,8 @@
-/* Numbers too small for a normal float count as zero, in what this thread computes and those that
- * it starts from then on.
- *
- * A weight whose input is always zero has gradients of zero. Adam's mean of them shrinks by a tenth
- * a step until it is subnormal, and there it stays, rounded up again each time. A thousand steps on
- * that is most of the weights behind a blank background, and for each operation on such a number a
- * processor needs a hundred cycles. */
+/* Makes numbers too small for a normal float count as zero, in this thread and in threads that it
+ * starts from then on. A weight whose input is always zero has gradients of zero. Adam's mean of
+ * them shrinks by a tenth a step until it is subnormal, and there it stays, rounded up again each
+ * time. A thousand steps later this holds for most weights after a blank background, and a
+ * processor needs a hundred cycles for each operation on such a number. */
 #ifndef DT_CPU_SUBNORMALS_H
 #define DT_CPU_SUBNORMALS_H
 
@@ -14,7 +12,7 @@
 #include <immintrin.h>
 #endif
 
-/* Returns the thread's state before, for dt_subnormals_restore. */
+/* Returns the thread's previous state, for dt_subnormals_restore. */
 static inline uint32_t dt_subnormals_flush(void)
 {
 #if defined(__SSE2__)

@@ -1,4 +1,4 @@
-/* One sample through what follows a block's linear operation, forward and backward. */
+/* One sample through the part of a block after its linear operation, forward and backward. */
 #include <string.h>
 
 #include "base/rng.h"
@@ -23,14 +23,14 @@ void dt_cpu_reorder(const struct dt_cpu_job *job, const float *pooled, float *y)
                                         pooled, y);
 }
 
-/* The words of a sample that took the direct way: of winners whose output is positive behind pool
- * and dropout. A NaN is not. */
+/* The words of a sample that was computed without the fused path: winners with positive output
+ * after pool and dropout. NaN is not positive. */
 static void note_survivors(const struct dt_cpu_job *job, int sample, int thread,
                            const float *pooled)
 {
     struct dt_block_state *state = job->state;
     const struct dt_cpu_kernels *kernels = state->cpu->kernels;
-    float *positive = state->scratch[thread].linear; /* done with */
+    float *positive = state->scratch[thread].linear; /* no longer needed */
     memcpy(positive, pooled, state->n_pooled * sizeof(float));
     kernels->activate_backward(DT_ACTIVATION_RELU, state->n_pooled, pooled, 1, positive);
     kernels->survivors_pooled(&state->tail.pooling, positive, state->scratch[thread].winner,
@@ -81,7 +81,7 @@ float *dt_cpu_tail_backward(const struct dt_cpu_job *job, int sample, int thread
                  kept = dt_cpu_kept(job->pass, sample, state->n_pooled);
     float *dy = job->dy + at;
     if (!state->conv.fuses_pool &&
-        state->tail.activated == NULL) { /* element by element, so in whatever order y is */
+        state->tail.activated == NULL) { /* elementwise, so y's order does not matter */
         kernels->activate_backward(b->activation, state->n_pooled, job->y + at,
                                    1.0f - b->dropout_rate, dy);
     }

@@ -1,22 +1,20 @@
 #include "cpu/kernels/kernels.h"
 
-#define CACHE_FLOATS                                                                             \
-    ((size_t)3 << 15) /* 384 KB, for a group: its images and all frequencies' weights are in the \
-                         same cache */
-#define FEW_TILES 24  /* fewer at a time use the weights, once loaded, too seldom */
-#define ENOUGH_TILES                                                                            \
-    64                /* in images at a time: where parts are blank, the last group is not full \
-                       */
-#define MANY_IMAGES 8 /* more at a time would leave too little for other threads */
-#define PAD 16        /* floats that keep neighbours off each other's cache sets */
+#define CACHE_FLOATS \
+    ((size_t)3       \
+     << 15)          /* 384 KB per group: its images and all frequencies' weights share one cache */
+#define FEW_TILES 24 /* fewer at a time reuse the loaded weights too little */
+#define ENOUGH_TILES 64 /* in images at a time: blank parts leave the last group partly filled */
+#define MANY_IMAGES 8   /* more at a time would leave too few for other threads */
+#define PAD 16          /* floats that put neighbours on different cache sets */
 
 static int cut(int n, int size)
 {
     return (n + size - 1) / size;
 }
 
-/* Vector operations of one image: the products and, weighted by what they take beside a
- * multiply-add, both transforms. */
+/* Compares the vector operations of one image: the products and both transforms, weighted by their
+ * cost in multiply-adds. */
 static bool pays(const struct dt_winograd *w, int vector)
 {
     const double n_freqs = (double)w->rows * w->columns * DT_WINOGRAD_FREQS,
@@ -42,6 +40,6 @@ void dt_winograd_plan(struct dt_winograd *w, int vector)
     w->images = (int)dt_min_size((size_t)cut(ENOUGH_TILES, n_tiles), MANY_IMAGES);
     const size_t n_fit = CACHE_FLOATS / (w->v_tile + w->m_tile);
     const int most = n_fit < FEW_TILES ? FEW_TILES : (int)dt_min_size(n_fit, DT_WINOGRAD_MAX_GROUP);
-    w->group = cut(w->images * n_tiles, cut(w->images * n_tiles, most)); /* all of a size */
+    w->group = cut(w->images * n_tiles, cut(w->images * n_tiles, most)); /* all of about one size */
     w->skips_blank = true;
 }

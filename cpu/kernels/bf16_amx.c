@@ -1,9 +1,9 @@
 /* Convolution of bf16 numbers by AMX: direct, as products of tiles. A tile holds 16 rows of 64
  * bytes at most, and one instruction adds the product of 16 positions x 32 channels by 32 channels
- * x 16 filters to 16 x 16 sums. Positions are neighbours in a row of outputs, so their inputs lie a
- * pixel's stride apart, and a kernel's row is one run of channels for each of them. Two rows of
- * outputs by two panels of filters are summed at a time: four tiles of sums, two of inputs, two of
- * weights are all there are. */
+ * x 16 filters to 16 x 16 sums. Positions are neighbours in a row of outputs, so their inputs are
+ * one pixel's stride apart, and a kernel row is one run of channels for each of them. It sums two
+ * rows of outputs by two panels of filters at a time: four tiles of sums, two of inputs and two of
+ * weights use all eight. */
 #include "cpu/kernels/bf16.h"
 #include "cpu/kernels/pool_window.h"
 
@@ -17,7 +17,7 @@ enum {
 
 /* ---- rounding */
 
-/* 32 numbers of which the first n are there; zeros for the others. NaNs stay NaNs, and denormal
+/* Rounds 32 numbers, of which the first n exist; zeros for the others. NaNs stay NaNs, and denormal
  * numbers become zero. */
 ALWAYS_INLINE void round_32(const float *from, size_t n, uint16_t *to)
 {
@@ -49,7 +49,7 @@ static void pack(const struct dt_bf16 *b, const float *weight, uint16_t *packed)
     }
 }
 
-/* Pixels of n_c channels, to whole products of channels. */
+/* Rounds pixels of n_c channels, padded to whole products of channels. */
 static void round_pixels(size_t n_pixels, size_t n_c, const float *x, size_t channels, uint16_t *to)
 {
     for (size_t i = 0; i < n_pixels; i++, x += n_c, to += channels) {
@@ -63,7 +63,7 @@ static void round_pixels(size_t n_pixels, size_t n_c, const float *x, size_t cha
     }
 }
 
-/* Into the middle of the padded image; what is around it stays zero. */
+/* Rounds into the middle of the padded image; its frame stays zero. */
 static void round_image(const struct dt_bf16 *b, const float *x, uint16_t *padded)
 {
     const size_t n_c = (size_t)b->conv.c, n_w = (size_t)b->in_w, channels = dt_bf16_channels(b);
@@ -79,14 +79,14 @@ static void round_image(const struct dt_bf16 *b, const float *x, uint16_t *padde
 
 /* ---- sums */
 
-/* As LDTILECFG reads it. */
+/* In LDTILECFG's layout. */
 struct tile_config {
     uint8_t palette, start_row, reserved[14];
     uint16_t row_bytes[16];
     uint8_t n_rows[16];
 };
 
-/* Tiles 0 to 3 are sums, 4 and 5 inputs: of n positions. 6 and 7 are weights. */
+/* Tiles 0 to 3 are sums; 4 and 5 inputs, of n positions; 6 and 7 weights. */
 static void configure(int n)
 {
     struct tile_config config = {.palette = 1};
@@ -97,20 +97,20 @@ static void configure(int n)
     _tile_loadconfig(&config);
 }
 
-/* The compiler does not know what tiles read and write. */
+/* A compiler barrier: the compiler does not see which memory tiles read and write. */
 #define TILES_SEE_MEMORY() __asm__ volatile("" ::: "memory")
 
-/* What all blocks of an image have in common. */
+/* Parameters shared by all blocks of an image. */
 struct image {
     int kernel;
-    size_t run;   /* of channels, for a position and a row of the kernel */
-    size_t pixel; /* from a position's inputs to the next one's */
+    size_t run;   /* channels per position and kernel row */
+    size_t pixel; /* distance between the inputs of neighbouring positions */
     size_t row;   /* of the padded image */
     size_t panel; /* of packed weights */
 };
 
-/* From the bias on, of two rows of positions, whose windows begin at upper and lower, and one or
- * two panels of filters: sum [row][panel][position][filter]. */
+/* Sums, starting with the bias, two rows of positions, whose windows begin at upper and lower, by
+ * one or two panels of filters: sum [row][panel][position][filter]. */
 ALWAYS_INLINE void sum_block(const bool two, const struct image *image, const uint16_t *upper,
                              const uint16_t *lower, const uint16_t *weights, const float *bias,
                              float *sum)
@@ -149,7 +149,7 @@ ALWAYS_INLINE void sum_block(const bool two, const struct image *image, const ui
 
 /* ---- outputs */
 
-/* A block of sums: where its first output is, and how many there are. */
+/* A block of sums: its first output and its extents. */
 struct block {
     int p, q, k;
     int n_rows, n_columns, n_filters;
@@ -171,7 +171,7 @@ static void put_outputs(const struct dt_conv *conv, const struct dt_conv_outputs
             for (int k = 0; k < b->n_filters; k += FILTERS) {
                 const vf v = sum_at(sum, row, k / FILTERS, i);
                 store_filters(y + k, out->relu ? larger((vf){0}, v) : v,
-                              dt_min(FILTERS, b->n_filters - k)); /* a NaN stays one */
+                              dt_min(FILTERS, b->n_filters - k)); /* NaN stays NaN */
             }
         }
     }
@@ -192,7 +192,7 @@ ALWAYS_INLINE vf put_windows(const int n_filters, const struct pool_target *to, 
     return check;
 }
 
-/* Returns whether all of them are finite. */
+/* Returns true if all of them are finite. */
 static bool put_pooled(const struct dt_conv *conv, const struct dt_conv_outputs *out,
                        const struct block *b, const float *sum)
 {
@@ -213,9 +213,9 @@ static bool put_pooled(const struct dt_conv *conv, const struct dt_conv_outputs 
     return finite;
 }
 
-/* ---- all together */
+/* ---- the whole convolution */
 
-/* A block's share of the memory that is written next: it comes while there is still much to
+/* Prefetches a block's share of the memory that the next call writes, while there is still much to
  * compute. */
 static void fetch_next(const struct dt_conv_outputs *out, size_t n_elems, size_t block,
                        size_t n_blocks)
@@ -246,8 +246,8 @@ static bool do_block(const struct dt_conv *conv, const struct image *image, cons
     return true;
 }
 
-/* Rows are cut into strips as even as possible; the last one begins earlier where they are not. A
- * pool's windows stay whole. */
+/* Cuts rows into strips as even as possible; a last one that does not fit begins earlier. A pool's
+ * windows stay whole. */
 static bool forward(const struct dt_bf16 *bf16, const float *x, const uint16_t *packed,
                     const struct dt_conv_outputs *out, uint16_t *padded)
 {
@@ -286,7 +286,7 @@ static bool forward(const struct dt_bf16 *bf16, const float *x, const uint16_t *
             }
         }
     }
-    _tile_release(); /* what is not in use need not be saved when threads change */
+    _tile_release(); /* the system need not save unused tiles when it switches threads */
     return finite;
 }
 

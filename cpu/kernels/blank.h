@@ -1,13 +1,13 @@
-/* Windows of an image that hold nothing but zeros: most of a drawing's. Only images of one channel
- * are looked at, as zeros of others rarely fill a window. */
+/* Finds windows of an image that hold only zeros: most of a drawing's. Used for images of one
+ * channel only, because zeros of others rarely fill a window. */
 #ifndef DT_CPU_KERNELS_BLANK_H
 #define DT_CPU_KERNELS_BLANK_H
 
 #include "cpu/kernels/vector.h"
 
-#define BLANK_FLOATS 64 /* of a row, seen at a time */
+#define BLANK_FLOATS 64 /* of a row, tested at a time */
 
-/* Bit i is set unless float i, of at most BLANK_FLOATS, is +0 in each of n_rows rows. -0 is not
+/* Sets bit i unless float i, of at most BLANK_FLOATS, is +0 in each of n_rows rows. -0 is not
  * blank: its products have other signs. */
 static inline uint64_t inked_floats(int n_rows, const float *x, size_t row, int n)
 {
@@ -22,7 +22,7 @@ static inline uint64_t inked_floats(int n_rows, const float *x, size_t row, int 
     return bits;
 }
 
-/* Windows, `stride` floats apart and `width` wide, that BLANK_FLOATS hold. */
+/* Number of windows, `width` wide and `stride` floats apart, that fit into BLANK_FLOATS. */
 static inline int inked_windows(int width, int stride)
 {
     return (BLANK_FLOATS - width) / stride + 1;

@@ -7,8 +7,8 @@
 
 #define FILTERS (TILE_VECTORS * VL)
 
-/* Packed weights: blocks of FILTERS filters (the last one vector wide if that is enough), in each
- * [r][s][c][filter]. */
+/* Packed weights: blocks of FILTERS filters (the last one a single vector if that suffices), in
+ * each [r][s][c][filter]. */
 static int block_width(int n_filters)
 {
     return n_filters > VL ? FILTERS : VL;
@@ -33,13 +33,13 @@ void DT_KERNEL(conv_pack_forward)(const struct dt_conv *conv, const float *weigh
 
 #define FEW_POSITIONS \
     3              /* outputs at a time: addresses x, x + stride, x + 2 stride need no arithmetic */
-#define FEW_SIDE 5 /* of the largest window */
+#define FEW_SIDE 5 /* of the largest window it handles */
 
 /* One or two vectors of filters over an image. */
 struct few {
     struct dt_conv conv;
     const float *x, *weight, *bias;
-    size_t width; /* from a tap's weights to the next one's */
+    size_t width; /* distance between the weights of neighbouring taps */
     vf least;     /* ReLU's 0, or -infinity */
     float *y;
 };
@@ -68,11 +68,11 @@ ALWAYS_INLINE void few_outputs(const int S, const int V, const int n, const stru
             EACH_SUM(sum[i][v] += x[(size_t)i * stride + (size_t)s] * weight[(r * S + s) * V + v])
         }
     }
-    EACH_SUM(store(y + (size_t)i * n_k + v * VL, larger(least, sum[i][v]))) /* a NaN stays one */
+    EACH_SUM(store(y + (size_t)i * n_k + v * VL, larger(least, sum[i][v]))) /* NaN stays NaN */
 #undef EACH_SUM
 }
 
-/* Outputs q .. end - 1 of a row; `inked` are the floats from the window of q on. */
+/* Outputs q .. end - 1 of a row; `inked` marks the nonzero floats from the window of q on. */
 ALWAYS_INLINE void few_row(const int S, const int V, const struct few *few, int q, int end,
                            uint64_t inked, const float *x, const vf weight[], const vf blank[],
                            float *y)
@@ -92,7 +92,7 @@ ALWAYS_INLINE void few_row(const int S, const int V, const struct few *few, int 
             q++;
             continue;
         }
-        if (q > last) { /* at the row's end some once more */
+        if (q > last) { /* at the row's end it repeats some outputs */
             x -= (size_t)(q - last) * stride;
             y -= (size_t)(q - last) * n_k;
             q = last;
@@ -105,12 +105,12 @@ ALWAYS_INLINE void few_row(const int S, const int V, const struct few *few, int 
     }
 }
 
-/* The outputs of blank windows are copies of what one such window gives: so they are the same bits,
- * whatever the weights are. */
+/* Copies the output of one blank window to all: so they have the same bits, whatever the weights
+ * are. */
 ALWAYS_INLINE void few_filters(const int S, const int V, const struct few *of)
 {
     static const float zeros[FEW_SIDE];
-    const struct few few = *of; /* which no store can change, so that it stays in registers */
+    const struct few few = *of; /* a local copy: no store can change it, so it stays in registers */
     const struct dt_conv *conv = &few.conv;
     const int stride = conv->stride, n_seen = inked_windows(S, stride);
     const size_t row = (size_t)conv->w;
@@ -143,8 +143,8 @@ FEW_CASE(3, 2)
 FEW_CASE(5, 1)
 FEW_CASE(5, 2)
 
-/* Measured: two vectors of filters share what is loaded of x, even where their weights do not fit
- * into registers any more; without AVX a 5x5 window's tiles are faster. */
+/* Measured: two vectors of filters share each load of x, which pays even if their weights do not
+ * fit into registers; without AVX a 5x5 window's tiles are faster. */
 static bool few_apply(const struct dt_conv *conv)
 {
     const bool window = conv->kernel == 3 || (conv->kernel == 5 && VL > 4);
@@ -176,7 +176,7 @@ static void few_forward(const struct dt_conv *conv, const float *x, const float 
     }
 }
 
-/* ---- tiles: any other */
+/* ---- tiles: all other convolutions */
 
 /* One row of outputs of one block of filters. */
 static void forward_row(const struct dt_conv *conv, struct tile *tile, const float *x, float *y)

@@ -1,13 +1,11 @@
-/* Convolution, backward: to the data and to the weights, visiting only the output gradients that
- * are not zero.
- *
- * A gradient g of filter k adds g * weight[k] to a window of dx, and g * that window of x to dw[k].
- * Both are done patch by patch: up to 3 x 3 taps (3 with 16 registers) of a few vectors of
- * channels, which fit the registers. For dx the patch slides along a row of positions, and at each
- * one takes up the weights of the filters that survive there; on the way it appends them to lists
- * by filter. For dw the patch stays with a filter while its list is walked. Lists are cut into
- * bands of rows, so that the rows of x that a band sees stay in the first cache. Where few
- * gradients are zero, or channels are few, both are dense operations instead: conv_block.c. */
+/* Convolution, backward: to the data and to the weights, visiting only the nonzero output
+ * gradients. A gradient g of filter k adds g * weight[k] to a window of dx, and g * that window of
+ * x to dw[k]. Both work patch by patch: up to 3 x 3 taps (3 with 16 registers) of a few vectors of
+ * channels, which fit the registers. For dx the patch slides along a row of positions, and adds at
+ * each one the weights of the filters that survive there; on the way it appends them to lists by
+ * filter. For dw the patch stays with a filter while it walks that filter's list. Lists are cut
+ * into bands of rows, so that the rows of x that a band reads stay in the first cache. Where few
+ * gradients are zero, or channels are few, dense operations replace both: conv_block.c. */
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/vector.h"
 
@@ -29,8 +27,8 @@ struct patch {
     size_t at; /* in packed weights */
 };
 
-/* Cuts a kernel's rows, or columns, into equal pieces of at most `most`: how many, and where they
- * begin. */
+/* Cuts a kernel's rows, or columns, into equal pieces of at most `most`: their number, and where
+ * each begins. */
 static int n_pieces(int kernel, int most)
 {
     return (kernel + most - 1) / most;
@@ -74,7 +72,7 @@ static struct patch patch_at(const struct dt_conv *conv, int row_piece, int colu
     return p;
 }
 
-/* Turns p into the patch that follows in packed weights; false after the last one. */
+/* Advances p to the next patch in packed weights; false after the last one. */
 static bool next_patch(const struct dt_conv *conv, struct patch *p)
 {
     int row_piece = p->row_piece, column_piece = p->column_piece, v = p->v + p->n_v;
@@ -93,7 +91,7 @@ static bool next_patch(const struct dt_conv *conv, struct patch *p)
     return true;
 }
 
-/* Calls `call`, a macro of a patch's rows, columns and vectors, with these as constants. */
+/* Invokes `call`, a macro of a patch's rows, columns and vectors, with these as constants. */
 #define CASE_OF_PATCH(R, S, V, call) \
     case (R)*100 + (S)*10 + (V):     \
         call(R, S, V);               \
@@ -195,11 +193,11 @@ struct data_row {
     const float *weight;            /* the patch's, of filter 0 */
     float *dx;                      /* the patch's first element at column 0 */
     size_t dx_row, dx_tap, dx_step; /* floats to the next row, column, window */
-    bool slides; /* windows one column apart: what they share stays in registers */
-    bool begins; /* this row is the first to reach the last row of its windows: nothing is there yet
-                  */
-    struct dt_entry **list;  /* (k) where each filter's list ends; NULL: lists are there already */
-    int32_t x_begin, x_step; /* the first window's place in x */
+    bool slides;                    /* windows one column apart: shared columns stay in registers */
+    bool begins; /* this row is the first to reach the last row of its windows, which holds no sums
+                    yet */
+    struct dt_entry **list;  /* (k) end of each filter's list; NULL: the lists exist already */
+    int32_t x_begin, x_step; /* the first window's place in x, and the distance to the next */
 };
 
 /* Columns [begin, S) of the patch's windows. */
@@ -237,7 +235,7 @@ ALWAYS_INLINE void store_columns(const int R, const int S, const int V, const st
     }
 }
 
-/* What the survivors of a position add to the patch's window there. */
+/* Adds a position's survivors to the patch's window there. */
 ALWAYS_INLINE void add_survivors(const int R, const int S, const int V, const bool listing,
                                  const struct data_row *d, int q,
                                  vf sum[PATCH_ROWS][PATCH][PATCH_VECTORS])
@@ -325,7 +323,7 @@ static void clear_lists(const struct dt_conv *conv, const struct dt_conv_lists *
     }
 }
 
-/* Remembers where the lists are when a row begins a band. */
+/* Records the lists' ends when a row begins a band. */
 static void begin_band(const struct dt_conv *conv, int row, const struct dt_conv_lists *lists)
 {
     const size_t n_k = (size_t)conv->k;
@@ -335,14 +333,14 @@ static void begin_band(const struct dt_conv *conv, int row, const struct dt_conv
     }
 }
 
-/* Whether a patch's windows tile whole rows of dx and slide down them, so that its last row is
- * nobody's before. */
+/* True if a patch's windows tile whole rows of dx and slide down them, so that its last row has no
+ * earlier sums. */
 static bool begins_rows(const struct dt_conv *conv, const struct patch *p)
 {
     return conv->stride == 1 && n_pieces(conv->kernel, PATCH) == 1 && p->row_piece == 0;
 }
 
-/* Zeroes what of dx is added to before anything is stored there. */
+/* Zeroes the part of dx that is added to before anything is stored there. */
 static void clear_data(const struct dt_conv *conv, const struct patch *first, float *dx)
 {
     const size_t row = (size_t)conv->w * dt_conv_channels(conv, VL), n_rows = (size_t)conv->h;
@@ -422,7 +420,7 @@ void DT_KERNEL(conv_list)(const struct dt_conv *conv, const struct dt_survivors 
     }
 }
 
-/* db: the filter's; of one of its patches. */
+/* db: the filter's, for one of its patches. */
 ALWAYS_INLINE void add_list(const int R, const int S, const int V, const struct dt_entry *entry,
                             const struct dt_entry *end, const float *x, size_t x_row, size_t x_tap,
                             float *dw, float *db)
@@ -470,8 +468,7 @@ static void patch_weights(const struct dt_conv *conv, const struct patch *p,
     const size_t tap = (size_t)conv->c, row = (size_t)conv->w * tap, size = patch_elems(p);
     struct dt_entry **begin = lists->begin + (size_t)band * (size_t)conv->k,
                     **end = (band + 1) * lists->band < conv->out_h ? begin + conv->k : lists->end;
-    float other =
-        0; /* a filter's list adds to the bias once, though there may be several patches */
+    float other = 0; /* a filter's list adds to the bias once, even with several patches */
     x += (size_t)p->r * row + (size_t)p->s * tap + (size_t)(p->v * VL);
     for (size_t k = 0; k < (size_t)conv->k; k++, dw += size) {
 #define ADD_LIST(R, S, V) \

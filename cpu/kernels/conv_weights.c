@@ -1,9 +1,7 @@
 /* A convolution's weight gradient as a dense product: where few output gradients are zero, or
- * channels are few.
- *
- * One tile sums, over all positions, a block of the window (R rows, E neighbouring floats of each)
- * times one or two vectors of filters. A first layer's whole window is often one tile, so its
- * gradient is read once, and ReLU's mask applied on the way. */
+ * channels are few. One tile sums, over all positions, a block of the window (R rows, E
+ * neighbouring floats of each) times one or two vectors of filters. A first layer's whole window is
+ * often one tile, so its gradient is read once, and ReLU's mask applied at the same time. */
 #include "cpu/kernels/blank.h"
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/vector.h"
@@ -20,19 +18,19 @@
 struct weights_tile {
     const struct dt_conv *conv;
     const float *x;      /* the block's first element */
-    const float *dy, *y; /* the first filter; y is only looked at for being positive */
-    size_t y_step;       /* 0: y is always the same */
-    float *dw, *db;      /* (elements, filters); db NULL: another tile adds it up */
+    const float *dy, *y; /* the first filter; only the sign of y is used */
+    size_t y_step;       /* 0: y is constant */
+    float *dw, *db;      /* (elements, filters); db NULL: another tile sums it */
 };
 
-/* What a tile adds up in registers over an image. */
+/* A tile's sums over an image, in registers. */
 struct weights_sums {
     vf dw[TILE][VECTORS];
     vf db[VECTORS], skipped[VECTORS]; /* of all gradients; of those that meet a blank block */
 };
 
-/* n neighbouring positions, of which x, dy and y are the first. `inked`: the floats of x from there
- * on; a gradient that meets none of them is only added up. */
+/* n neighbouring positions; x, dy and y point to the first. `inked` marks the nonzero floats of x
+ * from there on; a gradient that meets none of them is only summed. */
 ALWAYS_INLINE void tile_positions(const int R, const int E, const int V, const bool skips,
                                   const struct weights_tile *t, int n, uint64_t inked,
                                   const float *x, const float *dy, const float *y,
@@ -74,7 +72,7 @@ ALWAYS_INLINE void tile_positions(const int R, const int E, const int V, const b
     }
 }
 
-/* A row of positions, as many at a time as their floats are seen. */
+/* A row of positions, as many at a time as one `inked` word covers. */
 ALWAYS_INLINE void tile_row(const int R, const int E, const int V, const bool skips,
                             const struct weights_tile *t, const float *x, const float *dy,
                             const float *y, struct weights_sums *sums)
@@ -91,7 +89,7 @@ ALWAYS_INLINE void tile_row(const int R, const int E, const int V, const bool sk
     }
 }
 
-/* Zero times the skipped gradients is added, which is NaN if one of them is infinite or a NaN. */
+/* Adds zero times the skipped gradients, which is NaN if one of them is infinite or NaN. */
 ALWAYS_INLINE void tile_image(const int R, const int E, const int V, const bool skips,
                               const struct weights_tile *t)
 {
@@ -170,7 +168,8 @@ static void run_tile(int n_rows, int n_elements, int n_vectors, const struct wei
     }
 }
 
-/* n things in pieces of at most `most`, as even as possible: how many, and where they begin. */
+/* Cuts n into pieces of at most `most`, as even as possible: their number, and where each
+ * begins. */
 static int piece_count(int n, int most)
 {
     return (n + most - 1) / most;
@@ -181,7 +180,7 @@ static int piece_begin(int n, int most, int i)
     return (int)((int64_t)n * i / piece_count(n, most));
 }
 
-/* All of the window for some filters. */
+/* The whole window for some filters. */
 static void window_tiles(const struct weights_tile *whole, int n_vectors)
 {
     const struct dt_conv *conv = whole->conv;

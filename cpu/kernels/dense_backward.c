@@ -1,11 +1,11 @@
-/* Dense layers backward: both gradients, for so many inputs at a time that what is read again and
- * again, their samples or their weights, stays in the first-level cache. */
+/* Dense layers backward: both gradients, for a few inputs at a time, so that the data that is read
+ * again and again, their samples or their weights, stays in the first-level cache. */
 #include "cpu/kernels/transpose.h"
 #include "cpu/kernels/walk.h"
 
 #define COLUMNS DT_DENSE_COLUMNS
 
-/* Calls `call` with every index below n whose element is not zero. */
+/* Invokes `call` with every index below n whose element is nonzero. */
 #define EACH_NONZERO(n, x, call)                                                     \
     for (int block_ = 0; block_ < (n); block_ += VL) {                               \
         uint64_t bits_ = nonzero_lanes(load((x) + block_));                          \
@@ -29,7 +29,7 @@ void DT_KERNEL(list_samples)(int n, int n_out, const float *dy, const struct dt_
     }
 }
 
-/* So many samples' lists begin at begin[0]. Row by row, as dy lies: counted first, so that each
+/* Makes the lists of n samples, from begin[0] on. Reads dy row by row: counts first, so that each
  * list has its place. */
 static void list_block(int n, int n_out, const float *dy, uint32_t *begin, uint32_t *next,
                        struct dt_entry *entry)
@@ -37,7 +37,7 @@ static void list_block(int n, int n_out, const float *dy, uint32_t *begin, uint3
     memset(next, 0, (size_t)n_out * sizeof *next);
     for (int i = 0; i < n; i++) {
         for (int unit = 0; unit < n_out; unit++) {
-            next[unit] += dy[(size_t)i * (size_t)n_out + (size_t)unit] != 0; /* a NaN is not zero */
+            next[unit] += dy[(size_t)i * (size_t)n_out + (size_t)unit] != 0; /* or NaN */
         }
     }
     for (int unit = 0; unit < n_out; unit++) {
@@ -61,10 +61,9 @@ void DT_KERNEL(list_units)(int n, int n_out, const float *dy, const struct dt_sp
     }
 }
 
-#define WRITE_AHEAD \
-    8 /* rows: a store that finds its line in an outer cache holds up what comes after it */
+#define WRITE_AHEAD 8 /* rows: a store whose line is in an outer cache delays later stores */
 
-/* Asks for COLUMNS floats that are written soon. */
+/* Prefetches COLUMNS floats for writing. */
 ALWAYS_INLINE void ask_to_write(const float *to)
 {
     UNROLL
@@ -73,8 +72,8 @@ ALWAYS_INLINE void ask_to_write(const float *to)
     }
 }
 
-/* Columns of b, packed: its rows lie far apart in memory, often on the same cache sets. A row is
- * loaded before any of it is stored, as a load may have to wait for a store to the same place of
+/* Packs columns of b, whose rows lie far apart in memory, often on the same cache sets. Loads a row
+ * before it stores any of it, because a load may have to wait for a store to the same offset of
  * another page. */
 static void pack_columns(int depth, const float *b, size_t b_step, float *packed)
 {
@@ -83,7 +82,7 @@ static void pack_columns(int depth, const float *b, size_t b_step, float *packed
         ask_to_write(packed + (size_t)WRITE_AHEAD * COLUMNS);
         UNROLL
         for (int v = 0; v < COLUMNS / VL; v++) {
-            row[v] = load(b + v * VL); /* what lies behind the last column is not used */
+            row[v] = load(b + v * VL); /* values after the last column are not used */
         }
         UNROLL
         for (int v = 0; v < COLUMNS / VL; v++) {
@@ -92,12 +91,12 @@ static void pack_columns(int depth, const float *b, size_t b_step, float *packed
     }
 }
 
-/* COLUMNS columns are so many vectors at a time, and every second entry has sums of its own where
- * they are few. */
+/* COLUMNS columns are this many vectors at a time; if they are few, every second entry has its own
+ * sums. */
 #define LIST_VECTORS (COLUMNS / VL < WALK_VECTORS ? COLUMNS / VL : WALK_VECTORS)
 #define LIST_SETS (WALK_VECTORS / LIST_VECTORS)
 
-/* A row of c, from the entries that b's rows are to be multiplied with. */
+/* A row of c, from the entries that multiply b's rows. */
 ALWAYS_INLINE void list_row(const struct dt_entry *entry, const struct dt_entry *end,
                             const float *b, bool accumulate, float *c)
 {
@@ -131,14 +130,14 @@ ALWAYS_INLINE void list_row(const struct dt_entry *entry, const struct dt_entry 
     }
 }
 
-/* The rows that the next product begins with: of its b, and of its c. */
+/* The rows that the next product reads first: of its b, and of its c. */
 struct ahead {
     const float *b, *c;
     int n_b, n_c;
     size_t stride;
 };
 
-/* Asks for the i-th of m shares of them. */
+/* Prefetches the i-th of m shares of them. */
 static void ask_ahead(const struct ahead *ahead, int i, int m)
 {
     const int share_b = (ahead->n_b + m - 1) / m, share_c = (ahead->n_c + m - 1) / m;
@@ -215,7 +214,7 @@ static void product_columns(const struct ahead *ahead, int m, int n, int k, cons
     }
 }
 
-/* How many elements of the columns are not zero. */
+/* Counts the nonzero elements of the columns. */
 static int count_columns(const struct dt_dense *d, int at, int n)
 {
     int count = 0;
@@ -229,9 +228,9 @@ static int count_columns(const struct dt_dense *d, int at, int n)
     return count;
 }
 
-/* Whether dw costs less by the zeros of x than by those of dy, or as a dense product: in cycles, as
- * measured. By x there are matrices to transpose, and every row of every panel has a beginning and
- * an end. */
+/* True if skipping the zeros of x makes dw cheaper than skipping those of dy, or than a dense
+ * product: in cycles, as measured. The way by x transposes matrices, and every row of every panel
+ * has a start and an end. */
 static bool prefers_inputs(const struct dt_dense *d, int at, int n)
 {
     const int64_t n_samples = d->n, n_units = d->n_out, n_vectors = COLUMNS / VL;
@@ -258,7 +257,8 @@ static void store_rows(const struct ahead *ahead, int n_units, int n, const floa
     }
 }
 
-/* Columns of dw with x's zeros skipped: all units of an input side by side, and then transposed. */
+/* Columns of dw skipping x's zeros: computes all units of an input side by side, then
+ * transposes. */
 static void weights_by_input(const struct ahead *ahead, const struct dt_dense *d, int at, int n,
                              float *scratch)
 {

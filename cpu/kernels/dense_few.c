@@ -1,5 +1,5 @@
-/* Dense layers forward for few samples: then transposing the weights would cost more than it saves.
- * Inputs and weights both run along k, so sums are kept lane by lane and added up at the end. */
+/* Dense layers forward for few samples, where transposing the weights would cost more than it
+ * saves. Inputs and weights both run along k, so sums are kept per lane and added at the end. */
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/transpose.h"
 
@@ -9,7 +9,7 @@
 #define ROWS 3 /* 12 sums, 3 of x, 1 of w */
 #endif
 #define UNITS 4
-#define FEW_DEPTH 768 /* ROWS rows of x, so deep, stay in the first-level cache */
+#define FEW_DEPTH 768 /* ROWS rows of x of this depth stay in the first-level cache */
 
 /* The sums of four vectors' lanes. */
 ALWAYS_INLINE quarter lane_sums(const vf v[4])
@@ -30,7 +30,7 @@ ALWAYS_INLINE quarter lane_sums(const vf v[4])
     return sum;
 }
 
-/* VL more terms of each sum, or those in `inside`. */
+/* Adds VL more terms to each sum, or those in `inside`. */
 ALWAYS_INLINE void few_step(const int N, const float *const x[ROWS], const float *const w[UNITS],
                             int at, const bool whole, vi inside, vf sum[ROWS][UNITS])
 {
@@ -49,7 +49,8 @@ ALWAYS_INLINE void few_step(const int N, const float *const x[ROWS], const float
     }
 }
 
-/* y[i][0 .. n_units - 1] += x[i] * w for the first N of some samples; n_rows of them count. */
+/* y[i][0 .. n_units - 1] += x[i] * w for the first N of some samples; only n_rows of them are
+ * stored. */
 ALWAYS_INLINE void few_tile(const int N, int depth, const float *const x[ROWS],
                             const float *const w[UNITS], int n_rows, int n_units, float *y,
                             size_t stride)
@@ -71,7 +72,7 @@ ALWAYS_INLINE void few_tile(const int N, int depth, const float *const x[ROWS],
     }
 }
 
-/* Where n rows from `first` on begin; rows beyond the matrix repeat its last one. */
+/* Pointers to n rows from `first` on; rows after the matrix's end repeat its last one. */
 static void few_rows(const float *matrix, int n_rows, size_t stride, int first, int n,
                      const float *rows[])
 {

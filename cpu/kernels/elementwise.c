@@ -1,4 +1,4 @@
-/* Activations, dropout, pixels and the change of layout. Plain loops: the compiler makes vectors of
+/* Activations, dropout, pixels and the change of layout. Plain loops: the compiler vectorizes
  * them. */
 #include "cpu/kernels/kernels.h"
 
@@ -9,11 +9,10 @@
 
 /* e^x for -87 <= x <= 88, relative error below 2e-7: x = n log 2 + r, and a polynomial for e^r. Its
  * coefficients and those of tanh_vector are Moshier's (Cephes mathematical library, single
- * precision). A NaN stays one. */
+ * precision). NaN stays NaN. */
 ALWAYS_INLINE vf exp_vector(vf x)
 {
-    const float round =
-        12582912.0f; /* 1.5 * 2^23: what is added to it is rounded to a whole number */
+    const float round = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer */
     const vf shifted = x * 1.44269504f + round, n = shifted - round;
     const vf r = x - n * 0.693359375f + n * 2.12194440e-4f; /* log 2 in two pieces */
     vf p = r * 1.9875691500e-4f + 1.3981999507e-3f;
@@ -48,7 +47,7 @@ ALWAYS_INLINE vf sigmoid_vector(vf x)
 
 ALWAYS_INLINE vf relu_vector(vf x)
 {
-    return blend(x < 0, (vf){0}, x); /* this way round a NaN stays one */
+    return blend(x < 0, (vf){0}, x); /* written so that NaN stays NaN */
 }
 
 ALWAYS_INLINE void map(size_t n_elems, float *x, vf (*const function)(vf))
@@ -108,14 +107,14 @@ void DT_KERNEL(activate_backward)(enum dt_activation activation, size_t n_elems,
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "dropout_mask reads the low half of a word first");
 
-enum { GROUPS = VL / 2 }; /* calls of the generator at a time */
+enum { GROUPS = VL / 2 }; /* concurrent calls of the generator */
 
 typedef uint8_t vb __attribute__((vector_size(4 * VL)));
 
 #define ROUNDS 10
 
 /* base/rng.h's dt_rng_words for GROUPS neighbouring groups: the low halves of c[j]'s lanes are
- * their words j. What is in the high halves on the way takes no part in the products. */
+ * their words j. Intermediate values in the high halves do not enter the products. */
 ALWAYS_INLINE void rng_words(const struct dt_dropout_key *key, uint64_t round_keys[ROUNDS][2],
                              vu64 group, vu64 c[4])
 {
@@ -134,8 +133,8 @@ ALWAYS_INLINE void rng_words(const struct dt_dropout_key *key, uint64_t round_ke
     }
 }
 
-/* Four bytes, 1 or 0, from the half-words of two words, in the low halves; a drawn number below the
- * threshold is a negative difference. */
+/* Four bytes, 1 or 0, from the half-words of two words, in the low halves; a random number below
+ * the threshold gives a negative difference. */
 ALWAYS_INLINE vu64 keep_halves(vu64 a, vu64 b, uint32_t threshold)
 {
     const vu words = (vu)((a & 0xFFFFFFFFu) | b << 32);
@@ -152,13 +151,14 @@ ALWAYS_INLINE void keep_eight(const vu64 words[4], uint32_t threshold, uint8_t *
     memcpy(keep, &kept, sizeof kept);
 }
 
-/* Of sixteen, where the bytes decide. The words of a group are brought side by side. */
+/* The masks of sixteen units, if single bytes suffice. The words of a group are first put side by
+ * side. */
 ALWAYS_INLINE void keep_sixteen(const vu64 words[4], uint32_t threshold, uint8_t *keep)
 {
     const vf even = (vf)((words[0] & 0xFFFFFFFFu) | words[2] << 32),
              odd = (vf)((words[1] & 0xFFFFFFFFu) | words[3] << 32);
     const uint8_t last =
-        (uint8_t)(threshold / 256 - 1); /* that is dropped; 255 with a threshold of 65536 */
+        (uint8_t)(threshold / 256 - 1); /* the threshold in bytes: 255 for a threshold of 65536 */
     const vb low = (vb)((vb)interleave_low(even, odd) > last) & 1,
              high = (vb)((vb)interleave_high(even, odd) > last) & 1;
     memcpy(keep, &low, sizeof low);

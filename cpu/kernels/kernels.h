@@ -1,10 +1,9 @@
-/* The vector kernels of the cpu backend: one table of functions per instruction set.
- *
- * Every kernel source is compiled once per instruction set, with DT_CPU_ISA naming it; isa.c
- * chooses a table at open. Kernels work on one image, or on one part of a matrix: threads, batches
- * and memory are block.c's affair. Activations are H W C (channels innermost). Every buffer may be
- * read up to 256 bytes past its end; nothing is written past it. What is read past a row or an
- * image may be another thread's work in progress: those lanes are never used. */
+/* The vector kernels of the cpu backend: one table of functions per instruction set. Every kernel
+ * source is compiled once per instruction set, with DT_CPU_ISA naming it; isa.c chooses a table at
+ * open. Kernels work on one image, or on one part of a matrix: block.c handles threads, batches and
+ * memory. Activations are H W C (channels innermost). Every buffer may be read up to 256 bytes past
+ * its end; nothing is written past it. Bytes read past a row or an image may be another thread's
+ * unfinished work: those lanes are never used. */
 #ifndef DT_CPU_KERNELS_KERNELS_H
 #define DT_CPU_KERNELS_KERNELS_H
 
@@ -17,39 +16,37 @@
 #include "model/backend.h"
 #include "model/optimizer.h"
 
-/* A convolution over an input whose padding is already in place, so that every window lies inside.
- */
+/* A convolution over an already padded input, so that every window lies inside. */
 struct dt_conv {
     int c, h, w;
     int k, out_h, out_w;
     int kernel, stride;
 };
 
-/* One nonzero number of a list. Zeros contribute nothing to a sum, and after ReLU, max pool and
- * dropout most are zero. */
+/* One nonzero number of a list. Zeros add nothing to a sum, and most numbers are zero after ReLU,
+ * max pool and dropout. */
 struct dt_entry {
     int32_t index;
     float value;
 };
 
-/* The output gradients of one image that are not zero. They may still lie as the pool left them:
- * each position's k values begin at value + row_at[its row] + column_at[its column]. */
+/* The nonzero output gradients of one image. They may still lie in the pool's layout: each
+ * position's k values begin at value + row_at[its row] + column_at[its column]. */
 struct dt_survivors {
     uint64_t
         *word; /* (out_h, out_w, dt_survivor_words(k)); bit i of a position: filter i's gradient */
-    const float *value;           /* those of other filters are not looked at */
-    float scale;                  /* what dropout multiplies them by */
+    const float *value;           /* values of other filters are not read */
+    float scale;                  /* dropout's factor for them */
     uint32_t *row_at, *column_at; /* (out_h), (out_w) */
 };
 
 /* The same by filter: `index` is the offset of a window in the input. Cut into bands of output
  * rows. */
 struct dt_conv_lists {
-    int band;               /* rows */
-    struct dt_entry *entry; /* (k, stride) */
-    size_t stride;          /* entries from a filter to the next */
-    struct dt_entry **begin,
-        **end; /* (bands, k) where each band begins; (k) where the last one ends */
+    int band;                       /* rows */
+    struct dt_entry *entry;         /* (k, stride) */
+    size_t stride;                  /* entries between neighbouring filters */
+    struct dt_entry **begin, **end; /* (bands, k) start of each band; (k) end of the last one */
 };
 
 struct dt_pooling {
@@ -58,12 +55,12 @@ struct dt_pooling {
     int size, stride;
 };
 
-/* The nonzero elements of a matrix: m lists of each DT_DENSE_DEPTH samples (or units), one for
+/* The nonzero elements of a matrix: per block of DT_DENSE_DEPTH samples (or units) m lists, one for
  * every unit (or sample). List i of block b is the entries begin[b * m + i] .. begin[b * m + i + 1]
  * - 1; `index` counts from the block's first. */
 struct dt_sparse {
     uint32_t *begin;        /* (blocks * m + 1) */
-    uint32_t *next;         /* (m) where the next entry of a list goes while lists are made */
+    uint32_t *next;         /* (m) next free entry of each list, while lists are made */
     struct dt_entry *entry; /* as many as the matrix has elements */
 };
 
@@ -72,27 +69,27 @@ struct dt_dense {
     int n, n_in, n_out;           /* samples, inputs, units */
     const float *x, *weight, *dy; /* (n, n_in), (n_out, n_in), (n, n_out) */
     const struct dt_sparse *by_unit,
-        *by_sample; /* dy both ways, or NULL where it has too few zeros */
+        *by_sample; /* dy as lists in both directions, or NULL if it has too few zeros */
     bool accumulate;
     float *dw, *dx; /* (n_out, n_in); (n, n_in) or NULL */
 };
 
-/* What becomes of a convolution's outputs where that is done at once. An output comes through if it
- * is its window's first largest, positive, and kept by dropout: the words of struct dt_survivors,
- * for all images. Bits of places that have no filter or window are left as they are. */
+/* Fused processing of a convolution's outputs. An output survives if it is its window's first
+ * largest, positive, and kept by dropout: the words of struct dt_survivors, for all images. Bits at
+ * positions without filter or window stay unchanged. */
 struct dt_conv_outputs {
     const float *bias;
     bool relu;
-    bool pool; /* max pool of size and stride 2 over ReLU's output; odd rows and columns at the end
-                  are left out */
-    float *y;  /* (images, h, w, k), of the pool where there is one */
-    const float *next; /* memory like y that is written next, and so fetched on the way; or NULL */
-    uint64_t *word;    /* with a pool: which outputs come through; NULL if not wanted */
-    const uint8_t *keep; /* with a pool, as dropout_mask's; NULL: no dropout */
-    float scale;         /* of what dropout keeps */
+    bool pool; /* max pool of size and stride 2 over ReLU's output; leaves out an unpaired last row
+                  or column */
+    float *y;  /* (images, h, w, k), of the pool if there is one */
+    const float *next;   /* prefetched memory, like y, that the next call writes; or NULL */
+    uint64_t *word;      /* with a pool: the surviving outputs; NULL if not needed */
+    const uint8_t *keep; /* with a pool, in dropout_mask's form; NULL: no dropout */
+    float scale;         /* for the outputs that dropout keeps */
 };
 
-/* Which mask a sample's dropout draws: base/rng.h. */
+/* Identifies the dropout mask of a sample: base/rng.h. */
 struct dt_dropout_key {
     uint64_t seed;
     uint32_t stream, epoch, sample, threshold;
@@ -101,32 +98,41 @@ struct dt_dropout_key {
 /* X(result, name, arguments)
  *
  * conv_pack_forward, conv_pack_backward: arena weights (K C R S) to the kernels' own orders; sizes
- * below. conv_forward: y = conv(x) + bias, and ReLU where asked. winograd_pack: arena weights
- * transformed. winograd_forward: neighbouring images, at most 32; scratch:
- * dt_winograd_scratch_elems. Returns a bit for each whose outputs, before ReLU, are not all finite.
- * NaN, infinity and overflow reach outputs here that do not depend on them: such an image is
- *   conv_forward's.
- * count_nonzero: how many of x.
- * survivors: the words of dy (positions, k); returns how many bits are set. survivors_pooled: of
- * the gradient before a max pool whose windows do not overlap, given the one behind it; words
- * outside of all windows are left as they are. count_survivors: how many bits are set.
- * spread_survivors: dy (out_h, out_w, k) with zeros in between. conv_backward_data: dx (h, w,
- * dt_conv_channels) = ..., and fills `lists` unless NULL. conv_list: only that.
- * conv_backward_weights: adds to dw, ordered as weights are by conv_pack_backward, and db.
+ * below.
+ * conv_forward: y = conv(x) + bias, then ReLU if `relu`.
+ * winograd_pack: arena weights transformed.
+ * winograd_forward: neighbouring images, at most 32; scratch: dt_winograd_scratch_elems. Returns a
+ * bit for each image whose outputs, before ReLU, are not all finite. NaN, infinity and overflow
+ * spread here to outputs that do not depend on them: repeat such an image with conv_forward.
+ * count_nonzero: counts the nonzero elements of x.
+ * survivors: computes the words of dy (positions, k); returns the number of set bits.
+ * survivors_pooled: the same for the gradient before a max pool without overlapping windows, from
+ * the gradient after it; words outside of all windows stay unchanged.
+ * count_survivors: counts the set bits. spread_survivors: dy (out_h, out_w, k) with zeros in
+ * between.
+ * conv_backward_data: dx (h, w, dt_conv_channels) = ..., and fills `lists` unless NULL. conv_list:
+ * fills `lists` only.
+ * conv_backward_weights: adds to dw, in conv_pack_backward's order, and db.
  * conv_weights_dense: adds to dw (kernel rows, kernel * c, dt_conv_filters) and db, for a whole dy;
- * y not NULL: where y > 0. conv_unpack_gradient, conv_unpack_dense: adds dw to grads (K C R S).
+ * y not NULL: where y > 0.
+ * conv_unpack_gradient, conv_unpack_dense: adds dw to grads (K C R S).
  * dense_forward: y (n, n_out) = x (n, n_in) * weight (n_out, n_in)^T + bias, for one part of the
- * samples; the same bits however many parts there are. dense_few: the same for DT_DENSE_FEW samples
- * at most. dense_backward: DT_DENSE_COLUMNS columns of dw and dx, from `column` on. scratch: of
- * DT_DENSE_SCRATCH floats, forward too. list_samples, list_units: the elements of dy (n, n_out)
- * that are not zero, sample by sample or unit by unit. max_pool: winner (out) is the chosen
- * element's place in its window, row by row; NULL if not wanted. The first of equals wins, and a
- * NaN beats every number. *_pool_backward: overwrites dx. activate: in place. activate_backward: dy
- * *= slope at the activation's output y * y_scale. dropout_mask: keep[unit] is 1 or 0; the
- * threshold is not 0. dropout: x *= keep ? scale : 0. transpose: to (n_cols, n_rows) = scale * from
- * (n_rows, n_cols). scale_pixels: x = pixels * scale. fma_loop: n_rounds times DT_FMA_CHAINS
- * independent vector multiply-adds, for measuring what the core can do at most. sum_squares: of at
- * most DT_SUM_CHUNK floats. sgd, adam: the rules of model/optimizer.h. */
+ * samples; the bits do not depend on the number of parts.
+ * dense_few: the same for DT_DENSE_FEW samples at most.
+ * dense_backward: DT_DENSE_COLUMNS columns of dw and dx, from `column` on. scratch:
+ * DT_DENSE_SCRATCH floats, in forward too.
+ * list_samples, list_units: lists the nonzero elements of dy (n, n_out), sample by sample or unit
+ * by unit.
+ * max_pool: winner (out) is the chosen element's index in its window, in row-major order; NULL if
+ * not needed. The first of equal elements wins, and NaN wins over every number. *_pool_backward:
+ * overwrites dx.
+ * activate: in place. activate_backward: dy *= slope at the activation's output y * y_scale.
+ * dropout_mask: keep[unit] is 1 or 0; the threshold is not 0. dropout: x *= keep ? scale : 0.
+ * transpose: to (n_cols, n_rows) = scale * from (n_rows, n_cols).
+ * scale_pixels: x = pixels * scale.
+ * fma_loop: n_rounds times DT_FMA_CHAINS independent vector multiply-adds, to measure the core's
+ * peak.
+ * sum_squares: of at most DT_SUM_CHUNK floats. sgd, adam: the rules of model/optimizer.h. */
 #define DT_CPU_KERNEL_LIST(X)                                                                      \
     X(void, conv_pack_forward, (const struct dt_conv *conv, const float *weight, float *packed))   \
     X(void, conv_forward,                                                                          \
@@ -190,7 +196,7 @@ struct dt_dropout_key {
 
 struct dt_cpu_kernels {
     const char *isa;
-    int vector; /* floats in one */
+    int vector; /* floats per vector */
 #define DT_KERNEL_MEMBER(result, name, arguments) result(*name) arguments;
     DT_CPU_KERNEL_LIST(DT_KERNEL_MEMBER)
 #undef DT_KERNEL_MEMBER
@@ -205,7 +211,7 @@ struct dt_cpu_kernels {
 #define DT_FMA_CHAINS 12
 #define DT_MAX_VECTOR 16
 
-/* Channels, or filters, in whole vectors. */
+/* Channels, or filters, rounded up to whole vectors. */
 static inline size_t dt_conv_channels(const struct dt_conv *conv, int vector)
 {
     return dt_round_up((size_t)conv->c, (size_t)vector);
@@ -227,14 +233,14 @@ static inline size_t dt_conv_packed_forward_elems(const struct dt_conv *conv, in
            (size_t)conv->kernel * (size_t)conv->c;
 }
 
-/* Of the weights packed for the backward pass, and of their gradient. */
+/* Floats of the weights packed for the backward pass, and of their gradient. */
 static inline size_t dt_conv_packed_backward_elems(const struct dt_conv *conv, int vector)
 {
     return (size_t)conv->k * (size_t)conv->kernel * (size_t)conv->kernel *
            dt_conv_channels(conv, vector);
 }
 
-/* Of the weights' gradient as conv_weights_dense leaves it. */
+/* Floats of the weights' gradient in conv_weights_dense's order. */
 static inline size_t dt_conv_dense_elems(const struct dt_conv *conv, int vector)
 {
     return (size_t)conv->kernel * (size_t)conv->kernel * (size_t)conv->c *

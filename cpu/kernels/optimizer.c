@@ -1,5 +1,5 @@
-/* Optimizer steps in one pass over the arena, and the norm. Plain loops: the compiler makes vectors
- * of them. */
+/* Optimizer steps in one pass over the arena, and the norm. Plain loops: the compiler vectorizes
+ * them. */
 #include "cpu/kernels/kernels.h"
 
 #include <math.h>

@@ -1,23 +1,23 @@
-/* What follows a convolution with ReLU behind it, window by window of a 2 x 2 max pool, while its
- * outputs are in registers: the pool, dropout, and which outputs come through (struct
- * dt_conv_outputs). */
+/* Fused steps after a convolution with ReLU, for one window of a 2 x 2 max pool at a time, while
+ * its outputs are in registers: the pool, dropout, and the survivors (struct dt_conv_outputs). */
 #ifndef DT_CPU_KERNELS_POOL_WINDOW_H
 #define DT_CPU_KERNELS_POOL_WINDOW_H
 
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/vector.h"
 
-/* Where VL filters of a first window go. */
+/* Destination of VL filters of a first window. */
 struct pool_target {
     float *y;
     const uint8_t *keep;
     float scale;
-    uint8_t *word;               /* these filters' bits of the first output's words */
-    size_t word_row, word_pixel; /* bytes from an output's words to those below and beside it */
+    uint8_t *word; /* these filters' bits of the first output's words */
+    size_t word_row,
+        word_pixel; /* distance in bytes from an output's words to those below and beside it */
     int first_bit;
 };
 
-/* Of an image with k filters and rows of out_w outputs. */
+/* For an image with k filters and rows of out_w outputs. */
 static inline struct pool_target pool_target(const struct dt_conv_outputs *out, int k, int out_w)
 {
     const size_t word_pixel = dt_survivor_words(k) * sizeof(uint64_t);
@@ -26,8 +26,7 @@ static inline struct pool_target pool_target(const struct dt_conv_outputs *out, 
                                 .word_pixel = word_pixel};
 }
 
-/* From filter k of a pixel on: number `at` of what is behind the pool, whose words begin at
- * `word_at`. */
+/* Points to filter k of pooled pixel `at`, whose words begin at `word_at`. */
 static inline void aim(struct pool_target *t, const struct dt_conv_outputs *out, size_t at,
                        size_t word_at, size_t k)
 {
@@ -48,7 +47,8 @@ ALWAYS_INLINE void store_filters(float *p, vf v, int n)
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "put_bits writes a word byte by byte");
 
-/* The bits of VL filters: two bytes, one, or half of one, whose first half is written first. */
+/* Writes the bits of VL filters: two bytes, one, or half of one; the first half is written
+ * first. */
 ALWAYS_INLINE void put_bits(uint8_t *word, int first_bit, uint32_t bits)
 {
 #if VL == 4
@@ -59,8 +59,8 @@ ALWAYS_INLINE void put_bits(uint8_t *word, int first_bit, uint32_t bits)
 #endif
 }
 
-/* Where in its window each survivor is. A later output wins by being larger: the first of equals.
- */
+/* Records each survivor's place in its window. A later output wins by being larger, so the first of
+ * equal ones wins. */
 ALWAYS_INLINE void put_survivors(const struct pool_target *t, uint8_t *word, uint32_t alive,
                                  uint32_t in_lower, uint32_t top_right, uint32_t bottom_right)
 {
@@ -71,7 +71,7 @@ ALWAYS_INLINE void put_survivors(const struct pool_target *t, uint8_t *word, uin
     put_bits(word + t->word_row + t->word_pixel, t->first_bit, lower & bottom_right);
 }
 
-/* One window. What ReLU and dropout leave over is scaled, and the rest is zero. */
+/* One window. Scales the outputs that ReLU and dropout keep, and writes zero for the rest. */
 ALWAYS_INLINE void pool_window(const int n_filters, const struct pool_target *t, const vf top[2],
                                const vf bottom[2], size_t at, size_t word_at)
 {

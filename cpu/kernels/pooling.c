@@ -1,8 +1,8 @@
-/* Pools, over channels innermost. */
+/* Pools, with channels innermost. */
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/vector.h"
 
-/* The first element of output (p, q)'s window. */
+/* Index of the first element of output (p, q)'s window. */
 static size_t window(const struct dt_pooling *pool, int p, int q)
 {
     return ((size_t)(p * pool->stride) * (size_t)pool->w + (size_t)(q * pool->stride)) *
@@ -16,8 +16,8 @@ static size_t element(const struct dt_pooling *pool, int r, int s)
 
 typedef uint16_t vector_of_u16 __attribute__((vector_size(2 * VL), aligned(2), may_alias));
 
-/* n channels of one window, at most VL; NaN counts as the largest number, the first of equals wins.
- */
+/* n channels of one window, at most VL; NaN counts as the largest number, and the first of equal
+ * elements wins. */
 ALWAYS_INLINE void window_max(const struct dt_pooling *pool, const float *x, const int n, float *y,
                               uint16_t *winner)
 {

@@ -1,9 +1,9 @@
-/* What is left of an output gradient after ReLU, max pool and dropout: found without writing out
+/* Finds the elements of an output gradient that survive ReLU, max pool and dropout, without writing
  * the zeros in between. */
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/vector.h"
 
-/* Bits of up to 64 floats that are not zero. */
+/* Bits of up to 64 floats: set if nonzero. */
 static uint64_t nonzero_bits(const float *x, int n)
 {
     uint64_t bits = 0;
@@ -13,7 +13,7 @@ static uint64_t nonzero_bits(const float *x, int n)
     return n < 64 ? bits & (((uint64_t)1 << n) - 1) : bits;
 }
 
-/* Bits of the next 64 winners that are `place`. */
+/* Bits of the next 64 winners: set if equal to `place`. */
 ALWAYS_INLINE uint64_t place_bits(const uint16_t *winner, int place)
 {
 #if defined(__AVX512BW__)

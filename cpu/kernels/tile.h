@@ -1,8 +1,8 @@
 /* The one micro-kernel under convolutions and matrix products: a tile of c kept in registers,
- *     c[i][j] (+)= sum over rows r and depth k of  a[r * a_row + k * a_step + i * a_stride] * b[(r
- * * n_k + k) * b_step + j] with i over T <= TILE_ROWS and j over one or two vectors. A
- * convolution's window row and channels are one run of memory in H W C order, so they are one depth
- * loop here. */
+ *     c[i][j] (+)= sum over rows r and depth k of
+ *                  a[r * a_row + k * a_step + i * a_stride] * b[(r * n_k + k) * b_step + j]
+ * with i over T <= TILE_ROWS and j over one or two vectors. A convolution's window row and channels
+ * are one run of memory in H W C order, so they are one depth loop here. */
 #ifndef DT_CPU_KERNELS_TILE_H
 #define DT_CPU_KERNELS_TILE_H
 
@@ -36,7 +36,7 @@ struct tile {
 
 ALWAYS_INLINE vf tile_relu(vf v)
 {
-    return (vf)(~(v < 0) & (vi)v); /* this way round a NaN stays one */
+    return (vf)(~(v < 0) & (vi)v); /* written so that NaN stays NaN */
 }
 
 ALWAYS_INLINE void tile_load(const int T, const int V, const struct tile *t,
@@ -48,7 +48,7 @@ ALWAYS_INLINE void tile_load(const int T, const int V, const struct tile *t,
         for (int v = 0; v < V; v++) {
             c[i][v] = (vf){0};
             __builtin_prefetch(t->c + (size_t)i * t->c_stride + v * VL,
-                               1); /* so that the stores need not wait */
+                               1); /* prefetched, so that the stores need not wait */
             if (t->start == TILE_BIAS) {
                 c[i][v] = load(t->bias + v * VL);
             } else if (t->start == TILE_ACCUMULATE) {
@@ -147,7 +147,8 @@ static void tile_run(int n_tile_rows, const struct tile *t)
     }
 }
 
-/* Cuts n rows into tiles as even as possible: rows of tile `index`, and where it begins. */
+/* Cuts n rows into tiles as even as possible: number of rows in tile `index`, and where it
+ * begins. */
 ALWAYS_INLINE int tile_count(int n)
 {
     return (n + TILE_ROWS - 1) / TILE_ROWS;

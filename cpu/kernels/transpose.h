@@ -1,4 +1,4 @@
-/* Transposes, so that what a dense layer adds up lies side by side. */
+/* Transposes, which put a dense layer's summands side by side. */
 #ifndef DT_CPU_KERNELS_TRANSPOSE_H
 #define DT_CPU_KERNELS_TRANSPOSE_H
 
@@ -47,8 +47,8 @@ ALWAYS_INLINE void transpose_four_rows(const vf from[4], float *to, size_t to_st
     }
 }
 
-/* to (n_columns, n_rows) from (n_rows, n_columns). Columns are written in whole vectors and rows in
- * fours: what is more than asked for repeats the last row, or is whatever lies behind it. */
+/* to (n_columns, n_rows) from (n_rows, n_columns). Writes whole vectors of columns and fours of
+ * rows: extra ones repeat the last row, or hold whatever memory follows. */
 ALWAYS_INLINE void transpose_matrix(int n_rows, int n_columns, const float *from,
                                     size_t from_stride, float *to, size_t to_stride)
 {

@@ -1,5 +1,5 @@
-/* Vectors of floats as GCC and clang spell them for every processor; VL lanes, as many as the
- * instruction set has. */
+/* Vectors of floats in GCC's and clang's notation for every processor, with as many lanes, VL, as
+ * the instruction set has. */
 #ifndef DT_CPU_KERNELS_VECTOR_H
 #define DT_CPU_KERNELS_VECTOR_H
 
@@ -27,7 +27,7 @@ typedef int32_t vi __attribute__((vector_size(4 * VL)));
 typedef uint32_t vu __attribute__((vector_size(4 * VL)));
 typedef uint64_t vu64 __attribute__((vector_size(4 * VL)));
 typedef float vf_memory
-    __attribute__((vector_size(4 * VL), aligned(4), may_alias)); /* unaligned, as memory is */
+    __attribute__((vector_size(4 * VL), aligned(4), may_alias)); /* unaligned, like the memory */
 
 #if defined(__clang__)
 #define UNROLL _Pragma("unroll")
@@ -38,7 +38,7 @@ typedef float vf_memory
 #endif
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-/* One register for an address, not one for each of its offsets. */
+/* Uses one register for an address, not one for each of its offsets. */
 #define KEEP_ADDRESS(p) __asm__("" : "+r"(p))
 
 ALWAYS_INLINE vf load(const float *p)
@@ -70,7 +70,7 @@ ALWAYS_INLINE vf choose(bool which, vf yes, vf no)
 #endif
 }
 
-/* Lanes of a (from 0 on) and of b (from VL on), as `from`, a constant, says. */
+/* Picks lanes of a (from 0 on) and of b (from VL on) by `from`, a constant. */
 ALWAYS_INLINE vf shuffle(vf a, vf b, vi from)
 {
 #if defined(__clang__)
@@ -85,7 +85,7 @@ ALWAYS_INLINE vf shuffle(vf a, vf b, vi from)
 #endif
 }
 
-/* a > b ? a : b, so b where either is a NaN. */
+/* a > b ? a : b, so b if either is NaN. */
 ALWAYS_INLINE vf larger(vf a, vf b)
 {
 #if defined(__AVX512F__)
@@ -129,7 +129,7 @@ ALWAYS_INLINE vu multiply_even(vu a, uint32_t factor)
 #endif
 }
 
-/* a[0] b[0] a[1] b[1] ..., of the first halves or of the second. */
+/* a[0] b[0] a[1] b[1] ..., from the first halves or from the second. */
 ALWAYS_INLINE vf interleave_low(vf a, vf b)
 {
 #if VL == 16
@@ -153,8 +153,8 @@ ALWAYS_INLINE vf interleave_high(vf a, vf b)
 #endif
 }
 
-/* Turns a square of vectors: lane j of row i becomes lane i of row j. Each round interleaves rows i
- * and i + VL / 2. */
+/* Transposes a square of vectors: lane j of row i becomes lane i of row j. Each round interleaves
+ * rows i and i + VL / 2. */
 ALWAYS_INLINE void transpose_block(vf row[VL])
 {
     UNROLL
@@ -190,7 +190,7 @@ ALWAYS_INLINE uint64_t lanes_with_bits(vi v)
 #endif
 }
 
-/* Some of the lanes: bits in a register of their own, or all bits of each. */
+/* A mask of lanes: bits in a mask register, or all bits of each lane. */
 #if defined(__AVX512F__)
 typedef __mmask16 vm;
 #else
@@ -206,7 +206,7 @@ ALWAYS_INLINE vm greater(vf a, vf b)
 #endif
 }
 
-/* Those whose byte is 1; the others' is 0. Compilers make a poor job of widening bytes. */
+/* Lanes whose byte is 1; the others' must be 0. Compilers widen bytes poorly. */
 ALWAYS_INLINE vm lanes_of_bytes(const uint8_t *p)
 {
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
@@ -231,7 +231,7 @@ ALWAYS_INLINE vm lanes_of_bytes(const uint8_t *p)
 #endif
 }
 
-/* v in some lanes, zero in the others. */
+/* v in the masked lanes, zero in the others. */
 ALWAYS_INLINE vf only(vm which, vf v)
 {
 #if defined(__AVX512F__)
@@ -259,7 +259,7 @@ ALWAYS_INLINE uint32_t lane_bits(vm which)
 #endif
 }
 
-/* One bit per lane that is not zero; a NaN is not zero. */
+/* One bit per nonzero lane; NaN counts as nonzero. */
 ALWAYS_INLINE uint64_t nonzero_lanes(vf v)
 {
 #if defined(__AVX512F__)

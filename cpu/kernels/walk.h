@@ -1,7 +1,6 @@
-/* c (m, n) += a (m, k) b (k, n) in the first-level cache: a's zeros are skipped where there are
- * many, so that every number that is not zero costs a row of b, instead of every number. Each sum
- * is added up in the order of k, whichever way is taken. A NaN is not zero; a zero times an
- * infinity is nothing where it is skipped, and a NaN where it is not. */
+/* c (m, n) += a (m, k) b (k, n) in the first-level cache: where a has many zeros it skips them, so
+ * that only nonzero numbers cost a row of b. Each sum is added in the order of k either way. NaN
+ * counts as nonzero; zero times infinity is NaN only if it is not skipped. */
 #ifndef DT_CPU_KERNELS_WALK_H
 #define DT_CPU_KERNELS_WALK_H
 
@@ -10,11 +9,10 @@
 
 #define WALK_VECTORS 8 /* sums in registers: enough for two multiply-adds a cycle */
 #define WALK_COLUMNS (WALK_VECTORS * VL)
-#define WALK_DEPTH (DT_DENSE_PANEL / WALK_COLUMNS) /* rows of a panel of so many columns */
+#define WALK_DEPTH (DT_DENSE_PANEL / WALK_COLUMNS) /* rows of a panel with WALK_COLUMNS columns */
 #define WALK_WORDS (WALK_DEPTH / 64)
 
-/* Asks for n floats of each of the rows first .. last - 1: what is needed next lies where no
- * processor looks by itself. */
+/* Prefetches n floats of each of the rows first .. last - 1, which no hardware prefetcher finds. */
 ALWAYS_INLINE void ask_for(const float *matrix, size_t stride, int first, int last, int n)
 {
     for (int i = first; i < last; i++) {
@@ -24,7 +22,7 @@ ALWAYS_INLINE void ask_for(const float *matrix, size_t stride, int first, int la
     }
 }
 
-/* Bit i is set where a[i] is not zero. */
+/* Sets bit i if a[i] is nonzero. */
 ALWAYS_INLINE int find_nonzero(int depth, const float *a, uint64_t bits[WALK_WORDS])
 {
     int n = 0;
@@ -119,8 +117,9 @@ static void walk_rows(int n_rows, const struct product *p, uint64_t bits[TILE_RO
     }
 }
 
-/* Up to TILE_ROWS rows. Dense, a number costs half a cycle per vector of b; alone it costs five
- * cycles, however few the vectors are: additions to the same sum wait for each other. */
+/* Up to TILE_ROWS rows. In a dense product a number costs half a cycle per vector of b; alone it
+ * costs five cycles, however few the vectors are, because additions to the same sum wait for each
+ * other. */
 static void product_rows(int n_rows, const struct product *p)
 {
     uint64_t bits[TILE_ROWS][WALK_WORDS];

@@ -1,8 +1,8 @@
-/* Winograd's transform of the inputs, the products, and the whole; the method: winograd_kernel.h.
- */
+/* Winograd's transform of the inputs, the products, and the whole convolution; winograd_kernel.h
+ * explains the method. */
 #include "cpu/kernels/winograd_kernel.h"
 
-#define THREE_BY_THREE (7u | 7u << SIDE | 7u << 2 * SIDE) /* of SIDE by SIDE bits */
+#define THREE_BY_THREE (7u | 7u << SIDE | 7u << 2 * SIDE) /* in a mask of SIDE by SIDE bits */
 
 /* ---- inputs */
 
@@ -12,9 +12,9 @@
  *     1/2             x (x^2 - 1) (x + 2)
  *     -2              x (x^2 - 1) (x - 1/2)
  *     infinity        x (x^2 - 1) Q(x)
- * A factor x - 1 makes a row a sum of differences, or a difference of two sums alike: of equal
- * numbers only the row of point 1 is left, exactly. So in a tile of equal pixels only frequency (1,
- * 1) is not zero. */
+ * A factor x - 1 makes a row a sum of differences, or a difference of two equal sums: for equal
+ * numbers only the row of point 1 is nonzero, exactly. So in a tile of equal pixels only frequency
+ * (1, 1) is nonzero. */
 enum pair { OUTER, ONES, HALF_AND_TWO, N_PAIRS };
 static const int first_of[N_PAIRS] = {0, 1, 3}, second_of[N_PAIRS] = {5, 2, 4};
 
@@ -35,8 +35,8 @@ ALWAYS_INLINE void input_pair(const enum pair pair, const vf *d, vf *first, vf *
     }
 }
 
-/* B' d B of one tile, two rows of the result at a time; pixels are loaded anew for each pair of
- * rows, which costs less than storing what lies between. */
+/* B' d B of one tile, two rows of the result at a time; it reloads pixels for each pair of rows,
+ * which costs less than storing intermediate results. */
 static void transform_input(const struct dt_winograd *w, const float *x, size_t row, float *v)
 {
     const size_t n_c = (size_t)w->c, v_freq = w->v_freq;
@@ -64,13 +64,13 @@ static void transform_input(const struct dt_winograd *w, const float *x, size_t 
                 store(v + (size_t)(second_of[p] * SIDE + second_of[q]) * v_freq, b);
             }
             __asm__ volatile("" ::
-                                 : "memory"); /* or the compiler keeps the pixels, in more registers
-                                                 than there are */
+                                 : "memory"); /* else the compiler keeps the pixels in more
+                                                 registers than there are */
         }
     }
 }
 
-/* A tile that reaches over the image's edge: its pixels, and zeros around them. */
+/* Copies a tile that crosses the image's edge: its pixels, framed with zeros. */
 static void copy_edge(const struct dt_winograd *w, const float *x, int y0, int x0, float *edge)
 {
     const int begin = x0 < 0 ? -x0 : 0, end = dt_min(SIDE, w->w - x0);
@@ -85,8 +85,7 @@ static void copy_edge(const struct dt_winograd *w, const float *x, int y0, int x
     }
 }
 
-/* Where a tile of image x begins, and the floats from one row of it to the next; a copy where it
- * reaches over the edge. */
+/* Start of a tile of image x, and the floats between its rows; a copy if it crosses the edge. */
 static const float *find_tile(const struct dt_winograd *w, const float *x,
                               const struct dt_winograd_area *tile, float *edge, size_t *row)
 {
@@ -100,13 +99,12 @@ static const float *find_tile(const struct dt_winograd *w, const float *x,
     return edge;
 }
 
-/* A tile without its loud pixels, with zeros instead: a tile's `quiet` outputs do not see the
- * difference. */
+/* Copies a tile with zeros for its loud pixels: its `quiet` outputs do not depend on them. */
 static void copy_quiet(const struct dt_winograd *w, const float *x,
                        const struct dt_winograd_area *tile, float *edge)
 {
     const size_t n_c = (size_t)w->c;
-    uint64_t seen = 0; /* by those outputs, of the tile's pixels */
+    uint64_t seen = 0; /* the tile's pixels that those outputs read */
     for (int i = 0; i < M * M; i++) {
         seen |= tile->quiet >> i & 1 ? (uint64_t)THREE_BY_THREE << (i / M * SIDE + i % M) : 0;
     }
@@ -118,7 +116,7 @@ static void copy_quiet(const struct dt_winograd *w, const float *x,
     }
 }
 
-/* Whether all pixels are the same. */
+/* True if all pixels are equal. */
 static bool is_blank(const float *x, size_t row, size_t pixel)
 {
     bool same = x[0] == x[pixel] && memcmp(x, x + pixel, (SIDE - 1) * pixel * sizeof(float)) == 0;
@@ -128,7 +126,7 @@ static bool is_blank(const float *x, size_t row, size_t pixel)
     return same;
 }
 
-/* The one frequency of a blank tile that is not zero. */
+/* The one nonzero frequency of a blank tile. */
 static void transform_blank(const float *x, size_t n_c, float *v)
 {
     for (size_t c = 0; c < n_c; c += VL) {
@@ -226,9 +224,9 @@ static void gemm_rows(int n_rows, int n_vectors, const struct dt_winograd *w, co
     }
 }
 
-/* One frequency and panel of filters. The multiply-adds of a block begin while those of the block
- * before are still under way, unless they wait for an address: so each is found from the one
- * before, without a division. */
+/* One frequency and panel of filters. The multiply-adds of a block start while the previous block's
+ * are still running, unless they wait for an address: so each address follows from the one before,
+ * without a division. */
 static void panel_products(const struct dt_winograd *w, int n_tiles, int n_vectors, const float *v,
                            const float *u, float *m)
 {
@@ -257,18 +255,18 @@ static void products(const struct dt_winograd *w, int begin, int end, int n_tile
     }
 }
 
-/* ---- all together */
+/* ---- the whole convolution */
 
 struct forward {
     const struct dt_winograd *w;
     const struct dt_conv_outputs *out;
     const float *x, *packed;
     float *v, *m;                  /* a group's transforms and products */
-    float *v_blank, *m_blank;      /* of what lies outside of tiles */
-    float *ground;                 /* by images: outputs that see nothing else, before ReLU */
-    uint64_t *pixels;              /* what those of the image under way are like */
-    float *edge;                   /* inputs of a tile that reaches over the edge */
-    struct dt_winograd_area *tile; /* of the image under way */
+    float *v_blank, *m_blank;      /* of the area outside of tiles */
+    float *ground;                 /* per image: outputs that see only the ground, before ReLU */
+    uint64_t *pixels;              /* the classes of the current image's pixels */
+    float *edge;                   /* inputs of a tile that crosses the edge */
+    struct dt_winograd_area *tile; /* of the current image */
     int n_images, image, n_tiles, next;
     uint32_t spoilt;
 };
@@ -301,8 +299,8 @@ static float *ground_of(const struct forward *f, int image)
     return f->ground + (size_t)image * f->w->ground;
 }
 
-/* Fills the blank parts of the image under way and lists its tiles. Its ground are zeros where
- * there is no other. */
+/* Fills the blank parts of the current image and lists its tiles. Without a common pixel, its
+ * ground is zeros. */
 static void cover_image(struct forward *f)
 {
     const struct dt_winograd *w = f->w;
@@ -324,7 +322,7 @@ static void cover_image(struct forward *f)
     note_finite(f, f->image, finite);
 }
 
-/* The next tile, of this image or of one that follows; NULL: there is none. */
+/* The next tile, of this image or of a later one; NULL: none. */
 static const struct dt_winograd_area *next_tile(struct forward *f)
 {
     while (f->next == f->n_tiles) {
@@ -337,9 +335,9 @@ static const struct dt_winograd_area *next_tile(struct forward *f)
     return &f->tile[f->next++];
 }
 
-/* Transforms the next tiles, as many as there is room for: in slots from the front those that are
- * not blank, blank ones from the back. One with quiet outputs takes the next slot too, without its
- * loud pixels. Returns whether there may be more. */
+/* Transforms as many of the next tiles as fit: those that are not blank fill slots from the front,
+ * blank ones from the back. One with quiet outputs takes the next slot too, without its loud
+ * pixels. Returns true if there may be more. */
 static bool fill_slots(struct forward *f, struct dt_winograd_area *slot, int *n_front,
                        int *first_blank)
 {

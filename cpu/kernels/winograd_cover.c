@@ -1,16 +1,16 @@
-/* Which parts of an image tiles have to cover. Outputs whose 3 x 3 inputs are one and the same
- * pixel are all alike. So one such pixel is looked for, its output is made once, and written
- * wherever outputs see nothing else. Tiles cover the rest in bands of rows: a band begins where an
- * output sees something else again, and in it so does each tile. None overlaps another, and where
- * they lie depends on the image alone: an output's rounding depends on its place in the tile. */
+/* Chooses the parts of an image that tiles must cover. Outputs whose 3 x 3 inputs are all equal to
+ * one pixel are equal. So one such pixel, the ground, is searched, its output is computed once, and
+ * written wherever outputs see nothing else. Tiles cover the rest in bands of rows: a band begins
+ * at the first output that sees something else again, and so does each tile in it. Tiles do not
+ * overlap, and their places depend on the image alone, because an output's rounding depends on its
+ * place in the tile. */
 #include "cpu/kernels/winograd_kernel.h"
 
 enum { KERNEL = 3 };
 
-/* Pixels that are this many powers of two smaller than others are quiet beside them. Where there is
- * padding it meets the ground, and the outputs that see both are many; where there is none, few are
- * quiet, and the faint edges of ink are not worth a tile more.
- */
+/* Pixels that are smaller than others by this many powers of two are quiet beside them. With
+ * padding, the padding meets the ground, and many outputs see both; without, few pixels are quiet,
+ * and the faint edges of ink do not pay for another tile. */
 enum { QUIET = 12, QUIET_BY_PADS = 8 };
 
 static int quiet_gap(const struct dt_winograd *w)
@@ -18,7 +18,7 @@ static int quiet_gap(const struct dt_winograd *w)
     return w->out_h + KERNEL - 1 > w->h || w->out_w + KERNEL - 1 > w->w ? QUIET_BY_PADS : QUIET;
 }
 
-/* Whether two pixels have other bits. */
+/* True if two pixels differ in their bits. */
 ALWAYS_INLINE bool differ(const size_t n_c, const float *a, const float *b)
 {
     vi difference = {0};
@@ -32,7 +32,7 @@ ALWAYS_INLINE bool differ(const size_t n_c, const float *a, const float *b)
     return lanes_with_bits(difference) != 0;
 }
 
-/* Whether 3 x 3 pixels are alike. */
+/* True if 3 x 3 pixels are equal. */
 static bool all_alike(size_t n_c, const float *x, size_t row)
 {
     for (size_t i = 0; i < KERNEL; i++) {
@@ -45,7 +45,7 @@ static bool all_alike(size_t n_c, const float *x, size_t row)
     return true;
 }
 
-/* The first of 3 x 3 pixels alike, which pixel `at` of row `row_at` is one of; or NULL. */
+/* The first of 3 x 3 equal pixels that include pixel `at` of row `row_at`; or NULL. */
 static const float *alike_around(const struct dt_winograd *w, const float *x, int row_at, int at)
 {
     const size_t n_c = (size_t)w->c, row = (size_t)w->w * n_c;
@@ -60,8 +60,8 @@ static const float *alike_around(const struct dt_winograd *w, const float *x, in
     return NULL;
 }
 
-/* Pixels KERNEL apart: any 3 x 3 have one of them, and it has one like it beside it if they are
- * alike. */
+/* Tests pixels KERNEL apart: any 3 x 3 include one of them, with an equal neighbour if they are
+ * equal. */
 const float *DT_KERNEL(winograd_common)(const struct dt_winograd *w, const float *x)
 {
     const size_t n_c = (size_t)w->c;
@@ -79,7 +79,7 @@ const float *DT_KERNEL(winograd_common)(const struct dt_winograd *w, const float
     return NULL;
 }
 
-/* The largest channels of a pixel without their signs, lane by lane, and of `most`. */
+/* Lane by lane, the largest absolute value of a pixel's channels, and of `most`. */
 ALWAYS_INLINE vf largest(const size_t n_c, const float *pixel, vf most)
 {
     const vi magnitude = (vi){0} + INT32_MAX;
@@ -93,7 +93,7 @@ ALWAYS_INLINE vf largest(const size_t n_c, const float *pixel, vf most)
     return most;
 }
 
-/* Whether a pixel has a channel that is not zero; -0 is. */
+/* True if a pixel has a nonzero channel; -0 counts as nonzero. */
 ALWAYS_INLINE bool is_inked(const size_t n_c, const float *pixel)
 {
     vi any = {0};
@@ -116,7 +116,7 @@ ALWAYS_INLINE float largest_lane(vf v)
     return v[0];
 }
 
-/* Biased, as a float has it: 0 of zero. */
+/* Biased, as stored in a float: 0 for zero. */
 static int exponent(float v)
 {
     uint32_t bits;
@@ -132,7 +132,7 @@ static float two_to(int biased)
     return v;
 }
 
-/* Whether a channel of a pixel reaches a limit, either way. */
+/* True if the absolute value of one of a pixel's channels reaches the limit. */
 ALWAYS_INLINE bool reaches(const size_t n_c, const float *pixel, float limit)
 {
     const vi magnitude = (vi){0} + INT32_MAX;
@@ -147,7 +147,7 @@ ALWAYS_INLINE bool reaches(const size_t n_c, const float *pixel, float limit)
     return lanes_with_bits(any) != 0;
 }
 
-/* What the loudest pixels that are quiet in this image do not reach; 0: none can be. */
+/* Upper limit (exclusive) of the pixels that are quiet in this image; 0: none are. */
 ALWAYS_INLINE float quiet_limit(const size_t n_c, const struct dt_winograd *w, const float *x)
 {
     const size_t n_pixels = (size_t)w->h * (size_t)w->w;
@@ -158,8 +158,8 @@ ALWAYS_INLINE float quiet_limit(const size_t n_c, const struct dt_winograd *w, c
     return two_to(exponent(largest_lane(most)) - quiet_gap(w) + 1);
 }
 
-/* Bit j of a row's words is set where pixel j is another than the ground, which is `ground`, or
- * zeros if that is NULL. Returns whether some pixels are quiet beside others. */
+/* Sets bit j of a row's words if pixel j differs from the ground, which is `ground`, or zeros if
+ * that is NULL. Returns true if some pixels are quiet beside others. */
 ALWAYS_INLINE bool find_pixels(const size_t n_c, const struct dt_winograd *w, const float *x,
                                const float *ground, uint64_t *other)
 {
@@ -187,7 +187,7 @@ static void find_loudness(const struct dt_winograd *w, const float *x, uint8_t *
     }
 }
 
-/* The first bit from `from` to the one before `end` that is set; or `end`. */
+/* The first set bit in [from, end); or `end`. */
 static int first_bit(const uint64_t *word, int from, int end)
 {
     for (int at = from; at < end; at = at / 64 * 64 + 64) {
@@ -199,17 +199,16 @@ static int first_bit(const uint64_t *word, int from, int end)
     return end;
 }
 
-/* What outputs see of an image: all places are counted from the padding's corner. */
+/* An image as its outputs see it: all places are counted from the padding's corner. */
 struct view {
     const struct dt_winograd *w;
-    const uint64_t *others;      /* by rows */
-    const uint8_t *loud;         /* by pixels; NULL: none is quiet beside others */
-    bool pads_alike;             /* the zeros of the padding are like the ground */
+    const uint64_t *others;      /* per row */
+    const uint8_t *loud;         /* per pixel; NULL: none is quiet beside others */
+    bool pads_alike;             /* the padding's zeros equal the ground */
     int n_rows, n_columns, step; /* of outputs; tiles begin at multiples of `step` */
 };
 
-/* In row i, the first place from `from` to the one before `end` where there is another pixel than
- * the common one; or `end`. */
+/* In row i, the first place in [from, end) with a pixel that differs from the ground; or `end`. */
 static int first_other(const struct view *s, int i, int from, int end)
 {
     const struct dt_winograd *w = s->w;
@@ -228,8 +227,8 @@ static int first_other(const struct view *s, int i, int from, int end)
     return first == edge && s->pads_alike ? end : first;
 }
 
-/* Where a band or a tile begins, the first of whose outputs from `from` on sees place `first`.
- * Before the end it begins earlier, as far as it may: tiles that reach over the end take longer. */
+/* Start of a band or a tile whose first output from `from` on sees place `first`. Near the end it
+ * begins earlier, as far as it may: tiles that cross the end take longer. */
 static int begin_at(const struct view *s, int first, int from, int end)
 {
     const int at = dt_min(first - (KERNEL - 1), end - M);
@@ -248,8 +247,7 @@ static int next_band(const struct view *s, int from)
     return s->w->skips_blank ? s->n_rows : from;
 }
 
-/* The first column of the next tile of the band from row `top` to the one before `bottom`, or
- * n_columns. */
+/* The first column of the next tile of the band [top, bottom), or n_columns. */
 static int next_column(const struct view *s, int top, int bottom, int from)
 {
     const int width = s->n_columns + KERNEL - 1;
@@ -260,7 +258,7 @@ static int next_column(const struct view *s, int top, int bottom, int from)
     return first < width ? begin_at(s, first, from, s->n_columns) : s->n_columns;
 }
 
-/* The others in those SIDE pixels of row i that begin at place `left`. */
+/* Bits of the SIDE pixels of row i from place `left` on: set if they differ from the ground. */
 static uint64_t others_in_row(const struct view *s, int i, int left)
 {
     const int y = i - s->w->top, x = left - s->w->left, n_words = (int)dt_winograd_row_words(s->w);
@@ -277,7 +275,7 @@ static uint64_t others_in_row(const struct view *s, int i, int left)
     return s->pads_alike ? row & inside : row | ~inside;
 }
 
-/* The outputs of a tile that see nothing but the ground, as struct dt_winograd_area has them. */
+/* The outputs of a tile that see only the ground, in the form of struct dt_winograd_area. */
 static uint16_t ground_outputs(const struct view *s, int top, int left)
 {
     uint64_t seen[SIDE];
@@ -292,7 +290,7 @@ static uint16_t ground_outputs(const struct view *s, int top, int left)
     return (uint16_t)ground;
 }
 
-/* The loudest that each output of a tile sees. */
+/* The largest loudness that each output of a tile sees. */
 static void find_loudest(const struct view *s, int top, int left, int loudest[M * M])
 {
     const int y = top - s->w->top, x = left - s->w->left;
@@ -309,8 +307,8 @@ static void find_loudest(const struct view *s, int top, int left, int loudest[M 
     }
 }
 
-/* How often to expect wrong decisions where outputs that see up to loudness `cut` are made of a
- * tile of their own: errors in each are as large as the loudest that it is made with. */
+/* Expected wrong decisions if outputs that see at most loudness `cut` get their own tile: each
+ * one's errors are as large as the loudest pixel of its tile. */
 static uint64_t risk(const int loudest[M * M], uint32_t outputs, int most, int cut)
 {
     uint64_t sum = 0;
@@ -321,8 +319,8 @@ static uint64_t risk(const int loudest[M * M], uint32_t outputs, int most, int c
     return sum;
 }
 
-/* The outputs that are to be quiet, if some are far below the loudest: those below the best of
- * cuts, as loudness may fall in steps none of which is wide. Zeros and the ground need no care. */
+/* Chooses the quiet outputs, if some are far below the loudest: those below the best cut, because
+ * loudness may fall in many small steps. Zeros and the ground need no care. */
 static void find_quiet(const struct view *s, struct dt_winograd_area *tile)
 {
     int loudest[M * M], least = UINT8_MAX, most = 0;

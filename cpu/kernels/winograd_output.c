@@ -1,5 +1,5 @@
-/* Winograd's transform of the products to outputs, and what a block does with them; the method:
- * winograd_kernel.h. */
+/* Winograd's transform of the products to outputs, and the block's operations on them;
+ * winograd_kernel.h explains the method. */
 #include "cpu/kernels/pool_window.h"
 #include "cpu/kernels/winograd_kernel.h"
 
@@ -15,20 +15,20 @@ ALWAYS_INLINE void output_row(const vf *f, vf *out)
 
 /* One tile's outputs of VL filters. */
 struct output_tile {
-    int n_rows, n_columns; /* that are there */
-    int n_filters;         /* of the vector */
-    uint32_t ground;       /* outputs that are the ground's, */
-    uint32_t zeros;        /* or exactly their bias */
-    uint32_t quiet;        /* outputs that are to be made of these products: */
+    int n_rows, n_columns; /* that exist */
+    int n_filters;         /* in the vector */
+    uint32_t ground;       /* outputs equal to the ground's, */
+    uint32_t zeros;        /* or exactly to their bias */
+    uint32_t quiet;        /* outputs to compute from these products: */
     const float *quiet_m;
     vf bias, ground_out;
     bool relu;
-    size_t row, pixel; /* of y, in floats; with a pool also of keep */
+    size_t row, pixel; /* strides of y, in floats; with a pool also of keep */
     struct pool_target to;
 };
 
-/* The columns of A' m A, so that rows remain to be done. The bias joins frequency (1, 1), which
- * reaches all outputs alike. */
+/* The columns of A' m A; its rows remain to be computed. The bias is added to frequency (1, 1),
+ * which reaches all outputs alike. */
 ALWAYS_INLINE void output_columns(const float *m, vf bias, vf rows[M][SIDE])
 {
     UNROLL
@@ -49,12 +49,12 @@ ALWAYS_INLINE void output_columns(const float *m, vf bias, vf rows[M][SIDE])
     }
 }
 
-/* What the output transform is told when compiled: that all rows, columns and filters of the tile
- * are there and no output is quiet, and that none sees nothing but the ground. */
+/* Compile-time knowledge for the output transform: all rows, columns and filters of the tile exist
+ * and no output is quiet; and none sees only the ground. */
 enum kind { ANY, WHOLE, INKED };
 
-/* Of the rows of a tile, out: a row of outputs. After the check: what is not finite has to be
- * noticed. */
+/* Replaces, in a row of outputs, those with exact values. Call it after the check, which must see
+ * values that are not finite. */
 ALWAYS_INLINE void put_exact(const enum kind kind, const struct output_tile *t, int row,
                              vf quiet_rows[M][SIDE], vf out[M])
 {
@@ -68,14 +68,15 @@ ALWAYS_INLINE void put_exact(const enum kind kind, const struct output_tile *t, 
     }
     UNROLL
     for (int j = 0; j < M && kind != INKED; j++) {
-        if (t->ground >> (M * row + j) & 1) { /* as for all filters: branches foresee it */
+        if (t->ground >> (M * row + j) &
+            1) { /* the same for all filters: branches are predictable */
             out[j] = t->ground_out;
         }
         out[j] = kind == ANY ? choose(t->zeros >> (M * row + j) & 1, t->bias, out[j]) : out[j];
     }
 }
 
-/* The columns of both: of a tile's products, and of those of its quiet outputs if it has some. */
+/* The columns of both: of a tile's products, and of those of its quiet outputs, if any. */
 ALWAYS_INLINE void both_columns(const enum kind kind, const struct output_tile *t, const float *m,
                                 vf rows[M][SIDE], vf quiet_rows[M][SIDE])
 {
@@ -85,13 +86,13 @@ ALWAYS_INLINE void both_columns(const enum kind kind, const struct output_tile *
     }
 }
 
-/* Adds zero if the outputs are finite, and a NaN if not. */
+/* Adds zero if the outputs are finite, else NaN. */
 ALWAYS_INLINE vf add_check(vf check, const vf out[M])
 {
     return check + ((out[0] + out[1]) + (out[2] + out[3])) * 0.0f;
 }
 
-/* These two return zeros in the lanes of filters whose outputs are finite. */
+/* The next two return zeros in the lanes of filters whose outputs are finite. */
 
 ALWAYS_INLINE vf plain_outputs(const enum kind kind, const struct output_tile *t, const float *m)
 {
@@ -118,8 +119,9 @@ ALWAYS_INLINE vf plain_outputs(const enum kind kind, const struct output_tile *t
 ALWAYS_INLINE vf pooled_outputs(const enum kind kind, const struct output_tile *tile,
                                 const float *m)
 {
-    const struct output_tile here = *tile,
-                             *t = &here; /* as the compiler can see, no store changes it */
+    const struct output_tile
+        here = *tile,
+        *t = &here; /* a local copy: the compiler can see that no store changes it */
     const int n_rows = kind == ANY ? t->n_rows : M, n_columns = kind == ANY ? t->n_columns : M;
     vf rows[M][SIDE], quiet_rows[M][SIDE], check = {0};
     both_columns(kind, t, m, rows, quiet_rows);
@@ -142,7 +144,7 @@ ALWAYS_INLINE vf pooled_outputs(const enum kind kind, const struct output_tile *
     return check;
 }
 
-/* An area of any size whose outputs are all the same; with a pool, of whole windows. */
+/* Fills an area of any size with one output value; with a pool, in whole windows. */
 ALWAYS_INLINE void fill(const int n_filters, const struct output_tile *t, bool pool, vf out)
 {
     const vf pair[2] = {out, out}, activated = t->relu ? larger(out, (vf){0}) : out;
@@ -161,7 +163,7 @@ ALWAYS_INLINE void fill(const int n_filters, const struct output_tile *t, bool p
     }
 }
 
-/* One frequency makes all outputs. */
+/* All outputs come from one frequency. */
 static vf blank_outputs(const struct output_tile *t, bool pool, const float *m)
 {
     const vf out = blank_output(m, t->bias);
@@ -175,7 +177,7 @@ static vf blank_outputs(const struct output_tile *t, bool pool, const float *m)
 
 #define OUTPUTS(kind) pool ? pooled_outputs(kind, t, m) : plain_outputs(kind, t, m)
 
-/* Returns whether all are finite. */
+/* Returns true if all are finite. */
 static bool outputs(const struct output_tile *t, bool pool, bool blank, const float *m)
 {
     vf check;
@@ -192,7 +194,7 @@ static bool outputs(const struct output_tile *t, bool pool, bool blank, const fl
     return nonzero_lanes((vf)((vi)check & first_lanes(t->n_filters))) == 0;
 }
 
-/* An area's share of an image's next memory: it comes while there is still much to compute. */
+/* Prefetches an area's share of an image's next memory, while there is still much to compute. */
 static void fetch_next(const struct dt_winograd *w, const struct dt_winograd_area *area,
                        const float *next, size_t n_elems)
 {

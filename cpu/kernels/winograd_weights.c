@@ -1,7 +1,7 @@
-/* Winograd's transform of the filters; the method: winograd_kernel.h. */
+/* Winograd's transform of the filters; winograd_kernel.h explains the method. */
 #include "cpu/kernels/winograd_kernel.h"
 
-/* G: (1, p, p^2) over the product of p's distances from the other points. */
+/* G: (1, p, p^2) divided by the product of p's distances from the other points. */
 static const float filter_matrix[SIDE][3] = {{1, 0, 0},
                                              {1 / 3.0f, 1 / 3.0f, 1 / 3.0f},
                                              {-1 / 3.0f, 1 / 3.0f, -1 / 3.0f},
@@ -9,7 +9,7 @@ static const float filter_matrix[SIDE][3] = {{1, 0, 0},
                                              {1 / 15.0f, -2 / 15.0f, 4 / 15.0f},
                                              {0, 0, 1}};
 
-/* VL filters of channel c from filter k on, (K C 3 3); those past the end are zero. */
+/* Loads VL filters of channel c from filter k on, (K C 3 3); zeros after the last one. */
 ALWAYS_INLINE void load_filters(const struct dt_winograd *w, const float *weight, int k, int c,
                                 vf g[3][3])
 {
@@ -23,7 +23,7 @@ ALWAYS_INLINE void load_filters(const struct dt_winograd *w, const float *weight
     memcpy(g, lanes, sizeof lanes);
 }
 
-/* G g G' of VL filters; frequencies lie `step` floats apart. */
+/* G g G' of VL filters; frequencies are `step` floats apart. */
 ALWAYS_INLINE void transform_filters(const vf g[3][3], float *u, size_t step)
 {
     for (int i = 0; i < SIDE; i++) {
