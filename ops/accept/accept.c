@@ -13,7 +13,7 @@
 #include "ops/accept/show.h"
 #include "train/trainer.h"
 
-/* Learns in a second what it has to; a batch for any number of ranks. */
+/* It converges within a second, and its batch suits any number of ranks. */
 static const char training[] = "{\"data\": {\"format\": \"synthetic\", \"train_samples\": 4096, "
                                "\"test_samples\": 512, \"noise\": 0.1},"
                                " \"model\": {\"input\": [1, 12, 12], \"layers\": [{\"type\": "
@@ -30,7 +30,7 @@ static enum dt_status (*const checks[DT_N_ACCEPT])(struct dt_acceptance *a,
                                                    struct dt_accept_row *row) = {
     DT_ACCEPT_LIST(CHECK)};
 
-/* An error on which all ranks agree belongs to the row, and the next rows can run. */
+/* An error on which all ranks agree becomes the row's text, and the next rows can run. */
 static enum dt_status take_error(const struct dt_acceptance *a, enum dt_status status,
                                  struct dt_accept_row *row)
 {
@@ -44,7 +44,7 @@ static enum dt_status take_error(const struct dt_acceptance *a, enum dt_status s
     return DT_OK;
 }
 
-/* Where the row fails and blames no rank, all are to blame. */
+/* If the row fails without blaming a rank, marks all as failed. */
 static void find_blame(struct dt_acceptance *a, const struct dt_accept_row *row)
 {
     bool any = row->verdict != DT_ACCEPT_FAIL;
@@ -56,7 +56,7 @@ static void find_blame(struct dt_acceptance *a, const struct dt_accept_row *row)
     }
 }
 
-/* A row that could compare its figures with nothing says so. */
+/* Adds to a row that had nothing to compare its figures with the reason. */
 static void tell_alone(const struct dt_acceptance *a, struct dt_accept_row *row)
 {
     const size_t n = strlen(row->text);
@@ -66,7 +66,7 @@ static void tell_alone(const struct dt_acceptance *a, struct dt_accept_row *row)
     }
 }
 
-/* Rank 0's verdict holds for all ranks: figures may differ in their last digit, and it alone has
+/* Rank 0's verdict holds for all ranks: figures may differ in their last digit, and only rank 0 has
  * the baseline. */
 static enum dt_status run_check(struct dt_acceptance *a, const struct dt_accept_baseline *baseline,
                                 int i, struct dt_accept_row *row)
@@ -105,7 +105,7 @@ static enum dt_status run_checks(struct dt_acceptance *a, const struct dt_accept
     return DT_OK;
 }
 
-/* Each, though one before it failed. Whether all are there. */
+/* Writes each file, even if one before it failed. True if all were written. */
 static bool write_files(const struct dt_acceptance *a, const struct dt_accept_outcome *outcome)
 {
     const struct dt_accept_spec *spec = a->spec;
@@ -124,7 +124,7 @@ static enum dt_status tell(const struct dt_acceptance *a, const struct dt_accept
         written = write_files(a, outcome);
     }
     const bool untold =
-        !written && outcome->counts[DT_ACCEPT_FAIL] == 0; /* a verdict is what counts */
+        !written && outcome->counts[DT_ACCEPT_FAIL] == 0; /* a failed check takes precedence */
     DT_TRY(dt_world_agree(
         a->world, untold ? dt_error(DT_IO, "accept: a file was not written, as was said") : DT_OK));
     if (outcome->counts[DT_ACCEPT_FAIL] > 0) {
@@ -135,9 +135,8 @@ static enum dt_status tell(const struct dt_acceptance *a, const struct dt_accept
     return DT_OK;
 }
 
-/* Faults that cannot be put into the training are refused before any row runs. Lost messages need
- * some of dtrain's own: a ring's.
- */
+/* Refuses faults that cannot be injected into the training, before any row runs. Lost messages
+ * require an algorithm of dtrain's own: the ring. */
 static enum dt_status try_faults(struct dt_acceptance *a)
 {
     const struct dt_faults *faults = a->spec->faults;
@@ -171,19 +170,19 @@ static enum dt_status try_files(const struct dt_accept_spec *spec)
     return dt_file_try(spec->html, NULL);
 }
 
-/* Where the results go is known to take them before anything is measured. */
+/* Checks that the results can be written, before measuring. */
 static enum dt_status prepare_places(struct dt_acceptance *a)
 {
     const enum dt_status s = dt_run_dir_open(a->world, a->spec->run, "accept", false, &a->folder);
-    dt_run_dir_close(&a->folder); /* the training opens it again */
+    dt_run_dir_close(&a->folder); /* the training reopens it */
     if (s != DT_OK) {
-        a->folder.path[0] = '\0'; /* it is not ours */
+        a->folder.path[0] = '\0'; /* this run did not create it */
         return s;
     }
     return dt_world_agree(a->world, a->world->rank == 0 ? try_files(a->spec) : DT_OK);
 }
 
-/* A folder that nobody asked for goes, unless something is to be found in it. */
+/* Removes a folder that the user did not name, unless it holds evidence of a failure. */
 static void leave_folder(const struct dt_acceptance *a, enum dt_status status)
 {
     char config[DT_PATH_SIZE + 16];
@@ -196,12 +195,12 @@ static void leave_folder(const struct dt_acceptance *a, enum dt_status status)
         dt_text_print(stderr, "the training's folder is kept: %s", a->folder.path);
     } else {
         dt_run_dir_remove(&a->folder);
-        rmdir("runs/accept"); /* where nothing else is in them */
+        rmdir("runs/accept"); /* if they are empty */
         rmdir("runs");
     }
 }
 
-/* All that the rows need. */
+/* Prepares everything that the rows need. */
 static enum dt_status prepare(struct dt_acceptance *a, struct dt_accept_baseline *baseline,
                               struct dt_accept_outcome *outcome)
 {
@@ -227,7 +226,7 @@ static enum dt_status prepare(struct dt_acceptance *a, struct dt_accept_baseline
 enum dt_status dt_accept(struct dt_world *world, const struct dt_accept_spec *spec)
 {
     struct dt_acceptance a = {.world = world, .spec = spec, .measure_s = spec->quick ? 0.1 : 1};
-    static struct dt_accept_outcome outcome; /* large for a stack */
+    static struct dt_accept_outcome outcome; /* too large for the stack */
     static struct dt_accept_baseline baseline;
     if (world->rank == 0) {
         dt_accept_show_begin(&a);

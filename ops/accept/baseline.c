@@ -34,8 +34,8 @@ static const char *text_of(const cJSON *object, const char *key)
     return text != NULL ? text : "";
 }
 
-/* DT_BAD_DATA where another machine measured it: a rate of a rank says nothing of one that shares
- * its host with more. */
+/* DT_BAD_DATA if it was measured on another machine: a rank's rate says nothing about a rank that
+ * shares its host with more. */
 static enum dt_status check_place(const struct dt_acceptance *a, const char *path,
                                   const cJSON *json)
 {
@@ -59,7 +59,7 @@ static enum dt_status check_place(const struct dt_acceptance *a, const char *pat
     return DT_OK;
 }
 
-/* The figures of a row, in the order in which the row has them; negative: one is no measurement. */
+/* Reads a row's figures in order; negative: one is not a number. */
 static int take_row(const cJSON *row, double values[DT_ACCEPT_FIGURES])
 {
     int n = 0;

@@ -11,7 +11,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The best of the ranks on r's host; 0 where an earlier rank has told it. */
+/* The best of the ranks on r's host; 0 if r is not the first of its host. */
 static double best_of_host(const double *values, char (*const hosts)[DT_HOST_SIZE], int n, int r)
 {
     double best = 0;

@@ -1,6 +1,6 @@
-/* How fast each rank multiplies matrices, all at the same time, on the device that the training
- * takes: a dense layer forward. Cores are timed by the processor time of the thread, so that
- * sharing them is no fault of theirs. */
+/* Speed of each rank's matrix products, all ranks at the same time, on the training's device: a
+ * dense layer forward. Cores are timed by the thread's CPU time, so that sharing them does not
+ * count against them. */
 #include <math.h>
 #include <stdlib.h>
 #include <time.h>
@@ -99,7 +99,7 @@ static void close_product(struct product *p)
     free(p->order);
 }
 
-/* GFLOP/s of the quickest. */
+/* GFLOP/s of the fastest. */
 static enum dt_status measure(const struct product *p, double measure_s, double *rate)
 {
     const struct dt_batch batch = {.n = p->rows, .rows = p->order, .ids = p->order};
@@ -117,7 +117,7 @@ static enum dt_status measure(const struct product *p, double measure_s, double 
     return DT_OK;
 }
 
-/* Where ranks share cores, one of them is slow for reasons of its neighbours'. */
+/* True if ranks share cores: then a slow rank may be its neighbours' fault. */
 static bool share_cores(const struct dt_acceptance *a)
 {
     return a->device.module == NULL &&

@@ -1,4 +1,4 @@
-/* The rows as JUnit's XML, for what runs tests, and as JSON, for a later run as its baseline. */
+/* Writes the rows as JUnit's XML, for test runners, and as JSON, the baseline of a later run. */
 #include <cjson/cJSON.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static void put_property(FILE *out, const char *name, const char *text)
     fputs("\"/>\n", out);
 }
 
-/* When, where and with what. */
+/* Date, place and versions. */
 static void put_properties(FILE *out, const struct dt_acceptance *a)
 {
     char text[DT_ACCEPT_WARNING_SIZE];
@@ -105,7 +105,7 @@ static cJSON *host_json(const struct dt_acceptance *a, int rank)
     cJSON_AddNumberToObject(json, "cpus", f->n_host_cpus);
     cJSON_AddStringToObject(json, "cpu", f->cpu);
     cJSON_AddStringToObject(json, "kernel", f->kernel);
-    cJSON *gpus = cJSON_AddArrayToObject(json, "gpus"); /* of each rank that has one */
+    cJSON *gpus = cJSON_AddArrayToObject(json, "gpus"); /* of each rank with a GPU */
     for (int r = 0; r < a->world->size; r++) {
         if (a->ranks[r].has_gpu && strcmp(a->hosts[r], a->hosts[rank]) == 0) {
             cJSON_AddItemToArray(gpus, cJSON_CreateString(a->ranks[r].gpu));
@@ -114,7 +114,7 @@ static cJSON *host_json(const struct dt_acceptance *a, int rank)
     return json;
 }
 
-/* When, where and with what. */
+/* Date, place and versions. */
 static void add_record(cJSON *json, const struct dt_acceptance *a)
 {
     char warning[DT_ACCEPT_WARNING_SIZE];

@@ -1,6 +1,6 @@
-/* On each host one rank behaves for a while as one that hangs: it does nothing and gives no sign of
- * life. The others wait for it with a limit of a second, and have to name it by then. Then it goes
- * on, as if nothing had happened. */
+/* On each host one rank freezes for a while: it does nothing and gives no sign of life. The others
+ * wait for it with a limit of a second, and must name it by then. Then it continues, as if nothing
+ * had happened. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,29 +10,30 @@
 #include "ops/accept/rows.h"
 
 #define LIMIT_S 1.0
-#define LATE_S 3.0         /* beyond the limit: too late */
-#define FREEZE_MOST_S 30.0 /* and then by itself */
+#define LATE_S 3.0         /* seconds over the limit that count as too late */
+#define FREEZE_MOST_S 30.0 /* then it thaws by itself */
 #define TAG 0x4652
 
-/* What a rank has found; it travels. */
+/* A rank's result, sent to the others. */
 struct witness {
-    bool asked; /* it was to name a rank of its host */
-    int frozen; /* which it had to be */
-    bool named; /* it was that one */
+    bool asked; /* it had to name a rank of its host */
+    int frozen; /* the frozen rank */
+    bool named; /* it named that one */
     double waited_s;
-    char text[200]; /* what it said */
+    char text[200]; /* the error text */
 };
 
 struct freeze {
     struct dt_comm *comm;
     struct dt_wire *wire;
-    int first, last; /* ranks of this host: who names, and who is frozen */
+    int first, last; /* ranks of this host: the one that names, and the frozen one */
 };
 
-static char thaw_byte; /* the message's; it may come when nobody waits for it any more */
+static char
+    thaw_byte; /* the message's; static because it may arrive when nobody waits for it any more */
 
-/* Until told, or for long enough that nobody can have noticed. Not by a request of the
- * communicator's: those show signs of life. */
+/* Sleeps until thawed, or long enough for the others to notice. It does not use a request of the
+ * communicator: those show signs of life. */
 static enum dt_status freeze(struct freeze *f)
 {
     struct dt_wire_request thaw;
@@ -46,7 +47,7 @@ static enum dt_status freeze(struct freeze *f)
     return DT_OK;
 }
 
-/* The limit passes, and the wait goes on with the usual one. */
+/* Lets the short limit pass, then continues the wait with the usual one. */
 static enum dt_status watch(struct freeze *f, struct dt_request *request, struct witness *out)
 {
     char name[32];

@@ -1,5 +1,5 @@
-/* The backward pass of a small network, on the device that the training takes, beside finite
- * differences of its loss. Each rank does it by itself. */
+/* Compares the backward pass of a small network, on the training's device, with finite differences
+ * of its loss. Each rank does it alone. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #define STEP 5e-3f /* of a weight: far above the rounding of float activations */
 #define MOST_PROBES 24
 
-/* tanh has no kinks that a step could cross */
+/* tanh has no kinks within a step */
 static const struct dt_model_spec model = {
     .input = {2, 9, 8},
     .n_layers = 5,
@@ -157,7 +157,7 @@ static enum dt_status probe_rank(const struct dt_acceptance *a, struct probe *p)
     return s;
 }
 
-/* What a rank has found; it travels. */
+/* A rank's result, sent to the others. */
 struct result {
     int n_probed, n_wrong;
     char tensor[32];

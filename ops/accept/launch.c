@@ -1,11 +1,11 @@
-/* The job as the launcher started it, and the doctor's findings. */
+/* Checks the job's launch, and runs the doctor. */
 #include <stdio.h>
 #include <string.h>
 
 #include "ops/accept/outcome.h"
 #include "ops/doctor/checks.h"
 
-/* A host that has not as many ranks as the first; -1: all have. */
+/* Finds a host with another number of ranks than the first; -1: all are equal. */
 static int find_uneven(const struct dt_acceptance *a)
 {
     for (int r = 0; r < a->world->size; r++) {
@@ -16,7 +16,7 @@ static int find_uneven(const struct dt_acceptance *a)
     return -1;
 }
 
-/* A finding of the doctor's as a row. */
+/* Turns a finding of the doctor's into a row. */
 static void take_finding(const char *name, const struct dt_finding *finding,
                          struct dt_accept_row *row)
 {
@@ -45,7 +45,7 @@ enum dt_status dt_accept_launch(struct dt_acceptance *a, struct dt_accept_row *r
     return DT_OK;
 }
 
-/* The first problem; without one, how many findings of each kind there are. Warnings follow the row
+/* The first problem; without one, the number of findings of each kind. Warnings follow the row
  * (dt_accept_next_warning). */
 enum dt_status dt_accept_doctor(struct dt_acceptance *a, struct dt_accept_row *row)
 {

@@ -1,4 +1,5 @@
-/* Messages there and back between any two ranks, pairs that share no rank at the same time. */
+/* Round trips of messages between any two ranks; pairs without a common rank run at the same
+ * time. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,16 +10,16 @@
 #include "ops/accept/rows.h"
 
 #define LARGE_BYTES ((size_t)1 << 20)
-#define TAG 0x4C4B /* of messages that meet no others */
+#define TAG 0x4C4B /* of messages that must not match others */
 #define MAX_RANKS 128
-#define LATE 0.5 /* of the median's speed; a switch more on the way takes less */
+#define LATE 0.5 /* of the median's speed; one more switch on the path costs less */
 
-/* A pair at it, seen from one of the two. */
+/* A pair, seen from one of its ranks. */
 struct pair {
     int n_rounds; /* of the large messages; ten times as many of the small ones */
     struct dt_wire *wire;
     int peer;
-    bool asks; /* and so times */
+    bool asks; /* starts each round trip, and times it */
     int n_left;
     size_t n_bytes;
     char *bytes;
@@ -58,7 +59,7 @@ static enum dt_status progress(struct dt_request *request, bool *done)
     if (!arrived) {
         return DT_OK;
     }
-    if (p->sending == p->asks) { /* half of the way */
+    if (p->sending == p->asks) { /* half of the round trip */
         return p->asks ? receive(p) : send(p);
     }
     p->best_s = fmin(p->best_s, dt_clock_s() - p->begin_s);
@@ -66,7 +67,7 @@ static enum dt_status progress(struct dt_request *request, bool *done)
     return *done ? DT_OK : begin_round(p);
 }
 
-/* Every rank calls it; one without a peer only waits. The best time there and back. */
+/* Every rank calls it; one without a peer only waits. Returns the best round-trip time. */
 static enum dt_status exchange(struct dt_comm *comm, struct pair *p, size_t n_bytes, int n_rounds,
                                double *best_s)
 {
@@ -83,7 +84,7 @@ static enum dt_status exchange(struct dt_comm *comm, struct pair *p, size_t n_by
     return dt_comm_barrier(comm, "barrier between pairs of ranks");
 }
 
-/* Round `round` of n - 1, n even: who meets rank r. One stays, the others go round (a round-robin
+/* Peer of rank r in round `round` of n - 1, n even. One stays, the others rotate (a round-robin
  * tournament). */
 static int peer_of(int r, int n, int round)
 {
@@ -126,7 +127,7 @@ static double link_of(const double *matrix, int n, int a, int b)
     return a < b ? matrix[a * n + b] : matrix[b * n + a];
 }
 
-/* The best of a rank to another host; among ranks of one host, to any. sign: -1 where less is
+/* A rank's best value to another host; among ranks of one host, to any. sign: -1 where less is
  * better. */
 static double reach(const struct dt_acceptance *a, const double *matrix, int rank, double sign)
 {

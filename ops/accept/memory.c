@@ -1,5 +1,5 @@
-/* Memory bandwidth of each rank while all of them use it: bytes copied in a second, both ways
- * counted, as STREAM's copy does (McCalpin 1995). */
+/* Memory bandwidth of each rank while all ranks use it: bytes copied per second, counting reads and
+ * writes, as STREAM's copy does (McCalpin 1995). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,10 +7,10 @@
 #include "base/clock.h"
 #include "ops/accept/rows.h"
 
-#define N_BYTES ((size_t)32 << 20) /* beyond the caches that a rank has for itself */
+#define N_BYTES ((size_t)32 << 20) /* exceeds a rank's private caches */
 #define LEAST_COPIES 4
 
-/* GB/s of the quickest copy. */
+/* GB/s of the fastest copy. */
 static double copy_rate(char *from, char *to, double measure_s)
 {
     double best_s = INFINITY;
@@ -19,7 +19,8 @@ static double copy_rate(char *from, char *to, double measure_s)
     for (size_t i = 0; i < LEAST_COPIES || dt_clock_s() < end_s; i++) {
         const double begin_s = dt_clock_s();
         memcpy(to, from, N_BYTES);
-        from[i % N_BYTES] = to[N_BYTES - 1 - i % N_BYTES]; /* the next copy is not this one */
+        from[i % N_BYTES] =
+            to[N_BYTES - 1 - i % N_BYTES]; /* makes the next copy differ from this one */
         best_s = fmin(best_s, dt_clock_s() - begin_s);
     }
     return 2e-9 * (double)N_BYTES / best_s;

@@ -1,5 +1,5 @@
-/* The result of all checks, and its ways out: on the terminal, in files, and compared with an
- * earlier run. Rank 0's alone. */
+/* The result of all checks, and its output: to the terminal, to files, and compared with an earlier
+ * run. On rank 0 alone. */
 #ifndef DT_OPS_ACCEPT_OUTCOME_H
 #define DT_OPS_ACCEPT_OUTCOME_H
 
@@ -21,31 +21,30 @@ extern const struct dt_accept_verdict_name dt_accept_verdicts[DT_N_ACCEPT_VERDIC
 struct dt_accept_outcome {
     struct dt_accept_row rows[DT_N_ACCEPT];
     double seconds[DT_N_ACCEPT];
-    int n_done, counts[DT_N_ACCEPT_VERDICTS]; /* how many rows have each verdict */
-    struct dt_accept_cell *cells;             /* of check i on rank r: [i * ranks + r] */
+    int n_done, counts[DT_N_ACCEPT_VERDICTS]; /* number of rows per verdict */
+    struct dt_accept_cell *cells;             /* check i on rank r: [i * ranks + r] */
 };
 
-/* How many ranks are on the host of this one. */
+/* Number of ranks on this rank's host. */
 int dt_accept_ranks_on_host(const struct dt_acceptance *a, int rank);
 bool dt_accept_is_first_of_host(const struct dt_acceptance *a, int rank);
-/* Of check i on the host of this rank: in a row that fails, the hosts that are not to blame pass.
- */
+/* Verdict of check i on this rank's host: in a row that fails, the hosts that did not cause it
+ * pass. */
 enum dt_accept_verdict dt_accept_host_verdict(const struct dt_acceptance *a,
                                               const struct dt_accept_outcome *outcome, int i,
                                               int rank);
 
-/* "8 of 11 passed, 3 measured": verdicts that no row has are left out. */
+/* "8 of 11 passed, 3 measured": leaves out verdicts that no row has. */
 void dt_accept_sum_text(const struct dt_accept_outcome *outcome, char *text, size_t size);
 
-/* The doctor's next warning and its cure, from its check *i on, which moves behind it; false: no
+/* The doctor's next warning and its cure, from its check *i on; moves *i past it; false: no
  * more. */
 #define DT_ACCEPT_WARNING_SIZE 560
 bool dt_accept_next_warning(const struct dt_acceptance *a, int *i,
                             char text[DT_ACCEPT_WARNING_SIZE]);
 
-/* What a record begins with, in every file: X(key, text), with `a` for the acceptance. Its hosts
- * and the doctor's warnings follow.
- */
+/* The head of a record, in every file: X(key, text), with `a` for the acceptance. Its hosts and the
+ * doctor's warnings follow. */
 #define DT_ACCEPT_RECORD_LIST(X)      \
     X(date, a->date)                  \
     X(command, a->spec->command)      \
@@ -55,25 +54,26 @@ bool dt_accept_next_warning(const struct dt_acceptance *a, int *i,
     X(launcher, a->ranks[0].launcher) \
     X(device, a->device.backend->name)
 
-/* "node1: 4 ranks, 4 with a GPU, NVIDIA H200; 64 CPUs, AMD EPYC 9654; Linux 6.1.0": the host of
- * this rank. */
+/* Describes this rank's host: "node1: 4 ranks, 4 with a GPU, NVIDIA H200; 64 CPUs, AMD EPYC 9654;
+ * Linux 6.1.0". */
 void dt_accept_host_text(const struct dt_acceptance *a, int rank, char *text, size_t size);
 
 /* ---- an earlier run as the baseline */
 
-#define DT_ACCEPT_BASELINE \
-    0.9 /* of what it measured is wanted, as of nccl-tests' NCCL_TESTS_MIN_BW */
+#define DT_ACCEPT_BASELINE                                                 \
+    0.9 /* required share of its figures, as nccl-tests' NCCL_TESTS_MIN_BW \
+         */
 
 struct dt_accept_baseline {
     double values[DT_N_ACCEPT][DT_ACCEPT_FIGURES]; /* NaN: not measured then */
 };
 
-/* What dt_accept_write_json left. Errors of dt_file_read; DT_BAD_DATA: it is something else, has no
- * figures, or is of another device or number of ranks on a host. */
+/* Reads a file that dt_accept_write_json wrote. Errors of dt_file_read; DT_BAD_DATA: another kind
+ * of file, no figures, or another device or number of ranks per host. */
 enum dt_status dt_accept_baseline_read(const struct dt_acceptance *a, const char *path,
                                        struct dt_accept_baseline *out);
-/* The row of check i passes or fails by its figures, if the baseline has them; the text of a failed
- * one begins with which. */
+/* Passes or fails the row of check i by its figures, if the baseline has them; a failed one's text
+ * begins with the figure's name. */
 void dt_accept_baseline_apply(const struct dt_accept_baseline *baseline, int i,
                               struct dt_accept_row *row);
 

@@ -1,4 +1,4 @@
-/* The parts of a record that all its files share: hosts, warnings, and the sum of the verdicts. */
+/* The parts of a record that all its files share: hosts, warnings, and the count of verdicts. */
 #include <stdio.h>
 #include <string.h>
 

@@ -9,14 +9,14 @@
 #include "train/device.h"
 #include "train/save/run_dir.h"
 
-/* What a check has found of a rank. */
+/* A check's result for one rank. */
 struct dt_accept_cell {
     bool failed;
-    double value; /* what was measured, in the row's unit; NaN: nothing */
+    double value; /* the measurement, in the row's unit; NaN: none */
 };
 
-/* Of each pair of ranks, by the smaller and the larger number: latency in seconds, one way, and
- * bytes a second. */
+/* Per pair of ranks, indexed by the smaller and the larger number: one-way latency in seconds, and
+ * bytes per second. */
 struct dt_accept_links {
     int n; /* ranks; 0: not measured */
     double *latency, *bandwidth;
@@ -25,31 +25,31 @@ struct dt_accept_links {
 struct dt_acceptance {
     struct dt_world *world;
     const struct dt_accept_spec *spec;
-    struct dt_config config;        /* of the training, and of the way that `auto` takes */
-    struct dt_device_choice device; /* that the training takes */
-    double measure_s;               /* for so long each rank measures at a time */
-    struct dt_rank_facts *ranks;    /* what the doctor sees */
-    char date[24];                  /* of its begin, in UTC: "2026-11-23T17:04:05Z" */
-    char (*hosts)[DT_HOST_SIZE];    /* of each rank */
-    struct dt_accept_cell *cells;   /* of each rank, for the check at hand */
+    struct dt_config config;        /* of the training, and for the choice of `auto` */
+    struct dt_device_choice device; /* of the training */
+    double measure_s;               /* duration of each measurement on each rank */
+    struct dt_rank_facts *ranks;    /* the doctor's facts */
+    char date[24];                  /* of the start, in UTC: "2026-11-23T17:04:05Z" */
+    char (*hosts)[DT_HOST_SIZE];    /* per rank */
+    struct dt_accept_cell *cells;   /* per rank, for the current check */
     struct dt_accept_links links;
     struct dt_run_dir folder; /* of the training */
-    /* what the training left for the rows after it */
+    /* results of the training for the rows after it */
     bool trained;
     char checkpoint[DT_PATH_SIZE * 2];
 };
 
-/* A number that a later run can be compared with. */
+/* A figure that a later run can be compared with. */
 struct dt_accept_figure {
     char name[24]; /* "bandwidth_gbs"; "": none */
     double value;  /* of the worst rank */
-    bool less;     /* is better */
+    bool less;     /* smaller is better */
 };
 #define DT_ACCEPT_FIGURES 2
 
-/* X(constant, word, mark, mark in ASCII, colour of a terminal): a row that only measures has
- * nothing to compare its figures with, and one that is skipped has nothing to check; neither fails.
- */
+/* X(constant, word, mark, mark in ASCII, colour on a terminal). MEASURED: a row that only measures
+ * has nothing to compare its figures with; SKIPPED: it has nothing to check; neither is a
+ * failure. */
 #define DT_ACCEPT_VERDICT_LIST(X)                          \
     X(DT_ACCEPT_FAIL, "FAIL", "\u2717", "x", "1;31")       \
     X(DT_ACCEPT_PASS, "PASS", "\u2713", "+", "32")         \
@@ -66,13 +66,13 @@ static inline enum dt_accept_verdict dt_accept_verdict(bool passed)
 
 struct dt_accept_row {
     enum dt_accept_verdict verdict;
-    char text[400]; /* what was found: figures, or what is wrong */
+    char text[400]; /* the result: figures, or the problem */
     char alone[24]; /* of DT_ACCEPT_MEASURED: too few to compare, "1 host" */
     char unit[16];  /* of the ranks' values */
     struct dt_accept_figure figures[DT_ACCEPT_FIGURES];
 };
 
-/* X(name, what it shows), in the order in which they run */
+/* X(name, meaning), in the order in which they run */
 #define DT_ACCEPT_LIST(X)                                                                        \
     X(launch, "all ranks are there, of one version, as many on each host")                       \
     X(doctor, "the ranks have what a training needs (dtrain doctor)")                            \
@@ -88,44 +88,44 @@ struct dt_accept_row {
     X(checkpoint, "every rank reads back what rank 0 has saved")                                 \
     X(frozen, "a rank that stops answering is reported in time")
 
-/* The status is of what keeps all checks from going on; what is wrong with this one is in the row.
- * An error on which all ranks agree belongs to this check, too: it becomes the row's text. */
+/* Returns an error that prevents all further checks; a failure of this check is in the row. An
+ * error on which all ranks agree also belongs to the check: it becomes the row's text. */
 #define DT_ACCEPT_DECLARE(name, meaning) \
     enum dt_status dt_accept_##name(struct dt_acceptance *a, struct dt_accept_row *row);
 DT_ACCEPT_LIST(DT_ACCEPT_DECLARE)
 #undef DT_ACCEPT_DECLARE
 
-/* ---- who falls behind the others */
+/* ---- ranks or hosts behind the others */
 
 #define DT_ACCEPT_BEHIND 0.62 /* of the median: 38 % below it */
 #define DT_ACCEPT_LEAST_COMPARED 3
 
 struct dt_behind {
     const char *host; /* the worst; NULL: none is far behind */
-    int rank;         /* its first; with ranks by themselves, that one */
+    int rank;         /* the host's first; by_rank: the worst rank */
     double share;     /* of the median over all hosts */
     double median;
     int n_compared; /* hosts, or ranks */
 };
 
-/* From a value of each rank, larger is better; a host's is the largest of its ranks', since these
- * may be in each other's way. by_rank: each for itself. Of fewer than DT_ACCEPT_LEAST_COMPARED
- * nobody can tell which is the odd one. */
+/* From one value per rank, larger is better; a host's is the largest of its ranks', because ranks
+ * of one host may slow each other down. by_rank: compares ranks instead of hosts. Fewer than
+ * DT_ACCEPT_LEAST_COMPARED are not compared: the outlier would be ambiguous. */
 struct dt_behind dt_accept_behind(const double *values, char (*const hosts)[DT_HOST_SIZE], int n,
                                   bool by_rank);
 
-/* What was measured on each rank, larger is better. */
+/* A measurement on each rank; larger is better. */
 struct dt_accept_measured {
     const double *values;
     const char *unit, *figure;
     bool by_rank;
 };
 
-/* Fills row and cells: a host or rank far behind fails, and the text says so with the cure. */
+/* Fills row and cells: a host or rank far behind fails; the text names it, with the cure. */
 void dt_accept_compare(struct dt_acceptance *a, const struct dt_accept_measured *measured,
                        struct dt_accept_row *row);
 
-/* The ranks of this host fail, or this rank. */
+/* Marks as failed the ranks of this host, or this rank. */
 void dt_accept_blame(struct dt_acceptance *a, const char *host, int rank);
 
 #endif

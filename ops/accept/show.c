@@ -13,7 +13,7 @@
 #define HEAD_WIDTH 31 /* "MEASURED  checkpoint   12.3 s  " */
 #define WORD_WIDTH 8  /* of a verdict */
 #define NOTE_COLUMN 10
-#define LEAST_TEXT 30 /* columns, or it gets lines of its own */
+#define LEAST_TEXT 30 /* columns; with fewer the text gets its own lines */
 #define MOST_MARKS 48 /* hosts */
 
 static bool has_colors(void)
@@ -33,14 +33,14 @@ static int count_hosts(const struct dt_acceptance *a)
     return n;
 }
 
-/* How many marks a row has: none where there is one host, or no room. */
+/* Number of marks in a row: none if there is one host, or no room. */
 static int count_marks(const struct dt_acceptance *a, int width)
 {
     const int n = count_hosts(a);
     return n > 1 && n <= MOST_MARKS && HEAD_WIDTH + n + 2 < width ? n : 0;
 }
 
-/* Text in the verdict's colour, where there are any. */
+/* Prints text in the verdict's colour, if colours are on. */
 static void put_coloured(enum dt_accept_verdict verdict, const char *text)
 {
     const bool colours = has_colors();
@@ -48,7 +48,7 @@ static void put_coloured(enum dt_accept_verdict verdict, const char *text)
     printf(colours ? "m%s\033[0m" : "%s", text);
 }
 
-/* A mark for each host; outcome: NULL: not known yet. */
+/* Prints a mark for each host; outcome: NULL: not known yet. */
 static void put_marks(const struct dt_acceptance *a, const struct dt_accept_outcome *outcome,
                       int check)
 {
@@ -124,7 +124,7 @@ static void show_on_terminal(const struct dt_acceptance *a, const struct dt_acce
     dt_accept_wrap(stdout, dt_text_escape(row->text, text, sizeof text), column, width);
 }
 
-/* Below the doctor's row; each is one line where there is no terminal to fit. */
+/* Prints them below the doctor's row, each in one line if there is no terminal. */
 static void show_warnings(const struct dt_acceptance *a, int width)
 {
     char text[DT_ACCEPT_WARNING_SIZE], shown[2 * DT_ACCEPT_WARNING_SIZE];

@@ -1,5 +1,5 @@
-/* Every way of adding gradients, in host memory and, where the training takes GPUs, in theirs, on
- * whole numbers, whose sums no order of addition may change. */
+/* Checks every allreduce implementation, in host memory and, if the training uses GPUs, in theirs,
+ * on integers, whose sums do not depend on the order of addition. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -9,11 +9,11 @@
 
 #define N_ELEMS 100003 /* no number of ranks divides it */
 
-/* A way, in memory of `backend`, or the program's where that is NULL. */
+/* An implementation, on memory of `backend`, or on the program's if that is NULL. */
 struct way {
     struct dt_allreduce *allreduce;
     struct dt_backend *backend;
-    float *host; /* N_ELEMS, with a backend: what is copied there and back */
+    float *host; /* N_ELEMS, with a backend: source and destination of copies */
 };
 
 static enum dt_status add(struct way *way)
@@ -41,7 +41,7 @@ static enum dt_status sum_wrong(struct dt_acceptance *a, struct way *way, unsign
     return DT_OK;
 }
 
-/* The ranks with wrong sums fail. */
+/* Fails the ranks with wrong sums. */
 static enum dt_status judge(struct dt_acceptance *a, enum dt_allreduce_type type, size_t n_wrong,
                             struct dt_accept_row *row)
 {
@@ -83,7 +83,7 @@ static enum dt_status try_way(struct dt_acceptance *a, enum dt_allreduce_type ty
     s = sum_wrong(a, &way, (unsigned)type + 1, &n_wrong);
     s = s == DT_OK ? judge(a, type, n_wrong, row) : s;
 done:
-    if (s != DT_STALLED) { /* others may still be at work in it */
+    if (s != DT_STALLED) { /* other ranks may still use it */
         dt_allreduce_close(way.allreduce);
         free(way.host);
     }

@@ -1,5 +1,5 @@
-/* A training of seconds on generated images, with whatever `auto` takes here (GPUs and NCCL where
- * every rank has one), the replicas compared after each step; and its checkpoint, which every rank
+/* A training of a few seconds on generated images, with the choice of `auto` (GPUs and NCCL if
+ * every rank has one), comparing the replicas after each step; and its checkpoint, which every rank
  * then reads. */
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 #define LEAST_ACCURACY 0.95
 
-/* What the training tells. Rank 0's. */
+/* The training's results, from its events. Rank 0's. */
 struct heard {
     struct dt_acceptance *acceptance;
     double n_correct, n_samples, steps;

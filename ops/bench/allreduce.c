@@ -1,6 +1,6 @@
-/* Sums of floats over all ranks by size, for each way that gradients can travel, in the columns of
- * nccl-tests: https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md has their
- * definitions. */
+/* Sums of floats over all ranks by size, for each available allreduce implementation, in the
+ * columns of nccl-tests: https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md has
+ * their definitions. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@
 
 #define PEAK_MS 20
 
-/* A way of adding, in memory of `backend`, or the program's where that is NULL. */
+/* An allreduce implementation, on memory of `backend`, or on the program's if that is NULL. */
 struct way {
     struct dt_allreduce *allreduce;
     struct dt_backend *backend;
@@ -27,17 +27,17 @@ struct bench {
     struct dt_config config;
     struct dt_device_choice device;
     struct dt_sum_row rows[DT_N_ALLREDUCE_TYPES];
-    double *times_s; /* of each sum of a size: n_iters */
-    float *host;     /* max_bytes: what is copied to a device and back */
+    double *times_s; /* of the n_iters sums of a size */
+    float *host;     /* max_bytes: source and destination of device copies */
     char name[80];
-    unsigned n_rounds; /* of checks */
+    unsigned n_rounds; /* number of checks */
     size_t n_wrong;    /* in all */
-    size_t n_unlike;   /* rows whose messages are not what the formula says */
+    size_t n_unlike;   /* rows whose messages do not match the formula */
     cJSON *json;
 };
 
-/* The keys that matter here are those of the run: device, distributed.allreduce and timeout_s. The
- * model stands for any. */
+/* Only these keys of the configuration matter: device, distributed.allreduce and timeout_s. The
+ * model is a placeholder. */
 static enum dt_status read_config(const struct dt_args *args, struct dt_config *out)
 {
     static const char text[] =
@@ -46,7 +46,7 @@ static enum dt_status read_config(const struct dt_args *args, struct dt_config *
     return dt_config_parse("bench allreduce", text, sizeof text - 1, args->sets, args->n_sets, out);
 }
 
-/* ---- one way */
+/* ---- one implementation */
 
 static enum dt_status sum_once(struct bench *b, struct way *way, size_t n_elems)
 {
@@ -56,7 +56,7 @@ static enum dt_status sum_once(struct bench *b, struct way *way, size_t n_elems)
     return way->backend != NULL ? way->backend->ops->sync(way->backend) : DT_OK;
 }
 
-/* A sum that is not timed, of numbers that are known. */
+/* An untimed sum of known numbers, to check the result. */
 static enum dt_status check_once(struct bench *b, struct way *way, size_t n_elems, size_t *n_wrong)
 {
     float *mine = way->backend != NULL ? b->host : way->allreduce->part;
@@ -75,7 +75,7 @@ static enum dt_status check_once(struct bench *b, struct way *way, size_t n_elem
     return DT_OK;
 }
 
-/* In place, sums grow from one to the next: those that are timed are of zeros. */
+/* Timed sums add zeros: in place, other numbers would grow from one sum to the next. */
 static enum dt_status clear(struct bench *b, struct way *way, size_t n_elems)
 {
     if (way->backend == NULL) {
@@ -87,8 +87,8 @@ static enum dt_status clear(struct bench *b, struct way *way, size_t n_elems)
                                       n_elems * sizeof *b->host);
 }
 
-/* What the wire counts of one sum: the rank that sends most, and whether all ranks together send
- * what the formula says. */
+/* Counts the messages of one sum: the rank that sends most, and whether all ranks together send
+ * what the formula predicts. */
 static enum dt_status count_messages(struct bench *b, struct way *way, struct dt_sum_point *p)
 {
     struct dt_wire_sent before, after;
@@ -136,8 +136,8 @@ static enum dt_status time_sums(struct bench *b, struct way *way, struct dt_sum_
     return DT_OK;
 }
 
-/* All ranks' view of a size: the time of the slowest, the wrong elements of all, and whether one
- * was asked to stop. */
+/* Combines all ranks' results of a size: the slowest's time, the wrong elements of all, and whether
+ * one got a signal to stop. */
 static enum dt_status combine(struct bench *b, struct dt_sum_point *p)
 {
     const int n = (int)b->options.n_iters;
@@ -186,7 +186,7 @@ static enum dt_status measure_sizes(struct bench *b, struct way *way)
     return DT_OK;
 }
 
-/* Whose buffer and result are in place. */
+/* The implementation's buffer and result must be ready. */
 static enum dt_status measure(struct bench *b, struct way *way)
 {
     const enum dt_allreduce_type type = way->allreduce->type;
@@ -203,14 +203,14 @@ static enum dt_status measure(struct bench *b, struct way *way)
     return DT_OK;
 }
 
-/* ---- the ways that this build and this machine have */
+/* ---- the implementations of this build on this machine */
 
 static size_t largest_elems(const struct bench *b)
 {
     return b->options.max_bytes / sizeof(float);
 }
 
-/* In memory of the backend, if there is one. */
+/* On the backend's memory, if there is one. */
 static enum dt_status by_type(struct bench *b, enum dt_allreduce_type type,
                               struct dt_backend *backend)
 {
@@ -235,7 +235,7 @@ static enum dt_status by_type(struct bench *b, enum dt_allreduce_type type,
     } else if (b->world->rank == 0) {
         printf("# %s: not here, because %s\n\n", dt_allreduce_names[type], why_not);
     }
-    if (s != DT_STALLED) { /* others may still be at work in it */
+    if (s != DT_STALLED) { /* other ranks may still use it */
         dt_allreduce_close(way.allreduce);
     }
     return s;
@@ -260,7 +260,8 @@ static enum dt_status by_gpus(struct bench *b)
     return s;
 }
 
-/* In host memory, and then in that of GPUs. One rank has nothing to add: one way stands for all. */
+/* In host memory, and then in that of GPUs. With one rank there is nothing to add: one
+ * implementation stands for all. */
 static enum dt_status by_all_ways(struct bench *b)
 {
     for (int type = 0; type < DT_N_ALLREDUCE_TYPES; type++) {
@@ -273,7 +274,7 @@ static enum dt_status by_all_ways(struct bench *b)
     return b->device.module != NULL ? by_gpus(b) : DT_OK;
 }
 
-/* What auto takes in host memory, which only it can say. */
+/* Asks `auto` for its choice in host memory. */
 static enum dt_status find_auto(struct bench *b, enum dt_allreduce_type *out)
 {
     struct dt_allreduce *a;
@@ -338,7 +339,7 @@ static void begin_json(struct bench *b)
     cJSON_AddArrayToObject(b->json, "ways");
 }
 
-/* Ranks with other sizes would wait for each other forever. */
+/* Ranks with different sizes would wait for each other forever. */
 static enum dt_status compare_options(const struct bench *b)
 {
     char text[256];

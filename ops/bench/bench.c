@@ -16,7 +16,7 @@
 #include "ops/doctor/checks.h"
 
 #define N_VALUES \
-    251 /* of what is summed: a prime, so that no piece of a power of two looks like another */
+    251 /* number of different summands: a prime, so that pieces of power-of-two sizes differ */
 #define LARGEST_BYTES ((size_t)1 << 30)
 #define FMA_ROUNDS 100000 /* at a time: about half a millisecond */
 
@@ -32,7 +32,7 @@ double dt_bench_median(double *x, int n)
     return n % 2 == 1 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
 }
 
-/* "ring,tree": one name after the other. */
+/* Parses "ring,tree". */
 static enum dt_status read_types(const char *text, uint32_t *types)
 {
     *types = 0;
@@ -118,7 +118,7 @@ size_t dt_bench_count_wrong(const float *sum, size_t n_elems, int n_ranks, unsig
         expected[i] = (float)total;
     }
     for (size_t i = 0; i < n_elems; i++) {
-        n_wrong += !(sum[i] == expected[i % N_VALUES]); /* a NaN is wrong, too */
+        n_wrong += !(sum[i] == expected[i % N_VALUES]); /* NaN is wrong, too */
     }
     return n_wrong;
 }
@@ -128,7 +128,7 @@ double dt_bench_bus_factor(int n_ranks)
     return 2.0 * (n_ranks - 1) / n_ranks;
 }
 
-/* time = a + b * x, both sides divided by time: the normal equations of 1 = a / time + b * x /
+/* Solves the normal equations of 1 = a / time + b * x / time, that is time = a + b * x divided by
  * time. */
 struct dt_bench_fit dt_bench_fit(const double *n_bytes, const double *seconds, int n, int n_ranks)
 {
@@ -176,9 +176,8 @@ double dt_bench_peak(unsigned n_ms)
     double peak = 0;
     for (double start_s = thread_s(); start_s < end_s;) {
         for (int i = 0; i < 2 * DT_MAX_VECTOR; i++) {
-            out[i] = i < kernels->vector
-                         ? 0.999f
-                         : 0.001f; /* x = x * 0.999 + 0.001 stays an ordinary number */
+            out[i] = i < kernels->vector ? 0.999f
+                                         : 0.001f; /* x = x * 0.999 + 0.001 stays a normal number */
         }
         kernels->fma_loop(FMA_ROUNDS, out);
         const double now_s = thread_s();

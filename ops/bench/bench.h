@@ -1,9 +1,8 @@
-/* `dtrain bench`: what a training step and a sum over the ranks cost on this machine.
- *
- *   bench_blocks.c     each block of a model, timed inside real training steps
- *   bench_scaling.c    training steps of 1, 2, 4, ... ranks
- *   bench_allreduce.c  sums over the ranks by size, for each way that they can travel
- *   bench.c            what they share */
+/* `dtrain bench`: the cost of a training step and of an allreduce on this machine.
+ *   blocks.c     each block of a model, timed inside real training steps
+ *   scaling.c    training steps of 1, 2, 4, ... ranks
+ *   allreduce.c  sums over the ranks by size, for each available implementation
+ *   bench.c      shared code */
 #ifndef DT_OPS_BENCH_BENCH_H
 #define DT_OPS_BENCH_BENCH_H
 
@@ -15,8 +14,8 @@
 #include "dist/ranks/world.h"
 #include "train/trainer.h"
 
-/* Trains for some steps, so that zeros are where training puts them, then times further ones; rank
- * 0 prints a table to stdout, and writes the file `json` unless that is NULL. Errors of the
+/* Trains for some steps, so that zeros are distributed as in training, then times further ones;
+ * rank 0 prints a table to stdout, and writes the file `json` unless that is NULL. Errors of the
  * training; DT_STOPPED after a signal. Every rank calls it; agreed. */
 enum dt_status dt_bench_blocks(struct dt_world *world, const struct dt_config *config,
                                const char *json);
@@ -27,36 +26,38 @@ enum dt_status dt_bench_blocks(struct dt_world *world, const struct dt_config *c
 enum dt_status dt_bench_scaling(struct dt_world *world, const struct dt_config *config,
                                 const char *json, const char *html);
 
-/* Sums by size, for each way that gradients can travel here, or those that --algorithms names.
+/* Sums by size, for each allreduce implementation available here, or those that --algorithms names.
  * Errors of dt_bench_options_read, of the configuration and the device; DT_INTERNAL: a sum was
  * wrong; otherwise as above. */
 enum dt_status dt_bench_allreduce(struct dt_world *world, const struct dt_args *args);
 
-/* ---- parts of these, on their own for the tests */
+/* ---- parts of these, exported for the tests */
 
-/* Of `bench allreduce`: sizes from min_bytes, times factor, up to max_bytes; sums of each size. */
+/* Options of `bench allreduce`: sizes from min_bytes, times factor, up to max_bytes; sums of each
+ * size. */
 struct dt_bench_options {
     size_t min_bytes, max_bytes, factor, n_iters, n_warmup, n_checks;
-    uint32_t types;             /* bit t: enum dt_allreduce_type t is wanted */
-    bool delayed;               /* messages go over a wire as slow as this: */
+    uint32_t types;             /* bit t: enum dt_allreduce_type t is selected */
+    bool delayed;               /* messages are delayed by this wire: */
     struct dt_wire_delay delay; /* clock_s: the program's */
 };
-/* DT_USAGE: one is no number, or out of range. */
+/* DT_USAGE: a value is not a number, or out of range. */
 enum dt_status dt_bench_options_read(const struct dt_args *args, struct dt_bench_options *out);
 
-/* What sum `round` adds up: whole numbers 1 .. 251, so that sums are exact in any order for up to
+/* Fills the input of sum `round`: integers 1 .. 251, so that sums are exact in any order for up to
  * 2^16 ranks. */
 void dt_bench_fill(float *x, size_t n_elems, int rank, unsigned round);
-/* Elements that are not the sum over ranks 0 .. n_ranks - 1 of what dt_bench_fill gives. */
+/* Counts elements that differ from the sum over ranks 0 .. n_ranks - 1 of dt_bench_fill's
+ * numbers. */
 size_t dt_bench_count_wrong(const float *sum, size_t n_elems, int n_ranks, unsigned round);
 
-/* 2 (n - 1) / n: what each rank sends of a sum at least, by its size. */
+/* 2 (n - 1) / n: the least that each rank sends for a sum, relative to its size. */
 double dt_bench_bus_factor(int n_ranks);
 
-/* The time of a sum of S bytes over n ranks as latency + 2 (n - 1) / n * S / bandwidth, by the
+/* Fits the time of a sum of S bytes over n ranks as latency + 2 (n - 1) / n * S / bandwidth, by
  * least squares of relative errors (Patarasuk and Yuan 2009, doi:10.1016/j.jpdc.2008.09.002). */
 struct dt_bench_fit {
-    bool found; /* needs two sizes at least, two ranks, and a time that grows with the size */
+    bool found; /* needs at least two sizes, two ranks, and a time that grows with the size */
     double latency_s;
     double bandwidth; /* bytes/s */
     double worst;     /* largest relative error: |fit / time - 1| */
@@ -64,25 +65,27 @@ struct dt_bench_fit {
 struct dt_bench_fit dt_bench_fit(const double *n_bytes, const double *seconds, int n, int n_ranks);
 
 double dt_bench_median(double *x, int n); /* sorts x; n >= 1 */
-int dt_bench_n_cores(void);               /* that this process may use */
+int dt_bench_n_cores(void);               /* available to this process */
 
-/* The next step of a whole batch: an epoch's last may be short, and is left out. Every rank calls
- * it; agreed. `what` is the phase that others see it in. DT_STOPPED after a signal. */
+/* Takes the next step with a whole batch: an epoch's last may be short, and is skipped. Every rank
+ * calls it; agreed. `what`: the phase's name for other ranks. DT_STOPPED after a signal. */
 enum dt_status dt_bench_take_step(struct dt_trainer *trainer, const char *what);
 
-/* float operations per second of one core: independent multiply-adds on the widest vectors that the
- * cpu backend would use, for about n_ms of this thread's CPU time; 0 where there is no such kernel
- * to choose (DTRAIN_ISA). */
+/* Measures float operations per second of one core: independent multiply-adds on the widest vectors
+ * that the cpu backend would use, for about n_ms of this thread's CPU time; 0 without such a kernel
+ * (DTRAIN_ISA). */
 double dt_bench_peak(unsigned n_ms);
 
-/* Where other programs use the CPUs of a host, as `dtrain doctor` finds it: rank 0 prints a comment
- * about it to stdout. Every rank calls it, before it measures. */
+/* If other programs use a host's CPUs, as `dtrain doctor` detects it, rank 0 prints a comment to
+ * stdout. Every rank calls it, before it measures. */
 enum dt_status dt_bench_say_load(struct dt_world *world);
 
-/* Every rank calls it when one was asked to stop: says so, and returns DT_STOPPED, agreed. */
+/* Call it on every rank after one got a signal to stop: reports it, and returns DT_STOPPED,
+ * agreed. */
 enum dt_status dt_bench_stopped(const struct dt_world *world);
 
-/* The JSON that all begin with: kind, version, ranks, and this machine. NULL: out of memory. */
+/* Makes the head of every JSON file: kind, version, ranks, and this machine. NULL: out of
+ * memory. */
 cJSON *dt_bench_json(const char *kind, const struct dt_world *world, double peak_flops);
 /* Writes it, unless `path` is NULL. DT_CANT_CREATE, DT_IO, DT_NO_MEMORY. */
 enum dt_status dt_bench_write(const char *path, const cJSON *json);

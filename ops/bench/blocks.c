@@ -1,6 +1,5 @@
-/* Each block of a model, timed where it works: inside real training steps, by watching their spans
- * (model/trace.h). So it holds for any backend, and what it times is what a training does, chunks
- * and all. */
+/* Times each block of a model inside real training steps, by observing their spans (model/trace.h).
+ * So it works for any backend, and times exactly what a training does, including chunks. */
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -13,17 +12,17 @@
 #define PEAK_MS 3 /* a round */
 
 struct bench {
-    struct dt_trace trace; /* first: what begin_span and end_span get is this */
+    struct dt_trace trace; /* first member: begin_span and end_span receive a pointer to it */
     struct dt_trainer trainer;
     struct dt_block_times times;
-    enum dt_bench_step step; /* the one under way, and its round */
+    enum dt_bench_step step; /* the current one, and its round */
     int round;
-    struct dt_bench_cost starts[DT_N_SPANS]; /* of the spans under way */
-    char *host;          /* two of the largest activation, where the backend has them elsewhere */
-    size_t n_host_bytes; /* of one */
+    struct dt_bench_cost starts[DT_N_SPANS]; /* of the open spans */
+    char *host; /* two of the largest activation, if the backend's memory is not the host's */
+    size_t n_host_bytes; /* of one of them */
 };
 
-/* ---- what is watched */
+/* ---- observed spans */
 
 static struct dt_bench_cost now(void)
 {
@@ -40,8 +39,8 @@ static void add_since(struct dt_bench_cost *cost, struct dt_bench_cost start)
     cost->cpu_s += end.cpu_s - start.cpu_s;
 }
 
-/* Bytes of an element of block b's output and of its gradient: what leaves the last one is float,
- * and all in host memory. */
+/* Bytes per element of block b's output and gradient: floats for the last block, and in host
+ * memory. */
 static size_t elem_bytes(const struct bench *bench, int b)
 {
     const struct dt_trainer *t = &bench->trainer;
@@ -51,7 +50,7 @@ static size_t elem_bytes(const struct bench *bench, int b)
                : 4;
 }
 
-/* n_elems of a buffer, in the program's own memory. */
+/* Returns n_elems of a buffer, in the program's own memory. */
 static enum dt_status reach(const struct bench *bench, int b, const float *x, size_t n_elems,
                             void *host, const void **out)
 {
@@ -62,14 +61,14 @@ static enum dt_status reach(const struct bench *bench, int b, const float *x, si
                : backend->ops->copy_out(backend, host, x, n_elems * elem_bytes(bench, b));
 }
 
-/* Not zero; a negative zero is one. */
+/* Nonzero; a negative zero counts as zero. */
 static bool is_alive(const void *elems, size_t i, size_t n_bytes)
 {
     return n_bytes == 2 ? (((const uint16_t *)elems)[i] & 0x7FFF) != 0
                         : ((const float *)elems)[i] != 0;
 }
 
-/* What a block left, and what comes back to it. */
+/* Counts nonzero elements of a block's output and of its gradient. */
 static enum dt_status count_block(struct bench *bench, const struct dt_span *span)
 {
     const int b = span->block;
@@ -111,7 +110,7 @@ static struct dt_bench_timer *timer_of(struct bench *bench, const struct dt_span
     case DT_N_SPANS:
         break;
     }
-    return NULL; /* what passes beside them */
+    return NULL; /* spans beside the blocks */
 }
 
 static enum dt_status begin_span(struct dt_trace *trace, const struct dt_span *span)
@@ -125,7 +124,7 @@ static enum dt_status begin_span(struct dt_trace *trace, const struct dt_span *s
     return DT_OK;
 }
 
-/* A device that only took note of the work does it first. */
+/* A device that has only enqueued the work must finish it first. */
 static enum dt_status end_span(struct dt_trace *trace, const struct dt_span *span)
 {
     struct bench *bench = (struct bench *)trace;
@@ -214,7 +213,7 @@ enum dt_status dt_bench_blocks(struct dt_world *world, const struct dt_config *c
     b->trace = (struct dt_trace){.begin = begin_span, .end = end_span};
     struct dt_config c = *config;
     c.dist.check_every = 0;
-    c.cuda_graph = false;             /* call by call, to time the calls */
+    c.cuda_graph = false;             /* call by call, so that calls can be timed */
     c.dist.order = DT_ORDER_BACKWARD; /* a step ends with its update */
     enum dt_status s = dt_trainer_open(world, &c, &dt_config_json, &b->trainer);
     if (s == DT_OK) {

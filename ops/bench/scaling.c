@@ -1,5 +1,5 @@
-/* The same training by more and more of the ranks: the first n of them make a world of their own,
- * while the others sleep. */
+/* Runs the same training on more and more of the ranks: the first n of them form a world, while the
+ * others sleep. */
 #include "ops/bench/scaling.h"
 
 #include <stdio.h>
@@ -16,13 +16,13 @@ struct bench {
     struct dt_config config;
     struct dt_trainer trainer;
     struct dt_scaling scaling;
-    struct dt_heartbeat beat; /* of those that measure, for those that wait */
+    struct dt_heartbeat beat; /* of the measuring ranks, for the waiting ones */
     char device[128];
 };
 
 /* ---- what is measured */
 
-/* Of one rank both kinds are the same: 1, 2, 4, ... and all there are. */
+/* With one rank both kinds are the same: 1, 2, 4, ... and all ranks. */
 static void plan_rows(struct bench *b)
 {
     const size_t batch =
@@ -73,10 +73,10 @@ static enum dt_status measure(struct bench *b, struct dt_world *part, struct dt_
     part->comm->meanwhile = dt_heartbeat_show;
     part->comm->meanwhile_context = &b->beat;
     DT_TRY(dt_trainer_open(part, &config, &dt_config_json, t));
-    part->comm->meanwhile = NULL; /* steps are measured without it */
+    part->comm->meanwhile = NULL; /* without it in timed steps */
     const enum dt_status s = take_steps(b, &row->step_s);
     snprintf(b->device, sizeof b->device, "%s %s", t->backend->ops->name, t->backend->description);
-    b->scaling.adds_by = dt_strategy_adds_by(t->strategy); /* the last row's: all ranks' */
+    b->scaling.adds_by = dt_strategy_adds_by(t->strategy); /* of the last row, with all ranks */
     b->scaling.n_parameters = t->model.n_parameters;
     dt_trainer_close(t);
     return s;
@@ -98,7 +98,7 @@ static enum dt_status measure_row(struct bench *b, struct dt_scaling_row *row)
     if (part.comm != NULL) {
         s = measure(b, &part, row);
         if (s == DT_STALLED) {
-            return s; /* not all are there to agree */
+            return s; /* not all ranks are here to agree */
         }
         dt_world_close_first(&part);
     }
@@ -112,7 +112,7 @@ static enum dt_status measure_all(struct bench *b)
     for (int i = 0; i < scaling->n_rows; i++) {
         struct dt_scaling_row *row = &scaling->rows[i];
         if (i > 0 && row->n_ranks == 1) {
-            row->step_s = scaling->rows[0].step_s; /* the same */
+            row->step_s = scaling->rows[0].step_s; /* the same row */
         } else {
             DT_TRY(measure_row(b, row));
         }

@@ -1,14 +1,14 @@
-/* What `bench scaling` measures (bench_scaling.c) and tells (bench_scaling_report.c). */
+/* Measurements of `bench scaling` (scaling.c) and their output (scaling_report.c). */
 #ifndef DT_OPS_BENCH_SCALING_H
 #define DT_OPS_BENCH_SCALING_H
 
 #include "ops/bench/bench.h"
 
-#define DT_SCALING_WARMUP 5 /* steps that are not measured */
+#define DT_SCALING_WARMUP 5 /* unmeasured steps */
 #define DT_SCALING_STEPS 20
 #define DT_SCALING_MAX_ROWS 64
 
-/* X(constant, name, what it means) */
+/* X(constant, name, meaning) */
 #define DT_SCALING_LIST(X)                                  \
     X(DT_SCALING_WEAK, "weak", "each rank keeps its batch") \
     X(DT_SCALING_STRONG, "strong", "the ranks share one batch")
@@ -21,19 +21,19 @@ extern const char *const dt_scaling_names[DT_N_SCALING_KINDS],
 struct dt_scaling_row {
     enum dt_scaling_kind kind;
     int n_ranks;
-    size_t batch;      /* of all ranks together */
-    double step_s;     /* median; 0: not measured yet */
-    double rate;       /* samples a second */
-    double efficiency; /* rate over n times that of one rank; where the batch stays, that is T1 / (n
-                          Tn) */
+    size_t batch;  /* of all ranks together */
+    double step_s; /* median; 0: not measured yet */
+    double rate;   /* samples a second */
+    double
+        efficiency; /* rate over n times that of one rank; for a shared batch that is T1 / (n Tn) */
 };
 
 struct dt_scaling {
     const char *unit, *device, *adds_by;
     size_t n_parameters;
-    int n_threads;      /* of a rank, however many ranks there are */
-    int n_host_threads; /* of all ranks of this host */
-    int n_rows;         /* of one kind, then the other; each begins with one rank */
+    int n_threads;      /* per rank, for any number of ranks */
+    int n_host_threads; /* of all ranks on this host */
+    int n_rows;         /* all rows of one kind, then the other; each kind begins with one rank */
     struct dt_scaling_row rows[DT_SCALING_MAX_ROWS];
 };
 

@@ -11,13 +11,14 @@
 
 #define MB 1e6
 
-/* What a rank needs besides its model's, and what sums of gradients want of /dev/shm. */
+/* Memory of a rank besides its model's, and /dev/shm for sums of gradients. */
 #define MEMORY_WANTED (256 * MB)
 #define SHARED_WANTED (64 * MB)
 #define NETWORK_MBPS_WANTED 10000
 #define FILES_WANTED 256
-#define TIME_APART_S \
-    2 /* between the hosts' calendars: names of runs and logs still tell what came first */
+#define TIME_APART_S                                                             \
+    2 /* between the hosts' wall clocks: names of runs and logs keep their order \
+       */
 
 __attribute__((format(printf, 3, 4))) static struct dt_finding
 found(enum dt_verdict verdict, const char *cure, const char *format, ...)
@@ -41,7 +42,7 @@ static bool same_host(const struct dt_rank_facts *a, const struct dt_rank_facts 
     return strcmp(a->host, b->host) == 0;
 }
 
-/* Rank r is the first of its host. */
+/* True if rank r is the first of its host. */
 static bool is_first(const struct dt_rank_facts *ranks, int r)
 {
     for (int i = 0; i < r; i++) {
@@ -70,7 +71,7 @@ static int count_on_host(const struct dt_rank_facts *ranks, int n, int r)
     return n_ranks;
 }
 
-/* ---- one function a check */
+/* ---- one function per check */
 
 static struct dt_finding check_versions(const struct dt_rank_facts *ranks, int n)
 {
@@ -108,7 +109,7 @@ static struct dt_finding check_environment(const struct dt_rank_facts *ranks, in
     return FINE("variables of MPI and NCCL are the same on every rank");
 }
 
-/* That ranks of rank r's host may use. */
+/* Counts the CPUs available to the ranks of rank r's host. */
 static int count_cpus(const struct dt_rank_facts *ranks, int n, int r)
 {
     cpu_set_t all = ranks[r].cpus;
@@ -120,7 +121,7 @@ static int count_cpus(const struct dt_rank_facts *ranks, int n, int r)
     return CPU_COUNT(&all);
 }
 
-/* Ranks that may use the same CPU only hurt each other where there are more of them than CPUs. */
+/* Ranks that share CPUs only slow each other down if there are more ranks than CPUs. */
 static struct dt_finding check_cores(const struct dt_rank_facts *ranks, int n)
 {
     char cure[96];
@@ -144,9 +145,9 @@ static struct dt_finding check_cores(const struct dt_rank_facts *ranks, int n)
                : FINE("each rank may use %d CPUs, of %d cores", most, ranks[0].n_cores);
 }
 
-/* How many CPUs other programs take from the ranks of rank r's host: threads that waited for one
- * over the last minute and still do (so a run of ours that has just ended counts as little as a
- * guest of a moment), less our ranks, each of which may be running, and the CPUs that our ranks may
+/* Estimates the CPUs that other programs take from the ranks of rank r's host: threads that waited
+ * for one over the last minute and still do (so neither a run that has just ended nor a short-lived
+ * program counts), less our ranks, each of which may be running, and the CPUs that our ranks may
  * not use anyway. */
 static double count_taken(const struct dt_rank_facts *ranks, int n, int r)
 {
@@ -322,7 +323,7 @@ static struct dt_finding check_gpus(const struct dt_rank_facts *ranks, int n)
     return FINE("%s, one for each rank", ranks[0].gpu);
 }
 
-/* The worst of what slows the GPU down; NULL: nothing. */
+/* The most serious reason that slows the GPU down; NULL: none. */
 static const char *throttle_name(unsigned long long reasons)
 {
 #define THROTTLE(constant, bit, name) {bit, name},
@@ -371,7 +372,7 @@ static struct dt_finding check_gpu_health(const struct dt_rank_facts *ranks, int
                : NONE("not checked: no GPU, or no libnvidia-ml.so.1");
 }
 
-/* A link that is idle is slow to save power, but as wide as ever. */
+/* An idle link lowers its speed to save power, but keeps its width. */
 static struct dt_finding check_gpu_links(const struct dt_rank_facts *ranks, int n)
 {
     const struct dt_gpu_health *first = &ranks[0].gpu_health;
@@ -416,7 +417,7 @@ static struct dt_finding check_data(const struct dt_rank_facts *ranks, int n)
                                    : NONE("not checked (give --config)");
 }
 
-/* Rank 0 alone writes; but a job that is put back into the queue may begin on another host. */
+/* Rank 0 alone writes; but a requeued job may start on another host. */
 static struct dt_finding check_runs(const struct dt_rank_facts *ranks, int n)
 {
     if (!ranks[0].sees_run) {
@@ -432,7 +433,7 @@ static struct dt_finding check_runs(const struct dt_rank_facts *ranks, int n)
     return FINE("rank 0 can write, and every rank sees it");
 }
 
-/* Slurm's settings are rank 0's. */
+/* Slurm's settings are the same on all ranks: rank 0's. */
 static struct dt_finding check_slurm(const struct dt_rank_facts *ranks, int n)
 {
     (void)ranks;

@@ -1,11 +1,10 @@
-/* What is well, and what is not, about the ranks' facts. */
+/* Checks of the ranks' facts. */
 #ifndef DT_OPS_DOCTOR_CHECKS_H
 #define DT_OPS_DOCTOR_CHECKS_H
 
 #include "ops/doctor/facts.h"
 
-/* X(constant, name): what works, what there is nothing to check of, what works badly, what does not
- * work */
+/* X(constant, name): works, nothing to check, works badly, does not work */
 #define DT_VERDICT_LIST(X)           \
     X(DT_VERDICT_OK, "ok")           \
     X(DT_VERDICT_NONE, "-")          \
@@ -17,7 +16,7 @@ enum dt_verdict { DT_VERDICT_LIST(DT_NAMED_ENUM) };
 struct dt_finding {
     enum dt_verdict verdict;
     char text[320];
-    char cure[200]; /* "" where there is nothing to mend */
+    char cure[200]; /* "" if there is nothing to fix */
 };
 
 /* X(name), in the order in which they are shown */
@@ -47,7 +46,7 @@ struct dt_check {
 extern const struct dt_check dt_checks[];
 extern const int dt_n_checks;
 
-/* The check of this name, which there is. */
+/* Runs the check of this name, which must exist. */
 struct dt_finding dt_check_run(const char *name, const struct dt_rank_facts *ranks, int n);
 
 #endif

@@ -11,7 +11,7 @@
 #define NAME(constant, name) name,
 static const char *const verdict_names[] = {DT_VERDICT_LIST(NAME)};
 
-/* "0-3,8": as taskset and cpusets write it. */
+/* "0-3,8", the form of taskset and cpusets. */
 static void cpus_text(const cpu_set_t *cpus, char *text, size_t size)
 {
     size_t n = 0;
@@ -54,7 +54,7 @@ static void print_finding(const char *name, const struct dt_finding *finding)
     }
 }
 
-/* `counts`: how many of each verdict. */
+/* `counts`: number of each verdict. */
 static void examine(const struct dt_world *world, const struct dt_rank_facts *ranks,
                     int counts[DT_N_VERDICTS])
 {
@@ -83,7 +83,7 @@ enum dt_status dt_doctor(struct dt_world *world, const struct dt_doctor_spec *sp
     }
     if (s == DT_OK) {
         examine(world, ranks, counts);
-        /* Slurm's settings and the like are those of one rank: rank 0 decides. */
+        /* Some facts, like Slurm's settings, are those of one rank: rank 0 decides. */
         s = dt_comm_broadcast(world->comm, counts, sizeof counts, 0, "findings");
     }
     if (s == DT_OK && world->rank == 0) {

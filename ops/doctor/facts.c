@@ -22,7 +22,7 @@
 #include "train/data_spec.h"
 #include "train/device_load.h"
 
-/* The beginning of a small file of /sys or /proc; false: it is not there. */
+/* Reads the beginning of a small file of /sys or /proc; false: there is none. */
 static bool read_text(const char *path, char *text, size_t size)
 {
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -34,9 +34,9 @@ static bool read_text(const char *path, char *text, size_t size)
     return n > 0;
 }
 
-/* ---- who */
+/* ---- environment */
 
-/* One sum for all of them, whatever their order. */
+/* One checksum over all of them, independent of their order. */
 static uint32_t environment_crc(void)
 {
     static const char *const prefixes[] = {"MPIR_", "UCX_", "FI_", "NCCL_"};
@@ -68,7 +68,7 @@ static void find_identity(const struct dt_world *world, struct dt_rank_facts *f)
 
 /* ---- cores, memory and limits */
 
-/* Of a file with one number; infinite where there is none, or "max". */
+/* The number in a file; infinite if there is none, or "max". */
 static double number_in(const char *path)
 {
     char text[64];
@@ -78,7 +78,7 @@ static double number_in(const char *path)
                : (double)INFINITY;
 }
 
-/* The kernel's estimate of what can be had without swapping. */
+/* The kernel's estimate of memory available without swapping. */
 static double available_bytes(void)
 {
     char text[4096];
@@ -89,7 +89,7 @@ static double available_bytes(void)
                                                                        : (double)INFINITY;
 }
 
-/* What the control group leaves; version 2, and 1. */
+/* Memory left within the control group's limit; versions 2 and 1. */
 static double allowed_bytes(void)
 {
     const double left2 =
@@ -135,8 +135,8 @@ void dt_facts_cpu(char *text, size_t size)
     }
 }
 
-/* "0.29 0.72 0.43 1/95 22887": load averages, and what is runnable of all threads, among them the
- * one that reads. */
+/* Parses "0.29 0.72 0.43 1/95 22887": load averages, and runnable threads of all, including the
+ * reading one. */
 static void find_load(struct dt_rank_facts *f)
 {
     char text[64];
@@ -185,7 +185,7 @@ static void find_gpu(struct dt_rank_facts *f)
     dt_gpu_health_find(f->gpu_uuid, &f->gpu_health);
 }
 
-/* The fastest that is up; wireless ones and the like have no speed. */
+/* The fastest interface that is up; wireless ones and the like report no speed. */
 static void find_network(struct dt_rank_facts *f)
 {
     struct ifaddrs *all;
@@ -249,7 +249,7 @@ static void find_data(const struct dt_doctor_spec *spec, struct dt_rank_facts *f
     }
 }
 
-/* The folder of runs, or what there is on the way to it. */
+/* The folder of runs, or its nearest existing parent. */
 static void existing_part(const char *wanted, char out[DT_PATH_SIZE])
 {
     snprintf(out, DT_PATH_SIZE, "%s", wanted);
@@ -264,7 +264,7 @@ static void existing_part(const char *wanted, char out[DT_PATH_SIZE])
 }
 
 struct mark {
-    char path[DT_PATH_SIZE + 32]; /* "": there is none */
+    char path[DT_PATH_SIZE + 32]; /* "": none */
     char folder[DT_PATH_SIZE];
 };
 
@@ -281,7 +281,7 @@ static void leave_mark(struct dt_rank_facts *f, struct mark *mark)
     mark->path[0] = '\0';
 }
 
-/* Rank 0 leaves a file, and each rank looks whether it sees it. */
+/* Rank 0 writes a file, and each rank checks that it sees it. */
 static enum dt_status find_run(struct dt_world *world, const struct dt_doctor_spec *spec,
                                struct dt_rank_facts *f)
 {
@@ -314,7 +314,7 @@ enum dt_status dt_facts_gather(struct dt_world *world, const struct dt_doctor_sp
                                struct dt_rank_facts **out)
 {
     struct dt_rank_facts mine;
-    memset(&mine, 0, sizeof mine); /* padding too: it travels */
+    memset(&mine, 0, sizeof mine); /* padding too: it is sent */
     DT_TRY(
         dt_world_alloc(world, (size_t)world->size, sizeof mine, "the ranks' facts", (void **)out));
     find_identity(world, &mine);

@@ -37,7 +37,7 @@ struct nvml {
     CALL_LIST(FIELD)
 };
 
-/* False: one of its functions is not there. */
+/* False: one of its functions is missing. */
 static bool find_calls(struct nvml *n)
 {
     const struct {

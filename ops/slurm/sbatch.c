@@ -16,8 +16,8 @@
 
 #define LOOK_MS 20
 
-/* A file without a name: unlike a pipe it takes all of the script at once, whether or not anybody
- * reads it. */
+/* Stores the script in an unnamed file: unlike a pipe it takes all of it at once, even without a
+ * reader. */
 static enum dt_status hold(const char *script, size_t n, FILE **out)
 {
     *out = tmpfile();
@@ -28,8 +28,8 @@ static enum dt_status hold(const char *script, size_t n, FILE **out)
     return DT_OK;
 }
 
-/* On the PATH, of which folders that cannot be searched, or lead nowhere, are passed over:
- * posix_spawnp stops at some of them, and takes others for a program that may not be started. */
+/* Finds the program on the PATH, and skips folders that cannot be searched or do not exist:
+ * posix_spawnp stops at some of them, and reports others as a program without permission. */
 static bool find_program(char path[DT_PATH_SIZE])
 {
     const char *part = getenv("PATH");
@@ -45,8 +45,8 @@ static bool find_program(char path[DT_PATH_SIZE])
     return false;
 }
 
-/* With the script as stdin, stderr for all that it says, and no signal blocked. An error's number,
- * or 0. */
+/* Starts it with the script as stdin, all output to stderr, and no signal blocked. Returns an error
+ * number, or 0. */
 static int start(const char *path, int script, pid_t *child)
 {
     static char program[] = "sbatch", option[] = "--test-only";

@@ -15,15 +15,15 @@
 #define MAX_NODES 100000
 #define MAX_PER_NODE 4096
 
-/* What the script's lines are to say. */
+/* The values of the script's lines. */
 struct job {
     const struct dt_args *args;
     struct dt_config config;
-    size_t n_nodes, n_per_node, n_cpus, n_gpus; /* the last two of a rank and of a node */
+    size_t n_nodes, n_per_node, n_cpus, n_gpus; /* n_cpus: per rank; n_gpus: per node */
     char numbers[4][24];                        /* the same as texts */
 };
 
-/* Of [D-]HH:MM:SS; negative: it is none. */
+/* Parses [D-]HH:MM:SS; negative: invalid. */
 static double time_limit_s(const char *text)
 {
     unsigned days = 0, hours = 0, minutes = 0, seconds = 0;
@@ -39,7 +39,7 @@ static double time_limit_s(const char *text)
     return 86400.0 * days + 3600.0 * hours + 60.0 * minutes + seconds;
 }
 
-/* How long before the end the ranks are told to save. */
+/* Seconds before the time limit at which Slurm signals the ranks to save. */
 static double notice_s(void)
 {
     static const char key[] = "#SBATCH --signal=USR1@";
@@ -61,7 +61,7 @@ static enum dt_status check_time(const char *text)
     return DT_OK;
 }
 
-/* Names end up in a line for Slurm. */
+/* Names are copied into a line for Slurm. */
 static bool is_name(const char *text)
 {
     static const char allowed[] =
@@ -116,7 +116,7 @@ static enum dt_status read_job(const struct dt_args *args, struct job *out)
     return dt_roles_find(&out->config.dist, 0, (int)(out->n_nodes * out->n_per_node), &roles);
 }
 
-/* What is said of a key of sbatch; NULL: the template's line stays. */
+/* The value of an sbatch option; NULL: the template's line stays. */
 static const char *said_of(const struct job *job, const char *key, size_t n)
 {
     const struct dt_args *a = job->args;
@@ -139,7 +139,7 @@ static const char *said_of(const struct job *job, const char *key, size_t n)
     return NULL;
 }
 
-/* #SBATCH --key=value, also where another # keeps it from counting. */
+/* #SBATCH --key=value, also if commented out with another #. */
 static bool put_directive(FILE *out, const struct job *job, const char *line)
 {
     static const char head[] = "#SBATCH --";
@@ -156,7 +156,7 @@ static bool put_directive(FILE *out, const struct job *job, const char *line)
     return value != NULL;
 }
 
-/* What the ranks will do with this configuration. */
+/* Prints the batch arithmetic of these ranks with this configuration. */
 static void put_arithmetic(FILE *out, const struct job *job)
 {
     const struct dt_config *c = &job->config;
@@ -229,7 +229,7 @@ static void put_script(FILE *out, const void *job)
     }
 }
 
-/* A file that is there may have been changed by hand: it is never overwritten. */
+/* Never overwrites an existing file: it may have been edited by hand. */
 static enum dt_status write_file(const char *path, const char *text, size_t n)
 {
     bool replaces = false;
@@ -255,7 +255,7 @@ static enum dt_status check(const char *text, size_t n)
 
 enum dt_status dt_slurm(const struct dt_args *args)
 {
-    static struct job job; /* large for a stack */
+    static struct job job; /* too large for the stack */
     char *text = NULL;
     size_t n = 0;
     DT_TRY(read_job(args, &job));

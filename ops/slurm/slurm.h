@@ -1,17 +1,17 @@
-/* `dtrain slurm`: the batch script of a job, which is scripts/dtrain.sbatch with what the command
- * line says. */
+/* `dtrain slurm`: writes the batch script of a job: scripts/dtrain.sbatch with the command line's
+ * values. */
 #ifndef DT_OPS_SLURM_SLURM_H
 #define DT_OPS_SLURM_SLURM_H
 
 #include "cli/args.h"
 
-/* scripts/dtrain.sbatch as it was when the program was built, ended by a zero. */
+/* scripts/dtrain.sbatch at build time, zero-terminated. */
 extern const char dt_batch_template[];
 
-/* Writes it to stdout or to args->script, a new file, and has Slurm check it where there is one
- * (ops/slurm/sbatch.h). DT_USAGE, what loading the configuration says, DT_CONFIG: a strategy that
- * these ranks cannot follow. DT_CANT_CREATE: the file exists, or its folder does not; DT_IO.
- * DT_UNAVAILABLE: Slurm does not take it; the script is written all the same. */
+/* Writes the script to stdout or to args->script, a new file, and has Slurm check it if Slurm is
+ * there (ops/slurm/sbatch.h). DT_USAGE, errors of loading the configuration, DT_CONFIG: the
+ * strategy does not fit these ranks. DT_CANT_CREATE: the file exists, or its folder does not;
+ * DT_IO. DT_UNAVAILABLE: Slurm rejects the script, which is written all the same. */
 enum dt_status dt_slurm(const struct dt_args *args);
 
 #endif

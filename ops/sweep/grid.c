@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where a value ends: at a comma outside of brackets and strings, or with the text. */
+/* End of a value: a comma outside of brackets and strings, or the end of the text. */
 static const char *value_end(const char *text)
 {
     int depth = 0;

@@ -1,4 +1,4 @@
-/* What a sweep tries: every combination of the values that its `--set`s list. */
+/* The runs of a sweep: every combination of the values that its `--set`s list. */
 #ifndef DT_OPS_SWEEP_GRID_H
 #define DT_OPS_SWEEP_GRID_H
 
@@ -21,16 +21,16 @@ struct dt_grid {
     int n_runs;           /* the product of the axes' n: 1 without any */
 };
 
-/* Of texts like "train.optimizer.lr=0.1,0.01": the commas outside of JSON's brackets and strings
- * part the values. DT_USAGE: no equals sign, an empty value, a key twice, more runs than
+/* Parses texts like "train.optimizer.lr=0.1,0.01": commas outside of JSON's brackets and strings
+ * separate the values. DT_USAGE: no equals sign, an empty value, a key twice, more runs than
  * DT_SWEEP_MAX_RUNS. DT_NO_MEMORY. A failed open owes nothing. */
 enum dt_status dt_grid_open(const char *const *sets, int n_sets, struct dt_grid *out);
 void dt_grid_close(struct dt_grid *grid);
 
-/* Which value of an axis run `run` has: the last axis changes first. */
+/* Index of an axis's value in run `run`: the last axis changes fastest. */
 int dt_grid_value(const struct dt_grid *grid, int run, int axis);
 
-/* The n_axes texts of a run. They are the grid's. */
+/* The n_axes texts of a run, owned by the grid. */
 void dt_grid_sets(const struct dt_grid *grid, int run, const char **sets);
 
 #endif

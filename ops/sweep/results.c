@@ -27,8 +27,8 @@ void dt_sweep_folder(const char *dir, const struct dt_grid *grid, int run, char 
              dt_digits((unsigned long long)grid->n_runs), run + 1);
 }
 
-/* The error of its end says so; or else a loss far beyond that of weights that had learned nothing.
- */
+/* True if the run's final error says so, or if its loss is far beyond that of the untrained
+ * weights. */
 static bool has_diverged(const struct dt_record *record)
 {
     const double loss = dt_record_result(record).loss;
@@ -54,7 +54,7 @@ enum dt_status dt_sweep_row_read(const char *dir, const struct dt_grid *grid, in
         return s;
     }
     if (s != DT_OK) {
-        dt_error_clear(); /* a run that did not come so far */
+        dt_error_clear(); /* a run that did not get so far */
         return DT_OK;
     }
     const bool diverged = has_diverged(&record);
@@ -77,7 +77,7 @@ static const char *value_text(const struct dt_grid *grid, int run, int axis)
            1;
 }
 
-/* The last part of the key where it says enough: "lr" of train.optimizer.lr. */
+/* The last part of the key if it is unambiguous: "lr" of train.optimizer.lr. */
 static const char *short_key(const struct dt_grid *grid, int axis)
 {
     const char *key = grid->axes[axis].key, *dot = strrchr(key, '.');
@@ -124,7 +124,7 @@ void dt_sweep_row_tell(const struct dt_grid *grid, const struct dt_sweep_row *ro
 
 /* ---- the table */
 
-/* Columns behind those of the axes. X(constant, name) */
+/* Columns after those of the axes. X(constant, name) */
 #define COLUMN_LIST(X)                  \
     X(COLUMN_STATE, "  verdict")        \
     X(COLUMN_ACCURACY, "test accuracy") \
@@ -168,7 +168,7 @@ static void cell_text(const struct dt_sweep_row *row, enum column column, char t
     }
 }
 
-/* As wide as its name and its widest value. */
+/* The width of its name or its widest value. */
 static int axis_width(const struct dt_grid *grid, int axis)
 {
     size_t width = strlen(short_key(grid, axis));
@@ -293,7 +293,7 @@ static enum dt_status write_csv(const char *dir, const struct dt_grid *grid,
     return s;
 }
 
-/* Of the best, as many as fit beside each other. */
+/* About the best runs, as many as fit side by side. */
 static enum dt_status write_page(const char *dir, const struct dt_grid *grid,
                                  const struct dt_sweep_row *rows)
 {
@@ -335,7 +335,7 @@ enum dt_status dt_sweep_config_read(const char *dir, const struct dt_grid *grid,
     enum dt_status s = config != NULL
                            ? dt_file_read(path, MAX_CONFIG_BYTES, &text, &n)
                            : dt_error(DT_NO_MEMORY, "out of memory for the runs of a sweep");
-    if (s == DT_NO_INPUT) { /* not begun */
+    if (s == DT_NO_INPUT) { /* not started */
         dt_error_clear();
         s = DT_OK;
     } else if (s == DT_OK) {

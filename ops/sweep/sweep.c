@@ -24,32 +24,32 @@
 
 #define PROGRESS_INTERVAL_S 0.1
 
-/* What each rank adds to a beat, and every rank then has the sum of. */
+/* A rank's contribution to a heartbeat; every rank receives the sum. */
 enum {
     BEAT_FINISHED,
     BEAT_STOP,
     BEAT_STEPS,
     BEAT_RUNS
-}; /* from BEAT_RUNS on: 1 for each run that has ended */
+}; /* from BEAT_RUNS on: 1 for each ended run */
 
 struct sweep {
     struct dt_world *world, alone;
     const struct dt_args *args;
     struct dt_grid grid;
     char dir[DT_PATH_SIZE];
-    int n_threads;              /* of a rank, where the configuration does not say */
-    const char **sets;          /* room for those of a run */
-    struct dt_config config;    /* of the run under way */
-    struct dt_sinks sinks;      /* its */
-    enum dt_status run_failure; /* of this rank's first run that failed, but did not diverge */
-    struct dt_heartbeat beat;   /* its numbers are those above */
-    double *told;               /* the sums that rank 0 has told */
-    double drawn_s;             /* when rank 0 last drew its line; 0: none stands there */
+    int n_threads;              /* per rank, if the configuration does not set it */
+    const char **sets;          /* room for those of one run */
+    struct dt_config config;    /* of the current run */
+    struct dt_sinks sinks;      /* of the current run */
+    enum dt_status run_failure; /* of this rank's first run that failed without diverging */
+    struct dt_heartbeat beat;   /* carries the numbers above */
+    double *told;               /* the sums that rank 0 has printed */
+    double drawn_s;             /* when rank 0 last drew its line; 0: no line is shown */
 };
 
-/* ---- what rank 0 tells */
+/* ---- rank 0's output */
 
-/* Rank 0's line may also stand where another rank is about to print. */
+/* Clears rank 0's line, also where another rank is about to print. */
 static void clear_line(struct sweep *w)
 {
     if (w->drawn_s > 0 || (w->world->rank > 0 && dt_terminal_width(STDERR_FILENO) > 0)) {
@@ -81,7 +81,7 @@ static void draw_line(struct sweep *w)
     w->drawn_s = dt_clock_s();
 }
 
-/* The runs that have ended since it last looked, and how far all are. */
+/* Prints the runs that have ended since the last call, and everyone's progress. */
 static void tell(struct sweep *w, const double *sum)
 {
     if (w->world->rank != 0) {
@@ -96,14 +96,14 @@ static void tell(struct sweep *w, const double *sum)
             if (dt_sweep_row_read(w->dir, &w->grid, i, true, &row) == DT_OK) {
                 dt_sweep_row_tell(&w->grid, &row, n_ended(w));
             } else {
-                dt_error_clear(); /* for want of memory: the table at the end has it, or says so */
+                dt_error_clear(); /* out of memory: the table at the end has it, or reports it */
             }
         }
     }
     draw_line(w);
 }
 
-/* A dt_heartbeat.take. A wish to stop that reached another rank alone becomes everybody's. */
+/* A dt_heartbeat.take. Passes on a stop signal that reached only another rank. */
 static void take_beat(void *context)
 {
     struct sweep *w = context;
@@ -133,7 +133,7 @@ static enum dt_status load(struct sweep *w, int run)
     return dt_data_spec_set_dir(&w->config.data, w->args->data);
 }
 
-/* One that fails is told, and a row of the table. */
+/* Reports a failed run, which becomes a row of the table. */
 static void note_failure(struct sweep *w, int run, enum dt_status s)
 {
     dt_text_print(stderr, "dtrain: run %d: %s", run + 1, dt_error_text());
@@ -177,12 +177,12 @@ static enum dt_status train_mine(struct sweep *w)
         dt_comm_phase(w->world->comm, "a run of a sweep");
         s = train(w, run);
     }
-    return s == DT_STOPPED ? DT_OK : s; /* the others hear of it by the next sign of life */
+    return s == DT_STOPPED ? DT_OK : s; /* the next heartbeat informs the others */
 }
 
-/* ---- the whole */
+/* ---- the whole sweep */
 
-/* Every configuration is looked at before the first run. */
+/* Checks every configuration before the first run. */
 static enum dt_status check_all(struct sweep *w)
 {
     DT_TRY(dt_grid_open(w->args->sets, w->args->n_sets, &w->grid));
@@ -206,8 +206,8 @@ static enum dt_status check_all(struct sweep *w)
     return DT_OK;
 }
 
-/* Of a run whose folder is there: its results are those of its own configuration. What has no
- * effect on them may differ. */
+/* For a run whose folder exists: its results must belong to its configuration. Keys that do not
+ * affect them may differ. */
 static enum dt_status check_folder(struct sweep *w, int run)
 {
     static const char *const parts[] = {"model",
@@ -297,7 +297,7 @@ static enum dt_status run_all(struct sweep *w)
     w->alone.comm->meanwhile = dt_heartbeat_show;
     w->alone.comm->meanwhile_context = &w->beat;
     DT_TRY(dt_heartbeat_start(&w->beat));
-    DT_TRY(train_mine(w)); /* a rank that leaves here leaves alone, and takes the others along */
+    DT_TRY(train_mine(w)); /* a rank that fails here leaves alone, and the others stop with it */
     dt_comm_phase(w->world->comm, "the end of a sweep");
     DT_TRY(dt_heartbeat_finish(&w->beat));
     if (w->world->rank == 0) {
