@@ -57,7 +57,7 @@ static void find_blame(struct dt_acceptance *a, const struct dt_accept_row *row)
 }
 
 /* Adds to a row that had nothing to compare its figures with the reason. */
-static void tell_alone(const struct dt_acceptance *a, struct dt_accept_row *row)
+static void explain_alone(const struct dt_acceptance *a, struct dt_accept_row *row)
 {
     const size_t n = strlen(row->text);
     if (row->verdict == DT_ACCEPT_MEASURED) {
@@ -80,7 +80,7 @@ static enum dt_status run_check(struct dt_acceptance *a, const struct dt_accept_
     if (a->world->rank == 0 && a->spec->baseline != NULL) {
         dt_accept_baseline_apply(baseline, i, row);
     }
-    tell_alone(a, row);
+    explain_alone(a, row);
     find_blame(a, row);
     return dt_comm_broadcast(comm, row, sizeof *row, 0, "verdict");
 }
@@ -116,17 +116,19 @@ static bool write_files(const struct dt_acceptance *a, const struct dt_accept_ou
     return !no_junit && !no_json && !no_page;
 }
 
-static enum dt_status tell(const struct dt_acceptance *a, const struct dt_accept_outcome *outcome)
+static enum dt_status report(const struct dt_acceptance *a, const struct dt_accept_outcome *outcome)
 {
     bool written = true;
     if (a->world->rank == 0) {
         dt_accept_show_end(outcome);
         written = write_files(a, outcome);
     }
-    const bool untold =
+    const bool unwritten =
         !written && outcome->counts[DT_ACCEPT_FAIL] == 0; /* a failed check takes precedence */
     DT_TRY(dt_world_agree(
-        a->world, untold ? dt_error(DT_IO, "accept: a file was not written, as was said") : DT_OK));
+        a->world, unwritten
+                      ? dt_error(DT_IO, "accept: a file was not written (see the message above)")
+                      : DT_OK));
     if (outcome->counts[DT_ACCEPT_FAIL] > 0) {
         return dt_error_agreed(dt_error(
             DT_FAILED, "accept: %d of %d checks failed (see the rows that begin with FAIL)",
@@ -237,7 +239,7 @@ enum dt_status dt_accept(struct dt_world *world, const struct dt_accept_spec *sp
     if (s != DT_OK && world->rank == 0) {
         dt_accept_show_break();
     }
-    s = s == DT_OK ? tell(&a, &outcome) : s;
+    s = s == DT_OK ? report(&a, &outcome) : s;
     leave_folder(&a, s);
     free(a.links.bandwidth);
     free(a.links.latency);

@@ -141,7 +141,7 @@ static double reach(const struct dt_acceptance *a, const double *matrix, int ran
     return sign * best;
 }
 
-static void tell_range(const struct dt_accept_links *links, struct dt_accept_row *row)
+static void describe_range(const struct dt_accept_links *links, struct dt_accept_row *row)
 {
     double least_s = INFINITY, most_s = 0, least = INFINITY, most = 0;
     for (int r = 0; r < links->n; r++) {
@@ -177,7 +177,7 @@ static void judge(struct dt_acceptance *a, struct dt_accept_row *row)
     if (row->verdict == DT_ACCEPT_FAIL) {
         return;
     }
-    tell_range(&a->links, row);
+    describe_range(&a->links, row);
     if (late.host != NULL && late.share < LATE) {
         row->verdict = DT_ACCEPT_FAIL;
         dt_accept_blame(a, late.host, -1);

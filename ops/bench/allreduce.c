@@ -109,9 +109,9 @@ static enum dt_status count_messages(struct bench *b, struct way *way, struct dt
         (struct dt_wire_count){.messages = (uint64_t)all[2], .bytes = (uint64_t)all[3]};
     if (way->allreduce->algorithm != NULL) {
         const struct dt_traffic expected = dt_allreduce_formula(way->allreduce, p->n_elems);
-        p->as_foretold = all[0] == (double)expected.messages &&
-                         all[1] == (double)(expected.elements * sizeof(float));
-        b->n_unlike += !p->as_foretold;
+        p->as_predicted = all[0] == (double)expected.messages &&
+                          all[1] == (double)(expected.elements * sizeof(float));
+        b->n_unlike += !p->as_predicted;
     }
     return DT_OK;
 }
@@ -167,7 +167,7 @@ static enum dt_status measure_sizes(struct bench *b, struct way *way)
         struct dt_sum_point *p = &row->points[row->n_points];
         p->n_elems = size / sizeof(float);
         p->n_bytes = p->n_elems * sizeof(float);
-        p->as_foretold = true;
+        p->as_predicted = true;
         snprintf(b->name, sizeof b->name, "allreduce of %zu bytes (%s)", p->n_bytes,
                  dt_allreduce_names[way->allreduce->type]);
         dt_comm_phase(b->world->comm, "bench allreduce");

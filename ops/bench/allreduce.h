@@ -14,7 +14,7 @@ struct dt_sum_point {
     double mean_s;                 /* per sum, on the slowest rank */
     double min_s, median_s, max_s; /* of single sums: the shortest and the longest on any rank; the
                                       slowest rank's median */
-    bool counted, as_foretold;     /* as_predicted: messages match the formula, or there is none */
+    bool counted, as_predicted;    /* as_predicted: messages match the formula, or there is none */
     struct dt_wire_count most, between_hosts; /* between_hosts: of all ranks together */
 };
 

@@ -50,7 +50,7 @@ void dt_sum_print_point(int n_ranks, bool checked, const struct dt_sum_point *p)
     if (p->counted) {
         snprintf(n_messages, sizeof n_messages, "%llu", (unsigned long long)p->most.messages);
         snprintf(n_sent, sizeof n_sent, "%llu%s", (unsigned long long)p->most.bytes,
-                 p->as_foretold ? "" : " FAIL");
+                 p->as_predicted ? "" : " FAIL");
     }
     printf(" %9zu %9zu %5s %5s %9.1f %7.3f %7.3f %6s %4s %9s\n", p->n_bytes, p->n_elems, "float",
            "sum", 1e6 * p->mean_s, 1e-9 * (double)p->n_bytes / p->mean_s,

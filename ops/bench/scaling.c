@@ -124,7 +124,7 @@ static enum dt_status measure_all(struct bench *b)
 
 /* ---- the command */
 
-static enum dt_status tell(const struct bench *b, const char *json_path, const char *html)
+static enum dt_status report(const struct bench *b, const char *json_path, const char *html)
 {
     cJSON *json = dt_scaling_json(b->world, &b->scaling);
     dt_scaling_print(&b->scaling);
@@ -132,7 +132,7 @@ static enum dt_status tell(const struct bench *b, const char *json_path, const c
     cJSON_Delete(json);
     const enum dt_status s = dt_scaling_page(html, &b->scaling);
     return s == DT_OK && failed
-               ? dt_error(DT_IO, "bench scaling: a file was not written, as was said")
+               ? dt_error(DT_IO, "bench scaling: a file was not written (see the message above)")
                : s;
 }
 
@@ -145,7 +145,7 @@ static enum dt_status run(struct bench *b, const char *json, const char *html)
     plan_rows(b);
     DT_TRY(dt_bench_say_load(b->world));
     DT_TRY(measure_all(b));
-    return dt_world_agree(b->world, b->world->rank == 0 ? tell(b, json, html) : DT_OK);
+    return dt_world_agree(b->world, b->world->rank == 0 ? report(b, json, html) : DT_OK);
 }
 
 enum dt_status dt_bench_scaling(struct dt_world *world, const struct dt_config *config,

@@ -117,7 +117,7 @@ static enum dt_status read_job(const struct dt_args *args, struct job *out)
 }
 
 /* The value of an sbatch option; NULL: the template's line stays. */
-static const char *said_of(const struct job *job, const char *key, size_t n)
+static const char *value_of(const struct job *job, const char *key, size_t n)
 {
     const struct dt_args *a = job->args;
     const char *name = is_name(job->config.name) ? job->config.name : NULL;
@@ -149,7 +149,7 @@ static bool put_directive(FILE *out, const struct job *job, const char *line)
     }
     const char *key = line + strlen(head);
     const size_t n = strcspn(key, "=\n");
-    const char *value = said_of(job, key, n);
+    const char *value = value_of(job, key, n);
     if (value != NULL) {
         fprintf(out, "%s%.*s=%s\n", head, (int)n, key, value);
     }

@@ -105,7 +105,7 @@ static void result_text(const struct dt_sweep_row *row, char *text, size_t n_tex
     }
 }
 
-void dt_sweep_row_tell(const struct dt_grid *grid, const struct dt_sweep_row *row, int n_done)
+void dt_sweep_row_print(const struct dt_grid *grid, const struct dt_sweep_row *row, int n_done)
 {
     char line[DT_LINE_SIZE], result[96];
     size_t n = 0;
@@ -388,6 +388,6 @@ enum dt_status dt_sweep_results(const char *dir, const struct dt_grid *grid, con
     s = write_page(dir, grid, rows);
     free(rows);
     return s == DT_OK && no_table
-               ? dt_error(DT_IO, "%s: the table was not written, as was said", dir)
+               ? dt_error(DT_IO, "%s: the table was not written (see the message above)", dir)
                : s;
 }

@@ -28,7 +28,7 @@ enum dt_status dt_sweep_config_read(const char *dir, const struct dt_grid *grid,
                                     char **out);
 
 /* Prints a line to stderr about a run that has ended, the n_done-th. */
-void dt_sweep_row_tell(const struct dt_grid *grid, const struct dt_sweep_row *row, int n_done);
+void dt_sweep_row_print(const struct dt_grid *grid, const struct dt_sweep_row *row, int n_done);
 
 /* Creates the folder of the results, and removes temporary files of killed writers. DT_CANT_CREATE:
  * it cannot be written, or a result file's name is taken by something else. */

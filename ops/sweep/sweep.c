@@ -43,7 +43,7 @@ struct sweep {
     struct dt_sinks sinks;      /* of the current run */
     enum dt_status run_failure; /* of this rank's first run that failed without diverging */
     struct dt_heartbeat beat;   /* carries the numbers above */
-    double *told;               /* the sums that rank 0 has printed */
+    double *printed;            /* the sums that rank 0 has printed */
     double drawn_s;             /* when rank 0 last drew its line; 0: no line is shown */
 };
 
@@ -62,7 +62,7 @@ static int n_ended(const struct sweep *w)
 {
     double n = 0;
     for (int i = 0; i < w->grid.n_runs; i++) {
-        n += w->told[BEAT_RUNS + i];
+        n += w->printed[BEAT_RUNS + i];
     }
     return (int)n;
 }
@@ -75,26 +75,26 @@ static void draw_line(struct sweep *w)
         return;
     }
     snprintf(line, sizeof line, "%d of %d runs, %s steps", n_ended(w), w->grid.n_runs,
-             dt_count_text(w->told[BEAT_STEPS], steps, sizeof steps));
+             dt_count_text(w->printed[BEAT_STEPS], steps, sizeof steps));
     fprintf(stderr, "\r\033[K%.*s", width - 1, line);
     fflush(stderr);
     w->drawn_s = dt_clock_s();
 }
 
 /* Prints the runs that have ended since the last call, and everyone's progress. */
-static void tell(struct sweep *w, const double *sum)
+static void print_ended(struct sweep *w, const double *sum)
 {
     if (w->world->rank != 0) {
         return;
     }
-    w->told[BEAT_STEPS] = sum[BEAT_STEPS];
+    w->printed[BEAT_STEPS] = sum[BEAT_STEPS];
     for (int i = 0; i < w->grid.n_runs; i++) {
-        if (sum[BEAT_RUNS + i] > 0 && w->told[BEAT_RUNS + i] == 0) {
+        if (sum[BEAT_RUNS + i] > 0 && w->printed[BEAT_RUNS + i] == 0) {
             struct dt_sweep_row row;
-            w->told[BEAT_RUNS + i] = 1;
+            w->printed[BEAT_RUNS + i] = 1;
             clear_line(w);
             if (dt_sweep_row_read(w->dir, &w->grid, i, true, &row) == DT_OK) {
-                dt_sweep_row_tell(&w->grid, &row, n_ended(w));
+                dt_sweep_row_print(&w->grid, &row, n_ended(w));
             } else {
                 dt_error_clear(); /* out of memory: the table at the end has it, or reports it */
             }
@@ -107,7 +107,7 @@ static void tell(struct sweep *w, const double *sum)
 static void take_beat(void *context)
 {
     struct sweep *w = context;
-    tell(w, w->beat.sum);
+    print_ended(w, w->beat.sum);
     if (w->beat.sum[BEAT_STOP] > 0 && !dt_stop_requested()) {
         raise(SIGTERM);
     }
@@ -188,7 +188,7 @@ static enum dt_status check_all(struct sweep *w)
     DT_TRY(dt_grid_open(w->args->sets, w->args->n_sets, &w->grid));
     const size_t n = BEAT_RUNS + (size_t)w->grid.n_runs;
     double *numbers = calloc(3 * n, sizeof *numbers);
-    w->told = numbers; /* owns them */
+    w->printed = numbers; /* owns them */
     w->sets = calloc((size_t)w->grid.n_axes + 1, sizeof *w->sets);
     if (w->sets == NULL || numbers == NULL) {
         return dt_error(DT_NO_MEMORY, "out of memory for the runs of a sweep");
@@ -302,14 +302,14 @@ static enum dt_status run_all(struct sweep *w)
     DT_TRY(dt_heartbeat_finish(&w->beat));
     if (w->world->rank == 0) {
         clear_line(w);
-        s = dt_sweep_results(w->dir, &w->grid, w->told + BEAT_RUNS);
+        s = dt_sweep_results(w->dir, &w->grid, w->printed + BEAT_RUNS);
     }
     DT_TRY(dt_world_agree(w->world, s));
     if (dt_stop_requested()) {
         return dt_error_agreed(DT_STOPPED);
     }
     if (w->run_failure != DT_OK) {
-        dt_error(w->run_failure, "a run of the sweep failed, as was said (see its summary.json)");
+        dt_error(w->run_failure, "a run of the sweep failed (see its summary.json)");
     }
     return dt_world_agree(w->world, w->run_failure);
 }
@@ -319,7 +319,7 @@ static void close_sweep(struct sweep *w)
     dt_world_close_first(&w->alone);
     dt_grid_close(&w->grid);
     free(w->sets);
-    free(w->told);
+    free(w->printed);
     free(w);
 }
 
