@@ -18,6 +18,7 @@ struct dt_block_state {
     double *weight_sum; /* (n_weights) gradient of the batch */
     double *bias_sum;   /* (linear_out.c) */
     double *input_sum;  /* (in) gradient of one sample's input */
+    double *row_sum;    /* (linear_out.w) a row of one sample's output */
 };
 
 static void *zeroed(size_t n, size_t size)
@@ -48,7 +49,8 @@ enum dt_status dt_ref_block_open(struct dt_backend *backend, const struct dt_mod
     state->weight_sum = zeroed(state->n_weights, sizeof(double));
     state->bias_sum = zeroed((size_t)block->linear_out.c, sizeof(double));
     state->input_sum = zeroed(dt_shape_elems(block->in), sizeof(double));
-    if (!state->input_sum || !state->linear || !state->winner || !state->delta ||
+    state->row_sum = zeroed((size_t)block->linear_out.w, sizeof(double));
+    if (!state->row_sum || !state->input_sum || !state->linear || !state->winner || !state->delta ||
         !state->reordered || !state->weight_sum || !state->bias_sum) {
         dt_ref_block_close(state);
         return dt_error(DT_NO_MEMORY,
@@ -68,6 +70,7 @@ void dt_ref_block_close(struct dt_block_state *state)
     free(state->weight_sum);
     free(state->bias_sum);
     free(state->input_sum);
+    free(state->row_sum);
     free(state);
 }
 
@@ -107,43 +110,98 @@ static double slope(enum dt_activation activation, double y)
     return 1.0;
 }
 
-/* Row r of filter k where its window is at (p, q), over channel c: taps begin .. end - 1 meet the
- * image, tap s at weight + s and x + s; the others meet padding. */
-struct window_row {
-    int begin, end;
-    ptrdiff_t weight, x;
+/* The innermost loop of a convolution goes along a row of the output, where tap s of a filter meets
+ * the image in columns [begin, end): column q meets column q * stride + shift. Every sum still adds
+ * in the order of its formula: channel, row and column of the window, or row and column of the
+ * output. */
+struct columns {
+    int begin, end, shift;
 };
 
-static struct window_row window_row(const struct dt_block *b, int k, int c, int r, int p, int q)
+static struct columns columns_of(const struct dt_block *b, int s)
 {
-    const int h = p * b->stride - b->pad_before_h + r, left = q * b->stride - b->pad_before_w;
-    const ptrdiff_t n_taps = b->kernel, n_columns = b->in.w;
-    if (h < 0 || h >= b->in.h) {
-        return (struct window_row){0};
+    const int shift = s - b->pad_before_w, stride = b->stride;
+    return (struct columns){.begin = dt_max(0, (stride - 1 - shift) / stride),
+                            .end = dt_min(b->linear_out.w, (b->in.w - 1 - shift + stride) / stride),
+                            .shift = shift};
+}
+
+/* Where row r of a window over row p of the output, in channel c, lies in the image; false: in the
+ * padding. */
+static bool find_row(const struct dt_block *b, int c, int p, int r, size_t *out)
+{
+    const int h = p * b->stride - b->pad_before_h + r;
+    *out = h >= 0 && h < b->in.h ? at(b->in, c, h, 0) : 0;
+    return h >= 0 && h < b->in.h;
+}
+
+static size_t taps_at(const struct dt_block *b, int k, int c, int r)
+{
+    return (((size_t)k * (size_t)b->in.c + (size_t)c) * (size_t)b->kernel + (size_t)r) *
+           (size_t)b->kernel;
+}
+
+/* sums[i * sums_step] += w * x[i * x_step]; steps of 1 are what a compiler vectorizes. */
+static void add_row(int n, double w, const float *x, int x_step, double *sums, int sums_step)
+{
+    if (x_step == 1 && sums_step == 1) {
+        for (int i = 0; i < n; i++) {
+            sums[i] += w * x[i];
+        }
+        return;
     }
-    return (struct window_row){.begin = dt_max(0, -left),
-                               .end = dt_min(b->kernel, b->in.w - left),
-                               .weight = (((ptrdiff_t)k * b->in.c + c) * n_taps + r) * n_taps,
-                               .x = ((ptrdiff_t)c * b->in.h + h) * n_columns + left};
+    for (int i = 0; i < n; i++) {
+        sums[i * sums_step] += w * x[i * x_step];
+    }
+}
+
+/* Adds the products of row p of filter k to `sums`, (linear_out.w). */
+static void conv_row_forward(const struct dt_block *b, int k, int p, const float *weight,
+                             const float *x, double *sums)
+{
+    size_t row;
+    for (int c = 0; c < b->in.c; c++) {
+        for (int r = 0; r < b->kernel; r++) {
+            const float *taps = weight + taps_at(b, k, c, r);
+            for (int s = 0; find_row(b, c, p, r, &row) && s < b->kernel; s++) {
+                const struct columns cols = columns_of(b, s);
+                const float *met = x + row + cols.begin * b->stride + cols.shift;
+                add_row(cols.end - cols.begin, taps[s], met, b->stride, sums + cols.begin, 1);
+            }
+        }
+    }
 }
 
 static void conv_forward(const struct dt_block *b, const float *weight, const float *bias,
-                         const float *x, float *y)
+                         const float *x, float *y, double *sums)
 {
     for (int k = 0; k < b->linear_out.c; k++) {
         for (int p = 0; p < b->linear_out.h; p++) {
             for (int q = 0; q < b->linear_out.w; q++) {
-                double sum = bias[k];
-                for (int c = 0; c < b->in.c; c++) {
-                    for (int r = 0; r < b->kernel; r++) {
-                        const struct window_row row = window_row(b, k, c, r, p, q);
-                        for (int s = row.begin; s < row.end; s++) {
-                            sum += (double)weight[row.weight + s] * x[row.x + s];
-                        }
-                    }
-                }
-                y[at(b->linear_out, k, p, q)] = activate(b->activation, sum);
+                sums[q] = bias[k];
             }
+            conv_row_forward(b, k, p, weight, x, sums);
+            for (int q = 0; q < b->linear_out.w; q++) {
+                y[at(b->linear_out, k, p, q)] = activate(b->activation, sums[q]);
+            }
+        }
+    }
+}
+
+/* From a row of a gradient. Taps go backward, so that an element of dx adds along the row. */
+static void conv_taps_backward(const struct dt_block *b, const float *taps, const float *x,
+                               const float *dz, double *dw, double *dx)
+{
+    for (int s = b->kernel - 1; s >= 0; s--) {
+        const struct columns cols = columns_of(b, s);
+        const int n = cols.end - cols.begin, first = cols.begin * b->stride + cols.shift;
+        double sum = dw[s];
+        for (int i = 0; i < n; i++) {
+            sum += (double)dz[cols.begin + i] * x[first + i * b->stride];
+        }
+        dw[s] = sum;
+        if (dx != NULL) {
+            add_row(n, taps[s], dz + cols.begin, 1, dx + first, b->stride);
         }
     }
 }
@@ -152,20 +210,19 @@ static void conv_forward(const struct dt_block *b, const float *weight, const fl
 static void conv_backward(const struct dt_block *b, const float *weight, const float *x,
                           const float *dz, double *dw, double *db, double *dx)
 {
+    size_t row;
     for (int k = 0; k < b->linear_out.c; k++) {
         for (int p = 0; p < b->linear_out.h; p++) {
+            const float *d = dz + at(b->linear_out, k, p, 0);
             for (int q = 0; q < b->linear_out.w; q++) {
-                const double d = dz[at(b->linear_out, k, p, q)];
-                db[k] += d;
-                for (int c = 0; c < b->in.c; c++) {
-                    for (int r = 0; r < b->kernel; r++) {
-                        const struct window_row row = window_row(b, k, c, r, p, q);
-                        for (int s = row.begin; s < row.end; s++) {
-                            dw[row.weight + s] += d * x[row.x + s];
-                            if (dx != NULL) {
-                                dx[row.x + s] += d * weight[row.weight + s];
-                            }
-                        }
+                db[k] += d[q];
+            }
+            for (int c = 0; c < b->in.c; c++) {
+                for (int r = 0; r < b->kernel; r++) {
+                    const size_t taps = taps_at(b, k, c, r);
+                    if (find_row(b, c, p, r, &row)) {
+                        conv_taps_backward(b, weight + taps, x + row, d, dw + taps,
+                                           dx != NULL ? dx + row : NULL);
                     }
                 }
             }
@@ -186,8 +243,23 @@ static void dense_forward(const struct dt_block *b, const float *weight, const f
     }
 }
 
+static void dense_backward_input(const struct dt_block *b, const float *weight, const float *dz,
+                                 double *sums, float *dx)
+{
+    const size_t n_in = dt_shape_elems(b->in);
+    memset(sums, 0, n_in * sizeof *sums);
+    for (int k = 0; k < b->linear_out.c; k++) {
+        for (size_t i = 0; i < n_in; i++) {
+            sums[i] += (double)dz[k] * weight[(size_t)k * n_in + i];
+        }
+    }
+    for (size_t i = 0; i < n_in; i++) {
+        dx[i] = (float)sums[i];
+    }
+}
+
 static void dense_backward(const struct dt_block *b, const float *weight, const float *x,
-                           const float *dz, double *dw, double *db, float *dx)
+                           const float *dz, double *dw, double *db, double *dx_sum, float *dx)
 {
     const size_t n_in = dt_shape_elems(b->in);
     for (int k = 0; k < b->linear_out.c; k++) {
@@ -196,12 +268,8 @@ static void dense_backward(const struct dt_block *b, const float *weight, const 
             dw[(size_t)k * n_in + i] += (double)dz[k] * x[i];
         }
     }
-    for (size_t i = 0; dx != NULL && i < n_in; i++) {
-        double sum = 0;
-        for (int k = 0; k < b->linear_out.c; k++) {
-            sum += (double)dz[k] * weight[(size_t)k * n_in + i];
-        }
-        dx[i] = (float)sum;
+    if (dx != NULL) {
+        dense_backward_input(b, weight, dz, dx_sum, dx);
     }
 }
 
@@ -211,7 +279,7 @@ static void linear_forward(const struct dt_block_state *st, const float *params,
     const struct dt_block *b = st->block;
     switch (b->linear) {
     case DT_LINEAR_CONV:
-        conv_forward(b, params + st->weight_offset, params + st->bias_offset, x, y);
+        conv_forward(b, params + st->weight_offset, params + st->bias_offset, x, y, st->row_sum);
         break;
     case DT_LINEAR_DENSE:
         dense_forward(b, params + st->weight_offset, params + st->bias_offset, x, y);
@@ -383,7 +451,7 @@ static void linear_backward(struct dt_block_state *st, const float *params, cons
         break;
     case DT_LINEAR_DENSE:
         dense_backward(b, params + st->weight_offset, x, st->delta, st->weight_sum, st->bias_sum,
-                       dx);
+                       st->input_sum, dx);
         break;
     case DT_LINEAR_NONE:
         if (dx != NULL) {
