@@ -26,6 +26,7 @@ MAY_INCLUDE = {
     "cpu": {"cpu/kernels"} | BELOW,
     "cuda": DIST | BELOW,
     "train": ENGINE,
+    "examples": ENGINE,
     "cli/config": {"cli"} | ENGINE,
     "cli/manual": {"cli", "cli/config"} | ENGINE,
     "cli/sinks": {"cli", "cli/config", "report", "report/page"} | ENGINE,
