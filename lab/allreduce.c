@@ -12,14 +12,14 @@
 
 /* ---- the allreduce and its proof */
 
-/* A number that says which ranks are in a sum. */
+/* Encodes the set of ranks in a sum as a number. */
 static float mark(int rank, size_t i)
 {
     (void)i;
     return ldexpf(1, rank);
 }
 
-/* Whole numbers whose sums are exact in any order; ranks differ, and so do pieces. */
+/* Integers whose sums are exact in any order; they differ between ranks and between pieces. */
 static float whole(int rank, size_t i)
 {
     return (float)(1 + (i * 7 + (size_t)rank * 13) % 1009);
@@ -53,7 +53,7 @@ static struct dt_lab_proof prove(const struct dt_replay *p, float (*value)(int r
     return proof;
 }
 
-/* `written`: how writing the page ended. */
+/* `written`: status of writing the page. */
 static enum dt_status verdict(const struct dt_replay *p, const struct dt_lab_proof *proof,
                               enum dt_status written)
 {

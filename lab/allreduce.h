@@ -1,14 +1,11 @@
 /* `dtrain lab allreduce` and `reduce`: all ranks run in one process over the local wire, with real
  * numbers.
- *
- *   allreduce.c          what is run, the proof, the table of all algorithms
- *   replay.c             runs a schedule and keeps what happened in each round
- *   allreduce_text.c     names for ranks and pieces; the rounds as text
+ *   allreduce.c          options, the proof, the table of all algorithms
+ *   replay.c             runs a schedule and records each round
+ *   allreduce_text.c     names of ranks and pieces; the rounds as text
  *   allreduce_picture.c  a round as SVG
  *   allreduce_page.c     the pages with all of them
- *
- * Everything that is told and drawn comes from the schedule's moves: a new algorithm needs no
- * change here. */
+ * All text and pictures come from the schedule's moves: a new algorithm needs no change here. */
 #ifndef DT_LAB_ALLREDUCE_H
 #define DT_LAB_ALLREDUCE_H
 
@@ -17,19 +14,18 @@
 #include "lab/replay.h"
 
 #define DT_LAB_MAX_LETTERS \
-    8 /* ranks that are called A, B, ...; where there are more, they have numbers */
+    8 /* ranks are named A, B, ... up to this many; if there are more, they have numbers */
 #define DT_LAB_MAX_DRAWN 16 /* ranks in a picture */
 
-/* A replay, and what its numbers mean. */
+/* A replay, and the meaning of its numbers. */
 struct dt_lesson {
     const struct dt_replay *replay;
-    bool numbers; /* they are numbers; else sets of ranks: bit r of a piece says that rank r's is in
-                     the sum */
-    const struct dt_replay *sets; /* for pictures: the same moves with sets; may be `replay` */
+    bool numbers; /* plain numbers; else sets of ranks: bit r of a piece means that the sum includes
+                     rank r's */
+    const struct dt_replay *sets; /* for pictures: the same moves on sets; may be `replay` */
 };
 
-/* Whether the sum is the same on every rank, and exact; what was sent, and what the formula says.
- */
+/* The checks: the sum is the same on every rank, and exact; messages sent, and the formula's. */
 struct dt_lab_proof {
     bool equal, exact;
     struct dt_traffic sent, formula;
@@ -41,28 +37,27 @@ struct dt_lab_row {
     struct dt_simulation simulation;
 };
 
-/* Each begins out, of DT_LAB_WORD bytes, and returns it. */
+/* Each writes to `out`, of DT_LAB_WORD bytes, and returns it. */
 #define DT_LAB_WORD 80
 const char *dt_lab_rank(const struct dt_lesson *lesson, int rank, char *out); /* "A" */
 const char *dt_lab_cell(const struct dt_lesson *lesson, int piece, float value,
-                        char *out); /* "ab0"; "" where it has no name */
+                        char *out); /* "ab0"; "" if it has no name */
 const char *dt_lab_content(const struct dt_lesson *lesson, const struct dt_transfer *t,
                            char *out); /* "ab0", "piece 3" */
 const char *dt_lab_sentence(const struct dt_lesson *lesson, const struct dt_transfer *t,
                             char *out); /* "A sends ..." */
 
-/* Rounds begin .. end - 1, in 80 columns; what is long is abbreviated. */
+/* Prints rounds [begin, end) in 80 columns; abbreviates long ones. */
 void dt_lab_print_rounds(FILE *out, const struct dt_lesson *lesson, int begin, int end);
 void dt_lab_print_state(FILE *out, const struct dt_lesson *lesson, int n_rounds);
 
-/* The vectors after so many rounds as SVG, with the last one's messages. */
+/* Draws the vectors after n_rounds rounds as SVG, with the last round's messages. */
 void dt_lab_picture(FILE *out, const struct dt_lesson *lesson, int n_rounds);
 
-/* What the simulated times stand for, as text and page say it. */
+/* The costs behind the simulated times, for text and page. */
 #define DT_LAB_COSTS "10 us a message, 10 Gbit/s, 1 ns an addition, a rank a host"
 
-/* Pages of their own: nothing in them comes from anywhere else. n_reduce: rounds after which the
- * root has the sum. */
+/* Self-contained pages. n_reduce: number of rounds after which the root has the sum. */
 enum dt_status dt_lab_page(const char *path, const struct dt_lesson *lesson,
                            const struct dt_lab_proof *proof, const struct dt_lab_row *rows,
                            int n_rows);

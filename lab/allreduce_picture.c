@@ -1,6 +1,5 @@
-/* One round as SVG: the ranks on an ellipse, or in a column where the window is narrow, each with
- * its vector, whose pieces have a stripe for every rank that is in them; an arrow for each message.
- */
+/* Draws one round as SVG: the ranks on an ellipse, or in a column in a narrow window, each with its
+ * vector, whose pieces have a stripe for every rank in their sum; an arrow for each message. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,12 +8,12 @@
 
 #define WIDTH 960
 #define STRIP 34    /* height of a vector */
-#define ABOVE 24    /* of the name over it */
-#define BELOW 20    /* of the labels under it */
-#define CHARACTER 7 /* width of a label's */
+#define ABOVE 24    /* height of the name above it */
+#define BELOW 20    /* height of the labels below it */
+#define CHARACTER 7 /* width of a label's character */
 #define PI 3.14159265358979323846
 #define COLUMN_WIDTH \
-    340 /* about the pixels of a telephone, so that letters are as large as elsewhere */
+    340 /* about the width of a telephone in pixels, so that letters keep their size */
 #define COLUMN_CARD 200
 #define COLUMN_ROW 100
 
@@ -50,7 +49,7 @@ static struct point centre_of(struct layout l, int rank)
                           height_of(l) / 2.0 + radius * (height_of(l) / 2.0 - 60) * sin(angle)};
 }
 
-/* Where the line from the middle of a card towards `to` leaves it, and `gap` further. */
+/* The point where the line from a card's middle towards `to` leaves the card, plus `gap`. */
 static struct point edge_of(struct layout l, int rank, struct point to, double gap)
 {
     const struct point c = centre_of(l, rank);
@@ -78,8 +77,8 @@ static void draw_label(FILE *out, const struct dt_lesson *lesson, const struct d
             t->adds ? "+" : "=", content);
 }
 
-/* How far an arrow bends to its left, by its length: two that are each other's opposite stay apart,
- * and those round the ellipse keep off the cards between their ends. */
+/* An arrow's bend to its left, relative to its length: opposite arrows stay apart, and arrows round
+ * the ellipse avoid the cards between their ends. */
 static double bend_of(int size, const struct dt_transfer *t)
 {
     const int clockwise = (t->to - t->from + size) % size;
@@ -96,8 +95,8 @@ struct curve {
     struct point from, bend, to;
 };
 
-/* On the right of the column, the further out the more ranks it passes; upwards around those that
- * go down. */
+/* Arrows run on the right of the column, the further out the more ranks they pass; upward ones
+ * outside of downward ones. */
 static struct curve curve_in_column(struct layout l, const struct dt_transfer *t)
 {
     const double out = 30 + 120.0 * abs(t->to - t->from) / fmax(l.size - 1, 1),
@@ -135,8 +134,8 @@ static void draw_arrow(FILE *out, struct layout l, const struct dt_transfer *t)
             c.bend.y, c.to.x, c.to.y);
 }
 
-/* A label stands on its arrow, nearer to its beginning; that of a rank's own input at the corner of
- * its card. */
+/* A label sits on its arrow, nearer to the start; that of a rank's own input at the corner of its
+ * card. */
 static struct point place_of(struct layout l, const struct dt_transfer *t)
 {
     const struct curve c = curve_of(l, t);
@@ -146,7 +145,7 @@ static struct point place_of(struct layout l, const struct dt_transfer *t)
                                              card.y - (ABOVE + STRIP + BELOW) / 2.0};
 }
 
-/* The labels last: no arrow crosses them. */
+/* Draws labels last, so that no arrow crosses them. */
 static void draw_transfers(FILE *out, const struct dt_lesson *lesson, struct layout l,
                            const struct dt_transfer *t, int n)
 {
@@ -169,7 +168,7 @@ static bool holds(const float *sets, int piece, int rank)
     return ((unsigned)sets[piece] >> rank & 1) != 0;
 }
 
-/* The stripe of one rank, wherever it is in the sum. */
+/* Draws the stripe of one rank in every piece whose sum includes it. */
 static void draw_stripe(FILE *out, const struct dt_replay *p, int width, const float *sets,
                         int rank)
 {
@@ -188,7 +187,7 @@ static void draw_stripe(FILE *out, const struct dt_replay *p, int width, const f
     fputs(any ? "\"/>" : "", out);
 }
 
-/* Lines between the pieces, and their names if there is room for that of a sum. */
+/* Draws lines between the pieces, and the pieces' names if a sum's name fits. */
 static void draw_pieces(FILE *out, const struct dt_lesson *lesson, int width, const float *state)
 {
     const struct dt_replay *p = lesson->replay;
@@ -207,7 +206,7 @@ static void draw_pieces(FILE *out, const struct dt_lesson *lesson, int width, co
     }
 }
 
-/* A frame around what changed in the round. */
+/* Draws a frame around the pieces that changed in the round. */
 static void draw_change(FILE *out, const struct dt_replay *p, int width,
                         const struct dt_transfer *t)
 {

@@ -4,9 +4,9 @@
 #include "lab/allreduce.h"
 
 #define WIDTH 80
-#define MAX_LINES 8   /* of a round without states */
+#define MAX_LINES 8   /* per round without states */
 #define MAX_ROUNDS 16 /* more are abbreviated */
-#define N_SHOWN 3     /* then: at each end */
+#define N_SHOWN 3     /* if abbreviated: at each end */
 
 static bool has_letters(const struct dt_lesson *lesson)
 {
@@ -20,7 +20,7 @@ const char *dt_lab_rank(const struct dt_lesson *lesson, int rank, char *out)
     return out;
 }
 
-/* "ab": the ranks whose numbers are in this one. */
+/* "ab": the ranks whose numbers are in this sum. */
 static int letters_of(const struct dt_lesson *lesson, float value, char *out)
 {
     int n = 0;
@@ -33,7 +33,7 @@ static int letters_of(const struct dt_lesson *lesson, float value, char *out)
     return n;
 }
 
-/* "0", "0..3", or nothing where there is but one piece. */
+/* "0", "0..3", or nothing if there is only one piece. */
 static void pieces_text(const struct dt_lesson *lesson, int begin, int end, char *out, size_t size)
 {
     out[0] = '\0';
@@ -44,7 +44,7 @@ static void pieces_text(const struct dt_lesson *lesson, int begin, int end, char
     }
 }
 
-/* "ab0", "ab0..3", "15"; false: such a value has no name. */
+/* "ab0", "ab0..3", "15"; false: the value has no name. */
 static bool value_text(const struct dt_lesson *lesson, float value, int begin, int end, char *out)
 {
     if (lesson->numbers) {
@@ -100,7 +100,7 @@ const char *dt_lab_sentence(const struct dt_lesson *lesson, const struct dt_tran
 
 /* ---- the rounds */
 
-/* Columns of the sentences, and of a cell; cell 0: there is no room for states. */
+/* Width of the sentences, and of a cell; cell 0: states do not fit. */
 struct layout {
     int sentence, cell;
 };
@@ -153,7 +153,7 @@ void dt_lab_print_state(FILE *out, const struct dt_lesson *lesson, int n_rounds)
     }
 }
 
-/* Sentences, and beside them every rank's vector when the round is over. */
+/* Prints sentences, and beside them every rank's vector after the round. */
 static void print_with_states(FILE *out, const struct dt_lesson *lesson, const struct layout *l,
                               int round)
 {

@@ -1,5 +1,5 @@
-/* A larger batch is not faster convergence: steps and samples until a training first has the target
- * accuracy, by the batch size. */
+/* A larger batch does not converge faster: steps and samples until a training first reaches the
+ * target accuracy, by batch size. */
 #include <math.h>
 #include <stdio.h>
 
@@ -18,13 +18,13 @@ static const int sizes[] = {8, 16, 32, 64, 128, 256, 512, 1024};
 static const double rates[] = {0.002, 0.005, 0.01, 0.02};
 enum { N_SIZES = sizeof sizes / sizeof sizes[0], N_RATES = sizeof rates / sizeof rates[0] };
 
-/* The quickest of the rates. */
+/* The result of the fastest rate. */
 struct outcome {
     bool reached;
     double rate;
     uint64_t steps;
     size_t samples;
-    int least, most; /* how often the first epoch uses a sample */
+    int least, most; /* uses of a sample in the first epoch */
 };
 
 struct batch_lesson {
@@ -50,7 +50,7 @@ static void count_use(struct dt_lab_run *run, struct outcome *out)
     }
 }
 
-/* Until the target, or so many samples. */
+/* Trains up to the target, or for at most n samples. */
 static enum dt_status train(struct dt_lab_run *run, const struct dt_samples *test,
                             size_t max_samples, struct outcome *out)
 {
@@ -91,7 +91,7 @@ static enum dt_status run_rate(const struct dt_lab_images *images, int size, dou
     return s;
 }
 
-/* A rate that takes more samples than the best one so far is given up. */
+/* Stops a rate that needs more samples than the best one so far. */
 static enum dt_status run_size(const struct dt_lab_images *images, int size, struct outcome *best)
 {
     *best = (struct outcome){.samples = (size_t)MAX_EPOCHS * DT_LAB_N_TRAIN};
@@ -195,7 +195,7 @@ static void draw(FILE *out, const struct batch_lesson *l, bool samples)
     dt_chart_end(&chart);
 }
 
-/* Both dt_page_fn. */
+/* Both are of type dt_page_fn. */
 static void put_style(FILE *out, const void *lesson)
 {
     (void)lesson;

@@ -58,8 +58,8 @@ static enum dt_status run(struct dt_world *world, struct dt_compression_lesson *
 
 /* ---- error feedback alone */
 
-/* Numbers of 4 to 8 in steps of 1 / 2^16, of which a float holds any sum that comes up, so nothing
- * is lost by rounding. */
+/* Numbers of 4 to 8 in steps of 1 / 2^16: a float holds every sum that occurs, so rounding loses
+ * nothing. */
 static float input(uint32_t encoding, uint32_t i)
 {
     const struct dt_rng4 draw = dt_philox4x32((struct dt_rng4){{i, encoding, 0, 0}}, 1, 0);
@@ -67,7 +67,7 @@ static float input(uint32_t encoding, uint32_t i)
     return draw.v[1] % 2 == 1 ? -size : size;
 }
 
-/* Whether what was sent and what is left is what came in, of every number. */
+/* True if sent plus residual equals the input, for every number. */
 static bool prove(struct dt_error_feedback *feedback)
 {
     static float values[N_ENCODED], bytes[N_ENCODED];
@@ -106,7 +106,7 @@ static enum dt_status prove_all(struct dt_compression_lesson *l)
     return DT_OK;
 }
 
-/* ---- what must come out */
+/* ---- expected results */
 
 static void check_outcome(struct dt_golden *golden, const char *name,
                           const struct dt_lab_outcome *outcome, double expected)

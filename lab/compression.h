@@ -11,28 +11,25 @@
 
 struct dt_compression_way {
     struct dt_lab_outcome
-        outcomes[2];   /* without error feedback and with; none has the first alone */
-    double expected;   /* bytes a step, by the codec */
-    bool nothing_lost; /* by error feedback over many encodings; none has none */
+        outcomes[2];   /* without and with error feedback; `none` has only the first */
+    double expected;   /* bytes per step, by the codec */
+    bool nothing_lost; /* error feedback loses nothing over many encodings; `none` has none */
 };
 
 struct dt_compression_lesson {
     struct dt_compression_way ways[DT_N_COMPRESSION_TYPES];
-    struct dt_lab_outcome whole; /* topk that sends them all */
+    struct dt_lab_outcome whole; /* topk that sends all gradients */
     struct dt_golden golden;
 };
 
-/* How far a share of the test images may be from that of all images there could be, in 95 of 100
- * such test sets. */
+/* Half width of the 95 % confidence interval of an accuracy on the test set. */
 double dt_compression_margin(double share);
 
-/* Whether that chance explains the difference to another training's share: -1 it is worse, 0 it may
- * be the same, 1 it is better. */
+/* Compares an accuracy with another training's: -1 worse, 0 within chance, 1 better. */
 int dt_compression_relation(double share, double other);
 
-/* Which ways end worse than none, better, or cannot be told apart from it, as lines of text; no
- * claim but what the accuracies show.
- */
+/* Prints which codecs end worse than `none`, better, or within chance of it; claims only what the
+ * accuracies show. */
 void dt_compression_print_claims(FILE *out, const struct dt_compression_lesson *lesson);
 
 enum dt_status dt_compression_page(const char *path, const struct dt_compression_lesson *lesson);

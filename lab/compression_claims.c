@@ -1,10 +1,10 @@
-/* What the accuracies of compressed gradients show, and what chance may be. */
+/* Separates what the accuracies of compressed gradients show from chance. */
 #include <math.h>
 #include <stdio.h>
 
 #include "lab/compression.h"
 
-/* Of the share's variance, by the normal approximation. */
+/* Variance of the share, by the normal approximation. */
 static double variance(double share)
 {
     return share * (1 - share) / DT_COMPRESSION_N_TEST;
@@ -21,7 +21,7 @@ int dt_compression_relation(double share, double other)
     return share > other + chance ? 1 : share < other - chance ? -1 : 0;
 }
 
-/* " fp16, bf16": the types of this relation to none; none of them: "". */
+/* " fp16, bf16": the types with this relation to none; "" if there are none. */
 static void list_types(const struct dt_compression_lesson *l, int feedback, int relation,
                        char *text, size_t size)
 {

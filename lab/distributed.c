@@ -9,7 +9,7 @@ static const struct dt_model_spec model = {
     .layers = {{.type = DT_LAYER_FLATTEN}, {.type = DT_LAYER_DENSE, .size = DT_LAB_CLASSES}},
     .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY};
 
-/* A run under way on this rank. */
+/* A training in progress on this rank. */
 struct run {
     const struct dt_lab_distributed *training;
     struct dt_roles roles;
@@ -68,7 +68,7 @@ static enum dt_status train(struct dt_comm *comm, struct run *run, double *sent)
         struct dt_lab_span further;
         DT_TRY(take_step(run, i, i < DT_LAB_MAX_SPANS ? &run->spans[i] : &further));
     }
-    (void)strategy->ops->sent(strategy, &count); /* it counts */
+    (void)strategy->ops->sent(strategy, &count); /* the strategy counts */
     *sent = (double)count.all.bytes / (double)n_steps;
     return dt_strategy_share_weights(strategy);
 }

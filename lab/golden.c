@@ -11,8 +11,8 @@ void dt_golden_number(struct dt_golden *golden, const char *what, double actual,
     golden->n++;
     if (!golden->differs && !(fabs(actual - expected) <= tolerance)) {
         golden->differs = true;
-        snprintf(golden->verdict, sizeof golden->verdict, "%s: %.9g, and not %.9g", what, actual,
-                 expected);
+        snprintf(golden->verdict, sizeof golden->verdict, "%s: got %.9g, expected %.9g", what,
+                 actual, expected);
     }
 }
 
@@ -21,7 +21,7 @@ void dt_golden_fact(struct dt_golden *golden, const char *what, bool holds)
     golden->n++;
     if (!golden->differs && !holds) {
         golden->differs = true;
-        snprintf(golden->verdict, sizeof golden->verdict, "%s: it is not so", what);
+        snprintf(golden->verdict, sizeof golden->verdict, "%s: does not hold", what);
     }
 }
 

@@ -1,5 +1,5 @@
-/* Horovod's worked example of the gradient tape (horovod.tensorflow.DistributedGradientTape): every
- * printed digit comes out. */
+/* Horovod's worked example of the gradient tape (horovod.tensorflow.DistributedGradientTape),
+ * reproduced to the last printed digit. */
 #include "lab/gradtape.h"
 
 #include <stdio.h>
@@ -13,8 +13,7 @@
 
 static const char *const part_names[] = {"of input 1", "of input 2", "of the bias"};
 
-/* The example's own numbers: of each rank its loss, its gradients, and its weights after the step.
- */
+/* The example's own numbers: each rank's loss, gradients, and weights after the step. */
 static const struct {
     const char *loss, *own[3], *stepped[3];
 } printed[2] = {{"26.431675", {"2.0128188", "2.7977395", "4"}, {"-0.3814857", "-1.129148", "-3"}},
@@ -70,7 +69,7 @@ static enum dt_status step(struct dt_lab_network *n, double lr, int n_samples, f
     return dt_strategy_wait(&under_way);
 }
 
-/* With its own gradient; nothing travels, and the rate is 0. */
+/* Steps with its own gradient; nothing is sent, and the rate is 0. */
 static enum dt_status run_alone(struct dt_lab_network *n, struct dt_tape *tape)
 {
     set_weights(n, tape->first);
@@ -137,9 +136,9 @@ enum dt_status dt_tape_run(struct dt_world *world, struct dt_tape *tape)
     return run_one(world, true, tape);
 }
 
-/* ---- what must come out */
+/* ---- expected results */
 
-/* The same digits are the same float. */
+/* Equal printed digits mean equal floats. */
 static void check_float(struct dt_golden *golden, int rank, const char *what, const char *part,
                         float actual, const char *digits)
 {

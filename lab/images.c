@@ -131,7 +131,7 @@ void dt_lab_run_close(struct dt_lab_run *run)
     *run = (struct dt_lab_run){.self = NULL};
 }
 
-/* The samples in memory are all there are, so a sample's row is its number. */
+/* All samples are in memory, so a sample's row is its number. */
 static struct dt_batch batch_of(struct dt_lab_run *run, int rank, uint32_t epoch, uint64_t step)
 {
     struct dt_batch batch = dt_loader_batch(&run->loaders[rank], epoch, step);

@@ -1,6 +1,6 @@
-/* Small trainings of the lessons that need images: softmax regression on generated ones (data
- * format "synthetic"), several ranks in one process. A rank is what the trainer calls a
- * micro-batch: the gradients of its batch are added to those of the others. */
+/* Small trainings for lessons with images: softmax regression on generated ones (data format
+ * "synthetic"), several ranks in one process. A rank corresponds to the trainer's micro-batch: its
+ * batch's gradients are added to the others'. */
 #ifndef DT_LAB_IMAGES_H
 #define DT_LAB_IMAGES_H
 
@@ -16,27 +16,28 @@
 
 struct dt_lab_images {
     struct dt_dataset train, test;
-    struct dt_samples sorted; /* the training set in another order of samples; of `copy_*` */
-    uint8_t *pixels;          /* owned, as are the labels: the sorted set's */
+    struct dt_samples
+        sorted; /* the training set's samples in another order; points to `pixels` and `labels` */
+    uint8_t *pixels; /* of the sorted set; owned, as are the labels */
     uint16_t *labels;
 };
 
 enum dt_status dt_lab_images_open(int n_test, struct dt_lab_images *out);
 void dt_lab_images_close(struct dt_lab_images *images); /* a zeroed one is fine */
 
-/* Fills `sorted`: sample i is sample order[i] by label. */
+/* Fills `sorted`: its sample i is the training set's sample order[i]. */
 void dt_lab_images_sort(struct dt_lab_images *images, const uint32_t *order);
-/* The samples' numbers by label, DT_LAB_N_TRAIN of them. */
+/* The samples' numbers sorted by label, DT_LAB_N_TRAIN of them. */
 void dt_lab_images_by_label(const struct dt_lab_images *images, uint32_t *out);
 
 struct dt_lab_training {
     const struct dt_samples *samples;
-    struct dt_shard shard; /* of rank 0; n_total as in `samples` */
-    int only; /* the rank that trains for itself, with its own batches; -1: all ranks together */
+    struct dt_shard shard;       /* of rank 0; n_total as in `samples` */
+    int only;                    /* the one rank that trains, on its own batches; -1: all ranks */
     struct dt_schedule schedule; /* of the learning rate */
 };
 
-/* Opened with weights zero, and the loaders of all its ranks. */
+/* An open training, with weights zero, and the loaders of all its ranks. */
 struct dt_lab_run {
     struct dt_comm *self;
     struct dt_lab_network net;
@@ -47,11 +48,12 @@ struct dt_lab_run {
 enum dt_status dt_lab_run_open(const struct dt_lab_training *training, struct dt_lab_run *out);
 void dt_lab_run_close(struct dt_lab_run *run); /* a zeroed one is fine */
 
-/* A step of all ranks, or of the one, by step number of the epoch; *n_samples: how many it took. */
+/* Takes a step of all ranks, or of the one, by step number of the epoch; *n_samples: samples
+ * used. */
 enum dt_status dt_lab_run_step(struct dt_lab_run *run, uint32_t epoch, uint64_t step,
                                size_t *n_samples);
 
-/* The share of `samples` that it gets right. */
+/* The share of `samples` that it classifies correctly. */
 enum dt_status dt_lab_run_accuracy(struct dt_lab_run *run, const struct dt_samples *samples,
                                    double *out);
 

@@ -1,6 +1,6 @@
-/* The lessons of `dtrain lab`. One is a file of this folder, whose function ends with its golden
- * numbers checked (golden.h), and a row here, from which command line, help and main follow;
- * cli/options.h says which commands an option belongs to.
+/* The lessons of `dtrain lab`. Each is a file of this folder, whose function ends by checking its
+ * golden numbers (golden.h), and a row here, from which command line, help and main follow;
+ * cli/options.h has the commands of each option.
  *
  * X(constant, word, meaning, usage, examples, starts, function)
  *   starts   alone: in this process, without MPI; together: with the ranks that mpirun starts */
@@ -59,7 +59,7 @@ struct dt_world;
       "dtrain lab reduce [--html FILE]", "  dtrain lab reduce\n", alone, dt_lab_reduce)
 
 /* Prints the lesson, and writes the page `args->html` unless that is NULL. DT_USAGE: an option's
- * value. DT_FAILED: a golden number is another, in words. DT_CONFIG: not the ranks that it needs.
+ * value. DT_FAILED: a golden number differs; the text has it. DT_CONFIG: the wrong number of ranks.
  * DT_IO and the like: the page. */
 #define DT_LESSON_alone const struct dt_args *args
 #define DT_LESSON_together struct dt_world *world, const struct dt_args *args

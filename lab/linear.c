@@ -1,5 +1,6 @@
-/* What averaging and broadcasting are for: two ranks fit y = m x + n by gradient descent, in each
- * case of the two switches. And what the batch does to the way: one sample a step, some, or all. */
+/* Shows the effect of averaging and broadcasting: two ranks fit y = m x + n by gradient descent,
+ * with each switch on and off. And the effect of the batch on the path: one sample a step, some, or
+ * all. */
 #include "lab/linear.h"
 
 #include <math.h>
@@ -19,7 +20,7 @@ static const struct {
 } batches[] = {{"all", DT_LAB_N_POINTS / 2, 0.25}, {"16", 16, 0.2}, {"1", 1, 0.05}};
 static const struct dt_line starts[2] = {{1, 1}, {0, 0}};
 
-/* Whether a step takes all points. */
+/* True if a step takes all points. */
 static bool is_full(const struct dt_linear_lesson *l)
 {
     return l->batch == DT_LAB_N_POINTS / 2;
@@ -55,8 +56,8 @@ static enum dt_status begin_at(struct dt_lab_network *net, const struct dt_linea
     return c->broadcast ? dt_strategy_broadcast(net->strategy) : DT_OK;
 }
 
-/* A rank of `comm` in one case, with its shard of the points. Local statuses: the caller has ranks
- * agree. */
+/* Runs a rank of `comm` in one case, with its shard of the points. Statuses are local: the caller
+ * has ranks agree. */
 static enum dt_status run_shard(struct dt_comm *comm, const struct dt_linear_lesson *l,
                                 const struct dt_linear_case *c, struct dt_line *path)
 {
@@ -139,10 +140,10 @@ static enum dt_status run(struct dt_world *world, struct dt_linear_lesson *l)
     return DT_OK;
 }
 
-/* ---- what must come out */
+/* ---- expected results */
 
-/* Gradient descent over all points, step by step: m and n go against the derivatives of the mean
- * squared error. */
+/* Largest deviation from gradient descent over all points, step by step: m and n follow the
+ * negative derivatives of the mean squared error. */
 static double largest_error(const struct dt_linear_lesson *l, const struct dt_line *path)
 {
     double m = (double)path[0].slope, n = (double)path[0].intercept, most = 0;
@@ -165,7 +166,7 @@ static double largest_error(const struct dt_linear_lesson *l, const struct dt_li
     return most;
 }
 
-/* How far the ranks' offset goes from (1, 1) at most. */
+/* The largest deviation of the ranks' offset from (1, 1). */
 static double largest_drift(const struct dt_linear_case *c)
 {
     double most = 0;

@@ -1,4 +1,4 @@
-/* `dtrain lab linear`: what is told and what is drawn of it. */
+/* `dtrain lab linear`: its results, text and page. */
 #ifndef DT_LAB_LINEAR_H
 #define DT_LAB_LINEAR_H
 
@@ -9,17 +9,17 @@
 #define DT_LINEAR_STEPS 64
 #define DT_LINEAR_CASES 4
 
-/* The way of each rank's line in one of the cases; [0] is where it begins. */
+/* The path of each rank's line in one of the cases; [0] is its start. */
 struct dt_linear_case {
     bool average, broadcast;
     struct dt_line path[2][DT_LINEAR_STEPS + 1];
-    double apart;   /* the ends */
-    double loss[2]; /* of the ends, over all points */
+    double apart;   /* distance of the final lines */
+    double loss[2]; /* of the final lines, over all points */
 };
 
 struct dt_linear_lesson {
     const char *batch_name; /* "1", "16", "all" */
-    int batch;              /* samples of a rank's step */
+    int batch;              /* samples in a rank's step */
     double rate;
     struct dt_line alone[DT_LINEAR_STEPS + 1]; /* of one process with all points, from (1, 1) */
     struct dt_linear_case cases[DT_LINEAR_CASES];

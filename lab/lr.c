@@ -1,6 +1,6 @@
 /* Why the learning rate grows with the batch (Goyal et al. 2017, arXiv 1706.02677): k steps of rate
- * r over N samples each, against one of rate k r over all k N. They differ by how much the gradient
- * changes on the way, which goes with r squared. */
+ * r over N samples each, against one of rate k r over all k N. They differ by the change of the
+ * gradient between them, which grows with r squared. */
 #include <math.h>
 #include <stdio.h>
 
@@ -21,19 +21,19 @@ struct point {
     double m, n; /* slope and intercept */
 };
 
-/* Two steps of rate r, and one of 2 r, from (0, 0). */
+/* Two steps of rate r against one of 2 r, from (0, 0). */
 struct race {
     double rate;
     struct point two, one;
-    double gap; /* their distance */
+    double gap; /* distance of their ends */
 };
 
 struct lr_lesson {
     struct race races[N_RATES];
-    struct race constant; /* where the gradient is the same everywhere */
-    double formula;       /* gap / rate^2, by the data's own second derivative */
+    struct race constant; /* for a loss whose gradient is the same everywhere */
+    double formula;       /* gap / rate^2, from the data's second derivative */
     double scaled[4];     /* 0.001 over 1, 2, 4, 8 ranks */
-    double warm[3];       /* of 0.004 = 4 * 0.001, warmed up in 3 epochs: after 0, 1.5 and 3 */
+    double warm[3];       /* 0.004 = 4 * 0.001, warmed up over 3 epochs: after 0, 1.5 and 3 */
     struct dt_golden golden;
 };
 
@@ -42,8 +42,8 @@ static const double warm_epochs[3] = {0, 1.5, 3};
 
 /* ---- the runs */
 
-/* A step over points [begin, begin + n). `constant`: of a loss that is the mean output, whose
- * gradient no weight changes. */
+/* A step over points [begin, begin + n). `constant`: the loss is the mean output, whose gradient
+ * does not depend on the weights. */
 static enum dt_status step(struct dt_lab_network *net, uint32_t begin, int n, double rate,
                            bool constant)
 {
@@ -95,9 +95,8 @@ static enum dt_status run_races(struct dt_lab_network *net, struct lr_lesson *l)
     return run_race(net, 0.2, true, &l->constant);
 }
 
-/* The loss is quadratic, so the gap is rate^2 |H g|: g the first half's gradient at (0, 0), H the
- * second half's second derivative.
- */
+/* The loss is quadratic, so the gap is rate^2 |H g|: g is the first half's gradient at (0, 0), H
+ * the second half's second derivative. */
 static double gap_formula(const struct dt_samples *points)
 {
     const double factor = 2.0 / HALF;

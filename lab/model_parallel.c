@@ -1,5 +1,5 @@
-/* Four ways to share a model between devices: what they send, and how many devices compute at once.
- * Counted on a configuration. */
+/* Four ways to share a model between devices: their traffic, and how many devices compute at once,
+ * counted for a configuration. */
 #include "lab/model_parallel.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@
 #include "cli/text.h"
 #include "dist/allreduce/simulate.h"
 
-/* The model of configs/mnist.json, whose numbers on four devices are known. */
+/* The model of configs/mnist.json, whose numbers on four devices are golden. */
 #define MNIST_PARAMETERS 1199882
 #define MNIST_FLOPS 23984896
 
@@ -27,9 +27,8 @@ static double flops_of(const struct dt_model *model, int begin, int end)
     return sum;
 }
 
-/* Cuts the chain into n_stages so that the stage with most to do has least: best[k][i] is that of
- * the first i blocks in k stages.
- */
+/* Cuts the chain into n_stages stages with the least maximum of work: best[k][i] is that maximum
+ * for the first i blocks in k stages. */
 static void cut(struct dt_parallel_lesson *l)
 {
     double best[DT_PARALLEL_MAX_DEVICES + 1][DT_MAX_LAYERS + 1];
@@ -60,7 +59,7 @@ static double out_elems(const struct dt_model *model, int block)
     return (double)dt_shape_elems(model->blocks[block].out);
 }
 
-/* Outputs go to the next device, and their gradients come back. */
+/* Outputs go to the next device, and their gradients back. */
 static double bytes_between_stages(const struct dt_parallel_lesson *l)
 {
     double floats = 0;
@@ -70,8 +69,8 @@ static double bytes_between_stages(const struct dt_parallel_lesson *l)
     return 2 * sizeof(float) * (double)l->batch * floats;
 }
 
-/* Every device computes its share of each block's outputs: the others need them all, forward; and
- * backward the sums of their gradients, but for the samples'. */
+/* Every device computes its share of each block's outputs: forward, the others need all of them;
+ * backward, the sums of their gradients, except for the samples'. */
 static double bytes_of_slices(const struct dt_parallel_lesson *l)
 {
     const int n = l->model.n_blocks;
@@ -82,7 +81,7 @@ static double bytes_of_slices(const struct dt_parallel_lesson *l)
     return sizeof(float) * (double)l->batch * (l->n_devices - 1) * floats;
 }
 
-/* Parameters' gradients in a ring, counted over its moves. */
+/* Gradients of the parameters in a ring, counted from its moves. */
 static enum dt_status bytes_of_ring(const struct dt_parallel_lesson *l, double *out)
 {
     static const struct dt_costs costs = {
@@ -94,9 +93,8 @@ static enum dt_status bytes_of_ring(const struct dt_parallel_lesson *l, double *
     return DT_OK;
 }
 
-/* m micro-batches through stages of these lengths: the first passes all of them, and then the
- * longest stage lets one out at a time.
- */
+/* m micro-batches through stages of these lengths: the first passes all stages, then the longest
+ * stage releases one at a time. */
 static double pipeline_at_once(const struct dt_parallel_lesson *l)
 {
     const double m = DT_PARALLEL_MICRO_BATCHES;

@@ -1,4 +1,4 @@
-/* `dtrain lab model-parallel`: what is told and what is drawn of it. */
+/* `dtrain lab model-parallel`: its results, text and page. */
 #ifndef DT_LAB_MODEL_PARALLEL_H
 #define DT_LAB_MODEL_PARALLEL_H
 
@@ -16,7 +16,7 @@ enum {
     DT_PARALLEL_WAYS
 };
 
-/* Blocks [begin, end) on one device, and what they compute for a sample going forward. */
+/* Blocks [begin, end) on one device, and their forward work per sample. */
 struct dt_parallel_stage {
     int begin, end;
     double flops;
@@ -24,19 +24,19 @@ struct dt_parallel_stage {
 
 struct dt_parallel_way {
     const char *name, *meaning;
-    double bytes;   /* between devices, all that is sent in a step */
+    double bytes;   /* between devices, all messages of a step */
     double at_once; /* devices that compute at the same time, on average */
 };
 
 struct dt_parallel_lesson {
     struct dt_config config;
     struct dt_model model;
-    int n_devices, n_stages; /* as many stages as there are blocks, at most */
-    size_t batch;            /* samples of a step */
-    double flops;            /* of a sample, forward */
+    int n_devices, n_stages; /* at most as many stages as blocks */
+    size_t batch;            /* samples per step */
+    double flops;            /* per sample, forward */
     struct dt_parallel_stage stages[DT_PARALLEL_MAX_DEVICES];
     struct dt_parallel_way ways[DT_PARALLEL_WAYS];
-    double even; /* at_once of the pipeline if its stages took equally long */
+    double even; /* at_once of the pipeline if all stages took equally long */
     struct dt_golden golden;
 };
 

@@ -1,5 +1,4 @@
-/* Who waits in a pipeline, and what each stage has to keep: a step by three schedules, on a clock.
- */
+/* Waiting and memory of a pipeline's stages: a step by three schedules, on a clock. */
 #include "lab/pipeline.h"
 
 #include <stdio.h>
@@ -26,10 +25,10 @@ struct clock {
     int n_stages;
     enum dt_pipeline_schedule schedule;
     int ends[2][DT_LAB_MAX_RANKS]
-            [DT_PIPELINE_MICRO_BATCHES]; /* of passes forward, and backward; 0: not yet known */
+            [DT_PIPELINE_MICRO_BATCHES]; /* end times of passes forward, and backward; 0: unknown */
 };
 
-/* When its neighbour has sent what the pass takes; -1: not yet known. */
+/* Time at which the neighbour has sent the pass's input; -1: unknown. */
 static int find_arrival(const struct clock *clock, int stage, const struct dt_pipeline_op *op)
 {
     const int last = clock->n_stages - 1, i = op->micro_batch;
@@ -42,8 +41,8 @@ static int find_arrival(const struct clock *clock, int stage, const struct dt_pi
     return end == 0 || clock->ends[false][stage][i] == 0 ? -1 : end;
 }
 
-/* The stage's next pass, if it is known when it can begin: as soon as the stage is free and has
- * what it takes. */
+/* Schedules the stage's next pass if its start time is known: when the stage is free and has the
+ * input. */
 static bool take_pass(struct clock *clock, int stage, struct dt_pipeline_grid *grid)
 {
     const int m = grid->n_micro_batches, n = grid->n_passes[stage];
@@ -98,7 +97,7 @@ static void count(int n_stages, struct dt_pipeline_grid *grid)
     grid->formula = (double)(n_stages - 1) / (grid->n_micro_batches + n_stages - 1);
 }
 
-/* ---- what must come out */
+/* ---- expected results */
 
 static void check_grid(struct dt_golden *golden, int kind, int p,
                        const struct dt_pipeline_grid *grid)
@@ -106,7 +105,7 @@ static void check_grid(struct dt_golden *golden, int kind, int p,
     const int m = grid->n_micro_batches;
     char what[120];
     for (int stage = 0; stage < p; stage++) {
-        const int behind = p - stage < m ? p - stage : m; /* with the stage itself */
+        const int behind = p - stage < m ? p - stage : m; /* stages from this one on */
         snprintf(what, sizeof what, "%s: passes of stage %d", grid->name, stage);
         dt_golden_number(golden, what, grid->n_passes[stage], 2 * m, 0);
         snprintf(what, sizeof what, "%s: micro-batches that stage %d holds at once", grid->name,
@@ -133,7 +132,7 @@ static void check(struct dt_pipeline_lesson *l)
 
 /* ---- the text */
 
-/* A column is a unit: "1" forward, "<1" backward. */
+/* A column is a time unit: "1" forward, "<1" backward. */
 static void print_stage(const struct dt_pipeline_grid *grid, int stage)
 {
     int at = 0;

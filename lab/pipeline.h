@@ -1,4 +1,4 @@
-/* `dtrain lab pipeline`: what is told and what is drawn of it. */
+/* `dtrain lab pipeline`: its results, text and page. */
 #ifndef DT_LAB_PIPELINE_H
 #define DT_LAB_PIPELINE_H
 
@@ -7,12 +7,12 @@
 #include "lab/images.h"
 
 #define DT_PIPELINE_MICRO_BATCHES 8
-#define DT_PIPELINE_FORWARD 1  /* units of time of a pass */
+#define DT_PIPELINE_FORWARD 1  /* time units of a pass */
 #define DT_PIPELINE_BACKWARD 2 /* gradients of weights and of inputs: about twice the work */
 
 enum { DT_PIPELINE_GRID_NAIVE, DT_PIPELINE_GRID_GPIPE, DT_PIPELINE_GRID_1F1B, DT_PIPELINE_GRIDS };
 
-/* A micro-batch goes through a stage, in units of time [begin, end). */
+/* A micro-batch's pass through a stage, in units of time [begin, end). */
 struct dt_pipeline_pass {
     struct dt_pipeline_op op;
     int begin, end;
@@ -22,12 +22,12 @@ struct dt_pipeline_pass {
 struct dt_pipeline_grid {
     const char *name, *meaning;
     int n_micro_batches;
-    int n_units; /* that the step takes; of the whole batch, where that goes at once */
+    int n_units; /* of the step; micro-batch units, or of the whole batch if it passes at once */
     int length;  /* the same in units of a micro-batch */
     int n_passes[DT_LAB_MAX_RANKS]; /* of each stage, in this order: */
     struct dt_pipeline_pass passes[DT_LAB_MAX_RANKS][2 * DT_PIPELINE_MICRO_BATCHES];
-    int held[DT_LAB_MAX_RANKS]; /* micro-batches that have gone forward and not yet backward, at
-                                   most */
+    int held[DT_LAB_MAX_RANKS]; /* the most micro-batches between their forward and their backward
+                                   pass */
     double waits, formula; /* the share of the step that a stage waits on average: counted, and (p -
                               1) / (m + p - 1) */
 };

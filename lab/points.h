@@ -1,7 +1,6 @@
 /* The points of the lessons that fit a line: 64 around y = 2 x + 2.4, of the data format "linear".
- * The seed is such that of the first and the second 32 points 9.88 comes out as `dtrain lab lr` has
- * it, and that the even and the odd ones want different lines.
- */
+ * The seed is chosen so that the first and the second 32 points give 9.88 as in `dtrain lab lr`,
+ * and so that points with even and with odd numbers fit different lines. */
 #ifndef DT_LAB_POINTS_H
 #define DT_LAB_POINTS_H
 

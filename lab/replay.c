@@ -6,13 +6,13 @@
 
 #include "dist/allreduce/executor.h"
 
-/* The ranks at work. */
+/* State of the ranks while they run. */
 struct run {
     struct dt_replay *replay;
     struct dt_wire **wires;
     struct dt_executor *executors;
     struct dt_move *moves;            /* of one rank's round */
-    float *after;                     /* n_pieces: of one rank, what it had between two moves */
+    float *after;                     /* n_pieces: one rank's values between two moves */
     int n_transfers, n_wires, n_open; /* n_open: executors */
 };
 
@@ -29,8 +29,8 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Counts the moves of all ranks and rounds that receive, and writes where they begin and end,
- * unless `ends` is NULL. */
+/* Counts all ranks' receiving moves of all rounds, and writes their begins and ends, unless `ends`
+ * is NULL. */
 static size_t gather_ends(const struct run *run, size_t *ends)
 {
     const struct dt_replay *p = run->replay;
@@ -57,7 +57,7 @@ static int index_of(const struct dt_replay *p, size_t cut)
     return found != NULL ? (int)(found - p->cuts) : 0;
 }
 
-/* Cuts the vector wherever a move begins or ends, and makes room for all that will be received. */
+/* Cuts the vector wherever a move begins or ends, and allocates memory for all transfers. */
 static bool cut(struct run *run)
 {
     struct dt_replay *p = run->replay;
@@ -68,7 +68,7 @@ static bool cut(struct run *run)
         return false;
     }
     gather_ends(run, p->cuts);
-    p->cuts[2 * n + 1] = p->n_elems; /* and 0 before it */
+    p->cuts[2 * n + 1] = p->n_elems; /* cuts start with 0 */
     qsort(p->cuts, 2 * n + 2, sizeof *p->cuts, by_size);
     for (size_t i = 1; i < 2 * n + 2; i++) {
         if (p->cuts[i] != p->cuts[p->n_pieces]) {
@@ -78,7 +78,7 @@ static bool cut(struct run *run)
     return true;
 }
 
-/* ---- what is kept of a round */
+/* ---- the record of a round */
 
 static float *state_of(const struct dt_replay *p, int n_rounds, int rank)
 {
@@ -93,14 +93,14 @@ static void keep_state(const struct dt_replay *p, int n_rounds, int rank)
     }
 }
 
-/* What came in piece i by a move of this rank; `now` is what the rank has there. */
+/* The value that this rank's move received for piece i; `now` is the rank's current value. */
 static float value_of(const struct dt_executor *e, const struct dt_move *move, size_t at, float now)
 {
     return move->kind == DT_REPLACE ? now : dt_executor_incoming(e, move->peer)[at];
 }
 
-/* What came, if it is the same in all pieces. `after`: the rank's pieces when it had come; then
- * what they were before. */
+/* The received value, if it is the same in all pieces. `after`: the rank's pieces after the move;
+ * on return, before it. */
 static float take_back(const struct run *run, int rank, const struct dt_move *move,
                        const struct dt_transfer *t, float *after)
 {
@@ -113,8 +113,8 @@ static float take_back(const struct run *run, int rank, const struct dt_move *mo
     return value;
 }
 
-/* What `rank` received in its own round `own`, which ended in round `round` of all; the last that
- * came first. */
+/* Records what `rank` received in its own round `own`, which ended in round `round` of all;
+ * from its last move to its first. */
 static void keep_transfers(struct run *run, int rank, int own, int round)
 {
     struct dt_replay *p = run->replay;
@@ -143,9 +143,9 @@ static int by_sender(const void *a, const void *b)
                               : (x->to > y->to) - (x->to < y->to);
 }
 
-/* ---- the ranks, all in the same round */
+/* ---- running all ranks, in the same round */
 
-/* Moves each rank on that is not beyond this round; *moved: one was. */
+/* Advances each rank that has not passed this round; *moved: one advanced. */
 static enum dt_status sweep(struct run *run, int round, bool *moved)
 {
     *moved = false;

@@ -1,5 +1,5 @@
-/* Parameter servers beside an allreduce, on four ranks: what the busiest rank sends, which weights
- * are the same, and how stale gradients are where nobody waits. */
+/* Parameter servers compared with an allreduce, on four ranks: traffic of the busiest rank,
+ * equality of weights, and staleness of gradients without waiting. */
 #include "lab/server.h"
 
 #include <stdio.h>
@@ -64,7 +64,7 @@ static enum dt_status run(struct dt_world *world, struct dt_server_lesson *l)
     return s;
 }
 
-/* ---- what must come out */
+/* ---- expected results */
 
 static void compare(struct dt_server_lesson *l)
 {
@@ -87,7 +87,7 @@ static void check(struct dt_server_lesson *l)
     char what[120];
     const int n_pushers = DT_LAB_RANKS - 1;
     for (int i = 0; i < DT_SERVER_WAYS;
-         i++) { /* an allreduce's buckets have the gaps between tensors, a few floats, with them */
+         i++) { /* an allreduce's buckets include the gaps between tensors, a few floats */
         snprintf(what, sizeof what, "%s: bytes that the busiest rank sends a step",
                  l->ways[i].name);
         dt_golden_number(&l->golden, what, l->ways[i].busiest, l->ways[i].expected,

@@ -1,4 +1,4 @@
-/* `dtrain lab server`: what is told and what is drawn of it. */
+/* `dtrain lab server`: its results, text and page. */
 #ifndef DT_LAB_SERVER_H
 #define DT_LAB_SERVER_H
 
@@ -7,12 +7,13 @@
 
 #define DT_SERVER_WAYS 5
 
-/* A way to train, and what came of it. */
+/* A way to train, and its results. */
 struct dt_server_way {
     const char *name, *meaning,
-        *formula; /* formula: of the floats that the busiest rank sends a step */
+        *formula; /* formula: for the floats that the busiest rank sends per step */
     struct dt_lab_outcome outcome;
-    double busiest, expected; /* bytes a step, by the rank that sends most, and by the formula */
+    double busiest,
+        expected; /* bytes per step of the rank that sends most: counted, and by the formula */
 };
 
 struct dt_server_lesson {

@@ -1,5 +1,5 @@
-/* How ranks share the data: who reads what, that every sample is used once, and shards that harm.
- */
+/* How ranks share the data: the samples that each reads, the proof that each sample is used once,
+ * and shards that harm. */
 #include "lab/shards.h"
 
 #include <stdio.h>
@@ -12,8 +12,8 @@
 #define BATCH 16
 #define RATE 0.005
 
-/* In what order the samples lie in the file: mixed as they came, dealt out so that a rank's part
- * has labels of its own, or by label. */
+/* Order of the samples in the file: mixed, dealt so that each rank's part has its own labels, or by
+ * label. */
 enum file_order { MIXED, DEALT, SORTED };
 
 enum { SHARD, GLOBAL, REPLICATE, BY_LABEL, SORTED_FILE, ALONE, BY_LABEL_ALONE };
@@ -35,7 +35,7 @@ static const struct {
                         DEALT, false},
 };
 
-/* ---- who reads what */
+/* ---- reading */
 
 static enum dt_status fill_example(struct dt_shards_lesson *l)
 {
@@ -64,8 +64,8 @@ static enum dt_status fill_example(struct dt_shards_lesson *l)
 
 /* ---- one epoch */
 
-/* Sample i of the file is sample out[i] by label: rank r's part, every n-th sample, is a stretch of
- * those. */
+/* Sample i of the file is sample out[i] by label: rank r's part, every n-th sample, is a contiguous
+ * stretch of those. */
 static void deal(const struct dt_shard *shard, const uint32_t *by_label, uint32_t *out)
 {
     size_t next = 0;
@@ -95,7 +95,7 @@ static enum dt_status order_file(struct dt_lab_images *images, const struct dt_s
     return DT_OK;
 }
 
-/* How often each sample is used in an epoch, and how many labels each rank sees. */
+/* Counts the uses of each sample in an epoch, and the labels that each rank sees. */
 static void count_use(struct dt_lab_run *run, struct dt_sharing *out)
 {
     int times[DT_LAB_N_TRAIN] = {0};

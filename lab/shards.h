@@ -1,4 +1,4 @@
-/* `dtrain lab shards`: what is told and what is drawn of it. */
+/* `dtrain lab shards`: its results, text and page. */
 #ifndef DT_LAB_SHARDS_H
 #define DT_LAB_SHARDS_H
 
@@ -8,13 +8,13 @@
 #define DT_SHARDS_MODES 3                          /* shard, global, replicate */
 #define DT_SHARDS_MAX_SHOWN (2 * DT_LAB_MAX_RANKS) /* samples of the example: two for each rank */
 
-/* A way of sharing, and what comes of it in one epoch. */
+/* A way of sharing, and its results after one epoch. */
 struct dt_sharing {
     const char *name, *meaning;
     uint64_t n_steps;
-    int least, most; /* how often a sample is used, by all ranks together */
-    int n_labels;    /* that a rank sees, at most */
-    double accuracy; /* on the test set after the epoch; of ranks that train alone, their mean */
+    int least, most; /* uses of a sample, by all ranks together */
+    int n_labels;    /* the most labels that a rank sees */
+    double accuracy; /* on the test set after the epoch; the mean, if ranks train alone */
 };
 
 #define DT_SHARDS_MAX_SHARINGS 7

@@ -1,6 +1,6 @@
-/* One slow rank of four: who waits for it with an allreduce, with servers that wait, with bounded
- * staleness, and without any bound; and why ranks that are all late now and then get slower
- * together. Ranks are late as with `--inject`. */
+/* One slow rank of four: which ranks wait for it with an allreduce, with servers that wait, with
+ * bounded staleness, and without a bound; and why ranks that are each late at times are slower
+ * together. Delays are those of `--inject`. */
 #include "lab/stragglers.h"
 
 #include <math.h>
@@ -67,8 +67,8 @@ static void time_ways(struct dt_stragglers_lesson *l)
 
 /* ---- jitter */
 
-/* Of whole milliseconds 0 to m, each as likely, the largest of n is k or more with probability 1 -
- * (k / (m + 1))^n. */
+/* The largest of n integers drawn uniformly from 0 to m is k or more with probability 1 - (k / (m +
+ * 1))^n. */
 static double expected_latest(int n)
 {
     double sum = 0;
@@ -92,7 +92,7 @@ static double drawn_latest(const struct dt_fault *jitter, int n, uint64_t n_step
     return sum / (double)n_steps;
 }
 
-/* An allreduce over all ranks, of which the first n jitter. */
+/* An allreduce over all ranks, the first n of which jitter. */
 static enum dt_status run_jitter(struct dt_world *world, const struct dt_lab_images *images,
                                  const struct dt_fault *jitter, struct dt_jitter *out)
 {
@@ -143,9 +143,9 @@ static enum dt_status run(struct dt_world *world, struct dt_stragglers_lesson *l
     return s;
 }
 
-/* ---- what must come out: nothing that a busy machine could change */
+/* ---- expected results: only those that a busy machine cannot change */
 
-/* That no worker's mean step is shorter than what it has to wait for. */
+/* Checks that no worker's mean step is shorter than the delay it must wait for. */
 static void check_wait(struct dt_stragglers_lesson *l, int way, double least_ms)
 {
     char what[120];
@@ -156,7 +156,7 @@ static void check_wait(struct dt_stragglers_lesson *l, int way, double least_ms)
     }
 }
 
-/* The steps that the slow rank had taken when the first worker had taken all. */
+/* Steps that the slow rank had taken when the first worker finished. */
 static int slow_steps(const struct dt_stragglers_way *way)
 {
     double first = INFINITY;
@@ -203,7 +203,7 @@ static void check(struct dt_stragglers_lesson *l)
 
 /* ---- the text */
 
-/* '#' where the rank computes, '.' where it waits. */
+/* '#': the rank computes, '.': it waits. */
 static void print_lane(const struct dt_stragglers_way *way, int rank, double longest)
 {
     char lane[N_COLUMNS + 1];

@@ -27,7 +27,7 @@ right() { # right RANKS NAME ARGUMENT...: it passes, in 80 columns and two scree
 wrong() { # wrong RANKS NAME ARGUMENT...: where steps are too long, it says what differs
   program=$wrong_lab
   lesson 1 "$@"
-  check "lab $2: what differs is told as: $(cat err)" grep -qE '^dtrain: .*(, and not |: it is not so$)' err
+  check "lab $2: the difference is reported as: $(cat err)" grep -qE '^dtrain: .*(: got .*, expected |: does not hold$)' err
   check "lab $2: $(wc -l <err) lines of errors" test "$(wc -l <err)" = 1
   check "lab $2: a wrong number passes" test -z "$(grep PASS out)"
   program=$DTRAIN
@@ -35,7 +35,7 @@ wrong() { # wrong RANKS NAME ARGUMENT...: where steps are too long, it says what
 unread() { # unread RANKS NAME: what differs is the verdict, also where the page cannot be written
   program=$wrong_lab
   lesson 1 "$@" --html deaf
-  check "lab $2: not the page, and then what differs: $(cat err)" test "$(grep -cE '^dtrain: (deaf: nobody reads|.*(, and not |: it is not so$))' err)" = 2
+  check "lab $2: not the page, and then what differs: $(cat err)" test "$(grep -cE '^dtrain: (deaf: nobody reads|.*(: got .*, expected |: does not hold$))' err)" = 2
   program=$DTRAIN
 }
 refused() { # refused CODE TEXT RANKS ARGUMENT...: this one line, nothing on stdout
