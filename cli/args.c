@@ -5,30 +5,17 @@
 
 #include "cli/config/schema.h"
 #include "cli/launch_line.h"
-#include "cli/options.h"
 #include "cli/suggest.h"
 
-const struct dt_option dt_options[N_OPTIONS] = {
-#define OPTION_ROW(constant, name, letter, value, takes, commands, meaning) \
-    {name, letter, value, takes, commands, meaning},
+const struct dt_option_row dt_options[DT_N_OPTIONS] = {
+#define OPTION_ROW(constant, ...) {__VA_ARGS__},
     DT_OPTION_LIST(OPTION_ROW)};
-
-const struct dt_option_meaning dt_option_meanings[] = {
-#define MEANING_ROW(option, commands, meaning) {option, commands, meaning},
-    DT_OPTION_MEANING_LIST(MEANING_ROW){N_OPTIONS, 0, NULL}};
-
-const struct dt_command_row dt_commands[DT_N_COMMANDS] = {
-#define COMMAND_ROW(constant, word, meaning, usage, examples, ...) {word, meaning, usage, examples},
-    DT_COMMAND_LIST(COMMAND_ROW)};
-_Static_assert(DT_N_COMMANDS <= 32, "an option's commands are the bits of an unsigned");
 
 /* What has been read so far. */
 struct parser {
     int argc, next;
     char *const *argv;
     bool has_command, only_words; /* only_words: after "--" */
-    bool given[N_OPTIONS];
-    const char *values[N_OPTIONS];
     struct dt_args *out;
 };
 
@@ -50,7 +37,7 @@ static enum dt_status unknown_option(const struct parser *p, const char *name, i
                         "unknown option '--%s' (a key of the configuration: --set %s=%.60s)", word,
                         key, value != NULL ? value : "VALUE");
     }
-    for (int i = 0; i < N_OPTIONS; i++) {
+    for (int i = 0; i < DT_N_OPTIONS; i++) {
         dt_suggest_offer(&s, dt_options[i].name);
     }
     if (s.best != NULL) {
@@ -59,38 +46,42 @@ static enum dt_status unknown_option(const struct parser *p, const char *name, i
     return dt_error(DT_USAGE, "unknown option '--%s' (see dtrain --help)", word);
 }
 
+static enum dt_status add(struct dt_args *args, int i, const char *text)
+{
+    struct dt_values *v = &args->values[i];
+    const char **texts = realloc(v->texts, ((size_t)v->n + 1) * sizeof *texts);
+    if (texts == NULL) {
+        return dt_error(DT_NO_MEMORY, "out of memory for the command line");
+    }
+    v->texts = texts;
+    v->texts[v->n++] = text;
+    return DT_OK;
+}
+
 /* `value`: what stood behind an equals sign, else NULL. */
 static enum dt_status take_option(struct parser *p, int i, const char *value)
 {
-    if (p->given[i] && !REPEATS(i) && i != OPTION_HELP) {
-        return dt_error(DT_USAGE, "--%s is given twice (remove one)", dt_options[i].name);
+    const struct dt_option_row *o = &dt_options[i];
+    if (dt_args_has(p->out, i) && o->use != DT_REPEATED && i != DT_OPTION_HELP) {
+        return dt_error(DT_USAGE, "--%s is given twice (remove one)", o->name);
     }
-    p->given[i] = true;
-    if (dt_options[i].takes == TAKES_NOTHING && value != NULL) {
-        return dt_error(DT_USAGE, "--%s takes no value (remove '=%s')", dt_options[i].name, value);
+    if (o->takes == DT_TAKES_NOTHING && value != NULL) {
+        return dt_error(DT_USAGE, "--%s takes no value (remove '=%s')", o->name, value);
     }
-    if (dt_options[i].takes == TAKES_VALUE && value == NULL && p->next < p->argc &&
+    if (o->takes == DT_TAKES_VALUE && value == NULL && p->next < p->argc &&
         strncmp(p->argv[p->next], "--", 2) != 0) {
         value = p->argv[p->next++];
     }
-    if (dt_options[i].takes != TAKES_NOTHING &&
-        (value == NULL ? dt_options[i].takes == TAKES_VALUE : value[0] == '\0')) {
-        return dt_error(DT_USAGE, "--%s needs a value (write --%s %s)", dt_options[i].name,
-                        dt_options[i].name, dt_options[i].value);
+    if (o->takes != DT_TAKES_NOTHING &&
+        (value == NULL ? o->takes == DT_TAKES_VALUE : value[0] == '\0')) {
+        return dt_error(DT_USAGE, "--%s needs a value (write --%s %s)", o->name, o->name, o->value);
     }
-    p->values[i] = value;
-    if (i == OPTION_SET && strchr(value, '=') == NULL && next_word(p) != NULL) {
+    if (i == DT_OPTION_SET && strchr(value, '=') == NULL && next_word(p) != NULL) {
         return dt_error(DT_USAGE,
                         "--set: expected key.path=value, got '%.60s' (write --set %.60s=%.60s)",
                         value, value, next_word(p));
     }
-    if (i == OPTION_SET) {
-        p->out->sets[p->out->n_sets++] = value;
-    }
-    if (i == OPTION_INJECT) {
-        p->out->injects[p->out->n_injects++] = value;
-    }
-    return DT_OK;
+    return add(p->out, i, value);
 }
 
 /* --name, or --name=value. */
@@ -98,28 +89,28 @@ static enum dt_status read_option(struct parser *p, const char *text)
 {
     const int n = (int)strcspn(text, "=");
     int i = 0;
-    while (i < N_OPTIONS &&
+    while (i < DT_N_OPTIONS &&
            !(strncmp(dt_options[i].name, text, (size_t)n) == 0 && dt_options[i].name[n] == '\0')) {
         i++;
     }
-    return i < N_OPTIONS ? take_option(p, i, text[n] == '=' ? text + n + 1 : NULL)
-                         : unknown_option(p, text, n);
+    return i < DT_N_OPTIONS ? take_option(p, i, text[n] == '=' ? text + n + 1 : NULL)
+                            : unknown_option(p, text, n);
 }
 
 /* -b; its value is the next argument. */
 static enum dt_status read_letter(struct parser *p, const char *text)
 {
     int i = 0;
-    while (i < N_OPTIONS && !(text[1] == dt_options[i].letter && text[2] == '\0')) {
+    while (i < DT_N_OPTIONS && !(text[1] == dt_options[i].letter && text[2] == '\0')) {
         i++;
     }
-    if (i == N_OPTIONS && strcmp(text, "-np") == 0) {
+    if (i == DT_N_OPTIONS && strcmp(text, "-np") == 0) {
         const char *n = next_word(p);
         return dt_error(DT_USAGE,
                         "unknown option '-np' (it is mpirun's: mpirun -np %.20s dtrain ...)",
                         n != NULL ? n : "4");
     }
-    if (i == N_OPTIONS) {
+    if (i == DT_N_OPTIONS) {
         return dt_error(
             DT_USAGE, "unknown option '%.200s' (options begin with two dashes; see dtrain --help)",
             text);
@@ -142,57 +133,61 @@ static bool asks_for_help(const struct parser *p)
     return i < p->argc;
 }
 
+static bool is_help(const struct dt_command *command)
+{
+    return strcmp(command->word, "help") == 0;
+}
+
+/* The command of this word, or NULL. */
+static const struct dt_command *find(const struct dt_program *program, const char *word)
+{
+    const struct dt_command *const *c = program->commands;
+    while (*c != NULL && strcmp((*c)->word, word) != 0) {
+        c++;
+    }
+    return *c;
+}
+
 /* "bench": with what follows one command, "bench blocks". */
-static bool is_first_word(const char *word)
+static bool is_first_word(const struct dt_program *program, const char *word)
 {
     const size_t n = strlen(word);
-    int i = 0;
-    while (i < DT_N_COMMANDS && dt_commands[i].word != NULL &&
-           !(strncmp(dt_commands[i].word, word, n) == 0 && dt_commands[i].word[n] == ' ')) {
-        i++;
+    const struct dt_command *const *c = program->commands;
+    while (*c != NULL && !(strncmp((*c)->word, word, n) == 0 && (*c)->word[n] == ' ')) {
+        c++;
     }
-    return i < DT_N_COMMANDS && dt_commands[i].word != NULL;
+    return *c != NULL;
 }
 
 /* Lists those that begin with the same word, or else the first words. */
-static enum dt_status unknown_command(const char *word)
+static enum dt_status unknown_command(const struct dt_program *program, const char *word)
 {
     const int n_word = (int)strcspn(word, " ");
     char words[256] = "", first[32];
+    const char *last = "";
     snprintf(first, sizeof first, "%.*s", n_word, word);
-    const bool group = is_first_word(first);
-    for (int i = 0; i < DT_N_COMMANDS && dt_commands[i].word != NULL; i++) {
-        const char *other = dt_commands[i].word;
+    const bool group = is_first_word(program, first);
+    for (const struct dt_command *const *c = program->commands; *c != NULL; c++) {
+        const char *other = (*c)->word;
         const size_t n = strlen(words), n_first = strcspn(other, " ");
-        const bool again = i > 0 && strncmp(dt_commands[i - 1].word, other, n_first + 1) == 0;
-        if (group ? strncmp(other, first, n_first) == 0 && first[n_first] == '\0' : !again) {
+        const bool again = strncmp(last, other, n_first + 1) == 0;
+        if (dt_command_has_word(*c) &&
+            (group ? strncmp(other, first, n_first) == 0 && first[n_first] == '\0' : !again)) {
             snprintf(words + n, sizeof words - n, "%s%.*s", n > 0 ? ", " : "",
                      group ? 99 : (int)n_first, other);
         }
+        last = other;
     }
     return dt_error(DT_USAGE, "unknown command '%.200s' (one of %s)", word, words);
 }
 
-static enum dt_status read_command(struct parser *p, const char *first)
+static enum dt_status refuse_command(const struct dt_program *program, const char *word)
 {
-    char word[512];
-    const bool two = is_first_word(first) && p->next < p->argc && p->argv[p->next][0] != '-';
-    snprintf(word, sizeof word, "%.200s%s%.200s", first, two ? " " : "",
-             two ? p->argv[p->next++] : "");
-    if (is_first_word(word) && asks_for_help(p)) {
-        p->has_command = true;
-        p->out->command = DT_COMMAND_HELP;
-        p->out->about = first;
-        return DT_OK;
-    }
     struct dt_suggestion s = {.word = word};
-    for (int i = 0; i < DT_N_COMMANDS && dt_commands[i].word != NULL; i++) {
-        if (strcmp(dt_commands[i].word, word) == 0) {
-            p->out->command = (enum dt_command)i;
-            p->has_command = true;
-            return DT_OK;
+    for (const struct dt_command *const *c = program->commands; *c != NULL; c++) {
+        if (dt_command_has_word(*c)) {
+            dt_suggest_offer(&s, (*c)->word);
         }
-        dt_suggest_offer(&s, dt_commands[i].word);
     }
     if (ends_in(word, ".json")) {
         return dt_error(DT_USAGE,
@@ -205,37 +200,54 @@ static enum dt_status read_command(struct parser *p, const char *first)
             "unknown command '%.200s' (for a checkpoint write --resume=FILE or --checkpoint FILE)",
             word);
     }
-    if (s.best != NULL && !is_first_word(word)) {
+    if (s.best != NULL && !is_first_word(program, word)) {
         return dt_error(DT_USAGE, "unknown command '%.200s' (did you mean '%s'?)", word, s.best);
     }
-    return unknown_command(word);
+    return unknown_command(program, word);
+}
+
+static enum dt_status read_command(struct parser *p, const char *first)
+{
+    char word[512];
+    struct dt_args *args = p->out;
+    const bool two =
+        is_first_word(args->program, first) && p->next < p->argc && p->argv[p->next][0] != '-';
+    snprintf(word, sizeof word, "%.200s%s%.200s", first, two ? " " : "",
+             two ? p->argv[p->next++] : "");
+    const bool group = is_first_word(args->program, word) && asks_for_help(p);
+    const struct dt_command *command = find(args->program, group ? "help" : word);
+    if (command == NULL || !dt_command_has_word(command)) {
+        return refuse_command(args->program, word);
+    }
+    p->has_command = true;
+    args->command = command;
+    args->about = group ? first : args->about;
+    return DT_OK;
 }
 
 static enum dt_status read_word(struct parser *p, const char *word)
 {
+    struct dt_args *args = p->out;
     if (!p->has_command) {
         return read_command(p, word);
     }
-    if (p->out->command == DT_COMMAND_HELP &&
-        p->out->about == NULL) { /* help COMMAND: as if it came alone, with --help */
-        const bool group = is_first_word(word) && p->next == p->argc;
-        p->given[OPTION_HELP] = true;
-        p->out->about = group ? word : NULL;
+    if (is_help(args->command) && args->about == NULL) { /* as if it came alone, with --help */
+        const bool group = is_first_word(args->program, word) && p->next == p->argc;
+        DT_TRY(add(args, DT_OPTION_HELP, NULL));
+        args->about = group ? word : NULL;
         return group ? DT_OK : read_command(p, word);
     }
-    const bool takes_config = (dt_options[OPTION_CONFIG].commands & (1u << p->out->command)) != 0;
-    if ((ON_PATHS & (1u << p->out->command)) == 0 && takes_config && ends_in(word, ".json")) {
+    if (dt_command_takes(args->command, DT_PATHS)) {
+        return add(args, DT_PATHS, word);
+    }
+    if (dt_command_takes(args->command, DT_OPTION_CONFIG) && ends_in(word, ".json")) {
         return dt_error(DT_USAGE,
                         "unexpected argument '%.200s' (for a configuration write --config %.200s)",
                         word, word);
     }
-    if ((ON_PATHS & (1u << p->out->command)) == 0) {
-        return dt_error(DT_USAGE,
-                        "unexpected argument '%.200s' (%s takes options only; see dtrain --help)",
-                        word, dt_commands[p->out->command].word);
-    }
-    p->out->paths[p->out->n_paths++] = word;
-    return DT_OK;
+    return dt_error(DT_USAGE,
+                    "unexpected argument '%.200s' (%s takes options only; see dtrain --help)", word,
+                    args->command->word);
 }
 
 static enum dt_status read_all(struct parser *p)
@@ -255,186 +267,79 @@ static enum dt_status read_all(struct parser *p)
     return DT_OK;
 }
 
-/* Options that stand for a command; --help wins over all. */
+/* Options that stand for a command, as --version does; --help wins over all. */
 static void choose_command(struct parser *p)
 {
-    if (p->given[OPTION_HELP]) {
-        if (p->has_command && p->out->about == NULL && p->out->command != DT_COMMAND_HELP) {
-            p->out->about = dt_commands[p->out->command].word;
+    struct dt_args *args = p->out;
+    if (dt_args_has(args, DT_OPTION_HELP)) {
+        if (p->has_command && args->about == NULL && !is_help(args->command)) {
+            args->about = args->command->word;
         }
-        p->out->command = DT_COMMAND_HELP;
-    } else if (p->given[OPTION_VERSION]) {
-        p->out->command = DT_COMMAND_VERSION;
-    } else if (p->given[OPTION_HELP_CONFIG]) {
-        p->out->command = DT_COMMAND_HELP_CONFIG;
-    } else if (p->given[OPTION_PRINT_CONFIG] && p->out->command == DT_COMMAND_TRAIN) {
-        p->out->command = DT_COMMAND_PRINT_CONFIG;
+        args->command = find(args->program, "help");
+        return;
     }
-}
-
-static bool is_informative(enum dt_command command)
-{
-    return command == DT_COMMAND_HELP || command == DT_COMMAND_VERSION ||
-           command == DT_COMMAND_HELP_CONFIG;
-}
-
-/* A checkpoint carries its configuration; bare weights do not. */
-static enum dt_status check_model(const struct parser *p, const char *word)
-{
-    const bool bare = p->given[OPTION_WEIGHTS];
-    if (!bare && !p->given[OPTION_CHECKPOINT]) {
-        return dt_error(DT_USAGE,
-                        "%s: --checkpoint FILE is required, or --config FILE with --weights FILE "
-                        "(see dtrain --help)",
-                        word);
-    }
-    if (bare && p->given[OPTION_CHECKPOINT]) {
-        return dt_error(DT_USAGE, "%s: --checkpoint and --weights are both given (remove one)",
-                        word);
-    }
-    if (bare && !p->given[OPTION_CONFIG]) {
-        return dt_error(DT_USAGE,
-                        "%s: --weights FILE needs --config FILE, which describes the model", word);
-    }
-    if (!bare && (p->given[OPTION_CONFIG] || p->given[OPTION_SET])) {
-        return dt_error(
-            DT_USAGE,
-            "%s: --config and --set go with --weights (a checkpoint carries its configuration)",
-            word);
-    }
-    return DT_OK;
-}
-
-static enum dt_status check_runs(const struct parser *p)
-{
-    const int n = p->out->n_paths;
-    const bool page = p->out->command == DT_COMMAND_REPORT;
-    if (n < (page ? 1 : 2)) {
-        return page ? dt_error(DT_USAGE,
-                               "report: the folder of a run is required (dtrain report RUN)")
-                    : dt_error(
-                          DT_USAGE,
-                          "compare: the folders of two runs are required (dtrain compare RUN RUN)");
-    }
-    if (n > DT_REPORT_MAX_RUNS) {
-        return dt_error(DT_USAGE, "%d runs, at most %d fit beside each other (name fewer)", n,
-                        DT_REPORT_MAX_RUNS);
-    }
-    if (page && n > 1 && p->values[OPTION_HTML] == NULL) {
-        return dt_error(DT_USAGE, "report: a page of several runs needs a name (add --html FILE)");
-    }
-    return DT_OK;
-}
-
-static enum dt_status check(const struct parser *p)
-{
-    const enum dt_command command = p->out->command;
-    const char *word =
-        dt_commands[command].word == NULL ? "--print-config" : dt_commands[command].word;
-    if (is_informative(command)) {
-        return DT_OK;
-    }
-    for (int i = 0; i < N_OPTIONS; i++) {
-        const bool harmless =
-            command == DT_COMMAND_PRINT_CONFIG && (dt_options[i].commands & ON(TRAIN)) != 0;
-        const char *key = dt_config_key_of(dt_options[i].name);
-        const bool foreign =
-            p->given[i] && (dt_options[i].commands & (1u << command)) == 0 && !harmless;
-        if (foreign && key != NULL && (dt_options[OPTION_SET].commands & (1u << command)) != 0) {
-            return dt_error(
-                DT_USAGE, "--%s does not belong to %s (for the key write --set %s=%.60s)",
-                dt_options[i].name, word, key, p->values[i] != NULL ? p->values[i] : "VALUE");
-        }
-        if (foreign) {
-            return dt_error(DT_USAGE, "--%s does not belong to %s (see dtrain --help)",
-                            dt_options[i].name, word);
+    for (int i = 0; i < DT_N_OPTIONS; i++) {
+        char word[32];
+        snprintf(word, sizeof word, "--%s", dt_options[i].name);
+        const struct dt_command *asked = find(args->program, word);
+        if (asked != NULL && dt_args_has(args, i) && dt_command_takes(args->command, i)) {
+            args->command = asked;
+            return;
         }
     }
-    if (((ON_RUNS | ON(LAB_MODEL_PARALLEL)) & (1u << command)) != 0 && !p->given[OPTION_CONFIG]) {
-        return dt_error(DT_USAGE, "--config FILE is required (see dtrain --help)");
-    }
-    if (p->given[OPTION_RESUME] && p->values[OPTION_RESUME] == NULL && !p->given[OPTION_RUN]) {
-        return dt_error(DT_USAGE, "--resume goes on with which run? (add --run DIR, or name a "
-                                  "checkpoint: --resume=FILE)");
-    }
-    if (command == DT_COMMAND_TRAIN && p->values[OPTION_RESUME] != NULL &&
-        p->given[OPTION_WEIGHTS]) {
-        return dt_error(DT_USAGE, "--resume=FILE and --weights both say where to begin (keep one)");
-    }
-    if ((ON_USES & (1u << command)) != 0) {
-        DT_TRY(check_model(p, word));
-    }
-    if (command == DT_COMMAND_EXPORT && !p->given[OPTION_ONNX]) {
-        return dt_error(
-            DT_USAGE,
-            "export: --onnx FILE is required (dtrain export --onnx FILE --checkpoint FILE)");
-    }
-    if (command == DT_COMMAND_PREDICT && p->out->n_paths == 0) {
-        return dt_error(DT_USAGE, "predict: at least one image is required (dtrain predict "
-                                  "--checkpoint FILE IMAGE.png...)");
-    }
-    if (command == DT_COMMAND_SWEEP && p->values[OPTION_RESUME] != NULL) {
-        return dt_error(DT_USAGE,
-                        "sweep: --resume goes on with all runs of --run (leave out '=%s')",
-                        p->values[OPTION_RESUME]);
-    }
-    if (command == DT_COMMAND_WATCH && p->out->n_paths != 1) {
-        return dt_error(DT_USAGE, "watch: the folder of one run is required (dtrain watch RUN)");
-    }
-    return command == DT_COMMAND_REPORT || command == DT_COMMAND_COMPARE ? check_runs(p) : DT_OK;
 }
 
-static void take_values(const struct parser *p)
+static enum dt_status refuse_option(const struct dt_args *args, int i)
 {
-    struct dt_args *out = p->out;
-    out->config = p->values[OPTION_CONFIG];
-    out->data = p->values[OPTION_DATA];
-    out->run = p->values[OPTION_RUN];
-    out->resume = p->given[OPTION_RESUME];
-    out->resume_from = p->values[OPTION_RESUME];
-    out->checkpoint = p->values[OPTION_CHECKPOINT];
-    out->weights = p->values[OPTION_WEIGHTS];
-    out->invert = p->values[OPTION_INVERT];
-    out->onnx = p->values[OPTION_ONNX];
-    out->json = p->values[OPTION_JSON];
-    out->junit = p->values[OPTION_JUNIT];
-    out->baseline = p->values[OPTION_BASELINE];
-    out->quick = p->given[OPTION_SHORT];
-    out->min_bytes = p->values[OPTION_MIN_BYTES];
-    out->max_bytes = p->values[OPTION_MAX_BYTES];
-    out->factor = p->values[OPTION_FACTOR];
-    out->algorithms = p->values[OPTION_ALGORITHMS];
-    out->iters = p->values[OPTION_ITERS];
-    out->warmup = p->values[OPTION_WARMUP];
-    out->check = p->values[OPTION_CHECK];
-    out->latency = p->values[OPTION_LATENCY];
-    out->bandwidth = p->values[OPTION_BANDWIDTH];
-    out->algorithm = p->values[OPTION_ALGORITHM];
-    out->ranks = p->values[OPTION_RANKS];
-    out->elements = p->values[OPTION_ELEMENTS];
-    out->batch = p->values[OPTION_BATCH];
-    out->html = p->values[OPTION_HTML];
-    out->nodes = p->values[OPTION_NODES];
-    out->ntasks_per_node = p->values[OPTION_NTASKS_PER_NODE];
-    out->cpus_per_task = p->values[OPTION_CPUS_PER_TASK];
-    out->gpus_per_node = p->values[OPTION_GPUS_PER_NODE];
-    out->time = p->values[OPTION_TIME];
-    out->partition = p->values[OPTION_PARTITION];
-    out->account = p->values[OPTION_ACCOUNT];
-    out->script = p->values[OPTION_SCRIPT];
+    const char *key = dt_config_key_of(dt_options[i].name), *value = dt_args_text(args, i);
+    if (key != NULL && dt_command_takes(args->command, DT_OPTION_SET)) {
+        return dt_error(DT_USAGE, "--%s does not belong to %s (for the key write --set %s=%.60s)",
+                        dt_options[i].name, args->command->word, key,
+                        value != NULL ? value : "VALUE");
+    }
+    return dt_error(DT_USAGE, "--%s does not belong to %s (see dtrain --help)", dt_options[i].name,
+                    args->command->word);
 }
 
-enum dt_status dt_args_parse(int argc, char *const *argv, struct dt_args *out)
+static enum dt_status check(const struct dt_args *args)
+{
+    for (int i = 0; i < DT_N_OPTIONS; i++) {
+        if (dt_args_has(args, i) && !dt_command_takes(args->command, i)) {
+            return refuse_option(args, i);
+        }
+    }
+    for (int i = 0; i < DT_N_OPTIONS; i++) {
+        if (args->command->options[i].need == DT_REQUIRED && !dt_args_has(args, i)) {
+            return dt_error(DT_USAGE, "--%s %s is required (see dtrain --help)", dt_options[i].name,
+                            dt_options[i].value);
+        }
+    }
+    return args->command->check != NULL ? args->command->check(args) : DT_OK;
+}
+
+static void free_values(struct dt_args *args)
+{
+    for (int i = 0; i < DT_N_VALUES; i++) {
+        free(args->values[i].texts);
+        args->values[i] = (struct dt_values){0};
+    }
+}
+
+void dt_args_free(struct dt_args *args)
+{
+    free_values(args);
+    free(args->line);
+    *args = (struct dt_args){0};
+}
+
+enum dt_status dt_args_parse(int argc, char *const *argv, const struct dt_program *program,
+                             struct dt_args *out)
 {
     struct parser p = {.argc = argc, .next = 1, .argv = argv, .out = out};
     *out = (struct dt_args){
-        .sets = calloc((size_t)argc + 1, sizeof *out->sets),
-        .injects = calloc((size_t)argc + 1, sizeof *out->injects),
-        .paths = calloc((size_t)argc + 1, sizeof *out->paths),
-        .line = dt_launch_line(argc, argv),
-    };
+        .program = program, .command = program->commands[0], .line = dt_launch_line(argc, argv)};
     enum dt_status status = DT_OK;
-    if (out->sets == NULL || out->injects == NULL || out->paths == NULL || out->line == NULL) {
+    if (out->line == NULL) {
         status = dt_error(DT_NO_MEMORY, "out of memory for the command line");
     }
     if (status == DT_OK) {
@@ -442,21 +347,21 @@ enum dt_status dt_args_parse(int argc, char *const *argv, struct dt_args *out)
     }
     if (status == DT_OK) {
         choose_command(&p);
-        status = check(&p);
+        status = out->command->informative ? DT_OK : check(out);
     }
     if (status != DT_OK) {
         dt_args_free(out);
-        return status;
+        out->command = program->commands[0];
+    } else if (out->command->informative) {
+        free_values(out);
     }
-    if (!is_informative(out->command)) { /* those name no files */
-        take_values(&p);
-    }
-    return DT_OK;
+    return status;
 }
 
-enum dt_status dt_args_number(const char *option, const char *text, bool unit, size_t low,
-                              size_t high, size_t *out)
+enum dt_status dt_args_number(const struct dt_args *args, enum dt_option option, bool unit,
+                              size_t low, size_t high, size_t *out)
 {
+    const char *text = dt_args_text(args, option);
     if (text == NULL) {
         return DT_OK;
     }
@@ -468,33 +373,26 @@ enum dt_status dt_args_number(const char *option, const char *text, bool unit, s
     end += found != NULL;
     if (text[0] < '0' || text[0] > '9' || *end != '\0' || n > high || n << shift > high ||
         n << shift < low) {
-        return dt_error(DT_USAGE, "--%s: expected %s %zu..%zu, got '%.60s'", option,
-                        unit ? "bytes" : "a whole number", low, high, text);
+        return dt_error(DT_USAGE, "--%s: expected %s %zu..%zu, got '%.60s'",
+                        dt_options[option].name, unit ? "bytes" : "a whole number", low, high,
+                        text);
     }
     *out = (size_t)n << shift;
     return DT_OK;
 }
 
-void dt_args_free(struct dt_args *args)
+enum dt_status dt_args_decimal(const struct dt_args *args, enum dt_option option, double low,
+                               double high, double *out)
 {
-    free(args->sets);
-    free(args->injects);
-    free(args->paths);
-    free(args->line);
-    *args = (struct dt_args){0};
-}
-
-enum dt_status dt_args_decimal(const char *option, const char *text, double low, double high,
-                               double *out)
-{
+    const char *text = dt_args_text(args, option);
     if (text == NULL) {
         return DT_OK;
     }
     char *end = NULL;
     const double value = strtod(text, &end);
     if (text[0] < '0' || text[0] > '9' || *end != '\0' || !(value >= low && value <= high)) {
-        return dt_error(DT_USAGE, "--%s: expected a number %g..%g, got '%.60s'", option, low, high,
-                        text);
+        return dt_error(DT_USAGE, "--%s: expected a number %g..%g, got '%.60s'",
+                        dt_options[option].name, low, high, text);
     }
     *out = value;
     return DT_OK;

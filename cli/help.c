@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "cli/args.h"
 #include "cli/prose.h"
 
 #define WIDTH 80
@@ -39,72 +40,55 @@ static void print_row(FILE *out, const char *left, const char *text)
     dt_help_wrap(out, INDENT, text);
 }
 
-static const char *meaning_of(enum option option, unsigned command)
+static void print_option(FILE *out, const struct dt_option_row *o, const char *meaning)
 {
-    const struct dt_option_meaning *m = dt_option_meanings;
-    while (m->text != NULL && !(m->option == option && (m->commands & command) != 0)) {
-        m++;
+    char left[64], letter[8] = "";
+    if (o->letter != 0) {
+        snprintf(letter, sizeof letter, ", -%c", o->letter);
     }
-    return m->text != NULL ? m->text : dt_options[option].meaning;
+    const bool optional = o->takes == DT_TAKES_OPTIONAL_VALUE;
+    snprintf(left, sizeof left, "--%s%s%s%s%s", o->name, letter,
+             optional              ? "[="
+             : o->value[0] != '\0' ? " "
+                                   : "",
+             o->value, optional ? "]" : "");
+    print_row(out, left, meaning != NULL ? meaning : o->meaning);
 }
 
-/* Those of a command, or those that every command has. */
-static void print_options(FILE *out, unsigned mask, bool common)
+static void print_command(FILE *out, const struct dt_command *c)
 {
-    for (int i = 0; i < N_OPTIONS; i++) {
-        const struct dt_option *o = &dt_options[i];
-        char left[64], letter[8] = "";
-        if (o->letter != 0) {
-            snprintf(letter, sizeof letter, ", -%c", o->letter);
-        }
-        const bool optional = o->takes == TAKES_OPTIONAL_VALUE;
-        snprintf(left, sizeof left, "--%s%s%s%s%s", o->name, letter,
-                 optional              ? "[="
-                 : o->value[0] != '\0' ? " "
-                                       : "",
-                 o->value, optional ? "]" : "");
-        if ((o->commands & mask) != 0 && (o->commands == ON_ALL) == common) {
-            print_row(out, left, common ? o->meaning : meaning_of((enum option)i, mask));
-        }
-    }
-}
-
-static bool has_options(unsigned mask)
-{
-    int i = 0;
-    while (i < N_OPTIONS &&
-           ((dt_options[i].commands & mask) == 0 || dt_options[i].commands == ON_ALL)) {
-        i++;
-    }
-    return i < N_OPTIONS;
-}
-
-static void print_command(FILE *out, int i)
-{
-    fprintf(out, "dtrain %s: %s\n\n  %s\n", dt_commands[i].word, dt_commands[i].meaning,
-            dt_commands[i].usage);
-    const char *more = dt_prose_of_command((enum dt_command)i);
-    if (more[0] != '\0') {
+    fprintf(out, "dtrain %s: %s\n\n  %s\n", c->word, c->meaning, c->usage);
+    if (c->more != NULL) {
         fputc('\n', out);
-        dt_help_wrap(out, 0, more);
+        dt_help_wrap(out, 0, c->more);
     }
-    if (has_options(1u << i)) {
-        fputs("\nOptions\n", out);
-        print_options(out, 1u << i, false);
+    const char *head = "\nOptions\n";
+    for (int i = 0; i < DT_N_OPTIONS; i++) {
+        if (c->options[i].need != DT_NOT_TAKEN) {
+            fputs(head, out);
+            print_option(out, &dt_options[i], c->options[i].meaning);
+            head = "";
+        }
     }
-    fprintf(out, "\nExamples\n%s", dt_commands[i].examples);
+    fprintf(out, "\nExamples\n%s", c->examples);
 }
 
-static void print_all(FILE *out)
+static void print_all(FILE *out, const struct dt_program *program)
 {
     fputs("dtrain: trains small convolutional and dense networks, data-parallel over MPI\n\n"
           "  mpirun -np 4 dtrain [COMMAND] [OPTION]...\n\nCommands\n",
           out);
-    for (int i = 0; dt_commands[i].word != NULL; i++) {
-        print_row(out, dt_commands[i].word, dt_commands[i].meaning);
+    for (const struct dt_command *const *c = program->commands; *c != NULL; c++) {
+        if (dt_command_has_word(*c)) {
+            print_row(out, (*c)->word, (*c)->meaning);
+        }
     }
     fputs("\nOptions\n", out);
-    print_options(out, ON_ALL, true);
+    for (int i = 0; i < DT_N_OPTIONS; i++) {
+        if (dt_options[i].use == DT_COMMON) {
+            print_option(out, &dt_options[i], NULL);
+        }
+    }
     fputs("\nPaths, also those in a configuration (data.dir), are relative to the working\n"
           "directory. A value of --set is JSON, and otherwise a string; numbers in the path\n"
           "reach into lists. Results go to stdout; the log, progress and errors to stderr.\n\n"
@@ -125,19 +109,19 @@ static void print_all(FILE *out)
     }
 }
 
-void dt_args_help(FILE *out, const char *about)
+void dt_args_help(FILE *out, const struct dt_program *program, const char *about)
 {
     const size_t n = about == NULL ? 0 : strlen(about);
     bool first = true;
-    for (int i = 0; n > 0 && dt_commands[i].word != NULL; i++) {
-        const char *word = dt_commands[i].word;
+    for (const struct dt_command *const *c = program->commands; n > 0 && *c != NULL; c++) {
+        const char *word = (*c)->word;
         if (strncmp(word, about, n) == 0 && (word[n] == '\0' || word[n] == ' ')) {
             fputs(first ? "" : "\n", out);
-            print_command(out, i);
+            print_command(out, *c);
             first = false;
         }
     }
     if (first) {
-        print_all(out);
+        print_all(out, program);
     }
 }

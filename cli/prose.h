@@ -1,14 +1,7 @@
-/* What the manual pages and `dtrain help COMMAND` say beyond the rows of commands, options and exit
- * codes: optional, so that a new row there is documented without a line here. In all texts `code`
- * stands between backticks, and a newline begins a paragraph. */
+/* What the help and the manual page say beyond the rows of commands, options and exit codes. In all
+ * texts `code` stands between backticks. */
 #ifndef DT_CLI_PROSE_H
 #define DT_CLI_PROSE_H
-
-#include "cli/options.h"
-
-const char *dt_prose_of_command(enum dt_command command); /* "" where there is none */
-const char *
-dt_prose_of_option(enum option option); /* "" where there is none; for the manual page */
 
 /* X(variable, meaning, more for the manual page) */
 #define DT_ENVIRONMENT_LIST(X)                                                                     \

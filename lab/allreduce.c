@@ -163,17 +163,19 @@ static enum dt_status find_algorithm(const char *name, const struct dt_algorithm
 static enum dt_status read_options(const struct dt_args *args, struct options *o)
 {
     *o = (struct options){.n_ranks = 4};
-    DT_TRY(find_algorithm(args->algorithm != NULL ? args->algorithm : dt_algorithms[0].name,
+    DT_TRY(find_algorithm(dt_args_text(args, DT_OPTION_ALGORITHM) != NULL
+                              ? dt_args_text(args, DT_OPTION_ALGORITHM)
+                              : dt_algorithms[0].name,
                           &o->algorithm));
-    DT_TRY(dt_args_number("ranks", args->ranks, false, 1, MAX_RANKS, &o->n_ranks));
+    DT_TRY(dt_args_number(args, DT_OPTION_RANKS, false, 1, MAX_RANKS, &o->n_ranks));
     o->n_elems = o->n_ranks;
-    DT_TRY(dt_args_number("elements", args->elements, false, 1, MAX_ELEMS, &o->n_elems));
+    DT_TRY(dt_args_number(args, DT_OPTION_ELEMENTS, false, 1, MAX_ELEMS, &o->n_elems));
     if (o->n_ranks * o->n_elems > MAX_ELEMS) {
         return dt_error(DT_USAGE,
                         "--elements %zu is too many for %zu ranks in one process (at most %zu)",
                         o->n_elems, o->n_ranks, MAX_ELEMS / o->n_ranks);
     }
-    if (args->html != NULL && o->n_ranks > DT_LAB_MAX_DRAWN) {
+    if (dt_args_text(args, DT_OPTION_HTML) != NULL && o->n_ranks > DT_LAB_MAX_DRAWN) {
         return dt_error(DT_USAGE, "--html draws %d ranks at most, not %zu", DT_LAB_MAX_DRAWN,
                         o->n_ranks);
     }
@@ -208,13 +210,13 @@ static enum dt_status show(const struct options *o, const struct dt_replay *repl
     return verdict(replay, &proof, dt_lab_page(html, &lesson, &proof, rows, DT_N_ALGORITHMS));
 }
 
-enum dt_status dt_lab_allreduce(const struct dt_args *args)
+static enum dt_status lab_allreduce(const struct dt_args *args)
 {
     struct options o;
     struct dt_replay replay;
     DT_TRY(read_options(args, &o));
     DT_TRY(dt_replay_open(o.algorithm, (int)o.n_ranks, o.n_elems, mark, &replay));
-    const enum dt_status s = show(&o, &replay, args->html);
+    const enum dt_status s = show(&o, &replay, dt_args_text(args, DT_OPTION_HTML));
     dt_replay_close(&replay);
     return s;
 }
@@ -267,16 +269,52 @@ static enum dt_status show_reduce(const struct dt_replay *replay, const struct d
     return verdict(replay, &proof, dt_lab_reduce_page(html, &lesson, end_of_reduce(replay)));
 }
 
-enum dt_status dt_lab_reduce(const struct dt_args *args)
+static enum dt_status lab_reduce(const struct dt_args *args)
 {
     const struct dt_algorithm *tree = dt_algorithm_find("tree");
     struct dt_replay replay, sets;
     enum dt_status s;
     DT_TRY(dt_replay_open(tree, N_COUNTING, 1, counting, &replay));
     DT_TRY_GOTO(s, dt_replay_open(tree, N_COUNTING, 1, mark, &sets), close_replay);
-    s = show_reduce(&replay, &sets, args->html);
+    s = show_reduce(&replay, &sets, dt_args_text(args, DT_OPTION_HTML));
     dt_replay_close(&sets);
 close_replay:
     dt_replay_close(&replay);
     return s;
 }
+
+const struct dt_command dt_command_lab_allreduce = {
+    .word = "lab allreduce",
+    .meaning = "show an allreduce round by round; no mpirun",
+    .usage = "dtrain lab allreduce [--algorithm NAME] [--ranks N] [--elements N]\n"
+             "      [--html FILE]",
+    .examples = "  dtrain lab allreduce\n"
+                "  dtrain lab allreduce --algorithm halving_doubling --ranks 8 \\\n"
+                "      --elements 1199882 --html halving.html\n",
+    .more = "Who sends which piece to whom, who adds it, who puts it in the place of its own, and "
+            "every rank's vector after it. All ranks run in this one process, with real numbers. "
+            "It ends with the proof (all ranks have the exact sum; messages and bytes are as many "
+            "as the formula says; else the status is 1) and a table of all algorithms for as many "
+            "ranks and numbers, with simulated times.",
+    .options =
+        {
+            [DT_OPTION_ALGORITHM] = {DT_TAKEN},
+            [DT_OPTION_RANKS] = {DT_TAKEN, "how many ranks, default 4, at most 64"},
+            [DT_OPTION_ELEMENTS] = {DT_TAKEN},
+            [DT_OPTION_HTML] = {DT_TAKEN,
+                                "write a page with pictures to this file, of at most 16 ranks"},
+        },
+    .alone = lab_allreduce,
+};
+
+const struct dt_command dt_command_lab_reduce = {
+    .word = "lab reduce",
+    .meaning = "show Reduce and Allreduce of 1 to 5 on five ranks",
+    .usage = "dtrain lab reduce [--html FILE]",
+    .examples = "  dtrain lab reduce\n",
+    .options =
+        {
+            [DT_OPTION_HTML] = {DT_TAKEN},
+        },
+    .alone = lab_reduce,
+};

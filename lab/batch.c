@@ -7,7 +7,6 @@
 #include "cli/text.h"
 #include "lab/golden.h"
 #include "lab/images.h"
-#include "lab/lessons.h"
 #include "report/page/chart.h"
 #include "report/page/page.h"
 
@@ -230,7 +229,7 @@ static void put_body(FILE *out, const void *context)
     fprintf(out, "</tbody></table></div>\n<p class=\"verdict\">%s</p>\n", l->golden.verdict);
 }
 
-enum dt_status dt_lab_batch(const struct dt_args *args)
+static enum dt_status lab_batch(const struct dt_args *args)
 {
     struct batch_lesson lesson = {.golden = {0}};
     DT_TRY(run(&lesson));
@@ -238,5 +237,20 @@ enum dt_status dt_lab_batch(const struct dt_args *args)
     print_lesson(&lesson);
     const struct dt_page page = {
         .title = "Batch size", .style = put_style, .body = put_body, .context = &lesson};
-    return dt_golden_status(&lesson.golden, dt_page_write(args->html, &page));
+    return dt_golden_status(&lesson.golden,
+                            dt_page_write(dt_args_text(args, DT_OPTION_HTML), &page));
 }
+
+const struct dt_command dt_command_lab_batch = {
+    .word = "lab batch",
+    .meaning = "the batch size against steps and samples to an accuracy",
+    .usage = "dtrain lab batch [--html FILE]",
+    .examples = "  dtrain lab batch\n",
+    .more = "Trains with batches of 8 to 1024 images until 95 % of the test images are right: "
+            "steps and samples of each.",
+    .options =
+        {
+            [DT_OPTION_HTML] = {DT_TAKEN},
+        },
+    .alone = lab_batch,
+};

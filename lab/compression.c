@@ -9,7 +9,6 @@
 #include "cli/args.h"
 #include "cli/text.h"
 #include "dist/compression/error_feedback.h"
-#include "lab/lessons.h"
 
 #define RATE 0.2
 #define RATIO 0.01
@@ -209,7 +208,7 @@ static void print_lesson(const struct dt_compression_lesson *l)
     puts(l->golden.verdict);
 }
 
-enum dt_status dt_lab_compression(struct dt_world *world, const struct dt_args *args)
+static enum dt_status lab_compression(struct dt_world *world, const struct dt_args *args)
 {
     static struct dt_compression_lesson lesson;
     enum dt_status s = DT_OK;
@@ -219,8 +218,24 @@ enum dt_status dt_lab_compression(struct dt_world *world, const struct dt_args *
         s = prove_all(&lesson);
         check(&lesson);
         print_lesson(&lesson);
-        s = s == DT_OK ? dt_golden_status(&lesson.golden, dt_compression_page(args->html, &lesson))
-                       : s;
+        s = s == DT_OK
+                ? dt_golden_status(&lesson.golden,
+                                   dt_compression_page(dt_args_text(args, DT_OPTION_HTML), &lesson))
+                : s;
     }
     return dt_world_agree(world, s);
 }
+
+const struct dt_command dt_command_lab_compression = {
+    .word = "lab compression",
+    .meaning = "fewer bytes for gradients, and the accuracy they cost",
+    .usage = "mpirun -np 4 dtrain lab compression [--html FILE]",
+    .examples = "  mpirun -np 4 dtrain lab compression\n",
+    .more = "Trains on four ranks with gradients as they are, and in each way of fewer bytes, "
+            "without and with error feedback: what a rank sends in a step, and the accuracy.",
+    .options =
+        {
+            [DT_OPTION_HTML] = {DT_TAKEN},
+        },
+    .together = lab_compression,
+};

@@ -242,7 +242,7 @@ static void print_lesson(const struct dt_tape t[2])
            (double)t[0].mean.weight[0], (double)t[0].stepped.weight[0]);
 }
 
-enum dt_status dt_lab_gradtape(struct dt_world *world, const struct dt_args *args)
+static enum dt_status lab_gradtape(struct dt_world *world, const struct dt_args *args)
 {
     struct dt_tape mine = {.first = 0}, both[DT_TAPE_RANKS];
     DT_TRY(dt_lab_need_ranks(world, "gradtape", DT_TAPE_RANKS));
@@ -253,7 +253,21 @@ enum dt_status dt_lab_gradtape(struct dt_world *world, const struct dt_args *arg
     if (world->rank == 0) {
         print_lesson(both);
         puts(golden.verdict);
-        s = dt_tape_page(args->html, both, &golden);
+        s = dt_tape_page(dt_args_text(args, DT_OPTION_HTML), both, &golden);
     }
     return dt_world_agree(world, dt_golden_status(&golden, s));
 }
+
+const struct dt_command dt_command_lab_gradtape = {
+    .word = "lab gradtape",
+    .meaning = "Horovod's worked example: gradients, mean, step, broadcast",
+    .usage = "mpirun -np 2 dtrain lab gradtape [--html FILE]",
+    .examples = "  mpirun -np 2 dtrain lab gradtape\n",
+    .more = "Horovod's gradient tape on two ranks. Like every lesson with golden numbers it ends "
+            "with PASS, or with status 1 and what differs.",
+    .options =
+        {
+            [DT_OPTION_HTML] = {DT_TAKEN},
+        },
+    .together = lab_gradtape,
+};

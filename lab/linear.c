@@ -10,7 +10,6 @@
 #include "cli/args.h"
 #include "data/loader.h"
 #include "dist/ranks/world.h"
-#include "lab/lessons.h"
 #include "lab/network.h"
 
 static const struct {
@@ -277,14 +276,14 @@ static enum dt_status tell(struct dt_world *world, const struct dt_args *args,
         return DT_OK;
     }
     print_lesson(l);
-    return dt_linear_page(args->html, l);
+    return dt_linear_page(dt_args_text(args, DT_OPTION_HTML), l);
 }
 
-enum dt_status dt_lab_linear(struct dt_world *world, const struct dt_args *args)
+static enum dt_status lab_linear(struct dt_world *world, const struct dt_args *args)
 {
     struct dt_linear_lesson lesson = {.batch = 0};
     struct dt_dataset points;
-    DT_TRY(dt_world_agree(world, choose_batch(args->batch, &lesson)));
+    DT_TRY(dt_world_agree(world, choose_batch(dt_args_text(args, DT_OPTION_BATCH), &lesson)));
     DT_TRY(dt_lab_need_ranks(world, "linear", 2));
     DT_TRY(dt_world_agree(
         world, dt_lab_points_open((struct dt_owned){.n = DT_LAB_N_POINTS, .stride = 1}, &points)));
@@ -297,3 +296,18 @@ enum dt_status dt_lab_linear(struct dt_world *world, const struct dt_args *args)
     dt_dataset_close(&points);
     return s;
 }
+
+const struct dt_command dt_command_lab_linear = {
+    .word = "lab linear",
+    .meaning = "what averaging and broadcasting are for: a line on two ranks",
+    .usage = "mpirun -np 2 dtrain lab linear [--batch 1|16|all] [--html FILE]",
+    .examples = "  mpirun -np 2 dtrain lab linear --batch 16\n",
+    .more = "Two ranks fit a line, in the four cases of the two switches, with one sample a step, "
+            "16, or all.",
+    .options =
+        {
+            [DT_OPTION_BATCH] = {DT_TAKEN},
+            [DT_OPTION_HTML] = {DT_TAKEN},
+        },
+    .together = lab_linear,
+};

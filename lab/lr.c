@@ -6,7 +6,6 @@
 
 #include "cli/args.h"
 #include "lab/golden.h"
-#include "lab/lessons.h"
 #include "lab/network.h"
 #include "lab/points.h"
 #include "model/schedule.h"
@@ -284,7 +283,7 @@ static void put_body(FILE *out, const void *context)
             l->constant.gap, l->golden.verdict);
 }
 
-enum dt_status dt_lab_lr(const struct dt_args *args)
+static enum dt_status lab_lr(const struct dt_args *args)
 {
     struct lr_lesson lesson = {.formula = 0};
     DT_TRY(run(&lesson));
@@ -292,5 +291,19 @@ enum dt_status dt_lab_lr(const struct dt_args *args)
     print_lesson(&lesson);
     const struct dt_page page = {
         .title = "The learning rate", .body = put_body, .context = &lesson};
-    return dt_golden_status(&lesson.golden, dt_page_write(args->html, &page));
+    return dt_golden_status(&lesson.golden,
+                            dt_page_write(dt_args_text(args, DT_OPTION_HTML), &page));
 }
+
+const struct dt_command dt_command_lab_lr = {
+    .word = "lab lr",
+    .meaning = "why the learning rate grows with the batch; warm-up",
+    .usage = "dtrain lab lr [--html FILE]",
+    .examples = "  dtrain lab lr\n",
+    .more = "Two steps of a rate against one of twice the rate over all their samples.",
+    .options =
+        {
+            [DT_OPTION_HTML] = {DT_TAKEN},
+        },
+    .alone = lab_lr,
+};

@@ -205,8 +205,8 @@ static void print_lesson(const struct dt_parallel_lesson *l)
 static enum dt_status prepare(const struct dt_args *args, struct dt_parallel_lesson *l)
 {
     size_t n = 4;
-    DT_TRY(dt_args_number("ranks", args->ranks, false, 2, DT_PARALLEL_MAX_DEVICES, &n));
-    DT_TRY(dt_config_load(args->config, NULL, 0, &l->config));
+    DT_TRY(dt_args_number(args, DT_OPTION_RANKS, false, 2, DT_PARALLEL_MAX_DEVICES, &n));
+    DT_TRY(dt_config_load(dt_args_text(args, DT_OPTION_CONFIG), NULL, 0, &l->config));
     DT_TRY(dt_model_lower(&l->config.model, &l->model));
     l->n_devices = (int)n;
     l->n_stages = l->model.n_blocks < l->n_devices ? l->model.n_blocks : l->n_devices;
@@ -217,7 +217,7 @@ static enum dt_status prepare(const struct dt_args *args, struct dt_parallel_les
     return count(l);
 }
 
-enum dt_status dt_lab_model_parallel(const struct dt_args *args)
+static enum dt_status lab_model_parallel(const struct dt_args *args)
 {
     struct dt_parallel_lesson *l = calloc(1, sizeof *l);
     if (l == NULL) {
@@ -227,8 +227,24 @@ enum dt_status dt_lab_model_parallel(const struct dt_args *args)
     if (s == DT_OK) {
         check(l);
         print_lesson(l);
-        s = dt_golden_status(&l->golden, dt_parallel_page(args->html, l));
+        s = dt_golden_status(&l->golden, dt_parallel_page(dt_args_text(args, DT_OPTION_HTML), l));
     }
     free(l);
     return s;
 }
+
+const struct dt_command dt_command_lab_model_parallel = {
+    .word = "lab model-parallel",
+    .meaning = "four ways to share a model: bytes, and who works",
+    .usage = "dtrain lab model-parallel --config FILE [--ranks N] [--html FILE]",
+    .examples = "  dtrain lab model-parallel --config configs/mnist.json\n",
+    .more = "What four ways send in a step, and how many devices compute at once: a layer per "
+            "device, a pipeline, vertical slices, data parallel.",
+    .options =
+        {
+            [DT_OPTION_CONFIG] = {DT_REQUIRED},
+            [DT_OPTION_RANKS] = {DT_TAKEN},
+            [DT_OPTION_HTML] = {DT_TAKEN},
+        },
+    .alone = lab_model_parallel,
+};

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "cli/args.h"
-#include "lab/lessons.h"
 
 static const struct {
     const char *name, *meaning;
@@ -195,11 +194,11 @@ static void print_lesson(const struct dt_pipeline_lesson *l)
     puts(l->golden.verdict);
 }
 
-enum dt_status dt_lab_pipeline(const struct dt_args *args)
+static enum dt_status lab_pipeline(const struct dt_args *args)
 {
     static struct dt_pipeline_lesson lesson;
     size_t n_ranks = 4;
-    DT_TRY(dt_args_number("ranks", args->ranks, false, 2, DT_LAB_MAX_RANKS, &n_ranks));
+    DT_TRY(dt_args_number(args, DT_OPTION_RANKS, false, 2, DT_LAB_MAX_RANKS, &n_ranks));
     lesson.n_stages = (int)n_ranks;
     for (int kind = 0; kind < DT_PIPELINE_GRIDS; kind++) {
         run(kind, lesson.n_stages, &lesson.grids[kind]);
@@ -207,5 +206,22 @@ enum dt_status dt_lab_pipeline(const struct dt_args *args)
     }
     check(&lesson);
     print_lesson(&lesson);
-    return dt_golden_status(&lesson.golden, dt_pipeline_page(args->html, &lesson));
+    return dt_golden_status(&lesson.golden,
+                            dt_pipeline_page(dt_args_text(args, DT_OPTION_HTML), &lesson));
 }
+
+const struct dt_command dt_command_lab_pipeline = {
+    .word = "lab pipeline",
+    .meaning = "who waits in a pipeline, and what each stage holds",
+    .usage = "dtrain lab pipeline [--ranks N] [--html FILE]",
+    .examples = "  dtrain lab pipeline\n",
+    .more = "A step of a pipeline stage by stage, by the schedules naive, gpipe and 1f1b on a "
+            "clock: how long a stage waits, beside the formula, and how many micro-batches it "
+            "holds at once.",
+    .options =
+        {
+            [DT_OPTION_RANKS] = {DT_TAKEN},
+            [DT_OPTION_HTML] = {DT_TAKEN},
+        },
+    .alone = lab_pipeline,
+};

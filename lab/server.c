@@ -9,7 +9,6 @@
 #include "cli/args.h"
 #include "cli/sinks/staleness.h"
 #include "cli/text.h"
-#include "lab/lessons.h"
 
 #define RATE 0.01
 #define MAX_STALENESS 4
@@ -132,7 +131,7 @@ static void print_lesson(const struct dt_server_lesson *l)
     puts(l->golden.verdict);
 }
 
-enum dt_status dt_lab_server(struct dt_world *world, const struct dt_args *args)
+static enum dt_status lab_server(struct dt_world *world, const struct dt_args *args)
 {
     static struct dt_server_lesson lesson;
     enum dt_status s = DT_OK;
@@ -142,7 +141,23 @@ enum dt_status dt_lab_server(struct dt_world *world, const struct dt_args *args)
         compare(&lesson);
         check(&lesson);
         print_lesson(&lesson);
-        s = dt_golden_status(&lesson.golden, dt_server_page(args->html, &lesson));
+        s = dt_golden_status(&lesson.golden,
+                             dt_server_page(dt_args_text(args, DT_OPTION_HTML), &lesson));
     }
     return dt_world_agree(world, s);
 }
+
+const struct dt_command dt_command_lab_server = {
+    .word = "lab server",
+    .meaning = "parameter servers beside an allreduce: bytes, bits, staleness",
+    .usage = "mpirun -np 4 dtrain lab server [--html FILE]",
+    .examples = "  mpirun -np 4 dtrain lab server\n",
+    .more = "Trains on four ranks by a ring, a master, central storage, and a parameter server "
+            "that waits and one that does not: what each rank sends in a step, which weights are "
+            "the same, and how stale gradients are.",
+    .options =
+        {
+            [DT_OPTION_HTML] = {DT_TAKEN},
+        },
+    .together = lab_server,
+};

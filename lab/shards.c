@@ -256,15 +256,31 @@ static void print_lesson(const struct dt_shards_lesson *l)
     puts(l->golden.verdict);
 }
 
-enum dt_status dt_lab_shards(const struct dt_args *args)
+static enum dt_status lab_shards(const struct dt_args *args)
 {
     struct dt_shards_lesson lesson = {.n_ranks = 4};
     size_t n_ranks = 4;
-    DT_TRY(dt_args_number("ranks", args->ranks, false, 2, DT_LAB_MAX_RANKS, &n_ranks));
+    DT_TRY(dt_args_number(args, DT_OPTION_RANKS, false, 2, DT_LAB_MAX_RANKS, &n_ranks));
     lesson.n_ranks = (int)n_ranks;
     lesson.n_shown = 2 * lesson.n_ranks;
     DT_TRY(run(&lesson));
     check(&lesson);
     print_lesson(&lesson);
-    return dt_golden_status(&lesson.golden, dt_shards_page(args->html, &lesson));
+    return dt_golden_status(&lesson.golden,
+                            dt_shards_page(dt_args_text(args, DT_OPTION_HTML), &lesson));
 }
+
+const struct dt_command dt_command_lab_shards = {
+    .word = "lab shards",
+    .meaning = "how ranks share the data, and shards that harm",
+    .usage = "dtrain lab shards [--ranks N] [--html FILE]",
+    .examples = "  dtrain lab shards --ranks 2\n",
+    .more = "Who reads what in each of the three ways, that each sample is used once, and what "
+            "shards by label and a sorted file do to the accuracy.",
+    .options =
+        {
+            [DT_OPTION_RANKS] = {DT_TAKEN},
+            [DT_OPTION_HTML] = {DT_TAKEN},
+        },
+    .alone = lab_shards,
+};

@@ -9,7 +9,6 @@
 
 #include "cli/args.h"
 #include "cli/sinks/staleness.h"
-#include "lab/lessons.h"
 
 #define RATE 0.1
 #define N_COLUMNS 60
@@ -263,7 +262,7 @@ static void print_lesson(const struct dt_stragglers_lesson *l)
     puts(l->golden.verdict);
 }
 
-enum dt_status dt_lab_stragglers(struct dt_world *world, const struct dt_args *args)
+static enum dt_status lab_stragglers(struct dt_world *world, const struct dt_args *args)
 {
     static struct dt_stragglers_lesson lesson;
     enum dt_status s = DT_OK;
@@ -273,7 +272,24 @@ enum dt_status dt_lab_stragglers(struct dt_world *world, const struct dt_args *a
         time_ways(&lesson);
         check(&lesson);
         print_lesson(&lesson);
-        s = dt_golden_status(&lesson.golden, dt_stragglers_page(args->html, &lesson));
+        s = dt_golden_status(&lesson.golden,
+                             dt_stragglers_page(dt_args_text(args, DT_OPTION_HTML), &lesson));
     }
     return dt_world_agree(world, s);
 }
+
+const struct dt_command dt_command_lab_stragglers = {
+    .word = "lab stragglers",
+    .meaning = "who waits for a slow rank, or for ranks late by chance",
+    .usage = "mpirun -np 4 dtrain lab stragglers [--html FILE]",
+    .examples = "  mpirun -np 4 dtrain lab stragglers\n",
+    .more = "Trains on four ranks of which one is slow, as with `--inject`: who waits for it with "
+            "an allreduce and with a parameter server that waits, that lets nobody be more than "
+            "four steps ahead, or that never waits; and how much later than one rank the latest "
+            "of several is.",
+    .options =
+        {
+            [DT_OPTION_HTML] = {DT_TAKEN},
+        },
+    .together = lab_stragglers,
+};

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/page/image.h"
+#include "cli/image.h"
 #include "report/page/page.h"
 
 static uint64_t count_of(const struct dt_learned *l, int label, int said)

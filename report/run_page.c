@@ -129,7 +129,7 @@ enum dt_status dt_run_page_write(const char *path, const char *dir, const struct
     return dt_page_write_own(dir, DT_RUN_PAGE, &page);
 }
 
-enum dt_status dt_page_take(struct dt_sinks *sinks, const struct dt_event *event)
+enum dt_status dt_run_page_take(struct dt_sinks *sinks, const struct dt_event *event)
 {
     struct dt_record record;
     if ((event->kind != DT_EVENT_END && event->kind != DT_EVENT_FAULT) ||

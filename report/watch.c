@@ -1,5 +1,5 @@
-#include "report/watch.h"
-
+/* `dtrain watch RUN`: a run while it is under way, from its folder alone, so that it works from any
+ * host that sees the folder. */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "cli/args.h"
 #include "cli/terminal.h"
 #include "dist/ranks/launch/stop.h"
 #include "report/run_screen.h"
@@ -107,9 +108,12 @@ static enum dt_status follow(const char *folder, char **text)
     return s;
 }
 
-enum dt_status dt_watch(const struct dt_args *args)
+/* Redraws the terminal until the run is over, a signal comes, or q is typed; the last screen stays.
+ * Where stdout is no terminal, or the run is over, it prints one screen and ends. What
+ * dt_record_open says; DT_IO. */
+static enum dt_status watch(const struct dt_args *args)
 {
-    const char *folder = args->paths[0];
+    const char *folder = dt_args_text(args, DT_PATHS);
     const bool terminal = dt_terminal_width(STDOUT_FILENO) > 0;
     struct dt_screen screen = dt_terminal_screen(STDOUT_FILENO);
     char *text = NULL;
@@ -126,3 +130,28 @@ enum dt_status dt_watch(const struct dt_args *args)
     free(text);
     return s;
 }
+
+static enum dt_status check(const struct dt_args *args)
+{
+    return args->values[DT_PATHS].n == 1
+               ? DT_OK
+               : dt_error(DT_USAGE, "watch: the folder of one run is required (dtrain watch RUN)");
+}
+
+const struct dt_command dt_command_watch = {
+    .word = "watch",
+    .meaning = "a run while it is under way, from its folder",
+    .usage = "dtrain watch RUN",
+    .examples = "  dtrain watch runs/night\n",
+    .more = "One screen, drawn again every second until the run is over: how far it is, what is "
+            "left, loss, accuracy, rate and throughput as curves, where a step's time goes, the "
+            "ranks. `q` leaves; the last screen stays. It reads the folder and nothing else, so "
+            "any host that sees it will do. Where stdout is no terminal it prints one screen.",
+    .options =
+        {
+            [DT_PATHS] = {DT_TAKEN},
+        },
+    .ending = DT_SAVES,
+    .check = check,
+    .alone = watch,
+};

@@ -1,10 +1,12 @@
 /* The command line: what is understood, what is refused and in which words; --help and the man page
  * name the same options. */
 #include "check.h"
-#include "cli/options.h"
+#include "cli/complete.h"
+#include "cli/program.h"
 #include "cli/suggest.h"
 
 #define MAX_WORDS 12
+#define TEXT(option) dt_args_text(&args, DT_OPTION_##option)
 
 /* Splits at blanks; argv[0] is the program. */
 static int split(const char *line, char *buffer, char *argv[MAX_WORDS])
@@ -103,7 +105,8 @@ static void test_bad(void)
         char buffer[200], *argv[MAX_WORDS];
         struct dt_args args;
         dt_error_clear();
-        const enum dt_status status = dt_args_parse(split(bad[i][0], buffer, argv), argv, &args);
+        const enum dt_status status =
+            dt_args_parse(split(bad[i][0], buffer, argv), argv, &dt_program, &args);
         if (status != DT_USAGE || strstr(dt_error_text(), bad[i][1]) == NULL) {
             CHECK_FAIL("'%s' gives %d \"%s\", expected \"%s\"", bad[i][0], (int)status,
                        dt_error_text(), bad[i][1]);
@@ -116,7 +119,7 @@ static struct dt_args parse(const char *line, char buffer[200])
     char *argv[MAX_WORDS];
     struct dt_args args;
     dt_error_clear();
-    if (dt_args_parse(split(line, buffer, argv), argv, &args) != DT_OK) {
+    if (dt_args_parse(split(line, buffer, argv), argv, &dt_program, &args) != DT_OK) {
         CHECK_FAIL("'%s': %s", line, dt_error_text());
     }
     return args;
@@ -127,24 +130,24 @@ static void test_train(void)
     char buffer[200];
     struct dt_args args =
         parse("--config a.json --data=d --set x=1 --run r --resume --set=y=2=3", buffer);
-    CHECK_INT(args.command, DT_COMMAND_TRAIN);
-    CHECK_TEXT(args.config, "a.json");
-    CHECK_TEXT(args.data, "d");
-    CHECK_TEXT(args.run, "r");
-    CHECK(args.resume && args.resume_from == NULL && args.checkpoint == NULL);
-    CHECK_INT(args.n_sets, 2);
-    CHECK_TEXT(args.sets[0], "x=1");
-    CHECK_TEXT(args.sets[1], "y=2=3");
+    CHECK_TEXT(args.command->word, "train");
+    CHECK_TEXT(TEXT(CONFIG), "a.json");
+    CHECK_TEXT(TEXT(DATA), "d");
+    CHECK_TEXT(TEXT(RUN), "r");
+    CHECK(dt_args_has(&args, DT_OPTION_RESUME) && TEXT(RESUME) == NULL && TEXT(CHECKPOINT) == NULL);
+    CHECK_INT(args.values[DT_OPTION_SET].n, 2);
+    CHECK_TEXT(args.values[DT_OPTION_SET].texts[0], "x=1");
+    CHECK_TEXT(args.values[DT_OPTION_SET].texts[1], "y=2=3");
     dt_args_free(&args);
     args = parse("train --config a --resume=c.safetensors", buffer);
-    CHECK_INT(args.command, DT_COMMAND_TRAIN);
-    CHECK(args.resume && args.run == NULL && args.data == NULL);
-    CHECK_TEXT(args.resume_from, "c.safetensors");
+    CHECK_TEXT(args.command->word, "train");
+    CHECK(dt_args_has(&args, DT_OPTION_RESUME) && TEXT(RUN) == NULL && TEXT(DATA) == NULL);
+    CHECK_TEXT(TEXT(RESUME), "c.safetensors");
     dt_args_free(&args);
     args = parse("--config a plan --set -x=1", buffer);
-    CHECK_INT(args.command, DT_COMMAND_PLAN);
-    CHECK(!args.resume);
-    CHECK_TEXT(args.sets[0], "-x=1");
+    CHECK_TEXT(args.command->word, "plan");
+    CHECK(!dt_args_has(&args, DT_OPTION_RESUME));
+    CHECK_TEXT(args.values[DT_OPTION_SET].texts[0], "-x=1");
     dt_args_free(&args);
 }
 
@@ -152,21 +155,21 @@ static void test_others(void)
 {
     char buffer[200];
     struct dt_args args = parse("predict a.png --checkpoint c -- --b.png -", buffer);
-    CHECK_INT(args.command, DT_COMMAND_PREDICT);
-    CHECK_TEXT(args.checkpoint, "c");
-    CHECK_INT(args.n_paths, 3);
-    CHECK_TEXT(args.paths[0], "a.png");
-    CHECK_TEXT(args.paths[1], "--b.png");
-    CHECK_TEXT(args.paths[2], "-");
+    CHECK_TEXT(args.command->word, "predict");
+    CHECK_TEXT(TEXT(CHECKPOINT), "c");
+    CHECK_INT(args.values[DT_PATHS].n, 3);
+    CHECK_TEXT(args.values[DT_PATHS].texts[0], "a.png");
+    CHECK_TEXT(args.values[DT_PATHS].texts[1], "--b.png");
+    CHECK_TEXT(args.values[DT_PATHS].texts[2], "-");
     dt_args_free(&args);
     args = parse("predict --config c a.png --weights w --set threads=1", buffer);
-    CHECK(args.checkpoint == NULL && args.n_sets == 1);
-    CHECK_TEXT(args.config, "c");
-    CHECK_TEXT(args.weights, "w");
+    CHECK(TEXT(CHECKPOINT) == NULL && args.values[DT_OPTION_SET].n == 1);
+    CHECK_TEXT(TEXT(CONFIG), "c");
+    CHECK_TEXT(TEXT(WEIGHTS), "w");
     dt_args_free(&args);
     args = parse("eval --checkpoint c --data d", buffer);
-    CHECK_INT(args.command, DT_COMMAND_EVAL);
-    CHECK_TEXT(args.data, "d");
+    CHECK_TEXT(args.command->word, "eval");
+    CHECK_TEXT(TEXT(DATA), "d");
     dt_args_free(&args);
 }
 
@@ -174,22 +177,22 @@ static void test_bench(void)
 {
     char buffer[200];
     struct dt_args args = parse("bench blocks --config c --json j", buffer);
-    CHECK_INT(args.command, DT_COMMAND_BENCH_BLOCKS);
-    CHECK_TEXT(args.json, "j");
-    CHECK(args.min_bytes == NULL && args.check == NULL);
+    CHECK_TEXT(args.command->word, "bench blocks");
+    CHECK_TEXT(TEXT(JSON), "j");
+    CHECK(TEXT(MIN_BYTES) == NULL && TEXT(CHECK) == NULL);
     dt_args_free(&args);
     args = parse("--set distributed.allreduce=mpi bench allreduce -b 1K -e 2M", buffer);
-    CHECK_INT(args.command, DT_COMMAND_BENCH_ALLREDUCE);
-    CHECK_TEXT(args.min_bytes, "1K");
-    CHECK_TEXT(args.max_bytes, "2M");
-    CHECK_TEXT(args.sets[0], "distributed.allreduce=mpi");
+    CHECK_TEXT(args.command->word, "bench allreduce");
+    CHECK_TEXT(TEXT(MIN_BYTES), "1K");
+    CHECK_TEXT(TEXT(MAX_BYTES), "2M");
+    CHECK_TEXT(args.values[DT_OPTION_SET].texts[0], "distributed.allreduce=mpi");
     dt_args_free(&args);
     args = parse("bench allreduce -f 3 --iters 4 -w -5 -c 6", buffer);
-    CHECK_TEXT(args.factor, "3");
-    CHECK_TEXT(args.iters, "4");
-    CHECK_TEXT(args.warmup,
+    CHECK_TEXT(TEXT(FACTOR), "3");
+    CHECK_TEXT(TEXT(ITERS), "4");
+    CHECK_TEXT(TEXT(WARMUP),
                "-5"); /* that it is no number of sums is for dt_bench_options_read to say */
-    CHECK_TEXT(args.check, "6");
+    CHECK_TEXT(TEXT(CHECK), "6");
     dt_args_free(&args);
 }
 
@@ -197,22 +200,22 @@ static void test_informative(void)
 {
     const struct {
         const char *line;
-        enum dt_command command;
+        const char *word;
     } cases[] = {
-        {"help", DT_COMMAND_HELP},
-        {"--help", DT_COMMAND_HELP},
-        {"-h", DT_COMMAND_HELP},
-        {"eval --help", DT_COMMAND_HELP},
-        {"--version --help", DT_COMMAND_HELP},
-        {"--version", DT_COMMAND_VERSION},
-        {"--help-config", DT_COMMAND_HELP_CONFIG},
-        {"--print-config --config a", DT_COMMAND_PRINT_CONFIG},
-        {"train --print-config --config a --set b=c --run d --resume", DT_COMMAND_PRINT_CONFIG},
+        {"help", "help"},
+        {"--help", "help"},
+        {"-h", "help"},
+        {"eval --help", "help"},
+        {"--version --help", "help"},
+        {"--version", "--version"},
+        {"--help-config", "--help-config"},
+        {"--print-config --config a", "--print-config"},
+        {"train --print-config --config a --set b=c --run d --resume", "--print-config"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char buffer[200];
         struct dt_args args = parse(cases[i].line, buffer);
-        CHECK_INT(args.command, cases[i].command);
+        CHECK_TEXT(args.command->word, cases[i].word);
         dt_args_free(&args);
     }
 }
@@ -257,9 +260,11 @@ static void test_width_of_help(void)
     size_t n = 0;
     FILE *out = open_memstream(&help, &n);
     CHECK(out != NULL);
-    dt_args_help(out, NULL);
-    for (int i = 0; i < DT_N_COMMANDS && dt_commands[i].word != NULL; i++) {
-        dt_args_help(out, dt_commands[i].word);
+    dt_args_help(out, &dt_program, NULL);
+    for (const struct dt_command *const *c = dt_program.commands; *c != NULL; c++) {
+        if (dt_command_has_word(*c)) {
+            dt_args_help(out, &dt_program, (*c)->word);
+        }
     }
     CHECK_INT(fclose(out), 0);
     for (const char *line = help; *line != '\0'; line += strcspn(line, "\n") + 1) {
@@ -272,7 +277,7 @@ static void test_width_of_help(void)
 }
 
 /* Whether the usage names the option, by its long name or its letter. */
-static bool is_named(const char *usage, const struct dt_option *option)
+static bool is_named(const char *usage, const struct dt_option_row *option)
 {
     char name[40], letter[] = {'[', '-', option->letter, ' ', '\0'};
     const size_t n = (size_t)snprintf(name, sizeof name, "--%s", option->name);
@@ -284,23 +289,33 @@ static bool is_named(const char *usage, const struct dt_option *option)
 }
 
 /* What a command's usage names are its options, all of them; its help has them, too. */
+static void check_usage(const struct dt_command *c)
+{
+    const char *usage = strstr(c->usage, "dtrain"); /* -np before it is mpirun's */
+    for (int o = 0; o < DT_N_OPTIONS; o++) {
+        const bool has = c->options[o].need != DT_NOT_TAKEN && o != DT_OPTION_PRINT_CONFIG;
+        if (dt_options[o].use != DT_COMMON && has != is_named(usage, &dt_options[o])) {
+            CHECK_FAIL("%s: --%s is %s option, and its usage %s", c->word, dt_options[o].name,
+                       has ? "an" : "no", usage);
+        }
+    }
+    const bool paths = strstr(usage, " RUN") != NULL || strstr(usage, " IMAGE") != NULL;
+    CHECK(paths == dt_command_takes(c, DT_PATHS));
+    CHECK(strstr(c->examples, c->word) != NULL || c == dt_program.commands[0]);
+    CHECK(c->meaning[0] != '\0');
+}
+
+/* Every row has a function, and one that the program can call. */
 static void test_usage(void)
 {
-    for (int i = 0; i < DT_N_COMMANDS && dt_commands[i].word != NULL; i++) {
-        const char *usage = strstr(dt_commands[i].usage, "dtrain"); /* -np before it is mpirun's */
-        for (int o = 0; o < N_OPTIONS; o++) {
-            const bool has = (dt_options[o].commands & (1u << i)) != 0 && o != OPTION_PRINT_CONFIG;
-            if (dt_options[o].commands != ON_ALL && has != is_named(usage, &dt_options[o])) {
-                CHECK_FAIL("%s: --%s is %s option, and its usage %s", dt_commands[i].word,
-                           dt_options[o].name, has ? "an" : "no", usage);
-            }
+    int n = 0;
+    for (const struct dt_command *const *c = dt_program.commands; *c != NULL; c++, n++) {
+        CHECK(((*c)->alone != NULL) != ((*c)->together != NULL));
+        if (dt_command_has_word(*c)) {
+            check_usage(*c);
         }
-        const bool paths = strstr(usage, " RUN") != NULL || strstr(usage, " IMAGE") != NULL;
-        CHECK(paths == ((ON_PATHS & (1u << i)) != 0));
-        CHECK(strstr(dt_commands[i].examples, dt_commands[i].word) != NULL ||
-              i == DT_COMMAND_TRAIN);
-        CHECK(dt_commands[i].meaning[0] != '\0');
     }
+    CHECK(n > 20);
 }
 
 /* What an option means to the command that is asked about, and not to others. */
@@ -319,14 +334,11 @@ static void test_meanings(void)
         size_t n = 0;
         FILE *out = open_memstream(&help, &n);
         CHECK(out != NULL);
-        dt_args_help(out, rows[i][0]);
+        dt_args_help(out, &dt_program, rows[i][0]);
         fclose(out);
         CHECK_HAS(help, rows[i][1]);
         CHECK(strstr(help, rows[i][2]) == NULL);
         free(help);
-    }
-    for (const struct dt_option_meaning *m = dt_option_meanings; m->text != NULL; m++) {
-        CHECK((m->commands & ~dt_options[m->option].commands) == 0);
     }
 }
 
@@ -351,12 +363,12 @@ static void test_help_of(void)
         char buffer[200], *help = NULL;
         size_t n = 0;
         struct dt_args args = parse(cases[i].line, buffer);
-        CHECK_INT(args.command, DT_COMMAND_HELP);
+        CHECK_TEXT(args.command->word, "help");
         CHECK_TEXT(args.about == NULL ? "" : args.about,
                    cases[i].about == NULL ? "" : cases[i].about);
         FILE *out = open_memstream(&help, &n);
         CHECK(out != NULL);
-        dt_args_help(out, args.about);
+        dt_args_help(out, &dt_program, args.about);
         CHECK_INT(fclose(out), 0);
         CHECK_HAS(help, cases[i].says);
         CHECK(strstr(help, cases[i].silent) == NULL);
@@ -365,8 +377,49 @@ static void test_help_of(void)
     }
 }
 
+/* What the TAB key makes of a line, whose last word is behind the last blank. */
+static void test_complete(void)
+{
+    static const char *const rows[][2] = {
+        {"tra", "train\ttrain a model; the word may be left out\n"},
+        {"bench s", "scaling\ttime training steps of 1, 2, 4, ... ranks\n"},
+        {"be", "bench\n"},
+        {"eval --data ", ":folder\n"},
+        {"predict --checkpoint c ", ":file\n"},
+        {"eval --checkpoint c ", ""},
+        {"--config=", ":file\n"},
+        {"--set cuda.gr", "cuda.graph=\t"},
+        {"--set=cuda.graph=", "--set=cuda.graph=true\n--set=cuda.graph=false\n"},
+        {"predict --invert a", "auto\n"},
+        {"slurm --partition x", ""},
+        {"nonsense --con", ""},
+        {"help trai", "train\t"},
+        {"help train ", ""},
+        {"lab allreduce --algorithm tr", "tree\n"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char buffer[200], *argv[MAX_WORDS], *text = NULL, empty[] = "";
+        size_t n = 0;
+        int argc = split(rows[i][0], buffer, argv);
+        if (rows[i][0][strlen(rows[i][0]) - 1] == ' ') {
+            argv[argc++] = empty;
+        }
+        FILE *out = open_memstream(&text, &n);
+        CHECK(out != NULL);
+        dt_complete(out, &dt_program, argc - 1, argv + 1);
+        CHECK_INT(fclose(out), 0);
+        const size_t n_wanted = strlen(rows[i][1]);
+        const bool begins = strncmp(text, rows[i][1], n_wanted) == 0;
+        if (!begins || (n != n_wanted && rows[i][1][n_wanted - 1] != '\t')) {
+            CHECK_FAIL("'%s' offers \"%s\", expected \"%s\"", rows[i][0], text, rows[i][1]);
+        }
+        free(text);
+    }
+}
+
 int main(void)
 {
+    test_complete();
     test_meanings();
     test_help_of();
     test_bad();

@@ -90,6 +90,9 @@ static void test_median(void)
     CHECK_NEAR(dt_bench_median(one, 1), 7, 0);
 }
 
+/* A field of struct dt_args. */
+#define GIVEN(option, text) .values[DT_OPTION_##option] = {(const char *[]){text}, 1}
+
 static void test_options(void)
 {
     struct dt_bench_options o;
@@ -97,49 +100,45 @@ static void test_options(void)
     CHECK_INT(dt_bench_options_read(&args, &o), DT_OK);
     CHECK(o.min_bytes == 8 && o.max_bytes == 32 << 20 && o.factor == 2 && o.n_iters == 20 &&
           o.n_warmup == 5 && o.n_checks == 1);
-    args = (struct dt_args){.min_bytes = "4k",
-                            .max_bytes = "1G",
-                            .factor = "1024",
-                            .iters = "1",
-                            .warmup = "0",
-                            .check = "0"};
+    args = (struct dt_args){GIVEN(MIN_BYTES, "4k"), GIVEN(MAX_BYTES, "1G"), GIVEN(FACTOR, "1024"),
+                            GIVEN(ITERS, "1"),      GIVEN(WARMUP, "0"),     GIVEN(CHECK, "0")};
     CHECK_INT(dt_bench_options_read(&args, &o), DT_OK);
     CHECK(o.min_bytes == 4096 && o.max_bytes == 1 << 30 && o.factor == 1024 && o.n_iters == 1 &&
           o.n_warmup == 0 && o.n_checks == 0);
     CHECK(!o.delayed);
-    args = (struct dt_args){.latency = "12.5"};
+    args = (struct dt_args){GIVEN(LATENCY, "12.5")};
     CHECK_INT(dt_bench_options_read(&args, &o), DT_OK);
     CHECK(o.delayed && o.delay.latency_s == 12.5e-6 && o.delay.bandwidth > 1e30);
-    args = (struct dt_args){.bandwidth = "1.25"};
+    args = (struct dt_args){GIVEN(BANDWIDTH, "1.25")};
     CHECK_INT(dt_bench_options_read(&args, &o), DT_OK);
     CHECK(o.delayed && o.delay.latency_s == 0 && o.delay.bandwidth == 1.25e9 &&
           o.delay.clock_s == dt_clock_s);
-    static const struct {
+    const struct {
         struct dt_args args;
         const char *text;
     } bad[] = {
-        {{.latency = "-1"}, "--latency: expected a number 0..1e+06, got '-1'"},
-        {{.latency = "1us"}, "--latency: expected a number 0..1e+06, got '1us'"},
-        {{.latency = "nan"}, "--latency: expected a number"},
-        {{.bandwidth = "0"}, "--bandwidth: expected a number 1e-06..1e+06, got '0'"},
-        {{.min_bytes = "3"}, "--minbytes: expected bytes 4..1073741824, got '3'"},
-        {{.min_bytes = "2G"}, "--minbytes: expected bytes"},
-        {{.min_bytes = "18446744073709551617"}, "--minbytes: expected bytes"},
-        {{.min_bytes = "17179869184G"}, "--minbytes: expected bytes"},
-        {{.min_bytes = "1KB"}, "--minbytes: expected bytes"},
-        {{.min_bytes = "1T"}, "--minbytes: expected bytes"},
-        {{.min_bytes = "K"}, "--minbytes: expected bytes"},
-        {{.min_bytes = " 8"}, "--minbytes: expected bytes"},
-        {{.min_bytes = "+8"}, "--minbytes: expected bytes"},
-        {{.max_bytes = "-8"}, "--maxbytes: expected bytes"},
-        {{.min_bytes = "64", .max_bytes = "32"}, "--minbytes 64 is above --maxbytes 32"},
-        {{.min_bytes = "64M"}, "--minbytes 67108864 is above --maxbytes 33554432"},
-        {{.factor = "1"}, "--stepfactor: expected a whole number 2..1024, got '1'"},
-        {{.factor = "2K"}, "--stepfactor: expected a whole number"},
-        {{.factor = "1.5"}, "--stepfactor: expected a whole number"},
-        {{.iters = "0"}, "--iters: expected a whole number 1..1000000, got '0'"},
-        {{.warmup = "many"}, "--warmup_iters: expected a whole number 0..1000000, got 'many'"},
-        {{.check = "1001"}, "--check: expected a whole number 0..1000, got '1001'"},
+        {{GIVEN(LATENCY, "-1")}, "--latency: expected a number 0..1e+06, got '-1'"},
+        {{GIVEN(LATENCY, "1us")}, "--latency: expected a number 0..1e+06, got '1us'"},
+        {{GIVEN(LATENCY, "nan")}, "--latency: expected a number"},
+        {{GIVEN(BANDWIDTH, "0")}, "--bandwidth: expected a number 1e-06..1e+06, got '0'"},
+        {{GIVEN(MIN_BYTES, "3")}, "--minbytes: expected bytes 4..1073741824, got '3'"},
+        {{GIVEN(MIN_BYTES, "2G")}, "--minbytes: expected bytes"},
+        {{GIVEN(MIN_BYTES, "18446744073709551617")}, "--minbytes: expected bytes"},
+        {{GIVEN(MIN_BYTES, "17179869184G")}, "--minbytes: expected bytes"},
+        {{GIVEN(MIN_BYTES, "1KB")}, "--minbytes: expected bytes"},
+        {{GIVEN(MIN_BYTES, "1T")}, "--minbytes: expected bytes"},
+        {{GIVEN(MIN_BYTES, "K")}, "--minbytes: expected bytes"},
+        {{GIVEN(MIN_BYTES, " 8")}, "--minbytes: expected bytes"},
+        {{GIVEN(MIN_BYTES, "+8")}, "--minbytes: expected bytes"},
+        {{GIVEN(MAX_BYTES, "-8")}, "--maxbytes: expected bytes"},
+        {{GIVEN(MIN_BYTES, "64"), GIVEN(MAX_BYTES, "32")}, "--minbytes 64 is above --maxbytes 32"},
+        {{GIVEN(MIN_BYTES, "64M")}, "--minbytes 67108864 is above --maxbytes 33554432"},
+        {{GIVEN(FACTOR, "1")}, "--stepfactor: expected a whole number 2..1024, got '1'"},
+        {{GIVEN(FACTOR, "2K")}, "--stepfactor: expected a whole number"},
+        {{GIVEN(FACTOR, "1.5")}, "--stepfactor: expected a whole number"},
+        {{GIVEN(ITERS, "0")}, "--iters: expected a whole number 1..1000000, got '0'"},
+        {{GIVEN(WARMUP, "many")}, "--warmup_iters: expected a whole number 0..1000000, got 'many'"},
+        {{GIVEN(CHECK, "1001")}, "--check: expected a whole number 0..1000, got '1001'"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         dt_error_clear();

@@ -1,7 +1,7 @@
 """What the TAB key makes of a command line of dtrain, in real shells on a terminal of their own: bash and zsh are typed to, fish is asked.
 A shell that is not installed is left out; without any of them the test is skipped.
 
-usage: test_completions.py FOLDER_OF_COMPLETIONS"""
+usage: test_completions.py FOLDER_OF_COMPLETIONS DTRAIN"""
 import os
 import pty
 import select
@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 
-COMPLETIONS = os.path.abspath(sys.argv[1])
+COMPLETIONS, PROGRAM = map(os.path.abspath, sys.argv[1:])
 LIMIT = 120  # seconds until a shell that says nothing counts as stuck
 CASES = (  # what is typed, and the arguments that dtrain then has
     ("tr\t", ["train"]),
@@ -37,7 +37,7 @@ SHELLS = {  # how it starts, and what makes it ready
     "zsh": (["zsh", "-f", "-i"], "fpath=('%s' $fpath); autoload -Uz compinit; compinit -u -D; unsetopt zle_bracketed_paste 2>/dev/null; "
                                  "unset zle_bracketed_paste; unsetopt prompt_sp" % COMPLETIONS),
 }
-DTRAIN = "dtrain() { printf '<%s>' \"$@\"; echo; }"
+DTRAIN = "dtrain() { if [ \"$1\" = __complete ]; then '%s' \"$@\"; else printf '<%%s>' \"$@\"; echo; fi; }" % PROGRAM
 
 
 class Terminal:
@@ -90,13 +90,14 @@ def typed(shell, folder):
 
 def asked(folder):
     """The same from fish, which completes one word after another as it is asked."""
+    env = dict(os.environ, PATH=os.path.dirname(PROGRAM) + os.pathsep + os.environ["PATH"])
     for line, _ in CASES:
         words = ""
         for piece in line.split("\t")[:-1]:
             words += piece
             question = "source '%s/dtrain.fish'; complete -C \"dtrain %s\"" % (COMPLETIONS, words)
             done = subprocess.run(["fish", "--no-config", "-c", question], cwd=folder, stdout=subprocess.PIPE,
-                                  stderr=subprocess.STDOUT, text=True, timeout=LIMIT)
+                                  stderr=subprocess.STDOUT, text=True, timeout=LIMIT, env=env)
             found = [row.split("\t")[0] for row in done.stdout.splitlines()]
             if len(found) == 1:
                 head, word = words.rpartition(" ")[::2]

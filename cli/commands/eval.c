@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/text.h"
+#include "cli/commands/load.h"
 #include "cli/config/config.h"
 #include "cli/sinks/console.h"
 #include "cli/sinks/metrics.h"
@@ -171,3 +172,74 @@ enum dt_status dt_eval(struct dt_world *world, const struct dt_trained *from, co
     dt_inference_close(&inference);
     return s;
 }
+
+enum dt_status dt_trained_check(const struct dt_args *args)
+{
+    const char *word = args->command->word;
+    const bool bare = dt_args_has(args, DT_OPTION_WEIGHTS);
+    if (!bare && !dt_args_has(args, DT_OPTION_CHECKPOINT)) {
+        return dt_error(DT_USAGE,
+                        "%s: --checkpoint FILE is required, or --config FILE with --weights FILE "
+                        "(see dtrain --help)",
+                        word);
+    }
+    if (bare && dt_args_has(args, DT_OPTION_CHECKPOINT)) {
+        return dt_error(DT_USAGE, "%s: --checkpoint and --weights are both given (remove one)",
+                        word);
+    }
+    if (bare && !dt_args_has(args, DT_OPTION_CONFIG)) {
+        return dt_error(DT_USAGE,
+                        "%s: --weights FILE needs --config FILE, which describes the model", word);
+    }
+    if (!bare && (dt_args_has(args, DT_OPTION_CONFIG) || dt_args_has(args, DT_OPTION_SET))) {
+        return dt_error(
+            DT_USAGE,
+            "%s: --config and --set go with --weights (a checkpoint carries its configuration)",
+            word);
+    }
+    return DT_OK;
+}
+
+enum dt_status dt_trained_find(struct dt_world *world, const struct dt_args *args,
+                               struct dt_config *config, struct dt_trained *out)
+{
+    if (!dt_args_has(args, DT_OPTION_WEIGHTS)) {
+        *out = (struct dt_trained){.file = dt_args_text(args, DT_OPTION_CHECKPOINT)};
+        return DT_OK;
+    }
+    *out = (struct dt_trained){.file = dt_args_text(args, DT_OPTION_WEIGHTS), .config = config};
+    return dt_world_agree(world, dt_load_config(args, config));
+}
+
+static enum dt_status run(struct dt_world *world, const struct dt_args *args)
+{
+    struct dt_config config;
+    struct dt_trained trained;
+    DT_TRY(dt_trained_find(world, args, &config, &trained));
+    return dt_eval(world, &trained, dt_args_text(args, DT_OPTION_DATA));
+}
+
+const struct dt_command dt_command_eval = {
+    .word = "eval",
+    .meaning = "measure a checkpoint on the test samples",
+    .usage = "dtrain eval (--checkpoint FILE | --config FILE --weights FILE)\n"
+             "      [--data DIR] [--set KEY.PATH=VALUE]...",
+    .examples = "  dtrain eval --checkpoint runs/night\n"
+                "  dtrain eval \\\n"
+                "      --checkpoint runs/night/checkpoints/step-000000001416.safetensors\n",
+    .more = "All ranks share the test samples.",
+    .options =
+        {
+            [DT_OPTION_CONFIG] = {DT_TAKEN, "with --weights: the configuration of their model"},
+            [DT_OPTION_DATA] = {DT_TAKEN,
+                                "folder of the test images, in place of the checkpoint's data.dir"},
+            [DT_OPTION_SET] = {DT_TAKEN,
+                               "with --weights: change a key of --config; may be given many times"},
+            [DT_OPTION_CHECKPOINT] = {DT_TAKEN},
+            [DT_OPTION_WEIGHTS] =
+                {DT_TAKEN,
+                 "a .safetensors file of weights alone, e.g. saved by PyTorch; needs --config"},
+        },
+    .check = dt_trained_check,
+    .together = run,
+};

@@ -2,6 +2,7 @@
 #ifndef DT_CLI_COMMANDS_EVAL_H
 #define DT_CLI_COMMANDS_EVAL_H
 
+#include "cli/args.h"
 #include "data/border.h"
 #include "model/checkpoint.h"
 #include "model/network.h"
@@ -36,6 +37,14 @@ struct dt_inference {
 enum dt_status dt_inference_open(struct dt_world *world, const struct dt_trained *from,
                                  int n_threads, int capacity, struct dt_inference *out);
 void dt_inference_close(struct dt_inference *inference);
+
+/* Of the commands that use a network. DT_USAGE: a checkpoint carries its configuration, weights
+ * alone need one. */
+enum dt_status dt_trained_check(const struct dt_args *args);
+
+/* What they name; `config` has room for that of bare weights. Every rank calls it; agreed. */
+enum dt_status dt_trained_find(struct dt_world *world, const struct dt_args *args,
+                               struct dt_config *config, struct dt_trained *out);
 
 /* `data`: folder to use instead of the configuration's, or NULL. Every rank calls it; agreed.
  * Prints the result on stdout. */

@@ -1,4 +1,5 @@
-#include "cli/commands/export.h"
+/* `dtrain export`: a trained model for other programs. */
+#include "cli/commands/eval.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,9 +58,52 @@ static enum dt_status export_onnx(const struct dt_trained *from, const char *pat
     return s;
 }
 
-enum dt_status dt_export_onnx(struct dt_world *world, const struct dt_trained *from,
-                              const char *path)
+/* Rank 0 writes the ONNX file `path` (cli/commands/onnx.h), whole or not at all. Agreed.
+ * DT_UNAVAILABLE: a build without libprotobuf-c. */
+static enum dt_status export_model(struct dt_world *world, const struct dt_trained *from,
+                                   const char *path)
 {
     DT_TRY(dt_world_agree(world, dt_protobuf_check("export --onnx")));
     return dt_world_agree(world, world->rank == 0 ? export_onnx(from, path) : DT_OK);
 }
+
+static enum dt_status check(const struct dt_args *args)
+{
+    DT_TRY(dt_trained_check(args));
+    return dt_args_has(args, DT_OPTION_ONNX)
+               ? DT_OK
+               : dt_error(DT_USAGE, "export: --onnx FILE is required (dtrain export --onnx FILE "
+                                    "--checkpoint FILE)");
+}
+
+static enum dt_status run(struct dt_world *world, const struct dt_args *args)
+{
+    struct dt_config config;
+    struct dt_trained trained;
+    DT_TRY(dt_trained_find(world, args, &config, &trained));
+    return export_model(world, &trained, dt_args_text(args, DT_OPTION_ONNX));
+}
+
+const struct dt_command dt_command_export = {
+    .word = "export",
+    .meaning = "write a trained model for other runtimes, as ONNX",
+    .usage = "dtrain export --onnx FILE (--checkpoint FILE | --config FILE --weights FILE)\n"
+             "      [--set KEY.PATH=VALUE]...",
+    .examples = "  dtrain export --onnx model.onnx \\\n"
+                "      --checkpoint runs/night/checkpoints/step-000000001416.safetensors\n",
+    .more = "As ONNX of opset 13. The input is floats N C H W with any N, pixels from 0 to 1; the "
+            "output is logits, whose softmax is the probabilities.",
+    .options =
+        {
+            [DT_OPTION_CONFIG] = {DT_TAKEN, "with --weights: the configuration of their model"},
+            [DT_OPTION_SET] = {DT_TAKEN,
+                               "with --weights: change a key of --config; may be given many times"},
+            [DT_OPTION_CHECKPOINT] = {DT_TAKEN},
+            [DT_OPTION_WEIGHTS] =
+                {DT_TAKEN,
+                 "a .safetensors file of weights alone, e.g. saved by PyTorch; needs --config"},
+            [DT_OPTION_ONNX] = {DT_TAKEN},
+        },
+    .check = check,
+    .together = run,
+};

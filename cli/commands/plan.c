@@ -1,4 +1,6 @@
-#include "cli/commands/plan.h"
+/* `dtrain plan`: what a run would be, without training. */
+
+#include "cli/commands/load.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -287,7 +289,10 @@ static enum dt_status make_plan(struct dt_world *world, bool needs_data, struct 
     return s;
 }
 
-enum dt_status dt_plan(struct dt_world *world, const struct dt_config *config, bool needs_data)
+/* Prints to stdout: layers with shapes, parameters and FLOPs per sample; memory; steps; what each
+ * rank will read. Reads only the headers of the data files, and says what it cannot know where they
+ * are missing; with `needs_data`, because somebody named their folder, that is an error. Agreed. */
+static enum dt_status show(struct dt_world *world, const struct dt_config *config, bool needs_data)
 {
     struct plan *plan = calloc(1, sizeof *plan);
     enum dt_status s = DT_NO_MEMORY;
@@ -310,3 +315,27 @@ enum dt_status dt_plan(struct dt_world *world, const struct dt_config *config, b
     free(plan);
     return s;
 }
+
+static enum dt_status run(struct dt_world *world, const struct dt_args *args)
+{
+    struct dt_config config;
+    DT_TRY(dt_world_agree(world, dt_load_config(args, &config)));
+    return show(world, &config, dt_args_has(args, DT_OPTION_DATA));
+}
+
+const struct dt_command dt_command_plan = {
+    .word = "plan",
+    .meaning = "show layers, parameters, memory and shards",
+    .usage = "dtrain plan --config FILE [--data DIR] [--set KEY.PATH=VALUE]...",
+    .examples = "  dtrain plan --config configs/mnist.json\n",
+    .more = "Without training: shapes, operations, the memory that a rank wants on its device, "
+            "the steps of an epoch, what each rank reads, and between several ranks what "
+            "averaging gradients sends. Without data it leaves out the steps and what is read.",
+    .options =
+        {
+            [DT_OPTION_CONFIG] = {DT_REQUIRED},
+            [DT_OPTION_DATA] = {DT_TAKEN},
+            [DT_OPTION_SET] = {DT_TAKEN},
+        },
+    .together = run,
+};

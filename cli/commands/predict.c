@@ -1,4 +1,5 @@
-#include "cli/commands/predict.h"
+/* `dtrain predict`: what a trained model sees in PNG images. */
+#include "cli/commands/eval.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -179,9 +180,61 @@ static enum dt_status predict_all(const struct dt_trained *from, const char *how
     return s;
 }
 
-enum dt_status dt_predict(struct dt_world *world, const struct dt_trained *from, const char *invert,
-                          const char *const *images, int n_images)
+/* For each image, on stdout: its picture in characters as the model sees it, the class, and the
+ * probabilities. Rank 0 works, the others wait. `invert`: "yes", "no", or "auto" or NULL: an image
+ * with a border as bright as no training image's is inverted, or as dark as none's; where the file
+ * does not tell what those were like, they are taken to be light on dark, as MNIST's. Agreed.
+ * DT_CONFIG: the model is no classifier of images. DT_USAGE: another `invert`. DT_NON_FINITE: what
+ * the model computes is not finite. */
+static enum dt_status predict(struct dt_world *world, const struct dt_trained *from,
+                              const char *invert, const char *const *images, int n_images)
 {
     return dt_world_agree(world,
                           world->rank == 0 ? predict_all(from, invert, images, n_images) : DT_OK);
 }
+
+static enum dt_status check(const struct dt_args *args)
+{
+    DT_TRY(dt_trained_check(args));
+    return dt_args_has(args, DT_PATHS)
+               ? DT_OK
+               : dt_error(DT_USAGE, "predict: at least one image is required (dtrain predict "
+                                    "--checkpoint FILE IMAGE.png...)");
+}
+
+static enum dt_status run(struct dt_world *world, const struct dt_args *args)
+{
+    struct dt_config config;
+    struct dt_trained trained;
+    DT_TRY(dt_trained_find(world, args, &config, &trained));
+    return predict(world, &trained, dt_args_text(args, DT_OPTION_INVERT),
+                   args->values[DT_PATHS].texts, args->values[DT_PATHS].n);
+}
+
+const struct dt_command dt_command_predict = {
+    .word = "predict",
+    .meaning = "classify PNG images with a checkpoint",
+    .usage = "dtrain predict (--checkpoint FILE | --config FILE --weights FILE)\n"
+             "      [--invert auto|yes|no] [--set KEY.PATH=VALUE]... IMAGE.png...",
+    .examples = "  dtrain predict \\\n"
+                "      --checkpoint runs/night/checkpoints/step-000000001416.safetensors \\\n"
+                "      IMAGE.png\n",
+    .more = "Prints the class, the probabilities, and the image as the model sees it, drawn in "
+            "characters. An image is scaled to the model's input; colours become grey by ITU-R "
+            "BT.601's luma, and gamma and colour profiles are not regarded. A transparent one "
+            "lies on white, or on black where more of it can be seen then.",
+    .options =
+        {
+            [DT_OPTION_CONFIG] = {DT_TAKEN, "with --weights: the configuration of their model"},
+            [DT_OPTION_SET] = {DT_TAKEN,
+                               "with --weights: change a key of --config; may be given many times"},
+            [DT_OPTION_CHECKPOINT] = {DT_TAKEN},
+            [DT_OPTION_WEIGHTS] =
+                {DT_TAKEN,
+                 "a .safetensors file of weights alone, e.g. saved by PyTorch; needs --config"},
+            [DT_OPTION_INVERT] = {DT_TAKEN},
+            [DT_PATHS] = {DT_TAKEN},
+        },
+    .check = check,
+    .together = run,
+};

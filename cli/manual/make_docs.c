@@ -15,9 +15,6 @@ static const struct {
     {"configs/dtrain.schema.json", dt_config_schema_json},
     {"docs/dtrain.1", dt_manual_program},
     {"docs/dtrain-config.5", dt_manual_config},
-    {"packaging/completions/dtrain.bash", dt_manual_bash},
-    {"packaging/completions/_dtrain", dt_manual_zsh},
-    {"packaging/completions/dtrain.fish", dt_manual_fish},
 };
 
 static bool write_file(const char *folder, int i)

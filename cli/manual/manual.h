@@ -1,6 +1,6 @@
-/* What is written about the program for others to read: manual pages, completions for shells. All
- * of it follows from the tables of commands, options (cli/options.h), keys (cli/config/schema.h)
- * and exit codes (base/status.h), and from cli/prose.h. */
+/* What is written about the program for others to read: the manual pages. All of it follows from
+ * the tables of commands, options (cli/options.h), keys (cli/config/schema.h) and exit codes
+ * (base/status.h), and from cli/prose.h. */
 #ifndef DT_CLI_MANUAL_MANUAL_H
 #define DT_CLI_MANUAL_MANUAL_H
 
@@ -8,12 +8,5 @@
 
 void dt_manual_program(FILE *out); /* dtrain(1) */
 void dt_manual_config(FILE *out);  /* dtrain-config(5) */
-
-/* What the TAB key offers: commands, their options, files, and for --set keys of the configuration
- * with the values that have names.
- */
-void dt_manual_bash(FILE *out);
-void dt_manual_zsh(FILE *out);
-void dt_manual_fish(FILE *out);
 
 #endif

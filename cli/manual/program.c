@@ -3,7 +3,7 @@
 
 #include "cli/manual/manual.h"
 #include "cli/manual/mdoc.h"
-#include "cli/manual/words.h"
+#include "cli/program.h"
 #include "cli/prose.h"
 #include "train/watch/inject.h"
 
@@ -28,84 +28,95 @@ static void begin(FILE *out)
                  false);
 }
 
-static void print_command(FILE *out, enum dt_command command)
+static void print_command(FILE *out, const struct dt_command *row)
 {
-    const struct dt_command_row *row = &dt_commands[command];
     fprintf(out, ".Ss %s\n", row->word);
     dt_mdoc_text(out, row->meaning, true);
     fputs(".Bl -hang -width Ds\n", out);
     dt_mdoc_usage(out, row->usage);
     fputs(".El\n", out);
-    if (dt_prose_of_command(command)[0] != '\0') {
+    if (row->more != NULL) {
         fputs(".Pp\n", out);
-        dt_mdoc_text(out, dt_prose_of_command(command), true);
+        dt_mdoc_text(out, row->more, true);
     }
 }
 
-/* Whether the option belongs to every command that begins with the same word, of which `command` is
- * the first. */
-static bool covers_group(const struct dt_option *option, int command)
+static bool same_group(const struct dt_command *a, const struct dt_command *b)
 {
-    const char *word = dt_commands[command].word;
-    const size_t n = strcspn(word, " ") + 1;
-    int i = command;
-    while (i < N_WORDS && strncmp(dt_commands[i].word, word, n) == 0 &&
-           (option->commands & (1u << i)) != 0) {
-        i++;
-    }
-    return word[n - 1] == ' ' && (i == N_WORDS || strncmp(dt_commands[i].word, word, n) != 0) &&
-           (command == 0 || strncmp(dt_commands[command - 1].word, word, n) != 0);
+    const size_t n = strcspn(a->word, " ");
+    return a->word[n] == ' ' && b != NULL && strncmp(a->word, b->word, n + 1) == 0;
 }
 
-/* "For `train`, `eval`, `lab`.": which commands have it. */
-static void print_owners(FILE *out, const struct dt_option *option, const char *meaning)
+/* Whether the command takes the option; where `meaning` is not NULL, with this meaning. */
+static bool owns(const struct dt_command *command, int option, const char *meaning)
+{
+    const char *mine = command->options[option].meaning;
+    return dt_command_has_word(command) && command->options[option].need != DT_NOT_TAKEN &&
+           (meaning == NULL || (mine != NULL && strcmp(mine, meaning) == 0));
+}
+
+/* "For `train`, `eval`, `lab`.": which commands have it; where all of a group do, its first word.
+ */
+static void print_owners(FILE *out, int option, const char *meaning)
 {
     char owners[1024] = "For ";
     size_t n = strlen(owners);
-    for (int i = 0; i < N_WORDS; i++) {
-        const char *word = dt_commands[i].word;
-        const bool group = covers_group(option, i);
-        const size_t first = strcspn(word, " ");
-        if ((option->commands & (1u << i)) != 0 && n < sizeof owners) {
+    for (const struct dt_command *const *c = dt_program.commands; *c != NULL; c++) {
+        int n_group = 1, n_owners = owns(*c, option, meaning);
+        const bool begins = c == dt_program.commands || !same_group(*c, c[-1]);
+        while (begins && same_group(*c, c[n_group])) {
+            n_owners += owns(c[n_group++], option, meaning);
+        }
+        const bool whole = n_group > 1 && n_owners == n_group;
+        if (owns(*c, option, meaning) && n < sizeof owners) {
             n += (size_t)snprintf(owners + n, sizeof owners - n, "%s`%.*s`", n > 4 ? ", " : "",
-                                  group ? (int)first : 99, word);
+                                  whole ? (int)strcspn((*c)->word, " ") : 99, (*c)->word);
         }
-        while (group && i + 1 < N_WORDS && strncmp(dt_commands[i + 1].word, word, first + 1) == 0) {
-            i++;
-        }
+        c += whole ? n_group - 1 : 0;
     }
-    if (meaning[0] != '\0' && n < sizeof owners) {
+    if (meaning != NULL && n < sizeof owners) {
         snprintf(owners + n, sizeof owners - n, ": %s", meaning);
     }
     dt_mdoc_text(out, owners, true);
 }
 
-static void print_option(FILE *out, enum option i)
+/* What it means to some commands alone, each meaning once. */
+static void print_meanings(FILE *out, int option)
 {
-    const struct dt_option *o = &dt_options[i];
+    for (const struct dt_command *const *c = dt_program.commands; *c != NULL; c++) {
+        const char *meaning = (*c)->options[option].meaning;
+        const struct dt_command *const *first = dt_program.commands;
+        while (meaning != NULL && !owns(*first, option, meaning)) {
+            first++;
+        }
+        if (meaning != NULL && first == c) {
+            print_owners(out, option, meaning);
+        }
+    }
+}
+
+static void print_option(FILE *out, int i)
+{
+    const struct dt_option_row *o = &dt_options[i];
     fprintf(out, ".It Fl -%s", o->name);
-    if (o->takes == TAKES_OPTIONAL_VALUE) {
+    if (o->takes == DT_TAKES_OPTIONAL_VALUE) {
         fprintf(out, " Ns Op = Ns Ar %s", o->value);
-    } else if (o->takes == TAKES_VALUE) {
+    } else if (o->takes == DT_TAKES_VALUE) {
         dt_mdoc_value(out, o->value);
     }
     if (o->letter != '\0') {
         fprintf(out, " , Fl %c", o->letter);
     }
-    if (o->letter != '\0' && o->takes == TAKES_VALUE) {
+    if (o->letter != '\0' && o->takes == DT_TAKES_VALUE) {
         dt_mdoc_value(out, o->value);
     }
     fputc('\n', out);
     dt_mdoc_text(out, o->meaning, true);
-    dt_mdoc_text(out, dt_prose_of_option(i), dt_prose_of_option(i)[0] != '\0');
-    if (o->commands != ON_ALL) {
-        print_owners(out, o, "");
+    dt_mdoc_text(out, o->more, o->more[0] != '\0');
+    if (o->use != DT_COMMON) {
+        print_owners(out, i, NULL);
     }
-    for (const struct dt_option_meaning *m = dt_option_meanings; m->text != NULL; m++) {
-        if (m->option == i) {
-            print_owners(out, &(struct dt_option){.commands = m->commands}, m->text);
-        }
-    }
+    print_meanings(out, i);
 }
 
 static void print_options(FILE *out)
@@ -113,8 +124,8 @@ static void print_options(FILE *out)
     fputs(".Sh OPTIONS\nAn option's value follows as the next argument or behind an equals "
           "sign.\n.Bl -tag -width Ds\n",
           out);
-    for (int i = 0; i < N_OPTIONS; i++) {
-        print_option(out, (enum option)i);
+    for (int i = 0; i < DT_N_OPTIONS; i++) {
+        print_option(out, i);
     }
     fputs(".El\n.Ss Faults\nWhat\n.Fl -inject\nputs in:\n.Bl -tag -width Ds\n", out);
 #define FAULT_ITEM(constant, name, needs, may, example, meaning) \
@@ -157,8 +168,10 @@ void dt_manual_program(FILE *out)
 {
     begin(out);
     fputs(".Sh COMMANDS\n", out);
-    for (int i = 0; i < N_WORDS; i++) {
-        print_command(out, (enum dt_command)i);
+    for (const struct dt_command *const *c = dt_program.commands; *c != NULL; c++) {
+        if (dt_command_has_word(*c)) {
+            print_command(out, *c);
+        }
     }
     print_options(out);
     print_tables(out);

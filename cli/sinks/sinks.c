@@ -33,8 +33,11 @@ enum dt_status dt_sinks_emit(void *context, struct dt_event *event)
         sinks->started_s = since_1970();
         sinks->clock_s = dt_clock_s();
     }
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0] && sinks->folder.config != NULL; i++) {
-        const enum dt_status s = rows[i](sinks, event);
+    const size_t n = sizeof rows / sizeof rows[0];
+    for (size_t i = 0; i <= n && sinks->folder.config != NULL; i++) {
+        enum dt_status (*const take)(struct dt_sinks *, const struct dt_event *) =
+            i < n ? rows[i] : sinks->last;
+        const enum dt_status s = take != NULL ? take(sinks, event) : DT_OK;
         event->status = event->status == DT_OK ? s : event->status;
         failed = failed == DT_OK ? s : failed;
     }

@@ -6,11 +6,13 @@
 #include "cli/sinks/metrics.h"
 #include "cli/sinks/progress.h"
 
-/* What they keep between events. Zeroed at first but for `command` and `silent`; before the
+/* What they keep between events. Zeroed at first but for `command`, `silent` and `last`; before the
  * folder's event, nobody is told anything. */
 struct dt_sinks {
     const char *command; /* the program's line, for people; set by whoever opens them */
     bool silent;         /* likewise: the terminal is not told */
+    /* likewise: a sink behind those of the list, or NULL; what it writes is made of their files */
+    enum dt_status (*last)(struct dt_sinks *sinks, const struct dt_event *event);
     double started_s; /* when the folder was opened, since 1970: tells the starts of a run from each
                          other */
     double clock_s;   /* likewise, by dt_clock_s */
@@ -36,8 +38,7 @@ struct dt_sinks {
     X(tensorboard)   /* tensorboard/: cli/sinks/tensorboard.c */                 \
     X(timeline)      /* trace.json: cli/sinks/timeline.c */                      \
     X(terminal)      /* stderr, and the result on stdout: cli/sinks/console.h */ \
-    X(summary)       /* summary.json: cli/sinks/summary.c */                     \
-    X(page)          /* report.html, from the files of those before: report/run_page.h */
+    X(summary)       /* summary.json: cli/sinks/summary.c */
 
 /* Tells the row of an event. DT_IO and the like: what is asked of it cannot be done. */
 #define DT_SINK_DECLARE(name) \

@@ -8,9 +8,9 @@
 #include <time.h>
 
 #include "base/text.h"
+#include "cli/sinks/confusion.h"
 #include "cli/sinks/protobuf.h"
 #include "cli/sinks/sinks.h"
-#include "report/page/confusion.h"
 #include "tensorboard.pb-c.h"
 #include "train/watch/inspect.h"
 

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "cli/args.h"
 #include "cli/output.h"
 #include "ops/accept/show.h"
 #include "train/trainer.h"
@@ -225,7 +226,9 @@ static enum dt_status prepare(struct dt_acceptance *a, struct dt_accept_baseline
                           reads ? dt_accept_baseline_read(a, a->spec->baseline, baseline) : DT_OK);
 }
 
-enum dt_status dt_accept(struct dt_world *world, const struct dt_accept_spec *spec)
+/* Prints to stdout a row for each check (rows.h) as it ends. DT_FAILED, agreed: one has. A rank
+ * that stalls ends it with the error of that. */
+static enum dt_status accept_cluster(struct dt_world *world, const struct dt_accept_spec *spec)
 {
     struct dt_acceptance a = {.world = world, .spec = spec, .measure_s = spec->quick ? 0.1 : 1};
     static struct dt_accept_outcome outcome; /* too large for the stack */
@@ -248,3 +251,53 @@ enum dt_status dt_accept(struct dt_world *world, const struct dt_accept_spec *sp
     free(a.hosts);
     return s;
 }
+
+static enum dt_status run(struct dt_world *world, const struct dt_args *args)
+{
+    struct dt_faults faults;
+    const struct dt_values *injects = &args->values[DT_OPTION_INJECT];
+    DT_TRY(dt_world_agree(world, dt_faults_parse(injects->texts, injects->n, &faults)));
+    return accept_cluster(
+        world, &(struct dt_accept_spec){.command = args->line,
+                                        .run = dt_args_text(args, DT_OPTION_RUN),
+                                        .junit = dt_args_text(args, DT_OPTION_JUNIT),
+                                        .json = dt_args_text(args, DT_OPTION_JSON),
+                                        .html = dt_args_text(args, DT_OPTION_HTML),
+                                        .baseline = dt_args_text(args, DT_OPTION_BASELINE),
+                                        .quick = dt_args_has(args, DT_OPTION_SHORT),
+                                        .faults = &faults});
+}
+
+const struct dt_command dt_command_accept = {
+    .word = "accept",
+    .meaning = "PASS or FAIL for what a cluster must be able to do",
+    .usage = "mpirun -np 4 dtrain accept [--short] [--run DIR] [--baseline FILE]\n"
+             "      [--junit FILE] [--json FILE] [--html FILE] [--inject FAULT]...",
+    .examples = "  srun --mpi=pmi2 dtrain accept --run runs/acceptance --junit accept.xml\n",
+    .more = "Runs each check and prints PASS or FAIL: all ranks are there, of one version and as "
+            "many on each host; `dtrain doctor` finds no problem; Horovod's worked example of the "
+            "gradient tape comes out bit for bit; the backward pass agrees with finite "
+            "differences; every allreduce algorithm, also between GPUs, gives exact sums of whole "
+            "numbers; of three hosts or more none is 38 % below the median in messages between "
+            "any two ranks, memory bandwidth and matrix products, or has twice the latency; a "
+            "training of seconds keeps its replicas equal after each step, on GPUs where there "
+            "are; every rank reads its checkpoint; a frozen rank is named within a second. With "
+            "fewer hosts, and without `--baseline`, figures can be compared with nothing: their "
+            "row is MEASURED. One that fails ends the program with status 1; `--inject` makes the "
+            "training fail. The files begin with date, command, commit, MPI and the hosts' "
+            "hardware.",
+    .options =
+        {
+            [DT_OPTION_RUN] = {DT_TAKEN, "folder for its files; default runs/accept/<UTC time>"},
+            [DT_OPTION_INJECT] = {DT_TAKEN, "inject a fault into the training (see "
+                                            "docs/distributed.md), which must then fail"},
+            [DT_OPTION_JSON] =
+                {DT_TAKEN, "also write the record to this file, which a later --baseline takes"},
+            [DT_OPTION_JUNIT] = {DT_TAKEN},
+            [DT_OPTION_BASELINE] = {DT_TAKEN},
+            [DT_OPTION_SHORT] = {DT_TAKEN},
+            [DT_OPTION_HTML] = {DT_TAKEN, "also write the record as a page, to be printed or sent"},
+        },
+    .tries_outputs = true,
+    .together = run,
+};

@@ -18,8 +18,4 @@ struct dt_accept_spec {
     const struct dt_faults *faults; /* injected into the training, to see it fail */
 };
 
-/* Prints to stdout a row for each check (rows.h) as it ends. DT_FAILED, agreed: at least one
- * failed. A rank that stalls ends it with that error. Every rank calls it. */
-enum dt_status dt_accept(struct dt_world *world, const struct dt_accept_spec *spec);
-
 #endif

@@ -57,8 +57,8 @@ static enum dt_status read_types(const char *text, uint32_t *types)
 static enum dt_status read_delay(const struct dt_args *args, struct dt_wire_delay *out)
 {
     double latency_us = 0, bandwidth_gbs = HUGE_VAL;
-    DT_TRY(dt_args_decimal("latency", args->latency, 0, 1e6, &latency_us));
-    DT_TRY(dt_args_decimal("bandwidth", args->bandwidth, 1e-6, 1e6, &bandwidth_gbs));
+    DT_TRY(dt_args_decimal(args, DT_OPTION_LATENCY, 0, 1e6, &latency_us));
+    DT_TRY(dt_args_decimal(args, DT_OPTION_BANDWIDTH, 1e-6, 1e6, &bandwidth_gbs));
     *out = (struct dt_wire_delay){
         .latency_s = latency_us / 1e6, .bandwidth = 1e9 * bandwidth_gbs, .clock_s = dt_clock_s};
     return DT_OK;
@@ -73,18 +73,19 @@ enum dt_status dt_bench_options_read(const struct dt_args *args, struct dt_bench
                                    .n_warmup = 5,
                                    .n_checks = 1,
                                    .types = UINT32_MAX,
-                                   .delayed = args->latency != NULL || args->bandwidth != NULL};
-    DT_TRY(dt_args_number("minbytes", args->min_bytes, true, sizeof(float), LARGEST_BYTES,
+                                   .delayed = dt_args_has(args, DT_OPTION_LATENCY) ||
+                                              dt_args_has(args, DT_OPTION_BANDWIDTH)};
+    DT_TRY(dt_args_number(args, DT_OPTION_MIN_BYTES, true, sizeof(float), LARGEST_BYTES,
                           &o->min_bytes));
-    DT_TRY(dt_args_number("maxbytes", args->max_bytes, true, sizeof(float), LARGEST_BYTES,
+    DT_TRY(dt_args_number(args, DT_OPTION_MAX_BYTES, true, sizeof(float), LARGEST_BYTES,
                           &o->max_bytes));
-    DT_TRY(dt_args_number("stepfactor", args->factor, false, 2, 1024, &o->factor));
-    DT_TRY(dt_args_number("iters", args->iters, false, 1, 1000000, &o->n_iters));
-    DT_TRY(dt_args_number("warmup_iters", args->warmup, false, 0, 1000000, &o->n_warmup));
-    DT_TRY(dt_args_number("check", args->check, false, 0, 1000, &o->n_checks));
+    DT_TRY(dt_args_number(args, DT_OPTION_FACTOR, false, 2, 1024, &o->factor));
+    DT_TRY(dt_args_number(args, DT_OPTION_ITERS, false, 1, 1000000, &o->n_iters));
+    DT_TRY(dt_args_number(args, DT_OPTION_WARMUP, false, 0, 1000000, &o->n_warmup));
+    DT_TRY(dt_args_number(args, DT_OPTION_CHECK, false, 0, 1000, &o->n_checks));
     DT_TRY(read_delay(args, &o->delay));
-    if (args->algorithms != NULL) {
-        DT_TRY(read_types(args->algorithms, &o->types));
+    if (dt_args_has(args, DT_OPTION_ALGORITHMS)) {
+        DT_TRY(read_types(dt_args_text(args, DT_OPTION_ALGORITHMS), &o->types));
     }
     if (o->min_bytes > o->max_bytes) {
         return dt_error(DT_USAGE,

@@ -14,25 +14,6 @@
 #include "dist/ranks/world.h"
 #include "train/trainer.h"
 
-/* Trains for some steps, so that zeros are distributed as in training, then times further ones;
- * rank 0 prints a table to stdout, and writes the file `json` unless that is NULL. Errors of the
- * training; DT_STOPPED after a signal. Every rank calls it; agreed. */
-enum dt_status dt_bench_blocks(struct dt_world *world, const struct dt_config *config,
-                               const char *json);
-
-/* Training steps of 1, 2, 4, ... and all of the ranks, where each keeps its batch (weak scaling)
- * and where they share one (strong scaling): rank 0 prints a table, and writes the files `json` and
- * `html` unless they are NULL. As above. */
-enum dt_status dt_bench_scaling(struct dt_world *world, const struct dt_config *config,
-                                const char *json, const char *html);
-
-/* Sums by size, for each allreduce implementation available here, or those that --algorithms names.
- * Errors of dt_bench_options_read, of the configuration and the device; DT_INTERNAL: a sum was
- * wrong; otherwise as above. */
-enum dt_status dt_bench_allreduce(struct dt_world *world, const struct dt_args *args);
-
-/* ---- parts of these, exported for the tests */
-
 /* Options of `bench allreduce`: sizes from min_bytes, times factor, up to max_bytes; sums of each
  * size. */
 struct dt_bench_options {

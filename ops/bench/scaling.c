@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "cli/commands/load.h"
 #include "cli/output.h"
 #include "cli/text.h"
 #include "dist/ranks/liveness/heartbeat.h"
@@ -148,8 +149,10 @@ static enum dt_status run(struct bench *b, const char *json, const char *html)
     return dt_world_agree(b->world, b->world->rank == 0 ? report(b, json, html) : DT_OK);
 }
 
-enum dt_status dt_bench_scaling(struct dt_world *world, const struct dt_config *config,
-                                const char *json, const char *html)
+/* Where each rank keeps its batch (weak scaling) and where they share one (strong scaling): rank 0
+ * prints a table, and writes the files unless they are NULL. Agreed. */
+static enum dt_status time_scaling(struct dt_world *world, const struct dt_config *config,
+                                   const char *json, const char *html)
 {
     struct bench *b;
     if (config->dist.strategy != DT_STRATEGY_ALLREDUCE) {
@@ -165,3 +168,36 @@ enum dt_status dt_bench_scaling(struct dt_world *world, const struct dt_config *
     free(b);
     return s;
 }
+
+static enum dt_status bench_scaling(struct dt_world *world, const struct dt_args *args)
+{
+    struct dt_config config;
+    DT_TRY(dt_load_config_all(world, args, &config));
+    return time_scaling(world, &config, dt_args_text(args, DT_OPTION_JSON),
+                        dt_args_text(args, DT_OPTION_HTML));
+}
+
+const struct dt_command dt_command_bench_scaling = {
+    .word = "bench scaling",
+    .meaning = "time training steps of 1, 2, 4, ... ranks",
+    .usage = "mpirun -np 4 dtrain bench scaling --config FILE [--data DIR]\n"
+             "      [--set KEY.PATH=VALUE]... [--json FILE] [--html FILE]",
+    .examples = "  mpirun -np 4 dtrain bench scaling --config configs/mnist.json \\\n"
+                "      --html scaling.html\n",
+    .more = "Times training steps by 1, 2, 4 and so on of the ranks, and by all of them, while "
+            "the others sleep: with the configuration's batch on every rank (weak scaling), and "
+            "with one such batch that the ranks share (strong scaling). The batch is "
+            "`train.batch.per_rank`, or `train.batch.global` where that is set. A rank has as "
+            "many threads as when all ranks train. Efficiency is the samples per second over "
+            "those of one rank times the ranks; with one batch that is T1 / (n Tn).",
+    .options =
+        {
+            [DT_OPTION_CONFIG] = {DT_REQUIRED},
+            [DT_OPTION_DATA] = {DT_TAKEN},
+            [DT_OPTION_SET] = {DT_TAKEN},
+            [DT_OPTION_JSON] = {DT_TAKEN},
+            [DT_OPTION_HTML] = {DT_TAKEN},
+        },
+    .ending = DT_AGREES_WITH_OTHERS,
+    .together = bench_scaling,
+};

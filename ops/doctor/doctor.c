@@ -1,11 +1,12 @@
-#include "ops/doctor/doctor.h"
-
+/* `dtrain doctor`: what these ranks have, before a job is given to them, and what is wrong with it.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
 #include "base/text.h"
+#include "cli/commands/load.h"
 #include "ops/doctor/checks.h"
 
 #define NAME(constant, name) name,
@@ -72,7 +73,9 @@ static void examine(const struct dt_world *world, const struct dt_rank_facts *ra
     }
 }
 
-enum dt_status dt_doctor(struct dt_world *world, const struct dt_doctor_spec *spec)
+/* Prints to stdout: a row for each rank, then a line for each check (checks.h) with its verdict and
+ * cure. DT_UNAVAILABLE, agreed: there are problems; warnings are none. */
+static enum dt_status doctor(struct dt_world *world, const struct dt_doctor_spec *spec)
 {
     struct dt_rank_facts *ranks = NULL;
     int counts[DT_N_VERDICTS] = {0};
@@ -102,3 +105,39 @@ enum dt_status dt_doctor(struct dt_world *world, const struct dt_doctor_spec *sp
     free(ranks);
     return s;
 }
+
+/* Without a configuration it does not look for data. */
+static enum dt_status run(struct dt_world *world, const struct dt_args *args)
+{
+    struct dt_config config;
+    struct dt_doctor_spec spec = {.run = dt_args_text(args, DT_OPTION_RUN)};
+    if (dt_args_has(args, DT_OPTION_CONFIG)) {
+        DT_TRY(dt_load_config_all(world, args, &config));
+        spec.config = &config;
+    }
+    return doctor(world, &spec);
+}
+
+const struct dt_command dt_command_doctor = {
+    .word = "doctor",
+    .meaning = "check this allocation and report problems",
+    .usage = "mpirun -np 4 dtrain doctor [--config FILE] [--data DIR] [--run DIR]\n"
+             "      [--set KEY.PATH=VALUE]...",
+    .examples = "  mpirun -np 4 dtrain doctor\n"
+                "  srun --mpi=pmi2 dtrain doctor --config configs/mnist.json --run runs/night\n",
+    .more = "Run it where a job will run. It checks each rank's versions, cores, load, memory and "
+            "its limits, shared memory, NUMA nodes, clocks, network, GPUs and their health "
+            "(NVML), whether it sees the data of the configuration and the folder of runs, and "
+            "Slurm's settings. Each check is ok, a warning or a problem, with its cure, or `-` "
+            "where there is nothing to check; a problem ends the program with status 69.",
+    .options =
+        {
+            [DT_OPTION_CONFIG] =
+                {DT_TAKEN, "also check that every rank can use this configuration and its data"},
+            [DT_OPTION_DATA] = {DT_TAKEN},
+            [DT_OPTION_RUN] = {DT_TAKEN, "folder in which a run is to write"},
+            [DT_OPTION_SET] = {DT_TAKEN},
+        },
+    .tells_of_launch = true,
+    .together = run,
+};

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "cli/args.h"
 #include "cli/config/config.h"
 #include "cli/text.h"
 #include "dist/strategy/roles.h"
@@ -81,21 +82,20 @@ static enum dt_status check_name(const char *option, const char *text)
 static enum dt_status read_options(struct job *job)
 {
     const struct dt_args *a = job->args;
-    DT_TRY(dt_args_number("nodes", a->nodes, false, 1, MAX_NODES, &job->n_nodes));
-    DT_TRY(dt_args_number("gpus-per-node", a->gpus_per_node, false, 1, MAX_PER_NODE, &job->n_gpus));
+    DT_TRY(dt_args_number(a, DT_OPTION_NODES, false, 1, MAX_NODES, &job->n_nodes));
+    DT_TRY(dt_args_number(a, DT_OPTION_GPUS_PER_NODE, false, 1, MAX_PER_NODE, &job->n_gpus));
     job->n_per_node = job->n_gpus > 0 ? job->n_gpus : 4;
-    DT_TRY(dt_args_number("ntasks-per-node", a->ntasks_per_node, false, 1, MAX_PER_NODE,
-                          &job->n_per_node));
-    DT_TRY(dt_args_number("cpus-per-task", a->cpus_per_task, false, 1, MAX_PER_NODE, &job->n_cpus));
+    DT_TRY(dt_args_number(a, DT_OPTION_NTASKS_PER_NODE, false, 1, MAX_PER_NODE, &job->n_per_node));
+    DT_TRY(dt_args_number(a, DT_OPTION_CPUS_PER_TASK, false, 1, MAX_PER_NODE, &job->n_cpus));
     if (job->n_gpus > 0 && job->n_per_node > job->n_gpus) {
         return dt_error(DT_USAGE,
                         "%zu ranks on a node share %zu GPU%s (at most one rank for each GPU: "
                         "--ntasks-per-node %zu)",
                         job->n_per_node, job->n_gpus, job->n_gpus == 1 ? "" : "s", job->n_gpus);
     }
-    DT_TRY(check_time(a->time));
-    DT_TRY(check_name("partition", a->partition));
-    return check_name("account", a->account);
+    DT_TRY(check_time(dt_args_text(a, DT_OPTION_TIME)));
+    DT_TRY(check_name("partition", dt_args_text(a, DT_OPTION_PARTITION)));
+    return check_name("account", dt_args_text(a, DT_OPTION_ACCOUNT));
 }
 
 static enum dt_status read_job(const struct dt_args *args, struct job *out)
@@ -103,11 +103,12 @@ static enum dt_status read_job(const struct dt_args *args, struct job *out)
     *out = (struct job){.args = args, .n_nodes = 1, .n_cpus = 1};
     struct dt_roles roles;
     DT_TRY(read_options(out));
-    DT_TRY(dt_config_load(args->config, args->sets, args->n_sets, &out->config));
+    DT_TRY(dt_config_load(dt_args_text(args, DT_OPTION_CONFIG), args->values[DT_OPTION_SET].texts,
+                          args->values[DT_OPTION_SET].n, &out->config));
     if (out->config.device == DT_DEVICE_CUDA && out->n_gpus == 0) {
         return dt_error(DT_USAGE,
                         "%s: device is cuda, and the job asks for no GPU (add --gpus-per-node N)",
-                        args->config);
+                        dt_args_text(args, DT_OPTION_CONFIG));
     }
     const size_t numbers[] = {out->n_nodes, out->n_per_node, out->n_cpus, out->n_gpus};
     for (int i = 0; i < 4; i++) {
@@ -128,9 +129,9 @@ static const char *value_of(const struct job *job, const char *key, size_t n)
                 {"ntasks-per-node", job->numbers[1]},
                 {"cpus-per-task", job->numbers[2]},
                 {"gpus-per-node", job->n_gpus > 0 ? job->numbers[3] : NULL},
-                {"time", a->time},
-                {"partition", a->partition},
-                {"account", a->account}};
+                {"time", dt_args_text(a, DT_OPTION_TIME)},
+                {"partition", dt_args_text(a, DT_OPTION_PARTITION)},
+                {"account", dt_args_text(a, DT_OPTION_ACCOUNT)}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         if (strlen(rows[i].key) == n && strncmp(rows[i].key, key, n) == 0) {
             return rows[i].value;
@@ -164,8 +165,9 @@ static void put_arithmetic(FILE *out, const struct job *job)
     char count[32], path[DT_LINE_SIZE];
     struct dt_roles roles = {.n_workers = n_ranks};
     dt_roles_find(&c->dist, 0, n_ranks, &roles);
-    fprintf(out, "# %s on %d rank%s: ", dt_text_escape(job->args->config, path, sizeof path),
-            n_ranks, n_ranks == 1 ? "" : "s");
+    fprintf(out, "# %s on %d rank%s: ",
+            dt_text_escape(dt_args_text(job->args, DT_OPTION_CONFIG), path, sizeof path), n_ranks,
+            n_ranks == 1 ? "" : "s");
     if (c->batch_per_rank > 0) {
         const double scale = dt_lr_scale(c->lr_scaling, roles.n_workers);
         fprintf(out, "%lld x %d = %s samples a step, learning rate %g x %g = %g\n",
@@ -195,14 +197,14 @@ static void put_options(FILE *out, const struct job *job)
         fputs("--set device=cuda", out);
         gap = " ";
     }
-    for (int i = 0; i < a->n_sets; i++) {
+    for (int i = 0; i < a->values[DT_OPTION_SET].n; i++) {
         fprintf(out, "%s--set ", gap);
-        dt_text_put_word(out, a->sets[i]);
+        dt_text_put_word(out, a->values[DT_OPTION_SET].texts[i]);
         gap = " ";
     }
-    if (a->data != NULL) {
+    if (dt_args_text(a, DT_OPTION_DATA) != NULL) {
         fprintf(out, "%s--data ", gap);
-        dt_text_put_word(out, a->data);
+        dt_text_put_word(out, dt_args_text(a, DT_OPTION_DATA));
     }
     fputs(")\n", out);
 }
@@ -211,9 +213,9 @@ static void put_line(FILE *out, const struct job *job, const char *line)
 {
     if (strncmp(line, "config=", 7) == 0) {
         put_arithmetic(out, job);
-        put_default(out, "config", "DTRAIN_CONFIG", job->args->config);
-    } else if (strncmp(line, "run=", 4) == 0 && job->args->run != NULL) {
-        put_default(out, "run", "DTRAIN_RUN", job->args->run);
+        put_default(out, "config", "DTRAIN_CONFIG", dt_args_text(job->args, DT_OPTION_CONFIG));
+    } else if (strncmp(line, "run=", 4) == 0 && dt_args_text(job->args, DT_OPTION_RUN) != NULL) {
+        put_default(out, "run", "DTRAIN_RUN", dt_args_text(job->args, DT_OPTION_RUN));
     } else if (strncmp(line, "options=", 8) == 0) {
         put_options(out, job);
     } else if (!put_directive(out, job, line)) {
@@ -253,15 +255,19 @@ static enum dt_status check(const char *text, size_t n)
     return s;
 }
 
-enum dt_status dt_slurm(const struct dt_args *args)
+/* Writes the script to stdout or to --script, a new file, and has Slurm check it if Slurm is
+ * there (ops/slurm/sbatch.h). DT_USAGE, errors of loading the configuration, DT_CONFIG: the
+ * strategy does not fit these ranks. DT_CANT_CREATE: the file exists, or its folder does not;
+ * DT_IO. DT_UNAVAILABLE: Slurm rejects the script, which is written all the same. */
+static enum dt_status slurm(const struct dt_args *args)
 {
     static struct job job; /* too large for the stack */
     char *text = NULL;
     size_t n = 0;
     DT_TRY(read_job(args, &job));
     enum dt_status s = dt_file_collect("the batch script", put_script, &job, &text, &n);
-    if (s == DT_OK && args->script != NULL) {
-        s = write_file(args->script, text, n);
+    if (s == DT_OK && dt_args_text(args, DT_OPTION_SCRIPT) != NULL) {
+        s = write_file(dt_args_text(args, DT_OPTION_SCRIPT), text, n);
     } else if (s == DT_OK) {
         fputs(text, stdout);
         fflush(stdout);
@@ -270,3 +276,34 @@ enum dt_status dt_slurm(const struct dt_args *args)
     free(text);
     return s;
 }
+
+const struct dt_command dt_command_slurm = {
+    .word = "slurm",
+    .meaning = "write the batch script of a job, and have Slurm check it",
+    .usage = "dtrain slurm --config FILE [--nodes N] [--ntasks-per-node N]\n"
+             "      [--cpus-per-task N] [--gpus-per-node N] [--time [D-]HH:MM:SS]\n"
+             "      [--partition NAME] [--account NAME] [--data DIR] [--run DIR]\n"
+             "      [--set KEY.PATH=VALUE]... [--script FILE]",
+    .examples = "  dtrain slurm --config configs/mnist.json --nodes 2 --time 00:20:00 \\\n"
+                "      --script night.sbatch\n",
+    .more = "Writes the batch script of a job to stdout or to a new file: the one in `scripts/`, "
+            "which saves before the time limit, goes back into the queue and goes on, with the "
+            "configuration and options given here. Where there is a `sbatch`, it is asked by "
+            "`--test-only`; if it refuses the script, the program ends with status 69.",
+    .options =
+        {
+            [DT_OPTION_CONFIG] = {DT_REQUIRED},
+            [DT_OPTION_DATA] = {DT_TAKEN},
+            [DT_OPTION_RUN] = {DT_TAKEN, "the job's run; default runs/<job name>-<job id>"},
+            [DT_OPTION_SET] = {DT_TAKEN},
+            [DT_OPTION_NODES] = {DT_TAKEN},
+            [DT_OPTION_NTASKS_PER_NODE] = {DT_TAKEN},
+            [DT_OPTION_CPUS_PER_TASK] = {DT_TAKEN},
+            [DT_OPTION_GPUS_PER_NODE] = {DT_TAKEN},
+            [DT_OPTION_TIME] = {DT_TAKEN},
+            [DT_OPTION_PARTITION] = {DT_TAKEN},
+            [DT_OPTION_ACCOUNT] = {DT_TAKEN},
+            [DT_OPTION_SCRIPT] = {DT_TAKEN},
+        },
+    .alone = slurm,
+};

@@ -1,5 +1,5 @@
-#include "ops/sweep/sweep.h"
-
+/* `dtrain sweep`: a training for each combination of values, one after another, or one on each rank
+ * at a time: different models in parallel, where `train` has one model on all ranks. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +9,8 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "cli/args.h"
+#include "cli/commands/load.h"
 #include "cli/config/config.h"
 #include "cli/config/diff.h"
 #include "cli/sinks/sinks.h"
@@ -128,9 +130,10 @@ static enum dt_status hear(void *context, struct dt_event *event)
 static enum dt_status load(struct sweep *w, int run)
 {
     dt_grid_sets(&w->grid, run, w->sets);
-    DT_TRY(dt_config_load(w->args->config, w->sets, w->grid.n_axes, &w->config));
+    DT_TRY(dt_config_load(dt_args_text(w->args, DT_OPTION_CONFIG), w->sets, w->grid.n_axes,
+                          &w->config));
     w->config.threads = w->config.threads == 0 ? w->n_threads : w->config.threads;
-    return dt_data_spec_set_dir(&w->config.data, w->args->data);
+    return dt_data_spec_set_dir(&w->config.data, dt_args_text(w->args, DT_OPTION_DATA));
 }
 
 /* Reports a failed run, which becomes a row of the table. */
@@ -147,11 +150,12 @@ static enum dt_status train(struct sweep *w, int run)
 {
     char path[DT_PATH_SIZE];
     dt_sweep_folder(w->dir, &w->grid, run, path);
-    w->sinks = (struct dt_sinks){.command = w->args->line, .silent = true};
+    w->sinks = (struct dt_sinks){
+        .command = w->args->line, .silent = true, .last = w->args->program->last_sink};
     const struct dt_train_options options = {.format = &dt_config_json,
                                              .run_dir = path,
                                              .watch = {dt_watch_all, NULL},
-                                             .resume = w->args->resume};
+                                             .resume = dt_args_has(w->args, DT_OPTION_RESUME)};
     enum dt_status s = load(w, run);
     if (s == DT_OK) {
         s = dt_train(&w->alone, &w->config, &options, &(struct dt_emitter){hear, w});
@@ -185,7 +189,8 @@ static enum dt_status train_mine(struct sweep *w)
 /* Checks every configuration before the first run. */
 static enum dt_status check_all(struct sweep *w)
 {
-    DT_TRY(dt_grid_open(w->args->sets, w->args->n_sets, &w->grid));
+    DT_TRY(dt_grid_open(w->args->values[DT_OPTION_SET].texts, w->args->values[DT_OPTION_SET].n,
+                        &w->grid));
     const size_t n = BEAT_RUNS + (size_t)w->grid.n_runs;
     double *numbers = calloc(3 * n, sizeof *numbers);
     w->printed = numbers; /* owns them */
@@ -257,19 +262,19 @@ static enum dt_status check_folders(struct sweep *w)
 static enum dt_status choose_folder(struct sweep *w)
 {
     char name[DT_PATH_SIZE];
-    if (w->args->run == NULL) {
+    if (dt_args_text(w->args, DT_OPTION_RUN) == NULL) {
         snprintf(name, sizeof name, "sweep-%.200s", w->config.name);
         dt_run_dir_default(name, w->dir);
         return dt_sweep_results_try(w->dir);
     }
-    DT_TRY(dt_run_dir_check(w->args->run));
-    snprintf(w->dir, sizeof w->dir, "%s", w->args->run);
-    if (!w->args->resume && access(w->dir, F_OK) == 0) {
+    DT_TRY(dt_run_dir_check(dt_args_text(w->args, DT_OPTION_RUN)));
+    snprintf(w->dir, sizeof w->dir, "%s", dt_args_text(w->args, DT_OPTION_RUN));
+    if (!dt_args_has(w->args, DT_OPTION_RESUME) && access(w->dir, F_OK) == 0) {
         return dt_error(DT_CANT_CREATE,
                         "%s: is already there (go on with --resume, or choose another --run)",
                         w->dir);
     }
-    DT_TRY(w->args->resume ? check_folders(w) : DT_OK);
+    DT_TRY(dt_args_has(w->args, DT_OPTION_RESUME) ? check_folders(w) : DT_OK);
     return dt_sweep_results_try(w->dir);
 }
 
@@ -323,7 +328,14 @@ static void close_sweep(struct sweep *w)
     free(w);
 }
 
-enum dt_status dt_sweep(struct dt_world *world, const struct dt_args *args)
+/* Every rank calls it. Rank r trains runs r, r + size, ..., each in its own world and its own
+ * folder within the sweep's, which ends with a table on stdout, sweep.csv, and a page about the
+ * best runs. A failed run is a row of the table, and the others continue; then the first failure's
+ * status is returned, except for a diverged training: that is a result. DT_USAGE, errors of loading
+ * a configuration; DT_CANT_CREATE: the folder exists and --resume is missing; DT_CONFIG: a run of
+ * the folder has other values; DT_STOPPED: after a signal, with checkpoints; DT_STALLED: a rank
+ * gives no sign of life. */
+static enum dt_status sweep(struct dt_world *world, const struct dt_args *args)
 {
     struct sweep *w;
     DT_TRY(dt_world_alloc(world, 1, sizeof *w, "a sweep", (void **)&w));
@@ -334,3 +346,42 @@ enum dt_status dt_sweep(struct dt_world *world, const struct dt_args *args)
     close_sweep(w);
     return s;
 }
+
+static enum dt_status check(const struct dt_args *args)
+{
+    const char *checkpoint = dt_args_text(args, DT_OPTION_RESUME);
+    DT_TRY(dt_load_check_resume(args));
+    return checkpoint == NULL
+               ? DT_OK
+               : dt_error(DT_USAGE,
+                          "sweep: --resume goes on with all runs of --run (leave out '=%s')",
+                          checkpoint);
+}
+
+const struct dt_command dt_command_sweep = {
+    .word = "sweep",
+    .meaning = "a training for each combination of values",
+    .usage = "mpirun -np 4 dtrain sweep --config FILE [--data DIR] [--run DIR] [--resume]\n"
+             "      --set KEY.PATH=VALUE,VALUE... [--set ...]",
+    .examples = "  mpirun -np 2 dtrain sweep --config configs/mnist-mlp.json \\\n"
+                "      --set train.optimizer.lr=0.01,0.001 --set model.layers.1.units=64,256\n",
+    .more = "Commas part the values of a key, outside of JSON's brackets and strings. Each run "
+            "has a numbered folder in that of the sweep (default runs/sweep-<config name>/<UTC "
+            "time>); under `mpirun` each rank trains every n-th of them by itself, with its share "
+            "of the cores and its GPU. A run that fails is a row of the table, and the others go "
+            "on; one that diverged is a result. `--resume` goes on with those that were stopped.",
+    .options =
+        {
+            [DT_OPTION_CONFIG] = {DT_REQUIRED},
+            [DT_OPTION_DATA] = {DT_TAKEN},
+            [DT_OPTION_RUN] = {DT_TAKEN,
+                               "folder for all runs; default runs/sweep-<config name>/<UTC time>"},
+            [DT_OPTION_RESUME] = {DT_TAKEN,
+                                  "go on with the runs in --run that have not ended; no value"},
+            [DT_OPTION_SET] = {DT_TAKEN, "values of a key, to be combined with those of the "
+                                         "others; may be given many times"},
+        },
+    .ending = DT_SAVES,
+    .check = check,
+    .together = sweep,
+};

@@ -1,4 +1,4 @@
-#include "report/page/image.h"
+#include "cli/image.h"
 
 #include <png.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Pictures as PNG: a file in memory, or within the text of a page. */
-#ifndef DT_REPORT_PAGE_IMAGE_H
-#define DT_REPORT_PAGE_IMAGE_H
+#ifndef DT_CLI_IMAGE_H
+#define DT_CLI_IMAGE_H
 
 #include <stdbool.h>
 #include <stddef.h>

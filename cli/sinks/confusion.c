@@ -1,4 +1,4 @@
-#include "report/page/confusion.h"
+#include "cli/sinks/confusion.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,0 +1,28 @@
+#include "cli/commands/load.h"
+
+#include "train/data_spec.h"
+
+enum dt_status dt_load_config(const struct dt_args *args, struct dt_config *config)
+{
+    const struct dt_values *sets = &args->values[DT_OPTION_SET];
+    DT_TRY(dt_config_load(dt_args_text(args, DT_OPTION_CONFIG), sets->texts, sets->n, config));
+    return dt_data_spec_set_dir(&config->data, dt_args_text(args, DT_OPTION_DATA));
+}
+
+enum dt_status dt_load_config_all(struct dt_world *world, const struct dt_args *args,
+                                  struct dt_config *config)
+{
+    DT_TRY(dt_world_agree(world, dt_load_config(args, config)));
+    world->comm->timeout_s = config->timeout_s;
+    return dt_world_agree(world, dt_comm_timeout_from_env(&world->comm->timeout_s));
+}
+
+enum dt_status dt_load_check_resume(const struct dt_args *args)
+{
+    if (dt_args_has(args, DT_OPTION_RESUME) && dt_args_text(args, DT_OPTION_RESUME) == NULL &&
+        !dt_args_has(args, DT_OPTION_RUN)) {
+        return dt_error(DT_USAGE, "--resume goes on with which run? (add --run DIR, or name a "
+                                  "checkpoint: --resume=FILE)");
+    }
+    return DT_OK;
+}

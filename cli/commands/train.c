@@ -1,0 +1,89 @@
+/* `dtrain train`, and `dtrain --print-config`. */
+#include <stdlib.h>
+
+#include "cli/commands/load.h"
+#include "cli/sinks/sinks.h"
+#include "train/train.h"
+#include "train/watch/inject.h"
+#include "train/watch/watch.h"
+
+static enum dt_status check(const struct dt_args *args)
+{
+    DT_TRY(dt_load_check_resume(args));
+    if (dt_args_text(args, DT_OPTION_RESUME) != NULL && dt_args_has(args, DT_OPTION_WEIGHTS)) {
+        return dt_error(DT_USAGE, "--resume=FILE and --weights both say where to begin (keep one)");
+    }
+    return DT_OK;
+}
+
+static enum dt_status train(struct dt_world *world, const struct dt_args *args)
+{
+    struct dt_config config;
+    struct dt_faults faults;
+    const struct dt_values *injects = &args->values[DT_OPTION_INJECT];
+    DT_TRY(dt_world_agree(world, dt_faults_parse(injects->texts, injects->n, &faults)));
+    DT_TRY(dt_load_config_all(world, args, &config));
+    DT_TRY(dt_world_agree(world, dt_sinks_check(&config)));
+    const struct dt_train_options options = {.format = &dt_config_json,
+                                             .run_dir = dt_args_text(args, DT_OPTION_RUN),
+                                             .watch = {dt_watch_all, &faults},
+                                             .resume = dt_args_has(args, DT_OPTION_RESUME),
+                                             .checkpoint = dt_args_text(args, DT_OPTION_RESUME),
+                                             .weights = dt_args_text(args, DT_OPTION_WEIGHTS)};
+    struct dt_sinks sinks = {.command = args->line, .last = args->program->last_sink};
+    const enum dt_status s =
+        dt_train(world, &config, &options, &(struct dt_emitter){dt_sinks_emit, &sinks});
+    dt_sinks_close(&sinks);
+    return s;
+}
+
+static enum dt_status print_config(const struct dt_args *args)
+{
+    struct dt_config config;
+    DT_TRY(dt_load_config(args, &config));
+    char *text = dt_config_to_json(&config);
+    if (text == NULL) {
+        return dt_error(DT_NO_MEMORY, "out of memory for the resolved configuration");
+    }
+    puts(text);
+    free(text);
+    return DT_OK;
+}
+
+#define TRAIN_OPTIONS                                                      \
+    {                                                                      \
+        [DT_OPTION_CONFIG] = {DT_REQUIRED}, [DT_OPTION_DATA] = {DT_TAKEN}, \
+        [DT_OPTION_RUN] = {DT_TAKEN}, [DT_OPTION_RESUME] = {DT_TAKEN},     \
+        [DT_OPTION_SET] = {DT_TAKEN}, [DT_OPTION_INJECT] = {DT_TAKEN},     \
+        [DT_OPTION_WEIGHTS] = {DT_TAKEN}, [DT_OPTION_PRINT_CONFIG] = {     \
+            DT_TAKEN                                                       \
+        }                                                                  \
+    }
+
+const struct dt_command dt_command_train = {
+    .word = "train",
+    .meaning = "train a model; the word may be left out",
+    .usage = "mpirun -np 4 dtrain [train] --config FILE [--data DIR] [--run DIR]\n"
+             "      [--resume[=CHECKPOINT]] [--weights FILE] [--set KEY.PATH=VALUE]...\n"
+             "      [--inject FAULT]...",
+    .examples = "  mpirun -np 4 dtrain --config configs/mnist.json --data data/mnist \\\n"
+                "      --run runs/night\n"
+                "  mpirun -np 2 dtrain --config configs/mnist.json --set train.epochs=1 \\\n"
+                "      --set 'train.batch={\"global\":384}'\n"
+                "  mpirun -np 2 dtrain --config configs/mnist.json \\\n"
+                "      --set model.layers.1.filters=16\n"
+                "  srun --mpi=pmi2 dtrain --config configs/mnist.json --run runs/night --resume\n",
+    .more = "Each rank works on its share of every batch, and the ranks' gradients are averaged "
+            "before each step, so that all keep the same weights. Started alone it is one rank.",
+    .options = TRAIN_OPTIONS,
+    .ending = DT_SAVES,
+    .check = check,
+    .together = train,
+};
+
+const struct dt_command dt_command_print_config = {
+    .word = "--print-config",
+    .options = TRAIN_OPTIONS,
+    .check = dt_load_check_resume,
+    .alone = print_config,
+};

@@ -1,0 +1,45 @@
+#include "cli/program.h"
+
+#include "report/run_page.h"
+
+/* X(name): the row is dt_command_<name>, in the file of the command. In the order of the help. */
+#define COMMAND_LIST(X)   \
+    X(train)              \
+    X(eval)               \
+    X(predict)            \
+    X(export)             \
+    X(plan)               \
+    X(report)             \
+    X(compare)            \
+    X(watch)              \
+    X(doctor)             \
+    X(accept)             \
+    X(sweep)              \
+    X(slurm)              \
+    X(bench_blocks)       \
+    X(bench_scaling)      \
+    X(bench_allreduce)    \
+    X(lab_gradtape)       \
+    X(lab_linear)         \
+    X(lab_lr)             \
+    X(lab_shards)         \
+    X(lab_batch)          \
+    X(lab_model_parallel) \
+    X(lab_pipeline)       \
+    X(lab_server)         \
+    X(lab_compression)    \
+    X(lab_stragglers)     \
+    X(lab_allreduce)      \
+    X(lab_reduce)         \
+    X(help)               \
+    X(version)            \
+    X(help_config)        \
+    X(print_config)
+
+#define DECLARE(name) extern const struct dt_command dt_command_##name;
+COMMAND_LIST(DECLARE)
+
+#define ROW(name) &dt_command_##name,
+static const struct dt_command *const commands[] = {COMMAND_LIST(ROW) NULL};
+
+const struct dt_program dt_program = {.commands = commands, .last_sink = dt_run_page_take};
