@@ -26,7 +26,7 @@ static void add(struct dt_curves *c, const char *name, const struct dt_record_ta
             (struct dt_series){.name = name,
                                .color = color,
                                .dots = dots,
-                               .x = table->cells,
+                               .x = table->cells + table->step,
                                .y = table->cells + column,
                                .epochs = dots ? table->cells + DT_EPOCH_EPOCH : NULL,
                                .n = table->n,

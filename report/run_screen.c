@@ -109,7 +109,7 @@ static void put_result(struct painter *p, const struct dt_record *r)
 
 /* A column of the steps' table: its last number, and all of them. */
 static void put_curve(struct painter *p, const struct dt_record *r, const char *name,
-                      enum dt_step_column column, const char *last)
+                      enum dt_step_field column, const char *last)
 {
     char line[3 * DT_SPARKLINE_CELLS + 1];
     const int width = p->screen.width - NAME_WIDTH - NUMBER_WIDTH - 4;

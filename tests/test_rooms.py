@@ -29,7 +29,7 @@ MAY_INCLUDE = {
     "train": ENGINE,
     "examples": ENGINE,
     "cli/config": {"cli"} | ENGINE,
-    "cli/manual": {"cli", "cli/config"} | ENGINE,
+    "cli/manual": {"cli", "cli/config", "cli/sinks"} | ENGINE,
     "cli/sinks": {"cli", "cli/config"} | ENGINE,
     "cli/commands": {"cli", "cli/config", "cli/sinks"} | ENGINE,
     "cli": {"cli/config", "cli/sinks", "cli/commands"} | ENGINE,

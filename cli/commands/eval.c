@@ -7,7 +7,7 @@
 #include "cli/commands/load.h"
 #include "cli/config/config.h"
 #include "cli/sinks/console.h"
-#include "cli/sinks/metrics.h"
+#include "cli/sinks/fields.h"
 #include "train/data_spec.h"
 #include "train/evaluate.h"
 #include "train/ranks.h"

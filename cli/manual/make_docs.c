@@ -2,6 +2,7 @@
  * `make_docs --list`. */
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/config/config.h"
@@ -12,6 +13,7 @@ static const struct {
     void (*write)(FILE *out);
 } files[] = {
     {"docs/config.md", dt_config_markdown},
+    {"docs/files.md", dt_manual_fields},
     {"configs/dtrain.schema.json", dt_config_schema_json},
     {"docs/dtrain.1", dt_manual_program},
     {"docs/dtrain-config.5", dt_manual_config},
@@ -20,17 +22,21 @@ static const struct {
 static bool write_file(const char *folder, int i)
 {
     char path[4096];
+    char *text = NULL;
+    size_t n = 0;
     snprintf(path, sizeof path, "%s/%s", folder, files[i].path);
-    FILE *out = fopen(path, "w");
-    bool done = out != NULL;
-    if (done) {
-        files[i].write(out);
-        done = ferror(out) == 0;
-        done = fclose(out) == 0 && done;
+    FILE *memory = open_memstream(&text, &n); /* some read the file that they write */
+    if (memory != NULL) {
+        files[i].write(memory);
+        fclose(memory);
     }
+    FILE *out = text != NULL ? fopen(path, "w") : NULL;
+    bool done = out != NULL && fwrite(text, 1, n, out) == n;
+    done = out != NULL && fclose(out) == 0 && done;
     if (!done) {
         perror(path);
     }
+    free(text);
     return done;
 }
 

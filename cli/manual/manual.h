@@ -8,5 +8,6 @@
 
 void dt_manual_program(FILE *out); /* dtrain(1) */
 void dt_manual_config(FILE *out);  /* dtrain-config(5) */
+void dt_manual_fields(FILE *out);  /* docs/files.md, with its tables of fields written again */
 
 #endif

@@ -1,39 +1,126 @@
 #include "cli/sinks/json.h"
 
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
 
-static const char replacement[] = "\xEF\xBF\xBD"; /* U+FFFD */
-
-/* With `out` as a copy; returns how long it is. */
-static size_t mend(const char *text, size_t n_bytes, char *out)
+static void put_tabs(const struct dt_json *j)
 {
-    size_t n_out = 0;
-    for (size_t i = 0; i < n_bytes;) {
-        const size_t n = dt_utf8_length(text + i, n_bytes - i, NULL),
-                     n_put = n > 0 ? n : strlen(replacement);
-        if (out != NULL) {
-            memcpy(out + n_out, n > 0 ? text + i : replacement, n_put);
-        }
-        n_out += n_put;
-        i += n > 0 ? n : 1;
+    for (int i = 0; i < j->depth; i++) {
+        fputc('\t', j->out);
     }
-    return n_out;
 }
 
-char *dt_json_print(const cJSON *tree, bool in_lines)
+static void put_character(FILE *out, const char *at, size_t n)
 {
-    char *text = in_lines ? cJSON_Print(tree) : cJSON_PrintUnformatted(tree);
-    const size_t n = text != NULL ? strlen(text) : 0, n_mended = mend(text, n, NULL);
-    if (n_mended == n) { /* each byte that is none becomes three */
-        return text;
+    static const char plain[] = "\"\\\b\f\n\r\t", escaped[] = "\"\\bfnrt";
+    const char *found = strchr(plain, *at);
+    if (n == 0) {
+        fputs("\xEF\xBF\xBD", out); /* U+FFFD */
+    } else if (found != NULL) {
+        fprintf(out, "\\%c", escaped[found - plain]);
+    } else if ((unsigned char)*at < ' ') {
+        fprintf(out, "\\u%04x", (unsigned)*at);
+    } else {
+        fwrite(at, 1, n, out);
     }
-    char *mended = cJSON_malloc(n_mended + 1);
-    if (mended != NULL) {
-        mend(text, n, mended);
-        mended[n_mended] = '\0';
+}
+
+static void put_text(FILE *out, const char *text)
+{
+    fputc('"', out);
+    for (size_t n, n_left = strlen(text); n_left > 0; text += n, n_left -= n) {
+        n = dt_utf8_length(text, n_left, NULL);
+        put_character(out, text, n);
+        n = n > 0 ? n : 1;
     }
-    cJSON_free(text);
-    return mended;
+    fputc('"', out);
+}
+
+/* What stands before a value. */
+static void put_key(struct dt_json *j, const char *key)
+{
+    if (j->inside) {
+        fputs(!j->in_lines ? "," : key != NULL ? ",\n" : ", ", j->out);
+    }
+    if (key != NULL) {
+        if (j->in_lines) {
+            put_tabs(j);
+        }
+        put_text(j->out, key);
+        fputs(j->in_lines ? ":\t" : ":", j->out);
+    }
+    j->inside = true;
+}
+
+void dt_json_begin(struct dt_json *j, const char *key, char bracket)
+{
+    put_key(j, key);
+    fputc(bracket, j->out);
+    fputs(j->in_lines && bracket == '{' ? "\n" : "", j->out);
+    j->depth++;
+    j->inside = false;
+}
+
+void dt_json_end(struct dt_json *j, char bracket)
+{
+    j->depth--;
+    if (j->in_lines && bracket == '{') {
+        fputs(j->inside ? "\n" : "", j->out);
+        put_tabs(j);
+    }
+    fputc(bracket == '{' ? '}' : ']', j->out);
+    j->inside = true;
+}
+
+void dt_json_digits(FILE *out, int digits, double value)
+{
+    char text[32];
+    if (digits < 0) {
+        fprintf(out, "%.*f", -digits, value);
+        return;
+    }
+    snprintf(text, sizeof text, "%.*g", digits > 0 ? digits : 15, value == 0 ? 0 : value);
+    if (digits == 0 && fabs(strtod(text, NULL) - value) > fabs(value) * DBL_EPSILON) {
+        snprintf(text, sizeof text, "%.17g", value);
+    }
+    fputs(text, out);
+}
+
+void dt_json_number(struct dt_json *j, const char *key, int digits, double value)
+{
+    put_key(j, key);
+    if (isfinite(value)) {
+        dt_json_digits(j->out, digits, value);
+    } else {
+        fputs("null", j->out);
+    }
+}
+
+void dt_json_text(struct dt_json *j, const char *key, const char *text)
+{
+    put_key(j, key);
+    put_text(j->out, text);
+}
+
+void dt_json_tree(struct dt_json *j, const char *key, const cJSON *tree)
+{
+    if (cJSON_IsNumber(tree)) {
+        dt_json_number(j, key, 0, tree->valuedouble);
+    } else if (cJSON_IsString(tree)) {
+        dt_json_text(j, key, tree->valuestring);
+    } else if (cJSON_IsObject(tree) || cJSON_IsArray(tree)) {
+        const char bracket = cJSON_IsObject(tree) ? '{' : '[';
+        dt_json_begin(j, key, bracket);
+        for (const cJSON *item = tree->child; item != NULL; item = item->next) {
+            dt_json_tree(j, item->string, item);
+        }
+        dt_json_end(j, bracket);
+    } else {
+        put_key(j, key);
+        fputs(cJSON_IsTrue(tree) ? "true" : cJSON_IsFalse(tree) ? "false" : "null", j->out);
+    }
 }

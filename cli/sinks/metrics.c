@@ -1,5 +1,7 @@
-#include "cli/sinks/sinks.h"
-#include "cli/sinks/staleness.h"
+/* metrics.jsonl, metrics.csv and summary.json: the rows of cli/sinks/fields.h. Losses and
+ * accuracies come from counts summed over all ranks. A resumed run first takes out what came after
+ * its checkpoint. */
+#include "cli/sinks/fields.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -11,29 +13,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "base/version.h"
-#include "cli/sinks/commit.h"
-#include "cli/sinks/json.h"
 #include "cli/sinks/record.h"
 #include "train/watch/inject.h"
 
 #define MAX_METRICS_BYTES ((size_t)1 << 30)
-#define CSV_HEADER \
-    "epoch,step,train_loss,train_accuracy,test_loss,test_accuracy,images_per_s,lr,world_size\n"
-
-double dt_metrics_loss(const struct dt_metrics *m)
-{
-    return m->loss_sum / m->n_samples;
-}
-
-double dt_metrics_accuracy(const struct dt_metrics *m)
-{
-    return m->n_correct / m->n_samples;
-}
 
 /* Where a run that goes on stands: what its records may tell of. */
 struct position {
@@ -163,112 +149,17 @@ static void flush(struct dt_metrics_files *files, FILE *file, const char *name)
     clearerr(file);
 }
 
-/* JSON has no NaN; null says the same. */
-static void put_number(FILE *file, const char *key, double value)
+/* A line of metrics.jsonl. */
+static void put_line(struct dt_sinks *sinks, const char *type, const struct dt_fields *fields,
+                     const struct dt_event *event)
 {
-    if (isfinite(value)) {
-        fprintf(file, ",\"%s\":%.9g", key, value);
-    } else {
-        fprintf(file, ",\"%s\":null", key);
-    }
-}
-
-static void put_traffic(FILE *file, const char *allreduce, const struct dt_step_traffic *traffic)
-{
-    fprintf(file, ",\"allreduce\":\"%s\"", allreduce);
-    put_number(file, "messages", traffic->known ? traffic->messages : (double)NAN);
-    put_number(file, "bytes_sent", traffic->known ? traffic->bytes : (double)NAN);
-    put_number(file, "messages_between_hosts",
-               traffic->known ? traffic->messages_between : (double)NAN);
-    put_number(file, "bytes_between_hosts", traffic->known ? traffic->bytes_between : (double)NAN);
-}
-
-/* How many gradients were 0, 1, 2, ... steps old. */
-static void put_staleness(FILE *file, const struct dt_staleness *staleness)
-{
-    const int n = dt_staleness_n_bins(staleness);
-    for (int i = 0; i < n; i++) {
-        fprintf(file, "%s%llu", i == 0 ? ",\"staleness\":[" : ",",
-                (unsigned long long)staleness->counts[i]);
-    }
-    fputs(n > 0 ? "]" : "", file);
-}
-
-static bool add_faults(cJSON *record, const struct dt_faults *faults)
-{
-    cJSON *texts = faults != NULL ? cJSON_AddArrayToObject(record, "injected") : NULL;
-    bool complete = faults == NULL || texts != NULL;
-    for (int i = 0; faults != NULL && i < faults->n && complete; i++) {
-        complete = cJSON_AddItemToArray(texts, cJSON_CreateString(faults->faults[i].text));
-    }
-    return complete;
-}
-
-static bool add_text_if(cJSON *object, const char *key, const char *text)
-{
-    return text == NULL || text[0] == '\0' || cJSON_AddStringToObject(object, key, text) != NULL;
-}
-
-static bool add_rank(cJSON *ranks, const struct dt_rank_info *rank)
-{
-    cJSON *r = cJSON_CreateObject();
-    const bool complete = cJSON_AddStringToObject(r, "host", rank->host) != NULL &&
-                          cJSON_AddNumberToObject(r, "local_rank", rank->local_rank) != NULL &&
-                          cJSON_AddStringToObject(r, "device", rank->device) != NULL &&
-                          cJSON_AddNumberToObject(r, "threads", rank->n_threads) != NULL &&
-                          cJSON_AddNumberToObject(r, "samples", (double)rank->n_samples) != NULL &&
-                          cJSON_AddItemToArray(ranks, r);
-    if (!complete) {
-        cJSON_Delete(r);
-    }
-    return complete;
-}
-
-/* Who trains, as the roster has it. */
-static bool add_ranks(cJSON *record, const struct dt_run_event *run, int world_size)
-{
-    cJSON *ranks = run->ranks != NULL ? cJSON_AddArrayToObject(record, "ranks") : NULL;
-    bool complete = run->ranks == NULL || ranks != NULL;
-    for (int r = 0; ranks != NULL && r < world_size && complete; r++) {
-        complete = add_rank(ranks, &run->ranks[r]);
-    }
-    return complete;
-}
-
-/* What decides the steps and their rate. */
-static bool add_arithmetic(cJSON *r, const struct dt_run_event *run)
-{
-    return cJSON_AddNumberToObject(r, "workers", run->n_workers) != NULL &&
-           cJSON_AddNumberToObject(r, "steps_per_epoch", (double)run->steps_per_epoch) != NULL &&
-           cJSON_AddNumberToObject(r, "train_samples", (double)run->n_train) != NULL &&
-           cJSON_AddNumberToObject(r, "test_samples", (double)run->n_test) != NULL &&
-           cJSON_AddNumberToObject(r, "lr", run->lr) != NULL &&
-           cJSON_AddNumberToObject(r, "lr_scale", run->lr_scale) != NULL;
-}
-
-/* The beginning of a run's record, whose name may need escapes; the caller frees it with
- * cJSON_free. NULL: out of memory. */
-static char *run_text(const struct dt_sinks *sinks, const struct dt_run_event *run)
-{
-    cJSON *r = cJSON_CreateObject();
-    const bool complete =
-        cJSON_AddStringToObject(r, "type", "run") != NULL &&
-        cJSON_AddNumberToObject(r, "step", (double)run->step) != NULL &&
-        cJSON_AddNumberToObject(r, "last_step", (double)run->last_step) != NULL &&
-        cJSON_AddNumberToObject(r, "seconds_before", sinks->seconds_before) != NULL &&
-        cJSON_AddStringToObject(r, "config", sinks->folder.config->name) != NULL &&
-        cJSON_AddNumberToObject(r, "world_size", sinks->folder.world_size) != NULL &&
-        cJSON_AddNumberToObject(r, "global_batch", (double)run->global_batch) != NULL &&
-        cJSON_AddNumberToObject(r, "parameters", (double)run->n_parameters) != NULL &&
-        cJSON_AddStringToObject(r, "version", dt_version) != NULL &&
-        cJSON_AddStringToObject(r, "commit", dt_commit) != NULL &&
-        cJSON_AddNumberToObject(r, "started", sinks->started_s) != NULL &&
-        add_text_if(r, "command", sinks->command) &&
-        add_text_if(r, "resumed_from", run->resumed_from) && add_arithmetic(r, run) &&
-        add_ranks(r, run, sinks->folder.world_size) && add_faults(r, run->faults);
-    char *text = complete ? dt_json_print(r, false) : NULL;
-    cJSON_Delete(r);
-    return text;
+    struct dt_json json = {.out = sinks->files.jsonl};
+    dt_json_begin(&json, NULL, '{');
+    dt_json_text(&json, "type", type);
+    dt_fields_put(&json, fields, sinks, event);
+    dt_json_end(&json, '{');
+    fputc('\n', json.out);
+    flush(&sinks->files, json.out, "metrics.jsonl");
 }
 
 /* What the starts before have taken, also of steps that are done again: their records go. */
@@ -285,86 +176,6 @@ static enum dt_status find_seconds_before(struct dt_sinks *sinks, const struct d
     return DT_OK;
 }
 
-/* Since this start. */
-static void put_seconds(const struct dt_sinks *sinks)
-{
-    fprintf(sinks->files.jsonl, ",\"seconds\":%.3f}\n", dt_clock_s() - sinks->clock_s);
-}
-
-static enum dt_status record_run(struct dt_sinks *sinks, const struct dt_run_event *run)
-{
-    struct dt_metrics_files *files = &sinks->files;
-    DT_TRY(find_seconds_before(sinks, run));
-    DT_TRY(open_records(sinks, run, "metrics.jsonl", keep_jsonl, &files->jsonl));
-    char *text = run_text(sinks, run);
-    if (text != NULL) {
-        fprintf(files->jsonl, "%.*s", (int)strlen(text) - 1, text); /* without its brace */
-        put_traffic(files->jsonl, run->averaging.allreduce, &run->averaging.traffic);
-        fputs("}\n", files->jsonl);
-    } else {
-        note_failure(files, "metrics.jsonl", ENOMEM);
-    }
-    cJSON_free(text);
-    flush(files, files->jsonl, "metrics.jsonl");
-    return DT_OK;
-}
-
-static void record_step(struct dt_sinks *sinks, const struct dt_step_event *r)
-{
-    FILE *f = sinks->files.jsonl;
-    if (!r->recorded) {
-        return;
-    }
-    fprintf(f, "{\"type\":\"step\",\"step\":%llu,\"epoch\":%llu", (unsigned long long)r->step,
-            (unsigned long long)r->epoch);
-    put_number(f, "loss", dt_metrics_loss(&r->train));
-    put_number(f, "accuracy", dt_metrics_accuracy(&r->train));
-    put_number(f, "lr", r->lr);
-    put_number(f, "grad_norm", r->grad_norm);
-    put_number(f, "images_per_s", r->images_per_s);
-    put_seconds(sinks);
-    flush(&sinks->files, f, "metrics.jsonl");
-}
-
-static double accuracy_of(const struct dt_sinks *sinks, const struct dt_metrics *m)
-{
-    return dt_sinks_classify(sinks) ? dt_metrics_accuracy(m) : nan("");
-}
-
-/* Milliseconds of a step, as the summary has them at the end. */
-static void put_phases(FILE *f, const struct dt_phase_times *times, uint64_t n_steps)
-{
-#define NAME(constant, name) name,
-    static const char *const names[] = {DT_PHASE_LIST(NAME)};
-    const char *before = ",\"rank0_ms_per_step\":{";
-    for (int p = 0; p < DT_N_PHASES && n_steps > 0; p++) {
-        if (times->s[p] > 0) {
-            fprintf(f, "%s\"%s\":%.6g", before, names[p], 1e3 * times->s[p] / (double)n_steps);
-            before = ",";
-        }
-    }
-    fputs(before[1] == '\0' ? "}" : "", f);
-}
-
-static void record_epoch(struct dt_sinks *sinks, const struct dt_epoch_event *r)
-{
-    FILE *f = sinks->files.jsonl;
-    fprintf(f, "{\"type\":\"epoch\",\"epoch\":%llu,\"step\":%llu", (unsigned long long)r->epoch,
-            (unsigned long long)r->step);
-    put_number(f, "train_loss", dt_metrics_loss(&r->train));
-    put_number(f, "train_accuracy", accuracy_of(sinks, &r->train));
-    put_number(f, "test_loss", dt_metrics_loss(&r->test));
-    put_number(f, "test_accuracy", accuracy_of(sinks, &r->test));
-    put_number(f, "images_per_s", r->images_per_s);
-    put_number(f, "lr", r->lr);
-    fprintf(f, ",\"world_size\":%d", sinks->folder.world_size);
-    put_traffic(f, r->allreduce, &r->traffic);
-    put_staleness(f, &r->staleness);
-    put_phases(f, &r->rank0, r->n_timed_steps);
-    put_seconds(sinks);
-    flush(&sinks->files, f, "metrics.jsonl");
-}
-
 /* The warning about missing records is long past. */
 static enum dt_status check_records(const struct dt_sinks *sinks, enum dt_status status)
 {
@@ -376,30 +187,43 @@ static enum dt_status check_records(const struct dt_sinks *sinks, enum dt_status
                     sinks->folder.dir->path);
 }
 
+static enum dt_status begin_lines(struct dt_sinks *sinks, const struct dt_event *event)
+{
+    DT_TRY(find_seconds_before(sinks, event->run));
+    DT_TRY(open_records(sinks, event->run, "metrics.jsonl", keep_jsonl, &sinks->files.jsonl));
+    put_line(sinks, "run", &dt_run_fields, event);
+    return DT_OK;
+}
+
 enum dt_status dt_metrics_jsonl_take(struct dt_sinks *sinks, const struct dt_event *event)
 {
-    switch (event->kind) {
-    case DT_EVENT_RUN:
-        return record_run(sinks, event->run);
-    case DT_EVENT_STEP:
-        record_step(sinks, event->step);
-        return DT_OK;
-    case DT_EVENT_EPOCH:
-        record_epoch(sinks, event->epoch);
-        return DT_OK;
-    case DT_EVENT_END:
+    if (event->kind == DT_EVENT_RUN) {
+        return begin_lines(sinks, event);
+    }
+    if (event->kind == DT_EVENT_END) {
         return check_records(sinks, event->status);
-    case DT_EVENT_FOLDER:
-    case DT_EVENT_WARNING:
-    case DT_EVENT_SAVE:
-    case DT_EVENT_TIMELINE:
-    case DT_EVENT_STOP:
-    case DT_EVENT_DIFFERENCE:
-    case DT_EVENT_FAULT:
-    case DT_EVENT_RESULT:
-        break;
+    }
+    if (event->kind == DT_EVENT_STEP && event->step->recorded) {
+        put_line(sinks, "step", &dt_step_fields, event);
+    }
+    if (event->kind == DT_EVENT_EPOCH) {
+        put_line(sinks, "epoch", &dt_epoch_fields, event);
     }
     return DT_OK;
+}
+
+/* ---- metrics.csv */
+
+static void put_header(FILE *csv)
+{
+    const char *separator = "";
+    for (int i = 0; i < dt_epoch_fields.n; i++) {
+        if (dt_epoch_fields.rows[i].csv) {
+            fprintf(csv, "%s%s", separator, dt_epoch_fields.rows[i].name);
+            separator = ",";
+        }
+    }
+    fputc('\n', csv);
 }
 
 static enum dt_status open_table(struct dt_sinks *sinks, const struct dt_run_event *run)
@@ -407,17 +231,24 @@ static enum dt_status open_table(struct dt_sinks *sinks, const struct dt_run_eve
     FILE **csv = &sinks->files.csv;
     DT_TRY(open_records(sinks, run, "metrics.csv", keep_csv, csv));
     if (ftell(*csv) == 0) {
-        fputs(CSV_HEADER, *csv);
+        put_header(*csv);
     }
     return DT_OK;
 }
 
-static void put_row(struct dt_sinks *sinks, const struct dt_epoch_event *r)
+static void put_row(struct dt_sinks *sinks, const struct dt_event *event)
 {
-    fprintf(sinks->files.csv, "%llu,%llu,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%d\n",
-            (unsigned long long)r->epoch, (unsigned long long)r->step, dt_metrics_loss(&r->train),
-            accuracy_of(sinks, &r->train), dt_metrics_loss(&r->test), accuracy_of(sinks, &r->test),
-            r->images_per_s, r->lr, sinks->folder.world_size);
+    struct dt_field_value values[DT_MAX_FIELDS];
+    const char *separator = "";
+    dt_epoch_fields.read(sinks, event, values);
+    for (int i = 0; i < dt_epoch_fields.n; i++) {
+        if (dt_epoch_fields.rows[i].csv) {
+            fputs(separator, sinks->files.csv);
+            dt_json_digits(sinks->files.csv, values[i].digits, values[i].number);
+            separator = ",";
+        }
+    }
+    fputc('\n', sinks->files.csv);
     flush(&sinks->files, sinks->files.csv, "metrics.csv");
 }
 
@@ -427,7 +258,41 @@ enum dt_status dt_metrics_csv_take(struct dt_sinks *sinks, const struct dt_event
         return open_table(sinks, event->run);
     }
     if (event->kind == DT_EVENT_EPOCH) {
-        put_row(sinks, event->epoch);
+        put_row(sinks, event);
     }
     return DT_OK;
+}
+
+/* ---- summary.json */
+
+/* A dt_file_put_fn. */
+struct summary {
+    const struct dt_sinks *sinks;
+    const struct dt_event *event;
+};
+static void put_summary(FILE *out, const void *context)
+{
+    const struct summary *summary = context;
+    struct dt_json json = {.out = out, .in_lines = true};
+    dt_json_begin(&json, NULL, '{');
+    dt_fields_put(&json, &dt_end_fields, summary->sinks, summary->event);
+    dt_json_end(&json, '{');
+}
+
+enum dt_status dt_summary_take(struct dt_sinks *sinks, const struct dt_event *event)
+{
+    const struct dt_run_dir *dir = sinks->folder.dir;
+    char *text = NULL;
+    size_t n = 0;
+    if (event->kind != DT_EVENT_END && event->kind != DT_EVENT_FAULT) {
+        return DT_OK;
+    }
+    const enum dt_status s =
+        dt_file_collect("summary.json", put_summary, &(struct summary){sinks, event}, &text, &n);
+    if (s != DT_OK) {
+        return dt_error(DT_IO, "%s/summary.json: not written, out of memory", dir->path);
+    }
+    const enum dt_status written = dt_run_dir_write(dir, "summary.json", text);
+    free(text);
+    return written;
 }

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "cli/sinks/metrics.h"
+#include "cli/sinks/fields.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
 

@@ -34,7 +34,7 @@ const char *dt_record_text(const cJSON *object, const char *key)
 /* ---- tables */
 
 static enum dt_status add_row(struct dt_record_table *table, const cJSON *record,
-                              const char *const *names)
+                              const struct dt_field *fields)
 {
     if (table->n == table->room) {
         const size_t room = table->room > 0 ? 2 * table->room : 256;
@@ -46,7 +46,7 @@ static enum dt_status add_row(struct dt_record_table *table, const cJSON *record
         table->room = room;
     }
     for (size_t c = 0; c < table->n_columns; c++) {
-        table->cells[table->n * table->n_columns + c] = dt_record_number(record, names[c]);
+        table->cells[table->n * table->n_columns + c] = dt_record_number(record, fields[c].name);
     }
     table->n++;
     return DT_OK;
@@ -56,7 +56,7 @@ static enum dt_status add_row(struct dt_record_table *table, const cJSON *record
 static bool goes_on(const struct dt_record_table *table, const cJSON *record)
 {
     const double step = dt_record_number(record, "step"),
-                 least = table->n > 0 ? dt_record_cell(table, table->n - 1, 0) : -1;
+                 least = table->n > 0 ? dt_record_cell(table, table->n - 1, table->step) : -1;
     return step > least && step < 1e15;
 }
 
@@ -113,11 +113,11 @@ enum dt_status dt_record_read(const char *folder, const char *name, cJSON **out)
 /* Keeps it, and the steps that a run before had done. */
 static enum dt_status take_start(struct dt_record *r, cJSON **line)
 {
-    static const char *const names[] = {"step"};
+    static const struct dt_field step = {.name = "step"};
     enum dt_status s = DT_OK;
     r->started = r->n_starts++ == 0 ? dt_record_number(*line, "started") : r->started;
     if (r->start != NULL && goes_on(&r->restarts, *line)) {
-        s = add_row(&r->restarts, *line, names);
+        s = add_row(&r->restarts, *line, &step);
     }
     cJSON_Delete(r->start);
     r->start = *line;
@@ -127,20 +127,11 @@ static enum dt_status take_start(struct dt_record *r, cJSON **line)
 
 static enum dt_status take_epoch(struct dt_record *r, cJSON **line)
 {
-#define NAME(constant, name) name,
-    static const char *const names[] = {DT_EPOCH_COLUMN_LIST(NAME)};
-    DT_TRY(add_row(&r->epochs, *line, names));
+    DT_TRY(add_row(&r->epochs, *line, dt_epoch_fields.rows));
     cJSON_Delete(r->last_epoch);
     r->last_epoch = *line;
     *line = NULL;
     return DT_OK;
-}
-
-static enum dt_status take_step(struct dt_record *r, const cJSON *line)
-{
-    static const char *const names[] = {DT_STEP_COLUMN_LIST(NAME)};
-#undef NAME
-    return add_row(&r->steps, line, names);
 }
 
 static enum dt_status take_line(struct dt_record *r, const char *text, size_t n)
@@ -158,7 +149,7 @@ static enum dt_status take_line(struct dt_record *r, const char *text, size_t n)
     } else if (strcmp(type, "epoch") == 0 && goes_on(&r->epochs, line)) {
         s = take_epoch(r, &line);
     } else if (strcmp(type, "step") == 0 && goes_on(&r->steps, line)) {
-        s = take_step(r, line);
+        s = add_row(&r->steps, line, dt_step_fields.rows);
     } else {
         r->n_strange++;
     }
@@ -283,8 +274,8 @@ static enum dt_status read_all(struct dt_record *r)
 enum dt_status dt_record_open(const char *folder, struct dt_record *out)
 {
     *out = (struct dt_record){.noted_step = (double)NAN,
-                              .steps = {.n_columns = DT_N_STEP_COLUMNS},
-                              .epochs = {.n_columns = DT_N_EPOCH_COLUMNS},
+                              .steps = {.n_columns = DT_N_STEP_FIELDS, .step = DT_STEP_STEP},
+                              .epochs = {.n_columns = DT_N_EPOCH_FIELDS, .step = DT_EPOCH_STEP},
                               .restarts = {.n_columns = 1}};
     size_t n = strlen(folder);
     while (n > 1 && folder[n - 1] == '/') {

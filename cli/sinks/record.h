@@ -8,35 +8,13 @@
 
 #include <cjson/cJSON.h>
 
-#include "train/config.h"
+#include "cli/sinks/fields.h"
 
-/* Columns of the tables, under the names that metrics.jsonl has: of the steps that were recorded,
- * and of the epochs. X(constant, name) */
-#define DT_STEP_COLUMN_LIST(X)        \
-    X(DT_STEP_STEP, "step")           \
-    X(DT_STEP_LOSS, "loss")           \
-    X(DT_STEP_ACCURACY, "accuracy")   \
-    X(DT_STEP_LR, "lr")               \
-    X(DT_STEP_GRAD_NORM, "grad_norm") \
-    X(DT_STEP_IMAGES, "images_per_s") \
-    X(DT_STEP_EPOCH, "epoch")         \
-    X(DT_STEP_SECONDS, "seconds")
-#define DT_EPOCH_COLUMN_LIST(X)                  \
-    X(DT_EPOCH_STEP, "step")                     \
-    X(DT_EPOCH_TRAIN_LOSS, "train_loss")         \
-    X(DT_EPOCH_TRAIN_ACCURACY, "train_accuracy") \
-    X(DT_EPOCH_TEST_LOSS, "test_loss")           \
-    X(DT_EPOCH_TEST_ACCURACY, "test_accuracy")   \
-    X(DT_EPOCH_IMAGES, "images_per_s")           \
-    X(DT_EPOCH_LR, "lr")                         \
-    X(DT_EPOCH_EPOCH, "epoch")                   \
-    X(DT_EPOCH_SECONDS, "seconds")
-enum dt_step_column { DT_STEP_COLUMN_LIST(DT_NAMED_ENUM) DT_N_STEP_COLUMNS };
-enum dt_epoch_column { DT_EPOCH_COLUMN_LIST(DT_NAMED_ENUM) DT_N_EPOCH_COLUMNS };
-
-/* Row after row; steps grow from row to row. */
+/* Row after row; steps grow from row to row. Columns are the fields of a step or an epoch, in their
+ * order; of those that are no number, NaN. */
 struct dt_record_table {
     size_t n, n_columns;
+    int step; /* its column */
     double *cells;
     size_t room; /* private: rows */
 };

@@ -3,8 +3,14 @@
 #define DT_CLI_SINKS_SINKS_H
 
 #include "cli/sinks/event_file.h"
-#include "cli/sinks/metrics.h"
 #include "cli/sinks/progress.h"
+
+/* metrics.jsonl and metrics.csv; NULL: not open. */
+struct dt_metrics_files {
+    FILE *jsonl, *csv;
+    bool failed; /* a record could not be written: said once, training goes on, and the run ends
+                    with DT_IO */
+};
 
 /* What they keep between events. Zeroed at first but for `command`, `silent` and `last`; before the
  * folder's event, nobody is told anything. */
@@ -32,13 +38,13 @@ struct dt_sinks {
 /* X(name), in the order in which they are told: each sees in event->status whether one before it
  * has failed. */
 #define DT_SINK_LIST(X)                                                          \
-    X(metrics_jsonl) /* metrics.jsonl: cli/sinks/metrics.h */                    \
+    X(metrics_jsonl) /* metrics.jsonl: cli/sinks/metrics.c */                    \
     X(metrics_csv)   /* metrics.csv */                                           \
     X(position)      /* run.lock: the step, once a second */                     \
     X(tensorboard)   /* tensorboard/: cli/sinks/tensorboard.c */                 \
     X(timeline)      /* trace.json: cli/sinks/timeline.c */                      \
     X(terminal)      /* stderr, and the result on stdout: cli/sinks/console.h */ \
-    X(summary)       /* summary.json: cli/sinks/summary.c */
+    X(summary)       /* summary.json, likewise */
 
 /* Tells the row of an event. DT_IO and the like: what is asked of it cannot be done. */
 #define DT_SINK_DECLARE(name) \
@@ -48,6 +54,10 @@ DT_SINK_LIST(DT_SINK_DECLARE)
 
 /* DT_UNAVAILABLE: the configuration asks for one that this build has not got. */
 enum dt_status dt_sinks_check(const struct dt_config *config);
+
+/* A run that goes on after `step` steps and `n_epochs` whole epochs drops the records of later ones
+ * first, also that of the epoch in which it stands: it will be written again. */
+void dt_metrics_close(struct dt_metrics_files *files);
 
 /* A dt_emitter.emit; context: the dt_sinks. */
 enum dt_status dt_sinks_emit(void *context, struct dt_event *event);

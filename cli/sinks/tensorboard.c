@@ -9,13 +9,12 @@
 
 #include "base/text.h"
 #include "cli/sinks/confusion.h"
+#include "cli/sinks/fields.h"
 #include "cli/sinks/protobuf.h"
-#include "cli/sinks/sinks.h"
 #include "tensorboard.pb-c.h"
 #include "train/watch/inspect.h"
 
 #define N_BUCKETS 30
-#define MAX_SCALARS 6
 #define SMALL 2048 /* bytes, of an event that needs no memory */
 
 static double now_s(void)
@@ -59,18 +58,18 @@ static void put(struct dt_sinks *sinks, Tensorboard__Event *event, uint64_t step
 
 struct scalars {
     int n;
-    Tensorboard__Summary__Value values[MAX_SCALARS], *list[MAX_SCALARS];
+    Tensorboard__Summary__Value values[DT_MAX_FIELDS], *list[DT_MAX_FIELDS];
 };
 
 /* What is not a number is left out. */
-static void add_scalar(struct scalars *s, char *tag, double number)
+static void add_scalar(struct scalars *s, const char *tag, double number)
 {
     if (!isfinite(number)) {
         return;
     }
     Tensorboard__Summary__Value *value = s->list[s->n] = &s->values[s->n];
     *value = (Tensorboard__Summary__Value)TENSORBOARD__SUMMARY__VALUE__INIT;
-    value->tag = tag;
+    value->tag = (char *)tag; /* the library only reads it */
     value->value_case = TENSORBOARD__SUMMARY__VALUE__VALUE_SIMPLE_VALUE;
     value->simple_value = (float)number;
     s->n++;
@@ -88,35 +87,19 @@ static void put_values(struct dt_sinks *sinks, Tensorboard__Summary__Value **val
     put(sinks, &event, step);
 }
 
-static double accuracy_of(const struct dt_sinks *sinks, const struct dt_metrics *m)
+/* Those fields that have a tag. */
+static void put_scalars(struct dt_sinks *sinks, const struct dt_fields *fields,
+                        const struct dt_event *event, uint64_t step)
 {
-    return dt_sinks_classify(sinks) ? dt_metrics_accuracy(m) : (double)NAN;
-}
-
-static void put_step(struct dt_sinks *sinks, const struct dt_step_event *r)
-{
+    struct dt_field_value values[DT_MAX_FIELDS];
     struct scalars s = {0};
-    if (!r->recorded) {
-        return;
+    fields->read(sinks, event, values);
+    for (int i = 0; i < fields->n; i++) {
+        if (fields->rows[i].tag[0] != '\0') {
+            add_scalar(&s, fields->rows[i].tag, values[i].number);
+        }
     }
-    add_scalar(&s, "loss/step", dt_metrics_loss(&r->train));
-    add_scalar(&s, "accuracy/step", accuracy_of(sinks, &r->train));
-    add_scalar(&s, "learning_rate/step", r->lr);
-    add_scalar(&s, "gradient_norm/step", r->grad_norm);
-    add_scalar(&s, "images_per_s/step", r->images_per_s);
-    put_values(sinks, s.list, s.n, r->step);
-}
-
-static void put_scalars(struct dt_sinks *sinks, const struct dt_epoch_event *r)
-{
-    struct scalars s = {0};
-    add_scalar(&s, "loss/train", dt_metrics_loss(&r->train));
-    add_scalar(&s, "loss/test", dt_metrics_loss(&r->test));
-    add_scalar(&s, "accuracy/train", accuracy_of(sinks, &r->train));
-    add_scalar(&s, "accuracy/test", accuracy_of(sinks, &r->test));
-    add_scalar(&s, "learning_rate/epoch", r->lr);
-    add_scalar(&s, "images_per_s/epoch", r->images_per_s);
-    put_values(sinks, s.list, s.n, r->step);
+    put_values(sinks, s.list, s.n, step);
 }
 
 /* ---- histograms */
@@ -268,9 +251,10 @@ static enum dt_status begin(struct dt_sinks *sinks, const struct dt_event *event
     return DT_OK;
 }
 
-static void put_epoch(struct dt_sinks *sinks, const struct dt_epoch_event *epoch)
+static void put_epoch(struct dt_sinks *sinks, const struct dt_event *event)
 {
-    put_scalars(sinks, epoch);
+    const struct dt_epoch_event *epoch = event->epoch;
+    put_scalars(sinks, &dt_epoch_fields, event, epoch->step);
     if (epoch->inside != NULL && !sinks->events.failed) {
         put_inside(sinks, epoch->inside, epoch->step);
     }
@@ -293,11 +277,11 @@ enum dt_status dt_tensorboard_take(struct dt_sinks *sinks, const struct dt_event
     if (event->kind == DT_EVENT_END) {
         return check_events(sinks, event->status);
     }
-    if (event->kind == DT_EVENT_STEP && sinks->events.file.file != NULL) {
-        put_step(sinks, event->step);
+    if (event->kind == DT_EVENT_STEP && sinks->events.file.file != NULL && event->step->recorded) {
+        put_scalars(sinks, &dt_step_fields, event, event->step->step);
     }
     if (event->kind == DT_EVENT_EPOCH && sinks->events.file.file != NULL) {
-        put_epoch(sinks, event->epoch);
+        put_epoch(sinks, event);
     }
     return DT_OK;
 }

@@ -244,17 +244,15 @@ cJSON *dt_bench_json(const char *kind, const struct dt_world *world, double peak
     return json;
 }
 
+/* A dt_file_put_fn. */
+static void put_tree(FILE *out, const void *tree)
+{
+    struct dt_json json = {.out = out, .in_lines = true};
+    dt_json_tree(&json, NULL, tree);
+    fputc('\n', out);
+}
+
 enum dt_status dt_bench_write(const char *path, const cJSON *json)
 {
-    if (path == NULL) {
-        return DT_OK;
-    }
-    char *text = dt_json_print(json, true);
-    if (text == NULL) {
-        return dt_error(DT_NO_MEMORY, "out of memory for %s", path);
-    }
-    const struct dt_file_part parts[] = {{text, strlen(text)}, {"\n", 1}};
-    const enum dt_status s = dt_file_write(path, parts, 2);
-    cJSON_free(text);
-    return s;
+    return dt_file_print(path, put_tree, json);
 }

@@ -1,7 +1,7 @@
 /* The folder of a run: chosen, created and locked by rank 0.
  *
  *   config.json            resolved configuration
- *   metrics.jsonl, .csv    see cli/sinks/metrics.h
+ *   metrics.jsonl, .csv    see docs/files.md
  *   checkpoints/           see model/checkpoint.h
  *   summary.json           how the run ended
  *   report.html            a page about all of it

@@ -1,0 +1,237 @@
+#include "cli/sinks/fields.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/version.h"
+#include "cli/sinks/commit.h"
+#include "cli/sinks/staleness.h"
+#include "cli/text.h"
+#include "train/watch/inject.h"
+
+double dt_metrics_loss(const struct dt_metrics *m)
+{
+    return m->loss_sum / m->n_samples;
+}
+
+double dt_metrics_accuracy(const struct dt_metrics *m)
+{
+    return m->n_correct / m->n_samples;
+}
+
+/* ---- values, as the rows name them */
+
+#define NONE ((struct dt_field_value){.text = NULL})
+#define when(condition, value) ((condition) ? (value) : NONE)
+#define number(x) ((struct dt_field_value){.is_number = true, .number = (double)(x)})
+#define above_0(x) when((x) > 0, number(x))
+
+static struct dt_field_value real(double x)
+{
+    return (struct dt_field_value){.is_number = true, .digits = 9, .number = x};
+}
+
+static struct dt_field_value text(const char *text)
+{
+    return (struct dt_field_value){.text = text};
+}
+
+static struct dt_field_value text_if(const char *text)
+{
+    return (struct dt_field_value){.text = text != NULL && text[0] != '\0' ? text : NULL};
+}
+
+static struct dt_field_value parts(dt_field_parts_fn put)
+{
+    return (struct dt_field_value){.parts = put};
+}
+
+static struct dt_field_value seconds(const struct dt_sinks *sinks)
+{
+    return (struct dt_field_value){
+        .is_number = true, .digits = -3, .number = dt_clock_s() - sinks->clock_s};
+}
+
+static struct dt_field_value sent(const struct dt_step_traffic *traffic, double amount)
+{
+    return real(traffic->known ? amount : (double)NAN);
+}
+
+static double accuracy_of(const struct dt_sinks *sinks, const struct dt_metrics *m)
+{
+    return dt_sinks_classify(sinks) ? dt_metrics_accuracy(m) : nan("");
+}
+
+static bool is_tested(const struct dt_end_event *r)
+{
+    return r->signal == 0 && r->test.n_samples > 0;
+}
+
+/* ---- objects and lists */
+
+static void put_rank(struct dt_json *json, const struct dt_rank_info *rank)
+{
+    dt_json_begin(json, NULL, '{');
+    dt_json_text(json, "host", rank->host);
+    dt_json_number(json, "local_rank", 0, rank->local_rank);
+    dt_json_text(json, "device", rank->device);
+    dt_json_number(json, "threads", 0, rank->n_threads);
+    dt_json_number(json, "samples", 0, (double)rank->n_samples);
+    dt_json_end(json, '{');
+}
+
+static void put_ranks(struct dt_json *json, const char *key, const struct dt_sinks *sinks,
+                      const void *r)
+{
+    const struct dt_run_event *run = r;
+    dt_json_begin(json, key, '[');
+    for (int rank = 0; rank < sinks->folder.world_size; rank++) {
+        put_rank(json, &run->ranks[rank]);
+    }
+    dt_json_end(json, '[');
+}
+
+static void put_faults(struct dt_json *json, const char *key, const struct dt_sinks *sinks,
+                       const void *r)
+{
+    (void)sinks;
+    const struct dt_faults *faults = ((const struct dt_run_event *)r)->faults;
+    dt_json_begin(json, key, '[');
+    for (int i = 0; i < faults->n; i++) {
+        dt_json_text(json, NULL, faults->faults[i].text);
+    }
+    dt_json_end(json, '[');
+}
+
+static void put_staleness(struct dt_json *json, const char *key, const struct dt_sinks *sinks,
+                          const void *r)
+{
+    (void)sinks;
+    const struct dt_staleness *staleness = &((const struct dt_epoch_event *)r)->staleness;
+    const int n = dt_staleness_n_bins(staleness);
+    dt_json_begin(json, key, '[');
+    for (int i = 0; i < n; i++) {
+        dt_json_number(json, NULL, 0, (double)staleness->counts[i]);
+    }
+    dt_json_end(json, '[');
+}
+
+static void put_phases(struct dt_json *json, const char *key, int digits,
+                       const struct dt_phase_times *times, uint64_t n_steps)
+{
+#define NAME(constant, name) name,
+    static const char *const names[] = {DT_PHASE_LIST(NAME)};
+#undef NAME
+    dt_json_begin(json, key, '{');
+    for (int p = 0; p < DT_N_PHASES; p++) {
+        if (times->s[p] > 0) {
+            dt_json_number(json, names[p], digits, 1e3 * times->s[p] / (double)n_steps);
+        }
+    }
+    dt_json_end(json, '{');
+}
+
+static bool has_phases(const struct dt_epoch_event *r)
+{
+    double all = 0;
+    for (int p = 0; p < DT_N_PHASES; p++) {
+        all += fmax(0, r->rank0.s[p]);
+    }
+    return r->n_timed_steps > 0 && all > 0;
+}
+
+static void put_epoch_phases(struct dt_json *json, const char *key, const struct dt_sinks *sinks,
+                             const void *r)
+{
+    (void)sinks;
+    const struct dt_epoch_event *epoch = r;
+    put_phases(json, key, 6, &epoch->rank0, epoch->n_timed_steps);
+}
+
+static void put_end_phases(struct dt_json *json, const char *key, const struct dt_sinks *sinks,
+                           const void *r)
+{
+    (void)sinks;
+    const struct dt_end_event *end = r;
+    put_phases(json, key, 0, &end->rank0, end->n_timed_steps);
+}
+
+static void put_ranks_phases(struct dt_json *json, const char *key, const struct dt_sinks *sinks,
+                             const void *r)
+{
+    const struct dt_end_event *end = r;
+    dt_json_begin(json, key, '[');
+    for (int rank = 0; rank < sinks->folder.world_size; rank++) {
+        put_phases(json, NULL, 0, &end->ranks[rank], end->n_timed_steps);
+    }
+    dt_json_end(json, '[');
+}
+
+static void put_lines(struct dt_json *json, const char *key, const struct dt_sinks *sinks,
+                      const void *r)
+{
+    const struct dt_line *lines = ((const struct dt_end_event *)r)->lines;
+    dt_json_begin(json, key, '[');
+    for (int rank = 0; rank < sinks->folder.world_size; rank++) {
+        dt_json_begin(json, NULL, '{');
+        dt_json_number(json, "slope", 0, (double)lines[rank].slope);
+        dt_json_number(json, "intercept", 0, (double)lines[rank].intercept);
+        dt_json_end(json, '{');
+    }
+    dt_json_end(json, '[');
+}
+
+static void put_stopping(struct dt_json *json, const char *key, const struct dt_sinks *sinks,
+                         const void *r)
+{
+    (void)sinks;
+    char why[128];
+    dt_json_text(json, key,
+                 dt_stopping_text(&((const struct dt_end_event *)r)->stopping, why, sizeof why));
+}
+
+/* ---- the tables */
+
+#define NO false
+#define YES true
+#define ROW(name, value, unit, meaning) {name, unit, "", meaning, NO},
+#define VALUE(name, value, unit, meaning) value,
+#define TOLD_ROW(constant, name, value, unit, csv, tag, meaning) {name, unit, tag, meaning, csv},
+#define TOLD_VALUE(constant, name, value, unit, csv, tag, meaning) value,
+
+/* Defines dt_<kind>_fields. */
+#define TABLE(kind, type, LIST, ROW, VALUE)                                                      \
+    static const struct dt_field kind##_rows[] = {LIST(ROW)};                                    \
+    _Static_assert(sizeof kind##_rows / sizeof kind##_rows[0] <= DT_MAX_FIELDS, "room for all"); \
+    static void read_##kind(const struct dt_sinks *sinks, const struct dt_event *event,          \
+                            struct dt_field_value values[DT_MAX_FIELDS])                         \
+    {                                                                                            \
+        const type *r = event->kind;                                                             \
+        const struct dt_field_value all[] = {LIST(VALUE)};                                       \
+        memcpy(values, all, sizeof all);                                                         \
+    }                                                                                            \
+    const struct dt_fields dt_##kind##_fields = {                                                \
+        kind##_rows, (int)(sizeof kind##_rows / sizeof kind##_rows[0]), read_##kind};
+
+TABLE(run, struct dt_run_event, DT_RUN_FIELD_LIST, ROW, VALUE)
+TABLE(step, struct dt_step_event, DT_STEP_FIELD_LIST, TOLD_ROW, TOLD_VALUE)
+TABLE(epoch, struct dt_epoch_event, DT_EPOCH_FIELD_LIST, TOLD_ROW, TOLD_VALUE)
+TABLE(end, struct dt_end_event, DT_END_FIELD_LIST, ROW, VALUE)
+
+void dt_fields_put(struct dt_json *json, const struct dt_fields *fields,
+                   const struct dt_sinks *sinks, const struct dt_event *event)
+{
+    struct dt_field_value values[DT_MAX_FIELDS];
+    fields->read(sinks, event, values);
+    for (int i = 0; i < fields->n; i++) {
+        const struct dt_field_value *v = &values[i];
+        if (v->is_number) {
+            dt_json_number(json, fields->rows[i].name, v->digits, v->number);
+        } else if (v->text != NULL) {
+            dt_json_text(json, fields->rows[i].name, v->text);
+        } else if (v->parts != NULL) {
+            v->parts(json, fields->rows[i].name, sinks, event->run);
+        }
+    }
+}
