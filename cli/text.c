@@ -114,16 +114,15 @@ void dt_traffic_print_between(FILE *out, const struct dt_step_traffic *traffic)
     }
 }
 
-void dt_compression_print(FILE *out, const struct dt_compression_spec *compression,
-                          size_t n_gradients)
+void dt_compression_print(FILE *out, const struct dt_codec *codec, size_t n_gradients)
 {
-    const struct dt_codec codec = dt_codec_of(compression);
+    const struct dt_compression_spec *compression = &codec->spec;
     char bytes[32], numbers[32];
     if (compression->type != DT_COMPRESSION_NONE) {
         fprintf(out, "  compression: %s%s, %s bytes for %s gradients: %s for n numbers\n",
                 dt_compression_names[compression->type],
                 compression->error_feedback ? " with error feedback" : "",
-                dt_count_text((double)dt_codec_bytes(&codec, 0, n_gradients), bytes, sizeof bytes),
+                dt_count_text((double)dt_codec_bytes(codec, 0, n_gradients), bytes, sizeof bytes),
                 dt_count_text((double)n_gradients, numbers, sizeof numbers),
                 dt_compression_formulas[compression->type]);
     }

@@ -29,7 +29,6 @@ void dt_traffic_print_between(FILE *out, const struct dt_step_traffic *traffic);
 void dt_traffic_text(const struct dt_step_traffic *traffic, char *text, size_t n_text);
 /* "  compression: int8 with error feedback, 1,213,946 bytes for 1,199,882 gradients: n + 3 ceil(n /
  * 256) for n numbers", with its line's end; nothing where there is none. */
-void dt_compression_print(FILE *out, const struct dt_compression_spec *compression,
-                          size_t n_gradients);
+void dt_compression_print(FILE *out, const struct dt_codec *codec, size_t n_gradients);
 
 #endif

@@ -38,7 +38,20 @@ static const struct dt_model_spec network_spec = {
 static const struct dt_optimizer_spec adam = {
     .type = DT_OPTIMIZER_ADAM, .lr = 0.001, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8};
 
-static const struct dt_dist_spec ring = {.strategy = DT_STRATEGY_ALLREDUCE,
+/* The parts of dist/ that the program links. */
+static const struct dt_strategy_row *const strategies[] = {&dt_mirrored_strategy, NULL};
+static const struct dt_allreduce_row *const allreduces[] = {&dt_schedule_allreduce,
+                                                            &dt_mpi_allreduce, NULL};
+static const struct dt_algorithm algorithms[] = {{.name = "ring",
+                                                  .n_rounds = dt_ring_n_rounds,
+                                                  .round = dt_ring_round,
+                                                  .formula = dt_ring_formula}};
+static const struct dt_dist_rows rows = {
+    .strategies = strategies,
+    .allreduce = {.implementations = allreduces, .algorithms = algorithms, .n_algorithms = 1}};
+
+static const struct dt_dist_spec ring = {.rows = &rows,
+                                         .strategy = DT_STRATEGY_ALLREDUCE,
                                          .allreduce = DT_ALLREDUCE_RING,
                                          .average = true,
                                          .broadcast = true,
@@ -98,7 +111,7 @@ static enum dt_status open_training(struct evening *e)
                                           .backend = e->backend,
                                           .capacity = BATCH};
     const double n = e->world.size;
-    DT_TRY(dt_mirrored_open(&spec, &e->strategy));
+    DT_TRY(dt_strategy_open(&spec, &e->strategy));
     DT_TRY(dt_network_open(&e->model, e->backend, BATCH, &e->strategy->memory, &e->network));
     dt_model_init(&e->model, SEED, e->network->params);
     e->schedule = (struct dt_schedule){.type = DT_SCHEDULE_CONSTANT,

@@ -93,12 +93,14 @@ static bool prove(struct dt_error_feedback *feedback)
 
 static enum dt_status prove_all(struct dt_compression_lesson *l)
 {
+    const struct dt_codec_layout layout = {.n_matrices = 1,
+                                           .matrices = {{.n_rows = N_ENCODED / 10, .n_cols = 10}}};
     for (int type = DT_COMPRESSION_NONE + 1; type < DT_N_COMPRESSION_TYPES; type++) {
-        struct dt_compression_spec spec = spec_of(type, true);
+        const struct dt_compression_spec spec = spec_of(type, true);
         struct dt_error_feedback feedback;
-        spec.matrices[spec.n_matrices++] =
-            (struct dt_matrix){.n_rows = N_ENCODED / 10, .n_cols = 10};
-        DT_TRY(dt_error_feedback_open(&spec, 0, N_ENCODED, &feedback));
+        struct dt_codec codec;
+        DT_TRY(dt_codec_open(dt_all_rows.codecs, &spec, &layout, &codec));
+        DT_TRY(dt_error_feedback_open(&codec, 0, N_ENCODED, &feedback));
         l->ways[type].nothing_lost = prove(&feedback);
         dt_error_feedback_close(&feedback);
     }
@@ -125,10 +127,10 @@ static void check_outcome(struct dt_golden *golden, const char *name,
 static void check_way(struct dt_compression_lesson *l, int type)
 {
     struct dt_compression_way *way = &l->ways[type];
-    const struct dt_codec codec = dt_codec_of(&way->outcomes[0].compression);
+    const struct dt_codec *codec = &way->outcomes[0].codec;
     const char *name = dt_compression_names[type];
     char what[120];
-    way->expected = (DT_LAB_RANKS - 1) * (double)dt_codec_bytes(&codec, 0, l->whole.n_floats);
+    way->expected = (DT_LAB_RANKS - 1) * (double)dt_codec_bytes(codec, 0, l->whole.n_floats);
     check_outcome(&l->golden, name, &way->outcomes[0], way->expected);
     if (type != DT_COMPRESSION_NONE) {
         snprintf(what, sizeof what, "%s with error feedback", name);

@@ -94,7 +94,7 @@ static enum dt_status measure(struct dt_world *world, struct run *run,
     out->n_workers = run->roles.n_workers;
     out->n_gradients = run->net.model.n_parameters;
     out->n_floats = run->net.model.arena_elems;
-    out->compression = run->net.strategy->spec.dist.compression;
+    out->codec = run->net.strategy->spec.codec;
     out->accuracy = metrics.n_correct / metrics.n_samples;
     DT_TRY(dt_strategy_staleness(run->net.strategy, &out->staleness));
     DT_TRY(dt_comm_allgather(world->comm, &hash, out->hashes, sizeof hash,
@@ -131,6 +131,7 @@ enum dt_status dt_lab_distributed_run(struct dt_world *world, const struct dt_la
                                              .capacity = DT_LAB_GLOBAL_BATCH};
     double sent;
     enum dt_status s;
+    dist.rows = &dt_all_rows;
     dist.average = dist.broadcast = dist.overlap = true;
     dist.bucket_bytes = (size_t)1 << 30;
     DT_TRY(dt_roles_find(&dist, world->rank, world->size, &run.roles));

@@ -31,11 +31,11 @@ struct dt_lab_span {
 /* The result; every rank has it. */
 struct dt_lab_outcome {
     int n_workers;
-    struct dt_compression_spec compression; /* including the model's matrices */
-    size_t n_gradients, n_floats;           /* n_floats: with alignment gaps, as sent */
-    double sent[DT_LAB_RANKS];              /* bytes per step, by each rank */
-    uint64_t hashes[DT_LAB_RANKS];          /* of each rank's final weights */
-    double accuracy;                        /* on the test set */
+    struct dt_codec codec;         /* of what is sent */
+    size_t n_gradients, n_floats;  /* n_floats: with alignment gaps, as sent */
+    double sent[DT_LAB_RANKS];     /* bytes per step, by each rank */
+    uint64_t hashes[DT_LAB_RANKS]; /* of each rank's final weights */
+    double accuracy;               /* on the test set */
     struct dt_staleness staleness;
     struct dt_lab_span spans[DT_LAB_RANKS][DT_LAB_MAX_SPANS]; /* of the first steps */
 };

@@ -23,6 +23,7 @@ static enum dt_status open_parts(const struct dt_lab_network_spec *spec, struct 
                                         .model = &out->model,
                                         .comm = spec->comm};
     strategy.dist = spec->dist != NULL ? *spec->dist : strategy.dist;
+    strategy.dist.rows = &dt_all_rows;
     DT_TRY(dt_model_lower(spec->model, &out->model));
     DT_TRY(dt_cpu_backend.open(&(struct dt_backend_options){.n_threads = 1}, &out->backend));
     strategy.backend = out->backend;

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dist/allreduce/ways.h"
+#include "dist/allreduce/allreduce.h"
 #include "model/device_module.h"
 
 #define DEVICE_BIT ((uintptr_t)1 << 55)

@@ -84,12 +84,13 @@ static inline void rig_open(struct rig *rig, const struct rig_spec *spec, struct
     *rig = (struct rig){.bound = NULL};
     CHECK_OK(dt_model_lower(&model, &rig->model));
     CHECK_OK(spec->backend->open(&(struct dt_backend_options){.n_threads = 1}, &rig->backend));
-    const struct dt_strategy_spec strategy = {.dist = spec->dist,
-                                              .optimizer = spec->optimizer,
-                                              .model = &rig->model,
-                                              .comm = comm,
-                                              .backend = rig->backend,
-                                              .together = spec->together};
+    struct dt_strategy_spec strategy = {.dist = spec->dist,
+                                        .optimizer = spec->optimizer,
+                                        .model = &rig->model,
+                                        .comm = comm,
+                                        .backend = rig->backend,
+                                        .together = spec->together};
+    strategy.dist.rows = &dt_all_rows;
     CHECK_OK(dt_strategy_open(&strategy, &rig->strategy));
     CHECK_OK(dt_network_open(&rig->model, rig->backend, RIG_MAX_BATCH, &rig->strategy->memory,
                              &rig->network));

@@ -4,6 +4,7 @@
  * touched. Ranks are moved on in turns and by chance, so that some lag far behind. */
 #include "guarded.h"
 
+#include "codec_of.h"
 #include "dist/allreduce/executor.h"
 
 #define MAX_RANKS 17
@@ -14,15 +15,15 @@ static struct dt_wire *wires[MAX_RANKS];
 static struct dt_executor executors[MAX_RANKS];
 static struct buffer data[MAX_RANKS];
 static struct dt_move moves[2 * MAX_RANKS];
-static const struct dt_compression_spec *compression; /* of what opens from now on; NULL: none */
+static const struct dt_codec *codec; /* of what opens from now on; NULL: none */
 
 static void open_ranks(const struct dt_algorithm *algorithm, int size, size_t n_elems)
 {
     CHECK_INT(dt_wire_open_local(size, wires), DT_OK);
     for (int r = 0; r < size; r++) {
         data[r] = buffer_open(n_elems + 2 * N_AROUND);
-        CHECK_INT(dt_executor_open(algorithm, wires[r], data[r].data, data[r].n, SLOT + 1,
-                                   compression, &executors[r]),
+        CHECK_INT(dt_executor_open(algorithm, wires[r], data[r].data, data[r].n, SLOT + 1, codec,
+                                   &executors[r]),
                   DT_OK);
     }
 }
@@ -171,7 +172,7 @@ static void check_alike(const struct dt_algorithm *algorithm, int size, size_t n
     for (int r = 0; r < size; r++) {
         if (memcmp(data[r].data + N_AROUND, first->data + N_AROUND, n_elems * sizeof(float)) != 0) {
             CHECK_FAIL("%s, %d ranks, %zu elements as %s: rank %d has other sums", algorithm->name,
-                       size, n_elems, dt_compression_names[compression->type], r);
+                       size, n_elems, dt_compression_names[codec->spec.type], r);
         }
     }
 }
@@ -180,14 +181,13 @@ static void check_alike(const struct dt_algorithm *algorithm, int size, size_t n
  */
 static void check_bytes(const struct dt_algorithm *algorithm, int size, size_t n_elems)
 {
-    const struct dt_codec codec = dt_codec_of(compression);
     const struct dt_traffic t = dt_algorithm_formula(algorithm, size, n_elems);
     uint64_t n_bytes = 0;
     for (int r = 0; r < size; r++) {
         n_bytes += dt_wire_total(wires[r]).bytes;
     }
-    CHECK_INT(n_bytes, codec.ops->summable ? dt_codec_bytes(&codec, 0, t.elements)
-                                           : t.messages * dt_codec_bytes(&codec, 0, n_elems));
+    CHECK_INT(n_bytes, codec->ops->summable ? dt_codec_bytes(codec, 0, t.elements)
+                                            : t.messages * dt_codec_bytes(codec, 0, n_elems));
 }
 
 /* Compressed: the same bits everywhere, and without error feedback in every run; near the sum; what
@@ -204,7 +204,7 @@ static void check_compressed(const struct dt_algorithm *algorithm, int size, siz
         check_alike(algorithm, size, n_elems, &first);
         fill_compressible(size, n_elems);
         run_all(size, n_elems, run == 1);
-        if (compression->error_feedback) {
+        if (codec->spec.error_feedback) {
             memcpy(first.data, data[0].data, first.n * sizeof(float));
         }
     }
@@ -213,7 +213,7 @@ static void check_compressed(const struct dt_algorithm *algorithm, int size, siz
         CHECK(before.data[i] == first.data[i] &&
               before.data[first.n - 1 - i] == first.data[first.n - 1 - i]);
     }
-    for (size_t i = N_AROUND; compression->type < DT_COMPRESSION_INT8 && i < N_AROUND + n_elems;
+    for (size_t i = N_AROUND; codec->spec.type < DT_COMPRESSION_INT8 && i < N_AROUND + n_elems;
          i++) {
         double exact = 0;
         for (int r = 0; r < size; r++) {
@@ -234,13 +234,14 @@ static void check_compressions(const struct dt_algorithm *algorithm, int size)
         for (int k = 0; k < 10; k++) {
             const struct dt_compression_spec spec = {
                 .type = type, .ratio = 0.1, .error_feedback = k % 2 == 1};
-            compression = &spec;
-            if (size > 1 && (algorithm->gathers || dt_codec_of(&spec).ops->summable)) {
+            const struct dt_codec tried = codec_of(&spec, NULL);
+            codec = &tried;
+            if (size > 1 && (algorithm->gathers || tried.ops->summable)) {
                 check_compressed(algorithm, size, sizes[k / 2]);
             }
         }
     }
-    compression = NULL;
+    codec = NULL;
 }
 
 /* Numbers that textbooks print for four workers and the tutorial's 1,199,882 parameters. */

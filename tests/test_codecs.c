@@ -3,6 +3,7 @@
  */
 #include "guarded.h"
 
+#include "codec_of.h"
 #include "dist/compression/error_feedback.h"
 
 static const struct dt_compression_spec specs[] = {
@@ -11,11 +12,12 @@ static const struct dt_compression_spec specs[] = {
     {.type = DT_COMPRESSION_BF16},
     {.type = DT_COMPRESSION_INT8},
     {.type = DT_COMPRESSION_INT8, .rounding = DT_ROUNDING_STOCHASTIC},
-    {.type = DT_COMPRESSION_ONEBIT, .n_matrices = 2, .matrices = {{4, 100, 7}, {710, 20, 60}}},
+    {.type = DT_COMPRESSION_ONEBIT},
     {.type = DT_COMPRESSION_TOPK, .ratio = 0.01},
     {.type = DT_COMPRESSION_TOPK, .ratio = 0.3},
     {.type = DT_COMPRESSION_TOPK, .ratio = 1},
 };
+static const struct dt_codec_layout layout = {2, {{4, 100, 7}, {710, 20, 60}}};
 enum { N_SPECS = sizeof specs / sizeof specs[0], MAX_N = 2000 };
 static const size_t sizes[] = {1, 2, 3, 7, 8, 9, 255, 256, 257, 511, 512, 513, 1000, MAX_N};
 enum { N_SIZES = sizeof sizes / sizeof sizes[0] };
@@ -69,11 +71,11 @@ static void test_bytes(void)
                   {7, 1000, 2400},
                   {8, 1000, 4000}};
     for (size_t i = 0; i < sizeof golden / sizeof golden[0]; i++) {
-        const struct dt_codec codec = dt_codec_of(&specs[golden[i].spec]);
+        const struct dt_codec codec = codec_of(&specs[golden[i].spec], &layout);
         CHECK_INT(dt_codec_bytes(&codec, 0, golden[i].n), golden[i].n_bytes);
     }
     for (int s = 0; s < N_SPECS; s++) {
-        const struct dt_codec codec = dt_codec_of(&specs[s]);
+        const struct dt_codec codec = codec_of(&specs[s], &layout);
         CHECK_INT(dt_codec_bytes(&codec, 0, 0), 0);
         for (size_t n = 1; n <= MAX_N; n++) {
             CHECK(dt_codec_bytes(&codec, 0, n) <= 4 * n);
@@ -86,7 +88,7 @@ static void test_bytes(void)
 static void test_fp16(void)
 {
 #ifdef __FLT16_MAX__
-    const struct dt_codec codec = dt_codec_of(&specs[1]);
+    const struct dt_codec codec = codec_of(&specs[1], NULL);
     for (uint32_t bits = 0; bits < 1u << 16; bits++) {
         const uint16_t half = (uint16_t)bits;
         _Float16 expected;
@@ -145,7 +147,7 @@ static void test_errors(int s, size_t n)
 {
     static const double most[N_SPECS] = {0, 0x1p-11, 0x1p-8, 0.51 * 2 / 254, 1.02 * 2 / 254, 1.5,
                                          1, 1,       0};
-    const struct dt_codec codec = dt_codec_of(&specs[s]);
+    const struct dt_codec codec = codec_of(&specs[s], &layout);
     struct buffer in = buffer_random(n, 80, 1), sent = sent_of(&codec, 7, &in);
     for (size_t i = 0; i < n; i++) {
         CHECK_NEAR(sent.data[i], in.data[i], 10 * most[s]);
@@ -160,7 +162,7 @@ static void test_errors(int s, size_t n)
 
 static void test_not_finite(int s, size_t n, float bad)
 {
-    const struct dt_codec codec = dt_codec_of(&specs[s]);
+    const struct dt_codec codec = codec_of(&specs[s], &layout);
     for (size_t at = 0; at < n; at += 1 + n / 5) {
         struct buffer in = buffer_random(n, 80, 1);
         in.data[at] = bad;
@@ -181,7 +183,8 @@ static void test_feedback(int s, size_t n)
     struct buffer bytes = buffer_open(n);
     double in[MAX_N] = {0}, sent[MAX_N] = {0};
     spec.error_feedback = true;
-    CHECK_INT(dt_error_feedback_open(&spec, 1, N_BEFORE + n, &feedback), DT_OK);
+    const struct dt_codec codec = codec_of(&spec, &layout);
+    CHECK_INT(dt_error_feedback_open(&codec, 1, N_BEFORE + n, &feedback), DT_OK);
     for (int step = 0; step < 20; step++) {
         struct buffer values = buffer_random(n, 80 + step, 0);
         for (size_t i = 0; i < n; i++) {
@@ -210,8 +213,9 @@ static void test_feedback(int s, size_t n)
 static void test_no_feedback(int s)
 {
     struct dt_error_feedback feedback;
+    const struct dt_codec codec = codec_of(&specs[s], &layout);
     uint8_t bytes[4 * 64];
-    CHECK_INT(dt_error_feedback_open(&specs[s], 0, 64, &feedback), DT_OK);
+    CHECK_INT(dt_error_feedback_open(&codec, 0, 64, &feedback), DT_OK);
     CHECK(feedback.left == NULL);
     for (int step = 0; step < 3; step++) {
         struct buffer values = buffer_random(64, 80, 1),
@@ -229,7 +233,7 @@ static void test_topk(void)
 {
     enum { N = 10 };
     const struct dt_compression_spec four = {.type = DT_COMPRESSION_TOPK, .ratio = 0.4};
-    const struct dt_codec codec = dt_codec_of(&four), all = dt_codec_of(&specs[8]);
+    const struct dt_codec codec = codec_of(&four, NULL), all = codec_of(&specs[8], NULL);
     const float in[N] = {1, -3, 2, 2, -2, 0.5f, NAN, 2, -0.0f, 0},
                 expected[N] = {0, -3, 2, 2, 0, 0, NAN, 0, 0, 0};
     float out[N];
@@ -249,7 +253,7 @@ static void test_topk(void)
 static void test_stochastic(void)
 {
     enum { N = 64, N_DRAWS = 4000 };
-    const struct dt_codec codec = dt_codec_of(&specs[4]);
+    const struct dt_codec codec = codec_of(&specs[4], NULL);
     struct buffer in = buffer_random(N, 80, 1);
     double mean[N] = {0};
     int n_unlike = 0;
@@ -273,10 +277,8 @@ static void test_stochastic(void)
 static void test_onebit(void)
 {
     enum { WIDE = 128 * 3, FLAT = 40 * 8, N = 5 + WIDE + FLAT + 5, CUT = 7 };
-    const struct dt_compression_spec spec = {.type = DT_COMPRESSION_ONEBIT,
-                                             .n_matrices = 2,
-                                             .matrices = {{5, 128, 3}, {5 + WIDE, 40, 8}}};
-    const struct dt_codec codec = dt_codec_of(&spec);
+    const struct dt_codec_layout two = {2, {{5, 128, 3}, {5 + WIDE, 40, 8}}};
+    const struct dt_codec codec = codec_of(&specs[5], &two);
     float in[N], out[N], part[N];
     uint8_t bytes[4 * N];
     for (int i = 0; i < N; i++) {

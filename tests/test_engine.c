@@ -18,7 +18,7 @@ static const struct dt_config config = {
     .batch_per_rank = 4,
     .accumulate = 1,
     .optimizer = {.type = DT_OPTIMIZER_SGD, .lr = 0.1},
-    .dist = {.average = true, .broadcast = true, .bucket_bytes = 1024},
+    .dist = {.rows = &dt_all_rows, .average = true, .broadcast = true, .bucket_bytes = 1024},
     .timeout_s = 60,
     .checkpoint_keep = 2,
     .device = DT_DEVICE_CPU,

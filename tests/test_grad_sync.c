@@ -4,8 +4,8 @@
 #include "rig.h"
 
 #include "dist/allreduce/host_sum.h"
-#include "dist/allreduce/ways.h"
 #include "dist/strategy/grad_sync.h"
+#include "dist/strategy/strategies.h"
 
 enum { N_BLOCKS = 6, N_ELEMS = 30000 };
 static const size_t ends[N_BLOCKS] = {16, 48, 10048, 10064, 29984, N_ELEMS};
@@ -146,7 +146,7 @@ static void test_all(void)
 static struct dt_traffic expected_between_hosts(const struct dt_comm *comm)
 {
     struct dt_traffic all = {0};
-    const int n = dt_host_sum_n_slices(comm, N_ELEMS);
+    const int n = dt_allreduce_n_slices(comm, N_ELEMS);
     for (int i = 0; i < n; i++) {
         const size_t n_elems = dt_piece_begin(N_ELEMS, i + 1, n) - dt_piece_begin(N_ELEMS, i, n);
         const struct dt_traffic slice = way->algorithm->formula(comm->n_hosts, n_elems);
@@ -223,7 +223,8 @@ static void test_needs(struct dt_grad_sync *sync, int step)
 /* With the smallest credit there is, whatever the buckets. */
 static void test_priority(struct dt_comm *comm, enum dt_allreduce_type type, int across)
 {
-    const struct dt_allreduce_spec spec = {.type = type,
+    const struct dt_allreduce_spec spec = {.rows = dt_all_rows.allreduce,
+                                           .type = type,
                                            .across = across,
                                            .comm = comm,
                                            .n_elems = N_ELEMS + 16,
@@ -251,8 +252,12 @@ static void test_priority(struct dt_comm *comm, enum dt_allreduce_type type, int
 
 static void test_way(struct dt_comm *comm, enum dt_allreduce_type type, int across)
 {
-    const struct dt_allreduce_spec spec = {
-        .type = type, .across = across, .comm = comm, .n_elems = N_ELEMS + 16, .n_slots = N_BLOCKS};
+    const struct dt_allreduce_spec spec = {.rows = dt_all_rows.allreduce,
+                                           .type = type,
+                                           .across = across,
+                                           .comm = comm,
+                                           .n_elems = N_ELEMS + 16,
+                                           .n_slots = N_BLOCKS};
     const bool shares = comm->n_hosts < comm->size;
     CHECK_OK(dt_allreduce_open(&spec, &way));
     if (type == DT_ALLREDUCE_AUTO) {

@@ -4,6 +4,7 @@
  * a step gains by it. */
 #include "guarded.h"
 
+#include "codec_of.h"
 #include "dist/allreduce/executor.h"
 #include "dist/ranks/wire_delay.h"
 
@@ -19,12 +20,14 @@ static struct buffer data[MAX_RANKS];
 static void open_ranks(const struct dt_algorithm *algorithm, int size, size_t credit,
                        const struct dt_compression_spec *compression)
 {
+    const struct dt_codec codec =
+        compression != NULL ? codec_of(compression, NULL) : dt_codec_none();
     for (int r = 0; r < size; r++) {
         data[r] = buffer_open(N_ELEMS);
         for (size_t i = 0; i < N_ELEMS; i++) {
             data[r].data[i] = 1.0f / (float)(1 + r + (int)(i % 50));
         }
-        CHECK_INT(dt_executor_open(algorithm, wires[r], data[r].data, N_ELEMS, N_SLOTS, compression,
+        CHECK_INT(dt_executor_open(algorithm, wires[r], data[r].data, N_ELEMS, N_SLOTS, &codec,
                                    &executors[r]),
                   DT_OK);
         executors[r].credit_bytes = credit;

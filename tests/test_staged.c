@@ -3,7 +3,7 @@
 #include <sched.h>
 
 #include "comm_values.h"
-#include "dist/allreduce/ways.h"
+#include "dist/strategy/strategies.h"
 #include "rig.h"
 
 enum { N_ELEMS = 20011, N_BUCKETS = 7, N_ROUNDS = 40 };
@@ -95,8 +95,12 @@ static void test_late_rank(struct dt_allreduce *staged)
 static void test_way(struct dt_comm *comm, enum dt_allreduce_type type)
 {
     struct dt_allreduce *staged;
-    const struct dt_allreduce_spec spec = {
-        .type = type, .comm = comm, .backend = &device, .n_elems = N_ELEMS, .n_slots = N_BUCKETS};
+    const struct dt_allreduce_spec spec = {.rows = dt_all_rows.allreduce,
+                                           .type = type,
+                                           .comm = comm,
+                                           .backend = &device,
+                                           .n_elems = N_ELEMS,
+                                           .n_slots = N_BUCKETS};
     CHECK_OK(dt_allreduce_open(&spec, &staged));
     CHECK_INT(staged->type, comm->size > 1 ? DT_ALLREDUCE_STAGED : DT_ALLREDUCE_MPI);
     if (comm->size > 1 && type == DT_ALLREDUCE_RING) {

@@ -1,5 +1,6 @@
 /* The distributed optimizer: ranks stay equal to the bit, and equal to one process that has all the
  * samples. */
+#include "codec_of.h"
 #include "rig.h"
 
 #include "dist/strategy/replica_check.h"
@@ -162,7 +163,9 @@ static void test_compressed(struct dt_comm *comm)
                                              .error_feedback = allreduce % 2 == 0,
                                              .rounding = DT_ROUNDING_STOCHASTIC};
             spec.dist.across = type % 2 == 0 ? DT_ALLREDUCE_ALL_TO_ALL - DT_ALLREDUCE_RING : 0;
-            if (dt_allreduce_compresses(allreduce, spec.dist.across, type)) {
+            const struct dt_codec codec = codec_of(&spec.dist.compression, NULL);
+            if (dt_allreduce_compresses(&dt_all_rows.allreduce, allreduce, spec.dist.across,
+                                        &codec)) {
                 run_equal(spec, comm, weights);
                 CHECK(weights[0] != 0);
             }

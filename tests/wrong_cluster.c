@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cli/commands/eval.h"
-#include "dist/allreduce/ways.h"
+#include "dist/allreduce/allreduce.h"
 #include "dist/strategy/strategy.h"
 #include "ops/bench/bench.h"
 #include "ops/doctor/facts.h"

@@ -11,7 +11,6 @@
 #include "cli/commands/model_table.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
-#include "dist/strategy/matrices.h"
 #include "dist/strategy/pipeline/pipeline_schedule.h"
 #include "dist/strategy/pipeline/stages.h"
 #include "dist/strategy/strategy.h"
@@ -248,8 +247,7 @@ static void print_averaging(const struct plan *p)
     printf("allreduce over %d ranks: %s, %d bucket%s, %s of gradients\n", size,
            dt_allreduce_names[p->traffic.allreduce], n, n == 1 ? "" : "s",
            dt_bytes_text(sizeof(float) * (double)p->model.arena_elems, gradients));
-    const struct dt_compression_spec compression = dt_matrices_add(&dist->compression, &p->model);
-    dt_compression_print(stdout, &compression, p->model.n_parameters);
+    dt_compression_print(stdout, &p->traffic.codec, p->model.n_parameters);
     if (p->traffic.step.known && p->traffic.step.messages > 0) {
         dt_traffic_text(&p->traffic.step, sent, sizeof sent);
         printf("  a step: %s\n", sent);

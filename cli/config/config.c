@@ -10,6 +10,7 @@
 #include "cli/config/read.h"
 #include "cli/config/set.h"
 #include "cli/suggest.h"
+#include "dist/strategy/strategies.h"
 #include "model/block.h"
 
 #define MAX_BYTES ((size_t)1 << 20)
@@ -59,6 +60,7 @@ static void resolve(struct dt_config *c)
         c->data.n_test = c->data.n_test == 0 ? GENERATED_TEST : c->data.n_test;
     }
     c->data.shape = c->model.input;
+    c->dist.rows = &dt_all_rows;
     c->dist.bucket_bytes = (size_t)(c->bucket_mb * 1048576.0);
 }
 
@@ -138,16 +140,19 @@ static enum dt_status check_monitors(const struct dt_config_source *source,
 static enum dt_status check_compression(const struct dt_config_source *source,
                                         const struct dt_dist_spec *dist)
 {
+    const struct dt_allreduce_rows *rows = &dist->rows->allreduce;
+    struct dt_codec codec;
     char fitting[192] = "";
     if (dist->compression.type == DT_COMPRESSION_NONE ||
         dist->strategy != DT_STRATEGY_ALLREDUCE) { /* servers take any */
         return DT_OK;
     }
-    if (dt_allreduce_compresses(dist->allreduce, dist->across, dist->compression.type)) {
+    DT_TRY(dt_codec_open(dist->rows->codecs, &dist->compression, NULL, &codec));
+    if (dt_allreduce_compresses(rows, dist->allreduce, dist->across, &codec)) {
         return DT_OK;
     }
     for (int type = 0; type < DT_N_ALLREDUCE_TYPES; type++) {
-        if (dt_allreduce_compresses(type, dist->across, dist->compression.type)) {
+        if (dt_allreduce_compresses(rows, type, dist->across, &codec)) {
             const size_t n = strlen(fitting);
             snprintf(fitting + n, sizeof fitting - n, "%s%s", n > 0 ? ", " : "",
                      dt_allreduce_names[type]);

@@ -110,7 +110,7 @@ static void print_averaging(const struct dt_folder_event *folder, const struct d
     }
     fprintf(stderr, "%s", folder->config->dist.order == DT_ORDER_PRIORITY ? ", by priority" : "");
     dt_text_print(stderr, "%s%s", a->why[0] != '\0' ? ", because " : "", a->why);
-    dt_compression_print(stderr, a->compression, run->n_parameters);
+    dt_compression_print(stderr, a->codec, run->n_parameters);
     if (a->traffic.known && a->traffic.messages > 0) {
         char text[120], gradients[DT_BYTES_TEXT_SIZE];
         dt_traffic_text(&a->traffic, text, sizeof text);

@@ -1,27 +1,5 @@
 #include "dist/allreduce/algorithm.h"
 
-#include <string.h>
-
-#define DT_ALGORITHM_ROW(constant, name, c_name, gathers, pipelined, meaning) \
-    {name,                                                                    \
-     meaning,                                                                 \
-     gathers,                                                                 \
-     pipelined,                                                               \
-     dt_##c_name##_n_rounds,                                                  \
-     dt_##c_name##_round,                                                     \
-     dt_##c_name##_formula},
-const struct dt_algorithm dt_algorithms[DT_N_ALGORITHMS] = {DT_ALGORITHM_LIST(DT_ALGORITHM_ROW)};
-
-const struct dt_algorithm *dt_algorithm_find(const char *name)
-{
-    for (int i = 0; i < DT_N_ALGORITHMS; i++) {
-        if (strcmp(dt_algorithms[i].name, name) == 0) {
-            return &dt_algorithms[i];
-        }
-    }
-    return NULL;
-}
-
 static int n_segments_of(const struct dt_algorithm *algorithm, size_t n_elems)
 {
     return algorithm->pipelined && n_elems > DT_SEGMENT_ELEMS

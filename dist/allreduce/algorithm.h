@@ -73,6 +73,16 @@ struct dt_algorithm {
     struct dt_traffic (*formula)(int size, size_t n_elems);
 };
 
+/* The rows of DT_ALGORITHM_LIST. */
+#define DT_ALGORITHM_ROW(constant, name, c_name, gathers, pipelined, meaning) \
+    {name,                                                                    \
+     meaning,                                                                 \
+     gathers,                                                                 \
+     pipelined,                                                               \
+     dt_##c_name##_n_rounds,                                                  \
+     dt_##c_name##_round,                                                     \
+     dt_##c_name##_formula},
+/* All of them, for a program that links all (dist/strategy/all_rows.c). */
 extern const struct dt_algorithm dt_algorithms[DT_N_ALGORITHMS];
 const struct dt_algorithm *dt_algorithm_find(const char *name); /* NULL: none is called so */
 

@@ -4,9 +4,24 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "dist/allreduce/host_sum.h"
 
-#define BEHIND_BYTES ((size_t)256) /* readable behind an array, as a backend's have it */
+#define SLICE_ELEMS ((size_t)1 << 14) /* a shorter one is not worth a message of its own */
+#define BEHIND_BYTES ((size_t)256)    /* readable behind an array, as a backend's have it */
+
+enum dt_status dt_allreduce_open(const struct dt_allreduce_spec *spec, struct dt_allreduce **out)
+{
+    struct dt_allreduce_spec rest = *spec;
+    *out = NULL;
+    rest.codec = spec->codec.ops != NULL ? spec->codec : dt_codec_none();
+    while (*rest.rows.implementations != NULL) {
+        const struct dt_allreduce_row *row = *rest.rows.implementations++;
+        if (row->serves(&rest)) {
+            return row->open(&rest, out);
+        }
+    }
+    return dt_error(DT_INTERNAL, "this program links no allreduce for \"%s\"",
+                    dt_allreduce_names[spec->type]);
+}
 
 enum dt_status dt_allreduce_open_wire(const struct dt_allreduce_spec *spec, struct dt_comm *comm,
                                       struct dt_wire **out)
@@ -60,12 +75,18 @@ bool dt_allreduce_sent(const struct dt_allreduce *a, struct dt_wire_sent *out)
     return a->ops->sent(a, out);
 }
 
+int dt_allreduce_n_slices(const struct dt_comm *comm, size_t n_elems)
+{
+    const size_t n_worth = (n_elems + SLICE_ELEMS - 1) / SLICE_ELEMS;
+    return n_worth < (size_t)comm->n_across ? (int)n_worth : comm->n_across;
+}
+
 struct dt_traffic dt_allreduce_formula(const struct dt_allreduce *a, size_t n_elems)
 {
     if (a->shared == NULL) {
         return dt_algorithm_formula(a->algorithm, a->comm->size, n_elems);
     }
-    const int n_slices = dt_host_sum_n_slices(a->comm, n_elems);
+    const int n_slices = dt_allreduce_n_slices(a->comm, n_elems);
     struct dt_traffic all = {0};
     for (int i = 0; i < n_slices; i++) {
         const size_t begin = dt_piece_begin(n_elems, i, n_slices),

@@ -1,5 +1,18 @@
-/* Adding gradients over all ranks: what stands behind each name of the configuration's
- * `distributed.allreduce`. ways.h opens them.
+/* Adding gradients over all ranks: the implementations behind the names of the configuration's
+ * `distributed.allreduce`.
+ *
+ * A program gives the implementations that it links, as rows, and the algorithms
+ * (algorithm.h). The first row that serves a spec opens it. Some rows only choose, and leave the
+ * sum to the rows behind them:
+ *
+ *   priority.c       sums that begin later overtake
+ *   compressed.c     what is sent is encoded
+ *   staged.c         gradients on devices: added between the devices themselves (NCCL:
+ *                    cuda/nccl_allreduce.c), or staged: by way of host memory
+ *   shared_memory.c  shared_memory: in memory that the ranks of a host share, between hosts by MPI;
+ *                    hierarchical: between hosts by an algorithm
+ *   schedule.c       an algorithm, over the wire
+ *   mpi.c            MPI_Iallreduce; it serves everything that is in host memory
  */
 #ifndef DT_DIST_ALLREDUCE_ALLREDUCE_H
 #define DT_DIST_ALLREDUCE_ALLREDUCE_H
@@ -11,7 +24,7 @@
 #include "model/backend.h"
 
 /* X(constant, name, meaning) of those that are no algorithm. */
-#define DT_ALLREDUCE_WAY_LIST(X)                                           \
+#define DT_ALLREDUCE_OTHER_LIST(X)                                         \
     X(DT_ALLREDUCE_AUTO, "auto", "the best there is")                      \
     X(DT_ALLREDUCE_SHARED_MEMORY, "shared_memory",                         \
       "in memory that the ranks of a host share, by MPI between hosts")    \
@@ -20,8 +33,8 @@
     X(DT_ALLREDUCE_STAGED, "staged", "between GPUs by way of host memory") \
     X(DT_ALLREDUCE_HIERARCHICAL, "hierarchical",                           \
       "shared memory inside each host, an algorithm between the hosts")
-#define DT_ALLREDUCE_LIST(X) \
-    DT_ALLREDUCE_WAY_LIST(X) \
+#define DT_ALLREDUCE_LIST(X)   \
+    DT_ALLREDUCE_OTHER_LIST(X) \
     DT_ALGORITHM_LIST(X)
 enum dt_allreduce_type { DT_ALLREDUCE_LIST(DT_NAMED_ENUM) DT_N_ALLREDUCE_TYPES };
 /* The type of dt_algorithms[i]. */
@@ -35,23 +48,46 @@ const char *dt_allreduce_meaning(enum dt_allreduce_type type); /* in a few words
 /* A credit that keeps a link busy and overtaking quick: 256 KiB, what 10 Gbit/s carry in 0.2 ms. */
 #define DT_CREDIT_BYTES ((size_t)1 << 18)
 
-/* The algorithm of the list that has this name; NULL: none. */
-const struct dt_algorithm *dt_allreduce_algorithm(enum dt_allreduce_type type);
 bool dt_allreduce_is_for_gpus(enum dt_allreduce_type type); /* and for them alone */
-
-/* What may be compressed is what the executor sends: sums of encoded numbers by any algorithm,
- * encodings that cannot be added by one that gathers. across: of struct dt_allreduce_spec; what
- * ranks of a host add in shared memory then is not encoded. auto becomes the best of these; all
- * others, and no compression, stay what they are. */
-bool dt_allreduce_compresses(enum dt_allreduce_type type, int across,
-                             enum dt_compression_type compression);
-enum dt_allreduce_type dt_allreduce_for_compression(enum dt_allreduce_type type,
-                                                    enum dt_compression_type compression);
 
 struct dt_allreduce;
 struct dt_error_feedback;
 struct dt_host_sum;
 struct dt_allreduce_spec;
+
+typedef enum dt_status (*dt_allreduce_open_fn)(const struct dt_allreduce_spec *spec,
+                                               struct dt_allreduce **out);
+
+/* An implementation. */
+struct dt_allreduce_row {
+    bool (*serves)(const struct dt_allreduce_spec *spec);
+    dt_allreduce_open_fn open; /* the spec's rows are then those behind this one */
+};
+
+/* The implementations and algorithms that a program links. */
+struct dt_allreduce_rows {
+    const struct dt_allreduce_row *const *implementations; /* NULL ends them */
+    const struct dt_algorithm *algorithms;
+    int n_algorithms;
+};
+
+/* In the order in which a program that links several gives them. */
+extern const struct dt_allreduce_row dt_priority_allreduce, dt_compressed_allreduce,
+    dt_device_allreduce, dt_staged_allreduce, dt_shared_memory_allreduce, dt_schedule_allreduce,
+    dt_mpi_allreduce;
+
+/* The program's algorithm that has the type's name; NULL: none. */
+const struct dt_algorithm *dt_allreduce_algorithm(const struct dt_allreduce_rows *rows,
+                                                  enum dt_allreduce_type type);
+
+/* What may be compressed is what the executor sends: sums of encoded numbers by any algorithm,
+ * encodings that cannot be added by one that gathers. across: of struct dt_allreduce_spec; what
+ * ranks of a host add in shared memory then is not encoded. auto becomes the best of these; all
+ * others, and no compression, stay what they are. */
+bool dt_allreduce_compresses(const struct dt_allreduce_rows *rows, enum dt_allreduce_type type,
+                             int across, const struct dt_codec *codec);
+enum dt_allreduce_type dt_allreduce_for_compression(enum dt_allreduce_type type,
+                                                    const struct dt_codec *codec);
 
 /* All slots are mandatory. */
 struct dt_allreduce_ops {
@@ -61,7 +97,7 @@ struct dt_allreduce_ops {
     void (*close)(struct dt_allreduce *allreduce);
 };
 
-/* The beginning of each way's own struct. */
+/* The beginning of each implementation's own struct. */
 struct dt_allreduce {
     const struct dt_allreduce_ops *ops;
     enum dt_allreduce_type type; /* what it is; never auto */
@@ -76,16 +112,13 @@ struct dt_allreduce {
         *shared;          /* the ranks of a host add in memory that they share; NULL: they do not */
     struct dt_comm *comm; /* borrowed; counts, waits and names */
     float *part; /* what this rank adds goes here: n_elems zeroed floats in the backend's memory */
-    const float *total; /* the sums come here; with most ways the same memory */
+    const float *total; /* the sums come here; with most implementations the same memory */
 };
 
-typedef enum dt_status (*dt_allreduce_open_fn)(const struct dt_allreduce_spec *spec,
-                                               struct dt_allreduce **out);
-
 struct dt_allreduce_spec {
+    struct dt_allreduce_rows rows;
     enum dt_allreduce_type type;
-    int across; /* hierarchical: which of dt_algorithms goes between the hosts; 0: the first, a ring
-                 */
+    int across; /* hierarchical: which of DT_ALGORITHM_LIST goes between the hosts; 0: a ring */
     struct dt_comm *comm; /* the world's, borrowed */
     struct dt_backend
         *backend; /* borrowed: in whose memory gradients lie; NULL: the program's own */
@@ -95,15 +128,19 @@ struct dt_allreduce_spec {
     const struct dt_wire_delay *delay; /* an algorithm's messages go over a wire as slow as this;
                                           NULL: as fast as it goes */
     size_t n_elems;
-    struct dt_compression_spec
-        compression; /* of what is sent, where dt_allreduce_compresses; zeros: none */
-    int n_slots;     /* ranges that may be under way at once, at most DT_ALLREDUCE_MAX_SLOTS */
+    struct dt_codec codec; /* of what is sent, where dt_allreduce_compresses; zeros: none */
+    int n_slots; /* ranges that may be under way at once, at most DT_ALLREDUCE_MAX_SLOTS */
     /* 0: all under way move on alike. Else sums that begin later overtake, in slots of rising
      * number; of those that are overtaken a rank sends as long as fewer bytes than this are on
      * their way. auto then avoids MPI, which does not. */
     size_t credit_bytes;
 };
 
+/* Every rank calls it; all take the same implementation. Where shared memory is not to be had,
+ * shared_memory and hierarchical become messages, and `why` says so. A failed open owes nothing.
+ * *out NULL with DT_OK: another rank has failed. DT_INTERNAL: the program links no implementation
+ * that serves. */
+enum dt_status dt_allreduce_open(const struct dt_allreduce_spec *spec, struct dt_allreduce **out);
 void dt_allreduce_close(struct dt_allreduce *allreduce); /* NULL is fine */
 
 /* Begins to add elements [begin, end) over all ranks, in a slot whose last sum is done; the same on
@@ -114,6 +151,11 @@ enum dt_status dt_allreduce_start(struct dt_allreduce *allreduce, int slot, size
 /* Counted on the wire: sent by this rank so far. False: nobody counts MPI's and NCCL's own
  * messages. */
 bool dt_allreduce_sent(const struct dt_allreduce *allreduce, struct dt_wire_sent *out);
+
+/* Into how many slices a range of so many elements is cut for its way between the hosts of a
+ * communicator, on all ranks alike; the k-th rank of every host carries slice k, which begins at
+ * dt_piece_begin. */
+int dt_allreduce_n_slices(const struct dt_comm *comm, size_t n_elems);
 
 /* What all ranks together should send for a sum of so many elements, by the formula of `algorithm`.
  */

@@ -17,11 +17,10 @@ static enum dt_status open_slots(struct dt_executor *e)
                  : dt_error(DT_NO_MEMORY, "no memory for the moves of %d ranks", e->wire->size);
 }
 
-static enum dt_status open_parts(struct dt_executor *e,
-                                 const struct dt_compression_spec *compression)
+static enum dt_status open_parts(struct dt_executor *e, const struct dt_codec *codec)
 {
     const size_t n_vectors = e->algorithm->gathers ? (size_t)e->wire->size : e->encodes ? 2 : 1;
-    DT_TRY(dt_error_feedback_open(compression, e->wire->rank, e->n_elems, &e->feedback));
+    DT_TRY(dt_error_feedback_open(codec, e->wire->rank, e->n_elems, &e->feedback));
     e->incoming = calloc(n_vectors * e->n_elems + 1, sizeof(float));
     return e->incoming != NULL
                ? open_slots(e)
@@ -30,18 +29,17 @@ static enum dt_status open_parts(struct dt_executor *e,
 
 enum dt_status dt_executor_open(const struct dt_algorithm *algorithm, struct dt_wire *wire,
                                 float *data, size_t n_elems, int n_slots,
-                                const struct dt_compression_spec *compression,
-                                struct dt_executor *out)
+                                const struct dt_codec *codec, struct dt_executor *out)
 {
-    const struct dt_compression_spec none = {.type = DT_COMPRESSION_NONE};
-    const struct dt_compression_spec *spec = compression != NULL ? compression : &none;
-    *out = (struct dt_executor){.algorithm = algorithm,
-                                .wire = wire,
-                                .data = data,
-                                .n_elems = n_elems,
-                                .n_slots = n_slots,
-                                .encodes = spec->type != DT_COMPRESSION_NONE};
-    const enum dt_status s = open_parts(out, spec);
+    const struct dt_codec none = dt_codec_none();
+    *out =
+        (struct dt_executor){.algorithm = algorithm,
+                             .wire = wire,
+                             .data = data,
+                             .n_elems = n_elems,
+                             .n_slots = n_slots,
+                             .encodes = codec != NULL && codec->spec.type != DT_COMPRESSION_NONE};
+    const enum dt_status s = open_parts(out, codec != NULL ? codec : &none);
     if (s != DT_OK) {
         dt_executor_close(out);
     }

@@ -55,11 +55,10 @@ struct dt_executor {
     struct dt_execution *slots;
 };
 
-/* compression: NULL: none. */
+/* codec: of what is sent; NULL: the floats as they are. */
 enum dt_status dt_executor_open(const struct dt_algorithm *algorithm, struct dt_wire *wire,
                                 float *data, size_t n_elems, int n_slots,
-                                const struct dt_compression_spec *compression,
-                                struct dt_executor *out);
+                                const struct dt_codec *codec, struct dt_executor *out);
 /* When nothing is under way, or never to be moved on again. A zeroed one is fine. */
 void dt_executor_close(struct dt_executor *executor);
 

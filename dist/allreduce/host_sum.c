@@ -4,7 +4,6 @@
 #include <string.h>
 
 #define PIECE_ELEMS DT_HOST_SUM_PIECE
-#define SLICE_ELEMS ((size_t)1 << 14) /* a shorter one is not worth a message of its own */
 
 /* One range's round, at the end of the shared memory. Each counter is written by all ranks of the
  * host. */
@@ -106,12 +105,6 @@ static bool is_complete(const struct dt_host_sum_range *range, struct slot *slot
     return atomic_load_explicit(&slot->n_done, memory_order_acquire) == n_pieces_of(range);
 }
 
-int dt_host_sum_n_slices(const struct dt_comm *comm, size_t n_elems)
-{
-    const size_t n_worth = (n_elems + SLICE_ELEMS - 1) / SLICE_ELEMS;
-    return n_worth < (size_t)comm->n_across ? (int)n_worth : comm->n_across;
-}
-
 static enum dt_status start_across(struct dt_host_sum *sum, struct dt_host_sum_range *range,
                                    int n_slices, const char *name)
 {
@@ -132,7 +125,7 @@ static enum dt_status start_across(struct dt_host_sum *sum, struct dt_host_sum_r
 static enum dt_status add_across(struct dt_host_sum *sum, struct dt_host_sum_range *range,
                                  struct slot *slot, bool *done)
 {
-    const int n_slices = dt_host_sum_n_slices(sum->comm, range->end - range->begin);
+    const int n_slices = dt_allreduce_n_slices(sum->comm, range->end - range->begin);
     if (sum->comm->local_rank < n_slices && range->stage != DT_CROSSED) {
         bool crossed;
         if (range->stage == DT_INSIDE) {

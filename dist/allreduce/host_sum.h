@@ -71,11 +71,6 @@ void dt_host_sum_close(struct dt_host_sum *sum); /* each rank by itself, when it
  * have done with it. They stay until this rank adds again. */
 const float *dt_host_sum_again(const struct dt_host_sum *sum, size_t begin, size_t end);
 
-/* Into how many slices a range of so many elements is cut for its way between the hosts of a
- * communicator, on all ranks alike; the k-th rank of every host carries slice k, which begins at
- * dt_piece_begin. */
-int dt_host_sum_n_slices(const struct dt_comm *comm, size_t n_elems);
-
 /* Begins to add elements [begin, end) of all parts; the part must stay as it is, and the total is
  * not to be read, until the request is done (dt_comm_test, dt_comm_wait). The same range of the
  * same slot on every rank; a slot's last request must be done. */

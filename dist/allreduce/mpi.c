@@ -2,7 +2,7 @@
  * all, in any memory. */
 #include <stdlib.h>
 
-#include "dist/allreduce/ways.h"
+#include "dist/allreduce/allreduce.h"
 
 struct mpi {
     struct dt_allreduce base;
@@ -32,7 +32,13 @@ static void mpi_close(struct dt_allreduce *a)
 static const struct dt_allreduce_ops mpi_ops = {
     .start = mpi_start, .sent = mpi_sent, .close = mpi_close};
 
-enum dt_status dt_mpi_open(const struct dt_allreduce_spec *spec, struct dt_allreduce **out)
+/* Everything that no other implementation does. */
+static bool serves(const struct dt_allreduce_spec *spec)
+{
+    return spec->comm->size == 1 || dt_allreduce_algorithm(&spec->rows, spec->type) == NULL;
+}
+
+static enum dt_status mpi_open(const struct dt_allreduce_spec *spec, struct dt_allreduce **out)
 {
     struct mpi *self = calloc(1, sizeof *self);
     if (self == NULL) {
@@ -49,3 +55,5 @@ enum dt_status dt_mpi_open(const struct dt_allreduce_spec *spec, struct dt_allre
     *out = &self->base;
     return DT_OK;
 }
+
+const struct dt_allreduce_row dt_mpi_allreduce = {.serves = serves, .open = mpi_open};

@@ -1,8 +1,8 @@
 /* Adding by an algorithm of the list, over all ranks. */
 #include <stdlib.h>
 
+#include "dist/allreduce/allreduce.h"
 #include "dist/allreduce/executor.h"
-#include "dist/allreduce/ways.h"
 
 struct schedule {
     struct dt_allreduce base;
@@ -59,13 +59,18 @@ static enum dt_status open_parts(struct schedule *self, const struct dt_allreduc
     a->total = a->part;
     a->feedback = &self->executor.feedback;
     DT_TRY(dt_executor_open(a->algorithm, self->wire, a->part, spec->n_elems, spec->n_slots,
-                            &spec->compression, &self->executor));
+                            &spec->codec, &self->executor));
     self->executor.credit_bytes = spec->credit_bytes;
     a->by_priority = spec->credit_bytes > 0;
     return DT_OK;
 }
 
-enum dt_status dt_schedule_open(const struct dt_allreduce_spec *spec, struct dt_allreduce **out)
+static bool serves(const struct dt_allreduce_spec *spec)
+{
+    return spec->comm->size > 1 && dt_allreduce_algorithm(&spec->rows, spec->type) != NULL;
+}
+
+static enum dt_status schedule_open(const struct dt_allreduce_spec *spec, struct dt_allreduce **out)
 {
     struct schedule *self = calloc(1, sizeof *self);
     if (self == NULL) {
@@ -73,8 +78,8 @@ enum dt_status dt_schedule_open(const struct dt_allreduce_spec *spec, struct dt_
     }
     self->base = (struct dt_allreduce){.ops = &schedule_ops,
                                        .type = spec->type,
-                                       .algorithm = dt_allreduce_algorithm(spec->type),
-                                       .codec = dt_codec_of(&spec->compression),
+                                       .algorithm = dt_allreduce_algorithm(&spec->rows, spec->type),
+                                       .codec = spec->codec,
                                        .comm = spec->comm};
     self->backend = spec->backend;
     const enum dt_status s = open_parts(self, spec);
@@ -85,3 +90,5 @@ enum dt_status dt_schedule_open(const struct dt_allreduce_spec *spec, struct dt_
     *out = &self->base;
     return DT_OK;
 }
+
+const struct dt_allreduce_row dt_schedule_allreduce = {.serves = serves, .open = schedule_open};

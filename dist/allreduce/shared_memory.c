@@ -1,9 +1,9 @@
 /* Adding in memory that the ranks of a host share (host_sum.h); between hosts by MPI, or
  * hierarchically by an algorithm. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "dist/allreduce/host_sum.h"
-#include "dist/allreduce/ways.h"
 
 struct shared {
     struct dt_allreduce base;
@@ -49,7 +49,7 @@ static enum dt_status open_across(struct shared *self, const struct dt_allreduce
     }
     DT_TRY(dt_allreduce_open_wire(spec, spec->comm->across, &self->wire));
     DT_TRY(dt_executor_open(self->base.algorithm, self->wire, sum->total, spec->n_elems,
-                            spec->n_slots, &spec->compression, &self->executor));
+                            spec->n_slots, &spec->codec, &self->executor));
     self->executor.credit_bytes = spec->credit_bytes;
     self->executor.feedback.draw =
         DT_FIRST_DRAW(spec->comm->rank); /* on the wire, its rank is its host's number */
@@ -70,8 +70,9 @@ static enum dt_status open_parts(struct shared *self, const struct dt_allreduce_
     return a->part != NULL ? open_across(self, spec) : DT_OK;
 }
 
-enum dt_status dt_shared_memory_open(const struct dt_allreduce_spec *spec,
-                                     struct dt_allreduce **out)
+/* *out stays NULL: on no rank is it to be had, or another rank has failed, which the caller's
+ * agreement will tell. */
+static enum dt_status open_shared(const struct dt_allreduce_spec *spec, struct dt_allreduce **out)
 {
     const bool hierarchical = spec->type == DT_ALLREDUCE_HIERARCHICAL;
     struct shared *self = calloc(1, sizeof *self);
@@ -88,8 +89,10 @@ enum dt_status dt_shared_memory_open(const struct dt_allreduce_spec *spec,
     self->base = (struct dt_allreduce){
         .ops = &shared_ops,
         .type = hierarchical ? DT_ALLREDUCE_HIERARCHICAL : DT_ALLREDUCE_SHARED_MEMORY,
-        .algorithm = hierarchical ? &dt_algorithms[spec->across] : NULL,
-        .codec = dt_codec_of(&spec->compression),
+        .algorithm = hierarchical ? dt_allreduce_algorithm(&spec->rows,
+                                                           DT_ALLREDUCE_OF_ALGORITHM(spec->across))
+                                  : NULL,
+        .codec = spec->codec,
         .comm = spec->comm};
     const enum dt_status s = open_parts(self, spec);
     *out = &self->base;
@@ -99,3 +102,34 @@ enum dt_status dt_shared_memory_open(const struct dt_allreduce_spec *spec,
     }
     return s;
 }
+
+/* Why there is no shared memory. */
+static const char *why_not_shared(const struct dt_comm *comm)
+{
+    return comm->n_hosts == comm->size ? "every rank is alone on its host"
+                                       : "the ranks of a host cannot share memory";
+}
+
+static bool serves(const struct dt_allreduce_spec *spec)
+{
+    return spec->comm->size > 1 &&
+           (spec->type == DT_ALLREDUCE_AUTO || spec->type == DT_ALLREDUCE_SHARED_MEMORY ||
+            spec->type == DT_ALLREDUCE_HIERARCHICAL);
+}
+
+/* In messages, where no memory is to be had. */
+static enum dt_status shared_open(const struct dt_allreduce_spec *spec, struct dt_allreduce **out)
+{
+    struct dt_allreduce_spec messages = *spec;
+    messages.type = spec->type == DT_ALLREDUCE_HIERARCHICAL
+                        ? DT_ALLREDUCE_OF_ALGORITHM(spec->across)
+                        : DT_ALLREDUCE_MPI;
+    DT_TRY(open_shared(spec, out));
+    if (*out == NULL) {
+        DT_TRY(dt_allreduce_open(&messages, out));
+        snprintf((*out)->why, sizeof(*out)->why, "%s", why_not_shared(spec->comm));
+    }
+    return DT_OK;
+}
+
+const struct dt_allreduce_row dt_shared_memory_allreduce = {.serves = serves, .open = shared_open};

@@ -1,12 +1,12 @@
-/* Adding what lies in the memory of devices that cannot talk to each other: each range goes through
- * host memory, where another way adds it.
+/* Adding what lies in the memory of devices: by the devices themselves, if they can; else each
+ * range goes through host memory, where another implementation adds it.
  *
  * Starting waits until the work enqueued before it is done; work enqueued after the test or wait
  * that found it done sees the sums. */
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "dist/allreduce/ways.h"
+#include "dist/allreduce/allreduce.h"
 
 struct range {
     size_t begin, end;
@@ -78,8 +78,9 @@ static enum dt_status open_parts(struct staged *self, const struct dt_allreduce_
     return DT_OK;
 }
 
-enum dt_status dt_staged_open(const struct dt_allreduce_spec *spec, struct dt_allreduce *host,
-                              struct dt_allreduce **out)
+/* host: as large, in the program's memory; from now on, or from a failure on, staged's. */
+static enum dt_status open_around(const struct dt_allreduce_spec *spec, struct dt_allreduce *host,
+                                  struct dt_allreduce **out)
 {
     struct staged *self = calloc(1, sizeof *self);
     if (self == NULL) {
@@ -104,3 +105,33 @@ enum dt_status dt_staged_open(const struct dt_allreduce_spec *spec, struct dt_al
     *out = &self->base;
     return DT_OK;
 }
+
+static bool serves(const struct dt_allreduce_spec *spec)
+{
+    return spec->comm->size > 1 && spec->backend != NULL && !spec->backend->host_memory;
+}
+
+static enum dt_status staged_open(const struct dt_allreduce_spec *spec, struct dt_allreduce **out)
+{
+    struct dt_allreduce *host = NULL;
+    struct dt_allreduce_spec on_host = *spec;
+    on_host.backend = NULL;
+    on_host.type = dt_allreduce_is_for_gpus(spec->type) ? DT_ALLREDUCE_AUTO : spec->type;
+    DT_TRY(dt_allreduce_open(&on_host, &host));
+    return open_around(spec, host, out);
+}
+
+const struct dt_allreduce_row dt_staged_allreduce = {.serves = serves, .open = staged_open};
+
+static bool device_serves(const struct dt_allreduce_spec *spec)
+{
+    return spec->device_open != NULL &&
+           (spec->type == DT_ALLREDUCE_AUTO || spec->type == DT_ALLREDUCE_NCCL);
+}
+
+static enum dt_status device_open(const struct dt_allreduce_spec *spec, struct dt_allreduce **out)
+{
+    return spec->device_open(spec, out);
+}
+
+const struct dt_allreduce_row dt_device_allreduce = {.serves = device_serves, .open = device_open};

@@ -1,22 +1,20 @@
-/* The names, what they mean, and which of them go with a compression; for who knows no
- * communicator, too. */
+/* The names of the configuration's `distributed.allreduce`, their meanings, and the compressions
+ * that go with them; usable without a communicator. */
+#include <string.h>
+
 #include "dist/allreduce/allreduce.h"
 
 #define NAME(constant, name, ...) name,
 const char *const dt_allreduce_names[DT_N_ALLREDUCE_TYPES] = {DT_ALLREDUCE_LIST(NAME)};
 
 #define MEANING(constant, name, meaning) meaning,
-static const char *const way_meanings[] = {DT_ALLREDUCE_WAY_LIST(MEANING)};
-enum { N_WAYS = sizeof way_meanings / sizeof way_meanings[0] }; /* they come first */
-
-const struct dt_algorithm *dt_allreduce_algorithm(enum dt_allreduce_type type)
-{
-    return dt_algorithm_find(dt_allreduce_names[type]);
-}
+#define ALGORITHM_MEANING(constant, name, c_name, gathers, pipelined, meaning) meaning,
+static const char *const meanings[DT_N_ALLREDUCE_TYPES] = {
+    DT_ALLREDUCE_OTHER_LIST(MEANING) DT_ALGORITHM_LIST(ALGORITHM_MEANING)};
 
 const char *dt_allreduce_meaning(enum dt_allreduce_type type)
 {
-    return (int)type < N_WAYS ? way_meanings[type] : dt_allreduce_algorithm(type)->meaning;
+    return meanings[type];
 }
 
 bool dt_allreduce_is_for_gpus(enum dt_allreduce_type type)
@@ -24,22 +22,31 @@ bool dt_allreduce_is_for_gpus(enum dt_allreduce_type type)
     return type == DT_ALLREDUCE_NCCL || type == DT_ALLREDUCE_STAGED;
 }
 
-bool dt_allreduce_compresses(enum dt_allreduce_type type, int across,
-                             enum dt_compression_type compression)
+const struct dt_algorithm *dt_allreduce_algorithm(const struct dt_allreduce_rows *rows,
+                                                  enum dt_allreduce_type type)
 {
-    const struct dt_compression_spec spec = {.type = compression};
-    const struct dt_algorithm *algorithm =
-        type == DT_ALLREDUCE_HIERARCHICAL ? &dt_algorithms[across] : dt_allreduce_algorithm(type);
-    return compression == DT_COMPRESSION_NONE || type == DT_ALLREDUCE_AUTO ||
-           (algorithm != NULL && (algorithm->gathers || dt_codec_of(&spec).ops->summable));
+    for (int i = 0; i < rows->n_algorithms; i++) {
+        if (strcmp(rows->algorithms[i].name, dt_allreduce_names[type]) == 0) {
+            return &rows->algorithms[i];
+        }
+    }
+    return NULL;
+}
+
+bool dt_allreduce_compresses(const struct dt_allreduce_rows *rows, enum dt_allreduce_type type,
+                             int across, const struct dt_codec *codec)
+{
+    const struct dt_algorithm *algorithm = dt_allreduce_algorithm(
+        rows, type == DT_ALLREDUCE_HIERARCHICAL ? DT_ALLREDUCE_OF_ALGORITHM(across) : type);
+    return codec->spec.type == DT_COMPRESSION_NONE || type == DT_ALLREDUCE_AUTO ||
+           (algorithm != NULL && (algorithm->gathers || codec->ops->summable));
 }
 
 enum dt_allreduce_type dt_allreduce_for_compression(enum dt_allreduce_type type,
-                                                    enum dt_compression_type compression)
+                                                    const struct dt_codec *codec)
 {
-    if (compression == DT_COMPRESSION_NONE || type != DT_ALLREDUCE_AUTO) {
+    if (codec->spec.type == DT_COMPRESSION_NONE || type != DT_ALLREDUCE_AUTO) {
         return type;
     }
-    return dt_allreduce_compresses(DT_ALLREDUCE_RING, 0, compression) ? DT_ALLREDUCE_RING
-                                                                      : DT_ALLREDUCE_ALL_TO_ALL;
+    return codec->ops->summable ? DT_ALLREDUCE_RING : DT_ALLREDUCE_ALL_TO_ALL;
 }

@@ -6,10 +6,6 @@ const char *const dt_compression_names[DT_N_COMPRESSION_TYPES] = {DT_COMPRESSION
 #define FORMULA(constant, name, c_name, formula, ...) formula,
 const char *const dt_compression_formulas[DT_N_COMPRESSION_TYPES] = {DT_COMPRESSION_LIST(FORMULA)};
 
-#define OPS(constant, name, c_name, ...) &dt_##c_name##_codec,
-static const struct dt_codec_ops *const all_ops[DT_N_COMPRESSION_TYPES] = {
-    DT_COMPRESSION_LIST(OPS)};
-
 static size_t none_bytes(const struct dt_codec *codec, size_t begin, size_t n)
 {
     (void)codec, (void)begin;
@@ -37,9 +33,27 @@ static void none_decode_add(const struct dt_codec *codec, const uint8_t *bytes, 
 const struct dt_codec_ops dt_none_codec = {
     .summable = true, .bytes = none_bytes, .encode = none_encode, .decode_add = none_decode_add};
 
-struct dt_codec dt_codec_of(const struct dt_compression_spec *spec)
+struct dt_codec dt_codec_none(void)
 {
-    return (struct dt_codec){.ops = all_ops[spec->type], .spec = *spec};
+    return (struct dt_codec){.ops = &dt_none_codec, .spec = {.type = DT_COMPRESSION_NONE}};
+}
+
+enum dt_status dt_codec_open(const struct dt_codec_ops *const *codecs,
+                             const struct dt_compression_spec *spec,
+                             const struct dt_codec_layout *layout, struct dt_codec *out)
+{
+    *out = dt_codec_none();
+    if (spec->type == DT_COMPRESSION_NONE) {
+        return DT_OK;
+    }
+    if (codecs == NULL || codecs[spec->type] == NULL) {
+        return dt_error(DT_INTERNAL, "this program links no codec \"%s\"",
+                        dt_compression_names[spec->type]);
+    }
+    out->ops = codecs[spec->type];
+    out->spec = *spec;
+    out->layout = layout != NULL ? *layout : out->layout;
+    return DT_OK;
 }
 
 /* The codec, or none where that takes no more bytes. */

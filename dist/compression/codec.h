@@ -21,6 +21,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/status.h"
+
 /* X(constant, the configuration's name, C name, bytes of n numbers, meaning) */
 #define DT_COMPRESSION_LIST(X)                                                               \
     X(DT_COMPRESSION_NONE, "none", none, "4 n", "numbers as they are")                       \
@@ -44,11 +46,18 @@ extern const char
     X(DT_ROUNDING_STOCHASTIC, "stochastic")
 enum dt_rounding { DT_ROUNDING_LIST(DT_COMPRESSION_ENUM) };
 
-/* Of the array whose ranges are encoded: row after row. */
+/* Row after row of the array whose ranges are encoded. */
 struct dt_matrix {
     size_t begin, n_rows, n_cols;
 };
 #define DT_MAX_MATRICES 64
+
+/* The matrices of an array, in its order (dist/strategy/matrices.h). onebit encodes them, and sends
+ * all other numbers as they are. */
+struct dt_codec_layout {
+    int n_matrices;
+    struct dt_matrix matrices[DT_MAX_MATRICES];
+};
 
 /* The configuration's `distributed.compression`. Zeros: none. */
 struct dt_compression_spec {
@@ -56,10 +65,6 @@ struct dt_compression_spec {
     double ratio;              /* topk: the share of the numbers that is sent, in (0, 1] */
     bool error_feedback;       /* what is lost is added to what comes next (error_feedback.h) */
     enum dt_rounding rounding; /* int8 */
-    /* onebit: of the model (dist/strategy/matrices.h), in the order of the array; all other numbers
-     * are sent as they are. */
-    int n_matrices;
-    struct dt_matrix matrices[DT_MAX_MATRICES];
 };
 
 struct dt_codec;
@@ -79,9 +84,15 @@ struct dt_codec_ops {
 struct dt_codec {
     const struct dt_codec_ops *ops;
     struct dt_compression_spec spec;
+    struct dt_codec_layout layout;
 };
 
-struct dt_codec dt_codec_of(const struct dt_compression_spec *spec);
+/* codecs: the program's, by enum dt_compression_type; NULL: it links none. layout: of the array
+ * that is encoded; NULL: it has no matrices. DT_INTERNAL: the program does not link the codec. */
+enum dt_status dt_codec_open(const struct dt_codec_ops *const *codecs,
+                             const struct dt_compression_spec *spec,
+                             const struct dt_codec_layout *layout, struct dt_codec *out);
+struct dt_codec dt_codec_none(void); /* numbers as they are */
 
 /* How many bytes n numbers become, whatever they are, that begin at `begin` of the array. Never
  * more than 4 n: where a codec saves nothing, they are sent as they are.

@@ -2,11 +2,11 @@
 
 #include <stdlib.h>
 
-enum dt_status dt_error_feedback_open(const struct dt_compression_spec *spec, int rank,
-                                      size_t n_elems, struct dt_error_feedback *out)
+enum dt_status dt_error_feedback_open(const struct dt_codec *codec, int rank, size_t n_elems,
+                                      struct dt_error_feedback *out)
 {
-    *out = (struct dt_error_feedback){.codec = dt_codec_of(spec), .draw = DT_FIRST_DRAW(rank)};
-    if (spec->error_feedback && spec->type != DT_COMPRESSION_NONE) {
+    *out = (struct dt_error_feedback){.codec = *codec, .draw = DT_FIRST_DRAW(rank)};
+    if (codec->spec.error_feedback && codec->spec.type != DT_COMPRESSION_NONE) {
         out->left = calloc(n_elems + 1, sizeof *out->left);
         if (out->left == NULL) {
             return dt_error(DT_NO_MEMORY, "no memory for what compression leaves of %zu gradients",

@@ -21,8 +21,8 @@ struct dt_error_feedback {
 
 /* For the gradients of one rank, n_elems of them. It begins with nothing left; checkpoints have
  * what is (dist/strategy/residuals.h). Nothing is allocated afterwards. */
-enum dt_status dt_error_feedback_open(const struct dt_compression_spec *spec, int rank,
-                                      size_t n_elems, struct dt_error_feedback *out);
+enum dt_status dt_error_feedback_open(const struct dt_codec *codec, int rank, size_t n_elems,
+                                      struct dt_error_feedback *out);
 void dt_error_feedback_close(struct dt_error_feedback *feedback); /* a zeroed one is fine */
 
 /* The draw (codec.h) of a sum that begins. Every worker takes one for every sum, also where another

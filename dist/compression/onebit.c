@@ -47,8 +47,8 @@ static struct part of_matrix(const struct dt_matrix *m, size_t begin, size_t end
 /* What comes next of [begin, end); matrices are in the order of the array. */
 static struct part next_part(const struct dt_codec *codec, size_t begin, size_t end)
 {
-    for (int i = 0; i < codec->spec.n_matrices; i++) {
-        const struct dt_matrix *m = &codec->spec.matrices[i];
+    for (int i = 0; i < codec->layout.n_matrices; i++) {
+        const struct dt_matrix *m = &codec->layout.matrices[i];
         const size_t m_end = m->begin + m->n_rows * m->n_cols;
         if (begin < m_end) {
             return begin < m->begin ? as_it_is(begin, dt_min_size(end, m->begin))

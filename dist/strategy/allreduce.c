@@ -7,8 +7,6 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "dist/allreduce/host_sum.h"
-#include "dist/allreduce/ways.h"
 #include "dist/strategy/grad_sync.h"
 #include "dist/strategy/host_step.h"
 #include "dist/strategy/strategies.h"
@@ -86,6 +84,11 @@ static enum dt_status mirrored_wait(struct dt_strategy_step *step)
     return DT_OK;
 }
 
+static const struct dt_host_step_ops *host_step_of(const struct dt_strategy *strategy)
+{
+    return strategy->spec.dist.rows->host_step;
+}
+
 /* This rank's share of all elements, in which sums that were used piece by piece are formed once
  * more. */
 static enum dt_status mirrored_each_sum(struct dt_strategy *strategy, dt_sums_fn fn, void *context)
@@ -95,11 +98,11 @@ static enum dt_status mirrored_each_sum(struct dt_strategy *strategy, dt_sums_fn
     const int rank = strategy->spec.comm->rank, size = strategy->spec.comm->size;
     const size_t begin = dt_piece_begin(n_elems, rank, size),
                  end = dt_piece_begin(n_elems, rank + 1, size);
-    const size_t most = strategy->together ? DT_HOST_SUM_PIECE : end - begin;
+    const size_t most = strategy->together ? DT_HOST_STEP_PIECE : end - begin;
     for (size_t at = begin, next; at < end; at = next) {
         next = end - at < most ? end : at + most;
         const float *sums =
-            strategy->together ? dt_host_sum_again(a->shared, at, next) : a->total + at;
+            strategy->together ? host_step_of(strategy)->sums(a->shared, at, next) : a->total + at;
         DT_TRY(fn(context, at, next, sums));
     }
     return DT_OK;
@@ -172,7 +175,7 @@ static void mirrored_describe(const struct dt_strategy *strategy, struct dt_aver
     out->across = !across ? NULL : a->algorithm != NULL ? a->algorithm->name : "mpi";
     out->why = a->why;
     out->n_buckets = self->sync.n_buckets;
-    out->traffic = dt_traffic_foretell(a, &self->sync);
+    out->traffic = dt_traffic_predict(a, &self->sync);
 }
 
 static bool mirrored_sent(const struct dt_strategy *strategy, struct dt_wire_sent *out)
@@ -188,7 +191,7 @@ static void mirrored_close(struct dt_strategy *strategy)
                                                 what comes now waits for it */
     dt_optimizer_close(&strategy->optimizer);
     if (self->base.together) {
-        dt_host_step_close(&self->host_step);
+        host_step_of(strategy)->close(&self->host_step);
     } else {
         dt_floats_free(strategy->spec.backend, strategy->memory.params);
     }
@@ -219,8 +222,9 @@ static const struct dt_strategy_ops priority_ops = {.ready = priority_ready,
 static bool may_step_together(const struct mirrored *self)
 {
     const struct dt_strategy_spec *spec = &self->base.spec;
-    return self->base.allreduce->shared != NULL && spec->backend->host_memory &&
-           spec->comm->n_hosts == 1 && spec->dist.broadcast && spec->optimizer.clip_norm == 0;
+    return spec->dist.rows->host_step != NULL && self->base.allreduce->shared != NULL &&
+           spec->backend->host_memory && spec->comm->n_hosts == 1 && spec->dist.broadcast &&
+           spec->optimizer.clip_norm == 0;
 }
 
 static enum dt_status agree_to_step_together(struct mirrored *self)
@@ -232,9 +236,9 @@ static enum dt_status agree_to_step_together(struct mirrored *self)
     }
     DT_TRY(dt_comm_all(spec->comm, spec->together, "agreement to step together", &all_want));
     if (all_want) {
-        DT_TRY(dt_host_step_open(spec->comm, &self->base.optimizer,
-                                 dt_optimizer_n_states(&spec->optimizer), spec->model->arena_elems,
-                                 self->base.allreduce->shared, &self->host_step));
+        DT_TRY(spec->dist.rows->host_step->open(
+            spec->comm, &self->base.optimizer, dt_optimizer_n_states(&spec->optimizer),
+            spec->model->arena_elems, self->base.allreduce->shared, &self->host_step));
         self->base.together = self->host_step.memory.bytes != NULL;
     }
     return DT_OK;
@@ -270,12 +274,13 @@ static bool by_priority(const struct dt_strategy_spec *spec)
 static enum dt_status open_parts(struct mirrored *self)
 {
     const struct dt_strategy_spec *spec = &self->base.spec;
-    const struct dt_allreduce_spec allreduce = {.type = spec->dist.allreduce,
+    const struct dt_allreduce_spec allreduce = {.rows = spec->dist.rows->allreduce,
+                                                .type = spec->dist.allreduce,
                                                 .across = spec->dist.across,
                                                 .comm = spec->comm,
                                                 .backend = spec->backend,
                                                 .device_open = spec->device_open,
-                                                .compression = spec->dist.compression,
+                                                .codec = spec->codec,
                                                 .n_elems = spec->model->arena_elems,
                                                 .n_slots = spec->model->n_blocks,
                                                 .credit_bytes =
@@ -303,9 +308,8 @@ static enum dt_status check_spec(const struct dt_strategy_spec *spec)
     return DT_OK;
 }
 
-enum dt_status dt_mirrored_open(const struct dt_strategy_spec *spec, struct dt_strategy **out)
+static enum dt_status mirrored_open(const struct dt_strategy_spec *spec, struct dt_strategy **out)
 {
-    DT_TRY(check_spec(spec));
     struct mirrored *self = calloc(1, sizeof *self);
     bool all;
     enum dt_status s = dt_comm_all(spec->comm, self != NULL, "agreement on memory",
@@ -323,3 +327,11 @@ enum dt_status dt_mirrored_open(const struct dt_strategy_spec *spec, struct dt_s
     *out = &self->base;
     return DT_OK;
 }
+
+static bool serves(const struct dt_dist_spec *dist)
+{
+    return dist->strategy == DT_STRATEGY_ALLREDUCE;
+}
+
+const struct dt_strategy_row dt_mirrored_strategy = {
+    .serves = serves, .check = check_spec, .open = mirrored_open};

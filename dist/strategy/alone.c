@@ -27,7 +27,7 @@ static enum dt_status open_parts(struct dt_strategy *strategy, const struct dt_s
                              &strategy->optimizer);
 }
 
-enum dt_status dt_alone_open(const struct dt_strategy_spec *spec, struct dt_strategy **out)
+static enum dt_status alone_open(const struct dt_strategy_spec *spec, struct dt_strategy **out)
 {
     struct dt_strategy *strategy = calloc(1, sizeof *strategy);
     if (strategy == NULL) {
@@ -43,3 +43,10 @@ enum dt_status dt_alone_open(const struct dt_strategy_spec *spec, struct dt_stra
     *out = strategy;
     return DT_OK;
 }
+
+static bool serves(const struct dt_dist_spec *dist)
+{
+    return !dist->average;
+}
+
+const struct dt_strategy_row dt_alone_strategy = {.serves = serves, .open = alone_open};

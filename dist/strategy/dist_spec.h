@@ -35,7 +35,10 @@ struct dt_pipeline_cut {
     X(DT_ORDER_PRIORITY, "priority")
 enum dt_order { DT_ORDER_LIST(DT_NAMED_ENUM) };
 
+struct dt_dist_rows; /* strategies.h */
+
 struct dt_dist_spec {
+    const struct dt_dist_rows *rows; /* that the program links */
     enum dt_strategy_type strategy;
     enum dt_allreduce_type allreduce;
     int across;      /* of struct dt_allreduce_spec */

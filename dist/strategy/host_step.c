@@ -3,6 +3,9 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "dist/allreduce/host_sum.h"
+
+_Static_assert(DT_HOST_STEP_PIECE <= DT_HOST_SUM_PIECE, "a piece is summed again at once");
 
 /* The ranks' weights come first, then the states. */
 static float *array_of(const struct dt_host_step *step, int index)
@@ -27,8 +30,9 @@ static void step_piece(void *context, size_t begin, size_t end, const float *sum
     step->seconds += dt_clock_s() - start_s;
 }
 
-enum dt_status dt_host_step_open(struct dt_comm *comm, struct dt_optimizer *optimizer, int n_states,
-                                 size_t n_elems, struct dt_host_sum *sum, struct dt_host_step *out)
+static enum dt_status host_step_open(struct dt_comm *comm, struct dt_optimizer *optimizer,
+                                     int n_states, size_t n_elems, struct dt_host_sum *sum,
+                                     struct dt_host_step *out)
 {
     *out = (struct dt_host_step){.comm = comm, .optimizer = optimizer, .n_elems = n_elems};
     DT_TRY(dt_host_memory_open(
@@ -49,7 +53,10 @@ enum dt_status dt_host_step_open(struct dt_comm *comm, struct dt_optimizer *opti
     return DT_OK;
 }
 
-void dt_host_step_close(struct dt_host_step *step)
+static void host_step_close(struct dt_host_step *step)
 {
     dt_host_memory_close(&step->memory);
 }
+
+const struct dt_host_step_ops dt_host_step = {
+    .open = host_step_open, .sums = dt_host_sum_again, .close = host_step_close};

@@ -14,8 +14,12 @@
 #ifndef DT_DIST_STRATEGY_HOST_STEP_H
 #define DT_DIST_STRATEGY_HOST_STEP_H
 
-#include "dist/allreduce/host_sum.h"
+#include "dist/ranks/host_memory.h"
 #include "model/optimizer.h"
+
+#define DT_HOST_STEP_PIECE ((size_t)1 << 13)
+
+struct dt_host_sum;
 
 struct dt_host_step {
     struct dt_host_memory memory; /* bytes NULL: each rank steps by itself */
@@ -29,11 +33,17 @@ struct dt_host_step {
     size_t n_elems;
 };
 
-/* Every rank of the one host calls it, with `sum` open. Has `sum` step, with weights and states in
- * memory that the host's ranks share. Where there is none to be had nothing changes. `out` and
- * `optimizer` stay where they are. */
-enum dt_status dt_host_step_open(struct dt_comm *comm, struct dt_optimizer *optimizer, int n_states,
-                                 size_t n_elems, struct dt_host_sum *sum, struct dt_host_step *out);
-void dt_host_step_close(struct dt_host_step *step); /* a zeroed one is fine */
+/* A program that links this names it in its rows (strategies.h). */
+struct dt_host_step_ops {
+    /* Every rank of the one host calls it, with `sum` open. Has `sum` step, with weights and states
+     * in memory that the host's ranks share. Where there is none to be had nothing changes. `out`
+     * and `optimizer` stay where they are. */
+    enum dt_status (*open)(struct dt_comm *comm, struct dt_optimizer *optimizer, int n_states,
+                           size_t n_elems, struct dt_host_sum *sum, struct dt_host_step *out);
+    /* dt_host_sum_again, of DT_HOST_STEP_PIECE elements at most. */
+    const float *(*sums)(const struct dt_host_sum *sum, size_t begin, size_t end);
+    void (*close)(struct dt_host_step *step); /* a zeroed one is fine */
+};
+extern const struct dt_host_step_ops dt_host_step;
 
 #endif

@@ -2,11 +2,9 @@
 
 _Static_assert(DT_MAX_LAYERS <= DT_MAX_MATRICES, "a dense layer is a matrix");
 
-struct dt_compression_spec dt_matrices_add(const struct dt_compression_spec *compression,
-                                           const struct dt_model *model)
+struct dt_codec_layout dt_matrices_of(const struct dt_model *model)
 {
-    struct dt_compression_spec out = *compression;
-    out.n_matrices = 0;
+    struct dt_codec_layout out = {.n_matrices = 0};
     for (int b = model->n_blocks - 1; b >= 0; b--) { /* the arena's order */
         const struct dt_block *block = &model->blocks[b];
         if (block->linear == DT_LINEAR_DENSE) {
@@ -16,11 +14,4 @@ struct dt_compression_spec dt_matrices_add(const struct dt_compression_spec *com
         }
     }
     return out;
-}
-
-struct dt_codec dt_matrices_codec(const struct dt_compression_spec *compression,
-                                  const struct dt_model *model)
-{
-    const struct dt_compression_spec spec = dt_matrices_add(compression, model);
-    return dt_codec_of(&spec);
 }

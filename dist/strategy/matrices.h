@@ -6,10 +6,6 @@
 #include "dist/compression/codec.h"
 #include "model/block.h"
 
-/* The configuration's compression with the matrices of this model. */
-struct dt_compression_spec dt_matrices_add(const struct dt_compression_spec *compression,
-                                           const struct dt_model *model);
-struct dt_codec dt_matrices_codec(const struct dt_compression_spec *compression,
-                                  const struct dt_model *model);
+struct dt_codec_layout dt_matrices_of(const struct dt_model *model);
 
 #endif

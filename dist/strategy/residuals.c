@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dist/allreduce/host_sum.h"
 #include "dist/compression/error_feedback.h"
 #include "dist/strategy/grad_sync.h"
 #include "dist/strategy/roles.h"
@@ -111,7 +110,7 @@ static void settle_bucket(const struct dt_comm *comm, const struct dt_bucket *bu
                           size_t n_elems, float *rows)
 {
     const size_t n = bucket->end - bucket->begin;
-    const int n_slices = dt_host_sum_n_slices(comm, n);
+    const int n_slices = dt_allreduce_n_slices(comm, n);
     for (int k = 0; k < n_slices; k++) {
         const size_t begin = bucket->begin + dt_piece_begin(n, k, n_slices),
                      end = bucket->begin + dt_piece_begin(n, k + 1, n_slices);

@@ -16,6 +16,7 @@
 struct dt_roles {
     int n_workers, n_servers;
     int first_server; /* rank of server 0; the others follow */
+    bool whole;       /* all ranks are one worker */
     bool works;       /* this rank is a worker, or a part of one */
     int worker;       /* whose samples it reads, or as a server counts */
     int server;       /* this rank's number among the servers; -1: it is none */

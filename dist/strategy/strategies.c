@@ -2,27 +2,50 @@
 
 #include "dist/strategy/matrices.h"
 
-static enum dt_status open_strategy(const struct dt_strategy_spec *spec, struct dt_strategy **out)
+static const struct dt_strategy_row *row_of(const struct dt_dist_spec *dist)
 {
-    if (!spec->dist.average) {
-        return dt_alone_open(spec, out);
+    const struct dt_strategy_row *const *row = dist->rows->strategies;
+    while (*row != NULL && !(*row)->serves(dist)) {
+        row++;
     }
-    switch (spec->dist.strategy) {
-    case DT_STRATEGY_ALLREDUCE:
-        return dt_mirrored_open(spec, out);
-    case DT_STRATEGY_PARAMETER_SERVER:
-    case DT_STRATEGY_CENTRAL:
-        return dt_parameter_server_open(spec, out);
-    case DT_STRATEGY_PIPELINE:
-        return dt_pipeline_open(spec, out);
-    }
-    return dt_error(DT_INTERNAL, "no such strategy");
+    return *row;
 }
 
 enum dt_status dt_strategy_open(const struct dt_strategy_spec *spec, struct dt_strategy **out)
 {
-    struct dt_strategy_spec of_model = *spec;
-    of_model.dist.compression = dt_matrices_add(&spec->dist.compression, spec->model);
+    const struct dt_dist_spec *dist = &spec->dist;
+    const struct dt_strategy_row *row = row_of(dist);
+    const struct dt_codec_layout layout = dt_matrices_of(spec->model);
+    struct dt_strategy_spec with_codec = *spec;
     *out = NULL;
-    return open_strategy(&of_model, out);
+    if (row == NULL) {
+        return dt_error(DT_INTERNAL, "this program links no strategy \"%s\"",
+                        dt_strategy_names[dist->strategy]);
+    }
+    DT_TRY(row->check != NULL ? row->check(spec) : DT_OK);
+    DT_TRY(dt_codec_open(dist->rows->codecs, &dist->compression, &layout, &with_codec.codec));
+    return row->open(&with_codec, out);
+}
+
+enum dt_status dt_roles_find(const struct dt_dist_spec *dist, int rank, int size,
+                             struct dt_roles *out)
+{
+    const struct dt_strategy_row *row = row_of(dist);
+    *out = (struct dt_roles){.n_workers = size};
+    if (row != NULL && row->roles != NULL) {
+        row->roles(dist, size, out);
+    }
+    if (out->n_workers < 1) {
+        return dt_error(DT_CONFIG,
+                        "distributed.parameter_server.servers: %d server%s of %d rank%s leave no "
+                        "worker (use fewer servers or more "
+                        "ranks)",
+                        out->n_servers, out->n_servers == 1 ? "" : "s", size, size == 1 ? "" : "s");
+    }
+    out->works = out->whole || rank < out->n_workers;
+    out->worker = !out->whole && out->works ? rank : 0;
+    out->server = rank >= out->first_server && rank < out->first_server + out->n_servers
+                      ? rank - out->first_server
+                      : -1;
+    return DT_OK;
 }

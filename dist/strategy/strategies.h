@@ -1,25 +1,46 @@
-/* The strategies there are:
+/* The strategies, which a program gives as rows together with all else of dist/ that it links:
  *
- *   allreduce.c         gradients are averaged over all ranks, and every rank takes the same step:
- * mirrored weights parameter_server.c  servers hold the weights: `parameter_server`, `central`
- *   pipeline.c          each rank has some of the blocks: `pipeline`
- *   alone.c             each rank steps with its own gradients: `distributed.average` is off */
+ *   alone.c                     each rank steps with its own gradients: `distributed.average` is
+ * off allreduce.c                 gradients are averaged over all ranks, and every rank takes the
+ * same step: mirrored weights servers/parameter_server.c  servers hold the weights:
+ * `parameter_server`, `central` pipeline/pipeline.c         each rank has some of the blocks:
+ * `pipeline`
+ *
+ * all_rows.c has the rows of a program that links all of them. */
 #ifndef DT_DIST_STRATEGY_STRATEGIES_H
 #define DT_DIST_STRATEGY_STRATEGIES_H
 
+#include "dist/strategy/roles.h"
 #include "dist/strategy/strategy.h"
+
+struct dt_host_step_ops;
+
+struct dt_strategy_row {
+    bool (*serves)(const struct dt_dist_spec *dist);
+    /* DT_CONFIG: the strategy cannot serve this model, optimizer or backend. NULL: it always can.
+     */
+    enum dt_status (*check)(const struct dt_strategy_spec *spec);
+    /* Sets n_workers, n_servers, first_server and whole. NULL: every rank is a worker. */
+    void (*roles)(const struct dt_dist_spec *dist, int size, struct dt_roles *out);
+    enum dt_status (*open)(const struct dt_strategy_spec *spec, struct dt_strategy **out);
+};
+
+/* The rows that a program links. */
+struct dt_dist_rows {
+    const struct dt_strategy_row *const
+        *strategies; /* NULL ends them; the first that serves opens */
+    struct dt_allreduce_rows allreduce;
+    const struct dt_codec_ops *const *codecs; /* of dt_codec_open */
+    const struct dt_host_step_ops *host_step; /* NULL: every rank takes its own steps */
+};
+
+extern const struct dt_strategy_row dt_alone_strategy, dt_mirrored_strategy, dt_server_strategy,
+    dt_pipeline_strategy;
+extern const struct dt_dist_rows dt_all_rows;
 
 /* Every rank calls it. The weights are zeros. A failed open owes nothing. DT_STALLED, or what this
  * rank alone may have: the caller has ranks agree (dt_world_agree); *out NULL with DT_OK: another
  * rank has failed. */
 enum dt_status dt_strategy_open(const struct dt_strategy_spec *spec, struct dt_strategy **out);
-
-/* ---- each of them */
-
-enum dt_status dt_mirrored_open(const struct dt_strategy_spec *spec, struct dt_strategy **out);
-enum dt_status dt_parameter_server_open(const struct dt_strategy_spec *spec,
-                                        struct dt_strategy **out);
-enum dt_status dt_pipeline_open(const struct dt_strategy_spec *spec, struct dt_strategy **out);
-enum dt_status dt_alone_open(const struct dt_strategy_spec *spec, struct dt_strategy **out);
 
 #endif

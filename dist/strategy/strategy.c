@@ -122,7 +122,7 @@ void dt_strategy_describe(const struct dt_strategy *strategy, struct dt_averagin
     *out = (struct dt_averaging){.allreduce = dt_strategy_adds_by(strategy),
                                  .why = "",
                                  .n_hosts = strategy->spec.comm->n_hosts,
-                                 .compression = &strategy->spec.dist.compression};
+                                 .codec = &strategy->spec.codec};
     if (strategy->ops->describe != NULL) {
         strategy->ops->describe(strategy, out);
     }

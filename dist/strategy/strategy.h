@@ -18,6 +18,7 @@
 
 struct dt_strategy_spec {
     struct dt_dist_spec dist;
+    struct dt_codec codec; /* of `dist.compression` and the model; dt_strategy_open sets it */
     struct dt_optimizer_spec optimizer;
     const struct dt_model *model;     /* borrowed */
     struct dt_comm *comm;             /* borrowed; the world's */
@@ -48,10 +49,10 @@ struct dt_averaging {
     const char *across;    /* the name of what goes on between hosts, if that is another; or NULL */
     const char *why;       /* it is this one; or "" */
     int n_buckets, n_hosts;
-    int n_servers;                                 /* that hold the weights; 0: every rank does */
-    int n_stages;                                  /* of a pipeline; 0: it is none */
-    struct dt_step_traffic traffic;                /* foretold */
-    const struct dt_compression_spec *compression; /* the strategy's */
+    int n_servers;                  /* that hold the weights; 0: every rank does */
+    int n_stages;                   /* of a pipeline; 0: it is none */
+    struct dt_step_traffic traffic; /* foretold */
+    const struct dt_codec *codec;   /* of what is sent */
 };
 
 /* Of the passes of steps so far, of a strategy that runs them itself; or that has them wait for

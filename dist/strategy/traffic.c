@@ -3,14 +3,11 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "dist/allreduce/host_sum.h"
-#include "dist/strategy/matrices.h"
-
 /* Who sends: all ranks, each bucket as a whole; or those with the same number on their hosts,
  * slices of it. */
 struct senders {
     const struct dt_algorithm *algorithm;
-    struct dt_codec codec;
+    const struct dt_codec *codec;
     const struct dt_comm *comm;
     bool shared;
     const struct dt_grad_sync *sync;
@@ -40,14 +37,14 @@ static struct dt_wire_count of_rank(const struct senders *s, int rank, int slice
     struct dt_wire_count sent = {0};
     for (int i = 0; i < s->sync->n_buckets; i++) {
         const size_t n = s->sync->buckets[i].end - s->sync->buckets[i].begin;
-        const int n_slices = s->shared ? dt_host_sum_n_slices(s->comm, n) : 1;
+        const int n_slices = s->shared ? dt_allreduce_n_slices(s->comm, n) : 1;
         if (slice < n_slices) {
             const size_t begin = dt_piece_begin(n, slice, n_slices),
                          n_elems = dt_piece_begin(n, slice + 1, n_slices) - begin;
             const struct dt_traffic part =
                 dt_algorithm_traffic(s->algorithm, rank, size_of(s), n_elems, host_roots, s->moves);
             const struct dt_wire_count bytes =
-                encoded(&s->codec, s->sync->buckets[i].begin + begin, &part);
+                encoded(s->codec, s->sync->buckets[i].begin + begin, &part);
             sent.messages += bytes.messages;
             sent.bytes += bytes.bytes;
         }
@@ -86,21 +83,24 @@ static struct dt_step_traffic of_all(const struct senders *s)
     return most;
 }
 
-/* known: false without memory, too. */
-static struct dt_step_traffic foretell(struct senders s)
+struct dt_step_traffic dt_traffic_of_messages(const struct dt_algorithm *algorithm,
+                                              const struct dt_codec *codec,
+                                              const struct dt_comm *comm, bool shared,
+                                              const struct dt_grad_sync *sync)
 {
-    const struct dt_grad_sync *sync = s.sync;
+    struct senders s = {
+        .algorithm = algorithm, .codec = codec, .comm = comm, .shared = shared, .sync = sync};
     const size_t n_elems = sync->n_buckets > 0 ? sync->buckets[sync->n_buckets - 1].end : 0;
     s.moves =
-        calloc((size_t)dt_algorithm_max_moves(s.algorithm, size_of(&s), n_elems), sizeof *s.moves);
+        calloc((size_t)dt_algorithm_max_moves(algorithm, size_of(&s), n_elems), sizeof *s.moves);
     const struct dt_step_traffic most =
         s.moves != NULL ? of_all(&s) : (struct dt_step_traffic){.known = false};
     free(s.moves);
     return most;
 }
 
-struct dt_step_traffic dt_traffic_foretell(const struct dt_allreduce *allreduce,
-                                           const struct dt_grad_sync *sync)
+struct dt_step_traffic dt_traffic_predict(const struct dt_allreduce *allreduce,
+                                          const struct dt_grad_sync *sync)
 {
     const struct dt_comm *comm = allreduce->comm;
     if (allreduce->algorithm == NULL) {
@@ -108,99 +108,8 @@ struct dt_step_traffic dt_traffic_foretell(const struct dt_allreduce *allreduce,
                                         .by_each = true,
                                         .n_hosts = comm->n_hosts};
     }
-    return foretell((struct senders){.algorithm = allreduce->algorithm,
-                                     .codec = allreduce->codec,
-                                     .comm = comm,
-                                     .shared = allreduce->shared != NULL,
-                                     .sync = sync});
-}
-
-static void raise_to(struct dt_step_traffic *most, double messages, double bytes)
-{
-    most->messages = fmax(most->messages, messages);
-    most->bytes = fmax(most->bytes, bytes);
-}
-
-/* Workers that are on another host than this rank. */
-static int count_elsewhere(const struct dt_comm *comm, const struct dt_roles *roles, int rank)
-{
-    int n = 0;
-    for (int w = 0; w < roles->n_workers; w++) {
-        n += w != rank &&
-             (comm->host_roots == NULL || comm->host_roots[w] != comm->host_roots[rank]);
-    }
-    return n;
-}
-
-struct dt_step_traffic dt_traffic_of_servers(const struct dt_comm *comm,
-                                             const struct dt_roles *roles,
-                                             const struct dt_placement *placement,
-                                             const struct dt_codec *codec)
-{
-    const bool central = roles->first_server == 0; /* a worker that serves sends itself nothing */
-    const double n_away = roles->n_workers - central;
-    struct dt_step_traffic most = {.known = true, .by_each = n_away == 0, .n_hosts = comm->n_hosts};
-    double messages[DT_MAX_PARAMS] = {0}, bytes[DT_MAX_PARAMS] = {0}, all = 0;
-    for (int i = 0; i < placement->n_pieces; i++) {
-        const struct dt_piece *p = &placement->pieces[i];
-        const double n_bytes = (double)((p->end - p->begin) * sizeof(float));
-        const double n_pushed = (double)dt_codec_bytes(codec, p->begin, p->end - p->begin);
-        const double n_elsewhere = count_elsewhere(comm, roles, roles->first_server + p->server);
-        messages[p->server] += n_away;
-        bytes[p->server] += n_away * n_bytes;
-        all += n_pushed;
-        raise_to(&most, messages[p->server], bytes[p->server]);
-        most.messages_between += 2 * n_elsewhere;
-        most.bytes_between += n_elsewhere * (n_pushed + n_bytes);
-    }
-    if (n_away > 0) { /* a worker that does not serve */
-        raise_to(&most, placement->n_pieces, all);
-    }
-    return most;
-}
-
-static enum dt_status plan_servers(const struct dt_dist_spec *dist, const struct dt_model *model,
-                                   const struct dt_comm *comm, struct dt_planned_traffic *out)
-{
-    struct dt_roles roles;
-    struct dt_placement placement;
-    const struct dt_codec codec = dt_matrices_codec(&dist->compression, model);
-    DT_TRY(dt_roles_find(dist, 0, comm->size, &roles));
-    dt_placement_make(model, roles.n_servers, &placement);
-    *out = (struct dt_planned_traffic){.allreduce = dist->allreduce,
-                                       .n_buckets = placement.n_pieces,
-                                       .step =
-                                           dt_traffic_of_servers(comm, &roles, &placement, &codec)};
-    return DT_OK;
-}
-
-enum dt_status dt_traffic_plan(const struct dt_dist_spec *dist, const struct dt_model *model,
-                               const struct dt_comm *comm, struct dt_planned_traffic *out)
-{
-    const bool hierarchical = dist->allreduce == DT_ALLREDUCE_HIERARCHICAL;
-    const enum dt_allreduce_type allreduce =
-        dt_allreduce_for_compression(dist->allreduce, dist->compression.type);
-    const struct dt_algorithm *algorithm =
-        hierarchical ? &dt_algorithms[dist->across] : dt_allreduce_algorithm(allreduce);
-    struct dt_grad_sync sync;
-    if (dist->strategy == DT_STRATEGY_PIPELINE) {
-        *out =
-            (struct dt_planned_traffic){.allreduce = dist->allreduce}; /* no gradients of weights */
-        return DT_OK;
-    }
-    if (dist->strategy != DT_STRATEGY_ALLREDUCE) {
-        return plan_servers(dist, model, comm, out);
-    }
-    DT_TRY(dt_grad_sync_open(NULL, model, dist, &sync));
-    *out = (struct dt_planned_traffic){.allreduce = allreduce, .n_buckets = sync.n_buckets};
-    if (algorithm != NULL) {
-        out->step = foretell((struct senders){.algorithm = algorithm,
-                                              .codec = dt_matrices_codec(&dist->compression, model),
-                                              .comm = comm,
-                                              .shared = hierarchical && comm->n_hosts < comm->size,
-                                              .sync = &sync});
-    }
-    return DT_OK;
+    return dt_traffic_of_messages(allreduce->algorithm, &allreduce->codec, comm,
+                                  allreduce->shared != NULL, sync);
 }
 
 enum dt_status dt_traffic_measure(struct dt_comm *comm, const struct dt_wire_sent *sent,

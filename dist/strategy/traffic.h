@@ -1,4 +1,4 @@
-/* What adding the gradients costs: messages and bytes that a rank sends in a step, foretold by the
+/* What adding the gradients costs: messages and bytes that a rank sends in a step, predicted by the
  * algorithm and counted on the wire. */
 #ifndef DT_DIST_STRATEGY_TRAFFIC_H
 #define DT_DIST_STRATEGY_TRAFFIC_H
@@ -18,8 +18,14 @@ struct dt_step_traffic {
 
 /* By the algorithm, bucket by bucket. Local. known: false also where shared memory and messages are
  * mixed. */
-struct dt_step_traffic dt_traffic_foretell(const struct dt_allreduce *allreduce,
-                                           const struct dt_grad_sync *sync);
+struct dt_step_traffic dt_traffic_predict(const struct dt_allreduce *allreduce,
+                                          const struct dt_grad_sync *sync);
+
+/* The same of messages by an algorithm between all ranks or, with `shared`, between hosts. */
+struct dt_step_traffic dt_traffic_of_messages(const struct dt_algorithm *algorithm,
+                                              const struct dt_codec *codec,
+                                              const struct dt_comm *comm, bool shared,
+                                              const struct dt_grad_sync *sync);
 
 /* Where servers hold the weights: a worker sends its gradients once, a server the weights to every
  * worker. */
@@ -29,6 +35,7 @@ struct dt_step_traffic dt_traffic_of_servers(const struct dt_comm *comm,
                                              const struct dt_codec *codec);
 
 struct dt_planned_traffic {
+    struct dt_codec codec;            /* of what is sent */
     enum dt_allreduce_type allreduce; /* auto only where it is not known before a run */
     int n_buckets;                    /* or pieces, with servers */
     struct dt_step_traffic

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "dist/allreduce/ways.h"
+#include "dist/strategy/strategies.h"
 #include "ops/accept/rows.h"
 #include "ops/bench/bench.h"
 
@@ -69,6 +69,7 @@ static enum dt_status try_way(struct dt_acceptance *a, enum dt_allreduce_type ty
 {
     struct way way = {.backend = backend};
     const struct dt_allreduce_spec spec = {
+        .rows = dt_all_rows.allreduce,
         .type = type,
         .comm = a->world->comm,
         .backend = backend,

@@ -6,8 +6,8 @@
 
 #include "base/clock.h"
 #include "cli/output.h"
-#include "dist/allreduce/ways.h"
 #include "dist/ranks/launch/stop.h"
+#include "dist/strategy/strategies.h"
 #include "ops/bench/allreduce.h"
 #include "train/device.h"
 #include "train/ranks.h"
@@ -217,6 +217,7 @@ static enum dt_status by_type(struct bench *b, enum dt_allreduce_type type,
 {
     struct way way = {.backend = backend, .row = &b->rows[type]};
     const struct dt_allreduce_spec spec = {
+        .rows = dt_all_rows.allreduce,
         .type = type,
         .across = b->config.dist.across,
         .comm = b->world->comm,
@@ -279,8 +280,11 @@ static enum dt_status by_all_ways(struct bench *b)
 static enum dt_status find_auto(struct bench *b, enum dt_allreduce_type *out)
 {
     struct dt_allreduce *a;
-    const struct dt_allreduce_spec spec = {
-        .type = DT_ALLREDUCE_AUTO, .comm = b->world->comm, .n_elems = 1, .n_slots = 1};
+    const struct dt_allreduce_spec spec = {.rows = dt_all_rows.allreduce,
+                                           .type = DT_ALLREDUCE_AUTO,
+                                           .comm = b->world->comm,
+                                           .n_elems = 1,
+                                           .n_slots = 1};
     DT_TRY(dt_world_agree(b->world, dt_allreduce_open(&spec, &a)));
     *out = a->type;
     dt_allreduce_close(a);

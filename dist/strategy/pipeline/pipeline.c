@@ -333,9 +333,8 @@ static enum dt_status open_parts(struct pipeline *self)
                              &self->base.optimizer);
 }
 
-enum dt_status dt_pipeline_open(const struct dt_strategy_spec *spec, struct dt_strategy **out)
+static enum dt_status pipeline_open(const struct dt_strategy_spec *spec, struct dt_strategy **out)
 {
-    DT_TRY(check_spec(spec));
     struct pipeline *self = calloc(1, sizeof *self);
     if (self == NULL) {
         return dt_error(DT_NO_MEMORY, "no memory for the pipeline");
@@ -350,3 +349,17 @@ enum dt_status dt_pipeline_open(const struct dt_strategy_spec *spec, struct dt_s
     *out = &self->base;
     return DT_OK;
 }
+
+static bool serves(const struct dt_dist_spec *dist)
+{
+    return dist->strategy == DT_STRATEGY_PIPELINE;
+}
+
+static void pipeline_roles(const struct dt_dist_spec *dist, int size, struct dt_roles *out)
+{
+    (void)dist, (void)size;
+    *out = (struct dt_roles){.n_workers = 1, .whole = true};
+}
+
+const struct dt_strategy_row dt_pipeline_strategy = {
+    .serves = serves, .check = check_spec, .roles = pipeline_roles, .open = pipeline_open};

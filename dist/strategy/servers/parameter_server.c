@@ -428,8 +428,8 @@ static enum dt_status open_parts(struct dt_parameter_server *self)
         (encodes && self->encoded == NULL)) {
         return dt_error(DT_NO_MEMORY, "no memory for the parameter server");
     }
-    DT_TRY(dt_error_feedback_open(&spec->dist.compression, spec->comm->rank,
-                                  self->roles.works ? n_elems : 0, &self->feedback));
+    DT_TRY(dt_error_feedback_open(&spec->codec, spec->comm->rank, self->roles.works ? n_elems : 0,
+                                  &self->feedback));
     self->base.feedback = encodes ? &self->feedback : NULL;
     if (spec->comm->size > 1) {
         DT_TRY(dt_wire_open_mpi(spec->comm, &self->wire));
@@ -439,10 +439,8 @@ static enum dt_status open_parts(struct dt_parameter_server *self)
     return dt_optimizer_open(&spec->optimizer, spec->backend, n_elems, NULL, &self->base.optimizer);
 }
 
-enum dt_status dt_parameter_server_open(const struct dt_strategy_spec *spec,
-                                        struct dt_strategy **out)
+static enum dt_status server_open(const struct dt_strategy_spec *spec, struct dt_strategy **out)
 {
-    DT_TRY(check_spec(spec));
     struct dt_parameter_server *self = calloc(1, sizeof *self);
     if (self == NULL) {
         return dt_error(DT_NO_MEMORY, "no memory for the parameter server");
@@ -460,3 +458,20 @@ enum dt_status dt_parameter_server_open(const struct dt_strategy_spec *spec,
     *out = &self->base;
     return DT_OK;
 }
+
+static bool serves(const struct dt_dist_spec *dist)
+{
+    return dist->strategy == DT_STRATEGY_PARAMETER_SERVER || dist->strategy == DT_STRATEGY_CENTRAL;
+}
+
+static void server_roles(const struct dt_dist_spec *dist, int size, struct dt_roles *out)
+{
+    const bool central = dist->strategy == DT_STRATEGY_CENTRAL;
+    const int n_servers = central ? 1 : (int)dist->servers;
+    out->n_servers = n_servers;
+    out->n_workers = central ? size : size - n_servers;
+    out->first_server = central ? 0 : out->n_workers;
+}
+
+const struct dt_strategy_row dt_server_strategy = {
+    .serves = serves, .check = check_spec, .roles = server_roles, .open = server_open};

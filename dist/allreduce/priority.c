@@ -1,0 +1,36 @@
+/* Sums that begin later overtake those under way (credit_bytes of the spec). Chooses an
+ * implementation that can, and leaves the sum to it: MPI adds in one order. */
+#include <stdio.h>
+
+#include "dist/allreduce/allreduce.h"
+
+static bool serves(const struct dt_allreduce_spec *spec)
+{
+    return spec->credit_bytes > 0;
+}
+
+static enum dt_status open_by_priority(const struct dt_allreduce_spec *spec,
+                                       struct dt_allreduce **out)
+{
+    struct dt_allreduce_spec by_priority = *spec;
+    const bool any = spec->type == DT_ALLREDUCE_AUTO &&
+                     spec->codec.spec.type == DT_COMPRESSION_NONE && spec->comm->n_hosts > 1;
+    by_priority.type = any ? DT_ALLREDUCE_HIERARCHICAL : spec->type;
+    DT_TRY(dt_allreduce_open(&by_priority, out));
+    if (*out == NULL || spec->comm->size == 1) {
+        return DT_OK;
+    }
+    if (!(*out)->by_priority) {
+        dt_allreduce_close(*out);
+        *out = NULL;
+        return dt_error(DT_CONFIG, "distributed.order \"priority\": MPI adds in one order here "
+                                   "(set distributed.allreduce to "
+                                   "hierarchical or ring, or order to backward)");
+    }
+    if (any && (*out)->why[0] == '\0') {
+        snprintf((*out)->why, sizeof(*out)->why, "MPI adds in one order");
+    }
+    return DT_OK;
+}
+
+const struct dt_allreduce_row dt_priority_allreduce = {.serves = serves, .open = open_by_priority};

@@ -1,0 +1,37 @@
+/* The rows of a program that links all of dist/: dtrain's. */
+#include <string.h>
+
+#include "dist/strategy/host_step.h"
+#include "dist/strategy/strategies.h"
+
+const struct dt_algorithm dt_algorithms[DT_N_ALGORITHMS] = {DT_ALGORITHM_LIST(DT_ALGORITHM_ROW)};
+
+const struct dt_algorithm *dt_algorithm_find(const char *name)
+{
+    for (int i = 0; i < DT_N_ALGORITHMS; i++) {
+        if (strcmp(dt_algorithms[i].name, name) == 0) {
+            return &dt_algorithms[i];
+        }
+    }
+    return NULL;
+}
+
+#define DT_COMPRESSION_OPS(constant, name, c_name, ...) &dt_##c_name##_codec,
+static const struct dt_codec_ops *const codecs[DT_N_COMPRESSION_TYPES] = {
+    DT_COMPRESSION_LIST(DT_COMPRESSION_OPS)};
+
+static const struct dt_allreduce_row *const allreduces[] = {
+    &dt_priority_allreduce,      &dt_compressed_allreduce,
+    &dt_device_allreduce,        &dt_staged_allreduce,
+    &dt_shared_memory_allreduce, &dt_schedule_allreduce,
+    &dt_mpi_allreduce,           NULL};
+
+static const struct dt_strategy_row *const strategies[] = {
+    &dt_alone_strategy, &dt_mirrored_strategy, &dt_server_strategy, &dt_pipeline_strategy, NULL};
+
+const struct dt_dist_rows dt_all_rows = {.strategies = strategies,
+                                         .allreduce = {.implementations = allreduces,
+                                                       .algorithms = dt_algorithms,
+                                                       .n_algorithms = DT_N_ALGORITHMS},
+                                         .codecs = codecs,
+                                         .host_step = &dt_host_step};
