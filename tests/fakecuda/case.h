@@ -1,4 +1,5 @@
-/* Cases that are processes of their own, so that each may set the double's options, and may end. */
+/* Test cases that each run in a process of their own, so that each may set fake CUDA's options, and
+ * may end the process. */
 #ifndef DT_TESTS_FAKECUDA_CASE_H
 #define DT_TESTS_FAKECUDA_CASE_H
 
@@ -7,7 +8,7 @@
 
 #include "tests/check.h"
 
-/* ends: a part of the line with which the process ends with 1; NULL: it ends well. */
+/* ends: a part of the line with which the process must end with status 1; NULL: it must succeed. */
 static inline void run_case(const char *name, void (*body)(void), const char *ends)
 {
     int fds[2];

@@ -1,16 +1,19 @@
-/* A test double of the CUDA runtime, cuBLAS, cuDNN and NCCL on the CPU: exactly the calls that
- * cuda/ makes, never installed. Tests link the unchanged sources of cuda/ with it instead of the
+/* Fake CUDA: the CUDA runtime, cuBLAS, cuDNN and NCCL on the CPU, with exactly the calls that cuda/
+ * makes; never installed. Tests link the unchanged sources of cuda/ with it instead of the
  * libraries. It is stricter than a GPU: work on a stream runs as late as the rules allow, device
- * memory has guards around it and may be touched only by enqueued work, and a call that the real
- * library refuses (wrong state, a host pointer, waiting during a capture) fails here too or ends
- * the test with a line that says why.
+ * memory has guards around it and only enqueued work may touch it, and a call that the real library
+ * refuses (wrong state, a host pointer, waiting during a capture) fails here too or ends the test
+ * with a line that says why.
  *
- *   fake_runtime.cpp  what a test sets, errors, devices               fake_memory.cpp  memory,
- * copies fake_streams.cpp  streams, events                                 fake_graphs.cpp recorded
- * graphs fake_kernel.h     kernels compiled as C++, block by block         fake_cublas.cpp  matrix
- * products fake_cudnn.cpp    convolutions by operation graphs                fake_nccl.cpp
- * collectives between processes of a test fake_cost.cpp     nodes of graphs, bytes that work moves
- */
+ *   fake_runtime.cpp  a test's options, errors, devices
+ *   fake_memory.cpp   memory, copies
+ *   fake_streams.cpp  streams, events
+ *   fake_graphs.cpp   recorded graphs
+ *   fake_kernel.h     kernels compiled as C++, block by block
+ *   fake_cublas.cpp   matrix products
+ *   fake_cudnn.cpp    convolutions by operation graphs
+ *   fake_nccl.cpp     collectives between processes of a test
+ *   fake_cost.cpp     nodes of graphs, bytes that work moves */
 #ifndef DT_TESTS_FAKECUDA_FAKE_H
 #define DT_TESTS_FAKECUDA_FAKE_H
 
@@ -19,23 +22,21 @@
 
 #define FAKE_N_ENGINES 8 /* of cuDNN, numbered from 1 (fake_cudnn.cpp) */
 
-/* What a test sets before it begins; all zero: one healthy GPU. */
+/* Options, set before the test begins; all zero: one healthy GPU. */
 struct fake_options {
     int n_devices;        /* 0 means 1; -1: no driver; -2: a driver, but no device */
-    int driver_version;   /* as cudaDriverGetVersion tells it; 0: as new as the runtime */
+    int driver_version;   /* reported by cudaDriverGetVersion; 0: as new as the runtime */
     int capability;       /* 80 for 8.0; 0: 9.0 */
     size_t device_bytes;  /* memory of each; 0: 1 GiB */
     long fail_malloc_at;  /* the n-th cudaMalloc fails with out of memory; 0: none */
-    long fail_launch_at;  /* the n-th piece of enqueued work fails with a sticky error; 0: none */
-    int fail_code;        /* of cudaError_t, that error; 0: an illegal address */
-    long hang_launch_at;  /* the n-th piece of enqueued work never ends; 0: none */
-    long no_fusion;       /* cuDNN: no engine for more than a convolution */
+    long fail_launch_at;  /* the n-th enqueued work item fails with a sticky error; 0: none */
+    int fail_code;        /* that error, of cudaError_t; 0: an illegal address */
+    long hang_launch_at;  /* the n-th enqueued work item never ends; 0: none */
+    long no_fusion;       /* cuDNN: no engine for an operation graph of more than a convolution */
     long n_refused_plans; /* cuDNN: the first n execution plans cannot be finalized */
-    long
-        loading_ms; /* cuDNN: that the host takes for each run, before the GPU has anything to do */
-    /* cuDNN's engines by their numbers: how long a run takes, by the clock of cudaEventElapsedTime,
-     * beside what any work takes; and, a bit for each, which fail when they are run, and which
-     * never end. */
+    long loading_ms;      /* cuDNN: host time for each run, before the GPU has work */
+    /* By cuDNN's engine numbers: extra duration of a run, on the clock of cudaEventElapsedTime; and
+     * one bit each for engines that fail when run, and for those that never end. */
     long engine_ms[FAKE_N_ENGINES], failing_engines, endless_engines;
 };
 
@@ -48,12 +49,12 @@ extern struct fake_options fake_options;
 /* Ends the process with a line: the code under test broke a rule of CUDA. */
 __attribute__((noreturn, format(printf, 1, 2))) void fake_die(const char *format, ...);
 
-/* False where tests/gpu links the same test with the real libraries: then options and counts mean
- * nothing. */
+/* False where tests/gpu links the same test with the real libraries: then options and counts are
+ * meaningless. */
 extern const int fake_is_double;
 
-/* Whether [pointer, pointer + n_bytes) lies inside one live piece of device memory (or pinned host
- * memory). */
+/* True if [pointer, pointer + n_bytes) lies inside one live allocation of device memory (or pinned
+ * host memory). */
 int fake_is_device(const void *pointer, size_t n_bytes);
 int fake_is_pinned(const void *pointer, size_t n_bytes);
 /* Dies unless it is device memory; `what` names the call and the argument. */
@@ -62,29 +63,27 @@ void fake_need_device(const void *pointer, size_t n_bytes, const char *what);
 /* True while `stream` records a graph. */
 int fake_is_capturing(cudaStream_t stream);
 
-/* What is open when a process ends well ends it badly, with a line. `what`: "cuBLAS handle". The
- * runtime's own are counted already.
- */
+/* Register resources: a process that succeeds but leaves one open fails, with a line. `what`:
+ * "cuBLAS handle". The runtime's own are counted already. */
 void fake_opened(const char *what);
 void fake_closed(const char *what);
 
-/* Counts, for tests: of launches, of copies, and of waits of the host since the start. */
+/* Counts since the start, for tests: of enqueued work, waits of the host, and allocations. */
 struct fake_counts {
     long n_enqueued, n_host_waits, n_mallocs, n_live_bytes;
 };
 struct fake_counts fake_counts(void);
-long fake_n_descriptors(void); /* of cuDNN, made since the start */
+long fake_n_descriptors(void); /* of cuDNN, created since the start */
 
-/* Of the graph that was instantiated last; longest_chain: nodes that have to run one after the
- * other. */
+/* The graph instantiated last; longest_chain: nodes that must run one after the other. */
 struct fake_graph {
     int n_nodes, longest_chain;
 };
 struct fake_graph fake_last_graph(void);
 
-/* Counts from here on what each piece of work reads and writes of device memory, in bytes
- * (fake_cost.cpp says how); false where the machine does not tell. The other ends it: what there
- * was, in the order of its running; valid until the next time. */
+/* Starts counting the bytes that each work item reads and writes of device memory (method in
+ * fake_cost.cpp); false if this machine cannot. fake_counted ends it, and returns the items in
+ * order of execution; valid until the next count. */
 struct fake_work {
     const char *name;
     long n_read, n_written;
@@ -99,24 +98,24 @@ int fake_counted(const struct fake_work **out);
 #include <memory>
 #include <thread>
 
-/* Only this thread may use the graph that is being recorded; whoever else does ends the test. At
- * first it is the one that began the recording; an id that is no thread's: nobody, as another has
- * it that has not begun. */
+/* Lets only this thread use the graph being recorded; use by another ends the test. At first it is
+ * the thread that began the recording; an id of no thread reserves the graph for a thread that has
+ * not started yet. */
 void fake_give_graph(std::thread::id to);
 
-/* Puts work behind everything enqueued on the stream so far; or into its graph while it records.
- * `name` for messages. Returns what a launch returns: an error of earlier work is sticky. */
+/* Enqueues work after everything on the stream so far; or records it into the stream's graph.
+ * `name` is for messages. Returns what a launch returns: an error of earlier work is sticky. */
 cudaError_t fake_enqueue(cudaStream_t stream, const char *name, std::function<void()> work);
-/* The same for work that waits for another process: it is called again, at the next look at the
- * stream, until it returns true, and nothing behind it runs before. It never blocks; a
- * synchronization yields between its calls. Recorded, it may have something that all its graphs
- * hold, and make what runs anew for each launch. */
+/* The same for work that waits for another process: each look at the stream calls it again until it
+ * returns true, and nothing after it runs before. It never blocks; a synchronization yields between
+ * its calls. If recorded, `held` stays alive with its graphs, and `launched` makes new work for
+ * each launch. */
 cudaError_t fake_enqueue_until(cudaStream_t stream, const char *name, std::function<bool()> work,
                                std::shared_ptr<void> held = nullptr,
                                std::function<std::function<bool()>()> launched = nullptr);
-/* How many graphs and executable graphs there are with work that holds it. */
+/* Number of graphs and executable graphs with work that holds it. */
 long fake_holders_in_graphs(const std::shared_ptr<void> &held);
-/* By the work that runs: it takes so long. */
+/* Called by running work: adds its duration. */
 void fake_take_time(long ms);
 #endif
 

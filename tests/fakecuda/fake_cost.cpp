@@ -1,10 +1,9 @@
-/* What work on the double would cost a GPU: nodes of a graph and its longest chain, and the bytes
- * that each piece of work touches.
- *
- * Bytes are counted by the page: while a piece runs, device memory is inaccessible, and the first
- * read and the first write of each page fault and are counted. So each piece pays for what it reads
- * and for what it writes, each once, as if it found nothing in a cache and lost nothing from one;
- * workspaces of the libraries count as the little that the double touches of them. */
+/* Estimates what work on fake CUDA would cost a GPU: nodes of a graph and its longest chain, and
+ * the bytes that each work item touches. Bytes are counted by page: while an item runs, device
+ * memory is inaccessible, and the first read and the first write of each page fault and are
+ * counted. So each item pays once for what it reads and once for what it writes, as if it found
+ * nothing in a cache and lost nothing from one; workspaces of the libraries count only as far as
+ * the fake touches them. */
 #include "tests/fakecuda/fake_runtime.h"
 
 #include <sys/mman.h>
@@ -17,15 +16,15 @@ namespace fake {
 static struct fake_graph last_graph;
 static bool counting;
 static std::vector<fake_work> works; /* counted so far */
-static std::set<std::string> names;  /* of work, which is gone when somebody asks */
-static fake_work *current;           /* that runs */
+static std::set<std::string> names;  /* of work items, which no longer exist when a test asks */
+static fake_work *current;           /* the running one */
 static constexpr uintptr_t page_bytes = 4096;
 
 void measure_graph(const std::vector<node> &nodes)
 {
     std::vector<int> depths;
     last_graph = {(int)nodes.size(), 0};
-    for (const node &node : nodes) { /* which follows all that it comes after */
+    for (const node &node : nodes) { /* it runs after all its predecessors */
         int depth = 0;
         for (const size_t before : node.after) {
             depth = std::max(depth, depths[before]);

@@ -1,5 +1,5 @@
-/* The matrix product of the double: C = alpha op(A) op(B) + beta C, columns first, summed in double
- * in the order of k. */
+/* Fake cuBLAS's matrix product: C = alpha op(A) op(B) + beta C, column-major, summed in double in
+ * the order of k. */
 #include <cublas_v2.h>
 #include <stdint.h>
 
@@ -26,7 +26,7 @@ struct matrix {
     const void *elements;
     cudaDataType type;
     bool turned;
-    size_t n_rows, n_cols, stride; /* as it lies in memory */
+    size_t n_rows, n_cols, stride; /* as stored in memory */
 
     size_t n_bytes() const
     {
@@ -52,7 +52,7 @@ struct product {
     void run() const
     {
         if (workspace != nullptr) {
-            memset(workspace, 0xff, workspace_bytes); /* nobody else may rely on it */
+            memset(workspace, 0xff, workspace_bytes); /* no caller may rely on its contents */
         }
         std::vector<float> a_rows(m * k);
         for (size_t l = 0; l < k; l++) {

@@ -1,5 +1,5 @@
-/* Convolutions of the double: descriptors as strict as cuDNN's, heuristics that answer with engines
- * of every kind that a caller has to tell apart, and plain loops, summed in double in a fixed
+/* Fake cuDNN's convolutions: descriptors as strict as cuDNN's, heuristics that answer with every
+ * kind of engine that a caller must distinguish, and plain loops, summed in double in a fixed
  * order. */
 #include <cudnn.h>
 #include <stdint.h>
@@ -51,8 +51,7 @@ cudnnStatus_t fail(cudnnStatus_t status, const char *text)
         }                                     \
     } while (0)
 
-/* ---- what may be set: attribute, type, number of elements, whether it must be there at finalize
- * ---- */
+/* ---- attributes: type, number of elements, required at finalize ---- */
 
 struct rule {
     cudnnBackendAttributeName_t name;
@@ -142,7 +141,7 @@ std::vector<rule> rules_of(cudnnBackendDescriptorType_t type)
         return {{CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 0, false},
                 {CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 0, false},
                 {CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, false}};
-    default: /* engines and their configurations are made by the heuristics */
+    default: /* the heuristics create engines and their configurations */
         return {};
     }
 }
@@ -170,7 +169,7 @@ size_t size_of(cudnnBackendAttributeType_t type)
 struct tensor {
     int64_t id, dims[4], align; /* dims: N C H W or K C R S */
     cudnnDataType_t type;
-    bool is_virtual; /* of no memory: what one operation leaves to the next */
+    bool is_virtual; /* without memory: passed from one operation to the next */
 
     size_t n_elems() const
     {
@@ -180,7 +179,7 @@ struct tensor {
     {
         return n_elems() * (type == CUDNN_DATA_FLOAT ? sizeof(float) : sizeof(uint16_t));
     }
-    /* Of channel 0: channels lie innermost. */
+    /* Index for channel 0: channels are innermost. */
     size_t at(int64_t n, int64_t h, int64_t w) const
     {
         return (size_t)(((n * dims[2] + h) * dims[3] + w) * dims[1]);
@@ -190,7 +189,7 @@ struct tensor {
 struct convolution {
     direction is;
     tensor x, filter, y, bias;
-    bool with_relu, keeps_nans; /* y = relu(convolution + bias); of NaN relu makes NaN */
+    bool with_relu, keeps_nans; /* y = relu(convolution + bias); keeps_nans: relu of NaN is NaN */
     int64_t strides[2], before[2], after[2];
 };
 
@@ -224,8 +223,8 @@ void add_scaled(double *out, double factor, const float *in, int64_t n)
     }
 }
 
-/* The products of one output place (n, p, q) with one place of the filter (r, s), which lies at (h,
- * w) in x. */
+/* Adds the products of one output place (n, p, q) with one place of the filter (r, s), which lies
+ * at (h, w) in x. */
 void add_products(const convolution &c, const float *x, const float *filter, const float *y,
                   double *out, const size_t at_x, const size_t at_y, int64_t r, int64_t s)
 {
@@ -265,7 +264,8 @@ void add_bias_and_relu(const convolution &c, const void *memory, std::vector<dou
 void run(const convolution &c, const operands &memory, bool tf32, size_t workspace_bytes)
 {
     memset(memory.workspace, 0xff,
-           workspace_bytes < 4096 ? workspace_bytes : 4096); /* nobody else may rely on it */
+           workspace_bytes < 4096 ? workspace_bytes
+                                  : 4096); /* no caller may rely on its contents */
     const tensor &result = c.is == FORWARD ? c.y : c.is == INPUT_GRADIENT ? c.x : c.filter;
     std::vector<double> out(result.n_elems());
     std::vector<float> x, filter, y;
@@ -309,7 +309,7 @@ void run(const convolution &c, const operands &memory, bool tf32, size_t workspa
 struct engine {
     const char *name;
     int64_t number, workspace;
-    bool tf32, allowed; /* not allowed: to run it is a mistake of the caller */
+    bool tf32, allowed; /* not allowed: running it is a mistake of the caller */
     std::vector<cudnnBackendNumericalNote_t> notes;
     bool drops_nans = false; /* whatever the attribute says */
 };
@@ -345,7 +345,7 @@ std::vector<const engine *> engines_of(const convolution &c, cudnnBackendHeurMod
 {
     if (c.x.type != c.y.type || c.x.type != c.filter.type ||
         (c.with_relu && c.x.type != c.bias.type)) {
-        return {}; /* a filter gradient in float from bfloat16 too, or a bias in float */
+        return {}; /* a float filter gradient from bfloat16, or a float bias */
     }
     if (c.with_relu && fake_options.no_fusion) {
         return {};
@@ -372,7 +372,7 @@ struct descriptor {
     cudnnBackendDescriptorType_t type;
     bool finalized;
     std::map<cudnnBackendAttributeName_t, attribute> attributes;
-    /* What finalizing, or the heuristics, made of them. */
+    /* Results of finalizing, or of the heuristics. */
     tensor shape;
     convolution problem;
     cudnnPointwiseMode_t mode;
@@ -489,7 +489,7 @@ cudnnStatus_t finalize_pointwise(descriptor *d)
     return CUDNN_STATUS_SUCCESS;
 }
 
-/* Its tensors are then x, bias and y of its problem. */
+/* Makes its tensors x, bias and y of its problem. */
 cudnnStatus_t finalize_pointwise_operation(descriptor *d)
 {
     descriptor *pointwise, *x, *y;
@@ -517,8 +517,8 @@ cudnnStatus_t finalize_pointwise_operation(descriptor *d)
     return CUDNN_STATUS_SUCCESS;
 }
 
-/* A convolution forward, then a bias for each channel, then relu, each taking what the one before
- * leaves. */
+/* A convolution forward, then a bias for each channel, then relu, each reading the result of the
+ * one before. */
 cudnnStatus_t fuse(const descriptor *add, const descriptor *relu, convolution *c)
 {
     NEED(add->mode == CUDNN_POINTWISE_ADD && relu->mode == CUDNN_POINTWISE_RELU_FWD &&
@@ -627,7 +627,7 @@ cudnnStatus_t finalize(descriptor *d)
 
 /* ---- answers ---- */
 
-constexpr int64_t n_empty = 3; /* that the heuristics say they have, and do not fill */
+constexpr int64_t n_empty = 3; /* announced by the heuristics, but not filled */
 
 /* Fills descriptors that the caller has created. */
 cudnnStatus_t fill(const descriptor *from, cudnnBackendDescriptorType_t type,
@@ -658,7 +658,7 @@ cudnnStatus_t notes_of(const descriptor *d, int64_t capacity, int64_t *count, vo
 
 /* ---- running ---- */
 
-/* What the pack says under this name. */
+/* The pack's pointer for this tensor. */
 cudnnStatus_t pointer_of(const descriptor *pack, const tensor &t, const char *what, void **out)
 {
     const auto ids = pack->attributes.find(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
@@ -914,7 +914,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     const bool tf32 = used->tf32 && problem.x.type == CUDNN_DATA_FLOAT;
     NEED(!is_among(used, fake_options.failing_engines), EXECUTION_FAILED);
     std::this_thread::sleep_for(
-        std::chrono::milliseconds(fake_options.loading_ms)); /* of the host */
+        std::chrono::milliseconds(fake_options.loading_ms)); /* on the host */
     const cudaError_t code = fake_enqueue_until(handle->stream, "cudnnBackendExecute", [=] {
         run(problem, memory, tf32, (size_t)used->workspace);
         fake_take_time(fake_options.engine_ms[used->number]);

@@ -1,6 +1,5 @@
-/* The double as a module of the whole program, whose options come from the environment: each
- * FAKE_<OPTION> is a whole number. With FAKE_RANK those of what goes wrong hold on this rank alone.
- */
+/* Fake CUDA as a module of the whole program, with options from the environment: each FAKE_<OPTION>
+ * is an integer. With FAKE_RANK the faults apply to that rank alone. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Recording and running graphs on the double. */
+/* Recording and running graphs on fake CUDA. */
 #include <set>
 
 #include "tests/fakecuda/fake_runtime.h"
@@ -56,7 +56,7 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *
     return cudaSuccess;
 }
 
-/* Whether the origin has waited for everything that others recorded. */
+/* True if the origin has waited for everything that other streams recorded. */
 static bool all_joined()
 {
     std::vector<bool> joined(recording->nodes.size());
@@ -101,7 +101,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
     return fail(code);
 }
 
-/* As the runtime writes it: a line for each node and for each dependency. */
+/* In the runtime's form: a line for each node and for each dependency. */
 cudaError_t cudaGraphDebugDotPrint(cudaGraph_t graph, const char *path, unsigned)
 {
     ENTER();
@@ -124,7 +124,8 @@ cudaError_t cudaGraphDebugDotPrint(cudaGraph_t graph, const char *path, unsigned
     return cudaSuccess;
 }
 
-/* In an order that the dependencies allow, but as far from the recorded one as can be. */
+/* Runs nodes in an order that the dependencies allow, but as far from the recorded one as
+ * possible. */
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags)
 {
     ENTER();
@@ -157,8 +158,8 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsig
     return cudaSuccess;
 }
 
-/* How many launches may wait on a stream before the next one blocks. The driver's number is larger,
- * and nowhere written down. */
+/* Launches that may wait on a stream before the next one blocks. The driver's number is larger, and
+ * undocumented. */
 constexpr int most_launches = 8;
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
@@ -177,7 +178,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
     }
     stream->n_launches++;
     const auto pieces = std::make_shared<std::vector<piece>>(
-        *exec->pieces); /* copies: one that waits for others remembers how far it is */
+        *exec->pieces); /* copies: a waiting item stores its progress */
     for (piece &each : *pieces) {
         each.run = each.launched ? each.launched() : each.run;
     }

@@ -1,6 +1,6 @@
-/* Runs kernels on the CPU: the threads of a block are fibers, which change at barriers. A fiber
- * that no barrier stops goes through one thread after the other, so that kernels without barriers
- * cost no more than loops. */
+/* Runs kernels on the CPU: the threads of a block are fibers, which switch at barriers. Without
+ * barriers, one fiber runs one thread after the other, so that such kernels cost no more than
+ * loops. */
 #include "tests/fakecuda/fake_kernel.h"
 
 #include <sys/mman.h>
@@ -17,7 +17,7 @@
 
 dim3 threadIdx, blockIdx, blockDim, gridDim;
 
-/* All shared memory of the program, by the linker; absent where there is none. */
+/* All shared memory of the program, from the linker; absent if there is none. */
 extern "C" char __start_fake_shared[] __attribute__((weak)),
     __stop_fake_shared[] __attribute__((weak));
 
@@ -30,7 +30,7 @@ struct stack {
     size_t n_bytes;
 };
 
-/* Where somebody goes on. */
+/* A point of execution to resume. */
 struct place {
     ucontext_t context; /* for the first time */
     void *left_at[5];   /* later: without the system calls of swapcontext, which cost more than most
@@ -41,7 +41,7 @@ struct place {
 struct fiber {
     struct place place;
     struct stack stack;
-    int line; /* of the barrier that its thread waits at */
+    int line; /* of the barrier where its thread waits */
 };
 
 struct place scheduler;
@@ -52,7 +52,7 @@ fiber *current;
 
 const char *kernel_name;
 const std::function<void()> *thread_work;
-unsigned n_threads, n_begun; /* of the block that runs */
+unsigned n_threads, n_begun; /* of the running block */
 bool backwards;
 
 #ifndef __SANITIZE_ADDRESS__
@@ -66,7 +66,7 @@ bool backwards;
 }
 #endif
 
-/* Leaves one stack for another; comes back when somebody goes to `from`. */
+/* Switches from one stack to another; returns when something switches back to `from`. */
 void go(struct place *from, struct place *to, const struct stack &stack)
 {
 #ifdef __SANITIZE_ADDRESS__
@@ -88,7 +88,7 @@ dim3 thread_at(unsigned i)
     return dim3(i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y);
 }
 
-/* What a fiber does all its life. */
+/* A fiber's main loop. */
 void run_threads()
 {
 #ifdef __SANITIZE_ADDRESS__
@@ -105,7 +105,7 @@ void run_threads()
     }
 }
 
-/* Stacks have a page below that cannot be touched. */
+/* Each stack has a guard page below it. */
 fiber *new_fiber()
 {
     fibers.push_back(std::make_unique<fiber>());
@@ -135,14 +135,14 @@ fiber *take_idle()
     return fiber;
 }
 
-/* Until it waits or has nothing left to do. */
+/* Runs a fiber until it waits or has no threads left. */
 void resume(fiber *fiber)
 {
     current = fiber;
     go(&scheduler, &fiber->place, fiber->stack);
 }
 
-/* All threads of the block must be at the same barrier. */
+/* Checks that all threads of the block are at the same barrier. */
 void check_barrier()
 {
     const int line = waiting[0]->line;
@@ -214,10 +214,10 @@ void fake_barrier(int line)
 }
 
 /* A program, its heap and its stacks lie above this address. The address sanitizer maps pages below
- * it, where pairs of small numbers seem to point. */
+ * it, where pairs of small numbers look like pointers. */
 static const uintptr_t least_host_address = (uintptr_t)1 << 44;
 
-/* Numbers may look like addresses, but hardly like those of pages that are there. */
+/* Numbers may look like addresses, but hardly like addresses of mapped pages. */
 void fake_check_argument(const void *argument, size_t n_bytes)
 {
     for (size_t at = 0; at + sizeof(void *) <= n_bytes; at += sizeof(void *)) {

@@ -1,18 +1,17 @@
-/* What lets g++ compile the kernels of cuda/kernels/, unchanged, as C++ for the CPU:
+/* Lets g++ compile the unchanged kernels of cuda/kernels/ as C++ for the CPU:
  *
  *   g++ -std=c++17 -x c++ -include tests/fakecuda/fake_kernel.h cuda/kernels/tail.cu
  *
  * A launch enqueues a closure that runs block by block. Within a block one thread runs until it
- * ends or comes to a barrier, then the next: a missing barrier shows in the numbers, and so does a
- * read of shared memory that nobody has written, since that begins as NaN. Every other launch goes
- * through its blocks and threads from the last to the first. Arguments are copied at the launch,
- * and none may point to memory of the host that is not pinned.
- *
- * There are no shuffles and no dynamic shared memory, because no kernel uses them. */
+ * ends or reaches a barrier, then the next: so a missing barrier changes the numbers, and so does a
+ * read of uninitialised shared memory, which begins as NaN. Every other launch runs its blocks and
+ * threads from the last to the first. Arguments are copied at the launch, and none may point to
+ * unpinned host memory. There are no shuffles and no dynamic shared memory, because no kernel uses
+ * them. */
 #ifndef DT_TESTS_FAKECUDA_FAKE_KERNEL_H
 #define DT_TESTS_FAKECUDA_FAKE_KERNEL_H
 
-/* Before CUDA's headers, which then leave it alone. */
+/* Defined before CUDA's headers, which then do not define them. */
 #define __shared__ static __attribute__((section("fake_shared")))
 
 #include "tests/fakecuda/fake.h"
@@ -27,7 +26,7 @@ extern dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 void fake_barrier(int line);
 
-/* Blocks run one after the other, so that what one has written the next can read. */
+/* Blocks run one after the other, so each sees the writes of those before. */
 static inline void __threadfence()
 {
 }
@@ -39,16 +38,15 @@ static inline unsigned atomicInc(unsigned *count, unsigned last)
     return before;
 }
 
-/* cudaErrorInvalidConfiguration where no GPU could run it; `thread` is what each thread does. */
+/* cudaErrorInvalidConfiguration if no GPU could run it; `thread` is the work of each thread. */
 cudaError_t fake_launch(const char *name, dim3 blocks, dim3 threads, size_t shared_bytes,
                         cudaStream_t stream, std::function<void()> thread);
 
-/* Ends the process if something among a kernel's argument's bytes is an address of the host's,
- * which a GPU cannot read. */
+/* Ends the process if a kernel's argument contains a host address, which a GPU cannot read. */
 void fake_check_argument(const void *argument, size_t n_bytes);
 
-/* Between the members of a struct lies what was there before; where the compiler cannot clear it,
- * structs are not looked into. */
+/* Padding between members holds old bytes; if the compiler cannot clear it, structs are not
+ * checked. */
 template <typename Argument> void fake_check(Argument &argument)
 {
 #if __has_builtin(__builtin_clear_padding)

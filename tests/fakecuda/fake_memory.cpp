@@ -1,4 +1,4 @@
-/* Device memory and pinned memory of the double: with guards around it, and accessible only while
+/* Device memory and pinned memory of fake CUDA: with guards around it, and accessible only while
  * enqueued work runs. */
 #include "tests/fakecuda/fake_runtime.h"
 
@@ -56,7 +56,7 @@ void expose(int device)
     exposed = device;
 }
 
-/* What lies between the guards and the caller's bytes must be as it was. */
+/* Checks that the bytes between the guards and the caller's bytes are unchanged. */
 void check_slack(const memory &memory, const char *who)
 {
     const auto damaged = [](char byte) { return (unsigned char)byte != fresh_pattern; };
@@ -81,8 +81,7 @@ void *allocate(size_t n_bytes, kind is)
     memory memory = {(char *)map, map_bytes, nullptr, n_bytes, is, current_device};
     memory.begin = memory.pages() + pages_bytes - (n_bytes + alignment - 1) / alignment * alignment;
     protect(memory, PROT_READ | PROT_WRITE);
-    madvise(memory.pages(), pages_bytes,
-            MADV_HUGEPAGE); /* fewer pages to protect again and again */
+    madvise(memory.pages(), pages_bytes, MADV_HUGEPAGE); /* fewer pages to protect each time */
     memset(memory.pages(), fresh_pattern, pages_bytes);
     if (is == DEVICE) {
         protect(memory, PROT_NONE);
@@ -211,7 +210,7 @@ cudaError_t cudaFree(void *pointer)
     if (pointer == nullptr) {
         return fail(entered);
     }
-    wait_device(current_device); /* as the real one does, so that what runs may still use it */
+    wait_device(current_device); /* as the real one does, because running work may still use it */
     release(__func__, pointer, DEVICE);
     return fail(sticky_error);
 }
@@ -229,7 +228,7 @@ cudaError_t cudaMallocHost(void **pointer, size_t n_bytes)
     return cudaHostAlloc(pointer, n_bytes, cudaHostAllocDefault);
 }
 
-/* Does not wait: a copy that is still to come ends the test. */
+/* Does not wait: a later copy from it ends the test. */
 cudaError_t cudaFreeHost(void *pointer)
 {
     const cudaError_t entered = enter(__func__);
@@ -240,8 +239,7 @@ cudaError_t cudaFreeHost(void *pointer)
     return fail(entered);
 }
 
-/* Which side of a copy is device memory; a range that is neither inside nor outside of it ends the
- * test. */
+/* True if this side of a copy is device memory; a range that crosses its border ends the test. */
 static bool side_is_device(const void *pointer, size_t n_bytes, const char *what)
 {
     const memory *found = memory_at(pointer);
@@ -275,7 +273,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n_bytes, cudaMemc
             "a graph records a copy with pageable memory, which may be gone when the graph runs");
     }
     std::shared_ptr<std::vector<char>>
-        staged; /* pageable memory is read now, pinned memory when the copy's turn comes */
+        staged; /* pageable memory is read now, pinned memory when the copy runs */
     if (pageable_from) {
         staged =
             std::make_shared<std::vector<char>>((const char *)from, (const char *)from + n_bytes);
@@ -289,7 +287,7 @@ cudaError_t cudaMemsetAsync(void *pointer, int value, size_t n_bytes, cudaStream
 {
     ENTER();
     if (n_bytes == 0) {
-        return cudaSuccess; /* of no memory at all, perhaps */
+        return cudaSuccess; /* also for empty copies */
     }
     fake_need_device(pointer, n_bytes, __func__);
     return fake_enqueue(stream, __func__, [=] { memset(pointer, value, n_bytes); });

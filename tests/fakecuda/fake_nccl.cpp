@@ -1,16 +1,13 @@
 /* NCCL between the processes of a test: the ranks share a file in memory, whose path is the unique
- * id, and in it each has a box into which it puts its part of a collective. All take what they need
- * from all boxes, in rank order.
- *
- * Only communicators that do not block. The state of one is ncclInProgress for as long as the real
- * library allows: for some looks at it after every call, and until all ranks have come to the
- * start, to the first collective (which connects them) and to the end. Only then is a collective on
- * its stream, put there by a thread that lives no longer, and before then nothing else may be asked
- * of the communicator. If the stream records a graph, the graph is that thread's from the call on
- * until a look finds the collective issued. Ranks of one host that share a GPU are refused. One
- * rank alone has nothing to add: in place nothing happens at all, on no stream and in no graph.
- * While there is a graph with one of its collectives, the end of a communicator would wait for
- * ever. */
+ * id; each has a box in it for its part of a collective. All read all boxes, in rank order. Only
+ * non-blocking communicators. A communicator's state is ncclInProgress as long as the real library
+ * allows: for some looks after every call, and until all ranks have reached the start, the first
+ * collective (which connects them) and the end. Only then is a collective on its stream, put there
+ * by a short-lived thread; before that no other call may use the communicator. If the stream
+ * records a graph, the graph belongs to that thread from the call until a look finds the collective
+ * issued. Ranks of one host that share a GPU are refused. A single rank has nothing to add: in
+ * place nothing happens, on no stream and in no graph. While a graph with one of its collectives
+ * exists, a communicator's end would wait forever. */
 #include "tests/fakecuda/fake_nccl.h"
 
 #include <nccl.h>
@@ -37,7 +34,7 @@ namespace {
 
 constexpr int max_ranks = 64;
 constexpr size_t box_bytes = size_t(1)
-                             << 26; /* of addresses; memory is taken when it is written to */
+                             << 26; /* of addresses; memory is allocated when it is written */
 constexpr int n_busy_looks = 3;
 
 struct collective {
@@ -59,8 +56,8 @@ struct meeting {
     std::atomic<int> n_started, n_connected, n_finalized; /* ranks */
     struct {
         std::atomic<uint64_t> n_put, n_taken; /* collectives */
-        struct collective what;               /* the last that was put */
-        char host[64];                        /* who shares it and the GPU is refused */
+        struct collective what;               /* the last one put */
+        char host[64]; /* another rank with the same host and GPU is refused */
         int device;
     } ranks[max_ranks];
 };
@@ -118,20 +115,20 @@ void reduce(void *into, const void *from, const collective &what)
 
 } // namespace
 
-/* Lives on in the work that is on streams after it has been destroyed or aborted. */
+/* Work on streams keeps it alive after it has been destroyed or aborted. */
 struct ncclComm : std::enable_shared_from_this<ncclComm> {
     struct fake_nccl_options options = fake_nccl_options;
     int rank, size, device;
     meeting *shared;
     uint64_t n_given = 0, n_done = 0;                         /* collectives */
     int n_recorded = 0;                                       /* into graphs */
-    std::shared_ptr<int> in_graphs = std::make_shared<int>(); /* a reference for each */
+    std::shared_ptr<int> in_graphs = std::make_shared<int>(); /* one reference per graph */
     bool finalized = false;
     std::atomic<bool> aborted{false};
     ncclResult_t state = ncclInProgress;
     int busy_looks = n_busy_looks;
-    std::function<bool()> ready;   /* whether what is in progress can end now */
-    std::function<void()> at_end;  /* what is done then */
+    std::function<bool()> ready;   /* true if the operation in progress can end now */
+    std::function<void()> at_end;  /* called then */
     std::shared_ptr<ncclComm> own; /* until destroyed or aborted */
 
     ~ncclComm()
@@ -163,7 +160,7 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
         return state;
     }
 
-    /* What the library's thread does with a collective, of which it starts one for each. */
+    /* The library's thread for a collective; it starts one for each. */
     void launch(const std::function<void()> &enqueue) const
     {
         std::thread([this, &enqueue] {
@@ -176,7 +173,7 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
     {
         if (state == ncclInProgress && busy_looks-- <= 0 && ready()) {
             state = ncclSuccess;
-            const auto then = std::move(at_end); /* it may hold what holds it */
+            const auto then = std::move(at_end); /* it may own its own closure */
             at_end = nullptr;
             then();
         }
@@ -204,7 +201,7 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
     {
         fail(options.error_code != 0 ? ncclResult_t(options.error_code) : ncclRemoteError,
              "fake: the connection to a peer was closed");
-        return ncclInProgress; /* only a later look tells */
+        return ncclInProgress; /* only a later look reports the result */
     }
 
     bool progress(uint64_t n, const collective &what, const void *send, void *receive,
@@ -214,8 +211,8 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
         return has_put && int(n) != options.hang_at && take(n, what, receive);
     }
 
-    /* Twice in the life of a collective: the rank's part goes into its box when all have emptied
-     * it; the result is taken when all parts are there. */
+    /* Runs twice per collective: it puts the rank's part into its box when all have emptied it, and
+     * takes the result when all parts are there. */
     bool put(uint64_t n, const collective &what, const void *send)
     {
         if (!all([](const ncclComm *c, int r,
@@ -257,7 +254,7 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
 
 namespace {
 
-std::mutex live_lock; /* an abort comes from a thread of its own */
+std::mutex live_lock; /* an abort comes from another thread */
 std::set<ncclComm_t> live;
 
 ncclComm_t need_live(ncclComm_t comm, const char *call)
@@ -297,9 +294,8 @@ void end(ncclComm_t comm)
     comm->own.reset();
 }
 
-/* As a node of a graph, which is one more collective each time that the graph is launched: the
- * ranks number their collectives in the order in which the host gives them, however far each GPU
- * is. */
+/* Adds it as a node to a graph; each launch of the graph is one more collective: ranks number their
+ * collectives in the order of the host's calls, however far each GPU is. */
 ncclResult_t record(ncclComm_t comm, const char *call, const void *send, void *receive,
                     collective what, cudaStream_t stream)
 {
@@ -368,7 +364,7 @@ ncclResult_t start(ncclComm_t comm, const char *call, const void *send, void *re
                        });
 }
 
-/* NCCL takes ranks with unlike NCCL_HOSTID for ranks of unlike hosts. */
+/* NCCL treats ranks with different NCCL_HOSTID as ranks of different hosts. */
 void say_where(ncclComm_t comm)
 {
     auto &mine = comm->shared->ranks[comm->rank];

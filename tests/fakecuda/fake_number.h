@@ -1,4 +1,4 @@
-/* Rounding as the hardware's. */
+/* Rounding as in hardware. */
 #ifndef DT_TESTS_FAKECUDA_FAKE_NUMBER_H
 #define DT_TESTS_FAKECUDA_FAKE_NUMBER_H
 
@@ -26,15 +26,14 @@ static inline float from_bf16(uint16_t bits)
     return from_bits((uint32_t)bits << 16);
 }
 
-/* Of two numbers equally near the even one. */
+/* Ties to even. */
 static inline uint16_t to_bf16(float x)
 {
     const uint32_t bits = to_bits(x);
     return std::isnan(x) ? 0x7fff : (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
 }
 
-/* 10 bits of fraction; the rest is cut off, as tensor cores do with floats that nobody has rounded
- * for them. */
+/* 10 bits of fraction; truncates the rest, as tensor cores do with unrounded floats. */
 static inline float to_tf32(float x)
 {
     return std::isfinite(x) ? from_bits(to_bits(x) & ~0x1fffu) : x;

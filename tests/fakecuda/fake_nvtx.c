@@ -1,6 +1,6 @@
-/* A tool that listens to NVTX, as a profiler does, which NVTX loads by NVTX_INJECTION64_PATH: each
- * range is a line of the file that FAKE_NVTX_LOG names, further to the right than the one around
- * it; "end without a beginning" is one, too. */
+/* A tool that receives NVTX ranges, like a profiler; NVTX loads it by NVTX_INJECTION64_PATH. It
+ * writes each range as a line to the file that FAKE_NVTX_LOG names, indented below its outer range;
+ * and "end without a beginning" for an unmatched end. */
 #include <nvtx3/nvToolsExt.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,7 @@
-/* The runtime of the double: what a test sets, errors and devices. fake_memory.cpp,
- * fake_streams.cpp and fake_graphs.cpp have the rest.
- *
- * A stream is a queue of closures. Nothing runs until the host waits for it or asks for it, and
- * then only what must have happened: a missing wait between two streams shows at once. Device
- * memory is inaccessible, but while such work runs. */
+/* The fake runtime: a test's options, errors and devices. fake_memory.cpp, fake_streams.cpp and
+ * fake_graphs.cpp have the rest. A stream is a queue of closures. Nothing runs until the host waits
+ * for it or queries it, and then only what must have happened: so a missing wait between two
+ * streams shows at once. Device memory is inaccessible except while such work runs. */
 #include "tests/fakecuda/fake_runtime.h"
 
 #include <signal.h>
@@ -39,7 +37,7 @@ namespace {
 
 std::map<std::string, long> open_objects;
 
-/* At exit, if all went well so far. */
+/* Runs at exit, if the test has passed so far. */
 void report_open(int status, void *)
 {
     bool any = false;
@@ -56,7 +54,7 @@ void report_open(int status, void *)
 
 struct sigaction previous_handler;
 
-/* Turns a crash into a line. */
+/* Turns a crash into a line of text. */
 void on_fault(int, siginfo_t *info, void *context)
 {
     if (count_touch(info->si_addr, context)) {
@@ -64,7 +62,7 @@ void on_fault(int, siginfo_t *info, void *context)
     }
     const memory *found = memory_at(info->si_addr);
     if (found == nullptr) {
-        sigaction(SIGSEGV, &previous_handler, nullptr); /* it faults again, there */
+        sigaction(SIGSEGV, &previous_handler, nullptr); /* it faults again, and that handler runs */
         return;
     }
     char text[160];
@@ -260,7 +258,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
     return cudaSuccess;
 }
 
-/* Also where the context is lost: it is the thread's. */
+/* Works also if the context is lost: it affects the thread only. */
 cudaError_t cudaSetDevice(int device)
 {
     const cudaError_t entered = enter(__func__);

@@ -1,4 +1,4 @@
-/* What the parts of the double's runtime share. */
+/* Declarations shared by the parts of the fake runtime. */
 #ifndef DT_TESTS_FAKE_RUNTIME_H
 #define DT_TESTS_FAKE_RUNTIME_H
 
@@ -21,14 +21,14 @@ namespace fake {
 /* ---- fake_runtime.cpp: errors and devices ---- */
 
 extern struct fake_counts counts;
-extern thread_local int current_device; /* 0 in a new thread, whatever the others have chosen */
-extern cudaError_t last_error;          /* what cudaGetLastError takes */
-extern cudaError_t sticky_error;        /* the context is lost: no call works any more */
-extern const char *running;             /* the work that runs now, else NULL */
+extern thread_local int current_device; /* 0 in a new thread, whatever other threads have chosen */
+extern cudaError_t last_error;          /* returned and cleared by cudaGetLastError */
+extern cudaError_t sticky_error;        /* the context is lost: every call fails */
+extern const char *running;             /* the current work item, else NULL */
 
 cudaError_t fail(cudaError_t code);
 size_t device_bytes();
-/* What any call returns where the driver, the devices or the context are not there. */
+/* The error of any call if the driver, the devices or the context are missing. */
 cudaError_t enter(const char *call);
 
 #define ENTER()                                      \
@@ -44,9 +44,9 @@ cudaError_t enter(const char *call);
 enum kind { DEVICE, PINNED, FREED };
 
 struct memory {
-    char *map; /* a page of guard, the pages, a page of guard */
+    char *map; /* a guard page, the pages, a guard page */
     size_t map_bytes;
-    char *begin; /* what the caller got; it ends at the end of the pages, but for alignment */
+    char *begin; /* the caller's pointer; the allocation ends with the pages, up to alignment */
     size_t n_bytes;
     kind is;
     int device;
@@ -56,12 +56,12 @@ struct memory {
 };
 
 extern std::map<uintptr_t, memory> memories; /* by the address of the map; freed ones stay, so that
-                                                their addresses mean nothing else */
+                                                their addresses are not reused */
 extern int exposed;                          /* the device whose memory is accessible now */
 
 const memory *memory_at(const void *pointer);
 void expose(int device);
-/* What lies between the guards and the caller's bytes must be as it was. */
+/* Checks that the bytes between the guards and the caller's bytes are unchanged. */
 void check_slack(const memory &memory, const char *who);
 void describe(const memory &memory, const void *pointer, char *text, size_t n_text);
 
@@ -71,12 +71,12 @@ struct piece {
     std::string name;
     std::function<bool()> run; /* false: not finished, call again */
     bool fails;
-    std::shared_ptr<void> held; /* by the graphs that it is part of */
+    std::shared_ptr<void> held; /* by the graphs that contain it */
     std::function<std::function<bool()>()>
-        launched; /* makes what runs in a launch of such a graph; empty: `run` does */
+        launched; /* makes the work for a launch of such a graph; empty: `run` is used */
 };
 
-/* A point in a stream, which an event names. */
+/* An event's position in a stream. */
 struct marker {
     cudaStream_t stream;
     bool done;
@@ -89,7 +89,7 @@ struct node {
     int priority; /* of the stream that it was recorded on */
 };
 
-/* Only one at a time: more than that is more than dtrain needs. */
+/* Only one at a time: dtrain needs no more. */
 struct capture {
     cudaStream_t origin;
     cudaStreamCaptureMode mode;
@@ -101,17 +101,18 @@ struct capture {
 
 extern std::optional<capture> recording;
 extern std::vector<std::unique_ptr<CUstream_st>>
-    streams; /* also destroyed ones: their work still runs */
+    streams; /* including destroyed ones: their work still runs */
 
 void need_stream(cudaStream_t stream, const char *call);
-/* Of a thing of this device, it is the calling thread that has chosen it. CUDA allows more, at
- * times by mistake. */
+/* Checks that the calling thread has chosen this device. CUDA allows other ones, at times by
+ * mistake. */
 void need_current(int device, const char *call);
 bool perform(const piece &piece);
-void need_graph(const char *call); /* the calling thread may use the graph that is being recorded */
+void need_graph(
+    const char *call); /* checks that the calling thread may use the graph being recorded */
 cudaError_t wait_stream(cudaStream_t stream);
 cudaError_t wait_device(int device);
-/* As a call of the host that blocks, until `done` or an error. */
+/* Runs work as a blocking host call does, until `done` or an error. */
 cudaError_t block(cudaStream_t stream, const std::function<bool()> &done);
 cudaError_t spoil_capture(cudaError_t code);
 /* For calls that touch more than one stream. */
@@ -130,7 +131,7 @@ cudaError_t refuse_in_capture();
 void measure_graph(const std::vector<node> &nodes);
 void begin_counting(const char *name);
 void end_counting();
-/* Whether a fault was the first touch of a page that is counted. */
+/* True if a fault was the first touch of a counted page. */
 bool count_touch(const void *pointer, const void *context);
 
 } // namespace fake
@@ -139,8 +140,8 @@ struct CUstream_st {
     int device, priority;
     bool live;
     bool capturing;
-    int n_launches;           /* of graphs, that have not run to their end */
-    std::vector<size_t> tail; /* the nodes that the next one comes after */
+    int n_launches;           /* of graphs, not finished yet */
+    std::vector<size_t> tail; /* predecessors of the next node */
     std::deque<fake::piece> queue;
 };
 

@@ -1,7 +1,6 @@
-/* Streams and events of the double.
- *
- * A stream is a queue of closures. Nothing runs until the host waits for it or asks for it, and
- * then only what must have happened: a missing wait between two streams shows at once. */
+/* Streams and events of fake CUDA. A stream is a queue of closures. Nothing runs until the host
+ * waits for it or queries it, and then only what must have happened: so a missing wait between two
+ * streams shows at once. */
 #include "tests/fakecuda/fake_runtime.h"
 
 #include <sched.h>
@@ -12,7 +11,7 @@ struct CUevent_st {
     int device;
     bool timed;
     std::shared_ptr<fake::marker> recorded;
-    long capture_serial; /* of the capture that it was recorded in; 0: none */
+    long capture_serial; /* of the capture that recorded it; 0: none */
     std::vector<size_t> tail;
 };
 
@@ -261,8 +260,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
                              : wait_stream(stream);
 }
 
-/* One look is one piece further, and the look that finds something to do says that it is not done.
- */
+/* Each look runs one item, and a look that finds work returns "not done". */
 static cudaError_t look(cudaStream_t stream, bool done)
 {
     if (done) {
@@ -369,7 +367,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     return push(stream, {__func__, wait, false, nullptr, nullptr});
 }
 
-/* NULL-able: what a host call may wait for or look at. */
+/* May be NULL: a point that a host call may wait for or query. */
 static cudaError_t recorded_mark(cudaEvent_t event, std::shared_ptr<marker> &mark)
 {
     if (event->capture_serial != 0) {
@@ -401,7 +399,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
     return block(mark->stream, [mark] { return mark->done; });
 }
 
-/* A millisecond for each piece of work, and what it has said that it takes. */
+/* A millisecond for each item, plus the duration that it declared. */
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
 {
     ENTER();

@@ -1,4 +1,4 @@
-/* Numbers of the kernels' types, in device memory with guards around them, for tests of kernels. */
+/* Numbers of the kernels' types, in guarded device memory, for tests of kernels. */
 #ifndef DT_TESTS_FAKECUDA_NUMBERS_H
 #define DT_TESTS_FAKECUDA_NUMBERS_H
 
@@ -71,7 +71,7 @@ __attribute__((unused)) static struct device device_open(const void *from, size_
     return d;
 }
 
-/* Its bytes to `to` (NULL: they do not matter), after a look at the guards. */
+/* Checks the guards, and copies the bytes to `to` (NULL: discards them). */
 static inline void device_close(struct device *d, void *to)
 {
     const size_t begin = GUARD_BYTES + d->shift, n_all = begin + d->n_bytes + GUARD_BYTES;
@@ -123,9 +123,8 @@ static inline void numbers_close(struct device *d, enum dt_gpu_type type, size_t
     free(halves);
 }
 
-/* For struct dt_gpu_gradients: the numbers at its beginning, which are zero, must be so again at
- * the end; the rest is of no matter.
- */
+/* For struct dt_gpu_gradients: its counters start at zero, and must be zero again at the end; the
+ * rest is arbitrary. */
 static inline struct device scratch_open(size_t n)
 {
     enum { N_COUNTS = 64 };

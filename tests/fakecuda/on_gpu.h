@@ -1,6 +1,5 @@
-/* For tests of the cuda backend on the double: the three precisions with what they may be off by,
- * and numbers on their way to the device and back, between canonical order in float and the
- * backend's own order and type. */
+/* For tests of the cuda backend on fake CUDA: the three precisions with their tolerances, and
+ * conversion between the device (the backend's order and type) and canonical order in float. */
 #ifndef DT_TESTS_ON_GPU_H
 #define DT_TESTS_ON_GPU_H
 
@@ -58,8 +57,8 @@ static inline float from_bf16(uint16_t half)
     return value;
 }
 
-/* Device memory for `capacity` samples of shape s with the given ones in it, and NaNs behind them.
- */
+/* Device memory for `capacity` samples of shape s, filled with the given ones, and NaNs after
+ * them. */
 static inline float *to_gpu(struct dt_backend *backend, const struct buffer *canonical,
                             struct dt_shape s, int capacity, bool bf16)
 {
@@ -81,7 +80,7 @@ static inline float *to_gpu(struct dt_backend *backend, const struct buffer *can
     return device;
 }
 
-/* The first n samples, back in canonical order. */
+/* Copies back the first n samples, in canonical order. */
 static inline struct buffer from_gpu(struct dt_backend *backend, const void *device,
                                      struct dt_shape s, int n, bool bf16)
 {
@@ -99,8 +98,8 @@ static inline struct buffer from_gpu(struct dt_backend *backend, const void *dev
     return canonical;
 }
 
-/* The largest of them, and at least 1: rounding errors of a sum grow as its terms do, not as what
- * remains of them. */
+/* The largest absolute value, and at least 1: rounding errors of a sum scale with its terms, not
+ * with its result. */
 static inline double scale_of(const struct buffer *b)
 {
     double largest = 1;

@@ -1,5 +1,5 @@
-/* For tests of the cuda backend on the double: a small network, images to train it with, and all
- * that training needs. */
+/* For tests of the cuda backend on fake CUDA: a small network, images to train it with, and the
+ * objects that training needs. */
 #ifndef DT_TESTS_SESSION_H
 #define DT_TESTS_SESSION_H
 
@@ -12,7 +12,7 @@
 #define N_SAMPLES 40
 #define CAPACITY 16
 
-/* Smooth: without relu and max pool, where a rounding error may choose another branch and so
+/* Smooth: without relu and max pool, where a rounding error may select another branch and so
  * another gradient. */
 static inline struct dt_model small_cnn(bool smooth)
 {
@@ -43,7 +43,7 @@ static inline struct dt_model small_cnn(bool smooth)
     return model;
 }
 
-/* Images whose brightest third says their class. */
+/* Images whose brightest third is their class. */
 static inline struct dt_samples small_images(void)
 {
     static uint8_t pixels[N_SAMPLES * 64];
@@ -63,7 +63,7 @@ static inline struct dt_samples small_images(void)
                                .id_stride = 1};
 }
 
-struct session { /* what training needs */
+struct session { /* objects of a training */
     struct dt_backend *backend;
     struct dt_bound_samples *bound;
     struct dt_network *network;
@@ -98,7 +98,7 @@ static inline void session_close(struct session *session)
     backend->ops->close(backend);
 }
 
-/* What lies between the gathering of a batch and the end of its step. */
+/* A step after its batch is gathered. */
 static inline void compute_step(struct session *session, const struct dt_batch *batch)
 {
     const struct dt_pass pass = {.batch = batch, .training = true, .seed = 77};

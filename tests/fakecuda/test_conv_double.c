@@ -1,5 +1,5 @@
-/* cuda/cudnn/conv_plan.c on the double of cuDNN: each kind of convolution in each precision against
- * the reference backend, the choice of the engine, and what it says when there is none. */
+/* cuda/cudnn/conv_plan.c on fake cuDNN: each kind of convolution in each precision against the
+ * reference backend, the choice of the engine, and the error if there is none. */
 #include "cuda/cudnn/conv_plan.h"
 #include "tests/fakecuda/case.h"
 #include "tests/fakecuda/fake.h"
@@ -15,8 +15,8 @@
 
 enum { N_PRECISIONS = 3 };
 static const double tolerances[N_PRECISIONS] = {1e-5, 2e-3, 2e-2};
-/* Workspaces tell the double's engines apart: one without tensor cores for f32, one with them for
- * the others. */
+/* Workspaces identify the fake engines: one without tensor cores for f32, one with them for the
+ * others. */
 static const size_t workspaces[N_PRECISIONS] = {77, 1000, 1000};
 
 static cudaStream_t stream;
@@ -46,7 +46,7 @@ static void close_all(void)
     CUDA_OK(cudaStreamDestroy(stream));
 }
 
-/* ---- a convolution and what the reference makes of it, all in canonical order */
+/* ---- a convolution and the reference's results, all in canonical order */
 
 struct shape {
     struct dt_shape in;
@@ -71,7 +71,7 @@ static void lower(const struct shape *s)
 static struct values {
     float x[MAX_ELEMS], filter[MAX_ELEMS], y[MAX_ELEMS], dy[MAX_ELEMS], dfilter[MAX_ELEMS],
         dx[MAX_ELEMS];
-    float bias[MAX_ELEMS], relu[MAX_ELEMS]; /* and y with both */
+    float bias[MAX_ELEMS], relu[MAX_ELEMS]; /* bias, and y with bias and relu */
     size_t n_x, n_filter, n_y;
 } expected;
 
@@ -122,7 +122,7 @@ static void run_reference(int n)
     dt_ref_backend.close(backend);
 }
 
-/* The first bias is none, which relu passes on. */
+/* The first bias is NaN, which relu must pass on. */
 static void add_relu(void)
 {
     const struct dt_shape out = model.blocks[0].linear_out;
@@ -135,10 +135,10 @@ static void add_relu(void)
     }
 }
 
-/* ---- to the device and back, where channels lie innermost and bfloat16 is the upper half of a
+/* ---- to the device and back, where channels are innermost and bfloat16 is the upper half of a
  * float */
 
-/* Where canonical element i of images (or filters) of c channels and n_places each lies. */
+/* Device index of canonical element i of images (or filters) of c channels and n_places each. */
 static size_t turned(size_t i, int c, int n_places)
 {
     const size_t channels = (size_t)c, places = (size_t)n_places;
@@ -178,7 +178,7 @@ static void put(void *device, const float *values, size_t n, int c, int n_places
     CUDA_OK(cudaStreamSynchronize(stream));
 }
 
-/* Largest difference from what is expected, relative where that is above 1. */
+/* Largest difference from the expected values, relative if they are above 1. */
 static double distance(const float *right, size_t n, int c, int n_places,
                        enum dt_precision precision)
 {
@@ -235,8 +235,8 @@ static double check_shape(const struct shape *s, int n, enum dt_conv_kind kind,
                           enum dt_precision precision)
 {
     struct dt_conv_plan *plan;
-    const bool second =
-        kind == DT_CONV_FORWARD_RELU && precision != DT_PRECISION_F32; /* the first drops NaNs */
+    const bool second = kind == DT_CONV_FORWARD_RELU &&
+                        precision != DT_PRECISION_F32; /* the first engine drops NaNs */
     struct dt_conv_target several = target;
     several.n_engines = 2;
     CHECK_OK(dt_conv_plan_open(&several, kind, &model.blocks[0], n, precision, &plan));
@@ -282,10 +282,10 @@ static void test_results(void)
     }
     printf("largest error: f32 %.2g, tf32 %.2g, bf16 %.2g\n", largest[0], largest[1], largest[2]);
     CHECK(largest[DT_PRECISION_TF32] > 1e-5 &&
-          largest[DT_PRECISION_BF16] > 1e-3); /* they do round */
+          largest[DT_PRECISION_BF16] > 1e-3); /* bf16 must round */
 }
 
-/* ---- the engine, and the pack */
+/* ---- the engine, and the variant pack */
 
 static void lower_one(int n)
 {
@@ -294,8 +294,8 @@ static void lower_one(int n)
     run_reference(n);
 }
 
-/* The next engine that may be used, when cuDNN names some that it then refuses; the last resort
- * wants no workspace. */
+/* cuDNN offers engines and then refuses them: the next admissible one is used; the last resort
+ * needs no workspace. */
 static void check_refused(long n_refused, size_t wanted_workspace)
 {
     struct dt_conv_plan *plan;
@@ -341,10 +341,11 @@ static void no_engine(void)
         dt_error_text(),
         "gradient of the filter in bf16, 3 samples of 3x12x12, 7 filters 5x5, stride 2, to 6x6: "
         "CUDNN_STATUS_NOT_SUPPORTED");
-    close_all(); /* and no descriptor is left */
+    close_all(); /* and no descriptor remains */
 }
 
-/* The same pointers: nothing is made. Others: one pack. Recorded in a graph it gives the same. */
+/* The same pointers: nothing is created. Others: one pack. A recorded graph gives the same
+ * result. */
 static void same_pointers(void)
 {
     struct dt_conv_plan *plan;
@@ -381,7 +382,7 @@ static void same_pointers(void)
     close_all();
 }
 
-/* ---- pointers that cuDNN, or the double, refuses */
+/* ---- pointers that cuDNN, or the fake, refuses */
 
 static struct dt_conv_plan *opened(enum dt_precision precision)
 {

@@ -1,7 +1,7 @@
-/* cuDNN itself, asked without a GPU: for every convolution of the ready configurations and of a
- * grid of shapes, in each precision, at batches up to 4096, on descriptions of an A100, an H100 and
- * a B200, there is an engine that we allow, and all that would be timed can be finalized within
- * their workspace. What they compute is left to test_conv_double and to machines with a GPU. */
+/* The real cuDNN, without a GPU: for every convolution of the supplied configurations and of a grid
+ * of shapes, in each precision, at batches up to 4096, on descriptions of an A100, an H100 and a
+ * B200, there is an admissible engine, and all that would be timed can be finalized within their
+ * workspace. test_conv_runs and machines with a GPU check the results. */
 #include <glob.h>
 #include <stdlib.h>
 
@@ -23,9 +23,9 @@ static const char *const precisions[] = {
 #define NAME(constant, name) [constant] = name,
     DT_PRECISION_LIST(NAME)};
 static int n_plans, n_failed;
-static int n_engines[DT_MAX_ENGINES + 1]; /* plans with so many to choose from */
+static int n_engines[DT_MAX_ENGINES + 1]; /* plans by number of engines to choose from */
 
-/* cuda/cuda_check.c's, without the other libraries. */
+/* Replaces cuda/cuda_check.c's, without the other libraries. */
 enum dt_status dt_cudnn_failed(cudnnStatus_t code, const char *call, const char *file, int line)
 {
     char text[300] = "";
@@ -34,8 +34,8 @@ enum dt_status dt_cudnn_failed(cudnnStatus_t code, const char *call, const char 
                     text);
 }
 
-/* The largest workspace over all batches and engines that would be timed, in MiB, rounded up; -1
- * where a batch has no plan. */
+/* The largest workspace over all batches and timed engines, in MiB, rounded up; -1 if a batch has
+ * no plan. */
 static int largest_workspace(const char *device_json, const struct dt_block *block,
                              enum dt_conv_kind kind, enum dt_precision precision)
 {
@@ -73,7 +73,7 @@ static void check_block(const char *device, const char *device_json, const struc
     for (int precision = 0; precision < 3; precision++) {
         printf("%-6s %-44s %-9s", device, shape, precisions[precision]);
         for (int kind = 0; kind < DT_CONV_N_KINDS; kind++) {
-            if (kind == DT_CONV_INPUT_GRADIENT && is_first) { /* nobody asks for it */
+            if (kind == DT_CONV_INPUT_GRADIENT && is_first) { /* never computed */
                 printf(" %14s", "");
                 continue;
             }
@@ -131,12 +131,12 @@ static void check_grid(const char *device, const char *device_json)
     } grid[] = {
         {{1, 28, 28}, 6, 5, 1, DT_PADDING_SAME},
         {{3, 32, 32}, 32, 3, 1, DT_PADDING_SAME},
-        {{3, 32, 32}, 16, 5, 2, DT_PADDING_SAME}, /* another zero below than above */
+        {{3, 32, 32}, 16, 5, 2, DT_PADDING_SAME}, /* one more zero below than above */
         {{3, 15, 17}, 5, 3, 2, DT_PADDING_SAME},
         {{16, 14, 14}, 32, 2, 1, DT_PADDING_SAME},
         {{16, 8, 8}, 10, 8, 1, DT_PADDING_VALID}, /* one output */
         {{1, 5, 5}, 1, 5, 1, DT_PADDING_VALID},
-        {{7, 11, 9}, 13, 3, 3, DT_PADDING_VALID}, /* rows that no filter reaches */
+        {{7, 11, 9}, 13, 3, 3, DT_PADDING_VALID}, /* the filter does not reach the last rows */
         {{64, 6, 6}, 33, 1, 2, DT_PADDING_SAME},
     };
     for (size_t i = 0; i < sizeof grid / sizeof grid[0]; i++) {

@@ -1,5 +1,5 @@
 /* The cuda backend outside blocks against the reference: samples, losses, sums, optimizer steps,
- * ten steps of a whole network; and what happens without a GPU, without memory, and when a GPU
+ * ten steps of a whole network; and its errors without a GPU, without memory, and when a GPU
  * fails. */
 #include "tests/fakecuda/session.h"
 
@@ -9,7 +9,7 @@
 
 /* ---- samples, losses, sums, updates */
 
-struct head { /* what gather and loss make of a batch */
+struct head { /* results of gather and loss */
     struct buffer x, dlogits;
     struct dt_metrics metrics;
 };
@@ -107,7 +107,7 @@ static void check_heads(const struct mode *mode)
     buffer_close(&targets, "targets");
 }
 
-/* More batches than there are slots for, before any has reached the device. */
+/* More batches than slots, before any copy has reached the device. */
 static void check_batches_in_flight(void)
 {
     enum { N = 40 };
@@ -207,8 +207,7 @@ static void check_updates(void)
 
 #define N_STEPS 10
 
-/* Batches of 16, 16, 5 and, once, none: partial and empty ones are what the last steps of an epoch
- * have. */
+/* Batches of 16, 16, 5 and, once, none: the last steps of an epoch have partial and empty ones. */
 static void train_step(struct session *session, int step)
 {
     static const int sizes[] = {CAPACITY, CAPACITY, 5, CAPACITY, 0};
@@ -227,7 +226,7 @@ struct training {
     struct buffer losses, params;
 };
 
-/* As a restore does: whatever was made from the weights before is of no use any more. */
+/* Changes weights as a restore does: copies made from the old weights are invalid. */
 static void shrink_weights(struct session *session, struct buffer *params)
 {
     const struct dt_backend_ops *ops = session->backend->ops;
@@ -294,9 +293,9 @@ static void check_training(const struct mode *mode, double clip_norm)
     training_close(&second);
 }
 
-/* ---- what can go wrong */
+/* ---- failures */
 
-/* Each allocation fails once: one line that says what was wanted, and nothing stays behind. */
+/* Each allocation fails once: the error is one line that names the memory, and nothing leaks. */
 static void check_no_memory(void)
 {
     const struct dt_model model = small_cnn(false);
@@ -321,8 +320,8 @@ static void check_no_memory(void)
     CHECK(n > 20);
 }
 
-/* What is counted is what the double counts; scratch memory that grows leaves the peak above what
- * remains. */
+/* The backend's count equals the fake's; growing scratch memory makes the peak larger than the
+ * remaining use. */
 static void check_counted_memory(void)
 {
     const struct dt_model model = small_cnn(false);
@@ -336,7 +335,7 @@ static void check_counted_memory(void)
     CHECK(memory.peak_bytes < (size_t)fake_counts().n_live_bytes + (size_t)100000);
     CHECK_INT(memory.total_bytes - memory.free_bytes, fake_counts().n_live_bytes);
     void *large;
-    for (int i = 0; i < 2; i++) { /* the second time it takes the place of the first */
+    for (int i = 0; i < 2; i++) { /* the second time it replaces the first */
         CHECK_OK(session.backend->ops->alloc(session.backend, 50000000, &large));
         session.backend->ops->free(session.backend, large);
     }
@@ -346,7 +345,7 @@ static void check_counted_memory(void)
     session_close(&session);
 }
 
-/* A data set that is larger than the GPU. */
+/* A data set larger than the GPU's memory. */
 static void check_small_gpu(void)
 {
     static uint8_t pixels[1];
@@ -360,13 +359,13 @@ static void check_small_gpu(void)
     struct dt_bound_samples *bound;
     CHECK_STATUS(gpu->ops->samples_open(gpu, &samples, &bound), DT_NO_MEMORY);
     CHECK_HAS(dt_error_text(), "the data set needs 4.29 GB, ");
-    CHECK_INT(cudaGetLastError(), cudaSuccess); /* or the next launch would report it again */
+    CHECK_INT(cudaGetLastError(), cudaSuccess); /* else the next launch would report it again */
     dt_error_clear();
     gpu->ops->close(gpu);
     CHECK_INT(fake_counts().n_live_bytes, 0);
 }
 
-/* Whatever fails on the device comes out as a status with a text, at the latest where the program
+/* Every failure on the device becomes a status with a text, at the latest when the program
  * waits. */
 static void check_failing_launches(void)
 {
@@ -386,7 +385,7 @@ static void check_failing_launches(void)
     buffer_close(&x, "x");
 }
 
-/* A GPU that is broken is no bug: what, which one, and what helps. */
+/* A broken GPU is reported as such, not as a bug: the fault, the GPU, and the cure. */
 static void check_faults(void)
 {
     static const struct {
@@ -420,7 +419,7 @@ static void check_probe(void)
 {
     struct dt_device_info gpu;
     int n_gpus;
-    CHECK_OK(dt_cuda_probe(3, &gpu, &n_gpus)); /* the only one is everybody's */
+    CHECK_OK(dt_cuda_probe(3, &gpu, &n_gpus)); /* all ranks share the only one */
     CHECK(n_gpus == 1 && gpu.index == 0 && gpu.total_bytes > 0);
     CHECK(gpu.free_bytes > 0 && gpu.free_bytes <= gpu.total_bytes);
     CHECK(strlen(gpu.uuid) == 40 && strncmp(gpu.uuid, "GPU-", 4) == 0 && gpu.uuid[12] == '-' &&
@@ -447,8 +446,7 @@ static void check_probe(void)
     fake_options.n_devices = 0;
 }
 
-/* The first convolution reads the samples where they are; who then asks for x gets it nevertheless.
- */
+/* The first convolution reads the samples in place; a later reader of x still gets it. */
 static void check_x_after_first_conv(void)
 {
     enum { N = 3, H = 6 };

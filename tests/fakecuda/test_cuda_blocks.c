@@ -1,9 +1,7 @@
 /* Every kind of block of the cuda backend against the reference, in every precision, and twice with
- * the same bits.
- *
- * Inputs and weights are halves up to 1, so that what a linear operation leaves is exact in all
- * precisions and no pool finds another winner. Behind the batch lie NaNs, which no result may read.
- */
+ * the same bits. Inputs and weights are halves up to 1, so that results of linear operations are
+ * exact in all precisions and every pool finds the same winner. NaNs follow the batch; no result
+ * may depend on them. */
 #include "tests/fakecuda/on_gpu.h"
 #include "tests/layers.h"
 
@@ -13,13 +11,13 @@
 #define CAPACITY 5
 
 static struct dt_backend *ref, *gpu;
-static const struct mode *mode; /* of gpu */
+static const struct mode *mode; /* of the cuda backend */
 
 struct case_setup {
     const struct dt_model *model;
     int block;
     struct dt_pass pass;
-    struct buffer params, grads, x, dy; /* canonical order; grads: what is there before */
+    struct buffer params, grads, x, dy; /* canonical order; grads: the initial gradients */
     bool want_dx;
 };
 
@@ -72,7 +70,7 @@ static struct outcome run_ref(const struct case_setup *setup)
     return out;
 }
 
-/* Ids reach the device with a gathered batch. */
+/* Gathering a batch sends its ids to the device. */
 static void send_ids(const struct dt_batch *batch)
 {
     static const float values[CAPACITY];
@@ -88,8 +86,8 @@ static void send_ids(const struct dt_batch *batch)
     gpu->ops->samples_close(gpu, bound);
 }
 
-/* An earlier batch, a whole one, with NaNs on their way back: what they leave in scratch memory
- * must not matter. */
+/* Runs an earlier, full batch with NaNs backward: its leftovers in scratch memory must not
+ * matter. */
 static void run_nans(struct dt_block_state *state, const struct case_setup *setup,
                      const float *params, const float *x, float *y, float *dx, bool bf16_out)
 {
@@ -209,7 +207,7 @@ static void check_model(const struct dt_model_spec *spec)
     }
 }
 
-/* Pools, dropout, activations, a flatten and a dense layer after the first, by the draw. */
+/* Draws pools, dropout, activations, a flatten and a dense layer after the first. */
 static void add_rest(struct dt_model_spec *spec)
 {
     add_pool_and_dropout(spec, 8);
@@ -238,7 +236,7 @@ static void check_conv(void)
     struct dt_model_spec spec = {
         .input = {channels[draw(4)], kernel + 5 + (int)draw(4), kernel + 5 + (int)draw(5)},
         .loss = DT_LOSS_MEAN_SQUARED_ERROR};
-    if (draw(2) == 0) { /* a block before it, so that the gradient of its input is wanted */
+    if (draw(2) == 0) { /* a block before it, so that the gradient of its input is needed */
         add_layer(&spec, (struct dt_layer_spec){.type = DT_LAYER_TANH});
     }
     add_layer(&spec, conv);
@@ -250,8 +248,8 @@ static void check_conv(void)
     check_model(&spec);
 }
 
-/* Convolutions with relu behind them, alone and before a pool, with the plan that does all in one
- * and, where there is none, without. */
+/* Convolutions followed by relu, alone and before a pool, with the plan that does all in one and,
+ * without such an engine, with separate steps. */
 static void check_relu(long without)
 {
     const struct dt_layer_spec conv = {.type = DT_LAYER_CONV2D,
@@ -277,8 +275,8 @@ static void check_relu(long without)
     fake_options.no_fusion = 0;
 }
 
-/* A NaN goes through a convolution, its bias and relu, and a pool, to all that see it, and to
- * nothing else: else a training that has diverged would go on. */
+/* A NaN passes through a convolution, its bias and relu, and a pool, to every output that depends
+ * on it, and to no other: else a diverged training would continue. */
 static void check_nan(const struct dt_model *model, int block)
 {
     static const uint32_t numbers[2] = {0, 1};
@@ -337,7 +335,7 @@ static void check_nans(bool timed)
     gpu->ops->close(gpu);
 }
 
-/* n_last: outputs of the head behind it. */
+/* n_last: outputs of the following head. */
 static void check_dense(int n_in, int n_out, int n_last)
 {
     struct dt_model_spec spec = {.input = {n_in, 1, 1}, .loss = DT_LOSS_MEAN_SQUARED_ERROR};
@@ -350,7 +348,7 @@ static void check_dense(int n_in, int n_out, int n_last)
     check_model(&spec);
 }
 
-/* Of two equal convolutions the first needs two of the three plans. */
+/* Of two equal convolutions the first needs only two of the three plans. */
 static void check_plans(void)
 {
     static struct dt_model model;
@@ -384,7 +382,7 @@ static void check_grid(void)
     for (int i = 0; i < 6 * 4; i++) {
         check_dense(inputs[i / 4], units[i % 4], 3);
     }
-    check_dense(5, 7, DT_DEVICE_HEAD_OUTPUTS + 1); /* more than the head's kernel takes */
+    check_dense(5, 7, DT_DEVICE_HEAD_OUTPUTS + 1); /* more outputs than the head's kernel handles */
     check_dense(3, DT_DEVICE_HEAD_INPUTS + 1, 2);
 }
 
@@ -394,7 +392,7 @@ int main(void)
     for (mode = modes; mode < modes + N_MODES; mode++) {
         gpu = open_gpu(mode);
         check_plans();
-        check_grid(); /* other draws in each precision */
+        check_grid(); /* draws other cases in each precision */
         gpu->ops->close(gpu);
         check_nans(false);
         check_nans(true);

@@ -1,5 +1,5 @@
-/* The real libdtrain_cuda.so loads into a program that exports what it needs, and says clearly that
- * there is no driver. */
+/* The real libdtrain_cuda.so loads into a program that exports its symbols, and reports a missing
+ * driver clearly. */
 #include <dlfcn.h>
 
 #include "base/status.h"
@@ -18,7 +18,7 @@ int main(void)
     CHECK_TEXT(module->backend->name, "cuda");
     CHECK_HAS(module->versions(), "cuDNN 9.");
     if (dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) != NULL) {
-        return 0; /* what follows is about machines without a driver */
+        return 0; /* the rest is for machines without a driver */
     }
 
     struct dt_device_info gpu;

@@ -1,10 +1,10 @@
-/* What cuDNN's descriptors refuse. Built twice, with cuDNN itself and with its double, which has to
- * be as strict. */
+/* Mistakes that cuDNN's descriptors refuse. Built twice, with cuDNN itself and with fake cuDNN,
+ * which must be as strict. */
 #include <cudnn.h>
 
 #include "tests/check.h"
 
-/* Families of status codes; which one of a family says no is the library's affair. */
+/* Families of status codes; the library may choose any of a family. */
 #define OK(call) CHECK_INT(call, CUDNN_STATUS_SUCCESS)
 #define REFUSED(call) CHECK_INT((call) / 1000, CUDNN_STATUS_BAD_PARAM / 1000)
 
@@ -140,7 +140,7 @@ static void test_operands(void)
     cudnnStatus_t status =
         cudnnBackendSetAttribute(forward, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
                                  CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &fresh);
-    if (status == CUDNN_STATUS_SUCCESS) { /* then at the latest here: unfinalized, and the others
+    if (status == CUDNN_STATUS_SUCCESS) { /* refused here at the latest: unfinalized, and the others
                                              are missing */
         status = cudnnBackendFinalize(forward);
     }
@@ -149,7 +149,7 @@ static void test_operands(void)
     OK(cudnnBackendDestroyDescriptor(fresh));
 }
 
-/* conv_plan.c relies on this: a pack of pointers is made once. */
+/* conv_plan.c relies on this: a pack of pointers is created once. */
 static void test_pack(void)
 {
     const int64_t ids[] = {1, 2, 3};

@@ -1,6 +1,6 @@
-/* cuda/cudnn/engine_trial.c on the double, whose engines take as long, by the clock of its events,
- * as a test says: which is kept, which are passed over, and how a trial ends that cannot end well.
- * In bf16 the double names 4 (1000 bytes of workspace), which turns NaN into numbers, twice 4 with
+/* cuda/cudnn/engine_trial.c on fake cuDNN, whose engines' durations a test sets on the clock of its
+ * events: the engine kept, the engines rejected, and the end of a trial that cannot succeed. In
+ * bf16 fake cuDNN lists 4 (1000 bytes of workspace), which turns NaN into numbers, twice 4 with
  * other tiles, 5 (5000), 6 (77), 6 with other tiles. */
 #include "cuda/cudnn/engine_trial.h"
 #include "tests/fakecuda/case.h"
@@ -45,7 +45,7 @@ static enum dt_status try_engines(double limit_s, bool timed)
         plan, &(struct dt_engine_trial_spec){.stream = stream, .limit_s = limit_s, .timed = timed});
 }
 
-/* Keeps this one, and leaves nothing behind: no memory, no error, no work. */
+/* Checks that the trial keeps this one, and leaves no memory, no error and no work behind. */
 static void keeps(int64_t number, double us_min, double us_max)
 {
     const long n_bytes = fake_counts().n_live_bytes;
@@ -63,7 +63,7 @@ static void keeps(int64_t number, double us_min, double us_max)
     CUDA_OK(cudaStreamQuery(stream));
 }
 
-/* It is the one that runs. */
+/* Checks that this engine runs. */
 static void check_run(size_t n_workspace)
 {
     void *memory[DT_CONV_N_OPERANDS], *workspace;
@@ -88,8 +88,8 @@ static void set_times(long of_4, long of_5, long of_6)
     fake_options.engine_ms[6] = of_6;
 }
 
-/* Whichever it is, for each kind of convolution; the double adds a millisecond for each piece of
- * work. */
+/* Finds the fastest, whichever it is, for each kind of convolution; fake CUDA adds a millisecond
+ * per work item. */
 static void fastest(void)
 {
     for (int kind = 0; kind < DT_CONV_N_KINDS; kind++) {
@@ -105,8 +105,7 @@ static void fastest(void)
     }
 }
 
-/* However few there is room for, and in whichever order: cuDNN's list begins with one of them three
- * times. */
+/* However few fit, and in whichever order: cuDNN's list begins with one of them three times. */
 static void unlike_engines_first(void)
 {
     static const int numbers[] = {4, 5, 6, 4, 4, 6}, places[] = {4, 7, 8, 5, 6, 9};
@@ -122,7 +121,7 @@ static void unlike_engines_first(void)
     }
 }
 
-/* The fastest, and the first, turn a NaN into a number. */
+/* The fastest, and the first, turn NaN into a number: both are rejected. */
 static void nans_pass(void)
 {
     set_times(1, 9, 8);
@@ -140,7 +139,7 @@ static void nans_pass(void)
     close_plan();
 }
 
-/* What the host takes to load an engine is not the GPU's time. */
+/* The host's time to load an engine does not count as the GPU's. */
 static void slow_to_load(void)
 {
     fake_options.loading_ms = 30;
@@ -156,7 +155,7 @@ static void first_of_equals(void)
     close_plan();
 }
 
-/* A fixed choice, however slow, without any work. */
+/* With a fixed choice, however slow, nothing runs. */
 static void alone(void)
 {
     set_times(9, 1, 1);
@@ -190,11 +189,11 @@ static void none_runs(void)
     close_plan();
 }
 
-/* Ends by itself, and says which engine; nothing that waits is called any more. */
+/* Ends by itself, and names the engine; no waiting call follows. */
 static void endless(void)
 {
     fake_options.endless_engines =
-        1L << 4; /* the first: however slow this machine is, it is the one that is waited for */
+        1L << 4; /* the first: even on a slow machine it is the one that stalls */
     open_plan(DT_CONV_FILTER_GRADIENT, DT_MAX_ENGINES);
     CHECK_INT(try_engines(0.2, true), DT_STALLED);
     CHECK_HAS(dt_error_text(),
@@ -219,7 +218,7 @@ static void no_memory(void)
     }
 }
 
-/* A fault of the GPU is no fault of the engine. */
+/* A fault of the GPU is not blamed on the engine. */
 static void broken_gpu(void)
 {
     open_plan(DT_CONV_FORWARD, DT_MAX_ENGINES);

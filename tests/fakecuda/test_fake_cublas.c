@@ -1,4 +1,4 @@
-/* The double of cuBLAS multiplies as cuBLAS does, and refuses what cuBLAS refuses. */
+/* Fake cuBLAS multiplies as cuBLAS does, and refuses the same mistakes. */
 #include <cublas_v2.h>
 #include <stdbool.h>
 
@@ -63,7 +63,7 @@ static void fill(float *x, uint32_t which)
     }
 }
 
-/* Element (row, col) of a matrix that lies column by column, STRIDE apart. */
+/* Element (row, col) of a column-major matrix with stride STRIDE. */
 static float element(const float *x, bool turned, int row, int col)
 {
     return turned ? x[row * STRIDE + col] : x[col * STRIDE + row];

@@ -1,4 +1,4 @@
-/* As test_fake_runtime.cpp: recording and running graphs. */
+/* The cases of test_fake_runtime.cpp about recording and running graphs. */
 #include "tests/fakecuda/trace.h"
 
 static cudaGraphExec_t finish(cudaStream_t stream)
@@ -19,7 +19,7 @@ static cudaStream_t recording_stream(void)
     return stream;
 }
 
-/* Ends a recording that should have been spoiled. */
+/* Ends a recording that must have been invalidated. */
 static void end_spoiled(cudaStream_t stream)
 {
     cudaGraph_t graph = (cudaGraph_t)&graph;
@@ -105,7 +105,7 @@ static void priorities_that_are_lost(void)
     record_two_priorities(0);
 }
 
-/* Two branches: `side` begins behind 1 and ends before 4. join: with the wait that makes it so. */
+/* Two branches: `side` begins after 1 and ends before 4. join: with the wait that orders it. */
 static float two_branches(bool fork, bool join)
 {
     const cudaStream_t stream = new_stream(), side = new_stream();
@@ -149,7 +149,7 @@ static void branches_run_in_another_order_than_recorded(void)
 {
     CHECK_NEAR(two_branches(true, true), 1324, 0);
     CHECK_INT(fake_last_graph().n_nodes, 4);
-    CHECK_INT(fake_last_graph().longest_chain, 3); /* 2 and 3 beside each other */
+    CHECK_INT(fake_last_graph().longest_chain, 3); /* 2 and 3 in parallel */
 }
 
 static void bytes_are_counted_once_for_reading_and_once_for_writing(void)

@@ -1,6 +1,6 @@
-/* The double that runs kernels: barriers, shared memory, arguments and limits are CUDA's, and what
- * a GPU would not forgive ends the process with a line. The kernels here are those of a file
- * compiled with fake_kernel.h. */
+/* Fake CUDA's kernels: barriers, shared memory, arguments and limits are CUDA's, and a mistake that
+ * breaks a GPU program ends the process with a line. The kernels here are those of a file compiled
+ * with fake_kernel.h. */
 #include "tests/fakecuda/fake_kernel.h"
 
 #include "tests/fakecuda/case.h"
@@ -16,8 +16,8 @@ static __global__ void index_kernel(unsigned *seen)
     seen[block * blockDim.x * blockDim.y * blockDim.z + thread]++;
 }
 
-/* Each thread tells its neighbour its number, round after round; without the barriers it would hear
- * of the wrong round. */
+/* Each thread passes its neighbour its number, round after round; without the barriers the
+ * neighbour would read another round's. */
 static __global__ void ring_kernel(float *sums, int n_rounds)
 {
     __shared__ float told[64];
@@ -70,7 +70,7 @@ static void fetch(void *to, void *from, size_t n_bytes)
     OK(cudaFree(from));
 }
 
-/* Every thread of every block, once. */
+/* Runs every thread of every block, once. */
 static void test_indices()
 {
     const dim3 blocks(2, 2, 3), threads(4, 4, 3);
@@ -98,7 +98,7 @@ static void test_barriers()
     }
 }
 
-/* Also in the second block, where the first has written. */
+/* Also detected in the second block, after the first has written. */
 static void test_unwritten()
 {
     float *x = (float *)device(2 * sizeof(float)), host[2];

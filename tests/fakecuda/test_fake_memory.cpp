@@ -1,4 +1,4 @@
-/* As test_fake_runtime.cpp: memory and copies. */
+/* The cases of test_fake_runtime.cpp about memory and copies. */
 #include "tests/fakecuda/trace.h"
 
 static void memory_begins_as_nan(void)
@@ -25,7 +25,7 @@ static void pageable_memory_is_read_at_once_and_pinned_memory_later(void)
     CHECK_NEAR(first_of(stream, x), 1, 0);
     CHECK_NEAR(first_of(stream, y), 2, 0);
     OK(cudaMemcpyAsync(pinned, x, n_bytes, cudaMemcpyDeviceToHost, stream));
-    CHECK_NEAR(pinned[0], 2, 0); /* nobody has waited yet */
+    CHECK_NEAR(pinned[0], 2, 0); /* nothing has waited yet */
     OK(cudaStreamSynchronize(stream));
     CHECK_NEAR(pinned[0], 1, 0);
     OK(cudaFree(x));

@@ -1,5 +1,5 @@
-/* As test_fake_runtime.cpp: the rules of NCCL that one host can break on its own, and those that it
- * takes two ranks to break. */
+/* The cases of test_fake_runtime.cpp about NCCL: rules that one rank can break alone, and those
+ * that need two ranks. */
 #include <nccl.h>
 
 #include "tests/fakecuda/fake_nccl.h"
@@ -34,7 +34,7 @@ static void close_comm(ncclComm_t comm)
 struct rank {
     ncclComm_t comm;
     cudaStream_t stream;
-    float *from, *x; /* the same, but where there is one rank, which has nothing to do in place */
+    float *from, *x; /* the same, except with one rank, which has nothing to do in place */
 };
 
 static void start_sum(const struct rank *self)
@@ -50,7 +50,7 @@ static void add(const struct rank *self)
     settle(self->comm);
 }
 
-/* With its first sum, which connects, behind it. */
+/* Already connected by its first sum. */
 static struct rank open_rank(int rank, int size, ncclUniqueId id)
 {
     float *x = device_floats();
@@ -185,7 +185,7 @@ static void ended_in_a_thread_that_has(void)
     OK(cudaFree(self.from));
 }
 
-/* Two ranks, of which rank r records its second sum or not. */
+/* Two ranks; the flags choose which of them record their second sum. */
 static void two_ranks(bool first_records, bool second_records)
 {
     ncclUniqueId id;
@@ -218,9 +218,8 @@ static void one_rank_records(void)
     two_ranks(true, false);
 }
 
-/* A sum in a graph, then one call by call; the first rank's GPU is further than the second's by
- * then: the second launches its graph when the first has asked three times for the end of its own.
- */
+/* A sum in a graph, then one call by call, while the first rank's GPU is ahead of the second's: the
+ * second launches its graph when the first has queried the end of its own three times. */
 static void unlike_progress(void)
 {
     ncclUniqueId id;
@@ -230,7 +229,7 @@ static void unlike_progress(void)
     CHECK(pipe(gate) == 0);
     fake_options.n_devices = 2;
     const int parent = getpid(), rank = fork() == 0;
-    alarm(20); /* the end of ranks that wait for each other's other sum */
+    alarm(20); /* ends ranks that wait for each other's other sum */
     OK(cudaSetDevice(rank));
     const struct rank self = open_rank(rank, 2, id);
     OK(cudaStreamBeginCapture(self.stream, cudaStreamCaptureModeThreadLocal));

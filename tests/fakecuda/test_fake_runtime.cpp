@@ -1,6 +1,6 @@
-/* The double of the CUDA runtime keeps CUDA's rules, and each rule that is broken on purpose is
- * noticed. Every case is a process of its own, which ends well or with the line that it should.
- * Devices, errors, streams and events are here. */
+/* The fake CUDA runtime keeps CUDA's rules, and detects each rule that is broken on purpose. Every
+ * case is a process of its own, which ends well or with the expected line. Devices, errors, streams
+ * and events are here. */
 #include "tests/fakecuda/trace.h"
 
 /* ---- devices and errors ---- */
@@ -82,7 +82,7 @@ static void a_failure_is_sticky(void)
     const cudaStream_t stream = new_stream();
     float *x = device_floats();
     OK(set(stream, x, 1));
-    OK(set(stream, x, 2)); /* fails, but later */
+    OK(set(stream, x, 2)); /* fails, but only later */
     OK(set(stream, x, 3));
     CHECK_INT(cudaStreamSynchronize(stream), cudaErrorIllegalAddress);
     CHECK_INT(set(stream, x, 4), cudaErrorIllegalAddress);
@@ -90,7 +90,7 @@ static void a_failure_is_sticky(void)
     CHECK_INT(cudaGetLastError(), cudaErrorIllegalAddress);
     void *memory;
     CHECK_INT(cudaMalloc(&memory, 1), cudaErrorIllegalAddress);
-    CHECK_INT(cudaFree(x), cudaErrorIllegalAddress); /* given back all the same */
+    CHECK_INT(cudaFree(x), cudaErrorIllegalAddress); /* freed all the same */
     CHECK_INT(cudaStreamDestroy(stream), cudaErrorIllegalAddress);
 }
 
@@ -121,7 +121,7 @@ static void events_order_streams(void)
     OK(cudaStreamWaitEvent(second, event, 0)); /* not recorded: nothing to wait for */
     OK(set(first, x, 1));
     OK(cudaEventRecord(event, first));
-    OK(append(first, x, 9)); /* behind the event: nobody waits for it */
+    OK(append(first, x, 9)); /* after the event: nothing waits for it */
     OK(cudaStreamWaitEvent(second, event, 0));
     OK(append(second, x, 2));
     CHECK_NEAR(first_of(second, x), 12, 0);

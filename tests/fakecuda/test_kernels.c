@@ -1,10 +1,8 @@
 /* Kernels of blocks against plain loops: over odd shapes, both types, empty and one-element calls,
- * NaN and infinity, with guards around what they write, and twice, for the same bits. Only calls of
+ * NaN and infinity, with guards around their results, and twice, for the same bits. It calls only
  * the CUDA runtime, so that this file, linked with the real one, tests a GPU. test_kernels_conv.c
- * and test_kernels_step.c have the others.
- *
- * Numbers are small multiples of 1/8, exact in bfloat16 too, so that most sums are exact and ties
- * are ties. */
+ * and test_kernels_step.c have the others. Numbers are small multiples of 1/8, exact in bfloat16
+ * too, so that most sums are exact and ties are ties. */
 #include "tests/fakecuda/numbers.h"
 
 /* ---- gather */
@@ -71,9 +69,9 @@ struct tail_case {
     int n;
     enum dt_gpu_type type, y_type;
     bool with_bias, in_place, with_db, accumulate;
-    bool keeps;           /* winners, so that the way back sees neither z nor the bias */
+    bool keeps;           /* winners, so that backward reads neither z nor the bias */
     size_t shift;         /* bytes by which z misses its alignment */
-    float *z, *bias, *dy; /* N H W C, but dy as the case has it */
+    float *z, *bias, *dy; /* N H W C; dy in the case's order */
     const uint32_t *ids;
     uint32_t epoch;
 };
@@ -96,7 +94,7 @@ static double mask(const struct tail_case *k, uint32_t id, size_t unit)
                                                               : 0;
 }
 
-/* One sample, forward and back: y and dz from z and dy; db is added to. */
+/* One sample, forward and backward: y and dz from z and dy; adds to db. */
 static void plain_tail(const struct tail_case *k, uint32_t id, const float *z, const float *dy,
                        float *y, float *dz, double *db)
 {
@@ -183,8 +181,7 @@ static void run_tail(const struct tail_case *k, float *y, float *dz, float *db)
     device_close(&ids, NULL);
 }
 
-/* Of values that are multiples of 1/8 the sums, too, are exact, but for tanh, sigmoid and dropout.
- */
+/* Sums of multiples of 1/8 are exact too, except after tanh, sigmoid and dropout. */
 static void check_db(const struct tail_case *k, const float *actual, const float *before,
                      const double *sums)
 {
@@ -230,7 +227,7 @@ static void check_tail(const struct tail_case *k)
     free(sums);
 }
 
-static struct { /* what the random cases were */
+static struct { /* kinds of random cases that occurred */
     int wide, narrow, overlapping, gaps, remainders, flattened, dropped, in_place, strange, kept;
 } seen;
 
@@ -306,7 +303,7 @@ static void check_random_tail(void)
              t->pool_size, t->pool_stride, (double)t->dropout_rate, t->flatten, k.with_bias,
              k.shift, k.in_place, strange, k.keeps);
     check_tail(&k);
-    if (k.keeps) { /* and as where nobody keeps them */
+    if (k.keeps) { /* must equal the results without stored winners */
         k.keeps = false;
         check_tail(&k);
         seen.kept++;
@@ -364,7 +361,7 @@ static void test_many_samples(void)
     free(k.dy);
 }
 
-/* As many channels as make a row of blocks, or leave room for a few rows of sums only. */
+/* Enough channels to fill a row of blocks, or to leave room for a few rows of sums only. */
 static void test_many_channels(void)
 {
     static const int channels[] = {257, 2056, 70000};

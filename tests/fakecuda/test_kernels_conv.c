@@ -1,6 +1,5 @@
-/* Kernels of the first convolution against plain loops, as test_kernels.c has those of blocks:
- * images of bytes, of floats, and those that are gathered already; over odd shapes, both types, and
- * twice, for the same bits. */
+/* Kernels of the first convolution against plain loops, as in test_kernels.c: images of bytes, of
+ * floats, and already gathered ones; over odd shapes, both types, and twice, for the same bits. */
 #include "tests/fakecuda/numbers.h"
 
 enum source { BYTES, FLOATS, GATHERED };
@@ -11,9 +10,10 @@ struct conv_case {
     int n;
     enum source source;
     enum dt_gpu_type type;
-    bool activated, with_db, accumulate; /* activated: with bias and activation, forward and back */
-    bool keeps;                          /* signs, so that the way back does not see y */
-    uint8_t *bytes;                      /* of N_SET images, C H W */
+    bool activated, with_db,
+        accumulate; /* activated: with bias and activation, forward and backward */
+    bool keeps;     /* signs, so that backward does not read y */
+    uint8_t *bytes; /* of N_SET images, C H W */
     uint32_t *rows;
     float *values, *x; /* values: of the set; x: the batch, C H W */
     float *weight, *bias, *dy, *before;
@@ -41,7 +41,7 @@ static size_t n_parameters(const struct conv_case *k)
     return (size_t)k->conv.out.c * (n_taps(k) + 1);
 }
 
-/* What lies under a filter's tap at a place; zero outside. */
+/* The input under a filter's tap at a place; zero outside. */
 static double under(const struct conv_case *k, size_t sample, size_t place, size_t tap)
 {
     const struct dt_gpu_first_conv *c = &k->conv;
@@ -54,7 +54,7 @@ static double under(const struct conv_case *k, size_t sample, size_t place, size
                   : 0;
 }
 
-/* y, as the type has it, and the gradients of weights and biases. */
+/* y, rounded to the type, and the gradients of weights and biases. */
 static void plain_conv(const struct conv_case *k, float *y, float *gradients)
 {
     const size_t n_channels = (size_t)k->conv.out.c,
@@ -189,7 +189,7 @@ static void draw_case(struct conv_case *k)
 
 static int n_kept;
 
-/* As model/lower.c places it. */
+/* Pads as model/lower.c does. */
 static void check_shape(int n, struct dt_shape in, int filters, int kernel, int stride, bool same)
 {
     struct conv_case k = {
@@ -243,10 +243,10 @@ int main(void)
         }
     }
     check_shape(2, (struct dt_shape){1, 28, 28}, 32, 3, 1,
-                false); /* more places than a block takes at once */
+                false); /* more places than a block handles at once */
     check_shape(1, (struct dt_shape){3, 32, 32}, 64, 3, 1, true);
     check_shape(1060, (struct dt_shape){1, 3, 2}, 8, 2, 1,
-                true); /* more images than blocks, forward and back */
+                true); /* more images than blocks, forward and backward */
     OK(cudaStreamDestroy(stream));
     CHECK(n_kept > 3);
     return 0;

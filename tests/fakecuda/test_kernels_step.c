@@ -1,6 +1,6 @@
-/* Kernels of the loss, of sums and of optimizers, as test_kernels.c has those of blocks: against
- * the reference backend, over odd sizes, NaN and infinity, with guards around what they write, and
- * twice, for the same bits. */
+/* Kernels of the loss, of sums and of optimizers, as in test_kernels.c: against the reference
+ * backend, over odd sizes, NaN and infinity, with guards around their results, and twice, for the
+ * same bits. */
 #include "tests/fakecuda/numbers.h"
 
 /* ---- loss, against the reference backend */
@@ -28,7 +28,7 @@ static void reference_loss(const struct loss_case *k, float *dlogits, struct dt_
     ops->close(backend);
 }
 
-/* Into metrics that are already 100, 10 and 20. */
+/* Adds to metrics that are already 100, 10 and 20. */
 static struct dt_gpu_metrics run_loss(const struct loss_case *k, float *dlogits)
 {
     const size_t n = (size_t)k->n, n_logits = n * (size_t)k->n_outputs, n_set = k->samples.n;
@@ -103,8 +103,7 @@ static void check_loss(enum dt_loss loss, int n, int n_outputs, int strange)
             z[n_outputs - 1] = 99;
         }
     }
-    for (int i = 0; i < n;
-         i += 2) { /* so that there are hits, which a NaN beside them does not change */
+    for (int i = 0; i < n; i += 2) { /* makes hits, which a NaN beside them does not change */
         labels[rows[i]] = (uint16_t)largest(k.logits + (size_t)i * (size_t)n_outputs, n_outputs);
     }
     float *expected = floats(n_logits), *actual = floats(n_logits), *again = floats(n_logits);
@@ -151,9 +150,8 @@ struct head_case {
     int n, n_in, n_out;
     enum dt_gpu_type type;
     bool with_loss, with_dlogits, with_dx, accumulate;
-    float *x, *weight, *bias,
-        *before;           /* before: what the gradients are added to, weights and then biases */
-    struct loss_case loss; /* its logits are the expected ones */
+    float *x, *weight, *bias, *before; /* before: the initial gradients, weights and then biases */
+    struct loss_case loss;             /* its logits are the expected ones */
 };
 
 struct head_result {
@@ -184,7 +182,7 @@ static void result_close(struct head_result *r)
     free(r->gradients);
 }
 
-/* logits, and from dlogits dx and the gradients. */
+/* Computes logits, and from dlogits dx and the gradients. */
 static void plain_head(const struct head_case *k, struct head_result *r)
 {
     const size_t n_in = (size_t)k->n_in, n_out = (size_t)k->n_out;
@@ -419,9 +417,9 @@ static void check_update(const struct dt_update *update, size_t n, bool with_sta
     free(grads);
 }
 
-/* A filter of 3 x 2 x 3 x 3 at element 5 of a step by one times the gradient, of which the packed
- * one is read: both copies of the weight are what is left, and what lies around it is stepped as
- * ever. */
+/* A step of one times the gradient over a filter of 3 x 2 x 3 x 3 at element 5, whose packed
+ * gradient is read: both copies of the weight get the result, and the elements around it are
+ * stepped as usual. */
 static void check_packed(enum dt_gpu_type type)
 {
     enum { K = 3, C = 2, TAPS = 9, N = K * C * TAPS, BEGIN = 5, ALL = BEGIN + N + 4 };
@@ -484,8 +482,7 @@ static void test_sums_and_optimizers(void)
         }
     }
     check_sum_squares(4097);
-    check_sum_squares((size_t)4096 * DT_GPU_SUM_SCRATCH +
-                      5); /* more blocks than there is scratch */
+    check_sum_squares((size_t)4096 * DT_GPU_SUM_SCRATCH + 5); /* more blocks than scratch */
 }
 
 int main(void)

@@ -1,6 +1,6 @@
-/* Adding by NCCL on the double: sums of several ranks in the order of the backend's stream, and
- * each way in which NCCL or a rank can fail: the right status and words, the same on all ranks
- * where they agree, and nothing hangs. */
+/* The allreduce over fake NCCL: sums of several ranks in the order of the backend's stream, and
+ * each failure of NCCL or of a rank: the right status and text, equal on all ranks where they
+ * agree, and no hang. */
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
@@ -13,7 +13,7 @@
 
 enum { N_SLOTS = 64, N_BUCKETS = 40, N_ELEMS = 1003 };
 
-static struct dt_cuda cuda; /* nothing of it is asked but two streams and its memory */
+static struct dt_cuda cuda; /* only its two streams and its memory are used */
 static cudaStream_t compute;
 
 #define CHECK_CUDA(call) CHECK_INT(call, cudaSuccess)
@@ -37,7 +37,7 @@ static struct dt_allreduce *open_nccl(struct dt_comm *comm)
     return allreduce;
 }
 
-/* Both only enqueue behind what is on the stream. */
+/* Both only enqueue on the stream. */
 static void put(void *device, const void *host, size_t n_bytes)
 {
     CHECK_CUDA(cudaMemcpyAsync(device, host, n_bytes, cudaMemcpyHostToDevice, compute));
@@ -49,7 +49,7 @@ static void get(void *host, const void *device, size_t n_bytes)
     CHECK_CUDA(cudaStreamSynchronize(compute));
 }
 
-/* An end that hangs keeps what NCCL may still use. */
+/* A hanging end keeps the memory that NCCL may still use. */
 static void expect_kept(void)
 {
     fake_closed("NCCL communicator");
@@ -60,8 +60,8 @@ static void expect_kept(void)
     }
 }
 
-/* Many under way at once, finished in another order than started, each behind work that is enqueued
- * just before it; the ranks look at the first ones at different times. */
+/* Many sums at once, finished in another order than started, each after work that is enqueued just
+ * before it; the ranks poll the first ones at different times. */
 static void test_buckets(struct dt_allreduce *nccl)
 {
     static float host[N_BUCKETS][N_ELEMS], result[N_ELEMS];
@@ -79,7 +79,7 @@ static void test_buckets(struct dt_allreduce *nccl)
     }
     for (int k = N_BUCKETS - 1; k >= 0; k--) {
         CHECK_OK(dt_comm_wait(comm, &requests[k]));
-        CHECK_OK(dt_comm_wait(comm, &requests[k])); /* once more does no harm */
+        CHECK_OK(dt_comm_wait(comm, &requests[k])); /* waiting once more does no harm */
     }
     for (int k = 0; k < N_BUCKETS; k++) {
         get(result, nccl->total + k * N_ELEMS, sizeof result);
@@ -99,7 +99,7 @@ static cudaGraphExec_t end_recording(void)
     return exec;
 }
 
-/* Sums in a graph, with other work recorded right behind the start of each: NCCL's thread has then
+/* Sums in a graph, with other work recorded right after the start of each: NCCL's thread has then
  * left the graph. */
 static void test_recorded(struct dt_allreduce *nccl)
 {
@@ -143,8 +143,8 @@ static void test_refused(struct dt_allreduce *nccl)
     }
 }
 
-/* The last rank comes only after all others have given up on it and met on another communicator.
- * What they computed meanwhile is not held up. */
+/* The last rank arrives only after all others have given up on it and met on another communicator.
+ * Their work meanwhile is not delayed. */
 static void test_late_rank(struct dt_allreduce *nccl)
 {
     struct dt_comm *comm = nccl->comm, *second;
@@ -169,19 +169,20 @@ static void test_late_rank(struct dt_allreduce *nccl)
         CHECK_HAS(dt_error_text(), who);
         CHECK_HAS(dt_error_text(), "in 'data load'");
         dt_error_clear();
-        CHECK_CUDA(cudaGetLastError()); /* "not ready" is none */
+        CHECK_CUDA(cudaGetLastError()); /* "not ready" must be cleared */
         put(nccl->part + 1, &one, sizeof one);
         CHECK_CUDA(cudaStreamSynchronize(compute));
         CHECK_OK(dt_comm_barrier(second, "meeting without the late rank"));
         comm->timeout_s = usual_timeout_s;
     }
-    CHECK_OK(dt_comm_wait(comm, &request)); /* a stall is only an opinion: now it goes through */
+    CHECK_OK(
+        dt_comm_wait(comm, &request)); /* after a stall the sum can still finish: now it does */
     get(&sum, nccl->total, sizeof sum);
     CHECK_NEAR(sum, comm->size, 0);
     dt_comm_close(second);
 }
 
-/* A start that cannot be: all ranks have the status and the words of the one that failed. */
+/* A start that fails: all ranks have the status and text of the failed one. */
 static void test_init_fails(struct dt_comm *host)
 {
     struct dt_allreduce *nccl;
@@ -204,7 +205,7 @@ static void test_init_hangs(struct dt_comm *host, bool abort_hangs)
     char who[64];
     const int bad = host->size - 1;
     const double usual_timeout_s = host->timeout_s;
-    host->timeout_s = 3; /* the ranks wait no longer for each other either */
+    host->timeout_s = 3; /* the ranks do not wait longer for each other either */
     fake_nccl_options.init_hangs = host->rank == bad;
     fake_nccl_options.abort_hangs = abort_hangs;
     CHECK_STATUS(try_open(host, &nccl), DT_STALLED);
@@ -219,7 +220,7 @@ static void test_init_hangs(struct dt_comm *host, bool abort_hangs)
     fake_nccl_options = (struct fake_nccl_options){.init_fails = false};
 }
 
-/* With three sums under way, of which the first ends well. */
+/* With three sums in progress; the first succeeds. */
 static struct dt_allreduce *start_faulty(struct dt_comm *comm, struct dt_request requests[3])
 {
     struct dt_allreduce *nccl = open_nccl(comm);
@@ -236,8 +237,8 @@ static void end_fault(struct dt_comm *comm, double timeout_s, const char *barrie
     CHECK_OK(dt_comm_barrier(comm, barrier));
 }
 
-/* All ranks lose a peer, or only the last, for which the others then wait in vain; or it is their
- * own hosts that fail. */
+/* All ranks lose a peer, or only the last does, and the others wait for it in vain; or their own
+ * hosts fail. */
 static void test_error(struct dt_comm *comm, bool everywhere, ncclResult_t code)
 {
     struct dt_request requests[3];
@@ -285,8 +286,7 @@ static void test_hang(struct dt_comm *comm, bool abort_hangs)
     end_fault(comm, usual_timeout_s, "after the hang");
 }
 
-/* On the last rank a sum does not end, which on the others does: whoever complains, it is the one
- * that is named. */
+/* A sum hangs on the last rank only: whichever rank reports it, the text names the last. */
 static void test_hang_of_one(struct dt_comm *comm)
 {
     struct dt_request requests[3];
@@ -309,8 +309,8 @@ static void test_hang_of_one(struct dt_comm *comm)
     end_fault(comm, usual_timeout_s, "after the hang of one");
 }
 
-/* NCCL never gets the second recorded sum into the graph: whoever waits for it says so, keeps its
- * hands off the graph, and goes on to its end. */
+/* NCCL never gets the second recorded sum into the graph: the waiting rank reports it, leaves the
+ * graph alone, and continues to its end. */
 static void test_launch_hangs(struct dt_comm *comm)
 {
     struct dt_request requests[2];
@@ -327,7 +327,7 @@ static void test_launch_hangs(struct dt_comm *comm)
     CHECK(cuda.lost);
     dt_error_clear();
     dt_allreduce_close(nccl);
-    fake_opened("NCCL communicator"); /* that is closed */
+    fake_opened("NCCL communicator"); /* a closed one */
     expect_kept();
     end_fault(comm, usual_timeout_s, "after the launch");
 }
@@ -346,7 +346,7 @@ int main(void)
 {
     struct dt_world world;
     CHECK_OK(dt_world_open(&world));
-    fake_options.n_devices = world.size; /* NCCL wants one for each rank */
+    fake_options.n_devices = world.size; /* NCCL needs one per rank */
     CHECK_CUDA(cudaSetDevice(world.rank));
     CHECK_CUDA(cudaStreamCreateWithFlags(&compute, cudaStreamNonBlocking));
     cuda.gpu.index = world.rank;
@@ -367,7 +367,7 @@ int main(void)
     dt_allreduce_close(nccl);
     test_init_fails(world.comm);
     test_init_hangs(world.comm, false);
-    if (world.size > 1) { /* one rank has nothing to wait for */
+    if (world.size > 1) { /* one rank never waits */
         test_error(world.comm, true, ncclRemoteError);
         test_error(world.comm, true, ncclSystemError);
         test_error(world.comm, false, ncclRemoteError);
@@ -377,9 +377,9 @@ int main(void)
     test_finalize_hangs(world.comm);
     test_init_hangs(world.comm, true);
     if (world.size > 1) {
-        test_hang(world.comm, true); /* from here on waiting for the whole device takes for ever */
+        test_hang(world.comm, true); /* from here on waiting for the whole device takes forever */
         cuda.lost = false;
-        test_launch_hangs(world.comm); /* last: a recording that nobody ends */
+        test_launch_hangs(world.comm); /* last: its recording never ends */
     }
     fake_closed("stream");
     fake_closed("stream");

@@ -1,11 +1,8 @@
-/* What a training step costs a GPU, as far as that can be counted without one: nodes of its graph,
- * the longest chain of them, and the bytes that they move. `test_step_cost -v` lists the work of a
- * step.
- *
- * The double counts a call of a library as one node, which may be more on a GPU. Bytes are those of
- * fake_cost.cpp: what each node reads and writes, caches between them ignored. Nearly all of them
- * are proportional to the samples, or do not depend on them, so that two small batches tell of a
- * large one. */
+/* The cost of a training step on a GPU, as far as it can be counted without one: nodes of its
+ * graph, their longest chain, and the bytes that they move. `test_step_cost -v` lists the work of a
+ * step. The fake counts a library call as one node, which may be more on a GPU. fake_cost.cpp
+ * counts bytes: what each node reads and writes, without caches. Nearly all of them are
+ * proportional to the samples, or constant, so that two small batches predict a large one. */
 #include <stdlib.h>
 
 #include "cli/config/config.h"
@@ -14,12 +11,12 @@
 #include "dist/strategy/strategies.h"
 #include "tests/fakecuda/on_gpu.h"
 
-#define SMALL 4 /* samples of a batch; the other one has twice as many */
+#define SMALL 4 /* samples of a batch; the other batch has twice as many */
 #define LARGE 4096
 
-/* At most, by precision; a change that needs less tightens them. The aim in bf16 is 2.6 GB of
- * mnist.json; plans of cuDNN's do not get below 2.9, as they write and read the second
- * convolution's 36,864 outputs before they are pooled, and their gradients, five times in all. */
+/* Limits by precision; a change that needs less lowers them. The aim in bf16 is 2.6 GB for
+ * mnist.json; cuDNN's plans stay above 2.9, because they write and read the second convolution's
+ * 36,864 outputs before they are pooled, and their gradients, five times in all. */
 static const struct limit {
     const char *config;
     int nodes[N_MODES], chain[N_MODES];
@@ -30,7 +27,7 @@ static const struct limit {
     {"tests/fakecuda/lenet.json",
      {23, 23, 23},
      {20, 20, 20},
-     0.375}, /* pools, and channels that do not go by eight */
+     0.375}, /* pools, and channels not divisible by eight */
     {"tests/fakecuda/three_convs.json", {20, 20, 20}, {17, 17, 17}, 1.90},
 };
 
@@ -65,7 +62,7 @@ static void bind_samples(struct training *t, int n)
     CHECK_OK(t->gpu->ops->samples_open(t->gpu, &samples, &t->samples));
 }
 
-/* As dt_trainer_gpu_step. */
+/* The same step as dt_trainer_gpu_step. */
 static enum dt_status take_step(void *context, const struct dt_batch *batch,
                                 const struct dt_update *update)
 {
@@ -112,7 +109,7 @@ static void close_training(struct training *t)
     dt_comm_close(t->comm);
 }
 
-/* One after the other: the first is taken call by call, and the second recorded. */
+/* One after the other: the first goes call by call, the second is recorded. */
 static void run_steps(struct training *t, int n)
 {
     struct dt_step_input inputs[2];
@@ -129,7 +126,7 @@ static void run_steps(struct training *t, int n)
 
 struct cost {
     struct fake_graph graph;
-    double bytes; /* -1: nobody counts */
+    double bytes; /* -1: not counted */
 };
 
 static double add_works(const struct fake_work *works, int n)

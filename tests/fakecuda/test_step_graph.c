@@ -1,5 +1,5 @@
-/* Steps that the GPU takes on its own leave the bits of the same steps taken call by call, whatever
- * differs between them: samples, epoch, learning rate, number of samples. Nothing of them waits or
+/* Steps that the GPU takes on its own give the same bits as steps taken call by call, whatever
+ * differs between them: samples, epoch, learning rate, number of samples. None of them waits or
  * allocates. */
 #include "tests/fakecuda/session.h"
 
@@ -11,7 +11,7 @@
 
 #define N_EPOCHS 5
 
-struct plan { /* of a training, and what it left */
+struct plan { /* a training, and its results */
     enum dt_precision precision;
     struct dt_optimizer_spec optimizer;
     struct dt_shard shard;
@@ -24,7 +24,7 @@ struct outcome {
     int n_steps;
 };
 
-/* With the rows of two ranks' halves, so that ids are not rows. */
+/* Uses the rows of two ranks' halves, so that ids differ from rows. */
 static const struct dt_shard whole = {.mode = DT_SHARDING_SHARD,
                                       .seed = 3,
                                       .n_total = N_SAMPLES,
@@ -115,7 +115,7 @@ static enum dt_status one_step(void *context, const struct dt_batch *batch,
                            session->network->grads);
 }
 
-/* The steps `inputs`; nothing is waited for but the end, nor allocated. */
+/* Runs the steps `inputs`; waits only for the end, and allocates nothing. */
 static void run_together(struct dt_step_graph *graph, const struct dt_step_input *inputs, int n,
                          struct outcome *out)
 {
@@ -126,7 +126,8 @@ static void run_together(struct dt_step_graph *graph, const struct dt_step_input
         const int n_before = n_done;
         CHECK_OK(dt_step_graph.test(graph, &n_done));
         CHECK(n_done >= n_before &&
-              n_done <= (fake_is_double ? n_before + 1 : n)); /* there a look is a piece of work */
+              n_done <=
+                  (fake_is_double ? n_before + 1 : n)); /* each look runs one work item there */
     }
     CHECK_INT(fake_counts().n_host_waits, before.n_host_waits);
     CHECK_INT(fake_counts().n_mallocs, before.n_mallocs);
@@ -199,7 +200,7 @@ static void check_against_reference(void)
     buffer_close(&actual.params, "params on its own");
 }
 
-/* An error while a step is recorded is the step's own, and the stream is whole again. */
+/* An error while a step is recorded belongs to that step, and the stream is usable again. */
 static enum dt_status failing_step(void *context, const struct dt_batch *batch,
                                    const struct dt_update *update)
 {
@@ -214,7 +215,7 @@ static enum dt_status waiting_step(void *context, const struct dt_batch *batch,
     (void)batch, (void)update;
     struct dt_backend *gpu = context;
     cudaStreamSynchronize(dt_cuda_backend_stream(
-        gpu)); /* which a recording refuses, whatever is made of the refusal */
+        gpu)); /* recording refuses it, whatever the caller does about the refusal */
     return DT_OK;
 }
 
@@ -243,8 +244,7 @@ static void check_failed_recordings(void)
     gpu->ops->close(gpu);
 }
 
-/* The GPU hangs, and so do the steps behind. Whoever waits for them does so with a limit, and the
- * end is reached. */
+/* The GPU hangs, and so do the steps after it. Every wait has a limit, and the end is reached. */
 static enum dt_status idle_step(void *context, const struct dt_batch *batch,
                                 const struct dt_update *update)
 {
@@ -274,7 +274,7 @@ static void check_stalled(void)
     CHECK_OK(dt_comm_open_self(&comm));
     CHECK_OK(dt_step_graph.open(gpu, NULL, CAPACITY, idle_step, NULL, &graph));
     fake_options.hang_launch_at = fake_counts().n_enqueued + 6;
-    alarm(60); /* the end of a launch, or of an end, that blocks for ever */
+    alarm(60); /* ends a launch or a close that blocks forever */
     CHECK_OK(dt_step_graph.start(graph, inputs, DT_MAX_RECORDED_STEPS));
     dt_comm_request_begin(comm, "steps on the GPU", &request);
     request.handle = graph;
@@ -285,7 +285,7 @@ static void check_stalled(void)
     dt_step_graph.close(graph);
     gpu->ops->close(gpu);
     alarm(0);
-    _exit(0); /* what was lost is not given back */
+    _exit(0); /* lost memory is never freed */
 }
 
 int main(void)

@@ -1,4 +1,5 @@
-/* Of tests of the double's runtime: memory, streams and events, and kernels that leave a trace. */
+/* For tests of the fake runtime: memory, streams and events, and kernels whose effects show their
+ * order. */
 #ifndef DT_TESTS_FAKECUDA_TRACE_H
 #define DT_TESTS_FAKECUDA_TRACE_H
 
@@ -48,7 +49,7 @@ static inline cudaError_t set(cudaStream_t stream, float *x, float value)
     });
 }
 
-/* x[0] = 10 * x[0] + digit: what ran, in which order. */
+/* x[0] = 10 * x[0] + digit: the digits show which kernels ran, in which order. */
 static inline cudaError_t append(cudaStream_t stream, float *x, int digit)
 {
     return fake_enqueue(stream, "append", [=] { x[0] = 10 * x[0] + (float)digit; });
