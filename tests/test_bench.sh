@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # `dtrain bench` as people run it: the tables, their sums, the JSON beside them, and what is refused.
-# usage: DTRAIN=... MPIEXEC=... test_bench.sh WRONG_SUM MODULE [DOUBLE]: fake_module.c, and the double of CUDA where that is built
+# usage: DTRAIN=... MPIEXEC=... test_bench.sh WRONG_SUM MODULE [DOUBLE]: fake_module.c, and fake CUDA if it is built
 # shellcheck disable=SC2317 # functions that wait_for calls
 # shellcheck source=tests/cli_lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli_lib.sh"
@@ -383,9 +383,9 @@ check 'zeros on a GPU' cmp zeros.expected <(zeros)
 for precision in f32 bf16; do
   [[ -n $double ]] || break
   DTRAIN_CUDA_MODULE=$double bench 0 2 blocks "${few[@]}" --set device=cuda --set "precision=$precision"
-  check "blocks on the double, $precision" python3 blocks.py 2 cuda
+  check "blocks on fake CUDA, $precision" python3 blocks.py 2 cuda
   zeros >zeros.found
-  check "zeros on the double, $precision" python3 -c 'import json
+  check "zeros on fake CUDA, $precision" python3 -c 'import json
 a, b = (json.loads(open(f).read().replace("None", "-1")) for f in ("zeros.expected", "zeros.found"))
 assert all(abs(x - y) < 0.01 for p, q in zip(a, b) for x, y in zip(p, q)), (a, b)'
 done

@@ -56,7 +56,7 @@ rm ucx.conf
 doctor 1 --config nowhere.json
 check "no configuration: exit code $got" test "$got" -eq 66
 
-# GPUs, with doubles of CUDA's module and of NVIDIA's management library.
+# GPUs, with fakes of CUDA's module and of NVIDIA's management library.
 mkdir lib && cp "$2" lib/libnvidia-ml.so.1
 gpus() { # gpus "ECC THROTTLE NVLINKS LANES MIG": two ranks, a GPU each
   FAKE_NVML=$1 LD_LIBRARY_PATH=$work/lib DTRAIN_CUDA_MODULE=$module FAKE_GPUS='aaaaaaaa bbbbbbbb' doctor 2

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""scripts/gpu-check without a GPU: the whole way on the double, with doubles of NVIDIA's tools; with a GPU that is refused, with none,
+"""scripts/gpu-check without a GPU: the whole way on fake CUDA, with fake tools of NVIDIA's; with a GPU that is refused, with none,
 killed, and over its time; what it makes of figures. Its JSON is always as its schema says.
 
-usage: test_gpu_check.py BUILD-FOLDER MODULE MODE: the double as a module; "alone", "several" GPUs, or "units", what takes no training
+usage: test_gpu_check.py BUILD-FOLDER MODULE MODE: fake CUDA as a module; "alone", "several" GPUs, or "units", what takes no training
 """
 import argparse
 import copy
@@ -107,7 +107,7 @@ def program(name, text):
 
 
 def with_tools():
-    """A PATH with the doubles of nvidia-smi, ncu and compute-sanitizer in front."""
+    """A PATH with fake versions of nvidia-smi, ncu and compute-sanitizer in front."""
     program("nvidia-smi", SMI)
     program("compute-sanitizer", SANITIZER)
     program("ncu", NCU % WORK)
@@ -130,7 +130,7 @@ def load(path):
 
 
 def command(name, *more, script=SCRIPT, build=("--build", BUILD)):
-    """Its ten minutes are a GPU's: the double, on a busy machine, is given as long as it takes."""
+    """Its ten minutes are for a GPU: fake CUDA, on a busy machine, gets as long as it takes."""
     return [sys.executable, script, "--dry-run", *build, "--module", MODULE, "--json", os.path.join(WORK, name + ".json"),
             "--minutes", "120", *more]
 
@@ -158,8 +158,8 @@ def alone_all_well():
     passes = [each["goal"] for each in found["goals"] if each["pass"]]
     for what in ("gradients, tf32, as on the cpu", "the same bits", "2 ranks on one GPU, loss as on the cpu"):
         check(what in passes, what, "is not in", passes)
-    check(found["probe"]["GPU"] == "Double of a GPU" and not found["measured"] and "on the double" in said, found["probe"])
-    check(not any(each["pass"] for each in found["goals"] if each["part"] in ("speed", "accuracy", "profile")), "the double's figures")
+    check(found["probe"]["GPU"] == "Fake GPU" and not found["measured"] and "on fake CUDA" in said, found["probe"])
+    check(not any(each["pass"] for each in found["goals"] if each["part"] in ("speed", "accuracy", "profile")), "figures of fake CUDA")
     step = rows(found, "speed")["batch 4, bf16, graph"]
     check(step["min"] <= step["value"] <= step["max"] and step["n"] == 2, step)
     check(step["sm_mhz"] in (1950, 1965, 1980) and step["celsius"] == 45, "idle samples count", step)
@@ -169,7 +169,7 @@ def alone_all_well():
     for name in ("2 ranks on one GPU, loss", "3 ranks on one GPU, uneven batches", "a stopped peer on one GPU, graph",
                  "a stopped peer on one GPU, calls"):
         check("value" in sums.get(name, {}), name, "is not in", said)
-    check(sums["experiment: 2 ranks on one GPU"]["value"].startswith("works: 2 ranks on one Double of a GPU"), sums)
+    check(sums["experiment: 2 ranks on one GPU"]["value"].startswith("works: 2 ranks on one Fake GPU"), sums)
     check(set(rows(found, "gemm")) == {"f32", "tf32", "bf16"}, found["parts"]["gemm"])
     sanitized = rows(found, "sanitizer")
     check(sanitized["memcheck, three steps, graph"]["value"] and sanitized["racecheck, test_kernels"]["value"], sanitized)

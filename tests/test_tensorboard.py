@@ -1,7 +1,7 @@
 """Event files, by TensorBoard's own reader: the numbers of metrics.jsonl, histograms that fit checkpoints, confusions that fit results; also
 of runs that were killed and went on, and on several ranks.
 
-usage: test_tensorboard.py DTRAIN NO_PROTOBUF MPIEXEC [MODULE], the double of a GPU's"""
+usage: test_tensorboard.py DTRAIN NO_PROTOBUF MPIEXEC [MODULE], fake CUDA's"""
 import glob
 import io
 import json
@@ -160,7 +160,7 @@ def test_other_strategies():
             check(not any("gradient" in tag for tags in ("scalars", "histograms") for tag in events(folder).Tags()[tags]), f"{folder}: gradients")
 
 
-def test_double():
+def test_fake_gpu():
     """Weights and logits come from a GPU's memory."""
     os.environ.update(DTRAIN_CUDA_MODULE=DOUBLE[0], FAKE_DEVICES="2")
     done = train("gpu", 2, "--set", "device=cuda")
@@ -262,7 +262,7 @@ with tempfile.TemporaryDirectory() as work:
     test_other_strategies()
     test_hosts()
     if DOUBLE:
-        test_double()
+        test_fake_gpu()
     test_regression()
     test_killed()
     test_back_in_time()

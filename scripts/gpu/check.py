@@ -143,7 +143,7 @@ class Check:
                     each(line)
 
     def test_program(self, name):
-        """One of tests/gpu: on the double, or with the real libraries."""
+        """Runs one of tests/gpu, on fake CUDA or with the real libraries."""
         folder = ("fakecuda", name) if self.args.dry_run else ("gpu", "gpu_" + name)
         path = os.path.join(self.args.build, "tests", *folder)
         if not os.access(path, os.X_OK):

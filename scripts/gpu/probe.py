@@ -55,7 +55,7 @@ def look(c):
     gpu, n_gpus, serves = (ask(sys.executable, "-c", ASK_DRIVER) + [None, "0", None])[:3]
     smi = ask("nvidia-smi", "--query-gpu=driver_version,clocks.max.sm,power.limit,memory.total", "--format=csv,noheader")
     if c.args.dry_run:
-        gpu, n_gpus = "Double of a GPU", c.env.get("FAKE_DEVICES", "1")
+        gpu, n_gpus = "Fake GPU", c.env.get("FAKE_DEVICES", "1")
     note("GPU", gpu)
     note("GPUs", n_gpus if gpu else None)
     note("driver", ", ".join([*([serves] if serves else []), *smi[:1]]) or None)

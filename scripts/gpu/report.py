@@ -56,7 +56,7 @@ def ratios(document):
 def goals(document):
     """Each {part, goal, value, unit, at_least or at_most, aim, pass, aim_met}: None where nothing was found, or nothing counts.
 
-    Times, rates and accuracies of a double mean nothing.
+    Times, rates and accuracies of fake CUDA mean nothing.
     """
     found, measured = [], document["measured"]
 
@@ -145,7 +145,7 @@ def verdict(each):
 
 def summary(document):
     """The goals, and the parts that were not measured to their end."""
-    lines = [] if document["measured"] else ["on the double: times, rates and accuracies are not measured"]
+    lines = [] if document["measured"] else ["on fake CUDA: times, rates and accuracies are not measured"]
     for each in document["goals"]:
         aim = "" if each["aim"] is None else "aim %s" % text_of(each["aim"])
         cells = (each["part"], each["goal"], text_of(each["value"], each["unit"]), limit_of(each), aim, verdict(each))

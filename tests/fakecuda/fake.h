@@ -51,7 +51,7 @@ __attribute__((noreturn, format(printf, 1, 2))) void fake_die(const char *format
 
 /* False where tests/gpu links the same test with the real libraries: then options and counts are
  * meaningless. */
-extern const int fake_is_double;
+extern const int fake_is_linked;
 
 /* True if [pointer, pointer + n_bytes) lies inside one live allocation of device memory (or pinned
  * host memory). */

@@ -619,7 +619,7 @@ cudnnStatus_t finalize(descriptor *d)
         return finalize_pack(d);
     case CUDNN_BACKEND_ENGINECFG_DESCRIPTOR:
     case CUDNN_BACKEND_ENGINE_DESCRIPTOR:
-        return fail(CUDNN_STATUS_NOT_SUPPORTED, "the double's heuristics fill them");
+        return fail(CUDNN_STATUS_NOT_SUPPORTED, "fake cuDNN's heuristics fill them");
     default:
         return finalize_operation(d, *operation_of(d->type));
     }
@@ -883,7 +883,7 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t pointer,
         *(int64_t *)elements = asks_workspace ? d->chosen->workspace : d->chosen->number;
         return CUDNN_STATUS_SUCCESS;
     }
-    return fail(CUDNN_STATUS_NOT_SUPPORTED, "the double cannot be asked for this");
+    return fail(CUDNN_STATUS_NOT_SUPPORTED, "fake cuDNN does not support this");
 }
 
 cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan_pointer,

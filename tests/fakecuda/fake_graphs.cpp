@@ -39,7 +39,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
         return spoil_capture(cudaErrorIllegalState);
     }
     if (recording) {
-        fake_die("two streams begin to record; the double knows one recording at a time");
+        fake_die("two streams begin to record; fake CUDA supports one recording at a time");
     }
     recording = capture{stream, mode, ++n_captures, false, std::this_thread::get_id(), {}};
     stream->capturing = true;

@@ -79,7 +79,7 @@ size_t type_bytes(ncclDataType_t type)
     case ncclFloat64:
         return 8;
     default:
-        fake_die("NCCL: data type %d is not in this double", int(type));
+        fake_die("NCCL: data type %d is not in fake NCCL", int(type));
     }
 }
 
@@ -97,7 +97,7 @@ template <typename T> void reduce(void *into, const void *from, size_t n, ncclRe
 void reduce(void *into, const void *from, const collective &what)
 {
     if (what.op != ncclSum && what.op != ncclMax && what.op != ncclMin) {
-        fake_die("NCCL: operation %d is not in this double", int(what.op));
+        fake_die("NCCL: operation %d is not in fake NCCL", int(what.op));
     }
     switch (what.type) {
     case ncclFloat32:

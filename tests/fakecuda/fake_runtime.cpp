@@ -11,7 +11,7 @@
 #include <cstdlib>
 
 struct fake_options fake_options;
-const int fake_is_double = 1;
+const int fake_is_linked = 1;
 
 namespace fake {
 
@@ -244,7 +244,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
     }
     const int capability = fake_options.capability != 0 ? fake_options.capability : 90;
     *properties = {};
-    snprintf(properties->name, sizeof properties->name, "Double of a GPU");
+    snprintf(properties->name, sizeof properties->name, "Fake GPU");
     for (int i = 0; i < 16; i++) {
         properties->uuid.bytes[i] = (char)(16 * device + i);
     }

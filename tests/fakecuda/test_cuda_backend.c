@@ -430,7 +430,7 @@ static void check_probe(void)
     CHECK_TEXT(backend->description, description);
     CHECK(!backend->host_memory);
     backend->ops->close(backend);
-    if (!fake_is_double) {
+    if (!fake_is_linked) {
         return;
     }
     fake_options.n_devices = 2;
@@ -512,7 +512,7 @@ int main(void)
     }
     check_batches_in_flight();
     check_updates();
-    if (fake_is_double) {
+    if (fake_is_linked) {
         check_no_memory();
         check_counted_memory();
         check_small_gpu();

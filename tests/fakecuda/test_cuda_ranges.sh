@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The ranges that a profiler sees by NVTX: a block's name, forward and backward, within the step where a GPU takes steps on its own.
+# The NVTX ranges that a profiler sees: a block name, forward and backward, within the step if a GPU takes steps on its own.
 # usage: DTRAIN=... MPIEXEC=... test_cuda_ranges.sh MODULE LISTENER
 # shellcheck disable=SC2154 # what cli_lib.sh sets
 # shellcheck source=tests/cli_lib.sh
@@ -9,7 +9,7 @@ listener=$2
 config=(--config "$configs/synthetic.json" --set device=cuda --set train.epochs=1 --set train.max_steps=3 --set data.train_samples=24
   --set data.test_samples=8 --set train.batch.per_rank=8 --set threads=1 --set checkpoint.every_epochs=0)
 
-ranges() { # ranges NAME LISTENER ARGUMENT...: what it hears goes into log
+ranges() { # ranges NAME LISTENER ARGUMENT...: its ranges go into log
   local name=$1
   export NVTX_INJECTION64_PATH=$2
   shift 2
@@ -30,7 +30,7 @@ for _ in 1 2 3; do step ''; done >expected
 printf '%s\n' "${evaluation[@]}" >>expected
 is 'call by call' expected
 
-# The first is call by call; once recorded, a step is one launch, and nothing more is heard of its blocks.
+# The first step is call by call; a recorded step is one launch, without ranges of its blocks.
 ranges graph "$listener"
 {
   echo 'step'

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# test_cuda_symbols.sh <libdtrain_cuda.so> <dtrain>: the module shows one symbol, finds its others in the program, and needs no driver.
+# test_cuda_symbols.sh <libdtrain_cuda.so> <dtrain>: the module exports one symbol, finds its others in the program, and needs no driver.
 set -euo pipefail
 module=$1 program=$2
 failed() { echo "$*" >&2; exit 1; }
 
-# The address sanitizer adds a symbol for each; the linker shows its own three if one of the libraries does, as NCCL 2.18 does.
+# The address sanitizer adds symbols; the linker exports its own three if a library does, such as NCCL 2.18.
 shown=$(nm -D --defined-only "$module" | awk '$3 !~ /^(__odr_asan.*|__bss_start|_edata|_end)$/ { print $3 }')
 [[ $shown == dt_device_module ]] || failed "$module shows these symbols:" $shown
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The whole program on the double of CUDA gives what it gives on the CPU, and ends well where a GPU or NCCL does not.
+# The whole program on fake CUDA gives the results of the CPU, and ends well without a GPU or NCCL.
 # usage: DTRAIN=... MPIEXEC=... test_cuda_training.sh MODULE RANKS
 # shellcheck disable=SC2013,SC2154,SC2317 # words, not lines; what cli_lib.sh sets; functions that wait_for calls
 # shellcheck source=tests/cli_lib.sh
@@ -44,8 +44,8 @@ close_to() { # close_to TOLERANCE RUN RUN: the losses of all epochs, and the acc
     END { exit bad || n == 0 }'
 }
 
-# Steps recorded and call by call: the same bytes, and the same numbers of each step. With everything that a step can have, and a
-# last batch that is short; and with batches of 1 to 3 samples, of which the ranks have unlike numbers that change at unlike steps.
+# Steps recorded and call by call: the same bytes, and the same numbers of each step. With every option of a step, and a
+# short last batch; and with batches of 1 to 3 samples, whose sizes differ between ranks and change at different steps.
 weights() { # weights RUN: of the newest checkpoint, without its header
   local file
   file=$(newest_checkpoint "$1")
@@ -75,13 +75,13 @@ DTRAIN_CUDA_GRAPH=recorded.dot same_bits everything 20 --set data.train_samples=
   --set distributed.bucket_mb=0
 check 'a graph has a line for each node' grep -q '^"graph_1_node_4"\[.*label=' recorded.dot
 same_bits uneven $((ranks == 3 ? 15 : 12)) --set data.train_samples=25 --set train.epochs=3 --set 'train.batch={"global":8}' \
-  --set 'model.layers.1={"type":"conv2d","filters":4,"kernel":3}' # a filter's gradient lies elsewhere than the others
-((ranks != 3)) || finish # for the rest three are as four
+  --set 'model.layers.1={"type":"conv2d","filters":4,"kernel":3}' # its gradient has its own place
+((ranks != 3)) || finish # for the rest three ranks are like four
 
 dtrain "${config[@]}" --run cpu --set device=cpu
 is 'cpu' 0 "$got"
 
-# Each rank with a GPU of its own; all ranks on one.
+# One GPU for each rank; one for all ranks.
 gradients='  allreduce of gradients: [0-9]+ buckets?'
 for n in $(printf '%d\n' "$ranks" 1 | sort -u); do
   run=gpus$n
@@ -89,7 +89,7 @@ for n in $(printf '%d\n' "$ranks" 1 | sort -u); do
   check "$run: the losses of the CPU" close_to 1e-4 "$run" cpu
   check "$run: the norms of the CPU" awk '{ d = $2 / $3 - 1; if (d * d > 1e-6) exit 1; n++ } END { exit n == 0 }' \
     <(join <(norms_of "$run") <(norms_of cpu))
-  is "$run: roster" "$ranks" "$(grep -Ec '^ +[0-9]+ +[^ ]+ +[0-9]+  cuda Double of a GPU, f32, [0-9a-f]{8} ' err)"
+  is "$run: roster" "$ranks" "$(grep -Ec '^ +[0-9]+ +[^ ]+ +[0-9]+  cuda Fake GPU, f32, [0-9a-f]{8} ' err)"
   says "$run" 'peak memory per rank: [0-9.]+ MB; on its GPU [0-9.]+ MB of 1\.07 GB, [0-9.]+ GB left'
   is "$run: GPUs" "$n" "$(grep -Eo 'f32, [0-9a-f]{8} ' err | sort -u | wc -l)"
   if ((ranks == 1 || n > 1)); then
@@ -112,11 +112,11 @@ check 'twice: the same checkpoint' cmp "$(newest_checkpoint again)" "$(newest_ch
 for tolerance in bf16=5e-2 tf32=1e-2; do
   precision=${tolerance%=*}
   train "$ranks" "$precision" --set precision="$precision"
-  is "$precision: roster" "$ranks" "$(grep -c "cuda Double of a GPU, $precision, " err)"
+  is "$precision: roster" "$ranks" "$(grep -c "cuda Fake GPU, $precision, " err)"
   check "$precision: the losses of the CPU" close_to "${tolerance#*=}" "$precision" cpu
 done
 
-# A loss that is not a number is found in the same step, recorded or not.
+# A NaN loss is detected in the same step, recorded or not.
 for graph in true false; do
   gpus "$ranks" --config "$configs/linear.json" --run "nan_$graph" --set device=cuda --set train.optimizer.lr=100 --set cuda.graph=$graph
   is "not a number, $graph" '80 1' "$got $(grep -Ec '^dtrain: training diverged at step ' err)"
@@ -124,16 +124,16 @@ for graph in true false; do
 done
 check 'not a number: in the same step' cmp nan_true.text nan_false.text
 
-# Faults are put into steps that the host takes.
+# Faults are injected into steps that the host takes.
 gpus "$ranks" "${config[@]}" --run fault --set device=cuda --inject nan:rank=0,step=2
 ends 'a fault in recorded steps' 78 '--inject nan:rank=0,step=2: the GPU takes steps on its own, recorded \(set cuda.graph=false\)'
 gpus "$ranks" "${config[@]}" --run fault --set device=cuda --set cuda.graph=false --inject nan:rank=0,step=2
 ends 'a fault call by call' 80 'training diverged at step 3: the loss is not a number, .*'
 
-# What follows is the same for two others as for one: 2 ranks show it.
+# The rest does not depend on the number of other ranks: 2 ranks suffice.
 ((ranks <= 2)) || finish
 
-# Stopped after an epoch, and gone on with on the other device, or on the same.
+# Stopped after an epoch, and resumed on the other device, or on the same.
 epoch=(--set train.max_steps=$((128 / 8 / ranks)))
 train "$ranks" to_cpu "${epoch[@]}"
 dtrain "${config[@]}" --run to_cpu --resume --set device=cpu
@@ -147,7 +147,7 @@ train "$ranks" on_gpu "${epoch[@]}"
 train "$ranks" on_gpu --resume
 check 'resumed where it was: the same checkpoint' cmp "$(newest_checkpoint on_gpu)" "$(newest_checkpoint again)"
 
-# eval and predict, with two images, give on a GPU what they give without.
+# eval and predict, with two images, give the same results with and without a GPU.
 saved=$(newest_checkpoint again)
 for command in eval predict; do
   images=()
@@ -164,7 +164,7 @@ for command in eval predict; do
   cmp -s out "$command.gpu" || fail "$command: the same result" out "$command.gpu" "$command.err" err
 done
 
-# Several hosts, by way of host memory: what is sent is what was foretold.
+# Several hosts, through host memory: the messages sent match the prediction.
 if ((ranks == 4)); then
   MPIR_CVAR_NUM_CLIQUES=2 train 4 hosts --set distributed.allreduce=hierarchical --set train.epochs=1
   says 'two hosts' 'allreduce of a step: .*, as foretold'
@@ -173,7 +173,7 @@ fi
 # Out of memory on the last rank's GPU.
 rank="(rank $((ranks - 1)) \\([^)]+\\): )?"
 size='[0-9.]+ [kM]?B'
-needs=".*out of memory on Double of a GPU: .* needs $size, $size of $size are free"
+needs=".*out of memory on Fake GPU: .* needs $size, $size of $size are free"
 faulty() { # faulty VARIABLE=VALUE RUN ARGUMENT...: on the last rank
   local fault=$1 run=$2
   shift 2
@@ -186,7 +186,7 @@ for n_bytes in 100000 67200000; do
   ends "$n_bytes bytes" 71 "$rank$needs \\(use a smaller batch, model or data set\\)"
 done
 
-# What is said to fit does fit.
+# The suggested cures work.
 large=(--set data.train_samples=2048 --set train.max_steps=1 --set distributed.check_every=0)
 for batch in per_rank=512 global=$((512 * ranks)); do
   key=train.batch.${batch%=*}
@@ -199,7 +199,7 @@ for batch in per_rank=512 global=$((512 * ranks)); do
   done
 done
 
-# The plan foretells, to a fiftieth, what a run then takes.
+# The plan predicts the memory of a run to within a fiftieth.
 planned=(--set train.batch.per_rank=1024 --set data.train_samples=4096 --set train.max_steps=1)
 train "$ranks" planned "${planned[@]}"
 dtrain plan "${config[@]}" --set device=cuda "${planned[@]}"
@@ -213,11 +213,11 @@ faulty FAKE_FAIL_LAUNCH_AT=100 broken
 ends 'a GPU fails' 70 "${rank}CUDA: an illegal memory access was encountered, .*"
 
 FAKE_FAIL_CODE=214 faulty FAKE_FAIL_LAUNCH_AT=100 damaged
-ends 'a GPU with damaged memory' 69 "${rank}CUDA: uncorrectable ECC error .* \\(Double of a GPU, GPU-[0-9a-f-]+: its memory is damaged: .*"
+ends 'a GPU with damaged memory' 69 "${rank}CUDA: uncorrectable ECC error .* \\(Fake GPU, GPU-[0-9a-f-]+: its memory is damaged: .*"
 
-# A GPU that hangs: that is said, and nothing on the way out waits for the GPU.
+# A GPU that hangs: the error says so, and nothing waits for the GPU on the way out.
 small=(--set train.epochs=1 --set data.train_samples=$((ranks * 32)) --set data.test_samples=8)
-gpu='Double of a GPU, GPU-[0-9a-f-]+'
+gpu='Fake GPU, GPU-[0-9a-f-]+'
 export DTRAIN_TIMEOUT=3
 faulty FAKE_HANG_LAUNCH_AT=60 hung-graph "${small[@]}"
 ends 'a GPU hangs' 76 "($gpu: )?steps on the GPU stalled for 3 s: .*"

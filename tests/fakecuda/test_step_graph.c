@@ -127,7 +127,7 @@ static void run_together(struct dt_step_graph *graph, const struct dt_step_input
         CHECK_OK(dt_step_graph.test(graph, &n_done));
         CHECK(n_done >= n_before &&
               n_done <=
-                  (fake_is_double ? n_before + 1 : n)); /* each look runs one work item there */
+                  (fake_is_linked ? n_before + 1 : n)); /* each look runs one work item there */
     }
     CHECK_INT(fake_counts().n_host_waits, before.n_host_waits);
     CHECK_INT(fake_counts().n_mallocs, before.n_mallocs);
@@ -306,7 +306,7 @@ int main(void)
             .precision = p, .optimizer = clipped, .shard = in_order, .n_at_once = 1});
     }
     check_against_reference();
-    if (fake_is_double) {
+    if (fake_is_linked) {
         check_failed_recordings();
         check_stalled();
     }

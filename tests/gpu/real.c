@@ -1,6 +1,4 @@
-/* What tests of the double ask of it (fake.h), where the real libraries are in its place: nothing
- * can be set, nothing is counted.
- */
+/* fake.h's interface over the real libraries: options have no effect, and nothing is counted. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -9,7 +7,7 @@
 
 struct fake_options fake_options;
 struct fake_nccl_options fake_nccl_options;
-const int fake_is_double = 0;
+const int fake_is_linked = 0;
 
 struct fake_counts fake_counts(void)
 {
@@ -21,7 +19,7 @@ long fake_n_descriptors(void)
     return 0;
 }
 
-/* Before main, because no test knows of it: without a GPU there is nothing to test. */
+/* Runs before main, so that no test needs to check for a GPU. */
 __attribute__((constructor)) static void skip_without_gpu(void)
 {
     int n = 0;
