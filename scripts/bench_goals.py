@@ -1,4 +1,4 @@
-"""What bench-cpu compares: rows of its table, ratios of them with the goals that they are to reach, and the arithmetic of both.
+"""The comparisons of bench-cpu: rows of its table, their ratios with goals, and the arithmetic of both.
 
 A row is a contender, or one aspect of it, under one name; its speeds are images per second over all its ranks, one per round.
 """
@@ -40,7 +40,7 @@ SHAPES = (  # name, input, epochs of 50 steps, layers
       dense(10)]),
     ("wide MLP", [1, 28, 28], 4, [FLAT, dense(2048, **RELU), dense(2048, **RELU), dense(10)]),
 )
-# mine / (times x the fastest of others) is to be at_least so much; None: no goal
+# mine / (times x the fastest of others) must be at_least this; None: no goal
 Goal = collections.namedtuple("Goal", "group mine others at_least times", defaults=(None, 1))
 
 
@@ -79,7 +79,7 @@ def out_size(layer, n):
 
 def flops_per_image(model):
     """Multiplications and additions of a training step's products, zeros included: forward, for the gradients of the weights, and
-    for those of the inputs but for the first layer with weights, whose input is the image."""
+    for those of the inputs (except of the first layer with weights, whose input is the image)."""
     c, h, w = model["input"]
     total, is_first = 0, True
     for layer in model["layers"]:
@@ -97,12 +97,12 @@ def flops_per_image(model):
 
 
 def roofline(peak_gflops, model):
-    """Images per second of a core whose FMA units never wait and that leaves nothing out."""
+    """Images per second of a core whose FMA units never wait, and that skips nothing."""
     return 1e9 * peak_gflops / flops_per_image(model)
 
 
 def ratio(speeds, goal):
-    """Round by round."""
+    """Ratios, round by round."""
     others = [speeds[name] for name in goal.others]
     return [mine / (goal.times * max(theirs)) for mine, theirs in zip(speeds[goal.mine], zip(*others))]
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The other programs that bench-cpu measures: a rank of PyTorch, or of Horovod with tf.keras, on the model of a config of dtrain.
 
-They get what helps them: the images as one tensor in memory, fused Adam where there is one, activations in place, a few steps
-before the clock starts. Their speed depends on neither weights nor images, unlike dtrain's, so some steps stand for whole epochs.
+They run under favourable conditions: the images as one tensor in memory, fused Adam if available, activations in place, a few
+steps before the clock starts. Their speed, unlike dtrain's, depends on neither weights nor images: some steps stand for epochs.
 """
 import argparse
 import gzip
@@ -30,7 +30,7 @@ def mnist(folder):
 
 
 def images_of(config):
-    """What the config's data section says; generated images are noise here, as only their shape matters."""
+    """Images and labels of the config's data section; generated images are noise here, because only their shape matters."""
     import numpy
 
     if config["data"]["format"] == "idx":
@@ -71,7 +71,7 @@ def torch_net(model):
 
 
 def torch_step(config, variant, n_ranks):
-    """One step of training, the loop of PyTorch's own MNIST example but for the data loader."""
+    """One training step, the loop of PyTorch's own MNIST example without the data loader."""
     import torch
     import torch.nn.functional as F
 
@@ -145,7 +145,7 @@ def keras_net(model):
 
 
 def work_horovod(config, args):
-    """tf.keras and its fit, as Horovod's tutorials write it, but for the images in memory."""
+    """tf.keras and its fit, as in Horovod's tutorials, except that the images are in memory."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import tensorflow as tf
 

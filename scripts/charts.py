@@ -1,6 +1,6 @@
-"""Charts as SVG, with nothing but text: lines over a few places, and bars. Each function returns the whole file.
+"""Charts as SVG, written as text: lines over a few places, and bars. Each function returns the whole file.
 
-A measurement is a tuple (median, lowest, highest); the range is drawn where it can be seen, and each chart says what it is.
+A measurement is a tuple (median, lowest, highest); the range is drawn where it is visible, and each chart explains it.
 """
 import math
 from xml.sax.saxutils import escape
@@ -13,7 +13,7 @@ WIDTH = 760
 
 
 class Drawing:
-    """Elements in the order in which they are drawn. `subtitle`: two lines."""
+    """SVG elements in drawing order. `subtitle`: two lines."""
 
     def __init__(self, height, title, subtitle):
         self.height, self.parts, self.title = height, [], title
@@ -22,7 +22,7 @@ class Drawing:
             self.text(24, 55 + 17 * i, line, 12, FAINT)
 
     def text(self, x, y, text, size=12, colour=INK, anchor="start", weight="normal", turned=False):
-        """With an edge of paper, so that it can be read across lines."""
+        """Draws text with a paper-coloured edge, so that it stays readable across lines."""
         turn = ' transform="rotate(-90 %.1f %.1f)"' % (x, y) if turned else ""
         self.parts.append('<text x="%.1f" y="%.1f" font-size="%d" fill="%s" text-anchor="%s" font-weight="%s" paint-order="stroke" '
                           'stroke="%s" stroke-width="3"%s>%s</text>' % (
@@ -59,7 +59,7 @@ class Drawing:
 
 
 def ticks(highest, n=5):
-    """From 0 in steps of 1, 2, 2.5 or 5 times a power of ten, to just above `highest`."""
+    """Axis ticks from 0 in steps of 1, 2, 2.5 or 5 times a power of ten, to just above `highest`."""
     power = 10.0 ** math.floor(math.log10(highest / n))
     step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power * n >= highest * 0.999)
     return [i * step for i in range(math.ceil(highest / step - 1e-9) + 1)]
@@ -70,7 +70,7 @@ def decades(lowest, highest):
 
 
 def number(value):
-    """12,345 or 12.3 or 0.123: three digits that matter, none invented."""
+    """12,345 or 12.3 or 0.123: three significant digits."""
     if value >= 100 or value == 0:
         return "{:,.0f}".format(value)
     return "%.*f" % (max(0, 2 - math.floor(math.log10(value))), value)
@@ -81,12 +81,12 @@ def tick_text(value):
 
 
 def labelled(index, n):
-    """Of many places on the axis only some have room for their text."""
+    """Chooses the places on the axis whose text has room."""
     return index % math.ceil(n / 9) == 0
 
 
 def lines(title, subtitle, x_title, y_title, places, series, dashed=None, logarithmic=False):
-    """series: name -> one measurement per place. dashed: (name, one number per place). A lone line has values at its points."""
+    """series: name -> one measurement per place. dashed: (name, one number per place). A single line shows values at its points."""
     height, left, right, top, bottom = 440, 82, WIDTH - 30, 128, 372
     d = Drawing(height, title, subtitle)
     measured = [m for row in series.values() for m in row]
@@ -116,7 +116,7 @@ def lines(title, subtitle, x_title, y_title, places, series, dashed=None, logari
 
 
 def draw_row(d, x_of, y_of, colour, row, with_values, below):
-    """`below`: the values stand there, because above is another line."""
+    """`below`: puts the values below, because another line is above."""
     d.path([(x_of(i), y_of(m[0])) for i, m in enumerate(row)], colour, 2.5)
     for i, m in enumerate(row):
         if abs(y_of(m[1]) - y_of(m[2])) > 3:

@@ -3,9 +3,9 @@
 
 usage: python3 scripts/check-checkpoint.py CHECKPOINT [--data DIR]
 
-Prints what `dtrain eval` prints: "test accuracy 98.31 % (9831/10000)". The model is built from the configuration that the checkpoint
-carries, with PyTorch's own layers, and takes its weights by name. The file is read by the safetensors package where that is
-installed, else by `read_plain` below, which is all that the format takes.
+Prints what `dtrain eval` prints: "test accuracy 98.31 % (9831/10000)". It builds the model from the checkpoint's
+configuration, with PyTorch's own layers, and loads the weights by name. The safetensors package reads the file if it is
+installed, else `read_plain` below, which suffices for the format.
 Exit codes: 0 done, 65 corrupt or mismatched data, 66 a file is missing, 77 PyTorch is not installed.
 """
 import argparse
@@ -36,7 +36,7 @@ def fail(code, text):
 
 
 def read_plain(path):
-    """A safetensors file is: 64-bit header length, JSON header, tensors one after the other."""
+    """Reads a safetensors file: 64-bit header length, JSON header, tensors one after the other."""
     with open(path, "rb") as file:
         content = bytearray(file.read())
     (length,) = struct.unpack_from("<Q", content)
@@ -75,7 +75,7 @@ def read_checkpoint(path):
 
 
 class Builder:
-    """PyTorch's layers under the names that dtrain gives to tensors: conv1, conv2, ..., fc1, fc2, ..."""
+    """PyTorch's layers under dtrain's tensor names: conv1, conv2, ..., fc1, fc2, ..."""
 
     def __init__(self, shape):
         self.shape = tuple(shape) if len(shape) == 3 else (shape[0], 1, 1)
@@ -94,7 +94,7 @@ class Builder:
 
     def conv2d(self, layer):
         kernel, stride = layer["kernel"], layer["stride"]
-        if layer["padding"] == "same":  # ceil(in / stride) outputs; an odd zero goes below and to the right
+        if layer["padding"] == "same":  # ceil(in / stride) outputs; an unpaired zero goes below and to the right
             sides = []
             for extent in reversed(self.shape[1:]):
                 total = max((-(-extent // stride) - 1) * stride + kernel - extent, 0)
@@ -121,7 +121,7 @@ class Builder:
             self.add("pool", nn.AvgPool2d(layer["size"], layer["stride"]))
         elif kind == "flatten":
             self.add("flatten", nn.Flatten())
-        elif kind != "dropout":  # which does nothing outside training
+        elif kind != "dropout":  # dropout does nothing outside training
             self.activation(kind)
 
 
@@ -175,7 +175,7 @@ def main():
         labels = read_idx(folder, "t10k-labels-idx1-ubyte")
     except OSError as error:
         fail(EXIT_NO_INPUT, error)
-    except Exception as error:  # whatever readers and PyTorch find wrong with a file
+    except Exception as error:  # any error that readers and PyTorch find in a file
         fail(EXIT_BAD_DATA, f"{args.checkpoint}: {type(error).__name__}: {error}")
     n = min(config["data"]["test_samples"] or len(labels), len(labels))
     n_correct = count_correct(model, images[:n], labels[:n], config["model"]["input"])

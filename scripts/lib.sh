@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034
-# What the scripts here share: talking to the user, and installing Debian packages. Sourced, not run.
+# Shared functions of these scripts: messages, and installing Debian packages. Sourced, not run.
 
 # Debian 12, Debian 13 and Ubuntu 24.04 call them by the same names.
 BUILD_PACKAGES=(gcc libc6-dev cmake ninja-build mpich libmpich-dev libcjson-dev zlib1g-dev libpng-dev libxxhash-dev libhwloc-dev
@@ -20,7 +20,7 @@ as_root() {
   if [[ $(id -u) -eq 0 ]]; then "$@"; else sudo "$@"; fi
 }
 
-apt_get() { # without questions, with retries, never waiting for ever; its output is shown when it fails
+apt_get() { # without questions, with retries and a time limit; shows its output on failure
   local output
   output=$(as_root env DEBIAN_FRONTEND=noninteractive timeout 600 apt-get -qq -o Acquire::Retries=3 -o Acquire::http::Timeout=20 \
     -o Acquire::https::Timeout=20 -o DPkg::Lock::Timeout=120 "$@" 2>&1 </dev/null) && return 0
@@ -28,7 +28,7 @@ apt_get() { # without questions, with retries, never waiting for ever; its outpu
   return "$EXIT_UNAVAILABLE"
 }
 
-# need_packages <install: yes|no> <what for> <package>...: returns 69 when some are missing and cannot or may not be installed.
+# need_packages <install: yes|no> <what for> <package>...: returns 69 if missing ones cannot or may not be installed.
 need_packages() {
   local install=$1 why=$2 package missing=()
   shift 2
@@ -65,11 +65,11 @@ cuda_setting() {
   fi
 }
 
-find_mpirun() { # prints MPICH's launcher; where Open MPI is installed too, plain mpirun is that one's
+find_mpirun() { # prints MPICH's launcher; if Open MPI is installed too, plain mpirun may be Open MPI's
   local name version
   for name in mpirun.mpich mpiexec.hydra mpirun; do
     command -v "$name" >/dev/null || continue
-    # Whole, not through a pipe: grep -q ends at its match, and a launcher that then still writes would count as failed.
+    # Not through a pipe: grep -q ends at its match, and a launcher that still writes would then fail.
     version=$("$name" --version 2>/dev/null </dev/null) || continue
     if [[ ${version,,} == *hydra* ]]; then
       printf '%s\n' "$name"

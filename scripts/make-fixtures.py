@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/fixtures/*.txt: what PyTorch computes for inputs that a formula gives, so that the tests need no PyTorch.
+"""Writes tests/fixtures/*.txt: PyTorch's results for inputs from a formula, so that the tests need no PyTorch.
 
 usage: python3 scripts/make-fixtures.py            (needs PyTorch, any version from 1.12)
 
@@ -17,7 +17,7 @@ N_WEIGHTS = 19
 
 
 def number(stream, i):
-    """Sixteenths from -15/16 to 15/16, from 32 bits stirred as in MurmurHash3's last step."""
+    """Sixteenths from -15/16 to 15/16, from 32 bits mixed as in MurmurHash3's last step."""
     h = (i * 2654435761 + stream * 40503 + 12345) % 2**32
     h = (h ^ h >> 16) * 0x85EBCA6B % 2**32
     h = (h ^ h >> 13) * 0xC2B2AE35 % 2**32
@@ -45,8 +45,8 @@ OPTIMIZERS = {
 
 
 def write_optimizers():
-    """Weights after each of ten steps, with gradients that a formula gives. In double precision, so that whatever distance the test
-    finds is dtrain's own."""
+    """Weights after each of ten steps, with gradients from a formula. In double precision, so that any difference in the test is
+    dtrain's error."""
     with open(os.path.join(OUT, "optimizers.txt"), "w") as out:
         out.write("# Ten steps of each optimizer, by scripts/make-fixtures.py: weight decay and clipping, then the weights after each.\n")
         for name, (make, options) in OPTIMIZERS.items():
@@ -81,10 +81,10 @@ class Net(torch.nn.Module):
 
 
 def write_network():
-    """One pass in double precision, rounded once at the end; then ten steps of SGD in it, for the losses."""
+    """One pass in double precision, rounded once at the end; then ten steps of SGD in double, for the losses."""
     n = 6
     net = Net().double()
-    pixels = (numbers(200, n, 2, 8, 8) * 16 + 15) * 8  # whole numbers from 0 to 240
+    pixels = (numbers(200, n, 2, 8, 8) * 16 + 15) * 8  # integers from 0 to 240
     x = pixels / 255
     y = torch.tensor([(3 * i + 1) % 5 for i in range(n)])
     with open(os.path.join(OUT, "network.txt"), "w") as out:

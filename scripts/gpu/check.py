@@ -1,4 +1,4 @@
-"""What the parts of gpu-check share: running programs within a time limit, training, and noting what was measured."""
+"""Shared code of gpu-check's parts: running programs within a time limit, training, and recording results."""
 import array
 import contextlib
 import glob
@@ -26,11 +26,11 @@ SMALL = {"data.format": "synthetic", "model.layers.0.filters": 4, "model.layers.
 
 
 class Failed(Exception):
-    code, output = None, ""  # of the program: its exit code, and what it said
+    code, output = None, ""  # of the program: exit code and output
 
 
 class Cut(Failed):
-    """The part's time is over."""
+    """The part's time is up."""
 
 
 class Skipped(Exception):
@@ -38,7 +38,7 @@ class Skipped(Exception):
 
 
 def installed_program():
-    """The one of the same installation, otherwise the one on the PATH."""
+    """The program of the same installation, otherwise the one on the PATH."""
     own = os.path.join(HERE, "..", "..", "bin", "dtrain")
     return os.path.realpath(own) if os.path.exists(own) else shutil.which("dtrain") or own
 
@@ -49,13 +49,13 @@ class Check:
         self.folder = tempfile.mkdtemp(prefix="dtrain-gpu-check-")
         self.dtrain = installed_program() if INSTALLED else os.path.join(args.build, "dtrain")
         self.part, self.deadline, self.n_runs = "", 0, 0
-        self.since = 0  # the row that is next is being measured since then
-        self.probe, self.record, self.clocks = {}, None, None  # set once they are known
+        self.since = 0  # start of the next row's measurement
+        self.probe, self.record, self.clocks = {}, None, None  # set when known
         if args.module:
             self.env["DTRAIN_CUDA_MODULE"] = os.path.abspath(args.module)
 
     def program_id(self):
-        """Other programs have others; "" as long as there is none."""
+        """A digest of the program; "" if there is none yet."""
         if not os.path.exists(self.dtrain):
             return ""
         digest = hashlib.sha256()
@@ -68,7 +68,7 @@ class Check:
         return digest.hexdigest()[:12]
 
     def lacks(self, needs):
-        """Of the names in `needs`, those that are not there, each with what helps."""
+        """The missing requirements of `needs`, each with a cure."""
         there = {"the sources": not INSTALLED, "the program": os.access(self.dtrain, os.X_OK),
                  "MNIST": self.args.dry_run or glob.glob(self.args.data + "/t*-ubyte*")}
         help_of = {"the sources": "an installation has no sources", "the program": "no %s (the part build makes it)" % self.dtrain,
@@ -78,7 +78,7 @@ class Check:
     def measure(self, name, unit, function, *args):
         """A row: function's number; or numbers, as median, min and max; or True, False or a text; or a dict of the row's own.
 
-        Whatever goes wrong is noted, and what comes after it goes on; but not once the part's time is over.
+        A failure is recorded, and later rows continue, unless the part's time is up.
         """
         if self.record.has(self.part, name):
             return
@@ -89,7 +89,7 @@ class Check:
                 found = {"value": statistics.median(found), "min": min(found), "max": max(found), "n": len(found)}
             found = found if isinstance(found, dict) else {"value": found}
             if not all(math.isfinite(x) for x in found.values() if isinstance(x, float)):
-                raise Failed("not a finite number")  # nor one that JSON has
+                raise Failed("not a finite number")  # JSON has none either
             row.update(found, unit=unit)
             row.update(self.clocks.between(self.since, time.monotonic()) if self.clocks and unit in report.CLOCKED else {})
         except Cut as why:
@@ -106,7 +106,7 @@ class Check:
         print(report.line(self.part, row), flush=True)
 
     def run(self, command, env=None, each=None):
-        """Its stdout and stderr. each: called with every line as it comes. Failed: it ended badly; Cut: the part's time is over."""
+        """Returns its stdout and stderr. each: called with every line as it comes. Failed: it failed; Cut: the part's time is up."""
         name = os.path.basename(command[0])
         if self.deadline <= time.monotonic():
             raise Cut("before " + name)
@@ -117,7 +117,7 @@ class Check:
                 self.follow(process, output, each)
             finally:
                 with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)  # what it left behind, too
+                    os.killpg(process.pid, signal.SIGKILL)  # its children, too
                 process.wait()
             output.seek(0)
             text = output.read()
@@ -131,7 +131,7 @@ class Check:
         return text
 
     def follow(self, process, output, each):
-        """Until it ends, or the time is over."""
+        """Waits until it ends, or the time is up."""
         with open("/proc/self/fd/%d" % output.fileno(), errors="replace") as lines:
             rest, over = "", False
             while not over:
@@ -151,7 +151,7 @@ class Check:
         return path
 
     def configured(self, settings, config="mnist.json"):
-        """What dtrain is told to train it with these settings."""
+        """dtrain's command line for a training with these settings."""
         every = {"device": "cuda"}
         if self.args.dry_run:
             every.update(SMALL if config == "mnist.json" else {"data.format": "synthetic"})
@@ -172,7 +172,7 @@ class Check:
         return [self.probe["mpiexec"].split()[0], "-np", str(n)]
 
     def train(self, settings, launcher=(), env=None, config="mnist.json"):
-        """Its log, epoch records, and checkpoint's tensors."""
+        """Trains, and returns log, epoch records, and the checkpoint's tensors."""
         folder = self.new_folder()
         log = self.run([*launcher, *self.command(settings, config, folder)], env)
         with open(os.path.join(folder, "metrics.jsonl")) as file:
@@ -184,7 +184,7 @@ class Check:
 
 
 def gist(text):
-    """The first error with what follows, and the end."""
+    """The first error with the lines after it, and the end."""
     lines = [line.strip()[:300] for line in text.splitlines() if line.strip()]
     first = next((i for i, line in enumerate(lines) if re.search("error", line, re.I)), len(lines))
     return "\n".join(lines[first : first + 5] + lines[max(first + 5, len(lines) - 5) :] if first < len(lines) else lines[-5:])

@@ -1,4 +1,4 @@
-"""What a machine without a network needs, collected on a connected one, and used where MPICH is not installed."""
+"""Collects, on a connected machine, the files for one without a network; used there if MPICH is missing."""
 import glob
 import os
 import shutil
@@ -31,7 +31,7 @@ def prepare(folder):
 
 
 def unpack(folder, root):
-    """Two packages' files name their place and are told the new one."""
+    """Corrects the paths inside two packages' files."""
     for package in glob.glob(os.path.join(folder, "*.deb")):
         subprocess.run(["dpkg", "-x", package, root], check=True)
     for path in [root + "/usr/bin/mpicc.mpich", *glob.glob(root + "/usr/lib/*/cmake/cJSON/*.cmake")]:

@@ -1,4 +1,4 @@
-"""The parts of gpu-check but those that take other tools (tools.py): each measures rows. report.py says what is good enough."""
+"""The parts of gpu-check that need no other tools (those are in tools.py): each measures rows. report.py has the goals."""
 import glob
 import json
 import os
@@ -16,7 +16,7 @@ BUILT = ("dtrain", "libdtrain_cuda.so", "tests/gpu/gpu_test_kernels")
 
 
 def build(c):
-    """Into a folder that stays: what has not changed is not compiled again."""
+    """Builds in a folder that stays: unchanged files are not compiled again."""
     def configure():
         arguments, env = probe.libraries_for_build(c, os.path.join(c.args.build, "cuda-libraries"))
         c.env.update(env)
@@ -42,7 +42,7 @@ def build(c):
 
 
 def test_programs(c):
-    """Those of another machine's build, whose list of tests has that machine's paths."""
+    """Runs the test programs of another machine's build, whose CTest files have that machine's paths."""
     def test(path):
         try:
             c.run([path])
@@ -55,7 +55,7 @@ def test_programs(c):
 
 
 def tests(c):
-    """Those with the label gpu, each a row."""
+    """Runs the tests with the label gpu, one row each."""
     if c.args.prebuilt:
         return test_programs(c)
     listed = c.run(["ctest", "--test-dir", c.args.build, "-L", "gpu", "-LE", "experiment", "--show-only=json-v1"])
@@ -82,11 +82,11 @@ def accuracy(c):
         c.measure("MNIST, 12 epochs, " + precision, "%", percent, precision)
 
 
-WAYS = {"graph": {}, "calls": {"cuda.graph": "false"}}  # how steps are started: by default that is one recorded CUDA graph
+WAYS = {"graph": {}, "calls": {"cuda.graph": "false"}}  # how steps are started: by default as one recorded CUDA graph
 
 
 def speed(c):
-    """Those first that are compared."""
+    """Times the compared settings first."""
     def times(batch, precision, way):
         epochs, n = (3, 2 * batch) if c.args.dry_run else (21, 60000 // batch * batch)
         _, records, _ = c.train({"precision": precision, "train.epochs": epochs, "train.batch.per_rank": batch,
@@ -100,7 +100,7 @@ def speed(c):
 
 
 def gemm(c):
-    """One program for all precisions, whose rows come as it prints them."""
+    """Runs one program for all precisions, and records rows as it prints them."""
     def note(line):
         found = re.fullmatch(r"(\w+) ([\d.]+) \(([\d.]+) to ([\d.]+)\)", line)
         if found:
@@ -111,7 +111,7 @@ def gemm(c):
 
 
 def agreement(c):
-    """Gradients are the difference of two runs of one step with unlike rates. Smooth layers: no rounding error chooses a branch."""
+    """Computes gradients as the difference of two one-step runs with different rates. Smooth layers: no rounding selects a branch."""
     n = 8 if c.args.dry_run else 128
     smooth = {"model.layers.0.activation": "tanh", "model.layers.1.activation": "tanh", "model.layers.2.type": "avg_pool2d",
               "model.layers.5.activation": "tanh", "train.epochs": 1, "train.batch.per_rank": n, "data.train_samples": n,
@@ -123,7 +123,7 @@ def agreement(c):
 
     loss, expected = gradients(device="cpu")
     for precision in PRECISIONS:
-        own = {}  # both rows' from the same two runs
+        own = {}  # for both rows, from the same two runs
 
         def gradients_off(precision=precision, own=own):
             own["loss"], found = gradients(precision=precision)
@@ -148,7 +148,7 @@ def same_bits(c):
 
 
 def loss_off(c, settings, n_ranks, env=None, before=()):
-    """Of n ranks on GPUs from the same ranks on the CPU; and the log. before: the program, what starts it."""
+    """Loss of n ranks on GPUs relative to the CPU's, and the log. before: words before the program's name."""
     log, own, _ = c.train(settings, [*c.ranks(n_ranks), *before], env)
     _, expected, _ = c.train({**settings, "device": "cpu"}, c.ranks(n_ranks))
     expected = expected[-1]["train_loss"]
@@ -156,14 +156,14 @@ def loss_off(c, settings, n_ranks, env=None, before=()):
 
 
 def ten_steps(c):
-    """After which Adam has not yet blown rounding errors up."""
+    """Few enough steps that Adam has not yet amplified rounding errors."""
     n = 4 if c.args.dry_run else 64
     return {"train.epochs": 1, "train.batch.per_rank": n, "train.max_steps": 10, "data.train_samples": 20 * n, "data.test_samples": 8,
             "distributed.check_every": 1}
 
 
 def ranks(c):
-    """Two ranks on one GPU, by way of host memory."""
+    """Two ranks on one GPU, through host memory."""
     def by_host_memory():
         off, log = loss_off(c, ten_steps(c), 2, {"CUDA_VISIBLE_DEVICES": "0", "FAKE_DEVICES": "1"})
         if not ("allreduce of gradients: " in log and ", staged" in log):

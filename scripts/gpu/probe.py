@@ -1,6 +1,6 @@
-"""What is there: the GPU, CUDA's libraries and tools, PyTorch, MPI; and the GPU's clock and temperature while something runs.
+"""Finds the GPU, CUDA's libraries and tools, PyTorch and MPI, and samples the GPU's clock and temperature during measurements.
 
-look() gives {name: text}, where the text begins with what is needed to use it, and None is "not there".
+look() returns {name: text}; the text begins with the path or version needed to use it; None: missing.
 """
 import glob
 import os
@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 
-# Asked of the driver itself: a container may have it without nvidia-smi. A process of its own, for it may hang or crash.
+# Queries the driver itself: a container may have it without nvidia-smi. In a separate process, because it may hang or crash.
 ASK_DRIVER = """
 import ctypes
 cuda, n, text = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(), ctypes.create_string_buffer(100)
@@ -35,11 +35,11 @@ HEADER_FOLDERS = ("include", "targets/*-linux/include", "include/*-linux-gnu")
 
 
 def look(c):
-    """In half a minute at most. Prints each line as it is known."""
+    """Takes half a minute at most. Prints each line when known."""
     deadline, found = time.monotonic() + LIMIT_S, {}
 
     def ask(*command):
-        """The lines that it prints, or none where it is missing, fails, or takes too long."""
+        """Its output lines, or none if it is missing, fails, or takes too long."""
         try:
             done = subprocess.run(command, env=c.env, stdin=subprocess.DEVNULL, capture_output=True, text=True,
                                   timeout=max(1, deadline - time.monotonic()))
@@ -86,12 +86,12 @@ def toolkit_of(env):
 
 
 def wheels_of(site):
-    """Folders of Python's packages with libraries of CUDA: nvidia/cublas, nvidia/cu13, ..."""
+    """Folders of Python packages with CUDA libraries: nvidia/cublas, nvidia/cu13, ..."""
     return sorted(glob.glob(os.path.join(site[0], "nvidia", "*"))) if site else []
 
 
 def find(header, library, roots):
-    """(folder of the header, file of the library) in the first of the roots that has both."""
+    """(folder of the header, file of the library) in the first root that has both."""
     for root in filter(None, roots):
         headers = [f for folder in HEADER_FOLDERS for f in glob.glob(os.path.join(root, folder, header))]
         files = [f for folder in LIBRARY_FOLDERS for f in sorted(glob.glob(os.path.join(root, folder, library + ".so*")))]
@@ -101,7 +101,7 @@ def find(header, library, roots):
 
 
 def tool(name, env, toolkit, ask):
-    """Its path, and the version that it tells."""
+    """A tool's path, and the version it reports."""
     places = env["PATH"] + "".join(":%s/%s" % (toolkit, folder) for folder in ("bin", "compute-sanitizer") if toolkit)
     places += "".join(":" + folder for folder in sorted(glob.glob("/opt/nvidia/nsight-compute/*"), reverse=True))
     path = shutil.which(name, path=places)
@@ -110,20 +110,20 @@ def tool(name, env, toolkit, ask):
 
 
 def path_of(text):
-    """Of a line of look()."""
+    """The version in a line of look()."""
     return text.split(", ")[0]
 
 
 def use_libraries(c):
-    """For a program that was built elsewhere: they are looked for in the folders where look() has found them."""
+    """For a program built elsewhere: adds the folders that look() has found to the library path."""
     found = [os.path.dirname(c.probe[name].split(", ")[1]) for name in LIBRARIES if c.probe[name]]
     c.env["LD_LIBRARY_PATH"] = ":".join(filter(None, [*dict.fromkeys(found), c.env.get("LD_LIBRARY_PATH")]))
 
 
 def libraries_for_build(c, folder):
-    """What CMake is told of libraries outside the toolkit, and what the environment has to say.
+    """CMake's arguments for libraries outside the toolkit, and environment variables.
 
-    CUDA::cublas is looked for by the name without a version, which wheels lack: `folder` gets links by all names.
+    CMake searches CUDA::cublas by the name without a version, which wheels lack: `folder` gets links by all names.
     """
     arguments, env = [], {}
     for name in ("cuDNN", "NCCL"):
@@ -147,13 +147,13 @@ def libraries_for_build(c, folder):
 
 
 class Clocks:
-    """What nvidia-smi tells of the first GPU, twice a second, as long as this process runs."""
+    """Samples nvidia-smi's data of the first GPU, twice a second, while this process runs."""
 
     def __init__(self, env):
         first = env.get("CUDA_VISIBLE_DEVICES", "").split(",")[0] or "0"
         command = ["nvidia-smi", "-i", first, "--query-gpu=clocks.sm,temperature.gpu,utilization.gpu",
                    "--format=csv,noheader,nounits", "-lms", "500"]
-        self.samples = []  # (time, MHz, degrees Celsius, percent of the time at work)
+        self.samples = []  # (time, MHz, degrees Celsius, percent utilization)
         self.process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                                         text=True)
         threading.Thread(target=self.read, daemon=True).start()
@@ -165,7 +165,7 @@ class Clocks:
                 self.samples.append((time.monotonic(), *map(int, numbers.groups())))
 
     def between(self, start, end):
-        """The median clock while it was at work, and the highest temperature; nothing where nothing was seen."""
+        """The median clock under load, and the highest temperature; empty without samples."""
         seen = [s for s in self.samples if start <= s[0] <= end]
         busy = [s for s in seen if s[3] > 0] or seen
         return {"sm_mhz": statistics.median(s[1] for s in busy), "celsius": max(s[2] for s in busy)} if busy else {}

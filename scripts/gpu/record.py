@@ -1,4 +1,4 @@
-"""What gpu-check has found: a JSON document that is whole at any moment, also after a kill.
+"""The results of gpu-check: a JSON document that is complete at any moment, also after a kill.
 
 {"parts": {PART: {"state", "seconds", "program", "why", "rows": [ROW]}}}, and what report.py concludes from them. A row is {"name", "value",
 "unit"} and what else was seen of it, or {"name", "failed": why}, or {"name", "skipped": why}. docs/benchmarks/gpu-check.schema.json
@@ -21,10 +21,10 @@ class Record:
                 earlier["probe"].get("GPU") == probe.get("GPU"):
             self.document["parts"] = earlier["parts"]
         elif earlier:
-            os.replace(path, path + ".before")  # of another GPU, or of none
+            os.replace(path, path + ".before")  # of another GPU, or without one
 
     def begin(self, part, program):
-        """Goes on where the part was cut off, if the program ("": none yet) is still the same. False: it begins anew."""
+        """Resumes a part that was cut off, if the program ("": none yet) is still the same. False: it starts anew."""
         earlier = self.document["parts"].get(part, {})
         goes_on = program and earlier.get("state") in ("running", "cut", "failed") and earlier["program"] == program
         rows = [row for row in earlier.get("rows", []) if goes_on and "value" in row]
@@ -54,7 +54,7 @@ class Record:
 
 
 def load(path):
-    """None where there is none; what is no record of ours is an error of its reader."""
+    """None if there is no file; another kind of file raises an error of its reader."""
     if not os.path.exists(path):
         return None
     with open(path) as file:

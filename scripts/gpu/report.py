@@ -1,15 +1,15 @@
-"""What gpu-check concludes from what it found, goals with pass or fail and ratios to PyTorch, and how it is shown to people."""
+"""The conclusions of gpu-check from its results: goals with pass or fail, ratios to PyTorch, and their text."""
 
-LIMITS = {"f32": 1e-5, "tf32": 5e-3, "bf16": 2e-2}  # by what gradients and losses may be off
-RANKS_LIMIT = 1e-4  # and the loss of ten steps of several ranks
+LIMITS = {"f32": 1e-5, "tf32": 5e-3, "bf16": 2e-2}  # largest error of gradients and losses
+RANKS_LIMIT = 1e-4  # and of the loss of ten steps of several ranks
 BATCHES = (128, 4096, 1024)
 WAYS = ("eager", "graph", "compile", "autotune")  # of PyTorch: torch_steps.py
-CLOCKED = ("us", "us a step", "TFLOP/s", "%")  # units of what depends on the GPU's clock
-FLOP_PER_SAMPLE = 3 * 23984896 - 389376  # forward, and twice that backward but for the first layer's input
+CLOCKED = ("us", "us a step", "TFLOP/s", "%")  # units that depend on the GPU's clock
+FLOP_PER_SAMPLE = 3 * 23984896 - 389376  # forward, and twice that backward, without the gradient of the first layer's input
 # Datasheets' bf16 rates in TFLOP/s, without sparsity; the first name that is in the GPU's counts.
 PEAK_TFLOPS = {"B200": 2250, "H200 NVL": 835, "H200": 989, "H100 NVL": 835, "H100 PCIe": 756, "H100": 989, "A100": 312, "L40S": 362,
                "L4": 121}
-# Parts whose rows are yes or no, and that hold if all do.
+# Parts whose rows are yes or no; they pass if all rows do.
 YES_OR_NO = {"build": "it is built", "tests": "all tests with label gpu pass", "same_bits": "the same bits",
              "sanitizer": "compute-sanitizer finds nothing"}
 
@@ -21,12 +21,12 @@ def find(document, part, name):
 
 
 def step_us(document, batch, precision):
-    """dtrain's, as it runs by default."""
+    """The value of dtrain's default settings."""
     return find(document, "speed", "batch %s, %s, graph" % (batch, precision))
 
 
 def peak(document):
-    """The bf16 rate that shares are of, and where it is from."""
+    """The bf16 rate that counts as 100 %, and its source."""
     for name, tflops in PEAK_TFLOPS.items():
         if name in (document["probe"].get("GPU") or ""):
             return {"bf16_tflops": tflops, "source": "datasheet of the " + name}
@@ -34,7 +34,7 @@ def peak(document):
 
 
 def share(document, batch, precision, tflops):
-    """Of that rate, in percent."""
+    """The share of that rate, in percent."""
     us = step_us(document, batch, precision)
     return 100 * batch * FLOP_PER_SAMPLE / us / 1e6 / tflops if us and tflops else None
 
@@ -54,7 +54,7 @@ def ratios(document):
 
 
 def goals(document):
-    """Each {part, goal, value, unit, at_least or at_most, aim, pass, aim_met}: None where nothing was found, or nothing counts.
+    """Each {part, goal, value, unit, at_least or at_most, aim, pass, aim_met}: None if it was not measured, or does not count.
 
     Times, rates and accuracies of fake CUDA mean nothing.
     """
@@ -100,7 +100,7 @@ def goals(document):
 
 
 def passed(document, all_goals):
-    """Nothing failed or was cut off, and no goal was missed. What was skipped does not count; without a GPU nothing passes."""
+    """Nothing failed or was cut off, and no goal was missed. Skipped rows do not count; without a GPU nothing passes."""
     parts = document["parts"].values()
     fine = all(part["state"] in ("done", "skipped") and not any("failed" in row for row in part["rows"]) for part in parts)
     return fine and bool(document["probe"].get("GPU")) and bool(parts) and all(each["pass"] is not False for each in all_goals)
@@ -122,7 +122,7 @@ def text_of(value, unit=""):
 
 
 def line(part, row):
-    """Of a row as it was measured."""
+    """The text of a measured row."""
     if "value" not in row:
         why = "failed: " + row["failed"] if "failed" in row else "skipped: " + row["skipped"]
         return "%-10s %s: %s" % (part, row["name"], why.replace("\n", "\n" + " " * 11))
@@ -144,7 +144,7 @@ def verdict(each):
 
 
 def summary(document):
-    """The goals, and the parts that were not measured to their end."""
+    """The goals, and the unfinished parts."""
     lines = [] if document["measured"] else ["on fake CUDA: times, rates and accuracies are not measured"]
     for each in document["goals"]:
         aim = "" if each["aim"] is None else "aim %s" % text_of(each["aim"])
@@ -173,7 +173,7 @@ def steps(document):
 
 
 def page(document):
-    """docs/benchmarks/gpu.md, from what was measured on a GPU."""
+    """docs/benchmarks/gpu.md, from results of a GPU."""
     def table(rows):
         head, *rest = [tuple(str(cell).replace("|", "\\|").replace("\n", " ") for cell in row) for row in rows]
         return ["", *("| %s |" % " | ".join(row) for row in (head, ["---"] * len(head), *rest)), ""]

@@ -1,4 +1,4 @@
-"""The parts of gpu-check that take other tools: NCCL between processes, compute-sanitizer, ncu, PyTorch."""
+"""The parts of gpu-check that need other tools: NCCL between processes, compute-sanitizer, ncu, PyTorch."""
 import contextlib
 import csv
 import json
@@ -13,8 +13,8 @@ STALLED = 76  # exit code
 
 
 def nccl(c):
-    """Sums in a recorded graph between ranks with a GPU each. Of one GPU, too: NCCL takes ranks with unlike NCCL_HOSTID for ranks of
-    unlike hosts, which talk by the network's interface. One rank alone shows nothing: it has nothing to add, and NCCL does nothing."""
+    """Sums in a recorded graph between ranks with a GPU each. Also on one GPU: NCCL treats ranks with different NCCL_HOSTID as on
+    different hosts, connected by the network. One rank alone shows nothing: it has nothing to add, and NCCL does nothing."""
     n_gpus = int(c.probe["GPUs"])
     if c.lacks(["mpiexec"]):
         return c.note({"name": "2 ranks and more", "skipped": "no mpiexec of MPICH"})
@@ -37,12 +37,12 @@ def nccl(c):
 
 
 def own_host():
-    """Before a program: each rank says that it is a host of its own."""
+    """Goes before a program: makes each rank a separate host for NCCL."""
     return ["sh", "-c", 'NCCL_HOSTID="host-$PMI_RANK" exec "$0" "$@"']
 
 
 def one_gpu(shared):
-    """DTRAIN_SHARE_GPU: train/device.c asks NCCL for ranks that share a GPU, which it refuses to everybody else."""
+    """DTRAIN_SHARE_GPU: train/device.c then uses NCCL for ranks that share a GPU, which it otherwise refuses."""
     return {"CUDA_VISIBLE_DEVICES": "0", "DTRAIN_SHARE_GPU": "1", "DTRAIN_TIMEOUT": "30"} if shared else {}
 
 
@@ -54,7 +54,7 @@ def loss_of_pairs(c, n, shared):
 
 
 def uneven(c, shared):
-    """The last batches of an epoch are 42, 5 and 5 samples: the same bits with and without graph."""
+    """The last batches of an epoch have 42, 5 and 5 samples: the same bits with and without a graph."""
     n, steps = (52, {}) if c.args.dry_run else (0, {"train.epochs": 2})
     settings = {"train.batch": '{"global": %d}' % (8 if c.args.dry_run else 128), "train.epochs": 1, "data.train_samples": n,
                 "data.test_samples": 8, **steps}
@@ -65,7 +65,7 @@ def uneven(c, shared):
 
 
 def stopped_peer(c, way, shared):
-    """Rank 1 stops after the first epoch; the other must end by itself, with the code for that and its name."""
+    """Rank 1 stops after the first epoch; the other must end by itself, with the exit code for a stall, and name rank 1."""
     folder = c.new_folder()
     steps = 2 if c.args.dry_run else 100
     settings = {"train.epochs": 1000000, "data.train_samples": 2 * 4 * steps, "train.batch.per_rank": 4, "data.test_samples": 8,
@@ -90,7 +90,7 @@ def stopped_peer(c, way, shared):
 
 
 def sums_on_one_gpu(c):
-    """What comes of it is told, and nothing is required."""
+    """The result is reported, and nothing is required."""
     try:
         text = c.run([*c.ranks(2), c.test_program("nccl_one_gpu")], {"CUDA_VISIBLE_DEVICES": "0", "DTRAIN_TIMEOUT": "15"})
     except Cut:
@@ -102,7 +102,7 @@ def sums_on_one_gpu(c):
 
 
 FEW = {"train.epochs": 1, "train.max_steps": 3}
-SAME_ENGINES = {"cuda.deterministic": "true"}  # the times of a trial mean nothing under such a tool
+SAME_ENGINES = {"cuda.deterministic": "true"}  # timing engines is meaningless under such a tool
 
 
 def sizes(c, batch):
@@ -177,7 +177,7 @@ def graph_shape(c, settings, config):
 
 
 def nodes_and_chain(dot):
-    """How many nodes a graph has, and how many lie on its longest path."""
+    """Number of nodes of a graph, and of those on its longest path."""
     before = {name: [] for name in re.findall(r'^\s*"(\w*node_\d+)"\s*\[', dot, re.M)}
     for first, second in re.findall(r'^\s*"(\w*node_\d+)"\s*->\s*"(\w*node_\d+)"', dot, re.M):
         before.setdefault(first, [])
@@ -194,7 +194,7 @@ def nodes_and_chain(dot):
 
 
 def engines(c, precision):
-    """Those of cuDNN that run the convolutions, and how they were chosen: the lines of `bench blocks` that say so."""
+    """cuDNN's engines for the convolutions, and how they were chosen, from the lines of `bench blocks`."""
     text = c.run([c.dtrain, "bench", "blocks", *c.configured({**sizes(c, 128), "precision": precision})])
     found = re.findall(r"^engine (.*)", text, re.M)
     if not found:
@@ -213,8 +213,8 @@ ONE_STEP = {"train.epochs": 1, "train.max_steps": 1}
 
 
 def profiled(c, batch):
-    """The first step of its kind goes call by call, in the range "step"; what comes before and behind is none of it. ncu replays each
-    kernel with the caches as the others leave them."""
+    """The first step of its kind goes call by call, in the range "step", which contains nothing else. ncu replays each kernel with
+    the caches in the state that the other kernels left."""
     ncu, path = probe.path_of(c.probe["ncu"]), os.path.join(c.folder, "ncu.csv")
     known = set(re.findall(r"^\s*(\w+__\w+)", c.run([ncu, "--query-metrics"]), re.M))
     tensor = [name + SHARE for name in TENSOR if name in known][:1]
@@ -231,7 +231,7 @@ def number(text):
 
 
 def by_kernel(text, tensor=None):
-    """{kernel: what ncu's table says of it in the step}, the longest first, and "all kernels"."""
+    """{kernel: ncu's figures of it in the step}, the longest first, and "all kernels"."""
     lines = text.splitlines()
     start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
     launches = [] if start is None else [row for row in csv.DictReader(lines[start:]) if row["ID"]]  # the units' row has none
@@ -257,7 +257,7 @@ def by_kernel(text, tensor=None):
 
 
 def pytorch(c):
-    """Each batch, precision and way is a row, as torch_steps.py prints it; it is told only of those that are missing."""
+    """Each batch, precision and way is a row, as torch_steps.py prints it; it runs only the missing ones."""
     from gpu import torch_steps
     everything = ["4,bf16,eager", "4,bf16,compile"] if c.args.dry_run else [",".join(map(str, each)) for each in torch_steps.ORDER]
     missing = [each for each in everything if not c.record.has(c.part, row_name(*each.split(",")))]

@@ -45,7 +45,7 @@ class Bench:
             self.torch.cuda.synchronize()
 
     def recorded(self, compute):
-        """compute, as one graph to replay; some calls on another stream come first, as PyTorch wants it."""
+        """Records compute as one graph to replay; a few calls on another stream come first, as PyTorch requires."""
         cuda = self.torch.cuda
         side = cuda.Stream()
         side.wait_stream(cuda.current_stream())
@@ -59,7 +59,7 @@ class Bench:
         return graph.replay
 
     def step(self, batch, precision, way, layout):
-        """A function that trains one step on the samples whose numbers are in the tensor that it comes with."""
+        """Returns a function that trains one step on the samples whose numbers are in its tensor."""
         torch, device = self.torch, self.args.device
         net = network(torch, device).to(memory_format=layout)
         adam = torch.optim.Adam(net.parameters(), lr=1e-3, fused=True, capturable=device == "cuda")
@@ -113,7 +113,7 @@ def measure(torch, args):
             rounds, layout = min(found, key=lambda f: statistics.median(f[0]))
             layouts[batch, precision] = [layout]
             line.update(us=statistics.median(rounds), min=min(rounds), max=max(rounds), n=len(rounds))
-        except Exception as error:  # one way may be missing where the others are not
+        except Exception as error:  # one way may be unavailable
             line["error"] = "%s: %s" % (type(error).__name__, str(error).strip()[:300])
         print(json.dumps(line), flush=True)
 
