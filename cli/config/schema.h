@@ -2,12 +2,18 @@
  * the JSON Schema and docs/config.md.
  *
  * X(path, kind, field, values, default, when, meaning)
- *   kind     BOOL, INT, REAL, TEXT, ENUM (field is an enum that counts from 0), SHAPE
- * (model.input), LAYERS (model.layers), NAMES (of blocks), AUTO ("auto", DT_AUTO in the field, or
- * an integer) values   INT, REAL, AUTO: the interval, as mathematicians write it: "[0, 1)" holds 0
- * and not 1; ENUM: the names, each behind a bar default  JSON without quotes; NULL: the key must be
- * given; "": it may be absent, which the field shows as 0 when     "path=name" or "path=name|name":
- * the key has a meaning only then, and giving it otherwise is an error; "" always */
+ *
+ *   kind: BOOL, INT, REAL, TEXT, ENUM (field is an enum that counts from 0), SHAPE (model.input),
+ *   LAYERS (model.layers), NAMES (of blocks), AUTO ("auto", DT_AUTO in the field, or an integer)
+ *
+ *   values: of INT, REAL, AUTO the interval, as mathematicians write it: "[0, 1)" holds 0 and not
+ *   1; of ENUM the names, each behind a bar
+ *
+ *   default: JSON without quotes; NULL: the key must be given; "": it may be absent, which the
+ *   field shows as 0
+ *
+ *   when: "path=name" or "path=name|name": the key has a meaning only then, and giving it otherwise
+ *   is an error; "" always */
 #ifndef DT_CLI_CONFIG_SCHEMA_H
 #define DT_CLI_CONFIG_SCHEMA_H
 
@@ -23,163 +29,214 @@
 
 #define DT_STOPS_EARLY "train.early_stopping.metric=test_loss|test_accuracy"
 
-/* clang-format off */
-#define DT_CONFIG_KEYS(X)                                                                                                              \
-    X("data.format", ENUM, data.format, DT_DATA_FORMAT_LIST(DT_BAR_NAME), NULL, "",                                                    \
-      "idx: MNIST's four files; synthetic: generated images; linear: y = slope * x + intercept")                                       \
-    X("data.dir", TEXT, data.dir, "", "data/mnist", "",                                                                                \
-      "folder of the IDX files, raw or .gz, relative to the working directory; only idx reads it")                                     \
-    X("data.sharding", ENUM, sharding, DT_SHARDING_LIST(DT_BAR_NAME), "shard", "",                                                     \
-      "shard: each rank keeps its share; global: same batches at any -np; replicate: each goes through all")                           \
-    X("data.shuffle", BOOL, shuffle, "", "true", "", "a new order in every epoch")                                                     \
-    X("data.train_samples", INT, data.n_train, "[0, 2147483647]", "0", "",                                                             \
-      "use at most so many training samples; 0: all there are, or 6000 generated ones")                                                \
-    X("data.test_samples", INT, data.n_test, "[0, 2147483647]", "0", "",                                                               \
-      "use at most so many test samples; 0: all there are, or 1000 generated ones")                                                    \
-    X("data.slope", REAL, data.slope, "[-1e6, 1e6]", "2", "data.format=linear", "the slope to be learned")                             \
-    X("data.intercept", REAL, data.intercept, "[-1e6, 1e6]", "1", "data.format=linear", "the intercept to be learned")                 \
-    X("data.noise", REAL, data.noise, "[0, 1e6]", "0.1", "data.format=synthetic|linear",                                               \
-      "standard deviation of the noise added to generated samples")                                                                    \
-    X("data.seed", INT, data.seed, DT_ANY_INT, "0", "data.format=synthetic|linear",                                                    \
-      "generated samples are a function of this alone")                                                                                \
-    X("model.input", SHAPE, model.input, "[1, 65536]", NULL, "", "[channels, height, width] of an image, or [n] for n features")       \
-    X("model.layers", LAYERS, model.layers, "[1, 64]", NULL, "", "the layers in order; the last one gives the outputs")                \
-    X("model.loss", ENUM, model.loss, DT_LOSS_LIST(DT_BAR_NAME), "softmax_cross_entropy", "",                                          \
-      "cross-entropy of the softmax for classes; mean squared error for format linear")                                                \
-    X("train.epochs", INT, epochs, "[1, 1000000]", "12", "", "times through the training samples")                                     \
-    X("train.max_steps", INT, max_steps, DT_ANY_INT, "0", "", "stop after so many steps in all; 0: no limit")                          \
-    X("train.seed", INT, seed, DT_ANY_INT, "1", "", "initial weights, batches and dropout are a function of this")                     \
-    X("train.batch.per_rank", INT, batch_per_rank, "[1, 1048576]", "", "",                                                             \
-      "samples per rank and step: the batch is this times the ranks; 128 when neither is given")                                       \
-    X("train.batch.global", INT, batch_global, "[1, 1048576]", "", "",                                                                 \
-      "samples per step over all ranks, however many there are; the rate is then not scaled")                                          \
-    X("train.accumulate", INT, accumulate, "[1, 65536]", "1", "",                                                                      \
-      "gradient accumulation: micro-batches per step, to save memory")                                            \
-    X("train.optimizer.type", ENUM, optimizer.type, DT_OPTIMIZER_LIST(DT_BAR_NAME), "adam", "", "the rule of the update")              \
-    X("train.optimizer.lr", REAL, optimizer.lr, "(0, 1e6]", "0.001", "", "learning rate, before scaling and schedule")                 \
-    X("train.optimizer.momentum", REAL, optimizer.momentum, "[0, 1)", "0", "train.optimizer.type=sgd", "share of the last update kept")\
-    X("train.optimizer.nesterov", BOOL, optimizer.nesterov, "", "false", "train.optimizer.type=sgd", "look ahead; needs momentum > 0") \
-    X("train.optimizer.beta1", REAL, optimizer.beta1, DT_BETA, "0.9", "train.optimizer.type=adam|adamw",                               \
-      "decay of the mean of the gradients")                                                                                            \
-    X("train.optimizer.beta2", REAL, optimizer.beta2, DT_BETA, "0.999", "train.optimizer.type=adam|adamw",                             \
-      "decay of the mean of their squares")                                                                                            \
-    X("train.optimizer.epsilon", REAL, optimizer.epsilon, "[1e-20, 1]", "1e-8", "train.optimizer.type=adam|adamw",                     \
-      "added to the root of the mean square")                                                                                          \
-    X("train.optimizer.weight_decay", REAL, optimizer.weight_decay, "[0, 1e6]", "0", "",                                               \
-      "pull of the weights towards 0: in the gradient, with adamw beside it")                                                          \
-    X("train.optimizer.clip_norm", REAL, optimizer.clip_norm, "[0, 1e6]", "0", "",                                                     \
-      "clip the mean gradient to this global L2 norm; 0: off")                                                    \
-    X("train.lr_scaling", ENUM, lr_scaling, DT_LR_SCALING_LIST(DT_BAR_NAME), "linear", "",                                             \
-      "the rate when batch is per_rank: none: unchanged; linear: times the ranks; sqrt: times their root")                                      \
-    X("train.warmup_epochs", REAL, warmup_epochs, "[0, 1e6]", "0", "",                                                                 \
-      "epochs, also fractions, over which the rate grows from unscaled to scaled")                                                     \
-    X("train.early_stopping.metric", ENUM, early_stopping.metric, DT_TEST_METRIC_LIST(DT_BAR_NAME), "none", "",                \
-      "stop when this no longer improves from epoch to epoch; none: never")                                                            \
-    X("train.early_stopping.patience", INT, early_stopping.patience, "[1, 1000000]", "3", DT_STOPS_EARLY,                              \
-      "after so many epochs without improvement")                                                                                      \
-    X("train.early_stopping.min_delta", REAL, early_stopping.min_delta, "[0, 1e6]", "0", DT_STOPS_EARLY,                               \
-      "only what is better than the best by more than this is an improvement")                                                         \
-    X("train.schedule.type", ENUM, schedule, DT_SCHEDULE_LIST(DT_BAR_NAME), "constant", "",                                             \
-      "how the rate goes down; plateau: when the test samples no longer gain")                                                         \
-    X("train.schedule.step_epochs", REAL, schedule_step_epochs, "(0, 1e6]", "1", "train.schedule.type=step",                           \
-      "epochs between two reductions")                                                                                                 \
-    X("train.schedule.gamma", REAL, schedule_gamma, "(0, 1]", "0.1", "train.schedule.type=step", "what each multiplies the rate by")   \
-    X("train.schedule.metric", ENUM, plateau.metric, DT_TEST_METRIC_LIST(DT_BAR_NAME), "test_loss", "train.schedule.type=plateau",     \
-      "what has to improve from epoch to epoch")                                                                                       \
-    X("train.schedule.factor", REAL, schedule_factor, "(0, 1)", "0.1", "train.schedule.type=plateau", "what a plateau multiplies the rate by") \
-    X("train.schedule.patience", INT, plateau.patience, "[1, 1000000]", "10", "train.schedule.type=plateau",                           \
-      "epochs without improvement that are a plateau")                                                                                 \
-    X("train.schedule.min_delta", REAL, plateau.min_delta, "[0, 1e6]", "0.0001", "train.schedule.type=plateau",                        \
-      "only what is better than the best by more than this is an improvement")                                                         \
-    X("train.schedule.min_lr", REAL, schedule_min_lr, "[0, 1e6]", "0", "train.schedule.type=cosine|plateau",                           \
-      "cosine: rate at the end; plateau: it goes no lower")                                                                            \
-    X("distributed.average", BOOL, dist.average, "", "true", "", "average gradients over the ranks; off: replicas drift apart")        \
-    X("distributed.broadcast", BOOL, dist.broadcast, "", "true", "", "begin with rank 0's weights on every rank")                      \
-    X("distributed.init_per_rank", BOOL, init_per_rank, "", "false", "",                                                               \
-      "each rank draws other initial weights: shows what the broadcast is for")                                                        \
-    X("distributed.strategy", ENUM, dist.strategy, DT_STRATEGY_LIST(DT_BAR_NAME), "allreduce", "",                                     \
-      "allreduce: every rank has the weights and steps; parameter_server: some ranks hold the weights and step for the others; "       \
-      "central: rank 0 does, and works too; pipeline: each rank has some of the layers")                                                                                           \
-    X("distributed.parameter_server.servers", INT, dist.servers, "[1, 1024]", "1", "distributed.strategy=parameter_server",            \
-      "the last so many ranks are servers, each tensor whole on one of them; the others are workers")                                  \
-    X("distributed.parameter_server.mode", ENUM, dist.mode, DT_SERVER_MODE_LIST(DT_BAR_NAME), "sync",                                 \
-      "distributed.strategy=parameter_server",                                                                                        \
-      "sync: a server adds the gradients of all workers and steps once; async: it steps with each worker's when they come, which is "  \
-      "not repeatable")                                                                                                               \
-    X("distributed.parameter_server.max_staleness", INT, dist.max_staleness, "[0, 64]", "4", "distributed.strategy=parameter_server", \
-      "async: steps that a worker may be ahead of the slowest")                                                                              \
-    X("distributed.pipeline.schedule", ENUM, dist.schedule, DT_PIPELINE_SCHEDULE_LIST(DT_BAR_NAME), "1f1b",                          \
-      "distributed.strategy=pipeline",                                                                                                \
-      "gpipe: all micro-batches forward, then all backward; 1f1b: one forward, one backward, as soon as possible")                    \
-    X("distributed.pipeline.micro_batches", INT, dist.micro_batches, "[1, 1024]", "8", "distributed.strategy=pipeline",                \
-      "parts of a batch, which several ranks work on at once")                                                                        \
-    X("distributed.pipeline.cut", NAMES, dist.cut, "[0, 63]", "[]", "distributed.strategy=pipeline",                                   \
-      "the blocks that the ranks behind the first begin with, such as [\"conv2\", \"fc1\"], by their names in dtrain plan; []: so that the largest part is small") \
-    X("distributed.allreduce", ENUM, dist.allreduce, DT_ALLREDUCE_LIST(DT_BAR_NAME), "auto", "",                                      \
-      "how gradients are added over the ranks; auto: nccl on GPUs, else shared_memory where a host's ranks have it, else mpi; "        \
-      "hierarchical: shared memory in each host, an algorithm between hosts; staged: from GPUs through host memory")                   \
-    X("distributed.across", ENUM, dist.across, DT_ALGORITHM_LIST(DT_BAR_NAME), "ring", "distributed.allreduce=hierarchical",           \
-      "the algorithm between hosts")                                                                                                   \
-    X("distributed.compression.type", ENUM, dist.compression.type, DT_COMPRESSION_LIST(DT_BAR_NAME), "none", "",                      \
-      "what gradients are sent as: 16 bits (fp16, bf16), 8, the sign (onebit; of dense layers), the largest alone (topk)")                             \
-    X("distributed.compression.ratio", REAL, dist.compression.ratio, "(0, 1]", "0.01", "distributed.compression.type=topk",            \
-      "share of the gradients that is sent")                                                                                          \
-    X("distributed.compression.rounding", ENUM, dist.compression.rounding, DT_ROUNDING_LIST(DT_BAR_NAME), "nearest",                   \
-      "distributed.compression.type=int8", "stochastic: up or down by chance, right on average (QSGD)")                              \
-    X("distributed.compression.error_feedback", BOOL, dist.compression.error_feedback, "", "true",                                    \
-      "distributed.compression.type=fp16|bf16|int8|onebit|topk", "what compression loses is added to the next step's gradients")      \
-    X("distributed.order", ENUM, dist.order, DT_ORDER_LIST(DT_BAR_NAME), "backward", "distributed.strategy=allreduce",                 \
-      "backward: gradients travel as they are made, and a step ends when all weights are new; priority: those of the first layers "    \
-      "overtake, and the next forward pass waits for each layer's weights when it comes to it")                                        \
-    X("distributed.overlap", BOOL, dist.overlap, "", "true", "", "send gradients while the backward pass still runs")                  \
-    X("distributed.bucket_mb", REAL, bucket_mb, "[0, 4096]", "1", "",                                                                  \
-      "MiB of gradients sent together; a bucket ends with a block; 0: every block by itself")                                          \
-    X("distributed.check_every", INT, dist.check_every, DT_ANY_INT, "100", "", "steps between comparisons of the replicas; 0: never")  \
-    X("distributed.timeout_s", REAL, timeout_s, "[2, 3600]", "60", "", "seconds until a collective counts as stalled")                 \
-    X("checkpoint.every_epochs", INT, checkpoint_every_epochs, "[0, 1000000]", "1", "", "epochs between checkpoints; 0: none before the end")         \
-    X("checkpoint.every_steps", INT, checkpoint_every_steps, DT_ANY_INT, "0", "", "steps between checkpoints; 0: only by epochs")                \
-    X("checkpoint.keep", INT, checkpoint_keep, "[1, 1000000]", "2", "", "how many of them stay; older ones are removed")               \
-    X("checkpoint.best", ENUM, checkpoint_best, DT_TEST_METRIC_LIST(DT_BAR_NAME), "none", "",                                  \
-      "keep checkpoints/best.safetensors, too: of the epoch in which this was best")                                                   \
-    X("log.every_s", REAL, log_every_s, "[0, 86400]", "10", "", "seconds between progress lines when stderr is no terminal; 0: none")  \
-    X("log.every_steps", AUTO, log_every_steps, DT_ANY_INT, "auto", "",                                                                \
-      "steps between \"step\" records in metrics.jsonl; auto: every step at first, some hundreds in a run; 0: none")                   \
-    X("trace.steps", TEXT, trace_steps, "", "", "",                                                                                    \
-      "first:last, such as 10:30: steps of which trace.json tells what every rank did when")                                           \
-    X("device", ENUM, device, DT_DEVICE_LIST(DT_BAR_NAME), "auto", "",                                                                 \
-      "cpu: vector kernels; ref: plain loops, slow, to compare with; cuda: a GPU; auto: a GPU if every rank has one, else cpu")         \
-    X("precision", ENUM, precision, DT_PRECISION_LIST(DT_BAR_NAME), "f32", "",                                                         \
-      "tf32: products of numbers with 10 bits of fraction, on GPUs; bf16: 7 bits, of activations too on GPUs, and of the inputs of "  \
-      "convolutions forward on CPUs with AMX; weights and sums are always f32")                                                        \
-    X("cuda.graph", BOOL, cuda_graph, "", "true", "",                                                                                  \
-      "record a step as a CUDA graph and launch that; off: call by call, to debug and to time its parts")                             \
-    X("cuda.deterministic", BOOL, cuda_deterministic, "", "false", "",                                                                 \
-      "take cuDNN's first engine for a convolution instead of timing a few: the same bits in every run, which CPUs always give")      \
-    X("report", BOOL, report, "", "true", "", "write report.html, a page about the run, into its folder when it ends")                  \
-    X("tensorboard", BOOL, tensorboard, "", "false", "",                                                                               \
-      "write events for TensorBoard into its folder: what metrics.jsonl has, histograms of weights and gradients, the confusion")     \
-    X("threads", INT, threads, "[0, 1024]", "0", "", "threads per rank; 0: the cores it may use, shared among the ranks of the host")
+#define DT_CONFIG_KEYS(X)                                                                          \
+    X("data.format", ENUM, data.format, DT_DATA_FORMAT_LIST(DT_BAR_NAME), NULL, "",                \
+      "idx: MNIST's four files; synthetic: generated images; linear: y = slope * x + intercept")   \
+    X("data.dir", TEXT, data.dir, "", "data/mnist", "",                                            \
+      "folder of the IDX files, raw or .gz, relative to the working directory; only idx reads it") \
+    X("data.sharding", ENUM, sharding, DT_SHARDING_LIST(DT_BAR_NAME), "shard", "",                 \
+      "shard: each rank keeps its share; global: same batches at any -np; replicate: each goes "   \
+      "through all")                                                                               \
+    X("data.shuffle", BOOL, shuffle, "", "true", "", "a new order in every epoch")                 \
+    X("data.train_samples", INT, data.n_train, "[0, 2147483647]", "0", "",                         \
+      "use at most so many training samples; 0: all there are, or 6000 generated ones")            \
+    X("data.test_samples", INT, data.n_test, "[0, 2147483647]", "0", "",                           \
+      "use at most so many test samples; 0: all there are, or 1000 generated ones")                \
+    X("data.slope", REAL, data.slope, "[-1e6, 1e6]", "2", "data.format=linear",                    \
+      "the slope to be learned")                                                                   \
+    X("data.intercept", REAL, data.intercept, "[-1e6, 1e6]", "1", "data.format=linear",            \
+      "the intercept to be learned")                                                               \
+    X("data.noise", REAL, data.noise, "[0, 1e6]", "0.1", "data.format=synthetic|linear",           \
+      "standard deviation of the noise added to generated samples")                                \
+    X("data.seed", INT, data.seed, DT_ANY_INT, "0", "data.format=synthetic|linear",                \
+      "generated samples are a function of this alone")                                            \
+    X("model.input", SHAPE, model.input, "[1, 65536]", NULL, "",                                   \
+      "[channels, height, width] of an image, or [n] for n features")                              \
+    X("model.layers", LAYERS, model.layers, "[1, 64]", NULL, "",                                   \
+      "the layers in order; the last one gives the outputs")                                       \
+    X("model.loss", ENUM, model.loss, DT_LOSS_LIST(DT_BAR_NAME), "softmax_cross_entropy", "",      \
+      "cross-entropy of the softmax for classes; mean squared error for format linear")            \
+    X("train.epochs", INT, epochs, "[1, 1000000]", "12", "", "times through the training samples") \
+    X("train.max_steps", INT, max_steps, DT_ANY_INT, "0", "",                                      \
+      "stop after so many steps in all; 0: no limit")                                              \
+    X("train.seed", INT, seed, DT_ANY_INT, "1", "",                                                \
+      "initial weights, batches and dropout are a function of this")                               \
+    X("train.batch.per_rank", INT, batch_per_rank, "[1, 1048576]", "", "",                         \
+      "samples per rank and step: the batch is this times the ranks; 128 when neither is given")   \
+    X("train.batch.global", INT, batch_global, "[1, 1048576]", "", "",                             \
+      "samples per step over all ranks, however many there are; the rate is then not scaled")      \
+    X("train.accumulate", INT, accumulate, "[1, 65536]", "1", "",                                  \
+      "gradient accumulation: micro-batches per step, to save memory")                             \
+    X("train.optimizer.type", ENUM, optimizer.type, DT_OPTIMIZER_LIST(DT_BAR_NAME), "adam", "",    \
+      "the rule of the update")                                                                    \
+    X("train.optimizer.lr", REAL, optimizer.lr, "(0, 1e6]", "0.001", "",                           \
+      "learning rate, before scaling and schedule")                                                \
+    X("train.optimizer.momentum", REAL, optimizer.momentum, "[0, 1)", "0",                         \
+      "train.optimizer.type=sgd", "share of the last update kept")                                 \
+    X("train.optimizer.nesterov", BOOL, optimizer.nesterov, "", "false",                           \
+      "train.optimizer.type=sgd", "look ahead; needs momentum > 0")                                \
+    X("train.optimizer.beta1", REAL, optimizer.beta1, DT_BETA, "0.9",                              \
+      "train.optimizer.type=adam|adamw", "decay of the mean of the gradients")                     \
+    X("train.optimizer.beta2", REAL, optimizer.beta2, DT_BETA, "0.999",                            \
+      "train.optimizer.type=adam|adamw", "decay of the mean of their squares")                     \
+    X("train.optimizer.epsilon", REAL, optimizer.epsilon, "[1e-20, 1]", "1e-8",                    \
+      "train.optimizer.type=adam|adamw", "added to the root of the mean square")                   \
+    X("train.optimizer.weight_decay", REAL, optimizer.weight_decay, "[0, 1e6]", "0", "",           \
+      "pull of the weights towards 0: in the gradient, with adamw beside it")                      \
+    X("train.optimizer.clip_norm", REAL, optimizer.clip_norm, "[0, 1e6]", "0", "",                 \
+      "clip the mean gradient to this global L2 norm; 0: off")                                     \
+    X("train.lr_scaling", ENUM, lr_scaling, DT_LR_SCALING_LIST(DT_BAR_NAME), "linear", "",         \
+      "the rate when batch is per_rank: none: unchanged; linear: times the ranks; sqrt: times "    \
+      "their root")                                                                                \
+    X("train.warmup_epochs", REAL, warmup_epochs, "[0, 1e6]", "0", "",                             \
+      "epochs, also fractions, over which the rate grows from unscaled to scaled")                 \
+    X("train.early_stopping.metric", ENUM, early_stopping.metric,                                  \
+      DT_TEST_METRIC_LIST(DT_BAR_NAME), "none", "",                                                \
+      "stop when this no longer improves from epoch to epoch; none: never")                        \
+    X("train.early_stopping.patience", INT, early_stopping.patience, "[1, 1000000]", "3",          \
+      DT_STOPS_EARLY, "after so many epochs without improvement")                                  \
+    X("train.early_stopping.min_delta", REAL, early_stopping.min_delta, "[0, 1e6]", "0",           \
+      DT_STOPS_EARLY, "only what is better than the best by more than this is an improvement")     \
+    X("train.schedule.type", ENUM, schedule, DT_SCHEDULE_LIST(DT_BAR_NAME), "constant", "",        \
+      "how the rate goes down; plateau: when the test samples no longer gain")                     \
+    X("train.schedule.step_epochs", REAL, schedule_step_epochs, "(0, 1e6]", "1",                   \
+      "train.schedule.type=step", "epochs between two reductions")                                 \
+    X("train.schedule.gamma", REAL, schedule_gamma, "(0, 1]", "0.1", "train.schedule.type=step",   \
+      "what each multiplies the rate by")                                                          \
+    X("train.schedule.metric", ENUM, plateau.metric, DT_TEST_METRIC_LIST(DT_BAR_NAME),             \
+      "test_loss", "train.schedule.type=plateau", "what has to improve from epoch to epoch")       \
+    X("train.schedule.factor", REAL, schedule_factor, "(0, 1)", "0.1",                             \
+      "train.schedule.type=plateau", "what a plateau multiplies the rate by")                      \
+    X("train.schedule.patience", INT, plateau.patience, "[1, 1000000]", "10",                      \
+      "train.schedule.type=plateau", "epochs without improvement that are a plateau")              \
+    X("train.schedule.min_delta", REAL, plateau.min_delta, "[0, 1e6]", "0.0001",                   \
+      "train.schedule.type=plateau",                                                               \
+      "only what is better than the best by more than this is an improvement")                     \
+    X("train.schedule.min_lr", REAL, schedule_min_lr, "[0, 1e6]", "0",                             \
+      "train.schedule.type=cosine|plateau", "cosine: rate at the end; plateau: it goes no lower")  \
+    X("distributed.average", BOOL, dist.average, "", "true", "",                                   \
+      "average gradients over the ranks; off: replicas drift apart")                               \
+    X("distributed.broadcast", BOOL, dist.broadcast, "", "true", "",                               \
+      "begin with rank 0's weights on every rank")                                                 \
+    X("distributed.init_per_rank", BOOL, init_per_rank, "", "false", "",                           \
+      "each rank draws other initial weights: shows what the broadcast is for")                    \
+    X("distributed.strategy", ENUM, dist.strategy, DT_STRATEGY_LIST(DT_BAR_NAME), "allreduce", "", \
+      "allreduce: every rank has the weights and steps; parameter_server: some ranks hold the "    \
+      "weights and step for the others; "                                                          \
+      "central: rank 0 does, and works too; pipeline: each rank has some of the layers")           \
+    X("distributed.parameter_server.servers", INT, dist.servers, "[1, 1024]", "1",                 \
+      "distributed.strategy=parameter_server",                                                     \
+      "the last so many ranks are servers, each tensor whole on one of them; the others are "      \
+      "workers")                                                                                   \
+    X("distributed.parameter_server.mode", ENUM, dist.mode, DT_SERVER_MODE_LIST(DT_BAR_NAME),      \
+      "sync", "distributed.strategy=parameter_server",                                             \
+      "sync: a server adds the gradients of all workers and steps once; async: it steps with "     \
+      "each worker's when they come, which is "                                                    \
+      "not repeatable")                                                                            \
+    X("distributed.parameter_server.max_staleness", INT, dist.max_staleness, "[0, 64]", "4",       \
+      "distributed.strategy=parameter_server",                                                     \
+      "async: steps that a worker may be ahead of the slowest")                                    \
+    X("distributed.pipeline.schedule", ENUM, dist.schedule,                                        \
+      DT_PIPELINE_SCHEDULE_LIST(DT_BAR_NAME), "1f1b", "distributed.strategy=pipeline",             \
+      "gpipe: all micro-batches forward, then all backward; 1f1b: one forward, one backward, as "  \
+      "soon as possible")                                                                          \
+    X("distributed.pipeline.micro_batches", INT, dist.micro_batches, "[1, 1024]", "8",             \
+      "distributed.strategy=pipeline", "parts of a batch, which several ranks work on at once")    \
+    X("distributed.pipeline.cut", NAMES, dist.cut, "[0, 63]", "[]",                                \
+      "distributed.strategy=pipeline",                                                             \
+      "the blocks that the ranks behind the first begin with, such as [\"conv2\", \"fc1\"], by "   \
+      "their names in dtrain plan; []: so that the largest part is small")                         \
+    X("distributed.allreduce", ENUM, dist.allreduce, DT_ALLREDUCE_LIST(DT_BAR_NAME), "auto", "",   \
+      "how gradients are added over the ranks; auto: nccl on GPUs, else shared_memory where a "    \
+      "host's ranks have it, else mpi; "                                                           \
+      "hierarchical: shared memory in each host, an algorithm between hosts; staged: from GPUs "   \
+      "through host memory")                                                                       \
+    X("distributed.across", ENUM, dist.across, DT_ALGORITHM_LIST(DT_BAR_NAME), "ring",             \
+      "distributed.allreduce=hierarchical", "the algorithm between hosts")                         \
+    X("distributed.compression.type", ENUM, dist.compression.type,                                 \
+      DT_COMPRESSION_LIST(DT_BAR_NAME), "none", "",                                                \
+      "what gradients are sent as: 16 bits (fp16, bf16), 8, the sign (onebit; of dense layers), "  \
+      "the largest alone (topk)")                                                                  \
+    X("distributed.compression.ratio", REAL, dist.compression.ratio, "(0, 1]", "0.01",             \
+      "distributed.compression.type=topk", "share of the gradients that is sent")                  \
+    X("distributed.compression.rounding", ENUM, dist.compression.rounding,                         \
+      DT_ROUNDING_LIST(DT_BAR_NAME), "nearest", "distributed.compression.type=int8",               \
+      "stochastic: up or down by chance, right on average (QSGD)")                                 \
+    X("distributed.compression.error_feedback", BOOL, dist.compression.error_feedback, "", "true", \
+      "distributed.compression.type=fp16|bf16|int8|onebit|topk",                                   \
+      "what compression loses is added to the next step's gradients")                              \
+    X("distributed.order", ENUM, dist.order, DT_ORDER_LIST(DT_BAR_NAME), "backward",               \
+      "distributed.strategy=allreduce",                                                            \
+      "backward: gradients travel as they are made, and a step ends when all weights are new; "    \
+      "priority: those of the first layers "                                                       \
+      "overtake, and the next forward pass waits for each layer's weights when it comes to it")    \
+    X("distributed.overlap", BOOL, dist.overlap, "", "true", "",                                   \
+      "send gradients while the backward pass still runs")                                         \
+    X("distributed.bucket_mb", REAL, bucket_mb, "[0, 4096]", "1", "",                              \
+      "MiB of gradients sent together; a bucket ends with a block; 0: every block by itself")      \
+    X("distributed.check_every", INT, dist.check_every, DT_ANY_INT, "100", "",                     \
+      "steps between comparisons of the replicas; 0: never")                                       \
+    X("distributed.timeout_s", REAL, timeout_s, "[2, 3600]", "60", "",                             \
+      "seconds until a collective counts as stalled")                                              \
+    X("checkpoint.every_epochs", INT, checkpoint_every_epochs, "[0, 1000000]", "1", "",            \
+      "epochs between checkpoints; 0: none before the end")                                        \
+    X("checkpoint.every_steps", INT, checkpoint_every_steps, DT_ANY_INT, "0", "",                  \
+      "steps between checkpoints; 0: only by epochs")                                              \
+    X("checkpoint.keep", INT, checkpoint_keep, "[1, 1000000]", "2", "",                            \
+      "how many of them stay; older ones are removed")                                             \
+    X("checkpoint.best", ENUM, checkpoint_best, DT_TEST_METRIC_LIST(DT_BAR_NAME), "none", "",      \
+      "keep checkpoints/best.safetensors, too: of the epoch in which this was best")               \
+    X("log.every_s", REAL, log_every_s, "[0, 86400]", "10", "",                                    \
+      "seconds between progress lines when stderr is no terminal; 0: none")                        \
+    X("log.every_steps", AUTO, log_every_steps, DT_ANY_INT, "auto", "",                            \
+      "steps between \"step\" records in metrics.jsonl; auto: every step at first, some hundreds " \
+      "in a run; 0: none")                                                                         \
+    X("trace.steps", TEXT, trace_steps, "", "", "",                                                \
+      "first:last, such as 10:30: steps of which trace.json tells what every rank did when")       \
+    X("device", ENUM, device, DT_DEVICE_LIST(DT_BAR_NAME), "auto", "",                             \
+      "cpu: vector kernels; ref: plain loops, slow, to compare with; cuda: a GPU; auto: a GPU if " \
+      "every rank has one, else cpu")                                                              \
+    X("precision", ENUM, precision, DT_PRECISION_LIST(DT_BAR_NAME), "f32", "",                     \
+      "tf32: products of numbers with 10 bits of fraction, on GPUs; bf16: 7 bits, of activations " \
+      "too on GPUs, and of the inputs of "                                                         \
+      "convolutions forward on CPUs with AMX; weights and sums are always f32")                    \
+    X("cuda.graph", BOOL, cuda_graph, "", "true", "",                                              \
+      "record a step as a CUDA graph and launch that; off: call by call, to debug and to time "    \
+      "its parts")                                                                                 \
+    X("cuda.deterministic", BOOL, cuda_deterministic, "", "false", "",                             \
+      "take cuDNN's first engine for a convolution instead of timing a few: the same bits in "     \
+      "every run, which CPUs always give")                                                         \
+    X("report", BOOL, report, "", "true", "",                                                      \
+      "write report.html, a page about the run, into its folder when it ends")                     \
+    X("tensorboard", BOOL, tensorboard, "", "false", "",                                           \
+      "write events for TensorBoard into its folder: what metrics.jsonl has, histograms of "       \
+      "weights and gradients, the confusion")                                                      \
+    X("threads", INT, threads, "[0, 1024]", "0", "",                                               \
+      "threads per rank; 0: the cores it may use, shared among the ranks of the host")
 
 /* Keys of one layer, beside "type"; field is of struct dt_layer_spec. */
 #define DT_EXTENT "[1, 65536]"
-#define DT_WEIGHTS_KEYS(X)                                                                                                             \
-    X("activation", ENUM, activation, DT_ACTIVATION_LIST(DT_BAR_NAME), "none", "", "function applied to the outputs")                  \
-    X("init", ENUM, init, DT_INIT_LIST(DT_BAR_NAME), "auto", "", "initial weights; auto: he_uniform before relu, else glorot_uniform")
-#define DT_CONV2D_KEYS(X)                                                                                                              \
-    X("filters", INT, size, DT_EXTENT, NULL, "", "output channels")                                                                    \
-    X("kernel", INT, kernel, "[1, 1024]", NULL, "", "height and width of the window")                                                    \
-    X("stride", INT, stride, DT_EXTENT, "1", "", "step of the window")                                                                 \
-    X("padding", ENUM, padding, DT_PADDING_LIST(DT_BAR_NAME), "valid", "", "valid: no padding; same: zeros, so that stride 1 keeps the size") \
+#define DT_WEIGHTS_KEYS(X)                                                         \
+    X("activation", ENUM, activation, DT_ACTIVATION_LIST(DT_BAR_NAME), "none", "", \
+      "function applied to the outputs")                                           \
+    X("init", ENUM, init, DT_INIT_LIST(DT_BAR_NAME), "auto", "",                   \
+      "initial weights; auto: he_uniform before relu, else glorot_uniform")
+#define DT_CONV2D_KEYS(X)                                                             \
+    X("filters", INT, size, DT_EXTENT, NULL, "", "output channels")                   \
+    X("kernel", INT, kernel, "[1, 1024]", NULL, "", "height and width of the window") \
+    X("stride", INT, stride, DT_EXTENT, "1", "", "step of the window")                \
+    X("padding", ENUM, padding, DT_PADDING_LIST(DT_BAR_NAME), "valid", "",            \
+      "valid: no padding; same: zeros, so that stride 1 keeps the size")              \
     DT_WEIGHTS_KEYS(X)
-#define DT_DENSE_KEYS(X)                                                                                                               \
-    X("units", INT, size, DT_EXTENT, NULL, "", "outputs")                                                                              \
+#define DT_DENSE_KEYS(X)                                  \
+    X("units", INT, size, DT_EXTENT, NULL, "", "outputs") \
     DT_WEIGHTS_KEYS(X)
-#define DT_POOL_KEYS(X)                                                                                                                \
-    X("size", INT, size, DT_EXTENT, NULL, "", "height and width of the window; of max_pool2d at most 255 on the device cpu")           \
+#define DT_POOL_KEYS(X)                                                              \
+    X("size", INT, size, DT_EXTENT, NULL, "",                                        \
+      "height and width of the window; of max_pool2d at most 255 on the device cpu") \
     X("stride", INT, stride, DT_EXTENT, "", "", "step of the window; default: its size")
-#define DT_DROPOUT_KEYS(X)                                                                                                             \
+#define DT_DROPOUT_KEYS(X) \
     X("rate", REAL, rate, "[0, 1)", NULL, "", "share of the units set to 0 in training")
-/* clang-format on */
 
 enum dt_key_kind {
     DT_KEY_BOOL,
