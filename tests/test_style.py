@@ -1,4 +1,4 @@
-"""What can be counted of CONTRIBUTING's style: the lengths of functions and files, and that a switch over an enumeration of ours has no
+"""What can be counted of CONTRIBUTING's style: the lengths of functions, files and lines, and that a switch over an enumeration of ours has no
 `default`, so that the compiler names the places that a new row needs. usage: test_style.py SOURCE_DIR"""
 import os
 import re
@@ -6,7 +6,7 @@ import statistics
 import sys
 
 SOURCE = ["base", "model", "data", "dist", "cpu", "cuda", "train", "cli", "report", "lab", "ops"]
-FUNCTION_MEDIAN, FUNCTION_MOST, FILE_MOST = 12, 60, 549
+FUNCTION_MEDIAN, FUNCTION_MOST, FILE_MOST, COLUMNS = 12, 60, 499, 100
 # Places that may have a default, with the reason.
 DEFAULTS = {
     "dist/allreduce/allreduce.c": "the rest are algorithms, which have a list of their own",
@@ -58,6 +58,8 @@ def main():
     wrong += [f"the median of functions is {median:g} lines (at most {FUNCTION_MEDIAN})"] if median > FUNCTION_MEDIAN else []
     wrong += [f"{path} has {text.count(chr(10))} lines (at most {FILE_MOST})" for path, text in source.items()
               if text.count("\n") > FILE_MOST]
+    wrong += [f"{path}:{i}: {len(line)} columns (at most {COLUMNS})" for path, text in source.items()
+              for i, line in enumerate(text.split("\n"), 1) if len(line) > COLUMNS]
     enumerators = set().union(*map(ours, source.values()))
     wrong += [line for path, text in source.items() for line in wrong_defaults(path, text, enumerators)]
     print("\n".join(wrong) or f"{len(lengths)} functions, median {median:g} lines, longest {max(n for _, _, n in lengths)}")
