@@ -4,7 +4,7 @@
 
 #define TRIAL_LIMIT_S 60 /* for each wait on work that takes milliseconds */
 
-_Static_assert(DT_CONV_N_KINDS <= DT_DEVICE_MAX_ENGINES, "all of a block's engines can be told");
+_Static_assert(DT_CONV_N_KINDS <= DT_DEVICE_MAX_ENGINES, "a block's engines fit into the report");
 
 static bool is_beside(const struct dt_block_state *state, enum dt_conv_kind kind)
 {

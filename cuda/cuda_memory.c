@@ -6,7 +6,7 @@
 #include "cuda/cuda_block.h"
 #include "cuda/cuda_check.h"
 
-#define READABLE_BEHIND 256 /* bytes behind each piece of memory */
+#define READABLE_AFTER 256 /* bytes after each allocation */
 
 struct dt_cuda_piece {
     void *memory;
@@ -51,16 +51,15 @@ enum dt_status dt_cuda_alloc(struct dt_cuda *cuda, const char *what, size_t n_by
     *out = NULL;
     void *memory = NULL;
     DT_TRY(make_room(&cuda->memory));
-    const cudaError_t code = n_bytes <= SIZE_MAX / 2
-                                 ? cudaMalloc(&memory, n_bytes + READABLE_BEHIND)
-                                 : cudaErrorMemoryAllocation;
+    const cudaError_t code = n_bytes <= SIZE_MAX / 2 ? cudaMalloc(&memory, n_bytes + READABLE_AFTER)
+                                                     : cudaErrorMemoryAllocation;
     if (code == cudaErrorMemoryAllocation) {
         return no_memory(cuda, what, n_bytes);
     }
     DT_CUDA(code);
-    count(&cuda->memory, memory, n_bytes + READABLE_BEHIND);
+    count(&cuda->memory, memory, n_bytes + READABLE_AFTER);
     *out = memory;
-    DT_CUDA(cudaMemsetAsync(memory, 0, n_bytes + READABLE_BEHIND, cuda->stream));
+    DT_CUDA(cudaMemsetAsync(memory, 0, n_bytes + READABLE_AFTER, cuda->stream));
     return DT_OK;
 }
 

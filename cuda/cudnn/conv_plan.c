@@ -7,7 +7,7 @@
 #include "cuda/cudnn/descriptor.h"
 #include "cuda/cudnn/engine.h"
 
-#define TENSOR_ALIGN 16 /* bytes; cuDNN's fastest engines want it */
+#define TENSOR_ALIGN 16 /* bytes; cuDNN's fastest engines need it */
 #define BIAS_ALIGN 4
 
 /* Names of the tensors in the graph. */

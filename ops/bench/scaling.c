@@ -21,7 +21,7 @@ struct bench {
     char device[128];
 };
 
-/* ---- what is measured */
+/* ---- measurements */
 
 /* With one rank both kinds are the same: 1, 2, 4, ... and all ranks. */
 static void plan_rows(struct bench *b)

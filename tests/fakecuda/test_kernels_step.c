@@ -419,7 +419,7 @@ static void check_update(const struct dt_update *update, size_t n, bool with_sta
 
 /* A step of one times the gradient over a filter of 3 x 2 x 3 x 3 at element 5, whose packed
  * gradient is read: both copies of the weight get the result, and the elements around it are
- * stepped as usual. */
+ * updated as usual. */
 static void check_packed(enum dt_gpu_type type)
 {
     enum { K = 3, C = 2, TAPS = 9, N = K * C * TAPS, BEGIN = 5, ALL = BEGIN + N + 4 };

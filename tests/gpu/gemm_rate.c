@@ -1,10 +1,8 @@
-/* How many operations a second this GPU does in a large product of matrices: what a peak is where
- * the datasheet's is not known.
- *
- * usage: gemm_rate [N]: C = A B of N x N (8192), random numbers between -1 and 1, because zeros
- * take less power and so run faster. Prints a line for each type, "bf16 787.3 (780.1 to 790.2)" in
- * TFLOP/s, the median of some rounds with the least and the most; ends with 1 where C is wrong,
- * with 77 without a GPU. */
+/* Measures this GPU's operations per second in a large matrix product: the peak, if no datasheet is
+ * known. usage: gemm_rate [N]: C = A B of N x N (8192), random numbers between -1 and 1, because
+ * zeros take less power and so run faster. Prints a line for each type, "bf16 787.3 (780.1 to
+ * 790.2)" in TFLOP/s: median, lowest and highest of some rounds; exits with 1 if C is wrong, with
+ * 77 without a GPU. */
 #include "base/clock.h"
 #include "cuda/cuda_check.h"
 #include "tests/fakecuda/on_gpu.h"
@@ -55,7 +53,7 @@ static void *to_device(const struct type *type, struct dt_backend *backend, cons
     return device;
 }
 
-/* Some elements of C, the last among them. */
+/* Checks some elements of C, including the last. */
 static void check_product(const struct type *type, struct dt_backend *backend, const float *a,
                           const float *b, const void *device, int n)
 {
@@ -87,7 +85,7 @@ static void time_products(const struct type *type, cublasHandle_t cublas, cudaSt
 {
     const float one = 1, zero = 0;
     const cudaDataType data = type->is_bf16 ? CUDA_R_16BF : CUDA_R_32F;
-    for (int round = -1; round < N_ROUNDS; round++) { /* the first one only warms up */
+    for (int round = -1; round < N_ROUNDS; round++) { /* the first round warms up */
         const double start_s = dt_clock_s();
         const int n_products = round < 0 ? N_WARM_UP : N_PRODUCTS;
         for (int i = 0; i < n_products; i++) {

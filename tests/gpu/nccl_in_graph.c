@@ -1,11 +1,9 @@
-/* Sums by NCCL inside a recorded CUDA graph, from its start to its end, of two ranks or more: one
- * has nothing to add, and NCCL then does nothing at all. Each has a GPU of its own; or, started as
- * "nccl_in_graph one_gpu", all have the first, as ranks of unlike hosts (NCCL_HOSTID), which talk
- * by the network's interface.
- *
- * Each step puts the same numbers on the device and sums them in two buckets that are under way
- * together. The first step is taken call by call, the others are a graph. Prints "works" with the
- * time of a step; wrong sums end with 1, no GPU with 77. */
+/* Sums by NCCL inside a recorded CUDA graph, from start to end, over two ranks or more: one rank
+ * has nothing to add, and NCCL then does nothing. Each has its own GPU; or, started as
+ * "nccl_in_graph one_gpu", all use the first, as ranks of different hosts (NCCL_HOSTID), connected
+ * by the network interface. Each step copies the same numbers to the device and sums them in two
+ * concurrent buckets. The first step goes call by call, the others are a graph. Prints "works" with
+ * the time of a step; wrong sums exit with 1, no GPU with 77. */
 #include "base/clock.h"
 #include "cuda/cuda_backend.h"
 #include "cuda/nccl_allreduce.h"
@@ -58,7 +56,7 @@ static double take_steps(struct sums *sums, const struct dt_comm *comm)
     }
     CHECK_OK(dt_step_graph.open(sums->backend, sums->nccl, BATCH, sum_in_two, sums, &graph));
     double start_s = 0;
-    for (int round = 0; round < 2; round++) { /* the first one records */
+    for (int round = 0; round < 2; round++) { /* the first round records */
         start_s = dt_clock_s();
         CHECK_OK(dt_step_graph.start(graph, inputs, N_STEPS));
         for (int n_done = 0; n_done < N_STEPS;) {
@@ -70,7 +68,7 @@ static double take_steps(struct sums *sums, const struct dt_comm *comm)
     return us;
 }
 
-/* The rank as a host of its own. */
+/* Makes the rank a separate host for NCCL. */
 static void share_gpu(int rank)
 {
     char id[32];

@@ -1,12 +1,9 @@
-/* An experiment: do two ranks sum their gradients by NCCL on one GPU?
- *
- * NCCL refuses ranks of one host on one GPU, and so dtrain does not ask it to (train/device.h). But
- * what it takes for the host is a text that the variable NCCL_HOSTID sets: with another one for
- * each rank they are ranks of unlike hosts, and talk through the network's interface. Set
- * beforehand, the variable stays as it is.
- *
- * Prints "works" with the time of a sum, or "refused: " with NCCL's words; both end with 0 unless
- * only one rank was refused. Wrong sums end with 1, no GPU with 77. */
+/* An experiment: can two ranks sum their gradients by NCCL on one GPU? NCCL refuses ranks of one
+ * host on one GPU, so dtrain does not try (train/device.h). But NCCL identifies a host by a text
+ * that the variable NCCL_HOSTID sets: with a different one for each rank they count as ranks of
+ * different hosts, and use the network interface. A value set beforehand stays. Prints "works" with
+ * the time of a sum, or "refused: " with NCCL's error text; both exit with 0 unless only one rank
+ * was refused. Wrong sums exit with 1, no GPU with 77. */
 #include "base/clock.h"
 #include "cuda/cuda_backend.h"
 #include "cuda/nccl_allreduce.h"
@@ -15,7 +12,7 @@
 
 enum { N_ELEMS = 1199882, N_SUMS = 10 }; /* the parameters of configs/mnist.json */
 
-/* Whole numbers, whose sums have no rounding errors. */
+/* Integers, whose sums have no rounding errors. */
 static float value_of(int rank, int k, size_t i)
 {
     return (float)((i * 7 + (size_t)rank * 13 + (size_t)k * 5) % 61);
@@ -45,7 +42,7 @@ static enum dt_status sum_once(struct dt_allreduce *nccl, struct dt_backend *bac
     return DT_OK;
 }
 
-/* After a failure of one rank alone the job can only end, with whatever NCCL still uses. */
+/* After a failure of one rank alone the job can only end, with the memory that NCCL still uses. */
 static enum dt_status sum_on_one_gpu(struct dt_comm *ranks, struct dt_backend *backend, double *ms)
 {
     struct dt_allreduce *nccl;
