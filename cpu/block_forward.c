@@ -71,11 +71,11 @@ static uint32_t images_to_pool(const struct dt_cpu_job *job, int first, int n, i
     for (int i = 0; drops && i < n; i++) {
         dt_cpu_draw_mask(job, first + i, keep + (size_t)i * n_pooled);
     }
-    const uint32_t spoilt = images_forward(job, first, n, thread, &out);
+    const uint32_t not_finite = images_forward(job, first, n, thread, &out);
     for (size_t i = 0; state->tail.reorders && i < (size_t)n; i++) {
         dt_cpu_reorder(job, pooled + i * n_pooled, y + i * n_pooled);
     }
-    return spoilt;
+    return not_finite;
 }
 
 static uint32_t images_to_linear(const struct dt_cpu_job *job, int first, int n, int thread)
@@ -85,11 +85,11 @@ static uint32_t images_to_linear(const struct dt_cpu_job *job, int first, int n,
     const struct dt_conv_outputs out = {.bias = job->params + state->bias_offset,
                                         .relu = relu,
                                         .y = linear_output(job, first, thread)};
-    const uint32_t spoilt = images_forward(job, first, n, thread, &out);
+    const uint32_t not_finite = images_forward(job, first, n, thread, &out);
     for (int i = 0; i < n; i++) {
         dt_cpu_tail_forward(job, first + i, thread, out.y + (size_t)i * state->n_linear, relu);
     }
-    return spoilt;
+    return not_finite;
 }
 
 /* Processes a few neighbouring samples, and repeats those that are not finite without the fast
@@ -100,12 +100,12 @@ static void images_item(void *context, int item, int thread)
     const struct dt_block_state *state = job->state;
     const int n_images = state->conv.n_together, first = item * n_images;
     const int n = job->n - first < n_images ? job->n - first : n_images;
-    const uint32_t spoilt = state->conv.fuses_pool ? images_to_pool(job, first, n, thread)
-                                                   : images_to_linear(job, first, n, thread);
+    const uint32_t not_finite = state->conv.fuses_pool ? images_to_pool(job, first, n, thread)
+                                                       : images_to_linear(job, first, n, thread);
     for (int i = 0; i < n; i++) {
-        if (spoilt >> i & 1 && state->conv.bf16.used) {
+        if (not_finite >> i & 1 && state->conv.bf16.used) {
             images_to_linear(job, first + i, 1, thread);
-        } else if (spoilt >> i & 1) {
+        } else if (not_finite >> i & 1) {
             conv_sample(context, first + i, thread);
         }
     }

@@ -153,7 +153,7 @@ static enum dt_status filter_gradient(struct dt_block_state *state, float *dweig
                                        cuda->type, state->packed.dw, true, dweight));
     }
     state->packed.dw_of = accumulate ? NULL : dweight;
-    state->packed.dw_recorded = cuda->on_its_own ? state->packed.dw_of : NULL;
+    state->packed.dw_recorded = cuda->inputs_on_device ? state->packed.dw_of : NULL;
     return DT_OK;
 }
 

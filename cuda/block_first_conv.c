@@ -38,7 +38,7 @@ enum dt_status dt_cuda_first_conv_forward(const struct dt_block_state *state, co
                                           const void *x, void *y, const struct dt_pass *pass)
 {
     struct dt_cuda *cuda = state->cuda;
-    cuda->gathered.waits = false;
+    cuda->gathered.pending = false;
     const struct dt_gpu_first_conv conv = first_conv_of(state, x, pass);
     DT_CUDA(dt_gpu_first_conv_forward(
         cuda->stream, &conv, pass->batch->n, cuda->type, params + state->weight_offset,

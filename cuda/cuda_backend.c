@@ -76,7 +76,7 @@ static enum dt_status cuda_copy_out(struct dt_backend *backend, void *host, cons
                                     size_t n_bytes)
 {
     struct dt_cuda *cuda = cuda_of(backend);
-    cuda->gathered.waits |=
+    cuda->gathered.pending |=
         cuda->gathered.in_place && cuda->gathered.x == device; /* now x is read */
     DT_TRY(dt_cuda_unpack(cuda));
     DT_TRY(cuda_sync(backend)); /* as above */
@@ -254,14 +254,14 @@ static enum dt_status cuda_gather(struct dt_backend *backend, struct dt_bound_sa
     if (batch->n == 0) {
         return DT_OK;
     }
-    if (cuda->on_its_own) {
+    if (cuda->inputs_on_device) {
         cuda->batch = (struct dt_cuda_batch){
             .epoch = &cuda->step->epoch, .rows = batch->rows, .ids = batch->ids};
     } else {
         DT_TRY(send_batch(cuda, batch));
     }
     cuda->gathered = (struct dt_cuda_gathered){
-        .samples = bound->gpu, .n = batch->n, .x = x, .waits = true, .in_place = true};
+        .samples = bound->gpu, .n = batch->n, .x = x, .pending = true, .in_place = true};
     return DT_OK;
 }
 
@@ -337,7 +337,7 @@ static enum dt_status cuda_optimizer_step(struct dt_backend *backend,
     }
     DT_TRY(dt_cuda_fork(cuda, DT_CUDA_UPDATES));
     DT_TRY(dt_cuda_follow(cuda, DT_CUDA_UPDATES, DT_CUDA_GRADIENTS));
-    if (!cuda->on_its_own) { /* unpinned memory: read before the call returns */
+    if (!cuda->inputs_on_device) { /* unpinned memory: read before the call returns */
         DT_CUDA(cudaMemcpyAsync(numbers, update, sizeof *update, cudaMemcpyHostToDevice, stream));
     }
     if (update->clip_norm > 0) {

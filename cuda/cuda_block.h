@@ -24,7 +24,7 @@ struct dt_cuda_gathered {
     struct dt_gpu_samples samples;
     int n;
     void *x;
-    bool waits;    /* x is not written yet, and the samples not read in place yet */
+    bool pending;  /* x is not written yet, and the samples not read in place yet */
     bool in_place; /* x was never written */
 };
 
@@ -63,8 +63,8 @@ struct dt_cuda {
     struct dt_cuda_gathered gathered;
     struct dt_cuda_waiting waiting;
     struct dt_gpu_step *step; /* device */
-    bool lost;       /* unfinished work may hang: no call that waits for the GPU is allowed */
-    bool on_its_own; /* enqueued work belongs to a step whose inputs are on the device already
+    bool lost;             /* unfinished work may hang: no call that waits for the GPU is allowed */
+    bool inputs_on_device; /* enqueued work belongs to a step whose inputs are on the device already
                         (cuda/step_graph.h) */
     struct dt_cuda_sums *sums;           /* device */
     struct dt_gpu_metrics *host_metrics; /* pinned */

@@ -10,7 +10,7 @@
 #include "cuda/cuda_check.h"
 #include "cuda/packed.h"
 
-#define FAREWELL_LIMIT_S 10.0 /* for each part of an orderly end, which all ranks join */
+#define CLOSE_LIMIT_S 10.0 /* for each part of an orderly end, which all ranks join */
 #define ABORT_LIMIT_S 2.0
 
 struct nccl;
@@ -83,7 +83,7 @@ static enum dt_status nccl_error(ncclResult_t code, const char *name)
 
 /* NCCL's state: a failure of any rank that it has noticed, or whether it works in the
  * background. */
-static enum dt_status look(struct nccl *self, const char *name, bool *busy)
+static enum dt_status poll_state(struct nccl *self, const char *name, bool *busy)
 {
     ncclResult_t state = ncclSuccess;
     const ncclResult_t code = ncclCommGetAsyncError(self->nccl, &state);
@@ -94,10 +94,10 @@ static enum dt_status look(struct nccl *self, const char *name, bool *busy)
     return DT_OK;
 }
 
-enum dt_status dt_nccl_look(struct dt_allreduce *allreduce, const char *name)
+enum dt_status dt_nccl_check(struct dt_allreduce *allreduce, const char *name)
 {
     bool busy;
-    return look(nccl_of(allreduce), name, &busy);
+    return poll_state(nccl_of(allreduce), name, &busy);
 }
 
 static enum dt_status give(struct nccl *self, struct operation *operation)
@@ -117,7 +117,7 @@ static enum dt_status advance(struct nccl *self, const char *name)
 {
     for (;;) {
         bool busy;
-        DT_TRY(look(self, name, &busy));
+        DT_TRY(poll_state(self, name, &busy));
         if (busy || self->n_issued == self->n_queued) {
             return DT_OK;
         }
@@ -227,60 +227,60 @@ static bool nccl_sent(const struct dt_allreduce *a, struct dt_wire_sent *out)
     return a->comm->size == 1;
 }
 
-struct farewell {
+struct closing {
     ncclResult_t (*end)(ncclComm_t);
     ncclComm_t nccl;
     int device;
     _Atomic bool over;
 };
 
-static void *say_farewell(void *context)
+static void *run_closing(void *context)
 {
-    struct farewell *farewell = context;
-    cudaSetDevice(farewell->device); /* a new thread starts on device 0 */
-    farewell->end(farewell->nccl);
-    atomic_store(&farewell->over, true);
+    struct closing *closing = context;
+    cudaSetDevice(closing->device); /* a new thread starts on device 0 */
+    closing->end(closing->nccl);
+    atomic_store(&closing->over, true);
     return NULL;
 }
 
-static double farewell_limit_s(const struct nccl *self)
+static double close_limit_s(const struct nccl *self)
 {
     const double timeout_s = self->base.comm->timeout_s;
-    return timeout_s < FAREWELL_LIMIT_S ? timeout_s : FAREWELL_LIMIT_S;
+    return timeout_s < CLOSE_LIMIT_S ? timeout_s : CLOSE_LIMIT_S;
 }
 
 /* Calls ncclCommDestroy or ncclCommAbort, which may never return while another rank hangs. Returns
  * false if it has not returned; its memory must then stay. */
-static bool leave(const struct nccl *self, bool in_peace)
+static bool close_comm(const struct nccl *self, bool orderly)
 {
-    struct farewell *farewell = malloc(sizeof *farewell);
+    struct closing *closing = malloc(sizeof *closing);
     pthread_t thread;
-    if (farewell == NULL) {
+    if (closing == NULL) {
         return false;
     }
-    *farewell = (struct farewell){.end = in_peace ? ncclCommDestroy : ncclCommAbort,
-                                  .nccl = self->nccl,
-                                  .device = self->cuda->gpu.index};
-    if (pthread_create(&thread, NULL, say_farewell, farewell) != 0) {
-        free(farewell);
+    *closing = (struct closing){.end = orderly ? ncclCommDestroy : ncclCommAbort,
+                                .nccl = self->nccl,
+                                .device = self->cuda->gpu.index};
+    if (pthread_create(&thread, NULL, run_closing, closing) != 0) {
+        free(closing);
         return false;
     }
-    const double limit_s = in_peace ? farewell_limit_s(self) : ABORT_LIMIT_S;
+    const double limit_s = orderly ? close_limit_s(self) : ABORT_LIMIT_S;
     struct dt_patience patience = dt_patience_begin();
-    while (!atomic_load(&farewell->over) && dt_patience_look(&patience) < limit_s) {
+    while (!atomic_load(&closing->over) && dt_patience_look(&patience) < limit_s) {
         dt_sleep_ms(1);
     }
-    if (!atomic_load(&farewell->over)) {
+    if (!atomic_load(&closing->over)) {
         pthread_detach(thread);
         return false;
     }
     pthread_join(thread, NULL);
-    free(farewell);
+    free(closing);
     return true;
 }
 
 /* True if nothing is under way and all ranks agree in time that they are done. */
-static bool end_in_peace(struct nccl *self)
+static bool end_orderly(struct nccl *self)
 {
     for (int i = 0; i < self->n_slots; i++) {
         if (self->operations[i].state != FREE) {
@@ -293,7 +293,7 @@ static bool end_in_peace(struct nccl *self)
     }
     ncclResult_t state = ncclCommFinalize(self->nccl);
     struct dt_patience patience = dt_patience_begin();
-    while (state == ncclInProgress && dt_patience_look(&patience) < farewell_limit_s(self)) {
+    while (state == ncclInProgress && dt_patience_look(&patience) < close_limit_s(self)) {
         dt_sleep_ms(1);
         if (ncclCommGetAsyncError(self->nccl, &state) != ncclSuccess) {
             return false;
@@ -321,10 +321,10 @@ static bool hangs(cudaStream_t stream)
     return stream != NULL && dt_cuda_wait(stream, NULL, ABORT_LIMIT_S) == cudaErrorNotReady;
 }
 
-static void end(struct nccl *self, bool in_peace)
+static void end(struct nccl *self, bool orderly)
 {
     struct dt_cuda *cuda = self->cuda;
-    const bool left = self->nccl == NULL || leave(self, in_peace);
+    const bool left = self->nccl == NULL || close_comm(self, orderly);
     cuda->lost = cuda->lost || !left || hangs(self->stream) || hangs(self->compute);
     if (cuda->lost) {
         return;
@@ -341,7 +341,7 @@ static void end(struct nccl *self, bool in_peace)
 
 static void nccl_close(struct dt_allreduce *a)
 {
-    end(nccl_of(a), end_in_peace(nccl_of(a)));
+    end(nccl_of(a), end_orderly(nccl_of(a)));
 }
 
 static const struct dt_allreduce_ops nccl_ops = {

@@ -17,6 +17,6 @@
 enum dt_status dt_nccl_open(const struct dt_allreduce_spec *spec, struct dt_allreduce **out);
 
 /* Fails if NCCL has noticed a failure since; `name`: the sum it would affect. Costs nothing. */
-enum dt_status dt_nccl_look(struct dt_allreduce *allreduce, const char *name);
+enum dt_status dt_nccl_check(struct dt_allreduce *allreduce, const char *name);
 
 #endif

@@ -45,7 +45,7 @@ enum dt_status dt_cuda_unpack(struct dt_cuda *cuda)
                                            p->filter.k, p->filter.c, p->filter.kernel, cuda->type,
                                            p->dw, false, p->dw_of));
             p->dw_of = NULL;
-            p->dw_recorded = cuda->on_its_own ? NULL : p->dw_recorded;
+            p->dw_recorded = cuda->inputs_on_device ? NULL : p->dw_recorded;
         }
     }
     return DT_OK;

@@ -133,7 +133,7 @@ static enum dt_status enqueue_step(struct dt_step_graph *g, const struct dt_step
 
 /* A call that CUDA forbids during recording invalidates it, and perhaps only a later call reports
  * that. */
-static enum dt_status spoilt(cudaError_t ended, enum dt_status s)
+static enum dt_status invalidated(cudaError_t ended, enum dt_status s)
 {
     char text[DT_ERROR_TEXT_SIZE];
     snprintf(text, sizeof text, "%s", s != DT_OK ? dt_error_text() : cudaGetErrorString(ended));
@@ -168,7 +168,7 @@ static enum dt_status record(struct dt_step_graph *g, const struct dt_step_input
     const cudaError_t ended = cudaStreamEndCapture(g->cuda->stream, &graph);
     if (ended != cudaSuccess) {
         cudaGetLastError(); /* else a later check finds it */
-        return spoilt(ended, s);
+        return invalidated(ended, s);
     }
     s = s == DT_OK ? write_dot(graph) : s;
     if (s == DT_OK) {
@@ -236,12 +236,12 @@ static enum dt_status enqueue_results(struct dt_step_graph *g)
 static enum dt_status enqueue_steps(struct dt_step_graph *g, int end)
 {
     enum dt_status s = DT_OK;
-    g->cuda->on_its_own = true;
+    g->cuda->inputs_on_device = true;
     while (s == DT_OK && g->n_enqueued < g->n_steps && g->n_enqueued < end) {
         s = take_step(g, &g->inputs[g->n_enqueued++]);
         s = s == DT_OK && g->n_enqueued == g->n_steps ? enqueue_results(g) : s;
     }
-    g->cuda->on_its_own = false;
+    g->cuda->inputs_on_device = false;
     return s;
 }
 
@@ -275,7 +275,7 @@ static enum dt_status graph_test(struct dt_step_graph *g, int *n_done)
 {
     *n_done = 0;
     if (g->allreduce != NULL) {
-        DT_TRY(dt_nccl_look(g->allreduce, "steps on the GPU"));
+        DT_TRY(dt_nccl_check(g->allreduce, "steps on the GPU"));
     }
     const int counted = *g->n_done;
     DT_TRY(enqueue_steps(g, counted + MAX_AHEAD));

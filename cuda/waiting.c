@@ -6,8 +6,8 @@ enum dt_status dt_cuda_enqueue_waiting(struct dt_cuda *cuda)
 {
     const struct dt_cuda_waiting w = cuda->waiting;
     struct dt_cuda_gathered *g = &cuda->gathered;
-    if (g->waits) {
-        g->waits = g->in_place = false;
+    if (g->pending) {
+        g->pending = g->in_place = false;
         DT_CUDA(dt_gpu_gather(cuda->stream, &g->samples, cuda->batch.rows, g->n, cuda->type, g->x));
     }
     cuda->waiting.n = 0;

@@ -80,7 +80,7 @@ static enum dt_status run_alone(struct dt_lab_network *n, struct dt_tape *tape)
 }
 
 /* The gradients of ranks beyond the example's two are zero. */
-static enum dt_status run_together(struct dt_lab_network *n, int rank, struct dt_tape *tape)
+static enum dt_status run_shared(struct dt_lab_network *n, int rank, struct dt_tape *tape)
 {
     float loss;
     set_weights(n, tape->first);
@@ -118,7 +118,7 @@ static enum dt_status run_one(struct dt_world *world, bool average, struct dt_ta
     struct dt_lab_network network;
     DT_TRY(dt_world_agree(world, dt_lab_network_open(&spec, &network)));
     const enum dt_status s =
-        average ? run_together(&network, world->rank, tape) : run_alone(&network, tape);
+        average ? run_shared(&network, world->rank, tape) : run_alone(&network, tape);
     dt_lab_network_close(&network);
     return dt_world_agree(world, s);
 }

@@ -117,7 +117,7 @@ static void check_grid(struct dt_golden *golden, int kind, int p,
                      (m + p - 1) * (DT_PIPELINE_FORWARD + DT_PIPELINE_BACKWARD), 0);
     snprintf(what, sizeof what, "%s: the share that a stage waits", grid->name);
     dt_golden_number(golden, what, grid->waits, grid->formula, 1e-12);
-    snprintf(what, sizeof what, "%s: the share that a training is said to wait", grid->name);
+    snprintf(what, sizeof what, "%s: the share that a training reports as waiting", grid->name);
     dt_golden_number(golden, what, dt_pipeline_bubble(p, m), grid->formula, 1e-12);
 }
 

@@ -268,7 +268,7 @@ struct forward {
     float *edge;                   /* inputs of a tile that crosses the edge */
     struct dt_winograd_area *tile; /* of the current image */
     int n_images, image, n_tiles, next;
-    uint32_t spoilt;
+    uint32_t not_finite;
 };
 
 static void share_scratch(struct forward *f, float *scratch)
@@ -291,7 +291,7 @@ static const float *image_of(const struct forward *f)
 
 static void note_finite(struct forward *f, int image, bool finite)
 {
-    f->spoilt |= finite ? 0 : 1u << image;
+    f->not_finite |= finite ? 0 : 1u << image;
 }
 
 static float *ground_of(const struct forward *f, int image)
@@ -401,5 +401,5 @@ uint32_t DT_KERNEL(winograd_forward)(const struct dt_winograd *w, int n_images, 
             put_slot(&f, &slot[i], true, i);
         }
     }
-    return f.spoilt;
+    return f.not_finite;
 }

@@ -10,34 +10,34 @@
 #define N_ELEMS 100003 /* no number of ranks divides it */
 
 /* An implementation, on memory of `backend`, or on the program's if that is NULL. */
-struct way {
+struct impl {
     struct dt_allreduce *allreduce;
     struct dt_backend *backend;
     float *host; /* N_ELEMS, with a backend: source and destination of copies */
 };
 
-static enum dt_status add(struct way *way)
+static enum dt_status add(struct impl *impl)
 {
     struct dt_request request;
-    DT_TRY(dt_allreduce_start(way->allreduce, 0, 0, N_ELEMS, "a sum that is checked", &request));
-    DT_TRY(dt_comm_wait(way->allreduce->comm, &request));
-    return way->backend != NULL ? way->backend->ops->sync(way->backend) : DT_OK;
+    DT_TRY(dt_allreduce_start(impl->allreduce, 0, 0, N_ELEMS, "a sum that is checked", &request));
+    DT_TRY(dt_comm_wait(impl->allreduce->comm, &request));
+    return impl->backend != NULL ? impl->backend->ops->sync(impl->backend) : DT_OK;
 }
 
-static enum dt_status sum_wrong(struct dt_acceptance *a, struct way *way, unsigned round,
+static enum dt_status sum_wrong(struct dt_acceptance *a, struct impl *impl, unsigned round,
                                 size_t *n_wrong)
 {
-    const struct dt_allreduce *sum = way->allreduce;
+    const struct dt_allreduce *sum = impl->allreduce;
     const size_t n_bytes = N_ELEMS * sizeof(float);
-    const bool device = way->backend != NULL;
-    dt_bench_fill(device ? way->host : sum->part, N_ELEMS, a->world->rank, round);
-    DT_TRY(device ? way->backend->ops->copy_in(way->backend, sum->part, way->host, n_bytes)
+    const bool device = impl->backend != NULL;
+    dt_bench_fill(device ? impl->host : sum->part, N_ELEMS, a->world->rank, round);
+    DT_TRY(device ? impl->backend->ops->copy_in(impl->backend, sum->part, impl->host, n_bytes)
                   : DT_OK);
-    DT_TRY(add(way));
-    DT_TRY(device ? way->backend->ops->copy_out(way->backend, way->host, sum->total, n_bytes)
+    DT_TRY(add(impl));
+    DT_TRY(device ? impl->backend->ops->copy_out(impl->backend, impl->host, sum->total, n_bytes)
                   : DT_OK);
     *n_wrong =
-        dt_bench_count_wrong(device ? way->host : sum->total, N_ELEMS, a->world->size, round);
+        dt_bench_count_wrong(device ? impl->host : sum->total, N_ELEMS, a->world->size, round);
     return DT_OK;
 }
 
@@ -64,10 +64,10 @@ static enum dt_status judge(struct dt_acceptance *a, enum dt_allreduce_type type
     return s;
 }
 
-static enum dt_status try_way(struct dt_acceptance *a, enum dt_allreduce_type type,
-                              struct dt_backend *backend, struct dt_accept_row *row)
+static enum dt_status try_impl(struct dt_acceptance *a, enum dt_allreduce_type type,
+                               struct dt_backend *backend, struct dt_accept_row *row)
 {
-    struct way way = {.backend = backend};
+    struct impl impl = {.backend = backend};
     const struct dt_allreduce_spec spec = {
         .rows = dt_all_rows.allreduce,
         .type = type,
@@ -78,15 +78,15 @@ static enum dt_status try_way(struct dt_acceptance *a, enum dt_allreduce_type ty
         .n_slots = 1};
     size_t n_wrong;
     enum dt_status s;
-    DT_TRY_GOTO(s, dt_world_alloc(a->world, N_ELEMS, sizeof *way.host, "sums", (void **)&way.host),
-                done);
-    DT_TRY_GOTO(s, dt_world_agree(a->world, dt_allreduce_open(&spec, &way.allreduce)), done);
-    s = sum_wrong(a, &way, (unsigned)type + 1, &n_wrong);
+    DT_TRY_GOTO(
+        s, dt_world_alloc(a->world, N_ELEMS, sizeof *impl.host, "sums", (void **)&impl.host), done);
+    DT_TRY_GOTO(s, dt_world_agree(a->world, dt_allreduce_open(&spec, &impl.allreduce)), done);
+    s = sum_wrong(a, &impl, (unsigned)type + 1, &n_wrong);
     s = s == DT_OK ? judge(a, type, n_wrong, row) : s;
 done:
     if (s != DT_STALLED) { /* other ranks may still use it */
-        dt_allreduce_close(way.allreduce);
-        free(way.host);
+        dt_allreduce_close(impl.allreduce);
+        free(impl.host);
     }
     return s;
 }
@@ -101,17 +101,17 @@ static bool is_here(const struct dt_acceptance *a, enum dt_allreduce_type type)
 static enum dt_status try_all(struct dt_acceptance *a, struct dt_backend *backend,
                               struct dt_accept_row *row)
 {
-    int n_ways = 0;
+    int n_impls = 0;
     row->verdict = DT_ACCEPT_PASS;
     for (int type = 0; type < DT_N_ALLREDUCE_TYPES && row->verdict == DT_ACCEPT_PASS; type++) {
         if (is_here(a, type)) {
-            DT_TRY(try_way(a, type, dt_allreduce_is_for_gpus(type) ? backend : NULL, row));
-            n_ways++;
+            DT_TRY(try_impl(a, type, dt_allreduce_is_for_gpus(type) ? backend : NULL, row));
+            n_impls++;
         }
     }
     if (row->verdict == DT_ACCEPT_PASS) {
-        snprintf(row->text, sizeof row->text, "%d ways%s%s, %d floats each, all exact", n_ways,
-                 is_here(a, DT_ALLREDUCE_NCCL) ? ", nccl" : "",
+        snprintf(row->text, sizeof row->text, "%d implementations%s%s, %d floats each, all exact",
+                 n_impls, is_here(a, DT_ALLREDUCE_NCCL) ? ", nccl" : "",
                  is_here(a, DT_ALLREDUCE_STAGED) ? ", staged" : "", N_ELEMS);
     }
     return DT_OK;

@@ -11,22 +11,22 @@
 #define LEAST_ACCURACY 0.95
 
 /* The training's results, from its events. Rank 0's. */
-struct heard {
+struct results {
     struct dt_acceptance *acceptance;
     double n_correct, n_samples, steps;
     char gradients[32];
 };
 
 /* A dt_emitter.emit. */
-static enum dt_status hear(void *context, struct dt_event *event)
+static enum dt_status on_event(void *context, struct dt_event *event)
 {
-    struct heard *heard = context;
+    struct results *results = context;
     if (event->kind == DT_EVENT_END) {
-        heard->n_correct = event->end->test.n_correct;
-        heard->n_samples = event->end->test.n_samples;
-        heard->steps = (double)event->end->steps;
-        snprintf(heard->gradients, sizeof heard->gradients, "%s", event->end->allreduce);
-        snprintf(heard->acceptance->checkpoint, sizeof heard->acceptance->checkpoint, "%s",
+        results->n_correct = event->end->test.n_correct;
+        results->n_samples = event->end->test.n_samples;
+        results->steps = (double)event->end->steps;
+        snprintf(results->gradients, sizeof results->gradients, "%s", event->end->allreduce);
+        snprintf(results->acceptance->checkpoint, sizeof results->acceptance->checkpoint, "%s",
                  event->end->checkpoint);
     }
     return DT_OK;
@@ -34,22 +34,22 @@ static enum dt_status hear(void *context, struct dt_event *event)
 
 enum dt_status dt_accept_training(struct dt_acceptance *a, struct dt_accept_row *row)
 {
-    struct heard heard = {.acceptance = a};
+    struct results results = {.acceptance = a};
     const struct dt_train_options options = {.format = &dt_config_json,
                                              .run_dir = a->folder.path,
                                              .watch = {dt_watch_all, a->spec->faults}};
-    DT_TRY(dt_train(a->world, &a->config, &options, &(struct dt_emitter){hear, &heard}));
-    DT_TRY(dt_comm_broadcast(a->world->comm, &heard.n_correct, 3 * sizeof heard.n_correct, 0,
+    DT_TRY(dt_train(a->world, &a->config, &options, &(struct dt_emitter){on_event, &results}));
+    DT_TRY(dt_comm_broadcast(a->world->comm, &results.n_correct, 3 * sizeof results.n_correct, 0,
                              "result of the training"));
     DT_TRY(dt_comm_broadcast(a->world->comm, a->checkpoint, sizeof a->checkpoint, 0,
                              "name of the checkpoint"));
-    const double accuracy = heard.n_correct / heard.n_samples;
+    const double accuracy = results.n_correct / results.n_samples;
     a->trained = true;
     row->verdict = dt_accept_verdict(accuracy >= LEAST_ACCURACY);
     snprintf(row->text, sizeof row->text,
              "%.2f %% right after %.0f steps%s, replicas equal after each; gradients by %s",
-             100 * accuracy, heard.steps,
-             row->verdict == DT_ACCEPT_PASS ? "" : " (95 % are wanted)", heard.gradients);
+             100 * accuracy, results.steps,
+             row->verdict == DT_ACCEPT_PASS ? "" : " (95 % are wanted)", results.gradients);
     return DT_OK;
 }
 

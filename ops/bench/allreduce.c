@@ -15,7 +15,7 @@
 #define PEAK_MS 20
 
 /* An allreduce implementation, on memory of `backend`, or on the program's if that is NULL. */
-struct way {
+struct impl {
     struct dt_allreduce *allreduce;
     struct dt_backend *backend;
     struct dt_sum_row *row; /* borrowed */
@@ -49,53 +49,54 @@ static enum dt_status read_config(const struct dt_args *args, struct dt_config *
 
 /* ---- one implementation */
 
-static enum dt_status sum_once(struct bench *b, struct way *way, size_t n_elems)
+static enum dt_status sum_once(struct bench *b, struct impl *impl, size_t n_elems)
 {
     struct dt_request request;
-    DT_TRY(dt_allreduce_start(way->allreduce, 0, 0, n_elems, b->name, &request));
-    DT_TRY(dt_comm_wait(way->allreduce->comm, &request));
-    return way->backend != NULL ? way->backend->ops->sync(way->backend) : DT_OK;
+    DT_TRY(dt_allreduce_start(impl->allreduce, 0, 0, n_elems, b->name, &request));
+    DT_TRY(dt_comm_wait(impl->allreduce->comm, &request));
+    return impl->backend != NULL ? impl->backend->ops->sync(impl->backend) : DT_OK;
 }
 
 /* An untimed sum of known numbers, to check the result. */
-static enum dt_status check_once(struct bench *b, struct way *way, size_t n_elems, size_t *n_wrong)
+static enum dt_status check_once(struct bench *b, struct impl *impl, size_t n_elems,
+                                 size_t *n_wrong)
 {
-    float *mine = way->backend != NULL ? b->host : way->allreduce->part;
-    const float *sum = way->backend != NULL ? b->host : way->allreduce->total;
+    float *mine = impl->backend != NULL ? b->host : impl->allreduce->part;
+    const float *sum = impl->backend != NULL ? b->host : impl->allreduce->total;
     dt_bench_fill(mine, n_elems, b->world->rank, ++b->n_rounds);
-    if (way->backend != NULL) {
-        DT_TRY(way->backend->ops->copy_in(way->backend, way->allreduce->part, mine,
-                                          n_elems * sizeof *mine));
-    }
-    DT_TRY(sum_once(b, way, n_elems));
-    if (way->backend != NULL) {
-        DT_TRY(way->backend->ops->copy_out(way->backend, b->host, way->allreduce->total,
+    if (impl->backend != NULL) {
+        DT_TRY(impl->backend->ops->copy_in(impl->backend, impl->allreduce->part, mine,
                                            n_elems * sizeof *mine));
+    }
+    DT_TRY(sum_once(b, impl, n_elems));
+    if (impl->backend != NULL) {
+        DT_TRY(impl->backend->ops->copy_out(impl->backend, b->host, impl->allreduce->total,
+                                            n_elems * sizeof *mine));
     }
     *n_wrong += dt_bench_count_wrong(sum, n_elems, b->world->size, b->n_rounds);
     return DT_OK;
 }
 
 /* Timed sums add zeros: in place, other numbers would grow from one sum to the next. */
-static enum dt_status clear(struct bench *b, struct way *way, size_t n_elems)
+static enum dt_status clear(struct bench *b, struct impl *impl, size_t n_elems)
 {
-    if (way->backend == NULL) {
-        memset(way->allreduce->part, 0, n_elems * sizeof *way->allreduce->part);
+    if (impl->backend == NULL) {
+        memset(impl->allreduce->part, 0, n_elems * sizeof *impl->allreduce->part);
         return DT_OK;
     }
     memset(b->host, 0, n_elems * sizeof *b->host);
-    return way->backend->ops->copy_in(way->backend, way->allreduce->part, b->host,
-                                      n_elems * sizeof *b->host);
+    return impl->backend->ops->copy_in(impl->backend, impl->allreduce->part, b->host,
+                                       n_elems * sizeof *b->host);
 }
 
 /* Counts the messages of one sum: the rank that sends most, and whether all ranks together send
  * what the formula predicts. */
-static enum dt_status count_messages(struct bench *b, struct way *way, struct dt_sum_point *p)
+static enum dt_status count_messages(struct bench *b, struct impl *impl, struct dt_sum_point *p)
 {
     struct dt_wire_sent before, after;
-    p->counted = dt_allreduce_sent(way->allreduce, &before);
-    DT_TRY(sum_once(b, way, p->n_elems));
-    (void)dt_allreduce_sent(way->allreduce, &after);
+    p->counted = dt_allreduce_sent(impl->allreduce, &before);
+    DT_TRY(sum_once(b, impl, p->n_elems));
+    (void)dt_allreduce_sent(impl->allreduce, &after);
     double most[] = {(double)(after.all.messages - before.all.messages),
                      (double)(after.all.bytes - before.all.bytes)};
     double all[] = {most[0], most[1],
@@ -108,8 +109,8 @@ static enum dt_status count_messages(struct bench *b, struct way *way, struct dt
     p->most = (struct dt_wire_count){.messages = (uint64_t)most[0], .bytes = (uint64_t)most[1]};
     p->between_hosts =
         (struct dt_wire_count){.messages = (uint64_t)all[2], .bytes = (uint64_t)all[3]};
-    if (way->allreduce->algorithm != NULL) {
-        const struct dt_traffic expected = dt_allreduce_formula(way->allreduce, p->n_elems);
+    if (impl->allreduce->algorithm != NULL) {
+        const struct dt_traffic expected = dt_allreduce_formula(impl->allreduce, p->n_elems);
         p->as_predicted = all[0] == (double)expected.messages &&
                           all[1] == (double)(expected.elements * sizeof(float));
         b->n_unlike += !p->as_predicted;
@@ -117,18 +118,18 @@ static enum dt_status count_messages(struct bench *b, struct way *way, struct dt
     return DT_OK;
 }
 
-static enum dt_status time_sums(struct bench *b, struct way *way, struct dt_sum_point *p)
+static enum dt_status time_sums(struct bench *b, struct impl *impl, struct dt_sum_point *p)
 {
-    DT_TRY(clear(b, way, p->n_elems));
-    DT_TRY(count_messages(b, way, p));
+    DT_TRY(clear(b, impl, p->n_elems));
+    DT_TRY(count_messages(b, impl, p));
     for (size_t i = 0; i < b->options.n_warmup; i++) {
-        DT_TRY(sum_once(b, way, p->n_elems));
+        DT_TRY(sum_once(b, impl, p->n_elems));
     }
     DT_TRY(dt_comm_barrier(b->world->comm, "barrier before sums are timed"));
     const double begin_s = dt_clock_s();
     double last_s = begin_s;
     for (size_t i = 0; i < b->options.n_iters; i++) {
-        DT_TRY(sum_once(b, way, p->n_elems));
+        DT_TRY(sum_once(b, impl, p->n_elems));
         const double now_s = dt_clock_s();
         b->times_s[i] = now_s - last_s;
         last_s = now_s;
@@ -159,10 +160,10 @@ static enum dt_status combine(struct bench *b, struct dt_sum_point *p)
     return worst[4] > 0 ? dt_bench_stopped(b->world) : DT_OK;
 }
 
-static enum dt_status measure_sizes(struct bench *b, struct way *way)
+static enum dt_status measure_sizes(struct bench *b, struct impl *impl)
 {
     double n_bytes[DT_SUM_MAX_SIZES], seconds[DT_SUM_MAX_SIZES];
-    struct dt_sum_row *row = way->row;
+    struct dt_sum_row *row = impl->row;
     for (size_t size = b->options.min_bytes; size <= b->options.max_bytes;
          size *= b->options.factor) {
         struct dt_sum_point *p = &row->points[row->n_points];
@@ -170,12 +171,12 @@ static enum dt_status measure_sizes(struct bench *b, struct way *way)
         p->n_bytes = p->n_elems * sizeof(float);
         p->as_predicted = true;
         snprintf(b->name, sizeof b->name, "allreduce of %zu bytes (%s)", p->n_bytes,
-                 dt_allreduce_names[way->allreduce->type]);
+                 dt_allreduce_names[impl->allreduce->type]);
         dt_comm_phase(b->world->comm, "bench allreduce");
         for (size_t i = 0; i < b->options.n_checks; i++) {
-            DT_TRY(check_once(b, way, p->n_elems, &p->n_wrong));
+            DT_TRY(check_once(b, impl, p->n_elems, &p->n_wrong));
         }
-        DT_TRY(time_sums(b, way, p));
+        DT_TRY(time_sums(b, impl, p));
         DT_TRY(combine(b, p));
         if (b->world->rank == 0) {
             dt_sum_print_point(b->world->size, b->options.n_checks > 0, p);
@@ -188,18 +189,18 @@ static enum dt_status measure_sizes(struct bench *b, struct way *way)
 }
 
 /* The implementation's buffer and result must be ready. */
-static enum dt_status measure(struct bench *b, struct way *way)
+static enum dt_status measure(struct bench *b, struct impl *impl)
 {
-    const enum dt_allreduce_type type = way->allreduce->type;
+    const enum dt_allreduce_type type = impl->allreduce->type;
     if (b->world->rank == 0) {
         dt_sum_print_head(b->world, &b->options, type);
     }
-    DT_TRY(measure_sizes(b, way));
+    DT_TRY(measure_sizes(b, impl));
     if (b->world->rank == 0) {
-        dt_sum_print_between(b->world->comm->n_hosts, way->row);
+        dt_sum_print_between(b->world->comm->n_hosts, impl->row);
         printf("\n");
         cJSON_AddItemToArray(cJSON_GetObjectItemCaseSensitive(b->json, "ways"),
-                             dt_sum_json(b->world->size, type, way->row));
+                             dt_sum_json(b->world->size, type, impl->row));
     }
     return DT_OK;
 }
@@ -215,7 +216,7 @@ static size_t largest_elems(const struct bench *b)
 static enum dt_status by_type(struct bench *b, enum dt_allreduce_type type,
                               struct dt_backend *backend)
 {
-    struct way way = {.backend = backend, .row = &b->rows[type]};
+    struct impl impl = {.backend = backend, .row = &b->rows[type]};
     const struct dt_allreduce_spec spec = {
         .rows = dt_all_rows.allreduce,
         .type = type,
@@ -226,19 +227,19 @@ static enum dt_status by_type(struct bench *b, enum dt_allreduce_type type,
         .delay = b->options.delayed ? &b->options.delay : NULL,
         .n_elems = largest_elems(b),
         .n_slots = 1};
-    DT_TRY(dt_world_agree(b->world, dt_allreduce_open(&spec, &way.allreduce)));
-    const char *why_not = way.allreduce->type != type ? way.allreduce->why
-                          : b->options.delayed && way.allreduce->algorithm == NULL
+    DT_TRY(dt_world_agree(b->world, dt_allreduce_open(&spec, &impl.allreduce)));
+    const char *why_not = impl.allreduce->type != type ? impl.allreduce->why
+                          : b->options.delayed && impl.allreduce->algorithm == NULL
                               ? "dtrain can slow down its own messages alone"
                               : NULL;
     enum dt_status s = DT_OK;
     if (why_not == NULL) {
-        s = measure(b, &way);
+        s = measure(b, &impl);
     } else if (b->world->rank == 0) {
         printf("# %s: not here, because %s\n\n", dt_allreduce_names[type], why_not);
     }
     if (s != DT_STALLED) { /* other ranks may still use it */
-        dt_allreduce_close(way.allreduce);
+        dt_allreduce_close(impl.allreduce);
     }
     return s;
 }
@@ -264,7 +265,7 @@ static enum dt_status by_gpus(struct bench *b)
 
 /* In host memory, and then in that of GPUs. With one rank there is nothing to add: one
  * implementation stands for all. */
-static enum dt_status by_all_ways(struct bench *b)
+static enum dt_status measure_all(struct bench *b)
 {
     for (int type = 0; type < DT_N_ALLREDUCE_TYPES; type++) {
         const bool worth = b->world->size > 1 || type == DT_ALLREDUCE_MPI;
@@ -291,7 +292,7 @@ static enum dt_status find_auto(struct bench *b, enum dt_allreduce_type *out)
     return DT_OK;
 }
 
-static enum dt_status compare_ways(struct bench *b)
+static enum dt_status compare_all(struct bench *b)
 {
     struct dt_sum_group host = {.rows = b->rows};
     const struct dt_sum_group gpus = {
@@ -360,13 +361,13 @@ static enum dt_status run(struct bench *b, const struct dt_args *args)
     DT_TRY(dt_world_agree(b->world, prepare(b, args)));
     DT_TRY(compare_options(b));
     DT_TRY(dt_device_choose(b->world, &b->config, &b->device));
-    DT_TRY(dt_bench_say_load(b->world));
+    DT_TRY(dt_bench_print_load(b->world));
     begin_json(b);
     if (b->options.delayed && b->world->rank == 0) {
         dt_sum_print_delay(&b->options.delay);
     }
-    DT_TRY(by_all_ways(b));
-    DT_TRY(compare_ways(b));
+    DT_TRY(measure_all(b));
+    DT_TRY(compare_all(b));
     enum dt_status s =
         b->world->rank == 0 ? dt_bench_write(dt_args_text(args, DT_OPTION_JSON), b->json) : DT_OK;
     if (b->n_wrong + b->n_unlike > 0 && dt_output_failed(s)) {

@@ -194,7 +194,7 @@ int dt_bench_n_cores(void)
     return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
 }
 
-enum dt_status dt_bench_say_load(struct dt_world *world)
+enum dt_status dt_bench_print_load(struct dt_world *world)
 {
     struct dt_rank_facts *ranks;
     DT_TRY(dt_facts_gather_load(world, &ranks));

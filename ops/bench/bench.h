@@ -59,7 +59,7 @@ double dt_bench_peak(unsigned n_ms);
 
 /* If other programs use a host's CPUs, as `dtrain doctor` detects it, rank 0 prints a comment to
  * stdout. Every rank calls it, before it measures. */
-enum dt_status dt_bench_say_load(struct dt_world *world);
+enum dt_status dt_bench_print_load(struct dt_world *world);
 
 /* Call it on every rank after one got a signal to stop: reports it, and returns DT_STOPPED,
  * agreed. */

@@ -211,7 +211,7 @@ static enum dt_status time_blocks(struct dt_world *world, const struct dt_config
                                         "bench blocks: no rank of a pipeline runs all blocks (set "
                                         "distributed.strategy to allreduce)"));
     }
-    DT_TRY(dt_bench_say_load(world));
+    DT_TRY(dt_bench_print_load(world));
     DT_TRY(dt_world_alloc(world, 1, sizeof *b, "what is measured", (void **)&b));
     b->trace = (struct dt_trace){.begin = begin_span, .end = end_span};
     struct dt_config c = *config;

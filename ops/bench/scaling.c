@@ -17,7 +17,7 @@ struct bench {
     struct dt_config config;
     struct dt_trainer trainer;
     struct dt_scaling scaling;
-    struct dt_heartbeat beat; /* of the measuring ranks, for the waiting ones */
+    struct dt_heartbeat heartbeat; /* of the measuring ranks, for the waiting ones */
     char device[128];
 };
 
@@ -60,7 +60,7 @@ static enum dt_status take_steps(struct bench *b, double *step_s)
         const double start_s = dt_clock_s();
         DT_TRY(dt_bench_take_step(t, "bench scaling"));
         seconds[i < 0 ? 0 : i] = dt_clock_s() - start_s;
-        DT_TRY(dt_heartbeat_look(&b->beat));
+        DT_TRY(dt_heartbeat_look(&b->heartbeat));
     }
     *step_s = dt_bench_median(seconds, DT_SCALING_STEPS);
     return DT_OK;
@@ -72,7 +72,7 @@ static enum dt_status measure(struct bench *b, struct dt_world *part, struct dt_
     const struct dt_config config = config_of(b, row);
     struct dt_trainer *t = &b->trainer;
     part->comm->meanwhile = dt_heartbeat_show;
-    part->comm->meanwhile_context = &b->beat;
+    part->comm->meanwhile_context = &b->heartbeat;
     DT_TRY(dt_trainer_open(part, &config, &dt_config_json, t));
     part->comm->meanwhile = NULL; /* without it in timed steps */
     const enum dt_status s = take_steps(b, &row->step_s);
@@ -88,13 +88,13 @@ static enum dt_status measure_row(struct bench *b, struct dt_scaling_row *row)
     struct dt_world part;
     double mine = 0, sum;
     enum dt_status s = DT_OK;
-    b->beat = (struct dt_heartbeat){.comm = b->world->comm,
-                                    .name = "a sign of life of the measurement",
-                                    .n = 1,
-                                    .mine = &mine,
-                                    .sum = &sum};
+    b->heartbeat = (struct dt_heartbeat){.comm = b->world->comm,
+                                         .name = "a sign of life of the measurement",
+                                         .n = 1,
+                                         .mine = &mine,
+                                         .sum = &sum};
     DT_TRY(dt_world_open_first(b->world, row->n_ranks, &part));
-    DT_TRY(dt_heartbeat_start(&b->beat));
+    DT_TRY(dt_heartbeat_start(&b->heartbeat));
     dt_comm_phase(b->world->comm, part.comm != NULL ? "bench scaling" : "idle");
     if (part.comm != NULL) {
         s = measure(b, &part, row);
@@ -103,7 +103,7 @@ static enum dt_status measure_row(struct bench *b, struct dt_scaling_row *row)
         }
         dt_world_close_first(&part);
     }
-    DT_TRY(dt_heartbeat_finish(&b->beat));
+    DT_TRY(dt_heartbeat_finish(&b->heartbeat));
     return dt_world_agree(b->world, s);
 }
 
@@ -144,7 +144,7 @@ static enum dt_status run(struct bench *b, const char *json, const char *html)
     b->scaling.unit = dt_unit_name(&b->config);
     b->scaling.device = b->device;
     plan_rows(b);
-    DT_TRY(dt_bench_say_load(b->world));
+    DT_TRY(dt_bench_print_load(b->world));
     DT_TRY(measure_all(b));
     return dt_world_agree(b->world, b->world->rank == 0 ? report(b, json, html) : DT_OK);
 }

@@ -27,26 +27,21 @@
 #define PROGRESS_INTERVAL_S 0.1
 
 /* A rank's contribution to a heartbeat; every rank receives the sum. */
-enum {
-    BEAT_FINISHED,
-    BEAT_STOP,
-    BEAT_STEPS,
-    BEAT_RUNS
-}; /* from BEAT_RUNS on: 1 for each ended run */
+enum { SUM_FINISHED, SUM_STOP, SUM_STEPS, SUM_RUNS }; /* from SUM_RUNS on: 1 for each ended run */
 
 struct sweep {
     struct dt_world *world, alone;
     const struct dt_args *args;
     struct dt_grid grid;
     char dir[DT_PATH_SIZE];
-    int n_threads;              /* per rank, if the configuration does not set it */
-    const char **sets;          /* room for those of one run */
-    struct dt_config config;    /* of the current run */
-    struct dt_sinks sinks;      /* of the current run */
-    enum dt_status run_failure; /* of this rank's first run that failed without diverging */
-    struct dt_heartbeat beat;   /* carries the numbers above */
-    double *printed;            /* the sums that rank 0 has printed */
-    double drawn_s;             /* when rank 0 last drew its line; 0: no line is shown */
+    int n_threads;                 /* per rank, if the configuration does not set it */
+    const char **sets;             /* room for those of one run */
+    struct dt_config config;       /* of the current run */
+    struct dt_sinks sinks;         /* of the current run */
+    enum dt_status run_failure;    /* of this rank's first run that failed without diverging */
+    struct dt_heartbeat heartbeat; /* carries the numbers above */
+    double *printed;               /* the sums that rank 0 has printed */
+    double drawn_s;                /* when rank 0 last drew its line; 0: no line is shown */
 };
 
 /* ---- rank 0's output */
@@ -64,7 +59,7 @@ static int n_ended(const struct sweep *w)
 {
     double n = 0;
     for (int i = 0; i < w->grid.n_runs; i++) {
-        n += w->printed[BEAT_RUNS + i];
+        n += w->printed[SUM_RUNS + i];
     }
     return (int)n;
 }
@@ -77,7 +72,7 @@ static void draw_line(struct sweep *w)
         return;
     }
     snprintf(line, sizeof line, "%d of %d runs, %s steps", n_ended(w), w->grid.n_runs,
-             dt_count_text(w->printed[BEAT_STEPS], steps, sizeof steps));
+             dt_count_text(w->printed[SUM_STEPS], steps, sizeof steps));
     fprintf(stderr, "\r\033[K%.*s", width - 1, line);
     fflush(stderr);
     w->drawn_s = dt_clock_s();
@@ -89,11 +84,11 @@ static void print_ended(struct sweep *w, const double *sum)
     if (w->world->rank != 0) {
         return;
     }
-    w->printed[BEAT_STEPS] = sum[BEAT_STEPS];
+    w->printed[SUM_STEPS] = sum[SUM_STEPS];
     for (int i = 0; i < w->grid.n_runs; i++) {
-        if (sum[BEAT_RUNS + i] > 0 && w->printed[BEAT_RUNS + i] == 0) {
+        if (sum[SUM_RUNS + i] > 0 && w->printed[SUM_RUNS + i] == 0) {
             struct dt_sweep_row row;
-            w->printed[BEAT_RUNS + i] = 1;
+            w->printed[SUM_RUNS + i] = 1;
             clear_line(w);
             if (dt_sweep_row_read(w->dir, &w->grid, i, true, &row) == DT_OK) {
                 dt_sweep_row_print(&w->grid, &row, n_ended(w));
@@ -106,24 +101,24 @@ static void print_ended(struct sweep *w, const double *sum)
 }
 
 /* A dt_heartbeat.take. Passes on a stop signal that reached only another rank. */
-static void take_beat(void *context)
+static void take_sums(void *context)
 {
     struct sweep *w = context;
-    print_ended(w, w->beat.sum);
-    if (w->beat.sum[BEAT_STOP] > 0 && !dt_stop_requested()) {
+    print_ended(w, w->heartbeat.sum);
+    if (w->heartbeat.sum[SUM_STOP] > 0 && !dt_stop_requested()) {
         raise(SIGTERM);
     }
-    w->beat.mine[BEAT_STOP] = dt_stop_requested();
+    w->heartbeat.mine[SUM_STOP] = dt_stop_requested();
 }
 
 /* ---- a run */
 
 /* A dt_emitter.emit. */
-static enum dt_status hear(void *context, struct dt_event *event)
+static enum dt_status on_event(void *context, struct dt_event *event)
 {
     struct sweep *w = context;
-    w->beat.mine[BEAT_STEPS] += event->kind == DT_EVENT_STEP;
-    dt_heartbeat_show(&w->beat);
+    w->heartbeat.mine[SUM_STEPS] += event->kind == DT_EVENT_STEP;
+    dt_heartbeat_show(&w->heartbeat);
     return dt_sinks_emit(&w->sinks, event);
 }
 
@@ -158,10 +153,10 @@ static enum dt_status train(struct sweep *w, int run)
                                              .resume = dt_args_has(w->args, DT_OPTION_RESUME)};
     enum dt_status s = load(w, run);
     if (s == DT_OK) {
-        s = dt_train(&w->alone, &w->config, &options, &(struct dt_emitter){hear, w});
+        s = dt_train(&w->alone, &w->config, &options, &(struct dt_emitter){on_event, w});
         dt_sinks_close(&w->sinks);
     }
-    DT_TRY(dt_heartbeat_look(&w->beat));
+    DT_TRY(dt_heartbeat_look(&w->heartbeat));
     if (s == DT_STOPPED || s == DT_STALLED) {
         return s;
     }
@@ -169,8 +164,8 @@ static enum dt_status train(struct sweep *w, int run)
         clear_line(w);
         note_failure(w, run, s);
     }
-    w->beat.mine[BEAT_RUNS + run] = 1;
-    return dt_heartbeat_look(&w->beat);
+    w->heartbeat.mine[SUM_RUNS + run] = 1;
+    return dt_heartbeat_look(&w->heartbeat);
 }
 
 static enum dt_status train_mine(struct sweep *w)
@@ -191,20 +186,20 @@ static enum dt_status check_all(struct sweep *w)
 {
     DT_TRY(dt_grid_open(w->args->values[DT_OPTION_SET].texts, w->args->values[DT_OPTION_SET].n,
                         &w->grid));
-    const size_t n = BEAT_RUNS + (size_t)w->grid.n_runs;
+    const size_t n = SUM_RUNS + (size_t)w->grid.n_runs;
     double *numbers = calloc(3 * n, sizeof *numbers);
     w->printed = numbers; /* owns them */
     w->sets = calloc((size_t)w->grid.n_axes + 1, sizeof *w->sets);
     if (w->sets == NULL || numbers == NULL) {
         return dt_error(DT_NO_MEMORY, "out of memory for the runs of a sweep");
     }
-    w->beat = (struct dt_heartbeat){.comm = w->world->comm,
-                                    .name = "a sign of life of the sweep",
-                                    .n = n,
-                                    .mine = numbers + n,
-                                    .sum = numbers + 2 * n,
-                                    .take = take_beat,
-                                    .context = w};
+    w->heartbeat = (struct dt_heartbeat){.comm = w->world->comm,
+                                         .name = "a sign of life of the sweep",
+                                         .n = n,
+                                         .mine = numbers + n,
+                                         .sum = numbers + 2 * n,
+                                         .take = take_sums,
+                                         .context = w};
     for (int run = 0; run < w->grid.n_runs; run++) {
         DT_TRY(load(w, run));
     }
@@ -300,14 +295,14 @@ static enum dt_status run_all(struct sweep *w)
 {
     enum dt_status s = DT_OK;
     w->alone.comm->meanwhile = dt_heartbeat_show;
-    w->alone.comm->meanwhile_context = &w->beat;
-    DT_TRY(dt_heartbeat_start(&w->beat));
+    w->alone.comm->meanwhile_context = &w->heartbeat;
+    DT_TRY(dt_heartbeat_start(&w->heartbeat));
     DT_TRY(train_mine(w)); /* a rank that fails here leaves alone, and the others stop with it */
     dt_comm_phase(w->world->comm, "the end of a sweep");
-    DT_TRY(dt_heartbeat_finish(&w->beat));
+    DT_TRY(dt_heartbeat_finish(&w->heartbeat));
     if (w->world->rank == 0) {
         clear_line(w);
-        s = dt_sweep_results(w->dir, &w->grid, w->printed + BEAT_RUNS);
+        s = dt_sweep_results(w->dir, &w->grid, w->printed + SUM_RUNS);
     }
     DT_TRY(dt_world_agree(w->world, s));
     if (dt_stop_requested()) {
