@@ -26,7 +26,7 @@ GAP, TITLE = 24, 28
 
 
 def figure(page, chosen):
-    style = re.search(r"<style>(.*?)</style>", page, re.S)[1]
+    style = "".join(re.findall(r"<style>(.*?)</style>", page, re.S))
     defs = "".join(re.findall(r"<defs>.*?</defs>", page, re.S)[:1])
     cards = re.findall(r"<h2>([^<]*)</h2>(?:(?!<h2).)*?(<svg (?:class=\"ellipse\" )?viewBox=\"0 0 ([\d.]+) ([\d.]+)\".*?</svg>)", page, re.S)
     cards = [cards[i] for i in chosen]

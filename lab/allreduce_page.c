@@ -2,61 +2,6 @@
 #include "lab/allreduce.h"
 #include "report/page/page.h"
 
-static const char style[] =
-    ":root{--add:var(--a);--replace:var(--b);--fill:56%}\n"
-    "@media(prefers-color-scheme:dark){:root{--fill:58%}}\n"
-    ".round{margin:1rem 0;padding:1rem 1.2rem;background:var(--card);border:1px solid "
-    "var(--line);border-radius:12px}\n"
-    "ol{margin:.4rem 0 "
-    "0;padding:0;list-style:none;columns:17rem;color:var(--soft);font-size:.93rem}\n"
-    "li.add::before{content:'+ ';color:var(--add);font-weight:700}li.replace::before{content:'= "
-    "';color:var(--replace);"
-    "font-weight:700}\n"
-    "nav{display:flex;gap:.6rem;align-items:center;margin-top:1rem}nav[hidden]{display:none}\n"
-    "button{font:inherit;padding:.35rem .9rem;border:1px solid "
-    "var(--line);border-radius:8px;background:var(--card);"
-    "color:inherit;cursor:pointer}button:hover{border-color:var(--add)}button:disabled{opacity:.4;"
-    "cursor:default}\n"
-    "input[type=range]{flex:1;min-width:0;accent-color:var(--add)}\n"
-    "svg.defs{position:absolute;width:0;height:0}\n"
-    "text.rank{font:700 16px system-ui,sans-serif;fill:var(--text);text-anchor:start}\n"
-    ".vector{fill:var(--empty)}.cut{stroke:var(--card);fill:none}\n"
-    ".new{fill:none;stroke-width:2.5}.new.add{stroke:var(--add)}.new.replace{stroke:var(--replace)}"
-    "\n"
-    ".arrow{fill:none;stroke-width:2.2;stroke-dasharray:1;animation:draw .5s ease-out}\n"
-    ".add .arrow,.add .tag{stroke:var(--add)}.replace .arrow,.replace .tag{stroke:var(--replace)}\n"
-    ".add .what{fill:var(--add)}.replace "
-    ".what{fill:var(--replace)}.tag{fill:var(--card);stroke-width:1}\n"
-    "#add path{fill:var(--add)}#replace path{fill:var(--replace)}\n"
-    "@keyframes "
-    "draw{from{stroke-dashoffset:1}}@media(prefers-reduced-motion:reduce){.arrow{animation:none}}\n"
-    ".column{display:none}@media(max-width:600px){.ellipse{display:none}.column{display:block}."
-    "round{padding:.8rem .6rem}}\n"
-    ".key{display:flex;flex-wrap:wrap;gap:.3rem 1.1rem;color:var(--soft);font-size:.93rem}"
-    ".key svg{display:inline-block;width:.8em;height:.8em;margin-right:.35em}\n";
-
-static const char script[] =
-    "const "
-    "rounds=[...document.querySelectorAll('.round')],nav=document.querySelector('nav'),[back,next,"
-    "play]=nav.children,"
-    "slider=nav.querySelector('input');\n"
-    "let at=0,timer=0;\n"
-    "function "
-    "show(i){at=Math.max(0,Math.min(rounds.length-1,i));rounds.forEach((r,k)=>r.hidden=k!==at);"
-    "slider.value=at;"
-    "back.disabled=at===0;next.disabled=at===rounds.length-1;if(next.disabled)stop()}\n"
-    "function stop(){clearInterval(timer);timer=0;play.textContent='Play'}\n"
-    "function toggle(){if(timer)return "
-    "stop();if(at===rounds.length-1)show(0);play.textContent='Pause';"
-    "timer=setInterval(()=>show(at+1),1500)}\n"
-    "back.onclick=()=>{stop();show(at-1)};next.onclick=()=>{stop();show(at+1)};play.onclick=toggle;"
-    "slider.oninput=()=>{stop();show(+slider.value)};\n"
-    "addEventListener('keydown',e=>{const "
-    "to={ArrowLeft:at-1,ArrowRight:at+1,Home:0,End:rounds.length-1}[e.key];"
-    "if(to===undefined||e.altKey||e.ctrlKey||e.metaKey)return;e.preventDefault();stop();show(to)});"
-    "\n"
-    "slider.max=rounds.length-1;nav.hidden=rounds.length<2;show(1);\n";
-
 struct rounds_page {
     const struct dt_lesson *lesson;
     int n_reduce;                     /* of lab reduce */
@@ -65,16 +10,16 @@ struct rounds_page {
     int n_rows;
 };
 
-/* A dt_page_fn: hues all round; neighbours differ in lightness, too. */
-static void put_style(FILE *out, const void *page)
+/* Hues all round; neighbours differ in lightness, too. */
+static void put_colors(FILE *out, const struct rounds_page *page)
 {
-    const struct dt_lesson *lesson = ((const struct rounds_page *)page)->lesson;
-    const int size = lesson->replay->size;
-    fputs(style, out);
+    const int size = page->lesson->replay->size;
+    fputs("<style>\n", out);
     for (int rank = 0; rank < size; rank++) {
         fprintf(out, ".c%d{fill:hsl(%d 62%% calc(var(--fill) + %d%%))}\n", rank,
                 (210 + 360 * rank / size) % 360, rank % 2 * 8);
     }
+    fputs("</style>\n", out);
 }
 
 static void put_head(FILE *out, const struct dt_lesson *lesson)
@@ -204,12 +149,12 @@ static void put_allreduce(FILE *out, const void *context)
 {
     const struct rounds_page *page = context;
     put_head(out, page->lesson);
+    put_colors(out, page);
     put_markers(out);
     put_key(out, page->lesson);
     put_rounds(out, page);
     put_proof(out, page->proof);
     put_rows(out, page->lesson->replay->algorithm, page->rows, page->n_rows);
-    fprintf(out, "<script>\n%s</script>\n", script);
 }
 
 enum dt_status dt_lab_page(const char *path, const struct dt_lesson *lesson,
@@ -223,7 +168,7 @@ enum dt_status dt_lab_page(const char *path, const struct dt_lesson *lesson,
              lesson->replay->size);
     return dt_page_write(
         path, &(struct dt_page){
-                  .title = title, .style = put_style, .body = put_allreduce, .context = &page});
+                  .title = title, .class = "rounds", .body = put_allreduce, .context = &page});
 }
 
 /* A dt_page_fn. */
@@ -235,6 +180,7 @@ static void put_reduce(FILE *out, const void *context)
             "<h1>Reduce and allreduce</h1>\n<p>[1, 2, 3, 4, 5] on five ranks, which a %s adds "
             "up.</p>\n",
             p->algorithm->name);
+    put_colors(out, page);
     put_markers(out);
     put_key(out, page->lesson);
     put_rounds(out, page);
@@ -246,14 +192,14 @@ static void put_reduce(FILE *out, const void *context)
     for (int rank = 0; rank < p->size; rank++) {
         fprintf(out, " %g", (double)p->data[rank][0]);
     }
-    fprintf(out, ".</p>\n<script>\n%s</script>\n", script);
+    fputs(".</p>\n", out);
 }
 
 enum dt_status dt_lab_reduce_page(const char *path, const struct dt_lesson *lesson, int n_reduce)
 {
     const struct rounds_page page = {.lesson = lesson, .n_reduce = n_reduce};
     return dt_page_write(path, &(struct dt_page){.title = "Reduce and allreduce",
-                                                 .style = put_style,
+                                                 .class = "rounds",
                                                  .body = put_reduce,
                                                  .context = &page});
 }

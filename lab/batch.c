@@ -195,12 +195,6 @@ static void draw(FILE *out, const struct batch_lesson *l, bool samples)
 }
 
 /* Both are of type dt_page_fn. */
-static void put_style(FILE *out, const void *lesson)
-{
-    (void)lesson;
-    fputs(".ideal{stroke-dasharray:6 5}\n", out);
-}
-
 static void put_body(FILE *out, const void *context)
 {
     const struct batch_lesson *l = context;
@@ -235,8 +229,7 @@ static enum dt_status lab_batch(const struct dt_args *args)
     DT_TRY(run(&lesson));
     check(&lesson);
     print_lesson(&lesson);
-    const struct dt_page page = {
-        .title = "Batch size", .style = put_style, .body = put_body, .context = &lesson};
+    const struct dt_page page = {.title = "Batch size", .body = put_body, .context = &lesson};
     return dt_golden_status(&lesson.golden,
                             dt_page_write(dt_args_text(args, DT_OPTION_HTML), &page));
 }

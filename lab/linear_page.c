@@ -86,16 +86,7 @@ static void put_case(FILE *out, const struct dt_linear_case *c, const struct bow
             c->apart);
 }
 
-/* Both dt_page_fn. */
-static void put_style(FILE *out, const void *lesson)
-{
-    (void)lesson;
-    fputs(".contour{stroke:var(--soft);opacity:.45}.best{fill:none;stroke:var(--text);stroke-width:"
-          "1.5}.wide-line{stroke-width:4}\n"
-          ".rank0{color:var(--a);font-weight:600}.rank1{color:var(--b);font-weight:600}\n",
-          out);
-}
-
+/* A dt_page_fn. */
 static void put_body(FILE *out, const void *context)
 {
     const struct dt_linear_lesson *l = context;
@@ -121,8 +112,7 @@ static void put_body(FILE *out, const void *context)
 
 enum dt_status dt_linear_page(const char *path, const struct dt_linear_lesson *lesson)
 {
-    return dt_page_write(path, &(struct dt_page){.title = "A line on two ranks",
-                                                 .style = put_style,
-                                                 .body = put_body,
-                                                 .context = lesson});
+    return dt_page_write(
+        path,
+        &(struct dt_page){.title = "A line on two ranks", .body = put_body, .context = lesson});
 }

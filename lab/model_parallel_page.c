@@ -78,13 +78,7 @@ static void draw_way(FILE *out, const struct dt_parallel_lesson *l, int way)
     }
 }
 
-/* Both dt_page_fn. */
-static void put_style(FILE *out, const void *lesson)
-{
-    (void)lesson;
-    fputs("text.on{fill:var(--card)}\n", out);
-}
-
+/* A dt_page_fn. */
 static void put_body(FILE *out, const void *context)
 {
     const struct dt_parallel_lesson *l = context;
@@ -130,8 +124,6 @@ static void put_body(FILE *out, const void *context)
 
 enum dt_status dt_parallel_page(const char *path, const struct dt_parallel_lesson *lesson)
 {
-    return dt_page_write(path, &(struct dt_page){.title = "Model parallel",
-                                                 .style = put_style,
-                                                 .body = put_body,
-                                                 .context = lesson});
+    return dt_page_write(
+        path, &(struct dt_page){.title = "Model parallel", .body = put_body, .context = lesson});
 }

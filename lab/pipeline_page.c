@@ -32,15 +32,7 @@ static void draw_grid(FILE *out, const struct dt_pipeline_grid *grid, int n_stag
     fputs("</svg></div>\n", out);
 }
 
-/* Both dt_page_fn. */
-static void put_style(FILE *out, const void *lesson)
-{
-    (void)lesson;
-    fputs("text.on{fill:var(--card)}.rest{fill:var(--empty)}.cards{grid-template-columns:minmax(0,"
-          "1fr)}.card svg{min-width:720px}\n",
-          out);
-}
-
+/* A dt_page_fn. */
 static void put_row(FILE *out, const struct dt_pipeline_grid *grid, int n_stages)
 {
     fprintf(out,
@@ -97,5 +89,5 @@ enum dt_status dt_pipeline_page(const char *path, const struct dt_pipeline_lesso
 {
     return dt_page_write(
         path, &(struct dt_page){
-                  .title = "Pipeline", .style = put_style, .body = put_body, .context = lesson});
+                  .title = "Pipeline", .class = "pipeline", .body = put_body, .context = lesson});
 }

@@ -63,13 +63,7 @@ static void draw_accuracy(FILE *out, const struct dt_shards_lesson *l)
     fputs("</svg>\n", out);
 }
 
-/* Both dt_page_fn. */
-static void put_style(FILE *out, const void *lesson)
-{
-    (void)lesson;
-    fputs(".taken{fill:var(--a)}text.on{fill:var(--card)}\n", out);
-}
-
+/* A dt_page_fn. */
 static void put_body(FILE *out, const void *context)
 {
     const struct dt_shards_lesson *l = context;
@@ -108,7 +102,6 @@ static void put_body(FILE *out, const void *context)
 
 enum dt_status dt_shards_page(const char *path, const struct dt_shards_lesson *lesson)
 {
-    return dt_page_write(
-        path, &(struct dt_page){
-                  .title = "Shards", .style = put_style, .body = put_body, .context = lesson});
+    return dt_page_write(path,
+                         &(struct dt_page){.title = "Shards", .body = put_body, .context = lesson});
 }

@@ -9,16 +9,6 @@
 #define ROW 26
 #define BAR 18
 
-static const char style[] = ".wait{fill:var(--empty);stroke:var(--line);stroke-width:.5}.work{"
-                            "stroke:var(--card);stroke-width:.5}\n";
-
-/* A dt_page_fn. */
-static void put_style(FILE *out, const void *lesson)
-{
-    (void)lesson;
-    fputs(style, out);
-}
-
 static void draw_bar(FILE *out, const char *class, int rank, double begin, double end,
                      double longest)
 {
@@ -141,6 +131,5 @@ static void put_body(FILE *out, const void *context)
 enum dt_status dt_stragglers_page(const char *path, const struct dt_stragglers_lesson *lesson)
 {
     return dt_page_write(
-        path, &(struct dt_page){
-                  .title = "Stragglers", .style = put_style, .body = put_body, .context = lesson});
+        path, &(struct dt_page){.title = "Stragglers", .body = put_body, .context = lesson});
 }

@@ -187,21 +187,3 @@ void dt_run_learned_draw(FILE *out, const struct dt_learned *l)
     }
     fputs("</div>\n", out);
 }
-
-void dt_run_learned_style(FILE *out)
-{
-    fputs(".confusion td,.confusion th{text-align:right;padding:.2rem .3rem!important}.confusion "
-          ".right{color:var(--c);font-weight:600}"
-          ".slip{background:color-mix(in srgb,var(--b) var(--share),transparent)}\n"
-          "@media(max-width:500px){.confusion{font-size:.68rem!important}.confusion td,.confusion "
-          "th{padding:.15rem "
-          ".1rem!important}}\n"
-          ".worst,.filters{display:grid;gap:.6rem;grid-template-columns:repeat(auto-fill,minmax(4."
-          "6rem,1fr));font-size:.82rem}"
-          ".filters{grid-template-columns:repeat(auto-fill,minmax(2.6rem,1fr))}\n"
-          ".worst img,.filters "
-          "img{display:block;width:100%;image-rendering:pixelated;border-radius:3px}.worst "
-          "small{color:var(--soft)}\n"
-          "@media print{.cards.learned{grid-template-columns:1fr}}\n",
-          out);
-}

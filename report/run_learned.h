@@ -7,6 +7,5 @@
 #include "train/watch/learned.h"
 
 void dt_run_learned_draw(FILE *out, const struct dt_learned *learned);
-void dt_run_learned_style(FILE *out);
 
 #endif

@@ -19,32 +19,6 @@ struct run_page {
     const struct dt_learned *learned;
 };
 
-static void put_style(FILE *out, const void *context)
-{
-    (void)context;
-    fputs("body{max-width:1280px}.facts{display:grid;grid-template-columns:max-content "
-          "minmax(0,1fr);gap:.15rem 1rem;margin:1rem 0}\n"
-          ".facts dt{color:var(--soft)}.facts dd{margin:0;overflow-wrap:anywhere}\n"
-          ".state{font-size:.9rem;font-weight:600;padding:.1em .6em;border-radius:1em;border:1px "
-          "solid;vertical-align:.2em;"
-          "white-space:nowrap}.state.t0{color:var(--c)}.state.t1,.state.t4{color:var(--b)}.state."
-          "t2{color:#d32f2f}"
-          ".state.t3{color:var(--a)}\n"
-          "@media(min-width:900px){.cards{grid-template-columns:repeat(auto-fit,minmax(26rem,1fr))}"
-          "}\n"
-          "@media(max-width:500px){.facts{font-size:.88rem;gap:.25rem .7rem}}\n",
-          out);
-    fputs(".config td,.model td:last-child,.model th:last-child,.config th{text-align:left}.config "
-          "td{white-space:normal;"
-          "vertical-align:top;min-width:8rem;overflow-wrap:anywhere}\n"
-          "@media(min-width:700px){.config td:first-child{white-space:nowrap}}\n",
-          out);
-    dt_curve_style(out);
-    dt_run_time_style(out);
-    dt_run_learned_style(out);
-    dt_run_timeline_style(out);
-}
-
 static void put_head(FILE *out, const struct dt_record *r)
 {
     static struct dt_facts facts; /* large for a stack */
@@ -111,7 +85,6 @@ static void put_body(FILE *out, const void *context)
     } else {
         put_several(out, page->records, page->n);
     }
-    dt_curve_script(out);
 }
 
 enum dt_status dt_run_page_write(const char *path, const char *dir, const struct dt_record *records,
@@ -119,7 +92,7 @@ enum dt_status dt_run_page_write(const char *path, const char *dir, const struct
 {
     const struct run_page context = {records, n, learned};
     const struct dt_page page = {.title = dt_record_name(&records[0]),
-                                 .style = put_style,
+                                 .class = "run",
                                  .body = put_body,
                                  .context = &context};
     if (path != NULL) {

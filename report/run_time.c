@@ -276,12 +276,3 @@ void dt_run_time_draw(FILE *out, const struct dt_record *r)
     tell_compression(out, r);
     draw_staleness(out, r);
 }
-
-void dt_run_time_style(FILE *out)
-{
-    fputs(".narrow{max-width:34rem}.bars td,.bars th{border:0}.bars .bar{width:100%;padding:.15rem "
-          ".3rem}.bars "
-          "svg{height:1.2em}.bars "
-          "th:nth-child(2){text-align:left}\n",
-          out);
-}

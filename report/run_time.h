@@ -8,6 +8,5 @@
 
 /* Nothing where the files do not say. */
 void dt_run_time_draw(FILE *out, const struct dt_record *record);
-void dt_run_time_style(FILE *out);
 
 #endif

@@ -306,13 +306,3 @@ void dt_run_timeline_draw(FILE *out, const struct dt_trace_record *trace)
     put_table(out, trace);
     fputs("</figure>\n", out);
 }
-
-void dt_run_timeline_style(FILE *out)
-{
-    fputs(
-        ".lanes{min-width:720px}.lanes text.on{fill:var(--card);font-size:9px;pointer-events:none}"
-        ".lanes-key{display:flex;flex-wrap:wrap;gap:.2rem 1rem;font-size:.85rem;margin:.2rem 0 "
-        ".6rem}"
-        ".lanes-key svg{display:inline-block;width:.8em;height:.8em;margin-right:.35em}\n",
-        out);
-}

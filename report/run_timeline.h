@@ -9,6 +9,5 @@
 
 /* Nothing without spans. */
 void dt_run_timeline_draw(FILE *out, const struct dt_trace_record *trace);
-void dt_run_timeline_style(FILE *out);
 
 #endif

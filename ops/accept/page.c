@@ -16,24 +16,6 @@ struct page {
     double *latency_us, *bandwidth_gbs; /* of both halves of the matrix */
 };
 
-static void put_style(FILE *out, const void *context)
-{
-    (void)context;
-    fputs("body{max-width:1280px}.pass{color:var(--c)}.open{color:var(--soft)}.fail{color:#d32f2f;"
-          "font-weight:600}\n"
-          "@media screen and (prefers-color-scheme:dark){.fail{color:#ff7b72}}\n"
-          ".grid-table td,.grid-table th{text-align:center}.grid-table "
-          "td:first-child{text-align:left}"
-          "td.fail{background:var(--empty)}\n"
-          ".rows td,.record td{text-align:left;white-space:normal;vertical-align:top}.record "
-          "td:first-child{white-space:nowrap}.rows td:nth-child(4){min-width:16rem;"
-          "overflow-wrap:anywhere}.rows th{text-align:left}\n"
-          ".rows td:nth-child(3){white-space:nowrap;text-align:right}td "
-          "small{color:var(--soft);display:block;font-weight:400}\n",
-          out);
-    dt_heat_map_style(out);
-}
-
 static const char *class_of(enum dt_accept_verdict verdict)
 {
     return verdict == DT_ACCEPT_FAIL ? "fail" : verdict == DT_ACCEPT_PASS ? "pass" : "open";
@@ -212,7 +194,7 @@ enum dt_status dt_accept_write_page(const char *path, const struct dt_acceptance
                      .latency_us = unfold(links->latency, links->n, 1e6),
                      .bandwidth_gbs = unfold(links->bandwidth, links->n, 1e-9)};
     const struct dt_page page = {
-        .title = "dtrain accept", .style = put_style, .body = put_body, .context = &p};
+        .title = "dtrain accept", .class = "accept", .body = put_body, .context = &p};
     const enum dt_status s = p.latency_us != NULL && p.bandwidth_gbs != NULL
                                  ? dt_page_write(path, &page)
                                  : dt_error(DT_NO_MEMORY, "no memory for %.200s", path);

@@ -77,16 +77,6 @@ cJSON *dt_scaling_json(const struct dt_world *world, const struct dt_scaling *s)
 
 /* ---- the page */
 
-static const char style[] =
-    ".ideal{fill:none;stroke:var(--soft);stroke-width:1.5;stroke-dasharray:5 4}\n";
-
-/* A dt_page_fn. */
-static void put_style(FILE *out, const void *scaling)
-{
-    (void)scaling;
-    fputs(style, out);
-}
-
 /* How many times as fast as one rank. */
 static double speedup(const struct dt_scaling_row *row)
 {
@@ -179,5 +169,5 @@ enum dt_status dt_scaling_page(const char *path, const struct dt_scaling *scalin
 {
     return dt_page_write(
         path, &(struct dt_page){
-                  .title = "Scaling", .style = put_style, .body = put_body, .context = scaling});
+                  .title = "Scaling", .class = "scaling", .body = put_body, .context = scaling});
 }

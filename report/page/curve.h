@@ -1,5 +1,5 @@
 /* A figure of curves over steps: a chart with up to eight series, a legend, and behind it a table
- * of the same numbers, which is also what a pointer over the chart shows (dt_curve_script). More
+ * of the same numbers, which is also what a pointer over the chart shows (page.js). More
  * points than fit are thinned: parts of the axis, each with its mean, and its least and largest
  * value as a band and in the table. */
 #ifndef DT_REPORT_PAGE_CURVE_H
@@ -33,9 +33,6 @@ struct dt_curves {
 
 /* Nothing where no series has a point. */
 void dt_curves_draw(FILE *out, const struct dt_curves *curves);
-
-void dt_curve_style(FILE *out);  /* CSS of these figures */
-void dt_curve_script(FILE *out); /* once, after the last figure */
 
 /* `n` points into at most DT_CURVE_MAX_POINTS parts; exact, one part a point, where there are no
  * more than that. */

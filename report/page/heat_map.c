@@ -169,12 +169,3 @@ void dt_heat_map_draw(FILE *out, const struct dt_heat_map *m)
     }
     fputs("</div></details></figure>\n", out);
 }
-
-void dt_heat_map_style(FILE *out)
-{
-    fputs("figure{margin:0}h3{margin:0;font-size:1rem}.cell{fill:var(--a)}.odd{stroke:var(--b);"
-          "stroke-width:3}\n"
-          "details{font-size:.85rem}summary{cursor:pointer;color:var(--soft)}details "
-          ".wide{max-height:22rem;overflow:auto}\n",
-          out);
-}

@@ -20,6 +20,4 @@ struct dt_heat_map {
  * its best, median and worst. */
 void dt_heat_map_draw(FILE *out, const struct dt_heat_map *map);
 
-void dt_heat_map_style(FILE *out); /* CSS of these figures */
-
 #endif

@@ -11,10 +11,13 @@ typedef dt_file_put_fn dt_page_fn;
 
 struct dt_page {
     const char *title;
-    dt_page_fn style; /* of its own, as CSS; or NULL */
+    const char *class; /* of its body, for rules of its own in page.css; or NULL */
     dt_page_fn body;
-    const void *context; /* what both are called with */
+    const void *context; /* what it is called with */
 };
+
+/* page.css and page.js, which the build embeds: the same of every page. */
+extern const char dt_page_css[], dt_page_js[];
 
 /* What every page may use: cards (.card) in columns (.cards), tables in a .wide, and for pictures
  * the colours --a to --d of series, as class .s0 to .s3 of lines and .d0 to .d3 of areas. Written
@@ -23,17 +26,6 @@ enum dt_status dt_page_write(const char *path, const struct dt_page *page);
 
 /* Into a folder of ours, where no link is followed (dt_file_write_atomic). */
 enum dt_status dt_page_write_own(const char *dir, const char *name, const struct dt_page *page);
-
-/* What a step consists of, each in one colour on every page: class "phase NAME" of areas, keys of a
- * legend, and words in <b>. X(name, colour) */
-#define DT_PAGE_PHASE_LIST(X)      \
-    X("data", "#b8860b")           \
-    X("forward", "var(--a)")       \
-    X("loss", "var(--text)")       \
-    X("backward", "var(--b)")      \
-    X("communication", "var(--d)") \
-    X("update", "var(--c)")        \
-    X("gpu", "var(--soft)") /* all of it, where a GPU takes steps on its own */
 
 /* `text` as HTML shows it, also in an attribute: whatever is not printable escaped (base/text.h).
  * At most DT_LINE_SIZE bytes. */
