@@ -2,8 +2,8 @@
  *
  * So initial weights, batches and dropout masks are the same on every backend and at every world
  * size, and a checkpoint needs no generator state. Philox4x32-10 after Salmon, Moraes, Dror, Shaw,
- * "Parallel random numbers: as easy as 1, 2, 3", SC 2011; tests/test_rng.c holds its published
- * answers. Header only, plain C: gcc, clang and nvcc compile it alike. */
+ * "Parallel random numbers: as easy as 1, 2, 3", SC 2011; tests/unit/base/test_rng.c holds its
+ * published answers. Header only, plain C: gcc, clang and nvcc compile it alike. */
 #ifndef DT_BASE_RNG_H
 #define DT_BASE_RNG_H
 

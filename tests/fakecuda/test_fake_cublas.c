@@ -3,7 +3,7 @@
 #include <stdbool.h>
 
 #include "base/rng.h"
-#include "tests/fakecuda/case.h"
+#include "tests/cuda/case.h"
 #include "tests/fakecuda/fake.h"
 
 #define OK(call) CHECK_INT(call, CUBLAS_STATUS_SUCCESS)

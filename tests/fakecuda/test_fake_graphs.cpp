@@ -1,5 +1,5 @@
 /* The cases of test_fake_runtime.cpp about recording and running graphs. */
-#include "tests/fakecuda/trace.h"
+#include "tests/cuda/trace.h"
 
 static cudaGraphExec_t finish(cudaStream_t stream)
 {

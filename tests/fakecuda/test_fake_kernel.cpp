@@ -3,7 +3,7 @@
  * with fake_kernel.h. */
 #include "tests/fakecuda/fake_kernel.h"
 
-#include "tests/fakecuda/case.h"
+#include "tests/cuda/case.h"
 
 #define OK(call) CHECK_INT(call, cudaSuccess)
 

@@ -1,5 +1,5 @@
 /* The cases of test_fake_runtime.cpp about memory and copies. */
-#include "tests/fakecuda/trace.h"
+#include "tests/cuda/trace.h"
 
 static void memory_begins_as_nan(void)
 {

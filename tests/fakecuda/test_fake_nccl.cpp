@@ -2,8 +2,8 @@
  * that need two ranks. */
 #include <nccl.h>
 
+#include "tests/cuda/trace.h"
 #include "tests/fakecuda/fake_nccl.h"
-#include "tests/fakecuda/trace.h"
 
 static void settle(ncclComm_t comm)
 {

@@ -1,7 +1,7 @@
 /* The fake CUDA runtime keeps CUDA's rules, and detects each rule that is broken on purpose. Every
  * case is a process of its own, which ends well or with the expected line. Devices, errors, streams
  * and events are here. */
-#include "tests/fakecuda/trace.h"
+#include "tests/cuda/trace.h"
 
 /* ---- devices and errors ---- */
 

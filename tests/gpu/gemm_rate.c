@@ -5,7 +5,7 @@
  * 77 without a GPU. */
 #include "base/clock.h"
 #include "cuda/cuda_check.h"
-#include "tests/fakecuda/on_gpu.h"
+#include "tests/cuda/on_gpu.h"
 
 enum { N_ROUNDS = 5, N_PRODUCTS = 20, N_WARM_UP = 5, N_CHECKED = 16 };
 

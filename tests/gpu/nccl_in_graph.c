@@ -9,9 +9,9 @@
 #include "cuda/nccl_allreduce.h"
 #include "cuda/step_graph.h"
 #include "data/shard.h"
-#include "tests/comm_values.h"
 #include "tests/fakecuda/fake.h"
-#include "tests/rig.h"
+#include "tests/lib/comm_values.h"
+#include "tests/lib/rig.h"
 
 enum {
     N_ELEMS = 1199882,

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# The norm of the mean gradient is in the records of steps, the same with every strategy, whoever has the gradient; where nobody has, it is null.
+. "$(dirname "$0")/../lib/cli_lib.sh"
+cat > config.json <<'JSON'
+{
+  "data": { "format": "synthetic", "train_samples": 240, "test_samples": 20, "sharding": "global" },
+  "model": { "input": [1, 8, 8], "layers": [
+    { "type": "conv2d", "filters": 4, "kernel": 3, "activation": "relu" }, { "type": "flatten" }, { "type": "dense", "units": 33, "activation": "tanh" },
+    { "type": "dense", "units": 10 } ] },
+  "train": { "epochs": 1, "batch": { "global": 24 } },
+  "log": { "every_steps": 2 }, "report": false
+}
+JSON
+train() { # train RANKS RUN ARGUMENT...
+  local ranks=$1 run=$2
+  shift 2
+  timeout 100 "$MPIEXEC" -n "$ranks" "$DTRAIN" --config config.json --run "$run" "$@" >"$run.out" 2>"$run.err" </dev/null || fail "$run: an error" "$run.err"
+}
+train 1 one
+train 2 allreduce --set threads=1
+train 2 threads --set threads=2
+train 2 priority --set distributed.order=priority
+train 2 tree --set distributed.allreduce=tree
+train 2 micro --set train.accumulate=3
+train 2 clipped --set train.optimizer.clip_norm=1000
+train 3 servers --set distributed.strategy=parameter_server --set distributed.parameter_server.servers=1
+train 4 two_servers --set distributed.strategy=parameter_server --set distributed.parameter_server.servers=2
+train 2 central --set distributed.strategy=central
+train 2 pipeline --set distributed.strategy=pipeline
+train 2 fp16 --set distributed.compression.type=fp16
+train 3 async --set distributed.strategy=parameter_server --set distributed.parameter_server.mode=async
+train 2 apart --set distributed.average=false
+train 1 clipped_much --set train.optimizer.clip_norm=0.001
+check 'not the same norms' python3 - <<'PY'
+import json
+def norms(run):
+    steps = [r for r in map(json.loads, open(f"{run}/metrics.jsonl")) if r["type"] == "step"]
+    assert [r["step"] for r in steps] == [2, 4, 6, 8, 10], steps
+    return [r["grad_norm"] for r in steps]
+one = norms("one")
+assert all(1e-3 < x < 1e3 for x in one), one
+for run in ("allreduce", "threads", "priority", "tree", "micro", "clipped", "servers", "two_servers", "central", "pipeline"):
+    assert all(abs(x / y - 1) < 1e-3 for x, y in zip(norms(run), one)), (run, norms(run), one)
+assert all(abs(x / y - 1) < 0.05 for x, y in zip(norms("fp16"), one)), norms("fp16")
+assert norms("async") == norms("apart") == [None] * 5
+much = norms("clipped_much")
+assert all(x > 0.1 * one[0] for x in much), much  # as they were before clipping
+PY
+finish

@@ -1,0 +1,139 @@
+#!/usr/bin/env bash
+# A rank or the launcher that dies, at any moment, ends the whole job: the exit code is not 0, nothing is left running after 5 s, and
+# the run goes on from a valid checkpoint. A rank that hangs is named. usage: DTRAIN=... MPIEXEC=... test_kill.sh
+# shellcheck disable=SC2317 # functions that wait_for calls
+# shellcheck source=tests/lib/cli_lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../lib/cli_lib.sh"
+cat >config.json <<'JSON'
+{
+  "data": { "format": "synthetic", "train_samples": 640, "test_samples": 64 },
+  "model": { "input": [1, 8, 8], "layers": [{ "type": "flatten" }, { "type": "dense", "units": 4 }] },
+  "train": { "epochs": 1000000, "batch": { "per_rank": 8 } },
+  "checkpoint": { "every_epochs": 0 },
+  "log": { "every_steps": 1 },
+  "threads": 1
+}
+JSON
+
+start() { # start RUN RANKS ARGUMENT...: a job that does not end by itself; sets job
+  local run=$1 n=$2
+  shift 2
+  "$MPIEXEC" -n "$n" "$DTRAIN" --config config.json --run "$work/$run" "$@" >"$run.out" 2>"$run.err" </dev/null &
+  job=$!
+}
+
+has_ranks() { # has_ranks RUN N: so many have begun; sets ranks
+  mapfile -t ranks < <(ranks_of "$work/$1")
+  ((${#ranks[@]} == $2))
+}
+
+has_folder() { [[ -e $1/run.lock ]]; }
+has_steps() { [[ -s $1/metrics.jsonl ]] && (($(wc -l <"$1/metrics.jsonl") > 3)); }
+has_checkpoint() { [[ -n $(newest_checkpoint "$1") ]]; }
+
+ended() { # ended RUN WHAT: the launcher's exit code is not 0, and nothing is left; sets got
+  check "$2: processes are left after 5 s" wait_for 5 gone "$work/$1"
+  got=0
+  wait "$job" 2>/dev/null || got=$?
+  check "$2: exit code 0" test "$got" -ne 0
+  check "$2: a result on stdout" test -z "$(grep accuracy "$1.out")"
+}
+
+# One of four ranks is killed, in one phase of the job after the other.
+n=0
+for phase in "has_ranks RUN 4" "has_folder RUN" "has_steps RUN" "has_epoch RUN" "has_checkpoint RUN"; do
+  run=phase$n
+  start "$run" 4 --set checkpoint.every_steps=7
+  # shellcheck disable=SC2086 # a command and its arguments
+  check "$run: does not get there" wait_for 30 ${phase//RUN/$run}
+  has_ranks "$run" 4
+  kill -KILL "${ranks[n % 4]}"
+  ended "$run" "rank $((n % 4)) killed when ${phase%% *}"
+  n=$((n + 1))
+done
+
+# The launcher is killed.
+start launcher 4
+check 'launcher: makes no steps' wait_for 30 has_steps launcher
+kill -KILL "$job"
+ended launcher 'mpirun killed'
+
+# A rank that stands still is named, and the job ends with 76, in whatever way gradients are added.
+export DTRAIN_TIMEOUT=2
+for comm in auto mpi ring hierarchical; do
+  run=stalled-$comm
+  start "$run" 4 --set distributed.allreduce=$comm
+  check "$run: makes no steps" wait_for 30 has_steps "$run"
+  check "$run: takes another way" grep -q "allreduce of gradients: .*, ${comm/auto/shared_memory}\$" "$run.err"
+  has_ranks "$run" 4
+  kill -STOP "${ranks[2]}"
+  check "$run: does not end" wait_for 20 gone "$work/$run"
+  got=0
+  wait "$job" 2>/dev/null || got=$?
+  check "$run: exit code $got, expected 76" test "$got" -eq 76
+  check "$run: $(grep -c '^dtrain: ' "$run.err") lines of error, expected 1" test "$(grep -c '^dtrain: ' "$run.err")" -eq 1
+  check "$run: rank 2 is not named: $(grep '^dtrain: ' "$run.err")" \
+    grep -q '^dtrain: .* stalled for 2 s: .*rank 2' "$run.err"
+  check "$run: rank 0 had no time to write what became of the run" grep -q '"exit_code":[[:space:]]*76' "$run/summary.json"
+done
+unset DTRAIN_TIMEOUT
+
+# The same when the launcher of that host does not answer either, as where all links are cut: the healthy rank ends by itself.
+export DTRAIN_TIMEOUT=2
+start unanswered 2
+check 'unanswered: makes no steps' wait_for 30 has_steps unanswered
+has_ranks unanswered 2
+proxy=$(sed -n 's/^PPid:\t//p' "/proc/${ranks[0]}/status")
+kill -STOP "$proxy" "${ranks[1]}"
+is_dead() { ! [[ -d /proc/$1 ]] || grep -q '^State:.Z' "/proc/$1/status"; }
+check 'unanswered: a healthy rank is left after 9 s' wait_for 9 is_dead "${ranks[0]}"
+kill -CONT "$proxy"
+ended unanswered 'unanswered'
+unset DTRAIN_TIMEOUT
+
+# A limit on the size of files is told as an error of writing, and does not keep MPI from starting.
+limited() { # limited KB RC TEXT: one line of error with it, or none
+  local run=limited$1 got=0
+  (ulimit -f "$1" && exec "$MPIEXEC" -n 2 "$DTRAIN" --config config.json --run "$work/$run" --set train.max_steps=2 \
+    --set log.every_steps=100 --set model.layers.1.units=64) >"$run.out" 2>"$run.err" </dev/null || got=$?
+  check "$run: exit code $got, expected $2: $(head -n 3 "$run.err")" test "$got" -eq "$2"
+  check "$run: not one line of error with '$3'" test "$(grep -c '^dtrain: ' "$run.err")" -eq $((got > 0))
+  check "$run: no '$3'" grep -q "$3" "$run.err"
+}
+limited 100 0 'saved '
+limited 8 74 'File too large'
+limited 1 74 'ulimit -f'
+
+# Killed at ten unforeseeable moments, the run goes on from a valid checkpoint each time, and forward.
+step_of() { # the step of the newest checkpoint, or 0
+  local name
+  name=$(newest_checkpoint "$1")
+  name=${name##*step-}
+  name=${name%.safetensors}
+  echo $((10#${name:-0}))
+}
+is_past() { # is_past STEP: `again` has saved more than it had
+  (($(step_of again) > $1))
+}
+before=0
+for round in $(seq 10); do
+  start again 2 --resume --set checkpoint.every_steps=1
+  check "round $round: does not go on" wait_for 30 is_past "$((before + 2))"
+  sleep "0.0$((RANDOM % 10))"
+  has_ranks again 2
+  kill -KILL "${ranks[RANDOM % 2]}"
+  ended again "round $round"
+  if ((round > 1)); then
+    check "round $round: not resumed" grep -q 'resumed from .*step-' again.err
+  fi
+  check "round $round: a checkpoint is damaged" test -z "$(grep 'warning' again.err)"
+  n_left=$(find again/checkpoints -name '.tmp-*' | wc -l)
+  check "round $round: $n_left temporary files, although the next start removes them" test "$n_left" -le 1
+  before=$(step_of again)
+done
+start again 2 --resume --set "train.max_steps=$((before + 1))"
+got=0
+wait "$job" || got=$?
+check "the last round ends with $got" test "$got" -eq 0
+check 'the last round leaves temporary files' test -z "$(find again/checkpoints -name '.tmp-*')"
+finish

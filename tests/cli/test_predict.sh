@@ -1,0 +1,197 @@
+#!/usr/bin/env bash
+# dtrain predict, from a model after one epoch: the picture, class and probabilities of ten test images, also when they are dark on
+# light or drawn in ink or chalk on nothing, and what it says of files that are no images; that a model of dark on light, or of both,
+# sees what eval sees. The images are those of $DTRAIN_DATA, else
+# of Debian's package dataset-fashion-mnist. usage: DTRAIN=... MPIEXEC=... test_predict.sh
+set -euo pipefail
+configs=$(cd "$(dirname "$0")/../../configs" && pwd)
+data=$(cd "${DTRAIN_DATA:-/usr/share/datasets/fashion-mnist}" 2> /dev/null && pwd) ||
+  { echo "skipped: no data (set DTRAIN_DATA, or install the package dataset-fashion-mnist)"; exit 77; }
+command -v python3 > /dev/null || { echo "skipped: python3, which makes the images, is not installed"; exit 77; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+
+"$MPIEXEC" -n 2 "$DTRAIN" --config "$configs/mnist-mlp.json" --data "$data" --set train.epochs=1 --run run > train.txt 2> log ||
+  { cat log; exit 1; }
+checkpoint=$(find run/checkpoints -name '*.safetensors')
+
+# light-0.png ... light-9.png are test images whose border is dark, dark-0.png ... their negatives; ink-0.png ... and chalk-0.png ...
+# are black and white, transparent where the image is dark; `pictures` has label and pixels.
+cat > images.py << 'PYTHON'
+import gzip, os, struct, sys, zlib
+
+def read(name):
+    path = os.path.join(sys.argv[1], name)
+    content = open(path if os.path.exists(path) else path + ".gz", "rb").read()
+    return gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
+
+def chunk(kind, content):
+    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+def write(name, pixels, colour=None):  # a colour: the pixels say where it is
+    if colour is not None:
+        pixels = [v for pixel in pixels for v in (colour, pixel)]
+    n = len(pixels) // 28
+    rows = b"".join(b"\0" + bytes(pixels[n * y : n * y + n]) for y in range(28))
+    with open(name, "wb") as file:
+        file.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 28, 28, 8, 0 if colour is None else 4, 0, 0, 0)))
+        file.write(chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+labels, images = read("t10k-labels-idx1-ubyte")[8:], read("t10k-images-idx3-ubyte")[16:]
+n = 0
+with open("pictures", "w") as pictures:
+    for i, label in enumerate(labels):
+        pixels = images[784 * i : 784 * i + 784]
+        border = [pixels[28 * y + x] for y in range(28) for x in range(28) if 0 in (x, y) or 27 in (x, y)]
+        if sum(border) < 100 * len(border):
+            write(f"light-{n}.png", pixels)
+            write(f"dark-{n}.png", [255 - v for v in pixels])
+            write(f"ink-{n}.png", pixels, 0)
+            write(f"chalk-{n}.png", pixels, 255)
+            print(label, *pixels, file=pictures)
+            n += 1
+        if n == 10:
+            break
+PYTHON
+python3 images.py "$data"
+
+# Each image: 28 lines of picture, the class, and ten probabilities, of which the largest is the class's.
+cat > judge.py << 'PYTHON'
+import re, sys
+
+lines = open(sys.argv[1]).read().split("\n")
+pictures = [[int(v) for v in line.split()] for line in open("pictures")]
+assert lines.pop() == "" and len(lines) == 40 * 39, f"{len(lines)} lines"
+answers, n_correct = {}, 0
+for i in range(40):
+    drawing, said, table = lines[39 * i : 39 * i + 28], lines[39 * i + 28], lines[39 * i + 29 : 39 * i + 39]
+    kind = ("light", "dark", "ink", "chalk")[i // 10]
+    name = f"{kind}-{i % 10}.png"
+    label, *pixels = pictures[i % 10]
+    expected = ["  " + "".join(2 * " .:-=+*#%@"[v * 9 // 255] for v in pixels[28 * y : 28 * y + 28]) for y in range(28)]
+    assert drawing == expected, f"{name}: drawn as\n" + "\n".join(drawing)
+    match = re.fullmatch(re.escape(name) + r": class (\d), probability (\d+\.\d\d) %(| \(dark on light: inverted\))", said)
+    assert match and (match[3] != "") == (kind in ("dark", "ink")), said
+    rows = [re.fullmatch(r"  ( {2}\d)  ([ \d]{3}\.\d\d) %  (#*)", line) for line in table]
+    assert all(rows) and [int(row[1]) for row in rows] == list(range(10)), table
+    percents = [float(row[2]) for row in rows]
+    assert abs(sum(percents) - 100) <= 0.1, f"{name}: {percents} are {sum(percents)} in all"
+    assert all(abs(len(row[3]) - 0.4 * percent) <= 0.51 for row, percent in zip(rows, percents)), table
+    assert float(match[2]) == max(percents) == percents[int(match[1])], (said, percents)
+    n_correct += int(match[1]) == label
+    answers[name] = (match[1], match[2], table)
+for i in range(10):
+    for kind in ("dark", "ink", "chalk"):
+        assert answers[f"light-{i}.png"] == answers[f"{kind}-{i}.png"], f"light-{i}.png and {kind}-{i}.png differ"
+print(f"{n_correct} of 40 right, {len(set(a[0] for a in answers.values()))} classes")
+assert n_correct >= 20 and len(set(a[0] for a in answers.values())) > 2
+PYTHON
+images=({light,dark,ink,chalk}-{0..9}.png)
+"$DTRAIN" predict --checkpoint "$checkpoint" "${images[@]}" > out 2> log || { cat log; exit 1; }
+python3 judge.py out
+[ ! -s log ] || { echo "text on stderr:"; cat log; exit 1; }
+"$MPIEXEC" -n 2 "$DTRAIN" predict --checkpoint "$checkpoint" "${images[@]}" > out2 2> log || { cat log; exit 1; }
+cmp out out2 # said once, however many ranks there are
+
+refused() { # refused CODE TEXT IMAGE: nothing on stdout, one line on stderr
+  local code=0
+  "$MPIEXEC" -n 2 "$DTRAIN" predict --checkpoint "$checkpoint" "$3" > out 2> log || code=$?
+  [ "$code" = "$1" ] || { echo "$3: exit code $code, expected $1"; cat log; exit 1; }
+  if [ -s out ] || [ "$(wc -l < log)" != 1 ] || [[ $(< log) != "dtrain: "*"$3: $2"* ]]; then
+    echo "$3: not one line on stderr that says '$2':"
+    cat out log
+    exit 1
+  fi
+}
+echo "This is a text." > text.png
+head -c 200 light-0.png > cut.png
+: > empty.png
+refused 66 'No such file' missing.png
+refused 66 'is a directory' run
+refused 65 'not a PNG file (convert the image to PNG first)' text.png
+refused 65 'truncated PNG' cut.png
+refused 65 'empty' empty.png
+
+# A name that would steer the terminal is shown, not obeyed.
+hostile=$'a\033[2J\302\233ü.png'
+cp light-0.png "$hostile"
+"$DTRAIN" predict --checkpoint "$checkpoint" "$hostile" > out 2> log || { cat log; exit 1; }
+grep -Fq 'a\x1b[2J\u009bü.png: class ' out || { echo 'a hostile name is not escaped:'; cat -v out; exit 1; }
+# Models trained on dark on light, and on both: predict sees the test images as eval does, and turns round only what lies on the other
+# ground than all that was trained on. 60 test images, 2000 to train with.
+cat > grounds.py << 'PYTHON'
+import os, struct, sys
+
+kind = sys.argv[2]
+exec(open("images.py").read().split("labels, images =")[0])
+
+def put(name, magic, dims, content):
+    open(os.path.join(kind, name), "wb").write(struct.pack(f">{1 + len(dims)}I", magic, *dims) + bytes(content))
+
+def on_ground(images):  # "bright": all are turned round; "both": every second one
+    turned = lambda i: kind == "bright" or i % 2 == 1
+    return [255 - v if turned(i) else v for i in range(len(images) // 784) for v in images[784 * i : 784 * i + 784]]
+
+os.mkdir(kind)
+for split, n in (("train", 2000), ("t10k", 60)):
+    images = on_ground(read(f"{split}-images-idx3-ubyte")[16 : 16 + 784 * n])
+    put(f"{split}-images-idx3-ubyte", 2051, (n, 28, 28), images)
+    put(f"{split}-labels-idx1-ubyte", 2049, (n,), read(f"{split}-labels-idx1-ubyte")[8 : 8 + n])
+for i in range(60):
+    write(f"{kind}/{i:02}.png", images[784 * i : 784 * i + 784])
+PYTHON
+agrees() { # agrees KIND: predict has as many right as eval
+  local kind=$1 i=0 n_right=0 saved
+  python3 grounds.py "$data" "$kind"
+  "$MPIEXEC" -n 2 "$DTRAIN" --config "$configs/mnist-mlp.json" --data "$kind" --set train.epochs=2 --run "run-$kind" \
+    > train.txt 2> log || { cat log; exit 1; }
+  saved=$(find "run-$kind/checkpoints" -name '*.safetensors' | sort | tail -n 1)
+  "$DTRAIN" eval --checkpoint "$saved" --data "$kind" > eval.txt 2> log || { cat log; exit 1; }
+  "$DTRAIN" predict --checkpoint "$saved" "$kind"/*.png > out 2> log || { cat log; exit 1; }
+  ! grep -q inverted out || { echo "$kind: images as those of the training were inverted"; exit 1; }
+  mapfile -t labels < <(tail -c 60 "$kind/t10k-labels-idx1-ubyte" | od -An -v -tu1 -w1 | tr -d ' ')
+  while read -r class; do
+    [ "$class" != "${labels[i]}" ] || n_right=$((n_right + 1))
+    i=$((i + 1))
+  done < <(sed -n 's/.*: class \([0-9]*\), .*/\1/p' out)
+  [ "$i" = 60 ] && grep -q "($n_right/60)\|$n_right of 60" eval.txt ||
+    { echo "$kind: predict has $n_right of $i right, eval:"; cat eval.txt; exit 1; }
+}
+said() { # said CHECKPOINT IMAGE OPTION... TEXT: it ends the line of the class
+  "$DTRAIN" predict --checkpoint "$1" "${@:3:$#-3}" "$2" > out 2> log || { cat log; exit 1; }
+  grep -q "%${*: -1}\$" out || { echo "predict of $2 with $1 does not say '${*: -1}':"; grep class out; exit 1; }
+}
+agrees bright
+bright=$(find run-bright/checkpoints -name '*.safetensors' | sort | tail -n 1)
+said "$bright" light-0.png " (light on dark: inverted)"
+said "$bright" light-0.png --invert no ""
+said "$bright" bright/00.png --invert yes " (inverted)"
+said "$bright" bright/00.png --invert auto ""
+agrees both
+both=$(find run-both/checkpoints -name '*.safetensors' | sort | tail -n 1)
+said "$both" light-0.png ""
+said "$both" dark-0.png ""
+said "$checkpoint" dark-0.png --invert no ""
+
+# A checkpoint of before the border was kept: as MNIST's, and it says so.
+cat > older.py << 'PYTHON'
+import json, struct, sys, zlib
+file = open(sys.argv[1], "rb").read()
+n = struct.unpack("<Q", file[:8])[0]
+header = json.loads(file[8 : 8 + n])
+for key in sys.argv[3:]:
+    del header["__metadata__"][key]
+header["__metadata__"]["header_crc"] = "0" * 8
+text = json.dumps(header, separators=(",", ":")).encode()
+text += b" " * (-(8 + len(text)) % 64)
+start = struct.pack("<Q", len(text)) + text
+at = start.index(b'"header_crc":"') + 14
+open(sys.argv[2], "wb").write(start[:at] + b"%08x" % zlib.crc32(start) + start[at + 8 :] + file[8 + n :])
+PYTHON
+python3 older.py "$bright" older.safetensors bright_borders
+said older.safetensors bright/00.png " (dark on light: inverted, in case the training images were not; --invert no leaves it)"
+said older.safetensors bright/00.png --invert no ""
+code=0
+"$DTRAIN" predict --checkpoint "$bright" --invert maybe light-0.png > out 2> log || code=$?
+[ "$code" = 64 ] && grep -q "^dtrain: --invert: expected auto, yes or no, got 'maybe'" log || { echo "exit code $code"; cat log; exit 1; }

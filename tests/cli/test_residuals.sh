@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# What compression has left of each worker's gradients, and where stochastic rounding stands, are in checkpoints: a run that was stopped goes on
+# to the bits of one that was not (test_resume_ways.c: under every codec, by every way). What cannot be kept is dropped, and said.
+# usage: DTRAIN=... MPIEXEC=... test_residuals.sh
+# shellcheck source=tests/lib/cli_lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../lib/cli_lib.sh"
+command -v python3 >/dev/null || { echo 'skipped: python3, which changes checkpoints, is not installed'; exit 77; }
+cat >config.json <<'JSON'
+{
+  "data": { "format": "synthetic", "train_samples": 300, "test_samples": 40 },
+  "model": {
+    "input": [1, 12, 12],
+    "layers": [
+      { "type": "conv2d", "filters": 8, "kernel": 3, "activation": "relu" },
+      { "type": "max_pool2d", "size": 2 },
+      { "type": "flatten" },
+      { "type": "dense", "units": 16, "activation": "relu" },
+      { "type": "dense", "units": 10 }
+    ]
+  },
+  "train": { "epochs": 2, "seed": 5, "batch": { "per_rank": 16 }, "optimizer": { "type": "adam", "lr": 0.002 } },
+  "device": "cpu",
+  "threads": 1
+}
+JSON
+# change.py FILE OUT strip|reshape: without the residuals, as an older dtrain wrote it; or with rows of another length
+cat >change.py <<'PY'
+import json, struct, sys, zlib
+name = "compression.residuals"
+file = open(sys.argv[1], "rb").read()
+n = struct.unpack("<Q", file[:8])[0]
+header, data = json.loads(file[8 : 8 + n]), file[8 + n :]
+begin, end = header[name]["data_offsets"]
+assert end == len(data), "not the last tensor"
+if sys.argv[3] == "strip":
+    del header[name], header["__metadata__"]["crc32." + name]
+    data = data[:begin]
+else:
+    header[name]["shape"] = [1, (end - begin) // 4]
+header["__metadata__"]["header_crc"] = "0" * 8
+text = json.dumps(header, separators=(",", ":")).encode()
+start = struct.pack("<Q", len(text)) + text
+at = start.index(b'"header_crc":"') + 14
+open(sys.argv[2], "wb").write(start[:at] + b"%08x" % zlib.crc32(start) + start[at + 8 :] + data)
+PY
+
+train() { # train RUN RANKS ARGUMENT...
+  local run=$1 n=$2
+  shift 2
+  check "$run: the run fails" timeout 120 "$MPIEXEC" -n "$n" "$DTRAIN" --config config.json --run "$run" "$@" >"$run.out" 2>"$run.err" </dev/null
+}
+last() { find "$1/checkpoints" -name 'step-*.safetensors' | sort | tail -n 1; }
+kind() { echo --set "distributed.compression.type=$1"; }
+
+# shellcheck disable=SC2046,SC2086 # arguments
+{
+  stochastic='--set distributed.compression.rounding=stochastic'
+  train whole 2 $(kind int8) $stochastic
+  train parts 2 $(kind int8) $stochastic --set train.max_steps=7
+  train parts 2 $(kind int8) $stochastic --resume
+  check 'other bits than without a stop' cmp "$(last whole)" "$(last parts)"
+  check 'warns' test "$(grep -c residuals parts.err)" -eq 0
+  check 'a file of a run without compression has more than ever' test -z "$(train none 2 && grep -ao 'compression[._][a-z]*' "$(last none)")"
+
+  # Under another codec, or with other workers, they go on; without error feedback they are dropped.
+  train first 2 $(kind topk) --set train.epochs=1
+  saved=$(last first)
+  train codec 2 $(kind onebit) --resume="$saved"
+  check 'another codec: warns' test "$(grep -c residuals codec.err)" -eq 0
+  train more 3 $(kind topk) --resume="$saved"
+  check 'more workers: warns' test "$(grep -c residuals more.err)" -eq 0
+  train off 2 --resume="$saved"
+  check 'no error feedback: not said' grep -q "$saved: residuals of compression, now without error feedback (dropped; the run goes on)" off.err
+  check 'said twice' test "$(grep -c residuals off.err)" -eq 1
+
+  # A file from before, and one that cannot be.
+  python3 change.py "$saved" older.safetensors strip
+  train older 2 $(kind topk) --resume=older.safetensors
+  check 'an older file: not said' grep -q 'older.safetensors: has no residuals of compression (an older dtrain saved it; the run goes on from 0)' older.err
+  python3 change.py "$saved" hostile.safetensors reshape
+  got=0
+  timeout 60 "$MPIEXEC" -n 2 "$DTRAIN" --config config.json --run hostile $(kind topk) --resume=hostile.safetensors >no.out 2>no.err </dev/null || got=$?
+  check "rows of another length: exit code $got" test "$got" -eq 65
+  check 'rows of another length: the words' grep -q "hostile.safetensors: tensor 'compression.residuals' has shape \[1, " no.err
+  check 'rows of another length: more than one line' test "$(wc -l <no.err)" -eq 1
+  check 'eval of a checkpoint with residuals' "$DTRAIN" eval --checkpoint "$saved" >/dev/null 2>&1
+}
+finish

@@ -1,0 +1,140 @@
+#!/usr/bin/env bash
+# Servers hold the weights: the bits of an allreduce of as many workers, messages as foretold, resume under any strategy, and an end of
+# the whole job, with the name of the rank, when a server dies or hangs. usage: DTRAIN=... MPIEXEC=... test_servers.sh
+# shellcheck disable=SC2317 # functions that wait_for calls
+# shellcheck source=tests/lib/cli_lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../lib/cli_lib.sh"
+cat >config.json <<'JSON'
+{
+  "data": { "format": "synthetic", "train_samples": 600, "test_samples": 60 },
+  "model": {
+    "input": [1, 12, 12],
+    "layers": [
+      { "type": "conv2d", "filters": 8, "kernel": 3, "activation": "relu" },
+      { "type": "max_pool2d", "size": 2 },
+      { "type": "flatten" },
+      { "type": "dropout", "rate": 0.25 },
+      { "type": "dense", "units": 16, "activation": "relu" },
+      { "type": "dense", "units": 10 }
+    ]
+  },
+  "train": { "epochs": 2, "seed": 5, "batch": { "per_rank": 16 }, "accumulate": 2, "optimizer": { "type": "adam", "lr": 0.002 } },
+  "distributed": { "check_every": 1 },
+  "device": "cpu",
+  "threads": 1
+}
+JSON
+cat >tensors.py <<'PY'
+"""Whether the newest checkpoints of two runs hold the same tensors, weights and optimizer state, to the bit."""
+import glob, json, struct, sys
+def tensors(run):
+    data = open(sorted(glob.glob(run + "/checkpoints/step-*"))[-1], "rb").read()
+    n = 8 + struct.unpack("<Q", data[:8])[0]
+    return {k: data[n + v["data_offsets"][0]:n + v["data_offsets"][1]] for k, v in json.loads(data[8:n]).items() if not k.startswith(("__metadata__", "compression."))}
+first = tensors(sys.argv[1])
+assert len(first) == 18, len(first)
+for other in sys.argv[2:]:
+    assert tensors(other) == first, other
+PY
+
+train() { # train RUN RANKS ARGUMENT...
+  local run=$1 n=$2
+  shift 2
+  check "$run: the run fails" timeout 120 "$MPIEXEC" -n "$n" "$DTRAIN" --config config.json --run "$run" "$@" >"$run.out" 2>"$run.err" </dev/null
+}
+servers() { echo --set distributed.strategy=parameter_server --set "distributed.parameter_server.servers=$1"; }
+central='--set distributed.strategy=central'
+
+# shellcheck disable=SC2046,SC2086 # arguments
+{
+  for workers in 1 2 3; do
+    train "all$workers" $workers
+    train "one$workers" $((workers + 1)) $(servers 1)
+    train "two$workers" $((workers + 2)) $(servers 2)
+    train "central$workers" $workers $central
+    check "$workers workers: other bits than an allreduce" python3 tensors.py "all$workers" "one$workers" "two$workers" "central$workers"
+    for run in "one$workers" "two$workers"; do
+      check "$run: messages" grep -q '^messages of a step: .* sent by .*, as foretold$' "$run.err"
+    done
+  done
+  check 'the roster does not tell servers from workers' test "$(grep -c 'none: serves ' two3.err)" -eq 2
+  train apart 2 $(servers 1) --set distributed.overlap=false
+  check 'without overlap: other bits' python3 tensors.py all1 apart
+
+  # Compressed gradients: servers and a worker that serves make the same of them; all of the largest are all.
+  for type in fp16 int8 onebit topk; do
+    train "one-$type" 3 $(servers 1) --set distributed.compression.type=$type
+    train "central-$type" 2 $central --set distributed.compression.type=$type
+    check "$type: other bits" python3 tensors.py "one-$type" "central-$type"
+    check "$type: nothing is lost" test "$(python3 tensors.py all2 "one-$type" 2>&1 | tail -n 1)" = "AssertionError: one-$type"
+    check "$type: messages" grep -q '^messages of a step: .*, as foretold$' "one-$type.err"
+  done
+  train dense 3 $(servers 1) --set distributed.compression.type=topk --set distributed.compression.ratio=1
+  check 'topk of all: other bits' python3 tensors.py all2 dense
+
+  # A run goes on under the strategy that it began with, or another.
+  train half 3 $(servers 1) --set train.max_steps=13
+  cp -r half half2
+  train half 3 $(servers 1) --resume
+  train half2 2 --resume
+  check 'resumed: other bits' python3 tensors.py all2 half half2
+  grep -q 'resumed from .* 13 steps done$' half2.err || fail 'not resumed' half2.err
+  train other 2 --set train.max_steps=13
+  train other 4 $(servers 2) --resume
+  check 'resumed with servers: other bits' python3 tensors.py all2 other
+}
+
+# Servers that do not wait: with one worker nothing differs; with more, every push is counted, and nobody runs further ahead than he may.
+cat >staleness.py <<'PY'
+"""staleness.py RUN WORKERS MAX_STALENESS [REACHED]: the last record of an epoch counts every push of every piece of every step. A worker
+that goes on is at most MAX_STALENESS steps ahead of the slowest, so between two pushes of one another makes 2 MAX_STALENESS + 1 at most."""
+import json, sys
+run, workers, bound = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+epoch = [r for r in map(json.loads, open(run + "/metrics.jsonl")) if r["type"] == "epoch"][-1]
+counts = epoch["staleness"]
+assert sum(counts) == workers * epoch["step"] * 3, (sum(counts), epoch["step"])
+assert len(counts) - 1 <= (workers - 1) * (2 * bound + 1), counts
+assert len(sys.argv) < 5 or len(counts) - 1 >= int(sys.argv[4]), counts
+assert bound > 0 or len(set(counts)) == 1 and len(counts) == workers, counts # each worker's is the first, the second, ... of a step
+PY
+async='--set distributed.parameter_server.mode=async --set distributed.parameter_server.max_staleness'
+# shellcheck disable=SC2046,SC2086
+{
+  train alone 2 $(servers 1) $async=4
+  check 'async with one worker: other bits' python3 tensors.py all1 alone
+  for bound in 0 2; do
+    train free$bound 4 $(servers 1) $async=$bound
+    check "async, max_staleness $bound: the counts" python3 staleness.py free$bound 3 $bound
+    check "async, max_staleness $bound: not told" grep -q '^staleness of gradients, in steps: mean ' free$bound.err
+  done
+  # One worker waits 40 ms in each step, so the other is soon as far ahead as it may be, and one push more; further only in vain.
+  train ahead 3 $(servers 1) $async=1 --set distributed.check_every=0 --inject slow:rank=1,ms=40
+  check 'async: a fast worker does not run ahead, or too far' python3 staleness.py ahead 2 1 2
+  train again 4 $(servers 1) $async=2 --set train.max_steps=9
+  train again 4 $(servers 1) $async=2 --resume
+  check 'async: not resumed' grep -q 'resumed from .* 9 steps done$' again.err
+}
+
+# What cannot be.
+refused() { # refused RANKS TEXT ARGUMENT...
+  local n=$1 text=$2 got=0
+  shift 2
+  "$MPIEXEC" -n "$n" "$DTRAIN" --config config.json --run no "$@" >no.out 2>no.err </dev/null || got=$?
+  check "$text: exit code $got" test "$got" -eq 78
+  check "$text: the words" grep -qF "$text" no.err
+  check "$text: more than one line" test "$(wc -l <no.err)" -eq 1
+}
+# shellcheck disable=SC2046,SC2086
+{
+  refused 2 'distributed.parameter_server.servers: 2 servers of 2 ranks leave no worker' $(servers 2)
+  refused 2 'train.optimizer.clip_norm needs the norm of the whole gradient' $central --set train.optimizer.clip_norm=1
+  check 'plan: the servers' grep -qE '^  server 1, rank 3: .*weight.*, [0-9.]+ [kM]?B$' <("$MPIEXEC" -n 4 "$DTRAIN" plan --config config.json $(servers 2) 2>&1)
+}
+
+# A server that dies, that hangs, and a job that is told to stop.
+# shellcheck disable=SC2046,SC2086
+{
+  ends_well sync 2 $(servers 1)
+  ends_well async 2 $(servers 1) $async=4
+}
+finish

@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# --weights FILE: train, eval and predict begin with what others saved, PyTorch for example, and refuse what does not fit.
+# usage: DTRAIN=... MPIEXEC=... test_weights.sh
+# shellcheck source=tests/lib/cli_lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../lib/cli_lib.sh"
+command -v python3 >/dev/null || { echo 'skipped: python3 makes the files, and is not installed'; exit 77; }
+cat >config.json <<'JSON'
+{
+  "data": { "format": "synthetic", "train_samples": 200, "test_samples": 100 },
+  "model": {
+    "input": [1, 8, 8],
+    "layers": [
+      { "type": "conv2d", "filters": 4, "kernel": 3, "activation": "relu" },
+      { "type": "flatten" },
+      { "type": "dense", "units": 4 }
+    ]
+  },
+  "train": { "epochs": 2, "batch": { "global": 20 } },
+  "threads": 1
+}
+JSON
+works() { # works RANKS ARGUMENT...
+  local n=$1
+  shift
+  n_checks=$((n_checks + 1))
+  timeout -k 5 60 "$MPIEXEC" -n "$n" "$DTRAIN" "$@" >out 2>err </dev/null || fail "does not work: $*" err
+}
+refused() { # refused CODE TEXT ARGUMENT...: in one line
+  local code=$1 text=$2 got=0
+  shift 2
+  n_checks=$((n_checks + 1))
+  timeout -k 5 60 "$MPIEXEC" -n 1 "$DTRAIN" "$@" >out 2>err </dev/null || got=$?
+  [[ $got -eq $code && ! -s out && $(wc -l <err) -eq 1 && $(cat err) == 'dtrain: '*"$text"* ]] ||
+    fail "$*: exit code $got, expected $code and '$text'" err
+}
+
+works 1 --config config.json --run first
+saved=$(newest_checkpoint first)
+"$tests/lib/make_weights.py" "$saved" files
+torch=(--config config.json --weights files/torch.safetensors)
+
+# Used as they are: the same results as with the checkpoint that they are from.
+works 1 eval --checkpoint "$saved"
+mv out expected
+for file in files/torch.safetensors files/bare.safetensors "$saved"; do
+  works 2 eval --config config.json --weights "$file"
+  check "eval of $file differs" cmp -s out expected
+done
+works 1 predict --checkpoint "$saved" "$tests/corpus/png/grey"
+mv out expected
+works 1 predict "${torch[@]}" "$tests/corpus/png/grey"
+check 'predict differs' cmp -s out expected
+works 1 eval "${torch[@]}" --set data.test_samples=50
+check '--set has no effect on eval' grep -q '/50)' out
+
+# Trained from there: with a learning rate too small to change a weight, they are what is saved.
+standing=(--set train.optimizer.lr=1e-30 --set train.max_steps=1)
+for n in 1 2; do
+  works $n "${torch[@]}" "${standing[@]}" --run "still$n" --set distributed.broadcast=false --set distributed.init_per_rank=true
+  check "-np $n: the weights are not those of the file" "$tests/lib/make_weights.py" --same "$(newest_checkpoint "still$n")" files/torch.safetensors
+  check "-np $n: it is not said where weights are from" grep -q '^  weights from files/torch.safetensors$' err
+  check "-np $n: replicas differ" bash -c "! grep -q 'as expected' err"
+done
+
+# A job that is queued again with the same command goes on from its checkpoint.
+works 2 "${torch[@]}" --run again --resume --set train.max_steps=3
+check 'a fresh start ignores the weights' grep -q 'weights from' err
+works 2 "${torch[@]}" --run again --resume
+check 'not resumed' grep -q 'resumed from again/checkpoints/step-000000000003' err
+check 'weights taken although the run had a checkpoint' bash -c "! grep -q 'weights from' err"
+
+# What does not fit is named.
+with() { # with NAME CODE TEXT
+  refused "$2" "$3" eval --config config.json --weights "files/$1.safetensors"
+  refused "$2" "$3" --config config.json --run refused --weights "files/$1.safetensors"
+  rm -rf refused
+}
+with renamed 65 "tensors missing: 'conv1.weight', 'conv1.bias', 'fc1.weight', 'fc1.bias'; unknown: 'classifier.bias', 'classifier.weight', 'features.0."
+with missing 65 "missing.safetensors: tensors missing: 'fc1.bias' ("
+with extra 65 "extra.safetensors: tensors unknown: 'fc2.bias' ("
+with flat 65 "tensor 'conv1.weight' has shape [36], the model has [4, 1, 3, 3]"
+with half 65 "has dtype 'F16', only F32 is supported (in PyTorch: .float())"
+with counted 65 "tensor 'bn.num_batches_tracked' has dtype 'I64'"
+with nan 65 "tensor 'fc1.weight' contains 1 non-finite values"
+with nowhere 66 'nowhere.safetensors: No such file or directory'
+refused 65 'config.json: ' eval --config config.json --weights config.json
+python3 -c 'import sys
+content = bytearray(open(sys.argv[1], "rb").read())
+content[-3] ^= 1
+open("flipped.safetensors", "wb").write(content)' "$saved"
+refused 65 'flipped.safetensors: damaged (tensor ' eval --config config.json --weights flipped.safetensors
+
+refused 64 'eval: --weights FILE needs --config FILE' eval --weights files/torch.safetensors
+refused 64 '--checkpoint and --weights are both given' eval "${torch[@]}" --checkpoint "$saved"
+refused 64 '--config and --set go with --weights' eval --checkpoint "$saved" --config config.json
+refused 64 '--config and --set go with --weights' predict --checkpoint "$saved" --set threads=1 "$tests/corpus/png/grey"
+refused 64 '--resume=FILE and --weights' "${torch[@]}" --resume="$saved"
+refused 64 '--weights does not belong to plan' plan "${torch[@]}"
+finish

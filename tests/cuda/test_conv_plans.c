@@ -1,0 +1,196 @@
+/* The real cuDNN, without a GPU: for every convolution of the supplied configurations and of a grid
+ * of shapes, in each precision, at batches up to 4096, on descriptions of an A100, an H100 and a
+ * B200, there is an admissible engine, and all that would be timed can be finalized within their
+ * workspace. test_conv_runs and machines with a GPU check the results. */
+#include <glob.h>
+#include <stdlib.h>
+
+#include "base/file.h"
+#include "cli/config/config.h"
+#include "cuda/cuda_check.h"
+#include "cuda/cudnn/conv_plan.h"
+#include "tests/lib/check.h"
+
+#if CUDNN_VERSION < 90800
+#define CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR ((cudnnBackendDescriptorType_t)38)
+#endif
+
+#define MAX_WORKSPACE ((size_t)2 << 30) /* as on a GPU with 32 GiB or more */
+
+static const int batches[] = {1, 37, 128, 1024, 4096};
+static const char *const devices[] = {"sm80", "sm90", "sm100"};
+static const char *const precisions[] = {
+#define NAME(constant, name) [constant] = name,
+    DT_PRECISION_LIST(NAME)};
+static int n_plans, n_failed;
+static int n_engines[DT_MAX_ENGINES + 1]; /* plans by number of engines to choose from */
+
+/* Replaces cuda/cuda_check.c's, without the other libraries. */
+enum dt_status dt_cudnn_failed(cudnnStatus_t code, const char *call, const char *file, int line)
+{
+    char text[300] = "";
+    cudnnGetLastErrorString(text, sizeof text);
+    return dt_error(DT_INTERNAL, "%s:%d: %s: %s (%s)", file, line, call, cudnnGetErrorString(code),
+                    text);
+}
+
+/* The largest workspace over all batches and timed engines, in MiB, rounded up; -1 if a batch has
+ * no plan. */
+static int largest_workspace(const char *device_json, const struct dt_block *block,
+                             enum dt_conv_kind kind, enum dt_precision precision)
+{
+    const struct dt_conv_target target = {
+        .device_json = device_json, .workspace_limit = MAX_WORKSPACE, .n_engines = DT_MAX_ENGINES};
+    size_t largest = 0;
+    for (size_t i = 0; i < sizeof batches / sizeof batches[0]; i++) {
+        struct dt_conv_plan *plan;
+        n_plans++;
+        dt_error_clear();
+        if (dt_conv_plan_open(&target, kind, block, batches[i], precision, &plan) != DT_OK) {
+            fprintf(stderr, "%s\n", dt_error_text());
+            n_failed++;
+            return -1;
+        }
+        for (int engine = 0; engine < dt_conv_plan_n_engines(plan); engine++) {
+            dt_conv_plan_use(plan, engine);
+            const size_t workspace = dt_conv_plan_workspace(plan);
+            largest = workspace > largest ? workspace : largest;
+        }
+        n_engines[dt_conv_plan_n_engines(plan)]++;
+        dt_conv_plan_close(plan);
+    }
+    n_failed += largest > MAX_WORKSPACE;
+    return (int)((largest + (1 << 20) - 1) >> 20);
+}
+
+static void check_block(const char *device, const char *device_json, const struct dt_block *block,
+                        bool is_first)
+{
+    char shape[80];
+    snprintf(shape, sizeof shape, "%dx%dx%d, %d of %dx%d, stride %d, to %dx%d", block->in.c,
+             block->in.h, block->in.w, block->linear_out.c, block->kernel, block->kernel,
+             block->stride, block->linear_out.h, block->linear_out.w);
+    for (int precision = 0; precision < 3; precision++) {
+        printf("%-6s %-44s %-9s", device, shape, precisions[precision]);
+        for (int kind = 0; kind < DT_CONV_N_KINDS; kind++) {
+            if (kind == DT_CONV_INPUT_GRADIENT && is_first) { /* never computed */
+                printf(" %14s", "");
+                continue;
+            }
+            const int workspace = largest_workspace(device_json, block, (enum dt_conv_kind)kind,
+                                                    (enum dt_precision)precision);
+            char text[24] = "none";
+            if (workspace >= 0) {
+                snprintf(text, sizeof text, "%d MiB", workspace);
+            }
+            printf(" %14s", text);
+        }
+        printf("\n");
+    }
+}
+
+static void check_model(const char *device, const char *device_json,
+                        const struct dt_model_spec *spec, bool skip_first)
+{
+    static struct dt_model model;
+    dt_error_clear();
+    if (dt_model_lower(spec, &model) != DT_OK) {
+        CHECK_FAIL("%s", dt_error_text());
+    }
+    for (int i = 0; i < model.n_blocks; i++) {
+        if (model.blocks[i].linear == DT_LINEAR_CONV) {
+            check_block(device, device_json, &model.blocks[i], skip_first && i == 0);
+        }
+    }
+}
+
+static void check_configs(const char *device, const char *device_json)
+{
+    glob_t files;
+    CHECK_INT(glob(DT_TEST_SOURCE_DIR "/configs/*.json", 0, NULL, &files), 0);
+    for (size_t i = 0; i < files.gl_pathc; i++) {
+        static struct dt_config config;
+        if (strstr(files.gl_pathv[i], "schema") != NULL) {
+            continue;
+        }
+        dt_error_clear();
+        if (dt_config_load(files.gl_pathv[i], NULL, 0, &config) != DT_OK) {
+            CHECK_FAIL("%s", dt_error_text());
+        }
+        check_model(device, device_json, &config.model, true);
+    }
+    globfree(&files);
+}
+
+static void check_grid(const char *device, const char *device_json)
+{
+    static const struct {
+        struct dt_shape in;
+        int filters, kernel, stride;
+        enum dt_padding padding;
+    } grid[] = {
+        {{1, 28, 28}, 6, 5, 1, DT_PADDING_SAME},
+        {{3, 32, 32}, 32, 3, 1, DT_PADDING_SAME},
+        {{3, 32, 32}, 16, 5, 2, DT_PADDING_SAME}, /* one more zero below than above */
+        {{3, 15, 17}, 5, 3, 2, DT_PADDING_SAME},
+        {{16, 14, 14}, 32, 2, 1, DT_PADDING_SAME},
+        {{16, 8, 8}, 10, 8, 1, DT_PADDING_VALID}, /* one output */
+        {{1, 5, 5}, 1, 5, 1, DT_PADDING_VALID},
+        {{7, 11, 9}, 13, 3, 3, DT_PADDING_VALID}, /* the filter does not reach the last rows */
+        {{64, 6, 6}, 33, 1, 2, DT_PADDING_SAME},
+    };
+    for (size_t i = 0; i < sizeof grid / sizeof grid[0]; i++) {
+        struct dt_model_spec spec = {
+            .input = grid[i].in, .n_layers = 2, .loss = DT_LOSS_MEAN_SQUARED_ERROR};
+        spec.layers[0] = (struct dt_layer_spec){.type = DT_LAYER_CONV2D,
+                                                .size = grid[i].filters,
+                                                .kernel = grid[i].kernel,
+                                                .stride = grid[i].stride,
+                                                .padding = grid[i].padding};
+        spec.layers[1] = (struct dt_layer_spec){.type = DT_LAYER_FLATTEN};
+        check_model(device, device_json, &spec, false);
+    }
+}
+
+static void skip_unless_usable(void)
+{
+    cudnnBackendDescriptor_t descriptor = NULL;
+    if (cudnnGetVersion() < 90800) {
+        printf("skipped: cuDNN %zu makes no plans without a GPU, 9.8 does\n", cudnnGetVersion());
+        exit(CHECK_SKIP_CODE);
+    }
+    const cudnnStatus_t status =
+        cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &descriptor);
+    if (status != CUDNN_STATUS_SUCCESS) {
+        printf("skipped: cuDNN cannot be loaded: %s\n", cudnnGetErrorString(status));
+        exit(CHECK_SKIP_CODE);
+    }
+    cudnnBackendDestroyDescriptor(descriptor);
+}
+
+int main(void)
+{
+    skip_unless_usable();
+    printf("largest workspace over batches 1 to 4096, by cuDNN %zu\n%-6s %-44s %-9s %14s %14s %14s "
+           "%14s\n",
+           cudnnGetVersion(), "device", "convolution", "precision", "forward", "with relu",
+           "input gradient", "filter grad.");
+    for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++) {
+        char path[1024];
+        uint8_t *json;
+        size_t n_bytes;
+        snprintf(path, sizeof path, "%s/tests/cuda/devices/%s.json", DT_TEST_SOURCE_DIR,
+                 devices[i]);
+        CHECK_INT(dt_file_read(path, 1 << 16, &json, &n_bytes), DT_OK);
+        check_configs(devices[i], (const char *)json);
+        check_grid(devices[i], (const char *)json);
+        free(json);
+    }
+    printf("%d plans, %d failed; engines to choose from:", n_plans, n_failed);
+    for (int i = 1; i <= DT_MAX_ENGINES; i++) {
+        printf(" %d in %d", i, n_engines[i]);
+    }
+    printf("\n");
+    CHECK(n_plans > 0 && n_failed == 0);
+    return 0;
+}

@@ -1,0 +1,473 @@
+/* cuda/cudnn/conv_plan.c on fake cuDNN: each kind of convolution in each precision against the
+ * reference backend, the choice of the engine, and the error if there is none. */
+#include "cuda/cudnn/conv_plan.h"
+#include "tests/cuda/case.h"
+#include "tests/fakecuda/fake.h"
+
+#define MAX_ELEMS 20000
+#define CUDA_OK(call) CHECK_INT(call, cudaSuccess)
+#define CHECK_OK(call)                                    \
+    do {                                                  \
+        if ((call) != DT_OK) {                            \
+            CHECK_FAIL("%s: %s", #call, dt_error_text()); \
+        }                                                 \
+    } while (0)
+
+enum { N_PRECISIONS = 3 };
+static const double tolerances[N_PRECISIONS] = {1e-5, 2e-3, 2e-2};
+/* Workspaces identify the fake engines: one without tensor cores for f32, one with them for the
+ * others. */
+static const size_t workspaces[N_PRECISIONS] = {77, 1000, 1000};
+
+static cudaStream_t stream;
+static struct dt_conv_target target = {.workspace_limit = 8192, .n_engines = 1};
+static void *device_in, *device_other, *device_bias, *device_out, *workspace;
+
+static void open_all(void)
+{
+    CUDA_OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    CHECK_INT(cudnnCreate(&target.handle), CUDNN_STATUS_SUCCESS);
+    CHECK_INT(cudnnSetStream(target.handle, stream), CUDNN_STATUS_SUCCESS);
+    CUDA_OK(cudaMalloc(&device_in, MAX_ELEMS * sizeof(float)));
+    CUDA_OK(cudaMalloc(&device_other, MAX_ELEMS * sizeof(float)));
+    CUDA_OK(cudaMalloc(&device_bias, MAX_ELEMS * sizeof(float)));
+    CUDA_OK(cudaMalloc(&device_out, MAX_ELEMS * sizeof(float)));
+    CUDA_OK(cudaMalloc(&workspace, 8192));
+}
+
+static void close_all(void)
+{
+    CUDA_OK(cudaFree(device_in));
+    CUDA_OK(cudaFree(device_other));
+    CUDA_OK(cudaFree(device_bias));
+    CUDA_OK(cudaFree(device_out));
+    CUDA_OK(cudaFree(workspace));
+    CHECK_INT(cudnnDestroy(target.handle), CUDNN_STATUS_SUCCESS);
+    CUDA_OK(cudaStreamDestroy(stream));
+}
+
+/* ---- a convolution and the reference's results, all in canonical order */
+
+struct shape {
+    struct dt_shape in;
+    int filters, kernel, stride;
+    enum dt_padding padding;
+};
+
+static struct dt_model model; /* its block 0 */
+
+static void lower(const struct shape *s)
+{
+    struct dt_model_spec spec = {.input = s->in, .n_layers = 2, .loss = DT_LOSS_MEAN_SQUARED_ERROR};
+    spec.layers[0] = (struct dt_layer_spec){.type = DT_LAYER_CONV2D,
+                                            .size = s->filters,
+                                            .kernel = s->kernel,
+                                            .stride = s->stride,
+                                            .padding = s->padding};
+    spec.layers[1] = (struct dt_layer_spec){.type = DT_LAYER_FLATTEN};
+    CHECK_OK(dt_model_lower(&spec, &model));
+}
+
+static struct values {
+    float x[MAX_ELEMS], filter[MAX_ELEMS], y[MAX_ELEMS], dy[MAX_ELEMS], dfilter[MAX_ELEMS],
+        dx[MAX_ELEMS];
+    float bias[MAX_ELEMS], relu[MAX_ELEMS]; /* bias, and y with bias and relu */
+    size_t n_x, n_filter, n_y;
+} expected;
+
+/* From -scale to scale. */
+static void draw(float *values, size_t n, float scale, uint32_t stream_id)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint32_t h = (uint32_t)i * 2654435761u + stream_id * 40503u + 12345u;
+        h = (h ^ h >> 16) * 0x85EBCA6Bu;
+        values[i] = scale * ((float)(h >> 8) * 0x1p-23f - 1.0f);
+    }
+}
+
+/* Scaled so that all results are about as large as 1. */
+static void draw_inputs(int n)
+{
+    const struct dt_block *b = &model.blocks[0];
+    expected.n_x = (size_t)n * dt_shape_elems(b->in);
+    expected.n_y = (size_t)n * dt_shape_elems(b->linear_out);
+    expected.n_filter = model.params[b->weight].n_elems;
+    CHECK(expected.n_x <= MAX_ELEMS && expected.n_y <= MAX_ELEMS && expected.n_filter <= MAX_ELEMS);
+    draw(expected.x, expected.n_x, 1, 1);
+    draw(expected.filter, expected.n_filter, 2 / sqrtf((float)(b->in.c * b->kernel * b->kernel)),
+         2);
+    draw(expected.dy, expected.n_y, 2 / sqrtf((float)(n * b->linear_out.h * b->linear_out.w)), 3);
+}
+
+static void run_reference(int n)
+{
+    static const uint32_t rows[64];
+    const struct dt_batch batch = {.n = n, .rows = rows, .ids = rows};
+    const struct dt_pass pass = {.batch = &batch, .training = true};
+    static float params[MAX_ELEMS], grads[MAX_ELEMS], dy[MAX_ELEMS];
+    const size_t at_filter = model.params[model.blocks[0].weight].offset;
+    struct dt_backend *backend;
+    struct dt_block_state *state;
+    CHECK(model.arena_elems <= MAX_ELEMS);
+    memset(params, 0, sizeof params);
+    memcpy(params + at_filter, expected.filter, expected.n_filter * sizeof(float));
+    memcpy(dy, expected.dy, sizeof dy);
+    CHECK_OK(dt_ref_backend.open(&(struct dt_backend_options){.n_threads = 1}, &backend));
+    CHECK_OK(dt_ref_backend.block_open(backend, &model, 0, n, &state));
+    CHECK_OK(dt_ref_backend.block_forward(state, params, expected.x, expected.y, &pass));
+    CHECK_OK(dt_ref_backend.block_backward(state, params, grads, expected.x, expected.y, dy,
+                                           expected.dx, &pass));
+    memcpy(expected.dfilter, grads + at_filter, expected.n_filter * sizeof(float));
+    dt_ref_backend.block_close(state);
+    dt_ref_backend.close(backend);
+}
+
+/* The first bias is NaN, which relu must pass on. */
+static void add_relu(void)
+{
+    const struct dt_shape out = model.blocks[0].linear_out;
+    draw(expected.bias, (size_t)out.c, 1, 4);
+    expected.bias[0] = NAN;
+    for (size_t i = 0; i < expected.n_y; i++) {
+        const float sum =
+            expected.y[i] + expected.bias[i / (size_t)(out.h * out.w) % (size_t)out.c];
+        expected.relu[i] = sum < 0 ? 0 : sum;
+    }
+}
+
+/* ---- to the device and back, where channels are innermost and bfloat16 is the upper half of a
+ * float */
+
+/* Device index of canonical element i of images (or filters) of c channels and n_places each. */
+static size_t turned(size_t i, int c, int n_places)
+{
+    const size_t channels = (size_t)c, places = (size_t)n_places;
+    const size_t image = i / (channels * places), channel = i / places % channels,
+                 place = i % places;
+    return (image * places + place) * channels + channel;
+}
+
+static uint16_t to_bf16(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static float from_bf16(uint16_t half)
+{
+    const uint32_t bits = (uint32_t)half << 16;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static void put(void *device, const float *values, size_t n, int c, int n_places,
+                enum dt_precision precision)
+{
+    static float floats[MAX_ELEMS];
+    static uint16_t halves[MAX_ELEMS];
+    const bool half = precision == DT_PRECISION_BF16;
+    for (size_t i = 0; i < n; i++) {
+        floats[turned(i, c, n_places)] = values[i];
+        halves[turned(i, c, n_places)] = to_bf16(values[i]);
+    }
+    CUDA_OK(cudaMemcpyAsync(device, half ? (const void *)halves : floats,
+                            n * (half ? sizeof *halves : sizeof *floats), cudaMemcpyHostToDevice,
+                            stream));
+    CUDA_OK(cudaStreamSynchronize(stream));
+}
+
+/* Largest difference from the expected values, relative if they are above 1. */
+static double distance(const float *right, size_t n, int c, int n_places,
+                       enum dt_precision precision)
+{
+    static float floats[MAX_ELEMS];
+    const bool half = precision == DT_PRECISION_BF16;
+    const uint16_t *halves = (const uint16_t *)floats;
+    double largest = 0;
+    CUDA_OK(cudaMemcpyAsync(floats, device_out, n * (half ? sizeof *halves : sizeof *floats),
+                            cudaMemcpyDeviceToHost, stream));
+    CUDA_OK(cudaStreamSynchronize(stream));
+    for (size_t i = 0; i < n; i++) {
+        const size_t at = turned(i, c, n_places);
+        const double result = half ? from_bf16(halves[at]) : floats[at];
+        const double error = isnan(result) && isnan(right[i])
+                                 ? 0
+                                 : fabs(result - right[i]) / (1 + fabs((double)right[i]));
+        largest = isnan(error) ? (double)INFINITY : fmax(largest, error);
+    }
+    return largest;
+}
+
+/* ---- the comparison */
+
+static double run_plan(struct dt_conv_plan *plan, enum dt_conv_kind kind,
+                       enum dt_precision precision)
+{
+    const struct dt_block *b = &model.blocks[0];
+    const int c = b->in.c, k = b->linear_out.c, taps = b->kernel * b->kernel;
+    const int in_places = b->in.h * b->in.w, out_places = b->linear_out.h * b->linear_out.w;
+    const bool forward = kind == DT_CONV_FORWARD || kind == DT_CONV_FORWARD_RELU,
+               by_filter = kind != DT_CONV_FILTER_GRADIENT;
+    put(device_in, forward ? expected.x : expected.dy, forward ? expected.n_x : expected.n_y,
+        forward ? c : k, forward ? in_places : out_places, precision);
+    put(device_other, by_filter ? expected.filter : expected.x,
+        by_filter ? expected.n_filter : expected.n_x, c, by_filter ? taps : in_places, precision);
+    put(device_bias, expected.bias, (size_t)k, 1, 1, precision);
+    CHECK_OK(dt_conv_plan_run(plan, device_in, device_other,
+                              kind == DT_CONV_FORWARD_RELU ? device_bias : NULL, device_out,
+                              workspace));
+    switch (kind) {
+    case DT_CONV_FORWARD_RELU:
+        return distance(expected.relu, expected.n_y, k, out_places, precision);
+    case DT_CONV_FORWARD:
+        return distance(expected.y, expected.n_y, k, out_places, precision);
+    case DT_CONV_INPUT_GRADIENT:
+        return distance(expected.dx, expected.n_x, c, in_places, precision);
+    case DT_CONV_FILTER_GRADIENT:
+        return distance(expected.dfilter, expected.n_filter, c, taps, precision);
+    }
+    return NAN;
+}
+
+static double check_shape(const struct shape *s, int n, enum dt_conv_kind kind,
+                          enum dt_precision precision)
+{
+    struct dt_conv_plan *plan;
+    const bool second = kind == DT_CONV_FORWARD_RELU &&
+                        precision != DT_PRECISION_F32; /* the first engine drops NaNs */
+    struct dt_conv_target several = target;
+    several.n_engines = 2;
+    CHECK_OK(dt_conv_plan_open(&several, kind, &model.blocks[0], n, precision, &plan));
+    dt_conv_plan_use(plan, second);
+    CHECK_INT(dt_conv_plan_workspace(plan), second ? 5000 : workspaces[precision]);
+    const double error = run_plan(plan, kind, precision);
+    if (!(error <= tolerances[precision])) {
+        CHECK_FAIL(
+            "%dx%dx%d, %d filters of %d, stride %d, batch %d, kind %d, precision %d: off by %g",
+            s->in.c, s->in.h, s->in.w, s->filters, s->kernel, s->stride, n, (int)kind,
+            (int)precision, error);
+    }
+    dt_conv_plan_close(plan);
+    return error;
+}
+
+static const struct shape grid[] = {
+    {{1, 28, 28}, 6, 5, 1, DT_PADDING_SAME}, {{3, 10, 12}, 8, 3, 1, DT_PADDING_VALID},
+    {{3, 12, 12}, 7, 5, 2, DT_PADDING_SAME}, {{3, 15, 17}, 5, 3, 2, DT_PADDING_SAME},
+    {{4, 7, 9}, 6, 2, 1, DT_PADDING_SAME},   {{16, 8, 8}, 10, 8, 1, DT_PADDING_VALID},
+    {{1, 5, 5}, 1, 5, 1, DT_PADDING_VALID},  {{7, 11, 9}, 13, 3, 3, DT_PADDING_VALID},
+    {{16, 6, 6}, 33, 1, 2, DT_PADDING_SAME}, {{2, 9, 4}, 3, 4, 3, DT_PADDING_SAME},
+};
+
+static void test_results(void)
+{
+    static const int batches[] = {1, 3};
+    double largest[N_PRECISIONS] = {0};
+    for (size_t i = 0; i < sizeof grid / sizeof grid[0]; i++) {
+        lower(&grid[i]);
+        for (int j = 0; j < 2; j++) {
+            draw_inputs(batches[j]);
+            run_reference(batches[j]);
+            add_relu();
+            for (int kind = 0; kind < DT_CONV_N_KINDS; kind++) {
+                for (int precision = 0; precision < N_PRECISIONS; precision++) {
+                    const double error = check_shape(&grid[i], batches[j], (enum dt_conv_kind)kind,
+                                                     (enum dt_precision)precision);
+                    largest[precision] = error > largest[precision] ? error : largest[precision];
+                }
+            }
+        }
+    }
+    printf("largest error: f32 %.2g, tf32 %.2g, bf16 %.2g\n", largest[0], largest[1], largest[2]);
+    CHECK(largest[DT_PRECISION_TF32] > 1e-5 &&
+          largest[DT_PRECISION_BF16] > 1e-3); /* bf16 must round */
+}
+
+/* ---- the engine, and the variant pack */
+
+static void lower_one(int n)
+{
+    lower(&grid[2]);
+    draw_inputs(n);
+    run_reference(n);
+}
+
+/* cuDNN offers engines and then refuses them: the next admissible one is used; the last resort
+ * needs no workspace. */
+static void check_refused(long n_refused, size_t wanted_workspace)
+{
+    struct dt_conv_plan *plan;
+    fake_options.n_refused_plans = n_refused;
+    open_all();
+    lower_one(3);
+    CHECK_OK(
+        dt_conv_plan_open(&target, DT_CONV_FORWARD, &model.blocks[0], 3, DT_PRECISION_F32, &plan));
+    CHECK_INT(dt_conv_plan_workspace(plan), wanted_workspace);
+    CHECK(run_plan(plan, DT_CONV_FORWARD, DT_PRECISION_F32) <= tolerances[DT_PRECISION_F32]);
+    dt_conv_plan_close(plan);
+    close_all();
+}
+
+static void workspace_above_the_limit(void)
+{
+    target.workspace_limit = 10;
+    check_refused(0, 0);
+}
+
+static void second_mode(void)
+{
+    check_refused(3, 77);
+}
+
+static void last_mode(void)
+{
+    check_refused(4, 0);
+}
+
+static void no_engine(void)
+{
+    struct dt_conv_plan *plan = NULL;
+    fake_options.n_refused_plans = 1000;
+    open_all();
+    lower_one(3);
+    CHECK_INT(dt_conv_plan_open(&target, DT_CONV_FILTER_GRADIENT, &model.blocks[0], 3,
+                                DT_PRECISION_BF16, &plan),
+              DT_UNAVAILABLE);
+    CHECK(plan == NULL);
+    CHECK_HAS(dt_error_text(), "block conv1: cuDNN ");
+    CHECK_HAS(
+        dt_error_text(),
+        "gradient of the filter in bf16, 3 samples of 3x12x12, 7 filters 5x5, stride 2, to 6x6: "
+        "CUDNN_STATUS_NOT_SUPPORTED");
+    close_all(); /* and no descriptor remains */
+}
+
+/* The same pointers: nothing is created. Others: one pack. A recorded graph gives the same
+ * result. */
+static void same_pointers(void)
+{
+    struct dt_conv_plan *plan;
+    open_all();
+    lower_one(3);
+    CHECK_OK(
+        dt_conv_plan_open(&target, DT_CONV_FORWARD, &model.blocks[0], 3, DT_PRECISION_F32, &plan));
+    const double first = run_plan(plan, DT_CONV_FORWARD, DT_PRECISION_F32);
+    const long n_descriptors = fake_n_descriptors();
+    CHECK_NEAR(run_plan(plan, DT_CONV_FORWARD, DT_PRECISION_F32), first, 0);
+    CHECK_INT(fake_n_descriptors(), n_descriptors);
+
+    void *const swapped = device_in;
+    device_in = device_other;
+    device_other = swapped;
+    CHECK_NEAR(run_plan(plan, DT_CONV_FORWARD, DT_PRECISION_F32), first, 0);
+    CHECK_INT(fake_n_descriptors(), n_descriptors + 1);
+
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    CUDA_OK(cudaMemsetAsync(device_out, 0, expected.n_y * sizeof(float), stream));
+    CUDA_OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    CHECK_OK(dt_conv_plan_run(plan, device_in, device_other, NULL, device_out, workspace));
+    CUDA_OK(cudaStreamEndCapture(stream, &graph));
+    CUDA_OK(cudaGraphInstantiate(&exec, graph, 0));
+    CUDA_OK(cudaGraphLaunch(exec, stream));
+    const struct dt_block *b = &model.blocks[0];
+    CHECK_NEAR(distance(expected.y, expected.n_y, b->linear_out.c,
+                        b->linear_out.h * b->linear_out.w, DT_PRECISION_F32),
+               first, 0);
+    CUDA_OK(cudaGraphExecDestroy(exec));
+    CUDA_OK(cudaGraphDestroy(graph));
+    dt_conv_plan_close(plan);
+    close_all();
+}
+
+/* ---- pointers that cuDNN, or the fake, refuses */
+
+static struct dt_conv_plan *opened(enum dt_precision precision)
+{
+    struct dt_conv_plan *plan;
+    open_all();
+    lower_one(3);
+    CHECK_OK(dt_conv_plan_open(&target, DT_CONV_FORWARD, &model.blocks[0], 3, precision, &plan));
+    return plan;
+}
+
+static void misaligned(void)
+{
+    struct dt_conv_plan *plan = opened(DT_PRECISION_F32);
+    CHECK_INT(
+        dt_conv_plan_run(plan, (char *)device_in + 8, device_other, NULL, device_out, workspace),
+        DT_INTERNAL);
+    CHECK_HAS(dt_error_text(), "cudnnBackendExecute");
+    dt_conv_plan_close(plan);
+    close_all();
+}
+
+static void no_workspace(void)
+{
+    struct dt_conv_plan *plan = opened(DT_PRECISION_F32);
+    CHECK_INT(dt_conv_plan_run(plan, device_in, device_other, NULL, device_out, NULL), DT_INTERNAL);
+    dt_conv_plan_close(plan);
+    close_all();
+}
+
+static void host_pointer(void)
+{
+    struct dt_conv_plan *plan = opened(DT_PRECISION_F32);
+    dt_conv_plan_run(plan, expected.x, device_other, NULL, device_out, workspace);
+}
+
+static void short_input(void)
+{
+    struct dt_conv_plan *plan = opened(DT_PRECISION_F32);
+    dt_conv_plan_run(plan, (char *)device_in + MAX_ELEMS * sizeof(float) - 1024, device_other, NULL,
+                     device_out, workspace);
+}
+
+static void short_workspace(void)
+{
+    struct dt_conv_plan *plan = opened(DT_PRECISION_TF32);
+    dt_conv_plan_run(plan, device_in, device_other, NULL, device_out,
+                     (char *)workspace + 8192 - 999);
+}
+
+static void in_place(void)
+{
+    struct dt_conv_plan *plan = opened(DT_PRECISION_F32);
+    dt_conv_plan_run(plan, device_in, device_other, NULL, device_in, workspace);
+}
+
+static void workspace_in_the_way(void)
+{
+    struct dt_conv_plan *plan = opened(DT_PRECISION_F32);
+    dt_conv_plan_run(plan, device_in, device_other, NULL, device_out, (char *)device_out + 16);
+}
+
+static void leaks_a_plan(void)
+{
+    opened(DT_PRECISION_F32);
+    close_all();
+}
+
+int main(void)
+{
+    WORKS(second_mode);
+    WORKS(last_mode);
+    WORKS(no_engine);
+    WORKS(same_pointers);
+    WORKS(misaligned);
+    WORKS(no_workspace);
+    WORKS(workspace_above_the_limit);
+    ENDS(host_pointer, "cudnnBackendExecute, x: ");
+    ENDS(short_input,
+         "cudnnBackendExecute, x: 5184 bytes at byte 78976 of device memory of 80000 bytes");
+    ENDS(short_workspace, "cudnnBackendExecute, workspace: 1000 bytes");
+    ENDS(in_place, "the result, y, overlaps x");
+    ENDS(workspace_in_the_way, "y overlaps the workspace");
+    ENDS(leaks_a_plan, "not closed at exit: cuDNN descriptor");
+    open_all();
+    test_results();
+    close_all();
+    return 0;
+}

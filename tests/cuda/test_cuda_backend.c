@@ -1,0 +1,522 @@
+/* The cuda backend outside blocks against the reference: samples, losses, sums, optimizer steps,
+ * ten steps of a whole network; and its errors without a GPU, without memory, and when a GPU
+ * fails. */
+#include "tests/cuda/session.h"
+
+#include "cuda/cuda_check.h"
+#include "cuda/cuda_memory.h"
+#include "cuda/probe.h"
+
+/* ---- samples, losses, sums, updates */
+
+struct head { /* results of gather and loss */
+    struct buffer x, dlogits;
+    struct dt_metrics metrics;
+};
+
+#define N_BATCH 4
+#define N_OUTPUTS 7
+
+static struct head run_head(struct dt_backend *backend, bool bf16, const struct dt_samples *samples,
+                            enum dt_loss loss, const struct buffer *logits)
+{
+    const struct dt_shape flat = {(int)dt_shape_elems(samples->shape), 1,
+                                  1}; /* the reference keeps canonical order */
+    const struct dt_shape shape = backend->host_memory ? flat : samples->shape;
+    static const uint32_t rows[] = {5, 0, 3, 3}, ids[] = {0, 1, 2, 3};
+    const struct dt_batch batch = {.n = N_BATCH, .rows = rows, .ids = ids},
+                          empty = {.n = 0, .rows = rows, .ids = ids};
+    const struct dt_backend_ops *ops = backend->ops;
+    const struct dt_shape out = {N_OUTPUTS, 1, 1};
+    const struct buffer nothing = {0};
+    struct head head;
+    struct dt_bound_samples *bound;
+    float *x = to_gpu(backend, &nothing, shape, N_BATCH, bf16),
+          *z = to_gpu(backend, logits, out, N_BATCH, false);
+    float *dz = to_gpu(backend, &nothing, out, N_BATCH, false);
+    CHECK_OK(ops->samples_open(backend, samples, &bound));
+    CHECK_OK(ops->gather(backend, bound, &batch, x));
+    CHECK_OK(ops->loss(backend, loss, bound, &batch, N_OUTPUTS, z, dz));
+    CHECK_OK(ops->loss(backend, loss, bound, &batch, N_OUTPUTS, z, NULL));
+    CHECK_OK(ops->gather(backend, bound, &empty, x));
+    CHECK_OK(ops->loss(backend, loss, bound, &empty, N_OUTPUTS, z, dz));
+    CHECK_OK(ops->metrics_take(backend, &head.metrics));
+    head.x = from_gpu(backend, x, shape, N_BATCH, bf16);
+    head.dlogits = from_gpu(backend, dz, out, N_BATCH, false);
+    struct dt_metrics none;
+    CHECK_OK(ops->metrics_take(backend, &none));
+    CHECK(none.loss_sum == 0 && none.n_correct == 0 && none.n_samples == 0);
+    ops->samples_close(backend, bound);
+    ops->free(backend, x);
+    ops->free(backend, z);
+    ops->free(backend, dz);
+    return head;
+}
+
+static void check_head(const struct mode *mode, const struct dt_samples *samples, enum dt_loss loss)
+{
+    struct dt_backend *ref = open_ref(), *gpu = open_gpu(mode);
+    struct buffer logits = buffer_random(N_BATCH * N_OUTPUTS, 40, 0);
+    logits.data[3] = logits.data[5] = 7; /* a tie for the largest */
+    snprintf(case_text, sizeof case_text, "loss %d", (int)loss);
+    struct head actual =
+        run_head(gpu, mode->precision == DT_PRECISION_BF16, samples, loss, &logits);
+    struct head expected = run_head(ref, false, samples, loss, &logits);
+    compare_within(mode, "gathered x", &actual.x, &expected.x);
+    compare_within(&modes[0], "dlogits", &actual.dlogits, &expected.dlogits);
+    CHECK_NEAR(actual.metrics.loss_sum, expected.metrics.loss_sum,
+               1e-6 * fabs(expected.metrics.loss_sum));
+    CHECK_NEAR(actual.metrics.n_correct, expected.metrics.n_correct, 0);
+    CHECK_NEAR(actual.metrics.n_samples, 2 * N_BATCH, 0);
+    struct buffer *all[] = {&actual.x, &actual.dlogits, &expected.x, &expected.dlogits, &logits};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        buffer_close(all[i], "a buffer of the loss");
+    }
+    gpu->ops->close(gpu);
+    ref->ops->close(ref);
+}
+
+static void check_heads(const struct mode *mode)
+{
+    enum { N = 6 };
+    static uint8_t pixels[N * 3 * 4 * 5];
+    static uint16_t labels[N];
+    struct buffer values = buffer_random(N * 60, 20, 0),
+                  targets = buffer_random(N * N_OUTPUTS, 20, 0);
+    for (size_t i = 0; i < sizeof pixels; i++) {
+        pixels[i] = (uint8_t)draw(256);
+    }
+    for (size_t i = 0; i < N; i++) {
+        labels[i] = (uint16_t)draw(N_OUTPUTS);
+    }
+    const struct dt_samples images = {.n = N,
+                                      .shape = {3, 4, 5},
+                                      .pixels = pixels,
+                                      .scale = 1.0f / 255,
+                                      .labels = labels,
+                                      .n_classes = N_OUTPUTS};
+    const struct dt_samples numbers = {.n = N,
+                                       .shape = {3, 4, 5},
+                                       .values = values.data,
+                                       .scale = 1,
+                                       .targets = targets.data,
+                                       .n_targets = N_OUTPUTS};
+    check_head(mode, &images, DT_LOSS_SOFTMAX_CROSS_ENTROPY);
+    check_head(mode, &numbers, DT_LOSS_MEAN_SQUARED_ERROR);
+    buffer_close(&values, "values");
+    buffer_close(&targets, "targets");
+}
+
+/* More batches than slots, before any copy has reached the device. */
+static void check_batches_in_flight(void)
+{
+    enum { N = 40 };
+    struct dt_backend *gpu = open_gpu(&modes[0]);
+    struct buffer values = buffer_random(N, 100, 0), x = buffer_open(N);
+    static const uint16_t labels[N];
+    const struct dt_samples samples = {
+        .n = N, .shape = {1, 1, 1}, .values = values.data, .labels = labels, .n_classes = 1};
+    struct dt_bound_samples *bound;
+    float *device = to_gpu(gpu, &x, (struct dt_shape){N, 1, 1}, 1, false);
+    CHECK_OK(gpu->ops->samples_open(gpu, &samples, &bound));
+    for (uint32_t row = 0; row < N; row++) {
+        const struct dt_batch batch = {.n = 1, .rows = &row, .ids = &row};
+        CHECK_OK(gpu->ops->gather(gpu, bound, &batch, device + row));
+    }
+    CHECK_OK(gpu->ops->copy_out(gpu, x.data, device, N * sizeof(float)));
+    snprintf(case_text, sizeof case_text, "batches in flight");
+    compare_within(&modes[0], "x", &x, &values);
+    gpu->ops->samples_close(gpu, bound);
+    gpu->ops->free(gpu, device);
+    gpu->ops->close(gpu);
+    buffer_close(&x, "x");
+    buffer_close(&values, "values");
+}
+
+static void update_on(struct dt_backend *backend, const struct dt_update *update, int n_states,
+                      const struct buffer *grads, struct buffer numbers[3])
+{
+    const struct dt_shape shape = {(int)grads->n, 1, 1};
+    float *device[3] = {NULL}, *g = to_gpu(backend, grads, shape, 1, false);
+    for (int i = 0; i < 1 + n_states; i++) {
+        device[i] = to_gpu(backend, &numbers[i], shape, 1, false);
+    }
+    CHECK_OK(backend->ops->optimizer_step(backend, update, grads->n, device[0], g, device[1],
+                                          device[2]));
+    for (int i = 0; i < 1 + n_states; i++) {
+        buffer_close(&numbers[i], "parameters or optimizer state");
+        numbers[i] = from_gpu(backend, device[i], shape, 1, false);
+        backend->ops->free(backend, device[i]);
+    }
+    backend->ops->free(backend, g);
+}
+
+static void check_update(const struct dt_update *update, int n_states)
+{
+    struct dt_backend *ref = open_ref(), *gpu = open_gpu(&modes[0]);
+    const size_t n = 7001;
+    struct buffer grads = buffer_random(n, 8, 1), params = buffer_random(n, 8, 0),
+                  states[2] = {buffer_random(n, 4, 0), buffer_open(n)};
+    for (size_t i = 0; i < n; i++) {
+        states[1].data[i] = fabsf(draw_eighths(3));
+    }
+    struct buffer expected[3] = {copy_of(&params), copy_of(&states[0]), copy_of(&states[1])},
+                  actual[3] = {params, states[0], states[1]};
+    snprintf(case_text, sizeof case_text, "optimizer %d with %d states", (int)update->type,
+             n_states);
+    update_on(ref, update, n_states, &grads, expected);
+    update_on(gpu, update, n_states, &grads, actual);
+    for (int i = 0; i < 3; i++) {
+        compare_within(&modes[0], "parameters or optimizer state", &actual[i], &expected[i]);
+        buffer_close(&actual[i], "the gpu's");
+        buffer_close(&expected[i], "the reference's");
+    }
+    buffer_close(&grads, "grads");
+    gpu->ops->close(gpu);
+    ref->ops->close(ref);
+}
+
+static void check_updates(void)
+{
+    const struct dt_update adam = {.type = DT_OPTIMIZER_ADAM,
+                                   .grad_scale = 1.0f / 128,
+                                   .lr = 0.01f,
+                                   .weight_decay = 0.1f,
+                                   .one_minus_beta1 = 0.1f,
+                                   .one_minus_beta2 = 0.01f,
+                                   .epsilon = 1e-7f,
+                                   .bias_correction1 = 0.19f,
+                                   .bias_correction2 = 0.02f};
+    const struct dt_update sgd = {
+        .grad_scale = 0.25f, .lr = 0.1f, .weight_decay = 0.01f, .momentum = 0.9f};
+    struct dt_update adamw = adam, nesterov = sgd, clipped = sgd, short_enough = sgd;
+    adamw.type = DT_OPTIMIZER_ADAMW;
+    nesterov.nesterov = true;
+    clipped.clip_norm = 0.5f;
+    short_enough.clip_norm = 1e6f;
+    check_update(&clipped, 1);
+    check_update(&short_enough, 1);
+    check_update(&adam, 2);
+    check_update(&adamw, 2);
+    check_update(&sgd, 1);
+    check_update(&sgd, 0);
+    check_update(&nesterov, 1);
+}
+
+/* ---- a whole network */
+
+#define N_STEPS 10
+
+/* Batches of 16, 16, 5 and, once, none: the last steps of an epoch have partial and empty ones. */
+static void train_step(struct session *session, int step)
+{
+    static const int sizes[] = {CAPACITY, CAPACITY, 5, CAPACITY, 0};
+    uint32_t rows[CAPACITY], ids[CAPACITY];
+    for (int i = 0; i < CAPACITY; i++) {
+        rows[i] = (uint32_t)(step * CAPACITY + i) % N_SAMPLES;
+        ids[i] = rows[i] + 1000;
+    }
+    const struct dt_batch batch = {
+        .n = sizes[step % 5], .rows = rows, .ids = ids, .epoch = (uint32_t)step / 5};
+    CHECK_OK(dt_network_gather(session->network, session->bound, &batch));
+    compute_step(session, &batch);
+}
+
+struct training {
+    struct buffer losses, params;
+};
+
+/* Changes weights as a restore does: copies made from the old weights are invalid. */
+static void shrink_weights(struct session *session, struct buffer *params)
+{
+    const struct dt_backend_ops *ops = session->backend->ops;
+    const size_t n_bytes = params->n * sizeof(float);
+    CHECK_OK(ops->copy_out(session->backend, params->data, session->network->params, n_bytes));
+    for (size_t i = 0; i < params->n; i++) {
+        params->data[i] *= 0.75f;
+    }
+    CHECK_OK(ops->copy_in(session->backend, session->network->params, params->data, n_bytes));
+}
+
+static struct training train(const struct dt_backend_ops *ops, enum dt_precision precision,
+                             bool smooth, double clip_norm)
+{
+    const struct dt_model model = small_cnn(smooth);
+    const struct dt_samples samples = small_images();
+    const struct dt_optimizer_spec spec = {.momentum = 0.9, .clip_norm = clip_norm};
+    const size_t n_bytes = model.arena_elems * sizeof(float);
+    struct training out = {.losses = buffer_open(N_STEPS),
+                           .params = buffer_open(model.arena_elems)};
+    struct session session;
+    CHECK_OK(session_open(ops, precision, &model, &samples, &spec, &session));
+    dt_model_init(&model, 5, out.params.data);
+    CHECK_OK(ops->copy_in(session.backend, session.network->params, out.params.data, n_bytes));
+    for (int step = 0; step < N_STEPS; step++) {
+        if (step == 3) {
+            shrink_weights(&session, &out.params);
+        }
+        const struct fake_counts before = fake_counts();
+        struct dt_metrics metrics;
+        train_step(&session, step);
+        CHECK(fake_counts().n_host_waits - before.n_host_waits <=
+              1); /* for a slot of the batches */
+        CHECK_INT(fake_counts().n_mallocs, before.n_mallocs);
+        CHECK_OK(ops->metrics_take(session.backend, &metrics));
+        out.losses.data[step] =
+            (float)(metrics.loss_sum / (metrics.n_samples > 0 ? metrics.n_samples : 1));
+    }
+    CHECK_OK(ops->copy_out(session.backend, out.params.data, session.network->params, n_bytes));
+    session_close(&session);
+    return out;
+}
+
+static void training_close(struct training *t)
+{
+    buffer_close(&t->losses, "losses");
+    buffer_close(&t->params, "params");
+}
+
+static void check_training(const struct mode *mode, double clip_norm)
+{
+    const bool smooth = mode->precision != DT_PRECISION_F32;
+    struct training expected = train(&dt_ref_backend, DT_PRECISION_F32, smooth, clip_norm);
+    struct training first = train(&dt_cuda_backend, mode->precision, smooth, clip_norm);
+    struct training second = train(&dt_cuda_backend, mode->precision, smooth, clip_norm);
+    snprintf(case_text, sizeof case_text, "ten steps, clip %g", clip_norm);
+    compare_within(mode, "losses", &first.losses, &expected.losses);
+    compare_within(mode, "params", &first.params, &expected.params);
+    CHECK(first.losses.data[8] < 0.9f * first.losses.data[0]);
+    check_same_bits("losses", &first.losses, &second.losses);
+    check_same_bits("params", &first.params, &second.params);
+    training_close(&expected);
+    training_close(&first);
+    training_close(&second);
+}
+
+/* ---- failures */
+
+/* Each allocation fails once: the error is one line that names the memory, and nothing leaks. */
+static void check_no_memory(void)
+{
+    const struct dt_model model = small_cnn(false);
+    const struct dt_samples samples = small_images();
+    const struct dt_optimizer_spec spec = {.type = DT_OPTIMIZER_ADAM};
+    enum dt_status s = DT_NO_MEMORY;
+    long n = 0;
+    while (s != DT_OK) {
+        struct session session;
+        fake_options.fail_malloc_at = fake_counts().n_mallocs + 1 + n++;
+        s = session_open(&dt_cuda_backend, DT_PRECISION_BF16, &model, &samples, &spec, &session);
+        fake_options.fail_malloc_at = 0;
+        if (s != DT_OK) {
+            CHECK_INT(s, DT_NO_MEMORY);
+            CHECK_HAS(dt_error_text(), "out of memory on ");
+            CHECK_HAS(dt_error_text(), " are free");
+            dt_error_clear();
+        }
+        session_close(&session);
+        CHECK_INT(fake_counts().n_live_bytes, 0);
+    }
+    CHECK(n > 20);
+}
+
+/* The backend's count equals the fake's; growing scratch memory makes the peak larger than the
+ * remaining use. */
+static void check_counted_memory(void)
+{
+    const struct dt_model model = small_cnn(false);
+    const struct dt_samples samples = small_images();
+    const struct dt_optimizer_spec spec = {.type = DT_OPTIMIZER_ADAM};
+    struct session session;
+    struct dt_device_memory memory, after;
+    CHECK_OK(session_open(&dt_cuda_backend, DT_PRECISION_F32, &model, &samples, &spec, &session));
+    dt_cuda_memory(session.backend, &memory);
+    CHECK(memory.peak_bytes >= (size_t)fake_counts().n_live_bytes);
+    CHECK(memory.peak_bytes < (size_t)fake_counts().n_live_bytes + (size_t)100000);
+    CHECK_INT(memory.total_bytes - memory.free_bytes, fake_counts().n_live_bytes);
+    void *large;
+    for (int i = 0; i < 2; i++) { /* the second time it replaces the first */
+        CHECK_OK(session.backend->ops->alloc(session.backend, 50000000, &large));
+        session.backend->ops->free(session.backend, large);
+    }
+    dt_cuda_memory(session.backend, &after);
+    CHECK_INT(after.peak_bytes, fake_counts().n_live_bytes + 50000000 + 256);
+    CHECK_INT(after.free_bytes, memory.free_bytes);
+    session_close(&session);
+}
+
+/* A data set larger than the GPU's memory. */
+static void check_small_gpu(void)
+{
+    static uint8_t pixels[1];
+    static uint16_t labels[1];
+    const struct dt_samples samples = {.n = (size_t)1 << 30,
+                                       .shape = {1, 1, 4},
+                                       .pixels = pixels,
+                                       .labels = labels,
+                                       .n_classes = 1};
+    struct dt_backend *gpu = open_gpu(&modes[0]);
+    struct dt_bound_samples *bound;
+    CHECK_STATUS(gpu->ops->samples_open(gpu, &samples, &bound), DT_NO_MEMORY);
+    CHECK_HAS(dt_error_text(), "the data set needs 4.29 GB, ");
+    CHECK_INT(cudaGetLastError(), cudaSuccess); /* else the next launch would report it again */
+    dt_error_clear();
+    gpu->ops->close(gpu);
+    CHECK_INT(fake_counts().n_live_bytes, 0);
+}
+
+/* Every failure on the device becomes a status with a text, at the latest when the program
+ * waits. */
+static void check_failing_launches(void)
+{
+    struct buffer x = buffer_open(1000);
+    struct dt_backend *gpu = open_gpu(&modes[0]);
+    float *device = to_gpu(gpu, &x, (struct dt_shape){1000, 1, 1}, 1, false);
+    struct dt_metrics metrics;
+    CHECK_OK(gpu->ops->sync(gpu));
+    fake_options.fail_launch_at = fake_counts().n_enqueued + 1;
+    CHECK_STATUS(gpu->ops->metrics_take(gpu, &metrics), DT_INTERNAL);
+    CHECK_HAS(dt_error_text(), "CUDA: ");
+    CHECK_HAS(dt_error_text(), "cuda_backend.c:");
+    dt_error_clear();
+    fake_options.fail_launch_at = 0;
+    gpu->ops->free(gpu, device);
+    gpu->ops->close(gpu);
+    buffer_close(&x, "x");
+}
+
+/* A broken GPU is reported as such, not as a bug: the fault, the GPU, and the cure. */
+static void check_faults(void)
+{
+    static const struct {
+        cudaError_t code;
+        enum dt_status status;
+        const char *cure;
+    } faults[] = {
+        {cudaErrorECCUncorrectable, DT_UNAVAILABLE, ": its memory is damaged: "},
+        {cudaErrorNvlinkUncorrectable, DT_UNAVAILABLE, "nvidia-smi nvlink"},
+        {cudaErrorContained, DT_UNAVAILABLE, "Xid"},
+        {cudaErrorUnsupportedPtxVersion, DT_UNAVAILABLE,
+         ": the driver is older than the toolkit: "},
+        {cudaErrorSystemNotReady, DT_UNAVAILABLE, "systemctl status nvidia-fabricmanager"},
+        {cudaErrorMpsServerNotReady, DT_UNAVAILABLE, "nvidia-cuda-mps-control"},
+        {cudaErrorIllegalAddress, DT_INTERNAL, ": a bug; or "},
+        {cudaErrorInvalidValue, DT_INTERNAL, "backend.c:7: call"}};
+    struct dt_device_info gpu;
+    int n_gpus;
+    CHECK_OK(dt_cuda_probe(0, &gpu, &n_gpus));
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
+        CHECK_INT(dt_cuda_failed(faults[i].code, "call", "cuda/backend.c", 7), faults[i].status);
+        CHECK_HAS(dt_error_text(), cudaGetErrorString(faults[i].code));
+        CHECK_HAS(dt_error_text(), faults[i].cure);
+        CHECK((strstr(dt_error_text(), gpu.uuid) != NULL) ==
+              (faults[i].code != cudaErrorInvalidValue));
+        dt_error_clear();
+    }
+}
+
+static void check_probe(void)
+{
+    struct dt_device_info gpu;
+    int n_gpus;
+    CHECK_OK(dt_cuda_probe(3, &gpu, &n_gpus)); /* all ranks share the only one */
+    CHECK(n_gpus == 1 && gpu.index == 0 && gpu.total_bytes > 0);
+    CHECK(gpu.free_bytes > 0 && gpu.free_bytes <= gpu.total_bytes);
+    CHECK(strlen(gpu.uuid) == 40 && strncmp(gpu.uuid, "GPU-", 4) == 0 && gpu.uuid[12] == '-' &&
+          gpu.uuid[27] == '-');
+    struct dt_backend *backend = open_gpu(&modes[2]);
+    char description[96];
+    snprintf(description, sizeof description, "%s, bf16", gpu.name);
+    CHECK_TEXT(backend->description, description);
+    CHECK(!backend->host_memory);
+    backend->ops->close(backend);
+    if (!fake_is_linked) {
+        return;
+    }
+    fake_options.n_devices = 2;
+    CHECK_OK(dt_cuda_probe(1, &gpu, &n_gpus));
+    CHECK(n_gpus == 2 && gpu.index == 1);
+    CHECK_STATUS(dt_cuda_probe(2, &gpu, &n_gpus), DT_UNAVAILABLE);
+    CHECK_HAS(dt_error_text(), "local rank 2 has no GPU of its own: this host shows 2");
+    fake_options.n_devices = -1;
+    CHECK_STATUS(dt_cuda_probe(0, &gpu, &n_gpus), DT_UNAVAILABLE);
+    CHECK_HAS(dt_error_text(), "there is no NVIDIA driver");
+    CHECK_INT(n_gpus, 0);
+    dt_error_clear();
+    fake_options.n_devices = 0;
+}
+
+/* The first convolution reads the samples in place; a later reader of x still gets it. */
+static void check_x_after_first_conv(void)
+{
+    enum { N = 3, H = 6 };
+    static const uint32_t rows[N] = {2, 0, 1};
+    static const uint16_t labels[N];
+    const struct dt_layer_spec conv = {.type = DT_LAYER_CONV2D,
+                                       .size = 2,
+                                       .kernel = 3,
+                                       .stride = 1,
+                                       .activation = DT_ACTIVATION_RELU};
+    const struct dt_model_spec spec = {.input = {1, H, H},
+                                       .layers = {conv, {.type = DT_LAYER_FLATTEN}},
+                                       .n_layers = 2,
+                                       .loss = DT_LOSS_MEAN_SQUARED_ERROR};
+    struct buffer values = buffer_random(N * H * H, 8, 0), x = buffer_open(N * H * H);
+    const struct dt_samples samples = {.n = N,
+                                       .shape = spec.input,
+                                       .values = values.data,
+                                       .labels = labels,
+                                       .n_classes = 1,
+                                       .n_total = N,
+                                       .id_stride = 1};
+    const struct dt_batch batch = {.n = N, .rows = rows, .ids = rows};
+    const struct dt_pass pass = {.batch = &batch, .training = true};
+    static struct dt_model model;
+    struct dt_backend *gpu = open_gpu(&modes[0]);
+    struct dt_bound_samples *bound;
+    struct dt_block_state *state;
+    void *on_gpu[3]; /* x, y, parameters */
+    CHECK_OK(dt_model_lower(&spec, &model));
+    CHECK_OK(gpu->ops->samples_open(gpu, &samples, &bound));
+    CHECK_OK(gpu->ops->block_open(gpu, &model, 0, N, &state));
+    const size_t n_elems[3] = {N * H * H, N * dt_shape_elems(model.blocks[0].out),
+                               model.arena_elems};
+    for (int i = 0; i < 3; i++) {
+        CHECK_OK(gpu->ops->alloc(gpu, n_elems[i] * sizeof(float), &on_gpu[i]));
+    }
+    CHECK_OK(gpu->ops->gather(gpu, bound, &batch, on_gpu[0]));
+    CHECK_OK(gpu->ops->block_forward(state, on_gpu[2], on_gpu[0], on_gpu[1], &pass));
+    CHECK_OK(gpu->ops->copy_out(gpu, x.data, on_gpu[0], N * H * H * sizeof(float)));
+    for (size_t i = 0; i < x.n; i++) {
+        CHECK_NEAR(x.data[i], values.data[rows[i / (H * H)] * H * H + i % (H * H)], 0);
+    }
+    for (int i = 0; i < 3; i++) {
+        gpu->ops->free(gpu, on_gpu[i]);
+    }
+    gpu->ops->block_close(state);
+    gpu->ops->samples_close(gpu, bound);
+    gpu->ops->close(gpu);
+    buffer_close(&values, "values");
+    buffer_close(&x, "x");
+}
+
+int main(void)
+{
+    check_x_after_first_conv();
+    check_probe();
+    check_faults();
+    for (size_t m = 0; m < N_MODES; m++) {
+        check_heads(&modes[m]);
+        check_training(&modes[m], 0);
+        check_training(&modes[m], 0.5);
+    }
+    check_batches_in_flight();
+    check_updates();
+    if (fake_is_linked) {
+        check_no_memory();
+        check_counted_memory();
+        check_small_gpu();
+        check_failing_launches(); /* last: a failed GPU stays failed */
+    }
+    return 0;
+}

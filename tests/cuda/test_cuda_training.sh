@@ -1,0 +1,261 @@
+#!/usr/bin/env bash
+# The whole program on fake CUDA gives the results of the CPU, and ends well without a GPU or NCCL.
+# usage: DTRAIN=... MPIEXEC=... test_cuda_training.sh MODULE RANKS
+# shellcheck disable=SC2013,SC2154,SC2317 # words, not lines; what cli_lib.sh sets; functions that wait_for calls
+# shellcheck source=tests/lib/cli_lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../lib/cli_lib.sh"
+module=$1 ranks=$2
+config=(--config "$configs/synthetic.json" --set train.epochs=2 --set data.train_samples=128 --set data.test_samples=30
+  --set train.batch.per_rank=8 --set distributed.check_every=1 --set threads=1 --set log.every_steps=4)
+
+dtrain() { # dtrain ARGUMENT...: leaves out, err and $got
+  got=0
+  timeout -k 5 60 "$MPIEXEC" -n "$ranks" "$DTRAIN" "$@" >out 2>err </dev/null || got=$?
+}
+gpus() { # gpus N ARGUMENT...: the same on a host with N GPUs
+  local n=$1
+  shift
+  FAKE_DEVICES=$n DTRAIN_CUDA_MODULE=$module dtrain "$@"
+}
+train() { # train GPUS RUN ARGUMENT...: with one, the ranks share it
+  local n=$1 run=$2
+  shift 2
+  gpus "$n" "${config[@]}" --run "$run" --set device=cuda "$@"
+  is "$run" 0 "$got"
+}
+is() { # is WHAT EXPECTED ACTUAL
+  n_checks=$((n_checks + 1))
+  [[ $2 == "$3" ]] || fail "$1: expected '$2', got '$3'" err
+}
+says() { # says WHAT PATTERN: a line of stderr matches as a whole
+  n_checks=$((n_checks + 1))
+  grep -Eqx -- "$2" err || fail "$1: no line '$2'" err
+}
+ends() { # ends WHAT CODE PATTERN: with this code, and one line about it on all ranks
+  is "$1" "$2 1" "$got $(grep -Ec '^(dtrain: |\[mpiexec|Fatal|Abort)' err)"
+  says "$1" "dtrain: $3"
+}
+close_to() { # close_to TOLERANCE RUN RUN: the losses of all epochs, and the accuracy to one image
+  paste -d , "$2/metrics.csv" "$3/metrics.csv" | awk -F , -v tolerance="$1" '
+    function off(a, b) { return (a > b ? a - b : b - a) / (b + 1e-30) }
+    NR == 1 { for (i = 1; i <= NF / 2; i++) column[$i] = i; half = NF / 2; next }
+    { t = column["train_loss"]; v = column["test_loss"]; n++
+      if (off($t, $(t + half)) > tolerance || off($v, $(v + half)) > tolerance) { print; bad = 1 } }
+    END { exit bad || n == 0 }'
+}
+
+# Steps recorded and call by call: the same bytes, and the same numbers of each step. With every option of a step, and a
+# short last batch; and with batches of 1 to 3 samples, whose sizes differ between ranks and change at different steps.
+weights() { # weights RUN: of the newest checkpoint, without its header
+  local file
+  file=$(newest_checkpoint "$1")
+  tail -c +$((9 + $(od -An -tu8 -N8 "$file"))) "$file"
+}
+steps_of() { # steps_of RUN: without what depends on time, and the norms of gradients
+  grep '"type":"step"' "$1/metrics.jsonl" | sed 's/,"grad_norm":.*//'
+}
+norms_of() { # norms_of RUN: "step norm", where it is known: of steps taken together, of the last one
+  sed -n 's/.*"type":"step","step":\([0-9]*\),.*"grad_norm":\([0-9][^,]*\),.*/\1 \2/p' "$1/metrics.jsonl" | sort
+}
+same_bits() { # same_bits NAME STEPS ARGUMENT...: with and without graphs
+  local name=$1 n_steps=$2
+  shift 2
+  train "$ranks" "$name" --set log.every_steps=1 "$@"
+  train "$ranks" "$name-by_call" --set log.every_steps=1 --set cuda.graph=false "$@"
+  says "$name, call by call" '  steps call by call: cuda.graph is off'
+  check "$name: the same weights" cmp <(weights "$name") <(weights "$name-by_call")
+  check "$name: the same steps" test "$(steps_of "$name")" == "$(steps_of "$name-by_call")"
+  is "$name: steps" "$n_steps" "$(steps_of "$name" | grep -c .)"
+  is "$name: norms, call by call" "$n_steps" "$(norms_of "$name-by_call" | grep -c .)"
+  check "$name: no norms" test "$(norms_of "$name" | grep -c .)" -ge 2
+  check "$name: another norm" test -z "$(comm -23 <(norms_of "$name") <(norms_of "$name-by_call"))"
+}
+DTRAIN_CUDA_GRAPH=recorded.dot same_bits everything 20 --set data.train_samples=$((ranks * 27 - 1)) --set train.epochs=5 --set train.accumulate=3 \
+  --set train.optimizer.clip_norm=0.1 --set train.warmup_epochs=2 --set train.schedule.type=cosine --set checkpoint.every_steps=3 \
+  --set distributed.bucket_mb=0
+check 'a graph has a line for each node' grep -q '^"graph_1_node_4"\[.*label=' recorded.dot
+same_bits uneven $((ranks == 3 ? 15 : 12)) --set data.train_samples=25 --set train.epochs=3 --set 'train.batch={"global":8}' \
+  --set 'model.layers.1={"type":"conv2d","filters":4,"kernel":3}' # its gradient has its own place
+((ranks != 3)) || finish # for the rest three ranks are like four
+
+dtrain "${config[@]}" --run cpu --set device=cpu
+is 'cpu' 0 "$got"
+
+# One GPU for each rank; one for all ranks.
+gradients='  allreduce of gradients: [0-9]+ buckets?'
+for n in $(printf '%d\n' "$ranks" 1 | sort -u); do
+  run=gpus$n
+  train "$n" "$run"
+  check "$run: the losses of the CPU" close_to 1e-4 "$run" cpu
+  check "$run: the norms of the CPU" awk '{ d = $2 / $3 - 1; if (d * d > 1e-6) exit 1; n++ } END { exit n == 0 }' \
+    <(join <(norms_of "$run") <(norms_of cpu))
+  is "$run: roster" "$ranks" "$(grep -Ec '^ +[0-9]+ +[^ ]+ +[0-9]+  cuda Fake GPU, f32, [0-9a-f]{8} ' err)"
+  says "$run" 'peak memory per rank: [0-9.]+ MB; on its GPU [0-9.]+ MB of 1\.07 GB, [0-9.]+ GB left'
+  is "$run: GPUs" "$n" "$(grep -Eo 'f32, [0-9a-f]{8} ' err | sort -u | wc -l)"
+  if ((ranks == 1 || n > 1)); then
+    says "$run" '  steps recorded as a CUDA graph'
+  else
+    says "$run" '  steps call by call: gradients pass through the host'
+  fi
+  if ((ranks == 1)); then
+    is "$run: alone" 0 "$(grep -c "allreduce of gradients" err)"
+  elif ((n > 1)); then
+    says "$run" "$gradients, nccl"
+  else
+    says "$run" "$gradients, staged, because ranks 0 and 1 share GPU-.*"
+  fi
+done
+
+# Twice the same run: the same bytes. Other precisions: nearly the same losses.
+train "$ranks" again
+check 'twice: the same checkpoint' cmp "$(newest_checkpoint again)" "$(newest_checkpoint "gpus$ranks")"
+for tolerance in bf16=5e-2 tf32=1e-2; do
+  precision=${tolerance%=*}
+  train "$ranks" "$precision" --set precision="$precision"
+  is "$precision: roster" "$ranks" "$(grep -c "cuda Fake GPU, $precision, " err)"
+  check "$precision: the losses of the CPU" close_to "${tolerance#*=}" "$precision" cpu
+done
+
+# A NaN loss is detected in the same step, recorded or not.
+for graph in true false; do
+  gpus "$ranks" --config "$configs/linear.json" --run "nan_$graph" --set device=cuda --set train.optimizer.lr=100 --set cuda.graph=$graph
+  is "not a number, $graph" '80 1' "$got $(grep -Ec '^dtrain: training diverged at step ' err)"
+  grep '^dtrain: ' err >"nan_$graph.text"
+done
+check 'not a number: in the same step' cmp nan_true.text nan_false.text
+
+# Faults are injected into steps that the host takes.
+gpus "$ranks" "${config[@]}" --run fault --set device=cuda --inject nan:rank=0,step=2
+ends 'a fault in recorded steps' 78 '--inject nan:rank=0,step=2: the GPU takes steps on its own, recorded \(set cuda.graph=false\)'
+gpus "$ranks" "${config[@]}" --run fault --set device=cuda --set cuda.graph=false --inject nan:rank=0,step=2
+ends 'a fault call by call' 80 'training diverged at step 3: the loss is not a number, .*'
+
+# The rest does not depend on the number of other ranks: 2 ranks suffice.
+((ranks <= 2)) || finish
+
+# Stopped after an epoch, and resumed on the other device, or on the same.
+epoch=(--set train.max_steps=$((128 / 8 / ranks)))
+train "$ranks" to_cpu "${epoch[@]}"
+dtrain "${config[@]}" --run to_cpu --resume --set device=cpu
+is 'resumed on the CPU' 0 "$got"
+check 'resumed on the CPU: as without a break' close_to 1e-4 to_cpu cpu
+dtrain "${config[@]}" --run to_gpu --set device=cpu "${epoch[@]}"
+is 'to be resumed on the GPU' 0 "$got"
+train "$ranks" to_gpu --resume
+check 'resumed on the GPU: as without a break' close_to 1e-4 to_gpu cpu
+train "$ranks" on_gpu "${epoch[@]}"
+train "$ranks" on_gpu --resume
+check 'resumed where it was: the same checkpoint' cmp "$(newest_checkpoint on_gpu)" "$(newest_checkpoint again)"
+
+# eval and predict, with two images, give the same results with and without a GPU.
+saved=$(newest_checkpoint again)
+for command in eval predict; do
+  images=()
+  if [[ $command == predict ]]; then
+    images=("$tests/corpus/png/grey" "$tests/corpus/png/grey-alpha")
+  fi
+  gpus "$ranks" $command --checkpoint "$saved" "${images[@]}"
+  is "$command" '0 0' "$got $(grep -c 'device:' err)"
+  check "$command: kept" cp out "$command.gpu"
+  cp err "$command.err"
+  gpus -1 $command --checkpoint "$saved" "${images[@]}"
+  is "$command without a GPU" '0 1' "$got $(grep -c 'device: cpu, because there is no NVIDIA driver' err)"
+  n_checks=$((n_checks + 1))
+  cmp -s out "$command.gpu" || fail "$command: the same result" out "$command.gpu" "$command.err" err
+done
+
+# Several hosts, through host memory: the messages sent match the prediction.
+if ((ranks == 4)); then
+  MPIR_CVAR_NUM_CLIQUES=2 train 4 hosts --set distributed.allreduce=hierarchical --set train.epochs=1
+  says 'two hosts' 'allreduce of a step: .*, as foretold'
+fi
+
+# Out of memory on the last rank's GPU.
+rank="(rank $((ranks - 1)) \\([^)]+\\): )?"
+size='[0-9.]+ [kM]?B'
+needs=".*out of memory on Fake GPU: .* needs $size, $size of $size are free"
+faulty() { # faulty VARIABLE=VALUE RUN ARGUMENT...: on the last rank
+  local fault=$1 run=$2
+  shift 2
+  export FAKE_RANK=$((ranks - 1)) "${fault?}"
+  gpus "$ranks" "${config[@]}" --run "$run" --set device=cuda "$@"
+  unset FAKE_RANK "${fault%%=*}"
+}
+for n_bytes in 100000 67200000; do
+  faulty FAKE_DEVICE_BYTES=$n_bytes small
+  ends "$n_bytes bytes" 71 "$rank$needs \\(use a smaller batch, model or data set\\)"
+done
+
+# The suggested cures work.
+large=(--set data.train_samples=2048 --set train.max_steps=1 --set distributed.check_every=0)
+for batch in per_rank=512 global=$((512 * ranks)); do
+  key=train.batch.${batch%=*}
+  faulty FAKE_DEVICE_BYTES=69600000 large "${large[@]}" --set "train.batch={\"${batch%=*}\":${batch#*=}}"
+  ends "$batch" 71 "$rank$needs \\([0-9]+ samples at a time would fit: set $key=[0-9]+, or train.accumulate=[0-9]+\\)"
+  for cure in $(grep -Eo "($key|train.accumulate)=[0-9]+" err); do
+    faulty FAKE_DEVICE_BYTES=69600000 "cured-$batch-$cure" "${large[@]}" --set "train.batch={\"${batch%=*}\":${batch#*=}}" --set "$cure"
+    is "$batch, then $cure" 0 "$got"
+    says "$batch, then $cure" "peak memory per rank: $size; on its GPU 6[0-9.]+ MB of 69\\.6 MB, $size left"
+  done
+done
+
+# The plan predicts the memory of a run to within a fiftieth.
+planned=(--set train.batch.per_rank=1024 --set data.train_samples=4096 --set train.max_steps=1)
+train "$ranks" planned "${planned[@]}"
+dtrain plan "${config[@]}" --set device=cuda "${planned[@]}"
+check 'the plan of the memory' awk -v peak="$(grep -Eo '"gpu_memory_peak_bytes":.[0-9]+' planned/summary.json | tr -dc 0-9)" '
+  /^GPU memory per rank: [0-9.]+ MB$/ { ratio = 1e6 * $5 / peak }
+  /^  without the data/ { ratio = 0 }
+  END { exit !(ratio > 0.98 && ratio < 1.02) }' out
+
+# A GPU that fails in the middle of the training; NCCL that loses a peer, does not start, or never ends a sum.
+faulty FAKE_FAIL_LAUNCH_AT=100 broken
+ends 'a GPU fails' 70 "${rank}CUDA: an illegal memory access was encountered, .*"
+
+FAKE_FAIL_CODE=214 faulty FAKE_FAIL_LAUNCH_AT=100 damaged
+ends 'a GPU with damaged memory' 69 "${rank}CUDA: uncorrectable ECC error .* \\(Fake GPU, GPU-[0-9a-f-]+: its memory is damaged: .*"
+
+# A GPU that hangs: the error says so, and nothing waits for the GPU on the way out.
+small=(--set train.epochs=1 --set data.train_samples=$((ranks * 32)) --set data.test_samples=8)
+gpu='Fake GPU, GPU-[0-9a-f-]+'
+export DTRAIN_TIMEOUT=3
+faulty FAKE_HANG_LAUNCH_AT=60 hung-graph "${small[@]}"
+ends 'a GPU hangs' 76 "($gpu: )?steps on the GPU stalled for 3 s: .*"
+faulty FAKE_HANG_LAUNCH_AT=80 hung-calls "${small[@]}" --set cuda.graph=false
+ends 'a GPU hangs, call by call' 76 "($gpu, has not finished its work within 3 s .*|.* stalled for 3 s: .*)"
+unset DTRAIN_TIMEOUT
+if ((ranks > 1)); then
+  faulty FAKE_NCCL_ERROR_AT=4 lost
+  ends 'NCCL loses a peer' 76 '.*(allreduce of gradient bucket 0|steps on the GPU): NCCL: remote process exited .*'
+  faulty FAKE_NCCL_INIT_FAILS=1 no_start
+  ends 'NCCL does not start' 69 "rank $((ranks - 1)): NCCL cannot start: .*"
+  export DTRAIN_TIMEOUT=3
+  faulty FAKE_NCCL_INIT_HANGS=1 hanging_start
+  ends 'NCCL hangs at the start' 76 "NCCL did not start within 3 s on rank $((ranks - 1)) .*"
+  for graph in true false; do
+    faulty FAKE_NCCL_HANG_AT=4 "hanging-$graph" --set cuda.graph=$graph
+    ends "NCCL hangs, $graph" 76 ".* stalled for 3 s: rank $((ranks - 1)) waits in 'training' for a collective that other ranks have .*"
+  done
+  faulty FAKE_NCCL_HANG_AT=40 hanging-late --set data.train_samples=$((ranks * 100)) --set train.batch.per_rank=1 --set distributed.check_every=0
+  ends 'NCCL hangs when many steps are taken together' 76 \
+    ".* stalled for 3 s: rank $((ranks - 1)) waits in 'training' for a collective that other ranks have .*"
+  faulty FAKE_NCCL_LAUNCH_HANGS_AT=1 hanging-launch
+  ends 'NCCL hangs while a step is recorded' 76 ".* stalled for 3 s: rank $((ranks - 1)) waits in 'training' for a collective that other ranks have .*"
+  unset DTRAIN_TIMEOUT
+fi
+
+# Stopped by a signal.
+has_steps() {
+  [[ -s stopped/metrics.jsonl ]] && (($(wc -l <stopped/metrics.jsonl) > 3))
+}
+FAKE_DEVICES=$ranks DTRAIN_CUDA_MODULE=$module timeout -k 5 100 "$MPIEXEC" -n "$ranks" "$DTRAIN" "${config[@]}" \
+  --run "$work/stopped" --set device=cuda --set train.epochs=1000000 \
+  --set checkpoint.every_epochs=0 --set log.every_steps=1 >out 2>err </dev/null &
+job=$!
+check 'SIGTERM: no steps' wait_for 60 has_steps
+kill -TERM "$job"
+got=0
+wait "$job" || got=$?
+is 'SIGTERM' '75 1' "$got $(grep -Ec '^stopped by SIGTERM at step [0-9]+; saved ' err)"
+check 'SIGTERM: the checkpoint' test -s "$(newest_checkpoint stopped)"
+finish

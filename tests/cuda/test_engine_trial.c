@@ -1,0 +1,245 @@
+/* cuda/cudnn/engine_trial.c on fake cuDNN, whose engines' durations a test sets on the clock of its
+ * events: the engine kept, the engines rejected, and the end of a trial that cannot succeed. In
+ * bf16 fake cuDNN lists 4 (1000 bytes of workspace), which turns NaN into numbers, twice 4 with
+ * other tiles, 5 (5000), 6 (77), 6 with other tiles. */
+#include "cuda/cudnn/engine_trial.h"
+#include "tests/cuda/case.h"
+#include "tests/fakecuda/fake.h"
+
+#define CUDA_OK(call) CHECK_INT(call, cudaSuccess)
+#define ALL_ENGINES 0xffL
+#define LIMIT_S 60
+
+static cudaStream_t stream;
+static cudnnHandle_t handle;
+static struct dt_conv_plan *plan;
+
+static void open_plan(enum dt_conv_kind kind, int n_engines)
+{
+    static struct dt_model model;
+    struct dt_model_spec spec = {
+        .input = {3, 8, 8}, .n_layers = 2, .loss = DT_LOSS_MEAN_SQUARED_ERROR};
+    spec.layers[0] =
+        (struct dt_layer_spec){.type = DT_LAYER_CONV2D, .size = 4, .kernel = 3, .stride = 1};
+    spec.layers[1] = (struct dt_layer_spec){.type = DT_LAYER_FLATTEN};
+    CHECK_INT(dt_model_lower(&spec, &model), DT_OK);
+    CUDA_OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    CHECK_INT(cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
+    CHECK_INT(cudnnSetStream(handle, stream), CUDNN_STATUS_SUCCESS);
+    const struct dt_conv_target target = {
+        .handle = handle, .workspace_limit = 8192, .n_engines = n_engines};
+    CHECK_INT(dt_conv_plan_open(&target, kind, &model.blocks[0], 2, DT_PRECISION_BF16, &plan),
+              DT_OK);
+}
+
+static void close_plan(void)
+{
+    dt_conv_plan_close(plan);
+    CHECK_INT(cudnnDestroy(handle), CUDNN_STATUS_SUCCESS);
+    CUDA_OK(cudaStreamDestroy(stream));
+}
+
+static enum dt_status try_engines(double limit_s, bool timed)
+{
+    return dt_engine_trial(
+        plan, &(struct dt_engine_trial_spec){.stream = stream, .limit_s = limit_s, .timed = timed});
+}
+
+/* Checks that the trial keeps this one, and leaves no memory, no error and no work behind. */
+static void keeps(int64_t number, double us_min, double us_max)
+{
+    const long n_bytes = fake_counts().n_live_bytes;
+    if (try_engines(LIMIT_S, true) != DT_OK) {
+        CHECK_FAIL("%s", dt_error_text());
+    }
+    const struct dt_engine *kept = dt_conv_plan_engine(plan);
+    CHECK_INT(kept->number, number);
+    if (!(kept->us >= us_min && kept->us <= us_max)) {
+        CHECK_FAIL("engine %d took %g us", (int)kept->number, kept->us);
+    }
+    CHECK_INT(fake_counts().n_live_bytes, n_bytes);
+    CHECK_INT(dt_error_text()[0], 0);
+    CUDA_OK(cudaGetLastError());
+    CUDA_OK(cudaStreamQuery(stream));
+}
+
+/* Checks that this engine runs. */
+static void check_run(size_t n_workspace)
+{
+    void *memory[DT_CONV_N_OPERANDS], *workspace;
+    CHECK_INT(dt_conv_plan_workspace(plan), n_workspace);
+    for (int i = 0; i < DT_CONV_N_OPERANDS; i++) {
+        CUDA_OK(cudaMalloc(&memory[i], dt_conv_plan_bytes(plan)[i]));
+        CUDA_OK(cudaMemsetAsync(memory[i], 0, dt_conv_plan_bytes(plan)[i], stream));
+    }
+    CUDA_OK(cudaMalloc(&workspace, n_workspace));
+    CHECK_INT(dt_conv_plan_run(plan, memory[0], memory[1], memory[3], memory[2], workspace), DT_OK);
+    CUDA_OK(cudaStreamSynchronize(stream));
+    CUDA_OK(cudaFree(workspace));
+    for (int i = 0; i < DT_CONV_N_OPERANDS; i++) {
+        CUDA_OK(cudaFree(memory[i]));
+    }
+}
+
+static void set_times(long of_4, long of_5, long of_6)
+{
+    fake_options.engine_ms[4] = of_4;
+    fake_options.engine_ms[5] = of_5;
+    fake_options.engine_ms[6] = of_6;
+}
+
+/* Finds the fastest, whichever it is, for each kind of convolution; fake CUDA adds a millisecond
+ * per work item. */
+static void fastest(void)
+{
+    for (int kind = 0; kind < DT_CONV_N_KINDS; kind++) {
+        for (int i = kind == DT_CONV_FORWARD_RELU ? 1 : 0; i < 3; i++) {
+            static const size_t workspaces[] = {1000, 5000, 77};
+            set_times(i == 0 ? 7 : 9, i == 1 ? 7 : 9, i == 2 ? 7 : 8);
+            open_plan((enum dt_conv_kind)kind, DT_MAX_ENGINES);
+            CHECK_INT(dt_conv_plan_n_engines(plan), 6);
+            keeps(4 + i, 8000, 8500);
+            check_run(workspaces[i]);
+            close_plan();
+        }
+    }
+}
+
+/* However few fit, and in whichever order: cuDNN's list begins with one of them three times. */
+static void unlike_engines_first(void)
+{
+    static const int numbers[] = {4, 5, 6, 4, 4, 6}, places[] = {4, 7, 8, 5, 6, 9};
+    for (int n = 1; n <= 6; n++) {
+        open_plan(DT_CONV_FORWARD, n);
+        CHECK_INT(dt_conv_plan_n_engines(plan), n);
+        for (int i = 0; i < n; i++) {
+            dt_conv_plan_use(plan, i);
+            CHECK_INT(dt_conv_plan_engine(plan)->number, numbers[i]);
+            CHECK_INT(dt_conv_plan_engine(plan)->place, places[i]);
+        }
+        close_plan();
+    }
+}
+
+/* The fastest, and the first, turn NaN into a number: both are rejected. */
+static void nans_pass(void)
+{
+    set_times(1, 9, 8);
+    open_plan(DT_CONV_FORWARD_RELU, DT_MAX_ENGINES);
+    keeps(6, 9000, 9500);
+    close_plan();
+    open_plan(DT_CONV_FORWARD_RELU, DT_MAX_ENGINES);
+    CHECK_INT(try_engines(LIMIT_S, false), DT_OK);
+    CHECK_INT(dt_conv_plan_engine(plan)->number, 5);
+    CHECK_NEAR(dt_conv_plan_engine(plan)->us, 0, 0);
+    close_plan();
+    open_plan(DT_CONV_FORWARD_RELU, 1);
+    CHECK_INT(try_engines(LIMIT_S, false), DT_UNAVAILABLE);
+    CHECK_HAS(dt_error_text(), "engine 4 takes a NaN for a number");
+    close_plan();
+}
+
+/* The host's time to load an engine does not count as the GPU's. */
+static void slow_to_load(void)
+{
+    fake_options.loading_ms = 30;
+    open_plan(DT_CONV_FORWARD, 2);
+    CHECK_INT(try_engines(0.2, true), DT_OK); /* 18 times 30 ms */
+    close_plan();
+}
+
+static void first_of_equals(void)
+{
+    open_plan(DT_CONV_FORWARD, DT_MAX_ENGINES);
+    keeps(4, 1000, 1500);
+    close_plan();
+}
+
+/* With a fixed choice, however slow, nothing runs. */
+static void alone(void)
+{
+    set_times(9, 1, 1);
+    open_plan(DT_CONV_FORWARD, 1);
+    const struct fake_counts before = fake_counts();
+    keeps(4, 0, 0);
+    CHECK_INT(fake_counts().n_enqueued, before.n_enqueued);
+    CHECK_INT(fake_counts().n_mallocs, before.n_mallocs);
+    check_run(1000);
+    close_plan();
+}
+
+static void failing_are_passed_over(void)
+{
+    for (int engine = 4; engine <= 6; engine++) {
+        fake_options.failing_engines = 1L << engine;
+        set_times(engine == 4 ? 1 : 3, engine == 5 ? 1 : 4, engine == 6 ? 1 : 5);
+        open_plan(DT_CONV_INPUT_GRADIENT, DT_MAX_ENGINES);
+        keeps(engine == 4 ? 5 : 4, 4000, 5500);
+        close_plan();
+    }
+}
+
+static void none_runs(void)
+{
+    fake_options.failing_engines = ALL_ENGINES;
+    open_plan(DT_CONV_FORWARD, DT_MAX_ENGINES);
+    CHECK_INT(try_engines(LIMIT_S, true), DT_INTERNAL);
+    CHECK_HAS(dt_error_text(), "cuDNN: ");
+    CHECK_HAS(dt_error_text(), "cudnnBackendExecute");
+    close_plan();
+}
+
+/* Ends by itself, and names the engine; no waiting call follows. */
+static void endless(void)
+{
+    fake_options.endless_engines =
+        1L << 4; /* the first: even on a slow machine it is the one that stalls */
+    open_plan(DT_CONV_FILTER_GRADIENT, DT_MAX_ENGINES);
+    CHECK_INT(try_engines(0.2, true), DT_STALLED);
+    CHECK_HAS(dt_error_text(),
+              "the GPU does not finish the gradient of the filter by cuDNN's engine 4");
+    _exit(0);
+}
+
+static void out_of_memory_at(long n)
+{
+    set_times(9, 1, 1);
+    open_plan(DT_CONV_FORWARD, DT_MAX_ENGINES);
+    fake_options.fail_malloc_at = fake_counts().n_mallocs + n;
+    keeps(4, 0, 0);
+    check_run(1000);
+    close_plan();
+}
+
+static void no_memory(void)
+{
+    for (int n = 1; n <= 1 + DT_CONV_N_OPERANDS; n++) {
+        out_of_memory_at(n);
+    }
+}
+
+/* A fault of the GPU is not blamed on the engine. */
+static void broken_gpu(void)
+{
+    open_plan(DT_CONV_FORWARD, DT_MAX_ENGINES);
+    fake_options.fail_launch_at = fake_counts().n_enqueued + 7;
+    CHECK_INT(try_engines(LIMIT_S, true), DT_INTERNAL);
+    CHECK_HAS(dt_error_text(), "illegal memory access");
+    _exit(0);
+}
+
+int main(void)
+{
+    WORKS(fastest);
+    WORKS(unlike_engines_first);
+    WORKS(nans_pass);
+    WORKS(slow_to_load);
+    WORKS(first_of_equals);
+    WORKS(alone);
+    WORKS(failing_are_passed_over);
+    WORKS(none_runs);
+    WORKS(endless);
+    WORKS(no_memory);
+    WORKS(broken_gpu);
+    return 0;
+}

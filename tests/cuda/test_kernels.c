@@ -1,0 +1,445 @@
+/* Kernels of blocks against plain loops: over odd shapes, both types, empty and one-element calls,
+ * NaN and infinity, with guards around their results, and twice, for the same bits. It calls only
+ * the CUDA runtime, so that this file, linked with the real one, tests a GPU. test_kernels_conv.c
+ * and test_kernels_step.c have the others. Numbers are small multiples of 1/8, exact in bfloat16
+ * too, so that most sums are exact and ties are ties. */
+#include "tests/cuda/numbers.h"
+
+/* ---- gather */
+
+static void check_gather(struct dt_shape shape, int n, bool pixels, enum dt_gpu_type type)
+{
+    enum { N = 5 };
+    snprintf(case_text, sizeof case_text, "gather %d of %dx%dx%d, pixels %d, type %d", n, shape.c,
+             shape.h, shape.w, pixels, type);
+    const size_t n_elems = dt_shape_elems(shape), n_hw = (size_t)shape.h * (size_t)shape.w,
+                 n_c = (size_t)shape.c;
+    float *values = random_floats(N * n_elems, 40), *x = floats((size_t)n * n_elems),
+          *expected = floats((size_t)n * n_elems);
+    uint8_t *bytes = malloc(N * n_elems);
+    uint32_t *rows = malloc((size_t)n * sizeof *rows + 1);
+    CHECK(bytes != NULL && rows != NULL);
+    for (size_t i = 0; i < N * n_elems; i++) {
+        bytes[i] = (uint8_t)draw(256);
+    }
+    for (size_t i = 0; i < (size_t)n; i++) {
+        rows[i] = draw(N);
+        for (size_t j = 0; j < n_elems; j++) {
+            const size_t from = rows[i] * n_elems + j % n_c * n_hw + j / n_c;
+            expected[i * n_elems + j] = pixels ? (float)bytes[from] * 0.25f : values[from];
+        }
+    }
+    struct device set = pixels ? device_open(bytes, N * n_elems, 0)
+                               : device_open(values, N * n_elems * sizeof(float), 0);
+    struct device order = device_open(rows, (size_t)n * sizeof *rows, 0);
+    struct device to = numbers_open(NULL, (size_t)n * n_elems, type, 0);
+    const struct dt_gpu_samples samples = {.shape = shape,
+                                           .pixels = pixels ? set.data : NULL,
+                                           .values = pixels ? NULL : set.data,
+                                           .scale = 0.25f};
+    OK(dt_gpu_gather(stream, &samples, order.data, n, type, to.data));
+    numbers_close(&to, type, (size_t)n * n_elems, x);
+    near("x", x, expected, (size_t)n * n_elems, 0);
+    device_close(&set, NULL);
+    device_close(&order, NULL);
+    free(values);
+    free(bytes);
+    free(rows);
+    free(x);
+    free(expected);
+}
+
+static void test_gather(void)
+{
+    static const struct dt_shape shapes[] = {{1, 1, 1}, {1, 28, 28}, {3, 5, 7}, {17, 1, 1}};
+    for (int i = 0; i < 4; i++) {
+        for (int pixels = 0; pixels < 2; pixels++) {
+            check_gather(shapes[i], 0, pixels, DT_GPU_F32);
+            check_gather(shapes[i], 1, pixels, DT_GPU_BF16);
+            check_gather(shapes[i], 7, pixels, DT_GPU_F32);
+        }
+    }
+    check_gather(shapes[0], 70001, true, DT_GPU_F32); /* more samples than a grid has rows */
+}
+
+/* ---- tail */
+
+struct tail_case {
+    struct dt_gpu_tail tail;
+    int n;
+    enum dt_gpu_type type, y_type;
+    bool with_bias, in_place, with_db, accumulate;
+    bool keeps;           /* winners, so that backward reads neither z nor the bias */
+    size_t shift;         /* bytes by which z misses its alignment */
+    float *z, *bias, *dy; /* N H W C; dy in the case's order */
+    const uint32_t *ids;
+    uint32_t epoch;
+};
+
+static size_t hwc(struct dt_shape s, int h, int w, int c)
+{
+    return ((size_t)h * (size_t)s.w + (size_t)w) * (size_t)s.c + (size_t)c;
+}
+
+static double mask(const struct tail_case *k, uint32_t id, size_t unit)
+{
+    const struct dt_gpu_tail *t = &k->tail;
+    if (t->dropout_rate == 0) {
+        return 1;
+    }
+    const uint32_t threshold = dt_dropout_threshold(t->dropout_rate);
+    const struct dt_rng4 words =
+        dt_dropout_words(t->seed, t->dropout_stream, k->epoch, id, (uint32_t)unit, threshold);
+    return dt_dropout_keeps(words, (uint32_t)unit, threshold) ? 1 / (1 - (double)t->dropout_rate)
+                                                              : 0;
+}
+
+/* One sample, forward and backward: y and dz from z and dy; adds to db. */
+static void plain_tail(const struct tail_case *k, uint32_t id, const float *z, const float *dy,
+                       float *y, float *dz, double *db)
+{
+    const struct dt_gpu_tail *t = &k->tail;
+    const struct dt_shape in = t->linear, out = t->pooled;
+    const size_t n_in = dt_shape_elems(in);
+    const int size = t->pool == DT_POOL_NONE ? 1 : t->pool_size,
+              stride = t->pool == DT_POOL_NONE ? 1 : t->pool_stride;
+    double *a = malloc(n_in * sizeof *a), *delta = calloc(n_in, sizeof *delta);
+    CHECK(a != NULL && delta != NULL);
+    for (size_t i = 0; i < n_in; i++) {
+        a[i] = activated(t->activation,
+                         (double)z[i] + (k->with_bias ? (double)k->bias[i % (size_t)in.c] : 0));
+    }
+    for (int c = 0; c < out.c; c++) {
+        for (int p = 0; p < out.h; p++) {
+            for (int q = 0; q < out.w; q++) {
+                const size_t canonical =
+                    ((size_t)c * (size_t)out.h + (size_t)p) * (size_t)out.w + (size_t)q;
+                const size_t unit = hwc(out, p, q, c), o = t->flatten ? canonical : unit;
+                const double keep = mask(k, id, unit), d = (double)dy[o] * keep;
+                size_t best = hwc(in, p * stride, q * stride, c);
+                double sum = 0;
+                for (int i = 0; i < size * size; i++) {
+                    const size_t at = hwc(in, p * stride + i / size, q * stride + i % size, c);
+                    sum += a[at];
+                    best = a[at] > a[best] || (isnan(a[at]) && !isnan(a[best])) ? at : best;
+                    delta[at] += t->pool == DT_POOL_AVG ? d / (size * size) : 0;
+                }
+                delta[best] += t->pool == DT_POOL_AVG ? 0 : d;
+                y[o] = (float)((t->pool == DT_POOL_AVG ? sum / (size * size) : a[best]) * keep);
+            }
+        }
+    }
+    for (size_t i = 0; i < n_in; i++) {
+        const double gradient = delta[i] * derivative(t->activation, a[i]);
+        dz[i] = (float)gradient;
+        db[i % (size_t)in.c] += gradient;
+    }
+    free(a);
+    free(delta);
+}
+
+/* y and dz (n samples each) and db from the kernels. */
+static void run_tail(const struct tail_case *k, float *y, float *dz, float *db)
+{
+    struct dt_gpu_tail tail = k->tail, *t = &tail;
+    struct device epoch = device_open(&k->epoch, sizeof k->epoch, 0);
+    tail.epoch = epoch.data;
+    const size_t n = (size_t)k->n, n_in = n * dt_shape_elems(t->linear),
+                 n_out = n * dt_shape_elems(t->pooled);
+    struct device z = numbers_open(k->z, n_in, k->type, k->shift),
+                  to_dz = numbers_open(NULL, n_in, k->type, 0);
+    struct device bias = numbers_open(k->bias, (size_t)t->linear.c, DT_GPU_F32, 0);
+    struct device dy = numbers_open(k->dy, n_out, k->y_type, 0),
+                  to_y = numbers_open(NULL, n_out, k->y_type, 0);
+    struct device ids = device_open(k->ids, n * sizeof *k->ids, 0),
+                  to_db = numbers_open(db, (size_t)t->linear.c, DT_GPU_F32, 0);
+    struct device scratch = scratch_open(dt_gpu_tail_scratch(t));
+    const struct dt_gpu_gradients to = {.bias = k->with_db ? to_db.data : NULL,
+                                        .accumulate = k->accumulate,
+                                        .scratch = scratch.data};
+    const float *b = k->with_bias ? bias.data : NULL;
+    struct device winners = device_open(NULL, n_out, 0);
+    t->winners = k->keeps ? winners.data : NULL;
+    for (int backward = k->keeps ? 0 : 1, i = 0; i < 2; i++, backward = 1 - backward) {
+        if (backward == 1) {
+            OK(dt_gpu_tail_backward(stream, t, ids.data, k->n, k->type, k->keeps ? NULL : z.data,
+                                    k->keeps ? NULL : b, k->y_type, dy.data, to_dz.data, &to));
+        } else {
+            OK(dt_gpu_tail_forward(stream, t, ids.data, k->n, k->type, z.data, b, k->y_type,
+                                   k->in_place ? z.data : to_y.data));
+        }
+    }
+    numbers_close(k->in_place ? &z : &to_y, k->y_type, n_out, y);
+    numbers_close(&to_dz, k->type, n_in, dz);
+    device_close(&to_db, db);
+    scratch_close(&scratch);
+    device_close(k->in_place ? &to_y : &z, NULL);
+    device_close(&dy, NULL);
+    device_close(&bias, NULL);
+    device_close(&epoch, NULL);
+    device_close(&winners, NULL);
+    device_close(&ids, NULL);
+}
+
+/* Sums of multiples of 1/8 are exact too, except after tanh, sigmoid and dropout. */
+static void check_db(const struct tail_case *k, const float *actual, const float *before,
+                     const double *sums)
+{
+    const size_t n_c = (size_t)k->tail.linear.c;
+    float *expected = floats(n_c);
+    for (size_t c = 0; c < n_c; c++) {
+        const bool written = k->with_db && k->n > 0;
+        expected[c] = written ? (k->accumulate ? before[c] : 0) + (float)sums[c] : before[c];
+    }
+    near("db", actual, expected, n_c, 1e-4);
+    free(expected);
+}
+
+static void check_tail(const struct tail_case *k)
+{
+    const struct dt_gpu_tail *t = &k->tail;
+    const size_t n = (size_t)k->n, n_in = dt_shape_elems(t->linear),
+                 n_out = dt_shape_elems(t->pooled), n_c = (size_t)t->linear.c;
+    float *y = floats(n * n_out), *dz = floats(n * n_in), *again_y = floats(n * n_out),
+          *again_dz = floats(n * n_in);
+    float *expected_y = floats(n * n_out), *expected_dz = floats(n * n_in);
+    float *before = random_floats(n_c, 16), *db = floats(n_c), *again_db = floats(n_c);
+    double *sums = calloc(n_c, sizeof *sums);
+    CHECK(sums != NULL);
+    for (size_t i = 0; i < n; i++) {
+        plain_tail(k, k->ids[i], k->z + i * n_in, k->dy + i * n_out, expected_y + i * n_out,
+                   expected_dz + i * n_in, sums);
+    }
+    memcpy(db, before, n_c * sizeof *db);
+    memcpy(again_db, before, n_c * sizeof *db);
+    run_tail(k, y, dz, db);
+    run_tail(k, again_y, again_dz, again_db);
+    near("y", y, expected_y, n * n_out, k->y_type == DT_GPU_F32 ? 1e-5 : 1.0 / 256);
+    near("dz", dz, expected_dz, n * n_in, k->type == DT_GPU_F32 ? 1e-5 : 1.0 / 256);
+    check_db(k, db, before, sums);
+    same_bits("y", y, again_y, n * n_out);
+    same_bits("dz", dz, again_dz, n * n_in);
+    same_bits("db", db, again_db, n_c);
+    float *all[] = {y, dz, again_y, again_dz, expected_y, expected_dz, before, db, again_db};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        free(all[i]);
+    }
+    free(sums);
+}
+
+static struct { /* kinds of random cases that occurred */
+    int wide, narrow, overlapping, gaps, remainders, flattened, dropped, in_place, strange, kept;
+} seen;
+
+static void draw_pool(struct dt_gpu_tail *t)
+{
+    static const struct {
+        enum dt_pool pool;
+        int size, stride;
+    } pools[] = {{DT_POOL_NONE, 0, 0}, {DT_POOL_NONE, 0, 0}, {DT_POOL_MAX, 2, 2},
+                 {DT_POOL_MAX, 2, 2},  {DT_POOL_AVG, 2, 2},  {DT_POOL_MAX, 3, 2},
+                 {DT_POOL_AVG, 3, 1},  {DT_POOL_MAX, 2, 3},  {DT_POOL_AVG, 1, 2},
+                 {DT_POOL_MAX, 3, 1},  {DT_POOL_MAX, 3, 3},  {DT_POOL_AVG, 2, 5},
+                 {DT_POOL_MAX, 2, 9}};
+    const uint32_t i = draw(sizeof pools / sizeof pools[0]);
+    const int size = pools[i].size, stride = pools[i].stride;
+    t->pooled = t->linear;
+    if (pools[i].pool == DT_POOL_NONE || t->linear.h < size || t->linear.w < size) {
+        return;
+    }
+    t->pool = pools[i].pool;
+    t->pool_size = size;
+    t->pool_stride = stride;
+    t->pooled.h = (t->linear.h - size) / stride + 1;
+    t->pooled.w = (t->linear.w - size) / stride + 1;
+    seen.overlapping += stride < size;
+    seen.gaps += stride > size;
+    seen.remainders += (t->linear.h - size) % stride > 0;
+}
+
+static void check_random_tail(void)
+{
+    static const int channels[] = {1, 3, 8, 10, 16, 24, 40}, sizes[] = {1, 2, 5, 6, 7, 9},
+                     numbers[] = {0, 1, 3, 5};
+    static const uint32_t ids[] = {7, 70000, 3, 12345678, 1};
+    struct tail_case k = {.n = numbers[draw(4)],
+                          .type = draw(2) == 0 ? DT_GPU_F32 : DT_GPU_BF16,
+                          .y_type = draw(2) == 0 ? DT_GPU_F32 : DT_GPU_BF16,
+                          .with_bias = draw(4) > 0,
+                          .with_db = draw(4) > 0,
+                          .accumulate = draw(2) == 0,
+                          .ids = ids};
+    struct dt_gpu_tail *t = &k.tail;
+    t->linear = (struct dt_shape){channels[draw(7)], sizes[draw(6)], sizes[draw(6)]};
+    t->activation = (enum dt_activation)draw(4);
+    draw_pool(t);
+    t->dropout_rate = draw(2) == 0   ? 0
+                      : draw(2) == 0 ? 0.25f
+                                     : 0.3f; /* 8 bits of a group of 16 units, or 16 of 8 */
+    t->dropout_stream = draw(5);
+    t->seed = 0x123456789abcdefu;
+    k.epoch = draw(3);
+    t->flatten = draw(2) == 1;
+    const bool in_order = !t->flatten || t->linear.c == 1 || t->linear.h * t->linear.w == 1;
+    k.in_place = t->pool == DT_POOL_NONE && in_order && k.type == k.y_type && draw(2) == 0;
+    k.keeps = t->pool == DT_POOL_MAX &&
+              (t->activation == DT_ACTIVATION_RELU || t->activation == DT_ACTIVATION_NONE);
+    k.shift = draw(5) == 0 ? type_bytes(k.type) : 0;
+    const size_t n_in = (size_t)k.n * dt_shape_elems(t->linear),
+                 n_out = (size_t)k.n * dt_shape_elems(t->pooled);
+    k.z = random_floats(n_in, 24);
+    k.bias = random_floats((size_t)t->linear.c, 8);
+    k.dy = random_floats(n_out, 16);
+    const bool strange = draw(4) == 0;
+    if (strange) {
+        add_strange(k.z, n_in);
+        add_strange(k.dy, n_out);
+    }
+    snprintf(case_text, sizeof case_text,
+             "tail of %d, type %d to %d, %dx%dx%d, activation %d, pool %d of %d by %d, dropout %g, "
+             "flatten %d, bias %d, shift %zu, "
+             "in place %d, strange %d, winners kept %d",
+             k.n, k.type, k.y_type, t->linear.c, t->linear.h, t->linear.w, t->activation, t->pool,
+             t->pool_size, t->pool_stride, (double)t->dropout_rate, t->flatten, k.with_bias,
+             k.shift, k.in_place, strange, k.keeps);
+    check_tail(&k);
+    if (k.keeps) { /* must equal the results without stored winners */
+        k.keeps = false;
+        check_tail(&k);
+        seen.kept++;
+    }
+    const bool wide = t->linear.c % 8 == 0 && k.shift == 0;
+    seen.wide += wide;
+    seen.narrow += !wide;
+    seen.flattened += !in_order;
+    seen.dropped += t->dropout_rate > 0;
+    seen.in_place += k.in_place;
+    seen.strange += strange;
+    free(k.z);
+    free(k.bias);
+    free(k.dy);
+}
+
+static void test_tail(void)
+{
+    for (int i = 0; i < 250; i++) {
+        check_random_tail();
+    }
+    CHECK(seen.wide > 9 && seen.narrow > 9 && seen.overlapping > 9 && seen.gaps > 9 &&
+          seen.remainders > 9);
+    CHECK(seen.flattened > 9 && seen.dropped > 9 && seen.in_place > 9 && seen.strange > 9 &&
+          seen.kept > 9);
+}
+
+/* More samples than a grid has rows. */
+static void test_many_samples(void)
+{
+    enum { N = 70001 };
+    struct tail_case k = {.n = N,
+                          .y_type = DT_GPU_BF16,
+                          .with_bias = true,
+                          .with_db = true,
+                          .bias = random_floats(1, 8)};
+    k.tail = (struct dt_gpu_tail){.linear = {1, 1, 1},
+                                  .pooled = {1, 1, 1},
+                                  .activation = DT_ACTIVATION_RELU,
+                                  .dropout_rate = 0.5f,
+                                  .seed = 5};
+    uint32_t *ids = malloc(N * sizeof *ids);
+    CHECK(ids != NULL);
+    for (uint32_t i = 0; i < N; i++) {
+        ids[i] = i * 3;
+    }
+    k.ids = ids;
+    k.z = random_floats(N, 24);
+    k.dy = random_floats(N, 16);
+    snprintf(case_text, sizeof case_text, "tail of %d", N);
+    check_tail(&k);
+    free(ids);
+    free(k.z);
+    free(k.bias);
+    free(k.dy);
+}
+
+/* Enough channels to fill a row of blocks, or to leave room for a few rows of sums only. */
+static void test_many_channels(void)
+{
+    static const int channels[] = {257, 2056, 70000};
+    static const uint32_t ids[5];
+    for (int i = 0; i < 3; i++) {
+        const size_t n_c = (size_t)channels[i];
+        struct tail_case k = {
+            .n = 5, .with_bias = true, .with_db = true, .accumulate = i == 1, .ids = ids};
+        k.tail = (struct dt_gpu_tail){.linear = {channels[i], 1, 1},
+                                      .pooled = {channels[i], 1, 1},
+                                      .activation = DT_ACTIVATION_RELU,
+                                      .flatten = i == 2};
+        k.bias = random_floats(n_c, 8);
+        k.z = random_floats(5 * n_c, 24);
+        k.dy = random_floats(5 * n_c, 16);
+        snprintf(case_text, sizeof case_text, "tail of %d channels", channels[i]);
+        check_tail(&k);
+        free(k.z);
+        free(k.bias);
+        free(k.dy);
+    }
+}
+
+/* ---- weights */
+
+static void check_weight(int k, int c, int kernel, enum dt_gpu_type type, bool accumulate)
+{
+    snprintf(case_text, sizeof case_text, "weight %dx%dx%dx%d, type %d, accumulate %d", k, c,
+             kernel, kernel, type, accumulate);
+    const size_t n_c = (size_t)c, n_taps = (size_t)(kernel * kernel), n = (size_t)k * n_c * n_taps;
+    float *canonical = random_floats(n, 16), *packed = floats(n), *expected = floats(n),
+          *before = random_floats(n, 16);
+    for (size_t i = 0; i < n; i++) {
+        const size_t tap = i % n_taps, channel = i / n_taps % n_c, filter = i / n_taps / n_c;
+        expected[(filter * n_taps + tap) * n_c + channel] = canonical[i];
+    }
+    struct device from = numbers_open(canonical, n, DT_GPU_F32, 0),
+                  to = numbers_open(NULL, n, type, 0);
+    OK(dt_gpu_pack_weight(stream, k, c, kernel, from.data, type, to.data));
+    device_close(&from, NULL);
+    numbers_close(&to, type, n, packed);
+    near("packed", packed, expected, n, 0);
+
+    from = numbers_open(expected, n, type, 0);
+    to = numbers_open(before, n, DT_GPU_F32, 0);
+    OK(dt_gpu_unpack_gradient(stream, k, c, kernel, type, from.data, accumulate, to.data));
+    device_close(&from, NULL);
+    numbers_close(&to, DT_GPU_F32, n, packed);
+    for (size_t i = 0; i < n; i++) {
+        canonical[i] += accumulate ? before[i] : 0;
+    }
+    near("dw", packed, canonical, n, 0);
+    free(canonical);
+    free(packed);
+    free(expected);
+    free(before);
+}
+
+static void test_weights(void)
+{
+    static const int shapes[][3] = {{1, 1, 1},    {3, 5, 3}, {8, 16, 1},
+                                    {10, 130, 1}, {4, 3, 5}, {7, 1, 2}};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        for (int accumulate = 0; accumulate < 2; accumulate++) {
+            check_weight(shapes[i][0], shapes[i][1], shapes[i][2], DT_GPU_F32, accumulate);
+            check_weight(shapes[i][0], shapes[i][1], shapes[i][2], DT_GPU_BF16, accumulate);
+        }
+    }
+}
+
+int main(void)
+{
+    OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    test_gather();
+    test_tail();
+    test_many_samples();
+    test_many_channels();
+    test_weights();
+    OK(cudaStreamDestroy(stream));
+    return 0;
+}

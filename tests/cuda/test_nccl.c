@@ -1,0 +1,389 @@
+/* The allreduce over fake NCCL: sums of several ranks in the order of the backend's stream, and
+ * each failure of NCCL or of a rank: the right status and text, equal on all ranks where they
+ * agree, and no hang. */
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include "cuda/cuda_block.h"
+#include "cuda/nccl_allreduce.h"
+#include "tests/fakecuda/fake.h"
+#include "tests/fakecuda/fake_nccl.h"
+#include "tests/lib/comm_values.h"
+#include "tests/lib/rig.h"
+
+enum { N_SLOTS = 64, N_BUCKETS = 40, N_ELEMS = 1003 };
+
+static struct dt_cuda cuda; /* only its two streams and its memory are used */
+static cudaStream_t compute;
+
+#define CHECK_CUDA(call) CHECK_INT(call, cudaSuccess)
+
+static enum dt_status try_open(struct dt_comm *comm, struct dt_allreduce **out)
+{
+    const struct dt_allreduce_spec spec = {.type = DT_ALLREDUCE_NCCL,
+                                           .comm = comm,
+                                           .backend = &cuda.base,
+                                           .n_elems = N_BUCKETS * N_ELEMS,
+                                           .n_slots = N_SLOTS};
+    return dt_nccl_open(&spec, out);
+}
+
+static struct dt_allreduce *open_nccl(struct dt_comm *comm)
+{
+    struct dt_allreduce *allreduce;
+    CHECK_OK(try_open(comm, &allreduce));
+    CHECK(allreduce->type == DT_ALLREDUCE_NCCL && allreduce->comm == comm &&
+          allreduce->total == allreduce->part);
+    return allreduce;
+}
+
+/* Both only enqueue on the stream. */
+static void put(void *device, const void *host, size_t n_bytes)
+{
+    CHECK_CUDA(cudaMemcpyAsync(device, host, n_bytes, cudaMemcpyHostToDevice, compute));
+}
+
+static void get(void *host, const void *device, size_t n_bytes)
+{
+    CHECK_CUDA(cudaMemcpyAsync(host, device, n_bytes, cudaMemcpyDeviceToHost, compute));
+    CHECK_CUDA(cudaStreamSynchronize(compute));
+}
+
+/* A hanging end keeps the memory that NCCL may still use. */
+static void expect_kept(void)
+{
+    fake_closed("NCCL communicator");
+    fake_closed("stream");
+    fake_closed("device memory");
+    for (int i = 0; i < 2 * N_SLOTS; i++) {
+        fake_closed("event");
+    }
+}
+
+/* Many sums at once, finished in another order than started, each after work that is enqueued just
+ * before it; the ranks poll the first ones at different times. */
+static void test_buckets(struct dt_allreduce *nccl)
+{
+    static float host[N_BUCKETS][N_ELEMS], result[N_ELEMS];
+    struct dt_comm *comm = nccl->comm;
+    struct dt_request requests[N_BUCKETS];
+    for (size_t k = 0; k < N_BUCKETS; k++) {
+        bool done;
+        for (size_t i = 0; i < N_ELEMS; i++) {
+            host[k][i] = (float)(value_of(comm->rank, i) + (int)k);
+        }
+        put(nccl->part + k * N_ELEMS, host[k], sizeof host[k]);
+        CHECK_OK(dt_allreduce_start(nccl, (int)k, k * N_ELEMS, (k + 1) * N_ELEMS, "bucket",
+                                    &requests[k]));
+        CHECK_OK(dt_comm_test(comm, &requests[(int)k * comm->rank / comm->size], &done));
+    }
+    for (int k = N_BUCKETS - 1; k >= 0; k--) {
+        CHECK_OK(dt_comm_wait(comm, &requests[k]));
+        CHECK_OK(dt_comm_wait(comm, &requests[k])); /* waiting once more does no harm */
+    }
+    for (int k = 0; k < N_BUCKETS; k++) {
+        get(result, nccl->total + k * N_ELEMS, sizeof result);
+        for (size_t i = 0; i < N_ELEMS; i++) {
+            CHECK_NEAR(result[i], reduced_value(DT_REDUCE_SUM, comm->size, i) + comm->size * k, 0);
+        }
+    }
+}
+
+static cudaGraphExec_t end_recording(void)
+{
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    CHECK_CUDA(cudaStreamEndCapture(compute, &graph));
+    CHECK_CUDA(cudaGraphInstantiate(&exec, graph, cudaGraphInstantiateFlagUseNodePriority));
+    CHECK_CUDA(cudaGraphDestroy(graph));
+    return exec;
+}
+
+/* Sums in a graph, with other work recorded right after the start of each: NCCL's thread has then
+ * left the graph. */
+static void test_recorded(struct dt_allreduce *nccl)
+{
+    enum { N = 3, N_LAUNCHES = 2 };
+    struct dt_comm *comm = nccl->comm;
+    struct dt_request requests[N];
+    float host[2 * N] = {1, 2, 3, 4, 5, 6};
+    put(nccl->part, host, sizeof host);
+    CHECK_CUDA(cudaStreamBeginCapture(compute, cudaStreamCaptureModeThreadLocal));
+    for (size_t k = 0; k < N; k++) {
+        CHECK_OK(dt_allreduce_start(nccl, (int)k, k, k + 1, "recorded", &requests[k]));
+        CHECK_CUDA(cudaMemsetAsync(nccl->part + N + k, 0, sizeof(float), compute));
+    }
+    for (size_t k = 0; k < N; k++) {
+        CHECK_OK(dt_comm_wait(comm, &requests[k]));
+    }
+    cudaGraphExec_t exec = end_recording();
+    for (int i = 0; i < N_LAUNCHES; i++) {
+        CHECK_CUDA(cudaGraphLaunch(exec, compute));
+    }
+    get(host, nccl->total, sizeof host);
+    for (int k = 0; k < N; k++) {
+        CHECK_NEAR(host[k], (k + 1) * comm->size * comm->size, 0);
+        CHECK_NEAR(host[N + k], 0, 0);
+    }
+    CHECK_CUDA(cudaGraphExecDestroy(exec));
+}
+
+static void test_refused(struct dt_allreduce *nccl)
+{
+    static struct dt_request requests[N_SLOTS + 1];
+    for (size_t k = 0; k < N_SLOTS; k++) {
+        CHECK_OK(dt_allreduce_start(nccl, (int)k, k, k + 1, "one of many", &requests[k]));
+    }
+    CHECK_STATUS(dt_allreduce_start(nccl, 0, 0, 1, "one too many", &requests[N_SLOTS]),
+                 DT_INTERNAL);
+    CHECK_HAS(dt_error_text(), "one too many: more than 64 sums are under way");
+    dt_error_clear();
+    for (int k = 0; k < N_SLOTS; k++) {
+        CHECK_OK(dt_comm_wait(nccl->comm, &requests[k]));
+    }
+}
+
+/* The last rank arrives only after all others have given up on it and met on another communicator.
+ * Their work meanwhile is not delayed. */
+static void test_late_rank(struct dt_allreduce *nccl)
+{
+    struct dt_comm *comm = nccl->comm, *second;
+    const int late = comm->size - 1;
+    const double usual_timeout_s = comm->timeout_s;
+    struct dt_request request;
+    float one = 1, sum = 0;
+    put(nccl->part, &one, sizeof one);
+    CHECK_OK(dt_comm_open_mpi(&second));
+    dt_comm_phase(comm, comm->rank == late ? "data load" : "step");
+    CHECK_OK(dt_comm_barrier(comm, "all know who is late"));
+    if (comm->rank == late) {
+        CHECK_OK(dt_comm_barrier(second, "meeting without the late rank"));
+    }
+    CHECK_OK(dt_allreduce_start(nccl, 0, 0, 1, "allreduce of the test", &request));
+    if (comm->rank != late) {
+        char who[64];
+        comm->timeout_s = 0.5;
+        snprintf(who, sizeof who, "rank %d has not arrived; it was last seen ", late);
+        CHECK_STATUS(dt_comm_wait(comm, &request), DT_STALLED);
+        CHECK_HAS(dt_error_text(), "allreduce of the test stalled for ");
+        CHECK_HAS(dt_error_text(), who);
+        CHECK_HAS(dt_error_text(), "in 'data load'");
+        dt_error_clear();
+        CHECK_CUDA(cudaGetLastError()); /* "not ready" must be cleared */
+        put(nccl->part + 1, &one, sizeof one);
+        CHECK_CUDA(cudaStreamSynchronize(compute));
+        CHECK_OK(dt_comm_barrier(second, "meeting without the late rank"));
+        comm->timeout_s = usual_timeout_s;
+    }
+    CHECK_OK(
+        dt_comm_wait(comm, &request)); /* after a stall the sum can still finish: now it does */
+    get(&sum, nccl->total, sizeof sum);
+    CHECK_NEAR(sum, comm->size, 0);
+    dt_comm_close(second);
+}
+
+/* A start that fails: all ranks have the status and text of the failed one. */
+static void test_init_fails(struct dt_comm *host)
+{
+    struct dt_allreduce *nccl;
+    char text[128];
+    const int bad = host->size - 1;
+    fake_nccl_options.init_fails = host->rank == bad;
+    CHECK_STATUS(try_open(host, &nccl), DT_UNAVAILABLE);
+    snprintf(text, sizeof text,
+             "rank %d: NCCL cannot start: invalid usage; fake: Duplicate GPU detected "
+             "(NCCL_DEBUG=INFO shows more)",
+             bad);
+    CHECK_TEXT(dt_error_text(), text);
+    dt_error_clear();
+    fake_nccl_options = (struct fake_nccl_options){.init_fails = false};
+}
+
+static void test_init_hangs(struct dt_comm *host, bool abort_hangs)
+{
+    struct dt_allreduce *nccl;
+    char who[64];
+    const int bad = host->size - 1;
+    const double usual_timeout_s = host->timeout_s;
+    host->timeout_s = 3; /* the ranks do not wait longer for each other either */
+    fake_nccl_options.init_hangs = host->rank == bad;
+    fake_nccl_options.abort_hangs = abort_hangs;
+    CHECK_STATUS(try_open(host, &nccl), DT_STALLED);
+    snprintf(who, sizeof who, "NCCL did not start within 3 s on rank %d (", bad);
+    CHECK_HAS(dt_error_text(), who);
+    CHECK_HAS(dt_error_text(), "NCCL_DEBUG=INFO");
+    dt_error_clear();
+    host->timeout_s = usual_timeout_s;
+    if (abort_hangs) {
+        expect_kept();
+    }
+    fake_nccl_options = (struct fake_nccl_options){.init_fails = false};
+}
+
+/* With three sums in progress; the first succeeds. */
+static struct dt_allreduce *start_faulty(struct dt_comm *comm, struct dt_request requests[3])
+{
+    struct dt_allreduce *nccl = open_nccl(comm);
+    for (size_t k = 0; k < 3; k++) {
+        CHECK_OK(dt_allreduce_start(nccl, (int)k, k, k + 1, "faulty allreduce", &requests[k]));
+    }
+    return nccl;
+}
+
+static void end_fault(struct dt_comm *comm, double timeout_s, const char *barrier)
+{
+    comm->timeout_s = timeout_s;
+    fake_nccl_options = (struct fake_nccl_options){.init_fails = false};
+    CHECK_OK(dt_comm_barrier(comm, barrier));
+}
+
+/* All ranks lose a peer, or only the last does, and the others wait for it in vain; or their own
+ * hosts fail. */
+static void test_error(struct dt_comm *comm, bool everywhere, ncclResult_t code)
+{
+    struct dt_request requests[3];
+    const double usual_timeout_s = comm->timeout_s;
+    const bool hit = everywhere || comm->rank == comm->size - 1;
+    fake_nccl_options.error_at = hit ? 3 : 0;
+    fake_nccl_options.error_code = (int)code;
+    struct dt_allreduce *nccl = start_faulty(comm, requests);
+    enum dt_status status = DT_OK;
+    dt_error_clear();
+    comm->timeout_s = hit ? usual_timeout_s : 0.5;
+    for (int k = 0; k < 3 && status == DT_OK; k++) {
+        status = dt_comm_wait(comm, &requests[k]);
+    }
+    const char *words =
+        code == ncclSystemError
+            ? "faulty allreduce: NCCL: another error; fake: the connection to a peer was closed "
+              "(NCCL_DEBUG=INFO shows more; in a container: --ipc=host, or --shm-size=1g)"
+            : "faulty allreduce: NCCL: remote process exited or there was a network error; fake: "
+              "the "
+              "connection to a peer was closed (NCCL_DEBUG=INFO shows more)";
+    CHECK_INT(status, code == ncclSystemError ? DT_UNAVAILABLE : DT_STALLED);
+    CHECK_HAS(dt_error_text(), hit ? words : "faulty allreduce stalled for ");
+    dt_error_clear();
+    dt_allreduce_close(nccl);
+    end_fault(comm, usual_timeout_s, "after the error");
+}
+
+static void test_hang(struct dt_comm *comm, bool abort_hangs)
+{
+    struct dt_request requests[3];
+    const double usual_timeout_s = comm->timeout_s;
+    fake_nccl_options.hang_at = 2;
+    fake_nccl_options.abort_hangs = abort_hangs;
+    struct dt_allreduce *nccl = start_faulty(comm, requests);
+    CHECK_OK(dt_comm_wait(comm, &requests[0]));
+    comm->timeout_s = 0.5;
+    CHECK_STATUS(dt_comm_wait(comm, &requests[1]), DT_STALLED);
+    CHECK_HAS(dt_error_text(), "faulty allreduce stalled for ");
+    dt_error_clear();
+    dt_allreduce_close(nccl);
+    if (abort_hangs) {
+        expect_kept();
+    }
+    end_fault(comm, usual_timeout_s, "after the hang");
+}
+
+/* A sum hangs on the last rank only: whichever rank reports it, the text names the last. */
+static void test_hang_of_one(struct dt_comm *comm)
+{
+    struct dt_request requests[3];
+    char who[128];
+    const double usual_timeout_s = comm->timeout_s;
+    const int bad = comm->size - 1, n_well = comm->rank == bad ? 1 : 2;
+    fake_nccl_options.hang_at = comm->rank == bad ? 2 : 0;
+    struct dt_allreduce *nccl = start_faulty(comm, requests);
+    dt_comm_phase(comm, comm->rank == bad ? "training" : "step");
+    for (int k = 0; k < n_well; k++) {
+        CHECK_OK(dt_comm_wait(comm, &requests[k]));
+    }
+    comm->timeout_s = 0.5;
+    CHECK_STATUS(dt_comm_wait(comm, &requests[n_well]), DT_STALLED);
+    snprintf(who, sizeof who,
+             "rank %d waits in 'training' for a collective that other ranks have finished", bad);
+    CHECK_HAS(dt_error_text(), who);
+    dt_error_clear();
+    dt_allreduce_close(nccl);
+    end_fault(comm, usual_timeout_s, "after the hang of one");
+}
+
+/* NCCL never gets the second recorded sum into the graph: the waiting rank reports it, leaves the
+ * graph alone, and continues to its end. */
+static void test_launch_hangs(struct dt_comm *comm)
+{
+    struct dt_request requests[2];
+    const double usual_timeout_s = comm->timeout_s;
+    fake_nccl_options.launch_hangs_at = 2;
+    struct dt_allreduce *nccl = open_nccl(comm);
+    CHECK_OK(dt_allreduce_start(nccl, 0, 0, 1, "connecting", &requests[0]));
+    CHECK_OK(dt_comm_wait(comm, &requests[0]));
+    CHECK_CUDA(cudaStreamBeginCapture(compute, cudaStreamCaptureModeThreadLocal));
+    CHECK_OK(dt_allreduce_start(nccl, 0, 0, 1, "recorded", &requests[0]));
+    comm->timeout_s = 0.5;
+    CHECK_STATUS(dt_allreduce_start(nccl, 1, 1, 2, "never recorded", &requests[1]), DT_STALLED);
+    CHECK_HAS(dt_error_text(), "never recorded stalled for ");
+    CHECK(cuda.lost);
+    dt_error_clear();
+    dt_allreduce_close(nccl);
+    fake_opened("NCCL communicator"); /* a closed one */
+    expect_kept();
+    end_fault(comm, usual_timeout_s, "after the launch");
+}
+
+static void test_finalize_hangs(struct dt_comm *comm)
+{
+    const double usual_timeout_s = comm->timeout_s;
+    fake_nccl_options.finalize_hangs = comm->rank == 0;
+    struct dt_allreduce *nccl = open_nccl(comm);
+    comm->timeout_s = 0.5;
+    dt_allreduce_close(nccl);
+    end_fault(comm, usual_timeout_s, "after the end");
+}
+
+int main(void)
+{
+    struct dt_world world;
+    CHECK_OK(dt_world_open(&world));
+    fake_options.n_devices = world.size; /* NCCL needs one per rank */
+    CHECK_CUDA(cudaSetDevice(world.rank));
+    CHECK_CUDA(cudaStreamCreateWithFlags(&compute, cudaStreamNonBlocking));
+    cuda.gpu.index = world.rank;
+    cuda.base.ops = &dt_cuda_backend;
+    cuda.stream = cuda.main.stream = compute;
+    CHECK_CUDA(cudaStreamCreateWithFlags(&cuda.branches.lanes[DT_CUDA_GRADIENTS].stream,
+                                         cudaStreamNonBlocking));
+    CHECK_CUDA(
+        cudaEventCreateWithFlags(&cuda.branches.events[DT_CUDA_GRADIENTS], cudaEventDisableTiming));
+    struct dt_allreduce *nccl = open_nccl(world.comm);
+    test_buckets(nccl);
+    test_buckets(nccl);
+    test_recorded(nccl);
+    test_refused(nccl);
+    if (world.size > 1) {
+        test_late_rank(nccl);
+    }
+    dt_allreduce_close(nccl);
+    test_init_fails(world.comm);
+    test_init_hangs(world.comm, false);
+    if (world.size > 1) { /* one rank never waits */
+        test_error(world.comm, true, ncclRemoteError);
+        test_error(world.comm, true, ncclSystemError);
+        test_error(world.comm, false, ncclRemoteError);
+        test_hang(world.comm, false);
+        test_hang_of_one(world.comm);
+    }
+    test_finalize_hangs(world.comm);
+    test_init_hangs(world.comm, true);
+    if (world.size > 1) {
+        test_hang(world.comm, true); /* from here on waiting for the whole device takes forever */
+        cuda.lost = false;
+        test_launch_hangs(world.comm); /* last: its recording never ends */
+    }
+    fake_closed("stream");
+    fake_closed("stream");
+    fake_closed("event");
+    free(cuda.memory.pieces);
+    dt_world_exit(&world, DT_OK, true);
+}

@@ -1,0 +1,191 @@
+/* The cost of a training step on a GPU, as far as it can be counted without one: nodes of its
+ * graph, their longest chain, and the bytes that they move. `test_step_cost -v` lists the work of a
+ * step. The fake counts a library call as one node, which may be more on a GPU. fake_cost.cpp
+ * counts bytes: what each node reads and writes, without caches. Nearly all of them are
+ * proportional to the samples, or constant, so that two small batches predict a large one. */
+#include <stdlib.h>
+
+#include "cli/config/config.h"
+#include "cuda/step_graph.h"
+#include "data/shard.h"
+#include "dist/strategy/strategies.h"
+#include "tests/cuda/on_gpu.h"
+
+#define SMALL 4 /* samples of a batch; the other batch has twice as many */
+#define LARGE 4096
+
+/* Limits by precision; a change that needs less lowers them. The aim in bf16 is 2.6 GB for
+ * mnist.json; cuDNN's plans stay above 2.9, because they write and read the second convolution's
+ * 36,864 outputs before they are pooled, and their gradients, five times in all. */
+static const struct limit {
+    const char *config;
+    int nodes[N_MODES], chain[N_MODES];
+    double gb; /* in bf16 at LARGE */
+} limits[] = {
+    {"configs/mnist.json", {17, 17, 17}, {14, 14, 14}, 3.03},
+    {"configs/mnist-mlp.json", {9, 9, 9}, {9, 9, 9}, 0.040},
+    {"tests/cuda/lenet.json",
+     {23, 23, 23},
+     {20, 20, 20},
+     0.375}, /* pools, and channels not divisible by eight */
+    {"tests/cuda/three_convs.json", {20, 20, 20}, {17, 17, 17}, 1.90},
+};
+
+static bool verbose;
+
+struct training { /* a training of one rank */
+    struct dt_model model;
+    struct dt_comm *comm;
+    struct dt_backend *gpu;
+    struct dt_strategy *strategy;
+    struct dt_network *network;
+    struct dt_bound_samples *samples;
+    struct dt_step_graph *graph;
+    struct dt_shard shard;
+};
+
+static void bind_samples(struct training *t, int n)
+{
+    static uint8_t pixels[2 * SMALL * 28 * 28];
+    static uint16_t labels[2 * SMALL];
+    for (size_t i = 0; i < sizeof pixels; i++) {
+        pixels[i] = (uint8_t)draw(256);
+    }
+    const struct dt_samples samples = {.n = (size_t)n,
+                                       .shape = {1, 28, 28},
+                                       .pixels = pixels,
+                                       .scale = 1.0f / 255,
+                                       .labels = labels,
+                                       .n_classes = 10,
+                                       .n_total = (uint64_t)n,
+                                       .id_stride = 1};
+    CHECK_OK(t->gpu->ops->samples_open(t->gpu, &samples, &t->samples));
+}
+
+/* The same step as dt_trainer_gpu_step. */
+static enum dt_status take_step(void *context, const struct dt_batch *batch,
+                                const struct dt_update *update)
+{
+    struct training *t = context;
+    struct dt_pass pass = {.batch = batch, .training = true, .seed = 1};
+    struct dt_strategy_step step = dt_strategy_begin(t->strategy, update);
+    DT_TRY(dt_network_gather(t->network, t->samples, batch));
+    DT_TRY(dt_network_forward(t->network, &pass));
+    DT_TRY(dt_network_loss(t->network, t->samples, &pass));
+    DT_TRY(dt_strategy_backward(&step, t->network, &pass));
+    return dt_strategy_wait(&step);
+}
+
+static void open_training(struct training *t, const struct dt_config *config,
+                          const struct mode *mode, int n)
+{
+    *t = (struct training){.shard = {.mode = DT_SHARDING_SHARD,
+                                     .n_total = (uint64_t)n,
+                                     .global_batch = (uint64_t)n,
+                                     .size = 1}};
+    CHECK_OK(dt_model_lower(&config->model, &t->model));
+    CHECK_OK(dt_comm_open_self(&t->comm));
+    t->gpu = open_gpu(mode);
+    const struct dt_strategy_spec spec = {.dist = config->dist,
+                                          .optimizer = config->optimizer,
+                                          .model = &t->model,
+                                          .comm = t->comm,
+                                          .backend = t->gpu,
+                                          .capacity = n,
+                                          .recorded = true};
+    CHECK_OK(dt_strategy_open(&spec, &t->strategy));
+    CHECK_OK(dt_network_open(&t->model, t->gpu, n, &t->strategy->memory, &t->network));
+    bind_samples(t, n);
+    CHECK_OK(dt_step_graph.open(t->gpu, NULL, n, take_step, t, &t->graph));
+}
+
+static void close_training(struct training *t)
+{
+    dt_step_graph.close(t->graph);
+    t->gpu->ops->samples_close(t->gpu, t->samples);
+    dt_network_close(t->network);
+    dt_strategy_close(t->strategy);
+    t->gpu->ops->close(t->gpu);
+    dt_comm_close(t->comm);
+}
+
+/* One after the other: the first goes call by call, the second is recorded. */
+static void run_steps(struct training *t, int n)
+{
+    struct dt_step_input inputs[2];
+    int n_done = 0;
+    for (int i = 0; i < n; i++) {
+        inputs[i].draw = dt_shard_draw(&t->shard, 0, 0);
+        inputs[i].update = dt_strategy_next(t->strategy, 0.001, inputs[i].draw.n, inputs[i].draw.n);
+    }
+    CHECK_OK(dt_step_graph.start(t->graph, inputs, n));
+    while (n_done < n) {
+        CHECK_OK(dt_step_graph.test(t->graph, &n_done));
+    }
+}
+
+struct cost {
+    struct fake_graph graph;
+    double bytes; /* -1: not counted */
+};
+
+static double add_works(const struct fake_work *works, int n)
+{
+    double sum = 0;
+    for (int i = 0; i < n; i++) {
+        sum += (double)(works[i].n_read + works[i].n_written);
+        if (verbose) {
+            printf("    %-32s %9ld read %9ld written\n", works[i].name, works[i].n_read,
+                   works[i].n_written);
+        }
+    }
+    return sum;
+}
+
+static struct cost cost_of(const struct dt_config *config, const struct mode *mode, int n)
+{
+    struct training t;
+    struct cost cost = {.bytes = -1};
+    open_training(&t, config, mode, n);
+    run_steps(&t, 2);
+    cost.graph = fake_last_graph();
+    const bool counted = fake_count_bytes();
+    run_steps(&t, 1);
+    const struct fake_work *works;
+    const int n_works = fake_counted(&works);
+    if (counted) {
+        cost.bytes = add_works(works, n_works);
+    }
+    close_training(&t);
+    return cost;
+}
+
+static void check_config(const struct limit *limit)
+{
+    char path[1024];
+    static struct dt_config config;
+    snprintf(path, sizeof path, "%s/%s", DT_TEST_SOURCE_DIR, limit->config);
+    CHECK_OK(dt_config_load(path, NULL, 0, &config));
+    for (size_t m = 0; m < N_MODES; m++) {
+        const struct cost small = cost_of(&config, &modes[m], SMALL),
+                          twice = cost_of(&config, &modes[m], 2 * SMALL);
+        const double each = (twice.bytes - small.bytes) / SMALL, fixed = small.bytes - SMALL * each;
+        const double gb = (fixed + LARGE * each) * 1e-9;
+        printf("%-31s %-4s  %2d nodes, longest chain %2d, %.2f MB and %.3f MB a sample: %.3f GB at "
+               "batch %d\n",
+               limit->config, modes[m].name, small.graph.n_nodes, small.graph.longest_chain,
+               fixed * 1e-6, each * 1e-6, gb, LARGE);
+        CHECK(small.graph.n_nodes <= limit->nodes[m] &&
+              small.graph.longest_chain <= limit->chain[m]);
+        CHECK(small.bytes < 0 || modes[m].precision != DT_PRECISION_BF16 || gb <= limit->gb);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    verbose = argc > 1 && strcmp(argv[1], "-v") == 0;
+    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+        check_config(&limits[i]);
+    }
+    return 0;
+}

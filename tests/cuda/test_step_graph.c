@@ -1,0 +1,314 @@
+/* Steps that the GPU takes on its own give the same bits as steps taken call by call, whatever
+ * differs between them: samples, epoch, learning rate, number of samples. None of them waits or
+ * allocates. */
+#include "tests/cuda/session.h"
+
+#include <unistd.h>
+
+#include "cuda/step_graph.h"
+#include "data/shard.h"
+#include "dist/ranks/comm.h"
+
+#define N_EPOCHS 5
+
+struct plan { /* a training, and its results */
+    enum dt_precision precision;
+    struct dt_optimizer_spec optimizer;
+    struct dt_shard shard;
+    int n_at_once;
+};
+
+struct outcome {
+    struct buffer params;
+    struct dt_metrics metrics[64];
+    int n_steps;
+};
+
+/* Uses the rows of two ranks' halves, so that ids differ from rows. */
+static const struct dt_shard whole = {.mode = DT_SHARDING_SHARD,
+                                      .seed = 3,
+                                      .n_total = N_SAMPLES,
+                                      .global_batch = CAPACITY,
+                                      .size = 1,
+                                      .shuffle = true};
+static const struct dt_shard half = {.mode = DT_SHARDING_SHARD,
+                                     .seed = 3,
+                                     .n_total = 2 * N_SAMPLES,
+                                     .global_batch = 2 * CAPACITY,
+                                     .rank = 1,
+                                     .size = 2,
+                                     .shuffle = true};
+static const struct dt_shard in_order = {.mode = DT_SHARDING_SHARD,
+                                         .seed = 3,
+                                         .n_total = N_SAMPLES,
+                                         .global_batch = CAPACITY,
+                                         .size = 1};
+
+static void begin(const struct plan *plan, const struct dt_backend_ops *ops,
+                  const struct dt_model *model, const struct dt_samples *samples,
+                  struct session *session, struct outcome *out)
+{
+    *out = (struct outcome){.params = buffer_open(model->arena_elems)};
+    CHECK_OK(session_open(ops, plan->precision, model, samples, &plan->optimizer, session));
+    dt_model_init(model, 5, out->params.data);
+    CHECK_OK(ops->copy_in(session->backend, session->network->params, out->params.data,
+                          model->arena_elems * sizeof(float)));
+}
+
+static void end(struct session *session, struct outcome *out)
+{
+    struct dt_backend *backend = session->backend;
+    CHECK_OK(backend->ops->copy_out(backend, out->params.data, session->network->params,
+                                    out->params.n * sizeof(float)));
+    session_close(session);
+}
+
+static struct dt_step_input input_of(const struct plan *plan, struct session *session,
+                                     uint32_t epoch, uint64_t step)
+{
+    struct dt_step_input input = {.draw = dt_shard_draw(&plan->shard, epoch, step)};
+    const double n = input.draw.n > 0 ? input.draw.n : 1;
+    input.update = dt_optimizer_next(&session->optimizer, 0.1 / (1 + epoch + (double)step), 1 / n);
+    return input;
+}
+
+static enum dt_status passes(struct session *session, const struct dt_batch *batch)
+{
+    const struct dt_pass pass = {.batch = batch, .training = true, .seed = 77};
+    struct dt_network *network = session->network;
+    DT_TRY(dt_network_gather(network, session->bound, batch));
+    DT_TRY(dt_network_forward(network, &pass));
+    DT_TRY(dt_network_loss(network, session->bound, &pass));
+    return dt_network_backward(network, &pass, NULL, NULL);
+}
+
+static struct outcome call_by_call(const struct plan *plan, const struct dt_backend_ops *ops,
+                                   bool smooth)
+{
+    const struct dt_model model = small_cnn(smooth);
+    const struct dt_samples samples = small_images();
+    struct session session;
+    struct outcome out;
+    uint32_t rows[CAPACITY], ids[CAPACITY];
+    begin(plan, ops, &model, &samples, &session, &out);
+    for (uint32_t epoch = 0; epoch < N_EPOCHS; epoch++) {
+        for (uint64_t step = 0; step < dt_shard_steps_per_epoch(&plan->shard); step++) {
+            const struct dt_step_input input = input_of(plan, &session, epoch, step);
+            const int n = dt_shard_batch(&plan->shard, epoch, step, rows, ids);
+            const struct dt_batch batch = {.n = n, .rows = rows, .ids = ids, .epoch = epoch};
+            CHECK_OK(passes(&session, &batch));
+            CHECK_OK(optimizer_apply(&session.optimizer, &input.update, session.network->params,
+                                     session.network->grads));
+            CHECK_OK(ops->metrics_take(session.backend, &out.metrics[out.n_steps++]));
+        }
+    }
+    end(&session, &out);
+    return out;
+}
+
+static enum dt_status one_step(void *context, const struct dt_batch *batch,
+                               const struct dt_update *update)
+{
+    struct session *session = context;
+    DT_TRY(passes(session, batch));
+    return optimizer_apply(&session->optimizer, update, session->network->params,
+                           session->network->grads);
+}
+
+/* Runs the steps `inputs`; waits only for the end, and allocates nothing. */
+static void run_together(struct dt_step_graph *graph, const struct dt_step_input *inputs, int n,
+                         struct outcome *out)
+{
+    const struct fake_counts before = fake_counts();
+    int n_done = 0;
+    CHECK_OK(dt_step_graph.start(graph, inputs, n));
+    while (n_done < n) {
+        const int n_before = n_done;
+        CHECK_OK(dt_step_graph.test(graph, &n_done));
+        CHECK(n_done >= n_before &&
+              n_done <=
+                  (fake_is_linked ? n_before + 1 : n)); /* each look runs one work item there */
+    }
+    CHECK_INT(fake_counts().n_host_waits, before.n_host_waits);
+    CHECK_INT(fake_counts().n_mallocs, before.n_mallocs);
+    dt_step_graph.take(graph, out->metrics + out->n_steps);
+    out->n_steps += n;
+}
+
+static struct outcome on_its_own(const struct plan *plan, bool smooth)
+{
+    const struct dt_model model = small_cnn(smooth);
+    const struct dt_samples samples = small_images();
+    struct session session;
+    struct outcome out;
+    struct dt_step_graph *graph;
+    begin(plan, &dt_cuda_backend, &model, &samples, &session, &out);
+    CHECK_OK(dt_step_graph.open(session.backend, NULL, CAPACITY, one_step, &session, &graph));
+    const uint64_t per_epoch = dt_shard_steps_per_epoch(&plan->shard),
+                   n_steps = N_EPOCHS * per_epoch;
+    for (uint64_t step = 0; step < n_steps;) {
+        struct dt_step_input inputs[DT_MAX_RECORDED_STEPS];
+        int n = 0;
+        for (; n < plan->n_at_once && step < n_steps; n++, step++) {
+            inputs[n] = input_of(plan, &session, (uint32_t)(step / per_epoch), step % per_epoch);
+        }
+        run_together(graph, inputs, n, &out);
+    }
+    dt_step_graph.close(graph);
+    end(&session, &out);
+    return out;
+}
+
+static void check_metrics(const struct outcome *a, const struct outcome *b)
+{
+    CHECK_INT(a->n_steps, b->n_steps);
+    for (int i = 0; i < a->n_steps; i++) {
+        CHECK(a->metrics[i].loss_sum == b->metrics[i].loss_sum);
+        CHECK(a->metrics[i].n_correct == b->metrics[i].n_correct);
+        CHECK(a->metrics[i].n_samples == b->metrics[i].n_samples);
+    }
+}
+
+static void check_plan(const struct plan *plan)
+{
+    snprintf(case_text, sizeof case_text,
+             "precision %d, optimizer %d, clip %g, %d at once, rank %d", plan->precision,
+             plan->optimizer.type, plan->optimizer.clip_norm, plan->n_at_once, plan->shard.rank);
+    struct outcome expected = call_by_call(plan, &dt_cuda_backend, false),
+                   actual = on_its_own(plan, false);
+    check_same_bits("params", &actual.params, &expected.params);
+    check_metrics(&actual, &expected);
+    buffer_close(&expected.params, "params");
+    buffer_close(&actual.params, "params on its own");
+}
+
+static void check_against_reference(void)
+{
+    const struct plan plan = {.optimizer = {.type = DT_OPTIMIZER_ADAM,
+                                            .beta1 = 0.9,
+                                            .beta2 = 0.999,
+                                            .epsilon = 1e-8,
+                                            .lr = 0.01},
+                              .shard = whole,
+                              .n_at_once = 4};
+    struct outcome expected = call_by_call(&plan, &dt_ref_backend, true),
+                   actual = on_its_own(&plan, true);
+    snprintf(case_text, sizeof case_text, "against the reference");
+    compare_within(&(struct mode){"f32 after many steps", DT_PRECISION_F32, 1e-4}, "params",
+                   &actual.params, &expected.params);
+    buffer_close(&expected.params, "params");
+    buffer_close(&actual.params, "params on its own");
+}
+
+/* An error while a step is recorded belongs to that step, and the stream is usable again. */
+static enum dt_status failing_step(void *context, const struct dt_batch *batch,
+                                   const struct dt_update *update)
+{
+    (void)batch, (void)update;
+    int *n_calls = context;
+    return ++*n_calls == 2 ? dt_error(DT_INTERNAL, "the second call fails") : DT_OK;
+}
+
+static enum dt_status waiting_step(void *context, const struct dt_batch *batch,
+                                   const struct dt_update *update)
+{
+    (void)batch, (void)update;
+    struct dt_backend *gpu = context;
+    cudaStreamSynchronize(dt_cuda_backend_stream(
+        gpu)); /* recording refuses it, whatever the caller does about the refusal */
+    return DT_OK;
+}
+
+static void check_failed_recording(dt_step_fn step, void *context, struct dt_backend *gpu,
+                                   const char *text)
+{
+    struct dt_step_graph *graph;
+    const struct dt_step_input inputs[2] = {{.draw = dt_shard_draw(&whole, 0, 0)},
+                                            {.draw = dt_shard_draw(&whole, 0, 1)}};
+    CHECK_OK(dt_step_graph.open(gpu, NULL, CAPACITY, step, context, &graph));
+    CHECK_STATUS(dt_step_graph.start(graph, inputs, 2), DT_INTERNAL);
+    CHECK_HAS(dt_error_text(), text);
+    dt_error_clear();
+    dt_step_graph.close(graph);
+    CHECK_OK(gpu->ops->sync(gpu));
+    CHECK_INT(cudaGetLastError(), cudaSuccess);
+}
+
+static void check_failed_recordings(void)
+{
+    struct dt_backend *gpu = open_gpu(&modes[0]);
+    int n_calls = 0;
+    check_failed_recording(failing_step, &n_calls, gpu, "the second call fails");
+    check_failed_recording(waiting_step, gpu, gpu, "the step cannot be recorded");
+    check_failed_recording(waiting_step, gpu, gpu, "\"graph\": false");
+    gpu->ops->close(gpu);
+}
+
+/* The GPU hangs, and so do the steps after it. Every wait has a limit, and the end is reached. */
+static enum dt_status idle_step(void *context, const struct dt_batch *batch,
+                                const struct dt_update *update)
+{
+    (void)context, (void)batch, (void)update;
+    return DT_OK;
+}
+
+static enum dt_status look_at_steps(struct dt_request *request, bool *done)
+{
+    int n_done;
+    DT_TRY(dt_step_graph.test(request->handle, &n_done));
+    *done = n_done == DT_MAX_RECORDED_STEPS;
+    return DT_OK;
+}
+
+static void check_stalled(void)
+{
+    struct dt_backend *gpu = open_gpu(&modes[0]);
+    struct dt_step_graph *graph;
+    struct dt_comm *comm;
+    struct dt_step_input inputs[DT_MAX_RECORDED_STEPS];
+    struct dt_request request;
+    snprintf(case_text, sizeof case_text, "a GPU that hangs");
+    for (int i = 0; i < DT_MAX_RECORDED_STEPS; i++) {
+        inputs[i] = (struct dt_step_input){.draw = dt_shard_draw(&whole, 0, 0)};
+    }
+    CHECK_OK(dt_comm_open_self(&comm));
+    CHECK_OK(dt_step_graph.open(gpu, NULL, CAPACITY, idle_step, NULL, &graph));
+    fake_options.hang_launch_at = fake_counts().n_enqueued + 6;
+    alarm(60); /* ends a launch or a close that blocks forever */
+    CHECK_OK(dt_step_graph.start(graph, inputs, DT_MAX_RECORDED_STEPS));
+    dt_comm_request_begin(comm, "steps on the GPU", &request);
+    request.handle = graph;
+    request.progress = look_at_steps;
+    comm->timeout_s = 0.2;
+    CHECK_STATUS(dt_comm_wait(comm, &request), DT_STALLED);
+    CHECK_HAS(dt_error_text(), "steps on the GPU stalled for ");
+    dt_step_graph.close(graph);
+    gpu->ops->close(gpu);
+    alarm(0);
+    _exit(0); /* lost memory is never freed */
+}
+
+int main(void)
+{
+    const struct dt_optimizer_spec sgd = {.momentum = 0.9},
+                                   clipped = {.momentum = 0.9, .clip_norm = 0.5},
+                                   adam = {.type = DT_OPTIMIZER_ADAM,
+                                           .beta1 = 0.9,
+                                           .beta2 = 0.999,
+                                           .epsilon = 1e-8};
+    for (size_t m = 0; m < N_MODES; m++) {
+        const enum dt_precision p = modes[m].precision;
+        check_plan(
+            &(struct plan){.precision = p, .optimizer = sgd, .shard = whole, .n_at_once = 3});
+        check_plan(&(struct plan){
+            .precision = p, .optimizer = adam, .shard = half, .n_at_once = DT_MAX_RECORDED_STEPS});
+        check_plan(&(struct plan){
+            .precision = p, .optimizer = clipped, .shard = in_order, .n_at_once = 1});
+    }
+    check_against_reference();
+    if (fake_is_linked) {
+        check_failed_recordings();
+        check_stalled();
+    }
+    return 0;
+}

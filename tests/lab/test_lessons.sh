@@ -1,0 +1,146 @@
+#!/usr/bin/env bash
+# The lessons of `dtrain lab` that end with golden numbers: text, page, and what happens where a number is another.
+# usage: DTRAIN=... MPIEXEC=... test_lessons.sh WRONG_LAB
+# shellcheck source=tests/lib/cli_lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../lib/cli_lib.sh"
+wrong_lab=$1 program=$DTRAIN
+
+lesson() { # lesson CODE RANKS ARGUMENT...: writes out and err; 0 ranks: without a launcher
+  local code=$1 ranks=$2 launch=() got=0
+  shift 2
+  ((ranks == 0)) || launch=("$MPIEXEC" -n "$ranks")
+  timeout -k 5 120 "${launch[@]}" "$program" lab "$@" >out 2>err </dev/null || got=$?
+  n_checks=$((n_checks + 1))
+  ((got == code)) || fail "exit code $got, expected $code: lab $* with $ranks ranks" err out
+}
+right() { # right RANKS NAME ARGUMENT...: it passes, in 80 columns and two screens; the page is of one file
+  local name=$2
+  lesson 0 "$@" --html "$name.html"
+  check "lab $name: no PASS at its end" grep -q '^PASS: all [1-9][0-9]* golden numbers came out$' <(tail -n 1 out)
+  check "lab $name: more than 80 columns: $(awk 'length > 80' out)" test -z "$(awk 'length > 80' out)"
+  check "lab $name: $(wc -l <out) lines" test "$(wc -l <out)" -le 60
+  check "lab $name: the page has no verdict" grep -qF "$(tail -n 1 out)" "$name.html"
+  check "lab $name: no picture" grep -q '<svg' "$name.html"
+  check "lab $name: the page takes something from elsewhere" \
+    test -z "$(grep -oE '(src|href)=|https?:|@import|url\([^#]|\b(nan|inf)\b' "$name.html")"
+}
+wrong() { # wrong RANKS NAME ARGUMENT...: where steps are too long, it says what differs
+  program=$wrong_lab
+  lesson 1 "$@"
+  check "lab $2: the difference is reported as: $(cat err)" grep -qE '^dtrain: .*(: got .*, expected |: does not hold$)' err
+  check "lab $2: $(wc -l <err) lines of errors" test "$(wc -l <err)" = 1
+  check "lab $2: a wrong number passes" test -z "$(grep PASS out)"
+  program=$DTRAIN
+}
+unread() { # unread RANKS NAME: what differs is the verdict, also where the page cannot be written
+  program=$wrong_lab
+  lesson 1 "$@" --html deaf
+  check "lab $2: not the page, and then what differs: $(cat err)" test "$(grep -cE '^dtrain: (deaf: nobody reads|.*(: got .*, expected |: does not hold$))' err)" = 2
+  program=$DTRAIN
+}
+refused() { # refused CODE TEXT RANKS ARGUMENT...: this one line, nothing on stdout
+  lesson "$1" "${@:3}"
+  check "'lab ${*:4}' is refused with: $(cat err)" test "$(cat err)" = "dtrain: $2"
+  check "'lab ${*:4}' is refused, and prints" test ! -s out
+}
+
+right 2 gradtape
+check 'gradtape: not the losses of the example' grep -qE '^loss +26.431675 +0$' out
+check 'gradtape: no mean gradient' grep -qE '^the mean of both +1.3814857 +2.129148 +4 ' out
+check 'gradtape: no slip of sign' grep -q '1 - 1.3814857 = -0.3814857' out
+for text in 26.431675 '2.0128188, 2.7977395; 4' '0.75015247, 1.4605565; 4' '1.3814857, 2.129148; 4' '-0.3814857, -1.129148; -3'; do
+  check "gradtape: the page has no $text" grep -qF -- "$text" gradtape.html
+done
+wrong 2 gradtape
+mkfifo deaf # which nobody reads
+unread 2 gradtape
+refused 78 'lab gradtape: it takes 2 ranks, not 1 (mpirun -np 2 dtrain lab gradtape)' 0 gradtape
+refused 78 'lab gradtape: it takes 2 ranks, not 3 (mpirun -np 2 dtrain lab gradtape)' 3 gradtape
+refused 64 '--config does not belong to lab gradtape (see dtrain --help)' 2 gradtape --config x.json
+
+right 2 linear
+check 'linear: the two ranks, or one process, end at another line' test "$(grep -cE '^(on +on|one process) +1\.963652, 2\.529543 ' out)" = 2
+check 'linear: averaging alone does not keep the distance' grep -qE '^on +off .* 1.4142[0-9]{2} ' out
+wrong 2 linear
+right 2 linear --batch 16
+right 2 linear --batch 1
+check 'linear: single samples never raise the loss' grep -qE '^Batch 1: [1-9][0-9]* of 64 steps raised' out
+refused 64 "--batch: '2' is none of 1, 16, all" 2 linear --batch 2
+refused 78 'lab linear: it takes 2 ranks, not 1 (mpirun -np 2 dtrain lab linear)' 0 linear
+
+right 0 lr
+check 'lr: 9.88 is not there five times' test "$(grep -cE ' 9\.88$' out)" = 5
+check 'lr: no warm-up' grep -q '^  epoch 0: 0.001, epoch 1.5: 0.0025, epoch 3: 0.004$' out
+wrong 0 lr
+
+right 4 server
+check 'server: not the bytes of the formulas' test "$(grep -oE '[0-9.]+ kB' out | xargs)" = '47.1 kB 94.3 kB 94.2 kB 94.2 kB 94.2 kB'
+check 'server: no staleness' grep -q '^staleness of gradients, in steps: mean ' out
+refused 78 'lab server: it takes 4 ranks, not 2 (mpirun -np 4 dtrain lab server)' 2 server
+
+right 4 compression
+check 'compression: not the bytes of the formulas' \
+  test "$(awk '/^(none|fp16|bf16|int8|onebit|topk) / {sub(/ %.*/, ""); print $(NF - 3)}' out | xargs)" = '94,272 47,136 47,136 23,847 3,864 1,896'
+wrong 4 compression
+refused 78 'lab compression: it takes 4 ranks, not 2 (mpirun -np 4 dtrain lab compression)' 2 compression
+
+right 4 stragglers
+check 'stragglers: not all wait for the slow rank, and it for itself' test "$(grep -cE '^  rank [0-3] +(5[0-9]|[6-9][0-9]|[0-9]{3,})\.[0-9] +[#.]' out)" -ge 9
+check 'stragglers: no staleness' grep -q '^staleness of gradients, in steps: mean ' out
+check 'stragglers: not the latest of n ranks' \
+  test "$(awk '/^ +[0-9]+ +[0-9.]+ +[0-9.]+( +[0-9.]+ +[0-9.]+)?$/ {print $1, $2}' out | xargs)" = '1 20.0 2 26.8 3 30.2 4 32.3 16 38.1 64 39.7'
+wrong 4 stragglers
+refused 78 'lab stragglers: it takes 4 ranks, not 1 (mpirun -np 4 dtrain lab stragglers)' 0 stragglers
+
+for n in 2 3 8; do
+  right 0 shards --ranks "$n"
+done
+right 0 shards
+check 'shards: not once each' test "$(grep -cE '^(shard|global|by label|sorted file)(, alone)? +[0-9]+ +once ' out)" = 6
+check 'shards: replicate is not as often as there are ranks' grep -qE '^replicate +501 +4 times' out
+check 'shards: rank 0 does not read its part' grep -qE '^rank 0 +(0  4|4  0) ' out
+wrong 0 shards
+unread 0 shards
+refused 64 "--ranks: expected a whole number 2..8, got '9'" 0 shards --ranks 9
+
+right 0 batch
+check 'batch: not eight sizes' test "$(grep -cE '^ +[0-9]+ +0\.0[0-9]+ +[0-9]+ +[0-9,]+ +[0-9.]+$' out)" = 8
+wrong 0 batch
+
+right 0 model-parallel --config "$configs/mnist.json"
+check 'model-parallel: not the bytes of the four ways' \
+  test "$(awk '/^(a layer per device|pipeline|vertical slices|data parallel) .* of 4$/ {print $(NF - 3)}' out | xargs)" = \
+  '126,877,696 126,877,696 380,694,528 28,797,168'
+check 'model-parallel: not the devices at once' test "$(awk '/ of 4$/ {print $(NF - 2)}' out | xargs)" = '1.00 1.11 4.00 4.00'
+wrong 0 model-parallel --config "$configs/mnist.json"
+right 0 model-parallel --config "$configs/linear.json" --ranks 8
+refused 64 '--config FILE is required (see dtrain --help)' 0 model-parallel
+
+for n in 2 3 8; do
+  right 0 pipeline --ranks "$n"
+done
+right 0 pipeline
+check 'pipeline: not the bubbles of the clock and of the formula' test "$(awk '/^(naive|gpipe|1f1b) / {print $3, $4, $9, $10}' out | xargs)" = \
+  '96 75.0 = 75.0 33 27.3 = 27.3 33 27.3 = 27.3'
+check 'pipeline: not the grid of 1f1b' grep -qF 'stage 2  ..12..<13<24<35<46<57<68<7.<8....' out
+check 'pipeline: not what 1f1b holds' grep -qE '^1f1b .* 4 3 2 1$' out
+wrong 0 pipeline
+refused 64 "--ranks: expected a whole number 2..8, got '1'" 0 pipeline --ranks 1
+
+# The course has every lesson, and what its last table names is there.
+course=$(cd "$tests/.." && pwd)/docs/lessons.md
+"$DTRAIN" help >help
+"$DTRAIN" --help-config >keys
+for name in $(sed -nE 's/^ +lab ([a-z-]+) .*/\1/p' help); do
+  check "lessons.md: no lab $name" grep -qE "dtrain lab $name\b" "$course"
+done
+sed '1,/^| there | here |$/d' "$course" | cut -d'|' -f3 | grep -o '`[^`]*`' | tr -d '`' >named
+check 'lessons.md: no table of what lectures name' test "$(wc -l <named)" -gt 30
+while read -r name; do
+  case $name in
+  lab\ * | bench\ *) check "lessons.md: no command $name" grep -qE "^ +${name%% --*} " help ;;
+  *.*_* | train.* | data.* | distributed.*) check "lessons.md: no key $name" grep -qE "^${name//./\\.}[. ]" keys ;;
+  scripts/* | configs/*) check "lessons.md: no file $name" test -e "$(dirname "$course")/../$name" ;;
+  esac
+done <named
+finish

@@ -1,0 +1,130 @@
+# Shared by the tests of the program as users run it: sourced, not run.
+#
+# They want $DTRAIN, the program, and $MPIEXEC, the launcher. Each works in a folder of its own, $work, which is removed at the end
+# together with every process that was started from it. Failures are counted; `finish` tells.
+# shellcheck shell=bash
+set -uo pipefail
+: "${DTRAIN:?the path of dtrain}" "${MPIEXEC:?the path of mpiexec}"
+tests=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# shellcheck disable=SC2034 # for the tests
+configs=$(cd "$tests/../configs" && pwd)
+work=$(mktemp -d /tmp/dtrain-test.XXXXXX)
+n_checks=0 n_failed=0
+touch "$work/started"
+unset DTRAIN_TIMEOUT DTRAIN_ISA NO_COLOR
+export LC_ALL=C.UTF-8
+# MPICH keeps memory until the process ends; everything else that the sanitizers find is ours.
+export ASAN_OPTIONS="${ASAN_OPTIONS:-detect_leaks=0}"
+
+# What MPI leaves in /dev/shm when its processes are killed: files of ours, no older than this test, that no process uses.
+remove_shared_memory() {
+  local file
+  for file in /dev/shm/mpich_shar_tmp* /dev/shm/ucx_shm_posix_*; do
+    if [[ -O $file && $file -nt $work/started ]] && ! grep -qsF "$file" /proc/[0-9]*/maps &&
+      [[ -z $(find /proc/[0-9]*/fd -lname "$file" -print -quit 2>/dev/null) ]]; then
+      rm -f -- "$file"
+    fi
+  done
+}
+
+clean_up() {
+  local pid
+  for pid in $(processes_of "$work"); do
+    kill -KILL "$pid" 2>/dev/null
+  done
+  remove_shared_memory
+  rm -rf "$work"
+}
+trap clean_up EXIT
+cd "$work" || exit 1
+
+fail() { # fail TEXT [FILE...]: counts a failure; the files are shown
+  printf 'FAILED: %s\n' "$1"
+  shift
+  head -n 8 -- "$@" 2>/dev/null | cut -c 1-400 | sed 's/^/    /'
+  n_failed=$((n_failed + 1))
+}
+
+check() { # check TEXT COMMAND...: the command must succeed
+  local text=$1
+  shift
+  n_checks=$((n_checks + 1))
+  "$@" || fail "$text"
+}
+
+finish() {
+  printf '%d checks, %d failed\n' "$n_checks" "$n_failed"
+  exit $((n_failed > 0))
+}
+
+processes_of() { # the processes, not zombies, with this text, which has no spaces, in their command line
+  grep -laF -f <(printf '%s\n' "$1") /proc/[0-9]*/cmdline 2>/dev/null | tr -dc '0-9\n'
+}
+
+ranks_of() { # the ranks among them: this program, not its launcher, in the order of their numbers
+  local pid
+  for pid in $(processes_of "$1"); do
+    if [[ $(readlink "/proc/$pid/exe" 2>/dev/null) == "$(readlink -f "$DTRAIN")" ]]; then
+      echo "$(tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | sed -n 's/^PMI_RANK=//p') $pid"
+    fi
+  done | sort -n | cut -d ' ' -f 2
+}
+
+# wait_for SECONDS COMMAND...: until it succeeds. The limit is a guard against hanging, not a measure of speed.
+wait_for() {
+  local end=$((SECONDS + $1))
+  shift
+  until "$@"; do
+    ((SECONDS < end)) || return 1
+    sleep 0.02
+  done
+}
+
+gone() { # no process of the run is left
+  [[ -z $(processes_of "$1") ]]
+}
+
+has_epoch() { grep -q '"type":"epoch"' "$1/metrics.jsonl" 2>/dev/null; }
+
+start_endless() { # start_endless RUN ARGUMENT...: a job of three ranks that does not end by itself; sets job and ranks
+  local run=$1
+  shift
+  DTRAIN_TIMEOUT=2 "$MPIEXEC" -n 3 "$DTRAIN" --config config.json --run "$work/$run" --set train.epochs=1000000 "$@" >"$run.out" 2>"$run.err" </dev/null &
+  job=$!
+  check "$run: makes no steps" wait_for 60 has_epoch "$run"
+  mapfile -t ranks < <(ranks_of "$work/$run")
+}
+
+ended() { # ended RUN: nothing is left; sets got, the exit code
+  check "$1: processes are left" wait_for 20 gone "$work/$1"
+  got=0
+  wait "$job" 2>/dev/null || got=$?
+}
+
+# ends_well NAME RANK ARGUMENT...: the whole job ends when this rank dies, or hangs, and then with its name; told to stop, it saves.
+ends_well() {
+  local name=$1 rank=$2
+  shift 2
+  start_endless "$name-killed" "$@"
+  kill -KILL "${ranks[rank]}"
+  ended "$name-killed"
+  check "$name, killed: exit code 0" test "$got" -ne 0
+  start_endless "$name-hangs" "$@"
+  kill -STOP "${ranks[rank]}"
+  wait_for 30 grep -qE "stalled for [0-9]+ s: rank $rank " "$name-hangs.err" || fail "$name: the rank that hangs is not named" "$name-hangs.err"
+  kill -KILL "${ranks[rank]}" 2>/dev/null
+  ended "$name-hangs"
+  start_endless "$name-stopped" "$@"
+  kill -TERM "$job"
+  ended "$name-stopped"
+  check "$name, told to stop: exit code $got" test "$got" -eq 75
+}
+
+is_valid_json_lines() { # every line of the file is an object
+  python3 -c 'import json, sys
+for line in open(sys.argv[1]): assert isinstance(json.loads(line), dict)' "$1"
+}
+
+newest_checkpoint() { # of a run folder
+  find "$1/checkpoints" -name 'step-*.safetensors' 2>/dev/null | sort | tail -n 1
+}

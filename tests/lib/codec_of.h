@@ -1,0 +1,17 @@
+/* Any codec of the program, opened, for tests. */
+#ifndef DT_TESTS_CODEC_OF_H
+#define DT_TESTS_CODEC_OF_H
+
+#include "dist/strategy/strategies.h"
+#include "tests/lib/check.h"
+
+/* layout: NULL: no matrices. */
+static inline struct dt_codec codec_of(const struct dt_compression_spec *spec,
+                                       const struct dt_codec_layout *layout)
+{
+    struct dt_codec codec;
+    CHECK_INT(dt_codec_open(dt_all_rows.codecs, spec, layout, &codec), DT_OK);
+    return codec;
+}
+
+#endif

@@ -1,0 +1,152 @@
+/* A whole training set-up in a few lines, for tests of what is distributed: a model of dense layers
+ * on a backend, its samples in memory, an optimizer, and the distributed optimizer around it. */
+#ifndef DT_TESTS_RIG_H
+#define DT_TESTS_RIG_H
+
+#include "dist/ranks/world.h"
+#include "dist/strategy/strategies.h"
+#include "tests/lib/check.h"
+
+#define RIG_MAX_BATCH 64
+
+/* A failing call ends the test with its error text. */
+#define CHECK_OK(call)                                                              \
+    do {                                                                            \
+        const enum dt_status check_s = (call);                                      \
+        if (check_s != DT_OK) {                                                     \
+            CHECK_FAIL("%s returned %d: %s", #call, (int)check_s, dt_error_text()); \
+        }                                                                           \
+    } while (0)
+
+/* A call that must fail with this status; its error text remains for CHECK_HAS and is cleared by
+ * the next one. */
+#define CHECK_STATUS(call, status)                                                               \
+    do {                                                                                         \
+        dt_error_clear();                                                                        \
+        const enum dt_status check_s = (call);                                                   \
+        if (check_s != (status)) {                                                               \
+            CHECK_FAIL("%s returned %d (%s), expected %s", #call, (int)check_s, dt_error_text(), \
+                       #status);                                                                 \
+        }                                                                                        \
+    } while (0)
+
+/* What this rank says of rank `late` when it gives up waiting: its name on the same host; elsewhere
+ * nothing (""), because that is left to those who know, unless nobody is there. */
+static inline void rig_word_on_late(struct dt_comm *comm, int late, char *text, size_t n_text)
+{
+    int32_t roots[16], n_there = 0;
+    const int32_t mine = comm->host_root;
+    CHECK(comm->size <= 16);
+    CHECK_OK(dt_comm_allgather(comm, &mine, roots, sizeof mine, "which host each rank is on"));
+    for (int rank = 0; rank < comm->size; rank++) {
+        n_there += roots[rank] == roots[late];
+    }
+    text[0] = '\0';
+    if (mine == roots[late]) {
+        snprintf(text, n_text, "rank %d has not arrived; it was last seen ", late);
+    } else if (n_there == 1) {
+        snprintf(text, n_text, "on another host");
+    }
+}
+
+struct rig_spec {
+    const struct dt_backend_ops *backend;
+    int n_inputs;
+    int units[4];                  /* of the dense layers; 0 ends the list */
+    enum dt_activation activation; /* of all but the last */
+    enum dt_loss loss;
+    struct dt_optimizer_spec optimizer;
+    struct dt_dist_spec dist;
+    bool together; /* the ranks of a host take steps together if they can */
+};
+
+struct rig {
+    struct dt_model model;
+    struct dt_backend *backend;
+    struct dt_network *network;
+    struct dt_strategy *strategy;
+    struct dt_bound_samples *bound;
+    double loss_sum;        /* of the last step's batch */
+    struct dt_trace *trace; /* who watches passes; NULL: nobody does */
+};
+
+static inline void rig_open(struct rig *rig, const struct rig_spec *spec, struct dt_comm *comm,
+                            const struct dt_samples *samples)
+{
+    struct dt_model_spec model = {.input = {spec->n_inputs, 1, 1}, .loss = spec->loss};
+    for (int i = 0; i < 4 && spec->units[i] > 0; i++) {
+        const bool last = i == 3 || spec->units[i + 1] == 0;
+        model.layers[model.n_layers++] =
+            (struct dt_layer_spec){.type = DT_LAYER_DENSE,
+                                   .size = spec->units[i],
+                                   .activation = last ? DT_ACTIVATION_NONE : spec->activation};
+    }
+    *rig = (struct rig){.bound = NULL};
+    CHECK_OK(dt_model_lower(&model, &rig->model));
+    CHECK_OK(spec->backend->open(&(struct dt_backend_options){.n_threads = 1}, &rig->backend));
+    struct dt_strategy_spec strategy = {.dist = spec->dist,
+                                        .optimizer = spec->optimizer,
+                                        .model = &rig->model,
+                                        .comm = comm,
+                                        .backend = rig->backend,
+                                        .together = spec->together};
+    strategy.dist.rows = &dt_all_rows;
+    CHECK_OK(dt_strategy_open(&strategy, &rig->strategy));
+    CHECK_OK(dt_network_open(&rig->model, rig->backend, RIG_MAX_BATCH, &rig->strategy->memory,
+                             &rig->network));
+    CHECK_OK(rig->backend->ops->samples_open(rig->backend, samples, &rig->bound));
+}
+
+static inline void rig_close(struct rig *rig)
+{
+    rig->backend->ops->samples_close(rig->backend, rig->bound);
+    dt_network_close(rig->network);
+    dt_strategy_close(rig->strategy);
+    rig->backend->ops->close(rig->backend);
+}
+
+/* The parameter's elements, in the backend's (here: the host's) memory. */
+static inline float *rig_param(struct rig *rig, const char *name)
+{
+    for (int i = 0; i < rig->model.n_params; i++) {
+        if (strcmp(rig->model.params[i].name, name) == 0) {
+            return rig->network->params + rig->model.params[i].offset;
+        }
+    }
+    CHECK_FAIL("no parameter '%s'", name);
+}
+
+/* Summed over the ranks where averaging is on. */
+static inline const float *rig_grad(struct rig *rig, const char *name)
+{
+    const struct dt_allreduce *allreduce = rig->strategy->allreduce;
+    const float *grads = allreduce != NULL ? allreduce->total : rig->network->grads;
+    return grads + (rig_param(rig, name) - rig->network->params);
+}
+
+/* Forward, loss and backward of these rows, gradients summed over all ranks where averaging is on,
+ * and the step. */
+static inline void rig_pass(struct rig *rig, const struct dt_update *update, const uint32_t *rows,
+                            int n)
+{
+    const struct dt_batch batch = {.n = n, .rows = rows, .ids = rows};
+    struct dt_pass pass = {.batch = &batch, .training = true, .seed = 1, .trace = rig->trace};
+    struct dt_metrics metrics;
+    CHECK_OK(dt_network_gather(rig->network, rig->bound, &batch));
+    struct dt_strategy_step step = dt_strategy_begin(rig->strategy, update);
+    CHECK_OK(dt_strategy_forward(&step, rig->network, &pass));
+    CHECK_OK(dt_network_loss(rig->network, rig->bound, &pass));
+    CHECK_OK(dt_strategy_backward(&step, rig->network, &pass));
+    CHECK_OK(dt_strategy_wait(&step));
+    CHECK_OK(rig->backend->ops->metrics_take(rig->backend, &metrics));
+    rig->loss_sum = metrics.loss_sum;
+}
+
+static inline void rig_step(struct rig *rig, const uint32_t *rows, int n, int n_global, double lr)
+{
+    const struct dt_update update =
+        dt_strategy_next(rig->strategy, lr, (size_t)n_global, (size_t)n);
+    rig_pass(rig, &update, rows, n);
+}
+
+#endif

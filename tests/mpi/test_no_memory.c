@@ -1,0 +1,185 @@
+/* Memory that runs out while a run is resumed, a checkpoint measured, or weights taken: each
+ * allocation of ours and of cJSON fails in turn, on each rank in turn. All ranks end with 71 and
+ * one line, never with "damaged" or "the configuration differs", and no checkpoint is passed over;
+ * or they did without. The linker puts these allocators in the place of the C library's. */
+#include <cjson/cJSON.h>
+#include <dirent.h>
+#include <errno.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/commands/eval.h"
+#include "cli/config/config.h"
+#include "tests/lib/check.h"
+#include "train/save/run_dir.h"
+#include "train/trainer.h"
+#include "train/watch/watch.h"
+
+static long n_calls, failing_call; /* counted from 1; 0: none fails */
+
+static bool fails(void)
+{
+    if (failing_call == 0 || ++n_calls != failing_call) {
+        return false;
+    }
+    errno = ENOMEM;
+    return true;
+}
+
+#define FAILING(type, name, parameters, arguments)       \
+    type __real_##name parameters;                       \
+    type __wrap_##name parameters;                       \
+    type __wrap_##name parameters                        \
+    {                                                    \
+        return fails() ? NULL : __real_##name arguments; \
+    }
+FAILING(void *, malloc, (size_t n), (n))
+FAILING(void *, calloc, (size_t n, size_t size), (n, size))
+FAILING(void *, realloc, (void *memory, size_t n), (memory, n))
+FAILING(void *, aligned_alloc, (size_t alignment, size_t n), (alignment, n))
+FAILING(char *, strdup, (const char *text), (text))
+FAILING(DIR *, opendir, (const char *path), (path))
+FAILING(FILE *, fopen, (const char *path, const char *mode), (path, mode))
+FAILING(FILE *, open_memstream, (char **text, size_t *n), (text, n))
+
+int __real_posix_memalign(void **memory, size_t alignment, size_t n);
+int __wrap_posix_memalign(void **memory, size_t alignment, size_t n);
+int __wrap_posix_memalign(void **memory, size_t alignment, size_t n)
+{
+    return fails() ? ENOMEM : __real_posix_memalign(memory, alignment, n);
+}
+
+static void *json_malloc(size_t n)
+{
+    return malloc(n);
+}
+
+static const char config_text[] =
+    "{\"data\": {\"format\": \"synthetic\", \"train_samples\": 64, \"test_samples\": 16},"
+    " \"model\": {\"input\": [2, 4, 4], \"layers\": ["
+    "  {\"type\": \"conv2d\", \"filters\": 2, \"kernel\": 3}, {\"type\": \"flatten\"}, {\"type\": "
+    "\"dense\", \"units\": 4}]},"
+    " \"train\": {\"epochs\": 3, \"batch\": {\"global\": 8}}, \"device\": \"cpu\", \"threads\": 1, "
+    "\"tensorboard\": true}";
+
+static struct dt_world world;
+static struct dt_run_dir run = {.lock = -1};
+static char saved[DT_CHECKPOINT_PATH_SIZE];
+
+static enum dt_status never_told(void *context, struct dt_event *event)
+{
+    (void)context;
+    CHECK_FAIL("event %d: %s", event->kind, dt_error_text());
+}
+
+static const struct dt_emitter never = {.emit = never_told};
+
+static enum dt_status open_trainer(struct dt_trainer *t)
+{
+    static struct dt_config config;
+    DT_TRY(dt_world_agree(
+        &world, dt_config_parse("c.json", config_text, sizeof config_text - 1, NULL, 0, &config)));
+    DT_TRY(dt_trainer_open(&world, &config, &dt_config_json, t));
+    const enum dt_status s = dt_watch_all(NULL, t, &never);
+    if (s != DT_OK) {
+        dt_trainer_close(t);
+    }
+    return s;
+}
+
+static enum dt_status resume(void)
+{
+    static struct dt_trainer t;
+    char used[DT_CHECKPOINT_PATH_SIZE];
+    DT_TRY(open_trainer(&t));
+    const enum dt_status s = dt_trainer_restore(&t, &run, &never, NULL, used);
+    if (s == DT_OK) {
+        CHECK_TEXT(used, saved);
+        CHECK_INT(t.state.step, 2);
+    }
+    dt_trainer_close(&t);
+    return s;
+}
+
+static enum dt_status take_weights(void)
+{
+    static struct dt_trainer t;
+    DT_TRY(open_trainer(&t));
+    const enum dt_status s = dt_trainer_take_weights(&t, saved);
+    dt_trainer_close(&t);
+    return s;
+}
+
+static enum dt_status eval(void)
+{
+    return dt_eval(&world, &(struct dt_trained){.file = saved}, NULL);
+}
+
+/* Every failure in turn on rank `victim`; the other ranks learn of it. */
+static void try_all(const char *what, enum dt_status (*use)(void), int victim)
+{
+    int n_refused = 0;
+    for (long k = 1;; k++) {
+        n_calls = 0;
+        failing_call = world.rank == victim ? k : 0;
+        const enum dt_status s = use();
+        int reached = world.rank == victim && n_calls >= k;
+        failing_call = 0;
+        if (s != DT_OK && (s != DT_NO_MEMORY || dt_error_text()[0] == '\0')) {
+            CHECK_FAIL("%s, allocation %ld on rank %d: status %d, %s", what, k, victim, s,
+                       dt_error_text());
+        }
+        dt_error_clear();
+        n_refused += s == DT_NO_MEMORY;
+        CHECK_INT(dt_comm_allreduce(world.comm, &reached, 1, DT_TYPE_I32, DT_REDUCE_MAX, "test"),
+                  DT_OK);
+        if (!reached) {
+            CHECK_INT(s, DT_OK);
+            if (world.rank == 0) {
+                fprintf(stderr, "%s: %d failing allocations of rank %d, all told\n", what,
+                        n_refused, victim);
+            }
+            CHECK(n_refused > 10);
+            return;
+        }
+    }
+}
+
+/* After two steps. */
+static void save(void)
+{
+    static struct dt_trainer t;
+    static struct dt_step_results results;
+    CHECK_INT(open_trainer(&t), DT_OK);
+    CHECK_INT(dt_trainer_steps(&t, 1, &results), DT_OK);
+    CHECK_INT(dt_trainer_steps(&t, 1, &results), DT_OK);
+    CHECK_INT(dt_trainer_save(&t, &run, false, saved), DT_OK);
+    CHECK_INT(dt_comm_broadcast(world.comm, saved, sizeof saved, 0, "test"), DT_OK);
+    dt_trainer_close(&t);
+}
+
+int main(void)
+{
+    CHECK_INT(dt_world_open(&world), DT_OK);
+    CHECK(freopen("/dev/null", "w", stdout) != NULL); /* what eval prints */
+    strcpy(run.path, "/tmp/dtrain-test-XXXXXX");
+    if (world.rank == 0) {
+        CHECK(mkdtemp(run.path) != NULL);
+    }
+    CHECK_INT(dt_comm_broadcast(world.comm, run.path, sizeof run.path, 0, "test"), DT_OK);
+    snprintf(run.checkpoints, sizeof run.checkpoints, "%.1000s/checkpoints", run.path);
+    if (world.rank == 0) {
+        CHECK(mkdir(run.checkpoints, 0755) == 0);
+    }
+    save();
+    cJSON_InitHooks(&(cJSON_Hooks){.malloc_fn = json_malloc, .free_fn = free});
+    for (int victim = 0; victim < world.size; victim++) {
+        try_all("eval", eval, victim);
+        try_all("resume", resume, victim);
+        try_all("weights", take_weights, victim);
+    }
+    if (world.rank == 0) {
+        CHECK(unlink(saved) == 0 && rmdir(run.checkpoints) == 0 && rmdir(run.path) == 0);
+    }
+    dt_world_exit(&world, DT_OK, true);
+}

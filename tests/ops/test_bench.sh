@@ -1,0 +1,412 @@
+#!/usr/bin/env bash
+# `dtrain bench` as people run it: the tables, their sums, the JSON beside them, and what is refused.
+# usage: DTRAIN=... MPIEXEC=... test_bench.sh WRONG_SUM MODULE [DOUBLE]: fake_module.c, and fake CUDA if it is built
+# shellcheck disable=SC2317 # functions that wait_for calls
+# shellcheck source=tests/lib/cli_lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../lib/cli_lib.sh"
+command -v python3 >/dev/null || { echo 'skipped: python3 reads the tables, and is not installed'; exit 77; }
+wrong_sum=$1 module=$2 double=${3:-}
+export FAKE_GPUS='aaaaaaaa bbbbbbbb' FAKE_DEVICES=2
+program=$DTRAIN
+
+bench() { # bench CODE RANKS ARGUMENT...: writes out and err; 0 ranks: without a launcher
+  local code=$1 n=$2 got=0 launcher=()
+  shift 2
+  ((n == 0)) || launcher=("$MPIEXEC" -n "$n")
+  timeout -k 5 120 "${launcher[@]}" "$program" bench "$@" >out 2>err </dev/null || got=$?
+  n_checks=$((n_checks + 1))
+  ((got == code)) || fail "exit code $got, expected $code: -np $n bench $*" err out
+}
+refused() { # refused TEXT RANKS ARGUMENT...: 64, this one line, nothing on stdout
+  local text=$1
+  shift
+  bench 64 "$@"
+  check "'$*' is refused with: $(cat err)" test "$(cat err)" = "dtrain: $text"
+  check "'$*' is refused, and prints" test ! -s out
+}
+
+cat >sums.py <<'PY'
+"""usage: sums.py RANKS WRONG WAY... [on HOSTS]: the tables of `bench allreduce` in out and sums.json are alike, and what they should be."""
+import json, sys
+ranks, wrong, ways = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
+hosts = int(ways.pop()) if "on" in ways else 1
+ways = [way for way in ways if way != "on"]
+tables, fits, fastest, name = {}, {}, [], None
+for line in open("out"):
+    words = line.split()
+    if line.startswith("# fit"):
+        assert words[2:] == ["latency(us)", "bandwidth(GB/s)", "max", "error(%)"], words
+        name = "fit"
+    elif "fastest" in line:
+        name = "fastest"
+    elif line.startswith("#") and line[1] == " " and ":" in words[1]:
+        name = words[1].rstrip(":")
+        tables.setdefault(name, [])
+    elif "size(B)" in line:
+        header = line[1:].split()
+        assert header == ["size(B)", "count", "type", "redop", "time(us)", "algbw", "busbw", "#wrong", "msgs", "sent(B)"], header
+    elif words and line[0] != "#" and name == "fit":
+        fits[words[0]] = None if words[1] == "-" else (float(words[1]), float(words[2]))
+    elif words and line[0] != "#" and name == "fastest":
+        fastest.append(words)
+    elif words and line[0] != "#":
+        tables[name].append(words)
+tables = {name: rows for name, rows in tables.items() if rows}
+assert list(tables) == ways, list(tables)
+result = json.load(open("sums.json"))
+assert max(len(line.rstrip("\n")) for line in open("out")) <= 80
+assert result["kind"] == "allreduce" and result["ranks"] == ranks and result["hosts"] == hosts, result
+assert set(result["machine"]) == {"host", "cpu", "cores", "isa", "peak_gflops"} and result["machine"]["peak_gflops"] > 0
+assert result["iters"] == 3 and result["checks"] == 2 and result["version"]
+assert [way["name"] for way in result["ways"]] == ways
+for way in result["ways"]:
+    rows = tables[way["name"]]
+    assert [int(row[0]) for row in rows] == [8, 80, 800, 8000], rows
+    for row, point in zip(rows, way["points"]):
+        size, count, kind, op, us, algbw, busbw, n_wrong, messages, sent = row
+        assert set(point) == {"bytes", "count", "us", "us_min", "us_median", "us_max", "algbw_gbs", "busbw_gbs", "wrong"} | ({"messages", "bytes_sent", "messages_between_hosts", "bytes_between_hosts"} if messages != "-" else set()), point
+        assert (kind, op, int(count) * 4, int(n_wrong)) == ("float", "sum", int(size), wrong), row
+        assert point["bytes"] == int(size) and point["count"] == int(count) and point["wrong"] == wrong
+        assert 0 < point["us_min"] <= point["us_median"] <= point["us_max"], point
+        assert point["us_min"] <= 1.001 * point["us"] and point["us"] <= 1.001 * point["us_max"], point
+        assert abs(point["us"] - float(us)) <= 0.06 and point["us"] > 0, row
+        assert abs(point["algbw_gbs"] - point["bytes"] / point["us"] / 1e3) <= 1e-9 * point["algbw_gbs"], point
+        assert abs(point["busbw_gbs"] - point["algbw_gbs"] * 2 * (ranks - 1) / ranks) <= 1e-9 * point["algbw_gbs"], point
+        assert messages == "-" or (point["messages"], point["bytes_sent"]) == (int(messages), int(sent)), row
+        assert way["name"] != "ring" or (int(messages), int(sent)) == (2 * (ranks - 1), 2 * (ranks - 1) * int(size) // ranks), row
+        assert abs(point["algbw_gbs"] - float(algbw)) <= 6e-4 and abs(point["busbw_gbs"] - float(busbw)) <= 6e-4, row
+    fit = way["fit"]
+    assert (fit is None) == (fits[way["name"]] is None) and (fit is None or set(fit) == {"latency_us", "bandwidth_gbs", "worst"})
+    assert fit is None or abs(fit["latency_us"] - fits[way["name"]][0]) <= 0.006 and fit["bandwidth_gbs"] > 0, fit
+    assert fit is None or ranks > 1
+# Of those in the same memory: the fastest of each size, and what auto takes, which is what it takes without a bench.
+for kind, chosen in ((("nccl", "staged"), result["auto"]), (None, "shared_memory" if ranks > 1 else "mpi")):
+    those = [way for way in result["ways"] if (way["name"] in ("nccl", "staged")) == (kind is not None)]
+    rows = fastest[-4:] if kind else fastest[:4]
+    for i, row in enumerate(rows if len(those) > 1 else []):
+        best = min(those, key=lambda way: way["points"][i]["us"])
+        taken = [way["points"][i]["us"] for way in those if way["name"] == chosen]
+        assert row[:2] == [str(best["points"][i]["bytes"]), best["name"]] and row[3] == chosen, (row, best["name"], chosen)
+        assert abs(float(row[2]) - best["points"][i]["us"]) <= 0.06, row
+        assert row[4] == "-" if not taken else abs(float(row[4]) - taken[0]) <= 0.06, row
+groups = [sum((way in ("nccl", "staged")) == gpu for way in ways) for gpu in (False, True)]
+assert len(fastest) == 4 * sum(n > 1 for n in groups), fastest
+assert result["auto"] in (("nccl", "staged") if groups[1] else ("shared_memory",) if ranks > 1 else ("mpi",)), result["auto"]
+PY
+sizes=(-b 8 -e 8000 -f 10 -n 3 -w 1 -c 2 --json sums.json --algorithms shared_memory,mpi,nccl,staged)
+unset DTRAIN_CUDA_MODULE
+
+# ---- sums ----
+bench 0 0 allreduce "${sizes[@]}" --set device=cpu
+check 'sums of one rank' python3 sums.py 1 0 mpi
+for n in 1 2 4; do
+  rm -f sums.json
+  bench 0 "$n" allreduce "${sizes[@]}" --set device=cpu
+  ways=(mpi)
+  ((n == 1)) || ways=(shared_memory mpi)
+  check "sums of $n ranks" python3 sums.py "$n" 0 "${ways[@]}"
+done
+check 'sums: something on stderr' test ! -s err
+bench 0 2 allreduce "${sizes[@]}" --set device=cpu --set distributed.allreduce=mpi
+check 'sums with allreduce mpi' python3 sums.py 2 0 mpi
+MPIR_CVAR_NUM_CLIQUES=2 bench 0 4 allreduce "${sizes[@]}" --set device=cpu # ranks 0 and 2 as if on another host
+check 'sums over two hosts' python3 sums.py 4 0 shared_memory mpi on 2
+check 'it is not said that there are two hosts' test "$(grep -c '^# 4 ranks on 2 hosts; ' out)" -eq 2
+bench 0 4 allreduce -b 8 -e 8000 -f 10 -n 3 -w 1 -c 2 --json sums.json --set device=cpu
+check 'all ways of adding' python3 sums.py 4 0 shared_memory mpi hierarchical ring tree recursive_doubling \
+  halving_doubling all_to_all master_worker
+bench 0 2 allreduce -b 1K -e 1K -n 1 -w 0 -c 0 --set device=cpu --algorithms mpi,ring
+check 'a sum that is not checked' test "$(grep -Ec '^ +1024 +256 .* N/A +[-0-9]+ +[-0-9]+$' out)" -eq 2
+
+# As if the network were slow: never faster than that. A ring of two makes two rounds; between two hosts, a hierarchical one's leaders do.
+slow() { # slow MICROSECONDS WAY: this way's only size took at least so long, on its slowest rank
+  python3 -c 'import json, sys
+ways = {way["name"]: way for way in json.load(open("sums.json"))["ways"]}
+assert ways[sys.argv[2]]["points"][0]["us"] >= float(sys.argv[1]), ways' "$@"
+}
+few=(-n 2 -w 0 --json sums.json --set device=cpu)
+bench 0 2 allreduce -b 8 -e 8 "${few[@]}" --latency 20000 --algorithms mpi,ring
+check 'a slow ring' slow 40000 ring
+check 'mpi cannot be slowed down, and is measured' grep -q '^# mpi: not here, because dtrain can slow down' out
+check 'it is not said how slow' test "$(grep -cx '# as if a message took 20000 us' out)" = 1
+bench 0 2 allreduce -b 8000 -e 8000 "${few[@]}" --latency 1 --bandwidth 0.0004 --algorithms ring,tree
+check 'a narrow ring' slow 20000 ring
+check 'a narrow tree' slow 40000 tree
+check 'the delay is not in the file' grep -q '"bandwidth_gbs":[^0-9]*0.0004' sums.json
+MPIR_CVAR_NUM_CLIQUES=2 bench 0 4 allreduce -b 8 -e 8 "${few[@]}" --latency 20000 --algorithms hierarchical
+check 'a slow network between hosts' slow 40000 hierarchical
+check 'what goes between hosts is not told' \
+  grep -qx '# of the last size go between hosts: 4 messages, 16 bytes, all ranks together' out
+check 'what goes between hosts is not in the file' grep -Eq '"bytes_between_hosts":[[:space:]]*16,?$' sums.json
+bench 0 2 allreduce -b 8 -e 8 -n 1 -w 0 -c 0 --set device=cpu --latency 1e6 --algorithms hierarchical # nothing leaves the host
+
+# A sum that is wrong in one element, on each rank, in each of two checks.
+program=$wrong_sum
+rm -f sums.json
+bench 70 2 allreduce "${sizes[@]}" --set device=cpu
+check 'wrong sums' python3 sums.py 2 4 shared_memory mpi
+check 'wrong sums are not said' test "$(cat err)" = 'dtrain: 32 elements of sums were wrong (see #wrong in the table)'
+mkfifo deaf # a file that cannot be written does not hide them
+bench 70 2 allreduce -b 8 -e 8 -n 1 -w 0 -c 1 --set device=cpu --algorithms ring --json deaf
+check 'wrong sums, and no file' test "$(sed 's/ elements .*//; s/ (.*//' err | paste -sd '|')" = 'dtrain: deaf: nobody reads from it|dtrain: 2'
+program=$DTRAIN
+
+# Between GPUs, of a module that has none.
+export DTRAIN_CUDA_MODULE=$module
+bench 0 2 allreduce "${sizes[@]}"
+check 'sums of two GPUs' python3 sums.py 2 0 shared_memory mpi nccl staged
+bench 0 2 allreduce "${sizes[@]}" --set distributed.allreduce=nccl
+check 'sums with allreduce nccl' python3 sums.py 2 0 nccl
+FAKE_GPUS='aaaaaaaa aaaaaaaa' bench 0 2 allreduce "${sizes[@]}"
+check 'sums of one GPU for both' python3 sums.py 2 0 shared_memory mpi staged
+program=$wrong_sum
+bench 70 2 allreduce "${sizes[@]}"
+check 'wrong sums of GPUs' python3 sums.py 2 4 shared_memory mpi nccl staged
+program=$DTRAIN
+unset DTRAIN_CUDA_MODULE
+
+# ---- what is refused ----
+refused '--set: distributed.compression: bench allreduce adds numbers as they are (leave it out)' 2 allreduce --set distributed.compression.type=fp16
+refused "--minbytes: expected bytes 4..1073741824, got '3'" 0 allreduce -b 3
+refused "--maxbytes: expected bytes 4..1073741824, got '2G'" 2 allreduce -e 2G
+refused '--minbytes 64 is above --maxbytes 32 (swap them, or give both)' 2 allreduce -b 64 -e 32
+refused "--stepfactor: expected a whole number 2..1024, got '1'" 2 allreduce -f 1
+refused "--iters: expected a whole number 1..1000000, got 'ten'" 2 allreduce -n ten
+refused "--warmup_iters: expected a whole number 0..1000000, got '-1'" 2 allreduce -w -1
+refused "--latency: expected a number 0..1e+06, got 'slow'" 2 allreduce --latency slow
+refused "--check: expected a whole number 0..1000, got '1001'" 2 allreduce -c 1001
+refused "--set: comm: the key is called distributed.allreduce now (rename it)" 2 allreduce --set comm=mpi
+refused "--algorithms: there is no 'rings' (did you mean 'ring'?)" 2 allreduce --algorithms tree,rings
+refused "--config does not belong to bench allreduce (see dtrain --help)" 2 allreduce --config x
+refused "unknown command 'bench block' (did you mean 'bench blocks'?)" 2 block
+refused '--config FILE is required (see dtrain --help)' 2 blocks
+bench 69 2 allreduce --set device=cpu --set distributed.allreduce=nccl
+bench 73 2 allreduce -b 8 -e 8 --set device=cpu --json nowhere/sums.json
+check 'a file that cannot be written' grep -q '^dtrain: rank 0 .*: nowhere/: No such file' err
+bench 66 2 blocks --config nowhere.json
+
+# ---- scaling ----
+cat >scaling.json <<'JSON'
+{ "data": { "format": "synthetic", "train_samples": 400, "test_samples": 20 },
+  "model": { "input": [1, 8, 8], "layers": [{ "type": "flatten" }, { "type": "dense", "units": 4 }] },
+  "train": { "batch": { "per_rank": 12 } }, "threads": 1, "device": "cpu" }
+JSON
+cat >scaling.py <<'PY'
+"""usage: scaling.py BATCH RANKS...: the table of `bench scaling` in out and rows.json are alike, and add up."""
+import json, sys
+batch, ranks = int(sys.argv[1]), list(map(int, sys.argv[2:]))
+result, lines = json.load(open("rows.json")), open("out").read().splitlines()
+assert result["kind"] == "scaling" and result["ranks"] == ranks[-1] and result["threads"] == 1 and result["parameters"] == 260, result
+assert max(map(len, lines)) <= 80, max(lines, key=len)
+expected = [("weak", n, n * batch) for n in ranks] + [("strong", n, batch) for n in ranks]
+assert [(row["scaling"], row["ranks"], row["batch"]) for row in result["rows"]] == expected, result["rows"]
+table = [line.split() for line in lines if line.split()[0] in ("weak", "strong")]
+assert len(table) == len(expected), table
+one = result["rows"][0]
+page = open("rows.html").read()
+for row, words in zip(result["rows"], table):
+    n, ms = row["ranks"], row["step_ms"]
+    assert ms > 0 and abs(row["samples_per_s"] - 1e3 * row["batch"] / ms) < 1e-6 * row["samples_per_s"], row
+    efficiency = one["step_ms"] / (ms if row["scaling"] == "weak" else n * ms)
+    assert abs(row["efficiency"] - efficiency) < 1e-9 * efficiency, row
+    assert n > 1 or row["step_ms"] == one["step_ms"] and abs(row["efficiency"] - 1) < 1e-9, row
+    assert (words[0], int(words[1]), int(words[2])) == (row["scaling"], n, row["batch"]), words
+    assert abs(float(words[3]) - ms) < 6e-4 and abs(float(words[5]) - 100 * efficiency) < 0.06 and words[6] == "%", words
+    assert f"<td>{words[4]}</td><td>{words[5]} %</td>" in page, words
+assert page.count("<circle") == len(expected) and 'class="ideal"' in page and not any(word in page for word in ("src=", "href=", ">nan", ">inf"))
+PY
+scaling() { # scaling RANKS BATCH SIZE... [-- ARGUMENT...]
+  local ranks=$1 expected=()
+  shift
+  while (($# > 0)) && [[ $1 != -- ]]; do
+    expected+=("$1")
+    shift
+  done
+  rm -f rows.json rows.html
+  bench 0 "$ranks" scaling --config scaling.json --json rows.json --html rows.html "${@:2}"
+  check "scaling of $ranks ranks" python3 scaling.py "${expected[@]}"
+}
+scaling 0 12 1
+scaling 2 12 1 2
+scaling 3 12 1 2 3
+scaling 4 12 1 2 4
+scaling 2 20 1 2 -- --set 'train.batch={"global":20}'
+bench 78 2 scaling --config scaling.json --set distributed.strategy=pipeline
+check 'scaling of a pipeline' grep -qx 'dtrain: bench scaling: one rank alone is no pipeline (set distributed.strategy to allreduce)' err
+bench 78 3 scaling --config scaling.json --set train.batch.per_rank=300 # two ranks have too few samples, and the third hears of it
+check "scaling: $(cat err)" grep -qx 'dtrain: rank 0 .*: train.batch: 600 samples a step, but the training set has 400 (use a smaller batch)' err
+
+# ---- a rank that stands still ----
+forever=(-b 4M -e 4M -n 1000000 --set device=cpu --json "$work/stalled")
+"$MPIEXEC" -n 2 env DTRAIN_TIMEOUT=2 "$DTRAIN" bench allreduce "${forever[@]}" >out 2>err </dev/null &
+job=$!
+check 'stall: begins no sums' wait_for 60 grep -q '#wrong' out
+mapfile -t ranks < <(ranks_of "$work/stalled")
+kill -STOP "${ranks[1]}"
+got=0
+wait "$job" || got=$?
+check "stall: exit code $got" test "$got" -eq 76
+names='(allreduce of 4194304 bytes \(shared_memory\)|barrier before sums are timed)'
+check "stall: not said: $(cat err)" grep -Eqx "dtrain: $names stalled for 2 s: rank 1 .* \(raise DTRAIN_TIMEOUT .*" err
+
+# The same where one rank alone measures, and the others have nothing to do.
+"$MPIEXEC" -n 3 env DTRAIN_TIMEOUT=2 "$DTRAIN" bench scaling --config scaling.json --set train.batch.per_rank=100 \
+  --set 'model.layers=[{"type":"flatten"},{"type":"dense","units":60000},{"type":"dense","units":4}]' --json "$work/idle" >out 2>err </dev/null &
+job=$!
+has_worked() { # rank 0 has, for 0.3 s: it measures by then, or is about to
+  mapfile -t ranks < <(ranks_of "$work/idle")
+  ((${#ranks[@]} == 3)) && (($(cut -d ' ' -f 14 "/proc/${ranks[0]}/stat") > 30))
+}
+check 'idle: does not measure' wait_for 60 has_worked
+kill -STOP "${ranks[0]}"
+check 'idle: does not end' wait_for 30 gone "$work/idle"
+kill -KILL "${ranks[@]}" "$job" 2>/dev/null
+got=0
+wait "$job" || got=$?
+check "idle: exit code $got" test "$got" -eq 76
+check "idle: not said: $(cat err)" grep -q '^dtrain: .* stalled for 2 s: rank 0 ' err
+
+# ---- a signal: the size under way is finished, nothing is written ----
+# All sizes together would take minutes, each as long as those before it.
+"$MPIEXEC" -n 2 "$DTRAIN" bench allreduce -b 1K -e 16M -n 5000 --set device=cpu --json "$work/signalled" >out 2>err </dev/null &
+job=$!
+check 'signal: begins no sums' wait_for 60 grep -q '#wrong' out
+kill -TERM "$job"
+got=0
+wait "$job" || got=$?
+check "signal: exit code $got" test "$got" -eq 75
+check "signal: not said: $(cat err)" grep -qx 'stopped by a signal; nothing is written' err
+check 'signal: a file is left' test ! -e signalled
+
+# ---- blocks ----
+cat >config.json <<'JSON'
+{
+  "data": { "format": "synthetic", "train_samples": 200, "test_samples": 20 },
+  "model": { "input": [1, 10, 10], "layers": [
+    { "type": "conv2d", "filters": 4, "kernel": 3, "activation": "relu" }, { "type": "max_pool2d", "size": 2 },
+    { "type": "conv2d", "filters": 8, "kernel": 3, "activation": "relu" }, { "type": "avg_pool2d", "size": 2 },
+    { "type": "flatten" }, { "type": "dropout", "rate": 0.5 }, { "type": "dense", "units": 6, "activation": "relu" },
+    { "type": "dense", "units": 4 }] },
+  "train": { "batch": { "per_rank": 16 }, "optimizer": { "type": "adam", "clip_norm": 1 } },
+  "threads": 1, "device": "cpu"
+}
+JSON
+cat >blocks.py <<'PY'
+"""usage: blocks.py RANKS DEVICE: the tables of `bench blocks` in out and blocks.json are alike, and what they should be."""
+import json, re, sys
+ranks, device = int(sys.argv[1]), sys.argv[2]
+dense = {"conv1": 2 * 64 * 4 * 9, "conv2": 2 * 4 * 8 * 36, "block3": 0, "fc1": 2 * 8 * 6, "fc2": 2 * 6 * 4}  # flop of a sample
+lines = open("out").read().split("\n")
+result = json.load(open("blocks.json"))
+assert result["kind"] == "blocks" and result["config"] == "config" and result["ranks"] == ranks and result["batch"] == 16
+assert result["device"].split()[0] == device and result["steps"] == 15 and result["warmup_steps"] == 20
+assert [block["name"] for block in result["blocks"]] == list(dense), result["blocks"]
+near = lambda text, value, width: (text == "-") == (value is None) and (value is None or abs(float(text) - value) <= width)
+rows = {line.split()[0]: line.split() for line in lines if line.strip()}
+columns = ["ms", "cpu", "GFLOP", "GFLOP/s", "%peak", "%nonzero"]
+heads = [line.split() for line in lines if "GFLOP/s" in line.split()[:5]]
+assert heads == [["forward", *columns], ["backward", *columns, "%passed"]], heads
+assert max(map(len, lines)) <= 80, max(lines, key=len)
+peak = result["machine"]["peak_gflops"]
+for i, block in enumerate(result["blocks"]):
+    both = [line.split()[1:] for line in lines if line.startswith(block["name"] + " ") and "recomputed" not in line]
+    assert list(map(len, both)) == [6, 7], both
+    for p, (name, words) in enumerate(zip(("forward", "backward"), both)):
+        b = block[name]
+        keys = {"ms", "cpu_ms", "ms_min", "ms_max", "gflop", "gflops", "of_peak", "alive"}
+        assert set(b) == keys | ({"reach"} if p else set()), b
+        assert 0 <= b["ms_min"] <= b["ms"] <= b["ms_max"], b
+        assert near(words[0], b["ms"], 6e-4) and near(words[1], b["cpu_ms"], 6e-4), words
+        products = 2 if p and i else 1
+        ms = b["ms"] if device == "cuda" else b["cpu_ms"]
+        flop = dense[block["name"]] * 16 * products
+        assert (b["gflop"] is None) == (b["gflops"] is None) == (flop == 0), b
+        assert flop == 0 or abs(b["gflop"] - 1e-9 * flop) < 1e-15 and abs(b["gflops"] - b["gflop"] / ms * 1e3) < 1e-6, b
+        of_peak = None if flop == 0 or device == "cuda" else b["gflops"] / peak
+        assert (b["of_peak"] is None) == (of_peak is None) and (of_peak is None or abs(b["of_peak"] - of_peak) < 1e-9), b
+        assert near(words[2], b["gflop"], 6e-6) and near(words[3], b["gflops"], 0.06), b
+        assert near(words[4], None if of_peak is None else 100 * of_peak, 0.06), b
+        assert 0 < b["alive"] <= 1 and near(words[5], 100 * b["alive"], 0.06), b
+    back = block["backward"]
+    assert near(words[6], None if back["reach"] is None else 100 * back["reach"], 0.06), words
+    assert (block["name"] in ("conv2", "block3")) == (back["reach"] is None)  # behind an average pool it cannot be seen
+    assert block["name"] != "conv1" or 0 < back["reach"] <= 0.25 * back["alive"]  # of four only the largest has one
+    assert block["name"] != "fc1" or 0 < back["reach"] <= block["forward"]["alive"]  # relu's zeros let nothing through
+engines = [(block["name"], engine) for block in result["blocks"] for engine in block.get("engines", [])]
+told = [re.fullmatch(r"engine (\d+)/(\d+): (\w+), ([a-z ]+): (?:([\d.]+) us, best of (\d)|the first, not timed), [\d.]+ [kMG]?B", line)
+        for line in lines if line.startswith("engine ")]
+assert len(told) == len(engines) and all(told), told
+for text, (block, engine) in zip(told, engines):
+    number, place, *names, us, timed = text.groups()
+    assert names == [block, engine["operation"]] and (int(number), int(place)) == (engine["number"], engine["place"]), (names, engine)
+    assert int(timed or 0) == engine["timed"] and abs(float(us or 0) - engine["us"]) <= 0.06, engine
+alive, alive_back = ([block[way]["alive"] for block in result["blocks"]] for way in ("forward", "backward"))
+assert alive[3] < 0.9 and alive_back[3] == alive_back[4] == 1, (alive, alive_back)  # fc1 ends in relu
+assert alive[2] < 0.75 * alive[1] and alive[4] > 0.9, alive  # dropout; logits
+parts = result["parts"]
+names = ["gather", "forward", "loss", "backward", "optimizer", "rest", "total"]
+assert list(parts) == names
+for unit, column in (("ms", 1), ("cpu_ms", 2)):
+    for name in names:
+        assert near(rows[name][column], parts[name][unit], 6e-4), rows[name]
+    assert abs(sum(parts[name][unit] for name in names[:-1]) - parts["total"][unit]) < 1e-9
+    for name in ("forward", "backward"):
+        assert abs(sum(block[name][unit] for block in result["blocks"]) - parts[name][unit]) < 1e-9
+assert all(parts[name]["cpu_ms"] > 0 for name in names[:5]), parts
+step = result["step"]
+assert set(step) == {"ms", "cpu_ms", "ms_min", "ms_max", "images_per_s"} and near(rows["untimed"][1], step["ms"], 6e-4)
+assert abs(step["images_per_s"] - 16 * ranks * 1e3 / step["ms"]) < 1e-6 * step["images_per_s"]
+PY
+for n in 0 1 2 4; do
+  rm -f blocks.json
+  bench 0 "$n" blocks --config config.json --json blocks.json
+  check "blocks of $n ranks" python3 blocks.py $((n > 0 ? n : 1)) cpu
+done
+bench 0 2 blocks --config config.json --json blocks.json --set device=ref
+check 'blocks of the reference' python3 blocks.py 2 ref
+check 'nothing is recomputed' test "$(grep -c 'recomputed' out)" -eq 0
+bench 0 1 blocks --config config.json --set device=cpu --set model.layers.2.filters=512 --set data.train_samples=1200 \
+  --set train.batch.per_rank=600 # more than the nearest cache holds
+check 'it is not said that a block is recomputed' grep -q '^conv1 is recomputed in the backward pass' out
+bench 0 2 blocks --config config.json --json blocks.json --set train.accumulate=3
+check 'blocks of micro-batches' python3 blocks.py 2 cpu
+
+# Zeros are counted alike wherever they lie, and in 16 bits, too.
+zeros() { python3 -c 'import json; print([[b[p][k] for p, k in (("forward", "alive"), ("backward", "alive"), ("backward", "reach"))]
+  for b in json.load(open("blocks.json"))["blocks"]])'; }
+few=(--config config.json --json blocks.json --set train.optimizer.lr=1e-6)
+bench 0 2 blocks "${few[@]}"
+zeros >zeros.expected
+DTRAIN_CUDA_MODULE=$module bench 0 2 blocks "${few[@]}" --set device=cuda
+check 'blocks on a GPU' python3 blocks.py 2 cuda
+check 'zeros on a GPU' cmp zeros.expected <(zeros)
+for precision in f32 bf16; do
+  [[ -n $double ]] || break
+  DTRAIN_CUDA_MODULE=$double bench 0 2 blocks "${few[@]}" --set device=cuda --set "precision=$precision"
+  check "blocks on fake CUDA, $precision" python3 blocks.py 2 cuda
+  zeros >zeros.found
+  check "zeros on fake CUDA, $precision" python3 -c 'import json
+a, b = (json.loads(open(f).read().replace("None", "-1")) for f in ("zeros.expected", "zeros.found"))
+assert all(abs(x - y) < 0.01 for p, q in zip(a, b) for x, y in zip(p, q)), (a, b)'
+done
+if [[ -n $double ]]; then # which engines of cuDNN, chosen by time or not
+  operations=('convolution with bias and relu' 'gradient of the input' 'gradient of the filter')
+  engines() { # engines WHAT WITH_RELU OTHERS ARGUMENT...: of conv2, in bf16: "NUMBER PLACE HOW"
+    local what=$1 lines='' each i
+    for i in 0 1 2; do
+      read -r -a each <<<"${*:i == 0 ? 2 : 3:1}"
+      lines+="engine ${each[0]}/${each[1]}: conv2, ${operations[i]}: ${each[*]:2}"$'\n'
+    done
+    shift 3
+    FAKE_ENGINE_MS_4=3 FAKE_ENGINE_MS_5=7 FAKE_ENGINE_MS_6=2 DTRAIN_CUDA_MODULE=$double bench 0 1 blocks "${few[@]}" --set device=cuda \
+      --set precision=bf16 "$@"
+    check "$what" python3 blocks.py 1 cuda
+    check "$what: other engines: $(grep "^engine " out)" test "$(grep "^engine " out | sed 's/: [0-9.]* us/: N us/')" == "${lines%?}"
+  }
+  engines 'engines by time' '6 8 N us, best of 6, 77 B' '6 8 N us, best of 6, 77 B'
+  engines 'engines that are fixed' '5 7 the first, not timed, 5 kB' '4 4 the first, not timed, 1 kB' --set cuda.deterministic=true
+fi
+left=$(find . -newer config.json -type f ! -name '*.py' ! -name '*.json' ! -name 'zeros.*' ! -name out ! -name err)
+check "bench leaves other files: $left" test -z "$left"
+check 'bench leaves a run folder' test ! -e runs
+finish

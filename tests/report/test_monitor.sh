@@ -1,0 +1,120 @@
+#!/usr/bin/env bash
+# A run that ends early, with a rate that goes down on a plateau, and keeps its best checkpoint: it says why it ended, and a run that was
+# stopped on the way, with any strategy, ends at the same epoch with the same bits.
+. "$(dirname "$0")/../lib/cli_lib.sh"
+cat > config.json <<'JSON'
+{
+  "data": { "format": "synthetic", "train_samples": 300, "test_samples": 60 },
+  "model": { "input": [1, 8, 8], "layers": [
+    { "type": "flatten" }, { "type": "dense", "units": 16, "activation": "relu" }, { "type": "dense", "units": 10 } ] },
+  "train": { "epochs": 40, "seed": 3, "batch": { "global": 60 }, "optimizer": { "lr": 0.03 },
+             "early_stopping": { "metric": "test_loss", "patience": 4 },
+             "schedule": { "type": "plateau", "metric": "test_accuracy", "factor": 0.5, "patience": 2 } },
+  "checkpoint": { "best": "test_loss", "keep": 99 },
+  "report": false
+}
+JSON
+dtrain() { # dtrain RANKS RUN ARGUMENT...
+  local ranks=$1 run=$2
+  shift 2
+  timeout 100 "$MPIEXEC" -n "$ranks" "$DTRAIN" --config config.json --run "$run" "$@" >"$run.out" 2>"$run.err" </dev/null
+}
+epochs() { # of a run: what the test samples gave, and the rate
+  cut -d , -f 1-6,8 "$1/metrics.csv"
+}
+step_of_epoch() { # its checkpoint
+  awk -F , -v epoch="$2" '$1 == epoch { printf "step-%012d.safetensors", $2 }' "$1/metrics.csv"
+}
+tensors() { # of the best checkpoint, whose header has the configuration: weights and both states of Adam
+  tail -c $((3 * 4 * (64 * 16 + 16 + 16 * 10 + 10))) "$1/checkpoints/best.safetensors"
+}
+field() { # field RUN KEY: of its summary, a number or text
+  sed -n "s/^\t\"$2\":\t\"\{0,1\}\([^\"]*[^\",]\)\"\{0,1\},*\$/\1/p" "$1/summary.json"
+}
+
+# lines_agree RUN: terminal, summary and report give one reason, that of the table.
+lines_agree() {
+  local run=$1 best_epoch n best
+  read -r best_epoch best < <(tail -n +2 "$run/metrics.csv" | sort -t , -k 5,5g -s | head -n 1 | awk -F , '{ printf "%d %.4f\n", $1, $5 }')
+  n=$(tail -n 1 "$run/metrics.csv" | cut -d , -f 1)
+  check "$run: not early" test "$n" -lt 40
+  check "$run: not after 4 epochs" test "$((n - best_epoch))" -eq 4
+  local why="test loss has not improved for 4 epochs; best $best at epoch $best_epoch"
+  check "$run: the terminal: not '$why'" grep -qx "stopped early: $why" "$run.err"
+  check "$run: the summary: not '$why'" test "$(field "$run" stopped_early)" = "$why"
+  check "$run: the best is not named" grep -qx "best  $run/checkpoints/best.safetensors: test loss $best at epoch $best_epoch" "$run.err"
+  check "$run: the summary: not the best" test "$(field "$run" best_epoch) $(field "$run" best_metric)" = "$best_epoch test loss"
+  check "$run: the best is not of its epoch" cmp "$run/checkpoints/best.safetensors" "$run/checkpoints/$(step_of_epoch "$run" "$best_epoch")"
+}
+
+# resumes NAME RANKS ARGUMENT...: stopped inside an epoch, at the end of one, and just before the last decision; then the same bits.
+resumes() {
+  local name=$1 ranks=$2 all last
+  shift 2
+  dtrain "$ranks" "$name" "$@" || fail "$name: ends with an error" "$name.err"
+  lines_agree "$name"
+  all=$(tail -n 1 "$name/metrics.csv" | cut -d , -f 2)
+  last=$(basename "$(newest_checkpoint "$name")")
+  for stop in 13 $((all / 2)) $((all - 5)) $((all - 1)); do
+    dtrain "$ranks" "$name-parts" --resume "$@" --set train.max_steps="$stop" || fail "$name: stopped at $stop" "$name-parts.err"
+  done
+  dtrain "$ranks" "$name-parts" --resume "$@" || fail "$name: resumed" "$name-parts.err"
+  check "$name: another result" cmp "$name.out" "$name-parts.out"
+  check "$name: other epochs" diff <(epochs "$name") <(epochs "$name-parts")
+  check "$name: another end" cmp "$name/checkpoints/$last" "$name-parts/checkpoints/$last"
+  check "$name: another best" cmp <(tensors "$name") <(tensors "$name-parts")
+  check "$name: another best epoch" test "$(field "$name" best_epoch)" = "$(field "$name-parts" best_epoch)"
+  check "$name: another reason" test "$(field "$name" stopped_early)" = "$(field "$name-parts" stopped_early)"
+}
+
+resumes alone 1
+resumes allreduce 2
+resumes servers 3 --set distributed.strategy=parameter_server
+resumes pipeline 2 --set distributed.strategy=pipeline
+check 'the rate never went down' test "$(tail -n +2 alone/metrics.csv | cut -d , -f 8 | sort -u | wc -l)" -ge 2
+check 'a rate that goes down is not said' grep -q '^  lr 0.03 -> 0.015: a plateau of the test accuracy$' alone.err
+check 'the banner does not say it' grep -qx '  ends early when the test loss has not improved for 4 epochs' alone.err
+
+# Without repeatable bits, but it ends: nothing improves by 100.
+dtrain 3 async --set distributed.strategy=parameter_server --set distributed.parameter_server.mode=async --set train.early_stopping.min_delta=100 ||
+  fail 'async: an error' async.err
+check 'async: not 5 epochs' test "$(tail -n 1 async/metrics.csv | cut -d , -f 1)" = 5
+check 'async: another reason' grep -q '^stopped early: test loss has not improved for 4 epochs; best .* at epoch 1$' async.err
+check 'async: the best is not of its epoch' cmp async/checkpoints/best.safetensors "async/checkpoints/$(step_of_epoch async "$(field async best_epoch)")"
+
+# What has ended early stays so, unless there is more patience; then the reason is another.
+dtrain 1 alone --resume || fail 'ended early, resumed: an error' alone.err
+check 'ended early, resumed: goes on' grep -qx 'nothing to do: the run had ended' alone.err
+check 'ended early, resumed: another reason' grep -q '^stopped early: test loss has not improved for 4 epochs' alone.err
+"$DTRAIN" report alone > report.txt 2> report.err
+check 'the verdict does not say why' grep -q '^verdict  *done: stopped early, test loss has not improved' report.txt
+dtrain 1 alone --resume --set train.early_stopping.patience=6 || fail 'more patience: an error' alone.err
+check 'more patience: the old reason' grep -q '^stopped early: test loss has not improved for 6 epochs' alone.err
+
+# A best that has been removed is sought anew; eval finds the one that is there.
+check 'eval: not the best' test "$("$DTRAIN" eval --checkpoint allreduce/checkpoints/best.safetensors 2>&1 | head -n 1)" = \
+  "$(sed -n 's/^best .*: \(test loss [0-9.]*\) at epoch.*/\1/p' allreduce.err)"
+rm alone/checkpoints/best.safetensors
+dtrain 1 alone --resume --set 'train.early_stopping={"metric":"none"}' --set train.epochs=41 || fail 'no best: an error' alone.err
+check 'no best: not said' grep -q 'best.safetensors: not there any more' alone.err
+check 'no best: none is made' test -e alone/checkpoints/best.safetensors
+
+# Where it can mean nothing.
+refused() { # refused TEXT ARGUMENT...
+  local text=$1 code=0
+  shift
+  "$DTRAIN" --config config.json --run refused "$@" >refused.out 2>refused.err || code=$?
+  check "$*: exit code $code" test "$code" -eq 64
+  check "$*: $(cat refused.err)" test "$(cat refused.err)" = "dtrain: --set: $text"
+}
+refused 'train.schedule.metric: mean squared error knows no classes, and so no accuracy (take test_loss)' --set model.loss=mean_squared_error \
+  --set train.schedule.metric=test_accuracy
+refused 'checkpoint.best: mean squared error knows no classes, and so no accuracy (take test_loss)' --set model.loss=mean_squared_error \
+  --set checkpoint.best=test_accuracy
+refused 'train.early_stopping.metric: with distributed.average off the test result mixes replicas that drift apart (leave it on)' \
+  --set distributed.average=false --set train.early_stopping.metric=test_accuracy
+refused 'train.schedule.min_delta: an accuracy is at most 1, and cannot improve by 1 (one of 100 is 0.01)' --set train.schedule.min_delta=1
+refused 'train.schedule.metric: a plateau is one of a metric (take test_loss or test_accuracy)' --set train.schedule.metric=none
+refused 'train.early_stopping.patience: expected an integer 1..1000000, got 0' --set train.early_stopping.patience=0
+refused 'train.schedule.factor: expected a number > 0 and < 1, got 1' --set train.schedule.factor=1
+finish

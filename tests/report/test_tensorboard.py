@@ -1,0 +1,270 @@
+"""Event files, by TensorBoard's own reader: the numbers of metrics.jsonl, histograms that fit checkpoints, confusions that fit results; also
+of runs that were killed and went on, and on several ranks.
+
+usage: test_tensorboard.py DTRAIN NO_PROTOBUF MPIEXEC [MODULE], fake CUDA's"""
+import glob
+import io
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+import pypi
+
+DTRAIN, NO_PROTOBUF, MPIEXEC = map(os.path.abspath, sys.argv[1:4])
+DOUBLE = sys.argv[4:]
+LR = 0.05
+CONFIG = {
+    "data": {"format": "synthetic", "train_samples": 200, "test_samples": 90, "sharding": "global"},
+    "model": {"input": [1, 12, 12], "layers": [{"type": "conv2d", "filters": 4, "kernel": 3, "activation": "relu"}, {"type": "flatten"},
+                                               {"type": "dense", "units": 10}]},
+    "train": {"epochs": 3, "batch": {"global": 20}, "optimizer": {"type": "sgd", "lr": LR}},
+    "log": {"every_steps": 1}, "checkpoint": {"every_steps": 1, "keep": 100}, "tensorboard": True, "report": False}
+TENSORS = {"conv1.weight": 36, "conv1.bias": 4, "fc1.weight": 4000, "fc1.bias": 10}
+OF_STEP = {"loss/step": "loss", "accuracy/step": "accuracy", "learning_rate/step": "lr", "gradient_norm/step": "grad_norm",
+           "images_per_s/step": "images_per_s"}
+OF_EPOCH = {"loss/train": "train_loss", "loss/test": "test_loss", "accuracy/train": "train_accuracy", "accuracy/test": "test_accuracy",
+            "learning_rate/epoch": "lr", "images_per_s/epoch": "images_per_s"}
+DIGITS = ["75557", "26227", "71747", "71717", "55711", "74717", "74757", "71111", "75757", "75717"]  # rows of three dots, as octal digits
+failures = []
+
+
+def check(holds, text):
+    if not holds:
+        failures.append(text)
+        print("FAILED:", text)
+
+
+def train(folder, ranks, *arguments, program=None, config="config.json"):
+    launch = [MPIEXEC, "-n", str(ranks)] if ranks > 1 else []
+    environment = dict(os.environ, ASAN_OPTIONS=os.environ.get("ASAN_OPTIONS", "detect_leaks=0"))
+    return subprocess.run([*launch, program or DTRAIN, "--config", config, "--run", folder, *arguments], capture_output=True, text=True,
+                          timeout=120, check=False, env=environment)
+
+
+def events(folder):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    found = EventAccumulator(f"{folder}/tensorboard", size_guidance={"scalars": 0, "images": 0, "histograms": 0})
+    found.Reload()
+    return found
+
+
+def records(folder, kind):
+    with open(f"{folder}/metrics.jsonl") as file:
+        return [record for record in map(json.loads, file) if record["type"] == kind]
+
+
+def weights(folder, step):
+    """Of a checkpoint, which is a header and then floats."""
+    import numpy
+    with open(f"{folder}/checkpoints/step-{step:012}.safetensors", "rb") as file:
+        header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+        content = file.read()
+    return {name: numpy.frombuffer(content[slice(*header[name]["data_offsets"])], "<f4").astype(float) for name in TENSORS}
+
+
+def check_scalars(folder, found):
+    import numpy
+    check(set(found.Tags()["scalars"]) == {*OF_STEP, *OF_EPOCH}, f"{folder}: scalars {found.Tags()['scalars']}")
+    for tags, kind in ((OF_STEP, "step"), (OF_EPOCH, "epoch")):
+        for tag, key in tags.items():
+            got = [(event.step, numpy.float32(event.value)) for event in found.Scalars(tag)]
+            expected = [(record["step"], numpy.float32(record[key])) for record in records(folder, kind) if record[key] is not None]
+            same = [a for a, _ in got] == [a for a, _ in expected] and all(numpy.isclose(a, b, rtol=1e-6) for (_, a), (_, b) in zip(got, expected))
+            check(same and got, f"{folder} {tag}: {got} and {expected}")
+
+
+def is_histogram_of(histogram, numbers, tolerance):
+    import numpy
+    limits, counts = numpy.array(histogram.bucket_limit), numpy.array(histogram.bucket)
+    largest = abs(numbers).max()
+    below = [(numbers <= limit).sum() for limit in limits]  # one that is on a border may be on either side
+    return (histogram.num == len(numbers) == counts.sum() and abs(histogram.min - numbers.min()) <= tolerance * largest and
+            abs(histogram.max - numbers.max()) <= tolerance * largest and abs(histogram.sum - numbers.sum()) <= tolerance * abs(numbers).sum() + 1e-12 and
+            numpy.isclose(histogram.sum_squares, (numbers ** 2).sum(), rtol=10 * tolerance) and
+            abs(numpy.cumsum(counts) - below).max() <= max(2, 0.01 * len(numbers)))
+
+
+def check_histograms(folder, found, with_gradients=True):
+    tags = {f"weights/{name}" for name in TENSORS} | ({f"gradients/{name}" for name in TENSORS} if with_gradients else set())
+    check(set(found.Tags()["histograms"]) == tags, f"{folder}: histograms {found.Tags()['histograms']}")
+    epochs = [record["step"] for record in records(folder, "epoch")]
+    for name in TENSORS:
+        got = found.Histograms(f"weights/{name}")
+        check([event.step for event in got] == epochs, f"{folder}: {name} at {[event.step for event in got]}")
+        for event in got:
+            check(is_histogram_of(event.histogram_value, weights(folder, event.step)[name], 1e-6), f"{folder}: weights of {name}, step {event.step}")
+        for event in found.Histograms(f"gradients/{name}") if with_gradients else []:
+            gradient = (weights(folder, event.step - 1)[name] - weights(folder, event.step)[name]) / LR
+            check(is_histogram_of(event.histogram_value, gradient, 1e-3), f"{folder}: gradients of {name}, step {event.step}")
+
+
+def number_in(cell):
+    """What is written in a cell of the picture, or 0; an array (height, width, 3)."""
+    ink = (cell != cell[0, 0]).any(axis=2)
+    if not ink.any():
+        return 0
+    for n in range(1, 7):
+        x, text = (46 - 8 * n + 2) // 2, ""
+        for i in range(n):
+            dots = ink[6:16:2, x + 8 * i:x + 8 * i + 6:2]
+            rows = "".join(str(4 * a + 2 * b + c) for a, b, c in dots.astype(int))
+            text += str(DIGITS.index(rows)) if rows in DIGITS else "?"
+        if "?" not in text and not ink[:, :x].any() and not ink[:, x + 8 * n - 2:45].any():
+            return int(text)
+    return -1
+
+
+def check_confusions(folder, found):
+    import numpy
+    from PIL import Image
+    images, epochs = found.Images("confusion"), records(folder, "epoch")
+    check([event.step for event in images] == [record["step"] for record in epochs], f"{folder}: confusions at {[event.step for event in images]}")
+    for event, record in zip(images, epochs):
+        pixels = numpy.array(Image.open(io.BytesIO(event.encoded_image_string)))
+        check(pixels.shape == (11 * 22, 11 * 46, 3) == (event.height, event.width, 3), f"{folder}: a picture of {pixels.shape}")
+        cells = numpy.array([[number_in(pixels[22 * (k + 1):22 * (k + 2) - 1, 46 * (m + 1):46 * (m + 2) - 1]) for m in range(10)] for k in range(10)])
+        check(cells.min() >= 0 and cells.sum() == 90 and numpy.trace(cells) == round(90 * record["test_accuracy"]),
+              f"{folder}, step {event.step}: {record['test_accuracy']} and\n{cells}")
+        check([number_in(pixels[22 * (k + 1):22 * (k + 2) - 1, :45]) for k in range(10)] == list(range(10)), f"{folder}: names of rows")
+
+
+def check_all(folder, with_gradients=True):
+    found = events(folder)
+    check_scalars(folder, found)
+    check_histograms(folder, found, with_gradients)
+    check_confusions(folder, found)
+
+
+def test_ranks():
+    """One rank; two that step together; two that do not."""
+    for folder, ranks, arguments in (("one", 1, []), ("together", 2, []), ("ring", 2, ["--set", "distributed.allreduce=ring"]),
+                                     ("priority", 2, ["--set", "distributed.order=priority"])):
+        done = train(folder, ranks, *arguments)
+        check(done.returncode == 0, f"{folder}: {done.stderr}")
+        check_all(folder)
+
+
+def test_other_strategies():
+    """Gradients are with several ranks, or where none waits for another nowhere."""
+    server, pipeline, clock = "distributed.strategy=parameter_server", "distributed.strategy=pipeline", "distributed.parameter_server.mode=async"
+    for folder, ranks, arguments in (("server", 3, [server]), ("pipeline", 2, [pipeline]), ("async", 2, [server, clock]),
+                                     ("alone", 2, ["distributed.average=false"])):
+        done = train(folder, ranks, *[word for argument in arguments for word in ("--set", argument)])
+        check(done.returncode == 0, f"{folder}: {done.stderr}")
+        if folder in ("server", "pipeline"):
+            check_all(folder)
+        else:
+            check(not any("gradient" in tag for tags in ("scalars", "histograms") for tag in events(folder).Tags()[tags]), f"{folder}: gradients")
+
+
+def test_fake_gpu():
+    """Weights and logits come from a GPU's memory."""
+    os.environ.update(DTRAIN_CUDA_MODULE=DOUBLE[0], FAKE_DEVICES="2")
+    done = train("gpu", 2, "--set", "device=cuda")
+    check(done.returncode == 0, f"gpu: {done.stderr}")
+    check_all("gpu", with_gradients=False)
+    del os.environ["DTRAIN_CUDA_MODULE"]
+
+
+def test_hosts():
+    """Sums that ranks of several hosts share."""
+    os.environ["MPIR_CVAR_NUM_CLIQUES"] = "2"
+    done = train("hosts", 3)
+    check(done.returncode == 0, f"hosts: {done.stderr}")
+    check_all("hosts")
+    del os.environ["MPIR_CVAR_NUM_CLIQUES"]
+
+
+def test_regression():
+    with open("line.json", "w") as file:
+        json.dump({"data": {"format": "linear", "train_samples": 64, "test_samples": 16}, "log": {"every_steps": 1}, "tensorboard": True,
+                   "model": {"input": [1], "loss": "mean_squared_error", "layers": [{"type": "dense", "units": 1}]},
+                   "train": {"epochs": 2, "batch": {"global": 16}}}, file)
+    done = train("line", 1, config="line.json")
+    found = events("line")
+    check(done.returncode == 0 and "loss/test" in found.Tags()["scalars"], f"line: {done.stderr}")
+    check(not any("accuracy" in tag for tag in found.Tags()["scalars"]) and not found.Tags()["images"], f"line: {found.Tags()}")
+    check(found.Histograms("weights/fc1.weight")[-1].histogram_value.num == 1, "line: its one weight")
+
+
+def test_killed():
+    """A torn record at the end is passed over; what was done again counts once, as the second time had it."""
+    done = train("killed", 1, "--inject", "kill:rank=0,step=17", "--set", "checkpoint.every_steps=4")
+    files = glob.glob("killed/tensorboard/events.out.tfevents.*")
+    check(done.returncode not in (0, 1) and len(files) == 1, f"killed: {done.returncode}, {files}")
+    check([event.step for event in events("killed").Scalars("loss/step")] == list(range(1, 17)), "killed: what was told until then")
+    with open(files[0], "r+b") as file:
+        file.truncate(os.path.getsize(files[0]) - 5)
+    check([event.step for event in events("killed").Scalars("loss/step")] == list(range(1, 16)), "killed: the last record is torn")
+    done = train("killed", 1, "--resume", "--set", "train.seed=1")
+    check(done.returncode == 0 and len(glob.glob("killed/tensorboard/*")) == 2, f"resumed: {done.stderr}")
+    first = records("killed", "run")[-1]["step"]
+    check(first == 16, f"resumed from step {first}")
+    check_scalars_after_kill(first)
+
+
+def check_scalars_after_kill(first):
+    """Step `first` was torn, and is in metrics.jsonl alone."""
+    got = {event.step: event.value for event in events("killed").Scalars("loss/step")}
+    expected = {record["step"]: record["loss"] for record in records("killed", "step")}
+    check(sorted(got) == sorted(set(expected) - {first}), f"after the kill: steps {sorted(got)}, {sorted(expected)}")
+    check(all(abs(got[step] - expected[step]) <= 1e-6 * abs(expected[step]) for step in got), "after the kill: losses")
+    check([event.step for event in events("killed").Scalars("loss/test")] == [10, 20, 30], "after the kill: epochs")
+
+
+def test_back_in_time():
+    """Steps 13 to 16 are taken twice, the second time otherwise."""
+    done = train("back", 1, "--inject", "kill:rank=0,step=17", "--set", "checkpoint.every_steps=12")
+    check(done.returncode not in (0, 1), f"back: {done.returncode}")
+    done = train("back", 1, "--resume", "--set", "train.optimizer.lr=0.001")
+    check(done.returncode == 0, f"back: {done.stderr}")
+    check_scalars("back", events("back"))
+
+
+def test_off():
+    done = train("off", 1, "--set", "tensorboard=false", "--set", "train.epochs=1")
+    check(done.returncode == 0 and not os.path.exists("off/tensorboard"), f"off: {done.stderr}")
+
+
+def refused(code, text, done):
+    lines = done.stderr.splitlines()
+    check(done.returncode == code and len(lines) == 1 and lines[0].startswith("dtrain: ") and text in lines[0], f"{done}")
+
+
+def test_refused():
+    refused(69, "\"tensorboard\": true: this dtrain was built without libprotobuf-c (install", train("bare", 2, program=NO_PROTOBUF))
+    check(not os.path.exists("bare"), "a refused run has a folder")
+
+
+def test_linked():
+    """Nothing is written where a link leads."""
+    os.mkdir("linked")
+    os.symlink("/tmp", "linked/tensorboard")
+    done = train("linked", 1)
+    check(done.returncode == 73 and "linked/tensorboard: " in done.stderr.splitlines()[-1], f"linked: {done}")
+
+
+with tempfile.TemporaryDirectory() as work:
+    os.chdir(work)
+    with open("config.json", "w") as file:
+        json.dump(CONFIG, file)
+    test_refused()
+    if "protobuf  none" in subprocess.run([DTRAIN, "--version"], capture_output=True, text=True, check=True).stdout:
+        print("skipped: this dtrain was built without libprotobuf-c")
+        sys.exit(77 if not failures else 1)
+    test_off()
+    test_linked()
+    pypi.need("tensorboard", "numpy", "PIL")
+    test_ranks()
+    test_other_strategies()
+    test_hosts()
+    if DOUBLE:
+        test_fake_gpu()
+    test_regression()
+    test_killed()
+    test_back_in_time()
+sys.exit(len(failures) > 0)

@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# The README's first command, in a copy of the sources with no build, data or network: it builds, says that it takes the substitute
+# data, trains, and the commands that it proposes work as printed.
+set -euo pipefail
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+fashion=/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz
+if [[ ! -f $fashion ]]; then
+  echo "skipped: needs Debian's package dataset-fashion-mnist"
+  exit 77
+fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+(cd "$top" && tar -c --exclude=./build* --exclude=./runs --exclude=./data/mnist --exclude=./.git .) | tar -x -C "$work"
+cd "$work"
+
+fail() {
+  printf 'test_quickstart: %s\n' "$*" >&2
+  cat log >&2
+  exit 1
+}
+
+unset DTRAIN_DATA
+export DTRAIN_MNIST_MIRRORS=file:///nowhere
+export CUDAARCHS=80-real # one GPU's kernels: the tests' own build has all
+./scripts/quickstart --no-install -- --set train.max_steps=20 >result 2>log </dev/null || fail "ended with $?"
+grep -q '^test accuracy .* after 20 steps$' result || fail "the last line is no result: $(cat result)"
+if [[ ! -e /dev/nvidiactl ]]; then
+  grep -q '^no NVIDIA driver here .*: built without CUDA' log || fail 'it was not said that CUDA is left out'
+  grep -q '^DTRAIN_WITH_CUDA:STRING=OFF$' build/release/CMakeCache.txt || fail 'CUDA is built where no driver is'
+fi
+grep -q 'NOT the digits' log || fail 'the substitute data was not announced'
+grep -q '^\$ .* -np 2 build/release/dtrain --config configs/mnist.json' log || fail 'the command was not shown'
+
+n_commands=0
+while read -r command; do
+  case $command in
+    'open in a browser: '*) command="grep -q '</html>' ${command#*: }" ;;
+    *' -np 4 '*) command+=' --set train.max_steps=2' ;;
+  esac
+  bash -c "$command" >>result 2>>log </dev/null || fail "proposed but does not work: $command"
+  n_commands=$((n_commands + 1))
+done < <(sed -n '/^Try next:/,$s/^  //p' log)
+[[ $n_commands -eq 4 ]] || fail "$n_commands commands proposed, expected 4"
+
+# What is built then can be installed, and runs from there; the module, where the CUDA toolkit is, also without a driver.
+{ cmake --preset release && cmake --build --preset release --target dtrain; } >>log 2>&1 || fail 'what the quickstart left cannot be built on'
+cmake --install build/release --prefix prefix >>log 2>&1 || fail 'what the quickstart built cannot be installed'
+prefix/bin/dtrain plan --config prefix/share/dtrain/configs/mnist.json >>result 2>>log || fail 'the installed program does not run'
+if [[ -e prefix/lib/dtrain/libdtrain_cuda.so ]]; then
+  DTRAIN_CUDA_MODULE=$PWD/prefix/lib/dtrain/libdtrain_cuda.so prefix/bin/dtrain --version >version 2>>log || fail 'no --version'
+  grep -q 'NCCL [0-9]' version || fail "the installed module does not load: $(cat version)"
+fi
+printf 'quickstart: ok\n'

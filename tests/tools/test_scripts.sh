@@ -1,0 +1,153 @@
+#!/usr/bin/env bash
+# The scripts that people run: clean by shellcheck, each explains itself, and get-data never takes the wrong data silently.
+set -euo pipefail
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+unset DTRAIN_DATA
+
+fail() {
+  printf 'test_scripts: %s\n' "$*" >&2
+  exit 1
+}
+
+expect() { # expect <exit code> <text that stdout and stderr together must have> <command>...
+  local want=$1 text=$2 got=0
+  shift 2
+  "$@" >out 2>&1 </dev/null || got=$?
+  [[ $got -eq $want ]] || fail "$* ended with $got, expected $want: $(cat out)"
+  grep -qF -- "$text" out || fail "$* did not say '$text' but: $(cat out)"
+}
+
+names=(train-images-idx3-ubyte train-labels-idx1-ubyte t10k-images-idx3-ubyte t10k-labels-idx1-ubyte)
+get=$top/scripts/get-data
+
+if command -v shellcheck >/dev/null; then
+  cd "$top"
+  shellcheck -x -P scripts:. .ci/run scripts/{test,quickstart,get-data,lib.sh,dtrain.sbatch} packaging/completions/dtrain.bash tests/tools/test_{scripts,quickstart}.sh
+  shellcheck -S error tests/*/*.sh
+  cd "$work"
+fi
+for script in test quickstart get-data; do
+  expect 0 "./scripts/$script" "$top/scripts/$script" --help
+done
+if command -v python3 >/dev/null; then
+  expect 0 './scripts/bench-cpu' python3 "$top/scripts/bench-cpu" --help
+  expect 0 './scripts/chart-cpu' python3 "$top/scripts/chart-cpu" --help
+  expect 1 'no program at' python3 "$top/scripts/chart-cpu" --dtrain "$work/nowhere"
+  expect 0 './scripts/gpu-check' python3 "$top/scripts/gpu-check" --help
+  expect 0 'docs/benchmarks/strategies.md' python3 "$top/scripts/compare-strategies" --help
+  expect 1 'no program at' python3 "$top/scripts/bench-cpu" --dtrain "$work/nowhere"
+  expect 1 "no folder $work/nowhere" python3 "$top/scripts/bench-cpu" --dtrain /bin/true --data "$work/nowhere"
+  expect 2 'choose from cnn,isa' python3 "$top/scripts/bench-cpu" --groups cnn,gpu
+fi
+
+# A reader that ends early ends its writer by SIGPIPE, which `pipefail` takes for a failure: now and then, by chance.
+piped=$(grep -d skip -nE '(^|[^|])[|] *(grep( -[a-zA-Z]*)* -[a-zA-Z]*[qm]|sed [^|]*[0-9]q)' "$top"/scripts/* "$top"/tests/*/*.sh \
+  "$top"/.ci/run 2>/dev/null) && fail "a pipe into what may end before its writer: $piped"
+
+# MPICH's launcher is found every time, also when it goes on writing after the word that tells it from others.
+mkdir launcher
+cat >launcher/mpirun.mpich <<'EOF'
+#!/bin/sh
+echo 'HYDRA build details:'
+exec seq 60000
+EOF
+printf '#!/bin/sh\necho "mpirun (Open MPI) 4.1.4"\n' | tee launcher/mpiexec.hydra >launcher/mpirun
+chmod +x launcher/*
+searches() { # searches <how many>
+  printf '. %q/scripts/lib.sh\nfor i in {1..%d}; do\n  find_mpirun || exit 9\ndone\n' "$top" "$1" >search
+  PATH=$work/launcher:$PATH bash -euo pipefail search >found || return
+  [[ $(sort -u found) == mpirun.mpich ]]
+}
+searches 100 || fail "after $(wc -l <found) searches no launcher was found"
+cp launcher/mpiexec.hydra launcher/mpirun.mpich
+! searches 1 || fail "a launcher that is not MPICH's was taken for it"
+
+# The quickstart builds CUDA where there is a driver, where it was asked for, and where the build folder has it; else it does not.
+mkdir built && touch driver
+sets() { # sets <expected> <asked> <folder> <driver's file>
+  [[ $(. "$top/scripts/lib.sh" && cuda_setting "${@:2}") == "$1" ]] || fail "cuda_setting ${*:2} is not $1"
+}
+sets OFF no built nowhere
+sets AUTO no built driver
+sets ON yes built nowhere
+for was in AUTO:AUTO ON:AUTO OFF:OFF; do
+  echo "DTRAIN_WITH_CUDA:STRING=${was%:*}" >built/CMakeCache.txt
+  sets "${was#*:}" no built nowhere
+done
+sets AUTO no built driver # where there was none before
+
+expect 64 "unknown option '--dat'" "$get" --dat
+expect 64 'needs a folder' "$get" --data
+expect 64 "unknown option '--epochs'" "$top/scripts/quickstart" --epochs
+expect 66 'no train-images-idx3-ubyte' "$get" --data "$work/nowhere"
+expect 66 'no train-images-idx3-ubyte' env DTRAIN_DATA="$work/nowhere" "$get" --no-install
+
+# A folder that was named, or is in the usual place, is taken as it is; half of one is an error, not a reason to look elsewhere.
+mkdir -p mine
+for name in "${names[@]}"; do
+  touch "mine/$name"
+done
+expect 0 "data: $work/mine (--data)" "$get" --data "$work/mine"
+expect 0 "data: $work/mine (DTRAIN_DATA)" env DTRAIN_DATA="$work/mine" "$get"
+mkdir data && mv mine data/mnist
+expect 0 'data: data/mnist' "$get"
+rm data/mnist/t10k-labels-idx1-ubyte
+expect 66 'has no t10k-labels-idx1-ubyte' "$get"
+rm -r data
+
+# Mirrors that answer with a web page, with something else, or not at all: each said, none believed.
+fashion=/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz
+if command -v curl >/dev/null; then
+  mkdir page wrong
+  for name in "${names[@]}"; do
+    printf '<!DOCTYPE html><html>Sign in</html>' >"page/$name.gz"
+    printf 'not these' | gzip >"wrong/$name.gz"
+  done
+  export DTRAIN_MNIST_MIRRORS="file://$work/page file://$work/wrong file://$work/nowhere"
+  if [[ -f $fashion ]]; then
+    expect 0 'NOT the digits' "$get" --no-install
+  else
+    expect 69 'no data' "$get" --no-install
+  fi
+  grep -q 'train-images-idx3-ubyte.gz is an HTML page' out || fail "the web page was not recognised: $(cat out)"
+  grep -q 'train-images-idx3-ubyte.gz has the wrong SHA-256' out || fail "the wrong file was not recognised: $(cat out)"
+  [[ ! -e data/mnist ]] || fail 'a failed download left data/mnist behind'
+  [[ -z $(find data -mindepth 1) ]] || fail "a failed download left files behind: $(find data)"
+fi
+# The batch script goes back into the queue after 75 and nothing else, unless the cluster does that or the job was back often enough.
+mkdir slurm
+cat >slurm/srun <<'EOF'
+#!/bin/sh
+echo "srun $*"
+exit "$SRUN_CODE"
+EOF
+cat >slurm/scontrol <<'EOF'
+#!/bin/sh
+if [ "$1" = show ]; then echo "RequeueExit             = $REQUEUE_EXIT"; else echo "scontrol $*"; fi
+EOF
+chmod +x slurm/srun slurm/scontrol
+batch() { # batch <exit code> <text> <exit code of srun> <variable>...
+  local want=$1 text=$2 code=$3
+  shift 3
+  expect "$want" "$text" env PATH="$work/slurm:$PATH" SLURM_JOB_NAME=job SLURM_JOB_ID=7 SRUN_CODE="$code" REQUEUE_EXIT='(null)' "$@" \
+    bash "$top/scripts/dtrain.sbatch"
+}
+requeued() { grep -q '^scontrol requeue 7$' out; }
+batch 0 '--config configs/mnist.json --run runs/job-7 --resume' 0
+batch 66 'srun' 66
+! requeued || fail "an error is put back into the queue: $(cat out)"
+batch 75 'scontrol requeue 7' 75
+batch 75 'restart 50 of at most 50' 75 SLURM_RESTART_COUNT=49
+batch 75 'srun' 75 REQUEUE_EXIT=74,75
+! requeued || fail "put back into the queue twice: $(cat out)"
+for cluster in '(null)' 75; do
+  batch 1 'after 50 restarts: not put back' 75 SLURM_RESTART_COUNT=50 REQUEUE_EXIT="$cluster"
+  ! requeued || fail "put back into the queue forever: $(cat out)"
+done
+batch 75 'scontrol requeue 7' 75 SLURM_RESTART_COUNT=2 DTRAIN_MAX_REQUEUES=3
+batch 1 'not put back' 75 SLURM_RESTART_COUNT=3 DTRAIN_MAX_REQUEUES=3
+batch 66 'srun' 66 SLURM_RESTART_COUNT=50
+printf 'scripts: ok\n'

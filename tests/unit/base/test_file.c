@@ -1,0 +1,526 @@
+/* Files: what is read of bad ones, and that an atomic write survives every failure at every system
+ * call. */
+#include "base/file.h"
+#include "tests/lib/check.h"
+#include "tests/unit/base/file_faults.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char folder[] = "/tmp/dtrain-test-file-XXXXXX";
+
+static const char old_text[] = "the old content", new_head[] = "the new ",
+                  new_tail[] = "content, which is longer";
+static const char new_text[] = "the new content, which is longer";
+static const struct dt_file_part new_parts[] = {
+    {new_head, sizeof new_head - 1}, {"", 0}, {new_tail, sizeof new_tail - 1}};
+
+/* ---- helpers ---- */
+
+static const char *path_of(const char *name)
+{
+    static char path[512];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+static void put(const char *name, const char *text)
+{
+    FILE *file = fopen(path_of(name), "w");
+    CHECK(file != NULL);
+    CHECK(fputs(text, file) >= 0);
+    CHECK_INT(fclose(file), 0);
+}
+
+/* Which of the two contents the file has: 'o' or 'n'; anything else ends the test. */
+static char content_of(const char *name)
+{
+    uint8_t *bytes;
+    size_t n_bytes;
+    if (dt_file_read(path_of(name), 1000, &bytes, &n_bytes) != DT_OK) {
+        CHECK_FAIL("%s", dt_error_text());
+    }
+    const bool is_old = strcmp((char *)bytes, old_text) == 0 && n_bytes == sizeof old_text - 1;
+    const bool is_new = strcmp((char *)bytes, new_text) == 0 && n_bytes == sizeof new_text - 1;
+    free(bytes);
+    CHECK(is_old || is_new);
+    return is_old ? 'o' : 'n';
+}
+
+static int count_entries(void)
+{
+    DIR *dir = opendir(folder);
+    CHECK(dir != NULL);
+    int n = 0;
+    for (struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir)) {
+        n += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+    }
+    closedir(dir);
+    return n;
+}
+
+static int count_descriptors(void)
+{
+    int n = 0;
+    for (int fd = 0; fd < 256; fd++) {
+        n += fcntl(fd, F_GETFD) >= 0;
+    }
+    return n;
+}
+
+static enum dt_status write_new(void)
+{
+    return dt_file_write_atomic(folder, "file", new_parts, 3);
+}
+
+/* ---- reading ---- */
+
+static void expect_read(const char *path, enum dt_status status, const char *text)
+{
+    uint8_t *bytes;
+    size_t n_bytes;
+    dt_error_clear();
+    CHECK_INT(dt_file_read(path, 100, &bytes, &n_bytes), status);
+    CHECK_HAS(dt_error_text(), text);
+    CHECK(strncmp(dt_error_text(), path, strlen(path)) == 0);
+    dt_error_clear();
+}
+
+static void test_reading_bad_files(void)
+{
+    char link_path[512];
+    snprintf(link_path, sizeof link_path, "%s", path_of("pipe"));
+    CHECK_INT(mkfifo(link_path, 0600), 0);
+    expect_read(link_path, DT_NO_INPUT, "not a regular file"); /* and does not wait for a writer */
+    expect_read("/dev/zero", DT_NO_INPUT, "not a regular file");
+    expect_read(folder, DT_NO_INPUT, "is a directory");
+    expect_read(path_of("missing"), DT_NO_INPUT, "No such file or directory");
+    expect_read("", DT_NO_INPUT, "No such file or directory");
+    put("empty", "");
+    expect_read(path_of("empty"), DT_BAD_DATA, "empty file");
+    char long_text[102] = {0};
+    memset(long_text, 'x', 101);
+    put("long", long_text);
+    expect_read(path_of("long"), DT_BAD_DATA, "too large: 101 bytes, at most 100");
+    if (geteuid() != 0) { /* root may read everything */
+        CHECK_INT(chmod(path_of("long"), 0), 0);
+        expect_read(path_of("long"), DT_NO_PERMISSION, "Permission denied");
+    }
+    set_fault(FAULT_ERROR, 0, EACCES);
+    expect_read(path_of("long"), DT_NO_PERMISSION, "Permission denied");
+    set_fault(FAULT_ERROR, 0, ENOMEM); /* the file is not to blame */
+    expect_read(path_of("long"), DT_NO_MEMORY, "Cannot allocate memory");
+    no_fault();
+    unlink(link_path);
+    unlink(path_of("empty"));
+    unlink(path_of("long"));
+}
+
+static void test_reading_in_pieces(void)
+{
+    put("file", new_text);
+    set_fault(FAULT_NONE, -1, 0);
+    short_and_interrupted = true;
+    CHECK_INT(content_of("file"), 'n');
+    short_and_interrupted = false;
+    no_fault();
+}
+
+/* Each system call of a read fails once: an error every time, but for the last close, and no
+ * descriptor is lost. */
+static void test_every_read_call_failing(void)
+{
+    uint8_t *bytes;
+    size_t n_bytes;
+    put("file", old_text);
+    const int n_descriptors = count_descriptors();
+    set_fault(FAULT_NONE, -1, 0);
+    CHECK_INT(dt_file_read(path_of("file"), 100, &bytes, &n_bytes), DT_OK);
+    free(bytes);
+    const int n = n_calls;
+    CHECK(n >= 5); /* open, fstat, read, read to the end, fstat, close */
+    for (int k = 0; k < n - 1; k++) {
+        set_fault(FAULT_ERROR, k, EIO);
+        CHECK_INT(dt_file_read(path_of("file"), 100, &bytes, &n_bytes),
+                  k == 0 ? DT_NO_INPUT : DT_IO);
+        CHECK_HAS(dt_error_text(), "Input/output error");
+        no_fault();
+        CHECK_INT(count_descriptors(), n_descriptors);
+    }
+    no_fault();
+}
+
+/* The file grows, or is cut, between the two looks at it. */
+static int change_to;
+
+static ssize_t changing_read(int fd, void *bytes, size_t n_bytes)
+{
+    CHECK_INT(truncate(path_of("file"), change_to), 0);
+    return real.read(fd, bytes, n_bytes);
+}
+
+/* Written over in place: only the time of change tells. The file system's clock is coarse, so it is
+ * set by hand. */
+static ssize_t overwriting_read(int fd, void *bytes, size_t n_bytes)
+{
+    const struct timespec times[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
+    CHECK_INT(utimensat(AT_FDCWD, path_of("file"), times, 0), 0);
+    return real.read(fd, bytes, n_bytes);
+}
+
+static void test_changing_file(void)
+{
+    static const int sizes[] = {0, 3, 60};
+    for (int i = 0; i < 3; i++) {
+        put("file", old_text);
+        change_to = sizes[i];
+        dt_file_calls.read = changing_read;
+        expect_read(path_of("file"), DT_BAD_DATA, "changed while it was read");
+        no_fault();
+    }
+    dt_file_calls.read = overwriting_read;
+    expect_read(path_of("file"), DT_BAD_DATA, "changed while it was read");
+    no_fault();
+}
+
+static void test_reading_the_head(void)
+{
+    uint8_t bytes[4];
+    size_t n_read, n_total;
+    put("file", "123456");
+    CHECK_INT(dt_file_read_head(path_of("file"), sizeof bytes, bytes, &n_read, &n_total), DT_OK);
+    CHECK_INT(n_read, 4);
+    CHECK_INT(n_total, 6);
+    CHECK_INT(memcmp(bytes, "1234", 4), 0);
+    put("file", "12");
+    CHECK_INT(dt_file_read_head(path_of("file"), sizeof bytes, bytes, &n_read, &n_total), DT_OK);
+    CHECK_INT(n_read, 2);
+}
+
+/* ---- writing ---- */
+
+static void test_writing(void)
+{
+    unlink(path_of("file"));
+    CHECK_INT(write_new(), DT_OK);
+    CHECK_INT(content_of("file"), 'n');
+    put("file", old_text);
+    CHECK_INT(write_new(), DT_OK);
+    CHECK_INT(content_of("file"), 'n');
+    struct stat info;
+    const mode_t mask = umask(0);
+    umask(mask);
+    CHECK_INT(stat(path_of("file"), &info), 0);
+    CHECK_INT(info.st_mode & 0777, 0666 & ~mask);
+    CHECK_INT(count_entries(), 1);
+    CHECK_INT(dt_file_write_atomic(path_of("nowhere"), "file", new_parts, 3), DT_IO);
+    CHECK_HAS(dt_error_text(), "nowhere: No such file or directory");
+    dt_error_clear();
+    CHECK_INT(dt_file_write_atomic(folder, "empty", NULL, 0), DT_OK);
+    unlink(path_of("empty"));
+}
+
+/* The temporary file's name is shorter than the longest that a file may have, and cut between
+ * characters. */
+static void test_long_names(void)
+{
+    char name[256];
+    for (int i = 0; i < 255; i++) {
+        name[i] = "x\xC3\xA9"[i % 3];
+    }
+    name[255] = '\0';
+    for (size_t n = 60; n <= 255; n += 195) {
+        CHECK_INT(dt_file_write_atomic(folder, name + 255 - n, new_parts, 3), DT_OK);
+        CHECK_INT(unlinkat(AT_FDCWD, path_of(name + 255 - n), 0), 0);
+    }
+    CHECK_INT(count_entries(), 1);
+}
+
+/* What is replaced keeps its mode, and what a link leads to is replaced instead of the link. */
+static void test_what_a_user_names(void)
+{
+    char link[512];
+    struct stat info;
+    bool replaces = false;
+    CHECK_INT(dt_file_write(NULL, new_parts, 3), DT_OK);
+    CHECK_INT(dt_file_try(NULL, NULL), DT_OK);
+    put("file", old_text);
+    CHECK_INT(chmod(path_of("file"), 0600), 0);
+    snprintf(link, sizeof link, "%s", path_of("link"));
+    CHECK_INT(symlink("file", link), 0);
+    CHECK_INT(dt_file_try(link, &replaces), DT_OK);
+    CHECK(replaces);
+    CHECK_INT(content_of("file"), 'o');
+    CHECK_INT(dt_file_write(link, new_parts, 3), DT_OK);
+    CHECK_INT(content_of("file"), 'n');
+    CHECK_INT(stat(path_of("file"), &info), 0);
+    CHECK_INT(info.st_mode & 0777, 0600);
+    CHECK_INT(lstat(link, &info), 0);
+    CHECK(S_ISLNK(info.st_mode));
+    unlink(path_of("file"));
+    CHECK_INT(dt_file_try(link, &replaces), DT_OK);
+    CHECK(!replaces);
+    CHECK_INT(dt_file_write(link, new_parts, 3), DT_OK);
+    CHECK_INT(content_of("file"), 'n');
+    unlink(link);
+    CHECK_INT(dt_file_try(folder, NULL), DT_CANT_CREATE);
+    CHECK_HAS(dt_error_text(), ": is a directory (name a file)");
+    dt_error_clear();
+    CHECK_INT(count_entries(), 1);
+}
+
+/* A pipe that is full is waited for, and one that nobody reads from is told. */
+static void test_pipe(void)
+{
+    static char text[1 << 18];
+    char path[512];
+    snprintf(path, sizeof path, "%s", path_of("pipe"));
+    CHECK_INT(mkfifo(path, 0600), 0);
+    const pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        const int fd = open(path, O_RDONLY);
+        size_t n_all = 0;
+        for (ssize_t n; (n = read(fd, text, 1000)) > 0; n_all += (size_t)n) {
+        }
+        _exit(n_all == sizeof text ? 0 : 1);
+    }
+    CHECK_INT(dt_file_try(path, NULL), DT_OK);
+    CHECK_INT(dt_file_write(path, &(struct dt_file_part){text, sizeof text}, 1), DT_OK);
+    int state;
+    CHECK_INT(waitpid(child, &state, 0), child);
+    CHECK_INT(state, 0);
+    CHECK_INT(dt_file_write(path, new_parts, 3), DT_IO);
+    CHECK_HAS(dt_error_text(), "pipe: nobody reads from it (start its reader first)");
+    dt_error_clear();
+    unlink(path);
+}
+
+static bool is_kept(const char *name)
+{
+    return strcmp(name, "kept-1") == 0;
+}
+
+/* Of names that are ours, when their writer is no longer alive; and what only tried whether it can
+ * write. */
+static void test_sweep(void)
+{
+    static const struct {
+        const char *before, *after; /* the number of a process that is gone */
+        bool goes;
+    } rows[] = {{DT_FILE_TEMPORARY "kept-1-", "", true},
+                {DT_FILE_TEMPORARY "try-", "", true},
+                {DT_FILE_TEMPORARY "kept-1-", "x", false},
+                {DT_FILE_TEMPORARY "kept-", "", false},
+                {DT_FILE_TEMPORARY, "", false},
+                {"kept-1-", "", false}};
+    const pid_t dead = fork();
+    char name[64];
+    if (dead == 0) {
+        _exit(0);
+    }
+    CHECK(dead > 0 && waitpid(dead, NULL, 0) == dead);
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+            snprintf(name, sizeof name, "%s%ld%s", rows[i].before, (long)dead, rows[i].after);
+            if (pass == 0) {
+                put(name, old_text);
+            } else {
+                CHECK_INT(unlink(path_of(name)), rows[i].goes ? -1 : 0);
+            }
+        }
+        dt_dir_sweep(folder, is_kept);
+    }
+    put(DT_FILE_TEMPORARY "kept-1-1", old_text); /* its writer is alive */
+    dt_dir_sweep(folder, is_kept);
+    CHECK_INT(unlink(path_of(DT_FILE_TEMPORARY "kept-1-1")), 0);
+    CHECK_INT(count_entries(), 1);
+}
+
+/* A link somebody else put where the temporary file goes must not be followed: the name is taken
+ * over instead. */
+static void test_symbolic_link_in_the_way(void)
+{
+    char name[64];
+    put("victim", old_text);
+    snprintf(name, sizeof name, DT_FILE_TEMPORARY "file-%ld", (long)getpid());
+    CHECK_INT(symlink("victim", path_of(name)), 0);
+    CHECK_INT(write_new(), DT_OK);
+    CHECK_INT(content_of("victim"), 'o');
+    CHECK_INT(content_of("file"), 'n');
+    unlink(path_of("victim"));
+    CHECK_INT(count_entries(), 1);
+}
+
+static void test_short_and_interrupted_writes(void)
+{
+    put("file", old_text);
+    set_fault(FAULT_NONE, -1, 0);
+    short_and_interrupted = true;
+    CHECK_INT(write_new(), DT_OK);
+    short_and_interrupted = false;
+    no_fault();
+    CHECK_INT(content_of("file"), 'n');
+    CHECK_INT(count_entries(), 1);
+}
+
+static int count_write_calls(void)
+{
+    put("file", old_text);
+    set_fault(FAULT_NONE, -1, 0);
+    CHECK_INT(write_new(), DT_OK);
+    const int n = n_calls;
+    no_fault();
+    return n;
+}
+
+/* The k-th system call fails, for all k: an error, the old file whole, nothing left behind. The two
+ * exceptions are the last: when the folder's fsync fails the new file is already in place, and
+ * closing the folder loses nothing. */
+static void test_every_write_call_failing(void)
+{
+    static const int errors[] = {ENOSPC, EIO, EROFS, EDQUOT, EFBIG};
+    const int n = count_write_calls(), n_descriptors = count_descriptors();
+    CHECK_TEXT(
+        call_log,
+        "ooawwmscnsc"); /* durable before the rename, and the rename durable before the end */
+    for (size_t e = 0; e < sizeof errors / sizeof errors[0]; e++) {
+        for (int k = 0; k < n; k++) {
+            put("file", old_text);
+            set_fault(FAULT_ERROR, k, errors[e]);
+            const enum dt_status status = write_new();
+            CHECK_INT(status, k == n - 1 ? DT_OK : DT_IO);
+            if (status != DT_OK) {
+                CHECK_HAS(dt_error_text(), strerror(errors[e]));
+                CHECK_HAS(dt_error_text(), folder);
+            }
+            no_fault();
+            CHECK_INT(content_of("file"), k >= n - 2 ? 'n' : 'o');
+            CHECK_INT(count_entries(), 1);
+            CHECK_INT(count_descriptors(), n_descriptors);
+        }
+    }
+}
+
+/* The real thing: a limit that the kernel enforces. */
+static void test_file_size_limit(void)
+{
+    put("file", old_text);
+    const pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        const struct rlimit limit = {sizeof new_text / 2, sizeof new_text / 2};
+        signal(SIGXFSZ, SIG_IGN);
+        CHECK_INT(setrlimit(RLIMIT_FSIZE, &limit), 0);
+        CHECK_INT(write_new(), DT_IO);
+        CHECK_HAS(dt_error_text(), "File too large");
+        _exit(0);
+    }
+    int state;
+    CHECK_INT(waitpid(child, &state, 0), child);
+    CHECK_INT(state, 0);
+    CHECK_INT(content_of("file"), 'o');
+    CHECK_INT(count_entries(), 1);
+}
+
+/* A file system that cannot reserve space is written to all the same. */
+static void test_no_fallocate(void)
+{
+    put("file", old_text);
+    set_fault(FAULT_ERROR, 2, EOPNOTSUPP);
+    CHECK_INT(write_new(), DT_OK);
+    no_fault();
+    CHECK_INT(content_of("file"), 'n');
+}
+
+/* Killed at the k-th call: old or new, never neither; and the next write of the same name succeeds.
+ */
+static void test_killed_at_every_call(void)
+{
+    const int n = count_write_calls();
+    for (int k = 0; k < n; k++) {
+        put("file", old_text);
+        const pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            set_fault(FAULT_KILL, k, 0);
+            write_new();
+            _exit(1);
+        }
+        int state;
+        CHECK_INT(waitpid(child, &state, 0), child);
+        CHECK(WIFSIGNALED(state) && WTERMSIG(state) == SIGKILL);
+        CHECK_INT(content_of("file"), k >= n - 2 ? 'n' : 'o');
+        CHECK(count_entries() <= 2);
+        CHECK_INT(write_new(), DT_OK);
+        CHECK_INT(content_of("file"), 'n');
+        char name[64];
+        snprintf(name, sizeof name, DT_FILE_TEMPORARY "file-%ld", (long)child);
+        unlink(path_of(name));
+        CHECK_INT(count_entries(), 1);
+    }
+}
+
+/* ---- folders ---- */
+
+static void test_creating_folders(void)
+{
+    CHECK_INT(dt_dir_create(path_of("a/b//c/")), DT_OK);
+    CHECK_INT(dt_dir_create(path_of("a/b/c")), DT_OK); /* again */
+    put("a/b/c/file", "x");
+    bool exists;
+    CHECK_INT(dt_file_exists(path_of("a/b/c/file"), &exists), DT_OK);
+    CHECK(exists);
+    CHECK_INT(dt_file_exists(path_of("a/b/c/file/below"), &exists), DT_OK);
+    CHECK(!exists);
+    CHECK_INT(dt_dir_create(path_of("a/b/c/file")), DT_CANT_CREATE);
+    CHECK_HAS(dt_error_text(), "a/b/c/file: is in the way, and not a folder");
+    dt_error_clear();
+    CHECK_INT(dt_dir_create(path_of("a/b/c/file/below")), DT_CANT_CREATE);
+    dt_error_clear();
+    CHECK_INT(dt_dir_create(""), DT_CANT_CREATE);
+    dt_error_clear();
+    CHECK_INT(dt_dir_create("/proc/dtrain"), DT_CANT_CREATE);
+    CHECK_HAS(dt_error_text(), "/proc/dtrain: cannot create the folder: ");
+    dt_error_clear();
+    set_fault(FAULT_ERROR, 0, EROFS);
+    CHECK_INT(dt_dir_create(path_of("new")), DT_CANT_CREATE);
+    CHECK_HAS(dt_error_text(), "Read-only file system");
+    no_fault();
+    unlink(path_of("a/b/c/file"));
+    rmdir(path_of("a/b/c"));
+    rmdir(path_of("a/b"));
+    rmdir(path_of("a"));
+}
+
+int main(void)
+{
+    CHECK(mkdtemp(folder) != NULL);
+    real = dt_file_calls;
+    test_reading_bad_files();
+    test_reading_in_pieces();
+    test_every_read_call_failing();
+    test_changing_file();
+    test_reading_the_head();
+    test_writing();
+    test_long_names();
+    test_what_a_user_names();
+    test_pipe();
+    test_sweep();
+    test_symbolic_link_in_the_way();
+    test_short_and_interrupted_writes();
+    test_every_write_call_failing();
+    test_file_size_limit();
+    test_no_fallocate();
+    test_killed_at_every_call();
+    test_creating_folders();
+    unlink(path_of("file"));
+    CHECK_INT(rmdir(folder), 0);
+    return 0;
+}

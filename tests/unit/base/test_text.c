@@ -1,0 +1,95 @@
+/* What reaches a terminal from outside: printable characters as they are, everything else in sight
+ * and without effect. */
+#include "base/status.h"
+#include "base/text.h"
+#include "tests/lib/check.h"
+
+static const struct {
+    const char *text, *shown;
+} cases[] = {
+    {"", ""},
+    {"runs/mnist 1/step-000000000469.safetensors", "runs/mnist 1/step-000000000469.safetensors"},
+    {"Übung/数字 × ½ – 🙂 e\u0301", "Übung/数字 × ½ – 🙂 e\u0301"},
+    {"a\\b", "a\\b"},
+    {"a\tb\nc\rd", "a\\x09b\\x0ac\\x0dd"},
+    {"\033[2J\033]0;title\a\x7f", "\\x1b[2J\\x1b]0;title\\x07\\x7f"},
+    {"\xc2\x9b[J\xc2\x85", "\\u009b[J\\u0085"}, /* C1: CSI and next line */
+    {"\u202egnp\u2066x\u2069\u200f", "\\u202egnp\\u2066x\\u2069\\u200f"}, /* directions */
+    {"\u2028\u2029\ufeff\u00ad", "\\u2028\\u2029\\ufeff\\u00ad"},
+    {"\U000E0041", "\\U000e0041"},
+    {"\x9b[J", "\\x9b[J"},
+    {"\xff\xc3", "\\xff\\xc3"},
+    {"\xc0\xae\xe0\x80\xaf", "\\xc0\\xae\\xe0\\x80\\xaf"}, /* overlong */
+    {"\xed\xa0\x80\xf4\x90\x80\x80",
+     "\\xed\\xa0\\x80\\xf4\\x90\\x80\\x80"}, /* a surrogate; too large */
+    {"\xe2\x80", "\\xe2\\x80"},              /* cut off */
+};
+
+static void test_escape(void)
+{
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char shown[256], again[256];
+        CHECK_TEXT(dt_text_escape(cases[i].text, shown, sizeof shown), cases[i].shown);
+        CHECK_TEXT(dt_text_escape(shown, again, sizeof again), shown);
+    }
+}
+
+/* No half of a character, and no half of an escape. */
+static void test_full(void)
+{
+    char small[4];
+    CHECK_TEXT(dt_text_escape("abcd", small, sizeof small), "abc");
+    CHECK_TEXT(dt_text_escape("abü", small, sizeof small), "ab");
+    CHECK_TEXT(dt_text_escape("\033", small, sizeof small), "");
+    CHECK_TEXT(dt_text_escape("abc", small, 1), "");
+}
+
+/* Every code point comes back as itself, or as an escape; none is longer than 10 bytes. */
+static void test_all_points(void)
+{
+    for (uint32_t p = 1; p <= 0x10FFFF; p++) {
+        char text[5] = "", shown[16];
+        const int n = p < 0x80 ? 1 : p < 0x800 ? 2 : p < 0x10000 ? 3 : 4;
+        text[0] = (char)(n == 1 ? p : (0xF00u >> n & 0xFF) | p >> 6 * (n - 1));
+        for (int i = 1; i < n; i++) {
+            text[i] = (char)(0x80 | (p >> 6 * (n - 1 - i) & 0x3F));
+        }
+        const bool surrogate = p >= 0xD800 && p < 0xE000;
+        uint32_t found = 0;
+        CHECK_INT(dt_utf8_length(text, (size_t)n, &found), surrogate ? 0 : n);
+        CHECK_INT(dt_utf8_length(text, (size_t)n - (n > 1), NULL), n > 1 ? 0 : 1);
+        CHECK(surrogate || found == p);
+        dt_text_escape(text, shown, sizeof shown);
+        CHECK_INT(strcmp(shown, text) == 0, !surrogate && dt_text_shows(p));
+    }
+}
+
+static void test_line(void)
+{
+    char *text = NULL;
+    size_t n = 0;
+    FILE *file = open_memstream(&text, &n);
+    dt_text_print(file, "saved %s", "a\nb\u202e");
+    fclose(file);
+    CHECK_TEXT(text, "saved a\\x0ab\\u202e\n");
+    free(text);
+}
+
+/* The texts of errors are made of what hostile files hold. */
+static void test_error(void)
+{
+    CHECK_INT(dt_error(DT_BAD_DATA, "%s: %s", "\u202e.json", "\xc2\x9b[J\n"), DT_BAD_DATA);
+    CHECK_TEXT(dt_error_text(), "\\u202e.json: \\u009b[J\\x0a");
+    dt_error_around(DT_BAD_DATA, "rank 1 (\x1b): ", " ü");
+    CHECK_TEXT(dt_error_text(), "rank 1 (\\x1b): \\u202e.json: \\u009b[J\\x0a ü");
+}
+
+int main(void)
+{
+    test_escape();
+    test_full();
+    test_all_points();
+    test_line();
+    test_error();
+    return 0;
+}

@@ -1,0 +1,434 @@
+/* The command line: what is understood, what is refused and in which words; --help and the man page
+ * name the same options. */
+#include "cli/complete.h"
+#include "cli/program.h"
+#include "cli/suggest.h"
+#include "tests/lib/check.h"
+
+#define MAX_WORDS 12
+#define TEXT(option) dt_args_text(&args, DT_OPTION_##option)
+
+/* Splits at blanks; argv[0] is the program. */
+static int split(const char *line, char *buffer, char *argv[MAX_WORDS])
+{
+    int argc = 1;
+    argv[0] = buffer;
+    strcpy(buffer, "dtrain");
+    char *copy = buffer + sizeof "dtrain";
+    strcpy(copy, line);
+    for (char *word = strtok(copy, " "); word != NULL; word = strtok(NULL, " ")) {
+        CHECK(argc < MAX_WORDS - 1);
+        argv[argc++] = word;
+    }
+    argv[argc] = NULL;
+    return argc;
+}
+
+/* Each is DT_USAGE, with the needle in its message. */
+static const char *const bad[][2] = {
+    {"", "--config FILE is required (see dtrain --help)"},
+    {"train", "--config FILE is required"},
+    {"plan", "--config FILE is required"},
+    {"--print-config", "--config FILE is required"},
+    {"eval", "eval: --checkpoint FILE is required"},
+    {"predict a.png", "predict: --checkpoint FILE is required"},
+    {"export --onnx a", "export: --checkpoint FILE is required"},
+    {"export --checkpoint a", "export: --onnx FILE is required"},
+    {"eval --checkpoint a --onnx b", "--onnx does not belong to eval"},
+    {"predict --checkpoint c", "predict: at least one image is required"},
+    {"--confg x", "unknown option '--confg' (did you mean '--config'?)"},
+    {"--CONFIG x", "unknown option '--CONFIG' (did you mean '--config'?)"},
+    {"--confg=x", "unknown option '--confg' (did you mean '--config'?)"},
+    {"--conf x", "unknown option '--conf' (did you mean '--config'?)"},
+    {"--xyzzy", "unknown option '--xyzzy' (see dtrain --help)"},
+    {"--=x", "unknown option '--'"},
+    {"--epochs 3", "unknown option '--epochs' (a key of the configuration: --set train.epochs=3)"},
+    {"--config a --lr=0.1", "(a key of the configuration: --set train.optimizer.lr=0.1)"},
+    {"--config a --batch-size 64", "(a key of the configuration: --set train.batch.per_rank=64)"},
+    {"--config a --batch 64",
+     "--batch does not belong to train (for the key write --set train.batch.per_rank=64)"},
+    {"--config a --seed", "(a key of the configuration: --set train.seed=VALUE)"},
+    {"--config a --set train.epochs 3",
+     "--set: expected key.path=value, got 'train.epochs' (write --set train.epochs=3)"},
+    {"-np 2 --config a", "unknown option '-np' (it is mpirun's: mpirun -np 2 dtrain ...)"},
+    {"train a.json", "unexpected argument 'a.json' (for a configuration write --config a.json)"},
+    {"-x y", "unknown option '-x' (options begin with two dashes"},
+    {"-c x", "--check does not belong to train"},
+    {"-config x", "unknown option '-config' (options begin with two dashes"},
+    {"--config", "--config needs a value (write --config FILE)"},
+    {"--config --run x", "--config needs a value"},
+    {"--config=", "--config needs a value"},
+    {"--config x --set", "--set needs a value (write --set KEY.PATH=VALUE)"},
+    {"--config x --resume=", "--resume needs a value"},
+    {"--config x --resume", "--resume goes on with which run? (add --run DIR"},
+    {"--config a --config b", "--config is given twice"},
+    {"--config a --resume --resume=b", "--resume is given twice"},
+    {"--help=yes", "--help takes no value (remove '=yes')"},
+    {"--config a --print-config=1", "--print-config takes no value"},
+    {"trian --config a", "unknown command 'trian' (did you mean 'train'?)"},
+    {"run --config a", "unknown command 'run' (one of train, eval, predict, export, plan, report, "
+                       "compare, watch, doctor, accept, "
+                       "sweep, slurm, bench, lab, help)"},
+    {"bench", "unknown command 'bench' (one of bench blocks, bench scaling, bench allreduce)"},
+    {"bench --config a", "unknown command 'bench' (one of"},
+    {"bench blcoks --config a", "unknown command 'bench blcoks' (did you mean 'bench blocks'?)"},
+    {"lab", "unknown command 'lab' (one of lab gradtape, "},
+    {"lab rduce", "unknown command 'lab rduce' (did you mean 'lab reduce'?)"},
+    {"lab reduce --ranks 4", "--ranks does not belong to lab reduce"},
+    {"lab allreduce --config a", "--config does not belong to lab allreduce"},
+    {"bench blocks", "--config FILE is required"},
+    {"bench blocks --config a -b 8", "--minbytes does not belong to bench blocks"},
+    {"bench blocks --config a b", "unexpected argument 'b' (bench blocks takes options only"},
+    {"bench allreduce --config a", "--config does not belong to bench allreduce"},
+    {"bench allreduce --data a", "--data does not belong to bench allreduce"},
+    {"bench allreduce -b", "--minbytes needs a value (write --minbytes BYTES)"},
+    {"bench allreduce -b 8 --minbytes=8", "--minbytes is given twice"},
+    {"bench allreduce -b8", "unknown option '-b8' (options begin with two dashes"},
+    {"train --config a --json b", "--json does not belong to train"},
+    {"mnist.json", "unknown command 'mnist.json' (for a configuration write --config mnist.json)"},
+    {"--config a --resume b.safetensors",
+     "unknown command 'b.safetensors' (for a checkpoint write --resume=FILE"},
+    {"train --config a b", "unexpected argument 'b' (train takes options only"},
+    {"eval --checkpoint a b.png", "unexpected argument 'b.png' (eval takes options only"},
+    {"eval --checkpoint a --config b", "--config and --set go with --weights"},
+    {"eval --checkpoint a --set b=c", "--config and --set go with --weights"},
+    {"predict --checkpoint a --data b c.png", "--data does not belong to predict"},
+    {"train --config a --checkpoint b", "--checkpoint does not belong to train"},
+    {"plan --config a --resume", "--resume does not belong to plan"},
+    {"plan --config a --print-config", "--print-config does not belong to plan"},
+    {"--config a --print-config --checkpoint b", "--checkpoint does not belong to --print-config"},
+};
+
+static void test_bad(void)
+{
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char buffer[200], *argv[MAX_WORDS];
+        struct dt_args args;
+        dt_error_clear();
+        const enum dt_status status =
+            dt_args_parse(split(bad[i][0], buffer, argv), argv, &dt_program, &args);
+        if (status != DT_USAGE || strstr(dt_error_text(), bad[i][1]) == NULL) {
+            CHECK_FAIL("'%s' gives %d \"%s\", expected \"%s\"", bad[i][0], (int)status,
+                       dt_error_text(), bad[i][1]);
+        }
+    }
+}
+
+static struct dt_args parse(const char *line, char buffer[200])
+{
+    char *argv[MAX_WORDS];
+    struct dt_args args;
+    dt_error_clear();
+    if (dt_args_parse(split(line, buffer, argv), argv, &dt_program, &args) != DT_OK) {
+        CHECK_FAIL("'%s': %s", line, dt_error_text());
+    }
+    return args;
+}
+
+static void test_train(void)
+{
+    char buffer[200];
+    struct dt_args args =
+        parse("--config a.json --data=d --set x=1 --run r --resume --set=y=2=3", buffer);
+    CHECK_TEXT(args.command->word, "train");
+    CHECK_TEXT(TEXT(CONFIG), "a.json");
+    CHECK_TEXT(TEXT(DATA), "d");
+    CHECK_TEXT(TEXT(RUN), "r");
+    CHECK(dt_args_has(&args, DT_OPTION_RESUME) && TEXT(RESUME) == NULL && TEXT(CHECKPOINT) == NULL);
+    CHECK_INT(args.values[DT_OPTION_SET].n, 2);
+    CHECK_TEXT(args.values[DT_OPTION_SET].texts[0], "x=1");
+    CHECK_TEXT(args.values[DT_OPTION_SET].texts[1], "y=2=3");
+    dt_args_free(&args);
+    args = parse("train --config a --resume=c.safetensors", buffer);
+    CHECK_TEXT(args.command->word, "train");
+    CHECK(dt_args_has(&args, DT_OPTION_RESUME) && TEXT(RUN) == NULL && TEXT(DATA) == NULL);
+    CHECK_TEXT(TEXT(RESUME), "c.safetensors");
+    dt_args_free(&args);
+    args = parse("--config a plan --set -x=1", buffer);
+    CHECK_TEXT(args.command->word, "plan");
+    CHECK(!dt_args_has(&args, DT_OPTION_RESUME));
+    CHECK_TEXT(args.values[DT_OPTION_SET].texts[0], "-x=1");
+    dt_args_free(&args);
+}
+
+static void test_others(void)
+{
+    char buffer[200];
+    struct dt_args args = parse("predict a.png --checkpoint c -- --b.png -", buffer);
+    CHECK_TEXT(args.command->word, "predict");
+    CHECK_TEXT(TEXT(CHECKPOINT), "c");
+    CHECK_INT(args.values[DT_PATHS].n, 3);
+    CHECK_TEXT(args.values[DT_PATHS].texts[0], "a.png");
+    CHECK_TEXT(args.values[DT_PATHS].texts[1], "--b.png");
+    CHECK_TEXT(args.values[DT_PATHS].texts[2], "-");
+    dt_args_free(&args);
+    args = parse("predict --config c a.png --weights w --set threads=1", buffer);
+    CHECK(TEXT(CHECKPOINT) == NULL && args.values[DT_OPTION_SET].n == 1);
+    CHECK_TEXT(TEXT(CONFIG), "c");
+    CHECK_TEXT(TEXT(WEIGHTS), "w");
+    dt_args_free(&args);
+    args = parse("eval --checkpoint c --data d", buffer);
+    CHECK_TEXT(args.command->word, "eval");
+    CHECK_TEXT(TEXT(DATA), "d");
+    dt_args_free(&args);
+}
+
+static void test_bench(void)
+{
+    char buffer[200];
+    struct dt_args args = parse("bench blocks --config c --json j", buffer);
+    CHECK_TEXT(args.command->word, "bench blocks");
+    CHECK_TEXT(TEXT(JSON), "j");
+    CHECK(TEXT(MIN_BYTES) == NULL && TEXT(CHECK) == NULL);
+    dt_args_free(&args);
+    args = parse("--set distributed.allreduce=mpi bench allreduce -b 1K -e 2M", buffer);
+    CHECK_TEXT(args.command->word, "bench allreduce");
+    CHECK_TEXT(TEXT(MIN_BYTES), "1K");
+    CHECK_TEXT(TEXT(MAX_BYTES), "2M");
+    CHECK_TEXT(args.values[DT_OPTION_SET].texts[0], "distributed.allreduce=mpi");
+    dt_args_free(&args);
+    args = parse("bench allreduce -f 3 --iters 4 -w -5 -c 6", buffer);
+    CHECK_TEXT(TEXT(FACTOR), "3");
+    CHECK_TEXT(TEXT(ITERS), "4");
+    CHECK_TEXT(TEXT(WARMUP),
+               "-5"); /* that it is no number of sums is for dt_bench_options_read to say */
+    CHECK_TEXT(TEXT(CHECK), "6");
+    dt_args_free(&args);
+}
+
+static void test_informative(void)
+{
+    const struct {
+        const char *line;
+        const char *word;
+    } cases[] = {
+        {"help", "help"},
+        {"--help", "help"},
+        {"-h", "help"},
+        {"eval --help", "help"},
+        {"--version --help", "help"},
+        {"--version", "--version"},
+        {"--help-config", "--help-config"},
+        {"--print-config --config a", "--print-config"},
+        {"train --print-config --config a --set b=c --run d --resume", "--print-config"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char buffer[200];
+        struct dt_args args = parse(cases[i].line, buffer);
+        CHECK_TEXT(args.command->word, cases[i].word);
+        dt_args_free(&args);
+    }
+}
+
+static void test_suggestions(void)
+{
+    const char *const cases[][3] = {
+        /* word, candidate, expected */
+        {"lr", "LR", "LR"},
+        {"rl", "lr", "lr"},
+        {"ephocs", "epochs", "epochs"},
+        {"kernal", "kernel", "kernel"},
+        {"seeds", "seed", "seed"},
+        {"x", "seed", NULL},
+        {"", "a", NULL},
+        {"momentun", "momentum", "momentum"},
+        {"abcdef", "uvwxyz", NULL},
+        {"gloabl", "global", "global"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct dt_suggestion s = {.word = cases[i][0]};
+        dt_suggest_offer(&s, cases[i][1]);
+        CHECK_TEXT(s.best == NULL ? "" : s.best, cases[i][2] == NULL ? "" : cases[i][2]);
+    }
+    struct dt_suggestion nearest = {.word = "stepp"};
+    dt_suggest_offer(&nearest, "stop");
+    dt_suggest_offer(&nearest, "step");
+    dt_suggest_offer(&nearest, "steep");
+    CHECK_TEXT(nearest.best, "step");
+    char longest[300];
+    memset(longest, 'a', sizeof longest - 1);
+    longest[sizeof longest - 1] = '\0';
+    struct dt_suggestion too_long = {.word = longest};
+    dt_suggest_offer(&too_long, longest);
+    CHECK(too_long.best == NULL);
+}
+
+/* Of every command, and of all. */
+static void test_width_of_help(void)
+{
+    char *help = NULL;
+    size_t n = 0;
+    FILE *out = open_memstream(&help, &n);
+    CHECK(out != NULL);
+    dt_args_help(out, &dt_program, NULL);
+    for (const struct dt_command *const *c = dt_program.commands; *c != NULL; c++) {
+        if (dt_command_has_word(*c)) {
+            dt_args_help(out, &dt_program, (*c)->word);
+        }
+    }
+    CHECK_INT(fclose(out), 0);
+    for (const char *line = help; *line != '\0'; line += strcspn(line, "\n") + 1) {
+        const int width = (int)strcspn(line, "\n");
+        if (width > 80) {
+            CHECK_FAIL("%d columns: %.*s", width, width, line);
+        }
+    }
+    free(help);
+}
+
+/* Whether the usage names the option, by its long name or its letter. */
+static bool is_named(const char *usage, const struct dt_option_row *option)
+{
+    char name[40], letter[] = {'[', '-', option->letter, ' ', '\0'};
+    const size_t n = (size_t)snprintf(name, sizeof name, "--%s", option->name);
+    const char *at = strstr(usage, name);
+    while (at != NULL && (at[n] == '-' || at[n] == '_' || (at[n] >= 'a' && at[n] <= 'z'))) {
+        at = strstr(at + n, name);
+    }
+    return at != NULL || (option->letter != '\0' && strstr(usage, letter) != NULL);
+}
+
+/* What a command's usage names are its options, all of them; its help has them, too. */
+static void check_usage(const struct dt_command *c)
+{
+    const char *usage = strstr(c->usage, "dtrain"); /* -np before it is mpirun's */
+    for (int o = 0; o < DT_N_OPTIONS; o++) {
+        const bool has = c->options[o].need != DT_NOT_TAKEN && o != DT_OPTION_PRINT_CONFIG;
+        if (dt_options[o].use != DT_COMMON && has != is_named(usage, &dt_options[o])) {
+            CHECK_FAIL("%s: --%s is %s option, and its usage %s", c->word, dt_options[o].name,
+                       has ? "an" : "no", usage);
+        }
+    }
+    const bool paths = strstr(usage, " RUN") != NULL || strstr(usage, " IMAGE") != NULL;
+    CHECK(paths == dt_command_takes(c, DT_PATHS));
+    CHECK(strstr(c->examples, c->word) != NULL || c == dt_program.commands[0]);
+    CHECK(c->meaning[0] != '\0');
+}
+
+/* Every row has a function, and one that the program can call. */
+static void test_usage(void)
+{
+    int n = 0;
+    for (const struct dt_command *const *c = dt_program.commands; *c != NULL; c++, n++) {
+        CHECK(((*c)->alone != NULL) != ((*c)->together != NULL));
+        if (dt_command_has_word(*c)) {
+            check_usage(*c);
+        }
+    }
+    CHECK(n > 20);
+}
+
+/* What an option means to the command that is asked about, and not to others. */
+static void test_meanings(void)
+{
+    static const char *const rows[][3] = {
+        {"eval", "needs --config", "load weights from"},
+        {"train", "load weights from", "needs --config"},
+        {"lab reduce", "write a page with pictures", "report.html"},
+        {"report", "default report.html", "pictures"},
+        {"lab allreduce", "at most 64", "at most 8"},
+        {"lab shards", "at most 8", "at most 64"},
+        {"compare", "runs/day", "runs/night runs/night"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char *help = NULL;
+        size_t n = 0;
+        FILE *out = open_memstream(&help, &n);
+        CHECK(out != NULL);
+        dt_args_help(out, &dt_program, rows[i][0]);
+        fclose(out);
+        CHECK_HAS(help, rows[i][1]);
+        CHECK(strstr(help, rows[i][2]) == NULL);
+        free(help);
+    }
+}
+
+/* Whose help is asked for, and that it is about nothing else. */
+static void test_help_of(void)
+{
+    static const struct {
+        const char *line, *about, *says, *silent;
+    } cases[] = {
+        {"help", NULL, "Commands\n", "--run DIR"},
+        {"--help", NULL, "Exit status\n", "--minbytes"},
+        {"help help", NULL, "bench allreduce", "--minbytes"},
+        {"help train", "train", "--resume[=CHECKPOINT]", "--minbytes"},
+        {"train --help", "train", "--weights FILE", "--json"},
+        {"-h eval", "eval", "--checkpoint FILE", "--run"},
+        {"help bench", "bench", "--minbytes, -b BYTES", "--run DIR"},
+        {"bench --help", "bench", "dtrain bench blocks: ", "--checkpoint"},
+        {"bench blocks --help", "bench blocks", "--json FILE", "--minbytes"},
+        {"help bench allreduce", "bench allreduce", "--iters, -n N", "--data"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char buffer[200], *help = NULL;
+        size_t n = 0;
+        struct dt_args args = parse(cases[i].line, buffer);
+        CHECK_TEXT(args.command->word, "help");
+        CHECK_TEXT(args.about == NULL ? "" : args.about,
+                   cases[i].about == NULL ? "" : cases[i].about);
+        FILE *out = open_memstream(&help, &n);
+        CHECK(out != NULL);
+        dt_args_help(out, &dt_program, args.about);
+        CHECK_INT(fclose(out), 0);
+        CHECK_HAS(help, cases[i].says);
+        CHECK(strstr(help, cases[i].silent) == NULL);
+        free(help);
+        dt_args_free(&args);
+    }
+}
+
+/* What the TAB key makes of a line, whose last word is behind the last blank. */
+static void test_complete(void)
+{
+    static const char *const rows[][2] = {
+        {"tra", "train\ttrain a model; the word may be left out\n"},
+        {"bench s", "scaling\ttime training steps of 1, 2, 4, ... ranks\n"},
+        {"be", "bench\n"},
+        {"eval --data ", ":folder\n"},
+        {"predict --checkpoint c ", ":file\n"},
+        {"eval --checkpoint c ", ""},
+        {"--config=", ":file\n"},
+        {"--set cuda.gr", "cuda.graph=\t"},
+        {"--set=cuda.graph=", "--set=cuda.graph=true\n--set=cuda.graph=false\n"},
+        {"predict --invert a", "auto\n"},
+        {"slurm --partition x", ""},
+        {"nonsense --con", ""},
+        {"help trai", "train\t"},
+        {"help train ", ""},
+        {"lab allreduce --algorithm tr", "tree\n"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char buffer[200], *argv[MAX_WORDS], *text = NULL, empty[] = "";
+        size_t n = 0;
+        int argc = split(rows[i][0], buffer, argv);
+        if (rows[i][0][strlen(rows[i][0]) - 1] == ' ') {
+            argv[argc++] = empty;
+        }
+        FILE *out = open_memstream(&text, &n);
+        CHECK(out != NULL);
+        dt_complete(out, &dt_program, argc - 1, argv + 1);
+        CHECK_INT(fclose(out), 0);
+        const size_t n_wanted = strlen(rows[i][1]);
+        const bool begins = strncmp(text, rows[i][1], n_wanted) == 0;
+        if (!begins || (n != n_wanted && rows[i][1][n_wanted - 1] != '\t')) {
+            CHECK_FAIL("'%s' offers \"%s\", expected \"%s\"", rows[i][0], text, rows[i][1]);
+        }
+        free(text);
+    }
+}
+
+int main(void)
+{
+    test_complete();
+    test_meanings();
+    test_help_of();
+    test_bad();
+    test_train();
+    test_others();
+    test_bench();
+    test_informative();
+    test_suggestions();
+    test_width_of_help();
+    test_usage();
+    return 0;
+}

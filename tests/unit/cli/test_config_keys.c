@@ -1,0 +1,254 @@
+/* The list of keys: ranges, names and defaults of each; the ready configs; and --help-config. */
+#include <stdbool.h>
+#include <unistd.h>
+
+#include "cli/commands/eval.h"
+#include "cli/config/schema.h"
+#include "tests/lib/checkpoint_sample.h"
+#include "tests/lib/config_sample.h"
+
+/* GOOD changed so that `key` has a meaning, and then to `value`. */
+static enum dt_status set_key(const struct dt_key *key, const char *value, struct dt_config *config)
+{
+    char governor[128], change[256];
+    const char *sets[] = {change, governor};
+    snprintf(governor, sizeof governor, "%.*s", (int)strcspn(key->when, "|"), key->when);
+    snprintf(change, sizeof change, "%s=%s", key->path, value);
+    return parse(GOOD, sets, governor[0] == '\0' ? 1 : 2, config);
+}
+
+static void check_key(const struct dt_key *key, double value, bool accepted)
+{
+    char text[DT_NUMBER_SIZE], expected[DT_EXPECTED_SIZE];
+    struct dt_config config;
+    dt_number_text(value, text);
+    dt_key_expected(key, expected);
+    const enum dt_status status = set_key(key, text, &config);
+    const bool out_of_range = status != DT_OK && strstr(dt_error_text(), expected) != NULL &&
+                              strstr(dt_error_text(), key->path) != NULL;
+    if (out_of_range == accepted) { /* accepted ones may still not go with the others */
+        CHECK_FAIL("%s = %s: %d %s", key->path, text, (int)status, dt_error_text());
+    }
+}
+
+/* Both ends of every interval of the schema, and every name. */
+static void test_every_key(void)
+{
+    const struct dt_key_list list = dt_config_keys();
+    for (int i = 0; i < list.n; i++) {
+        const struct dt_key *key = &list.keys[i];
+        struct dt_config config;
+        char name[DT_NAME_SIZE];
+        if (key->kind == DT_KEY_INT || key->kind == DT_KEY_REAL || key->kind == DT_KEY_AUTO) {
+            const struct dt_range range = dt_range_parse(key->values);
+            check_key(key, range.low, !range.low_open);
+            check_key(key, range.high, !range.high_open);
+            check_key(key, range.low - 1, false);
+            check_key(key, range.high + 1, false);
+        }
+        for (int k = 0; key->kind == DT_KEY_ENUM && dt_names_get(key->values, k, name); k++) {
+            set_key(key, name, &config);
+            CHECK(strstr(dt_error_text(), "expected one of") == NULL);
+            CHECK_INT(dt_key_int(key, &config), k);
+        }
+    }
+}
+
+static void test_defaults(void)
+{
+    struct dt_config config;
+    CHECK_INT(parse(GOOD, NULL, 0, &config), DT_OK);
+    CHECK_TEXT(config.name, "c");
+    CHECK_INT(config.data.format, DT_DATA_IDX);
+    CHECK_TEXT(config.data.dir, "data/mnist");
+    CHECK_INT(config.sharding, DT_SHARDING_SHARD);
+    CHECK(config.shuffle);
+    CHECK_INT(config.data.n_train, 0);
+    CHECK_INT(config.data.shape.c, 1);
+    CHECK_INT(config.data.shape.w, 28);
+    CHECK_INT(config.model.loss, DT_LOSS_SOFTMAX_CROSS_ENTROPY);
+    CHECK_INT(config.epochs, 12);
+    CHECK_INT(config.batch_per_rank, 128);
+    CHECK_INT(config.batch_global, 0);
+    CHECK_INT(config.accumulate, 1);
+    CHECK_INT(config.optimizer.type, DT_OPTIMIZER_ADAM);
+    CHECK_NEAR(config.optimizer.lr, 0.001, 0);
+    CHECK_NEAR(config.optimizer.momentum, 0, 0);
+    CHECK_NEAR(config.optimizer.beta1, 0.9, 0);
+    CHECK_NEAR(config.optimizer.beta2, 0.999, 0);
+    CHECK_NEAR(config.optimizer.epsilon, 1e-8, 0);
+    CHECK_INT(config.lr_scaling, DT_LR_SCALING_LINEAR);
+    CHECK(config.dist.average && config.dist.broadcast && config.dist.overlap &&
+          !config.init_per_rank);
+    CHECK_INT(config.dist.bucket_bytes, 1 << 20);
+    CHECK_INT(config.dist.check_every, 100);
+    CHECK_NEAR(config.timeout_s, 60, 0);
+    CHECK_INT(config.checkpoint_every_epochs, 1);
+    CHECK_INT(config.checkpoint_keep, 2);
+    CHECK_INT(config.device, DT_DEVICE_AUTO);
+    CHECK_INT(config.precision, DT_PRECISION_F32);
+    CHECK_INT(config.dist.allreduce, DT_ALLREDUCE_AUTO);
+    CHECK_INT(config.threads, 0);
+}
+
+static char *path_in_source(const char *path, char out[512])
+{
+    snprintf(out, 512, "%s/%s", DT_TEST_SOURCE_DIR, path);
+    return out;
+}
+
+static void test_ready_configs(void)
+{
+    const char *const files[] = {"mnist", "mnist-mlp", "linear", "synthetic"};
+    const char *file_key[] = {"data.format=synthetic"};
+    char path[512], name[64];
+    struct dt_config config;
+    for (int i = 0; i < 4; i++) {
+        snprintf(name, sizeof name, "configs/%s.json", files[i]);
+        dt_error_clear();
+        if (dt_config_load(path_in_source(name, path), NULL, 0, &config) != DT_OK) {
+            CHECK_FAIL("%s", dt_error_text());
+        }
+        CHECK_TEXT(config.name, files[i]);
+        check_round_trip(&config);
+    }
+    CHECK_INT(dt_config_load(path_in_source("configs/mnist.json", path), file_key, 1, &config),
+              DT_OK);
+    CHECK_INT(config.model.n_layers, 8);
+    CHECK_INT(config.model.layers[1].type, DT_LAYER_CONV2D);
+    CHECK_INT(config.model.layers[1].size, 64);
+    CHECK_INT(config.model.layers[1].stride, 1);
+    CHECK_INT(config.model.layers[2].stride, 2);
+    CHECK_NEAR(config.model.layers[3].rate, 0.25, 0);
+    CHECK_INT(config.data.n_train, 6000);
+}
+
+static void test_files(void)
+{
+    char folder[] = "/tmp/dtrain-config-XXXXXX", path[64];
+    struct dt_config config;
+    CHECK(mkdtemp(folder) != NULL);
+    dt_error_clear();
+    CHECK_INT(dt_config_load(folder, NULL, 0, &config), DT_NO_INPUT);
+    snprintf(path, sizeof path, "%s/none.json", folder);
+    dt_error_clear();
+    CHECK_INT(dt_config_load(path, NULL, 0, &config), DT_NO_INPUT);
+    CHECK_HAS(dt_error_text(), path);
+    snprintf(path, sizeof path, "%s/empty.json", folder);
+    FILE *file = fopen(path, "w");
+    CHECK(file != NULL);
+    CHECK_INT(fclose(file), 0);
+    dt_error_clear();
+    CHECK_INT(dt_config_load(path, NULL, 0, &config), DT_CONFIG);
+    CHECK_HAS(dt_error_text(), path);
+    CHECK_INT(truncate(path, (1 << 20) + 1), 0);
+    dt_error_clear();
+    CHECK_INT(dt_config_load(path, NULL, 0, &config), DT_CONFIG);
+    CHECK_HAS(dt_error_text(), path);
+    CHECK_INT(remove(path), 0);
+    CHECK_INT(rmdir(folder), 0);
+}
+
+/* A checkpoint is opened with the threads of the configuration in it, if that says how many. */
+static void check_threads(const char *threads, const char *description)
+{
+    char dir[256], path[DT_CHECKPOINT_PATH_SIZE], config[512];
+    struct sample sample;
+    struct dt_inference inference;
+    struct dt_world alone = {.size = 1, .local_size = 1};
+    snprintf(config, sizeof config,
+             "{" DATA ", \"model\": {\"input\": [1, 8, 8], \"layers\": [{\"type\": \"conv2d\", "
+             "\"filters\": 4, \"kernel\": 3, "
+             "\"activation\": \"relu\"}, {\"type\": \"flatten\"}, {\"type\": \"dense\", \"units\": "
+             "8, \"activation\": "
+             "\"tanh\"}, {\"type\": \"dense\", \"units\": 4}]}, \"threads\": %s}",
+             threads);
+    sample_dir_make(dir);
+    sample_open(4, 8, &sample);
+    sample.checkpoint.config = config;
+    sample.checkpoint.state = (struct dt_checkpoint_state){.optimizer_steps = 1,
+                                                           .epoch = 1,
+                                                           .seed = 1,
+                                                           .world_size = 1,
+                                                           .global_batch = 128,
+                                                           .n_train = 6000};
+    sample_save(&sample, dir, 1, 1, path);
+    dt_error_clear();
+    if (dt_inference_open(&alone, &(struct dt_trained){.file = path}, 2, 1, &inference) != DT_OK) {
+        CHECK_FAIL("%s", dt_error_text());
+    }
+    CHECK_HAS(inference.backend->description, description);
+    dt_inference_close(&inference);
+    sample_close(&sample);
+    sample_dir_remove(dir);
+}
+
+static void test_threads_of_checkpoint(void)
+{
+    check_threads("3", ", 3 threads");
+    check_threads("0", ", 2 threads");
+}
+
+/* LONG is 62 bytes: with two before them one more than config.name has room for, which then ends
+ * before the last character. */
+#define CUT                                                                            \
+    "\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9" \
+    "\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9" \
+    "\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9"
+#define LONG CUT "\xC3\xA9"
+
+static void test_names(void)
+{
+    const char *const cases[][2] = {{"a/b.json", "b"},     {"b", "b"},
+                                    {"/x/..", "config"},   {"x/", "config"},
+                                    {".json", ".json"},    {"a.b.json", "a.b"},
+                                    {".", "config"},       {"a\nb\x1b.json", "a_b_"},
+                                    {"aa" LONG, "aa" CUT}, {"a" LONG, "a" CUT "\xC3\xA9"}};
+    struct dt_config config;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        CHECK_INT(dt_config_parse(cases[i][0], GOOD, sizeof GOOD - 1, NULL, 0, &config), DT_OK);
+        CHECK_TEXT(config.name, cases[i][1]);
+    }
+}
+
+/* Lines become one, with single spaces: what was wrapped reads as it was written. */
+static void unwrap(char *text)
+{
+    char *to = text;
+    for (const char *from = text; *from != '\0'; from++) {
+        const bool blank = *from == ' ' || *from == '\n';
+        if (!blank || (to > text && to[-1] != ' ')) {
+            *to++ = blank ? ' ' : *from;
+        }
+    }
+    *to = '\0';
+}
+
+static void test_help(void)
+{
+    const struct dt_key_list list = dt_config_keys();
+    char *text = NULL;
+    size_t n = 0;
+    FILE *out = open_memstream(&text, &n);
+    CHECK(out != NULL);
+    dt_config_help(out);
+    CHECK_INT(fclose(out), 0);
+    unwrap(text);
+    for (int i = 0; i < list.n; i++) {
+        CHECK_HAS(text, list.keys[i].path);
+        CHECK_HAS(text, list.keys[i].meaning);
+    }
+    free(text);
+}
+
+int main(void)
+{
+    test_every_key();
+    test_defaults();
+    test_ready_configs();
+    test_files();
+    test_threads_of_checkpoint();
+    test_names();
+    test_help();
+    return 0;
+}

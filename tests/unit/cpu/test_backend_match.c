@@ -1,0 +1,543 @@
+/* Every kind of block of the cpu backend against the reference, in every way this machine computes.
+ *
+ * Inputs, weights and gradients are small multiples of 1/8, also as bf16, so that almost every sum
+ * is exact in float as in double: both backends then agree on ties, and the tolerance only has to
+ * cover tanh, sigmoid and averages. Winograd's sums are not exact, but for those of zeros: it gets
+ * images with blank parts whose other sums are no ties, and errors are relative to the largest of
+ * them; bf16 products are compared on those images that are exact in bf16. Buffers have guard words
+ * on both sides, NaNs that no result may read nor write. The cpu backend gets the batch in two
+ * parts. The reference keeps C H W order, the cpu backend H W C until a flatten: converted here. */
+#include "tests/lib/layers.h"
+#include "tests/lib/modes.h"
+
+#include "cpu/kernels/kernels.h"
+#include "model/backend.h"
+
+#define CAPACITY 20 /* more than a convolution's slices */
+
+/* ---- one block on one backend */
+
+struct case_setup {
+    const struct dt_model *model;
+    int block, n_threads;
+    struct dt_pass pass;
+    struct buffer params, grads, x, dy; /* canonical order; grads: what is there before */
+    bool want_dx;
+    int n_first; /* samples of the first of two parts; 0 or all of them: one part */
+};
+
+struct part_data {
+    const float *params, *x;
+    float *y, *grads, *dy, *dx;
+};
+
+struct outcome { /* canonical order */
+    struct buffer y, eval_y, grads, dx;
+};
+
+/* Samples [first, first + n) of the pass. */
+static void run_part(const struct dt_backend_ops *ops, struct dt_block_state *state,
+                     const struct case_setup *setup, int first, int n, bool backward,
+                     struct part_data at)
+{
+    const struct dt_block *b = &setup->model->blocks[setup->block];
+    const struct dt_batch *whole = setup->pass.batch;
+    const struct dt_batch batch = {
+        .n = n, .rows = whole->rows + first, .ids = whole->ids + first, .epoch = whole->epoch};
+    const size_t in = (size_t)first * dt_shape_elems(b->in),
+                 out = (size_t)first * dt_shape_elems(b->out);
+    struct dt_pass pass = setup->pass;
+    pass.batch = &batch;
+    pass.first = first;
+    pass.accumulate = pass.accumulate || first > 0;
+    pass.more = first + n < whole->n;
+    if (backward) {
+        CHECK_INT(ops->block_backward(state, at.params, at.grads, at.x + in, at.y + out,
+                                      at.dy + out, setup->want_dx ? at.dx + in : NULL, &pass),
+                  DT_OK);
+    } else {
+        CHECK_INT(ops->block_forward(state, at.params, at.x + in, at.y + out, &pass), DT_OK);
+    }
+}
+
+/* mode: NULL on the reference */
+static struct outcome run_block(const struct dt_backend_ops *ops, const struct mode *mode,
+                                const struct case_setup *setup)
+{
+    const struct dt_block *b = &setup->model->blocks[setup->block];
+    const struct dt_backend_options options = mode != NULL
+                                                  ? use_mode(mode, setup->n_threads)
+                                                  : (struct dt_backend_options){.n_threads = 1};
+    const bool hwc = mode != NULL;
+    const size_t n = (size_t)setup->pass.batch->n;
+    struct dt_backend *backend;
+    struct dt_block_state *state;
+    CHECK_INT(ops->open(&options, &backend), DT_OK);
+    CHECK_INT(ops->block_open(backend, setup->model, setup->block, CAPACITY, &state), DT_OK);
+
+    struct buffer x = hwc ? turned(&setup->x, b->in, true) : copy_of(&setup->x);
+    struct buffer dy = hwc ? turned(&setup->dy, b->out, true) : copy_of(&setup->dy);
+    struct buffer x_before = copy_of(&x), params = copy_of(&setup->params);
+    struct buffer y = buffer_open(n * dt_shape_elems(b->out)), eval_y = buffer_open(y.n),
+                  dx = buffer_open(x.n);
+    struct outcome out = {.grads = copy_of(&setup->grads)};
+    struct dt_pass eval = setup->pass;
+    eval.training = false;
+    CHECK_INT(ops->block_forward(state, params.data, x.data, eval_y.data, &eval), DT_OK);
+    const struct part_data data = {params.data, x.data, y.data, out.grads.data, dy.data, dx.data};
+    for (int backward = 0; backward < 2; backward++) {
+        run_part(ops, state, setup, 0, setup->n_first > 0 ? setup->n_first : setup->pass.batch->n,
+                 backward, data);
+        if (setup->n_first > 0 && setup->n_first < setup->pass.batch->n) {
+            run_part(ops, state, setup, setup->n_first, setup->pass.batch->n - setup->n_first,
+                     backward, data);
+        }
+    }
+    CHECK(memcmp(x.data, x_before.data, x.n * sizeof(float)) == 0);
+    CHECK(memcmp(params.data, setup->params.data, params.n * sizeof(float)) == 0);
+    out.y = hwc ? turned(&y, b->out, false) : copy_of(&y);
+    out.eval_y = hwc ? turned(&eval_y, b->out, false) : copy_of(&eval_y);
+    out.dx = hwc ? turned(&dx, b->in, false) : copy_of(&dx);
+    buffer_close(&x, "x");
+    buffer_close(&dy, "dy");
+    buffer_close(&x_before, "x_before");
+    buffer_close(&params, "params");
+    buffer_close(&y, "y");
+    buffer_close(&eval_y, "y of evaluation");
+    buffer_close(&dx, "dx");
+    ops->block_close(state);
+    ops->close(backend);
+    return out;
+}
+
+static void close_outcome(struct outcome *o)
+{
+    buffer_close(&o->y, "y");
+    buffer_close(&o->eval_y, "y of evaluation");
+    buffer_close(&o->grads, "grads");
+    buffer_close(&o->dx, "dx");
+}
+
+/* ---- comparison */
+
+static void compare_all(const char *isa, const struct outcome *actual,
+                        const struct outcome *expected)
+{
+    compare(isa, "y", &actual->y, &expected->y);
+    compare(isa, "y of evaluation", &actual->eval_y, &expected->eval_y);
+    compare(isa, "grads", &actual->grads, &expected->grads);
+    compare(isa, "dx", &actual->dx, &expected->dx);
+}
+
+/* ---- inputs whose sums Winograd's rounding does not turn */
+
+#define NEAR 1e-4f
+
+static bool uses_winograd(const struct dt_block *b)
+{
+    bool used = false;
+    for (int vector = 4; vector <= DT_MAX_VECTOR; vector *= 2) {
+        struct dt_winograd w = {.c = b->in.c,
+                                .h = b->in.h,
+                                .w = b->in.w,
+                                .k = b->linear_out.c,
+                                .out_h = b->linear_out.h,
+                                .out_w = b->linear_out.w};
+        dt_winograd_plan(&w, vector);
+        used = used || w.used;
+    }
+    return used && b->linear == DT_LINEAR_CONV && b->kernel == 3 && b->stride == 1;
+}
+
+/* What the reference's convolution gives before activation and pool. */
+static struct buffer linear_of(const struct case_setup *setup)
+{
+    static struct dt_model bare;
+    bare = *setup->model;
+    struct dt_block *b = &bare.blocks[setup->block];
+    b->activation = DT_ACTIVATION_NONE;
+    b->pool = DT_POOL_NONE;
+    b->dropout_rate = 0;
+    b->flatten = false;
+    b->out = b->pool_out = b->linear_out;
+    const struct dt_backend_options options = {.n_threads = 1};
+    struct buffer z = buffer_open((size_t)setup->pass.batch->n * dt_shape_elems(b->linear_out));
+    struct dt_backend *backend;
+    struct dt_block_state *state;
+    CHECK_INT(dt_ref_backend.open(&options, &backend), DT_OK);
+    CHECK_INT(dt_ref_backend.block_open(backend, &bare, setup->block, CAPACITY, &state), DT_OK);
+    CHECK_INT(dt_ref_backend.block_forward(state, setup->params.data, setup->x.data, z.data,
+                                           &setup->pass),
+              DT_OK);
+    dt_ref_backend.block_close(state);
+    dt_ref_backend.close(backend);
+    return z;
+}
+
+/* Rounds the images to bf16, half away from zero. */
+static void round_images(struct buffer *x)
+{
+    for (size_t i = 0; i < x->n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x->data[i], sizeof bits);
+        bits = (bits + 0x8000) & 0xffff0000;
+        memcpy(&x->data[i], &bits, sizeof bits);
+    }
+}
+
+static size_t pixel_at(const struct dt_block *b, size_t sample, int c, int h, int w)
+{
+    return ((sample * (size_t)b->in.c + (size_t)c) * (size_t)b->in.h + (size_t)h) *
+               (size_t)b->in.w +
+           (size_t)w;
+}
+
+/* Whether output (p, q) before the pool sees a pixel that is not zero. */
+static bool sees_ink(const struct case_setup *setup, size_t sample, int p, int q)
+{
+    const struct dt_block *b = &setup->model->blocks[setup->block];
+    for (int i = 0; i < b->kernel * b->kernel * b->in.c; i++) {
+        const int tap = i / b->in.c, h = p + tap / b->kernel - b->pad_before_h,
+                  w = q + tap % b->kernel - b->pad_before_w;
+        if (h >= 0 && h < b->in.h && w >= 0 && w < b->in.w &&
+            setup->x.data[pixel_at(b, sample, i % b->in.c, h, w)] != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What output (p, q) of a channel, whose sums are z, depends on. */
+struct choice {
+    const float *z;
+    size_t sample;
+    int p, q;
+};
+
+/* Whether it depends on which of two numbers is larger, one of them 0 or a sum, and they are nearly
+ * equal. Sums of nothing but zeros are their bias on every backend: which of those is larger is no
+ * question. Leaves a sum that is in *row and *column. */
+static bool is_undecided(const struct case_setup *setup, struct choice c, int *row, int *column)
+{
+    const struct dt_block *b = &setup->model->blocks[setup->block];
+    const bool relu = b->activation == DT_ACTIVATION_RELU, max = b->pool == DT_POOL_MAX;
+    const int size = b->pool == DT_POOL_NONE ? 1 : b->pool_size,
+              stride = b->pool == DT_POOL_NONE ? 1 : b->pool_stride;
+    float best = max ? -INFINITY : 0;
+    int n_near = 0;
+    bool inked = false;
+    for (int i = 0; i < size * size && max; i++) {
+        best =
+            fmaxf(best, c.z[(c.p * stride + i / size) * b->linear_out.w + c.q * stride + i % size]);
+    }
+    for (int i = 0; i < size * size; i++) {
+        const int p = c.p * stride + i / size, q = c.q * stride + i % size;
+        if (fabsf(c.z[p * b->linear_out.w + q] - best) < NEAR) {
+            n_near++;
+            if (!inked && sees_ink(setup, c.sample, p, q)) {
+                inked = true;
+                *row = p;
+                *column = q;
+            }
+        }
+    }
+    const bool at_zero = relu && fabsf(best) < NEAR,
+               among = max && n_near > 1 && !(relu && best < -NEAR);
+    return inked && (at_zero || among);
+}
+
+/* Changes a pixel that each undecided output sees. Returns how many were, and the largest sum. */
+static int settle(struct case_setup *setup, bool rounds, double *largest)
+{
+    const struct dt_block *b = &setup->model->blocks[setup->block];
+    const size_t n_plane = (size_t)b->linear_out.h * (size_t)b->linear_out.w,
+                 n_planes = (size_t)b->linear_out.c;
+    if (rounds) {
+        round_images(&setup->x);
+    }
+    struct buffer z = linear_of(setup);
+    int n_undecided = 0, row = 0, column = 0;
+    for (size_t i = 0;
+         i < (size_t)setup->pass.batch->n * n_planes * (size_t)(b->pool_out.h * b->pool_out.w);
+         i++) {
+        const size_t plane = i / (size_t)(b->pool_out.h * b->pool_out.w),
+                     at = i % (size_t)(b->pool_out.h * b->pool_out.w);
+        const struct choice choice = {.z = z.data + plane * n_plane,
+                                      .sample = plane / n_planes,
+                                      .p = (int)at / b->pool_out.w,
+                                      .q = (int)at % b->pool_out.w};
+        if (is_undecided(setup, choice, &row, &column)) {
+            const int h = row < b->in.h ? row : b->in.h - 1,
+                      w = column < b->in.w ? column : b->in.w - 1;
+            setup->x.data[pixel_at(b, choice.sample, (int)draw((uint32_t)b->in.c), h, w)] +=
+                draw_eighths(8) + 0.03125f;
+            n_undecided++;
+        }
+    }
+    *largest = 1;
+    for (size_t i = 0; i < z.n; i++) {
+        *largest = fmax(*largest, (double)fabsf(z.data[i]));
+    }
+    buffer_close(&z, "z");
+    return n_undecided;
+}
+
+/* Draws images with blank parts, and biases of which half are 0, so that the only ties are those of
+ * zeros. Returns the largest sum.
+ */
+static double draw_drawings(struct case_setup *setup, bool rounds)
+{
+    const struct dt_block *b = &setup->model->blocks[setup->block];
+    const struct dt_param *bias = &setup->model->params[b->bias];
+    double largest;
+    for (size_t i = 0; i < bias->n_elems; i += 2) {
+        setup->params.data[bias->offset + i] = 0;
+    }
+    for (size_t i = 0; i < setup->x.n; i++) {
+        setup->x.data[i] *= 1 + (float)draw(1 << 16) / (1 << 20);
+    }
+    for (int sample = 0; sample < setup->pass.batch->n; sample++) {
+        const int top = (int)draw((uint32_t)b->in.h), left = (int)draw((uint32_t)b->in.w);
+        for (int i = 0; i < b->in.c * (b->in.h - top) * (b->in.w - left); i++) {
+            const int w = left + i % (b->in.w - left),
+                      h = top + i / (b->in.w - left) % (b->in.h - top);
+            setup->x
+                .data[pixel_at(b, (size_t)sample, i / (b->in.w - left) / (b->in.h - top), h, w)] =
+                0;
+        }
+    }
+    for (int round = 0; settle(setup, rounds, &largest) > 0; round++) {
+        CHECK(round < 100);
+    }
+    return largest;
+}
+
+static int n_modes;
+static struct mode modes[MAX_MODES];
+static int n_cases, n_flattened, n_canonical, n_padded, n_none, n_winograd;
+
+/* Gradients of which all, about a half, a few, one or none are not zero. */
+static struct buffer draw_gradient(size_t n)
+{
+    static const uint32_t zeros_of_8[] = {0, 3, 4, 6, 7, 8, 8};
+    const uint32_t kind = draw(7);
+    struct buffer dy = buffer_random(n, 8, zeros_of_8[kind]);
+    if (kind == 6 && n > 0) {
+        dy.data[draw((uint32_t)n)] = 0.625f;
+    }
+    return dy;
+}
+
+static void check_block(const struct dt_model *model, int block, bool first)
+{
+    static const int sizes[] = {0, 1, 3, 1, 3, 3, 3, CAPACITY};
+    static const uint32_t rows[CAPACITY] = {0, 1, 2, 3, 4},
+                          ids[CAPACITY] = {7, 70000, 3, 12345678, 1};
+    const struct dt_block *b = &model->blocks[block];
+    const struct dt_batch batch = {.n = sizes[draw(8)], .rows = rows, .ids = ids, .epoch = draw(3)};
+    const size_t n = (size_t)batch.n;
+    struct case_setup setup = {
+        .model = model,
+        .block = block,
+        .n_threads = 1 + (int)draw(3),
+        .pass = {.batch = &batch, .training = true, .accumulate = draw(2) == 1, .seed = 99},
+        .params = buffer_random(model->arena_elems, 4, 0),
+        .grads = buffer_random(model->arena_elems, 8, 0),
+        .x = buffer_random(n * dt_shape_elems(b->in), 8, draw(2) * 4),
+        .dy = draw_gradient(n * dt_shape_elems(b->out)),
+        .want_dx = !first || draw(2) == 1};
+    /* A NaN times a padding zero is a NaN or nothing: either is fine, so not there. */
+    const bool inside =
+        b->linear != DT_LINEAR_CONV || ((b->linear_out.h - 1) * b->stride + b->kernel <= b->in.h &&
+                                        (b->linear_out.w - 1) * b->stride + b->kernel <= b->in.w);
+    const bool nan_dy =
+        draw(12) == 0 && setup.dy.n > 0 && b->activation == DT_ACTIVATION_NONE && inside;
+    if (nan_dy) {
+        setup.dy.data[draw((uint32_t)setup.dy.n)] = NAN;
+    }
+    if (b->linear_out.h * b->linear_out.w > 1000) {
+        allowed_error = 3e-5; /* of gradients that are sums of thousands of products in float */
+    }
+    bool rounds = true;
+    if (uses_winograd(b)) {
+        rounds = draw(2) == 0;
+        allowed_error = 1e-5 * draw_drawings(&setup, rounds);
+        n_winograd++;
+    }
+    struct outcome expected = run_block(&dt_ref_backend, NULL, &setup);
+    setup.n_first = (int)draw((uint32_t)batch.n + 1);
+    for (int i = 0; i < n_modes; i++) {
+        if (modes[i].precision == DT_PRECISION_BF16 && !rounds) {
+            continue;
+        }
+        struct outcome actual = run_block(&dt_cpu_backend, &modes[i], &setup);
+        compare_all(modes[i].text, &actual, &expected);
+        close_outcome(&actual);
+    }
+    close_outcome(&expected);
+    buffer_close(&setup.params, "params");
+    buffer_close(&setup.grads, "grads before");
+    buffer_close(&setup.x, "x");
+    buffer_close(&setup.dy, "dy");
+    allowed_error = 1e-5;
+    n_cases++;
+    n_flattened += b->flatten;
+    n_canonical += b->canonical && b->pool_out.c > 1 && b->pool_out.h * b->pool_out.w > 1;
+    n_padded += b->pad_before_h > 0;
+    n_none += b->linear == DT_LINEAR_NONE;
+}
+
+static void check_model(const struct dt_model_spec *spec)
+{
+    static struct dt_model model;
+    if (dt_model_lower(spec, &model) != DT_OK) {
+        dt_error_clear(); /* a kernel or pool that does not fit */
+        return;
+    }
+    for (int b = 0; b < model.n_blocks; b++) {
+        const size_t length = strlen(case_text);
+        snprintf(case_text + length, sizeof case_text - length, ", block %d", b);
+        check_block(&model, b, b == 0);
+        case_text[length] = '\0';
+    }
+}
+
+/* ---- the grid */
+
+/* Pools, dropout, activations and flatten after the first layer, by the draw. */
+static void add_rest(struct dt_model_spec *spec)
+{
+    add_pool_and_dropout(spec, 10);
+    if (draw(4) == 0) { /* a block without a linear operation */
+        add_layer(spec, draw_activation());
+        if (draw(2) == 0) {
+            add_layer(spec, pools[draw(N_POOLS)]);
+        }
+    }
+    add_layer(spec, (struct dt_layer_spec){.type = DT_LAYER_FLATTEN});
+}
+
+static void check_conv(struct dt_shape input, int k, int kernel, int stride,
+                       enum dt_padding padding)
+{
+    struct dt_model_spec spec = {.input = input};
+    const enum dt_activation activation = (enum dt_activation)draw(4);
+    add_layer(&spec, (struct dt_layer_spec){.type = DT_LAYER_CONV2D,
+                                            .size = k,
+                                            .kernel = kernel,
+                                            .stride = stride,
+                                            .padding = padding,
+                                            .activation = activation});
+    add_rest(&spec);
+    snprintf(case_text, sizeof case_text,
+             "conv %dx%dx%d to %d, kernel %d, stride %d, padding %d, activation %d, %d layers",
+             spec.input.c, spec.input.h, spec.input.w, k, kernel, stride, padding, activation,
+             spec.n_layers);
+    check_model(&spec);
+}
+
+static void check_dense(int n_in, int n_out)
+{
+    struct dt_model_spec spec = {.input = {n_in, 1, 1}};
+    add_layer(&spec, (struct dt_layer_spec){.type = DT_LAYER_DENSE,
+                                            .size = n_out,
+                                            .activation = (enum dt_activation)draw(4)});
+    if (draw(2) == 0) {
+        add_dropout(&spec);
+    }
+    snprintf(case_text, sizeof case_text, "dense %d to %d", n_in, n_out);
+    check_model(&spec);
+}
+
+static void check_grid(void)
+{
+    static const int channels[] = {1, 2, 3, 5, 17, 32}, filters[] = {1, 3, 10, 16, 33, 64},
+                     kernels[] = {1, 2, 3, 4, 5, 7};
+    static const int inputs[] = {1, 2, 5, 16, 17, 100, 1537, 3080},
+                     units[] = {1, 3, 10, 16, 33, 64, 300};
+    for (int i = 0; i < 6 * 6 * 6; i++) {
+        for (int stride = 1; stride <= 3; stride++) {
+            const int kernel = kernels[i % 6],
+                      one =
+                          draw(8) == 0 ? 0 : 1; /* 0: a single output, or "same" on a small image */
+            const struct dt_shape input = {channels[i / 36],
+                                           kernel + one * (int)draw(kernel == 3 ? 12 : 7),
+                                           kernel + one * (int)draw(9)};
+            check_conv(input, filters[i / 6 % 6], kernel, stride, DT_PADDING_VALID);
+            check_conv(input, filters[i / 6 % 6], kernel, stride, DT_PADDING_SAME);
+        }
+    }
+    for (int i = 0; i < 6 * 3; i++) { /* where Winograd's method pays */
+        check_conv((struct dt_shape){16 + (int)draw(33), 3 + (int)draw(12), 3 + (int)draw(9)},
+                   filters[i % 6], 3, 1, DT_PADDING_VALID);
+        check_conv((struct dt_shape){16 + (int)draw(33), 3 + (int)draw(12), 3 + (int)draw(9)},
+                   filters[i % 6], 3, 1, DT_PADDING_SAME);
+    }
+    for (int i = 0; i < 8;
+         i++) { /* wide images, which are taken in bands of rows, and more than 64 filters */
+        check_conv((struct dt_shape){40, 17 + (int)draw(5), 61}, 3 + 66 * (i % 2), 1 + i % 3,
+                   1 + i / 4, DT_PADDING_VALID);
+    }
+    for (int i = 0; i < 8 * 7; i++) {
+        check_dense(inputs[i / 7], units[i % 7]);
+        check_dense(inputs[i / 7], units[i % 7]);
+    }
+}
+
+/* A NaN among the inputs reaches every output that depends on it, and no other. */
+static void check_nan_forward(int c)
+{
+    static const uint32_t ids[1] = {0};
+    const struct dt_batch batch = {.n = 1, .rows = ids, .ids = ids};
+    struct dt_model_spec spec = {.input = {c, 9, 9}};
+    static struct dt_model model;
+    add_layer(&spec, (struct dt_layer_spec){.type = DT_LAYER_CONV2D,
+                                            .size = 5,
+                                            .kernel = 3,
+                                            .stride = 1,
+                                            .activation = DT_ACTIVATION_RELU});
+    add_layer(&spec, (struct dt_layer_spec){.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2});
+    add_layer(&spec, (struct dt_layer_spec){.type = DT_LAYER_FLATTEN});
+    CHECK_INT(dt_model_lower(&spec, &model), DT_OK);
+    struct case_setup setup = {.model = &model,
+                               .n_threads = 1,
+                               .pass = {.batch = &batch, .training = true},
+                               .params = buffer_random(model.arena_elems, 4, 0),
+                               .grads = buffer_open(model.arena_elems),
+                               .x = buffer_random((size_t)c * 81, 8, 0),
+                               .dy = buffer_open(5 * 9)};
+    snprintf(case_text, sizeof case_text, "NaN in x");
+    for (size_t at = 0; at < setup.x.n; at += (size_t)(c / 3)) {
+        const float before = setup.x.data[at];
+        setup.x.data[at] = NAN;
+        struct outcome expected = run_block(&dt_ref_backend, NULL, &setup);
+        CHECK(at != 40 || isnan(expected.y.data[4]));
+        for (int i = 0; i < n_modes; i++) {
+            struct outcome actual = run_block(&dt_cpu_backend, &modes[i], &setup);
+            compare(modes[i].text, "y", &actual.y, &expected.y);
+            close_outcome(&actual);
+        }
+        close_outcome(&expected);
+        setup.x.data[at] = before;
+    }
+    buffer_close(&setup.params, "params");
+    buffer_close(&setup.grads, "grads");
+    buffer_close(&setup.x, "x");
+    buffer_close(&setup.dy, "dy");
+}
+
+int main(void)
+{
+    n_modes = list_modes(modes);
+    check_nan_forward(3);
+    check_nan_forward(20);
+    for (int round = 0; round < 3; round++) { /* each with other draws */
+        check_grid();
+    }
+    printf("%d blocks in %d ways; %d flatten, %d of them turn, %d padded, %d without a linear "
+           "operation, %d by Winograd's method\n",
+           n_cases, n_modes, n_flattened, n_canonical, n_padded, n_none, n_winograd);
+    CHECK(n_cases > 3000 && n_flattened > 500 && n_canonical > 100 &&
+          n_flattened > n_canonical + 100 && n_padded > 200 && n_none > 200 && n_winograd > 100);
+    return 0;
+}

@@ -1,0 +1,239 @@
+/* A network that takes its batch in chunks does what one does that takes it at once: the same bits
+ * on the cpu backend wherever the chunks end, with any number of threads, whatever outputs are made
+ * again on the way back, and the same but for rounding on the reference. Also the empty batch, and
+ * when gradients are reported final. */
+#include "tests/lib/check.h"
+
+#include "base/rng.h"
+#include "cpu/isa.h"
+#include "model/network.h"
+
+#define N_SAMPLES 41
+#define CAPACITY 37 /* slices of 2 */
+
+static const struct dt_model_spec specs[] = {
+    {.input = {1, 12, 12},
+     .n_layers = 8,
+     .layers = {{.type = DT_LAYER_CONV2D,
+                 .size = 6,
+                 .kernel = 3,
+                 .stride = 1,
+                 .activation = DT_ACTIVATION_RELU},
+                {.type = DT_LAYER_CONV2D,
+                 .size = 40,
+                 .kernel = 3,
+                 .stride = 1,
+                 .activation = DT_ACTIVATION_RELU},
+                {.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2},
+                {.type = DT_LAYER_DROPOUT, .rate = 0.25},
+                {.type = DT_LAYER_FLATTEN},
+                {.type = DT_LAYER_DENSE, .size = 30, .activation = DT_ACTIVATION_RELU},
+                {.type = DT_LAYER_DROPOUT, .rate = 0.5},
+                {.type = DT_LAYER_DENSE, .size = 10}}},
+    {.input = {3, 11, 9},
+     .n_layers = 7,
+     .layers = {{.type = DT_LAYER_CONV2D,
+                 .size = 7,
+                 .kernel = 4,
+                 .stride = 2,
+                 .padding = DT_PADDING_SAME},
+                {.type = DT_LAYER_TANH},
+                {.type = DT_LAYER_AVG_POOL2D, .size = 2, .stride = 1},
+                {.type = DT_LAYER_SIGMOID},
+                {.type = DT_LAYER_CONV2D, .size = 10, .kernel = 3, .stride = 1},
+                {.type = DT_LAYER_AVG_POOL2D, .size = 2, .stride = 2},
+                {.type = DT_LAYER_FLATTEN}}}, /* nothing after the spatial blocks */
+    {.input = {30, 1, 1},
+     .n_layers = 1,
+     .layers = {{.type = DT_LAYER_DENSE, .size = 10}}}, /* no spatial blocks */
+};
+
+struct run {
+    const struct dt_model *model;
+    const struct dt_backend_ops *ops;
+    int chunk, n_threads, n; /* n: samples of the batch */
+    bool accumulate;
+    int n_recomputed; /* at most; leading blocks whose outputs are made again */
+};
+
+static const struct run *running;
+
+/* The backend's own plan but for what the run says. */
+static struct dt_network_plan plan(const struct dt_backend *backend, const struct dt_model *model,
+                                   int capacity)
+{
+    struct dt_network_plan out = running->ops->plan(backend, model, capacity);
+    const int n_most = model->n_spatial > 0 ? model->n_spatial - 1 : 0;
+    out.chunk = running->chunk < capacity ? running->chunk : capacity;
+    out.n_recomputed = running->n_recomputed < n_most ? running->n_recomputed : n_most;
+    return out;
+}
+
+struct result {
+    size_t n_grads;
+    float *grads, *at_report; /* at_report: what each range held when it was reported */
+    float logits[CAPACITY * 10];
+};
+
+struct reports {
+    struct dt_network *net;
+    struct result *result;
+    size_t end;
+};
+
+static enum dt_status on_grad_ready(void *context, size_t begin, size_t end)
+{
+    struct reports *r = context;
+    CHECK(begin == r->end && end > begin);
+    memcpy(r->result->at_report + begin, r->net->grads + begin, (end - begin) * sizeof(float));
+    r->end = end;
+    return DT_OK;
+}
+
+static struct dt_samples make_samples(struct dt_shape shape)
+{
+    static uint16_t labels[N_SAMPLES];
+    static float values[N_SAMPLES * 512];
+    CHECK(dt_shape_elems(shape) <= 512);
+    for (size_t i = 0; i < N_SAMPLES * dt_shape_elems(shape); i++) {
+        values[i] =
+            dt_rng_uniform(dt_rng_words(3, DT_RNG_SYNTHETIC, 0, 0, 0, (uint32_t)i).v[0]) - 0.4f;
+    }
+    for (size_t i = 0; i < N_SAMPLES; i++) {
+        labels[i] = (uint16_t)(i % 10);
+    }
+    return (struct dt_samples){
+        .n = N_SAMPLES, .shape = shape, .values = values, .labels = labels, .n_classes = 10};
+}
+
+/* One forward and one backward pass, on gradients that were 0.5 before. */
+static void pass_over(const struct run *run, struct dt_network *net, struct dt_bound_samples *bound,
+                      struct result *out)
+{
+    uint32_t rows[CAPACITY];
+    const struct dt_batch batch = {.n = run->n, .rows = rows, .ids = rows, .epoch = 2};
+    const struct dt_pass pass = {
+        .batch = &batch, .training = true, .accumulate = run->accumulate, .seed = 11};
+    struct reports reports = {.net = net, .result = out};
+    for (uint32_t i = 0; i < CAPACITY; i++) {
+        rows[i] = i * 7 % N_SAMPLES;
+    }
+    for (size_t i = 0; i < out->n_grads; i++) {
+        net->grads[i] = 0.5f;
+    }
+    CHECK_INT(dt_network_gather(net, bound, &batch), DT_OK);
+    CHECK_INT(dt_network_forward(net, &pass), DT_OK);
+    CHECK_INT(dt_network_loss(net, bound, &pass), DT_OK);
+    CHECK_INT(dt_network_backward(net, &pass, on_grad_ready, &reports), DT_OK);
+    CHECK(reports.end > 0 && reports.end == run->model->blocks[0].grad_end);
+    memcpy(out->grads, net->grads, out->n_grads * sizeof(float));
+    memcpy(out->logits, dt_network_logits(net), (size_t)run->n * 10 * sizeof(float));
+}
+
+static struct result result_of(const struct run *run)
+{
+    const struct dt_backend_options options = {.n_threads = run->n_threads};
+    const size_t n = run->model->arena_elems;
+    struct dt_backend_ops ops = *run->ops;
+    struct dt_backend *backend;
+    struct dt_network *net;
+    struct dt_bound_samples *bound;
+    const struct dt_samples samples = make_samples(run->model->spec.input);
+    struct result out = {
+        .n_grads = n, .grads = calloc(n, sizeof(float)), .at_report = calloc(n, sizeof(float))};
+    CHECK(out.grads != NULL && out.at_report != NULL);
+    CHECK_INT(ops.open(&options, &backend), DT_OK);
+    running = run;
+    ops.plan = plan;
+    backend->ops = &ops;
+    CHECK_INT(dt_network_open(run->model, backend, CAPACITY, NULL, &net), DT_OK);
+    CHECK_INT(ops.samples_open(backend, &samples, &bound), DT_OK);
+    dt_model_init(run->model, 5, net->params);
+    pass_over(run, net, bound, &out);
+    ops.samples_close(backend, bound);
+    dt_network_close(net);
+    ops.close(backend);
+    return out;
+}
+
+static void close_result(struct result *r)
+{
+    free(r->grads);
+    free(r->at_report);
+}
+
+static void compare(const struct run *run, const char *what, const float *a, const float *b,
+                    size_t n, double tolerance)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (!(fabs((double)a[i] - (double)b[i]) <= tolerance)) {
+            CHECK_FAIL("%s, %d blocks, %d samples in chunks of %d, %d made again, %d threads: "
+                       "%s[%zu] is %.9g, not %.9g",
+                       run->ops->name, run->model->n_blocks, run->n, run->chunk, run->n_recomputed,
+                       run->n_threads, what, i, (double)b[i], (double)a[i]);
+        }
+    }
+}
+
+/* The parameters' elements only: what lies between the tensors is nobody's. */
+static void compare_grads(const struct run *run, const char *what, const float *a, const float *b,
+                          double tolerance)
+{
+    for (int i = 0; i < run->model->n_params; i++) {
+        const struct dt_param *param = &run->model->params[i];
+        compare(run, what, a + param->offset, b + param->offset, param->n_elems, tolerance);
+    }
+}
+
+/* Against the whole batch at once, with one thread. */
+static void check_run(struct run run, const struct result *whole, double tolerance)
+{
+    struct result chunked = result_of(&run);
+    compare_grads(&run, "grads", whole->grads, chunked.grads, tolerance);
+    compare_grads(&run, "grads when reported", chunked.grads, chunked.at_report, 0);
+    compare(&run, "logits", whole->logits, chunked.logits, (size_t)run.n * 10, 0);
+    close_result(&chunked);
+}
+
+static void check_batch(const struct dt_model *model, int n, bool accumulate)
+{
+    static const int threads[] = {1, 3}, slices[] = {2, 14, 36}, any[] = {1, 3, 5, 36};
+    const struct run cpu = {model, &dt_cpu_backend, CAPACITY, 1, n, accumulate, 0};
+    const struct run ref = {model, &dt_ref_backend, CAPACITY, 1, n, accumulate, 0};
+    struct result whole = result_of(&cpu), reference = result_of(&ref);
+    compare_grads(&cpu, "grads", reference.grads, whole.grads, 1e-4);
+    for (int i = 0; i < 6; i++) {
+        check_run((struct run){model, &dt_cpu_backend, slices[i / 2], threads[i % 2], n, accumulate,
+                               i % 3},
+                  &whole, 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        check_run((struct run){model, &dt_cpu_backend, any[i], 2, n, accumulate, i % 2}, &whole,
+                  1e-5);
+        check_run((struct run){model, &dt_ref_backend, any[i], 1, n, accumulate, i % 2}, &reference,
+                  1e-5);
+    }
+    for (int i = 0; n == 0 && i < model->n_params; i++) {
+        CHECK(whole.grads[model->params[i].offset] == (accumulate ? 0.5f : 0.0f));
+    }
+    close_result(&whole);
+    close_result(&reference);
+}
+
+int main(void)
+{
+    static const int sizes[] = {CAPACITY, 36, 4, 1, 0};
+    static struct dt_model model;
+    const char *isas[DT_CPU_MAX_ISAS];
+    const int n_isas = dt_cpu_isa_list(isas);
+    for (int i = 0; i < n_isas; i++) {
+        setenv("DTRAIN_ISA", isas[i], 1);
+        for (int s = 0; s < 3; s++) {
+            CHECK_INT(dt_model_lower(&specs[s], &model), DT_OK);
+            for (int k = 0; k < 10; k++) {
+                check_batch(&model, sizes[k / 2], k % 2 == 1);
+            }
+        }
+    }
+    return 0;
+}

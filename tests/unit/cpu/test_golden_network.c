@@ -1,0 +1,184 @@
+/* A small network with every common part, on every CPU backend, against PyTorch: logits, loss,
+ * every gradient, and the losses of ten steps of training. The largest difference allowed is some
+ * rounding errors of float32; PyTorch computed in double. */
+#include "model/network.h"
+#include "model/optimizer.h"
+#include "tests/lib/check.h"
+#include "tests/lib/fixture.h"
+#include "tests/lib/optimizer_step.h"
+
+#define N_SAMPLES 6
+#define N_CLASSES 5
+#define N_STEPS 10
+#define N_PIXELS (2 * 8 * 8)
+
+static uint8_t pixels[N_SAMPLES * N_PIXELS];
+static uint16_t labels[N_SAMPLES];
+static const uint32_t rows[N_SAMPLES] = {0, 1, 2, 3, 4, 5};
+
+static struct dt_model golden_model(void)
+{
+    const struct dt_model_spec spec = {
+        .input = {2, 8, 8},
+        .n_layers = 5,
+        .layers =
+            {
+                {.type = DT_LAYER_CONV2D,
+                 .size = 3,
+                 .kernel = 3,
+                 .stride = 1,
+                 .activation = DT_ACTIVATION_RELU},
+                {.type = DT_LAYER_CONV2D,
+                 .size = 4,
+                 .kernel = 3,
+                 .stride = 1,
+                 .padding = DT_PADDING_SAME,
+                 .activation = DT_ACTIVATION_RELU},
+                {.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2},
+                {.type = DT_LAYER_FLATTEN},
+                {.type = DT_LAYER_DENSE, .size = N_CLASSES},
+            },
+        .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY,
+    };
+    struct dt_model model;
+    CHECK_INT(dt_model_lower(&spec, &model), DT_OK);
+    return model;
+}
+
+static struct dt_samples golden_samples(void)
+{
+    for (uint32_t i = 0; i < sizeof pixels; i++) {
+        pixels[i] = (uint8_t)((fixture_number(200, i) * 16 + 15) * 8);
+    }
+    for (int i = 0; i < N_SAMPLES; i++) {
+        labels[i] = (uint16_t)((3 * i + 1) % N_CLASSES);
+    }
+    return (struct dt_samples){
+        .n = N_SAMPLES,
+        .shape = {2, 8, 8},
+        .pixels = pixels,
+        .scale = 1.0f / 255.0f,
+        .labels = labels,
+        .n_classes = N_CLASSES,
+        .n_total = N_SAMPLES,
+        .id_stride = 1,
+    };
+}
+
+static void set_weights(const struct dt_model *model, struct dt_network *network)
+{
+    float *arena = calloc(model->arena_elems, sizeof *arena);
+    CHECK(arena != NULL);
+    for (int p = 0; p < model->n_params; p++) {
+        for (size_t i = 0; i < model->params[p].n_elems; i++) {
+            const float scale = model->params[p].is_bias ? 0.25f : 0.5f;
+            arena[model->params[p].offset + dt_param_at(&model->params[p], i)] =
+                fixture_number((uint32_t)(100 + p), (uint32_t)i) * scale;
+        }
+    }
+    struct dt_backend *backend = network->backend;
+    CHECK_INT(
+        backend->ops->copy_in(backend, network->params, arena, model->arena_elems * sizeof *arena),
+        DT_OK);
+    free(arena);
+}
+
+static double train_pass(struct dt_network *network, struct dt_bound_samples *bound,
+                         const struct dt_pass *pass)
+{
+    struct dt_metrics metrics;
+    CHECK_INT(dt_network_gather(network, bound, pass->batch), DT_OK);
+    CHECK_INT(dt_network_forward(network, pass), DT_OK);
+    CHECK_INT(dt_network_loss(network, bound, pass), DT_OK);
+    CHECK_INT(dt_network_backward(network, pass, NULL, NULL), DT_OK);
+    CHECK_INT(network->backend->ops->metrics_take(network->backend, &metrics), DT_OK);
+    CHECK_INT(metrics.n_samples, N_SAMPLES);
+    return metrics.loss_sum / metrics.n_samples;
+}
+
+/* Compares n floats of device memory, times `scale`, with the fixture's line of that name. `param`:
+ * whose order they have, or NULL.
+ */
+static void check_line(struct dt_backend *backend, FILE *file, const char *name,
+                       const float *device, size_t n, float scale, const struct dt_param *param)
+{
+    char found[64], what[128];
+    float *actual = malloc(n * sizeof *actual), *expected = malloc(n * sizeof *expected),
+          *host = malloc(n * sizeof *host);
+    CHECK(actual != NULL && expected != NULL && host != NULL);
+    CHECK(fixture_next(file, name, found, expected, (int)n));
+    CHECK_INT(backend->ops->copy_out(backend, host, device, n * sizeof *host), DT_OK);
+    for (size_t i = 0; i < n; i++) {
+        actual[i] = scale * host[param != NULL ? dt_param_at(param, i) : i];
+    }
+    snprintf(what, sizeof what, "%s: %s", backend->ops->name, name);
+    fixture_check(what, actual, expected, (int)n, 2e-6);
+    free(host);
+    free(actual);
+    free(expected);
+}
+
+static void check_training(struct dt_network *network, struct dt_bound_samples *bound,
+                           const struct dt_pass *pass, FILE *file)
+{
+    const struct dt_optimizer_spec spec = {.type = DT_OPTIMIZER_SGD, .lr = 0.1};
+    struct dt_optimizer optimizer;
+    float losses[N_STEPS], expected[N_STEPS];
+    char found[64];
+    CHECK_INT(
+        dt_optimizer_open(&spec, network->backend, network->model->arena_elems, NULL, &optimizer),
+        DT_OK);
+    for (int i = 0; i < N_STEPS; i++) {
+        losses[i] = (float)train_pass(network, bound, pass);
+        CHECK_INT(
+            optimizer_step(&optimizer, network->params, network->grads, spec.lr, 1.0 / N_SAMPLES),
+            DT_OK);
+    }
+    CHECK(fixture_next(file, "losses", found, expected, N_STEPS));
+    fixture_check("loss of step", losses, expected, N_STEPS, 1e-5);
+    dt_optimizer_close(&optimizer);
+}
+
+static void run_backend(const struct dt_backend_ops *ops)
+{
+    const struct dt_backend_options options = {.n_threads = 2};
+    const struct dt_model model = golden_model();
+    const struct dt_samples samples = golden_samples();
+    const struct dt_batch batch = {.n = N_SAMPLES, .rows = rows, .ids = rows};
+    const struct dt_pass pass = {.batch = &batch, .training = true};
+    struct dt_backend *backend = NULL;
+    struct dt_bound_samples *bound = NULL;
+    struct dt_network *network = NULL;
+    CHECK_INT(ops->open(&options, &backend), DT_OK);
+    CHECK_INT(ops->samples_open(backend, &samples, &bound), DT_OK);
+    CHECK_INT(dt_network_open(&model, backend, N_SAMPLES, NULL, &network), DT_OK);
+    set_weights(&model, network);
+
+    FILE *file = fixture_open("network.txt");
+    const double loss = train_pass(network, bound, &pass);
+    char found[64];
+    float expected_loss = 0;
+    check_line(backend, file, "logits", dt_network_logits(network), N_SAMPLES * N_CLASSES, 1.0f,
+               NULL);
+    CHECK(fixture_next(file, "loss", found, &expected_loss, 1));
+    CHECK_NEAR(loss, expected_loss, 2e-6);
+    for (int p = 0; p < model.n_params;
+         p++) { /* gradients are sums over the samples, PyTorch's are means */
+        const struct dt_param *param = &model.params[p];
+        check_line(backend, file, param->name, network->grads + param->offset, param->n_elems,
+                   1.0f / N_SAMPLES, param);
+    }
+    check_training(network, bound, &pass, file);
+    fclose(file);
+
+    dt_network_close(network);
+    ops->samples_close(backend, bound);
+    ops->close(backend);
+}
+
+int main(void)
+{
+    run_backend(&dt_ref_backend);
+    run_backend(&dt_cpu_backend);
+    return 0;
+}

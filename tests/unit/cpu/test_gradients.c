@@ -1,0 +1,207 @@
+/* Finite differences: the gradients of weights and biases of every kind of block, on every backend,
+ * against the loss itself.
+ *
+ * Signed comparison; NaN fails. A step of 5e-4 keeps the error of float activations near 1e-4 and
+ * few probes across a kink of relu or max pool; those few are why nearly all probes have to agree
+ * instead of all: a wrong sign, factor or index fails most of them.
+ */
+#include "base/rng.h"
+#include "model/network.h"
+#include "tests/lib/check.h"
+
+#define BATCH 3
+#define N_CLASSES 4
+
+static const struct dt_samples *make_samples(struct dt_shape shape)
+{
+    static float values[BATCH * 4096];
+    static uint16_t labels[BATCH] = {0, 3, 1};
+    static struct dt_samples samples;
+    const size_t n = BATCH * dt_shape_elems(shape);
+    CHECK(n <= sizeof values / sizeof values[0]);
+    for (size_t i = 0; i < n; i++) {
+        values[i] =
+            2.0f * dt_rng_uniform(dt_rng_words(11, DT_RNG_SYNTHETIC, 1, 0, 0, (uint32_t)i).v[0]) -
+            1.0f;
+    }
+    samples = (struct dt_samples){.n = BATCH,
+                                  .shape = shape,
+                                  .values = values,
+                                  .scale = 1,
+                                  .labels = labels,
+                                  .n_classes = N_CLASSES,
+                                  .n_total = BATCH,
+                                  .id_stride = 1};
+    return &samples;
+}
+
+struct probe {
+    struct dt_backend *backend;
+    struct dt_model model;
+    struct dt_network *network;
+    struct dt_bound_samples *bound;
+    float *params, *grads;
+};
+
+static const uint32_t rows[BATCH] = {0, 1, 2};
+static const struct dt_batch batch = {.n = BATCH, .rows = rows, .ids = rows, .epoch = 5};
+
+static double loss_of(struct probe *p, bool backward)
+{
+    struct dt_metrics metrics;
+    const struct dt_backend_ops *ops = p->backend->ops;
+    const struct dt_pass pass = {.batch = &batch, .training = true, .seed = 77};
+    CHECK(ops->copy_in(p->backend, p->network->params, p->params,
+                       p->model.arena_elems * sizeof(float)) == DT_OK);
+    CHECK(dt_network_gather(p->network, p->bound, &batch) == DT_OK);
+    CHECK(dt_network_forward(p->network, &pass) == DT_OK);
+    CHECK(dt_network_loss(p->network, p->bound, &pass) == DT_OK);
+    CHECK(ops->metrics_take(p->backend, &metrics) == DT_OK);
+    if (backward) {
+        CHECK(dt_network_backward(p->network, &pass, NULL, NULL) == DT_OK);
+        CHECK(ops->copy_out(p->backend, p->grads, p->network->grads,
+                            p->model.arena_elems * sizeof(float)) == DT_OK);
+    }
+    return metrics.loss_sum;
+}
+
+/* Central difference along parameter i. */
+static double slope_of(struct probe *p, size_t i)
+{
+    const float step = 5e-4f, kept = p->params[i];
+    p->params[i] = kept + step;
+    const double above = loss_of(p, false);
+    p->params[i] = kept - step;
+    const double below = loss_of(p, false);
+    p->params[i] = kept;
+    return (above - below) / (2.0 * (double)step);
+}
+
+static void check_tensor(struct probe *p, const char *backend, const char *what,
+                         const struct dt_param *param)
+{
+    const size_t n_probes = param->n_elems < 24 ? param->n_elems : 24;
+    size_t n_wrong = 0;
+    double worst = 0;
+    for (size_t k = 0; k < n_probes; k++) {
+        const size_t i = param->offset + k * param->n_elems / n_probes;
+        const double expected = slope_of(p, i), actual = p->grads[i];
+        const double error = fabs(actual - expected);
+        if (!(error <= 2e-3 + 2e-2 * fabs(expected))) {
+            n_wrong++;
+            worst = error > worst || isnan(error) ? error : worst;
+        }
+    }
+    if (n_wrong * 8 > n_probes) { /* a kink may spoil a probe, a wrong gradient spoils most */
+        CHECK_FAIL("%s, %s, %s: %zu of %zu gradients are wrong, worst by %g", backend, what,
+                   param->name, n_wrong, n_probes, worst);
+    }
+}
+
+static void check_model(const struct dt_backend_ops *ops, const char *what, struct dt_shape input,
+                        const struct dt_layer_spec *layers, int n_layers)
+{
+    struct probe p = {0};
+    struct dt_model_spec spec = {
+        .input = input, .n_layers = n_layers, .loss = DT_LOSS_SOFTMAX_CROSS_ENTROPY};
+    const struct dt_backend_options options = {.n_threads = 1};
+    memcpy(spec.layers, layers, (size_t)n_layers * sizeof *layers);
+    if (dt_model_lower(&spec, &p.model) != DT_OK) {
+        CHECK_FAIL("%s: %s", what, dt_error_text());
+    }
+    CHECK(ops->open(&options, &p.backend) == DT_OK);
+    CHECK(dt_network_open(&p.model, p.backend, BATCH, NULL, &p.network) == DT_OK);
+    CHECK(ops->samples_open(p.backend, make_samples(input), &p.bound) == DT_OK);
+    p.params = calloc(p.model.arena_elems, sizeof(float));
+    p.grads = calloc(p.model.arena_elems, sizeof(float));
+    CHECK(p.params != NULL && p.grads != NULL);
+    dt_model_init(&p.model, 3, p.params);
+    for (int i = 0; i < p.model.n_params;
+         i++) { /* biases off zero, so that relu's kink is not where everything sits */
+        const struct dt_param *param = &p.model.params[i];
+        for (size_t k = 0; param->is_bias && k < param->n_elems; k++) {
+            p.params[param->offset + k] = 0.1f * (float)((k % 5) + 1) - 0.2f;
+        }
+    }
+    loss_of(&p, true);
+    for (int i = 0; i < p.model.n_params; i++) {
+        check_tensor(&p, ops->name, what, &p.model.params[i]);
+    }
+    free(p.params);
+    free(p.grads);
+    ops->samples_close(p.backend, p.bound);
+    dt_network_close(p.network);
+    ops->close(p.backend);
+}
+
+#define CONV(f, k, s, p, a)                                                 \
+    {                                                                       \
+        .type = DT_LAYER_CONV2D, .size = (f), .kernel = (k), .stride = (s), \
+        .padding = DT_PADDING_##p, .activation = DT_ACTIVATION_##a          \
+    }
+#define DENSE(u, a)                                                          \
+    {                                                                        \
+        .type = DT_LAYER_DENSE, .size = (u), .activation = DT_ACTIVATION_##a \
+    }
+#define MAX_POOL(n, s)                                          \
+    {                                                           \
+        .type = DT_LAYER_MAX_POOL2D, .size = (n), .stride = (s) \
+    }
+#define AVG_POOL(n, s)                                          \
+    {                                                           \
+        .type = DT_LAYER_AVG_POOL2D, .size = (n), .stride = (s) \
+    }
+#define DROPOUT(r)                            \
+    {                                         \
+        .type = DT_LAYER_DROPOUT, .rate = (r) \
+    }
+#define LAYER(t)             \
+    {                        \
+        .type = DT_LAYER_##t \
+    }
+#define MODEL(what, ...)                                                                \
+    do {                                                                                \
+        const struct dt_layer_spec layers[] = {__VA_ARGS__};                            \
+        check_model(ops, what, input, layers, (int)(sizeof layers / sizeof layers[0])); \
+    } while (0)
+
+/* A block's gradient is probed together with that of a convolution before it: its dx is what
+ * reaches that one's weights. */
+static void check_backend(const struct dt_backend_ops *ops)
+{
+    const struct dt_shape input = {2, 9, 8};
+    MODEL("dense", LAYER(FLATTEN), DENSE(7, TANH), DENSE(N_CLASSES, NONE));
+    MODEL("dense sigmoid", LAYER(FLATTEN), DENSE(7, SIGMOID), DENSE(N_CLASSES, NONE));
+    MODEL("dense relu", LAYER(FLATTEN), DENSE(17, RELU), DENSE(N_CLASSES, NONE));
+    MODEL("conv valid", CONV(3, 3, 1, VALID, TANH), CONV(5, 3, 1, VALID, TANH), LAYER(FLATTEN),
+          DENSE(N_CLASSES, NONE));
+    MODEL("conv same", CONV(3, 3, 1, SAME, TANH), CONV(5, 4, 1, SAME, SIGMOID), LAYER(FLATTEN),
+          DENSE(N_CLASSES, NONE));
+    MODEL("conv stride", CONV(3, 2, 1, VALID, TANH), CONV(5, 3, 2, SAME, TANH), LAYER(FLATTEN),
+          DENSE(N_CLASSES, NONE));
+    MODEL("conv stride 3", CONV(3, 1, 1, VALID, TANH), CONV(17, 5, 3, VALID, TANH), LAYER(FLATTEN),
+          DENSE(N_CLASSES, NONE));
+    MODEL("conv relu max pool", CONV(16, 3, 1, VALID, TANH), CONV(16, 3, 1, VALID, RELU),
+          MAX_POOL(2, 2), LAYER(FLATTEN), DENSE(N_CLASSES, NONE));
+    MODEL("max pool overlapping", CONV(3, 3, 1, VALID, TANH), MAX_POOL(3, 2), LAYER(FLATTEN),
+          DENSE(N_CLASSES, NONE));
+    MODEL("avg pool", CONV(3, 3, 1, VALID, TANH), AVG_POOL(3, 1), LAYER(FLATTEN),
+          DENSE(N_CLASSES, NONE));
+    MODEL("pool, then activation", CONV(3, 3, 1, VALID, NONE), AVG_POOL(2, 2), LAYER(TANH),
+          LAYER(FLATTEN), DENSE(N_CLASSES, NONE));
+    MODEL("dropout", CONV(3, 3, 1, VALID, TANH), DROPOUT(0.25), CONV(4, 2, 1, VALID, TANH),
+          LAYER(FLATTEN), DROPOUT(0.5), DENSE(N_CLASSES, NONE));
+    MODEL("dropout twice", LAYER(FLATTEN), DENSE(9, TANH), DROPOUT(0.3), DROPOUT(0.2),
+          DENSE(N_CLASSES, NONE));
+    MODEL("everything fused", CONV(8, 3, 1, SAME, TANH), CONV(8, 3, 1, VALID, TANH), AVG_POOL(2, 2),
+          DROPOUT(0.25), LAYER(FLATTEN), DENSE(11, TANH), DROPOUT(0.5), DENSE(N_CLASSES, NONE));
+    MODEL("flatten alone at the end", CONV(N_CLASSES, 9, 1, SAME, TANH), AVG_POOL(8, 8),
+          LAYER(SIGMOID), LAYER(FLATTEN));
+}
+
+int main(void)
+{
+    check_backend(&dt_ref_backend);
+    check_backend(&dt_cpu_backend);
+    return 0;
+}

@@ -1,0 +1,270 @@
+/* Sharding, as properties over many modes, sizes, batches and numbers of ranks. */
+#include "data/shard.h"
+#include "tests/lib/check.h"
+
+#include <stdint.h>
+
+#define MAX_N 2000
+#define MAX_SIZE 8
+
+static struct dt_shard make(enum dt_sharding mode, size_t n_total, size_t global_batch, int rank,
+                            int size, bool shuffle)
+{
+    return (struct dt_shard){.mode = mode,
+                             .seed = 11,
+                             .n_total = n_total,
+                             .global_batch = global_batch,
+                             .rank = rank,
+                             .size = size,
+                             .shuffle = shuffle};
+}
+
+/* Every rank knows since when all have had as many samples as in this step. */
+static void check_like_steps(enum dt_sharding mode, size_t n_total, size_t global_batch, int size)
+{
+    uint32_t before[MAX_SIZE] = {0}, now[MAX_SIZE] = {0};
+    const struct dt_shard first = make(mode, n_total, global_batch, 0, size, true);
+    uint64_t like_step = 0;
+    for (uint64_t step = 0; step < dt_shard_steps_per_epoch(&first); step++) {
+        struct dt_draw draws[MAX_SIZE];
+        for (int rank = 0; rank < size; rank++) {
+            const struct dt_shard shard = make(mode, n_total, global_batch, rank, size, true);
+            draws[rank] = dt_shard_draw(&shard, 0, step);
+            now[rank] = draws[rank].n;
+        }
+        like_step = memcmp(now, before, sizeof now) == 0 ? like_step : step;
+        memcpy(before, now, sizeof now);
+        for (int rank = 0; rank < size; rank++) {
+            CHECK_INT(draws[rank].like_step, like_step);
+        }
+    }
+}
+
+/* What all ranks do in one epoch: counts[i] is how often sample i is used. Checks everything that
+ * holds in every mode. */
+static void run_epoch(enum dt_sharding mode, size_t n_total, size_t global_batch, int size,
+                      bool shuffle, uint32_t epoch, int *counts)
+{
+    uint32_t rows[MAX_N + 1], ids[MAX_N + 1];
+    memset(counts, 0, n_total * sizeof *counts);
+    const struct dt_shard first = make(mode, n_total, global_batch, 0, size, shuffle);
+    const uint64_t n_steps = dt_shard_steps_per_epoch(&first);
+    check_like_steps(mode, n_total, global_batch, size);
+    for (uint64_t step = 0; step < n_steps + 2; step++) {
+        size_t sum = 0;
+        for (int rank = 0; rank < size; rank++) {
+            const struct dt_shard shard = make(mode, n_total, global_batch, rank, size, shuffle);
+            const struct dt_owned owned = dt_shard_owned(&shard);
+            const int capacity = dt_shard_capacity(&shard);
+            CHECK(capacity >= 1);
+            CHECK_INT(dt_shard_steps_per_epoch(&shard), n_steps);
+            rows[capacity] = ids[capacity] = 0xabcdef01;
+            const int n = dt_shard_batch(&shard, epoch, step, rows, ids);
+            CHECK(n >= 0 && n <= capacity);
+            CHECK_INT(rows[capacity], 0xabcdef01);
+            CHECK_INT(ids[capacity], 0xabcdef01);
+            for (int i = 0; i < n; i++) {
+                CHECK(rows[i] < owned.n);
+                CHECK_INT(ids[i], owned.first + rows[i] * owned.stride);
+                CHECK(ids[i] < n_total);
+                counts[ids[i]]++;
+            }
+            sum += (size_t)n;
+            CHECK_INT(dt_shard_step_samples(&shard, step), dt_shard_step_samples(&first, step));
+        }
+        CHECK_INT(sum, dt_shard_step_samples(&first, step));
+        CHECK(sum <= global_batch);
+        CHECK(step < n_steps ? sum > 0
+                             : sum == 0); /* no empty step, and nothing left for a step more */
+    }
+}
+
+static void test_each_sample_once(void)
+{
+    static const size_t totals[] = {1, 2, 3, 7, 8, 16, 31, 100, 257, 1000, 1999};
+    static const size_t batches[] = {1, 2, 3, 4, 5, 8, 13, 32, 100, 128, 1999, 5000};
+    int counts[MAX_N];
+    for (size_t t = 0; t < sizeof totals / sizeof totals[0]; t++) {
+        for (size_t b = 0; b < sizeof batches / sizeof batches[0]; b++) {
+            for (int size = 1; size <= MAX_SIZE && (size_t)size <= batches[b]; size++) {
+                for (int variant = 0; variant < 4; variant++) {
+                    const enum dt_sharding mode =
+                        variant % 2 == 0 ? DT_SHARDING_SHARD : DT_SHARDING_GLOBAL;
+                    run_epoch(mode, totals[t], batches[b], size, variant < 2, 3, counts);
+                    for (size_t i = 0; i < totals[t]; i++) {
+                        CHECK_INT(counts[i], 1);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/* In replicate mode each rank passes over everything. */
+static void test_replicate_uses_everything_on_every_rank(void)
+{
+    int counts[MAX_N];
+    for (int size = 1; size <= 5; size++) {
+        for (size_t batch = (size_t)size; batch < 40; batch += 7) {
+            run_epoch(DT_SHARDING_REPLICATE, 101, batch, size, true, 0, counts);
+            for (size_t i = 0; i < 101; i++) {
+                CHECK_INT(counts[i], size);
+            }
+        }
+    }
+}
+
+/* Marks the samples that all `size` ranks together use in a step. */
+static void global_step_set(enum dt_sharding mode, size_t n_total, size_t batch, int size,
+                            uint64_t step, uint8_t *set)
+{
+    uint32_t rows[MAX_N], ids[MAX_N];
+    memset(set, 0, n_total);
+    for (int rank = 0; rank < size; rank++) {
+        const struct dt_shard shard = make(mode, n_total, batch, rank, size, true);
+        const int n = dt_shard_batch(&shard, 2, step, rows, ids);
+        for (int i = 0; i < n; i++) {
+            set[ids[i]]++;
+        }
+    }
+}
+
+static void test_global_batches_do_not_depend_on_ranks(void)
+{
+    uint8_t one[MAX_N], many[MAX_N];
+    const size_t n_total = 1000, batch = 36;
+    const struct dt_shard shard = make(DT_SHARDING_GLOBAL, n_total, batch, 0, 1, true);
+    for (uint64_t step = 0; step < dt_shard_steps_per_epoch(&shard); step++) {
+        global_step_set(DT_SHARDING_GLOBAL, n_total, batch, 1, step, one);
+        for (int size = 2; size <= MAX_SIZE; size++) {
+            global_step_set(DT_SHARDING_GLOBAL, n_total, batch, size, step, many);
+            CHECK_INT(memcmp(one, many, n_total), 0);
+        }
+    }
+}
+
+/* Of a step's m samples rank r takes m r / size .. m (r + 1) / size, in the order of one rank
+ * alone. */
+static void test_global_slices(void)
+{
+    uint32_t rows[MAX_N], ids[MAX_N], alone[MAX_N];
+    for (int size = 1; size <= MAX_SIZE; size++) {
+        const struct dt_shard single = make(DT_SHARDING_GLOBAL, 1000, 36, 0, 1, true);
+        for (uint64_t step = 0; step < dt_shard_steps_per_epoch(&single); step++) {
+            const size_t m = (size_t)dt_shard_batch(&single, 0, step, rows, alone);
+            for (int rank = 0; rank < size; rank++) {
+                const struct dt_shard shard = make(DT_SHARDING_GLOBAL, 1000, 36, rank, size, true);
+                const size_t begin = m * (size_t)rank / (size_t)size,
+                             end = m * (size_t)(rank + 1) / (size_t)size;
+                CHECK_INT(dt_shard_batch(&shard, 0, step, rows, ids), end - begin);
+                CHECK_INT(memcmp(ids, alone + begin, (end - begin) * sizeof *ids), 0);
+            }
+        }
+    }
+}
+
+/* The example of docs/data.md: the first two steps of 10 samples on 3 ranks, as text. */
+static void test_three_ranks_by_hand(void)
+{
+    static const char *const want[] = {
+        [DT_SHARDING_SHARD] = "0 3 . 1 4 . 2 5 | 6 9 . 7 . 8 | ",
+        [DT_SHARDING_GLOBAL] = "0 1 . 2 3 . 4 5 | 6 . 7 . 8 9 | ",
+        [DT_SHARDING_REPLICATE] = "0 1 . 0 1 . 0 1 | 2 3 . 2 3 . 2 3 | ",
+    };
+    static const int want_steps[] = {2, 2, 5};
+    for (int mode = DT_SHARDING_SHARD; mode <= DT_SHARDING_REPLICATE; mode++) {
+        char text[200] = "";
+        for (uint64_t step = 0; step < 2; step++) {
+            for (int rank = 0; rank < 3; rank++) {
+                uint32_t rows[8], ids[8];
+                const struct dt_shard shard = make((enum dt_sharding)mode, 10, 6, rank, 3, false);
+                CHECK_INT(dt_shard_steps_per_epoch(&shard), want_steps[mode]);
+                const int n = dt_shard_batch(&shard, 0, step, rows, ids);
+                for (int i = 0; i < n; i++) {
+                    sprintf(text + strlen(text), "%u ", ids[i]);
+                }
+                strcat(text, rank < 2 ? ". " : "| ");
+            }
+        }
+        CHECK_TEXT(text, want[mode]);
+    }
+}
+
+static void test_unshuffled_is_natural_order(void)
+{
+    uint32_t rows[MAX_N], ids[MAX_N];
+    const struct dt_shard shard = make(DT_SHARDING_GLOBAL, 100, 30, 0, 1, false);
+    for (uint64_t step = 0; step < 4; step++) {
+        const int n = dt_shard_batch(&shard, 5, step, rows, ids);
+        CHECK_INT(n, step < 3 ? 30 : 10);
+        for (int i = 0; i < n; i++) {
+            CHECK_INT(ids[i], 30 * (int)step + i);
+        }
+    }
+}
+
+/* Shuffling: another order in another epoch, the same one again when asked again; apart for ranks
+ * that replicate. */
+static void test_epochs_differ(void)
+{
+    uint32_t rows[MAX_N], a[MAX_N], b[MAX_N];
+    for (int mode = DT_SHARDING_SHARD; mode <= DT_SHARDING_REPLICATE; mode++) {
+        const struct dt_shard shard = make((enum dt_sharding)mode, 1000, 200, 0, 2, true);
+        const struct dt_shard other = make((enum dt_sharding)mode, 1000, 200, 1, 2, true);
+        const size_t n_bytes = 100 * sizeof *a;
+        CHECK_INT(dt_shard_batch(&shard, 0, 0, rows, a), 100);
+        dt_shard_batch(&shard, 1, 0, rows, b);
+        CHECK(memcmp(a, b, n_bytes) != 0);
+        dt_shard_batch(&shard, 0, 0, rows, b);
+        CHECK_INT(memcmp(a, b, n_bytes), 0);
+        dt_shard_batch(&other, 0, 0, rows, b);
+        CHECK(memcmp(a, b, n_bytes) != 0);
+    }
+}
+
+/* One rank: shard and global are the same thing. */
+static void test_one_rank_modes_agree(void)
+{
+    uint32_t rows[MAX_N], a[MAX_N], b[MAX_N];
+    const struct dt_shard shard = make(DT_SHARDING_SHARD, 1000, 64, 0, 1, true);
+    const struct dt_shard global = make(DT_SHARDING_GLOBAL, 1000, 64, 0, 1, true);
+    for (uint64_t step = 0; step < 16; step++) {
+        const int n = dt_shard_batch(&shard, 4, step, rows, a);
+        CHECK_INT(dt_shard_batch(&global, 4, step, rows, b), n);
+        CHECK_INT(memcmp(a, b, (size_t)n * sizeof *a), 0);
+    }
+}
+
+/* Numbers near the limits must not wrap: 2^31 - 1 samples, and step numbers far past the end. */
+static void test_large_numbers(void)
+{
+    uint32_t rows[8], ids[8];
+    for (int mode = DT_SHARDING_SHARD; mode <= DT_SHARDING_REPLICATE; mode++) {
+        const struct dt_shard shard = make((enum dt_sharding)mode, INT32_MAX, 8, 1, 2, true);
+        const uint64_t n_steps = dt_shard_steps_per_epoch(&shard);
+        CHECK_INT(n_steps, mode == DT_SHARDING_REPLICATE ? 536870912 : 268435456);
+        const int n = dt_shard_batch(&shard, 0, n_steps - 1, rows, ids);
+        CHECK(n >= 3 && n <= 4);
+        for (int i = 0; i < n; i++) {
+            CHECK(ids[i] < INT32_MAX);
+        }
+        for (int bit = 31; bit < 64; bit++) { /* step * batch wraps to 0 */
+            CHECK_INT(dt_shard_batch(&shard, 0, (uint64_t)1 << bit, rows, ids), 0);
+            CHECK_INT(dt_shard_step_samples(&shard, (uint64_t)1 << bit), 0);
+        }
+    }
+}
+
+int main(void)
+{
+    test_each_sample_once();
+    test_replicate_uses_everything_on_every_rank();
+    test_global_batches_do_not_depend_on_ranks();
+    test_global_slices();
+    test_three_ranks_by_hand();
+    test_unshuffled_is_natural_order();
+    test_epochs_differ();
+    test_one_rank_modes_agree();
+    test_large_numbers();
+    return 0;
+}

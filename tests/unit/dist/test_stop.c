@@ -1,0 +1,97 @@
+/* Signals: kept pending while MPI starts, noticed afterwards, and obeyed at once by those who
+ * insist. */
+#include "dist/ranks/launch/stop.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "tests/lib/check.h"
+
+/* Runs `child` in a process of its own; its exit code, or 1000 + the signal that ended it. */
+static int run(void (*child)(int signal_number), int signal_number)
+{
+    fflush(NULL);
+    const pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        child(signal_number);
+        _exit(0);
+    }
+    int state;
+    CHECK_INT(waitpid(pid, &state, 0), pid);
+    return WIFEXITED(state) ? WEXITSTATUS(state) : 1000 + WTERMSIG(state);
+}
+
+static void early_signal(int signal_number)
+{
+    dt_stop_block();
+    raise(signal_number);
+    CHECK(!dt_stop_requested());
+    dt_stop_install();
+    CHECK(dt_stop_requested());
+    CHECK_INT(dt_stop_signal(), signal_number);
+}
+
+static void handler_replaced_by_mpi(int signal_number)
+{
+    dt_stop_block();
+    signal(signal_number, SIG_IGN); /* as MPI_Init does with SIGUSR1 */
+    dt_stop_install();
+    CHECK(!dt_stop_requested());
+    raise(signal_number);
+    CHECK_INT(dt_stop_signal(), signal_number);
+}
+
+static void second_signal_later(int signal_number)
+{
+    dt_stop_block();
+    dt_stop_install();
+    raise(SIGTERM);
+    dt_sleep_ms(2100);
+    raise(signal_number);
+}
+
+static void at_once(int signal_number)
+{
+    dt_stop_block();
+    dt_stop_at_once();
+    dt_stop_block(); /* as when the world is opened */
+    dt_stop_install();
+    raise(signal_number);
+}
+
+static void at_once_with_one_pending(int signal_number)
+{
+    dt_stop_block();
+    raise(signal_number);
+    dt_stop_at_once();
+}
+
+static void at_once_after_one(int signal_number)
+{
+    dt_stop_block();
+    dt_stop_install();
+    raise(signal_number);
+    dt_stop_at_once();
+}
+
+int main(void)
+{
+    const int signals[] = {SIGINT, SIGTERM, SIGUSR1};
+    for (int i = 0; i < 3; i++) {
+        CHECK_INT(run(at_once, signals[i]), 1000 + signals[i]);
+        CHECK_INT(run(at_once_with_one_pending, signals[i]), 1000 + signals[i]);
+        CHECK_INT(run(at_once_after_one, signals[i]), 1000 + signals[i]);
+    }
+    CHECK_INT(run(early_signal, SIGTERM), 0);
+    CHECK_INT(run(early_signal, SIGINT), 0);
+    CHECK_INT(run(early_signal, SIGUSR1), 0);
+    CHECK_INT(run(handler_replaced_by_mpi, SIGUSR1), 0);
+    CHECK_INT(run(second_signal_later, SIGINT), 130);
+    CHECK_INT(run(second_signal_later, SIGTERM), 143);
+    CHECK_INT(run(second_signal_later, SIGUSR1),
+              0); /* the batch system's reminder is not impatience */
+    return 0;
+}

@@ -1,0 +1,370 @@
+/* Checkpoints: what goes in comes out, only into the model it came from, and the folder keeps the
+ * right files. */
+#include <sys/wait.h>
+
+#include "tests/lib/checkpoint_sample.h"
+
+static struct sample sample; /* shared; every test leaves it as it was */
+
+static void write_file(const char *path, const void *bytes, size_t n_bytes)
+{
+    FILE *file = fopen(path, "wb");
+    CHECK(file != NULL && fwrite(bytes, 1, n_bytes, file) == n_bytes && fclose(file) == 0);
+}
+
+static void read_file(const char *path, uint8_t **bytes, size_t *n_bytes)
+{
+    CHECK_INT(dt_file_read(path, (size_t)1 << 30, bytes, n_bytes), DT_OK);
+}
+
+/* ---- what goes in comes out ---- */
+
+static void test_round_trip(void)
+{
+    const struct dt_checkpoint_state before = sample.checkpoint.state;
+    const float odd[] = {-0.0f, 1e-45f, 3.4028235e38f, -1.17549435e-38f};
+    float *weights = sample.arenas[0] + sample.model.params[0].offset, kept[4];
+    char dir[256], path[DT_CHECKPOINT_PATH_SIZE], expected[DT_CHECKPOINT_PATH_SIZE];
+    memcpy(kept, weights, sizeof kept);
+    memcpy(weights, odd, sizeof odd);
+    sample.checkpoint.state = (struct dt_checkpoint_state){.epoch = 3,
+                                                           .step_in_epoch = 7,
+                                                           .optimizer_steps = 400,
+                                                           .seed = UINT64_MAX,
+                                                           .world_size = 4,
+                                                           .global_batch = 512,
+                                                           .n_train = 60000,
+                                                           .data_crc = 0x89abcdef,
+                                                           .loss_sum = 0.1,
+                                                           .n_correct = 1.0 / 3.0,
+                                                           .n_samples = 9007199254740993.0};
+    sample_dir_make(dir);
+    sample_save(&sample, dir, 469, 2, path);
+    snprintf(expected, sizeof expected, "%s/step-000000000469.safetensors", dir);
+    CHECK_TEXT(path, expected);
+
+    struct dt_checkpoint_file file;
+    CHECK_INT(dt_checkpoint_open(path, &file), DT_OK);
+    CHECK(memcmp(&file.state, &sample.checkpoint.state, sizeof file.state) == 0);
+    CHECK_TEXT(file.config, sample_config);
+    float *arenas[3];
+    for (int a = 0; a < 3; a++) {
+        arenas[a] = malloc(sample.model.arena_elems * sizeof(float));
+        CHECK(arenas[a] != NULL);
+        for (size_t i = 0; i < sample.model.arena_elems; i++) {
+            arenas[a][i] = SAMPLE_GAP; /* stays in the gaps */
+        }
+    }
+    CHECK_INT(dt_checkpoint_get(&file, &sample.model, arenas[0], 2, arenas + 1), DT_OK);
+    for (int a = 0; a < 3; a++) {
+        CHECK(memcmp(arenas[a], sample.arenas[a], sample.model.arena_elems * sizeof(float)) == 0);
+        memset(arenas[a], 0, sample.model.arena_elems * sizeof(float));
+    }
+    float *second_only[2] = {NULL, arenas[2]};
+    CHECK_INT(dt_checkpoint_get(&file, &sample.model, arenas[0], 0, NULL),
+              DT_OK); /* weights alone */
+    CHECK_INT(dt_checkpoint_get(&file, &sample.model, arenas[0], 2, second_only), DT_OK);
+    CHECK(memcmp(arenas[0] + sample.model.params[2].offset,
+                 sample.arenas[0] + sample.model.params[2].offset, 64) == 0);
+    CHECK(memcmp(arenas[2] + sample.model.params[2].offset,
+                 sample.arenas[2] + sample.model.params[2].offset, 64) == 0);
+    dt_checkpoint_close(&file);
+    dt_checkpoint_close(&file); /* twice is fine */
+    for (int a = 0; a < 3; a++) {
+        free(arenas[a]);
+    }
+    memcpy(weights, kept, sizeof kept);
+    sample.checkpoint.state = before;
+    sample_dir_remove(dir);
+}
+
+/* The file as another tool sees it: names, shapes and places by the format alone. */
+static void test_layout(void)
+{
+    uint8_t *bytes;
+    size_t n_bytes;
+    uint64_t length;
+    sample_bytes(&sample, &bytes, &n_bytes);
+    memcpy(&length, bytes, 8);
+    CHECK_INT((8 + length) % 64, 0);
+    CHECK(n_bytes - 8 - length == 3 * sample.model.n_parameters * sizeof(float));
+    char *header = strndup((const char *)bytes + 8, length);
+    CHECK(header != NULL);
+    CHECK_HAS(header, "{\"__metadata__\":{\"format\":\"dtrain\",\"version\":\"1\",");
+    CHECK_HAS(header,
+              "\"conv1.weight\":{\"dtype\":\"F32\",\"shape\":[4,1,3,3],\"data_offsets\":[0,144]}");
+    CHECK_HAS(header,
+              "\"conv1.bias\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[144,160]}");
+    CHECK_HAS(header,
+              "\"fc1.weight\":{\"dtype\":\"F32\",\"shape\":[8,144],\"data_offsets\":[160,4768]}");
+    CHECK_HAS(header, "\"optimizer.1.fc2.bias\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":["
+                      "14816,14832]}");
+    CHECK(memcmp(bytes + 8 + length, sample.arenas[0] + sample.model.params[0].offset, 144) == 0);
+    free(header);
+    free(bytes);
+}
+
+/* What compression has left: a row for each worker, behind everything else; without, the file has
+ * no more than ever. */
+static void test_residuals(void)
+{
+    enum { N_WORKERS = 3 };
+    const size_t n = N_WORKERS * sample.model.arena_elems;
+    char dir[256], path[DT_CHECKPOINT_PATH_SIZE];
+    struct dt_checkpoint_file file;
+    float *rows = malloc(n * sizeof *rows), *back = malloc(n * sizeof *back);
+    CHECK(rows != NULL && back != NULL);
+    for (size_t i = 0; i < n; i++) {
+        rows[i] = sample_value(7, i);
+    }
+    sample_dir_make(dir);
+    sample.checkpoint.state.world_size = N_WORKERS;
+    sample.checkpoint.state.compression_draws = 42;
+    sample.checkpoint.residuals = rows;
+    sample_save(&sample, dir, 1, 1, path);
+    CHECK_INT(dt_checkpoint_open(path, &file), DT_OK);
+    CHECK_INT(dt_checkpoint_check(&file, &sample.model, 2), DT_OK);
+    CHECK_INT(dt_checkpoint_check(&file, &sample.model, 0), DT_OK);
+    CHECK(dt_checkpoint_has_residuals(&file));
+    CHECK_INT(file.state.compression_draws, 42);
+    dt_checkpoint_get_residuals(&file, N_WORKERS, back);
+    CHECK(memcmp(rows, back, n * sizeof *rows) == 0);
+    dt_checkpoint_get_residuals(&file, N_WORKERS - 1,
+                                back); /* the third worker's go to the first */
+    for (size_t i = 0, of_two = n / N_WORKERS * (N_WORKERS - 1); i < of_two; i++) {
+        CHECK(back[i] == rows[i] + (i + of_two < n ? rows[i + of_two] : 0));
+    }
+    file.state.world_size = 2;
+    CHECK_INT(dt_checkpoint_check(&file, &sample.model, 2), DT_CONFIG);
+    CHECK_HAS(dt_error_text(), "tensor 'compression.residuals' has shape [3, 12");
+    CHECK_HAS(dt_error_text(), "2 workers of this model have [2, 12");
+    dt_error_clear();
+    dt_checkpoint_close(&file);
+    sample.checkpoint.residuals = NULL;
+    sample.checkpoint.state.compression_draws = 0;
+    sample_save(&sample, dir, 1, 1, path);
+    CHECK_INT(dt_checkpoint_open(path, &file), DT_OK);
+    CHECK(!dt_checkpoint_has_residuals(&file));
+    dt_checkpoint_close(&file);
+    sample_dir_remove(dir);
+    free(rows);
+    free(back);
+}
+
+/* ---- another model ---- */
+
+static void check_get_refused(const struct dt_checkpoint_file *file, const struct sample *other,
+                              int n_states, const char *message)
+{
+    CHECK_INT(dt_checkpoint_get(file, &other->model, other->arenas[0], n_states, other->arenas + 1),
+              DT_CONFIG);
+    CHECK_HAS(dt_error_text(), "step-000000000001.safetensors: ");
+    CHECK_HAS(dt_error_text(), message);
+    dt_error_clear();
+}
+
+static void test_another_model(void)
+{
+    char dir[256], path[DT_CHECKPOINT_PATH_SIZE];
+    struct sample other;
+    struct dt_checkpoint_file file;
+    sample_dir_make(dir);
+    sample_save(&sample, dir, 1, 1, path);
+    CHECK_INT(dt_checkpoint_open(path, &file), DT_OK);
+    check_get_refused(&file, &sample, 1,
+                      "tensors unknown: 'optimizer.1.conv1.weight', 'optimizer.1.conv1.bias', ");
+    sample_open(5, 8, &other);
+    check_get_refused(&file, &other, 2,
+                      "tensor 'conv1.weight' has shape [4, 1, 3, 3], the model has [5, 1, 3, 3]");
+    sample_close(&other);
+    sample_open(4, 9, &other);
+    check_get_refused(&file, &other, 0,
+                      "tensor 'fc1.weight' has shape [8, 144], the model has [9, 144]");
+    sample_close(&other);
+    dt_checkpoint_close(&file);
+
+    sample.checkpoint.n_optimizer_states = 1;
+    sample_save(&sample, dir, 1, 1, path);
+    sample.checkpoint.n_optimizer_states = 2;
+    CHECK_INT(dt_checkpoint_open(path, &file), DT_OK);
+    check_get_refused(&file, &sample, 2, "tensors missing: 'optimizer.1.conv1.weight', ");
+    struct dt_model smaller = sample.model, larger = sample.model;
+    smaller.n_params = 4;
+    strcpy(larger.params[5].name, "fc3.bias");
+    other = (struct sample){.model = smaller, .arenas = {sample.arenas[0]}};
+    check_get_refused(&file, &other, 0,
+                      "tensors unknown: 'fc2.weight', 'fc2.bias' (it is of another model");
+    other.model = larger;
+    check_get_refused(&file, &other, 0,
+                      "tensors missing: 'fc3.bias'; unknown: 'fc2.bias' (it is of another model or "
+                      "optimizer, or has other names for them)");
+    dt_checkpoint_close(&file);
+    sample_dir_remove(dir);
+}
+
+/* ---- the folder ---- */
+
+static char damaged_text[4096];
+static int n_damaged;
+
+static void on_damaged(void *context, const char *text)
+{
+    (void)context;
+    n_damaged++;
+    strncat(damaged_text, text, sizeof damaged_text - strlen(damaged_text) - 1);
+}
+
+static enum dt_status newest(const char *dir, char path[DT_CHECKPOINT_PATH_SIZE],
+                             struct dt_checkpoint_file *file)
+{
+    damaged_text[0] = '\0';
+    n_damaged = 0;
+    const struct dt_checkpoint_judge judge = {.on_damaged = on_damaged};
+    return dt_checkpoint_newest(dir, &judge, path, file);
+}
+
+static void test_keep(void)
+{
+    char dir[256], path[DT_CHECKPOINT_PATH_SIZE];
+    const char *foreign[] = {"step-7.safetensors", "step-000000000002.safetensors.bak",
+                             "notes.txt",          "xstep-000000000002.safetensors",
+                             ".tmp-notes-4711",    "step-00000000000a.safetensors"};
+    const int n_foreign = sizeof foreign / sizeof foreign[0];
+    sample_dir_make(dir);
+    for (int i = 0; i < n_foreign; i++) {
+        snprintf(path, sizeof path, "%s/%s", dir, foreign[i]);
+        write_file(path, "mine", 4);
+    }
+    const uint64_t steps[] = {9, 10, 100, 1000000000000,
+                              99}; /* the last one: a run that went back */
+    for (int i = 0; i < 4; i++) {
+        sample_save(&sample, dir, steps[i], 2, path);
+    }
+    CHECK_INT(sample_count_files(dir), n_foreign + 2);
+    CHECK(sample_exists(dir, "step-000000000100.safetensors") &&
+          sample_exists(dir, "step-1000000000000.safetensors"));
+    sample_save(&sample, dir, 5, 1, path);
+    CHECK_INT(sample_count_files(dir), n_foreign + 3);
+    sample_save(&sample, dir, steps[4], 1, path);
+    CHECK_INT(sample_count_files(dir), n_foreign + 3);
+    CHECK(sample_exists(dir, "step-000000000099.safetensors") &&
+          sample_exists(dir, "step-000000000100.safetensors"));
+    for (int i = 0; i < n_foreign; i++) {
+        CHECK(sample_exists(dir, foreign[i]));
+    }
+    struct dt_checkpoint_file file;
+    CHECK_INT(newest(dir, path, &file), DT_OK);
+    CHECK_INT(n_damaged, 0);
+    CHECK_INT(file.state.step, 1000000000000); /* by number, not by name */
+    dt_checkpoint_close(&file);
+    sample_dir_remove(dir);
+}
+
+static void test_newest(void)
+{
+    char dir[256], path[DT_CHECKPOINT_PATH_SIZE], missing[DT_CHECKPOINT_PATH_SIZE];
+    struct dt_checkpoint_file file;
+    sample_dir_make(dir);
+    snprintf(missing, sizeof missing, "%s/none", dir);
+    CHECK_INT(newest(missing, path, &file), DT_OK);
+    CHECK_TEXT(path, "");
+    CHECK_INT(newest(dir, path, &file), DT_OK);
+    CHECK_TEXT(path, "");
+    dt_checkpoint_close(&file);
+    for (uint64_t step = 100; step <= 400; step += 100) {
+        sample_save(&sample, dir, step, 4, path);
+    }
+    uint8_t *bytes;
+    size_t n_bytes;
+    read_file(path, &bytes, &n_bytes);
+    bytes[n_bytes - 1] ^= 1;
+    write_file(path, bytes, n_bytes); /* 400: one bit */
+    free(bytes);
+    snprintf(path, sizeof path, "%s/step-000000000300.safetensors", dir);
+    CHECK_INT(truncate(path, 0), 0);
+    char folder[DT_CHECKPOINT_PATH_SIZE];
+    snprintf(folder, sizeof folder, "%s/step-000000000500.safetensors", dir);
+    CHECK_INT(mkdir(folder, 0700), 0);
+    CHECK_INT(newest(dir, path, &file), DT_OK);
+    CHECK_INT(rmdir(folder), 0);
+    CHECK_INT(file.state.step, 200);
+    CHECK_HAS(path, "/step-000000000200.safetensors");
+    CHECK_INT(n_damaged, 3);
+    CHECK_HAS(damaged_text, "step-000000000500.safetensors: is a directory");
+    CHECK_HAS(damaged_text,
+              "step-000000000400.safetensors: damaged (tensor 'optimizer.1.fc2.bias' crc ");
+    CHECK_HAS(damaged_text, "step-000000000300.safetensors: empty file");
+    CHECK_TEXT(dt_error_text(), "");
+    dt_checkpoint_close(&file);
+    for (uint64_t step = 100; step <= 200; step += 100) {
+        snprintf(path, sizeof path, "%s/step-000000000%d.safetensors", dir, (int)step);
+        write_file(path, "<html>not found</html>", 22);
+    }
+    CHECK_INT(newest(dir, path, &file), DT_BAD_DATA);
+    CHECK_TEXT(path, "");
+    CHECK_INT(n_damaged, 4);
+    CHECK_HAS(dt_error_text(), "all 4 checkpoints are damaged");
+    dt_error_clear();
+    sample_dir_remove(dir);
+}
+
+static void test_leftovers(void)
+{
+    char dir[256], path[DT_CHECKPOINT_PATH_SIZE], name[128], alive[128], best[128];
+    sample_dir_make(dir);
+    const pid_t dead = fork();
+    if (dead == 0) {
+        _exit(0);
+    }
+    CHECK(dead > 0 && waitpid(dead, NULL, 0) == dead);
+    snprintf(name, sizeof name, DT_FILE_TEMPORARY "step-000000000469.safetensors-%ld", (long)dead);
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    write_file(path, "half", 4);
+    snprintf(alive, sizeof alive, DT_FILE_TEMPORARY "step-000000000469.safetensors-%ld",
+             (long)getppid());
+    snprintf(path, sizeof path, "%s/%s", dir, alive);
+    write_file(path, "half", 4);
+    snprintf(best, sizeof best, DT_FILE_TEMPORARY DT_CHECKPOINT_BEST "-%ld", (long)dead);
+    snprintf(path, sizeof path, "%s/%s", dir, best);
+    write_file(path, "half", 4);
+    sample_save(&sample, dir, 1, 1, path);
+    CHECK(!sample_exists(dir, name) && !sample_exists(dir, best) && sample_exists(dir, alive));
+    CHECK_INT(sample_count_files(dir), 2);
+    sample_dir_remove(dir);
+}
+
+static void test_bad_paths(void)
+{
+    char dir[256], path[DT_CHECKPOINT_PATH_SIZE], missing[DT_CHECKPOINT_PATH_SIZE];
+    struct dt_checkpoint_file file;
+    sample_dir_make(dir);
+    snprintf(missing, sizeof missing, "%s/none", dir);
+    CHECK_INT(dt_checkpoint_open(missing, &file), DT_NO_INPUT);
+    CHECK_HAS(dt_error_text(), "No such file or directory");
+    dt_error_clear();
+    CHECK_INT(dt_checkpoint_open(dir, &file), DT_NO_INPUT);
+    dt_error_clear();
+    CHECK_INT(dt_checkpoint_save(missing, 1, &sample.model, &sample.checkpoint, path), DT_IO);
+    dt_error_clear();
+    memset(missing, 'x', sizeof missing - 1);
+    missing[sizeof missing - 1] = '\0';
+    CHECK(dt_checkpoint_save(missing, 1, &sample.model, &sample.checkpoint, path) != DT_OK);
+    CHECK_HAS(dt_error_text(), "too long");
+    dt_error_clear();
+    sample_dir_remove(dir);
+}
+
+int main(void)
+{
+    sample_open(4, 8, &sample);
+    test_round_trip();
+    test_layout();
+    test_residuals();
+    test_another_model();
+    test_keep();
+    test_newest();
+    test_leftovers();
+    test_bad_paths();
+    sample_close(&sample);
+    return 0;
+}

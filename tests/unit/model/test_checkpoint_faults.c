@@ -1,0 +1,175 @@
+/* Saving on a failing disk: each system call in turn fails, falls short or lies, and no older
+ * checkpoint is lost. */
+#include <errno.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include "tests/lib/checkpoint_sample.h"
+
+static struct sample sample; /* shared; every test leaves it as it was */
+
+/* No checkpoint may be reported as damaged. */
+static void never_damaged(void *context, const char *text)
+{
+    (void)context;
+    CHECK_FAIL("damaged: %s", text);
+}
+
+static const struct dt_checkpoint_judge judge = {.on_damaged = never_damaged};
+
+static struct dt_file_calls real;
+static int call_number, failing_call, failing_errno;
+
+static bool fails(void)
+{
+    if (++call_number != failing_call) {
+        return false;
+    }
+    errno = failing_errno;
+    return true;
+}
+
+#define FAILING(name, type, parameters, arguments)       \
+    static type failing_##name parameters                \
+    {                                                    \
+        return fails() ? (type)-1 : real.name arguments; \
+    }
+FAILING(openat, int, (int folder, const char *path, int flags, mode_t mode),
+        (folder, path, flags, mode))
+FAILING(fstat, int, (int fd, struct stat *info), (fd, info))
+FAILING(read, ssize_t, (int fd, void *bytes, size_t n_bytes), (fd, bytes, n_bytes))
+FAILING(fallocate, int, (int fd, int mode, off_t offset, off_t n_bytes),
+        (fd, mode, offset, n_bytes))
+FAILING(fchmod, int, (int fd, mode_t mode), (fd, mode))
+FAILING(fsync, int, (int fd), (fd))
+FAILING(renameat, int, (int from_folder, const char *from, int to_folder, const char *to),
+        (from_folder, from, to_folder, to))
+FAILING(unlinkat, int, (int folder, const char *path, int flags), (folder, path, flags))
+
+/* The disk is full half-way through a write: first a short count, then the error. */
+static ssize_t failing_write(int fd, const void *bytes, size_t n_bytes)
+{
+    if (fails()) {
+        return -1;
+    }
+    return real.write(fd, bytes,
+                      call_number + 1 == failing_call && n_bytes > 1 ? n_bytes / 2 : n_bytes);
+}
+
+static int failing_close(int fd)
+{
+    const bool now = fails();
+    const int result = real.close(fd);
+    errno = now ? failing_errno : errno;
+    return now ? -1 : result;
+}
+
+/* Each call of a save fails in turn, with each errno: the file of the step before must live, and
+ * nothing else may be left. */
+static void test_failing_calls(void)
+{
+    const int errors[] = {ENOSPC, EIO, EDQUOT};
+    char dir[256], path[DT_CHECKPOINT_PATH_SIZE];
+    int n_failed = 0;
+    real = dt_file_calls;
+    for (size_t e = 0; e < sizeof errors / sizeof errors[0]; e++) {
+        failing_errno = errors[e];
+        bool reached = true;
+        for (int k = 1; reached; k++) {
+            sample_dir_make(dir);
+            sample_save(&sample, dir, 1, 1, path);
+            dt_file_calls = (struct dt_file_calls){
+                failing_openat,    failing_fstat,    failing_read,  failing_write,
+                failing_fallocate, failing_fchmod,   failing_fsync, failing_close,
+                failing_renameat,  failing_unlinkat, real.mkdir};
+            call_number = 0;
+            failing_call = k;
+            sample.checkpoint.state.step = 2;
+            const enum dt_status status =
+                dt_checkpoint_save(dir, 1, &sample.model, &sample.checkpoint, path);
+            dt_file_calls = real;
+            reached = call_number >= k;
+            n_failed += status != DT_OK;
+            if (status != DT_OK) {
+                CHECK_INT(status, DT_IO);
+                CHECK(strlen(dt_error_text()) > 0);
+                CHECK(sample_exists(dir, "step-000000000001.safetensors"));
+                dt_error_clear();
+            }
+            CHECK_INT(sample_count_files(dir),
+                      sample_exists(dir, "step-000000000001.safetensors") +
+                          sample_exists(dir, "step-000000000002.safetensors"));
+            struct dt_checkpoint_file file;
+            CHECK_INT(dt_checkpoint_newest(dir, &judge, path, &file), DT_OK);
+            CHECK(file.state.step == 2 || (file.state.step == 1 && status != DT_OK));
+            dt_checkpoint_close(&file);
+            sample_save(&sample, dir, 3, 1, path); /* and the next save clears up */
+            CHECK_INT(sample_count_files(dir), 1);
+            sample_dir_remove(dir);
+        }
+    }
+    CHECK(n_failed > 30); /* 3 errnos, and more than ten calls that matter */
+}
+
+static void test_file_size_limit(void)
+{
+    char dir[256], path[DT_CHECKPOINT_PATH_SIZE];
+    struct rlimit limit;
+    sample_dir_make(dir);
+    sample_save(&sample, dir, 1, 1, path);
+    signal(SIGXFSZ, SIG_IGN);
+    CHECK_INT(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    const struct rlimit small = {.rlim_cur = 4096, .rlim_max = limit.rlim_max};
+    CHECK_INT(setrlimit(RLIMIT_FSIZE, &small), 0);
+    sample.checkpoint.state.step = 2;
+    CHECK_INT(dt_checkpoint_save(dir, 1, &sample.model, &sample.checkpoint, path), DT_IO);
+    CHECK_INT(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    CHECK_HAS(dt_error_text(), "step-000000000002.safetensors");
+    CHECK_HAS(dt_error_text(), "File too large");
+    dt_error_clear();
+    CHECK_INT(sample_count_files(dir), 1);
+    struct dt_checkpoint_file file;
+    CHECK_INT(dt_checkpoint_newest(dir, &judge, path, &file), DT_OK);
+    CHECK_INT(file.state.step, 1);
+    dt_checkpoint_close(&file);
+    sample_dir_remove(dir);
+}
+
+/* A disk that says it wrote, and did not: found when the file is read back. */
+static ssize_t lying_write(int fd, const void *bytes, size_t n_bytes)
+{
+    uint8_t *changed = malloc(n_bytes);
+    CHECK(changed != NULL);
+    memcpy(changed, bytes, n_bytes);
+    changed[n_bytes / 2] ^= 4;
+    const ssize_t n = real.write(fd, changed, n_bytes);
+    free(changed);
+    return n;
+}
+
+static void test_read_back(void)
+{
+    char dir[256], path[DT_CHECKPOINT_PATH_SIZE];
+    sample_dir_make(dir);
+    sample_save(&sample, dir, 1, 1, path);
+    real = dt_file_calls;
+    dt_file_calls.write = lying_write;
+    sample.checkpoint.state.step = 2;
+    CHECK_INT(dt_checkpoint_save(dir, 1, &sample.model, &sample.checkpoint, path), DT_IO);
+    dt_file_calls = real;
+    CHECK_HAS(dt_error_text(), "damaged");
+    dt_error_clear();
+    CHECK(sample_exists(dir, "step-000000000001.safetensors"));
+    CHECK_INT(sample_count_files(dir), 1);
+    sample_dir_remove(dir);
+}
+
+int main(void)
+{
+    sample_open(4, 8, &sample);
+    test_failing_calls();
+    test_file_size_limit();
+    test_read_back();
+    sample_close(&sample);
+    return 0;
+}

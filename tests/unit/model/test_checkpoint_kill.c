@@ -1,0 +1,159 @@
+/* A process that saves over and over is killed 200 times: at a random moment, and just before or
+ * after its k-th system call. Whatever it had acknowledged must be there afterwards, whole. */
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "tests/lib/checkpoint_sample.h"
+
+#define N_KILLS 200
+#define KEEP 2
+
+static struct sample sample;
+
+/* ---- the child ---- */
+
+static struct dt_file_calls real;
+static unsigned calls_left; /* 0: never kills itself */
+static bool kill_after;     /* the call instead of before it */
+
+static void count(bool after)
+{
+    if (calls_left > 0 && after == kill_after && --calls_left == 0) {
+        raise(SIGKILL);
+    }
+}
+
+#define COUNTED(name, type, parameters, arguments) \
+    static type counted_##name parameters          \
+    {                                              \
+        count(false);                              \
+        const type result = real.name arguments;   \
+        count(true);                               \
+        return result;                             \
+    }
+COUNTED(openat, int, (int folder, const char *path, int flags, mode_t mode),
+        (folder, path, flags, mode))
+COUNTED(fstat, int, (int fd, struct stat *info), (fd, info))
+COUNTED(read, ssize_t, (int fd, void *bytes, size_t n_bytes), (fd, bytes, n_bytes))
+COUNTED(write, ssize_t, (int fd, const void *bytes, size_t n_bytes), (fd, bytes, n_bytes))
+COUNTED(fallocate, int, (int fd, int mode, off_t offset, off_t n_bytes),
+        (fd, mode, offset, n_bytes))
+COUNTED(fchmod, int, (int fd, mode_t mode), (fd, mode))
+COUNTED(fsync, int, (int fd), (fd))
+COUNTED(close, int, (int fd), (fd))
+COUNTED(renameat, int, (int from_folder, const char *from, int to_folder, const char *to),
+        (from_folder, from, to_folder, to))
+COUNTED(unlinkat, int, (int folder, const char *path, int flags), (folder, path, flags))
+
+/* Saves step after step and acknowledges each through the pipe, until it is killed. */
+static void save_for_ever(const char *dir, uint64_t step, int acknowledge)
+{
+    real = dt_file_calls;
+    dt_file_calls =
+        (struct dt_file_calls){counted_openat,    counted_fstat,    counted_read,  counted_write,
+                               counted_fallocate, counted_fchmod,   counted_fsync, counted_close,
+                               counted_renameat,  counted_unlinkat, real.mkdir};
+    for (;; step++) {
+        char path[DT_CHECKPOINT_PATH_SIZE];
+        sample_save(&sample, dir, step, KEEP, path);
+        CHECK(write(acknowledge, &step, sizeof step) == sizeof step);
+    }
+}
+
+/* ---- the parent ---- */
+
+static uint32_t draw(int kill_number, uint32_t which, uint32_t n)
+{
+    return dt_rng_words(20, DT_RNG_SYNTHETIC, which, 0, (uint32_t)kill_number, 0).v[0] % n;
+}
+
+static void never_damaged(void *context, const char *text)
+{
+    (void)context;
+    CHECK_FAIL("damaged by a kill: %s", text);
+}
+
+static const struct dt_checkpoint_judge judge = {.on_damaged = never_damaged};
+
+static uint64_t newest_step(const char *dir)
+{
+    char path[DT_CHECKPOINT_PATH_SIZE];
+    struct dt_checkpoint_file file;
+    CHECK_INT(dt_checkpoint_newest(dir, &judge, path, &file), DT_OK);
+    const uint64_t step = file.state.step;
+    if (path[0] == '\0') {
+        return 0;
+    }
+    CHECK_INT(dt_checkpoint_get(&file, &sample.model, sample.arenas[0], 2,
+                                (float *[2]){sample.arenas[1], sample.arenas[2]}),
+              DT_OK);
+    dt_checkpoint_close(&file);
+    return step;
+}
+
+/* Starts a child, lets it be killed, and returns the last step that it acknowledged, or 0. */
+static uint64_t kill_one(const char *dir, uint64_t first_step, int kill_number)
+{
+    const bool by_call = kill_number % 2 == 1;
+    int ends[2];
+    CHECK(pipe(ends) == 0);
+    const pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        close(ends[0]);
+        calls_left = by_call ? 1 + draw(kill_number, 0, 90) : 0; /* a save makes about 40 calls */
+        kill_after = draw(kill_number, 1, 2) == 1;
+        save_for_ever(dir, first_step, ends[1]);
+    }
+    close(ends[1]);
+    if (!by_call) {
+        struct pollfd first = {.fd = ends[0], .events = POLLIN};
+        poll(&first, 1, -1); /* so that a slow machine does not kill it before it does anything */
+        nanosleep(&(struct timespec){.tv_nsec = draw(kill_number, 2, 8000) * 1000}, NULL);
+        kill(child, SIGKILL);
+    }
+    uint64_t step, last = 0;
+    while (read(ends[0], &step, sizeof step) == sizeof step) {
+        last = step;
+    }
+    int how;
+    CHECK(waitpid(child, &how, 0) == child);
+    CHECK(WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL);
+    close(ends[0]);
+    return last;
+}
+
+int main(void)
+{
+    char dir[256];
+    uint64_t step = 0;
+    int n_unfinished = 0, n_swept = 0;
+    sample_open(4, 8, &sample);
+    sample_dir_make(dir);
+    for (int i = 0; i < N_KILLS; i++) {
+        const uint64_t acknowledged = kill_one(dir, step + 1, i);
+        const uint64_t found = newest_step(dir);
+        if (found < acknowledged || found < step) {
+            CHECK_FAIL("kill %d: step %llu was acknowledged, the newest is %llu", i,
+                       (unsigned long long)acknowledged, (unsigned long long)found);
+        }
+        step = found;
+        const int n_files = sample_count_files(dir);
+        CHECK(n_files <=
+              KEEP + 2); /* one not yet pruned, one temporary: leftovers do not pile up */
+        n_unfinished += found > (acknowledged > step ? acknowledged : step);
+        n_swept += n_files > KEEP;
+    }
+    printf(
+        "%d kills, %llu steps saved, %d kills between saving and telling, %d left a file behind\n",
+        N_KILLS, (unsigned long long)step, n_unfinished, n_swept);
+    CHECK(n_swept > 0); /* or the kills did not hit */
+    char path[DT_CHECKPOINT_PATH_SIZE];
+    sample_save(&sample, dir, step + 1, KEEP, path);
+    CHECK_INT(sample_count_files(dir), KEEP);
+    sample_dir_remove(dir);
+    sample_close(&sample);
+    return 0;
+}

@@ -1,0 +1,265 @@
+/* From layers to blocks: shapes, names, the arena's order, and every way in which layers do not
+ * fit. */
+#include "model/block.h"
+#include "model/optimizer.h"
+#include "tests/lib/check.h"
+
+static struct dt_model model;
+
+static const struct dt_layer_spec tutorial[] = {
+    {.type = DT_LAYER_CONV2D,
+     .size = 32,
+     .kernel = 3,
+     .stride = 1,
+     .activation = DT_ACTIVATION_RELU},
+    {.type = DT_LAYER_CONV2D,
+     .size = 64,
+     .kernel = 3,
+     .stride = 1,
+     .activation = DT_ACTIVATION_RELU},
+    {.type = DT_LAYER_MAX_POOL2D, .size = 2, .stride = 2},
+    {.type = DT_LAYER_DROPOUT, .rate = 0.25},
+    {.type = DT_LAYER_FLATTEN},
+    {.type = DT_LAYER_DENSE, .size = 128, .activation = DT_ACTIVATION_RELU},
+    {.type = DT_LAYER_DROPOUT, .rate = 0.5},
+    {.type = DT_LAYER_DENSE, .size = 10},
+};
+
+static enum dt_status lower(struct dt_shape input, const struct dt_layer_spec *layers, int n_layers)
+{
+    struct dt_model_spec spec = {.input = input, .n_layers = n_layers};
+    memcpy(spec.layers, layers, (size_t)n_layers * sizeof *layers);
+    dt_error_clear();
+    return dt_model_lower(&spec, &model);
+}
+
+/* Four blocks, 320 + 18,496 + 1,179,776 + 1,290 parameters, PyTorch's names and shapes. */
+static void test_tutorial_model(void)
+{
+    CHECK(lower((struct dt_shape){1, 28, 28}, tutorial, 8) == DT_OK);
+    CHECK_INT(model.n_blocks, 4);
+    CHECK_INT(model.n_parameters, 1199882);
+    CHECK_INT(model.n_outputs, 10);
+    const char *names[] = {"conv1.weight", "conv1.bias", "conv2.weight", "conv2.bias",
+                           "fc1.weight",   "fc1.bias",   "fc2.weight",   "fc2.bias"};
+    const size_t sizes[] = {288, 32, 18432, 64, 1179648, 128, 1280, 10};
+    for (int i = 0; i < 8; i++) {
+        CHECK_TEXT(model.params[i].name, names[i]);
+        CHECK_INT(model.params[i].n_elems, sizes[i]);
+        CHECK_INT(model.params[i].offset % DT_PARAM_ALIGN, 0);
+    }
+    CHECK_INT(model.params[2].dims[0], 64);
+    CHECK_INT(model.params[2].dims[1], 32);
+    CHECK_INT(model.params[4].dims[1], 9216);
+    CHECK_INT(model.params[0].init, DT_INIT_HE_UNIFORM);
+    CHECK_INT(model.params[6].init, DT_INIT_GLOROT_UNIFORM);
+    const struct dt_block *conv2 = &model.blocks[1];
+    CHECK_INT(conv2->linear_out.h, 24);
+    CHECK_INT(conv2->pool_out.h, 12);
+    CHECK(conv2->flatten && !conv2->canonical);
+    const struct dt_shape image = model.params[4].image;
+    CHECK(image.c == 64 && image.h == 12 && image.w == 12);
+    CHECK_INT(model.params[6].image.c, 0);
+    CHECK_INT(conv2->out.c, 9216);
+    CHECK_NEAR(conv2->dropout_rate, 0.25, 0);
+    CHECK_NEAR(dt_block_flops(conv2), 2.0 * 24 * 24 * 64 * 32 * 9, 0);
+}
+
+/* Front to back in the backward pass's order, without holes but for alignment. */
+static void test_arena_is_in_reverse(void)
+{
+    CHECK(lower((struct dt_shape){1, 28, 28}, tutorial, 8) == DT_OK);
+    CHECK_INT(model.blocks[3].grad_begin, 0);
+    for (int b = model.n_blocks - 1; b > 0; b--) {
+        CHECK_INT(model.blocks[b - 1].grad_begin, model.blocks[b].grad_end);
+    }
+    CHECK_INT(model.blocks[0].grad_end, model.arena_elems);
+    CHECK(model.params[7].offset < model.params[5].offset);
+}
+
+static void test_same_padding(void)
+{
+    const struct dt_layer_spec layers[] = {
+        {.type = DT_LAYER_CONV2D, .size = 2, .kernel = 4, .stride = 2, .padding = DT_PADDING_SAME},
+        {.type = DT_LAYER_FLATTEN}};
+    CHECK(lower((struct dt_shape){1, 9, 8}, layers, 2) == DT_OK);
+    CHECK_INT(model.blocks[0].linear_out.h,
+              5); /* ceil(9 / 2); (5 - 1) * 2 + 4 - 9 = 3 zeros, one of them above */
+    CHECK_INT(model.blocks[0].pad_before_h, 1);
+    CHECK_INT(model.blocks[0].linear_out.w, 4); /* (4 - 1) * 2 + 4 - 8 = 2 */
+    CHECK_INT(model.blocks[0].pad_before_w, 1);
+}
+
+/* A layer that would have to run before what the block already does opens a new one. */
+static void test_any_order(void)
+{
+    const struct dt_layer_spec layers[] = {{.type = DT_LAYER_TANH},
+                                           {.type = DT_LAYER_DROPOUT, .rate = 0.5},
+                                           {.type = DT_LAYER_RELU},
+                                           {.type = DT_LAYER_AVG_POOL2D, .size = 2, .stride = 1},
+                                           {.type = DT_LAYER_FLATTEN},
+                                           {.type = DT_LAYER_SIGMOID},
+                                           {.type = DT_LAYER_DENSE, .size = 2}};
+    CHECK(lower((struct dt_shape){3, 4, 4}, layers, 7) == DT_OK);
+    CHECK_INT(model.n_blocks, 4);
+    CHECK_INT(model.blocks[1].activation, DT_ACTIVATION_RELU);
+    CHECK_INT(model.blocks[1].pool, DT_POOL_AVG);
+    CHECK(model.blocks[1].flatten);
+    CHECK_INT(model.blocks[2].in.c, 27);
+    CHECK_INT(model.blocks[3].linear, DT_LINEAR_DENSE);
+}
+
+static void test_flatten_of_gray_input_is_no_block(void)
+{
+    const struct dt_layer_spec layers[] = {{.type = DT_LAYER_FLATTEN},
+                                           {.type = DT_LAYER_DENSE, .size = 3}};
+    CHECK(lower((struct dt_shape){1, 4, 4}, layers, 2) == DT_OK);
+    CHECK_INT(model.n_blocks, 1);
+    CHECK_INT(model.n_spatial, 0);
+    CHECK_INT(model.blocks[0].in.c, 16);
+    CHECK_INT(model.params[0].image.c, 0);
+    CHECK(lower((struct dt_shape){3, 4, 4}, layers, 2) == DT_OK);
+    CHECK_INT(model.n_blocks, 2);
+    CHECK_INT(model.params[0].image.c, 3);
+}
+
+static void test_flatten_at_the_end_is_canonical(void)
+{
+    const struct dt_layer_spec layers[] = {
+        {.type = DT_LAYER_CONV2D, .size = 2, .kernel = 3, .stride = 1}, {.type = DT_LAYER_FLATTEN}};
+    CHECK(lower((struct dt_shape){1, 4, 4}, layers, 2) == DT_OK);
+    CHECK(model.blocks[0].flatten && model.blocks[0].canonical);
+}
+
+/* Files have PyTorch's order: unit, then C H W of its inputs; the arena has H W C. */
+static void test_order_in_files(void)
+{
+    const struct dt_layer_spec layers[] = {
+        {.type = DT_LAYER_CONV2D, .size = 2, .kernel = 2, .stride = 1},
+        {.type = DT_LAYER_FLATTEN},
+        {.type = DT_LAYER_DENSE, .size = 3},
+        {.type = DT_LAYER_DENSE, .size = 2}};
+    CHECK(lower((struct dt_shape){1, 4, 5}, layers, 4) == DT_OK);
+    const struct dt_param *fc1 = &model.params[2];
+    float *arena = calloc(model.arena_elems, sizeof *arena),
+          *file = calloc(model.arena_elems, sizeof *file);
+    CHECK(arena != NULL && file != NULL);
+    CHECK_INT(dt_param_at(fc1, 24 + 12 + 1 * 4 + 3),
+              24 + (1 * 4 + 3) * 2 + 1); /* unit 1, c 1, h 1, w 3 of 2 x 3 x 4 */
+    for (size_t i = 0; i < model.arena_elems; i++) {
+        arena[i] = file[i] = (float)i;
+    }
+    CHECK_INT(dt_model_reorder(&model, true, file), DT_OK);
+    for (int p = 0; p < model.n_params; p++) {
+        const struct dt_param *param = &model.params[p];
+        for (size_t i = 0; i < param->n_elems; i++) {
+            CHECK_NEAR(file[param->offset + i], arena[param->offset + dt_param_at(param, i)], 0);
+        }
+    }
+    CHECK(memcmp(arena, file, model.arena_elems * sizeof *arena) != 0);
+    CHECK_INT(dt_model_reorder(&model, false, file), DT_OK);
+    CHECK(memcmp(arena, file, model.arena_elems * sizeof *arena) == 0);
+    free(arena);
+    free(file);
+}
+
+static void expect_error(struct dt_shape input, const struct dt_layer_spec *layers, int n_layers,
+                         const char *needle)
+{
+    CHECK_INT(lower(input, layers, n_layers), DT_CONFIG);
+    CHECK_HAS(dt_error_text(), needle);
+}
+
+#define EXPECT(needle, ...)                                                           \
+    do {                                                                              \
+        const struct dt_layer_spec layers[] = {__VA_ARGS__};                          \
+        expect_error(input, layers, (int)(sizeof layers / sizeof layers[0]), needle); \
+    } while (0)
+
+static void test_errors_name_the_layer(void)
+{
+    const struct dt_shape input = {1, 4, 4};
+    const struct dt_layer_spec flatten = {.type = DT_LAYER_FLATTEN},
+                               dense = {.type = DT_LAYER_DENSE, .size = 3};
+    const struct dt_layer_spec conv7 = {
+        .type = DT_LAYER_CONV2D, .size = 3, .kernel = 7, .stride = 1};
+    const struct dt_layer_spec conv3 = {
+        .type = DT_LAYER_CONV2D, .size = 3, .kernel = 3, .stride = 1};
+    EXPECT("model.layers[0] conv2d: kernel 7 does not fit input 4x4", conv7, flatten);
+    EXPECT("model.layers[1] conv2d: kernel 3 does not fit input 2x2", conv3, conv3, flatten);
+    EXPECT("model.layers[0] dense: its input is an image", dense);
+    EXPECT("model.layers[1] conv2d: its input is flat", flatten, conv3);
+    EXPECT("model.layers[0] max_pool2d: size 5 does not fit input 4x4",
+           {.type = DT_LAYER_MAX_POOL2D, .size = 5, .stride = 5}, flatten);
+    EXPECT("model.layers[0] max_pool2d: stride out of range",
+           {.type = DT_LAYER_MAX_POOL2D, .size = 2}, flatten);
+    EXPECT("model.layers[0] conv2d: size out of range",
+           {.type = DT_LAYER_CONV2D, .kernel = 3, .stride = 1}, flatten);
+    EXPECT("the last layer gives 3x2x2 images", conv3);
+    EXPECT("nothing to train", flatten);
+    EXPECT("at least 2 classes", flatten, {.type = DT_LAYER_DENSE, .size = 1});
+    EXPECT("rate out of range", {.type = DT_LAYER_DROPOUT, .rate = NAN}, flatten, dense);
+    const struct dt_layer_spec pool = {.type = DT_LAYER_AVG_POOL2D, .size = 1, .stride = 1},
+                               windows[] = {conv3, pool};
+    for (int i = 0; i < 2; i++) { /* no flatten layer is to blame */
+        expect_error((struct dt_shape){3, 1, 1}, &windows[i], 1,
+                     "2d: model.input has 3 features and no image (use dense layers");
+    }
+    expect_error((struct dt_shape){65536, 65536, 65536}, &flatten, 1, "model.input");
+}
+
+/* Sizes whose product would overflow are named, not multiplied. */
+static void test_sizes_cannot_overflow(void)
+{
+    const struct dt_shape input = {65536, 64, 64};
+    const struct dt_layer_spec flatten = {.type = DT_LAYER_FLATTEN};
+    EXPECT("more than 2^31 weights", flatten, {.type = DT_LAYER_DENSE, .size = 65536});
+    EXPECT("more than 2^31 weights",
+           {.type = DT_LAYER_CONV2D, .size = 65536, .kernel = 64, .stride = 64}, flatten);
+}
+
+static void test_initial_weights(void)
+{
+    CHECK(lower((struct dt_shape){1, 28, 28}, tutorial, 8) == DT_OK);
+    float *arena = calloc(model.arena_elems, sizeof *arena),
+          *again = calloc(model.arena_elems, sizeof *again);
+    CHECK(arena != NULL && again != NULL);
+    dt_model_init(&model, 1, arena);
+    dt_model_init(&model, 1, again);
+    CHECK(memcmp(arena, again, model.arena_elems * sizeof *arena) == 0);
+    dt_model_init(&model, 2, again);
+    CHECK(memcmp(arena, again, model.arena_elems * sizeof *arena) != 0);
+    const struct dt_param *fc1 =
+        &model.params[4]; /* He uniform: variance 2 / fan_in, largest sqrt(6 / fan_in) */
+    double sum = 0, squares = 0, largest = 0;
+    for (size_t i = 0; i < fc1->n_elems; i++) {
+        const double w = arena[fc1->offset + i];
+        sum += w;
+        squares += w * w;
+        largest = fmax(largest, fabs(w));
+    }
+    const double n = (double)fc1->n_elems, variance = 2.0 / 9216;
+    CHECK_NEAR(sum / n, 0, 4 * sqrt(variance / n));
+    CHECK_NEAR(squares / n, variance, 0.01 * variance);
+    CHECK_NEAR(largest, sqrt(6.0 / 9216), 1e-5);
+    for (size_t i = 0; i < 128; i++) {
+        CHECK_NEAR(arena[model.params[5].offset + i], 0, 0);
+    }
+    free(arena);
+    free(again);
+}
+
+int main(void)
+{
+    test_tutorial_model();
+    test_arena_is_in_reverse();
+    test_same_padding();
+    test_any_order();
+    test_flatten_of_gray_input_is_no_block();
+    test_flatten_at_the_end_is_canonical();
+    test_order_in_files();
+    test_errors_name_the_layer();
+    test_sizes_cannot_overflow();
+    test_initial_weights();
+    return 0;
+}

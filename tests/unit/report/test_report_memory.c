@@ -1,0 +1,165 @@
+/* Memory that runs out while a run is read back: each allocation of ours, of cJSON and of streams
+ * fails in turn. A report ends with 71, and never says that the run was killed, or leaves a part
+ * out. */
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "report/run_page.h"
+#include "report/run_screen.h"
+#include "tests/lib/check.h"
+
+static long n_calls, failing_call; /* counted from 1; 0: none fails */
+
+static bool fails(void)
+{
+    if (failing_call == 0 || ++n_calls != failing_call) {
+        return false;
+    }
+    errno = ENOMEM;
+    return true;
+}
+
+#define FAILING(type, name, parameters, arguments)                  \
+    type __real_##name parameters; /* NOLINT: the linker's names */ \
+    type __wrap_##name parameters; /* NOLINT */                     \
+    type __wrap_##name parameters  /* NOLINT */                     \
+    {                                                               \
+        return fails() ? NULL : __real_##name arguments;            \
+    }
+FAILING(void *, malloc, (size_t n), (n))
+FAILING(void *, calloc, (size_t n, size_t size), (n, size))
+FAILING(void *, realloc, (void *memory, size_t n), (memory, n))
+FAILING(FILE *, fmemopen, (void *bytes, size_t n, const char *mode), (bytes, n, mode))
+FAILING(FILE *, open_memstream, (char **text, size_t *n), (text, n))
+
+static void *json_malloc(size_t n)
+{
+    return malloc(n);
+}
+
+static char run[] = "/tmp/dtrain-test-memory-XXXXXX", page[64];
+
+static void put(const char *name, const char *text)
+{
+    CHECK_INT(dt_file_write_atomic(run, name, &(struct dt_file_part){text, strlen(text)}, 1),
+              DT_OK);
+}
+
+static void make_run(void)
+{
+    CHECK(mkdtemp(run) != NULL);
+    snprintf(page, sizeof page, "%s/page.html", run);
+    put("config.json",
+        "{\"data\": {\"format\": \"synthetic\"}, \"model\": {\"input\": [1, 8, 8], \"layers\": ["
+        "{\"type\": \"flatten\"}, {\"type\": \"dense\", \"units\": 4}]}}");
+    put("metrics.jsonl",
+        "{\"type\":\"run\",\"step\":0,\"started\":5,\"last_step\":2,\"world_size\":1}\n"
+        "{\"type\":\"step\",\"step\":1,\"epoch\":1,\"loss\":2}\n"
+        "{\"type\":\"epoch\",\"step\":2,\"epoch\":1,\"train_loss\":1,\"test_loss\":1,\"staleness\":"
+        "[1,2]}\n");
+    put("summary.json",
+        "{\"exit_code\":0,\"started\":5,\"ranks_ms_per_step\":[{\"forward\":1},{\"forward\":2}]}");
+    put("trace.json", "{\"traceEvents\":[{\"cat\":\"forward\",\"name\":\"forward\",\"ph\":\"X\","
+                      "\"ts\":0,\"dur\":9,\"pid\":0,"
+                      "\"args\":{\"step\":1}}]}");
+}
+
+/* Two samples of 8 x 8 pixels, and a filter. */
+static const struct dt_learned *learned_of_test(void)
+{
+    static uint8_t images[2 * 64];
+    static float filter[9];
+    static struct dt_learned learned = {.n_worst = 2,
+                                        .shape = {1, 8, 8},
+                                        .images = images,
+                                        .n_filters = 1,
+                                        .filter_h = 3,
+                                        .filter_w = 3,
+                                        .filter_c = 1,
+                                        .filters = filter};
+    return &learned;
+}
+
+/* A page of one run, or of two. */
+static enum dt_status report(int n)
+{
+    static struct dt_record records[2];
+    enum dt_status s = DT_OK;
+    int n_open = 0;
+    for (; n_open < n && s == DT_OK; n_open += s == DT_OK) {
+        s = dt_record_open(run, &records[n_open]);
+    }
+    if (n == 2 && s == DT_OK) {
+        records[1].config.epochs++;
+    }
+    s = s == DT_OK ? dt_run_page_write(page, NULL, records, n, n == 1 ? learned_of_test() : NULL)
+                   : s;
+    for (int i = 0; i < n_open; i++) {
+        dt_record_close(&records[i]);
+    }
+    return s;
+}
+
+static size_t read_page(uint8_t **bytes)
+{
+    size_t n = 0;
+    CHECK_INT(dt_file_read(page, 1 << 20, bytes, &n), DT_OK);
+    return n;
+}
+
+static void test_each_allocation(int n)
+{
+    uint8_t *whole, *now;
+    CHECK_INT(report(n), DT_OK);
+    const size_t n_whole = read_page(&whole);
+    CHECK_HAS((const char *)whole, n == 1 ? "Who did what when" : "train.epochs");
+    CHECK_HAS((const char *)whole, "done");
+    long k = 1;
+    for (enum dt_status s = DT_NO_MEMORY; s == DT_NO_MEMORY; k++) {
+        n_calls = 0;
+        failing_call = k;
+        s = report(n);
+        const bool failed = n_calls >= k;
+        failing_call = 0;
+        if ((s == DT_NO_MEMORY) != failed || (dt_error_text()[0] != '\0') != failed) {
+            CHECK_FAIL("%d runs, allocation %ld: status %d, %s", n, k, s, dt_error_text());
+        }
+        dt_error_clear();
+        CHECK(read_page(&now) == n_whole && memcmp(now, whole, n_whole) == 0);
+        free(now);
+    }
+    CHECK(k > 50);
+    free(whole);
+}
+
+/* A run that has not taken a step: no table of steps to point into. */
+static void test_screen_of_nothing(void)
+{
+    char name[64], *text = NULL;
+    size_t n = 0;
+    struct dt_record record;
+    snprintf(name, sizeof name, "%s/metrics.jsonl", run);
+    CHECK_INT(unlink(name), 0);
+    CHECK_INT(dt_record_open(run, &record), DT_OK);
+    FILE *out = open_memstream(&text, &n);
+    dt_run_screen_draw(out, &record, (struct dt_screen){.width = 80, .height = 24, .utf8 = true});
+    CHECK_INT(fclose(out), 0);
+    CHECK_HAS(text, "no step yet");
+    free(text);
+    dt_record_close(&record);
+}
+
+int main(void)
+{
+    char command[64];
+    cJSON_InitHooks(&(cJSON_Hooks){.malloc_fn = json_malloc, .free_fn = free});
+    make_run();
+    test_each_allocation(1);
+    test_each_allocation(2);
+    test_screen_of_nothing();
+    snprintf(command, sizeof command, "rm -rf %s", run);
+    return system(command);
+}

@@ -1,0 +1,168 @@
+/* A whole training without a command line, JSON or a terminal: the configuration is a struct, its
+ * text in checkpoints of a format that only this test knows, and what the run tells are events. It
+ * is linked with train/ and what lies below. */
+#include "tests/lib/checkpoint_sample.h"
+#include "train/train.h"
+#include "train/trainer.h"
+#include "train/watch/watch.h"
+
+static const struct dt_config config = {
+    .name = "line",
+    .data = {.format = DT_DATA_LINEAR, .n_train = 8, .n_test = 4, .slope = 2, .intercept = 1},
+    .sharding = DT_SHARDING_SHARD,
+    .model = {.input = {1, 1, 1},
+              .n_layers = 1,
+              .layers = {{.type = DT_LAYER_DENSE, .size = 1}},
+              .loss = DT_LOSS_MEAN_SQUARED_ERROR},
+    .epochs = 1,
+    .batch_per_rank = 4,
+    .accumulate = 1,
+    .optimizer = {.type = DT_OPTIMIZER_SGD, .lr = 0.1},
+    .dist = {.rows = &dt_all_rows, .average = true, .broadcast = true, .bucket_bytes = 1024},
+    .timeout_s = 60,
+    .checkpoint_keep = 2,
+    .device = DT_DEVICE_CPU,
+    .threads = 1,
+};
+
+/* ---- a format that is not JSON: one word */
+
+static const char *word = "thin";
+
+static char *write_word(const struct dt_config *written)
+{
+    (void)written;
+    return strdup(word);
+}
+
+static enum dt_status read_word(const char *name, const char *text, struct dt_config *out)
+{
+    *out = config;
+    return strcmp(text, "thin") == 0 ? DT_OK
+                                     : dt_error(DT_CONFIG, "%s: \"%s\" is not thin", name, text);
+}
+
+static enum dt_status compare_words(const char *before, const char *now, const char *path,
+                                    char *text, size_t size)
+{
+    const bool differ = strcmp(path, "model") == 0 && strcmp(before, now) != 0;
+    snprintf(text, size, differ ? "%s was %s, now it is %s" : "", path, before, now);
+    return DT_OK;
+}
+
+static const struct dt_config_format format = {
+    .write = write_word, .read = read_word, .compare = compare_words};
+
+/* ---- what is told */
+
+static char told[256], warning[1024];
+static uint64_t best_epoch; /* that an end tells of */
+
+static enum dt_status hear(void *context, struct dt_event *event)
+{
+    static const char *const names[] = {
+#define NAME(constant, member, type) #member,
+        DT_EVENT_LIST(NAME)};
+    char *end = told + strlen(told);
+    (void)context;
+    snprintf(end, (size_t)(told + sizeof told - end), "%s%s", end == told ? "" : " ",
+             names[event->kind]);
+    if (event->kind == DT_EVENT_WARNING) {
+        snprintf(warning, sizeof warning, "%s", event->warning);
+    } else if (event->kind == DT_EVENT_END) {
+        best_epoch = event->end->best.epoch;
+    }
+    return DT_OK;
+}
+
+static char dir[256], checkpoints[DT_CHECKPOINT_PATH_SIZE];
+
+static enum dt_status train(int epochs, bool resume, enum dt_test_metric best)
+{
+    struct dt_config now = config;
+    struct dt_comm *comm;
+    now.epochs = epochs;
+    now.checkpoint_best = best;
+    told[0] = '\0';
+    CHECK_INT(dt_comm_open_self(&comm), DT_OK);
+    struct dt_world world = {.size = 1, .local_size = 1, .host = "here", .comm = comm};
+    const struct dt_train_options options = {
+        .format = &format,
+        .run_dir = dir,
+        .resume = resume,
+        .watch = {.open = best != DT_TEST_NONE ? dt_watch_all : NULL}};
+    const enum dt_status s = dt_train(&world, &now, &options, &(struct dt_emitter){.emit = hear});
+    dt_comm_close(comm);
+    return s;
+}
+
+static void check_file(const char *name, const char *text)
+{
+    char path[DT_CHECKPOINT_PATH_SIZE];
+    uint8_t *bytes;
+    size_t n_bytes;
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    CHECK_INT(dt_file_read(path, 1000, &bytes, &n_bytes), DT_OK);
+    CHECK_TEXT((const char *)bytes, text);
+    free(bytes);
+}
+
+/* A run of any length has enough records of its steps for a curve, also if it ends early, and not
+ * too many. */
+static void test_record_interval(void)
+{
+    for (uint64_t all = 1; all < 300000; all += 1 + all / 7) {
+        int n = 0;
+        for (uint64_t step = 1; step <= all; step++) {
+            n += step % dt_record_interval(step, all) == 0;
+            CHECK(step >= 64 || dt_record_interval(step, all) == 1);
+            if (step == 500 || step == 5000) {
+                CHECK(n >= 150);
+            }
+        }
+        CHECK(n <= 1000 && n >= (all < 200 ? (int)all : 200));
+    }
+    CHECK_INT(dt_record_interval(100000000, 100000000), 262144);
+}
+
+/* An epoch whose checkpoint cannot be saved is not the best. */
+static void test_best(void)
+{
+    char best[DT_CHECKPOINT_PATH_SIZE + 32];
+    snprintf(best, sizeof best, "%s/best.safetensors", checkpoints);
+    CHECK(mkdir(best, 0700) == 0);
+    CHECK_INT(train(3, true, DT_TEST_LOSS), DT_OK);
+    CHECK_TEXT(told, "folder warning run step step epoch save save end result");
+    CHECK_INT(best_epoch, 0);
+    CHECK(rmdir(best) == 0);
+    CHECK_INT(train(4, true, DT_TEST_LOSS), DT_OK);
+    CHECK_INT(best_epoch, 4);
+    CHECK(unlink(best) == 0);
+}
+
+int main(void)
+{
+    test_record_interval();
+    const struct dt_file_part damage = {"no checkpoint", 13};
+    sample_dir_make(dir);
+    snprintf(checkpoints, sizeof checkpoints, "%s/checkpoints", dir);
+    CHECK_INT(train(1, false, DT_TEST_NONE), DT_OK);
+    CHECK_TEXT(told, "folder run step step epoch save end result");
+    check_file("config.json", "thin\n");
+
+    CHECK_INT(dt_file_write_atomic(checkpoints, "step-000000000099.safetensors", &damage, 1),
+              DT_OK);
+    CHECK_INT(train(2, true, DT_TEST_NONE), DT_OK);
+    CHECK_TEXT(told, "folder warning run step step epoch save end result");
+    CHECK_HAS(warning, "step-000000000099.safetensors");
+    CHECK_HAS(warning, "; passing it over");
+
+    test_best();
+    word = "thick";
+    CHECK_INT(train(9, true, DT_TEST_NONE), DT_CONFIG);
+    CHECK_HAS(dt_error_text(),
+              "model was thin, now it is thick (use the checkpoint's, or begin a new run)");
+    sample_dir_remove(checkpoints);
+    sample_dir_remove(dir);
+    return 0;
+}

@@ -1,0 +1,170 @@
+/* What follows from the results of epochs, by numbers that are known: when a run stops, when its
+ * rate goes down, which epoch is best. */
+#include "tests/lib/check.h"
+#include "train/watch/monitor.h"
+
+static struct dt_world world = {.size = 1, .local_size = 1, .host = "here"};
+static struct dt_trainer t;
+
+/* Again: a run that is resumed. */
+static void begin_run(void)
+{
+    struct dt_run_event start = {0};
+    CHECK_INT(dt_watchers_run_begin(&t, &start), DT_OK);
+}
+
+static void begin(const struct dt_config *config)
+{
+    dt_watchers_close(&t.watchers);
+    memset(&t, 0, sizeof t);
+    t.world = &world;
+    t.config = *config;
+    t.steps_per_epoch = t.state.step_in_epoch = 10;
+    t.schedule = (struct dt_schedule){.type = config->schedule,
+                                      .lr = config->optimizer.lr,
+                                      .scale = 1,
+                                      .steps_per_epoch = 10,
+                                      .min_lr = config->schedule_min_lr,
+                                      .factor = config->schedule_factor};
+    CHECK_INT(dt_monitor_open(&t), DT_OK);
+    begin_run();
+}
+
+struct result {
+    bool is_best, is_reduced;
+};
+
+/* An epoch of 200 test samples. */
+static struct result epoch(double loss, double accuracy)
+{
+    struct dt_epoch_event event = {
+        .test = {.loss_sum = 200 * loss, .n_correct = 200 * accuracy, .n_samples = 200}};
+    const uint64_t best = t.state.best_epoch;
+    CHECK_INT(dt_watchers_epoch_end(&t, &event), DT_OK);
+    t.state.epoch++;
+    return (struct result){.is_best = t.state.best_epoch != best,
+                           .is_reduced = event.reduced_lr > 0};
+}
+
+static struct dt_end_event end_of(void)
+{
+    struct dt_end_event end = {0};
+    CHECK_INT(dt_watchers_run_end(&t, DT_OK, &end), DT_OK);
+    return end;
+}
+
+static void test_nothing_is_asked(void)
+{
+    begin(&(struct dt_config){.epochs = 9});
+    for (int i = 0; i < 9; i++) {
+        const struct result result = epoch(1, 0.5);
+        CHECK(!result.is_best && !result.is_reduced && !t.watchers.enough);
+    }
+    CHECK_INT(t.state.stop_epoch + t.state.best_epoch + t.state.plateau_epoch, 0);
+    CHECK_INT(end_of().stopping.metric, DT_TEST_NONE);
+}
+
+/* As good as the best is no improvement. */
+static void test_stops(void)
+{
+    static const double losses[] = {1, 0.5, 0.75, 0.25, 0.25, 0.5};
+    begin(&(struct dt_config){.early_stopping = {.metric = DT_TEST_LOSS, .patience = 2}});
+    for (int i = 0; i < 6; i++) {
+        CHECK(!t.watchers.enough);
+        epoch(losses[i], 0);
+    }
+    CHECK(t.watchers.enough);
+    const struct dt_monitored m = end_of().stopping;
+    CHECK_NEAR(m.best, 0.25, 0);
+    CHECK_INT(m.epoch, 4);
+    CHECK_INT(m.n_since, 2);
+    t.config.early_stopping.patience = 3; /* resumed with more patience */
+    begin_run();
+    CHECK(!t.watchers.enough);
+}
+
+static void test_min_delta(void)
+{
+    static const double accuracies[] = {0.5, 0.59, 0.625,
+                                        0.7}; /* 0.5 and 0.625 are kept: steps of more than 0.1 */
+    begin(&(struct dt_config){
+        .early_stopping = {.metric = DT_TEST_ACCURACY, .patience = 2, .min_delta = 0.1}});
+    for (int i = 0; i < 4; i++) {
+        epoch(1, accuracies[i]);
+        CHECK(!t.watchers.enough);
+    }
+    CHECK_INT(t.state.stop_epoch, 3);
+    epoch(1, 0.72);
+    CHECK(t.watchers.enough);
+    CHECK_NEAR(t.state.stop_value, 0.625, 0);
+}
+
+/* Patience begins anew after a reduction, and the floor is not reduced. */
+static void test_plateau(void)
+{
+    static const bool reduced[] = {false, false, true, false, true, false, false, false};
+    begin(&(struct dt_config){.schedule = DT_SCHEDULE_PLATEAU,
+                              .optimizer = {.lr = 1},
+                              .schedule_factor = 0.5,
+                              .schedule_min_lr = 0.3,
+                              .plateau = {.metric = DT_TEST_LOSS, .patience = 2}});
+    for (int i = 0; i < 8; i++) {
+        CHECK(epoch(1, 0).is_reduced == reduced[i]);
+    }
+    CHECK_INT(t.state.lr_reductions, 2);
+    CHECK_INT(t.state.lr_reduced_epoch, 5);
+    CHECK_NEAR(dt_schedule_lr(&t.schedule, 0), 0.3, 0);
+    t.schedule.n_reductions = 0; /* resumed */
+    begin_run();
+    CHECK_NEAR(dt_schedule_lr(&t.schedule, 0), 0.3, 0);
+}
+
+static void test_best(void)
+{
+    begin(&(struct dt_config){.checkpoint_best = DT_TEST_ACCURACY});
+    CHECK(epoch(1, 0).is_best); /* the first, whatever it is */
+    CHECK(epoch(2, 0.25).is_best);
+    CHECK(!epoch(0.5, 0.25).is_best);
+    CHECK(epoch(3, 0.75).is_best);
+    CHECK_INT(end_of().best.epoch, 4);
+    CHECK_INT(end_of().best.n_since, 0);
+}
+
+/* Of an epoch that ends before its last step nothing follows. */
+static void test_part(void)
+{
+    begin(&(struct dt_config){.checkpoint_best = DT_TEST_ACCURACY});
+    t.state.step_in_epoch = 9;
+    CHECK(!epoch(1, 0.5).is_best);
+    t.state.step_in_epoch = 10;
+    CHECK(epoch(1, 0.5).is_best);
+}
+
+/* Numbers of one metric say nothing of another. */
+static void test_forget(void)
+{
+    const struct dt_config by_loss = {.early_stopping = {.metric = DT_TEST_LOSS},
+                                      .checkpoint_best = DT_TEST_LOSS};
+    const struct dt_config by_accuracy = {.early_stopping = {.metric = DT_TEST_ACCURACY},
+                                          .checkpoint_best = DT_TEST_LOSS};
+    struct dt_checkpoint_state state = {
+        .stop_epoch = 3, .stop_value = 0.5, .best_epoch = 2, .best_value = 0.25};
+    dt_monitor_forget(&by_loss, &by_loss, &state);
+    CHECK_INT(state.stop_epoch, 3);
+    dt_monitor_forget(&by_loss, &by_accuracy, &state);
+    CHECK_INT(state.stop_epoch, 0);
+    CHECK_INT(state.best_epoch, 2);
+}
+
+int main(void)
+{
+    test_nothing_is_asked();
+    test_stops();
+    test_min_delta();
+    test_plateau();
+    test_best();
+    test_part();
+    test_forget();
+    dt_watchers_close(&t.watchers);
+    return 0;
+}
