@@ -10,11 +10,13 @@ enum dt_status dt_evaluator_open(struct dt_world *world, const struct dt_data_sp
                              .size = world->size};
     enum dt_status s;
     DT_TRY_GOTO(s, dt_dataset_count(spec, DT_SPLIT_TEST, &shard.n_total), fail);
-    DT_TRY_GOTO(s, dt_dataset_open(spec, DT_SPLIT_TEST, dt_shard_owned(&shard), &out->data), fail);
-    DT_TRY_GOTO(s, dt_loader_open(&shard, &out->loader), fail);
-    DT_TRY_GOTO(
-        s, network->backend->ops->samples_open(network->backend, &out->data.samples, &out->samples),
-        fail);
+    DT_TRY_GOTO(s, dt_dataset_open(spec, DT_SPLIT_TEST, dt_shard_owned(&shard), &out->set.data),
+                fail);
+    DT_TRY_GOTO(s, dt_loader_open(&shard, &out->set.loader), fail);
+    DT_TRY_GOTO(s,
+                network->backend->ops->samples_open(network->backend, &out->set.data.samples,
+                                                    &out->set.samples),
+                fail);
     return DT_OK;
 fail:
     dt_evaluator_close(out);
@@ -23,30 +25,25 @@ fail:
 
 void dt_evaluator_close(struct dt_evaluator *e)
 {
-    if (e->samples != NULL) {
-        e->network->backend->ops->samples_close(e->network->backend, e->samples);
-        e->samples = NULL;
-    }
-    dt_loader_close(&e->loader);
-    dt_dataset_close(&e->data);
+    dt_sample_set_close(&e->set, e->network->backend);
 }
 
 enum dt_status dt_evaluator_run(struct dt_evaluator *e, struct dt_metrics *out)
 {
     struct dt_backend *backend = e->network->backend;
-    const uint64_t n_steps = dt_shard_steps_per_epoch(&e->loader.shard);
+    const uint64_t n_steps = dt_shard_steps_per_epoch(&e->set.loader.shard);
     dt_comm_phase(e->world->comm, "evaluation");
     DT_TRY(backend->ops->metrics_take(backend, out)); /* whatever was left there is not ours */
     if (e->answers != NULL) {
         e->answers->begin(e->answers);
     }
     for (uint64_t step = 0; step < n_steps; step++) {
-        const struct dt_batch batch = dt_loader_batch(&e->loader, 0, step);
+        const struct dt_batch batch = dt_loader_batch(&e->set.loader, 0, step);
         dt_comm_alive(e->world->comm);
         const struct dt_pass pass = {.batch = &batch};
-        DT_TRY(dt_network_gather(e->network, e->samples, &batch));
+        DT_TRY(dt_network_gather(e->network, e->set.samples, &batch));
         DT_TRY(dt_network_forward(e->network, &pass));
-        DT_TRY(dt_network_loss(e->network, e->samples, &pass));
+        DT_TRY(dt_network_loss(e->network, e->set.samples, &pass));
         DT_TRY(e->answers != NULL ? e->answers->take(e->answers, e, &batch) : DT_OK);
     }
     DT_TRY(backend->ops->metrics_take(backend, out));

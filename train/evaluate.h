@@ -3,10 +3,9 @@
 #ifndef DT_TRAIN_EVALUATE_H
 #define DT_TRAIN_EVALUATE_H
 
-#include "data/dataset.h"
-#include "data/loader.h"
 #include "dist/ranks/world.h"
 #include "model/network.h"
+#include "train/sample_set.h"
 
 struct dt_evaluator;
 
@@ -22,9 +21,7 @@ struct dt_answers {
 struct dt_evaluator {
     struct dt_world *world;     /* borrowed */
     struct dt_network *network; /* borrowed */
-    struct dt_dataset data;
-    struct dt_bound_samples *samples;
-    struct dt_loader loader;
+    struct dt_sample_set set;
     struct dt_answers *answers; /* borrowed; NULL: nobody notes them */
 };
 

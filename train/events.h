@@ -8,27 +8,13 @@
 #include "dist/strategy/strategy.h"
 #include "train/config.h"
 #include "train/ranks.h"
+#include "train/step_clock.h"
 
 struct dt_run_dir;        /* train/save/run_dir.h */
 struct dt_faults;         /* train/watch/: inject.h */
 struct dt_learned;        /* learned.h */
 struct dt_inspection;     /* inspect.h */
 struct dt_timeline_event; /* timeline.h */
-
-/* Where the time of a step goes. X(constant, name) */
-#define DT_PHASE_LIST(X)                       \
-    X(DT_PHASE_DATA, "data")                   \
-    X(DT_PHASE_FORWARD, "forward")             \
-    X(DT_PHASE_BACKWARD, "backward")           \
-    X(DT_PHASE_COMMUNICATION, "communication") \
-    X(DT_PHASE_UPDATE, "update")               \
-    X(DT_PHASE_ON_GPU, "gpu") /* the whole of steps that a GPU takes on its own */
-enum dt_phase { DT_PHASE_LIST(DT_NAMED_ENUM) DT_N_PHASES };
-
-/* In seconds. */
-struct dt_phase_times {
-    double s[DT_N_PHASES];
-};
 
 /* The run has a folder, and nothing else yet. */
 struct dt_folder_event {

@@ -38,10 +38,10 @@ static void describe_rank(const struct dt_trainer *t, struct dt_rank_info *me)
     memset(me, 0, sizeof *me); /* padding too: it travels */
     me->rank = t->world->rank;
     me->local_rank = t->world->local_rank;
-    me->n_threads = t->n_threads;
+    me->n_threads = (int)t->config.threads;
     memcpy(me->host, t->world->host, sizeof me->host);
     describe_device(t, me->device, sizeof me->device);
-    me->n_samples = t->data.samples.n;
+    me->n_samples = t->set.data.samples.n;
     me->works = t->roles.works;
     me->held = held_bytes(t);
 }
@@ -70,16 +70,16 @@ struct dt_run_event dt_measure_start(const struct dt_trainer *t)
     return (struct dt_run_event){.n_parameters = t->model.n_parameters,
                                  .n_workers = t->roles.n_workers,
                                  .gradient_bytes = t->model.arena_elems * sizeof(float),
-                                 .n_train = t->loader.shard.n_total,
-                                 .n_test = t->evaluator.loader.shard.n_total,
-                                 .global_batch = t->loader.shard.global_batch,
+                                 .n_train = t->set.loader.shard.n_total,
+                                 .n_test = t->evaluator.set.loader.shard.n_total,
+                                 .global_batch = t->set.loader.shard.global_batch,
                                  .lr = t->schedule.lr,
                                  .lr_scale = t->schedule.scale,
-                                 .steps_per_epoch = t->steps_per_epoch,
+                                 .steps_per_epoch = t->schedule.steps_per_epoch,
                                  .step = t->state.step,
                                  .n_epochs = t->state.epoch,
                                  .gpu = t->device.module != NULL,
-                                 .graph = t->graph != NULL,
+                                 .graph = t->driver.ops->on_device,
                                  .device_why = t->device.why,
                                  .averaging = averaging_of(t)};
 }
@@ -129,8 +129,8 @@ static enum dt_status measure_tightest(struct dt_trainer *t, struct dt_memory_us
 
 void dt_measure_here(const struct dt_trainer *t, struct dt_end_event *out)
 {
-    out->rank0 = t->times;
-    out->n_timed_steps = t->n_timed_steps;
+    out->rank0 = t->clock.times;
+    out->n_timed_steps = t->clock.n_steps;
     out->steps = t->state.step;
     out->epochs = t->state.epoch;
     out->allreduce = dt_strategy_adds_by(t->strategy);
@@ -140,10 +140,10 @@ void dt_measure_here(const struct dt_trainer *t, struct dt_end_event *out)
 enum dt_status dt_measure_end(struct dt_trainer *t, struct dt_phase_times *ranks,
                               struct dt_end_event *out)
 {
-    DT_TRY(dt_comm_allgather(t->world->comm, &t->times, ranks, sizeof t->times,
+    DT_TRY(dt_comm_allgather(t->world->comm, &t->clock.times, ranks, sizeof t->clock.times,
                              "gathering of the ranks' times"));
     out->ranks = ranks;
-    DT_TRY(dt_strategy_traffic(t->strategy, t->n_timed_steps, &out->traffic));
+    DT_TRY(dt_strategy_traffic(t->strategy, t->clock.n_steps, &out->traffic));
     out->foretold = averaging_of(t).traffic;
     DT_TRY(dt_strategy_staleness(t->strategy, &out->staleness));
     return measure_tightest(t, &out->memory);

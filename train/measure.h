@@ -2,6 +2,7 @@
 #ifndef DT_TRAIN_MEASURE_H
 #define DT_TRAIN_MEASURE_H
 
+#include "train/events.h"
 #include "train/trainer.h"
 
 /* Everybody's row of the roster; the caller frees `out`, also of a failure. Every rank calls it. */

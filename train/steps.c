@@ -1,4 +1,3 @@
-#include "base/clock.h"
 #include "train/trainer.h"
 
 /* Steps until the replicas are compared next. */
@@ -20,7 +19,7 @@ static uint64_t record_interval(const struct dt_trainer *t, uint64_t step)
     const struct dt_config *c = &t->config;
     return c->log_every_steps != DT_AUTO
                ? (uint64_t)c->log_every_steps
-               : dt_record_interval(step, (uint64_t)c->epochs * t->steps_per_epoch);
+               : dt_record_interval(step, (uint64_t)c->epochs * t->schedule.steps_per_epoch);
 }
 
 bool dt_trainer_records(const struct dt_trainer *t, uint64_t step)
@@ -35,7 +34,7 @@ bool dt_trainer_records(const struct dt_trainer *t, uint64_t step)
 static uint64_t norm_interval(const struct dt_trainer *t, uint64_t step)
 {
     const uint64_t every = record_interval(t, step),
-                   least = t->graph != NULL ? DT_MAX_RECORDED_STEPS : 16;
+                   least = t->driver.ops->on_device ? DT_MAX_STEPS_TOGETHER : 16;
     return !dt_strategy_has_gradient(t->strategy)                  ? 0
            : t->config.log_every_steps != DT_AUTO || every > least ? every
                                                                    : least;
@@ -53,7 +52,7 @@ static bool wants_norm(const struct dt_trainer *t, uint64_t step)
 static uint64_t until_norm(const struct dt_trainer *t, uint64_t limit)
 {
     const uint64_t every = norm_interval(t, t->state.step + 1);
-    const bool ends = t->graph != NULL && every >= DT_MAX_RECORDED_STEPS;
+    const bool ends = t->driver.ops->on_device && every >= DT_MAX_STEPS_TOGETHER;
     const uint64_t left = ends ? every - t->state.step % every : limit;
     return left < limit ? left : limit;
 }
@@ -61,9 +60,9 @@ static uint64_t until_norm(const struct dt_trainer *t, uint64_t limit)
 /* Counts as update. */
 static enum dt_status measure_norm(struct dt_trainer *t, struct dt_step_result *step)
 {
-    const double begin = dt_clock_s();
+    dt_step_clock_start(&t->clock);
     DT_TRY(dt_strategy_grad_norm(t->strategy, &step->grad_norm));
-    t->times.s[DT_PHASE_UPDATE] += dt_clock_s() - begin;
+    dt_step_clock_lap(&t->clock, DT_PHASE_UPDATE);
     return DT_OK;
 }
 
@@ -71,11 +70,11 @@ static enum dt_status measure_norm(struct dt_trainer *t, struct dt_step_result *
 static enum dt_status compare_replicas(struct dt_trainer *t, struct dt_step_results *out)
 {
     const double begin = dt_clock_s();
+    dt_step_clock_start(&t->clock);
     DT_TRY(dt_strategy_share_weights(t->strategy));
     DT_TRY(dt_replica_check_run(&t->check, t->network));
-    const double seconds = dt_clock_s() - begin;
-    t->times.s[DT_PHASE_COMMUNICATION] += seconds;
-    out->seconds += seconds;
+    dt_step_clock_lap(&t->clock, DT_PHASE_COMMUNICATION);
+    out->seconds += dt_clock_s() - begin;
     return DT_OK;
 }
 
@@ -84,8 +83,7 @@ enum dt_status dt_trainer_steps(struct dt_trainer *t, uint64_t limit, struct dt_
     const uint64_t next_check = until_check(t), first = t->state.step + 1;
     const uint64_t most = until_norm(t, limit < next_check ? limit : next_check);
     const double begin = dt_clock_s();
-    DT_TRY(t->graph != NULL || t->strategy->free_running ? dt_trainer_many_steps(t, most, out)
-                                                         : dt_trainer_step(t, out));
+    DT_TRY(t->driver.ops->take(t, most, out));
     if (wants_norm(t, t->state.step)) {
         DT_TRY(measure_norm(t, &out->steps[out->n - 1]));
     }

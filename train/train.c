@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "dist/ranks/launch/stop.h"
 #include "train/measure.h"
-#include "train/save/run_dir.h"
+#include "train/save/state.h"
 #include "train/trainer.h"
 
 /* A run under way. */
@@ -42,9 +42,9 @@ static enum dt_status emit(const struct run *run, struct dt_event event)
 static uint64_t steps_left(const struct run *run)
 {
     const struct dt_trainer *t = &run->trainer;
-    const uint64_t all = (uint64_t)t->config.epochs * t->steps_per_epoch,
+    const uint64_t all = (uint64_t)t->config.epochs * t->schedule.steps_per_epoch,
                    limit = (uint64_t)t->config.max_steps;
-    const uint64_t done = t->state.epoch * t->steps_per_epoch + t->state.step_in_epoch;
+    const uint64_t done = t->state.epoch * t->schedule.steps_per_epoch + t->state.step_in_epoch;
     const uint64_t left = all > done ? all - done : 0,
                    allowed = limit > t->state.step ? limit - t->state.step : 0;
     return limit > 0 && allowed < left ? allowed : left;
@@ -145,7 +145,7 @@ static enum dt_status run_next(struct run *run, bool *asked_to_stop)
     struct dt_trainer *t = &run->trainer;
     struct dt_step_results results;
     const uint64_t every = (uint64_t)t->config.checkpoint_every_steps, left = steps_left(run);
-    uint64_t limit = t->steps_per_epoch - t->state.step_in_epoch;
+    uint64_t limit = t->schedule.steps_per_epoch - t->state.step_in_epoch;
     limit = left < limit ? left : limit;
     limit =
         every > 0 && every - t->state.step % every < limit ? every - t->state.step % every : limit;
@@ -169,7 +169,7 @@ static enum dt_status run_steps(struct run *run, int *n_failures)
     const uint64_t every = (uint64_t)t->config.checkpoint_every_steps;
     run->epoch_train_s = run->epoch_samples = 0;
     run->epoch_first_step = t->state.step;
-    while (t->state.step_in_epoch < t->steps_per_epoch && steps_left(run) > 0) {
+    while (t->state.step_in_epoch < t->schedule.steps_per_epoch && steps_left(run) > 0) {
         bool asked_to_stop = false;
         dt_comm_phase(t->world->comm, "training");
         DT_TRY(run_next(run, &asked_to_stop));
@@ -195,8 +195,9 @@ static enum dt_status evaluate(struct run *run)
 static enum dt_status finish_epoch(struct run *run)
 {
     struct dt_trainer *t = &run->trainer;
-    const uint64_t last_step = t->state.epoch * t->steps_per_epoch + t->state.step_in_epoch - 1;
-    const bool whole = t->state.step_in_epoch == t->steps_per_epoch;
+    const uint64_t last_step =
+        t->state.epoch * t->schedule.steps_per_epoch + t->state.step_in_epoch - 1;
+    const bool whole = t->state.step_in_epoch == t->schedule.steps_per_epoch;
     const double lr = dt_schedule_lr(&t->schedule, last_step);
     DT_TRY(evaluate(run));
     struct dt_epoch_event epoch = {.step = t->state.step,
@@ -206,11 +207,11 @@ static enum dt_status finish_epoch(struct run *run)
                                    .lr = lr,
                                    .images_per_s = images_per_s(run),
                                    .seconds = run->epoch_train_s,
-                                   .rank0 = t->times,
-                                   .n_timed_steps = t->n_timed_steps,
+                                   .rank0 = t->clock.times,
+                                   .n_timed_steps = t->clock.n_steps,
                                    .step_samples = run->step_samples,
                                    .allreduce = dt_strategy_adds_by(t->strategy)};
-    DT_TRY(dt_strategy_traffic(t->strategy, t->n_timed_steps, &epoch.traffic));
+    DT_TRY(dt_strategy_traffic(t->strategy, t->clock.n_steps, &epoch.traffic));
     DT_TRY(dt_strategy_staleness(t->strategy, &epoch.staleness));
     run->before = t->state;
     DT_TRY(dt_watchers_epoch_end(t, &epoch));
@@ -350,9 +351,9 @@ static enum dt_status open_run(struct run *run, const struct dt_train_options *o
         .config = &t->config, .dir = &run->dir, .world_size = t->world->size};
     emit(run, (struct dt_event){.kind = DT_EVENT_FOLDER, .folder = &folder});
     DT_TRY(take_weights(run, options, &origin));
-    DT_TRY(dt_world_agree(t->world, is_rank0(run)
-                                        ? dt_run_dir_write(&run->dir, "config.json", t->config_text)
-                                        : DT_OK));
+    DT_TRY(dt_world_agree(
+        t->world,
+        is_rank0(run) ? dt_run_dir_write(&run->dir, "config.json", t->written.text) : DT_OK));
     return tell_start(run, &origin);
 }
 
@@ -417,7 +418,7 @@ enum dt_status dt_train(struct dt_world *world, const struct dt_config *config,
     run->emitter = emitter;
     run->dir.lock = -1;
     const struct dt_config c = adjusted(config);
-    enum dt_status s = dt_trainer_open(world, &c, options->format, &run->trainer);
+    enum dt_status s = dt_trainer_open(world, &c, options->format, options->parts, &run->trainer);
     if (s == DT_OK) {
         s = open_run(run, options);
         if (s == DT_OK) {

@@ -5,9 +5,11 @@
 #include "train/events.h"
 
 struct dt_trainer;
+struct dt_trainer_parts;
 
 struct dt_train_options {
     const struct dt_config_format *format;
+    const struct dt_trainer_parts *parts;
     const char *run_dir; /* NULL: choose one */
     bool resume;
     const char *checkpoint; /* with resume: this one; NULL: the newest of run_dir */

@@ -1,11 +1,11 @@
 /* Everything one rank needs to train, opened together: data, network, optimizer, and where the run
  * stands.
  *
- *   trainer.c  opens and closes it      step.c       takes a step, and times its parts
- *   steps.c    takes steps one way or   gpu_steps.c  has a GPU take several on its own
- *              the other, and compares  watcher.c    who looks on
- *              the replicas             train.c      the epochs, and what people see of them
- *   save/state.c  saves and restores it */
+ *   trainer.c   opens and closes it       steps.c  takes steps: by its driver, with its watchers,
+ *   driver.h    who takes steps (drivers/)         and the replicas compared on the way
+ *   watcher.h   who looks on (watch/)     step.c   the parts of a step
+ *   evaluate.c  the test samples          train.c  the epochs, and what people see of them
+ *   parts.c     lists all parts           save/    checkpoints and the run's folder */
 #ifndef DT_TRAIN_TRAINER_H
 #define DT_TRAIN_TRAINER_H
 
@@ -14,39 +14,46 @@
 #include "dist/strategy/strategies.h"
 #include "model/checkpoint.h"
 #include "train/device.h"
+#include "train/driver.h"
 #include "train/evaluate.h"
-#include "train/events.h"
+#include "train/step_clock.h"
 #include "train/watcher.h"
 
+/* The parts of a trainer that a program chooses: it links those that it names. */
+struct dt_trainer_parts {
+    const struct dt_driver_ops *const *drivers; /* the first that fits; ends with NULL */
+    /* A dt_device_choose. */
+    enum dt_status (*choose_device)(struct dt_world *world, const struct dt_config *config,
+                                    struct dt_device_choice *out);
+    /* train/fit.h; NULL: nobody looks before, or searches afterwards. */
+    enum dt_status (*check_memory)(const struct dt_trainer *trainer);
+    enum dt_status (*advise)(struct dt_trainer *trainer, bool search);
+};
+
+/* The configuration as checkpoints and the run's folder have it. */
+struct dt_written_config {
+    const struct dt_config_format *format; /* borrowed */
+    char *text;
+};
+
 struct dt_trainer {
-    struct dt_world *world; /* borrowed */
+    struct dt_world *world;               /* borrowed */
+    const struct dt_trainer_parts *parts; /* borrowed */
+    struct dt_config config; /* with the number of threads, and the model's shapes in `data` */
+    struct dt_written_config written;
     struct dt_roles roles;
-    struct dt_config config;
     struct dt_model model;
-    int n_threads;
-    const struct dt_config_format *format;
-    char *config_text; /* in that format */
-
-    struct dt_dataset data;
-    struct dt_loader loader;
-    uint64_t steps_per_epoch;
-    int micro_capacity; /* samples of a micro-batch at most */
-
+    struct dt_sample_set set; /* to train with */
     struct dt_device_choice device;
     struct dt_backend *backend;
     struct dt_strategy *strategy; /* has weights, gradients and the optimizer */
-    struct dt_step_graph *graph;  /* the GPU takes steps on its own; NULL: it does not */
-    uint64_t n_at_once;           /* with graph: steps that it is given together next */
-    struct dt_bound_samples *samples;
     struct dt_network *network;
+    struct dt_driver driver;
     struct dt_replica_check check;
     struct dt_evaluator evaluator;
     struct dt_schedule schedule;
-
     struct dt_checkpoint_state state; /* where the run stands */
-    struct dt_phase_times times;      /* of this rank, since the start of the process */
-    uint64_t n_timed_steps;
-    struct dt_trace *trace; /* dt_trainer_watch */
+    struct dt_step_clock clock;
     struct dt_watchers watchers;
 };
 
@@ -57,10 +64,20 @@ enum dt_status dt_trainer_shard(const struct dt_config *config, int rank, int si
                                 struct dt_shard *out);
 
 /* Opens all of it but starts nothing: initial weights are drawn, not yet broadcast. Every rank
- * calls it; agreed. `config` is copied, `format` borrowed. */
+ * calls it; agreed. `config` is copied, `format` and `parts`
+ * are borrowed. */
 enum dt_status dt_trainer_open(struct dt_world *world, const struct dt_config *config,
-                               const struct dt_config_format *format, struct dt_trainer *out);
+                               const struct dt_config_format *format,
+                               const struct dt_trainer_parts *parts, struct dt_trainer *out);
 void dt_trainer_close(struct dt_trainer *trainer);
+
+/* Samples of a micro-batch at most. */
+int dt_trainer_capacity(const struct dt_trainer *trainer);
+
+/* For who searches a capacity that fits: network, evaluator and initial weights. A failed open is
+ * closed, too. Local. */
+enum dt_status dt_trainer_open_network(struct dt_trainer *trainer, int capacity);
+void dt_trainer_close_network(struct dt_trainer *trainer);
 
 /* What a step gave, over all ranks. */
 struct dt_step_result {
@@ -80,17 +97,19 @@ uint64_t dt_record_interval(uint64_t step, uint64_t all);
 /* Whether the configuration has this step recorded. */
 bool dt_trainer_records(const struct dt_trainer *trainer, uint64_t step);
 
+#define DT_MAX_STEPS_TOGETHER DT_MAX_RECORDED_STEPS
+
 /* What the next steps gave. */
 struct dt_step_results {
-    struct dt_step_result steps[DT_MAX_RECORDED_STEPS];
+    struct dt_step_result steps[DT_MAX_STEPS_TOGETHER];
     int n;          /* >= 1 */
     bool stop;      /* some rank was asked to stop */
     double seconds; /* that they took here */
 };
 
-/* The next step of state.epoch, or where a GPU takes them on its own the next few, up to `limit` >=
- * 1; advances `state`. Every rank calls it. DT_NON_FINITE: the training diverged; weights are only
- * fit to be thrown away. */
+/* The next step of state.epoch, or as the driver has it the next few, up to `limit` >= 1; advances
+ * `state`. Every rank calls it. DT_NON_FINITE: the training diverged; weights are only fit to be
+ * thrown away. */
 enum dt_status dt_trainer_steps(struct dt_trainer *trainer, uint64_t limit,
                                 struct dt_step_results *out);
 
@@ -106,43 +125,5 @@ void dt_trainer_watch(struct dt_trainer *trainer, struct dt_trace *trace);
 #define DT_DIVERGED_FACTOR 1e9
 enum dt_status dt_trainer_check_loss(const struct dt_trainer *trainer, const char *what,
                                      const struct dt_metrics *m, uint64_t step);
-
-/* Shared by step.c, gpu_steps.c and steps.c. Gather, forward and backward of all micro-batches,
- * gradients on their way. `last`: where the time of the phases is counted from; NULL: it is not
- * taken. */
-enum dt_status dt_trainer_passes(struct dt_trainer *trainer, const struct dt_batch *batch,
-                                 struct dt_strategy_step *step, double *last);
-/* Counts the step that gave this. */
-enum dt_status dt_trainer_advance(struct dt_trainer *trainer, const struct dt_metrics *train,
-                                  struct dt_step_result *out);
-enum dt_status dt_trainer_step(struct dt_trainer *trainer, struct dt_step_results *out);
-/* A step of this epoch that the ranks do not agree on: `local` is what came of this rank's own
- * samples. */
-enum dt_status dt_trainer_local_step(struct dt_trainer *trainer, uint64_t step_in_epoch,
-                                     struct dt_metrics *local);
-enum dt_status dt_trainer_many_steps(struct dt_trainer *trainer, uint64_t limit,
-                                     struct dt_step_results *out);
-enum dt_status dt_trainer_gpu_run(struct dt_trainer *trainer, int n_steps,
-                                  struct dt_metrics *local);
-/* A dt_step_fn, its context the trainer. */
-enum dt_status dt_trainer_gpu_step(void *context, const struct dt_batch *batch,
-                                   const struct dt_update *update);
-
-/* Rank 0 writes a checkpoint, the newest or `best`; every rank calls it; agreed. `path` is where
- * (rank 0), and stays as it was on failure. */
-enum dt_status dt_trainer_save(struct dt_trainer *trainer, const struct dt_run_dir *run, bool best,
-                               char path[DT_CHECKPOINT_PATH_SIZE]);
-
-/* Goes on from the checkpoint `path`, or with NULL from the newest valid one of the run, if any
- * (`path_used` is "" if none: a fresh start). Damaged ones are passed over; `emitter` is told.
- * Every rank calls it; agreed. Rank 0 reads; the caller broadcasts weights. */
-enum dt_status dt_trainer_restore(struct dt_trainer *trainer, const struct dt_run_dir *run,
-                                  const struct dt_emitter *emitter, const char *path,
-                                  char path_used[DT_CHECKPOINT_PATH_SIZE]);
-
-/* Takes the initial weights from a file (train/save/saved.h) on rank 0. Every rank calls it;
- * agreed; the caller broadcasts weights.
- */
-enum dt_status dt_trainer_take_weights(struct dt_trainer *trainer, const char *path);
 
 #endif

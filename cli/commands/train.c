@@ -3,6 +3,7 @@
 
 #include "cli/commands/load.h"
 #include "cli/sinks/sinks.h"
+#include "train/parts.h"
 #include "train/train.h"
 #include "train/watch/inject.h"
 #include "train/watch/watch.h"
@@ -25,6 +26,7 @@ static enum dt_status train(struct dt_world *world, const struct dt_args *args)
     DT_TRY(dt_load_config_all(world, args, &config));
     DT_TRY(dt_world_agree(world, dt_sinks_check(&config)));
     const struct dt_train_options options = {.format = &dt_config_json,
+                                             .parts = &dt_all_parts,
                                              .run_dir = dt_args_text(args, DT_OPTION_RUN),
                                              .watch = {dt_watch_all, &faults},
                                              .resume = dt_args_has(args, DT_OPTION_RESUME),

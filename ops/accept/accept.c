@@ -12,6 +12,7 @@
 #include "cli/args.h"
 #include "cli/output.h"
 #include "ops/accept/show.h"
+#include "train/parts.h"
 #include "train/trainer.h"
 
 /* It converges within a second, and its batch suits any number of ranks. */
@@ -152,7 +153,7 @@ static enum dt_status try_faults(struct dt_acceptance *a)
     if (faults->n == 0) {
         return DT_OK;
     }
-    DT_TRY(dt_trainer_open(a->world, &a->config, &dt_config_json, &trainer));
+    DT_TRY(dt_trainer_open(a->world, &a->config, &dt_config_json, &dt_all_parts, &trainer));
     const enum dt_status s = dt_inject_open(&trainer, faults);
     dt_trainer_close(&trainer);
     return s;

@@ -6,6 +6,7 @@
 
 #include "cli/commands/eval.h"
 #include "ops/accept/rows.h"
+#include "train/parts.h"
 #include "train/watch/watch.h"
 
 #define LEAST_ACCURACY 0.95
@@ -36,6 +37,7 @@ enum dt_status dt_accept_training(struct dt_acceptance *a, struct dt_accept_row 
 {
     struct results results = {.acceptance = a};
     const struct dt_train_options options = {.format = &dt_config_json,
+                                             .parts = &dt_all_parts,
                                              .run_dir = a->folder.path,
                                              .watch = {dt_watch_all, a->spec->faults}};
     DT_TRY(dt_train(a->world, &a->config, &options, &(struct dt_emitter){on_event, &results}));

@@ -218,7 +218,7 @@ enum dt_status dt_bench_stopped(const struct dt_world *world)
 enum dt_status dt_bench_take_step(struct dt_trainer *t, const char *what)
 {
     struct dt_step_results result;
-    if (t->state.step_in_epoch > 0 && t->state.step_in_epoch + 1 >= t->steps_per_epoch) {
+    if (t->state.step_in_epoch > 0 && t->state.step_in_epoch + 1 >= t->schedule.steps_per_epoch) {
         t->state.epoch++;
         t->state.step_in_epoch = 0;
     }

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "cli/commands/load.h"
 #include "ops/bench/blocks.h"
+#include "train/parts.h"
 
 #define PEAK_MS 3 /* a round */
 
@@ -178,7 +179,7 @@ static enum dt_status open_host(struct bench *b)
         n_elems = n > n_elems ? n : n_elems;
     }
     b->n_host_bytes =
-        t->backend->host_memory ? 0 : (size_t)t->micro_capacity * n_elems * sizeof(float);
+        t->backend->host_memory ? 0 : (size_t)t->network->capacity * n_elems * sizeof(float);
     b->host = malloc(2 * b->n_host_bytes + 1);
     return b->host != NULL ? DT_OK
                            : dt_error(DT_NO_MEMORY, "out of memory for the largest activations");
@@ -218,7 +219,7 @@ static enum dt_status time_blocks(struct dt_world *world, const struct dt_config
     c.dist.check_every = 0;
     c.cuda_graph = false;             /* call by call, so that calls can be timed */
     c.dist.order = DT_ORDER_BACKWARD; /* a step ends with its update */
-    enum dt_status s = dt_trainer_open(world, &c, &dt_config_json, &b->trainer);
+    enum dt_status s = dt_trainer_open(world, &c, &dt_config_json, &dt_all_parts, &b->trainer);
     if (s == DT_OK) {
         s = run(b, json);
         dt_trainer_close(&b->trainer);

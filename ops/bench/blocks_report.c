@@ -246,7 +246,7 @@ void dt_block_times_print(const struct dt_trainer *t, const struct dt_block_time
     struct summary s;
     summarize(t, times, &s);
     dt_text_print(stdout, "%s on %d rank%s, batch %d; %d steps after %d", t->config.name,
-                  t->world->size, t->world->size == 1 ? "" : "s", t->loader.capacity,
+                  t->world->size, t->world->size == 1 ? "" : "s", t->set.loader.capacity,
                   DT_BENCH_ROUNDS, DT_BENCH_WARMUP);
     dt_text_print(stdout, "rank 0: %s %s", t->backend->ops->name, t->backend->description);
     putchar('\n');
@@ -331,7 +331,7 @@ cJSON *dt_block_times_json(const struct dt_trainer *t, const struct dt_block_tim
     cJSON *json = dt_bench_json("blocks", t->world, times->peak_flops);
     cJSON_AddStringToObject(json, "config", t->config.name);
     cJSON_AddStringToObject(json, "device", device);
-    cJSON_AddNumberToObject(json, "batch", t->loader.capacity);
+    cJSON_AddNumberToObject(json, "batch", t->set.loader.capacity);
     cJSON_AddNumberToObject(json, "steps", DT_BENCH_ROUNDS);
     cJSON_AddNumberToObject(json, "warmup_steps", DT_BENCH_WARMUP);
     add_blocks(json, t, &s);
@@ -342,6 +342,6 @@ cJSON *dt_block_times_json(const struct dt_trainer *t, const struct dt_block_tim
     cJSON *step = cJSON_AddObjectToObject(json, "step"); /* without clocks */
     add_row(step, &s.rows[ROW_UNTIMED], true);
     add_number(step, "images_per_s",
-               1e3 * (double)t->loader.shard.global_batch / s.rows[ROW_UNTIMED].ms);
+               1e3 * (double)t->set.loader.shard.global_batch / s.rows[ROW_UNTIMED].ms);
     return json;
 }

@@ -10,6 +10,7 @@
 #include "cli/output.h"
 #include "cli/text.h"
 #include "dist/ranks/liveness/heartbeat.h"
+#include "train/parts.h"
 #include "train/ranks.h"
 
 struct bench {
@@ -73,7 +74,7 @@ static enum dt_status measure(struct bench *b, struct dt_world *part, struct dt_
     struct dt_trainer *t = &b->trainer;
     part->comm->meanwhile = dt_heartbeat_show;
     part->comm->meanwhile_context = &b->heartbeat;
-    DT_TRY(dt_trainer_open(part, &config, &dt_config_json, t));
+    DT_TRY(dt_trainer_open(part, &config, &dt_config_json, &dt_all_parts, t));
     part->comm->meanwhile = NULL; /* without it in timed steps */
     const enum dt_status s = take_steps(b, &row->step_s);
     snprintf(b->device, sizeof b->device, "%s %s", t->backend->ops->name, t->backend->description);

@@ -21,6 +21,7 @@
 #include "ops/sweep/grid.h"
 #include "ops/sweep/results.h"
 #include "train/data_spec.h"
+#include "train/parts.h"
 #include "train/ranks.h"
 #include "train/watch/watch.h"
 
@@ -148,6 +149,7 @@ static enum dt_status train(struct sweep *w, int run)
     w->sinks = (struct dt_sinks){
         .command = w->args->line, .silent = true, .last = w->args->program->last_sink};
     const struct dt_train_options options = {.format = &dt_config_json,
+                                             .parts = &dt_all_parts,
                                              .run_dir = path,
                                              .watch = {dt_watch_all, NULL},
                                              .resume = dt_args_has(w->args, DT_OPTION_RESUME)};

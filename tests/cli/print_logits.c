@@ -18,12 +18,12 @@ static void put_samples(const struct dt_samples *s)
 static void put_logits(struct dt_evaluator *e, int n_outputs)
 {
     const struct dt_backend_ops *ops = e->network->backend->ops;
-    const struct dt_batch batch = dt_loader_batch(&e->loader, 0, 0);
+    const struct dt_batch batch = dt_loader_batch(&e->set.loader, 0, 0);
     const struct dt_pass pass = {.batch = &batch};
     const size_t n = (size_t)batch.n * (size_t)n_outputs;
     float *logits = calloc(n, sizeof *logits);
-    CHECK(logits != NULL && (size_t)batch.n == e->data.samples.n);
-    CHECK_INT(dt_network_gather(e->network, e->samples, &batch), DT_OK);
+    CHECK(logits != NULL && (size_t)batch.n == e->set.data.samples.n);
+    CHECK_INT(dt_network_gather(e->network, e->set.samples, &batch), DT_OK);
     CHECK_INT(dt_network_forward(e->network, &pass), DT_OK);
     CHECK_INT(ops->copy_out(e->network->backend, logits, dt_network_logits(e->network),
                             n * sizeof *logits),
@@ -44,7 +44,7 @@ int main(int argc, char **argv)
     inference.config.data.n_test = (size_t)n;
     CHECK_INT(dt_evaluator_open(&alone, &inference.config.data, inference.network, &evaluator),
               DT_OK);
-    put_samples(&evaluator.data.samples);
+    put_samples(&evaluator.set.data.samples);
     put_logits(&evaluator, inference.model.n_outputs);
     dt_evaluator_close(&evaluator);
     dt_inference_close(&inference);

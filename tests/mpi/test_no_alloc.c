@@ -6,6 +6,7 @@
 
 #include "cli/config/config.h"
 #include "tests/lib/check.h"
+#include "train/parts.h"
 #include "train/trainer.h"
 
 #if defined(__SANITIZE_ADDRESS__) || !defined(__GLIBC__)
@@ -93,7 +94,7 @@ static void test_device(struct dt_world *world, const char *device, const char *
     const char *sets[] = {set, clip, allreduce};
     snprintf(set, sizeof set, "device=%s", device);
     if (dt_config_parse("test", config_text, strlen(config_text), sets, 3, &config) != DT_OK ||
-        dt_trainer_open(world, &config, &dt_config_json, &trainer) != DT_OK) {
+        dt_trainer_open(world, &config, &dt_config_json, &dt_all_parts, &trainer) != DT_OK) {
         CHECK_FAIL("%s", dt_error_text());
     }
     steps(&trainer, 2);

@@ -11,7 +11,9 @@
 #include "cli/commands/eval.h"
 #include "cli/config/config.h"
 #include "tests/lib/check.h"
+#include "train/parts.h"
 #include "train/save/run_dir.h"
+#include "train/save/state.h"
 #include "train/trainer.h"
 #include "train/watch/watch.h"
 
@@ -79,7 +81,7 @@ static enum dt_status open_trainer(struct dt_trainer *t)
     static struct dt_config config;
     DT_TRY(dt_world_agree(
         &world, dt_config_parse("c.json", config_text, sizeof config_text - 1, NULL, 0, &config)));
-    DT_TRY(dt_trainer_open(&world, &config, &dt_config_json, t));
+    DT_TRY(dt_trainer_open(&world, &config, &dt_config_json, &dt_all_parts, t));
     const enum dt_status s = dt_watch_all(NULL, t, &never);
     if (s != DT_OK) {
         dt_trainer_close(t);

@@ -5,7 +5,9 @@
 #include "dist/strategy/residuals.h"
 #include "tests/lib/checkpoint_sample.h"
 #include "tests/lib/rig.h"
+#include "train/parts.h"
 #include "train/save/run_dir.h"
+#include "train/save/state.h"
 #include "train/trainer.h"
 
 enum { N_BEFORE = 3, N_AFTER = 3, MAX_SETS = 8 };
@@ -97,7 +99,7 @@ static void open_run(struct dt_world *world, const struct dt_config *config, boo
     const struct dt_emitter emitter = {.emit = hear};
     char path[DT_CHECKPOINT_PATH_SIZE] = "";
     warning[0] = '\0';
-    CHECK_OK(dt_trainer_open(world, config, &dt_config_json, out));
+    CHECK_OK(dt_trainer_open(world, config, &dt_config_json, &dt_all_parts, out));
     if (resume) {
         CHECK_OK(dt_trainer_restore(out, &run, &emitter, NULL, path));
         CHECK((path[0] != '\0') == found);

@@ -1,12 +1,13 @@
+#include "train/save/state.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "dist/strategy/residuals.h"
 #include "model/checkpoint_dir.h"
-#include "train/save/run_dir.h"
+#include "train/events.h"
 #include "train/save/saved.h"
-#include "train/trainer.h"
 #include "train/watch/monitor.h"
 
 /* The weights and the optimizer's state in the program's own memory: the backend's itself, or
@@ -96,7 +97,7 @@ static enum dt_status save_reordered(struct dt_trainer *t, const struct dt_run_d
                                      char *path)
 {
     struct dt_checkpoint checkpoint = {.state = t->state,
-                                       .config = t->config_text,
+                                       .config = t->written.text,
                                        .arena = host->params,
                                        .n_optimizer_states = t->strategy->optimizer.n_states,
                                        .optimizer = {host->states[0], host->states[1]},
@@ -173,7 +174,7 @@ static enum dt_status check_saved(void *context, const char *path,
     const struct restore *r = context;
     struct dt_config config;
     struct dt_model model;
-    return dt_saved_check(r->trainer->format, path, file, &config, &model);
+    return dt_saved_check(r->trainer->written.format, path, file, &config, &model);
 }
 
 struct difference {
@@ -223,7 +224,7 @@ static enum dt_status check_config(const struct dt_trainer *t, const char *path,
                                         "train.optimizer.type"};
     char text[256];
     for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++) {
-        DT_TRY(t->format->compare(saved, t->config_text, fixed[i], text, sizeof text));
+        DT_TRY(t->written.format->compare(saved, t->written.text, fixed[i], text, sizeof text));
         if (text[0] != '\0') {
             return dt_error(DT_CONFIG, "%s: %s (use the checkpoint's, or begin a new run)", path,
                             text);
@@ -337,7 +338,7 @@ static enum dt_status check_all(const struct restore *r, const char *path, const
 {
     const struct dt_trainer *t = r->trainer;
     struct dt_model model;
-    DT_TRY(dt_saved_check(t->format, path_used, file, saved, &model));
+    DT_TRY(dt_saved_check(t->written.format, path_used, file, saved, &model));
     DT_TRY(check_config(t, path_used, file->config));
     DT_TRY(check_fit(t, path_used, &file->state));
     DT_TRY(dt_checkpoint_check(file, &t->model, t->strategy->optimizer.n_states));

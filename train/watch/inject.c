@@ -8,6 +8,8 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
+#include "train/events.h"
+#include "train/ranks.h"
 #include "train/trainer.h"
 
 /* X(constant, name, what its value is) */
@@ -243,7 +245,7 @@ static enum dt_status check_fault(const struct dt_trainer *t, const struct dt_fa
 
 static enum dt_status check_faults(const struct dt_trainer *t, const struct dt_faults *faults)
 {
-    if (t->graph != NULL) {
+    if (t->driver.ops->on_device) {
         return dt_error(
             DT_CONFIG,
             "--inject %s: the GPU takes steps on its own, recorded (set cuda.graph=false)",

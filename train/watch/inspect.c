@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "train/events.h"
 #include "train/trainer.h"
 
 struct inspect {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "train/events.h"
 #include "train/trainer.h"
 
 #define MAX_SIDE 64              /* of images and filters that are shown */
@@ -118,7 +119,7 @@ static enum dt_status take(struct dt_answers *answers, const struct dt_evaluator
             DT_TRY(network->backend->ops->copy_out(network->backend, l->logits, logits + i * n,
                                                    now * n * sizeof *logits));
         }
-        answer(l->logits + i % n_rows * n, (int)n, e->data.samples.labels[batch->rows[i]],
+        answer(l->logits + i % n_rows * n, (int)n, e->set.data.samples.labels[batch->rows[i]],
                batch->ids[i], &a);
         if (l->confusion != NULL) {
             l->confusion[(size_t)a.label * n + (size_t)a.said]++;
@@ -192,7 +193,7 @@ static enum dt_status end(struct dt_answers *answers, const struct dt_evaluator 
                                  "sum of the confusion matrices"));
     }
     DT_TRY(gather_worst(l, world));
-    DT_TRY(share_images(l, world, &e->data.samples));
+    DT_TRY(share_images(l, world, &e->set.data.samples));
     return take_filters(l, e->network);
 }
 
@@ -203,7 +204,7 @@ static const struct dt_answers answers_ops = {.begin = begin, .take = take, .end
 enum dt_status dt_learned_open(struct dt_evaluator *e, struct dt_learned *out)
 {
     const struct dt_model *model = e->network->model;
-    const struct dt_samples *samples = &e->data.samples;
+    const struct dt_samples *samples = &e->set.data.samples;
     const size_t n = (size_t)model->n_outputs;
     bool complete = true;
     *out = (struct dt_learned){

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "train/events.h"
+
 struct watcher {
     struct dt_watcher watcher; /* first */
     struct dt_line *lines;     /* of the ranks */

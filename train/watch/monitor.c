@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "train/events.h"
+
 static double value_of(enum dt_test_metric metric, const struct dt_metrics *test)
 {
     return (metric == DT_TEST_LOSS ? test->loss_sum : test->n_correct) / test->n_samples;
@@ -69,7 +71,7 @@ static enum dt_status end_epoch(struct dt_watcher *watcher, struct dt_trainer *t
                                  *stopping = &t->config.early_stopping;
     const uint64_t epoch = s->epoch + 1;
     (void)watcher;
-    if (s->step_in_epoch < t->steps_per_epoch) {
+    if (s->step_in_epoch < t->schedule.steps_per_epoch) {
         return DT_OK;
     }
     if (stopping->metric != DT_TEST_NONE) {
@@ -79,7 +81,7 @@ static enum dt_status end_epoch(struct dt_watcher *watcher, struct dt_trainer *t
         improve(&best, &event->test, epoch, &s->best_value, &s->best_epoch);
     }
     if (watch_plateau(t, &event->test, epoch)) {
-        event->reduced_lr = dt_schedule_lr(&t->schedule, epoch * t->steps_per_epoch);
+        event->reduced_lr = dt_schedule_lr(&t->schedule, epoch * t->schedule.steps_per_epoch);
     }
     t->watchers.enough = stops(t, epoch);
     return DT_OK;

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "dist/strategy/grad_sync.h"
+#include "train/events.h"
 #include "train/trainer.h"
 
 struct timeline {

@@ -2,6 +2,7 @@
  * text in checkpoints of a format that only this test knows, and what the run tells are events. It
  * is linked with train/ and what lies below. */
 #include "tests/lib/checkpoint_sample.h"
+#include "train/parts.h"
 #include "train/train.h"
 #include "train/trainer.h"
 #include "train/watch/watch.h"
@@ -88,6 +89,7 @@ static enum dt_status train(int epochs, bool resume, enum dt_test_metric best)
     struct dt_world world = {.size = 1, .local_size = 1, .host = "here", .comm = comm};
     const struct dt_train_options options = {
         .format = &format,
+        .parts = &dt_all_parts,
         .run_dir = dir,
         .resume = resume,
         .watch = {.open = best != DT_TEST_NONE ? dt_watch_all : NULL}};

@@ -1,6 +1,7 @@
 /* What follows from the results of epochs, by numbers that are known: when a run stops, when its
  * rate goes down, which epoch is best. */
 #include "tests/lib/check.h"
+#include "train/events.h"
 #include "train/watch/monitor.h"
 
 static struct dt_world world = {.size = 1, .local_size = 1, .host = "here"};
@@ -19,7 +20,7 @@ static void begin(const struct dt_config *config)
     memset(&t, 0, sizeof t);
     t.world = &world;
     t.config = *config;
-    t.steps_per_epoch = t.state.step_in_epoch = 10;
+    t.state.step_in_epoch = 10;
     t.schedule = (struct dt_schedule){.type = config->schedule,
                                       .lr = config->optimizer.lr,
                                       .scale = 1,

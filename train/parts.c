@@ -1,0 +1,11 @@
+#include "train/parts.h"
+
+#include "train/fit.h"
+
+static const struct dt_driver_ops *const drivers[] = {&dt_recorded_driver, &dt_free_driver,
+                                                      &dt_host_driver, NULL};
+
+const struct dt_trainer_parts dt_all_parts = {.drivers = drivers,
+                                              .choose_device = dt_device_choose,
+                                              .check_memory = dt_fit_check,
+                                              .advise = dt_fit_advise};

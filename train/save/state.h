@@ -1,0 +1,26 @@
+/* Checkpoints of a trainer. */
+#ifndef DT_TRAIN_SAVE_STATE_H
+#define DT_TRAIN_SAVE_STATE_H
+
+#include "train/events.h"
+#include "train/save/run_dir.h"
+#include "train/trainer.h"
+
+/* Rank 0 writes a checkpoint, the newest or `best`; every rank calls it; agreed. `path` is where
+ * (rank 0), and stays as it was on failure. */
+enum dt_status dt_trainer_save(struct dt_trainer *trainer, const struct dt_run_dir *run, bool best,
+                               char path[DT_CHECKPOINT_PATH_SIZE]);
+
+/* Goes on from the checkpoint `path`, or with NULL from the newest valid one of the run, if any
+ * (`path_used` is "" if none: a fresh start). Damaged ones are passed over; `emitter` is told.
+ * Every rank calls it; agreed. Rank 0 reads; the caller broadcasts weights. */
+enum dt_status dt_trainer_restore(struct dt_trainer *trainer, const struct dt_run_dir *run,
+                                  const struct dt_emitter *emitter, const char *path,
+                                  char path_used[DT_CHECKPOINT_PATH_SIZE]);
+
+/* Takes the initial weights from a file (train/save/saved.h) on rank 0. Every rank calls it;
+ * agreed; the caller broadcasts weights.
+ */
+enum dt_status dt_trainer_take_weights(struct dt_trainer *trainer, const char *path);
+
+#endif

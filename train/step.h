@@ -1,0 +1,24 @@
+/* The parts of a step, for those who take it (train/driver.h). */
+#ifndef DT_TRAIN_STEP_H
+#define DT_TRAIN_STEP_H
+
+#include "train/trainer.h"
+
+/* Gather, forward and backward of all micro-batches, gradients on their way. `clock`: the
+ * trainer's, whose lap is under way; NULL: time is not taken. */
+enum dt_status dt_step_passes(struct dt_trainer *trainer, const struct dt_batch *batch,
+                              struct dt_strategy_step *step, struct dt_step_clock *clock);
+
+/* Begins a step of state.epoch: its batch and update, and the passes of this rank's samples;
+ * `local`: what came of them. */
+enum dt_status dt_step_compute(struct dt_trainer *trainer, uint64_t step_in_epoch,
+                               struct dt_strategy_step *out, struct dt_metrics *local);
+
+/* The rate of a step of state.epoch. */
+double dt_step_lr(const struct dt_trainer *trainer, uint64_t step_in_epoch);
+
+/* Counts the next step, `train`: of all ranks. As dt_trainer_check_loss. */
+enum dt_status dt_step_count(struct dt_trainer *trainer, const struct dt_metrics *train,
+                             struct dt_step_result *out);
+
+#endif
