@@ -13,6 +13,7 @@
 #include "cli/complete.h"
 #include "cli/output.h"
 #include "cli/program.h"
+#include "dist/ranks/launch/job.h"
 #include "dist/ranks/launch/launch.h"
 #include "dist/ranks/launch/stop.h"
 #include "train/ranks.h"

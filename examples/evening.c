@@ -7,6 +7,7 @@
  *
  * usage: evening [--data DIR] [--weights FILE]    generated images without --data; FILE: raw floats
  */
+#include <mpi.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -219,6 +220,20 @@ static enum dt_status write_weights(const struct evening *e, const char *path)
     return file != NULL && fclose(file) != 0 ? dt_error_errno(DT_IO, "%s", path) : DT_OK;
 }
 
+static void close_parts(struct evening *e)
+{
+    dt_network_close(e->network);
+    dt_strategy_close(e->strategy);
+    struct part *parts[] = {&e->train, &e->test};
+    for (int i = 0; i < 2; i++) {
+        e->backend->ops->samples_close(e->backend, parts[i]->samples);
+        dt_loader_close(&parts[i]->loader);
+        dt_dataset_close(&parts[i]->data);
+    }
+    e->backend->ops->close(e->backend);
+    dt_world_leave(&e->world);
+}
+
 static void print_plan(const struct evening *e)
 {
     const struct dt_shard *shard = &e->train.loader.shard;
@@ -256,10 +271,14 @@ int main(int argc, char **argv)
             weights = argv[i + 1];
         }
     }
-    enum dt_status s = dt_world_open(&e.world);
+    MPI_Init(&argc, &argv);
+    enum dt_status s = dt_world_join(&e.world);
     s = s == DT_OK ? run(&e, weights) : s;
-    if (s != DT_OK && dt_world_speaks(&e.world, dt_error_is_agreed())) {
+    if (s != DT_OK) {
         fprintf(stderr, "evening: %s\n", dt_error_text());
+        MPI_Abort(MPI_COMM_WORLD, (int)s);
     }
-    dt_world_exit(&e.world, s, dt_error_is_agreed());
+    close_parts(&e);
+    MPI_Finalize();
+    return 0;
 }

@@ -7,7 +7,7 @@
 #include "cli/sinks/commit.h"
 #include "cli/sinks/protobuf.h"
 #include "cpu/isa.h"
-#include "dist/ranks/world.h"
+#include "dist/ranks/launch/job.h"
 #include "ops/doctor/facts.h"
 #include "train/device_load.h"
 

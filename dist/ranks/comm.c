@@ -51,13 +51,22 @@ void dt_comm_close(struct dt_comm *comm)
 
 void dt_comm_phase(struct dt_comm *comm, const char *name)
 {
-    comm->ops->phase(comm, name);
+    if (comm->liveness != NULL) {
+        comm->liveness->phase(comm, name);
+    }
+}
+
+static void show_alive(struct dt_comm *comm)
+{
+    if (comm->liveness != NULL) {
+        comm->liveness->alive(comm);
+    }
 }
 
 void dt_comm_alive(void *comm)
 {
     struct dt_comm *self = comm;
-    self->ops->alive(self);
+    show_alive(self);
     if (self->meanwhile != NULL) {
         self->meanwhile(self->meanwhile_context);
     }
@@ -66,13 +75,13 @@ void dt_comm_alive(void *comm)
 void dt_comm_request_begin(struct dt_comm *comm, const char *name, struct dt_request *request)
 {
     *request = (struct dt_request){.name = name, .active = true, .sequence = ++comm->n_started};
-    comm->ops->alive(comm);
+    show_alive(comm);
 }
 
 void dt_comm_request_end(struct dt_comm *comm)
 {
     comm->n_done++;
-    comm->ops->alive(comm);
+    show_alive(comm);
 }
 
 static enum dt_status request_begun(struct dt_request *request, enum dt_status status)
@@ -123,9 +132,10 @@ enum dt_status dt_comm_test(struct dt_comm *comm, struct dt_request *request, bo
 /* What a wait of so long, beyond the limit, comes to: DT_OK as long as others may know more. */
 static enum dt_status judge(struct dt_comm *comm, const struct dt_request *request, double waited_s)
 {
-    char who[256];
-    const double limit_s =
-        comm->timeout_s + (comm->ops->explain(comm, request, who, sizeof who) ? 0 : OTHERS_FIRST_S);
+    char who[256] = "a rank, or the network, does not answer";
+    const bool knows =
+        comm->liveness == NULL || comm->liveness->explain(comm, request, who, sizeof who);
+    const double limit_s = comm->timeout_s + (knows ? 0 : OTHERS_FIRST_S);
     if (waited_s <= limit_s) {
         return DT_OK;
     }
@@ -152,7 +162,7 @@ enum dt_status dt_comm_wait(struct dt_comm *comm, struct dt_request *request)
         sched_yield();
         if (n_tests % TESTS_PER_CLOCK == 0) {
             const double waited_s = dt_patience_look(&patience);
-            comm->ops->alive(comm);
+            show_alive(comm);
             if (waited_s > comm->timeout_s) {
                 DT_TRY(judge(comm, request, waited_s));
             }

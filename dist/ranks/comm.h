@@ -48,20 +48,26 @@ struct dt_comm_ops {
         struct dt_comm *comm, const void *mine, void *all, size_t n_bytes_each,
         struct dt_request *request); /* all: size * n_bytes_each, in rank order */
     enum dt_status (*test)(struct dt_comm *comm, struct dt_request *request,
-                           bool *done);                    /* never blocks */
+                           bool *done); /* never blocks */
+    void (*close)(struct dt_comm *comm);
+};
+
+/* Says which ranks are late (liveness/table.h). All slots are mandatory. */
+struct dt_liveness {
+    enum dt_status (*open)(struct dt_comm *comm);          /* another one, for that communicator */
     void (*phase)(struct dt_comm *comm, const char *name); /* what this rank does now */
     void (*alive)(struct dt_comm *comm); /* a sign of life; tells the others n_started and n_done */
     /* Which ranks hold this collective up: "rank 2 has not arrived; ...". False: this rank sees
-     * none that does; the text says so.
-     */
+     * none that does; the text says so. */
     bool (*explain)(struct dt_comm *comm, const struct dt_request *request, char *text,
                     size_t n_text);
     bool (*claim)(struct dt_comm *comm); /* true for the first rank of this host that asks */
-    void (*close)(struct dt_comm *comm);
+    void (*close)(struct dt_liveness *liveness);
 };
 
 struct dt_comm {
     const struct dt_comm_ops *ops;
+    struct dt_liveness *liveness; /* NULL: nobody knows more than that a wait was too long */
     int rank, size;
     int local_rank, local_size; /* among the ranks that share memory with this one: its host's */
     int host_root;              /* the first rank of this host */

@@ -1,41 +1,18 @@
-/* Collectives over MPI, each started without blocking, and a table of signs of life in memory
- * shared by the ranks of a host. */
+/* Collectives over MPI, each started without blocking. */
 #include <limits.h>
 #include <mpi.h>
-#include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "dist/ranks/comm_mpi.h"
-
-#define PHASE_SIZE 32
-#define STILL_ALIVE_S 1.0 /* a rank that waits is seen far more often */
-
-/* One rank's line in the table. Only that rank writes it. A reader may catch `phase` between two
- * names; its last byte is never written, so that it always ends. */
-struct slot {
-    _Atomic uint64_t n_started, n_done; /* of struct dt_comm */
-    _Atomic uint64_t seen_ns;           /* when it last moved, on the host's monotonic clock */
-    int32_t rank;
-    char phase[PHASE_SIZE];
-    _Atomic uint32_t
-        claimed; /* of the first slot: whether a rank of this host has claimed the word */
-};
 
 struct mpi_comm {
     struct dt_comm base;
     MPI_Comm all;  /* private, so that no message can meet another's */
     MPI_Comm host; /* the ranks that share memory with this one */
-    MPI_Win window;
-    struct slot *slots; /* base.local_size, of this host's ranks */
-    struct slot *mine;
-    struct slot unseen; /* `mine` of a communicator between hosts: it has no table */
 };
 
 _Static_assert(sizeof(MPI_Request) <= sizeof(void *), "a request fits into dt_request.handle");
-_Static_assert(sizeof(struct slot) == 64, "one cache line a rank");
 
 static struct mpi_comm *mpi_of(struct dt_comm *comm)
 {
@@ -45,6 +22,11 @@ static struct mpi_comm *mpi_of(struct dt_comm *comm)
 MPI_Comm dt_comm_mpi_handle(struct dt_comm *comm)
 {
     return mpi_of(comm)->all;
+}
+
+MPI_Comm dt_comm_mpi_host(struct dt_comm *comm)
+{
+    return mpi_of(comm)->host;
 }
 
 /* Wrong arguments are our bug; everything else is a peer, the network, or ranks that disagree on a
@@ -90,20 +72,6 @@ static MPI_Op mpi_op(enum dt_reduce op)
         return MPI_MIN;
     }
     return MPI_OP_NULL;
-}
-
-static void mpi_alive(struct dt_comm *comm)
-{
-    struct slot *mine = mpi_of(comm)->mine;
-    atomic_store_explicit(&mine->n_started, comm->n_started, memory_order_relaxed);
-    atomic_store_explicit(&mine->n_done, comm->n_done, memory_order_relaxed);
-    atomic_store_explicit(&mine->seen_ns, dt_clock_ns(), memory_order_relaxed);
-}
-
-static void mpi_phase(struct dt_comm *comm, const char *name)
-{
-    snprintf(mpi_of(comm)->mine->phase, PHASE_SIZE - 1, "%s", name);
-    mpi_alive(comm);
 }
 
 static enum dt_status mpi_started(struct dt_request *request, MPI_Request handle, int code)
@@ -161,121 +129,12 @@ static enum dt_status mpi_test(struct dt_comm *comm, struct dt_request *request,
     return DT_OK;
 }
 
-static double unseen_s(const struct slot *slot)
-{
-    const uint64_t seen_ns =
-        atomic_load(&slot->seen_ns); /* before the clock: it may move in between */
-    return (double)(dt_clock_ns() - seen_ns) * 1e-9;
-}
-
-/* ---- who holds everybody up. A rank that only waits shows signs of life, also one that still
- * waits in an earlier collective: so it is the one that has shown none for longest; if all have,
- * the one that has seen fewer collectives end than others, for instance because its GPU hangs,
- * whatever others that wait for it have not entered; if there is none, the first that has not
- * entered. Where there are more hosts, the last two may still wait for a rank elsewhere, and are
- * not to blame. */
-
-static const struct slot *find_silent(const struct mpi_comm *self)
-{
-    const struct slot *silent = NULL;
-    for (int i = 0; i < self->base.local_size; i++) {
-        const struct slot *slot = &self->slots[i];
-        if (slot != self->mine &&
-            (silent == NULL || atomic_load(&slot->seen_ns) < atomic_load(&silent->seen_ns))) {
-            silent = slot;
-        }
-    }
-    return silent != NULL && unseen_s(silent) > STILL_ALIVE_S ? silent : NULL;
-}
-
-static const struct slot *find_behind(const struct mpi_comm *self)
-{
-    const struct slot *least = self->slots, *most = self->slots;
-    for (int i = 1; i < self->base.local_size && self->base.n_hosts == 1; i++) {
-        const struct slot *slot = &self->slots[i];
-        least = atomic_load(&slot->n_done) < atomic_load(&least->n_done) ? slot : least;
-        most = atomic_load(&slot->n_done) > atomic_load(&most->n_done) ? slot : most;
-    }
-    return atomic_load(&least->n_done) < atomic_load(&most->n_done) ? least : NULL;
-}
-
-static const struct slot *find_absent(const struct mpi_comm *self, uint64_t sequence)
-{
-    for (int i = 0; i < self->base.local_size && self->base.n_hosts == 1; i++) {
-        if (atomic_load(&self->slots[i].n_started) < sequence) {
-            return &self->slots[i];
-        }
-    }
-    return NULL;
-}
-
-static int count_missing(const struct mpi_comm *self, uint64_t sequence)
-{
-    int n_missing = 0;
-    for (int i = 0; i < self->base.local_size; i++) {
-        n_missing += atomic_load(&self->slots[i].n_started) < sequence;
-    }
-    return n_missing;
-}
-
-static void explain_absent(const struct mpi_comm *self, const struct slot *absent,
-                           uint64_t sequence, char *text, size_t n_text)
-{
-    const double ago_s = unseen_s(absent);
-    const int n_others = count_missing(self, sequence) - 1;
-    if (n_others > 0) {
-        snprintf(text, n_text,
-                 "rank %d and %d more of this host have not arrived; rank %d was last seen %.0f s "
-                 "ago in '%s'",
-                 absent->rank, n_others, absent->rank, ago_s, absent->phase);
-    } else {
-        snprintf(text, n_text, "rank %d has not arrived; it was last seen %.0f s ago in '%s'",
-                 absent->rank, ago_s, absent->phase);
-    }
-}
-
-static bool mpi_explain(struct dt_comm *comm, const struct dt_request *request, char *text,
-                        size_t n_text)
-{
-    const struct mpi_comm *self = mpi_of(comm);
-    const uint64_t sequence = request->sequence;
-    const struct slot *silent = find_silent(self), *behind = find_behind(self),
-                      *absent = find_absent(self, sequence);
-    comm->silent = silent != NULL ? silent->rank : -1;
-    if (silent != NULL && atomic_load(&silent->n_started) < sequence) {
-        explain_absent(self, silent, sequence, text, n_text);
-    } else if (silent != NULL) {
-        snprintf(text, n_text, "rank %d arrived but has not moved for %.0f s, in '%s'",
-                 silent->rank, unseen_s(silent), silent->phase);
-    } else if (behind != NULL) {
-        snprintf(text, n_text,
-                 "rank %d waits in '%s' for a collective that other ranks have finished: it or its "
-                 "device hangs",
-                 behind->rank, behind->phase);
-    } else if (absent != NULL) {
-        explain_absent(self, absent, sequence, text, n_text);
-    } else if (comm->n_hosts > 1) {
-        snprintf(
-            text, n_text,
-            "all ranks of this host wait; one on another host, or the network, does not answer");
-        return false;
-    } else {
-        snprintf(text, n_text, "all ranks wait in it; what connects them does not answer");
-    }
-    return true;
-}
-
-static bool mpi_claim(struct dt_comm *comm)
-{
-    return atomic_exchange(&mpi_of(comm)->slots[0].claimed, 1) == 0;
-}
-
 static void mpi_close(struct dt_comm *comm)
 {
     struct mpi_comm *self = mpi_of(comm);
     dt_comm_close(comm->across);
-    if (self->window != MPI_WIN_NULL) {
-        MPI_Win_free(&self->window);
+    if (comm->liveness != NULL) {
+        comm->liveness->close(comm->liveness);
     }
     if (self->host != MPI_COMM_NULL) {
         MPI_Comm_free(&self->host);
@@ -293,37 +152,8 @@ static const struct dt_comm_ops mpi_ops = {
     .broadcast_start = mpi_broadcast_start,
     .allgather_start = mpi_allgather_start,
     .test = mpi_test,
-    .phase = mpi_phase,
-    .alive = mpi_alive,
-    .explain = mpi_explain,
-    .claim = mpi_claim,
     .close = mpi_close,
 };
-
-/* The first rank of the host owns the table; the others look it up. */
-static int open_slots(struct mpi_comm *self)
-{
-    MPI_Comm_rank(self->host, &self->base.local_rank);
-    MPI_Comm_size(self->host, &self->base.local_size);
-    const MPI_Aint n_bytes =
-        self->base.local_rank == 0 ? (MPI_Aint)sizeof(struct slot) * self->base.local_size : 0;
-    int code =
-        MPI_Win_allocate_shared(n_bytes, 1, MPI_INFO_NULL, self->host, &self->slots, &self->window);
-    if (code != MPI_SUCCESS) {
-        return code;
-    }
-    MPI_Aint size;
-    int unit;
-    code = MPI_Win_shared_query(self->window, 0, &size, &unit, &self->slots);
-    if (code != MPI_SUCCESS) {
-        return code;
-    }
-    self->mine = &self->slots[self->base.local_rank];
-    memset(self->mine, 0, sizeof *self->mine);
-    self->mine->rank = self->base.rank;
-    mpi_phase(&self->base, "start");
-    return MPI_SUCCESS;
-}
 
 static struct mpi_comm *new_comm(void)
 {
@@ -332,9 +162,7 @@ static struct mpi_comm *new_comm(void)
         *self = (struct mpi_comm){
             .base = {.ops = &mpi_ops, .silent = -1, .timeout_s = DT_TIMEOUT_DEFAULT_S},
             .all = MPI_COMM_NULL,
-            .host = MPI_COMM_NULL,
-            .window = MPI_WIN_NULL};
-        self->mine = &self->unseen;
+            .host = MPI_COMM_NULL};
     }
     return self;
 }
@@ -364,9 +192,12 @@ static int open_across(struct mpi_comm *self)
 static int find_hosts(struct mpi_comm *self)
 {
     struct dt_comm *base = &self->base;
+    MPI_Comm_rank(self->host, &base->local_rank);
+    MPI_Comm_size(self->host, &base->local_size);
     const int is_root = base->local_rank == 0;
+    base->host_root = base->rank;
     int code = MPI_Allreduce(&is_root, &base->n_hosts, 1, MPI_INT, MPI_SUM, self->all);
-    base->host_root = self->slots[0].rank; /* by now it is there */
+    code = code != MPI_SUCCESS ? code : MPI_Bcast(&base->host_root, 1, MPI_INT, 0, self->host);
     base->host_roots = calloc((size_t)base->size, sizeof(int));
     if (code != MPI_SUCCESS || base->host_roots == NULL) {
         return code != MPI_SUCCESS ? code : MPI_ERR_NO_MEM;
@@ -384,11 +215,8 @@ static int open_comms(struct mpi_comm *self)
     MPI_Comm_set_errhandler(self->all, MPI_ERRORS_RETURN);
     MPI_Comm_rank(self->all, &self->base.rank);
     MPI_Comm_size(self->all, &self->base.size);
-    int code = MPI_Comm_split_type(self->all, MPI_COMM_TYPE_SHARED, self->base.rank, MPI_INFO_NULL,
-                                   &self->host);
-    if (code == MPI_SUCCESS) {
-        code = open_slots(self);
-    }
+    const int code = MPI_Comm_split_type(self->all, MPI_COMM_TYPE_SHARED, self->base.rank,
+                                         MPI_INFO_NULL, &self->host);
     return code != MPI_SUCCESS ? code : find_hosts(self);
 }
 
@@ -406,11 +234,6 @@ static enum dt_status open_over(int code, MPI_Comm all, struct dt_comm **out)
     if (code != MPI_SUCCESS) {
         const enum dt_status status = dt_comm_mpi_error(code, "opening the communicator");
         mpi_close(&self->base);
-        return status;
-    }
-    /* Everybody's line is in place before anybody may read it. */
-    enum dt_status status = dt_comm_barrier(&self->base, "first barrier");
-    if (status != DT_OK) {
         return status;
     }
     *out = &self->base;
@@ -438,5 +261,5 @@ enum dt_status dt_comm_open_first(struct dt_comm *comm, int n, struct dt_comm **
     if (*out != NULL) {
         (*out)->timeout_s = comm->timeout_s;
     }
-    return DT_OK;
+    return *out != NULL && n > 1 && comm->liveness != NULL ? comm->liveness->open(*out) : DT_OK;
 }

@@ -8,6 +8,7 @@
 
 MPI_Comm dt_comm_mpi_handle(
     struct dt_comm *comm); /* its ranks; of messages from one to another it has none itself */
+MPI_Comm dt_comm_mpi_host(struct dt_comm *comm); /* those that share memory with this one */
 enum dt_status dt_comm_mpi_error(int code, const char *name);
 
 #endif

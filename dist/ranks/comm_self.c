@@ -1,5 +1,4 @@
 /* The communicator of one rank: every collective is done as soon as it starts. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,30 +36,6 @@ static enum dt_status self_test(struct dt_comm *comm, struct dt_request *request
     return DT_OK;
 }
 
-static void self_phase(struct dt_comm *comm, const char *name)
-{
-    (void)comm, (void)name;
-}
-
-static void self_alive(struct dt_comm *comm)
-{
-    (void)comm;
-}
-
-static bool self_explain(struct dt_comm *comm, const struct dt_request *request, char *text,
-                         size_t n_text)
-{
-    (void)comm, (void)request;
-    snprintf(text, n_text, "there is only this rank");
-    return true;
-}
-
-static bool self_claim(struct dt_comm *comm)
-{
-    (void)comm;
-    return true;
-}
-
 static void self_close(struct dt_comm *comm)
 {
     free(comm);
@@ -72,10 +47,6 @@ static const struct dt_comm_ops self_ops = {
     .broadcast_start = self_broadcast_start,
     .allgather_start = self_allgather_start,
     .test = self_test,
-    .phase = self_phase,
-    .alive = self_alive,
-    .explain = self_explain,
-    .claim = self_claim,
     .close = self_close,
 };
 

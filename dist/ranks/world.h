@@ -1,8 +1,5 @@
-/* The ranks of this job: who they are, how they begin, agree, and end.
- *
- * Rank and size come from MPI alone, the local rank from MPI_Comm_split_type; environment variables
- * are read only to recognise launches that can only be mistakes, such as n programs that each think
- * they are rank 0 of 1. */
+/* The ranks of this job: who they are, and how they agree. launch/job.h has how they begin and end.
+ * Rank and size come from MPI alone, the local rank from MPI_Comm_split_type. */
 #ifndef DT_DIST_RANKS_WORLD_H
 #define DT_DIST_RANKS_WORLD_H
 
@@ -19,21 +16,11 @@ struct dt_world {
     struct dt_report *reports; /* private: room for dt_world_agree */
 };
 
-/* Blocks SIGTERM, SIGINT and SIGUSR1 (see dist/ranks/launch/stop.h), starts MPI, finds the ranks
- * and checks the launch and DTRAIN_TIMEOUT. Every rank calls it, first thing. After any failure
- * `world` serves for dt_world_speaks and dt_world_exit, and all ranks have the same. DT_CONFIG: a
- * bad DTRAIN_TIMEOUT. DT_UNAVAILABLE: MPI does not start, or a launch that cannot be meant
- * (dist/ranks/launch/launch.h). */
-enum dt_status dt_world_open(struct dt_world *world);
-
-/* The first n ranks as a world of their own, within which they do as if there were no others;
- * out->comm is NULL on those. Every rank calls it; agreed. Those in it close it. */
-enum dt_status dt_world_open_first(struct dt_world *world, int n, struct dt_world *out);
-void dt_world_close_first(struct dt_world *part);
-
-/* This rank as a world of its own, in which it trains by itself; on its host it keeps its place,
- * and with it its GPU. Local. dt_world_close_first closes it. */
-enum dt_status dt_world_open_alone(const struct dt_world *world, struct dt_world *out);
+/* After MPI_Init: rank, size, host and communicator, of a zeroed world. Every rank calls it.
+ * DT_NO_MEMORY, DT_STALLED. */
+enum dt_status dt_world_join(struct dt_world *world);
+void dt_world_leave(struct dt_world *world);
+void dt_world_name_host(struct dt_world *world);
 
 /* All ranks call this with their own status; all return the same one: DT_OK if all are, else that
  * of the lowest failing rank, whose error text every rank then has in dt_error_text(), headed by
@@ -45,18 +32,5 @@ enum dt_status dt_world_agree(struct dt_world *world, enum dt_status mine);
  * were for. Every rank calls it, each with a number of its own; the caller frees. */
 enum dt_status dt_world_alloc(struct dt_world *world, size_t n, size_t n_bytes, const char *what,
                               void **out);
-
-/* Which rank prints the error: of an agreed one rank 0, else the first of each host that asks. Ask
- * once, before dt_world_exit. */
-bool dt_world_speaks(struct dt_world *world, bool agreed);
-
-/* Ends the program with `status` as the exit code of the whole job, within 10 s whatever the other
- * ranks do. Does not return. All ranks call it with an agreed status; with DT_STALLED or a status
- * that is not agreed (`agreed` false) it takes the others along. A rank that ends in any other way
- * after dt_world_open, by a stray exit(0) too, makes the whole job fail. */
-void dt_world_exit(struct dt_world *world, enum dt_status status, bool agreed)
-    __attribute__((noreturn));
-
-const char *dt_mpi_version(void); /* one line, "MPICH 4.0.2"; works before dt_world_open */
 
 #endif

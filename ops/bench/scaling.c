@@ -1,6 +1,7 @@
 /* Runs the same training on more and more of the ranks: the first n of them form a world, while the
  * others sleep. */
 #include "ops/bench/scaling.h"
+#include "dist/ranks/launch/job.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 #include "ops/doctor/facts.h"
+#include "dist/ranks/launch/job.h"
 
 #include <fcntl.h>
 #include <glob.h>

@@ -16,6 +16,7 @@
 #include "cli/sinks/sinks.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
+#include "dist/ranks/launch/job.h"
 #include "dist/ranks/launch/stop.h"
 #include "dist/ranks/liveness/heartbeat.h"
 #include "ops/sweep/grid.h"

@@ -8,6 +8,7 @@
 #include "cuda/cuda_backend.h"
 #include "cuda/nccl_allreduce.h"
 #include "cuda/probe.h"
+#include "dist/ranks/launch/job.h"
 #include "tests/lib/rig.h"
 
 enum { N_ELEMS = 1199882, N_SUMS = 10 }; /* the parameters of configs/mnist.json */

@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "dist/ranks/launch/job.h"
 #include "dist/ranks/launch/stop.h"
-#include "dist/ranks/world.h"
 #include "tests/lib/check.h"
 
 static void leave(struct dt_world *world, enum dt_status status) __attribute__((noreturn));

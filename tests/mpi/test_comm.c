@@ -5,7 +5,9 @@
 #include <stdint.h>
 
 #include "base/clock.h"
+#include "dist/ranks/launch/job.h"
 #include "dist/ranks/liveness/clocks.h"
+#include "dist/ranks/liveness/table.h"
 #include "dist/ranks/wire.h"
 #include "tests/lib/comm_values.h"
 #include "tests/lib/rig.h"
@@ -159,7 +161,7 @@ static void test_late_rank(struct dt_comm *comm)
 
 static void test_claim(struct dt_comm *comm)
 {
-    int32_t n_claims = comm->ops->claim(comm);
+    int32_t n_claims = comm->liveness == NULL || comm->liveness->claim(comm);
     CHECK_OK(dt_comm_allreduce(comm, &n_claims, 1, DT_TYPE_I32, DT_REDUCE_SUM, "count of claims"));
     CHECK_INT(n_claims, comm->n_hosts);
 }
@@ -277,6 +279,7 @@ int main(void)
     test_all(self);
     dt_comm_close(self);
     CHECK_OK(dt_comm_open_mpi(&mpi)); /* of one rank too */
+    CHECK_OK(dt_liveness_open(mpi));
     test_all(mpi);
     test_wire_counts(mpi);
     test_clocks(mpi);

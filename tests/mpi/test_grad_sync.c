@@ -4,6 +4,7 @@
 #include "tests/lib/rig.h"
 
 #include "dist/allreduce/host_sum.h"
+#include "dist/ranks/launch/job.h"
 #include "dist/strategy/grad_sync.h"
 #include "dist/strategy/strategies.h"
 

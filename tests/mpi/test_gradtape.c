@@ -5,6 +5,7 @@
  * (The text that goes with the example says that new weights are old plus gradients; its numbers,
  * and we, subtract.) */
 #include "base/mt19937.h"
+#include "dist/ranks/launch/job.h"
 #include "tests/lib/rig.h"
 
 /* The example prints as many digits as it takes to tell a float from its neighbours: the same

@@ -1,6 +1,7 @@
 /* The linear lab: two ranks fit y = m x + n by gradient descent, one beginning at (1, 1), the other
  * at (0, 0), each with its half of the points. What averaging and broadcasting are for shows in how
  * the four cases end. */
+#include "dist/ranks/launch/job.h"
 #include "tests/lib/rig.h"
 
 enum { N_POINTS = 16, N_STEPS = 200 };

@@ -5,6 +5,7 @@
 #include <malloc.h>
 
 #include "cli/config/config.h"
+#include "dist/ranks/launch/job.h"
 #include "tests/lib/check.h"
 #include "train/parts.h"
 #include "train/trainer.h"

@@ -10,6 +10,7 @@
 
 #include "cli/commands/eval.h"
 #include "cli/config/config.h"
+#include "dist/ranks/launch/job.h"
 #include "tests/lib/check.h"
 #include "train/parts.h"
 #include "train/save/run_dir.h"

@@ -2,6 +2,7 @@
  * messages and by algorithms. */
 #include <sched.h>
 
+#include "dist/ranks/launch/job.h"
 #include "dist/strategy/strategies.h"
 #include "tests/lib/comm_values.h"
 #include "tests/lib/rig.h"

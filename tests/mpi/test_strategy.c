@@ -3,6 +3,7 @@
 #include "tests/lib/codec_of.h"
 #include "tests/lib/rig.h"
 
+#include "dist/ranks/launch/job.h"
 #include "dist/strategy/replica_check.h"
 
 enum { N_SAMPLES = 64, N_INPUTS = 6, N_CLASSES = 5, N_STEPS = 10 };
