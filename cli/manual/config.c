@@ -3,7 +3,7 @@
 
 #include "cli/config/schema.h"
 #include "cli/manual/manual.h"
-#include "cli/manual/mdoc.h"
+#include "cli/manual/scdoc.h"
 
 static const char example[] =
     "{\n"
@@ -23,28 +23,28 @@ static void print_key(FILE *out, const struct dt_key *key)
 {
     char expected[DT_EXPECTED_SIZE], line[2 * DT_EXPECTED_SIZE];
     dt_key_expected(key, expected);
-    fprintf(out, ".It Cm %s\n", key->path);
-    dt_mdoc_text(out, key->meaning, true);
+    dt_scdoc_name(out, key->path, false);
+    fputc('\n', out);
+    dt_scdoc_text(out, true, key->meaning, true);
     snprintf(line, sizeof line, "%s; %s%s%s", expected,
              key->default_text == NULL ? "required" : "default ",
              key->default_text == NULL      ? ""
              : key->default_text[0] == '\0' ? "none"
                                             : key->default_text,
              "");
-    dt_mdoc_text(out, line, true);
+    dt_scdoc_text(out, true, line, true);
     if (key->when[0] != '\0') {
         snprintf(line, sizeof line, "only with `%s`", key->when);
-        dt_mdoc_text(out, line, true);
+        dt_scdoc_text(out, true, line, true);
     }
 }
 
 static void print_keys(FILE *out, const struct dt_key_list *list)
 {
-    fputs(list->n > 0 ? ".Bl -tag -width Ds\n" : "No keys of its own.\n", out);
+    fputs(list->n > 0 ? "" : "No keys of its own.\n\n", out);
     for (int i = 0; i < list->n; i++) {
         print_key(out, &list->keys[i]);
     }
-    fputs(list->n > 0 ? ".El\n" : "", out);
 }
 
 /* The keys with the same first word together; those that stand alone are the last. */
@@ -58,7 +58,7 @@ static void print_config_keys(FILE *out)
                     (strchr(path, '.') == NULL || strncmp(path, list.keys[i + n].path, first) == 0);
              n++) {
         }
-        fprintf(out, ".Ss %.*s\n", strchr(path, '.') == NULL ? 5 : (int)first - 1,
+        fprintf(out, "## %.*s\n\n", strchr(path, '.') == NULL ? 5 : (int)first - 1,
                 strchr(path, '.') == NULL ? "other" : path);
         print_keys(out, &(struct dt_key_list){list.keys + i, n});
     }
@@ -68,23 +68,24 @@ static void print_layers(FILE *out)
 {
     static const char names[] = DT_LAYER_LIST(DT_BAR_NAME);
     char name[DT_NAME_SIZE];
-    fputs(".Sh LAYERS\nEach entry of\n.Cm model.layers\nis an object with a\n.Cm type\nand the "
-          "keys of that type.\n",
-          out);
+    fputs(
+        "# LAYERS\n\nEach entry of *model.layers* is an object with a *type* and the keys of that "
+        "type.\n\n",
+        out);
     for (int i = 0; dt_names_get(names, i, name); i++) {
         const struct dt_key_list keys = dt_layer_keys((enum dt_layer_type)i);
-        fprintf(out, ".Ss %s\n", name);
+        fprintf(out, "## %s\n\n", name);
         print_keys(out, &keys);
     }
 }
 
 void dt_manual_config(FILE *out)
 {
-    dt_mdoc_head(out, "dtrain-config", 5,
-                 "configuration of dtrain: data, model, training, distribution");
-    fputs(".Sh DESCRIPTION\n", out);
-    dt_mdoc_text(
-        out,
+    dt_scdoc_head(out, "dtrain-config", 5,
+                  "configuration of dtrain: data, model, training, distribution");
+    fputs("# DESCRIPTION\n\n", out);
+    dt_scdoc_text(
+        out, false,
         "A configuration is one JSON object. A dot in a key below stands for an object inside. "
         "Keys that are unknown, given "
         "twice, out of range or without meaning beside the others are errors, with exit status "
@@ -96,10 +97,10 @@ void dt_manual_config(FILE *out)
         "\"dtrain.schema.json\"` as its "
         "first key.",
         false);
-    fputs(".Sh KEYS\n", out);
+    fputs("# KEYS\n\n", out);
     print_config_keys(out);
     print_layers(out);
-    fputs(".Sh EXAMPLES\n", out);
-    dt_mdoc_literal(out, example);
-    fputs(".Sh SEE ALSO\n.Xr dtrain 1\n", out);
+    fputs("# EXAMPLES\n\n", out);
+    dt_scdoc_literal(out, example);
+    fputs("# SEE ALSO\n\n*dtrain*(1)\n", out);
 }

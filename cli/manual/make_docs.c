@@ -1,5 +1,6 @@
-/* Writes every file that follows from the program's tables: `make_docs SOURCE_DIR`, or says which:
- * `make_docs --list`. */
+/* Writes what follows from the program's tables: `make_docs SOURCE_DIR` the files of the
+ * repository, which `make_docs --list` lists; `make_docs --manual DIR` the manual pages, for scdoc.
+ */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,26 +9,33 @@
 #include "cli/config/config.h"
 #include "cli/manual/manual.h"
 
-static const struct {
-    const char *path; /* below the source's folder */
+struct file {
+    const char *path; /* below the folder that is given; NULL behind the last */
     void (*write)(FILE *out);
-} files[] = {
+};
+
+static const struct file files[] = {
     {"docs/config.md", dt_config_markdown},
     {"docs/files.md", dt_manual_fields},
     {"configs/dtrain.schema.json", dt_config_schema_json},
-    {"docs/dtrain.1", dt_manual_program},
-    {"docs/dtrain-config.5", dt_manual_config},
+    {NULL, NULL},
 };
 
-static bool write_file(const char *folder, int i)
+static const struct file pages[] = {
+    {"dtrain.1.scd", dt_manual_program},
+    {"dtrain-config.5.scd", dt_manual_config},
+    {NULL, NULL},
+};
+
+static bool write_file(const char *folder, const struct file *file)
 {
     char path[4096];
     char *text = NULL;
     size_t n = 0;
-    snprintf(path, sizeof path, "%s/%s", folder, files[i].path);
+    snprintf(path, sizeof path, "%s/%s", folder, file->path);
     FILE *memory = open_memstream(&text, &n); /* some read the file that they write */
     if (memory != NULL) {
-        files[i].write(memory);
+        file->write(memory);
         fclose(memory);
     }
     FILE *out = text != NULL ? fopen(path, "w") : NULL;
@@ -42,14 +50,15 @@ static bool write_file(const char *folder, int i)
 
 int main(int argc, char **argv)
 {
-    if (argc != 2) {
-        fprintf(stderr, "make_docs: expected the folder of the source\n");
+    const bool manual = argc == 3 && strcmp(argv[1], "--manual") == 0;
+    if (argc != 2 && !manual) {
+        fprintf(stderr, "make_docs: expected the folder of the source, or --manual FOLDER\n");
         return DT_USAGE;
     }
-    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+    for (const struct file *file = manual ? pages : files; file->path != NULL; file++) {
         if (strcmp(argv[1], "--list") == 0) {
-            puts(files[i].path);
-        } else if (!write_file(argv[1], (int)i)) {
+            puts(file->path);
+        } else if (!write_file(argv[argc - 1], file)) {
             return DT_IO;
         }
     }

@@ -2,43 +2,34 @@
 #include <string.h>
 
 #include "cli/manual/manual.h"
-#include "cli/manual/mdoc.h"
+#include "cli/manual/scdoc.h"
 #include "cli/program.h"
 #include "cli/prose.h"
 #include "train/watch/inject.h"
 
 static void begin(FILE *out)
 {
-    dt_mdoc_head(out, "dtrain", 1,
-                 "train small convolutional and dense networks, data-parallel over MPI ranks");
-    fputs(".Sh SYNOPSIS\n.Bl -hang -width Ds -compact\n", out);
-    dt_mdoc_usage(out, "mpirun -np N dtrain [COMMAND] [OPTION]...");
-    dt_mdoc_usage(out, "dtrain help [COMMAND]");
-    fputs(".El\n.Sh DESCRIPTION\n.Nm\ntrains a model that a JSON configuration describes\n.Po "
-          "see\n.Xr dtrain-config 5\n.Pc ,\n"
-          "and helps to see what happens between the ranks.\n"
-          "The ranks are started by\n.Xr mpirun 1\nor\n.Xr srun 1 ;\nstarted alone it is one "
-          "rank.\n.Pp\n",
-          out);
-    dt_mdoc_text(out,
-                 "All paths, also those inside a configuration, are relative to the working "
-                 "directory. Results go to the standard "
-                 "output; the log, progress and errors to the standard error. An error is one "
-                 "line, however many ranks there are.",
-                 false);
+    dt_scdoc_head(out, "dtrain", 1,
+                  "train small convolutional and dense networks, data-parallel over MPI ranks");
+    fputs("# SYNOPSIS\n\n", out);
+    dt_scdoc_literal(out, "mpirun -np N dtrain [COMMAND] [OPTION]...\ndtrain help [COMMAND]\n");
+    fputs("# DESCRIPTION\n\n", out);
+    dt_scdoc_text(out, false,
+                  "dtrain trains a model that a JSON configuration describes, see "
+                  "`dtrain-config`(5), and helps to see what happens between the ranks. The ranks "
+                  "are started by `mpirun`(1) or `srun`(1); started alone it is one rank.\n"
+                  "All paths, also those inside a configuration, are relative to the working "
+                  "directory. Results go to the standard output; the log, progress and errors to "
+                  "the standard error. An error is one line, however many ranks there are.",
+                  false);
 }
 
 static void print_command(FILE *out, const struct dt_command *row)
 {
-    fprintf(out, ".Ss %s\n", row->word);
-    dt_mdoc_text(out, row->meaning, true);
-    fputs(".Bl -hang -width Ds\n", out);
-    dt_mdoc_usage(out, row->usage);
-    fputs(".El\n", out);
-    if (row->more != NULL) {
-        fputs(".Pp\n", out);
-        dt_mdoc_text(out, row->more, true);
-    }
+    fprintf(out, "## %s\n\n", row->word);
+    dt_scdoc_text(out, false, row->meaning, true);
+    dt_scdoc_literal(out, row->usage);
+    dt_scdoc_text(out, false, row->more != NULL ? row->more : "", true);
 }
 
 static bool same_group(const struct dt_command *a, const struct dt_command *b)
@@ -77,7 +68,7 @@ static void print_owners(FILE *out, int option, const char *meaning)
     if (meaning != NULL && n < sizeof owners) {
         snprintf(owners + n, sizeof owners - n, ": %s", meaning);
     }
-    dt_mdoc_text(out, owners, true);
+    dt_scdoc_text(out, true, owners, true);
 }
 
 /* What it means to some commands alone, each meaning once. */
@@ -95,79 +86,81 @@ static void print_meanings(FILE *out, int option)
     }
 }
 
+static void print_value(FILE *out, const struct dt_option_row *o)
+{
+    const bool optional = o->takes == DT_TAKES_OPTIONAL_VALUE;
+    if (o->takes != DT_TAKES_NOTHING) {
+        fputs(optional ? "[=" : " ", out);
+        dt_scdoc_name(out, o->value, o->value[0] >= 'A' && o->value[0] <= 'Z');
+        fputs(optional ? "]" : "", out);
+    }
+}
+
 static void print_option(FILE *out, int i)
 {
     const struct dt_option_row *o = &dt_options[i];
-    fprintf(out, ".It Fl -%s", o->name);
-    if (o->takes == DT_TAKES_OPTIONAL_VALUE) {
-        fprintf(out, " Ns Op = Ns Ar %s", o->value);
-    } else if (o->takes == DT_TAKES_VALUE) {
-        dt_mdoc_value(out, o->value);
-    }
+    char name[40];
+    snprintf(name, sizeof name, "--%s", o->name);
+    dt_scdoc_name(out, name, false);
+    print_value(out, o);
     if (o->letter != '\0') {
-        fprintf(out, " , Fl %c", o->letter);
-    }
-    if (o->letter != '\0' && o->takes == DT_TAKES_VALUE) {
-        dt_mdoc_value(out, o->value);
+        fputs(", ", out);
+        dt_scdoc_name(out, (const char[]){'-', o->letter, '\0'}, false);
+        print_value(out, o);
     }
     fputc('\n', out);
-    dt_mdoc_text(out, o->meaning, true);
-    dt_mdoc_text(out, o->more, o->more[0] != '\0');
+    dt_scdoc_text(out, true, o->meaning, true);
+    dt_scdoc_text(out, true, o->more, true);
     if (o->use != DT_COMMON) {
         print_owners(out, i, NULL);
     }
     print_meanings(out, i);
 }
 
+static void print_item(FILE *out, const char *name, const char *meaning, const char *more)
+{
+    dt_scdoc_name(out, name, false);
+    fputc('\n', out);
+    dt_scdoc_text(out, true, meaning, true);
+    dt_scdoc_text(out, true, more, true);
+}
+
 static void print_options(FILE *out)
 {
-    fputs(".Sh OPTIONS\nAn option's value follows as the next argument or behind an equals "
-          "sign.\n.Bl -tag -width Ds\n",
+    fputs("# OPTIONS\n\nThe value of an option follows as the next argument or behind an equals "
+          "sign.\n\n",
           out);
     for (int i = 0; i < DT_N_OPTIONS; i++) {
         print_option(out, i);
     }
-    fputs(".El\n.Ss Faults\nWhat\n.Fl -inject\nputs in:\n.Bl -tag -width Ds\n", out);
+    fputs("## Faults\n\nWhat *--inject* puts in:\n\n", out);
 #define FAULT_ITEM(constant, name, needs, may, example, meaning) \
-    fputs(".It Cm " example "\n", out);                          \
-    dt_mdoc_text(out, meaning, true);
+    print_item(out, example, meaning, "");
     DT_FAULT_LIST(FAULT_ITEM)
-    fputs(".El\n", out);
 }
 
 static void print_tables(FILE *out)
 {
-    fputs(".Sh ENVIRONMENT\n.Bl -tag -width DTRAIN_CUDA_MODULE\n", out);
-#define VARIABLE_ITEM(variable, meaning, more) \
-    fputs(".It Ev " variable "\n", out);       \
-    dt_mdoc_text(out, meaning, true);          \
-    dt_mdoc_text(out, more, (more)[0] != '\0');
+    fputs("# ENVIRONMENT\n\n", out);
+#define VARIABLE_ITEM(variable, meaning, more) print_item(out, variable, meaning, more);
     DT_ENVIRONMENT_LIST(VARIABLE_ITEM)
-    fputs(".El\n.Sh FILES\nThe folder of a run holds\n.Bl -tag -width checkpoints/*.safetensors\n",
-          out);
-#define FILE_ITEM(file, meaning)     \
-    fputs(".It Pa " file "\n", out); \
-    dt_mdoc_text(out, meaning, true);
+    fputs("# FILES\n\nThe folder of a run holds\n\n", out);
+#define FILE_ITEM(file, meaning) print_item(out, file, meaning, "");
     DT_RUN_FILE_LIST(FILE_ITEM)
-    fputs(".El\n.Sh EXIT STATUS\n.Bl -tag -width Ds -compact\n", out);
-#define STATUS_ITEM(name, code, meaning) \
-    fprintf(out, ".It %d\n", code);      \
-    dt_mdoc_text(out, meaning, true);
+    fputs("# EXIT STATUS\n\n", out);
+#define STATUS_ITEM(name, code, meaning) print_item(out, #code, meaning, "");
     DT_STATUS_LIST(STATUS_ITEM)
-    fputs(".El\n.Sh EXAMPLES\n", out);
-    const char *between = "";
-#define EXAMPLE_ITEM(what, commands) \
-    fputs(between, out);             \
-    dt_mdoc_text(out, what, true);   \
-    dt_mdoc_literal(out, commands);  \
-    between = ".Pp\n";
+    fputs("# EXAMPLES\n\n", out);
+#define EXAMPLE_ITEM(purpose, commands)       \
+    dt_scdoc_text(out, false, purpose, true); \
+    dt_scdoc_literal(out, commands);
     DT_EXAMPLE_LIST(EXAMPLE_ITEM)
 }
 
 void dt_manual_program(FILE *out)
 {
     begin(out);
-    fputs(".Sh COMMANDS\n", out);
+    fputs("# COMMANDS\n\n", out);
     for (const struct dt_command *const *c = dt_program.commands; *c != NULL; c++) {
         if (dt_command_has_word(*c)) {
             print_command(out, *c);
@@ -175,5 +168,5 @@ void dt_manual_program(FILE *out)
     }
     print_options(out);
     print_tables(out);
-    fputs(".Sh SEE ALSO\n.Xr mpirun 1 ,\n.Xr srun 1 ,\n.Xr dtrain-config 5\n", out);
+    fputs("# SEE ALSO\n\n*mpirun*(1), *srun*(1), *dtrain-config*(5)\n", out);
 }

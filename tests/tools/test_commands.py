@@ -62,10 +62,12 @@ def of_markdown(path):
         yield from joined(block.splitlines()) if kind == "sh" else ()
 
 
-def of_man_page(path):
-    with open(path) as file:
-        for block in re.findall(r"^\.Bd -literal.*\n((?:.*\n)*?)\.Ed$", file.read(), re.M):
-            yield from joined(block.replace(r"\e", "\\").replace(r"\-", "-").splitlines())
+def of_man_page(folder):
+    """Its examples, as make_docs writes them."""
+    subprocess.run([os.path.join(BUILD, "make_docs"), "--manual", folder], check=True)
+    with open(os.path.join(folder, "dtrain.1.scd")) as file:
+        for block in re.findall(r"^```\n((?:.*\n)*?)```$", file.read().split("\n# EXAMPLES\n")[1], re.M):
+            yield from joined(block.replace(r"\\", "\\").splitlines())
 
 
 def of_help(dtrain):
@@ -145,7 +147,8 @@ def main():
     pages = [os.path.join(SOURCE, name) for name in ("README.md", "CONTRIBUTING.md")]
     pages += sorted(glob.glob(os.path.join(SOURCE, "docs", "**", "*.md"), recursive=True))
     found = [(os.path.relpath(page, SOURCE), list(of_markdown(page))) for page in pages]
-    found += [("docs/dtrain.1", list(of_man_page(os.path.join(SOURCE, "docs", "dtrain.1"))))]
+    with tempfile.TemporaryDirectory(prefix="dtrain-test-commands-") as folder:
+        found += [("dtrain.1", list(of_man_page(folder)))]
     found += [("--help", list(of_help(os.path.join(BUILD, "dtrain"))))]
     failed, used, n_run = [], set(), 0
     with tempfile.TemporaryDirectory(prefix="dtrain-test-commands-") as folder:
@@ -164,7 +167,7 @@ def main():
                     failed.append("%s: %s ended with %d:\n%s" % (where, runs, code, output[-2000:]))
     failed += ["EXCEPTIONS: no command has %s any more" % row[0] for i, row in enumerate(EXCEPTIONS) if i not in used]
     for where, commands in found:
-        if not commands and where in ("README.md", "docs/dtrain.1", "--help"):
+        if not commands and where in ("README.md", "dtrain.1", "--help"):
             failed.append("%s: no commands are found" % where)
     print("\n".join(["%d commands ran" % n_run, *failed]))
     return 1 if failed else 0

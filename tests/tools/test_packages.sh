@@ -40,10 +40,12 @@ for file in bin/dtrain share/{dtrain/{configs/mnist.json,dtrain.sbatch,get-data,
   share/{bash-completion/completions/dtrain,fish/vendor_completions.d/dtrain.fish}; do
   [[ -e deb/usr/$file && -e $(echo dtrain-*/"$file") ]] || fail "a package lacks $file"
 done
-for file in man/man{1/dtrain.1,5/dtrain-config.5}.gz doc/dtrain/{copyright,changelog.gz,changelog.Debian.gz} zsh/vendor-completions/_dtrain; do
+manual=()
+[[ ! -e $build/man/dtrain.1 ]] || manual=(man/man1/dtrain.1 man/man5/dtrain-config.5) # where there is scdoc
+for file in "${manual[@]/%/.gz}" doc/dtrain/{copyright,changelog.gz,changelog.Debian.gz} zsh/vendor-completions/_dtrain; do
   [[ -e deb/usr/share/$file ]] || fail "the package lacks $file"
 done
-for file in man/man{1/dtrain.1,5/dtrain-config.5} doc/dtrain/LICENSE zsh/site-functions/_dtrain; do
+for file in "${manual[@]}" doc/dtrain/LICENSE zsh/site-functions/_dtrain; do
   [[ -e $(echo dtrain-*/share/"$file") ]] || fail "the archive lacks $file"
 done
 "$here/test_hardening.sh" "$sizes" deb/usr/bin/dtrain
