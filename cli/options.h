@@ -25,7 +25,7 @@ enum dt_use { DT_ONCE, DT_REPEATED, DT_COMMON }; /* DT_COMMON: every command tak
       "The value is JSON, and otherwise a string; a later one wins. Numbers in the path reach "    \
       "into lists, as in `model.layers.1.filters=16`.")                                            \
     X(DT_OPTION_INJECT, "inject", 0, "FAULT", DT_TAKES_VALUE, DT_REPEATED,                         \
-      "inject a fault to see how the run reacts (see docs/distributed.md); may be given many "     \
+      "inject a fault to see how the run reacts (see docs/operating.md); may be given many "       \
       "times",                                                                                     \
       "Steps count from 1, over the whole run. It is not a part of the configuration: a run that " \
       "goes on without it is as any other. Not where a GPU takes steps on its own: set "           \

@@ -291,7 +291,7 @@ const struct dt_command dt_command_accept = {
         {
             [DT_OPTION_RUN] = {DT_TAKEN, "folder for its files; default runs/accept/<UTC time>"},
             [DT_OPTION_INJECT] = {DT_TAKEN, "inject a fault into the training (see "
-                                            "docs/distributed.md), which must then fail"},
+                                            "docs/operating.md), which must then fail"},
             [DT_OPTION_JSON] =
                 {DT_TAKEN, "also write the record to this file, which a later --baseline takes"},
             [DT_OPTION_JUNIT] = {DT_TAKEN},

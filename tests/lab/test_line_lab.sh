@@ -3,7 +3,7 @@
 # usage: DTRAIN=... MPIEXEC=... test_line_lab.sh
 # shellcheck source=tests/lib/cli_lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../lib/cli_lib.sh"
-manual=$configs/../docs/distributed.md
+manual=$configs/../docs/strategies.md
 ln -s "$configs" configs
 
 learned() { # of a table on stdout: "slope, intercept" of rank $1

@@ -1,7 +1,7 @@
 /* The line lab: where a model is y = slope * x + intercept (one dense layer from one input to one
  * output, without an activation, on data of the format "linear"), a run ends with the line that
  * each rank has learned. There it shows what averaging and broadcasting are for
- * (docs/distributed.md). */
+ * (docs/strategies.md). */
 #ifndef DT_TRAIN_WATCH_LINE_H
 #define DT_TRAIN_WATCH_LINE_H
 
