@@ -300,7 +300,7 @@ def best():
              "agreement": {"%s, %s" % (what, p): limit for p, limit in report.LIMITS.items() for what in ("gradients", "loss")},
              "same_bits": {"twice, f32": True, "with and without graph, bf16": True},
              "ranks": {"2 ranks on one GPU, loss": 1e-6}, "nccl": {"3 ranks, uneven batches": True, "2 ranks, loss": 1e-5},
-             "profile": {"nodes, mnist, bf16": 22, "longest chain, mnist, bf16": 16, "nodes, mnist-mlp, bf16": 9},
+             "profile": {"nodes, mnist, bf16": 17, "longest chain, mnist, bf16": 14, "nodes, mnist-mlp, bf16": 9},
              "pytorch": {"batch 128, bf16, eager": 480.0, "batch 128, bf16, graph": 100.0, "batch 128, bf16, autotune": 90.0,
                          "batch 128, f32, eager": 500.0}}
     units = {"speed": "us", "pytorch": "us", "gemm": "TFLOP/s", "accuracy": "%", "agreement": "of it", "ranks": "of it", "profile": "nodes"}
