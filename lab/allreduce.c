@@ -291,11 +291,11 @@ const struct dt_command dt_command_lab_allreduce = {
     .examples = "  dtrain lab allreduce\n"
                 "  dtrain lab allreduce --algorithm halving_doubling --ranks 8 \\\n"
                 "      --elements 1199882 --html halving.html\n",
-    .more = "Who sends which piece to whom, who adds it, who puts it in the place of its own, and "
-            "every rank's vector after it. All ranks run in this one process, with real numbers. "
-            "It ends with the proof (all ranks have the exact sum; messages and bytes are as many "
-            "as the formula says; else the status is 1) and a table of all algorithms for as many "
-            "ranks and numbers, with simulated times.",
+    .more = "Shows each round's messages: sender, receiver, piece, whether it is added or "
+            "replaces, and every rank's vector afterwards. All ranks run in this one process, "
+            "with real numbers. It ends with the proof (all ranks have the exact sum, with as "
+            "many messages and bytes as the formula predicts; else the status is 1) and a table "
+            "of all algorithms for the same ranks and numbers, with simulated times.",
     .options =
         {
             [DT_OPTION_ALGORITHM] = {DT_TAKEN},

@@ -239,8 +239,8 @@ const struct dt_command dt_command_lab_batch = {
     .meaning = "the batch size against steps and samples to an accuracy",
     .usage = "dtrain lab batch [--html FILE]",
     .examples = "  dtrain lab batch\n",
-    .more = "Trains with batches of 8 to 1024 images until 95 % of the test images are right: "
-            "steps and samples of each.",
+    .more = "Trains with batches of 8 to 1024 images until 95 % of the test images are classified "
+            "correctly, and prints the steps and samples of each.",
     .options =
         {
             [DT_OPTION_HTML] = {DT_TAKEN},

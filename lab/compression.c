@@ -233,8 +233,9 @@ const struct dt_command dt_command_lab_compression = {
     .meaning = "fewer bytes for gradients, and the accuracy they cost",
     .usage = "mpirun -np 4 dtrain lab compression [--html FILE]",
     .examples = "  mpirun -np 4 dtrain lab compression\n",
-    .more = "Trains on four ranks with gradients as they are, and in each way of fewer bytes, "
-            "without and with error feedback: what a rank sends in a step, and the accuracy.",
+    .more = "Trains on four ranks with uncompressed gradients, and with each codec, without and "
+            "with error feedback, and prints the bytes that a rank sends per step, and the "
+            "accuracy.",
     .options =
         {
             [DT_OPTION_HTML] = {DT_TAKEN},

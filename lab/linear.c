@@ -302,8 +302,8 @@ const struct dt_command dt_command_lab_linear = {
     .meaning = "what averaging and broadcasting are for: a line on two ranks",
     .usage = "mpirun -np 2 dtrain lab linear [--batch 1|16|all] [--html FILE]",
     .examples = "  mpirun -np 2 dtrain lab linear --batch 16\n",
-    .more = "Two ranks fit a line, in the four cases of the two switches, with one sample a step, "
-            "16, or all.",
+    .more = "Two ranks fit a line, with averaging and broadcasting each on and off, with one "
+            "sample per step, 16, or all.",
     .options =
         {
             [DT_OPTION_BATCH] = {DT_TAKEN},

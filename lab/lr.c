@@ -300,7 +300,7 @@ const struct dt_command dt_command_lab_lr = {
     .meaning = "why the learning rate grows with the batch; warm-up",
     .usage = "dtrain lab lr [--html FILE]",
     .examples = "  dtrain lab lr\n",
-    .more = "Two steps of a rate against one of twice the rate over all their samples.",
+    .more = "Compares two steps of a rate with one step of twice the rate over all their samples.",
     .options =
         {
             [DT_OPTION_HTML] = {DT_TAKEN},

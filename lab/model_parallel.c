@@ -238,8 +238,8 @@ const struct dt_command dt_command_lab_model_parallel = {
     .meaning = "four ways to share a model: bytes, and who works",
     .usage = "dtrain lab model-parallel --config FILE [--ranks N] [--html FILE]",
     .examples = "  dtrain lab model-parallel --config configs/mnist.json\n",
-    .more = "What four ways send in a step, and how many devices compute at once: a layer per "
-            "device, a pipeline, vertical slices, data parallel.",
+    .more = "Compares four ways to share a model, by the bytes sent per step and the devices that "
+            "compute at once: a layer per device, a pipeline, vertical slices, data parallel.",
     .options =
         {
             [DT_OPTION_CONFIG] = {DT_REQUIRED},

@@ -216,8 +216,8 @@ const struct dt_command dt_command_lab_pipeline = {
     .usage = "dtrain lab pipeline [--ranks N] [--html FILE]",
     .examples = "  dtrain lab pipeline\n",
     .more = "A step of a pipeline stage by stage, by the schedules naive, gpipe and 1f1b on a "
-            "clock: how long a stage waits, beside the formula, and how many micro-batches it "
-            "holds at once.",
+            "clock: the share of time that a stage waits, beside the formula, and the "
+            "micro-batches that it holds at once.",
     .options =
         {
             [DT_OPTION_RANKS] = {DT_TAKEN},

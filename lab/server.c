@@ -152,9 +152,9 @@ const struct dt_command dt_command_lab_server = {
     .meaning = "parameter servers beside an allreduce: bytes, bits, staleness",
     .usage = "mpirun -np 4 dtrain lab server [--html FILE]",
     .examples = "  mpirun -np 4 dtrain lab server\n",
-    .more = "Trains on four ranks by a ring, a master, central storage, and a parameter server "
-            "that waits and one that does not: what each rank sends in a step, which weights are "
-            "the same, and how stale gradients are.",
+    .more = "Trains on four ranks by a ring, a master, central storage, a synchronous and an "
+            "asynchronous parameter server, and prints the bytes that each rank sends per step, "
+            "which weights are equal, and how stale gradients are.",
     .options =
         {
             [DT_OPTION_HTML] = {DT_TAKEN},

@@ -275,8 +275,9 @@ const struct dt_command dt_command_lab_shards = {
     .meaning = "how ranks share the data, and shards that harm",
     .usage = "dtrain lab shards [--ranks N] [--html FILE]",
     .examples = "  dtrain lab shards --ranks 2\n",
-    .more = "Who reads what in each of the three ways, that each sample is used once, and what "
-            "shards by label and a sorted file do to the accuracy.",
+    .more = "Shows which samples each rank reads with each of the three sharding modes, that each "
+            "sample is used once, and the effect of shards by label and of a sorted file on the "
+            "accuracy.",
     .options =
         {
             [DT_OPTION_RANKS] = {DT_TAKEN},

@@ -283,10 +283,10 @@ const struct dt_command dt_command_lab_stragglers = {
     .meaning = "who waits for a slow rank, or for ranks late by chance",
     .usage = "mpirun -np 4 dtrain lab stragglers [--html FILE]",
     .examples = "  mpirun -np 4 dtrain lab stragglers\n",
-    .more = "Trains on four ranks of which one is slow, as with `--inject`: who waits for it with "
-            "an allreduce and with a parameter server that waits, that lets nobody be more than "
-            "four steps ahead, or that never waits; and how much later than one rank the latest "
-            "of several is.",
+    .more = "Trains on four ranks, one of them slow, as with `--inject`, and shows which ranks "
+            "wait for it with an allreduce and with a parameter server: synchronous, at most four "
+            "steps ahead, or asynchronous; and how much later than one rank the latest of "
+            "several is.",
     .options =
         {
             [DT_OPTION_HTML] = {DT_TAKEN},

@@ -416,15 +416,15 @@ const struct dt_command dt_command_bench_allreduce = {
              "      [-w N] [-c N] [--algorithms ring,tree] [--latency US] [--bandwidth GBS]\n"
              "      [--set KEY.PATH=VALUE]... [--json FILE]",
     .examples = "  mpirun -np 2 dtrain bench allreduce\n",
-    .more = "Times allreduces of floats by size, for each way of adding that "
-            "`distributed.allreduce` names and that there is here. The columns msgs and sent "
-            "count what the rank that sends most sends for one allreduce; where all ranks "
-            "together send anything else than the algorithm's formula says, the row has FAIL and "
-            "the program ends with status 1. busbw is algbw times 2 (n - 1) / n, the share of a "
-            "sum that each of n ranks has to send; #wrong counts elements with a wrong value, and "
-            "one ends the program with status 70. Two tables end it: the latency and the "
-            "bandwidth that describe each way best, and for each size the fastest way beside the "
-            "one that `auto` takes.",
+    .more = "Times allreduces of floats by size, for each implementation that "
+            "`distributed.allreduce` names and that is available here. The columns msgs and sent "
+            "count the messages and bytes of the busiest rank in one allreduce; if all ranks "
+            "together do not send what the algorithm's formula predicts, the row has FAIL and the "
+            "program ends with status 1. busbw is algbw times 2 (n - 1) / n, the share of a sum "
+            "that each of n ranks has to send; #wrong counts elements with a wrong value, and one "
+            "ends the program with status 70. Two tables follow: the latency and bandwidth that "
+            "fit each implementation best, and for each size the fastest implementation beside "
+            "the choice of `auto`.",
     .options =
         {
             [DT_OPTION_SET] = {DT_TAKEN,

@@ -243,12 +243,12 @@ const struct dt_command dt_command_bench_blocks = {
              "      [--set KEY.PATH=VALUE]... [--json FILE]",
     .examples = "  dtrain bench blocks --config configs/mnist.json --data data/mnist \\\n"
                 "      --set threads=1\n",
-    .more = "Times each block of the model inside real training steps, after 20 that are not "
-            "measured: milliseconds forward and backward, the share of numbers that are not zero, "
-            "and the rate of arithmetic beside what a loop of multiply-adds reaches on the same "
-            "core. A rate counts the dense operation; above 100 % of the peak, work on zeros was "
-            "skipped. On a GPU it says which engines of cuDNN run the convolutions. Rank 0 prints "
-            "its own times. Interrupting discards the measurement.",
+    .more = "Times each block of the model inside real training steps, after 20 unmeasured ones: "
+            "milliseconds forward and backward, the share of nonzero numbers, and the arithmetic "
+            "rate beside that of a loop of multiply-adds on the same core. A rate counts the "
+            "dense operation; above 100 % of the peak, work on zeros was skipped. On a GPU it "
+            "names the cuDNN engines of the convolutions. Rank 0 prints its own times. "
+            "Interrupting discards the measurement.",
     .options =
         {
             [DT_OPTION_CONFIG] = {DT_REQUIRED},

@@ -186,12 +186,12 @@ const struct dt_command dt_command_bench_scaling = {
              "      [--set KEY.PATH=VALUE]... [--json FILE] [--html FILE]",
     .examples = "  mpirun -np 4 dtrain bench scaling --config configs/mnist.json \\\n"
                 "      --html scaling.html\n",
-    .more = "Times training steps by 1, 2, 4 and so on of the ranks, and by all of them, while "
+    .more = "Times training steps of 1, 2, 4 and so on of the ranks, and of all of them, while "
             "the others sleep: with the configuration's batch on every rank (weak scaling), and "
-            "with one such batch that the ranks share (strong scaling). The batch is "
-            "`train.batch.per_rank`, or `train.batch.global` where that is set. A rank has as "
-            "many threads as when all ranks train. Efficiency is the samples per second over "
-            "those of one rank times the ranks; with one batch that is T1 / (n Tn).",
+            "with one such batch shared by the ranks (strong scaling). The batch is "
+            "`train.batch.per_rank`, or `train.batch.global` if that is set. A rank has as many "
+            "threads as when all ranks train. Efficiency is the samples per second over those of "
+            "one rank times the ranks; with one batch that is T1 / (n Tn).",
     .options =
         {
             [DT_OPTION_CONFIG] = {DT_REQUIRED},

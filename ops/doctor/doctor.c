@@ -127,9 +127,9 @@ const struct dt_command dt_command_doctor = {
                 "  srun --mpi=pmi2 dtrain doctor --config configs/mnist.json --run runs/night\n",
     .more = "Run it where a job will run. It checks each rank's versions, cores, load, memory and "
             "its limits, shared memory, NUMA nodes, clocks, network, GPUs and their health "
-            "(NVML), whether it sees the data of the configuration and the folder of runs, and "
-            "Slurm's settings. Each check is ok, a warning or a problem, with its cure, or `-` "
-            "where there is nothing to check; a problem ends the program with status 69.",
+            "(NVML), access to the configuration's data and to the folder of runs, and Slurm's "
+            "settings. Each check is ok, a warning or a problem, with its cure, or `-` if there "
+            "is nothing to check; a problem ends the program with status 69.",
     .options =
         {
             [DT_OPTION_CONFIG] =

@@ -287,9 +287,9 @@ const struct dt_command dt_command_slurm = {
     .examples = "  dtrain slurm --config configs/mnist.json --nodes 2 --time 00:20:00 \\\n"
                 "      --script night.sbatch\n",
     .more = "Writes the batch script of a job to stdout or to a new file: the one in `scripts/`, "
-            "which saves before the time limit, goes back into the queue and goes on, with the "
-            "configuration and options given here. Where there is a `sbatch`, it is asked by "
-            "`--test-only`; if it refuses the script, the program ends with status 69.",
+            "which saves before the time limit, requeues the job and resumes, with the "
+            "configuration and options given here. If there is a `sbatch`, its `--test-only` "
+            "checks the script; if it rejects the script, the program ends with status 69.",
     .options =
         {
             [DT_OPTION_CONFIG] = {DT_REQUIRED},

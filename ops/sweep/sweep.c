@@ -363,21 +363,20 @@ const struct dt_command dt_command_sweep = {
              "      --set KEY.PATH=VALUE,VALUE... [--set ...]",
     .examples = "  mpirun -np 2 dtrain sweep --config configs/mnist-mlp.json \\\n"
                 "      --set train.optimizer.lr=0.01,0.001 --set model.layers.1.units=64,256\n",
-    .more = "Commas part the values of a key, outside of JSON's brackets and strings. Each run "
-            "has a numbered folder in that of the sweep (default runs/sweep-<config name>/<UTC "
-            "time>); under `mpirun` each rank trains every n-th of them by itself, with its share "
-            "of the cores and its GPU. A run that fails is a row of the table, and the others go "
-            "on; one that diverged is a result. `--resume` goes on with those that were stopped.",
+    .more = "Commas separate the values of a key, outside of JSON's brackets and strings. Each "
+            "run has a numbered folder in the sweep's (default runs/sweep-<config name>/<UTC "
+            "time>); under `mpirun` each rank trains every n-th run alone, with its share of the "
+            "cores and its GPU. A failed run is a row of the table, and the others continue; a "
+            "diverged one is a result. `--resume` resumes stopped runs.",
     .options =
         {
             [DT_OPTION_CONFIG] = {DT_REQUIRED},
             [DT_OPTION_DATA] = {DT_TAKEN},
             [DT_OPTION_RUN] = {DT_TAKEN,
                                "folder for all runs; default runs/sweep-<config name>/<UTC time>"},
-            [DT_OPTION_RESUME] = {DT_TAKEN,
-                                  "go on with the runs in --run that have not ended; no value"},
-            [DT_OPTION_SET] = {DT_TAKEN, "values of a key, to be combined with those of the "
-                                         "others; may be given many times"},
+            [DT_OPTION_RESUME] = {DT_TAKEN, "resume the unfinished runs in --run; no value"},
+            [DT_OPTION_SET] = {DT_TAKEN, "values of a key, combined with those of the others; "
+                                         "may be given many times"},
         },
     .ending = DT_SAVES,
     .check = check,
