@@ -148,7 +148,7 @@ check 'a folder is left of what was refused' test ! -e runs
 
 DTRAIN_CUDA_MODULE=$module FAKE_GPUS='aaaaaaaa bbbbbbbb' accept 2 gpus
 failing 'GPUs'
-check 'ways of GPUs' grep -qE '^PASS +sums .* 11 ways, nccl, staged, ' out
+check 'implementations for GPUs' grep -qE '^PASS +sums .* 11 implementations, nccl, staged, ' out
 check 'gradients on GPUs' grep -qE '^PASS +gradients .*\(cuda\)' out
 
 program=$wrong_cluster
