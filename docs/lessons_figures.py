@@ -27,6 +27,7 @@ GAP, TITLE = 24, 28
 
 def figure(page, chosen):
     style = "".join(re.findall(r"<style>(.*?)</style>", page, re.S))
+    style = re.sub(r"/\* (Figures|A run|An acceptance|After all others)\b.*?(?=\n/\* |$)", "", style, flags=re.S)
     defs = "".join(re.findall(r"<defs>.*?</defs>", page, re.S)[:1])
     cards = re.findall(r"<h2>([^<]*)</h2>(?:(?!<h2).)*?(<svg (?:class=\"ellipse\" )?viewBox=\"0 0 ([\d.]+) ([\d.]+)\".*?</svg>)", page, re.S)
     cards = [cards[i] for i in chosen]

@@ -1,69 +1,69 @@
 #include "cli/text.h"
 #include "lab/model_parallel.h"
+#include "report/page/drawing.h"
 #include "report/page/page.h"
 
-#define WIDTH 440
-#define LEFT 26
-#define ROW 26
-
-/* A device computes something in column `at` of `n`. */
-static void draw_cell(FILE *out, int n, int row, int at, const char *class, const char *text)
+/* A device computes something in column `at`. */
+static void draw_cell(const struct dt_lanes *grid, int row, int at, const char *class,
+                      const char *text)
 {
-    const double width = (double)(WIDTH - LEFT) / n;
-    fprintf(out, "<rect class=\"%s\" x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"%d\" rx=\"3\"/>",
-            class, LEFT + at * width + 1, row * ROW + 1, width - 2, ROW - 2);
-    fprintf(out, "<text class=\"on\" x=\"%.1f\" y=\"%d\">%s</text>", LEFT + (at + 0.5) * width,
-            row * ROW + 17, text);
+    dt_lanes_box(grid, row, &(struct dt_box){class, at, at + 1, text, NULL});
 }
 
-static void begin(FILE *out, int n_rows, const char *label)
+static struct dt_lanes begin(FILE *out, int n_rows, int n_columns, const char *label)
 {
-    fprintf(out, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">\n", WIDTH,
-            n_rows * ROW, label);
+    const struct dt_lanes grid = {.out = out,
+                                  .label = label,
+                                  .n_rows = n_rows,
+                                  .width = 440,
+                                  .left = 26,
+                                  .row = 26,
+                                  .end = n_columns};
+    char text[16];
+    dt_lanes_begin(&grid);
     for (int row = 0; row < n_rows; row++) {
-        fprintf(out, "<text class=\"start\" x=\"0\" y=\"%d\">%d</text>", row * ROW + 17, row);
+        snprintf(text, sizeof text, "%d", row);
+        dt_lanes_name(&grid, row, text);
     }
+    return grid;
 }
 
 /* Forward down the devices and backward up again, m micro-batches one behind the other. */
 static void draw_stages(FILE *out, int p, int m, const char *label)
 {
     const int n = 2 * (m + p - 1);
-    begin(out, p, label);
+    const struct dt_lanes grid = begin(out, p, n, label);
     for (int row = 0; row < p; row++) {
         for (int i = 0; i < m; i++) {
             char text[16] = "";
             if (m > 1) {
                 snprintf(text, sizeof text, "%d", i + 1);
             }
-            draw_cell(out, n, row, row + i, "phase forward", text);
-            draw_cell(out, n, row, n - 1 - row - i, "phase backward", text);
+            draw_cell(&grid, row, row + i, "phase forward", text);
+            draw_cell(&grid, row, n - 1 - row - i, "phase backward", text);
         }
-        fputc('\n', out);
     }
-    fputs("</svg>\n", out);
+    dt_lanes_end(&grid);
 }
 
 /* All devices at once; `n_exchanges` per direction: one after every layer, or one at the end of the
  * step. */
 static void draw_together(FILE *out, int p, int n_layers, bool each, const char *label)
 {
-    const int n = each ? 4 * n_layers : 2 * n_layers + 1;
-    begin(out, p, label);
+    const struct dt_lanes grid = begin(out, p, each ? 4 * n_layers : 2 * n_layers + 1, label);
     for (int row = 0; row < p; row++) {
         int at = 0;
         for (int i = 0; i < 2 * n_layers; i++) {
-            draw_cell(out, n, row, at++, i < n_layers ? "phase forward" : "phase backward", "");
+            draw_cell(&grid, row, at++, i < n_layers ? "phase forward" : "phase backward", NULL);
             if (each) {
-                draw_cell(out, n, row, at++, "phase communication", "");
+                draw_cell(&grid, row, at++, "phase communication", NULL);
             }
         }
         if (!each) {
-            draw_cell(out, n, row, at, "phase communication", "");
+            draw_cell(&grid, row, at, "phase communication", NULL);
         }
-        fputc('\n', out);
     }
-    fputs("</svg>\n", out);
+    dt_lanes_end(&grid);
 }
 
 static void draw_way(FILE *out, const struct dt_parallel_lesson *l, int way)

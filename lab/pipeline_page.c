@@ -1,38 +1,37 @@
 #include "lab/pipeline.h"
+#include "report/page/drawing.h"
 #include "report/page/page.h"
-
-#define WIDTH 960
-#define LEFT 26
-#define ROW 26
 
 /* `longest`: units of the longest step, so that all pictures have one scale. */
 static void draw_grid(FILE *out, const struct dt_pipeline_grid *grid, int n_stages, int longest)
 {
-    const double unit = (double)(WIDTH - LEFT) * grid->length / longest / grid->n_units;
-    fprintf(out, "<div class=\"wide\"><svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">\n",
-            WIDTH, n_stages * ROW, grid->name);
+    const double unit = (double)grid->length / grid->n_units;
+    const struct dt_lanes lanes = {.out = out,
+                                   .label = grid->name,
+                                   .n_rows = n_stages,
+                                   .width = 960,
+                                   .left = 26,
+                                   .row = 26,
+                                   .end = longest};
+    char text[16];
+    fputs("<div class=\"wide\">", out);
+    dt_lanes_begin(&lanes);
     for (int stage = 0; stage < n_stages; stage++) {
-        const int y = stage * ROW;
-        fprintf(out, "<text class=\"start\" x=\"0\" y=\"%d\">%d</text>", y + 17, stage);
-        fprintf(out, "<rect class=\"rest\" x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\"/>", LEFT,
-                y + 1, grid->n_units * unit, ROW - 2);
+        snprintf(text, sizeof text, "%d", stage);
+        dt_lanes_name(&lanes, stage, text);
+        dt_lanes_box(&lanes, stage, &(struct dt_box){"rest", 0, grid->length, NULL, NULL});
         for (int i = 0; i < grid->n_passes[stage]; i++) {
             const struct dt_pipeline_pass *pass = &grid->passes[stage][i];
-            fprintf(
-                out,
-                "<rect class=\"%s\" x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"%d\" rx=\"2\"/>",
-                pass->op.backward ? "phase backward" : "phase forward",
-                LEFT + pass->begin * unit + 0.5, y + 1, (pass->end - pass->begin) * unit - 1,
-                ROW - 2);
-            fprintf(out, "<text class=\"on\" x=\"%.1f\" y=\"%d\">%d</text>",
-                    LEFT + (pass->begin + pass->end) * unit / 2, y + 17, pass->op.micro_batch + 1);
+            snprintf(text, sizeof text, "%d", pass->op.micro_batch + 1);
+            dt_lanes_box(&lanes, stage,
+                         &(struct dt_box){pass->op.backward ? "phase backward" : "phase forward",
+                                          pass->begin * unit, pass->end * unit, text, NULL});
         }
-        fputc('\n', out);
     }
-    fputs("</svg></div>\n", out);
+    dt_lanes_end(&lanes);
+    fputs("</div>\n", out);
 }
 
-/* A dt_page_fn. */
 static void put_row(FILE *out, const struct dt_pipeline_grid *grid, int n_stages)
 {
     fprintf(out,

@@ -1,30 +1,21 @@
 #include "base/bytes.h"
 #include "cli/sinks/staleness.h"
 #include "lab/server.h"
-#include "report/page/histogram.h"
+#include "report/page/drawing.h"
 #include "report/page/page.h"
-
-#define WIDTH 440
-#define LEFT 60
-#define ROW 30
 
 /* What each rank sends: a bar a rank; the longest of all ways is as wide as the picture. */
 static void draw_ranks(FILE *out, const struct dt_server_way *way, double most)
 {
-    char bytes[DT_BYTES_TEXT_SIZE];
-    fprintf(out,
-            "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"what each rank sends a step\">\n",
-            WIDTH, DT_LAB_RANKS * ROW);
+    char names[DT_LAB_RANKS][16], texts[DT_LAB_RANKS][DT_BYTES_TEXT_SIZE];
+    struct dt_bar bars[DT_LAB_RANKS];
     for (int rank = 0; rank < DT_LAB_RANKS; rank++) {
-        const double length = way->outcome.sent[rank] / most * (WIDTH - LEFT - 80);
-        fprintf(out, "<text class=\"start\" x=\"0\" y=\"%d\">rank %d</text>", rank * ROW + 20,
-                rank);
-        fprintf(out, "<rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"20\" rx=\"3\"/>",
-                way->outcome.sent[rank] > 0.9 * most ? "d1" : "d0", LEFT, rank * ROW + 5, length);
-        fprintf(out, "<text class=\"start dark\" x=\"%.1f\" y=\"%d\">%s</text>\n",
-                LEFT + length + 6, rank * ROW + 20, dt_bytes_text(way->outcome.sent[rank], bytes));
+        const double sent = way->outcome.sent[rank];
+        snprintf(names[rank], sizeof names[rank], "rank %d", rank);
+        bars[rank] = (struct dt_bar){names[rank], sent > 0.9 * most ? "d1" : "d0",
+                                     dt_bytes_text(sent, texts[rank]), sent};
     }
-    fputs("</svg>\n", out);
+    dt_bars_draw(out, "what each rank sends a step", 60, most, DT_LAB_RANKS, bars);
 }
 
 static void put_table(FILE *out, const struct dt_server_lesson *l)

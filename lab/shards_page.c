@@ -1,10 +1,6 @@
 #include "lab/shards.h"
+#include "report/page/drawing.h"
 #include "report/page/page.h"
-
-#define WIDTH 440
-#define LEFT 64 /* of the first cell: names of ranks stand before it */
-#define CELL 24 /* height of one */
-#define BAR_LEFT 128
 
 /* Which step of a rank takes a sample; 0: none. */
 static int step_of(const struct dt_shards_lesson *l, int mode, int rank, int sample)
@@ -20,47 +16,43 @@ static int step_of(const struct dt_shards_lesson *l, int mode, int rank, int sam
 /* A row a rank, a column a sample; in a cell the step that takes it. */
 static void draw_use(FILE *out, const struct dt_shards_lesson *l, int mode)
 {
-    const double cell = (double)(WIDTH - LEFT) / l->n_shown;
-    fprintf(
-        out,
-        "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"which rank uses which sample\">\n",
-        WIDTH, (l->n_ranks + 1) * CELL + 4);
+    const struct dt_lanes grid = {.out = out,
+                                  .label = "which rank uses which sample",
+                                  .n_rows = l->n_ranks + 1,
+                                  .width = 440,
+                                  .left = 64,
+                                  .row = 24,
+                                  .end = l->n_shown};
+    char text[16];
+    dt_lanes_begin(&grid);
     for (int i = 0; i < l->n_shown; i++) {
-        fprintf(out, "<text x=\"%.1f\" y=\"16\">%d</text>", LEFT + (i + 0.5) * cell, i);
+        snprintf(text, sizeof text, "%d", i);
+        dt_lanes_box(&grid, 0, &(struct dt_box){"head", i, i + 1, text, NULL});
     }
     for (int rank = 0; rank < l->n_ranks; rank++) {
-        const int y = (rank + 1) * CELL;
-        fprintf(out, "<text class=\"start\" x=\"0\" y=\"%d\">rank %d</text>", y + 16, rank);
+        snprintf(text, sizeof text, "rank %d", rank);
+        dt_lanes_name(&grid, rank + 1, text);
         for (int i = 0; i < l->n_shown; i++) {
             const int step = step_of(l, mode, rank, i);
-            fprintf(
-                out,
-                "<rect class=\"%s\" x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"%d\" rx=\"3\"/>",
-                step > 0 ? "taken" : "box", LEFT + i * cell + 1, y + 1, cell - 2, CELL - 2);
-            if (step > 0) {
-                fprintf(out, "<text class=\"on\" x=\"%.1f\" y=\"%d\">%d</text>",
-                        LEFT + (i + 0.5) * cell, y + 16, step);
-            }
+            snprintf(text, sizeof text, "%d", step);
+            dt_lanes_box(&grid, rank + 1,
+                         &(struct dt_box){step > 0 ? "taken" : "box", i, i + 1,
+                                          step > 0 ? text : NULL, NULL});
         }
-        fputc('\n', out);
     }
-    fputs("</svg>\n", out);
+    dt_lanes_end(&grid);
 }
 
 static void draw_accuracy(FILE *out, const struct dt_shards_lesson *l)
 {
-    fprintf(out, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"accuracy of each way\">\n",
-            WIDTH, DT_SHARDS_MAX_SHARINGS * 30);
+    struct dt_bar bars[DT_SHARDS_MAX_SHARINGS];
+    char texts[DT_SHARDS_MAX_SHARINGS][16];
     for (int i = 0; i < DT_SHARDS_MAX_SHARINGS; i++) {
         const struct dt_sharing *s = &l->sharings[i];
-        const double length = s->accuracy * (WIDTH - BAR_LEFT - 60);
-        fprintf(out, "<text class=\"start\" x=\"0\" y=\"%d\">%s</text>", i * 30 + 20, s->name);
-        fprintf(out, "<rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"20\" rx=\"3\"/>",
-                s->accuracy < 0.85 ? "d1" : "d0", BAR_LEFT, i * 30 + 5, length);
-        fprintf(out, "<text class=\"start dark\" x=\"%.1f\" y=\"%d\">%.1f %%</text>\n",
-                BAR_LEFT + length + 6, i * 30 + 20, 100 * s->accuracy);
+        snprintf(texts[i], sizeof texts[i], "%.1f %%", 100 * s->accuracy);
+        bars[i] = (struct dt_bar){s->name, s->accuracy < 0.85 ? "d1" : "d0", texts[i], s->accuracy};
     }
-    fputs("</svg>\n", out);
+    dt_bars_draw(out, "accuracy of each way", 128, 1, DT_SHARDS_MAX_SHARINGS, bars);
 }
 
 /* A dt_page_fn. */

@@ -1,47 +1,37 @@
 #include "cli/sinks/staleness.h"
 #include "lab/stragglers.h"
 #include "report/page/chart.h"
-#include "report/page/histogram.h"
+#include "report/page/drawing.h"
 #include "report/page/page.h"
 
-#define WIDTH 440
-#define LEFT 56
-#define ROW 26
-#define BAR 18
-
-static void draw_bar(FILE *out, const char *class, int rank, double begin, double end,
-                     double longest)
-{
-    const double scale = (WIDTH - LEFT - 2) / longest;
-    fprintf(out, "<rect class=\"%s\" x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"%d\"/>", class,
-            LEFT + begin * scale, rank * ROW + 4, (end - begin) * scale, BAR);
-}
-
-/* A lane a worker: what it computes, and where it waits; time goes to the right, in seconds. */
+/* A lane a worker: what it computes, and where it waits; time goes to the right. */
 static void draw_lanes(FILE *out, const struct dt_stragglers_way *way, double longest)
 {
+    const struct dt_lanes lanes = {.out = out,
+                                   .label = "who computes and who waits",
+                                   .unit = "s",
+                                   .n_rows = DT_LAB_RANKS,
+                                   .width = 440,
+                                   .left = 56,
+                                   .row = 26,
+                                   .end = longest};
     const int n = way->outcome.n_workers;
-    fprintf(out,
-            "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"who computes and who waits\">\n",
-            WIDTH, DT_LAB_RANKS * ROW + 20);
+    char name[16];
+    dt_lanes_begin(&lanes);
     for (int rank = 0; rank < DT_LAB_RANKS; rank++) {
-        fprintf(out, "<text class=\"start\" x=\"0\" y=\"%d\">rank %d</text>\n", rank * ROW + 18,
-                rank);
+        const char *work = rank == DT_STRAGGLERS_SLOW ? "d1" : "d0";
+        snprintf(name, sizeof name, "rank %d", rank);
+        dt_lanes_name(&lanes, rank, name);
         for (int i = 0; rank < n && i < DT_STRAGGLERS_N_STEPS; i++) {
-            const struct dt_lab_span *span = &way->outcome.spans[rank][i];
-            draw_bar(out, rank == DT_STRAGGLERS_SLOW ? "work d1" : "work d0", rank, span->begin,
-                     span->ready, longest);
-            draw_bar(out, "wait", rank, span->ready, span->end, longest);
+            const struct dt_lab_span *s = &way->outcome.spans[rank][i];
+            dt_lanes_box(&lanes, rank, &(struct dt_box){work, s->begin, s->ready, NULL, NULL});
+            dt_lanes_box(&lanes, rank, &(struct dt_box){"rest", s->ready, s->end, NULL, NULL});
         }
     }
     if (n < DT_LAB_RANKS) {
-        fprintf(out, "<text class=\"start\" x=\"%d\" y=\"%d\">has the weights</text>\n", LEFT,
-                n * ROW + 18);
+        dt_lanes_note(&lanes, n, 0, "has the weights");
     }
-    fprintf(out,
-            "<text class=\"start\" x=\"%d\" y=\"%d\">0</text><text class=\"end\" x=\"%d\" "
-            "y=\"%d\">%.2f s</text></svg>\n",
-            LEFT, DT_LAB_RANKS * ROW + 16, WIDTH, DT_LAB_RANKS * ROW + 16, longest);
+    dt_lanes_end(&lanes);
 }
 
 static void put_way(FILE *out, const struct dt_stragglers_way *way, double longest)

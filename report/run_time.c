@@ -5,7 +5,7 @@
 
 #include "base/bytes.h"
 #include "cli/text.h"
-#include "report/page/histogram.h"
+#include "report/page/drawing.h"
 #include "report/page/page.h"
 #include "train/events.h"
 

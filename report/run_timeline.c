@@ -2,51 +2,38 @@
 
 #include <math.h>
 
-#include "report/page/chart.h"
+#include "report/page/drawing.h"
 #include "report/page/page.h"
 
 #define SHOWN_STEPS 2
 #define SHOWN_RANKS 16
 #define SHOWN_SPANS 20000
-#define MAX_TICKS 8
 #define LEAST_MS 1e-6 /* of a picture: the last digit of the times in trace.json */
-#define WIDTH 1000.0  /* of the lanes, in units of the picture */
-#define LEFT 90.0     /* of their names */
-#define ROW 15.0
-#define GAP 10.0        /* between ranks */
-#define LEAST_WIDTH 0.4 /* what is narrower is drawn with its neighbour of the same kind */
-#define NAMED_WIDTH 62.0
+#define MERGED \
+    4e-4 /* share of a picture: what is narrower is drawn with its neighbour of the same kind */
 
 /* Rows of a rank from the top: what it does, what it waits for, and each bucket. */
 enum { ROW_WORK, ROW_WAIT, ROW_BUCKETS };
 
 struct picture {
-    FILE *out;
+    struct dt_lanes lanes;
     const struct dt_trace_record *trace;
     int first_step, last_step, n_ranks;
-    double begin_ms, end_ms;
+    double begin_ms;
 };
 
-static int row_of(const struct dt_trace_span *span)
+/* A row is left free between ranks. */
+static int row_of(const struct picture *p, int rank, int row)
 {
-    return span->kind == DT_SPAN_BUCKET ? ROW_BUCKETS + span->bucket
-           : span->kind == DT_SPAN_WAIT ? ROW_WAIT
-                                        : ROW_WORK;
+    return rank * (ROW_BUCKETS + p->trace->n_buckets + 1) + row;
 }
 
-static int n_rows(const struct picture *p)
+static int row_of_span(const struct picture *p, const struct dt_trace_span *span)
 {
-    return ROW_BUCKETS + p->trace->n_buckets;
-}
-
-static double y_of(const struct picture *p, int rank, int row)
-{
-    return 22 + rank * (n_rows(p) * ROW + GAP) + row * ROW;
-}
-
-static double x_of(const struct picture *p, double ms)
-{
-    return LEFT + (WIDTH - LEFT) * (ms - p->begin_ms) / (p->end_ms - p->begin_ms);
+    return row_of(p, span->rank,
+                  span->kind == DT_SPAN_BUCKET ? ROW_BUCKETS + span->bucket
+                  : span->kind == DT_SPAN_WAIT ? ROW_WAIT
+                                               : ROW_WORK);
 }
 
 /* ---- which part */
@@ -56,22 +43,30 @@ static struct picture picture_of(FILE *out, const struct dt_trace_record *trace)
 {
     const int n_steps = trace->last_step - trace->first_step + 1;
     const int first = trace->first_step + (n_steps > SHOWN_STEPS ? (n_steps - SHOWN_STEPS) / 2 : 0);
-    struct picture p = {.out = out,
-                        .trace = trace,
+    double end_ms = -INFINITY;
+    struct picture p = {.trace = trace,
                         .first_step = first,
                         .last_step =
                             n_steps > SHOWN_STEPS ? first + SHOWN_STEPS - 1 : trace->last_step,
                         .n_ranks = trace->n_ranks < SHOWN_RANKS ? trace->n_ranks : SHOWN_RANKS,
-                        .begin_ms = INFINITY,
-                        .end_ms = -INFINITY};
+                        .begin_ms = INFINITY};
     for (int rank = 0; rank < p.n_ranks; rank++) {
         for (int step = p.first_step; step <= p.last_step; step++) {
             const struct dt_trace_step s = dt_trace_step(trace, rank, step);
             p.begin_ms = fmin(p.begin_ms, s.begin_ms);
-            p.end_ms = fmax(p.end_ms, s.end_ms);
+            end_ms = fmax(end_ms, s.end_ms);
         }
     }
-    p.end_ms = fmax(p.end_ms, p.begin_ms + LEAST_MS);
+    p.lanes = (struct dt_lanes){.out = out,
+                                .label = "what each rank did",
+                                .class = "lanes",
+                                .unit = "ms",
+                                .n_rows = row_of(&p, p.n_ranks, 0) - 1,
+                                .width = 1020,
+                                .left = 82,
+                                .right = 20,
+                                .row = 15,
+                                .end = fmax(end_ms - p.begin_ms, LEAST_MS)};
     return p;
 }
 
@@ -93,49 +88,30 @@ static const char *const phases[] = {[DT_SPAN_GATHER] = "data",
                                      [DT_SPAN_WAIT] = "communication",
                                      [DT_SPAN_GPU] = "gpu"};
 
-static void draw_axis(const struct picture *p)
-{
-    const double span = p->end_ms - p->begin_ms, tick = dt_chart_tick(span, MAX_TICKS),
-                 bottom = y_of(p, p->n_ranks, 0) - GAP;
-    for (int i = 0; i <= MAX_TICKS && i * tick <= span; i++) {
-        const double x = x_of(p, p->begin_ms + i * tick);
-        fprintf(
-            p->out,
-            "<path class=\"grid\" d=\"M%.1f 18V%.1f\"/><text x=\"%.1f\" y=\"12\"%s>%g%s</text>\n",
-            x, bottom, x, i == 0 ? " class=\"start\"" : "", i * tick, i == 0 ? " ms" : "");
-    }
-}
-
 static void draw_names(const struct picture *p)
 {
+    char name[32];
     for (int rank = 0; rank < p->n_ranks; rank++) {
-        fprintf(p->out, "<text class=\"end dark\" x=\"%.1f\" y=\"%.1f\">rank %d</text>\n", LEFT - 8,
-                y_of(p, rank, 0) + 12, rank);
-        fprintf(p->out, "<text class=\"end\" x=\"%.1f\" y=\"%.1f\">wait</text>\n", LEFT - 8,
-                y_of(p, rank, ROW_WAIT) + 12);
+        snprintf(name, sizeof name, "rank %d", rank);
+        dt_lanes_name(&p->lanes, row_of(p, rank, ROW_WORK), name);
+        dt_lanes_name(&p->lanes, row_of(p, rank, ROW_WAIT), "wait");
         for (int b = 0; b < p->trace->n_buckets; b++) {
-            fprintf(p->out, "<text class=\"end\" x=\"%.1f\" y=\"%.1f\">bucket %d</text>\n",
-                    LEFT - 8, y_of(p, rank, ROW_BUCKETS + b) + 12, b);
+            snprintf(name, sizeof name, "bucket %d", b);
+            dt_lanes_name(&p->lanes, row_of(p, rank, ROW_BUCKETS + b), name);
         }
     }
 }
 
 static void draw_span(const struct picture *p, const struct dt_trace_span *s, double end_ms)
 {
-    const double x = x_of(p, s->begin_ms), width = x_of(p, end_ms) - x,
-                 y = y_of(p, s->rank, row_of(s));
-    fprintf(p->out,
-            "<rect class=\"phase %s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%g\"><title>",
-            phases[s->kind], x, y, fmax(width, LEAST_WIDTH), ROW - 2);
-    dt_page_text(p->out, s->name);
-    fprintf(p->out, ", rank %d, step %d: %.3f ms</title></rect>\n", s->rank, s->step,
-            end_ms - s->begin_ms);
-    if (width > NAMED_WIDTH + (s->kind == DT_SPAN_BACKWARD ? 40 : 0) && s->kind != DT_SPAN_BUCKET &&
-        s->kind != DT_SPAN_WAIT) {
-        fprintf(p->out, "<text class=\"on\" x=\"%.1f\" y=\"%.1f\">", x + width / 2, y + 10);
-        dt_page_text(p->out, s->name);
-        fputs("</text>\n", p->out);
-    }
+    char class[32], hint[192];
+    const bool named = s->kind != DT_SPAN_BUCKET && s->kind != DT_SPAN_WAIT;
+    snprintf(class, sizeof class, "phase %s", phases[s->kind]);
+    snprintf(hint, sizeof hint, "%.96s, rank %d, step %d: %.3f ms", s->name, s->rank, s->step,
+             end_ms - s->begin_ms);
+    dt_lanes_box(&p->lanes, row_of_span(p, s),
+                 &(struct dt_box){class, s->begin_ms - p->begin_ms, end_ms - p->begin_ms,
+                                  named ? s->name : NULL, hint});
 }
 
 /* Many short parts of one kind, one after the other, are one. Returns how many there was no room
@@ -150,7 +126,7 @@ static int draw_spans(const struct picture *p)
         while (last + 1 < p->trace->n && spans[last + 1].rank == spans[i].rank &&
                spans[last + 1].step == spans[i].step && spans[last + 1].kind == spans[i].kind &&
                spans[i].kind != DT_SPAN_BUCKET &&
-               x_of(p, spans[last + 1].end_ms) - x_of(p, spans[i].begin_ms) < LEAST_WIDTH) {
+               spans[last + 1].end_ms - spans[i].begin_ms < MERGED * p->lanes.end) {
             end_ms = spans[++last].end_ms;
         }
         if (is_shown(p, &spans[i]) && n_shown++ < SHOWN_SPANS) {
@@ -173,31 +149,25 @@ static void draw_legend(FILE *out)
         {DT_SPAN_BACKWARD, "backward"},
         {DT_SPAN_UPDATE, "update"},
         {DT_SPAN_BUCKET, "communication: a bucket of gradients on its way, or waiting for it"}};
-    fputs("<p class=\"lanes-key\">", out);
+    fputs("<p class=\"legend\">", out);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        fprintf(out,
-                "<span><svg viewBox=\"0 0 12 12\" aria-hidden=\"true\"><rect class=\"phase %s\" "
-                "width=\"12\" "
-                "height=\"12\"/></svg>%s</span>\n",
-                phases[rows[i].kind], rows[i].text);
+        fprintf(out, "<span class=\"key phase %s\">%s</span> ", phases[rows[i].kind], rows[i].text);
     }
     fputs("</p>\n", out);
 }
 
 static void draw_lanes(const struct picture *p)
 {
-    draw_legend(p->out);
-    fprintf(p->out,
-            "<div class=\"wide\"><svg class=\"lanes\" role=\"img\" aria-label=\"what each rank did "
-            "in steps %d to %d\" viewBox=\"0 "
-            "0 %g %.1f\">\n",
-            p->first_step, p->last_step, WIDTH + 20, y_of(p, p->n_ranks, 0));
-    draw_axis(p);
+    FILE *out = p->lanes.out;
+    draw_legend(out);
+    fputs("<div class=\"wide\">", out);
+    dt_lanes_begin(&p->lanes);
     draw_names(p);
     const int n_left = draw_spans(p);
-    fputs("</svg></div>\n", p->out);
+    dt_lanes_end(&p->lanes);
+    fputs("</div>\n", out);
     if (n_left > 0) {
-        fprintf(p->out, "<p>The first %d spans are shown, %d more are not.</p>\n", SHOWN_SPANS,
+        fprintf(out, "<p>The first %d spans are shown, %d more are not.</p>\n", SHOWN_SPANS,
                 n_left);
     }
 }
