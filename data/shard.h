@@ -1,13 +1,14 @@
-/* Which samples a rank uses in a step: pure functions of (mode, seed, epoch, step, rank, size).
+/* Selects the samples of a rank in a step: pure functions of (mode, seed, epoch, step, rank, size).
  *
- * shard:     rank r owns the samples r, r + n, r + 2n, ...; it keeps only those and shuffles among
- * them. global:    one permutation of everything; each rank takes its slice of every global batch,
- * so that the global batches are the same at any number of ranks. replicate: every rank goes
- * through everything, each in an order of its own: what many tutorials do by mistake.
+ * shard:     rank r owns the samples r, r + n, r + 2n, ...; it keeps only those and shuffles them.
+ * global:    one permutation of everything; each rank takes its slice of every global batch, so
+ *            that the global batches do not depend on the number of ranks.
+ * replicate: every rank goes through everything, each in its own order: many tutorials do this by
+ *            mistake.
  *
- * In the first two every sample is used exactly once an epoch, also when nothing divides evenly:
- * the last batches are short, nothing is padded or dropped, and the number of steps is the same on
- * all ranks. */
+ * In the first two modes every sample is used exactly once an epoch, even if nothing divides
+ * evenly: the last batches are short, nothing is padded or dropped, and the number of steps is the
+ * same on all ranks. */
 #ifndef DT_DATA_SHARD_H
 #define DT_DATA_SHARD_H
 

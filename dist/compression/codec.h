@@ -1,18 +1,20 @@
-/* Codecs: floats become fewer bytes, and are added up from these. Pure functions, which allocate
- * nothing; the same bits in every run.
+/* Codecs: encode floats in fewer bytes, and add up encoded ones. Pure functions without
+ * allocations; the same bits in every run.
  *
- *   fp16, bf16  half.c    each number by itself, rounded to the nearest, ties to even
+ *   fp16, bf16  half.c    each number separately, rounded to nearest, ties to even
  *   int8        int8.c    8 bits a number, with a scale and a zero point for every 256
- *   onebit      onebit.c  the sign, with two means for every column of a matrix (Seide, Fu, Droppo,
- * Li, Yu, "1-bit stochastic gradient descent and its application to data-parallel distributed
- * training of speech DNNs", Interspeech 2014) topk        topk.c the largest ones with their places
- * (Lin, Han, Mao, Wang, Dally, "Deep gradient compression", ICLR 2018, arXiv 1712.01887, of which
- * this is the sparsification alone)
+ *   onebit      onebit.c  the sign, with two means for every column of a matrix
+ *   topk        topk.c    the largest numbers with their places
  *
- * In the formula of onebit, d of the n numbers are of matrices, in c groups of columns.
+ * onebit: Seide, Fu, Droppo, Li, Yu, "1-bit stochastic gradient descent and its application to
+ * data-parallel distributed training of speech DNNs", Interspeech 2014. topk: Lin, Han, Mao, Wang,
+ * Dally, "Deep gradient compression", ICLR 2018, arXiv 1712.01887, of which this is the
+ * sparsification alone.
  *
- * What diverges must still be seen to: where a number is not finite, what it becomes is not either.
- * Bytes lie in the order of the machine. */
+ * In onebit's formula, d of the n numbers belong to matrices, in c groups of columns.
+ *
+ * A diverged training must stay visible: a number that is not finite is encoded as one that is not
+ * finite either. Bytes are in the machine's order. */
 #ifndef DT_DIST_COMPRESSION_CODEC_H
 #define DT_DIST_COMPRESSION_CODEC_H
 

@@ -1,11 +1,10 @@
-/* What each rank does: workers compute gradients of their share of the samples, servers hold
- * weights and step them.
+/* Each rank's role: workers compute gradients of their share of the samples, servers hold weights
+ * and step them.
  *
  *   allreduce         all ranks are workers, and there is no server
- *   parameter_server  the last ranks are servers, as many as `servers` says, and all others workers
- *   central           all ranks are workers, and rank 0 is the one server too
- *   pipeline          all ranks together are one worker: each has the whole batch, and some of the
- * blocks
+ *   parameter_server  the last `servers` ranks are servers, all others workers
+ *   central           all ranks are workers, and rank 0 is the only server too
+ *   pipeline          all ranks together are one worker: each has the whole batch, and some blocks
  *
  * Otherwise workers are the ranks 0 to n_workers - 1. */
 #ifndef DT_DIST_STRATEGY_ROLES_H

@@ -1,10 +1,10 @@
-/* The strategies, which a program gives as rows together with all else of dist/ that it links:
+/* The strategies; a program passes them as rows with the other rows of dist/ that it links:
  *
- *   alone.c                     each rank steps with its own gradients: `distributed.average` is
- * off allreduce.c                 gradients are averaged over all ranks, and every rank takes the
- * same step: mirrored weights servers/parameter_server.c  servers hold the weights:
- * `parameter_server`, `central` pipeline/pipeline.c         each rank has some of the blocks:
- * `pipeline`
+ *   alone.c                     each rank steps with its own gradients (`distributed.average` off)
+ *   allreduce.c                 averages gradients over all ranks; every rank takes the same step:
+ *                               mirrored weights
+ *   servers/parameter_server.c  servers hold the weights: `parameter_server`, `central`
+ *   pipeline/pipeline.c         each rank has some of the blocks: `pipeline`
  *
  * all_rows.c has the rows of a program that links all of them. */
 #ifndef DT_DIST_STRATEGY_STRATEGIES_H

@@ -1,10 +1,11 @@
-/* How a training goes from ready gradients to new weights, over all ranks.
+/* The path of a training from ready gradients to new weights, over all ranks.
  *
- * What Horovod's DistributedOptimizer and broadcast did, each part with a switch, to show what it
- * is for: average    off: each rank steps with its own gradient, and the replicas drift apart
- *   broadcast  off: ranks keep the weights they began with, and averaging alone keeps their
- * distance forever strategies.h lists them and opens one. Most have the whole network on every rank
- * and share out the samples; one that splits the network runs a step's passes itself.
+ * The work of Horovod's DistributedOptimizer and broadcast, each part with a switch, to show its
+ * purpose:
+ *   average    off: each rank steps with its own gradient, and the replicas drift apart
+ *   broadcast  off: ranks keep their initial weights, and averaging alone keeps their distance
+ * strategies.h lists them. Most have the whole network on every rank and share out the samples; one
+ * that splits the network runs a step's passes itself.
  *
  * A strategy owns weights, gradients and the optimizer with its state, in memory of its choice: the
  * network borrows it. */

@@ -7,8 +7,7 @@
  *   report.html            a page about all of it
  *   trace.json             see cli/sinks/timeline.c
  *   tensorboard/           see cli/sinks/event_file.h
- *   run.lock               held while a process uses the folder: which one, and after how many
- * steps it is */
+ *   run.lock               held while a process uses the folder; names it, and its steps so far */
 #ifndef DT_TRAIN_SAVE_RUN_DIR_H
 #define DT_TRAIN_SAVE_RUN_DIR_H
 

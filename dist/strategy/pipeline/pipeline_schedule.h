@@ -1,10 +1,9 @@
-/* In which order a stage of a pipeline takes its micro-batches forward and backward: a pure
- * function.
+/* The order in which a pipeline stage runs its micro-batches forward and backward: a pure function.
  *
  *   gpipe  all forward, then all backward (Huang et al. 2019, "GPipe", NeurIPS)
- *   1f1b   as soon as the last stage has the first micro-batch, each stage alternates: one forward,
- * one backward. It is as fast, and no more micro-batches are under way than there are stages behind
- * (Narayanan et al. 2019, "PipeDream", SOSP; flushed) */
+ *   1f1b   once the last stage has the first micro-batch, each stage alternates: one forward, one
+ *          backward. It is as fast, and has no more micro-batches in progress than later stages
+ *          (Narayanan et al. 2019, "PipeDream", SOSP; flushed) */
 #ifndef DT_DIST_STRATEGY_PIPELINE_PIPELINE_SCHEDULE_H
 #define DT_DIST_STRATEGY_PIPELINE_PIPELINE_SCHEDULE_H
 
