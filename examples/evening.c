@@ -5,10 +5,12 @@
  *
  *   mpirun -np 4 build/release/evening --data data/mnist
  *
- * usage: evening [--data DIR] [--weights FILE]    generated images without --data; FILE: raw floats
+ * usage: evening [--data DIR | --images N] [--weights FILE]
+ * Without --data it generates N images. FILE gets the weights as floats, in PyTorch's order.
  */
 #include <mpi.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -261,12 +263,14 @@ static enum dt_status run(struct evening *e, const char *weights)
 int main(int argc, char **argv)
 {
     struct evening e = {
-        .data = {.format = DT_DATA_SYNTHETIC, .n_train = 1000, .n_test = 250, .noise = 0.3}};
+        .data = {.format = DT_DATA_SYNTHETIC, .n_train = 2000, .n_test = 500, .noise = 0.1}};
     const char *weights = NULL;
     for (int i = 1; i + 1 < argc; i += 2) {
         if (strcmp(argv[i], "--data") == 0) {
             e.data = (struct dt_data_spec){.format = DT_DATA_IDX};
             snprintf(e.data.dir, sizeof e.data.dir, "%s", argv[i + 1]);
+        } else if (strcmp(argv[i], "--images") == 0) {
+            e.data.n_train = strtoul(argv[i + 1], NULL, 10);
         } else if (strcmp(argv[i], "--weights") == 0) {
             weights = argv[i + 1];
         }

@@ -1,0 +1,135 @@
+"""The trainer that is read in an evening: it links the files that docs/reading.md lists, few enough lines of them, and trains to the
+same bits as dtrain with the same configuration.
+
+usage: test_evening.py SOURCE_DIR BINARY_DIR MPIRUN NM"""
+import json
+import os
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+
+MOST_LINES, MOST_CODE = 9400, 7450
+INCLUDE = re.compile(r'^#include "([a-z_]+/[^"]+)"', re.M)
+COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
+CONFIG = {
+    "data": {"format": "synthetic", "train_samples": 330, "test_samples": 500, "noise": 0.1},
+    "model": {
+        "input": [1, 28, 28],
+        "layers": [
+            {"type": "conv2d", "filters": 8, "kernel": 3, "activation": "relu"},
+            {"type": "conv2d", "filters": 16, "kernel": 3, "activation": "relu"},
+            {"type": "max_pool2d", "size": 2},
+            {"type": "flatten"},
+            {"type": "dense", "units": 64, "activation": "relu"},
+            {"type": "dense", "units": 10},
+        ],
+        "loss": "softmax_cross_entropy",
+    },
+    "train": {"epochs": 1, "seed": 1, "batch": {"per_rank": 32}, "optimizer": {"type": "adam", "lr": 0.001}},
+    "distributed": {"allreduce": "ring", "bucket_mb": 0},
+    "device": "ref",
+}
+
+
+def read(root, path):
+    with open(os.path.join(root, path)) as file:
+        return file.read()
+
+
+def linked_sources(root, binary, nm):
+    """The sources whose objects the linker took from our libraries: of each, its map names the object and a symbol that was wanted."""
+    objects = {}
+    for folder, _, names in os.walk(os.path.join(binary, "CMakeFiles")):
+        for name in names:
+            found = re.search(r"CMakeFiles/(dt_\w+)\.dir/(.+)\.o$", os.path.join(folder, name))
+            if found and os.path.exists(os.path.join(root, found[2])):
+                objects.setdefault((found[1], name), []).append((found[2], os.path.join(folder, name)))
+    with open(os.path.join(binary, "evening.map")) as file:
+        taken = re.findall(r"^lib(dt_\w+)\.a\((\S+\.o)\)\s+\S+ \((\w+)\)$", file.read(), re.M)
+    assert len(taken) > 20, "the linker's map lists no objects"
+    found = {"examples/evening.c"}
+    for library, name, symbol in taken:
+        candidates = [source for source, path in objects[library, name] if len(objects[library, name]) == 1 or defines(nm, path, symbol)]
+        assert len(candidates) == 1, f"{library} {name}: {symbol} is defined by {candidates}"
+        found |= set(candidates)
+    return found
+
+
+def defines(nm, path, symbol):
+    told = subprocess.run([nm, "-P", "--defined-only", path], stdout=subprocess.PIPE, text=True, check=True).stdout
+    return any(line.split()[0] == symbol for line in told.splitlines())
+
+
+def with_headers(root, paths):
+    found, left = set(), sorted(paths)
+    while left:
+        path = left.pop()
+        if path not in found:
+            found.add(path)
+            left += INCLUDE.findall(read(root, path))
+    return found
+
+
+def count(root, paths):
+    """(lines, lines of code: neither blank nor comment)."""
+    texts = [read(root, path) for path in paths]
+    return (sum(text.count("\n") for text in texts),
+            sum(1 for text in texts for line in COMMENT.sub("", text).splitlines() if line.strip()))
+
+
+def check_reading(root, binary, nm):
+    linked = with_headers(root, linked_sources(root, binary, nm))
+    lines, code = count(root, linked)
+    listed = re.findall(r"^\| `([^`]+)`", read(root, "docs/reading.md"), re.M)
+    minutes = sum(int(m) for m in re.findall(r"^\| `[^`]+` \|.*\| (\d+) \|$", read(root, "docs/reading.md"), re.M))
+    print(f"evening links {len(linked)} files, {lines} lines, {code} of them code; {minutes} minutes")
+    wrong = [f"docs/reading.md lacks {path}" for path in sorted(linked - set(listed))]
+    wrong += [f"docs/reading.md lists {path}, which evening does not link" for path in listed if path not in linked]
+    wrong += [f"docs/reading.md lists {path} twice" for path in set(listed) if listed.count(path) > 1]
+    wrong += [f"more than {MOST_LINES} lines"] if lines > MOST_LINES else []
+    wrong += [f"more than {MOST_CODE} lines of code"] if code > MOST_CODE else []
+    return wrong
+
+
+def tensors_of(checkpoint):
+    """The weights as one string of bytes, tensor after tensor as in the network."""
+    with open(checkpoint, "rb") as file:
+        data = file.read()
+    (n,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8:8 + n])
+    names = [name + kind for name in ("conv1", "conv2", "fc1", "fc2") for kind in (".weight", ".bias")]
+    places = [header[name]["data_offsets"] for name in names]
+    return b"".join(data[8 + n + begin:8 + n + end] for begin, end in places)
+
+
+def check_bits(binary, mpirun, n_ranks, folder):
+    os.mkdir(folder)
+    config, run, weights = (os.path.join(folder, name) for name in ("evening.json", "run", "weights"))
+    with open(config, "w") as file:
+        json.dump(CONFIG, file)
+    ranks = [mpirun, "-n", str(n_ranks)]
+    subprocess.run([*ranks, os.path.join(binary, "dtrain"), "--config", config, "--run", run], stdout=subprocess.PIPE,
+                   stderr=subprocess.PIPE, check=True)
+    told = subprocess.run([*ranks, os.path.join(binary, "evening"), "--images", "330", "--weights", weights], stdout=subprocess.PIPE, text=True, check=True)
+    counted, formula = re.search(r"messages (\d+), .* = (\d+)\n", told.stdout).groups()
+    checkpoints = os.path.join(run, "checkpoints")
+    theirs = tensors_of(os.path.join(checkpoints, max(os.listdir(checkpoints))))
+    with open(weights, "rb") as file:
+        ours = file.read()
+    wrong = [] if counted == formula else [f"{n_ranks} ranks: {counted} messages, the formula says {formula}"]
+    return wrong + ([] if ours == theirs else [f"{n_ranks} ranks: the weights of evening and dtrain differ"])
+
+
+def main():
+    root, binary, mpirun, nm = sys.argv[1:]
+    wrong = check_reading(root, binary, nm)
+    with tempfile.TemporaryDirectory() as folder:
+        for n_ranks in (1, 2, 3):
+            wrong += check_bits(binary, mpirun, n_ranks, os.path.join(folder, str(n_ranks)))
+    print("\n".join(wrong) or "evening and dtrain train to the same bits on 1, 2 and 3 ranks")
+    sys.exit(bool(wrong))
+
+
+main()
